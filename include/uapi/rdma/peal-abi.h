@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
+/*
+ * The interface between a program and a peal device: memory.
+ *
+ * Owns: the layout of every byte that both the kernel module and the userspace
+ * driver touch, the numbers that travel in it, and the order in which the two
+ * sides write it. Compiled by the kernel (C), by the provider (C++20) and by
+ * the tests; nobody keeps a second copy.
+ * Does not know: how either side is built.
+ *
+ * Rules of this file
+ *  - fixed-width types, natural alignment, explicit padding, no flexible
+ *    arrays (C and C++ place them differently), sizes and offsets asserted;
+ *  - a reserved field is zero when written and refused when it is not;
+ *  - a structure may grow at its end only; a reader accepts a longer one;
+ *  - every shared word has exactly one writer, named next to it. Words with
+ *    different writers are PEAL_LINE bytes apart;
+ *  - "release X" and "acquire X" name the two halves of one barrier pair; the
+ *    letters are argued in Documentation/memory-ordering.rst;
+ *  - all integers are in host order, except immediate data, which is carried
+ *    as the program gave it (network order) and never looked at.
+ */
+#ifndef RDMA_PEAL_ABI_H
+#define RDMA_PEAL_ABI_H
+
+#include <linux/types.h>
+#include <linux/ioctl.h>
+
+/* The number libibverbs and the uverbs core match driver and provider by. */
+#define PEAL_DRIVER_ID		0x7065616c	/* "peal" */
+/* uverbs_abi_ver: changed when an old provider could not work any more. */
+#define PEAL_ABI_VERSION	1
+
+/* Two cache lines: the adjacent-line prefetcher pulls lines in pairs. */
+#define PEAL_LINE		128
+
+/* Limits that shape the layout. What a device offers is in query_device. */
+#define PEAL_MAX_SGE		32
+#define PEAL_MAX_INLINE		512
+#define PEAL_MAX_QP_WR		32768
+#define PEAL_MAX_CQE		(1 << 20)
+#define PEAL_MAX_MSG		(1U << 31)	/* bytes in one message */
+
+/* ------------------------------------------------------------------------
+ * Send queue
+ * ------------------------------------------------------------------------
+ * An array of `entries` (a power of two) slots of `stride` bytes (a multiple
+ * of 64). One WQE fills one slot: header, then for atomics the atomic segment,
+ * then num_sge scatter-gather entries or inline_len bytes of data.
+ * Indices run freely modulo 2^32; slot = index & (entries - 1).
+ */
+
+/* Values of peal_send_wqe.opcode. Zero is invalid: a forgotten slot fails. */
+enum peal_opcode {
+	PEAL_OP_INVALID		= 0,
+	PEAL_OP_SEND		= 1,
+	PEAL_OP_SEND_IMM	= 2,
+	PEAL_OP_SEND_INV	= 3,
+	PEAL_OP_WRITE		= 4,
+	PEAL_OP_WRITE_IMM	= 5,
+	PEAL_OP_READ		= 6,
+	PEAL_OP_CMP_SWAP	= 7,
+	PEAL_OP_FETCH_ADD	= 8,
+	PEAL_OP_BIND_MW		= 9,
+	PEAL_OP_LOCAL_INV	= 10,
+	PEAL_OP_COUNT
+};
+
+/* Bits of peal_send_wqe.flags. */
+#define PEAL_WQE_SIGNALED	0x01	/* wants a CQE when it succeeds */
+#define PEAL_WQE_SOLICITED	0x02	/* the peer's CQE is a solicited one */
+#define PEAL_WQE_FENCE		0x04	/* not before earlier READs and atomics */
+#define PEAL_WQE_INLINE		0x08	/* data follows instead of SGEs */
+#define PEAL_WQE_FLAGS		0x0f
+
+struct peal_sge {
+	__u64 addr;
+	__u32 length;	/* bytes; 0 means 0 */
+	__u32 lkey;
+};
+
+struct peal_send_wqe {
+	__u8  opcode;		/* enum peal_opcode */
+	__u8  flags;		/* PEAL_WQE_* */
+	__u8  num_sge;		/* <= PEAL_MAX_SGE; 0 with PEAL_WQE_INLINE */
+	__u8  reserved0;
+	__u32 imm_or_rkey;	/* immediate data, or the rkey to invalidate */
+	__u64 remote_addr;
+	__u32 rkey;
+	__u32 inline_len;	/* bytes; 0 without PEAL_WQE_INLINE */
+	__u64 reserved1;	/* room for an address handle (UD) */
+};
+
+/* Follows the header of CMP_SWAP and FETCH_ADD; one SGE follows it. */
+struct peal_atomic_seg {
+	__u64 compare_add;	/* compare operand, or the addend */
+	__u64 swap;		/* CMP_SWAP only, else zero */
+};
+
+/* Follows the header of BIND_MW; num_sge is 0. rkey: the window's present key. */
+struct peal_bind_seg {
+	__u64 addr;
+	__u64 length;
+	__u32 mr_lkey;
+	__u32 access;		/* IB_ACCESS_* */
+	__u32 new_rkey;		/* present index, new low byte */
+	__u32 reserved;
+};
+
+#define PEAL_WQE_UNIT		64
+#define PEAL_WQE_MAX_BYTES	(32 + PEAL_MAX_SGE * 16 + 32)
+
+/* ------------------------------------------------------------------------
+ * Receive queue: slots of `stride` bytes, one WQE each.
+ */
+struct peal_recv_wqe {
+	__u32 num_sge;		/* <= PEAL_MAX_SGE; that many peal_sge follow */
+	__u32 reserved[3];
+};
+
+/* ------------------------------------------------------------------------
+ * Control words of a send or receive ring
+ */
+
+/* Bits of peal_ring_ctl.flags. */
+#define PEAL_RING_WANTS_KICK	0x1	/* tell the kernel of every post */
+
+struct peal_ring_ctl {
+	/* Written by the program: WQEs posted. Release A after the WQEs. */
+	__u32 producer;
+	__u8  pad0[PEAL_LINE - 4];
+	/*
+	 * Written by the kernel: WQEs taken. Informative: a slot is free for
+	 * reuse when the completion that covers it has been polled, as with an
+	 * RNIC, because wr_id lives in a shadow array on the program's side.
+	 */
+	__u32 consumer;
+	__u8  pad1[PEAL_LINE - 4];
+	/*
+	 * Written by the kernel, read by the program after each post with a
+	 * full barrier C between the producer store and this load. Set on a
+	 * receive ring while a sender waits for a receive (RNR) and while the
+	 * queue pair is in error (posts must be flushed).
+	 */
+	__u32 flags;
+	__u8  pad2[PEAL_LINE - 4];
+};
+
+/* What a queue pair's mapping begins with; the rings follow at the offsets
+ * that peal_create_qp_resp names.
+ */
+struct peal_qp_ctl {
+	struct peal_ring_ctl sq;
+	struct peal_ring_ctl rq;
+};
+
+/* ------------------------------------------------------------------------
+ * Completion queue: control words, then at PEAL_CQ_RING_OFFSET `entries` (a
+ * power of two) CQEs. The program reads only the CQE: there is no shared
+ * producer index.
+ */
+
+/* Values of peal_cqe.kind: what completed. */
+enum peal_cqe_kind {
+	PEAL_CQE_SEND		= 1,	/* a send WQE; opcode is its enum peal_opcode */
+	PEAL_CQE_RECV		= 2,	/* a receive WQE; opcode is that of the message */
+};
+
+/* Bits of peal_cqe.flags. */
+#define PEAL_CQE_SOLICITED	0x01
+/*
+ * The phase bit, the only bit of a CQE that is written with release D, last.
+ * It is 1 on the first lap and flips with each: a CQE at free-running index i
+ * is valid when its phase differs from bit log2(entries) of i.
+ * Memory starts zeroed, so nothing is valid at first.
+ */
+#define PEAL_CQE_PHASE		0x80
+
+struct peal_cqe {
+	__u32 qp_index;		/* peal_create_qp_resp.qp_index */
+	__u32 qp_num;
+	__u32 wqe_index;	/* free-running index of the completed WQE */
+	__u32 byte_len;		/* receives, READ and atomics */
+	__u32 imm_or_rkey;	/* with *_IMM: immediate data; SEND_INV: rkey */
+	__u32 vendor_err;	/* enum peal_reason; 0 on success */
+	__u32 src_qp;		/* receives: the sender's QP number */
+	__u8  kind;		/* enum peal_cqe_kind */
+	__u8  opcode;		/* enum peal_opcode; 0 when a receive was flushed */
+	__u8  status;		/* enum ib_wc_status, numbered as ibv_wc_status */
+	__u8  reserved0;
+	__u32 reserved1[7];
+	__u8  reserved2[3];
+	__u8  flags;		/* PEAL_CQE_*; holds the phase: written last */
+};
+
+/* Values of peal_cq_ctl.arm, low bits; the rest is a counter. */
+#define PEAL_CQ_ARM_NEXT	0x1	/* event on the next CQE */
+#define PEAL_CQ_ARM_SOLICITED	0x2	/* event on the next solicited or failed CQE */
+#define PEAL_CQ_ARM_SHIFT	2	/* each arming adds 1 << this */
+
+struct peal_cq_ctl {
+	/* Written by the program: CQEs read. Release F after reading them. The
+	 * kernel looks only when the queue seems full.
+	 */
+	__u32 consumer;
+	__u8  pad0[PEAL_LINE - 4];
+	/*
+	 * Written by the program: (armings << PEAL_CQ_ARM_SHIFT) | kind. The
+	 * kernel fires once for each value it has not fired for. Program: store
+	 * arm, full barrier E, poll once more. Kernel: store CQE, full barrier
+	 * E, load arm.
+	 */
+	__u32 arm;
+	__u8  pad1[PEAL_LINE - 4];
+};
+
+#define PEAL_CQ_RING_OFFSET	256
+
+/* ------------------------------------------------------------------------
+ * Doorbell: one mapping per user context
+ *
+ * After publishing the producer index of queue pair i the program does
+ *
+ *	if (engine == PEAL_ENGINE_AWAKE) {
+ *		set bit i & 63 of word[i / 64], then bit (i / 64) & 63 of
+ *			summary[i / 4096]	(atomic OR, release)
+ *		full barrier B
+ *		if (engine == PEAL_ENGINE_AWAKE)
+ *			return;			no system call
+ *	}
+ *	ioctl(kick_fd, PEAL_IOC_KICK_SEND, i);
+ *
+ * The kernel swaps summary, then word, with zero (full barriers) and reads the
+ * producer indices afterwards. Before it sleeps: engine = ASLEEP; full barrier
+ * B; one more scan. A bit may be set for nothing; none is ever lost.
+ */
+enum peal_engine_state {
+	PEAL_ENGINE_ASLEEP	= 0,	/* kick: the work runs in the caller */
+	PEAL_ENGINE_AWAKE	= 1,	/* a bit is enough */
+	PEAL_ENGINE_GONE	= 2,	/* device removed: fail with EIO */
+};
+
+#define PEAL_DB_WORDS		256
+#define PEAL_DB_SUMMARIES	(PEAL_DB_WORDS / 64)
+#define PEAL_MAX_QP		(PEAL_DB_WORDS * 64)
+
+struct peal_doorbell_word {
+	__u64 bits;		/* set by the program, cleared by the kernel */
+	__u8  pad[56];
+};
+
+struct peal_doorbell {
+	__u32 engine;		/* written by the kernel: enum peal_engine_state */
+	__u8  pad0[PEAL_LINE - 4];
+	__u64 summary[PEAL_DB_SUMMARIES]; /* set by the program, cleared by the kernel */
+	__u8  pad1[PEAL_LINE - 8 * PEAL_DB_SUMMARIES];
+	struct peal_doorbell_word word[PEAL_DB_WORDS];
+};
+
+/*
+ * The file peal_alloc_ucontext_resp.kick_fd takes these. The argument is a
+ * qp_index. KICK_SEND runs the send queue in the caller, within a budget; a
+ * worker finishes what is left. KICK_RECV tells a waiting sender that a
+ * receive was posted (and flushes when the queue pair is in error).
+ * Errors: ENOENT no such queue pair, EIO the device is gone.
+ */
+#define PEAL_IOC_MAGIC		0xb7
+#define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
+#define PEAL_IOC_KICK_RECV	_IO(PEAL_IOC_MAGIC, 2)
+
+/* ------------------------------------------------------------------------
+ * Requests and responses of the verbs (driver data, "udata")
+ * comp_mask names the optional fields that are present; none exists yet, and an
+ * unknown bit is refused with EINVAL. A request may be absent altogether
+ * (stock tools without our provider): it then counts as all zero.
+ */
+struct peal_alloc_ucontext_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_alloc_ucontext_resp {
+	__u32 comp_mask;
+	__s32 kick_fd;
+	__aligned_u64 doorbell_offset;	/* mmap offset of struct peal_doorbell */
+	__u32 doorbell_bytes;		/* length to map */
+	__u32 max_send_sge;
+	__u32 max_inline;
+	__u32 reserved;
+};
+
+struct peal_create_cq_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_create_cq_resp {
+	__u32 comp_mask;
+	__u32 entries;
+	__aligned_u64 map_offset;
+	__aligned_u64 map_bytes;
+};
+
+struct peal_create_qp_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_create_qp_resp {
+	__u32 comp_mask;
+	__u32 qp_index;			/* doorbell bit and peal_cqe.qp_index */
+	__aligned_u64 map_offset;	/* mapping starts with struct peal_qp_ctl */
+	__aligned_u64 map_bytes;
+	__u32 sq_offset;		/* bytes from the start of the mapping */
+	__u32 sq_entries;
+	__u32 sq_stride;
+	__u32 rq_offset;
+	__u32 rq_entries;
+	__u32 rq_stride;
+};
+
+struct peal_reg_mr_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+/* ------------------------------------------------------------------------
+ * Why a completion failed: peal_cqe.vendor_err, ibv_wc.vendor_err, and the
+ * tracepoints. Numbers are stable: append, never renumber.
+ */
+#define PEAL_REASONS(X)								\
+	X(NONE,			0, "no error")					\
+	X(WQE_OPCODE,		1, "unknown or forbidden opcode in the WQE")	\
+	X(WQE_FLAGS,		2, "unknown or contradictory flags in the WQE")	\
+	X(WQE_RESERVED,		3, "reserved field of the WQE is not zero")	\
+	X(WQE_NUM_SGE,		4, "more scatter-gather entries than the queue allows") \
+	X(WQE_INLINE,		5, "inline data longer than the queue allows, or with an opcode that sends none") \
+	X(WQE_LENGTH,		6, "message longer than 2 GiB")			\
+	X(WQE_ATOMIC_LENGTH,	7, "local buffer of an atomic is not one entry of 8 bytes") \
+	X(RING_INDEX,		8, "producer index ran more than the ring's depth ahead") \
+	X(LKEY_UNKNOWN,		10, "lkey names no memory region")		\
+	X(LKEY_PD,		11, "lkey belongs to another protection domain") \
+	X(LKEY_RANGE,		12, "local address range is outside the memory region") \
+	X(LKEY_ACCESS,		13, "memory region lacks local write access")	\
+	X(RKEY_UNKNOWN,		20, "rkey names no memory region or window at the peer") \
+	X(RKEY_PD,		21, "rkey belongs to another protection domain than the peer's queue pair") \
+	X(RKEY_RANGE,		22, "remote address range is outside the memory region or window") \
+	X(RKEY_ACCESS,		23, "memory region or window does not allow this remote operation") \
+	X(RKEY_QP,		24, "memory window is bound to another queue pair") \
+	X(QP_ACCESS,		25, "the peer's queue pair does not allow this remote operation") \
+	X(ATOMIC_ALIGN,		26, "remote address of an atomic is not a multiple of 8") \
+	X(RD_ATOMIC_LIMIT,	27, "READ or atomic on a queue pair connected with a depth of 0") \
+	X(RECV_TOO_SHORT,	30, "message longer than the receive buffer")	\
+	X(RECV_WQE,		31, "malformed receive WQE")			\
+	X(RECV_LKEY_UNKNOWN,	32, "lkey of the receive buffer names no memory region") \
+	X(RECV_LKEY_PD,		33, "lkey of the receive buffer belongs to another protection domain") \
+	X(RECV_LKEY_RANGE,	34, "receive buffer is outside its memory region") \
+	X(RECV_LKEY_ACCESS,	35, "memory region of the receive buffer lacks local write access") \
+	X(RECV_RING_INDEX,	36, "producer index of the receive ring ran more than its depth ahead") \
+	X(RNR_EXHAUSTED,	40, "peer had no receive posted through all RNR retries") \
+	X(PEER_UNREACHABLE,	41, "peer silent: no way to the destination GID") \
+	X(PEER_UNKNOWN,		42, "peer silent: it has no queue pair of that number") \
+	X(PEER_STATE,		43, "peer silent: its queue pair is not ready to receive") \
+	X(PEER_OTHER,		44, "peer silent: its queue pair is connected to somebody else") \
+	X(PEER_PSN,		45, "peer silent: it expects another packet sequence number") \
+	X(INV_RKEY,		50, "rkey to invalidate is not an invalidatable key of the peer's protection domain") \
+	X(BIND_WINDOW,		51, "no such memory window, or not of this kind and protection domain") \
+	X(BIND_REGION,		52, "memory region to bind to is unknown, of another protection domain or not bindable") \
+	X(BIND_RANGE,		53, "range or access of the window exceeds the memory region") \
+	X(CQ_OVERFLOW,		60, "completion queue overflowed")		\
+	X(FLUSHED,		61, "flushed: the queue pair was in error")	\
+	X(DEVICE_REMOVED,	62, "flushed: the device was removed")
+
+#define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
+enum peal_reason {
+	PEAL_REASONS(PEAL_REASON_ENUM_)
+};
+#undef PEAL_REASON_ENUM_
+
+/* ------------------------------------------------------------------------
+ * The layout, frozen
+ */
+#ifdef __cplusplus
+#include <cstddef>
+#define PEAL_ABI_ASSERT_(condition) static_assert(condition, #condition)
+#else
+#define PEAL_ABI_ASSERT_(condition) _Static_assert(condition, #condition)
+#ifdef __KERNEL__
+#include <linux/stddef.h>
+#else
+#include <stddef.h>
+#endif
+#endif
+
+PEAL_ABI_ASSERT_(sizeof(struct peal_sge) == 16);
+PEAL_ABI_ASSERT_(sizeof(struct peal_send_wqe) == 32);
+PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, remote_addr) == 8);
+PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, inline_len) == 20);
+PEAL_ABI_ASSERT_(sizeof(struct peal_atomic_seg) == 16);
+PEAL_ABI_ASSERT_(sizeof(struct peal_bind_seg) == 32);
+PEAL_ABI_ASSERT_(sizeof(struct peal_recv_wqe) == 16);
+PEAL_ABI_ASSERT_(sizeof(struct peal_ring_ctl) == 3 * PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, consumer) == PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, flags) == 2 * PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_qp_ctl) == 6 * PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_cqe) == 64);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, kind) == 28);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, flags) == 63);
+PEAL_ABI_ASSERT_(sizeof(struct peal_cq_ctl) == PEAL_CQ_RING_OFFSET);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell_word) == 64);
+PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, summary) == PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, word) == 2 * PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
+PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
+PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
+
+#endif /* RDMA_PEAL_ABI_H */
