@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What differs between the kernels this module builds for: 6.1, 6.12 and 7.2.
+ *
+ * Owns: shims that make the older ones look like the newest. Decided by the
+ * probes in Kbuild (PEAL_HAS_*), not by version, wherever a name can be probed.
+ * Does not know: anything about peal.
+ */
+#ifndef PEAL_COMPAT_H
+#define PEAL_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+/* create_cq's last argument: udata, later the attribute bundle it is part of. */
+#ifdef PEAL_HAS_CQ_ATTRS
+#define PEAL_CQ_UDATA_ARG	struct uverbs_attr_bundle *attrs
+#define PEAL_CQ_UDATA		(attrs ? &attrs->driver_udata : NULL)
+#else
+#define PEAL_CQ_UDATA_ARG	struct ib_udata *cq_udata
+#define PEAL_CQ_UDATA		cq_udata
+#endif
+
+/* reg_user_mr got a DMA handle; peal has none to offer. */
+#ifdef PEAL_HAS_DMAH
+#define PEAL_MR_DMAH_ARG	struct ib_dmah *dmah,
+#define PEAL_MR_DMAH		dmah
+#else
+#define PEAL_MR_DMAH_ARG
+#define PEAL_MR_DMAH		NULL
+#endif
+
+static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u64 length,
+					    int access)
+{
+#ifdef PEAL_HAS_UMEM_GET_VA
+	return ib_umem_get_va(dev, start, length, access);
+#else
+	return ib_umem_get(dev, start, length, access);
+#endif
+}
+
+static inline void peal_hrtimer_setup(struct hrtimer *timer,
+				      enum hrtimer_restart (*function)(struct hrtimer *),
+				      clockid_t clock, enum hrtimer_mode mode)
+{
+#ifdef PEAL_HAS_HRTIMER_SETUP
+	hrtimer_setup(timer, function, clock, mode);
+#else
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+#endif
+}
+
+#endif

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See context.h.
+ */
+#include <linux/bitops.h>
+
+#include "context.h"
+
+/**
+ * peal_context_init() - doorbell page and door
+ * @ops: who answers the door
+ * @engine: handed to the answers, as ctx->engine
+ *
+ * Return: 0, -ENOMEM or -EMFILE, all undone.
+ */
+int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops, void *engine)
+{
+	ctx->map = peal_map_alloc(&ctx->ib, sizeof(struct peal_doorbell));
+	if (IS_ERR(ctx->map))
+		return PTR_ERR(ctx->map);
+	ctx->engine = engine;
+	ctx->doorbell = peal_map_address(ctx->map);
+	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC);
+	INIT_LIST_HEAD(&ctx->node);
+	ctx->door = peal_door_create(ops, ctx);
+	if (!IS_ERR(ctx->door))
+		return 0;
+	peal_map_free(ctx->map);
+	return PTR_ERR(ctx->door);
+}
+
+/* The engine has forgotten the context and the door was revoked or discarded. */
+void peal_context_destroy(struct peal_context *ctx)
+{
+	peal_context_set_state(ctx, PEAL_ENGINE_GONE);
+	peal_map_free(ctx->map);
+	xa_destroy(&ctx->qps);
+}
+
+void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp)
+{
+	*resp = (struct peal_alloc_ucontext_resp){
+		.kick_fd = peal_door_fd(ctx->door),
+		.doorbell_offset = peal_map_offset(ctx->map),
+		.doorbell_bytes = peal_map_bytes(ctx->map),
+		.max_send_sge = PEAL_MAX_SGE,
+		.max_inline = PEAL_MAX_INLINE,
+	};
+}
+
+/* Small numbers first: the fewer doorbell words are in use the better. */
+int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
+{
+	u32 index;
+	int ret = xa_alloc(&ctx->qps, &index, qp, XA_LIMIT(0, PEAL_MAX_QP - 1), GFP_KERNEL);
+
+	if (ret)
+		return ret == -EBUSY ? -ENOMEM : ret;
+	peal_qp_set_owner(qp, ctx, index);
+	return 0;
+}
+
+void peal_context_remove_qp(struct peal_qp *qp)
+{
+	if (qp->context)
+		xa_erase(&qp->context->qps, qp->index);
+}
+
+/* The barrier that must follow ASLEEP is the caller's: it does all contexts. */
+void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state)
+{
+	WRITE_ONCE(ctx->doorbell->engine, state);
+}
+
+/*
+ * Take note of the words that have bits now. Once per scan: a program that goes
+ * on setting bits is visited in the next one.
+ */
+void peal_context_begin_scan(struct peal_context *ctx)
+{
+	u32 s;
+
+	for (s = 0; s < PEAL_DB_SUMMARIES; s++)
+		if (READ_ONCE(ctx->doorbell->summary[s]))
+			ctx->pending[s] |= xchg(&ctx->doorbell->summary[s], 0);
+}
+
+/**
+ * peal_context_take_word() - the next doorbell word of this scan
+ * @first: set to the index of the queue pair that bit 0 stands for
+ * @bits: set to its bits, which are taken away; maybe none
+ *
+ * Return: false when the scan is at its end.
+ */
+bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits)
+{
+	u32 s, w;
+
+	for (s = 0; s < PEAL_DB_SUMMARIES; s++) {
+		if (!ctx->pending[s])
+			continue;
+		w = s * 64 + __ffs64(ctx->pending[s]);
+		ctx->pending[s] &= ctx->pending[s] - 1;
+		*first = w * 64;
+		*bits = xchg(&ctx->doorbell->word[w].bits, 0);
+		return true;
+	}
+	return false;
+}

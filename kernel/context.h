@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * User contexts: one opened device of one program.
+ *
+ * Owns: the doorbell page, the numbers of the queue pairs in it, the door.
+ * Does not know: when to look at the doorbells, what to do with a queue pair.
+ *
+ * The doorbell bits are cleared by one reader, the engine's thread.
+ */
+#ifndef PEAL_CONTEXT_H
+#define PEAL_CONTEXT_H
+
+#include <linux/list.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include "door.h"
+#include "map.h"
+#include "qp.h"
+
+struct peal_context {
+	struct ib_ucontext ib;
+	struct list_head node;			/* the engine's list */
+	struct xarray qps;			/* by index; writers take its xa_lock */
+	struct peal_map *map;
+	struct peal_doorbell *doorbell;		/* shared */
+	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit */
+	struct peal_door *door;
+	void *engine;				/* who answers the door */
+};
+
+static inline struct peal_context *peal_context(struct ib_ucontext *ib)
+{
+	return container_of(ib, struct peal_context, ib);
+}
+
+int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops, void *engine);
+void peal_context_destroy(struct peal_context *ctx);
+void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
+
+int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp);
+void peal_context_remove_qp(struct peal_qp *qp);
+
+/* Inside the guard. */
+static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
+{
+	return xa_load(&ctx->qps, index);
+}
+
+void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state);
+void peal_context_begin_scan(struct peal_context *ctx);
+bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits);
+
+#endif

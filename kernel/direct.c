@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See direct.h.
+ */
+#include "direct.h"
+#include "responder.h"
+
+static bool peal_direct_receives(enum ib_qp_state state)
+{
+	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD;
+}
+
+/*
+ * Would a packet of ours be taken by this queue pair? When not, it answers
+ * nothing, and the requester runs into its timeout like on a wire.
+ */
+static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const struct peal_qp *peer)
+{
+	if (unlikely(!peal_direct_receives(peer->state) || peer->rq.refusing))
+		return PEAL_REASON_PEER_STATE;
+	if (unlikely(peer->attr.dest_qp_num != qp->ib.qp_num ||
+		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid))))
+		return PEAL_REASON_PEER_OTHER;
+	if (unlikely(peer->rq.psn != qp->sq.psn))
+		return PEAL_REASON_PEER_PSN;
+	return PEAL_REASON_NONE;
+}
+
+/* The requester's side of the copy. */
+static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor *cursor)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+
+	if (send->inline_data) {
+		peal_cursor_inline(cursor, send->inline_data, send->length);
+		return PEAL_REASON_NONE;
+	}
+	return peal_cursor_local(cursor, qp->table, qp->ib.pd, send->sge, send->num_sge,
+				 !peal_op(send->opcode)->sends);
+}
+
+/* One chunk in the message's direction. */
+static u64 peal_direct_copy(const struct peal_sq *sq, struct peal_cursor *local,
+			    struct peal_cursor *remote, u64 max_bytes)
+{
+	u64 bytes = min(sq->wqe.length - sq->done, max_bytes);
+
+	peal_cursor_skip(local, sq->done);
+	peal_cursor_skip(remote, sq->done);
+	if (peal_op(sq->wqe.opcode)->sends)
+		peal_cursor_copy(remote, local, bytes);
+	else
+		peal_cursor_copy(local, remote, bytes);
+	return bytes;
+}
+
+static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp *peer,
+					      struct peal_burst *burst,
+					      struct peal_cursor *local,
+					      const struct peal_cursor *remote)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor result;
+	u64 old;
+
+	outcome = peal_responder_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, burst, remote, &old);
+	if (outcome.what != PEAL_CARRIED)
+		return outcome;
+	peal_cursor_inline(&result, &old, sizeof(old));
+	peal_cursor_copy(local, &result, sizeof(old));
+	outcome.bytes = sizeof(old);
+	return outcome;
+}
+
+/* Accept, move, finish. Holds the peer's rq.lock. */
+static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_qp *peer,
+					       struct peal_burst *burst,
+					       struct peal_cursor *local, u64 max_bytes)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+	struct peal_cursor remote;
+	struct peal_outcome outcome;
+	u64 bytes;
+
+	outcome = peal_responder_accept(peer, send, qp->ib.qp_num, burst, &remote);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	if (peal_op(send->opcode)->atomic) {
+		outcome = peal_direct_atomic(qp, peer, burst, local, &remote);
+		if (outcome.what != PEAL_CARRIED)
+			return outcome;
+		bytes = outcome.bytes;
+	} else {
+		bytes = peal_direct_copy(&qp->sq, local, &remote, max_bytes);
+	}
+	if (qp->sq.done + bytes < send->length)
+		return (struct peal_outcome){ .what = PEAL_PROGRESS, .bytes = bytes };
+	outcome = peal_responder_finish(peer, send, qp->ib.qp_num, burst);
+	outcome.bytes = bytes;
+	return outcome;
+}
+
+/**
+ * peal_direct_carry() - carry the message in sq.wqe, or its next chunk
+ * @max_bytes: at most that much now
+ *
+ * Holds qp->sq.lock, inside the guard; takes the peer's rq.lock, which is of
+ * another class: a queue pair may be its own peer.
+ */
+struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *burst,
+				      u64 max_bytes)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor local;
+	struct peal_qp *peer;
+	enum peal_reason reason = peal_direct_local(qp, &local);
+
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	if (unlikely(!qp->dgid_local))
+		return peal_silent(PEAL_REASON_PEER_UNREACHABLE);
+	peer = peal_table_qp(qp->table, qp->attr.dest_qp_num);
+	if (unlikely(!peer))
+		return peal_silent(PEAL_REASON_PEER_UNKNOWN);
+	spin_lock(&peer->rq.lock);
+	reason = peal_direct_connected(qp, peer);
+	/* A peer that was reset under way has forgotten our first bytes. */
+	if (likely(!reason) && unlikely(qp->sq.done && !peer->rq.message))
+		peal_sq_restart(&qp->sq);
+	if (likely(!reason))
+		outcome = peal_direct_deliver(qp, peer, burst, &local, max_bytes);
+	else
+		outcome = peal_silent(reason);
+	spin_unlock(&peer->rq.lock);
+	return outcome;
+}

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See engine.h.
+ */
+#include <linux/kthread.h>
+#include <linux/rculist.h>
+#include <linux/sched.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
+#include <uapi/linux/sched/types.h>
+
+#include "compat.h"
+#include "engine.h"
+#include "guard.h"
+#include "requester.h"
+
+/* One turn of a queue pair: locks are held and softirqs are off this long. */
+#define PEAL_TURN_WQES		16
+#define PEAL_TURN_BYTES		(64 << 10)
+
+/* Turns that the caller of a kick gives before the worker takes over. */
+#define PEAL_KICK_TURNS		4
+
+/*
+ * Kicks on one CPU, none later than this after the one before, that make the
+ * thread worth a wake-up; a wake-up costs as much as a hundred of them.
+ */
+#define PEAL_STREAK_GAP_NS	(20 * NSEC_PER_USEC)
+#define PEAL_STREAK_LENGTH	64
+
+/* Spin that long without work, then sleep. */
+#define PEAL_IDLE_NS		(50 * NSEC_PER_USEC)
+/* Give way to RCU and the scheduler's bookkeeping at least that often. */
+#define PEAL_BREATH_NS		NSEC_PER_MSEC
+/* No CPU was idle: leave it alone for that long. */
+#define PEAL_BACKOFF_NS		(10 * NSEC_PER_MSEC)
+
+struct peal_streak {
+	u64 last;
+	u32 length;
+};
+
+static DEFINE_PER_CPU(struct peal_streak, peal_streak);
+
+static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
+{
+	spin_lock_bh(&e->lock);
+	if (list_empty(&qp->run.node))
+		list_add_tail(&qp->run.node, &e->run);
+	spin_unlock_bh(&e->lock);
+}
+
+static bool peal_engine_has_work(struct peal_engine *e)
+{
+	return !list_empty_careful(&e->run);
+}
+
+/*
+ * Leave work to somebody else. Barrier B, here between the run list and
+ * `awake`: either the thread finds the entry in its last look before it sleeps,
+ * or we see that it is asleep and call the worker.
+ */
+static void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
+{
+	peal_count(e->table, deferrals);
+	peal_engine_enqueue(e, qp);
+	smp_mb();	/* B */
+	if (!READ_ONCE(e->awake))
+		queue_work(e->workers, &e->work);
+}
+
+/* Whoever a burst wants in error goes there now that no lock is held. */
+static void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
+{
+	u32 i;
+
+	for (i = 0; i < burst->num_failed; i++) {
+		peal_qp_fail(burst->failed[i]);
+		peal_engine_defer(e, burst->failed[i]);
+	}
+	peal_burst_raise(burst);
+}
+
+/* Holds sq.lock. A timer that fires too early finds the wait still on. */
+static void peal_engine_set_timer(struct peal_qp *qp)
+{
+	struct hrtimer *timer = &qp->run.timer;
+
+	if (likely(!qp->sq.wait))
+		return;
+	if (!hrtimer_is_queued(timer) || ktime_after(hrtimer_get_expires(timer), qp->sq.until))
+		hrtimer_start(timer, qp->sq.until, HRTIMER_MODE_ABS_SOFT);
+}
+
+/* One turn. Inside the guard. Return: true when there is more to do now. */
+static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
+{
+	struct peal_budget budget = { .wqes = PEAL_TURN_WQES, .bytes = PEAL_TURN_BYTES };
+	struct peal_burst burst;
+	bool more;
+
+	burst.num_cqs = 0;
+	burst.num_events = 0;
+	burst.num_failed = 0;
+	spin_lock(&qp->sq.lock);
+	more = peal_requester_run(qp, &burst, &budget);
+	peal_engine_set_timer(qp);
+	spin_unlock(&qp->sq.lock);
+	peal_engine_settle(e, &burst);
+	return more;
+}
+
+static struct peal_qp *peal_engine_pop(struct peal_engine *e)
+{
+	struct peal_qp *qp;
+
+	spin_lock(&e->lock);
+	qp = list_first_entry_or_null(&e->run, struct peal_qp, run.node);
+	if (qp)
+		list_del_init(&qp->run.node);
+	spin_unlock(&e->lock);
+	return qp;
+}
+
+/* A turn for the first on the run list; unfinished, it goes to the end. */
+static bool peal_engine_serve_next(struct peal_engine *e)
+{
+	struct peal_qp *qp;
+
+	if (!peal_engine_has_work(e))
+		return false;
+	peal_guard_enter();
+	qp = peal_engine_pop(e);
+	if (qp && peal_engine_turn(e, qp))
+		peal_engine_enqueue(e, qp);
+	peal_guard_exit();
+	return qp;
+}
+
+static void peal_engine_work(struct work_struct *work)
+{
+	struct peal_engine *e = container_of(work, struct peal_engine, work);
+
+	while (peal_engine_serve_next(e))
+		cond_resched();
+}
+
+static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
+{
+	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
+	struct peal_engine *e = qp->run.engine;
+
+	peal_guard_enter();
+	if (peal_engine_turn(e, qp))
+		peal_engine_defer(e, qp);
+	peal_guard_exit();
+	return HRTIMER_NORESTART;
+}
+
+/* ---- the kick ---- */
+
+static void peal_engine_want_thread(struct peal_engine *e, u64 now)
+{
+	if (READ_ONCE(e->awake) || READ_ONCE(e->wanted) || now < READ_ONCE(e->not_before))
+		return;
+	WRITE_ONCE(e->wanted, true);
+	wake_up_process(e->thread);
+}
+
+/* Inside the guard: the CPU does not change. */
+static void peal_engine_note_kick(struct peal_engine *e)
+{
+	struct peal_streak *streak = this_cpu_ptr(&peal_streak);
+	u64 now;
+
+	if (num_online_cpus() == 1)
+		return;
+	now = local_clock();
+	streak->length = now - streak->last < PEAL_STREAK_GAP_NS ? streak->length + 1 : 0;
+	streak->last = now;
+	if (streak->length >= PEAL_STREAK_LENGTH) {
+		streak->length = 0;
+		peal_engine_want_thread(e, now);
+	}
+}
+
+/* Run @index's send queue here and now. The guard is left between turns. */
+static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
+{
+	struct peal_engine *e = ctx->engine;
+	struct peal_qp *qp;
+	int turn;
+	bool more = true;
+
+	for (turn = 1; more; turn++) {
+		peal_guard_enter();
+		qp = peal_context_qp(ctx, index);
+		more = qp && peal_engine_turn(e, qp);
+		if (unlikely(more && turn == PEAL_KICK_TURNS)) {
+			peal_engine_defer(e, qp);
+			more = false;
+		}
+		if (!more)
+			peal_engine_note_kick(e);
+		peal_guard_exit();
+	}
+	return qp ? 0 : -ENOENT;
+}
+
+/* The one sender that can be waiting for this queue pair's receives. */
+static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp *qp)
+{
+	struct peal_qp *sender = peal_table_qp(e->table, READ_ONCE(qp->attr.dest_qp_num));
+	bool waited;
+
+	if (!sender)
+		return NULL;
+	spin_lock(&sender->sq.lock);
+	waited = peal_requester_wake(sender);
+	spin_unlock(&sender->sq.lock);
+	return waited ? sender : NULL;
+}
+
+/* Receives were posted: run who waits for them, and flush if in error. */
+static int peal_engine_kick_recv(struct peal_context *ctx, unsigned long index)
+{
+	struct peal_engine *e = ctx->engine;
+	struct peal_qp *qp, *sender;
+
+	peal_guard_enter();
+	qp = peal_context_qp(ctx, index);
+	sender = qp ? peal_engine_sender(e, qp) : NULL;
+	if (sender && peal_engine_turn(e, sender))
+		peal_engine_defer(e, sender);
+	if (qp && READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn(e, qp))
+		peal_engine_defer(e, qp);
+	peal_guard_exit();
+	return qp ? 0 : -ENOENT;
+}
+
+static int peal_engine_knock(void *owner, unsigned int cmd, unsigned long arg)
+{
+	struct peal_context *ctx = owner;
+	struct peal_engine *e = ctx->engine;
+
+	peal_count(e->table, kicks);
+	if (likely(cmd == PEAL_IOC_KICK_SEND))
+		return peal_engine_kick_send(ctx, arg);
+	if (cmd == PEAL_IOC_KICK_RECV)
+		return peal_engine_kick_recv(ctx, arg);
+	return -ENOTTY;
+}
+
+const struct peal_door_ops peal_engine_door_ops = { .knock = peal_engine_knock };
+
+/* ---- the thread ---- */
+
+static void peal_engine_enqueue_bits(struct peal_engine *e, struct peal_context *ctx, u32 first,
+				     u64 bits)
+{
+	struct peal_qp *qp;
+
+	for (; bits; bits &= bits - 1) {
+		qp = peal_context_qp(ctx, first + __ffs64(bits));
+		if (!qp)
+			continue;
+		peal_count(e->table, doorbells);
+		peal_engine_enqueue(e, qp);
+	}
+}
+
+static void peal_engine_scan_context(struct peal_engine *e, struct peal_context *ctx)
+{
+	u64 bits;
+	u32 first;
+
+	peal_context_begin_scan(ctx);
+	while (peal_context_take_word(ctx, &first, &bits))
+		peal_engine_enqueue_bits(e, ctx, first, bits);
+}
+
+/* From doorbells to run list. */
+static void peal_engine_scan(struct peal_engine *e)
+{
+	struct peal_context *ctx;
+
+	peal_guard_enter();
+	list_for_each_entry_rcu(ctx, &e->contexts, node, peal_guard_held())
+		peal_engine_scan_context(e, ctx);
+	peal_guard_exit();
+}
+
+static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state state)
+{
+	struct peal_context *ctx;
+
+	spin_lock_bh(&e->lock);
+	e->gone |= state == PEAL_ENGINE_GONE;
+	if (e->gone)
+		state = PEAL_ENGINE_GONE;
+	WRITE_ONCE(e->awake, state == PEAL_ENGINE_AWAKE);
+	list_for_each_entry(ctx, &e->contexts, node)
+		peal_context_set_state(ctx, state);
+	spin_unlock_bh(&e->lock);
+	/*
+	 * B: "asleep" is visible before the last scan. The programs' half sits
+	 * between their doorbell bit and their second look at the word, the
+	 * kernel's other half in peal_engine_defer().
+	 */
+	smp_mb();
+}
+
+/* Preemption is off while programs are told that we are awake: see the rule. */
+static void peal_engine_fall_asleep(struct peal_engine *e)
+{
+	peal_engine_announce(e, PEAL_ENGINE_ASLEEP);
+	peal_engine_scan(e);
+	if (peal_engine_has_work(e))
+		queue_work(e->workers, &e->work);
+}
+
+/* Is this CPU idle but for us? Otherwise every pass would steal from somebody. */
+static bool peal_engine_may_spin(void)
+{
+	return single_task_running() && !need_resched();
+}
+
+/* Until there was no work for a while, somebody wants the CPU, or it is time. */
+static bool peal_engine_spin_for(struct peal_engine *e, u64 *idle_since)
+{
+	u64 begin = local_clock();
+	u64 now = begin;
+
+	while (peal_engine_may_spin() && now - begin < PEAL_BREATH_NS) {
+		peal_engine_scan(e);
+		if (peal_engine_serve_next(e))
+			*idle_since = now;
+		else
+			cpu_relax();
+		now = local_clock();
+		if (now - *idle_since > PEAL_IDLE_NS)
+			return false;
+	}
+	return peal_engine_may_spin();
+}
+
+/*
+ * The rule that keeps programs from waiting for a thread that does not run:
+ * while the doorbell words say AWAKE, preemption is off on this CPU and
+ * need_resched() is looked at after each turn. So the thread is never scheduled
+ * out with the words up, whatever the kernel's preemption model.
+ */
+static void peal_engine_spin(struct peal_engine *e)
+{
+	u64 idle_since = local_clock();
+	bool on;
+
+	peal_count(e->table, engine_wakeups);
+	do {
+		preempt_disable();
+		on = peal_engine_may_spin();
+		if (on) {
+			peal_engine_announce(e, PEAL_ENGINE_AWAKE);
+			on = peal_engine_spin_for(e, &idle_since);
+			peal_engine_fall_asleep(e);
+		} else {
+			WRITE_ONCE(e->not_before, local_clock() + PEAL_BACKOFF_NS);
+		}
+		preempt_enable();
+		cond_resched();
+	} while (on && !kthread_should_stop());
+}
+
+static int peal_engine_thread(void *arg)
+{
+	struct peal_engine *e = arg;
+
+	while (!kthread_should_stop()) {
+		set_current_state(TASK_IDLE);
+		if (!READ_ONCE(e->wanted)) {
+			schedule();
+			continue;
+		}
+		__set_current_state(TASK_RUNNING);
+		peal_engine_spin(e);
+		WRITE_ONCE(e->wanted, false);
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+/* SCHED_IDLE: the scheduler counts the CPU as idle and preempts us at once. */
+static int peal_engine_start_thread(struct peal_engine *e, const char *name)
+{
+	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_IDLE };
+
+	e->thread = kthread_create(peal_engine_thread, e, "%s-engine", name);
+	if (IS_ERR(e->thread))
+		return PTR_ERR(e->thread);
+	sched_setattr_nocheck(e->thread, &attr);
+	wake_up_process(e->thread);
+	return 0;
+}
+
+/**
+ * peal_engine_start() - make the engine of a device
+ * @table: the device's
+ * @name: the device's; names the thread
+ *
+ * Return: 0 or an error, all undone.
+ */
+int peal_engine_start(struct peal_engine *e, struct peal_table *table, const char *name)
+{
+	int ret;
+
+	e->table = table;
+	spin_lock_init(&e->lock);
+	INIT_LIST_HEAD(&e->run);
+	INIT_LIST_HEAD(&e->contexts);
+	INIT_WORK(&e->work, peal_engine_work);
+	e->workers = alloc_workqueue("peal-%s", WQ_UNBOUND, 0, name);
+	if (!e->workers)
+		return -ENOMEM;
+	ret = peal_engine_start_thread(e, name);
+	if (ret)
+		destroy_workqueue(e->workers);
+	return ret;
+}
+
+/* All queue pairs and contexts have been removed. */
+void peal_engine_stop(struct peal_engine *e)
+{
+	kthread_stop(e->thread);
+	destroy_workqueue(e->workers);
+}
+
+int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
+{
+	int ret = peal_context_init(ctx, &peal_engine_door_ops, e);
+
+	if (ret)
+		return ret;
+	spin_lock_bh(&e->lock);
+	list_add_tail_rcu(&ctx->node, &e->contexts);
+	spin_unlock_bh(&e->lock);
+	return 0;
+}
+
+/* The door was revoked or discarded. */
+void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
+{
+	spin_lock_bh(&e->lock);
+	list_del_rcu(&ctx->node);
+	spin_unlock_bh(&e->lock);
+	peal_guard_wait();
+	peal_context_destroy(ctx);
+}
+
+void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
+{
+	qp->run.engine = e;
+	INIT_LIST_HEAD(&qp->run.node);
+	peal_hrtimer_setup(&qp->run.timer, peal_engine_timer, CLOCK_MONOTONIC,
+			   HRTIMER_MODE_ABS_SOFT);
+}
+
+/*
+ * The queue pair is unpublished: it is in RESET and nobody can find it but who
+ * has done so before. Those end with the first wait. What is left is the timer
+ * and the run list, and neither finds anything to do.
+ */
+void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp)
+{
+	peal_guard_wait();
+	hrtimer_cancel(&qp->run.timer);
+	spin_lock_bh(&e->lock);
+	list_del_init(&qp->run.node);
+	spin_unlock_bh(&e->lock);
+	peal_guard_wait();
+}
+
+/* Something changed: there may be something to send or to flush. */
+void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp)
+{
+	peal_guard_enter();
+	if (peal_engine_turn(e, qp))
+		peal_engine_defer(e, qp);
+	peal_guard_exit();
+}
+
+/* One turn of flushing. Return: false when there is no queue pair left. */
+static bool peal_engine_abandon_next(struct peal_engine *e, unsigned long *qpn)
+{
+	struct peal_qp *qp;
+	bool more;
+
+	peal_guard_enter();
+	qp = xa_find(&e->table->qps, qpn, ULONG_MAX, XA_PRESENT);
+	if (qp) {
+		peal_qp_mark_removed(qp);
+		peal_qp_fail(qp);
+		more = peal_engine_turn(e, qp);
+		*qpn += !more;
+	}
+	peal_guard_exit();
+	return qp;
+}
+
+/**
+ * peal_engine_abandon() - the device goes, its programs stay
+ *
+ * Everything posted comes back flushed, while the programs' rings still exist.
+ * What is posted after barrier B of the announcement finds the word and fails.
+ */
+void peal_engine_abandon(struct peal_engine *e)
+{
+	unsigned long qpn = 0;
+
+	peal_engine_announce(e, PEAL_ENGINE_GONE);
+	while (peal_engine_abandon_next(e, &qpn))
+		cond_resched();
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The engine of one device: who runs the send queues, when, and for how long.
+ *
+ * Owns: the run list, the spinning thread, the worker, each queue pair's timer,
+ * and the word that tells programs whether somebody is awake.
+ * Does not know: what running a queue means (requester.c).
+ *
+ * Three places run queues:
+ *  - the caller of a kick, within a budget. This is the normal case: no wake-up;
+ *  - the thread, which spins on the doorbells while, and only while, it is the
+ *    only runnable task of its CPU. Then posting is a store;
+ *  - the worker, for what a budget or a timer left over.
+ *
+ * Lock: engine->lock guards the run list and the list of contexts. Inside it
+ * nothing else is taken.
+ */
+#ifndef PEAL_ENGINE_H
+#define PEAL_ENGINE_H
+
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "context.h"
+#include "qp.h"
+#include "table.h"
+
+struct peal_engine {
+	struct peal_table *table;
+	spinlock_t lock;
+	struct list_head run;		/* queue pairs with work, by peal_run.node */
+	struct list_head contexts;	/* read inside the guard */
+	bool awake;			/* the thread looks at doorbells and run list */
+	bool gone;			/* the device is being removed: nobody wakes again */
+	bool wanted;			/* the thread shall try to spin */
+	u64 not_before;			/* no CPU was idle: try again then, local_clock */
+	struct task_struct *thread;
+	struct workqueue_struct *workers;
+	struct work_struct work;
+};
+
+int peal_engine_start(struct peal_engine *e, struct peal_table *table, const char *name);
+void peal_engine_stop(struct peal_engine *e);
+
+int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx);
+void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx);
+
+void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_abandon(struct peal_engine *e);
+
+extern const struct peal_door_ops peal_engine_door_ops;
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The guard: how the data path uses objects that another CPU may destroy.
+ *
+ * Owns: one sequence word per CPU. Between enter and exit a CPU may follow
+ * pointers it finds in the tables (queue pairs, completion queues, memory
+ * regions, contexts) without a reference. Who destroys an object first takes it
+ * out of the tables, then calls peal_guard_wait(), then frees.
+ * Does not know: what is guarded.
+ *
+ * It is RCU with two differences. A section is short by construction (at most
+ * one chunk of a copy), so the wait takes microseconds where synchronize_rcu()
+ * takes milliseconds: dereg_mr and destroy_qp are verbs that programs time. And
+ * it disables softirqs, which the locks below it want anyway.
+ *
+ * Price: one full barrier per section, which is one per batch of WQEs.
+ */
+#ifndef PEAL_GUARD_H
+#define PEAL_GUARD_H
+
+#include <linux/bottom_half.h>
+#include <linux/percpu.h>
+
+struct peal_guard {
+	unsigned long seq;	/* odd while this CPU is inside */
+	unsigned int depth;	/* a completion handler may post again */
+};
+
+DECLARE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
+
+static inline void peal_guard_enter(void)
+{
+	struct peal_guard *g;
+
+	local_bh_disable();
+	g = this_cpu_ptr(&peal_guard);
+	if (g->depth++)
+		return;
+	WRITE_ONCE(g->seq, g->seq + 1);
+	/*
+	 * G, reader: "inside" is visible before any table is read. Pairs with
+	 * the full barrier G in peal_guard_wait(): either the destroyer sees us
+	 * inside, or we do not see its object.
+	 */
+	smp_mb();
+}
+
+static inline void peal_guard_exit(void)
+{
+	struct peal_guard *g = this_cpu_ptr(&peal_guard);
+
+	if (!--g->depth)
+		/* G: uses of the objects end before "outside" is visible. */
+		smp_store_release(&g->seq, g->seq + 1);
+	local_bh_enable();
+}
+
+static inline bool peal_guard_held(void)
+{
+	return this_cpu_read(peal_guard.depth) != 0;
+}
+
+void peal_guard_wait(void);
+
+#endif

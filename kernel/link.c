@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See link.h.
+ */
+#include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/netdevice.h>
+#include <net/addrconf.h>
+#include <rdma/rdma_netlink.h>
+
+#include "compat.h"
+#include "dev.h"
+#include "link.h"
+#include "verbs.h"
+
+/* RoCE lives on Ethernet; a VLAN is an attribute of a GID, not a device. */
+static int peal_link_check(struct net_device *ndev)
+{
+	struct ib_device *other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
+
+	if (other) {
+		ib_device_put(other);
+		return -EEXIST;
+	}
+	if (ndev->type != ARPHRD_ETHER || is_vlan_dev(ndev))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
+{
+	int ret;
+
+	dev->ib.node_type = RDMA_NODE_IB_CA;
+	dev->ib.phys_port_cnt = 1;
+	dev->ib.num_comp_vectors = num_possible_cpus();
+	dev->ib.dev.parent = ndev->dev.parent;
+	addrconf_addr_eui48((u8 *)&dev->ib.node_guid, ndev->dev_addr);
+	strscpy(dev->ib.node_desc, "peal", sizeof(dev->ib.node_desc));
+	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
+	ret = peal_table_init(&dev->table);
+	if (ret)
+		return ret;
+	ret = peal_engine_start(&dev->engine, &dev->table, name);
+	if (ret)
+		peal_table_destroy(&dev->table);
+	return ret;
+}
+
+/* From here on the core's dealloc_driver undoes peal_link_prepare(). */
+static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
+{
+	int ret = ib_device_set_netdev(&dev->ib, ndev, 1);
+
+	if (ret)
+		return ret;
+	return ib_register_device(&dev->ib, name, NULL);
+}
+
+static int peal_link_new(const char *name, struct net_device *ndev)
+{
+	struct peal_dev *dev;
+	int ret = peal_link_check(ndev);
+
+	if (ret)
+		return ret;
+	dev = ib_alloc_device(peal_dev, ib);
+	if (!dev)
+		return -ENOMEM;
+	ret = peal_link_prepare(dev, ndev, name);
+	if (ret) {
+		ib_dealloc_device(&dev->ib);
+		return ret;
+	}
+	dev->ndev = ndev;
+	netdev_hold(ndev, &dev->ndev_tracker, GFP_KERNEL);
+	ret = peal_link_register(dev, ndev, name);
+	if (ret) {
+		peal_verbs_ops.dealloc_driver(&dev->ib);
+		ib_dealloc_device(&dev->ib);
+	}
+	return ret;
+}
+
+static struct rdma_link_ops peal_link_ops = {
+	.type = "peal",
+	.newlink = peal_link_new,
+};
+
+#ifndef PEAL_HAS_CORE_PORT_EVENTS
+/* Later kernels raise the port events themselves, for every RoCE device. */
+static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
+{
+	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
+	struct ib_event event = {
+		.device = ib, .element.port_num = 1,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+	};
+
+	ib_dispatch_event(&event);
+}
+#else
+static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
+{
+}
+#endif
+
+/* Under RTNL: unregistering waits for the core, so it is queued. */
+static int peal_link_notify(struct notifier_block *nb, unsigned long what, void *info)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(info);
+	struct ib_device *ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
+
+	if (!ib)
+		return NOTIFY_DONE;
+	switch (what) {
+	case NETDEV_UNREGISTER:
+		ib_unregister_device_queued(ib);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		peal_link_port_event(ib, ndev);
+		break;
+	}
+	ib_device_put(ib);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block peal_link_notifier = { .notifier_call = peal_link_notify };
+
+/*
+ * The core calls clients in the reverse order of their registration. Programs
+ * are served by ib_uverbs, which registered before us because we use its
+ * symbols: so we flush while their queue pairs still exist, and they see
+ * completions in error before everything fails.
+ */
+static void peal_link_removed(struct ib_device *ib, void *data)
+{
+	if (ib->ops.driver_id == peal_verbs_ops.driver_id)
+		peal_engine_abandon(&peal_dev(ib)->engine);
+}
+
+/* remove is called only where add succeeded. */
+static int peal_link_added(struct ib_device *ib)
+{
+	return ib->ops.driver_id == peal_verbs_ops.driver_id ? 0 : -EOPNOTSUPP;
+}
+
+static struct ib_client peal_link_client = {
+	.name = "peal",
+	.add = peal_link_added,
+	.remove = peal_link_removed,
+	.no_kverbs_req = true,
+};
+
+int peal_link_init(void)
+{
+	int ret = ib_register_client(&peal_link_client);
+
+	if (ret)
+		return ret;
+	ret = register_netdevice_notifier(&peal_link_notifier);
+	if (ret) {
+		ib_unregister_client(&peal_link_client);
+		return ret;
+	}
+	rdma_link_register(&peal_link_ops);
+	return 0;
+}
+
+void peal_link_exit(void)
+{
+	rdma_link_unregister(&peal_link_ops);
+	unregister_netdevice_notifier(&peal_link_notifier);
+	ib_unregister_driver((enum rdma_driver_id)PEAL_DRIVER_ID);
+	ib_unregister_client(&peal_link_client);
+}
+
+MODULE_ALIAS_RDMA_LINK("peal");

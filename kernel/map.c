@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See map.h.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "map.h"
+
+struct peal_map {
+	struct rdma_user_mmap_entry entry;
+	void *address;
+	size_t bytes;		/* whole pages */
+	bool shared;		/* entry is in use */
+};
+
+static void peal_map_destroy(struct peal_map *map)
+{
+	vfree(map->address);
+	kfree(map);
+}
+
+/**
+ * peal_map_alloc() - shared memory of at least @bytes
+ * @uctx: the context whose file it is mapped through; NULL for the kernel alone
+ * @bytes: rounded up to whole pages
+ *
+ * Return: the map or ERR_PTR(-ENOMEM).
+ */
+struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, size_t bytes)
+{
+	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL);
+
+	if (!map)
+		return ERR_PTR(-ENOMEM);
+	map->bytes = PAGE_ALIGN(bytes);
+	map->address = vmalloc_user(map->bytes);
+	if (!map->address)
+		goto err;
+	map->shared = uctx;
+	if (uctx && rdma_user_mmap_entry_insert(uctx, &map->entry, map->bytes))
+		goto err;
+	return map;
+err:
+	peal_map_destroy(map);
+	return ERR_PTR(-ENOMEM);
+}
+
+/* No new mmap finds it; the memory goes when a running one has finished. */
+void peal_map_free(struct peal_map *map)
+{
+	if (map->shared)
+		rdma_user_mmap_entry_remove(&map->entry);
+	else
+		peal_map_destroy(map);
+}
+
+void *peal_map_address(const struct peal_map *map)
+{
+	return map->address;
+}
+
+size_t peal_map_bytes(const struct peal_map *map)
+{
+	return map->bytes;
+}
+
+u64 peal_map_offset(const struct peal_map *map)
+{
+	return rdma_user_mmap_get_offset(&map->entry);
+}
+
+/* ib_device_ops.mmap_free: the last reference to the entry is gone. */
+void peal_map_release(struct rdma_user_mmap_entry *entry)
+{
+	peal_map_destroy(container_of(entry, struct peal_map, entry));
+}
+
+/* ib_device_ops.mmap. The pages are vmalloc memory: counted, not I/O. */
+int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	struct peal_map *map;
+	int ret = -EINVAL;
+
+	entry = rdma_user_mmap_entry_get(uctx, vma);
+	if (!entry)
+		return -EINVAL;
+	map = container_of(entry, struct peal_map, entry);
+	if (vma->vm_end - vma->vm_start == map->bytes)
+		ret = remap_vmalloc_range(vma, map->address, 0);
+	rdma_user_mmap_entry_put(entry);
+	return ret;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Memory that the kernel and one program share: rings and doorbells.
+ *
+ * Owns: zeroed pages with a kernel address and, when a program is to see them,
+ * an mmap offset. The pages are freed when the object is gone and no mmap call
+ * is under way; a mapping that outlives the object keeps its pages (they are
+ * counted), and sees memory that nobody reads any more.
+ * Does not know: what lies in the memory.
+ */
+#ifndef PEAL_MAP_H
+#define PEAL_MAP_H
+
+#include <rdma/ib_verbs.h>
+
+struct peal_map;
+
+struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, size_t bytes);
+void peal_map_free(struct peal_map *map);
+void *peal_map_address(const struct peal_map *map);
+size_t peal_map_bytes(const struct peal_map *map);
+u64 peal_map_offset(const struct peal_map *map);
+
+int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
+void peal_map_release(struct rdma_user_mmap_entry *entry);
+
+#endif

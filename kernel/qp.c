@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See qp.h.
+ */
+#include <linux/log2.h>
+#include <rdma/ib_cache.h>
+
+#include "compat.h"
+#include "guard.h"
+#include "qp.h"
+#include "trace.h"
+
+/* Attributes that a reliable connection has here, beside its state. */
+#define PEAL_QP_ATTRS								\
+	(IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
+	 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_TIMEOUT |	\
+	 IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_RQ_PSN | IB_QP_MAX_QP_RD_ATOMIC |	\
+	 IB_QP_MIN_RNR_TIMER | IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |		\
+	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN)
+
+#define PEAL_QP_ACCESS								\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND)
+
+#define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
+
+/* Memory layout of the two rings, in bytes from the mapping's start. */
+struct peal_qp_layout {
+	u32 sq_entries, sq_stride;
+	u32 rq_entries, rq_stride;
+	size_t rq_offset, bytes;
+};
+
+static u32 peal_qp_send_stride(const struct ib_qp_cap *cap)
+{
+	u32 sges = max(cap->max_send_sge, 1U) * sizeof(struct peal_sge);
+	/* An atomic needs its segment and one entry, a bind its segment. */
+	u32 body = max3(sges, cap->max_inline_data, (u32)sizeof(struct peal_atomic_seg) + 16);
+
+	return ALIGN(sizeof(struct peal_send_wqe) + body, PEAL_WQE_UNIT);
+}
+
+static u32 peal_qp_recv_stride(const struct ib_qp_cap *cap)
+{
+	return ALIGN(sizeof(struct peal_recv_wqe) + cap->max_recv_sge * sizeof(struct peal_sge),
+		     PEAL_WQE_UNIT);
+}
+
+static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *layout)
+{
+	layout->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
+	layout->sq_stride = peal_qp_send_stride(cap);
+	layout->rq_entries = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
+	layout->rq_stride = peal_qp_recv_stride(cap);
+	layout->rq_offset = PEAL_QP_RINGS_OFFSET + (size_t)layout->sq_entries * layout->sq_stride;
+	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
+}
+
+static int peal_qp_check_cap(const struct ib_qp_cap *cap)
+{
+	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
+	    cap->max_send_sge > PEAL_MAX_SGE || cap->max_recv_sge > PEAL_MAX_SGE ||
+	    cap->max_inline_data > PEAL_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+/* Tell the program what it really got, and keep that as the limits. */
+static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
+{
+	struct peal_qp_layout layout;
+
+	peal_qp_lay_out(cap, &layout);
+	cap->max_send_wr = layout.sq_entries;
+	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
+	cap->max_inline_data = max(cap->max_inline_data,
+				   (u32)(layout.sq_stride - sizeof(struct peal_send_wqe)));
+	cap->max_inline_data = min(cap->max_inline_data, (u32)PEAL_MAX_INLINE);
+	qp->cap = *cap;
+}
+
+static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
+{
+	struct peal_wqe_limits send = { max(qp->cap.max_send_sge, 1U), qp->cap.max_inline_data };
+	struct peal_wqe_limits recv = { qp->cap.max_recv_sge, 0 };
+	struct peal_qp_layout layout;
+	struct peal_qp_ctl *ctl;
+
+	peal_qp_lay_out(&qp->cap, &layout);
+	qp->map = peal_map_alloc(uctx, layout.bytes);
+	if (IS_ERR(qp->map))
+		return PTR_ERR(qp->map);
+	ctl = peal_map_address(qp->map);
+	peal_sq_init(&qp->sq, &ctl->sq, (void *)ctl + PEAL_QP_RINGS_OFFSET, layout.sq_entries,
+		     layout.sq_stride, &send);
+	peal_rq_init(&qp->rq, &ctl->rq, (void *)ctl + layout.rq_offset, layout.rq_entries,
+		     layout.rq_stride, &recv);
+	return 0;
+}
+
+/**
+ * peal_qp_init() - make a queue pair in state RESET and give it a number
+ * @uctx: the program's context, or NULL
+ * @init: what was asked for; cap is updated to what was given
+ *
+ * Return: 0, -EINVAL (beyond the limits) or -ENOMEM, all undone.
+ */
+int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
+		 struct ib_qp_init_attr *init)
+{
+	int ret = peal_qp_check_cap(&init->cap);
+
+	if (ret)
+		return ret;
+	mutex_init(&qp->control);
+	qp->table = table;
+	qp->state = IB_QPS_RESET;
+	qp->sig_type = init->sq_sig_type;
+	peal_qp_settle_cap(qp, &init->cap);
+	ret = peal_qp_init_rings(qp, uctx);
+	if (ret)
+		return ret;
+	ret = peal_table_add_qp(table, qp, &qp->ib.qp_num);
+	if (ret)
+		peal_map_free(qp->map);
+	return ret;
+}
+
+/* The context it has a doorbell in. */
+void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
+{
+	qp->context = ctx;
+	qp->index = index;
+}
+
+static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
+{
+	if (state == IB_QPS_ERR) {
+		peal_qp_fail_locked(qp);
+		return;
+	}
+	if (state == IB_QPS_RESET) {
+		peal_sq_reset(&qp->sq);
+		peal_rq_reset(&qp->rq);
+	}
+	if (state == IB_QPS_SQD && qp->state != IB_QPS_SQD)
+		peal_sq_begin_drain(&qp->sq);
+	qp->state = state;
+}
+
+/*
+ * First half of destruction: no request finds it from now on, and who has found
+ * it already finds it in RESET, where nothing runs.
+ */
+void peal_qp_unpublish(struct peal_qp *qp)
+{
+	peal_table_remove_qp(qp->table, qp->ib.qp_num);
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	peal_qp_apply_state(qp, IB_QPS_RESET);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* Second half, when the guard has been waited for. */
+void peal_qp_free(struct peal_qp *qp)
+{
+	peal_map_free(qp->map);
+	mutex_destroy(&qp->control);
+}
+
+void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp)
+{
+	void *base = peal_map_address(qp->map);
+
+	*resp = (struct peal_create_qp_resp){
+		.qp_index = qp->index,
+		.map_offset = peal_map_offset(qp->map),
+		.map_bytes = peal_map_bytes(qp->map),
+		.sq_offset = qp->sq.ring.slots - base,
+		.sq_entries = qp->sq.ring.mask + 1,
+		.sq_stride = qp->sq.ring.stride,
+		.rq_offset = qp->rq.ring.slots - base,
+		.rq_entries = qp->rq.ring.mask + 1,
+		.rq_stride = qp->rq.ring.stride,
+	};
+}
+
+static int peal_qp_check_attr(const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT | IB_QP_QKEY))
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
+		return -EOPNOTSUPP;
+	if (mask & ~PEAL_QP_ATTRS ||
+	    (mask & IB_QP_PORT && attr->port_num != 1) ||
+	    (mask & IB_QP_PKEY_INDEX && attr->pkey_index) ||
+	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~PEAL_QP_ACCESS) ||
+	    (mask & IB_QP_PATH_MTU &&
+	     (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096)) ||
+	    (mask & IB_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
+	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
+		return -EINVAL;
+	return 0;
+}
+
+static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+
+	if (cur != qp->state || !ib_modify_qp_is_ok(cur, next, qp->ib.qp_type, mask))
+		return -EINVAL;
+	if (mask & IB_QP_AV && !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	return 0;
+}
+
+/* Is the destination GID one of this device's own? */
+static bool peal_qp_gid_is_local(struct peal_qp *qp, const struct ib_qp_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+	const struct ib_gid_attr *found;
+
+	found = rdma_find_gid_by_port(qp->ib.device, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
+				      NULL);
+	if (IS_ERR(found))
+		return false;
+	rdma_put_gid_attr(found);
+	return true;
+}
+
+/* sgid_attr is the core's reference: keep the GID, not the pointer. */
+static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr, bool local)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+
+	qp->attr.ah_attr = attr->ah_attr;
+	qp->attr.ah_attr.grh.sgid_attr = NULL;
+	qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
+	qp->dgid_local = local;
+}
+
+static void peal_qp_apply_values(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+{
+#define PEAL_APPLY(bit, field) do { if (mask & (bit)) to->field = attr->field; } while (0)
+	PEAL_APPLY(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	PEAL_APPLY(IB_QP_ACCESS_FLAGS, qp_access_flags);
+	PEAL_APPLY(IB_QP_PKEY_INDEX, pkey_index);
+	PEAL_APPLY(IB_QP_PORT, port_num);
+	PEAL_APPLY(IB_QP_PATH_MTU, path_mtu);
+	PEAL_APPLY(IB_QP_TIMEOUT, timeout);
+	PEAL_APPLY(IB_QP_RETRY_CNT, retry_cnt);
+	PEAL_APPLY(IB_QP_RNR_RETRY, rnr_retry);
+	PEAL_APPLY(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
+	PEAL_APPLY(IB_QP_DEST_QPN, dest_qp_num);
+	PEAL_APPLY(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	PEAL_APPLY(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+#undef PEAL_APPLY
+}
+
+static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool local)
+{
+	peal_qp_apply_values(&qp->attr, attr, mask);
+	if (mask & IB_QP_AV)
+		peal_qp_apply_path(qp, attr, local);
+	if (mask & IB_QP_SQ_PSN)
+		peal_sq_set_psn(&qp->sq, attr->sq_psn);
+	if (mask & IB_QP_RQ_PSN)
+		peal_rq_set_psn(&qp->rq, attr->rq_psn);
+	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY))
+		peal_sq_set_limits(&qp->sq, qp->attr.retry_cnt, qp->attr.rnr_retry);
+	if (mask & IB_QP_STATE)
+		peal_qp_apply_state(qp, attr->qp_state);
+}
+
+/**
+ * peal_qp_modify() - change attributes and state, all or none
+ *
+ * Return: 0, -EINVAL (wrong value or transition, IBTA 10.3.1 as the core's table
+ * has it), -EOPNOTSUPP (alternate paths, rates, resizing).
+ */
+int peal_qp_modify(struct peal_qp *qp, struct ib_qp_attr *attr, int mask)
+{
+	bool local = mask & IB_QP_AV && peal_qp_gid_is_local(qp, attr);
+	int ret = peal_qp_check_attr(attr, mask);
+
+	if (ret)
+		return ret;
+	mutex_lock(&qp->control);
+	ret = peal_qp_check_transition(qp, attr, mask);
+	if (!ret) {
+		spin_lock_bh(&qp->sq.lock);
+		spin_lock(&qp->rq.lock);
+		peal_qp_apply(qp, attr, mask, local);
+		spin_unlock(&qp->rq.lock);
+		spin_unlock_bh(&qp->sq.lock);
+	}
+	mutex_unlock(&qp->control);
+	return ret;
+}
+
+/* True in every attribute: what was set, and where the counters stand now. */
+void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init)
+{
+	mutex_lock(&qp->control);
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	*attr = qp->attr;
+	attr->qp_state = qp->state;
+	attr->cur_qp_state = qp->state;
+	attr->sq_psn = qp->sq.psn;
+	attr->rq_psn = qp->rq.psn;
+	attr->cap = qp->cap;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->sq_draining = qp->state == IB_QPS_SQD && qp->sq.busy;
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	mutex_unlock(&qp->control);
+	init->cap = qp->cap;
+	init->sq_sig_type = qp->sig_type;
+	init->qp_type = qp->ib.qp_type;
+	init->send_cq = qp->ib.send_cq;
+	init->recv_cq = qp->ib.recv_cq;
+	init->event_handler = qp->ib.event_handler;
+	init->qp_context = qp->ib.qp_context;
+}
+
+/* To ERR; the caller holds sq.lock and rq.lock, and sees to the flushing. */
+void peal_qp_fail_locked(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&qp->rq.lock);
+	qp->state = IB_QPS_ERR;
+	peal_sq_resume(&qp->sq);
+	peal_rq_refuse(&qp->rq);
+}
+
+/* To ERR from outside. Return: false when it was there, or in RESET. */
+bool peal_qp_fail(struct peal_qp *qp)
+{
+	bool alive;
+
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	alive = qp->state != IB_QPS_ERR && qp->state != IB_QPS_RESET;
+	if (alive)
+		peal_qp_fail_locked(qp);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	return alive;
+}
+
+/* The device goes: flushes name that as their reason. */
+void peal_qp_mark_removed(struct peal_qp *qp)
+{
+	spin_lock_bh(&qp->sq.lock);
+	qp->removed = true;
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp)
+{
+	return READ_ONCE(qp->removed) ? PEAL_REASON_DEVICE_REMOVED : PEAL_REASON_FLUSHED;
+}
+
+static void peal_qp_push(struct peal_qp *qp, struct peal_burst *burst, struct ib_cq *ibcq,
+			 const struct peal_cqe *cqe)
+{
+	struct peal_cq *cq = peal_cq(ibcq);
+
+	peal_burst_cq(burst, cq);
+	trace_peal_complete(cqe);
+	if (likely(peal_cq_push(cq, cqe)))
+		return;
+	peal_count(qp->table, cq_overflows);
+	if (qp->state == IB_QPS_ERR)
+		return;
+	peal_burst_fail(burst, qp);
+	peal_burst_event(burst, &qp->ib, IB_EVENT_QP_FATAL);
+}
+
+static void peal_qp_count_status(struct peal_qp *qp, u8 status)
+{
+	if (status == IB_WC_WR_FLUSH_ERR)
+		peal_count(qp->table, flushes);
+	else if (status)
+		peal_count(qp->table, errors);
+}
+
+/**
+ * peal_qp_complete_send() - write the CQE of the WQE in sq.wqe
+ * @status: enum ib_wc_status; a failed WQE completes whether signaled or not
+ *
+ * Holds sq.lock.
+ */
+void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			   enum peal_reason reason)
+{
+	const struct peal_send *wqe = &qp->sq.wqe;
+	struct peal_cqe cqe = {
+		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = wqe->index,
+		.kind = PEAL_CQE_SEND, .opcode = wqe->opcode, .status = status,
+		.vendor_err = reason, .byte_len = status ? 0 : wqe->length,
+	};
+
+	if (!status && !(wqe->flags & PEAL_WQE_SIGNALED))
+		return;
+	peal_qp_count_status(qp, status);
+	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
+}
+
+/* Write the CQE of the WQE in rq.wqe; @cqe brings what the message told. */
+void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
+			   const struct peal_cqe *cqe)
+{
+	struct peal_cqe full = *cqe;
+
+	full.qp_index = qp->index;
+	full.qp_num = qp->ib.qp_num;
+	full.wqe_index = qp->rq.wqe.index;
+	full.kind = PEAL_CQE_RECV;
+	peal_qp_count_status(qp, cqe->status);
+	peal_qp_push(qp, burst, qp->ib.recv_cq, &full);
+	peal_rq_done(&qp->rq);
+}

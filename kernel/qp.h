@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Queue pairs.
+ *
+ * Owns: identity, attributes, state, the rings' memory, and the CQEs that its
+ * two queues produce.
+ * Does not know: how messages are carried, who runs the queues and when.
+ *
+ * Locks: `control` serialises modify and destroy and may sleep. `state` and
+ * `attr` are written with control, sq.lock and rq.lock all held, so that any of
+ * the three is enough to read them. Order: control, sq.lock, rq.lock, cq->lock.
+ */
+#ifndef PEAL_QP_H
+#define PEAL_QP_H
+
+#include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <rdma/ib_verbs.h>
+
+#include "burst.h"
+#include "map.h"
+#include "rq.h"
+#include "sq.h"
+#include "table.h"
+
+struct peal_context;
+
+/* The engine's part of a queue pair: only engine.c touches it. */
+struct peal_run {
+	struct list_head node;		/* on the engine's run list, or empty */
+	struct hrtimer timer;
+	void *engine;
+};
+
+/* Depth of READs and atomics, either way; it travels in eight bits. */
+#define PEAL_MAX_RD_ATOMIC	128
+
+struct peal_qp {
+	struct ib_qp ib;
+	struct peal_table *table;
+	struct mutex control;
+	enum ib_qp_state state;
+	struct ib_qp_attr attr;
+	union ib_gid sgid;		/* ours, from the address vector */
+	bool dgid_local;		/* attr's destination GID is this device's */
+	bool removed;			/* the device goes: say so when flushing */
+	struct peal_context *context;	/* the program's; NULL: the kernel's */
+	u32 index;			/* doorbell bit */
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig_type;
+	struct peal_map *map;
+	struct peal_sq sq;
+	struct peal_rq rq;
+	struct peal_run run;
+};
+
+static inline struct peal_qp *peal_qp(struct ib_qp *ib)
+{
+	return container_of(ib, struct peal_qp, ib);
+}
+
+int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
+		 struct ib_qp_init_attr *init);
+void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
+void peal_qp_unpublish(struct peal_qp *qp);
+void peal_qp_free(struct peal_qp *qp);
+void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp);
+
+int peal_qp_modify(struct peal_qp *qp, struct ib_qp_attr *attr, int mask);
+void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init);
+
+void peal_qp_fail_locked(struct peal_qp *qp);
+bool peal_qp_fail(struct peal_qp *qp);
+void peal_qp_mark_removed(struct peal_qp *qp);
+
+void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			   enum peal_reason reason);
+void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
+			   const struct peal_cqe *cqe);
+enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);
+
+/* Packets that a message of @bytes occupies: at least one. */
+static inline u32 peal_qp_packets(const struct peal_qp *qp, u64 bytes)
+{
+	u32 shift = qp->attr.path_mtu + 7;	/* IB_MTU_256 is 1 */
+
+	return bytes ? (bytes + (1 << shift) - 1) >> shift : 1;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a device says of itself: attributes, port, counters.
+ *
+ * Owns: the answers; every limit in them is one that create enforces.
+ * Does not know: any object but the device.
+ */
+#ifndef PEAL_QUERY_H
+#define PEAL_QUERY_H
+
+#include <rdma/ib_verbs.h>
+
+int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
+int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
+int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
+int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
+enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port);
+struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port);
+int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
+
+#endif

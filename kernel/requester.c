@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See requester.h. Every function wants sq->lock, inside the guard.
+ */
+#include "direct.h"
+#include "mw.h"
+#include "requester.h"
+#include "trace.h"
+
+/* How long to wait when the program set no timeout: it counts no retries. */
+#define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
+
+static void peal_requester_spend(struct peal_budget *budget, u64 bytes)
+{
+	budget->bytes -= min(budget->bytes, bytes);
+}
+
+/* The WQE is done: complete it, and make room for the next. */
+static void peal_requester_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+				  enum peal_reason reason)
+{
+	struct peal_sq *sq = &qp->sq;
+
+	peal_qp_complete_send(qp, burst, status, reason);
+	peal_sq_finish(sq, status || peal_op(sq->wqe.opcode)->local ? 0 :
+			   peal_qp_packets(qp, sq->wqe.length));
+}
+
+/* A WQE failed: the queue pair goes into error, the rest will be flushed. */
+static void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+				enum peal_reason reason)
+{
+	peal_requester_finish(qp, burst, status, reason);
+	spin_lock(&qp->rq.lock);
+	peal_qp_fail_locked(qp);
+	spin_unlock(&qp->rq.lock);
+}
+
+static struct peal_outcome peal_requester_local(struct peal_qp *qp)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+	enum peal_reason reason;
+
+	if (send->opcode == PEAL_OP_BIND_MW)
+		reason = peal_mw_bind(qp->table, qp->ib.pd, qp->ib.qp_num, send);
+	else
+		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+					    send->imm_or_rkey);
+	if (!reason)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_failed(send->opcode == PEAL_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
+							     IB_WC_LOC_QP_OP_ERR, reason);
+}
+
+/* A READ or atomic needs a depth; it was negotiated, so 0 is a program's error. */
+static bool peal_requester_may_read(const struct peal_qp *qp, const struct peal_op *op)
+{
+	return !(op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)) ||
+	       qp->attr.max_rd_atomic;
+}
+
+static struct peal_outcome peal_requester_execute(struct peal_qp *qp, struct peal_burst *burst,
+						  u64 max_bytes)
+{
+	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
+
+	if (op->local)
+		return peal_requester_local(qp);
+	if (unlikely(!peal_requester_may_read(qp, op)))
+		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
+	return peal_direct_carry(qp, burst, max_bytes);
+}
+
+static void peal_requester_carried(struct peal_qp *qp, struct peal_burst *burst)
+{
+	if (!peal_op(qp->sq.wqe.opcode)->local) {
+		peal_count(qp->table, messages);
+		peal_count(qp->table, direct_messages);
+		peal_count_by(qp->table, bytes, qp->sq.wqe.length);
+	}
+	peal_requester_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
+}
+
+/* IBTA 9.7.5.2.8: the peer named the time, the attribute the number of tries. */
+static void peal_requester_not_ready(struct peal_qp *qp, struct peal_burst *burst,
+				     const struct peal_outcome *outcome)
+{
+	peal_count(qp->table, rnr_waits);
+	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, outcome->reason, outcome->ns);
+	if (!peal_sq_wait(&qp->sq, PEAL_SQ_WAITS_RECEIVE, outcome->ns))
+		peal_requester_fail(qp, burst, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
+}
+
+/* IBTA 9.7.6.1.3: 4.096 us * 2^timeout, retry_cnt times more. */
+static void peal_requester_silence(struct peal_qp *qp, struct peal_burst *burst,
+				   const struct peal_outcome *outcome)
+{
+	u64 ns = qp->attr.timeout ? 4096ULL << qp->attr.timeout : PEAL_NO_TIMEOUT_NS;
+
+	peal_count(qp->table, silence_waits);
+	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, outcome->reason, ns);
+	if (peal_sq_wait(&qp->sq, PEAL_SQ_WAITS_ANSWER, ns))
+		return;
+	peal_requester_fail(qp, burst, IB_WC_RETRY_EXC_ERR, outcome->reason);
+}
+
+static void peal_requester_settle(struct peal_qp *qp, struct peal_burst *burst,
+				  const struct peal_outcome *outcome)
+{
+	switch (outcome->what) {
+	case PEAL_CARRIED:
+		peal_requester_carried(qp, burst);
+		break;
+	case PEAL_PROGRESS:
+		peal_sq_advance(&qp->sq, outcome->bytes);
+		break;
+	case PEAL_NOT_READY:
+		peal_requester_not_ready(qp, burst, outcome);
+		break;
+	case PEAL_SILENT:
+		peal_requester_silence(qp, burst, outcome);
+		break;
+	case PEAL_FAILED:
+		peal_requester_fail(qp, burst, outcome->status, outcome->reason);
+		break;
+	}
+}
+
+/* Return: false when the queue is empty. */
+static bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst)
+{
+	struct peal_sq *sq = &qp->sq;
+	enum peal_reason reason;
+
+	if (sq->busy)
+		return true;
+	switch (peal_sq_fetch(sq, &reason)) {
+	case PEAL_SQ_EMPTY:
+		return false;
+	case PEAL_SQ_MALFORMED:
+		peal_requester_fail(qp, burst, reason == PEAL_REASON_WQE_LENGTH ?
+				    IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+		break;
+	case PEAL_SQ_FETCHED:
+		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,
+				   sq->wqe.length, sq->psn);
+		break;
+	}
+	peal_count(qp->table, posts);
+	return true;
+}
+
+/* The next WQE or chunk. Return: false when there is nothing to do now. */
+static bool peal_requester_step(struct peal_qp *qp, struct peal_burst *burst,
+				struct peal_budget *budget)
+{
+	struct peal_outcome outcome;
+
+	if (!peal_requester_fetch(qp, burst))
+		return false;
+	if (unlikely(!qp->sq.busy))
+		return true;	/* malformed: it is completed already */
+	outcome = peal_requester_execute(qp, burst, budget->bytes);
+	peal_requester_settle(qp, burst, &outcome);
+	peal_requester_spend(budget, outcome.bytes);
+	return !qp->sq.wait;
+}
+
+/*
+ * In error: the WQE under way and all others come back, in order, once. A ring
+ * whose index makes no sense holds nothing that could be named.
+ */
+static bool peal_requester_flush_send(struct peal_qp *qp, struct peal_burst *burst)
+{
+	enum peal_reason reason;
+
+	if (!qp->sq.busy) {
+		if (peal_ring_pending(&qp->sq.ring) <= 0 ||
+		    peal_sq_fetch(&qp->sq, &reason) == PEAL_SQ_EMPTY)
+			return false;
+		peal_count(qp->table, posts);
+	}
+	peal_requester_finish(qp, burst, IB_WC_WR_FLUSH_ERR, peal_qp_flush_reason(qp));
+	return true;
+}
+
+static bool peal_requester_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
+{
+	struct peal_cqe cqe = {
+		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = peal_qp_flush_reason(qp),
+	};
+	enum peal_reason reason;
+	bool found;
+
+	spin_lock(&qp->rq.lock);
+	found = qp->rq.holding || (peal_ring_pending(&qp->rq.ring) > 0 &&
+				   peal_rq_take(&qp->rq, &reason) != PEAL_RQ_EMPTY);
+	if (found)
+		peal_qp_complete_recv(qp, burst, &cqe);
+	spin_unlock(&qp->rq.lock);
+	return found;
+}
+
+static bool peal_requester_flush(struct peal_qp *qp, struct peal_burst *burst,
+				 struct peal_budget *budget)
+{
+	while (budget->wqes) {
+		if (!peal_requester_flush_send(qp, burst) && !peal_requester_flush_recv(qp, burst))
+			return false;
+		budget->wqes--;
+	}
+	return true;
+}
+
+/* Is the wait over? Ends it when it is. */
+static bool peal_requester_waits(struct peal_sq *sq)
+{
+	if (likely(!sq->wait))
+		return false;
+	if (ktime_before(ktime_get(), sq->until))
+		return true;
+	peal_sq_resume(sq);
+	return false;
+}
+
+/* SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7). */
+static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
+{
+	if (likely(qp->state == IB_QPS_RTS))
+		return true;
+	if (qp->state != IB_QPS_SQD)
+		return false;
+	if (peal_sq_drain(&qp->sq) && qp->attr.en_sqd_async_notify)
+		peal_burst_event(burst, &qp->ib, IB_EVENT_SQ_DRAINED);
+	return qp->sq.busy;
+}
+
+/**
+ * peal_requester_run() - work on a send queue
+ * @budget: is used up
+ *
+ * Return: true when the budget ended before the work.
+ */
+bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+{
+	while (budget->wqes && budget->bytes) {
+		if (unlikely(qp->state == IB_QPS_ERR))
+			return peal_requester_flush(qp, burst, budget);
+		if (!peal_requester_may_run(qp, burst) || peal_requester_waits(&qp->sq) ||
+		    !peal_requester_step(qp, burst, budget)) {
+			peal_ring_show(&qp->sq.ring);
+			return false;
+		}
+		budget->wqes--;
+	}
+	return true;
+}
+
+/* A receive was posted at the peer. Return: true when @qp waited for that. */
+bool peal_requester_wake(struct peal_qp *qp)
+{
+	bool waited = qp->sq.wait == PEAL_SQ_WAITS_RECEIVE;
+
+	if (waited)
+		peal_sq_resume(&qp->sq);
+	return waited;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The requester: runs a send queue, WQE after WQE.
+ *
+ * Owns: the decision what each outcome means for the WQE (complete, retry, fail)
+ * and the flushing of a queue pair in error.
+ * Does not know: when it is called and by whom, how messages are carried.
+ */
+#ifndef PEAL_REQUESTER_H
+#define PEAL_REQUESTER_H
+
+#include "qp.h"
+
+/* How much may be done before somebody else has a turn. */
+struct peal_budget {
+	u32 wqes;
+	u64 bytes;
+};
+
+bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
+bool peal_requester_wake(struct peal_qp *qp);
+
+#endif

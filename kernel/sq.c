@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See sq.h. Every function wants sq->lock, but for init.
+ */
+#include <rdma/ib_verbs.h>
+
+#include "sq.h"
+
+#define PEAL_PSN_MASK	0xffffff
+
+/* IBTA 9.7.5.2.8: this RNR retry count means "for ever". */
+#define PEAL_RNR_FOREVER	7
+
+void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 stride,
+		  const struct peal_wqe_limits *limits)
+{
+	spin_lock_init(&sq->lock);
+	sq->ring = (struct peal_ring){
+		.ctl = ctl, .slots = slots, .mask = entries - 1, .stride = stride,
+	};
+	sq->limits = *limits;
+}
+
+static void peal_sq_begin(struct peal_sq *sq)
+{
+	sq->done = 0;
+	sq->retries_left = sq->retry_limit;
+	sq->rnr_left = sq->rnr_limit;
+}
+
+/* To RESET: what was posted is forgotten, without completions. */
+void peal_sq_reset(struct peal_sq *sq)
+{
+	peal_ring_discard(&sq->ring);
+	sq->busy = false;
+	sq->drained = false;
+	sq->wait = PEAL_SQ_RUNS;
+}
+
+void peal_sq_set_psn(struct peal_sq *sq, u32 psn)
+{
+	sq->psn = psn & PEAL_PSN_MASK;
+}
+
+void peal_sq_set_limits(struct peal_sq *sq, u8 retry, u8 rnr)
+{
+	sq->retry_limit = retry;
+	sq->rnr_limit = rnr;
+	peal_sq_begin(sq);
+}
+
+/**
+ * peal_sq_fetch() - take the next WQE off the ring
+ * @reason: set when it is malformed
+ *
+ * Also a malformed WQE is taken: sq->wqe.index is what to complete.
+ */
+enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
+{
+	int pending = peal_ring_pending(&sq->ring);
+
+	sq->wqe.index = sq->ring.next;
+	if (!pending)
+		return PEAL_SQ_EMPTY;
+	if (unlikely(pending < 0))
+		*reason = PEAL_REASON_RING_INDEX;
+	else
+		*reason = peal_wqe_parse_send(peal_ring_slot(&sq->ring), &sq->limits, &sq->wqe);
+	peal_ring_take(&sq->ring);
+	sq->busy = true;
+	peal_sq_begin(sq);
+	return *reason ? PEAL_SQ_MALFORMED : PEAL_SQ_FETCHED;
+}
+
+/* A chunk was carried: the peer lives, so the retries start anew. */
+void peal_sq_advance(struct peal_sq *sq, u64 bytes)
+{
+	u64 done = sq->done + bytes;
+
+	peal_sq_begin(sq);
+	sq->done = done;
+}
+
+/* The peer does not remember the message: once more from its first byte. */
+void peal_sq_restart(struct peal_sq *sq)
+{
+	sq->done = 0;
+}
+
+void peal_sq_finish(struct peal_sq *sq, u32 packets)
+{
+	sq->psn = (sq->psn + packets) & PEAL_PSN_MASK;
+	sq->busy = false;
+}
+
+static bool peal_sq_use_retry(u8 *left)
+{
+	if (!*left)
+		return false;
+	(*left)--;
+	return true;
+}
+
+/**
+ * peal_sq_wait() - stop until @ns from now, if a retry is left
+ *
+ * Return: false when the retries are used up.
+ */
+bool peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns)
+{
+	if (wait == PEAL_SQ_WAITS_ANSWER && !peal_sq_use_retry(&sq->retries_left))
+		return false;
+	if (wait == PEAL_SQ_WAITS_RECEIVE && sq->rnr_limit != PEAL_RNR_FOREVER &&
+	    !peal_sq_use_retry(&sq->rnr_left))
+		return false;
+	sq->wait = wait;
+	sq->until = ktime_add_ns(ktime_get(), ns);
+	return true;
+}
+
+/* The wait is over, or its cause is. */
+void peal_sq_resume(struct peal_sq *sq)
+{
+	sq->wait = PEAL_SQ_RUNS;
+}
+
+void peal_sq_begin_drain(struct peal_sq *sq)
+{
+	sq->drained = false;
+}
+
+/* In SQD: true once, when nothing is under way any more. */
+bool peal_sq_drain(struct peal_sq *sq)
+{
+	bool first = !sq->busy && !sq->drained;
+
+	sq->drained |= first;
+	return first;
+}

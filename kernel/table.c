@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See table.h.
+ */
+#include <linux/random.h>
+
+#include <rdma/peal-abi.h>
+
+#include "table.h"
+
+/* 0 and 1 are the management queue pairs; small numbers help nobody. */
+#define PEAL_QPN_LIMIT	XA_LIMIT(0x10, 0xfffffe)
+#define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
+
+int peal_table_init(struct peal_table *table)
+{
+	xa_init_flags(&table->qps, XA_FLAGS_ALLOC);
+	xa_init_flags(&table->keys, XA_FLAGS_ALLOC);
+	table->counters = alloc_percpu(struct peal_counters);
+	return table->counters ? 0 : -ENOMEM;
+}
+
+void peal_table_destroy(struct peal_table *table)
+{
+	xa_destroy(&table->qps);
+	xa_destroy(&table->keys);
+	free_percpu(table->counters);
+}
+
+int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
+{
+	int ret = xa_alloc_cyclic(&table->qps, qpn, qp, PEAL_QPN_LIMIT, &table->next_qpn,
+				  GFP_KERNEL);
+
+	return min(ret, 0);
+}
+
+void peal_table_remove_qp(struct peal_table *table, u32 qpn)
+{
+	xa_erase(&table->qps, qpn);
+}
+
+/* A key is its index and a random low byte, as with other devices. */
+int peal_table_add_key(struct peal_table *table, struct peal_key *key, u32 *value)
+{
+	u32 index;
+	int ret = xa_alloc_cyclic(&table->keys, &index, key, PEAL_KEY_LIMIT, &table->next_key,
+				  GFP_KERNEL);
+
+	*value = index << 8 | (get_random_u32() & 0xff);
+	return min(ret, 0);
+}
+
+void peal_table_remove_key(struct peal_table *table, u32 value)
+{
+	xa_erase(&table->keys, value >> 8);
+}
+
+/* Sums are not a snapshot: other CPUs go on counting. */
+u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(table->counters, cpu)->value[counter]);
+	return sum;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Tracepoints: one per step of a request's life, each the answer to a question.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM peal
+
+#if !defined(PEAL_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define PEAL_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include <rdma/peal-abi.h>
+
+/* Has the device seen my WQE, and what did it make of it? */
+TRACE_EVENT(peal_execute,
+	TP_PROTO(u32 qpn, u32 index, u8 opcode, u64 length, u32 psn),
+	TP_ARGS(qpn, index, opcode, length, psn),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, index)
+		__field(u8, opcode)
+		__field(u64, length)
+		__field(u32, psn)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->index = index;
+		__entry->opcode = opcode;
+		__entry->length = length;
+		__entry->psn = psn;
+	),
+	TP_printk("qpn 0x%x wqe %u opcode %u length %llu psn 0x%x", __entry->qpn,
+		  __entry->index, __entry->opcode, __entry->length, __entry->psn)
+);
+
+/* Why does my send queue not move? */
+TRACE_EVENT(peal_wait,
+	TP_PROTO(u32 qpn, u32 index, u32 reason, u64 ns),
+	TP_ARGS(qpn, index, reason, ns),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, index)
+		__field(u32, reason)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->index = index;
+		__entry->reason = reason;
+		__entry->ns = ns;
+	),
+	TP_printk("qpn 0x%x wqe %u reason %u for %llu ns", __entry->qpn, __entry->index,
+		  __entry->reason, __entry->ns)
+);
+
+/* What was refused at the responder, with all numbers? */
+TRACE_EVENT(peal_refuse,
+	TP_PROTO(u32 qpn, u32 src_qpn, u8 opcode, u32 rkey, u64 addr, u64 length, u32 reason),
+	TP_ARGS(qpn, src_qpn, opcode, rkey, addr, length, reason),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, src_qpn)
+		__field(u8, opcode)
+		__field(u32, rkey)
+		__field(u64, addr)
+		__field(u64, length)
+		__field(u32, reason)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->src_qpn = src_qpn;
+		__entry->opcode = opcode;
+		__entry->rkey = rkey;
+		__entry->addr = addr;
+		__entry->length = length;
+		__entry->reason = reason;
+	),
+	TP_printk("qpn 0x%x from 0x%x opcode %u rkey 0x%x addr 0x%llx length %llu reason %u",
+		  __entry->qpn, __entry->src_qpn, __entry->opcode, __entry->rkey,
+		  __entry->addr, __entry->length, __entry->reason)
+);
+
+/* Which completion was written, and why is it an error? */
+TRACE_EVENT(peal_complete,
+	TP_PROTO(const struct peal_cqe *cqe),
+	TP_ARGS(cqe),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, index)
+		__field(u8, kind)
+		__field(u8, opcode)
+		__field(u8, status)
+		__field(u32, reason)
+		__field(u32, bytes)
+	),
+	TP_fast_assign(
+		__entry->qpn = cqe->qp_num;
+		__entry->index = cqe->wqe_index;
+		__entry->kind = cqe->kind;
+		__entry->opcode = cqe->opcode;
+		__entry->status = cqe->status;
+		__entry->reason = cqe->vendor_err;
+		__entry->bytes = cqe->byte_len;
+	),
+	TP_printk("qpn 0x%x %s wqe %u opcode %u status %u reason %u bytes %u", __entry->qpn,
+		  __entry->kind == PEAL_CQE_RECV ? "recv" : "send", __entry->index,
+		  __entry->opcode, __entry->status, __entry->reason, __entry->bytes)
+);
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

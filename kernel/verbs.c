@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See verbs.h. Queue pairs are in verbs_qp.c.
+ */
+#include <linux/module.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "compat.h"
+#include "dev.h"
+#include "mw.h"
+#include "query.h"
+#include "verbs.h"
+
+/* All requests begin alike, and none has a field yet that may be set. */
+struct peal_request {
+	u32 comp_mask;
+	u32 reserved;
+};
+
+/**
+ * peal_verbs_check_request() - driver data of a create call
+ *
+ * May be absent or longer than we know; what we do not know must be zero.
+ *
+ * Return: 0, -EINVAL or -EFAULT.
+ */
+int peal_verbs_check_request(struct ib_udata *udata)
+{
+	struct peal_request req = {};
+	size_t known = min(udata->inlen, sizeof(req));
+	int ret = ib_copy_from_udata(&req, udata, known);
+
+	if (ret)
+		return ret;
+	if (req.comp_mask || req.reserved)
+		return -EINVAL;
+	if (udata->inlen > known && !ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return -EINVAL;
+	return 0;
+}
+
+/* An older program knows a shorter response. */
+int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
+{
+	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
+}
+
+static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_context *ctx = peal_context(ib);
+	struct peal_alloc_ucontext_resp resp;
+	int ret = peal_verbs_check_request(udata);
+
+	if (ret)
+		return ret;
+	ret = peal_engine_add_context(&dev->engine, ctx);
+	if (ret)
+		return ret;
+	peal_context_describe(ctx, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret) {
+		peal_door_discard(ctx->door);
+		peal_engine_remove_context(&dev->engine, ctx);
+		return ret;
+	}
+	peal_door_open(ctx->door);
+	return 0;
+}
+
+static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
+{
+	struct peal_context *ctx = peal_context(ib);
+
+	peal_door_revoke(ctx->door);
+	peal_engine_remove_context(&peal_dev(ib->device)->engine, ctx);
+}
+
+/*
+ * Nothing to do, but to be there: it tells the core that removal need not wait
+ * for programs. Their rings are plain memory that stays mapped; the door is
+ * revoked with the context.
+ */
+static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
+{
+}
+
+/* A protection domain is an identity; the objects compare pointers. */
+static int peal_verbs_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static int peal_verbs_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static struct ib_ucontext *peal_verbs_context(struct ib_udata *udata)
+{
+	struct peal_context *ctx;
+
+	if (!udata)
+		return NULL;
+	ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
+	return ctx ? &ctx->ib : NULL;
+}
+
+static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
+				PEAL_CQ_UDATA_ARG)
+{
+	struct ib_udata *udata = PEAL_CQ_UDATA;
+	struct peal_cq *cq = peal_cq(ib);
+	struct peal_create_cq_resp resp;
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (ret)
+		return ret;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
+		return -EINVAL;
+	ret = peal_cq_init(cq, peal_verbs_context(udata), attr->cqe);
+	if (ret || !udata)
+		return ret;
+	peal_cq_describe(cq, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret)
+		peal_cq_destroy(cq);
+	return ret;
+}
+
+static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
+{
+	peal_cq_destroy(peal_cq(ib));
+	return 0;
+}
+
+static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
+{
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret && PEAL_MR_DMAH)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ERR_PTR(ret);
+	return peal_mr_register(&peal_dev(pd->device)->table, pd, start, length, iova, access);
+}
+
+static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
+{
+	return peal_mr_dma(&peal_dev(pd->device)->table, pd, access);
+}
+
+static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
+{
+	return peal_mr_deregister(ib);
+}
+
+static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
+{
+	return peal_mw_init(peal_mw(ib), &peal_dev(ib->device)->table, ib->pd);
+}
+
+static int peal_verbs_dealloc_mw(struct ib_mw *ib)
+{
+	peal_mw_destroy(peal_mw(ib));
+	return 0;
+}
+
+/* The core frees the memory afterwards. */
+static void peal_verbs_dealloc_driver(struct ib_device *ib)
+{
+	struct peal_dev *dev = peal_dev(ib);
+
+	peal_engine_stop(&dev->engine);
+	peal_table_destroy(&dev->table);
+	netdev_put(dev->ndev, &dev->ndev_tracker);
+}
+
+const struct ib_device_ops peal_verbs_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
+	.uverbs_abi_ver = PEAL_ABI_VERSION,
+
+	.alloc_hw_port_stats = peal_query_alloc_stats,
+	.alloc_mw = peal_verbs_alloc_mw,
+	.alloc_pd = peal_verbs_alloc_pd,
+	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.create_cq = peal_verbs_create_cq,
+	.create_qp = peal_verbs_create_qp,
+	.dealloc_driver = peal_verbs_dealloc_driver,
+	.dealloc_mw = peal_verbs_dealloc_mw,
+	.dealloc_pd = peal_verbs_dealloc_pd,
+	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
+	.dereg_mr = peal_verbs_dereg_mr,
+	.destroy_cq = peal_verbs_destroy_cq,
+	.destroy_qp = peal_verbs_destroy_qp,
+	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
+	.get_dma_mr = peal_verbs_get_dma_mr,
+	.get_hw_stats = peal_query_stats,
+	.get_link_layer = peal_query_link_layer,
+	.get_port_immutable = peal_query_immutable,
+	.mmap = peal_map_mmap,
+	.mmap_free = peal_map_release,
+	.modify_qp = peal_verbs_modify_qp,
+	.query_device = peal_query_device,
+	.query_pkey = peal_query_pkey,
+	.query_port = peal_query_port,
+	.query_qp = peal_verbs_query_qp,
+	.reg_user_mr = peal_verbs_reg_user_mr,
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
+	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_context, ib),
+};

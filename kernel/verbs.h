@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The verbs: from the RDMA core's calls to the objects.
+ *
+ * Owns: the operations table, and everything about driver data (udata): sizes,
+ * unknown bits, responses.
+ * Does not know: how the objects do what they do.
+ */
+#ifndef PEAL_VERBS_H
+#define PEAL_VERBS_H
+
+#include <rdma/ib_verbs.h>
+
+extern const struct ib_device_ops peal_verbs_ops;
+
+int peal_verbs_check_request(struct ib_udata *udata);
+int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);
+
+int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			 struct ib_udata *udata);
+int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			struct ib_qp_init_attr *init);
+int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
+
+#endif

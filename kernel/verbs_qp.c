@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The verbs of queue pairs. See verbs.h.
+ */
+#include <rdma/uverbs_ioctl.h>
+
+#include "dev.h"
+#include "verbs.h"
+
+static int peal_verbs_check_init(const struct ib_qp_init_attr *init)
+{
+	if (init->create_flags || init->srq || init->qp_type != IB_QPT_RC || init->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* Undo of a queue pair that may be found already. */
+static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
+{
+	peal_context_remove_qp(qp);
+	peal_qp_unpublish(qp);
+	peal_engine_remove_qp(&dev->engine, qp);
+	peal_qp_free(qp);
+}
+
+static int peal_verbs_answer_qp(struct peal_qp *qp, struct ib_udata *udata)
+{
+	struct peal_create_qp_resp resp;
+
+	peal_qp_describe(qp, &resp);
+	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_qp *qp = peal_qp(ib);
+	struct peal_context *ctx;
+	int ret = peal_verbs_check_init(init);
+
+	if (!ret)
+		ret = udata ? peal_verbs_check_request(udata) : -EOPNOTSUPP;
+	if (ret)
+		return ret;
+	ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
+	peal_engine_add_qp(&dev->engine, qp);
+	ret = peal_qp_init(qp, &dev->table, &ctx->ib, init);
+	if (ret)
+		return ret;
+	ret = peal_context_add_qp(ctx, qp);
+	if (!ret)
+		ret = peal_verbs_answer_qp(qp, udata);
+	if (ret)
+		peal_verbs_remove_qp(dev, qp);
+	return ret;
+}
+
+int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			 struct ib_udata *udata)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	int ret = peal_qp_modify(qp, attr, mask);
+
+	if (!ret)
+		peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+	return ret;
+}
+
+int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			struct ib_qp_init_attr *init)
+{
+	peal_qp_query(peal_qp(ib), attr, init);
+	return 0;
+}
+
+int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
+{
+	peal_verbs_remove_qp(peal_dev(ib->device), peal_qp(ib));
+	return 0;
+}
