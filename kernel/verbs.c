@@ -86,6 +86,10 @@ static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
 }
 
 /* A protection domain is an identity; the objects compare pointers. */
+struct peal_pd {
+	struct ib_pd ib;
+};
+
 static int peal_verbs_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 {
 	return 0;
@@ -213,6 +217,7 @@ const struct ib_device_ops peal_verbs_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
+	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_context, ib),
 };
