@@ -14,6 +14,13 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+/*
+ * Kernels built to zero all stack variables do so with the large ones of the
+ * data path too, which costs more than a small message. These are written
+ * before they are read.
+ */
+#define PEAL_UNINITIALIZED	__attribute__((__uninitialized__))
+
 /* create_cq's last argument: udata, later the attribute bundle it is part of. */
 #ifdef PEAL_HAS_CQ_ATTRS
 #define PEAL_CQ_UDATA_ARG	struct uverbs_attr_bundle *attrs

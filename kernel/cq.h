@@ -3,8 +3,7 @@
  * Completion queues.
  *
  * Owns: the CQE ring, the decision when an event is due, and what happens when
- * the ring is full. User and kernel queues are the same ring; the kernel's own
- * polling (ib_poll_cq) reads it as a program would.
+ * the ring is full.
  * Does not know: queue pairs beyond their number, why something completed.
  *
  * Lock: cq->lock, the innermost of the data path. Completion handlers are called
@@ -26,7 +25,6 @@ struct peal_cq {
 	bool overflowed;		/* lost a CQE; accepts no more */
 	bool overflow_reported;
 	struct peal_map *map;
-	u32 polled;			/* kernel consumer's index */
 };
 
 static inline struct peal_cq *peal_cq(struct ib_cq *ib)
@@ -40,8 +38,5 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);
-
-int peal_cq_poll(struct ib_cq *ib, int n, struct ib_wc *wc);
-int peal_cq_arm(struct ib_cq *ib, enum ib_cq_notify_flags flags);
 
 #endif

@@ -2,6 +2,7 @@
 /*
  * See direct.h.
  */
+#include "compat.h"
 #include "direct.h"
 #include "responder.h"
 
@@ -60,7 +61,7 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 					      const struct peal_cursor *remote)
 {
 	struct peal_outcome outcome;
-	struct peal_cursor result;
+	struct peal_cursor result PEAL_UNINITIALIZED;
 	u64 old;
 
 	outcome = peal_responder_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, burst, remote, &old);
@@ -78,7 +79,7 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 					       struct peal_cursor *local, u64 max_bytes)
 {
 	const struct peal_send *send = &qp->sq.wqe;
-	struct peal_cursor remote;
+	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 	u64 bytes;
 
@@ -111,7 +112,7 @@ struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *bur
 				      u64 max_bytes)
 {
 	struct peal_outcome outcome;
-	struct peal_cursor local;
+	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_qp *peer;
 	enum peal_reason reason = peal_direct_local(qp, &local);
 

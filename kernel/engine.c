@@ -97,7 +97,7 @@ static void peal_engine_set_timer(struct peal_qp *qp)
 static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 {
 	struct peal_budget budget = { .wqes = PEAL_TURN_WQES, .bytes = PEAL_TURN_BYTES };
-	struct peal_burst burst;
+	struct peal_burst burst PEAL_UNINITIALIZED;
 	bool more;
 
 	burst.num_cqs = 0;

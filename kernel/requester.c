@@ -7,7 +7,7 @@
 #include "requester.h"
 #include "trace.h"
 
-/* How long to wait when the program set no timeout: it counts no retries. */
+/* How often to look when the program set no timeout; that counts no retries. */
 #define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
 
 static void peal_requester_spend(struct peal_budget *budget, u64 bytes)
@@ -87,21 +87,18 @@ static void peal_requester_not_ready(struct peal_qp *qp, struct peal_burst *burs
 {
 	peal_count(qp->table, rnr_waits);
 	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, outcome->reason, outcome->ns);
-	if (!peal_sq_wait(&qp->sq, PEAL_SQ_WAITS_RECEIVE, outcome->ns))
+	if (!peal_sq_wait_receive(&qp->sq, outcome->ns))
 		peal_requester_fail(qp, burst, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
 }
 
-/* IBTA 9.7.6.1.3: 4.096 us * 2^timeout, retry_cnt times more. */
-static void peal_requester_silence(struct peal_qp *qp, struct peal_burst *burst,
-				   const struct peal_outcome *outcome)
+/* The timeout is 4.096 us * 2^timeout; 0 means none, which we only poll for. */
+static void peal_requester_silence(struct peal_qp *qp, const struct peal_outcome *outcome)
 {
 	u64 ns = qp->attr.timeout ? 4096ULL << qp->attr.timeout : PEAL_NO_TIMEOUT_NS;
 
 	peal_count(qp->table, silence_waits);
 	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, outcome->reason, ns);
-	if (peal_sq_wait(&qp->sq, PEAL_SQ_WAITS_ANSWER, ns))
-		return;
-	peal_requester_fail(qp, burst, IB_WC_RETRY_EXC_ERR, outcome->reason);
+	peal_sq_wait_answer(&qp->sq, ns, outcome->reason);
 }
 
 static void peal_requester_settle(struct peal_qp *qp, struct peal_burst *burst,
@@ -118,7 +115,7 @@ static void peal_requester_settle(struct peal_qp *qp, struct peal_burst *burst,
 		peal_requester_not_ready(qp, burst, outcome);
 		break;
 	case PEAL_SILENT:
-		peal_requester_silence(qp, burst, outcome);
+		peal_requester_silence(qp, outcome);
 		break;
 	case PEAL_FAILED:
 		peal_requester_fail(qp, burst, outcome->status, outcome->reason);
@@ -212,15 +209,17 @@ static bool peal_requester_flush(struct peal_qp *qp, struct peal_burst *burst,
 	return true;
 }
 
-/* Is the wait over? Ends it when it is. */
-static bool peal_requester_waits(struct peal_sq *sq)
+/* A wait whose time is over ends: with another try, or with the last retry. */
+static void peal_requester_expire(struct peal_qp *qp, struct peal_burst *burst)
 {
-	if (likely(!sq->wait))
-		return false;
-	if (ktime_before(ktime_get(), sq->until))
-		return true;
-	peal_sq_resume(sq);
-	return false;
+	struct peal_sq *sq = &qp->sq;
+
+	if (likely(!sq->wait) || ktime_before(ktime_get(), sq->until))
+		return;
+	if (!qp->attr.timeout)
+		peal_sq_resume(sq);
+	else if (!peal_sq_expire(sq))
+		peal_requester_fail(qp, burst, IB_WC_RETRY_EXC_ERR, sq->why);
 }
 
 /* SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7). */
@@ -244,9 +243,10 @@ static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
 bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
 {
 	while (budget->wqes && budget->bytes) {
+		peal_requester_expire(qp, burst);
 		if (unlikely(qp->state == IB_QPS_ERR))
 			return peal_requester_flush(qp, burst, budget);
-		if (!peal_requester_may_run(qp, burst) || peal_requester_waits(&qp->sq) ||
+		if (!peal_requester_may_run(qp, burst) || qp->sq.wait ||
 		    !peal_requester_step(qp, burst, budget)) {
 			peal_ring_show(&qp->sq.ring);
 			return false;

@@ -101,24 +101,46 @@ static bool peal_sq_use_retry(u8 *left)
 	return true;
 }
 
-/**
- * peal_sq_wait() - stop until @ns from now, if a retry is left
- *
- * Return: false when the retries are used up.
- */
-bool peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns)
+static void peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns)
 {
-	if (wait == PEAL_SQ_WAITS_ANSWER && !peal_sq_use_retry(&sq->retries_left))
-		return false;
-	if (wait == PEAL_SQ_WAITS_RECEIVE && sq->rnr_limit != PEAL_RNR_FOREVER &&
-	    !peal_sq_use_retry(&sq->rnr_left))
-		return false;
 	sq->wait = wait;
 	sq->until = ktime_add_ns(ktime_get(), ns);
+}
+
+/**
+ * peal_sq_wait_receive() - the peer has answered RNR: try again @ns from now
+ *
+ * Return: false when that answer was one too many (IBTA 9.7.5.2.8).
+ */
+bool peal_sq_wait_receive(struct peal_sq *sq, u64 ns)
+{
+	if (sq->rnr_limit != PEAL_RNR_FOREVER && !peal_sq_use_retry(&sq->rnr_left))
+		return false;
+	peal_sq_wait(sq, PEAL_SQ_WAITS_RECEIVE, ns);
 	return true;
 }
 
-/* The wait is over, or its cause is. */
+/* The peer does not answer. Also the last try is waited for. */
+void peal_sq_wait_answer(struct peal_sq *sq, u64 ns, enum peal_reason why)
+{
+	peal_sq_wait(sq, PEAL_SQ_WAITS_ANSWER, ns);
+	sq->why = why;
+}
+
+/**
+ * peal_sq_expire() - the time of a wait is over
+ *
+ * Return: false when the peer was silent and no retry is left (IBTA 9.7.6.1.3).
+ */
+bool peal_sq_expire(struct peal_sq *sq)
+{
+	bool silent = sq->wait == PEAL_SQ_WAITS_ANSWER;
+
+	sq->wait = PEAL_SQ_RUNS;
+	return !silent || peal_sq_use_retry(&sq->retries_left);
+}
+
+/* The cause of the wait is gone. */
 void peal_sq_resume(struct peal_sq *sq)
 {
 	sq->wait = PEAL_SQ_RUNS;

@@ -44,6 +44,7 @@ struct peal_sq {
 	u8 retries_left, rnr_left;	/* for this WQE */
 	enum peal_sq_wait wait;
 	ktime_t until;			/* end of the wait */
+	enum peal_reason why;		/* of the wait */
 };
 
 void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 stride,
@@ -56,7 +57,9 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 void peal_sq_advance(struct peal_sq *sq, u64 bytes);
 void peal_sq_restart(struct peal_sq *sq);
 void peal_sq_finish(struct peal_sq *sq, u32 packets);
-bool peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns);
+bool peal_sq_wait_receive(struct peal_sq *sq, u64 ns);
+void peal_sq_wait_answer(struct peal_sq *sq, u64 ns, enum peal_reason why);
+bool peal_sq_expire(struct peal_sq *sq);
 void peal_sq_resume(struct peal_sq *sq);
 void peal_sq_begin_drain(struct peal_sq *sq);
 bool peal_sq_drain(struct peal_sq *sq);

@@ -4,12 +4,11 @@
  */
 #include <linux/build_bug.h>
 #include <linux/compiler.h>
-#include <linux/nospec.h>
 #include <rdma/ib_verbs.h>
 
 #include "wqe.h"
 
-static const struct peal_op peal_ops[PEAL_OP_COUNT] = {
+const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 	[PEAL_OP_SEND] = { .known = true, .sends = true, .receives = true },
 	[PEAL_OP_SEND_IMM] = {
 		.known = true, .sends = true, .receives = true, .immediate = true,
@@ -34,12 +33,6 @@ static const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 	[PEAL_OP_BIND_MW] = { .known = true, .local = true },
 	[PEAL_OP_LOCAL_INV] = { .known = true, .local = true, .invalidates = true },
 };
-
-/* The properties of an opcode that parsing accepted. */
-const struct peal_op *peal_op(u8 opcode)
-{
-	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
-}
 
 /*
  * Shared memory to private memory, each word once. Volatile, so that the

@@ -11,6 +11,7 @@
 #ifndef PEAL_WQE_H
 #define PEAL_WQE_H
 
+#include <linux/nospec.h>
 #include <linux/types.h>
 
 #include <rdma/peal-abi.h>
@@ -60,7 +61,14 @@ struct peal_wqe_limits {
 	u32 max_inline;
 };
 
-const struct peal_op *peal_op(u8 opcode);
+extern const struct peal_op peal_ops[PEAL_OP_COUNT];
+
+/* The properties of an opcode; what parsing accepted is in range. */
+static inline const struct peal_op *peal_op(u8 opcode)
+{
+	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
+}
+
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_send *send);
 enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
