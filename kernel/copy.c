@@ -8,7 +8,6 @@
  * for the start of the string instruction.
  */
 #include <linux/compiler.h>
-#include <asm/unaligned.h>
 #ifdef CONFIG_X86
 #include <asm/cpufeature.h>
 #endif
