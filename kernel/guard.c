@@ -13,8 +13,10 @@ DEFINE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
 static void peal_guard_wait_cpu(int cpu)
 {
 	const struct peal_guard *g = per_cpu_ptr(&peal_guard, cpu);
-	unsigned long seq = smp_load_acquire(&g->seq);	/* G */
+	unsigned long seq;
 
+	/* G: pairs with the release in peal_guard_exit(), here and below. */
+	seq = smp_load_acquire(&g->seq);
 	while ((seq & 1) && smp_load_acquire(&g->seq) == seq) {
 		cpu_relax();
 		cond_resched();

@@ -80,7 +80,12 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->max_msg_sz = PEAL_MAX_MSG;
 	attr->max_vl_num = 1;
 	attr->ip_gids = true;
-	return ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width);
+	/* It fails when the netdev is on its way out; the rest stays true. */
+	if (ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width)) {
+		attr->active_speed = IB_SPEED_SDR;
+		attr->active_width = IB_WIDTH_1X;
+	}
+	return 0;
 }
 
 int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
