@@ -390,15 +390,20 @@ static int peal_engine_thread(void *arg)
 	return 0;
 }
 
+static void peal_engine_set_policy(struct peal_engine *e, int policy)
+{
+	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
+
+	sched_setattr_nocheck(e->thread, &attr);
+}
+
 /* SCHED_IDLE: the scheduler counts the CPU as idle and preempts us at once. */
 static int peal_engine_start_thread(struct peal_engine *e, const char *name)
 {
-	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_IDLE };
-
 	e->thread = kthread_create(peal_engine_thread, e, "%s-engine", name);
 	if (IS_ERR(e->thread))
 		return PTR_ERR(e->thread);
-	sched_setattr_nocheck(e->thread, &attr);
+	peal_engine_set_policy(e, SCHED_IDLE);
 	wake_up_process(e->thread);
 	return 0;
 }
@@ -428,9 +433,13 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	return ret;
 }
 
-/* All queue pairs and contexts have been removed. */
+/*
+ * All queue pairs and contexts have been removed. To end, the thread must run,
+ * and at SCHED_IDLE busy CPUs would let it wait for a second.
+ */
 void peal_engine_stop(struct peal_engine *e)
 {
+	peal_engine_set_policy(e, SCHED_NORMAL);
 	kthread_stop(e->thread);
 	destroy_workqueue(e->workers);
 }
