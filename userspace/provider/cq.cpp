@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a completion queue, and its arming.
+ * Does not know: what a completion means (poll), how it is read (poll, cq_ex).
+ */
+#include "cq.hpp"
+
+#include <bit>
+
+namespace peal {
+
+namespace {
+
+ib_uverbs_create_cq core_request(const CqRequest &request, const ibv_cq *cq) noexcept
+{
+	ib_uverbs_create_cq core{};
+
+	/* Comes back in events, where libibverbs takes it for an ibv_cq. */
+	core.user_handle = reinterpret_cast<std::uintptr_t>(cq);
+	core.cqe = request.cqe;
+	core.comp_vector = request.comp_vector;
+	core.comp_channel = request.channel ? request.channel->fd : -1;
+	return core;
+}
+
+bool plausible(const peal_create_cq_resp &shape) noexcept
+{
+	return !shape.comp_mask && std::has_single_bit(shape.entries) &&
+	       shape.map_bytes >= PEAL_CQ_RING_OFFSET &&
+	       (shape.map_bytes - PEAL_CQ_RING_OFFSET) / sizeof(peal_cqe) >= shape.entries;
+}
+
+} // namespace
+
+Cq::Cq(Context &owner, bool single_threaded) noexcept
+	: context(owner), lock(!single_threaded && !owner.single_threaded)
+{
+	/* Both members of the union: ibv_cq_ex is longer, and its unset readers are null. */
+	std::memset(static_cast<verbs_cq *>(this), 0, sizeof(verbs_cq));
+}
+
+std::unique_ptr<Cq> Cq::create(Context &context, const CqRequest &request)
+{
+	auto cq = std::make_unique<Cq>(context, request.single_threaded);
+	const peal_create_cq_req driver_request{};
+	ib_uverbs_create_cq_resp response{};
+	peal_create_cq_resp shape{};
+
+	check(context.device.command(IB_USER_VERBS_CMD_CREATE_CQ, core_request(request, &cq->cq),
+				     response, uverbs::in(driver_request), uverbs::out(shape)));
+	Rollback destroy([&] {
+		ib_uverbs_destroy_cq_resp ignored{};
+
+		context.device.command(IB_USER_VERBS_CMD_DESTROY_CQ,
+				       ib_uverbs_destroy_cq{0, response.cq_handle, 0}, ignored);
+	});
+	if (!plausible(shape))
+		throw_errno(EPROTO);
+	cq->mapping = Mapping(context.device.fd(), shape.map_offset, shape.map_bytes);
+	cq->ring = CompletionRing(cq->mapping.data(), shape.entries);
+	cq->cq.handle = response.cq_handle;
+	cq->cq.cqe = static_cast<int>(response.cqe);
+	destroy.dismiss();
+	return cq;
+}
+
+ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
+{
+	if (cqe <= 0 || comp_vector < 0)
+		throw_errno(EINVAL);
+	const CqRequest request{static_cast<std::uint32_t>(cqe),
+				static_cast<std::uint32_t>(comp_vector), channel, false};
+
+	return &Cq::create(Context::of(context), request).release()->cq;
+}
+
+namespace {
+
+/* Events that the kernel has handed to the program point to the object until acknowledged. */
+void wait_for_acks(ibv_cq &cq, const ib_uverbs_destroy_cq_resp &reported) noexcept
+{
+	pthread_mutex_lock(&cq.mutex);
+	while (cq.comp_events_completed != reported.comp_events_reported ||
+	       cq.async_events_completed != reported.async_events_reported)
+		pthread_cond_wait(&cq.cond, &cq.mutex);
+	pthread_mutex_unlock(&cq.mutex);
+}
+
+} // namespace
+
+int cq_destroy(ibv_cq *ibcq)
+{
+	Cq *cq = &Cq::of(ibcq);
+	ib_uverbs_destroy_cq_resp reported{};
+	const int error = cq->context.device.command(
+		IB_USER_VERBS_CMD_DESTROY_CQ, ib_uverbs_destroy_cq{0, ibcq->handle, 0}, reported);
+
+	if (!object_is_gone(error))
+		return error;
+	if (!error)
+		wait_for_acks(*ibcq, reported);
+	pthread_mutex_destroy(&ibcq->mutex);
+	pthread_cond_destroy(&ibcq->cond);
+	delete cq;
+	return 0;
+}
+
+/*
+ * No system call: a store (and barrier E). The kernel looks at the last value
+ * only, so a request for solicited events must not replace an outstanding one
+ * for all events.
+ */
+int cq_req_notify(ibv_cq *ibcq, int solicited_only) noexcept
+{
+	Cq &cq = Cq::of(ibcq);
+
+	if (!solicited_only)
+		cq.armed_for_all.store(true, std::memory_order_relaxed);
+	else if (cq.armed_for_all.load(std::memory_order_relaxed))
+		solicited_only = false;
+	cq.ring.arm(solicited_only ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT);
+	return 0;
+}
+
+/* The program has read an event: what it had asked for is used up. */
+void cq_event(ibv_cq *cq) noexcept
+{
+	Cq::of(cq).armed_for_all.store(false, std::memory_order_relaxed);
+}
+
+} // namespace peal

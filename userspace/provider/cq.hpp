@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Completion queues: creation, destruction, arming.
+ *
+ * Owns: the completion ring, its mapping and its lock.
+ * Does not know: what a completion means (poll), how it is read (poll, cq_ex).
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "../ring/completion_ring.hpp"
+#include "context.hpp"
+#include "lock.hpp"
+#include "mapping.hpp"
+#include "pabi.hpp"
+
+namespace peal {
+
+struct CqRequest {
+	std::uint32_t cqe;
+	std::uint32_t comp_vector;
+	ibv_comp_channel *channel;
+	bool single_threaded;
+};
+
+struct Cq : verbs_cq {
+	Context &context;
+	Mapping mapping;
+	/* Guards ring and current. ibv_start_poll takes it, ibv_end_poll gives it back. */
+	Lock lock;
+	CompletionRing ring;
+	const peal_cqe *current = nullptr; /* between start_poll and end_poll */
+	/* An event on every CQE is asked for and has not been read yet. */
+	std::atomic<bool> armed_for_all = false;
+
+	static Cq &of(ibv_cq *cq) noexcept
+	{
+		return *static_cast<Cq *>(reinterpret_cast<verbs_cq *>(cq));
+	}
+	static Cq &of(ibv_cq_ex *cq) noexcept { return of(ibv_cq_ex_to_cq(cq)); }
+
+	Cq(Context &owner, bool single_threaded) noexcept;
+	static std::unique_ptr<Cq> create(Context &context, const CqRequest &request);
+};
+
+ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+int cq_destroy(ibv_cq *cq);
+int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept;
+void cq_event(ibv_cq *cq) noexcept;
+
+} // namespace peal

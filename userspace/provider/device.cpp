@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: field-by-field copies of device and port attributes.
+ * Does not know: what they mean.
+ */
+#include "device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "context.hpp"
+
+namespace peal {
+
+namespace {
+
+void fill_limits(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) noexcept
+{
+	attr.max_qp = static_cast<int>(base.max_qp);
+	attr.max_qp_wr = static_cast<int>(base.max_qp_wr);
+	attr.max_sge = static_cast<int>(base.max_sge);
+	attr.max_sge_rd = static_cast<int>(base.max_sge_rd);
+	attr.max_cq = static_cast<int>(base.max_cq);
+	attr.max_cqe = static_cast<int>(base.max_cqe);
+	attr.max_mr = static_cast<int>(base.max_mr);
+	attr.max_pd = static_cast<int>(base.max_pd);
+	attr.max_qp_rd_atom = static_cast<int>(base.max_qp_rd_atom);
+	attr.max_ee_rd_atom = static_cast<int>(base.max_ee_rd_atom);
+	attr.max_res_rd_atom = static_cast<int>(base.max_res_rd_atom);
+	attr.max_qp_init_rd_atom = static_cast<int>(base.max_qp_init_rd_atom);
+	attr.max_ee_init_rd_atom = static_cast<int>(base.max_ee_init_rd_atom);
+	attr.max_ee = static_cast<int>(base.max_ee);
+	attr.max_rdd = static_cast<int>(base.max_rdd);
+	attr.max_mw = static_cast<int>(base.max_mw);
+	attr.max_raw_ipv6_qp = static_cast<int>(base.max_raw_ipv6_qp);
+	attr.max_raw_ethy_qp = static_cast<int>(base.max_raw_ethy_qp);
+	attr.max_mcast_grp = static_cast<int>(base.max_mcast_grp);
+	attr.max_mcast_qp_attach = static_cast<int>(base.max_mcast_qp_attach);
+	attr.max_total_mcast_qp_attach = static_cast<int>(base.max_total_mcast_qp_attach);
+	attr.max_ah = static_cast<int>(base.max_ah);
+	attr.max_fmr = static_cast<int>(base.max_fmr);
+	attr.max_map_per_fmr = static_cast<int>(base.max_map_per_fmr);
+	attr.max_srq = static_cast<int>(base.max_srq);
+	attr.max_srq_wr = static_cast<int>(base.max_srq_wr);
+	attr.max_srq_sge = static_cast<int>(base.max_srq_sge);
+	attr.max_pkeys = base.max_pkeys;
+}
+
+void fill_base(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) noexcept
+{
+	/* raw_fw_ver: three 16-bit numbers. */
+	std::snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%u.%u.%u",
+		      static_cast<unsigned>(base.fw_ver >> 32 & 0xffff),
+		      static_cast<unsigned>(base.fw_ver >> 16 & 0xffff),
+		      static_cast<unsigned>(base.fw_ver & 0xffff));
+	attr.node_guid = base.node_guid;
+	attr.sys_image_guid = base.sys_image_guid;
+	attr.max_mr_size = base.max_mr_size;
+	attr.page_size_cap = base.page_size_cap;
+	attr.vendor_id = base.vendor_id;
+	attr.vendor_part_id = base.vendor_part_id;
+	attr.hw_ver = base.hw_ver;
+	attr.device_cap_flags = base.device_cap_flags;
+	attr.atomic_cap = static_cast<ibv_atomic_cap>(base.atomic_cap);
+	attr.local_ca_ack_delay = base.local_ca_ack_delay;
+	attr.phys_port_cnt = base.phys_port_cnt;
+	fill_limits(base, attr);
+}
+
+void fill_extended(const ib_uverbs_ex_query_device_resp &response,
+		   ibv_device_attr_ex &attr) noexcept
+{
+	const auto &transport = response.odp_caps.per_transport_caps;
+
+	attr.odp_caps.general_caps = response.odp_caps.general_caps;
+	attr.odp_caps.per_transport_caps.rc_odp_caps = transport.rc_odp_caps;
+	attr.odp_caps.per_transport_caps.uc_odp_caps = transport.uc_odp_caps;
+	attr.odp_caps.per_transport_caps.ud_odp_caps = transport.ud_odp_caps;
+	attr.xrc_odp_caps = response.xrc_odp_caps;
+	attr.completion_timestamp_mask = response.timestamp_mask;
+	attr.hca_core_clock = response.hca_core_clock;
+	attr.device_cap_flags_ex = response.device_cap_flags_ex;
+	attr.max_wq_type_rq = response.max_wq_type_rq;
+	attr.raw_packet_caps = response.raw_packet_caps;
+	attr.cq_mod_caps.max_cq_count = response.cq_moderation_caps.max_cq_moderation_count;
+	attr.cq_mod_caps.max_cq_period = response.cq_moderation_caps.max_cq_moderation_period;
+	attr.max_dm_size = response.max_dm_size;
+	attr.phys_port_cnt_ex = response.base.phys_port_cnt;
+}
+
+ibv_port_attr port_attr(const ib_uverbs_query_port_resp_ex &response) noexcept
+{
+	const ib_uverbs_query_port_resp &legacy = response.legacy_resp;
+	ibv_port_attr attr{};
+
+	attr.state = static_cast<ibv_port_state>(legacy.state);
+	attr.max_mtu = static_cast<ibv_mtu>(legacy.max_mtu);
+	attr.active_mtu = static_cast<ibv_mtu>(legacy.active_mtu);
+	attr.gid_tbl_len = static_cast<int>(legacy.gid_tbl_len);
+	attr.port_cap_flags = legacy.port_cap_flags;
+	attr.max_msg_sz = legacy.max_msg_sz;
+	attr.bad_pkey_cntr = legacy.bad_pkey_cntr;
+	attr.qkey_viol_cntr = legacy.qkey_viol_cntr;
+	attr.pkey_tbl_len = legacy.pkey_tbl_len;
+	attr.lid = legacy.lid;
+	attr.sm_lid = legacy.sm_lid;
+	attr.lmc = legacy.lmc;
+	attr.max_vl_num = legacy.max_vl_num;
+	attr.sm_sl = legacy.sm_sl;
+	attr.subnet_timeout = legacy.subnet_timeout;
+	attr.init_type_reply = legacy.init_type_reply;
+	attr.active_width = legacy.active_width;
+	attr.active_speed = legacy.active_speed;
+	attr.phys_state = legacy.phys_state;
+	attr.link_layer = legacy.link_layer;
+	attr.flags = legacy.flags;
+	attr.port_cap_flags2 = response.port_cap_flags2;
+	return attr;
+}
+
+/* A field that newer headers have, in the kernel's answer and in libibverbs. */
+template <class Attr, class Response>
+void copy_speed_ex(Attr &attr, const Response &response) noexcept
+{
+	if constexpr (requires { attr.active_speed_ex = response.active_speed_ex; })
+		attr.active_speed_ex = response.active_speed_ex;
+}
+
+} // namespace
+
+/*
+ * The caller may be older than our header (its attr is shorter: ibv_query_device
+ * passes only the first part) or newer (longer: the rest is zero).
+ */
+int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
+		 ibv_device_attr_ex *attr, std::size_t attr_size)
+{
+	ib_uverbs_ex_query_device_resp response{};
+	ibv_device_attr_ex all{};
+
+	if ((input && input->comp_mask) || attr_size < sizeof(ibv_device_attr))
+		return EINVAL;
+	const int error = Context::of(context).device.command(
+		IB_USER_VERBS_EX_CMD_QUERY_DEVICE | IB_USER_VERBS_CMD_FLAG_EXTENDED,
+		ib_uverbs_ex_query_device{}, response);
+	if (error)
+		return error;
+	fill_base(response.base, all.orig_attr);
+	fill_extended(response, all);
+	std::memset(static_cast<void *>(attr), 0, attr_size);
+	std::memcpy(static_cast<void *>(attr), &all, std::min(attr_size, sizeof(all)));
+	return 0;
+}
+
+int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
+{
+	ib_uverbs_query_port_resp_ex response{};
+	const int error = Context::of(context).device.method(
+		UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT,
+		uverbs::attr_value(UVERBS_ATTR_QUERY_PORT_PORT_NUM, port),
+		uverbs::attr_out(UVERBS_ATTR_QUERY_PORT_RESP, uverbs::out(response)));
+
+	if (error)
+		return error;
+	*attr = port_attr(response);
+	copy_speed_ex(*attr, response);
+	return 0;
+}
+
+} // namespace peal

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a device and its port offer.
+ *
+ * Owns: field-by-field copies from the kernel's answers to verbs.h.
+ * Does not know: what peal offers; the kernel says so.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace peal {
+
+int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
+		 ibv_device_attr_ex *attr, std::size_t attr_size);
+int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr);
+
+} // namespace peal

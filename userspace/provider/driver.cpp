@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the op table, matching, registration.
+ * Does not know: what the ops do.
+ *
+ * Adding a verb: its type in pabi.hpp, its line in context_ops. What is left null
+ * is EOPNOTSUPP in libibverbs.
+ */
+#include "driver.hpp"
+
+#include <dlfcn.h>
+#include <rdma/peal-abi.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "context.hpp"
+#include "cq.hpp"
+#include "cq_ex.hpp"
+#include "device.hpp"
+#include "entry.hpp"
+#include "mr.hpp"
+#include "mw.hpp"
+#include "pd.hpp"
+#include "poll.hpp"
+#include "post.hpp"
+#include "qp.hpp"
+#include "qp_ex.hpp"
+
+namespace peal {
+
+/* Through entry<>: control path, may throw. Bare: noexcept. */
+const verbs_context_ops context_ops = {
+	.alloc_mw = entry<&mw_alloc>,
+	.alloc_parent_domain = entry<&parent_domain_alloc>,
+	.alloc_pd = entry<&pd_alloc>,
+	.alloc_td = entry<&td_alloc>,
+	.bind_mw = mw_bind,
+	.cq_event = cq_event,
+	.create_cq = entry<&cq_create>,
+	.create_cq_ex = entry<&cq_ex_create>,
+	.create_qp = entry<&qp_create>,
+	.create_qp_ex = entry<&qp_ex_create>,
+	.dealloc_mw = entry<&mw_dealloc>,
+	.dealloc_pd = entry<&pd_dealloc>,
+	.dealloc_td = entry<&td_dealloc>,
+	.dereg_mr = entry<&mr_deregister>,
+	.destroy_cq = entry<&cq_destroy>,
+	.destroy_qp = entry<&qp_destroy>,
+	.free_context = context_free,
+	.modify_qp = entry<&qp_modify>,
+	.poll_cq = cq_poll,
+	.post_recv = post_recv,
+	.post_send = post_send,
+	.query_device_ex = entry<&device_query>,
+	.query_port = entry<&port_query>,
+	.query_qp = entry<&qp_query>,
+	.reg_mr = entry<&mr_register>,
+	.req_notify_cq = cq_req_notify,
+};
+
+namespace {
+
+/* The driver id is what counts; the name is for kernels that do not report it. */
+const verbs_match_ent match_table[] = {
+	{nullptr, {.driver_id = PEAL_DRIVER_ID}, 0, 0, PABI_MATCH_DRIVER_ID},
+	{nullptr, {.modalias = "rdma_device:*Npeal*"}, 0, 0, PABI_MATCH_MODALIAS},
+	{nullptr, {.modalias = nullptr}, 0, 0, PABI_MATCH_SENTINEL},
+};
+
+/* C: libibverbs calls them, and frees nothing itself. */
+verbs_device *device_alloc(verbs_sysfs_dev *) noexcept
+{
+	return static_cast<verbs_device *>(std::calloc(1, sizeof(verbs_device)));
+}
+
+void device_free(verbs_device *device) noexcept
+{
+	std::free(device);
+}
+
+const verbs_device_ops device_ops = {
+	.name = "peal",
+	.match_min_abi_version = PEAL_ABI_VERSION,
+	.match_max_abi_version = PEAL_ABI_VERSION,
+	.match_table = match_table,
+	.static_providers = nullptr,
+	.match_device = nullptr,
+	.alloc_context = context_alloc,
+	.import_context = nullptr,
+	.alloc_device = device_alloc,
+	.uninit_device = device_free,
+};
+
+/* detect-pabi.sh's question, put to the library that this process runs with. */
+int running_layout() noexcept
+{
+	constexpr struct {
+		const char *symbol;
+		int layout;
+	} marks[] = {
+		{"ibv_create_comp_cntr", 65},	    {"ibv_alloc_buf", 64},
+		{"ibv_dm_export_dmabuf_fd", 62},    {"ibv_reg_mr_ex", 59},
+		{"ibv_query_qp_data_in_order", 36},
+	};
+
+	for (const auto &mark : marks)
+		if (dlsym(RTLD_DEFAULT, mark.symbol))
+			return mark.layout;
+	return 0;
+}
+
+/*
+ * Releases have changed the op table without changing the number in the names
+ * that the dynamic linker checks. Registering would then make the library call
+ * the wrong ops; better no peal than that.
+ */
+[[gnu::constructor]] void register_driver() noexcept
+{
+	const int layout = running_layout();
+
+	if (layout == PEAL_IBV_LAYOUT)
+		verbs_register_driver(&device_ops);
+	else
+		std::fprintf(stderr,
+			     "libpeal: built for libibverbs layout %d, this one has %d: "
+			     "please rebuild peal\n",
+			     PEAL_IBV_LAYOUT, layout);
+}
+
+} // namespace
+
+} // namespace peal

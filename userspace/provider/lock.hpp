@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The lock of one queue: SQ, RQ or CQ.
+ *
+ * Owns: mutual exclusion of a few dozen instructions, or nothing at all when the
+ * program has promised to be single-threaded.
+ * Does not know: what it guards.
+ *
+ * Why not std::mutex: an unlock here is a plain store, half the price, and makes
+ * no system call to wake anybody, so that a poll never does. Why not a pure spin
+ * lock: a waiter whose holder is preempted yields, and in the end sleeps, so
+ * that a waiter of real-time priority cannot keep the holder off its CPU.
+ */
+#pragma once
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "../ring/barrier.hpp"
+
+namespace peal {
+
+class Lock {
+	std::atomic<bool> held_ = false;
+	const bool needed_;
+
+	static constexpr int SPINS = 128;
+	static constexpr int YIELDS = 32;
+
+public:
+	explicit Lock(bool needed) noexcept : needed_(needed) {}
+
+	void lock() noexcept
+	{
+		if (!needed_ || try_lock())
+			return;
+		wait();
+	}
+
+	bool try_lock() noexcept
+	{
+		return !needed_ || !held_.exchange(true, std::memory_order_acquire);
+	}
+
+	void unlock() noexcept
+	{
+		if (needed_)
+			held_.store(false, std::memory_order_release);
+	}
+
+private:
+	[[gnu::noinline]] void wait() noexcept
+	{
+		for (int round = 0;; ++round) {
+			for (int i = 0; i < SPINS; ++i) {
+				if (!held_.load(std::memory_order_relaxed) && try_lock())
+					return;
+				cpu_relax();
+			}
+			if (round < YIELDS)
+				sched_yield();
+			else
+				sleep();
+		}
+	}
+
+	static void sleep() noexcept
+	{
+		const timespec time{0, 50'000};
+
+		nanosleep(&time, nullptr);
+	}
+};
+
+} // namespace peal

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Things to give back: a mapping of device memory, a file descriptor, and "undo
+ * this unless all goes well".
+ *
+ * Owns: the give-back.
+ * Does not know: what is mapped, opened or undone.
+ */
+#pragma once
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+namespace peal {
+
+[[noreturn]] inline void throw_errno(int error)
+{
+	throw std::system_error(error, std::generic_category());
+}
+
+/* For calls that return 0 or an errno. */
+inline void check(int error)
+{
+	if (error)
+		throw_errno(error);
+}
+
+/*
+ * Memory shared with the kernel. A forked child inherits it, as it would an
+ * RNIC's, so a program that opens the device and then turns into a daemon keeps
+ * working. The verbs do not allow parent and child to use it both, and the
+ * kernel trusts no word of it, so they can hurt only each other.
+ */
+class Mapping {
+	void *address_ = MAP_FAILED;
+	std::size_t length_ = 0;
+
+public:
+	Mapping() = default;
+	Mapping(int fd, std::uint64_t offset, std::uint64_t length) : length_(length)
+	{
+		address_ = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+				  static_cast<off_t>(offset));
+		if (address_ == MAP_FAILED)
+			throw_errno(errno);
+	}
+	Mapping(Mapping &&other) noexcept
+		: address_(std::exchange(other.address_, MAP_FAILED)), length_(other.length_)
+	{
+	}
+	Mapping &operator=(Mapping &&other) noexcept
+	{
+		std::swap(address_, other.address_);
+		std::swap(length_, other.length_);
+		return *this;
+	}
+	~Mapping()
+	{
+		if (address_ != MAP_FAILED)
+			::munmap(address_, length_);
+	}
+
+	std::byte *data() const noexcept { return static_cast<std::byte *>(address_); }
+};
+
+class UniqueFd {
+	int fd_;
+
+public:
+	explicit UniqueFd(int fd) noexcept : fd_(fd) {}
+	UniqueFd(UniqueFd &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+	UniqueFd &operator=(UniqueFd &&) = delete;
+	~UniqueFd()
+	{
+		if (fd_ >= 0)
+			::close(fd_);
+	}
+
+	int get() const noexcept { return fd_; }
+};
+
+/* Runs `undo` when it goes out of scope, unless dismissed. */
+template <class Undo>
+class Rollback {
+	Undo undo_;
+	bool armed_ = true;
+
+public:
+	explicit Rollback(Undo undo) noexcept : undo_(std::move(undo)) {}
+	Rollback(Rollback &&) = delete;
+	~Rollback()
+	{
+		if (armed_)
+			undo_();
+	}
+
+	void dismiss() noexcept { armed_ = false; }
+};
+
+} // namespace peal

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a region, on the program's side.
+ * Does not know: pinning and fork protection (kernel, libibverbs).
+ */
+#include "mr.hpp"
+
+#include <rdma/peal-abi.h>
+
+#include <memory>
+
+#include "context.hpp"
+#include "pabi.hpp"
+
+namespace peal {
+
+ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access)
+{
+	auto mr = std::make_unique<verbs_mr>();
+	const peal_reg_mr_req driver_request{};
+	ib_uverbs_reg_mr request{};
+	ib_uverbs_reg_mr_resp response{};
+
+	request.start = reinterpret_cast<std::uintptr_t>(addr);
+	request.length = length;
+	request.hca_va = iova;
+	request.pd_handle = pd->handle;
+	request.access_flags = static_cast<std::uint32_t>(access);
+	check(Context::of(pd->context)
+		      .device.command(IB_USER_VERBS_CMD_REG_MR, request, response,
+				      uverbs::in(driver_request)));
+	/* The library fills in context, pd, addr and length. */
+	mr->mr.handle = response.mr_handle;
+	mr->mr.lkey = response.lkey;
+	mr->mr.rkey = response.rkey;
+	mr->access = access;
+	return &mr.release()->mr;
+}
+
+int mr_deregister(verbs_mr *mr)
+{
+	const int error = Context::of(mr->mr.context)
+				  .device.command(IB_USER_VERBS_CMD_DEREG_MR,
+						  ib_uverbs_dereg_mr{mr->mr.handle});
+
+	if (!object_is_gone(error))
+		return error;
+	delete mr;
+	return 0;
+}
+
+} // namespace peal

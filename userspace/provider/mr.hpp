@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Memory regions.
+ *
+ * Owns: the life of a region.
+ * Does not know: windows (mw), queues.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+struct verbs_mr;
+
+namespace peal {
+
+ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access);
+int mr_deregister(verbs_mr *mr);
+
+} // namespace peal

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a window, and the key of a type 1 window.
+ * Does not know: how a bind travels (post).
+ */
+#include "mw.hpp"
+
+#include <memory>
+
+#include "context.hpp"
+#include "post.hpp"
+
+namespace peal {
+
+ibv_mw *mw_alloc(ibv_pd *pd, ibv_mw_type type)
+{
+	auto mw = std::make_unique<ibv_mw>();
+	ib_uverbs_alloc_mw request{};
+	ib_uverbs_alloc_mw_resp response{};
+
+	request.pd_handle = pd->handle;
+	request.mw_type = static_cast<std::uint8_t>(type);
+	check(Context::of(pd->context)
+		      .device.command(IB_USER_VERBS_CMD_ALLOC_MW, request, response));
+	mw->context = pd->context;
+	mw->pd = pd;
+	mw->type = type;
+	mw->handle = response.mw_handle;
+	mw->rkey = response.rkey;
+	return mw.release();
+}
+
+int mw_dealloc(ibv_mw *mw)
+{
+	const int error = Context::of(mw->context)
+				  .device.command(IB_USER_VERBS_CMD_DEALLOC_MW,
+						  ib_uverbs_dealloc_mw{mw->handle});
+
+	if (!object_is_gone(error))
+		return error;
+	delete mw;
+	return 0;
+}
+
+/*
+ * Type 1: the provider picks the new key. The window has it from the moment the
+ * bind is posted, as the verb promises; if the bind then fails, no key works.
+ */
+int mw_bind(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
+{
+	ibv_send_wr wr{};
+	ibv_send_wr *bad;
+
+	wr.wr_id = bind->wr_id;
+	wr.opcode = IBV_WR_BIND_MW;
+	wr.send_flags = bind->send_flags;
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = bind->bind_info;
+	const int error = post_send_bind(qp, &wr, &bad);
+	if (!error)
+		mw->rkey = wr.bind_mw.rkey;
+	return error;
+}
+
+} // namespace peal

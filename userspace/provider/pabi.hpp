@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The private ABI of libibverbs, as far as a provider needs it.
+ *
+ * Owns: the layouts of the registration structures, of the op table and of the
+ * wrapper structures, which no installed header has. Written from what the
+ * library's releases 36 to 65 do.
+ * Does not know: peal.
+ *
+ *	PEAL_IBV_PABI	the number in verbs_register_driver_NN and -rdmavNN.so
+ *	PEAL_IBV_LAYOUT	release that last changed the op table: 36 (36..58),
+ *			59 (59..61), 62 (62..63), 64, 65
+ *
+ * detect-pabi.sh reads both from the installed library. A wrong pair is caught
+ * three times: by the assertions below, by the constructor in driver.cpp, and by
+ * the size check in context.cpp.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+#include <type_traits>
+
+#ifndef PEAL_IBV_PABI
+#error "run detect-pabi.sh and pass -DPEAL_IBV_PABI=.. -DPEAL_IBV_LAYOUT=.."
+#endif
+#define PEAL_CONCAT_(a, b) a##b
+#define PEAL_CONCAT(a, b) PEAL_CONCAT_(a, b)
+#define verbs_register_driver PEAL_CONCAT(verbs_register_driver_, PEAL_IBV_PABI)
+
+extern "C" {
+
+struct pabi_list_node {
+	pabi_list_node *next, *prev;
+};
+
+enum pabi_match_kind : std::uint8_t {
+	PABI_MATCH_SENTINEL = 0,
+	PABI_MATCH_MODALIAS = 2, /* device names, too */
+	PABI_MATCH_DRIVER_ID = 3,
+};
+
+union pabi_match_key {
+	const char *modalias;
+	std::uint64_t driver_id;
+};
+
+struct verbs_match_ent {
+	void *driver_data;
+	pabi_match_key u;
+	std::uint16_t vendor, device;
+	std::uint8_t kind;
+};
+
+struct verbs_sysfs_dev; /* the provider never looks inside */
+struct verbs_device;
+
+struct verbs_device_ops {
+	const char *name;
+	std::uint32_t match_min_abi_version, match_max_abi_version;
+	const verbs_match_ent *match_table;
+	const verbs_device_ops **static_providers;
+	bool (*match_device)(verbs_sysfs_dev *);
+	verbs_context *(*alloc_context)(ibv_device *, int cmd_fd, void *private_data);
+	verbs_context *(*import_context)(ibv_device *, int cmd_fd);
+	verbs_device *(*alloc_device)(verbs_sysfs_dev *);
+	void (*uninit_device)(verbs_device *);
+};
+
+struct verbs_device {
+	ibv_device device;
+	const verbs_device_ops *ops;
+	int refcount; /* atomic, the library's */
+	pabi_list_node entry;
+	verbs_sysfs_dev *sysfs;
+	std::uint64_t core_support;
+};
+
+/* Bits of verbs_qp.comp_mask. */
+enum pabi_qp_mask : std::uint32_t {
+	PABI_QP_EX = 1 << 1, /* qp_ex is valid: ibv_qp_to_qp_ex() may return it */
+};
+
+struct verbs_qp {
+	union {
+		ibv_qp qp;
+		ibv_qp_ex qp_ex;
+	};
+	std::uint32_t comp_mask;
+	void *xrcd;
+};
+
+struct verbs_cq {
+	union {
+		ibv_cq cq;
+		ibv_cq_ex cq_ex;
+	};
+};
+
+struct verbs_mr {
+	ibv_mr mr;
+	int mr_type; /* 0: plain */
+	int access;
+};
+
+} /* extern "C" */
+
+/* A slot of the op table: laid out as a function pointer, null unless set. */
+template <class Signature>
+struct pabi_op {
+	Signature *fn = nullptr;
+	constexpr pabi_op() = default;
+	constexpr pabi_op(Signature *f) : fn(f) {}
+};
+using pabi_unused_op = pabi_op<void()>;
+
+extern "C" {
+
+/* clang-format off */
+/* Alphabetical, as the library's: each addition shifts everything behind it. */
+struct verbs_context_ops {
+	pabi_unused_op advise_mr{};
+#if PEAL_IBV_LAYOUT >= 64
+	pabi_unused_op alloc_buf{};
+#endif
+	pabi_unused_op alloc_dm{};
+#if PEAL_IBV_LAYOUT >= 59
+	pabi_unused_op alloc_dmah{};
+#endif
+	pabi_op<ibv_mw *(ibv_pd *, ibv_mw_type)> alloc_mw{};
+	pabi_unused_op alloc_null_mr{};
+	pabi_op<ibv_pd *(ibv_context *, ibv_parent_domain_init_attr *)> alloc_parent_domain{};
+	pabi_op<ibv_pd *(ibv_context *)> alloc_pd{};
+	pabi_op<ibv_td *(ibv_context *, ibv_td_init_attr *)> alloc_td{};
+	pabi_unused_op async_event{}, attach_counters_point_flow{}, attach_mcast{};
+	pabi_op<int(ibv_qp *, ibv_mw *, ibv_mw_bind *)> bind_mw{};
+	pabi_unused_op close_xrcd{};
+	pabi_op<void(ibv_cq *)> cq_event{};
+	pabi_unused_op create_ah{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op create_comp_cntr{};
+#endif
+	pabi_unused_op create_counters{};
+	pabi_op<ibv_cq *(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector)> create_cq{};
+	pabi_op<ibv_cq_ex *(ibv_context *, ibv_cq_init_attr_ex *)> create_cq_ex{};
+	pabi_unused_op create_flow{}, create_flow_action_esp{};
+	pabi_op<ibv_qp *(ibv_pd *, ibv_qp_init_attr *)> create_qp{};
+	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
+	pabi_unused_op create_rwq_ind_table{}, create_srq{}, create_srq_ex{}, create_wq{};
+#if PEAL_IBV_LAYOUT >= 59
+	pabi_unused_op dealloc_dmah{};
+#endif
+	pabi_op<int(ibv_mw *)> dealloc_mw{};
+	pabi_op<int(ibv_pd *)> dealloc_pd{};
+	pabi_op<int(ibv_td *)> dealloc_td{};
+	pabi_op<int(verbs_mr *)> dereg_mr{};
+	pabi_unused_op destroy_ah{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op destroy_comp_cntr{};
+#endif
+	pabi_unused_op destroy_counters{};
+	pabi_op<int(ibv_cq *)> destroy_cq{};
+	pabi_unused_op destroy_flow{}, destroy_flow_action{};
+	pabi_op<int(ibv_qp *)> destroy_qp{};
+	pabi_unused_op destroy_rwq_ind_table{}, destroy_srq{}, destroy_wq{}, detach_mcast{};
+#if PEAL_IBV_LAYOUT >= 62
+	pabi_unused_op dm_export_dmabuf_fd{};
+#endif
+#if PEAL_IBV_LAYOUT >= 64
+	pabi_unused_op free_buf{};
+#endif
+	pabi_op<void(ibv_context *)> free_context{};
+	pabi_unused_op free_dm{}, get_srq_num{}, import_dm{}, import_mr{}, import_pd{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op inc_comp_cntr{}, inc_err_comp_cntr{};
+#endif
+	pabi_unused_op modify_cq{}, modify_flow_action_esp{};
+	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
+	pabi_unused_op modify_qp_rate_limit{}, modify_srq{}, modify_wq{}, open_qp{}, open_xrcd{};
+	pabi_op<int(ibv_cq *, int n, ibv_wc *)> poll_cq{};
+	pabi_op<int(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad)> post_recv{};
+	pabi_op<int(ibv_qp *, ibv_send_wr *, ibv_send_wr **bad)> post_send{};
+	pabi_unused_op post_srq_ops{}, post_srq_recv{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op qp_attach_comp_cntr{}, query_comp_cntr_caps{};
+#endif
+	pabi_op<int(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
+		    std::size_t)> query_device_ex{};
+	pabi_unused_op query_ece{};
+	pabi_op<int(ibv_context *, std::uint8_t, ibv_port_attr *)> query_port{};
+#if PEAL_IBV_LAYOUT >= 62
+	pabi_unused_op query_port_speed{};
+#endif
+	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *)> query_qp{};
+	pabi_unused_op query_qp_data_in_order{}, query_rt_values{}, query_srq{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op read_comp_cntr{};
+#endif
+	pabi_unused_op read_counters{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op read_err_comp_cntr{};
+#endif
+	pabi_unused_op reg_dm_mr{}, reg_dmabuf_mr{};
+	pabi_op<ibv_mr *(ibv_pd *, void *addr, std::size_t, std::uint64_t iova, int access)> reg_mr{};
+#if PEAL_IBV_LAYOUT >= 59
+	pabi_unused_op reg_mr_ex{};
+#endif
+	pabi_op<int(ibv_cq *, int solicited_only)> req_notify_cq{};
+	pabi_unused_op rereg_mr{}, resize_cq{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op set_comp_cntr{};
+#endif
+	pabi_unused_op set_ece{};
+#if PEAL_IBV_LAYOUT >= 65
+	pabi_unused_op set_err_comp_cntr{};
+#endif
+	pabi_unused_op unimport_dm{}, unimport_mr{}, unimport_pd{};
+};
+/* clang-format on */
+
+/* The only four private functions that peal uses. */
+void verbs_register_driver(const verbs_device_ops *);
+void *_verbs_init_and_alloc_context(ibv_device *, int cmd_fd, std::size_t alloc_size,
+				    verbs_context *context_offset, std::uint32_t driver_id);
+void verbs_uninit_context(verbs_context *);
+void verbs_set_ops(verbs_context *, const verbs_context_ops *);
+
+} /* extern "C" */
+
+/* The layout that detect-pabi.sh found against the installed public header. */
+namespace peal::pabi {
+
+constexpr std::size_t OP_COUNT = PEAL_IBV_LAYOUT >= 65	 ? 93
+				 : PEAL_IBV_LAYOUT >= 64 ? 83
+				 : PEAL_IBV_LAYOUT >= 62 ? 81
+				 : PEAL_IBV_LAYOUT >= 59 ? 79
+							 : 76;
+static_assert(sizeof(pabi_unused_op) == sizeof(void (*)()));
+static_assert(std::is_standard_layout_v<verbs_context_ops>);
+static_assert(sizeof(verbs_context_ops) == OP_COUNT * sizeof(void *));
+static_assert(sizeof(verbs_device_ops) == 72 && sizeof(verbs_match_ent) == 24);
+static_assert(offsetof(verbs_device, core_support) == 704 && sizeof(verbs_device) == 712);
+static_assert(offsetof(verbs_qp, comp_mask) == sizeof(ibv_qp_ex));
+static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+static_assert(sizeof(verbs_mr) == 56);
+
+template <class T>
+concept HasRegMrEx = requires(T t)
+{
+	t.reg_mr_ex;
+};
+template <class T>
+concept HasDmExport = requires(T t)
+{
+	t.dm_export_dmabuf_fd;
+};
+template <class T>
+concept HasFreeBuf = requires(T t)
+{
+	t.free_buf;
+};
+static_assert(HasRegMrEx<verbs_context> == (PEAL_IBV_LAYOUT >= 59), "header and library differ");
+static_assert(HasDmExport<verbs_context> == (PEAL_IBV_LAYOUT >= 62), "header and library differ");
+static_assert(HasFreeBuf<verbs_context> == (PEAL_IBV_LAYOUT >= 64), "header and library differ");
+
+} // namespace peal::pabi

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: what a CQE means in terms of the verbs, and which CQEs are dropped.
+ * Does not know: creation, arming.
+ *
+ * Data path: nothing here allocates, throws, or calls the kernel. No field of a
+ * CQE is used as an index before it is bounded.
+ */
+#include "poll.hpp"
+
+#include <array>
+#include <mutex>
+#include <optional>
+
+#include "qp.hpp"
+
+namespace peal {
+
+namespace {
+
+struct OpcodeRow {
+	ibv_wc_opcode send; /* at the sender */
+	ibv_wc_opcode recv; /* at the receiver, if the opcode consumes a receive */
+	unsigned int recv_flags;
+};
+
+/* By enum peal_opcode. Row 0 is a flushed receive. */
+constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
+	std::array<OpcodeRow, PEAL_OP_COUNT> row{};
+
+	row.fill({IBV_WC_SEND, IBV_WC_RECV, 0});
+	row[PEAL_OP_SEND_IMM].recv_flags = IBV_WC_WITH_IMM;
+	row[PEAL_OP_SEND_INV].recv_flags = IBV_WC_WITH_INV;
+	row[PEAL_OP_WRITE].send = IBV_WC_RDMA_WRITE;
+	row[PEAL_OP_WRITE_IMM] = {IBV_WC_RDMA_WRITE, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM};
+	row[PEAL_OP_READ].send = IBV_WC_RDMA_READ;
+	row[PEAL_OP_CMP_SWAP].send = IBV_WC_COMP_SWAP;
+	row[PEAL_OP_FETCH_ADD].send = IBV_WC_FETCH_ADD;
+	row[PEAL_OP_BIND_MW].send = IBV_WC_BIND_MW;
+	row[PEAL_OP_LOCAL_INV].send = IBV_WC_LOCAL_INV;
+	return row;
+}();
+
+const OpcodeRow &opcode_row(const peal_cqe &cqe) noexcept
+{
+	const std::size_t row = cqe.opcode;
+
+	return OPCODES[row < OPCODES.size() ? row : 0];
+}
+
+/* Nothing: the queue pair is gone, or was reset, or the CQE is nonsense. */
+std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
+{
+	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
+
+	if (!qp)
+		return std::nullopt;
+	switch (cqe.kind) {
+	case PEAL_CQE_SEND:
+		return qp->sq.complete(cqe.wqe_index);
+	case PEAL_CQE_RECV:
+		return qp->rq.complete(cqe.wqe_index);
+	default:
+		return std::nullopt;
+	}
+}
+
+void fill_wc(ibv_wc &wc, const Completion &completion) noexcept
+{
+	const peal_cqe &cqe = *completion.cqe;
+
+	wc.wr_id = completion.wr_id;
+	wc.status = wc_status(cqe);
+	wc.opcode = wc_opcode(cqe);
+	wc.vendor_err = cqe.vendor_err;
+	wc.byte_len = cqe.byte_len;
+	wc.imm_data = cqe.imm_or_rkey;
+	wc.qp_num = cqe.qp_num;
+	wc.src_qp = cqe.src_qp;
+	wc.wc_flags = wc_flags(cqe);
+	/* RoCE has no LIDs, and a connection has one P_Key. */
+	wc.pkey_index = 0;
+	wc.slid = 0;
+	wc.sl = 0;
+	wc.dlid_path_bits = 0;
+}
+
+} // namespace
+
+ibv_wc_status wc_status(const peal_cqe &cqe) noexcept
+{
+	const auto status = static_cast<ibv_wc_status>(cqe.status);
+
+	return status <= IBV_WC_GENERAL_ERR ? status : IBV_WC_GENERAL_ERR;
+}
+
+ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept
+{
+	const OpcodeRow &row = opcode_row(cqe);
+
+	return cqe.kind == PEAL_CQE_RECV ? row.recv : row.send;
+}
+
+unsigned int wc_flags(const peal_cqe &cqe) noexcept
+{
+	if (cqe.kind != PEAL_CQE_RECV || cqe.status != IBV_WC_SUCCESS)
+		return 0;
+	return opcode_row(cqe).recv_flags;
+}
+
+bool take_completion(Cq &cq, Completion &completion) noexcept
+{
+	while (const peal_cqe *cqe = cq.ring.peek()) {
+		const auto wr_id = claim(cq.context, *cqe);
+
+		cq.ring.advance();
+		if (wr_id) {
+			completion = {cqe, *wr_id};
+			return true;
+		}
+	}
+	return false;
+}
+
+int cq_poll(ibv_cq *ibcq, int count, ibv_wc *wc) noexcept
+{
+	Cq &cq = Cq::of(ibcq);
+	std::lock_guard guard(cq.lock);
+	Completion completion;
+	int done = 0;
+
+	while (done < count && take_completion(cq, completion))
+		fill_wc(wc[done++], completion);
+	cq.ring.publish();
+	return done;
+}
+
+} // namespace peal

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a queue pair.
+ * Does not know: attributes as the kernel encodes them (qp_attr), how work
+ * requests become WQEs (post, qp_ex).
+ */
+#include "qp.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "pd.hpp"
+#include "qp_attr.hpp"
+
+namespace peal {
+
+namespace {
+
+bool needs_locks(ibv_pd *pd) noexcept
+{
+	return !Context::of(pd->context).single_threaded && !Pd::of(pd).single_threaded();
+}
+
+/* Holds the locks of both CQs of a queue pair, which may be one and the same. */
+class BothCqs {
+	std::unique_lock<Lock> first_, second_;
+
+public:
+	BothCqs(Cq &a, Cq &b) : first_(a.lock, std::defer_lock), second_(b.lock, std::defer_lock)
+	{
+		if (&a == &b)
+			first_.lock();
+		else
+			std::lock(first_, second_);
+	}
+};
+
+/* Does a ring of this shape lie inside the mapping, and hold WQEs of `bytes`? */
+bool ring_fits(const peal_create_qp_resp &shape, std::uint64_t offset, std::uint64_t entries,
+	       std::uint64_t stride, std::uint64_t bytes) noexcept
+{
+	if (!entries)
+		return true;
+	return std::has_single_bit(entries) && entries <= PEAL_MAX_QP_WR &&
+	       offset >= sizeof(peal_qp_ctl) && !(offset % alignof(peal_sge)) &&
+	       !(stride % alignof(peal_sge)) && stride >= bytes &&
+	       offset + entries * stride <= shape.map_bytes;
+}
+
+bool plausible(const peal_create_qp_resp &shape, const ibv_qp_cap &cap) noexcept
+{
+	const std::uint64_t send_data = std::max<std::uint64_t>(
+		std::uint64_t{cap.max_send_sge} * sizeof(peal_sge), cap.max_inline_data);
+	const std::uint64_t send_bytes =
+		std::max<std::uint64_t>(PEAL_WQE_UNIT, sizeof(peal_send_wqe) + send_data);
+	const std::uint64_t recv_bytes =
+		sizeof(peal_recv_wqe) + std::uint64_t{cap.max_recv_sge} * sizeof(peal_sge);
+
+	return !shape.comp_mask && shape.qp_index < PEAL_MAX_QP &&
+	       shape.map_bytes >= sizeof(peal_qp_ctl) &&
+	       ring_fits(shape, shape.sq_offset, shape.sq_entries, shape.sq_stride, send_bytes) &&
+	       ring_fits(shape, shape.rq_offset, shape.rq_entries, shape.rq_stride, recv_bytes);
+}
+
+void map_rings(Qp &qp, const peal_create_qp_resp &shape)
+{
+	if (!plausible(shape, qp.cap))
+		throw_errno(EPROTO);
+	qp.mapping = Mapping(qp.context.device.fd(), shape.map_offset, shape.map_bytes);
+	std::byte *base = qp.mapping.data();
+	auto *ctl = reinterpret_cast<peal_qp_ctl *>(base);
+	/* The kernel's ring is never empty; a program that wanted none gets none. */
+	const std::uint32_t rq_entries = qp.cap.max_recv_wr ? shape.rq_entries : 0;
+
+	qp.sq.attach({&ctl->sq, base + shape.sq_offset, shape.sq_entries, shape.sq_stride});
+	qp.rq.attach({&ctl->rq, base + shape.rq_offset, rq_entries, shape.rq_stride});
+	qp.qp_index = shape.qp_index;
+}
+
+/* The kernel's answer. Events counts are none of ours when a creation is undone. */
+int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
+{
+	ib_uverbs_destroy_qp_resp response{};
+	const int error = context.device.command(IB_USER_VERBS_CMD_DESTROY_QP,
+						 ib_uverbs_destroy_qp{0, handle, 0}, response);
+
+	events = response.events_reported;
+	return error;
+}
+
+} // namespace
+
+Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
+	: context(Context::of(pd->context)), send_queue(Cq::of(attr.send_cq)),
+	  recv_queue(Cq::of(attr.recv_cq)), signal_all(attr.sq_sig_all), sq_lock(needs_locks(pd)),
+	  rq_lock(needs_locks(pd))
+{
+	/* Both members of the union, so that builders that nobody asked for are null. */
+	std::memset(static_cast<verbs_qp *>(this), 0, sizeof(verbs_qp));
+	qp.context = pd->context;
+	qp.qp_context = attr.qp_context;
+	qp.pd = pd;
+	qp.send_cq = attr.send_cq;
+	qp.recv_cq = attr.recv_cq;
+	qp.state = IBV_QPS_RESET;
+	qp.qp_type = attr.qp_type;
+	pthread_mutex_init(&qp.mutex, nullptr);
+	pthread_cond_init(&qp.cond, nullptr);
+}
+
+Qp::~Qp()
+{
+	pthread_mutex_destroy(&qp.mutex);
+	pthread_cond_destroy(&qp.cond);
+}
+
+std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
+{
+	if (!attr.send_cq || !attr.recv_cq)
+		throw_errno(EINVAL);
+	if (attr.srq)
+		throw_errno(EOPNOTSUPP);
+	auto owned = std::make_unique<Qp>(attr.pd, attr);
+	Qp &qp = *owned;
+	const peal_create_qp_req driver_request{};
+	ib_uverbs_create_qp_resp response{};
+	peal_create_qp_resp shape{};
+
+	check(qp.context.device.command(IB_USER_VERBS_CMD_CREATE_QP,
+					create_qp_request(attr, &qp.qp), response,
+					uverbs::in(driver_request), uverbs::out(shape)));
+	Rollback destroy([&] {
+		std::uint32_t events;
+
+		destroy_command(qp.context, response.qp_handle, events);
+	});
+	qp.qp.handle = response.qp_handle;
+	qp.qp.qp_num = response.qpn;
+	qp.cap = granted_cap(response);
+	map_rings(qp, shape);
+	{
+		std::lock_guard guard(qp.context.qp_table.writer_lock());
+		qp.context.qp_table.insert(qp.qp_index, qp.qp.qp_num, &qp);
+	}
+	attr.cap = qp.cap;
+	destroy.dismiss();
+	return owned;
+}
+
+ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr)
+{
+	ibv_qp_init_attr_ex extended{};
+
+	/* The plain attributes are the first members of the extended ones. */
+	std::memcpy(static_cast<void *>(&extended), attr, sizeof(*attr));
+	extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+	extended.pd = pd;
+	Qp *qp = Qp::create(extended).release();
+	attr->cap = extended.cap;
+	return &qp->qp;
+}
+
+int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (mask & IBV_QP_RATE_LIMIT)
+		return EOPNOTSUPP;
+	const int error = qp.context.device.command(IB_USER_VERBS_CMD_MODIFY_QP,
+						    modify_qp_request(*ibqp, *attr, mask));
+	if (error)
+		return error;
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+		/* Indices are the poster's and the poller's: keep both out. */
+		std::scoped_lock posters(qp.sq_lock, qp.rq_lock);
+		BothCqs pollers(qp.send_queue, qp.recv_queue);
+
+		qp.sq.reset();
+		qp.rq.reset();
+	}
+	return 0;
+}
+
+int qp_query(ibv_qp *ibqp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr)
+{
+	ib_uverbs_query_qp request{};
+	ib_uverbs_query_qp_resp response{};
+
+	request.qp_handle = ibqp->handle;
+	request.attr_mask = static_cast<std::uint32_t>(mask);
+	const int error =
+		Qp::of(ibqp).context.device.command(IB_USER_VERBS_CMD_QUERY_QP, request, response);
+	if (error)
+		return error;
+	fill_qp_attr(response, *attr);
+	fill_qp_init_attr(response, *ibqp, *init_attr);
+	return 0;
+}
+
+namespace {
+
+/* After this no poller can find the queue pair, and none is using it. */
+int destroy_and_forget(Qp &qp, std::uint32_t &events)
+{
+	std::lock_guard guard(qp.context.qp_table.writer_lock());
+	const int error = destroy_command(qp.context, qp.qp.handle, events);
+
+	if (object_is_gone(error)) {
+		BothCqs pollers(qp.send_queue, qp.recv_queue);
+		qp.context.qp_table.remove(qp.qp_index);
+	}
+	return error;
+}
+
+/* Async events that the program has read point to the object until acknowledged. */
+void wait_for_acks(ibv_qp &qp, std::uint32_t events) noexcept
+{
+	pthread_mutex_lock(&qp.mutex);
+	while (qp.events_completed != events)
+		pthread_cond_wait(&qp.cond, &qp.mutex);
+	pthread_mutex_unlock(&qp.mutex);
+}
+
+} // namespace
+
+int qp_destroy(ibv_qp *ibqp)
+{
+	Qp *qp = &Qp::of(ibqp);
+	std::uint32_t events = 0;
+	const int error = destroy_and_forget(*qp, events);
+
+	if (!object_is_gone(error))
+		return error;
+	if (!error)
+		wait_for_acks(*ibqp, events);
+	delete qp;
+	return 0;
+}
+
+} // namespace peal

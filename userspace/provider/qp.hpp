@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Queue pairs: creation, state, destruction.
+ *
+ * Owns: the two rings, their locks, and the mapping that holds them.
+ * Does not know: how work requests become WQEs (post, qp_ex).
+ *
+ * Lock order: QpTable::writer_lock, then sq_lock, rq_lock, then CQ locks (both at
+ * once, by std::scoped_lock).
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "../ring/recv_ring.hpp"
+#include "../ring/send_ring.hpp"
+#include "context.hpp"
+#include "cq.hpp"
+#include "lock.hpp"
+#include "mapping.hpp"
+#include "pabi.hpp"
+
+namespace peal {
+
+struct WrRow;
+
+/* What ibv_wr_start .. ibv_wr_complete builds. Guarded by sq_lock, which is held between. */
+struct WrBatch {
+	std::uint32_t next = 0;	    /* index after the last WQE built */
+	int error = 0;		    /* the first one; nothing is built after it */
+	const WrRow *row = nullptr; /* of the current WQE */
+	SendSlot slot;		    /* the current WQE */
+};
+
+struct Qp : verbs_qp {
+	/*
+	 * ibv_qp_ex has grown between releases with the same private ABI: a newer
+	 * library looks for verbs_qp.comp_mask further back. It must find zero
+	 * there ("no ibv_qp_ex"), and not our members.
+	 */
+	std::byte slack[128] = {};
+
+	Context &context;
+	Cq &send_queue; /* where sends complete */
+	Cq &recv_queue; /* where receives complete */
+	std::uint32_t qp_index = 0;
+	ibv_qp_cap cap{}; /* as granted */
+	bool signal_all;
+	Mapping mapping;
+
+	Lock sq_lock;
+	SendRing sq;
+	WrBatch batch;
+
+	Lock rq_lock;
+	RecvRing rq;
+
+	Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept;
+	~Qp();
+
+	static Qp &of(ibv_qp *qp) noexcept
+	{
+		return *static_cast<Qp *>(reinterpret_cast<verbs_qp *>(qp));
+	}
+	static Qp &of(ibv_qp_ex *qp) noexcept { return of(&qp->qp_base); }
+
+	/* `attr` with the PD in it; its cap becomes what was granted. */
+	static std::unique_ptr<Qp> create(ibv_qp_init_attr_ex &attr);
+};
+
+ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr);
+int qp_modify(ibv_qp *qp, ibv_qp_attr *attr, int mask);
+int qp_query(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
+int qp_destroy(ibv_qp *qp);
+
+} // namespace peal

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A thin client of the kernel's uverbs ioctl interface.
+ *
+ * Owns: the encoding of RDMA_VERBS_IOCTL messages.
+ * Does not know: libibverbs (needs linux-libc-dev only), peal, objects.
+ *
+ * Nothing here throws: results are 0 or a positive errno.
+ */
+#pragma once
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
+
+#include <array>
+#include <cerrno>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace peal::uverbs {
+
+using Bytes = std::span<const std::byte>;
+using WritableBytes = std::span<std::byte>;
+
+template <class T>
+Bytes in(const T &value) noexcept
+{
+	return std::as_bytes(std::span<const T, 1>(&value, 1));
+}
+
+template <class T>
+WritableBytes out(T &value) noexcept
+{
+	return std::as_writable_bytes(std::span<T, 1>(&value, 1));
+}
+
+/* "This command has no core request / response." */
+struct None {};
+
+inline ib_uverbs_attr attr_in(std::uint16_t id, Bytes bytes) noexcept
+{
+	ib_uverbs_attr attr{};
+
+	attr.attr_id = id;
+	attr.len = static_cast<std::uint16_t>(bytes.size());
+	attr.flags = UVERBS_ATTR_F_MANDATORY;
+	if (bytes.size() <= sizeof(attr.data))
+		std::memcpy(&attr.data, bytes.data(), bytes.size());
+	else
+		attr.data = reinterpret_cast<std::uintptr_t>(bytes.data());
+	return attr;
+}
+
+inline ib_uverbs_attr attr_value(std::uint16_t id, std::uint64_t value) noexcept
+{
+	return attr_in(id, in(value));
+}
+
+inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
+{
+	ib_uverbs_attr attr{};
+
+	attr.attr_id = id;
+	attr.len = static_cast<std::uint16_t>(bytes.size());
+	attr.flags = UVERBS_ATTR_F_MANDATORY;
+	attr.data = reinterpret_cast<std::uintptr_t>(bytes.data());
+	return attr;
+}
+
+/* An open uverbs file; does not own the descriptor. */
+class Device {
+	int fd_;
+	std::uint32_t driver_id_;
+
+public:
+	Device(int fd, std::uint32_t driver_id) noexcept : fd_(fd), driver_id_(driver_id) {}
+
+	int fd() const noexcept { return fd_; }
+
+	/* One ioctl method. */
+	template <std::same_as<ib_uverbs_attr>... Attrs>
+	int method(std::uint16_t object, std::uint16_t method_id,
+		   const Attrs &...attrs) const noexcept
+	{
+		return run(object, method_id, std::array{attrs...}, sizeof...(Attrs));
+	}
+
+	/*
+	 * One command of the older write() interface, carried by INVOKE_WRITE:
+	 * which is present in every kernel that peal supports, and takes the
+	 * driver's own request and response (UHW) in separate buffers.
+	 */
+	template <class Request, class Response = None>
+	int command(std::uint32_t number, const Request &request, Response &&response = {},
+		    Bytes driver_in = {}, WritableBytes driver_out = {}) const noexcept
+	{
+		using Plain = std::remove_cvref_t<Response>;
+		std::array<ib_uverbs_attr, 5> attrs{};
+		std::size_t n = 0;
+
+		attrs[n++] = attr_value(UVERBS_ATTR_WRITE_CMD, number);
+		if constexpr (!std::is_same_v<Request, None>)
+			attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, in(request));
+		if constexpr (!std::is_same_v<Plain, None>)
+			attrs[n++] = attr_out(UVERBS_ATTR_CORE_OUT, out(response));
+		if (!driver_in.empty())
+			attrs[n++] = attr_in(UVERBS_ATTR_UHW_IN, driver_in);
+		if (!driver_out.empty())
+			attrs[n++] = attr_out(UVERBS_ATTR_UHW_OUT, driver_out);
+		return run(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, attrs, n);
+	}
+
+private:
+	template <std::size_t N>
+	int run(std::uint16_t object, std::uint16_t method_id,
+		const std::array<ib_uverbs_attr, N> &attrs, std::size_t n) const noexcept
+	{
+		/* Bytes: C++ has no struct that holds one with a flexible array and more. */
+		alignas(8) std::array<std::byte,
+				      sizeof(ib_uverbs_ioctl_hdr) + N * sizeof(ib_uverbs_attr)>
+			message;
+		ib_uverbs_ioctl_hdr header{};
+
+		header.length =
+			static_cast<std::uint16_t>(sizeof(header) + n * sizeof(ib_uverbs_attr));
+		header.object_id = object;
+		header.method_id = method_id;
+		header.num_attrs = static_cast<std::uint16_t>(n);
+		header.driver_id = driver_id_;
+		std::memcpy(message.data(), &header, sizeof(header));
+		std::memcpy(message.data() + sizeof(header), attrs.data(),
+			    n * sizeof(ib_uverbs_attr));
+		return ::ioctl(fd_, RDMA_VERBS_IOCTL, message.data()) ? errno : 0;
+	}
+};
+
+} // namespace peal::uverbs

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The completion ring, as its reader sees it.
+ *
+ * Owns: the consumer index, the phase test, the arm word.
+ * Does not know: what a CQE means, which queue pair it belongs to, locks.
+ *
+ * peek, advance and publish are the poller's (CQ lock); arm is anybody's.
+ */
+#pragma once
+#include <rdma/peal-abi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "barrier.hpp"
+
+namespace peal {
+
+class CompletionRing {
+	peal_cq_ctl *ctl_ = nullptr;
+	const peal_cqe *cqe_ = nullptr;
+	std::uint32_t entries_ = 0; /* a power of two */
+	std::uint32_t next_ = 0;    /* free-running */
+	std::uint32_t published_ = 0;
+
+public:
+	CompletionRing() = default;
+	/* `base` is the start of the CQ's mapping, which outlives the ring. */
+	CompletionRing(std::byte *base, std::uint32_t entries) noexcept
+		: ctl_(reinterpret_cast<peal_cq_ctl *>(base)),
+		  cqe_(reinterpret_cast<const peal_cqe *>(base + PEAL_CQ_RING_OFFSET)),
+		  entries_(entries)
+	{
+	}
+
+	/*
+	 * The next CQE, or null. It stays as it is until publish(). A phase left
+	 * from the previous lap differs from the one expected, so nobody clears
+	 * a CQE after reading it.
+	 */
+	const peal_cqe *peek() const noexcept
+	{
+		const peal_cqe &cqe = cqe_[next_ & (entries_ - 1)];
+		const bool phase = load_acquire(cqe.flags) & PEAL_CQE_PHASE; /* D */
+
+		return phase != bool(next_ & entries_) ? &cqe : nullptr;
+	}
+
+	void advance() noexcept { ++next_; }
+
+	/* The kernel may reuse everything that was advanced over. */
+	void publish() noexcept
+	{
+		if (published_ == next_)
+			return;
+		published_ = next_;
+		store_release(ctl_->consumer, next_); /* F */
+	}
+
+	/*
+	 * Ask for an event. The caller polls once more afterwards: a CQE that
+	 * came before the store raises none. The exchange loop makes two threads
+	 * that arm at once leave two different values, in either order; it does
+	 * not take the CQ lock, because a program may arm between start_poll and
+	 * end_poll, when it holds that lock itself.
+	 */
+	void arm(std::uint32_t kind) noexcept
+	{
+		std::atomic_ref<__u32> word(ctl_->arm);
+		__u32 old = word.load(std::memory_order_relaxed);
+
+		while (!word.compare_exchange_weak(old, next_arm(old, kind),
+						   std::memory_order_seq_cst))
+			;
+		full_barrier(); /* E */
+	}
+
+private:
+	static std::uint32_t next_arm(std::uint32_t old, std::uint32_t kind) noexcept
+	{
+		return (((old >> PEAL_CQ_ARM_SHIFT) + 1) << PEAL_CQ_ARM_SHIFT) | kind;
+	}
+};
+
+} // namespace peal

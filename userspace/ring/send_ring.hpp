@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The send ring: how a send WQE is laid out in its slot.
+ *
+ * Owns: the bytes of a slot between has_room() and publish().
+ * Does not know: verbs, which opcodes a program may use, limits (the caller has
+ * checked that everything fits the slot).
+ */
+#pragma once
+#include <rdma/peal-abi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "work_ring.hpp"
+
+namespace peal {
+
+/* Header first; then atomic() or bind() if the opcode wants one; then data. */
+class SendSlot {
+	peal_send_wqe *wqe_ = nullptr;
+	std::byte *tail_ = nullptr; /* where the next segment goes */
+
+public:
+	SendSlot() = default;
+	SendSlot(std::byte *slot, const peal_send_wqe &header) noexcept
+		: wqe_(new (slot) peal_send_wqe(header)), tail_(slot + sizeof(peal_send_wqe))
+	{
+	}
+
+	bool has_data() const noexcept { return wqe_->num_sge || (wqe_->flags & PEAL_WQE_INLINE); }
+
+	void atomic(std::uint64_t compare_add, std::uint64_t swap) noexcept
+	{
+		append(peal_atomic_seg{compare_add, swap});
+	}
+
+	void bind(const peal_bind_seg &segment) noexcept { append(segment); }
+
+	void add_sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) noexcept
+	{
+		append(peal_sge{addr, length, lkey});
+		++wqe_->num_sge;
+	}
+
+	void add_inline(const void *data, std::uint32_t length) noexcept
+	{
+		if (length)
+			std::memcpy(tail_, data, length);
+		tail_ += length;
+		wqe_->inline_len += length;
+	}
+
+	/* Data follows, and not scatter-gather entries; none at all is data, too. */
+	void mark_inline() noexcept { wqe_->flags |= PEAL_WQE_INLINE; }
+
+private:
+	template <class Segment>
+	void append(const Segment &segment) noexcept
+	{
+		new (tail_) Segment(segment);
+		tail_ += sizeof(Segment);
+	}
+};
+
+class SendRing : public WorkRing {};
+
+} // namespace peal
