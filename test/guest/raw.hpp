@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A peal device without libibverbs: rings written by hand, so that they can hold
+ * anything.
+ *
+ * Holds: a context, regions, completion queues and a queue pair made through the
+ * kernel's uverbs ioctls, with the mappings that peal-abi.h describes laid open.
+ * Does not hold: any care. Nothing that a test writes is checked here.
+ */
+#pragma once
+
+#include "uverbs.hpp"
+#include "verbs.hpp"
+
+#include <atomic>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+
+namespace peal_test {
+
+namespace uv = peal::uverbs;
+
+/* A mapping of the device's memory. */
+class Map {
+public:
+	Map() = default;
+	Map(int fd, std::uint64_t offset, std::size_t bytes) : bytes_(bytes)
+	{
+		base_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			     static_cast<off_t>(offset));
+		if (base_ == MAP_FAILED)
+			throw_errno("mmap of the device");
+	}
+	Map(Map &&other) noexcept
+		: base_(std::exchange(other.base_, MAP_FAILED)), bytes_(other.bytes_)
+	{
+	}
+	Map &operator=(Map &&other) noexcept
+	{
+		std::swap(base_, other.base_);
+		std::swap(bytes_, other.bytes_);
+		return *this;
+	}
+	~Map()
+	{
+		if (base_ != MAP_FAILED)
+			munmap(base_, bytes_);
+	}
+	template <class T = std::uint8_t>
+	T *at(std::size_t offset = 0) const
+	{
+		return reinterpret_cast<T *>(static_cast<std::uint8_t *>(base_) + offset);
+	}
+	std::size_t bytes() const { return bytes_; }
+
+private:
+	void *base_ = MAP_FAILED;
+	std::size_t bytes_ = 0;
+};
+
+inline std::string uverbs_node(const std::string &device)
+{
+	for (const auto &entry :
+	     std::filesystem::directory_iterator("/sys/class/infiniband_verbs")) {
+		std::ifstream file(entry.path() / "ibdev");
+		std::string name;
+		if (std::getline(file, name) && name == device)
+			return "/dev/infiniband/" + entry.path().filename().string();
+	}
+	throw std::runtime_error("no uverbs node of " + device);
+}
+
+struct Keys {
+	std::uint32_t lkey;
+	std::uint32_t rkey;
+};
+
+/* A user context with its doorbell page. */
+class RawContext {
+public:
+	RawContext()
+		: fd_(open(uverbs_node(device_name()).c_str(), O_RDWR | O_CLOEXEC)),
+		  device_(fd_, PEAL_DRIVER_ID)
+	{
+		if (fd_ < 0)
+			throw_errno("open the uverbs node");
+		must(get_context(resp_), "GET_CONTEXT");
+		doorbell_ = Map(fd_, resp_.doorbell_offset, resp_.doorbell_bytes);
+	}
+	~RawContext()
+	{
+		close(resp_.kick_fd);
+		close(fd_);
+	}
+	RawContext(const RawContext &) = delete;
+	RawContext &operator=(const RawContext &) = delete;
+
+	int fd() const { return fd_; }
+	int kick_fd() const { return resp_.kick_fd; }
+	const uv::Device &device() const { return device_; }
+	const peal_alloc_ucontext_resp &response() const { return resp_; }
+	const Map &doorbell_map() const { return doorbell_; }
+	peal_doorbell &doorbell() const { return *doorbell_.at<peal_doorbell>(); }
+
+	std::uint32_t alloc_pd() const
+	{
+		ib_uverbs_alloc_pd request{};
+		ib_uverbs_alloc_pd_resp response{};
+
+		must(device_.command(IB_USER_VERBS_CMD_ALLOC_PD, request, response), "ALLOC_PD");
+		return response.pd_handle;
+	}
+	Keys register_memory(std::uint32_t pd, const Memory &memory) const
+	{
+		ib_uverbs_reg_mr request{};
+		ib_uverbs_reg_mr_resp response{};
+
+		request.start = request.hca_va = memory.address();
+		request.length = memory.size();
+		request.pd_handle = pd;
+		request.access_flags = all_access;
+		must(device_.command(IB_USER_VERBS_CMD_REG_MR, request, response), "REG_MR");
+		return {response.lkey, response.rkey};
+	}
+	int kick(unsigned long command, std::uint32_t index) const
+	{
+		return ioctl(resp_.kick_fd, command, static_cast<unsigned long>(index)) ? errno : 0;
+	}
+
+private:
+	int get_context(peal_alloc_ucontext_resp &response) const
+	{
+		const peal_alloc_ucontext_req request{};
+		std::uint32_t vectors = 0;
+		std::uint64_t support = 0;
+
+		return device_.method(
+			UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT,
+			uv::attr_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, uv::out(vectors)),
+			uv::attr_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uv::out(support)),
+			uv::attr_in(UVERBS_ATTR_UHW_IN, uv::in(request)),
+			uv::attr_out(UVERBS_ATTR_UHW_OUT, uv::out(response)));
+	}
+
+	int fd_;
+	uv::Device device_;
+	peal_alloc_ucontext_resp resp_{};
+	Map doorbell_;
+};
+
+/* A completion queue, read by its phase bit. */
+class RawCq {
+public:
+	RawCq(const RawContext &context, std::uint32_t cqe)
+	{
+		ib_uverbs_create_cq request{};
+		ib_uverbs_create_cq_resp response{};
+		const peal_create_cq_req driver{};
+
+		request.cqe = cqe;
+		request.comp_channel = -1;
+		must(context.device().command(IB_USER_VERBS_CMD_CREATE_CQ, request, response,
+					      uv::in(driver), uv::out(resp_)),
+		     "CREATE_CQ");
+		handle_ = response.cq_handle;
+		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
+	}
+	std::uint32_t handle() const { return handle_; }
+	const Map &map() const { return map_; }
+	const peal_create_cq_resp &response() const { return resp_; }
+	peal_cq_ctl &control() const { return *map_.at<peal_cq_ctl>(); }
+
+	bool poll(peal_cqe &cqe)
+	{
+		auto *slot = map_.at<peal_cqe>(PEAL_CQ_RING_OFFSET) + (next_ & (resp_.entries - 1));
+		std::atomic_ref<std::uint8_t> flags(slot->flags);
+		const bool phase = flags.load(std::memory_order_acquire) & PEAL_CQE_PHASE;
+
+		if (phase == static_cast<bool>(next_ & resp_.entries))
+			return false;
+		cqe = *slot;
+		std::atomic_ref(control().consumer).store(++next_, std::memory_order_release);
+		return true;
+	}
+
+private:
+	std::uint32_t handle_ = 0;
+	std::uint32_t next_ = 0;
+	peal_create_cq_resp resp_{};
+	Map map_;
+};
+
+struct RawSend {
+	peal_send_wqe header{};
+	std::array<std::uint8_t, PEAL_WQE_MAX_BYTES> body{};
+
+	/* Entries at an offset of the body: 0, or 16 behind an atomic segment. */
+	RawSend &sge(const peal_sge &entry, std::size_t offset = 0)
+	{
+		std::memcpy(&body[offset + 16 * header.num_sge++], &entry, sizeof(entry));
+		return *this;
+	}
+};
+
+/* A queue pair connected to itself, and everything it needs. */
+class RawQp {
+public:
+	RawQp(const RawContext &context, const Device &device, std::uint32_t depth = 16)
+		: context_(context), memory_(16 * page_bytes), pd_(context.alloc_pd()),
+		  keys_(context.register_memory(pd_, memory_)), cq_(context, 4 * depth)
+	{
+		create(depth);
+		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
+		connect(device);
+	}
+	~RawQp() { destroy(); }
+	RawQp(const RawQp &) = delete;
+	RawQp &operator=(const RawQp &) = delete;
+
+	void destroy()
+	{
+		ib_uverbs_destroy_qp request{};
+		ib_uverbs_destroy_qp_resp response{};
+
+		if (!std::exchange(alive_, false))
+			return;
+		request.qp_handle = handle_;
+		context_.device().command(IB_USER_VERBS_CMD_DESTROY_QP, request, response);
+	}
+	const Map &map() const { return map_; }
+	RawCq &cq() { return cq_; }
+	const Memory &memory() const { return memory_; }
+	std::uint32_t lkey() const { return keys_.lkey; }
+	std::uint32_t rkey() const { return keys_.rkey; }
+	std::uint32_t index() const { return resp_.qp_index; }
+	std::uint32_t number() const { return number_; }
+	const peal_create_qp_resp &response() const { return resp_; }
+	peal_qp_ctl &control() const { return *map_.at<peal_qp_ctl>(); }
+	peal_sge sge(std::size_t offset, std::uint32_t length) const
+	{
+		return {memory_.address(offset), length, lkey()};
+	}
+
+	/* Into the slot, as it is. */
+	void write_send(const RawSend &send)
+	{
+		auto *slot = send_slot(sq_next_++);
+		const auto room = resp_.sq_stride - sizeof(send.header);
+
+		std::memcpy(slot, &send.header, sizeof(send.header));
+		std::memcpy(slot + sizeof(send.header), send.body.data(),
+			    std::min<std::size_t>(room, send.body.size()));
+	}
+	void publish() { publish(sq_next_); }
+	void publish(std::uint32_t producer)
+	{
+		std::atomic_ref(control().sq.producer).store(producer, std::memory_order_release);
+		kick();
+	}
+	int kick() { return context_.kick(PEAL_IOC_KICK_SEND, index()); }
+	void post(const RawSend &send)
+	{
+		write_send(send);
+		publish();
+	}
+	void write_recv(const peal_recv_wqe &header, std::span<const peal_sge> sges)
+	{
+		auto *slot = map_.at(resp_.rq_offset +
+				     (rq_next_++ & (resp_.rq_entries - 1)) * resp_.rq_stride);
+
+		std::memcpy(slot, &header, sizeof(header));
+		if (!sges.empty())
+			std::memcpy(slot + sizeof(header), sges.data(), sges.size_bytes());
+	}
+	void publish_recv() { publish_recv(rq_next_); }
+	void publish_recv(std::uint32_t producer)
+	{
+		std::atomic_ref(control().rq.producer).store(producer, std::memory_order_seq_cst);
+		context_.kick(PEAL_IOC_KICK_RECV, index());
+	}
+	void post_recv(std::size_t offset, std::uint32_t length)
+	{
+		const peal_sge entry = sge(offset, length);
+
+		write_recv({1, {}}, std::span(&entry, 1));
+		publish_recv();
+	}
+	std::uint8_t *send_slot(std::uint32_t i) const
+	{
+		return map_.at(resp_.sq_offset + (i & (resp_.sq_entries - 1)) * resp_.sq_stride);
+	}
+	std::uint32_t max_sge() const { return max_sge_; }
+	std::uint32_t max_inline() const { return max_inline_; }
+	std::uint32_t sq_next() const { return sq_next_; }
+	std::uint32_t rq_next() const { return rq_next_; }
+
+	/* False when none came in time. */
+	bool wait(peal_cqe &cqe, Duration limit = patience)
+	{
+		return eventually([&] { return cq_.poll(cqe); }, limit);
+	}
+	ibv_qp_state state() const
+	{
+		ib_uverbs_query_qp request{};
+		ib_uverbs_query_qp_resp response{};
+
+		request.qp_handle = handle_;
+		request.attr_mask = IBV_QP_STATE;
+		must(context_.device().command(IB_USER_VERBS_CMD_QUERY_QP, request, response),
+		     "QUERY_QP");
+		return static_cast<ibv_qp_state>(response.qp_state);
+	}
+	void modify(const ib_uverbs_modify_qp &request) const
+	{
+		must(context_.device().command(IB_USER_VERBS_CMD_MODIFY_QP, request), "MODIFY_QP");
+	}
+
+private:
+	void create(std::uint32_t depth)
+	{
+		ib_uverbs_create_qp request{};
+		ib_uverbs_create_qp_resp response{};
+		const peal_create_qp_req driver{};
+
+		request.pd_handle = pd_;
+		request.send_cq_handle = request.recv_cq_handle = cq_.handle();
+		request.max_send_wr = request.max_recv_wr = depth;
+		request.max_send_sge = request.max_recv_sge = 4;
+		request.max_inline_data = 64;
+		request.qp_type = IBV_QPT_RC;
+		must(context_.device().command(IB_USER_VERBS_CMD_CREATE_QP, request, response,
+					       uv::in(driver), uv::out(resp_)),
+		     "CREATE_QP");
+		handle_ = response.qp_handle;
+		number_ = response.qpn;
+		max_sge_ = response.max_send_sge;
+		max_inline_ = response.max_inline_data;
+	}
+	ib_uverbs_modify_qp step(ibv_qp_state state, int mask) const
+	{
+		ib_uverbs_modify_qp request{};
+
+		request.qp_handle = handle_;
+		request.attr_mask = static_cast<std::uint32_t>(mask);
+		request.qp_state = static_cast<std::uint8_t>(state);
+		request.port_num = 1;
+		request.qp_access_flags = all_access;
+		request.path_mtu = IBV_MTU_1024;
+		request.dest_qp_num = number_;
+		request.max_rd_atomic = request.max_dest_rd_atomic = 4;
+		request.min_rnr_timer = 1;
+		request.timeout = 10;
+		request.retry_cnt = request.rnr_retry = 3;
+		return request;
+	}
+	void connect(const Device &device)
+	{
+		modify(step(IBV_QPS_INIT, init_mask));
+		auto rtr = step(IBV_QPS_RTR, rtr_mask);
+		std::memcpy(rtr.dest.dgid, device.gid().raw, sizeof(rtr.dest.dgid));
+		rtr.dest.is_global = 1;
+		rtr.dest.port_num = 1;
+		rtr.dest.hop_limit = 64;
+		rtr.dest.sgid_index = static_cast<std::uint8_t>(device.gid_index());
+		modify(rtr);
+		modify(step(IBV_QPS_RTS, rts_mask));
+	}
+
+	const RawContext &context_;
+	Memory memory_;
+	std::uint32_t pd_;
+	Keys keys_;
+	RawCq cq_;
+	peal_create_qp_resp resp_{};
+	Map map_;
+	bool alive_ = true;
+	std::uint32_t handle_ = 0, number_ = 0;
+	std::uint32_t sq_next_ = 0, rq_next_ = 0;
+	std::uint32_t max_sge_ = 0, max_inline_ = 0;
+};
+
+} // namespace peal_test

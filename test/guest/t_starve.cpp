@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 120
+/*
+ * Programs that poll do not starve each other or the device.
+ *
+ * Holds: round trips between two processes that poll without a pause, each on a CPU of its
+ * own or both on one; as many pollers as there are CPUs.
+ * Does not hold: figures (test/bench).
+ */
+#include "verbs.hpp"
+
+#include <sys/wait.h>
+#include <thread>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr int rounds = 2000;
+
+bool pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return !sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* Polls without giving the CPU away: what this test is about. */
+void spin_for(ibv_cq *cq)
+{
+	ibv_wc wc{};
+	const auto deadline = Clock::now() + 30s;
+
+	while (ibv_poll_cq(cq, 1, &wc) == 0)
+		if (Clock::now() > deadline)
+			throw std::runtime_error("expected a completion within 30 s, got none");
+	must_succeed(wc);
+}
+
+void exchange(Endpoint &endpoint, bool first)
+{
+	for (int i = 0; i < rounds; i++) {
+		if (first)
+			post(endpoint.qp, Send(IBV_WR_SEND));
+		spin_for(endpoint.recv_cq);
+		post_recv(endpoint.qp, 1, {});
+		if (!first)
+			post(endpoint.qp, Send(IBV_WR_SEND));
+		spin_for(endpoint.send_cq);
+	}
+}
+
+/* One side; tells its number through one pipe and learns the peer's from the other. */
+void play(int cpu, bool first, int in, int out)
+{
+	if (!pin(cpu))
+		throw_errno("sched_setaffinity");
+	Device device;
+	Endpoint endpoint(device);
+	std::uint32_t mine = endpoint.qp->qp_num, peer = 0;
+
+	if (write(out, &mine, sizeof(mine)) != sizeof(mine) ||
+	    read(in, &peer, sizeof(peer)) != sizeof(peer))
+		throw_errno("the other side is gone");
+	connect_to(endpoint.qp, device, peer);
+	for (int i = 0; i < 16; i++)
+		post_recv(endpoint.qp, 1, {});
+	exchange(endpoint, first);
+	/* The peer's last message must be acknowledged before we go. */
+	char byte = 0;
+	if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
+		throw_errno("the other side is gone");
+}
+
+pid_t start(int cpu, bool first, int in, int out)
+{
+	const pid_t child = fork();
+
+	if (child)
+		return child;
+	int result = 1;
+	try {
+		play(cpu, first, in, out);
+		result = 0;
+	} catch (const std::exception &error) {
+		std::fprintf(stderr, "side %d: %s\n", first, error.what());
+	}
+	_exit(result);
+}
+
+void check_exchange(int cpu_a, int cpu_b)
+{
+	int there[2], back[2];
+	REQUIRE(pipe(there) == 0);
+	REQUIRE(pipe(back) == 0);
+	const Stopwatch watch;
+
+	start(cpu_a, true, back[0], there[1]);
+	start(cpu_b, false, there[0], back[1]);
+	for (int fd : {there[0], there[1], back[0], back[1]})
+		close(fd);
+	for (int i = 0; i < 2; i++) {
+		int status = -1;
+		wait(&status);
+		CHECK(status == 0);
+	}
+	std::printf("%d round trips in %.0f ms\n", rounds, milliseconds(watch.elapsed()));
+	CHECK(watch.elapsed() < 30s);
+}
+
+} // namespace
+
+TEST_CASE("two pollers on two CPUs")
+{
+	if (std::thread::hardware_concurrency() < 2)
+		SKIP_CASE("one CPU");
+	check_exchange(0, 1);
+}
+
+TEST_CASE("progress while every CPU polls")
+{
+	Device device;
+	const auto cpus = std::thread::hardware_concurrency();
+	std::vector<std::thread> threads;
+	std::vector<std::string> failures(cpus);
+
+	for (unsigned i = 0; i < cpus; i++)
+		threads.emplace_back([&, i] {
+			try {
+				pin(static_cast<int>(i));
+				Pair pair(device);
+				for (int round = 0; round < rounds; round++) {
+					post(pair.a.qp, Send(IBV_WR_RDMA_WRITE));
+					spin_for(pair.a.send_cq);
+				}
+			} catch (const std::exception &error) {
+				failures[i] = error.what();
+			}
+		});
+	for (auto &thread : threads)
+		thread.join();
+	for (const auto &failure : failures)
+		CHECK(failure == "");
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * traffic: a program in the middle of its work, for the shell tests.
+ *
+ *	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--ready FILE]
+ *
+ * Sends checked messages between two queue pairs of the device $PEAL_DEV, N of them or
+ * until it is killed. With --until-removed it ends well only when the device is taken away
+ * under it: posts fail or completions are flushed, and DEVICE_FATAL arrives. With --idle
+ * it holds everything open and sends nothing. FILE appears when it is at work.
+ * Exit status: 0 as promised; 1 otherwise, saying what was expected and what came.
+ */
+#include "verbs.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <getopt.h>
+
+using namespace peal_test;
+
+namespace {
+
+struct Options {
+	std::uint64_t messages = ~0ULL;
+	std::size_t size = 60000;
+	bool until_removed = false;
+	bool idle = false;
+	std::string ready;
+};
+
+Options parse(int argc, char **argv)
+{
+	static const option known[] = {
+		{"messages", required_argument, nullptr, 'm'},
+		{"size", required_argument, nullptr, 's'},
+		{"until-removed", no_argument, nullptr, 'r'},
+		{"idle", no_argument, nullptr, 'i'},
+		{"ready", required_argument, nullptr, 'f'},
+		{},
+	};
+	Options options;
+
+	for (int c; (c = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
+		switch (c) {
+		case 'm':
+			options.messages = std::strtoull(optarg, nullptr, 0);
+			break;
+		case 's':
+			options.size = std::strtoull(optarg, nullptr, 0);
+			break;
+		case 'r':
+			options.until_removed = true;
+			break;
+		case 'i':
+			options.idle = true;
+			break;
+		case 'f':
+			options.ready = optarg;
+			break;
+		default:
+			std::exit(1);
+		}
+	}
+	return options;
+}
+
+void say_ready(const Options &options)
+{
+	if (!options.ready.empty())
+		std::ofstream(options.ready) << "ready\n";
+}
+
+/* A WRITE and a SEND; false when the device refused or flushed one. */
+bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std::uint64_t number)
+{
+	auto &[a, b] = pair;
+	const auto bytes = from.bytes(0, size);
+
+	std::memset(bytes.data(), static_cast<int>(number), bytes.size());
+	if (try_post_recv(b.qp, number, {}))
+		return false;
+	Send write(IBV_WR_RDMA_WRITE, {from.sge(0, size)});
+	write.remote(to.address(), to.rkey());
+	if (try_post(a.qp, write) || try_post(a.qp, Send(IBV_WR_SEND)))
+		return false;
+	for (auto *cq : {a.send_cq.get(), a.send_cq.get(), b.recv_cq.get()})
+		if (wait_completion(cq).status != IBV_WC_SUCCESS)
+			return false;
+	const auto wrong = difference(to.bytes(0, size), bytes);
+	if (!wrong.empty())
+		throw std::runtime_error("message " + std::to_string(number) + ": " + wrong);
+	return true;
+}
+
+std::uint64_t run(const Options &options, Device &device)
+{
+	Pair pair(device);
+	Region from(pair.a.pd, options.size), to(pair.b.pd, options.size);
+	std::uint64_t count = 0;
+
+	say_ready(options);
+	while (count < options.messages &&
+	       exchange(pair, from, to, 1 + count * 7919 % options.size, count))
+		count++;
+	if (options.until_removed && !device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object))
+		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
+	return count;
+}
+
+/* Everything is open, armed and connected. */
+void idle(const Options &options, Device &device)
+{
+	Pair pair(device);
+	Region from(pair.a.pd, options.size), to(pair.b.pd, options.size);
+
+	if (!exchange(pair, from, to, options.size, 1))
+		throw std::runtime_error("expected a message to arrive, it failed");
+	must(ibv_req_notify_cq(pair.b.recv_cq, 0), "req_notify_cq");
+	say_ready(options);
+	if (!options.until_removed)
+		pause();
+	if (!device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object, 60s))
+		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
+}
+
+void work(const Options &options)
+{
+	Device device;
+	if (options.until_removed)
+		tolerate_destroy_errors();
+	if (options.idle)
+		return idle(options, device);
+	const auto count = run(options, device);
+	std::printf("traffic: %llu messages\n", static_cast<unsigned long long>(count));
+	if (!options.until_removed && count < options.messages)
+		throw std::runtime_error("expected every message to succeed, one failed");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	try {
+		work(parse(argc, argv));
+	} catch (const std::exception &error) {
+		std::fprintf(stderr, "traffic: %s\n", error.what());
+		return 1;
+	}
+	return session().late_failures ? 1 : 0;
+}
