@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Provides what a VM boots: a stock Debian kernel, unpacked in the cache, an initrd of a few modules, and a
+# module folder that holds peal's modules too. This system's /boot and boot loader are never touched.
+# Needs common.sh and build.sh.
+
+# What stage 1 of the guest needs to reach the host's files.
+initrd_modules=(virtio_pci 9pnet_virtio 9p overlay virtio_console)
+
+# fetch_kernel RELEASE: prints the folder that holds boot/vmlinuz-RELEASE and lib/modules/RELEASE.
+fetch_kernel() {
+	local release=$1 folder
+	folder=$(make_cache "kernel-$1")
+	[[ -e $folder/complete ]] || with_lock "fetch-$release" unpack_kernel "$release" "$folder"
+	printf '%s\n' "$folder"
+}
+
+unpack_kernel() {
+	local release=$1 folder=$2 version download
+	[[ ! -e $folder/complete ]] || return 0
+	need_space "$folder" 700 "unpacking the kernel"
+	say "fetching the Debian kernel $release"
+	version=$(dpkg-query -W -f '${Version}' "linux-headers-$release")
+	download=$(mktemp -d)
+	download_package "$download" "linux-image-$release=$version"
+	dpkg -x "$download"/*.deb "$folder" || die "the kernel package cannot be unpacked in $folder"
+	rm -rf "$download"
+	depmod -b "$folder" "$release"
+	touch "$folder/complete"
+}
+
+# download_package FOLDER NAME=VERSION
+download_package() {
+	(cd "$1" && quietly apt-get -q -o APT::Sandbox::User=root download "$2") && return
+	((EUID != 0)) || quietly apt-get -q update || die "apt-get update failed; check the network and /etc/apt"
+	(cd "$1" && quietly apt-get -q -o APT::Sandbox::User=root download "$2") ||
+		die "$2 cannot be downloaded; run apt-get update && apt-get install linux-headers-amd64, so that headers and mirror agree"
+}
+
+# make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
+make_initrd() {
+	local release=$1 folder=$2 sum initrd
+	sum=$(cat "$repo/scripts/lib/guest-init" "$repo/scripts/lib/kernel.sh" | sha256sum | cut -c 1-16)
+	initrd=$folder/initrd-$sum
+	[[ -e $initrd ]] || pack_initrd "$release" "$folder" "$initrd"
+	printf '%s\n' "$initrd"
+}
+
+pack_initrd() {
+	local release=$1 folder=$2 initrd=$3 stage module number=100
+	stage=$(mktemp -d)
+	mkdir -p "$stage"/{bin,proc,sys,dev,modules,lower,upper,newroot}
+	cp "$(command -v busybox)" "$stage/bin/busybox"
+	for module in $(initrd_files "$release" "$folder"); do
+		unpack_module "$module" "$stage/modules/$((number++)).ko"
+	done
+	install -m 755 "$repo/scripts/lib/guest-init" "$stage/init"
+	(cd "$stage" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$initrd.$$"
+	mv "$initrd.$$" "$initrd"
+	rm -rf "$stage"
+}
+
+# The files of initrd_modules and of what they depend on, in loading order.
+initrd_files() {
+	local name
+	for name in "${initrd_modules[@]}"; do
+		modprobe -d "$2" -S "$1" --show-depends "$name"
+	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }'
+}
+
+unpack_module() {
+	case $1 in
+	*.xz) xz -dc "$1" >"$2" ;;
+	*) cp "$1" "$2" ;;
+	esac
+}
+
+# stage_modules RELEASE FOLDER: prints the guest's module folder: the kernel's own modules, and peal's below extra/.
+stage_modules() {
+	local release=$1 folder=$2 stage=$build/kernel-6.1/root
+	if [[ ! -e $build/kernel-6.1/kernel/peal.ko ]]; then
+		printf '%s\n' "$folder/lib/modules/$release"
+		return
+	fi
+	with_lock modules link_modules "$folder/lib/modules/$release" "$stage/lib/modules/$release" "$release" "$stage"
+	printf '%s\n' "$stage/lib/modules/$release"
+}
+
+link_modules() {
+	local from=$1 to=$2 release=$3 stage=$4 module changed=0
+	mkdir -p "$to/extra"
+	ln -sfn "$from/kernel" "$to/kernel"
+	cp "$from"/modules.{order,builtin,builtin.modinfo} "$to/"
+	for module in peal_door peal; do
+		cmp -s "$build/kernel-6.1/kernel/$module.ko" "$to/extra/$module.ko" && continue
+		# A new file, not new contents: a VM that runs keeps the module that it started with.
+		cp --remove-destination "$build/kernel-6.1/kernel/$module.ko" "$to/extra/$module.ko"
+		changed=1
+	done
+	if ((changed)) || [[ ! -e $to/modules.dep.bin ]]; then
+		depmod -b "$stage" "$release"
+	fi
+}

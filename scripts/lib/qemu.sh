@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Decides between KVM and software emulation, and puts QEMU's command line together. Starts only the probe.
+# Needs common.sh; reads the variables of scripts/vm.
+
+# /dev/kvm may open and guests hang in it all the same (nested virtualisation), so one boot is tried, once for
+# each boot of this machine.
+kvm_works() {
+	local folder answer
+	[[ -r /dev/kvm && -w /dev/kvm ]] || return 1
+	folder=$(make_cache probe)
+	answer=$folder/kvm-$(</proc/sys/kernel/random/boot_id)
+	[[ -e $answer ]] || probe_kvm >"$answer"
+	[[ $(<"$answer") == yes ]]
+}
+
+probe_kvm() {
+	local log
+	log=$(mktemp)
+	say "trying KVM"
+	# The subshell keeps bash from reporting a QEMU that aborts.
+	(
+		ulimit -c 0
+		timeout --kill-after=2 15 qemu-system-x86_64 -accel kvm -cpu host -m 512M -nodefaults -display none \
+			-no-reboot -serial "file:$log" -kernel "$vmlinuz" -initrd "$initrd" \
+			-append "console=ttyS0 panic=-1 quiet peal.probe" </dev/null || true
+	) >/dev/null 2>&1
+	if grep -q "guest-init: alive" "$log"; then echo yes; else echo no; fi
+	rm -f "$log"
+}
+
+choose_accelerator() {
+	vmlinuz=$folder/boot/vmlinuz-$release
+	if [[ -n $icount ]]; then
+		accel=icount
+	elif [[ -z $accel ]]; then
+		if kvm_works; then accel=kvm; else accel=tcg; fi
+	fi
+}
+
+# What a table of measurements says of the machine it was made on.
+accelerator_name() {
+	local version
+	version=$(qemu-system-x86_64 --version | awk 'NR == 1 { print $4 }')
+	case $accel in
+	kvm) echo "QEMU $version with KVM" ;;
+	tcg) echo "QEMU $version, software emulation" ;;
+	icount) echo "QEMU $version, software emulation that counts instructions" ;;
+	esac
+}
+
+# In emulation rep movsb runs byte by byte, so the guest is told that it is not fast.
+emulated_cpu=max,-erms,-fsrm
+
+accelerator_arguments() {
+	case $accel in
+	kvm) echo "-accel kvm -cpu host -smp $cpus" ;;
+	tcg) echo "-accel tcg,thread=multi -cpu $emulated_cpu -smp $cpus" ;;
+	icount) echo "-accel tcg -cpu $emulated_cpu -icount shift=0,sleep=off -smp 1" ;;
+	*) die "--accel is kvm or tcg" ;;
+	esac
+}
+
+# Fixed addresses make instruction counts repeatable.
+kernel_arguments() {
+	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt"
+	case $accel in
+	kvm) echo "$always" ;;
+	tcg) echo "$always tsc=reliable clocksource=tsc" ;;
+	icount) echo "$always tsc=reliable clocksource=tsc nokaslr norandmaps" ;;
+	esac
+}
+
+# share NAME FOLDER OPTIONS: a 9p share.
+share() { echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs=remap$3"; }
+
+qemu_command() {
+	local arguments
+	read -r -a arguments <<<"$(accelerator_arguments)"
+	qemu=(qemu-system-x86_64 "${arguments[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
+		-kernel "$vmlinuz" -initrd "$initrd" -append "$(kernel_arguments)"
+		-serial "file:$run/dmesg.log"
+		-device virtio-serial-pci
+		-chardev "file,id=output,path=$run/output" -device "virtserialport,chardev=output,name=output"
+		-virtfs "$(share root / ,readonly=on)"
+		-virtfs "$(share vm "$run" "")")
+	if [[ -n ${PEAL_VM_RESULTS:-} ]]; then
+		qemu+=(-virtfs "$(share results "$(realpath "$PEAL_VM_RESULTS")" "")")
+	fi
+}

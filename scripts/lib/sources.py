@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Which files the project has. For the check-*.py beside it."""
+import pathlib
+import subprocess
+
+
+def sources(*patterns):
+    """The project's files, committed or not, that match; without what git ignores."""
+    names = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        text=True).splitlines()
+    return [path for path in map(pathlib.Path, names) if path.is_file()]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Runs the tests below test/guest/ in virtual machines: one machine for all tests that ask for the same
+# "vm:" options, and a fresh one for the rest when a test hangs or kills it. The tests themselves are
+# run by guest-tests, in the guest.
+# Needs common.sh, build.sh and results.sh.
+
+# guest_tests: the path of every test, shell scripts and compiled programs.
+guest_tests() {
+	local source program
+	for source in "$repo"/test/guest/t_*.{sh,cpp}; do
+		program=$build/user/test/guest/$(basename "$source" .cpp)
+		case $source in
+		*/t_\*.*) ;;
+		*.sh) echo "$source" ;;
+		*.cpp) echo "$program" ;;
+		esac
+	done
+}
+
+test_name() { basename "$1" .sh; }
+
+# test_option PATH KEY: what the test's source says in a line "# KEY: VALUE" or "// KEY: VALUE".
+test_option() {
+	local source=$1
+	[[ $source == *.sh ]] || source=$repo/test/guest/$(basename "$1").cpp
+	sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$source" 2>/dev/null | head -n 1
+}
+
+# vm_options PATH: "bare, cpus 1" in a test means --bare --cpus 1.
+vm_options() {
+	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
+}
+
+# run_guest_suite NAME...: the tests whose names contain one of these, or all.
+run_guest_suite() {
+	local path name options
+	local -A groups=()
+	if ! (build_modules && build_user); then
+		fail "guest/build"
+		return
+	fi
+	while read -r path; do
+		matches "$(test_name "$path")" "$@" || continue
+		if [[ ! -x $path ]]; then
+			fail "$(test_name "$path"): not compiled or not executable"
+			continue
+		fi
+		options=$(vm_options "$path")
+		groups["options $options"]+=$path$'\n'
+	done < <(guest_tests)
+	for options in "${!groups[@]}"; do
+		mapfile -t pending < <(printf '%s' "${groups[$options]}")
+		run_group "${options#options }"
+	done
+}
+
+# matches NAME PATTERN...
+matches() {
+	local name=$1 pattern
+	shift
+	(($#)) || return 0
+	for pattern in "$@"; do
+		[[ $name != *"$pattern"* ]] || return 0
+	done
+	return 1
+}
+
+# run_group OPTIONS: runs what is in pending; each machine takes at least one test off that list.
+run_group() {
+	local results
+	while ((${#pending[@]})); do
+		results=$(mktemp -d "$build/vm/results-XXXX")
+		list_tests >"$results/list"
+		run_machine "$1" "$results"
+		count_results "$results"
+		rm -rf "$results"
+	done
+}
+
+# One line for each test: its limit in seconds and its path.
+list_tests() {
+	local path limit
+	for path in "${pending[@]}"; do
+		limit=$(test_option "$path" timeout)
+		printf '%s %s\n' "${limit:-60}" "$path"
+	done
+}
+
+# run_machine OPTIONS RESULTS: ends a machine in which a test runs far past its limit, which is when the
+# guest cannot even end that test.
+run_machine() {
+	local options results=$2 machine status=0
+	read -r -a options <<<"$1"
+	PEAL_VM_RESULTS=$results PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 \
+		"$repo/scripts/vm" --timeout 5400 "${options[@]}" -- scripts/lib/guest-tests 2>"$results/messages" &
+	machine=$!
+	# shellcheck disable=SC2064 # the number of this machine is meant, not that of a later one
+	trap "kill $machine 2>/dev/null; exit 130" INT TERM
+	watch_machine "$machine" "$results"
+	wait "$machine" || status=$?
+	trap - INT TERM
+	machine_status=$status
+}
+
+watch_machine() {
+	local name limit begin
+	while kill -0 "$1" 2>/dev/null; do
+		sleep 1
+		begin=$(stat -c %Y "$2/now" 2>/dev/null) || continue
+		read -r limit name <"$2/now" || continue
+		if (($(date +%s) > begin + limit + 60)); then
+			echo "the guest does not answer any more in $name" >>"$2/messages"
+			kill "$1" 2>/dev/null || true
+			return
+		fi
+	done
+}
+
+# count_results RESULTS: takes what has run off pending, and the test in which the machine died.
+count_results() {
+	local result name path left=() first=1
+	local -A outcome=()
+	if [[ ! -e $1/now ]]; then
+		report_death "guest/boot: no test could be run" "$1"
+		pending=()
+		return
+	fi
+	while read -r result name; do
+		outcome[$name]=$result
+	done < <(cat "$1/done" 2>/dev/null)
+	for path in "${pending[@]}"; do
+		name=$(test_name "$path")
+		case ${outcome[$name]:-} in
+		PASS) passed=$((passed + 1)) ;;
+		FAIL) failed=$((failed + 1)) ;;
+		SKIP) skipped=$((skipped + 1)) ;;
+		*)
+			if ((first)) && ((machine_status != 3)); then
+				report_death "$name: the virtual machine ended in it" "$1"
+				first=0
+			else
+				left+=("$path")
+			fi
+			;;
+		esac
+	done
+	pending=("${left[@]}")
+}
+
+report_death() {
+	fail "$1"
+	tail -n 40 "$2/messages" | sed 's/^/    /'
+}

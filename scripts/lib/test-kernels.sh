@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Compiles the modules for the kernels of Debian 12 (here), 13 and sid (each in a Debian root of its own in the
+# cache, because headers, compiler and C library belong together). Any warning is a failure. It loads nothing.
+# Needs common.sh, build.sh and results.sh.
+
+# run_kernels_suite NAME...
+run_kernels_suite() {
+	local kernel
+	have_modules || return 0
+	for kernel in 6.1-bookworm 6.12-trixie 7.2-sid; do
+		matches "$kernel" "$@" || continue
+		compile_kernel "$kernel"
+	done
+}
+
+# compile_kernel VERSION-SUITE
+compile_kernel() {
+	local kernel=$1 begin=$SECONDS log=$build/compile-$1.log
+	mkdir -p "$build"
+	if ! (compile_here_or_in_root "${kernel#*-}" "$build/compile-$kernel") >"$log" 2>&1; then
+		fail "kernels/$kernel"
+		tail -n 40 "$log" | sed 's/^/    /'
+	elif grep -i -E 'warning' "$log" | grep -v 'Skipping BTF'; then
+		fail "kernels/$kernel: warnings, see $log"
+	else
+		pass "kernels/$kernel $(<"$build/compile-$kernel/release")" "$((SECONDS - begin))"
+	fi
+}
+
+compile_here_or_in_root() {
+	if [[ $1 == bookworm ]]; then
+		compile "$2" "$(headers_release)" make
+	else
+		compile_in_root "$1" "$2"
+	fi
+}
+
+# compile FOLDER RELEASE MAKE-COMMAND...
+compile() {
+	local folder=$1 release=$2
+	shift 2
+	farm_sources "$folder"
+	printf '%s\n' "$release" >"$folder/release"
+	"$@" -sk -C "/lib/modules/$release/build" M="$folder/kernel" KCFLAGS=-Werror -j"$(nproc)" modules
+}
+
+# The checkout is mounted at its own path in the root, and /proc because objtool reads it. The mounts are private,
+# they go when the last process does.
+compile_in_root() {
+	local root release
+	root=$(debian_root "$1")
+	release=$(basename "$(dirname "$(printf '%s\n' "$root"/lib/modules/*/build | sort -V | tail -n 1)")")
+	mkdir -p "$root$repo"
+	export -f compile farm_sources
+	export repo
+	# shellcheck disable=SC2016 # the new shell expands it
+	unshare --mount --propagation private bash -euc '
+		mount -t proc proc "$1/proc"
+		mount --bind "$repo" "$1$repo"
+		compile "$2" "$3" chroot "$1" make' - "$root" "$2" "$release"
+}
+
+# debian_root SUITE: prints the path of a root with that suite's kernel headers and compiler.
+debian_root() {
+	local suite=$1 root
+	((EUID == 0)) || die "only root can make a Debian root for $suite"
+	root=$(make_cache roots)/$suite
+	with_lock "root-$suite" make_root "$suite" "$root"
+	printf '%s\n' "$root"
+}
+
+# The mirror, and how to reach it, are those of this machine. The release file of sid may be past its date on a
+# mirror that lags.
+make_root() {
+	local suite=$1 root=$2 options=()
+	[[ ! -e $root.complete ]] || return 0
+	need_packages mmdebstrap debian-archive-keyring
+	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
+	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
+	rm -rf "$root"
+	quietly mmdebstrap --variant=essential --include=linux-headers-amd64,gcc,make,libc6-dev \
+		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
+		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' \
+		"$suite" "$root" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
+	touch "$root.complete"
+}
+
+# Where this machine gets Debian itself from, not its updates.
+debian_mirror() {
+	local release mirror
+	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	# shellcheck disable=SC2016 # apt expands it
+	mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(SITE)' 'Created-By: Packages' |
+		awk -v release="$release" '$1 == release && $2 == "main" { print $3; exit }')
+	[[ -n $mirror ]] || die "apt on this machine has no source of Debian $release; run apt-get update"
+	printf '%s\n' "$mirror"
+}
