@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Completion ring: phases, laps, overflow, arming, against kernel/ring.h. */
+#include <atomic>
+#include <thread>
+
+#include "catch.hpp"
+#include "shared_memory.hpp"
+
+using namespace peal;
+using namespace peal::test;
+
+namespace {
+
+peal_cqe cqe_of(std::uint32_t index)
+{
+	peal_cqe cqe{};
+
+	cqe.wqe_index = index;
+	cqe.imm_or_rkey = ~index;
+	return cqe;
+}
+
+bool poll(CqPair &cq, std::uint32_t expected)
+{
+	const peal_cqe *cqe = cq.user.peek();
+
+	if (!cqe || cqe->wqe_index != expected || cqe->imm_or_rkey != ~expected)
+		return false;
+	cq.user.advance();
+	cq.user.publish();
+	return true;
+}
+
+} // namespace
+
+TEST_CASE("nothing is valid in fresh memory")
+{
+	CqPair cq(GENERATE(1U, 2U, 64U));
+
+	CHECK_FALSE(cq.user.peek());
+}
+
+TEST_CASE("CQEs come out once and in order over many laps")
+{
+	const std::uint32_t entries = GENERATE(1U, 2U, 4U, 32U);
+	CqPair cq(entries);
+	std::uint32_t pushed = 0, polled = 0;
+
+	/* Bursts of every length up to the ring's, so that laps end anywhere. */
+	for (std::uint32_t burst = 1; polled < 1000; burst = burst % entries + 1) {
+		for (std::uint32_t i = 0; i < burst; ++i) {
+			const peal_cqe cqe = cqe_of(pushed++);
+
+			REQUIRE_FALSE(kernel_cq_full(cq.kernel.get()));
+			kernel_cq_push(cq.kernel.get(), &cqe);
+		}
+		while (polled < pushed)
+			REQUIRE(poll(cq, polled++));
+		REQUIRE_FALSE(cq.user.peek());
+	}
+}
+
+TEST_CASE("the kernel does not overwrite what was not given back")
+{
+	CqPair cq(2);
+	const peal_cqe cqe = cqe_of(0);
+
+	kernel_cq_push(cq.kernel.get(), &cqe);
+	kernel_cq_push(cq.kernel.get(), &cqe);
+	REQUIRE(kernel_cq_full(cq.kernel.get()));
+	cq.user.advance();
+	REQUIRE(kernel_cq_full(cq.kernel.get())); /* read, not published */
+	cq.user.publish();
+	REQUIRE_FALSE(kernel_cq_full(cq.kernel.get()));
+}
+
+TEST_CASE("each arming is due once, and an arm value is never zero")
+{
+	CqPair cq(2);
+
+	CHECK(kernel_cq_fire(cq.kernel.get()) == 0);
+	cq.user.arm(PEAL_CQ_ARM_NEXT);
+	const std::uint32_t first = kernel_cq_fire(cq.kernel.get());
+	CHECK((first & PEAL_CQ_ARM_NEXT));
+	CHECK(kernel_cq_fire(cq.kernel.get()) == 0);
+	cq.user.arm(PEAL_CQ_ARM_NEXT);
+	CHECK(kernel_cq_fire(cq.kernel.get()) != 0);
+	store_release(cq.ctl().arm, ~0U); /* the counter wraps */
+	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+	CHECK(kernel_cq_fire(cq.kernel.get()) == PEAL_CQ_ARM_SOLICITED);
+}
+
+TEST_CASE("a tiny ring carries CQEs between two threads without loss", "[threads]")
+{
+	constexpr std::uint32_t count = 300'000 / SLOWDOWN;
+	CqPair cq(GENERATE(1U, 4U));
+	std::atomic<bool> failed = false;
+
+	std::thread kernel([&] {
+		for (std::uint32_t i = 0; i < count && !failed; ++i) {
+			const peal_cqe cqe = cqe_of(i);
+
+			while (kernel_cq_full(cq.kernel.get()) && !failed)
+				std::this_thread::yield();
+			kernel_cq_push(cq.kernel.get(), &cqe);
+		}
+	});
+	for (std::uint32_t i = 0; i < count && !failed; ++i)
+		failed = !eventually([&] { return cq.user.peek(); }) || !poll(cq, i);
+	kernel.join();
+	CHECK_FALSE(failed);
+}
+
+TEST_CASE("who arms, polls once more and sleeps is always woken", "[threads]")
+{
+	constexpr std::uint32_t rounds = 100'000 / SLOWDOWN;
+	CqPair cq(4);
+	std::atomic<std::uint32_t> events = 0, wanted = 0;
+	std::atomic<bool> failed = false;
+
+	std::thread kernel([&] {
+		for (std::uint32_t i = 0; i < rounds && !failed; ++i) {
+			const peal_cqe cqe = cqe_of(i);
+
+			while (wanted <= i && !failed)
+				std::this_thread::yield();
+			kernel_cq_push(cq.kernel.get(), &cqe);
+			if (kernel_cq_fire(cq.kernel.get()))
+				++events;
+		}
+	});
+	for (std::uint32_t i = 0; i < rounds && !failed; ++i) {
+		const std::uint32_t seen = events;
+
+		wanted = i + 1;
+		cq.user.arm(PEAL_CQ_ARM_NEXT);
+		/* Asleep until the event; the CQE must be there then. */
+		if (!cq.user.peek() && !eventually([&] { return events != seen; }))
+			failed = true;
+		failed = failed || !eventually([&] { return cq.user.peek(); }) || !poll(cq, i);
+	}
+	kernel.join();
+	CHECK_FALSE(failed);
+}

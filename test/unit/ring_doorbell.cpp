@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The doorbell: who is told what, and that no work is ever left lying. */
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "fake_engine.hpp"
+
+using namespace peal;
+using namespace peal::test;
+
+namespace {
+
+/* Remembers its calls and answers as told. */
+struct RecordingKick {
+	struct Log {
+		int calls = 0;
+		unsigned long command = 0;
+		std::uint32_t index = 0;
+		int answer = 0;
+	} * log;
+
+	int operator()(unsigned long command, std::uint32_t index) const
+	{
+		++log->calls;
+		log->command = command;
+		log->index = index;
+		return log->answer;
+	}
+};
+
+struct Fixture {
+	Page page{sizeof(peal_doorbell)};
+	peal_doorbell *db = reinterpret_cast<peal_doorbell *>(page.data());
+	RecordingKick::Log log;
+	BasicDoorbell<RecordingKick> doorbell{db, RecordingKick{&log}};
+};
+
+} // namespace
+
+TEST_CASE("a sleeping engine is kicked and no bit is touched")
+{
+	Fixture f;
+
+	REQUIRE(f.doorbell.ring(130) == 0);
+	CHECK(f.log.calls == 1);
+	CHECK(f.log.command == PEAL_IOC_KICK_SEND);
+	CHECK(f.log.index == 130);
+	CHECK(f.db->word[2].bits == 0);
+	CHECK(f.db->summary[0] == 0);
+}
+
+TEST_CASE("an awake engine gets a bit and no kick")
+{
+	Fixture f;
+	const std::uint32_t index = GENERATE(0U, 63U, 64U, 4095U, 4096U, PEAL_MAX_QP - 1U);
+
+	f.db->engine = PEAL_ENGINE_AWAKE;
+	for (int twice = 0; twice < 2; ++twice) {
+		REQUIRE(f.doorbell.ring(index) == 0);
+		CHECK(f.log.calls == 0);
+		CHECK(f.db->word[index / 64].bits == 1ULL << (index % 64));
+		CHECK(f.db->summary[index / 4096] == 1ULL << (index / 64 % 64));
+	}
+}
+
+TEST_CASE("a word bit without its summary bit is not trusted")
+{
+	Fixture f;
+
+	f.db->engine = PEAL_ENGINE_AWAKE;
+	f.db->word[1].bits = 1; /* as left by a thread that was interrupted between the two */
+	REQUIRE(f.doorbell.ring(64) == 0);
+	CHECK(f.db->summary[0] == 2);
+}
+
+TEST_CASE("a removed device is EIO without a system call")
+{
+	Fixture f;
+
+	f.db->engine = PEAL_ENGINE_GONE;
+	CHECK(f.doorbell.gone());
+	CHECK(f.doorbell.ring(5) == EIO);
+	CHECK(f.log.calls == 0);
+}
+
+TEST_CASE("an error of the kick is passed on")
+{
+	Fixture f;
+
+	f.log.answer = EIO;
+	CHECK(f.doorbell.ring(5) == EIO);
+	CHECK(f.doorbell.kick_recv(6) == EIO);
+	CHECK(f.log.command == PEAL_IOC_KICK_RECV);
+	CHECK(f.log.index == 6);
+}
+
+TEST_CASE("no work is left lying when the engine keeps falling asleep", "[threads]")
+{
+	constexpr std::uint32_t rounds = 100'000 / SLOWDOWN;
+	const std::uint32_t users = GENERATE(1U, 2U, 3U);
+	FakeEngine engine;
+	std::atomic<bool> lost = false;
+	std::vector<std::thread> threads;
+
+	engine.start();
+	for (std::uint32_t user = 0; user < users; ++user)
+		/* Neighbours in a word, so that they set and clear each other's bits. */
+		threads.emplace_back([&, index = 64 + user] {
+			FakeEngine::Work &work = engine.work[index];
+
+			for (std::uint32_t n = 1; n <= rounds && !lost; ++n) {
+				if (n % 4)
+					engine.await_awake();
+				work.posted.store(n, std::memory_order_release);
+				if (engine.doorbell.ring(index))
+					lost = true;
+				/* Two in a row find their own bit set. */
+				if (n % 2 == 0 && !eventually([&] { return work.served == n; }))
+					lost = true;
+			}
+		});
+	for (auto &thread : threads)
+		thread.join();
+	engine.finish();
+	INFO(engine.kicks << " kicks, " << engine.doorbells << " doorbells");
+	CHECK_FALSE(lost);
+	CHECK(engine.doorbells > 0);
+	CHECK(engine.kicks > 0);
+}
+
+TEST_CASE("threads that share a queue pair leave no work lying", "[threads]")
+{
+	constexpr std::uint32_t rounds = 50'000 / SLOWDOWN;
+	FakeEngine engine;
+	FakeEngine::Work &work = engine.work[7];
+	std::atomic<bool> lost = false;
+	std::vector<std::thread> threads;
+
+	engine.start();
+	for (int user = 0; user < 3; ++user)
+		threads.emplace_back([&] {
+			for (std::uint32_t n = 0; n < rounds && !lost; ++n) {
+				engine.await_awake();
+				const std::uint32_t mine = ++work.posted;
+
+				if (engine.doorbell.ring(7) ||
+				    !eventually([&] { return work.served - mine < 0x80000000U; }))
+					lost = true;
+			}
+		});
+	for (auto &thread : threads)
+		thread.join();
+	engine.finish();
+	CHECK_FALSE(lost);
+	CHECK(work.served == 3 * rounds);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What the kernel would allocate and the program would map, in one process.
+ *
+ * Owns: zeroed memory in the layout of a QP's or CQ's mapping, with both halves
+ * of the rings attached to it.
+ * Does not know: doorbells, the provider.
+ */
+#pragma once
+#include <rdma/peal-abi.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "../../userspace/ring/completion_ring.hpp"
+#include "../../userspace/ring/recv_ring.hpp"
+#include "../../userspace/ring/send_ring.hpp"
+#include "kernel_half.h"
+
+namespace peal::test {
+
+/* As the sanitizers make everything ten times slower, fewer rounds do. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int SLOWDOWN = 10;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+constexpr int SLOWDOWN = 10;
+#else
+constexpr int SLOWDOWN = 1;
+#endif
+#else
+constexpr int SLOWDOWN = 1;
+#endif
+
+struct Page {
+	struct Free {
+		void operator()(std::byte *memory) const { std::free(memory); }
+	};
+	std::unique_ptr<std::byte, Free> memory;
+
+	explicit Page(std::size_t bytes)
+	{
+		bytes = (bytes + PEAL_LINE - 1) / PEAL_LINE * PEAL_LINE;
+		memory.reset(static_cast<std::byte *>(std::aligned_alloc(PEAL_LINE, bytes)));
+		std::memset(memory.get(), 0, bytes);
+	}
+	std::byte *data() const { return memory.get(); }
+};
+
+template <class T, void (*Delete)(T *)>
+struct KernelDelete {
+	void operator()(T *object) const { Delete(object); }
+};
+
+/* One work ring. */
+template <class Ring>
+struct WorkPair {
+	Page page;
+	peal_ring_ctl *ctl;
+	Ring user;
+	std::unique_ptr<kernel_ring, KernelDelete<kernel_ring, kernel_ring_delete>> kernel;
+
+	/* Indices start at `first`, as if the queue had been used and reset before. */
+	explicit WorkPair(std::uint32_t entries, std::uint32_t stride = 64, std::uint32_t first = 0)
+		: page(sizeof(peal_ring_ctl) + std::size_t{entries} * stride),
+		  ctl(reinterpret_cast<peal_ring_ctl *>(page.data()))
+	{
+		std::byte *slots = page.data() + sizeof(peal_ring_ctl);
+
+		user.attach({ctl, slots, entries, stride});
+		kernel.reset(kernel_ring_new(ctl, slots, entries, stride));
+		ctl->producer = first;
+		kernel_ring_discard(kernel.get());
+		user.reset();
+	}
+};
+
+struct CqPair {
+	Page page;
+	CompletionRing user;
+	std::unique_ptr<kernel_cq, KernelDelete<kernel_cq, kernel_cq_delete>> kernel;
+
+	explicit CqPair(std::uint32_t entries)
+		: page(PEAL_CQ_RING_OFFSET + std::size_t{entries} * sizeof(peal_cqe)),
+		  user(page.data(), entries), kernel(kernel_cq_new(page.data(), entries))
+	{
+	}
+	peal_cq_ctl &ctl() const { return *reinterpret_cast<peal_cq_ctl *>(page.data()); }
+};
+
+/* Waits until `done()`; false after a time that no machine needs unless a wake-up was lost. */
+template <class Done>
+bool eventually(Done done)
+{
+	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+
+	for (unsigned turn = 0; !done(); ++turn) {
+		if (turn % 64 == 63)
+			std::this_thread::yield();
+		if (turn % 1024 == 1023 && std::chrono::steady_clock::now() > deadline)
+			return false;
+		cpu_relax();
+	}
+	return true;
+}
+
+} // namespace peal::test
