@@ -16,25 +16,25 @@
 
 #define PEAL_COPY_STRING_MIN	512
 
-/* Unaligned on purpose; volatile keeps the order and forbids a call to memcpy. */
+/* Unaligned on purpose. ONCE keeps the order and forbids a call to memcpy. */
 struct peal_word {
 	u64 value;
 } __packed;
 
 static __always_inline void peal_copy_word(void *dst, const void *src)
 {
-	u64 value = ((const volatile struct peal_word *)src)->value;
+	const struct peal_word *from = src;
+	struct peal_word *to = dst;
 
-	((volatile struct peal_word *)dst)->value = value;
+	WRITE_ONCE(to->value, READ_ONCE(from->value));
 }
 
-static void peal_copy_bytes(void *dst, const void *src, size_t bytes)
+static void peal_copy_bytes(u8 *dst, const u8 *src, size_t bytes)
 {
-	volatile u8 *to = dst;
-	const volatile u8 *from = src;
+	size_t i;
 
-	while (bytes--)
-		*to++ = *from++;
+	for (i = 0; i < bytes; i++)
+		WRITE_ONCE(dst[i], READ_ONCE(src[i]));
 }
 
 static void peal_copy_words(void *dst, const void *src, size_t bytes)

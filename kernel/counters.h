@@ -31,6 +31,7 @@ enum peal_counter {
 	PEAL_COUNTERS(PEAL_COUNTER_ENUM_)
 	PEAL_COUNTER_COUNT
 };
+
 #undef PEAL_COUNTER_ENUM_
 
 struct peal_counters {

@@ -19,7 +19,8 @@ int peal_cq_init(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries)
 	u32 size = roundup_pow_of_two(entries);
 	void *base;
 
-	cq->map = peal_map_alloc(uctx, PEAL_CQ_RING_OFFSET + (size_t)size * sizeof(struct peal_cqe));
+	cq->map = peal_map_alloc(uctx, PEAL_CQ_RING_OFFSET +
+				 (size_t)size * sizeof(struct peal_cqe));
 	if (IS_ERR(cq->map))
 		return PTR_ERR(cq->map);
 	spin_lock_init(&cq->lock);

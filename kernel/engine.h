@@ -28,7 +28,7 @@
 
 struct peal_engine {
 	struct peal_table *table;
-	spinlock_t lock;
+	spinlock_t lock;		/* guards the two lists, and state changes */
 	struct list_head run;		/* queue pairs with work, by peal_run.node */
 	struct list_head contexts;	/* read inside the guard */
 	bool awake;			/* the thread looks at doorbells and run list */

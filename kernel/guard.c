@@ -15,11 +15,15 @@ static void peal_guard_wait_cpu(int cpu)
 	const struct peal_guard *g = per_cpu_ptr(&peal_guard, cpu);
 	unsigned long seq;
 
-	/* G: pairs with the release in peal_guard_exit(), here and below. */
+	/* G: pairs with the release in peal_guard_exit(). The caller's last
+	 * barrier does the same for the value that ends the loop.
+	 */
 	seq = smp_load_acquire(&g->seq);
-	while ((seq & 1) && smp_load_acquire(&g->seq) == seq) {
+	while (seq & 1) {
 		cpu_relax();
 		cond_resched();
+		if (READ_ONCE(g->seq) != seq)
+			break;
 	}
 }
 
@@ -38,5 +42,6 @@ void peal_guard_wait(void)
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		peal_guard_wait_cpu(cpu);
-	smp_mb();	/* G: and what follows happens after their last use. */
+	/* G: what follows happens after their last use. */
+	smp_mb();
 }

@@ -73,9 +73,8 @@ static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	peal_qp_lay_out(cap, &layout);
 	cap->max_send_wr = layout.sq_entries;
 	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
-	cap->max_inline_data = max(cap->max_inline_data,
-				   (u32)(layout.sq_stride - sizeof(struct peal_send_wqe)));
-	cap->max_inline_data = min(cap->max_inline_data, (u32)PEAL_MAX_INLINE);
+	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
+				       cap->max_inline_data, PEAL_MAX_INLINE);
 	qp->cap = *cap;
 }
 
@@ -246,27 +245,48 @@ static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr
 	qp->dgid_local = local;
 }
 
-static void peal_qp_apply_values(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_attr *attr,
+				     int mask)
 {
-#define PEAL_APPLY(bit, field) do { if (mask & (bit)) to->field = attr->field; } while (0)
-	PEAL_APPLY(IB_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
-	PEAL_APPLY(IB_QP_ACCESS_FLAGS, qp_access_flags);
-	PEAL_APPLY(IB_QP_PKEY_INDEX, pkey_index);
-	PEAL_APPLY(IB_QP_PORT, port_num);
-	PEAL_APPLY(IB_QP_PATH_MTU, path_mtu);
-	PEAL_APPLY(IB_QP_TIMEOUT, timeout);
-	PEAL_APPLY(IB_QP_RETRY_CNT, retry_cnt);
-	PEAL_APPLY(IB_QP_RNR_RETRY, rnr_retry);
-	PEAL_APPLY(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
-	PEAL_APPLY(IB_QP_DEST_QPN, dest_qp_num);
-	PEAL_APPLY(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
-	PEAL_APPLY(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
-#undef PEAL_APPLY
+	if (mask & IB_QP_PKEY_INDEX)
+		to->pkey_index = attr->pkey_index;
+	if (mask & IB_QP_PORT)
+		to->port_num = attr->port_num;
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_DEST_QPN)
+		to->dest_qp_num = attr->dest_qp_num;
+}
+
+static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+}
+
+static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->qp_access_flags = attr->qp_access_flags;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
+		to->en_sqd_async_notify = attr->en_sqd_async_notify;
 }
 
 static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool local)
 {
-	peal_qp_apply_values(&qp->attr, attr, mask);
+	peal_qp_apply_addressing(&qp->attr, attr, mask);
+	peal_qp_apply_retries(&qp->attr, attr, mask);
+	peal_qp_apply_rights(&qp->attr, attr, mask);
 	if (mask & IB_QP_AV)
 		peal_qp_apply_path(qp, attr, local);
 	if (mask & IB_QP_SQ_PSN)

@@ -39,7 +39,7 @@ struct peal_run {
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
-	struct mutex control;
+	struct mutex control;		/* modify and query, one at a time */
 	enum ib_qp_state state;
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* ours, from the address vector */

@@ -69,7 +69,9 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 		return PEAL_REASON_WQE_FLAGS;
 	if (unlikely(wqe->reserved0 || wqe->reserved1))
 		return PEAL_REASON_WQE_RESERVED;
-	if (unlikely(inlined ? wqe->inline_len > limits->max_inline || !op->sends : wqe->inline_len))
+	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends))
+		return PEAL_REASON_WQE_INLINE;
+	if (unlikely(!inlined && wqe->inline_len))
 		return PEAL_REASON_WQE_INLINE;
 	if (unlikely(wqe->num_sge > limits->max_sge || (inlined && wqe->num_sge)))
 		return PEAL_REASON_WQE_NUM_SGE;

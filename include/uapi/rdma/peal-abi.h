@@ -328,53 +328,58 @@ struct peal_reg_mr_req {
  * Why a completion failed: peal_cqe.vendor_err, ibv_wc.vendor_err, and the
  * tracepoints. Numbers are stable: append, never renumber.
  */
-#define PEAL_REASONS(X)								\
-	X(NONE,			0, "no error")					\
-	X(WQE_OPCODE,		1, "unknown or forbidden opcode in the WQE")	\
-	X(WQE_FLAGS,		2, "unknown or contradictory flags in the WQE")	\
-	X(WQE_RESERVED,		3, "reserved field of the WQE is not zero")	\
-	X(WQE_NUM_SGE,		4, "more scatter-gather entries than the queue allows") \
-	X(WQE_INLINE,		5, "inline data longer than the queue allows, or with an opcode that sends none") \
-	X(WQE_LENGTH,		6, "message longer than 2 GiB")			\
-	X(WQE_ATOMIC_LENGTH,	7, "local buffer of an atomic is not one entry of 8 bytes") \
-	X(RING_INDEX,		8, "producer index ran more than the ring's depth ahead") \
-	X(LKEY_UNKNOWN,		10, "lkey names no memory region")		\
-	X(LKEY_PD,		11, "lkey belongs to another protection domain") \
-	X(LKEY_RANGE,		12, "local address range is outside the memory region") \
-	X(LKEY_ACCESS,		13, "memory region lacks local write access")	\
-	X(RKEY_UNKNOWN,		20, "rkey names no memory region or window at the peer") \
-	X(RKEY_PD,		21, "rkey belongs to another protection domain than the peer's queue pair") \
-	X(RKEY_RANGE,		22, "remote address range is outside the memory region or window") \
-	X(RKEY_ACCESS,		23, "memory region or window does not allow this remote operation") \
-	X(RKEY_QP,		24, "memory window is bound to another queue pair") \
-	X(QP_ACCESS,		25, "the peer's queue pair does not allow this remote operation") \
-	X(ATOMIC_ALIGN,		26, "remote address of an atomic is not a multiple of 8") \
-	X(RD_ATOMIC_LIMIT,	27, "READ or atomic on a queue pair connected with a depth of 0") \
-	X(RECV_TOO_SHORT,	30, "message longer than the receive buffer")	\
-	X(RECV_WQE,		31, "malformed receive WQE")			\
-	X(RECV_LKEY_UNKNOWN,	32, "lkey of the receive buffer names no memory region") \
-	X(RECV_LKEY_PD,		33, "lkey of the receive buffer belongs to another protection domain") \
-	X(RECV_LKEY_RANGE,	34, "receive buffer is outside its memory region") \
-	X(RECV_LKEY_ACCESS,	35, "memory region of the receive buffer lacks local write access") \
-	X(RECV_RING_INDEX,	36, "producer index of the receive ring ran more than its depth ahead") \
-	X(RNR_EXHAUSTED,	40, "peer had no receive posted through all RNR retries") \
-	X(PEER_UNREACHABLE,	41, "peer silent: no way to the destination GID") \
-	X(PEER_UNKNOWN,		42, "peer silent: it has no queue pair of that number") \
-	X(PEER_STATE,		43, "peer silent: its queue pair is not ready to receive") \
-	X(PEER_OTHER,		44, "peer silent: its queue pair is connected to somebody else") \
-	X(PEER_PSN,		45, "peer silent: it expects another packet sequence number") \
-	X(INV_RKEY,		50, "rkey to invalidate is not an invalidatable key of the peer's protection domain") \
-	X(BIND_WINDOW,		51, "no such memory window, or not of this kind and protection domain") \
-	X(BIND_REGION,		52, "memory region to bind to is unknown, of another protection domain or not bindable") \
-	X(BIND_RANGE,		53, "range or access of the window exceeds the memory region") \
-	X(CQ_OVERFLOW,		60, "completion queue overflowed")		\
-	X(FLUSHED,		61, "flushed: the queue pair was in error")	\
-	X(DEVICE_REMOVED,	62, "flushed: the device was removed")
+#define PEAL_REASONS(X) \
+	X(NONE, 0, "no error") \
+	X(WQE_OPCODE, 1, "unknown or forbidden opcode in the WQE") \
+	X(WQE_FLAGS, 2, "unknown or contradictory flags in the WQE") \
+	X(WQE_RESERVED, 3, "reserved field of the WQE is not zero") \
+	X(WQE_NUM_SGE, 4, "more scatter-gather entries than the queue allows") \
+	X(WQE_INLINE, 5, \
+	  "inline data longer than the queue allows, or with an opcode that sends none") \
+	X(WQE_LENGTH, 6, "message longer than 2 GiB") \
+	X(WQE_ATOMIC_LENGTH, 7, "local buffer of an atomic is not one entry of 8 bytes") \
+	X(RING_INDEX, 8, "producer index ran more than the ring's depth ahead") \
+	X(LKEY_UNKNOWN, 10, "lkey names no memory region") \
+	X(LKEY_PD, 11, "lkey belongs to another protection domain") \
+	X(LKEY_RANGE, 12, "local address range is outside the memory region") \
+	X(LKEY_ACCESS, 13, "memory region lacks local write access") \
+	X(RKEY_UNKNOWN, 20, "rkey names no memory region or window at the peer") \
+	X(RKEY_PD, 21, "rkey belongs to another protection domain than the peer's queue pair") \
+	X(RKEY_RANGE, 22, "remote address range is outside the memory region or window") \
+	X(RKEY_ACCESS, 23, "memory region or window does not allow this remote operation") \
+	X(RKEY_QP, 24, "memory window is bound to another queue pair") \
+	X(QP_ACCESS, 25, "the peer's queue pair does not allow this remote operation") \
+	X(ATOMIC_ALIGN, 26, "remote address of an atomic is not a multiple of 8") \
+	X(RD_ATOMIC_LIMIT, 27, "READ or atomic on a queue pair connected with a depth of 0") \
+	X(RECV_TOO_SHORT, 30, "message longer than the receive buffer") \
+	X(RECV_WQE, 31, "malformed receive WQE") \
+	X(RECV_LKEY_UNKNOWN, 32, "lkey of the receive buffer names no memory region") \
+	X(RECV_LKEY_PD, 33, "lkey of the receive buffer belongs to another protection domain") \
+	X(RECV_LKEY_RANGE, 34, "receive buffer is outside its memory region") \
+	X(RECV_LKEY_ACCESS, 35, "memory region of the receive buffer lacks local write access") \
+	X(RECV_RING_INDEX, 36, \
+	  "producer index of the receive ring ran more than its depth ahead") \
+	X(RNR_EXHAUSTED, 40, "peer had no receive posted through all RNR retries") \
+	X(PEER_UNREACHABLE, 41, "peer silent: no way to the destination GID") \
+	X(PEER_UNKNOWN, 42, "peer silent: it has no queue pair of that number") \
+	X(PEER_STATE, 43, "peer silent: its queue pair is not ready to receive") \
+	X(PEER_OTHER, 44, "peer silent: its queue pair is connected to somebody else") \
+	X(PEER_PSN, 45, "peer silent: it expects another packet sequence number") \
+	X(INV_RKEY, 50, \
+	  "rkey to invalidate is not an invalidatable key of the peer's protection domain") \
+	X(BIND_WINDOW, 51, "no such memory window, or not of this kind and protection domain") \
+	X(BIND_REGION, 52, \
+	  "memory region to bind to is unknown, of another protection domain or not bindable") \
+	X(BIND_RANGE, 53, "range or access of the window exceeds the memory region") \
+	X(CQ_OVERFLOW, 60, "completion queue overflowed") \
+	X(FLUSHED, 61, "flushed: the queue pair was in error") \
+	X(DEVICE_REMOVED, 62, "flushed: the device was removed")
 
 #define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
 enum peal_reason {
 	PEAL_REASONS(PEAL_REASON_ENUM_)
 };
+
 #undef PEAL_REASON_ENUM_
 
 /* ------------------------------------------------------------------------
