@@ -24,6 +24,7 @@ int peal_cq_init(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries)
 	if (IS_ERR(cq->map))
 		return PTR_ERR(cq->map);
 	spin_lock_init(&cq->lock);
+	spin_lock_init(&cq->poll_lock);
 	base = peal_map_address(cq->map);
 	cq->ring = (struct peal_cq_ring){
 		.ctl = base, .cqe = base + PEAL_CQ_RING_OFFSET, .mask = size - 1,
@@ -125,3 +126,47 @@ void peal_cq_notify(struct peal_cq *cq)
 		peal_cq_report_overflow(cq);
 }
 
+/* Holds poll_lock. Return: false when there is no further CQE. */
+bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
+{
+	if (!peal_cq_ring_peek(&cq->ring, cq->taken))
+		return false;
+	*cqe = cq->ring.cqe[cq->taken & cq->ring.mask];
+	cq->taken++;
+	return true;
+}
+
+/* Holds poll_lock. */
+void peal_cq_show_taken(struct peal_cq *cq)
+{
+	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
+}
+
+/**
+ * peal_cq_arm() - ib_req_notify_cq of a kernel queue
+ *
+ * Return: 1 when the caller asked to be told of missed events and there are
+ * CQEs to poll, else 0.
+ */
+int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
+{
+	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+	unsigned long irq;
+	int missed;
+
+	spin_lock_irqsave(&cq->poll_lock, irq);
+	cq->armings += 1 << PEAL_CQ_ARM_SHIFT;
+	WRITE_ONCE(cq->ring.ctl->arm,
+		   cq->armings | (solicited ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT));
+	smp_mb();	/* E: pairs with peal_cq_ring_armed() */
+	missed = flags & IB_CQ_REPORT_MISSED_EVENTS && peal_cq_ring_peek(&cq->ring, cq->taken);
+	spin_unlock_irqrestore(&cq->poll_lock, irq);
+	return missed;
+}
+
+/* Who polls now finishes before this returns. */
+void peal_cq_wait_pollers(struct peal_cq *cq)
+{
+	spin_lock_irq(&cq->poll_lock);
+	spin_unlock_irq(&cq->poll_lock);
+}

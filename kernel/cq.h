@@ -4,6 +4,7 @@
  *
  * Owns: the CQE ring, the decision when an event is due, and what happens when
  * the ring is full.
+ * A kernel user's queue is the same ring, with the kernel as its consumer too.
  * Does not know: queue pairs beyond their number, why something completed.
  *
  * Lock: cq->lock, the innermost of the data path. Completion handlers are called
@@ -25,6 +26,9 @@ struct peal_cq {
 	bool overflowed;		/* lost a CQE; accepts no more */
 	bool overflow_reported;
 	struct peal_map *map;
+	spinlock_t poll_lock;		/* kernel consumers; guards the two below */
+	u32 taken;			/* CQEs read */
+	u32 armings;
 };
 
 static inline struct peal_cq *peal_cq(struct ib_cq *ib)
@@ -38,5 +42,10 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);
+
+bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe);
+void peal_cq_show_taken(struct peal_cq *cq);
+int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags);
+void peal_cq_wait_pollers(struct peal_cq *cq);
 
 #endif

@@ -2,7 +2,9 @@
 /*
  * See engine.h.
  */
+#include <linux/irqflags.h>
 #include <linux/kthread.h>
+#include <linux/preempt.h>
 #include <linux/rculist.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
@@ -45,10 +47,12 @@ static DEFINE_PER_CPU(struct peal_streak, peal_streak);
 
 static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
 {
-	spin_lock_bh(&e->lock);
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
 	if (list_empty(&qp->run.node))
 		list_add_tail(&qp->run.node, &e->run);
-	spin_unlock_bh(&e->lock);
+	spin_unlock_irqrestore(&e->lock, flags);
 }
 
 static bool peal_engine_has_work(struct peal_engine *e)
@@ -114,12 +118,13 @@ static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 static struct peal_qp *peal_engine_pop(struct peal_engine *e)
 {
 	struct peal_qp *qp;
+	unsigned long flags;
 
-	spin_lock(&e->lock);
+	spin_lock_irqsave(&e->lock, flags);
 	qp = list_first_entry_or_null(&e->run, struct peal_qp, run.node);
 	if (qp)
 		list_del_init(&qp->run.node);
-	spin_unlock(&e->lock);
+	spin_unlock_irqrestore(&e->lock, flags);
 	return qp;
 }
 
@@ -222,19 +227,25 @@ static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp 
 	return waited ? sender : NULL;
 }
 
-/* Receives were posted: run who waits for them, and flush if in error. */
+/* Inside the guard. Receives were posted: run who waits, and flush if in error. */
+static void peal_engine_received(struct peal_engine *e, struct peal_qp *qp)
+{
+	struct peal_qp *sender = peal_engine_sender(e, qp);
+
+	if (sender && peal_engine_turn(e, sender))
+		peal_engine_defer(e, sender);
+	if (READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn(e, qp))
+		peal_engine_defer(e, qp);
+}
+
 static int peal_engine_kick_recv(struct peal_context *ctx, unsigned long index)
 {
-	struct peal_engine *e = ctx->engine;
-	struct peal_qp *qp, *sender;
+	struct peal_qp *qp;
 
 	peal_guard_enter();
 	qp = peal_context_qp(ctx, index);
-	sender = qp ? peal_engine_sender(e, qp) : NULL;
-	if (sender && peal_engine_turn(e, sender))
-		peal_engine_defer(e, sender);
-	if (qp && READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn(e, qp))
-		peal_engine_defer(e, qp);
+	if (qp)
+		peal_engine_received(ctx->engine, qp);
 	peal_guard_exit();
 	return qp ? 0 : -ENOENT;
 }
@@ -295,14 +306,14 @@ static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state s
 {
 	struct peal_context *ctx;
 
-	spin_lock_bh(&e->lock);
+	spin_lock_irq(&e->lock);
 	e->gone |= state == PEAL_ENGINE_GONE;
 	if (e->gone)
 		state = PEAL_ENGINE_GONE;
 	WRITE_ONCE(e->awake, state == PEAL_ENGINE_AWAKE);
 	list_for_each_entry(ctx, &e->contexts, node)
 		peal_context_set_state(ctx, state);
-	spin_unlock_bh(&e->lock);
+	spin_unlock_irq(&e->lock);
 	/*
 	 * B: "asleep" is visible before the last scan. The programs' half sits
 	 * between their doorbell bit and their second look at the word, the
@@ -450,18 +461,18 @@ int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
 
 	if (ret)
 		return ret;
-	spin_lock_bh(&e->lock);
+	spin_lock_irq(&e->lock);
 	list_add_tail_rcu(&ctx->node, &e->contexts);
-	spin_unlock_bh(&e->lock);
+	spin_unlock_irq(&e->lock);
 	return 0;
 }
 
 /* The door was revoked or discarded. */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
-	spin_lock_bh(&e->lock);
+	spin_lock_irq(&e->lock);
 	list_del_rcu(&ctx->node);
-	spin_unlock_bh(&e->lock);
+	spin_unlock_irq(&e->lock);
 	peal_guard_wait();
 	peal_context_destroy(ctx);
 }
@@ -483,18 +494,47 @@ void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	peal_guard_wait();
 	hrtimer_cancel(&qp->run.timer);
-	spin_lock_bh(&e->lock);
+	spin_lock_irq(&e->lock);
 	list_del_init(&qp->run.node);
-	spin_unlock_bh(&e->lock);
+	spin_unlock_irq(&e->lock);
 	peal_guard_wait();
 }
 
-/* Something changed: there may be something to send or to flush. */
+/*
+ * May a queue be run right here? Not with interrupts off, and not from a handler
+ * that we have called: it posts, that completes, it is called again, and the
+ * stack is finite.
+ */
+static bool peal_engine_may_run_here(void)
+{
+	return !irqs_disabled() && !in_hardirq() && !peal_guard_held();
+}
+
+/* Something changed: there may be something to send or to flush. Any context. */
 void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp)
 {
+	if (!peal_engine_may_run_here()) {
+		peal_engine_defer(e, qp);
+		return;
+	}
 	peal_guard_enter();
 	if (peal_engine_turn(e, qp))
 		peal_engine_defer(e, qp);
+	peal_guard_exit();
+}
+
+/*
+ * A kernel user posted receives that somebody waits for. From where nothing can
+ * be run the sender's timer has to do.
+ */
+void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp)
+{
+	if (!peal_engine_may_run_here()) {
+		peal_engine_defer(e, qp);
+		return;
+	}
+	peal_guard_enter();
+	peal_engine_received(e, qp);
 	peal_guard_exit();
 }
 

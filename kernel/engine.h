@@ -13,7 +13,7 @@
  *  - the worker, for what a budget or a timer left over.
  *
  * Lock: engine->lock guards the run list and the list of contexts. Inside it
- * nothing else is taken.
+ * nothing else is taken; interrupts are off, because kernel users post anywhere.
  */
 #ifndef PEAL_ENGINE_H
 #define PEAL_ENGINE_H
@@ -49,6 +49,7 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_abandon(struct peal_engine *e);
 
 extern const struct peal_door_ops peal_engine_door_ops;

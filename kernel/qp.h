@@ -36,6 +36,19 @@ struct peal_run {
 /* Depth of READs and atomics, either way; it travels in eight bits. */
 #define PEAL_MAX_RD_ATOMIC	128
 
+/* One ring as a kernel user fills it. */
+struct peal_post_side {
+	u64 *ids;			/* wr_id by slot */
+	u32 head;			/* next index to fill */
+	u32 tail;			/* first whose completion was not polled */
+};
+
+/* post.c's part, used by kernel queue pairs only. */
+struct peal_posts {
+	spinlock_t lock;		/* guards both heads and the slots */
+	struct peal_post_side send, recv;
+};
+
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
@@ -53,6 +66,7 @@ struct peal_qp {
 	struct peal_sq sq;
 	struct peal_rq rq;
 	struct peal_run run;
+	struct peal_posts posts;
 };
 
 static inline struct peal_qp *peal_qp(struct ib_qp *ib)

@@ -113,6 +113,14 @@ static inline u8 peal_cq_ring_phase(const struct peal_cq_ring *ring, u32 index)
 	return index & (ring->mask + 1) ? 0 : PEAL_CQE_PHASE;
 }
 
+/* Is CQE @index written? For the kernel as the consumer. */
+static inline bool peal_cq_ring_peek(const struct peal_cq_ring *ring, u32 index)
+{
+	u8 flags = smp_load_acquire(&ring->cqe[index & ring->mask].flags);	/* D */
+
+	return (flags & PEAL_CQE_PHASE) == peal_cq_ring_phase(ring, index);
+}
+
 /* The caller has made sure that the ring is not full. */
 static inline void peal_cq_ring_push(struct peal_cq_ring *ring, const struct peal_cqe *cqe)
 {

@@ -8,6 +8,7 @@
 #include "compat.h"
 #include "dev.h"
 #include "mw.h"
+#include "post.h"
 #include "query.h"
 #include "verbs.h"
 
@@ -140,6 +141,16 @@ static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 	return 0;
 }
 
+static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
+{
+	return peal_post_poll(&peal_dev(ib->device)->table, peal_cq(ib), n, wc);
+}
+
+static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags)
+{
+	return peal_cq_arm(peal_cq(ib), flags);
+}
+
 static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
 {
@@ -209,11 +220,15 @@ const struct ib_device_ops peal_verbs_ops = {
 	.mmap = peal_map_mmap,
 	.mmap_free = peal_map_release,
 	.modify_qp = peal_verbs_modify_qp,
+	.poll_cq = peal_verbs_poll_cq,
+	.post_recv = peal_verbs_post_recv,
+	.post_send = peal_verbs_post_send,
 	.query_device = peal_query_device,
 	.query_pkey = peal_query_pkey,
 	.query_port = peal_query_port,
 	.query_qp = peal_verbs_query_qp,
 	.reg_user_mr = peal_verbs_reg_user_mr,
+	.req_notify_cq = peal_verbs_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),

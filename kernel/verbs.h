@@ -21,6 +21,10 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 			 struct ib_udata *udata);
 int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 			struct ib_qp_init_attr *init);
+int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad);
+int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad);
 int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
 
 #endif

@@ -5,6 +5,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "dev.h"
+#include "post.h"
 #include "verbs.h"
 
 static int peal_verbs_check_init(const struct ib_qp_init_attr *init)
@@ -14,19 +15,27 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init)
 	return 0;
 }
 
-/* Undo of a queue pair that may be found already. */
+/* Undo of a queue pair that may be found already. Pollers may have found it too. */
 static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 {
 	peal_context_remove_qp(qp);
 	peal_qp_unpublish(qp);
+	peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
+	peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
 	peal_engine_remove_qp(&dev->engine, qp);
+	peal_post_free(qp);
 	peal_qp_free(qp);
 }
 
-static int peal_verbs_answer_qp(struct peal_qp *qp, struct ib_udata *udata)
+/* To a program: a doorbell bit, and where everything is. */
+static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
+				   struct ib_udata *udata)
 {
 	struct peal_create_qp_resp resp;
+	int ret = peal_context_add_qp(ctx, qp);
 
+	if (ret)
+		return ret;
 	peal_qp_describe(qp, &resp);
 	return peal_verbs_respond(udata, &resp, sizeof(resp));
 }
@@ -35,23 +44,55 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_qp *qp = peal_qp(ib);
-	struct peal_context *ctx;
+	struct peal_context *ctx = NULL;
 	int ret = peal_verbs_check_init(init);
 
-	if (!ret)
-		ret = udata ? peal_verbs_check_request(udata) : -EOPNOTSUPP;
+	if (!ret && udata)
+		ret = peal_verbs_check_request(udata);
 	if (ret)
 		return ret;
-	ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
+	if (udata)
+		ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
 	peal_engine_add_qp(&dev->engine, qp);
-	ret = peal_qp_init(qp, &dev->table, &ctx->ib, init);
+	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->ib : NULL, init);
 	if (ret)
 		return ret;
-	ret = peal_context_add_qp(ctx, qp);
-	if (!ret)
-		ret = peal_verbs_answer_qp(qp, udata);
+	ret = ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
 	if (ret)
 		peal_verbs_remove_qp(dev, qp);
+	return ret;
+}
+
+/* ib_post_send and ib_post_recv are for kernel users: programs have rings. */
+int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	int ret;
+
+	if (!qp->posts.send.ids || READ_ONCE(qp->state) < IB_QPS_RTS) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_send(qp, wr, bad);
+	peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+	return ret;
+}
+
+int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!qp->posts.recv.ids || READ_ONCE(qp->state) == IB_QPS_RESET) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_recv(qp, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_engine_poke_sender(&peal_dev(ib->device)->engine, qp);
 	return ret;
 }
 

@@ -264,7 +264,7 @@ struct peal_doorbell {
  * receive was posted (and flushes when the queue pair is in error).
  * Errors: ENOENT no such queue pair, EIO the device is gone.
  */
-#define PEAL_IOC_MAGIC		0xb7
+#define PEAL_IOC_MAGIC		0xea
 #define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
 #define PEAL_IOC_KICK_RECV	_IO(PEAL_IOC_MAGIC, 2)
 
