@@ -56,6 +56,18 @@ build_modules() {
 	with_lock kernel-6.1 make_modules "$build/kernel-6.1" "/lib/modules/$(headers_release)/build"
 }
 
+# The module with which t_kernel_user.sh tests the verbs as a kernel user.
+make_test_module() {
+	local folder=$1
+	mkdir -p "$folder"
+	cp -rsf "$repo/test/guest/kmod/." "$folder/"
+	quietly make -C "$2" M="$folder" modules || die "the test module does not build against $2"
+}
+
+build_test_module() {
+	with_lock ktest make_test_module "$build/kernel-6.1/ktest" "/lib/modules/$(headers_release)/build"
+}
+
 build_user() {
 	have_userspace || return 0
 	with_lock user make_user "$build/user" -Dbuildtype=debugoptimized

@@ -37,7 +37,7 @@ vm_options() {
 run_guest_suite() {
 	local path name options
 	local -A groups=()
-	if ! (build_modules && build_user); then
+	if ! (build_modules && build_test_module && build_user); then
 		fail "guest/build"
 		return
 	fi

@@ -44,6 +44,9 @@ long vmstat(const std::string &name)
 
 long pinned_pages()
 {
+	/* Reading this folds what the CPUs have counted on their own. */
+	std::string unused;
+	std::ifstream("/proc/sys/vm/stat_refresh") >> unused;
 	return vmstat("nr_foll_pin_acquired") - vmstat("nr_foll_pin_released");
 }
 

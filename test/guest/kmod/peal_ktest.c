@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A kernel user of peal0: one queue pair connected to itself, one completion
+ * queue. Loading it runs the tests; when one fails, loading fails and the log
+ * says what was expected.
+ *
+ * Holds: kernel completion queues (poll, arm, missed events, events), posting
+ * from process context, with interrupts off and from a completion handler,
+ * inline data, a full ring, errors and flushes.
+ * Does not hold: programs; those are the other guest tests.
+ */
+#include <linux/completion.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+#define KTEST_BYTES	4096
+#define KTEST_HALF	(KTEST_BYTES / 2)
+#define KTEST_REPOSTS	100
+
+struct ktest {
+	struct ib_device *dev;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	u8 *buf;
+	atomic_t events;
+	int reposts_left;		/* the handler posts that many writes */
+	struct completion reposted;
+	int error;
+};
+
+static struct ktest ktest;
+
+#define KTEST_CHECK(t, condition)						\
+	do {									\
+		if (!(condition)) {						\
+			pr_info("peal_ktest: line %d: expected %s\n", __LINE__, #condition); \
+			(t)->error = -EIO;					\
+			return;							\
+		}								\
+	} while (0)
+
+static struct ib_sge ktest_sge(struct ktest *t, u32 offset, u32 length)
+{
+	return (struct ib_sge){ (uintptr_t)t->buf + offset, length, t->pd->local_dma_lkey };
+}
+
+static int ktest_poll_one(struct ktest *t, struct ib_wc *wc)
+{
+	unsigned long end = jiffies + 5 * HZ;
+	int n;
+
+	do {
+		n = ib_poll_cq(t->cq, 1, wc);
+		cond_resched();
+	} while (!n && time_before(jiffies, end));
+	return n;
+}
+
+/* A WRITE or READ between the first half of the buffer and the second. */
+static int ktest_post(struct ktest *t, enum ib_wr_opcode opcode, u32 length, u64 id, int flags)
+{
+	struct ib_sge sge = ktest_sge(t, 0, length);
+	const struct ib_send_wr *bad;
+	struct ib_rdma_wr rdma = {
+		.wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode,
+			.send_flags = flags },
+		.remote_addr = (uintptr_t)t->buf + KTEST_HALF,
+		.rkey = t->pd->unsafe_global_rkey,
+	};
+
+	return ib_post_send(t->qp, &rdma.wr, &bad);
+}
+
+static void ktest_handler(struct ib_cq *cq, void *context)
+{
+	struct ktest *t = context;
+	struct ib_wc wc;
+
+	atomic_inc(&t->events);
+	if (!t->reposts_left)
+		return;
+	ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
+	while (ib_poll_cq(cq, 1, &wc) > 0)
+		if (!--t->reposts_left)
+			complete(&t->reposted);
+		else
+			ktest_post(t, IB_WR_RDMA_WRITE, 64, 7, IB_SEND_SIGNALED);
+}
+
+/* ---- setting up ---- */
+
+static int ktest_find_gid(struct ktest *t, union ib_gid *gid)
+{
+	int i;
+
+	for (i = 0; i < 16; i++)
+		if (!rdma_query_gid(t->dev, 1, i, gid) &&
+		    ipv6_addr_v4mapped((struct in6_addr *)gid))
+			return i;
+	return -ENODEV;
+}
+
+static int ktest_to_init(struct ktest *t)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
+				   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC,
+	};
+
+	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_PORT | IB_QP_PKEY_INDEX |
+			    IB_QP_ACCESS_FLAGS);
+}
+
+static int ktest_to_rtr(struct ktest *t)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTR, .path_mtu = IB_MTU_1024, .dest_qp_num = t->qp->qp_num,
+		.max_dest_rd_atomic = 16, .min_rnr_timer = 1,
+	};
+	union ib_gid gid;
+	int index = ktest_find_gid(t, &gid);
+
+	if (index < 0)
+		return index;
+	attr.ah_attr.type = rdma_ah_find_type(t->dev, 1);
+	rdma_ah_set_port_num(&attr.ah_attr, 1);
+	rdma_ah_set_grh(&attr.ah_attr, &gid, 0, index, 1, 0);
+	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+			    IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |
+			    IB_QP_MIN_RNR_TIMER);
+}
+
+static int ktest_to_rts(struct ktest *t)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+		.max_rd_atomic = 16,
+	};
+
+	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+			    IB_QP_RNR_RETRY | IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int ktest_create_cq(struct ktest *t)
+{
+	struct ib_cq_init_attr attr = { .cqe = 256 };
+
+	t->cq = ib_create_cq(t->dev, ktest_handler, NULL, t, &attr);
+	return PTR_ERR_OR_ZERO(t->cq);
+}
+
+static int ktest_create_qp(struct ktest *t)
+{
+	struct ib_qp_init_attr attr = {
+		.send_cq = t->cq, .recv_cq = t->cq, .qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
+			 .max_recv_sge = 2, .max_inline_data = 64 },
+	};
+
+	t->qp = ib_create_qp(t->pd, &attr);
+	return PTR_ERR_OR_ZERO(t->qp);
+}
+
+static int ktest_connect(struct ktest *t)
+{
+	int ret = ktest_to_init(t);
+
+	if (!ret)
+		ret = ktest_to_rtr(t);
+	if (!ret)
+		ret = ktest_to_rts(t);
+	return ret;
+}
+
+/* ---- the tests ---- */
+
+static void ktest_fill(struct ktest *t)
+{
+	int i;
+
+	for (i = 0; i < KTEST_HALF; i++)
+		t->buf[i] = i * 7 + 1;
+	memset(t->buf + KTEST_HALF, 0, KTEST_HALF);
+}
+
+static void ktest_send(struct ktest *t)
+{
+	struct ib_sge from = ktest_sge(t, 0, 1000), to = ktest_sge(t, KTEST_HALF, KTEST_HALF);
+	struct ib_recv_wr recv = { .wr_id = 1, .sg_list = &to, .num_sge = 1 };
+	struct ib_send_wr send = {
+		.wr_id = 2, .sg_list = &from, .num_sge = 1, .opcode = IB_WR_SEND_WITH_IMM,
+		.send_flags = IB_SEND_SIGNALED, .ex.imm_data = cpu_to_be32(0x12345678),
+	};
+	const struct ib_recv_wr *bad_recv;
+	const struct ib_send_wr *bad_send;
+	struct ib_wc wc[2];
+
+	ktest_fill(t);
+	KTEST_CHECK(t, !ib_post_recv(t->qp, &recv, &bad_recv));
+	KTEST_CHECK(t, !ib_post_send(t->qp, &send, &bad_send));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc[0]) == 1 && ktest_poll_one(t, &wc[1]) == 1);
+	KTEST_CHECK(t, wc[0].wr_id == 1 && wc[0].opcode == IB_WC_RECV && wc[0].byte_len == 1000);
+	KTEST_CHECK(t, wc[0].wc_flags & IB_WC_WITH_IMM && wc[0].ex.imm_data == send.ex.imm_data);
+	KTEST_CHECK(t, wc[1].wr_id == 2 && wc[1].opcode == IB_WC_SEND && !wc[1].status);
+	KTEST_CHECK(t, wc[0].qp == t->qp && wc[1].qp == t->qp);
+	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 1000));
+}
+
+/* The receive comes after the SEND: the sender waits and is woken. */
+static void ktest_receive_late(struct ktest *t)
+{
+	struct ib_sge from = ktest_sge(t, 0, 8), to = ktest_sge(t, KTEST_HALF, 8);
+	struct ib_recv_wr recv = { .wr_id = 3, .sg_list = &to, .num_sge = 1 };
+	struct ib_send_wr send = {
+		.wr_id = 4, .sg_list = &from, .num_sge = 1, .opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	const struct ib_recv_wr *bad_recv;
+	const struct ib_send_wr *bad_send;
+	struct ib_wc wc;
+
+	KTEST_CHECK(t, !ib_post_send(t->qp, &send, &bad_send));
+	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+	KTEST_CHECK(t, !ib_post_recv(t->qp, &recv, &bad_recv));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 3 && !wc.status);
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 4 && !wc.status);
+}
+
+static void ktest_remote(struct ktest *t)
+{
+	struct ib_wc wc;
+
+	ktest_fill(t);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 1024, 1, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.opcode == IB_WC_RDMA_WRITE && !wc.status);
+	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 1024));
+	memset(t->buf, 0, 1024);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_READ, 1024, 2, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.opcode == IB_WC_RDMA_READ && !wc.status);
+	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 1024) && t->buf[0] == 1);
+	memset(t->buf, 0x5a, 32);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 32, 3, IB_SEND_SIGNALED | IB_SEND_INLINE));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 3 && !wc.status);
+	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 32));
+}
+
+static void ktest_events(struct ktest *t)
+{
+	struct ib_wc wc;
+
+	atomic_set(&t->events, 0);
+	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS));
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, atomic_read(&t->events) == 1);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, atomic_read(&t->events) == 1);
+	KTEST_CHECK(t, ib_req_notify_cq(t->cq, IB_CQ_SOLICITED | IB_CQ_REPORT_MISSED_EVENTS) == 1);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, atomic_read(&t->events) == 1);
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) && ktest_poll_one(t, &wc) && ktest_poll_one(t, &wc));
+}
+
+/* Nothing can be run here, so the worker does it. */
+static void ktest_interrupts_off(struct ktest *t)
+{
+	struct ib_wc wc;
+	int ret;
+
+	local_irq_disable();
+	ret = ktest_post(t, IB_WR_RDMA_WRITE, 64, 9, IB_SEND_SIGNALED);
+	local_irq_enable();
+	KTEST_CHECK(t, !ret);
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 9 && !wc.status);
+}
+
+/* A handler that polls and posts, again and again: the stack must not grow. */
+static void ktest_post_from_handler(struct ktest *t)
+{
+	t->reposts_left = KTEST_REPOSTS;
+	ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 64, 7, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, wait_for_completion_timeout(&t->reposted, 10 * HZ));
+}
+
+static void ktest_full(struct ktest *t)
+{
+	struct ib_wc wc;
+	int i;
+
+	for (i = 0; i < 16; i++)
+		KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, i, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, ktest_post(t, IB_WR_RDMA_WRITE, 8, i, IB_SEND_SIGNALED) == -ENOMEM);
+	for (i = 0; i < 16; i++)
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == i && !wc.status);
+}
+
+/* The core's global rkey does not allow atomics. */
+static void ktest_errors(struct ktest *t)
+{
+	struct ib_sge sge = ktest_sge(t, 0, 8);
+	struct ib_atomic_wr add = {
+		.wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1,
+			.opcode = IB_WR_ATOMIC_FETCH_AND_ADD, .send_flags = IB_SEND_SIGNALED },
+		.remote_addr = (uintptr_t)t->buf + KTEST_HALF,
+		.rkey = t->pd->unsafe_global_rkey, .compare_add = 5,
+	};
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+
+	KTEST_CHECK(t, !ib_post_send(t->qp, &add.wr, &bad));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.status == IB_WC_REM_ACCESS_ERR);
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 2, 0));
+	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 2 &&
+		    wc.status == IB_WC_WR_FLUSH_ERR);
+}
+
+static void ktest_run_all(struct ktest *t)
+{
+	static void (*const tests[])(struct ktest *) = {
+		ktest_send, ktest_receive_late, ktest_remote, ktest_events,
+		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_errors,
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(tests) && !t->error; i++)
+		tests[i](t);
+}
+
+static int ktest_with_cq(struct ktest *t)
+{
+	int ret = ktest_create_qp(t);
+
+	if (ret)
+		return ret;
+	ret = ktest_connect(t);
+	if (!ret) {
+		ktest_run_all(t);
+		ret = t->error;
+	}
+	ib_destroy_qp(t->qp);
+	return ret;
+}
+
+static int ktest_with_pd(struct ktest *t)
+{
+	int ret = ktest_create_cq(t);
+
+	if (ret)
+		return ret;
+	ret = ktest_with_cq(t);
+	ib_destroy_cq(t->cq);
+	return ret;
+}
+
+static int ktest_with_device(struct ktest *t)
+{
+	int ret;
+
+	t->buf = kzalloc(KTEST_BYTES, GFP_KERNEL);
+	if (!t->buf)
+		return -ENOMEM;
+	t->pd = ib_alloc_pd(t->dev, IB_PD_UNSAFE_GLOBAL_RKEY);
+	ret = PTR_ERR_OR_ZERO(t->pd);
+	if (!ret) {
+		ret = ktest_with_pd(t);
+		ib_dealloc_pd(t->pd);
+	}
+	kfree(t->buf);
+	return ret;
+}
+
+/* The core calls a client that wants kernel verbs only where they are complete. */
+static int ktest_add(struct ib_device *dev)
+{
+	if (strcmp(dev_name(&dev->dev), "peal0"))
+		return -EOPNOTSUPP;
+	ktest.dev = dev;
+	init_completion(&ktest.reposted);
+	ktest.error = ktest_with_device(&ktest);
+	return -EOPNOTSUPP;
+}
+
+static struct ib_client ktest_client = { .name = "peal_ktest", .add = ktest_add };
+
+static int __init ktest_init(void)
+{
+	int ret = ib_register_client(&ktest_client);
+
+	if (ret)
+		return ret;
+	if (!ktest.error && !ktest.dev)
+		ktest.error = -ENODEV;
+	if (ktest.error)
+		ib_unregister_client(&ktest_client);
+	return ktest.error;
+}
+
+static void __exit ktest_exit(void)
+{
+	ib_unregister_client(&ktest_client);
+}
+
+module_init(ktest_init);
+module_exit(ktest_exit);
+
+MODULE_DESCRIPTION("Tests of peal as a kernel user");
+MODULE_LICENSE("Dual BSD/GPL");

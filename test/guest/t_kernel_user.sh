@@ -1,0 +1,12 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# Kernel users of the verbs: loads a module that is one (test/guest/kmod), which runs its tests while it loads.
+set -u
+# shellcheck source=test/guest/lib.sh
+source "$(dirname "$0")/lib.sh"
+[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the module tests peal0"
+module=$(dirname "$0")/../../build/kernel-6.1/ktest/peal_ktest.ko
+[[ -e $module ]] || fail "peal_ktest.ko is not built"
+insmod "$module" || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
+rmmod peal_ktest || fail "peal_ktest does not unload"
