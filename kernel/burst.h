@@ -13,7 +13,7 @@
 #include "cq.h"
 
 #define PEAL_BURST_CQS		4
-#define PEAL_BURST_EVENTS	4
+#define PEAL_BURST_EVENTS	8
 #define PEAL_BURST_QPS		2
 
 struct peal_qp;
@@ -30,7 +30,7 @@ struct peal_burst {
 	struct peal_qp *failed[PEAL_BURST_QPS];	/* to be put into error */
 };
 
-/* A burst serves one queue pair and its peer: four queues, never more. */
+/* A burst serves one queue pair and its peer, so all three arrays are long enough. */
 static inline void peal_burst_cq(struct peal_burst *burst, struct peal_cq *cq)
 {
 	u32 i;

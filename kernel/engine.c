@@ -463,6 +463,8 @@ int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
 		return ret;
 	spin_lock_irq(&e->lock);
 	list_add_tail_rcu(&ctx->node, &e->contexts);
+	if (e->gone)
+		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	spin_unlock_irq(&e->lock);
 	return 0;
 }

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # Compiles the modules for the kernels of Debian 12 (here), 13 and sid (each in a Debian root of its own in the
-# cache, because headers, compiler and C library belong together). Any warning is a failure. It loads nothing.
+# cache, because headers, compiler and C library belong together), and the userspace part for Debian 13. Any warning
+# is a failure. It loads nothing.
 # Needs common.sh, build.sh and results.sh.
 
 # run_kernels_suite NAME...
@@ -13,6 +14,31 @@ run_kernels_suite() {
 		matches "$kernel" "$@" || continue
 		compile_kernel "$kernel"
 	done
+	! matches userspace-trixie "$@" || compile_userspace
+}
+
+# The provider against Debian 13's rdma-core, for t_debian13.sh to run.
+compile_userspace() {
+	local begin=$SECONDS log=$build/compile-userspace-trixie.log
+	if (compile_userspace_in_root) >"$log" 2>&1; then
+		pass "kernels/userspace-trixie" "$((SECONDS - begin))"
+	else
+		fail "kernels/userspace-trixie"
+		tail -n 40 "$log" | sed 's/^/    /'
+	fi
+}
+
+compile_userspace_in_root() {
+	local root
+	root=$(debian_root trixie)
+	mkdir -p "$root$repo"
+	export build
+	# shellcheck disable=SC2016 # the new shell expands it
+	unshare --mount --propagation private bash -euc '
+		mount --bind "$2" "$1$2"
+		[[ -e $build/user-trixie/build.ninja ]] || chroot "$1" meson setup "$build/user-trixie" "$2"
+		chroot "$1" meson compile -C "$build/user-trixie" peal-rdmav34
+		printf "%s\\n" "$1" >"$build/user-trixie/root"' - "$root" "$repo"
 }
 
 # compile_kernel VERSION-SUITE
@@ -74,18 +100,21 @@ debian_root() {
 # The mirror, and how to reach it, are those of this machine. The release file of sid may be past its date on a
 # mirror that lags.
 make_root() {
-	local suite=$1 root=$2 options=()
-	[[ ! -e $root.complete ]] || return 0
+	local suite=$1 root=$2 options=() packages=linux-headers-amd64,gcc,make,libc6-dev
+	# Debian 13 is also where the provider has to run.
+	[[ $suite != trixie ]] ||
+		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
+	[[ $(cat "$root.complete" 2>/dev/null) != "$packages" ]] || return 0
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
 	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
 	rm -rf "$root"
-	quietly mmdebstrap --variant=essential --include=linux-headers-amd64,gcc,make,libc6-dev \
+	quietly mmdebstrap --variant=essential --include="$packages" \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' \
 		"$suite" "$root" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
-	touch "$root.complete"
+	echo "$packages" >"$root.complete"
 }
 
 # Where this machine gets Debian itself from, not its updates.
