@@ -5,6 +5,7 @@
  */
 #include "context.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -96,7 +97,9 @@ verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
 	memory->cpp =
 		Context::open(uverbs::Device(cmd_fd, PEAL_DRIVER_ID), comp_vectors, core_support);
 	memory->verbs.context.num_comp_vectors = static_cast<int>(comp_vectors);
-	reinterpret_cast<verbs_device *>(device)->core_support = core_support;
+	/* Atomic: another thread may be opening the device, too, and store the same. */
+	std::atomic_ref(reinterpret_cast<verbs_device *>(device)->core_support)
+		.store(core_support, std::memory_order_relaxed);
 	verbs_set_ops(&memory->verbs, &context_ops);
 	release.dismiss();
 	return &memory->verbs;

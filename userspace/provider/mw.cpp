@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "c_enum.hpp"
 #include "context.hpp"
 #include "post.hpp"
 
@@ -19,7 +20,7 @@ ibv_mw *mw_alloc(ibv_pd *pd, ibv_mw_type type)
 	ib_uverbs_alloc_mw_resp response{};
 
 	request.pd_handle = pd->handle;
-	request.mw_type = static_cast<std::uint8_t>(type);
+	request.mw_type = c_enum8(type);
 	check(Context::of(pd->context)
 		      .device.command(IB_USER_VERBS_CMD_ALLOC_MW, request, response));
 	mw->context = pd->context;

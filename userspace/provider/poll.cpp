@@ -89,9 +89,8 @@ void fill_wc(ibv_wc &wc, const Completion &completion) noexcept
 
 ibv_wc_status wc_status(const peal_cqe &cqe) noexcept
 {
-	const auto status = static_cast<ibv_wc_status>(cqe.status);
-
-	return status <= IBV_WC_GENERAL_ERR ? status : IBV_WC_GENERAL_ERR;
+	return cqe.status < IBV_WC_GENERAL_ERR ? static_cast<ibv_wc_status>(cqe.status)
+					       : IBV_WC_GENERAL_ERR;
 }
 
 ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept

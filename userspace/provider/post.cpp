@@ -12,36 +12,14 @@
  */
 #include "post.hpp"
 
-#include <array>
 #include <mutex>
+
+#include "c_enum.hpp"
+#include "wr.hpp"
 
 namespace peal {
 
 namespace {
-
-constexpr WrRow send_row(peal_opcode opcode, bool immediate) noexcept
-{
-	return {opcode, WrShape::SEND, true, immediate, true};
-}
-
-constexpr std::array<WrRow, IBV_WR_SEND_WITH_INV + 1> ROWS = [] {
-	std::array<WrRow, IBV_WR_SEND_WITH_INV + 1> row{};
-
-	row[IBV_WR_SEND] = send_row(PEAL_OP_SEND, false);
-	row[IBV_WR_SEND_WITH_IMM] = send_row(PEAL_OP_SEND_IMM, true);
-	row[IBV_WR_SEND_WITH_INV] = send_row(PEAL_OP_SEND_INV, true);
-	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false};
-	row[IBV_WR_RDMA_WRITE_WITH_IMM] = {PEAL_OP_WRITE_IMM, WrShape::RDMA, true, true, true};
-	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false};
-	row[IBV_WR_ATOMIC_CMP_AND_SWP] = {PEAL_OP_CMP_SWAP, WrShape::ATOMIC, false, false, false};
-	row[IBV_WR_ATOMIC_FETCH_AND_ADD] = {PEAL_OP_FETCH_ADD, WrShape::ATOMIC, false, false,
-					    false};
-	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false};
-	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false};
-	return row;
-}();
-
-constexpr WrRow NO_ROW{};
 
 peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) noexcept
 {
@@ -90,7 +68,7 @@ int fill_data(const Qp &qp, const WrRow &row, SendSlot &slot, const ibv_send_wr 
 	if (static_cast<std::uint32_t>(wr.num_sge) > sge_limit(qp, row))
 		return EINVAL;
 	if (wr.send_flags & IBV_SEND_INLINE)
-		return row.inline_allowed ? copy_inline(qp, slot, wr) : EINVAL;
+		return copy_inline(qp, slot, wr);
 	for (int i = 0; i < wr.num_sge; ++i) {
 		const ibv_sge &sge = wr.sg_list[i];
 
@@ -121,9 +99,11 @@ int fill_slot(const Qp &qp, const WrRow &row, std::byte *memory, const ibv_send_
 /* One work request into the slot of `index`, which is not published yet. */
 int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type window) noexcept
 {
-	const WrRow &row = wr_row(wr.opcode);
+	const WrRow &row = wr_row(c_enum(wr.opcode));
 
-	if (row.shape == WrShape::NONE || (wr.send_flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE)) ||
+	const unsigned int inline_flag = row.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
+
+	if (row.shape == WrShape::NONE || (wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
 	    (row.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
 		return EINVAL;
 	if (!qp.sq.has_room(index))
@@ -208,64 +188,6 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 }
 
 } // namespace
-
-const WrRow &wr_row(unsigned int opcode) noexcept
-{
-	return opcode < ROWS.size() ? ROWS[opcode] : NO_ROW;
-}
-
-std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
-{
-	switch (row.shape) {
-	case WrShape::SEND:
-	case WrShape::RDMA:
-		return qp.cap.max_send_sge;
-	case WrShape::ATOMIC:
-		return 1; /* more might not fit the slot */
-	default:
-		return 0;
-	}
-}
-
-/* SOLICITED is dropped where the verbs ignore it; the kernel would refuse it. */
-std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_flags) noexcept
-{
-	unsigned int flags = 0;
-
-	if (qp.signal_all || (send_flags & IBV_SEND_SIGNALED))
-		flags |= PEAL_WQE_SIGNALED;
-	if (row.solicited && (send_flags & IBV_SEND_SOLICITED))
-		flags |= PEAL_WQE_SOLICITED;
-	if (send_flags & IBV_SEND_FENCE)
-		flags |= PEAL_WQE_FENCE;
-	return static_cast<std::uint8_t>(flags);
-}
-
-/* From RTS on: in error the kernel flushes, in SQD it keeps the post for later. */
-int send_state_error(const Qp &qp) noexcept
-{
-	switch (qp.qp.state) {
-	case IBV_QPS_RESET:
-	case IBV_QPS_INIT:
-	case IBV_QPS_RTR:
-		return EINVAL;
-	default:
-		return 0;
-	}
-}
-
-peal_bind_seg bind_segment(const ibv_mw_bind_info &info, std::uint32_t new_rkey) noexcept
-{
-	peal_bind_seg segment{};
-
-	segment.addr = info.addr;
-	segment.length = info.length;
-	segment.mr_lkey = info.mr ? info.mr->lkey : 0; /* length 0 unbinds */
-	/* Programs set it as they do for a region; a window has no local side. */
-	segment.access = info.mw_access_flags & ~unsigned{IBV_ACCESS_LOCAL_WRITE};
-	segment.new_rkey = new_rkey;
-	return segment;
-}
 
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {

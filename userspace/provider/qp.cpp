@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "c_enum.hpp"
 #include "pd.hpp"
 #include "qp_attr.hpp"
 
@@ -106,7 +107,6 @@ Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	qp.send_cq = attr.send_cq;
 	qp.recv_cq = attr.recv_cq;
 	qp.state = IBV_QPS_RESET;
-	qp.qp_type = attr.qp_type;
 	pthread_mutex_init(&qp.mutex, nullptr);
 	pthread_cond_init(&qp.cond, nullptr);
 }
@@ -138,6 +138,7 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
 		destroy_command(qp.context, response.qp_handle, events);
 	});
 	qp.qp.handle = response.qp_handle;
+	qp.qp.qp_type = attr.qp_type; /* the kernel knows it */
 	qp.qp.qp_num = response.qpn;
 	qp.cap = granted_cap(response);
 	map_rings(qp, shape);
@@ -173,7 +174,7 @@ int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 						    modify_qp_request(*ibqp, *attr, mask));
 	if (error)
 		return error;
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+	if ((mask & IBV_QP_STATE) && c_enum(attr->qp_state) == IBV_QPS_RESET) {
 		/* Indices are the poster's and the poller's: keep both out. */
 		std::scoped_lock posters(qp.sq_lock, qp.rq_lock);
 		BothCqs pollers(qp.send_queue, qp.recv_queue);

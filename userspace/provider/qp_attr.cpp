@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "c_enum.hpp"
+
 namespace peal {
 
 ib_uverbs_create_qp create_qp_request(const ibv_qp_init_attr_ex &attr, const ibv_qp *qp) noexcept
@@ -25,7 +27,7 @@ ib_uverbs_create_qp create_qp_request(const ibv_qp_init_attr_ex &attr, const ibv
 	request.max_recv_sge = attr.cap.max_recv_sge;
 	request.max_inline_data = attr.cap.max_inline_data;
 	request.sq_sig_all = attr.sq_sig_all != 0;
-	request.qp_type = static_cast<std::uint8_t>(attr.qp_type);
+	request.qp_type = c_enum8(attr.qp_type);
 	return request;
 }
 
@@ -100,10 +102,10 @@ ib_uverbs_modify_qp modify_qp_request(const ibv_qp &qp, const ibv_qp_attr &attr,
 	request.qp_access_flags = attr.qp_access_flags;
 	request.pkey_index = attr.pkey_index;
 	request.alt_pkey_index = attr.alt_pkey_index;
-	request.qp_state = static_cast<std::uint8_t>(attr.qp_state);
-	request.cur_qp_state = static_cast<std::uint8_t>(attr.cur_qp_state);
-	request.path_mtu = static_cast<std::uint8_t>(attr.path_mtu);
-	request.path_mig_state = static_cast<std::uint8_t>(attr.path_mig_state);
+	request.qp_state = c_enum8(attr.qp_state);
+	request.cur_qp_state = c_enum8(attr.cur_qp_state);
+	request.path_mtu = c_enum8(attr.path_mtu);
+	request.path_mig_state = c_enum8(attr.path_mig_state);
 	request.en_sqd_async_notify = attr.en_sqd_async_notify;
 	request.max_rd_atomic = attr.max_rd_atomic;
 	request.max_dest_rd_atomic = attr.max_dest_rd_atomic;

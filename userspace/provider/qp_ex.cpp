@@ -10,14 +10,12 @@
  */
 #include "qp_ex.hpp"
 
-#include "post.hpp"
 #include "qp.hpp"
+#include "wr.hpp"
 
 namespace peal {
 
 namespace {
-
-constexpr unsigned int NO_OPCODE = ~0U;
 
 void wr_start(ibv_qp_ex *ibqp) noexcept
 {
@@ -25,7 +23,7 @@ void wr_start(ibv_qp_ex *ibqp) noexcept
 
 	qp.sq_lock.lock();
 	qp.batch.next = qp.sq.head();
-	qp.batch.row = &wr_row(NO_OPCODE); /* a setter before any builder fails */
+	qp.batch.row = &NO_WR_ROW; /* a setter before any builder fails */
 	qp.batch.error = qp.context.doorbell.gone() ? EIO : send_state_error(qp);
 }
 

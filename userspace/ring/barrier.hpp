@@ -35,6 +35,12 @@ T load_acquire(const T &word) noexcept
 }
 
 template <class T>
+void store_relaxed(T &word, T value) noexcept
+{
+	std::atomic_ref<T>(word).store(value, std::memory_order_relaxed);
+}
+
+template <class T>
 void store_release(T &word, T value) noexcept
 {
 	std::atomic_ref<T>(word).store(value, std::memory_order_release);

@@ -10,7 +10,9 @@
  *	the poster (SQ or RQ lock)	has_room, slot, set_wr_id, publish
  *	the poller (CQ lock)		complete
  * They meet in tail_ alone: the poller releases a slot after it has read the
- * slot's wr_id, the poster acquires it before it writes a new one.
+ * slot's wr_id, the poster acquires it before it writes a new one. The way back,
+ * from the poster's wr_id to the poller, is A and D with the kernel between them.
+ * (A race detector cannot see into the kernel: so wr_ids are atomic, relaxed.)
  *
  *	tail_ <= index < head_		posted, not completed
  *	head_ <= index < tail_ + entries	free
@@ -37,12 +39,13 @@ struct RingShape {
 };
 
 class WorkRing {
+	/* Both sides read this for each WQE, and nobody writes it. */
 	RingShape shape_{};
 	std::unique_ptr<std::uint64_t[]> wr_id_;
-	/* The poster's. */
-	std::uint32_t head_ = 0;
+	/* The poster's. Lines of their own, as poster and poller may be two CPUs. */
+	alignas(PEAL_LINE) std::uint32_t head_ = 0;
 	std::uint32_t cached_tail_ = 0;
-	/* The poller's; on a line of its own, as poster and poller may be two CPUs. */
+	/* The poller's. */
 	alignas(PEAL_LINE) std::atomic<std::uint32_t> tail_ = 0;
 
 public:
@@ -75,7 +78,7 @@ public:
 
 	void set_wr_id(std::uint32_t index, std::uint64_t wr_id) noexcept
 	{
-		wr_id_[slot_number(index)] = wr_id;
+		store_relaxed(wr_id_[slot_number(index)], wr_id);
 	}
 
 	/* Announce every WQE before index `next`. */
@@ -97,7 +100,7 @@ public:
 
 		if (index - tail >= shape_.entries)
 			return std::nullopt;
-		const std::uint64_t wr_id = wr_id_[slot_number(index)];
+		const std::uint64_t wr_id = load_relaxed(wr_id_[slot_number(index)]);
 		tail_.store(index + 1, std::memory_order_release);
 		return wr_id;
 	}

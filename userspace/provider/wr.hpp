@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Send work requests: what the verbs say, and what goes into a WQE for it.
+ *
+ * Owns: the table of opcodes, and the checks and conversions that ibv_post_send
+ * and ibv_wr_* have in common. Inline, as both run them for each work request.
+ * Does not know: how WQEs are published (post, qp_ex), and what the kernel checks
+ * again (everything: it trusts no WQE).
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+
+#include "qp.hpp"
+
+namespace peal {
+
+/* What follows the header of a WQE, and what the header carries. NONE: not to be posted. */
+enum class WrShape : std::uint8_t { NONE, SEND, RDMA, ATOMIC, BIND, INVALIDATE };
+
+struct WrRow {
+	peal_opcode opcode;
+	WrShape shape;
+	bool inline_allowed;
+	bool immediate; /* imm_data or invalidate_rkey travels */
+	bool solicited; /* the flag means something */
+};
+
+/* By ibv_wr_opcode. The last row is for opcodes that are not ours. */
+inline constexpr std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> WR_ROWS = [] {
+	std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> row{};
+
+	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true};
+	row[IBV_WR_SEND_WITH_IMM] = {PEAL_OP_SEND_IMM, WrShape::SEND, true, true, true};
+	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true};
+	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false};
+	row[IBV_WR_RDMA_WRITE_WITH_IMM] = {PEAL_OP_WRITE_IMM, WrShape::RDMA, true, true, true};
+	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false};
+	row[IBV_WR_ATOMIC_CMP_AND_SWP] = {PEAL_OP_CMP_SWAP, WrShape::ATOMIC, false, false, false};
+	row[IBV_WR_ATOMIC_FETCH_AND_ADD] = {PEAL_OP_FETCH_ADD, WrShape::ATOMIC, false, false,
+					    false};
+	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false};
+	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false};
+	return row;
+}();
+
+inline constexpr const WrRow &NO_WR_ROW = WR_ROWS.back();
+
+inline const WrRow &wr_row(unsigned int opcode) noexcept
+{
+	return opcode < WR_ROWS.size() - 1 ? WR_ROWS[opcode] : NO_WR_ROW;
+}
+
+/* How many scatter-gather entries a WQE of this row takes. */
+inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
+{
+	switch (row.shape) {
+	case WrShape::SEND:
+	case WrShape::RDMA:
+		return qp.cap.max_send_sge;
+	case WrShape::ATOMIC:
+		return 1; /* more might not fit the slot */
+	default:
+		return 0;
+	}
+}
+
+/* IBV_SEND_INLINE comes apart: only some opcodes allow it. */
+inline constexpr unsigned int PLAIN_SEND_FLAGS =
+	IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+
+/* SOLICITED is dropped where the verbs ignore it. */
+inline std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_flags) noexcept
+{
+	unsigned int flags = 0;
+
+	if (qp.signal_all || (send_flags & IBV_SEND_SIGNALED))
+		flags |= PEAL_WQE_SIGNALED;
+	if (row.solicited && (send_flags & IBV_SEND_SOLICITED))
+		flags |= PEAL_WQE_SOLICITED;
+	if (send_flags & IBV_SEND_FENCE)
+		flags |= PEAL_WQE_FENCE;
+	return static_cast<std::uint8_t>(flags);
+}
+
+/*
+ * May this queue pair be posted to, going by the state that libibverbs keeps? From
+ * RTS on: in error the kernel flushes, in SQD it keeps the post for later.
+ */
+inline int send_state_error(const Qp &qp) noexcept
+{
+	switch (qp.qp.state) {
+	case IBV_QPS_RESET:
+	case IBV_QPS_INIT:
+	case IBV_QPS_RTR:
+		return EINVAL;
+	default:
+		return 0;
+	}
+}
+
+inline peal_bind_seg bind_segment(const ibv_mw_bind_info &info, std::uint32_t new_rkey) noexcept
+{
+	peal_bind_seg segment{};
+
+	segment.addr = info.addr;
+	segment.length = info.length;
+	segment.mr_lkey = info.mr ? info.mr->lkey : 0; /* length 0 unbinds */
+	/* Programs set it as they do for a region; a window has no local side. */
+	segment.access = info.mw_access_flags & ~unsigned{IBV_ACCESS_LOCAL_WRITE};
+	segment.new_rkey = new_rkey;
+	return segment;
+}
+
+} // namespace peal
