@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * kernel/copy.c, instruction by instruction.
+ *
+ * Holds: after every instruction of a copy the bytes that have arrived are the
+ * first ones, each at most once; the last eight arrive in one instruction.
+ * The processor's trap flag shows each step, so no race has to be won.
+ * It shows no reordering of stores inside the processor: see copy_order.cpp.
+ */
+#include "../catch.hpp"
+#include "support.hpp"
+#include "copy_ways.hpp"
+
+#ifdef __x86_64__
+#include <csignal>
+
+using namespace peal::test;
+
+namespace {
+
+constexpr std::uint8_t OLD = 0, NEW = 1;
+
+/* What the signal handler looks at. */
+struct Steps {
+	volatile std::uint8_t *dst;
+	std::size_t bytes, arrived;
+	unsigned count, wrong;
+};
+
+Steps steps;
+
+std::size_t count_arrived()
+{
+	std::size_t n = 0;
+
+	while (n < steps.bytes && steps.dst[n] == NEW)
+		++n;
+	return n;
+}
+
+void on_step(int)
+{
+	const std::size_t arrived = count_arrived();
+	bool wrong = arrived < steps.arrived;
+
+	for (std::size_t i = arrived; i < steps.bytes; ++i)
+		wrong |= steps.dst[i] != OLD;
+	if (steps.bytes >= 8)
+		wrong |= arrived > steps.bytes - 8 && arrived < steps.bytes;
+	steps.arrived = arrived;
+	steps.wrong += wrong;
+	++steps.count;
+}
+
+/* Below the red zone. */
+void trap_flag(bool on)
+{
+	if (on)
+		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; orq $0x100, (%%rsp); popfq;"
+				 "lea 128(%%rsp), %%rsp" ::
+					 : "memory", "cc");
+	else
+		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; andq $-0x101, (%%rsp); popfq;"
+				 "lea 128(%%rsp), %%rsp" ::
+					 : "memory", "cc");
+}
+
+class Stepper {
+	Exactly from_{8192, 4096}, to_{8192, 4096};
+	struct sigaction before_;
+
+public:
+	Stepper()
+	{
+		struct sigaction action = {};
+
+		action.sa_handler = on_step;
+		sigaction(SIGTRAP, &action, &before_);
+		std::memset(from_.data(), NEW, 8192);
+	}
+	~Stepper() { sigaction(SIGTRAP, &before_, nullptr); }
+	void copy(std::size_t to, std::size_t from, std::size_t bytes)
+	{
+		std::uint8_t *dst = to_.data() + to;
+
+		std::memset(to_.data(), OLD, 8192);
+		steps = {dst, bytes, 0, 0, 0};
+		trap_flag(true);
+		peal_copy(dst, from_.data() + from, bytes);
+		trap_flag(false);
+	}
+};
+
+} // namespace
+
+TEST_CASE("after each instruction, the bytes that have arrived are the first ones", "[copy][order]")
+{
+	Stepper stepper;
+
+	for (const CopyWay &way : copy_ways) {
+		way.choose();
+		for (std::size_t bytes :
+		     {1,  2,  7,   8,	9,   15,  16,  17,  24,	 64,  71,  72,
+		      73, 80, 135, 136, 137, 200, 264, 519, 520, 521, 527, 600}) {
+			for (std::size_t to : {0, 1, 4, 7, 8, 1024, 1027}) {
+				stepper.copy(to, 0, bytes);
+				CAPTURE(way.name, bytes, to);
+				CHECK(steps.count > 0);
+				CHECK(steps.wrong == 0);
+				CHECK(steps.arrived == bytes);
+			}
+		}
+	}
+}
+#endif

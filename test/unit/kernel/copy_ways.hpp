@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The ways in which kernel/copy.c may move the bulk of a message.
+ *
+ * Owns: which of them the CPU that the tests pretend to have can do. On other
+ * machines than x86 there is one way.
+ */
+#pragma once
+#include <vector>
+
+#include "kernel_parts.hpp"
+
+namespace peal::test {
+
+struct CopyWay {
+	const char *name;
+	bool erms, rep_good;
+
+	void choose() const
+	{
+		shim_cpu[X86_FEATURE_ERMS] = {erms, 0};
+		shim_cpu[X86_FEATURE_REP_GOOD] = {rep_good, 0};
+	}
+};
+
+inline const std::vector<CopyWay> copy_ways = {
+	{"words", false, false},
+#ifdef CONFIG_X86
+	{"rep movsq", false, true},
+	{"rep movsb", true, true},
+#endif
+};
+
+/* How often a string instruction was considered. */
+inline unsigned long copy_questions()
+{
+	return shim_cpu[X86_FEATURE_ERMS].questions + shim_cpu[X86_FEATURE_REP_GOOD].questions;
+}
+
+} // namespace peal::test

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * kernel/cursor.c: walking both sides of a copy.
+ *
+ * Holds: whatever the lists, the pages and the chunks, byte n of one side goes
+ * to byte n of the other and no other byte changes; every key is checked before
+ * that, but not those of entries without bytes. The keys here are numbers of
+ * regions; kernel/mr.c is not part of it.
+ */
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <vector>
+
+#include "../catch.hpp"
+#include "support.hpp"
+#include "kernel_parts.hpp"
+
+using namespace peal::test;
+
+namespace {
+
+constexpr std::uint64_t PAGE = 4096;
+constexpr std::uint32_t NOBODYS = 1000;
+constexpr std::uint8_t UNTOUCHED = 0xee;
+
+/* A region of pages that lie in memory in another order, or in any if `whole`. */
+class Region {
+	Exactly memory_;
+	std::vector<std::uint64_t> order_;
+	struct ib_umem umem_ = {};
+	struct peal_mr mr_ = {};
+
+	void each_run(void (*run)(struct peal_extents *, void *, u64))
+	{
+		for (std::uint64_t page : order_)
+			run(&mr_.extents, memory_.data() + page * PAGE, PAGE);
+	}
+
+public:
+	Region(Random &random, std::size_t pages, bool whole)
+		: memory_(pages * PAGE, PAGE), order_(pages)
+	{
+		std::iota(order_.begin(), order_.end(), 0);
+		for (std::size_t i = pages; i > 1 && !whole; --i)
+			std::swap(order_[i - 1], order_[random.below(i)]);
+		mr_.umem = &umem_;
+		mr_.skip = random.below(PAGE);
+		mr_.key.iova = random.bits() >> 1;
+		mr_.key.length = pages * PAGE - mr_.skip;
+		each_run(peal_extents_measure);
+		REQUIRE(peal_extents_alloc(&mr_.extents) == 0);
+		each_run(peal_extents_fill);
+	}
+	~Region() { peal_extents_free(&mr_.extents); }
+	Region(const Region &) = delete;
+	Region &operator=(const Region &) = delete;
+	struct peal_mr &mr() { return mr_; }
+	std::uint64_t length() const { return mr_.key.length; }
+	std::uint8_t &byte(std::uint64_t offset)
+	{
+		offset += mr_.skip;
+		return memory_.data()[order_[offset / PAGE] * PAGE + offset % PAGE];
+	}
+	void fill(Random &random)
+	{
+		for (std::uint64_t i = 0; i < length(); ++i)
+			byte(i) = static_cast<std::uint8_t>(random.bits() % UNTOUCHED);
+	}
+	void clear()
+	{
+		for (std::uint64_t i = 0; i < length(); ++i)
+			byte(i) = UNTOUCHED;
+	}
+};
+
+/* What keys name: lkey n is region n. */
+std::deque<Region> regions;
+std::vector<std::uint32_t> looked_up;
+
+struct List {
+	std::vector<peal_sge> sges;
+
+	/* As many bytes as asked for, from anywhere in region `key`, in entries of any length. */
+	List(Random &random, std::uint32_t key, std::uint64_t bytes)
+	{
+		const struct peal_key &region = regions[key].mr().key;
+		std::uint64_t at = 0;
+
+		/* One after another, with gaps: bytes of a destination must not overlap. */
+		while (bytes) {
+			const bool last = sges.size() + 1 == PEAL_MAX_SGE;
+			const std::uint64_t room = region.length - at - bytes;
+			const std::uint64_t some = random.one_in(4) ? 0 : 1 + random.below(bytes);
+			const std::uint64_t piece = last ? bytes : some;
+
+			at += random.below(room / 4 + 1);
+			sges.push_back({region.iova + at, static_cast<__u32>(piece),
+					piece ? key : NOBODYS});
+			at += piece;
+			bytes -= piece;
+		}
+		while (sges.size() < PEAL_MAX_SGE && random.one_in(2))
+			sges.push_back({random.bits(), 0, NOBODYS});
+	}
+	std::uint32_t count() const { return static_cast<std::uint32_t>(sges.size()); }
+	/* Where byte n of the list is. */
+	std::uint8_t &byte(std::uint64_t n) const
+	{
+		std::size_t i = 0;
+
+		for (; n >= sges[i].length; ++i)
+			n -= sges[i].length;
+		Region &region = regions[sges[i].lkey];
+		return region.byte(sges[i].addr - region.mr().key.iova + n);
+	}
+	peal_reason open(struct peal_cursor &cursor) const
+	{
+		return peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count(), false);
+	}
+};
+
+struct Regions {
+	Regions(Random &random, std::size_t count)
+	{
+		for (std::size_t i = 0; i < count; ++i)
+			regions.emplace_back(random, 1 + random.below(12), random.one_in(4));
+		looked_up.clear();
+	}
+	~Regions() { regions.clear(); }
+};
+
+void poison(struct peal_cursor &cursor)
+{
+	std::memset(&cursor, 0xa5, sizeof(cursor));
+}
+
+std::uint64_t count_touched(Region &region)
+{
+	std::uint64_t touched = 0;
+
+	for (std::uint64_t i = 0; i < region.length(); ++i)
+		touched += region.byte(i) != UNTOUCHED;
+	return touched;
+}
+
+} // namespace
+
+/* Takes the place of kernel/mr.c. */
+extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *,
+					  const struct peal_sge *sge, bool,
+					  struct peal_target *target)
+{
+	looked_up.push_back(sge->lkey);
+	if (sge->lkey >= regions.size())
+		return PEAL_REASON_LKEY_UNKNOWN;
+	target->mr = &regions[sge->lkey].mr();
+	target->offset = sge->addr - target->mr->key.iova;
+	return PEAL_REASON_NONE;
+}
+
+TEST_CASE("random lists, in random chunks: every byte arrives, no other changes", "[cursor]")
+{
+	Random random("lists");
+
+	for (int round = 0; round < 2000 / SLOWER; ++round) {
+		Regions all(random, 2);
+		const auto longest = std::min(regions[0].length(), regions[1].length());
+		const auto bytes = random.below(random.one_in(3) ? 100 % longest + 1 : longest);
+		const List from(random, 0, bytes), to(random, 1, bytes);
+
+		regions[0].fill(random);
+		regions[1].clear();
+		for (std::uint64_t done = 0; done < bytes;) {
+			const auto chunk = 1 + random.below(bytes - done);
+			struct peal_cursor src, dst;
+
+			poison(src);
+			poison(dst);
+			REQUIRE(from.open(src) == PEAL_REASON_NONE);
+			REQUIRE(to.open(dst) == PEAL_REASON_NONE);
+			peal_cursor_skip(&src, done);
+			peal_cursor_skip(&dst, done);
+			peal_cursor_copy(&dst, &src, chunk);
+			done += chunk;
+		}
+		std::uint64_t wrong = 0;
+		for (std::uint64_t i = 0; i < bytes; ++i)
+			wrong += from.byte(i) != to.byte(i);
+		if (wrong || count_touched(regions[1]) != bytes)
+			FAIL(wrong << " wrong: round " << round << " with seed " << random.seed);
+	}
+}
+
+TEST_CASE("a target and a list: random chunks in one walk", "[cursor]")
+{
+	Random random("targets");
+
+	for (int round = 0; round < 2000 / SLOWER; ++round) {
+		Regions all(random, 2);
+		const auto bytes = random.below(std::min(regions[0].length(), regions[1].length()));
+		const auto offset = random.below(regions[0].length() - bytes + 1);
+		const List to(random, 1, bytes);
+		const struct peal_target target = {&regions[0].mr(), offset};
+		struct peal_cursor src, dst;
+
+		poison(src);
+		poison(dst);
+		regions[0].fill(random);
+		regions[1].clear();
+		peal_cursor_target(&src, &target, bytes);
+		REQUIRE(to.open(dst) == PEAL_REASON_NONE);
+		for (std::uint64_t done = 0, chunk; done < bytes; done += chunk) {
+			chunk = 1 + random.below(bytes - done);
+			peal_cursor_copy(&dst, &src, chunk);
+		}
+		std::uint64_t wrong = 0;
+		for (std::uint64_t i = 0; i < bytes; ++i)
+			wrong += regions[0].byte(offset + i) != to.byte(i);
+		if (wrong || count_touched(regions[1]) != bytes)
+			FAIL(wrong << " wrong: round " << round << " with seed " << random.seed);
+	}
+}
+
+TEST_CASE("inline data of every length, whole and in two chunks", "[cursor]")
+{
+	Random random("inline data");
+	Regions all(random, 1);
+	Exactly data(PEAL_MAX_INLINE);
+
+	regions.clear();
+	regions.emplace_back(random, 4, false);
+	random.fill(data.data(), PEAL_MAX_INLINE);
+	std::replace(data.data(), data.data() + PEAL_MAX_INLINE, UNTOUCHED, std::uint8_t{0});
+	for (std::uint64_t bytes = 0; bytes <= PEAL_MAX_INLINE; ++bytes) {
+		const std::uint64_t first = random.below(bytes + 1);
+		const std::uint64_t offset = random.below(regions[0].length() - bytes + 1);
+		const struct peal_target target = {&regions[0].mr(), offset};
+		struct peal_cursor src, dst;
+		std::uint64_t wrong = 0;
+
+		poison(src);
+		poison(dst);
+		regions[0].clear();
+		peal_cursor_inline(&src, data.data(), bytes);
+		peal_cursor_target(&dst, &target, bytes);
+		peal_cursor_copy(&dst, &src, first);
+		peal_cursor_copy(&dst, &src, bytes - first);
+		for (std::uint64_t i = 0; i < bytes; ++i)
+			wrong += regions[0].byte(offset + i) != data.data()[i];
+		CAPTURE(bytes, first, offset);
+		REQUIRE(wrong == 0);
+		REQUIRE(count_touched(regions[0]) == bytes);
+	}
+}
+
+TEST_CASE("the reason is that of the first bad key", "[cursor]")
+{
+	Random random("bad keys");
+	Regions all(random, 1);
+	const std::vector<peal_sge> sges = {
+		{regions[0].mr().key.iova, 1, 0}, {0, 1, NOBODYS}, {0, 1, NOBODYS + 1}};
+	struct peal_cursor cursor;
+
+	CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 3, true) ==
+	      PEAL_REASON_LKEY_UNKNOWN);
+	CHECK(looked_up == std::vector<std::uint32_t>{0, NOBODYS});
+}
+
+TEST_CASE("keys of entries without bytes are not looked up", "[cursor]")
+{
+	const std::vector<peal_sge> sges(PEAL_MAX_SGE, {~0ULL, 0, NOBODYS});
+	struct peal_cursor cursor;
+
+	looked_up.clear();
+	for (std::uint32_t count = 0; count <= PEAL_MAX_SGE; ++count)
+		CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) ==
+		      PEAL_REASON_NONE);
+	CHECK(looked_up.empty());
+}
+
+TEST_CASE("sides without bytes are copied without looking at them", "[cursor]")
+{
+	const struct peal_target nowhere = {};
+	const peal_sge nothing = {0, 0, NOBODYS};
+
+	for (std::uint32_t count : {0U, 1U}) {
+		struct peal_cursor src, dst;
+
+		poison(src);
+		REQUIRE(peal_cursor_local(&src, nullptr, nullptr, &nothing, count, false) ==
+			PEAL_REASON_NONE);
+		peal_cursor_target(&dst, &nowhere, 0);
+		peal_cursor_skip(&src, 0);
+		peal_cursor_skip(&dst, 0);
+		peal_cursor_copy(&dst, &src, 0);
+		peal_cursor_copy(&src, &dst, 0);
+	}
+}
+
+TEST_CASE("a target of all kernel memory is an address", "[cursor]")
+{
+	struct peal_mr everything = {};
+	std::uint8_t from[100], to[100] = {};
+	struct peal_cursor src, dst;
+	Random random("addresses");
+
+	random.fill(from, sizeof(from));
+	const struct peal_target source = {&everything, reinterpret_cast<std::uintptr_t>(from)};
+	const struct peal_target target = {&everything, reinterpret_cast<std::uintptr_t>(to)};
+	peal_cursor_target(&src, &source, sizeof(from));
+	peal_cursor_target(&dst, &target, sizeof(to));
+	peal_cursor_copy(&dst, &src, 60);
+	peal_cursor_copy(&dst, &src, 40);
+	CHECK(std::memcmp(from, to, sizeof(from)) == 0);
+}
+
+TEST_CASE("here is the next byte, and how many follow it", "[cursor]")
+{
+	Random random("here");
+	Regions all(random, 1);
+	regions.clear();
+	regions.emplace_back(random, 8, true);
+	const std::uint64_t iova = regions[0].mr().key.iova;
+	const peal_sge sges[] = {{iova + 16, 8, 0}, {0, 0, NOBODYS}, {iova + 100, 3000, 0}};
+	struct peal_cursor cursor;
+	u64 bytes = 1 << 20;
+
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, false) == PEAL_REASON_NONE);
+	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(16));
+	CHECK(bytes == 8);
+	peal_cursor_skip(&cursor, 8);
+	bytes = 1 << 20;
+	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(100));
+	CHECK(bytes == 3000);
+	peal_cursor_skip(&cursor, 2999);
+	bytes = 5;
+	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(3099));
+	CHECK(bytes == 1);
+}

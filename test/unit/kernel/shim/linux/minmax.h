@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Unlike the kernel's these take mixed types; the kernel build refuses those. */
+#ifndef PEAL_KSHIM_LINUX_MINMAX_H
+#define PEAL_KSHIM_LINUX_MINMAX_H
+
+#define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
+#define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What the tests switch and count behind the shim's headers. */
+#include <asm/cpufeature.h>
+#include <linux/compiler.h>
+#include <linux/ktime.h>
+#include <linux/slab.h>
+#include <stdlib.h>
+
+struct shim_cpu_feature shim_cpu[SHIM_CPU_FEATURES];
+ktime_t shim_now;
+void (*shim_after_read)(const volatile void *word);
+bool shim_no_memory;
+long shim_allocations;
+
+void *shim_calloc(size_t count, size_t size)
+{
+	void *memory = shim_no_memory ? NULL : calloc(count, size);
+
+	if (memory)
+		shim_allocations++;
+	return memory;
+}
+
+void shim_free(const void *memory)
+{
+	if (memory)
+		shim_allocations--;
+	free((void *)memory);
+}
