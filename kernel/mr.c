@@ -133,12 +133,23 @@ int peal_mr_deregister(struct ib_mr *ib)
 {
 	struct peal_mr *mr = peal_mr(ib);
 
-	if (atomic_read(&mr->windows))
+	if (atomic_cmpxchg(&mr->windows, 0, -1))
 		return -EBUSY;
 	peal_table_remove_key(mr->table, mr->key.value);
 	peal_guard_wait();
 	peal_mr_free(mr);
 	return 0;
+}
+
+/* A bind and a deregistration race for the region: one of them gets false. */
+bool peal_mr_add_window(struct peal_mr *mr)
+{
+	return atomic_inc_unless_negative(&mr->windows);
+}
+
+void peal_mr_drop_window(struct peal_mr *mr)
+{
+	atomic_dec(&mr->windows);
 }
 
 struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)

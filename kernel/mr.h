@@ -41,7 +41,7 @@ struct peal_mr {
 	struct ib_umem *umem;		/* NULL: all kernel memory (get_dma_mr) */
 	struct peal_extents extents;	/* of the pages from the umem's first */
 	u64 skip;			/* bytes of the first page before iova */
-	atomic_t windows;		/* bound to this region */
+	atomic_t windows;		/* bound to this region; -1: being deregistered */
 	struct peal_table *table;
 };
 
@@ -62,6 +62,8 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
 				 u64 length, int access);
 struct peal_mr *peal_mr_find(struct peal_table *table, u32 value);
+bool peal_mr_add_window(struct peal_mr *mr);
+void peal_mr_drop_window(struct peal_mr *mr);
 
 /* Kernel address of the byte at @offset; *bytes shrinks to what is contiguous. */
 static inline void *peal_target_at(const struct peal_target *target, u64 offset, u64 *bytes)

@@ -24,7 +24,7 @@ int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct ib_pd *pd)
 static void peal_mw_unbind(struct peal_mw *mw)
 {
 	if (mw->region)
-		atomic_dec(&mw->region->windows);
+		peal_mr_drop_window(mw->region);
 	mw->region = NULL;
 	mw->qpn = 0;
 }
@@ -77,19 +77,22 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;
 }
 
-static void peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
+/* Return: false when the region is being deregistered. */
+static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 			const struct peal_bind_seg *bind)
 {
+	if (bind->length && !peal_mr_add_window(mr))
+		return false;
 	peal_mw_unbind(mw);
 	mw->key.value = bind->new_rkey;
 	mw->key.iova = bind->addr;
 	mw->key.length = bind->length;
 	mw->key.access = bind->access;
 	if (!bind->length)
-		return;		/* IBTA: a window of length 0 is unbound */
+		return true;	/* IBTA: a window of length 0 is unbound */
 	mw->region = mr;
 	mw->qpn = mw->ib.type == IB_MW_TYPE_2 ? qpn : 0;
-	atomic_inc(&mr->windows);
+	return true;
 }
 
 /**
@@ -111,10 +114,10 @@ enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, 
 	if (reason)
 		return reason;
 	spin_lock(&mw->lock);
-	if (peal_mw_may_bind(mw, pd, send))
-		peal_mw_set(mw, mr, qpn, &send->bind);
-	else
+	if (!peal_mw_may_bind(mw, pd, send))
 		reason = PEAL_REASON_BIND_WINDOW;
+	else if (!peal_mw_set(mw, mr, qpn, &send->bind))
+		reason = PEAL_REASON_BIND_REGION;
 	spin_unlock(&mw->lock);
 	return reason;
 }

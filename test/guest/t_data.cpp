@@ -6,7 +6,7 @@
  * Holds: SEND, WRITE and READ over sizes around every power of two, all alignments,
  * scatter-gather splits with empty entries, page boundaries, inline data, messages of
  * zero bytes, messages above 1 GiB, immediate data.
- * Does not hold: what happens on errors (t_errors), throughput (test/bench).
+ * Does not hold: what happens on errors (t_errors), throughput (scripts/demo).
  */
 #include "verbs.hpp"
 

@@ -9,6 +9,9 @@
  */
 #include "verbs.hpp"
 
+#include <atomic>
+#include <thread>
+
 using namespace peal_test;
 
 namespace {
@@ -93,7 +96,49 @@ void check_invalid(Scene &scene, std::uint32_t rkey)
 		     PEAL_REASON_RKEY_UNKNOWN);
 }
 
+/* A bind to `mr` in this thread, its deregistration in another: one of them must lose. */
+void race_bind_with_dereg(Scene &scene)
+{
+	ibv_mr *mr = ibv_reg_mr(scene.pair.b.pd, scene.to.bytes(0, 1).data(), page_bytes,
+				all_access | IBV_ACCESS_MW_BIND);
+	REQUIRE(mr);
+	const auto rkey = ibv_inc_rkey(scene.window->rkey);
+	const ibv_mw_bind_info info{mr, scene.to.address(), 64, window_access};
+	std::atomic<bool> go{false};
+	int dereg = -1;
+	std::thread other([&] {
+		while (!go)
+			;
+		dereg = ibv_dereg_mr(mr);
+	});
+	const auto request = scene.bind_request(rkey, info);
+	go = true;
+	post(scene.pair.b.qp, request);
+	const bool bound = wait_completion(scene.pair.b.send_cq).status == IBV_WC_SUCCESS;
+	other.join();
+	CHECK(bound == (dereg == EBUSY));
+	CHECK(bound != (dereg == 0));
+	if (!bound)
+		return;
+	Send invalidate(IBV_WR_LOCAL_INV);
+	invalidate.wr.invalidate_rkey = rkey;
+	post(scene.pair.b.qp, invalidate);
+	wait_success(scene.pair.b.send_cq);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
 } // namespace
+
+TEST_CASE("a region is not deregistered under a bind, nor bound under its deregistration")
+{
+	Device device;
+	if (!has_windows(device))
+		SKIP_CASE("no memory windows");
+	for (int round = 0; round < 100; ++round) {
+		Scene scene(device);
+		race_bind_with_dereg(scene);
+	}
+}
 
 TEST_CASE("a type 2 window opens its range and no more")
 {

@@ -3,7 +3,7 @@
 # timeout: 400
 #
 # perftest over RC on one device: every test, sizes, events, both directions, several queue
-# pairs, lists, both atomics. It does not look at the figures: test/bench does.
+# pairs, lists, both atomics. It does not look at the figures: scripts/demo does.
 set -u
 # shellcheck source=test/guest/lib.sh
 source "$(dirname "$0")/lib.sh"

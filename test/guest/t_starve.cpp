@@ -5,7 +5,7 @@
  *
  * Holds: round trips between two processes that poll without a pause, each on a CPU of its
  * own or both on one; as many pollers as there are CPUs.
- * Does not hold: figures (test/bench).
+ * Does not hold: figures (scripts/demo).
  */
 #include "verbs.hpp"
 
