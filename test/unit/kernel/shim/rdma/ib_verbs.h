@@ -3,6 +3,7 @@
 #ifndef PEAL_KSHIM_RDMA_IB_VERBS_H
 #define PEAL_KSHIM_RDMA_IB_VERBS_H
 
+#include <linux/atomic.h>
 #include <linux/kernel.h>
 #include <linux/types.h>
 
