@@ -75,7 +75,7 @@ static void peal_cursor_settle(struct peal_cursor *cursor)
 	}
 }
 
-/* Step over bytes that earlier chunks have moved; at most what there is. */
+/* Step over bytes that earlier chunks have moved; there must be as many. */
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 {
 	peal_cursor_settle(cursor);

@@ -21,9 +21,9 @@ void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 s
 	sq->limits = *limits;
 }
 
-static void peal_sq_begin(struct peal_sq *sq)
+/* The peer lives, or the limits are new: all tries are left. */
+static void peal_sq_renew_retries(struct peal_sq *sq)
 {
-	sq->done = 0;
 	sq->retries_left = sq->retry_limit;
 	sq->rnr_left = sq->rnr_limit;
 }
@@ -46,7 +46,7 @@ void peal_sq_set_limits(struct peal_sq *sq, u8 retry, u8 rnr)
 {
 	sq->retry_limit = retry;
 	sq->rnr_limit = rnr;
-	peal_sq_begin(sq);
+	peal_sq_renew_retries(sq);
 }
 
 /**
@@ -62,23 +62,24 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 	sq->wqe.index = sq->ring.next;
 	if (!pending)
 		return PEAL_SQ_EMPTY;
+	sq->wqe.opcode = PEAL_OP_INVALID;
+	sq->wqe.flags = 0;
 	if (unlikely(pending < 0))
 		*reason = PEAL_REASON_RING_INDEX;
 	else
 		*reason = peal_wqe_parse_send(peal_ring_slot(&sq->ring), &sq->limits, &sq->wqe);
 	peal_ring_take(&sq->ring);
 	sq->busy = true;
-	peal_sq_begin(sq);
+	sq->done = 0;
+	peal_sq_renew_retries(sq);
 	return *reason ? PEAL_SQ_MALFORMED : PEAL_SQ_FETCHED;
 }
 
 /* A chunk was carried: the peer lives, so the retries start anew. */
 void peal_sq_advance(struct peal_sq *sq, u64 bytes)
 {
-	u64 done = sq->done + bytes;
-
-	peal_sq_begin(sq);
-	sq->done = done;
+	sq->done += bytes;
+	peal_sq_renew_retries(sq);
 }
 
 /* The peer does not remember the message: once more from its first byte. */

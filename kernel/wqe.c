@@ -161,6 +161,7 @@ enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_lim
 
 	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
 	recv->num_sge = 0;
+	recv->length = 0;
 	if (unlikely(wqe.num_sge > limits->max_sge || wqe.reserved[0] || wqe.reserved[1] ||
 		     wqe.reserved[2]))
 		return PEAL_REASON_RECV_WQE;

@@ -95,7 +95,7 @@ struct peal_send_wqe {
 /* Follows the header of CMP_SWAP and FETCH_ADD; one SGE follows it. */
 struct peal_atomic_seg {
 	__u64 compare_add;	/* compare operand, or the addend */
-	__u64 swap;		/* CMP_SWAP only, else zero */
+	__u64 swap;		/* CMP_SWAP only; FETCH_ADD ignores it */
 };
 
 /* Follows the header of BIND_MW; num_sge is 0. rkey: any key of the window. */
