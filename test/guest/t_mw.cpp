@@ -96,8 +96,11 @@ void check_invalid(Scene &scene, std::uint32_t rkey)
 		     PEAL_REASON_RKEY_UNKNOWN);
 }
 
-/* A bind to `mr` in this thread, its deregistration in another: one of them must lose. */
-void race_bind_with_dereg(Scene &scene)
+/*
+ * A bind to `mr` in this thread, its deregistration in another: one of them must lose. The
+ * bind comes a little later each round, so that it sweeps over the other's system call.
+ */
+void race_bind_with_dereg(Scene &scene, int delay)
 {
 	ibv_mr *mr = ibv_reg_mr(scene.pair.b.pd, scene.to.bytes(0, 1).data(), page_bytes,
 				all_access | IBV_ACCESS_MW_BIND);
@@ -113,6 +116,8 @@ void race_bind_with_dereg(Scene &scene)
 	});
 	const auto request = scene.bind_request(rkey, info);
 	go = true;
+	for (int spin = 0; spin < delay; ++spin)
+		std::atomic_signal_fence(std::memory_order_seq_cst);
 	post(scene.pair.b.qp, request);
 	const bool bound = wait_completion(scene.pair.b.send_cq).status == IBV_WC_SUCCESS;
 	other.join();
@@ -134,9 +139,9 @@ TEST_CASE("a region is not deregistered under a bind, nor bound under its deregi
 	Device device;
 	if (!has_windows(device))
 		SKIP_CASE("no memory windows");
-	for (int round = 0; round < 100; ++round) {
+	for (int round = 0; round < 300; ++round) {
 		Scene scene(device);
-		race_bind_with_dereg(scene);
+		race_bind_with_dereg(scene, round * 100);
 	}
 }
 
