@@ -69,6 +69,8 @@ run_variant() {
 		fail "$variant/setup"
 		return
 	fi
+	# The list of tests is the one of the last configuration: bring that up to date first.
+	quietly ninja -C "$folder" build.ninja || die "meson could not set up $folder again"
 	mapfile -t tests < <(chosen_tests "$folder" "$suites" "$@")
 	((${#tests[@]})) || return 0
 	# meson builds what these tests need, then runs them.
