@@ -12,15 +12,16 @@ require ib_write_bw ib_read_bw ib_send_bw ib_atomic_bw ib_write_lat ib_read_lat 
 	ib_atomic_lat ss
 gid=$(gid_index "$device") || fail "$device has no IPv4 GID"
 port=18700
+server_output=$(mktemp)
 
 # pair TOOL ARGUMENT...: a server and a client.
 pair() {
 	local common output
 	port=$((port + 1))
 	common=(timeout 60 "$1" -d "$device" -x "$gid" -p "$port" -F "${@:2}")
-	start_server "$port" "${common[@]}" >/tmp/perftest-server 2>&1
+	start_server "$port" "${common[@]}" >"$server_output" 2>&1
 	output=$("${common[@]}" localhost 2>&1) || fail "client of ${common[*]}: $output"
-	wait "$server" || fail "server of ${common[*]}: $(</tmp/perftest-server)"
+	wait "$server" || fail "server of ${common[*]}: $(<"$server_output")"
 	grep -qE '^ *[0-9]+ +[0-9]+ +[0-9.]+' <<<"$output" || fail "${common[*]} printed no result: $output"
 	echo "ok: $*"
 }
