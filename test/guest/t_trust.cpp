@@ -290,7 +290,7 @@ TEST_CASE("flags and reserved fields")
 	send.header.reserved0 = 1;
 	check_refused(stage, send, PEAL_REASON_WQE_RESERVED, "reserved0");
 	send = request(PEAL_OP_WRITE);
-	send.header.reserved1 = 1ULL << 63;
+	send.header.reserved1 = 1U << 31;
 	check_refused(stage, send, PEAL_REASON_WQE_RESERVED, "reserved1");
 }
 

@@ -80,16 +80,26 @@ struct peal_sge {
 	__u32 lkey;
 };
 
+/* Where a datagram goes, in the place of remote_addr. */
+struct peal_ud_target {
+	__u32 qpn;
+	__u32 qkey;
+};
+
 struct peal_send_wqe {
 	__u8  opcode;		/* enum peal_opcode */
 	__u8  flags;		/* PEAL_WQE_* */
 	__u8  num_sge;		/* <= PEAL_MAX_SGE; 0 with PEAL_WQE_INLINE */
 	__u8  reserved0;
 	__u32 imm_or_rkey;	/* immediate data, or the rkey to invalidate */
-	__u64 remote_addr;
-	__u32 rkey;
+	union {
+		__u64 remote_addr;
+		struct peal_ud_target ud;	/* UD queue pairs */
+	};
+	__u32 rkey;		/* UD: 0 */
 	__u32 inline_len;	/* bytes; 0 without PEAL_WQE_INLINE */
-	__u64 reserved1;	/* room for an address handle (UD) */
+	__u32 ah_index;		/* UD: peal_create_ah_resp.ah_index; others: 0 */
+	__u32 reserved1;
 };
 
 /* Follows the header of CMP_SWAP and FETCH_ADD; one SGE follows it. */
@@ -172,6 +182,8 @@ enum peal_cqe_kind {
 
 /* Bits of peal_cqe.flags. */
 #define PEAL_CQE_SOLICITED	0x01
+#define PEAL_CQE_GRH		0x02	/* UD: the buffer begins with 40 bytes of GRH */
+#define PEAL_CQE_IPV4		0x04	/* with GRH: its last 20 bytes are an IPv4 header */
 /*
  * The phase bit, the only bit of a CQE that is written with release D, last.
  * It is 1 on the first lap and flips with each: a CQE at free-running index i
@@ -323,6 +335,16 @@ struct peal_create_qp_resp {
 	__u32 rq_stride;
 };
 
+struct peal_create_ah_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_create_ah_resp {
+	__u32 comp_mask;
+	__u32 ah_index;			/* for peal_send_wqe; never 0 */
+};
+
 struct peal_reg_mr_req {
 	__u32 comp_mask;
 	__u32 reserved;
@@ -343,6 +365,7 @@ struct peal_reg_mr_req {
 	X(WQE_LENGTH, 6, "message longer than 2 GiB") \
 	X(WQE_ATOMIC_LENGTH, 7, "local buffer of an atomic is not one entry of 8 bytes") \
 	X(RING_INDEX, 8, "producer index ran more than the ring's depth ahead") \
+	X(WQE_AH, 9, "address handle unknown or of another protection domain") \
 	X(LKEY_UNKNOWN, 10, "lkey names no memory region") \
 	X(LKEY_PD, 11, "lkey belongs to another protection domain") \
 	X(LKEY_RANGE, 12, "local address range is outside the memory region") \
@@ -369,15 +392,24 @@ struct peal_reg_mr_req {
 	X(PEER_STATE, 43, "peer silent: its queue pair is not ready to receive") \
 	X(PEER_OTHER, 44, "peer silent: its queue pair is connected to somebody else") \
 	X(PEER_PSN, 45, "peer silent: it expects another packet sequence number") \
+	X(PEER_SILENT, 46, "no answer from the peer through all retries") \
+	X(NAK_SEQUENCE, 47, "peer missed a packet again and again, through all retries") \
+	X(NAK_INVALID_REQUEST, 48, "peer's NAK: invalid request") \
+	X(NAK_ACCESS, 49, "peer's NAK: remote access error") \
 	X(INV_RKEY, 50, \
 	  "rkey to invalidate is not an invalidatable key of the peer's protection domain") \
 	X(BIND_WINDOW, 51, "no such memory window, or not of this kind and protection domain") \
 	X(BIND_REGION, 52, \
 	  "memory region to bind to is unknown, of another protection domain or not bindable") \
 	X(BIND_RANGE, 53, "range or access of the window exceeds the memory region") \
+	X(NAK_OPERATION, 54, "peer's NAK: remote operational error") \
+	X(BAD_RESPONSE, 55, "peer's response does not fit the request") \
+	X(UD_LENGTH, 56, "datagram longer than the path MTU") \
 	X(CQ_OVERFLOW, 60, "completion queue overflowed") \
 	X(FLUSHED, 61, "flushed: the queue pair was in error") \
-	X(DEVICE_REMOVED, 62, "flushed: the device was removed")
+	X(DEVICE_REMOVED, 62, "flushed: the device was removed") \
+	X(NO_ROUTE, 70, "no route, or no source address, to the destination GID") \
+	X(PATH_MTU, 71, "path MTU is larger than the link allows")
 
 #define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
 enum peal_reason {
@@ -404,7 +436,9 @@ enum peal_reason {
 PEAL_ABI_ASSERT_(sizeof(struct peal_sge) == 16);
 PEAL_ABI_ASSERT_(sizeof(struct peal_send_wqe) == 32);
 PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, remote_addr) == 8);
+PEAL_ABI_ASSERT_(sizeof(struct peal_ud_target) == 8);
 PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, inline_len) == 20);
+PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, ah_index) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_atomic_seg) == 16);
 PEAL_ABI_ASSERT_(sizeof(struct peal_bind_seg) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_recv_wqe) == 16);
@@ -423,5 +457,6 @@ PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, word) == 2 * PEAL_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
+PEAL_ABI_ASSERT_(sizeof(struct peal_create_ah_resp) == 8);
 
 #endif /* RDMA_PEAL_ABI_H */

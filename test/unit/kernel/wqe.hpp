@@ -81,7 +81,7 @@ inline bool header_is_good(const peal_send_wqe &wqe, const peal_wqe_limits &limi
 	const bool inlined = wqe.flags & PEAL_WQE_INLINE;
 
 	return wqe.opcode >= PEAL_OP_SEND && wqe.opcode < PEAL_OP_COUNT && wqe.flags <= 0x0f &&
-	       !wqe.reserved0 && !wqe.reserved1 &&
+	       !wqe.reserved0 && !wqe.reserved1 && !wqe.ah_index &&
 	       (inlined ? may_inline(wqe.opcode) && wqe.inline_len <= limits.max_inline
 			: wqe.inline_len == 0) &&
 	       wqe.num_sge <= (inlined ? 0 : limits.max_sge);
@@ -147,6 +147,7 @@ inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 		wqe.reserved0 = 0;
 	if (!random.one_in(16))
 		wqe.reserved1 = 0;
+		wqe.ah_index = 0;
 	if (!random.one_in(16))
 		wqe.num_sge = static_cast<__u8>(
 			random.below(wqe.flags & PEAL_WQE_INLINE || is_local(wqe.opcode) ? 2 : 40));

@@ -132,8 +132,10 @@ TEST_CASE("every bit of a send WQE's reserved fields is refused", "[wqe]")
 
 			if (bit < 8)
 				sender.view.header().reserved0 = static_cast<__u8>(1 << bit);
+			else if (bit < 8 + 32)
+				sender.view.header().ah_index = 1U << (bit - 8);
 			else
-				sender.view.header().reserved1 = 1ULL << (bit - 8);
+				sender.view.header().reserved1 = 1U << (bit - 8 - 32);
 			CAPTURE(opcode, bit);
 			CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
 		}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Why a received packet was dropped: one list, from which come the numbers, the
+ * device's counters `drop_<name>` and the tracepoint's words.
+ *
+ * Owns: the list. Does not know: who drops.
+ */
+#ifndef PEAL_DROP_H
+#define PEAL_DROP_H
+
+#define PEAL_DROPS(X)								\
+	X(none, "not dropped")							\
+	X(short, "shorter than its headers")					\
+	X(version, "transport header version is not 0")				\
+	X(opcode, "unknown opcode, or not of this transport")			\
+	X(pad, "pad count or payload length does not fit the opcode")		\
+	X(icrc, "invariant CRC is wrong")					\
+	X(pkey, "partition key does not match")					\
+	X(qkey, "queue key does not match")					\
+	X(qpn, "no such queue pair")						\
+	X(state, "queue pair is not ready to receive")				\
+	X(source, "sender is not the connected peer")				\
+	X(group, "no queue pair is attached to the multicast group")		\
+	X(stale, "response to nothing that is outstanding")			\
+	X(sequence, "early, and not kept")					\
+	X(order, "opcode does not continue the message")			\
+	X(receive, "no receive was posted (UC, UD)")				\
+	X(length, "longer than the receive buffer (UC, UD)")			\
+	X(rights, "key, range or right is missing (UC, UD)")			\
+	X(resource, "no memory or queue room for it")
+
+#define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,
+enum peal_drop {
+	PEAL_DROPS(PEAL_DROP_ENUM_)
+	PEAL_DROP_COUNT
+};
+
+#undef PEAL_DROP_ENUM_
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The responder's half of a connection: from request packets to what they ask
+ * of the host, and to responses.
+ *
+ * Owns: the expected packet number, the place in the message under way, saved
+ * responder resources (READ and atomic, for replay), owed acknowledgements and
+ * negative ones, early packets; for RC and UC. UD needs none of it.
+ * Does not know: receive queues, memory, keys, addresses, locks, clocks.
+ *
+ * How a host uses it, everything under its lock of the receive queue:
+ *
+ *	receive()		each request. EXECUTE: do what *request asks, then
+ *				done() with the verdict, before anything else
+ *	take_early()		then: give it to receive() again
+ *	next()			after a batch of these, until false: send each reply.
+ *				Also whenever earlier replies have room to leave
+ *	deadline(), expire()	call at that time, then next()
+ */
+#ifndef PEAL_INBOUND_H
+#define PEAL_INBOUND_H
+
+#include <linux/types.h>
+
+#include <rdma/peal-abi.h>
+
+#include "early.h"
+#include "packet.h"
+
+struct peal_inbound_config {
+	u8 transport;		/* PEAL_RC or PEAL_UC */
+	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
+	u8 rd_atomic;		/* resources: attribute max_dest_rd_atomic */
+	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
+};
+
+/* A READ or atomic that was accepted, kept for replay (IBTA 9.7.5.1.1 ff). */
+struct peal_resource {
+	u32 psn;		/* of its request */
+	u32 packets;		/* PSNs it occupies */
+	u8 operation;		/* PEAL_OP_READ, _CMP_SWAP, _FETCH_ADD */
+	u32 rkey;
+	u64 remote_addr;
+	u64 length;
+	u64 original;		/* atomic: the value it returned */
+	u32 msn;		/* to answer with */
+	bool replying;		/* responses are still to be sent: from ... */
+	u32 from, to;		/* ... packet to packet (exclusive), of the resource */
+};
+
+struct peal_inbound {
+	struct peal_inbound_config config;
+	struct peal_resource *resource;	/* the host's array, a ring of the last ones */
+	u32 resources;			/* its entries, >= config.rd_atomic */
+	u32 newest;			/* free-running: resources accepted */
+	u32 oldest_reply;		/* free-running: first that may be replying */
+	u32 psn;			/* expected */
+	u32 msn;			/* messages completed */
+	/* the message under way */
+	u8 operation;			/* enum peal_opcode; 0: none */
+	u64 offset;			/* bytes of it so far */
+	u64 length;			/* WRITE: of the RETH */
+	u32 rkey;
+	u64 remote_addr;
+	/* what is owed */
+	bool ack_owed;			/* something was executed and not acknowledged */
+	bool ack_now;			/* it was asked for */
+	u8 nak;				/* syndrome owed; 0: none */
+	bool nak_sent;			/* for this gap, or this RNR: not again */
+	bool fatal;			/* answered a fatal NAK: accepts nothing */
+	bool executing;			/* between receive() and done() */
+	u64 nak_at;			/* a gap is patiently looked at until then; 0: no gap */
+	u64 request_bytes;		/* of the packet being executed */
+	struct peal_packet packet;	/* likewise */
+	struct peal_early early;
+};
+
+enum peal_request_what {
+	PEAL_REQUEST_DROPPED,	/* counted by `drop`; nothing changed */
+	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
+	PEAL_REQUEST_KEPT,	/* early: now inbound's; comes back by take_early() */
+	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
+};
+
+/* What a packet asks of the host. */
+struct peal_request {
+	enum peal_request_what what;
+	enum peal_drop drop;	/* DROPPED */
+	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
+	u8 operation;		/* enum peal_opcode of its message */
+	bool first, last;	/* place in the message */
+	bool solicited;
+	u64 offset;		/* of the payload in the message */
+	u32 bytes;		/* payload of this packet */
+	u64 length;		/* WRITE, READ: of the message; SEND: so far, this packet included */
+	u32 rkey;		/* WRITE, READ, atomic: of the message */
+	u64 remote_addr;	/* likewise: of its first byte */
+	struct peal_atomic_seg atomic;
+	u32 imm_or_rkey;	/* in the last packet */
+};
+
+/* What the host answers. */
+enum peal_verdict {
+	PEAL_VERDICT_DONE,
+	PEAL_VERDICT_NOT_READY,		/* no receive posted: RNR NAK (UC: the message is lost) */
+	PEAL_VERDICT_INVALID_REQUEST,	/* the others are fatal: NAK, then the host's error */
+	PEAL_VERDICT_ACCESS,
+	PEAL_VERDICT_OPERATION,
+};
+
+/* A reply to send. */
+struct peal_reply {
+	struct peal_packet header;	/* host fills qpn and pkey */
+	bool read;			/* payload: header.payload_bytes of what a READ named: */
+	bool again;			/* a replay */
+	u32 rkey;			/* check again: it may be gone, then refuse_read() */
+	u64 remote_addr;		/* of this packet's first byte */
+};
+
+/* @entries: at least the max_dest_rd_atomic that will ever be configured, or 0. */
+void peal_inbound_init(struct peal_inbound *in, struct peal_resource *resource, u32 entries);
+/* To RESET: everything forgotten but config. Empty `early` first (drop_early). */
+void peal_inbound_reset(struct peal_inbound *in);
+void peal_inbound_configure(struct peal_inbound *in, const struct peal_inbound_config *config);
+void peal_inbound_set_psn(struct peal_inbound *in, u32 psn);
+
+/* @packet: a request opcode of this transport. @handle: kept when early; NULL: never. */
+void peal_inbound_receive(struct peal_inbound *in, const struct peal_packet *packet, u64 now,
+			  void *handle, struct peal_request *request);
+/* The verdict on the request under execution. @original: atomics, the value before. */
+void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 original, u64 now);
+/* The kept request whose turn has come, or NULL: give it to receive() again. */
+void *peal_inbound_take_early(struct peal_inbound *in);
+/* Any kept request, to be released, or NULL. */
+void *peal_inbound_drop_early(struct peal_inbound *in);
+
+/* The next reply in PSN order; false: nothing is due. */
+bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply);
+/* The key of the READ reply that next() just gave is gone: a fatal NAK comes instead. */
+void peal_inbound_refuse_read(struct peal_inbound *in);
+
+/* When expire() shall be called, ns; U64_MAX: never. */
+u64 peal_inbound_deadline(const struct peal_inbound *in);
+void peal_inbound_expire(struct peal_inbound *in, u64 now);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The opcodes of the base transport header (IBTA 9.2.1, table 38).
+ *
+ * Owns: what each of the 256 values means: transport, operation, place in its
+ * message, extended headers.
+ * Does not know: packets' contents, queue pairs.
+ */
+#ifndef PEAL_OPCODE_H
+#define PEAL_OPCODE_H
+
+#include <linux/types.h>
+
+/* The upper three bits of the opcode. */
+enum peal_transport {
+	PEAL_RC = 0,
+	PEAL_UC = 1,
+	PEAL_UD = 3,
+};
+
+#define PEAL_TRANSPORT_SHIFT	5
+
+/* The lower five bits (RC; UC and UD have a part of them). */
+enum peal_wire_op {
+	PEAL_WIRE_SEND_FIRST = 0x00,
+	PEAL_WIRE_SEND_MIDDLE,
+	PEAL_WIRE_SEND_LAST,
+	PEAL_WIRE_SEND_LAST_IMM,
+	PEAL_WIRE_SEND_ONLY,
+	PEAL_WIRE_SEND_ONLY_IMM,
+	PEAL_WIRE_WRITE_FIRST,
+	PEAL_WIRE_WRITE_MIDDLE,
+	PEAL_WIRE_WRITE_LAST,
+	PEAL_WIRE_WRITE_LAST_IMM,
+	PEAL_WIRE_WRITE_ONLY,
+	PEAL_WIRE_WRITE_ONLY_IMM,
+	PEAL_WIRE_READ_REQUEST,
+	PEAL_WIRE_READ_RESPONSE_FIRST,
+	PEAL_WIRE_READ_RESPONSE_MIDDLE,
+	PEAL_WIRE_READ_RESPONSE_LAST,
+	PEAL_WIRE_READ_RESPONSE_ONLY,
+	PEAL_WIRE_ACK,
+	PEAL_WIRE_ATOMIC_ACK,
+	PEAL_WIRE_CMP_SWAP,
+	PEAL_WIRE_FETCH_ADD,
+	PEAL_WIRE_SEND_LAST_INV = 0x16,
+	PEAL_WIRE_SEND_ONLY_INV,
+};
+
+/* Properties of an opcode, and the extended headers in their order. */
+#define PEAL_HAS_FIRST		0x0001	/* begins a message */
+#define PEAL_HAS_LAST		0x0002	/* ends it */
+#define PEAL_HAS_REQUEST	0x0004	/* goes to the responder */
+#define PEAL_HAS_RESPONSE	0x0008	/* goes to the requester */
+#define PEAL_HAS_PAYLOAD	0x0010
+#define PEAL_HAS_SEND		0x0020
+#define PEAL_HAS_WRITE		0x0040
+#define PEAL_HAS_READ		0x0080
+#define PEAL_HAS_ATOMIC		0x0100
+#define PEAL_HAS_DETH		0x0200
+#define PEAL_HAS_RETH		0x0400
+#define PEAL_HAS_ATOMIC_ETH	0x0800
+#define PEAL_HAS_AETH		0x1000
+#define PEAL_HAS_ATOMIC_ACK_ETH	0x2000
+#define PEAL_HAS_IMM		0x4000
+#define PEAL_HAS_IETH		0x8000
+
+struct peal_wire_opcode {
+	u16 has;		/* PEAL_HAS_*; 0: unknown opcode */
+	u8 header_bytes;	/* BTH and extended headers */
+	u8 operation;		/* enum peal_opcode of the message it is part of; 0: ACK */
+};
+
+/* Properties of BTH opcode @opcode; never NULL, speculation-safe. */
+const struct peal_wire_opcode *peal_wire_opcode(u8 opcode);
+
+static inline u8 peal_opcode_transport(u8 opcode)
+{
+	return opcode >> PEAL_TRANSPORT_SHIFT;
+}
+
+static inline u8 peal_opcode_of(u8 transport, u8 op)
+{
+	return transport << PEAL_TRANSPORT_SHIFT | op;
+}
+
+/* The packet of message operation @operation (enum peal_opcode) at this place. */
+u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
+u8 peal_opcode_read_response(bool first, bool last);
+
+#endif

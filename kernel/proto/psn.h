@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Packet and message sequence numbers: 24 bits that wrap.
+ *
+ * Owns: the arithmetic (IBTA 9.7.1): of two numbers the one that is less than
+ * half the circle ahead is the later one.
+ * Does not know: what is numbered.
+ */
+#ifndef PEAL_PSN_H
+#define PEAL_PSN_H
+
+#include <linux/types.h>
+
+#define PEAL_PSN_MASK	0xffffffU
+
+static inline u32 peal_psn_add(u32 psn, u32 n)
+{
+	return (psn + n) & PEAL_PSN_MASK;
+}
+
+/* From @from to @to, negative when @to is the earlier: -2^23 .. 2^23 - 1. */
+static inline s32 peal_psn_distance(u32 from, u32 to)
+{
+	return (s32)((to - from) << 8) >> 8;
+}
+
+#endif
