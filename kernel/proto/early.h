@@ -16,6 +16,7 @@
 struct peal_early {
 	u32 count;
 	void *slot[PEAL_EARLY_SLOTS];	/* by PSN modulo the number of slots */
+	u32 psn[PEAL_EARLY_SLOTS];	/* of what is in the slot */
 };
 
 /* Return: false when it is too far ahead or a duplicate: @handle stays the caller's. */

@@ -6,7 +6,7 @@
 # Needs common.sh.
 
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
-	librdmacm-dev libnl-3-dev libnl-genl-3-dev libnl-route-3-dev catch2)
+	librdmacm-dev libnl-3-dev libnl-genl-3-dev libnl-route-3-dev catch2 zlib1g-dev)
 
 # The newest 6.1 kernel whose headers are installed here.
 headers_release() {

@@ -6,6 +6,7 @@
 #include_next <linux/types.h>
 #include <stdint.h>
 
+typedef __s32 s32;
 typedef __s64 s64;
 typedef struct {
 	int counter;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See early.h.
+ */
+#include "early.h"
+#include "psn.h"
+
+static u32 peal_early_slot(u32 psn)
+{
+	return psn & (PEAL_EARLY_SLOTS - 1);
+}
+
+bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle)
+{
+	s32 ahead = peal_psn_distance(expected, psn);
+	u32 slot = peal_early_slot(psn);
+
+	if (ahead <= 0 || ahead >= PEAL_EARLY_SLOTS || early->slot[slot])
+		return false;
+	early->slot[slot] = handle;
+	early->psn[slot] = psn;
+	early->count++;
+	return true;
+}
+
+static void *peal_early_empty(struct peal_early *early, u32 slot)
+{
+	void *handle = early->slot[slot];
+
+	early->slot[slot] = NULL;
+	early->count--;
+	return handle;
+}
+
+void *peal_early_take(struct peal_early *early, u32 psn)
+{
+	u32 slot = peal_early_slot(psn);
+
+	if (!early->count || !early->slot[slot] || early->psn[slot] != psn)
+		return NULL;
+	return peal_early_empty(early, slot);
+}
+
+void *peal_early_drop(struct peal_early *early)
+{
+	u32 slot;
+
+	for (slot = 0; early->count && slot < PEAL_EARLY_SLOTS; slot++) {
+		if (early->slot[slot])
+			return peal_early_empty(early, slot);
+	}
+	return NULL;
+}
+
+u32 peal_early_first(const struct peal_early *early, u32 expected)
+{
+	u32 ahead;
+
+	for (ahead = 1; early->count && ahead < PEAL_EARLY_SLOTS; ahead++) {
+		u32 psn = peal_psn_add(expected, ahead);
+		u32 slot = peal_early_slot(psn);
+
+		if (early->slot[slot] && early->psn[slot] == psn)
+			return psn;
+	}
+	return expected;
+}

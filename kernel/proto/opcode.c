@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See opcode.h.
+ */
+#include <rdma/peal-abi.h>
+
+#include "opcode.h"
+
+/* Sizes of the headers: IBTA 9.2 to 9.4. */
+#define HEADER_BYTES(has)				\
+	(12 +						\
+	 ((has) & PEAL_HAS_DETH ? 8 : 0) +		\
+	 ((has) & PEAL_HAS_RETH ? 16 : 0) +		\
+	 ((has) & PEAL_HAS_ATOMIC_ETH ? 28 : 0) +	\
+	 ((has) & PEAL_HAS_AETH ? 4 : 0) +		\
+	 ((has) & PEAL_HAS_ATOMIC_ACK_ETH ? 8 : 0) +	\
+	 ((has) & PEAL_HAS_IMM ? 4 : 0) +		\
+	 ((has) & PEAL_HAS_IETH ? 4 : 0))
+
+#define WIRE(transport, wire, op, bits)						\
+	[PEAL_##transport << PEAL_TRANSPORT_SHIFT | PEAL_WIRE_##wire] = {	\
+		.has = (bits), .header_bytes = HEADER_BYTES(bits), .operation = (op),	\
+	}
+
+#define FIRST		PEAL_HAS_FIRST
+#define LAST		PEAL_HAS_LAST
+#define ONLY		(FIRST | LAST)
+#define IMM		PEAL_HAS_IMM
+#define INV		PEAL_HAS_IETH
+#define RETH		PEAL_HAS_RETH
+#define AETH		PEAL_HAS_AETH
+#define SEND		(PEAL_HAS_REQUEST | PEAL_HAS_PAYLOAD | PEAL_HAS_SEND)
+#define WRITE		(PEAL_HAS_REQUEST | PEAL_HAS_PAYLOAD | PEAL_HAS_WRITE)
+#define READ		(PEAL_HAS_REQUEST | PEAL_HAS_READ | RETH | ONLY)
+#define RESPONSE	(PEAL_HAS_RESPONSE | PEAL_HAS_PAYLOAD | PEAL_HAS_READ)
+#define ATOMIC		(PEAL_HAS_REQUEST | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ETH | ONLY)
+#define ACK		(PEAL_HAS_RESPONSE | AETH | ONLY)
+
+/* What RC and UC have in common. */
+#define SENDS_AND_WRITES(t)						\
+	WIRE(t, SEND_FIRST, PEAL_OP_SEND, SEND | FIRST),		\
+	WIRE(t, SEND_MIDDLE, PEAL_OP_SEND, SEND),			\
+	WIRE(t, SEND_LAST, PEAL_OP_SEND, SEND | LAST),			\
+	WIRE(t, SEND_LAST_IMM, PEAL_OP_SEND_IMM, SEND | LAST | IMM),	\
+	WIRE(t, SEND_ONLY, PEAL_OP_SEND, SEND | ONLY),			\
+	WIRE(t, SEND_ONLY_IMM, PEAL_OP_SEND_IMM, SEND | ONLY | IMM),	\
+	WIRE(t, WRITE_FIRST, PEAL_OP_WRITE, WRITE | FIRST | RETH),	\
+	WIRE(t, WRITE_MIDDLE, PEAL_OP_WRITE, WRITE),			\
+	WIRE(t, WRITE_LAST, PEAL_OP_WRITE, WRITE | LAST),		\
+	WIRE(t, WRITE_LAST_IMM, PEAL_OP_WRITE_IMM, WRITE | LAST | IMM),	\
+	WIRE(t, WRITE_ONLY, PEAL_OP_WRITE, WRITE | ONLY | RETH),	\
+	WIRE(t, WRITE_ONLY_IMM, PEAL_OP_WRITE_IMM, WRITE | ONLY | RETH | IMM)
+
+/* IBTA 9.2.1, table 38. Of an ATOMIC_ACK the opcode does not tell which atomic: operation 0. */
+static const struct peal_wire_opcode peal_wire_opcodes[256] = {
+	SENDS_AND_WRITES(RC),
+	WIRE(RC, READ_REQUEST, PEAL_OP_READ, READ),
+	WIRE(RC, READ_RESPONSE_FIRST, PEAL_OP_READ, RESPONSE | FIRST | AETH),
+	WIRE(RC, READ_RESPONSE_MIDDLE, PEAL_OP_READ, RESPONSE),
+	WIRE(RC, READ_RESPONSE_LAST, PEAL_OP_READ, RESPONSE | LAST | AETH),
+	WIRE(RC, READ_RESPONSE_ONLY, PEAL_OP_READ, RESPONSE | ONLY | AETH),
+	WIRE(RC, ACK, 0, ACK),
+	WIRE(RC, ATOMIC_ACK, 0, ACK | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ACK_ETH),
+	WIRE(RC, CMP_SWAP, PEAL_OP_CMP_SWAP, ATOMIC),
+	WIRE(RC, FETCH_ADD, PEAL_OP_FETCH_ADD, ATOMIC),
+	WIRE(RC, SEND_LAST_INV, PEAL_OP_SEND_INV, SEND | LAST | INV),
+	WIRE(RC, SEND_ONLY_INV, PEAL_OP_SEND_INV, SEND | ONLY | INV),
+
+	SENDS_AND_WRITES(UC),
+
+	WIRE(UD, SEND_ONLY, PEAL_OP_SEND, SEND | ONLY | PEAL_HAS_DETH),
+	WIRE(UD, SEND_ONLY_IMM, PEAL_OP_SEND_IMM, SEND | ONLY | PEAL_HAS_DETH | IMM),
+};
+
+/* Eight bits into 256 entries: no index is out of range, under speculation neither. */
+const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
+{
+	return &peal_wire_opcodes[opcode];
+}
+
+#define PLACE(first, last)	((first) << 1 | (last))
+#define MIDDLE_PLACE		PLACE(0, 0)
+#define LAST_PLACE		PLACE(0, 1)
+#define FIRST_PLACE		PLACE(1, 0)
+#define ONLY_PLACE		PLACE(1, 1)
+
+static const u8 peal_wire_ops[PEAL_OP_COUNT][4] = {
+#define PLACES(op, wire, suffix)						\
+	[PEAL_OP_##op] = {							\
+		[FIRST_PLACE] = PEAL_WIRE_##wire##_FIRST,			\
+		[MIDDLE_PLACE] = PEAL_WIRE_##wire##_MIDDLE,			\
+		[LAST_PLACE] = PEAL_WIRE_##wire##_LAST##suffix,			\
+		[ONLY_PLACE] = PEAL_WIRE_##wire##_ONLY##suffix,			\
+	}
+	PLACES(SEND, SEND, ),
+	PLACES(SEND_IMM, SEND, _IMM),
+	PLACES(SEND_INV, SEND, _INV),
+	PLACES(WRITE, WRITE, ),
+	PLACES(WRITE_IMM, WRITE, _IMM),
+	[PEAL_OP_READ] = { [ONLY_PLACE] = PEAL_WIRE_READ_REQUEST },
+	[PEAL_OP_CMP_SWAP] = { [ONLY_PLACE] = PEAL_WIRE_CMP_SWAP },
+	[PEAL_OP_FETCH_ADD] = { [ONLY_PLACE] = PEAL_WIRE_FETCH_ADD },
+};
+
+u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)
+{
+	return peal_opcode_of(transport, peal_wire_ops[operation][PLACE(first, last)]);
+}
+
+u8 peal_opcode_read_response(bool first, bool last)
+{
+	static const u8 ops[] = {
+		[FIRST_PLACE] = PEAL_WIRE_READ_RESPONSE_FIRST,
+		[MIDDLE_PLACE] = PEAL_WIRE_READ_RESPONSE_MIDDLE,
+		[LAST_PLACE] = PEAL_WIRE_READ_RESPONSE_LAST,
+		[ONLY_PLACE] = PEAL_WIRE_READ_RESPONSE_ONLY,
+	};
+
+	return peal_opcode_of(PEAL_RC, ops[PLACE(first, last)]);
+}
