@@ -49,6 +49,40 @@ struct peal_posts {
 	struct peal_post_side send, recv;
 };
 
+struct peal_budget;
+
+/*
+ * Net's part of a queue pair whose messages travel as packets. The structures
+ * behind it are net's own; what this layer needs of them, it asks through here.
+ * "Both locks": sq.lock and rq.lock. All but `free` are called inside the guard
+ * or with `control` held, so that the carrier stays.
+ */
+struct peal_carrier;
+
+struct peal_carrier_ops {
+	/* Both locks: state and attributes in @mask have just changed. */
+	void (*apply)(struct peal_qp *qp, int mask);
+	/* Both locks: to RESET; everything in flight is forgotten. */
+	void (*reset)(struct peal_qp *qp);
+	/* Both locks: to ERR; nothing more is sent or taken, replies included. */
+	void (*fail)(struct peal_qp *qp);
+	/* Both locks: where the packet numbers stand: sq_psn, rq_psn. */
+	void (*query)(struct peal_qp *qp, struct ib_qp_attr *attr);
+	/*
+	 * sq.lock, takes rq.lock: send what may be sent, also replies and what
+	 * timers make due. Return: true when the budget ended before the work.
+	 */
+	bool (*run)(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
+	/* sq.lock: complete the oldest message in flight as flushed; false: none. */
+	bool (*flush)(struct peal_qp *qp, struct peal_burst *burst);
+	/* sq.lock: is no message in flight? For SQD. */
+	bool (*idle)(struct peal_qp *qp);
+	/* sq.lock: when run() wants to be called again; KTIME_MAX: by events only. */
+	ktime_t (*deadline)(struct peal_qp *qp);
+	/* The queue pair is unpublished and the guard was waited for. May sleep. */
+	void (*free)(struct peal_qp *qp);
+};
+
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
@@ -57,6 +91,9 @@ struct peal_qp {
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* ours, from the address vector */
 	bool dgid_local;		/* attr's destination GID is this device's */
+	bool on_wire;			/* the carrier carries, not direct.c */
+	struct peal_carrier *carrier;	/* NULL until needed; then until destruction */
+	const struct peal_carrier_ops *carrier_ops;
 	bool removed;			/* the device goes: say so when flushing */
 	struct peal_context *context;	/* the program's; NULL: the kernel's */
 	u32 index;			/* doorbell bit */
