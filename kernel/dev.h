@@ -25,6 +25,7 @@ struct peal_dev {
 	netdevice_tracker ndev_tracker;
 	struct peal_table table;
 	struct peal_engine engine;
+	bool direct;			/* the direct carrier may be used; link.c */
 };
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)

@@ -118,8 +118,6 @@ struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *bur
 
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	if (unlikely(!qp->dgid_local))
-		return peal_silent(PEAL_REASON_PEER_UNREACHABLE);
 	peer = peal_table_qp(qp->table, qp->attr.dest_qp_num);
 	if (unlikely(!peer))
 		return peal_silent(PEAL_REASON_PEER_UNKNOWN);

@@ -86,15 +86,20 @@ static void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 	peal_burst_raise(burst);
 }
 
-/* Holds sq.lock. A timer that fires too early finds the wait still on. */
-static void peal_engine_set_timer(struct peal_qp *qp)
+/**
+ * peal_engine_remind() - run this queue pair at @when at the latest
+ *
+ * Holds one of its locks, inside the guard. A timer that fires too early finds
+ * nothing due and is set anew; so a race of two callers costs one such turn.
+ */
+void peal_engine_remind(struct peal_qp *qp, ktime_t when)
 {
 	struct hrtimer *timer = &qp->run.timer;
 
-	if (likely(!qp->sq.wait))
+	if (likely(when == KTIME_MAX))
 		return;
-	if (!hrtimer_is_queued(timer) || ktime_after(hrtimer_get_expires(timer), qp->sq.until))
-		hrtimer_start(timer, qp->sq.until, HRTIMER_MODE_ABS_SOFT);
+	if (!hrtimer_is_queued(timer) || ktime_after(hrtimer_get_expires(timer), when))
+		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
 /* One turn. Inside the guard. Return: true when there is more to do now. */
@@ -109,7 +114,7 @@ static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 	burst.num_failed = 0;
 	spin_lock(&qp->sq.lock);
 	more = peal_requester_run(qp, &burst, &budget);
-	peal_engine_set_timer(qp);
+	peal_engine_remind(qp, peal_requester_deadline(qp));
 	spin_unlock(&qp->sq.lock);
 	peal_engine_settle(e, &burst);
 	return more;
@@ -219,7 +224,7 @@ static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp 
 	struct peal_qp *sender = peal_table_qp(e->table, READ_ONCE(qp->attr.dest_qp_num));
 	bool waited;
 
-	if (!sender)
+	if (!sender || READ_ONCE(qp->on_wire))
 		return NULL;
 	spin_lock(&sender->sq.lock);
 	waited = peal_requester_wake(sender);

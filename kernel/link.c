@@ -38,6 +38,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	addrconf_addr_eui48((u8 *)&dev->ib.node_guid, ndev->dev_addr);
 	strscpy(dev->ib.node_desc, "peal", sizeof(dev->ib.node_desc));
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
+	dev->direct = true;
 	ret = peal_table_init(&dev->table);
 	if (ret)
 		return ret;

@@ -3,7 +3,6 @@
  * See qp.h.
  */
 #include <linux/log2.h>
-#include <rdma/ib_cache.h>
 
 #include "compat.h"
 #include "guard.h"
@@ -132,16 +131,33 @@ void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
 	qp->index = index;
 }
 
+/*
+ * Lend it a carrier: once, with `control` held or before anybody can find it.
+ * Who reads the pointer has seen on_wire, which is written later under both locks.
+ */
+void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
+			 const struct peal_carrier_ops *ops)
+{
+	qp->carrier = carrier;
+	qp->carrier_ops = ops;
+}
+
+static void peal_qp_forget(struct peal_qp *qp)
+{
+	peal_sq_reset(&qp->sq);
+	peal_rq_reset(&qp->rq);
+	if (qp->carrier)
+		qp->carrier_ops->reset(qp);
+}
+
 static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 {
 	if (state == IB_QPS_ERR) {
 		peal_qp_fail_locked(qp);
 		return;
 	}
-	if (state == IB_QPS_RESET) {
-		peal_sq_reset(&qp->sq);
-		peal_rq_reset(&qp->rq);
-	}
+	if (state == IB_QPS_RESET)
+		peal_qp_forget(qp);
 	if (state == IB_QPS_SQD && qp->state != IB_QPS_SQD)
 		peal_sq_begin_drain(&qp->sq);
 	qp->state = state;
@@ -164,6 +180,8 @@ void peal_qp_unpublish(struct peal_qp *qp)
 /* Second half, when the guard has been waited for. */
 void peal_qp_free(struct peal_qp *qp)
 {
+	if (qp->carrier)
+		qp->carrier_ops->free(qp);
 	peal_map_free(qp->map);
 	mutex_destroy(&qp->control);
 }
@@ -220,29 +238,14 @@ static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr 
 	return 0;
 }
 
-/* Is the destination GID one of this device's own? */
-static bool peal_qp_gid_is_local(struct peal_qp *qp, const struct ib_qp_attr *attr)
-{
-	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
-	const struct ib_gid_attr *found;
-
-	found = rdma_find_gid_by_port(qp->ib.device, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
-				      NULL);
-	if (IS_ERR(found))
-		return false;
-	rdma_put_gid_attr(found);
-	return true;
-}
-
 /* sgid_attr is the core's reference: keep the GID, not the pointer. */
-static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr, bool local)
+static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
 
 	qp->attr.ah_attr = attr->ah_attr;
 	qp->attr.ah_attr.grh.sgid_attr = NULL;
 	qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
-	qp->dgid_local = local;
 }
 
 static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_attr *attr,
@@ -282,13 +285,13 @@ static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr 
 		to->en_sqd_async_notify = attr->en_sqd_async_notify;
 }
 
-static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool local)
+static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	peal_qp_apply_addressing(&qp->attr, attr, mask);
 	peal_qp_apply_retries(&qp->attr, attr, mask);
 	peal_qp_apply_rights(&qp->attr, attr, mask);
 	if (mask & IB_QP_AV)
-		peal_qp_apply_path(qp, attr, local);
+		peal_qp_apply_path(qp, attr);
 	if (mask & IB_QP_SQ_PSN)
 		peal_sq_set_psn(&qp->sq, attr->sq_psn);
 	if (mask & IB_QP_RQ_PSN)
@@ -300,29 +303,43 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 }
 
 /**
- * peal_qp_modify() - change attributes and state, all or none
+ * peal_qp_check() - may these attributes be changed, and to these values?
+ *
+ * With `control` held, so that the answer stays true until peal_qp_modify().
  *
  * Return: 0, -EINVAL (wrong value or transition, IBTA 10.3.1 as the core's table
  * has it), -EOPNOTSUPP (alternate paths, rates, resizing).
  */
-int peal_qp_modify(struct peal_qp *qp, struct ib_qp_attr *attr, int mask)
+int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	bool local = mask & IB_QP_AV && peal_qp_gid_is_local(qp, attr);
 	int ret = peal_qp_check_attr(attr, mask);
 
-	if (ret)
-		return ret;
-	mutex_lock(&qp->control);
-	ret = peal_qp_check_transition(qp, attr, mask);
-	if (!ret) {
-		spin_lock_bh(&qp->sq.lock);
-		spin_lock(&qp->rq.lock);
-		peal_qp_apply(qp, attr, mask, local);
-		spin_unlock(&qp->rq.lock);
-		spin_unlock_bh(&qp->sq.lock);
-	}
-	mutex_unlock(&qp->control);
-	return ret;
+	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
+}
+
+/**
+ * peal_qp_modify() - change attributes and state
+ * @on_wire: with a new path: the carrier takes it, not direct.c
+ *
+ * With `control` held, after peal_qp_check().
+ */
+void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire)
+{
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (mask & IB_QP_AV)
+		qp->on_wire = on_wire;
+	peal_qp_apply(qp, attr, mask);
+	if (qp->on_wire)
+		qp->carrier_ops->apply(qp, mask);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* Is no message under way? Holds sq.lock. */
+bool peal_qp_idle(struct peal_qp *qp)
+{
+	return !qp->sq.busy && (!qp->on_wire || qp->carrier_ops->idle(qp));
 }
 
 /* True in every attribute: what was set, and where the counters stand now. */
@@ -338,7 +355,9 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	attr->rq_psn = qp->rq.psn;
 	attr->cap = qp->cap;
 	attr->path_mig_state = IB_MIG_MIGRATED;
-	attr->sq_draining = qp->state == IB_QPS_SQD && qp->sq.busy;
+	attr->sq_draining = qp->state == IB_QPS_SQD && !peal_qp_idle(qp);
+	if (qp->on_wire)
+		qp->carrier_ops->query(qp, attr);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 	mutex_unlock(&qp->control);
@@ -359,6 +378,8 @@ void peal_qp_fail_locked(struct peal_qp *qp)
 	qp->state = IB_QPS_ERR;
 	peal_sq_resume(&qp->sq);
 	peal_rq_refuse(&qp->rq);
+	if (qp->on_wire)
+		qp->carrier_ops->fail(qp);
 }
 
 /* To ERR from outside. Return: false when it was there, or in RESET. */

@@ -6,7 +6,7 @@
  * two queues produce.
  * Does not know: how messages are carried, who runs the queues and when.
  *
- * Locks: `control` serialises modify and destroy and may sleep. `state` and
+ * Locks: `control` serialises modify and query and may sleep. `state` and
  * `attr` are written with control, sq.lock and rq.lock all held, so that any of
  * the three is enough to read them. Order: control, sq.lock, rq.lock, cq->lock.
  */
@@ -90,7 +90,6 @@ struct peal_qp {
 	enum ib_qp_state state;
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* ours, from the address vector */
-	bool dgid_local;		/* attr's destination GID is this device's */
 	bool on_wire;			/* the carrier carries, not direct.c */
 	struct peal_carrier *carrier;	/* NULL until needed; then until destruction */
 	const struct peal_carrier_ops *carrier_ops;
@@ -118,11 +117,15 @@ void peal_qp_unpublish(struct peal_qp *qp);
 void peal_qp_free(struct peal_qp *qp);
 void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp);
 
-int peal_qp_modify(struct peal_qp *qp, struct ib_qp_attr *attr, int mask);
+void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
+			 const struct peal_carrier_ops *ops);
+int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask);
+void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire);
 void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init);
 
 void peal_qp_fail_locked(struct peal_qp *qp);
 bool peal_qp_fail(struct peal_qp *qp);
+bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);
 
 void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,

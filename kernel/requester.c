@@ -171,6 +171,8 @@ static bool peal_requester_flush_send(struct peal_qp *qp, struct peal_burst *bur
 {
 	enum peal_reason reason;
 
+	if (qp->on_wire && qp->carrier_ops->flush(qp, burst))
+		return true;
 	if (!qp->sq.busy) {
 		if (peal_ring_pending(&qp->sq.ring) <= 0 ||
 		    peal_sq_fetch(&qp->sq, &reason) == PEAL_SQ_EMPTY)
@@ -222,16 +224,38 @@ static void peal_requester_expire(struct peal_qp *qp, struct peal_burst *burst)
 		peal_requester_fail(qp, burst, IB_WC_RETRY_EXC_ERR, sq->why);
 }
 
-/* SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7). */
-static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
+/**
+ * peal_requester_may_begin() - may the next WQE be taken from the ring?
+ *
+ * SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7).
+ */
+bool peal_requester_may_begin(struct peal_qp *qp, struct peal_burst *burst)
 {
 	if (likely(qp->state == IB_QPS_RTS))
 		return true;
-	if (qp->state != IB_QPS_SQD)
-		return false;
-	if (peal_sq_drain(&qp->sq) && qp->attr.en_sqd_async_notify)
+	if (qp->state == IB_QPS_SQD && peal_qp_idle(qp) && peal_sq_drain(&qp->sq) &&
+	    qp->attr.en_sqd_async_notify)
 		peal_burst_event(burst, &qp->ib, IB_EVENT_SQ_DRAINED);
-	return qp->sq.busy;
+	return false;
+}
+
+static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
+{
+	return peal_requester_may_begin(qp, burst) ||
+	       (qp->state == IB_QPS_SQD && qp->sq.busy);
+}
+
+/* Packets: also a responder that never sends has replies. */
+static bool peal_requester_run_wire(struct peal_qp *qp, struct peal_burst *burst,
+				    struct peal_budget *budget)
+{
+	bool more;
+
+	if (qp->state == IB_QPS_ERR)
+		return peal_requester_flush(qp, burst, budget);
+	more = qp->carrier_ops->run(qp, burst, budget);
+	peal_ring_show(&qp->sq.ring);
+	return more;
 }
 
 /**
@@ -242,6 +266,8 @@ static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
  */
 bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
 {
+	if (qp->on_wire)
+		return peal_requester_run_wire(qp, burst, budget);
 	while (budget->wqes && budget->bytes) {
 		peal_requester_expire(qp, burst);
 		if (unlikely(qp->state == IB_QPS_ERR))
@@ -264,4 +290,12 @@ bool peal_requester_wake(struct peal_qp *qp)
 	if (waited)
 		peal_sq_resume(&qp->sq);
 	return waited;
+}
+
+/* When the queue wants to be run again although nothing happens; KTIME_MAX: never. */
+ktime_t peal_requester_deadline(struct peal_qp *qp)
+{
+	if (qp->on_wire)
+		return qp->state == IB_QPS_ERR ? KTIME_MAX : qp->carrier_ops->deadline(qp);
+	return qp->sq.wait ? qp->sq.until : KTIME_MAX;
 }

@@ -2,9 +2,11 @@
 /*
  * The verbs of queue pairs. See verbs.h.
  */
+#include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "dev.h"
+#include "net/wire.h"
 #include "post.h"
 #include "verbs.h"
 
@@ -96,12 +98,44 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	return ret;
 }
 
+/* Is the destination GID one of this device's own? */
+static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+	const struct ib_gid_attr *found;
+
+	found = rdma_find_gid_by_port(ib, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(found))
+		return false;
+	rdma_put_gid_attr(found);
+	return true;
+}
+
+/* A new path: direct within the device, else by packets. Holds `control`. */
+static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				     bool *on_wire)
+{
+	struct peal_dev *dev = peal_dev(qp->ib.device);
+
+	*on_wire = qp->ib.qp_type != IB_QPT_RC || !READ_ONCE(dev->direct) ||
+		   !peal_verbs_gid_is_local(&dev->ib, attr);
+	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
+}
+
 int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 			 struct ib_udata *udata)
 {
 	struct peal_qp *qp = peal_qp(ib);
-	int ret = peal_qp_modify(qp, attr, mask);
+	bool on_wire = false;
+	int ret;
 
+	mutex_lock(&qp->control);
+	ret = peal_qp_check(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV)
+		ret = peal_verbs_choose_carrier(qp, attr, mask, &on_wire);
+	if (!ret)
+		peal_qp_modify(qp, attr, mask, on_wire);
+	mutex_unlock(&qp->control);
 	if (!ret)
 		peal_engine_poke(&peal_dev(ib->device)->engine, qp);
 	return ret;
