@@ -10,6 +10,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "engine.h"
+#include "options.h"
 #include "table.h"
 
 /* Our own numbers: programs key their quirks on the ids of others. */
@@ -25,7 +26,8 @@ struct peal_dev {
 	netdevice_tracker ndev_tracker;
 	struct peal_table table;
 	struct peal_engine engine;
-	bool direct;			/* the direct carrier may be used; link.c */
+	struct peal_options options;
+	struct list_head node;		/* netlink.c's list */
 };
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)

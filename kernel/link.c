@@ -11,6 +11,7 @@
 #include "compat.h"
 #include "dev.h"
 #include "link.h"
+#include "netlink.h"
 #include "verbs.h"
 
 /* RoCE lives on Ethernet; a VLAN is an attribute of a GID, not a device. */
@@ -38,7 +39,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	addrconf_addr_eui48((u8 *)&dev->ib.node_guid, ndev->dev_addr);
 	strscpy(dev->ib.node_desc, "peal", sizeof(dev->ib.node_desc));
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
-	dev->direct = true;
+	peal_options_init(&dev->options);
 	ret = peal_table_init(&dev->table);
 	if (ret)
 		return ret;
@@ -138,14 +139,19 @@ static struct notifier_block peal_link_notifier = { .notifier_call = peal_link_n
  */
 static void peal_link_removed(struct ib_device *ib, void *data)
 {
-	if (ib->ops.driver_id == peal_verbs_ops.driver_id)
-		peal_engine_abandon(&peal_dev(ib)->engine);
+	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
+		return;
+	peal_netlink_remove(peal_dev(ib));
+	peal_engine_abandon(&peal_dev(ib)->engine);
 }
 
 /* remove is called only where add succeeded. */
 static int peal_link_added(struct ib_device *ib)
 {
-	return ib->ops.driver_id == peal_verbs_ops.driver_id ? 0 : -EOPNOTSUPP;
+	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
+		return -EOPNOTSUPP;
+	peal_netlink_add(peal_dev(ib));
+	return 0;
 }
 
 static struct ib_client peal_link_client = {

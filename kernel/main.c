@@ -5,15 +5,24 @@
 #include <linux/module.h>
 
 #include "link.h"
+#include "netlink.h"
 
 static int __init peal_main_init(void)
 {
-	return peal_link_init();
+	int ret = peal_netlink_init();
+
+	if (ret)
+		return ret;
+	ret = peal_link_init();
+	if (ret)
+		peal_netlink_exit();
+	return ret;
 }
 
 static void __exit peal_main_exit(void)
 {
 	peal_link_exit();
+	peal_netlink_exit();
 }
 
 module_init(peal_main_init);

@@ -16,7 +16,7 @@
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B)
 
-static void peal_query_limits(struct ib_device_attr *attr)
+static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 {
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
@@ -30,9 +30,9 @@ static void peal_query_limits(struct ib_device_attr *attr)
 	attr->max_mr = (1 << 24) - 1;
 	attr->max_mw = (1 << 24) - 1;
 	attr->max_pd = 1 << 20;
-	attr->max_qp_rd_atom = PEAL_MAX_RD_ATOMIC;
-	attr->max_qp_init_rd_atom = PEAL_MAX_RD_ATOMIC;
-	attr->max_res_rd_atom = PEAL_MAX_RD_ATOMIC * PEAL_MAX_QP;
+	attr->max_qp_rd_atom = max_rd_atomic;
+	attr->max_qp_init_rd_atom = max_rd_atomic;
+	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;
 }
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
@@ -51,7 +51,7 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 0,
 	};
-	peal_query_limits(attr);
+	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->options));
 	return 0;
 }
 

@@ -117,7 +117,7 @@ static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr
 {
 	struct peal_dev *dev = peal_dev(qp->ib.device);
 
-	*on_wire = qp->ib.qp_type != IB_QPT_RC || !READ_ONCE(dev->direct) ||
+	*on_wire = qp->ib.qp_type != IB_QPT_RC || !peal_options_direct(&dev->options) ||
 		   !peal_verbs_gid_is_local(&dev->ib, attr);
 	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
 }

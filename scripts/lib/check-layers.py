@@ -11,11 +11,11 @@ from sources import sources
 KERNEL = [
     ("proto", "proto/*"),
     ("objects", "compat counters copy map table guard ring extents door wqe outcome trace mr mw cursor cq rq sq "
-                "burst qp context post"),
+                "burst qp context post options"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
-    ("net", "net/*"),
-    ("verbs", "dev query verbs verbs_qp link main"),
+    ("net", "net/* dev"),
+    ("verbs", "query verbs verbs_qp netlink link main"),
 ]
 USERSPACE = [
     ("ring", "userspace/ring"),

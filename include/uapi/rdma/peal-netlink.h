@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
+/*
+ * The generic netlink family `peal`: options of devices, for administrators.
+ *
+ * Owns: the numbers of commands and attributes, as
+ * Documentation/netlink/specs/peal.yaml describes them. Append, never renumber.
+ * Does not know: verbs; what RDMA netlink offers is not repeated here.
+ */
+#ifndef RDMA_PEAL_NETLINK_H
+#define RDMA_PEAL_NETLINK_H
+
+#define PEAL_NL_FAMILY		"peal"
+#define PEAL_NL_VERSION		1
+
+enum peal_nl_command {
+	PEAL_NL_CMD_UNSPEC,
+	PEAL_NL_CMD_DEV_GET,	/* do: one by index or name; dump: all */
+	PEAL_NL_CMD_DEV_SET,	/* needs CAP_NET_ADMIN */
+	PEAL_NL_CMD_COUNT_
+};
+
+enum peal_nl_dev_attr {
+	PEAL_NL_DEV_UNSPEC,
+	PEAL_NL_DEV_INDEX,		/* u32: as RDMA netlink numbers it */
+	PEAL_NL_DEV_NAME,		/* string */
+	PEAL_NL_DEV_DIRECT,		/* u8: 1 when the direct carrier may be used */
+	PEAL_NL_DEV_MAX_RD_ATOMIC,	/* u32: 1..128 */
+	PEAL_NL_DEV_COUNT_
+};
+
+#endif /* RDMA_PEAL_NETLINK_H */

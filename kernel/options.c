@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See options.h.
+ */
+#include "options.h"
+#include "qp.h"
+
+void peal_options_init(struct peal_options *options)
+{
+	options->direct = true;
+	options->max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC;
+}
+
+/* For queue pairs that get their path from now on. */
+void peal_options_set_direct(struct peal_options *options, bool on)
+{
+	WRITE_ONCE(options->direct, on);
+}
+
+/* @attrs: what the core remembers of query_device; it is asked only once. */
+void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
+				    u32 max)
+{
+	WRITE_ONCE(options->max_rd_atomic, max);
+	WRITE_ONCE(attrs->max_qp_rd_atom, max);
+	WRITE_ONCE(attrs->max_qp_init_rd_atom, max);
+	WRITE_ONCE(attrs->max_res_rd_atom, max * PEAL_MAX_QP);
+}
