@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Reads and sets options of peal devices through the generic netlink family, for tests.
+ *
+ *	peal-option				all devices, a line each
+ *	peal-option DEV				one
+ *	peal-option DEV direct 0|1
+ *	peal-option DEV max-rd-atomic N
+ *
+ * Exit status: 0, 1 with the kernel's words on stderr, 2 for a wrong call.
+ * Does not know: what the options do.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <linux/netlink.h>
+#include <netlink/genl/ctrl.h>
+#include <netlink/genl/genl.h>
+#include <netlink/netlink.h>
+#include <sys/socket.h>
+
+#include <rdma/peal-netlink.h>
+
+namespace {
+
+struct Free {
+	void operator()(nl_sock *sock) const
+	{
+		nl_socket_free(sock);
+	}
+
+	void operator()(nl_msg *msg) const
+	{
+		nlmsg_free(msg);
+	}
+};
+
+using Socket = std::unique_ptr<nl_sock, Free>;
+using Message = std::unique_ptr<nl_msg, Free>;
+
+void check(int ret, const char *what)
+{
+	if (ret < 0)
+		throw std::runtime_error(std::string(what) + ": " + nl_geterror(ret));
+}
+
+int print(nl_msg *msg, void *)
+{
+	nlattr *attr[PEAL_NL_DEV_COUNT_] = {};
+
+	genlmsg_parse(nlmsg_hdr(msg), 0, attr, PEAL_NL_DEV_COUNT_ - 1, nullptr);
+	std::printf("%u: %s direct %u max-rd-atomic %u\n", nla_get_u32(attr[PEAL_NL_DEV_INDEX]),
+		    nla_get_string(attr[PEAL_NL_DEV_NAME]), nla_get_u8(attr[PEAL_NL_DEV_DIRECT]),
+		    nla_get_u32(attr[PEAL_NL_DEV_MAX_RD_ATOMIC]));
+	return NL_OK;
+}
+
+/* The attributes of an error message follow it: the request is not repeated (NETLINK_CAP_ACK). */
+const char *words(nlmsgerr *error)
+{
+	const auto *header = reinterpret_cast<nlmsghdr *>(error) - 1;
+	auto *first = reinterpret_cast<nlattr *>(error + 1);
+	const int bytes = static_cast<int>(header->nlmsg_len - NLMSG_LENGTH(sizeof(*error)));
+	nlattr *found = bytes > 0 ? nla_find(first, bytes, NLMSGERR_ATTR_MSG) : nullptr;
+
+	return found ? nla_get_string(found) : "the kernel gives no words";
+}
+
+int failed(sockaddr_nl *, nlmsgerr *error, void *)
+{
+	std::fprintf(stderr, "peal-option: %s: %s\n", std::strerror(-error->error), words(error));
+	std::exit(1);
+}
+
+void ask_for_words(nl_sock *sock)
+{
+	const int on = 1;
+
+	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
+	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
+}
+
+class Family {
+public:
+	Family() : sock_(nl_socket_alloc())
+	{
+		check(genl_connect(sock_.get()), "generic netlink");
+		ask_for_words(sock_.get());
+		id_ = genl_ctrl_resolve(sock_.get(), PEAL_NL_FAMILY);
+		check(id_, "family peal (is the module loaded?)");
+		nl_socket_modify_cb(sock_.get(), NL_CB_VALID, NL_CB_CUSTOM, print, nullptr);
+		nl_socket_modify_err_cb(sock_.get(), NL_CB_CUSTOM, failed, nullptr);
+	}
+
+	Message request(int command, int flags) const
+	{
+		Message msg(nlmsg_alloc());
+
+		genlmsg_put(msg.get(), NL_AUTO_PORT, NL_AUTO_SEQ, id_, 0, flags, command,
+			    PEAL_NL_VERSION);
+		return msg;
+	}
+
+	void send(Message msg)
+	{
+		check(nl_send_auto(sock_.get(), msg.get()), "request");
+		check(nl_recvmsgs_default(sock_.get()), "answer");
+	}
+
+private:
+	Socket sock_;
+	int id_ = 0;
+};
+
+int usage()
+{
+	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N]]\n", stderr);
+	return 2;
+}
+
+bool put_option(nl_msg *msg, std::string_view name, const char *value)
+{
+	char *end = nullptr;
+	const unsigned long number = std::strtoul(value, &end, 0);
+
+	if (*end)
+		return false;
+	if (name == "direct")
+		nla_put_u8(msg, PEAL_NL_DEV_DIRECT, static_cast<uint8_t>(number));
+	else if (name == "max-rd-atomic")
+		nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, static_cast<uint32_t>(number));
+	else
+		return false;
+	return true;
+}
+
+int run(int argc, char **argv)
+{
+	const bool sets = argc == 4;
+
+	if (argc > 4 || argc == 3)
+		return usage();
+
+	Family family;
+	Message msg = family.request(sets ? PEAL_NL_CMD_DEV_SET : PEAL_NL_CMD_DEV_GET,
+				     argc == 1 ? NLM_F_DUMP : sets ? NLM_F_ACK : 0);
+
+	if (argc > 1)
+		nla_put_string(msg.get(), PEAL_NL_DEV_NAME, argv[1]);
+	if (sets && !put_option(msg.get(), argv[2], argv[3]))
+		return usage();
+	family.send(std::move(msg));
+	return 0;
+}
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	try {
+		return run(argc, argv);
+	} catch (const std::exception &e) {
+		std::fprintf(stderr, "peal-option: %s\n", e.what());
+		return 1;
+	}
+}
