@@ -29,15 +29,9 @@
 namespace {
 
 struct Free {
-	void operator()(nl_sock *sock) const
-	{
-		nl_socket_free(sock);
-	}
+	void operator()(nl_sock *sock) const { nl_socket_free(sock); }
 
-	void operator()(nl_msg *msg) const
-	{
-		nlmsg_free(msg);
-	}
+	void operator()(nl_msg *msg) const { nlmsg_free(msg); }
 };
 
 using Socket = std::unique_ptr<nl_sock, Free>;
@@ -148,7 +142,9 @@ int run(int argc, char **argv)
 
 	Family family;
 	Message msg = family.request(sets ? PEAL_NL_CMD_DEV_SET : PEAL_NL_CMD_DEV_GET,
-				     argc == 1 ? NLM_F_DUMP : sets ? NLM_F_ACK : 0);
+				     argc == 1 ? NLM_F_DUMP
+				     : sets    ? NLM_F_ACK
+					       : 0);
 
 	if (argc > 1)
 		nla_put_string(msg.get(), PEAL_NL_DEV_NAME, argv[1]);
