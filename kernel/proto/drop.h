@@ -21,7 +21,7 @@
 	X(state, "queue pair is not ready to receive")				\
 	X(source, "sender is not the connected peer")				\
 	X(group, "no queue pair is attached to the multicast group")		\
-	X(stale, "response to nothing that is outstanding")			\
+	X(stale, "response to, or repetition of, nothing that is known")			\
 	X(sequence, "early, and not kept")					\
 	X(order, "opcode does not continue the message")			\
 	X(receive, "no receive was posted (UC, UD)")				\

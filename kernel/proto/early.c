@@ -23,6 +23,13 @@ bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *hand
 	return true;
 }
 
+bool peal_early_has(const struct peal_early *early, u32 psn)
+{
+	u32 slot = peal_early_slot(psn);
+
+	return early->count && early->slot[slot] && early->psn[slot] == psn;
+}
+
 static void *peal_early_empty(struct peal_early *early, u32 slot)
 {
 	void *handle = early->slot[slot];
@@ -34,11 +41,7 @@ static void *peal_early_empty(struct peal_early *early, u32 slot)
 
 void *peal_early_take(struct peal_early *early, u32 psn)
 {
-	u32 slot = peal_early_slot(psn);
-
-	if (!early->count || !early->slot[slot] || early->psn[slot] != psn)
-		return NULL;
-	return peal_early_empty(early, slot);
+	return peal_early_has(early, psn) ? peal_early_empty(early, peal_early_slot(psn)) : NULL;
 }
 
 void *peal_early_drop(struct peal_early *early)
@@ -58,9 +61,8 @@ u32 peal_early_first(const struct peal_early *early, u32 expected)
 
 	for (ahead = 1; early->count && ahead < PEAL_EARLY_SLOTS; ahead++) {
 		u32 psn = peal_psn_add(expected, ahead);
-		u32 slot = peal_early_slot(psn);
 
-		if (early->slot[slot] && early->psn[slot] == psn)
+		if (peal_early_has(early, psn))
 			return psn;
 	}
 	return expected;

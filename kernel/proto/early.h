@@ -23,6 +23,7 @@ struct peal_early {
 bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle);
 /* The handle with exactly this PSN, now the caller's; NULL when there is none. */
 void *peal_early_take(struct peal_early *early, u32 psn);
+bool peal_early_has(const struct peal_early *early, u32 psn);
 /* Any handle, to be released; NULL when empty. */
 void *peal_early_drop(struct peal_early *early);
 /* The lowest kept PSN after @expected; @expected when nothing is kept. */

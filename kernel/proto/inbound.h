@@ -44,34 +44,42 @@ struct peal_resource {
 	u64 length;
 	u64 original;		/* atomic: the value it returned */
 	u32 msn;		/* to answer with */
+	u32 sent;		/* responses, from the first on, that left at least once */
 	bool replying;		/* responses are still to be sent: from ... */
-	u32 from, to;		/* ... packet to packet (exclusive), of the resource */
+	u32 from, to;		/* ... packet to packet (exclusive), of the resource: */
+	u32 begin;		/* first of this run: its opcode says so */
+	u64 end;		/* bytes of the resource when the run is over */
 };
 
 struct peal_inbound {
 	struct peal_inbound_config config;
 	struct peal_resource *resource;	/* the host's array, a ring of the last ones */
 	u32 resources;			/* its entries, >= config.rd_atomic */
-	u32 newest;			/* free-running: resources accepted */
-	u32 oldest_reply;		/* free-running: first that may be replying */
+	u32 head;			/* entry of the next resource */
+	u32 saved;			/* resources before it, <= config.rd_atomic */
+	u32 replying;			/* of these, how many are */
 	u32 psn;			/* expected */
 	u32 msn;			/* messages completed */
 	/* the message under way */
-	u8 operation;			/* enum peal_opcode; 0: none */
+	u8 operation;			/* PEAL_OP_SEND, PEAL_OP_WRITE; 0: none */
 	u64 offset;			/* bytes of it so far */
 	u64 length;			/* WRITE: of the RETH */
 	u32 rkey;
 	u64 remote_addr;
 	/* what is owed */
-	bool ack_owed;			/* something was executed and not acknowledged */
+	u32 unanswered;			/* packets executed since the last acknowledgement */
 	bool ack_now;			/* it was asked for */
 	u8 nak;				/* syndrome owed; 0: none */
-	bool nak_sent;			/* for this gap, or this RNR: not again */
+	u32 nak_psn;
+	u32 reply_psn;			/* of the last READ reply that next() gave */
+	/* why packets are not executed */
 	bool fatal;			/* answered a fatal NAK: accepts nothing */
-	bool executing;			/* between receive() and done() */
-	u64 nak_at;			/* a gap is patiently looked at until then; 0: no gap */
-	u64 request_bytes;		/* of the packet being executed */
-	struct peal_packet packet;	/* likewise */
+	bool rnr;			/* answered RNR: only the expected packet is looked at */
+	bool nak_sent;			/* for this gap: not again */
+	u32 early_seen;			/* in this gap */
+	u64 nak_at;			/* a gap is patiently looked at until then; 0: it is not */
+	bool executing;			/* between receive() and done(): */
+	struct peal_packet packet;
 	struct peal_early early;
 };
 
@@ -87,8 +95,9 @@ struct peal_request {
 	enum peal_request_what what;
 	enum peal_drop drop;	/* DROPPED */
 	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
+	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
 	u8 operation;		/* enum peal_opcode of its message */
-	bool first, last;	/* place in the message */
+	bool first, last;	/* place in the message; UC: first may come before last did */
 	bool solicited;
 	u64 offset;		/* of the payload in the message */
 	u32 bytes;		/* payload of this packet */
@@ -103,8 +112,8 @@ struct peal_request {
 enum peal_verdict {
 	PEAL_VERDICT_DONE,
 	PEAL_VERDICT_NOT_READY,		/* no receive posted: RNR NAK (UC: the message is lost) */
-	PEAL_VERDICT_INVALID_REQUEST,	/* the others are fatal: NAK, then the host's error */
-	PEAL_VERDICT_ACCESS,
+	PEAL_VERDICT_INVALID_REQUEST,	/* the others are fatal: NAK, then the host's error; */
+	PEAL_VERDICT_ACCESS,		/* UC: the message is lost, what else is the host's */
 	PEAL_VERDICT_OPERATION,
 };
 

@@ -6,7 +6,7 @@
 
 #include "opcode.h"
 
-/* Sizes of the headers: IBTA 9.2 to 9.4. */
+/* Sizes of the headers: IBTA 9.2, 9.3. */
 #define HEADER_BYTES(has)				\
 	(12 +						\
 	 ((has) & PEAL_HAS_DETH ? 8 : 0) +		\
@@ -85,18 +85,18 @@ const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
 #define ONLY_PLACE		PLACE(1, 1)
 
 static const u8 peal_wire_ops[PEAL_OP_COUNT][4] = {
-#define PLACES(op, wire, suffix)						\
+#define PLACES(op, wire, last, only)						\
 	[PEAL_OP_##op] = {							\
 		[FIRST_PLACE] = PEAL_WIRE_##wire##_FIRST,			\
 		[MIDDLE_PLACE] = PEAL_WIRE_##wire##_MIDDLE,			\
-		[LAST_PLACE] = PEAL_WIRE_##wire##_LAST##suffix,			\
-		[ONLY_PLACE] = PEAL_WIRE_##wire##_ONLY##suffix,			\
+		[LAST_PLACE] = PEAL_WIRE_##wire##_##last,			\
+		[ONLY_PLACE] = PEAL_WIRE_##wire##_##only,			\
 	}
-	PLACES(SEND, SEND, ),
-	PLACES(SEND_IMM, SEND, _IMM),
-	PLACES(SEND_INV, SEND, _INV),
-	PLACES(WRITE, WRITE, ),
-	PLACES(WRITE_IMM, WRITE, _IMM),
+	PLACES(SEND, SEND, LAST, ONLY),
+	PLACES(SEND_IMM, SEND, LAST_IMM, ONLY_IMM),
+	PLACES(SEND_INV, SEND, LAST_INV, ONLY_INV),
+	PLACES(WRITE, WRITE, LAST, ONLY),
+	PLACES(WRITE_IMM, WRITE, LAST_IMM, ONLY_IMM),
 	[PEAL_OP_READ] = { [ONLY_PLACE] = PEAL_WIRE_READ_REQUEST },
 	[PEAL_OP_CMP_SWAP] = { [ONLY_PLACE] = PEAL_WIRE_CMP_SWAP },
 	[PEAL_OP_FETCH_ADD] = { [ONLY_PLACE] = PEAL_WIRE_FETCH_ADD },

@@ -1,0 +1,722 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See inbound.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/limits.h>
+#include <linux/string.h>
+
+#include "inbound.h"
+#include "psn.h"
+
+/*
+ * A packet may be late instead of lost. Packets that overtook each other inside
+ * a host or on parallel links are back in order within tens of microseconds; a
+ * NAK later than this costs more than one too many. Whoever sees three packets
+ * pass the missing one need not wait (TCP settled on the same number).
+ */
+#define NAK_PATIENCE_NS		100000
+#define NAK_EARLY_PACKETS	3
+
+/*
+ * A requester that never asks for an acknowledgement gets one anyway, often
+ * enough to retire what it holds; rare enough to cost nothing.
+ */
+#define ACK_AT_LEAST_EVERY	32
+
+/* UC: packets so far behind are late or doubled; farther ones belong to a wrapped circle. */
+#define UC_LATE_PACKETS		(1 << 16)
+
+static bool peal_inbound_reliable(const struct peal_inbound *in)
+{
+	return in->config.transport == PEAL_RC;
+}
+
+static u32 peal_inbound_mtu(const struct peal_inbound *in)
+{
+	return 1U << in->config.mtu_shift;
+}
+
+/* ---- resources: READs and atomics, answered and answerable again ---- */
+
+/* The @age-th newest, 0 is the newest; @age < saved. */
+static struct peal_resource *peal_inbound_resource(struct peal_inbound *in, u32 age)
+{
+	return &in->resource[(in->head + in->resources - 1 - age) % in->resources];
+}
+
+static void peal_inbound_stop_reply(struct peal_inbound *in, struct peal_resource *res)
+{
+	if (res->replying)
+		in->replying--;
+	res->replying = false;
+}
+
+/* Answer packets @from to @to of @res, whose payload ends at @end. A run under way is given up. */
+static void peal_inbound_start_reply(struct peal_inbound *in, struct peal_resource *res, u32 from,
+				     u32 to, u64 end)
+{
+	if (!res->replying)
+		in->replying++;
+	res->replying = true;
+	res->from = from;
+	res->begin = from;
+	res->to = to;
+	res->end = end;
+}
+
+static void peal_inbound_forget_oldest(struct peal_inbound *in)
+{
+	peal_inbound_stop_reply(in, peal_inbound_resource(in, in->saved - 1));
+	in->saved--;
+}
+
+/*
+ * Whether the requester keeps to the number it was told (9.7.4.1): as many as
+ * negotiated may lack a response. One whose responses have all left may be
+ * forgotten for a new one, also while they are being repeated: who asks anew
+ * has seen them.
+ */
+static bool peal_inbound_resource_free(struct peal_inbound *in)
+{
+	const struct peal_resource *oldest;
+
+	if (in->saved < in->config.rd_atomic)
+		return true;
+	if (!in->saved)
+		return false;
+	oldest = peal_inbound_resource(in, in->saved - 1);
+	return oldest->sent >= oldest->packets;
+}
+
+/* PSNs that a READ of this length takes: one for each response (9.7.2). */
+static u32 peal_inbound_packets(const struct peal_inbound *in, u64 length)
+{
+	return length ? (length + peal_inbound_mtu(in) - 1) >> in->config.mtu_shift : 1;
+}
+
+static void peal_inbound_save(struct peal_inbound *in, u8 operation, u64 original)
+{
+	const struct peal_packet *packet = &in->packet;
+	struct peal_resource *res;
+
+	if (in->saved == in->config.rd_atomic)
+		peal_inbound_forget_oldest(in);
+	res = &in->resource[in->head];
+	in->head = (in->head + 1) % in->resources;
+	in->saved++;
+
+	*res = (struct peal_resource) {
+		.psn = packet->psn,
+		.packets = operation == PEAL_OP_READ ? peal_inbound_packets(in, packet->length) : 1,
+		.operation = operation,
+		.rkey = packet->rkey,
+		.remote_addr = packet->remote_addr,
+		.length = operation == PEAL_OP_READ ? packet->length : 0,
+		.original = original,
+		.msn = in->msn,
+	};
+	peal_inbound_start_reply(in, res, 0, res->packets, res->length);
+}
+
+/* The saved request among whose PSNs @psn is; NULL: forgotten, or it never was one. */
+static struct peal_resource *peal_inbound_find(struct peal_inbound *in, u32 psn)
+{
+	u32 age;
+
+	for (age = 0; age < in->saved; age++) {
+		struct peal_resource *res = peal_inbound_resource(in, age);
+		s32 distance = peal_psn_distance(res->psn, psn);
+
+		if (distance >= 0 && distance < res->packets)
+			return res;
+	}
+	return NULL;
+}
+
+/* ---- what is owed ---- */
+
+static void peal_inbound_owe_nak(struct peal_inbound *in, u8 syndrome)
+{
+	in->nak = syndrome;
+	in->nak_psn = in->psn;
+}
+
+/* After a NAK of these kinds the connection is over (9.9.3). */
+static void peal_inbound_owe_fatal_nak(struct peal_inbound *in, enum peal_nak code)
+{
+	peal_inbound_owe_nak(in, PEAL_SYNDROME_NAK | code);
+	in->fatal = true;
+}
+
+/* One NAK for each gap; if it is lost, the requester's timeout helps (9.7.5.2). */
+static void peal_inbound_owe_sequence_nak(struct peal_inbound *in)
+{
+	in->nak_at = 0;
+	if (in->nak_sent)
+		return;
+	in->nak_sent = true;
+	peal_inbound_owe_nak(in, PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE);
+}
+
+static bool peal_inbound_gap(const struct peal_inbound *in)
+{
+	return in->nak_at || in->nak_sent;
+}
+
+/* The expected packet came: whatever was said about its absence is void. */
+static void peal_inbound_close_gap(struct peal_inbound *in)
+{
+	in->nak = 0;
+	in->nak_sent = false;
+	in->nak_at = 0;
+	in->early_seen = 0;
+	in->rnr = false;
+}
+
+/* Packets after the expected one are here, and it is not. */
+static void peal_inbound_watch_gap(struct peal_inbound *in, u64 now)
+{
+	if (!peal_inbound_gap(in))
+		in->nak_at = now + NAK_PATIENCE_NS;
+	if (in->early_seen >= NAK_EARLY_PACKETS)
+		peal_inbound_owe_sequence_nak(in);
+}
+
+/*
+ * After progress: the next one may be missing as well. When the last gap was a
+ * loss, this one is of the same burst: the requester learns it now, not after
+ * another wait.
+ */
+static void peal_inbound_next_gap(struct peal_inbound *in, bool was_lost, u64 now)
+{
+	if (!in->early.count || peal_early_has(&in->early, in->psn))
+		return;
+	in->early_seen = in->early.count;
+	peal_inbound_watch_gap(in, now);
+	if (was_lost)
+		peal_inbound_owe_sequence_nak(in);
+}
+
+/* ---- set-up ---- */
+
+void peal_inbound_init(struct peal_inbound *in, struct peal_resource *resource, u32 entries)
+{
+	memset(in, 0, sizeof(*in));
+	in->resource = resource;
+	in->resources = entries;
+}
+
+void peal_inbound_reset(struct peal_inbound *in)
+{
+	struct peal_inbound_config config = in->config;
+
+	peal_inbound_init(in, in->resource, in->resources);
+	in->config = config;
+}
+
+void peal_inbound_configure(struct peal_inbound *in, const struct peal_inbound_config *config)
+{
+	in->config = *config;
+	if (in->config.rd_atomic > in->resources)
+		in->config.rd_atomic = in->resources;
+	while (in->saved > in->config.rd_atomic)
+		peal_inbound_forget_oldest(in);
+}
+
+void peal_inbound_set_psn(struct peal_inbound *in, u32 psn)
+{
+	in->psn = psn & PEAL_PSN_MASK;
+}
+
+/* ---- checks of a packet in its turn; false: an invalid request (9.7.4.1) ---- */
+
+/* FIRST and ONLY begin, MIDDLE and LAST continue a message of their own kind. */
+static bool peal_inbound_in_order(const struct peal_inbound *in,
+				  const struct peal_wire_opcode *wire)
+{
+	if (wire->has & PEAL_HAS_FIRST)
+		return !in->operation;
+	if (in->operation == PEAL_OP_SEND)
+		return wire->has & PEAL_HAS_SEND;
+	return in->operation == PEAL_OP_WRITE && wire->has & PEAL_HAS_WRITE;
+}
+
+/* All but the last packet fill the path MTU, and only a message of one packet may be empty. */
+static bool peal_inbound_packet_length_fits(const struct peal_inbound *in,
+					    const struct peal_packet *packet, u16 has)
+{
+	u32 mtu = peal_inbound_mtu(in);
+
+	if (!(has & PEAL_HAS_PAYLOAD))
+		return true;
+	if (!(has & PEAL_HAS_LAST))
+		return packet->payload_bytes == mtu;
+	if (!(has & PEAL_HAS_FIRST) && !packet->payload_bytes)
+		return false;
+	return packet->payload_bytes <= mtu;
+}
+
+/* A message has at most 2^31 bytes, and a WRITE the number that its first packet names. */
+static bool peal_inbound_message_length_fits(const struct peal_packet *packet, u16 has,
+					     const struct peal_request *request)
+{
+	u64 bytes = request->offset + packet->payload_bytes;
+
+	if (request->length > PEAL_MAX_MSG)
+		return false;
+	if (!(has & PEAL_HAS_WRITE))
+		return true;
+	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
+}
+
+static bool peal_inbound_valid(struct peal_inbound *in, const struct peal_packet *packet,
+			       const struct peal_wire_opcode *wire,
+			       const struct peal_request *request)
+{
+	if (!peal_inbound_in_order(in, wire))
+		return false;
+	if (!peal_inbound_packet_length_fits(in, packet, wire->has))
+		return false;
+	if (!peal_inbound_message_length_fits(packet, wire->has, request))
+		return false;
+	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
+		return peal_inbound_resource_free(in);
+	return true;
+}
+
+/* ---- what a packet asks ---- */
+
+static void peal_inbound_drop(struct peal_request *request, enum peal_drop drop)
+{
+	request->what = PEAL_REQUEST_DROPPED;
+	request->drop = drop;
+}
+
+/* What the first packet tells of the message, or told. */
+static void peal_inbound_describe_message(const struct peal_inbound *in,
+					  const struct peal_packet *packet,
+					  struct peal_request *request)
+{
+	if (request->first) {
+		request->rkey = packet->rkey;
+		request->remote_addr = packet->remote_addr;
+		request->length = packet->length;
+		return;
+	}
+	request->offset = in->offset;
+	request->rkey = in->rkey;
+	request->remote_addr = in->remote_addr;
+	request->length = in->length;
+}
+
+static void peal_inbound_describe(const struct peal_inbound *in, const struct peal_packet *packet,
+				  const struct peal_wire_opcode *wire,
+				  struct peal_request *request)
+{
+	request->what = PEAL_REQUEST_EXECUTE;
+	request->operation = wire->operation;
+	request->first = wire->has & PEAL_HAS_FIRST;
+	request->last = wire->has & PEAL_HAS_LAST;
+	request->solicited = packet->solicited;
+	request->bytes = packet->payload_bytes;
+	peal_inbound_describe_message(in, packet, request);
+	if (wire->has & PEAL_HAS_SEND)
+		request->length = request->offset + packet->payload_bytes;
+	if (wire->has & PEAL_HAS_IMM)
+		request->imm_or_rkey = packet->imm;
+	if (wire->has & PEAL_HAS_IETH)
+		request->imm_or_rkey = packet->inv_rkey;
+	if (wire->operation == PEAL_OP_CMP_SWAP) {
+		request->atomic.compare_add = packet->compare;
+		request->atomic.swap = packet->swap_add;
+	}
+	if (wire->operation == PEAL_OP_FETCH_ADD)
+		request->atomic.compare_add = packet->swap_add;
+}
+
+static void peal_inbound_execute(struct peal_inbound *in, const struct peal_packet *packet)
+{
+	in->packet = *packet;
+	in->executing = true;
+}
+
+/* ---- reliable connections ---- */
+
+static void peal_inbound_expected(struct peal_inbound *in, const struct peal_packet *packet,
+				  const struct peal_wire_opcode *wire,
+				  struct peal_request *request)
+{
+	/* take_early() has yet to give this packet, which is a copy of it. */
+	if (peal_early_has(&in->early, packet->psn)) {
+		peal_inbound_drop(request, PEAL_DROP_sequence);
+		return;
+	}
+	peal_inbound_describe(in, packet, wire, request);
+	if (peal_inbound_valid(in, packet, wire, request)) {
+		peal_inbound_execute(in, packet);
+		return;
+	}
+	peal_inbound_close_gap(in);
+	peal_inbound_owe_fatal_nak(in, PEAL_NAK_INVALID_REQUEST);
+	request->what = PEAL_REQUEST_ANSWERED;
+	request->fatal = true;
+}
+
+/*
+ * A READ that was answered, or the rest of one from any packet on: what it names
+ * must lie in what was named then, byte for packet (9.7.5.1).
+ */
+static bool peal_inbound_replay_read(struct peal_inbound *in, struct peal_resource *res,
+				     const struct peal_packet *packet)
+{
+	u32 from = peal_psn_distance(res->psn, packet->psn);
+	u64 offset = (u64)from << in->config.mtu_shift;
+
+	if (packet->rkey != res->rkey || packet->remote_addr != res->remote_addr + offset)
+		return false;
+	if (packet->length > res->length - offset || !packet->length != !res->length)
+		return false;
+	peal_inbound_start_reply(in, res, from, from + peal_inbound_packets(in, packet->length),
+				 offset + packet->length);
+	return true;
+}
+
+/* An atomic is never executed again: its saved value is the answer (9.7.5.1). */
+static bool peal_inbound_replay_atomic(struct peal_inbound *in, struct peal_resource *res,
+				       const struct peal_packet *packet)
+{
+	if (packet->rkey != res->rkey || packet->remote_addr != res->remote_addr)
+		return false;
+	peal_inbound_start_reply(in, res, 0, 1, 0);
+	return true;
+}
+
+static bool peal_inbound_replay(struct peal_inbound *in, const struct peal_packet *packet,
+				u8 operation)
+{
+	struct peal_resource *res = peal_inbound_find(in, packet->psn);
+
+	if (!res || res->operation != operation)
+		return false;
+	return operation == PEAL_OP_READ ? peal_inbound_replay_read(in, res, packet) :
+					   peal_inbound_replay_atomic(in, res, packet);
+}
+
+/* Executed before. SEND and WRITE: the newest acknowledgement once more (9.7.5.1, C9-105). */
+static void peal_inbound_duplicate(struct peal_inbound *in, const struct peal_packet *packet,
+				   const struct peal_wire_opcode *wire,
+				   struct peal_request *request)
+{
+	request->duplicate = true;
+	request->what = PEAL_REQUEST_ANSWERED;
+	if (wire->has & (PEAL_HAS_SEND | PEAL_HAS_WRITE))
+		in->ack_now = true;
+	else if (!peal_inbound_replay(in, packet, wire->operation))
+		peal_inbound_drop(request, PEAL_DROP_stale);
+}
+
+static void peal_inbound_early(struct peal_inbound *in, const struct peal_packet *packet, u64 now,
+			       void *handle, struct peal_request *request)
+{
+	/* After RNR NAK the requester comes back with the expected packet first (9.7.5.2). */
+	if (in->rnr || peal_early_has(&in->early, packet->psn)) {
+		peal_inbound_drop(request, PEAL_DROP_sequence);
+		return;
+	}
+	in->early_seen++;
+	peal_inbound_watch_gap(in, now);
+	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle)) {
+		request->what = PEAL_REQUEST_KEPT;
+		return;
+	}
+	/* It must be sent again anyway: no reason to wait. */
+	peal_inbound_owe_sequence_nak(in);
+	peal_inbound_drop(request, PEAL_DROP_sequence);
+}
+
+static void peal_inbound_receive_rc(struct peal_inbound *in, const struct peal_packet *packet,
+				    const struct peal_wire_opcode *wire, u64 now, void *handle,
+				    struct peal_request *request)
+{
+	s32 distance = peal_psn_distance(in->psn, packet->psn);
+
+	if (distance < 0)
+		peal_inbound_duplicate(in, packet, wire, request);
+	else if (distance > 0)
+		peal_inbound_early(in, packet, now, handle, request);
+	else
+		peal_inbound_expected(in, packet, wire, request);
+}
+
+/* ---- unreliable connections ---- */
+
+static void peal_inbound_lose_message(struct peal_inbound *in)
+{
+	in->operation = 0;
+}
+
+/* A gap loses the message under way, and nobody is told; the next FIRST begins anew (9.8). */
+static void peal_inbound_receive_uc(struct peal_inbound *in, const struct peal_packet *packet,
+				    const struct peal_wire_opcode *wire,
+				    struct peal_request *request)
+{
+	s32 distance = peal_psn_distance(in->psn, packet->psn);
+
+	if (distance < 0 && distance >= -UC_LATE_PACKETS) {
+		request->duplicate = true;
+		peal_inbound_drop(request, PEAL_DROP_sequence);
+		return;
+	}
+	if (distance)
+		peal_inbound_lose_message(in);
+	in->psn = peal_psn_add(packet->psn, 1);
+
+	peal_inbound_describe(in, packet, wire, request);
+	if (peal_inbound_valid(in, packet, wire, request)) {
+		peal_inbound_execute(in, packet);
+		return;
+	}
+	peal_inbound_lose_message(in);
+	peal_inbound_drop(request, PEAL_DROP_order);
+}
+
+/* ---- a request, and the verdict on it ---- */
+
+void peal_inbound_receive(struct peal_inbound *in, const struct peal_packet *packet, u64 now,
+			  void *handle, struct peal_request *request)
+{
+	const struct peal_wire_opcode *wire = peal_packet_opcode(packet);
+
+	memset(request, 0, sizeof(*request));
+	if (in->fatal)
+		peal_inbound_drop(request, PEAL_DROP_state);
+	else if (!(wire->has & PEAL_HAS_REQUEST) ||
+		 peal_opcode_transport(packet->opcode) != in->config.transport)
+		peal_inbound_drop(request, PEAL_DROP_opcode);
+	else if (peal_inbound_reliable(in))
+		peal_inbound_receive_rc(in, packet, wire, now, handle, request);
+	else
+		peal_inbound_receive_uc(in, packet, wire, request);
+}
+
+/* The place in the message, after its packet was executed. */
+static void peal_inbound_advance_message(struct peal_inbound *in,
+					 const struct peal_wire_opcode *wire)
+{
+	const struct peal_packet *packet = &in->packet;
+
+	if (wire->has & PEAL_HAS_FIRST) {
+		in->operation = wire->operation;
+		in->offset = 0;
+		in->length = packet->length;
+		in->rkey = packet->rkey;
+		in->remote_addr = packet->remote_addr;
+	}
+	in->offset += packet->payload_bytes;
+	if (wire->has & PEAL_HAS_LAST) {
+		in->operation = 0;
+		in->msn = peal_psn_add(in->msn, 1);	/* READ and atomic too: C9-148 */
+	}
+}
+
+/* READ and atomic are answered by their responses, others when the requester asks. */
+static void peal_inbound_owe_answer(struct peal_inbound *in, const struct peal_wire_opcode *wire,
+				    u64 original)
+{
+	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
+		peal_inbound_save(in, wire->operation, original);
+		return;
+	}
+	in->unanswered++;
+	if (in->packet.ack_request || in->unanswered >= ACK_AT_LEAST_EVERY)
+		in->ack_now = true;
+}
+
+static void peal_inbound_executed(struct peal_inbound *in, u64 original, u64 now)
+{
+	const struct peal_wire_opcode *wire = peal_packet_opcode(&in->packet);
+	bool was_lost = in->nak_sent;
+
+	peal_inbound_advance_message(in, wire);
+	if (!peal_inbound_reliable(in))
+		return;
+	peal_inbound_owe_answer(in, wire, original);
+	peal_inbound_close_gap(in);
+	in->psn = peal_psn_add(in->psn, wire->has & PEAL_HAS_READ ?
+			       peal_inbound_packets(in, in->packet.length) : 1);
+	peal_inbound_next_gap(in, was_lost, now);
+}
+
+/* Its packet is expected again; its message stays where it is. */
+static void peal_inbound_not_ready(struct peal_inbound *in)
+{
+	peal_inbound_close_gap(in);
+	in->rnr = true;
+	peal_inbound_owe_nak(in, PEAL_SYNDROME_RNR | (in->config.rnr_timer & PEAL_SYNDROME_VALUE));
+}
+
+static void peal_inbound_refused(struct peal_inbound *in, enum peal_verdict verdict)
+{
+	static const u8 codes[] = {
+		[PEAL_VERDICT_INVALID_REQUEST] = PEAL_NAK_INVALID_REQUEST,
+		[PEAL_VERDICT_ACCESS] = PEAL_NAK_REMOTE_ACCESS,
+		[PEAL_VERDICT_OPERATION] = PEAL_NAK_REMOTE_OPERATION,
+	};
+
+	peal_inbound_close_gap(in);
+	peal_inbound_owe_fatal_nak(in, codes[verdict]);
+}
+
+void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 original, u64 now)
+{
+	if (!in->executing)
+		return;
+	in->executing = false;
+	if (verdict == PEAL_VERDICT_DONE)
+		peal_inbound_executed(in, original, now);
+	else if (!peal_inbound_reliable(in))
+		peal_inbound_lose_message(in);
+	else if (verdict == PEAL_VERDICT_NOT_READY)
+		peal_inbound_not_ready(in);
+	else
+		peal_inbound_refused(in, verdict);
+}
+
+void *peal_inbound_take_early(struct peal_inbound *in)
+{
+	return in->fatal ? NULL : peal_early_take(&in->early, in->psn);
+}
+
+void *peal_inbound_drop_early(struct peal_inbound *in)
+{
+	return peal_early_drop(&in->early);
+}
+
+/* ---- replies ---- */
+
+static void peal_inbound_head(const struct peal_inbound *in, struct peal_reply *reply, u8 opcode,
+			      u32 psn, u8 syndrome)
+{
+	memset(reply, 0, sizeof(*reply));
+	reply->header.opcode = opcode;
+	reply->header.migrated = true;	/* no path migration: always (9.2, 17.2.8) */
+	reply->header.header_bytes = peal_wire_opcode(opcode)->header_bytes;
+	reply->header.psn = psn;
+	reply->header.syndrome = syndrome;
+	reply->header.msn = in->msn;
+}
+
+static void peal_inbound_answer_read(struct peal_inbound *in, struct peal_resource *res,
+				     struct peal_reply *reply)
+{
+	struct peal_packet *header = &reply->header;
+	u64 offset = (u64)res->from << in->config.mtu_shift;
+	u64 rest = res->end - offset;
+	u32 mtu = peal_inbound_mtu(in);
+
+	header->payload_bytes = rest < mtu ? rest : mtu;
+	header->pad = -header->payload_bytes & 3;
+	reply->read = true;
+	reply->rkey = res->rkey;
+	reply->remote_addr = res->remote_addr + offset;
+}
+
+static u8 peal_inbound_answer_opcode(const struct peal_resource *res)
+{
+	if (res->operation != PEAL_OP_READ)
+		return peal_opcode_of(PEAL_RC, PEAL_WIRE_ATOMIC_ACK);
+	return peal_opcode_read_response(res->from == res->begin, res->from + 1 == res->to);
+}
+
+/* A response acknowledges every request up to its PSN (9.7.5.1). */
+static void peal_inbound_acknowledged(struct peal_inbound *in, u32 psn)
+{
+	if (peal_psn_add(psn, 1) != in->psn)
+		return;
+	in->unanswered = 0;
+	in->ack_now = false;
+}
+
+static void peal_inbound_answer(struct peal_inbound *in, struct peal_resource *res,
+				struct peal_reply *reply)
+{
+	u32 psn = peal_psn_add(res->psn, res->from);
+
+	peal_inbound_head(in, reply, peal_inbound_answer_opcode(res), psn,
+			  PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
+	reply->header.msn = res->msn;
+	reply->header.original = res->original;
+	reply->again = res->from < res->sent;
+	if (res->operation == PEAL_OP_READ)
+		peal_inbound_answer_read(in, res, reply);
+
+	in->reply_psn = psn;
+	res->from++;
+	if (res->sent < res->from)
+		res->sent = res->from;
+	if (res->from == res->to)
+		peal_inbound_stop_reply(in, res);
+	peal_inbound_acknowledged(in, psn);
+}
+
+static struct peal_resource *peal_inbound_oldest_reply(struct peal_inbound *in)
+{
+	u32 age = in->replying ? in->saved : 0;
+
+	while (age--) {
+		struct peal_resource *res = peal_inbound_resource(in, age);
+
+		if (res->replying)
+			return res;
+	}
+	return NULL;
+}
+
+/*
+ * An acknowledgement covers all that came before it: it may not overtake the
+ * responses of a READ, which it would declare received (9.7.5.1).
+ */
+bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply)
+{
+	struct peal_resource *res = peal_inbound_oldest_reply(in);
+	u8 ack = peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK);
+
+	if (res) {
+		peal_inbound_answer(in, res, reply);
+		return true;
+	}
+	if (in->nak)
+		peal_inbound_head(in, reply, ack, in->nak_psn, in->nak);
+	else if (in->ack_now)
+		peal_inbound_head(in, reply, ack, peal_psn_add(in->psn, PEAL_PSN_MASK),
+				  PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
+	else
+		return false;
+	in->nak = 0;
+	in->ack_now = false;
+	in->unanswered = 0;
+	return true;
+}
+
+void peal_inbound_refuse_read(struct peal_inbound *in)
+{
+	while (in->saved)
+		peal_inbound_forget_oldest(in);
+	peal_inbound_close_gap(in);
+	in->ack_now = false;
+	peal_inbound_owe_fatal_nak(in, PEAL_NAK_REMOTE_ACCESS);
+	in->nak_psn = in->reply_psn;
+}
+
+/* ---- time ---- */
+
+u64 peal_inbound_deadline(const struct peal_inbound *in)
+{
+	return in->nak_at ? in->nak_at : U64_MAX;
+}
+
+void peal_inbound_expire(struct peal_inbound *in, u64 now)
+{
+	if (in->nak_at && now >= in->nak_at)
+		peal_inbound_owe_sequence_nak(in);
+}
