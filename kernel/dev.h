@@ -28,6 +28,8 @@ struct peal_dev {
 	struct peal_engine engine;
 	struct peal_options options;
 	struct list_head node;		/* netlink.c's list */
+	struct peal_netns *netns;	/* from before the device can be used to after */
+	struct list_head netns_node;	/* netns.c's list */
 };
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)

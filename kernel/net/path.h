@@ -2,30 +2,38 @@
 /*
  * A path: how packets of one address vector get to the other side.
  *
- * Owns: addresses, UDP source port, traffic class, hop limit, VLAN's netdev and
- * the cached route, which the stack may invalidate at any time.
+ * Owns: addresses, UDP source port, traffic class, hop limit, the interface,
+ * and the cached route, which the stack may invalidate at any time.
  * Does not know: queue pairs, packets' contents.
  *
- * A path is written by peal_path_resolve() only; its cached route has a lock of
- * its own (path->lock, innermost), so that senders of several queue pairs may
- * share an address handle's path.
+ * A path is written by peal_path_resolve() only, before anybody sends on it; a
+ * new address vector is a new path. What changes later is the cached route: it
+ * has a lock of its own (path->lock, innermost), so that senders of several
+ * queue pairs may share an address handle's path.
+ *
+ * A path holds no reference on a netdev, so that a VLAN's can be removed while
+ * queue pairs use its address: their packets are lost from then on.
  */
 #ifndef PEAL_PATH_H
 #define PEAL_PATH_H
 
-#include <linux/netdevice.h>
 #include <linux/spinlock.h>
+#include <linux/types.h>
 #include <net/dst.h>
 #include <rdma/ib_verbs.h>
 
+struct peal_dev;
+
 struct peal_path {
-	struct net_device *ndev;	/* held: the device's, or a VLAN's on top of it */
-	netdevice_tracker tracker;
+	struct peal_dev *dev;		/* whose packets these are; outlives the path */
+	int ifindex;			/* of the GID's netdev: the device's, or a VLAN's on it */
 	bool ipv6;
 	bool multicast;
+	bool bound;			/* only this interface will do */
 	union ib_gid sgid, dgid;	/* IPv4 as mapped addresses */
 	u16 sport;			/* UDP source port, host order, 0xc000 and up */
-	u8 tclass, hop_limit;
+	u8 tclass, hop_limit;		/* hop limit 0: what the stack would choose */
+	u8 sl;
 	u32 flow_label;
 	spinlock_t lock;		/* guards the two below */
 	struct dst_entry *dst;		/* NULL: look up at the next packet */
@@ -34,15 +42,27 @@ struct peal_path {
 
 /**
  * peal_path_resolve() - from an address vector to a path
- * @ndev: the netdev of the device; the GID's attribute may name a VLAN on it
+ * @path: not in use; its contents do not matter, also when this fails
+ * @dev: the device; the GID's attribute may name a VLAN on its netdev
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
  *
- * Sleeps. Return: 0, -EINVAL (no RoCEv2 GID), -ENETUNREACH or what the route
- * lookup says. An unresolved neighbour is no error.
+ * From any context in which softirqs are on or off; does not sleep. An
+ * unresolved neighbour is no error: packets wait for it in the stack.
+ *
+ * Return: 0; -EINVAL: no RoCEv2 GID, or source and destination of two IP
+ * versions; -ENETUNREACH or what else the route lookup says.
  */
-int peal_path_resolve(struct peal_path *path, struct net_device *ndev,
+int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,
 		      const struct rdma_ah_attr *attr, u32 hash);
+/* After a successful peal_path_resolve(), when nobody sends on it any more. */
+/*
+ * As peal_path_resolve(), but no route is looked up before the first packet: for
+ * address handles, which the connection manager creates and destroys with
+ * interrupts off. Neither this nor release sleeps; both may be called anywhere.
+ */
+int peal_path_init(struct peal_path *path, struct net_device *ndev,
+		   const struct rdma_ah_attr *attr, u32 hash);
 void peal_path_release(struct peal_path *path);
 
 /* Does a packet of this path MTU fit the link? The route's MTU counts. */
@@ -50,5 +70,11 @@ bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu);
 
 /* Is the destination this host's, in this network namespace (route is local)? */
 bool peal_path_is_local(struct peal_path *path);
+
+/*
+ * The route of the next packet, looked up anew when the stack has invalidated
+ * the last one. Under RCU, and valid until its end. NULL: there is none.
+ */
+struct dst_entry *peal_path_route(struct peal_path *path, struct net *net);
 
 #endif

@@ -14,13 +14,16 @@
 
 #include "../proto/packet.h"
 
+struct nf_hook_ops;
 struct peal_dev;
+struct peal_netns;
 
 /* One received packet. skb->data is at the BTH; the IP header is still in front. */
 struct peal_datagram {
 	struct sk_buff *skb;
 	bool ipv6;
 	bool multicast;			/* the destination address is a group's */
+	u16 vlan_id;			/* the VLAN it came by; 0xffff: none */
 	union ib_gid sgid, dgid;	/* the packet's source and destination */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
@@ -28,7 +31,7 @@ struct peal_datagram {
 
 /*
  * Fill @dg from an skb that was received and checked before (a kept early
- * packet): only the fields above are computed again.
+ * packet), from nothing but the skb.
  */
 void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
 
@@ -38,7 +41,15 @@ void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
  */
 void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
 
-/* The 40 bytes that stand before a datagram's payload (IBTA A17.4.5.1?). */
+/*
+ * The 40 bytes that stand before a datagram's payload: the IPv6 header, or the
+ * IPv4 header in the last 20 of them (IBTA A17.4.5.1).
+ */
 void peal_receive_grh(const struct peal_datagram *dg, void *to);
+
+/* For netns.c: the hooks, with @priv left to fill; and what the backlog holds. */
+#define PEAL_RECEIVE_HOOKS	2
+extern const struct nf_hook_ops peal_receive_hooks[PEAL_RECEIVE_HOOKS];
+void peal_receive_backlog(struct peal_netns *ns);
 
 #endif
