@@ -30,6 +30,14 @@ struct peal_burst {
 	struct peal_qp *failed[PEAL_BURST_QPS];	/* to be put into error */
 };
 
+/* The arrays are read as far as these say: no need to clear them. */
+static inline void peal_burst_begin(struct peal_burst *burst)
+{
+	burst->num_cqs = 0;
+	burst->num_events = 0;
+	burst->num_failed = 0;
+}
+
 /* A burst serves one queue pair and its peer, so all three arrays are long enough. */
 static inline void peal_burst_cq(struct peal_burst *burst, struct peal_cq *cq)
 {

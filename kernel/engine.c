@@ -61,11 +61,11 @@ static bool peal_engine_has_work(struct peal_engine *e)
 }
 
 /*
- * Leave work to somebody else. Barrier B, here between the run list and
+ * Leave work to somebody else. Any context. Barrier B, here between the run list and
  * `awake`: either the thread finds the entry in its last look before it sleeps,
  * or we see that it is asleep and call the worker.
  */
-static void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
+void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 {
 	peal_count(e->table, deferrals);
 	peal_engine_enqueue(e, qp);
@@ -74,8 +74,8 @@ static void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 		queue_work(e->workers, &e->work);
 }
 
-/* Whoever a burst wants in error goes there now that no lock is held. */
-static void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
+/* Whoever a burst wants in error goes there now that no lock is held. Inside the guard. */
+void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 {
 	u32 i;
 
@@ -109,9 +109,7 @@ static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	bool more;
 
-	burst.num_cqs = 0;
-	burst.num_events = 0;
-	burst.num_failed = 0;
+	peal_burst_begin(&burst);
 	spin_lock(&qp->sq.lock);
 	more = peal_requester_run(qp, &burst, &budget);
 	peal_engine_remind(qp, peal_requester_deadline(qp));

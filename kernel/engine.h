@@ -50,6 +50,8 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp);
+void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst);
 void peal_engine_remind(struct peal_qp *qp, ktime_t when);
 void peal_engine_abandon(struct peal_engine *e);
 
