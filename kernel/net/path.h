@@ -55,14 +55,14 @@ struct peal_path {
  */
 int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,
 		      const struct rdma_ah_attr *attr, u32 hash);
-/* After a successful peal_path_resolve(), when nobody sends on it any more. */
 /*
  * As peal_path_resolve(), but no route is looked up before the first packet: for
  * address handles, which the connection manager creates and destroys with
- * interrupts off. Neither this nor release sleeps; both may be called anywhere.
+ * interrupts off. Neither this nor release needs softirqs on.
  */
-int peal_path_init(struct peal_path *path, struct net_device *ndev,
+int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 		   const struct rdma_ah_attr *attr, u32 hash);
+/* After a successful peal_path_resolve(), when nobody sends on it any more. */
 void peal_path_release(struct peal_path *path);
 
 /* Does a packet of this path MTU fit the link? The route's MTU counts. */
