@@ -114,8 +114,10 @@ enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port)
 }
 
 #define PEAL_COUNTER_DESC_(name_) { .name = #name_ },
+#define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
 static const struct rdma_stat_desc peal_query_stat_descs[] = {
 	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
+	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)
 };
 
 struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port)

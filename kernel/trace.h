@@ -12,6 +12,8 @@
 
 #include <rdma/peal-abi.h>
 
+#include "proto/packet.h"
+
 /* Has the device seen my WQE, and what did it make of it? */
 TRACE_EVENT(peal_execute,
 	TP_PROTO(u32 qpn, u32 index, u8 opcode, u64 length, u32 psn),
@@ -106,6 +108,110 @@ TRACE_EVENT(peal_complete,
 	TP_printk("qpn 0x%x %s wqe %u opcode %u status %u reason %u bytes %u", __entry->qpn,
 		  __entry->kind == PEAL_CQE_RECV ? "recv" : "send", __entry->index,
 		  __entry->opcode, __entry->status, __entry->reason, __entry->bytes)
+);
+
+/* Names of the numbers, as packet captures have them. */
+#define PEAL_TRACE_DROP_ENUM_(name, text) TRACE_DEFINE_ENUM(PEAL_DROP_##name);
+#define PEAL_TRACE_DROP_NAME_(name, text) { PEAL_DROP_##name, text },
+PEAL_DROPS(PEAL_TRACE_DROP_ENUM_)
+
+DECLARE_EVENT_CLASS(peal_packet_class,
+	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
+	TP_ARGS(qpn, packet, again),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, dest)
+		__field(u32, psn)
+		__field(u32, payload)
+		__field(u8, opcode)
+		__field(u8, syndrome)
+		__field(bool, ack_request)
+		__field(bool, again)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->dest = packet->qpn;
+		__entry->psn = packet->psn;
+		__entry->payload = packet->payload_bytes;
+		__entry->opcode = packet->opcode;
+		__entry->syndrome = packet->syndrome;
+		__entry->ack_request = packet->ack_request;
+		__entry->again = again;
+	),
+	TP_printk("qpn 0x%x to 0x%x opcode 0x%02x psn 0x%06x payload %u syndrome 0x%02x%s%s",
+		  __entry->qpn, __entry->dest, __entry->opcode, __entry->psn,
+		  __entry->payload, __entry->syndrome, __entry->ack_request ? " ack" : "",
+		  __entry->again ? " again" : "")
+);
+
+/* What left, and was it a repetition? */
+DEFINE_EVENT(peal_packet_class, peal_packet_sent,
+	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
+	TP_ARGS(qpn, packet, again)
+);
+
+/* What reached a queue pair, and had it been kept for its turn? */
+DEFINE_EVENT(peal_packet_class, peal_packet_received,
+	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
+	TP_ARGS(qpn, packet, again)
+);
+
+/* Why was a packet thrown away? */
+TRACE_EVENT(peal_drop,
+	TP_PROTO(const struct peal_packet *packet, u32 drop),
+	TP_ARGS(packet, drop),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u8, opcode)
+		__field(u32, drop)
+	),
+	TP_fast_assign(
+		__entry->qpn = packet->qpn;
+		__entry->psn = packet->psn;
+		__entry->opcode = packet->opcode;
+		__entry->drop = drop;
+	),
+	TP_printk("qpn 0x%x opcode 0x%02x psn 0x%06x: %s", __entry->qpn, __entry->opcode,
+		  __entry->psn, __print_symbolic(__entry->drop,
+		  PEAL_DROPS(PEAL_TRACE_DROP_NAME_) { PEAL_DROP_none, "not dropped" }))
+);
+
+/* Which clock ran out, and what is sent again? */
+TRACE_EVENT(peal_timeout,
+	TP_PROTO(u32 qpn, bool probe, u32 psn, u32 retries),
+	TP_ARGS(qpn, probe, psn, retries),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(bool, probe)
+		__field(u32, psn)
+		__field(u32, retries)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->probe = probe;
+		__entry->psn = psn;
+		__entry->retries = retries;
+	),
+	TP_printk("qpn 0x%x %s psn 0x%06x retries %u", __entry->qpn,
+		  __entry->probe ? "probe" : "timeout", __entry->psn, __entry->retries)
+);
+
+/* Why may no path be used? */
+TRACE_EVENT(peal_path,
+	TP_PROTO(u32 qpn, int error, u32 reason),
+	TP_ARGS(qpn, error, reason),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(int, error)
+		__field(u32, reason)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->error = error;
+		__entry->reason = reason;
+	),
+	TP_printk("qpn 0x%x error %d reason %u", __entry->qpn, __entry->error, __entry->reason)
 );
 
 #endif

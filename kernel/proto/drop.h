@@ -9,7 +9,6 @@
 #define PEAL_DROP_H
 
 #define PEAL_DROPS(X)								\
-	X(none, "not dropped")							\
 	X(short, "shorter than its headers")					\
 	X(version, "transport header version is not 0")				\
 	X(opcode, "unknown opcode, or not of this transport")			\
@@ -31,6 +30,7 @@
 
 #define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,
 enum peal_drop {
+	PEAL_DROP_none,		/* not dropped */
 	PEAL_DROPS(PEAL_DROP_ENUM_)
 	PEAL_DROP_COUNT
 };
