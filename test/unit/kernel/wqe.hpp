@@ -145,9 +145,10 @@ inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 		wqe.flags &= random.one_in(3) ? 0x0f : 0x07;
 	if (!random.one_in(16))
 		wqe.reserved0 = 0;
-	if (!random.one_in(16))
+	if (!random.one_in(16)) {
 		wqe.reserved1 = 0;
 		wqe.ah_index = 0;
+	}
 	if (!random.one_in(16))
 		wqe.num_sge = static_cast<__u8>(
 			random.below(wqe.flags & PEAL_WQE_INLINE || is_local(wqe.opcode) ? 2 : 40));
