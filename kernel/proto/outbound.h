@@ -26,8 +26,19 @@
 
 #include <rdma/peal-abi.h>
 
+#include "credit.h"
 #include "early.h"
 #include "packet.h"
+#include "rto.h"
+#include "window.h"
+
+/*
+ * A longer READ is asked for in pieces of this many responses, each a request
+ * of its own on the wire and each one of max_rd_atomic: the window then bounds
+ * what the peer sends, as many as can be kept early are under way, and no
+ * distance between PSNs comes near half their circle.
+ */
+#define PEAL_READ_PIECE		PEAL_EARLY_SLOTS
 
 /* A message as the protocol sees it. */
 struct peal_message {
@@ -39,6 +50,7 @@ struct peal_message {
 	u64 remote_addr;
 	u64 length;		/* bytes, up to PEAL_MAX_MSG */
 	struct peal_atomic_seg atomic;
+	bool more;		/* another follows at once: not signaled, it asks for no ACK */
 };
 
 /* A message in flight; the host gives the array, outbound.c alone writes it. */
@@ -46,10 +58,8 @@ struct peal_flight {
 	struct peal_message message;
 	u32 psn;		/* of its first packet */
 	u32 packets;		/* PSNs it occupies: requests, or a READ's responses */
-	u32 landed;		/* READ, atomic: responses placed */
-	bool sent;		/* all its request packets left at least once */
-	bool local;		/* BIND_MW, LOCAL_INV: no packets */
-	bool done;		/* READ and atomic: all placed; local: executed */
+	bool local;		/* BIND_MW, LOCAL_INV, INVALID: no packets */
+	bool done;		/* local: executed */
 	u8 status;		/* enum ib_wc_status, when not 0 it ends the connection */
 	u32 reason;		/* enum peal_reason */
 };
@@ -64,6 +74,14 @@ struct peal_outbound_config {
 	u32 window;		/* packets outstanding at most */
 };
 
+/* What a lone retransmission answers to. */
+enum peal_probe {
+	PEAL_PROBE_NONE = 0,
+	PEAL_PROBE_NAK,		/* the peer said that it misses the packet */
+	PEAL_PROBE_RNR,		/* the peer had no receive for it */
+	PEAL_PROBE_SILENCE,	/* the peer said nothing */
+};
+
 struct peal_outbound {
 	/* What the host sets. */
 	struct peal_outbound_config config;
@@ -74,29 +92,39 @@ struct peal_outbound {
 	u32 sending;			/* message of the next new packet */
 	u32 tail;			/* oldest that is not completed */
 	u32 sending_packet;		/* of `sending`: its next packet */
-	/* PSNs: una <= next <= top in circle order. */
+	u32 acking;			/* oldest not acknowledged: has una; tail <= it <= sending */
+	/* PSNs, in circle order: una <= seen <= reached <= top. */
 	u32 una;			/* oldest unacknowledged */
-	u32 next;			/* of the next packet to leave; behind top: going back */
+	u32 seen;			/* after the last that an answer was about */
+	u32 reached;			/* after the last that the peer has executed */
 	u32 top;			/* of the first packet that never left */
-	/* ... outbound.c's own state follows: window, credits, retries, estimate, timers */
-	u32 rd_atomic;			/* READs and atomics outstanding */
-	u32 cwnd;			/* packets that may be outstanding now */
-	u32 cwnd_acked;			/* since cwnd grew last */
-	u32 since_ack_request;		/* packets */
-	u32 ssn, credit_ssn;		/* sends that use receives; the limit; */
-	bool credit_limited;		/* the peer gives credits */
-	bool going_back;		/* next < top */
-	bool probing;			/* a lone retransmission is out */
-	bool failed;			/* a message has failed; nothing is sent any more */
+	u32 posted;			/* after the last message */
+	/* A retransmission: from `again` to `again_end`; equal: none. */
+	u32 again, again_end;
+	u32 again_flight;		/* message of `again` */
+	/* A lone one, that is to find out what the peer has. */
+	u8 probing;			/* enum peal_probe: why */
+	u32 probe_psn, probe_end;	/* it has these PSNs (exclusive) */
+	bool probe_left;
+	u64 probe_left_at;
+	u8 lone_answers;		/* in a row that told of nothing beyond */
 	bool peer_keeps;		/* seen: the peer keeps early packets */
+
+	u32 rd_atomic;			/* READ pieces and atomics outstanding */
+	struct peal_window window;
+	struct peal_credit credit;
+	struct peal_rto rto;
+	bool failed;			/* a message has a status: this one and all after it ... */
+	u32 bad;			/* ... are not sent any more */
+	bool naked;			/* a sequence NAK came since the last progress */
 	u8 retries, rnr_retries;	/* used since the last progress */
+	u32 rnr_psn;			/* the last that met RNR */
 	u64 rnr_until;			/* 0: not waiting */
-	u64 srtt, rttvar, rto;		/* ns; estimate */
-	u64 timed_at;			/* 0: no sample under way */
-	u32 timed_psn;
 	u64 probe_at;			/* next early retransmission, by estimate; 0: none */
 	u64 give_up_at;			/* the attribute's timeout; 0: none */
-	struct peal_early early;	/* READ responses before their turn */
+	u64 gap_at;			/* READ responses overtaken: asked for again then; 0: no */
+	u32 gap_psn;			/* the gap that was noticed last */
+	struct peal_early early;	/* READ and atomic responses before their turn */
 };
 
 /* Why no packet leaves now. */
@@ -174,12 +202,22 @@ static inline bool peal_outbound_idle(const struct peal_outbound *o)
 	return o->head == o->tail;
 }
 
+/* PSN of the next new packet: what set_psn() would be told to go on. */
+static inline u32 peal_outbound_psn(const struct peal_outbound *o)
+{
+	return o->top;
+}
+
+/* Needs has_room(). */
 void peal_outbound_post(struct peal_outbound *o, const struct peal_message *message);
 
 /* The next packet (PAUSE_NONE), or why there is none. @now: monotonic ns. */
 enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal_outgoing *out);
 
-/* The local operation that next() named was executed; @status 0: well. */
+/*
+ * The local operation that next() named was executed, or is malformed and was
+ * not; @status 0: well. Before next() is called again.
+ */
 void peal_outbound_local_done(struct peal_outbound *o, u32 flight, u8 status, u32 reason);
 
 /*

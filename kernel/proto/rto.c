@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See rto.h.
+ */
+#include <linux/limits.h>
+#include <linux/minmax.h>
+
+#include "psn.h"
+#include "rto.h"
+
+/* Before the first sample: longer than most round trips, far shorter than a timeout. */
+#define RTO_START_NS	5000000ULL
+/* A host that schedules threads cannot answer more reliably than that. */
+#define RTO_LEAST_NS	100000ULL
+#define PATIENCE_LEAST_NS	20000ULL
+#define PATIENCE_START_NS	500000ULL
+
+static void peal_rto_set(struct peal_rto *rto, u64 ns)
+{
+	rto->ns = min_t(u64, max_t(u64, ns, RTO_LEAST_NS), rto->longest);
+}
+
+void peal_rto_reset(struct peal_rto *rto)
+{
+	*rto = (struct peal_rto) { .longest = rto->longest };
+	peal_rto_set(rto, RTO_START_NS);
+}
+
+void peal_rto_limit(struct peal_rto *rto, u64 longest)
+{
+	rto->longest = longest;
+	peal_rto_set(rto, rto->srtt ? rto->srtt + 4 * rto->rttvar : RTO_START_NS);
+}
+
+void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now)
+{
+	if (rto->timing)
+		return;
+	rto->timing = true;
+	rto->since = now;
+	rto->psn = psn;
+}
+
+void peal_rto_forget(struct peal_rto *rto)
+{
+	rto->timing = false;
+}
+
+/* RFC 6298, 2.2 and 2.3. */
+static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
+{
+	u64 off = rto->srtt > rtt ? rto->srtt - rtt : rtt - rto->srtt;
+
+	if (rto->srtt) {
+		rto->rttvar = rto->rttvar - rto->rttvar / 4 + off / 4;
+		rto->srtt = rto->srtt - rto->srtt / 8 + rtt / 8;
+	} else {
+		rto->rttvar = rtt / 2;
+		rto->srtt = max_t(u64, rtt, 1);
+	}
+	peal_rto_set(rto, rto->srtt + 4 * rto->rttvar);
+}
+
+void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
+{
+	if (!rto->timing || peal_psn_distance(rto->psn, seen) <= 0)
+		return;
+	rto->timing = false;
+	peal_rto_sample(rto, now - rto->since);
+}
+
+void peal_rto_back_off(struct peal_rto *rto)
+{
+	peal_rto_set(rto, 2 * rto->ns);
+}
+
+u64 peal_rto_patience(const struct peal_rto *rto)
+{
+	if (!rto->srtt)
+		return min_t(u64, PATIENCE_START_NS, rto->ns);
+	return max_t(u64, max_t(u64, rto->srtt / 4, rto->rttvar), PATIENCE_LEAST_NS);
+}
+
+bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now)
+{
+	return now - since >= rto->srtt / 2;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How long an answer may take before it is asked for again.
+ *
+ * Owns: the estimate of the round trip, from samples (as RFC 6298 has it), and
+ * the sample under way. Does not know: what is sent again, the transport's own
+ * timeout (IBTA 9.7.6.1.3), which this one lies below.
+ */
+#ifndef PEAL_RTO_H
+#define PEAL_RTO_H
+
+#include <linux/types.h>
+
+struct peal_rto {
+	u64 srtt, rttvar;	/* ns; srtt 0: nothing was measured yet */
+	u64 ns;			/* how long an answer may take now */
+	u64 longest;		/* ... at most */
+	bool timing;		/* a sample is under way: */
+	u64 since;		/* it left then, */
+	u32 psn;		/* and it is this packet */
+};
+
+void peal_rto_reset(struct peal_rto *rto);
+void peal_rto_limit(struct peal_rto *rto, u64 longest);
+/* A packet that will be answered left. One sample at a time. */
+void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now);
+/* Something was sent again: an answer would not tell which one it answers (Karn). */
+void peal_rto_forget(struct peal_rto *rto);
+/* Everything before @seen was answered. */
+void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
+/* It was too short, or the peer is silent. Stays until the next sample (Karn). */
+void peal_rto_back_off(struct peal_rto *rto);
+/* How long packets may overtake each other before the one missing is called lost. */
+u64 peal_rto_patience(const struct peal_rto *rto);
+/* Sooner than that nothing can be the answer to what left @since. */
+bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now);
+
+#endif

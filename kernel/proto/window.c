@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See window.h.
+ */
+#include <linux/minmax.h>
+
+#include "psn.h"
+#include "window.h"
+
+#define WINDOW_START	32
+#define WINDOW_LEAST	4
+/* PSNs compare within half their circle; with this much room no rule comes near it. */
+#define WINDOW_MOST	(1U << 21)
+
+static void peal_window_set(struct peal_window *w, u32 size)
+{
+	w->size = min_t(u32, max_t(u32, size, WINDOW_LEAST), w->limit);
+}
+
+void peal_window_reset(struct peal_window *w)
+{
+	*w = (struct peal_window) { .limit = w->limit };
+	peal_window_set(w, WINDOW_START);
+}
+
+void peal_window_limit(struct peal_window *w, u32 limit)
+{
+	w->limit = min_t(u32, max_t(u32, limit, 1), WINDOW_MOST);
+	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
+}
+
+void peal_window_grow(struct peal_window *w, u32 packets, u32 una)
+{
+	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
+		w->shrunk = false;
+	if (!w->shrunk)
+		peal_window_set(w, w->size + packets);
+}
+
+static void peal_window_cut(struct peal_window *w, u32 by, u32 top)
+{
+	if (w->shrunk)
+		return;
+	w->shrunk = true;
+	w->recovered = top;
+	peal_window_set(w, w->size - by);
+}
+
+void peal_window_halve(struct peal_window *w, u32 top)
+{
+	peal_window_cut(w, w->size / 2, top);
+}
+
+void peal_window_shrink(struct peal_window *w, u32 top)
+{
+	peal_window_cut(w, w->size / 8, top);
+}
+
+bool peal_window_ask(struct peal_window *w, u32 outstanding)
+{
+	w->unasked++;
+	return outstanding >= w->size || w->unasked >= max_t(u32, w->size / 4, 1);
+}
+
+void peal_window_asked(struct peal_window *w)
+{
+	w->unasked = 0;
+}
