@@ -551,7 +551,9 @@ static bool peal_engine_abandon_next(struct peal_engine *e, unsigned long *qpn)
 
 	peal_guard_enter();
 	qp = xa_find(&e->table->qps, qpn, ULONG_MAX, XA_PRESENT);
-	if (qp) {
+	if (qp && qp->ib.qp_type == IB_QPT_GSI) {
+		(*qpn)++;
+	} else if (qp) {
 		peal_qp_mark_removed(qp);
 		peal_qp_fail(qp);
 		more = peal_engine_turn(e, qp);
@@ -565,6 +567,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, unsigned long *qpn)
  * peal_engine_abandon() - the device goes, its programs stay
  *
  * Everything posted comes back flushed, while the programs' rings still exist.
+ * The GSI is the core's: connections of kernel users end by it a little later.
  * What is posted after barrier B of the announcement finds the word and fails.
  */
 void peal_engine_abandon(struct peal_engine *e)

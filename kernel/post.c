@@ -4,6 +4,7 @@
  */
 #include <linux/slab.h>
 
+#include "ah.h"
 #include "post.h"
 
 struct peal_post_op {
@@ -88,7 +89,8 @@ static u8 peal_post_flags(const struct peal_qp *qp, const struct ib_send_wr *wr)
 }
 
 /* What follows the header, but for the scatter-gather list. */
-static void *peal_post_address(struct peal_send_wqe *wqe, const struct ib_send_wr *wr)
+static void *peal_post_address(const struct peal_qp *qp, struct peal_send_wqe *wqe,
+			       const struct ib_send_wr *wr)
 {
 	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_atomic_seg *atomic = (void *)(wqe + 1);
@@ -108,6 +110,11 @@ static void *peal_post_address(struct peal_send_wqe *wqe, const struct ib_send_w
 		wqe->remote_addr = rdma_wr(wr)->remote_addr;
 		wqe->rkey = rdma_wr(wr)->rkey;
 	}
+	if (peal_qp_is_datagram(qp)) {
+		wqe->ah_index = peal_ah(ud_wr(wr)->ah)->address->index;
+		wqe->ud.qpn = ud_wr(wr)->remote_qpn;
+		wqe->ud.qkey = ud_wr(wr)->remote_qkey;
+	}
 	return wqe + 1;
 }
 
@@ -125,11 +132,11 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 	wqe->flags = peal_post_flags(qp, wr);
 	qp->posts.send.ids[index & qp->sq.ring.mask] = wr->wr_id;
 	if (wr->send_flags & IB_SEND_INLINE && peal_op(opcode)->sends) {
-		peal_post_address(wqe, wr);
+		peal_post_address(qp, wqe, wr);
 		return peal_post_inline(wqe, wr, qp->cap.max_inline_data);
 	}
 	wqe->num_sge = wr->num_sge;
-	peal_post_sges(peal_post_address(wqe, wr), wr->sg_list, wr->num_sge);
+	peal_post_sges(peal_post_address(qp, wqe, wr), wr->sg_list, wr->num_sge);
 	return 0;
 }
 
@@ -207,12 +214,25 @@ static enum ib_wc_opcode peal_post_send_opcode(u8 opcode)
 	return IB_WC_SEND;
 }
 
+/* What ib_init_ah_attr_from_wc() needs to answer a datagram. */
+static void peal_post_fill_datagram(struct ib_wc *wc, const struct peal_cqe *cqe)
+{
+	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
+	wc->network_hdr_type = cqe->flags & PEAL_CQE_IPV4 ? RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+	if (cqe->flags & PEAL_CQE_VLAN) {
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+		wc->vlan_id = cqe->vlan_id;
+	}
+}
+
 static void peal_post_fill_recv(struct ib_wc *wc, const struct peal_cqe *cqe)
 {
 	const struct peal_op *op = peal_op(cqe->opcode);
 
 	wc->opcode = op->remote ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV;
 	wc->src_qp = cqe->src_qp;
+	if (cqe->flags & PEAL_CQE_GRH)
+		peal_post_fill_datagram(wc, cqe);
 	if (op->immediate) {
 		wc->wc_flags |= IB_WC_WITH_IMM;
 		wc->ex.imm_data = (__force __be32)cqe->imm_or_rkey;

@@ -9,13 +9,13 @@
 #include "qp.h"
 #include "trace.h"
 
-/* Attributes that a reliable connection has here, beside its state. */
+/* Attributes that a queue pair has here; the core's table knows which its type has. */
 #define PEAL_QP_ATTRS								\
 	(IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 	 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_TIMEOUT |	\
 	 IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_RQ_PSN | IB_QP_MAX_QP_RD_ATOMIC |	\
 	 IB_QP_MIN_RNR_TIMER | IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |		\
-	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN)
+	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN | IB_QP_QKEY)
 
 #define PEAL_QP_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
@@ -77,10 +77,27 @@ static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	qp->cap = *cap;
 }
 
+/* Not every transport carries everything: IBTA 9.2.1, table 38. */
+static u32 peal_qp_forbidden(enum ib_qp_type type)
+{
+	switch (type) {
+	case IB_QPT_RC:
+		return 0;
+	case IB_QPT_UC:
+		return PEAL_UC_FORBIDDEN;
+	default:
+		return PEAL_UD_FORBIDDEN;
+	}
+}
+
 static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 {
-	struct peal_wqe_limits send = { max(qp->cap.max_send_sge, 1U), qp->cap.max_inline_data };
-	struct peal_wqe_limits recv = { qp->cap.max_recv_sge, 0 };
+	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
+	struct peal_wqe_limits send = {
+		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
+		.forbidden = peal_qp_forbidden(qp->ib.qp_type),
+		.datagram = peal_qp_is_datagram(qp),
+	};
 	struct peal_qp_layout layout;
 	struct peal_qp_ctl *ctl;
 
@@ -96,12 +113,24 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	return 0;
 }
 
+/* Datagrams go by packets from the first to the last. */
+static int peal_qp_publish(struct peal_qp *qp)
+{
+	qp->on_wire = peal_qp_is_datagram(qp);
+	if (qp->ib.qp_type == IB_QPT_GSI)
+		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
+	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
+}
+
 /**
  * peal_qp_init() - make a queue pair in state RESET and give it a number
  * @uctx: the program's context, or NULL
  * @init: what was asked for; cap is updated to what was given
  *
- * Return: 0, -EINVAL (beyond the limits) or -ENOMEM, all undone.
+ * A queue pair for datagrams has its carrier already.
+ *
+ * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI) or -ENOMEM, all
+ * undone.
  */
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
 		 struct ib_qp_init_attr *init)
@@ -118,7 +147,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontex
 	ret = peal_qp_init_rings(qp, uctx);
 	if (ret)
 		return ret;
-	ret = peal_table_add_qp(table, qp, &qp->ib.qp_num);
+	ret = peal_qp_publish(qp);
 	if (ret)
 		peal_map_free(qp->map);
 	return ret;
@@ -207,7 +236,7 @@ static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr 
 {
 	int max_rd_atomic = READ_ONCE(qp->ib.device->attrs.max_qp_rd_atom);
 
-	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT | IB_QP_QKEY))
+	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT))
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
 		return -EOPNOTSUPP;
@@ -261,6 +290,8 @@ static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_a
 		to->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_DEST_QPN)
 		to->dest_qp_num = attr->dest_qp_num;
+	if (mask & IB_QP_QKEY)
+		to->qkey = attr->qkey;
 }
 
 static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
@@ -382,6 +413,20 @@ void peal_qp_fail_locked(struct peal_qp *qp)
 	peal_rq_refuse(&qp->rq);
 	if (qp->on_wire)
 		qp->carrier_ops->fail(qp);
+}
+
+/**
+ * peal_qp_fail_send_locked() - a send failed for a local reason
+ *
+ * UC and UD: the send queue alone goes into error (SQE), receives go on, and the
+ * program may bring it back to RTS (IBTA 10.3.1). Locks as peal_qp_fail_locked().
+ */
+void peal_qp_fail_send_locked(struct peal_qp *qp)
+{
+	if (qp->ib.qp_type == IB_QPT_RC)
+		peal_qp_fail_locked(qp);
+	else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
+		qp->state = IB_QPS_SQE;
 }
 
 /* To ERR from outside. Return: false when it was there, or in RESET. */

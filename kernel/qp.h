@@ -110,6 +110,18 @@ static inline struct peal_qp *peal_qp(struct ib_qp *ib)
 	return container_of(ib, struct peal_qp, ib);
 }
 
+/* UD and GSI: each send names its destination, and none waits for an answer. */
+static inline bool peal_qp_is_datagram(const struct peal_qp *qp)
+{
+	return qp->ib.qp_type == IB_QPT_UD || qp->ib.qp_type == IB_QPT_GSI;
+}
+
+/* Does what is posted to the send queue come back unexecuted? */
+static inline bool peal_qp_send_failed(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE;
+}
+
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
 		 struct ib_qp_init_attr *init);
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
@@ -124,6 +136,7 @@ void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init);
 
 void peal_qp_fail_locked(struct peal_qp *qp);
+void peal_qp_fail_send_locked(struct peal_qp *qp);
 bool peal_qp_fail(struct peal_qp *qp);
 bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);

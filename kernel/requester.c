@@ -26,13 +26,13 @@ static void peal_requester_finish(struct peal_qp *qp, struct peal_burst *burst, 
 			   peal_qp_packets(qp, sq->wqe.length));
 }
 
-/* A WQE failed: the queue pair goes into error, the rest will be flushed. */
-static void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+/* A WQE failed: the queue pair, or its send queue, goes into error; the rest is flushed. */
+void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 				enum peal_reason reason)
 {
 	peal_requester_finish(qp, burst, status, reason);
 	spin_lock(&qp->rq.lock);
-	peal_qp_fail_locked(qp);
+	peal_qp_fail_send_locked(qp);
 	spin_unlock(&qp->rq.lock);
 }
 
@@ -123,8 +123,13 @@ static void peal_requester_settle(struct peal_qp *qp, struct peal_burst *burst,
 	}
 }
 
-/* Return: false when the queue is empty. */
-static bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst)
+/**
+ * peal_requester_fetch() - the next WQE into sq.wqe
+ *
+ * Return: false when the queue is empty. True without sq.busy: it was malformed,
+ * and is completed already.
+ */
+bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst)
 {
 	struct peal_sq *sq = &qp->sq;
 	enum peal_reason reason;
@@ -204,7 +209,8 @@ static bool peal_requester_flush(struct peal_qp *qp, struct peal_burst *burst,
 				 struct peal_budget *budget)
 {
 	while (budget->wqes) {
-		if (!peal_requester_flush_send(qp, burst) && !peal_requester_flush_recv(qp, burst))
+		if (!peal_requester_flush_send(qp, burst) &&
+		    (qp->state == IB_QPS_SQE || !peal_requester_flush_recv(qp, burst)))
 			return false;
 		budget->wqes--;
 	}
@@ -249,11 +255,10 @@ static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
 static bool peal_requester_run_wire(struct peal_qp *qp, struct peal_burst *burst,
 				    struct peal_budget *budget)
 {
-	bool more;
+	bool more = !peal_qp_send_failed(qp) && qp->carrier_ops->run(qp, burst, budget);
 
-	if (qp->state == IB_QPS_ERR)
-		return peal_requester_flush(qp, burst, budget);
-	more = qp->carrier_ops->run(qp, burst, budget);
+	if (unlikely(peal_qp_send_failed(qp)))
+		more = peal_requester_flush(qp, burst, budget);
 	peal_ring_show(&qp->sq.ring);
 	return more;
 }

@@ -18,6 +18,9 @@ struct peal_budget {
 };
 
 bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
+bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst);
+void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			 enum peal_reason reason);
 bool peal_requester_wake(struct peal_qp *qp);
 bool peal_requester_may_begin(struct peal_qp *qp, struct peal_burst *burst);
 ktime_t peal_requester_deadline(struct peal_qp *qp);

@@ -11,11 +11,16 @@
 /* 0 and 1 are the management queue pairs; small numbers help nobody. */
 #define PEAL_QPN_LIMIT	XA_LIMIT(0x10, 0xfffffe)
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
+#define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
+
+/* The general services interface of the port (IBTA 3.9.3, 10.2.4.1). */
+#define PEAL_GSI_QPN	1
 
 int peal_table_init(struct peal_table *table)
 {
 	xa_init_flags(&table->qps, XA_FLAGS_ALLOC);
 	xa_init_flags(&table->keys, XA_FLAGS_ALLOC);
+	xa_init_flags(&table->addresses, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 	table->counters = alloc_percpu(struct peal_counters);
 	return table->counters ? 0 : -ENOMEM;
 }
@@ -24,6 +29,7 @@ void peal_table_destroy(struct peal_table *table)
 {
 	xa_destroy(&table->qps);
 	xa_destroy(&table->keys);
+	xa_destroy(&table->addresses);
 	free_percpu(table->counters);
 }
 
@@ -33,6 +39,13 @@ int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 				  GFP_KERNEL);
 
 	return min(ret, 0);
+}
+
+/* Return: -EBUSY when there is one already. */
+int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
+{
+	*qpn = PEAL_GSI_QPN;
+	return xa_insert(&table->qps, PEAL_GSI_QPN, qp, GFP_KERNEL);
 }
 
 void peal_table_remove_qp(struct peal_table *table, u32 qpn)
@@ -54,6 +67,34 @@ int peal_table_add_key(struct peal_table *table, struct peal_key *key, u32 *valu
 void peal_table_remove_key(struct peal_table *table, u32 value)
 {
 	xa_erase(&table->keys, value >> 8);
+}
+
+/* Callers may hold locks with interrupts off; the lock is dropped for GFP_KERNEL. */
+int peal_table_add_address(struct peal_table *table, struct peal_address *address, u32 *index,
+			   gfp_t gfp)
+{
+	unsigned long flags;
+	int ret;
+
+	if (gfpflags_allow_blocking(gfp)) {
+		ret = xa_alloc_cyclic_irq(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+					  &table->next_address, gfp);
+		return min(ret, 0);
+	}
+	xa_lock_irqsave(&table->addresses, flags);
+	ret = __xa_alloc_cyclic(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+				&table->next_address, gfp);
+	xa_unlock_irqrestore(&table->addresses, flags);
+	return min(ret, 0);
+}
+
+void peal_table_remove_address(struct peal_table *table, u32 index)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(&table->addresses, flags);
+	__xa_erase(&table->addresses, index);
+	xa_unlock_irqrestore(&table->addresses, flags);
 }
 
 /* Sums are not a snapshot: other CPUs go on counting. */

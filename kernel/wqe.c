@@ -67,7 +67,8 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 
 	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS))
 		return PEAL_REASON_WQE_FLAGS;
-	if (unlikely(wqe->reserved0 || wqe->reserved1 || wqe->ah_index))
+	if (unlikely(wqe->reserved0 || wqe->reserved1 ||
+		     (!limits->datagram && wqe->ah_index)))
 		return PEAL_REASON_WQE_RESERVED;
 	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends))
 		return PEAL_REASON_WQE_INLINE;
@@ -76,6 +77,14 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 	if (unlikely(wqe->num_sge > limits->max_sge || (inlined && wqe->num_sge)))
 		return PEAL_REASON_WQE_NUM_SGE;
 	return PEAL_REASON_NONE;
+}
+
+/* QP numbers have 24 bits. Which handle the index names, the carrier finds out. */
+static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
+{
+	if (unlikely(wqe->rkey || wqe->ud.qpn > 0xffffff))
+		return PEAL_REASON_WQE_RESERVED;
+	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
 }
 
 static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_send *send)
@@ -134,16 +143,21 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
 	send->flags = wqe.flags;
 	send->opcode = 0;
-	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->known))
+	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->known ||
+		     limits->forbidden & 1U << wqe.opcode))
 		return PEAL_REASON_WQE_OPCODE;
 	send->opcode = wqe.opcode;
 	send->num_sge = wqe.num_sge;
 	send->imm_or_rkey = wqe.imm_or_rkey;
 	send->rkey = wqe.rkey;
 	send->remote_addr = wqe.remote_addr;
+	send->ud = wqe.ud;
+	send->ah_index = wqe.ah_index;
 	send->inline_data = NULL;
 	op = peal_op(wqe.opcode);
 	reason = peal_wqe_check_header(&wqe, op, limits);
+	if (!reason && limits->datagram)
+		reason = peal_wqe_check_target(&wqe);
 	if (unlikely(reason))
 		return reason;
 	return peal_wqe_parse_body(slot + sizeof(wqe), wqe.inline_len, op, send);

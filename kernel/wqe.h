@@ -38,6 +38,8 @@ struct peal_send {
 	u32 imm_or_rkey;
 	u32 rkey;
 	u64 remote_addr;
+	struct peal_ud_target ud;	/* datagrams */
+	u32 ah_index;			/* datagrams; else 0 */
 	u64 length;			/* bytes of payload, up to PEAL_MAX_MSG */
 	const void *inline_data;	/* in the slot; with PEAL_WQE_INLINE */
 	union {
@@ -59,7 +61,14 @@ struct peal_recv {
 struct peal_wqe_limits {
 	u32 max_sge;
 	u32 max_inline;
+	u32 forbidden;		/* 1 << enum peal_opcode: not of this transport */
+	bool datagram;		/* each WQE names its destination */
 };
+
+#define PEAL_UC_FORBIDDEN						\
+	(1 << PEAL_OP_SEND_INV | 1 << PEAL_OP_READ | 1 << PEAL_OP_CMP_SWAP |	\
+	 1 << PEAL_OP_FETCH_ADD)
+#define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
 
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];
 

@@ -11,10 +11,10 @@ from sources import sources
 KERNEL = [
     ("proto", "proto/*"),
     ("objects", "compat counters copy map table guard ring extents door wqe outcome trace mr mw cursor cq rq sq "
-                "burst qp context post options"),
+                "burst qp context options"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
-    ("net", "net/* dev"),
+    ("net", "net/* ah dev post"),
     ("verbs", "query verbs verbs_qp netlink link main"),
 ]
 USERSPACE = [

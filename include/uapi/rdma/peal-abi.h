@@ -184,6 +184,7 @@ enum peal_cqe_kind {
 #define PEAL_CQE_SOLICITED	0x01
 #define PEAL_CQE_GRH		0x02	/* UD: the buffer begins with 40 bytes of GRH */
 #define PEAL_CQE_IPV4		0x04	/* with GRH: its last 20 bytes are an IPv4 header */
+#define PEAL_CQE_VLAN		0x08	/* with GRH: it came by VLAN vlan_id */
 /*
  * The phase bit, the only bit of a CQE that is written with release D, last.
  * It is 1 on the first lap and flips with each: a CQE at free-running index i
@@ -204,8 +205,10 @@ struct peal_cqe {
 	__u8  opcode;		/* enum peal_opcode; 0 when a receive was flushed */
 	__u8  status;		/* enum ib_wc_status, numbered as ibv_wc_status */
 	__u8  reserved0;
-	__u32 reserved1[7];
-	__u8  reserved2[3];
+	__u16 vlan_id;		/* with PEAL_CQE_VLAN; else 0 */
+	__u16 reserved1;
+	__u32 reserved2[6];
+	__u8  reserved3[3];
 	__u8  flags;		/* PEAL_CQE_*; holds the phase: written last */
 };
 
