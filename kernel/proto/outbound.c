@@ -17,8 +17,10 @@
 #define LONGEST_RTO_NS		1000000000ULL
 /* After a fatal NAK the peer may be gone: what came before does not wait for ever. */
 #define LAST_TIMEOUT_NS		1000000000ULL
-/* So many lone retransmissions in a row may fill nothing but their own gap. */
+/* So many lone retransmissions in a row may fill nothing but their own gap ... */
 #define LONE_ANSWERS		2
+/* ... and each is of twice as many packets, up to two to the power of this. */
+#define LONE_SHIFT		5
 
 /* ---- messages and their places ---- */
 
@@ -418,7 +420,7 @@ static enum peal_pause peal_outbound_resend(struct peal_outbound *o, u64 now,
 	u32 span = peal_outbound_span(o, f, o->again);
 	u32 ahead = peal_psn_ahead(o->una, o->again);
 
-	if (ahead && ahead + span > o->window.size)
+	if (!o->probing && ahead && ahead + span > o->window.size)
 		return PEAL_PAUSE_WINDOW;
 	peal_outbound_build(o, o->again_flight, peal_psn_ahead(f->psn, o->again), span, out);
 	out->again = true;
@@ -428,8 +430,9 @@ static enum peal_pause peal_outbound_resend(struct peal_outbound *o, u64 now,
 	if (o->probing && !o->probe_left && !peal_outbound_seek(o)) {
 		o->probe_left = true;
 		o->probe_left_at = now;
+		peal_psn_raise(&o->probe_end, o->again_end);
 	}
-	peal_rto_forget(&o->rto);
+	peal_rto_sent_again(&o->rto, out->header.psn, o->again);
 	peal_window_asked(&o->window);
 	peal_outbound_arm(o, now);
 	return PEAL_PAUSE_NONE;
@@ -446,21 +449,25 @@ static void peal_outbound_go_back(struct peal_outbound *o)
 /*
  * One packet, to learn from its answer what else the peer has. Many peers throw
  * away what comes early, but one that keeps it needs nothing else, and nobody
- * is flooded who has just been. What is missing before @psn is READ responses,
- * and they are asked for as well.
+ * is flooded who has just been. When the packet after it turns out to be missing
+ * each time, a few more. What is missing before @psn is READ responses, and they
+ * are asked for as well.
  */
 static void peal_outbound_start_probe(struct peal_outbound *o, enum peal_probe why, u32 psn,
 				      u64 now)
 {
 	const struct peal_flight *f = peal_outbound_flight(o, peal_outbound_find(o, psn));
+	u32 packets = min_t(u32, 1U << o->lone_answers, peal_psn_ahead(psn, o->top));
 
 	o->probing = why;
 	o->probe_psn = psn;
-	o->probe_end = peal_psn_add(psn, peal_outbound_span(o, f, psn));
+	o->probe_end = peal_psn_add(psn, max_t(u32, packets, peal_outbound_span(o, f, psn)));
 	o->probe_left = false;
+	o->probe_heard = false;
 	peal_outbound_stop_again(o);
 	o->again_end = o->probe_end;
-	peal_rto_forget(&o->rto);
+	if (why != PEAL_PROBE_NAK)
+		peal_rto_forget(&o->rto);
 	o->probe_at = now + o->rto.ns;
 }
 
@@ -470,17 +477,30 @@ static bool peal_outbound_answers_probe(const struct peal_outbound *o, u64 now)
 	return o->probe_left && peal_rto_plausible(&o->rto, o->probe_left_at, now);
 }
 
-/* The probe filled its own gap, and the next packet is missing as well. */
-static void peal_outbound_lone_answer(struct peal_outbound *o, u64 now)
+/* The first thing heard after a silence. */
+static void peal_outbound_hear(struct peal_outbound *o, u64 now)
 {
-	bool keeps = o->probing == PEAL_PROBE_NAK && o->peer_keeps;
+	if (o->probing != PEAL_PROBE_SILENCE || !o->probe_left || o->probe_heard)
+		return;
+	o->probe_heard = true;
+	peal_rto_heard(&o->rto, o->probe_left_at, now);
+}
 
-	if (keeps && ++o->lone_answers < LONE_ANSWERS) {
+/*
+ * The probe filled its own gap, and the next packet is missing as well. A peer
+ * that says so has something beyond, or it would not know.
+ */
+static void peal_outbound_lone_answer(struct peal_outbound *o, bool nak, u64 now)
+{
+	bool keeps = o->probing == PEAL_PROBE_NAK && (nak || o->peer_keeps);
+
+	if (o->lone_answers < LONE_SHIFT)
+		o->lone_answers++;
+	if (keeps && (nak || o->lone_answers < LONE_ANSWERS)) {
 		peal_outbound_start_probe(o, PEAL_PROBE_NAK, o->una, now);
 		return;
 	}
-	if (keeps)
-		o->peer_keeps = false;
+	o->peer_keeps = o->peer_keeps && !keeps;
 	o->lone_answers = 0;
 	peal_outbound_go_back(o);
 }
@@ -507,7 +527,7 @@ static void peal_outbound_probe_progress(struct peal_outbound *o, bool ack, u64 
 	else if (!peal_outbound_answers_probe(o, now))
 		o->probing = PEAL_PROBE_NONE;
 	else
-		peal_outbound_lone_answer(o, now);
+		peal_outbound_lone_answer(o, false, now);
 }
 
 /* ---- new packets ---- */
@@ -546,13 +566,13 @@ static enum peal_pause peal_outbound_may_begin(const struct peal_outbound *o,
 	return PEAL_PAUSE_NONE;
 }
 
-/* While a gap is filled, no more than the peer may be able to keep. */
+/* On a path that loses, no more than the peer may be able to keep. */
 static bool peal_outbound_window_open(const struct peal_outbound *o, u32 span)
 {
 	u32 outstanding = peal_outbound_outstanding(o);
 	u32 size = o->window.size;
 
-	if (o->probing)
+	if (o->probing || o->peer_keeps)
 		size = min_t(u32, size, PEAL_EARLY_SLOTS);
 	return !outstanding || outstanding + span <= size;
 }
@@ -769,8 +789,8 @@ static void peal_outbound_receive_nak_sequence(struct peal_outbound *o, u32 psn,
 	}
 	peal_outbound_acknowledge(o, psn, false, now);
 	o->naked = true;
-	if (next_gap && peal_outbound_answers_probe(o, now)) {
-		peal_outbound_lone_answer(o, now);
+	if (next_gap && o->una == psn) {
+		peal_outbound_lone_answer(o, true, now);
 		return;
 	}
 	if (same && o->retries >= o->config.retry_limit) {
@@ -954,6 +974,8 @@ void peal_outbound_receive(struct peal_outbound *o, const struct peal_packet *pa
 	if (wire->has & PEAL_HAS_AETH && (packet->syndrome & PEAL_SYNDROME_KIND) == 0 &&
 	    (fresh || ahead == PEAL_PSN_MASK))
 		learned = peal_credit_learn(&o->credit, packet->syndrome, packet->msn);
+	if (fresh)
+		peal_outbound_hear(o, now);
 	if (!fresh)
 		peal_outbound_receive_stale(o, packet, learned, landing);
 	else if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
@@ -1071,7 +1093,7 @@ static void peal_outbound_suspect(struct peal_outbound *o, u64 now)
 	if (o->probing && !o->probe_left)
 		return;
 	if (o->probing && o->una == o->probe_end) {
-		peal_outbound_lone_answer(o, now);
+		peal_outbound_lone_answer(o, false, now);
 		return;
 	}
 	peal_rto_back_off(&o->rto);

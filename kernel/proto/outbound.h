@@ -105,7 +105,7 @@ struct peal_outbound {
 	/* A lone one, that is to find out what the peer has. */
 	u8 probing;			/* enum peal_probe: why */
 	u32 probe_psn, probe_end;	/* it has these PSNs (exclusive) */
-	bool probe_left;
+	bool probe_left, probe_heard;	/* it has left; the peer has answered something since */
 	u64 probe_left_at;
 	u8 lone_answers;		/* in a row that told of nothing beyond */
 	bool peer_keeps;		/* seen: the peer keeps early packets */

@@ -20,16 +20,21 @@ static void peal_rto_set(struct peal_rto *rto, u64 ns)
 	rto->ns = min_t(u64, max_t(u64, ns, RTO_LEAST_NS), rto->longest);
 }
 
+static u64 peal_rto_estimate(const struct peal_rto *rto)
+{
+	return rto->srtt ? rto->srtt + 4 * rto->rttvar : RTO_START_NS;
+}
+
 void peal_rto_reset(struct peal_rto *rto)
 {
 	*rto = (struct peal_rto) { .longest = rto->longest };
-	peal_rto_set(rto, RTO_START_NS);
+	peal_rto_set(rto, peal_rto_estimate(rto));
 }
 
 void peal_rto_limit(struct peal_rto *rto, u64 longest)
 {
 	rto->longest = longest;
-	peal_rto_set(rto, rto->srtt ? rto->srtt + 4 * rto->rttvar : RTO_START_NS);
+	peal_rto_set(rto, peal_rto_estimate(rto));
 }
 
 void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now)
@@ -39,6 +44,12 @@ void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now)
 	rto->timing = true;
 	rto->since = now;
 	rto->psn = psn;
+}
+
+void peal_rto_sent_again(struct peal_rto *rto, u32 from, u32 to)
+{
+	if (peal_psn_distance(from, rto->psn) >= 0 && peal_psn_distance(rto->psn, to) > 0)
+		rto->timing = false;
 }
 
 void peal_rto_forget(struct peal_rto *rto)
@@ -58,7 +69,7 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 		rto->rttvar = rtt / 2;
 		rto->srtt = max_t(u64, rtt, 1);
 	}
-	peal_rto_set(rto, rto->srtt + 4 * rto->rttvar);
+	peal_rto_set(rto, peal_rto_estimate(rto));
 }
 
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
@@ -67,6 +78,23 @@ void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
 		return;
 	rto->timing = false;
 	peal_rto_sample(rto, now - rto->since);
+}
+
+/*
+ * If it answers something sent earlier, the round trip is longer than this; so
+ * it is a sample when it raises the estimate, and never when it lowers it. Then
+ * most of the backing off is taken back: on a path that loses much there would
+ * never be another reason to.
+ */
+void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
+{
+	u64 least = rto->ns / 4;
+
+	if (rto->srtt && now - since >= rto->srtt)
+		peal_rto_sample(rto, now - since);
+	else
+		peal_rto_set(rto, peal_rto_estimate(rto));
+	peal_rto_set(rto, max_t(u64, rto->ns, least));
 }
 
 void peal_rto_back_off(struct peal_rto *rto)

@@ -24,10 +24,14 @@ void peal_rto_reset(struct peal_rto *rto);
 void peal_rto_limit(struct peal_rto *rto, u64 longest);
 /* A packet that will be answered left. One sample at a time. */
 void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now);
-/* Something was sent again: an answer would not tell which one it answers (Karn). */
+/* These PSNs left again: an answer would not tell which one it answers (Karn). */
+void peal_rto_sent_again(struct peal_rto *rto, u32 from, u32 to);
+/* An answer would tell how long something else took. */
 void peal_rto_forget(struct peal_rto *rto);
 /* Everything before @seen was answered. */
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
+/* After a silence that something sent @since may have broken. */
+void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
 /* It was too short, or the peer is silent. Stays until the next sample (Karn). */
 void peal_rto_back_off(struct peal_rto *rto);
 /* How long packets may overtake each other before the one missing is called lost. */
