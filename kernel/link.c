@@ -11,6 +11,7 @@
 #include "compat.h"
 #include "dev.h"
 #include "link.h"
+#include "net/netns.h"
 #include "netlink.h"
 #include "verbs.h"
 
@@ -52,8 +53,11 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 /* From here on the core's dealloc_driver undoes peal_link_prepare(). */
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
-	int ret = ib_device_set_netdev(&dev->ib, ndev, 1);
+	int ret = peal_netns_attach(dev, ndev);
 
+	if (ret)
+		return ret;
+	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;
 	return ib_register_device(&dev->ib, name, NULL);

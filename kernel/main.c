@@ -5,17 +5,27 @@
 #include <linux/module.h>
 
 #include "link.h"
+#include "net/netns.h"
 #include "netlink.h"
 
 static int __init peal_main_init(void)
 {
-	int ret = peal_netlink_init();
+	int ret = peal_netns_init();
 
 	if (ret)
 		return ret;
+	ret = peal_netlink_init();
+	if (ret)
+		goto err_netns;
 	ret = peal_link_init();
 	if (ret)
-		peal_netlink_exit();
+		goto err_netlink;
+	return 0;
+
+err_netlink:
+	peal_netlink_exit();
+err_netns:
+	peal_netns_exit();
 	return ret;
 }
 
@@ -23,6 +33,7 @@ static void __exit peal_main_exit(void)
 {
 	peal_link_exit();
 	peal_netlink_exit();
+	peal_netns_exit();
 }
 
 module_init(peal_main_init);

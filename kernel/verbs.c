@@ -8,6 +8,7 @@
 #include "compat.h"
 #include "dev.h"
 #include "mw.h"
+#include "net/netns.h"
 #include "post.h"
 #include "query.h"
 #include "verbs.h"
@@ -189,6 +190,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 {
 	struct peal_dev *dev = peal_dev(ib);
 
+	peal_netns_detach(dev);
 	peal_engine_stop(&dev->engine);
 	peal_table_destroy(&dev->table);
 	netdev_put(dev->ndev, &dev->ndev_tracker);

@@ -16,14 +16,24 @@
 
 #include <linux/list.h>
 #include <linux/net.h>
+#include <linux/netfilter.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-struct net;
+#include "receive.h"
+
 struct net_device;
 struct peal_dev;
+
+/*
+ * What a namespace's devices may have in transmit queues, in bytes of skbs with
+ * their overhead (truesize): 800 packets without payload, which a queue of the
+ * usual 1000 packets holds, or 120 of the largest path MTU. Half of it, when who
+ * waits is called, is 20 us of a 100 Gb/s link.
+ */
+#define PEAL_NETNS_ROOM		(1024 * 1024)
 
 struct peal_netns {
 	struct list_head node;		/* of all, under the module's mutex */
@@ -31,11 +41,12 @@ struct peal_netns {
 	u32 users;			/* devices, under the module's mutex */
 	struct list_head devices;	/* by dev->netns_node; read inside the guard */
 	struct socket *sock;		/* accounts what waits in transmit queues; unbound */
-	wait_queue_entry_t room;	/* waits for the socket to have room */
-	spinlock_t lock;		/* guards waiters */
+	wait_queue_entry_t room;	/* on the socket's queue while somebody waits */
+	spinlock_t lock;		/* guards waiters; inside the wait queue's lock */
 	struct list_head waiters;	/* struct peal_waiter, by node */
 	struct sk_buff_head backlog;	/* arrived inside the guard: see receive.c */
 	struct work_struct work;	/* takes them in */
+	struct nf_hook_ops hooks[PEAL_RECEIVE_HOOKS];
 };
 
 /*
@@ -43,7 +54,10 @@ struct peal_netns {
  * negative errno.
  */
 int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev);
-/* It goes: no packet is delivered to it when this returns. Sleeps. */
+/*
+ * It goes: no packet is delivered to it when this returns. Sleeps. Nothing
+ * happens to a device that is not attached.
+ */
 void peal_netns_detach(struct peal_dev *dev);
 
 /*
@@ -51,6 +65,15 @@ void peal_netns_detach(struct peal_dev *dev);
  * (@ndev is a VLAN, a bridge or a bond). NULL: not ours.
  */
 struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev);
+/* Inside the guard: is the device still there? */
+bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev);
+
+/*
+ * For send.c, under RCU while ns->net is set: from now on the waiters are called
+ * when the socket has room. A full barrier stands between this and the caller's
+ * next look at the socket.
+ */
+void peal_netns_arm(struct peal_netns *ns);
 
 int peal_netns_init(void);
 void peal_netns_exit(void);

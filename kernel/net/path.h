@@ -41,14 +41,14 @@ struct peal_path {
 };
 
 /**
- * peal_path_resolve() - from an address vector to a path
+ * peal_path_resolve() - from an address vector to a path, and its first route
  * @path: not in use; its contents do not matter, also when this fails
  * @dev: the device; the GID's attribute may name a VLAN on its netdev
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
  *
- * From any context in which softirqs are on or off; does not sleep. An
- * unresolved neighbour is no error: packets wait for it in the stack.
+ * Interrupts are on. An unresolved neighbour is no error: packets wait for it in
+ * the stack.
  *
  * Return: 0; -EINVAL: no RoCEv2 GID, or source and destination of two IP
  * versions; -ENETUNREACH or what else the route lookup says.
@@ -58,22 +58,26 @@ int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,
 /*
  * As peal_path_resolve(), but no route is looked up before the first packet: for
  * address handles, which the connection manager creates and destroys with
- * interrupts off. Neither this nor release needs softirqs on.
+ * interrupts off. Neither this nor release sleeps; both may be called anywhere.
  */
 int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 		   const struct rdma_ah_attr *attr, u32 hash);
-/* After a successful peal_path_resolve(), when nobody sends on it any more. */
+/* After one of these has succeeded, when nobody sends on it any more. */
 void peal_path_release(struct peal_path *path);
 
-/* Does a packet of this path MTU fit the link? The route's MTU counts. */
+/*
+ * Does a packet of this path MTU fit the link? The route's MTU counts. Where
+ * there is no route at all, nothing does.
+ */
 bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu);
 
 /* Is the destination this host's, in this network namespace (route is local)? */
 bool peal_path_is_local(struct peal_path *path);
 
 /*
- * The route of the next packet, looked up anew when the stack has invalidated
- * the last one. Under RCU, and valid until its end. NULL: there is none.
+ * For send.c. The route of the next packet, looked up anew when the stack has
+ * invalidated the last one. Under RCU, valid until its end, without a reference;
+ * or an ERR_PTR.
  */
 struct dst_entry *peal_path_route(struct peal_path *path, struct net *net);
 

@@ -12,6 +12,7 @@
 	X(short, "shorter than its headers")					\
 	X(version, "transport header version is not 0")				\
 	X(opcode, "unknown opcode, or not of this transport")			\
+	X(options, "IP options or extension headers, which the ICRC does not cover") \
 	X(pad, "pad count or payload length does not fit the opcode")		\
 	X(icrc, "invariant CRC is wrong")					\
 	X(pkey, "partition key does not match")					\

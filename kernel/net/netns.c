@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See netns.h.
+ *
+ * Order of the locks: the socket's wait queue, then ns->lock. Who waits joins
+ * ns->waiters and then arms; who frees a packet finds the entry `room` on the
+ * socket's queue, takes it off and calls all waiters.
+ */
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/rculist.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "../dev.h"
+#include "../guard.h"
+#include "netns.h"
+#include "send.h"
+
+static DEFINE_MUTEX(peal_netns_mutex);	/* guards the list and all users */
+static LIST_HEAD(peal_netns_all);
+
+static struct peal_netns *peal_netns_of(const struct net *net)
+{
+	struct peal_netns *ns;
+
+	list_for_each_entry(ns, &peal_netns_all, node)
+		if (ns->net == net)
+			return ns;
+	return NULL;
+}
+
+static void peal_netns_call_waiters(struct peal_netns *ns)
+{
+	struct peal_waiter *waiter, *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&ns->lock, flags);
+	list_for_each_entry_safe(waiter, next, &ns->waiters, node) {
+		list_del_init(&waiter->node);
+		waiter->ready(waiter);
+	}
+	spin_unlock_irqrestore(&ns->lock, flags);
+}
+
+/* Called by the core under the lock of the socket's wait queue, from anywhere. */
+static int peal_netns_has_room(wait_queue_entry_t *room, unsigned int mode, int flags, void *key)
+{
+	list_del_init(&room->entry);
+	peal_netns_call_waiters(container_of(room, struct peal_netns, room));
+	return 1;
+}
+
+void peal_netns_arm(struct peal_netns *ns)
+{
+	wait_queue_head_t *queue = sk_sleep(ns->sock->sk);
+	unsigned long flags;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	if (list_empty(&ns->room.entry))
+		__add_wait_queue(queue, &ns->room);
+	spin_unlock_irqrestore(&queue->lock, flags);
+	/*
+	 * H: the entry is on the queue before the caller looks at the socket's
+	 * account. Pairs with the barrier between the account and the queue in
+	 * the core's sock_wfree() (skwq_has_sleeper).
+	 */
+	smp_mb();
+}
+
+static void peal_netns_disarm(struct peal_netns *ns)
+{
+	wait_queue_head_t *queue = sk_sleep(ns->sock->sk);
+	unsigned long flags;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	list_del_init(&ns->room.entry);
+	spin_unlock_irqrestore(&queue->lock, flags);
+}
+
+static void peal_netns_work(struct work_struct *work)
+{
+	peal_receive_backlog(container_of(work, struct peal_netns, work));
+}
+
+static void peal_netns_setup(struct peal_netns *ns, struct net *net)
+{
+	int i;
+
+	ns->net = net;
+	INIT_LIST_HEAD(&ns->devices);
+	INIT_LIST_HEAD(&ns->waiters);
+	spin_lock_init(&ns->lock);
+	init_waitqueue_func_entry(&ns->room, peal_netns_has_room);
+	INIT_LIST_HEAD(&ns->room.entry);
+	skb_queue_head_init(&ns->backlog);
+	INIT_WORK(&ns->work, peal_netns_work);
+	for (i = 0; i < PEAL_RECEIVE_HOOKS; i++) {
+		ns->hooks[i] = peal_receive_hooks[i];
+		ns->hooks[i].priv = ns;
+	}
+}
+
+/*
+ * The socket is never bound, so nothing can be received by it and no tool lists
+ * it. The core wakes who waits for it when half of sk_sndbuf is free.
+ */
+static int peal_netns_open(struct peal_netns *ns, struct net *net)
+{
+	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &ns->sock);
+
+	if (ret)
+		return ret;
+	WRITE_ONCE(ns->sock->sk->sk_sndbuf, PEAL_NETNS_ROOM);
+	ret = nf_register_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	if (ret)
+		sock_release(ns->sock);
+	return ret;
+}
+
+/*
+ * The end of the hooks and the socket. Packets that still wait somewhere keep
+ * the inner socket (struct sock) until they are freed, by the core alone.
+ */
+static void peal_netns_close(struct peal_netns *ns)
+{
+	struct net *net = ns->net;
+
+	if (!net)
+		return;
+	WRITE_ONCE(ns->net, NULL);
+	nf_unregister_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	/* Nobody is in a hook, sends or arms any more. */
+	synchronize_net();
+	cancel_work_sync(&ns->work);
+	skb_queue_purge(&ns->backlog);
+	peal_netns_disarm(ns);
+	sock_release(ns->sock);
+	peal_netns_call_waiters(ns);
+}
+
+static struct peal_netns *peal_netns_new(struct net *net)
+{
+	struct peal_netns *ns = kzalloc(sizeof(*ns), GFP_KERNEL);
+	int ret;
+
+	if (!ns)
+		return ERR_PTR(-ENOMEM);
+	peal_netns_setup(ns, net);
+	ret = peal_netns_open(ns, net);
+	if (ret) {
+		kfree(ns);
+		return ERR_PTR(ret);
+	}
+	list_add(&ns->node, &peal_netns_all);
+	return ns;
+}
+
+int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
+{
+	struct net *net = dev_net(ndev);
+	struct peal_netns *ns;
+
+	mutex_lock(&peal_netns_mutex);
+	ns = peal_netns_of(net) ?: peal_netns_new(net);
+	if (!IS_ERR(ns)) {
+		ns->users++;
+		dev->netns = ns;
+		list_add_tail_rcu(&dev->netns_node, &ns->devices);
+	}
+	mutex_unlock(&peal_netns_mutex);
+	return PTR_ERR_OR_ZERO(ns);
+}
+
+static void peal_netns_put(struct peal_netns *ns)
+{
+	if (--ns->users)
+		return;
+	peal_netns_close(ns);
+	list_del(&ns->node);
+	kfree(ns);
+}
+
+void peal_netns_detach(struct peal_dev *dev)
+{
+	struct peal_netns *ns = dev->netns;
+
+	if (!ns)
+		return;
+	mutex_lock(&peal_netns_mutex);
+	list_del_rcu(&dev->netns_node);
+	/* No hook finds it any more, and what waits for the worker is dropped. */
+	peal_guard_wait();
+	flush_work(&ns->work);
+	dev->netns = NULL;
+	peal_netns_put(ns);
+	mutex_unlock(&peal_netns_mutex);
+}
+
+/* A bridge may have several of our netdevs as ports: the first device gets it. */
+static struct peal_dev *peal_netns_find_below(struct peal_netns *ns, struct net_device *ndev)
+{
+	struct peal_dev *dev;
+
+	list_for_each_entry_lockless(dev, &ns->devices, netns_node)
+		if (netdev_has_upper_dev_all_rcu(dev->ndev, ndev))
+			return dev;
+	return NULL;
+}
+
+struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev)
+{
+	struct peal_dev *dev;
+
+	list_for_each_entry_lockless(dev, &ns->devices, netns_node)
+		if (dev->ndev == ndev)
+			return dev;
+	return peal_netns_find_below(ns, ndev);
+}
+
+bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev)
+{
+	const struct peal_dev *other;
+
+	list_for_each_entry_lockless(other, &ns->devices, netns_node)
+		if (other == dev)
+			return true;
+	return false;
+}
+
+/* Before the namespace's netdevs, which is before the removal of their devices. */
+static void __net_exit peal_netns_ended(struct net *net)
+{
+	struct peal_netns *ns;
+
+	mutex_lock(&peal_netns_mutex);
+	ns = peal_netns_of(net);
+	if (ns)
+		peal_netns_close(ns);
+	mutex_unlock(&peal_netns_mutex);
+}
+
+static struct pernet_operations peal_netns_operations = { .exit = peal_netns_ended };
+
+int peal_netns_init(void)
+{
+	return register_pernet_device(&peal_netns_operations);
+}
+
+void peal_netns_exit(void)
+{
+	unregister_pernet_device(&peal_netns_operations);
+}

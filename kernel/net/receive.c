@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See receive.h.
+ *
+ * Packets are taken by a netfilter hook, the last of LOCAL_IN: after every rule
+ * of the administrator, before the UDP layer. A socket bound to port 4791 would
+ * be the other way; rdma_rxe has it, and one address in a namespace can be bound
+ * once. Whoever has it keeps what is not for us: packets to addresses of other
+ * netdevs, and to QP numbers that we do not know.
+ *
+ * The UDP checksum is not looked at: the ICRC covers all that it covers, but for
+ * the BTH byte that routers may change and receivers ignore.
+ *
+ * A packet may arrive while this CPU is inside the guard: when a redirection
+ * (tc mirred) leads from our own transmission straight back to us. The queue
+ * pair's lock may be held then; such packets wait for a work item.
+ */
+#include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6.h>
+#include <linux/udp.h>
+#include <net/ip6_fib.h>
+#include <net/ip6_route.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+#include <net/udp.h>
+#include <net/xfrm.h>
+
+#include "../copy.h"
+#include "../cursor.h"
+#include "../dev.h"
+#include "../guard.h"
+#include "../proto/icrc.h"
+#include "../trace.h"
+#include "deliver.h"
+#include "netns.h"
+#include "receive.h"
+
+/* As many as the stack's own backlog of a CPU holds by default. */
+#define PEAL_RECEIVE_BACKLOG	1000
+
+#define PEAL_QPN_MULTICAST	0xffffff
+#define PEAL_VLAN_NONE		0xffff
+
+/* In skb->cb, from the moment that a packet is ours; survives segmentation. */
+struct peal_arrival {
+	struct peal_dev *dev;		/* valid where the guard, or peal_netns_has(), says so */
+	u16 udp;			/* offset of the UDP header from the IP header */
+	u16 vlan_id;
+	bool ipv6;
+};
+
+static struct peal_arrival *peal_arrival(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct peal_arrival) > SKB_GSO_CB_OFFSET);
+	return (struct peal_arrival *)skb->cb;
+}
+
+static void peal_receive_drop(struct peal_dev *dev, struct sk_buff *skb,
+			      const struct peal_packet *packet, enum peal_drop why)
+{
+	peal_count_drop(&dev->table, why);
+	trace_peal_drop(packet, why);
+	kfree_skb(skb);
+}
+
+/* Which netdev has the destination address */
+
+static bool peal_receive_has_address(const struct net_device *ndev, __be32 address)
+{
+	const struct in_device *in = __in_dev_get_rcu(ndev);
+	const struct in_ifaddr *ifa;
+
+	if (in)
+		in_dev_for_each_ifa_rcu(ifa, in)
+			if (ifa->ifa_local == address)
+				return true;
+	return false;
+}
+
+/* Where several netdevs have it, the one that the packet came by. Under RCU. */
+static struct net_device *peal_receive_owner4(struct net *net, const struct sk_buff *skb)
+{
+	__be32 address = ip_hdr(skb)->daddr;
+
+	if (ipv4_is_multicast(address) || peal_receive_has_address(skb->dev, address))
+		return skb->dev;
+	return __ip_dev_find(net, address, false);
+}
+
+/* The route of a packet to an address of ours belongs to the address's netdev. */
+static struct net_device *peal_receive_owner6(const struct sk_buff *skb)
+{
+	const struct inet6_dev *idev;
+
+	if (ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr))
+		return skb->dev;
+	idev = skb_dst(skb) ? ip6_dst_idev(skb_dst(skb)) : NULL;
+	return idev ? idev->dev : NULL;
+}
+
+static bool peal_receive_multicast(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
+		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
+
+/* Headers to values */
+
+static void peal_receive_addresses(struct peal_datagram *dg)
+{
+	const struct iphdr *ip4 = ip_hdr(dg->skb);
+	const struct ipv6hdr *ip6 = ipv6_hdr(dg->skb);
+
+	if (dg->ipv6) {
+		memcpy(dg->sgid.raw, &ip6->saddr, sizeof(dg->sgid));
+		memcpy(dg->dgid.raw, &ip6->daddr, sizeof(dg->dgid));
+	} else {
+		ipv6_addr_set_v4mapped(ip4->saddr, (struct in6_addr *)dg->sgid.raw);
+		ipv6_addr_set_v4mapped(ip4->daddr, (struct in6_addr *)dg->dgid.raw);
+	}
+}
+
+/* skb->data is at the BTH. */
+static enum peal_drop peal_receive_parse(struct sk_buff *skb, struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_packet_parse(skb->data, skb_headlen(skb), skb->len, &dg->packet);
+
+	dg->skb = skb;
+	dg->ipv6 = peal_arrival(skb)->ipv6;
+	dg->vlan_id = peal_arrival(skb)->vlan_id;
+	dg->multicast = peal_receive_multicast(skb, dg->ipv6);
+	dg->payload = dg->packet.header_bytes;
+	peal_receive_addresses(dg);
+	return drop;
+}
+
+void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg)
+{
+	peal_receive_parse(skb, dg);
+}
+
+/* Bytes [from, to) of the packet, wherever the skb has them. */
+static u32 peal_receive_crc(struct sk_buff *skb, u32 crc, u32 from, u32 to)
+{
+	struct skb_seq_state state;
+	unsigned int done = 0, n;
+	const u8 *data;
+
+	if (to <= skb_headlen(skb))
+		return peal_icrc_add(crc, skb->data + from, to - from);
+	skb_prepare_seq_read(skb, from, to, &state);
+	while ((n = skb_seq_read(done, &data, &state))) {
+		crc = peal_icrc_add(crc, data, n);
+		done += n;
+	}
+	return crc;
+}
+
+/* The packet is not short: it has a BTH and an ICRC. */
+static bool peal_receive_icrc_right(struct sk_buff *skb, bool ipv6)
+{
+	u32 end = skb->len - PEAL_ICRC_BYTES, crc;
+	const u8 *udp = skb->data - sizeof(struct udphdr);
+	__le32 icrc;
+
+	if (ipv6)
+		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp, skb->data);
+	else
+		crc = peal_icrc_begin_v4(ip_hdr(skb), udp, skb->data);
+	crc = peal_receive_crc(skb, crc, PEAL_BTH_BYTES, end);
+	if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
+		return false;
+	return le32_to_cpu(icrc) == peal_icrc_end(crc);
+}
+
+/*
+ * skb->data is at the IP header. Afterwards the packet ends where UDP says, and
+ * the headers are in the linear part, which is ours alone to read.
+ */
+static enum peal_drop peal_receive_shape(struct sk_buff *skb)
+{
+	u32 at = peal_arrival(skb)->udp, bytes;
+	const struct udphdr *udp;
+
+	if (!pskb_may_pull(skb, at + sizeof(*udp)))
+		return PEAL_DROP_short;
+	udp = (struct udphdr *)(skb->data + at);
+	bytes = ntohs(udp->len);
+	if (bytes < sizeof(*udp) || bytes > skb->len - at)
+		return PEAL_DROP_short;
+	if (pskb_trim(skb, at + bytes) ||
+	    !pskb_may_pull(skb, min_t(u32, at + sizeof(*udp) + PEAL_HEADERS_MAX, skb->len)))
+		return PEAL_DROP_resource;
+	if (at != (peal_arrival(skb)->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)))
+		return PEAL_DROP_options;
+	__skb_pull(skb, at + sizeof(*udp));
+	return PEAL_DROP_none;
+}
+
+static enum peal_drop peal_receive_check(struct sk_buff *skb, struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_receive_shape(skb);
+
+	dg->packet = (struct peal_packet){ };
+	if (!drop)
+		drop = peal_receive_parse(skb, dg);
+	if (!drop && !peal_receive_icrc_right(skb, dg->ipv6))
+		drop = PEAL_DROP_icrc;
+	return drop;
+}
+
+/* Inside the guard. One packet of ours; skb->data is at the IP header. */
+static void peal_receive_take(struct peal_dev *dev, struct sk_buff *skb)
+{
+	struct peal_datagram dg;
+	enum peal_drop drop = peal_receive_check(skb, &dg);
+
+	if (drop) {
+		peal_receive_drop(dev, skb, &dg.packet, drop);
+		return;
+	}
+	peal_count(&dev->table, packets_received);
+	peal_count_by(&dev->table, packet_bytes_received, skb->len);
+	peal_deliver(dev, &dg);
+}
+
+/*
+ * Several packets in one, as a sender's segmentation offload makes them for a
+ * virtual link, or a receiver's aggregation. The headers of the packets are those
+ * that the stack makes: the sender computed its ICRCs for these.
+ */
+static void peal_receive_take_all(struct peal_netns *ns, struct peal_dev *dev, struct sk_buff *skb)
+{
+	struct sk_buff *next;
+
+	if (!skb_is_gso(skb)) {
+		peal_receive_take(dev, skb);
+		return;
+	}
+	__skb_push(skb, -skb_mac_offset(skb));
+	skb = udp_rcv_segment(ns->sock->sk, skb, !peal_arrival(skb)->ipv6);
+	if (!skb)
+		peal_count_drop(&dev->table, PEAL_DROP_resource);
+	skb_list_walk_safe(skb, skb, next) {
+		skb_mark_not_on_list(skb);
+		__skb_pull(skb, skb_network_offset(skb));
+		peal_receive_take(dev, skb);
+	}
+}
+
+void peal_receive_backlog(struct peal_netns *ns)
+{
+	struct sk_buff *skb;
+
+	while ((skb = skb_dequeue(&ns->backlog))) {
+		struct peal_dev *dev = peal_arrival(skb)->dev;
+
+		peal_guard_enter();
+		if (peal_netns_has(ns, dev))
+			peal_receive_take_all(ns, dev, skb);
+		else
+			kfree_skb(skb);
+		peal_guard_exit();
+		cond_resched();
+	}
+}
+
+static void peal_receive_later(struct peal_netns *ns, struct peal_dev *dev, struct sk_buff *skb)
+{
+	static const struct peal_packet unread;
+
+	if (skb_queue_len_lockless(&ns->backlog) >= PEAL_RECEIVE_BACKLOG) {
+		peal_receive_drop(dev, skb, &unread, PEAL_DROP_resource);
+		return;
+	}
+	skb_queue_tail(&ns->backlog, skb);
+	schedule_work(&ns->work);
+}
+
+/* Whose packet it is */
+
+/*
+ * Where the kernel does not offer the lookup, the stack gets the packet and
+ * answers for it.
+ */
+static bool peal_receive_socket4(struct net *net, const struct sk_buff *skb, __be16 sport)
+{
+#if IS_ENABLED(CONFIG_NF_TPROXY_IPV4) || IS_ENABLED(CONFIG_NF_SOCKET_IPV4)
+	struct sock *sk = udp4_lib_lookup(net, ip_hdr(skb)->saddr, sport, ip_hdr(skb)->daddr,
+					  htons(PEAL_ROCE_PORT), inet_iif(skb));
+
+	if (!sk)
+		return false;
+	sock_put(sk);
+#endif
+	return true;
+}
+
+static bool peal_receive_socket6(struct net *net, const struct sk_buff *skb, __be16 sport)
+{
+#if IS_ENABLED(CONFIG_NF_TPROXY_IPV6) || IS_ENABLED(CONFIG_NF_SOCKET_IPV6)
+	struct sock *sk = udp6_lib_lookup(net, &ipv6_hdr(skb)->saddr, sport,
+					  &ipv6_hdr(skb)->daddr, htons(PEAL_ROCE_PORT),
+					  inet6_iif(skb));
+
+	if (!sk)
+		return false;
+	sock_put(sk);
+#endif
+	return true;
+}
+
+static bool peal_receive_known(struct peal_dev *dev, const struct sk_buff *skb, u32 at, u32 *qpn)
+{
+	u8 buffer[PEAL_BTH_BYTES];
+	const u8 *bth = skb_header_pointer(skb, at + sizeof(struct udphdr), sizeof(buffer), buffer);
+
+	*qpn = 0;
+	if (!bth)
+		return true;	/* short: nobody else would know it either */
+	*qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
+	return *qpn == PEAL_QPN_MULTICAST || peal_deliver_knows(dev, *qpn);
+}
+
+/* The caller's IPsec policies, as a socket's packets meet them. */
+static bool peal_receive_permitted(struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb) :
+		      xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb);
+}
+
+/* From here on it lives without the things that it has from its way up. */
+static void peal_receive_own(struct sk_buff *skb, struct peal_dev *dev, u32 at, bool ipv6,
+			     const struct net_device *owner)
+{
+	skb_orphan(skb);
+	skb_dst_drop(skb);
+	nf_reset_ct(skb);
+	*peal_arrival(skb) = (struct peal_arrival){
+		.dev = dev,
+		.udp = at,
+		.ipv6 = ipv6,
+		.vlan_id = is_vlan_dev(owner) ? vlan_dev_vlan_id(owner) : PEAL_VLAN_NONE,
+	};
+}
+
+/* Inside the guard and RCU; @at: of the UDP header from the IP header, at skb->data. */
+static unsigned int peal_receive(struct peal_netns *ns, struct sk_buff *skb, u32 at, bool ipv6,
+				 __be16 sport, bool nested)
+{
+	struct net *net = READ_ONCE(ns->net);
+	struct net_device *owner;
+	struct peal_packet packet = { };
+	struct peal_dev *dev;
+
+	if (!net)
+		return NF_ACCEPT;
+	owner = ipv6 ? peal_receive_owner6(skb) : peal_receive_owner4(net, skb);
+	dev = owner ? peal_netns_find(ns, owner) : NULL;
+	if (!dev)
+		return NF_ACCEPT;
+	if (!peal_receive_known(dev, skb, at, &packet.qpn)) {
+		if (ipv6 ? peal_receive_socket6(net, skb, sport) :
+			   peal_receive_socket4(net, skb, sport))
+			return NF_ACCEPT;
+		peal_receive_drop(dev, skb, &packet, PEAL_DROP_qpn);
+		return NF_STOLEN;
+	}
+	if (!peal_receive_permitted(skb, ipv6))
+		return NF_DROP;
+	peal_receive_own(skb, dev, at, ipv6, owner);
+	if (nested)
+		peal_receive_later(ns, dev, skb);
+	else
+		peal_receive_take_all(ns, dev, skb);
+	return NF_STOLEN;
+}
+
+static unsigned int peal_receive_udp(struct peal_netns *ns, struct sk_buff *skb, u32 at, bool ipv6)
+{
+	struct udphdr buffer;
+	const struct udphdr *udp = skb_header_pointer(skb, at, sizeof(buffer), &buffer);
+	bool nested = peal_guard_held();
+	unsigned int verdict;
+
+	if (!udp || udp->dest != htons(PEAL_ROCE_PORT))
+		return NF_ACCEPT;
+	peal_guard_enter();
+	verdict = peal_receive(ns, skb, at, ipv6, udp->source, nested);
+	peal_guard_exit();
+	return verdict;
+}
+
+/* The stack has put fragments together. */
+static unsigned int peal_receive_hook4(void *priv, struct sk_buff *skb,
+				       const struct nf_hook_state *state)
+{
+	if (ip_hdr(skb)->protocol != IPPROTO_UDP)
+		return NF_ACCEPT;
+	return peal_receive_udp(priv, skb, ip_hdrlen(skb), false);
+}
+
+/*
+ * Extension headers, fragments too, are still there: what has them and is for us
+ * is counted and refused. Of a fragment that is not the first nothing can be
+ * said; the others of its packet are not coming.
+ */
+static unsigned int peal_receive_hook6(void *priv, struct sk_buff *skb,
+				       const struct nf_hook_state *state)
+{
+	u8 next = ipv6_hdr(skb)->nexthdr;
+	int at = sizeof(struct ipv6hdr);
+	__be16 fragment = 0;
+
+	if (next != IPPROTO_UDP) {
+		if (!ipv6_ext_hdr(next))
+			return NF_ACCEPT;
+		at = ipv6_skip_exthdr(skb, at, &next, &fragment);
+		if (at < 0 || next != IPPROTO_UDP || fragment & htons(IP6_OFFSET))
+			return NF_ACCEPT;
+	}
+	return peal_receive_udp(priv, skb, at, true);
+}
+
+const struct nf_hook_ops peal_receive_hooks[PEAL_RECEIVE_HOOKS] = {
+	{
+		.hook = peal_receive_hook4,
+		.pf = NFPROTO_IPV4,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP_PRI_LAST,
+	}, {
+		.hook = peal_receive_hook6,
+		.pf = NFPROTO_IPV6,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP6_PRI_LAST,
+	},
+};
+
+/* Access to the payload */
+
+static void peal_receive_copy_pieces(struct sk_buff *skb, u32 from, void *to, u32 bytes)
+{
+	struct skb_seq_state state;
+	unsigned int done = 0, n;
+	const u8 *data;
+
+	skb_prepare_seq_read(skb, from, from + bytes, &state);
+	while ((n = skb_seq_read(done, &data, &state))) {
+		peal_copy(to + done, data, n);
+		done += n;
+	}
+}
+
+void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes)
+{
+	u32 from = dg->payload + offset;
+
+	if (from + bytes <= skb_headlen(dg->skb))
+		peal_copy(to, dg->skb->data + from, bytes);
+	else
+		peal_receive_copy_pieces(dg->skb, from, to, bytes);
+}
+
+void peal_receive_place(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes)
+{
+	u32 at = 0;
+
+	while (at < bytes) {
+		u64 piece = bytes - at;
+		void *here;
+
+		peal_cursor_skip(to, 0);	/* on to an entry with room */
+		here = peal_cursor_here(to, &piece);
+		peal_receive_copy(dg, at, here, piece);
+		peal_cursor_skip(to, piece);
+		at += piece;
+	}
+}
+
+void peal_receive_grh(const struct peal_datagram *dg, void *to)
+{
+	u32 bytes = dg->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	u32 front = sizeof(struct ib_grh) - bytes;
+
+	memset(to, 0, front);
+	memcpy(to + front, skb_network_header(dg->skb), bytes);
+}

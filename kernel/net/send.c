@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See send.h.
+ *
+ * Back-pressure is the stack's own: every packet is charged to the namespace's
+ * socket until whoever sends it frees it, and the socket's wait queue says when
+ * half of the room is free again. The destructor is the core's (sock_wfree) and
+ * so are all its callbacks: packets that lie in a queueing discipline for
+ * seconds hold up neither a device's removal nor the module's.
+ */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/netdevice.h>
+#include <linux/udp.h>
+#include <net/dsfield.h>
+#include <net/ip.h>
+#include <net/ip6_route.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+#include <net/sock.h>
+
+#include "../dev.h"
+#include "../proto/icrc.h"
+#include "netns.h"
+#include "send.h"
+
+bool peal_send_has_room(struct peal_netns *ns)
+{
+	bool room = true;
+
+	rcu_read_lock();
+	/* A namespace that has ended swallows everything. */
+	if (READ_ONCE(ns->net))
+		room = sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM;
+	rcu_read_unlock();
+	return room;
+}
+
+static bool peal_send_unlink(struct peal_netns *ns, struct peal_waiter *waiter)
+{
+	unsigned long flags;
+	bool queued;
+
+	spin_lock_irqsave(&ns->lock, flags);
+	queued = !list_empty(&waiter->node);
+	list_del_init(&waiter->node);
+	spin_unlock_irqrestore(&ns->lock, flags);
+	return queued;
+}
+
+static void peal_send_link(struct peal_netns *ns, struct peal_waiter *waiter)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&ns->lock, flags);
+	if (list_empty(&waiter->node))
+		list_add_tail(&waiter->node, &ns->waiters);
+	spin_unlock_irqrestore(&ns->lock, flags);
+}
+
+/* Under RCU. False: the namespace has ended. */
+static bool peal_send_still_full(struct peal_netns *ns)
+{
+	if (!READ_ONCE(ns->net))
+		return false;
+	peal_netns_arm(ns);
+	return !sock_writeable(ns->sock->sk);
+}
+
+bool peal_send_wait(struct peal_netns *ns, struct peal_waiter *waiter)
+{
+	bool waits = true;
+
+	rcu_read_lock();
+	peal_send_link(ns, waiter);
+	if (!peal_send_still_full(ns))
+		/* If it is not queued any more, ready() was called: it did wait. */
+		waits = !peal_send_unlink(ns, waiter);
+	rcu_read_unlock();
+	return waits;
+}
+
+void peal_send_cancel(struct peal_netns *ns, struct peal_waiter *waiter)
+{
+	peal_send_unlink(ns, waiter);
+}
+
+static u32 peal_send_ip_bytes(const struct peal_path *path)
+{
+	return path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+struct sk_buff *peal_send_prepare(const struct peal_path *path, const struct peal_packet *packet,
+				  void **payload)
+{
+	struct peal_packet padded = *packet;
+	u32 ip_bytes = peal_send_ip_bytes(path), tail;
+	struct sk_buff *skb;
+
+	padded.pad = -packet->payload_bytes & 3;
+	tail = packet->payload_bytes + padded.pad + PEAL_ICRC_BYTES;
+	skb = alloc_skb(MAX_HEADER + ip_bytes + sizeof(struct udphdr) + PEAL_HEADERS_MAX + tail,
+			GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, MAX_HEADER);
+	skb_reset_network_header(skb);
+	skb_put(skb, ip_bytes);
+	skb_set_transport_header(skb, ip_bytes);
+	skb_put(skb, sizeof(struct udphdr));
+	skb_put(skb, peal_packet_build(&padded, skb_tail_pointer(skb)));
+	*payload = skb_put(skb, tail);
+	memset(*payload + packet->payload_bytes, 0, padded.pad);
+	return skb;
+}
+
+/*
+ * No checksum, in IPv6 neither: RNICs and rdma_rxe send none and take all
+ * (RFC 6935 allows it for such encapsulations); the ICRC covers more.
+ */
+static void peal_send_udp(const struct peal_path *path, struct sk_buff *skb)
+{
+	struct udphdr *udp = udp_hdr(skb);
+
+	udp->source = htons(path->sport);
+	udp->dest = htons(PEAL_ROCE_PORT);
+	udp->len = htons(skb->len - skb_transport_offset(skb));
+	udp->check = 0;
+}
+
+/* The ICRC covers length and identification, so they are final here (RFC 6864: DF, id 0). */
+static void peal_send_ipv4(const struct peal_path *path, struct sk_buff *skb,
+			   const struct dst_entry *dst)
+{
+	u8 ttl = path->hop_limit;
+
+	if (!ttl)
+		ttl = path->multicast ? 1 : ip4_dst_hoplimit(dst);
+	*ip_hdr(skb) = (struct iphdr){
+		.version = 4,
+		.ihl = sizeof(struct iphdr) / 4,
+		.tos = path->tclass,
+		.tot_len = htons(skb->len),
+		.frag_off = htons(IP_DF),
+		.ttl = ttl,
+		.protocol = IPPROTO_UDP,
+		.saddr = ((struct in6_addr *)path->sgid.raw)->s6_addr32[3],
+		.daddr = ((struct in6_addr *)path->dgid.raw)->s6_addr32[3],
+	};
+	skb->protocol = htons(ETH_P_IP);
+}
+
+static void peal_send_ipv6(const struct peal_path *path, struct sk_buff *skb,
+			   struct dst_entry *dst)
+{
+	struct ipv6hdr *ip = ipv6_hdr(skb);
+	u8 hops = path->hop_limit;
+
+	if (!hops)
+		hops = path->multicast ? IPV6_DEFAULT_MCASTHOPS : ip6_dst_hoplimit(dst);
+	ip6_flow_hdr(ip, path->tclass, htonl(path->flow_label));
+	ip->payload_len = htons(skb->len - sizeof(*ip));
+	ip->nexthdr = IPPROTO_UDP;
+	ip->hop_limit = hops;
+	memcpy(&ip->saddr, path->sgid.raw, sizeof(ip->saddr));
+	memcpy(&ip->daddr, path->dgid.raw, sizeof(ip->daddr));
+	skb->protocol = htons(ETH_P_IPV6);
+}
+
+static void peal_send_icrc(const struct peal_path *path, struct sk_buff *skb)
+{
+	const u8 *bth = skb_transport_header(skb) + sizeof(struct udphdr);
+	u8 *icrc = skb_tail_pointer(skb) - PEAL_ICRC_BYTES;
+	__le32 value;
+	u32 crc;
+
+	if (path->ipv6)
+		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp_hdr(skb), bth);
+	else
+		crc = peal_icrc_begin_v4(ip_hdr(skb), udp_hdr(skb), bth);
+	bth += PEAL_BTH_BYTES;
+	crc = peal_icrc_add(crc, bth, icrc - bth);
+	value = cpu_to_le32(peal_icrc_end(crc));
+	memcpy(icrc, &value, sizeof(value));
+}
+
+/*
+ * VLANs map the priority to that of the tag. Without a service level it follows
+ * from the traffic class, as for a socket with IP_TOS.
+ */
+static u32 peal_send_priority(const struct peal_path *path)
+{
+	return path->sl ? path->sl : rt_tos2priority(path->tclass);
+}
+
+static int peal_send_local_out(const struct peal_path *path, struct net *net, struct sk_buff *skb)
+{
+	int ret = path->ipv6 ? ip6_local_out(net, skb->sk, skb) : ip_local_out(net, skb->sk, skb);
+
+	return ret > 0 ? net_xmit_errno(ret) : ret;
+}
+
+/* Under RCU. Consumes @skb. */
+static int peal_send_out(struct peal_path *path, struct net *net, struct sk_buff *skb)
+{
+	struct dst_entry *dst = peal_path_route(path, net);
+
+	if (IS_ERR(dst)) {
+		kfree_skb(skb);
+		return PTR_ERR(dst);
+	}
+	peal_send_udp(path, skb);
+	if (path->ipv6)
+		peal_send_ipv6(path, skb, dst);
+	else
+		peal_send_ipv4(path, skb, dst);
+	peal_send_icrc(path, skb);
+	skb->priority = peal_send_priority(path);
+	skb_dst_set_noref(skb, dst);
+	skb_set_owner_w(skb, path->dev->netns->sock->sk);
+	return peal_send_local_out(path, net, skb);
+}
+
+int peal_send(struct peal_path *path, struct sk_buff *skb)
+{
+	struct peal_table *table = &path->dev->table;
+	u32 bytes = skb->len - skb_transport_offset(skb) - sizeof(struct udphdr);
+	struct net *net;
+	int ret = -ENETDOWN;
+
+	rcu_read_lock();
+	net = READ_ONCE(path->dev->netns->net);
+	if (net)
+		ret = peal_send_out(path, net, skb);
+	else
+		kfree_skb(skb);
+	rcu_read_unlock();
+	if (ret) {
+		peal_count(table, packets_unsent);
+	} else {
+		peal_count(table, packets_sent);
+		peal_count_by(table, packet_bytes_sent, bytes);
+	}
+	return ret;
+}
