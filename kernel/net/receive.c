@@ -30,7 +30,6 @@
 #include <net/xfrm.h>
 
 #include "../copy.h"
-#include "../cursor.h"
 #include "../dev.h"
 #include "../guard.h"
 #include "../proto/icrc.h"
@@ -463,22 +462,6 @@ void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32
 		peal_copy(to, dg->skb->data + from, bytes);
 	else
 		peal_receive_copy_pieces(dg->skb, from, to, bytes);
-}
-
-void peal_receive_place(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes)
-{
-	u32 at = 0;
-
-	while (at < bytes) {
-		u64 piece = bytes - at;
-		void *here;
-
-		peal_cursor_skip(to, 0);	/* on to an entry with room */
-		here = peal_cursor_here(to, &piece);
-		peal_receive_copy(dg, at, here, piece);
-		peal_cursor_skip(to, piece);
-		at += piece;
-	}
 }
 
 void peal_receive_grh(const struct peal_datagram *dg, void *to)

@@ -15,7 +15,6 @@
 
 #include "../proto/packet.h"
 
-struct peal_cursor;
 struct peal_dev;
 struct peal_netns;
 
@@ -41,9 +40,6 @@ void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
  * Inside [0, packet.payload_bytes).
  */
 void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
-
-/* The first @bytes of the payload to where @to stands, in the same order; @to moves on. */
-void peal_receive_place(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes);
 
 /*
  * The 40 bytes that stand before a datagram's payload: the IPv6 header, or the
