@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "ah.hpp"
 #include "context.hpp"
 #include "cq.hpp"
 #include "cq_ex.hpp"
@@ -35,8 +36,10 @@ const verbs_context_ops context_ops = {
 	.alloc_parent_domain = entry<&parent_domain_alloc>,
 	.alloc_pd = entry<&pd_alloc>,
 	.alloc_td = entry<&td_alloc>,
+	.attach_mcast = entry<&mcast_attach>,
 	.bind_mw = mw_bind,
 	.cq_event = cq_event,
+	.create_ah = entry<&ah_create>,
 	.create_cq = entry<&cq_create>,
 	.create_cq_ex = entry<&cq_ex_create>,
 	.create_qp = entry<&qp_create>,
@@ -45,8 +48,10 @@ const verbs_context_ops context_ops = {
 	.dealloc_pd = entry<&pd_dealloc>,
 	.dealloc_td = entry<&td_dealloc>,
 	.dereg_mr = entry<&mr_deregister>,
+	.destroy_ah = entry<&ah_destroy>,
 	.destroy_cq = entry<&cq_destroy>,
 	.destroy_qp = entry<&qp_destroy>,
+	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
 	.modify_qp = entry<&qp_modify>,
 	.poll_cq = cq_poll,

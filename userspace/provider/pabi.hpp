@@ -134,11 +134,12 @@ struct verbs_context_ops {
 	pabi_op<ibv_pd *(ibv_context *, ibv_parent_domain_init_attr *)> alloc_parent_domain{};
 	pabi_op<ibv_pd *(ibv_context *)> alloc_pd{};
 	pabi_op<ibv_td *(ibv_context *, ibv_td_init_attr *)> alloc_td{};
-	pabi_unused_op async_event{}, attach_counters_point_flow{}, attach_mcast{};
+	pabi_unused_op async_event{}, attach_counters_point_flow{};
+	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> attach_mcast{};
 	pabi_op<int(ibv_qp *, ibv_mw *, ibv_mw_bind *)> bind_mw{};
 	pabi_unused_op close_xrcd{};
 	pabi_op<void(ibv_cq *)> cq_event{};
-	pabi_unused_op create_ah{};
+	pabi_op<ibv_ah *(ibv_pd *, ibv_ah_attr *)> create_ah{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op create_comp_cntr{};
 #endif
@@ -156,7 +157,7 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_pd *)> dealloc_pd{};
 	pabi_op<int(ibv_td *)> dealloc_td{};
 	pabi_op<int(verbs_mr *)> dereg_mr{};
-	pabi_unused_op destroy_ah{};
+	pabi_op<int(ibv_ah *)> destroy_ah{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op destroy_comp_cntr{};
 #endif
@@ -164,7 +165,8 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_cq *)> destroy_cq{};
 	pabi_unused_op destroy_flow{}, destroy_flow_action{};
 	pabi_op<int(ibv_qp *)> destroy_qp{};
-	pabi_unused_op destroy_rwq_ind_table{}, destroy_srq{}, destroy_wq{}, detach_mcast{};
+	pabi_unused_op destroy_rwq_ind_table{}, destroy_srq{}, destroy_wq{};
+	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> detach_mcast{};
 #if PEAL_IBV_LAYOUT >= 62
 	pabi_unused_op dm_export_dmabuf_fd{};
 #endif

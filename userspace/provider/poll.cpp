@@ -104,7 +104,7 @@ unsigned int wc_flags(const peal_cqe &cqe) noexcept
 {
 	if (cqe.kind != PEAL_CQE_RECV || cqe.status != IBV_WC_SUCCESS)
 		return 0;
-	return opcode_row(cqe).recv_flags;
+	return opcode_row(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0);
 }
 
 bool take_completion(Cq &cq, Completion &completion) noexcept

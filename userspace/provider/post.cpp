@@ -14,6 +14,7 @@
 
 #include <mutex>
 
+#include "ah.hpp"
 #include "c_enum.hpp"
 #include "wr.hpp"
 
@@ -30,6 +31,12 @@ peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) 
 	if (row.immediate)
 		header.imm_or_rkey = wr.imm_data;
 	switch (row.shape) {
+	case WrShape::SEND:
+		if (qp.is_datagram()) {
+			header.ah_index = Ah::of(wr.wr.ud.ah).index;
+			header.ud = {wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey};
+		}
+		break;
 	case WrShape::RDMA:
 		header.remote_addr = wr.wr.rdma.remote_addr;
 		header.rkey = wr.wr.rdma.rkey;
@@ -103,7 +110,7 @@ int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type w
 
 	const unsigned int inline_flag = row.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
 
-	if (row.shape == WrShape::NONE || (wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
+	if (!wr_allowed(qp, row) || (wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
 	    (row.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
 		return EINVAL;
 	if (!qp.sq.has_room(index))

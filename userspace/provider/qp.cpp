@@ -25,6 +25,20 @@ bool needs_locks(ibv_pd *pd) noexcept
 	return !Context::of(pd->context).single_threaded && !Pd::of(pd).single_threaded();
 }
 
+std::uint8_t transport_of(std::uint32_t qp_type) noexcept
+{
+	switch (qp_type) {
+	case IBV_QPT_RC:
+		return TRANSPORT_RC;
+	case IBV_QPT_UC:
+		return TRANSPORT_UC;
+	case IBV_QPT_UD:
+		return TRANSPORT_UD;
+	default:
+		return 0;
+	}
+}
+
 /* Holds the locks of both CQs of a queue pair, which may be one and the same. */
 class BothCqs {
 	std::unique_lock<Lock> first_, second_;
@@ -96,7 +110,8 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 
 Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	: context(Context::of(pd->context)), send_queue(Cq::of(attr.send_cq)),
-	  recv_queue(Cq::of(attr.recv_cq)), signal_all(attr.sq_sig_all), sq_lock(needs_locks(pd)),
+	  recv_queue(Cq::of(attr.recv_cq)), signal_all(attr.sq_sig_all),
+	  transport(transport_of(c_enum(attr.qp_type))), sq_lock(needs_locks(pd)),
 	  rq_lock(needs_locks(pd))
 {
 	/* Both members of the union, so that builders that nobody asked for are null. */

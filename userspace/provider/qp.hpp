@@ -26,6 +26,9 @@ namespace peal {
 
 struct WrRow;
 
+/* One bit for each kind of queue pair; 0: one that the kernel does not make for programs. */
+enum Transport : std::uint8_t { TRANSPORT_RC = 1, TRANSPORT_UC = 2, TRANSPORT_UD = 4 };
+
 /* What ibv_wr_start .. ibv_wr_complete builds. Guarded by sq_lock, which is held between. */
 struct WrBatch {
 	std::uint32_t next = 0;	    /* index after the last WQE built */
@@ -48,6 +51,7 @@ struct Qp : verbs_qp {
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;
+	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
 
 	Lock sq_lock;
@@ -65,6 +69,9 @@ struct Qp : verbs_qp {
 		return *static_cast<Qp *>(reinterpret_cast<verbs_qp *>(qp));
 	}
 	static Qp &of(ibv_qp_ex *qp) noexcept { return of(&qp->qp_base); }
+
+	/* Each send names its destination. */
+	bool is_datagram() const noexcept { return transport == TRANSPORT_UD; }
 
 	/* `attr` with the PD in it; its cap becomes what was granted. */
 	static std::unique_ptr<Qp> create(ibv_qp_init_attr_ex &attr);

@@ -10,6 +10,8 @@
  */
 #include "qp_ex.hpp"
 
+#include "ah.hpp"
+#include "c_enum.hpp"
 #include "qp.hpp"
 #include "wr.hpp"
 
@@ -45,10 +47,10 @@ int wr_complete(ibv_qp_ex *ibqp) noexcept
 	return post ? qp.context.doorbell.ring(qp.qp_index) : error;
 }
 
-int begin_error(Qp &qp, unsigned int flags) noexcept
+int begin_error(Qp &qp, const WrRow &row, unsigned int flags) noexcept
 {
 	/* INLINE is not a flag here: the setter says it. */
-	if (flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE))
+	if (!wr_allowed(qp, row) || flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE))
 		return EINVAL;
 	return qp.sq.has_room(qp.batch.next) ? 0 : ENOMEM;
 }
@@ -60,7 +62,7 @@ bool begin(Qp &qp, unsigned int opcode, peal_send_wqe header) noexcept
 	const WrRow &row = wr_row(opcode);
 
 	if (!batch.error)
-		batch.error = begin_error(qp, qp.qp_ex.wr_flags);
+		batch.error = begin_error(qp, row, qp.qp_ex.wr_flags);
 	if (batch.error)
 		return false;
 	header.opcode = row.opcode;
@@ -146,6 +148,17 @@ void wr_bind_mw(ibv_qp_ex *ibqp, ibv_mw *mw, std::uint32_t rkey,
 		qp.batch.slot.bind(bind_segment(*info, rkey));
 }
 
+void wr_set_ud_addr(ibv_qp_ex *ibqp, ibv_ah *ah, std::uint32_t remote_qpn,
+		    std::uint32_t remote_qkey) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!qp.batch.error && qp.batch.row == &NO_WR_ROW)
+		qp.batch.error = EINVAL;
+	if (!qp.batch.error)
+		qp.batch.slot.target(Ah::of(ah).index, remote_qpn, remote_qkey);
+}
+
 /*
  * May the current WQE get `count` entries? If not, the batch has failed. A second
  * setter fails as well: what is in the slot already was counted by nobody.
@@ -205,11 +218,26 @@ void wr_set_inline_data(ibv_qp_ex *qp, void *addr, std::size_t length) noexcept
 	wr_set_inline_data_list(qp, 1, &buffer);
 }
 
-constexpr std::uint64_t SUPPORTED_OPS =
-	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-	IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-	IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-	IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+/* What a program may ask for, by the queue pair's type; 0: the kernel refuses the type. */
+std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
+{
+	constexpr std::uint64_t datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	constexpr std::uint64_t unreliable = datagram | IBV_QP_EX_WITH_RDMA_WRITE |
+					     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+					     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+
+	switch (qp_type) {
+	case IBV_QPT_RC:
+		return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+	case IBV_QPT_UC:
+		return unreliable;
+	case IBV_QPT_UD:
+		return datagram;
+	default:
+		return 0;
+	}
+}
 
 /* Only what was asked for, so that a program that uses more fails in its first test. */
 void set_builders(ibv_qp_ex &qp, std::uint64_t ops) noexcept
@@ -241,6 +269,8 @@ void set_batch_calls(ibv_qp_ex &qp) noexcept
 	qp.wr_start = wr_start;
 	qp.wr_complete = wr_complete;
 	qp.wr_abort = wr_abort;
+	if (Qp::of(&qp).is_datagram())
+		qp.wr_set_ud_addr = wr_set_ud_addr;
 	qp.wr_set_sge = wr_set_sge;
 	qp.wr_set_sge_list = wr_set_sge_list;
 	qp.wr_set_inline_data = wr_set_inline_data;
@@ -265,7 +295,7 @@ void check_attr(const ibv_qp_init_attr_ex &attr)
 	if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags)
 		throw_errno(EOPNOTSUPP);
 	if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    (attr.send_ops_flags & ~SUPPORTED_OPS))
+	    (attr.send_ops_flags & ~supported_ops(c_enum(attr.qp_type))))
 		throw_errno(EOPNOTSUPP);
 }
 

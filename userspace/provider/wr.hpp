@@ -25,25 +25,33 @@ struct WrRow {
 	peal_opcode opcode;
 	WrShape shape;
 	bool inline_allowed;
-	bool immediate; /* imm_data or invalidate_rkey travels */
-	bool solicited; /* the flag means something */
+	bool immediate;		 /* imm_data or invalidate_rkey travels */
+	bool solicited;		 /* the flag means something */
+	std::uint8_t transports; /* of the queue pairs that it may be posted to */
 };
 
 /* By ibv_wr_opcode. The last row is for opcodes that are not ours. */
 inline constexpr std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> WR_ROWS = [] {
 	std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> row{};
 
-	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true};
-	row[IBV_WR_SEND_WITH_IMM] = {PEAL_OP_SEND_IMM, WrShape::SEND, true, true, true};
-	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true};
-	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false};
-	row[IBV_WR_RDMA_WRITE_WITH_IMM] = {PEAL_OP_WRITE_IMM, WrShape::RDMA, true, true, true};
-	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false};
-	row[IBV_WR_ATOMIC_CMP_AND_SWP] = {PEAL_OP_CMP_SWAP, WrShape::ATOMIC, false, false, false};
-	row[IBV_WR_ATOMIC_FETCH_AND_ADD] = {PEAL_OP_FETCH_ADD, WrShape::ATOMIC, false, false,
-					    false};
-	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false};
-	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false};
+	constexpr std::uint8_t connected = TRANSPORT_RC | TRANSPORT_UC;
+	constexpr std::uint8_t all = connected | TRANSPORT_UD;
+
+	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true, all};
+	row[IBV_WR_SEND_WITH_IMM] = {PEAL_OP_SEND_IMM, WrShape::SEND, true, true, true, all};
+	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true,
+				     TRANSPORT_RC};
+	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false, connected};
+	row[IBV_WR_RDMA_WRITE_WITH_IMM] = {PEAL_OP_WRITE_IMM, WrShape::RDMA, true, true, true,
+					   connected};
+	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false, TRANSPORT_RC};
+	row[IBV_WR_ATOMIC_CMP_AND_SWP] = {PEAL_OP_CMP_SWAP, WrShape::ATOMIC, false, false, false,
+					  TRANSPORT_RC};
+	row[IBV_WR_ATOMIC_FETCH_AND_ADD] = {PEAL_OP_FETCH_ADD, WrShape::ATOMIC, false, false, false,
+					    TRANSPORT_RC};
+	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false, connected};
+	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false,
+				 connected};
 	return row;
 }();
 
@@ -52,6 +60,12 @@ inline constexpr const WrRow &NO_WR_ROW = WR_ROWS.back();
 inline const WrRow &wr_row(unsigned int opcode) noexcept
 {
 	return opcode < WR_ROWS.size() - 1 ? WR_ROWS[opcode] : NO_WR_ROW;
+}
+
+/* Not every transport carries everything. */
+inline bool wr_allowed(const Qp &qp, const WrRow &row) noexcept
+{
+	return row.transports & qp.transport;
 }
 
 /* How many scatter-gather entries a WQE of this row takes. */

@@ -37,6 +37,13 @@ public:
 		append(peal_atomic_seg{compare_add, swap});
 	}
 
+	/* Of a datagram: in the header, so at any time before publish(). */
+	void target(std::uint32_t ah_index, std::uint32_t qpn, std::uint32_t qkey) noexcept
+	{
+		wqe_->ah_index = ah_index;
+		wqe_->ud = {qpn, qkey};
+	}
+
 	void bind(const peal_bind_seg &segment) noexcept { append(segment); }
 
 	void add_sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) noexcept

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Address handles, and multicast groups: where datagrams go and come from.
+ *
+ * Owns: the life of a handle, and the number that a work request names it by.
+ * Does not know: how a datagram is posted (post, qp_ex).
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace peal {
+
+struct Ah : ibv_ah {
+	std::uint32_t index = 0; /* peal_create_ah_resp.ah_index */
+
+	static const Ah &of(const ibv_ah *ah) noexcept { return *static_cast<const Ah *>(ah); }
+};
+
+ibv_ah *ah_create(ibv_pd *pd, ibv_ah_attr *attr);
+int ah_destroy(ibv_ah *ah);
+
+int mcast_attach(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
+int mcast_detach(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
+
+} // namespace peal
