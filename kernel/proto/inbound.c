@@ -183,17 +183,19 @@ static void peal_inbound_watch_gap(struct peal_inbound *in, u64 now)
 }
 
 /*
- * After progress: the next one may be missing as well. When the last gap was a
- * loss, this one is of the same burst: the requester learns it now, not after
+ * After progress: the next one may be missing as well. When a gap before it was
+ * a loss, this one is of the same burst: the requester learns it now, not after
  * another wait.
  */
-static void peal_inbound_next_gap(struct peal_inbound *in, bool was_lost, u64 now)
+static void peal_inbound_next_gap(struct peal_inbound *in, u64 now)
 {
+	if (!in->early.count)
+		in->recovering = false;
 	if (!in->early.count || peal_early_has(&in->early, in->psn))
 		return;
 	in->early_seen = in->early.count;
 	peal_inbound_watch_gap(in, now);
-	if (was_lost)
+	if (in->recovering)
 		peal_inbound_owe_sequence_nak(in);
 }
 
@@ -535,16 +537,16 @@ static void peal_inbound_owe_answer(struct peal_inbound *in, const struct peal_w
 static void peal_inbound_executed(struct peal_inbound *in, u64 original, u64 now)
 {
 	const struct peal_wire_opcode *wire = peal_packet_opcode(&in->packet);
-	bool was_lost = in->nak_sent;
 
 	peal_inbound_advance_message(in, wire);
 	if (!peal_inbound_reliable(in))
 		return;
 	peal_inbound_owe_answer(in, wire, original);
+	in->recovering |= in->nak_sent;
 	peal_inbound_close_gap(in);
 	in->psn = peal_psn_add(in->psn, wire->has & PEAL_HAS_READ ?
 			       peal_inbound_packets(in, in->packet.length) : 1);
-	peal_inbound_next_gap(in, was_lost, now);
+	peal_inbound_next_gap(in, now);
 }
 
 /* Its packet is expected again; its message stays where it is. */

@@ -76,6 +76,7 @@ struct peal_inbound {
 	bool fatal;			/* answered a fatal NAK: accepts nothing */
 	bool rnr;			/* answered RNR: only the expected packet is looked at */
 	bool nak_sent;			/* for this gap: not again */
+	bool recovering;		/* from a loss; packets kept behind it are still here */
 	u32 early_seen;			/* in this gap */
 	u64 nak_at;			/* a gap is patiently looked at until then; 0: it is not */
 	bool executing;			/* between receive() and done(): */

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Early packets and the circle of packet numbers.
+ *
+ * Holds: against a map, with handles counted: none is lost, none comes twice.
+ */
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "../catch.hpp"
+#include "../kernel/support.hpp"
+#include "proto_parts.hpp"
+
+namespace {
+
+using peal::test::Random;
+
+/* Handles are only compared: any distinct address will do. */
+void *handle(std::uint32_t n)
+{
+	static char names[4096];
+
+	return &names[n % sizeof(names)];
+}
+
+struct Slots {
+	std::unique_ptr<peal_early> early = std::make_unique<peal_early>();
+
+	bool keep(std::uint32_t expected, std::uint32_t psn, void *what)
+	{
+		return peal_early_keep(early.get(), expected, psn, what);
+	}
+	void *take(std::uint32_t psn) { return peal_early_take(early.get(), psn); }
+	void *drop() { return peal_early_drop(early.get()); }
+	bool has(std::uint32_t psn) const { return peal_early_has(early.get(), psn); }
+	std::uint32_t first(std::uint32_t expected) const
+	{
+		return peal_early_first(early.get(), expected);
+	}
+};
+
+} // namespace
+
+TEST_CASE("distance is signed and wraps at 24 bits", "[psn]")
+{
+	CHECK(peal_psn_distance(5, 5) == 0);
+	CHECK(peal_psn_distance(5, 6) == 1);
+	CHECK(peal_psn_distance(6, 5) == -1);
+	CHECK(peal_psn_distance(0xffffff, 0) == 1);
+	CHECK(peal_psn_distance(0, 0xffffff) == -1);
+	CHECK(peal_psn_distance(0, 0x7fffff) == 0x7fffff);
+	CHECK(peal_psn_distance(0, 0x800000) == -0x800000);
+	CHECK(peal_psn_distance(0x123456, 0x923455) == 0x7fffff);
+	CHECK(peal_psn_distance(0x123456, 0x923456) == -0x800000);
+	CHECK(peal_psn_add(0xffffff, 1) == 0);
+	CHECK(peal_psn_add(0xfffffe, 0x800000) == 0x7ffffe);
+}
+
+TEST_CASE("only what is ahead, and not too far, is kept", "[early]")
+{
+	for (std::uint32_t expected : {0u, 100u, 0xffffffu, 0xffff90u}) {
+		Slots slots;
+
+		INFO("expected " << expected);
+		CHECK_FALSE(slots.keep(expected, expected, handle(0)));
+		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, PEAL_PSN_MASK), handle(0)));
+		CHECK_FALSE(
+			slots.keep(expected, peal_psn_add(expected, PEAL_EARLY_SLOTS), handle(0)));
+		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, 0x800000), handle(0)));
+		CHECK(slots.early->count == 0);
+		CHECK(slots.keep(expected, peal_psn_add(expected, 1), handle(1)));
+		CHECK(slots.keep(expected, peal_psn_add(expected, PEAL_EARLY_SLOTS - 1),
+				 handle(2)));
+		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, 1), handle(3)));
+		CHECK(slots.early->count == 2);
+		CHECK(slots.first(expected) == peal_psn_add(expected, 1));
+		CHECK(slots.take(peal_psn_add(expected, 1)) == handle(1));
+		CHECK(slots.take(peal_psn_add(expected, 1)) == nullptr);
+		CHECK(slots.first(expected) == peal_psn_add(expected, PEAL_EARLY_SLOTS - 1));
+		CHECK(slots.drop() == handle(2));
+		CHECK(slots.drop() == nullptr);
+		CHECK(slots.first(expected) == expected);
+	}
+}
+
+TEST_CASE("a packet is not taken for the one a lap later", "[early]")
+{
+	Slots slots;
+
+	REQUIRE(slots.keep(10, 12, handle(1)));
+	CHECK(slots.has(12));
+	CHECK_FALSE(slots.has(12 + PEAL_EARLY_SLOTS));
+	CHECK(slots.take(12 + PEAL_EARLY_SLOTS) == nullptr);
+	CHECK(slots.first(12 + PEAL_EARLY_SLOTS - 1) == 12 + PEAL_EARLY_SLOTS - 1);
+	CHECK(slots.take(12) == handle(1));
+}
+
+TEST_CASE("any mixture of early packets comes out as a map says", "[early]")
+{
+	Random random("early");
+	Slots slots;
+	std::map<std::uint32_t, void *> model;
+	std::uint32_t expected = random.bits() & PEAL_PSN_MASK;
+
+	for (std::uint32_t round = 0; round < 200000u / peal::test::SLOWER; ++round) {
+		const std::uint32_t psn =
+			peal_psn_add(expected, random.below(PEAL_EARLY_SLOTS + 20) - 10);
+		const std::int32_t ahead = peal_psn_distance(expected, psn);
+
+		if (random.one_in(2)) {
+			const bool may = ahead > 0 && ahead < PEAL_EARLY_SLOTS && !model.count(psn);
+
+			REQUIRE(slots.keep(expected, psn, handle(round)) == may);
+			if (may)
+				model[psn] = handle(round);
+		} else {
+			expected = peal_psn_add(expected, 1);
+			const auto kept = model.find(expected);
+
+			REQUIRE(slots.take(expected) ==
+				(kept == model.end() ? nullptr : kept->second));
+			model.erase(expected);
+		}
+		REQUIRE(slots.early->count == model.size());
+	}
+	while (slots.drop())
+		model.erase(model.begin());
+	CHECK(model.empty());
+}

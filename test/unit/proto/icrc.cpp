@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The invariant CRC against packets of others, and against a second
+ * implementation that goes bit by bit through a packet masked by rule.
+ */
+#include <array>
+#include <string>
+#include <vector>
+
+#include "../catch.hpp"
+#include "../kernel/support.hpp"
+#include "proto_parts.hpp"
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using peal::test::Random;
+
+/* IEEE 802.3, reflected, without a table. */
+std::uint32_t crc_bitwise(const Bytes &bytes)
+{
+	std::uint32_t crc = 0xffffffff;
+
+	for (std::uint8_t byte : bytes) {
+		for (int bit = 0; bit < 8; ++bit) {
+			const bool one = (crc ^ (byte >> bit)) & 1;
+
+			crc = crc >> 1 ^ (one ? 0xedb88320 : 0);
+		}
+	}
+	return ~crc;
+}
+
+/* Offsets, from the IP header on, of bytes that count as ones; for IPv6 byte 0 is half. */
+const std::vector<unsigned> masked_v4 = {1, 8, 10, 11, 20 + 6, 20 + 7, 28 + 4};
+const std::vector<unsigned> masked_v6 = {1, 2, 3, 7, 40 + 6, 40 + 7, 48 + 4};
+
+/* @packet: IP header to padding. */
+std::uint32_t by_rule(Bytes packet, bool v6)
+{
+	Bytes all(8, 0xff);
+
+	if (v6)
+		packet[0] |= 0x0f;
+	for (unsigned offset : v6 ? masked_v6 : masked_v4)
+		packet[offset] = 0xff;
+	all.insert(all.end(), packet.begin(), packet.end());
+	return crc_bitwise(all);
+}
+
+std::uint32_t by_peal(const Bytes &packet, bool v6, std::size_t piece = 1 << 20)
+{
+	const std::size_t ip = v6 ? 40 : 20;
+	const std::uint8_t *bytes = packet.data();
+	std::uint32_t crc =
+		(v6 ? peal_icrc_begin_v6 : peal_icrc_begin_v4)(bytes, bytes + ip, bytes + ip + 8);
+
+	for (std::size_t at = ip + 20; at < packet.size(); at += piece)
+		crc = peal_icrc_add(crc, bytes + at, std::min(piece, packet.size() - at));
+	return peal_icrc_end(crc);
+}
+
+Bytes from_hex(const std::string &hex)
+{
+	Bytes bytes;
+
+	for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+		bytes.push_back(std::stoul(hex.substr(i, 2), nullptr, 16));
+	return bytes;
+}
+
+/* As on the wire: the last four bytes, little-endian. */
+std::uint32_t stored(const Bytes &packet)
+{
+	const std::uint8_t *end = packet.data() + packet.size() - 4;
+
+	return end[0] | end[1] << 8 | end[2] << 16 | std::uint32_t(end[3]) << 24;
+}
+
+Bytes without_icrc(const Bytes &packet)
+{
+	return Bytes(packet.begin(), packet.end() - 4);
+}
+
+} // namespace
+
+TEST_CASE("packets of others carry the ICRC that is computed here", "[icrc]")
+{
+	/* A CNP of a ConnectX-4 Lx; the capture is published among scapy's tests. */
+	const Bytes cnp = from_hex("45c2003c718c4000401191610a0011010a001201"
+				   "000012b700280000"
+				   "8100ffff40000118000000000000000000000000000000000000"
+				   "0000"
+				   "82fd002a");
+	/* A UC SEND of 18 bytes and 2 of padding; from the same place. */
+	const Bytes send = from_hex("450100400478400040110000c0a80007c0a80007"
+				    "c00012b7002c0000"
+				    "2460ffff000000d300cf1710"
+				    "4630818be28935d90e9a95505401be885e500000"
+				    "78f353f3");
+
+	REQUIRE(cnp.size() == 60);
+	CHECK(by_peal(without_icrc(cnp), false) == stored(cnp));
+	CHECK(by_rule(without_icrc(cnp), false) == stored(cnp));
+	REQUIRE(send.size() == 64);
+	CHECK(by_peal(without_icrc(send), false) == stored(send));
+	CHECK(by_rule(without_icrc(send), false) == stored(send));
+}
+
+TEST_CASE("two implementations agree, in pieces of any size", "[icrc]")
+{
+	Random random("icrc");
+
+	for (int round = 0; round < 2000 / peal::test::SLOWER; ++round) {
+		const bool v6 = random.one_in(2);
+		Bytes packet((v6 ? 60 : 40) + random.below(300));
+
+		random.fill(packet.data(), packet.size());
+		REQUIRE(by_peal(packet, v6) == by_rule(packet, v6));
+		REQUIRE(by_peal(packet, v6, 1 + random.below(40)) == by_rule(packet, v6));
+	}
+}
+
+TEST_CASE("exactly what routers may change does not count", "[icrc]")
+{
+	for (bool v6 : {false, true}) {
+		const Bytes packet((v6 ? 60 : 40) + 4, 0x5a);
+		const std::uint32_t whole = by_peal(packet, v6);
+		const auto &masked = v6 ? masked_v6 : masked_v4;
+
+		for (unsigned bit = 0; bit < packet.size() * 8; ++bit) {
+			const bool covered =
+				std::find(masked.begin(), masked.end(), bit / 8) == masked.end() &&
+				!(v6 && bit < 4);
+			Bytes changed = packet;
+
+			changed[bit / 8] ^= 1 << bit % 8;
+			INFO((v6 ? "IPv6" : "IPv4") << ", byte " << bit / 8 << ", bit " << bit % 8);
+			CHECK((by_peal(changed, v6) != whole) == covered);
+		}
+	}
+}

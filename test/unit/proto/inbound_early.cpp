@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Packets before their turn: kept, taken, and when a gap is called a loss.
+ */
+#include <map>
+
+#include "inbound.hpp"
+
+using namespace peal::test;
+
+namespace {
+
+/* A responder whose kept packets are remembered by their address. */
+class Keeper : public Responder {
+	std::map<std::uint32_t, std::unique_ptr<Request>> kept_;
+
+public:
+	using Responder::Responder;
+	peal_request send(std::uint32_t psn)
+	{
+		auto packet = std::make_unique<Request>(rc(PEAL_WIRE_SEND_ONLY, psn));
+		const peal_request request = give(*packet, packet.get());
+
+		if (request.what == PEAL_REQUEST_EXECUTE)
+			done();
+		if (request.what == PEAL_REQUEST_KEPT)
+			kept_[psn] = std::move(packet);
+		return request;
+	}
+	/* What take_early() gives is executed. Return: how many. */
+	unsigned run_early(peal_verdict verdict = PEAL_VERDICT_DONE)
+	{
+		unsigned count = 0;
+
+		while (const void *handle = take_early()) {
+			const auto kept = kept_.find(static_cast<const Request *>(handle)->psn);
+
+			REQUIRE(kept != kept_.end());
+			REQUIRE(give(*kept->second, handle).what == PEAL_REQUEST_EXECUTE);
+			done(verdict);
+			kept_.erase(kept);
+			++count;
+		}
+		return count;
+	}
+};
+
+} // namespace
+
+TEST_CASE("one packet late: the others wait, and nothing is said", "[inbound]")
+{
+	Keeper r(0xffffff);
+
+	CHECK(r.send(0).what == PEAL_REQUEST_KEPT);
+	CHECK(r.send(1).what == PEAL_REQUEST_KEPT);
+	CHECK(r.replies().empty());
+	CHECK(r.take_early() == nullptr);
+	CHECK(r.deadline() > r.now);
+	CHECK(r.deadline() < U64_MAX);
+	CHECK(r.send(0xffffff).what == PEAL_REQUEST_EXECUTE);
+	CHECK(r.run_early() == 2);
+	CHECK(r->psn == 2);
+	CHECK(r->msn == 3);
+	CHECK(r.deadline() == U64_MAX);
+	CHECK(r.replies().empty());
+}
+
+TEST_CASE("three packets pass the missing one: NAK, once", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(0);
+	r.send(2);
+	r.send(3);
+	CHECK(r.replies().empty());
+	r.send(4);
+	check_answer(r.reply(), SEQUENCE_NAK, 1);
+	CHECK(r.deadline() == U64_MAX);
+	for (std::uint32_t psn = 5; psn < 50; ++psn)
+		r.send(psn);
+	r.send(5);
+	CHECK(r.replies().empty());
+
+	SECTION("the missing one alone brings everything")
+	{
+		r.run(rc(PEAL_WIRE_SEND_ONLY, 1).asks_ack());
+		CHECK(r.run_early() == 48);
+		check_answer(r.reply(), PLAIN_ACK, 49);
+	}
+	SECTION("a requester that lost the NAK learns by repeating")
+	{
+		CHECK(r.send(0).duplicate);
+		check_answer(r.reply(), PLAIN_ACK, 0);
+	}
+}
+
+TEST_CASE("a gap that stays is a loss after a while", "[inbound]")
+{
+	Keeper r(7);
+
+	r.send(8);
+
+	const std::uint64_t deadline = r.deadline();
+
+	CHECK(deadline - r.now <= 1000000);
+	peal_inbound_expire(r.get(), deadline - 1);
+	CHECK(r.replies().empty());
+	r.now += 50;
+	r.send(9);
+	CHECK(r.deadline() == deadline);
+	r.wait();
+	check_answer(r.reply(), SEQUENCE_NAK, 7);
+	CHECK(r.deadline() == U64_MAX);
+	peal_inbound_expire(r.get(), deadline + 1000000000);
+	CHECK(r.replies().empty());
+}
+
+TEST_CASE("an early packet that cannot be kept: NAK at once", "[inbound]")
+{
+	SECTION("no handle")
+	{
+		Responder r(0);
+
+		check_dropped(r.give(rc(PEAL_WIRE_SEND_ONLY, 1)), PEAL_DROP_sequence);
+		check_answer(r.reply(), SEQUENCE_NAK, 0);
+		check_dropped(r.give(rc(PEAL_WIRE_SEND_ONLY, 2)), PEAL_DROP_sequence);
+		CHECK(r.replies().empty());
+	}
+	SECTION("too far ahead")
+	{
+		Keeper r(0);
+
+		check_dropped(r.send(PEAL_EARLY_SLOTS), PEAL_DROP_sequence);
+		check_answer(r.reply(), SEQUENCE_NAK, 0);
+	}
+}
+
+TEST_CASE("a NAK that was not sent yet is void when the packet comes", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(1);
+	r.send(2);
+	r.send(3);
+	r.send(0);
+	r.run_early();
+	CHECK(r.replies().empty());
+	CHECK(r->psn == 4);
+}
+
+TEST_CASE("a second gap behind a lost packet is told at once", "[inbound]")
+{
+	Keeper r(0);
+
+	for (std::uint32_t psn : {1, 2, 3, 5})
+		r.send(psn);
+	check_answer(r.reply(), SEQUENCE_NAK, 0);
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 0).asks_ack());
+	CHECK(r.run_early() == 3);
+	/* Not an acknowledgement: the NAK says as much, and more. */
+	check_answer(r.reply(), SEQUENCE_NAK, 4);
+	r.send(4);
+	CHECK(r.run_early() == 1);
+	CHECK(r->psn == 6);
+}
+
+TEST_CASE("a second gap behind a packet that was merely late is looked at first", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(1);
+	r.send(3);
+	r.send(0);
+	CHECK(r.run_early() == 1);
+	CHECK(r.replies().empty());
+	CHECK(r.deadline() < U64_MAX);
+
+	SECTION("it comes")
+	{
+		r.send(2);
+		CHECK(r.run_early() == 1);
+		CHECK(r.replies().empty());
+	}
+	SECTION("it does not")
+	{
+		r.wait();
+		check_answer(r.reply(), SEQUENCE_NAK, 2);
+	}
+	SECTION("three are already past it")
+	{
+		r.send(4);
+		r.send(5);
+		check_answer(r.reply(), SEQUENCE_NAK, 2);
+	}
+}
+
+TEST_CASE("copies of a kept packet change nothing", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(1);
+	for (int i = 0; i < 5; ++i)
+		check_dropped(r.send(1), PEAL_DROP_sequence);
+	CHECK(r.replies().empty());
+	r.send(0);
+
+	/* A copy arrives before the host took the kept one. */
+	check_dropped(r.send(1), PEAL_DROP_sequence);
+	CHECK(r.run_early() == 1);
+	CHECK(r->psn == 2);
+	CHECK(r->early.count == 0);
+}
+
+TEST_CASE("no receive for a kept packet: it is awaited, those behind stay", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(1);
+	r.send(2);
+	r.send(0);
+	CHECK(r.run_early(PEAL_VERDICT_NOT_READY) == 1);
+	check_answer(r.reply(), PEAL_SYNDROME_RNR | RNR_TIMER, 1);
+	CHECK(r.take_early() == nullptr);
+	r.send(1);
+	CHECK(r.run_early() == 1);
+	CHECK(r->psn == 3);
+}
+
+TEST_CASE("after a refusal nothing kept is executed, and all can be released", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(1);
+	r.send(2);
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 0), PEAL_VERDICT_ACCESS);
+	CHECK(r.take_early() == nullptr);
+	CHECK(peal_inbound_drop_early(r.get()));
+	CHECK(peal_inbound_drop_early(r.get()));
+	CHECK_FALSE(peal_inbound_drop_early(r.get()));
+}
+
+TEST_CASE("a READ moves the expected number over what is kept", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(4);
+	r.run(read_request(0, 0, 4 * MTU));
+	CHECK(r.run_early() == 1);
+	CHECK(r->psn == 5);
+	CHECK(r.replies().size() == 4);
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The opcode table against a second one, written from IBTA table 38 by opcode.
+ *
+ * Holds: all 256 values; what is not listed here is unknown.
+ */
+#include <map>
+
+#include "../catch.hpp"
+#include "proto_parts.hpp"
+
+namespace {
+
+struct Known {
+	unsigned header_bytes;
+	unsigned operation;
+	char place; /* 'f'irst, 'm'iddle, 'l'ast, 'o'nly */
+	char to;    /* the 'r'esponder, or 'b'ack to the requester */
+	bool payload;
+};
+
+const std::map<unsigned, Known> known = {
+	{0x00, {12, PEAL_OP_SEND, 'f', 'r', true}},
+	{0x01, {12, PEAL_OP_SEND, 'm', 'r', true}},
+	{0x02, {12, PEAL_OP_SEND, 'l', 'r', true}},
+	{0x03, {16, PEAL_OP_SEND_IMM, 'l', 'r', true}},
+	{0x04, {12, PEAL_OP_SEND, 'o', 'r', true}},
+	{0x05, {16, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+	{0x06, {28, PEAL_OP_WRITE, 'f', 'r', true}},
+	{0x07, {12, PEAL_OP_WRITE, 'm', 'r', true}},
+	{0x08, {12, PEAL_OP_WRITE, 'l', 'r', true}},
+	{0x09, {16, PEAL_OP_WRITE_IMM, 'l', 'r', true}},
+	{0x0a, {28, PEAL_OP_WRITE, 'o', 'r', true}},
+	{0x0b, {32, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
+	{0x0c, {28, PEAL_OP_READ, 'o', 'r', false}},
+	{0x0d, {16, PEAL_OP_READ, 'f', 'b', true}},
+	{0x0e, {12, PEAL_OP_READ, 'm', 'b', true}},
+	{0x0f, {16, PEAL_OP_READ, 'l', 'b', true}},
+	{0x10, {16, PEAL_OP_READ, 'o', 'b', true}},
+	{0x11, {16, 0, 'o', 'b', false}},
+	{0x12, {24, 0, 'o', 'b', false}},
+	{0x13, {40, PEAL_OP_CMP_SWAP, 'o', 'r', false}},
+	{0x14, {40, PEAL_OP_FETCH_ADD, 'o', 'r', false}},
+	{0x16, {16, PEAL_OP_SEND_INV, 'l', 'r', true}},
+	{0x17, {16, PEAL_OP_SEND_INV, 'o', 'r', true}},
+	{0x20, {12, PEAL_OP_SEND, 'f', 'r', true}},
+	{0x21, {12, PEAL_OP_SEND, 'm', 'r', true}},
+	{0x22, {12, PEAL_OP_SEND, 'l', 'r', true}},
+	{0x23, {16, PEAL_OP_SEND_IMM, 'l', 'r', true}},
+	{0x24, {12, PEAL_OP_SEND, 'o', 'r', true}},
+	{0x25, {16, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+	{0x26, {28, PEAL_OP_WRITE, 'f', 'r', true}},
+	{0x27, {12, PEAL_OP_WRITE, 'm', 'r', true}},
+	{0x28, {12, PEAL_OP_WRITE, 'l', 'r', true}},
+	{0x29, {16, PEAL_OP_WRITE_IMM, 'l', 'r', true}},
+	{0x2a, {28, PEAL_OP_WRITE, 'o', 'r', true}},
+	{0x2b, {32, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
+	{0x64, {20, PEAL_OP_SEND, 'o', 'r', true}},
+	{0x65, {24, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+};
+
+bool begins(const Known &row)
+{
+	return row.place == 'f' || row.place == 'o';
+}
+
+bool ends(const Known &row)
+{
+	return row.place == 'l' || row.place == 'o';
+}
+
+bool has(const struct peal_wire_opcode *wire, unsigned bits)
+{
+	return (wire->has & bits) == bits;
+}
+
+} // namespace
+
+TEST_CASE("every opcode is what table 38 says", "[opcode]")
+{
+	for (unsigned opcode = 0; opcode < 256; ++opcode) {
+		const struct peal_wire_opcode *wire = peal_wire_opcode(opcode);
+		const auto row = known.find(opcode);
+
+		INFO("opcode " << opcode);
+		if (row == known.end()) {
+			CHECK(wire->has == 0);
+			CHECK(wire->header_bytes == 0);
+			continue;
+		}
+		CHECK(wire->header_bytes == row->second.header_bytes);
+		CHECK(wire->operation == row->second.operation);
+		CHECK(has(wire, PEAL_HAS_FIRST) == begins(row->second));
+		CHECK(has(wire, PEAL_HAS_LAST) == ends(row->second));
+		CHECK(has(wire, PEAL_HAS_REQUEST) == (row->second.to == 'r'));
+		CHECK(has(wire, PEAL_HAS_RESPONSE) == (row->second.to == 'b'));
+		CHECK(has(wire, PEAL_HAS_PAYLOAD) == row->second.payload);
+	}
+}
+
+TEST_CASE("an operation and a place name the opcode, and the other way round", "[opcode]")
+{
+	for (const auto &[opcode, row] : known) {
+		INFO("opcode " << opcode);
+		if (row.to == 'r')
+			CHECK(peal_opcode_request(peal_opcode_transport(opcode), row.operation,
+						  begins(row), ends(row)) == opcode);
+		else if (row.operation == PEAL_OP_READ)
+			CHECK(peal_opcode_read_response(begins(row), ends(row)) == opcode);
+	}
+}
+
+TEST_CASE("a message begins the same way whatever it ends with", "[opcode]")
+{
+	for (unsigned transport : {PEAL_RC, PEAL_UC}) {
+		for (bool first : {true, false}) {
+			CHECK(peal_opcode_request(transport, PEAL_OP_SEND_IMM, first, false) ==
+			      peal_opcode_request(transport, PEAL_OP_SEND, first, false));
+			CHECK(peal_opcode_request(transport, PEAL_OP_WRITE_IMM, first, false) ==
+			      peal_opcode_request(transport, PEAL_OP_WRITE, first, false));
+		}
+	}
+	CHECK(peal_opcode_request(PEAL_RC, PEAL_OP_SEND_INV, true, false) ==
+	      peal_opcode_request(PEAL_RC, PEAL_OP_SEND, true, false));
+}
+
+TEST_CASE("no header is longer than the room for it", "[opcode]")
+{
+	for (unsigned opcode = 0; opcode < 256; ++opcode)
+		CHECK(peal_wire_opcode(opcode)->header_bytes <= PEAL_HEADERS_MAX);
+}
