@@ -17,7 +17,7 @@ struct peal_credit {
 };
 
 void peal_credit_reset(struct peal_credit *credit);
-/* From the AETH of an acknowledgement. Return: something changed. */
+/* From the AETH of an acknowledgment. Return: something changed. */
 bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn);
 /* Messages of every kind count, because the peer's MSN counts them all (9.7.7.1). */
 void peal_credit_use(struct peal_credit *credit);

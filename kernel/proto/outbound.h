@@ -3,8 +3,9 @@
  * The requester's half of a connection: from messages to request packets, and
  * from responses to completions.
  *
- * Owns: packet numbers, what is in flight, the window, credits, retries and
- * timers of one queue pair's send side; for RC, UC and UD.
+ * Owns: when a packet leaves and what an answer means: retries, timers, gaps of
+ * one queue pair's send side; for RC, UC and UD. Its parts are trail, repair,
+ * window, credit, rto and early.
  * Does not know: rings, WQEs, memory, keys, addresses, locks, clocks. Time comes
  * in as nanoseconds; payload is named by message and offset.
  *
@@ -28,41 +29,12 @@
 
 #include "credit.h"
 #include "early.h"
+#include "flight.h"
 #include "packet.h"
+#include "repair.h"
 #include "rto.h"
+#include "trail.h"
 #include "window.h"
-
-/*
- * A longer READ is asked for in pieces of this many responses, each a request
- * of its own on the wire and each one of max_rd_atomic: the window then bounds
- * what the peer sends, as many as can be kept early are under way, and no
- * distance between PSNs comes near half their circle.
- */
-#define PEAL_READ_PIECE		PEAL_EARLY_SLOTS
-
-/* A message as the protocol sees it. */
-struct peal_message {
-	u8 opcode;		/* enum peal_opcode; also BIND_MW and LOCAL_INV */
-	u8 flags;		/* PEAL_WQE_SIGNALED, _SOLICITED, _FENCE matter */
-	u32 index;		/* of its WQE: the host's name for it */
-	u32 imm_or_rkey;
-	u32 rkey;
-	u64 remote_addr;
-	u64 length;		/* bytes, up to PEAL_MAX_MSG */
-	struct peal_atomic_seg atomic;
-	bool more;		/* another follows at once: not signaled, it asks for no ACK */
-};
-
-/* A message in flight; the host gives the array, outbound.c alone writes it. */
-struct peal_flight {
-	struct peal_message message;
-	u32 psn;		/* of its first packet */
-	u32 packets;		/* PSNs it occupies: requests, or a READ's responses */
-	bool local;		/* BIND_MW, LOCAL_INV, INVALID: no packets */
-	bool done;		/* local: executed */
-	u8 status;		/* enum ib_wc_status, when not 0 it ends the connection */
-	u32 reason;		/* enum peal_reason */
-};
 
 struct peal_outbound_config {
 	u8 transport;		/* enum peal_transport */
@@ -74,55 +46,22 @@ struct peal_outbound_config {
 	u32 window;		/* packets outstanding at most */
 };
 
-/* What a lone retransmission answers to. */
-enum peal_probe {
-	PEAL_PROBE_NONE = 0,
-	PEAL_PROBE_NAK,		/* the peer said that it misses the packet */
-	PEAL_PROBE_RNR,		/* the peer had no receive for it */
-	PEAL_PROBE_SILENCE,	/* the peer said nothing */
-};
-
 struct peal_outbound {
-	/* What the host sets. */
-	struct peal_outbound_config config;
-	struct peal_flight *flight;	/* ring */
-	u32 mask;			/* its entries - 1 */
-	/* Free-running indices into the ring: tail <= sending <= head. */
-	u32 head;			/* next free */
-	u32 sending;			/* message of the next new packet */
-	u32 tail;			/* oldest that is not completed */
-	u32 sending_packet;		/* of `sending`: its next packet */
-	u32 acking;			/* oldest not acknowledged: has una; tail <= it <= sending */
-	/* PSNs, in circle order: una <= seen <= reached <= top. */
-	u32 una;			/* oldest unacknowledged */
-	u32 seen;			/* after the last that an answer was about */
-	u32 reached;			/* after the last that the peer has executed */
-	u32 top;			/* of the first packet that never left */
-	u32 posted;			/* after the last message */
-	/* A retransmission: from `again` to `again_end`; equal: none. */
-	u32 again, again_end;
-	u32 again_flight;		/* message of `again` */
-	/* A lone one, that is to find out what the peer has. */
-	u8 probing;			/* enum peal_probe: why */
-	u32 probe_psn, probe_end;	/* it has these PSNs (exclusive) */
-	bool probe_left, probe_heard;	/* it has left; the peer has answered something since */
-	u64 probe_left_at;
-	u8 lone_answers;		/* in a row that told of nothing beyond */
-	bool peer_keeps;		/* seen: the peer keeps early packets */
-
-	u32 rd_atomic;			/* READ pieces and atomics outstanding */
+	struct peal_outbound_config config;	/* what the host wants */
+	struct peal_trail trail;
+	struct peal_repair repair;
 	struct peal_window window;
 	struct peal_credit credit;
 	struct peal_rto rto;
-	bool failed;			/* a message has a status: this one and all after it ... */
-	u32 bad;			/* ... are not sent any more */
+	u32 rd_atomic;			/* READ pieces and atomics outstanding */
 	bool naked;			/* a sequence NAK came since the last progress */
 	u8 retries, rnr_retries;	/* used since the last progress */
 	u32 rnr_psn;			/* the last that met RNR */
 	u64 rnr_until;			/* 0: not waiting */
-	u64 probe_at;			/* next early retransmission, by estimate; 0: none */
-	u64 give_up_at;			/* the attribute's timeout; 0: none */
-	u64 gap_at;			/* READ responses overtaken: asked for again then; 0: no */
+	/* U64_MAX: none. */
+	u64 probe_at;			/* next early retransmission, by estimate */
+	u64 give_up_at;			/* the attribute's timeout */
+	u64 gap_at;			/* READ responses were overtaken: asked for again then */
 	u32 gap_psn;			/* the gap that was noticed last */
 	struct peal_early early;	/* READ and atomic responses before their turn */
 };
@@ -144,7 +83,7 @@ enum peal_pause {
 struct peal_outgoing {
 	bool local;		/* execute message.opcode, then local_done() */
 	bool again;		/* a retransmission */
-	u32 flight;		/* index of its message: &o->flight[flight & o->mask] */
+	u32 flight;		/* index of its message: peal_outbound_message() */
 	u64 offset;		/* of the payload in the message; header.payload_bytes long */
 	struct peal_packet header; /* host fills qpn, pkey and DETH */
 };
@@ -187,25 +126,44 @@ void peal_outbound_set_psn(struct peal_outbound *o, u32 psn);
 
 static inline bool peal_outbound_has_room(const struct peal_outbound *o)
 {
-	return o->head - o->tail <= o->mask;
+	return o->trail.head - o->trail.tail <= o->trail.mask;
 }
 
 /* Messages that have not left whole. SQD and fairness: post only when 0. */
 static inline u32 peal_outbound_unsent(const struct peal_outbound *o)
 {
-	return o->head - o->sending;
+	return o->trail.head - o->trail.sending;
 }
 
 /* Nothing posted that has not completed. */
 static inline bool peal_outbound_idle(const struct peal_outbound *o)
 {
-	return o->head == o->tail;
+	return o->trail.head == o->trail.tail;
+}
+
+/* Index in flight of the message that post() gets next. */
+static inline u32 peal_outbound_head(const struct peal_outbound *o)
+{
+	return o->trail.head;
+}
+
+/* A message that was posted and not completed. */
+static inline const struct peal_message *peal_outbound_message(const struct peal_outbound *o,
+							       u32 flight)
+{
+	return &peal_trail_at(&o->trail, flight)->message;
+}
+
+/* A message has failed: complete() gives it in its turn, then only flush() remains. */
+static inline bool peal_outbound_failed(const struct peal_outbound *o)
+{
+	return o->trail.failed;
 }
 
 /* PSN of the next new packet: what set_psn() would be told to go on. */
 static inline u32 peal_outbound_psn(const struct peal_outbound *o)
 {
-	return o->top;
+	return o->trail.top;
 }
 
 /* Needs has_room(). */

@@ -24,4 +24,21 @@ static inline s32 peal_psn_distance(u32 from, u32 to)
 	return (s32)((to - from) << 8) >> 8;
 }
 
+static inline bool peal_psn_before(u32 a, u32 b)
+{
+	return peal_psn_distance(a, b) > 0;
+}
+
+/* From @from on to @to, which is known not to be before it. */
+static inline u32 peal_psn_ahead(u32 from, u32 to)
+{
+	return (to - from) & PEAL_PSN_MASK;
+}
+
+static inline void peal_psn_raise(u32 *psn, u32 to)
+{
+	if (peal_psn_before(*psn, to))
+		*psn = to;
+}
+
 #endif

@@ -10,7 +10,7 @@
 #define WINDOW_START	32
 #define WINDOW_LEAST	4
 /* PSNs compare within half their circle; with this much room no rule comes near it. */
-#define WINDOW_MOST	(1U << 21)
+#define WINDOW_MOST	0x200000U
 
 static void peal_window_set(struct peal_window *w, u32 size)
 {

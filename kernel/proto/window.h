@@ -3,7 +3,7 @@
  * How many packets may be under way.
  *
  * Owns: the window's size, its growth and shrinking, and how often an
- * acknowledgement is asked for. Does not know: which packets.
+ * acknowledgment is asked for. Does not know: which packets.
  */
 #ifndef PEAL_WINDOW_H
 #define PEAL_WINDOW_H
@@ -15,7 +15,7 @@ struct peal_window {
 	u32 limit;		/* ... at most, ever */
 	bool shrunk;		/* one loss shrinks it once: not again before ... */
 	u32 recovered;		/* ... this PSN is acknowledged */
-	u32 unasked;		/* packets since an acknowledgement was asked for */
+	u32 unasked;		/* packets since an acknowledgment was asked for */
 };
 
 void peal_window_reset(struct peal_window *w);
@@ -26,7 +26,7 @@ void peal_window_grow(struct peal_window *w, u32 packets, u32 una);
 void peal_window_halve(struct peal_window *w, u32 top);
 /* A packet was lost and others after it were not. */
 void peal_window_shrink(struct peal_window *w, u32 top);
-/* One more left, and now @outstanding are. Return: shall it ask for an acknowledgement? */
+/* One more left, and now @outstanding are. Return: shall it ask for an acknowledgment? */
 bool peal_window_ask(struct peal_window *w, u32 outstanding);
 /* It asks anyway. */
 void peal_window_asked(struct peal_window *w);

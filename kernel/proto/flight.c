@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See flight.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "flight.h"
+#include "psn.h"
+
+static bool peal_flight_opcode_is_local(u8 opcode)
+{
+	return opcode == PEAL_OP_INVALID || opcode == PEAL_OP_BIND_MW ||
+	       opcode >= PEAL_OP_LOCAL_INV;
+}
+
+/* PSNs: one for each request packet; of a READ, one for each response (9.7.2). */
+static u32 peal_flight_packets(const struct peal_flight *f)
+{
+	u64 last = f->message.length ? f->message.length - 1 : 0;
+
+	if (f->local)
+		return 0;
+	if (peal_flight_is_atomic(f) || f->transport == PEAL_UD)
+		return 1;
+	return (last >> f->mtu_shift) + 1;
+}
+
+void peal_flight_init(struct peal_flight *f, const struct peal_message *message, u8 transport,
+		      u8 mtu_shift, u32 psn)
+{
+	*f = (struct peal_flight) {
+		.message = *message,
+		.transport = transport,
+		.mtu_shift = mtu_shift,
+		.psn = psn,
+		.local = peal_flight_opcode_is_local(message->opcode),
+	};
+	f->packets = peal_flight_packets(f);
+}
+
+void peal_flight_executed(struct peal_flight *f)
+{
+	f->done = true;
+}
+
+void peal_flight_fail(struct peal_flight *f, u8 status, u32 reason)
+{
+	f->status = status;
+	f->reason = reason;
+}
+
+/* 9.8: UC has no operations with answers, UD none but SEND; neither invalidates. */
+bool peal_flight_is_carried(const struct peal_flight *f)
+{
+	switch (f->message.opcode) {
+	case PEAL_OP_SEND:
+	case PEAL_OP_SEND_IMM:
+		return true;
+	case PEAL_OP_WRITE:
+	case PEAL_OP_WRITE_IMM:
+		return f->transport != PEAL_UD;
+	default:
+		return f->transport == PEAL_RC;
+	}
+}
+
+u32 peal_flight_piece(const struct peal_flight *f, u32 at)
+{
+	return min_t(u32, PEAL_READ_PIECE - at % PEAL_READ_PIECE, f->packets - at);
+}
+
+u32 peal_flight_bytes(const struct peal_flight *f, u32 at, u32 packets)
+{
+	return min_t(u64, (u64)packets << f->mtu_shift,
+		     f->message.length - peal_flight_offset(f, at));
+}
+
+static void peal_flight_build_operands(const struct peal_message *m, struct peal_packet *header)
+{
+	switch (m->opcode) {
+	case PEAL_OP_CMP_SWAP:
+		header->compare = m->atomic.compare_add;
+		header->swap_add = m->atomic.swap;
+		break;
+	case PEAL_OP_FETCH_ADD:
+		header->swap_add = m->atomic.compare_add;
+		break;
+	case PEAL_OP_SEND_IMM:
+	case PEAL_OP_WRITE_IMM:
+		header->imm = m->imm_or_rkey;
+		break;
+	case PEAL_OP_SEND_INV:
+		header->inv_rkey = m->imm_or_rkey;
+		break;
+	}
+}
+
+/* A READ's request names what is still wanted of it (9.7.5.1.1). */
+static void peal_flight_build_read(const struct peal_flight *f, u32 at, u32 packets,
+				   struct peal_packet *header)
+{
+	header->opcode = peal_opcode_of(PEAL_RC, PEAL_WIRE_READ_REQUEST);
+	header->remote_addr = f->message.remote_addr + peal_flight_offset(f, at);
+	header->length = peal_flight_bytes(f, at, packets);
+}
+
+static void peal_flight_build_request(const struct peal_flight *f, u32 at,
+				      struct peal_packet *header)
+{
+	const struct peal_message *m = &f->message;
+	bool last = at + 1 == f->packets;
+
+	header->opcode = peal_opcode_request(f->transport, m->opcode, at == 0, last);
+	header->remote_addr = m->remote_addr;
+	header->length = m->length;
+	peal_flight_build_operands(m, header);
+	if (peal_flight_is_atomic(f))
+		return;
+	header->payload_bytes = f->transport == PEAL_UD ? m->length : peal_flight_bytes(f, at, 1);
+	header->pad = -header->payload_bytes & 3;
+	header->solicited = last && m->flags & PEAL_WQE_SOLICITED && peal_flight_takes_receive(f);
+}
+
+void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
+		       struct peal_packet *header)
+{
+	memset(header, 0, sizeof(*header));
+	header->psn = peal_psn_add(f->psn, at);
+	header->rkey = f->message.rkey;
+	header->migrated = true;	/* no path migration: always (9.2, 17.2.8) */
+	if (peal_flight_is_read(f))
+		peal_flight_build_read(f, at, packets, header);
+	else
+		peal_flight_build_request(f, at, header);
+	header->header_bytes = peal_packet_opcode(header)->header_bytes;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See repair.h.
+ */
+#include <linux/minmax.h>
+
+#include "repair.h"
+
+/* A peer that is thought to keep early packets is believed so many lone probes long. */
+#define LONE_PROBES	2
+/* Each lone probe is of twice as many packets, up to two to the power of this. */
+#define LONE_SHIFT	5
+
+void peal_repair_reset(struct peal_repair *r, const struct peal_trail *t)
+{
+	*r = (struct peal_repair) { .probe = PEAL_PROBE_NONE };
+	peal_repair_stop(r, t);
+}
+
+static void peal_repair_from_una(struct peal_repair *r, const struct peal_trail *t, u32 end)
+{
+	r->next = t->una;
+	r->end = end;
+	r->index = t->acking;
+}
+
+void peal_repair_stop(struct peal_repair *r, const struct peal_trail *t)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_repair_from_una(r, t, t->una);
+}
+
+void peal_repair_go_back(struct peal_repair *r, const struct peal_trail *t)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_repair_from_una(r, t, t->top);
+}
+
+/*
+ * A READ that the peer has not executed must be asked for as it was; of one
+ * that it has, only what is missing up to the first response that was kept.
+ */
+static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_early *early,
+			       const struct peal_flight *f, u32 psn)
+{
+	u32 span, kept;
+
+	if (!peal_flight_is_read(f))
+		return 1;
+	span = peal_flight_piece(f, peal_psn_ahead(f->psn, psn));
+	if (!peal_psn_before(psn, t->reached))
+		return span;
+	kept = peal_early_first(early, psn);
+	return kept == psn ? span : min_t(u32, span, peal_psn_ahead(psn, kept));
+}
+
+void peal_repair_ask(struct peal_repair *r, const struct peal_trail *t,
+		     const struct peal_early *early)
+{
+	const struct peal_flight *f = peal_trail_at(t, t->acking);
+	u32 span = peal_repair_span_at(t, early, f, t->una);
+
+	peal_repair_from_una(r, t, peal_psn_add(t->una, span));
+}
+
+void peal_repair_probe(struct peal_repair *r, const struct peal_trail *t,
+		       const struct peal_early *early, enum peal_probe why, u32 psn)
+{
+	const struct peal_flight *f = peal_trail_at(t, peal_trail_find(t, psn));
+	u32 packets = min_t(u32, 1U << r->lone, peal_psn_ahead(psn, t->top));
+
+	packets = max_t(u32, packets, peal_repair_span_at(t, early, f, psn));
+	r->probe = why;
+	r->probe_psn = psn;
+	r->probe_end = peal_psn_add(psn, packets);
+	r->left = false;
+	r->heard = false;
+	peal_repair_from_una(r, t, r->probe_end);
+}
+
+void peal_repair_advance(struct peal_repair *r, const struct peal_trail *t)
+{
+	if (peal_psn_before(r->next, t->una)) {
+		r->next = t->una;
+		r->index = t->acking;
+	}
+	peal_psn_raise(&r->end, r->next);
+}
+
+enum peal_verdict_of_probe peal_repair_judge(const struct peal_repair *r,
+					     const struct peal_trail *t)
+{
+	if (peal_psn_before(r->probe_end, t->reached))
+		return PEAL_PROBE_OVER;
+	if (t->una != r->probe_end)
+		return PEAL_PROBE_OPEN;
+	return t->una == t->top ? PEAL_PROBE_OVER : PEAL_PROBE_LONE;
+}
+
+/* After a silence nothing was known to be missing: it says nothing. */
+void peal_repair_conclude(struct peal_repair *r, const struct peal_trail *t)
+{
+	if (r->probe != PEAL_PROBE_SILENCE && peal_psn_before(r->probe_end, t->reached))
+		r->peer_keeps = true;
+	r->lone = 0;
+	r->probe = PEAL_PROBE_NONE;
+}
+
+/* A peer that says so has something beyond, or it would not know. */
+void peal_repair_continue(struct peal_repair *r, const struct peal_trail *t,
+			  const struct peal_early *early, bool nak)
+{
+	bool keeps = r->probe == PEAL_PROBE_NAK && (nak || r->peer_keeps);
+
+	if (r->lone < LONE_SHIFT)
+		r->lone++;
+	if (keeps && (nak || r->lone < LONE_PROBES)) {
+		peal_repair_probe(r, t, early, PEAL_PROBE_NAK, t->una);
+		return;
+	}
+	if (keeps)
+		r->peer_keeps = false;
+	r->lone = 0;
+	peal_repair_go_back(r, t);
+}
+
+/* How many PSNs from `next` on, all of one message, the peer has or we have. */
+static u32 peal_repair_needless(const struct peal_repair *r, const struct peal_trail *t,
+				const struct peal_early *early, const struct peal_flight *f)
+{
+	u32 left = f->packets - peal_psn_ahead(f->psn, r->next);
+
+	if (!peal_psn_before(r->next, t->reached))
+		return 0;
+	if (peal_flight_wants_data(f))
+		return peal_early_has(early, r->next) ? 1 : 0;
+	return min_t(u32, left, peal_psn_ahead(r->next, t->reached));
+}
+
+bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
+		      const struct peal_early *early)
+{
+	while (r->next != r->end && !peal_trail_is_lost(t, r->index)) {
+		const struct peal_flight *f = peal_trail_at(t, r->index);
+		u32 skip;
+
+		if (peal_psn_ahead(f->psn, r->next) >= f->packets) {
+			r->index++;
+			continue;
+		}
+		skip = peal_repair_needless(r, t, early, f);
+		if (!skip)
+			return true;
+		r->next = peal_psn_add(r->next, min_t(u32, skip, peal_psn_ahead(r->next, r->end)));
+	}
+	r->end = r->next;
+	return false;
+}
+
+u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
+		     const struct peal_early *early)
+{
+	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->next);
+}
+
+void peal_repair_left(struct peal_repair *r, const struct peal_trail *t,
+		      const struct peal_early *early, u32 span, u64 now)
+{
+	r->next = peal_psn_add(r->next, span);
+	peal_psn_raise(&r->end, r->next);
+	if (!r->probe || r->left)
+		return;
+	peal_psn_raise(&r->probe_end, r->end);
+	if (peal_repair_seek(r, t, early))
+		return;
+	r->left = true;
+	r->left_at = now;
+}
+
+bool peal_repair_hear(struct peal_repair *r)
+{
+	if (!r->left || r->heard)
+		return false;
+	r->heard = true;
+	return true;
+}

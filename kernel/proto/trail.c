@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See trail.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/minmax.h>
+
+#include "trail.h"
+
+void peal_trail_init(struct peal_trail *t, struct peal_flight *flight, u32 entries)
+{
+	*t = (struct peal_trail) { .flight = flight, .mask = entries - 1 };
+}
+
+static void peal_trail_all_acknowledged(struct peal_trail *t)
+{
+	t->una = t->top;
+	t->seen = t->top;
+	t->reached = t->top;
+}
+
+void peal_trail_set_psn(struct peal_trail *t, u32 psn)
+{
+	t->top = psn & PEAL_PSN_MASK;
+	t->posted = t->top;
+	peal_trail_all_acknowledged(t);
+}
+
+void peal_trail_post(struct peal_trail *t, const struct peal_message *message, u8 transport,
+		     u8 mtu_shift)
+{
+	struct peal_flight *f = peal_trail_at(t, t->head++);
+
+	peal_flight_init(f, message, transport, mtu_shift, t->posted);
+	t->posted = peal_psn_add(t->posted, f->packets);
+}
+
+void peal_trail_left(struct peal_trail *t, u32 span)
+{
+	t->top = peal_psn_add(t->top, span);
+	t->packet += span;
+	if (t->packet < peal_trail_at(t, t->sending)->packets)
+		return;
+	t->sending++;
+	t->packet = 0;
+}
+
+void peal_trail_named(struct peal_trail *t)
+{
+	t->sending++;
+	peal_trail_follow(t);
+}
+
+void peal_trail_forget(struct peal_trail *t)
+{
+	peal_trail_all_acknowledged(t);
+	t->acking = t->sending;
+}
+
+u32 peal_trail_find(const struct peal_trail *t, u32 psn)
+{
+	u32 index = t->acking;
+
+	while (index != t->sending) {
+		const struct peal_flight *f = peal_trail_at(t, index);
+
+		if (peal_psn_ahead(f->psn, psn) < f->packets)
+			break;
+		index++;
+	}
+	return index;
+}
+
+void peal_trail_execute(struct peal_trail *t, u32 psn)
+{
+	peal_psn_raise(&t->reached, psn);
+}
+
+void peal_trail_see(struct peal_trail *t, u32 psn)
+{
+	peal_psn_raise(&t->seen, psn);
+	peal_psn_raise(&t->reached, psn);
+}
+
+void peal_trail_follow(struct peal_trail *t)
+{
+	while (t->acking != t->head) {
+		const struct peal_flight *f = peal_trail_at(t, t->acking);
+		u32 left = f->packets - peal_psn_ahead(f->psn, t->una);
+		u32 step = min_t(u32, left, peal_psn_ahead(t->una, t->reached));
+
+		if (left && (!step || peal_flight_wants_data(f)))
+			break;
+		if (!left && t->acking == t->sending)
+			break;
+		t->una = peal_psn_add(t->una, step);
+		if (step == left)
+			t->acking++;
+	}
+	peal_trail_see(t, t->una);
+}
+
+void peal_trail_land(struct peal_trail *t)
+{
+	const struct peal_flight *f = peal_trail_at(t, t->acking);
+
+	t->una = peal_psn_add(t->una, 1);
+	if (peal_psn_ahead(f->psn, t->una) == f->packets)
+		t->acking++;
+	peal_trail_see(t, t->una);
+	peal_trail_follow(t);
+}
+
+/* 9.9.2: those before it complete in their order. */
+void peal_trail_fail(struct peal_trail *t, u32 index, u8 status, u32 reason)
+{
+	if (peal_trail_before(index, t->tail) || !peal_trail_before(index, t->head) ||
+	    peal_trail_is_lost(t, index))
+		return;
+	t->failed = true;
+	t->bad = index;
+	peal_flight_fail(peal_trail_at(t, index), status, reason);
+}
+
+const struct peal_flight *peal_trail_complete(struct peal_trail *t)
+{
+	const struct peal_flight *f = peal_trail_at(t, t->tail);
+
+	if (peal_trail_is_lost(t, t->tail)) {
+		if (t->tail != t->bad)
+			return NULL;
+	} else if (!peal_trail_before(t->tail, t->acking) || (f->local && !f->done)) {
+		return NULL;
+	}
+	t->tail++;
+	return f;
+}
+
+const struct peal_flight *peal_trail_flush(struct peal_trail *t)
+{
+	if (!peal_trail_is_lost(t, t->tail)) {
+		t->failed = true;
+		t->bad = t->tail;
+	}
+	t->sending = t->head;
+	t->acking = t->head;
+	return t->tail == t->head ? NULL : peal_trail_at(t, t->tail++);
+}
