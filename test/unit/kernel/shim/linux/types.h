@@ -8,6 +8,7 @@
 
 typedef __s32 s32;
 typedef __s64 s64;
+typedef unsigned int gfp_t;
 typedef struct {
 	int counter;
 } atomic_t;
