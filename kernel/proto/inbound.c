@@ -586,7 +586,7 @@ void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 o
 
 void *peal_inbound_take_early(struct peal_inbound *in)
 {
-	return in->fatal ? NULL : peal_early_take(&in->early, in->psn);
+	return peal_early_take(&in->early, in->psn);
 }
 
 void *peal_inbound_drop_early(struct peal_inbound *in)
@@ -705,7 +705,6 @@ void peal_inbound_refuse_read(struct peal_inbound *in)
 	while (in->saved)
 		peal_inbound_forget_oldest(in);
 	peal_inbound_close_gap(in);
-	in->ack_now = false;
 	peal_inbound_owe_fatal_nak(in, PEAL_NAK_REMOTE_ACCESS);
 	in->nak_psn = in->reply_psn;
 }

@@ -194,6 +194,22 @@ TEST_CASE("a second gap behind a packet that was merely late is looked at first"
 	}
 }
 
+TEST_CASE("a loss that was repaired makes later gaps no worse", "[inbound]")
+{
+	Keeper r(0);
+
+	for (std::uint32_t psn : {1, 2, 3})
+		r.send(psn);
+	check_answer(r.reply(), SEQUENCE_NAK, 0);
+	r.send(0);
+	CHECK(r.run_early() == 3);
+	r.send(5);
+	r.send(7);
+	r.send(4);
+	CHECK(r.run_early() == 1);
+	CHECK(r.replies().empty());
+}
+
 TEST_CASE("copies of a kept packet change nothing", "[inbound]")
 {
 	Keeper r(0);
@@ -224,6 +240,18 @@ TEST_CASE("no receive for a kept packet: it is awaited, those behind stay", "[in
 	r.send(1);
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 3);
+}
+
+TEST_CASE("a packet that came and was not taken is not missed", "[inbound]")
+{
+	for (peal_verdict verdict : {PEAL_VERDICT_NOT_READY, PEAL_VERDICT_ACCESS}) {
+		Keeper r(0);
+
+		r.send(1);
+		r.run(rc(PEAL_WIRE_SEND_ONLY, 0), verdict);
+		CHECK(r.deadline() == U64_MAX);
+		CHECK(r.replies().size() == 1);
+	}
 }
 
 TEST_CASE("after a refusal nothing kept is executed, and all can be released", "[inbound]")

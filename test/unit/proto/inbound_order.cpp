@@ -279,6 +279,15 @@ TEST_CASE("acknowledgements come when asked for, one for many", "[inbound]")
 	CHECK(ack.header.msn == 12);
 }
 
+TEST_CASE("the number of messages has 24 bits", "[inbound]")
+{
+	Responder r(0);
+
+	r->msn = 0xffffff;
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 0).asks_ack());
+	CHECK(r.reply().header.msn == 0);
+}
+
 TEST_CASE("who never asks is acknowledged now and then", "[inbound]")
 {
 	Responder r(0);
