@@ -2,102 +2,113 @@
 /*
  * See packet.h.
  */
+#include <asm/byteorder.h>
 #include <linux/string.h>
 
 #include "packet.h"
-#include "psn.h"
 
-/* Places in the BTH (IBTA 9.2). */
-#define BTH_OPCODE	0
-#define BTH_FLAGS	1	/* solicited, migrated, pad count, version */
-#define BTH_PKEY	2
-#define BTH_CONGESTION	4	/* FECN, BECN */
-#define BTH_QPN		5
-#define BTH_ACK_REQUEST	8
-#define BTH_PSN		9
-
-#define SOLICITED	0x80
-#define MIGRATED	0x40
-#define PAD_SHIFT	4
+/* The BTH is three words (IBTA 9.2): */
+#define OPCODE_SHIFT	24
+#define SOLICITED	0x00800000U
+#define MIGRATED	0x00400000U
+#define PAD_SHIFT	20
 #define PAD_MASK	3
-#define VERSION_MASK	0x0f
-#define FECN		0x80
-#define BECN		0x40
-#define ACK_REQUEST	0x80
+#define VERSION		0x000f0000U
+
+#define FECN		0x80000000U
+#define BECN		0x40000000U
+
+#define ACK_REQUEST	0x80000000U
+
+/* PSN, MSN and queue pair numbers are the lower part of a word. */
+#define LOW_24		0x00ffffffU
 
 /* Headers are big-endian and may lie at any address. */
-static u64 peal_get(const u8 *from, u32 bytes)
+static u32 peal_get32(const u8 *from)
 {
-	u64 value = 0;
+	__be32 word;
 
-	while (bytes--)
-		value = value << 8 | *from++;
-	return value;
+	memcpy(&word, from, sizeof(word));
+	return __be32_to_cpu(word);
 }
 
-static void peal_put(u8 *to, u64 value, u32 bytes)
+static u64 peal_get64(const u8 *from)
 {
-	while (bytes--) {
-		to[bytes] = value;
-		value >>= 8;
-	}
+	__be64 word;
+
+	memcpy(&word, from, sizeof(word));
+	return __be64_to_cpu(word);
+}
+
+static void peal_put32(u8 *to, u32 value)
+{
+	__be32 word = __cpu_to_be32(value);
+
+	memcpy(to, &word, sizeof(word));
+}
+
+static void peal_put64(u8 *to, u64 value)
+{
+	__be64 word = __cpu_to_be64(value);
+
+	memcpy(to, &word, sizeof(word));
 }
 
 static void peal_get_bth(const u8 *bth, struct peal_packet *packet)
 {
-	packet->opcode = bth[BTH_OPCODE];
-	packet->solicited = bth[BTH_FLAGS] & SOLICITED;
-	packet->migrated = bth[BTH_FLAGS] & MIGRATED;
-	packet->pad = bth[BTH_FLAGS] >> PAD_SHIFT & PAD_MASK;
-	packet->pkey = peal_get(bth + BTH_PKEY, 2);
-	packet->fecn = bth[BTH_CONGESTION] & FECN;
-	packet->becn = bth[BTH_CONGESTION] & BECN;
-	packet->qpn = peal_get(bth + BTH_QPN, 3);
-	packet->ack_request = bth[BTH_ACK_REQUEST] & ACK_REQUEST;
-	packet->psn = peal_get(bth + BTH_PSN, 3);
+	u32 what = peal_get32(bth), where = peal_get32(bth + 4), which = peal_get32(bth + 8);
+
+	packet->opcode = what >> OPCODE_SHIFT;
+	packet->solicited = what & SOLICITED;
+	packet->migrated = what & MIGRATED;
+	packet->pad = what >> PAD_SHIFT & PAD_MASK;
+	packet->pkey = what;
+	packet->fecn = where & FECN;
+	packet->becn = where & BECN;
+	packet->qpn = where & LOW_24;
+	packet->ack_request = which & ACK_REQUEST;
+	packet->psn = which & LOW_24;
 }
 
 static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 {
-	bth[BTH_OPCODE] = packet->opcode;
-	bth[BTH_FLAGS] = (packet->solicited ? SOLICITED : 0) | (packet->migrated ? MIGRATED : 0) |
-			 (packet->pad & PAD_MASK) << PAD_SHIFT;
-	peal_put(bth + BTH_PKEY, packet->pkey, 2);
-	bth[BTH_CONGESTION] = (packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0);
-	peal_put(bth + BTH_QPN, packet->qpn, 3);
-	bth[BTH_ACK_REQUEST] = packet->ack_request ? ACK_REQUEST : 0;
-	peal_put(bth + BTH_PSN, packet->psn, 3);
+	peal_put32(bth, (u32)packet->opcode << OPCODE_SHIFT | (packet->solicited ? SOLICITED : 0) |
+		   (packet->migrated ? MIGRATED : 0) | (packet->pad & PAD_MASK) << PAD_SHIFT |
+		   packet->pkey);
+	peal_put32(bth + 4, (packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0) |
+		   (packet->qpn & LOW_24));
+	peal_put32(bth + 8, (packet->ack_request ? ACK_REQUEST : 0) | (packet->psn & LOW_24));
 }
 
 /* Extended headers in the order of the wire, which is that of these lines. */
 static void peal_get_extended(const u8 *p, u16 has, struct peal_packet *packet)
 {
 	if (has & PEAL_HAS_DETH) {
-		packet->qkey = peal_get(p, 4);
-		packet->src_qpn = peal_get(p + 5, 3);
+		packet->qkey = peal_get32(p);
+		packet->src_qpn = peal_get32(p + 4) & LOW_24;
 		p += 8;
 	}
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
-		packet->remote_addr = peal_get(p, 8);
-		packet->rkey = peal_get(p + 8, 4);
+		packet->remote_addr = peal_get64(p);
+		packet->rkey = peal_get32(p + 8);
 		p += 12;
 	}
 	if (has & PEAL_HAS_RETH) {
-		packet->length = peal_get(p, 4);
+		packet->length = peal_get32(p);
 		p += 4;
 	}
 	if (has & PEAL_HAS_ATOMIC_ETH) {
-		packet->swap_add = peal_get(p, 8);
-		packet->compare = peal_get(p + 8, 8);
+		packet->swap_add = peal_get64(p);
+		packet->compare = peal_get64(p + 8);
 		p += 16;
 	}
 	if (has & PEAL_HAS_AETH) {
 		packet->syndrome = *p;
-		packet->msn = peal_get(p + 1, 3);
+		packet->msn = peal_get32(p) & LOW_24;
 		p += 4;
 	}
 	if (has & PEAL_HAS_ATOMIC_ACK_ETH) {
-		packet->original = peal_get(p, 8);
+		packet->original = peal_get64(p);
 		p += 8;
 	}
 	if (has & PEAL_HAS_IMM) {
@@ -105,37 +116,36 @@ static void peal_get_extended(const u8 *p, u16 has, struct peal_packet *packet)
 		p += 4;
 	}
 	if (has & PEAL_HAS_IETH)
-		packet->inv_rkey = peal_get(p, 4);
+		packet->inv_rkey = peal_get32(p);
 }
 
 static void peal_put_extended(u8 *p, u16 has, const struct peal_packet *packet)
 {
 	if (has & PEAL_HAS_DETH) {
-		peal_put(p, packet->qkey, 4);
-		peal_put(p + 4, packet->src_qpn & PEAL_PSN_MASK, 4);
+		peal_put32(p, packet->qkey);
+		peal_put32(p + 4, packet->src_qpn & LOW_24);
 		p += 8;
 	}
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
-		peal_put(p, packet->remote_addr, 8);
-		peal_put(p + 8, packet->rkey, 4);
+		peal_put64(p, packet->remote_addr);
+		peal_put32(p + 8, packet->rkey);
 		p += 12;
 	}
 	if (has & PEAL_HAS_RETH) {
-		peal_put(p, packet->length, 4);
+		peal_put32(p, packet->length);
 		p += 4;
 	}
 	if (has & PEAL_HAS_ATOMIC_ETH) {
-		peal_put(p, packet->swap_add, 8);
-		peal_put(p + 8, packet->compare, 8);
+		peal_put64(p, packet->swap_add);
+		peal_put64(p + 8, packet->compare);
 		p += 16;
 	}
 	if (has & PEAL_HAS_AETH) {
-		*p = packet->syndrome;
-		peal_put(p + 1, packet->msn, 3);
+		peal_put32(p, (u32)packet->syndrome << 24 | (packet->msn & LOW_24));
 		p += 4;
 	}
 	if (has & PEAL_HAS_ATOMIC_ACK_ETH) {
-		peal_put(p, packet->original, 8);
+		peal_put64(p, packet->original);
 		p += 8;
 	}
 	if (has & PEAL_HAS_IMM) {
@@ -143,7 +153,7 @@ static void peal_put_extended(u8 *p, u16 has, const struct peal_packet *packet)
 		p += 4;
 	}
 	if (has & PEAL_HAS_IETH)
-		peal_put(p, packet->inv_rkey, 4);
+		peal_put32(p, packet->inv_rkey);
 }
 
 /*
@@ -171,9 +181,9 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 
 	if (linear < PEAL_BTH_BYTES || total < PEAL_BTH_BYTES + PEAL_ICRC_BYTES)
 		return PEAL_DROP_short;
-	if (bth[BTH_FLAGS] & VERSION_MASK)
+	if (peal_get32(bth) & VERSION)
 		return PEAL_DROP_version;
-	wire = peal_wire_opcode(bth[BTH_OPCODE]);
+	wire = peal_wire_opcode(peal_get32(bth) >> OPCODE_SHIFT);
 	if (!wire->has)
 		return PEAL_DROP_opcode;
 	if (linear < wire->header_bytes || total < wire->header_bytes + PEAL_ICRC_BYTES)
