@@ -45,6 +45,39 @@ static void peal_cursor_piece(struct peal_cursor *cursor, u64 bytes)
 	cursor->bytes = bytes;
 }
 
+/**
+ * peal_cursor_part() - a cursor to a part of a scatter-gather list
+ * @offset: of the part's first byte; the list is long enough
+ * @bytes: of the part
+ *
+ * As peal_cursor_local(), but only entries that hold bytes of the part are looked
+ * up, and the cursor stands at @offset.
+ */
+enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
+				  const struct ib_pd *pd, const struct peal_sge *sge,
+				  u32 num_sge, bool write, u64 offset, u64 bytes)
+{
+	u64 end = 0;
+	enum peal_reason reason;
+	u32 i;
+
+	cursor->sge = sge;
+	cursor->num_sge = num_sge;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->inline_data = NULL;
+	for (i = 0; i < num_sge && end < offset + bytes; i++) {
+		end += sge[i].length;
+		if (!sge[i].length || end <= offset)
+			continue;
+		reason = peal_mr_local(table, pd, &sge[i], write, &cursor->target[i]);
+		if (unlikely(reason))
+			return reason;
+	}
+	peal_cursor_skip(cursor, offset);
+	return PEAL_REASON_NONE;
+}
+
 /* A range that somebody has checked already. */
 void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes)
 {

@@ -26,6 +26,9 @@ struct peal_cursor {
 enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
 				   const struct ib_pd *pd, const struct peal_sge *sge,
 				   u32 num_sge, bool write);
+enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
+				  const struct ib_pd *pd, const struct peal_sge *sge,
+				  u32 num_sge, bool write, u64 offset, u64 bytes);
 void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes);
 void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes);
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);

@@ -6,6 +6,7 @@
 
 #include "compat.h"
 #include "guard.h"
+#include "proto/outbound.h"
 #include "qp.h"
 #include "trace.h"
 
@@ -360,8 +361,10 @@ void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 {
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
-	if (mask & IB_QP_AV)
+	if (mask & IB_QP_AV) {
 		qp->on_wire = on_wire;
+		peal_rq_set_patient(&qp->rq, on_wire);
+	}
 	peal_qp_apply(qp, attr, mask);
 	if (qp->on_wire)
 		qp->carrier_ops->apply(qp, mask);
@@ -481,26 +484,33 @@ static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 		peal_count(qp->table, errors);
 }
 
-/**
- * peal_qp_complete_send() - write the CQE of the WQE in sq.wqe
- * @status: enum ib_wc_status; a failed WQE completes whether signaled or not
- *
- * Holds sq.lock.
- */
+/* A message is done; one that failed completes whether signaled or not. Holds sq.lock. */
+void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
+			      const struct peal_completion *done)
+{
+	struct peal_cqe cqe = {
+		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = done->index,
+		.kind = PEAL_CQE_SEND, .opcode = done->opcode, .status = done->status,
+		.vendor_err = done->reason, .byte_len = done->status ? 0 : done->length,
+	};
+
+	if (!done->status && !(done->flags & PEAL_WQE_SIGNALED))
+		return;
+	peal_qp_count_status(qp, done->status);
+	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
+}
+
+/* The message in sq.wqe. */
 void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			   enum peal_reason reason)
 {
 	const struct peal_send *wqe = &qp->sq.wqe;
-	struct peal_cqe cqe = {
-		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = wqe->index,
-		.kind = PEAL_CQE_SEND, .opcode = wqe->opcode, .status = status,
-		.vendor_err = reason, .byte_len = status ? 0 : wqe->length,
+	struct peal_completion done = {
+		.index = wqe->index, .opcode = wqe->opcode, .flags = wqe->flags,
+		.status = status, .reason = reason, .length = wqe->length,
 	};
 
-	if (!status && !(wqe->flags & PEAL_WQE_SIGNALED))
-		return;
-	peal_qp_count_status(qp, status);
-	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
+	peal_qp_complete_message(qp, burst, &done);
 }
 
 /* Write the CQE of the WQE in rq.wqe; @cqe brings what the message told. */

@@ -50,6 +50,7 @@ struct peal_posts {
 };
 
 struct peal_budget;
+struct peal_completion;
 
 /*
  * Net's part of a queue pair whose messages travel as packets. The structures
@@ -143,6 +144,8 @@ void peal_qp_mark_removed(struct peal_qp *qp);
 
 void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			   enum peal_reason reason);
+void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
+			      const struct peal_completion *done);
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);

@@ -36,7 +36,8 @@ void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status
 	spin_unlock(&qp->rq.lock);
 }
 
-static struct peal_outcome peal_requester_local(struct peal_qp *qp)
+/* Execute the local operation in sq.wqe. */
+struct peal_outcome peal_requester_local(struct peal_qp *qp)
 {
 	const struct peal_send *send = &qp->sq.wqe;
 	enum peal_reason reason;

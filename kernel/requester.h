@@ -9,6 +9,7 @@
 #ifndef PEAL_REQUESTER_H
 #define PEAL_REQUESTER_H
 
+#include "outcome.h"
 #include "qp.h"
 
 /* How much may be done before somebody else has a turn. */
@@ -21,6 +22,7 @@ bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct pea
 bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst);
 void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			 enum peal_reason reason);
+struct peal_outcome peal_requester_local(struct peal_qp *qp);
 bool peal_requester_wake(struct peal_qp *qp);
 bool peal_requester_may_begin(struct peal_qp *qp, struct peal_burst *burst);
 ktime_t peal_requester_deadline(struct peal_qp *qp);

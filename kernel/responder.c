@@ -13,28 +13,33 @@ struct peal_refusal {
 	u8 requester;			/* status of the sender's completion */
 	u8 receiver;			/* status of the held receive WQE, if any */
 	enum ib_event_type event;	/* at the responder */
+	bool passes;			/* UC: the message is lost, and that is all */
 };
 
 static const struct peal_refusal peal_refuse_request = {
-	IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR,
+	IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
 };
 
 static const struct peal_refusal peal_refuse_access = {
-	IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR,
+	IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
 };
 
 static const struct peal_refusal peal_refuse_operation = {
-	IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL,
+	IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
 };
 
 static const struct peal_refusal peal_refuse_receive = {
-	IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL,
+	IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
 };
 
 /*
  * A fatal NAK. The queue pair accepts nothing from here on; it goes into error
- * when the burst ends, because that needs its send queue's lock. An error that
- * a receive completion reports needs no event beside it.
+ * when the burst ends, because that needs its send queue's lock, and on a wire
+ * when the NAK has left, which serve.c sees. An error that a receive completion
+ * reports needs no event beside it.
+ *
+ * A peer on an unreliable connection can do no harm: its message is lost, and
+ * the receive is there for the next (class D of IBTA 9.9.3.2).
  */
 static struct peal_outcome peal_responder_refuse(struct peal_qp *qp, const struct peal_send *send,
 						 u32 src_qpn, struct peal_burst *burst,
@@ -48,12 +53,15 @@ static struct peal_outcome peal_responder_refuse(struct peal_qp *qp, const struc
 
 	trace_peal_refuse(qp->ib.qp_num, src_qpn, send->opcode, send->rkey, send->remote_addr,
 			  send->length, reason);
-	if (qp->rq.holding)
+	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
+		return peal_failed(refusal->requester, reason);
+	if (qp->rq.holding && peal_op(send->opcode)->receives)
 		peal_qp_complete_recv(qp, burst, &cqe);
 	else
 		peal_burst_event(burst, &qp->ib, refusal->event);
 	peal_rq_refuse(&qp->rq);
-	peal_burst_fail(burst, qp);
+	if (!qp->on_wire)
+		peal_burst_fail(burst, qp);
 	return peal_failed(refusal->requester, reason);
 }
 
@@ -88,6 +96,28 @@ static struct peal_outcome peal_responder_remote(struct peal_qp *qp, const struc
 					     reason);
 	peal_cursor_target(cursor, &target, send->length);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_responder_read() - where the bytes of a READ response are
+ * @send: names only what this response carries
+ *
+ * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED: the key has gone since
+ * the request, @qp has refused.
+ */
+struct peal_outcome peal_responder_read(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					struct peal_cursor *cursor)
+{
+	return peal_responder_remote(qp, send, src_qpn, burst, cursor);
+}
+
+/* The peer's packets do not make a request: refuse. */
+void peal_responder_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
+			    struct peal_burst *burst)
+{
+	peal_responder_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+			      PEAL_REASON_BAD_REQUEST);
 }
 
 /* Table 45 of the IBTA specification, in nanoseconds; 0 encodes 655.36 ms. */

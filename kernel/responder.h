@@ -23,5 +23,10 @@ struct peal_outcome peal_responder_atomic(struct peal_qp *qp, const struct peal_
 					  const struct peal_cursor *cursor, u64 *old);
 struct peal_outcome peal_responder_finish(struct peal_qp *qp, const struct peal_send *send,
 					  u32 src_qpn, struct peal_burst *burst);
+struct peal_outcome peal_responder_read(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					struct peal_cursor *cursor);
+void peal_responder_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
+			    struct peal_burst *burst);
 
 #endif

@@ -32,11 +32,17 @@ void peal_rq_set_psn(struct peal_rq *rq, u32 psn)
 	rq->psn = psn & PEAL_PSN_MASK;
 }
 
+/* On a wire an early kick helps nobody: the peer has been told when to come back. */
+void peal_rq_set_patient(struct peal_rq *rq, bool patient)
+{
+	rq->patient = patient;
+}
+
 static int peal_rq_pending(struct peal_rq *rq)
 {
 	int pending = peal_ring_pending(&rq->ring);
 
-	if (pending)
+	if (pending || rq->patient)
 		return pending;
 	peal_rq_want_kick(rq, true);
 	return peal_ring_pending(&rq->ring);	/* after barrier C */

@@ -33,6 +33,7 @@ struct peal_rq {
 	bool message;			/* a message is under way */
 	bool refusing;			/* answered a fatal NAK: in error very soon */
 	bool established;		/* something has arrived since RTR */
+	bool patient;			/* senders come back by their own timers */
 	bool kicked;			/* the program is asked to kick */
 	u32 psn;			/* expected next */
 	u32 msn;			/* messages completed */
@@ -41,6 +42,7 @@ struct peal_rq {
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits);
 void peal_rq_reset(struct peal_rq *rq);
+void peal_rq_set_patient(struct peal_rq *rq, bool patient);
 void peal_rq_set_psn(struct peal_rq *rq, u32 psn);
 
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);

@@ -1,17 +1,179 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See deliver.h. No queue pair takes packets yet.
+ * See deliver.h. The checks are those of IBTA 9.6.1, as far as they need the
+ * queue pair.
  */
+#include "../compat.h"
 #include "../dev.h"
+#include "../requester.h"
+#include "../trace.h"
 #include "deliver.h"
+#include "wire.h"
+
+/* What one packet may cause at once; the rest is the engine's. */
+#define PEAL_DELIVER_WQES	16
+#define PEAL_DELIVER_BYTES	(64 << 10)
+
+#define PEAL_PKEY_NUMBER	0x7fff	/* the rest is membership */
 
 bool peal_deliver_knows(struct peal_dev *dev, u32 qpn)
 {
 	return peal_table_qp(&dev->table, qpn);
 }
 
+static void peal_deliver_drop(struct peal_dev *dev, struct peal_datagram *dg, enum peal_drop drop)
+{
+	peal_count_drop(&dev->table, drop);
+	trace_peal_drop(&dg->packet, drop);
+	kfree_skb(dg->skb);
+}
+
+/* ---- connected queue pairs; the checks want either lock ---- */
+
+static u8 peal_deliver_transport(const struct peal_qp *qp)
+{
+	switch (qp->ib.qp_type) {
+	case IB_QPT_RC:
+		return PEAL_RC;
+	case IB_QPT_UC:
+		return PEAL_UC;
+	default:
+		return PEAL_UD;
+	}
+}
+
+static bool peal_deliver_answers(const struct peal_qp *qp)
+{
+	switch (qp->state) {
+	case IB_QPS_RTR:
+	case IB_QPS_RTS:
+	case IB_QPS_SQD:
+	case IB_QPS_SQE:
+		return !qp->rq.refusing;
+	default:
+		return false;
+	}
+}
+
+static bool peal_deliver_asks(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
+}
+
+/* IBTA 9.6.1.5: a connected queue pair listens to its peer only. */
+static enum peal_drop peal_deliver_check_peer(const struct peal_qp *qp,
+					      const struct peal_datagram *dg)
+{
+	if (unlikely(!qp->on_wire))
+		return PEAL_DROP_state;
+	if (unlikely(!peal_line_leads_to(&qp->carrier->line, &dg->dgid, &dg->sgid)))
+		return PEAL_DROP_source;
+	/* Our key is the default one, with full membership (IBTA 10.9.3). */
+	if (unlikely((dg->packet.pkey & PEAL_PKEY_NUMBER) !=
+		     (PEAL_DEFAULT_PKEY & PEAL_PKEY_NUMBER)))
+		return PEAL_DROP_pkey;
+	return PEAL_DROP_none;
+}
+
+/* Under rq.lock. */
+static enum peal_drop peal_deliver_request_locked(struct peal_qp *qp, struct peal_datagram *dg,
+						  struct peal_burst *burst, bool *more)
+{
+	struct peal_budget budget = {
+		.wqes = PEAL_DELIVER_WQES, .bytes = PEAL_DELIVER_BYTES,
+	};
+	enum peal_drop drop;
+
+	if (unlikely(!peal_deliver_answers(qp)))
+		return PEAL_DROP_state;
+	drop = peal_deliver_check_peer(qp, dg);
+	if (unlikely(drop))
+		return drop;
+	peal_serve_request(&qp->carrier->serve, dg, burst);
+	*more = peal_serve_reply(&qp->carrier->serve, burst, &budget);
+	peal_engine_remind(qp, peal_serve_deadline(&qp->carrier->serve));
+	return PEAL_DROP_none;
+}
+
+static void peal_deliver_request(struct peal_dev *dev, struct peal_qp *qp,
+				 struct peal_datagram *dg)
+{
+	struct peal_burst burst PEAL_UNINITIALIZED;
+	enum peal_drop drop;
+	bool more = false;
+
+	peal_burst_begin(&burst);
+	spin_lock(&qp->rq.lock);
+	drop = peal_deliver_request_locked(qp, dg, &burst, &more);
+	spin_unlock(&qp->rq.lock);
+	if (unlikely(drop))
+		peal_deliver_drop(dev, dg, drop);
+	peal_engine_settle(&dev->engine, &burst);
+	if (unlikely(more))
+		peal_engine_defer(&dev->engine, qp);
+}
+
+/* Under sq.lock. The response may have opened the window: go on at once. */
+static enum peal_drop peal_deliver_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
+						   struct peal_burst *burst, bool *more)
+{
+	struct peal_budget budget = {
+		.wqes = PEAL_DELIVER_WQES, .bytes = PEAL_DELIVER_BYTES,
+	};
+	enum peal_drop drop;
+
+	if (unlikely(!peal_deliver_asks(qp)))
+		return PEAL_DROP_state;
+	drop = peal_deliver_check_peer(qp, dg);
+	if (unlikely(drop))
+		return drop;
+	peal_wire_response(qp->carrier, dg);
+	*more = peal_requester_run(qp, burst, &budget);
+	peal_engine_remind(qp, peal_requester_deadline(qp));
+	return PEAL_DROP_none;
+}
+
+static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
+				  struct peal_datagram *dg)
+{
+	struct peal_burst burst PEAL_UNINITIALIZED;
+	enum peal_drop drop;
+	bool more = false;
+
+	peal_burst_begin(&burst);
+	spin_lock(&qp->sq.lock);
+	drop = peal_deliver_response_locked(qp, dg, &burst, &more);
+	spin_unlock(&qp->sq.lock);
+	if (unlikely(drop))
+		peal_deliver_drop(dev, dg, drop);
+	peal_engine_settle(&dev->engine, &burst);
+	if (more)
+		peal_engine_defer(&dev->engine, qp);
+}
+
+/* ---- every packet ---- */
+
+static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct peal_datagram *dg)
+{
+	u8 transport = peal_opcode_transport(dg->packet.opcode);
+
+	if (unlikely(transport != peal_deliver_transport(qp))) {
+		peal_deliver_drop(dev, dg, PEAL_DROP_opcode);
+	} else if (transport == PEAL_UD) {
+		peal_deliver_drop(dev, dg, PEAL_DROP_state);
+	} else if (peal_packet_opcode(&dg->packet)->has & PEAL_HAS_REQUEST) {
+		peal_deliver_request(dev, qp, dg);
+	} else {
+		peal_deliver_response(dev, qp, dg);
+	}
+}
+
 void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
 {
-	peal_count_drop(&dev->table, PEAL_DROP_qpn);
-	kfree_skb(dg->skb);
+	struct peal_qp *qp = peal_table_qp(&dev->table, dg->packet.qpn);
+
+	if (likely(qp))
+		peal_deliver_to(dev, qp, dg);
+	else
+		peal_deliver_drop(dev, dg, PEAL_DROP_qpn);
 }

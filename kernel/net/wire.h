@@ -2,16 +2,31 @@
 /*
  * The wire carrier of connected queue pairs (RC and UC): the requester's side.
  *
- * Owns: struct peal_carrier of such a queue pair: its path, its messages in
- * flight and their buffers.
- * Does not know: the protocol (proto/), IP (path.h, send.h).
+ * Owns: struct peal_carrier of such a queue pair: its line, its messages in
+ * flight and their loads; what becomes of responses.
+ * Does not know: the protocol (proto/), IP (path.h, send.h), the responder's
+ * side (serve.h), when it runs (engine.h).
  */
 #ifndef PEAL_WIRE_H
 #define PEAL_WIRE_H
 
+#include "../proto/outbound.h"
 #include "../qp.h"
+#include "line.h"
+#include "load.h"
+#include "serve.h"
 
 struct peal_dev;
+struct peal_datagram;
+
+struct peal_carrier {
+	struct peal_line line;		/* either lock */
+	struct peal_serve serve;	/* rq.lock */
+	/* sq.lock: */
+	struct peal_outbound out;
+	struct peal_flight *flight;	/* the array behind `out` */
+	struct peal_load load;		/* parallel to it */
+};
 
 /**
  * peal_wire_attach() - let @qp speak on the wire
@@ -25,5 +40,8 @@ struct peal_dev;
  */
 int peal_wire_attach(struct peal_dev *dev, struct peal_qp *qp, const struct ib_qp_attr *attr,
 		     int mask);
+
+/* sq.lock, inside the guard, RTS or SQD; run the queue afterwards. Consumes dg->skb. */
+void peal_wire_response(struct peal_carrier *c, struct peal_datagram *dg);
 
 #endif

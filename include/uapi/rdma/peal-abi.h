@@ -408,6 +408,7 @@ struct peal_reg_mr_req {
 	X(NAK_OPERATION, 54, "peer's NAK: remote operational error") \
 	X(BAD_RESPONSE, 55, "peer's response does not fit the request") \
 	X(UD_LENGTH, 56, "datagram longer than the path MTU") \
+	X(BAD_REQUEST, 57, "peer's packets do not make a valid request") \
 	X(CQ_OVERFLOW, 60, "completion queue overflowed") \
 	X(FLUSHED, 61, "flushed: the queue pair was in error") \
 	X(DEVICE_REMOVED, 62, "flushed: the device was removed") \
