@@ -10,6 +10,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "engine.h"
+#include "net/group.h"
 #include "options.h"
 #include "table.h"
 
@@ -27,10 +28,25 @@ struct peal_dev {
 	struct peal_table table;
 	struct peal_engine engine;
 	struct peal_options options;
+	struct peal_groups groups;
 	struct list_head node;		/* netlink.c's list */
 	struct peal_netns *netns;	/* from before the device can be used to after */
 	struct list_head netns_node;	/* netns.c's list */
 };
+
+/* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */
+#define PEAL_HEADERS_BYTES	(40 + 8 + 12 + 16 + 4 + 4)
+
+/* The port's MTU: the largest path MTU whose packets fit the link; 256 where none does. */
+static inline enum ib_mtu peal_dev_mtu(const struct peal_dev *dev)
+{
+	int room = (int)READ_ONCE(dev->ndev->mtu) - PEAL_HEADERS_BYTES;
+	enum ib_mtu mtu = IB_MTU_4096;
+
+	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > room)
+		mtu--;
+	return mtu;
+}
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)
 {

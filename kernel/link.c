@@ -41,6 +41,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	strscpy(dev->ib.node_desc, "peal", sizeof(dev->ib.node_desc));
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
 	peal_options_init(&dev->options);
+	peal_groups_init(&dev->groups);
 	ret = peal_table_init(&dev->table);
 	if (ret)
 		return ret;

@@ -3,6 +3,7 @@
  * The module: what exists before the first device does.
  */
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 
 #include "link.h"
 #include "net/netns.h"
@@ -34,6 +35,7 @@ static void __exit peal_main_exit(void)
 	peal_link_exit();
 	peal_netlink_exit();
 	peal_netns_exit();
+	rcu_barrier();	/* address handles are freed behind it */
 }
 
 module_init(peal_main_init);

@@ -6,11 +6,10 @@
 #include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "ah.h"
 #include "dev.h"
+#include "net/group.h"
 #include "query.h"
-
-/* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */
-#define PEAL_HEADERS_BYTES	(40 + 8 + 12 + 16 + 4 + 4)
 
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
@@ -30,6 +29,10 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_mr = (1 << 24) - 1;
 	attr->max_mw = (1 << 24) - 1;
 	attr->max_pd = 1 << 20;
+	attr->max_ah = PEAL_MAX_AH;
+	attr->max_mcast_grp = PEAL_MAX_GROUPS;
+	attr->max_mcast_qp_attach = PEAL_MAX_GROUP_QPS;
+	attr->max_total_mcast_qp_attach = PEAL_MAX_GROUPS * PEAL_MAX_GROUP_QPS;
 	attr->max_qp_rd_atom = max_rd_atomic;
 	attr->max_qp_init_rd_atom = max_rd_atomic;
 	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;
@@ -55,17 +58,6 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 	return 0;
 }
 
-/* The largest path MTU whose packets fit the link; 256 where none does. */
-static enum ib_mtu peal_query_mtu(const struct net_device *ndev)
-{
-	int room = READ_ONCE(ndev->mtu) - PEAL_HEADERS_BYTES;
-	enum ib_mtu mtu = IB_MTU_4096;
-
-	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > room)
-		mtu--;
-	return mtu;
-}
-
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = peal_dev(ib)->ndev;
@@ -74,7 +66,7 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
 	attr->max_mtu = IB_MTU_4096;
-	attr->active_mtu = peal_query_mtu(ndev);
+	attr->active_mtu = peal_dev_mtu(peal_dev(ib));
 	attr->gid_tbl_len = PEAL_GID_TABLE_LEN;
 	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = PEAL_MAX_MSG;
@@ -96,13 +88,10 @@ int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
 	return 0;
 }
 
-/*
- * RoCEv2 addressing, and nothing that needs management datagrams: connection
- * management comes with the wire.
- */
 int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable)
 {
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP | RDMA_CORE_CAP_ETH_AH;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	immutable->pkey_tbl_len = 1;
 	immutable->gid_tbl_len = PEAL_GID_TABLE_LEN;
 	return 0;

@@ -5,6 +5,7 @@
 #include <linux/module.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "ah.h"
 #include "compat.h"
 #include "dev.h"
 #include "mw.h"
@@ -185,6 +186,45 @@ static int peal_verbs_dealloc_mw(struct ib_mw *ib)
 	return 0;
 }
 
+/* To a program: the number its work requests name. */
+static int peal_verbs_introduce_ah(struct peal_ah *ah, struct ib_udata *udata)
+{
+	struct peal_create_ah_resp resp = { .ah_index = ah->address->index };
+
+	return udata ? peal_verbs_respond(udata, &resp, sizeof(resp)) : 0;
+}
+
+static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init,
+				struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL : GFP_ATOMIC;
+	struct peal_ah *ah = peal_ah(ib);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret)
+		ret = peal_ah_init(ah, &dev->table, dev, init->ah_attr, gfp);
+	if (ret)
+		return ret;
+	ret = peal_verbs_introduce_ah(ah, udata);
+	if (ret)
+		peal_ah_destroy(ah);
+	return ret;
+}
+
+static int peal_verbs_query_ah(struct ib_ah *ib, struct rdma_ah_attr *attr)
+{
+	peal_ah_query(peal_ah(ib), attr);
+	return 0;
+}
+
+/* Called with interrupts off, too: nothing here may wait. */
+static int peal_verbs_destroy_ah(struct ib_ah *ib, u32 flags)
+{
+	peal_ah_destroy(peal_ah(ib));
+	return 0;
+}
+
 /* The core frees the memory afterwards. */
 static void peal_verbs_dealloc_driver(struct ib_device *ib)
 {
@@ -193,6 +233,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_netns_detach(dev);
 	peal_engine_stop(&dev->engine);
 	peal_table_destroy(&dev->table);
+	peal_groups_destroy(&dev->groups);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
 
@@ -205,15 +246,20 @@ const struct ib_device_ops peal_verbs_ops = {
 	.alloc_mw = peal_verbs_alloc_mw,
 	.alloc_pd = peal_verbs_alloc_pd,
 	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.attach_mcast = peal_verbs_attach_mcast,
+	.create_ah = peal_verbs_create_ah,
 	.create_cq = peal_verbs_create_cq,
 	.create_qp = peal_verbs_create_qp,
+	.create_user_ah = peal_verbs_create_ah,
 	.dealloc_driver = peal_verbs_dealloc_driver,
 	.dealloc_mw = peal_verbs_dealloc_mw,
 	.dealloc_pd = peal_verbs_dealloc_pd,
 	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
 	.dereg_mr = peal_verbs_dereg_mr,
+	.destroy_ah = peal_verbs_destroy_ah,
 	.destroy_cq = peal_verbs_destroy_cq,
 	.destroy_qp = peal_verbs_destroy_qp,
+	.detach_mcast = peal_verbs_detach_mcast,
 	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
 	.get_dma_mr = peal_verbs_get_dma_mr,
 	.get_hw_stats = peal_query_stats,
@@ -225,6 +271,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.poll_cq = peal_verbs_poll_cq,
 	.post_recv = peal_verbs_post_recv,
 	.post_send = peal_verbs_post_send,
+	.query_ah = peal_verbs_query_ah,
 	.query_device = peal_query_device,
 	.query_pkey = peal_query_pkey,
 	.query_port = peal_query_port,
@@ -232,6 +279,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 
+	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),

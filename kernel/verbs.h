@@ -26,5 +26,7 @@ int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
 int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad);
 int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
+int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
+int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 
 #endif

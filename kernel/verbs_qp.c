@@ -6,15 +6,26 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "dev.h"
+#include "net/ud.h"
 #include "net/wire.h"
 #include "post.h"
 #include "verbs.h"
 
-static int peal_verbs_check_init(const struct ib_qp_init_attr *init)
+static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 {
-	if (init->create_flags || init->srq || init->qp_type != IB_QPT_RC || init->rwq_ind_tbl)
+	if (init->create_flags || init->srq || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
-	return 0;
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UC:
+	case IB_QPT_UD:
+		return 0;
+	case IB_QPT_GSI:
+		/* The kernel's own; there is one port. */
+		return user || init->port_num != 1 ? -EINVAL : 0;
+	default:
+		return -EOPNOTSUPP;
+	}
 }
 
 /* Undo of a queue pair that may be found already. Pollers may have found it too. */
@@ -42,12 +53,26 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 	return peal_verbs_respond(udata, &resp, sizeof(resp));
 }
 
+/* Datagrams have their carrier from the start: anybody may send one. */
+static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
+			      struct ib_qp_init_attr *init)
+{
+	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp) : 0;
+
+	if (ret)
+		return ret;
+	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->ib : NULL, init);
+	if (ret && qp->carrier)
+		qp->carrier_ops->free(qp);
+	return ret;
+}
+
 int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_qp *qp = peal_qp(ib);
 	struct peal_context *ctx = NULL;
-	int ret = peal_verbs_check_init(init);
+	int ret = peal_verbs_check_init(init, udata);
 
 	if (!ret && udata)
 		ret = peal_verbs_check_request(udata);
@@ -56,7 +81,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	if (udata)
 		ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
 	peal_engine_add_qp(&dev->engine, qp);
-	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->ib : NULL, init);
+	ret = peal_verbs_init_qp(dev, qp, ctx, init);
 	if (ret)
 		return ret;
 	ret = ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
@@ -152,4 +177,15 @@ int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
 	peal_verbs_remove_qp(peal_dev(ib->device), peal_qp(ib));
 	return 0;
+}
+
+/* The LID means nothing here. */
+int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_attach(peal_dev(ib->device), peal_qp(ib), gid);
+}
+
+int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_detach(peal_dev(ib->device), peal_qp(ib), gid);
 }

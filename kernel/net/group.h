@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Multicast groups of one device: from a group's GID to the queue pairs that are
+ * attached to it.
+ *
+ * Owns: the membership; the stack's with it, one for each group that anybody is
+ * attached to.
+ * Does not know: what a queue pair does with a datagram.
+ *
+ * Lock: groups->lock serialises attach and detach and may sleep. The data path
+ * looks up inside the guard.
+ */
+#ifndef PEAL_GROUP_H
+#define PEAL_GROUP_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <rdma/ib_verbs.h>
+
+#define PEAL_MAX_GROUPS		4096
+#define PEAL_MAX_GROUP_QPS	1024
+
+#define PEAL_GROUP_BUCKETS	64
+
+struct peal_datagram;
+struct peal_dev;
+struct peal_qp;
+
+struct peal_groups {
+	struct mutex lock;
+	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* written under lock */
+	u32 count;
+};
+
+void peal_groups_init(struct peal_groups *groups);
+void peal_groups_destroy(struct peal_groups *groups);
+
+/* Sleep. Return: 0, -EEXIST, -ENOSPC (beyond the limits), or what the stack says. */
+int peal_group_attach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid);
+/* Return: 0; -ENOENT: it is not attached. @qp gets no datagram of it any more. */
+int peal_group_detach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid);
+
+/* Every queue pair attached to @dg's destination gets it. As peal_ud_deliver(). */
+void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg);
+
+#endif
