@@ -675,6 +675,26 @@ static struct peal_resource *peal_inbound_oldest_reply(struct peal_inbound *in)
 }
 
 /*
+ * What an ACK names: the newest request that is not answered by its own data.
+ * An ACK with the PSN of a READ or atomic would say that there was no data; rxe
+ * believes it, and completes a READ whose responses were lost.
+ */
+static u32 peal_inbound_ack_psn(struct peal_inbound *in)
+{
+	u32 psn = peal_psn_add(in->psn, PEAL_PSN_MASK);
+	u32 age;
+
+	for (age = 0; age < in->saved; age++) {
+		const struct peal_resource *res = peal_inbound_resource(in, age);
+
+		if (peal_psn_add(res->psn, res->packets - 1) != psn)
+			break;
+		psn = peal_psn_add(res->psn, PEAL_PSN_MASK);
+	}
+	return psn;
+}
+
+/*
  * An acknowledgement covers all that came before it: it may not overtake the
  * responses of a READ, which it would declare received (9.7.5.1).
  */
@@ -690,7 +710,7 @@ bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply)
 	if (in->nak)
 		peal_inbound_head(in, reply, ack, in->nak_psn, in->nak);
 	else if (in->ack_now)
-		peal_inbound_head(in, reply, ack, peal_psn_add(in->psn, PEAL_PSN_MASK),
+		peal_inbound_head(in, reply, ack, peal_inbound_ack_psn(in),
 				  PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
 	else
 		return false;

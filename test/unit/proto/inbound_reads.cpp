@@ -130,6 +130,23 @@ TEST_CASE("responses acknowledge what came before", "[inbound]")
 	CHECK(r.replies().size() == 2);
 }
 
+TEST_CASE("an acknowledgement never stands for a READ or atomic", "[inbound]")
+{
+	Responder r(0xffffff);
+
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 0xffffff));
+	r.run(read_request(0, ADDRESS, 3 * MTU));
+	r.run(atomic_request(3, 0x40));
+	CHECK(r.replies().size() == 4);
+
+	/* These were lost. A repeated SEND says so, but not that a READ was answered. */
+	r.give(rc(PEAL_WIRE_SEND_ONLY, 0xffffff));
+	check_answer(r.reply(), PLAIN_ACK, 0xffffff);
+
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 4).asks_ack());
+	check_answer(r.reply(), PLAIN_ACK, 4);
+}
+
 TEST_CASE("replies come in the order of the requests", "[inbound]")
 {
 	Responder r(0xfffffe, 3);
