@@ -142,20 +142,42 @@ void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg)
 	peal_receive_parse(skb, dg);
 }
 
-/* Bytes [from, to) of the packet, wherever the skb has them. */
-static u32 peal_receive_crc(struct sk_buff *skb, u32 crc, u32 from, u32 to)
-{
+/* The pieces of @bytes bytes from @from on, wherever the skb has them. */
+struct peal_pieces {
 	struct skb_seq_state state;
-	unsigned int done = 0, n;
-	const u8 *data;
+	u32 bytes;
+	u32 done;
+};
 
-	if (to <= skb_headlen(skb))
-		return peal_icrc_add(crc, skb->data + from, to - from);
-	skb_prepare_seq_read(skb, from, to, &state);
-	while ((n = skb_seq_read(done, &data, &state))) {
+static void peal_receive_pieces(struct peal_pieces *pieces, struct sk_buff *skb, u32 from,
+				u32 bytes)
+{
+	skb_prepare_seq_read(skb, from, from + bytes, &pieces->state);
+	pieces->bytes = bytes;
+	pieces->done = 0;
+}
+
+/* Return: the length of the next piece; 0 after the last. The stack's are longer than asked for. */
+static u32 peal_receive_next(struct peal_pieces *pieces, const u8 **data)
+{
+	u32 n = skb_seq_read(pieces->done, data, &pieces->state);
+
+	n = min(n, pieces->bytes - pieces->done);
+	pieces->done += n;
+	return n;
+}
+
+static u32 peal_receive_crc(struct sk_buff *skb, u32 crc, u32 from, u32 bytes)
+{
+	struct peal_pieces pieces;
+	const u8 *data;
+	u32 n;
+
+	if (from + bytes <= skb_headlen(skb))
+		return peal_icrc_add(crc, skb->data + from, bytes);
+	peal_receive_pieces(&pieces, skb, from, bytes);
+	while ((n = peal_receive_next(&pieces, &data)))
 		crc = peal_icrc_add(crc, data, n);
-		done += n;
-	}
 	return crc;
 }
 
@@ -170,7 +192,7 @@ static bool peal_receive_icrc_right(struct sk_buff *skb, bool ipv6)
 		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp, skb->data);
 	else
 		crc = peal_icrc_begin_v4(ip_hdr(skb), udp, skb->data);
-	crc = peal_receive_crc(skb, crc, PEAL_BTH_BYTES, end);
+	crc = peal_receive_crc(skb, crc, PEAL_BTH_BYTES, end - PEAL_BTH_BYTES);
 	if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
 		return false;
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
@@ -443,15 +465,13 @@ const struct nf_hook_ops peal_receive_hooks[PEAL_RECEIVE_HOOKS] = {
 
 static void peal_receive_copy_pieces(struct sk_buff *skb, u32 from, void *to, u32 bytes)
 {
-	struct skb_seq_state state;
-	unsigned int done = 0, n;
+	struct peal_pieces pieces;
 	const u8 *data;
+	u32 n;
 
-	skb_prepare_seq_read(skb, from, from + bytes, &state);
-	while ((n = skb_seq_read(done, &data, &state))) {
-		peal_copy(to + done, data, n);
-		done += n;
-	}
+	peal_receive_pieces(&pieces, skb, from, bytes);
+	for (; (n = peal_receive_next(&pieces, &data)); to += n)
+		peal_copy(to, data, n);
 }
 
 void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes)

@@ -6,6 +6,9 @@
 # run by guest-tests, in the guest.
 # Needs common.sh, build.sh and results.sh.
 
+# What the tests run besides what scripts/vm needs: a second implementation of packets, rules that drop them.
+guest_packages=(python3-scapy nftables)
+
 # guest_tests: the path of every test, shell scripts and compiled programs.
 guest_tests() {
 	local source program
@@ -37,6 +40,7 @@ vm_options() {
 run_guest_suite() {
 	local path name options
 	local -A groups=()
+	need_packages "${guest_packages[@]}"
 	if ! (build_modules && build_test_module && build_user); then
 		fail "guest/build"
 		return
