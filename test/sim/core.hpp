@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The transport core's headers, as C++ sees them.
+ *
+ * Owns: nothing; the code behind these declarations is compiled as C.
+ */
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+#include <linux/types.h>
+#include <rdma/peal-abi.h>
+
+#include "proto/early.h"
+#include "proto/icrc.h"
+#include "proto/inbound.h"
+#include "proto/outbound.h"
+#include "proto/packet.h"
+#include "proto/psn.h"
+}
+#undef min
+#undef max
+
+namespace peal::sim {
+
+/*
+ * Completion statuses by number, as programs know them (ibv_wc_status): not
+ * taken from the header that the core is compiled with.
+ */
+enum Status : u8 {
+	SUCCESS = 0,
+	LOC_LEN_ERR = 1,
+	LOC_QP_OP_ERR = 2,
+	LOC_PROT_ERR = 4,
+	WR_FLUSH_ERR = 5,
+	MW_BIND_ERR = 6,
+	BAD_RESP_ERR = 7,
+	REM_INV_REQ_ERR = 9,
+	REM_ACCESS_ERR = 10,
+	REM_OP_ERR = 11,
+	RETRY_EXC_ERR = 12,
+	RNR_RETRY_EXC_ERR = 13,
+};
+
+} // namespace peal::sim

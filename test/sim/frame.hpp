@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A packet as it is on the wire: IP, UDP and transport headers, payload, padding
+ * and ICRC, as bytes; and a node's reading of it.
+ *
+ * Owns: the bytes, IP and UDP. The transport headers are the core's, or the
+ * strict peer's own. Does not know: queue pairs, who sends it when.
+ */
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core.hpp"
+
+namespace peal::sim {
+
+/* Who computes a check sum, and reads headers: the core, or strict.cpp's own code. */
+enum class Code { CORE, OWN };
+
+struct Frame {
+	u32 from = 0, to = 0; /* nodes */
+	bool v6 = false;
+	std::vector<u8> bytes; /* from the IP header on */
+	/* After opening. */
+	peal_packet packet{};
+	const u8 *payload = nullptr;
+
+	u32 ip_bytes() const { return v6 ? 40 : 20; }
+	u32 bth() const { return ip_bytes() + 8; }
+	u32 icrc(Code code) const;
+	/* Fill in the ICRC behind what is there. */
+	void seal(Code code);
+	bool intact(Code code) const;
+	/* Change what routers may change. */
+	void route(u64 bits);
+	/* The core's parser, on the headers only or on everything. */
+	enum peal_drop parse(bool headers_only);
+};
+
+using FramePtr = std::unique_ptr<Frame>;
+
+/* A frame with transport headers @headers, room for @payload bytes, and padding. */
+FramePtr make_frame(u32 from, u32 to, bool v6, const u8 *headers, u32 header_bytes,
+		    u32 payload_bytes, u8 **payload);
+
+const char *opcode_name(u8 opcode);
+
+} // namespace peal::sim

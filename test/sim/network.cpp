@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See network.hpp.
+ */
+#include "network.hpp"
+
+#include <algorithm>
+
+namespace peal::sim {
+
+/* Why the frame is lost, or nullptr; then @queued is when it has left. */
+const char *Network::fate(Way &way, const Frame &frame, u64 *queued)
+{
+	const Path &path = way.path;
+
+	if (swallow && swallow(frame))
+		return "swallowed";
+	if (way.doomed) {
+		way.doomed--;
+		return "lost in a burst";
+	}
+	if (world_.random.ppm(path.loss)) {
+		if (world_.random.ppm(path.burst))
+			way.doomed = static_cast<u32>(world_.random.between(1, 8));
+		return "lost";
+	}
+	*queued = std::max(world_.now(), way.busy);
+	if (path.queue_ns && *queued - world_.now() > path.queue_ns)
+		return "queue full";
+	*queued += path.ns_per_kib * frame.bytes.size() / 1024;
+	way.busy = *queued;
+	return nullptr;
+}
+
+/* Bits flip, where routers have nothing to change; or the end is cut off. */
+void Network::damage(Frame &frame)
+{
+	Random &random = world_.random;
+	u64 flips = random.between(1, 3);
+
+	damaged++;
+	if (random.one_in(8)) {
+		frame.bytes.resize(random.between(frame.bth() + 1, frame.bytes.size() - 1));
+		return;
+	}
+	for (u64 i = 0; i < flips; i++) {
+		u64 at = frame.bth() + random.below(frame.bytes.size() - frame.bth());
+
+		if (at != frame.bth() + 4)
+			frame.bytes[at] ^= static_cast<u8>(1 << random.below(8));
+		else
+			frame.bytes[frame.bth() + 5] ^= 1;
+	}
+}
+
+void Network::deliver(Way &way, FramePtr frame, bool again)
+{
+	const Path &path = way.path;
+	Random &random = world_.random;
+	u64 at = std::max(way.busy, world_.now()) + path.delay;
+
+	if (path.jitter)
+		at += random.below(path.jitter);
+	if (random.ppm(path.late))
+		at += random.below(path.late_by);
+	else if (path.fifo)
+		way.last = at = std::max(at, way.last);
+	if (random.ppm(path.damage)) {
+		damage(*frame);
+		world_.trace("    network damages it");
+	} else {
+		frame->route(random.bits());
+	}
+	if (again)
+		world_.trace("    network sends it twice");
+	flying_[count_] = std::move(frame);
+	world_.at(at, this, count_++);
+}
+
+void Network::send(FramePtr frame)
+{
+	Way &way = ways_[frame->from << 16 | frame->to];
+	const char *lost_by;
+	u64 queued = 0;
+
+	sent++;
+	lost_by = fate(way, *frame, &queued);
+	if (lost_by) {
+		lost++;
+		world_.trace("    %s", lost_by);
+		return;
+	}
+	if (world_.random.ppm(way.path.duplicate)) {
+		duplicated++;
+		deliver(way, std::make_unique<Frame>(*frame), true);
+	}
+	deliver(way, std::move(frame), false);
+}
+
+void Network::wake(u64 what)
+{
+	auto found = flying_.find(what);
+	FramePtr frame = std::move(found->second);
+
+	flying_.erase(found);
+	ports_.at(frame->to)->arrive(std::move(frame));
+}
+
+} // namespace peal::sim

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See peal_pair.hpp: the pair, its timers, and its requests. Its replies are in
+ * peal_responder.cpp.
+ */
+#include "peal_pair.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace peal::sim {
+
+u64 PealPair::kept;
+
+PealPair::PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources)
+	: Pair(node, qpn), flights_(habits.entries), resources_(resources), habits(habits)
+{
+	peal_outbound_init(&out_, flights_.data(), habits.entries);
+	peal_inbound_init(&in_, resources_.data(), resources);
+}
+
+static void release(void *handle)
+{
+	delete static_cast<Frame *>(handle);
+	PealPair::kept--;
+}
+
+static void release_all(peal_outbound *out, peal_inbound *in)
+{
+	while (void *handle = peal_outbound_drop_early(out))
+		release(handle);
+	while (void *handle = peal_inbound_drop_early(in))
+		release(handle);
+}
+
+PealPair::~PealPair()
+{
+	release_all(&out_, &in_);
+}
+
+void PealPair::connect(const peal_outbound_config &out, u32 out_psn, const peal_inbound_config &in,
+		       u32 in_psn)
+{
+	release_all(&out_, &in_);
+	peal_outbound_reset(&out_);
+	peal_inbound_reset(&in_);
+	peal_outbound_configure(&out_, &out);
+	peal_inbound_configure(&in_, &in);
+	peal_outbound_set_psn(&out_, out_psn);
+	peal_inbound_set_psn(&in_, in_psn);
+	posted_.clear();
+	target.forget();
+	error_ = dead_ = false;
+	arm();
+}
+
+/* One timer each; one that goes off too early for what is now due is harmless. */
+void PealPair::arm()
+{
+	u64 out = peal_outbound_deadline(&out_), in = peal_inbound_deadline(&in_);
+
+	if (!dead_ && out < armed_out_)
+		world_.at(armed_out_ = node.late(out), this, TIMER_OUT);
+	if (!error_ && in < armed_in_)
+		world_.at(armed_in_ = node.late(in), this, TIMER_IN);
+}
+
+void PealPair::wake(u64 what)
+{
+	switch (what) {
+	case TIMER_OUT:
+		if (world_.now() != armed_out_)
+			return;
+		armed_out_ = NEVER;
+		if (!dead_ && world_.now() >= peal_outbound_deadline(&out_)) {
+			world_.trace("%u timer", qpn);
+			peal_outbound_expire(&out_, world_.now());
+		}
+		break;
+	case TIMER_IN:
+		if (world_.now() != armed_in_)
+			return;
+		armed_in_ = NEVER;
+		if (!error_ && world_.now() >= peal_inbound_deadline(&in_)) {
+			peal_inbound_expire(&in_, world_.now());
+			reply();
+		}
+		break;
+	case TURN:
+		turn_due_ = false;
+		break;
+	case REPLY_TURN:
+		reply_due_ = false;
+		reply();
+		break;
+	}
+	run();
+}
+
+void PealPair::post(u32 index)
+{
+	posted_.push_back(index);
+	if (dead_)
+		flush();
+	else
+		run();
+}
+
+void PealPair::feed()
+{
+	while (!peal_outbound_unsent(&out_) && peal_outbound_has_room(&out_) && !posted_.empty()) {
+		const Message &m = outgoing->message(posted_.front());
+		peal_message wire = m.wire;
+
+		if (m.fault == Fault::OPCODE)
+			wire.opcode = PEAL_OP_INVALID;
+		peal_outbound_post(&out_, &wire);
+		posted_.pop_front();
+	}
+}
+
+void PealPair::complete()
+{
+	peal_completion c;
+
+	while (!dead_ && peal_outbound_complete(&out_, &c)) {
+		const Message &m = outgoing->message(c.index);
+
+		/* The host's own name for a malformed WQE. */
+		if (m.fault == Fault::OPCODE)
+			c.opcode = m.wire.opcode;
+		outgoing->completed(c.index, c.opcode, c.flags, c.status, c.reason, c.length);
+		if (!c.status)
+			continue;
+		error_ = true;
+		flush();
+		return;
+	}
+}
+
+/* In error: everything comes back, in order, once. */
+void PealPair::flush()
+{
+	peal_completion c;
+
+	error_ = dead_ = true;
+	outgoing->error();
+	while (peal_outbound_flush(&out_, &c))
+		outgoing->completed(c.index, outgoing->message(c.index).wire.opcode, c.flags,
+				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, c.length);
+	while (!posted_.empty()) {
+		const peal_message &wire = outgoing->message(posted_.front()).wire;
+
+		outgoing->completed(wire.index, wire.opcode, wire.flags, WR_FLUSH_ERR,
+				    PEAL_REASON_FLUSHED, wire.length);
+		posted_.pop_front();
+	}
+	target.flush(*incoming);
+	incoming->peer_dead = true;
+}
+
+void PealPair::fail()
+{
+	if (!dead_)
+		flush();
+}
+
+bool PealPair::spoiled(const peal_outgoing &out)
+{
+	const peal_flight &flight = flights_[out.flight & out_.trail.mask];
+	const Message &m = outgoing->message(flight.message.index);
+
+	if (m.fault != Fault::LOCAL || m.responds() ||
+	    out.offset + out.header.payload_bytes <= m.fault_offset)
+		return false;
+	peal_outbound_spoil(&out_, out.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	return true;
+}
+
+void PealPair::execute_local(const peal_outgoing &out)
+{
+	const Message &m = outgoing->message(flights_[out.flight & out_.trail.mask].message.index);
+
+	if (m.fault == Fault::OPCODE) {
+		peal_outbound_spoil(&out_, out.flight, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
+		return;
+	}
+	outgoing->executed_locally(m.wire.index);
+	peal_outbound_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
+				 m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
+}
+
+void PealPair::transmit(const peal_outgoing &out)
+{
+	const Message &m = outgoing->message(flights_[out.flight & out_.trail.mask].message.index);
+	u8 *payload;
+	FramePtr made;
+
+	show(out.again ? "repeats" : "sends", out.header);
+	outgoing->sent(m.wire.index, out.header, out.offset, out.again);
+	made = frame(out.header, &payload);
+	pattern_fill(payload, m.id, out.offset, out.header.payload_bytes);
+	ship(std::move(made), Code::CORE);
+}
+
+/* Return: false when there is nothing to send now. */
+bool PealPair::turn()
+{
+	peal_outgoing out{};
+	enum peal_pause pause;
+
+	complete();
+	if (dead_)
+		return false;
+	feed();
+	if (!node.room())
+		return false;
+	pause = peal_outbound_next(&out_, world_.now(), &out);
+	if (pause)
+		return false;
+	if (out.local)
+		execute_local(out);
+	else if (!spoiled(out))
+		transmit(out);
+	return true;
+}
+
+void PealPair::run()
+{
+	u32 packets = 0;
+
+	if (world_.random.ppm(habits.reconfigure)) {
+		peal_outbound_config config = out_.config;
+
+		config.window = static_cast<u32>(world_.random.between(1, outgoing->rules.window));
+		peal_outbound_configure(&out_, &config);
+	}
+	while (packets < habits.turn && turn())
+		packets++;
+	complete();
+	if (packets == habits.turn && !turn_due_ && !dead_) {
+		turn_due_ = true;
+		world_.in(world_.random.below(2000), this, TURN);
+	}
+	arm();
+}
+
+bool PealPair::may_keep()
+{
+	return world_.random.ppm(habits.keep);
+}
+
+/* A response: place what it names, and what had waited for it. */
+void PealPair::respond(FramePtr frame)
+{
+	peal_landing landing{};
+	u32 una = out_.trail.una;
+
+	while (frame) {
+		bool keep = may_keep();
+
+		peal_outbound_receive(&out_, &frame->packet, world_.now(),
+				      keep ? frame.get() : nullptr, &landing);
+		if (landing.what == PEAL_LANDING_KEPT) {
+			if (!keep)
+				violation("kept a response that was not to be kept");
+			frame.release();
+			kept++;
+		} else if (landing.what != PEAL_LANDING_DROPPED) {
+			land(landing, *frame);
+		} else {
+			world_.trace("  dropped: %d%s", landing.drop,
+				     landing.duplicate ? ", duplicate" : "");
+		}
+		void *handle = peal_outbound_take_early(&out_);
+
+		frame.reset(static_cast<Frame *>(handle));
+		kept -= !!handle;
+	}
+	if (out_.trail.una != una)
+		outgoing->progress_at = world_.now();
+}
+
+void PealPair::land(const peal_landing &landing, const Frame &frame)
+{
+	if (landing.what == PEAL_LANDING_TAKEN)
+		return;
+	const peal_flight &flight = flights_[landing.flight & out_.trail.mask];
+	const Message &m = outgoing->message(flight.message.index);
+
+	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
+		peal_outbound_spoil(&out_, landing.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+		return;
+	}
+	if (landing.what == PEAL_LANDING_READ) {
+		if (landing.bytes != frame.packet.payload_bytes)
+			violation("%u bytes to land of %u", landing.bytes,
+				  frame.packet.payload_bytes);
+		outgoing->landed(m.wire.index, landing.offset, landing.bytes, 0);
+		if (landing.bytes)
+			std::memcpy(m.local->at + landing.offset, frame.payload, landing.bytes);
+		if (!pattern_is(frame.payload, m.id, landing.offset, landing.bytes))
+			violation("%s: READ %u got other bytes at %llu", outgoing->name().c_str(),
+				  m.wire.index, landing.offset);
+	} else {
+		outgoing->landed(m.wire.index, 0, 0, landing.original);
+		std::memcpy(m.local->at, &landing.original, 8);
+	}
+	peal_outbound_landed(&out_, &landing, world_.now());
+	outgoing->progress_at = world_.now();
+}
+
+void PealPair::arrive(FramePtr frame)
+{
+	const auto *wire = peal_packet_opcode(&frame->packet);
+
+	show("gets", frame->packet);
+	if (wire->has & PEAL_HAS_RESPONSE) {
+		if (!dead_)
+			respond(std::move(frame));
+	} else if (!error_) {
+		request(std::move(frame));
+	}
+}
+
+void PealPair::batch_ends()
+{
+	reply();
+	run();
+}
+
+void PealPair::room()
+{
+	reply();
+	run();
+}
+
+bool PealPair::quiet() const
+{
+	return dead_ || (posted_.empty() && peal_outbound_idle(&out_) &&
+			 peal_outbound_deadline(&out_) == NEVER);
+}
+
+} // namespace peal::sim

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A queue pair that drives the core as the kernel does: posts when nothing is
+ * unsent, sends until the core or the transmit queue pauses, lands responses,
+ * gives kept packets back, arms one timer.
+ *
+ * Owns: the core's two halves. Does not know: what is right; the stream does.
+ */
+#pragma once
+#include <deque>
+#include <vector>
+
+#include "pair.hpp"
+
+namespace peal::sim {
+
+struct PealHabits {
+	u32 keep = 1000000;  /* that an early packet may be kept, millionths */
+	u32 turn = 16;	     /* packets sent at once */
+	u32 entries = 128;   /* of the send queue */
+	u32 reconfigure = 0; /* that a turn changes the window, millionths */
+};
+
+class PealPair : public Pair {
+	enum { TIMER_OUT = 1, TIMER_IN, TURN, REPLY_TURN };
+
+	peal_outbound out_{};
+	peal_inbound in_{};
+	std::vector<peal_flight> flights_;
+	std::vector<peal_resource> resources_;
+	std::deque<u32> posted_; /* not yet the core's */
+	u64 armed_out_ = NEVER, armed_in_ = NEVER;
+	bool turn_due_ = false, reply_due_ = false, dead_ = false;
+	u32 expected_una_ = 0;
+
+	void feed();
+	bool turn();
+	void run();
+	void arm();
+	void transmit(const peal_outgoing &out);
+	void execute_local(const peal_outgoing &out);
+	bool spoiled(const peal_outgoing &out);
+	void complete();
+	void flush();
+	void respond(FramePtr frame);
+	void land(const peal_landing &landing, const Frame &frame);
+	void request(FramePtr frame);
+	void serve(const peal_request &request, const Frame &frame);
+	void reply();
+	bool may_keep();
+
+public:
+	PealHabits habits;
+	static u64 kept; /* frames in the core's hands */
+
+	PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources);
+	~PealPair() override;
+
+	/* RESET, and a new connection. */
+	void connect(const peal_outbound_config &out, u32 out_psn, const peal_inbound_config &in,
+		     u32 in_psn);
+	void post(u32 index) override;
+	void arrive(FramePtr frame) override;
+	void batch_ends() override;
+	void room() override;
+	void fail() override;
+	bool quiet() const override;
+	void wake(u64 what) override;
+};
+
+} // namespace peal::sim

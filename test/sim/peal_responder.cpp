@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See peal_pair.hpp: requests that arrive, and the replies.
+ */
+#include <cstring>
+
+#include "peal_pair.hpp"
+
+namespace peal::sim {
+
+/* A request: do what it asks, then what had waited for it. */
+void PealPair::request(FramePtr frame)
+{
+	peal_request request{};
+
+	while (frame) {
+		bool keep = may_keep();
+
+		peal_inbound_receive(&in_, &frame->packet, world_.now(),
+				     keep ? frame.get() : nullptr, &request);
+		if (request.what == PEAL_REQUEST_KEPT) {
+			if (!keep)
+				violation("kept a request that was not to be kept");
+			frame.release();
+			kept++;
+		} else if (request.what == PEAL_REQUEST_EXECUTE) {
+			serve(request, *frame);
+		} else if (request.what == PEAL_REQUEST_ANSWERED && request.fatal) {
+			incoming->refuse(frame->packet.psn, REM_INV_REQ_ERR);
+		} else if (request.what == PEAL_REQUEST_DROPPED) {
+			world_.trace("  dropped: %d%s", request.drop,
+				     request.duplicate ? ", duplicate" : "");
+		}
+		void *handle = peal_inbound_take_early(&in_);
+
+		frame.reset(static_cast<Frame *>(handle));
+		kept -= !!handle;
+	}
+}
+
+void PealPair::serve(const peal_request &request, const Frame &frame)
+{
+	Request r{
+		.psn = frame.packet.psn,
+		.operation = request.operation,
+		.first = request.first,
+		.last = request.last,
+		.solicited = request.solicited,
+		.offset = request.offset,
+		.bytes = request.bytes,
+		.length = request.length,
+		.rkey = request.rkey,
+		.remote_addr = request.remote_addr,
+		.compare_add = request.atomic.compare_add,
+		.swap = request.atomic.swap,
+		.imm_or_rkey = request.imm_or_rkey,
+	};
+	u64 original;
+	enum peal_verdict verdict = target.execute(*incoming, r, frame.payload, &original);
+
+	peal_inbound_done(&in_, verdict, original, world_.now());
+}
+
+/* Replies leave; after a fatal one the queue pair is in error. */
+void PealPair::reply()
+{
+	u32 packets = 0;
+	peal_reply reply{};
+
+	while (!dead_ && node.room() && packets < habits.turn && peal_inbound_next(&in_, &reply)) {
+		const u8 *bytes = nullptr;
+		u8 *payload;
+		FramePtr made;
+
+		packets++;
+		if (reply.read &&
+		    !target.readable(reply.rkey, reply.remote_addr, reply.header.payload_bytes)) {
+			incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
+			peal_inbound_refuse_read(&in_);
+			continue;
+		}
+		if (reply.header.payload_bytes)
+			bytes = target.bytes(reply.rkey, reply.remote_addr,
+					     reply.header.payload_bytes);
+		if (reply.header.payload_bytes && !bytes)
+			violation("a READ answers with bytes that nobody granted");
+		show(reply.again ? "answers again" : "answers", reply.header);
+		incoming->replied(reply.header, reply.again);
+		made = frame(reply.header, &payload);
+		if (bytes)
+			std::memcpy(payload, bytes, reply.header.payload_bytes);
+		ship(std::move(made), Code::CORE);
+	}
+	if (packets == habits.turn && !reply_due_) {
+		reply_due_ = true;
+		world_.in(world_.random.below(2000), this, REPLY_TURN);
+	} else if (in_.fatal && packets < habits.turn && node.room() && !dead_) {
+		flush();
+	}
+	arm();
+}
+
+} // namespace peal::sim

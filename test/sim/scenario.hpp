@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a seed stands for: nodes, paths, connections, loads and misfortunes; and
+ * its run from the first event to the last.
+ *
+ * Owns: everything that lives in one simulation.
+ */
+#pragma once
+#include <memory>
+
+#include "peal_pair.hpp"
+#include "program.hpp"
+
+namespace peal::sim {
+
+/* What befalls a connection as a whole. */
+enum class Fate : u8 {
+	NONE,
+	SILENCE, /* one end is never heard again */
+	RESET,	 /* both ends are reset and connected anew, with packets in flight */
+	HOLE,	 /* one request packet never arrives, however often it is sent */
+	BROKEN,	 /* one end's program puts it into error */
+};
+
+/* Two queue pairs and both directions between them; after a reset with new streams. */
+class Connection : public Actor {
+	enum { FATE = 1, WATCH };
+
+	World &world_;
+	Network &network_;
+	u32 tag_;
+	Rules rules_[2]; /* [0]: pair 0 requests */
+	Load load_[2];
+	peal_inbound_config in_[2];
+	u64 silent_from_ = NEVER;
+	u32 hole_ = ~0U; /* PSN of stream 0 */
+	u64 fate_at_ = 0;
+	bool reconnected_ = false;
+
+	void plan_rules(const Path &path, const NodeHabits &habits);
+	void plan_load();
+	void plan_fate(const Path &path);
+	void connect(const u32 psn[2]);
+	void begin();
+	void watch();
+
+public:
+	Fate fate = Fate::NONE;
+	std::unique_ptr<Pair> pairs[2];
+	std::vector<std::unique_ptr<Stream>> streams; /* the last two are alive */
+	std::vector<std::unique_ptr<Program>> programs;
+
+	Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag);
+	void wake(u64 what) override;
+	/* Is this frame one that fate takes? */
+	bool swallows(const Frame &frame) const;
+	bool settled() const;
+	void check();
+	std::string describe() const;
+};
+
+class Scenario {
+	World world_;
+	Network network_;
+	std::vector<std::unique_ptr<Node>> nodes_;
+	std::vector<std::unique_ptr<Connection>> connections_;
+	Path path_;
+	NodeHabits habits_;
+
+	void plan_path();
+	void plan_habits();
+	void drain();
+
+public:
+	Scenario(u64 seed, bool verbose);
+	~Scenario();
+	void run();
+	u64 packets() const { return network_.sent; }
+	u64 events() const { return world_.done(); }
+};
+
+} // namespace peal::sim

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See stream.hpp: posting, and the requester's side. The responder's side is in
+ * stream_responder.cpp.
+ */
+#include "stream.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace peal::sim {
+
+u8 Message::expected() const
+{
+	switch (fault) {
+	case Fault::NONE:
+		return SUCCESS;
+	case Fault::KEY:
+	case Fault::RANGE:
+	case Fault::RIGHTS:
+	case Fault::INV_KEY:
+		return REM_ACCESS_ERR;
+	case Fault::TOO_LONG:
+	case Fault::MISALIGNED:
+	case Fault::NO_READS:
+		return REM_INV_REQ_ERR;
+	case Fault::RECV_KEY:
+		return REM_OP_ERR;
+	case Fault::LOCAL:
+		return LOC_PROT_ERR;
+	case Fault::BIND:
+		return MW_BIND_ERR;
+	case Fault::OPCODE:
+	case Fault::READ_DEPTH:
+		return LOC_QP_OP_ERR;
+	}
+	return SUCCESS;
+}
+
+void Stream::broken(const Message &m, const char *format, ...) const
+{
+	char text[384];
+	va_list arguments;
+
+	va_start(arguments, format);
+	std::vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	violation("%s message %u (opcode %u, %llu bytes, fault %d): %s", name_.c_str(),
+		  m.wire.index, m.wire.opcode, m.wire.length, static_cast<int>(m.fault), text);
+}
+
+Message &Stream::post(const Message &message)
+{
+	messages_.push_back(message);
+	Message &m = messages_.back();
+
+	m.wire.index = static_cast<u32>(messages_.size() - 1);
+	m.first = next_first_;
+	if (m.is_atomic())
+		m.packets = 1;
+	else if (m.on_wire())
+		m.packets = m.wire.length
+				    ? static_cast<u32>((m.wire.length + rules.mtu - 1) / rules.mtu)
+				    : 1;
+	next_first_ += m.packets;
+	return m;
+}
+
+/* The opcode by the table of the specification, not by the core's. */
+static u8 request_opcode(const Message &m, u8 transport, bool first, bool last)
+{
+	static const struct {
+		u8 first, middle, last, only;
+	} rows[] = {
+		[PEAL_OP_INVALID] = {0xff, 0xff, 0xff, 0xff},
+		[PEAL_OP_SEND] = {0x00, 0x01, 0x02, 0x04},
+		[PEAL_OP_SEND_IMM] = {0x00, 0x01, 0x03, 0x05},
+		[PEAL_OP_SEND_INV] = {0x00, 0x01, 0x16, 0x17},
+		[PEAL_OP_WRITE] = {0x06, 0x07, 0x08, 0x0a},
+		[PEAL_OP_WRITE_IMM] = {0x06, 0x07, 0x09, 0x0b},
+		[PEAL_OP_READ] = {0x0c, 0x0c, 0x0c, 0x0c},
+		[PEAL_OP_CMP_SWAP] = {0x13, 0x13, 0x13, 0x13},
+		[PEAL_OP_FETCH_ADD] = {0x14, 0x14, 0x14, 0x14},
+	};
+	const auto &row = rows[m.wire.opcode];
+
+	return static_cast<u8>(transport << 5 | (first	? last ? row.only : row.first
+						 : last ? row.last
+							: row.middle));
+}
+
+/* PSNs that a packet of @m takes: a READ request one for each response (9.7.2). */
+u32 Stream::psns(const Message &m, u64 length) const
+{
+	return m.reads() && length ? static_cast<u32>((length + rules.mtu - 1) / rules.mtu) : 1;
+}
+
+/* A READ may be asked for in pieces, and again from any packet on. */
+void Stream::check_read(const Message &m, u32 psn, u64 addr, u64 length) const
+{
+	u64 skip = static_cast<u64>(psn - m.first) * rules.mtu;
+
+	if (addr != m.wire.remote_addr + skip || length > m.wire.length - skip ||
+	    !length != !m.wire.length)
+		broken(m, "READ of %llu bytes at %llx for response %u", length, addr,
+		       psn - m.first);
+	if (skip + length != m.wire.length && length % rules.mtu)
+		broken(m, "READ of %llu bytes at %llu is not whole packets", length, skip);
+}
+
+/* Everything that the receiver may read in the headers of this packet. */
+void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) const
+{
+	u32 place = rel(p.psn) - m.first;
+	bool first = place == 0, last = place + 1 == m.packets;
+	bool reth = m.writes() && first;
+	u64 rest = m.wire.length - std::min(m.wire.length, offset);
+
+	if (rel(p.psn) < m.first || place >= m.packets)
+		broken(m, "PSN %06x is not one of its own", p.psn);
+	if (m.reads())
+		first = last = true;
+	if (p.opcode != request_opcode(m, rules.transport, first, last))
+		broken(m, "packet %u of %u left with opcode %02x", place, m.packets, p.opcode);
+	if (m.responds() ? p.payload_bytes != 0
+			 : offset != static_cast<u64>(place) * rules.mtu ||
+				   p.payload_bytes != std::min<u64>(rest, rules.mtu))
+		broken(m, "packet %u of %u has %u bytes from %llu", place, m.packets,
+		       p.payload_bytes, offset);
+	if (p.pad != (-p.payload_bytes & 3))
+		broken(m, "%u bytes are padded by %u", p.payload_bytes, p.pad);
+	if (m.reads())
+		check_read(m, rel(p.psn), p.remote_addr, p.length);
+	if (reth && (p.remote_addr != m.wire.remote_addr || p.length != m.wire.length))
+		broken(m, "wrong address or length in packet %u", place);
+	if ((m.responds() || reth) && p.rkey != m.wire.rkey)
+		broken(m, "wrong key in packet %u", place);
+	if (m.is_atomic() &&
+	    (p.rkey != m.wire.rkey || p.remote_addr != m.wire.remote_addr ||
+	     p.swap_add != (m.wire.opcode == PEAL_OP_CMP_SWAP ? m.wire.atomic.swap
+							      : m.wire.atomic.compare_add) ||
+	     (m.wire.opcode == PEAL_OP_CMP_SWAP && p.compare != m.wire.atomic.compare_add)))
+		broken(m, "wrong operands");
+	if (last && (m.wire.opcode == PEAL_OP_SEND_IMM || m.wire.opcode == PEAL_OP_WRITE_IMM) &&
+	    p.imm != m.wire.imm_or_rkey)
+		broken(m, "wrong immediate data");
+	if (last && m.wire.opcode == PEAL_OP_SEND_INV && p.inv_rkey != m.wire.imm_or_rkey)
+		broken(m, "wrong key to invalidate");
+	if (m.receives() && p.solicited != (last && m.wire.flags & PEAL_WQE_SOLICITED))
+		broken(m, "solicited bit in packet %u is wrong", place);
+}
+
+/* A message begins to leave: may it, now? */
+void Stream::check_begin(Message &m)
+{
+	if (m.wire.index != begun_)
+		broken(m, "left while message %zu had not", begun_);
+	for (size_t i = completed_; i < m.wire.index; i++) {
+		const Message &before = messages_[i];
+
+		if (before.on_wire() && !before.sent)
+			broken(m, "left before all of message %zu had", i);
+		if (m.wire.flags & PEAL_WQE_FENCE && before.responds() && !before.answered())
+			broken(m, "fenced, and left before message %zu was answered", i);
+	}
+	m.begun = true;
+	m.left_at = world_.now();
+	begun_++;
+}
+
+void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
+{
+	Message &m = message(index);
+	u32 psn = rel(packet.psn);
+
+	if (failed_ || error_)
+		broken(m, "packet left after the queue pair had failed");
+	if (!m.on_wire())
+		broken(m, "packet of a message that has none");
+	if (m.fault == Fault::OPCODE || m.fault == Fault::READ_DEPTH)
+		broken(m, "packet of a message that must not leave");
+	check_header(m, packet, offset);
+	if (again != (psn < new_packet_))
+		broken(m, "PSN %06x is %s, and it says the opposite", packet.psn,
+		       again ? "new" : "a retransmission");
+	if (m.completions)
+		broken(m, "packet left after the completion");
+	if (again) {
+		if (psn + psns(m, packet.length) > new_packet_)
+			broken(m, "asks again for what it never asked for");
+		retransmitted++;
+		return;
+	}
+	if (psn != new_packet_)
+		broken(m, "PSN %06x left, %06x is next", packet.psn,
+		       (rules.psn + new_packet_) & 0xffffff);
+	if (!m.begun)
+		check_begin(m);
+	m.sent_packets += psns(m, packet.length);
+	new_packet_ += psns(m, packet.length);
+	m.sent = m.sent_packets == m.packets;
+	if (!m.responds())
+		return;
+	reads_out_.push_back(new_packet_);
+	if (reads_out_.size() > rules.max_rd_atomic)
+		broken(m, "READ or atomic number %zu outstanding", reads_out_.size());
+}
+
+void Stream::executed_locally(u32 index)
+{
+	Message &m = message(index);
+
+	if (m.on_wire() && m.fault == Fault::NONE)
+		broken(m, "is to be executed locally");
+	if (!m.begun)
+		check_begin(m);
+	if (m.sent)
+		broken(m, "executed twice");
+	m.sent = true;
+}
+
+void Stream::landed(u32 index, u64 offset, u32 bytes, u64 original)
+{
+	Message &m = message(index);
+
+	if (!m.responds() || m.landed_packets >= m.sent_packets)
+		broken(m, "was answered without having asked");
+	if (offset != static_cast<u64>(m.landed_packets) * rules.mtu || m.answered())
+		broken(m, "byte %llu arrived after %u packets", offset, m.landed_packets);
+	if (m.reads() && bytes != std::min<u64>(rules.mtu, m.wire.length - offset))
+		broken(m, "%u bytes arrived for %llu", bytes, offset);
+	if (m.landed_packets >= m.executed_packets)
+		broken(m, "was answered before it was executed");
+	if (m.is_atomic() && original != m.before)
+		broken(m, "returned %llx, and found %llx", original, m.before);
+	m.landed_packets++;
+	if (m.local)
+		m.local->written = offset + bytes;
+	if (!reads_out_.empty() && m.first + m.landed_packets == reads_out_.front())
+		reads_out_.pop_front();
+}
+
+/* What success promises (IBTA 9.7.5.1: acknowledged means executed). */
+void Stream::check_success(const Message &m)
+{
+	if (m.on_wire() && !m.sent)
+		broken(m, "completed before it had left");
+	if (m.responds() && !m.answered())
+		broken(m, "completed, %u of %u packets answered", m.landed_packets, m.packets);
+	if (rules.transport == PEAL_RC && m.on_wire() && !m.finished)
+		broken(m, "completed, and the peer has not executed it");
+	if (!m.on_wire() && !m.sent)
+		broken(m, "completed without having been executed");
+	if (m.expected() && rules.transport == PEAL_RC)
+		broken(m, "completed well");
+}
+
+/* IBTA 9.7.6.1.3: so many timeouts, each at least its time. */
+void Stream::judge_exceeded(const Message &m, u32 reason)
+{
+	u64 least = (rules.retry_limit + 1ULL) * rules.timeout_ns;
+	u64 silence = world_.now() - std::max(progress_at, m.left_at);
+
+	if (!rules.may_exceed && !peer_dead)
+		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
+	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE)
+		broken(m, "retries exceeded with reason %u", reason);
+	if (reason == PEAL_REASON_PEER_SILENT && !rules.timeout_ns)
+		broken(m, "gave up without a timeout");
+	if (reason == PEAL_REASON_PEER_SILENT && silence < least)
+		broken(m, "gave up after %llu us of silence; it is %llu us times %u",
+		       silence / 1000, rules.timeout_ns / 1000, rules.retry_limit + 1);
+}
+
+/* May this message fail so? */
+void Stream::judge(const Message &m, u8 status, u32 reason)
+{
+	switch (status) {
+	case RETRY_EXC_ERR:
+		return judge_exceeded(m, reason);
+	case RNR_RETRY_EXC_ERR:
+		if (rules.rnr_limit == 7 || !m.not_ready)
+			broken(m, "RNR retries exceeded; %u of %u", m.not_ready, rules.rnr_limit);
+		if (rules.clean ? m.not_ready != rules.rnr_limit + 1U
+				: !rules.duplicates && m.not_ready < rules.rnr_limit + 1U)
+			broken(m, "%u RNR retries of %u", m.not_ready, rules.rnr_limit);
+		if (reason != PEAL_REASON_RNR_EXHAUSTED)
+			broken(m, "RNR retries exceeded with reason %u", reason);
+		return;
+	case REM_INV_REQ_ERR:
+	case REM_ACCESS_ERR:
+	case REM_OP_ERR:
+		if (m.refused != status)
+			broken(m, "NAK with status %u, the peer refused with %u", status,
+			       m.refused);
+		return;
+	default:
+		if (m.expected() != status)
+			broken(m, "failed with status %u, reason %u", status, reason);
+	}
+}
+
+void Stream::completed(u32 index, u8 opcode, u8 flags, u8 status, u32 reason, u64 length)
+{
+	if (completed_ >= messages_.size())
+		violation("%s: completion %u of nothing", name_.c_str(), index);
+	Message &m = messages_[completed_];
+
+	if (index != m.wire.index || opcode != m.wire.opcode || flags != m.wire.flags ||
+	    length != m.wire.length)
+		broken(m, "completion is of message %u, opcode %u, %llu bytes", index, opcode,
+		       length);
+	if (m.completions++)
+		broken(m, "completed twice");
+	m.status = status;
+	m.reason = reason;
+	completed_++;
+	world_.trace("  %s: message %u completes with status %u, reason %u", name_.c_str(), index,
+		     status, reason);
+	if (status == WR_FLUSH_ERR) {
+		if (!failed_ && !error_)
+			broken(m, "flushed while all was well");
+		return;
+	}
+	if (failed_)
+		broken(m, "completed with status %u after an error", status);
+	if (status) {
+		failed_ = true;
+		judge(m, status, reason);
+		return;
+	}
+	check_success(m);
+}
+
+void Stream::finish()
+{
+	if (completed_ != messages_.size() && !error_)
+		broken(messages_[completed_], "never completed");
+	for (const Receive &receive : receives_)
+		if (receive.taken && !receive.completed && !peer_dead && !failed_ && !error_ &&
+		    rules.transport == PEAL_RC && settled())
+			violation("%s: receive %llu never completed", name_.c_str(),
+				  receive.number);
+}
+
+} // namespace peal::sim

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The oracle of one direction of a connection: what was posted at one end, what
+ * was executed at the other, and what completed; each step is checked against
+ * the specification's promises, and a broken one throws a Violation.
+ *
+ * Owns: the messages and receives of the direction, and what is known of each.
+ * Does not know: the core, the network. It numbers packets by itself.
+ */
+#pragma once
+#include <deque>
+#include <string>
+
+#include "core.hpp"
+#include "memory.hpp"
+#include "world.hpp"
+
+namespace peal::sim {
+
+/* What is wrong with a message on purpose. */
+enum class Fault : u8 {
+	NONE,
+	KEY,	    /* rkey names nothing */
+	RANGE,	    /* a byte outside the region */
+	RIGHTS,	    /* region does not allow it */
+	TOO_LONG,   /* longer than the receive */
+	RECV_KEY,   /* receive's local key is bad */
+	MISALIGNED, /* atomic */
+	NO_READS,   /* the peer has no resources for READs */
+	READ_DEPTH, /* this side may have no READ outstanding */
+	INV_KEY,    /* SEND_INV of a key that is none */
+	LOCAL,	    /* own buffer is gone at fault_offset */
+	OPCODE,	    /* malformed WQE */
+	BIND,	    /* BIND_MW fails */
+};
+
+struct Message {
+	u64 id = 0;
+	peal_message wire{};
+	Range *remote = nullptr, *local = nullptr;
+	Fault fault = Fault::NONE;
+	u64 fault_offset = 0;
+	u64 post_at = 0;
+	/* the requester's side */
+	u64 left_at = 0;
+	u32 first = 0, packets = 0; /* PSNs, counted from the stream's first */
+	bool begun = false, sent = false;
+	u32 sent_packets = 0;
+	u32 landed_packets = 0;
+	u32 completions = 0;
+	u8 status = 0;
+	u32 reason = 0;
+	/* the responder's side */
+	u32 executed_packets = 0;
+	u32 replied_packets = 0;
+	bool finished = false;
+	u8 refused = 0;	   /* the status its NAK means */
+	u32 not_ready = 0; /* how often it met no receive */
+	u64 before = 0;	   /* atomic: what it found */
+
+	bool reads() const { return wire.opcode == PEAL_OP_READ; }
+	bool is_atomic() const
+	{
+		return wire.opcode == PEAL_OP_CMP_SWAP || wire.opcode == PEAL_OP_FETCH_ADD;
+	}
+	bool responds() const { return reads() || is_atomic(); }
+	bool sends() const
+	{
+		return wire.opcode >= PEAL_OP_SEND && wire.opcode <= PEAL_OP_SEND_INV;
+	}
+	bool writes() const
+	{
+		return wire.opcode == PEAL_OP_WRITE || wire.opcode == PEAL_OP_WRITE_IMM;
+	}
+	bool receives() const { return sends() || wire.opcode == PEAL_OP_WRITE_IMM; }
+	bool on_wire() const { return sends() || writes() || responds(); }
+	bool answered() const { return landed_packets == packets; }
+	u8 expected() const; /* the status that its fault means */
+};
+
+/* What the responder's transport asks its host to do: peal_request, or the strict peer's. */
+struct Request {
+	u32 psn;
+	u8 operation;
+	bool first, last, solicited;
+	u64 offset;
+	u32 bytes;
+	u64 length;
+	u32 rkey;
+	u64 remote_addr;
+	u64 compare_add, swap;
+	u32 imm_or_rkey;
+};
+
+struct Receive {
+	u64 number = 0;
+	Range *range = nullptr;
+	bool bad = false; /* its local key is not valid */
+	bool taken = false, completed = false;
+	u8 status = 0;
+};
+
+/* What is promised to both ends. */
+struct Rules {
+	u8 transport = PEAL_RC;
+	u32 mtu = 1024;
+	u32 psn = 0;
+	u8 retry_limit = 7, rnr_limit = 7, rnr_timer = 0;
+	u64 timeout_ns = 0;
+	u32 max_rd_atomic = 1;
+	u32 window = 1;
+	bool may_exceed = false; /* the network may be too bad for the retries */
+	bool duplicates = false; /* it sends things twice, also NAKs */
+	bool clean = false;	 /* it neither loses nor reorders nor duplicates */
+};
+
+class Stream {
+	World &world_;
+	std::string name_;
+	std::deque<Message> messages_;
+	std::deque<Receive> receives_;
+	u32 next_first_ = 0; /* PSN of the next message to be posted */
+	/* requester */
+	u32 new_packet_ = 0;	    /* PSN of the next packet that never left */
+	size_t begun_ = 0;	    /* messages that began to leave */
+	size_t completed_ = 0;	    /* messages */
+	std::deque<u32> reads_out_; /* READs and atomics outstanding: PSN after each */
+	bool failed_ = false;	    /* a completion with an error was seen */
+	bool error_ = false;	    /* the queue pair is in error, or was reset */
+	/* responder */
+	size_t current_ = 0; /* message of the next request */
+	u32 executed_ = 0;   /* PSN of it */
+	u32 requests_ = 0;   /* executed to their end: the MSN */
+	size_t reading_ = 0; /* first message whose replies are not all sent */
+	size_t taken_ = 0, receives_done_ = 0;
+	Message *refused_ = nullptr;
+	u32 refused_psn_ = ~0U;
+
+	Message *at_psn(u32 rel);
+	void check_header(const Message &m, const peal_packet &packet, u64 offset) const;
+	void check_begin(Message &m);
+	void check_read(const Message &m, u32 psn, u64 addr, u64 length) const;
+	u32 psns(const Message &m, u64 length) const;
+	void check_request(const Message &m, const Request &r) const;
+	void check_success(const Message &m);
+	void replied_in_order(Message &reader, u32 psn, bool answer, bool again);
+	void judge(const Message &m, u8 status, u32 reason);
+	void judge_exceeded(const Message &m, u32 reason);
+	[[noreturn, gnu::format(printf, 3, 4)]] void broken(const Message &m, const char *format,
+							    ...) const;
+
+public:
+	Rules rules;
+	bool peer_dead = false; /* the other end answers no more */
+	u64 progress_at = 0;	/* the requester's last news from the peer */
+	u64 invalidated_at = NEVER;
+	u64 retransmitted = 0;
+
+	Stream(World &world, std::string name, const Rules &rules)
+		: world_(world), name_(std::move(name)), rules(rules)
+	{
+	}
+	const std::string &name() const { return name_; }
+	size_t count() const { return messages_.size(); }
+	size_t completed_count() const { return completed_; }
+	Message &message(size_t index) { return messages_.at(index); }
+	std::deque<Receive> &receives() { return receives_; }
+	u32 rel(u32 psn) const { return (psn - rules.psn) & 0xffffff; }
+	bool in_error() const { return error_; }
+	bool failed() const { return failed_; }
+	bool settled() const { return completed_ == messages_.size(); }
+
+	/* The program posts. */
+	Message &post(const Message &message);
+	/* The queue pair went into error, or to RESET: what is posted may be flushed. */
+	void error() { error_ = true; }
+
+	/* The requester sends a packet of message @index, from @offset of its payload. */
+	void sent(u32 index, const peal_packet &packet, u64 offset, bool again);
+	void executed_locally(u32 index);
+	/* A READ's or atomic's answer was placed. */
+	void landed(u32 index, u64 offset, u32 bytes, u64 original);
+	void completed(u32 index, u8 opcode, u8 flags, u8 status, u32 reason, u64 length);
+
+	/* The responder is asked to execute; afterwards with what verdict. */
+	Message &executing(const Request &request);
+	void settle(Message &m, const Request &request, enum peal_verdict verdict, u64 original);
+	/* The transport itself refuses a request, or the key of a READ under way is gone. */
+	void refuse(u32 psn, u8 status);
+	/* The responder sends a reply. */
+	void replied(const peal_packet &packet, bool again);
+	/* Receives are taken and completed in order. */
+	Receive *take();
+	void received(Receive *receive, const Message *m, u8 status, u64 length);
+
+	/* At the end: everything posted completed once; throws otherwise. */
+	void finish();
+};
+
+} // namespace peal::sim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a responder's host does with a request that its transport hands it:
+ * checks keys, takes receives, moves bytes, executes atomics.
+ *
+ * Owns: the receive that the message under way holds; the words' history.
+ * Does not know: packets, transports. Peal's and the strict peer's pairs use it.
+ */
+#pragma once
+#include "stream.hpp"
+
+namespace peal::sim {
+
+class Target {
+	Memory &memory_;
+	Receive *holding_ = nullptr;
+
+	enum peal_verdict check_receive(Stream &stream, const Request &request);
+	enum peal_verdict check(Stream &stream, const Request &request);
+	void place(Stream &stream, const Request &request, const u8 *payload);
+	u64 atomic(const Request &request);
+	void finish(Stream &stream, const Request &request, const Message &m);
+
+public:
+	u32 max_dest_rd_atomic = 16;
+
+	explicit Target(Memory &memory) : memory_(memory) {}
+	enum peal_verdict execute(Stream &stream, const Request &request, const u8 *payload,
+				  u64 *original);
+	/* In error: everything posted comes back. */
+	void flush(Stream &stream);
+	void forget() { holding_ = nullptr; }
+	bool readable(u32 rkey, u64 addr, u64 bytes) const
+	{
+		return !bytes || memory_.allows(rkey, addr, bytes, MAY_READ);
+	}
+	/* What a READ's response carries. */
+	const u8 *bytes(u32 rkey, u64 addr, u64 bytes) { return memory_.at(rkey, addr, bytes); }
+};
+
+} // namespace peal::sim
