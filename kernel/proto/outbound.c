@@ -128,26 +128,19 @@ static void peal_outbound_build(const struct peal_outbound *o, u32 index, u32 at
 	peal_flight_build(f, at, span, &out->header);
 }
 
-static void peal_outbound_build_again(const struct peal_outbound *o, u32 span,
-				      struct peal_outgoing *out)
-{
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->repair.index);
-
-	peal_outbound_build(o, o->repair.index, peal_psn_ahead(f->psn, o->repair.next), span, out);
-	out->again = true;
-	out->header.ack_request = !peal_flight_wants_data(f);
-}
-
 /* A probe is a single packet and needs no window. */
 static enum peal_pause peal_outbound_resend(struct peal_outbound *o, u64 now,
 					    struct peal_outgoing *out)
 {
+	const struct peal_flight *f = peal_trail_at(&o->trail, o->repair.index);
 	u32 span = peal_repair_span(&o->repair, &o->trail, &o->early);
 	u32 ahead = peal_psn_ahead(o->trail.una, o->repair.next);
 
 	if (!o->repair.probe && ahead && ahead + span > o->window.size)
 		return PEAL_PAUSE_WINDOW;
-	peal_outbound_build_again(o, span, out);
+	peal_outbound_build(o, o->repair.index, peal_psn_ahead(f->psn, o->repair.next), span, out);
+	out->again = true;
+	out->header.ack_request = !peal_flight_wants_data(f);
 	peal_repair_left(&o->repair, &o->trail, &o->early, span, now);
 	peal_rto_sent_again(&o->rto, out->header.psn, peal_psn_add(out->header.psn, span));
 	peal_window_asked(&o->window);
@@ -164,9 +157,15 @@ static void peal_outbound_probe(struct peal_outbound *o, enum peal_probe why, u3
 }
 
 /* What came sooner after the probe than any answer can answers something else. */
-static bool peal_outbound_answers_probe(const struct peal_outbound *o, u64 now)
+static bool peal_outbound_answers_probe(struct peal_outbound *o, u64 now)
 {
-	return o->repair.left && peal_rto_plausible(&o->rto, o->repair.left_at, now);
+	if (!o->repair.left)
+		return false;
+	if (peal_rto_plausible(&o->rto, o->repair.left_at, now))
+		return true;
+	if (peal_repair_doubt(&o->repair))
+		peal_rto_doubt(&o->rto);
+	return false;
 }
 
 static void peal_outbound_lone_probe(struct peal_outbound *o, bool nak, u64 now)
@@ -376,6 +375,8 @@ static void peal_outbound_progress(struct peal_outbound *o, u32 from, bool ack, 
 	peal_window_grow(&o->window, peal_psn_ahead(from, una), una);
 	peal_repair_advance(&o->repair, &o->trail);
 	peal_outbound_rearm(o, now);
+	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
+		peal_repair_stop(&o->repair, &o->trail);
 	if (o->repair.probe)
 		peal_outbound_judge_probe(o, ack, now);
 }
@@ -409,12 +410,23 @@ static void peal_outbound_acknowledge(struct peal_outbound *o, u32 psn, bool ack
 }
 
 /* The peer knows better by now, or has said it already. */
-static bool peal_outbound_nak_is_old(const struct peal_outbound *o, u32 psn, u64 now)
+static bool peal_outbound_nak_is_old(struct peal_outbound *o, u32 psn, u64 now)
 {
 	if (peal_psn_before(psn, o->trail.reached))
 		return true;
 	return o->repair.probe && psn == o->repair.probe_psn &&
 	       !peal_outbound_answers_probe(o, now);
+}
+
+/*
+ * How soon it came says nothing: a peer that waits for a receive answers faster
+ * than one that is at work, and each answer counts.
+ */
+static bool peal_outbound_rnr_is_old(const struct peal_outbound *o, u32 psn)
+{
+	if (o->rnr_until || peal_psn_before(psn, o->trail.reached))
+		return true;
+	return o->repair.probe && psn == o->repair.probe_psn && !o->repair.left;
 }
 
 /* A NAK that answers a retransmission of the same packet uses up a retry (9.7.6.1.3). */
@@ -513,7 +525,7 @@ static void peal_outbound_receive_ack(struct peal_outbound *o, const struct peal
 		peal_outbound_acknowledge(o, peal_psn_add(packet->psn, 1), true, now);
 		break;
 	case PEAL_SYNDROME_RNR:
-		if (o->rnr_until || peal_outbound_nak_is_old(o, packet->psn, now))
+		if (peal_outbound_rnr_is_old(o, packet->psn))
 			peal_outbound_drop(landing, PEAL_DROP_stale, true);
 		else
 			peal_outbound_receive_rnr(o, packet->psn, value, now);
@@ -642,24 +654,17 @@ void peal_outbound_receive(struct peal_outbound *o, const struct peal_packet *pa
 				   peal_psn_before(packet->psn, o->trail.una));
 }
 
-/* Is it what receive() named last? */
-static bool peal_outbound_awaits(const struct peal_outbound *o, const struct peal_landing *landing)
-{
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.acking);
-	u32 at = peal_psn_ahead(f->psn, o->trail.una);
-
-	return peal_trail_waits(&o->trail) && landing->flight == o->trail.acking &&
-	       landing->offset == peal_flight_offset(f, at);
-}
-
+/* Anything but what receive() named last is ignored. */
 void peal_outbound_landed(struct peal_outbound *o, const struct peal_landing *landing, u64 now)
 {
 	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.acking);
 	u32 from = o->trail.una;
+	u32 at = peal_psn_ahead(f->psn, from);
 
-	if (!peal_outbound_awaits(o, landing))
+	if (!peal_trail_waits(&o->trail) || landing->flight != o->trail.acking ||
+	    landing->offset != peal_flight_offset(f, at))
 		return;
-	o->rd_atomic -= peal_flight_piece(f, peal_psn_ahead(f->psn, from)) == 1;
+	o->rd_atomic -= peal_flight_piece(f, at) == 1;
 	peal_trail_land(&o->trail);
 	peal_outbound_progress(o, from, false, now);
 	peal_outbound_watch_gap(o, now);

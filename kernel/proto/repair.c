@@ -75,6 +75,7 @@ void peal_repair_probe(struct peal_repair *r, const struct peal_trail *t,
 	r->probe_end = peal_psn_add(psn, packets);
 	r->left = false;
 	r->heard = false;
+	r->doubted = false;
 	peal_repair_from_una(r, t, r->probe_end);
 }
 
@@ -163,6 +164,12 @@ u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
 	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->next);
 }
 
+bool peal_repair_is_moot(struct peal_repair *r, const struct peal_trail *t,
+			 const struct peal_early *early)
+{
+	return r->probe && !r->left && !peal_repair_seek(r, t, early);
+}
+
 void peal_repair_left(struct peal_repair *r, const struct peal_trail *t,
 		      const struct peal_early *early, u32 span, u64 now)
 {
@@ -183,4 +190,12 @@ bool peal_repair_hear(struct peal_repair *r)
 		return false;
 	r->heard = true;
 	return true;
+}
+
+bool peal_repair_doubt(struct peal_repair *r)
+{
+	bool first = !r->doubted;
+
+	r->doubted = true;
+	return first;
 }

@@ -32,7 +32,8 @@ struct peal_repair {
 	u32 probe_end;		/* and the PSN after it */
 	bool left;		/* it has; when: */
 	u64 left_at;
-	bool heard;		/* the peer has answered something since */
+	bool heard;		/* the peer has answered something since, */
+	bool doubted;		/* and so soon that it seemed to answer something else */
 	u8 lone;		/* probes in a row that filled nothing but their own gap */
 	bool peer_keeps;	/* seen: the peer keeps early packets */
 };
@@ -71,10 +72,15 @@ bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
 /* PSNs that the packet at `next` stands for. */
 u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early);
+/* A probe could not leave yet, and what it would have asked for came: it never will. */
+bool peal_repair_is_moot(struct peal_repair *r, const struct peal_trail *t,
+			 const struct peal_early *early);
 void peal_repair_left(struct peal_repair *r, const struct peal_trail *t,
 		      const struct peal_early *early, u32 span, u64 now);
 /* True once for each probe: the first answer after it has left. */
 bool peal_repair_hear(struct peal_repair *r);
+/* True once for each probe. */
+bool peal_repair_doubt(struct peal_repair *r);
 
 /* @psn is about to leave again. */
 static inline bool peal_repair_covers(const struct peal_repair *r, u32 psn)

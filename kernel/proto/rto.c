@@ -12,6 +12,8 @@
 #define RTO_START_NS	5000000ULL
 /* A host that schedules threads cannot answer more reliably than that. */
 #define RTO_LEAST_NS	100000ULL
+/* So often in a row the estimate is believed against silences. */
+#define HEARD_MOST		3
 #define PATIENCE_LEAST_NS	20000ULL
 #define PATIENCE_START_NS	500000ULL
 
@@ -62,6 +64,8 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 {
 	u64 off = rto->srtt > rtt ? rto->srtt - rtt : rtt - rto->srtt;
 
+	if (!rto->srtt || rtt < rto->shortest)
+		rto->shortest = rtt;
 	if (rto->srtt) {
 		rto->rttvar = rto->rttvar - rto->rttvar / 4 + off / 4;
 		rto->srtt = rto->srtt - rto->srtt / 8 + rtt / 8;
@@ -84,16 +88,21 @@ void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
  * If it answers something sent earlier, the round trip is longer than this; so
  * it is a sample when it raises the estimate, and never when it lowers it. Then
  * most of the backing off is taken back: on a path that loses much there would
- * never be another reason to.
+ * never be another reason to. But not each time: if the round trip has become
+ * longer than the estimate, one packet must be waited for until it is answered.
  */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 {
-	u64 least = rto->ns / 4;
+	u64 least = rto->ns / 8;
 
-	if (rto->srtt && now - since >= rto->srtt)
+	if (rto->srtt && now - since >= rto->srtt) {
 		peal_rto_sample(rto, now - since);
-	else
+	} else if (++rto->heard < HEARD_MOST) {
 		peal_rto_set(rto, peal_rto_estimate(rto));
+	} else {
+		rto->heard = 0;
+		return;
+	}
 	peal_rto_set(rto, max_t(u64, rto->ns, least));
 }
 
@@ -111,5 +120,10 @@ u64 peal_rto_patience(const struct peal_rto *rto)
 
 bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now)
 {
-	return now - since >= rto->srtt / 2;
+	return now - since >= rto->shortest / 2;
+}
+
+void peal_rto_doubt(struct peal_rto *rto)
+{
+	rto->shortest /= 2;
 }

@@ -13,8 +13,10 @@
 
 struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: nothing was measured yet */
+	u64 shortest;		/* ns; of all samples; 0: none */
 	u64 ns;			/* how long an answer may take now */
 	u64 longest;		/* ... at most */
+	u8 heard;		/* silences that ended without a sample */
 	bool timing;		/* a sample is under way: */
 	u64 since;		/* it left then, */
 	u32 psn;		/* and it is this packet */
@@ -36,7 +38,13 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
 void peal_rto_back_off(struct peal_rto *rto);
 /* How long packets may overtake each other before the one missing is called lost. */
 u64 peal_rto_patience(const struct peal_rto *rto);
-/* Sooner than that nothing can be the answer to what left @since. */
+/*
+ * Sooner than that nothing can be the answer to what left @since. The estimate
+ * will not do: it remembers queues that have drained since, and nothing is
+ * measured while packets are sent again.
+ */
 bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now);
+/* Who says no too often is wrong: each probe that is not believed halves the bound. */
+void peal_rto_doubt(struct peal_rto *rto);
 
 #endif

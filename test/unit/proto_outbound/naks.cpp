@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Negative acknowledgments: what is sent again, and when it is over.
+ */
+#include "requester.hpp"
+
+using namespace peal::test;
+
+namespace {
+
+/* Ten packets are out, and the round trip is known to be 100 us. */
+Requester busy(const peal_outbound_config &config = plain_config())
+{
+	Requester r(config);
+
+	r.post_packets(1);
+	r.send();
+	r.now += 100 * US;
+	r.receive(ack(0));
+	CHECK(r.completed() == 1);
+	r.post_packets(4);
+	r.post_packets(6);
+	CHECK(r.send() == range(1, 11));
+	r.post_packets(1);
+	return r;
+}
+
+void pass(Requester &r)
+{
+	r.now += 100 * US;
+}
+
+} // namespace
+
+TEST_CASE("sequence: one packet, and nothing else when the peer keeps early ones", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(3));
+	CHECK(r.send() == Psns{3});
+	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	pass(r);
+	r.receive(ack(10));
+	CHECK(r.completed() == 2);
+	CHECK(r.send() == Psns{11});
+	CHECK(r->repair.peer_keeps);
+}
+
+TEST_CASE("sequence: go-back-N when it does not", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(3));
+	CHECK(r.send() == Psns{3});
+	pass(r);
+	r.receive(ack(3));
+	CHECK(r.send() == range(4, 12));
+	CHECK_FALSE(r->repair.peer_keeps);
+}
+
+TEST_CASE("sequence: each further gap costs one packet", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(3));
+	CHECK(r.send() == Psns{3});
+	pass(r);
+	r.receive(nak(6));
+	CHECK(r->repair.peer_keeps);
+	CHECK(r.send() == Psns{6, 11}); /* it is known to keep: new ones follow */
+	pass(r);
+	r.receive(nak(9));
+	CHECK(r.send() == Psns{9});
+	pass(r);
+	r.receive(ack(11));
+	CHECK(r.completed() == 3);
+	CHECK(r->retries == 0);
+}
+
+TEST_CASE("sequence: packets missing in a row are asked for in growing runs", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(1));
+	CHECK(r.send() == Psns{1});
+	pass(r);
+	r.receive(nak(2));
+	CHECK(r.send() == Psns{2, 3});
+	pass(r);
+	r.receive(nak(4));
+	CHECK(r.send() == Psns{4, 5, 6, 7});
+	pass(r);
+	r.receive(nak(8));
+	CHECK(r.send() == Psns{8, 9, 10});
+}
+
+TEST_CASE("sequence: a peer that was thought to keep early packets and does not", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(1));
+	r.send();
+	pass(r);
+	r.receive(nak(3));
+	CHECK(r->repair.peer_keeps);
+	CHECK(r.send() == Psns{3, 11});
+	pass(r);
+	r.receive(ack(3));
+	CHECK(r.send() == Psns{4, 5});
+	pass(r);
+	r.receive(ack(5));
+	CHECK_FALSE(r->repair.peer_keeps);
+	CHECK(r.send() == range(6, 12));
+}
+
+TEST_CASE("sequence: the same NAK doubled costs nothing", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(3));
+	CHECK(r.receive(nak(3)) == PEAL_LANDING_DROPPED);
+	CHECK(r.send() == Psns{3});
+	for (int i = 0; i < 20; ++i) {
+		r.now += 1 * US;
+		CHECK(r.receive(nak(3)) == PEAL_LANDING_DROPPED);
+		CHECK(r.landing.duplicate);
+		CHECK(r.send().empty());
+	}
+	CHECK(r->retries == 0);
+}
+
+TEST_CASE("sequence: an older one that comes late is dropped", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(ack(6));
+	CHECK(r.receive(nak(5)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	CHECK(r.send() == Psns{11});
+}
+
+TEST_CASE("sequence: as many retries as configured, then it is over", "[naks]")
+{
+	for (unsigned limit : {0U, 1U, 3U, 7U}) {
+		peal_outbound_config config = plain_config();
+		unsigned retries = 0;
+
+		config.retry_limit = static_cast<u8>(limit);
+		Requester r = busy(config);
+
+		CAPTURE(limit);
+		r.receive(nak(1));
+		CHECK(r.send() == Psns{1});
+		for (;; ++retries) {
+			pass(r);
+			r.receive(nak(1));
+			if (r.send() != Psns{1})
+				break;
+		}
+		CHECK(retries == limit);
+		r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_NAK_SEQUENCE);
+	}
+}
+
+TEST_CASE("sequence: progress gives the retries back", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.retry_limit = 1;
+	Requester r = busy(config);
+
+	for (std::uint32_t n = 1; n < 10; ++n) {
+		r.receive(nak(n));
+		r.send();
+		pass(r);
+		r.receive(nak(n));
+		CHECK(r.send().front() == n);
+		CHECK(r->retries == 1);
+		pass(r);
+		r.receive(ack(n));
+		CHECK(r->retries == 0);
+		r->repair.peer_keeps = false;
+		r->repair.lone = 0;
+		peal_repair_stop(&r->repair, &r->trail);
+	}
+}
+
+TEST_CASE("sequence: behind a READ whose responses are missing, both are asked for", "[naks]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_read(3);
+	r.post_packets(4);
+	CHECK(r.send() == Psns{0, 1, 4, 5, 6, 7});
+	r.receive(nak(6));
+	CHECK(r.completed() == 1);
+	CHECK(r.send() == Psns{1, 6});
+	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	r.now += 1 * MS;
+	for (std::uint32_t n = 1; n < 4; ++n)
+		r.receive_and_land(read_response(n));
+	CHECK(r.completed() == 1);
+	CHECK(r->trail.una == psn(6));
+	r.receive(ack(7));
+	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("sequence: in a loss of everything the window shrinks once", "[naks]")
+{
+	Requester r;
+
+	r.post_packets(1000);
+	r.send();
+	r.receive(nak(4));
+	const std::uint32_t size = r->window.size;
+
+	CHECK(size == 32 + 4 - 4);
+	r.send();
+	r.now += 1 * MS;
+	r.receive(nak(8));
+	CHECK(r->window.size == size);
+}
+
+TEST_CASE("fatal: status and reason of each", "[naks]")
+{
+	const struct {
+		peal_nak code;
+		unsigned status, reason;
+	} FATAL[] = {
+		{PEAL_NAK_INVALID_REQUEST, IB_WC_REM_INV_REQ_ERR, PEAL_REASON_NAK_INVALID_REQUEST},
+		{PEAL_NAK_REMOTE_ACCESS, IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS},
+		{PEAL_NAK_REMOTE_OPERATION, IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION},
+	};
+
+	for (const auto &fatal : FATAL) {
+		Requester r = busy();
+
+		r.receive(nak(7, fatal.code));
+		CHECK(r.completed() == 1);
+		r.check_failed(fatal.status, fatal.reason);
+	}
+}
+
+TEST_CASE("fatal: a READ before it is still waited for", "[naks]")
+{
+	Requester r;
+
+	r.post_read(2);
+	r.post_packets(1);
+	r.send();
+	r.receive(nak(2, PEAL_NAK_REMOTE_ACCESS));
+	CHECK(r.completed() == 0);
+	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.wait() == Psns{0});
+	r.receive_and_land(read_response(0));
+	r.receive_and_land(read_response(1));
+	CHECK(r.completed() == 1);
+	r.check_failed(IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS);
+}
+
+TEST_CASE("fatal: that wait ends, also when the transport never gives up", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.timeout_ns = 0;
+	Requester r(config);
+
+	r.post_read(2);
+	r.post_packets(1);
+	r.send();
+	r.receive(nak(2, PEAL_NAK_REMOTE_ACCESS));
+	for (int i = 0; i < 1000 && r.deadline() != U64_MAX; ++i) {
+		r.expire();
+		r.send();
+	}
+	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
+}
+
+TEST_CASE("fatal: in the middle of a READ", "[naks]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_read(3);
+	r.send();
+	r.receive_and_land(read_response(1));
+	r.receive(nak(2, PEAL_NAK_REMOTE_ACCESS));
+	CHECK(r.completed() == 1);
+	r.check_failed(IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS);
+}
+
+TEST_CASE("RNR: the timer, then from that packet on", "[naks]")
+{
+	for (unsigned timer = 0; timer < 32; ++timer) {
+		Requester r = busy();
+
+		CAPTURE(timer);
+		r.receive(rnr(5, timer));
+		CHECK(r.completed() == 1);
+		CHECK(r.deadline() == r.now + peal_rnr_timer_ns(static_cast<u8>(timer)));
+		CHECK(r.wait() == Psns{5});
+		pass(r);
+		r.receive(ack(5));
+		CHECK(r.send() == range(6, 12));
+	}
+}
+
+TEST_CASE("RNR: as many retries as configured, then it is over", "[naks]")
+{
+	for (unsigned limit = 0; limit <= 6; ++limit) {
+		peal_outbound_config config = plain_config();
+		unsigned retries = 0;
+
+		config.rnr_limit = static_cast<u8>(limit);
+		Requester r = busy(config);
+
+		CAPTURE(limit);
+		for (r.receive(rnr(5)); r.deadline() != U64_MAX; ++retries) {
+			REQUIRE(r.wait() == Psns{5});
+			pass(r);
+			r.receive(rnr(5));
+		}
+		CHECK(retries == limit);
+		CHECK(r.completed() == 1);
+		r.check_failed(IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+	}
+}
+
+TEST_CASE("RNR: 7 retries are endless", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(rnr(5));
+	for (int i = 0; i < 1000; ++i) {
+		REQUIRE(r.wait() == Psns{5});
+		pass(r);
+		r.receive(rnr(5));
+	}
+	r.wait();
+	r.receive(ack(10));
+	CHECK(r.completed() == 2);
+}
+
+TEST_CASE("RNR: doubled, it counts once", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.rnr_limit = 1;
+	Requester r = busy(config);
+
+	r.receive(rnr(5));
+	for (int i = 0; i < 5; ++i)
+		CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
+	r.expire();
+	CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
+	CHECK(r.send() == Psns{5});
+	pass(r);
+	r.receive(ack(5));
+	CHECK(r->rnr_retries == 0);
+}
+
+TEST_CASE("RNR: progress gives the retries back", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.rnr_limit = 1;
+	Requester r = busy(config);
+
+	for (std::uint32_t n = 1; n < 11; ++n) {
+		r.receive(rnr(n));
+		CHECK(r.wait() == Psns{n});
+		pass(r);
+	}
+	r.receive(ack(10));
+	CHECK(r.completed() == 2);
+}
+
+TEST_CASE("RNR: is no silence", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.retry_limit = 1;
+	Requester r = busy(config);
+
+	for (int i = 0; i < 10; ++i) {
+		r.receive(rnr(1, 0)); /* 655 ms, ten timeouts */
+		REQUIRE(r.wait() == Psns{1});
+		r.now += TIMEOUT; /* one retry */
+		peal_outbound_expire(r.get(), r.now);
+		REQUIRE(r.send() == Psns{1});
+		pass(r);
+	}
+	r.receive(ack(10));
+	CHECK(r.completed() == 2);
+}
+
+TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(rnr(5, 0));
+	CHECK(r.next() == PEAL_PAUSE_RNR);
+	r.receive(ack(10));
+	CHECK(r.completed() == 2);
+	CHECK(r.send() == Psns{11});
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Every reason why nothing leaves.
+ */
+#include "requester.hpp"
+
+using namespace peal::test;
+
+TEST_CASE("EMPTY: nothing unsent", "[pauses]")
+{
+	Requester r;
+
+	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.deadline() == U64_MAX);
+	CHECK(peal_outbound_idle(r.get()));
+	r.post_packets(1);
+	CHECK(peal_outbound_unsent(r.get()) == 1);
+	CHECK(r.send() == Psns{0});
+	CHECK(peal_outbound_unsent(r.get()) == 0);
+	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK_FALSE(peal_outbound_idle(r.get()));
+}
+
+TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pauses]")
+{
+	Requester r;
+
+	r.post_packets(1000);
+	CHECK(r.send() == range(0, 32));
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(peal_outbound_unsent(r.get()) == 1);
+	r.receive(ack(7));
+	CHECK(r.send() == range(32, 48));
+	CHECK(r->window.size == 40);
+	r.receive(ack(47));
+	CHECK(r.send() == range(48, 48 + 80));
+	r.receive(ack(127));
+	CHECK(r->window.size == 128);
+	CHECK(r.send() == range(128, 256));
+}
+
+TEST_CASE("WINDOW: one packet is always allowed", "[pauses]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.window = 0;
+	Requester r(config);
+
+	r.post_packets(3);
+	for (std::uint32_t i = 0; i < 3; ++i) {
+		CHECK(r.send() == Psns{i});
+		CHECK(r.out.header.ack_request);
+		r.receive(ack(i));
+	}
+	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("WINDOW: the responses of READs count", "[pauses]")
+{
+	Requester r;
+
+	r.post_read(30);
+	r.post_read(3);
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	r.receive_and_land(read_response(0));
+	CHECK(r.send() == Psns{30});
+}
+
+TEST_CASE("WINDOW: a READ larger than it goes alone", "[pauses]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_read(100);
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	r.receive(ack(0));
+	CHECK(r.send() == Psns{1});
+	r.post_packets(1);
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+}
+
+TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
+{
+	for (unsigned depth : {1U, 2U, 3U, 7U, 16U}) {
+		peal_outbound_config config = plain_config();
+
+		config.max_rd_atomic = static_cast<u8>(depth);
+		Requester r(config);
+
+		CAPTURE(depth);
+		for (unsigned i = 0; i < 20; ++i)
+			r.post(i % 2 ? PEAL_OP_FETCH_ADD : PEAL_OP_READ, 8);
+		CHECK(r.send() == range(0, depth));
+		CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
+		for (std::uint32_t i = 0; i + depth < 20; ++i) {
+			r.receive_and_land(i % 2 ? atomic_ack(i, 0) : read_response(i, 8));
+			CHECK(r.send() == Psns{i + depth});
+		}
+		CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	}
+}
+
+TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[pauses]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.max_rd_atomic = 0;
+	Requester r(config);
+
+	r.post_packets(1);
+	r.post_read(1);
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.completed() == 0);
+	r.receive(ack(0));
+	CHECK(r.completed() == 1);
+	r.check_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
+}
+
+TEST_CASE("FENCE: behind READs and atomics", "[pauses]")
+{
+	Requester r;
+
+	r.post(PEAL_OP_READ, 8);
+	r.post(PEAL_OP_CMP_SWAP, 8);
+	r.post_packets(1);
+	r.post(PEAL_OP_SEND, 8, PEAL_WQE_FENCE);
+	CHECK(r.send() == range(0, 3));
+	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	r.receive_and_land(read_response(0, 8));
+	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	r.receive_and_land(atomic_ack(1, 5));
+	CHECK(r.send() == Psns{3});
+}
+
+TEST_CASE("FENCE: local operations too", "[pauses]")
+{
+	Requester r;
+
+	r.post(PEAL_OP_READ, 8);
+	r.post(PEAL_OP_LOCAL_INV, 0, PEAL_WQE_FENCE);
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	r.receive_and_land(read_response(0, 8));
+	REQUIRE(r.next() == PEAL_PAUSE_NONE);
+	CHECK(r.out.local);
+}
+
+TEST_CASE("RNR: nothing leaves while it lasts", "[pauses]")
+{
+	Requester r;
+
+	r.post(PEAL_OP_SEND);
+	r.send();
+	r.receive(rnr(0, 12));
+	CHECK(r.next() == PEAL_PAUSE_RNR);
+	CHECK(r.deadline() == r.now + 640 * US);
+	peal_outbound_expire(r.get(), r.now + 639 * US);
+	CHECK(r.next() == PEAL_PAUSE_RNR);
+	r.expire();
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+}
+
+TEST_CASE("ANSWER: behind a lone retransmission", "[pauses]")
+{
+	Requester r;
+
+	r.post_packets(5);
+	r.send();
+	r.post_packets(1);
+	r.receive(nak(2));
+	CHECK(r.send() == Psns{2});
+	CHECK(r.out.again);
+	CHECK(r.out.header.ack_request);
+	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+}
+
+TEST_CASE("FAILED: behind a message that cannot go on", "[pauses]")
+{
+	Requester r;
+
+	r.post_packets(3);
+	r.send_one();
+	peal_outbound_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	CHECK(r.next() == PEAL_PAUSE_FAILED);
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Any messages over a path that loses, doubles and reorders, to a small
+ * responder that keeps nothing (go-back-N) or everything; and noise.
+ *
+ * Holds: every message completes well, in order, exactly once; each byte of a
+ * READ lands exactly once, in order; the peer executes each packet once, in
+ * order, with the right offset; never more than max_rd_atomic outstanding.
+ */
+#include <map>
+
+#include "requester.hpp"
+
+using namespace peal::test;
+
+namespace {
+
+/* Packets on the way, by time of arrival. */
+class Path {
+	std::multimap<std::uint64_t, peal_packet> packets_;
+	Random &random_;
+
+public:
+	unsigned loss = 0, doubling = 0, disorder = 0; /* per cent */
+
+	explicit Path(Random &random) : random_(random) {}
+	void put(std::uint64_t now, const peal_packet &packet)
+	{
+		if (random_.below(100) < loss)
+			return;
+		do {
+			const bool late = random_.below(100) < disorder;
+
+			packets_.emplace(now + 20 * US + (late ? random_.below(200 * US) : 0),
+					 packet);
+		} while (random_.below(100) < doubling);
+	}
+	std::uint64_t next() const { return packets_.empty() ? U64_MAX : packets_.begin()->first; }
+	peal_packet take()
+	{
+		peal_packet packet = packets_.begin()->second;
+
+		packets_.erase(packets_.begin());
+		return packet;
+	}
+};
+
+/* Executes requests in order and answers each; a READ with all its responses. */
+class Responder {
+	std::uint32_t expected_ = FIRST_PSN;
+	bool nak_sent_ = false;
+	std::map<std::uint32_t, peal_packet> early_;
+	std::vector<peal_packet> reads_; /* as many as were negotiated */
+	std::uint32_t offset_ = 0;
+
+	void respond(Path &back, std::uint64_t now, unsigned wire, std::uint32_t number,
+		     std::uint32_t bytes = 0)
+	{
+		peal_packet packet = response(wire, 0);
+
+		packet.psn = number & PEAL_PSN_MASK;
+		packet.payload_bytes = bytes;
+		packet.original = packet.psn;
+		back.put(now, packet);
+	}
+	void answer(const peal_packet &packet, Path &back, std::uint64_t now)
+	{
+		if (packet.opcode != PEAL_WIRE_READ_REQUEST) {
+			respond(back, now, PEAL_WIRE_ATOMIC_ACK, packet.psn);
+			return;
+		}
+		for (std::uint32_t i = 0; i == 0 || i * MTU < packet.length; ++i)
+			respond(back, now, PEAL_WIRE_READ_RESPONSE_MIDDLE, packet.psn + i,
+				std::min(MTU, packet.length - i * MTU));
+	}
+	/* One that was executed: only within what was asked for then. */
+	void replay(const peal_packet &packet, Path &back, std::uint64_t now)
+	{
+		for (const peal_packet &first : reads_) {
+			const std::uint32_t skip = peal_psn_ahead(first.psn, packet.psn) * MTU;
+
+			if (skip > first.length || (skip && skip == first.length))
+				continue;
+			REQUIRE(packet.opcode == first.opcode);
+			REQUIRE(packet.remote_addr == first.remote_addr + skip);
+			REQUIRE(std::uint64_t{skip} + packet.length <= first.length);
+			answer(packet, back, now);
+			return;
+		}
+		/* Forgotten: it was answered and is repeated for nothing. */
+	}
+	void execute(const peal_packet &packet, Path &back, std::uint64_t now)
+	{
+		const u16 has = peal_packet_opcode(&packet)->has;
+
+		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
+			reads_.push_back(packet);
+			if (reads_.size() > 4)
+				reads_.erase(reads_.begin());
+			expected_ += packet.length ? (packet.length + MTU - 1) / MTU : 1;
+			expected_ &= PEAL_PSN_MASK;
+			answer(packet, back, now);
+			return;
+		}
+		REQUIRE(!(has & PEAL_HAS_FIRST) == (offset_ != 0));
+		offset_ = has & PEAL_HAS_LAST ? 0 : offset_ + packet.payload_bytes;
+		expected_ = peal_psn_add(expected_, 1);
+	}
+
+public:
+	bool keeps = false;
+
+	void receive(const peal_packet &packet, Path &back, std::uint64_t now)
+	{
+		const s32 ahead = peal_psn_distance(expected_, packet.psn);
+		const bool data =
+			peal_packet_opcode(&packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC);
+
+		if (ahead > 0) {
+			if (keeps)
+				early_[packet.psn] = packet;
+			if (!nak_sent_)
+				back.put(now, [this] {
+					peal_packet p = nak(0);
+
+					p.psn = expected_;
+					return p;
+				}());
+			nak_sent_ = true;
+			return;
+		}
+		if (ahead < 0 && data) {
+			replay(packet, back, now);
+			return;
+		}
+		bool ask = packet.ack_request;
+
+		if (ahead == 0) {
+			nak_sent_ = false;
+			execute(packet, back, now);
+			for (auto next = early_.find(expected_); next != early_.end();
+			     next = early_.find(expected_)) {
+				ask |= next->second.ack_request;
+				execute(next->second, back, now);
+				early_.erase(next);
+			}
+		}
+		if (ask || ahead < 0)
+			respond(back, now, PEAL_WIRE_ACK, expected_ - 1);
+	}
+};
+
+class Run {
+	Random &random_;
+	Requester r_{config()};
+	Path there_{random_}, back_{random_};
+	Responder responder_;
+	std::vector<std::unique_ptr<peal_packet>> kept_;
+	std::uint64_t landed_ = 0; /* bytes of the READ under way */
+	unsigned posted_ = 0;
+
+	static peal_outbound_config config()
+	{
+		peal_outbound_config c = plain_config();
+
+		c.timeout_ns = 1000 * MS;
+		return c;
+	}
+	void post()
+	{
+		const unsigned operation = 1 + static_cast<unsigned>(random_.below(8));
+		const bool atomic = operation >= PEAL_OP_CMP_SWAP;
+		peal_message m = r_.message(operation, atomic ? 8 : random_.below(60 * MTU),
+					    random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
+
+		if (random_.one_in(5))
+			m.flags |= PEAL_WQE_FENCE;
+		if (random_.one_in(20))
+			m.opcode = PEAL_OP_BIND_MW;
+		r_.post(m);
+		++posted_;
+	}
+	void send()
+	{
+		for (;;) {
+			if (!peal_outbound_unsent(r_.get()) && peal_outbound_has_room(r_.get()) &&
+			    posted_ < messages)
+				post();
+			if (r_.next() != PEAL_PAUSE_NONE)
+				break;
+			if (r_.out.local)
+				peal_outbound_local_done(r_.get(), r_.out.flight, 0, 0);
+			else
+				there_.put(r_.now, r_.out.header);
+			again += r_.out.again;
+			++sent;
+			REQUIRE(r_->rd_atomic <= 4);
+		}
+	}
+	void land()
+	{
+		const peal_message *m = peal_outbound_message(r_.get(), r_.landing.flight);
+
+		if (r_.landing.what == PEAL_LANDING_READ) {
+			REQUIRE(r_.landing.offset == landed_);
+			landed_ += r_.landing.bytes;
+			if (landed_ == m->length)
+				landed_ = 0;
+		}
+		r_.land();
+	}
+	void receive(const peal_packet &packet, std::unique_ptr<peal_packet> handle)
+	{
+		switch (r_.receive(packet, handle.get())) {
+		case PEAL_LANDING_KEPT:
+			(void)handle.release();
+			break;
+		case PEAL_LANDING_READ:
+		case PEAL_LANDING_ATOMIC:
+			land();
+			break;
+		default:
+			break;
+		}
+	}
+	void receive(const peal_packet &packet)
+	{
+		receive(packet, std::make_unique<peal_packet>(packet));
+		while (auto *early = static_cast<peal_packet *>(peal_outbound_take_early(r_.get())))
+			receive(*early, std::unique_ptr<peal_packet>(early));
+	}
+
+public:
+	unsigned messages = 100;
+	std::uint64_t sent = 0, again = 0;
+
+	Run(Random &random, bool keeps, unsigned loss, unsigned doubling, unsigned disorder)
+		: random_(random)
+	{
+		for (Path *path : {&there_, &back_}) {
+			path->loss = loss;
+			path->doubling = doubling;
+			path->disorder = disorder;
+		}
+		responder_.keeps = keeps;
+	}
+	void go()
+	{
+		for (int steps = 0; r_.completions < messages; ++steps) {
+			REQUIRE(steps < 1000000);
+			send();
+			r_.completed();
+			const std::uint64_t deadline = r_.deadline();
+			const std::uint64_t at = std::min({deadline, there_.next(), back_.next()});
+
+			if (r_.completions == messages)
+				break;
+			if (at == U64_MAX) {
+				REQUIRE(peal_outbound_has_room(r_.get()));
+				continue;
+			}
+			r_.now = std::max(r_.now, at);
+			if (at == deadline)
+				peal_outbound_expire(r_.get(), r_.now);
+			else if (at == there_.next())
+				responder_.receive(there_.take(), back_, r_.now);
+			else
+				receive(back_.take());
+		}
+		CHECK(r_->rd_atomic == 0);
+		CHECK(landed_ == 0);
+		CHECK(r_.deadline() == U64_MAX);
+		CHECK(r_->early.count == 0);
+	}
+};
+
+} // namespace
+
+TEST_CASE("messages over a bad path", "[random]")
+{
+	Random random("bad path");
+
+	for (int round = 0; round < 60 / SLOWER * 3; ++round) {
+		const unsigned loss = static_cast<unsigned>(random.below(8));
+		const unsigned doubling = static_cast<unsigned>(random.below(5));
+		const unsigned disorder = static_cast<unsigned>(random.below(30));
+		Run run(random, random.one_in(2), loss, doubling, disorder);
+
+		CAPTURE(round, loss, doubling, disorder);
+		run.go();
+	}
+}
+
+TEST_CASE("over a good path nothing is sent twice", "[random]")
+{
+	Random random("good path");
+
+	for (int round = 0; round < 20; ++round) {
+		Run run(random, random.one_in(2), 0, 0, 0);
+
+		run.go();
+		CHECK(run.again == 0);
+	}
+}
+
+TEST_CASE("any response at any time leaves the requester sound", "[random]")
+{
+	Random random("noise");
+
+	for (int round = 0; round < 300 / SLOWER; ++round) {
+		Requester r;
+		int handle;
+		peal_completion completion;
+
+		for (int step = 0; step < 300; ++step) {
+			if (peal_outbound_has_room(r.get()) && !peal_outbound_unsent(r.get()))
+				r.post(1 + static_cast<unsigned>(random.below(8)),
+				       random.below(20 * MTU));
+			r.pause();
+
+			peal_packet packet = {};
+
+			packet.opcode =
+				static_cast<u8>(PEAL_WIRE_READ_RESPONSE_FIRST + random.below(6));
+			packet.psn =
+				peal_psn_add(r->trail.una, static_cast<u32>(random.below(40)) - 5);
+			packet.syndrome = static_cast<u8>(random.one_in(3) ? random.bits() : 0x1f);
+			packet.msn = static_cast<u32>(random.below(20));
+			packet.payload_bytes = random.one_in(20) ? 7 : MTU;
+			const peal_landing_what what =
+				r.receive(packet, random.one_in(2) ? &handle : nullptr);
+
+			if (what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC)
+				r.land();
+			peal_outbound_take_early(r.get());
+			while (r.complete(&completion))
+				;
+			r.now += random.below(5 * MS);
+			if (r.deadline() != U64_MAX && random.one_in(4))
+				r.expire();
+			/* The order that all rests on. */
+			const peal_trail &t = r->trail;
+
+			REQUIRE(peal_psn_ahead(t.una, t.seen) <= peal_psn_ahead(t.una, t.reached));
+			REQUIRE(peal_psn_ahead(t.una, t.reached) <= peal_trail_outstanding(&t));
+			REQUIRE(peal_trail_outstanding(&t) <= 256);
+			REQUIRE(t.sending - t.acking <= ENTRIES);
+			REQUIRE(t.head - t.sending <= 1);
+			REQUIRE(r->rd_atomic <= 4);
+		}
+		while (peal_outbound_drop_early(r.get()))
+			;
+		while (peal_outbound_flush(r.get(), &completion))
+			;
+		CHECK(peal_outbound_idle(r.get()));
+		CHECK(r.deadline() == U64_MAX);
+	}
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Responses of READs and atomics: in order, early, missing, doubled, wrong.
+ */
+#include "requester.hpp"
+
+using namespace peal::test;
+
+namespace {
+
+/* A READ of @packets is out. */
+Requester reading(std::uint32_t packets, std::uint64_t bytes = 0)
+{
+	Requester r;
+
+	r.post(PEAL_OP_READ, bytes ? bytes : packets * MTU);
+	CHECK(r.send() == Psns{0});
+	return r;
+}
+
+int handle[200];
+
+} // namespace
+
+TEST_CASE("responses in order land one behind the other", "[reads]")
+{
+	Requester r = reading(3, 2 * MTU + 9);
+
+	r.receive_and_land(read_response(0));
+	CHECK(r.landing.offset == 0);
+	CHECK(r.landing.bytes == MTU);
+	r.receive_and_land(read_response(1));
+	CHECK(r.landing.offset == MTU);
+	CHECK(r.receive(read_response(2, 9)) == PEAL_LANDING_READ);
+	CHECK(r.landing.offset == 2 * MTU);
+	CHECK(r.landing.bytes == 9);
+	CHECK(r.completed() == 0);
+	r.land();
+	CHECK(r.completed() == 1);
+	CHECK(r.deadline() == U64_MAX);
+}
+
+TEST_CASE("any place of a READ response opcode will do", "[reads]")
+{
+	for (unsigned wire : {PEAL_WIRE_READ_RESPONSE_FIRST, PEAL_WIRE_READ_RESPONSE_MIDDLE,
+			      PEAL_WIRE_READ_RESPONSE_LAST, PEAL_WIRE_READ_RESPONSE_ONLY}) {
+		Requester r = reading(3);
+		peal_packet packet = read_response(0);
+
+		packet.opcode = static_cast<u8>(wire);
+		r.receive_and_land(packet);
+		CHECK(r->trail.una == psn(1));
+	}
+}
+
+TEST_CASE("a response of the wrong length fails the READ", "[reads]")
+{
+	const std::pair<std::uint32_t, std::uint32_t> WRONG[] = {
+		{0, 0}, {0, MTU - 1}, {0, MTU + 1}, {2, 8}, {2, 10}, {2, 0}, {2, MTU},
+	};
+
+	for (auto [at, bytes] : WRONG) {
+		Requester r = reading(3, 2 * MTU + 9);
+
+		CAPTURE(at, bytes);
+		for (std::uint32_t i = 0; i < at; ++i)
+			r.receive_and_land(read_response(i));
+		CHECK(r.receive(read_response(at, bytes)) == PEAL_LANDING_TAKEN);
+		r.check_failed(IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+	}
+}
+
+TEST_CASE("a response of the wrong kind fails the message", "[reads]")
+{
+	struct {
+		unsigned operation;
+		peal_packet packet;
+	} const WRONG[] = {
+		{PEAL_OP_WRITE, read_response(0, 8)},
+		{PEAL_OP_WRITE, atomic_ack(0, 0)},
+		{PEAL_OP_READ, atomic_ack(0, 0)},
+		{PEAL_OP_FETCH_ADD, read_response(0, 8)},
+	};
+
+	for (const auto &wrong : WRONG) {
+		Requester r;
+
+		CAPTURE(wrong.operation);
+		r.post(wrong.operation, 8);
+		r.send();
+		r.receive(wrong.packet);
+		r.check_failed(IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+	}
+}
+
+TEST_CASE("responses that came already are dropped", "[reads]")
+{
+	Requester r = reading(3);
+
+	r.receive_and_land(read_response(0));
+	CHECK(r.receive(read_response(0)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	r.receive_and_land(read_response(1));
+	r.receive_and_land(read_response(2));
+	CHECK(r.completed() == 1);
+	CHECK(r.receive(read_response(2)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+}
+
+TEST_CASE("early responses are kept, and taken in their turn", "[reads]")
+{
+	Requester r = reading(4);
+
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	CHECK(peal_outbound_take_early(r.get()) == nullptr);
+	r.receive_and_land(read_response(0));
+	/* A copy that comes before the kept one was taken is one too many. */
+	CHECK(r.receive(read_response(1)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	CHECK(peal_outbound_take_early(r.get()) == &handle[1]);
+	r.receive_and_land(read_response(1));
+	CHECK(peal_outbound_take_early(r.get()) == nullptr);
+	r.receive_and_land(read_response(2));
+	CHECK(peal_outbound_take_early(r.get()) == &handle[3]);
+	r.receive_and_land(read_response(3));
+	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("kept responses can be dropped", "[reads]")
+{
+	Requester r = reading(4);
+
+	r.receive(read_response(2), &handle[2]);
+	r.receive(read_response(3), &handle[3]);
+	CHECK(peal_outbound_drop_early(r.get()) != nullptr);
+	CHECK(peal_outbound_drop_early(r.get()) != nullptr);
+	CHECK(peal_outbound_drop_early(r.get()) == nullptr);
+}
+
+TEST_CASE("without a handle, or too far ahead, an early response is not kept", "[reads]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.window = 1024;
+	Requester r(config);
+
+	r.post_packets(500);
+	while (r.completed() == 0) {
+		const Psns sent = r.send();
+
+		r.receive(ack(sent.back()));
+	}
+	r.post_read(2 * PEAL_READ_PIECE);
+	CHECK(r.send() == Psns{500, 500 + PEAL_READ_PIECE});
+	CHECK(r.receive(read_response(501)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.drop == PEAL_DROP_sequence);
+	CHECK_FALSE(r.landing.duplicate);
+	CHECK(r.receive(read_response(500 + PEAL_EARLY_SLOTS), handle) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(read_response(500 + PEAL_EARLY_SLOTS - 1), handle) == PEAL_LANDING_KEPT);
+	peal_outbound_drop_early(r.get());
+}
+
+TEST_CASE("only the missing piece is asked for again", "[reads]")
+{
+	Requester r = reading(6);
+
+	r.receive_and_land(read_response(0));
+	r.receive(read_response(3), handle);
+	r.receive(read_response(5), handle);
+	CHECK(r.wait() == Psns{1});
+	CHECK(r.out.again);
+	CHECK(r.out.header.remote_addr == 0x10000 + MTU);
+	CHECK(r.out.header.length == 2 * MTU);
+	CHECK(r.out.header.rkey == 77);
+	r.receive_and_land(read_response(1));
+	r.receive_and_land(read_response(2));
+	CHECK(peal_outbound_take_early(r.get()) == handle);
+	r.receive_and_land(read_response(3));
+	CHECK(r.wait() == Psns{4});
+	CHECK(r.out.header.length == MTU);
+	r.receive_and_land(read_response(4));
+	CHECK(peal_outbound_take_early(r.get()) == handle);
+	r.receive_and_land(read_response(5));
+	CHECK(r.completed() == 1);
+	CHECK(r->retries == 0);
+}
+
+TEST_CASE("when nothing was kept, the rest is asked for again", "[reads]")
+{
+	Requester r = reading(6, 5 * MTU + 3);
+
+	r.receive_and_land(read_response(0));
+	r.receive(read_response(3));
+	CHECK(r.wait() == Psns{1});
+	CHECK(r.out.header.length == 4 * MTU + 3);
+}
+
+TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
+{
+	Requester r = reading(3);
+
+	r.receive(read_response(1), handle);
+	const std::uint64_t patience = r.deadline();
+
+	r.now += 10 * US;
+	r.receive_and_land(read_response(0));
+	CHECK(peal_outbound_take_early(r.get()) == handle);
+	r.receive_and_land(read_response(1));
+	r.now = patience;
+	peal_outbound_expire(r.get(), r.now);
+	CHECK(r.send().empty());
+}
+
+TEST_CASE("a gap is asked for once, then the estimate decides", "[reads]")
+{
+	Requester r = reading(8);
+
+	r.receive(read_response(2), &handle[2]);
+	CHECK(r.wait() == Psns{0});
+	const std::uint64_t asked = r.now;
+
+	r.receive(read_response(3), &handle[3]);
+	r.receive(read_response(4), &handle[4]);
+	CHECK(r.wait() == Psns{0});
+	CHECK(r.now - asked >= 1 * MS);
+	while (peal_outbound_drop_early(r.get()))
+		;
+}
+
+TEST_CASE("of two READs the second's responses may come first", "[reads]")
+{
+	Requester r;
+
+	r.post_read(2);
+	r.post(PEAL_OP_FETCH_ADD, 8);
+	r.post_read(1);
+	CHECK(r.send() == Psns{0, 2, 3});
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(atomic_ack(2, 5), &handle[2]) == PEAL_LANDING_KEPT);
+	CHECK(r->rd_atomic == 3);
+	r.receive_and_land(read_response(0));
+	r.receive_and_land(read_response(1));
+	CHECK(r.completed() == 1);
+	CHECK(peal_outbound_take_early(r.get()) == &handle[2]);
+	r.receive_and_land(atomic_ack(2, 5));
+	CHECK(peal_outbound_take_early(r.get()) == &handle[3]);
+	r.receive_and_land(read_response(3));
+	CHECK(r.completed() == 2);
+	CHECK(r->rd_atomic == 0);
+}
+
+TEST_CASE("a READ that was not executed is asked for as it was", "[reads]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_read(4);
+	r.send();
+	r.receive(nak(1));
+	CHECK(r.send() == Psns{1});
+	CHECK(r.out.header.length == 4 * MTU);
+}
+
+TEST_CASE("what was not named last does not land", "[reads]")
+{
+	Requester r = reading(3);
+
+	r.receive(read_response(0));
+	const peal_landing first = r.landing;
+
+	r.land();
+	CHECK(r->trail.una == psn(1));
+	r.landing = first;
+	r.land();
+	CHECK(r->trail.una == psn(1));
+	r.receive(read_response(1));
+	r.landing.flight++;
+	r.land();
+	CHECK(r->trail.una == psn(1));
+}
+
+TEST_CASE("a READ whose buffer is gone fails", "[reads]")
+{
+	Requester r = reading(3);
+
+	r.receive_and_land(read_response(0));
+	r.receive(read_response(1));
+	peal_outbound_spoil(r.get(), r.landing.flight, IB_WC_LOC_PROT_ERR,
+			    PEAL_REASON_LKEY_UNKNOWN);
+	CHECK(r.receive(read_response(2), handle) == PEAL_LANDING_DROPPED);
+	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+}
