@@ -8,11 +8,16 @@
 #include "../requester.h"
 #include "../trace.h"
 #include "deliver.h"
+#include "group.h"
+#include "ud.h"
 #include "wire.h"
 
 /* What one packet may cause at once; the rest is the engine's. */
 #define PEAL_DELIVER_WQES	16
 #define PEAL_DELIVER_BYTES	(64 << 10)
+
+/* The destination of a datagram to a group (IBTA 9.2.3). */
+#define PEAL_QPN_MULTICAST	0xffffff
 
 #define PEAL_PKEY_NUMBER	0x7fff	/* the rest is membership */
 
@@ -153,6 +158,16 @@ static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
 
 /* ---- every packet ---- */
 
+static void peal_deliver_group(struct peal_dev *dev, struct peal_datagram *dg)
+{
+	if (!dg->multicast || peal_opcode_transport(dg->packet.opcode) != PEAL_UD) {
+		peal_deliver_drop(dev, dg, PEAL_DROP_group);
+		return;
+	}
+	peal_group_deliver(dev, dg);
+	consume_skb(dg->skb);
+}
+
 static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct peal_datagram *dg)
 {
 	u8 transport = peal_opcode_transport(dg->packet.opcode);
@@ -160,7 +175,8 @@ static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct pea
 	if (unlikely(transport != peal_deliver_transport(qp))) {
 		peal_deliver_drop(dev, dg, PEAL_DROP_opcode);
 	} else if (transport == PEAL_UD) {
-		peal_deliver_drop(dev, dg, PEAL_DROP_state);
+		peal_ud_deliver(qp, dg);
+		consume_skb(dg->skb);
 	} else if (peal_packet_opcode(&dg->packet)->has & PEAL_HAS_REQUEST) {
 		peal_deliver_request(dev, qp, dg);
 	} else {
@@ -170,8 +186,13 @@ static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct pea
 
 void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
 {
-	struct peal_qp *qp = peal_table_qp(&dev->table, dg->packet.qpn);
+	struct peal_qp *qp;
 
+	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
+		peal_deliver_group(dev, dg);
+		return;
+	}
+	qp = peal_table_qp(&dev->table, dg->packet.qpn);
 	if (likely(qp))
 		peal_deliver_to(dev, qp, dg);
 	else
