@@ -144,6 +144,7 @@ using Mw = Handle<ibv_mw, ibv_dealloc_mw>;
 using Channel = Handle<ibv_comp_channel, ibv_destroy_comp_channel>;
 using Cq = Handle<ibv_cq, ibv_destroy_cq>;
 using Qp = Handle<ibv_qp, ibv_destroy_qp>;
+using Ah = Handle<ibv_ah, ibv_destroy_ah>;
 
 /* --------------------------------------------------------------- device */
 
@@ -494,6 +495,7 @@ struct QpOptions {
 	bool all_signaled = false;
 	std::uint64_t send_ops = 0; /* IBV_QP_EX_*: then ibv_wr_* works */
 	int cqe = 256;
+	ibv_qp_type type = IBV_QPT_RC;
 };
 
 inline ibv_qp_init_attr_ex init_attributes(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq,
@@ -505,7 +507,7 @@ inline ibv_qp_init_attr_ex init_attributes(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *
 	init.recv_cq = recv_cq;
 	init.cap = {options.send_wr, options.recv_wr, options.send_sge, options.recv_sge,
 		    options.inline_bytes};
-	init.qp_type = IBV_QPT_RC;
+	init.qp_type = options.type;
 	init.sq_sig_all = options.all_signaled;
 	init.pd = pd;
 	init.comp_mask = IBV_QP_INIT_ATTR_PD;
