@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "net/group.h"
 #include "options.h"
+#include "reach.h"
 #include "table.h"
 
 /* Our own numbers: programs key their quirks on the ids of others. */
@@ -30,6 +31,7 @@ struct peal_dev {
 	struct peal_options options;
 	struct peal_groups groups;
 	struct list_head node;		/* netlink.c's list */
+	struct peal_reach_home home;
 	struct peal_netns *netns;	/* from before the device can be used to after */
 	struct list_head netns_node;	/* netns.c's list */
 };

@@ -101,6 +101,30 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 	return outcome;
 }
 
+/*
+ * Holds the peer's rq.lock. One that has refused goes into error when the burst
+ * ends, because that needs its send queue's lock.
+ */
+static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_qp *peer,
+					       struct peal_burst *burst,
+					       struct peal_cursor *local, u64 max_bytes)
+{
+	enum peal_reason reason = peal_direct_connected(qp, peer);
+	struct peal_outcome outcome;
+
+	if (unlikely(reason))
+		return peal_silent(reason);
+	/* A peer that was reset under way has forgotten our first bytes. */
+	if (unlikely(qp->sq.done && !peer->rq.message))
+		peal_sq_restart(&qp->sq);
+	outcome = peal_direct_deliver(qp, peer, burst, local, max_bytes);
+	if (unlikely(outcome.what == PEAL_NOT_READY))
+		peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
+	if (unlikely(peer->rq.refusing))
+		peal_burst_fail(burst, peer);
+	return outcome;
+}
+
 /**
  * peal_direct_carry() - carry the message in sq.wqe, or its next chunk
  * @max_bytes: at most that much now
@@ -113,23 +137,24 @@ struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *bur
 {
 	struct peal_outcome outcome;
 	struct peal_cursor local PEAL_UNINITIALIZED;
+	struct peal_table *table;
 	struct peal_qp *peer;
 	enum peal_reason reason = peal_direct_local(qp, &local);
 
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	peer = peal_table_qp(qp->table, qp->attr.dest_qp_num);
+	table = qp->on_wire ? peal_reach_table(qp) : qp->table;
+	if (unlikely(!table))
+		return peal_silent(PEAL_REASON_PEER_UNREACHABLE);
+	peer = peal_table_qp(table, qp->attr.dest_qp_num);
 	if (unlikely(!peer))
 		return peal_silent(PEAL_REASON_PEER_UNKNOWN);
 	spin_lock(&peer->rq.lock);
-	reason = peal_direct_connected(qp, peer);
-	/* A peer that was reset under way has forgotten our first bytes. */
-	if (likely(!reason) && unlikely(qp->sq.done && !peer->rq.message))
-		peal_sq_restart(&qp->sq);
-	if (likely(!reason))
-		outcome = peal_direct_deliver(qp, peer, burst, &local, max_bytes);
-	else
-		outcome = peal_silent(reason);
+	if (peer->on_wire)
+		peer->carrier_ops->lend_recv(peer);
+	outcome = peal_direct_attempt(qp, peer, burst, &local, max_bytes);
+	if (peer->on_wire)
+		peer->carrier_ops->take_back_recv(peer);
 	spin_unlock(&peer->rq.lock);
 	return outcome;
 }

@@ -81,7 +81,7 @@ void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 
 	for (i = 0; i < burst->num_failed; i++) {
 		peal_qp_fail(burst->failed[i]);
-		peal_engine_defer(e, burst->failed[i]);
+		peal_engine_defer(burst->failed[i]->run.engine, burst->failed[i]);
 	}
 	peal_burst_raise(burst);
 }
@@ -219,10 +219,14 @@ static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
 /* The one sender that can be waiting for this queue pair's receives. */
 static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp *qp)
 {
-	struct peal_qp *sender = peal_table_qp(e->table, READ_ONCE(qp->attr.dest_qp_num));
+	u32 home = READ_ONCE(qp->rq.waiter);
+	struct peal_table *table = home ? peal_reach_home_table(home) : e->table;
+	struct peal_qp *sender = NULL;
 	bool waited;
 
-	if (!sender || READ_ONCE(qp->on_wire))
+	if (table)
+		sender = peal_table_qp(table, READ_ONCE(qp->attr.dest_qp_num));
+	if (!sender)
 		return NULL;
 	spin_lock(&sender->sq.lock);
 	waited = peal_requester_wake(sender);
@@ -235,8 +239,8 @@ static void peal_engine_received(struct peal_engine *e, struct peal_qp *qp)
 {
 	struct peal_qp *sender = peal_engine_sender(e, qp);
 
-	if (sender && peal_engine_turn(e, sender))
-		peal_engine_defer(e, sender);
+	if (sender && peal_engine_turn(sender->run.engine, sender))
+		peal_engine_defer(sender->run.engine, sender);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn(e, qp))
 		peal_engine_defer(e, qp);
 }

@@ -47,7 +47,16 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 		return ret;
 	ret = peal_engine_start(&dev->engine, &dev->table, name);
 	if (ret)
-		peal_table_destroy(&dev->table);
+		goto destroy_table;
+	ret = peal_reach_add(&dev->home, &dev->table, &dev->options);
+	if (ret)
+		goto stop_engine;
+	return 0;
+
+stop_engine:
+	peal_engine_stop(&dev->engine);
+destroy_table:
+	peal_table_destroy(&dev->table);
 	return ret;
 }
 

@@ -176,6 +176,7 @@ static void peal_qp_forget(struct peal_qp *qp)
 {
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
+	peal_reach_forget(&qp->reach);
 	if (qp->carrier)
 		qp->carrier_ops->reset(qp);
 }
@@ -351,6 +352,14 @@ int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
 }
 
+/* The path that was proven is not the one to come. */
+static void peal_qp_return_to_wire(struct peal_qp *qp)
+{
+	if (qp->reach.direct)
+		qp->carrier_ops->take_back_send(qp);
+	peal_reach_forget(&qp->reach);
+}
+
 /**
  * peal_qp_modify() - change attributes and state
  * @on_wire: with a new path: the carrier takes it, not direct.c
@@ -362,6 +371,7 @@ void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	if (mask & IB_QP_AV) {
+		peal_qp_return_to_wire(qp);
 		qp->on_wire = on_wire;
 		peal_rq_set_patient(&qp->rq, on_wire);
 	}
@@ -394,6 +404,8 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	attr->sq_draining = qp->state == IB_QPS_SQD && !peal_qp_idle(qp);
 	if (qp->on_wire)
 		qp->carrier_ops->query(qp, attr);
+	if (qp->reach.direct)
+		attr->sq_psn = qp->sq.psn;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 	mutex_unlock(&qp->control);

@@ -20,6 +20,7 @@
 
 #include "burst.h"
 #include "map.h"
+#include "reach.h"
 #include "rq.h"
 #include "sq.h"
 #include "table.h"
@@ -80,6 +81,17 @@ struct peal_carrier_ops {
 	bool (*idle)(struct peal_qp *qp);
 	/* sq.lock: when run() wants to be called again; KTIME_MAX: by events only. */
 	ktime_t (*deadline)(struct peal_qp *qp);
+	/* sq.lock, idle: ask whether packets reach another device of this kernel. */
+	void (*ask_reach)(struct peal_qp *qp);
+	/*
+	 * The direct carrier stands in for packets (reach.h), for one direction.
+	 * sq.lock, idle: from now on sq.psn counts; it does not any more.
+	 */
+	void (*lend_send)(struct peal_qp *qp);
+	void (*take_back_send)(struct peal_qp *qp);
+	/* rq.lock: the same with rq.psn and rq.msn, for the span of one call. */
+	void (*lend_recv)(struct peal_qp *qp);
+	void (*take_back_recv)(struct peal_qp *qp);
 	/* The queue pair is unpublished and the guard was waited for. May sleep. */
 	void (*free)(struct peal_qp *qp);
 };
@@ -91,7 +103,8 @@ struct peal_qp {
 	enum ib_qp_state state;
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* ours, from the address vector */
-	bool on_wire;			/* the carrier carries, not direct.c */
+	bool on_wire;			/* the carrier carries, unless reach.direct */
+	struct peal_reach reach;
 	struct peal_carrier *carrier;	/* NULL until needed; then until destruction */
 	const struct peal_carrier_ops *carrier_ops;
 	bool removed;			/* the device goes: say so when flushing */

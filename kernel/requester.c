@@ -264,16 +264,9 @@ static bool peal_requester_run_wire(struct peal_qp *qp, struct peal_burst *burst
 	return more;
 }
 
-/**
- * peal_requester_run() - work on a send queue
- * @budget: is used up
- *
- * Return: true when the budget ended before the work.
- */
-bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+static bool peal_requester_run_direct(struct peal_qp *qp, struct peal_burst *burst,
+				      struct peal_budget *budget)
 {
-	if (qp->on_wire)
-		return peal_requester_run_wire(qp, burst, budget);
 	while (budget->wqes && budget->bytes) {
 		peal_requester_expire(qp, burst);
 		if (unlikely(qp->state == IB_QPS_ERR))
@@ -286,6 +279,44 @@ bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct pea
 		budget->wqes--;
 	}
 	return true;
+}
+
+/*
+ * A queue pair on the wire whose peer is proven to be in this kernel: between
+ * two messages, when all that left as packets is answered, the direct carrier
+ * may take over, and it gives back when there is no proof any more.
+ */
+static bool peal_requester_is_near(struct peal_qp *qp)
+{
+	bool near;
+
+	if (qp->ib.qp_type != IB_QPT_RC || qp->state != IB_QPS_RTS)
+		return qp->reach.direct;
+	if (unlikely(peal_reach_is_due(&qp->reach)))
+		qp->carrier_ops->ask_reach(qp);
+	if (!qp->reach.direct && !peal_qp_idle(qp))
+		return false;
+	near = qp->sq.busy || peal_reach_table(qp);
+	if (near && !qp->reach.direct)
+		qp->carrier_ops->lend_send(qp);
+	if (!near && qp->reach.direct)
+		qp->carrier_ops->take_back_send(qp);
+	peal_reach_go(&qp->reach, near);
+	return near;
+}
+
+/**
+ * peal_requester_run() - work on a send queue
+ * @budget: is used up
+ *
+ * Return: true when the budget ended before the work.
+ */
+bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+{
+	bool near = !qp->on_wire || peal_requester_is_near(qp);
+	bool more = qp->on_wire && peal_requester_run_wire(qp, burst, budget);
+
+	return near ? peal_requester_run_direct(qp, burst, budget) || more : more;
 }
 
 /* A receive was posted at the peer. Return: true when @qp waited for that. */
@@ -301,7 +332,9 @@ bool peal_requester_wake(struct peal_qp *qp)
 /* When the queue wants to be run again although nothing happens; KTIME_MAX: never. */
 ktime_t peal_requester_deadline(struct peal_qp *qp)
 {
-	if (qp->on_wire)
-		return qp->state == IB_QPS_ERR ? KTIME_MAX : qp->carrier_ops->deadline(qp);
-	return qp->sq.wait ? qp->sq.until : KTIME_MAX;
+	ktime_t wait = qp->sq.wait ? qp->sq.until : KTIME_MAX;
+
+	if (!qp->on_wire || qp->state == IB_QPS_ERR)
+		return wait;
+	return min(wait, qp->carrier_ops->deadline(qp));
 }

@@ -33,9 +33,8 @@ static const struct peal_refusal peal_refuse_receive = {
 };
 
 /*
- * A fatal NAK. The queue pair accepts nothing from here on; it goes into error
- * when the burst ends, because that needs its send queue's lock, and on a wire
- * when the NAK has left, which serve.c sees. An error that a receive completion
+ * A fatal NAK. The queue pair accepts nothing from here on. Its carrier puts it
+ * into error: on a wire when the NAK has left. An error that a receive completion
  * reports needs no event beside it.
  *
  * A peer on an unreliable connection can do no harm: its message is lost, and
@@ -60,8 +59,6 @@ static struct peal_outcome peal_responder_refuse(struct peal_qp *qp, const struc
 	else
 		peal_burst_event(burst, &qp->ib, refusal->event);
 	peal_rq_refuse(&qp->rq);
-	if (!qp->on_wire)
-		peal_burst_fail(burst, qp);
 	return peal_failed(refusal->requester, reason);
 }
 

@@ -32,6 +32,17 @@ void peal_rq_set_psn(struct peal_rq *rq, u32 psn)
 	rq->psn = psn & PEAL_PSN_MASK;
 }
 
+void peal_rq_set_msn(struct peal_rq *rq, u32 msn)
+{
+	rq->msn = msn & PEAL_PSN_MASK;
+}
+
+/* A sender of this kernel has found no receive. @home: of its device, see reach.h. */
+void peal_rq_note_waiter(struct peal_rq *rq, u32 home)
+{
+	WRITE_ONCE(rq->waiter, home);
+}
+
 /* On a wire an early kick helps nobody: the peer has been told when to come back. */
 void peal_rq_set_patient(struct peal_rq *rq, bool patient)
 {

@@ -35,6 +35,7 @@ struct peal_rq {
 	bool established;		/* something has arrived since RTR */
 	bool patient;			/* senders come back by their own timers */
 	bool kicked;			/* the program is asked to kick */
+	u32 waiter;			/* device of the sender that a kick may wake; 0: ours */
 	u32 psn;			/* expected next */
 	u32 msn;			/* messages completed */
 };
@@ -44,6 +45,8 @@ void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 s
 void peal_rq_reset(struct peal_rq *rq);
 void peal_rq_set_patient(struct peal_rq *rq, bool patient);
 void peal_rq_set_psn(struct peal_rq *rq, u32 psn);
+void peal_rq_set_msn(struct peal_rq *rq, u32 msn);
+void peal_rq_note_waiter(struct peal_rq *rq, u32 home);
 
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);
 void peal_rq_done(struct peal_rq *rq);

@@ -231,6 +231,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	struct peal_dev *dev = peal_dev(ib);
 
 	peal_netns_detach(dev);
+	peal_reach_remove(&dev->home);
 	peal_engine_stop(&dev->engine);
 	peal_table_destroy(&dev->table);
 	peal_groups_destroy(&dev->groups);

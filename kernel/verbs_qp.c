@@ -81,6 +81,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	if (udata)
 		ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
 	peal_engine_add_qp(&dev->engine, qp);
+	peal_reach_init(&qp->reach, &dev->home);
 	ret = peal_verbs_init_qp(dev, qp, ctx, init);
 	if (ret)
 		return ret;

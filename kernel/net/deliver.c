@@ -9,6 +9,7 @@
 #include "../trace.h"
 #include "deliver.h"
 #include "group.h"
+#include "probe.h"
 #include "ud.h"
 #include "wire.h"
 
@@ -184,6 +185,13 @@ static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct pea
 	}
 }
 
+/* Not for the queue pair it names, but about it. */
+static void peal_deliver_probe(struct peal_dev *dev, struct peal_datagram *dg)
+{
+	peal_probe_receive(dev, dg);
+	consume_skb(dg->skb);
+}
+
 void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
 {
 	struct peal_qp *qp;
@@ -193,7 +201,9 @@ void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
 		return;
 	}
 	qp = peal_table_qp(&dev->table, dg->packet.qpn);
-	if (likely(qp))
+	if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
+		peal_deliver_probe(dev, dg);
+	else if (likely(qp))
 		peal_deliver_to(dev, qp, dg);
 	else
 		peal_deliver_drop(dev, dg, PEAL_DROP_qpn);

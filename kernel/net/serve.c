@@ -75,6 +75,28 @@ void peal_serve_reset(struct peal_serve *s)
 	WRITE_ONCE(s->deadline, U64_MAX);
 }
 
+/* The direct carrier delivers the next message: rq says where it stands. */
+void peal_serve_lend(struct peal_serve *s)
+{
+	struct peal_rq *rq = &peal_serve_qp(s)->rq;
+
+	peal_rq_set_psn(rq, s->in.psn);
+	peal_rq_set_msn(rq, s->in.msn);
+	peal_rq_set_patient(rq, false);
+}
+
+/* Packets that were early before it delivered whole messages are late now. */
+void peal_serve_take_back(struct peal_serve *s)
+{
+	struct peal_rq *rq = &peal_serve_qp(s)->rq;
+
+	peal_rq_set_patient(rq, true);
+	if (rq->psn == s->in.psn)
+		return;
+	peal_serve_forget_early(s);
+	peal_inbound_skip(&s->in, rq->psn, rq->msn);
+}
+
 /* ---- requests ---- */
 
 static void peal_serve_describe(struct peal_serve *s, const struct peal_request *request)

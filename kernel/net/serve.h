@@ -33,6 +33,8 @@ int peal_serve_init(struct peal_serve *s, struct peal_line *line);
 void peal_serve_free(struct peal_serve *s);
 void peal_serve_configure(struct peal_serve *s);
 void peal_serve_set_psn(struct peal_serve *s, u32 psn);
+void peal_serve_lend(struct peal_serve *s);
+void peal_serve_take_back(struct peal_serve *s);
 void peal_serve_reset(struct peal_serve *s);
 void peal_serve_forget_early(struct peal_serve *s);
 

@@ -11,6 +11,7 @@
 #include "../requester.h"
 #include "../trace.h"
 #include "place.h"
+#include "probe.h"
 #include "wire.h"
 
 /* What may be on its way at most: enough for 10 Gb/s and 200 us. */
@@ -153,12 +154,18 @@ static bool peal_wire_fetch(struct peal_carrier *c)
 	return true;
 }
 
+/* What was begun as packets ends so; what comes next goes direct. */
+static bool peal_wire_yields(const struct peal_qp *qp)
+{
+	return qp->reach.direct || peal_reach_table(qp);
+}
+
 /* Return: false when nothing may or can be begun. */
 static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
-	if (!peal_requester_may_begin(peal_wire_qp(c), burst) ||
-	    !peal_outbound_has_room(&c->out) || !peal_wire_fetch(c))
+	if (peal_wire_yields(peal_wire_qp(c)) ||
+	    !peal_requester_may_begin(peal_wire_qp(c), burst) || !peal_outbound_has_room(&c->out) || !peal_wire_fetch(c))
 		return false;
 	budget->wqes--;
 	return true;
@@ -544,6 +551,33 @@ static void peal_wire_free(struct peal_qp *qp)
 	kfree(c);
 }
 
+static void peal_wire_ask_reach(struct peal_qp *qp)
+{
+	peal_probe_send(qp, &qp->carrier->line);
+}
+
+static void peal_wire_lend_send(struct peal_qp *qp)
+{
+	peal_sq_set_psn(&qp->sq, peal_outbound_psn(&qp->carrier->out));
+}
+
+static void peal_wire_take_back_send(struct peal_qp *qp)
+{
+	peal_outbound_set_psn(&qp->carrier->out, qp->sq.psn);
+}
+
+/* rq.lock */
+static void peal_wire_lend_recv(struct peal_qp *qp)
+{
+	peal_serve_lend(&qp->carrier->serve);
+}
+
+/* rq.lock */
+static void peal_wire_take_back_recv(struct peal_qp *qp)
+{
+	peal_serve_take_back(&qp->carrier->serve);
+}
+
 static const struct peal_carrier_ops peal_wire_ops = {
 	.apply = peal_wire_apply,
 	.reset = peal_wire_reset,
@@ -553,6 +587,11 @@ static const struct peal_carrier_ops peal_wire_ops = {
 	.flush = peal_wire_flush,
 	.idle = peal_wire_idle,
 	.deadline = peal_wire_deadline,
+	.ask_reach = peal_wire_ask_reach,
+	.lend_send = peal_wire_lend_send,
+	.take_back_send = peal_wire_take_back_send,
+	.lend_recv = peal_wire_lend_recv,
+	.take_back_recv = peal_wire_take_back_recv,
 	.free = peal_wire_free,
 };
 

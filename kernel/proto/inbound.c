@@ -720,6 +720,18 @@ bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply)
 	return true;
 }
 
+void peal_inbound_skip(struct peal_inbound *in, u32 psn, u32 msn)
+{
+	while (in->saved)
+		peal_inbound_forget_oldest(in);
+	peal_inbound_close_gap(in);
+	in->operation = 0;
+	in->ack_now = false;
+	in->unanswered = 0;
+	in->psn = psn;
+	in->msn = msn;
+}
+
 void peal_inbound_refuse_read(struct peal_inbound *in)
 {
 	while (in->saved)

@@ -134,6 +134,12 @@ void peal_inbound_reset(struct peal_inbound *in);
 void peal_inbound_configure(struct peal_inbound *in, const struct peal_inbound_config *config);
 void peal_inbound_set_psn(struct peal_inbound *in, u32 psn);
 
+/*
+ * Another carrier has delivered whole messages: the next packet has number @psn,
+ * @msn messages are completed. What came before needs no replay: it is answered.
+ */
+void peal_inbound_skip(struct peal_inbound *in, u32 psn, u32 msn);
+
 /* @packet: a request opcode of this transport. @handle: kept when early; NULL: never. */
 void peal_inbound_receive(struct peal_inbound *in, const struct peal_packet *packet, u64 now,
 			  void *handle, struct peal_request *request);

@@ -70,6 +70,10 @@ static const struct peal_wire_opcode peal_wire_opcodes[256] = {
 
 	WIRE(UD, SEND_ONLY, PEAL_OP_SEND, OF_SEND | ONLY | PEAL_HAS_DETH),
 	WIRE(UD, SEND_ONLY_IMM, PEAL_OP_SEND_IMM, OF_SEND | ONLY | PEAL_HAS_DETH | IMM),
+
+	[PEAL_OPCODE_PROBE] = {
+		.has = PEAL_HAS_PAYLOAD | ONLY, .header_bytes = HEADER_BYTES(0),
+	},
 };
 
 /* Eight bits into 256 entries: no index is out of range, under speculation neither. */

@@ -47,6 +47,12 @@ enum peal_wire_op {
 	PEAL_WIRE_SEND_ONLY_INV,
 };
 
+/*
+ * A manufacturer's opcode (IBTA 9.2.1: 0xc0 and up): see net/probe.h. BTH and
+ * payload, no message of any queue pair.
+ */
+#define PEAL_OPCODE_PROBE	0xc0
+
 /* Properties of an opcode, and the extended headers in their order. */
 #define PEAL_HAS_FIRST		0x0001	/* begins a message */
 #define PEAL_HAS_LAST		0x0002	/* ends it */

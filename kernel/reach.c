@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See reach.h.
+ */
+#include <linux/random.h>
+#include <linux/xarray.h>
+#include <crypto/algapi.h>
+
+#include "guard.h"
+#include "qp.h"
+#include "reach.h"
+
+/* A proof is renewed while there is traffic, and given up when that fails twice. */
+#define PEAL_REACH_RENEW	(HZ)
+#define PEAL_REACH_LASTS	(3 * HZ)
+
+/* By number; writers take its xa_lock, readers are inside the guard. */
+static DEFINE_XARRAY_ALLOC1(peal_reach_homes);
+static u32 peal_reach_next;
+
+int peal_reach_add(struct peal_reach_home *home, struct peal_table *table,
+		   const struct peal_options *options)
+{
+	int ret;
+
+	home->table = table;
+	home->options = options;
+	ret = xa_alloc_cyclic(&peal_reach_homes, &home->number, home, xa_limit_31b,
+			      &peal_reach_next, GFP_KERNEL);
+	return min(ret, 0);
+}
+
+void peal_reach_remove(struct peal_reach_home *home)
+{
+	xa_erase(&peal_reach_homes, home->number);
+	peal_guard_wait();
+}
+
+void peal_reach_init(struct peal_reach *reach, const struct peal_reach_home *home)
+{
+	reach->home = home;
+	peal_reach_forget(reach);
+}
+
+void peal_reach_forget(struct peal_reach *reach)
+{
+	reach->proven = 0;
+	reach->asked = false;
+	reach->direct = false;
+	reach->next = jiffies;
+}
+
+void peal_reach_go(struct peal_reach *reach, bool direct)
+{
+	reach->direct = direct;
+}
+
+/* Inside the guard: the tables of a device, or NULL when it is gone. */
+struct peal_table *peal_reach_home_table(u32 number)
+{
+	struct peal_reach_home *home = xa_load(&peal_reach_homes, number);
+
+	return home ? home->table : NULL;
+}
+
+/* Do the two queue pairs name each other? A hint: a wrong one proves nothing. */
+static bool peal_reach_match(const struct peal_qp *qp, const struct peal_qp *peer)
+{
+	return peer->ib.qp_type == qp->ib.qp_type && READ_ONCE(peer->on_wire) &&
+	       READ_ONCE(peer->attr.dest_qp_num) == qp->ib.qp_num &&
+	       !memcmp(&peer->sgid, &qp->attr.ah_attr.grh.dgid, sizeof(peer->sgid)) &&
+	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
+}
+
+static bool peal_reach_may_be_at(const struct peal_qp *qp, const struct peal_reach_home *home)
+{
+	const struct peal_qp *peer;
+
+	if (home == qp->reach.home || !peal_options_direct(home->options))
+		return false;
+	peer = peal_table_qp(home->table, qp->attr.dest_qp_num);
+	return peer && peal_reach_match(qp, peer);
+}
+
+static bool peal_reach_may_be_here(const struct peal_qp *qp)
+{
+	struct peal_reach_home *home;
+	unsigned long number;
+
+	xa_for_each(&peal_reach_homes, number, home)
+		if (peal_reach_may_be_at(qp, home))
+			return true;
+	return false;
+}
+
+/**
+ * peal_reach_ask() - is there somebody to ask, and what?
+ * @probe: to be sent to the peer as a packet
+ *
+ * sq.lock, inside the guard. Return: false when the peer is not on this host.
+ */
+bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
+{
+	struct peal_reach *reach = &qp->reach;
+
+	reach->next = jiffies + PEAL_REACH_RENEW;
+	reach->asked = peal_options_direct(reach->home->options) && peal_reach_may_be_here(qp);
+	if (!reach->asked)
+		return false;
+	get_random_bytes(reach->nonce, sizeof(reach->nonce));
+	*probe = (struct peal_reach_probe){
+		.nonce = { reach->nonce[0], reach->nonce[1] },
+		.home = reach->home->number,
+		.qpn = qp->ib.qp_num,
+	};
+	return true;
+}
+
+/*
+ * sq.lock of the one who asked. Several devices may look like the peer's: it is
+ * the one where the probe has come in.
+ */
+static void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe,
+			     const struct peal_reach_home *at, u32 qpn)
+{
+	struct peal_reach *reach = &qp->reach;
+
+	if (!reach->asked || qp->attr.dest_qp_num != qpn || !peal_reach_may_be_at(qp, at) ||
+	    crypto_memneq(reach->nonce, probe->nonce, sizeof(reach->nonce)))
+		return;
+	reach->asked = false;
+	reach->proven = at->number;
+	reach->until = jiffies + PEAL_REACH_LASTS;
+}
+
+/**
+ * peal_reach_answer() - a probe has come in
+ * @at: the device
+ * @qpn: the queue pair it is addressed to
+ *
+ * Inside the guard, no lock held. Bytes that we have not sent prove nothing.
+ */
+void peal_reach_answer(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
+		       u32 qpn)
+{
+	struct peal_table *table = peal_reach_home_table(probe->home);
+	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
+
+	if (!qp)
+		return;
+	spin_lock(&qp->sq.lock);
+	peal_reach_prove(qp, probe, at, qpn);
+	spin_unlock(&qp->sq.lock);
+}
+
+/**
+ * peal_reach_table() - where the peer lives, if packets get there at present
+ *
+ * sq.lock, inside the guard. Return: NULL: use packets.
+ */
+struct peal_table *peal_reach_table(const struct peal_qp *qp)
+{
+	const struct peal_reach *reach = &qp->reach;
+
+	if (!reach->proven || time_after(jiffies, reach->until) ||
+	    !peal_options_direct(reach->home->options))
+		return NULL;
+	return peal_reach_home_table(reach->proven);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Reach: which device of this same kernel a queue pair's packets arrive at.
+ *
+ * Two devices of one host, in containers for example, talk by packets. When it
+ * is shown that packets really pass, through routes, bridges and firewalls as
+ * they are at the moment, the direct carrier may take their place.
+ *
+ * Owns: the list of devices, and each queue pair's proof: a random number that
+ * left as a packet and came in at that device. A proof lasts seconds, so a path
+ * that is cut is noticed.
+ * Does not know: how the packet travels (net/probe.c), how messages are carried.
+ *
+ * Addresses prove nothing: namespaces may use the same ones. They only choose
+ * whom to ask, so that machines that are not peal never see the question.
+ */
+#ifndef PEAL_REACH_H
+#define PEAL_REACH_H
+
+#include <linux/jiffies.h>
+#include <linux/types.h>
+
+#include "options.h"
+#include "table.h"
+
+struct peal_qp;
+
+/* A device as others of this kernel see it. Immutable while it is listed. */
+struct peal_reach_home {
+	u32 number;			/* never 0, not soon used again */
+	struct peal_table *table;
+	const struct peal_options *options;
+};
+
+/* What travels: both ends are this module, so host order will do. */
+struct peal_reach_probe {
+	u64 nonce[2];
+	u32 home;			/* the sender's device and queue pair */
+	u32 qpn;
+};
+
+struct peal_reach {
+	const struct peal_reach_home *home;	/* the queue pair's own device */
+	/* sq.lock: */
+	u32 proven;			/* number of the device; 0: none */
+	bool asked;			/* a probe with this nonce is under way */
+	u64 nonce[2];
+	unsigned long until;		/* jiffies: end of the proof */
+	unsigned long next;		/* jiffies: when to ask (again) */
+	bool direct;			/* the present stretch of messages goes direct */
+};
+
+int peal_reach_add(struct peal_reach_home *home, struct peal_table *table,
+		   const struct peal_options *options);
+/* No queue pair finds the device when this returns. Sleeps. */
+void peal_reach_remove(struct peal_reach_home *home);
+
+/* The next messages go direct, or not: sq.lock, idle. */
+void peal_reach_go(struct peal_reach *reach, bool direct);
+void peal_reach_init(struct peal_reach *reach, const struct peal_reach_home *home);
+/* The queue pair has a new path or none: sq.lock. */
+void peal_reach_forget(struct peal_reach *reach);
+
+static inline bool peal_reach_is_due(const struct peal_reach *reach)
+{
+	return time_after_eq(jiffies, reach->next);
+}
+
+bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe);
+void peal_reach_answer(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
+		       u32 qpn);
+struct peal_table *peal_reach_table(const struct peal_qp *qp);
+struct peal_table *peal_reach_home_table(u32 number);
+
+#endif
