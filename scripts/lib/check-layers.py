@@ -11,7 +11,7 @@ from sources import sources
 KERNEL = [
     ("proto", "proto/*"),
     ("objects", "compat counters copy map table guard ring extents door wqe outcome trace mr mw cursor cq rq sq "
-                "burst qp context options"),
+                "burst qp context options reach"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
     ("net", "net/* ah dev post"),

@@ -57,6 +57,8 @@ const std::map<unsigned, Known> known = {
 	{0x2b, {32, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
 	{0x64, {20, PEAL_OP_SEND, 'o', 'r', true}},
 	{0x65, {24, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+	/* Ours, of the range for manufacturers: it goes to neither half of a connection. */
+	{PEAL_OPCODE_PROBE, {12, 0, 'o', '-', true}},
 };
 
 bool begins(const Known &row)
