@@ -75,17 +75,29 @@ kernel_arguments() {
 # share NAME FOLDER OPTIONS: a 9p share.
 share() { echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs=remap$3"; }
 
+# qemu_command FOLDER NUMBER: sets qemu, for the guest with this number.
 qemu_command() {
-	local arguments
+	local folder=$1 arguments
 	read -r -a arguments <<<"$(accelerator_arguments)"
 	qemu=(qemu-system-x86_64 "${arguments[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 		-kernel "$vmlinuz" -initrd "$initrd" -append "$(kernel_arguments)"
-		-serial "file:$run/dmesg.log"
+		-serial "file:$folder/dmesg.log"
 		-device virtio-serial-pci
-		-chardev "file,id=output,path=$run/output" -device "virtserialport,chardev=output,name=output"
+		-chardev "file,id=output,path=$folder/output" -device "virtserialport,chardev=output,name=output"
 		-virtfs "$(share root / ,readonly=on)"
-		-virtfs "$(share vm "$run" "")")
-	if [[ -n ${PEAL_VM_RESULTS:-} ]]; then
+		-virtfs "$(share vm "$folder" "")")
+	if (($2 == 1)) && [[ -n ${PEAL_VM_RESULTS:-} ]]; then
 		qemu+=(-virtfs "$(share results "$(realpath "$PEAL_VM_RESULTS")" "")")
 	fi
+	if ((peers == 2)); then
+		add_wire "$2"
+	fi
+}
+
+# add_wire NUMBER: frames go as datagrams between two sockets, so that neither guest has to be there first. No file
+# system path of a socket may be longer than 107 bytes: they lie in a folder of their own.
+add_wire() {
+	local own=$wire_folder/$1 other=$wire_folder/$((3 - $1))
+	qemu+=(-netdev "dgram,id=wire,local.type=unix,local.path=$own,remote.type=unix,remote.path=$other"
+		-device "virtio-net-pci,netdev=wire,mac=02:70:65:61:6c:0$1,host_mtu=9000")
 }

@@ -36,10 +36,30 @@ vm_options() {
 	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
 }
 
+interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
+
+# carriers_of PATH: those it runs on; PEAL_CARRIERS may exclude some.
+carriers_of() {
+	local carrier all="direct wire"
+	case $(test_option "$1" carrier) in
+	direct | any) all=direct ;;
+	wire) all=wire ;;
+	esac
+	for carrier in $all; do
+		[[ " ${PEAL_CARRIERS:-direct wire} " != *" $carrier "* ]] || echo "$carrier"
+	done
+}
+
 # run_guest_suite NAME...: the tests whose names contain one of these, or all.
-run_guest_suite() {
-	local path name options
+run_guest_suite() { run_machine_suite guest_tests "$@"; }
+
+run_interop_suite() { run_machine_suite interop_tests "$@"; }
+
+# run_machine_suite LIST NAME...
+run_machine_suite() {
+	local list=$1 path options carrier group
 	local -A groups=()
+	shift
 	need_packages "${guest_packages[@]}"
 	if ! (build_modules && build_test_module && build_user); then
 		fail "guest/build"
@@ -52,11 +72,14 @@ run_guest_suite() {
 			continue
 		fi
 		options=$(vm_options "$path")
-		groups["options $options"]+=$path$'\n'
-	done < <(guest_tests)
-	for options in "${!groups[@]}"; do
-		mapfile -t pending < <(printf '%s' "${groups[$options]}")
-		run_group "${options#options }"
+		for carrier in $(carriers_of "$path"); do
+			groups["$carrier $options"]+=$path$'\n'
+		done
+	done < <("$list")
+	for group in "${!groups[@]}"; do
+		mapfile -t pending < <(printf '%s' "${groups[$group]}")
+		carrier=${group%% *}
+		run_group "${group#* }"
 	done
 }
 
@@ -88,7 +111,9 @@ list_tests() {
 	local path limit
 	for path in "${pending[@]}"; do
 		limit=$(test_option "$path" timeout)
-		printf '%s %s\n' "${limit:-60}" "$path"
+		limit=${limit:-60}
+		[[ $carrier != wire ]] || limit=$((limit * 2))
+		printf '%s %s\n' "$limit" "$path"
 	done
 }
 
@@ -97,7 +122,7 @@ list_tests() {
 run_machine() {
 	local options results=$2 machine status=0
 	read -r -a options <<<"$1"
-	PEAL_VM_RESULTS=$results PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 \
+	PEAL_VM_RESULTS=$results PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 PEAL_CARRIER=$carrier \
 		"$repo/scripts/vm" --timeout 5400 "${options[@]}" -- scripts/lib/guest-tests 2>"$results/messages" &
 	machine=$!
 	# shellcheck disable=SC2064 # the number of this machine is meant, not that of a later one

@@ -87,10 +87,17 @@ interface_up() {
 	ip link set veth0 up
 }
 
+# direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
+direct_off() {
+	"$(dirname "${BASH_SOURCE[0]}")/../../build/user/test/guest/peal-option" "$1" direct 0 ||
+		fail "cannot switch the direct carrier of $1 off"
+}
+
 # peal_up [DEVICE [NETDEV]]: makes the device unless it exists, and waits until programs can use it.
 peal_up() {
 	local device=${1:-peal0} netdev=${2:-veth0}
 	device_exists "$device" || rdma link add "$device" type peal netdev "$netdev" || fail "cannot make $device"
+	[[ ${PEAL_CARRIER:-} != wire ]] || direct_off "$device"
 	wait_for device_ready "$device" || fail "$device is not ready: $(device_state "$device")"
 }
 

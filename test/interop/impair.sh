@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Transfers over an impaired wire, for t_wire_loss.sh and i_loss.sh; wire.sh is loaded and the wire up. Prints how long
+# each took, counts what failed in impair_failures. It makes no wire.
+
+verify=build/user/test/interop/verify
+impair_failures=0
+
+since() { awk -v us=$((${EPOCHREALTIME/./} - $1)) 'BEGIN { printf "%.1f s", us / 1e6 }'; }
+
+# impair NAME NETEM...: what leaves either end from now on; "clean" is a wire without any.
+impair() {
+	impairment=$1
+	shift
+	wire_netem both "$@"
+}
+
+# attempt WHAT COMMAND...: prints how long it took. The test goes on after a failure, so that one run shows all.
+attempt() {
+	local what=$1 begin=${EPOCHREALTIME/./} status=0
+	shift
+	"$@" || status=$?
+	if ((status == 0)); then
+		printf '%-24s %-34s %10s\n' "$impairment" "$what" "$(since "$begin")"
+		return
+	fi
+	impair_failures=$((impair_failures + 1))
+	printf '%-24s %-34s FAILED after %s\n' "$impairment" "$what" "$(since "$begin")"
+	echo "    client: $(grep -h -v ^ok "$wire_work/client" | tail -n 2 | tr '\n' ' ')"
+	echo "    server: $(tail -n 2 "$wire_work/server" | tr '\n' ' ')"
+}
+
+# transfer MEBIBYTES SECONDS: WRITE, READ and SEND of that many bytes, each within that time.
+transfer() {
+	local operation
+	for operation in rc-write rc-read rc-send; do
+		attempt "$operation $1 MiB" wire_pair b 4 "$2" "$verify" -d @DEVICE -g @GID -p @PORT --limit "$2" \
+			--ops "$operation" --sizes 65536 --count $(($1 * 16))
+	done
+}
+
+# ping SECONDS RPING_ARGUMENT...: rping with checked data ends in time.
+ping() {
+	attempt "rping ${*:2}" wire_cm_pair b 4 "$1" rping -s -a @ADDRESS -p @PORT -V "${@:2}" -- \
+		rping -c -a @PEER -p @PORT -V "${@:2}"
+}
+
+# perf SECONDS PROGRAM ARGUMENT...: with a timeout of 268 ms, above any round trip here.
+perf() {
+	attempt "${*:2}" wire_pair b 4 "$1" "$2" -d @DEVICE -x @GID -p @PORT -F -u 16 "${@:3}"
+}
+
+judge_impairments() { ((impair_failures == 0)) || fail "$impair_failures transfers"; }
