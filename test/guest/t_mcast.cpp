@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 60
+// carrier: any
 /*
  * Multicast groups: attach, detach, and who gets what is sent to a group.
  *
