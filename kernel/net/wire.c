@@ -272,7 +272,7 @@ static void peal_wire_count_timer(struct peal_carrier *c, u64 now)
 		peal_count(qp->table, probes);
 	else
 		return;
-	trace_peal_timeout(qp->ib.qp_num, !gave_up, c->out.trail.una, c->out.retries);
+	trace_peal_timeout(qp->ib.qp_num, !gave_up, c->out.trail.una, c->out.retry.used);
 }
 
 static void peal_wire_expire(struct peal_carrier *c)

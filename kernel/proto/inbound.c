@@ -639,6 +639,15 @@ static void peal_inbound_acknowledged(struct peal_inbound *in, u32 psn)
 	in->ack_now = false;
 }
 
+/* One that was asked for again while it was being answered goes on where it was. */
+static void peal_inbound_end_reply(struct peal_inbound *in, struct peal_resource *res)
+{
+	if (res->sent < res->packets)
+		peal_inbound_start_reply(in, res, res->sent, res->packets, res->length);
+	else
+		peal_inbound_stop_reply(in, res);
+}
+
 static void peal_inbound_answer(struct peal_inbound *in, struct peal_resource *res,
 				struct peal_reply *reply)
 {
@@ -657,7 +666,7 @@ static void peal_inbound_answer(struct peal_inbound *in, struct peal_resource *r
 	if (res->sent < res->from)
 		res->sent = res->from;
 	if (res->from == res->to)
-		peal_inbound_stop_reply(in, res);
+		peal_inbound_end_reply(in, res);
 	peal_inbound_acknowledged(in, psn);
 }
 

@@ -10,8 +10,6 @@
 #include "outbound.h"
 #include "rnr.h"
 
-/* 9.7.5.2.8: this RNR retry count means "for ever". */
-#define RNR_FOREVER		7
 /* The estimate never waits longer than this, also when the transport never gives up. */
 #define LONGEST_RTO_NS		1000000000ULL
 /* After a fatal NAK the peer may be gone: what came before does not wait for ever. */
@@ -142,6 +140,8 @@ static enum peal_pause peal_outbound_resend(struct peal_outbound *o, u64 now,
 	out->again = true;
 	out->header.ack_request = !peal_flight_wants_data(f);
 	peal_repair_left(&o->repair, &o->trail, &o->early, span, now);
+	if (o->repair.probe == PEAL_PROBE_SILENCE)
+		peal_retry_copied(&o->retry);
 	peal_rto_sent_again(&o->rto, out->header.psn, peal_psn_add(out->header.psn, span));
 	peal_window_asked(&o->window);
 	peal_outbound_arm(o, now);
@@ -366,10 +366,9 @@ static void peal_outbound_progress(struct peal_outbound *o, u32 from, bool ack, 
 
 	if (una == from)
 		return;
-	o->retries = 0;
-	o->naked = false;
+	peal_retry_progress(&o->retry);
 	if (peal_psn_before(o->rnr_psn, una)) {
-		o->rnr_retries = 0;
+		peal_retry_received(&o->retry);
 		o->rnr_until = 0;
 	}
 	peal_window_grow(&o->window, peal_psn_ahead(from, una), una);
@@ -398,14 +397,24 @@ static void peal_outbound_watch_gap(struct peal_outbound *o, u64 now)
 	o->gap_at = now + peal_rto_patience(&o->rto);
 }
 
+/* An answer was about the PSN before @psn. When it is news, the peer is not silent. */
+static void peal_outbound_see(struct peal_outbound *o, u32 psn, u64 now)
+{
+	if (peal_psn_before(o->trail.seen, psn)) {
+		peal_retry_heard(&o->retry);
+		o->give_up_at = U64_MAX;
+	}
+	peal_trail_see(&o->trail, psn);
+	peal_rto_answered(&o->rto, o->trail.seen, now);
+}
+
 /* The peer has executed everything before @psn. */
 static void peal_outbound_acknowledge(struct peal_outbound *o, u32 psn, bool ack, u64 now)
 {
 	u32 from = o->trail.una;
 
-	peal_trail_see(&o->trail, psn);
+	peal_outbound_see(o, psn, now);
 	peal_trail_follow(&o->trail);
-	peal_rto_answered(&o->rto, o->trail.seen, now);
 	peal_outbound_progress(o, from, ack, now);
 }
 
@@ -429,15 +438,13 @@ static bool peal_outbound_rnr_is_old(const struct peal_outbound *o, u32 psn)
 	return o->repair.probe && psn == o->repair.probe_psn && !o->repair.left;
 }
 
-/* A NAK that answers a retransmission of the same packet uses up a retry (9.7.6.1.3). */
+/* For silence, and for a NAK that answers a retransmission of the same packet (9.7.6.1.3). */
 static bool peal_outbound_use_retry(struct peal_outbound *o, u32 psn)
 {
-	if (o->retries < o->config.retry_limit) {
-		o->retries++;
+	if (peal_retry_use(&o->retry, o->config.retry_limit))
 		return true;
-	}
 	peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn), IB_WC_RETRY_EXC_ERR,
-			PEAL_REASON_NAK_SEQUENCE);
+			o->retry.naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
 	return false;
 }
 
@@ -448,7 +455,7 @@ static void peal_outbound_receive_nak_sequence(struct peal_outbound *o, u32 psn,
 	bool lone = o->repair.probe == PEAL_PROBE_NAK && psn == o->repair.probe_end;
 
 	peal_outbound_acknowledge(o, psn, false, now);
-	o->naked = true;
+	peal_retry_naked(&o->retry);
 	if (lone && o->trail.una == psn) {
 		peal_outbound_lone_probe(o, true, now);
 		return;
@@ -463,7 +470,7 @@ static void peal_outbound_receive_nak_sequence(struct peal_outbound *o, u32 psn,
 
 static void peal_outbound_wait_receive(struct peal_outbound *o, u32 psn, u8 timer, u64 now)
 {
-	o->retries = 0;		/* the peer is there: its silence is over */
+	peal_retry_heard(&o->retry);
 	o->rnr_psn = psn;
 	o->rnr_until = now + peal_rnr_timer_ns(timer);
 	peal_repair_stop(&o->repair, &o->trail);
@@ -475,13 +482,11 @@ static void peal_outbound_wait_receive(struct peal_outbound *o, u32 psn, u8 time
 static void peal_outbound_receive_rnr(struct peal_outbound *o, u32 psn, u8 timer, u64 now)
 {
 	peal_outbound_acknowledge(o, psn, false, now);
-	if (o->config.rnr_limit != RNR_FOREVER && o->rnr_retries >= o->config.rnr_limit) {
+	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
+		peal_outbound_wait_receive(o, psn, timer, now);
+	else
 		peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn),
 				IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
-		return;
-	}
-	o->rnr_retries += o->config.rnr_limit != RNR_FOREVER;
-	peal_outbound_wait_receive(o, psn, timer, now);
 }
 
 /* 9.7.5.2.3 to 9.7.5.2.6: the message is over, those before it are not. */
@@ -584,8 +589,7 @@ static void peal_outbound_acknowledge_data(struct peal_outbound *o, const struct
 
 	peal_trail_execute(&o->trail, peal_psn_add(psn, peal_flight_piece(f, at)));
 	peal_outbound_acknowledge(o, psn, false, now);
-	peal_trail_see(&o->trail, peal_psn_add(psn, 1));
-	peal_rto_answered(&o->rto, o->trail.seen, now);
+	peal_outbound_see(o, peal_psn_add(psn, 1), now);
 }
 
 /* The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). */
@@ -619,6 +623,8 @@ static void peal_outbound_receive_fresh(struct peal_outbound *o, const struct pe
 		peal_outbound_receive_data(o, packet, now, handle, landing);
 	else
 		peal_outbound_receive_ack(o, packet, now, landing);
+	if (o->trail.una != o->trail.top && !o->rnr_until)
+		peal_outbound_arm(o, now);
 }
 
 /* Also the newest acknowledgment once more may bring credits (9.7.7.2.4). */
@@ -749,12 +755,8 @@ static void peal_outbound_give_up(struct peal_outbound *o, u64 now)
 	o->give_up_at = now + peal_outbound_timeout(o);
 	if (o->repair.probe && !o->repair.left)
 		return;
-	if (o->retries >= o->config.retry_limit) {
-		peal_trail_fail(&o->trail, o->trail.acking, IB_WC_RETRY_EXC_ERR,
-				o->naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
+	if (!peal_outbound_use_retry(o, o->trail.una))
 		return;
-	}
-	o->retries++;
 	peal_window_halve(&o->window, o->trail.top);
 	peal_outbound_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
 }

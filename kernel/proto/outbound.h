@@ -32,6 +32,7 @@
 #include "flight.h"
 #include "packet.h"
 #include "repair.h"
+#include "retry.h"
 #include "rto.h"
 #include "trail.h"
 #include "window.h"
@@ -53,9 +54,8 @@ struct peal_outbound {
 	struct peal_window window;
 	struct peal_credit credit;
 	struct peal_rto rto;
+	struct peal_retry retry;
 	u32 rd_atomic;			/* READ pieces and atomics outstanding */
-	bool naked;			/* a sequence NAK came since the last progress */
-	u8 retries, rnr_retries;	/* used since the last progress */
 	u32 rnr_psn;			/* the last that met RNR */
 	u64 rnr_until;			/* 0: not waiting */
 	/* U64_MAX: none. */

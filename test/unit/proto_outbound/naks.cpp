@@ -74,7 +74,7 @@ TEST_CASE("sequence: each further gap costs one packet", "[naks]")
 	pass(r);
 	r.receive(ack(11));
 	CHECK(r.completed() == 3);
-	CHECK(r->retries == 0);
+	CHECK(r->retry.used == 0);
 }
 
 TEST_CASE("sequence: packets missing in a row are asked for in growing runs", "[naks]")
@@ -126,7 +126,7 @@ TEST_CASE("sequence: the same NAK doubled costs nothing", "[naks]")
 		CHECK(r.landing.duplicate);
 		CHECK(r.send().empty());
 	}
-	CHECK(r->retries == 0);
+	CHECK(r->retry.used == 0);
 }
 
 TEST_CASE("sequence: an older one that comes late is dropped", "[naks]")
@@ -175,10 +175,10 @@ TEST_CASE("sequence: progress gives the retries back", "[naks]")
 		pass(r);
 		r.receive(nak(n));
 		CHECK(r.send().front() == n);
-		CHECK(r->retries == 1);
+		CHECK(r->retry.used == 1);
 		pass(r);
 		r.receive(ack(n));
-		CHECK(r->retries == 0);
+		CHECK(r->retry.used == 0);
 		r->repair.peer_keeps = false;
 		r->repair.lone = 0;
 		peal_repair_stop(&r->repair, &r->trail);
@@ -357,7 +357,7 @@ TEST_CASE("RNR: doubled, it counts once", "[naks]")
 	CHECK(r.send() == Psns{5});
 	pass(r);
 	r.receive(ack(5));
-	CHECK(r->rnr_retries == 0);
+	CHECK(r->retry.used_rnr == 0);
 }
 
 TEST_CASE("RNR: progress gives the retries back", "[naks]")

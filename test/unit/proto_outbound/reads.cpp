@@ -185,7 +185,7 @@ TEST_CASE("only the missing piece is asked for again", "[reads]")
 	CHECK(peal_outbound_take_early(r.get()) == handle);
 	r.receive_and_land(read_response(5));
 	CHECK(r.completed() == 1);
-	CHECK(r->retries == 0);
+	CHECK(r->retry.used == 0);
 }
 
 TEST_CASE("when nothing was kept, the rest is asked for again", "[reads]")

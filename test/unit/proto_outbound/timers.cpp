@@ -53,7 +53,7 @@ TEST_CASE("a silent peer: exactly retry_cnt retries of the timeout", "[timers]")
 		r.post_packets(3);
 		r.send();
 		CHECK(stay_silent(r).ns == (limit + 1) * TIMEOUT);
-		CHECK(r->retries == limit);
+		CHECK(r->retry.used == limit);
 		r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
 	}
 }
@@ -100,9 +100,9 @@ TEST_CASE("progress gives the retries back", "[timers]")
 	r.post_packets(10);
 	r.send();
 	stay_silent(r, 2 * TIMEOUT + 1);
-	CHECK(r->retries == 2);
+	CHECK(r->retry.used == 2);
 	r.receive(ack(0));
-	CHECK(r->retries == 0);
+	CHECK(r->retry.used == 0);
 	CHECK(stay_silent(r).ns == 3 * TIMEOUT);
 }
 
@@ -117,9 +117,9 @@ TEST_CASE("also READ responses are progress", "[timers]")
 	r.send();
 	for (std::uint32_t n = 0; n < 10; ++n) {
 		stay_silent(r, TIMEOUT + 1);
-		CHECK(r->retries == 1);
+		CHECK(r->retry.used == 1);
 		r.receive_and_land(read_response(n));
-		CHECK(r->retries == 0);
+		CHECK(r->retry.used == 0);
 	}
 	CHECK(r.completed() == 1);
 }
@@ -149,10 +149,10 @@ TEST_CASE("new retry counts leave used ones alone", "[timers]")
 	r.post_packets(1);
 	r.send();
 	stay_silent(r, 3 * TIMEOUT + 1);
-	CHECK(r->retries == 3);
+	CHECK(r->retry.used == 3);
 	config.retry_limit = 4;
 	r.configure(config);
-	CHECK(r->retries == 3);
+	CHECK(r->retry.used == 3);
 	CHECK(stay_silent(r).ns <= 2 * TIMEOUT);
 	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
 }
@@ -183,7 +183,7 @@ TEST_CASE("a lost tail costs a few round trips, not the timeout", "[timers]")
 
 	CHECK(r.wait() == Psns{10});
 	CHECK(r.now - begin <= 500 * US);
-	CHECK(r->retries == 0);
+	CHECK(r->retry.used == 0);
 	r.now += 50 * US;
 	r.receive(ack(10));
 	CHECK(r.send() == Psns{11, 12});
@@ -283,7 +283,7 @@ TEST_CASE("a retransmission that cannot leave uses up no retry", "[timers]")
 	r.send();
 	for (int i = 0; i < 100; ++i)
 		r.expire();
-	CHECK(r->retries <= 1);
+	CHECK(r->retry.used <= 1);
 	CHECK(r.send() == Psns{0});
 }
 

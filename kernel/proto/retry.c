@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See retry.h.
+ */
+#include "retry.h"
+
+#define RNR_FOREVER	7
+#define MANY		255
+
+void peal_retry_progress(struct peal_retry *r)
+{
+	r->used = 0;
+	r->copies = 0;
+	r->naked = false;
+}
+
+void peal_retry_received(struct peal_retry *r)
+{
+	r->used_rnr = 0;
+}
+
+void peal_retry_heard(struct peal_retry *r)
+{
+	r->used = 0;
+}
+
+void peal_retry_naked(struct peal_retry *r)
+{
+	r->naked = true;
+}
+
+void peal_retry_copied(struct peal_retry *r)
+{
+	if (r->copies < MANY)
+		r->copies++;
+}
+
+bool peal_retry_use(struct peal_retry *r, u8 limit)
+{
+	if (r->used >= limit)
+		return false;
+	r->used++;
+	return true;
+}
+
+bool peal_retry_use_rnr(struct peal_retry *r, u8 limit)
+{
+	if (limit == RNR_FOREVER)
+		return true;
+	if (r->copies) {
+		r->copies--;
+		return true;
+	}
+	if (r->used_rnr >= limit)
+		return false;
+	r->used_rnr++;
+	return true;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How often the oldest packet may still be tried.
+ *
+ * Owns: the retries that were used since the last progress, of the two kinds
+ * that have an attribute each (IBTA 9.7.5.2.8, 9.7.6.1.3).
+ * Does not know: timers, what fails when there are none left.
+ */
+#ifndef PEAL_RETRY_H
+#define PEAL_RETRY_H
+
+#include <linux/types.h>
+
+struct peal_retry {
+	u8 used;		/* against silence and sequence NAKs */
+	u8 used_rnr;
+	u8 copies;		/* of the packet that left by mere suspicion; 255 is many */
+	bool naked;		/* a sequence NAK came */
+};
+
+/* The oldest packet was acknowledged. */
+void peal_retry_progress(struct peal_retry *r);
+/* The packet that had met RNR was acknowledged. */
+void peal_retry_received(struct peal_retry *r);
+/* The peer is there: its silence is over. */
+void peal_retry_heard(struct peal_retry *r);
+void peal_retry_naked(struct peal_retry *r);
+/* It left once more, and that is no retry. */
+void peal_retry_copied(struct peal_retry *r);
+/* One more, of @limit. Return: false when there is none left. */
+bool peal_retry_use(struct peal_retry *r, u8 limit);
+/* @limit 7: for ever. The RNR that a copy met is none of the peer's doing. */
+bool peal_retry_use_rnr(struct peal_retry *r, u8 limit);
+
+#endif
