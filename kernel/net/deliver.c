@@ -13,9 +13,13 @@
 #include "ud.h"
 #include "wire.h"
 
-/* What one packet may cause at once; the rest is the engine's. */
-#define PEAL_DELIVER_WQES	16
-#define PEAL_DELIVER_BYTES	(64 << 10)
+/*
+ * What one packet may cause at once; the rest is the engine's. A window, or a
+ * piece of a READ: what another CPU sends meanwhile overtakes what this one has
+ * sent, on every link that queues by CPU.
+ */
+#define PEAL_DELIVER_WQES	256
+#define PEAL_DELIVER_BYTES	(640 << 10)
 
 /* The destination of a datagram to a group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff

@@ -247,16 +247,15 @@ static bool peal_wire_step(struct peal_carrier *c, struct peal_burst *burst,
 static bool peal_wire_transmit(struct peal_carrier *c, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	bool more = true;
 
 	peal_wire_complete(c, burst);
-	while (budget->wqes && budget->bytes) {
-		if (peal_qp_send_failed(qp) || !peal_line_has_room(&c->line) ||
-		    !peal_wire_step(c, burst, budget))
-			return false;
+	while (more && budget->wqes && budget->bytes) {
+		more = !peal_qp_send_failed(peal_wire_qp(c)) && peal_line_has_room(&c->line) &&
+		       peal_wire_step(c, burst, budget);
 		peal_wire_complete(c, burst);
 	}
-	return true;
+	return more;
 }
 
 /* ---- time ---- */
