@@ -60,6 +60,8 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 		r.max_rd_atomic = random.pick<u32>({1, 1, 2, 4, 16, 128});
 		r.window = random.pick<u32>({1, 2, 4, 16, 64, 256, 1024});
 		r.duplicates = path.duplicate;
+		if (!habits.full)
+			r.slack = (r.retry_limit + 1ULL) * habits.timer_slack;
 		r.clean = !path.loses() && path.orderly() && !habits.no_memory;
 		r.may_exceed = !r.clean && (r.retry_limit < 6 || path.loss > 50000 || path.burst ||
 					    path.queue_ns);
@@ -116,8 +118,8 @@ void Connection::plan_fate(const Path &path)
 	fate_at_ = world_.now() + random.below(20 * path.delay + 100 * US);
 	if (!random.one_in(6))
 		return;
-	fate = random.pick<Fate>(
-		{Fate::SILENCE, Fate::RESET, Fate::RESET, Fate::HOLE, Fate::BROKEN});
+	fate = random.pick<Fate>({Fate::SILENCE, Fate::RESET, Fate::RESET, Fate::HOLE, Fate::BROKEN,
+				  Fate::FORGERY, Fate::FORGERY});
 	/* An unreliable connection cannot know that a packet is of another life. */
 	if (!reliable)
 		fate = Fate::BROKEN;
@@ -127,35 +129,68 @@ void Connection::plan_fate(const Path &path)
 		hole_ = (rules_[0].psn + static_cast<u32>(random.below(20))) & 0xffffff;
 		rules_[0].may_exceed = true;
 	}
+	rules_[0].forged = rules_[1].forged = fate == Fate::FORGERY;
 	rules_[0].clean &= fate == Fate::NONE;
 	rules_[1].clean &= fate == Fate::NONE;
 }
 
-Connection::Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag)
+/* Pair @i of the two: peal's, or the strict one. */
+void Connection::plan_pair(int i, Node &node, bool laboratory)
+{
+	Random &random = world_.random;
+
+	if (i == strict_) {
+		StrictHabits strict;
+
+		strict.window = random.pick<u32>({1, 4, 16, 64});
+		strict.every = random.one_in(2);
+		strict.credits = random.one_in(3);
+		strict.newest = random.one_in(2);
+		pairs[i] = std::make_unique<StrictPair>(node, 0x100 * tag_ + static_cast<u32>(i),
+							strict);
+		pairs[i]->target.max_dest_rd_atomic = load_[!i].peer_depth;
+		return;
+	}
+	PealHabits habits;
+
+	habits.keep = random.pick<u32>({0, 500000, 950000, 1000000, 1000000});
+	habits.turn = random.pick<u32>({1, 4, 16, 64});
+	habits.entries = random.pick<u32>({2, 8, 32, 128});
+	if (laboratory) {
+		habits.keep = random.one_in(2) ? 1000000 : 0;
+		habits.turn = 64;
+	}
+	habits.reconfigure = !laboratory && random.one_in(10) ? 50000 : 0;
+	in_[i] = peal_inbound_config{
+		.transport = rules_[!i].transport,
+		.mtu_shift = static_cast<u8>(std::countr_zero(rules_[!i].mtu)),
+		.rd_atomic = static_cast<u8>(
+			load_[!i].peer_depth ? std::max(1u, rules_[!i].max_rd_atomic) : 0),
+		.rnr_timer = rules_[!i].rnr_timer,
+	};
+	pairs[i] =
+		std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits, 128);
+}
+
+Connection::Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
+		       bool laboratory)
 	: world_(world), network_(network), tag_(tag)
 {
 	Random &random = world_.random;
-	u32 number = 0x100 * tag;
 
 	plan_rules(path, a.habits);
 	plan_load();
 	plan_fate(path);
-	for (int i = 0; i < 2; i++) {
-		PealHabits habits;
-
-		habits.keep = random.pick<u32>({0, 500000, 950000, 1000000, 1000000});
-		habits.turn = random.pick<u32>({1, 4, 16, 64});
-		habits.entries = random.pick<u32>({2, 8, 32, 128});
-		habits.reconfigure = random.one_in(10) ? 50000 : 0;
-		in_[i] = peal_inbound_config{
-			.transport = rules_[!i].transport,
-			.mtu_shift = static_cast<u8>(std::countr_zero(rules_[!i].mtu)),
-			.rd_atomic = static_cast<u8>(
-				load_[!i].peer_depth ? std::max(1u, rules_[!i].max_rd_atomic) : 0),
-			.rnr_timer = rules_[!i].rnr_timer,
-		};
-		pairs[i] = std::make_unique<PealPair>(i ? b : a, number + i, habits, 128);
+	if (laboratory)
+		plan_victim(path);
+	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
+	    random.one_in(4)) {
+		strict_ = static_cast<int>(random.below(2));
+		/* Who goes back N on every loss may run out of retries. */
+		rules_[strict_].may_exceed |= !rules_[strict_].clean;
 	}
+	for (int i = 0; i < 2; i++)
+		plan_pair(i, i ? b : a, laboratory);
 	pairs[0]->peer = pairs[1].get();
 	pairs[1]->peer = pairs[0].get();
 	begin();
@@ -192,7 +227,11 @@ void Connection::begin()
 
 		pairs[i]->outgoing = now[i];
 		pairs[i]->incoming = now[!i];
-		static_cast<PealPair &>(*pairs[i]).connect(out, r.psn, in_[i], rules_[!i].psn);
+		if (i == strict_)
+			static_cast<StrictPair &>(*pairs[i]).connect(rules_[!i].psn);
+		else
+			static_cast<PealPair &>(*pairs[i]).connect(out, r.psn, in_[i],
+								   rules_[!i].psn);
 	}
 	for (int i = 0; i < 2; i++) {
 		u32 tag = tag_ << 8 | static_cast<u32>(reconnected_) << 4 | static_cast<u32>(i);
@@ -227,22 +266,6 @@ void Connection::wake(u64 what)
 				0xffffff;
 		begin();
 	}
-}
-
-bool Connection::swallows(const Frame &frame) const
-{
-	u32 qpn = frame.bytes[frame.bth() + 5] << 16 | frame.bytes[frame.bth() + 6] << 8 |
-		  frame.bytes[frame.bth() + 7];
-	u32 psn = frame.bytes[frame.bth() + 9] << 16 | frame.bytes[frame.bth() + 10] << 8 |
-		  frame.bytes[frame.bth() + 11];
-	u8 opcode = frame.bytes[frame.bth()];
-
-	if (qpn != pairs[0]->qpn && qpn != pairs[1]->qpn)
-		return false;
-	if (world_.now() >= silent_from_)
-		return true;
-	return qpn == pairs[1]->qpn && psn == hole_ &&
-	       (opcode < PEAL_WIRE_READ_RESPONSE_FIRST || opcode > PEAL_WIRE_ATOMIC_ACK);
 }
 
 bool Connection::settled() const
@@ -281,11 +304,14 @@ void Connection::check()
 		program->check_words();
 	for (int i = 0; i < 2; i++)
 		pairs[i]->memory.sweep(pairs[i]->outgoing->name().c_str());
+	if (fate == Fate::ONE_LOST || fate == Fate::ONE_LATE)
+		check_victim();
 }
 
 std::string Connection::describe() const
 {
-	static const char *const fates[] = {"", ", SILENCE", ", RESET", ", HOLE", ", BROKEN"};
+	static const char *const fates[] = {"",		", SILENCE", ", RESET",	   ", HOLE",
+					    ", BROKEN", ", FORGERY", ", ONE_LOST", ", ONE_LATE"};
 	std::string text;
 	char line[256];
 
@@ -301,6 +327,8 @@ std::string Connection::describe() const
 			      r.may_exceed ? " may exceed" : "");
 		text += line;
 	}
+	if (strict_ >= 0)
+		text += strict_ ? ", strict b" : ", strict a";
 	return text + fates[static_cast<int>(fate)];
 }
 

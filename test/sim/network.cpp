@@ -8,13 +8,12 @@
 
 namespace peal::sim {
 
-/* Why the frame is lost, or nullptr; then @queued is when it has left. */
-const char *Network::fate(Way &way, const Frame &frame, u64 *queued)
+/* Why the frame is lost, or nullptr; then it leaves when the way is not busy any more. */
+const char *Network::fate(Way &way, const Frame &frame)
 {
 	const Path &path = way.path;
+	u64 queued;
 
-	if (swallow && swallow(frame))
-		return "swallowed";
 	if (way.doomed) {
 		way.doomed--;
 		return "lost in a burst";
@@ -24,11 +23,10 @@ const char *Network::fate(Way &way, const Frame &frame, u64 *queued)
 			way.doomed = static_cast<u32>(world_.random.between(1, 8));
 		return "lost";
 	}
-	*queued = std::max(world_.now(), way.busy);
-	if (path.queue_ns && *queued - world_.now() > path.queue_ns)
+	queued = std::max(world_.now(), way.busy);
+	if (path.queue_ns && queued - world_.now() > path.queue_ns)
 		return "queue full";
-	*queued += path.ns_per_kib * frame.bytes.size() / 1024;
-	way.busy = *queued;
+	way.busy = queued + path.ns_per_kib * frame.bytes.size() / 1024;
 	return nullptr;
 }
 
@@ -53,17 +51,17 @@ void Network::damage(Frame &frame)
 	}
 }
 
-void Network::deliver(Way &way, FramePtr frame, bool again)
+void Network::deliver(Way &way, FramePtr frame, bool again, u64 late)
 {
 	const Path &path = way.path;
 	Random &random = world_.random;
-	u64 at = std::max(way.busy, world_.now()) + path.delay;
+	u64 at = std::max(way.busy, world_.now()) + path.delay + late;
 
 	if (path.jitter)
 		at += random.below(path.jitter);
 	if (random.ppm(path.late))
 		at += random.below(path.late_by);
-	else if (path.fifo)
+	else if (path.fifo && !late)
 		way.last = at = std::max(at, way.last);
 	if (random.ppm(path.damage)) {
 		damage(*frame);
@@ -80,11 +78,11 @@ void Network::deliver(Way &way, FramePtr frame, bool again)
 void Network::send(FramePtr frame)
 {
 	Way &way = ways_[frame->from << 16 | frame->to];
+	Touch touched = touch ? touch(*frame) : Touch{};
 	const char *lost_by;
-	u64 queued = 0;
 
 	sent++;
-	lost_by = fate(way, *frame, &queued);
+	lost_by = touched.lost ? "swallowed" : fate(way, *frame);
 	if (lost_by) {
 		lost++;
 		world_.trace("    %s", lost_by);
@@ -92,9 +90,9 @@ void Network::send(FramePtr frame)
 	}
 	if (world_.random.ppm(way.path.duplicate)) {
 		duplicated++;
-		deliver(way, std::make_unique<Frame>(*frame), true);
+		deliver(way, std::make_unique<Frame>(*frame), true, 0);
 	}
-	deliver(way, std::move(frame), false);
+	deliver(way, std::move(frame), false, touched.late);
 }
 
 void Network::wake(u64 what)

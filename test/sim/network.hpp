@@ -40,6 +40,12 @@ public:
 	virtual void arrive(FramePtr frame) = 0;
 };
 
+/* What misfortune does to a frame, which it may also change. */
+struct Touch {
+	bool lost = false;
+	u64 late = 0;
+};
+
 class Network : public Actor {
 	struct Way {
 		Path path;
@@ -54,13 +60,13 @@ class Network : public Actor {
 	std::unordered_map<u64, FramePtr> flying_;
 	u64 count_ = 0;
 
-	void deliver(Way &way, FramePtr frame, bool again);
+	void deliver(Way &way, FramePtr frame, bool again, u64 late);
 	void damage(Frame &frame);
-	const char *fate(Way &way, const Frame &frame, u64 *queued);
+	const char *fate(Way &way, const Frame &frame);
 
 public:
-	/* Asked about each frame; true: it is never seen again. */
-	std::function<bool(const Frame &)> swallow;
+	/* Shown each frame that is sent. */
+	std::function<Touch(Frame &)> touch;
 	u64 sent = 0, lost = 0, damaged = 0, duplicated = 0;
 
 	explicit Network(World &world) : world_(world) {}

@@ -68,8 +68,10 @@ void Node::wake(u64 what)
 	}
 	if (!room())
 		return;
-	for (Pair *pair : pairs_)
-		pair->room();
+	/* Another one is first each time: who is may fill the queue again. */
+	turn_++;
+	for (size_t i = 0; i < pairs_.size(); i++)
+		pairs_[(turn_ + i) % pairs_.size()]->room();
 }
 
 void Node::send(FramePtr frame)

@@ -31,6 +31,7 @@ class Node : public Port, public Actor {
 	std::deque<FramePtr> received_;
 	std::vector<Pair *> pairs_;
 	bool awake_ = false;
+	size_t turn_ = 0;
 	u64 full_until_ = 0;
 
 	Pair *find(const Frame &frame) const;

@@ -73,8 +73,11 @@ void PealPair::wake(u64 what)
 			return;
 		armed_out_ = NEVER;
 		if (!dead_ && world_.now() >= peal_outbound_deadline(&out_)) {
+			bool probed = out_.repair.probe == PEAL_PROBE_SILENCE;
+
 			world_.trace("%u timer", qpn);
 			peal_outbound_expire(&out_, world_.now());
+			outgoing->stalls += !probed && out_.repair.probe == PEAL_PROBE_SILENCE;
 		}
 		break;
 	case TIMER_IN:
@@ -186,6 +189,9 @@ void PealPair::execute_local(const peal_outgoing &out)
 		return;
 	}
 	outgoing->executed_locally(m.wire.index);
+	/* Not executed yet: it must not complete. */
+	if (world_.random.one_in(2))
+		complete();
 	peal_outbound_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
 				 m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
 }
@@ -250,17 +256,31 @@ bool PealPair::may_keep()
 	return world_.random.ppm(habits.keep);
 }
 
+/* What the AETH says, for the oracle; credits count also when the response is too early. */
+void PealPair::note_aeth(const peal_packet &p, bool dropped)
+{
+	u8 kind = p.syndrome & PEAL_SYNDROME_KIND, value = p.syndrome & PEAL_SYNDROME_VALUE;
+
+	if (p.opcode == PEAL_WIRE_READ_RESPONSE_MIDDLE)
+		return;
+	if (p.opcode == PEAL_WIRE_ACK && kind == PEAL_SYNDROME_RNR && !dropped)
+		outgoing->told_not_ready(p.psn, value);
+	else if (kind == PEAL_SYNDROME_ACK)
+		outgoing->told_credits(p.psn, value, p.msn);
+}
+
 /* A response: place what it names, and what had waited for it. */
 void PealPair::respond(FramePtr frame)
 {
 	peal_landing landing{};
-	u32 una = out_.trail.una;
 
 	while (frame) {
 		bool keep = may_keep();
+		u32 una = out_.trail.una;
 
 		peal_outbound_receive(&out_, &frame->packet, world_.now(),
 				      keep ? frame.get() : nullptr, &landing);
+		note_aeth(frame->packet, landing.what == PEAL_LANDING_DROPPED);
 		if (landing.what == PEAL_LANDING_KEPT) {
 			if (!keep)
 				violation("kept a response that was not to be kept");
@@ -272,13 +292,13 @@ void PealPair::respond(FramePtr frame)
 			world_.trace("  dropped: %d%s", landing.drop,
 				     landing.duplicate ? ", duplicate" : "");
 		}
+		if (out_.trail.una != una)
+			outgoing->progressed(out_.trail.una);
 		void *handle = peal_outbound_take_early(&out_);
 
 		frame.reset(static_cast<Frame *>(handle));
 		kept -= !!handle;
 	}
-	if (out_.trail.una != una)
-		outgoing->progress_at = world_.now();
 }
 
 void PealPair::land(const peal_landing &landing, const Frame &frame)
@@ -307,7 +327,6 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 		std::memcpy(m.local->at, &landing.original, 8);
 	}
 	peal_outbound_landed(&out_, &landing, world_.now());
-	outgoing->progress_at = world_.now();
 }
 
 void PealPair::arrive(FramePtr frame)

@@ -47,6 +47,7 @@ class PealPair : public Pair {
 	void request(FramePtr frame);
 	void serve(const peal_request &request, const Frame &frame);
 	void reply();
+	void note_aeth(const peal_packet &packet, bool dropped);
 	bool may_keep();
 
 public:

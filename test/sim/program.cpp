@@ -34,7 +34,7 @@ u64 Program::length()
 	Random &random = world_.random;
 	u64 mtu = stream_.rules.mtu;
 
-	if (load_.bulk_bytes && random.one_in(4))
+	if (load_.bulk_bytes && (load_.opcode || random.one_in(4)))
 		return load_.bulk_bytes - random.below(mtu);
 	if (stream_.rules.transport == PEAL_UD)
 		return random.below(mtu + 1);
@@ -60,6 +60,8 @@ u8 Program::opcode()
 {
 	Random &random = world_.random;
 
+	if (load_.opcode)
+		return load_.opcode;
 	if (stream_.rules.transport == PEAL_UD)
 		return random.pick<u8>({PEAL_OP_SEND, PEAL_OP_SEND_IMM});
 	if (random.ppm(load_.local))

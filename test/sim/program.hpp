@@ -21,6 +21,7 @@ struct Load {
 	u64 gap = 0;	       /* between posts, at most */
 	u64 receive_gap = 0;   /* between receives that are posted late, at most */
 	u32 late_receives = 0; /* share of the receives, millionths */
+	u8 opcode = 0;	       /* not 0: all have this one */
 	bool no_receives = false;
 	u32 fault = 0; /* that a message has one, millionths */
 	u32 signaled = 700000, fenced = 100000, local = 50000;

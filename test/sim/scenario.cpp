@@ -67,11 +67,18 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 {
 	Random &random = world_.random;
 	u32 nodes = random.pick<u32>({2, 2, 2, 3, 4});
+	laboratory_ = random.one_in(20);
 	u32 connections = random.pick<u32>({1, 1, 1, 1, 2, 3});
 	bool v6 = random.one_in(2);
 
-	plan_path();
-	plan_habits();
+	if (laboratory_) {
+		nodes = 2;
+		connections = 1;
+		path_.delay = random.pick<u64>({5 * US, 20 * US, 100 * US});
+	} else {
+		plan_path();
+		plan_habits();
+	}
 	for (u32 i = 0; i < nodes; i++)
 		nodes_.push_back(std::make_unique<Node>(world_, network_, i, v6, habits_));
 	for (u32 i = 0; i < nodes * nodes; i++)
@@ -81,14 +88,21 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 		u32 a = static_cast<u32>(random.below(nodes));
 		u32 b = random.one_in(20) ? a : static_cast<u32>((a + 1) % nodes);
 
-		connections_.push_back(std::make_unique<Connection>(world_, network_, *nodes_[a],
-								    *nodes_[b], path_, i + 1));
+		connections_.push_back(std::make_unique<Connection>(
+			world_, network_, *nodes_[a], *nodes_[b], path_, i + 1, laboratory_));
 		world_.trace("connection %u: nodes %u, %u: %s", i + 1, a, b,
 			     connections_.back()->describe().c_str());
 	}
-	network_.swallow = [this](const Frame &frame) {
-		return std::any_of(connections_.begin(), connections_.end(),
-				   [&](const auto &c) { return c->swallows(frame); });
+	network_.touch = [this](Frame &frame) {
+		Touch all;
+
+		for (auto &connection : connections_) {
+			Touch touch = connection->touch(frame);
+
+			all.lost |= touch.lost;
+			all.late += touch.late;
+		}
+		return all;
 	};
 	world_.trace("delay %llu us, jitter %llu us%s, loss %u%s, twice %u, late %u by %llu us, "
 		     "damage %u, %llu ns/KiB, queue %llu us",

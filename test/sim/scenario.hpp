@@ -10,16 +10,20 @@
 
 #include "peal_pair.hpp"
 #include "program.hpp"
+#include "strict.hpp"
 
 namespace peal::sim {
 
 /* What befalls a connection as a whole. */
 enum class Fate : u8 {
 	NONE,
-	SILENCE, /* one end is never heard again */
-	RESET,	 /* both ends are reset and connected anew, with packets in flight */
-	HOLE,	 /* one request packet never arrives, however often it is sent */
-	BROKEN,	 /* one end's program puts it into error */
+	SILENCE,  /* one end is never heard again */
+	RESET,	  /* both ends are reset and connected anew, with packets in flight */
+	HOLE,	  /* one request packet never arrives, however often it is sent */
+	BROKEN,	  /* one end's program puts it into error */
+	FORGERY,  /* one packet is changed, with a right ICRC */
+	ONE_LOST, /* in a laboratory: one packet in the middle */
+	ONE_LATE,
 };
 
 /* Two queue pairs and both directions between them; after a reset with new streams. */
@@ -32,17 +36,25 @@ class Connection : public Actor {
 	Rules rules_[2]; /* [0]: pair 0 requests */
 	Load load_[2];
 	peal_inbound_config in_[2];
+	int strict_ = -1; /* which end is not peal's */
 	u64 silent_from_ = NEVER;
 	u32 hole_ = ~0U; /* PSN of stream 0 */
 	u64 fate_at_ = 0;
-	bool reconnected_ = false;
+	bool reconnected_ = false, forged_ = false, reading_ = false;
+	u32 victim_ = ~0U;
+	u64 late_by_ = 0;
 
 	void plan_rules(const Path &path, const NodeHabits &habits);
 	void plan_load();
 	void plan_fate(const Path &path);
+	void plan_pair(int i, Node &node, bool laboratory);
 	void connect(const u32 psn[2]);
 	void begin();
 	void watch();
+	void forge(Frame &frame);
+	Touch touch_victim(u32 qpn, u32 psn, u8 opcode);
+	void plan_victim(const Path &path);
+	void check_victim() const;
 
 public:
 	Fate fate = Fate::NONE;
@@ -50,10 +62,11 @@ public:
 	std::vector<std::unique_ptr<Stream>> streams; /* the last two are alive */
 	std::vector<std::unique_ptr<Program>> programs;
 
-	Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag);
+	Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
+		   bool laboratory);
 	void wake(u64 what) override;
-	/* Is this frame one that fate takes? */
-	bool swallows(const Frame &frame) const;
+	/* What fate does to a frame of anybody. */
+	Touch touch(Frame &frame);
 	bool settled() const;
 	void check();
 	std::string describe() const;
@@ -64,6 +77,7 @@ class Scenario {
 	Network network_;
 	std::vector<std::unique_ptr<Node>> nodes_;
 	std::vector<std::unique_ptr<Connection>> connections_;
+	bool laboratory_; /* a perfect path, and one connection */
 	Path path_;
 	NodeHabits habits_;
 

@@ -185,6 +185,10 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 		       again ? "new" : "a retransmission");
 	if (m.completions)
 		broken(m, "packet left after the completion");
+	if (psn >= not_ready_psn_ && world_.now() < not_before_)
+		broken(m, "left %llu us before the peer's RNR timer",
+		       (not_before_ - world_.now()) / 1000);
+	count_sent(psn);
 	if (again) {
 		if (psn + psns(m, packet.length) > new_packet_)
 			broken(m, "asks again for what it never asked for");
@@ -196,6 +200,9 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 		       (rules.psn + new_packet_) & 0xffffff);
 	if (!m.begun)
 		check_begin(m);
+	asked_ += !m.sent_packets || m.reads();
+	if (!m.sent_packets && m.receives() && credited_ && psn != una_ && asked_ > credit_)
+		broken(m, "is request %u, and the peer has receives up to %u", asked_, credit_);
 	m.sent_packets += psns(m, packet.length);
 	new_packet_ += psns(m, packet.length);
 	m.sent = m.sent_packets == m.packets;
@@ -204,6 +211,56 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 	reads_out_.push_back(new_packet_);
 	if (reads_out_.size() > rules.max_rd_atomic)
 		broken(m, "READ or atomic number %zu outstanding", reads_out_.size());
+}
+
+void Stream::count_sent(u32 psn)
+{
+	bool after_rnr = not_before_ && psn == not_ready_psn_;
+
+	if (psn == una_ && (!una_sent_++ || after_rnr))
+		restart_at_ = world_.now();
+	if (after_rnr)
+		not_before_ = 0;
+}
+
+void Stream::progressed(u32 psn)
+{
+	una_ = rel(psn);
+	una_sent_ = una_ < new_packet_;
+	progress_at_ = restart_at_ = world_.now();
+	if (una_ > not_ready_psn_)
+		not_before_ = 0;
+}
+
+/* IBTA table 46. */
+void Stream::told_credits(u32 psn, u8 code, u32 msn)
+{
+	static const u32 counts[32] = {0,    1,	   2,	 3,	4,     6,     8,     12,
+				       16,   24,   32,	 48,	64,    96,    128,   192,
+				       256,  384,  512,	 768,	1024,  1536,  2048,  3072,
+				       4096, 6144, 8192, 12288, 16384, 24576, 32768, 0};
+	u32 at = rel(psn);
+
+	if (at >= new_packet_ && at < 0x800000)
+		return;
+	if (code != 31)
+		credit_ = std::max(credit_, msn + counts[code]);
+	credited_ = code != 31;
+}
+
+/* IBTA table 45. */
+void Stream::told_not_ready(u32 psn, u8 timer)
+{
+	static const u32 us[32] = {
+		655360, 10,    20,    30,    40,    60,	    80,	    120,    160,    240,    320,
+		480,	640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240,  15360,
+		20480,	30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520,
+	};
+
+	not_ready_psn_ = rel(psn);
+	not_before_ = world_.now() + us[timer & 31] * US;
+	una_sent_ = 0;
+	progress_at_ = world_.now();
 }
 
 void Stream::executed_locally(u32 index)
@@ -259,7 +316,8 @@ void Stream::check_success(const Message &m)
 void Stream::judge_exceeded(const Message &m, u32 reason)
 {
 	u64 least = (rules.retry_limit + 1ULL) * rules.timeout_ns;
-	u64 silence = world_.now() - std::max(progress_at, m.left_at);
+	u64 silence = world_.now() - std::max(progress_at_, m.left_at);
+	u64 most = least + rules.timeout_ns / 2;
 
 	if (!rules.may_exceed && !peer_dead)
 		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
@@ -270,6 +328,12 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 	if (reason == PEAL_REASON_PEER_SILENT && silence < least)
 		broken(m, "gave up after %llu us of silence; it is %llu us times %u",
 		       silence / 1000, rules.timeout_ns / 1000, rules.retry_limit + 1);
+	if (rules.slack < rules.timeout_ns / 2 && world_.now() - restart_at_ > most)
+		broken(m, "gave up only after %llu us of silence; it is %llu us times %u",
+		       (world_.now() - restart_at_) / 1000, rules.timeout_ns / 1000,
+		       rules.retry_limit + 1);
+	if (una_sent_ < rules.retry_limit + 1U)
+		broken(m, "gave up when the oldest packet had left %u times", una_sent_);
 }
 
 /* May this message fail so? */
@@ -281,8 +345,10 @@ void Stream::judge(const Message &m, u8 status, u32 reason)
 	case RNR_RETRY_EXC_ERR:
 		if (rules.rnr_limit == 7 || !m.not_ready)
 			broken(m, "RNR retries exceeded; %u of %u", m.not_ready, rules.rnr_limit);
-		if (rules.clean ? m.not_ready != rules.rnr_limit + 1U
-				: !rules.duplicates && m.not_ready < rules.rnr_limit + 1U)
+		/* Who asked again too early may hear it twice. */
+		if (rules.clean && !stalls
+			    ? m.not_ready != rules.rnr_limit + 1U
+			    : !rules.duplicates && m.not_ready < rules.rnr_limit + 1U)
 			broken(m, "%u RNR retries of %u", m.not_ready, rules.rnr_limit);
 		if (reason != PEAL_REASON_RNR_EXHAUSTED)
 			broken(m, "RNR retries exceeded with reason %u", reason);
@@ -293,6 +359,10 @@ void Stream::judge(const Message &m, u8 status, u32 reason)
 		if (m.refused != status)
 			broken(m, "NAK with status %u, the peer refused with %u", status,
 			       m.refused);
+		return;
+	case BAD_RESP_ERR:
+		if (!rules.forged)
+			broken(m, "bad response, reason %u", reason);
 		return;
 	default:
 		if (m.expected() != status)

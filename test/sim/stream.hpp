@@ -111,6 +111,8 @@ struct Rules {
 	u32 window = 1;
 	bool may_exceed = false; /* the network may be too bad for the retries */
 	bool duplicates = false; /* it sends things twice, also NAKs */
+	bool forged = false;	 /* a packet is changed under way, with a right ICRC */
+	u64 slack = NEVER;	 /* timeouts are late by this at most, all together */
 	bool clean = false;	 /* it neither loses nor reorders nor duplicates */
 };
 
@@ -125,6 +127,15 @@ class Stream {
 	size_t begun_ = 0;	    /* messages that began to leave */
 	size_t completed_ = 0;	    /* messages */
 	std::deque<u32> reads_out_; /* READs and atomics outstanding: PSN after each */
+	u64 progress_at_ = 0;	    /* the last news from the peer */
+	u32 asked_ = 0;		    /* requests that left: the SSN */
+	bool credited_ = false;	    /* the peer counts its receives */
+	u32 credit_ = 0;	    /* request number up to which it has some */
+	u32 una_ = 0;		    /* PSN of the oldest packet without an answer */
+	u32 una_sent_ = 0;	    /* how often it left since it is the oldest */
+	u64 restart_at_ = 0;	    /* when the timeout began anew, at the latest */
+	u32 not_ready_psn_ = 0;	    /* RNR: from this packet on nothing leaves ... */
+	u64 not_before_ = 0;	    /* ... before this */
 	bool failed_ = false;	    /* a completion with an error was seen */
 	bool error_ = false;	    /* the queue pair is in error, or was reset */
 	/* responder */
@@ -142,6 +153,7 @@ class Stream {
 	void check_read(const Message &m, u32 psn, u64 addr, u64 length) const;
 	u32 psns(const Message &m, u64 length) const;
 	void check_request(const Message &m, const Request &r) const;
+	void count_sent(u32 psn);
 	void check_success(const Message &m);
 	void replied_in_order(Message &reader, u32 psn, bool answer, bool again);
 	void judge(const Message &m, u8 status, u32 reason);
@@ -152,9 +164,8 @@ class Stream {
 public:
 	Rules rules;
 	bool peer_dead = false; /* the other end answers no more */
-	u64 progress_at = 0;	/* the requester's last news from the peer */
 	u64 invalidated_at = NEVER;
-	u64 retransmitted = 0;
+	u64 retransmitted = 0, stalls = 0; /* packets; timeouts that sent some */
 
 	Stream(World &world, std::string name, const Rules &rules)
 		: world_(world), name_(std::move(name)), rules(rules)
@@ -178,6 +189,14 @@ public:
 	/* The requester sends a packet of message @index, from @offset of its payload. */
 	void sent(u32 index, const peal_packet &packet, u64 offset, bool again);
 	void executed_locally(u32 index);
+	/* Everything before @psn is answered. */
+	void progressed(u32 psn);
+	/* An acknowledgement with credits was taken: so many requests, so many receives. */
+	void told_credits(u32 psn, u8 code, u32 msn);
+	u64 not_before() const { return not_before_; }
+	size_t receives_left() const { return receives_.size() - taken_; }
+	/* An RNR NAK for @psn was taken. */
+	void told_not_ready(u32 psn, u8 timer);
 	/* A READ's or atomic's answer was placed. */
 	void landed(u32 index, u64 offset, u32 bytes, u64 original);
 	void completed(u32 index, u8 opcode, u8 flags, u8 status, u32 reason, u64 length);

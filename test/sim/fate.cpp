@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See scenario.hpp: what fate does to the frames of a connection.
+ */
+#include <cstring>
+
+#include "scenario.hpp"
+
+namespace peal::sim {
+
+static u32 get24(const u8 *at)
+{
+	return at[0] << 16 | at[1] << 8 | at[2];
+}
+
+static bool is_response(u8 opcode)
+{
+	return opcode >= PEAL_WIRE_READ_RESPONSE_FIRST && opcode <= PEAL_WIRE_ATOMIC_ACK;
+}
+
+/* The frame again, with other headers and so many bytes of payload. */
+static void rebuild(Frame &frame, const peal_packet &changed, u32 payload_bytes)
+{
+	peal_packet p = changed;
+	u8 headers[PEAL_HEADERS_MAX];
+	u8 *payload;
+	FramePtr made;
+
+	p.pad = -payload_bytes & 3;
+	made = make_frame(frame.from, frame.to, frame.v6, headers, peal_packet_build(&p, headers),
+			  payload_bytes, &payload);
+	std::memset(payload, 0xee, payload_bytes);
+	std::memcpy(payload, frame.payload, std::min(payload_bytes, frame.packet.payload_bytes));
+	made->seal(Code::CORE);
+	frame.bytes = std::move(made->bytes);
+}
+
+/* A request that breaks a rule of the protocol. Return: false when it was left alone. */
+static bool forge_request(Random &random, Frame &frame)
+{
+	peal_packet p = frame.packet;
+	u32 bytes = p.payload_bytes;
+	auto *wire = peal_packet_opcode(&p);
+
+	if (!(wire->has & PEAL_HAS_PAYLOAD))
+		return false;
+	switch (random.below(4)) {
+	case 0: /* shorter than it says, or than the path MTU */
+		if (bytes < 4)
+			return false;
+		bytes -= static_cast<u32>(random.between(1, 4));
+		break;
+	case 1: /* longer */
+		bytes += static_cast<u32>(random.between(1, 4));
+		break;
+	case 2: /* does not continue what was begun */
+		if (p.opcode == PEAL_WIRE_SEND_FIRST || p.opcode == PEAL_WIRE_WRITE_FIRST)
+			p.opcode++;
+		else if (p.opcode == PEAL_WIRE_SEND_MIDDLE || p.opcode == PEAL_WIRE_WRITE_MIDDLE)
+			p.opcode--;
+		else
+			return false;
+		break;
+	case 3: /* another operation */
+		if (p.opcode == PEAL_WIRE_SEND_MIDDLE)
+			p.opcode = PEAL_WIRE_WRITE_MIDDLE;
+		else if (p.opcode == PEAL_WIRE_WRITE_MIDDLE)
+			p.opcode = PEAL_WIRE_SEND_MIDDLE;
+		else
+			return false;
+		break;
+	}
+	/* A SEND may have any length; only its middle may not. */
+	if (wire->has & PEAL_HAS_SEND && wire->has & PEAL_HAS_LAST)
+		return false;
+	rebuild(frame, p, bytes);
+	return true;
+}
+
+/* A response that answers nothing, or not what was asked. */
+static bool forge_response(Random &random, Frame &frame)
+{
+	peal_packet p = frame.packet;
+	u32 bytes = p.payload_bytes;
+
+	if (p.opcode < PEAL_WIRE_ACK) {
+		bytes += random.one_in(2) || bytes < 4 ? 4 : -4;
+	} else {
+		switch (random.below(3)) {
+		case 0: /* for what was never sent */
+			p.psn = peal_psn_add(p.psn,
+					     static_cast<u32>(random.pick({0x1000, 0x7ff000})));
+			break;
+		case 1: /* reserved kind */
+			p.syndrome = 0x40 | (p.syndrome & 0x1f);
+			break;
+		case 2: /* reserved NAK */
+			p.syndrome = static_cast<u8>(0x60 | random.between(5, 31));
+			break;
+		}
+		if (p.opcode != PEAL_WIRE_ACK)
+			return false;
+	}
+	rebuild(frame, p, bytes);
+	return true;
+}
+
+/* One of the packets, now and then. */
+void Connection::forge(Frame &frame)
+{
+	Random &random = world_.random;
+
+	if (world_.now() < fate_at_ || forged_ || !random.one_in(4))
+		return;
+	if (frame.parse(false))
+		return;
+	forged_ = is_response(frame.packet.opcode) ? forge_response(random, frame)
+						   : forge_request(random, frame);
+	if (forged_)
+		world_.trace("    it is forged");
+}
+
+/* The one packet that a laboratory's run loses or delays: once. */
+Touch Connection::touch_victim(u32 qpn, u32 psn, u8 opcode)
+{
+	bool wanted = reading_ ? qpn == pairs[0]->qpn && is_response(opcode)
+			       : qpn == pairs[1]->qpn && !is_response(opcode);
+
+	if (!wanted || psn != victim_)
+		return {};
+	victim_ = ~0U;
+	world_.trace("    it is the victim");
+	return {.lost = fate == Fate::ONE_LOST, .late = late_by_};
+}
+
+Touch Connection::touch(Frame &frame)
+{
+	const u8 *bth = frame.bytes.data() + frame.bth();
+	u32 qpn = get24(bth + 5), psn = get24(bth + 9);
+	u8 opcode = bth[0];
+
+	if (qpn != pairs[0]->qpn && qpn != pairs[1]->qpn)
+		return {};
+	if (fate == Fate::FORGERY)
+		forge(frame);
+	if (fate == Fate::ONE_LOST || fate == Fate::ONE_LATE)
+		return touch_victim(qpn, psn, opcode);
+	if (world_.now() >= silent_from_)
+		return {.lost = true};
+	return {.lost = qpn == pairs[1]->qpn && psn == hole_ && !is_response(opcode)};
+}
+
+/*
+ * One packet in a long message, and a network that is perfect otherwise: it is
+ * what one packet lost, or late, costs that is looked at.
+ */
+void Connection::plan_victim(const Path &path)
+{
+	Random &random = world_.random;
+	Load &l = load_[0];
+
+	fate = random.pick<Fate>({Fate::ONE_LOST, Fate::ONE_LATE});
+	reading_ = random.one_in(3);
+	l = Load{};
+	l.messages = 1;
+	l.opcode = random.pick<u8>({PEAL_OP_WRITE, PEAL_OP_SEND});
+	if (reading_)
+		l.opcode = PEAL_OP_READ;
+	l.bulk_bytes = rules_[0].mtu * random.between(100, 200);
+	load_[1] = l;
+	load_[1].messages = 0;
+	for (Rules &r : rules_) {
+		r.transport = PEAL_RC;
+		r.retry_limit = 7;
+		r.max_rd_atomic = 4;
+		r.timeout_ns = 4096ULL << 16;
+		r.window = random.pick<u32>({64, 256});
+		r.clean = false;
+		r.may_exceed = false;
+	}
+	victim_ = (rules_[0].psn + static_cast<u32>(random.between(8, 80))) & 0xffffff;
+	late_by_ = fate == Fate::ONE_LATE ? random.between(US, 2 * path.delay + 20 * US) : 0;
+}
+
+/* IBTA asks for none of it: it is what we promise (Documentation/testing.rst). */
+void Connection::check_victim() const
+{
+	const Stream &s = *streams.front();
+	bool keeps = static_cast<const PealPair &>(*pairs[!reading_]).habits.keep == 1000000;
+	u64 most = keeps ? 2 : s.rules.window + 2;
+
+	/* A late one that nobody keeps may look as if it had been answered by itself. */
+	if (s.stalls > (fate == Fate::ONE_LATE && !keeps))
+		violation("%s: one packet in the middle was %s, and a timeout was needed",
+			  s.name().c_str(), fate == Fate::ONE_LOST ? "lost" : "late");
+	if (s.retransmitted > most)
+		violation("%s: one packet was %s, and %llu left again", s.name().c_str(),
+			  fate == Fate::ONE_LOST ? "lost" : "late", s.retransmitted);
+}
+
+} // namespace peal::sim
