@@ -29,28 +29,38 @@ static int peal_link_check(struct net_device *ndev)
 	return 0;
 }
 
+static void peal_link_describe(struct ib_device *ib, const struct net_device *ndev)
+{
+	ib->node_type = RDMA_NODE_IB_CA;
+	ib->phys_port_cnt = 1;
+	ib->num_comp_vectors = num_possible_cpus();
+	ib->dev.parent = ndev->dev.parent;
+	addrconf_addr_eui48((u8 *)&ib->node_guid, ndev->dev_addr);
+	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
+}
+
+/*
+ * With the operations comes dealloc_driver, which ib_dealloc_device() calls: so
+ * they are set last, when everything that it undoes has been done.
+ */
 static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
-	int ret;
+	int ret = peal_table_init(&dev->table);
 
-	dev->ib.node_type = RDMA_NODE_IB_CA;
-	dev->ib.phys_port_cnt = 1;
-	dev->ib.num_comp_vectors = num_possible_cpus();
-	dev->ib.dev.parent = ndev->dev.parent;
-	addrconf_addr_eui48((u8 *)&dev->ib.node_guid, ndev->dev_addr);
-	strscpy(dev->ib.node_desc, "peal", sizeof(dev->ib.node_desc));
-	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
-	peal_options_init(&dev->options);
-	peal_groups_init(&dev->groups);
-	ret = peal_table_init(&dev->table);
 	if (ret)
 		return ret;
 	ret = peal_engine_start(&dev->engine, &dev->table, name);
 	if (ret)
 		goto destroy_table;
+	peal_options_init(&dev->options);
 	ret = peal_reach_add(&dev->home, &dev->table, &dev->options);
 	if (ret)
 		goto stop_engine;
+	dev->ndev = ndev;
+	netdev_hold(ndev, &dev->ndev_tracker, GFP_KERNEL);
+	peal_groups_init(&dev->groups);
+	peal_link_describe(&dev->ib, ndev);
+	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
 	return 0;
 
 stop_engine:
@@ -60,7 +70,6 @@ destroy_table:
 	return ret;
 }
 
-/* From here on the core's dealloc_driver undoes peal_link_prepare(). */
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
 	int ret = peal_netns_attach(dev, ndev);
@@ -84,17 +93,10 @@ static int peal_link_new(const char *name, struct net_device *ndev)
 	if (!dev)
 		return -ENOMEM;
 	ret = peal_link_prepare(dev, ndev, name);
-	if (ret) {
+	if (!ret)
+		ret = peal_link_register(dev, ndev, name);
+	if (ret)
 		ib_dealloc_device(&dev->ib);
-		return ret;
-	}
-	dev->ndev = ndev;
-	netdev_hold(ndev, &dev->ndev_tracker, GFP_KERNEL);
-	ret = peal_link_register(dev, ndev, name);
-	if (ret) {
-		peal_verbs_ops.dealloc_driver(&dev->ib);
-		ib_dealloc_device(&dev->ib);
-	}
 	return ret;
 }
 
