@@ -24,7 +24,10 @@ static const struct peal_post_op peal_post_ops[] = {
 	[IB_WR_LOCAL_INV] = { PEAL_OP_LOCAL_INV, IB_WC_LOCAL_INV },
 };
 
-/* The wr_ids of a kernel queue pair. Programs keep theirs to themselves. */
+/*
+ * The wr_ids of a kernel queue pair. Programs keep theirs to themselves. What a
+ * failure leaves goes with the queue pair, in peal_post_free().
+ */
 int peal_post_init(struct peal_qp *qp)
 {
 	struct peal_posts *posts = &qp->posts;
@@ -32,10 +35,7 @@ int peal_post_init(struct peal_qp *qp)
 	spin_lock_init(&posts->lock);
 	posts->send.ids = kvcalloc(qp->sq.ring.mask + 1, sizeof(u64), GFP_KERNEL);
 	posts->recv.ids = kvcalloc(qp->rq.ring.mask + 1, sizeof(u64), GFP_KERNEL);
-	if (posts->send.ids && posts->recv.ids)
-		return 0;
-	peal_post_free(qp);
-	return -ENOMEM;
+	return posts->send.ids && posts->recv.ids ? 0 : -ENOMEM;
 }
 
 void peal_post_free(struct peal_qp *qp)
