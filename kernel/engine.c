@@ -390,19 +390,21 @@ static void peal_engine_spin(struct peal_engine *e)
 	} while (on && !kthread_should_stop());
 }
 
+/* The state is set before each look, so that no wake-up falls between the two. */
 static int peal_engine_thread(void *arg)
 {
 	struct peal_engine *e = arg;
 
+	set_current_state(TASK_IDLE);
 	while (!kthread_should_stop()) {
-		set_current_state(TASK_IDLE);
-		if (!READ_ONCE(e->wanted)) {
+		if (READ_ONCE(e->wanted)) {
+			__set_current_state(TASK_RUNNING);
+			peal_engine_spin(e);
+			WRITE_ONCE(e->wanted, false);
+		} else {
 			schedule();
-			continue;
 		}
-		__set_current_state(TASK_RUNNING);
-		peal_engine_spin(e);
-		WRITE_ONCE(e->wanted, false);
+		set_current_state(TASK_IDLE);
 	}
 	__set_current_state(TASK_RUNNING);
 	return 0;
