@@ -9,6 +9,7 @@
  * leave nothing behind, port state, MTU and GIDs that follow the netdev.
  * Does not hold: removal of the device (t_removal), memory regions (t_mr).
  */
+#include "commands.hpp"
 #include "verbs.hpp"
 
 #include <fstream>
@@ -113,30 +114,6 @@ void ping(Pair &pair, std::uint64_t id)
 }
 
 /* ---------------------------------------------------------------- leaks */
-
-std::string read_command(const std::string &command)
-{
-	std::string text;
-	std::array<char, 4096> buffer{};
-	std::unique_ptr<FILE, int (*)(FILE *)> pipe(popen(command.c_str(), "r"), pclose);
-
-	while (pipe && std::fgets(buffer.data(), buffer.size(), pipe.get()))
-		text += buffer.data();
-	return text;
-}
-
-int run(const std::string &command)
-{
-	std::printf("+ %s\n", command.c_str());
-	std::fflush(stdout);
-	return std::system(command.c_str());
-}
-
-/* What rdma_core counts: "peal0: pd 0 cq 0 ..." */
-std::string resources()
-{
-	return read_command("rdma resource show " + device_name());
-}
 
 /* A line "name: value kB" of /proc/meminfo. */
 long meminfo(const std::string &name)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Commands that a test runs, and what they print.
+ *
+ * Holds: a shell's exit status, its output, the RDMA core's count of objects.
+ * Does not hold: a deadline; the runner ends a test that hangs.
+ */
+#pragma once
+
+#include "check.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace peal_test {
+
+/* What the command printed. */
+inline std::string read_command(const std::string &command)
+{
+	std::string text;
+	std::array<char, 4096> buffer{};
+	std::unique_ptr<FILE, int (*)(FILE *)> pipe(popen(command.c_str(), "r"), pclose);
+
+	while (pipe && std::fgets(buffer.data(), buffer.size(), pipe.get()))
+		text += buffer.data();
+	return text;
+}
+
+/* Its exit status, as wait() gives it. */
+inline int run(const std::string &command)
+{
+	std::printf("+ %s\n", command.c_str());
+	std::fflush(stdout);
+	return std::system(command.c_str());
+}
+
+/* What rdma_core counts: "peal0: pd 0 cq 0 ..." */
+inline std::string resources()
+{
+	return read_command("rdma resource show " + device_name());
+}
+
+} // namespace peal_test
