@@ -6,7 +6,9 @@ set -u
 # shellcheck source=test/guest/lib.sh
 source "$(dirname "$0")/lib.sh"
 [[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the module tests peal0"
-module=$(dirname "$0")/../../build/kernel-6.1/ktest/peal_ktest.ko
-[[ -e $module ]] || fail "peal_ktest.ko is not built"
-insmod "$module" || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
+modules=$(dirname "$0")/../../build/kernel-6.1/ktest
+[[ -e $modules/peal_ktest.ko && -e $modules/peal_kfail.ko ]] || fail "peal_ktest.ko and peal_kfail.ko are not built"
+insmod "$modules/peal_kfail.ko" || fail "peal_kfail does not load: $(dmesg | tail -n 1)"
+insmod "$modules/peal_ktest.ko" || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
 rmmod peal_ktest || fail "peal_ktest does not unload"
+rmmod peal_kfail || fail "peal_kfail does not unload"

@@ -6,7 +6,7 @@
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
- * inline data, a full ring, errors and flushes.
+ * inline data, a full ring, making objects without memory, errors and flushes.
  * Does not hold: programs; those are the other guest tests.
  */
 #include <linux/completion.h>
@@ -14,6 +14,8 @@
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
+
+#include "peal_kfail.h"
 
 #define KTEST_BYTES	4096
 #define KTEST_HALF	(KTEST_BYTES / 2)
@@ -319,11 +321,80 @@ static void ktest_errors(struct ktest *t)
 		    wc.status == IB_WC_WR_FLUSH_ERR);
 }
 
+/* ---- out of memory: needs peal_kfail ---- */
+
+static int ktest_make_cq(struct ktest *t)
+{
+	struct ib_cq_init_attr attr = { .cqe = 256 };
+	struct ib_cq *cq = ib_create_cq(t->dev, ktest_handler, NULL, t, &attr);
+
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	ib_destroy_cq(cq);
+	return 0;
+}
+
+static int ktest_make_qp(struct ktest *t)
+{
+	struct ib_qp_init_attr attr = {
+		.send_cq = t->cq, .recv_cq = t->cq, .qp_type = IB_QPT_RC,
+		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	struct ib_qp *qp = ib_create_qp(t->pd, &attr);
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	ib_destroy_qp(qp);
+	return 0;
+}
+
+static int ktest_make_pd(struct ktest *t)
+{
+	struct ib_pd *pd = ib_alloc_pd(t->dev, IB_PD_UNSAFE_GLOBAL_RKEY);
+
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+	ib_dealloc_pd(pd);
+	return 0;
+}
+
+/* With each allocation failing in turn, @more: and those behind it. */
+static void ktest_starve(struct ktest *t, int (*make)(struct ktest *), bool more)
+{
+	unsigned long number = 0, failed;
+	int ret;
+
+	do {
+		peal_kfail_start(++number, more);
+		ret = make(t);
+		failed = peal_kfail_stop();
+		KTEST_CHECK(t, ret == -ENOMEM || !ret);
+		KTEST_CHECK(t, !ret || failed);
+		KTEST_CHECK(t, !make(t));
+	} while (failed);
+	KTEST_CHECK(t, number > 3);
+}
+
+static void ktest_no_memory(struct ktest *t)
+{
+	static int (*const makers[])(struct ktest *) = {
+		ktest_make_cq, ktest_make_qp, ktest_make_pd,
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(makers) && !t->error; i++) {
+		ktest_starve(t, makers[i], false);
+		ktest_starve(t, makers[i], true);
+	}
+}
+
 static void ktest_run_all(struct ktest *t)
 {
 	static void (*const tests[])(struct ktest *) = {
 		ktest_send, ktest_receive_late, ktest_remote, ktest_events,
-		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_errors,
+		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_no_memory,
+		ktest_errors,
 	};
 	int i;
 

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Makes allocations of one thread fail, in a kernel that is built without fault
+ * injection: probes send the CPU to functions that return what the allocator
+ * returns when there is no memory.
+ *
+ * Owns: slab objects (kmalloc, caches), pages (also those of vmalloc, page
+ * tables and user memory), per-CPU memory and new threads, whose memory another
+ * task allocates. As with the kernel's own failslab: not in interrupts, and not
+ * what must not fail. Left alone are page faults of user mode, which are tried
+ * again for ever, and munmap, whose failure no program can make good.
+ * Does not know: who allocates what for what. The parameter "trace" logs it.
+ */
+#include <linux/fs.h>
+#include <linux/gfp.h>
+#include <linux/kprobes.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/ptrace.h>
+#include <linux/sched.h>
+#include <linux/stacktrace.h>
+#include <linux/uaccess.h>
+#include <asm/syscall.h>
+
+#include "peal_kfail.h"
+
+#define KFAIL_NO_GFP	-1
+#define KFAIL_FRAMES	12
+
+static bool kfail_trace;
+module_param_named(trace, kfail_trace, bool, 0644);
+MODULE_PARM_DESC(trace, "log the callers of what is made to fail");
+
+/* Written while task is NULL, then by that task only. */
+static struct {
+	struct task_struct *task;
+	unsigned long number;	/* counted from 1 */
+	bool more;		/* and those behind it */
+	unsigned long seen, failed;
+} kfail;
+
+static atomic_t kfail_opened = ATOMIC_INIT(0);
+
+/* ---- what runs instead ---- */
+
+static notrace noinline long kfail_error(void)
+{
+	return -ENOMEM;
+}
+
+static notrace noinline bool kfail_true(void)
+{
+	return true;
+}
+
+static notrace noinline void *kfail_null(void)
+{
+	return NULL;
+}
+
+/* ---- the probes ---- */
+
+struct kfail_probe {
+	struct kprobe kp;
+	void *instead;
+	int gfp;	/* which argument has the flags */
+};
+
+static struct kfail_probe *kfail_probe(struct kprobe *kp)
+{
+	return container_of(kp, struct kfail_probe, kp);
+}
+
+/* In a system call of the thread that asked for it. */
+static bool kfail_armed(void)
+{
+	long nr;
+
+	if (READ_ONCE(kfail.task) != current || !in_task())
+		return false;
+	nr = syscall_get_nr(current, task_pt_regs(current));
+	return nr >= 0 && nr != __NR_munmap;
+}
+
+static void kfail_log(const char *what)
+{
+	unsigned long frames[KFAIL_FRAMES];
+	unsigned int i, n = stack_trace_save(frames, KFAIL_FRAMES, 4);
+
+	pr_info("peal_kfail: %lu: %s\n", kfail.seen, what);
+	for (i = 0; i < n; i++)
+		pr_info("peal_kfail:    %pS\n", (void *)frames[i]);
+}
+
+static bool kfail_wanted(void)
+{
+	kfail.seen++;
+	return kfail.more ? kfail.seen >= kfail.number : kfail.seen == kfail.number;
+}
+
+static bool kfail_strikes(const struct kfail_probe *probe, struct pt_regs *regs)
+{
+	if (!kfail_armed())
+		return false;
+	if (probe->gfp != KFAIL_NO_GFP &&
+	    regs_get_kernel_argument(regs, probe->gfp) & __GFP_NOFAIL)
+		return false;
+	if (!kfail_wanted())
+		return false;
+	kfail.failed++;
+	if (kfail_trace)
+		kfail_log(probe->kp.symbol_name);
+	return true;
+}
+
+/* Called at the first instruction, so another function can return to the caller. */
+static int kfail_allocates(struct kprobe *kp, struct pt_regs *regs)
+{
+	if (!kfail_strikes(kfail_probe(kp), regs))
+		return 0;
+	instruction_pointer_set(regs, (unsigned long)kfail_probe(kp)->instead);
+	return 1;
+}
+
+/* The report of a failed vmalloc looks like a kernel bug, and this one is wanted. */
+static int kfail_reports(struct kprobe *kp, struct pt_regs *regs)
+{
+	if (!kfail_armed() || !kfail.failed)
+		return 0;
+	instruction_pointer_set(regs, (unsigned long)kfail_probe(kp)->instead);
+	return 1;
+}
+
+#define KFAIL_PROBE(symbol, handler, function, number)			\
+	{									\
+		.kp = { .symbol_name = symbol, .pre_handler = handler },	\
+		.instead = function, .gfp = number,				\
+	}
+
+static struct kfail_probe kfail_probes[] = {
+	KFAIL_PROBE("should_failslab", kfail_allocates, kfail_error, 1),
+	KFAIL_PROBE("should_fail_alloc_page", kfail_allocates, kfail_true, 0),
+	KFAIL_PROBE("__alloc_percpu", kfail_allocates, kfail_null, KFAIL_NO_GFP),
+	KFAIL_PROBE("__alloc_percpu_gfp", kfail_allocates, kfail_null, 2),
+	KFAIL_PROBE("kthread_create_on_node", kfail_allocates, kfail_error, KFAIL_NO_GFP),
+	KFAIL_PROBE("warn_alloc", kfail_reports, kfail_null, KFAIL_NO_GFP),
+};
+
+/* ---- who may ask for it ---- */
+
+void peal_kfail_start(unsigned long number, bool more)
+{
+	WRITE_ONCE(kfail.task, NULL);
+	kfail.number = number;
+	kfail.more = more;
+	kfail.seen = 0;
+	kfail.failed = 0;
+	WRITE_ONCE(kfail.task, current);
+}
+EXPORT_SYMBOL_GPL(peal_kfail_start);
+
+unsigned long peal_kfail_stop(void)
+{
+	WRITE_ONCE(kfail.task, NULL);
+	return kfail.failed;
+}
+EXPORT_SYMBOL_GPL(peal_kfail_stop);
+
+static long kfail_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	switch (cmd) {
+	case PEAL_KFAIL_ONE:
+		peal_kfail_start(arg, false);
+		return 0;
+	case PEAL_KFAIL_FROM:
+		peal_kfail_start(arg, true);
+		return 0;
+	case PEAL_KFAIL_STOP:
+		return peal_kfail_stop();
+	}
+	return -ENOTTY;
+}
+
+static int kfail_open(struct inode *inode, struct file *file)
+{
+	return atomic_cmpxchg(&kfail_opened, 0, 1) ? -EBUSY : 0;
+}
+
+static int kfail_release(struct inode *inode, struct file *file)
+{
+	peal_kfail_stop();
+	atomic_set(&kfail_opened, 0);
+	return 0;
+}
+
+static const struct file_operations kfail_fops = {
+	.owner = THIS_MODULE,
+	.open = kfail_open,
+	.release = kfail_release,
+	.unlocked_ioctl = kfail_ioctl,
+};
+
+static struct miscdevice kfail_device = {
+	.minor = MISC_DYNAMIC_MINOR, .name = "peal_kfail", .fops = &kfail_fops, .mode = 0600,
+};
+
+/* ---- the module ---- */
+
+static void kfail_unregister(int count)
+{
+	while (count--)
+		unregister_kprobe(&kfail_probes[count].kp);
+}
+
+static int __init kfail_init(void)
+{
+	int i, ret;
+
+	for (i = 0; i < ARRAY_SIZE(kfail_probes); i++) {
+		ret = register_kprobe(&kfail_probes[i].kp);
+		if (ret) {
+			pr_err("peal_kfail: no probe on %s\n", kfail_probes[i].kp.symbol_name);
+			kfail_unregister(i);
+			return ret;
+		}
+	}
+	ret = misc_register(&kfail_device);
+	if (ret)
+		kfail_unregister(i);
+	return ret;
+}
+
+static void __exit kfail_exit(void)
+{
+	misc_deregister(&kfail_device);
+	kfail_unregister(ARRAY_SIZE(kfail_probes));
+}
+
+module_init(kfail_init);
+module_exit(kfail_exit);
+
+MODULE_DESCRIPTION("Makes allocations of one thread fail");
+MODULE_LICENSE("Dual BSD/GPL");

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * "rdma link add" and "rdma link delete" without another process: the calling thread
+ * is the one that makes and removes the device.
+ *
+ * Holds: one request and its answer over the RDMA netlink.
+ * Does not hold: anything else that the rdma tool can do.
+ */
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include <linux/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace peal_test {
+
+class RdmaNetlink {
+public:
+	RdmaNetlink() : fd_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA)) {}
+	~RdmaNetlink() { close(fd_); }
+	RdmaNetlink(const RdmaNetlink &) = delete;
+	RdmaNetlink &operator=(const RdmaNetlink &) = delete;
+
+	/* Both return 0 or errno; ENOBUFS: the kernel had no memory for the answer. */
+	int add_link(const std::string &device, const std::string &type, const std::string &netdev)
+	{
+		begin(RDMA_NLDEV_CMD_NEWLINK);
+		attribute(RDMA_NLDEV_ATTR_DEV_NAME, device.c_str(), device.size() + 1);
+		attribute(RDMA_NLDEV_ATTR_LINK_TYPE, type.c_str(), type.size() + 1);
+		attribute(RDMA_NLDEV_ATTR_NDEV_NAME, netdev.c_str(), netdev.size() + 1);
+		return request();
+	}
+	int delete_link(std::uint32_t index)
+	{
+		begin(RDMA_NLDEV_CMD_DELLINK);
+		attribute(RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+		return request();
+	}
+
+private:
+	void begin(int command)
+	{
+		const auto type =
+			static_cast<std::uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
+
+		message_ = {};
+		message_.header = {sizeof(nlmsghdr), type, NLM_F_REQUEST | NLM_F_ACK, 0, 0};
+	}
+	void attribute(int type, const void *value, std::size_t bytes)
+	{
+		const nlattr header{static_cast<std::uint16_t>(sizeof(header) + bytes),
+				    static_cast<std::uint16_t>(type)};
+		auto *at = message_.body + (message_.header.nlmsg_len - sizeof(nlmsghdr));
+
+		if (at + NLMSG_ALIGN(sizeof(header) + bytes) > std::end(message_.body))
+			throw std::length_error("netlink message");
+		std::memcpy(at, &header, sizeof(header));
+		std::memcpy(at + sizeof(header), value, bytes);
+		message_.header.nlmsg_len += NLMSG_ALIGN(sizeof(header) + bytes);
+	}
+	int request()
+	{
+		if (send(fd_, &message_, message_.header.nlmsg_len, 0) < 0)
+			return errno;
+		return answer();
+	}
+	int answer()
+	{
+		struct {
+			nlmsghdr header;
+			nlmsgerr error;
+			std::uint8_t rest[1024];
+		} reply{};
+
+		if (recv(fd_, &reply, sizeof(reply), 0) < 0)
+			return errno;
+		return reply.header.nlmsg_type == NLMSG_ERROR ? -reply.error.error : EPROTO;
+	}
+
+	int fd_;
+	struct {
+		nlmsghdr header;
+		std::uint8_t body[256];
+	} message_{};
+};
+
+} // namespace peal_test

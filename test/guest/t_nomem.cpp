@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 600
+/*
+ * Out of memory at every step: each verb that makes something is called again and
+ * again, with its first, second, third ... allocation in the kernel failing, until it
+ * makes no more of them.
+ *
+ * Holds: a call that fails says ENOMEM and leaves nothing behind, one that works has
+ * made something that works; destroying needs no memory, nor does moving data.
+ * KFAIL_OPTIONS=trace=1 logs the stack of each allocation that fails.
+ * Does not hold: what other tasks allocate on behalf of a call.
+ */
+#include "commands.hpp"
+#include "netlink.hpp"
+#include "verbs.hpp"
+
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <sys/ioctl.h>
+#include <thread>
+
+#include "kmod/peal_kfail.h"
+
+using namespace peal_test;
+
+namespace {
+
+/* The number behind "NAME:" in a file of /proc. */
+long proc_value(const std::string &path, const std::string &name)
+{
+	std::ifstream file(path);
+	std::string key;
+	long value = -1;
+
+	while (file >> key) {
+		if (key == name + ":" && file >> value)
+			return value;
+		file.ignore(256, '\n');
+	}
+	return -1;
+}
+
+/* ------------------------------------------------- failing allocations */
+
+enum class Which { one, from };
+
+constexpr std::array ways{Which::one, Which::from};
+
+/* The module that makes allocations of this thread fail, loaded for a while. */
+class Faults {
+public:
+	Faults()
+	{
+		const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+		const auto module = here / "../../../kernel-6.1/ktest/peal_kfail.ko";
+
+		if (run("insmod " + module.string() + " $KFAIL_OPTIONS"))
+			throw std::runtime_error("peal_kfail does not load");
+		fd_ = open("/dev/peal_kfail", O_RDWR | O_CLOEXEC);
+		if (fd_ < 0)
+			throw_errno("open /dev/peal_kfail");
+	}
+	~Faults()
+	{
+		close(fd_);
+		run("rmmod peal_kfail");
+	}
+	Faults(const Faults &) = delete;
+	Faults &operator=(const Faults &) = delete;
+
+	void start(Which which, unsigned long number) const
+	{
+		ioctl(fd_, which == Which::one ? PEAL_KFAIL_ONE : PEAL_KFAIL_FROM, number);
+	}
+	/* How many have failed. */
+	int stop() const { return ioctl(fd_, PEAL_KFAIL_STOP); }
+
+private:
+	int fd_;
+};
+
+/* ------------------------------------------------------ what is there */
+
+/* Cheap enough to look at after each call. */
+struct Footprint {
+	std::size_t files = 0;
+	long pinned = proc_value("/proc/self/status", "VmPin");
+	std::string module_users;
+
+	Footprint()
+	{
+		for ([[maybe_unused]] const auto &entry :
+		     std::filesystem::directory_iterator("/proc/self/fd"))
+			files++;
+		std::getline(std::ifstream("/sys/module/peal/refcnt"), module_users);
+	}
+	bool operator==(const Footprint &other) const = default;
+};
+
+std::ostream &operator<<(std::ostream &out, const Footprint &it)
+{
+	return out << it.files << " files, " << it.pinned << " kB pinned, " << it.module_users
+		   << " users of the module";
+}
+
+/* Each failure is repeated so often: what it leaks stands out from what others do. */
+constexpr int repetitions = 100;
+
+/* A cache of the kernel's, one line of /proc/slabinfo. */
+struct Cache {
+	std::string name;
+	long active = 0, total = 0, bytes = 0, per_slab = 0;
+
+	bool read(const std::string &line)
+	{
+		std::istringstream fields(line);
+		return static_cast<bool>(fields >> name >> active >> total >> bytes >> per_slab);
+	}
+	/* What is taken from by kmalloc and by xarrays. */
+	bool watched() const { return name.starts_with("kmalloc") || name == "radix_tree_node"; }
+	/* All objects of a slab that a CPU keeps for itself count as active. */
+	long noise() const
+	{
+		return std::max<long>(repetitions, std::thread::hardware_concurrency() * per_slab);
+	}
+};
+
+using Caches = std::map<std::string, Cache>;
+
+Caches read_caches()
+{
+	Caches caches;
+	std::ifstream file("/proc/slabinfo");
+	std::string line;
+	Cache cache;
+
+	while (std::getline(file, line))
+		if (cache.read(line) && cache.watched())
+			caches[cache.name] = cache;
+	return caches;
+}
+
+/* With the slabs back that CPUs keep for themselves. */
+Caches exact_caches()
+{
+	for (const auto &[name, cache] : read_caches())
+		std::ofstream("/sys/kernel/slab/" + name + "/shrink") << 1;
+	return read_caches();
+}
+
+/* The first cache that has grown by as much as a leak makes it grow; or empty. */
+std::string growth(const Caches &before)
+{
+	for (const auto &[name, cache] : exact_caches()) {
+		const long more = cache.active - before.at(name).active;
+		if (more >= cache.noise())
+			return name + " has " + std::to_string(more) + " objects more";
+	}
+	return {};
+}
+
+void check_growth(const Caches &before)
+{
+	if (!eventually([&] { return growth(before).empty(); }))
+		CHECK(growth(before) == "");
+}
+
+/* ------------------------------------------------------------ one verb */
+
+struct Verb {
+	std::string name;
+	std::function<int()> call;  /* 0 or errno */
+	std::function<void()> undo; /* what a successful call did */
+	std::set<std::string> errors{"ENOMEM"};
+};
+
+struct Outcome {
+	int error;
+	int failed; /* allocations */
+};
+
+Outcome starve(const Faults &faults, const Verb &verb, Which which, unsigned long number)
+{
+	faults.start(which, number);
+	const int error = verb.call();
+	const int failed = faults.stop();
+
+	if (!error)
+		verb.undo();
+	return {error, failed};
+}
+
+/* Return: false when the call made no allocation with this number. */
+bool try_verb(const Faults &faults, const Verb &verb, Which which, unsigned long number)
+{
+	const Footprint before;
+	const auto [error, failed] = starve(faults, verb, which, number);
+
+	INFO(verb.name << ", allocation " << number << (which == Which::from ? " and later" : "")
+		       << ": " << errno_name(error));
+	CHECK((!error || verb.errors.count(errno_name(error))));
+	CHECK((failed || !error));
+	if (!eventually([&] { return Footprint() == before; }))
+		CHECK(Footprint() == before);
+	return failed > 0;
+}
+
+unsigned long sweep(const Faults &faults, const Verb &verb, Which which)
+{
+	for (unsigned long number = 1;; number++) {
+		if (!try_verb(faults, verb, which, number))
+			return number - 1;
+		for (int i = 0; i < repetitions && which == Which::from; i++)
+			starve(faults, verb, which, number);
+		/* Then it works, and the allocator's caches become what they were. */
+		must(verb.call(), verb.name + " with all memory");
+		verb.undo();
+	}
+}
+
+void check_verb(const Faults &faults, const Verb &verb)
+{
+	must(verb.call(), verb.name);
+	verb.undo();
+	const auto resources_before = resources();
+	const auto caches_before = exact_caches();
+
+	for (auto which : ways)
+		std::printf("%s: %lu allocations\n", verb.name.c_str(), sweep(faults, verb, which));
+	CHECK(resources() == resources_before);
+	check_growth(caches_before);
+}
+
+/* For calls that return an object. */
+template <class T, int (*destroy)(T *)>
+Verb maker(const std::string &name, std::function<T *()> make)
+{
+	auto made = std::make_shared<T *>(nullptr);
+
+	return {name,
+		[=] {
+			errno = 0;
+			*made = make();
+			return *made ? 0 : errno;
+		},
+		[=] { must(destroy(*made), "undo " + name); }};
+}
+
+void check_works(Device &device)
+{
+	Pair pair(device);
+	Region from(pair.a.pd, page_bytes), to(pair.b.pd, page_bytes);
+
+	fill_pattern(from.bytes(0, 1000), 1);
+	post(pair.a.qp,
+	     Send(IBV_WR_RDMA_WRITE, {from.sge(0, 1000)}).remote(to.address(), to.rkey()));
+	wait_success(pair.a.send_cq);
+	CHECK(difference(to.bytes(0, 1000), from.bytes(0, 1000)) == "");
+}
+
+/* No page has its neighbour behind it: the table of extents is as long as it can be. */
+void scatter(const Memory &memory)
+{
+	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
+	for (std::size_t first : {0, 1})
+		for (auto at = first * page_bytes; at < memory.size(); at += 2 * page_bytes)
+			memory.data()[at] = 1;
+}
+
+/* ------------------------------------------------------------- devices */
+
+/* A veth pair for a device that comes and goes. */
+class Netdev {
+public:
+	Netdev()
+	{
+		if (run("ip link add tnm0 type veth peer name tnm1 && ip link set tnm1 up && "
+			"ip addr add 10.80.0.1/24 dev tnm0 && ip link set tnm0 up"))
+			throw std::runtime_error("cannot make tnm0");
+	}
+	~Netdev() { run("ip link delete tnm0"); }
+	Netdev(const Netdev &) = delete;
+	Netdev &operator=(const Netdev &) = delete;
+};
+
+constexpr const char *own_device = "peal7";
+
+bool own_device_exists()
+{
+	return std::filesystem::exists(std::string("/sys/class/infiniband/") + own_device);
+}
+
+/* "12: peal7: node_type ca ..." */
+std::uint32_t own_device_index()
+{
+	const auto text = read_command(std::string("rdma dev show ") + own_device);
+
+	return static_cast<std::uint32_t>(std::atoi(text.c_str()));
+}
+
+/*
+ * ENOBUFS comes from netlink: for the request, when nothing has happened, or for the
+ * answer, when everything has.
+ */
+const std::set<std::string> link_errors{"ENOMEM", "ENOBUFS"};
+
+void delete_own_device(RdmaNetlink &netlink)
+{
+	if (own_device_exists())
+		must(netlink.delete_link(own_device_index()), "link delete");
+}
+
+} // namespace
+
+TEST_CASE("opening a device")
+{
+	Faults faults;
+	Device device;
+	auto *which = device.context()->device;
+
+	auto verb = maker<ibv_context, ibv_close_device>("open_device",
+							 [=] { return ibv_open_device(which); });
+	/* libibverbs looks elsewhere when it cannot open the node, and does not find it. */
+	verb.errors.insert("ENOENT");
+	check_verb(faults, verb);
+	check_works(device);
+}
+
+TEST_CASE("protection domains and windows")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+
+	check_verb(faults,
+		   maker<ibv_pd, ibv_dealloc_pd>("alloc_pd", [&] { return ibv_alloc_pd(device); }));
+	for (auto type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2})
+		check_verb(faults, maker<ibv_mw, ibv_dealloc_mw>("alloc_mw", [&, type] {
+				   return ibv_alloc_mw(pd, type);
+			   }));
+	check_works(device);
+}
+
+TEST_CASE("completion queues")
+{
+	Faults faults;
+	Device device;
+	Channel channel(ibv_create_comp_channel(device), "create_comp_channel");
+
+	for (ibv_comp_channel *with : {static_cast<ibv_comp_channel *>(nullptr), channel.get()})
+		for (int cqe : {1, 4096})
+			check_verb(faults,
+				   maker<ibv_cq, ibv_destroy_cq>("create_cq", [&, with, cqe] {
+					   return ibv_create_cq(device, cqe, nullptr, with, 0);
+				   }));
+	check_works(device);
+}
+
+TEST_CASE("queue pairs")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 64));
+	QpOptions large;
+	large.send_wr = large.recv_wr = 1024;
+
+	for (const auto &options : {QpOptions{}, large})
+		check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp", [&, options] {
+				   auto init = init_attributes(pd, cq, cq, options);
+				   return ibv_create_qp_ex(device, &init);
+			   }));
+	check_works(device);
+}
+
+TEST_CASE("states of a queue pair")
+{
+	Faults faults;
+	Device device;
+	Endpoint endpoint(device);
+	ibv_qp *qp = endpoint.qp;
+	const auto modify = [&](ibv_qp_attr attr, int mask) {
+		return [=]() mutable { return ibv_modify_qp(qp, &attr, mask); };
+	};
+	const auto back = [&](bool init, bool rtr) {
+		to_state(qp, IBV_QPS_RESET);
+		if (init)
+			to_init(qp);
+		if (rtr)
+			to_rtr(qp, device, qp->qp_num);
+	};
+
+	check_verb(faults,
+		   {"modify to INIT", modify(init_attr(), init_mask), [=] { back(false, false); }});
+	to_init(qp);
+	/* The core looks the peer's Ethernet address up; IP routing says ENOBUFS. */
+	check_verb(faults, {"modify to RTR",
+			    modify(rtr_attr(device, qp->qp_num, device.gid()), rtr_mask),
+			    [=] { back(true, false); },
+			    {"ENOMEM", "ENOBUFS"}});
+	to_rtr(qp, device, qp->qp_num);
+	check_verb(faults,
+		   {"modify to RTS", modify(rts_attr(), rts_mask), [=] { back(true, true); }});
+	to_rts(qp);
+	check_verb(faults, {"query_qp",
+			    [=] {
+				    ibv_qp_attr attr{};
+				    ibv_qp_init_attr init{};
+				    return ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+			    },
+			    [] {}});
+	check_works(device);
+}
+
+TEST_CASE("memory regions")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory small(page_bytes), large(4 << 20), untouched(32 * page_bytes);
+
+	std::memset(small.data(), 1, small.size());
+	scatter(large);
+	for (const Memory *memory : {&small, &large, &untouched})
+		check_verb(faults, maker<ibv_mr, ibv_dereg_mr>("reg_mr", [&, memory] {
+				   /* Gone from the page tables, for those that want that. */
+				   if (memory == &untouched)
+					   madvise(memory->data(), memory->size(), MADV_DONTNEED);
+				   return ibv_reg_mr(pd, memory->data(), memory->size(),
+						     all_access);
+			   }));
+	check_works(device);
+}
+
+TEST_CASE("destroying needs no memory")
+{
+	Faults faults;
+	Device device;
+
+	for (int round = 0; round < 10; round++) {
+		auto *context = ibv_open_device(device.context()->device);
+		REQUIRE(context);
+		auto *pd = ibv_alloc_pd(context);
+		Memory memory(64 * page_bytes);
+		auto *mr = ibv_reg_mr(pd, memory.data(), memory.size(), all_access);
+		auto *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+		auto *cq = ibv_create_cq(context, 64, nullptr, nullptr, 0);
+		auto init = init_attributes(pd, cq, cq, {});
+		auto *qp = ibv_create_qp_ex(context, &init);
+		REQUIRE((pd && mr && mw && cq && qp));
+
+		faults.start(Which::from, 1);
+		const std::array errors{ibv_destroy_qp(qp), ibv_destroy_cq(cq),
+					ibv_dealloc_mw(mw), ibv_dereg_mr(mr),
+					ibv_dealloc_pd(pd), ibv_close_device(context)};
+		const int failed = faults.stop();
+		for (auto error : errors)
+			CHECK(errno_name(error) == "0");
+		CHECK(failed == 0);
+	}
+	check_works(device);
+}
+
+TEST_CASE("moving data needs no memory")
+{
+	Faults faults;
+	Device device;
+	Pair pair(device);
+	Region from(pair.a.pd, 512 * page_bytes), to(pair.b.pd, 512 * page_bytes);
+	int failed = 0;
+
+	for (int round = 0; round < 100; round++) {
+		const auto length = static_cast<std::size_t>(round) * 20000 + 1;
+		faults.start(Which::from, 1);
+		post_recv(pair.b.qp, 1, {to.sge(0, length)});
+		post(pair.a.qp, Send(IBV_WR_SEND, {from.sge(0, length)}));
+		post(pair.a.qp,
+		     Send(IBV_WR_RDMA_READ, {from.sge(0, length)}).remote(to.address(), to.rkey()));
+		wait_success(pair.a.send_cq, 2);
+		wait_success(pair.b.recv_cq);
+		failed += faults.stop();
+	}
+	CHECK(failed == 0);
+}
+
+TEST_CASE("making a device")
+{
+	Faults faults;
+	Netdev netdev;
+	RdmaNetlink netlink;
+	int error = 0;
+	const Verb add{"link add",
+		       [&] { return error = netlink.add_link(own_device, "peal", "tnm0"); },
+		       [&] { delete_own_device(netlink); }, link_errors};
+	const auto caches = exact_caches();
+	const long memory = proc_value("/proc/meminfo", "MemAvailable");
+
+	/* The first are ours, the hundreds behind them the core's and its clients'. */
+	for (unsigned long number = 1; number <= 20; number++)
+		for (int i = 0; i < repetitions; i++)
+			starve(faults, add, Which::from, number);
+	check_growth(caches);
+	for (auto which : ways) {
+		Random random(static_cast<std::uint64_t>(which));
+		unsigned long number = 1;
+
+		while (try_verb(faults, add, which, number)) {
+			CHECK((error == ENOBUFS || !own_device_exists()));
+			delete_own_device(netlink);
+			number += number < 50 ? 1 : random.between(1, 9);
+		}
+		std::printf("link add: about %lu allocations\n", number);
+	}
+	/* A device is a thread and more than 100 kB, and there were hundreds of failures. */
+	CHECK(eventually(
+		[&] { return proc_value("/proc/meminfo", "MemAvailable") > memory - 16384; }));
+	CHECK(read_command("pgrep peal7") == "");
+	must(add.call(), "link add");
+	{
+		Device device(own_device);
+		check_works(device);
+	}
+	delete_own_device(netlink);
+}
+
+TEST_CASE("removing a device")
+{
+	Faults faults;
+	Netdev netdev;
+	RdmaNetlink netlink;
+
+	for (auto which : ways) {
+		bool failed = true;
+
+		for (unsigned long number = 1; failed; number++) {
+			if (!own_device_exists())
+				must(netlink.add_link(own_device, "peal", "tnm0"), "link add");
+			const auto index = own_device_index();
+			const Verb remove{"link delete", [&] { return netlink.delete_link(index); },
+					  [] { CHECK_FALSE(own_device_exists()); }, link_errors};
+			failed = try_verb(faults, remove, which, number);
+		}
+	}
+	CHECK(read_command("pgrep peal7") == "");
+}
