@@ -16,14 +16,14 @@ modprobe rdma_rxe || skip "this kernel has no rdma_rxe"
 complain() { fail "$1: $(grep -v ^ok "$wire_work/client") $(<"$wire_work/server")"; }
 
 wire_up peal rxe 1500
-for server in a b; do
-	wire_pair "$server" 4 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 0,1,33,mtu,mtu+1,65536 --count 4 ||
-		complain "server ${wire_device[$server]}"
-	wire_pair "$server" 6 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 3,65536 --count 4 ||
-		complain "IPv6, server ${wire_device[$server]}"
-	wire_cm_pair "$server" 4 60 rping -s -a @ADDRESS -p @PORT -V -C 20 -S 3000 -- \
-		rping -c -a @PEER -p @PORT -V -C 20 -S 3000 || complain "rping, server ${wire_device[$server]}"
-	echo "ok: server ${wire_device[$server]}"
+for end in a b; do
+	wire_pair "$end" 4 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 0,1,33,mtu,mtu+1,65536 --count 4 ||
+		complain "server ${wire_device[$end]}"
+	wire_pair "$end" 6 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 3,65536 --count 4 ||
+		complain "IPv6, server ${wire_device[$end]}"
+	wire_cm_pair "$end" 4 60 rping -s -a @ADDRESS -p @PORT -V -C 20 -S 3000 -- \
+		rping -c -a @PEER -p @PORT -V -C 20 -S 3000 || complain "rping, server ${wire_device[$end]}"
+	echo "ok: server ${wire_device[$end]}"
 done
 wire_down
 modprobe -r rdma_rxe
