@@ -51,7 +51,7 @@
 	X(naks_received_operation)					\
 	X(naks_received_rnr)						\
 	X(reach_asked)		/* probes sent, see reach.h */		\
-	X(reach_answered)	/* probes that have come in */		\
+	X(reach_answered)	/* probes that came in and went back */	\
 	X(drops)		/* received packets thrown away; why: drop_* */
 
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,

@@ -107,6 +107,7 @@ bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
 	reach->asked = peal_options_direct(reach->home->options) && peal_reach_may_be_here(qp);
 	if (!reach->asked)
 		return false;
+	reach->seen = 0;
 	get_random_bytes(reach->nonce, sizeof(reach->nonce));
 	*probe = (struct peal_reach_probe){
 		.nonce = { reach->nonce[0], reach->nonce[1] },
@@ -116,40 +117,55 @@ bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
 	return true;
 }
 
-/*
- * sq.lock of the one who asked. Several devices may look like the peer's: it is
- * the one where the probe has come in.
- */
-static void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe,
-			     const struct peal_reach_home *at, u32 qpn)
+/* sq.lock. Is this the number that we sent last, and does it still count? */
+static bool peal_reach_is_ours(const struct peal_reach *reach,
+			       const struct peal_reach_probe *probe)
 {
-	struct peal_reach *reach = &qp->reach;
-
-	if (!reach->asked || qp->attr.dest_qp_num != qpn || !peal_reach_may_be_at(qp, at) ||
-	    crypto_memneq(reach->nonce, probe->nonce, sizeof(reach->nonce)))
-		return;
-	reach->asked = false;
-	reach->proven = at->number;
-	reach->until = jiffies + PEAL_REACH_LASTS;
+	return reach->asked && !crypto_memneq(reach->nonce, probe->nonce, sizeof(reach->nonce));
 }
 
 /**
- * peal_reach_answer() - a probe has come in
- * @at: the device
+ * peal_reach_see() - a probe has come in
+ * @at: the device. Several may look like the peer's: it is the one where it came in
  * @qpn: the queue pair it is addressed to
  *
- * Inside the guard, no lock held. Bytes that we have not sent prove nothing.
+ * Inside the guard, no lock held. Return: true when it is what a queue pair of
+ * this kernel has asked its peer; then it shall be sent back.
  */
-void peal_reach_answer(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
-		       u32 qpn)
+bool peal_reach_see(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
+		    u32 qpn)
 {
 	struct peal_table *table = peal_reach_home_table(probe->home);
 	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
+	bool ours;
 
 	if (!qp)
-		return;
+		return false;
 	spin_lock(&qp->sq.lock);
-	peal_reach_prove(qp, probe, at, qpn);
+	ours = peal_reach_is_ours(&qp->reach, probe) && qp->attr.dest_qp_num == qpn &&
+	       peal_reach_may_be_at(qp, at);
+	if (ours)
+		qp->reach.seen = at->number;
+	spin_unlock(&qp->sq.lock);
+	return ours;
+}
+
+/**
+ * peal_reach_prove() - the probe of @qp has come back
+ *
+ * Inside the guard, no lock held. Who has not seen the number cannot send it; who
+ * has seen it elsewhere does not make it seen at a device of ours.
+ */
+void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe)
+{
+	struct peal_reach *reach = &qp->reach;
+
+	spin_lock(&qp->sq.lock);
+	if (peal_reach_is_ours(reach, probe) && reach->seen) {
+		reach->asked = false;
+		reach->proven = reach->seen;
+		reach->until = jiffies + PEAL_REACH_LASTS;
+	}
 	spin_unlock(&qp->sq.lock);
 }
 

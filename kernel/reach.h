@@ -7,8 +7,9 @@
  * they are at the moment, the direct carrier may take their place.
  *
  * Owns: the list of devices, and each queue pair's proof: a random number that
- * left as a packet and came in at that device. A proof lasts seconds, so a path
- * that is cut is noticed.
+ * left as a packet, was seen coming in at that device, and came back as a packet.
+ * Acknowledgements need the way back as much as messages need the way there. A
+ * proof lasts seconds, so a path that is cut is noticed.
  * Does not know: how the packet travels (net/probe.c), how messages are carried.
  *
  * Addresses prove nothing: namespaces may use the same ones. They only choose
@@ -35,8 +36,10 @@ struct peal_reach_home {
 /* What travels: both ends are this module, so host order will do. */
 struct peal_reach_probe {
 	u64 nonce[2];
-	u32 home;			/* the sender's device and queue pair */
+	u32 home;			/* the device and queue pair that asks */
 	u32 qpn;
+	u32 echo;			/* 1: on its way back */
+	u32 reserved;
 };
 
 struct peal_reach {
@@ -44,6 +47,7 @@ struct peal_reach {
 	/* sq.lock: */
 	u32 proven;			/* number of the device; 0: none */
 	bool asked;			/* a probe with this nonce is under way */
+	u32 seen;			/* number of the device where it came in; 0: nowhere yet */
 	u64 nonce[2];
 	unsigned long until;		/* jiffies: end of the proof */
 	unsigned long next;		/* jiffies: when to ask (again) */
@@ -67,8 +71,9 @@ static inline bool peal_reach_is_due(const struct peal_reach *reach)
 }
 
 bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe);
-void peal_reach_answer(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
-		       u32 qpn);
+bool peal_reach_see(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
+		    u32 qpn);
+void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe);
 struct peal_table *peal_reach_table(const struct peal_qp *qp);
 struct peal_table *peal_reach_home_table(u32 number);
 

@@ -5,34 +5,56 @@
 #include "../dev.h"
 #include "../reach.h"
 #include "probe.h"
+#include "wire.h"
 
-void peal_probe_send(struct peal_qp *qp, struct peal_line *line)
+static void peal_probe_emit(struct peal_line *line, const struct peal_reach_probe *probe)
 {
 	struct peal_packet header = {
 		.opcode = PEAL_OPCODE_PROBE,
-		.payload_bytes = sizeof(struct peal_reach_probe),
+		.payload_bytes = sizeof(*probe),
 	};
-	struct peal_reach_probe probe;
 	struct sk_buff *skb;
 	void *payload;
 
-	if (!peal_reach_ask(qp, &probe))
-		return;
 	skb = peal_line_prepare(line, &header, &payload);
 	if (!skb)
 		return;
-	memcpy(payload, &probe, sizeof(probe));
-	peal_count(qp->table, reach_asked);
+	memcpy(payload, probe, sizeof(*probe));
 	peal_line_send(line, &header, skb, false);
+}
+
+void peal_probe_send(struct peal_qp *qp, struct peal_line *line)
+{
+	struct peal_reach_probe probe;
+
+	if (!peal_reach_ask(qp, &probe))
+		return;
+	peal_count(qp->table, reach_asked);
+	peal_probe_emit(line, &probe);
+}
+
+/* Back through the queue pair that it was addressed to, along its path. */
+static void peal_probe_return(struct peal_qp *qp, struct peal_reach_probe *probe)
+{
+	probe->echo = 1;
+	peal_count(qp->table, reach_answered);
+	spin_lock(&qp->rq.lock);
+	if (qp->ib.qp_type == IB_QPT_RC && qp->on_wire && qp->state >= IB_QPS_RTR &&
+	    qp->state <= IB_QPS_SQD)
+		peal_probe_emit(&qp->carrier->line, probe);
+	spin_unlock(&qp->rq.lock);
 }
 
 void peal_probe_receive(struct peal_dev *dev, const struct peal_datagram *dg)
 {
+	struct peal_qp *qp = peal_table_qp(&dev->table, dg->packet.qpn);
 	struct peal_reach_probe probe;
 
-	if (dg->packet.payload_bytes != sizeof(probe))
+	if (!qp || dg->packet.payload_bytes != sizeof(probe))
 		return;
-	peal_count(&dev->table, reach_answered);
 	peal_receive_copy(dg, 0, &probe, sizeof(probe));
-	peal_reach_answer(&probe, &dev->home, dg->packet.qpn);
+	if (probe.echo)
+		peal_reach_prove(qp, &probe);
+	else if (peal_reach_see(&probe, &dev->home, dg->packet.qpn))
+		peal_probe_return(qp, &probe);
 }
