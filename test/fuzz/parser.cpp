@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Any bytes to the packet parser.
+ *
+ * Holds: nothing behind the readable bytes is read; what is taken has lengths
+ * that add up, and builds to the same bytes again; what is refused deserves it.
+ */
+#include <algorithm>
+#include <memory>
+
+#include "support.hpp"
+
+using namespace peal::fuzz;
+
+namespace {
+
+/* Exactly so many bytes on the heap: reading one more is seen. */
+std::unique_ptr<std::uint8_t[]> copy_of(const std::uint8_t *data, std::size_t bytes)
+{
+	auto copy = std::make_unique<std::uint8_t[]>(bytes);
+
+	std::copy_n(data, bytes, copy.get());
+	return copy;
+}
+
+/* What a receiver ignores (IBTA 9.2, 9.3.3) is not sent again. */
+void clear_reserved(std::uint8_t *bytes, std::uint16_t has)
+{
+	bytes[4] &= 0xc0;
+	bytes[8] &= 0x80;
+	if (has & PEAL_HAS_DETH)
+		bytes[PEAL_BTH_BYTES + 4] = 0;
+}
+
+void check_taken(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total,
+		 const peal_packet &packet)
+{
+	const auto *wire = peal_packet_opcode(&packet);
+	std::uint8_t built[PEAL_HEADERS_MAX], wanted[PEAL_HEADERS_MAX];
+	peal_packet again;
+
+	MUST(wire->has && packet.opcode == data[0]);
+	MUST(packet.header_bytes == wire->header_bytes && packet.header_bytes <= linear);
+	MUST(packet.header_bytes + packet.payload_bytes + packet.pad + PEAL_ICRC_BYTES == total);
+	MUST((packet.payload_bytes + packet.pad) % 4 == 0);
+	MUST(wire->has & PEAL_HAS_PAYLOAD || packet.payload_bytes + packet.pad == 0);
+	MUST(packet.psn <= PEAL_PSN_MASK && packet.qpn <= 0xffffff && packet.msn <= 0xffffff);
+	MUST(packet.src_qpn <= 0xffffff);
+
+	MUST(peal_packet_build(&packet, built) == packet.header_bytes);
+	std::copy_n(data, packet.header_bytes, wanted);
+	clear_reserved(wanted, wire->has);
+	MUST(!std::memcmp(built, wanted, packet.header_bytes));
+	MUST(peal_packet_parse(built, packet.header_bytes, total, &again) == PEAL_DROP_none);
+	MUST(!std::memcmp(&again, &packet, sizeof(packet)));
+}
+
+void check_refused(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total,
+		   peal_drop why)
+{
+	const std::uint32_t needs = linear ? peal_wire_opcode(data[0])->header_bytes : 0;
+
+	switch (why) {
+	case PEAL_DROP_short:
+		MUST(total < std::max<std::uint32_t>(needs, PEAL_BTH_BYTES) + PEAL_ICRC_BYTES);
+		break;
+	case PEAL_DROP_version:
+		MUST(data[1] & 0x0f);
+		break;
+	case PEAL_DROP_opcode:
+		MUST(!needs);
+		break;
+	case PEAL_DROP_pad:
+		MUST(needs && total >= needs + PEAL_ICRC_BYTES);
+		break;
+	default:
+		MUST(!"a reason that the parser cannot know");
+	}
+}
+
+/* The bytes as they are, and again with only the headers in reach. */
+void parse(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total)
+{
+	const auto bytes = copy_of(data, linear);
+	peal_packet packet;
+	const peal_drop why = peal_packet_parse(bytes.get(), linear, total, &packet);
+
+	if (why == PEAL_DROP_none)
+		check_taken(data, linear, total, packet);
+	else
+		check_refused(data, linear, total, why);
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
+{
+	const auto total = static_cast<std::uint32_t>(size);
+
+	parse(data, total, total);
+	if (total > PEAL_HEADERS_MAX) {
+		parse(data, PEAL_HEADERS_MAX, total);
+		/* One that is longer than what is at hand. */
+		parse(data, PEAL_HEADERS_MAX, total * 16);
+	}
+	return 0;
+}

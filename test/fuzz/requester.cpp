@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Any messages, responses and waits to the requester.
+ *
+ * Holds: what RequesterModel says: packets leave in order and inside the window,
+ * nothing is acknowledged that no answer vouches for, payload lands in order and
+ * once, messages complete in order and once. A peer that falls silent, or only
+ * ever refuses, is given up in the time and number of tries that were agreed.
+ */
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "requester_model.hpp"
+
+extern "C" {
+#include "proto/rnr.h"
+}
+
+using namespace peal::fuzz;
+
+namespace {
+
+constexpr std::uint32_t ENTRIES = 8;
+/* Events until a peer that never says anything useful is given up, at the very most. */
+constexpr unsigned PATIENCE = 20000;
+constexpr std::uint64_t SECOND = 1000000000;
+
+class Run {
+	Input in_;
+	std::vector<peal_flight> flights_{ENTRIES};
+	std::unique_ptr<peal_outbound> o_ = std::make_unique<peal_outbound>();
+	std::unique_ptr<RequesterModel> model_;
+	std::set<Kept *> kept_;
+	std::uint64_t now_ = 1000000;
+	std::uint32_t base_ = 0; /* index in flight of the model's first message */
+	std::uint32_t next_index_ = 0;
+
+	std::uint32_t mtu() const { return model_->mtu(); }
+	peal_outbound_config choose_config()
+	{
+		static const std::uint32_t windows[] = {1, 4, 33, 64, 128, 1024, 0, 200};
+		const std::uint8_t what = in_.byte();
+		peal_outbound_config config = {};
+
+		config.transport = what % 16 == 15 ? PEAL_UC : what % 16 == 14 ? PEAL_UD : PEAL_RC;
+		config.mtu_shift = static_cast<u8>(8 + (what >> 4) % 5);
+		config.retry_limit = static_cast<u8>(in_.below(8));
+		config.rnr_limit = static_cast<u8>(in_.below(8));
+		config.max_rd_atomic = static_cast<u8>(in_.below(6));
+		config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
+		config.window = windows[in_.below(8)];
+		return config;
+	}
+	void begin()
+	{
+		const peal_outbound_config config = choose_config();
+		const std::uint32_t psn = in_.number(3);
+
+		peal_outbound_init(o_.get(), flights_.data(), ENTRIES);
+		peal_outbound_configure(o_.get(), &config);
+		peal_outbound_set_psn(o_.get(), psn);
+		model_ = std::make_unique<RequesterModel>(config, psn);
+	}
+	void follow()
+	{
+		if (!model_->reliable())
+			model_->forget();
+		model_->follow(o_->trail.una);
+	}
+	std::size_t index_of(std::uint32_t flight) const { return flight - base_; }
+
+	/* ---- the host's side ---- */
+
+	void post()
+	{
+		peal_message m = {};
+
+		if (peal_outbound_unsent(o_.get()) || !peal_outbound_has_room(o_.get()))
+			return;
+		m.opcode = static_cast<u8>(in_.below(PEAL_OP_COUNT));
+		m.flags = in_.byte() & PEAL_WQE_FLAGS;
+		m.index = next_index_++;
+		m.imm_or_rkey = in_.byte();
+		m.rkey = 7;
+		m.remote_addr = 1 << 20;
+		m.length = std::min<std::uint64_t>(message_size(in_, mtu()), PEAL_MAX_MSG);
+		m.more = in_.one_in(2);
+		if (model_->config().transport == PEAL_UD)
+			m.length = std::min<std::uint64_t>(m.length, mtu());
+		peal_outbound_post(o_.get(), &m);
+		model_->post(m);
+		if (m.opcode == PEAL_OP_INVALID)
+			spoil(peal_outbound_head(o_.get()) - 1);
+	}
+	void spoil(std::uint32_t flight)
+	{
+		peal_outbound_spoil(o_.get(), flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
+		model_->spoil(index_of(flight));
+	}
+	/* Memory that some message uses goes: found out when a packet needs it. */
+	void leave(const peal_outgoing &out)
+	{
+		if (out.local) {
+			const bool well = !in_.one_in(16);
+
+			model_->local_done(index_of(out.flight), well);
+			peal_outbound_local_done(o_.get(), out.flight, well ? 0 : IB_WC_MW_BIND_ERR,
+						 well ? 0 : PEAL_REASON_WQE_OPCODE);
+		} else if (in_.one_in(128)) {
+			spoil(out.flight);
+		}
+	}
+	peal_pause send(unsigned most)
+	{
+		peal_outgoing out;
+		peal_pause pause = PEAL_PAUSE_NONE;
+
+		while (most-- && !pause) {
+			pause = peal_outbound_next(o_.get(), now_, &out);
+			MUST(pause <= PEAL_PAUSE_FAILED);
+			if (pause)
+				break;
+			model_->check_outgoing(out, peal_outbound_message(o_.get(), out.flight));
+			follow();
+			leave(out);
+			follow();
+		}
+		return pause;
+	}
+	void complete()
+	{
+		peal_completion c;
+
+		follow();
+		while (peal_outbound_complete(o_.get(), &c)) {
+			model_->check_completion(c);
+			if (!c.status)
+				continue;
+			MUST(!peal_outbound_complete(o_.get(), &c));
+			flush();
+		}
+	}
+	std::unique_ptr<Kept> take_back(void *handle)
+	{
+		auto *kept = static_cast<Kept *>(handle);
+
+		MUST(kept_.erase(kept) == 1);
+		return std::unique_ptr<Kept>(kept);
+	}
+	void drop_early()
+	{
+		while (void *handle = peal_outbound_drop_early(o_.get()))
+			take_back(handle);
+		MUST(kept_.empty());
+	}
+	/* To error, and from there through RESET to a new life. */
+	void flush()
+	{
+		const peal_outbound_config config = model_->config();
+		peal_completion c;
+		std::uint32_t psn = in_.number(3);
+
+		while (peal_outbound_flush(o_.get(), &c))
+			model_->check_flushed(c);
+		MUST(model_->completed() == model_->posted());
+		MUST(peal_outbound_idle(o_.get()) && peal_outbound_deadline(o_.get()) == U64_MAX);
+		drop_early();
+		peal_outbound_reset(o_.get());
+		peal_outbound_set_psn(o_.get(), psn);
+		model_ = std::make_unique<RequesterModel>(config, psn);
+		base_ = peal_outbound_head(o_.get());
+	}
+
+	/* ---- the peer's side ---- */
+
+	peal_packet response(unsigned wire, std::uint32_t psn)
+	{
+		peal_packet p = {};
+
+		p.opcode = peal_opcode_of(PEAL_RC, static_cast<u8>(wire));
+		p.psn = psn & PEAL_PSN_MASK;
+		p.syndrome = PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED;
+		return p;
+	}
+	/* What a peer would answer to the packet of this PSN. */
+	peal_packet right_answer(std::uint32_t psn)
+	{
+		const std::uint64_t at = model_->unwrap(psn);
+		const Posted *m = model_->find(at);
+		peal_packet p;
+
+		if (!m || !m->wants_data())
+			return response(PEAL_WIRE_ACK, psn);
+		if (m->is_atomic()) {
+			p = response(PEAL_WIRE_ATOMIC_ACK, psn);
+			p.original = now_;
+			return p;
+		}
+		p = response(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(4), psn);
+		p.payload_bytes = static_cast<u32>(
+			std::min<std::uint64_t>(mtu(), m->message.length - (at - m->psn) * mtu()));
+		return p;
+	}
+	peal_packet any_answer()
+	{
+		peal_packet p = response(0, model_->una() + static_cast<std::uint32_t>(in_.near()));
+
+		p.opcode = in_.one_in(4)
+				   ? in_.byte()
+				   : static_cast<u8>(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(6));
+		if (in_.one_in(8))
+			p.psn = in_.number(3);
+		p.syndrome = in_.byte();
+		p.msn = in_.byte();
+		if (peal_packet_opcode(&p)->has & PEAL_HAS_PAYLOAD)
+			p.payload_bytes = payload_size(in_, mtu());
+		return p;
+	}
+	peal_packet refusal()
+	{
+		static const std::uint8_t kinds[] = {
+			0 + PEAL_SYNDROME_RNR,
+			0 + PEAL_SYNDROME_NAK,
+			0 + PEAL_SYNDROME_NAK,
+			0 + PEAL_SYNDROME_ACK,
+		};
+		const std::uint8_t kind = kinds[in_.below(4)];
+		peal_packet p = response(PEAL_WIRE_ACK, model_->una() + in_.below(20));
+
+		p.syndrome = kind;
+		p.syndrome |= kind == PEAL_SYNDROME_NAK ? in_.below(64) / 60 : in_.below(32);
+		p.msn = in_.byte();
+		return p;
+	}
+	void land(const peal_landing &landing, const peal_packet &p)
+	{
+		model_->name_landing(index_of(landing.flight));
+		model_->check_landing(landing, p);
+		if (in_.one_in(128)) {
+			spoil(landing.flight);
+			return;
+		}
+		model_->landed(landing);
+		peal_outbound_landed(o_.get(), &landing, now_);
+	}
+	void give(std::unique_ptr<Kept> kept, bool keepable)
+	{
+		peal_landing landing;
+
+		model_->hears(kept->packet);
+		peal_outbound_receive(o_.get(), &kept->packet, now_,
+				      keepable ? kept.get() : nullptr, &landing);
+		switch (landing.what) {
+		case PEAL_LANDING_DROPPED:
+			MUST(landing.drop > PEAL_DROP_none && landing.drop < PEAL_DROP_COUNT);
+			break;
+		case PEAL_LANDING_TAKEN:
+			break;
+		case PEAL_LANDING_READ:
+		case PEAL_LANDING_ATOMIC:
+			follow_landing(landing, kept->packet);
+			break;
+		case PEAL_LANDING_KEPT:
+			MUST(keepable && kept_.insert(kept.get()).second);
+			(void)kept.release();
+			break;
+		}
+		follow();
+	}
+	/* What was acknowledged before it is so first. */
+	void follow_landing(const peal_landing &landing, const peal_packet &p)
+	{
+		follow();
+		land(landing, p);
+	}
+	void give(peal_packet p)
+	{
+		if (!through_wire(p))
+			return;
+		give(std::make_unique<Kept>(Kept{p}), !in_.one_in(8));
+		while (void *handle = peal_outbound_take_early(o_.get())) {
+			auto kept = take_back(handle);
+
+			MUST(kept->packet.psn == model_->una());
+			give(std::move(kept), true);
+		}
+		MUST(o_->early.count == kept_.size());
+		complete();
+	}
+
+	/* ---- time ---- */
+
+	std::uint64_t deadline() const { return peal_outbound_deadline(o_.get()); }
+	/* Each expiry must bring the next deadline forward, or something to send. */
+	void expire()
+	{
+		for (unsigned tries = 0; tries < 8; ++tries) {
+			peal_outbound_expire(o_.get(), now_);
+			complete();
+			if (deadline() > now_)
+				return;
+			send(~0U);
+		}
+		MUST(!"time stands still");
+	}
+	void wait()
+	{
+		const std::uint8_t how = in_.byte();
+
+		if (how < 160 && deadline() != U64_MAX)
+			now_ = std::max(now_, deadline());
+		else
+			now_ += std::uint64_t{how} * how * 100;
+		expire();
+	}
+	void configure()
+	{
+		peal_outbound_config config = model_->config();
+
+		config.retry_limit = static_cast<u8>(in_.below(8));
+		config.rnr_limit = static_cast<u8>(in_.below(8));
+		/* A new timeout comes when the queue has drained (SQD to SQD). */
+		if (!model_->outstanding())
+			config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
+		peal_outbound_configure(o_.get(), &config);
+		model_->configure(config);
+	}
+	void seldom()
+	{
+		switch (in_.below(8)) {
+		case 0:
+			configure();
+			break;
+		case 1:
+			flush();
+			break;
+		default:
+			give(any_answer());
+		}
+	}
+	void step()
+	{
+		switch (in_.below(16)) {
+		case 0:
+		case 1:
+		case 2:
+			post();
+			send(in_.below(40));
+			break;
+		case 3:
+			send(in_.byte());
+			break;
+		case 4:
+		case 5:
+			wait();
+			break;
+		case 6:
+			seldom();
+			break;
+		case 7:
+			give(refusal());
+			break;
+		case 8:
+		case 9:
+			give(right_answer(model_->una() + in_.below(40)));
+			break;
+		case 10:
+			give(any_answer());
+			break;
+		default:
+			give(right_answer(model_->una()));
+		}
+		complete();
+	}
+
+	/* ---- the end ---- */
+
+	bool over() const { return !model_->outstanding() || model_->failed(); }
+	/* From here on the peer is silent. */
+	void silence()
+	{
+		const peal_outbound_config &config = model_->config();
+		const std::uint64_t tries = config.retry_limit + 2ULL;
+		const std::uint64_t until = now_ + tries * config.timeout_ns + 2 * SECOND;
+		unsigned events = 0;
+
+		while (deadline() != U64_MAX && events++ < PATIENCE) {
+			if (!config.timeout_ns && now_ > until)
+				return;
+			now_ = std::max(now_, deadline());
+			MUST(!config.timeout_ns || now_ <= until);
+			expire();
+			send(~0U);
+			complete();
+		}
+		MUST(events < PATIENCE || !config.timeout_ns);
+	}
+	/* From here on it says the same of every packet, a good while later. */
+	void refuse(std::uint8_t syndrome)
+	{
+		unsigned events = 0;
+
+		while (model_->outstanding() && events++ < PATIENCE) {
+			peal_packet p = response(PEAL_WIRE_ACK, model_->una());
+
+			p.syndrome = syndrome;
+			now_ += 20 * SECOND / 1000;
+			give(p);
+			if (deadline() != U64_MAX)
+				now_ = std::max(now_, deadline());
+			expire();
+			send(~0U);
+			complete();
+		}
+		MUST(events < PATIENCE);
+	}
+	void end()
+	{
+		const bool forever = model_->config().rnr_limit == 7;
+		const bool never = !model_->config().timeout_ns;
+
+		/* One that denies what it has said before is only given up by the timeout. */
+		switch (in_.below(4)) {
+		case 0:
+			if (!forever && !never)
+				refuse(PEAL_SYNDROME_RNR | 1);
+			break;
+		case 1:
+			if (!never)
+				refuse(0 + PEAL_SYNDROME_NAK + PEAL_NAK_SEQUENCE);
+			break;
+		case 2:
+			silence();
+			break;
+		default:
+			break;
+		}
+	}
+
+public:
+	Run(const std::uint8_t *data, std::size_t size) : in_(data, size) { begin(); }
+	void go()
+	{
+		const std::uint8_t last = in_.byte();
+
+		while (!in_.empty())
+			step();
+		in_ = Input(&last, 1);
+		end();
+		flush();
+	}
+};
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
+{
+	Run(data, size).go();
+	return 0;
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a requester may do, written down a second time.
+ *
+ * Owns: the model: what was posted, left, was answered, landed and completed.
+ * Does not know: how kernel/proto/outbound.c does it. Of its state it believes
+ * `una`, after checking that an answer allows it. PSNs here do not wrap.
+ */
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "support.hpp"
+
+namespace peal::fuzz {
+
+/* A message that was posted, and what became of it. */
+struct Posted {
+	peal_message message;
+	std::uint64_t psn;	/* of its first packet */
+	std::uint32_t packets;	/* 0: local */
+	std::uint32_t left = 0; /* of these, in order */
+	std::uint32_t landings = 0;
+	std::uint64_t landed = 0; /* bytes of a READ, in order */
+	bool executed = false;	  /* local */
+	bool spoiled = false;	  /* the host gave it a status */
+
+	bool local() const { return !packets; }
+	bool is_read() const { return message.opcode == PEAL_OP_READ; }
+	bool is_atomic() const
+	{
+		return message.opcode == PEAL_OP_CMP_SWAP || message.opcode == PEAL_OP_FETCH_ADD;
+	}
+	bool wants_data() const { return is_read() || is_atomic(); }
+	std::uint64_t end() const { return psn + packets; }
+};
+
+class RequesterModel {
+	/* A READ request or atomic that left for the first time. */
+	struct Asked {
+		std::uint64_t psn, end;
+	};
+
+	peal_outbound_config config_;
+	std::uint64_t top_, posted_psn_; /* of the next new packet; after the last message */
+	std::uint64_t una_;
+	std::uint64_t vouched_; /* the answers say that everything before it arrived */
+	std::vector<Posted> messages_;
+	std::vector<Asked> asked_; /* some of them may be answered */
+	std::size_t sending_ = 0, completed_ = 0;
+	bool failed_ = false; /* a completion said so */
+
+	static bool is_local(std::uint8_t opcode)
+	{
+		return opcode == PEAL_OP_INVALID || opcode >= PEAL_OP_BIND_MW;
+	}
+	std::uint32_t packets_of(const peal_message &m) const
+	{
+		const bool atomic = m.opcode == PEAL_OP_CMP_SWAP || m.opcode == PEAL_OP_FETCH_ADD;
+
+		if (is_local(m.opcode))
+			return 0;
+		if (atomic || config_.transport == PEAL_UD || !m.length)
+			return 1;
+		return static_cast<std::uint32_t>((m.length + mtu() - 1) / mtu());
+	}
+	bool carried(std::uint8_t opcode) const
+	{
+		if (config_.transport == PEAL_RC)
+			return opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_FETCH_ADD;
+		if (opcode == PEAL_OP_SEND || opcode == PEAL_OP_SEND_IMM)
+			return true;
+		return config_.transport == PEAL_UC &&
+		       (opcode == PEAL_OP_WRITE || opcode == PEAL_OP_WRITE_IMM);
+	}
+
+public:
+	RequesterModel(const peal_outbound_config &config, std::uint32_t psn)
+		: config_(config), top_(psn + (1ULL << 24)), posted_psn_(top_), una_(top_),
+		  vouched_(top_)
+	{
+	}
+	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
+	bool reliable() const { return config_.transport == PEAL_RC; }
+	const peal_outbound_config &config() const { return config_; }
+	void configure(const peal_outbound_config &config) { config_ = config; }
+	std::uint32_t una() const { return una_ & PEAL_PSN_MASK; }
+	std::uint64_t outstanding() const { return top_ - una_; }
+	std::size_t posted() const { return messages_.size(); }
+	std::size_t completed() const { return completed_; }
+	bool failed() const { return failed_; }
+	const Posted &message(std::size_t index) const { return messages_[index]; }
+	/* The message that has this PSN, una <= PSN < top; NULL: none. */
+	Posted *find(std::uint64_t psn)
+	{
+		for (Posted &m : messages_)
+			if (m.psn <= psn && psn < m.end())
+				return &m;
+		return nullptr;
+	}
+	std::uint64_t unwrap(std::uint32_t psn) const { return una_ + peal_psn_ahead(una(), psn); }
+
+	void post(const peal_message &message)
+	{
+		messages_.push_back({message, posted_psn_, packets_of(message)});
+		posted_psn_ += messages_.back().packets;
+	}
+	void spoil(std::size_t index) { messages_[index].spoiled = true; }
+
+	/* ---- what leaves ---- */
+
+	void check_outgoing(const peal_outgoing &out, const peal_message *message)
+	{
+		MUST(!failed_);
+		if (out.local)
+			check_local(message);
+		else
+			check_packet(out, message);
+	}
+	void local_done(std::size_t index, bool well)
+	{
+		messages_[index].executed = true;
+		messages_[index].spoiled |= !well;
+	}
+
+	/* ---- answers ---- */
+
+	/* An answer arrives: what it allows. */
+	void hears(const peal_packet &p)
+	{
+		const std::uint64_t psn = unwrap(p.psn);
+		const bool ack = (p.syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_ACK;
+		const bool data = peal_packet_opcode(&p)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC);
+
+		if (psn >= top_)
+			return;
+		vouched_ = std::max(vouched_, psn + (ack || data));
+	}
+	void check_landing(const peal_landing &landing, const peal_packet &p)
+	{
+		Posted *m = find(unwrap(p.psn));
+
+		MUST(m && m->message.index == messages_[landing_index_].message.index);
+		MUST(unwrap(p.psn) == una_ && una_ < top_);
+		if (landing.what == PEAL_LANDING_ATOMIC) {
+			MUST(m->is_atomic() && !m->landings && landing.original == p.original);
+			return;
+		}
+		MUST(m->is_read() && landing.bytes == p.payload_bytes);
+		MUST(landing.offset == m->landed);
+		MUST(landing.offset + landing.bytes <= m->message.length);
+	}
+	void name_landing(std::size_t index) { landing_index_ = index; }
+	void landed(const peal_landing &landing)
+	{
+		Posted &m = messages_[landing_index_];
+
+		m.landings++;
+		m.landed += landing.what == PEAL_LANDING_READ ? landing.bytes : 0;
+	}
+	/* `una` of the requester, after each call. */
+	void follow(std::uint32_t una)
+	{
+		const std::uint64_t now = unwrap(una);
+
+		MUST(now <= top_ && (!reliable() || now <= vouched_));
+		una_ = now;
+	}
+	/* What left of an unreliable queue pair is over. */
+	void forget() { una_ = top_; }
+
+	/* ---- completions ---- */
+
+	void check_completion(const peal_completion &c)
+	{
+		MUST(!failed_ && completed_ < messages_.size());
+		const Posted &m = messages_[completed_++];
+
+		check_identity(c, m);
+		if (c.status) {
+			MUST(c.reason || m.spoiled);
+			failed_ = true;
+			return;
+		}
+		MUST(!m.spoiled);
+		if (m.local()) {
+			MUST(m.executed);
+			return;
+		}
+		MUST(m.left == m.packets && m.end() <= una_);
+		if (m.is_read())
+			MUST(m.landed == m.message.length && m.landings == m.packets);
+		if (m.is_atomic())
+			MUST(m.landings == 1);
+	}
+	void check_flushed(const peal_completion &c)
+	{
+		MUST(completed_ < messages_.size());
+		check_identity(c, messages_[completed_++]);
+		MUST(c.status == IB_WC_WR_FLUSH_ERR);
+		failed_ = true;
+	}
+	/* READ requests and atomics that left, and whose last response has not come. */
+	std::uint32_t data_outstanding() const
+	{
+		std::uint32_t n = 0;
+
+		for (const Asked &a : asked_)
+			n += a.end > una_;
+		return n;
+	}
+
+private:
+	std::size_t landing_index_ = 0;
+
+	static void check_identity(const peal_completion &c, const Posted &m)
+	{
+		MUST(c.index == m.message.index && c.opcode == m.message.opcode);
+		MUST(c.flags == m.message.flags && c.length == m.message.length);
+	}
+	void check_local(const peal_message *message)
+	{
+		Posted &m = messages_[sending_++];
+
+		MUST(m.local() && !m.executed && message->index == m.message.index);
+		check_fence(m);
+	}
+	void check_fence(const Posted &m) const
+	{
+		if (m.message.flags & PEAL_WQE_FENCE)
+			MUST(!data_outstanding());
+	}
+	void check_packet(const peal_outgoing &out, const peal_message *message)
+	{
+		const std::uint64_t psn = out.again ? unwrap(out.header.psn) : top_;
+
+		MUST((psn & PEAL_PSN_MASK) == out.header.psn);
+		check_header(out.header);
+		Posted *m = find(psn);
+
+		MUST(m && message->index == m->message.index && !m->local());
+		MUST(carried(m->message.opcode));
+		const auto at = static_cast<std::uint32_t>(psn - m->psn);
+
+		MUST(out.offset == std::uint64_t{at} * mtu());
+		const std::uint32_t span = m->is_read() ? check_read(out.header, *m, at)
+							: check_request(out.header, *m, at);
+
+		if (out.again)
+			MUST(reliable() && psn < top_ && psn + span <= top_);
+		else
+			check_new(*m, at, span);
+	}
+	/* Return: the PSNs that it asks for. */
+	std::uint32_t check_read(const peal_packet &h, const Posted &m, std::uint32_t at) const
+	{
+		const std::uint64_t offset = std::uint64_t{at} * mtu();
+		const std::uint32_t span = h.length ? (h.length + mtu() - 1) / mtu() : 1;
+
+		MUST(h.opcode == PEAL_WIRE_READ_REQUEST && !h.payload_bytes);
+		MUST(h.rkey == m.message.rkey && h.remote_addr == m.message.remote_addr + offset);
+		MUST(offset + h.length <= m.message.length);
+		MUST(offset + h.length == m.message.length || h.length == span * mtu());
+		MUST(h.length || !m.message.length);
+		/* Within one piece: what was one request is not asked for across its end. */
+		MUST(at / PEAL_READ_PIECE == (at + span - 1) / PEAL_READ_PIECE);
+		return span;
+	}
+	std::uint32_t check_request(const peal_packet &h, const Posted &m, std::uint32_t at) const
+	{
+		const std::uint16_t has = peal_packet_opcode(&h)->has;
+		const std::uint64_t offset = std::uint64_t{at} * mtu();
+		const std::uint64_t rest = m.message.length - offset;
+
+		MUST(peal_opcode_transport(h.opcode) == config_.transport);
+		MUST(has & PEAL_HAS_REQUEST);
+		MUST(!(has & PEAL_HAS_FIRST) == (at != 0));
+		MUST(!(has & PEAL_HAS_LAST) == (at + 1 != m.packets));
+		if (has & PEAL_HAS_LAST)
+			MUST(peal_packet_opcode(&h)->operation == m.message.opcode);
+		if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH))
+			MUST(h.rkey == m.message.rkey && h.remote_addr == m.message.remote_addr);
+		if (has & PEAL_HAS_RETH)
+			MUST(h.length == m.message.length);
+		if (has & PEAL_HAS_IMM)
+			MUST(h.imm == m.message.imm_or_rkey);
+		if (has & PEAL_HAS_IETH)
+			MUST(h.inv_rkey == m.message.imm_or_rkey);
+		if (m.is_atomic())
+			MUST(!h.payload_bytes);
+		else if (config_.transport == PEAL_UD)
+			MUST(h.payload_bytes == m.message.length);
+		else
+			MUST(h.payload_bytes == std::min<std::uint64_t>(rest, mtu()));
+		return 1;
+	}
+	/* In order, inside the window, no more data asked for than was negotiated. */
+	void check_new(Posted &m, std::uint32_t at, std::uint32_t span)
+	{
+		MUST(&m == &messages_[sending_] && at == m.left && !m.spoiled);
+		if (!at)
+			check_fence(m);
+		if (m.is_read())
+			MUST(at % PEAL_READ_PIECE == 0);
+		if (reliable())
+			MUST(!outstanding() ||
+			     outstanding() + span <= std::max(config_.window, 1U));
+		m.left += span;
+		top_ += span;
+		if (m.left == m.packets)
+			sending_++;
+		if (!m.wants_data())
+			return;
+		std::erase_if(asked_, [this](const Asked &a) { return a.end <= una_; });
+		asked_.push_back({top_ - span, top_});
+		MUST(data_outstanding() <= config_.max_rd_atomic);
+	}
+};
+
+} // namespace peal::fuzz

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Any sequence of packets, verdicts and waits to the responder.
+ *
+ * Holds: what ResponderModel says: packets take effect in order and once, each at
+ * its place in its message, and every reply is one that was asked for. Packets
+ * that are kept come back in their turn, or when they are dropped.
+ */
+#include <memory>
+
+#include "responder_model.hpp"
+
+using namespace peal::fuzz;
+
+namespace {
+
+constexpr std::uint32_t ENTRIES = 5;
+/* More replies than that are not waited for at the end. */
+constexpr std::uint32_t MANY_REPLIES = 4096;
+
+class Run {
+	Input in_;
+	std::vector<peal_resource> resources_{ENTRIES};
+	std::unique_ptr<peal_inbound> r_ = std::make_unique<peal_inbound>();
+	std::unique_ptr<ResponderModel> model_;
+	std::set<Kept *> kept_;
+	std::uint64_t now_ = 1000000;
+
+	std::uint32_t mtu() const { return 1U << model_->config().mtu_shift; }
+	peal_inbound_config choose_config(std::uint8_t transport, std::uint8_t mtu_shift)
+	{
+		peal_inbound_config config = {};
+
+		config.transport = transport;
+		config.mtu_shift = mtu_shift;
+		config.rd_atomic = static_cast<u8>(in_.below(ENTRIES + 2));
+		config.rnr_timer = in_.byte();
+		return config;
+	}
+	void begin()
+	{
+		const std::uint8_t what = in_.byte();
+		const auto config = choose_config(what % 8 == 7 ? PEAL_UC : PEAL_RC,
+						  static_cast<std::uint8_t>(8 + (what >> 3) % 5));
+		const std::uint32_t psn = in_.number(3);
+
+		peal_inbound_init(r_.get(), resources_.data(), ENTRIES);
+		peal_inbound_configure(r_.get(), &config);
+		peal_inbound_set_psn(r_.get(), psn);
+		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
+	}
+
+	/* ---- packets ---- */
+
+	peal_packet packet(unsigned wire, std::uint32_t bytes)
+	{
+		peal_packet p = {};
+
+		p.opcode = peal_opcode_of(model_->config().transport, static_cast<u8>(wire));
+		p.payload_bytes = bytes;
+		p.psn = model_->expected();
+		p.remote_addr = in_.below(4) * 4096;
+		p.rkey = 7;
+		p.ack_request = in_.one_in(4);
+		p.imm = in_.byte();
+		p.swap_add = p.compare = in_.byte();
+		return p;
+	}
+	peal_packet begins_message()
+	{
+		static const std::uint8_t wires[] = {
+			PEAL_WIRE_SEND_FIRST,	  PEAL_WIRE_SEND_ONLY,	  PEAL_WIRE_SEND_ONLY_IMM,
+			PEAL_WIRE_SEND_ONLY_INV,  PEAL_WIRE_WRITE_FIRST,  PEAL_WIRE_WRITE_ONLY,
+			PEAL_WIRE_WRITE_ONLY_IMM, PEAL_WIRE_READ_REQUEST, PEAL_WIRE_CMP_SWAP,
+			PEAL_WIRE_FETCH_ADD,
+		};
+		const std::uint8_t wire = wires[in_.below(sizeof(wires))];
+		peal_packet p = packet(wire, 0);
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+
+		if (has & PEAL_HAS_PAYLOAD)
+			p.payload_bytes = has & PEAL_HAS_LAST ? in_.number(2) % (mtu() + 1) : mtu();
+		p.length = message_size(in_, mtu());
+		if (has & PEAL_HAS_WRITE)
+			p.length = has & PEAL_HAS_LAST
+					   ? p.payload_bytes
+					   : mtu() * (1 + in_.below(6)) + 1 + in_.byte();
+		return p;
+	}
+	peal_packet continues_message()
+	{
+		const bool write = model_->open_write();
+		const bool last = write ? model_->rest() <= mtu() : in_.one_in(4);
+		const std::uint32_t bytes = !last   ? mtu()
+					    : write ? static_cast<std::uint32_t>(model_->rest())
+						    : 1 + in_.number(2) % mtu();
+
+		if (write)
+			return packet(last ? PEAL_WIRE_WRITE_LAST + in_.below(2)
+					   : PEAL_WIRE_WRITE_MIDDLE,
+				      bytes);
+		return packet(last ? PEAL_WIRE_SEND_LAST + in_.below(2) : PEAL_WIRE_SEND_MIDDLE,
+			      bytes);
+	}
+	peal_packet plausible() { return model_->open() ? continues_message() : begins_message(); }
+	peal_packet anything()
+	{
+		const std::uint8_t opcode = in_.byte();
+		peal_packet p = packet(0, 0);
+
+		p.opcode = opcode;
+		if (peal_packet_opcode(&p)->has & PEAL_HAS_PAYLOAD)
+			p.payload_bytes = payload_size(in_, mtu());
+		p.psn = in_.one_in(8) ? in_.number(3)
+				      : peal_psn_add(p.psn, static_cast<u32>(in_.near()));
+		p.length = message_size(in_, mtu());
+		p.rkey = in_.one_in(4) ? in_.byte() : 7;
+		return p;
+	}
+	/* A READ or atomic once more, or a part of it. */
+	peal_packet repetition()
+	{
+		if (model_->data().empty())
+			return anything();
+
+		const Executed &d = model_->data()[in_.below(
+			static_cast<std::uint32_t>(model_->data().size()))];
+		const std::uint32_t from = in_.below(2) ? in_.byte() % d.packets : 0;
+		peal_packet p = packet(d.operation == PEAL_OP_READ	 ? PEAL_WIRE_READ_REQUEST
+				       : d.operation == PEAL_OP_CMP_SWAP ? PEAL_WIRE_CMP_SWAP
+									 : PEAL_WIRE_FETCH_ADD,
+				       0);
+
+		p.psn = peal_psn_add(d.psn, from);
+		p.rkey = d.rkey;
+		p.remote_addr = d.address + std::uint64_t{from} * mtu();
+		p.length = static_cast<u32>(d.length - std::uint64_t{from} * mtu());
+		if (in_.below(2))
+			p.length = message_size(in_, mtu());
+		return p;
+	}
+
+	/* ---- the host ---- */
+
+	peal_verdict choose_verdict()
+	{
+		const std::uint8_t choice = in_.byte();
+
+		if (choice < 200)
+			return PEAL_VERDICT_DONE;
+		if (choice < 240)
+			return PEAL_VERDICT_NOT_READY;
+		return static_cast<peal_verdict>(PEAL_VERDICT_NOT_READY + choice % 4);
+	}
+	void execute(const peal_packet &p, const peal_request &request)
+	{
+		const peal_verdict verdict = choose_verdict();
+		const std::uint64_t original = now_ * 3;
+
+		model_->check_execute(p, request);
+		peal_inbound_done(r_.get(), verdict, original, now_);
+		if (model_->reliable())
+			model_->verdict(p, verdict, original, !kept_.empty());
+		else if (verdict == PEAL_VERDICT_DONE)
+			model_->unreliable_done(p);
+		else
+			model_->lose_message();
+	}
+	void check_unreliable(const peal_packet &p, const peal_request &request)
+	{
+		const std::int32_t distance = peal_psn_distance(model_->expected(), p.psn);
+
+		MUST(request.what == PEAL_REQUEST_EXECUTE || request.what == PEAL_REQUEST_DROPPED);
+		if (request.duplicate) {
+			MUST(distance < 0 && request.what == PEAL_REQUEST_DROPPED);
+			return;
+		}
+		MUST(distance >= 0 || distance < -0xffff);
+		if (distance)
+			model_->lose_message();
+		model_->unreliable_psn(p.psn);
+		MUST((request.what == PEAL_REQUEST_EXECUTE) == model_->valid(p));
+		if (request.what == PEAL_REQUEST_EXECUTE)
+			execute(p, request);
+		else
+			model_->lose_message();
+	}
+	bool keeps(std::uint32_t psn) const
+	{
+		for (const Kept *kept : kept_)
+			if (kept->packet.psn == psn)
+				return true;
+		return false;
+	}
+	void check_expected(const peal_packet &p, const peal_request &request)
+	{
+		if (keeps(p.psn)) {
+			MUST(request.what == PEAL_REQUEST_DROPPED &&
+			     request.drop == PEAL_DROP_sequence);
+		} else if (model_->valid(p)) {
+			MUST(request.what == PEAL_REQUEST_EXECUTE);
+			execute(p, request);
+		} else {
+			MUST(request.what == PEAL_REQUEST_ANSWERED && request.fatal);
+			model_->invalid();
+		}
+	}
+	void check_duplicate(const peal_packet &p, const peal_request &request)
+	{
+		MUST(request.duplicate && !request.fatal);
+		if (request.what == PEAL_REQUEST_ANSWERED) {
+			model_->repeated(p);
+			return;
+		}
+		MUST(request.what == PEAL_REQUEST_DROPPED && request.drop == PEAL_DROP_stale);
+		MUST(!model_->must_repeat(p));
+		MUST(peal_packet_opcode(&p)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC));
+	}
+	void check_early(Kept *handle, const peal_packet &p, const peal_request &request)
+	{
+		if (request.what == PEAL_REQUEST_KEPT) {
+			MUST(handle && !keeps(p.psn));
+			MUST(peal_psn_ahead(model_->expected(), p.psn) < PEAL_EARLY_SLOTS);
+			MUST(kept_.insert(handle).second);
+		} else {
+			MUST(request.what == PEAL_REQUEST_DROPPED &&
+			     request.drop == PEAL_DROP_sequence);
+		}
+		model_->saw_beyond();
+	}
+	void check_reliable(Kept *handle, const peal_packet &p, const peal_request &request)
+	{
+		const std::int32_t distance = peal_psn_distance(model_->expected(), p.psn);
+
+		if (distance < 0)
+			check_duplicate(p, request);
+		else if (distance > 0)
+			check_early(handle, p, request);
+		else
+			check_expected(p, request);
+	}
+	void check(Kept *handle, const peal_packet &p, const peal_request &request)
+	{
+		const bool ours = peal_packet_opcode(&p)->has & PEAL_HAS_REQUEST &&
+				  peal_opcode_transport(p.opcode) == model_->config().transport;
+
+		if (request.what == PEAL_REQUEST_DROPPED)
+			MUST(request.drop > PEAL_DROP_none && request.drop < PEAL_DROP_COUNT);
+		if (model_->fatal())
+			MUST(request.what == PEAL_REQUEST_DROPPED &&
+			     request.drop == PEAL_DROP_state);
+		else if (!ours)
+			MUST(request.what == PEAL_REQUEST_DROPPED &&
+			     request.drop == PEAL_DROP_opcode);
+		else if (model_->reliable())
+			check_reliable(handle, p, request);
+		else
+			check_unreliable(p, request);
+		MUST(r_->psn == model_->expected() && r_->msn == model_->msn());
+	}
+	void give(std::unique_ptr<Kept> kept, bool keepable)
+	{
+		peal_request request;
+
+		peal_inbound_receive(r_.get(), &kept->packet, now_, keepable ? kept.get() : nullptr,
+				     &request);
+		check(keepable ? kept.get() : nullptr, kept->packet, request);
+		if (request.what == PEAL_REQUEST_KEPT)
+			(void)kept.release();
+	}
+	std::unique_ptr<Kept> take_back(void *handle)
+	{
+		auto *kept = static_cast<Kept *>(handle);
+
+		MUST(kept_.erase(kept) == 1);
+		return std::unique_ptr<Kept>(kept);
+	}
+	void give(peal_packet p)
+	{
+		if (!through_wire(p))
+			return;
+		give(std::make_unique<Kept>(Kept{p}), !in_.one_in(8));
+		while (void *handle = peal_inbound_take_early(r_.get())) {
+			auto kept = take_back(handle);
+
+			MUST(kept->packet.psn == model_->expected());
+			give(std::move(kept), true);
+		}
+		MUST(r_->early.count == kept_.size());
+		MUST(!keeps(model_->expected()) || model_->fatal());
+	}
+
+	/* ---- replies and time ---- */
+
+	void refuse_read()
+	{
+		peal_inbound_refuse_read(r_.get());
+		model_->refuse_read();
+	}
+	/* Return: false when nothing more is due. */
+	bool replies(std::uint32_t most, bool may_refuse)
+	{
+		peal_reply reply;
+
+		while (most--) {
+			if (!peal_inbound_next(r_.get(), &reply)) {
+				model_->check_nothing_due();
+				return false;
+			}
+			model_->check_reply(reply);
+			if (reply.read && may_refuse && in_.one_in(64))
+				refuse_read();
+		}
+		return true;
+	}
+	void wait()
+	{
+		const std::uint64_t deadline = peal_inbound_deadline(r_.get());
+		const std::uint8_t how = in_.byte();
+
+		if (how < 128 && deadline != U64_MAX)
+			now_ = std::max(now_, deadline);
+		else
+			now_ += std::uint64_t{how} * 1000;
+		peal_inbound_expire(r_.get(), now_);
+		MUST(peal_inbound_deadline(r_.get()) > now_);
+	}
+	void configure()
+	{
+		const auto config =
+			choose_config(model_->config().transport, model_->config().mtu_shift);
+
+		peal_inbound_configure(r_.get(), &config);
+		model_->configure(config);
+	}
+	void drop_early()
+	{
+		while (void *handle = peal_inbound_drop_early(r_.get()))
+			take_back(handle);
+		MUST(kept_.empty());
+	}
+	void reset()
+	{
+		const std::uint32_t psn = in_.number(3);
+		const peal_inbound_config config = model_->config();
+
+		drop_early();
+		peal_inbound_reset(r_.get());
+		peal_inbound_set_psn(r_.get(), psn);
+		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
+	}
+	void seldom()
+	{
+		switch (in_.below(4)) {
+		case 0:
+			configure();
+			break;
+		case 1:
+			reset();
+			break;
+		default:
+			give(anything());
+		}
+	}
+	void step()
+	{
+		switch (in_.below(16)) {
+		case 0:
+		case 1:
+		case 2:
+			replies(in_.below(32), true);
+			break;
+		case 3:
+			wait();
+			break;
+		case 4:
+		case 5:
+			give(repetition());
+			break;
+		case 6:
+			seldom();
+			break;
+		case 7:
+		case 8: {
+			peal_packet p = plausible();
+
+			p.psn = peal_psn_add(p.psn, in_.below(6));
+			give(p);
+			break;
+		}
+		case 9:
+			give(anything());
+			break;
+		default:
+			give(plausible());
+		}
+	}
+
+public:
+	Run(const std::uint8_t *data, std::size_t size) : in_(data, size) { begin(); }
+	void go()
+	{
+		std::uint64_t due = 16;
+
+		while (!in_.empty())
+			step();
+		for (const Executed &d : model_->data())
+			due += 2 * std::uint64_t{d.packets};
+		if (due <= MANY_REPLIES)
+			MUST(!replies(MANY_REPLIES, false));
+		drop_early();
+	}
+};
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
+{
+	Run(data, size).go();
+	return 0;
+}

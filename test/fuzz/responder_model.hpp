@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a responder may do, written down a second time.
+ *
+ * Owns: the model: what was executed, what is owed, which replies are right.
+ * Does not know: how kernel/proto/inbound.c does it. It looks at none of its state.
+ */
+#pragma once
+#include <deque>
+#include <set>
+
+#include "support.hpp"
+
+namespace peal::fuzz {
+
+/* A READ or atomic that was executed. */
+struct Executed {
+	/* Responses that somebody asked for: packets, and where their bytes end. */
+	struct Asked {
+		std::uint32_t from, to;
+		std::uint64_t end;
+	};
+
+	std::uint32_t psn, packets;
+	std::uint8_t operation;
+	std::uint32_t rkey;
+	std::uint64_t address, length;
+	std::uint64_t original;
+	std::uint32_t msn;
+	std::uint32_t sent;  /* responses in order from the first that left */
+	bool jumped = false; /* the peer asked for later ones before: its own fault */
+	std::vector<Asked> asked;
+
+	bool answered() const { return sent >= packets || jumped; }
+};
+
+class ResponderModel {
+	/* The message under way. */
+	struct Message {
+		bool open = false, write = false;
+		std::uint64_t offset = 0, length = 0, address = 0;
+		std::uint32_t rkey = 0;
+	};
+	/* What next() has yet to give. */
+	struct Owed {
+		bool ack = false, rnr = false, fatal = false;
+		std::uint8_t code = 0;
+		std::uint32_t psn = 0;
+	};
+
+	peal_inbound_config config_;
+	std::uint32_t entries_;
+	std::uint32_t expected_;
+	std::uint32_t msn_ = 0;
+	Message message_;
+	std::deque<Executed> data_; /* the last ones, newest at the end */
+	std::uint32_t last_plain_;  /* newest SEND or WRITE packet, or before all */
+	std::uint64_t data_since_ = 0;
+	std::uint32_t unanswered_ = 0;
+	Owed owed_;
+	bool fatal_ = false;
+	bool beyond_ = false; /* something is known to be missing */
+	bool naked_ = false;  /* and that was said */
+	std::uint32_t last_read_ = 0;
+
+	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
+	std::uint32_t packets(std::uint64_t length) const
+	{
+		return length ? static_cast<std::uint32_t>((length + mtu() - 1) / mtu()) : 1;
+	}
+	void trim()
+	{
+		while (data_.size() > config_.rd_atomic)
+			data_.pop_front();
+	}
+	/* The newest that has this PSN. */
+	Executed *find(std::uint32_t psn)
+	{
+		for (auto it = data_.rbegin(); it != data_.rend(); ++it)
+			if (peal_psn_ahead(it->psn, psn) < it->packets)
+				return &*it;
+		return nullptr;
+	}
+	void must_be_answered_before(const Executed *newer) const
+	{
+		for (const Executed &d : data_) {
+			if (&d == newer)
+				return;
+			MUST(d.answered());
+		}
+	}
+	bool has_resource() const
+	{
+		if (data_.size() < config_.rd_atomic)
+			return true;
+		return !data_.empty() && data_.front().sent >= data_.front().packets;
+	}
+	bool continues(std::uint16_t has) const
+	{
+		if (has & PEAL_HAS_FIRST)
+			return !message_.open;
+		return message_.open && message_.write == !!(has & PEAL_HAS_WRITE);
+	}
+	bool payload_fits(const peal_packet &p, std::uint16_t has) const
+	{
+		if (!(has & PEAL_HAS_LAST))
+			return p.payload_bytes == mtu();
+		return p.payload_bytes <= mtu() && (has & PEAL_HAS_FIRST || p.payload_bytes);
+	}
+	bool length_fits(const peal_packet &p, std::uint16_t has) const
+	{
+		const bool first = has & PEAL_HAS_FIRST;
+		const std::uint64_t so_far = (first ? 0 : message_.offset) + p.payload_bytes;
+		const std::uint64_t whole = first ? p.length : message_.length;
+
+		if (has & PEAL_HAS_READ)
+			return p.length <= PEAL_MAX_MSG;
+		if (has & PEAL_HAS_SEND)
+			return so_far <= PEAL_MAX_MSG;
+		if (!(has & PEAL_HAS_WRITE))
+			return true;
+		return whole <= PEAL_MAX_MSG &&
+		       (has & PEAL_HAS_LAST ? so_far == whole : so_far < whole);
+	}
+
+public:
+	ResponderModel(const peal_inbound_config &config, std::uint32_t entries, std::uint32_t psn)
+		: config_(config), entries_(entries), expected_(psn),
+		  last_plain_(peal_psn_add(psn, PEAL_PSN_MASK))
+	{
+		configure(config);
+	}
+	void configure(const peal_inbound_config &config)
+	{
+		config_ = config;
+		if (config_.rd_atomic > entries_)
+			config_.rd_atomic = static_cast<u8>(entries_);
+		trim();
+	}
+	const peal_inbound_config &config() const { return config_; }
+	bool reliable() const { return config_.transport == PEAL_RC; }
+	std::uint32_t expected() const { return expected_; }
+	std::uint32_t msn() const { return msn_; }
+	bool fatal() const { return fatal_; }
+	bool open() const { return message_.open; }
+	bool open_write() const { return message_.write; }
+	std::uint64_t rest() const { return message_.length - message_.offset; }
+	std::uint64_t offset() const { return message_.offset; }
+	const std::deque<Executed> &data() const { return data_; }
+
+	/* ---- requests ---- */
+
+	bool valid(const peal_packet &p) const
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+
+		if (!continues(has) || !length_fits(p, has))
+			return false;
+		if (has & PEAL_HAS_PAYLOAD && !payload_fits(p, has))
+			return false;
+		return !(has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) || has_resource();
+	}
+	/* What the host is told to do is what the packet asks, at its place. */
+	void check_execute(const peal_packet &p, const peal_request &r) const
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const bool first = has & PEAL_HAS_FIRST;
+		const std::uint64_t offset = first ? 0 : message_.offset;
+
+		MUST(p.psn == expected_ || !reliable());
+		MUST(valid(p));
+		MUST(r.operation == peal_packet_opcode(&p)->operation);
+		MUST(r.first == first && r.last == !!(has & PEAL_HAS_LAST));
+		MUST(r.offset == offset && r.bytes == p.payload_bytes && r.bytes <= mtu());
+		MUST(r.length <= PEAL_MAX_MSG);
+		if (has & (PEAL_HAS_SEND | PEAL_HAS_WRITE))
+			MUST(r.offset + r.bytes <= r.length);
+		if (has & PEAL_HAS_SEND)
+			MUST(r.length == offset + r.bytes);
+		if (has & (PEAL_HAS_WRITE | PEAL_HAS_READ)) {
+			MUST(r.length == (first ? p.length : message_.length));
+			MUST(r.remote_addr == (first ? p.remote_addr : message_.address));
+			MUST(r.rkey == (first ? p.rkey : message_.rkey));
+		}
+		if (has & PEAL_HAS_ATOMIC)
+			MUST(r.remote_addr == p.remote_addr && r.rkey == p.rkey);
+		if (has & PEAL_HAS_IMM)
+			MUST(r.imm_or_rkey == p.imm);
+	}
+	void invalid()
+	{
+		close_gap();
+		owe_fatal(PEAL_NAK_INVALID_REQUEST);
+	}
+	void verdict(const peal_packet &p, peal_verdict verdict, std::uint64_t original, bool kept)
+	{
+		switch (verdict) {
+		case PEAL_VERDICT_DONE:
+			executed(p, original, kept);
+			break;
+		case PEAL_VERDICT_NOT_READY:
+			close_gap();
+			owed_.rnr = true;
+			owed_.code = config_.rnr_timer & PEAL_SYNDROME_VALUE;
+			break;
+		case PEAL_VERDICT_INVALID_REQUEST:
+			invalid();
+			break;
+		case PEAL_VERDICT_ACCESS:
+			close_gap();
+			owe_fatal(PEAL_NAK_REMOTE_ACCESS);
+			break;
+		case PEAL_VERDICT_OPERATION:
+			close_gap();
+			owe_fatal(PEAL_NAK_REMOTE_OPERATION);
+			break;
+		}
+	}
+	void saw_beyond() { beyond_ = true; }
+	/* A duplicate was answered. */
+	void repeated(const peal_packet &p)
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		Executed *d;
+
+		if (has & (PEAL_HAS_SEND | PEAL_HAS_WRITE)) {
+			owed_.ack = true;
+			return;
+		}
+		d = find(p.psn);
+		MUST(d && d->operation == peal_packet_opcode(&p)->operation);
+		MUST(d->rkey == p.rkey);
+		ask_again(*d, p);
+	}
+	/* What was executed must be answered when it is asked for again as it was. */
+	bool must_repeat(const peal_packet &p)
+	{
+		const Executed *d = find(p.psn);
+
+		return d && d->psn == p.psn && d->rkey == p.rkey && d->address == p.remote_addr &&
+		       d->operation == peal_packet_opcode(&p)->operation &&
+		       (d->operation != PEAL_OP_READ || d->length == p.length);
+	}
+
+	/* ---- UC ---- */
+
+	/* Of an unreliable connection only the place in the message matters. */
+	void lose_message() { message_.open = false; }
+	void unreliable_psn(std::uint32_t psn) { expected_ = peal_psn_add(psn, 1); }
+	void unreliable_done(const peal_packet &p) { advance(p); }
+
+	/* ---- replies ---- */
+
+	void check_reply(const peal_reply &reply)
+	{
+		const std::uint16_t has = peal_packet_opcode(&reply.header)->has;
+
+		MUST(reliable());
+		check_header(reply.header);
+		MUST(has & PEAL_HAS_RESPONSE);
+		MUST(reply.header.payload_bytes <= mtu());
+		MUST(reply.read == !!(has & PEAL_HAS_READ));
+		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
+			check_data(reply);
+		else
+			check_ack(reply.header);
+	}
+	/* next() says that nothing is due. */
+	void check_nothing_due() const
+	{
+		MUST(!owed_.fatal && !owed_.rnr && !owed_.ack);
+		must_be_answered_before(nullptr);
+	}
+	/* The host found the key gone of the READ reply that it got last. */
+	void refuse_read()
+	{
+		data_.clear();
+		close_gap();
+		owe_fatal(PEAL_NAK_REMOTE_ACCESS);
+		owed_.psn = last_read_;
+	}
+
+private:
+	void close_gap()
+	{
+		owed_.rnr = false;
+		naked_ = false;
+		beyond_ = false;
+	}
+	void owe_fatal(std::uint8_t code)
+	{
+		fatal_ = true;
+		owed_.fatal = true;
+		owed_.code = code;
+		owed_.psn = expected_;
+	}
+	void advance(const peal_packet &p)
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+
+		if (has & PEAL_HAS_FIRST)
+			message_ = {true,  !!(has & PEAL_HAS_WRITE), 0, p.length, p.remote_addr,
+				    p.rkey};
+		message_.offset += p.payload_bytes;
+		if (!(has & PEAL_HAS_LAST))
+			return;
+		message_.open = false;
+		msn_ = peal_psn_add(msn_, 1);
+	}
+	void save(const peal_packet &p, std::uint64_t original)
+	{
+		const bool read = peal_packet_opcode(&p)->has & PEAL_HAS_READ;
+		Executed d = {};
+
+		d.psn = p.psn;
+		d.packets = read ? packets(p.length) : 1;
+		d.operation = peal_packet_opcode(&p)->operation;
+		d.rkey = p.rkey;
+		d.address = p.remote_addr;
+		d.length = read ? p.length : 0;
+		d.original = original;
+		d.msn = msn_;
+		d.asked.push_back({0, d.packets, d.length});
+		data_.push_back(d);
+		++data_since_;
+		trim();
+	}
+	void executed(const peal_packet &p, std::uint64_t original, bool kept)
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+
+		advance(p);
+		close_gap();
+		beyond_ = kept;
+		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
+			save(p, original);
+			expected_ = peal_psn_add(expected_, data_.back().packets);
+			return;
+		}
+		last_plain_ = p.psn;
+		data_since_ = 0;
+		owed_.ack |= p.ack_request || ++unanswered_ >= 32;
+		expected_ = peal_psn_add(expected_, 1);
+	}
+	void ask_again(Executed &d, const peal_packet &p)
+	{
+		const std::uint32_t from = peal_psn_ahead(d.psn, p.psn);
+		const std::uint64_t offset = std::uint64_t{from} * mtu();
+
+		MUST(d.address + offset == p.remote_addr);
+		if (d.operation != PEAL_OP_READ)
+			return;
+		MUST(offset + p.length <= d.length);
+		d.jumped |= from > d.sent;
+		d.asked.push_back({from, from + packets(p.length), offset + p.length});
+		if (d.asked.size() > 64)
+			d.asked.erase(d.asked.begin() + 1);
+	}
+	void check_data(const peal_reply &reply)
+	{
+		Executed *d = find(reply.header.psn);
+
+		MUST(d);
+		const std::uint32_t at = peal_psn_ahead(d->psn, reply.header.psn);
+
+		must_be_answered_before(d);
+		MUST(reply.header.msn == d->msn);
+		MUST(reply.header.syndrome == (PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED));
+		MUST(reply.again == (at < d->sent) || d->jumped);
+		MUST(reply.again || at == d->sent || d->jumped);
+		if (d->sent <= at)
+			d->sent = at + 1;
+		if (d->operation == PEAL_OP_READ)
+			check_read(reply, *d, at);
+		else
+			MUST(reply.header.original == d->original && !reply.read);
+		acknowledged(reply.header.psn);
+	}
+	/* Somebody asked for exactly these bytes in this packet. */
+	void check_read(const peal_reply &reply, const Executed &d, std::uint32_t at)
+	{
+		const std::uint64_t offset = std::uint64_t{at} * mtu();
+		const std::uint16_t has = peal_packet_opcode(&reply.header)->has;
+		bool asked = false;
+
+		MUST(reply.rkey == d.rkey && reply.remote_addr == d.address + offset);
+		MUST(offset + reply.header.payload_bytes <= d.length);
+		for (const Executed::Asked &a : d.asked) {
+			if (at < a.from || at >= a.to)
+				continue;
+			const std::uint64_t rest = a.end - offset;
+			const std::uint64_t bytes = rest < mtu() ? rest : mtu();
+
+			asked |= reply.header.payload_bytes == bytes &&
+				 !(has & PEAL_HAS_LAST) == (at + 1 != a.to);
+		}
+		MUST(asked);
+		last_read_ = reply.header.psn;
+	}
+	void acknowledged(std::uint32_t psn)
+	{
+		if (peal_psn_add(psn, 1) != expected_)
+			return;
+		owed_.ack = false;
+		unanswered_ = 0;
+	}
+	/* An ACK does not overtake data, and never stands for it. */
+	void check_ack(const peal_packet &header)
+	{
+		must_be_answered_before(nullptr);
+		MUST(header.msn == msn_);
+		switch (header.syndrome & PEAL_SYNDROME_KIND) {
+		case PEAL_SYNDROME_ACK:
+			check_plain_ack(header);
+			break;
+		case PEAL_SYNDROME_RNR:
+			MUST(owed_.rnr && header.psn == expected_);
+			MUST((header.syndrome & PEAL_SYNDROME_VALUE) == owed_.code);
+			owed_.rnr = false;
+			break;
+		default:
+			check_nak(header);
+		}
+		owed_.ack = false;
+		unanswered_ = 0;
+	}
+	void check_plain_ack(const peal_packet &header)
+	{
+		MUST(owed_.ack && !owed_.fatal && !owed_.rnr);
+		MUST((header.syndrome & PEAL_SYNDROME_VALUE) == PEAL_CREDITS_UNLIMITED);
+		if (data_since_ <= data_.size())
+			MUST(header.psn == last_plain_);
+		else
+			MUST(header.psn == before(data_.empty() ? expected_ : data_.front().psn));
+	}
+	static std::uint32_t before(std::uint32_t psn) { return peal_psn_add(psn, PEAL_PSN_MASK); }
+	void check_nak(const peal_packet &header)
+	{
+		const std::uint8_t code = header.syndrome & PEAL_SYNDROME_VALUE;
+
+		MUST((header.syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_NAK);
+		if (owed_.fatal) {
+			MUST(code == owed_.code && header.psn == owed_.psn);
+			owed_.fatal = false;
+			return;
+		}
+		/* A gap is told once, and only when there is one. */
+		MUST(code == PEAL_NAK_SEQUENCE && header.psn == expected_);
+		MUST(!fatal_ && beyond_ && !naked_);
+		naked_ = true;
+	}
+};
+
+} // namespace peal::fuzz
