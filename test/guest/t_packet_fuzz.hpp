@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Packets as an Ethernet frame has them, written down without looking at kernel/:
+ * for t_packet_fuzz.cpp.
+ *
+ * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, a BTH, and a socket
+ * that puts frames on the wire in batches.
+ * Does not hold: opinions about which packets are sent.
+ */
+#pragma once
+
+#include "check.hpp"
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace peal_test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+inline void put(Bytes &to, std::uint64_t value, unsigned bytes)
+{
+	while (bytes--)
+		to.push_back(static_cast<std::uint8_t>(value >> (8 * bytes)));
+}
+
+inline void put(Bytes &to, std::span<const std::uint8_t> from)
+{
+	to.insert(to.end(), from.begin(), from.end());
+}
+
+constexpr std::array<std::uint32_t, 256> make_crc_table()
+{
+	std::array<std::uint32_t, 256> table{};
+
+	for (std::uint32_t i = 0; i < 256; i++) {
+		std::uint32_t rest = i;
+
+		for (int bit = 0; bit < 8; bit++)
+			rest = rest & 1 ? rest >> 1 ^ 0xedb88320U : rest >> 1;
+		table[i] = rest;
+	}
+	return table;
+}
+
+/* The CRC of Ethernet, byte by byte. */
+class Crc {
+	static constexpr std::array<std::uint32_t, 256> table = make_crc_table();
+	std::uint32_t rest_ = ~0U;
+
+public:
+	void add(std::span<const std::uint8_t> bytes)
+	{
+		for (const std::uint8_t byte : bytes)
+			rest_ = table[(rest_ ^ byte) & 0xff] ^ rest_ >> 8;
+	}
+	std::uint32_t value() const { return ~rest_; }
+};
+
+/* What a BTH says. */
+struct Bth {
+	std::uint8_t opcode = 0;
+	std::uint8_t flags = 0x40; /* solicited, migrated, pad, version */
+	std::uint16_t pkey = 0xffff;
+	std::uint32_t qpn = 0;
+	std::uint32_t psn = 0;
+	bool ack = false;
+
+	void put_to(Bytes &to) const
+	{
+		put(to, opcode, 1);
+		put(to, flags, 1);
+		put(to, pkey, 2);
+		put(to, qpn & 0xffffff, 4);
+		put(to, (ack ? 0x80000000U : 0) | (psn & 0xffffff), 4);
+	}
+};
+
+/* From whom to whom. */
+struct Route {
+	bool ipv6 = false;
+	std::array<std::uint8_t, 16> from{}, to{}; /* IPv4: the first four */
+	std::array<std::uint8_t, 6> from_mac{}, to_mac{};
+};
+
+inline std::array<std::uint8_t, 16> address(const char *text)
+{
+	std::array<std::uint8_t, 16> result{};
+
+	if (inet_pton(std::strchr(text, ':') ? AF_INET6 : AF_INET, text, result.data()) != 1)
+		throw std::runtime_error(std::string("not an address: ") + text);
+	return result;
+}
+
+inline std::array<std::uint8_t, 6> mac(const std::string &netdev)
+{
+	std::ifstream file("/sys/class/net/" + netdev + "/address");
+	std::array<std::uint8_t, 6> result{};
+	std::string part;
+
+	for (auto &byte : result) {
+		if (!std::getline(file, part, ':'))
+			throw std::runtime_error("no address of " + netdev);
+		byte = static_cast<std::uint8_t>(std::stoul(part, nullptr, 16));
+	}
+	return result;
+}
+
+constexpr std::uint16_t roce_port = 4791;
+constexpr std::size_t ethernet_bytes = 14, udp_bytes = 8, icrc_bytes = 4;
+
+inline std::size_t ip_bytes(bool ipv6)
+{
+	return ipv6 ? 40 : 20;
+}
+
+inline std::uint16_t ip_checksum(std::span<const std::uint8_t> header)
+{
+	std::uint32_t sum = 0;
+
+	for (std::size_t i = 0; i < header.size(); i += 2)
+		sum += header[i] << 8 | header[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return static_cast<std::uint16_t>(~sum);
+}
+
+inline void put_ip(Bytes &frame, const Route &route, std::size_t udp_length)
+{
+	const std::size_t begin = frame.size(), addresses = route.ipv6 ? 16 : 4;
+
+	if (route.ipv6) {
+		put(frame, 0x60000000, 4);
+		put(frame, udp_length, 2);
+		put(frame, 17 << 8 | 64, 2);
+	} else {
+		put(frame, 0x45000000 | (20 + udp_length), 4);
+		put(frame, 0x00004000, 4);
+		put(frame, 0x40110000, 4);
+	}
+	put(frame, std::span(route.from).first(addresses));
+	put(frame, std::span(route.to).first(addresses));
+	if (route.ipv6)
+		return;
+	const std::uint16_t sum = ip_checksum(std::span(frame).subspan(begin));
+
+	frame[begin + 10] = static_cast<std::uint8_t>(sum >> 8);
+	frame[begin + 11] = static_cast<std::uint8_t>(sum);
+}
+
+/* Over the frame so far, which begins with Ethernet and lacks only the ICRC. */
+inline std::uint32_t icrc(const Bytes &frame, bool ipv6)
+{
+	const std::size_t ip = ethernet_bytes, udp = ip + ip_bytes(ipv6), bth = udp + udp_bytes;
+	Bytes front(frame.begin() + ethernet_bytes, frame.begin() + static_cast<long>(bth) + 12);
+	Crc crc;
+
+	/* What routers change counts as ones: class and label or TOS, hops or TTL, checksums. */
+	if (ipv6) {
+		front[0] |= 0x0f;
+		front[1] = front[2] = front[3] = front[7] = 0xff;
+	} else {
+		front[1] = front[8] = front[10] = front[11] = 0xff;
+	}
+	front[udp - ip + 6] = front[udp - ip + 7] = 0xff;
+	front[bth - ip + 4] = 0xff;
+	crc.add(std::array<std::uint8_t, 8>{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff});
+	crc.add(front);
+	crc.add(std::span(frame).subspan(bth + 12));
+	return crc.value();
+}
+
+/* A frame with `body` from the BTH on; `damage` is xored into the right ICRC. */
+inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
+			std::uint32_t damage)
+{
+	const std::size_t udp_length = udp_bytes + body.size() + icrc_bytes;
+	Bytes frame;
+	std::uint32_t crc = 0;
+
+	frame.reserve(ethernet_bytes + 40 + udp_length);
+	put(frame, route.to_mac);
+	put(frame, route.from_mac);
+	put(frame, route.ipv6 ? 0x86dd : 0x0800, 2);
+	put_ip(frame, route, udp_length);
+	put(frame, 0xc000, 2);
+	put(frame, roce_port, 2);
+	put(frame, udp_length, 2);
+	put(frame, 0, 2);
+	put(frame, body);
+	if (body.size() >= 12)
+		crc = icrc(frame, route.ipv6);
+	put(frame, __builtin_bswap32(crc ^ damage), 4);
+	return frame;
+}
+
+/* Puts frames on a netdev. */
+class RawSocket {
+	int fd_;
+
+public:
+	explicit RawSocket(const std::string &netdev) : fd_(socket(AF_PACKET, SOCK_RAW, 0))
+	{
+		sockaddr_ll where{};
+		const int bypass = 1;
+
+		where.sll_family = AF_PACKET;
+		where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
+		if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&where), sizeof(where)))
+			throw std::runtime_error("cannot open a raw socket on " + netdev);
+		setsockopt(fd_, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass));
+	}
+	RawSocket(const RawSocket &) = delete;
+	RawSocket &operator=(const RawSocket &) = delete;
+	~RawSocket() { close(fd_); }
+
+	void send(std::span<Bytes> frames)
+	{
+		std::vector<mmsghdr> messages(frames.size());
+		std::vector<iovec> pieces(frames.size());
+		std::size_t sent = 0;
+
+		for (std::size_t i = 0; i < frames.size(); i++) {
+			pieces[i] = {frames[i].data(), frames[i].size()};
+			messages[i].msg_hdr.msg_iov = &pieces[i];
+			messages[i].msg_hdr.msg_iovlen = 1;
+		}
+		while (sent < frames.size()) {
+			const int n = sendmmsg(fd_, &messages[sent],
+					       static_cast<unsigned>(frames.size() - sent), 0);
+
+			if (n < 0 && errno != ENOBUFS && errno != EAGAIN && errno != EINTR)
+				throw std::runtime_error(std::string("sendmmsg: ") +
+							 std::strerror(errno));
+			sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+		}
+	}
+};
+
+} // namespace peal_test
