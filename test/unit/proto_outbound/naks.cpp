@@ -405,3 +405,26 @@ TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 	CHECK(r.completed() == 2);
 	CHECK(r.send() == Psns{11});
 }
+
+TEST_CASE("to a peer that keeps early packets no more leave than it can keep", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+	std::uint32_t acked = 0;
+
+	config.window = 1024;
+	Requester r(config);
+
+	r.post_packets(10000);
+	while (r->window.size < 1024) {
+		acked = r.send().back();
+		r.receive(ack(acked));
+	}
+	CHECK(r.send().size() == 1024);
+	r.receive(nak(acked + 1));
+	CHECK(r.send() == Psns{acked + 1});
+	r.now += 1 * MS;
+	acked += 1024;
+	r.receive(ack(acked));
+	CHECK(r.send().size() == PEAL_EARLY_SLOTS);
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+}

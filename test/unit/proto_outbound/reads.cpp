@@ -293,3 +293,16 @@ TEST_CASE("a READ whose buffer is gone fails", "[reads]")
 	CHECK(r.receive(read_response(2), handle) == PEAL_LANDING_DROPPED);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
+
+TEST_CASE("what came before it could be asked for again is not", "[reads]")
+{
+	Requester r = reading(3);
+
+	r.receive(read_response(1), handle);
+	r.expire();
+	r.receive_and_land(read_response(0));
+	CHECK(r.send().empty());
+	CHECK(peal_outbound_take_early(r.get()) == handle);
+	r.receive_and_land(read_response(1));
+	CHECK(r.send().empty());
+}

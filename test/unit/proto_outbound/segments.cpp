@@ -241,6 +241,8 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 	r.receive_and_land(read_response(base + 2 * piece + 4, MTU - 7));
 	CHECK(r.completed() == 1);
 	CHECK(r->rd_atomic == 0);
+	/* As the peer counts them: each piece is a message. */
+	CHECK(r->credit.ssn == 1 + 3);
 }
 
 TEST_CASE("atomics carry their operands", "[segments]")
@@ -309,6 +311,10 @@ TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]
 	m.more = true;
 	r.post(m);
 	CHECK_FALSE(r.send_one().header.ack_request);
+	m.flags = PEAL_WQE_SIGNALED;
+	r.post(m);
+	CHECK(r.send_one().header.ack_request);
+	m.flags = 0;
 	m.more = false;
 	r.post(m);
 	r.post(m);

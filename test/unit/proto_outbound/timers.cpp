@@ -321,3 +321,52 @@ TEST_CASE("the window after a silence comes back", "[timers]")
 	r.receive(ack(r.send().back()));
 	CHECK(r->window.size > 100);
 }
+
+TEST_CASE("a silence is no measure of the round trip", "[timers]")
+{
+	Requester r;
+
+	measure(r, 50 * US, 10);
+	r.post_packets(3);
+	r.send();
+	CHECK(r->rto.timing);
+	r.wait();
+	CHECK_FALSE(r->rto.timing);
+}
+
+TEST_CASE("news of something later end the silence", "[timers]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.retry_limit = 2;
+	Requester r(config);
+
+	r.post_read(2);
+	r.post_read(2);
+	r.send();
+	stay_silent(r, 2 * TIMEOUT + 1);
+	CHECK(r->retry.used == 2);
+	r.receive(read_response(3));
+	CHECK(r->retry.used == 0);
+	/* The same again is none, and the missing one is progress. */
+	stay_silent(r, 2 * TIMEOUT + 1);
+	r.receive(read_response(3));
+	CHECK(r->retry.used == 2);
+	r.receive_and_land(read_response(0));
+	CHECK(r->retry.used == 0);
+	CHECK(stay_silent(r).ns == 3 * TIMEOUT);
+}
+
+TEST_CASE("a probe that is not needed any more does not hold up the rest", "[timers]")
+{
+	Requester r;
+
+	measure(r, 50 * US, 10);
+	r.post_read(1);
+	r.post_packets(3);
+	r.send();
+	r.expire(); /* it is due, and has no room to leave */
+	CHECK(r->repair.probe == PEAL_PROBE_SILENCE);
+	r.receive_and_land(read_response(10));
+	CHECK(r.wait() == Psns{11});
+}
