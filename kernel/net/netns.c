@@ -69,16 +69,6 @@ void peal_netns_arm(struct peal_netns *ns)
 	smp_mb();
 }
 
-static void peal_netns_disarm(struct peal_netns *ns)
-{
-	wait_queue_head_t *queue = sk_sleep(ns->sock->sk);
-	unsigned long flags;
-
-	spin_lock_irqsave(&queue->lock, flags);
-	list_del_init(&ns->room.entry);
-	spin_unlock_irqrestore(&queue->lock, flags);
-}
-
 static void peal_netns_work(struct work_struct *work)
 {
 	peal_receive_backlog(container_of(work, struct peal_netns, work));
@@ -120,24 +110,19 @@ static int peal_netns_open(struct peal_netns *ns, struct net *net)
 }
 
 /*
- * The end of the hooks and the socket. Packets that still wait somewhere keep
- * the inner socket (struct sock) until they are freed, by the core alone.
+ * After the last device. Packets that still wait somewhere keep the inner socket
+ * (struct sock) until they are freed, by the core alone.
  */
 static void peal_netns_close(struct peal_netns *ns)
 {
-	struct net *net = ns->net;
-
-	if (!net)
-		return;
-	WRITE_ONCE(ns->net, NULL);
-	nf_unregister_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
-	/* Nobody is in a hook, sends or arms any more. */
+	nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	/* Nobody is in a hook any more; who would wait for room is gone. */
 	synchronize_net();
-	cancel_work_sync(&ns->work);
-	skb_queue_purge(&ns->backlog);
-	peal_netns_disarm(ns);
+	flush_work(&ns->work);
+	remove_wait_queue(sk_sleep(ns->sock->sk), &ns->room);
 	sock_release(ns->sock);
-	peal_netns_call_waiters(ns);
+	/* Address handles release their routes by RCU. */
+	rcu_barrier();
 }
 
 static struct peal_netns *peal_netns_new(struct net *net)
@@ -179,6 +164,8 @@ static void peal_netns_put(struct peal_netns *ns)
 		return;
 	peal_netns_close(ns);
 	list_del(&ns->node);
+	if (ns->gone)
+		complete(ns->gone);
 	kfree(ns);
 }
 
@@ -229,16 +216,36 @@ bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev)
 	return false;
 }
 
-/* Before the namespace's netdevs, which is before the removal of their devices. */
+/*
+ * Removal is queued, here and when a netdev goes: it takes RTNL. A device that
+ * cannot be had is being removed already.
+ */
+static void peal_netns_remove_devices(struct peal_netns *ns)
+{
+	struct peal_dev *dev;
+
+	list_for_each_entry(dev, &ns->devices, netns_node)
+		if (ib_device_try_get(&dev->ib)) {
+			ib_unregister_device_queued(&dev->ib);
+			ib_device_put(&dev->ib);
+		}
+}
+
+/* Before the namespace's netdevs go, and before its routing tables. */
 static void __net_exit peal_netns_ended(struct net *net)
 {
+	DECLARE_COMPLETION_ONSTACK(gone);
 	struct peal_netns *ns;
 
 	mutex_lock(&peal_netns_mutex);
 	ns = peal_netns_of(net);
-	if (ns)
-		peal_netns_close(ns);
+	if (ns) {
+		ns->gone = &gone;
+		peal_netns_remove_devices(ns);
+	}
 	mutex_unlock(&peal_netns_mutex);
+	if (ns)
+		wait_for_completion(&gone);
 }
 
 static struct pernet_operations peal_netns_operations = { .exit = peal_netns_ended };

@@ -7,13 +7,14 @@
  * before a device does.
  * Does not know: what is received and sent.
  *
- * The namespace may end while devices are still in it, because their removal is
- * queued. Then hooks and socket go at once (peal_netns_close), and this structure
- * with its last device; what is sent until then is lost.
+ * A namespace that ends takes its devices with it, and waits for them: routes,
+ * which paths hold, must not outlive it, and netdevs that move elsewhere then do
+ * not wait for anybody.
  */
 #ifndef PEAL_NETNS_H
 #define PEAL_NETNS_H
 
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/net.h>
 #include <linux/netfilter.h>
@@ -37,8 +38,9 @@ struct peal_dev;
 
 struct peal_netns {
 	struct list_head node;		/* of all, under the module's mutex */
-	struct net *net;		/* NULL once it has ended; read under RCU */
+	struct net *net;		/* outlives all devices in it */
 	u32 users;			/* devices, under the module's mutex */
+	struct completion *gone;	/* the end of the namespace waits for the last */
 	struct list_head devices;	/* by dev->netns_node; read inside the guard */
 	struct socket *sock;		/* accounts what waits in transmit queues; unbound */
 	wait_queue_entry_t room;	/* on the socket's queue while somebody waits */
@@ -69,9 +71,8 @@ struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev)
 bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev);
 
 /*
- * For send.c, under RCU while ns->net is set: from now on the waiters are called
- * when the socket has room. A full barrier stands between this and the caller's
- * next look at the socket.
+ * For send.c: from now on the waiters are called when the socket has room. A full
+ * barrier stands between this and the caller's next look at the socket.
  */
 void peal_netns_arm(struct peal_netns *ns);
 

@@ -219,12 +219,9 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 	return peal_path_set_netdev(path, gid);
 }
 
-/* Run with the route of a path whose namespace still exists. */
 static struct dst_entry *peal_path_route_now(struct peal_path *path)
 {
-	struct net *net = READ_ONCE(path->dev->netns->net);
-
-	return net ? peal_path_route(path, net) : ERR_PTR(-ENETDOWN);
+	return peal_path_route(path, path->dev->netns->net);
 }
 
 int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,

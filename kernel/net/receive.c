@@ -373,20 +373,17 @@ static void peal_receive_own(struct sk_buff *skb, struct peal_dev *dev, u32 at, 
 static unsigned int peal_receive(struct peal_netns *ns, struct sk_buff *skb, u32 at, bool ipv6,
 				 __be16 sport, bool nested)
 {
-	struct net *net = READ_ONCE(ns->net);
 	struct net_device *owner;
 	struct peal_packet packet = { };
 	struct peal_dev *dev;
 
-	if (!net)
-		return NF_ACCEPT;
-	owner = ipv6 ? peal_receive_owner6(skb) : peal_receive_owner4(net, skb);
+	owner = ipv6 ? peal_receive_owner6(skb) : peal_receive_owner4(ns->net, skb);
 	dev = owner ? peal_netns_find(ns, owner) : NULL;
 	if (!dev)
 		return NF_ACCEPT;
 	if (!peal_receive_known(dev, skb, at, &packet.qpn)) {
-		if (ipv6 ? peal_receive_socket6(net, skb, sport) :
-			   peal_receive_socket4(net, skb, sport))
+		if (ipv6 ? peal_receive_socket6(ns->net, skb, sport) :
+			   peal_receive_socket4(ns->net, skb, sport))
 			return NF_ACCEPT;
 		peal_receive_drop(dev, skb, &packet, PEAL_DROP_qpn);
 		return NF_STOLEN;

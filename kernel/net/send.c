@@ -26,14 +26,7 @@
 
 bool peal_send_has_room(struct peal_netns *ns)
 {
-	bool room = true;
-
-	rcu_read_lock();
-	/* A namespace that has ended swallows everything. */
-	if (READ_ONCE(ns->net))
-		room = sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM;
-	rcu_read_unlock();
-	return room;
+	return sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM;
 }
 
 static bool peal_send_unlink(struct peal_netns *ns, struct peal_waiter *waiter)
@@ -58,26 +51,14 @@ static void peal_send_link(struct peal_netns *ns, struct peal_waiter *waiter)
 	spin_unlock_irqrestore(&ns->lock, flags);
 }
 
-/* Under RCU. False: the namespace has ended. */
-static bool peal_send_still_full(struct peal_netns *ns)
-{
-	if (!READ_ONCE(ns->net))
-		return false;
-	peal_netns_arm(ns);
-	return !sock_writeable(ns->sock->sk);
-}
-
 bool peal_send_wait(struct peal_netns *ns, struct peal_waiter *waiter)
 {
-	bool waits = true;
-
-	rcu_read_lock();
 	peal_send_link(ns, waiter);
-	if (!peal_send_still_full(ns))
-		/* If it is not queued any more, ready() was called: it did wait. */
-		waits = !peal_send_unlink(ns, waiter);
-	rcu_read_unlock();
-	return waits;
+	peal_netns_arm(ns);
+	if (!sock_writeable(ns->sock->sk))
+		return true;
+	/* If it is not queued any more, ready() was called: it did wait. */
+	return !peal_send_unlink(ns, waiter);
 }
 
 void peal_send_cancel(struct peal_netns *ns, struct peal_waiter *waiter)
@@ -225,15 +206,10 @@ int peal_send(struct peal_path *path, struct sk_buff *skb)
 {
 	struct peal_table *table = &path->dev->table;
 	u32 bytes = skb->len - skb_transport_offset(skb) - sizeof(struct udphdr);
-	struct net *net;
-	int ret = -ENETDOWN;
+	int ret;
 
 	rcu_read_lock();
-	net = READ_ONCE(path->dev->netns->net);
-	if (net)
-		ret = peal_send_out(path, net, skb);
-	else
-		kfree_skb(skb);
+	ret = peal_send_out(path, path->dev->netns->net, skb);
 	rcu_read_unlock();
 	if (ret) {
 		peal_count(table, packets_unsent);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 180
+# carrier: any
 #
 # Frames of every shape, right and wrong, from the peer netdev and from this host (wire_drop.py): each is taken, or
 # dropped and counted with its reason, or left to whom it belongs. No queue pair is connected: what they do with
