@@ -164,8 +164,9 @@ static bool peal_wire_yields(const struct peal_qp *qp)
 static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
-	if (peal_wire_yields(peal_wire_qp(c)) ||
-	    !peal_requester_may_begin(peal_wire_qp(c), burst) || !peal_outbound_has_room(&c->out) || !peal_wire_fetch(c))
+	if (peal_wire_yields(peal_wire_qp(c)) || !peal_outbound_has_room(&c->out))
+		return false;
+	if (!peal_requester_may_begin(peal_wire_qp(c), burst) || !peal_wire_fetch(c))
 		return false;
 	budget->wqes--;
 	return true;
