@@ -76,6 +76,14 @@ inline bool is_peal(const std::string &name = device_name())
 	return name.starts_with("peal");
 }
 
+/* Do messages to the device itself go as packets? scripts/test runs most tests both ways. */
+inline bool on_wire()
+{
+	const char *carrier = std::getenv("PEAL_CARRIER");
+
+	return !is_peal() || (carrier && std::string(carrier) == "wire");
+}
+
 inline void note_skip(const std::string &why)
 {
 	session().skipped++;

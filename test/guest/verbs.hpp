@@ -476,10 +476,29 @@ inline std::vector<ibv_wc> wait_success(ibv_cq *cq, std::size_t count = 1,
 	return all;
 }
 
+/* A NAK names its kind and no more, and silence does not say why. */
+inline peal_reason told_by_packets(ibv_wc_status status, peal_reason reason)
+{
+	switch (status) {
+	case IBV_WC_REM_INV_REQ_ERR:
+		return PEAL_REASON_NAK_INVALID_REQUEST;
+	case IBV_WC_REM_ACCESS_ERR:
+		return PEAL_REASON_NAK_ACCESS;
+	case IBV_WC_REM_OP_ERR:
+		return PEAL_REASON_NAK_OPERATION;
+	case IBV_WC_RETRY_EXC_ERR:
+		return PEAL_REASON_PEER_SILENT;
+	default:
+		return reason;
+	}
+}
+
 inline void check_status(const ibv_wc &wc, ibv_wc_status status, peal_reason reason)
 {
 	INFO(describe(wc));
 	CHECK(status_name(wc.status) == status_name(status));
+	if (on_wire())
+		reason = told_by_packets(status, reason);
 	if (is_peal())
 		CHECK(reason_name(wc.vendor_err) == reason_name(reason));
 }
