@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 120
+# carrier: direct
 #
 # The data path makes no system call but the kick: polling makes none, posting makes none while
 # the engine is awake, and what strace sees agrees with the device's own counters.
