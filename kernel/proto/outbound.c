@@ -181,10 +181,12 @@ static void peal_outbound_lone_probe(struct peal_outbound *o, bool nak, u64 now)
 static void peal_outbound_judge_probe(struct peal_outbound *o, bool ack, u64 now)
 {
 	enum peal_verdict_of_probe verdict = peal_repair_judge(&o->repair, &o->trail);
+	/* A peer that met RNR has thrown away what followed: that needs no proof. */
+	bool sure = o->repair.probe == PEAL_PROBE_RNR;
 
 	if (verdict == PEAL_PROBE_OPEN)
 		return;
-	if (verdict == PEAL_PROBE_OVER || (ack && !peal_outbound_answers_probe(o, now)))
+	if (verdict == PEAL_PROBE_OVER || (ack && !sure && !peal_outbound_answers_probe(o, now)))
 		peal_repair_conclude(&o->repair, &o->trail);
 	else if (ack)
 		peal_outbound_lone_probe(o, false, now);

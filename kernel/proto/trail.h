@@ -22,7 +22,7 @@ struct peal_trail {
 	u32 sending;			/* message of the next new packet */
 	u32 packet;			/* of `sending`: its next packet */
 	u32 acking;			/* oldest not acknowledged: has una */
-	u32 tail;			/* oldest that is not completed; may pass acking in failure */
+	u32 tail;			/* oldest not completed; in failure beyond acking */
 	/* PSNs, in circle order: una <= seen <= reached <= top. */
 	u32 una;			/* oldest unacknowledged */
 	u32 seen;			/* after the last that an answer was about */

@@ -428,3 +428,43 @@ TEST_CASE("to a peer that keeps early packets no more leave than it can keep", "
 	CHECK(r.send().size() == PEAL_EARLY_SLOTS);
 	CHECK(r.next() == PEAL_PAUSE_WINDOW);
 }
+
+TEST_CASE("RNR: what followed the packet was thrown away, however soon the answer comes", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(rnr(5));
+	CHECK(r.wait() == Psns{5});
+	r.now += 1 * US;
+	r.receive(ack(5));
+	CHECK(r.send() == range(6, 12));
+}
+
+TEST_CASE("sequence: a late one about what the peer has executed since is dropped", "[naks]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_read(3);
+	r.post_packets(3);
+	r.send();
+	/* The READ's answers are late; the peer has everything. */
+	r.receive(ack(6));
+	CHECK(r.receive(nak(4)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.duplicate);
+	CHECK(r.send().empty());
+}
+
+TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]")
+{
+	Requester r = busy();
+
+	r.receive(nak(3));
+	CHECK(r.send() == Psns{3});
+	pass(r);
+	r.receive(ack(3));
+	r.receive(nak(6));
+	CHECK(r.send() == range(6, 12));
+}

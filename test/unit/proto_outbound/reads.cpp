@@ -205,6 +205,7 @@ TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
 	r.receive(read_response(1), handle);
 	const std::uint64_t patience = r.deadline();
 
+	CHECK(patience >= r.now + 20 * US);
 	r.now += 10 * US;
 	r.receive_and_land(read_response(0));
 	CHECK(peal_outbound_take_early(r.get()) == handle);
