@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 240
+# timeout: 400
 # carrier: any
 #
 # The connection manager, UD and multicast between two devices in two network namespaces, over IPv4 and IPv6, each

@@ -377,3 +377,52 @@ TEST_CASE("parsing a send WQE leaves its index to the caller", "[wqe]")
 	CHECK(sender.parse() == PEAL_REASON_NONE);
 	CHECK(sender.send.index == 0xdeadbeef);
 }
+
+TEST_CASE("an opcode that the transport does not carry is refused", "[wqe]")
+{
+	const struct {
+		std::uint32_t forbidden;
+		std::set<unsigned> allowed;
+	} transports[] = {
+		{0, {known.begin(), known.end()}},
+		{PEAL_UC_FORBIDDEN,
+		 {PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM, PEAL_OP_BIND_MW,
+		  PEAL_OP_LOCAL_INV}},
+		{PEAL_UD_FORBIDDEN, {PEAL_OP_SEND, PEAL_OP_SEND_IMM}},
+	};
+
+	for (const auto &transport : transports) {
+		for (unsigned opcode : known) {
+			Sender sender(opcode);
+
+			CAPTURE(transport.forbidden, opcode);
+			sender.limits.forbidden = transport.forbidden;
+			CHECK(sender.parse() == (transport.allowed.count(opcode)
+							 ? PEAL_REASON_NONE
+							 : PEAL_REASON_WQE_OPCODE));
+		}
+	}
+}
+
+TEST_CASE("a datagram names its destination, other messages name none", "[wqe]")
+{
+	Sender sender(PEAL_OP_SEND_IMM);
+	auto &wqe = sender.view.header();
+
+	wqe.ah_index = 7;
+	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
+	sender.limits.datagram = true;
+	wqe.ud = {0x00ffffff, 0x80000001};
+	CHECK(sender.parse() == PEAL_REASON_NONE);
+	CHECK(sender.send.ah_index == 7);
+	CHECK(sender.send.ud.qpn == 0x00ffffff);
+	CHECK(sender.send.ud.qkey == 0x80000001);
+	wqe.ah_index = 0;
+	CHECK(sender.parse() == PEAL_REASON_WQE_AH);
+	wqe.ah_index = 1;
+	wqe.ud.qpn = 0x01000000;
+	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
+	wqe.ud.qpn = 0;
+	wqe.rkey = 1;
+	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
+}
