@@ -129,6 +129,10 @@ void Connection::plan_fate(const Path &path)
 		hole_ = (rules_[0].psn + static_cast<u32>(random.below(20))) & 0xffffff;
 		rules_[0].may_exceed = true;
 	}
+	/* Packets that are lost by their forgery, or come from another life, cost retries. */
+	if (fate == Fate::FORGERY || fate == Fate::RESET)
+		for (Rules &r : rules_)
+			r.may_exceed |= r.retry_limit < 2;
 	rules_[0].forged = rules_[1].forged = fate == Fate::FORGERY;
 	rules_[0].clean &= fate == Fate::NONE;
 	rules_[1].clean &= fate == Fate::NONE;

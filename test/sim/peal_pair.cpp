@@ -294,6 +294,8 @@ void PealPair::respond(FramePtr frame)
 		}
 		if (out_.trail.una != una)
 			outgoing->progressed(out_.trail.una);
+		else
+			outgoing->heard();
 		void *handle = peal_outbound_take_early(&out_);
 
 		frame.reset(static_cast<Frame *>(handle));

@@ -18,6 +18,8 @@ void PealPair::request(FramePtr frame)
 
 		peal_inbound_receive(&in_, &frame->packet, world_.now(),
 				     keep ? frame.get() : nullptr, &request);
+		if (request.what == PEAL_REQUEST_ANSWERED && request.duplicate)
+			incoming->asked_again(frame->packet.psn, frame->packet.length);
 		if (request.what == PEAL_REQUEST_KEPT) {
 			if (!keep)
 				violation("kept a request that was not to be kept");

@@ -53,7 +53,10 @@ void Scenario::plan_habits()
 	Random &random = world_.random;
 
 	habits_.batch = random.pick<u32>({1, 4, 16, 64});
-	habits_.batch_delay = random.pick<u64>({0, 100, 1 * US, 10 * US});
+	/* Who takes one at a time has to be quick. */
+	habits_.batch_delay = random.pick<u64>({0, 100, 1 * US, 10 * US, 100 * US});
+	if (habits_.batch < 16 && habits_.batch_delay > 10 * US)
+		habits_.batch = 16;
 	if (random.one_in(4)) {
 		habits_.full = random.pick<u32>({1000, 20000, 200000});
 		habits_.full_for = random.pick<u64>({2 * US, 20 * US, 200 * US});

@@ -227,6 +227,7 @@ void Stream::progressed(u32 psn)
 {
 	una_ = rel(psn);
 	una_sent_ = una_ < new_packet_;
+	heard_ = false;
 	progress_at_ = restart_at_ = world_.now();
 	if (una_ > not_ready_psn_)
 		not_before_ = 0;
@@ -328,7 +329,7 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 	if (reason == PEAL_REASON_PEER_SILENT && silence < least)
 		broken(m, "gave up after %llu us of silence; it is %llu us times %u",
 		       silence / 1000, rules.timeout_ns / 1000, rules.retry_limit + 1);
-	if (rules.slack < rules.timeout_ns / 2 && world_.now() - restart_at_ > most)
+	if (!heard_ && rules.slack < rules.timeout_ns / 2 && world_.now() - restart_at_ > most)
 		broken(m, "gave up only after %llu us of silence; it is %llu us times %u",
 		       (world_.now() - restart_at_) / 1000, rules.timeout_ns / 1000,
 		       rules.retry_limit + 1);

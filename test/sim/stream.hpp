@@ -131,6 +131,7 @@ class Stream {
 	u32 asked_ = 0;		    /* requests that left: the SSN */
 	bool credited_ = false;	    /* the peer counts its receives */
 	u32 credit_ = 0;	    /* request number up to which it has some */
+	bool heard_ = false;	    /* something came since the last progress */
 	u32 una_ = 0;		    /* PSN of the oldest packet without an answer */
 	u32 una_sent_ = 0;	    /* how often it left since it is the oldest */
 	u64 restart_at_ = 0;	    /* when the timeout began anew, at the latest */
@@ -146,6 +147,7 @@ class Stream {
 	size_t taken_ = 0, receives_done_ = 0;
 	Message *refused_ = nullptr;
 	u32 refused_psn_ = ~0U;
+	std::deque<std::pair<u32, u32>> again_; /* PSNs that were asked for once more */
 
 	Message *at_psn(u32 rel);
 	void check_header(const Message &m, const peal_packet &packet, u64 offset) const;
@@ -189,6 +191,8 @@ public:
 	/* The requester sends a packet of message @index, from @offset of its payload. */
 	void sent(u32 index, const peal_packet &packet, u64 offset, bool again);
 	void executed_locally(u32 index);
+	/* A response was taken, and nothing moved: it may have ended the peer's silence. */
+	void heard() { heard_ = true; }
 	/* Everything before @psn is answered. */
 	void progressed(u32 psn);
 	/* An acknowledgement with credits was taken: so many requests, so many receives. */
@@ -206,6 +210,8 @@ public:
 	void settle(Message &m, const Request &request, enum peal_verdict verdict, u64 original);
 	/* The transport itself refuses a request, or the key of a READ under way is gone. */
 	void refuse(u32 psn, u8 status);
+	/* A READ or atomic that was executed is asked for once more. */
+	void asked_again(u32 psn, u64 length);
 	/* The responder sends a reply. */
 	void replied(const peal_packet &packet, bool again);
 	/* Receives are taken and completed in order. */

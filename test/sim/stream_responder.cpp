@@ -4,6 +4,8 @@
  */
 #include "stream.hpp"
 
+#include <algorithm>
+
 namespace peal::sim {
 
 /* The message to which the packet number belongs. */
@@ -129,6 +131,14 @@ void Stream::refuse(u32 psn, u8 status)
 	refused_psn_ = rel(psn);
 }
 
+void Stream::asked_again(u32 psn, u64 length)
+{
+	Message *m = at_psn(rel(psn));
+
+	if (m)
+		again_.emplace_back(rel(psn), rel(psn) + psns(*m, length));
+}
+
 /* @reader: the first message whose answers have not all left. */
 void Stream::replied_in_order(Message &reader, u32 psn, bool answer, bool again)
 {
@@ -164,6 +174,10 @@ void Stream::replied(const peal_packet &p, bool again)
 	if (!positive && psn != executed_ && psn != refused_psn_)
 		violation("%s: refuses PSN %06x, %06x is next", name_.c_str(), p.psn,
 			  (rules.psn + executed_) & 0xffffff);
+	if (answer && again && std::none_of(again_.begin(), again_.end(), [psn](const auto &range) {
+		    return psn >= range.first && psn < range.second;
+	    }))
+		violation("%s: PSN %06x is answered again, and nobody asked", name_.c_str(), p.psn);
 	while (reading_ < messages_.size()) {
 		Message &reader = messages_[reading_];
 

@@ -152,9 +152,10 @@ bool StrictPair::send_new()
 			return false;
 		outgoing->executed_locally(index);
 		posted_.pop_front();
-		left_++;
 		if (m.fault == Fault::BIND)
 			finish(index, MW_BIND_ERR, PEAL_REASON_BIND_RANGE);
+		else
+			left_++;
 		complete();
 		return !over_;
 	}
@@ -354,6 +355,7 @@ void StrictPair::answered(const Wire &wire)
 		outgoing->told_not_ready(wire.psn, wire.syndrome & 31);
 		if (!retry(true, false))
 			return;
+		retries_ = 0;
 		rnr_until_ = std::max(outgoing->not_before(), world_.now() + 1);
 		timer_ = NEVER;
 		world_.at(rnr_until_, this, RNR_OVER);
