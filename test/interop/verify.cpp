@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * verify: moves random data between two RDMA devices with every operation and compares each byte,
- *and the bytes around it, at both ends.
+ * verify: moves random data between two RDMA devices with every operation and compares each
+ * byte, and the bytes around it, at both ends.
  *
- *	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS]		the server: serves one
- *client verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS] HOST		the client
+ *	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS]	the server of one client
+ *	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS] HOST	the client
  *
- *	--ops NAME,...		of those that --list prints; default: all that should succeed
- *	--sizes BYTES,...	default 0,1,3,33,1023,1024,1025,65536; "mtu-1", "mtu" and "mtu+1" are
- *the path MTU's
- *	--count N		messages of each size, default 16
- *	--timeout N		of the queue pair, default 14 (67 ms); at both ends
- *	--limit S		seconds that a batch may take, default 20
- *	--seed N		of the data
+ *	--ops NAME,...	 of those that --list prints; default: all that should succeed
+ *	--sizes BYTES,... default 0,1,3,33,mtu-1,mtu,mtu+1,65536; mtu is the path's
+ *	--count N	 messages of each size, default 16
+ *	--timeout N	 of the queue pair, default 14 (67 ms); at both ends
+ *	--limit S	 seconds that a batch may take, default 20
+ *	--seed N	 of the data
  *
- * Prints a line for each operation and size, "ok OPERATION SIZE" or "FAILED OPERATION SIZE: why".
- * Exit status: 0 everything arrived; 1 something did not; 2 a wrong call or no peer.
+ * Prints a line for each operation and size, "ok OPERATION SIZE" or "FAILED OPERATION SIZE:
+ * why". Exit status: 0 everything arrived; 1 something did not; 2 a wrong call or no peer.
  *
  * Knows nothing of the kind of device; both ends may be of any.
  */
