@@ -82,8 +82,10 @@ struct sk_buff *peal_send_prepare(const struct peal_path *path, const struct pea
 	tail = packet->payload_bytes + padded.pad + PEAL_ICRC_BYTES;
 	skb = alloc_skb(MAX_HEADER + ip_bytes + sizeof(struct udphdr) + PEAL_HEADERS_MAX + tail,
 			GFP_ATOMIC | __GFP_NOWARN);
-	if (!skb)
+	if (!skb) {
+		peal_count(&path->dev->table, packets_unsent);
 		return NULL;
+	}
 	skb_reserve(skb, MAX_HEADER);
 	skb_reset_network_header(skb);
 	skb_put(skb, ip_bytes);

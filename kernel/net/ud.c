@@ -96,6 +96,7 @@ static void peal_ud_transmit(const struct peal_qp *qp, struct peal_path *path,
 		return;
 	peal_cursor_inline(&payload, bytes, packet.payload_bytes);
 	peal_cursor_copy(&payload, local, packet.payload_bytes);
+	trace_peal_packet_sent(qp->ib.qp_num, &packet, false);
 	peal_send(path, skb);
 }
 
@@ -293,6 +294,7 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	enum peal_drop drop;
 
+	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
 	peal_burst_begin(&burst);
 	spin_lock(&qp->rq.lock);
 	drop = peal_ud_receive(qp, &burst, dg);
