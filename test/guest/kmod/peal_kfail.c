@@ -8,7 +8,8 @@
  * tables and user memory), per-CPU memory and new threads, whose memory another
  * task allocates. As with the kernel's own failslab: not in interrupts, and not
  * what must not fail. Left alone are page faults of user mode, which are tried
- * again for ever, and munmap, whose failure no program can make good.
+ * again for ever; munmap, whose failure no program can make good; and the core's
+ * list of objects, which tolerates the failure and warns of what that leaves.
  * Does not know: who allocates what for what. The parameter "trace" logs it.
  */
 #include <linux/fs.h>
@@ -36,6 +37,7 @@ static struct {
 	struct task_struct *task;
 	unsigned long number;	/* counted from 1 */
 	bool more;		/* and those behind it */
+	bool paused;
 	unsigned long seen, failed;
 } kfail;
 
@@ -76,7 +78,7 @@ static bool kfail_armed(void)
 {
 	long nr;
 
-	if (READ_ONCE(kfail.task) != current || !in_task())
+	if (READ_ONCE(kfail.task) != current || !in_task() || kfail.paused)
 		return false;
 	nr = syscall_get_nr(current, task_pt_regs(current));
 	return nr >= 0 && nr != __NR_munmap;
@@ -131,6 +133,26 @@ static int kfail_reports(struct kprobe *kp, struct pt_regs *regs)
 	return 1;
 }
 
+static int kfail_pause(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	if (READ_ONCE(kfail.task) != current)
+		return 1;
+	kfail.paused = true;
+	return 0;
+}
+
+static int kfail_resume(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	kfail.paused = false;
+	return 0;
+}
+
+static struct kretprobe kfail_list = {
+	.kp.symbol_name = "rdma_restrack_add",
+	.entry_handler = kfail_pause,
+	.handler = kfail_resume,
+};
+
 #define KFAIL_PROBE(symbol, handler, function, number)			\
 	{									\
 		.kp = { .symbol_name = symbol, .pre_handler = handler },	\
@@ -153,6 +175,7 @@ void peal_kfail_start(unsigned long number, bool more)
 	WRITE_ONCE(kfail.task, NULL);
 	kfail.number = number;
 	kfail.more = more;
+	kfail.paused = false;
 	kfail.seen = 0;
 	kfail.failed = 0;
 	WRITE_ONCE(kfail.task, current);
@@ -212,7 +235,7 @@ static void kfail_unregister(int count)
 		unregister_kprobe(&kfail_probes[count].kp);
 }
 
-static int __init kfail_init(void)
+static int kfail_register(void)
 {
 	int i, ret;
 
@@ -224,15 +247,31 @@ static int __init kfail_init(void)
 			return ret;
 		}
 	}
-	ret = misc_register(&kfail_device);
+	return 0;
+}
+
+static int __init kfail_init(void)
+{
+	int ret = kfail_register();
+
 	if (ret)
-		kfail_unregister(i);
+		return ret;
+	ret = register_kretprobe(&kfail_list);
+	if (ret)
+		goto probes;
+	ret = misc_register(&kfail_device);
+	if (!ret)
+		return 0;
+	unregister_kretprobe(&kfail_list);
+probes:
+	kfail_unregister(ARRAY_SIZE(kfail_probes));
 	return ret;
 }
 
 static void __exit kfail_exit(void)
 {
 	misc_deregister(&kfail_device);
+	unregister_kretprobe(&kfail_list);
 	kfail_unregister(ARRAY_SIZE(kfail_probes));
 }
 

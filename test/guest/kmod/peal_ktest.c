@@ -373,7 +373,7 @@ static void ktest_starve(struct ktest *t, int (*make)(struct ktest *), bool more
 		KTEST_CHECK(t, !ret || failed);
 		KTEST_CHECK(t, !make(t));
 	} while (failed);
-	KTEST_CHECK(t, number > 3);
+	KTEST_CHECK(t, number > 1);
 }
 
 static void ktest_no_memory(struct ktest *t)
