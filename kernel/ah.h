@@ -16,7 +16,7 @@
 #include "net/path.h"
 #include "table.h"
 
-#define PEAL_MAX_AH	(1 << 20)
+#define PEAL_MAX_AH	0x100000
 
 /* What a WQE's ah_index names. Found inside the guard it stays until its end. */
 struct peal_address {

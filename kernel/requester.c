@@ -28,7 +28,7 @@ static void peal_requester_finish(struct peal_qp *qp, struct peal_burst *burst, 
 
 /* A WQE failed: the queue pair, or its send queue, goes into error; the rest is flushed. */
 void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
-				enum peal_reason reason)
+			 enum peal_reason reason)
 {
 	peal_requester_finish(qp, burst, status, reason);
 	spin_lock(&qp->rq.lock);

@@ -27,7 +27,7 @@ struct peal_dev;
 struct peal_qp;
 
 struct peal_groups {
-	struct mutex lock;
+	struct mutex lock;		/* guards changes of the two below */
 	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* written under lock */
 	u32 count;
 };

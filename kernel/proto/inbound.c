@@ -18,13 +18,13 @@
 #define NAK_EARLY_PACKETS	3
 
 /*
- * A requester that never asks for an acknowledgement gets one anyway, often
+ * A requester that never asks for an acknowledgment gets one anyway, often
  * enough to retire what it holds; rare enough to cost nothing.
  */
 #define ACK_AT_LEAST_EVERY	32
 
 /* UC: packets so far behind are late or doubled; farther ones belong to a wrapped circle. */
-#define UC_LATE_PACKETS		(1 << 16)
+#define UC_LATE_PACKETS		0x10000
 
 static bool peal_inbound_reliable(const struct peal_inbound *in)
 {
@@ -404,7 +404,7 @@ static bool peal_inbound_replay(struct peal_inbound *in, const struct peal_packe
 					   peal_inbound_replay_atomic(in, res, packet);
 }
 
-/* Executed before. SEND and WRITE: the newest acknowledgement once more (9.7.5.1, C9-105). */
+/* Executed before. SEND and WRITE: the newest acknowledgment once more (9.7.5.1, C9-105). */
 static void peal_inbound_duplicate(struct peal_inbound *in, const struct peal_packet *packet,
 				   const struct peal_wire_opcode *wire,
 				   struct peal_request *request)
@@ -704,7 +704,7 @@ static u32 peal_inbound_ack_psn(struct peal_inbound *in)
 }
 
 /*
- * An acknowledgement covers all that came before it: it may not overtake the
+ * An acknowledgment covers all that came before it: it may not overtake the
  * responses of a READ, which it would declare received (9.7.5.1).
  */
 bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply)

@@ -4,7 +4,7 @@
  * of the host, and to responses.
  *
  * Owns: the expected packet number, the place in the message under way, saved
- * responder resources (READ and atomic, for replay), owed acknowledgements and
+ * responder resources (READ and atomic, for replay), owed acknowledgments and
  * negative ones, early packets; for RC and UC. UD needs none of it.
  * Does not know: receive queues, memory, keys, addresses, locks, clocks.
  *
@@ -67,7 +67,7 @@ struct peal_inbound {
 	u32 rkey;
 	u64 remote_addr;
 	/* what is owed */
-	u32 unanswered;			/* packets executed since the last acknowledgement */
+	u32 unanswered;			/* packets executed since the last acknowledgment */
 	bool ack_now;			/* it was asked for */
 	u8 nak;				/* syndrome owed; 0: none */
 	u32 nak_psn;
@@ -102,7 +102,7 @@ struct peal_request {
 	bool solicited;
 	u64 offset;		/* of the payload in the message */
 	u32 bytes;		/* payload of this packet */
-	u64 length;		/* WRITE, READ: of the message; SEND: so far, this packet included */
+	u64 length;		/* WRITE, READ: of the message; SEND: so far, with this packet */
 	u32 rkey;		/* WRITE, READ, atomic: of the message */
 	u64 remote_addr;	/* likewise: of its first byte */
 	struct peal_atomic_seg atomic;

@@ -67,7 +67,7 @@ joined() { wire_on "$1" grep -qi "$2" /proc/net/igmp; }
 multicast() {
 	local end=$1 sender status=0
 	sender=$(other_end "$end")
-	wire_exec=exec wire_on "$end" timeout 60 mckey -m 239.1.1.9 -b "${wire_v4[$end]}" >"$wire_work/server" 2>&1 &
+	wire_exec="exec" wire_on "$end" timeout 60 mckey -m 239.1.1.9 -b "${wire_v4[$end]}" >"$wire_work/server" 2>&1 &
 	server=$!
 	wait_for joined "$end" 090101EF || fail "mckey does not join at $end: $(<"$wire_work/server")"
 	wire_on "$sender" timeout 60 mckey -m 239.1.1.9 -b "${wire_v4[$sender]}" -s >"$wire_work/client" 2>&1 || status=$?
