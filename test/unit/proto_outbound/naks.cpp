@@ -468,3 +468,32 @@ TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]
 	r.receive(nak(6));
 	CHECK(r.send() == range(6, 12));
 }
+
+TEST_CASE("RNR: what a copy met that left by suspicion uses up no retry", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.rnr_limit = 0;
+	Requester r(config);
+
+	r.post(PEAL_OP_SEND);
+	r.send();
+	CHECK(r.wait() == Psns{0});
+	r.receive(rnr(0));
+	CHECK(r.wait() == Psns{0});
+	r.now += 1 * MS;
+	r.receive(rnr(0));
+	r.check_failed(IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+}
+
+TEST_CASE("sequence: in the middle of a READ that was executed there is none", "[naks]")
+{
+	Requester r;
+
+	r.post_read(4);
+	r.post_packets(1);
+	r.send();
+	r.receive_and_land(read_response(0));
+	CHECK(r.receive(nak(2)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(nak(4)) == PEAL_LANDING_TAKEN);
+}

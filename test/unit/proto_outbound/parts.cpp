@@ -102,6 +102,16 @@ TEST_CASE("what was sent again is no sample", "[parts]")
 	CHECK(rto.srtt == 0);
 }
 
+TEST_CASE("one sample at a time", "[parts]")
+{
+	peal_rto rto = fresh();
+
+	peal_rto_start(&rto, 5, 0);
+	peal_rto_start(&rto, 9, 1 * MS);
+	peal_rto_answered(&rto, 6, 2 * MS);
+	CHECK(rto.srtt == 2 * MS);
+}
+
 TEST_CASE("backing off stays, and most of it goes when something is heard", "[parts]")
 {
 	peal_rto rto = fresh();

@@ -146,6 +146,8 @@ TEST_CASE("UD: one packet for each message", "[segments]")
 	CHECK_FALSE(r.out.header.ack_request);
 	CHECK(r.completed() == 1);
 	CHECK(peal_outbound_psn(r.get()) == psn(2));
+	r.post(PEAL_OP_SEND, 3 * MTU); /* the host is to refuse it; it is one packet anyway */
+	CHECK(r.send() == Psns{2});
 }
 
 TEST_CASE("what a transport does not carry fails in its turn", "[segments]")

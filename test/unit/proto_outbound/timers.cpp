@@ -201,6 +201,8 @@ TEST_CASE("when only the acknowledgment was lost, one packet tells", "[timers]")
 	r.receive(ack(39));
 	CHECK(r.completed() == 1);
 	CHECK(r.send().empty());
+	/* Nothing was missing: that says nothing of what the peer keeps. */
+	CHECK_FALSE(r->repair.peer_keeps);
 }
 
 TEST_CASE("an answer too soon after the probe belongs to the first try", "[timers]")
