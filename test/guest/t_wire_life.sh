@@ -131,10 +131,10 @@ slow_queue() {
 	unsent=$(counter peal0 packets_unsent)
 	full=$(counter peal0 full_queues)
 	modprobe sch_tbf 2>/dev/null
-	tc qdisc add dev lo root tbf rate 200mbit burst 64k limit 4m || fail "cannot slow lo down"
+	tc qdisc add dev lo root tbf rate 40mbit burst 64k limit 4m || fail "cannot slow lo down"
 	index=$(gid_index peal0)
-	start_server 18515 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 64 -t 64 >"$scratch/out" 2>&1
-	timeout 100 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 64 -t 64 localhost >"$scratch/out2" 2>&1 &&
+	start_server 18515 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 32 -t 32 >"$scratch/out" 2>&1
+	timeout 100 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 32 -t 32 localhost >"$scratch/out2" 2>&1 &&
 		wait "$server" || fail "ib_write_bw in a slow queue: $(cat "$scratch"/out*)"
 	tc qdisc delete dev lo root
 	(($(counter peal0 packets_unsent) == unsent)) || fail "packets were refused: $(counter peal0 packets_unsent)"
