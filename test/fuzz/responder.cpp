@@ -349,14 +349,31 @@ class Run {
 		peal_inbound_set_psn(r_.get(), psn);
 		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
 	}
+	/* The direct carrier delivered some messages. */
+	void skip()
+	{
+		const std::uint32_t messages = in_.byte();
+		const std::uint32_t psn =
+			peal_psn_add(model_->expected(), messages + in_.number(2));
+		const std::uint32_t msn = peal_psn_add(model_->msn(), messages);
+
+		if (model_->fatal() || !model_->reliable())
+			return;
+		drop_early();
+		peal_inbound_skip(r_.get(), psn, msn);
+		model_->skip(psn, msn);
+	}
 	void seldom()
 	{
-		switch (in_.below(4)) {
+		switch (in_.below(5)) {
 		case 0:
 			configure();
 			break;
 		case 1:
 			reset();
+			break;
+		case 2:
+			skip();
 			break;
 		default:
 			give(anything());

@@ -249,6 +249,20 @@ public:
 	void unreliable_psn(std::uint32_t psn) { expected_ = peal_psn_add(psn, 1); }
 	void unreliable_done(const peal_packet &p) { advance(p); }
 
+	/* Another carrier has delivered messages up to there. */
+	void skip(std::uint32_t psn, std::uint32_t msn)
+	{
+		data_.clear();
+		data_since_ = 0;
+		close_gap();
+		message_.open = false;
+		owed_.ack = false;
+		unanswered_ = 0;
+		expected_ = psn;
+		msn_ = msn;
+		last_plain_ = before(psn);
+	}
+
 	/* ---- replies ---- */
 
 	void check_reply(const peal_reply &reply)
