@@ -340,6 +340,8 @@ enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal
 
 	if (o->rnr_until)
 		return PEAL_PAUSE_RNR;
+	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
+		peal_repair_stop(&o->repair, &o->trail);
 	if (peal_repair_seek(&o->repair, &o->trail, &o->early))
 		return peal_outbound_resend(o, now, out);
 	pause = peal_outbound_may_send(o);

@@ -497,3 +497,24 @@ TEST_CASE("sequence: in the middle of a READ that was executed there is none", "
 	CHECK(r.receive(nak(2)) == PEAL_LANDING_DROPPED);
 	CHECK(r.receive(nak(4)) == PEAL_LANDING_TAKEN);
 }
+
+TEST_CASE("sequence: a probe of which nothing is left to send does not stop everything", "[naks]")
+{
+	Requester r;
+
+	r.post(PEAL_OP_CMP_SWAP, 8);
+	r.send();
+	r.post_packets(1);
+	r.send();
+	r.now += 1 * MS;
+	r.receive(nak(1));
+	/* The transmit queue is full behind the first packet; then the peer has the second. */
+	CHECK(r.send_one().header.psn == psn(0));
+	r.receive(ack(1));
+	r.expire();
+	CHECK(r.send() == Psns{});
+	/* The answer to the first is lost. */
+	CHECK(r.wait() == Psns{0});
+	r.receive_and_land(atomic_ack(0, 1));
+	CHECK(r.completed() == 2);
+}
