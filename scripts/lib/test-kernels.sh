@@ -104,6 +104,7 @@ make_root() {
 	# Debian 13 is also where the provider has to run.
 	[[ $suite != trixie ]] ||
 		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
+	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev
 	[[ $(cat "$root.complete" 2>/dev/null) != "$packages" ]] || return 0
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
