@@ -46,6 +46,7 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 
 	/* What others send on the same path queues up as well. */
 	trip += 2 * path.ns_per_kib * (mtu / 1024 + 1) * 512;
+	trip += 1000 * habits.batch_delay / habits.batch;
 	for (int i = 0; i < 2; i++) {
 		Rules &r = rules_[i];
 
@@ -87,6 +88,9 @@ void Connection::plan_load()
 			l.bulk_bytes = r.mtu * random.between(100, 200);
 			l.messages = std::min(l.messages, 8u);
 		}
+		/* Nothing slows an unreliable sender down. */
+		if (r.transport != PEAL_RC)
+			l.bulk_bytes = std::min<u64>(l.bulk_bytes, 64ULL * r.mtu);
 		l.gap = random.pick<u64>({0, 0, 10 * US, 200 * US});
 		l.late_receives = random.pick<u32>({0, 0, 100000, 1000000});
 		l.receive_gap = random.pick<u64>({10 * US, 300 * US, 3 * MS});
@@ -192,6 +196,9 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 		strict_ = static_cast<int>(random.below(2));
 		/* Who goes back N on every loss may run out of retries. */
 		rules_[strict_].may_exceed |= !rules_[strict_].clean;
+		/* Nor is it made for long messages: each one costs all behind it. */
+		for (Load &l : load_)
+			l.bulk_bytes = std::min<u64>(l.bulk_bytes, 32ULL * rules_[0].mtu);
 	}
 	for (int i = 0; i < 2; i++)
 		plan_pair(i, i ? b : a, laboratory);

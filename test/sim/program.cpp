@@ -129,7 +129,11 @@ bool Program::apply(Fault fault, Message &m)
 		m.wire.rkey = to_.memory.add_region(MAY_READ | MAY_WRITE)->key;
 		m.remote = to_.memory.grant(to_.memory.region(m.wire.rkey), m.wire.length - 1);
 		m.wire.remote_addr = m.remote->addr;
-		m.remote = nullptr;
+		m.remote->id = m.id;
+		/* The first pieces of a long READ are answered. */
+		m.remote->source = m.reads();
+		if (m.reads())
+			pattern_fill(m.remote->at, m.id, 0, m.wire.length - 1);
 		return true;
 	case Fault::RIGHTS:
 		if (!keyed)

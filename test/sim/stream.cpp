@@ -320,7 +320,10 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 	u64 silence = world_.now() - std::max(progress_at_, m.left_at);
 	u64 most = least + rules.timeout_ns / 2;
 
-	if (!rules.may_exceed && !peer_dead)
+	/* A packet that left twice for nothing looks like a retry, when there are so few. */
+	bool hasty = stalls && rules.retry_limit < 2 && reason == PEAL_REASON_NAK_SEQUENCE;
+
+	if (!rules.may_exceed && !peer_dead && !hasty)
 		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
 	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE)
 		broken(m, "retries exceeded with reason %u", reason);

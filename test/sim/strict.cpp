@@ -330,6 +330,7 @@ void StrictPair::acknowledged(u32 psn)
 void StrictPair::progress()
 {
 	retries_ = rnr_retries_ = 0;
+	rnr_until_ = 0;
 	naked_ = false;
 	outgoing->progressed((outgoing->rules.psn + una_) & 0xffffff);
 	restart();

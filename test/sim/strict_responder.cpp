@@ -53,8 +53,13 @@ void StrictPair::read(const Wire &wire)
 	u64 mtu = incoming->rules.mtu, done = 0;
 	u32 n = 0;
 
-	if (!target.readable(wire.key, wire.addr, wire.length))
+	/* The key of one that is asked for again may be gone. */
+	if (!target.readable(wire.key, wire.addr, wire.length)) {
+		incoming->refuse(wire.psn, REM_ACCESS_ERR);
+		acknowledge(wire.psn, 0x62);
+		error_ = true;
 		return;
+	}
 	do {
 		Wire answer;
 		u64 bytes = std::min(mtu, wire.length - done);
