@@ -135,3 +135,14 @@ void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
 		peal_flight_build_request(f, at, header);
 	header->header_bytes = peal_packet_opcode(header)->header_bytes;
 }
+
+/* READ responses carry what their PSN stands for, no byte more or less (9.7.5.1.1). */
+bool peal_flight_fits(const struct peal_flight *f, const struct peal_packet *packet)
+{
+	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
+
+	if (!peal_flight_is_read(f))
+		return peal_flight_is_atomic(f) && !read;
+	return read && packet->payload_bytes ==
+		       peal_flight_bytes(f, peal_psn_ahead(f->psn, packet->psn), 1);
+}

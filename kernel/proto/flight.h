@@ -90,5 +90,7 @@ static inline u64 peal_flight_offset(const struct peal_flight *f, u32 at)
 /* The headers of the packet that has @packets PSNs from the @at-th on. */
 void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
 		       struct peal_packet *header);
+/* Is the packet, whose PSN is one of its own, of the kind and length that it waits for? */
+bool peal_flight_fits(const struct peal_flight *f, const struct peal_packet *packet);
 
 #endif

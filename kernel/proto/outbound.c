@@ -486,6 +486,9 @@ static void peal_outbound_wait_receive(struct peal_outbound *o, u32 psn, u8 time
 static void peal_outbound_receive_rnr(struct peal_outbound *o, u32 psn, u8 timer, u64 now)
 {
 	peal_outbound_acknowledge(o, psn, false, now);
+	/* Each message has its own; the one before may wait for READs in front of it. */
+	if (peal_psn_before(o->rnr_psn, o->trail.reached))
+		peal_retry_received(&o->retry);
 	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
 		peal_outbound_wait_receive(o, psn, timer, now);
 	else
@@ -549,17 +552,6 @@ static void peal_outbound_receive_ack(struct peal_outbound *o, const struct peal
 	peal_outbound_watch_gap(o, now);
 }
 
-/* READ responses carry what their PSN stands for, no byte more or less (9.7.5.1.1). */
-static bool peal_outbound_fits(const struct peal_flight *f, const struct peal_packet *packet)
-{
-	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
-
-	if (!peal_flight_is_read(f))
-		return peal_flight_is_atomic(f) && !read;
-	return read && packet->payload_bytes ==
-		       peal_flight_bytes(f, peal_psn_ahead(f->psn, packet->psn), 1);
-}
-
 static void peal_outbound_keep(struct peal_outbound *o, u32 psn, void *handle,
 			       struct peal_landing *landing)
 {
@@ -603,7 +595,7 @@ static void peal_outbound_receive_data(struct peal_outbound *o, const struct pea
 	u32 index = peal_trail_find(&o->trail, packet->psn);
 	const struct peal_flight *f = peal_trail_at(&o->trail, index);
 
-	if (!peal_outbound_fits(f, packet)) {
+	if (!peal_flight_fits(f, packet)) {
 		peal_trail_fail(&o->trail, index, IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
 		return;
 	}

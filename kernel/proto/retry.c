@@ -17,6 +17,7 @@ void peal_retry_progress(struct peal_retry *r)
 void peal_retry_received(struct peal_retry *r)
 {
 	r->used_rnr = 0;
+	r->excused = 0;
 }
 
 void peal_retry_heard(struct peal_retry *r)
@@ -47,12 +48,14 @@ bool peal_retry_use_rnr(struct peal_retry *r, u8 limit)
 {
 	if (limit == RNR_FOREVER)
 		return true;
-	if (r->copies) {
-		r->copies--;
+	if (r->excused) {
+		r->excused--;
 		return true;
 	}
 	if (r->used_rnr >= limit)
 		return false;
 	r->used_rnr++;
+	r->excused = r->copies;
+	r->copies = 0;
 	return true;
 }

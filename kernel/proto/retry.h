@@ -15,6 +15,7 @@ struct peal_retry {
 	u8 used;		/* against silence and sequence NAKs */
 	u8 used_rnr;
 	u8 copies;		/* of the packet that left by mere suspicion; 255 is many */
+	u8 excused;		/* so many copies may come back with the RNR that was counted */
 	bool naked;		/* a sequence NAK came */
 };
 
@@ -29,7 +30,10 @@ void peal_retry_naked(struct peal_retry *r);
 void peal_retry_copied(struct peal_retry *r);
 /* One more, of @limit. Return: false when there is none left. */
 bool peal_retry_use(struct peal_retry *r, u8 limit);
-/* @limit 7: for ever. The RNR that a copy met is none of the peer's doing. */
+/*
+ * @limit 7: for ever. When a packet that had copies meets RNR, its copies may meet
+ * it too: that is one RNR of the peer's, and several of ours.
+ */
 bool peal_retry_use_rnr(struct peal_retry *r, u8 limit);
 
 #endif

@@ -194,6 +194,7 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
 	    random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
+		rules_[strict_].strict = true;
 		/* Who goes back N on every loss may run out of retries. */
 		rules_[strict_].may_exceed |= !rules_[strict_].clean;
 		/* Nor is it made for long messages: each one costs all behind it. */

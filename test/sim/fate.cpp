@@ -187,9 +187,11 @@ void Connection::check_victim() const
 {
 	const Stream &s = *streams.front();
 	bool keeps = static_cast<const PealPair &>(*pairs[!reading_]).habits.keep == 1000000;
-	u64 most = keeps ? 2 : s.rules.window + 2;
+	/* A late one comes beside its copy: both may be answered by who keeps nothing. */
+	u64 windows = fate == Fate::ONE_LATE ? 2 : 1;
+	u64 most = keeps ? 2 : windows * s.rules.window + 2;
 
-	/* A late one that nobody keeps may look as if it had been answered by itself. */
+	/* ... and may look as if it had been answered by itself. */
 	if (s.stalls > (fate == Fate::ONE_LATE && !keeps))
 		violation("%s: one packet in the middle was %s, and a timeout was needed",
 			  s.name().c_str(), fate == Fate::ONE_LOST ? "lost" : "late");

@@ -313,6 +313,15 @@ void Stream::check_success(const Message &m)
 		broken(m, "completed well");
 }
 
+/* A message behind it fails, or has failed before it left. */
+bool Stream::fails_after(const Message &m) const
+{
+	for (size_t i = m.wire.index + 1; i < messages_.size(); i++)
+		if (messages_[i].expected() || messages_[i].refused)
+			return true;
+	return false;
+}
+
 /* IBTA 9.7.6.1.3: so many timeouts, each at least its time. */
 void Stream::judge_exceeded(const Message &m, u32 reason)
 {
@@ -327,7 +336,8 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
 	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE)
 		broken(m, "retries exceeded with reason %u", reason);
-	if (reason == PEAL_REASON_PEER_SILENT && !rules.timeout_ns)
+	/* Behind a failure nobody waits for ever for what came before it. */
+	if (reason == PEAL_REASON_PEER_SILENT && !rules.timeout_ns && !fails_after(m))
 		broken(m, "gave up without a timeout");
 	if (reason == PEAL_REASON_PEER_SILENT && silence < least)
 		broken(m, "gave up after %llu us of silence; it is %llu us times %u",
@@ -336,7 +346,8 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 		broken(m, "gave up only after %llu us of silence; it is %llu us times %u",
 		       (world_.now() - restart_at_) / 1000, rules.timeout_ns / 1000,
 		       rules.retry_limit + 1);
-	if (una_sent_ < rules.retry_limit + 1U)
+	if (una_sent_ < rules.retry_limit + 1U &&
+	    !(rules.strict && reason == PEAL_REASON_NAK_SEQUENCE))
 		broken(m, "gave up when the oldest packet had left %u times", una_sent_);
 }
 

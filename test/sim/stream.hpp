@@ -114,6 +114,7 @@ struct Rules {
 	bool forged = false;	 /* a packet is changed under way, with a right ICRC */
 	u64 slack = NEVER;	 /* timeouts are late by this at most, all together */
 	bool clean = false;	 /* it neither loses nor reorders nor duplicates */
+	bool strict = false;	 /* its requester believes every NAK, also an old one */
 };
 
 class Stream {
@@ -159,6 +160,7 @@ class Stream {
 	void check_success(const Message &m);
 	void replied_in_order(Message &reader, u32 psn, bool answer, bool again);
 	void judge(const Message &m, u8 status, u32 reason);
+	bool fails_after(const Message &m) const;
 	void judge_exceeded(const Message &m, u32 reason);
 	[[noreturn, gnu::format(printf, 3, 4)]] void broken(const Message &m, const char *format,
 							    ...) const;

@@ -469,11 +469,11 @@ TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]
 	CHECK(r.send() == range(6, 12));
 }
 
-TEST_CASE("RNR: what a copy met that left by suspicion uses up no retry", "[naks]")
+TEST_CASE("RNR: a copy that left by suspicion meets it once more, and uses up no retry", "[naks]")
 {
 	peal_outbound_config config = plain_config();
 
-	config.rnr_limit = 0;
+	config.rnr_limit = 1;
 	Requester r(config);
 
 	r.post(PEAL_OP_SEND);
@@ -483,6 +483,32 @@ TEST_CASE("RNR: what a copy met that left by suspicion uses up no retry", "[naks
 	CHECK(r.wait() == Psns{0});
 	r.now += 1 * MS;
 	r.receive(rnr(0));
+	CHECK(r.wait() == Psns{0});
+	r.now += 1 * MS;
+	r.receive(rnr(0));
+	r.check_failed(IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+}
+
+TEST_CASE("RNR: a message has all retries, also when READs before it wait for answers", "[naks]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.rnr_limit = 1;
+	Requester r(config);
+
+	r.post_read(1);
+	r.post(PEAL_OP_SEND);
+	r.post(PEAL_OP_SEND);
+	r.send();
+	r.receive(rnr(1));
+	r.wait();
+	r.now += 1 * MS;
+	r.receive(rnr(2));
+	r.wait();
+	r.now += 1 * MS;
+	r.receive(rnr(2));
+	r.receive_and_land(read_response(0));
+	CHECK(r.completed() == 2);
 	r.check_failed(IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
 }
 
