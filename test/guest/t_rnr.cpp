@@ -126,7 +126,7 @@ std::vector<Silence> silences()
 		{"the peer is in ERR", PEAL_REASON_PEER_STATE, peer_in_error},
 		{"the peer is connected to itself", PEAL_REASON_PEER_OTHER, connected_elsewhere},
 		{"the peer expects another number", PEAL_REASON_PEER_PSN, other_psn},
-		{"nobody has the address", PEAL_REASON_PEER_UNREACHABLE, unreachable_gid},
+		{"nobody has the address", PEAL_REASON_PEER_SILENT, unreachable_gid},
 	};
 }
 
