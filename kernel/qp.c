@@ -118,8 +118,11 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 static int peal_qp_publish(struct peal_qp *qp)
 {
 	qp->on_wire = peal_qp_is_datagram(qp);
-	if (qp->ib.qp_type == IB_QPT_GSI)
+	peal_rq_set_patient(&qp->rq, qp->on_wire);
+	if (qp->ib.qp_type == IB_QPT_GSI) {
+		qp->attr.port_num = 1;
 		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
+	}
 	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
 }
 

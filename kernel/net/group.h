@@ -18,7 +18,7 @@
 #include <rdma/ib_verbs.h>
 
 #define PEAL_MAX_GROUPS		4096
-#define PEAL_MAX_GROUP_QPS	1024
+#define PEAL_MAX_GROUP_QPS	256
 
 #define PEAL_GROUP_BUCKETS	64
 

@@ -19,6 +19,9 @@
 /* What stands before the payload in every receive buffer (IBTA 11.4.2.1). */
 #define PEAL_GRH_BYTES		40
 
+/* The destination of a datagram to a group (IBTA 9.2.3). */
+#define PEAL_QPN_MULTICAST	0xffffff
+
 /* peal_datagram.vlan_id of a packet that came by none. */
 #define PEAL_NO_VLAN		0xffff
 
@@ -176,10 +179,15 @@ static bool peal_ud_pkey_matches(u16 pkey)
 }
 
 /* IBTA 9.8.3.2: what is not for us is dropped in silence. */
-static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_packet *packet)
+static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
 {
+	const struct peal_packet *packet = &dg->packet;
+
 	if (unlikely(!peal_ud_receives(qp->state) || qp->rq.refusing))
 		return PEAL_DROP_state;
+	/* To a group and to one queue pair of it at once: IBTA 9.6.1.2. */
+	if (unlikely(dg->multicast != (packet->qpn == PEAL_QPN_MULTICAST)))
+		return PEAL_DROP_group;
 	if (unlikely(!peal_ud_pkey_matches(packet->pkey)))
 		return PEAL_DROP_pkey;
 	if (unlikely(packet->qkey != qp->attr.qkey))
@@ -267,7 +275,7 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *bur
 {
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason = PEAL_REASON_NONE;
-	enum peal_drop drop = peal_ud_check(qp, &dg->packet);
+	enum peal_drop drop = peal_ud_check(qp, dg);
 
 	if (!drop)
 		drop = peal_ud_take(qp, &dg->packet, &reason);
