@@ -130,9 +130,15 @@ void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 	return peal_target_at(&cursor->target[cursor->at], cursor->offset, bytes);
 }
 
-/* Both sides hold at least @bytes more: the caller has compared the lengths. */
-void peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
+/*
+ * Both sides hold at least @bytes more: the caller has compared the lengths.
+ *
+ * Return: in how many pieces they were copied.
+ */
+u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
 {
+	u32 pieces = 0;
+
 	peal_cursor_settle(dst);
 	peal_cursor_settle(src);
 	while (bytes) {
@@ -144,5 +150,7 @@ void peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 byte
 		peal_cursor_skip(src, piece);
 		peal_cursor_skip(dst, piece);
 		bytes -= piece;
+		pieces++;
 	}
+	return pieces;
 }

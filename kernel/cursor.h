@@ -32,7 +32,7 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes);
 void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes);
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
-void peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
+u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
 
 #endif

@@ -40,19 +40,16 @@ static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor
 				 !peal_op(send->opcode)->sends);
 }
 
-/* One chunk in the message's direction. */
-static u64 peal_direct_copy(const struct peal_sq *sq, struct peal_cursor *local,
-			    struct peal_cursor *remote, u64 max_bytes)
+/* One chunk of @bytes in the message's direction. Return: in how many pieces. */
+static u32 peal_direct_copy(const struct peal_sq *sq, struct peal_cursor *local,
+			    struct peal_cursor *remote, u64 bytes)
 {
-	u64 bytes = min(sq->wqe.length - sq->done, max_bytes);
 
 	peal_cursor_skip(local, sq->done);
 	peal_cursor_skip(remote, sq->done);
 	if (peal_op(sq->wqe.opcode)->sends)
-		peal_cursor_copy(remote, local, bytes);
-	else
-		peal_cursor_copy(local, remote, bytes);
-	return bytes;
+		return peal_cursor_copy(remote, local, bytes);
+	return peal_cursor_copy(local, remote, bytes);
 }
 
 static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp *peer,
@@ -81,6 +78,7 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 	const struct peal_send *send = &qp->sq.wqe;
 	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
+	u32 pieces = 0;
 	u64 bytes;
 
 	outcome = peal_responder_accept(peer, send, qp->ib.qp_num, burst, &remote);
@@ -92,12 +90,14 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 			return outcome;
 		bytes = outcome.bytes;
 	} else {
-		bytes = peal_direct_copy(&qp->sq, local, &remote, max_bytes);
+		bytes = min(send->length - qp->sq.done, max_bytes);
+		pieces = peal_direct_copy(&qp->sq, local, &remote, bytes);
 	}
-	if (qp->sq.done + bytes < send->length)
-		return (struct peal_outcome){ .what = PEAL_PROGRESS, .bytes = bytes };
-	outcome = peal_responder_finish(peer, send, qp->ib.qp_num, burst);
+	outcome.what = PEAL_PROGRESS;
+	if (qp->sq.done + bytes == send->length)
+		outcome = peal_responder_finish(peer, send, qp->ib.qp_num, burst);
 	outcome.bytes = bytes;
+	outcome.pieces = local->num_sge + remote.num_sge + pieces;
 	return outcome;
 }
 

@@ -17,12 +17,11 @@
 #include "guard.h"
 #include "requester.h"
 
-/* One turn of a queue pair: locks are held and softirqs are off this long. */
-#define PEAL_TURN_WQES		16
-#define PEAL_TURN_BYTES		(64 << 10)
+/* One turn of a queue pair: locks are held and softirqs are off this long (budget.h). */
+#define PEAL_TURN_BUDGET	(64 << 10)
 
-/* Turns that the caller of a kick gives before the worker takes over. */
-#define PEAL_KICK_TURNS		4
+/* What the caller of a kick does in turns before the worker takes over. */
+#define PEAL_KICK_BUDGET	(4 * PEAL_TURN_BUDGET)
 
 /*
  * Kicks on one CPU, none later than this after the one before, that make the
@@ -102,10 +101,11 @@ void peal_engine_remind(struct peal_qp *qp, ktime_t when)
 		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
-/* One turn. Inside the guard. Return: true when there is more to do now. */
-static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
+/* One turn of @whole. Inside the guard. Return: true when there is more to do now. */
+static bool peal_engine_turn_of(struct peal_engine *e, struct peal_qp *qp,
+				struct peal_budget *whole)
 {
-	struct peal_budget budget = { .wqes = PEAL_TURN_WQES, .bytes = PEAL_TURN_BYTES };
+	struct peal_budget budget = { .left = PEAL_TURN_BUDGET };
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	bool more;
 
@@ -115,7 +115,15 @@ static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 	peal_engine_remind(qp, peal_requester_deadline(qp));
 	spin_unlock(&qp->sq.lock);
 	peal_engine_settle(e, &burst);
+	peal_budget_spend(whole, PEAL_TURN_BUDGET - budget.left);
 	return more;
+}
+
+static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
+{
+	struct peal_budget whole = { .left = PEAL_TURN_BUDGET };
+
+	return peal_engine_turn_of(e, qp, &whole);
 }
 
 static struct peal_qp *peal_engine_pop(struct peal_engine *e)
@@ -196,16 +204,16 @@ static void peal_engine_note_kick(struct peal_engine *e)
 /* Run @index's send queue here and now. The guard is left between turns. */
 static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
 {
+	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
 	struct peal_engine *e = ctx->engine;
 	struct peal_qp *qp;
-	int turn;
 	bool more = true;
 
-	for (turn = 1; more; turn++) {
+	while (more) {
 		peal_guard_enter();
 		qp = peal_context_qp(ctx, index);
-		more = qp && peal_engine_turn(e, qp);
-		if (unlikely(more && turn == PEAL_KICK_TURNS)) {
+		more = qp && peal_engine_turn_of(e, qp, &budget);
+		if (unlikely(more && !peal_budget_is_left(&budget))) {
 			peal_engine_defer(e, qp);
 			more = false;
 		}

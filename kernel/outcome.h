@@ -25,6 +25,7 @@ struct peal_outcome {
 	u8 status;			/* FAILED: enum ib_wc_status */
 	u64 ns;				/* NOT_READY: the peer's RNR timer */
 	u64 bytes;			/* PROGRESS, CARRIED: moved just now */
+	u32 pieces;			/* ... looked up and copied */
 };
 
 static inline struct peal_outcome peal_failed(u8 status, enum peal_reason reason)

@@ -10,10 +10,8 @@
 /* How often to look when the program set no timeout; that counts no retries. */
 #define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
 
-static void peal_requester_spend(struct peal_budget *budget, u64 bytes)
-{
-	budget->bytes -= min(budget->bytes, bytes);
-}
+/* A step of the direct carrier copies at most that much. */
+#define PEAL_CHUNK_BYTES	(64 << 10)
 
 /* The WQE is done: complete it, and make room for the next. */
 static void peal_requester_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
@@ -60,8 +58,7 @@ static bool peal_requester_may_read(const struct peal_qp *qp, const struct peal_
 	       qp->attr.max_rd_atomic;
 }
 
-static struct peal_outcome peal_requester_execute(struct peal_qp *qp, struct peal_burst *burst,
-						  u64 max_bytes)
+static struct peal_outcome peal_requester_execute(struct peal_qp *qp, struct peal_burst *burst)
 {
 	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
 
@@ -69,7 +66,7 @@ static struct peal_outcome peal_requester_execute(struct peal_qp *qp, struct pea
 		return peal_requester_local(qp);
 	if (unlikely(!peal_requester_may_read(qp, op)))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
-	return peal_direct_carry(qp, burst, max_bytes);
+	return peal_direct_carry(qp, burst, PEAL_CHUNK_BYTES);
 }
 
 static void peal_requester_carried(struct peal_qp *qp, struct peal_burst *burst)
@@ -161,11 +158,12 @@ static bool peal_requester_step(struct peal_qp *qp, struct peal_burst *burst,
 
 	if (!peal_requester_fetch(qp, burst))
 		return false;
+	peal_budget_spend(budget, PEAL_COST_WQE);
 	if (unlikely(!qp->sq.busy))
 		return true;	/* malformed: it is completed already */
-	outcome = peal_requester_execute(qp, burst, budget->bytes);
+	outcome = peal_requester_execute(qp, burst);
 	peal_requester_settle(qp, burst, &outcome);
-	peal_requester_spend(budget, outcome.bytes);
+	peal_budget_spend(budget, outcome.bytes + (u64)outcome.pieces * PEAL_COST_PIECE);
 	return !qp->sq.wait;
 }
 
@@ -209,11 +207,11 @@ static bool peal_requester_flush_recv(struct peal_qp *qp, struct peal_burst *bur
 static bool peal_requester_flush(struct peal_qp *qp, struct peal_burst *burst,
 				 struct peal_budget *budget)
 {
-	while (budget->wqes) {
+	while (peal_budget_is_left(budget)) {
 		if (!peal_requester_flush_send(qp, burst) &&
 		    (qp->state == IB_QPS_SQE || !peal_requester_flush_recv(qp, burst)))
 			return false;
-		budget->wqes--;
+		peal_budget_spend(budget, PEAL_COST_WQE);
 	}
 	return true;
 }
@@ -267,7 +265,7 @@ static bool peal_requester_run_wire(struct peal_qp *qp, struct peal_burst *burst
 static bool peal_requester_run_direct(struct peal_qp *qp, struct peal_burst *burst,
 				      struct peal_budget *budget)
 {
-	while (budget->wqes && budget->bytes) {
+	while (peal_budget_is_left(budget)) {
 		peal_requester_expire(qp, burst);
 		if (unlikely(qp->state == IB_QPS_ERR))
 			return peal_requester_flush(qp, burst, budget);
@@ -276,7 +274,6 @@ static bool peal_requester_run_direct(struct peal_qp *qp, struct peal_burst *bur
 			peal_ring_show(&qp->sq.ring);
 			return false;
 		}
-		budget->wqes--;
 	}
 	return true;
 }

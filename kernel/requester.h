@@ -9,14 +9,9 @@
 #ifndef PEAL_REQUESTER_H
 #define PEAL_REQUESTER_H
 
+#include "budget.h"
 #include "outcome.h"
 #include "qp.h"
-
-/* How much may be done before somebody else has a turn. */
-struct peal_budget {
-	u32 wqes;
-	u64 bytes;
-};
 
 bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
 bool peal_requester_fetch(struct peal_qp *qp, struct peal_burst *burst);

@@ -18,8 +18,7 @@
  * piece of a READ: what another CPU sends meanwhile overtakes what this one has
  * sent, on every link that queues by CPU.
  */
-#define PEAL_DELIVER_WQES	256
-#define PEAL_DELIVER_BYTES	(640 << 10)
+#define PEAL_DELIVER_BUDGET	(1 << 20)
 
 /* The destination of a datagram to a group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff
@@ -89,9 +88,7 @@ static enum peal_drop peal_deliver_check_peer(const struct peal_qp *qp,
 static enum peal_drop peal_deliver_request_locked(struct peal_qp *qp, struct peal_datagram *dg,
 						  struct peal_burst *burst, bool *more)
 {
-	struct peal_budget budget = {
-		.wqes = PEAL_DELIVER_WQES, .bytes = PEAL_DELIVER_BYTES,
-	};
+	struct peal_budget budget = { .left = PEAL_DELIVER_BUDGET };
 	enum peal_drop drop;
 
 	if (unlikely(!peal_deliver_answers(qp)))
@@ -127,9 +124,7 @@ static void peal_deliver_request(struct peal_dev *dev, struct peal_qp *qp,
 static enum peal_drop peal_deliver_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
 						   struct peal_burst *burst, bool *more)
 {
-	struct peal_budget budget = {
-		.wqes = PEAL_DELIVER_WQES, .bytes = PEAL_DELIVER_BYTES,
-	};
+	struct peal_budget budget = { .left = PEAL_DELIVER_BUDGET };
 	enum peal_drop drop;
 
 	if (unlikely(!peal_deliver_asks(qp)))

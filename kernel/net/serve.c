@@ -12,9 +12,6 @@
 #include "place.h"
 #include "serve.h"
 
-/* What a reply costs the queue pair's turn beside its payload. */
-#define PEAL_REPLY_COST		64
-
 static struct peal_qp *peal_serve_qp(const struct peal_serve *s)
 {
 	return s->line->qp;
@@ -339,7 +336,7 @@ bool peal_serve_reply(struct peal_serve *s, struct peal_burst *burst,
 {
 	struct peal_reply reply;
 
-	while (budget->bytes) {
+	while (peal_budget_is_left(budget)) {
 		if (!peal_line_has_room(s->line)) {
 			WRITE_ONCE(s->due, true);
 			return false;
@@ -347,8 +344,7 @@ bool peal_serve_reply(struct peal_serve *s, struct peal_burst *burst,
 		if (!peal_inbound_next(&s->in, &reply))
 			return peal_serve_finish(s, burst);
 		peal_serve_send(s, &reply, burst);
-		budget->bytes -= min_t(u64, budget->bytes,
-				       reply.header.payload_bytes + PEAL_REPLY_COST);
+		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
 	WRITE_ONCE(s->due, true);
 	return true;

@@ -151,14 +151,14 @@ static void peal_ud_execute(struct peal_qp *qp, struct peal_burst *burst)
 /* Complete as soon as the packet has left: nobody answers. */
 static bool peal_ud_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
 {
-	while (budget->wqes && budget->bytes) {
+	while (peal_budget_is_left(budget)) {
 		if (!peal_requester_may_begin(qp, burst) || !peal_ud_has_room(peal_ud(qp)) ||
 		    !peal_requester_fetch(qp, burst))
 			return false;
+		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
 			return true;	/* malformed: it is completed already */
-		budget->bytes -= min(budget->bytes, qp->sq.wqe.length);
-		budget->wqes--;
+		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
 		peal_ud_execute(qp, burst);
 	}
 	return true;

@@ -18,9 +18,6 @@
 #define PEAL_WINDOW_BYTES	(256 << 10)
 #define PEAL_WINDOW_PACKETS	1024U
 
-/* What a packet costs its queue pair's turn beside the payload. */
-#define PEAL_PACKET_COST	64
-
 static struct peal_qp *peal_wire_qp(const struct peal_carrier *c)
 {
 	return c->line.qp;
@@ -29,11 +26,6 @@ static struct peal_qp *peal_wire_qp(const struct peal_carrier *c)
 static u8 peal_wire_transport(const struct peal_qp *qp)
 {
 	return qp->ib.qp_type == IB_QPT_UC ? PEAL_UC : PEAL_RC;
-}
-
-static void peal_wire_spend(struct peal_budget *budget, u64 bytes)
-{
-	budget->bytes -= min(budget->bytes, bytes + PEAL_PACKET_COST);
 }
 
 /* ---- completions ---- */
@@ -168,7 +160,7 @@ static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
 		return false;
 	if (!peal_requester_may_begin(peal_wire_qp(c), burst) || !peal_wire_fetch(c))
 		return false;
-	budget->wqes--;
+	peal_budget_spend(budget, PEAL_COST_WQE);
 	return true;
 }
 
@@ -241,7 +233,8 @@ static bool peal_wire_step(struct peal_carrier *c, struct peal_burst *burst,
 		peal_wire_execute(c, &out);
 	else
 		peal_wire_emit(c, &out);
-	peal_wire_spend(budget, out.local ? 0 : out.header.payload_bytes);
+	peal_budget_spend(budget,
+			  PEAL_COST_PACKET + (out.local ? 0 : out.header.payload_bytes));
 	return true;
 }
 
@@ -251,7 +244,7 @@ static bool peal_wire_transmit(struct peal_carrier *c, struct peal_burst *burst,
 	bool more = true;
 
 	peal_wire_complete(c, burst);
-	while (more && budget->wqes && budget->bytes) {
+	while (more && peal_budget_is_left(budget)) {
 		more = !peal_qp_send_failed(peal_wire_qp(c)) && peal_line_has_room(&c->line) &&
 		       peal_wire_step(c, burst, budget);
 		peal_wire_complete(c, burst);
