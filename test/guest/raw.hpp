@@ -123,6 +123,32 @@ public:
 		must(device_.command(IB_USER_VERBS_CMD_REG_MR, request, response), "REG_MR");
 		return {response.lkey, response.rkey};
 	}
+	struct RawAh {
+		std::uint32_t handle, index;
+	};
+	RawAh create_ah(std::uint32_t pd, const Device &to) const
+	{
+		ib_uverbs_create_ah request{};
+		ib_uverbs_create_ah_resp response{};
+		const peal_create_ah_req driver{};
+		peal_create_ah_resp driver_response{};
+
+		request.pd_handle = pd;
+		request.attr.is_global = 1;
+		request.attr.port_num = 1;
+		request.attr.grh.hop_limit = 64;
+		request.attr.grh.sgid_index = static_cast<std::uint8_t>(to.gid_index());
+		std::memcpy(request.attr.grh.dgid, to.gid().raw, 16);
+		must(device_.command(IB_USER_VERBS_CMD_CREATE_AH, request, response, uv::in(driver),
+				     uv::out(driver_response)),
+		     "CREATE_AH");
+		return {response.ah_handle, driver_response.ah_index};
+	}
+	void destroy_ah(const RawAh &ah) const
+	{
+		must(device_.command(IB_USER_VERBS_CMD_DESTROY_AH, ib_uverbs_destroy_ah{ah.handle}),
+		     "DESTROY_AH");
+	}
 	int kick(unsigned long command, std::uint32_t index) const
 	{
 		return ioctl(resp_.kick_fd, command, static_cast<unsigned long>(index)) ? errno : 0;
@@ -203,14 +229,24 @@ struct RawSend {
 	}
 };
 
-/* A queue pair connected to itself, and everything it needs. */
+struct RawShape {
+	std::uint32_t depth = 16, sges = 4;
+	std::size_t bytes = 16 * page_bytes;
+	ibv_qp_type type = IBV_QPT_RC;
+	bool scattered = false; /* the memory is one extent for each page */
+};
+
+/* A queue pair connected to itself (UD: to anybody), and everything it needs. */
 class RawQp {
 public:
-	RawQp(const RawContext &context, const Device &device, std::uint32_t depth = 16)
-		: context_(context), memory_(16 * page_bytes), pd_(context.alloc_pd()),
-		  keys_(context.register_memory(pd_, memory_)), cq_(context, 4 * depth)
+	RawQp(const RawContext &context, const Device &device, const RawShape &shape = {})
+		: context_(context), type_(shape.type), memory_(shape.bytes),
+		  pd_(context.alloc_pd()), cq_(context, 4 * shape.depth)
 	{
-		create(depth);
+		if (shape.scattered)
+			scatter(memory_);
+		keys_ = context.register_memory(pd_, memory_);
+		create(shape);
 		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
 		connect(device);
 	}
@@ -253,6 +289,7 @@ public:
 			    std::min<std::size_t>(room, send.body.size()));
 	}
 	void publish() { publish(sq_next_); }
+	std::uint32_t pd() const { return pd_; }
 	void publish(std::uint32_t producer)
 	{
 		std::atomic_ref(control().sq.producer).store(producer, std::memory_order_release);
@@ -311,13 +348,21 @@ public:
 		     "QUERY_QP");
 		return static_cast<ibv_qp_state>(response.qp_state);
 	}
+	/* Out of SQE. */
+	void recover() const
+	{
+		auto request = step(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_CUR_STATE);
+
+		request.cur_qp_state = IBV_QPS_SQE;
+		modify(request);
+	}
 	void modify(const ib_uverbs_modify_qp &request) const
 	{
 		must(context_.device().command(IB_USER_VERBS_CMD_MODIFY_QP, request), "MODIFY_QP");
 	}
 
 private:
-	void create(std::uint32_t depth)
+	void create(const RawShape &shape)
 	{
 		ib_uverbs_create_qp request{};
 		ib_uverbs_create_qp_resp response{};
@@ -325,10 +370,10 @@ private:
 
 		request.pd_handle = pd_;
 		request.send_cq_handle = request.recv_cq_handle = cq_.handle();
-		request.max_send_wr = request.max_recv_wr = depth;
-		request.max_send_sge = request.max_recv_sge = 4;
+		request.max_send_wr = request.max_recv_wr = shape.depth;
+		request.max_send_sge = request.max_recv_sge = shape.sges;
 		request.max_inline_data = 64;
-		request.qp_type = IBV_QPT_RC;
+		request.qp_type = static_cast<std::uint8_t>(type_);
 		must(context_.device().command(IB_USER_VERBS_CMD_CREATE_QP, request, response,
 					       uv::in(driver), uv::out(resp_)),
 		     "CREATE_QP");
@@ -356,6 +401,13 @@ private:
 	}
 	void connect(const Device &device)
 	{
+		if (type_ == IBV_QPT_UD) {
+			modify(step(IBV_QPS_INIT,
+				    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+			modify(step(IBV_QPS_RTR, IBV_QP_STATE));
+			modify(step(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN));
+			return;
+		}
 		modify(step(IBV_QPS_INIT, init_mask));
 		auto rtr = step(IBV_QPS_RTR, rtr_mask);
 		std::memcpy(rtr.dest.dgid, device.gid().raw, sizeof(rtr.dest.dgid));
@@ -368,9 +420,10 @@ private:
 	}
 
 	const RawContext &context_;
+	ibv_qp_type type_;
 	Memory memory_;
 	std::uint32_t pd_;
-	Keys keys_;
+	Keys keys_{};
 	RawCq cq_;
 	peal_create_qp_resp resp_{};
 	Map map_;

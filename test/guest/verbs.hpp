@@ -343,6 +343,15 @@ private:
 	std::size_t size_;
 };
 
+/* No page has its neighbour behind it: the table of extents is as long as it can be. */
+inline void scatter(const Memory &memory)
+{
+	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
+	for (std::size_t first : {0, 1})
+		for (auto at = first * page_bytes; at < memory.size(); at += 2 * page_bytes)
+			memory.data()[at] = 1;
+}
+
 /* Memory and its registration. */
 class Region {
 public:

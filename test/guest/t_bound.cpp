@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// vm: icount
+// timeout: 300
+// carrier: any
+/*
+ * How long one kick keeps its caller in the kernel: counted in instructions, because
+ * the guest's clock counts those (scripts/vm --icount).
+ *
+ * Holds: whatever is posted, a kick returns after its budget; the engine's thread does
+ * the rest and nothing is lost. Posted is what is dear: long messages, many entries,
+ * pieces that nothing lines up with, memory whose pages are all apart.
+ * Does not hold: how long an instruction takes (Documentation/testing.rst), what the
+ * sender of a packet pays in the network stack.
+ */
+#include "raw.hpp"
+
+#include <fstream>
+#include <sched.h>
+#include <thread>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr std::uint32_t depth = 128, sges = 32;
+
+/* 100 us of a CPU that executes no more than 1.2 in a nanosecond. */
+constexpr std::int64_t most = 120000;
+
+/* Work for one kick: some send WQEs, and a receive for each that wants one. */
+struct Load {
+	std::string name;
+	std::vector<RawSend> sends;
+	std::vector<std::vector<peal_sge>> recvs;
+};
+
+struct Count {
+	std::int64_t kick = INT64_MAX;
+	bool deferred = false; /* there was more than the kick's budget */
+};
+
+std::int64_t instructions()
+{
+	timespec now{};
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* The core keeps what it has read for 10 ms. */
+long deferrals()
+{
+	std::this_thread::sleep_for(20ms);
+	std::ifstream file("/sys/class/infiniband/" + device_name() +
+			   "/ports/1/hw_counters/deferrals");
+	long value = -1;
+
+	file >> value;
+	return value;
+}
+
+/* While it lives nobody else runs on this, the only CPU: the worker's time is not ours. */
+class Undisturbed {
+public:
+	Undisturbed() { become(SCHED_FIFO, 1); }
+	~Undisturbed() { become(SCHED_OTHER, 0); }
+	Undisturbed(const Undisturbed &) = delete;
+	Undisturbed &operator=(const Undisturbed &) = delete;
+
+private:
+	static void become(int policy, int priority)
+	{
+		const sched_param param{priority};
+
+		if (sched_setscheduler(0, policy, &param))
+			perror("sched_setscheduler");
+	}
+};
+
+std::int64_t kick(RawQp &qp)
+{
+	const Undisturbed undisturbed;
+	const auto begin = instructions();
+
+	qp.kick();
+	return instructions() - begin;
+}
+
+Count measure_once(RawQp &qp, const Load &load)
+{
+	for (const auto &recv : load.recvs)
+		qp.write_recv({static_cast<std::uint32_t>(recv.size()), {}}, recv);
+	qp.publish_recv();
+	for (const auto &send : load.sends)
+		qp.write_send(send);
+	std::atomic_ref(qp.control().sq.producer).store(qp.sq_next(), std::memory_order_release);
+
+	const auto before = deferrals();
+	const auto count = kick(qp);
+	peal_cqe cqe{};
+	for (std::size_t i = 0; i < load.sends.size() + load.recvs.size(); i++)
+		if (!qp.wait(cqe) || cqe.status)
+			throw std::runtime_error(load.name + ": expected completions, got status " +
+						 std::to_string(cqe.status) + " " +
+						 reason_name(cqe.vendor_err));
+	return {count, deferrals() > before};
+}
+
+/* The least of several: the timer's interrupts are not ours. */
+Count measure(RawQp &qp, const Load &load)
+{
+	Count least;
+
+	for (int i = 0; i < 5; i++) {
+		const auto count = measure_once(qp, load);
+		if (count.kick < least.kick)
+			least = count;
+	}
+	std::printf("%-50s %8lld %s\n", load.name.c_str(), static_cast<long long>(least.kick),
+		    least.deferred ? "deferred" : "");
+	return least;
+}
+
+RawSend remote(const RawQp &qp, std::uint8_t opcode, std::size_t offset)
+{
+	RawSend send;
+
+	send.header.opcode = opcode;
+	send.header.flags = PEAL_WQE_SIGNALED;
+	send.header.remote_addr = qp.memory().address(offset);
+	send.header.rkey = qp.rkey();
+	return send;
+}
+
+} // namespace
+
+TEST_CASE("one kick is bounded")
+{
+	Device device;
+	RawContext context;
+	constexpr std::size_t size = 64 << 20, half = size / 2;
+	RawQp qp(context, device, {.depth = depth, .sges = sges, .bytes = size, .scattered = true});
+
+	const auto check = [&](const Load &load) {
+		CAPTURE(load.name);
+		const auto count = measure(qp, load);
+		CHECK(count.kick < most);
+		return count;
+	};
+	const auto recvs_of = [&](const std::vector<peal_sge> &list, std::size_t n) {
+		return std::vector<std::vector<peal_sge>>(n, list);
+	};
+
+	SECTION("short messages")
+	{
+		auto one = remote(qp, PEAL_OP_WRITE, half);
+		one.sge(qp.sge(0, 1));
+		const auto few = check({"1 write of 1 byte", {one}, {}});
+		CHECK_FALSE(few.deferred);
+		CHECK(few.kick < most / 10);
+		CHECK(check({"128 writes of 1 byte", std::vector(depth, one), {}}).deferred);
+	}
+	SECTION("long messages")
+	{
+		for (const auto opcode : {PEAL_OP_WRITE, PEAL_OP_READ})
+			for (const std::size_t skew : {0, 1, 8}) {
+				auto send = remote(qp, opcode, half + skew);
+				send.sge(qp.sge(0, 16 << 20));
+				const auto name =
+					std::string(opcode == PEAL_OP_READ ? "read" : "write") +
+					" of 16 MiB, " + std::to_string(skew) + " bytes apart";
+				CHECK(check({name, {send}, {}}).deferred);
+			}
+	}
+	SECTION("many entries")
+	{
+		for (const std::uint32_t bytes : {1, 64, 4096, 65535}) {
+			auto send = remote(qp, PEAL_OP_WRITE, half + 1);
+			for (std::size_t i = 0; i < sges; i++)
+				send.sge(qp.sge(i * 65537 + 4095, bytes));
+			const auto name = "64 writes of 32 x " + std::to_string(bytes);
+			CHECK(check({name, std::vector(64, send), {}}).deferred);
+		}
+	}
+	SECTION("many entries on both sides, and none at the place of the other")
+	{
+		for (const std::uint32_t bytes : {2, 63, 511, 4095, 65535}) {
+			auto send = remote(qp, PEAL_OP_SEND, 0);
+			send.header.remote_addr = send.header.rkey = 0;
+			std::vector<peal_sge> recv;
+			for (std::size_t i = 0; i < sges; i++) {
+				send.sge(qp.sge(i * 65537 + 4095, bytes));
+				recv.push_back(qp.sge(half + i * 131073 + 4095,
+						      i ? bytes : bytes / 2 + 1));
+			}
+			recv.back().length = 2 * bytes;
+			const auto name = "64 sends of 32 x " + std::to_string(bytes) + ", shifted";
+			CHECK(check({name, std::vector(64, send), recvs_of(recv, 64)}).deferred);
+		}
+	}
+}
