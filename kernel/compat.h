@@ -49,6 +49,13 @@ static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u6
 #endif
 }
 
+/* A workqueue is bound to CPUs unless it says otherwise; newer kernels want that said. */
+#ifdef PEAL_HAS_WQ_PERCPU
+#define PEAL_WQ_PERCPU	WQ_PERCPU
+#else
+#define PEAL_WQ_PERCPU	0
+#endif
+
 static inline void peal_hrtimer_setup(struct hrtimer *timer,
 				      enum hrtimer_restart (*function)(struct hrtimer *),
 				      clockid_t clock, enum hrtimer_mode mode)

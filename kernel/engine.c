@@ -30,6 +30,9 @@
 #define PEAL_STREAK_GAP_NS	(20 * NSEC_PER_USEC)
 #define PEAL_STREAK_LENGTH	64
 
+/* Packets have left a CPU's queue by then, also where its ksoftirqd had to wait. */
+#define PEAL_HOME_JIFFIES	(HZ / 10)
+
 /* Spin that long without work, then sleep. */
 #define PEAL_IDLE_NS		(50 * NSEC_PER_USEC)
 /* Give way to RCU and the scheduler's bookkeeping at least that often. */
@@ -54,6 +57,31 @@ static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+/* Hardly ever offline; then the work runs anywhere, which is as good as it gets. */
+static void peal_engine_send_home(struct peal_engine *e, struct peal_qp *qp)
+{
+	queue_work_on(READ_ONCE(qp->run.home), e->homes, &qp->run.work);
+}
+
+/*
+ * May packets be sent from here? UC loses what is overtaken, so that it stays on
+ * one CPU while some may be on their way from there. Under sq.lock.
+ */
+static bool peal_engine_is_home(struct peal_qp *qp)
+{
+	struct peal_run *run = &qp->run;
+
+	if (likely(!qp->on_wire))
+		return true;
+	if (qp->ib.qp_type == IB_QPT_UC && qp->state == IB_QPS_RTS &&
+	    run->home != smp_processor_id() && cpu_online(run->home) &&
+	    time_before(jiffies, run->home_at + PEAL_HOME_JIFFIES))
+		return false;
+	WRITE_ONCE(run->home, smp_processor_id());
+	run->home_at = jiffies;
+	return true;
+}
+
 static bool peal_engine_has_work(struct peal_engine *e)
 {
 	return !list_empty_careful(&e->run);
@@ -67,6 +95,10 @@ static bool peal_engine_has_work(struct peal_engine *e)
 void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 {
 	peal_count(e->table, deferrals);
+	if (qp->on_wire) {
+		peal_engine_send_home(e, qp);
+		return;
+	}
 	peal_engine_enqueue(e, qp);
 	smp_mb();	/* B */
 	if (!READ_ONCE(e->awake))
@@ -107,12 +139,16 @@ static bool peal_engine_turn_of(struct peal_engine *e, struct peal_qp *qp,
 {
 	struct peal_budget budget = { .left = PEAL_TURN_BUDGET };
 	struct peal_burst burst PEAL_UNINITIALIZED;
-	bool more;
+	bool more = false;
 
 	peal_burst_begin(&burst);
 	spin_lock(&qp->sq.lock);
-	more = peal_requester_run(qp, &burst, &budget);
-	peal_engine_remind(qp, peal_requester_deadline(qp));
+	if (likely(peal_engine_is_home(qp))) {
+		more = peal_requester_run(qp, &burst, &budget);
+		peal_engine_remind(qp, peal_requester_deadline(qp));
+	} else {
+		peal_engine_send_home(e, qp);
+	}
 	spin_unlock(&qp->sq.lock);
 	peal_engine_settle(e, &burst);
 	peal_budget_spend(whole, PEAL_TURN_BUDGET - budget.left);
@@ -160,6 +196,20 @@ static void peal_engine_work(struct work_struct *work)
 
 	while (peal_engine_serve_next(e))
 		cond_resched();
+}
+
+/* As long as there is something to do: others of this CPU run in between. */
+static void peal_engine_work_home(struct work_struct *work)
+{
+	struct peal_qp *qp = container_of(work, struct peal_qp, run.work);
+	bool more = true;
+
+	while (more) {
+		peal_guard_enter();
+		more = peal_engine_turn(qp->run.engine, qp);
+		peal_guard_exit();
+		cond_resched();
+	}
 }
 
 static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
@@ -455,9 +505,15 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	e->workers = alloc_workqueue("peal-%s", WQ_UNBOUND, 0, name);
 	if (!e->workers)
 		return -ENOMEM;
-	ret = peal_engine_start_thread(e, name);
-	if (ret)
-		destroy_workqueue(e->workers);
+	ret = -ENOMEM;
+	e->homes = alloc_workqueue("peal-%s-home", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE, 0, name);
+	if (e->homes)
+		ret = peal_engine_start_thread(e, name);
+	if (!ret)
+		return 0;
+	if (e->homes)
+		destroy_workqueue(e->homes);
+	destroy_workqueue(e->workers);
 	return ret;
 }
 
@@ -469,6 +525,7 @@ void peal_engine_stop(struct peal_engine *e)
 {
 	peal_engine_set_policy(e, SCHED_NORMAL);
 	kthread_stop(e->thread);
+	destroy_workqueue(e->homes);
 	destroy_workqueue(e->workers);
 }
 
@@ -500,19 +557,21 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	qp->run.engine = e;
 	INIT_LIST_HEAD(&qp->run.node);
+	INIT_WORK(&qp->run.work, peal_engine_work_home);
 	peal_hrtimer_setup(&qp->run.timer, peal_engine_timer, CLOCK_MONOTONIC,
 			   HRTIMER_MODE_ABS_SOFT);
 }
 
 /*
  * The queue pair is unpublished: it is in RESET and nobody can find it but who
- * has done so before. Those end with the first wait. What is left is the timer
- * and the run list, and neither finds anything to do.
+ * has done so before. Those end with the first wait. What is left is the timer,
+ * the work and the run list, and none of them finds anything to do.
  */
 void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	peal_guard_wait();
 	hrtimer_cancel(&qp->run.timer);
+	cancel_work_sync(&qp->run.work);
 	spin_lock_irq(&e->lock);
 	list_del_init(&qp->run.node);
 	spin_unlock_irq(&e->lock);

@@ -10,7 +10,9 @@
  *  - the caller of a kick, within a budget. This is the normal case: no wake-up;
  *  - the thread, which spins on the doorbells while, and only while, it is the
  *    only runnable task of its CPU. Then posting is a store;
- *  - the worker, for what a budget or a timer left over.
+ *  - the worker, for what a budget or a timer left over. Where packets are sent it
+ *    runs on the CPU of the turn before: a link queues by CPU, and packets of one
+ *    queue pair that leave from two overtake each other.
  *
  * Lock: engine->lock guards the run list and the list of contexts. Inside it
  * nothing else is taken; interrupts are off, because kernel users post anywhere.
@@ -38,6 +40,7 @@ struct peal_engine {
 	struct task_struct *thread;
 	struct workqueue_struct *workers;
 	struct work_struct work;
+	struct workqueue_struct *homes;	/* the works of queue pairs with packets */
 };
 
 int peal_engine_start(struct peal_engine *e, struct peal_table *table, const char *name);

@@ -32,6 +32,9 @@ struct peal_run {
 	struct list_head node;		/* on the engine's run list, or empty */
 	struct hrtimer timer;
 	void *engine;
+	struct work_struct work;	/* what is left of packets, on CPU `home` */
+	int home;			/* the last turn with packets was there, */
+	unsigned long home_at;		/* then, in jiffies; both under sq.lock */
 };
 
 /* Depth of READs and atomics, either way; it travels in eight bits. */
