@@ -5,6 +5,7 @@
 #include <linux/atomic.h>
 
 #include "mw.h"
+#include "proto/rnr.h"
 #include "responder.h"
 #include "trace.h"
 
@@ -117,17 +118,6 @@ void peal_responder_invalid(struct peal_qp *qp, const struct peal_send *send, u3
 			      PEAL_REASON_BAD_REQUEST);
 }
 
-/* Table 45 of the IBTA specification, in nanoseconds; 0 encodes 655.36 ms. */
-static u64 peal_responder_rnr_ns(const struct peal_qp *qp)
-{
-	static const u32 units_of_10us[32] = {
-		65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
-		768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-	};
-
-	return units_of_10us[qp->attr.min_rnr_timer & 31] * 10000ULL;
-}
-
 /* Take a receive WQE, or keep the one of this message. */
 static struct peal_outcome peal_responder_receive(struct peal_qp *qp,
 						  const struct peal_send *send, u32 src_qpn,
@@ -139,7 +129,7 @@ static struct peal_outcome peal_responder_receive(struct peal_qp *qp,
 	case PEAL_RQ_EMPTY:
 		return (struct peal_outcome){
 			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
-			.ns = peal_responder_rnr_ns(qp),
+			.ns = peal_rnr_timer_ns(qp->attr.min_rnr_timer),
 		};
 	case PEAL_RQ_MALFORMED:
 		return peal_responder_refuse(qp, send, src_qpn, burst, &peal_refuse_receive,

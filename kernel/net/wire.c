@@ -14,9 +14,12 @@
 #include "probe.h"
 #include "wire.h"
 
-/* What may be on its way at most: enough for 10 Gb/s and 200 us. */
+/*
+ * What may be on its way at most: enough for 10 Gb/s and 200 us, and no more packets
+ * than a peer like us keeps when the first of them is late.
+ */
 #define PEAL_WINDOW_BYTES	(256 << 10)
-#define PEAL_WINDOW_PACKETS	1024U
+#define PEAL_WINDOW_PACKETS	((u32)PEAL_EARLY_SLOTS)
 
 static struct peal_qp *peal_wire_qp(const struct peal_carrier *c)
 {

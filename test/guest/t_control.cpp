@@ -545,6 +545,56 @@ TEST_CASE("port, MTU and GIDs follow the netdev")
 	CHECK(eventually([&] { return !has_gid(device, 9, 7); }));
 }
 
+TEST_CASE("a path MTU that the link cannot carry is refused")
+{
+	OwnDevice own;
+	if (!own.ok())
+		SKIP_CASE("cannot make a second device");
+	Device device(own.name());
+	Endpoint endpoint(device);
+	auto neighbour = device.gid();
+	neighbour.raw[15] ^= 0x55;
+	/* Of 10.78.0.1; nobody has it, and modify wants it resolved. */
+	REQUIRE(!run("ip neigh replace 10.78.0.84 lladdr 02:00:00:00:00:55 dev tctl0"));
+	auto attr = rtr_attr(device, 77, neighbour);
+
+	to_init(endpoint.qp);
+	for (const auto mtu : {IBV_MTU_2048, IBV_MTU_4096}) {
+		attr.path_mtu = mtu;
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "EINVAL");
+		CHECK(state_name(query_state(endpoint.qp)) == "INIT");
+	}
+	run("ip link set tctl0 mtu 2200");
+	attr.path_mtu = IBV_MTU_4096;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "EINVAL");
+	attr.path_mtu = IBV_MTU_2048;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "0");
+	CHECK(query(endpoint.qp).path_mtu == IBV_MTU_2048);
+}
+
+TEST_CASE("query tells where the packet numbers stand")
+{
+	Device device;
+	Pair pair(device);
+	Link link;
+	Region from(pair.a.pd, 64 * page_bytes), to(pair.b.pd, 64 * page_bytes);
+	const std::uint32_t mtu = 128U << device.port().active_mtu;
+	const auto at = [&](std::uint32_t packets) { return (link.psn + packets) & 0xffffff; };
+
+	CHECK(query(pair.a.qp).sq_psn == at(0));
+	CHECK(query(pair.b.qp).rq_psn == at(0));
+	/* Nothing, one packet, three packets: the numbers wrap on the way. */
+	for (const std::uint32_t bytes : {0U, mtu, 2 * mtu + 1})
+		for (int i = 0; i < 5; i++) {
+			post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})
+						.remote(to.address(), to.rkey()));
+			wait_success(pair.a.send_cq);
+		}
+	CHECK(query(pair.a.qp).sq_psn == at(5 + 5 + 15));
+	CHECK(query(pair.b.qp).rq_psn == at(5 + 5 + 15));
+	CHECK(query(pair.b.qp).sq_psn == at(0));
+}
+
 TEST_CASE("two devices have nothing to do with each other")
 {
 	OwnDevice own;
