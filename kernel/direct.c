@@ -44,7 +44,6 @@ static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor
 static u32 peal_direct_copy(const struct peal_sq *sq, struct peal_cursor *local,
 			    struct peal_cursor *remote, u64 bytes)
 {
-
 	peal_cursor_skip(local, sq->done);
 	peal_cursor_skip(remote, sq->done);
 	if (peal_op(sq->wqe.opcode)->sends)

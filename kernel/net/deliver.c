@@ -18,7 +18,7 @@
  * piece of a READ: what another CPU sends meanwhile overtakes what this one has
  * sent, on every link that queues by CPU.
  */
-#define PEAL_DELIVER_BUDGET	(1 << 20)
+#define PEAL_DELIVER_BUDGET	(1024 << 10)
 
 /* The destination of a datagram to a group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff

@@ -182,11 +182,12 @@ static bool peal_ud_pkey_matches(u16 pkey)
 static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	const struct peal_packet *packet = &dg->packet;
+	bool names_group = packet->qpn == PEAL_QPN_MULTICAST;
 
 	if (unlikely(!peal_ud_receives(qp->state) || qp->rq.refusing))
 		return PEAL_DROP_state;
 	/* To a group and to one queue pair of it at once: IBTA 9.6.1.2. */
-	if (unlikely(dg->multicast != (packet->qpn == PEAL_QPN_MULTICAST)))
+	if (unlikely(dg->multicast != names_group))
 		return PEAL_DROP_group;
 	if (unlikely(!peal_ud_pkey_matches(packet->pkey)))
 		return PEAL_DROP_pkey;

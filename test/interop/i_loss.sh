@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: any
 # timeout: 3000
 #
 # 100 MiB over wires that lose, duplicate, reorder and delay; rping; perftest with delay and reordering next to the

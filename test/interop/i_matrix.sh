@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: any
 # timeout: 1500
 #
 # peal and rdma_rxe in one machine, a veth pair between them: the whole matrix. WIRE_KINDS names other pairs: with

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: any
 # timeout: 2400
 # vm: peers 2, cpus 1
 #
