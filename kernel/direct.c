@@ -77,7 +77,7 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 	const struct peal_send *send = &qp->sq.wqe;
 	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
-	u32 pieces = 0;
+	u32 pieces = local->num_sge;
 	u64 bytes;
 
 	outcome = peal_responder_accept(peer, send, qp->ib.qp_num, burst, &remote);
@@ -90,13 +90,13 @@ static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_q
 		bytes = outcome.bytes;
 	} else {
 		bytes = min(send->length - qp->sq.done, max_bytes);
-		pieces = peal_direct_copy(&qp->sq, local, &remote, bytes);
+		pieces += remote.num_sge + peal_direct_copy(&qp->sq, local, &remote, bytes);
 	}
 	outcome.what = PEAL_PROGRESS;
 	if (qp->sq.done + bytes == send->length)
 		outcome = peal_responder_finish(peer, send, qp->ib.qp_num, burst);
 	outcome.bytes = bytes;
-	outcome.pieces = local->num_sge + remote.num_sge + pieces;
+	outcome.pieces = pieces;
 	return outcome;
 }
 

@@ -2,7 +2,8 @@
 /*
  * What came of one attempt to carry a message: the answer that a carrier gives
  * the requester. It says why a queue does not move as a value, so that nobody
- * has to find it out from flags.
+ * has to find it out from flags. Of sixteen bytes, so that it travels in
+ * registers through the layers of a message.
  */
 #ifndef PEAL_OUTCOME_H
 #define PEAL_OUTCOME_H
@@ -20,12 +21,14 @@ enum peal_what {
 };
 
 struct peal_outcome {
-	enum peal_what what;
-	enum peal_reason reason;	/* unless CARRIED or PROGRESS */
+	u8 what;			/* enum peal_what */
 	u8 status;			/* FAILED: enum ib_wc_status */
-	u64 ns;				/* NOT_READY: the peer's RNR timer */
-	u64 bytes;			/* PROGRESS, CARRIED: moved just now */
-	u32 pieces;			/* ... looked up and copied */
+	u16 pieces;			/* PROGRESS, CARRIED: looked up and copied */
+	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */
+	union {
+		u64 ns;			/* NOT_READY: the peer's RNR timer */
+		u64 bytes;		/* PROGRESS, CARRIED: moved just now */
+	};
 };
 
 static inline struct peal_outcome peal_failed(u8 status, enum peal_reason reason)

@@ -162,8 +162,9 @@ static bool peal_requester_step(struct peal_qp *qp, struct peal_burst *burst,
 	if (unlikely(!qp->sq.busy))
 		return true;	/* malformed: it is completed already */
 	outcome = peal_requester_execute(qp, burst);
+	if (likely(outcome.what <= PEAL_PROGRESS))
+		peal_budget_spend(budget, outcome.bytes + outcome.pieces * PEAL_COST_PIECE);
 	peal_requester_settle(qp, burst, &outcome);
-	peal_budget_spend(budget, outcome.bytes + (u64)outcome.pieces * PEAL_COST_PIECE);
 	return !qp->sq.wait;
 }
 
