@@ -188,9 +188,10 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 
 	plan_rules(path, a.habits);
 	plan_load();
-	plan_fate(path);
 	if (laboratory)
-		plan_victim(path);
+		plan_experiment(path);
+	else
+		plan_fate(path);
 	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
 	    random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
@@ -316,14 +317,14 @@ void Connection::check()
 		program->check_words();
 	for (int i = 0; i < 2; i++)
 		pairs[i]->memory.sweep(pairs[i]->outgoing->name().c_str());
-	if (fate == Fate::ONE_LOST || fate == Fate::ONE_LATE)
-		check_victim();
+	check_experiment();
 }
 
 std::string Connection::describe() const
 {
-	static const char *const fates[] = {"",		", SILENCE", ", RESET",	   ", HOLE",
-					    ", BROKEN", ", FORGERY", ", ONE_LOST", ", ONE_LATE"};
+	static const char *const fates[] = {"",		  ", SILENCE",	", RESET",
+					    ", HOLE",	  ", BROKEN",	", FORGERY",
+					    ", ONE_LOST", ", ONE_LATE", ", UNREADY"};
 	std::string text;
 	char line[256];
 

@@ -151,23 +151,19 @@ Touch Connection::touch(Frame &frame)
 }
 
 /*
- * One packet in a long message, and a network that is perfect otherwise: it is
- * what one packet lost, or late, costs that is looked at.
+ * One thing goes wrong, and the network is perfect otherwise: what that costs is
+ * looked at.
  */
-void Connection::plan_victim(const Path &path)
+void Connection::plan_experiment(const Path &path)
 {
 	Random &random = world_.random;
-	Load &l = load_[0];
 
-	fate = random.pick<Fate>({Fate::ONE_LOST, Fate::ONE_LATE});
-	reading_ = random.one_in(3);
-	l = Load{};
-	l.messages = 1;
-	l.opcode = random.pick<u8>({PEAL_OP_WRITE, PEAL_OP_SEND});
-	if (reading_)
-		l.opcode = PEAL_OP_READ;
-	l.bulk_bytes = rules_[0].mtu * random.between(100, 200);
-	load_[1] = l;
+	fate = random.pick<Fate>({Fate::ONE_LOST, Fate::ONE_LATE, Fate::UNREADY});
+	if (fate == Fate::UNREADY)
+		plan_unready();
+	else
+		plan_victim(path);
+	load_[1] = load_[0];
 	load_[1].messages = 0;
 	for (Rules &r : rules_) {
 		r.transport = PEAL_RC;
@@ -178,11 +174,53 @@ void Connection::plan_victim(const Path &path)
 		r.clean = false;
 		r.may_exceed = false;
 	}
+}
+
+/* Messages of some packets, so that others follow the one that meets no receive. */
+void Connection::plan_unready()
+{
+	Random &random = world_.random;
+	Load &l = load_[0];
+
+	l = Load{};
+	l.messages = static_cast<u32>(random.between(4, 40));
+	l.opcode = random.pick<u8>({PEAL_OP_SEND, PEAL_OP_WRITE_IMM});
+	l.bulk_bytes = rules_[0].mtu * random.between(1, 8);
+	l.late_receives = 100000;
+	l.receive_gap = random.pick<u64>({10 * US, 300 * US, 3 * MS});
+	rules_[0].rnr_limit = 7;
+	rules_[0].rnr_timer = static_cast<u8>(random.between(1, 8));
+}
+
+/* One packet in a long message. */
+void Connection::plan_victim(const Path &path)
+{
+	Random &random = world_.random;
+	Load &l = load_[0];
+
+	reading_ = random.one_in(3);
+	l = Load{};
+	l.messages = 1;
+	l.opcode = random.pick<u8>({PEAL_OP_WRITE, PEAL_OP_SEND});
+	if (reading_)
+		l.opcode = PEAL_OP_READ;
+	l.bulk_bytes = rules_[0].mtu * random.between(100, 200);
 	victim_ = (rules_[0].psn + static_cast<u32>(random.between(8, 80))) & 0xffffff;
 	late_by_ = fate == Fate::ONE_LATE ? random.between(US, 2 * path.delay + 20 * US) : 0;
 }
 
 /* IBTA asks for none of it: it is what we promise (Documentation/testing.rst). */
+void Connection::check_experiment() const
+{
+	const Stream &s = *streams.front();
+
+	if (fate == Fate::ONE_LOST || fate == Fate::ONE_LATE)
+		check_victim();
+	if (fate == Fate::UNREADY && s.stalls)
+		violation("%s: nothing was lost, receives were late, and a timeout was needed",
+			  s.name().c_str());
+}
+
 void Connection::check_victim() const
 {
 	const Stream &s = *streams.front();

@@ -24,6 +24,7 @@ enum class Fate : u8 {
 	FORGERY,  /* one packet is changed, with a right ICRC */
 	ONE_LOST, /* in a laboratory: one packet in the middle */
 	ONE_LATE,
+	UNREADY, /* in a laboratory: some receives are posted late */
 };
 
 /* Two queue pairs and both directions between them; after a reset with new streams. */
@@ -53,7 +54,10 @@ class Connection : public Actor {
 	void watch();
 	void forge(Frame &frame);
 	Touch touch_victim(u32 qpn, u32 psn, u8 opcode);
+	void plan_experiment(const Path &path);
 	void plan_victim(const Path &path);
+	void plan_unready();
+	void check_experiment() const;
 	void check_victim() const;
 
 public:
