@@ -6,15 +6,18 @@
 #include <linux/rcupdate.h>
 
 #include "link.h"
+#include "net/crc.h"
 #include "net/netns.h"
 #include "netlink.h"
 
 static int __init peal_main_init(void)
 {
-	int ret = peal_netns_init();
+	int ret;
 
+	peal_crc_init();
+	ret = peal_netns_init();
 	if (ret)
-		return ret;
+		goto err_crc;
 	ret = peal_netlink_init();
 	if (ret)
 		goto err_netns;
@@ -27,6 +30,8 @@ err_netlink:
 	peal_netlink_exit();
 err_netns:
 	peal_netns_exit();
+err_crc:
+	peal_crc_exit();
 	return ret;
 }
 
@@ -36,6 +41,7 @@ static void __exit peal_main_exit(void)
 	peal_netlink_exit();
 	peal_netns_exit();
 	rcu_barrier();	/* address handles are freed behind it */
+	peal_crc_exit();
 }
 
 module_init(peal_main_init);

@@ -34,6 +34,7 @@
 #include "../guard.h"
 #include "../proto/icrc.h"
 #include "../trace.h"
+#include "crc.h"
 #include "deliver.h"
 #include "netns.h"
 #include "receive.h"
@@ -174,10 +175,10 @@ static u32 peal_receive_crc(struct sk_buff *skb, u32 crc, u32 from, u32 bytes)
 	u32 n;
 
 	if (from + bytes <= skb_headlen(skb))
-		return peal_icrc_add(crc, skb->data + from, bytes);
+		return peal_crc_add(crc, skb->data + from, bytes);
 	peal_receive_pieces(&pieces, skb, from, bytes);
 	while ((n = peal_receive_next(&pieces, &data)))
-		crc = peal_icrc_add(crc, data, n);
+		crc = peal_crc_add(crc, data, n);
 	return crc;
 }
 

@@ -21,6 +21,7 @@
 
 #include "../dev.h"
 #include "../proto/icrc.h"
+#include "crc.h"
 #include "netns.h"
 #include "send.h"
 
@@ -162,7 +163,7 @@ static void peal_send_icrc(const struct peal_path *path, struct sk_buff *skb)
 	else
 		crc = peal_icrc_begin_v4(ip_hdr(skb), udp_hdr(skb), bth);
 	bth += PEAL_BTH_BYTES;
-	crc = peal_icrc_add(crc, bth, icrc - bth);
+	crc = peal_crc_add(crc, bth, icrc - bth);
 	value = cpu_to_le32(peal_icrc_end(crc));
 	memcpy(icrc, &value, sizeof(value));
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See crc.h.
+ *
+ * Since Linux 6.14 the library's crc32_le() uses vector instructions where there
+ * are some. Before, they were an algorithm of the crypto layer's, in a module of
+ * its own that this asks for; without it, the library's tables do.
+ */
+#include "../proto/icrc.h"
+#include "crc.h"
+
+#ifdef PEAL_HAS_FAST_CRC32
+
+void peal_crc_init(void)
+{
+}
+
+void peal_crc_exit(void)
+{
+}
+
+u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
+{
+	return peal_icrc_add(crc, bytes, n);
+}
+
+#else
+
+#include <crypto/hash.h>
+
+/* Below, it costs more to save and restore vector registers than they bring. */
+#define PEAL_CRC_WORTH	512
+
+static struct crypto_shash *peal_crc_hash;	/* NULL: the library */
+
+void peal_crc_init(void)
+{
+	struct crypto_shash *hash = crypto_alloc_shash("crc32", 0, 0);
+
+	if (IS_ERR(hash))
+		return;
+	if (crypto_shash_descsize(hash) == sizeof(u32))
+		peal_crc_hash = hash;
+	else
+		crypto_free_shash(hash);
+}
+
+void peal_crc_exit(void)
+{
+	if (peal_crc_hash)
+		crypto_free_shash(peal_crc_hash);
+}
+
+/* The whole state of this algorithm is the CRC so far. */
+static noinline u32 peal_crc_add_fast(u32 crc, const void *bytes, size_t n)
+{
+	struct {
+		struct shash_desc hash;
+		u32 crc;
+	} state;
+
+	BUILD_BUG_ON(offsetof(typeof(state), crc) != offsetof(struct shash_desc, __ctx));
+	state.hash.tfm = peal_crc_hash;
+	state.crc = crc;
+	if (unlikely(crypto_shash_update(&state.hash, bytes, n)))
+		return peal_icrc_add(crc, bytes, n);
+	return state.crc;
+}
+
+u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
+{
+	if (n < PEAL_CRC_WORTH || !peal_crc_hash)
+		return peal_icrc_add(crc, bytes, n);
+	return peal_crc_add_fast(crc, bytes, n);
+}
+
+#endif
