@@ -19,11 +19,10 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 {
 	if (unlikely(!peal_direct_receives(peer->state) || peer->rq.refusing))
 		return PEAL_REASON_PEER_STATE;
-	if (unlikely(peer->attr.dest_qp_num != qp->ib.qp_num ||
+	if (unlikely(peer->ib.qp_type != qp->ib.qp_type ||
+		     peer->attr.dest_qp_num != qp->ib.qp_num ||
 		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid))))
 		return PEAL_REASON_PEER_OTHER;
-	if (unlikely(peer->rq.psn != qp->sq.psn))
-		return PEAL_REASON_PEER_PSN;
 	return PEAL_REASON_NONE;
 }
 
@@ -108,11 +107,10 @@ static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_q
 					       struct peal_burst *burst,
 					       struct peal_cursor *local, u64 max_bytes)
 {
-	enum peal_reason reason = peal_direct_connected(qp, peer);
 	struct peal_outcome outcome;
 
-	if (unlikely(reason))
-		return peal_silent(reason);
+	if (unlikely(peer->rq.psn != qp->sq.psn))
+		return peal_silent(PEAL_REASON_PEER_PSN);
 	/* A peer that was reset under way has forgotten our first bytes. */
 	if (unlikely(qp->sq.done && !peer->rq.message))
 		peal_sq_restart(&qp->sq);
@@ -121,6 +119,24 @@ static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_q
 		peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
 	if (unlikely(peer->rq.refusing))
 		peal_burst_fail(burst, peer);
+	return outcome;
+}
+
+/* Holds the peer's rq.lock. One whose path is the wire lends what it has received so far. */
+static struct peal_outcome peal_direct_meet(struct peal_qp *qp, struct peal_qp *peer,
+					    struct peal_burst *burst, struct peal_cursor *local,
+					    u64 max_bytes)
+{
+	enum peal_reason reason = peal_direct_connected(qp, peer);
+	struct peal_outcome outcome;
+
+	if (unlikely(reason))
+		return peal_silent(reason);
+	if (peer->on_wire)
+		peer->carrier_ops->lend_recv(peer);
+	outcome = peal_direct_attempt(qp, peer, burst, local, max_bytes);
+	if (peer->on_wire)
+		peer->carrier_ops->take_back_recv(peer);
 	return outcome;
 }
 
@@ -149,11 +165,7 @@ struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *bur
 	if (unlikely(!peer))
 		return peal_silent(PEAL_REASON_PEER_UNKNOWN);
 	spin_lock(&peer->rq.lock);
-	if (peer->on_wire)
-		peer->carrier_ops->lend_recv(peer);
-	outcome = peal_direct_attempt(qp, peer, burst, &local, max_bytes);
-	if (peer->on_wire)
-		peer->carrier_ops->take_back_recv(peer);
+	outcome = peal_direct_meet(qp, peer, burst, &local, max_bytes);
 	spin_unlock(&peer->rq.lock);
 	return outcome;
 }

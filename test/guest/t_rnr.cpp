@@ -114,6 +114,39 @@ void peer_destroyed(Endpoint &asker, Endpoint &peer, const Link &link)
 	peer.qp.reset();
 }
 
+/* In RTS, connected to the asker where its type allows that. */
+void peer_of_type(ibv_qp_type type, Endpoint &asker, Endpoint &peer, const Link &link)
+{
+	const bool ud = type == IBV_QPT_UD;
+	auto init = init_attr(link);
+	auto rtr = rtr_attr(peer.device, asker.qp->qp_num, peer.device.gid(), link);
+	auto rts = rts_attr(link);
+	QpOptions options;
+
+	options.type = type;
+	peer.qp = create_qp(peer.pd, peer.send_cq, peer.recv_cq, options);
+	must(ibv_modify_qp(peer.qp, &init,
+			   ud ? IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+			      : init_mask),
+	     "modify to INIT");
+	must(ibv_modify_qp(peer.qp, &rtr,
+			   ud ? IBV_QP_STATE
+			      : rtr_mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)),
+	     "modify to RTR");
+	must(ibv_modify_qp(peer.qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");
+	connect_asker(asker, peer.qp->qp_num, link);
+}
+
+void peer_unreliable(Endpoint &asker, Endpoint &peer, const Link &link)
+{
+	peer_of_type(IBV_QPT_UC, asker, peer, link);
+}
+
+void peer_datagram(Endpoint &asker, Endpoint &peer, const Link &link)
+{
+	peer_of_type(IBV_QPT_UD, asker, peer, link);
+}
+
 std::vector<Silence> silences()
 {
 	return {
@@ -125,6 +158,8 @@ std::vector<Silence> silences()
 		{"the peer is in INIT", PEAL_REASON_PEER_STATE, peer_in_init},
 		{"the peer is in ERR", PEAL_REASON_PEER_STATE, peer_in_error},
 		{"the peer is connected to itself", PEAL_REASON_PEER_OTHER, connected_elsewhere},
+		{"the peer is unreliable", PEAL_REASON_PEER_OTHER, peer_unreliable},
+		{"the peer is a datagram queue pair", PEAL_REASON_PEER_OTHER, peer_datagram},
 		{"the peer expects another number", PEAL_REASON_PEER_PSN, other_psn},
 		{"nobody has the address", PEAL_REASON_PEER_SILENT, unreachable_gid},
 	};
