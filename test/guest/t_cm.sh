@@ -14,7 +14,7 @@ v6=fd77::1
 next_port=18800
 work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm
-require rping ucmatose udaddy mckey rstream ib_send_bw rdma
+require rping ucmatose cmtime udaddy mckey rstream ib_send_bw rdma
 
 listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 
@@ -50,6 +50,21 @@ pair udaddy udaddy -b "$v4" -c 5 -C 20 -- udaddy -s "$v4" -c 5 -C 20
 pair "udaddy IPv6" udaddy -b "$v6" -- udaddy -s "$v6"
 pair rstream rstream -b "$v4" -p @PORT -S 20000 -C 50 -- rstream -s "$v4" -p @PORT -S 20000 -C 50
 pair "ib_send_bw -R" ib_send_bw -d "$device" -R -p @PORT -n 100 -- ib_send_bw -d "$device" -R -p @PORT -n 100 "$v4"
+
+# cmtime's client ends with 1 when all went well, and its server never: its table says how far it came.
+connect_times() {
+	local pid port=$((next_port++))
+	timeout 60 cmtime -b "$v4" -p "$port" -c 50 >"$work/server" 2>&1 &
+	pid=$!
+	wait_for listens "$port" || fail "cmtime: nobody listens: $(<"$work/server")"
+	timeout 60 cmtime -s "$v4" -p "$port" -c 50 >"$work/client" 2>&1
+	kill "$pid"
+	wait "$pid"
+	grep -q '^destroy ' "$work/client" || fail "cmtime: client: $(<"$work/client") server: $(<"$work/server")"
+	echo "ok: cmtime: $(grep '^connect ' "$work/client")"
+}
+
+connect_times
 
 # A device that nobody listens on refuses; it does not leave the program waiting.
 timeout 30 rping -c -a "$v4" -p 18799 -C 1 >"$work/client" 2>&1
