@@ -3,8 +3,9 @@
 #
 # What a healthy kernel never prints, and how to look for it. It reads logs that others hand in.
 
-kernel_alarms='BUG:|WARNING:|Oops|KASAN|UBSAN|KCSAN|lockdep|possible circular|general protection|rcu.*stall'
-kernel_alarms+='|refcount_t|slab.*corrupt|hung task|blocked for more than|soft lockup|Call Trace|use-after-free'
+kernel_alarms='BUG:|WARNING:|Oops|KASAN|UBSAN|KCSAN|lockdep is turned off|possible circular|general protection|rcu.*stall'
+kernel_alarms+='|ODEBUG|INFO: trying to register|suspicious RCU|inconsistent lock|unreferenced object'
+kernel_alarms+='|refcount_t|slab.*corrupt|hung task|blocked for more than|soft lockup|Call Trace'
 
 # show_alarms LOG: prints the alarms with what follows them; fails when there are none.
 show_alarms() {

@@ -51,21 +51,30 @@ make_user() {
 	quietly ninja -C "$1" || die "the userspace part does not build in $1"
 }
 
-build_modules() {
-	have_modules || return 0
-	with_lock kernel-6.1 make_modules "$build/kernel-6.1" "/lib/modules/$(headers_release)/build"
+# kernel_tree KERNEL: prints the tree that modules are built against.
+kernel_tree() {
+	case $1 in
+	debug) echo "$(fetch_debug_kernel)/tree" ;;
+	*) echo "/lib/modules/$(headers_release)/build" ;;
+	esac
 }
 
-# The module with which t_kernel_user.sh tests the verbs as a kernel user.
+# build_modules KERNEL: 6.1 or debug.
+build_modules() {
+	have_modules || return 0
+	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")"
+}
+
+# The modules with which t_kernel_user.sh tests the verbs as a kernel user, and t_nomem.cpp makes allocations fail.
 make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
 	cp -rsf "$repo/test/guest/kmod/." "$folder/"
-	quietly make -C "$2" M="$folder" modules || die "the test module does not build against $2"
+	quietly make -C "$2" M="$folder" modules || die "the test modules do not build against $2"
 }
 
 build_test_module() {
-	with_lock ktest make_test_module "$build/kernel-6.1/ktest" "/lib/modules/$(headers_release)/build"
+	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$(kernel_tree "$1")"
 }
 
 build_user() {

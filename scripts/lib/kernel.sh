@@ -76,29 +76,28 @@ unpack_module() {
 	esac
 }
 
-# stage_modules RELEASE FOLDER: prints the guest's module folder: the kernel's own modules, and peal's below extra/.
+# stage_modules RELEASE FOLDER BUILT: prints the guest's module folder: the kernel's own modules, and below extra/
+# peal's and its tests', as far as they are built in BUILT.
 stage_modules() {
-	local release=$1 folder=$2 stage=$build/kernel-6.1/root
-	if [[ ! -e $build/kernel-6.1/kernel/peal.ko ]]; then
-		printf '%s\n' "$folder/lib/modules/$release"
-		return
-	fi
-	with_lock modules link_modules "$folder/lib/modules/$release" "$stage/lib/modules/$release" "$release" "$stage"
-	printf '%s\n' "$stage/lib/modules/$release"
+	local release=$1 folder=$2 built=$3
+	with_lock modules link_modules "$folder/lib/modules/$release" "$release" "$built"
+	printf '%s\n' "$built/root/lib/modules/$release"
 }
 
 link_modules() {
-	local from=$1 to=$2 release=$3 stage=$4 module changed=0
+	local from=$1 release=$2 built=$3 module to changed=0
+	to=$built/root/lib/modules/$release
 	mkdir -p "$to/extra"
 	ln -sfn "$from/kernel" "$to/kernel"
 	cp "$from"/modules.{order,builtin,builtin.modinfo} "$to/"
-	for module in peal_door peal; do
-		cmp -s "$build/kernel-6.1/kernel/$module.ko" "$to/extra/$module.ko" && continue
+	for module in "$built"/kernel/*.ko "$built"/ktest/*.ko; do
+		[[ -e $module ]] || continue
+		cmp -s "$module" "$to/extra/${module##*/}" && continue
 		# A new file, not new contents: a VM that runs keeps the module that it started with.
-		cp --remove-destination "$build/kernel-6.1/kernel/$module.ko" "$to/extra/$module.ko"
+		cp --remove-destination "$module" "$to/extra/"
 		changed=1
 	done
 	if ((changed)) || [[ ! -e $to/modules.dep.bin ]]; then
-		depmod -b "$stage" "$release"
+		depmod -b "$built/root" "$release"
 	fi
 }

@@ -64,7 +64,8 @@ accelerator_arguments() {
 
 # Fixed addresses make instruction counts repeatable.
 kernel_arguments() {
-	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt"
+	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
+	[[ $kernel != debug || -n ${PEAL_VM_LEAKS:-} ]] || always+=" kmemleak=off"
 	case $accel in
 	kvm) echo "$always" ;;
 	tcg) echo "$always tsc=reliable clocksource=tsc" ;;
@@ -79,6 +80,8 @@ share() { echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs
 qemu_command() {
 	local folder=$1 arguments
 	read -r -a arguments <<<"$(accelerator_arguments)"
+	# The other machine computes its interrupt routes in ACPI code, which takes a debug kernel minutes.
+	[[ $kernel != debug ]] || arguments+=(-machine q35)
 	qemu=(qemu-system-x86_64 "${arguments[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 		-kernel "$vmlinuz" -initrd "$initrd" -append "$(kernel_arguments)"
 		-serial "file:$folder/dmesg.log"

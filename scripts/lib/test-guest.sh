@@ -8,6 +8,9 @@
 
 # What the tests run besides what scripts/vm needs: a second implementation of packets, rules that drop them.
 guest_packages=(python3-scapy nftables)
+# What the machines boot: --kernel of scripts/vm, and how many times longer than on a stock kernel a test may take.
+guest_kernel=6.1
+guest_slowness=1
 
 # guest_tests: the path of every test, shell scripts and compiled programs.
 guest_tests() {
@@ -61,7 +64,7 @@ run_machine_suite() {
 	local -A groups=()
 	shift
 	need_packages "${guest_packages[@]}"
-	if ! (build_modules && build_test_module && build_user); then
+	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
 		fail "guest/build"
 		return
 	fi
@@ -113,7 +116,7 @@ list_tests() {
 		limit=$(test_option "$path" timeout)
 		limit=${limit:-60}
 		[[ $carrier != wire ]] || limit=$((limit * 2))
-		printf '%s %s\n' "$limit" "$path"
+		printf '%s %s\n' "$((limit * guest_slowness))" "$path"
 	done
 }
 
@@ -123,7 +126,7 @@ run_machine() {
 	local options results=$2 machine status=0
 	read -r -a options <<<"$1"
 	PEAL_VM_RESULTS=$results PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 PEAL_CARRIER=$carrier \
-		"$repo/scripts/vm" --timeout 5400 "${options[@]}" -- scripts/lib/guest-tests 2>"$results/messages" &
+		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 5400 "${options[@]}" -- scripts/lib/guest-tests 2>"$results/messages" &
 	machine=$!
 	# shellcheck disable=SC2064 # the number of this machine is meant, not that of a later one
 	trap "kill $machine 2>/dev/null; exit 130" INT TERM
@@ -159,6 +162,10 @@ count_results() {
 	while read -r result name; do
 		outcome[$name]=$result
 	done < <(cat "$1/done" 2>/dev/null)
+	case ${outcome[kmemleak]:-} in
+	PASS) passed=$((passed + 1)) ;;
+	FAIL) failed=$((failed + 1)) ;;
+	esac
 	for path in "${pending[@]}"; do
 		name=$(test_name "$path")
 		case ${outcome[$name]:-} in

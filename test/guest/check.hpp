@@ -28,8 +28,15 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Duration = Clock::duration;
 
+/* How many times longer than on a stock kernel things may take; scripts/vm says so. */
+inline int slowness()
+{
+	const char *times = std::getenv("PEAL_SLOWNESS");
+	return times ? std::atoi(times) : 1;
+}
+
 /* Long enough for an emulated machine that shares its processors; never waited for in vain. */
-constexpr Duration patience = 10s;
+inline const Duration patience = 10s * slowness();
 
 /* Long enough to believe that something that was never started does not come. */
 constexpr Duration absence = 50ms;

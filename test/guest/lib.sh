@@ -4,7 +4,7 @@
 # Helpers of the guest's shell tests (source "$(dirname "$0")/lib.sh"): wait for conditions, skip, make and
 # remove peal0, run servers. They wait for conditions, never for a time. A test ends with 0, 1 or 77 (skipped).
 
-WAIT_LIMIT=${WAIT_LIMIT:-20}
+WAIT_LIMIT=${WAIT_LIMIT:-$((20 * ${PEAL_SLOWNESS:-1}))}
 
 fail() {
 	echo "FAILED: $*"

@@ -6,11 +6,10 @@ set -u
 # shellcheck source=test/guest/lib.sh
 source "$(dirname "$0")/lib.sh"
 [[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the module tests peal0"
-modules=$(dirname "$0")/../../build/kernel-6.1/ktest
-[[ -e $modules/peal_ktest.ko && -e $modules/peal_kfail.ko ]] || fail "peal_ktest.ko and peal_kfail.ko are not built"
-insmod "$modules/peal_kfail.ko" || fail "peal_kfail does not load: $(dmesg | tail -n 1)"
+modinfo peal_ktest peal_kfail >/dev/null || fail "peal_ktest.ko and peal_kfail.ko are not built"
+modprobe peal_kfail || fail "peal_kfail does not load: $(dmesg | tail -n 1)"
 trap 'rmmod peal_kfail' EXIT
 wire=0
 [[ ${PEAL_CARRIER:-direct} != wire ]] || wire=1
-insmod "$modules/peal_ktest.ko" wire=$wire || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
+modprobe peal_ktest wire=$wire || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
 rmmod peal_ktest || fail "peal_ktest does not unload"

@@ -14,7 +14,7 @@ traffic=$(dirname "$0")/../../build/user/test/guest/traffic
 [[ -x $traffic ]] || skip "the helper 'traffic' is not built"
 require ibv_rc_pingpong ib_write_bw tc
 scratch=$(mktemp -d)
-limit_ms=5000
+limit_ms=$((5000 * ${PEAL_SLOWNESS:-1}))
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
