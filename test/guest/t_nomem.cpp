@@ -10,24 +10,21 @@
  * KFAIL_OPTIONS=trace=1 logs the stack of each allocation that fails.
  * Does not hold: what other tasks allocate on behalf of a call.
  */
-#include "commands.hpp"
+#include "faults.hpp"
 #include "netlink.hpp"
-#include "verbs.hpp"
 
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
-#include <sys/ioctl.h>
 #include <thread>
-
-#include "kmod/peal_kfail.h"
 
 using namespace peal_test;
 
 namespace {
+
+constexpr std::array ways{Which::one, Which::from};
 
 /* The number behind "NAME:" in a file of /proc. */
 long proc_value(const std::string &path, const std::string &name)
@@ -43,45 +40,6 @@ long proc_value(const std::string &path, const std::string &name)
 	}
 	return -1;
 }
-
-/* ------------------------------------------------- failing allocations */
-
-enum class Which { one, from };
-
-constexpr std::array ways{Which::one, Which::from};
-
-/* The module that makes allocations of this thread fail, loaded for a while. */
-class Faults {
-public:
-	Faults()
-	{
-		const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-		const auto module = here / "../../../kernel-6.1/ktest/peal_kfail.ko";
-
-		if (run("insmod " + module.string() + " $KFAIL_OPTIONS"))
-			throw std::runtime_error("peal_kfail does not load");
-		fd_ = open("/dev/peal_kfail", O_RDWR | O_CLOEXEC);
-		if (fd_ < 0)
-			throw_errno("open /dev/peal_kfail");
-	}
-	~Faults()
-	{
-		close(fd_);
-		run("rmmod peal_kfail");
-	}
-	Faults(const Faults &) = delete;
-	Faults &operator=(const Faults &) = delete;
-
-	void start(Which which, unsigned long number) const
-	{
-		ioctl(fd_, which == Which::one ? PEAL_KFAIL_ONE : PEAL_KFAIL_FROM, number);
-	}
-	/* How many have failed. */
-	int stop() const { return ioctl(fd_, PEAL_KFAIL_STOP); }
-
-private:
-	int fd_;
-};
 
 /* ------------------------------------------------------ what is there */
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A program that has done nothing, beside others that do their worst.
+ *
+ * Holds: messages whose data are checked, one after the other; child processes for the others.
+ * Does not hold: what the others do.
+ */
+#pragma once
+
+#include "verbs.hpp"
+
+#include <sys/wait.h>
+
+#include <functional>
+
+namespace peal_test {
+
+class Innocent {
+public:
+	explicit Innocent(Device &device)
+		: pair_(device), from_(pair_.a.pd, 16 * page_bytes),
+		  to_(pair_.b.pd, 16 * page_bytes)
+	{
+	}
+	/* One WRITE; throws when it fails or its bytes are wrong. */
+	void message()
+	{
+		const auto size = random_.between(1, 60000);
+
+		fill_pattern(from_.bytes(0, size), messages_++);
+		post(pair_.a.qp, Send(IBV_WR_RDMA_WRITE, {from_.sge(0, size)})
+					 .remote(to_.address(), to_.rkey()));
+		wait_success(pair_.a.send_cq);
+		const auto wrong = difference(to_.bytes(0, size), from_.bytes(0, size));
+		if (!wrong.empty())
+			throw std::runtime_error("an innocent's data: " + wrong);
+	}
+	std::uint64_t messages() const { return messages_; }
+
+private:
+	Pair pair_;
+	Region from_, to_;
+	Random random_{77};
+	std::uint64_t messages_ = 0;
+};
+
+/* A process with this body; its status is what the body returns, 1 when it throws. */
+inline pid_t spawn(const std::function<int()> &body)
+{
+	const pid_t child = fork();
+
+	if (child)
+		return child;
+	int result = 1;
+	try {
+		result = body();
+	} catch (const std::exception &error) {
+		std::fprintf(stderr, "child: %s\n", error.what());
+	}
+	_exit(result);
+}
+
+/* Messages until all children have ended, each with a status that `fine` accepts. */
+template <class Fine>
+std::uint64_t innocent_among(Device &device, std::size_t children, Duration limit, Fine fine)
+{
+	Innocent innocent(device);
+	const auto deadline = Clock::now() + limit;
+
+	while (children) {
+		int status = 0;
+		innocent.message();
+		if (waitpid(-1, &status, WNOHANG) > 0) {
+			children--;
+			CHECK(fine(status));
+		}
+		REQUIRE(Clock::now() < deadline);
+	}
+	return innocent.messages();
+}
+
+} // namespace peal_test

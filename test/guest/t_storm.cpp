@@ -1,0 +1,634 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 240
+/*
+ * Objects of every kind come and go in any order, legal or not, from several threads and
+ * processes at once, while they are used.
+ *
+ * Holds: what is in use refuses to go; everything goes in the end, in the right order; each work
+ * request completes at most once, and after a queue pair's error only as flushed; the data of
+ * innocents stay right all the time; nothing is left over; also when allocations fail.
+ * Does not hold: which error a wrong call returns (t_control, t_errors), removal of the device
+ * (t_removal). PEAL_STORM_SECONDS, default 8, is how long it blows.
+ */
+#include "faults.hpp"
+#include "innocent.hpp"
+
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr std::size_t arena_bytes = 64 * page_bytes;
+constexpr std::uint32_t queue_depth = 32;
+constexpr std::uint8_t groups = 4;
+
+Duration storm_time()
+{
+	const char *seconds = std::getenv("PEAL_STORM_SECONDS");
+
+	return std::chrono::seconds(seconds ? std::atoi(seconds) : 8);
+}
+
+/* In wr_id: the queue pair, which of its queues, and a number that grows. */
+constexpr std::uint64_t receive_bit = 1U << 31;
+
+/* A queue pair, and what is known of its work requests. */
+struct Bird {
+	ibv_qp *qp;
+	ibv_qp_type type;
+	std::map<std::uint64_t, int> done{}; /* by wr_id */
+	std::array<bool, 2> failed{};	     /* sends, receives; */
+	std::uint64_t since = 0;	     /* of those posted from this number on */
+};
+
+/*
+ * One thread's objects. Each kind has a handful of places; a random action makes, uses, changes
+ * or destroys the object in a random place. Calls that must not succeed are fine when they fail.
+ */
+class Storm {
+public:
+	explicit Storm(std::uint64_t salt) : random_(salt), memory_(arena_bytes) {}
+	Storm(const Storm &) = delete;
+	Storm &operator=(const Storm &) = delete;
+
+	void blow(Duration time)
+	{
+		const Stopwatch watch;
+
+		while (watch.elapsed() < time) {
+			act();
+			actions_++;
+		}
+	}
+	std::uint64_t actions() const { return actions_; }
+
+	/* One of the first allocations of each action fails. Return: how many have. */
+	std::uint64_t blow_short_of_memory(const Faults &faults, Duration time)
+	{
+		const Stopwatch watch;
+		std::uint64_t failed = 0;
+
+		for (; watch.elapsed() < time; actions_++) {
+			faults.start(Which::one, random_.between(1, 16));
+			try {
+				act();
+			} catch (...) {
+				faults.stop();
+				throw;
+			}
+			failed += static_cast<std::uint64_t>(faults.stop());
+		}
+		return failed;
+	}
+
+	/* In the order that the objects ask for; nothing may refuse now. */
+	void clear()
+	{
+		for (auto &[number, bird] : birds_) {
+			for (std::uint8_t i = 0; i < groups; i++)
+				leave_group(bird.qp, i);
+			must_go(bird.qp, ibv_destroy_qp, "destroy_qp");
+		}
+		birds_.clear();
+		for (auto &ah : ahs_)
+			must_go(ah, ibv_destroy_ah, "destroy_ah");
+		for (auto &mw : mws_)
+			must_go(mw, ibv_dealloc_mw, "dealloc_mw");
+		for (auto &mr : mrs_)
+			must_go(mr, ibv_dereg_mr, "dereg_mr");
+		for (auto &cq : cqs_)
+			must_go(cq, ibv_destroy_cq, "destroy_cq");
+		for (auto &pd : pds_)
+			must_go(pd, ibv_dealloc_pd, "dealloc_pd");
+	}
+
+private:
+	static ibv_gid group(std::uint8_t number)
+	{
+		return {.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 1, number}};
+	}
+	/* A queue pair in a group may not go. */
+	static void leave_group(ibv_qp *qp, std::uint8_t number)
+	{
+		const auto gid = group(number);
+
+		ibv_detach_mcast(qp, &gid, 0);
+	}
+	template <class T>
+	static void must_go(T *&object, int (*destroy)(T *), const char *what)
+	{
+		if (object)
+			must(destroy(object), what);
+		object = nullptr;
+	}
+
+	std::size_t place(std::size_t places) { return random_.between(0, places - 1); }
+	template <class T, std::size_t n>
+	T *any(const std::array<T *, n> &from)
+	{
+		return from[place(n)];
+	}
+	Bird *any_bird()
+	{
+		if (birds_.empty())
+			return nullptr;
+		return &std::next(birds_.begin(), static_cast<long>(place(birds_.size())))->second;
+	}
+
+	void act();
+	void make_or_drop_pd();
+	void make_or_drop_mr();
+	void make_or_drop_mw();
+	void make_or_drop_cq();
+	void make_or_drop_ah();
+	void make_or_drop_qp();
+	void resize_cq();
+	void connect();
+	void modify_anyhow();
+	void post_something();
+	void post_receive();
+	void join_group();
+	void query();
+	void poll();
+	void judge(const ibv_wc &wc);
+	void was_reset(Bird &bird);
+	std::uint64_t next_id(const Bird &bird, std::uint64_t bits = 0)
+	{
+		return static_cast<std::uint64_t>(bird.qp->qp_num) << 32 | bits | next_id_++;
+	}
+	ibv_send_wr plan(Bird &bird, ibv_sge *sge);
+
+	Random random_;
+	Device device_;
+	Memory memory_;
+	std::array<ibv_pd *, 3> pds_{};
+	std::array<ibv_mr *, 8> mrs_{};
+	std::array<ibv_mw *, 4> mws_{};
+	std::array<ibv_cq *, 4> cqs_{};
+	std::array<ibv_ah *, 3> ahs_{};
+	std::map<std::uint32_t, Bird> birds_; /* by number */
+	std::uint64_t actions_ = 0;
+	std::uint64_t next_id_ = 0;
+};
+
+void Storm::act()
+{
+	switch (random_.between(0, 31)) {
+	case 0:
+		return make_or_drop_pd();
+	case 1:
+	case 2:
+		return make_or_drop_mr();
+	case 3:
+		return make_or_drop_mw();
+	case 4:
+		return make_or_drop_cq();
+	case 5:
+		return make_or_drop_ah();
+	case 6:
+	case 7:
+		return make_or_drop_qp();
+	case 8:
+		return resize_cq();
+	case 9:
+	case 10:
+		return connect();
+	case 11:
+	case 12:
+		return modify_anyhow();
+	case 13:
+		return join_group();
+	case 14:
+		return query();
+	case 15:
+	case 16:
+	case 17:
+		return post_receive();
+	case 18:
+	case 19:
+	case 20:
+	case 21:
+		return poll();
+	default:
+		return post_something();
+	}
+}
+
+/* With objects in it a protection domain must stay: the kernel says so, or it had none. */
+void Storm::make_or_drop_pd()
+{
+	auto &pd = pds_[place(pds_.size())];
+
+	if (!pd)
+		pd = ibv_alloc_pd(device_);
+	else if (!ibv_dealloc_pd(pd))
+		pd = nullptr;
+}
+
+void Storm::make_or_drop_mr()
+{
+	auto &mr = mrs_[place(mrs_.size())];
+	auto *pd = any(pds_);
+	const auto from = place(arena_bytes), bytes = place(arena_bytes - from) + 1;
+	const auto access = static_cast<int>(random_.between(0, 31));
+
+	if (mr && random_.between(0, 3) == 0 && pd) {
+		const int flags = static_cast<int>(random_.between(1, 7));
+		ibv_rereg_mr(mr, flags, pd, memory_.data() + from, bytes, access);
+	} else if (mr) {
+		if (!ibv_dereg_mr(mr))
+			mr = nullptr;
+	} else if (pd) {
+		mr = ibv_reg_mr(pd, memory_.data() + from, bytes, access);
+	}
+}
+
+void Storm::make_or_drop_mw()
+{
+	auto &mw = mws_[place(mws_.size())];
+	auto *pd = any(pds_);
+
+	if (!mw && pd)
+		mw = ibv_alloc_mw(pd, random_.between(0, 1) ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+	else if (mw && !ibv_dealloc_mw(mw))
+		mw = nullptr;
+}
+
+void Storm::make_or_drop_cq()
+{
+	auto &cq = cqs_[place(cqs_.size())];
+
+	if (!cq)
+		cq = ibv_create_cq(device_, static_cast<int>(random_.between(1, 200)), nullptr,
+				   nullptr, 0);
+	else if (!ibv_destroy_cq(cq))
+		cq = nullptr;
+}
+
+void Storm::make_or_drop_ah()
+{
+	auto &ah = ahs_[place(ahs_.size())];
+	auto *pd = any(pds_);
+
+	if (!ah && pd) {
+		auto attr = rtr_attr(device_, 0, device_.gid()).ah_attr;
+		ah = ibv_create_ah(pd, &attr);
+	} else if (ah && !ibv_destroy_ah(ah)) {
+		ah = nullptr;
+	}
+}
+
+void Storm::make_or_drop_qp()
+{
+	static const std::array types{IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	auto *bird = any_bird();
+	auto *pd = any(pds_);
+	auto *send_cq = any(cqs_), *recv_cq = any(cqs_);
+
+	if (bird && birds_.size() > 3) {
+		const auto number = bird->qp->qp_num;
+		if (!ibv_destroy_qp(bird->qp))
+			birds_.erase(number);
+	} else if (pd && send_cq && recv_cq) {
+		QpOptions options;
+		options.send_wr = options.recv_wr = queue_depth;
+		options.type = types[place(types.size())];
+		options.all_signaled = random_.between(0, 1);
+		auto init = init_attributes(pd, send_cq, recv_cq, options);
+		if (auto *qp = ibv_create_qp_ex(device_, &init))
+			birds_[qp->qp_num] = Bird{qp, options.type};
+	}
+}
+
+void Storm::resize_cq()
+{
+	if (auto *cq = any(cqs_))
+		ibv_resize_cq(cq, static_cast<int>(random_.between(1, 300)));
+}
+
+/* To itself or another bird, of this storm or the last. */
+void Storm::connect()
+{
+	auto *bird = any_bird(), *peer = any_bird();
+
+	if (!bird)
+		return;
+	Link link;
+	link.timeout = static_cast<std::uint8_t>(random_.between(1, 10));
+	link.retry_cnt = static_cast<std::uint8_t>(random_.between(0, 3));
+	link.rnr_retry = static_cast<std::uint8_t>(random_.between(0, 3));
+	link.psn = static_cast<std::uint32_t>(random_.between(0, 0xffffff));
+	ibv_qp_attr attr{};
+	attr.qp_state = IBV_QPS_RESET;
+	if (ibv_modify_qp(bird->qp, &attr, IBV_QP_STATE))
+		return;
+	was_reset(*bird);
+	attr = init_attr(link);
+	attr.qkey = 0x1234;
+	const bool ud = bird->type == IBV_QPT_UD;
+	ibv_modify_qp(bird->qp, &attr,
+		      ud ? IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+			 : init_mask);
+	attr = rtr_attr(device_, peer->qp->qp_num, device_.gid(), link);
+	attr.path_mtu = IBV_MTU_256;
+	int mask = rtr_mask;
+	if (bird->type == IBV_QPT_UC)
+		mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	ibv_modify_qp(bird->qp, &attr, ud ? static_cast<int>(IBV_QP_STATE) : mask);
+	attr = rts_attr(link);
+	ibv_modify_qp(bird->qp, &attr,
+		      bird->type == IBV_QPT_RC ? rts_mask : IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+/* Any bits of the mask, any values. */
+void Storm::modify_anyhow()
+{
+	auto *bird = any_bird();
+
+	if (!bird)
+		return;
+	auto attr = rtr_attr(device_, static_cast<std::uint32_t>(random_.between(0, 0xffffff)),
+			     device_.gid());
+	attr.qp_state = static_cast<ibv_qp_state>(random_.between(0, 7));
+	attr.cur_qp_state = static_cast<ibv_qp_state>(random_.between(0, 7));
+	attr.path_mtu = static_cast<ibv_mtu>(random_.between(0, 7));
+	attr.port_num = static_cast<std::uint8_t>(random_.between(0, 2));
+	attr.max_rd_atomic = static_cast<std::uint8_t>(random_.between(0, 255));
+	attr.max_dest_rd_atomic = static_cast<std::uint8_t>(random_.between(0, 255));
+	attr.timeout = static_cast<std::uint8_t>(random_.between(0, 8));
+	attr.qp_access_flags = static_cast<unsigned>(random_.between(0, 31));
+	int mask = static_cast<int>(random_.between(0, 0x1ffffff));
+	/* Mostly a few bits, so that some calls are right. */
+	if (random_.between(0, 3))
+		mask &= static_cast<int>(random_.between(0, 0x1ffffff) &
+					 random_.between(0, 0x1ffffff));
+	if (!ibv_modify_qp(bird->qp, &attr, mask) && mask & IBV_QP_STATE &&
+	    attr.qp_state == IBV_QPS_RESET)
+		was_reset(*bird);
+}
+
+/* What was posted before says nothing about what comes. */
+void Storm::was_reset(Bird &bird)
+{
+	bird.failed = {};
+	bird.since = next_id_;
+}
+
+void Storm::join_group()
+{
+	auto *bird = any_bird();
+	const auto number = static_cast<std::uint8_t>(place(groups));
+	const auto gid = group(number);
+
+	if (!bird)
+		return;
+	if (random_.between(0, 1))
+		ibv_attach_mcast(bird->qp, &gid, 0);
+	else
+		leave_group(bird->qp, number);
+}
+
+void Storm::query()
+{
+	auto *bird = any_bird();
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+
+	if (bird)
+		ibv_query_qp(bird->qp, &attr, static_cast<int>(random_.between(0, 0x1ffffff)),
+			     &init);
+	if (auto *cq = any(cqs_))
+		ibv_req_notify_cq(cq, static_cast<int>(random_.between(0, 1)));
+}
+
+ibv_send_wr Storm::plan(Bird &bird, ibv_sge *sge)
+{
+	static const std::array opcodes{
+		IBV_WR_RDMA_WRITE,	     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+		IBV_WR_SEND_WITH_IMM,	     IBV_WR_RDMA_READ,		 IBV_WR_ATOMIC_CMP_AND_SWP,
+		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV,		 IBV_WR_SEND_WITH_INV,
+	};
+	auto *local = any(mrs_), *remote = any(mrs_);
+	ibv_send_wr wr{};
+
+	wr.wr_id = next_id(bird);
+	wr.opcode = opcodes[place(opcodes.size())];
+	wr.send_flags = static_cast<unsigned>(random_.between(0, 7));
+	if (local) {
+		*sge = {reinterpret_cast<std::uintptr_t>(local->addr),
+			static_cast<std::uint32_t>(place(local->length + 100)), local->lkey};
+		wr.sg_list = sge;
+		wr.num_sge = 1;
+	}
+	const auto key = remote ? remote->rkey : static_cast<std::uint32_t>(random_.word());
+	const auto address = remote ? reinterpret_cast<std::uintptr_t>(remote->addr) : 0;
+	if (bird.type == IBV_QPT_UD) {
+		wr.opcode = IBV_WR_SEND;
+		wr.wr.ud.ah = any(ahs_);
+		wr.wr.ud.remote_qpn = bird.qp->qp_num;
+		wr.wr.ud.remote_qkey = 0x1234;
+	} else if (wr.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP &&
+		   wr.opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic = {address & ~7ULL, 1, 2, key};
+	} else if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV) {
+		wr.invalidate_rkey = key;
+	} else {
+		wr.wr.rdma = {address, key};
+	}
+	return wr;
+}
+
+void Storm::post_something()
+{
+	auto *bird = any_bird();
+	ibv_sge sge{};
+	ibv_send_wr *bad = nullptr;
+
+	if (!bird)
+		return;
+	auto *mw = any(mws_);
+	auto *mr = any(mrs_);
+	if (mw && mr && random_.between(0, 7) == 0) {
+		ibv_mw_bind bind{};
+		bind.wr_id = next_id(*bird);
+		bind.bind_info = {mr, reinterpret_cast<std::uintptr_t>(mr->addr), mr->length,
+				  static_cast<unsigned>(random_.between(0, 31))};
+		ibv_bind_mw(bird->qp, mw, &bind);
+		return;
+	}
+	auto wr = plan(*bird, &sge);
+	if (bird->type == IBV_QPT_UD && !wr.wr.ud.ah)
+		return;
+	ibv_post_send(bird->qp, &wr, &bad);
+}
+
+void Storm::post_receive()
+{
+	auto *bird = any_bird();
+	auto *mr = any(mrs_);
+	ibv_recv_wr wr{}, *bad = nullptr;
+
+	if (!bird || !mr)
+		return;
+	ibv_sge sge{reinterpret_cast<std::uintptr_t>(mr->addr),
+		    static_cast<std::uint32_t>(mr->length), mr->lkey};
+	wr.wr_id = next_id(*bird, receive_bit);
+	wr.sg_list = &sge;
+	wr.num_sge = static_cast<int>(random_.between(0, 1));
+	ibv_post_recv(bird->qp, &wr, &bad);
+}
+
+/* At most once each; after the error of a queue pair nothing succeeds on it. */
+void Storm::judge(const ibv_wc &wc)
+{
+	const auto found = birds_.find(wc.qp_num);
+
+	if (found == birds_.end() || wc.wr_id >> 32 != wc.qp_num)
+		return;
+	auto &bird = found->second;
+	if (++bird.done[wc.wr_id] > 1)
+		throw std::runtime_error("completed twice: " + describe(wc));
+	if (bird.type != IBV_QPT_RC || (wc.wr_id & (receive_bit - 1)) < bird.since)
+		return;
+	auto &failed = bird.failed[wc.wr_id & receive_bit ? 1 : 0];
+	if (failed && wc.status == IBV_WC_SUCCESS)
+		throw std::runtime_error("completed well behind an error: " + describe(wc));
+	failed |= wc.status != IBV_WC_SUCCESS;
+}
+
+void Storm::poll()
+{
+	auto *cq = any(cqs_);
+	std::array<ibv_wc, 16> wc{};
+
+	if (!cq)
+		return;
+	const int count = ibv_poll_cq(cq, static_cast<int>(wc.size()), wc.data());
+	for (int i = 0; i < count; i++)
+		judge(wc[static_cast<std::size_t>(i)]);
+}
+
+std::string users_of_module()
+{
+	std::string users;
+
+	std::getline(std::ifstream("/sys/module/peal/refcnt"), users);
+	return users;
+}
+
+} // namespace
+
+TEST_CASE("objects come and go in any order")
+{
+	const auto users = users_of_module();
+	{
+		Device device;
+		std::atomic<bool> stop = false;
+		std::exception_ptr failure;
+		std::vector<std::thread> threads;
+		std::atomic<std::uint64_t> actions = 0;
+		std::mutex mutex;
+		auto guarded = [&](const auto &work) {
+			try {
+				work();
+			} catch (...) {
+				const std::lock_guard guard(mutex);
+				failure = std::current_exception();
+			}
+		};
+
+		for (std::uint64_t salt = 1; salt <= 3; salt++)
+			threads.emplace_back([&, salt] {
+				guarded([&] {
+					Storm storm(salt);
+					storm.blow(storm_time());
+					storm.clear();
+					actions += storm.actions();
+				});
+			});
+		Innocent innocent(device);
+		std::thread traffic([&] {
+			guarded([&] {
+				while (!stop)
+					innocent.message();
+			});
+		});
+		for (auto &thread : threads)
+			thread.join();
+		stop = true;
+		traffic.join();
+		std::printf("%llu actions, %llu messages of innocents\n",
+			    static_cast<unsigned long long>(actions),
+			    static_cast<unsigned long long>(innocent.messages()));
+		if (failure)
+			std::rethrow_exception(failure);
+		CHECK(innocent.messages() > 0);
+	}
+	CHECK(eventually([&] { return users_of_module() == users; }));
+}
+
+TEST_CASE("a storm while memory is short")
+{
+	const auto users = users_of_module();
+	{
+		const Faults faults;
+		Device device;
+		Innocent innocent(device);
+		Storm storm(7);
+		std::atomic<bool> stop = false;
+		std::exception_ptr failure;
+		std::thread traffic([&] {
+			try {
+				while (!stop)
+					innocent.message();
+			} catch (...) {
+				failure = std::current_exception();
+			}
+		});
+
+		const auto failed = storm.blow_short_of_memory(faults, storm_time());
+		stop = true;
+		traffic.join();
+		storm.clear();
+		std::printf("%llu actions, %llu failed allocations\n",
+			    static_cast<unsigned long long>(storm.actions()),
+			    static_cast<unsigned long long>(failed));
+		if (failure)
+			std::rethrow_exception(failure);
+		CHECK(failed > 0);
+	}
+	CHECK(eventually([&] { return users_of_module() == users; }));
+}
+
+TEST_CASE("programs die in a storm")
+{
+	const auto users = users_of_module();
+	const Stopwatch watch;
+	int died = 0;
+	{
+		Random random(99);
+		Device device;
+		Innocent innocent(device);
+
+		for (; watch.elapsed() < storm_time(); died++) {
+			const auto salt = random.word();
+			const pid_t child = spawn([=] {
+				Storm(salt).blow(100s);
+				return 1;
+			});
+			const auto until =
+				Clock::now() + std::chrono::milliseconds(random.between(50, 600));
+			while (Clock::now() < until)
+				innocent.message();
+			kill(child, SIGKILL);
+			waitpid(child, nullptr, 0);
+		}
+	}
+	std::printf("%d programs died\n", died);
+	CHECK(died > 0);
+	CHECK(eventually([&] { return users_of_module() == users; }));
+}
