@@ -261,7 +261,9 @@ void Stream::told_not_ready(u32 psn, u8 timer)
 	not_ready_psn_ = rel(psn);
 	not_before_ = world_.now() + us[timer & 31] * US;
 	una_sent_ = 0;
-	progress_at_ = world_.now();
+	/* Behind a READ that nobody answers it is no news of that one. */
+	if (not_ready_psn_ == una_)
+		progress_at_ = world_.now();
 }
 
 void Stream::executed_locally(u32 index)
