@@ -637,6 +637,9 @@ TEST_CASE("random packets hurt nobody")
 		    before.packets, after.packets);
 	CHECK(frames_in() - arrived > packets * 9 / 10);
 	CHECK(counter("drop_icrc") - damaged > packets / 100);
+	/* KASAN keeps what is freed in quarantine; there kmemleak looks for what is lost. */
+	if (slowness() > 1)
+		return;
 	CHECK(after.unreclaimable - before.unreclaimable < 4096);
 	CHECK(before.available - after.available < 32768);
 	CHECK(after.packets - before.packets < 1000);
