@@ -6,12 +6,14 @@
  * are some. Before, they were an algorithm of the crypto layer's, in a module of
  * its own that this asks for; without it, the library's tables do.
  */
+#include <linux/init.h>
+
 #include "../proto/icrc.h"
 #include "crc.h"
 
 #ifdef PEAL_HAS_FAST_CRC32
 
-void peal_crc_init(void)
+void __init peal_crc_init(void)
 {
 }
 
@@ -26,14 +28,18 @@ u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
 
 #else
 
+#include <linux/cache.h>
 #include <crypto/hash.h>
 
-/* Below, it costs more to save and restore vector registers than they bring. */
+/*
+ * Below, saving and restoring vector registers may cost more than they bring: an
+ * estimate, to be measured with the other CRC and copy routines.
+ */
 #define PEAL_CRC_WORTH	512
 
-static struct crypto_shash *peal_crc_hash;	/* NULL: the library */
+static struct crypto_shash *peal_crc_hash __ro_after_init;	/* NULL: the library */
 
-void peal_crc_init(void)
+void __init peal_crc_init(void)
 {
 	struct crypto_shash *hash = crypto_alloc_shash("crc32", 0, 0);
 

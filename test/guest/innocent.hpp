@@ -11,9 +11,19 @@
 
 #include <sys/wait.h>
 
+#include <fstream>
 #include <functional>
 
 namespace peal_test {
+
+/* What holds the module; the same before and after, when nothing was left behind. */
+inline std::string users_of_module()
+{
+	std::string users;
+
+	std::getline(std::ifstream("/sys/module/peal/refcnt"), users);
+	return users;
+}
 
 class Innocent {
 public:

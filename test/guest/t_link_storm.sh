@@ -26,7 +26,7 @@ make_netdev() {
 	netdev=sto0
 }
 
-# Where the netdev is now, by its peer's address.
+# Not in the other namespace, and not deleted.
 in_home() { [[ -e /sys/class/net/$netdev ]]; }
 
 link_add() { rdma link add peal9 type peal netdev "$netdev"; }
@@ -74,6 +74,10 @@ innocent() {
 	done
 }
 
+devices() { rdma link show | awk '{ print $2 }'; }
+devices_are() { [[ $(devices) == "$1" ]]; }
+
+before=$(devices)
 ip netns add storm
 make_netdev
 link_add || fail "cannot make a device"
@@ -96,7 +100,7 @@ wait "$innocent" || fail "an innocent program: $(<"$scratch/innocent")"
 ip netns delete storm
 ip link delete sto.5 2>/dev/null
 ip link delete "$netdev" 2>/dev/null
-wait_gone device_exists peal9 || fail "peal9 outlived its netdev"
+wait_for devices_are "$before" || fail "expected the devices '$before', got '$(devices)'"
 for program in "${programs[@]}"; do
 	wait_gone kill -0 "$program" || fail "a program does not end: $(cat /proc/"$(pgrep -P "$program" | head -n 1)"/stack)"
 done

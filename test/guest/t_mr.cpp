@@ -7,13 +7,12 @@
  * read-only mappings, fork, dereg under traffic, pins that are given back.
  * Does not hold: keys and ranges in requests (t_errors), memory windows (t_mw).
  */
-#include "verbs.hpp"
+#include "innocent.hpp"
 
 #include <fstream>
 #include <thread>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 using namespace peal_test;
 
@@ -89,18 +88,9 @@ void set_huge_pages(int count)
 /* Runs in a child; its exit status. */
 int in_child(const std::function<int()> &body)
 {
-	const pid_t child = fork();
+	const pid_t child = spawn(body);
 	int status = -1;
 
-	if (child == 0) {
-		int result = 99;
-		try {
-			result = body();
-		} catch (const std::exception &error) {
-			std::fprintf(stderr, "child: %s\n", error.what());
-		}
-		_exit(result);
-	}
 	waitpid(child, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

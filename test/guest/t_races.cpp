@@ -8,46 +8,16 @@
  * and go while they are used; programs that die in the middle.
  * Does not hold: removal of the device (t_removal), hostile programs (t_trust).
  */
+#include "crew.hpp"
 #include "verbs.hpp"
 
 #include <sys/wait.h>
 
 #include <atomic>
-#include <mutex>
-#include <thread>
 
 using namespace peal_test;
 
 namespace {
-
-/* Threads whose exceptions become failures of the test. */
-class Crew {
-public:
-	template <class Work>
-	void start(Work work)
-	{
-		threads_.emplace_back([this, work] {
-			try {
-				work();
-			} catch (const std::exception &error) {
-				const std::lock_guard guard(mutex_);
-				failures_.push_back(error.what());
-			}
-		});
-	}
-	void finish()
-	{
-		for (auto &thread : threads_)
-			thread.join();
-		for (const auto &failure : failures_)
-			FAIL_CHECK(failure);
-	}
-
-private:
-	std::vector<std::thread> threads_;
-	std::mutex mutex_;
-	std::vector<std::string> failures_;
-};
 
 constexpr std::uint64_t per_thread = 3000;
 

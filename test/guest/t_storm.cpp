@@ -10,13 +10,12 @@
  * Does not hold: which error a wrong call returns (t_control, t_errors), removal of the device
  * (t_removal). PEAL_STORM_SECONDS, default 8, is how long it blows.
  */
+#include "crew.hpp"
 #include "faults.hpp"
 #include "innocent.hpp"
 
-#include <fstream>
+#include <atomic>
 #include <map>
-#include <mutex>
-#include <thread>
 
 using namespace peal_test;
 
@@ -512,12 +511,16 @@ void Storm::poll()
 		judge(wc[static_cast<std::size_t>(i)]);
 }
 
-std::string users_of_module()
+void blow_and_clear(Storm &storm)
 {
-	std::string users;
+	storm.blow(storm_time());
+	storm.clear();
+}
 
-	std::getline(std::ifstream("/sys/module/peal/refcnt"), users);
-	return users;
+void messages_meanwhile(Innocent &innocent)
+{
+	for (const Stopwatch watch; watch.elapsed() < storm_time();)
+		innocent.message();
 }
 
 } // namespace
@@ -525,47 +528,23 @@ std::string users_of_module()
 TEST_CASE("objects come and go in any order")
 {
 	const auto users = users_of_module();
+	std::atomic<std::uint64_t> actions = 0;
 	{
 		Device device;
-		std::atomic<bool> stop = false;
-		std::exception_ptr failure;
-		std::vector<std::thread> threads;
-		std::atomic<std::uint64_t> actions = 0;
-		std::mutex mutex;
-		auto guarded = [&](const auto &work) {
-			try {
-				work();
-			} catch (...) {
-				const std::lock_guard guard(mutex);
-				failure = std::current_exception();
-			}
-		};
+		Innocent innocent(device);
+		Crew crew;
 
 		for (std::uint64_t salt = 1; salt <= 3; salt++)
-			threads.emplace_back([&, salt] {
-				guarded([&] {
-					Storm storm(salt);
-					storm.blow(storm_time());
-					storm.clear();
-					actions += storm.actions();
-				});
+			crew.start([&actions, salt] {
+				Storm storm(salt);
+				blow_and_clear(storm);
+				actions += storm.actions();
 			});
-		Innocent innocent(device);
-		std::thread traffic([&] {
-			guarded([&] {
-				while (!stop)
-					innocent.message();
-			});
-		});
-		for (auto &thread : threads)
-			thread.join();
-		stop = true;
-		traffic.join();
+		crew.start([&] { messages_meanwhile(innocent); });
+		crew.finish();
 		std::printf("%llu actions, %llu messages of innocents\n",
 			    static_cast<unsigned long long>(actions),
 			    static_cast<unsigned long long>(innocent.messages()));
-		if (failure)
-			std::rethrow_exception(failure);
 		CHECK(innocent.messages() > 0);
 	}
 	CHECK(eventually([&] { return users_of_module() == users; }));
@@ -579,26 +558,16 @@ TEST_CASE("a storm while memory is short")
 		Device device;
 		Innocent innocent(device);
 		Storm storm(7);
-		std::atomic<bool> stop = false;
-		std::exception_ptr failure;
-		std::thread traffic([&] {
-			try {
-				while (!stop)
-					innocent.message();
-			} catch (...) {
-				failure = std::current_exception();
-			}
-		});
+		std::uint64_t failed = 0;
+		Crew crew;
 
-		const auto failed = storm.blow_short_of_memory(faults, storm_time());
-		stop = true;
-		traffic.join();
+		crew.start([&] { failed = storm.blow_short_of_memory(faults, storm_time()); });
+		crew.start([&] { messages_meanwhile(innocent); });
+		crew.finish();
 		storm.clear();
 		std::printf("%llu actions, %llu failed allocations\n",
 			    static_cast<unsigned long long>(storm.actions()),
 			    static_cast<unsigned long long>(failed));
-		if (failure)
-			std::rethrow_exception(failure);
 		CHECK(failed > 0);
 	}
 	CHECK(eventually([&] { return users_of_module() == users; }));

@@ -53,7 +53,11 @@ private:
 	void command();
 	void any_command(std::uint32_t number, std::span<std::byte> core,
 			 std::span<std::byte> driver);
-	void right_command_nearly();
+	std::uint32_t handle() { return static_cast<std::uint32_t>(random_.between(0, 24)); }
+	template <class Request>
+	void nearly(Request core, std::uint32_t number, std::size_t driver_bytes = 0);
+	void make_nearly();
+	void change_nearly();
 	void method();
 	void old_write();
 	void kick();
@@ -153,77 +157,72 @@ void Fuzzer::command()
 }
 
 /* Sizes and most fields as they should be: what gets past the core's checks. */
-void Fuzzer::right_command_nearly()
+template <class Request>
+void Fuzzer::nearly(Request core, std::uint32_t number, std::size_t driver_bytes)
 {
-	const auto request = [&](auto core, std::uint32_t number, std::size_t driver_bytes) {
-		auto bytes = std::as_writable_bytes(std::span(&core, 1));
-		const auto at = random_.between(0, bytes.size() / 4 - 1) * 4;
-		const auto v = static_cast<std::uint32_t>(value());
-		if (random_.between(0, 3))
-			std::memcpy(&bytes[at], &v, sizeof(v));
-		auto driver = std::span(driver_in_).first(driver_bytes);
-		std::fill(driver.begin(), driver.end(), std::byte{});
-		if (random_.between(0, 3) == 0)
-			fill(driver);
-		std::memcpy(core_in_.data(), bytes.data(), bytes.size());
-		any_command(number, std::span(core_in_).first(bytes.size()), driver);
-	};
-	const auto handle = [&] { return static_cast<std::uint32_t>(random_.between(0, 24)); };
+	const auto bytes = std::as_writable_bytes(std::span(&core, 1));
+	const auto driver = std::span(driver_in_).first(driver_bytes);
 
-	switch (random_.between(0, 8)) {
+	if (random_.between(0, 3))
+		fill(bytes.subspan(random_.between(0, bytes.size() / 4 - 1) * 4, 4));
+	std::fill(driver.begin(), driver.end(), std::byte{});
+	if (random_.between(0, 3) == 0)
+		fill(driver);
+	std::memcpy(core_in_.data(), bytes.data(), bytes.size());
+	any_command(number, std::span(core_in_).first(bytes.size()), driver);
+}
+
+void Fuzzer::make_nearly()
+{
+	ib_uverbs_reg_mr mr{};
+	ib_uverbs_create_cq cq{};
+	ib_uverbs_create_qp qp{};
+
+	mr.start = mr.hca_va = address();
+	mr.length = random_.between(1, page_bytes);
+	mr.access_flags = static_cast<std::uint32_t>(random_.between(0, 31));
+	cq.cqe = static_cast<std::uint32_t>(random_.between(1, 100));
+	cq.comp_channel = -1;
+	mr.pd_handle = qp.pd_handle = handle();
+	qp.send_cq_handle = qp.recv_cq_handle = handle();
+	qp.max_send_wr = qp.max_recv_wr = 8;
+	qp.max_send_sge = qp.max_recv_sge = 2;
+	qp.qp_type = static_cast<std::uint8_t>(random_.between(0, 10));
+	switch (random_.between(0, 3)) {
 	case 0:
-		return request(ib_uverbs_alloc_pd{}, IB_USER_VERBS_CMD_ALLOC_PD, 0);
-	case 1: {
-		ib_uverbs_reg_mr mr{};
-		mr.start = mr.hca_va = address();
-		mr.length = random_.between(1, page_bytes);
-		mr.pd_handle = handle();
-		mr.access_flags = static_cast<std::uint32_t>(random_.between(0, 31));
-		return request(mr, IB_USER_VERBS_CMD_REG_MR, 0);
+		return nearly(ib_uverbs_alloc_pd{}, IB_USER_VERBS_CMD_ALLOC_PD);
+	case 1:
+		return nearly(mr, IB_USER_VERBS_CMD_REG_MR);
+	case 2:
+		return nearly(cq, IB_USER_VERBS_CMD_CREATE_CQ, sizeof(peal_create_cq_req));
+	default:
+		return nearly(qp, IB_USER_VERBS_CMD_CREATE_QP, sizeof(peal_create_qp_req));
 	}
-	case 2: {
-		ib_uverbs_create_cq cq{};
-		cq.cqe = static_cast<std::uint32_t>(random_.between(1, 100));
-		cq.comp_channel = -1;
-		return request(cq, IB_USER_VERBS_CMD_CREATE_CQ, sizeof(peal_create_cq_req));
-	}
-	case 3: {
-		ib_uverbs_create_qp qp{};
-		qp.pd_handle = handle();
-		qp.send_cq_handle = qp.recv_cq_handle = handle();
-		qp.max_send_wr = qp.max_recv_wr = 8;
-		qp.max_send_sge = qp.max_recv_sge = 2;
-		qp.qp_type = static_cast<std::uint8_t>(random_.between(0, 10));
-		return request(qp, IB_USER_VERBS_CMD_CREATE_QP, sizeof(peal_create_qp_req));
-	}
-	case 4: {
-		ib_uverbs_modify_qp modify{};
-		fill(std::as_writable_bytes(std::span(&modify, 1)));
-		modify.qp_handle = handle();
-		modify.qp_state = static_cast<std::uint8_t>(random_.between(0, 7));
-		return request(modify, IB_USER_VERBS_CMD_MODIFY_QP, 0);
-	}
-	case 5: {
-		ib_uverbs_destroy_qp destroy{};
-		destroy.qp_handle = handle();
-		return request(destroy, IB_USER_VERBS_CMD_DESTROY_QP, 0);
-	}
-	case 6: {
-		ib_uverbs_dereg_mr dereg{};
-		dereg.mr_handle = handle();
-		return request(dereg, IB_USER_VERBS_CMD_DEREG_MR, 0);
-	}
-	case 7: {
-		ib_uverbs_resize_cq resize{};
-		resize.cq_handle = handle();
-		resize.cqe = static_cast<std::uint32_t>(random_.between(0, 300));
-		return request(resize, IB_USER_VERBS_CMD_RESIZE_CQ, 0);
-	}
-	default: {
-		ib_uverbs_destroy_cq destroy{};
-		destroy.cq_handle = handle();
-		return request(destroy, IB_USER_VERBS_CMD_DESTROY_CQ, 0);
-	}
+}
+
+void Fuzzer::change_nearly()
+{
+	ib_uverbs_modify_qp modify{};
+	ib_uverbs_resize_cq resize{};
+	ib_uverbs_destroy_qp destroy_qp{};
+	ib_uverbs_destroy_cq destroy_cq{};
+
+	fill(std::as_writable_bytes(std::span(&modify, 1)));
+	modify.qp_handle = destroy_qp.qp_handle = handle();
+	modify.qp_state = static_cast<std::uint8_t>(random_.between(0, 7));
+	resize.cq_handle = destroy_cq.cq_handle = handle();
+	resize.cqe = static_cast<std::uint32_t>(random_.between(0, 300));
+	switch (random_.between(0, 4)) {
+	case 0:
+		return nearly(modify, IB_USER_VERBS_CMD_MODIFY_QP);
+	case 1:
+		return nearly(resize, IB_USER_VERBS_CMD_RESIZE_CQ);
+	case 2:
+		return nearly(destroy_qp, IB_USER_VERBS_CMD_DESTROY_QP);
+	case 3:
+		return nearly(destroy_cq, IB_USER_VERBS_CMD_DESTROY_CQ);
+	default:
+		return nearly(ib_uverbs_dereg_mr{handle()}, IB_USER_VERBS_CMD_DEREG_MR);
 	}
 }
 
@@ -433,8 +432,15 @@ void Fuzzer::step()
 	case 26:
 	case 27:
 		return command();
+	case 28:
+	case 29:
+	case 30:
+	case 31:
+	case 32:
+	case 33:
+		return change_nearly();
 	default:
-		return right_command_nearly();
+		return make_nearly();
 	}
 }
 
@@ -457,14 +463,6 @@ int fuzz_programs(std::uint64_t salt, Duration time)
 		waitpid(child, nullptr, 0);
 	}
 	return 0;
-}
-
-std::string users_of_module()
-{
-	std::string users;
-
-	std::getline(std::ifstream("/sys/module/peal/refcnt"), users);
-	return users;
 }
 
 } // namespace
