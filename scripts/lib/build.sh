@@ -59,10 +59,13 @@ kernel_tree() {
 	esac
 }
 
+# What make is told besides.
+module_arguments=()
+
 # build_modules KERNEL: 6.1 or debug.
 build_modules() {
 	have_modules || return 0
-	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")"
+	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")" "${module_arguments[@]}"
 }
 
 # The modules with which t_kernel_user.sh tests the verbs as a kernel user, and t_nomem.cpp makes allocations fail.

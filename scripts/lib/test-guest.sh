@@ -11,6 +11,8 @@ guest_packages=(python3-scapy nftables)
 # What the machines boot: --kernel of scripts/vm, and how many times longer than on a stock kernel a test may take.
 guest_kernel=6.1
 guest_slowness=1
+# Is called with the folder in which a machine that has ended left its results.
+after_machine=:
 
 # guest_tests: the path of every test, shell scripts and compiled programs.
 guest_tests() {
@@ -105,6 +107,7 @@ run_group() {
 		list_tests >"$results/list"
 		run_machine "$1" "$results"
 		count_results "$results"
+		"$after_machine" "$results"
 		rm -rf "$results"
 	done
 }
