@@ -12,6 +12,8 @@ since() { awk -v us=$((${EPOCHREALTIME/./} - $1)) 'BEGIN { printf "%.1f s", us /
 # impair NAME NETEM...: what leaves either end from now on; "clean" is a wire without any.
 impair() {
 	impairment=$1
+	wire_loses=
+	[[ $* != *loss* ]] || wire_loses=1
 	shift
 	wire_netem both "$@"
 }
