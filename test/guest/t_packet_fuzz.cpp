@@ -12,6 +12,7 @@
  */
 #include "datagram.hpp"
 #include "t_packet_fuzz.hpp"
+#include "usage.hpp"
 
 #include <atomic>
 #include <thread>
@@ -444,37 +445,6 @@ public:
 };
 
 /* ------------------------------------------------------------------- memory */
-
-/* KiB, of a line of /proc/meminfo. */
-long meminfo(const std::string &name)
-{
-	std::ifstream file("/proc/meminfo");
-	std::string key, rest;
-	long value = 0;
-
-	while (file >> key >> value) {
-		if (key == name + ":")
-			return value;
-		std::getline(file, rest);
-	}
-	throw std::runtime_error("no " + name + " in /proc/meminfo");
-}
-
-/* Objects in use of a slab cache. */
-long slab(const std::string &name)
-{
-	std::ifstream file("/proc/slabinfo");
-	std::string line, key;
-	long value = 0;
-
-	while (std::getline(file, line)) {
-		std::istringstream words(line);
-
-		if (words >> key >> value && key == name)
-			return value;
-	}
-	return 0;
-}
 
 struct Usage {
 	long unreclaimable = meminfo("SUnreclaim");

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What the kernel says of the memory that it uses.
+ *
+ * Holds: numbers of /proc, by name. Does not hold: how much is too much.
+ */
+#pragma once
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace peal_test {
+
+/* KiB, of a line of /proc/meminfo. */
+inline long meminfo(const std::string &name)
+{
+	std::ifstream file("/proc/meminfo");
+	std::string key, rest;
+	long value = 0;
+
+	while (file >> key >> value) {
+		if (key == name + ":")
+			return value;
+		std::getline(file, rest);
+	}
+	throw std::runtime_error("no " + name + " in /proc/meminfo");
+}
+
+/* The first number behind a name at the start of a line. */
+inline long number_in(const std::string &path, const std::string &name)
+{
+	std::ifstream file(path);
+	std::string line, key;
+	long value = 0;
+
+	while (std::getline(file, line)) {
+		std::istringstream words(line);
+
+		if (words >> key >> value && key == name)
+			return value;
+	}
+	return 0;
+}
+
+/* Objects in use of a slab cache. */
+inline long slab(const std::string &name)
+{
+	return number_in("/proc/slabinfo", name);
+}
+
+/* Pages that somebody has pinned and not given back. */
+inline long pinned_pages()
+{
+	return number_in("/proc/vmstat", "nr_foll_pin_acquired") -
+	       number_in("/proc/vmstat", "nr_foll_pin_released");
+}
+
+} // namespace peal_test

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: any
+# timeout: 1200
+#
+# soak.cpp for ten minutes beside a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long form,
+# run by hand: scripts/vm --timeout 8400 -- env SOAK_SECONDS=7200 test/interop/i_soak.sh
+set -u
+# shellcheck source=test/guest/wire.sh
+source "$(dirname "$0")/../guest/wire.sh"
+require tc
+
+# flap: the wire is down for a third of a second, every twenty.
+flap() {
+	while sleep 20; do
+		wire_on a ip link set wire_a down
+		sleep 0.3
+		wire_on a ip link set wire_a up
+		wire_neighbours
+	done
+}
+
+wire_up peal peal 1500
+wire_neighbours
+wire_netem both loss 1%
+flap &
+flapper=$!
+SOAK_WIRE="peal_a peal_b" build/user/test/interop/soak "$@"
+status=$?
+kill "$flapper"
+wire_down
+exit "$status"
