@@ -3,7 +3,7 @@
 #
 # Builds the kernel modules and the userspace part below build/. make and ninja decide what has
 # to be redone; a build that fails prints the compiler's output. Installs nothing into this system.
-# Needs common.sh.
+# Needs common.sh, for modules debug-kernel.sh too.
 
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
 	librdmacm-dev libnl-3-dev libnl-genl-3-dev libnl-route-3-dev catch2 zlib1g-dev)
@@ -53,16 +53,17 @@ make_user() {
 
 # kernel_tree KERNEL: prints the tree that modules are built against.
 kernel_tree() {
-	case $1 in
-	debug) echo "$(fetch_debug_kernel)/tree" ;;
-	*) echo "/lib/modules/$(headers_release)/build" ;;
-	esac
+	if is_debug_kind "$1"; then
+		echo "$(fetch_debug_kernel "$1")/tree"
+	else
+		echo "/lib/modules/$(headers_release)/build"
+	fi
 }
 
 # What make is told besides.
 module_arguments=()
 
-# build_modules KERNEL: 6.1 or debug.
+# build_modules KERNEL: 6.1, debug or races.
 build_modules() {
 	have_modules || return 0
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")" "${module_arguments[@]}"

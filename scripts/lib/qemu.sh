@@ -80,8 +80,8 @@ share() { echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs
 qemu_command() {
 	local folder=$1 arguments
 	read -r -a arguments <<<"$(accelerator_arguments)"
-	# The other machine computes its interrupt routes in ACPI code, which takes a debug kernel minutes.
-	[[ $kernel != debug ]] || arguments+=(-machine q35)
+	# The other machine computes its interrupt routes in ACPI code, which takes these kernels minutes.
+	! is_debug_kind "$kernel" || arguments+=(-machine q35)
 	qemu=(qemu-system-x86_64 "${arguments[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 		-kernel "$vmlinuz" -initrd "$initrd" -append "$(kernel_arguments)"
 		-serial "file:$folder/dmesg.log"

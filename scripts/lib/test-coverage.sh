@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs guest tests on the debug kernel with modules that count which lines run, and says how many of each file did.
+# Runs guest tests with modules that count which lines run, and says how many of each file did.
 # What was counted comes back from each machine in its results folder, guest-tests puts it there; build/coverage/
 # keeps the sum, sum.info, and the lines that never ran, missed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
@@ -12,10 +12,10 @@ coverage_folder=$build/coverage
 # run_coverage_suite NAME...
 run_coverage_suite() {
 	need_packages "${coverage_packages[@]}"
-	guest_kernel=debug
-	guest_slowness=$debug_slowness
+	guest_kernel=races
+	guest_slowness=${debug_slowness[$guest_kernel]}
 	after_machine=add_coverage
-	module_arguments=(GCOV_PROFILE=y)
+	module_arguments=(GCOV_PROFILE=y KCSAN_SANITIZE=n)
 	rm -rf "$coverage_folder"
 	mkdir -p "$coverage_folder"
 	run_machine_suite guest_tests "$@"
@@ -27,8 +27,8 @@ add_coverage() {
 	local part=$1/coverage info
 	[[ -d $part ]] || return 0
 	info=$(mktemp "$coverage_folder/part-XXXX")
-	find "$build/kernel-debug/kernel" -name '*.gcno' -printf '%P\n' | while read -r note; do
-		[[ ! -e $part/${note%.gcno}.gcda ]] || cp "$build/kernel-debug/kernel/$note" "$part/$note"
+	find "$build/kernel-$guest_kernel/kernel" -name '*.gcno' -printf '%P\n' | while read -r note; do
+		[[ ! -e $part/${note%.gcno}.gcda ]] || cp "$build/kernel-$guest_kernel/kernel/$note" "$part/$note"
 	done
 	quietly lcov --capture --directory "$part" --base-directory "$repo" --no-external --output-file "$info" ||
 		say "test: what a machine counted cannot be read"

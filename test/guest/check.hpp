@@ -41,6 +41,13 @@ inline const Duration patience = 10s * slowness();
 /* Long enough to believe that something that was never started does not come. */
 constexpr Duration absence = 50ms;
 
+/* How long a test goes on that could go on for ever: as many seconds as the variable says. */
+inline Duration time_from(const char *variable, int otherwise)
+{
+	const char *seconds = std::getenv(variable);
+	return std::chrono::seconds(seconds ? std::atoi(seconds) : otherwise);
+}
+
 /* What main() sets up and sums up. */
 struct Session {
 	std::uint64_t seed = 0;

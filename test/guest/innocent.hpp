@@ -89,4 +89,39 @@ std::uint64_t innocent_among(Device &device, std::size_t children, Duration limi
 	return innocent.messages();
 }
 
+/* Messages a second beside so many processes with this body, until all have ended well. */
+template <class Body>
+double rate_beside(Device &device, std::size_t processes, Duration limit, Body body)
+{
+	const Stopwatch watch;
+
+	for (std::uint64_t salt = 1; salt <= processes; salt++)
+		spawn([=] { return body(salt); });
+	const auto messages =
+		innocent_among(device, processes, limit, [](int status) { return status == 0; });
+	return static_cast<double>(messages) * 1000 / milliseconds(watch.elapsed());
+}
+
+/*
+ * Two processes with this body for this time, each of so many threads, leave an innocent at least
+ * half of what it has beside as many threads that only burn time. Less than a minute does not show
+ * that.
+ */
+template <class Body>
+void check_beside(Device &device, Duration time, std::size_t threads, Body body)
+{
+	const auto burn = [=](std::uint64_t) {
+		for (const Stopwatch watch; watch.elapsed() < time / 8;)
+			;
+		return 0;
+	};
+	const double fair = rate_beside(device, 2 * threads, time + 100s, burn);
+	const double rate = rate_beside(device, 2, time + 100s, body);
+
+	std::printf("an innocent: %.0f messages/s, %.0f beside burning of time\n", rate, fair);
+	CHECK(rate > 0);
+	if (time >= 60s)
+		CHECK(rate > fair / 2);
+}
+
 } // namespace peal_test

@@ -3,8 +3,8 @@
  * Packets as an Ethernet frame has them, written down without looking at kernel/:
  * for t_packet_fuzz.cpp.
  *
- * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, a BTH, and a socket
- * that puts frames on the wire in batches.
+ * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, fragments, a BTH, and
+ * sockets that put frames on the wire, in batches or as what claims to be a train.
  * Does not hold: opinions about which packets are sent.
  */
 #pragma once
@@ -16,8 +16,10 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -205,6 +207,71 @@ inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 	put(frame, __builtin_bswap32(crc ^ damage), 4);
 	return frame;
 }
+
+/* The IPv4 frame in pieces of that many bytes behind the header, rounded up to what an offset can
+ * say. */
+inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::uint16_t id)
+{
+	constexpr std::size_t header = ethernet_bytes + 20;
+	const std::size_t step = (bytes + 8) & ~std::size_t{7};
+	std::vector<Bytes> pieces;
+
+	for (std::size_t at = header; at < frame.size(); at += step) {
+		const std::size_t length = std::min(step, frame.size() - at);
+		const bool more = at + length < frame.size();
+		const std::uint64_t place = (at - header) / 8 | (more ? 0x2000 : 0);
+		Bytes piece(frame.begin(), frame.begin() + ethernet_bytes);
+
+		put(piece, 0x45000000 | (20 + length), 4);
+		put(piece, std::uint64_t{id} << 16 | place, 4);
+		put(piece, 0x40110000, 4);
+		put(piece, std::span(frame).subspan(ethernet_bytes + 12, 8));
+		const std::uint16_t sum = ip_checksum(std::span(piece).subspan(ethernet_bytes));
+		piece[ethernet_bytes + 10] = static_cast<std::uint8_t>(sum >> 8);
+		piece[ethernet_bytes + 11] = static_cast<std::uint8_t>(sum);
+		put(piece, std::span(frame).subspan(at, length));
+		pieces.push_back(std::move(piece));
+	}
+	return pieces;
+}
+
+/* What a frame is said to be (Virtio 1.1, 5.1.6); the header <linux/virtio_net.h> is not C++. */
+struct FrameClaim {
+	std::uint8_t flags = 0, train = 0;
+	std::uint16_t header_bytes = 0, piece_bytes = 0, sum_start = 0, sum_offset = 0;
+};
+
+constexpr std::uint8_t claim_needs_sum = 1, claim_tcp_train = 1, claim_udp_train = 3;
+
+/* Puts single frames on a netdev that claim to be trains of packets, in pages. */
+class TrainSocket {
+	int fd_;
+
+public:
+	explicit TrainSocket(const std::string &netdev) : fd_(socket(AF_PACKET, SOCK_RAW, 0))
+	{
+		sockaddr_ll where{};
+		const int with_header = 1;
+
+		where.sll_family = AF_PACKET;
+		where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
+		if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&where), sizeof(where)) ||
+		    setsockopt(fd_, SOL_PACKET, PACKET_VNET_HDR, &with_header, sizeof(with_header)))
+			throw std::runtime_error("cannot open a socket for trains");
+	}
+	TrainSocket(const TrainSocket &) = delete;
+	TrainSocket &operator=(const TrainSocket &) = delete;
+	~TrainSocket() { close(fd_); }
+
+	/* The kernel may refuse what is said of it. Return: whether it did not. */
+	bool send(FrameClaim claim, Bytes &frame)
+	{
+		const std::array<iovec, 2> pieces{iovec{&claim, sizeof(claim)},
+						  iovec{frame.data(), frame.size()}};
+
+		return writev(fd_, pieces.data(), static_cast<int>(pieces.size())) >= 0;
+	}
+};
 
 /* Puts frames on a netdev. */
 class RawSocket {

@@ -27,9 +27,7 @@ constexpr std::uint8_t groups = 4;
 
 Duration storm_time()
 {
-	const char *seconds = std::getenv("PEAL_STORM_SECONDS");
-
-	return std::chrono::seconds(seconds ? std::atoi(seconds) : 8);
+	return time_from("PEAL_STORM_SECONDS", 8);
 }
 
 /* In wr_id: the queue pair, which of its queues, and a number that grows. */

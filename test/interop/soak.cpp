@@ -396,9 +396,7 @@ private:
 
 Duration soak_time()
 {
-	const char *seconds = std::getenv("SOAK_SECONDS");
-
-	return std::chrono::seconds(seconds ? std::atoi(seconds) : 600);
+	return time_from("SOAK_SECONDS", 600);
 }
 
 Tally &shared_tally()
