@@ -18,6 +18,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <sys/syscall.h>
 #include <thread>
 
 using namespace peal_test;
@@ -563,4 +564,32 @@ TEST_CASE("removing a device")
 		}
 	}
 	CHECK(read_command("pgrep peal7") == "");
+}
+
+/* Behind all others: without the module there is no device; the next test makes it again. */
+TEST_CASE("loading the module")
+{
+	Faults faults;
+	auto path = read_command("modinfo -n peal");
+	path.resize(path.find_last_not_of('\n') + 1);
+	const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+	REQUIRE(file >= 0);
+	const Verb load{"finit_module",
+			[=] { return syscall(SYS_finit_module, file, "", 0) ? errno : 0; },
+			[] { must(syscall(SYS_delete_module, "peal", 0) ? errno : 0, "unload"); }};
+	must(run("rdma link delete " + device_name() + " && rmmod peal"), "unload peal");
+	work(load);
+	const auto caches = exact_caches();
+
+	for (auto which : ways) {
+		unsigned long number = 1;
+
+		for (; try_verb(faults, load, which, number); number++)
+			for (int i = 0; i < 4; i++)
+				starve(faults, load, which, number);
+		std::printf("loading the module: %lu allocations\n", number - 1);
+		CHECK(number > 3);
+	}
+	check_growth(caches);
+	close(file);
 }

@@ -8,8 +8,9 @@
  * tables and user memory), per-CPU memory and new threads, whose memory another
  * task allocates. As with the kernel's own failslab: not in interrupts, and not
  * what must not fail. Left alone are page faults of user mode, which are tried
- * again for ever; munmap, whose failure no program can make good; and the core's
- * list of objects, which tolerates the failure and warns of what that leaves.
+ * again for ever; munmap, whose failure no program can make good; the core's
+ * list of objects, which tolerates the failure and warns of what that leaves; and
+ * the loader of modules, whose tracing does so too, but for their init functions.
  * Does not know: who allocates what for what. The parameter "trace" logs it.
  */
 #include <linux/fs.h>
@@ -39,6 +40,7 @@ static struct {
 	unsigned long number;	/* counted from 1 */
 	bool more;		/* and those behind it */
 	bool paused;
+	bool in_init;		/* of a module that it loads */
 	unsigned long seen, failed;
 } kfail;
 
@@ -82,6 +84,8 @@ static bool kfail_armed(void)
 	if (READ_ONCE(kfail.task) != current || !in_task() || kfail.paused)
 		return false;
 	nr = syscall_get_nr(current, task_pt_regs(current));
+	if (nr == __NR_finit_module)
+		return kfail.in_init;
 	return nr >= 0 && nr != __NR_munmap;
 }
 
@@ -148,11 +152,33 @@ static int kfail_resume(struct kretprobe_instance *instance, struct pt_regs *reg
 	return 0;
 }
 
-static struct kretprobe kfail_list = {
+static int kfail_init_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	if (READ_ONCE(kfail.task) != current)
+		return 1;
+	kfail.in_init = true;
+	return 0;
+}
+
+static int kfail_init_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	kfail.in_init = false;
+	return 0;
+}
+
+static struct kretprobe kfail_module_init = {
+	.kp.symbol_name = "do_one_initcall",
+	.entry_handler = kfail_init_begins,
+	.handler = kfail_init_ends,
+};
+
+static struct kretprobe kfail_restrack = {
 	.kp.symbol_name = "rdma_restrack_add",
 	.entry_handler = kfail_pause,
 	.handler = kfail_resume,
 };
+
+static struct kretprobe *kfail_returns[] = { &kfail_restrack, &kfail_module_init };
 
 #define KFAIL_PROBE(symbol, handler, function, number)			\
 	{									\
@@ -257,13 +283,13 @@ static int __init kfail_init(void)
 
 	if (ret)
 		return ret;
-	ret = register_kretprobe(&kfail_list);
+	ret = register_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 	if (ret)
 		goto probes;
 	ret = misc_register(&kfail_device);
 	if (!ret)
 		return 0;
-	unregister_kretprobe(&kfail_list);
+	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 probes:
 	kfail_unregister(ARRAY_SIZE(kfail_probes));
 	return ret;
@@ -272,7 +298,7 @@ probes:
 static void __exit kfail_exit(void)
 {
 	misc_deregister(&kfail_device);
-	unregister_kretprobe(&kfail_list);
+	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 	kfail_unregister(ARRAY_SIZE(kfail_probes));
 }
 
