@@ -66,6 +66,8 @@ accelerator_arguments() {
 kernel_arguments() {
 	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
 	[[ $kernel != debug || -n ${PEAL_VM_LEAKS:-} ]] || always+=" kmemleak=off"
+	# KCSAN looks at one access in so many: ten times as often as it would.
+	[[ $kernel != races ]] || always+=" kcsan.skip_watch=400"
 	case $accel in
 	kvm) echo "$always" ;;
 	tcg) echo "$always tsc=reliable clocksource=tsc" ;;

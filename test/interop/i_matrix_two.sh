@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # carrier: any
-# timeout: 2400
+# timeout: 4800
 # vm: peers 2, cpus 1
 #
 # The same between two machines, peal in one and rdma_rxe in the other.
