@@ -203,6 +203,8 @@ void peal_kfail_start(unsigned long number, bool more)
 	kfail.number = number;
 	kfail.more = more;
 	kfail.paused = false;
+	/* An init function may ask for itself. */
+	kfail.in_init = syscall_get_nr(current, task_pt_regs(current)) == __NR_finit_module;
 	kfail.seen = 0;
 	kfail.failed = 0;
 	WRITE_ONCE(kfail.task, current);
