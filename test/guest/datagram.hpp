@@ -135,8 +135,11 @@ struct Datagram : Send {
 /* A counter of the device, as `rdma statistic` shows it. */
 inline std::uint64_t counter(const std::string &name)
 {
-	std::ifstream file("/sys/class/infiniband/" + device_name() + "/ports/1/hw_counters/" +
-			   name);
+	const std::string folder =
+		"/sys/class/infiniband/" + device_name() + "/ports/1/hw_counters/";
+	/* Otherwise the core repeats what it read up to 10 ms ago. */
+	std::ofstream(folder + "lifespan") << 0;
+	std::ifstream file(folder + name);
 	std::uint64_t value = 0;
 
 	if (!(file >> value))
