@@ -12,6 +12,7 @@
  */
 #include "faults.hpp"
 #include "netlink.hpp"
+#include "usage.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -27,27 +28,12 @@ namespace {
 
 constexpr std::array ways{Which::one, Which::from};
 
-/* The number behind "NAME:" in a file of /proc. */
-long proc_value(const std::string &path, const std::string &name)
-{
-	std::ifstream file(path);
-	std::string key;
-	long value = -1;
-
-	while (file >> key) {
-		if (key == name + ":" && file >> value)
-			return value;
-		file.ignore(256, '\n');
-	}
-	return -1;
-}
-
 /* ------------------------------------------------------ what is there */
 
 /* Cheap enough to look at after each call. */
 struct Footprint {
 	std::size_t files = 0;
-	long pinned = proc_value("/proc/self/status", "VmPin");
+	long pinned = number_in("/proc/self/status", "VmPin:");
 	std::string module_users;
 
 	Footprint()
@@ -515,7 +501,7 @@ TEST_CASE("making a device")
 		       [&] { return error = netlink.add_link(own_device, "peal", "tnm0"); },
 		       [&] { delete_own_device(netlink); }, link_errors};
 	const auto caches = exact_caches();
-	const long memory = proc_value("/proc/meminfo", "MemAvailable");
+	const long memory = meminfo("MemAvailable");
 
 	/* The first are ours, the hundreds behind them the core's and its clients'. */
 	for (unsigned long number = 1; number <= 20; number++)
@@ -534,8 +520,7 @@ TEST_CASE("making a device")
 		std::printf("link add: about %lu allocations\n", number);
 	}
 	/* A device is a thread and more than 100 kB, and there were hundreds of failures. */
-	CHECK(eventually(
-		[&] { return proc_value("/proc/meminfo", "MemAvailable") > memory - 16384; }));
+	CHECK(eventually([&] { return meminfo("MemAvailable") > memory - 16384; }));
 	CHECK(read_command("pgrep peal7") == "");
 	must(add.call(), "link add");
 	{

@@ -235,6 +235,19 @@ inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::
 	return pieces;
 }
 
+/* For frames as they are, on this netdev. */
+inline int packet_socket(const std::string &netdev)
+{
+	const int fd = socket(AF_PACKET, SOCK_RAW, 0);
+	sockaddr_ll where{};
+
+	where.sll_family = AF_PACKET;
+	where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
+	if (fd < 0 || bind(fd, reinterpret_cast<sockaddr *>(&where), sizeof(where)))
+		throw std::runtime_error("cannot open a raw socket on " + netdev);
+	return fd;
+}
+
 /* What a frame is said to be (Virtio 1.1, 5.1.6); the header <linux/virtio_net.h> is not C++. */
 struct FrameClaim {
 	std::uint8_t flags = 0, train = 0;
@@ -248,15 +261,11 @@ class TrainSocket {
 	int fd_;
 
 public:
-	explicit TrainSocket(const std::string &netdev) : fd_(socket(AF_PACKET, SOCK_RAW, 0))
+	explicit TrainSocket(const std::string &netdev) : fd_(packet_socket(netdev))
 	{
-		sockaddr_ll where{};
 		const int with_header = 1;
 
-		where.sll_family = AF_PACKET;
-		where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
-		if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&where), sizeof(where)) ||
-		    setsockopt(fd_, SOL_PACKET, PACKET_VNET_HDR, &with_header, sizeof(with_header)))
+		if (setsockopt(fd_, SOL_PACKET, PACKET_VNET_HDR, &with_header, sizeof(with_header)))
 			throw std::runtime_error("cannot open a socket for trains");
 	}
 	TrainSocket(const TrainSocket &) = delete;
@@ -278,15 +287,10 @@ class RawSocket {
 	int fd_;
 
 public:
-	explicit RawSocket(const std::string &netdev) : fd_(socket(AF_PACKET, SOCK_RAW, 0))
+	explicit RawSocket(const std::string &netdev) : fd_(packet_socket(netdev))
 	{
-		sockaddr_ll where{};
 		const int bypass = 1;
 
-		where.sll_family = AF_PACKET;
-		where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
-		if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&where), sizeof(where)))
-			throw std::runtime_error("cannot open a raw socket on " + netdev);
 		setsockopt(fd_, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass));
 	}
 	RawSocket(const RawSocket &) = delete;

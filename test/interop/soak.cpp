@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cmath>
 #include <set>
 
 using namespace peal_test;
@@ -260,7 +259,7 @@ private:
 
 /* What they all write: how much is done. */
 struct Tally {
-	std::atomic<std::uint64_t> direct, wire, broken, lost;
+	std::atomic<std::uint64_t> direct, wire, broken;
 };
 
 struct Devices {
