@@ -76,12 +76,18 @@ static struct kfail_probe *kfail_probe(struct kprobe *kp)
 	return container_of(kp, struct kfail_probe, kp);
 }
 
+/* A probe that is a breakpoint still, no jump yet, runs like an NMI. */
+static bool kfail_in_task(void)
+{
+	return !in_serving_softirq() && hardirq_count() == (in_nmi() ? HARDIRQ_OFFSET : 0);
+}
+
 /* In a system call of the thread that asked for it. */
 static bool kfail_armed(void)
 {
 	long nr;
 
-	if (READ_ONCE(kfail.task) != current || !in_task() || kfail.paused)
+	if (READ_ONCE(kfail.task) != current || !kfail_in_task() || kfail.paused)
 		return false;
 	nr = syscall_get_nr(current, task_pt_regs(current));
 	if (nr == __NR_finit_module)
