@@ -4,7 +4,10 @@
 # Helpers of the guest's shell tests (source "$(dirname "$0")/lib.sh"): wait for conditions, skip, make and
 # remove peal0, run servers. They wait for conditions, never for a time. A test ends with 0, 1 or 77 (skipped).
 
-WAIT_LIMIT=${WAIT_LIMIT:-$((20 * ${PEAL_SLOWNESS:-1}))}
+# limit SECONDS: as many as that takes on this kernel; scripts/vm says how slow it is.
+limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
+
+WAIT_LIMIT=${WAIT_LIMIT:-$(limit 20)}
 
 fail() {
 	echo "FAILED: $*"

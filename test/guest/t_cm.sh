@@ -28,10 +28,10 @@ pair() {
 		[[ $word == -- ]] && server=("${client[@]}") && client=() && continue
 		client+=("${word//@PORT/$port}")
 	done
-	timeout 60 "${server[@]}" >"$work/server" 2>&1 &
+	timeout "$(limit 60)" "${server[@]}" >"$work/server" 2>&1 &
 	pid=$!
 	wait_for server_is_up "$pid" "$port" || fail "$name: nobody listens: $(<"$work/server")"
-	timeout 60 "${client[@]}" >"$work/client" 2>&1 || status=$?
+	timeout "$(limit 60)" "${client[@]}" >"$work/client" 2>&1 || status=$?
 	((status == 0)) || kill "$pid" 2>/dev/null
 	wait "$pid" || status=$((status ? status : 1))
 	((status == 0)) || fail "$name ($status): client: $(<"$work/client") server: $(<"$work/server")"
@@ -54,10 +54,10 @@ pair "ib_send_bw -R" ib_send_bw -d "$device" -R -p @PORT -n 100 -- ib_send_bw -d
 # cmtime's client ends with 1 when all went well, and its server never: its table says how far it came.
 connect_times() {
 	local pid port=$((next_port++))
-	timeout 60 cmtime -b "$v4" -p "$port" -c 50 >"$work/server" 2>&1 &
+	timeout "$(limit 60)" cmtime -b "$v4" -p "$port" -c 50 >"$work/server" 2>&1 &
 	pid=$!
 	wait_for listens "$port" || fail "cmtime: nobody listens: $(<"$work/server")"
-	timeout 60 cmtime -s "$v4" -p "$port" -c 50 >"$work/client" 2>&1
+	timeout "$(limit 60)" cmtime -s "$v4" -p "$port" -c 50 >"$work/client" 2>&1
 	kill "$pid"
 	wait "$pid"
 	grep -q '^destroy ' "$work/client" || fail "cmtime: client: $(<"$work/client") server: $(<"$work/server")"
@@ -67,7 +67,7 @@ connect_times() {
 connect_times
 
 # A device that nobody listens on refuses; it does not leave the program waiting.
-timeout 30 rping -c -a "$v4" -p 18799 -C 1 >"$work/client" 2>&1
+timeout "$(limit 30)" rping -c -a "$v4" -p 18799 -C 1 >"$work/client" 2>&1
 status=$?
 ((status != 0 && status != 124)) || fail "a connection that nobody listens for: $status"
 grep -qi reject "$work/client" || fail "not rejected: $(<"$work/client")"
@@ -79,10 +79,10 @@ group_member() { grep -qi "$1" /proc/net/igmp /proc/net/igmp6; }
 # mckey GROUP HEX ADDRESS
 multicast() {
 	local pid status=0
-	timeout 60 mckey -m "$1" -b "$3" >"$work/server" 2>&1 &
+	timeout "$(limit 60)" mckey -m "$1" -b "$3" >"$work/server" 2>&1 &
 	pid=$!
 	wait_for group_member "$2" || fail "mckey $1 does not join: $(<"$work/server")"
-	timeout 60 mckey -m "$1" -b "$3" -s >"$work/client" 2>&1 || status=$?
+	timeout "$(limit 60)" mckey -m "$1" -b "$3" -s >"$work/client" 2>&1 || status=$?
 	wait "$pid" || status=1
 	((status == 0)) || fail "mckey $1: sender: $(<"$work/client") receiver: $(<"$work/server")"
 	echo "ok: mckey $1"

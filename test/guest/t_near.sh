@@ -102,12 +102,12 @@ twin_run() {
 	local gid_c gid_d
 	gid_c=$(gid_of peal_c 10.78.0.1)
 	gid_d=$(gid_of peal_d 10.78.0.2)
-	ip netns exec wire_c timeout 60 "$verify" -d peal_c -g "$gid_c" -p 18600 --ops rc-send,rc-write,rc-read \
+	ip netns exec wire_c timeout "$(limit 60)" "$verify" -d peal_c -g "$gid_c" -p 18600 --ops rc-send,rc-write,rc-read \
 		--sizes 1,4096,65536 --count 20 &
 	local server=$!
 	wait_for ip netns exec wire_c ss -Hltn "sport = :18600" || return 1
 	wait_for twin_listens || return 1
-	ip netns exec wire_d timeout 60 "$verify" -d peal_d -g "$gid_d" -p 18600 --ops rc-send,rc-write,rc-read \
+	ip netns exec wire_d timeout "$(limit 60)" "$verify" -d peal_d -g "$gid_d" -p 18600 --ops rc-send,rc-write,rc-read \
 		--sizes 1,4096,65536 --count 20 10.78.0.1 || return 1
 	wait "$server"
 }

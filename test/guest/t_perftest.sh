@@ -18,7 +18,7 @@ server_output=$(mktemp)
 pair() {
 	local common output
 	port=$((port + 1))
-	common=(timeout 60 "$1" -d "$device" -x "$gid" -p "$port" -F "${@:2}")
+	common=(timeout "$(limit 60)" "$1" -d "$device" -x "$gid" -p "$port" -F "${@:2}")
 	start_server "$port" "${common[@]}" >"$server_output" 2>&1
 	output=$("${common[@]}" localhost 2>&1) || fail "client of ${common[*]}: $output"
 	wait "$server" || fail "server of ${common[*]}: $(<"$server_output")"

@@ -16,7 +16,7 @@ port=18600
 pingpong() {
 	local common output
 	port=$((port + 1))
-	common=(timeout 30 ibv_rc_pingpong -d "$device" -g "$gid" -p "$port" -c "$@")
+	common=(timeout "$(limit 30)" ibv_rc_pingpong -d "$device" -g "$gid" -p "$port" -c "$@")
 	start_server "$port" "${common[@]}" >/dev/null
 	output=$("${common[@]}" localhost) || fail "client of ${common[*]}: $output"
 	wait "$server" || fail "server of ${common[*]}"

@@ -12,7 +12,7 @@ source "$(dirname "$0")/lib.sh"
 traffic=$(dirname "$0")/../../build/user/test/guest/traffic
 [[ ${PEAL_DEV:-peal0} == peal* ]] || skip "only peal promises this"
 [[ -x $traffic ]] || skip "the helper 'traffic' is not built"
-limit_ms=$((5000 * ${PEAL_SLOWNESS:-1}))
+limit_ms=$(limit 5000)
 scratch=$(mktemp -d)
 programs=()
 

@@ -69,8 +69,8 @@ run_perftest() {
 	kicks_before=$(counter kicks)
 	posts_before=$(counter posts)
 	echo 'hist:keys=id if comm == "ib_write_bw"' >"$event/trigger" || skip "this kernel has no histogram triggers"
-	start_server "$port" timeout 60 "${command[@]}" >/dev/null 2>&1 || fail "ib_write_bw does not listen"
-	timeout 60 "${command[@]}" 127.0.0.1 >/dev/null 2>&1 || fail "ib_write_bw failed"
+	start_server "$port" timeout "$(limit 60)" "${command[@]}" >/dev/null 2>&1 || fail "ib_write_bw does not listen"
+	timeout "$(limit 60)" "${command[@]}" 127.0.0.1 >/dev/null 2>&1 || fail "ib_write_bw failed"
 	wait "$server"
 	ioctls=$(traced_ioctls)
 	echo '!hist:keys=id if comm == "ib_write_bw"' >"$event/trigger"

@@ -30,8 +30,8 @@ datagrams() {
 	local end=$1 client address status=0
 	client=$(other_end "$end")
 	address=$(wire_address "$end" "$2")
-	if wire_serve wire_cm_listens "$end" 7174 timeout 60 udaddy -b "$address" >"$wire_work/server" 2>&1; then
-		wire_on "$client" timeout 60 udaddy -s "$address" >"$wire_work/client" 2>&1 || status=$?
+	if wire_serve wire_cm_listens "$end" 7174 timeout "$(limit 60)" udaddy -b "$address" >"$wire_work/server" 2>&1; then
+		wire_on "$client" timeout "$(limit 60)" udaddy -s "$address" >"$wire_work/client" 2>&1 || status=$?
 	else
 		status=1
 	fi
@@ -67,10 +67,10 @@ joined() { wire_on "$1" grep -qi "$2" /proc/net/igmp; }
 multicast() {
 	local end=$1 sender status=0
 	sender=$(other_end "$end")
-	wire_exec="exec" wire_on "$end" timeout 60 mckey -m 239.1.1.9 -b "${wire_v4[$end]}" >"$wire_work/server" 2>&1 &
+	wire_exec="exec" wire_on "$end" timeout "$(limit 60)" mckey -m 239.1.1.9 -b "${wire_v4[$end]}" >"$wire_work/server" 2>&1 &
 	server=$!
 	wait_for joined "$end" 090101EF || fail "mckey does not join at $end: $(<"$wire_work/server")"
-	wire_on "$sender" timeout 60 mckey -m 239.1.1.9 -b "${wire_v4[$sender]}" -s >"$wire_work/client" 2>&1 || status=$?
+	wire_on "$sender" timeout "$(limit 60)" mckey -m 239.1.1.9 -b "${wire_v4[$sender]}" -s >"$wire_work/client" 2>&1 || status=$?
 	wait "$server" || status=1
 	((status == 0)) || fail "mckey to $end: $(<"$wire_work/client") $(<"$wire_work/server")"
 	echo "ok: mckey to $end"

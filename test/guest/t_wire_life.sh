@@ -14,7 +14,7 @@ traffic=$(dirname "$0")/../../build/user/test/guest/traffic
 [[ -x $traffic ]] || skip "the helper 'traffic' is not built"
 require ibv_rc_pingpong ib_write_bw tc
 scratch=$(mktemp -d)
-limit_ms=$((5000 * ${PEAL_SLOWNESS:-1}))
+limit_ms=$(limit 5000)
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
@@ -37,7 +37,7 @@ start() {
 
 ended() { ! kill -0 "$1" 2>/dev/null; }
 
-works() { PEAL_DEV=$1 timeout 60 "$traffic" --messages 100 --size 5000 || fail "$1 does not work: $2"; }
+works() { PEAL_DEV=$1 timeout "$(limit 60)" "$traffic" --messages 100 --size 5000 || fail "$1 does not work: $2"; }
 
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
@@ -82,7 +82,7 @@ module_leaves_packets() {
 	wait "$program" || fail "the program did not end well"
 	tc -s qdisc show dev lo | grep -q 'backlog [1-9]' || fail "no packet was left behind: $(tc -s qdisc show dev lo)"
 	modprobe peal || fail "cannot load the module again"
-	WAIT_LIMIT=30 wait_for queue_is_empty || fail "the packets stay: $(tc -s qdisc show dev lo)"
+	WAIT_LIMIT=$(limit 30) wait_for queue_is_empty || fail "the packets stay: $(tc -s qdisc show dev lo)"
 	tc qdisc delete dev lo root
 	peal_up peal0
 	direct_off peal0
@@ -134,7 +134,7 @@ slow_queue() {
 	tc qdisc add dev lo root tbf rate 40mbit burst 64k limit 4m || fail "cannot slow lo down"
 	index=$(gid_index peal0)
 	start_server 18515 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 32 -t 32 >"$scratch/out" 2>&1
-	timeout 100 ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 32 -t 32 localhost >"$scratch/out2" 2>&1 &&
+	timeout "$(limit 100)" ib_write_bw -d peal0 -x "$index" -q 16 -s 65536 -n 32 -t 32 localhost >"$scratch/out2" 2>&1 &&
 		wait "$server" || fail "ib_write_bw in a slow queue: $(cat "$scratch"/out*)"
 	tc qdisc delete dev lo root
 	(($(counter peal0 packets_unsent) == unsent)) || fail "packets were refused: $(counter peal0 packets_unsent)"
@@ -179,7 +179,7 @@ beside_rxe() {
 	wait_for device_ready rxe_life || fail "rxe_life is not ready"
 	works peal0 "beside rxe"
 	start_server 18517 ibv_rc_pingpong -p 18517 -d rxe_life -g "$(gid_index rxe_life)" -n 100 >"$scratch/out" 2>&1
-	timeout 30 ibv_rc_pingpong -p 18517 -d rxe_life -g "$(gid_index rxe_life)" -n 100 localhost >"$scratch/out2" 2>&1 ||
+	timeout "$(limit 30)" ibv_rc_pingpong -p 18517 -d rxe_life -g "$(gid_index rxe_life)" -n 100 localhost >"$scratch/out2" 2>&1 ||
 		fail "rxe beside peal: $(cat "$scratch"/out*)"
 	wait "$server" || fail "rxe beside peal"
 	works peal0 "beside rxe"

@@ -328,8 +328,8 @@ wire_pair() {
 	local end=$1 client status=0 there=() here=()
 	client=$(other_end "$end")
 	wire_port=$((wire_port + 1))
-	mapfile -t there < <(wire_arguments "$end" "$2" timeout "${@:3}")
-	mapfile -t here < <(wire_arguments "$client" "$2" timeout "${@:3}" "${wire_tcp[$end]}")
+	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${@:4}")
+	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${@:4}" "${wire_tcp[$end]}")
 	: >"$wire_work/client"
 	if wire_serve wire_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
 		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
@@ -349,8 +349,8 @@ wire_cm_pair() {
 		[[ $word == -- ]] && words=("${here[@]}") && here=() && continue
 		here+=("${word//@PEER/$(wire_address "$end" "$2")}")
 	done
-	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$3" "${words[@]}")
-	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$3" "${here[@]}")
+	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${words[@]}")
+	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${here[@]}")
 	: >"$wire_work/client"
 	if wire_serve wire_cm_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
 		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
