@@ -74,6 +74,7 @@ inline std::string uverbs_node(const std::string &device)
 struct Keys {
 	std::uint32_t lkey;
 	std::uint32_t rkey;
+	std::uint32_t handle;
 };
 
 /* A user context with its doorbell page. */
@@ -111,6 +112,11 @@ public:
 		must(device_.command(IB_USER_VERBS_CMD_ALLOC_PD, request, response), "ALLOC_PD");
 		return response.pd_handle;
 	}
+	/* An object that a program has let scribblers at may be gone already. */
+	void dealloc_pd(std::uint32_t pd) const
+	{
+		device_.command(IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd{pd});
+	}
 	Keys register_memory(std::uint32_t pd, const Memory &memory) const
 	{
 		ib_uverbs_reg_mr request{};
@@ -119,9 +125,30 @@ public:
 		request.start = request.hca_va = memory.address();
 		request.length = memory.size();
 		request.pd_handle = pd;
-		request.access_flags = all_access;
+		request.access_flags = all_access | IBV_ACCESS_MW_BIND;
 		must(device_.command(IB_USER_VERBS_CMD_REG_MR, request, response), "REG_MR");
-		return {response.lkey, response.rkey};
+		return {response.lkey, response.rkey, response.mr_handle};
+	}
+	void deregister(const Keys &keys) const
+	{
+		device_.command(IB_USER_VERBS_CMD_DEREG_MR, ib_uverbs_dereg_mr{keys.handle});
+	}
+	struct RawMw {
+		std::uint32_t handle, rkey;
+	};
+	RawMw alloc_mw(std::uint32_t pd) const
+	{
+		ib_uverbs_alloc_mw request{};
+		ib_uverbs_alloc_mw_resp response{};
+
+		request.pd_handle = pd;
+		request.mw_type = IBV_MW_TYPE_2;
+		must(device_.command(IB_USER_VERBS_CMD_ALLOC_MW, request, response), "ALLOC_MW");
+		return {response.mw_handle, response.rkey};
+	}
+	void dealloc_mw(const RawMw &mw) const
+	{
+		device_.command(IB_USER_VERBS_CMD_DEALLOC_MW, ib_uverbs_dealloc_mw{mw.handle});
 	}
 	struct RawAh {
 		std::uint32_t handle, index;
@@ -178,7 +205,7 @@ private:
 /* A completion queue, read by its phase bit. */
 class RawCq {
 public:
-	RawCq(const RawContext &context, std::uint32_t cqe)
+	RawCq(const RawContext &context, std::uint32_t cqe) : context_(context)
 	{
 		ib_uverbs_create_cq request{};
 		ib_uverbs_create_cq_resp response{};
@@ -192,6 +219,17 @@ public:
 		handle_ = response.cq_handle;
 		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
 	}
+	~RawCq()
+	{
+		ib_uverbs_destroy_cq request{};
+		ib_uverbs_destroy_cq_resp response{};
+
+		request.cq_handle = handle_;
+		context_.device().command(IB_USER_VERBS_CMD_DESTROY_CQ, request, response);
+	}
+	RawCq(const RawCq &) = delete;
+	RawCq &operator=(const RawCq &) = delete;
+
 	std::uint32_t handle() const { return handle_; }
 	const Map &map() const { return map_; }
 	const peal_create_cq_resp &response() const { return resp_; }
@@ -211,6 +249,7 @@ public:
 	}
 
 private:
+	const RawContext &context_;
 	std::uint32_t handle_ = 0;
 	std::uint32_t next_ = 0;
 	peal_create_cq_resp resp_{};
@@ -250,7 +289,12 @@ public:
 		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
 		connect(device);
 	}
-	~RawQp() { destroy(); }
+	~RawQp()
+	{
+		destroy();
+		context_.deregister(keys_);
+		context_.dealloc_pd(pd_);
+	}
 	RawQp(const RawQp &) = delete;
 	RawQp &operator=(const RawQp &) = delete;
 
@@ -303,8 +347,7 @@ public:
 	}
 	void write_recv(const peal_recv_wqe &header, std::span<const peal_sge> sges)
 	{
-		auto *slot = map_.at(resp_.rq_offset +
-				     (rq_next_++ & (resp_.rq_entries - 1)) * resp_.rq_stride);
+		auto *slot = recv_slot(rq_next_++);
 
 		std::memcpy(slot, &header, sizeof(header));
 		if (!sges.empty())
@@ -326,6 +369,10 @@ public:
 	std::uint8_t *send_slot(std::uint32_t i) const
 	{
 		return map_.at(resp_.sq_offset + (i & (resp_.sq_entries - 1)) * resp_.sq_stride);
+	}
+	std::uint8_t *recv_slot(std::uint32_t i) const
+	{
+		return map_.at(resp_.rq_offset + (i & (resp_.rq_entries - 1)) * resp_.rq_stride);
 	}
 	std::uint32_t max_sge() const { return max_sge_; }
 	std::uint32_t max_inline() const { return max_inline_; }
