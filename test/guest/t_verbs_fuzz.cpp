@@ -2,8 +2,8 @@
 // timeout: 240
 /*
  * Whatever a program may do with the device's files and mappings: commands and methods with
- * arguments of any kind and length, kicks, mappings, unmappings, forks, memory that goes away
- * under its registration; two programs at once, killed at random moments.
+ * arguments of any kind and length, kicks, mappings, unmappings, forks, files handed on, memory
+ * that goes away under its registration; two programs at once, killed at random moments.
  *
  * Holds: the data of an innocent program stay right, and it goes on; afterwards the module has
  * as many users as before.
@@ -15,6 +15,7 @@
 
 #include <rdma/rdma_user_ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 using namespace peal_test;
 
@@ -63,6 +64,7 @@ private:
 	void change_mapping();
 	void memory_goes();
 	void fork_and_die();
+	void pass_files();
 	void work();
 
 	Random random_;
@@ -373,6 +375,37 @@ void Fuzzer::fork_and_die()
 		waitpid(child, nullptr, 0);
 }
 
+/*
+ * Over a socket to itself, with or without the socket's own end. They come back as others, or are
+ * left behind: then, when the program is dead, whoever closes a socket next closes the device.
+ */
+void Fuzzer::pass_files()
+{
+	std::array<int, 2> ends{};
+	std::byte byte{};
+	iovec data{&byte, 1};
+	alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(3 * sizeof(int))> control{};
+	msghdr message{};
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()))
+		return;
+	const std::array files{context_.fd(), context_.kick_fd(), ends[0]};
+	const auto bytes = sizeof(int) * random_.between(1, files.size());
+	message.msg_iov = &data;
+	message.msg_iovlen = 1;
+	message.msg_control = control.data();
+	message.msg_controllen = CMSG_SPACE(bytes);
+	auto *header = CMSG_FIRSTHDR(&message);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(bytes);
+	std::memcpy(CMSG_DATA(header), files.data(), bytes);
+	if (sendmsg(ends[1], &message, MSG_DONTWAIT) == 1 && random_.between(0, 1))
+		recvmsg(ends[0], &message, MSG_DONTWAIT);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 void Fuzzer::work()
 {
 	RawSend send;
@@ -390,9 +423,11 @@ void Fuzzer::work()
 
 void Fuzzer::step()
 {
-	switch (random_.between(0, 40)) {
+	switch (random_.between(0, 41)) {
 	case 0:
 		return fork_and_die();
+	case 41:
+		return pass_files();
 	case 1:
 		return memory_goes();
 	case 2:
@@ -476,5 +511,9 @@ TEST_CASE("programs call anything in any way")
 		check_beside(device, fuzz_time(), 1,
 			     [](std::uint64_t salt) { return fuzz_programs(salt, fuzz_time()); });
 	}
-	CHECK(eventually([&] { return users_of_module() == users; }));
+	/* Files that are in nobody's hands but a dead socket's go when a socket is closed. */
+	CHECK(eventually([&] {
+		close(socket(AF_UNIX, SOCK_DGRAM, 0));
+		return users_of_module() == users;
+	}));
 }
