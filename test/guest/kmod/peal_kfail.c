@@ -76,7 +76,7 @@ static struct kfail_probe *kfail_probe(struct kprobe *kp)
 	return container_of(kp, struct kfail_probe, kp);
 }
 
-/* A probe that is a breakpoint still, no jump yet, runs like an NMI. */
+/* Without ftrace a probe is a breakpoint, and runs like an NMI. */
 static bool kfail_in_task(void)
 {
 	return !in_serving_softirq() && hardirq_count() == (in_nmi() ? HARDIRQ_OFFSET : 0);
@@ -135,6 +135,11 @@ static int kfail_allocates(struct kprobe *kp, struct pt_regs *regs)
 	return 1;
 }
 
+/* There is one so that the probe is never made a jump: that would ignore where it is sent. */
+static void kfail_after(struct kprobe *kp, struct pt_regs *regs, unsigned long flags)
+{
+}
+
 /* The report of a failed vmalloc looks like a kernel bug, and this one is wanted. */
 static int kfail_reports(struct kprobe *kp, struct pt_regs *regs)
 {
@@ -188,7 +193,10 @@ static struct kretprobe *kfail_returns[] = { &kfail_restrack, &kfail_module_init
 
 #define KFAIL_PROBE(symbol, handler, function, number)			\
 	{									\
-		.kp = { .symbol_name = symbol, .pre_handler = handler },	\
+		.kp = {								\
+			.symbol_name = symbol, .pre_handler = handler,		\
+			.post_handler = kfail_after,				\
+		},								\
 		.instead = function, .gfp = number,				\
 	}
 
