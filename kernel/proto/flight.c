@@ -50,6 +50,18 @@ void peal_flight_fail(struct peal_flight *f, u8 status, u32 reason)
 	f->reason = reason;
 }
 
+void peal_flight_describe(const struct peal_flight *f, struct peal_completion *completion)
+{
+	*completion = (struct peal_completion) {
+		.index = f->message.index,
+		.opcode = f->message.opcode,
+		.flags = f->message.flags,
+		.status = f->status,
+		.reason = f->reason,
+		.length = f->message.length,
+	};
+}
+
 /* 9.8: UC has no operations with answers, UD none but SEND; neither invalidates. */
 bool peal_flight_is_carried(const struct peal_flight *f)
 {

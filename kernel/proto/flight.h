@@ -48,6 +48,16 @@ struct peal_flight {
 	u32 reason;		/* enum peal_reason */
 };
 
+/* How a message ended. */
+struct peal_completion {
+	u32 index;		/* of the WQE */
+	u8 opcode;
+	u8 flags;		/* of the message */
+	u8 status;		/* enum ib_wc_status */
+	u32 reason;		/* enum peal_reason */
+	u64 length;
+};
+
 static inline bool peal_flight_is_read(const struct peal_flight *f)
 {
 	return f->message.opcode == PEAL_OP_READ;
@@ -74,6 +84,7 @@ void peal_flight_init(struct peal_flight *f, const struct peal_message *message,
 		      u8 mtu_shift, u32 psn);
 void peal_flight_executed(struct peal_flight *f);
 void peal_flight_fail(struct peal_flight *f, u8 status, u32 reason);
+void peal_flight_describe(const struct peal_flight *f, struct peal_completion *completion);
 
 /* Does its transport have such an operation? */
 bool peal_flight_is_carried(const struct peal_flight *f);

@@ -378,6 +378,9 @@ static bool peal_inbound_replay_read(struct peal_inbound *in, struct peal_resour
 		return false;
 	if (packet->length > res->length - offset || !packet->length != !res->length)
 		return false;
+	/* These are still to leave for the first time, behind others that are. */
+	if (from >= res->sent)
+		return true;
 	peal_inbound_start_reply(in, res, from, from + peal_inbound_packets(in, packet->length),
 				 offset + packet->length);
 	return true;

@@ -100,8 +100,22 @@ static void peal_outbound_arm(struct peal_outbound *o, u64 now)
 
 	if (o->probe_at == U64_MAX)
 		o->probe_at = now + o->rto.ns;
-	if (o->give_up_at == U64_MAX && timeout)
+	if (o->give_up_at == U64_MAX && timeout) {
 		o->give_up_at = now + timeout;
+		o->silent_since = now;
+	}
+}
+
+/*
+ * Nothing new, but the peer is not silent: it is still at what was sent before. To send more
+ * would only be more of that.
+ */
+static void peal_outbound_be_patient(struct peal_outbound *o, u64 now)
+{
+	u64 since = o->silent_since;
+
+	peal_retry_put_off(&o->probe_at, now, since, o->rto.ns);
+	peal_retry_put_off(&o->give_up_at, now, since, peal_outbound_timeout(o));
 }
 
 /* There was progress: all begin anew. */
@@ -375,7 +389,10 @@ static void peal_outbound_progress(struct peal_outbound *o, u32 from, bool ack, 
 		peal_retry_received(&o->retry);
 		o->rnr_until = 0;
 	}
-	peal_window_grow(&o->window, peal_psn_ahead(from, una), una);
+	if (peal_rto_is_slow(&o->rto))
+		peal_window_halve(&o->window, o->trail.top);
+	else
+		peal_window_grow(&o->window, peal_psn_ahead(from, una), una);
 	peal_repair_advance(&o->repair, &o->trail);
 	peal_outbound_rearm(o, now);
 	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
@@ -651,9 +668,11 @@ void peal_outbound_receive(struct peal_outbound *o, const struct peal_packet *pa
 	learned = peal_outbound_learn(o, packet, fresh);
 	if (fresh)
 		peal_outbound_receive_fresh(o, packet, now, handle, landing);
-	else if (!learned)	/* answered already, or a ghost (9.7.5.1) */
-		peal_outbound_drop(landing, PEAL_DROP_stale,
-				   peal_psn_before(packet->psn, o->trail.una));
+	if (fresh || learned)
+		return;
+	/* Answered already, or a ghost (9.7.5.1). */
+	peal_outbound_drop(landing, PEAL_DROP_stale, peal_psn_before(packet->psn, o->trail.una));
+	peal_outbound_be_patient(o, now);
 }
 
 /* Anything but what receive() named last is ignored. */
@@ -684,25 +703,13 @@ void *peal_outbound_drop_early(struct peal_outbound *o)
 
 /* ---- completions ---- */
 
-static void peal_outbound_describe(const struct peal_flight *f, struct peal_completion *completion)
-{
-	*completion = (struct peal_completion) {
-		.index = f->message.index,
-		.opcode = f->message.opcode,
-		.flags = f->message.flags,
-		.status = f->status,
-		.reason = f->reason,
-		.length = f->message.length,
-	};
-}
-
 bool peal_outbound_complete(struct peal_outbound *o, struct peal_completion *completion)
 {
 	const struct peal_flight *f = peal_trail_complete(&o->trail);
 
 	if (!f)
 		return false;
-	peal_outbound_describe(f, completion);
+	peal_flight_describe(f, completion);
 	return true;
 }
 
@@ -713,7 +720,7 @@ bool peal_outbound_flush(struct peal_outbound *o, struct peal_completion *comple
 	o->rnr_until = 0;
 	if (!f)
 		return false;
-	peal_outbound_describe(f, completion);
+	peal_flight_describe(f, completion);
 	completion->status = IB_WC_WR_FLUSH_ERR;
 	completion->reason = PEAL_REASON_FLUSHED;
 	return true;
@@ -749,6 +756,7 @@ static void peal_outbound_suspect(struct peal_outbound *o, u64 now)
 static void peal_outbound_give_up(struct peal_outbound *o, u64 now)
 {
 	o->give_up_at = now + peal_outbound_timeout(o);
+	o->silent_since = now;
 	if (o->repair.probe && !o->repair.left)
 		return;
 	if (!peal_outbound_use_retry(o, o->trail.una))

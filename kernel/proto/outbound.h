@@ -60,7 +60,8 @@ struct peal_outbound {
 	u64 rnr_until;			/* 0: not waiting */
 	/* U64_MAX: none. */
 	u64 probe_at;			/* next early retransmission, by estimate */
-	u64 give_up_at;			/* the attribute's timeout */
+	u64 give_up_at;			/* the attribute's timeout, */
+	u64 silent_since;		/* and when it began */
 	u64 gap_at;			/* READ responses were overtaken: asked for again then */
 	u32 gap_psn;			/* the gap that was noticed last */
 	struct peal_early early;	/* READ and atomic responses before their turn */
@@ -105,15 +106,6 @@ struct peal_landing {
 	u64 offset;
 	u32 bytes;
 	u64 original;
-};
-
-struct peal_completion {
-	u32 index;		/* of the WQE */
-	u8 opcode;
-	u8 flags;		/* of the message */
-	u8 status;		/* enum ib_wc_status */
-	u32 reason;		/* enum peal_reason */
-	u64 length;
 };
 
 /* @entries: a power of two, as many as the send queue has. */

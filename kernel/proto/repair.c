@@ -38,10 +38,11 @@ void peal_repair_go_back(struct peal_repair *r, const struct peal_trail *t)
 
 /*
  * A READ that the peer has not executed must be asked for as it was; of one
- * that it has, only what is missing up to the first response that was kept.
+ * that it has, only what is missing up to the first response that was kept. After
+ * a silence one response is enough to learn more: the others may be on their way.
  */
 static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_early *early,
-			       const struct peal_flight *f, u32 psn)
+			       const struct peal_flight *f, enum peal_probe probe, u32 psn)
 {
 	u32 span, kept;
 
@@ -50,6 +51,8 @@ static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_ear
 	span = peal_flight_piece(f, peal_psn_ahead(f->psn, psn));
 	if (!peal_psn_before(psn, t->reached))
 		return span;
+	if (probe == PEAL_PROBE_SILENCE)
+		return 1;
 	kept = peal_early_first(early, psn);
 	return kept == psn ? span : min_t(u32, span, peal_psn_ahead(psn, kept));
 }
@@ -58,7 +61,7 @@ void peal_repair_ask(struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early)
 {
 	const struct peal_flight *f = peal_trail_at(t, t->acking);
-	u32 span = peal_repair_span_at(t, early, f, t->una);
+	u32 span = peal_repair_span_at(t, early, f, PEAL_PROBE_NONE, t->una);
 
 	peal_repair_from_una(r, t, peal_psn_add(t->una, span));
 }
@@ -69,7 +72,7 @@ void peal_repair_probe(struct peal_repair *r, const struct peal_trail *t,
 	const struct peal_flight *f = peal_trail_at(t, peal_trail_find(t, psn));
 	u32 packets = min_t(u32, 1U << r->lone, peal_psn_ahead(psn, t->top));
 
-	packets = max_t(u32, packets, peal_repair_span_at(t, early, f, psn));
+	packets = max_t(u32, packets, peal_repair_span_at(t, early, f, why, psn));
 	r->probe = why;
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
@@ -88,9 +91,18 @@ void peal_repair_advance(struct peal_repair *r, const struct peal_trail *t)
 	peal_psn_raise(&r->end, r->next);
 }
 
+/* The probe was about a READ: not what the peer has, what came from it tells. */
+static bool peal_repair_lacks_data(const struct peal_repair *r, const struct peal_trail *t)
+{
+	return r->probe == PEAL_PROBE_SILENCE && t->una == r->probe_end && t->una != t->top &&
+	       peal_flight_wants_data(peal_trail_at(t, t->acking));
+}
+
 enum peal_verdict_of_probe peal_repair_judge(const struct peal_repair *r,
 					     const struct peal_trail *t)
 {
+	if (peal_repair_lacks_data(r, t))
+		return PEAL_PROBE_LONE;
 	if (peal_psn_before(r->probe_end, t->reached))
 		return PEAL_PROBE_OVER;
 	if (t->una != r->probe_end)
@@ -161,7 +173,7 @@ bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
 u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early)
 {
-	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->next);
+	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->probe, r->next);
 }
 
 bool peal_repair_is_moot(struct peal_repair *r, const struct peal_trail *t,

@@ -2,10 +2,14 @@
 /*
  * See retry.h.
  */
+#include <linux/limits.h>
+#include <linux/minmax.h>
+
 #include "retry.h"
 
 #define RNR_FOREVER	7
 #define MANY		255
+#define LONGEST		4
 
 void peal_retry_progress(struct peal_retry *r)
 {
@@ -58,4 +62,10 @@ bool peal_retry_use_rnr(struct peal_retry *r, u8 limit)
 	r->excused = r->copies;
 	r->copies = 0;
 	return true;
+}
+
+void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns)
+{
+	if (*at != U64_MAX)
+		*at = max_t(u64, *at, min_t(u64, now + ns, since + LONGEST * ns));
 }

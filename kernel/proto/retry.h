@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How often the oldest packet may still be tried.
+ * How often the oldest packet may still be tried, and how much later.
  *
  * Owns: the retries that were used since the last progress, of the two kinds
  * that have an attribute each (IBTA 9.7.5.2.8, 9.7.6.1.3).
@@ -35,5 +35,11 @@ bool peal_retry_use(struct peal_retry *r, u8 limit);
  * it too: that is one RNR of the peer's, and several of ours.
  */
 bool peal_retry_use_rnr(struct peal_retry *r, u8 limit);
+
+/*
+ * The peer is busy: what is due at @at waits @ns from @now. It began to wait at
+ * @since, and a timeout is at most four times what the attribute says (9.7.6.1.3).
+ */
+void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns);
 
 #endif

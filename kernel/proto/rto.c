@@ -12,6 +12,8 @@
 #define RTO_START_NS	5000000ULL
 /* A host that schedules threads cannot answer more reliably than that. */
 #define RTO_LEAST_NS	100000ULL
+/* A peer whose answers take this part of the longest estimate is. */
+#define SLOW			4
 /* So often in a row the estimate is believed against silences. */
 #define HEARD_MOST		3
 #define PATIENCE_LEAST_NS	20000ULL
@@ -95,7 +97,7 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 {
 	u64 least = rto->ns / 8;
 
-	if (rto->srtt && now - since >= rto->srtt) {
+	if (now - since >= rto->srtt) {
 		peal_rto_sample(rto, now - since);
 	} else if (++rto->heard < HEARD_MOST) {
 		peal_rto_set(rto, peal_rto_estimate(rto));
@@ -104,6 +106,11 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 		return;
 	}
 	peal_rto_set(rto, max_t(u64, rto->ns, least));
+}
+
+bool peal_rto_is_slow(const struct peal_rto *rto)
+{
+	return rto->srtt > rto->longest / SLOW;
 }
 
 void peal_rto_back_off(struct peal_rto *rto)

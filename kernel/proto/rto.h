@@ -34,6 +34,11 @@ void peal_rto_forget(struct peal_rto *rto);
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
 /* After a silence that something sent @since may have broken. */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
+/*
+ * Answers take so long that silence does not mean loss any more: packets wait in
+ * front of a slow peer, as many as there are under way.
+ */
+bool peal_rto_is_slow(const struct peal_rto *rto);
 /* It was too short, or the peer is silent. Stays until the next sample (Karn). */
 void peal_rto_back_off(struct peal_rto *rto);
 /* How long packets may overtake each other before the one missing is called lost. */

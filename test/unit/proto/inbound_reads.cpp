@@ -254,6 +254,23 @@ TEST_CASE("a READ that comes again while it is answered starts over", "[inbound]
 	CHECK(r->saved == 1);
 }
 
+TEST_CASE("responses that have not left yet are not overtaken by their repetition", "[inbound]")
+{
+	for (std::uint32_t again : {1, 2, 3}) {
+		Responder r(10);
+		peal_reply reply;
+
+		CAPTURE(again);
+		r.run(read_request(10, ADDRESS, 4 * MTU));
+		REQUIRE(peal_inbound_next(r.get(), &reply));
+		r.give(read_request(10 + again, ADDRESS + again * MTU, MTU));
+		const auto rest = r.replies();
+		REQUIRE(rest.size() == 3);
+		for (std::uint32_t i = 0; i < 3; i++)
+			CHECK(rest[i].header.psn == 11 + i);
+	}
+}
+
 TEST_CASE("an atomic is executed once, whatever comes again", "[inbound]")
 {
 	Responder r(0);

@@ -239,7 +239,7 @@ TEST_CASE("probes come ever less often, up to the timeout", "[timers]")
 	CHECK(gap >= 10 * MS);
 }
 
-TEST_CASE("a READ of long ago is asked for again by its rest", "[timers]")
+TEST_CASE("a READ of long ago is asked for again: one response, and then the rest", "[timers]")
 {
 	Requester r;
 
@@ -249,7 +249,31 @@ TEST_CASE("a READ of long ago is asked for again by its rest", "[timers]")
 	r.receive_and_land(read_response(1));
 	CHECK(r.wait() == Psns{2});
 	CHECK(r.out.header.remote_addr == 0x10000 + 2 * MTU);
-	CHECK(r.out.header.length == 3 * MTU);
+	CHECK(r.out.header.length == MTU);
+	r.now += 50 * US;
+	r.receive_and_land(read_response(2));
+	const std::uint64_t begin = r.now;
+	CHECK(r.wait() == Psns{3});
+	CHECK(r.now - begin < 1 * MS);
+	CHECK(r.out.header.remote_addr == 0x10000 + 3 * MTU);
+	CHECK(r.out.header.length == 2 * MTU);
+}
+
+TEST_CASE("a READ of which more comes after all is not asked for again", "[timers]")
+{
+	Requester r;
+
+	r.post_read(5);
+	r.send();
+	r.receive_and_land(read_response(0));
+	CHECK(r.wait() == Psns{1});
+	for (std::uint32_t i : {1, 2, 3})
+		r.receive_and_land(read_response(i));
+	r.now += 20 * US;
+	CHECK(r.send().empty());
+	CHECK(r->repair.probe == PEAL_PROBE_NONE);
+	r.receive_and_land(read_response(4));
+	CHECK(r.completed() == 1);
 }
 
 TEST_CASE("after the answer to a READ the rest waits a moment for its ACK", "[timers]")
