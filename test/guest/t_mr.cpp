@@ -432,6 +432,34 @@ TEST_CASE("dereg while messages arrive")
 	}
 }
 
+TEST_CASE("dereg while a READ is answered")
+{
+	constexpr std::size_t bytes = 16 << 20;
+	Device device;
+	int cut = 0;
+
+	for (int round = 0; round < 20 && !cut; round++) {
+		Pair pair(device);
+		Region to(pair.a.pd, bytes), from(pair.b.pd, bytes);
+		std::memset(from.data(), 1, bytes);
+		std::thread reader([&] {
+			post(pair.a.qp, Send(IBV_WR_RDMA_READ, {to.sge(0, bytes)})
+						.remote(from.address(), from.rkey()));
+		});
+		const volatile std::uint8_t *first = to.data();
+		CHECK(eventually([&] { return *first == 1; }));
+		from.deregister();
+		/* From here on nobody reads it. */
+		std::memset(from.data(), 0xee, bytes);
+		reader.join();
+		const auto wc = wait_completion(pair.a.send_cq);
+		cut += wc.status == IBV_WC_REM_ACCESS_ERR;
+		CHECK((wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_SUCCESS));
+		CHECK(std::memchr(to.data(), 0xee, bytes) == nullptr);
+	}
+	CHECK(cut > 0);
+}
+
 TEST_CASE("many registrations at once from several threads")
 {
 	Device device;

@@ -3,7 +3,7 @@
 # timeout: 60
 #
 # Options of a device through generic netlink: read, set, refused. What each option does is seen from outside:
-# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct.
+# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct. What a device cannot be made of.
 set -u
 # shellcheck source=test/guest/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -51,6 +51,13 @@ refused "no such peal device" "$option" no-such-device direct 0
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
 	"$option" "$device" direct 0
 [[ $(value direct) == "$direct_before" ]] || fail "a refused request changed something"
+
+netdev=$(sed 's/.* netdev //; s/ *$//' <<<"$(rdma link show "$device/1")")
+ip link add link "$netdev" name vlan.7 type vlan id 7 || fail "cannot make a VLAN"
+refused "File exists" rdma link add peal-opt type peal netdev "$netdev"
+refused "not supported" rdma link add peal-opt type peal netdev vlan.7
+refused "not supported" rdma link add peal-opt type peal netdev lo
+ip link delete vlan.7
 
 rdma link add peal-opt type peal netdev veth1 || fail "cannot add a second device"
 [[ $("$option" | wc -l) == 2 ]] || fail "the dump does not show two devices: $("$option")"
