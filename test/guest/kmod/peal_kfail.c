@@ -189,7 +189,22 @@ static struct kretprobe kfail_restrack = {
 	.handler = kfail_resume,
 };
 
-static struct kretprobe *kfail_returns[] = { &kfail_restrack, &kfail_module_init };
+/* It has failed as a whole, or not at all: what fails inside of it is reported like a kernel bug. */
+static struct kretprobe kfail_percpu = {
+	.kp.symbol_name = "__alloc_percpu",
+	.entry_handler = kfail_pause,
+	.handler = kfail_resume,
+};
+
+static struct kretprobe kfail_percpu_gfp = {
+	.kp.symbol_name = "__alloc_percpu_gfp",
+	.entry_handler = kfail_pause,
+	.handler = kfail_resume,
+};
+
+static struct kretprobe *kfail_returns[] = {
+	&kfail_restrack, &kfail_module_init, &kfail_percpu, &kfail_percpu_gfp,
+};
 
 #define KFAIL_PROBE(symbol, handler, function, number)			\
 	{									\
@@ -293,29 +308,30 @@ static int kfail_register(void)
 	return 0;
 }
 
+/* The last probe of a function is asked first: whether it fails, before what is paused in it. */
 static int __init kfail_init(void)
 {
-	int ret = kfail_register();
+	int ret = register_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 
 	if (ret)
 		return ret;
-	ret = register_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
+	ret = kfail_register();
 	if (ret)
-		goto probes;
+		goto returns;
 	ret = misc_register(&kfail_device);
 	if (!ret)
 		return 0;
-	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
-probes:
 	kfail_unregister(ARRAY_SIZE(kfail_probes));
+returns:
+	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 	return ret;
 }
 
 static void __exit kfail_exit(void)
 {
 	misc_deregister(&kfail_device);
-	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 	kfail_unregister(ARRAY_SIZE(kfail_probes));
+	unregister_kretprobes(kfail_returns, ARRAY_SIZE(kfail_returns));
 }
 
 module_init(kfail_init);
