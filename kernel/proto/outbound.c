@@ -389,10 +389,8 @@ static void peal_outbound_progress(struct peal_outbound *o, u32 from, bool ack, 
 		peal_retry_received(&o->retry);
 		o->rnr_until = 0;
 	}
-	if (peal_rto_is_slow(&o->rto))
-		peal_window_halve(&o->window, o->trail.top);
-	else
-		peal_window_grow(&o->window, peal_psn_ahead(from, una), una);
+	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->trail.top,
+			   peal_rto_is_slow(&o->rto));
 	peal_repair_advance(&o->repair, &o->trail);
 	peal_outbound_rearm(o, now);
 	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))

@@ -12,7 +12,7 @@
 #define RTO_START_NS	5000000ULL
 /* A host that schedules threads cannot answer more reliably than that. */
 #define RTO_LEAST_NS	100000ULL
-/* A peer whose answers take this part of the longest estimate is. */
+/* A peer whose answers wait for this part of the longest estimate is. */
 #define SLOW			4
 /* So often in a row the estimate is believed against silences. */
 #define HEARD_MOST		3
@@ -66,6 +66,7 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 {
 	u64 off = rto->srtt > rtt ? rto->srtt - rtt : rtt - rto->srtt;
 
+	rto->latest = rtt;
 	if (!rto->srtt || rtt < rto->shortest)
 		rto->shortest = rtt;
 	if (rto->srtt) {
@@ -110,7 +111,7 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 
 bool peal_rto_is_slow(const struct peal_rto *rto)
 {
-	return rto->srtt > rto->longest / SLOW;
+	return rto->latest > rto->shortest + rto->longest / SLOW;
 }
 
 void peal_rto_back_off(struct peal_rto *rto)

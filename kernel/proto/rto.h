@@ -14,6 +14,7 @@
 struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: nothing was measured yet */
 	u64 shortest;		/* ns; of all samples; 0: none */
+	u64 latest;		/* ns; of all samples */
 	u64 ns;			/* how long an answer may take now */
 	u64 longest;		/* ... at most */
 	u8 heard;		/* silences that ended without a sample */
@@ -35,8 +36,8 @@ void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
 /* After a silence that something sent @since may have broken. */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
 /*
- * Answers take so long that silence does not mean loss any more: packets wait in
- * front of a slow peer, as many as there are under way.
+ * The latest answer took so much longer than the shortest that silence does not mean loss any
+ * more: packets wait in front of a slow peer, as many as there are under way.
  */
 bool peal_rto_is_slow(const struct peal_rto *rto);
 /* It was too short, or the peer is silent. Stays until the next sample (Karn). */

@@ -29,14 +29,6 @@ void peal_window_limit(struct peal_window *w, u32 limit)
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
 
-void peal_window_grow(struct peal_window *w, u32 packets, u32 una)
-{
-	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
-		w->shrunk = false;
-	if (!w->shrunk)
-		peal_window_set(w, w->size + packets);
-}
-
 static void peal_window_cut(struct peal_window *w, u32 by, u32 top)
 {
 	if (w->shrunk)
@@ -54,6 +46,16 @@ void peal_window_halve(struct peal_window *w, u32 top)
 void peal_window_shrink(struct peal_window *w, u32 top)
 {
 	peal_window_cut(w, w->size / 8, top);
+}
+
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, bool slow)
+{
+	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
+		w->shrunk = false;
+	if (slow)
+		peal_window_halve(w, top);
+	else if (!w->shrunk)
+		peal_window_set(w, w->size + packets);
 }
 
 bool peal_window_ask(struct peal_window *w, u32 outstanding)

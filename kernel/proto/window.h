@@ -20,9 +20,12 @@ struct peal_window {
 
 void peal_window_reset(struct peal_window *w);
 void peal_window_limit(struct peal_window *w, u32 limit);
-/* @packets more were acknowledged, all before @una. */
-void peal_window_grow(struct peal_window *w, u32 packets, u32 una);
-/* The peer was silent. @top: the PSN after the last that left. */
+/*
+ * @packets more were acknowledged, all before @una. It grows, unless they have
+ * waited for too long: then it is halved. @top: the PSN after the last that left.
+ */
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, bool slow);
+/* The peer was silent. */
 void peal_window_halve(struct peal_window *w, u32 top);
 /* A packet was lost and others after it were not. */
 void peal_window_shrink(struct peal_window *w, u32 top);

@@ -184,20 +184,20 @@ TEST_CASE("windows grow by what is acknowledged and shrink once for each loss", 
 
 	peal_window_limit(&w, 100);
 	CHECK(w.size == 32);
-	peal_window_grow(&w, 10, 10);
+	peal_window_follow(&w, 10, 10, 0, false);
 	CHECK(w.size == 42);
 	peal_window_halve(&w, 50);
 	CHECK(w.size == 21);
 	peal_window_halve(&w, 60);
 	peal_window_shrink(&w, 60);
 	CHECK(w.size == 21);
-	peal_window_grow(&w, 39, 49);
+	peal_window_follow(&w, 39, 49, 0, false);
 	CHECK(w.size == 21);
-	peal_window_grow(&w, 1, 50);
+	peal_window_follow(&w, 1, 50, 0, false);
 	CHECK(w.size == 22);
 	peal_window_shrink(&w, 60);
 	CHECK(w.size == 20);
-	peal_window_grow(&w, 1000, 1050);
+	peal_window_follow(&w, 1000, 1050, 0, false);
 	CHECK(w.size == 100);
 	peal_window_limit(&w, 0);
 	CHECK(w.size == 1);
