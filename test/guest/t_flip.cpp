@@ -5,10 +5,10 @@
  * and one at its edges, while the kernel works on requests that use it.
  *
  * Holds: memory that no key opens for the queue pair stays as it is, whenever a key, an address or
- * a length changes; no work request completes twice; another queue pair goes on. Whether the kernel
- * reads outside of what it should is for its log to say (scripts/test debug).
- * Does not hold: what a field's wrong value alone leads to (t_trust, t_ud_trust), random contents
- * (t_trust). PEAL_FUZZ_SECONDS, default 0, is how long it goes on after once through all fields.
+ * a length changes; no more completes than was posted; another queue pair goes on. Whether the
+ * kernel reads outside of what it should is for its log to say (scripts/test debug). Does not hold:
+ * what a field's wrong value alone leads to (t_trust, t_ud_trust), random contents (t_trust).
+ * PEAL_FUZZ_SECONDS, default 0, is how long it goes on after once through all fields.
  */
 #include "innocent.hpp"
 #include "raw.hpp"

@@ -50,8 +50,7 @@ inline long slab(const std::string &name)
 	return number_in("/proc/slabinfo", name);
 }
 
-/* Pages that somebody has pinned and not given back. Each CPU counts for itself, until told to add
- * it up. */
+/* Pages that somebody has pinned and not given back; CPUs count apart until told to add it up. */
 inline long pinned_pages()
 {
 	std::ofstream("/proc/sys/vm/stat_refresh") << 1;

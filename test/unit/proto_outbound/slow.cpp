@@ -130,7 +130,7 @@ TEST_CASE("a slow peer answers a long READ, and little of it twice", "[slow]")
 	}
 }
 
-TEST_CASE("an estimate is never longer than a silence: a window in time", "[slow]")
+TEST_CASE("in front of a slow peer few packets wait", "[slow]")
 {
 	Requester r;
 	SlowPeer peer(r, 4 * MS);
@@ -138,6 +138,20 @@ TEST_CASE("an estimate is never longer than a silence: a window in time", "[slow
 	r.post_packets(PACKETS);
 	while (peer.step())
 		CHECK(peal_trail_outstanding(&r->trail) <= 40);
+}
+
+TEST_CASE("a path that is long stays full", "[slow]")
+{
+	Requester r;
+
+	for (int i = 0; i < 100; ++i) {
+		r.post_packets(1);
+		r.send();
+		r.now += 30 * MS;
+		r.receive(ack(static_cast<std::uint32_t>(i)));
+		REQUIRE(r.completed() == 1);
+	}
+	CHECK(r->window.size == 128);
 }
 
 TEST_CASE("what is old postpones giving up, four times the timeout at most", "[slow]")
