@@ -10,7 +10,7 @@
  * it holds everything open and sends nothing. FILE appears when it is at work.
  * Exit status: 0 as promised; 1 otherwise, saying what was expected and what came.
  */
-#include "verbs.hpp"
+#include "exchange.hpp"
 
 #include <cstdio>
 #include <fstream>
@@ -68,28 +68,6 @@ void say_ready(const Options &options)
 {
 	if (!options.ready.empty())
 		std::ofstream(options.ready) << "ready\n";
-}
-
-/* A WRITE and a SEND; false when the device refused or flushed one. */
-bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std::uint64_t number)
-{
-	auto &[a, b] = pair;
-	const auto bytes = from.bytes(0, size);
-
-	std::memset(bytes.data(), static_cast<int>(number), bytes.size());
-	if (try_post_recv(b.qp, number, {}))
-		return false;
-	Send write(IBV_WR_RDMA_WRITE, {from.sge(0, size)});
-	write.remote(to.address(), to.rkey());
-	if (try_post(a.qp, write) || try_post(a.qp, Send(IBV_WR_SEND)))
-		return false;
-	for (auto *cq : {a.send_cq.get(), a.send_cq.get(), b.recv_cq.get()})
-		if (wait_completion(cq).status != IBV_WC_SUCCESS)
-			return false;
-	const auto wrong = difference(to.bytes(0, size), bytes);
-	if (!wrong.empty())
-		throw std::runtime_error("message " + std::to_string(number) + ": " + wrong);
-	return true;
 }
 
 std::uint64_t run(const Options &options, Device &device)

@@ -174,6 +174,10 @@ struct Event {
 	void *object;
 };
 
+struct NotReady : std::runtime_error {
+	using std::runtime_error::runtime_error;
+};
+
 /* An open device: port 1, its IPv4 RoCEv2 address, its asynchronous events. */
 class Device {
 public:
@@ -284,7 +288,7 @@ inline void Device::wait_ready()
 	const bool active = eventually([&] { return port().state == IBV_PORT_ACTIVE; });
 
 	if (!active || !eventually([&] { return find_gid(); }))
-		throw std::runtime_error("the port has no IPv4 RoCEv2 address or is not ACTIVE");
+		throw NotReady("the port has no IPv4 RoCEv2 address or is not ACTIVE");
 }
 
 inline bool Device::collect_event(Duration limit)

@@ -6,12 +6,11 @@
 # scribbling and as much of wrong calls, with an innocent program's rate beside them; PEAL_STORM_SECONDS (60) of each
 # kind of storm. Half an hour of it: PEAL_FUZZ_SECONDS=900.
 set -u
-tests=$(dirname "$0")/../guest
-programs=$tests/../../build/user/test/guest
+programs=$(dirname "$0")/../../build/user/test/guest
 export PEAL_FUZZ_SECONDS=${PEAL_FUZZ_SECONDS:-180} PEAL_STORM_SECONDS=${PEAL_STORM_SECONDS:-60}
 status=0
 
-for test in "$programs/t_trust" "$programs/t_verbs_fuzz" "$programs/t_storm" "$tests/t_link_storm.sh"; do
+for test in "$programs/t_trust" "$programs/t_verbs_fuzz" "$programs/t_storm" "$programs/t_link_storm"; do
 	echo "--- ${test##*/}"
 	"$test" || status=1
 done

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a program in the middle of its work does: messages between two queue pairs.
+ *
+ * Holds: one WRITE and one SEND, whose bytes are checked. Does not hold: what may become of them.
+ */
+#pragma once
+
+#include "verbs.hpp"
+
+namespace peal_test {
+
+struct WrongBytes : std::runtime_error {
+	using std::runtime_error::runtime_error;
+};
+
+/* From a to b, `size` bytes that depend on the number; false when the device refused or flushed. */
+inline bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std::uint64_t number)
+{
+	auto &[a, b] = pair;
+	const auto bytes = from.bytes(0, size);
+
+	std::memset(bytes.data(), static_cast<int>(number), bytes.size());
+	if (try_post_recv(b.qp, number, {}))
+		return false;
+	Send write(IBV_WR_RDMA_WRITE, {from.sge(0, size)});
+	write.remote(to.address(), to.rkey());
+	if (try_post(a.qp, write) || try_post(a.qp, Send(IBV_WR_SEND)))
+		return false;
+	for (auto *cq : {a.send_cq.get(), a.send_cq.get(), b.recv_cq.get()})
+		if (wait_completion(cq).status != IBV_WC_SUCCESS)
+			return false;
+	const auto wrong = difference(to.bytes(0, size), bytes);
+	if (!wrong.empty())
+		throw WrongBytes("message " + std::to_string(number) + ": " + wrong);
+	return true;
+}
+
+} // namespace peal_test
