@@ -6,9 +6,10 @@
  * the window, most with a right ICRC, to queue pairs that take them for their peer's and
  * to others. PEAL_PACKETS says how many.
  *
- * Holds: traffic of other queue pairs is untouched; nothing is written outside of what
- * was registered; what packets occupy is given back. That the kernel log is clean is for
- * the runner to see.
+ * Holds: traffic of other queue pairs is untouched, and no slower than half of what it is
+ * beside as many packets for another machine; nothing is written outside of what was
+ * registered; what packets occupy is given back. That the kernel log is clean is for the
+ * runner to see.
  */
 #include "datagram.hpp"
 #include "t_packet_fuzz.hpp"
@@ -514,6 +515,13 @@ class Storm {
 	TrainSocket trains_{"veth1"};
 	std::uint64_t train_count_ = 0;
 
+	static Bytes addressed(Bytes frame, bool stray)
+	{
+		constexpr std::size_t last_of_destination = 5;
+
+		frame.at(last_of_destination) ^= stray;
+		return frame;
+	}
 	void add(ibv_qp_type type, bool ipv6)
 	{
 		victims_.push_back(
@@ -529,8 +537,11 @@ public:
 		add(IBV_QPT_UC, false);
 		add(IBV_QPT_UD, false);
 	}
-	void blow(std::uint64_t packets)
+	/* Stray frames are meant for another machine. Return: rounds of traffic a second beside it.
+	 */
+	double blow(std::uint64_t packets, bool stray = false)
 	{
+		const Stopwatch watch;
 		Transfer transfer(device_);
 		Generator generator(random_, area_, victims_, transfer.numbers());
 		std::vector<Bytes> frames(batch);
@@ -538,9 +549,9 @@ public:
 		for (std::uint64_t sent = 0; sent < packets; sent += batch) {
 			generator.begin_batch();
 			for (auto &frame : frames)
-				frame = generator.frame();
+				frame = addressed(generator.frame(), stray);
 			socket_.send(frames);
-			Bytes train = generator.long_frame();
+			Bytes train = addressed(generator.long_frame(), stray);
 			train_count_ += trains_.send(generator.claim_of(train), train);
 			for (auto &victim : victims_)
 				victim->refresh();
@@ -548,13 +559,15 @@ public:
 				REQUIRE(area_.outside_untouched());
 		}
 		transfer.stop();
+		const double seconds = milliseconds(watch.elapsed()) / 1000;
 		CHECK(area_.outside_untouched());
 		CHECK(transfer.wrong() == "");
 		CHECK(transfer.rounds() > 0);
 		CHECK(train_count_ > 0);
-		std::printf("%llu packets; %llu checked rounds of traffic beside them\n",
-			    static_cast<unsigned long long>(packets),
+		std::printf("%llu packets%s; %llu checked rounds of traffic beside them\n",
+			    static_cast<unsigned long long>(packets), stray ? " gone astray" : "",
 			    static_cast<unsigned long long>(transfer.rounds()));
+		return static_cast<double>(transfer.rounds()) / seconds;
 	}
 	void settle()
 	{
@@ -648,12 +661,13 @@ TEST_CASE("random packets hurt nobody")
 	Storm storm;
 
 	storm.blow(packets / 10); /* all caches are filled now */
+	const double fair = storm.blow(packets / 10, true);
 	storm.settle();
 	const Usage before;
 	const std::uint64_t arrived = frames_in(), damaged = counter("drop_icrc");
 	const Stopwatch watch;
 
-	storm.blow(packets);
+	const double rate = storm.blow(packets);
 	const double seconds = milliseconds(watch.elapsed()) / 1000;
 
 	storm.settle();
@@ -662,12 +676,16 @@ TEST_CASE("random packets hurt nobody")
 	const Usage after;
 	std::printf("%.1f s, %.0f packets/s, queue pairs lived %u times\n", seconds,
 		    static_cast<double>(packets) / seconds, storm.lives());
+	std::printf("%.0f rounds/s of traffic, %.0f beside packets gone astray\n", rate, fair);
 	print_counters();
 	std::printf("KiB: unreclaimable %ld -> %ld, available %ld -> %ld; skbs %ld -> %ld\n",
 		    before.unreclaimable, after.unreclaimable, before.available, after.available,
 		    before.packets, after.packets);
 	CHECK(frames_in() - arrived > packets * 9 / 10);
 	CHECK(counter("drop_icrc") - damaged > packets / 100);
+	/* Less than a minute does not show that. */
+	if (seconds >= 60)
+		CHECK(rate > fair / 2);
 	if (!countable)
 		return;
 	CHECK(after.unreclaimable - before.unreclaimable < 4096);
