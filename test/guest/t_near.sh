@@ -74,7 +74,7 @@ cut_when_direct() {
 }
 cut_when_direct &
 cutter=$!
-if wire_pair a 4 60 ib_write_bw -d @DEVICE -x @GID -p @PORT -D 30 -s 64; then
+if wire_pair a 4 60 ib_write_bw -d @DEVICE -x @GID -p @PORT -D "$(limit 30)" -s 64; then
 	fail "the messages went on over a wire that was cut"
 fi
 wait "$cutter" || fail "the messages did not go direct before the cut"
