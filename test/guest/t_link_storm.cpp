@@ -90,6 +90,15 @@ int innocent()
 	return 0;
 }
 
+/* A child that holds nothing of its parent's: a namespace would live on with it. */
+pid_t spawn_apart(const std::function<int()> &body)
+{
+	return spawn([&] {
+		close_range(STDERR_FILENO + 1, ~0U, 0);
+		return body();
+	});
+}
+
 /* One after the other; each ends by itself, or is killed. */
 class Place {
 public:
@@ -101,7 +110,7 @@ public:
 		if (child_ > 0 && waitpid(child_, &status, WNOHANG) != child_)
 			return;
 		check(status);
-		child_ = spawn([this] { return program(size_); });
+		child_ = spawn_apart([this] { return program(size_); });
 	}
 	void kill() const { ::kill(child_, SIGKILL); }
 	void end()
@@ -402,6 +411,8 @@ std::string devices()
 
 TEST_CASE("a device comes, goes and changes under programs")
 {
+	if (!is_peal())
+		SKIP_CASE("this is about peal");
 	const auto before = devices(), users = users_of_module(), objects = resources();
 	Administrator administrator;
 	std::vector<Place> places{Place(50), Place(300000)};
@@ -409,7 +420,7 @@ TEST_CASE("a device comes, goes and changes under programs")
 
 	new (&shared()) Shared{};
 	REQUIRE(administrator.add_link());
-	const pid_t child = spawn(innocent);
+	const pid_t child = spawn_apart(innocent);
 	blow(places, storm_time(), [&] { administrator.act(); });
 	shared().stop = true;
 	REQUIRE(waitpid(child, &status, 0) == child);
@@ -424,6 +435,8 @@ TEST_CASE("a device comes, goes and changes under programs")
 
 TEST_CASE("the module goes and comes back under programs")
 {
+	if (!is_peal())
+		SKIP_CASE("this is about peal");
 	const auto before = devices(), users = users_of_module();
 	Administrator administrator;
 	std::vector<Place> places{Place(50), Place(300000)};
@@ -439,7 +452,8 @@ TEST_CASE("the module goes and comes back under programs")
 	});
 	/* A short storm on a debug kernel has few actions. */
 	if (!reloads)
-		CHECK(eventually(reload_module));
+		reloads += eventually(reload_module);
+	CHECK(reloads > 0);
 	calm(administrator, places);
 	report_programs();
 	std::printf("%d times without the module\n", reloads);

@@ -537,8 +537,7 @@ public:
 		add(IBV_QPT_UC, false);
 		add(IBV_QPT_UD, false);
 	}
-	/* Stray frames are meant for another machine. Return: rounds of traffic a second beside it.
-	 */
+	/* Stray frames are for another machine. Return: rounds of traffic a second beside it. */
 	double blow(std::uint64_t packets, bool stray = false)
 	{
 		const Stopwatch watch;
