@@ -40,7 +40,8 @@ pair ib_write_bw -n 200 -s 64 -Q 1
 pair ib_send_bw -n 200 -s 1024 -e
 pair ib_send_bw -n 200 -s 1024 -e -b
 pair ib_send_bw -n 200 -s 1024 -r 1
-pair ib_write_bw -a -n 20
+# 320 MB, or less where each packet takes a millisecond.
+pair ib_write_bw -a -n $((20 / ${PEAL_SLOWNESS:-1}))
 
 for tool in ib_write_lat ib_read_lat ib_send_lat; do
 	for size in 2 64 4096; do

@@ -125,17 +125,18 @@ moved() {
 	((now >= ${moved_from:-0} + $1)) && moved_from=$now
 }
 
-# A queue slower than the programs: they wait for it, and no packet is refused. With the usual timeout their windows would
-# be too small to fill it.
+# A queue slower than the programs, however slow these are: they wait for it, and no packet is refused. With the usual
+# timeout their windows would be too small to fill it.
 slow_queue() {
-	local unsent full index
+	local unsent full index slowness=${PEAL_SLOWNESS:-1} load
+	load=(ib_write_bw -d peal0 -u 20 -q 16 -s 65536 -n $((32 / slowness)) -t 32)
 	unsent=$(counter peal0 packets_unsent)
 	full=$(counter peal0 full_queues)
 	modprobe sch_tbf 2>/dev/null
-	tc qdisc add dev lo root tbf rate 40mbit burst 64k limit 4m || fail "cannot slow lo down"
+	tc qdisc add dev lo root tbf rate $((40000 / slowness / slowness))kbit burst 64k limit 4m || fail "cannot slow lo down"
 	index=$(gid_index peal0)
-	start_server 18515 ib_write_bw -d peal0 -x "$index" -u 20 -q 16 -s 65536 -n 32 -t 32 >"$scratch/out" 2>&1
-	timeout "$(limit 100)" ib_write_bw -d peal0 -x "$index" -u 20 -q 16 -s 65536 -n 32 -t 32 localhost >"$scratch/out2" 2>&1 &&
+	start_server 18515 "${load[@]}" -x "$index" >"$scratch/out" 2>&1
+	timeout "$(limit 100)" "${load[@]}" -x "$index" localhost >"$scratch/out2" 2>&1 &&
 		wait "$server" || fail "ib_write_bw in a slow queue: $(cat "$scratch"/out*)"
 	tc qdisc delete dev lo root
 	(($(counter peal0 packets_unsent) == unsent)) || fail "packets were refused: $(counter peal0 packets_unsent)"
