@@ -8,8 +8,8 @@
  * Does not hold: keys and ranges in requests (t_errors), memory windows (t_mw).
  */
 #include "innocent.hpp"
+#include "usage.hpp"
 
-#include <fstream>
 #include <thread>
 
 #include <sys/resource.h>
@@ -26,27 +26,6 @@ std::string try_register(ibv_pd *pd, void *address, std::size_t size, int access
 		return errno_name(errno);
 	must(ibv_dereg_mr(mr), "dereg_mr");
 	return "0";
-}
-
-/* A counter of /proc/vmstat. */
-long vmstat(const std::string &name)
-{
-	std::ifstream file("/proc/vmstat");
-	std::string key;
-	long value = 0;
-
-	while (file >> key >> value)
-		if (key == name)
-			return value;
-	return -1;
-}
-
-long pinned_pages()
-{
-	/* Reading this folds what the CPUs have counted on their own. */
-	std::string unused;
-	std::ifstream("/proc/sys/vm/stat_refresh") >> unused;
-	return vmstat("nr_foll_pin_acquired") - vmstat("nr_foll_pin_released");
 }
 
 /* A pair and a registration at b's side that a WRITE and a READ go through. */
@@ -292,7 +271,7 @@ TEST_CASE("pages are given back")
 	Device device;
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	const auto before = pinned_pages();
-	if (vmstat("nr_foll_pin_acquired") < 0)
+	if (!counts_pins())
 		SKIP_CASE("the kernel does not count pins");
 	{
 		std::vector<Region> regions;

@@ -28,7 +28,7 @@ inline long meminfo(const std::string &name)
 	throw std::runtime_error("no " + name + " in /proc/meminfo");
 }
 
-/* The first number behind a name at the start of a line. */
+/* The first number behind a name at the start of a line; -1 when there is none. */
 inline long number_in(const std::string &path, const std::string &name)
 {
 	std::ifstream file(path);
@@ -41,7 +41,7 @@ inline long number_in(const std::string &path, const std::string &name)
 		if (words >> key >> value && key == name)
 			return value;
 	}
-	return 0;
+	return -1;
 }
 
 /* Objects in use of a slab cache. */
@@ -50,12 +50,19 @@ inline long slab(const std::string &name)
 	return number_in("/proc/slabinfo", name);
 }
 
+constexpr const char *pins_taken = "nr_foll_pin_acquired",
+		     *pins_given_back = "nr_foll_pin_released";
+
+inline bool counts_pins()
+{
+	return number_in("/proc/vmstat", pins_taken) >= 0;
+}
+
 /* Pages that somebody has pinned and not given back; CPUs count apart until told to add it up. */
 inline long pinned_pages()
 {
 	std::ofstream("/proc/sys/vm/stat_refresh") << 1;
-	return number_in("/proc/vmstat", "nr_foll_pin_acquired") -
-	       number_in("/proc/vmstat", "nr_foll_pin_released");
+	return number_in("/proc/vmstat", pins_taken) - number_in("/proc/vmstat", pins_given_back);
 }
 
 } // namespace peal_test
