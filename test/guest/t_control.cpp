@@ -458,7 +458,7 @@ TEST_CASE("a thousand queue pairs pass messages")
 			post_recv(qp, 1, {});
 		for (auto &qp : qps)
 			post(qp, Send(IBV_WR_SEND).id(2));
-		CHECK(wait_success(cq, 2 * qps.size(), 30s).size() == 2 * qps.size());
+		CHECK(wait_success(cq, 2 * qps.size(), 3 * patience).size() == 2 * qps.size());
 	}
 }
 

@@ -66,7 +66,7 @@ void run_laps(ibv_qp *qp, ibv_cq *cq, unsigned depth, unsigned batch, unsigned t
 {
 	std::vector<ibv_wc> wcs(batch);
 	std::uint64_t posted = 0, polled = 0;
-	const auto deadline = Clock::now() + 30s;
+	const auto deadline = Clock::now() + 3 * patience;
 
 	while (polled < total) {
 		while (posted < total && posted - polled < depth)

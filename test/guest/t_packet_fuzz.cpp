@@ -426,8 +426,8 @@ class Transfer {
 		post(a.qp, Send(IBV_WR_RDMA_WRITE, {from_.sge(0, size)})
 				   .remote(to_.address(), to_.rkey()));
 		post(a.qp, Send(IBV_WR_SEND));
-		wait_success(a.send_cq, 2, 60s);
-		wait_success(b.recv_cq, 1, 60s);
+		wait_success(a.send_cq, 2, 6 * patience);
+		wait_success(b.recv_cq, 1, 6 * patience);
 		must_equal(to_.bytes(0, size), from_.bytes(0, size), n);
 	}
 	void read_and_add(std::uint64_t n, std::size_t size)
@@ -439,7 +439,7 @@ class Transfer {
 				   .remote(to_.address(), to_.rkey()));
 		post(a.qp, Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {from_.sge(size_bytes, 8)})
 				   .atomic(to_.address(size_bytes), to_.rkey(), 1));
-		wait_success(a.send_cq, 2, 60s);
+		wait_success(a.send_cq, 2, 6 * patience);
 		must_equal(from_.bytes(0, size), to_.bytes(0, size), n);
 		std::uint64_t count = 0;
 

@@ -38,7 +38,7 @@ void post_patiently(ibv_qp *qp, const Send &send)
 void poll_counting(ibv_cq *cq, std::vector<std::atomic<int>> &seen,
 		   std::atomic<std::uint64_t> &total)
 {
-	const auto deadline = Clock::now() + 60s;
+	const auto deadline = Clock::now() + 6 * patience;
 
 	while (total < seen.size()) {
 		for (const auto &wc : drain(cq, 16)) {

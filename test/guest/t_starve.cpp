@@ -31,7 +31,7 @@ bool pin(int cpu)
 void spin_for(ibv_cq *cq)
 {
 	ibv_wc wc{};
-	const auto deadline = Clock::now() + 30s;
+	const auto deadline = Clock::now() + 3 * patience;
 
 	while (ibv_poll_cq(cq, 1, &wc) == 0)
 		if (Clock::now() > deadline)

@@ -97,7 +97,7 @@ void idle(const Options &options, Device &device)
 	say_ready(options);
 	if (!options.until_removed)
 		pause();
-	if (!device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object, 60s))
+	if (!device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object, 6 * patience))
 		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
 }
 
