@@ -54,7 +54,8 @@ Shared &shared()
 void toil(std::size_t size)
 {
 	Device device(storm_device);
-	Pair pair(device);
+	/* Who waits for a link that is down soon gives way to the next program. */
+	Pair pair(device, {}, {.timeout = 14});
 	Region from(pair.a.pd, size), to(pair.b.pd, size);
 
 	shared().began++;
