@@ -46,7 +46,7 @@ struct EndOptions {
 	std::string device;
 	int gid_index = -1;
 	std::uint8_t timeout = 14;
-	peal_test::Duration limit = std::chrono::seconds(20);
+	peal_test::Duration limit = std::chrono::seconds(20) * peal_test::slowness();
 	std::uint64_t seed = std::random_device{}();
 };
 

@@ -10,7 +10,7 @@
  *	--sizes BYTES,... default 0,1,3,33,mtu-1,mtu,mtu+1,65536; mtu is the path's
  *	--count N	 messages of each size, default 16
  *	--timeout N	 of the queue pair, default 14 (67 ms); at both ends
- *	--limit S	 seconds that a batch may take, default 20
+ *	--limit S	 seconds that a batch may take, default 20 (PEAL_SLOWNESS times as many)
  *	--seed N	 of the data
  *
  * Prints a line for each operation and size, "ok OPERATION SIZE" or "FAILED OPERATION SIZE:
