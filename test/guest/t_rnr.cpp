@@ -227,7 +227,8 @@ TEST_CASE("RNR timers of 10 us do not wait for a jiffy")
 	}
 	/* Six waits; with jiffies of 4 ms they take 24 ms. */
 	CHECK(milliseconds(fastest) >= 0.06);
-	CHECK(milliseconds(fastest) < 12);
+	/* A debug kernel that looks for leaks needs as long for the packets themselves. */
+	CHECK((slowness() > 2 || milliseconds(fastest) < 12));
 }
 
 TEST_CASE("a posted receive ends a long RNR wait")
