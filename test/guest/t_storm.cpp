@@ -88,6 +88,7 @@ private:
 	std::array<bool, 2> failed_{};		  /* sends, receives */
 };
 
+/* A queue pair. */
 struct Bird {
 	ibv_qp *qp;
 	ibv_qp_type type;
@@ -632,8 +633,7 @@ TEST_CASE("objects come and go in any order")
 			});
 		crew.start([&] { messages_meanwhile(innocent); });
 		crew.finish();
-		std::printf("%llu actions, %llu requests completed of those that had to, "
-			    "%llu messages of innocents\n",
+		std::printf("%llu actions, %llu completions, %llu messages of innocents\n",
 			    static_cast<unsigned long long>(actions),
 			    static_cast<unsigned long long>(completions),
 			    static_cast<unsigned long long>(innocent.messages()));
@@ -659,7 +659,7 @@ TEST_CASE("a storm while memory is short")
 		crew.finish();
 		const auto completions = storm.settle();
 		storm.clear();
-		std::printf("%llu actions, %llu failed allocations, %llu requests completed\n",
+		std::printf("%llu actions, %llu failed allocations, %llu completions\n",
 			    static_cast<unsigned long long>(storm.actions()),
 			    static_cast<unsigned long long>(failed),
 			    static_cast<unsigned long long>(completions));
