@@ -327,12 +327,12 @@ void Storm::make_or_drop_mw()
 		mw = nullptr;
 }
 
+/* A queue that is ample holds many times what can be posted at once: it is polled rarely. */
 int Storm::cq_entries(std::uint64_t few)
 {
-	constexpr std::uint64_t all_birds = std::uint64_t{2} * 2 * max_birds * queue_depth;
+	constexpr std::uint64_t ample = std::uint64_t{32} * max_birds * queue_depth;
 
-	return static_cast<int>(random_.between(1, few) +
-				(room_ == Room::ample ? 8 * all_birds : 0));
+	return static_cast<int>(random_.between(1, few) + (room_ == Room::ample ? ample : 0));
 }
 
 void Storm::make_or_drop_cq()
