@@ -43,7 +43,7 @@ static bool peal_netlink_names(struct genl_info *info, const struct peal_dev *de
 	const struct nlattr *name = info->attrs[PEAL_NL_DEV_NAME];
 
 	return (!index || nla_get_u32(index) == dev->ib.index) &&
-	       (!name || !nla_strcmp(name, dev_name(&dev->ib.dev)));
+	       (!name || !nla_strcmp(name, dev->ib.name));
 }
 
 /* Holds the lock. NULL, with the reason told. */
@@ -68,7 +68,7 @@ static struct peal_dev *peal_netlink_find(struct genl_info *info, int *ret)
 static int peal_netlink_put(struct sk_buff *msg, const struct peal_dev *dev)
 {
 	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
-	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev_name(&dev->ib.dev)) ||
+	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
 	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->options)) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC,
 			peal_options_max_rd_atomic(&dev->options)))
