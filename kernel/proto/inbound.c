@@ -3,6 +3,7 @@
  * See inbound.h. Clauses are those of the IBTA specification, volume 1.
  */
 #include <linux/limits.h>
+#include <linux/minmax.h>
 #include <linux/string.h>
 
 #include "inbound.h"
@@ -104,6 +105,7 @@ static void peal_inbound_save(struct peal_inbound *in, u8 operation, u64 origina
 	res = &in->resource[in->head];
 	in->head = (in->head + 1) % in->resources;
 	in->saved++;
+	in->trailing = min_t(u32, in->trailing + 1, in->saved);
 
 	*res = (struct peal_resource) {
 		.psn = packet->psn,
@@ -532,6 +534,7 @@ static void peal_inbound_owe_answer(struct peal_inbound *in, const struct peal_w
 		peal_inbound_save(in, wire->operation, original);
 		return;
 	}
+	in->trailing = 0;
 	in->unanswered++;
 	if (in->packet.ack_request || in->unanswered >= ACK_AT_LEAST_EVERY)
 		in->ack_now = true;
@@ -689,14 +692,15 @@ static struct peal_resource *peal_inbound_oldest_reply(struct peal_inbound *in)
 /*
  * What an ACK names: the newest request that is not answered by its own data.
  * An ACK with the PSN of a READ or atomic would say that there was no data; rxe
- * believes it, and completes a READ whose responses were lost.
+ * believes it, and completes a READ whose responses were lost. Older READs do not
+ * count: once around, their PSNs are those of others.
  */
 static u32 peal_inbound_ack_psn(struct peal_inbound *in)
 {
 	u32 psn = peal_psn_add(in->psn, PEAL_PSN_MASK);
 	u32 age;
 
-	for (age = 0; age < in->saved; age++) {
+	for (age = 0; age < min_t(u32, in->trailing, in->saved); age++) {
 		const struct peal_resource *res = peal_inbound_resource(in, age);
 
 		if (peal_psn_add(res->psn, res->packets - 1) != psn)

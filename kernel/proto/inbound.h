@@ -58,6 +58,7 @@ struct peal_inbound {
 	u32 head;			/* entry of the next resource */
 	u32 saved;			/* resources before it, <= config.rd_atomic */
 	u32 replying;			/* of these, how many are */
+	u32 trailing;			/* of these, how many came after the last SEND or WRITE */
 	u32 psn;			/* expected */
 	u32 msn;			/* messages completed */
 	/* the message under way */
