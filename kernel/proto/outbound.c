@@ -51,12 +51,20 @@ void peal_outbound_reset(struct peal_outbound *o)
 	peal_outbound_set_psn(o, 0);
 }
 
+static u64 peal_outbound_timeout(const struct peal_outbound *o)
+{
+	if (o->config.timeout_ns)
+		return o->config.timeout_ns;
+	return o->trail.failed ? LAST_TIMEOUT_NS : 0;
+}
+
 void peal_outbound_configure(struct peal_outbound *o, const struct peal_outbound_config *config)
 {
 	o->config = *config;
+	if (!peal_outbound_timeout(o))
+		o->give_up_at = U64_MAX;
 	peal_window_limit(&o->window, config->window);
-	peal_rto_limit(&o->rto, min_t(u64, config->timeout_ns ? config->timeout_ns : U64_MAX,
-				      LONGEST_RTO_NS));
+	peal_rto_limit(&o->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
 }
 
 void peal_outbound_set_psn(struct peal_outbound *o, u32 psn)
@@ -85,13 +93,6 @@ void peal_outbound_local_done(struct peal_outbound *o, u32 flight, u8 status, u3
 }
 
 /* ---- timers ---- */
-
-static u64 peal_outbound_timeout(const struct peal_outbound *o)
-{
-	if (o->config.timeout_ns)
-		return o->config.timeout_ns;
-	return o->trail.failed ? LAST_TIMEOUT_NS : 0;
-}
 
 /* Something is outstanding: those that do not run begin. */
 static void peal_outbound_arm(struct peal_outbound *o, u64 now)
