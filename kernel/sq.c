@@ -11,6 +11,12 @@
 /* IBTA 9.7.5.2.8: this RNR retry count means "for ever". */
 #define PEAL_RNR_FOREVER	7
 
+/*
+ * Who waits for ever waits longer each time, up to this: the receiver's kick ends
+ * the wait, and a queue pair that looks every 10 us costs as much as one that works.
+ */
+#define PEAL_RNR_LONGEST_NS	8000000ULL
+
 void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits)
 {
@@ -26,6 +32,7 @@ static void peal_sq_renew_retries(struct peal_sq *sq)
 {
 	sq->retries_left = sq->retry_limit;
 	sq->rnr_left = sq->rnr_limit;
+	sq->rnr_factor = 1;
 }
 
 /* To RESET: what was posted is forgotten, without completions. */
@@ -108,6 +115,15 @@ static void peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns)
 	sq->until = ktime_add_ns(ktime_get(), ns);
 }
 
+static u64 peal_sq_rnr_time(struct peal_sq *sq, u64 ns)
+{
+	u64 longer = min_t(u64, ns * sq->rnr_factor, PEAL_RNR_LONGEST_NS);
+
+	if (longer < PEAL_RNR_LONGEST_NS)
+		sq->rnr_factor *= 2;
+	return max(ns, longer);
+}
+
 /**
  * peal_sq_wait_receive() - the peer has answered RNR: try again @ns from now
  *
@@ -115,7 +131,9 @@ static void peal_sq_wait(struct peal_sq *sq, enum peal_sq_wait wait, u64 ns)
  */
 bool peal_sq_wait_receive(struct peal_sq *sq, u64 ns)
 {
-	if (sq->rnr_limit != PEAL_RNR_FOREVER && !peal_sq_use_retry(&sq->rnr_left))
+	if (sq->rnr_limit == PEAL_RNR_FOREVER)
+		ns = peal_sq_rnr_time(sq, ns);
+	else if (!peal_sq_use_retry(&sq->rnr_left))
 		return false;
 	peal_sq_wait(sq, PEAL_SQ_WAITS_RECEIVE, ns);
 	return true;

@@ -42,6 +42,7 @@ struct peal_sq {
 	u32 psn;			/* of the next message's first packet */
 	u8 retry_limit, rnr_limit;	/* attributes; rnr 7: no limit */
 	u8 retries_left, rnr_left;	/* for this WQE */
+	u32 rnr_factor;			/* the next RNR wait without limit is so much longer */
 	enum peal_sq_wait wait;
 	ktime_t until;			/* end of the wait */
 	enum peal_reason why;		/* of the wait */
