@@ -25,9 +25,11 @@
 #include "netns.h"
 #include "send.h"
 
+/* Not before those who wait: they are called when half of it is free. */
 bool peal_send_has_room(struct peal_netns *ns)
 {
-	return sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM;
+	return sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM &&
+	       list_empty_careful(&ns->waiters);
 }
 
 static bool peal_send_unlink(struct peal_netns *ns, struct peal_waiter *waiter)
@@ -42,24 +44,37 @@ static bool peal_send_unlink(struct peal_netns *ns, struct peal_waiter *waiter)
 	return queued;
 }
 
-static void peal_send_link(struct peal_netns *ns, struct peal_waiter *waiter)
+/* Return: false when it waits already. */
+static bool peal_send_link(struct peal_netns *ns, struct peal_waiter *waiter)
 {
 	unsigned long flags;
+	bool first;
 
 	spin_lock_irqsave(&ns->lock, flags);
-	if (list_empty(&waiter->node))
+	first = list_empty(&waiter->node);
+	if (first)
 		list_add_tail(&waiter->node, &ns->waiters);
 	spin_unlock_irqrestore(&ns->lock, flags);
+	return first;
 }
 
+/*
+ * The requester and the responder of a queue pair wait as one, each under its own
+ * lock: who finds that the other has waited, and room, must not let it go on waiting.
+ */
 bool peal_send_wait(struct peal_netns *ns, struct peal_waiter *waiter)
 {
-	peal_send_link(ns, waiter);
+	bool first = peal_send_link(ns, waiter);
+
 	peal_netns_arm(ns);
 	if (!sock_writeable(ns->sock->sk))
 		return true;
 	/* If it is not queued any more, ready() was called: it did wait. */
-	return !peal_send_unlink(ns, waiter);
+	if (!peal_send_unlink(ns, waiter))
+		return true;
+	if (!first)
+		waiter->ready(waiter);
+	return false;
 }
 
 void peal_send_cancel(struct peal_netns *ns, struct peal_waiter *waiter)
