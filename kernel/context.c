@@ -74,12 +74,13 @@ void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state sta
 
 /*
  * Take note of the words that have bits now. Once per scan: a program that goes
- * on setting bits is visited in the next one.
+ * on setting bits is visited in the next one, which has another number.
  */
-void peal_context_begin_scan(struct peal_context *ctx)
+void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 {
 	u32 s;
 
+	ctx->pass = pass;
 	for (s = 0; s < PEAL_DB_SUMMARIES; s++)
 		if (READ_ONCE(ctx->doorbell->summary[s]))
 			ctx->pending[s] |= xchg(&ctx->doorbell->summary[s], 0);

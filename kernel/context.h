@@ -21,10 +21,12 @@
 struct peal_context {
 	struct ib_ucontext ib;
 	struct list_head node;			/* the engine's list */
+	bool listed;				/* the engine's: node is on it */
 	struct xarray qps;			/* by index; writers take its xa_lock */
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared */
 	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit */
+	u64 pass;				/* engine's thread: when it was last visited */
 	struct peal_door *door;
 	void *engine;				/* who answers the door */
 };
@@ -47,8 +49,14 @@ static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned
 	return xa_load(&ctx->qps, index);
 }
 
+/* Was it this pass's turn already? The engine's thread asks. */
+static inline bool peal_context_was_scanned(const struct peal_context *ctx, u64 pass)
+{
+	return ctx->pass == pass;
+}
+
 void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state);
-void peal_context_begin_scan(struct peal_context *ctx);
+void peal_context_begin_scan(struct peal_context *ctx, u64 pass);
 bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits);
 
 #endif

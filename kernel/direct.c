@@ -114,9 +114,8 @@ static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_q
 	/* A peer that was reset under way has forgotten our first bytes. */
 	if (unlikely(qp->sq.done && !peer->rq.message))
 		peal_sq_restart(&qp->sq);
+	peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
 	outcome = peal_direct_deliver(qp, peer, burst, local, max_bytes);
-	if (unlikely(outcome.what == PEAL_NOT_READY))
-		peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
 	if (unlikely(peer->rq.refusing))
 		peal_burst_fail(burst, peer);
 	return outcome;

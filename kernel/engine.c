@@ -30,6 +30,15 @@
 #define PEAL_STREAK_GAP_NS	(20 * NSEC_PER_USEC)
 #define PEAL_STREAK_LENGTH	64
 
+/* The same for a work: behind it wait those of other queue pairs. */
+#define PEAL_WORK_BUDGET	(4 * PEAL_TURN_BUDGET)
+
+/* A queue pair is run by its timer at most that often: others need the CPU, too. */
+#define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
+
+/* Doorbell words that are looked at in one section of the guard, and contexts. */
+#define PEAL_SCAN_WORDS		512
+
 /* Packets have left a CPU's queue by then, also where its ksoftirqd had to wait. */
 #define PEAL_HOME_JIFFIES	(HZ / 10)
 
@@ -117,20 +126,46 @@ void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 	peal_burst_raise(burst);
 }
 
+static bool peal_engine_will_run(struct hrtimer *timer, ktime_t when)
+{
+	return hrtimer_is_queued(timer) && !ktime_after(hrtimer_get_expires(timer), when);
+}
+
+/*
+ * Never for a time that is over: a timer whose handler sets it so again is run
+ * again at once, and nothing else on that CPU.
+ */
+static void peal_engine_set_timer(struct hrtimer *timer, ktime_t when)
+{
+	ktime_t least = ktime_add_ns(ktime_get(), PEAL_TIMER_LEAST_NS);
+
+	hrtimer_start(timer, ktime_before(when, least) ? least : when, HRTIMER_MODE_ABS_SOFT);
+}
+
 /**
  * peal_engine_remind() - run this queue pair at @when at the latest
  *
- * Holds one of its locks, inside the guard. A timer that fires too early finds
- * nothing due and is set anew; so a race of two callers costs one such turn.
+ * Holds one of its locks, inside the guard. The requester and the responder have
+ * different locks and times: run.lock sees to it that the later one does not
+ * replace the earlier.
+ *
+ * Barrier J: what is due is visible before we look whether the timer is still
+ * queued; the timer's half stands at the beginning of peal_engine_timer(). So
+ * either we see that it has gone off, and set it, or its turn sees what is due.
  */
 void peal_engine_remind(struct peal_qp *qp, ktime_t when)
 {
-	struct hrtimer *timer = &qp->run.timer;
+	struct peal_run *run = &qp->run;
 
 	if (likely(when == KTIME_MAX))
 		return;
-	if (!hrtimer_is_queued(timer) || ktime_after(hrtimer_get_expires(timer), when))
-		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
+	smp_mb();	/* J */
+	if (likely(peal_engine_will_run(&run->timer, when)))
+		return;
+	spin_lock(&run->lock);
+	if (!peal_engine_will_run(&run->timer, when))
+		peal_engine_set_timer(&run->timer, when);
+	spin_unlock(&run->lock);
 }
 
 /* One turn of @whole. Inside the guard. Return: true when there is more to do now. */
@@ -198,18 +233,25 @@ static void peal_engine_work(struct work_struct *work)
 		cond_resched();
 }
 
-/* As long as there is something to do: others of this CPU run in between. */
+/*
+ * Some turns; others of this CPU run in between. What is left then goes behind
+ * the works that wait, of which a CPU runs only so many at a time.
+ */
 static void peal_engine_work_home(struct work_struct *work)
 {
 	struct peal_qp *qp = container_of(work, struct peal_qp, run.work);
+	struct peal_budget budget = { .left = PEAL_WORK_BUDGET };
+	struct peal_engine *e = qp->run.engine;
 	bool more = true;
 
-	while (more) {
+	while (more && peal_budget_is_left(&budget)) {
 		peal_guard_enter();
-		more = peal_engine_turn(qp->run.engine, qp);
+		more = peal_engine_turn_of(e, qp, &budget);
 		peal_guard_exit();
 		cond_resched();
 	}
+	if (more)
+		peal_engine_send_home(e, qp);
 }
 
 static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
@@ -218,6 +260,7 @@ static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
 	struct peal_engine *e = qp->run.engine;
 
 	peal_guard_enter();
+	smp_mb();	/* J: pairs with peal_engine_remind() */
 	if (peal_engine_turn(e, qp))
 		peal_engine_defer(e, qp);
 	peal_guard_exit();
@@ -274,20 +317,36 @@ static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
 	return qp ? 0 : -ENOENT;
 }
 
+/*
+ * Under @sender's sq.lock. A program names any queue pair as its peer; who does
+ * not send to it must not be disturbed, since each try in vain costs a retry.
+ */
+static bool peal_engine_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	if (sender->ib.qp_type != IB_QPT_RC || sender->attr.dest_qp_num != qp->ib.qp_num)
+		return false;
+	if (sender->on_wire)
+		return sender->reach.direct && sender->reach.proven == qp->reach.home->number;
+	return sender->table == qp->table;
+}
+
 /* The one sender that can be waiting for this queue pair's receives. */
 static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp *qp)
 {
-	u32 home = READ_ONCE(qp->rq.waiter);
-	struct peal_table *table = home ? peal_reach_home_table(home) : e->table;
 	struct peal_qp *sender = NULL;
+	struct peal_table *table;
 	bool waited;
+	u32 home;
 
+	smp_rmb();	/* K: the flag was seen, pairs with peal_rq_note_waiter() */
+	home = READ_ONCE(qp->rq.waiter);
+	table = home ? peal_reach_home_table(home) : e->table;
 	if (table)
 		sender = peal_table_qp(table, READ_ONCE(qp->attr.dest_qp_num));
 	if (!sender)
 		return NULL;
 	spin_lock(&sender->sq.lock);
-	waited = peal_requester_wake(sender);
+	waited = peal_engine_sends_to(sender, qp) && peal_requester_wake(sender);
 	spin_unlock(&sender->sq.lock);
 	return waited ? sender : NULL;
 }
@@ -346,25 +405,59 @@ static void peal_engine_enqueue_bits(struct peal_engine *e, struct peal_context 
 	}
 }
 
-static void peal_engine_scan_context(struct peal_engine *e, struct peal_context *ctx)
+/* Return: how many words that took, and one for the look itself. */
+static u32 peal_engine_scan_context(struct peal_engine *e, struct peal_context *ctx)
 {
+	u32 words = 1;
 	u64 bits;
 	u32 first;
 
-	peal_context_begin_scan(ctx);
-	while (peal_context_take_word(ctx, &first, &bits))
+	for (peal_context_begin_scan(ctx, e->pass); peal_context_take_word(ctx, &first, &bits);
+	     words++)
 		peal_engine_enqueue_bits(e, ctx, first, bits);
+	return words;
 }
 
-/* From doorbells to run list. */
-static void peal_engine_scan(struct peal_engine *e)
+/* The next section begins there. The thread alone reads the list without the lock. */
+static void peal_engine_continue_at(struct peal_engine *e, struct peal_context *ctx)
+{
+	spin_lock_irq(&e->lock);
+	if (ctx->listed)
+		list_rotate_to_front(&ctx->node, &e->contexts);
+	spin_unlock_irq(&e->lock);
+}
+
+/* The first context of this pass that does not fit into this section, or NULL. */
+static struct peal_context *peal_engine_scan_section(struct peal_engine *e)
 {
 	struct peal_context *ctx;
+	u32 words = 0;
+
+	list_for_each_entry_rcu(ctx, &e->contexts, node, peal_guard_held()) {
+		if (peal_context_was_scanned(ctx, e->pass))
+			continue;
+		if (words >= PEAL_SCAN_WORDS)
+			return ctx;
+		words += peal_engine_scan_context(e, ctx);
+	}
+	return NULL;
+}
+
+/*
+ * From doorbells to run list, a section of the guard at a time: a program opens as
+ * many contexts as it likes. Return: false when the pass is not at its end.
+ */
+static bool peal_engine_scan(struct peal_engine *e)
+{
+	struct peal_context *next;
 
 	peal_guard_enter();
-	list_for_each_entry_rcu(ctx, &e->contexts, node, peal_guard_held())
-		peal_engine_scan_context(e, ctx);
+	next = peal_engine_scan_section(e);
+	if (unlikely(next))
+		peal_engine_continue_at(e, next);
 	peal_guard_exit();
+	e->pass += !next;
+	return !next;
 }
 
 static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state state)
@@ -387,11 +480,16 @@ static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state s
 	smp_mb();
 }
 
-/* Preemption is off while programs are told that we are awake: see the rule. */
+/*
+ * Preemption is off while programs are told that we are awake: see the rule. The
+ * last pass sees every doorbell that was rung because of that.
+ */
 static void peal_engine_fall_asleep(struct peal_engine *e)
 {
 	peal_engine_announce(e, PEAL_ENGINE_ASLEEP);
-	peal_engine_scan(e);
+	e->pass++;
+	while (!peal_engine_scan(e))
+		;
 	if (peal_engine_has_work(e))
 		queue_work(e->workers, &e->work);
 }
@@ -498,6 +596,7 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	int ret;
 
 	e->table = table;
+	e->pass = 1;	/* no context was visited in it */
 	spin_lock_init(&e->lock);
 	INIT_LIST_HEAD(&e->run);
 	INIT_LIST_HEAD(&e->contexts);
@@ -537,6 +636,7 @@ int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
 		return ret;
 	spin_lock_irq(&e->lock);
 	list_add_tail_rcu(&ctx->node, &e->contexts);
+	ctx->listed = true;
 	if (e->gone)
 		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	spin_unlock_irq(&e->lock);
@@ -548,6 +648,7 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
 	spin_lock_irq(&e->lock);
 	list_del_rcu(&ctx->node);
+	ctx->listed = false;
 	spin_unlock_irq(&e->lock);
 	peal_guard_wait();
 	peal_context_destroy(ctx);
@@ -557,6 +658,7 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	qp->run.engine = e;
 	INIT_LIST_HEAD(&qp->run.node);
+	spin_lock_init(&qp->run.lock);
 	INIT_WORK(&qp->run.work, peal_engine_work_home);
 	peal_hrtimer_setup(&qp->run.timer, peal_engine_timer, CLOCK_MONOTONIC,
 			   HRTIMER_MODE_ABS_SOFT);
@@ -616,23 +718,40 @@ void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp)
 	peal_guard_exit();
 }
 
-/* One turn of flushing. Return: false when there is no queue pair left. */
-static bool peal_engine_abandon_next(struct peal_engine *e, unsigned long *qpn)
+/* So many turns flush whatever the rings hold, with one for messages under way. */
+static u32 peal_engine_flush_turns(const struct peal_qp *qp)
+{
+	u64 wqes = 2ULL * (qp->sq.ring.mask + 1) + qp->rq.ring.mask + 1;
+
+	return 2 + wqes * PEAL_COST_WQE / PEAL_TURN_BUDGET;
+}
+
+/* Where removal stands. */
+struct peal_abandoned {
+	unsigned long qpn;
+	u32 turns;		/* that this one has had */
+};
+
+/*
+ * One turn of flushing. A program that goes on posting gets what fits into its
+ * rings flushed, and removal does not wait for it. Return: false when there is no
+ * queue pair left.
+ */
+static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandoned *at)
 {
 	struct peal_qp *qp;
-	bool more;
+	bool more = false;
 
 	peal_guard_enter();
-	qp = xa_find(&e->table->qps, qpn, ULONG_MAX, XA_PRESENT);
-	if (qp && qp->ib.qp_type == IB_QPT_GSI) {
-		(*qpn)++;
-	} else if (qp) {
+	qp = xa_find(&e->table->qps, &at->qpn, ULONG_MAX, XA_PRESENT);
+	if (qp && qp->ib.qp_type != IB_QPT_GSI) {
 		peal_qp_mark_removed(qp);
 		peal_qp_fail(qp);
-		more = peal_engine_turn(e, qp);
-		*qpn += !more;
+		more = peal_engine_turn(e, qp) && ++at->turns < peal_engine_flush_turns(qp);
 	}
 	peal_guard_exit();
+	if (!more)
+		*at = (struct peal_abandoned){ .qpn = at->qpn + 1 };
 	return qp;
 }
 
@@ -645,9 +764,17 @@ static bool peal_engine_abandon_next(struct peal_engine *e, unsigned long *qpn)
  */
 void peal_engine_abandon(struct peal_engine *e)
 {
-	unsigned long qpn = 0;
+	struct peal_abandoned at = { };
 
 	peal_engine_announce(e, PEAL_ENGINE_GONE);
-	while (peal_engine_abandon_next(e, &qpn))
+	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
+}
+
+/* The device moved to another namespace: it has no contexts, and may be opened again. */
+void peal_engine_return(struct peal_engine *e)
+{
+	spin_lock_irq(&e->lock);
+	e->gone = false;
+	spin_unlock_irq(&e->lock);
 }

@@ -35,6 +35,7 @@ struct peal_engine {
 	struct list_head contexts;	/* read inside the guard */
 	bool awake;			/* the thread looks at doorbells and run list */
 	bool gone;			/* the device is being removed: nobody wakes again */
+	u64 pass;			/* through all doorbells; the thread's */
 	bool wanted;			/* the thread shall try to spin */
 	u64 not_before;			/* no CPU was idle: try again then, local_clock */
 	struct task_struct *thread;
@@ -57,6 +58,7 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst);
 void peal_engine_remind(struct peal_qp *qp, ktime_t when);
 void peal_engine_abandon(struct peal_engine *e);
+void peal_engine_return(struct peal_engine *e);
 
 extern const struct peal_door_ops peal_engine_door_ops;
 

@@ -31,6 +31,7 @@ struct peal_context;
 struct peal_run {
 	struct list_head node;		/* on the engine's run list, or empty */
 	struct hrtimer timer;
+	spinlock_t lock;		/* setting the timer; innermost */
 	void *engine;
 	struct work_struct work;	/* what is left of packets, on CPU `home` */
 	int home;			/* the last turn with packets was there, */

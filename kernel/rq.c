@@ -37,10 +37,16 @@ void peal_rq_set_msn(struct peal_rq *rq, u32 msn)
 	rq->msn = msn & PEAL_PSN_MASK;
 }
 
-/* A sender of this kernel has found no receive. @home: of its device, see reach.h. */
+/*
+ * A sender of this kernel comes, and may find no receive. @home: of its device, see
+ * reach.h. Visible before the flag that asks for a kick: who kicks looks here.
+ */
 void peal_rq_note_waiter(struct peal_rq *rq, u32 home)
 {
+	if (likely(rq->waiter == home))
+		return;
 	WRITE_ONCE(rq->waiter, home);
+	smp_wmb();	/* K: pairs with peal_engine_sender() */
 }
 
 /* On a wire an early kick helps nobody: the peer has been told when to come back. */
