@@ -4,7 +4,9 @@
  */
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
+#include <linux/mutex.h>
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 #include <rdma/rdma_netlink.h>
 
@@ -82,7 +84,21 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 	return ib_register_device(&dev->ib, name, NULL);
 }
 
-static int peal_link_new(const char *name, struct net_device *ndev)
+/* A netdev that left before its device could be found told nobody of it. */
+static void peal_link_follow(struct net_device *ndev)
+{
+	struct ib_device *ib;
+
+	rtnl_lock();
+	ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
+	if (ib && peal_netns_left(peal_dev(ib), ndev))
+		ib_unregister_device_queued(ib);
+	if (ib)
+		ib_device_put(ib);
+	rtnl_unlock();
+}
+
+static int peal_link_make(const char *name, struct net_device *ndev)
 {
 	struct peal_dev *dev;
 	int ret = peal_link_check(ndev);
@@ -97,6 +113,20 @@ static int peal_link_new(const char *name, struct net_device *ndev)
 		ret = peal_link_register(dev, ndev, name);
 	if (ret)
 		ib_dealloc_device(&dev->ib);
+	else
+		peal_link_follow(ndev);
+	return ret;
+}
+
+/* One after the other: two on one netdev must not both find it free. */
+static int peal_link_new(const char *name, struct net_device *ndev)
+{
+	static DEFINE_MUTEX(peal_link_mutex);
+	int ret;
+
+	mutex_lock(&peal_link_mutex);
+	ret = peal_link_make(name, ndev);
+	mutex_unlock(&peal_link_mutex);
 	return ret;
 }
 
@@ -166,6 +196,7 @@ static int peal_link_added(struct ib_device *ib)
 {
 	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
 		return -EOPNOTSUPP;
+	peal_engine_return(&peal_dev(ib)->engine);
 	peal_netlink_add(peal_dev(ib));
 	return 0;
 }

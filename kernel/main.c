@@ -10,6 +10,10 @@
 #include "net/netns.h"
 #include "netlink.h"
 
+#ifdef CONFIG_PREEMPT_RT
+#error "the guard and the engine need spinlocks that do not sleep"
+#endif
+
 static int __init peal_main_init(void)
 {
 	int ret;

@@ -9,6 +9,7 @@
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/rculist.h>
+#include <linux/rtnetlink.h>
 #include <linux/slab.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
@@ -17,6 +18,9 @@
 #include "../guard.h"
 #include "netns.h"
 #include "send.h"
+
+/* How soon a namespace that ends asks again for a device that could not be removed. */
+#define PEAL_NETNS_RETRY	(HZ / 10)
 
 static DEFINE_MUTEX(peal_netns_mutex);	/* guards the list and all users */
 static LIST_HEAD(peal_netns_all);
@@ -142,9 +146,21 @@ static struct peal_netns *peal_netns_new(struct net *net)
 	return ns;
 }
 
-int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
+/* Where @ndev is now, with a reference; NULL: that namespace, or the netdev, is dead. */
+static struct net *peal_netns_hold(const struct net_device *ndev)
 {
-	struct net *net = dev_net(ndev);
+	struct net *net = NULL;
+
+	rtnl_lock();
+	if (ndev->reg_state == NETREG_REGISTERED)
+		net = maybe_get_net(dev_net(ndev));
+	rtnl_unlock();
+	return net;
+}
+
+/* @net lives, so that its end is still to come, and finds the device. */
+static int peal_netns_join(struct peal_dev *dev, struct net *net)
+{
 	struct peal_netns *ns;
 
 	mutex_lock(&peal_netns_mutex);
@@ -156,6 +172,23 @@ int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
 	}
 	mutex_unlock(&peal_netns_mutex);
 	return PTR_ERR_OR_ZERO(ns);
+}
+
+int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
+{
+	struct net *net = peal_netns_hold(ndev);
+	int ret;
+
+	if (!net)
+		return -ENODEV;
+	ret = peal_netns_join(dev, net);
+	put_net(net);
+	return ret;
+}
+
+bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev)
+{
+	return ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != dev->netns->net;
 }
 
 static void peal_netns_put(struct peal_netns *ns)
@@ -218,7 +251,8 @@ bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev)
 
 /*
  * Removal is queued, here and when a netdev goes: it takes RTNL. A device that
- * cannot be had is being removed already.
+ * cannot be had is being removed already, or not registered yet, or just changes
+ * its namespace in the RDMA core: who waits comes again.
  */
 static void peal_netns_remove_devices(struct peal_netns *ns)
 {
@@ -231,21 +265,32 @@ static void peal_netns_remove_devices(struct peal_netns *ns)
 		}
 }
 
-/* Before the namespace's netdevs go, and before its routing tables. */
-static void __net_exit peal_netns_ended(struct net *net)
+/* Return: true when there is nothing left in it to wait for. */
+static bool peal_netns_end(struct net *net, struct completion *gone)
 {
-	DECLARE_COMPLETION_ONSTACK(gone);
 	struct peal_netns *ns;
 
 	mutex_lock(&peal_netns_mutex);
 	ns = peal_netns_of(net);
 	if (ns) {
-		ns->gone = &gone;
+		ns->gone = gone;
 		peal_netns_remove_devices(ns);
 	}
 	mutex_unlock(&peal_netns_mutex);
-	if (ns)
-		wait_for_completion(&gone);
+	return !ns;
+}
+
+/*
+ * Before the namespace's netdevs go, and before its routing tables. It is dead: no
+ * device is attached to it any more.
+ */
+static void __net_exit peal_netns_ended(struct net *net)
+{
+	DECLARE_COMPLETION_ONSTACK(gone);
+
+	while (!peal_netns_end(net, &gone))
+		if (wait_for_completion_timeout(&gone, PEAL_NETNS_RETRY))
+			return;
 }
 
 static struct pernet_operations peal_netns_operations = { .exit = peal_netns_ended };

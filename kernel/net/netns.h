@@ -56,6 +56,8 @@ struct peal_netns {
  * negative errno.
  */
 int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev);
+/* Under RTNL: is @ndev, its netdev, somewhere else by now, or on its way out? */
+bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev);
 /*
  * It goes: no packet is delivered to it when this returns. Sleeps. Nothing
  * happens to a device that is not attached.
