@@ -44,6 +44,23 @@ void peal_post_free(struct peal_qp *qp)
 	kvfree(qp->posts.recv.ids);
 }
 
+/*
+ * Back in RESET: what was posted will not complete. Completions of it that nobody
+ * has polled yet do not move the tail any more.
+ */
+void peal_post_forget(struct peal_qp *qp)
+{
+	struct peal_posts *posts = &qp->posts;
+	unsigned long flags;
+
+	if (!posts->send.ids)
+		return;		/* a program's */
+	spin_lock_irqsave(&posts->lock, flags);
+	smp_store_release(&posts->send.tail, posts->send.head);	/* L */
+	smp_store_release(&posts->recv.tail, posts->recv.head);	/* L */
+	spin_unlock_irqrestore(&posts->lock, flags);
+}
+
 static void *peal_post_slot(const struct peal_ring *ring, u32 index)
 {
 	return ring->slots + (size_t)(index & ring->mask) * ring->stride;
@@ -125,7 +142,7 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 
 	if (!opcode || wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
-	if (index - READ_ONCE(qp->posts.send.tail) > qp->sq.ring.mask)
+	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
 		return -ENOMEM;
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->opcode = opcode;
@@ -172,7 +189,7 @@ static int peal_post_build_recv(struct peal_qp *qp, u32 index, const struct ib_r
 
 	if (wr->num_sge > qp->cap.max_recv_sge)
 		return -EINVAL;
-	if (index - READ_ONCE(qp->posts.recv.tail) > qp->rq.ring.mask)
+	if (index - smp_load_acquire(&qp->posts.recv.tail) > qp->rq.ring.mask)	/* L */
 		return -ENOMEM;
 	*wqe = (struct peal_recv_wqe){ .num_sge = wr->num_sge };
 	qp->posts.recv.ids[index & qp->rq.ring.mask] = wr->wr_id;
@@ -259,7 +276,8 @@ static void peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 		peal_post_fill_recv(wc, cqe);
 	else
 		wc->opcode = peal_post_send_opcode(cqe->opcode);
-	WRITE_ONCE(side->tail, cqe->wqe_index + 1);
+	if ((s32)(cqe->wqe_index + 1 - side->tail) > 0)
+		smp_store_release(&side->tail, cqe->wqe_index + 1);	/* L: wr_id was read */
 }
 
 /**

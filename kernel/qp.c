@@ -343,7 +343,8 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 /**
  * peal_qp_check() - may these attributes be changed, and to these values?
  *
- * With `control` held, so that the answer stays true until peal_qp_modify().
+ * With `control` held. Only an error of the queue pair can still come between the
+ * answer and peal_qp_modify().
  *
  * Return: 0, -EINVAL (wrong value or transition, IBTA 10.3.1 as the core's table
  * has it), -EOPNOTSUPP (alternate paths, rates, resizing).
@@ -363,16 +364,16 @@ static void peal_qp_return_to_wire(struct peal_qp *qp)
 	peal_reach_forget(&qp->reach);
 }
 
-/**
- * peal_qp_modify() - change attributes and state
- * @on_wire: with a new path: the carrier takes it, not direct.c
- *
- * With `control` held, after peal_qp_check().
- */
-void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire)
+/* Is no message under way? Holds sq.lock. */
+bool peal_qp_idle(struct peal_qp *qp)
 {
-	spin_lock_bh(&qp->sq.lock);
-	spin_lock(&qp->rq.lock);
+	return !qp->sq.busy && (!qp->on_wire || qp->carrier_ops->idle(qp));
+}
+
+/* Both locks. */
+static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				  bool on_wire)
+{
 	if (mask & IB_QP_AV) {
 		peal_qp_return_to_wire(qp);
 		qp->on_wire = on_wire;
@@ -381,14 +382,32 @@ void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 	peal_qp_apply(qp, attr, mask);
 	if (qp->on_wire)
 		qp->carrier_ops->apply(qp, mask);
-	spin_unlock(&qp->rq.lock);
-	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* Is no message under way? Holds sq.lock. */
-bool peal_qp_idle(struct peal_qp *qp)
+/**
+ * peal_qp_modify() - change attributes and state
+ * @on_wire: with a new path: the carrier takes it, not direct.c
+ *
+ * With `control` held, after peal_qp_check(). A message ends on the path on which it
+ * began: the carriers keep its state in different places.
+ *
+ * Return: 0, -EBUSY (a new path while the send queue is not drained yet), -EINVAL
+ * (the queue pair went into error meanwhile).
+ */
+int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire)
 {
-	return !qp->sq.busy && (!qp->on_wire || qp->carrier_ops->idle(qp));
+	int ret;
+
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	ret = peal_qp_check_transition(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV && !peal_qp_idle(qp))
+		ret = -EBUSY;
+	if (!ret)
+		peal_qp_modify_locked(qp, attr, mask, on_wire);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	return ret;
 }
 
 /* True in every attribute: what was set, and where the counters stand now. */

@@ -150,7 +150,7 @@ void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp
 void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
 			 const struct peal_carrier_ops *ops);
 int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask);
-void peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire);
+int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire);
 void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init);
 
 void peal_qp_fail_locked(struct peal_qp *qp);

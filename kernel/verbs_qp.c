@@ -137,14 +137,24 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 	return true;
 }
 
-/* A new path: direct within the device, else by packets. Holds `control`. */
+/*
+ * A new path: direct within the device, else by packets. A connection keeps its
+ * carrier, because the packet numbers are there. Holds `control`.
+ */
 static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 				     bool *on_wire)
 {
 	struct peal_dev *dev = peal_dev(qp->ib.device);
+	bool local = peal_verbs_gid_is_local(&dev->ib, attr);
 
-	*on_wire = qp->ib.qp_type != IB_QPT_RC || !peal_options_direct(&dev->options) ||
-		   !peal_verbs_gid_is_local(&dev->ib, attr);
+	if (qp->state != IB_QPS_INIT) {
+		*on_wire = qp->on_wire;
+		if (!*on_wire && !local)
+			return -EOPNOTSUPP;
+	} else {
+		*on_wire = qp->ib.qp_type != IB_QPT_RC || !peal_options_direct(&dev->options) ||
+			   !local;
+	}
 	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
 }
 
@@ -160,7 +170,9 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	if (!ret && mask & IB_QP_AV)
 		ret = peal_verbs_choose_carrier(qp, attr, mask, &on_wire);
 	if (!ret)
-		peal_qp_modify(qp, attr, mask, on_wire);
+		ret = peal_qp_modify(qp, attr, mask, on_wire);
+	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+		peal_post_forget(qp);
 	mutex_unlock(&qp->control);
 	if (!ret)
 		peal_engine_poke(&peal_dev(ib->device)->engine, qp);

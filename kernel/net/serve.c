@@ -209,7 +209,8 @@ static void peal_serve_take(struct peal_serve *s, struct peal_datagram *dg,
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	peal_inbound_receive(&s->in, &dg->packet, now, dg->skb, &request);
+	peal_inbound_receive(&s->in, &dg->packet, now,
+			     peal_receive_keepable(dg, qp->attr.path_mtu), &request);
 	if (request.duplicate)
 		peal_count(qp->table, duplicates);
 	switch (request.what) {

@@ -159,9 +159,10 @@ static bool peal_wire_yields(const struct peal_qp *qp)
 static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
-	if (peal_wire_yields(peal_wire_qp(c)) || !peal_outbound_has_room(&c->out))
+	if (!peal_requester_may_begin(peal_wire_qp(c), burst))
 		return false;
-	if (!peal_requester_may_begin(peal_wire_qp(c), burst) || !peal_wire_fetch(c))
+	if (peal_wire_yields(peal_wire_qp(c)) || !peal_outbound_has_room(&c->out) ||
+	    !peal_wire_fetch(c))
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	return true;
@@ -384,7 +385,8 @@ static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, boo
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	peal_outbound_receive(&c->out, &dg->packet, now, dg->skb, &landing);
+	peal_outbound_receive(&c->out, &dg->packet, now,
+			      peal_receive_keepable(dg, qp->attr.path_mtu), &landing);
 	switch (landing.what) {
 	case PEAL_LANDING_KEPT:
 		peal_count(qp->table, early_kept);
@@ -501,11 +503,16 @@ static void peal_wire_configure(struct peal_carrier *c)
 	peal_outbound_configure(&c->out, &config);
 }
 
-/* From SQE back to RTS: the failed message is forgotten, the numbers go on. */
+/*
+ * From SQE back to RTS, UC alone: the failed message was completed and is forgotten,
+ * the numbers go on. RC does not come back, and until it is in ERR messages before
+ * the failed one are waited for.
+ */
 static void peal_wire_resume(struct peal_carrier *c)
 {
 	u32 psn = peal_outbound_psn(&c->out);
 
+	peal_wire_forget_early(c);
 	peal_outbound_reset(&c->out);
 	peal_outbound_set_psn(&c->out, psn);
 }
@@ -519,7 +526,8 @@ static void peal_wire_apply(struct peal_qp *qp, int mask)
 		peal_line_use_staged(&c->line);
 	peal_wire_configure(c);
 	peal_serve_configure(&c->serve);
-	if (peal_outbound_failed(&c->out) && mask & IB_QP_STATE && qp->state == IB_QPS_RTS)
+	if (qp->ib.qp_type == IB_QPT_UC && peal_outbound_failed(&c->out) && mask & IB_QP_STATE &&
+	    qp->state == IB_QPS_RTS)
 		peal_wire_resume(c);
 	if (mask & IB_QP_SQ_PSN)
 		peal_outbound_set_psn(&c->out, qp->sq.psn);
