@@ -273,13 +273,14 @@ struct RawShape {
 	std::size_t bytes = 16 * page_bytes;
 	ibv_qp_type type = IBV_QPT_RC;
 	bool scattered = false; /* the memory is one extent for each page */
+	std::uint32_t peer = 0; /* the number of the queue pair it sends to; 0: itself */
 };
 
-/* A queue pair connected to itself (UD: to anybody), and everything it needs. */
+/* A queue pair connected to itself or another (UD: to anybody), and everything it needs. */
 class RawQp {
 public:
 	RawQp(const RawContext &context, const Device &device, const RawShape &shape = {})
-		: context_(context), type_(shape.type), memory_(shape.bytes),
+		: context_(context), type_(shape.type), peer_(shape.peer), memory_(shape.bytes),
 		  pd_(context.alloc_pd()), cq_(context, 4 * shape.depth)
 	{
 		if (shape.scattered)
@@ -439,7 +440,7 @@ private:
 		request.port_num = 1;
 		request.qp_access_flags = all_access;
 		request.path_mtu = IBV_MTU_1024;
-		request.dest_qp_num = number_;
+		request.dest_qp_num = peer_ ? peer_ : number_;
 		request.max_rd_atomic = request.max_dest_rd_atomic = 4;
 		request.min_rnr_timer = 1;
 		request.timeout = 10;
@@ -468,6 +469,7 @@ private:
 
 	const RawContext &context_;
 	ibv_qp_type type_;
+	std::uint32_t peer_;
 	Memory memory_;
 	std::uint32_t pd_;
 	Keys keys_{};

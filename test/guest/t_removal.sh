@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
 #
-# The device goes away under programs at work: rdma link delete, its netdev, the module. Each
+# The device goes away under programs at work: rdma link delete, its namespace, its netdev, the module. Each
 # command returns soon, the programs learn of it, and the device can be made again. Programs
 # that are killed leave nothing behind.
 # It does not look at what the objects do afterwards in detail: t_control does.
@@ -73,6 +73,33 @@ link_delete() {
 	done
 }
 
+# It does not wait for a program that never lets a queue pair be empty.
+stubborn_program() {
+	programs=()
+	start peal0 --stubborn
+	start peal0 --stubborn
+	timed rdma link delete peal0
+	kill -KILL "${programs[@]}"
+	wait "${programs[@]}" 2>/dev/null
+	peal_up
+	works peal0 "after it was removed under programs that went on posting"
+}
+
+# The device goes to another namespace and, when that ends, comes back: no removal, but the core makes it look like one.
+namespace_move() {
+	rdma system set netns exclusive || fail "cannot make devices exclusive"
+	ip netns add moved || fail "cannot make a namespace"
+	start_programs peal0
+	timed rdma dev set peal0 netns moved
+	programs_end_well
+	wait_gone device_exists peal0 || fail "peal0 is still in the first namespace"
+	ip netns delete moved
+	wait_for device_exists peal0 || fail "peal0 did not come back"
+	rdma system set netns shared || fail "cannot share devices again"
+	peal_up
+	works peal0 "after a visit to another namespace"
+}
+
 netdev_delete() {
 	make_netdev
 	peal_up peal9 trm0
@@ -125,6 +152,8 @@ churn() {
 }
 
 link_delete
+stubborn_program
+namespace_move
 netdev_delete
 killed
 module_remove

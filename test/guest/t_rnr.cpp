@@ -7,7 +7,7 @@
  * posted receive ends a wait at once; why a peer is silent, by its reason code.
  * Does not hold: loss and delay on a wire (test/sim).
  */
-#include "verbs.hpp"
+#include "neighbour.hpp"
 
 using namespace peal_test;
 
@@ -56,25 +56,9 @@ void connect_asker(Endpoint &asker, std::uint32_t qpn, const Link &link)
 	connect_to(asker.qp, asker.device, qpn, link);
 }
 
-/* Modify wants the address resolved; that nobody has it comes out later. */
-void pretend_neighbour(const ibv_gid &gid)
-{
-	std::string address;
-	for (int i = 12; i < 16; i++)
-		address += (i > 12 ? "." : "") + std::to_string(gid.raw[i]);
-	const auto netdev =
-		"$(cat /sys/class/infiniband/" + device_name() + "/ports/1/gid_attrs/ndevs/0)";
-	const auto command =
-		"ip neigh replace " + address + " lladdr 02:00:00:00:00:55 dev " + netdev;
-	REQUIRE(std::system(command.c_str()) == 0);
-}
-
 void unreachable_gid(Endpoint &asker, Endpoint &peer, const Link &link)
 {
-	ibv_gid nowhere = asker.device.gid();
-	nowhere.raw[15] ^= 0x55;
-	pretend_neighbour(nowhere);
-	auto attr = rtr_attr(asker.device, peer.qp->qp_num, nowhere, link);
+	auto attr = rtr_attr(asker.device, peer.qp->qp_num, gid_of_nobody(asker.device), link);
 
 	to_init(asker.qp, link);
 	must(ibv_modify_qp(asker.qp, &attr, rtr_mask), "modify to RTR");

@@ -434,6 +434,60 @@ TEST_CASE("kicks that make no sense")
 	CHECK(errno_name(stage.context.kick(PEAL_IOC_KICK_SEND, qp.index())) == "ENOENT");
 }
 
+/* As if the kernel had completed a send of this queue pair. */
+void forge_completion(const RawCq &cq, std::uint32_t qp_num)
+{
+	auto &cqe = *cq.map().at<peal_cqe>(PEAL_CQ_RING_OFFSET);
+
+	cqe.qp_num = qp_num;
+	cqe.wqe_index = 0x1000;
+	cqe.kind = PEAL_CQE_SEND;
+	std::atomic_ref(cqe.flags).store(PEAL_CQE_PHASE, std::memory_order_release);
+}
+
+TEST_CASE("the kernel's commands do not read a program's completion queue")
+{
+	STAGE_OR_SKIP(stage);
+	/* How many, and one completion. */
+	std::array<std::uint64_t, (sizeof(ib_uverbs_poll_cq_resp) + sizeof(ib_uverbs_wc)) / 8>
+		response{};
+
+	/* Its own, a kernel user's (the GSI), one that does not exist. */
+	for (const bool own : {true, false})
+		for (const std::uint32_t number : {1U, 0xfffffeU}) {
+			RawQp qp(stage.context, stage.device);
+			ib_uverbs_poll_cq poll{};
+
+			forge_completion(qp.cq(), own ? qp.number() : number);
+			poll.cq_handle = qp.cq().handle();
+			poll.ne = 1;
+			CHECK(errno_name(stage.context.device().command(
+				      IB_USER_VERBS_CMD_POLL_CQ, poll, response)) == "EOPNOTSUPP");
+			CHECK(std::count(response.begin(), response.end(), 0) ==
+			      static_cast<std::ptrdiff_t>(response.size()));
+		}
+	check_bystander(stage.device);
+}
+
+TEST_CASE("a kick for receives wakes nobody who does not send there")
+{
+	STAGE_OR_SKIP(stage);
+	Endpoint asker(stage.device), answerer(stage.device);
+	Region from(asker.pd, page_bytes), to(answerer.pd, page_bytes);
+	Link link;
+
+	link.rnr_retry = 3;
+	link.min_rnr_timer = 0; /* 655 ms each */
+	connect(asker, answerer, link);
+	post(asker.qp, Send(IBV_WR_SEND, {from.sge(0, 32)}));
+	RawQp stranger(stage.context, stage.device, {.peer = asker.qp->qp_num});
+	for (int i = 0; i < 100; i++)
+		CHECK(stage.context.kick(PEAL_IOC_KICK_RECV, stranger.index()) == 0);
+	CHECK(describe(drain(asker.send_cq)) == "0 completions");
+	post_recv(answerer.qp, 1, {to.sge(0, 64)});
+	wait_success(asker.send_cq);
+}
+
 TEST_CASE("mappings that are not offered")
 {
 	STAGE_OR_SKIP(stage);

@@ -2,15 +2,17 @@
 /*
  * traffic: a program in the middle of its work, for the shell tests.
  *
- *	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--ready FILE]
+ *	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--stubborn] [--ready FILE]
  *
  * Sends checked messages between two queue pairs of the device $PEAL_DEV, N of them or
  * until it is killed. With --until-removed it ends well only when the device is taken away
  * under it: posts fail or completions are flushed, and DEVICE_FATAL arrives. With --idle
- * it holds everything open and sends nothing. FILE appears when it is at work.
+ * it holds everything open and sends nothing. With --stubborn it goes on posting receives,
+ * whatever becomes of the device, until it is killed. FILE appears when it is at work.
  * Exit status: 0 as promised; 1 otherwise, saying what was expected and what came.
  */
 #include "exchange.hpp"
+#include "raw.hpp"
 
 #include <cstdio>
 #include <fstream>
@@ -25,6 +27,7 @@ struct Options {
 	std::size_t size = 60000;
 	bool until_removed = false;
 	bool idle = false;
+	bool stubborn = false;
 	std::string ready;
 };
 
@@ -35,6 +38,7 @@ Options parse(int argc, char **argv)
 		{"size", required_argument, nullptr, 's'},
 		{"until-removed", no_argument, nullptr, 'r'},
 		{"idle", no_argument, nullptr, 'i'},
+		{"stubborn", no_argument, nullptr, 'b'},
 		{"ready", required_argument, nullptr, 'f'},
 		{},
 	};
@@ -53,6 +57,9 @@ Options parse(int argc, char **argv)
 			break;
 		case 'i':
 			options.idle = true;
+			break;
+		case 'b':
+			options.stubborn = true;
 			break;
 		case 'f':
 			options.ready = optarg;
@@ -101,9 +108,24 @@ void idle(const Options &options, Device &device)
 		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
 }
 
+/* What was flushed is posted again, so that there is always something to flush. */
+[[noreturn]] void post_for_ever(const Options &options, Device &device)
+{
+	RawContext context;
+	RawQp qp(context, device, {.depth = 4096});
+	auto &ring = qp.control().rq;
+
+	say_ready(options);
+	for (;;)
+		std::atomic_ref(ring.producer)
+			.store(std::atomic_ref(ring.consumer).load() + qp.response().rq_entries);
+}
+
 void work(const Options &options)
 {
 	Device device;
+	if (options.stubborn)
+		post_for_ever(options, device);
 	if (options.until_removed)
 		tolerate_destroy_errors();
 	if (options.idle)

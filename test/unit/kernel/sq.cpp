@@ -222,6 +222,26 @@ TEST_CASE("7 RNR retries are endless", "[sq]")
 	CHECK(queue.rnr_tries() == 100);
 }
 
+TEST_CASE("endless RNR waits grow to 8 ms, and begin anew with the next message", "[sq]")
+{
+	Busy queue(0, 7);
+	const auto wait = [&](std::uint64_t ns) {
+		REQUIRE(peal_sq_wait_receive(&queue.sq, ns));
+		peal_sq_expire(&queue.sq);
+		return queue.sq.until - shim_now;
+	};
+
+	shim_now = 5'000'000;
+	for (std::int64_t expected = 10'000; expected < 8'000'000; expected *= 2)
+		CHECK(wait(10'000) == expected);
+	for (int i = 0; i < 100; ++i)
+		CHECK(wait(10'000) == 8'000'000);
+	CHECK(wait(655'360'000) == 655'360'000);
+	queue.post(PEAL_OP_WRITE, 1);
+	REQUIRE(queue.fetch_next() == PEAL_SQ_FETCHED);
+	CHECK(wait(10'000) == 10'000);
+}
+
 TEST_CASE("the two kinds of retries do not use each other up", "[sq]")
 {
 	Busy queue(3, 2);

@@ -381,3 +381,31 @@ TEST_CASE("a smaller depth forgets the oldest", "[inbound]")
 	peal_inbound_configure(r.get(), &config);
 	CHECK(r->config.rd_atomic == 4);
 }
+
+TEST_CASE("an ACK names the newest request also one circle of PSNs after a READ", "[inbound]")
+{
+	constexpr std::uint32_t FIRST = 1000;
+	Responder r(FIRST);
+	peal_reply reply;
+
+	r.run(read_request(FIRST, ADDRESS, MTU));
+	REQUIRE(r.replies().size() == 1);
+	for (std::uint32_t n = 1; n <= PEAL_PSN_MASK; ++n) {
+		peal_packet packet = rc(PEAL_WIRE_SEND_ONLY, FIRST + n);
+		peal_request request;
+
+		/* No checks here: there are 16 million of these. */
+		peal_inbound_receive(r.get(), &packet, r.now, nullptr, &request);
+		peal_inbound_done(r.get(), PEAL_VERDICT_DONE, 0, r.now);
+		while (r.next(reply))
+			;
+	}
+	r.run(rc(PEAL_WIRE_SEND_ONLY, FIRST).asks_ack());
+	check_answer(r.reply(), PLAIN_ACK, FIRST);
+	/* And the READs behind it still do not count. */
+	r.run(read_request(FIRST + 1, ADDRESS, MTU));
+	r.run(read_request(FIRST + 2, ADDRESS, MTU));
+	REQUIRE(r.replies().size() == 2);
+	r.give(rc(PEAL_WIRE_SEND_ONLY, FIRST).asks_ack());
+	check_answer(r.reply(), PLAIN_ACK, FIRST);
+}

@@ -396,3 +396,20 @@ TEST_CASE("a probe that is not needed any more does not hold up the rest", "[tim
 	r.receive_and_land(read_response(10));
 	CHECK(r.wait() == Psns{11});
 }
+
+TEST_CASE("a timeout of 0 set while packets are on their way ends nothing", "[timers]")
+{
+	peal_outbound_config config = plain_config();
+	Requester r(config);
+
+	r.post_packets(3);
+	r.send();
+	r.now += 1 * MS;
+	config.timeout_ns = 0;
+	r.configure(config);
+	CHECK(stay_silent(r, 100 * TIMEOUT).packets > 0);
+	CHECK(r->retry.used == 0);
+	CHECK_FALSE(peal_outbound_failed(r.get()));
+	r.receive(ack(2));
+	CHECK(r.completed() == 1);
+}

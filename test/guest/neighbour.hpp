@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Peers that do not exist.
+ *
+ * Holds: addresses of the device's network that resolve, though nobody has them.
+ * Does not hold: what becomes of packets to them.
+ */
+#pragma once
+
+#include "commands.hpp"
+#include "verbs.hpp"
+
+namespace peal_test {
+
+/* Modify wants the address resolved; that nobody has it comes out later. */
+inline void pretend_neighbour(const ibv_gid &gid)
+{
+	std::string address;
+	for (int i = 12; i < 16; i++)
+		address += (i > 12 ? "." : "") + std::to_string(gid.raw[i]);
+	const auto netdev =
+		"$(cat /sys/class/infiniband/" + device_name() + "/ports/1/gid_attrs/ndevs/0)";
+
+	REQUIRE(run("ip neigh replace " + address + " lladdr 02:00:00:00:00:55 dev " + netdev) ==
+		0);
+}
+
+/* One that resolves and that nobody has. */
+inline ibv_gid gid_of_nobody(const Device &device)
+{
+	ibv_gid nowhere = device.gid();
+
+	nowhere.raw[15] ^= 0x55;
+	pretend_neighbour(nowhere);
+	return nowhere;
+}
+
+} // namespace peal_test
