@@ -11,6 +11,7 @@
 
 #include "engine.h"
 #include "net/group.h"
+#include "net/room.h"
 #include "options.h"
 #include "reach.h"
 #include "table.h"
@@ -34,6 +35,7 @@ struct peal_dev {
 	struct peal_reach_home home;
 	struct peal_netns *netns;	/* from before the device can be used to after */
 	struct list_head netns_node;	/* netns.c's list */
+	struct peal_room room;		/* as long as netns */
 };
 
 /* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */

@@ -8,8 +8,8 @@
  * out of the tables, then calls peal_guard_wait(), then frees.
  * Does not know: what is guarded.
  *
- * It is RCU with two differences. A section is short by construction (at most
- * one chunk of a copy), so the wait takes microseconds where synchronize_rcu()
+ * It is RCU with two differences. A section is short by construction (a turn, or
+ * what arrived in one piece), so the wait takes microseconds where synchronize_rcu()
  * takes milliseconds: dereg_mr and destroy_qp are verbs that programs time. And
  * it disables softirqs, which the locks below it want anyway.
  *

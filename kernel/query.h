@@ -2,7 +2,7 @@
 /*
  * What a device says of itself: attributes, port, counters.
  *
- * Owns: the answers; every limit in them is one that create enforces.
+ * Owns: the answers; a limit that nothing here has is that of the numbers, or large.
  * Does not know: any object but the device.
  */
 #ifndef PEAL_QUERY_H

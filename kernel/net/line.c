@@ -80,16 +80,16 @@ void peal_line_use_staged(struct peal_line *line)
 	line->staged = false;
 }
 
-static struct peal_netns *peal_line_netns(struct peal_line *line)
+static struct peal_room *peal_line_room(struct peal_line *line)
 {
-	return peal_line_path(line)->dev->netns;
+	return &peal_line_path(line)->dev->room;
 }
 
 /* Nothing is waited for any more. After this the waiter is not touched. */
 void peal_line_stop(struct peal_line *line)
 {
 	if (line->open)
-		peal_send_cancel(peal_line_netns(line), &line->waiter);
+		peal_room_cancel(peal_line_room(line), &line->waiter);
 }
 
 void peal_line_free(struct peal_line *line)
@@ -114,12 +114,12 @@ bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
 /* When not, the engine gives the queue pair a turn once there is. */
 bool peal_line_has_room(struct peal_line *line)
 {
-	struct peal_netns *ns = peal_line_netns(line);
+	struct peal_room *room = peal_line_room(line);
 
-	if (likely(peal_send_has_room(ns)))
+	if (likely(peal_room_is_left(room)))
 		return true;
 	peal_count(line->qp->table, full_queues);
-	return !peal_send_wait(ns, &line->waiter);
+	return !peal_room_wait(room, &line->waiter);
 }
 
 /*

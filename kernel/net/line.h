@@ -13,6 +13,7 @@
 #define PEAL_LINE_H
 
 #include "../qp.h"
+#include "room.h"
 #include "send.h"
 
 struct peal_line {

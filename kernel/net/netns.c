@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * See netns.h.
- *
- * Order of the locks: the socket's wait queue, then ns->lock. Who waits joins
- * ns->waiters and then arms; who frees a packet finds the entry `room` on the
- * socket's queue, takes it off and calls all waiters.
  */
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
@@ -35,44 +31,6 @@ static struct peal_netns *peal_netns_of(const struct net *net)
 	return NULL;
 }
 
-static void peal_netns_call_waiters(struct peal_netns *ns)
-{
-	struct peal_waiter *waiter, *next;
-	unsigned long flags;
-
-	spin_lock_irqsave(&ns->lock, flags);
-	list_for_each_entry_safe(waiter, next, &ns->waiters, node) {
-		list_del_init(&waiter->node);
-		waiter->ready(waiter);
-	}
-	spin_unlock_irqrestore(&ns->lock, flags);
-}
-
-/* Called by the core under the lock of the socket's wait queue, from anywhere. */
-static int peal_netns_has_room(wait_queue_entry_t *room, unsigned int mode, int flags, void *key)
-{
-	list_del_init(&room->entry);
-	peal_netns_call_waiters(container_of(room, struct peal_netns, room));
-	return 1;
-}
-
-void peal_netns_arm(struct peal_netns *ns)
-{
-	wait_queue_head_t *queue = sk_sleep(ns->sock->sk);
-	unsigned long flags;
-
-	spin_lock_irqsave(&queue->lock, flags);
-	if (list_empty(&ns->room.entry))
-		__add_wait_queue(queue, &ns->room);
-	spin_unlock_irqrestore(&queue->lock, flags);
-	/*
-	 * H: the entry is on the queue before the caller looks at the socket's
-	 * account. Pairs with the barrier between the account and the queue in
-	 * the core's sock_wfree() (skwq_has_sleeper).
-	 */
-	smp_mb();
-}
-
 static void peal_netns_work(struct work_struct *work)
 {
 	peal_receive_backlog(container_of(work, struct peal_netns, work));
@@ -84,10 +42,6 @@ static void peal_netns_setup(struct peal_netns *ns, struct net *net)
 
 	ns->net = net;
 	INIT_LIST_HEAD(&ns->devices);
-	INIT_LIST_HEAD(&ns->waiters);
-	spin_lock_init(&ns->lock);
-	init_waitqueue_func_entry(&ns->room, peal_netns_has_room);
-	INIT_LIST_HEAD(&ns->room.entry);
 	skb_queue_head_init(&ns->backlog);
 	INIT_WORK(&ns->work, peal_netns_work);
 	for (i = 0; i < PEAL_RECEIVE_HOOKS; i++) {
@@ -96,35 +50,13 @@ static void peal_netns_setup(struct peal_netns *ns, struct net *net)
 	}
 }
 
-/*
- * The socket is never bound, so nothing can be received by it and no tool lists
- * it. The core wakes who waits for it when half of sk_sndbuf is free.
- */
-static int peal_netns_open(struct peal_netns *ns, struct net *net)
-{
-	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &ns->sock);
-
-	if (ret)
-		return ret;
-	WRITE_ONCE(ns->sock->sk->sk_sndbuf, PEAL_NETNS_ROOM);
-	ret = nf_register_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
-	if (ret)
-		sock_release(ns->sock);
-	return ret;
-}
-
-/*
- * After the last device. Packets that still wait somewhere keep the inner socket
- * (struct sock) until they are freed, by the core alone.
- */
+/* After the last device. */
 static void peal_netns_close(struct peal_netns *ns)
 {
 	nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
-	/* Nobody is in a hook any more; who would wait for room is gone. */
+	/* Nobody is in a hook any more. */
 	synchronize_net();
 	flush_work(&ns->work);
-	remove_wait_queue(sk_sleep(ns->sock->sk), &ns->room);
-	sock_release(ns->sock);
 	/* Address handles release their routes by RCU. */
 	rcu_barrier();
 }
@@ -137,7 +69,7 @@ static struct peal_netns *peal_netns_new(struct net *net)
 	if (!ns)
 		return ERR_PTR(-ENOMEM);
 	peal_netns_setup(ns, net);
-	ret = peal_netns_open(ns, net);
+	ret = nf_register_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
 	if (ret) {
 		kfree(ns);
 		return ERR_PTR(ret);
@@ -181,7 +113,11 @@ int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
 
 	if (!net)
 		return -ENODEV;
-	ret = peal_netns_join(dev, net);
+	ret = peal_room_open(&dev->room, net);
+	if (!ret)
+		ret = peal_netns_join(dev, net);
+	if (ret && dev->room.sock)
+		peal_room_close(&dev->room);
 	put_net(net);
 	return ret;
 }
@@ -216,6 +152,7 @@ void peal_netns_detach(struct peal_dev *dev)
 	dev->netns = NULL;
 	peal_netns_put(ns);
 	mutex_unlock(&peal_netns_mutex);
+	peal_room_close(&dev->room);
 }
 
 /* A bridge may have several of our netdevs as ports: the first device gets it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What peal keeps per network namespace, from its first device there to its
- * last: the receive hooks, the transmit socket, the list of devices.
+ * last: the receive hooks, the list of devices.
  *
  * Owns: struct peal_netns and its life. No port is opened and no hook exists
  * before a device does.
@@ -16,11 +16,8 @@
 
 #include <linux/completion.h>
 #include <linux/list.h>
-#include <linux/net.h>
 #include <linux/netfilter.h>
 #include <linux/skbuff.h>
-#include <linux/spinlock.h>
-#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "receive.h"
@@ -28,24 +25,12 @@
 struct net_device;
 struct peal_dev;
 
-/*
- * What a namespace's devices may have in transmit queues, in bytes of skbs with
- * their overhead (truesize): 800 packets without payload, which a queue of the
- * usual 1000 packets holds, or 120 of the largest path MTU. Half of it, when who
- * waits is called, is 20 us of a 100 Gb/s link.
- */
-#define PEAL_NETNS_ROOM		(1024 * 1024)
-
 struct peal_netns {
 	struct list_head node;		/* of all, under the module's mutex */
 	struct net *net;		/* outlives all devices in it */
 	u32 users;			/* devices, under the module's mutex */
 	struct completion *gone;	/* the end of the namespace waits for the last */
 	struct list_head devices;	/* by dev->netns_node; read inside the guard */
-	struct socket *sock;		/* accounts what waits in transmit queues; unbound */
-	wait_queue_entry_t room;	/* on the socket's queue while somebody waits */
-	spinlock_t lock;		/* guards waiters; inside the wait queue's lock */
-	struct list_head waiters;	/* struct peal_waiter, by node */
 	struct sk_buff_head backlog;	/* arrived inside the guard: see receive.c */
 	struct work_struct work;	/* takes them in */
 	struct nf_hook_ops hooks[PEAL_RECEIVE_HOOKS];
@@ -71,12 +56,6 @@ void peal_netns_detach(struct peal_dev *dev);
 struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev);
 /* Inside the guard: is the device still there? */
 bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev);
-
-/*
- * For send.c: from now on the waiters are called when the socket has room. A full
- * barrier stands between this and the caller's next look at the socket.
- */
-void peal_netns_arm(struct peal_netns *ns);
 
 int peal_netns_init(void);
 void peal_netns_exit(void);

@@ -272,7 +272,7 @@ static void peal_receive_take(struct peal_dev *dev, struct sk_buff *skb)
  * virtual link, or a receiver's aggregation. The headers of the packets are those
  * that the stack makes: the sender computed its ICRCs for these.
  */
-static void peal_receive_take_all(struct peal_netns *ns, struct peal_dev *dev, struct sk_buff *skb)
+static void peal_receive_take_all(struct peal_dev *dev, struct sk_buff *skb)
 {
 	struct sk_buff *next;
 
@@ -281,7 +281,7 @@ static void peal_receive_take_all(struct peal_netns *ns, struct peal_dev *dev, s
 		return;
 	}
 	__skb_push(skb, -skb_mac_offset(skb));
-	skb = udp_rcv_segment(ns->sock->sk, skb, !peal_arrival(skb)->ipv6);
+	skb = udp_rcv_segment(dev->room.sock->sk, skb, !peal_arrival(skb)->ipv6);
 	if (!skb)
 		peal_count_drop(&dev->table, PEAL_DROP_resource);
 	skb_list_walk_safe(skb, skb, next) {
@@ -300,7 +300,7 @@ void peal_receive_backlog(struct peal_netns *ns)
 
 		peal_guard_enter();
 		if (peal_netns_has(ns, dev))
-			peal_receive_take_all(ns, dev, skb);
+			peal_receive_take_all(dev, skb);
 		else
 			kfree_skb(skb);
 		peal_guard_exit();
@@ -412,7 +412,7 @@ static unsigned int peal_receive(struct peal_netns *ns, struct sk_buff *skb, u32
 	if (nested)
 		peal_receive_later(ns, dev, skb);
 	else
-		peal_receive_take_all(ns, dev, skb);
+		peal_receive_take_all(dev, skb);
 	return NF_STOLEN;
 }
 

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * See send.h.
- *
- * Back-pressure is the stack's own: every packet is charged to the namespace's
- * socket until whoever sends it frees it, and the socket's wait queue says when
- * half of the room is free again. The destructor is the core's (sock_wfree) and
- * so are all its callbacks: packets that lie in a queueing discipline for
- * seconds hold up neither a device's removal nor the module's.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -16,6 +10,7 @@
 #include <net/ip.h>
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
+#include <net/neighbour.h>
 #include <net/route.h>
 #include <net/sock.h>
 
@@ -23,64 +18,8 @@
 #include "../proto/icrc.h"
 #include "crc.h"
 #include "netns.h"
+#include "room.h"
 #include "send.h"
-
-/* Not before those who wait: they are called when half of it is free. */
-bool peal_send_has_room(struct peal_netns *ns)
-{
-	return sk_wmem_alloc_get(ns->sock->sk) < PEAL_NETNS_ROOM &&
-	       list_empty_careful(&ns->waiters);
-}
-
-static bool peal_send_unlink(struct peal_netns *ns, struct peal_waiter *waiter)
-{
-	unsigned long flags;
-	bool queued;
-
-	spin_lock_irqsave(&ns->lock, flags);
-	queued = !list_empty(&waiter->node);
-	list_del_init(&waiter->node);
-	spin_unlock_irqrestore(&ns->lock, flags);
-	return queued;
-}
-
-/* Return: false when it waits already. */
-static bool peal_send_link(struct peal_netns *ns, struct peal_waiter *waiter)
-{
-	unsigned long flags;
-	bool first;
-
-	spin_lock_irqsave(&ns->lock, flags);
-	first = list_empty(&waiter->node);
-	if (first)
-		list_add_tail(&waiter->node, &ns->waiters);
-	spin_unlock_irqrestore(&ns->lock, flags);
-	return first;
-}
-
-/*
- * The requester and the responder of a queue pair wait as one, each under its own
- * lock: who finds that the other has waited, and room, must not let it go on waiting.
- */
-bool peal_send_wait(struct peal_netns *ns, struct peal_waiter *waiter)
-{
-	bool first = peal_send_link(ns, waiter);
-
-	peal_netns_arm(ns);
-	if (!sock_writeable(ns->sock->sk))
-		return true;
-	/* If it is not queued any more, ready() was called: it did wait. */
-	if (!peal_send_unlink(ns, waiter))
-		return true;
-	if (!first)
-		waiter->ready(waiter);
-	return false;
-}
-
-void peal_send_cancel(struct peal_netns *ns, struct peal_waiter *waiter)
-{
-	peal_send_unlink(ns, waiter);
-}
 
 static u32 peal_send_ip_bytes(const struct peal_path *path)
 {
@@ -199,6 +138,32 @@ static int peal_send_local_out(const struct peal_path *path, struct net *net, st
 	return ret > 0 ? net_xmit_errno(ret) : ret;
 }
 
+static struct neighbour *peal_send_neighbour(const struct peal_path *path, struct dst_entry *dst)
+{
+	const struct in6_addr *to = (const struct in6_addr *)path->dgid.raw;
+
+	return dst_neigh_lookup(dst, path->ipv6 ? (const void *)to : &to->s6_addr32[3]);
+}
+
+/*
+ * Packets for a neighbour that does not answer wait in a queue of its own, which
+ * the stack bounds, for seconds. There they must not take the room of all others.
+ */
+static bool peal_send_waits_for_room(const struct peal_path *path, struct dst_entry *dst)
+{
+	struct neighbour *neighbour;
+	bool valid = true;
+
+	if (likely(!peal_room_is_scarce(&path->dev->room)) || path->multicast)
+		return true;
+	neighbour = peal_send_neighbour(path, dst);
+	if (neighbour) {
+		valid = READ_ONCE(neighbour->nud_state) & NUD_VALID;
+		neigh_release(neighbour);
+	}
+	return valid;
+}
+
 /* Under RCU. Consumes @skb. */
 static int peal_send_out(struct peal_path *path, struct net *net, struct sk_buff *skb)
 {
@@ -216,7 +181,8 @@ static int peal_send_out(struct peal_path *path, struct net *net, struct sk_buff
 	peal_send_icrc(path, skb);
 	skb->priority = peal_send_priority(path);
 	skb_dst_set_noref(skb, dst);
-	skb_set_owner_w(skb, path->dev->netns->sock->sk);
+	if (peal_send_waits_for_room(path, dst))
+		peal_room_charge(&path->dev->room, skb);
 	return peal_send_local_out(path, net, skb);
 }
 

@@ -2,9 +2,7 @@
 /*
  * Packets out: from header values and payload to the stack.
  *
- * Owns: the skb, the IP and UDP headers, padding, the ICRC, and the limit of
- * what may wait in transmit queues (the socket of the network namespace accounts
- * it).
+ * Owns: the skb, the IP and UDP headers, padding, the ICRC.
  * Does not know: queue pairs, PSNs, what the payload means.
  *
  *	void *payload;
@@ -17,32 +15,10 @@
 #ifndef PEAL_SEND_H
 #define PEAL_SEND_H
 
-#include <linux/list.h>
-
 #include "../proto/packet.h"
 #include "path.h"
 
-struct peal_netns;
 struct sk_buff;
-
-/*
- * May something be sent now? When not, @waiter.ready is called once when there
- * is room again: from any context, under ns->lock with interrupts off. It puts
- * its queue pair on a list; it must not call what is declared here.
- */
-struct peal_waiter {
-	struct list_head node;		/* initialised by the owner; under ns->lock */
-	void (*ready)(struct peal_waiter *waiter);
-};
-
-bool peal_send_has_room(struct peal_netns *ns);
-/*
- * False: there was room in the meantime, and the waiter was not queued. True
- * also when it waits already.
- */
-bool peal_send_wait(struct peal_netns *ns, struct peal_waiter *waiter);
-/* After this returns ready() is not running and will not be called. */
-void peal_send_cancel(struct peal_netns *ns, struct peal_waiter *waiter);
 
 /*
  * @packet's pad is not read: it follows from payload_bytes. Any context.

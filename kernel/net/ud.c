@@ -11,8 +11,8 @@
 #include "../outcome.h"
 #include "../requester.h"
 #include "../trace.h"
-#include "netns.h"
 #include "receive.h"
+#include "room.h"
 #include "send.h"
 #include "ud.h"
 
@@ -42,7 +42,7 @@ static struct peal_ud *peal_ud(const struct peal_qp *qp)
 
 /* ---- sending ---- */
 
-/* Room again. Under the namespace's lock, interrupts off. */
+/* Room again. Under the room's lock, interrupts off. */
 static void peal_ud_ready(struct peal_waiter *waiter)
 {
 	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
@@ -53,9 +53,9 @@ static void peal_ud_ready(struct peal_waiter *waiter)
 /* A full transmit queue is back-pressure: the WQE stays in its ring. */
 static bool peal_ud_has_room(struct peal_ud *ud)
 {
-	struct peal_netns *ns = ud->dev->netns;
+	struct peal_room *room = &ud->dev->room;
 
-	return peal_send_has_room(ns) || !peal_send_wait(ns, &ud->waiter);
+	return peal_room_is_left(room) || !peal_room_wait(room, &ud->waiter);
 }
 
 /* IBTA 10.2.5: programs cannot forge the keys of privileged services. */
@@ -324,7 +324,7 @@ static void peal_ud_apply(struct peal_qp *qp, int mask)
 /* Nothing is under way; but ready() must not find a queue pair that goes. */
 static void peal_ud_reset(struct peal_qp *qp)
 {
-	peal_send_cancel(peal_ud(qp)->dev->netns, &peal_ud(qp)->waiter);
+	peal_room_cancel(&peal_ud(qp)->dev->room, &peal_ud(qp)->waiter);
 }
 
 static void peal_ud_fail(struct peal_qp *qp)

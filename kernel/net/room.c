@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See room.h.
+ */
+#include <linux/in.h>
+#include <linux/skbuff.h>
+#include <net/sock.h>
+
+#include "room.h"
+
+static void peal_room_call_waiters(struct peal_room *room)
+{
+	struct peal_waiter *waiter, *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&room->lock, flags);
+	list_for_each_entry_safe(waiter, next, &room->waiters, node) {
+		list_del_init(&waiter->node);
+		waiter->ready(waiter);
+	}
+	spin_unlock_irqrestore(&room->lock, flags);
+}
+
+/* Called by the core under the lock of the socket's wait queue, from anywhere. */
+static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
+{
+	list_del_init(&entry->entry);
+	peal_room_call_waiters(container_of(entry, struct peal_room, entry));
+	return 1;
+}
+
+/*
+ * The socket is never bound, so nothing can be received by it and no tool lists
+ * it. The core wakes who waits for it when half of sk_sndbuf is free.
+ */
+int peal_room_open(struct peal_room *room, struct net *net)
+{
+	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &room->sock);
+
+	if (ret)
+		return ret;
+	WRITE_ONCE(room->sock->sk->sk_sndbuf, PEAL_ROOM_BYTES);
+	spin_lock_init(&room->lock);
+	INIT_LIST_HEAD(&room->waiters);
+	init_waitqueue_func_entry(&room->entry, peal_room_half_free);
+	INIT_LIST_HEAD(&room->entry.entry);
+	return 0;
+}
+
+/*
+ * Packets that still wait somewhere keep the inner socket (struct sock) until they
+ * are freed, by the core alone.
+ */
+void peal_room_close(struct peal_room *room)
+{
+	remove_wait_queue(sk_sleep(room->sock->sk), &room->entry);
+	sock_release(room->sock);
+}
+
+/* Not before those who wait: they are called when half of it is free. */
+bool peal_room_is_left(struct peal_room *room)
+{
+	return sk_wmem_alloc_get(room->sock->sk) < PEAL_ROOM_BYTES &&
+	       list_empty_careful(&room->waiters);
+}
+
+bool peal_room_is_scarce(struct peal_room *room)
+{
+	return sk_wmem_alloc_get(room->sock->sk) > PEAL_ROOM_BYTES / 4;
+}
+
+static bool peal_room_unlink(struct peal_room *room, struct peal_waiter *waiter)
+{
+	unsigned long flags;
+	bool queued;
+
+	spin_lock_irqsave(&room->lock, flags);
+	queued = !list_empty(&waiter->node);
+	list_del_init(&waiter->node);
+	spin_unlock_irqrestore(&room->lock, flags);
+	return queued;
+}
+
+/* Return: false when it waits already. */
+static bool peal_room_link(struct peal_room *room, struct peal_waiter *waiter)
+{
+	unsigned long flags;
+	bool first;
+
+	spin_lock_irqsave(&room->lock, flags);
+	first = list_empty(&waiter->node);
+	if (first)
+		list_add_tail(&waiter->node, &room->waiters);
+	spin_unlock_irqrestore(&room->lock, flags);
+	return first;
+}
+
+/* From now on the waiters are called when there is room. */
+static void peal_room_arm(struct peal_room *room)
+{
+	wait_queue_head_t *queue = sk_sleep(room->sock->sk);
+	unsigned long flags;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	if (list_empty(&room->entry.entry))
+		__add_wait_queue(queue, &room->entry);
+	spin_unlock_irqrestore(&queue->lock, flags);
+	/*
+	 * H: the entry is on the queue before the caller looks at the socket's
+	 * account. Pairs with the barrier between the account and the queue in
+	 * the core's sock_wfree() (skwq_has_sleeper).
+	 */
+	smp_mb();
+}
+
+/*
+ * The requester and the responder of a queue pair wait as one, each under its own
+ * lock: who finds that the other has waited, and room, must not let it go on waiting.
+ */
+bool peal_room_wait(struct peal_room *room, struct peal_waiter *waiter)
+{
+	bool first = peal_room_link(room, waiter);
+
+	peal_room_arm(room);
+	if (!sock_writeable(room->sock->sk))
+		return true;
+	/* If it is not queued any more, ready() was called: it did wait. */
+	if (!peal_room_unlink(room, waiter))
+		return true;
+	if (!first)
+		waiter->ready(waiter);
+	return false;
+}
+
+void peal_room_cancel(struct peal_room *room, struct peal_waiter *waiter)
+{
+	peal_room_unlink(room, waiter);
+}
+
+void peal_room_charge(struct peal_room *room, struct sk_buff *skb)
+{
+	skb_set_owner_w(skb, room->sock->sk);
+}
