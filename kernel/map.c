@@ -10,6 +10,7 @@
 
 struct peal_map {
 	struct rdma_user_mmap_entry entry;
+	struct page **pages;
 	void *address;
 	size_t bytes;		/* whole pages */
 	bool shared;		/* entry is in use */
@@ -17,8 +18,31 @@ struct peal_map {
 
 static void peal_map_destroy(struct peal_map *map)
 {
-	vfree(map->address);
+	size_t i;
+
+	vunmap(map->address);
+	for (i = 0; map->pages && i < map->bytes >> PAGE_SHIFT; i++)
+		if (map->pages[i])
+			__free_page(map->pages[i]);
+	kvfree(map->pages);
 	kfree(map);
+}
+
+/* Not vmalloc_user(): a program's memory control group pays for these. */
+static int peal_map_fill(struct peal_map *map)
+{
+	size_t i, count = map->bytes >> PAGE_SHIFT;
+
+	map->pages = kvcalloc(count, sizeof(*map->pages), GFP_KERNEL_ACCOUNT);
+	if (!map->pages)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		map->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!map->pages[i])
+			return -ENOMEM;
+	}
+	map->address = vmap(map->pages, count, VM_MAP | VM_USERMAP, PAGE_KERNEL);
+	return map->address ? 0 : -ENOMEM;
 }
 
 /**
@@ -30,13 +54,12 @@ static void peal_map_destroy(struct peal_map *map)
  */
 struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, size_t bytes)
 {
-	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL);
+	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
 
 	if (!map)
 		return ERR_PTR(-ENOMEM);
 	map->bytes = PAGE_ALIGN(bytes);
-	map->address = vmalloc_user(map->bytes);
-	if (!map->address)
+	if (peal_map_fill(map))
 		goto err;
 	map->shared = uctx;
 	if (uctx && rdma_user_mmap_entry_insert(uctx, &map->entry, map->bytes))
@@ -77,7 +100,7 @@ void peal_map_release(struct rdma_user_mmap_entry *entry)
 	peal_map_destroy(container_of(entry, struct peal_map, entry));
 }
 
-/* ib_device_ops.mmap. The pages are vmalloc memory: counted, not I/O. */
+/* ib_device_ops.mmap. The pages are memory: counted, not I/O. */
 int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;

@@ -90,7 +90,7 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct ib_pd *pd, u64 s
 		ret = -EINVAL;
 	if (ret)
 		return ERR_PTR(ret);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->key = (struct peal_key){

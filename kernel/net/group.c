@@ -80,7 +80,7 @@ static struct peal_group *peal_group_new(struct peal_dev *dev, const union ib_gi
 
 	if (groups->count >= PEAL_MAX_GROUPS)
 		return ERR_PTR(-ENOSPC);
-	group = kzalloc(sizeof(*group), GFP_KERNEL);
+	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
 	if (!group)
 		return ERR_PTR(-ENOMEM);
 	ret = peal_mcast_join(dev->ndev, gid);
@@ -111,7 +111,7 @@ static int peal_group_add(struct peal_group *group, struct peal_qp *qp)
 		return -EEXIST;
 	if (group->count >= PEAL_MAX_GROUP_QPS)
 		return -ENOSPC;
-	member = kzalloc(sizeof(*member), GFP_KERNEL);
+	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
 	if (!member)
 		return -ENOMEM;
 	member->qp = qp;
