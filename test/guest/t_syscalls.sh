@@ -90,4 +90,6 @@ for attempt in 1 2 3 4 5; do
 	((kicks > posts - 100)) || exit 0
 done
 (($(nproc) > 1)) || exit 0
+# There posts come too rarely for it to be worth to wake the engine.
+((${PEAL_SLOWNESS:-1} == 1)) || exit 0
 fail "expected posts that find the engine awake and make no system call in one of $attempt runs"

@@ -28,7 +28,7 @@ check a 6 --sizes 0,1,mtu+1,65536 --count 4
 # rxe calls a message that is too long a remote operation error.
 [[ ${kinds[*]} == *rxe* ]] || check b 4 --ops nak-invalid
 check b 4 --ops nak-access,nak-operation,rnr
-check a 4 --ops rc-send,rc-write,rc-read --sizes 8388608 --count 2
+check a 4 --ops rc-send,rc-write,rc-read --sizes $((8388608 / ${PEAL_SLOWNESS:-1})) --count 2
 if [[ ${kinds[*]} == "peal peal" ]]; then
 	wire_vlan
 	check a vlan4 --sizes 1,mtu,65536 --count 4
