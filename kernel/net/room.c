@@ -38,7 +38,7 @@ int peal_room_open(struct peal_room *room, struct net *net)
 	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &room->sock);
 
 	if (ret)
-		return ret;
+		return ret == -ENFILE ? -ENOMEM : ret;	/* its inode is no file */
 	WRITE_ONCE(room->sock->sk->sk_sndbuf, PEAL_ROOM_BYTES);
 	spin_lock_init(&room->lock);
 	INIT_LIST_HEAD(&room->waiters);
