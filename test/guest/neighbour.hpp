@@ -25,6 +25,12 @@ inline void pretend_neighbour(const ibv_gid &gid)
 		0);
 }
 
+/* Whoever was only pretended is asked for again, and does not answer. */
+inline void forget_neighbours()
+{
+	REQUIRE(run("ip neigh flush all nud permanent") == 0);
+}
+
 /* One that resolves and that nobody has. */
 inline ibv_gid gid_of_nobody(const Device &device)
 {

@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "datagram.hpp"
 #include "innocent.hpp"
+#include "neighbour.hpp"
 
 #include <set>
 
@@ -597,4 +598,33 @@ TEST_CASE("a flood leaves others their turn")
 	}
 	std::printf("%llu messages beside the flood\n",
 		    static_cast<unsigned long long>(innocent.messages()));
+}
+
+TEST_CASE("peers that do not answer leave others their room")
+{
+	if (!is_peal() || !on_wire())
+		SKIP_CASE("packets are peal's, and within a device there are none");
+	Device device;
+	Innocent innocent(device);
+	UdEnd from(device);
+	std::vector<Ah> nobody;
+
+	/* Each neighbour's queue holds 200 KiB for seconds, of the MiB that may wait. */
+	for (std::uint8_t n = 0; n < 8; n++) {
+		ibv_gid gid = device.gid();
+
+		gid.raw[15] = static_cast<std::uint8_t>(100 + n);
+		pretend_neighbour(gid);
+		nobody.push_back(
+			create_ah(from.pd, static_cast<std::uint8_t>(device.gid_index()), gid));
+	}
+	forget_neighbours();
+	const auto waits = counter("full_queues");
+	for (const Ah &ah : nobody)
+		for (int n = 0; n < 150; n++) {
+			post(from.qp, Datagram(ah, 0x77, {from.memory.sge(0, 1024)}));
+			wait_success(from.send_cq);
+		}
+	innocent.message();
+	CHECK(counter("full_queues") == waits);
 }

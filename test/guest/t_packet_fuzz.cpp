@@ -336,8 +336,8 @@ public:
 			Bytes whole = packet();
 			if (!one_in(32) || whole[12] != 0x08)
 				return whole;
-			pieces_ = fragments(whole, below(200),
-					    static_cast<std::uint16_t>(below(~0U)));
+			const auto id = static_cast<std::uint16_t>(below(~0U));
+			pieces_ = fragments(fragmentable(std::move(whole), id), below(200), id);
 			if (one_in(3))
 				pieces_.push_back(pieces_[below(pieces_.size())]);
 		}
@@ -647,6 +647,45 @@ void print_counters()
 }
 
 } // namespace
+
+TEST_CASE("an early packet is kept when it is no longer than the path MTU")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	const Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const std::uint32_t mtu = 128U << device.port().active_mtu;
+	Area area(pd);
+	Random random(1);
+	Victim victim(device, pd, area, IBV_QPT_RC, false, random);
+	RawSocket wire("veth1");
+	const Route route{.from = address("10.77.0.2"),
+			  .to = address("10.77.0.1"),
+			  .from_mac = mac("veth1"),
+			  .to_mac = mac("veth0")};
+	std::uint32_t psn = victim.rq_psn + 2;
+
+	/* Path MTUs do not change with the link's. */
+	run_command("ip link set veth1 mtu 9000");
+	run_command("ip link set veth0 mtu 9000");
+	for (const std::uint32_t bytes : {mtu, mtu + 4, 8000U, mtu}) {
+		INFO(bytes << " bytes");
+		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
+		Bytes body;
+
+		Bth{.opcode = 0x07, .qpn = victim.number(), .psn = psn++}.put_to(body);
+		body.resize(body.size() + bytes);
+		Bytes frame = make_frame(route, body, 0);
+		wire.send(std::span(&frame, 1));
+		CHECK(eventually([&] {
+			return counter("early_kept") - kept == (bytes <= mtu) &&
+			       counter("drop_sequence") - refused == (bytes > mtu);
+		}));
+	}
+	run_command("ip link set veth0 mtu 1500");
+	run_command("ip link set veth1 mtu 1500");
+}
 
 TEST_CASE("random packets hurt nobody")
 {

@@ -208,6 +208,29 @@ inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 	return frame;
 }
 
+/*
+ * The IPv4 frame as one that may come in pieces: with an identification, which the ICRC covers.
+ * What was wrong with that stays wrong.
+ */
+inline Bytes fragmentable(Bytes frame, std::uint16_t id)
+{
+	constexpr std::size_t ip = ethernet_bytes, bth = ip + 20 + udp_bytes;
+	const std::size_t end = frame.size() - icrc_bytes;
+	std::uint32_t stored = 0;
+
+	if (end < bth + 12)
+		return frame;
+	std::memcpy(&stored, &frame[end], sizeof(stored));
+	frame.resize(end);
+	const std::uint32_t damage = stored ^ icrc(frame, false);
+
+	frame[ip + 4] = static_cast<std::uint8_t>(id >> 8);
+	frame[ip + 5] = static_cast<std::uint8_t>(id);
+	frame[ip + 6] = frame[ip + 7] = 0;
+	put(frame, __builtin_bswap32(icrc(frame, false) ^ damage), 4);
+	return frame;
+}
+
 /* The IPv4 frame in pieces of that many bytes behind the header, rounded up to what an offset can
  * say. */
 inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::uint16_t id)
