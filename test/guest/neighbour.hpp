@@ -31,14 +31,20 @@ inline void forget_neighbours()
 	REQUIRE(run("ip neigh flush all nud permanent") == 0);
 }
 
-/* One that resolves and that nobody has. */
+/* Whose address nobody has. */
+inline ibv_gid nobody(const Device &device)
+{
+	ibv_gid gid = device.gid();
+
+	gid.raw[15] ^= 0x55;
+	return gid;
+}
+
+/* One that resolves all the same. */
 inline ibv_gid gid_of_nobody(const Device &device)
 {
-	ibv_gid nowhere = device.gid();
-
-	nowhere.raw[15] ^= 0x55;
-	pretend_neighbour(nowhere);
-	return nowhere;
+	pretend_neighbour(nobody(device));
+	return nobody(device);
 }
 
 } // namespace peal_test

@@ -15,6 +15,7 @@
 #include "crew.hpp"
 #include "faults.hpp"
 #include "innocent.hpp"
+#include "neighbour.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -214,6 +215,7 @@ private:
 	void resize_cq();
 	void connect();
 	void modify_anyhow();
+	void modify_at_work();
 	void post_something();
 	void post_receive();
 	void join_group();
@@ -267,8 +269,9 @@ void Storm::act()
 	case 10:
 		return connect();
 	case 11:
-	case 12:
 		return modify_anyhow();
+	case 12:
+		return modify_at_work();
 	case 13:
 		return join_group();
 	case 14:
@@ -449,6 +452,35 @@ void Storm::modify_anyhow()
 		bird->ledger.was_reset();
 }
 
+/*
+ * What may be changed of a queue pair in RTS or SQD whatever it is doing: its path, to a peer that
+ * is there or to nobody, and all that says how long to wait for that.
+ */
+void Storm::modify_at_work()
+{
+	static const std::array masks{
+		0,
+		0,
+		static_cast<int>(IBV_QP_MIN_RNR_TIMER),
+		static_cast<int>(IBV_QP_AV),
+		static_cast<int>(IBV_QP_TIMEOUT),
+		IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+		IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC,
+	};
+	auto *bird = any_bird();
+
+	if (!bird)
+		return;
+	const bool near = random_.between(0, 1);
+	auto attr = rtr_attr(device_, 0, near ? device_.gid() : nobody(device_));
+	attr.qp_state = random_.between(0, 1) ? IBV_QPS_SQD : IBV_QPS_RTS;
+	attr.timeout = static_cast<std::uint8_t>(random_.between(0, 8));
+	attr.retry_cnt = attr.rnr_retry = static_cast<std::uint8_t>(random_.between(0, 7));
+	attr.max_rd_atomic = static_cast<std::uint8_t>(random_.between(0, 16));
+	attr.min_rnr_timer = static_cast<std::uint8_t>(random_.between(0, 31));
+	ibv_modify_qp(bird->qp, &attr, IBV_QP_STATE | masks[place(masks.size())]);
+}
+
 void Storm::join_group()
 {
 	auto *bird = any_bird();
@@ -619,6 +651,7 @@ TEST_CASE("objects come and go in any order")
 	std::atomic<std::uint64_t> actions = 0, completions = 0;
 	{
 		Device device;
+		gid_of_nobody(device);
 		Innocent innocent(device);
 		Crew crew;
 
@@ -647,8 +680,9 @@ TEST_CASE("a storm while memory is short")
 {
 	const auto users = users_of_module();
 	{
-		const Faults faults;
 		Device device;
+		gid_of_nobody(device);
+		const Faults faults;
 		Innocent innocent(device);
 		Storm storm(7, Room::ample);
 		std::uint64_t failed = 0;
@@ -676,6 +710,7 @@ TEST_CASE("programs die in a storm")
 	{
 		Random random(99);
 		Device device;
+		gid_of_nobody(device);
 		Innocent innocent(device);
 
 		for (; watch.elapsed() < storm_time(); died++) {
