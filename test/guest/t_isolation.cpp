@@ -604,27 +604,29 @@ TEST_CASE("peers that do not answer leave others their room")
 {
 	if (!is_peal() || !on_wire())
 		SKIP_CASE("packets are peal's, and within a device there are none");
+	constexpr int peers = 8, packets = 150;
+	QpOptions deep;
+	deep.send_wr = deep.cqe = 2 * peers * packets;
 	Device device;
 	Innocent innocent(device);
-	UdEnd from(device);
-	std::vector<Ah> nobody;
+	UdEnd from(device, common_qkey, deep);
+	std::vector<Ah> silent;
 
 	/* Each neighbour's queue holds 200 KiB for seconds, of the MiB that may wait. */
-	for (std::uint8_t n = 0; n < 8; n++) {
+	for (std::uint8_t n = 0; n < peers; n++) {
 		ibv_gid gid = device.gid();
 
 		gid.raw[15] = static_cast<std::uint8_t>(100 + n);
 		pretend_neighbour(gid);
-		nobody.push_back(
+		silent.push_back(
 			create_ah(from.pd, static_cast<std::uint8_t>(device.gid_index()), gid));
 	}
 	forget_neighbours();
 	const auto waits = counter("full_queues");
-	for (const Ah &ah : nobody)
-		for (int n = 0; n < 150; n++) {
+	for (const Ah &ah : silent)
+		for (int n = 0; n < packets; n++)
 			post(from.qp, Datagram(ah, 0x77, {from.memory.sge(0, 1024)}));
-			wait_success(from.send_cq);
-		}
 	innocent.message();
 	CHECK(counter("full_queues") == waits);
+	wait_success(from.send_cq, peers * packets);
 }
