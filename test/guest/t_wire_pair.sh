@@ -36,5 +36,5 @@ if [[ ${kinds[*]} == "peal peal" ]]; then
 fi
 
 wire_up "${kinds[@]}" 4500
-check a 4 --sizes 1,mtu-1,mtu,mtu+1,65536,1000000 --count 4
+check a 4 --sizes "1,mtu-1,mtu,mtu+1,65536,$((1000000 / ${PEAL_SLOWNESS:-1}))" --count 4
 wire_down
