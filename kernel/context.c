@@ -66,6 +66,11 @@ void peal_context_remove_qp(struct peal_qp *qp)
 		xa_erase(&qp->context->qps, qp->index);
 }
 
+void peal_context_set_listed(struct peal_context *ctx, bool listed)
+{
+	ctx->listed = listed;
+}
+
 /* The barrier that must follow ASLEEP is the caller's: it does all contexts. */
 void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state)
 {

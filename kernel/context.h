@@ -21,7 +21,7 @@
 struct peal_context {
 	struct ib_ucontext ib;
 	struct list_head node;			/* the engine's list */
-	bool listed;				/* the engine's: node is on it */
+	bool listed;				/* node is on it; under the engine's lock */
 	struct xarray qps;			/* by index; writers take its xa_lock */
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared */
@@ -55,6 +55,7 @@ static inline bool peal_context_was_scanned(const struct peal_context *ctx, u64 
 	return ctx->pass == pass;
 }
 
+void peal_context_set_listed(struct peal_context *ctx, bool listed);
 void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state);
 void peal_context_begin_scan(struct peal_context *ctx, u64 pass);
 bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits);

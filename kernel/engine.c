@@ -636,7 +636,7 @@ int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
 		return ret;
 	spin_lock_irq(&e->lock);
 	list_add_tail_rcu(&ctx->node, &e->contexts);
-	ctx->listed = true;
+	peal_context_set_listed(ctx, true);
 	if (e->gone)
 		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	spin_unlock_irq(&e->lock);
@@ -648,7 +648,7 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
 	spin_lock_irq(&e->lock);
 	list_del_rcu(&ctx->node);
-	ctx->listed = false;
+	peal_context_set_listed(ctx, false);
 	spin_unlock_irq(&e->lock);
 	peal_guard_wait();
 	peal_context_destroy(ctx);

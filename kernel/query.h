@@ -2,7 +2,7 @@
 /*
  * What a device says of itself: attributes, port, counters.
  *
- * Owns: the answers; a limit that nothing here has is that of the numbers, or large.
+ * Owns: the answers; create enforces the limits, but for how many CQs and PDs there are.
  * Does not know: any object but the device.
  */
 #ifndef PEAL_QUERY_H
