@@ -133,13 +133,17 @@ static bool peal_engine_will_run(struct hrtimer *timer, ktime_t when)
 
 /*
  * Never for a time that is over: a timer whose handler sets it so again is run
- * again at once, and nothing else on that CPU.
+ * again at once, and nothing else on that CPU. Nor later than it is set: who has
+ * been due for a while must not be put off again and again.
  */
 static void peal_engine_set_timer(struct hrtimer *timer, ktime_t when)
 {
 	ktime_t least = ktime_add_ns(ktime_get(), PEAL_TIMER_LEAST_NS);
 
-	hrtimer_start(timer, ktime_before(when, least) ? least : when, HRTIMER_MODE_ABS_SOFT);
+	if (ktime_before(when, least))
+		when = least;
+	if (!peal_engine_will_run(timer, when))
+		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
 /**
@@ -163,8 +167,7 @@ void peal_engine_remind(struct peal_qp *qp, ktime_t when)
 	if (likely(peal_engine_will_run(&run->timer, when)))
 		return;
 	spin_lock(&run->lock);
-	if (!peal_engine_will_run(&run->timer, when))
-		peal_engine_set_timer(&run->timer, when);
+	peal_engine_set_timer(&run->timer, when);
 	spin_unlock(&run->lock);
 }
 
@@ -771,10 +774,14 @@ void peal_engine_abandon(struct peal_engine *e)
 		cond_resched();
 }
 
-/* The device moved to another namespace: it has no contexts, and may be opened again. */
+/* The device moved to another namespace. Who has opened it there meanwhile may post. */
 void peal_engine_return(struct peal_engine *e)
 {
+	struct peal_context *ctx;
+
 	spin_lock_irq(&e->lock);
 	e->gone = false;
+	list_for_each_entry(ctx, &e->contexts, node)
+		peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 	spin_unlock_irq(&e->lock);
 }

@@ -11,7 +11,7 @@ void peal_options_init(struct peal_options *options)
 	options->max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC;
 }
 
-/* For queue pairs that get their path from now on. */
+/* For messages that are begun from now on. */
 void peal_options_set_direct(struct peal_options *options, bool on)
 {
 	WRITE_ONCE(options->direct, on);

@@ -46,6 +46,7 @@ void peal_reach_forget(struct peal_reach *reach)
 {
 	reach->proven = 0;
 	reach->asked = false;
+	reach->wanted = false;
 	reach->direct = false;
 	reach->next = jiffies;
 }
@@ -55,10 +56,15 @@ void peal_reach_go(struct peal_reach *reach, bool direct)
 	reach->direct = direct;
 }
 
+static struct peal_reach_home *peal_reach_home(u32 number)
+{
+	return xa_load(&peal_reach_homes, number);
+}
+
 /* Inside the guard: the tables of a device, or NULL when it is gone. */
 struct peal_table *peal_reach_home_table(u32 number)
 {
-	struct peal_reach_home *home = xa_load(&peal_reach_homes, number);
+	struct peal_reach_home *home = peal_reach_home(number);
 
 	return home ? home->table : NULL;
 }
@@ -72,11 +78,17 @@ static bool peal_reach_match(const struct peal_qp *qp, const struct peal_qp *pee
 	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
 }
 
+/* What is under way goes on as it was begun, whatever an administrator has set since. */
+static bool peal_reach_is_allowed(const struct peal_qp *qp, const struct peal_reach_home *home)
+{
+	return qp->reach.direct || peal_options_direct(home->options);
+}
+
 static bool peal_reach_may_be_at(const struct peal_qp *qp, const struct peal_reach_home *home)
 {
 	const struct peal_qp *peer;
 
-	if (home == qp->reach.home || !peal_options_direct(home->options))
+	if (home == qp->reach.home || !peal_reach_is_allowed(qp, home))
 		return false;
 	peer = peal_table_qp(home->table, qp->attr.dest_qp_num);
 	return peer && peal_reach_match(qp, peer);
@@ -104,7 +116,7 @@ bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
 	struct peal_reach *reach = &qp->reach;
 
 	reach->next = jiffies + PEAL_REACH_RENEW;
-	reach->asked = peal_options_direct(reach->home->options) && peal_reach_may_be_here(qp);
+	reach->asked = peal_reach_is_allowed(qp, reach->home) && peal_reach_may_be_here(qp);
 	if (!reach->asked)
 		return false;
 	reach->seen = 0;
@@ -153,33 +165,47 @@ bool peal_reach_see(const struct peal_reach_probe *probe, const struct peal_reac
 /**
  * peal_reach_prove() - the probe of @qp has come back
  *
- * Inside the guard, no lock held. Who has not seen the number cannot send it; who
- * has seen it elsewhere does not make it seen at a device of ours.
+ * sq.lock, inside the guard. Who has not seen the number cannot send it; who has
+ * seen it elsewhere does not make it seen at a device of ours. Return: true when
+ * it is the answer.
  */
-void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe)
+bool peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe)
 {
 	struct peal_reach *reach = &qp->reach;
 
-	spin_lock(&qp->sq.lock);
-	if (peal_reach_is_ours(reach, probe) && reach->seen) {
-		reach->asked = false;
-		reach->proven = reach->seen;
-		reach->until = jiffies + PEAL_REACH_LASTS;
-	}
-	spin_unlock(&qp->sq.lock);
+	if (!peal_reach_is_ours(reach, probe) || !reach->seen)
+		return false;
+	reach->asked = false;
+	reach->proven = reach->seen;
+	reach->until = jiffies + PEAL_REACH_LASTS;
+	return true;
+}
+
+static bool peal_reach_is_proven(const struct peal_reach *reach)
+{
+	return reach->proven && !time_after(jiffies, reach->until);
 }
 
 /**
  * peal_reach_table() - where the peer lives, if packets get there at present
  *
- * sq.lock, inside the guard. Return: NULL: use packets.
+ * sq.lock, inside the guard. Return: NULL: nothing gets there.
  */
 struct peal_table *peal_reach_table(const struct peal_qp *qp)
 {
 	const struct peal_reach *reach = &qp->reach;
 
-	if (!reach->proven || time_after(jiffies, reach->until) ||
-	    !peal_options_direct(reach->home->options))
-		return NULL;
-	return peal_reach_home_table(reach->proven);
+	return peal_reach_is_proven(reach) ? peal_reach_home_table(reach->proven) : NULL;
+}
+
+bool peal_reach_look(struct peal_qp *qp)
+{
+	struct peal_reach *reach = &qp->reach;
+	struct peal_reach_home *home = NULL;
+
+	if (peal_reach_is_proven(reach))
+		home = peal_reach_home(reach->proven);
+	reach->wanted = home && peal_options_direct(home->options) &&
+			peal_options_direct(reach->home->options);
+	return reach->wanted;
 }

@@ -51,6 +51,7 @@ struct peal_reach {
 	u64 nonce[2];
 	unsigned long until;		/* jiffies: end of the proof */
 	unsigned long next;		/* jiffies: when to ask (again) */
+	bool wanted;			/* as of the last look: the next message is to go direct */
 	bool direct;			/* the present stretch of messages goes direct */
 };
 
@@ -59,6 +60,8 @@ int peal_reach_add(struct peal_reach_home *home, struct peal_table *table,
 /* No queue pair finds the device when this returns. Sleeps. */
 void peal_reach_remove(struct peal_reach_home *home);
 
+/* May the next message go direct? What it answers stays in ->wanted: sq.lock, inside the guard. */
+bool peal_reach_look(struct peal_qp *qp);
 /* The next messages go direct, or not: sq.lock, idle. */
 void peal_reach_go(struct peal_reach *reach, bool direct);
 void peal_reach_init(struct peal_reach *reach, const struct peal_reach_home *home);
@@ -73,7 +76,7 @@ static inline bool peal_reach_is_due(const struct peal_reach *reach)
 bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe);
 bool peal_reach_see(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
 		    u32 qpn);
-void peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe);
+bool peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe);
 struct peal_table *peal_reach_table(const struct peal_qp *qp);
 struct peal_table *peal_reach_home_table(u32 number);
 

@@ -245,10 +245,15 @@ bool peal_requester_may_begin(struct peal_qp *qp, struct peal_burst *burst)
 	return false;
 }
 
+/* What is under way is ended in SQD, too. */
+static bool peal_requester_works(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || (qp->state == IB_QPS_SQD && qp->sq.busy);
+}
+
 static bool peal_requester_may_run(struct peal_qp *qp, struct peal_burst *burst)
 {
-	return peal_requester_may_begin(qp, burst) ||
-	       (qp->state == IB_QPS_SQD && qp->sq.busy);
+	return peal_requester_may_begin(qp, burst) || peal_requester_works(qp);
 }
 
 /* Packets: also a responder that never sends has replies. */
@@ -288,13 +293,14 @@ static bool peal_requester_is_near(struct peal_qp *qp)
 {
 	bool near;
 
-	if (qp->ib.qp_type != IB_QPT_RC || qp->state != IB_QPS_RTS)
+	if (qp->ib.qp_type != IB_QPT_RC || !peal_requester_works(qp))
 		return qp->reach.direct;
 	if (unlikely(peal_reach_is_due(&qp->reach)))
 		qp->carrier_ops->ask_reach(qp);
+	near = peal_reach_look(qp);
 	if (!qp->reach.direct && !peal_qp_idle(qp))
 		return false;
-	near = qp->sq.busy || peal_reach_table(qp);
+	near |= qp->sq.busy;
 	if (near && !qp->reach.direct)
 		qp->carrier_ops->lend_send(qp);
 	if (!near && qp->reach.direct)
@@ -303,17 +309,28 @@ static bool peal_requester_is_near(struct peal_qp *qp)
 	return near;
 }
 
+/* Messages waited in the ring for all packets to be answered, and now they are. */
+static bool peal_requester_may_change(struct peal_qp *qp)
+{
+	return qp->reach.wanted && !qp->reach.direct && peal_qp_idle(qp);
+}
+
 /**
  * peal_requester_run() - work on a send queue
  * @budget: is used up
  *
- * Return: true when the budget ended before the work.
+ * Who finds the last answer changes the carrier: nobody else comes any more. Return:
+ * true when the budget ended before the work.
  */
 bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
 {
 	bool near = !qp->on_wire || peal_requester_is_near(qp);
 	bool more = qp->on_wire && peal_requester_run_wire(qp, burst, budget);
 
+	if (qp->on_wire && !near && !more && peal_requester_may_change(qp)) {
+		near = peal_requester_is_near(qp);
+		more = !near && peal_requester_run_wire(qp, burst, budget);
+	}
 	return near ? peal_requester_run_direct(qp, burst, budget) || more : more;
 }
 
@@ -321,6 +338,17 @@ bool peal_requester_run(struct peal_qp *qp, struct peal_burst *burst, struct pea
 bool peal_requester_wake(struct peal_qp *qp)
 {
 	bool waited = qp->sq.wait == PEAL_SQ_WAITS_RECEIVE;
+
+	if (waited)
+		peal_sq_resume(&qp->sq);
+	return waited;
+}
+
+/* Packets get through again. Return: true when @qp waited for that. */
+bool peal_requester_reached(struct peal_qp *qp)
+{
+	bool waited = qp->sq.wait == PEAL_SQ_WAITS_ANSWER &&
+		      qp->sq.why == PEAL_REASON_PEER_UNREACHABLE;
 
 	if (waited)
 		peal_sq_resume(&qp->sq);

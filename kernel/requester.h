@@ -19,6 +19,7 @@ void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status
 			 enum peal_reason reason);
 struct peal_outcome peal_requester_local(struct peal_qp *qp);
 bool peal_requester_wake(struct peal_qp *qp);
+bool peal_requester_reached(struct peal_qp *qp);
 bool peal_requester_may_begin(struct peal_qp *qp, struct peal_burst *burst);
 ktime_t peal_requester_deadline(struct peal_qp *qp);
 

@@ -11,6 +11,7 @@
 #include "../trace.h"
 #include "group.h"
 #include "mcast.h"
+#include "netns.h"
 #include "receive.h"
 #include "ud.h"
 
@@ -83,7 +84,7 @@ static struct peal_group *peal_group_new(struct peal_dev *dev, const union ib_gi
 	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
 	if (!group)
 		return ERR_PTR(-ENOMEM);
-	ret = peal_mcast_join(dev->ndev, gid);
+	ret = peal_mcast_join(dev->netns->net, dev->ndev, gid);
 	if (ret) {
 		kfree(group);
 		return ERR_PTR(ret);
@@ -100,7 +101,7 @@ static void peal_group_end(struct peal_dev *dev, struct peal_group *group)
 {
 	hlist_del_rcu(&group->node);
 	dev->groups.count--;
-	peal_mcast_leave(dev->ndev, &group->gid);
+	peal_mcast_leave(dev->netns->net, dev->ndev, &group->gid);
 }
 
 static int peal_group_add(struct peal_group *group, struct peal_qp *qp)

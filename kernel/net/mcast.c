@@ -55,13 +55,15 @@ static bool peal_mcast_is_ipv4(const struct in6_addr *group)
 	return ipv6_addr_v4mapped(group) && ipv4_is_multicast(group->s6_addr32[3]);
 }
 
-int peal_mcast_join(struct net_device *ndev, const union ib_gid *mgid)
+int peal_mcast_join(const struct net *net, struct net_device *ndev, const union ib_gid *mgid)
 {
 	const struct in6_addr *group = (const struct in6_addr *)mgid->raw;
 	int ret;
 
 	rtnl_lock();
-	if (peal_mcast_is_ipv4(group))
+	if (!net_eq(dev_net(ndev), net))
+		ret = -ENODEV;
+	else if (peal_mcast_is_ipv4(group))
 		ret = peal_mcast_join4(ndev, group->s6_addr32[3]);
 	else if (ipv6_addr_is_multicast(group))
 		ret = peal_mcast_join6(ndev, group);
@@ -71,12 +73,14 @@ int peal_mcast_join(struct net_device *ndev, const union ib_gid *mgid)
 	return ret;
 }
 
-void peal_mcast_leave(struct net_device *ndev, const union ib_gid *mgid)
+void peal_mcast_leave(const struct net *net, struct net_device *ndev, const union ib_gid *mgid)
 {
 	const struct in6_addr *group = (const struct in6_addr *)mgid->raw;
 
 	rtnl_lock();
-	if (peal_mcast_is_ipv4(group))
+	if (!net_eq(dev_net(ndev), net))
+		;	/* the stack has done it */
+	else if (peal_mcast_is_ipv4(group))
 		peal_mcast_leave4(ndev, group->s6_addr32[3]);
 	else
 		peal_mcast_leave6(ndev, group);

@@ -12,13 +12,16 @@
 
 #include <rdma/ib_verbs.h>
 
+struct net;
 struct net_device;
 
 /*
+ * @net: the netdev's namespace, as the device knows it. A netdev that moves loses all
+ * memberships; those it has in another namespace are not ours.
  * @mgid: an IPv6 group, or an IPv4 group as mapped address; else -EINVAL. Sleep;
- * take RTNL. -ENODEV: the netdev has no addresses of that IP version.
+ * take RTNL. -ENODEV: the netdev has no addresses of that IP version, or has moved.
  */
-int peal_mcast_join(struct net_device *ndev, const union ib_gid *mgid);
-void peal_mcast_leave(struct net_device *ndev, const union ib_gid *mgid);
+int peal_mcast_join(const struct net *net, struct net_device *ndev, const union ib_gid *mgid);
+void peal_mcast_leave(const struct net *net, struct net_device *ndev, const union ib_gid *mgid);
 
 #endif

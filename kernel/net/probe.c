@@ -3,7 +3,9 @@
  * See probe.h.
  */
 #include "../dev.h"
+#include "../engine.h"
 #include "../reach.h"
+#include "../requester.h"
 #include "probe.h"
 #include "wire.h"
 
@@ -45,6 +47,18 @@ static void peal_probe_return(struct peal_qp *qp, struct peal_reach_probe *probe
 	spin_unlock(&qp->rq.lock);
 }
 
+/* What waits for the proof goes on. */
+static void peal_probe_returned(struct peal_qp *qp, const struct peal_reach_probe *probe)
+{
+	bool waited;
+
+	spin_lock(&qp->sq.lock);
+	waited = peal_reach_prove(qp, probe) && peal_requester_reached(qp);
+	spin_unlock(&qp->sq.lock);
+	if (waited)
+		peal_engine_defer(qp->run.engine, qp);
+}
+
 void peal_probe_receive(struct peal_dev *dev, const struct peal_datagram *dg)
 {
 	struct peal_qp *qp = peal_table_qp(&dev->table, dg->packet.qpn);
@@ -54,7 +68,7 @@ void peal_probe_receive(struct peal_dev *dev, const struct peal_datagram *dg)
 		return;
 	peal_receive_copy(dg, 0, &probe, sizeof(probe));
 	if (probe.echo)
-		peal_reach_prove(qp, &probe);
+		peal_probe_returned(qp, &probe);
 	else if (peal_reach_see(&probe, &dev->home, dg->packet.qpn))
 		peal_probe_return(qp, &probe);
 }

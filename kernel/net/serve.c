@@ -337,17 +337,16 @@ bool peal_serve_reply(struct peal_serve *s, struct peal_burst *burst,
 {
 	struct peal_reply reply;
 
+	/* Before we look for room: who frees some gives us a turn, which looks at this. */
+	WRITE_ONCE(s->due, true);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_line_has_room(s->line)) {
-			WRITE_ONCE(s->due, true);
+		if (!peal_line_has_room(s->line))
 			return false;
-		}
 		if (!peal_inbound_next(&s->in, &reply))
 			return peal_serve_finish(s, burst);
 		peal_serve_send(s, &reply, burst);
 		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
-	WRITE_ONCE(s->due, true);
 	return true;
 }
 

@@ -152,7 +152,7 @@ static bool peal_wire_fetch(struct peal_carrier *c)
 /* What was begun as packets ends so; what comes next goes direct. */
 static bool peal_wire_yields(const struct peal_qp *qp)
 {
-	return qp->reach.direct || peal_reach_table(qp);
+	return qp->reach.direct || qp->reach.wanted;
 }
 
 /* Return: false when nothing may or can be begun. */

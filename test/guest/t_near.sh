@@ -38,6 +38,9 @@ run_checked() {
 wire_up peal peal 1500
 wire_neighbours
 
+switch 1 1
+build/user/test/guest/two_devices || fail "requests were lost by a change of carrier"
+
 for ends in "0 0" "0 1" "1 0"; do
 	# shellcheck disable=SC2086 # two words
 	switch $ends
