@@ -16,6 +16,8 @@
 #define PEAL_COST_WQE		2048
 /* To look an entry of a list up, or to begin a copy at another place. */
 #define PEAL_COST_PIECE		1024
+/* To complete a message whose packets were answered. */
+#define PEAL_COST_COMPLETION	128
 /*
  * A packet, beside its payload. What the network stack takes for it is far more,
  * but a window that leaves in parts, from two CPUs, arrives out of order.

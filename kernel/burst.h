@@ -27,7 +27,10 @@ struct peal_burst {
 		enum ib_event_type type;
 	} event[PEAL_BURST_EVENTS];
 	u32 num_failed;
-	struct peal_qp *failed[PEAL_BURST_QPS];	/* to be put into error */
+	struct {
+		struct peal_qp *qp;
+		u32 life;
+	} failed[PEAL_BURST_QPS];		/* to be put into error */
 };
 
 /* The arrays are read as far as these say: no need to clear them. */
@@ -65,16 +68,19 @@ static inline void peal_burst_event(struct peal_burst *burst, struct ib_qp *qp,
 	burst->event[burst->num_events++].type = type;
 }
 
-/* A lock that going into error needs may be held now: later. */
-static inline void peal_burst_fail(struct peal_burst *burst, struct peal_qp *qp)
+/* A lock that going into error needs may be held now: later. @life: the queue pair's. */
+static inline void peal_burst_fail(struct peal_burst *burst, struct peal_qp *qp, u32 life)
 {
 	u32 i;
 
 	for (i = 0; i < burst->num_failed; i++)
-		if (burst->failed[i] == qp)
-			return;
-	if (!WARN_ON_ONCE(i == PEAL_BURST_QPS))
-		burst->failed[burst->num_failed++] = qp;
+		if (burst->failed[i].qp == qp)
+			break;
+	if (WARN_ON_ONCE(i == PEAL_BURST_QPS))
+		return;
+	burst->failed[i].qp = qp;
+	burst->failed[i].life = life;
+	burst->num_failed = max(burst->num_failed, i + 1);
 }
 
 static inline void peal_burst_raise_event(struct ib_qp *qp, enum ib_event_type type)

@@ -48,6 +48,14 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 	};
 }
 
+/* Several threads may make queue pairs at once. */
+static void peal_context_use_word(struct peal_context *ctx, u32 word)
+{
+	xa_lock(&ctx->qps);
+	WRITE_ONCE(ctx->words, max(ctx->words, word + 1));
+	xa_unlock(&ctx->qps);
+}
+
 /* Small numbers first: the fewer doorbell words are in use the better. */
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 {
@@ -57,6 +65,7 @@ int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 	if (ret)
 		return ret == -EBUSY ? -ENOMEM : ret;
 	peal_qp_set_owner(qp, ctx, index);
+	peal_context_use_word(ctx, index / 64);
 	return 0;
 }
 
@@ -77,18 +86,34 @@ void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state sta
 	WRITE_ONCE(ctx->doorbell->engine, state);
 }
 
+/* Those of summary word @s that some queue pair has a bit in. */
+static u64 peal_context_used(const struct peal_context *ctx, u32 s)
+{
+	u32 words = READ_ONCE(ctx->words);
+
+	if (words <= s * 64)
+		return 0;
+	return words < s * 64 + 64 ? GENMASK_ULL(words - s * 64 - 1, 0) : U64_MAX;
+}
+
 /*
  * Take note of the words that have bits now. Once per scan: a program that goes
- * on setting bits is visited in the next one, which has another number.
+ * on setting bits is visited in the next one, which has another number. What it
+ * sets where it has no queue pairs costs nothing.
  */
 void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 {
+	u64 used;
 	u32 s;
 
 	ctx->pass = pass;
-	for (s = 0; s < PEAL_DB_SUMMARIES; s++)
+	for (s = 0; s < PEAL_DB_SUMMARIES; s++) {
+		used = peal_context_used(ctx, s);
+		if (!used)
+			break;
 		if (READ_ONCE(ctx->doorbell->summary[s]))
-			ctx->pending[s] |= xchg(&ctx->doorbell->summary[s], 0);
+			ctx->pending[s] |= xchg(&ctx->doorbell->summary[s], 0) & used;
+	}
 }
 
 /**

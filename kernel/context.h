@@ -23,6 +23,7 @@ struct peal_context {
 	struct list_head node;			/* the engine's list */
 	bool listed;				/* node is on it; under the engine's lock */
 	struct xarray qps;			/* by index; writers take its xa_lock */
+	u32 words;				/* doorbell words that were ever in use */
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared */
 	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit */

@@ -117,7 +117,7 @@ static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_q
 	peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
 	outcome = peal_direct_deliver(qp, peer, burst, local, max_bytes);
 	if (unlikely(peer->rq.refusing))
-		peal_burst_fail(burst, peer);
+		peal_burst_fail(burst, peer, peer->life);
 	return outcome;
 }
 

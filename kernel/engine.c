@@ -5,7 +5,6 @@
 #include <linux/irqflags.h>
 #include <linux/kthread.h>
 #include <linux/preempt.h>
-#include <linux/rculist.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -36,8 +35,8 @@
 /* A queue pair is run by its timer at most that often: others need the CPU, too. */
 #define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
 
-/* Doorbell words that are looked at in one section of the guard, and contexts. */
-#define PEAL_SCAN_WORDS		512
+/* Sections of the last scan before the thread sleeps that preemption is off for. */
+#define PEAL_LAST_SECTIONS	2
 
 /* Packets have left a CPU's queue by then, also where its ksoftirqd had to wait. */
 #define PEAL_HOME_JIFFIES	(HZ / 10)
@@ -117,11 +116,13 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 /* Whoever a burst wants in error goes there now that no lock is held. Inside the guard. */
 void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 {
+	struct peal_qp *qp;
 	u32 i;
 
 	for (i = 0; i < burst->num_failed; i++) {
-		peal_qp_fail(burst->failed[i]);
-		peal_engine_defer(burst->failed[i]->run.engine, burst->failed[i]);
+		qp = burst->failed[i].qp;
+		peal_qp_end(qp, burst->failed[i].life);
+		peal_engine_defer(qp->run.engine, qp);
 	}
 	peal_burst_raise(burst);
 }
@@ -394,107 +395,76 @@ const struct peal_door_ops peal_engine_door_ops = { .knock = peal_engine_knock }
 
 /* ---- the thread ---- */
 
-static void peal_engine_enqueue_bits(struct peal_engine *e, struct peal_context *ctx, u32 first,
-				     u64 bits)
+static void peal_engine_rung(void *owner, struct peal_qp *qp)
 {
-	struct peal_qp *qp;
+	struct peal_engine *e = owner;
 
-	for (; bits; bits &= bits - 1) {
-		qp = peal_context_qp(ctx, first + __ffs64(bits));
-		if (!qp)
-			continue;
-		peal_count(e->table, doorbells);
-		peal_engine_enqueue(e, qp);
-	}
+	peal_count(e->table, doorbells);
+	peal_engine_enqueue(e, qp);
 }
 
-/* Return: how many words that took, and one for the look itself. */
-static u32 peal_engine_scan_context(struct peal_engine *e, struct peal_context *ctx)
+/* From doorbells to run list. Return: false when the pass is not at its end. */
+static bool peal_engine_scan(struct peal_engine *e)
 {
-	u32 words = 1;
-	u64 bits;
-	u32 first;
-
-	for (peal_context_begin_scan(ctx, e->pass); peal_context_take_word(ctx, &first, &bits);
-	     words++)
-		peal_engine_enqueue_bits(e, ctx, first, bits);
-	return words;
-}
-
-/* The next section begins there. The thread alone reads the list without the lock. */
-static void peal_engine_continue_at(struct peal_engine *e, struct peal_context *ctx)
-{
-	spin_lock_irq(&e->lock);
-	if (ctx->listed)
-		list_rotate_to_front(&ctx->node, &e->contexts);
-	spin_unlock_irq(&e->lock);
-}
-
-/* The first context of this pass that does not fit into this section, or NULL. */
-static struct peal_context *peal_engine_scan_section(struct peal_engine *e)
-{
-	struct peal_context *ctx;
-	u32 words = 0;
-
-	list_for_each_entry_rcu(ctx, &e->contexts, node, peal_guard_held()) {
-		if (peal_context_was_scanned(ctx, e->pass))
-			continue;
-		if (words >= PEAL_SCAN_WORDS)
-			return ctx;
-		words += peal_engine_scan_context(e, ctx);
-	}
-	return NULL;
+	return peal_roster_scan(&e->roster, peal_engine_rung, e);
 }
 
 /*
- * From doorbells to run list, a section of the guard at a time: a program opens as
- * many contexts as it likes. Return: false when the pass is not at its end.
+ * B: "asleep" is visible before the last scan. The programs' half sits between
+ * their doorbell bit and their second look at the word, the kernel's other half in
+ * peal_engine_defer().
  */
-static bool peal_engine_scan(struct peal_engine *e)
-{
-	struct peal_context *next;
-
-	peal_guard_enter();
-	next = peal_engine_scan_section(e);
-	if (unlikely(next))
-		peal_engine_continue_at(e, next);
-	peal_guard_exit();
-	e->pass += !next;
-	return !next;
-}
-
 static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state state)
 {
-	struct peal_context *ctx;
-
-	spin_lock_irq(&e->lock);
-	e->gone |= state == PEAL_ENGINE_GONE;
-	if (e->gone)
-		state = PEAL_ENGINE_GONE;
 	WRITE_ONCE(e->awake, state == PEAL_ENGINE_AWAKE);
-	list_for_each_entry(ctx, &e->contexts, node)
-		peal_context_set_state(ctx, state);
-	spin_unlock_irq(&e->lock);
-	/*
-	 * B: "asleep" is visible before the last scan. The programs' half sits
-	 * between their doorbell bit and their second look at the word, the
-	 * kernel's other half in peal_engine_defer().
-	 */
-	smp_mb();
+	peal_roster_announce(&e->roster, state);
+	smp_mb();	/* B */
+}
+
+static void peal_engine_set_policy(struct peal_engine *e, int policy)
+{
+	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
+
+	sched_setattr_nocheck(e->thread, &attr);
+}
+
+static void peal_engine_leave_work(struct peal_engine *e)
+{
+	if (peal_engine_has_work(e))
+		queue_work(e->workers, &e->work);
 }
 
 /*
  * Preemption is off while programs are told that we are awake: see the rule. The
- * last pass sees every doorbell that was rung because of that.
+ * last pass sees every doorbell that was rung because of that. Return: false when
+ * it is not at its end.
  */
-static void peal_engine_fall_asleep(struct peal_engine *e)
+static bool peal_engine_fall_asleep(struct peal_engine *e)
 {
+	bool done = false;
+	u32 i;
+
 	peal_engine_announce(e, PEAL_ENGINE_ASLEEP);
-	e->pass++;
-	while (!peal_engine_scan(e))
-		;
-	if (peal_engine_has_work(e))
-		queue_work(e->workers, &e->work);
+	peal_roster_begin_pass(&e->roster);
+	for (i = 0; i < PEAL_LAST_SECTIONS && !done; i++)
+		done = peal_engine_scan(e);
+	peal_engine_leave_work(e);
+	return done;
+}
+
+/*
+ * The rest of the last pass, of more contexts than a CPU can be kept for. Programs
+ * wait for it, so not at SCHED_IDLE.
+ */
+static void peal_engine_end_pass(struct peal_engine *e)
+{
+	peal_engine_set_policy(e, SCHED_NORMAL);
+	while (!peal_engine_scan(e)) {
+		peal_engine_leave_work(e);
+		cond_resched();
+	}
+	peal_engine_leave_work(e);
+	peal_engine_set_policy(e, SCHED_IDLE);
 }
 
 /* Is this CPU idle but for us? Otherwise every pass would steal from somebody. */
@@ -531,7 +501,7 @@ static bool peal_engine_spin_for(struct peal_engine *e, u64 *idle_since)
 static void peal_engine_spin(struct peal_engine *e)
 {
 	u64 idle_since = local_clock();
-	bool on;
+	bool on, done = true;
 
 	peal_count(e->table, engine_wakeups);
 	do {
@@ -540,11 +510,13 @@ static void peal_engine_spin(struct peal_engine *e)
 		if (on) {
 			peal_engine_announce(e, PEAL_ENGINE_AWAKE);
 			on = peal_engine_spin_for(e, &idle_since);
-			peal_engine_fall_asleep(e);
+			done = peal_engine_fall_asleep(e);
 		} else {
 			WRITE_ONCE(e->not_before, local_clock() + PEAL_BACKOFF_NS);
 		}
 		preempt_enable();
+		if (unlikely(!done))
+			peal_engine_end_pass(e);
 		cond_resched();
 	} while (on && !kthread_should_stop());
 }
@@ -567,13 +539,6 @@ static int peal_engine_thread(void *arg)
 	}
 	__set_current_state(TASK_RUNNING);
 	return 0;
-}
-
-static void peal_engine_set_policy(struct peal_engine *e, int policy)
-{
-	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
-
-	sched_setattr_nocheck(e->thread, &attr);
 }
 
 /* SCHED_IDLE: the scheduler counts the CPU as idle and preempts us at once. */
@@ -599,10 +564,9 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	int ret;
 
 	e->table = table;
-	e->pass = 1;	/* no context was visited in it */
 	spin_lock_init(&e->lock);
 	INIT_LIST_HEAD(&e->run);
-	INIT_LIST_HEAD(&e->contexts);
+	peal_roster_init(&e->roster);
 	INIT_WORK(&e->work, peal_engine_work);
 	e->workers = alloc_workqueue("peal-%s", WQ_UNBOUND, 0, name);
 	if (!e->workers)
@@ -637,22 +601,14 @@ int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
 
 	if (ret)
 		return ret;
-	spin_lock_irq(&e->lock);
-	list_add_tail_rcu(&ctx->node, &e->contexts);
-	peal_context_set_listed(ctx, true);
-	if (e->gone)
-		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
-	spin_unlock_irq(&e->lock);
+	peal_roster_add(&e->roster, ctx);
 	return 0;
 }
 
 /* The door was revoked or discarded. */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
-	spin_lock_irq(&e->lock);
-	list_del_rcu(&ctx->node);
-	peal_context_set_listed(ctx, false);
-	spin_unlock_irq(&e->lock);
+	peal_roster_remove(&e->roster, ctx);
 	peal_guard_wait();
 	peal_context_destroy(ctx);
 }
@@ -769,19 +725,14 @@ void peal_engine_abandon(struct peal_engine *e)
 {
 	struct peal_abandoned at = { };
 
-	peal_engine_announce(e, PEAL_ENGINE_GONE);
+	peal_roster_announce(&e->roster, PEAL_ENGINE_GONE);
+	smp_mb();	/* B */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
 }
 
-/* The device moved to another namespace. Who has opened it there meanwhile may post. */
+/* The device moved to another namespace, and lives there. */
 void peal_engine_return(struct peal_engine *e)
 {
-	struct peal_context *ctx;
-
-	spin_lock_irq(&e->lock);
-	e->gone = false;
-	list_for_each_entry(ctx, &e->contexts, node)
-		peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
-	spin_unlock_irq(&e->lock);
+	peal_roster_return(&e->roster);
 }

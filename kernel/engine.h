@@ -2,8 +2,7 @@
 /*
  * The engine of one device: who runs the send queues, when, and for how long.
  *
- * Owns: the run list, the spinning thread, the worker, each queue pair's timer,
- * and the word that tells programs whether somebody is awake.
+ * Owns: the run list, the spinning thread, the worker, each queue pair's timer.
  * Does not know: what running a queue means (requester.c).
  *
  * Three places run queues:
@@ -14,8 +13,8 @@
  *    runs on the CPU of the turn before: a link queues by CPU, and packets of one
  *    queue pair that leave from two overtake each other.
  *
- * Lock: engine->lock guards the run list and the list of contexts. Inside it
- * nothing else is taken; interrupts are off, because kernel users post anywhere.
+ * Lock: engine->lock guards the run list. Inside it nothing else is taken;
+ * interrupts are off, because kernel users post anywhere.
  */
 #ifndef PEAL_ENGINE_H
 #define PEAL_ENGINE_H
@@ -26,16 +25,15 @@
 
 #include "context.h"
 #include "qp.h"
+#include "roster.h"
 #include "table.h"
 
 struct peal_engine {
 	struct peal_table *table;
-	spinlock_t lock;		/* guards the two lists, and state changes */
+	spinlock_t lock;		/* guards the run list */
 	struct list_head run;		/* queue pairs with work, by peal_run.node */
-	struct list_head contexts;	/* read inside the guard */
+	struct peal_roster roster;	/* the thread scans it */
 	bool awake;			/* the thread looks at doorbells and run list */
-	bool gone;			/* the device is being removed: nobody wakes again */
-	u64 pass;			/* through all doorbells; the thread's */
 	bool wanted;			/* the thread shall try to spin */
 	u64 not_before;			/* no CPU was idle: try again then, local_clock */
 	struct task_struct *thread;

@@ -46,7 +46,7 @@ void peal_post_free(struct peal_qp *qp)
 
 /*
  * Back in RESET: what was posted will not complete. Completions of it that nobody
- * has polled yet do not move the tail any more.
+ * has polled yet are of slots that may hold another request by then.
  */
 void peal_post_forget(struct peal_qp *qp)
 {
@@ -260,13 +260,18 @@ static void peal_post_fill_recv(struct ib_wc *wc, const struct peal_cqe *cqe)
 	}
 }
 
-/* The slot is free, and with it those of unsignaled WQEs before it. */
-static void peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
+/*
+ * The slot is free, and with it those of unsignaled WQEs before it. Return: false
+ * when the request was forgotten in a RESET.
+ */
+static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
 {
 	bool recv = cqe->kind == PEAL_CQE_RECV;
 	struct peal_post_side *side = recv ? &qp->posts.recv : &qp->posts.send;
 	u32 mask = recv ? qp->rq.ring.mask : qp->sq.ring.mask;
 
+	if (cqe->wqe_index - READ_ONCE(side->tail) > mask)
+		return false;
 	*wc = (struct ib_wc){
 		.wr_id = side->ids[cqe->wqe_index & mask], .status = cqe->status,
 		.vendor_err = cqe->vendor_err, .byte_len = cqe->byte_len, .qp = &qp->ib,
@@ -276,8 +281,8 @@ static void peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 		peal_post_fill_recv(wc, cqe);
 	else
 		wc->opcode = peal_post_send_opcode(cqe->opcode);
-	if ((s32)(cqe->wqe_index + 1 - side->tail) > 0)
-		smp_store_release(&side->tail, cqe->wqe_index + 1);	/* L: wr_id was read */
+	smp_store_release(&side->tail, cqe->wqe_index + 1);	/* L: wr_id was read */
+	return true;
 }
 
 /**
@@ -298,8 +303,8 @@ int peal_post_poll(struct peal_table *table, struct peal_cq *cq, int n, struct i
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	while (filled < n && peal_cq_take(cq, &cqe)) {
 		qp = peal_table_qp(table, cqe.qp_num);
-		if (qp)
-			peal_post_fill(&wc[filled++], qp, &cqe);
+		if (qp && peal_post_fill(&wc[filled], qp, &cqe))
+			filled++;
 	}
 	peal_cq_show_taken(cq);
 	spin_unlock_irqrestore(&cq->poll_lock, flags);

@@ -177,6 +177,7 @@ void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
 
 static void peal_qp_forget(struct peal_qp *qp)
 {
+	qp->life++;
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
 	peal_reach_forget(&qp->reach);
@@ -466,19 +467,31 @@ void peal_qp_fail_send_locked(struct peal_qp *qp)
 		qp->state = IB_QPS_SQE;
 }
 
-/* To ERR from outside. Return: false when it was there, or in RESET. */
-bool peal_qp_fail(struct peal_qp *qp)
+static bool peal_qp_is_alive(const struct peal_qp *qp)
 {
-	bool alive;
+	return qp->state != IB_QPS_ERR && qp->state != IB_QPS_RESET;
+}
 
+/* To ERR from outside. */
+void peal_qp_fail(struct peal_qp *qp)
+{
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
-	alive = qp->state != IB_QPS_ERR && qp->state != IB_QPS_RESET;
-	if (alive)
+	if (peal_qp_is_alive(qp))
 		peal_qp_fail_locked(qp);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
-	return alive;
+}
+
+/* To ERR, if it has not been in RESET since that was decided: then it is another connection. */
+void peal_qp_end(struct peal_qp *qp, u32 life)
+{
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (peal_qp_is_alive(qp) && qp->life == life)
+		peal_qp_fail_locked(qp);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
 }
 
 /* The device goes: flushes name that as their reason. */
@@ -506,7 +519,7 @@ static void peal_qp_push(struct peal_qp *qp, struct peal_burst *burst, struct ib
 	peal_count(qp->table, cq_overflows);
 	if (qp->state == IB_QPS_ERR)
 		return;
-	peal_burst_fail(burst, qp);
+	peal_burst_fail(burst, qp, qp->life);
 	peal_burst_event(burst, &qp->ib, IB_EVENT_QP_FATAL);
 }
 

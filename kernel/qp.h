@@ -111,6 +111,7 @@ struct peal_qp {
 	struct peal_reach reach;
 	struct peal_carrier *carrier;	/* NULL until needed; then until destruction */
 	const struct peal_carrier_ops *carrier_ops;
+	u32 life;			/* RESETs so far; both locks */
 	bool removed;			/* the device goes: say so when flushing */
 	struct peal_context *context;	/* the program's; NULL: the kernel's */
 	u32 index;			/* doorbell bit */
@@ -155,7 +156,8 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 
 void peal_qp_fail_locked(struct peal_qp *qp);
 void peal_qp_fail_send_locked(struct peal_qp *qp);
-bool peal_qp_fail(struct peal_qp *qp);
+void peal_qp_fail(struct peal_qp *qp);
+void peal_qp_end(struct peal_qp *qp, u32 life);
 bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);
 

@@ -8,40 +8,110 @@
 
 #include "room.h"
 
-static void peal_room_call_waiters(struct peal_room *room)
-{
-	struct peal_waiter *waiter, *next;
-	unsigned long flags;
+/* So many are called in one section with interrupts off. */
+#define PEAL_ROOM_CALLS	32
 
-	spin_lock_irqsave(&room->lock, flags);
-	list_for_each_entry_safe(waiter, next, &room->waiters, node) {
+/* Under room->lock. */
+static void peal_room_call_some(struct peal_room *room)
+{
+	struct peal_waiter *waiter;
+	u32 i;
+
+	for (i = 0; i < PEAL_ROOM_CALLS && !list_empty(&room->called); i++) {
+		waiter = list_first_entry(&room->called, struct peal_waiter, node);
 		list_del_init(&waiter->node);
 		waiter->ready(waiter);
 	}
+}
+
+/* Whoever waits now is to be called. Return: true when some are left. */
+static bool peal_room_call(struct peal_room *room, bool all)
+{
+	unsigned long flags;
+	bool left;
+
+	spin_lock_irqsave(&room->lock, flags);
+	if (all)
+		list_splice_tail_init(&room->waiters, &room->called);
+	peal_room_call_some(room);
+	left = !list_empty(&room->called);
 	spin_unlock_irqrestore(&room->lock, flags);
+	return left;
 }
 
 /* Called by the core under the lock of the socket's wait queue, from anywhere. */
 static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
 {
+	struct peal_room *room = container_of(entry, struct peal_room, entry);
+
 	list_del_init(&entry->entry);
-	peal_room_call_waiters(container_of(entry, struct peal_room, entry));
+	if (peal_room_call(room, true))
+		schedule_work(&room->work);
 	return 1;
 }
 
-/*
- * The socket is never bound, so nothing can be received by it and no tool lists
- * it. The core wakes who waits for it when half of sk_sndbuf is free.
- */
-int peal_room_open(struct peal_room *room, struct net *net)
+/* From now on the waiters are called when there is room. */
+static void peal_room_arm(struct peal_room *room)
 {
-	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &room->sock);
+	wait_queue_head_t *queue = sk_sleep(room->sock->sk);
+	unsigned long flags;
+
+	spin_lock_irqsave(&queue->lock, flags);
+	if (list_empty(&room->entry.entry))
+		__add_wait_queue(queue, &room->entry);
+	spin_unlock_irqrestore(&queue->lock, flags);
+	/*
+	 * H: the entry is on the queue before the caller looks at the socket's
+	 * account. Pairs with the barrier between the account and the queue in
+	 * the core's sock_wfree() (skwq_has_sleeper).
+	 */
+	smp_mb();
+}
+
+/* The first have used the room up: the others go on when there is room again. */
+static bool peal_room_is_used_up(struct peal_room *room)
+{
+	if (sock_writeable(room->sock->sk))
+		return false;
+	peal_room_arm(room);
+	return !sock_writeable(room->sock->sk);
+}
+
+static void peal_room_work(struct work_struct *work)
+{
+	struct peal_room *room = container_of(work, struct peal_room, work);
+
+	while (!peal_room_is_used_up(room) && peal_room_call(room, false))
+		cond_resched();
+}
+
+/* Never bound, so nothing can be received by it and no tool lists it. */
+static int peal_room_socket(struct net *net, struct socket **sock)
+{
+	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
 
 	if (ret)
 		return ret == -ENFILE ? -ENOMEM : ret;	/* its inode is no file */
-	WRITE_ONCE(room->sock->sk->sk_sndbuf, PEAL_ROOM_BYTES);
+	WRITE_ONCE((*sock)->sk->sk_sndbuf, PEAL_ROOM_BYTES);
+	return 0;
+}
+
+/* The core wakes who waits for the socket when half of sk_sndbuf is free. */
+int peal_room_open(struct peal_room *room, struct net *net)
+{
+	int ret = peal_room_socket(net, &room->sock);
+
+	if (ret)
+		return ret;
+	ret = peal_room_socket(net, &room->silent);
+	if (ret) {
+		sock_release(room->sock);
+		return ret;
+	}
 	spin_lock_init(&room->lock);
 	INIT_LIST_HEAD(&room->waiters);
+	INIT_LIST_HEAD(&room->called);
+	INIT_WORK(&room->work, peal_room_work);
 	init_waitqueue_func_entry(&room->entry, peal_room_half_free);
 	INIT_LIST_HEAD(&room->entry.entry);
 	return 0;
@@ -53,7 +123,9 @@ int peal_room_open(struct peal_room *room, struct net *net)
  */
 void peal_room_close(struct peal_room *room)
 {
+	cancel_work_sync(&room->work);
 	remove_wait_queue(sk_sleep(room->sock->sk), &room->entry);
+	sock_release(room->silent);
 	sock_release(room->sock);
 }
 
@@ -95,24 +167,6 @@ static bool peal_room_link(struct peal_room *room, struct peal_waiter *waiter)
 	return first;
 }
 
-/* From now on the waiters are called when there is room. */
-static void peal_room_arm(struct peal_room *room)
-{
-	wait_queue_head_t *queue = sk_sleep(room->sock->sk);
-	unsigned long flags;
-
-	spin_lock_irqsave(&queue->lock, flags);
-	if (list_empty(&room->entry.entry))
-		__add_wait_queue(queue, &room->entry);
-	spin_unlock_irqrestore(&queue->lock, flags);
-	/*
-	 * H: the entry is on the queue before the caller looks at the socket's
-	 * account. Pairs with the barrier between the account and the queue in
-	 * the core's sock_wfree() (skwq_has_sleeper).
-	 */
-	smp_mb();
-}
-
 /*
  * The requester and the responder of a queue pair wait as one, each under its own
  * lock: who finds that the other has waited, and room, must not let it go on waiting.
@@ -140,4 +194,12 @@ void peal_room_cancel(struct peal_room *room, struct peal_waiter *waiter)
 void peal_room_charge(struct peal_room *room, struct sk_buff *skb)
 {
 	skb_set_owner_w(skb, room->sock->sk);
+}
+
+bool peal_room_charge_silent(struct peal_room *room, struct sk_buff *skb)
+{
+	if (sk_wmem_alloc_get(room->silent->sk) >= PEAL_ROOM_BYTES)
+		return false;
+	skb_set_owner_w(skb, room->silent->sk);
+	return true;
 }

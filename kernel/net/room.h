@@ -2,7 +2,7 @@
 /*
  * Room in the transmit queues: how much of a device's may wait there.
  *
- * Owns: a socket that is charged for each packet, and who waits for room.
+ * Owns: the sockets that are charged for each packet, and who waits for room.
  * Does not know: what is sent, and where packets wait.
  *
  * Back-pressure is the stack's own: a packet is charged to the socket until
@@ -13,7 +13,8 @@
  *
  * Locks: the socket's wait queue, then room->lock. Who waits joins the waiters and
  * then arms; who frees a packet finds `entry` on the socket's queue, takes it off
- * and calls all waiters.
+ * and calls the waiters: some at once, the others by a work, in their order and
+ * while there is room. A program has as many queue pairs as it likes.
  */
 #ifndef PEAL_ROOM_H
 #define PEAL_ROOM_H
@@ -22,6 +23,7 @@
 #include <linux/net.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 struct sk_buff;
 
@@ -34,9 +36,12 @@ struct sk_buff;
 
 struct peal_room {
 	struct socket *sock;		/* unbound: it accounts, nothing else */
-	wait_queue_entry_t entry;	/* on the socket's queue while somebody waits */
-	spinlock_t lock;		/* guards waiters; inside the wait queue's lock */
+	struct socket *silent;		/* the same, for neighbours that do not answer */
+	wait_queue_entry_t entry;	/* on sock's queue while somebody waits */
+	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
 	struct list_head waiters;	/* struct peal_waiter, by node */
+	struct list_head called;	/* those whose turn it is */
+	struct work_struct work;	/* calls them */
 };
 
 /*
@@ -66,5 +71,10 @@ bool peal_room_wait(struct peal_room *room, struct peal_waiter *waiter);
 void peal_room_cancel(struct peal_room *room, struct peal_waiter *waiter);
 /* Until @skb is freed. */
 void peal_room_charge(struct peal_room *room, struct sk_buff *skb);
+/*
+ * The same for one that will wait for a neighbour that does not answer. It takes
+ * nobody's room, and there is no waiting for it. Return: false when as much waits there.
+ */
+bool peal_room_charge_silent(struct peal_room *room, struct sk_buff *skb);
 
 #endif

@@ -181,8 +181,12 @@ static int peal_send_out(struct peal_path *path, struct net *net, struct sk_buff
 	peal_send_icrc(path, skb);
 	skb->priority = peal_send_priority(path);
 	skb_dst_set_noref(skb, dst);
-	if (peal_send_waits_for_room(path, dst))
+	if (likely(peal_send_waits_for_room(path, dst))) {
 		peal_room_charge(&path->dev->room, skb);
+	} else if (!peal_room_charge_silent(&path->dev->room, skb)) {
+		kfree_skb(skb);
+		return -ENOBUFS;
+	}
 	return peal_send_local_out(path, net, skb);
 }
 

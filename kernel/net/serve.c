@@ -323,7 +323,7 @@ static bool peal_serve_finish(struct peal_serve *s, struct peal_burst *burst)
 
 	WRITE_ONCE(s->due, false);
 	if (unlikely(qp->rq.refusing))
-		peal_burst_fail(burst, qp);
+		peal_burst_fail(burst, qp, qp->life);
 	return false;
 }
 

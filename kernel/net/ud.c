@@ -226,7 +226,7 @@ static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
 			  dg->packet.payload_bytes, reason);
 	peal_qp_complete_recv(qp, burst, &cqe);
 	peal_rq_refuse(&qp->rq);
-	peal_burst_fail(burst, qp);
+	peal_burst_fail(burst, qp, qp->life);
 }
 
 /* From the packet to where the cursor stands. */

@@ -50,19 +50,25 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 	peal_count_by(qp->table, bytes, done->length);
 }
 
-static void peal_wire_complete(struct peal_carrier *c, struct peal_burst *burst)
+/* One answer may complete a whole ring. Return: true when the budget ended first. */
+static bool peal_wire_complete(struct peal_carrier *c, struct peal_burst *burst,
+			       struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(c);
 	struct peal_completion done;
 
-	while (peal_outbound_complete(&c->out, &done)) {
+	while (peal_budget_is_left(budget)) {
+		if (!peal_outbound_complete(&c->out, &done))
+			return false;
+		peal_budget_spend(budget, PEAL_COST_COMPLETION);
 		peal_qp_complete_message(qp, burst, &done);
 		if (unlikely(done.status)) {
 			peal_wire_fail_queue(qp);
-			return;
+			return false;
 		}
 		peal_wire_count_message(qp, &done);
 	}
+	return true;
 }
 
 /* ---- from ring to flight ---- */
@@ -245,15 +251,15 @@ static bool peal_wire_step(struct peal_carrier *c, struct peal_burst *burst,
 static bool peal_wire_transmit(struct peal_carrier *c, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
+	bool left = peal_wire_complete(c, burst, budget);
 	bool more = true;
 
-	peal_wire_complete(c, burst);
 	while (more && peal_budget_is_left(budget)) {
 		more = !peal_qp_send_failed(peal_wire_qp(c)) && peal_line_has_room(&c->line) &&
 		       peal_wire_step(c, burst, budget);
-		peal_wire_complete(c, burst);
+		left = peal_wire_complete(c, burst, budget);
 	}
-	return more;
+	return more || left;
 }
 
 /* ---- time ---- */

@@ -492,7 +492,7 @@ static void peal_outbound_wait_receive(struct peal_outbound *o, u32 psn, u8 time
 {
 	peal_retry_heard(&o->retry);
 	o->rnr_psn = psn;
-	o->rnr_until = now + peal_rnr_timer_ns(timer);
+	o->rnr_until = now + peal_retry_rnr_ns(&o->retry, timer);
 	peal_repair_stop(&o->repair, &o->trail);
 	peal_outbound_stop_timers(o);
 	peal_rto_forget(&o->rto);

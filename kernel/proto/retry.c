@@ -6,10 +6,13 @@
 #include <linux/minmax.h>
 
 #include "retry.h"
+#include "rnr.h"
 
 #define RNR_FOREVER	7
 #define MANY		255
 #define LONGEST		4
+#define LONGEST_RNR_NS	1000000
+#define MOST_DOUBLED	7	/* from the shortest timer, 10 us, to that */
 
 void peal_retry_progress(struct peal_retry *r)
 {
@@ -21,6 +24,7 @@ void peal_retry_progress(struct peal_retry *r)
 void peal_retry_received(struct peal_retry *r)
 {
 	r->used_rnr = 0;
+	r->waits = 0;
 	r->excused = 0;
 }
 
@@ -50,8 +54,10 @@ bool peal_retry_use(struct peal_retry *r, u8 limit)
 
 bool peal_retry_use_rnr(struct peal_retry *r, u8 limit)
 {
-	if (limit == RNR_FOREVER)
+	if (limit == RNR_FOREVER) {
+		r->waits += r->waits < MANY;
 		return true;
+	}
 	if (r->excused) {
 		r->excused--;
 		return true;
@@ -62,6 +68,14 @@ bool peal_retry_use_rnr(struct peal_retry *r, u8 limit)
 	r->excused = r->copies;
 	r->copies = 0;
 	return true;
+}
+
+u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer)
+{
+	u64 ns = peal_rnr_timer_ns(timer);
+	u32 times = r->waits ? min_t(u32, r->waits - 1, MOST_DOUBLED) : 0;
+
+	return max_t(u64, ns, min_t(u64, ns << times, LONGEST_RNR_NS));
 }
 
 void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns)

@@ -14,6 +14,7 @@
 struct peal_retry {
 	u8 used;		/* against silence and sequence NAKs */
 	u8 used_rnr;
+	u8 waits;		/* for a receive, in a row, where any number is allowed */
 	u8 copies;		/* of the packet that left by mere suspicion; 255 is many */
 	u8 excused;		/* so many copies may come back with the RNR that was counted */
 	bool naked;		/* a sequence NAK came */
@@ -35,6 +36,12 @@ bool peal_retry_use(struct peal_retry *r, u8 limit);
  * it too: that is one RNR of the peer's, and several of ours.
  */
 bool peal_retry_use_rnr(struct peal_retry *r, u8 limit);
+/*
+ * In ns, after peal_retry_use_rnr(). @timer: the peer's, of which each wait in a row takes
+ * twice as much, up to a millisecond. A peer that waits for its program, and a requester
+ * that may ask it for ever, are a load on both hosts without an end.
+ */
+u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer);
 
 /*
  * The peer is busy: what is due at @at waits @ns from @now. It began to wait at

@@ -11,7 +11,7 @@ from sources import sources
 KERNEL = [
     ("proto", "proto/*"),
     ("objects", "compat counters copy map table guard ring budget extents door wqe outcome trace mr mw cursor cq rq "
-                "sq burst qp context options reach"),
+                "sq burst qp context roster options reach"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
     ("net", "net/* ah dev post"),

@@ -342,6 +342,25 @@ TEST_CASE("RNR: 7 retries are endless", "[naks]")
 	CHECK(r.completed() == 2);
 }
 
+TEST_CASE("RNR: endless waits grow to a millisecond, or are what the peer asks for", "[naks]")
+{
+	for (unsigned timer : {1U, 14U, 31U}) {
+		Requester r = busy();
+		const u64 asked = peal_rnr_timer_ns(static_cast<u8>(timer));
+
+		CAPTURE(timer);
+		for (int i = 0; i < 300; ++i) {
+			r.receive(rnr(5, timer));
+			CHECK(r.deadline() ==
+			      r.now + std::max<u64>(asked, std::min<u64>(asked << std::min(i, 7), 1000000)));
+			REQUIRE(r.wait() == Psns{5});
+			pass(r);
+		}
+		r.receive(rnr(7, timer));
+		CHECK(r.deadline() == r.now + asked);
+	}
+}
+
 TEST_CASE("RNR: doubled, it counts once", "[naks]")
 {
 	peal_outbound_config config = plain_config();
