@@ -305,6 +305,30 @@ static void ktest_full(struct ktest *t)
 		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == i && !wc.status);
 }
 
+static void ktest_post_ring(struct ktest *t, u64 first_id)
+{
+	int i;
+
+	for (i = 0; i < 16; i++)
+		KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, first_id + i,
+					   IB_SEND_SIGNALED));
+}
+
+/* What completed before RESET and was not polled does not come back as what was posted since. */
+static void ktest_reset(struct ktest *t)
+{
+	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
+	struct ib_wc wc;
+	int i;
+
+	ktest_post_ring(t, 100);
+	KTEST_CHECK(t, !ib_modify_qp(t->qp, &reset, IB_QP_STATE) && !ktest_connect(t));
+	ktest_post_ring(t, 200);
+	for (i = 0; i < 16; i++)
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 200 + i && !wc.status);
+	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+}
+
 /*
  * The core's global rkey does not allow atomics. On the wire the queue pair that
  * refuses is in error before its NAK comes back; it is the one that asked.
@@ -403,8 +427,8 @@ static void ktest_run_all(struct ktest *t)
 {
 	static void (*const tests[])(struct ktest *) = {
 		ktest_send, ktest_receive_late, ktest_remote, ktest_events,
-		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_no_memory,
-		ktest_errors,
+		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_reset,
+		ktest_no_memory, ktest_errors,
 	};
 	int i;
 
