@@ -99,20 +99,20 @@ static u64 peal_context_used(const struct peal_context *ctx, u32 s)
 /*
  * Take note of the words that have bits now. Once per scan: a program that goes
  * on setting bits is visited in the next one, which has another number. What it
- * sets where it has no queue pairs costs nothing.
+ * sets where it has no queue pairs costs nothing; what is in use is looked at after
+ * a bit was taken, since its queue pair may be as new as the bit.
  */
 void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 {
-	u64 used;
+	u64 taken;
 	u32 s;
 
 	ctx->pass = pass;
-	for (s = 0; s < PEAL_DB_SUMMARIES; s++) {
-		used = peal_context_used(ctx, s);
-		if (!used)
-			break;
-		if (READ_ONCE(ctx->doorbell->summary[s]))
-			ctx->pending[s] |= xchg(&ctx->doorbell->summary[s], 0) & used;
+	for (s = 0; s < PEAL_DB_SUMMARIES && peal_context_used(ctx, s); s++) {
+		if (!READ_ONCE(ctx->doorbell->summary[s]))
+			continue;
+		taken = xchg(&ctx->doorbell->summary[s], 0);
+		ctx->pending[s] |= taken & peal_context_used(ctx, s);
 	}
 }
 

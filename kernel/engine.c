@@ -501,10 +501,12 @@ static bool peal_engine_spin_for(struct peal_engine *e, u64 *idle_since)
 static void peal_engine_spin(struct peal_engine *e)
 {
 	u64 idle_since = local_clock();
-	bool on, done = true;
+	bool on;
 
 	peal_count(e->table, engine_wakeups);
 	do {
+		bool done = true;
+
 		preempt_disable();
 		on = peal_engine_may_spin();
 		if (on) {

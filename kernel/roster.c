@@ -68,11 +68,27 @@ void peal_roster_begin_pass(struct peal_roster *roster)
 	roster->pass++;
 }
 
-/* The next section begins there. Who scans reads the list without the lock. */
+/* The first that this pass has not come to, or NULL. Under the lock. */
+static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
+{
+	struct peal_context *ctx;
+
+	list_for_each_entry(ctx, &roster->contexts, node)
+		if (!peal_context_was_scanned(ctx, roster->pass))
+			return ctx;
+	return NULL;
+}
+
+/*
+ * The next section begins there, or behind it when it was removed just now. Who
+ * scans reads the list without the lock.
+ */
 static void peal_roster_continue_at(struct peal_roster *roster, struct peal_context *ctx)
 {
 	spin_lock_irq(&roster->lock);
-	if (ctx->listed)
+	if (unlikely(!ctx->listed))
+		ctx = peal_roster_unscanned(roster);
+	if (ctx)
 		list_rotate_to_front(&ctx->node, &roster->contexts);
 	spin_unlock_irq(&roster->lock);
 }
