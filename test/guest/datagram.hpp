@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Datagrams for tests: UD endpoints, address handles, what stands before the payload,
- * the device's counters.
+ * Datagrams for tests: UD endpoints, address handles, what stands before the payload.
  *
  * Holds: a UD queue pair made ready, with one Q_Key for all unless a test says
  * otherwise; the addresses of the device by IP version.
@@ -9,7 +8,7 @@
  */
 #pragma once
 
-#include "verbs.hpp"
+#include "counters.hpp"
 
 #include <arpa/inet.h>
 #include <fstream>
@@ -131,20 +130,5 @@ struct Datagram : Send {
 		wr.wr.ud = {ah, qpn, qkey};
 	}
 };
-
-/* A counter of the device, as `rdma statistic` shows it. */
-inline std::uint64_t counter(const std::string &name)
-{
-	const std::string folder =
-		"/sys/class/infiniband/" + device_name() + "/ports/1/hw_counters/";
-	/* Otherwise the core repeats what it read up to 10 ms ago. */
-	std::ofstream(folder + "lifespan") << 0;
-	std::ifstream file(folder + name);
-	std::uint64_t value = 0;
-
-	if (!(file >> value))
-		throw std::runtime_error("no counter " + name);
-	return value;
-}
 
 } // namespace peal_test

@@ -12,9 +12,9 @@
  * Does not hold: how long an instruction takes (Documentation/testing.rst), what the
  * sender of a packet pays in the network stack.
  */
+#include "counters.hpp"
 #include "raw.hpp"
 
-#include <fstream>
 #include <sched.h>
 #include <thread>
 
@@ -48,18 +48,6 @@ std::int64_t instructions()
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-/* The core keeps what it has read for 10 ms. */
-long deferrals()
-{
-	std::this_thread::sleep_for(20ms);
-	std::ifstream file("/sys/class/infiniband/" + device_name() +
-			   "/ports/1/hw_counters/deferrals");
-	long value = -1;
-
-	file >> value;
-	return value;
 }
 
 /* While it lives nobody else runs on this, the only CPU: the worker's time is not ours. */
@@ -98,7 +86,7 @@ Count measure_once(RawQp &qp, const Load &load)
 		qp.write_send(send);
 	std::atomic_ref(qp.control().sq.producer).store(qp.sq_next(), std::memory_order_release);
 
-	const auto before = deferrals();
+	const auto before = counter("deferrals");
 	const auto count = kick(qp);
 	peal_cqe cqe{};
 	for (std::size_t i = 0; i < load.sends.size() + load.recvs.size(); i++)
@@ -106,7 +94,7 @@ Count measure_once(RawQp &qp, const Load &load)
 			throw std::runtime_error(load.name + ": expected completions, got status " +
 						 std::to_string(cqe.status) + " " +
 						 reason_name(cqe.vendor_err));
-	return {count, deferrals() > before};
+	return {count, counter("deferrals") > before};
 }
 
 /* The least of several: the timer's interrupts are not ours. */

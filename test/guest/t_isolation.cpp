@@ -622,11 +622,13 @@ TEST_CASE("peers that do not answer leave others their room")
 			create_ah(from.pd, static_cast<std::uint8_t>(device.gid_index()), gid));
 	}
 	forget_neighbours();
-	const auto waits = counter("full_queues");
+	const auto waits = counter("full_queues"), unsent = counter("packets_unsent");
 	for (const Ah &ah : silent)
 		for (int n = 0; n < packets; n++)
 			post(from.qp, Datagram(ah, 0x77, {from.memory.sge(0, 1024)}));
 	innocent.message();
 	CHECK(counter("full_queues") == waits);
 	wait_success(from.send_cq, peers * packets);
+	/* What they may hold together is bounded, too. */
+	CHECK(counter("packets_unsent") > unsent);
 }

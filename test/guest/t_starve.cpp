@@ -4,11 +4,12 @@
  * Programs that poll do not starve each other or the device.
  *
  * Holds: round trips between two processes that poll without a pause, each on a CPU of its
- * own or both on one; as many pollers as there are CPUs.
+ * own or both on one; as many pollers as there are CPUs; doorbells among a thousand others.
  * Does not hold: figures (scripts/demo).
  */
-#include "verbs.hpp"
+#include "counters.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 
@@ -110,6 +111,37 @@ void check_exchange(int cpu_a, int cpu_b)
 	CHECK(watch.elapsed() < 30s);
 }
 
+/* So many that the engine looks at their doorbells in several parts (kernel/roster.c). */
+class Crowd {
+public:
+	explicit Crowd(Device &device)
+	{
+		const rlimit files{16384, 16384};
+
+		if (setrlimit(RLIMIT_NOFILE, &files))
+			throw_errno("setrlimit");
+		while (contexts_.size() < 1200)
+			contexts_.push_back(must_open(device.context()->device));
+	}
+	~Crowd()
+	{
+		for (auto *context : contexts_)
+			ibv_close_device(context);
+	}
+	Crowd(const Crowd &) = delete;
+	Crowd &operator=(const Crowd &) = delete;
+
+private:
+	static ibv_context *must_open(ibv_device *device)
+	{
+		auto *context = ibv_open_device(device);
+		if (!context)
+			throw_errno("ibv_open_device");
+		return context;
+	}
+	std::vector<ibv_context *> contexts_;
+};
+
 } // namespace
 
 TEST_CASE("two pollers on two CPUs")
@@ -143,4 +175,23 @@ TEST_CASE("progress while every CPU polls")
 		thread.join();
 	for (const auto &failure : failures)
 		CHECK(failure == "");
+}
+
+TEST_CASE("doorbells among a thousand others")
+{
+	QpOptions deep;
+	deep.send_wr = 128;
+	Device device;
+	const Crowd crowd(device);
+	Pair pair(device, deep);
+	const auto wakeups = counter("engine_wakeups"), doorbells = counter("doorbells");
+
+	/* One after the other, so that the engine wakes up; each must be seen by it or by us. */
+	for (int round = 0; round < 200; round++) {
+		for (int i = 0; i < 100; i++)
+			post(pair.a.qp, Send(IBV_WR_RDMA_WRITE));
+		wait_success(pair.a.send_cq, 100);
+	}
+	std::printf("the engine woke up %lu times and saw %lu doorbells\n",
+		    counter("engine_wakeups") - wakeups, counter("doorbells") - doorbells);
 }

@@ -7,9 +7,8 @@
  * Does not hold: when they may go direct at all (t_near.sh).
  */
 #include "commands.hpp"
-#include "verbs.hpp"
+#include "counters.hpp"
 
-#include <fstream>
 #include <thread>
 
 using namespace peal_test;
@@ -37,13 +36,9 @@ void cut(bool on)
 			    " dev wire_" + end + " root netem loss 100%") == 0);
 }
 
-long counter(const std::string &name)
+std::uint64_t messages(const std::string &carrier)
 {
-	std::ifstream file("/sys/class/infiniband/peal_a/ports/1/hw_counters/" + name);
-	long value = -1;
-
-	file >> value;
-	return value;
+	return counter(carrier + "_messages", "peal_a");
 }
 
 /* Both ends on the way to each other. */
@@ -86,13 +81,13 @@ struct Ends {
 	/* Returns when messages go direct. */
 	void go_near()
 	{
-		const auto before = counter("direct_messages");
+		const auto before = messages("direct");
 
 		REQUIRE(eventually([&] {
 			post(a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, 8)})
 					   .remote(to.address(), to.rkey()));
 			wait_success(a.send_cq);
-			return counter("direct_messages") > before;
+			return messages("direct") > before;
 		}));
 	}
 	/* A message that waits for its receive. */
@@ -125,7 +120,7 @@ Link impatient()
 TEST_CASE("requests that wait for the change to direct")
 {
 	Wire wire;
-	const auto packets = counter("wire_messages"), direct = counter("direct_messages");
+	const auto packets = messages("wire"), direct = messages("direct");
 
 	for (int round = 0; round < 5; round++) {
 		Ends ends(wire);
@@ -134,8 +129,8 @@ TEST_CASE("requests that wait for the change to direct")
 		std::this_thread::sleep_for(renewed);
 		ends.write_all();
 	}
-	CHECK(counter("wire_messages") > packets);
-	CHECK(counter("direct_messages") > direct);
+	CHECK(messages("wire") > packets);
+	CHECK(messages("direct") > direct);
 }
 
 TEST_CASE("direct is switched off under a message that waits")
@@ -147,10 +142,10 @@ TEST_CASE("direct is switched off under a message that waits")
 	ends.send_early();
 	set_direct(false);
 	CHECK(ends.quiet(lapsed));
-	const auto packets = counter("wire_messages");
+	const auto packets = messages("wire");
 	ends.receive_it();
 	ends.write_all();
-	CHECK(counter("wire_messages") > packets);
+	CHECK(messages("wire") > packets);
 	set_direct(true);
 }
 
