@@ -109,16 +109,20 @@ std::string growth(const Caches &before)
 	return {};
 }
 
-/* Looks seldom: to look makes objects that are freed late, more in a second than a leak has. */
+/*
+ * Looks more and more seldom: to look makes objects that kfree_rcu() frees after seconds,
+ * more in a second than a leak has.
+ */
 void check_growth(const Caches &before)
 {
-	const auto shrunk = [&] {
-		std::this_thread::sleep_for(std::chrono::milliseconds(500));
-		return growth(before).empty();
-	};
+	auto more = growth(before);
+	Duration pause = 1s * slowness();
 
-	if (!growth(before).empty() && !eventually(shrunk, 6 * patience))
-		CHECK(growth(before) == "");
+	for (int looks = 0; !more.empty() && looks < 5; looks++, pause *= 2) {
+		std::this_thread::sleep_for(pause);
+		more = growth(before);
+	}
+	CHECK(more == "");
 }
 
 /* ------------------------------------------------------------ one verb */
