@@ -18,7 +18,7 @@
 #include "context.h"
 
 struct peal_roster {
-	spinlock_t lock;
+	spinlock_t lock;		/* guards the list and what the pages say */
 	struct list_head contexts;	/* read inside the guard */
 	bool gone;			/* the device is being removed: nobody wakes again */
 	u64 pass;			/* through all doorbells; who scans */

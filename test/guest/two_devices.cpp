@@ -125,7 +125,7 @@ TEST_CASE("requests that wait for the change to direct")
 	for (int round = 0; round < 5; round++) {
 		Ends ends(wire);
 
-		/* The first question met a peer that was not ready; the second goes before packets. */
+		/* The first question met a peer that was not ready. */
 		std::this_thread::sleep_for(renewed);
 		ends.write_all();
 	}

@@ -350,9 +350,10 @@ TEST_CASE("RNR: endless waits grow to a millisecond, or are what the peer asks f
 
 		CAPTURE(timer);
 		for (int i = 0; i < 300; ++i) {
+			const u64 longer = std::min<u64>(asked << std::min(i, 7), 1000000);
+
 			r.receive(rnr(5, timer));
-			CHECK(r.deadline() ==
-			      r.now + std::max<u64>(asked, std::min<u64>(asked << std::min(i, 7), 1000000)));
+			CHECK(r.deadline() == r.now + std::max(asked, longer));
 			REQUIRE(r.wait() == Psns{5});
 			pass(r);
 		}
