@@ -437,7 +437,7 @@ static void peal_engine_leave_work(struct peal_engine *e)
 /*
  * Preemption is off while programs are told that we are awake: see the rule. The
  * last pass sees every doorbell that was rung because of that. Return: false when
- * it is not at its end.
+ * it is not at its end: programs wait for the rest, so it is not for SCHED_IDLE.
  */
 static bool peal_engine_fall_asleep(struct peal_engine *e)
 {
@@ -449,16 +449,14 @@ static bool peal_engine_fall_asleep(struct peal_engine *e)
 	for (i = 0; i < PEAL_LAST_SECTIONS && !done; i++)
 		done = peal_engine_scan(e);
 	peal_engine_leave_work(e);
+	if (unlikely(!done))
+		peal_engine_set_policy(e, SCHED_NORMAL);
 	return done;
 }
 
-/*
- * The rest of the last pass, of more contexts than a CPU can be kept for. Programs
- * wait for it, so not at SCHED_IDLE.
- */
+/* The rest of the last pass, of more contexts than a CPU can be kept for. */
 static void peal_engine_end_pass(struct peal_engine *e)
 {
-	peal_engine_set_policy(e, SCHED_NORMAL);
 	while (!peal_engine_scan(e)) {
 		peal_engine_leave_work(e);
 		cond_resched();

@@ -269,8 +269,9 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 	bool recv = cqe->kind == PEAL_CQE_RECV;
 	struct peal_post_side *side = recv ? &qp->posts.recv : &qp->posts.send;
 	u32 mask = recv ? qp->rq.ring.mask : qp->sq.ring.mask;
+	u32 tail = READ_ONCE(side->tail);
 
-	if (cqe->wqe_index - READ_ONCE(side->tail) > mask)
+	if (cqe->wqe_index - tail > mask)
 		return false;
 	*wc = (struct ib_wc){
 		.wr_id = side->ids[cqe->wqe_index & mask], .status = cqe->status,
@@ -281,8 +282,8 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 		peal_post_fill_recv(wc, cqe);
 	else
 		wc->opcode = peal_post_send_opcode(cqe->opcode);
-	smp_store_release(&side->tail, cqe->wqe_index + 1);	/* L: wr_id was read */
-	return true;
+	/* L: wr_id was read. A RESET meanwhile has moved the tail, and forgotten this one. */
+	return cmpxchg_release(&side->tail, tail, cqe->wqe_index + 1) == tail;
 }
 
 /**

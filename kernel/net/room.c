@@ -106,6 +106,7 @@ int peal_room_open(struct peal_room *room, struct net *net)
 	ret = peal_room_socket(net, &room->silent);
 	if (ret) {
 		sock_release(room->sock);
+		room->sock = NULL;	/* says that it is not open */
 		return ret;
 	}
 	spin_lock_init(&room->lock);
@@ -129,11 +130,14 @@ void peal_room_close(struct peal_room *room)
 	sock_release(room->sock);
 }
 
-/* Not before those who wait: they are called when half of it is free. */
+/*
+ * Not before those who wait, called or not: they are called when half of it is free,
+ * and nothing else would make it so. Whoever is called has what is left below that.
+ */
 bool peal_room_is_left(struct peal_room *room)
 {
 	return sk_wmem_alloc_get(room->sock->sk) < PEAL_ROOM_BYTES &&
-	       list_empty_careful(&room->waiters);
+	       list_empty_careful(&room->waiters) && list_empty_careful(&room->called);
 }
 
 bool peal_room_is_scarce(struct peal_room *room)

@@ -251,8 +251,7 @@ static bool peal_wire_step(struct peal_carrier *c, struct peal_burst *burst,
 static bool peal_wire_transmit(struct peal_carrier *c, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
-	bool left = peal_wire_complete(c, burst, budget);
-	bool more = true;
+	bool left = false, more = true;
 
 	while (more && peal_budget_is_left(budget)) {
 		more = !peal_qp_send_failed(peal_wire_qp(c)) && peal_line_has_room(&c->line) &&
@@ -446,9 +445,12 @@ static bool peal_wire_run(struct peal_qp *qp, struct peal_burst *burst,
 	struct peal_carrier *c = qp->carrier;
 	bool more = false;
 
+	/* First: replies may use up every turn. */
+	if (peal_wire_connected(qp))
+		more = peal_wire_complete(c, burst, budget);
 	if (peal_serve_is_due(&c->serve)) {
 		spin_lock(&qp->rq.lock);
-		more = peal_serve_run(&c->serve, burst, budget);
+		more |= peal_serve_run(&c->serve, burst, budget);
 		spin_unlock(&qp->rq.lock);
 	}
 	if (!peal_wire_connected(qp))
