@@ -11,6 +11,9 @@
  */
 #include "verbs.hpp"
 
+#include <atomic>
+#include <thread>
+
 using namespace peal_test;
 
 namespace {
@@ -343,4 +346,77 @@ TEST_CASE("completions stay after their queue pair is gone or is told apart")
 	connect_to(pair.a.qp, device, pair.a.qp->qp_num);
 	write_nothing(pair.a.qp, 77);
 	CHECK(wait_success(pair.a.send_cq).front().wr_id == 77);
+}
+
+TEST_CASE("what a queue pair leaves behind takes no room")
+{
+	constexpr int depth = 16;
+	QpOptions options;
+	options.send_wr = options.recv_wr = depth;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, depth));
+	const auto fill = [&](ibv_qp *qp) {
+		for (int i = 0; i < depth; i++)
+			write_nothing(qp, static_cast<std::uint64_t>(i));
+	};
+	Qp kept(create_qp(pd, cq, cq, options));
+
+	for (int life = 0; life < 3; life++) {
+		connect_to(kept, device, kept->qp_num);
+		fill(kept);
+		to_state(kept, IBV_QPS_ERR); /* all are completed or flushed, and not polled */
+		to_state(kept, IBV_QPS_RESET);
+		Qp other(create_qp(pd, cq, cq, options));
+		connect_to(other, device, other->qp_num);
+		fill(other);
+	}
+	connect_to(kept, device, kept->qp_num);
+	fill(kept);
+	wait_success(cq, depth);
+	CHECK(device.count_events(IBV_EVENT_CQ_ERR, cq.get()) == 0);
+	CHECK(query_state(kept) == IBV_QPS_RTS);
+}
+
+TEST_CASE("posts between start_poll and end_poll while another thread resets")
+{
+	Device device;
+	ibv_cq_init_attr_ex attr{};
+	attr.cqe = 64;
+	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+	auto *cqx = ibv_create_cq_ex(device, &attr);
+	if (!cqx)
+		SKIP_CASE("no extended completion queues: " + errno_name(errno));
+	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Qp busy(create_qp(pd, cq, cq)), reset(create_qp(pd, cq, cq));
+	std::atomic<bool> over = false;
+	std::atomic<int> posts = 0;
+	connect_to(busy, device, busy->qp_num);
+
+	/* A queue may be full, and what is posted to the one that is reset may fail. */
+	std::thread poller([&] {
+		ibv_poll_cq_attr poll{};
+
+		while (!over) {
+			try_post(busy, Send(IBV_WR_RDMA_WRITE));
+			if (ibv_start_poll(cqx, &poll))
+				continue;
+			try_post(reset, Send(IBV_WR_RDMA_WRITE));
+			posts++;
+			ibv_end_poll(cqx);
+		}
+	});
+	const auto deadline = Clock::now() + 3s * slowness();
+	for (int round = 0; round < 300 && Clock::now() < deadline; round++) {
+		const int before = posts;
+
+		connect_to(reset, device, reset->qp_num);
+		eventually([&] { return posts > before; });
+		to_state(reset, IBV_QPS_RESET);
+		Qp another(create_qp(pd, cq, cq));
+	}
+	over = true;
+	poller.join();
+	CHECK(posts > 0);
 }

@@ -27,9 +27,21 @@ TEST_CASE("a stale CQE finds neither a destroyed queue pair nor its successor")
 
 	table.insert(3, 17, &first);
 	CHECK(table.find(3, 17) == &first);
-	table.remove(3);
+	table.remove(3, &first);
 	CHECK(table.find(3, 17) == nullptr);
 	table.insert(3, 18, &second);
+	CHECK(table.find(3, 17) == nullptr);
+	CHECK(table.find(3, 18) == &second);
+}
+
+TEST_CASE("an index that is used again before its last owner is forgotten")
+{
+	QpTable table;
+	Qp first, second;
+
+	table.insert(3, 17, &first);
+	table.insert(3, 18, &second);
+	table.remove(3, &first);
 	CHECK(table.find(3, 17) == nullptr);
 	CHECK(table.find(3, 18) == &second);
 }

@@ -92,6 +92,10 @@ int cq_destroy(ibv_cq *ibcq)
 {
 	Cq *cq = &Cq::of(ibcq);
 	ib_uverbs_destroy_cq_resp reported{};
+
+	/* The kernel says so, too, but not after a removal. */
+	if (cq->users)
+		return EBUSY;
 	const int error = cq->context.device.command(
 		IB_USER_VERBS_CMD_DESTROY_CQ, ib_uverbs_destroy_cq{0, ibcq->handle, 0}, reported);
 
@@ -108,17 +112,22 @@ int cq_destroy(ibv_cq *ibcq)
 /*
  * No system call: a store (and barrier E). The kernel looks at the last value
  * only, so a request for solicited events must not replace an outstanding one
- * for all events.
+ * for all events, nor one that another thread makes at the same time: after the
+ * store it looks again.
  */
 int cq_req_notify(ibv_cq *ibcq, int solicited_only) noexcept
 {
 	Cq &cq = Cq::of(ibcq);
 
-	if (!solicited_only)
+	if (!solicited_only) {
 		cq.armed_for_all.store(true, std::memory_order_relaxed);
-	else if (cq.armed_for_all.load(std::memory_order_relaxed))
-		solicited_only = false;
-	cq.ring.arm(solicited_only ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT);
+		cq.ring.arm(PEAL_CQ_ARM_NEXT);
+		return 0;
+	}
+	if (!cq.armed_for_all.load(std::memory_order_relaxed))
+		cq.ring.arm(PEAL_CQ_ARM_SOLICITED);
+	if (cq.armed_for_all.load(std::memory_order_relaxed))
+		cq.ring.arm(PEAL_CQ_ARM_NEXT);
 	return 0;
 }
 

@@ -48,21 +48,29 @@ const OpcodeRow &opcode_row(const peal_cqe &cqe) noexcept
 	return OPCODES[row < OPCODES.size() ? row : 0];
 }
 
-/* Nothing: the queue pair is gone, or was reset, or the CQE is nonsense. */
-std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
+/* Where the WQE was posted. Null: the queue pair is gone, or the CQE is nonsense. */
+WorkRing *ring_of(Context &context, const peal_cqe &cqe) noexcept
 {
 	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
 
 	if (!qp)
-		return std::nullopt;
+		return nullptr;
 	switch (cqe.kind) {
 	case PEAL_CQE_SEND:
-		return qp->sq.complete(cqe.wqe_index);
+		return &qp->sq;
 	case PEAL_CQE_RECV:
-		return qp->rq.complete(cqe.wqe_index);
+		return &qp->rq;
 	default:
-		return std::nullopt;
+		return nullptr;
 	}
+}
+
+/* Nothing: as ring_of, or the queue pair was reset. */
+std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
+{
+	WorkRing *ring = ring_of(context, cqe);
+
+	return ring ? ring->complete(cqe.wqe_index) : std::nullopt;
 }
 
 void fill_wc(ibv_wc &wc, const Completion &completion) noexcept
@@ -119,6 +127,18 @@ bool take_completion(Cq &cq, Completion &completion) noexcept
 		}
 	}
 	return false;
+}
+
+void drop_stale(Cq &cq) noexcept
+{
+	while (const peal_cqe *cqe = cq.ring.peek()) {
+		const WorkRing *ring = ring_of(cq.context, *cqe);
+
+		if (ring && ring->is_posted(cqe->wqe_index))
+			break;
+		cq.ring.advance();
+	}
+	cq.ring.publish();
 }
 
 int cq_poll(ibv_cq *ibcq, int count, ibv_wc *wc) noexcept

@@ -22,6 +22,12 @@ struct Completion {
 /* The next completion of a queue pair that is alive. Caller holds cq.lock. */
 bool take_completion(Cq &cq, Completion &completion) noexcept;
 
+/*
+ * Queue pairs were destroyed or reset: what they left at the front of the ring, which
+ * no poll would return, takes no room any more. Caller holds cq.lock.
+ */
+void drop_stale(Cq &cq) noexcept;
+
 ibv_wc_status wc_status(const peal_cqe &cqe) noexcept;
 ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept;
 unsigned int wc_flags(const peal_cqe &cqe) noexcept;

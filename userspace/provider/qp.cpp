@@ -14,6 +14,7 @@
 
 #include "c_enum.hpp"
 #include "pd.hpp"
+#include "poll.hpp"
 #include "qp_attr.hpp"
 
 namespace peal {
@@ -39,19 +40,38 @@ std::uint8_t transport_of(std::uint32_t qp_type) noexcept
 	}
 }
 
-/* Holds the locks of both CQs of a queue pair, which may be one and the same. */
-class BothCqs {
-	std::unique_lock<Lock> first_, second_;
-
-public:
-	BothCqs(Cq &a, Cq &b) : first_(a.lock, std::defer_lock), second_(b.lock, std::defer_lock)
-	{
-		if (&a == &b)
-			first_.lock();
-		else
-			std::lock(first_, second_);
+/* Calls `action` with the locks of both CQs, which may be one and the same, and `others`. */
+template <class Action, class... Others>
+void with_pollers_out(Qp &qp, Action action, Others &...others)
+{
+	if (&qp.send_queue == &qp.recv_queue) {
+		std::scoped_lock guard(qp.send_queue.lock, others...);
+		action();
+	} else {
+		std::scoped_lock guard(qp.send_queue.lock, qp.recv_queue.lock, others...);
+		action();
 	}
-};
+}
+
+/* The CQs' locks are held. What the queue pair left there must not fill them up. */
+void drop_stale_completions(Qp &qp) noexcept
+{
+	drop_stale(qp.send_queue);
+	if (&qp.send_queue != &qp.recv_queue)
+		drop_stale(qp.recv_queue);
+}
+
+/* Indices are the poster's and the poller's: both are kept out. */
+void forget_posts(Qp &qp)
+{
+	const auto forget = [&] {
+		qp.sq.reset();
+		qp.rq.reset();
+		drop_stale_completions(qp);
+	};
+
+	with_pollers_out(qp, forget, qp.sq_lock, qp.rq_lock);
+}
 
 /* Does a ring of this shape lie inside the mapping, and hold WQEs of `bytes`? */
 bool ring_fits(const peal_create_qp_resp &shape, std::uint64_t offset, std::uint64_t entries,
@@ -124,10 +144,14 @@ Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	qp.state = IBV_QPS_RESET;
 	pthread_mutex_init(&qp.mutex, nullptr);
 	pthread_cond_init(&qp.cond, nullptr);
+	++send_queue.users;
+	++recv_queue.users;
 }
 
 Qp::~Qp()
 {
+	--send_queue.users;
+	--recv_queue.users;
 	pthread_mutex_destroy(&qp.mutex);
 	pthread_cond_destroy(&qp.cond);
 }
@@ -157,10 +181,7 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
 	qp.qp.qp_num = response.qpn;
 	qp.cap = granted_cap(response);
 	map_rings(qp, shape);
-	{
-		std::lock_guard guard(qp.context.qp_table.writer_lock());
-		qp.context.qp_table.insert(qp.qp_index, qp.qp.qp_num, &qp);
-	}
+	qp.context.qp_table.insert(qp.qp_index, qp.qp.qp_num, &qp);
 	attr.cap = qp.cap;
 	destroy.dismiss();
 	return owned;
@@ -189,14 +210,8 @@ int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 						    modify_qp_request(*ibqp, *attr, mask));
 	if (error)
 		return error;
-	if ((mask & IBV_QP_STATE) && c_enum(attr->qp_state) == IBV_QPS_RESET) {
-		/* Indices are the poster's and the poller's: keep both out. */
-		std::scoped_lock posters(qp.sq_lock, qp.rq_lock);
-		BothCqs pollers(qp.send_queue, qp.recv_queue);
-
-		qp.sq.reset();
-		qp.rq.reset();
-	}
+	if ((mask & IBV_QP_STATE) && c_enum(attr->qp_state) == IBV_QPS_RESET)
+		forget_posts(qp);
 	return 0;
 }
 
@@ -221,13 +236,13 @@ namespace {
 /* After this no poller can find the queue pair, and none is using it. */
 int destroy_and_forget(Qp &qp, std::uint32_t &events)
 {
-	std::lock_guard guard(qp.context.qp_table.writer_lock());
 	const int error = destroy_command(qp.context, qp.qp.handle, events);
 
-	if (object_is_gone(error)) {
-		BothCqs pollers(qp.send_queue, qp.recv_queue);
-		qp.context.qp_table.remove(qp.qp_index);
-	}
+	if (object_is_gone(error))
+		with_pollers_out(qp, [&] {
+			qp.context.qp_table.remove(qp.qp_index, &qp);
+			drop_stale_completions(qp);
+		});
 	return error;
 }
 

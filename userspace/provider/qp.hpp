@@ -5,8 +5,10 @@
  * Owns: the two rings, their locks, and the mapping that holds them.
  * Does not know: how work requests become WQEs (post, qp_ex).
  *
- * Lock order: QpTable::writer_lock, then sq_lock, rq_lock, then CQ locks (both at
- * once, by std::scoped_lock).
+ * Lock order: there is none that a program would have to keep. It may post between
+ * ibv_start_poll and ibv_end_poll, and poll between ibv_wr_start and ibv_wr_complete. So
+ * whoever wants several of sq_lock, rq_lock and the CQs' locks waits for none of them
+ * while it holds another (std::lock). QpTable's lock is inside all.
  */
 #pragma once
 #include <infiniband/verbs.h>

@@ -14,10 +14,12 @@
  *  - remove() is called with both CQ locks of the queue pair held. A poller that
  *    finds queue pair X holds the lock of a CQ that X completes to, so X stays
  *    in the table, and in memory, until it unlocks;
- *  - insert() into an index comes after the remove() of the previous owner:
- *    the kernel may reuse an index as soon as it has destroyed it, so
- *    destroy + remove() and insert() hold writer_lock(). Otherwise the poller
- *    could read the old number and the new pointer.
+ *  - the kernel may reuse an index as soon as it has destroyed its queue pair, so
+ *    insert() may come before the remove() of the previous owner, which then leaves
+ *    the entry alone. A poller that reads the old number and the new pointer finds
+ *    the number gone when it looks again.
+ *
+ * The lock of the writers is held for a few stores: CQ locks may be held around it.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -53,8 +55,6 @@ public:
 			throw std::bad_alloc();
 	}
 
-	std::mutex &writer_lock() noexcept { return writer_; }
-
 	/* Null when index or number is unknown. The poller holds its CQ's lock. */
 	Qp *find(std::uint32_t index, std::uint32_t qp_num) const noexcept
 	{
@@ -63,19 +63,29 @@ public:
 		const Slot &slot = slots_[index];
 		if (slot.qp_num.load(std::memory_order_acquire) != qp_num)
 			return nullptr;
-		return slot.qp.load(std::memory_order_relaxed);
+		Qp *const qp = slot.qp.load(std::memory_order_acquire);
+		return slot.qp_num.load(std::memory_order_relaxed) == qp_num ? qp : nullptr;
 	}
 
-	void insert(std::uint32_t index, std::uint32_t qp_num, Qp *qp) noexcept
+	/* The number goes before the pointer changes: who reads the new one sees that. */
+	void insert(std::uint32_t index, std::uint32_t qp_num, Qp *qp)
 	{
-		slots_[index].qp.store(qp, std::memory_order_relaxed);
+		std::lock_guard guard(writer_);
+
+		slots_[index].qp_num.store(0, std::memory_order_relaxed);
+		slots_[index].qp.store(qp, std::memory_order_release);
 		slots_[index].qp_num.store(qp_num, std::memory_order_release);
 	}
 
-	void remove(std::uint32_t index) noexcept
+	/* Unless the index is another's by now. Both CQ locks of `qp` are held. */
+	void remove(std::uint32_t index, const Qp *qp)
 	{
+		std::lock_guard guard(writer_);
+
+		if (slots_[index].qp.load(std::memory_order_relaxed) != qp)
+			return;
 		slots_[index].qp_num.store(0, std::memory_order_relaxed);
-		slots_[index].qp.store(nullptr, std::memory_order_relaxed);
+		slots_[index].qp.store(nullptr, std::memory_order_release);
 	}
 };
 

@@ -88,6 +88,12 @@ public:
 		store_release(shape_.ctl->producer, next); /* A */
 	}
 
+	/* Is a CQE of WQE `index` one that complete() would take? */
+	bool is_posted(std::uint32_t index) const noexcept
+	{
+		return index - tail_.load(std::memory_order_relaxed) < shape_.entries;
+	}
+
 	/*
 	 * A CQE says that WQE `index` is done: its wr_id, and it and all before
 	 * it (unsignaled ones) are free. Nothing when the CQE is older than the
