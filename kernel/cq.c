@@ -80,7 +80,7 @@ static bool peal_cq_event_due(struct peal_cq *cq)
 	arm = peal_cq_ring_armed(&cq->ring);
 	due = arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
 	if (due)
-		cq->ring.fired = arm;
+		WRITE_ONCE(cq->ring.fired, arm);
 	cq->solicited = false;
 	spin_unlock(&cq->lock);
 	return due;
@@ -142,8 +142,18 @@ void peal_cq_show_taken(struct peal_cq *cq)
 	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
 }
 
+/* Is an event on any CQE outstanding? It may come just now. */
+static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
+{
+	u32 arm = READ_ONCE(cq->ring.ctl->arm);
+
+	return arm & PEAL_CQ_ARM_NEXT && arm != READ_ONCE(cq->ring.fired);
+}
+
 /**
  * peal_cq_arm() - ib_req_notify_cq of a kernel queue
+ *
+ * Solicited events do not replace those on any CQE that were asked for before.
  *
  * Return: 1 when the caller asked to be told of missed events and there are
  * CQEs to poll, else 0.
@@ -155,6 +165,7 @@ int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
 	int missed;
 
 	spin_lock_irqsave(&cq->poll_lock, irq);
+	solicited &= !peal_cq_is_armed_for_all(cq);
 	cq->armings += 1 << PEAL_CQ_ARM_SHIFT;
 	WRITE_ONCE(cq->ring.ctl->arm,
 		   cq->armings | (solicited ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT));

@@ -58,7 +58,8 @@ int peal_extents_alloc(struct peal_extents *x)
 		x->granule = &x->single;
 		return 0;
 	}
-	x->granule = kvcalloc(x->count, sizeof(*x->granule), GFP_KERNEL_ACCOUNT);
+	x->granule = kvcalloc(x->count, sizeof(*x->granule),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	return x->granule ? 0 : -ENOMEM;
 }
 

@@ -34,6 +34,22 @@ void peal_requester_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status
 	spin_unlock(&qp->rq.lock);
 }
 
+/*
+ * The window is of type 2, and used by requests to this queue pair alone. They check
+ * the key and move the bytes under rq.lock: with it, none that has passed the check
+ * is still at work when the program is told that the key is invalid.
+ */
+static enum peal_reason peal_requester_invalidate(struct peal_qp *qp)
+{
+	enum peal_reason reason;
+
+	spin_lock(&qp->rq.lock);
+	reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+				    qp->sq.wqe.imm_or_rkey);
+	spin_unlock(&qp->rq.lock);
+	return reason;
+}
+
 /* Execute the local operation in sq.wqe. */
 struct peal_outcome peal_requester_local(struct peal_qp *qp)
 {
@@ -43,8 +59,7 @@ struct peal_outcome peal_requester_local(struct peal_qp *qp)
 	if (send->opcode == PEAL_OP_BIND_MW)
 		reason = peal_mw_bind(qp->table, qp->ib.pd, qp->ib.qp_num, send);
 	else
-		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
-					    send->imm_or_rkey);
+		reason = peal_requester_invalidate(qp);
 	if (!reason)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
 	return peal_failed(send->opcode == PEAL_OP_BIND_MW ? IB_WC_MW_BIND_ERR :

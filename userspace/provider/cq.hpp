@@ -34,7 +34,7 @@ struct Cq : verbs_cq {
 	Lock lock;
 	CompletionRing ring;
 	const peal_cqe *current = nullptr; /* between start_poll and end_poll */
-	std::atomic<unsigned> users = 0; /* queue pairs; once for sends, once for receives */
+	std::atomic<unsigned> users = 0;   /* queue pairs; once for sends, once for receives */
 	/* An event on every CQE is asked for and has not been read yet. */
 	std::atomic<bool> armed_for_all = false;
 

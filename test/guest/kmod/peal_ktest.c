@@ -269,6 +269,12 @@ static void ktest_events(struct ktest *t)
 	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
 	KTEST_CHECK(t, atomic_read(&t->events) == 1);
 	KTEST_CHECK(t, ktest_poll_one(t, &wc) && ktest_poll_one(t, &wc) && ktest_poll_one(t, &wc));
+
+	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP));
+	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_SOLICITED));
+	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
+	KTEST_CHECK(t, atomic_read(&t->events) == 2);
+	KTEST_CHECK(t, ktest_poll_one(t, &wc));
 }
 
 /* Nothing can be run here, so the worker does it. */
