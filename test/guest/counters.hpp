@@ -17,7 +17,7 @@ namespace peal_test {
 inline std::uint64_t counter(const std::string &name, const std::string &device = device_name())
 {
 	const std::string folder = "/sys/class/infiniband/" + device + "/ports/1/hw_counters/";
-	/* Otherwise the core repeats what it read up to 10 ms ago. */
+	/* Otherwise the core repeats what it read up to 10 ms ago, and not only in this tick. */
 	std::ofstream(folder + "lifespan") << 0;
 	std::ifstream file(folder + name);
 	std::uint64_t value = 0;

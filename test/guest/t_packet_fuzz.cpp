@@ -654,17 +654,18 @@ TEST_CASE("an early packet is kept when it is no longer than the path MTU")
 		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
-	const Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	const std::uint32_t mtu = 128U << device.port().active_mtu;
-	Area area(pd);
-	Random random(1);
-	Victim victim(device, pd, area, IBV_QPT_RC, false, random);
+	const Link link;
+	Endpoint victim(device); /* asks nothing, so that no silence ends it */
+	auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
+	to_init(victim.qp, link);
+	must(ibv_modify_qp(victim.qp, &rtr, rtr_mask), "modify to RTR");
 	RawSocket wire("veth1");
 	const Route route{.from = address("10.77.0.2"),
 			  .to = address("10.77.0.1"),
 			  .from_mac = mac("veth1"),
 			  .to_mac = mac("veth0")};
-	std::uint32_t psn = victim.rq_psn + 2;
+	std::uint32_t psn = link.psn + 2;
 
 	/* Path MTUs do not change with the link's. */
 	run_command("ip link set veth1 mtu 9000");
@@ -674,7 +675,7 @@ TEST_CASE("an early packet is kept when it is no longer than the path MTU")
 		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
 		Bytes body;
 
-		Bth{.opcode = 0x07, .qpn = victim.number(), .psn = psn++}.put_to(body);
+		Bth{.opcode = 0x07, .qpn = victim.qp->qp_num, .psn = psn++}.put_to(body);
 		body.resize(body.size() + bytes);
 		Bytes frame = make_frame(route, body, 0);
 		wire.send(std::span(&frame, 1));
