@@ -24,7 +24,7 @@ static void peal_room_call_some(struct peal_room *room)
 	}
 }
 
-/* Whoever waits now is to be called. Return: true when some are left. */
+/* @all: whoever waits now is to be called. Return: true when some are left to call. */
 static bool peal_room_call(struct peal_room *room, bool all)
 {
 	unsigned long flags;

@@ -381,10 +381,7 @@ TEST_CASE("what a queue pair leaves behind takes no room")
 TEST_CASE("posts between start_poll and end_poll while another thread resets")
 {
 	Device device;
-	ibv_cq_init_attr_ex attr{};
-	attr.cqe = 64;
-	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-	auto *cqx = ibv_create_cq_ex(device, &attr);
+	auto *cqx = create_cq_ex(device);
 	if (!cqx)
 		SKIP_CASE("no extended completion queues: " + errno_name(errno));
 	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");

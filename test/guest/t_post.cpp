@@ -461,10 +461,7 @@ bool check_extended(ibv_cq_ex *cqx, std::uint32_t qp_num)
 TEST_CASE("the extended completion queue reads every field")
 {
 	Device device;
-	ibv_cq_init_attr_ex attr{};
-	attr.cqe = 64;
-	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-	auto *cqx = ibv_create_cq_ex(device, &attr);
+	auto *cqx = create_cq_ex(device);
 	if (!cqx)
 		SKIP_CASE("no extended completion queues: " + errno_name(errno));
 	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");

@@ -49,6 +49,7 @@ void end_poll(ibv_cq_ex *ibcq) noexcept
 {
 	Cq &cq = Cq::of(ibcq);
 
+	cq.current = nullptr;
 	cq.ring.publish();
 	cq.lock.unlock();
 }

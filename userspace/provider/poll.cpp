@@ -131,6 +131,9 @@ bool take_completion(Cq &cq, Completion &completion) noexcept
 
 void drop_stale(Cq &cq) noexcept
 {
+	/* Single-threaded, and in the middle of start_poll .. end_poll: it is still read. */
+	if (cq.current)
+		return;
 	while (const peal_cqe *cqe = cq.ring.peek()) {
 		const WorkRing *ring = ring_of(cq.context, *cqe);
 
