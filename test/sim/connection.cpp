@@ -10,6 +10,9 @@
 
 namespace peal::sim {
 
+/* Of a program whose strict peer has no timeout. */
+constexpr u64 PATIENCE = 100 * SECOND;
+
 static u32 plan_psn(Random &random)
 {
 	switch (random.below(5)) {
@@ -286,14 +289,19 @@ bool Connection::settled() const
 	return streams[streams.size() - 2]->settled() && streams.back()->settled();
 }
 
-/* Without a timeout, waiting for an end that is dead never ends: the program does. */
+/*
+ * Without a timeout, waiting for an end that is dead never ends: the program does. So it is
+ * with the strict peer where its whole window, sent again, fills the queue in which an
+ * answer would come: it knows no other way, and does it each time.
+ */
 void Connection::watch()
 {
 	bool idle = true;
 
 	for (auto &pair : pairs) {
 		Stream &s = *pair->outgoing;
-		bool hopeless = s.peer_dead || world_.now() >= silent_from_ || hole_ != ~0U;
+		bool hopeless = s.peer_dead || world_.now() >= silent_from_ || hole_ != ~0U ||
+				(s.rules.strict && world_.now() >= PATIENCE);
 
 		if (!s.settled() && hopeless && !s.rules.timeout_ns)
 			pair->fail();
