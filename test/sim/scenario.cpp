@@ -8,8 +8,11 @@
 
 namespace peal::sim {
 
-/* Nothing takes longer than that: timeouts, RNR timers and retries are chosen so. */
-constexpr u64 LONGEST = 600 * SECOND;
+/*
+ * Nothing takes longer than that: timeouts, RNR timers and retries are chosen so. Without a
+ * timeout a second passes between two tries, and on the worst path one in three arrives.
+ */
+constexpr u64 LONGEST = 3600 * SECOND;
 constexpr u64 EVENTS = 1000000;
 
 /* A path is bad in one or two ways, seldom in all. */
