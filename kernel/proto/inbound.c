@@ -383,6 +383,12 @@ static bool peal_inbound_replay_read(struct peal_inbound *in, struct peal_resour
 	/* These are still to leave for the first time, behind others that are. */
 	if (from >= res->sent)
 		return true;
+	/*
+	 * What was asked for before is owed before. Two requests in a row would else
+	 * be answered with the second each time, and the first never.
+	 */
+	if (res->replying && from >= res->to)
+		return true;
 	peal_inbound_start_reply(in, res, from, from + peal_inbound_packets(in, packet->length),
 				 offset + packet->length);
 	return true;

@@ -2,6 +2,7 @@
 /*
  * See repair.h.
  */
+#include <linux/limits.h>
 #include <linux/minmax.h>
 
 #include "repair.h"
@@ -38,11 +39,11 @@ void peal_repair_go_back(struct peal_repair *r, const struct peal_trail *t)
 
 /*
  * A READ that the peer has not executed must be asked for as it was; of one
- * that it has, only what is missing up to the first response that was kept. After
- * a silence one response is enough to learn more: the others may be on their way.
+ * that it has, only what is missing up to the first response that was kept, and
+ * @limit packets at most.
  */
 static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_early *early,
-			       const struct peal_flight *f, enum peal_probe probe, u32 psn)
+			       const struct peal_flight *f, u32 psn, u32 limit)
 {
 	u32 span, kept;
 
@@ -51,17 +52,23 @@ static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_ear
 	span = peal_flight_piece(f, peal_psn_ahead(f->psn, psn));
 	if (!peal_psn_before(psn, t->reached))
 		return span;
-	if (probe == PEAL_PROBE_SILENCE)
-		return 1;
 	kept = peal_early_first(early, psn);
-	return kept == psn ? span : min_t(u32, span, peal_psn_ahead(psn, kept));
+	if (kept != psn)
+		span = min_t(u32, span, peal_psn_ahead(psn, kept));
+	return min_t(u32, span, limit);
+}
+
+/* After a silence one response is enough to learn more: the others may be on their way. */
+static u32 peal_repair_enough(enum peal_probe why)
+{
+	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
 }
 
 void peal_repair_ask(struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early)
 {
 	const struct peal_flight *f = peal_trail_at(t, t->acking);
-	u32 span = peal_repair_span_at(t, early, f, PEAL_PROBE_NONE, t->una);
+	u32 span = peal_repair_span_at(t, early, f, t->una, U32_MAX);
 
 	peal_repair_from_una(r, t, peal_psn_add(t->una, span));
 }
@@ -72,7 +79,8 @@ void peal_repair_probe(struct peal_repair *r, const struct peal_trail *t,
 	const struct peal_flight *f = peal_trail_at(t, peal_trail_find(t, psn));
 	u32 packets = min_t(u32, 1U << r->lone, peal_psn_ahead(psn, t->top));
 
-	packets = max_t(u32, packets, peal_repair_span_at(t, early, f, why, psn));
+	packets = max_t(u32, packets,
+			peal_repair_span_at(t, early, f, psn, peal_repair_enough(why)));
 	r->probe = why;
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
@@ -173,7 +181,9 @@ bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
 u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early)
 {
-	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->probe, r->next);
+	u32 limit = r->probe == PEAL_PROBE_SILENCE ? peal_psn_ahead(r->next, r->end) : U32_MAX;
+
+	return peal_repair_span_at(t, early, peal_trail_at(t, r->index), r->next, limit);
 }
 
 bool peal_repair_is_moot(struct peal_repair *r, const struct peal_trail *t,

@@ -13,7 +13,7 @@ namespace peal::sim {
  * timeout a second passes between two tries, and on the worst path one in three arrives.
  */
 constexpr u64 LONGEST = 3600 * SECOND;
-constexpr u64 EVENTS = 1000000;
+constexpr u64 EVENTS = 3000000;
 
 /* A path is bad in one or two ways, seldom in all. */
 void Scenario::plan_path()

@@ -271,6 +271,22 @@ TEST_CASE("responses that have not left yet are not overtaken by their repetitio
 	}
 }
 
+TEST_CASE("a repetition is not replaced by one of what lies behind it", "[inbound]")
+{
+	Responder r(0);
+
+	r.run(read_request(0, ADDRESS, 6 * MTU));
+	REQUIRE(r.replies().size() == 6);
+	for (int round = 0; round < 2; ++round) {
+		r.give(read_request(1, ADDRESS + 1 * MTU, MTU));
+		r.give(read_request(3, ADDRESS + 3 * MTU, 3 * MTU));
+		check_responses(r.replies(), 0, 1, 2 * MTU);
+	}
+	r.give(read_request(3, ADDRESS + 3 * MTU, 3 * MTU));
+	r.give(read_request(2, ADDRESS + 2 * MTU, MTU));
+	check_responses(r.replies(), 0, 2, 3 * MTU);
+}
+
 TEST_CASE("an atomic is executed once, whatever comes again", "[inbound]")
 {
 	Responder r(0);

@@ -259,6 +259,20 @@ TEST_CASE("a READ of long ago is asked for again: one response, and then the res
 	CHECK(r.out.header.length == 2 * MTU);
 }
 
+TEST_CASE("several packets of a READ are asked for in one request", "[timers]")
+{
+	Requester r;
+
+	r.post_read(7);
+	r.send();
+	r.receive_and_land(read_response(0));
+	r.receive_and_land(read_response(1));
+	r->repair.lone = 2; /* as after NAKs for one packet after the other */
+	CHECK(r.wait() == Psns{2});
+	CHECK(r.out.header.remote_addr == 0x10000 + 2 * MTU);
+	CHECK(r.out.header.length == 4 * MTU);
+}
+
 TEST_CASE("a READ of which more comes after all is not asked for again", "[timers]")
 {
 	Requester r;

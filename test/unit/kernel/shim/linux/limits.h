@@ -7,5 +7,6 @@
 #include <stdint.h>
 
 #define U64_MAX		UINT64_MAX
+#define U32_MAX		UINT32_MAX
 
 #endif
