@@ -20,6 +20,7 @@ int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops,
 		return PTR_ERR(ctx->map);
 	ctx->engine = engine;
 	ctx->doorbell = peal_map_address(ctx->map);
+	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC);
 	INIT_LIST_HEAD(&ctx->node);
 	ctx->door = peal_door_create(ops, ctx);

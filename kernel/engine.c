@@ -719,7 +719,8 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
  *
  * Everything posted comes back flushed, while the programs' rings still exist.
  * The GSI is the core's: connections of kernel users end by it a little later.
- * What is posted after barrier B of the announcement finds the word and fails.
+ * Who posts looks at the word before it publishes. What is published after barrier B,
+ * because that look was before, may be flushed or not: it ends with its context.
  */
 void peal_engine_abandon(struct peal_engine *e)
 {

@@ -262,6 +262,21 @@ TEST_CASE("a fence waits for earlier reads and atomics")
 	}
 }
 
+/* A query in another thread puts an old state into ibv_qp after a modify. */
+TEST_CASE("what libibverbs notes of the state is not what posts go by")
+{
+	if (!is_peal())
+		SKIP_CASE("rxe's provider has no states of its own");
+	Device device;
+	Pair pair(device);
+
+	pair.a.qp->state = pair.b.qp->state = IBV_QPS_RESET;
+	post_recv(pair.b.qp, 1, {});
+	post(pair.a.qp, Send(IBV_WR_SEND));
+	wait_success(pair.a.send_cq);
+	wait_success(pair.b.recv_cq);
+}
+
 TEST_CASE("posts in states without posts")
 {
 	Device device;

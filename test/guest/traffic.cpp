@@ -87,8 +87,12 @@ std::uint64_t run(const Options &options, Device &device)
 	while (count < options.messages &&
 	       exchange(pair, from, to, 1 + count * 7919 % options.size, count))
 		count++;
-	if (options.until_removed && !device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object))
+	if (!options.until_removed)
+		return count;
+	if (!device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object))
 		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
+	if (try_post_recv(pair.b.qp, 0, {}) != EIO || try_post(pair.a.qp, Send(IBV_WR_SEND)) != EIO)
+		throw std::runtime_error("expected a removed device to refuse posts with EIO");
 	return count;
 }
 

@@ -121,7 +121,7 @@ void Stream::refuse(u32 psn, u8 status)
 
 	if (!m)
 		violation("%s: PSN %06x is refused, which nothing has", name_.c_str(), psn);
-	/* Of a READ in parts a later one may have been refused; then the earlier one's NAK leaves. */
+	/* Of a READ in parts a later one may have been refused before: the earlier's NAK leaves. */
 	if (m->refused && rel(psn) >= std::min(refused_psn_, executed_))
 		broken(*m, "refused twice");
 	if (m->expected() != status && !rules.forged &&

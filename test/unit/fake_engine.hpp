@@ -46,6 +46,7 @@ struct FakeEngine {
 
 	void start()
 	{
+		announce(PEAL_ENGINE_ASLEEP);
 		thread = std::thread([this] { run(); });
 	}
 	void finish()

@@ -35,6 +35,8 @@ struct Fixture {
 	peal_doorbell *db = reinterpret_cast<peal_doorbell *>(page.data());
 	RecordingKick::Log log;
 	BasicDoorbell<RecordingKick> doorbell{db, RecordingKick{&log}};
+
+	Fixture() { db->engine = PEAL_ENGINE_ASLEEP; }
 };
 
 } // namespace
@@ -75,23 +77,37 @@ TEST_CASE("a word bit without its summary bit is not trusted")
 	CHECK(f.db->summary[0] == 2);
 }
 
-TEST_CASE("a removed device is EIO without a system call")
+TEST_CASE("a removed device, and a page that was taken away, are gone")
 {
 	Fixture f;
 
+	CHECK(!f.doorbell.gone());
 	f.db->engine = PEAL_ENGINE_GONE;
 	CHECK(f.doorbell.gone());
-	CHECK(f.doorbell.ring(5) == EIO);
-	CHECK(f.log.calls == 0);
+	*f.db = {};
+	CHECK(f.doorbell.gone());
+}
+
+TEST_CASE("what was published when the device goes is not refused: it may be flushed")
+{
+	Fixture f;
+
+	f.log.answer = EIO;
+	CHECK(f.doorbell.ring(5) == 0);
+	CHECK(f.doorbell.kick_recv(5) == 0);
+	CHECK(f.log.calls == 2);
+	f.db->engine = PEAL_ENGINE_GONE;
+	CHECK(f.doorbell.ring(5) == 0);
+	CHECK(f.log.calls == 2);
 }
 
 TEST_CASE("an error of the kick is passed on")
 {
 	Fixture f;
 
-	f.log.answer = EIO;
-	CHECK(f.doorbell.ring(5) == EIO);
-	CHECK(f.doorbell.kick_recv(6) == EIO);
+	f.log.answer = ENOENT;
+	CHECK(f.doorbell.ring(5) == ENOENT);
+	CHECK(f.doorbell.kick_recv(6) == ENOENT);
 	CHECK(f.log.command == PEAL_IOC_KICK_RECV);
 	CHECK(f.log.index == 6);
 }

@@ -145,7 +145,7 @@ int post_send_list(Qp &qp, ibv_send_wr *wr, ibv_send_wr **bad, ibv_mw_type windo
 	int error = 0;
 
 	/* After a removal nobody completes what is posted: do not even begin. */
-	if (qp.context.doorbell.gone()) {
+	if (qp.context.doorbell.gone()) [[unlikely]] {
 		*bad = wr;
 		return EIO;
 	}
@@ -181,7 +181,7 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 	const std::uint32_t first = qp.rq.head();
 	std::uint32_t next = first;
 
-	error = qp.qp.state == IBV_QPS_RESET ? EINVAL : 0;
+	error = qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
 	for (; wr && !error; wr = wr->next) {
 		error = build_recv(qp, next, *wr);
 		if (error)
@@ -206,15 +206,16 @@ int post_send_bind(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 	return post_send_list(Qp::of(qp), wr, bad, IBV_MW_TYPE_1);
 }
 
-/*
- * There is no look at the engine's state: on a removal the kernel leaves
- * WANTS_KICK set, and the kick says EIO.
- */
 int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
 	ibv_recv_wr *const first = wr;
 	int error = 0;
+
+	if (qp.context.doorbell.gone()) [[unlikely]] {
+		*bad = wr;
+		return EIO;
+	}
 	const bool kick = build_recv_list(qp, wr, error);
 
 	if (error)

@@ -65,6 +65,7 @@ void drop_stale_completions(Qp &qp) noexcept
 void forget_posts(Qp &qp)
 {
 	const auto forget = [&] {
+		qp.state = IBV_QPS_RESET;
 		qp.sq.reset();
 		qp.rq.reset();
 		drop_stale_completions(qp);
@@ -210,8 +211,12 @@ int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 						    modify_qp_request(*ibqp, *attr, mask));
 	if (error)
 		return error;
-	if ((mask & IBV_QP_STATE) && c_enum(attr->qp_state) == IBV_QPS_RESET)
+	if (!(mask & IBV_QP_STATE))
+		return 0;
+	if (c_enum(attr->qp_state) == IBV_QPS_RESET)
 		forget_posts(qp);
+	else
+		qp.state = attr->qp_state;
 	return 0;
 }
 

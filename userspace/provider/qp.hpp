@@ -13,6 +13,7 @@
 #pragma once
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -55,6 +56,11 @@ struct Qp : verbs_qp {
 	bool signal_all;
 	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
+	/*
+	 * As the program set it last. libibverbs keeps one, too, and a query may put
+	 * an old one there after another thread's modify.
+	 */
+	std::atomic<ibv_qp_state> state = IBV_QPS_RESET;
 
 	Lock sq_lock;
 	SendRing sq;

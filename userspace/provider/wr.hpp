@@ -101,12 +101,12 @@ inline std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_
 }
 
 /*
- * May this queue pair be posted to, going by the state that libibverbs keeps? From
- * RTS on: in error the kernel flushes, in SQD it keeps the post for later.
+ * May this queue pair be posted to? From RTS on: in error the kernel flushes, in SQD it
+ * keeps the post for later.
  */
 inline int send_state_error(const Qp &qp) noexcept
 {
-	switch (qp.qp.state) {
+	switch (qp.state.load(std::memory_order_relaxed)) {
 	case IBV_QPS_RESET:
 	case IBV_QPS_INIT:
 	case IBV_QPS_RTR:

@@ -47,11 +47,14 @@ public:
 	{
 	}
 
+	/* Ask before anything is published: then the answer is EIO. */
 	bool gone() const noexcept { return engine() == PEAL_ENGINE_GONE; }
 
 	/*
 	 * Call after the producer index of queue pair `index` was published
-	 * (index < PEAL_MAX_QP). Returns 0 or an errno.
+	 * (index < PEAL_MAX_QP). Returns 0 or an errno. A device that goes now is no
+	 * error: its last look may have seen the index, and flushed; a work request
+	 * that was refused must not complete as well.
 	 */
 	int ring(std::uint32_t index) const noexcept
 	{
@@ -64,17 +67,24 @@ public:
 				return 0;
 		}
 		if (state == PEAL_ENGINE_GONE)
-			return EIO;
-		return kick_(PEAL_IOC_KICK_SEND, index);
+			return 0;
+		return kick(PEAL_IOC_KICK_SEND, index);
 	}
 
-	/* After a post to a receive ring that WANTS_KICK. Returns 0 or an errno. */
+	/* After a post to a receive ring that WANTS_KICK. Returns as ring(). */
 	int kick_recv(std::uint32_t index) const noexcept
 	{
-		return kick_(PEAL_IOC_KICK_RECV, index);
+		return kick(PEAL_IOC_KICK_RECV, index);
 	}
 
 private:
+	int kick(unsigned long command, std::uint32_t index) const noexcept
+	{
+		const int error = kick_(command, index);
+
+		return error == EIO ? 0 : error;
+	}
+
 	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
 
 	/*

@@ -252,11 +252,15 @@ struct peal_cq_ctl {
  * The kernel swaps summary, then word, with zero (full barriers) and reads the
  * producer indices afterwards. Before it sleeps: engine = ASLEEP; full barrier
  * B; one more scan. A bit may be set for nothing; none is ever lost.
+ *
+ * GONE is what the page reads, too, after the core has taken it from the program.
+ * A program looks before it publishes, and fails with EIO. What it had published
+ * by then is flushed, or ends with its context: no error says anything about it.
  */
 enum peal_engine_state {
-	PEAL_ENGINE_ASLEEP	= 0,	/* kick: the work runs in the caller */
+	PEAL_ENGINE_GONE	= 0,	/* device removed */
 	PEAL_ENGINE_AWAKE	= 1,	/* a bit is enough */
-	PEAL_ENGINE_GONE	= 2,	/* device removed: fail with EIO */
+	PEAL_ENGINE_ASLEEP	= 2,	/* kick: the work runs in the caller */
 };
 
 #define PEAL_DB_WORDS		256
