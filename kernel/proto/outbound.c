@@ -8,17 +8,13 @@
 #include <rdma/ib_verbs.h>
 
 #include "outbound.h"
+#include "pause.h"
 #include "rnr.h"
 
 /* The estimate never waits longer than this, also when the transport never gives up. */
 #define LONGEST_RTO_NS		1000000000ULL
 /* After a fatal NAK the peer may be gone: what came before does not wait for ever. */
 #define LAST_TIMEOUT_NS		1000000000ULL
-
-static bool peal_outbound_reliable(const struct peal_outbound *o)
-{
-	return o->config.transport == PEAL_RC;
-}
 
 /* ---- set-up ---- */
 
@@ -211,52 +207,6 @@ static void peal_outbound_judge_probe(struct peal_outbound *o, bool ack, u64 now
 
 /* ---- new packets ---- */
 
-/*
- * Without credit one packet may go when nothing else is out, so that an update
- * that was lost cannot stop the connection; when it was acknowledged there was
- * a receive, and the rest of the message follows (9.7.7.2.5).
- */
-static bool peal_outbound_has_credit(const struct peal_outbound *o, const struct peal_flight *f)
-{
-	const struct peal_trail *t = &o->trail;
-	bool first = !t->packet;
-	u32 ssn = peal_psn_add(o->credit.ssn, first ? 1 : 0);
-
-	if (!peal_flight_takes_receive(f) || peal_credit_covers(&o->credit, ssn))
-		return true;
-	return t->una == t->top || (!first && t->una != f->psn && t->acking == t->sending);
-}
-
-static enum peal_pause peal_outbound_may_begin(const struct peal_outbound *o,
-					       const struct peal_flight *f)
-{
-	if (!o->trail.packet && f->message.flags & PEAL_WQE_FENCE && o->rd_atomic)
-		return PEAL_PAUSE_FENCE;
-	if (f->local || !peal_outbound_reliable(o))
-		return PEAL_PAUSE_NONE;
-	if (peal_flight_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
-		return PEAL_PAUSE_RD_ATOMIC;
-	if (!peal_outbound_has_credit(o, f))
-		return PEAL_PAUSE_CREDIT;
-	return PEAL_PAUSE_NONE;
-}
-
-/* On a path that loses, no more than the peer may be able to keep. */
-static bool peal_outbound_window_open(const struct peal_outbound *o, u32 span)
-{
-	u32 outstanding = peal_trail_outstanding(&o->trail);
-	u32 size = o->window.size;
-
-	if (o->repair.probe || o->repair.peer_keeps)
-		size = min_t(u32, size, PEAL_EARLY_SLOTS);
-	return !outstanding || outstanding + span <= size;
-}
-
-static u32 peal_outbound_span(const struct peal_outbound *o, const struct peal_flight *f)
-{
-	return peal_flight_is_read(f) ? peal_flight_piece(f, o->trail.packet) : 1;
-}
-
 /* What can never leave fails in its turn. */
 static bool peal_outbound_refuses(struct peal_outbound *o, const struct peal_flight *f)
 {
@@ -276,7 +226,6 @@ static bool peal_outbound_refuses(struct peal_outbound *o, const struct peal_fli
 static enum peal_pause peal_outbound_may_send(struct peal_outbound *o)
 {
 	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
-	enum peal_pause pause;
 
 	if (peal_trail_is_lost(&o->trail, o->trail.sending))
 		return PEAL_PAUSE_FAILED;
@@ -286,10 +235,7 @@ static enum peal_pause peal_outbound_may_send(struct peal_outbound *o)
 		return PEAL_PAUSE_EMPTY;
 	if (peal_outbound_refuses(o, f))
 		return PEAL_PAUSE_FAILED;
-	pause = peal_outbound_may_begin(o, f);
-	if (!pause && !f->local && !peal_outbound_window_open(o, peal_outbound_span(o, f)))
-		pause = PEAL_PAUSE_WINDOW;
-	return pause;
+	return peal_pause_before(o, f);
 }
 
 /* One that goes without credit, and the last of a message that waits for it. */
@@ -331,7 +277,7 @@ static void peal_outbound_leave(struct peal_outbound *o, const struct peal_fligh
 static void peal_outbound_send(struct peal_outbound *o, u64 now, struct peal_outgoing *out)
 {
 	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
-	u32 span = peal_outbound_span(o, f);
+	u32 span = peal_pause_span(o, f);
 
 	peal_outbound_build(o, o->trail.sending, o->trail.packet, span, out);
 	if (peal_outbound_reliable(o))

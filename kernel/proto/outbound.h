@@ -116,6 +116,11 @@ void peal_outbound_reset(struct peal_outbound *o);
 void peal_outbound_configure(struct peal_outbound *o, const struct peal_outbound_config *config);
 void peal_outbound_set_psn(struct peal_outbound *o, u32 psn);
 
+static inline bool peal_outbound_reliable(const struct peal_outbound *o)
+{
+	return o->config.transport == PEAL_RC;
+}
+
 static inline bool peal_outbound_has_room(const struct peal_outbound *o)
 {
 	return o->trail.head - o->trail.tail <= o->trail.mask;
