@@ -75,24 +75,33 @@ static enum peal_reason peal_responder_rights(const struct peal_qp *qp, const st
 }
 
 /* Remote range: IBTA 9.7.4.1.5. A request for no bytes has no key to check. */
+static enum peal_reason peal_responder_range(struct peal_qp *qp, const struct peal_send *send,
+					     struct peal_cursor *cursor)
+{
+	struct peal_target target = {};
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	if (send->length)
+		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, send,
+					 peal_op(send->opcode)->access, &target);
+	if (likely(!reason))
+		peal_cursor_target(cursor, &target, send->length);
+	return reason;
+}
+
 static struct peal_outcome peal_responder_remote(struct peal_qp *qp, const struct peal_send *send,
 						 u32 src_qpn, struct peal_burst *burst,
 						 struct peal_cursor *cursor)
 {
-	const struct peal_op *op = peal_op(send->opcode);
-	struct peal_target target = {};
-	enum peal_reason reason = peal_responder_rights(qp, op);
+	enum peal_reason reason = peal_responder_rights(qp, peal_op(send->opcode));
 
 	if (unlikely(reason))
 		return peal_responder_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
 					     reason);
-	if (send->length)
-		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, send, op->access,
-					 &target);
+	reason = peal_responder_range(qp, send, cursor);
 	if (unlikely(reason))
 		return peal_responder_refuse(qp, send, src_qpn, burst, &peal_refuse_access,
 					     reason);
-	peal_cursor_target(cursor, &target, send->length);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
@@ -108,6 +117,14 @@ struct peal_outcome peal_responder_read(struct peal_qp *qp, const struct peal_se
 					struct peal_cursor *cursor)
 {
 	return peal_responder_remote(qp, send, src_qpn, burst, cursor);
+}
+
+/* The same for one that left before. Return: false when the key has gone; nobody is to blame. */
+bool peal_responder_read_again(struct peal_qp *qp, const struct peal_send *send,
+			       struct peal_cursor *cursor)
+{
+	return !peal_responder_rights(qp, peal_op(send->opcode)) &&
+	       !peal_responder_range(qp, send, cursor);
 }
 
 /* The peer's packets do not make a request: refuse. */

@@ -26,6 +26,8 @@ struct peal_outcome peal_responder_finish(struct peal_qp *qp, const struct peal_
 struct peal_outcome peal_responder_read(struct peal_qp *qp, const struct peal_send *send,
 					u32 src_qpn, struct peal_burst *burst,
 					struct peal_cursor *cursor);
+bool peal_responder_read_again(struct peal_qp *qp, const struct peal_send *send,
+			       struct peal_cursor *cursor);
 void peal_responder_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
 			    struct peal_burst *burst);
 

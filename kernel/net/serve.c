@@ -282,33 +282,52 @@ static noinline bool peal_serve_read(struct peal_serve *s, const struct peal_rep
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = reply->header.payload_bytes;
+	bool found;
 
 	s->ask.opcode = PEAL_OP_READ;
 	s->ask.rkey = reply->rkey;
 	s->ask.remote_addr = reply->remote_addr;
 	s->ask.length = bytes;
-	if (peal_responder_read(qp, &s->ask, qp->attr.dest_qp_num, burst, &from).what !=
-	    PEAL_CARRIED)
+	if (reply->again)
+		found = peal_responder_read_again(qp, &s->ask, &from);
+	else
+		found = peal_responder_read(qp, &s->ask, qp->attr.dest_qp_num, burst,
+					    &from).what == PEAL_CARRIED;
+	if (!found)
 		return false;
 	peal_cursor_inline(&to, payload, bytes);
 	peal_cursor_copy(&to, &from, bytes);
 	return true;
 }
 
-/* What cannot be built for want of memory is a lost packet. */
-static void peal_serve_send(struct peal_serve *s, struct peal_reply *reply,
-			    struct peal_burst *burst)
+/*
+ * What cannot be built for want of memory is a lost packet. When the key of a READ is
+ * gone, a repetition turns into a NAK, and the NAK of a first answer is due later.
+ */
+static struct sk_buff *peal_serve_build(struct peal_serve *s, struct peal_reply *reply,
+					struct peal_burst *burst)
 {
 	void *payload;
 	struct sk_buff *skb = peal_line_prepare(s->line, &reply->header, &payload);
 
+	if (!skb || !reply->read || likely(peal_serve_read(s, reply, payload, burst)))
+		return skb;
+	kfree_skb(skb);
+	if (!reply->again) {
+		peal_inbound_refuse_read(&s->in);
+		return NULL;
+	}
+	peal_inbound_refuse_again(&s->in, reply);
+	return peal_line_prepare(s->line, &reply->header, &payload);
+}
+
+static void peal_serve_send(struct peal_serve *s, struct peal_reply *reply,
+			    struct peal_burst *burst)
+{
+	struct sk_buff *skb = peal_serve_build(s, reply, burst);
+
 	if (unlikely(!skb))
 		return;
-	if (reply->read && !peal_serve_read(s, reply, payload, burst)) {
-		kfree_skb(skb);
-		peal_inbound_refuse_read(&s->in);
-		return;
-	}
 	peal_serve_count_nak(peal_serve_qp(s), &reply->header);
 	peal_line_send(s->line, &reply->header, skb, reply->again);
 }

@@ -763,6 +763,19 @@ void peal_inbound_refuse_read(struct peal_inbound *in)
 	in->nak_psn = in->reply_psn;
 }
 
+/* What never left is not skipped: it gets a refusal of its own. */
+void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply)
+{
+	u32 psn = reply->header.psn;
+	struct peal_resource *res = peal_inbound_find(in, psn);
+
+	peal_inbound_head(in, reply, peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK), psn,
+			  PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS);
+	reply->again = true;
+	if (res && res->replying && res->from < res->sent)
+		peal_inbound_end_reply(in, res);
+}
+
 /* ---- time ---- */
 
 u64 peal_inbound_deadline(const struct peal_inbound *in)

@@ -155,6 +155,13 @@ void *peal_inbound_drop_early(struct peal_inbound *in);
 bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply);
 /* The key of the READ reply that next() just gave is gone: a fatal NAK comes instead. */
 void peal_inbound_refuse_read(struct peal_inbound *in);
+/*
+ * As before, but the reply is a repetition. Who has had the answer may take the key
+ * away, and a late repetition of the request still be here: that is nobody's error.
+ * *reply becomes a NAK that means something only to who lacks these bytes; the
+ * connection goes on.
+ */
+void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply);
 
 /* When expire() shall be called, ns; U64_MAX: never. */
 u64 peal_inbound_deadline(const struct peal_inbound *in);

@@ -77,9 +77,13 @@ void PealPair::reply()
 		packets++;
 		if (reply.read &&
 		    !target.readable(reply.rkey, reply.remote_addr, reply.header.payload_bytes)) {
-			incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
-			peal_inbound_refuse_read(&in_);
-			continue;
+			if (!reply.again) {
+				incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
+				peal_inbound_refuse_read(&in_);
+				continue;
+			}
+			incoming->refuse_again(reply.header.psn);
+			peal_inbound_refuse_again(&in_, &reply);
 		}
 		if (reply.header.payload_bytes)
 			bytes = target.bytes(reply.rkey, reply.remote_addr,

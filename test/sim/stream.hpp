@@ -148,6 +148,7 @@ class Stream {
 	size_t taken_ = 0, receives_done_ = 0;
 	Message *refused_ = nullptr;
 	u32 refused_psn_ = ~0U;
+	u32 refused_again_ = ~0U;		/* PSN of a repetition */
 	std::deque<std::pair<u32, u32>> again_; /* PSNs that were asked for once more */
 
 	Message *at_psn(u32 rel);
@@ -212,6 +213,8 @@ public:
 	void settle(Message &m, const Request &request, enum peal_verdict verdict, u64 original);
 	/* The transport itself refuses a request, or the key of a READ under way is gone. */
 	void refuse(u32 psn, u8 status);
+	/* The key of a READ has gone, a response of which left before. */
+	void refuse_again(u32 psn);
 	/* A READ or atomic that was executed is asked for once more. */
 	void asked_again(u32 psn, u64 length);
 	/* The responder sends a reply. */

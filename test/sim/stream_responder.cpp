@@ -132,6 +132,21 @@ void Stream::refuse(u32 psn, u8 status)
 	refused_psn_ = rel(psn);
 }
 
+/* Who has all the bytes may have had the key taken away, and hears nothing of this. */
+void Stream::refuse_again(u32 psn)
+{
+	Message *m = at_psn(rel(psn));
+
+	if (!m || !m->reads())
+		violation("%s: PSN %06x is refused, which no READ has", name_.c_str(), psn);
+	refused_again_ = rel(psn);
+	if (m->answered())
+		return;
+	if (invalidated_at == NEVER && !rules.forged)
+		broken(*m, "lost its key before it was answered");
+	m->refused = REM_ACCESS_ERR;
+}
+
 void Stream::asked_again(u32 psn, u64 length)
 {
 	Message *m = at_psn(rel(psn));
@@ -172,7 +187,7 @@ void Stream::replied(const peal_packet &p, bool again)
 	if (positive && psn >= executed_ && psn < 0x800000)
 		violation("%s: acknowledges PSN %06x, %06x is next", name_.c_str(), p.psn,
 			  (rules.psn + executed_) & 0xffffff);
-	if (!positive && psn != executed_ && psn != refused_psn_)
+	if (!positive && psn != executed_ && psn != refused_psn_ && psn != refused_again_)
 		violation("%s: refuses PSN %06x, %06x is next", name_.c_str(), p.psn,
 			  (rules.psn + executed_) & 0xffffff);
 	if (answer && again && std::none_of(again_.begin(), again_.end(), [psn](const auto &range) {

@@ -53,8 +53,14 @@ void StrictPair::read(const Wire &wire)
 	u64 mtu = incoming->rules.mtu, done = 0;
 	u32 n = 0;
 
-	/* The key of one that is asked for again may be gone. */
+	/*
+	 * The key of one that is asked for again may be gone. Where the program has taken
+	 * it away by itself, that is an error; else the requester has done so, by a message
+	 * behind an answer that it has.
+	 */
 	if (!target.readable(wire.key, wire.addr, wire.length)) {
+		if (incoming->invalidated_at == NEVER)
+			return;
 		incoming->refuse(wire.psn, REM_ACCESS_ERR);
 		acknowledge(wire.psn, 0x62);
 		error_ = true;

@@ -383,6 +383,34 @@ TEST_CASE("a key that is gone turns the response into a refusal", "[inbound]")
 	CHECK(r.replies().empty());
 }
 
+TEST_CASE("a key that is gone when an answer is repeated is nobody's error", "[inbound]")
+{
+	const std::uint32_t left = GENERATE(2, 3); /* answers that left before */
+	Responder r(0);
+	peal_reply reply;
+
+	r.run(read_request(0, ADDRESS, 3 * MTU));
+	for (std::uint32_t i = 0; i < left; ++i)
+		REQUIRE(r.next(reply));
+	r.give(read_request(0, ADDRESS, 2 * MTU));
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 3).asks_ack());
+	REQUIRE(r.next(reply));
+	REQUIRE(reply.again);
+	peal_inbound_refuse_again(r.get(), &reply);
+	check_answer(reply, ACCESS_NAK, 0);
+	CHECK_FALSE(reply.read);
+	CHECK_FALSE(r->fatal);
+	if (left == 2) { /* this one has its first answer, or refusal, still to come */
+		REQUIRE(r.next(reply));
+		CHECK(reply.header.psn == 2);
+		CHECK(reply.read);
+		CHECK_FALSE(reply.again);
+	}
+	check_answer(r.reply(), PLAIN_ACK, 3);
+	r.run(rc(PEAL_WIRE_SEND_ONLY, 4).asks_ack());
+	check_answer(r.reply(), PLAIN_ACK, 4);
+}
+
 TEST_CASE("a smaller depth forgets the oldest", "[inbound]")
 {
 	Responder r(0, 4);
