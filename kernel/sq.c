@@ -82,6 +82,19 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 	return *reason ? PEAL_SQ_MALFORMED : PEAL_SQ_FETCHED;
 }
 
+/**
+ * peal_sq_is_followed() - will a message leave right behind the one just fetched?
+ *
+ * No READ: it may be too long for what is under way, and wait. Nothing that is done
+ * here: it waits for all before it. A hint, as the program may change the slot.
+ */
+bool peal_sq_is_followed(const struct peal_sq *sq)
+{
+	const struct peal_send_wqe *next = peal_ring_slot(&sq->ring);
+
+	return peal_ring_pending(&sq->ring) > 0 && peal_op(READ_ONCE(next->opcode))->sends;
+}
+
 /* A chunk was carried: the peer lives, so the retries start anew. */
 void peal_sq_advance(struct peal_sq *sq, u64 bytes)
 {

@@ -55,6 +55,7 @@ void peal_sq_set_psn(struct peal_sq *sq, u32 psn);
 void peal_sq_set_limits(struct peal_sq *sq, u8 retry, u8 rnr);
 
 enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason);
+bool peal_sq_is_followed(const struct peal_sq *sq);
 void peal_sq_advance(struct peal_sq *sq, u64 bytes);
 void peal_sq_restart(struct peal_sq *sq);
 void peal_sq_finish(struct peal_sq *sq, u32 packets);

@@ -105,7 +105,7 @@ static void peal_wire_post(struct peal_carrier *c)
 		.rkey = wqe->rkey,
 		.remote_addr = wqe->remote_addr,
 		.length = wqe->length,
-		.more = peal_ring_pending(&qp->sq.ring) > 0,
+		.more = peal_sq_is_followed(&qp->sq),
 	};
 
 	if (peal_op(wqe->opcode)->atomic)

@@ -49,9 +49,7 @@ void peal_outbound_reset(struct peal_outbound *o)
 
 static u64 peal_outbound_timeout(const struct peal_outbound *o)
 {
-	if (o->config.timeout_ns)
-		return o->config.timeout_ns;
-	return o->trail.failed ? LAST_TIMEOUT_NS : 0;
+	return o->config.timeout_ns ?: (o->trail.failed ? LAST_TIMEOUT_NS : 0);
 }
 
 void peal_outbound_configure(struct peal_outbound *o, const struct peal_outbound_config *config)
@@ -67,6 +65,7 @@ void peal_outbound_set_psn(struct peal_outbound *o, u32 psn)
 {
 	peal_trail_set_psn(&o->trail, psn);
 	peal_repair_reset(&o->repair, &o->trail);
+	peal_window_recover(&o->window);
 	o->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
 	o->rnr_psn = o->gap_psn;
 }
@@ -242,7 +241,8 @@ static enum peal_pause peal_outbound_may_send(struct peal_outbound *o)
 static bool peal_outbound_must_ask(const struct peal_outbound *o, const struct peal_flight *f)
 {
 	bool last = o->trail.packet + 1 == f->packets;
-	bool followed = peal_outbound_unsent(o) > 1 || f->message.more;
+	bool followed = f->message.more && peal_outbound_has_room(o) &&
+			peal_credit_covers(&o->credit, peal_psn_add(o->credit.ssn, 1));
 
 	if (last && (f->message.flags & PEAL_WQE_SIGNALED || !followed))
 		return true;
@@ -295,6 +295,15 @@ static void peal_outbound_name_local(struct peal_outbound *o, struct peal_outgoi
 	peal_trail_named(&o->trail);
 }
 
+/* Nothing more leaves that could ask for an ACK of what has left: a probe does, at once. */
+static void peal_outbound_hurry(struct peal_outbound *o, u64 now)
+{
+	if (!o->window.unasked || o->trail.una == o->trail.top)
+		return;
+	peal_window_asked(&o->window);
+	o->probe_at = now;
+}
+
 enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal_outgoing *out)
 {
 	enum peal_pause pause;
@@ -306,6 +315,8 @@ enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal
 	if (peal_repair_seek(&o->repair, &o->trail, &o->early))
 		return peal_outbound_resend(o, now, out);
 	pause = peal_outbound_may_send(o);
+	if (pause == PEAL_PAUSE_FAILED)
+		peal_outbound_hurry(o, now);
 	if (pause)
 		return pause;
 	if (peal_trail_at(&o->trail, o->trail.sending)->local)

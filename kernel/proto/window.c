@@ -29,6 +29,11 @@ void peal_window_limit(struct peal_window *w, u32 limit)
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
 
+void peal_window_recover(struct peal_window *w)
+{
+	w->shrunk = false;
+}
+
 static void peal_window_cut(struct peal_window *w, u32 by, u32 top)
 {
 	if (w->shrunk)

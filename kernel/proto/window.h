@@ -20,6 +20,8 @@ struct peal_window {
 
 void peal_window_reset(struct peal_window *w);
 void peal_window_limit(struct peal_window *w, u32 limit);
+/* Packets are numbered anew: none of those that were lost is out any more. */
+void peal_window_recover(struct peal_window *w);
 /*
  * @packets more were acknowledged, all before @una. It grows, unless they have
  * waited for too long: then it is halved. @top: the PSN after the last that left.

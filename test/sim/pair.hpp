@@ -39,7 +39,8 @@ public:
 
 	bool in_error() const { return error_; }
 	/* The program posts message @index of the outgoing stream. */
-	virtual void post(u32 index) = 0;
+	/* @more: another one comes at once; nothing leaves before the last. */
+	virtual void post(u32 index, bool more) = 0;
 	/* A frame for this queue pair; more may follow before batch_ends(). */
 	virtual void arrive(FramePtr frame) = 0;
 	virtual void batch_ends() = 0;

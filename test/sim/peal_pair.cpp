@@ -100,13 +100,25 @@ void PealPair::wake(u64 what)
 	run();
 }
 
-void PealPair::post(u32 index)
+void PealPair::post(u32 index, bool more)
 {
 	posted_.push_back(index);
+	if (more)
+		return;
 	if (dead_)
 		flush();
 	else
 		run();
+}
+
+/* As peal_sq_is_followed(). */
+bool PealPair::followed() const
+{
+	if (posted_.empty())
+		return false;
+	const Message &next = outgoing->message(posted_.front());
+
+	return next.fault != Fault::OPCODE && (next.sends() || next.writes());
 }
 
 void PealPair::feed()
@@ -117,8 +129,9 @@ void PealPair::feed()
 
 		if (m.fault == Fault::OPCODE)
 			wire.opcode = PEAL_OP_INVALID;
-		peal_outbound_post(&out_, &wire);
 		posted_.pop_front();
+		wire.more = followed();
+		peal_outbound_post(&out_, &wire);
 	}
 }
 

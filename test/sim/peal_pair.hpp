@@ -33,6 +33,7 @@ class PealPair : public Pair {
 	bool turn_due_ = false, reply_due_ = false, dead_ = false;
 	u32 expected_una_ = 0;
 
+	bool followed() const;
 	void feed();
 	bool turn();
 	void run();
@@ -60,7 +61,7 @@ public:
 	/* RESET, and a new connection. */
 	void connect(const peal_outbound_config &out, u32 out_psn, const peal_inbound_config &in,
 		     u32 in_psn);
-	void post(u32 index) override;
+	void post(u32 index, bool more) override;
 	void arrive(FramePtr frame) override;
 	void batch_ends() override;
 	void room() override;

@@ -4,6 +4,7 @@
  */
 #include "program.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace peal::sim {
@@ -103,10 +104,23 @@ void Program::plan_atomic(Message &m)
 	m.wire.atomic.swap = add ? 0 : random.below(4);
 }
 
-/* Each SEND_INV has a key of its own to invalidate. */
+/*
+ * Each SEND_INV has a key of its own to invalidate: that of a READ before it, which it
+ * waits for, or one that nobody uses.
+ */
 void Program::plan_invalidation(Message &m)
 {
+	const auto read = std::find_if(plan_.rbegin(), plan_.rend(), [](const Message &before) {
+		return before.reads() && before.fault == Fault::NONE && before.wire.length;
+	});
+
 	m.wire.imm_or_rkey = to_.memory.add_region(MAY_READ)->key;
+	if (read == plan_.rend() || own_keys_.count(read->wire.rkey) || m.id & 1)
+		return;
+	plan_target(*read, MAY_READ);
+	own_keys_.insert(read->wire.rkey);
+	m.wire.imm_or_rkey = read->wire.rkey;
+	m.wire.flags |= PEAL_WQE_FENCE;
 }
 
 /* Return: false when the fault does not suit the message. */
@@ -267,7 +281,7 @@ void Program::post()
 		u64 wait = m.post_at;
 
 		posted_++;
-		from_.post(stream_.post(m).wire.index);
+		from_.post(stream_.post(m).wire.index, !wait && posted_ < plan_.size());
 		if (wait) {
 			world_.in(wait, this, POST);
 			return;

@@ -8,6 +8,7 @@
  */
 #pragma once
 #include <map>
+#include <set>
 
 #include "pair.hpp"
 
@@ -40,6 +41,7 @@ class Program : public Actor {
 	std::vector<Message> plan_;
 	std::vector<Receive> receives_;
 	std::vector<Region *> regions_;
+	std::set<u32> own_keys_;  /* each of one READ alone, until a SEND_INV takes it */
 	std::map<u64, u64> sums_; /* FETCH_ADD: by address, what was there at first */
 	size_t posted_ = 0, received_ = 0;
 	u32 tag_;

@@ -14,7 +14,7 @@ void StrictPair::connect(u32 in_psn)
 	expected_ = in_psn;
 }
 
-void StrictPair::post(u32 index)
+void StrictPair::post(u32 index, bool)
 {
 	posted_.push_back(index);
 	if (over_)

@@ -88,7 +88,7 @@ public:
 	{
 	}
 	void connect(u32 in_psn);
-	void post(u32 index) override;
+	void post(u32 index, bool more) override;
 	void arrive(FramePtr frame) override;
 	void batch_ends() override
 	{

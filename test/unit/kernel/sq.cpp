@@ -125,6 +125,23 @@ TEST_CASE("many laps around the send ring and around 32 bits", "[sq]")
 	}
 }
 
+TEST_CASE("only a SEND or WRITE is said to follow", "[sq]")
+{
+	for (unsigned opcode = 0; opcode < 256; ++opcode) {
+		const bool leaves = opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_WRITE_IMM;
+		Queue queue;
+
+		CAPTURE(opcode);
+		queue.post(PEAL_OP_WRITE, 0);
+		REQUIRE(queue.fetch() == PEAL_SQ_FETCHED);
+		CHECK_FALSE(peal_sq_is_followed(&queue.sq));
+		queue.post(opcode, 1);
+		CHECK(peal_sq_is_followed(&queue.sq) == leaves);
+		queue.ring.ctl().producer += DEPTH;
+		CHECK_FALSE(peal_sq_is_followed(&queue.sq));
+	}
+}
+
 TEST_CASE("a malformed WQE is taken, and the next one is the next", "[sq]")
 {
 	Queue queue(0xffffffff);

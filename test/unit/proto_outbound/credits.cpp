@@ -79,6 +79,20 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 	CHECK(r.send() == Psns{5});
 }
 
+TEST_CASE("the last before one without credit asks for an ACK", "[credits]")
+{
+	Requester r = limited(2);
+	peal_message m = r.message(PEAL_OP_SEND, 8, 0);
+
+	m.more = true;
+	r.post(m);
+	r.post(m);
+	r.post(m);
+	CHECK_FALSE(r.send_one().header.ack_request);
+	CHECK(r.send_one().header.ack_request);
+	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+}
+
 TEST_CASE("and then it may meet RNR, as often as it has to", "[credits]")
 {
 	Requester r = limited(0);

@@ -203,6 +203,19 @@ TEST_CASE("windows grow by what is acknowledged and shrink once for each loss", 
 	CHECK(w.size == 1);
 }
 
+TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
+{
+	peal_window w = {};
+
+	peal_window_limit(&w, 100);
+	peal_window_reset(&w);
+	peal_window_halve(&w, 50);
+	CHECK(w.size == 16);
+	peal_window_recover(&w);
+	peal_window_follow(&w, 10, 0x900000, 0x900000, false);
+	CHECK(w.size == 26);
+}
+
 TEST_CASE("PSN order: half the circle is later", "[parts]")
 {
 	for (std::uint32_t from : {0U, 5U, 0x7fffffU, 0x800000U, 0xffffffU}) {

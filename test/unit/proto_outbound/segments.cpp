@@ -317,8 +317,8 @@ TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]
 	r.post(m);
 	CHECK(r.send_one().header.ack_request);
 	m.flags = 0;
-	m.more = false;
 	r.post(m);
+	m.more = false;
 	r.post(m);
 	CHECK_FALSE(r.send_one().header.ack_request);
 	CHECK(r.send_one().header.ack_request);
