@@ -439,24 +439,48 @@ static bool peal_wire_connected(const struct peal_qp *qp)
 	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
 }
 
+static bool peal_wire_ask(struct peal_carrier *c, struct peal_burst *burst,
+			  struct peal_budget *budget)
+{
+	if (!peal_wire_connected(peal_wire_qp(c)))
+		return false;
+	peal_wire_expire(c);
+	return peal_wire_transmit(c, burst, budget);
+}
+
+static bool peal_wire_answer(struct peal_carrier *c, struct peal_burst *burst,
+			     struct peal_budget *budget)
+{
+	struct peal_rq *rq = &peal_wire_qp(c)->rq;
+	bool more;
+
+	if (!peal_serve_is_due(&c->serve))
+		return false;
+	spin_lock(&rq->lock);
+	more = peal_serve_run(&c->serve, burst, budget);
+	spin_unlock(&rq->lock);
+	return more;
+}
+
+/*
+ * Each of both can use up every turn, and the room: a peer may ask for 2 GiB at once.
+ * So they take turns in going first. Completions need no room, and go before.
+ */
 static bool peal_wire_run(struct peal_qp *qp, struct peal_burst *burst,
 			  struct peal_budget *budget)
 {
 	struct peal_carrier *c = qp->carrier;
 	bool more = false;
 
-	/* First: replies may use up every turn. */
 	if (peal_wire_connected(qp))
 		more = peal_wire_complete(c, burst, budget);
-	if (peal_serve_is_due(&c->serve)) {
-		spin_lock(&qp->rq.lock);
-		more |= peal_serve_run(&c->serve, burst, budget);
-		spin_unlock(&qp->rq.lock);
-	}
-	if (!peal_wire_connected(qp))
-		return more;
-	peal_wire_expire(c);
-	return peal_wire_transmit(c, burst, budget) || more;
+	c->asks_first = !c->asks_first;
+	if (c->asks_first)
+		more |= peal_wire_ask(c, burst, budget);
+	more |= peal_wire_answer(c, burst, budget);
+	if (!c->asks_first)
+		more |= peal_wire_ask(c, burst, budget);
+	return more;
 }
 
 static bool peal_wire_flush(struct peal_qp *qp, struct peal_burst *burst)

@@ -26,6 +26,7 @@ struct peal_carrier {
 	struct peal_outbound out;
 	struct peal_flight *flight;	/* the array behind `out` */
 	struct peal_load load;		/* parallel to it */
+	bool asks_first;		/* before it answers; the other way round next time */
 };
 
 /**
