@@ -19,6 +19,7 @@ struct RecordingKick {
 		unsigned long command = 0;
 		std::uint32_t index = 0;
 		int answer = 0;
+		peal_doorbell *removed = nullptr; /* its device goes before the answer */
 	} * log;
 
 	int operator()(unsigned long command, std::uint32_t index) const
@@ -26,6 +27,8 @@ struct RecordingKick {
 		++log->calls;
 		log->command = command;
 		log->index = index;
+		if (log->removed)
+			log->removed->engine = PEAL_ENGINE_GONE;
 		return log->answer;
 	}
 };
@@ -98,6 +101,18 @@ TEST_CASE("what was published when the device goes is not refused: it may be flu
 	CHECK(f.log.calls == 2);
 	f.db->engine = PEAL_ENGINE_GONE;
 	CHECK(f.doorbell.ring(5) == 0);
+	CHECK(f.log.calls == 2);
+}
+
+TEST_CASE("a queue pair that the removal has destroyed is no reason to refuse what was published")
+{
+	Fixture f;
+
+	f.log.answer = ENOENT;
+	f.log.removed = f.db;
+	CHECK(f.doorbell.ring(5) == 0);
+	f.db->engine = PEAL_ENGINE_ASLEEP;
+	CHECK(f.doorbell.kick_recv(5) == 0);
 	CHECK(f.log.calls == 2);
 }
 

@@ -78,11 +78,13 @@ public:
 	}
 
 private:
+	/* A removal says GONE first, then destroys queue pairs (ENOENT), then shuts the file (EIO).
+	 */
 	int kick(unsigned long command, std::uint32_t index) const noexcept
 	{
 		const int error = kick_(command, index);
 
-		return error == EIO ? 0 : error;
+		return error == EIO || (error == ENOENT && gone()) ? 0 : error;
 	}
 
 	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
