@@ -80,7 +80,7 @@ static bool peal_cq_event_due(struct peal_cq *cq)
 	arm = peal_cq_ring_armed(&cq->ring);
 	due = arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
 	if (due)
-		WRITE_ONCE(cq->ring.fired, arm);
+		peal_cq_ring_fire(&cq->ring, arm);
 	cq->solicited = false;
 	spin_unlock(&cq->lock);
 	return due;

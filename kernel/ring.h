@@ -146,4 +146,14 @@ static inline u32 peal_cq_ring_armed(const struct peal_cq_ring *ring)
 	return arm == ring->fired ? 0 : arm;
 }
 
+/*
+ * @arm has its event, which the caller raises next. Ours is what counts; the
+ * shared word lets the program see which of its armings are still outstanding.
+ */
+static inline void peal_cq_ring_fire(struct peal_cq_ring *ring, u32 arm)
+{
+	WRITE_ONCE(ring->fired, arm);
+	WRITE_ONCE(ring->ctl->fired, arm);
+}
+
 #endif

@@ -189,6 +189,35 @@ TEST_CASE("arming for solicited completions after arming for all keeps all")
 	watched.take_event();
 }
 
+TEST_CASE("an older event takes nothing from an arming for all that came after it")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.message(false);
+	watched.arm(next);
+	watched.take_event(); /* of the first arming */
+	watched.arm(solicited_only);
+	watched.message(false);
+	watched.take_event();
+}
+
+TEST_CASE("arming for solicited completions after the event of an arming for all")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.message(false);
+	watched.arm(solicited_only);
+	watched.take_event();
+	watched.message(false);
+	CHECK_FALSE(watched.has_event(absence));
+	watched.message(true);
+	watched.take_event();
+}
+
 TEST_CASE("arming for all after arming for solicited completions")
 {
 	Device device;

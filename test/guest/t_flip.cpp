@@ -87,6 +87,7 @@ constexpr std::array fields{
 	FIELD(qp_control, recv_control, peal_ring_ctl, flags),
 	FIELD(cq_control, 0, peal_cq_ctl, consumer),
 	FIELD(cq_control, 0, peal_cq_ctl, arm),
+	FIELD(cq_control, 0, peal_cq_ctl, fired),
 	FIELD(cq_control, PEAL_CQ_RING_OFFSET, peal_cqe, qp_index),
 	FIELD(cq_control, PEAL_CQ_RING_OFFSET, peal_cqe, flags),
 	FIELD(doorbell, 0, peal_doorbell, engine),

@@ -387,6 +387,7 @@ TEST_CASE("consumer index and arming of a completion queue")
 		for (unsigned i = 0; i < 10 * qp.response().sq_entries; i++) {
 			qp.cq().control().consumer = value;
 			qp.cq().control().arm = value * i;
+			qp.cq().control().fired = value * (i + i % 2);
 			qp.post(request(PEAL_OP_WRITE));
 		}
 		CHECK(eventually([&] {

@@ -92,6 +92,6 @@ uint32_t kernel_cq_fire(struct kernel_cq *cq)
 	uint32_t arm = peal_cq_ring_armed(&cq->ring);
 
 	if (arm)
-		cq->ring.fired = arm;
+		peal_cq_ring_fire(&cq->ring, arm);
 	return arm;
 }

@@ -85,9 +85,51 @@ TEST_CASE("each arming is due once, and an arm value is never zero")
 	CHECK(kernel_cq_fire(cq.kernel.get()) == 0);
 	cq.user.arm(PEAL_CQ_ARM_NEXT);
 	CHECK(kernel_cq_fire(cq.kernel.get()) != 0);
-	store_release(cq.ctl().arm, ~0U); /* the counter wraps */
+	store_release(cq.ctl().arm, ~0U ^ PEAL_CQ_ARM_NEXT); /* the counter wraps */
 	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
 	CHECK(kernel_cq_fire(cq.kernel.get()) == PEAL_CQ_ARM_SOLICITED);
+}
+
+TEST_CASE("an outstanding arming for all is not replaced by one for solicited CQEs")
+{
+	CqPair cq(2);
+
+	cq.user.arm(PEAL_CQ_ARM_NEXT);
+	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+	CHECK((kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT));
+	cq.user.arm(PEAL_CQ_ARM_NEXT);
+	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+	CHECK((kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT));
+	/* Its event has come: no more than what is asked for. */
+	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+	CHECK_FALSE((kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT));
+}
+
+TEST_CASE("of two threads that arm the one that asks for all gets its event", "[threads]")
+{
+	constexpr std::uint32_t rounds = 20'000 / SLOWDOWN;
+	CqPair cq(2);
+	std::atomic<std::uint32_t> round = 0, armed = 0;
+	bool lost = false;
+
+	std::thread other([&] {
+		for (std::uint32_t i = 1; i <= rounds; ++i) {
+			while (round < i)
+				std::this_thread::yield();
+			cq.user.arm(PEAL_CQ_ARM_SOLICITED);
+			armed = i;
+		}
+	});
+	for (std::uint32_t i = 1; i <= rounds; ++i) {
+		round = i;
+		cq.user.arm(PEAL_CQ_ARM_NEXT);
+		while (armed < i)
+			std::this_thread::yield();
+		lost |= !(kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT);
+	}
+	other.join();
+	CHECK_FALSE(lost);
 }
 
 TEST_CASE("a tiny ring carries CQEs between two threads without loss", "[threads]")

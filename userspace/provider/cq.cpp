@@ -109,32 +109,11 @@ int cq_destroy(ibv_cq *ibcq)
 	return 0;
 }
 
-/*
- * No system call: a store (and barrier E). The kernel looks at the last value
- * only, so a request for solicited events must not replace an outstanding one
- * for all events, nor one that another thread makes at the same time: after the
- * store it looks again.
- */
-int cq_req_notify(ibv_cq *ibcq, int solicited_only) noexcept
+/* No system call: a store (and barrier E). */
+int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept
 {
-	Cq &cq = Cq::of(ibcq);
-
-	if (!solicited_only) {
-		cq.armed_for_all.store(true, std::memory_order_relaxed);
-		cq.ring.arm(PEAL_CQ_ARM_NEXT);
-		return 0;
-	}
-	if (!cq.armed_for_all.load(std::memory_order_relaxed))
-		cq.ring.arm(PEAL_CQ_ARM_SOLICITED);
-	if (cq.armed_for_all.load(std::memory_order_relaxed))
-		cq.ring.arm(PEAL_CQ_ARM_NEXT);
+	Cq::of(cq).ring.arm(solicited_only ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT);
 	return 0;
-}
-
-/* The program has read an event: what it had asked for is used up. */
-void cq_event(ibv_cq *cq) noexcept
-{
-	Cq::of(cq).armed_for_all.store(false, std::memory_order_relaxed);
 }
 
 } // namespace peal

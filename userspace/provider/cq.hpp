@@ -35,8 +35,6 @@ struct Cq : verbs_cq {
 	CompletionRing ring;
 	const peal_cqe *current = nullptr; /* between start_poll and end_poll */
 	std::atomic<unsigned> users = 0;   /* queue pairs; once for sends, once for receives */
-	/* An event on every CQE is asked for and has not been read yet. */
-	std::atomic<bool> armed_for_all = false;
 
 	static Cq &of(ibv_cq *cq) noexcept
 	{
@@ -51,6 +49,5 @@ struct Cq : verbs_cq {
 ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 int cq_destroy(ibv_cq *cq);
 int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept;
-void cq_event(ibv_cq *cq) noexcept;
 
 } // namespace peal

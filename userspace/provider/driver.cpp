@@ -38,7 +38,6 @@ const verbs_context_ops context_ops = {
 	.alloc_td = entry<&td_alloc>,
 	.attach_mcast = entry<&mcast_attach>,
 	.bind_mw = mw_bind,
-	.cq_event = cq_event,
 	.create_ah = entry<&ah_create>,
 	.create_cq = entry<&cq_create>,
 	.create_cq_ex = entry<&cq_ex_create>,

@@ -65,19 +65,31 @@ public:
 	 * that arm at once leave two different values, in either order; it does
 	 * not take the CQ lock, because a program may arm between start_poll and
 	 * end_poll, when it holds that lock itself.
+	 *
+	 * The kernel looks at the last value only, so solicited events must not
+	 * replace an outstanding request for all. Nothing is ordered by `fired`: it
+	 * equals `old` only when the kernel has fired for that, and where it is seen
+	 * late an event comes that nobody needed.
 	 */
 	void arm(std::uint32_t kind) noexcept
 	{
 		std::atomic_ref<__u32> word(ctl_->arm);
 		__u32 old = word.load(std::memory_order_relaxed);
 
-		while (!word.compare_exchange_weak(old, next_arm(old, kind),
+		while (!word.compare_exchange_weak(old, next_arm(old, kind_after(old, kind)),
 						   std::memory_order_seq_cst))
 			;
 		full_barrier(); /* E */
 	}
 
 private:
+	std::uint32_t kind_after(std::uint32_t old, std::uint32_t kind) const noexcept
+	{
+		const bool all = old & PEAL_CQ_ARM_NEXT && old != load_relaxed(ctl_->fired);
+
+		return all ? PEAL_CQ_ARM_NEXT : kind;
+	}
+
 	static std::uint32_t next_arm(std::uint32_t old, std::uint32_t kind) noexcept
 	{
 		return (((old >> PEAL_CQ_ARM_SHIFT) + 1) << PEAL_CQ_ARM_SHIFT) | kind;

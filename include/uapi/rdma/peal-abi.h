@@ -30,7 +30,7 @@
 /* The number libibverbs and the uverbs core match driver and provider by. */
 #define PEAL_DRIVER_ID		0x7065616c	/* "peal" */
 /* uverbs_abi_ver: changed when an old provider could not work any more. */
-#define PEAL_ABI_VERSION	1
+#define PEAL_ABI_VERSION	2
 
 /* Two cache lines: the adjacent-line prefetcher pulls lines in pairs. */
 #define PEAL_LINE		128
@@ -231,9 +231,17 @@ struct peal_cq_ctl {
 	 */
 	__u32 arm;
 	__u8  pad1[PEAL_LINE - 4];
+	/*
+	 * Written by the kernel, before it raises an event: the value of arm that the
+	 * event is for. Only the last value of arm counts, so who arms for solicited
+	 * CQEs stores NEXT while a NEXT that differs from this one is there. The
+	 * kernel does not read it.
+	 */
+	__u32 fired;
+	__u8  pad2[PEAL_LINE - 4];
 };
 
-#define PEAL_CQ_RING_OFFSET	256
+#define PEAL_CQ_RING_OFFSET	384
 
 /* ------------------------------------------------------------------------
  * Doorbell: one mapping per user context
@@ -459,6 +467,8 @@ PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, kind) == 28);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, flags) == 63);
 PEAL_ABI_ASSERT_(sizeof(struct peal_cq_ctl) == PEAL_CQ_RING_OFFSET);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, fired) == 2 * PEAL_LINE);
+PEAL_ABI_ASSERT_(PEAL_CQ_RING_OFFSET % sizeof(struct peal_cqe) == 0);
 PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell_word) == 64);
 PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, summary) == PEAL_LINE);
 PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, word) == 2 * PEAL_LINE);
