@@ -407,6 +407,42 @@ TEST_CASE("what a queue pair leaves behind takes no room")
 	CHECK(query_state(kept) == IBV_QPS_RTS);
 }
 
+TEST_CASE("what is left behind a completion of another queue pair takes no room")
+{
+	constexpr std::size_t depth = 16;
+	constexpr std::uint64_t first = 100;
+	QpOptions options;
+	options.send_wr = options.recv_wr = depth;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, depth));
+	/* All but one: completed or flushed, and not polled. */
+	const auto fill = [&](ibv_qp *qp) {
+		connect_to(qp, device, qp->qp_num);
+		for (std::size_t i = 1; i < depth; i++)
+			write_nothing(qp, i);
+		to_state(qp, IBV_QPS_ERR);
+	};
+	Qp other(create_qp(pd, cq, cq, options)), kept(create_qp(pd, cq, cq, options));
+
+	connect_to(other, device, other->qp_num);
+	write_nothing(other, first);
+	to_state(other, IBV_QPS_ERR);
+	for (int life = 0; life < 3; life++) {
+		fill(kept);
+		to_state(kept, IBV_QPS_RESET);
+		Qp destroyed(create_qp(pd, cq, cq, options));
+		fill(destroyed);
+	}
+	fill(kept);
+	const auto wcs = drain(cq);
+	REQUIRE(wcs.size() == depth);
+	CHECK(wcs[0].wr_id == first);
+	for (std::size_t i = 1; i < depth; i++)
+		CHECK(wcs[i].wr_id == i);
+	CHECK(device.count_events(IBV_EVENT_CQ_ERR, cq.get()) == 0);
+}
+
 TEST_CASE("posts between start_poll and end_poll while another thread resets")
 {
 	Device device;

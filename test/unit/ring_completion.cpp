@@ -74,6 +74,83 @@ TEST_CASE("the kernel does not overwrite what was not given back")
 	REQUIRE_FALSE(kernel_cq_full(cq.kernel.get()));
 }
 
+namespace {
+
+/* Which of the CQEs in the ring are stale, by index. */
+struct Pattern {
+	const char *name;
+	bool (*is_stale)(std::uint32_t index);
+};
+
+constexpr Pattern patterns[] = {
+	{"none", [](std::uint32_t) { return false; }},
+	{"all", [](std::uint32_t) { return true; }},
+	{"every other", [](std::uint32_t i) { return i % 2 == 0; }},
+	{"all but every fifth", [](std::uint32_t i) { return i % 5 != 0; }},
+	{"runs of three", [](std::uint32_t i) { return i / 3 % 2 == 0; }},
+};
+
+/* `in_ring` CQEs from `first` on are pushed; those that stay are polled, in order. */
+bool drop_and_poll(CqPair &cq, const Pattern &pattern, std::uint32_t first, std::uint32_t in_ring)
+{
+	for (std::uint32_t i = first; i < first + in_ring; ++i) {
+		const peal_cqe cqe = cqe_of(i);
+
+		kernel_cq_push(cq.kernel.get(), &cqe);
+	}
+	cq.user.drop([&](const peal_cqe &cqe) { return pattern.is_stale(cqe.wqe_index); });
+	for (std::uint32_t i = first; i < first + in_ring; ++i)
+		if (!pattern.is_stale(i) && !poll(cq, i))
+			return false;
+	return !cq.user.peek();
+}
+
+} // namespace
+
+TEST_CASE("stale CQEs are taken out from among others, over many laps")
+{
+	const std::uint32_t entries = GENERATE(1U, 2U, 4U, 16U);
+	const Pattern &pattern = patterns[GENERATE(range(0, 5))];
+	CqPair cq(entries);
+	std::uint32_t first = 0;
+
+	INFO(entries << " entries, stale: " << pattern.name);
+	/* From an empty ring to a full one, so that the walk wraps anywhere. */
+	for (std::uint32_t in_ring = 0; first < 500; in_ring = (in_ring + 1) % (entries + 1)) {
+		REQUIRE(drop_and_poll(cq, pattern, first, in_ring));
+		first += in_ring;
+	}
+}
+
+TEST_CASE("stale CQEs behind a live one leave their room to the kernel")
+{
+	constexpr std::uint32_t entries = 8, rounds = 100;
+	CqPair cq(entries);
+	const auto fill = [&](std::uint32_t index) {
+		std::uint32_t pushed = 0;
+
+		for (; !kernel_cq_full(cq.kernel.get()); ++pushed) {
+			const peal_cqe cqe = cqe_of(index);
+
+			kernel_cq_push(cq.kernel.get(), &cqe);
+		}
+		return pushed;
+	};
+	peal_cqe live = cqe_of(7);
+
+	live.flags = PEAL_CQE_SOLICITED | PEAL_CQE_GRH;
+	kernel_cq_push(cq.kernel.get(), &live);
+	for (std::uint32_t round = 0; round < rounds; ++round) {
+		REQUIRE(fill(99) == entries - 1);
+		cq.user.drop([](const peal_cqe &cqe) { return cqe.wqe_index == 99; });
+		const peal_cqe *oldest = cq.user.peek();
+		REQUIRE(oldest);
+		CHECK((oldest->flags & ~PEAL_CQE_PHASE) == live.flags);
+	}
+	CHECK(poll(cq, 7));
+	CHECK_FALSE(cq.user.peek());
+}
+
 TEST_CASE("each arming is due once, and an arm value is never zero")
 {
 	CqPair cq(2);
@@ -149,6 +226,42 @@ TEST_CASE("a tiny ring carries CQEs between two threads without loss", "[threads
 	});
 	for (std::uint32_t i = 0; i < count && !failed; ++i)
 		failed = !eventually([&] { return cq.user.peek(); }) || !poll(cq, i);
+	kernel.join();
+	CHECK_FALSE(failed);
+}
+
+TEST_CASE("stale CQEs are taken out while the kernel goes on pushing", "[threads]")
+{
+	constexpr std::uint32_t count = 100'000 / SLOWDOWN;
+	CqPair cq(GENERATE(2U, 8U));
+	const auto is_stale = [](const peal_cqe &cqe) { return cqe.wqe_index % 3 != 0; };
+	std::atomic<bool> failed = false, all_pushed = false;
+
+	std::thread kernel([&] {
+		for (std::uint32_t i = 0; i < count && !failed; ++i) {
+			const peal_cqe cqe = cqe_of(i);
+
+			while (kernel_cq_full(cq.kernel.get()) && !failed)
+				std::this_thread::yield();
+			kernel_cq_push(cq.kernel.get(), &cqe);
+		}
+		all_pushed = true;
+	});
+	for (std::uint32_t i = 0; i < count && !failed; i += 3) {
+		failed = !eventually([&] {
+			cq.user.drop(is_stale);
+			/* One may have come since. */
+			const peal_cqe *oldest = cq.user.peek();
+			return oldest && !is_stale(*oldest);
+		});
+		failed = failed || !poll(cq, i);
+	}
+	/* The last ones may be stale ones that fill the ring. */
+	if (!failed)
+		failed = !eventually([&] {
+			cq.user.drop(is_stale);
+			return all_pushed.load();
+		});
 	kernel.join();
 	CHECK_FALSE(failed);
 }

@@ -134,14 +134,11 @@ void drop_stale(Cq &cq) noexcept
 	/* Single-threaded, and in the middle of start_poll .. end_poll: it is still read. */
 	if (cq.current)
 		return;
-	while (const peal_cqe *cqe = cq.ring.peek()) {
-		const WorkRing *ring = ring_of(cq.context, *cqe);
+	cq.ring.drop([&](const peal_cqe &cqe) {
+		const WorkRing *ring = ring_of(cq.context, cqe);
 
-		if (ring && ring->is_posted(cqe->wqe_index))
-			break;
-		cq.ring.advance();
-	}
-	cq.ring.publish();
+		return !ring || !ring->is_posted(cqe.wqe_index);
+	});
 }
 
 int cq_poll(ibv_cq *ibcq, int count, ibv_wc *wc) noexcept

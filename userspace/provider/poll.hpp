@@ -23,8 +23,8 @@ struct Completion {
 bool take_completion(Cq &cq, Completion &completion) noexcept;
 
 /*
- * Queue pairs were destroyed or reset: what they left at the front of the ring, which
- * no poll would return, takes no room any more. Caller holds cq.lock.
+ * Queue pairs were destroyed or reset: what they left in the ring, which no poll would
+ * return, takes no room any more. Caller holds cq.lock.
  */
 void drop_stale(Cq &cq) noexcept;
 

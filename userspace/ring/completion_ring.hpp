@@ -5,7 +5,7 @@
  * Owns: the consumer index, the phase test, the arm word.
  * Does not know: what a CQE means, which queue pair it belongs to, locks.
  *
- * peek, advance and publish are the poller's (CQ lock); arm is anybody's.
+ * peek, advance, publish and drop are the poller's (CQ lock); arm is anybody's.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "barrier.hpp"
 
@@ -20,7 +21,7 @@ namespace peal {
 
 class CompletionRing {
 	peal_cq_ctl *ctl_ = nullptr;
-	const peal_cqe *cqe_ = nullptr;
+	peal_cqe *cqe_ = nullptr;
 	std::uint32_t entries_ = 0; /* a power of two */
 	std::uint32_t next_ = 0;    /* free-running */
 	std::uint32_t published_ = 0;
@@ -30,8 +31,7 @@ public:
 	/* `base` is the start of the CQ's mapping, which outlives the ring. */
 	CompletionRing(std::byte *base, std::uint32_t entries) noexcept
 		: ctl_(reinterpret_cast<peal_cq_ctl *>(base)),
-		  cqe_(reinterpret_cast<const peal_cqe *>(base + PEAL_CQ_RING_OFFSET)),
-		  entries_(entries)
+		  cqe_(reinterpret_cast<peal_cqe *>(base + PEAL_CQ_RING_OFFSET)), entries_(entries)
 	{
 	}
 
@@ -40,13 +40,7 @@ public:
 	 * from the previous lap differs from the one expected, so nobody clears
 	 * a CQE after reading it.
 	 */
-	const peal_cqe *peek() const noexcept
-	{
-		const peal_cqe &cqe = cqe_[next_ & (entries_ - 1)];
-		const bool phase = load_acquire(cqe.flags) & PEAL_CQE_PHASE; /* D */
-
-		return phase != bool(next_ & entries_) ? &cqe : nullptr;
-	}
+	const peal_cqe *peek() const noexcept { return is_valid(next_) ? &slot(next_) : nullptr; }
 
 	void advance() noexcept { ++next_; }
 
@@ -57,6 +51,30 @@ public:
 			return;
 		published_ = next_;
 		store_release(ctl_->consumer, next_); /* F */
+	}
+
+	/*
+	 * Takes out the CQEs that `is_stale` names, wherever they are, and gives their
+	 * room back. What is left keeps its order and moves up to the newest one, since
+	 * only the oldest slots can be given back.
+	 *
+	 * The kernel may be pushing meanwhile: it writes behind its own index only, and
+	 * looks at no CQE that it has written. So whatever is newest when the first walk
+	 * ends is the end of both, and all slots before it are the program's.
+	 */
+	template <class Stale>
+	void drop(Stale is_stale) noexcept
+	{
+		std::uint32_t end = next_;
+
+		while (end - next_ < entries_ && is_valid(end))
+			++end;
+		std::uint32_t to = end;
+		for (std::uint32_t from = end; from != next_;)
+			if (!is_stale(std::as_const(slot(--from))))
+				move(from, --to);
+		next_ = to;
+		publish();
 	}
 
 	/*
@@ -83,6 +101,27 @@ public:
 	}
 
 private:
+	peal_cqe &slot(std::uint32_t index) const noexcept { return cqe_[index & (entries_ - 1)]; }
+
+	bool is_valid(std::uint32_t index) const noexcept
+	{
+		const bool phase = load_acquire(slot(index).flags) & PEAL_CQE_PHASE; /* D */
+
+		return phase != bool(index & entries_);
+	}
+
+	/* Both are valid. The phase belongs to the slot and the lap it is in, not to the CQE. */
+	void move(std::uint32_t from, std::uint32_t to) noexcept
+	{
+		if (from == to)
+			return;
+		const int phase = slot(to).flags & PEAL_CQE_PHASE;
+		peal_cqe cqe = slot(from);
+
+		cqe.flags = static_cast<__u8>((cqe.flags & ~PEAL_CQE_PHASE) | phase);
+		slot(to) = cqe;
+	}
+
 	std::uint32_t kind_after(std::uint32_t old, std::uint32_t kind) const noexcept
 	{
 		const bool all = old & PEAL_CQ_ARM_NEXT && old != load_relaxed(ctl_->fired);

@@ -171,7 +171,9 @@ struct peal_qp_ctl {
 /* ------------------------------------------------------------------------
  * Completion queue: control words, then at PEAL_CQ_RING_OFFSET `entries` (a
  * power of two) CQEs. The program reads only the CQE: there is no shared
- * producer index.
+ * producer index. The kernel writes each CQE once, and does not read it: from its
+ * phase until consumer passes it, it is the program's, who may move it within
+ * what is valid (with the phase of the slot that it moves to).
  */
 
 /* Values of peal_cqe.kind: what completed. */
