@@ -299,6 +299,37 @@ TEST_CASE("events while queues come and go")
 	crew.finish();
 }
 
+TEST_CASE("a RESET that waits for a poller undoes nothing that comes after it")
+{
+	Device device;
+	auto *cqx = create_cq_ex(device);
+	if (!cqx)
+		SKIP_CASE("no extended completion queues: " + errno_name(errno));
+	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Qp busy(create_qp(pd, cq, cq)), qp(create_qp(pd, cq, cq));
+	ibv_poll_cq_attr poll{};
+	Crew crew;
+
+	connect_to(busy, device, busy->qp_num);
+	connect_to(qp, device, qp->qp_num);
+	post(busy, Send(IBV_WR_RDMA_WRITE));
+	REQUIRE(eventually([&] { return !ibv_start_poll(cqx, &poll); }));
+	crew.start([&] { to_state(qp, IBV_QPS_RESET); });
+	/* It may come now, or after the poll; the poller itself may change the state, too. */
+	const bool came = eventually([&] { return query_state(qp) == IBV_QPS_RESET; }, absence);
+	if (came)
+		connect_to(qp, device, qp->qp_num);
+	else
+		to_state(qp, IBV_QPS_ERR);
+	ibv_end_poll(cqx);
+	crew.finish();
+	if (!came)
+		connect_to(qp, device, qp->qp_num);
+	post(qp, Send(IBV_WR_RDMA_WRITE).id(5));
+	CHECK(wait_success(cq).front().wr_id == 5);
+}
+
 TEST_CASE("a receiver that sleeps loses no event")
 {
 	Device device;

@@ -62,16 +62,12 @@ void drop_stale_completions(Qp &qp) noexcept
 }
 
 /* Indices are the poster's and the poller's: both are kept out. */
-void forget_posts(Qp &qp)
+void forget_posts(Qp &qp) noexcept
 {
-	const auto forget = [&] {
-		qp.state = IBV_QPS_RESET;
-		qp.sq.reset();
-		qp.rq.reset();
-		drop_stale_completions(qp);
-	};
-
-	with_pollers_out(qp, forget, qp.sq_lock, qp.rq_lock);
+	qp.state = IBV_QPS_RESET;
+	qp.sq.reset();
+	qp.rq.reset();
+	drop_stale_completions(qp);
 }
 
 /* Does a ring of this shape lie inside the mapping, and hold WQEs of `bytes`? */
@@ -201,23 +197,48 @@ ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr)
 	return &qp->qp;
 }
 
+namespace {
+
+int modify_command(Qp &qp, const ibv_qp_attr &attr, int mask) noexcept
+{
+	return qp.context.device.command(IB_USER_VERBS_CMD_MODIFY_QP,
+					 modify_qp_request(qp.qp, attr, mask));
+}
+
+/*
+ * All locks come first. After the command another thread could bring the queue pair
+ * up again, whose posts would be forgotten; and a lock that is waited for with
+ * modify_lock held could be that of a poller that is in qp_modify itself.
+ */
+int modify_to_reset(Qp &qp, const ibv_qp_attr &attr, int mask)
+{
+	int error = 0;
+	const auto modify = [&] {
+		error = modify_command(qp, attr, mask);
+		if (!error)
+			forget_posts(qp);
+	};
+
+	with_pollers_out(qp, modify, qp.modify_lock, qp.sq_lock, qp.rq_lock);
+	return error;
+}
+
+} // namespace
+
 int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 {
 	Qp &qp = Qp::of(ibqp);
 
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
-	const int error = qp.context.device.command(IB_USER_VERBS_CMD_MODIFY_QP,
-						    modify_qp_request(*ibqp, *attr, mask));
-	if (error)
-		return error;
-	if (!(mask & IBV_QP_STATE))
-		return 0;
-	if (c_enum(attr->qp_state) == IBV_QPS_RESET)
-		forget_posts(qp);
-	else
+	if (mask & IBV_QP_STATE && c_enum(attr->qp_state) == IBV_QPS_RESET)
+		return modify_to_reset(qp, *attr, mask);
+	std::lock_guard guard(qp.modify_lock);
+	const int error = modify_command(qp, *attr, mask);
+
+	if (!error && mask & IBV_QP_STATE)
 		qp.state = attr->qp_state;
-	return 0;
+	return error;
 }
 
 int qp_query(ibv_qp *ibqp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr)

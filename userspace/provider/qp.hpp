@@ -7,8 +7,10 @@
  *
  * Lock order: there is none that a program would have to keep. It may post between
  * ibv_start_poll and ibv_end_poll, and poll between ibv_wr_start and ibv_wr_complete. So
- * whoever wants several of sq_lock, rq_lock and the CQs' locks waits for none of them
- * while it holds another (std::lock). QpTable's lock is inside all.
+ * whoever wants several of modify_lock, sq_lock, rq_lock and the CQs' locks waits for none
+ * of them while it holds another (std::lock): a change to RESET wants all, any other
+ * change of the state modify_lock alone, and may come where a program holds one of the
+ * others; a change to RESET may not. QpTable's lock is inside all.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -16,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "../ring/recv_ring.hpp"
 #include "../ring/send_ring.hpp"
@@ -56,9 +59,11 @@ struct Qp : verbs_qp {
 	bool signal_all;
 	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
+	/* Held by a whole modify: two threads note their states in the kernel's order. */
+	std::mutex modify_lock;
 	/*
-	 * As the program set it last. libibverbs keeps one, too, and a query may put
-	 * an old one there after another thread's modify.
+	 * As the program set it last; written under modify_lock. libibverbs keeps one, too, and a
+	 * query may put an old one there after another thread's modify.
 	 */
 	std::atomic<ibv_qp_state> state = IBV_QPS_RESET;
 
