@@ -100,7 +100,15 @@ void peal_map_release(struct rdma_user_mmap_entry *entry)
 	peal_map_destroy(container_of(entry, struct peal_map, entry));
 }
 
-/* ib_device_ops.mmap. The pages are memory: counted, not I/O. */
+/*
+ * ib_device_ops.mmap. The pages are memory: counted, not I/O.
+ *
+ * Not by rdma_user_mmap_io(): the core does not know these mappings and takes
+ * nothing away when the device goes, so a program goes on reading GONE and its
+ * flushed CQEs. Of those it knows it takes all, and puts one and the same page
+ * under them. The doorbell's engine, a send ring's producer and a CQ's consumer
+ * all lie at offset 0: what a program publishes would replace GONE.
+ */
 int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;

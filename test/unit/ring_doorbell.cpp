@@ -80,7 +80,7 @@ TEST_CASE("a word bit without its summary bit is not trusted")
 	CHECK(f.db->summary[0] == 2);
 }
 
-TEST_CASE("a removed device, and a page that was taken away, are gone")
+TEST_CASE("a removed device is gone, and so is a page that the kernel has not written yet")
 {
 	Fixture f;
 

@@ -153,8 +153,9 @@ struct peal_ring_ctl {
 	 * Written by the kernel, read by the program after each post with a
 	 * full barrier C between the producer store and this load. Set on a
 	 * receive ring while a sender waits for a receive (RNR) and while the
-	 * queue pair is in error (posts must be flushed); it stays set when
-	 * the device is removed, so that the kick tells the program.
+	 * queue pair is in error (posts must be flushed); cleared by a change to
+	 * RESET and by destruction. So it says nothing about a removed device:
+	 * that is in peal_doorbell.engine.
 	 */
 	__u32 flags;
 	__u8  pad2[PEAL_LINE - 4];
@@ -263,7 +264,8 @@ struct peal_cq_ctl {
  * producer indices afterwards. Before it sleeps: engine = ASLEEP; full barrier
  * B; one more scan. A bit may be set for nothing; none is ever lost.
  *
- * GONE is what the page reads, too, after the core has taken it from the program.
+ * GONE is stored before the queue pairs of a removed device are flushed and then
+ * destroyed, and stays: the page remains mapped when the context has gone.
  * A program looks before it publishes, and fails with EIO. What it had published
  * by then is flushed, or ends with its context: no error says anything about it.
  */
