@@ -11,6 +11,7 @@
 
 #include "engine.h"
 #include "net/group.h"
+#include "net/keep.h"
 #include "net/room.h"
 #include "options.h"
 #include "reach.h"
@@ -36,6 +37,7 @@ struct peal_dev {
 	struct peal_netns *netns;	/* from before the device can be used to after */
 	struct list_head netns_node;	/* netns.c's list */
 	struct peal_room room;		/* as long as netns */
+	struct peal_keep keep;
 };
 
 /* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */

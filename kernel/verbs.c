@@ -235,6 +235,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_engine_stop(&dev->engine);
 	peal_table_destroy(&dev->table);
 	peal_groups_destroy(&dev->groups);
+	peal_keep_end(&dev->keep);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
 

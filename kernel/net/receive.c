@@ -42,13 +42,6 @@
 /* As many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RECEIVE_BACKLOG	1000
 
-/*
- * What a kept packet may weigh with its overhead, in payloads of the path MTU and
- * bytes: drivers take a buffer of a page or of a jumbo frame for each.
- */
-#define PEAL_KEPT_PACKETS	4
-#define PEAL_KEPT_OVERHEAD	(16 << 10)
-
 #define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_VLAN_NONE		0xffff
 
@@ -148,16 +141,6 @@ static enum peal_drop peal_receive_parse(struct sk_buff *skb, struct peal_datagr
 void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg)
 {
 	peal_receive_parse(skb, dg);
-}
-
-struct sk_buff *peal_receive_keepable(const struct peal_datagram *dg, enum ib_mtu mtu)
-{
-	u32 bytes = ib_mtu_enum_to_int(mtu);
-
-	if (dg->packet.payload_bytes > bytes ||
-	    dg->skb->truesize > PEAL_KEPT_PACKETS * bytes + PEAL_KEPT_OVERHEAD)
-		return NULL;
-	return dg->skb;
 }
 
 /* The pieces of @bytes bytes from @from on, wherever the skb has them. */

@@ -36,13 +36,6 @@ struct peal_datagram {
 void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
 
 /*
- * What a queue pair may keep of @dg until its turn comes: the skb, or NULL when it
- * is larger than a packet of this path MTU has reason to be. How many are kept is
- * limited, and so is then their memory, which nobody is charged for.
- */
-struct sk_buff *peal_receive_keepable(const struct peal_datagram *dg, enum ib_mtu mtu);
-
-/*
  * Copy payload to kernel memory, ascending, the last eight bytes last.
  * Inside [0, packet.payload_bytes).
  */

@@ -9,6 +9,7 @@
 #include "../compat.h"
 #include "../responder.h"
 #include "../trace.h"
+#include "keep.h"
 #include "place.h"
 #include "serve.h"
 
@@ -58,10 +59,8 @@ void peal_serve_forget_early(struct peal_serve *s)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_inbound_drop_early(&s->in))) {
-		peal_count(peal_serve_qp(s)->table, early_lost);
-		kfree_skb(skb);
-	}
+	while ((skb = peal_inbound_drop_early(&s->in)))
+		peal_keep_lose(peal_serve_qp(s), skb);
 }
 
 void peal_serve_reset(struct peal_serve *s)
@@ -210,12 +209,12 @@ static void peal_serve_take(struct peal_serve *s, struct peal_datagram *dg,
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	peal_inbound_receive(&s->in, &dg->packet, now,
-			     peal_receive_keepable(dg, qp->attr.path_mtu), &request);
+			     peal_keep_may(qp, dg, s->in.early.count), &request);
 	if (request.duplicate)
 		peal_count(qp->table, duplicates);
 	switch (request.what) {
 	case PEAL_REQUEST_KEPT:
-		peal_count(qp->table, early_kept);
+		peal_keep_add(qp, dg->skb);
 		return;
 	case PEAL_REQUEST_DROPPED:
 		peal_serve_drop(s, &dg->packet, &request);
@@ -244,6 +243,7 @@ void peal_serve_request(struct peal_serve *s, struct peal_datagram *dg, struct p
 
 	peal_serve_take(s, dg, burst, false);
 	while ((skb = peal_inbound_take_early(&s->in))) {
+		peal_keep_take(peal_serve_qp(s), skb);
 		peal_receive_again(skb, &early);
 		peal_serve_take(s, &early, burst, true);
 	}

@@ -10,6 +10,7 @@
 #include "../dev.h"
 #include "../requester.h"
 #include "../trace.h"
+#include "keep.h"
 #include "place.h"
 #include "probe.h"
 #include "wire.h"
@@ -391,10 +392,10 @@ static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, boo
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	peal_outbound_receive(&c->out, &dg->packet, now,
-			      peal_receive_keepable(dg, qp->attr.path_mtu), &landing);
+			      peal_keep_may(qp, dg, c->out.early.count), &landing);
 	switch (landing.what) {
 	case PEAL_LANDING_KEPT:
-		peal_count(qp->table, early_kept);
+		peal_keep_add(qp, dg->skb);
 		return;
 	case PEAL_LANDING_DROPPED:
 		peal_wire_drop(qp, &dg->packet, &landing);
@@ -417,6 +418,7 @@ void peal_wire_response(struct peal_carrier *c, struct peal_datagram *dg)
 
 	peal_wire_take(c, dg, false);
 	while ((skb = peal_outbound_take_early(&c->out))) {
+		peal_keep_take(peal_wire_qp(c), skb);
 		peal_receive_again(skb, &early);
 		peal_wire_take(c, &early, true);
 	}
@@ -426,10 +428,8 @@ static void peal_wire_forget_early(struct peal_carrier *c)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_outbound_drop_early(&c->out))) {
-		peal_count(peal_wire_qp(c)->table, early_lost);
-		kfree_skb(skb);
-	}
+	while ((skb = peal_outbound_drop_early(&c->out)))
+		peal_keep_lose(peal_wire_qp(c), skb);
 }
 
 /* ---- what a queue pair asks ---- */

@@ -60,20 +60,6 @@ public:
 	}
 };
 
-ibv_gid gid_of(const char *text)
-{
-	const auto bytes = address(text);
-	ibv_gid gid{};
-
-	if (std::strchr(text, ':')) {
-		std::memcpy(gid.raw, bytes.data(), 16);
-	} else {
-		gid.raw[10] = gid.raw[11] = 0xff;
-		std::memcpy(gid.raw + 12, bytes.data(), 4);
-	}
-	return gid;
-}
-
 /* A queue pair whose peer is whoever forges its packets. */
 class Victim {
 	Device &device_;
@@ -583,25 +569,6 @@ public:
 	}
 };
 
-void run_command(const std::string &command)
-{
-	if (std::system(command.c_str()))
-		throw std::runtime_error("failed: " + command);
-}
-
-/* The forged peer's address leads somewhere. */
-void make_neighbours()
-{
-	std::string address;
-	std::ifstream("/sys/class/net/veth1/address") >> address;
-
-	for (const char *peer : {"10.77.0.2", "fd77::2"})
-		run_command(std::string("ip neighbour replace ") + peer + " lladdr " + address +
-			    " nud permanent dev veth0");
-	/* What waits for its other pieces is not lost. */
-	run_command("sysctl -qw net.ipv4.ipfrag_time=1 net.ipv6.ip6frag_time=1");
-}
-
 /* What veth0 has received, ever. */
 std::uint64_t frames_in()
 {
@@ -647,46 +614,6 @@ void print_counters()
 }
 
 } // namespace
-
-TEST_CASE("an early packet is kept when it is no longer than the path MTU")
-{
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
-	make_neighbours();
-	Device device;
-	const std::uint32_t mtu = 128U << device.port().active_mtu;
-	const Link link;
-	Endpoint victim(device); /* asks nothing, so that no silence ends it */
-	auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
-	to_init(victim.qp, link);
-	must(ibv_modify_qp(victim.qp, &rtr, rtr_mask), "modify to RTR");
-	RawSocket wire("veth1");
-	const Route route{.from = address("10.77.0.2"),
-			  .to = address("10.77.0.1"),
-			  .from_mac = mac("veth1"),
-			  .to_mac = mac("veth0")};
-	std::uint32_t psn = link.psn + 2;
-
-	/* Path MTUs do not change with the link's. */
-	run_command("ip link set veth1 mtu 9000");
-	run_command("ip link set veth0 mtu 9000");
-	for (const std::uint32_t bytes : {mtu, mtu + 4, 8000U, mtu}) {
-		INFO(bytes << " bytes");
-		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
-		Bytes body;
-
-		Bth{.opcode = 0x07, .qpn = victim.qp->qp_num, .psn = psn++}.put_to(body);
-		body.resize(body.size() + bytes);
-		Bytes frame = make_frame(route, body, 0);
-		wire.send(std::span(&frame, 1));
-		CHECK(eventually([&] {
-			return counter("early_kept") - kept == (bytes <= mtu) &&
-			       counter("drop_sequence") - refused == (bytes > mtu);
-		}));
-	}
-	run_command("ip link set veth0 mtu 1500");
-	run_command("ip link set veth1 mtu 1500");
-}
 
 TEST_CASE("random packets hurt nobody")
 {

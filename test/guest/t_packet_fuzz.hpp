@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Packets as an Ethernet frame has them, written down without looking at kernel/:
- * for t_packet_fuzz.cpp.
+ * for t_packet_fuzz.cpp and t_early.cpp.
  *
  * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, fragments, a BTH, and
- * sockets that put frames on the wire, in batches or as what claims to be a train.
+ * sockets that put frames on the wire, in batches or as what claims to be a train; the peer
+ * that packets claim to come from.
  * Does not hold: opinions about which packets are sent.
  */
 #pragma once
 
 #include "check.hpp"
+#include "verbs.hpp"
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -342,5 +344,40 @@ public:
 		}
 	}
 };
+
+/* ---- the forged peer: 10.77.0.2 and fd77::2, on veth1 ---- */
+
+inline ibv_gid gid_of(const char *text)
+{
+	const auto bytes = address(text);
+	ibv_gid gid{};
+
+	if (std::strchr(text, ':')) {
+		std::memcpy(gid.raw, bytes.data(), 16);
+	} else {
+		gid.raw[10] = gid.raw[11] = 0xff;
+		std::memcpy(gid.raw + 12, bytes.data(), 4);
+	}
+	return gid;
+}
+
+inline void run_command(const std::string &command)
+{
+	if (std::system(command.c_str()))
+		throw std::runtime_error("failed: " + command);
+}
+
+/* The forged peer's address leads somewhere. */
+inline void make_neighbours()
+{
+	std::string address;
+	std::ifstream("/sys/class/net/veth1/address") >> address;
+
+	for (const char *peer : {"10.77.0.2", "fd77::2"})
+		run_command(std::string("ip neighbour replace ") + peer + " lladdr " + address +
+			    " nud permanent dev veth0");
+	/* What waits for its other pieces is not lost. */
+	run_command("sysctl -qw net.ipv4.ipfrag_time=1 net.ipv6.ip6frag_time=1");
+}
 
 } // namespace peal_test

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See keep.h.
+ */
+#include "../dev.h"
+#include "../proto/early.h"
+#include "keep.h"
+#include "receive.h"
+
+/*
+ * In bytes of skbs with their overhead (truesize): a hundred times the window of a
+ * peer like us, at the largest path MTU.
+ */
+#define PEAL_KEEP_BYTES		(64L << 20)
+
+/*
+ * Who keeps n packets may keep another while n + 1 of these are left. That is no
+ * limit to anybody before half of it all is in use; then who keeps much stops first,
+ * and who keeps nothing yet finds something left.
+ */
+#define PEAL_KEEP_PART		(PEAL_KEEP_BYTES / 2 / PEAL_EARLY_SLOTS)
+
+/*
+ * What one packet may weigh, in payloads of the path MTU and bytes: drivers take a
+ * buffer of a page or of a jumbo frame for each.
+ */
+#define PEAL_KEEP_PACKETS	4
+#define PEAL_KEEP_OVERHEAD	(16 << 10)
+
+static struct peal_keep *peal_keep_of(const struct peal_qp *qp)
+{
+	return &peal_dev(qp->ib.device)->keep;
+}
+
+void peal_keep_end(const struct peal_keep *keep)
+{
+	WARN_ON(atomic_long_read(&keep->bytes));
+}
+
+static bool peal_keep_shares(const struct peal_keep *keep, u32 kept)
+{
+	return PEAL_KEEP_BYTES - atomic_long_read(&keep->bytes) >=
+	       (long)(kept + 1) * PEAL_KEEP_PART;
+}
+
+struct sk_buff *peal_keep_may(const struct peal_qp *qp, const struct peal_datagram *dg, u32 kept)
+{
+	u32 mtu = ib_mtu_enum_to_int(qp->attr.path_mtu);
+
+	if (dg->packet.payload_bytes > mtu ||
+	    dg->skb->truesize > PEAL_KEEP_PACKETS * mtu + PEAL_KEEP_OVERHEAD)
+		return NULL;
+	return peal_keep_shares(peal_keep_of(qp), kept) ? dg->skb : NULL;
+}
+
+void peal_keep_add(const struct peal_qp *qp, const struct sk_buff *skb)
+{
+	atomic_long_add(skb->truesize, &peal_keep_of(qp)->bytes);
+	peal_count(qp->table, early_kept);
+}
+
+void peal_keep_take(const struct peal_qp *qp, const struct sk_buff *skb)
+{
+	atomic_long_sub(skb->truesize, &peal_keep_of(qp)->bytes);
+}
+
+void peal_keep_lose(const struct peal_qp *qp, struct sk_buff *skb)
+{
+	peal_keep_take(qp, skb);
+	peal_count(qp->table, early_lost);
+	kfree_skb(skb);
+}
