@@ -13,13 +13,6 @@
 #include "ud.h"
 #include "wire.h"
 
-/*
- * What one packet may cause at once; the rest is the engine's. A window, or a
- * piece of a READ: what another CPU sends meanwhile overtakes what this one has
- * sent, on every link that queues by CPU.
- */
-#define PEAL_DELIVER_BUDGET	(1024 << 10)
-
 /* The destination of a datagram to a group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff
 
@@ -86,9 +79,9 @@ static enum peal_drop peal_deliver_check_peer(const struct peal_qp *qp,
 
 /* Under rq.lock. */
 static enum peal_drop peal_deliver_request_locked(struct peal_qp *qp, struct peal_datagram *dg,
-						  struct peal_burst *burst, bool *more)
+						  struct peal_burst *burst,
+						  struct peal_budget *budget, bool *more)
 {
-	struct peal_budget budget = { .left = PEAL_DELIVER_BUDGET };
 	enum peal_drop drop;
 
 	if (unlikely(!peal_deliver_answers(qp)))
@@ -97,13 +90,13 @@ static enum peal_drop peal_deliver_request_locked(struct peal_qp *qp, struct pea
 	if (unlikely(drop))
 		return drop;
 	peal_serve_request(&qp->carrier->serve, dg, burst);
-	*more = peal_serve_reply(&qp->carrier->serve, burst, &budget);
+	*more = peal_serve_reply(&qp->carrier->serve, burst, budget);
 	peal_engine_remind(qp, peal_serve_deadline(&qp->carrier->serve));
 	return PEAL_DROP_none;
 }
 
 static void peal_deliver_request(struct peal_dev *dev, struct peal_qp *qp,
-				 struct peal_datagram *dg)
+				 struct peal_datagram *dg, struct peal_budget *budget)
 {
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	enum peal_drop drop;
@@ -111,7 +104,7 @@ static void peal_deliver_request(struct peal_dev *dev, struct peal_qp *qp,
 
 	peal_burst_begin(&burst);
 	spin_lock(&qp->rq.lock);
-	drop = peal_deliver_request_locked(qp, dg, &burst, &more);
+	drop = peal_deliver_request_locked(qp, dg, &burst, budget, &more);
 	spin_unlock(&qp->rq.lock);
 	if (unlikely(drop))
 		peal_deliver_drop(dev, dg, drop);
@@ -122,9 +115,9 @@ static void peal_deliver_request(struct peal_dev *dev, struct peal_qp *qp,
 
 /* Under sq.lock. The response may have opened the window: go on at once. */
 static enum peal_drop peal_deliver_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
-						   struct peal_burst *burst, bool *more)
+						   struct peal_burst *burst,
+						   struct peal_budget *budget, bool *more)
 {
-	struct peal_budget budget = { .left = PEAL_DELIVER_BUDGET };
 	enum peal_drop drop;
 
 	if (unlikely(!peal_deliver_asks(qp)))
@@ -133,13 +126,13 @@ static enum peal_drop peal_deliver_response_locked(struct peal_qp *qp, struct pe
 	if (unlikely(drop))
 		return drop;
 	peal_wire_response(qp->carrier, dg);
-	*more = peal_requester_run(qp, burst, &budget);
+	*more = peal_requester_run(qp, burst, budget);
 	peal_engine_remind(qp, peal_requester_deadline(qp));
 	return PEAL_DROP_none;
 }
 
 static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
-				  struct peal_datagram *dg)
+				  struct peal_datagram *dg, struct peal_budget *budget)
 {
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	enum peal_drop drop;
@@ -147,7 +140,7 @@ static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
 
 	peal_burst_begin(&burst);
 	spin_lock(&qp->sq.lock);
-	drop = peal_deliver_response_locked(qp, dg, &burst, &more);
+	drop = peal_deliver_response_locked(qp, dg, &burst, budget, &more);
 	spin_unlock(&qp->sq.lock);
 	if (unlikely(drop))
 		peal_deliver_drop(dev, dg, drop);
@@ -168,7 +161,8 @@ static void peal_deliver_group(struct peal_dev *dev, struct peal_datagram *dg)
 	consume_skb(dg->skb);
 }
 
-static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct peal_datagram *dg)
+static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct peal_datagram *dg,
+			    struct peal_budget *budget)
 {
 	u8 transport = peal_opcode_transport(dg->packet.opcode);
 
@@ -178,9 +172,9 @@ static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct pea
 		peal_ud_deliver(qp, dg);
 		consume_skb(dg->skb);
 	} else if (peal_packet_opcode(&dg->packet)->has & PEAL_HAS_REQUEST) {
-		peal_deliver_request(dev, qp, dg);
+		peal_deliver_request(dev, qp, dg, budget);
 	} else {
-		peal_deliver_response(dev, qp, dg);
+		peal_deliver_response(dev, qp, dg, budget);
 	}
 }
 
@@ -191,7 +185,7 @@ static void peal_deliver_probe(struct peal_dev *dev, struct peal_datagram *dg)
 	consume_skb(dg->skb);
 }
 
-void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
+void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_budget *budget)
 {
 	struct peal_qp *qp;
 
@@ -203,7 +197,7 @@ void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg)
 	if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
 		peal_deliver_probe(dev, dg);
 	else if (likely(qp))
-		peal_deliver_to(dev, qp, dg);
+		peal_deliver_to(dev, qp, dg, budget);
 	else
 		peal_deliver_drop(dev, dg, PEAL_DROP_qpn);
 }

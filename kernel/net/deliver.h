@@ -9,6 +9,7 @@
 #ifndef PEAL_DELIVER_H
 #define PEAL_DELIVER_H
 
+#include "../budget.h"
 #include "receive.h"
 
 /* Does a queue pair of this number exist? If not, somebody else may own the packet. */
@@ -16,8 +17,9 @@ bool peal_deliver_knows(struct peal_dev *dev, u32 qpn);
 
 /*
  * Inside the guard, softirqs off, never called from inside a send of ours (the
- * receive side queues those). Consumes dg->skb.
+ * receive side queues those). Consumes dg->skb. When @budget is used up, what there is
+ * to do because of the packet is left to the engine.
  */
-void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg);
+void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_budget *budget);
 
 #endif

@@ -29,6 +29,7 @@
 #include <net/udp.h>
 #include <net/xfrm.h>
 
+#include "../budget.h"
 #include "../copy.h"
 #include "../dev.h"
 #include "../guard.h"
@@ -41,6 +42,15 @@
 
 /* As many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RECEIVE_BACKLOG	1000
+
+/*
+ * What may be done at once for what arrived in one piece, a packet or a train of
+ * them; the rest is the engine's. A window, or a piece of a READ: what another CPU
+ * sends meanwhile overtakes what this one has sent, on every link that queues by
+ * CPU. Packets of one NAPI poll that come one by one, 64 at most, have as much each:
+ * the guard is left between them.
+ */
+#define PEAL_RECEIVE_BUDGET	(1024 << 10)
 
 #define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_VLAN_NONE		0xffff
@@ -236,18 +246,20 @@ static enum peal_drop peal_receive_check(struct sk_buff *skb, struct peal_datagr
 }
 
 /* Inside the guard. One packet of ours; skb->data is at the IP header. */
-static void peal_receive_take(struct peal_dev *dev, struct sk_buff *skb)
+static void peal_receive_take(struct peal_dev *dev, struct sk_buff *skb,
+			      struct peal_budget *budget)
 {
 	struct peal_datagram dg;
 	enum peal_drop drop = peal_receive_check(skb, &dg);
 
+	peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
 	if (drop) {
 		peal_receive_drop(dev, skb, &dg.packet, drop);
 		return;
 	}
 	peal_count(&dev->table, packets_received);
 	peal_count_by(&dev->table, packet_bytes_received, skb->len);
-	peal_deliver(dev, &dg);
+	peal_deliver(dev, &dg, budget);
 }
 
 /*
@@ -257,10 +269,11 @@ static void peal_receive_take(struct peal_dev *dev, struct sk_buff *skb)
  */
 static void peal_receive_take_all(struct peal_dev *dev, struct sk_buff *skb)
 {
+	struct peal_budget budget = { .left = PEAL_RECEIVE_BUDGET };
 	struct sk_buff *next;
 
 	if (!skb_is_gso(skb)) {
-		peal_receive_take(dev, skb);
+		peal_receive_take(dev, skb, &budget);
 		return;
 	}
 	__skb_push(skb, -skb_mac_offset(skb));
@@ -270,7 +283,7 @@ static void peal_receive_take_all(struct peal_dev *dev, struct sk_buff *skb)
 	skb_list_walk_safe(skb, skb, next) {
 		skb_mark_not_on_list(skb);
 		__skb_pull(skb, skb_network_offset(skb));
-		peal_receive_take(dev, skb);
+		peal_receive_take(dev, skb, &budget);
 	}
 }
 

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// vm: cpus 1
+// carrier: wire
+/*
+ * Trains of forged packets, from a UDP socket of this host with segmentation: how much
+ * one of them makes a device do before its sender may go on.
+ *
+ * Holds: what is owed because of a train does not leave all at once; a budget's worth
+ * does, and the rest later. It goes to nobody here.
+ * Does not hold: what becomes of each packet (t_wire_drop, t_packet_fuzz).
+ */
+#include "counters.hpp"
+#include "t_packet_fuzz.hpp"
+
+#include <netinet/udp.h>
+#include <sched.h>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr const char *host = "10.77.0.1";
+constexpr unsigned cars = 64; /* packets of a train; Linux allows no more before 6.9 */
+constexpr std::uint64_t budget = 1 << 20, packet_price = 64;
+constexpr std::uint8_t send_only = 0x04, read_request = 0x0c;
+
+/* While it lives, what is left to others does not run: there is one CPU. */
+class Undisturbed {
+	static void become(int policy, int priority)
+	{
+		const sched_param param{priority};
+
+		must(sched_setscheduler(0, policy, &param), "sched_setscheduler");
+	}
+
+public:
+	Undisturbed() { become(SCHED_FIFO, 1); }
+	~Undisturbed() { become(SCHED_OTHER, 0); }
+	Undisturbed(const Undisturbed &) = delete;
+	Undisturbed &operator=(const Undisturbed &) = delete;
+};
+
+/* The device's own address, and nobody's queue pair, as a peer. */
+class Forger {
+	int fd_;
+	const Route route_{.from = address(host), .to = address(host)};
+
+	static sockaddr_in place(std::uint16_t port)
+	{
+		sockaddr_in result{};
+
+		result.sin_family = AF_INET;
+		result.sin_port = htons(port);
+		inet_pton(AF_INET, host, &result.sin_addr);
+		return result;
+	}
+	/* What stands behind UDP; the stack writes the same headers as make_frame(). */
+	Bytes datagram(const Bytes &body, std::uint16_t id) const
+	{
+		constexpr std::size_t at = ethernet_bytes + 4,
+				      udp_end = ethernet_bytes + 20 + udp_bytes;
+		Bytes frame = make_frame(route_, body, 0);
+
+		frame[at] = static_cast<std::uint8_t>(id >> 8);
+		frame[at + 1] = static_cast<std::uint8_t>(id);
+		frame.resize(frame.size() - icrc_bytes);
+		put(frame, __builtin_bswap32(icrc(frame, false)), icrc_bytes);
+		return {frame.begin() + udp_end, frame.end()};
+	}
+	void send_all(const Bytes &bytes, int piece)
+	{
+		const sockaddr_in to = place(roce_port);
+
+		must(setsockopt(fd_, SOL_UDP, UDP_SEGMENT, &piece, sizeof(piece)), "UDP_SEGMENT");
+		if (sendto(fd_, bytes.data(), bytes.size(), 0,
+			   reinterpret_cast<const sockaddr *>(&to), sizeof(to)) < 0)
+			throw std::runtime_error(std::string("sendto: ") + std::strerror(errno));
+	}
+
+public:
+	Forger() : fd_(socket(AF_INET, SOCK_DGRAM, 0))
+	{
+		const sockaddr_in from = place(0xc000);
+		const int whole = IP_PMTUDISC_DO;
+
+		must(setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)), "PMTU");
+		must(bind(fd_, reinterpret_cast<const sockaddr *>(&from), sizeof(from)), "bind");
+	}
+	Forger(const Forger &) = delete;
+	Forger &operator=(const Forger &) = delete;
+	~Forger() { close(fd_); }
+
+	void send(const Bytes &body) { send_all(datagram(body, 0), 0); }
+	/* Bodies of one length. */
+	void send_train(const std::vector<Bytes> &bodies)
+	{
+		Bytes all;
+
+		for (std::size_t n = 0; n < bodies.size(); n++)
+			put(all, datagram(bodies[n], static_cast<std::uint16_t>(n)));
+		send_all(all, static_cast<int>(all.size() / bodies.size()));
+	}
+};
+
+/* It answers requests of whoever is at the device's own address. */
+struct Victim {
+	Link link;
+	Endpoint end;
+	std::uint32_t psn = link.psn;
+
+	Victim(Device &device, ibv_mtu mtu) : end(device, small())
+	{
+		auto rtr = rtr_attr(device, 0x77, gid_of(host), link);
+
+		rtr.path_mtu = mtu;
+		to_init(end.qp, link);
+		must(ibv_modify_qp(end.qp, &rtr, rtr_mask), "modify to RTR");
+	}
+	static QpOptions small()
+	{
+		QpOptions options;
+
+		options.send_wr = options.recv_wr = 1;
+		options.cqe = 1;
+		return options;
+	}
+	Bytes request(std::uint8_t opcode, std::uint32_t at_psn) const
+	{
+		Bytes body;
+
+		Bth{.opcode = opcode, .qpn = end.qp->qp_num, .psn = at_psn}.put_to(body);
+		return body;
+	}
+	/* Of that much from the beginning of @from. */
+	Bytes read(const Region &from, std::uint32_t bytes) const
+	{
+		Bytes body = request(read_request, psn);
+
+		put(body, from.address(), 8);
+		put(body, from.rkey(), 4);
+		put(body, bytes, 4);
+		return body;
+	}
+};
+
+} // namespace
+
+TEST_CASE("what a train is owed does not leave all at once")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	constexpr std::uint64_t mtu = 256;
+	Device device;
+	Victim victim(device, IBV_MTU_256);
+	const Region area(victim.end.pd, 32 << 20);
+	Forger forger;
+
+	/* A long READ, and then packets that say what is known. */
+	std::vector<Bytes> train{victim.read(area, 32 << 20)};
+	while (train.size() < cars) {
+		train.push_back(victim.request(send_only, victim.psn - 100));
+		train.back().resize(train.front().size());
+	}
+	const auto before = counter("packets_sent");
+	{
+		const Undisturbed undisturbed;
+
+		forger.send_train(train);
+		const auto sent = counter("packets_sent") - before;
+		std::printf("%llu packets at once\n", static_cast<unsigned long long>(sent));
+		CHECK(sent > budget / (mtu + packet_price) / 2);
+		CHECK(sent < budget / (mtu + packet_price) * 2);
+	}
+	CHECK(eventually([&] { return counter("packets_sent") - before > 10 * budget / mtu; }));
+}
