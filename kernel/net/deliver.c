@@ -89,7 +89,7 @@ static enum peal_drop peal_deliver_request_locked(struct peal_qp *qp, struct pea
 	drop = peal_deliver_check_peer(qp, dg);
 	if (unlikely(drop))
 		return drop;
-	peal_serve_request(&qp->carrier->serve, dg, burst);
+	peal_serve_request(&qp->carrier->serve, dg, burst, budget);
 	*more = peal_serve_reply(&qp->carrier->serve, burst, budget);
 	peal_engine_remind(qp, peal_serve_deadline(&qp->carrier->serve));
 	return PEAL_DROP_none;

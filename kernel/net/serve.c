@@ -230,24 +230,39 @@ static void peal_serve_take(struct peal_serve *s, struct peal_datagram *dg,
 	consume_skb(dg->skb);
 }
 
+/*
+ * Those that are kept and whose turn it is. When the budget ends first, there is none
+ * for peal_serve_reply() either: the rest is due with the replies. Another carrier may
+ * have refused something in the meantime.
+ */
+static void peal_serve_take_early(struct peal_serve *s, struct peal_burst *burst,
+				  struct peal_budget *budget)
+{
+	struct peal_qp *qp = peal_serve_qp(s);
+	struct peal_datagram early;
+	struct sk_buff *skb;
+
+	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
+	       (skb = peal_inbound_take_early(&s->in))) {
+		peal_keep_take(qp, skb);
+		peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
+		peal_receive_again(skb, &early);
+		peal_serve_take(s, &early, burst, true);
+	}
+	WRITE_ONCE(s->deadline, peal_inbound_deadline(&s->in));
+}
+
 /**
  * peal_serve_request() - a request has arrived, and with it perhaps the turn of
  * others that are kept
  *
  * In RTR or later. Consumes dg->skb. peal_serve_reply() afterwards.
  */
-void peal_serve_request(struct peal_serve *s, struct peal_datagram *dg, struct peal_burst *burst)
+void peal_serve_request(struct peal_serve *s, struct peal_datagram *dg, struct peal_burst *burst,
+			struct peal_budget *budget)
 {
-	struct peal_datagram early;
-	struct sk_buff *skb;
-
 	peal_serve_take(s, dg, burst, false);
-	while ((skb = peal_inbound_take_early(&s->in))) {
-		peal_keep_take(peal_serve_qp(s), skb);
-		peal_receive_again(skb, &early);
-		peal_serve_take(s, &early, burst, true);
-	}
-	WRITE_ONCE(s->deadline, peal_inbound_deadline(&s->in));
+	peal_serve_take_early(s, burst, budget);
 }
 
 /* ---- replies ---- */
@@ -387,12 +402,11 @@ bool peal_serve_is_due(const struct peal_serve *s)
 	return READ_ONCE(s->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
 }
 
-/* Replies that were left, and timers. Return: true when the budget ended first. */
+/* What was left, and timers. Return: true when the budget ended first. */
 bool peal_serve_run(struct peal_serve *s, struct peal_burst *burst, struct peal_budget *budget)
 {
-	if (s->deadline != U64_MAX) {
+	if (s->deadline != U64_MAX)
 		peal_inbound_expire(&s->in, ktime_get_ns());
-		WRITE_ONCE(s->deadline, peal_inbound_deadline(&s->in));
-	}
+	peal_serve_take_early(s, burst, budget);
 	return peal_serve_reply(s, burst, budget);
 }

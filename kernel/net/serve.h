@@ -38,8 +38,8 @@ void peal_serve_take_back(struct peal_serve *s);
 void peal_serve_reset(struct peal_serve *s);
 void peal_serve_forget_early(struct peal_serve *s);
 
-void peal_serve_request(struct peal_serve *s, struct peal_datagram *dg,
-			struct peal_burst *burst);
+void peal_serve_request(struct peal_serve *s, struct peal_datagram *dg, struct peal_burst *burst,
+			struct peal_budget *budget);
 bool peal_serve_reply(struct peal_serve *s, struct peal_burst *burst,
 		      struct peal_budget *budget);
 ktime_t peal_serve_deadline(const struct peal_serve *s);

@@ -411,14 +411,20 @@ static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, boo
 	consume_skb(dg->skb);
 }
 
+/* Others may have their turn behind it: peal_wire_run() takes those. */
 void peal_wire_response(struct peal_carrier *c, struct peal_datagram *dg)
+{
+	peal_wire_take(c, dg, false);
+}
+
+static void peal_wire_take_early(struct peal_carrier *c, struct peal_budget *budget)
 {
 	struct peal_datagram early;
 	struct sk_buff *skb;
 
-	peal_wire_take(c, dg, false);
-	while ((skb = peal_outbound_take_early(&c->out))) {
+	while (peal_budget_is_left(budget) && (skb = peal_outbound_take_early(&c->out))) {
 		peal_keep_take(peal_wire_qp(c), skb);
+		peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
 		peal_receive_again(skb, &early);
 		peal_wire_take(c, &early, true);
 	}
@@ -472,8 +478,10 @@ static bool peal_wire_run(struct peal_qp *qp, struct peal_burst *burst,
 	struct peal_carrier *c = qp->carrier;
 	bool more = false;
 
-	if (peal_wire_connected(qp))
+	if (peal_wire_connected(qp)) {
+		peal_wire_take_early(c, budget);
 		more = peal_wire_complete(c, burst, budget);
+	}
 	c->asks_first = !c->asks_first;
 	if (c->asks_first)
 		more |= peal_wire_ask(c, burst, budget);

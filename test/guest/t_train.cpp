@@ -5,8 +5,9 @@
  * Trains of forged packets, from a UDP socket of this host with segmentation: how much
  * one of them makes a device do before its sender may go on.
  *
- * Holds: what is owed because of a train does not leave all at once; a budget's worth
- * does, and the rest later. It goes to nobody here.
+ * Holds: what is owed because of a train does not leave all at once, and of what waited
+ * for one of its packets not all takes effect at once; the rest comes later. Answers of
+ * a budget's length leave at once: they go to nobody here.
  * Does not hold: what becomes of each packet (t_wire_drop, t_packet_fuzz).
  */
 #include "counters.hpp"
@@ -22,7 +23,7 @@ namespace {
 constexpr const char *host = "10.77.0.1";
 constexpr unsigned cars = 64; /* packets of a train; Linux allows no more before 6.9 */
 constexpr std::uint64_t budget = 1 << 20, packet_price = 64;
-constexpr std::uint8_t send_only = 0x04, read_request = 0x0c;
+constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c;
 
 /* While it lives, what is left to others does not run: there is one CPU. */
 class Undisturbed {
@@ -124,6 +125,15 @@ struct Victim {
 		options.cqe = 1;
 		return options;
 	}
+	/* How many packets it has executed. */
+	std::uint32_t progress() const
+	{
+		ibv_qp_attr attr{};
+		ibv_qp_init_attr init{};
+
+		must(ibv_query_qp(end.qp, &attr, IBV_QP_RQ_PSN, &init), "query_qp");
+		return (attr.rq_psn - link.psn) & 0xffffff;
+	}
 	Bytes request(std::uint8_t opcode, std::uint32_t at_psn) const
 	{
 		Bytes body;
@@ -131,14 +141,16 @@ struct Victim {
 		Bth{.opcode = opcode, .qpn = end.qp->qp_num, .psn = at_psn}.put_to(body);
 		return body;
 	}
-	/* Of that much from the beginning of @from. */
-	Bytes read(const Region &from, std::uint32_t bytes) const
+	/* A READ or WRITE of that much at the beginning of @to. */
+	Bytes access(std::uint8_t opcode, std::uint32_t at_psn, const Region &to,
+		     std::uint32_t bytes) const
 	{
-		Bytes body = request(read_request, psn);
+		Bytes body = request(opcode, at_psn);
 
-		put(body, from.address(), 8);
-		put(body, from.rkey(), 4);
+		put(body, to.address(), 8);
+		put(body, to.rkey(), 4);
 		put(body, bytes, 4);
+		body.resize(body.size() + (opcode == write_only ? bytes : 0));
 		return body;
 	}
 };
@@ -156,7 +168,7 @@ TEST_CASE("what a train is owed does not leave all at once")
 	Forger forger;
 
 	/* A long READ, and then packets that say what is known. */
-	std::vector<Bytes> train{victim.read(area, 32 << 20)};
+	std::vector<Bytes> train{victim.access(read_request, victim.psn, area, 32 << 20)};
 	while (train.size() < cars) {
 		train.push_back(victim.request(send_only, victim.psn - 100));
 		train.back().resize(train.front().size());
@@ -172,4 +184,46 @@ TEST_CASE("what a train is owed does not leave all at once")
 		CHECK(sent < budget / (mtu + packet_price) * 2);
 	}
 	CHECK(eventually([&] { return counter("packets_sent") - before > 10 * budget / mtu; }));
+}
+
+TEST_CASE("what waited for a train does not take effect all at once")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	constexpr std::uint32_t mtu = 4096, early = 60, few = 32;
+	Device device;
+	std::vector<std::unique_ptr<Victim>> victims;
+	std::vector<std::unique_ptr<Region>> areas;
+	std::vector<Bytes> train;
+	Forger forger;
+
+	static_assert(few * early * mtu > 4 * budget);
+	const auto kept = counter("early_kept");
+	while (victims.size() < few) {
+		auto &victim =
+			*victims.emplace_back(std::make_unique<Victim>(device, IBV_MTU_4096));
+		auto &area = *areas.emplace_back(std::make_unique<Region>(victim.end.pd, mtu));
+
+		for (std::uint32_t n = 1; n <= early; n++)
+			forger.send(victim.access(write_only, victim.psn + n, area, mtu));
+		train.push_back(victim.access(write_only, victim.psn, area, 4));
+	}
+	REQUIRE(eventually([&] { return counter("early_kept") - kept == few * early; }));
+	const auto executed = [&] {
+		std::uint64_t sum = 0;
+
+		for (const auto &victim : victims)
+			sum += victim->progress();
+		return sum;
+	};
+	{
+		const Undisturbed undisturbed;
+
+		forger.send_train(train);
+		const auto at_once = executed();
+		std::printf("%llu packets at once\n", static_cast<unsigned long long>(at_once));
+		CHECK(at_once > budget / mtu / 2);
+		CHECK(at_once < budget / mtu * 2);
+	}
+	CHECK(eventually([&] { return executed() == few * (early + 1); }));
 }
