@@ -166,7 +166,7 @@ bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
 		u32 skip;
 
 		if (peal_psn_ahead(f->psn, r->next) >= f->packets) {
-			r->index++;
+			r->index = peal_trail_find(t, r->next);
 			continue;
 		}
 		skip = peal_repair_needless(r, t, early, f);
