@@ -198,16 +198,20 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagr
 
 /*
  * A receive with room. A message that is too long leaves the receive as it is,
- * for the next one: class D of IBTA 9.9.3.2, table 58.
+ * for the next one: class D of IBTA 9.9.3.2, table 58. One look at the ring: what
+ * a second one finds may be something else. It asks for no kicks, see peal_qp_publish().
  */
 static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet *packet,
 				   enum peal_reason *reason)
 {
-	/* No look at an empty ring through peal_rq_take(): it would ask for kicks. */
-	if (unlikely(!qp->rq.holding && !peal_ring_pending(&qp->rq.ring)))
+	switch (peal_rq_take(&qp->rq, reason)) {
+	case PEAL_RQ_EMPTY:
 		return PEAL_DROP_receive;
-	if (unlikely(peal_rq_take(&qp->rq, reason) == PEAL_RQ_MALFORMED))
+	case PEAL_RQ_MALFORMED:
 		return PEAL_DROP_none;
+	case PEAL_RQ_TAKEN:
+		break;
+	}
 	if (unlikely(PEAL_GRH_BYTES + packet->payload_bytes > qp->rq.wqe.length))
 		return PEAL_DROP_length;
 	return PEAL_DROP_none;
