@@ -200,7 +200,8 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 
 /*
  * First half of destruction: no request finds it from now on, and who has found
- * it already finds it in RESET, where nothing runs.
+ * it already finds it in RESET, where nothing runs, and without a carrier: a core
+ * that forgets its queue pairs only after destroy_qp may still query this one.
  */
 void peal_qp_unpublish(struct peal_qp *qp)
 {
@@ -208,17 +209,20 @@ void peal_qp_unpublish(struct peal_qp *qp)
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	peal_qp_apply_state(qp, IB_QPS_RESET);
+	qp->on_wire = false;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* Second half, when the guard has been waited for. */
+/*
+ * Second half, when the guard has been waited for. No mutex_destroy(): a query may
+ * still come, see above. It reads what lies in the core's memory and nothing else.
+ */
 void peal_qp_free(struct peal_qp *qp)
 {
 	if (qp->carrier)
 		qp->carrier_ops->free(qp);
 	peal_map_free(qp->map);
-	mutex_destroy(&qp->control);
 }
 
 void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp)

@@ -61,7 +61,8 @@ struct peal_completion;
  * Net's part of a queue pair whose messages travel as packets. The structures
  * behind it are net's own; what this layer needs of them, it asks through here.
  * "Both locks": sq.lock and rq.lock. All but `free` are called inside the guard
- * or with `control` held, so that the carrier stays.
+ * or with `control` held, and only with on_wire set but for `reset`, so that the
+ * carrier stays.
  */
 struct peal_carrier;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * "rdma link add" and "rdma link delete" without another process: the calling thread
- * is the one that makes and removes the device.
+ * "rdma link add", "rdma link delete" and "rdma resource show qp" without another process:
+ * the calling thread is the one that makes and removes the device.
  *
- * Holds: one request and its answer over the RDMA netlink.
+ * Holds: one request and its answer, or answers, over the RDMA netlink.
  * Does not hold: anything else that the rdma tool can do.
  */
 #pragma once
@@ -44,8 +44,33 @@ public:
 		attribute(RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
 		return request();
 	}
+	/* The kernel looks at every queue pair of the device. Returns the messages of the answer.
+	 */
+	unsigned dump_qps(std::uint32_t index)
+	{
+		begin(RDMA_NLDEV_CMD_RES_QP_GET);
+		message_.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+		attribute(RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+		if (send(fd_, &message_, message_.header.nlmsg_len, 0) < 0)
+			throw std::runtime_error("send of a dump's request");
+		unsigned messages = 0;
+		while (!ends_dump())
+			messages++;
+		return messages;
+	}
 
 private:
+	bool ends_dump()
+	{
+		alignas(nlmsghdr) std::uint8_t reply[32768];
+
+		if (recv(fd_, reply, sizeof(reply), 0) < static_cast<ssize_t>(sizeof(nlmsghdr)))
+			throw std::runtime_error("recv of a dump's answer");
+		const auto *header = reinterpret_cast<const nlmsghdr *>(reply);
+		if (header->nlmsg_type == NLMSG_ERROR)
+			throw std::runtime_error("the dump was refused");
+		return header->nlmsg_type == NLMSG_DONE;
+	}
 	void begin(int command)
 	{
 		const auto type =

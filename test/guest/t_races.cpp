@@ -5,10 +5,12 @@
  *
  * Holds: posts and polls from several threads arrive exactly once; queue pairs that are
  * destroyed, reset or modified under the feet of their peers; windows and regions that come
- * and go while they are used; programs that die in the middle.
+ * and go while they are used; queue pairs that an administrator lists while they go; programs
+ * that die in the middle.
  * Does not hold: removal of the device (t_removal), hostile programs (t_trust).
  */
 #include "crew.hpp"
+#include "netlink.hpp"
 #include "verbs.hpp"
 
 #include <sys/wait.h>
@@ -222,6 +224,35 @@ TEST_CASE("both ends are destroyed at the same time")
 		crew.finish();
 	}
 	SUCCEED();
+}
+
+/*
+ * Some cores forget a queue pair only after its device has destroyed it. That nothing is read
+ * which was freed is for the debug kernel to say.
+ */
+TEST_CASE("queue pairs are listed while they are destroyed")
+{
+	Device device;
+	const auto index =
+		static_cast<std::uint32_t>(ibv_get_device_index(device.context()->device));
+	std::atomic<bool> stop = false;
+	std::atomic<unsigned> listed = 0;
+	Crew crew;
+
+	crew.start([&] {
+		RdmaNetlink netlink;
+		while (!stop)
+			listed += netlink.dump_qps(index);
+	});
+	for (int round = 0; round < 1500; round++) {
+		Endpoint asker(device), victim(device);
+		connect(asker, victim);
+		post(asker.qp, Send(IBV_WR_RDMA_WRITE));
+		wait_success(asker.send_cq);
+	}
+	stop = true;
+	crew.finish();
+	CHECK(listed > 0);
 }
 
 TEST_CASE("attributes are modified while messages pass")

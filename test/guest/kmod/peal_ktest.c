@@ -6,7 +6,8 @@
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
- * inline data, a full ring, making objects without memory, errors and flushes.
+ * inline data, a full ring, making objects without memory, errors and flushes; a
+ * queue pair that is queried after its destruction.
  * Does not hold: programs; those are the other guest tests.
  */
 #include <linux/completion.h>
@@ -442,6 +443,32 @@ static void ktest_run_all(struct ktest *t)
 		tests[i](t);
 }
 
+static int (*ktest_destroy)(struct ib_qp *qp, struct ib_udata *udata);
+
+/*
+ * Some cores list a queue pair until after this call, and query it for that. The debug
+ * kernel says whether anything is read that was freed.
+ */
+static int ktest_destroy_and_query(struct ib_qp *qp, struct ib_udata *udata)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+	int ret = ktest_destroy(qp, udata);
+
+	if (!ret && (ib_query_qp(qp, &attr, 0, &init) || attr.qp_state != IB_QPS_RESET))
+		ktest.error = -EIO;
+	return ret;
+}
+
+/* Nobody else destroys queue pairs meanwhile: the machine is this test's. */
+static void ktest_destroy_qp(struct ktest *t)
+{
+	ktest_destroy = t->dev->ops.destroy_qp;
+	t->dev->ops.destroy_qp = ktest_destroy_and_query;
+	ib_destroy_qp(t->qp);
+	t->dev->ops.destroy_qp = ktest_destroy;
+}
+
 static int ktest_with_cq(struct ktest *t)
 {
 	int ret = ktest_create_qp(t);
@@ -453,8 +480,8 @@ static int ktest_with_cq(struct ktest *t)
 		ktest_run_all(t);
 		ret = t->error;
 	}
-	ib_destroy_qp(t->qp);
-	return ret;
+	ktest_destroy_qp(t);
+	return ret ?: t->error;
 }
 
 static int ktest_with_pd(struct ktest *t)
