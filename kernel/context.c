@@ -23,6 +23,7 @@ int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops,
 	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC);
 	INIT_LIST_HEAD(&ctx->node);
+	INIT_LIST_HEAD(&ctx->awake);
 	ctx->door = peal_door_create(ops, ctx);
 	if (!IS_ERR(ctx->door))
 		return 0;

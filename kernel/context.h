@@ -21,7 +21,8 @@
 struct peal_context {
 	struct ib_ucontext ib;
 	struct list_head node;			/* the engine's list */
-	bool listed;				/* node is on it; under the engine's lock */
+	struct list_head awake;			/* the roster's list of those told so */
+	bool listed;				/* node is on it; under the roster's lock */
 	struct xarray qps;			/* by index; writers take its xa_lock */
 	u32 words;				/* doorbell words that were ever in use */
 	struct peal_map *map;

@@ -414,10 +414,10 @@ static bool peal_engine_scan(struct peal_engine *e)
  * their doorbell bit and their second look at the word, the kernel's other half in
  * peal_engine_defer().
  */
-static void peal_engine_announce(struct peal_engine *e, enum peal_engine_state state)
+static void peal_engine_announce(struct peal_engine *e, bool awake)
 {
-	WRITE_ONCE(e->awake, state == PEAL_ENGINE_AWAKE);
-	peal_roster_announce(&e->roster, state);
+	WRITE_ONCE(e->awake, awake);
+	peal_roster_announce(&e->roster, awake);
 	smp_mb();	/* B */
 }
 
@@ -444,7 +444,7 @@ static bool peal_engine_fall_asleep(struct peal_engine *e)
 	bool done = false;
 	u32 i;
 
-	peal_engine_announce(e, PEAL_ENGINE_ASLEEP);
+	peal_engine_announce(e, false);
 	peal_roster_begin_pass(&e->roster);
 	for (i = 0; i < PEAL_LAST_SECTIONS && !done; i++)
 		done = peal_engine_scan(e);
@@ -508,7 +508,7 @@ static void peal_engine_spin(struct peal_engine *e)
 		preempt_disable();
 		on = peal_engine_may_spin();
 		if (on) {
-			peal_engine_announce(e, PEAL_ENGINE_AWAKE);
+			peal_engine_announce(e, true);
 			on = peal_engine_spin_for(e, &idle_since);
 			done = peal_engine_fall_asleep(e);
 		} else {
@@ -726,7 +726,7 @@ void peal_engine_abandon(struct peal_engine *e)
 {
 	struct peal_abandoned at = { };
 
-	peal_roster_announce(&e->roster, PEAL_ENGINE_GONE);
+	peal_roster_leave(&e->roster);
 	smp_mb();	/* B */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();

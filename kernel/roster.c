@@ -11,55 +11,101 @@
 /* Doorbell words that are looked at in one section of the guard, and contexts. */
 #define PEAL_SCAN_WORDS		512
 
+/*
+ * Contexts that are told that the engine is awake: it tells them a thousand times a
+ * second, and programs open as many as they like. The others go on to kick.
+ */
+#define PEAL_AWAKE_CONTEXTS	512
+
 void peal_roster_init(struct peal_roster *roster)
 {
 	spin_lock_init(&roster->lock);
 	INIT_LIST_HEAD(&roster->contexts);
+	INIT_LIST_HEAD(&roster->awake);
 	roster->pass = 1;	/* no context was visited in it */
 }
 
 void peal_roster_add(struct peal_roster *roster, struct peal_context *ctx)
 {
-	spin_lock_irq(&roster->lock);
+	spin_lock(&roster->lock);
 	list_add_tail_rcu(&ctx->node, &roster->contexts);
 	peal_context_set_listed(ctx, true);
 	if (roster->gone)
 		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
-	spin_unlock_irq(&roster->lock);
+	spin_unlock(&roster->lock);
 }
 
 /* Who scans may still look at it until the guard was waited for. */
 void peal_roster_remove(struct peal_roster *roster, struct peal_context *ctx)
 {
-	spin_lock_irq(&roster->lock);
+	spin_lock(&roster->lock);
 	list_del_rcu(&ctx->node);
+	list_del_init(&ctx->awake);
 	peal_context_set_listed(ctx, false);
-	spin_unlock_irq(&roster->lock);
+	spin_unlock(&roster->lock);
 }
 
+/* Under the lock. Those at the front, which is another part of the list after each pass. */
+static void peal_roster_say_awake(struct peal_roster *roster)
+{
+	struct peal_context *ctx;
+	u32 told = 0;
+
+	list_for_each_entry(ctx, &roster->contexts, node) {
+		if (told++ == PEAL_AWAKE_CONTEXTS)
+			break;
+		peal_context_set_state(ctx, PEAL_ENGINE_AWAKE);
+		list_move(&ctx->awake, &roster->awake);
+	}
+}
+
+/* Under the lock. All others say so already. */
+static void peal_roster_say_asleep(struct peal_roster *roster)
+{
+	struct peal_context *ctx, *next;
+
+	list_for_each_entry_safe(ctx, next, &roster->awake, awake) {
+		peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
+		list_del_init(&ctx->awake);
+	}
+}
+
+/* What programs shall know from now on. Once the device goes they know that, and nothing else. */
+void peal_roster_announce(struct peal_roster *roster, bool awake)
+{
+	spin_lock(&roster->lock);
+	if (awake && !roster->gone)
+		peal_roster_say_awake(roster);
+	if (!awake)
+		peal_roster_say_asleep(roster);
+	spin_unlock(&roster->lock);
+}
+
+/* To all of them, under the lock: it happens once. */
 static void peal_roster_tell(struct peal_roster *roster, enum peal_engine_state state)
 {
 	struct peal_context *ctx;
 
+	peal_roster_say_asleep(roster);
 	list_for_each_entry(ctx, &roster->contexts, node)
 		peal_context_set_state(ctx, state);
 }
 
-void peal_roster_announce(struct peal_roster *roster, enum peal_engine_state state)
+void peal_roster_leave(struct peal_roster *roster)
 {
-	spin_lock_irq(&roster->lock);
-	roster->gone |= state == PEAL_ENGINE_GONE;
-	peal_roster_tell(roster, roster->gone ? PEAL_ENGINE_GONE : state);
-	spin_unlock_irq(&roster->lock);
+	spin_lock(&roster->lock);
+	roster->gone = true;
+	peal_roster_tell(roster, PEAL_ENGINE_GONE);
+	spin_unlock(&roster->lock);
 }
 
 /* The device moved to another namespace. Who has opened it there meanwhile may post. */
 void peal_roster_return(struct peal_roster *roster)
 {
-	spin_lock_irq(&roster->lock);
+	spin_lock(&roster->lock);
 	roster->gone = false;
 	peal_roster_tell(roster, PEAL_ENGINE_ASLEEP);
-	spin_unlock_irq(&roster->lock);
+	spin_unlock(&roster->lock);
 }
 
 /* Whatever was scanned is scanned again. */
@@ -85,12 +131,12 @@ static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
  */
 static void peal_roster_continue_at(struct peal_roster *roster, struct peal_context *ctx)
 {
-	spin_lock_irq(&roster->lock);
+	spin_lock(&roster->lock);
 	if (unlikely(!ctx->listed))
 		ctx = peal_roster_unscanned(roster);
 	if (ctx)
 		list_rotate_to_front(&ctx->node, &roster->contexts);
-	spin_unlock_irq(&roster->lock);
+	spin_unlock(&roster->lock);
 }
 
 /* Who looks, for the span of a section. */

@@ -6,8 +6,8 @@
  * context's page says of the engine (peal-abi.h, enum peal_engine_state).
  * Does not know: when to look, and what becomes of a queue pair that was rung for.
  *
- * Lock: roster->lock guards the list and the words; interrupts are off. Inside it
- * nothing else is taken. One thread scans.
+ * Lock: roster->lock guards the lists and the words. Inside it nothing else is taken,
+ * and no interrupt or softirq takes it: those are left on. One thread scans.
  */
 #ifndef PEAL_ROSTER_H
 #define PEAL_ROSTER_H
@@ -18,8 +18,9 @@
 #include "context.h"
 
 struct peal_roster {
-	spinlock_t lock;		/* guards the list and what the pages say */
+	spinlock_t lock;		/* guards the lists and what the pages say */
 	struct list_head contexts;	/* read inside the guard */
+	struct list_head awake;		/* contexts whose pages say AWAKE, by their `awake` */
 	bool gone;			/* the device is being removed: nobody wakes again */
 	u64 pass;			/* through all doorbells; who scans */
 };
@@ -28,8 +29,9 @@ void peal_roster_init(struct peal_roster *roster);
 void peal_roster_add(struct peal_roster *roster, struct peal_context *ctx);
 void peal_roster_remove(struct peal_roster *roster, struct peal_context *ctx);
 
-/* What programs shall know from now on. GONE stays until peal_roster_return(). */
-void peal_roster_announce(struct peal_roster *roster, enum peal_engine_state state);
+void peal_roster_announce(struct peal_roster *roster, bool awake);
+/* The device goes. GONE stays until peal_roster_return(). */
+void peal_roster_leave(struct peal_roster *roster);
 void peal_roster_return(struct peal_roster *roster);
 
 void peal_roster_begin_pass(struct peal_roster *roster);
