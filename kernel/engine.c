@@ -35,6 +35,12 @@
 /* A queue pair is run by its timer at most that often: others need the CPU, too. */
 #define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
 
+/*
+ * What timers do on one CPU in a jiffy, the rest is the worker's: all that are due run in
+ * one softirq, and a program's queue pairs can all wait for the same moment.
+ */
+#define PEAL_TIMERS_BUDGET	(16 * PEAL_TURN_BUDGET)
+
 /* Sections of the last scan before the thread sleeps that preemption is off for. */
 #define PEAL_LAST_SECTIONS	2
 
@@ -54,6 +60,14 @@ struct peal_streak {
 };
 
 static DEFINE_PER_CPU(struct peal_streak, peal_streak);
+
+/* What is left to a CPU's timers; they alone use it. */
+struct peal_allowance {
+	unsigned long jiffy;		/* in which it was given */
+	struct peal_budget budget;
+};
+
+static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
 
 static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
 {
@@ -258,6 +272,29 @@ static void peal_engine_work_home(struct work_struct *work)
 		peal_engine_send_home(e, qp);
 }
 
+/* Inside the guard, in softirq: no other timer of ours comes in between. */
+static struct peal_budget *peal_engine_timers_budget(void)
+{
+	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
+
+	if (time_after(jiffies, allowance->jiffy))
+		*allowance = (struct peal_allowance){
+			.jiffy = jiffies, .budget.left = PEAL_TIMERS_BUDGET,
+		};
+	return &allowance->budget;
+}
+
+/* Return: true when there is more to do, or all of it. */
+static bool peal_engine_timer_turn(struct peal_engine *e, struct peal_qp *qp)
+{
+	struct peal_budget *budget = peal_engine_timers_budget();
+
+	if (unlikely(!peal_budget_is_left(budget)))
+		return true;
+	peal_budget_spend(budget, PEAL_COST_PIECE);
+	return peal_engine_turn_of(e, qp, budget);
+}
+
 static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
 {
 	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
@@ -265,7 +302,7 @@ static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
 
 	peal_guard_enter();
 	smp_mb();	/* J: pairs with peal_engine_remind() */
-	if (peal_engine_turn(e, qp))
+	if (peal_engine_timer_turn(e, qp))
 		peal_engine_defer(e, qp);
 	peal_guard_exit();
 	return HRTIMER_NORESTART;
