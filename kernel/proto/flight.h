@@ -33,7 +33,7 @@ struct peal_message {
 	u64 remote_addr;
 	u64 length;		/* bytes, up to PEAL_MAX_MSG */
 	struct peal_atomic_seg atomic;
-	bool more;		/* SEND or WRITE follows at once: not signaled, it asks for no ACK */
+	bool more;		/* SEND or WRITE follows: not signaled, it asks for no ACK */
 };
 
 struct peal_flight {
