@@ -151,13 +151,19 @@ static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
 
 /* ---- every packet ---- */
 
-static void peal_deliver_group(struct peal_dev *dev, struct peal_datagram *dg)
+/* The rest of a train that many members have had the beginning of is lost: it may be. */
+static void peal_deliver_group(struct peal_dev *dev, struct peal_datagram *dg,
+			       struct peal_budget *budget)
 {
 	if (!dg->multicast || peal_opcode_transport(dg->packet.opcode) != PEAL_UD) {
 		peal_deliver_drop(dev, dg, PEAL_DROP_group);
 		return;
 	}
-	peal_group_deliver(dev, dg);
+	if (unlikely(!peal_budget_is_left(budget))) {
+		peal_deliver_drop(dev, dg, PEAL_DROP_resource);
+		return;
+	}
+	peal_group_deliver(dev, dg, budget);
 	consume_skb(dg->skb);
 }
 
@@ -190,7 +196,7 @@ void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_bu
 	struct peal_qp *qp;
 
 	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
-		peal_deliver_group(dev, dg);
+		peal_deliver_group(dev, dg, budget);
 		return;
 	}
 	qp = peal_table_qp(&dev->table, dg->packet.qpn);

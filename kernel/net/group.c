@@ -6,6 +6,7 @@
 #include <linux/rculist.h>
 #include <linux/slab.h>
 
+#include "../budget.h"
 #include "../dev.h"
 #include "../guard.h"
 #include "../trace.h"
@@ -178,7 +179,8 @@ int peal_group_detach(struct peal_dev *dev, struct peal_qp *qp, const union ib_g
 	return ret;
 }
 
-void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg)
+void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg,
+			struct peal_budget *budget)
 {
 	struct peal_group *group = peal_group_find(&dev->groups, &dg->dgid);
 	struct peal_member *member;
@@ -188,6 +190,8 @@ void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg)
 		trace_peal_drop(&dg->packet, PEAL_DROP_group);
 		return;
 	}
-	list_for_each_entry_rcu(member, &group->members, node, peal_guard_held())
+	list_for_each_entry_rcu(member, &group->members, node, peal_guard_held()) {
 		peal_ud_deliver(member->qp, dg);
+		peal_budget_spend(budget, PEAL_COST_PIECE + dg->packet.payload_bytes);
+	}
 }

@@ -22,6 +22,7 @@
 
 #define PEAL_GROUP_BUCKETS	64
 
+struct peal_budget;
 struct peal_datagram;
 struct peal_dev;
 struct peal_qp;
@@ -40,7 +41,11 @@ int peal_group_attach(struct peal_dev *dev, struct peal_qp *qp, const union ib_g
 /* Return: 0; -ENOENT: it is not attached. @qp gets no datagram of it any more. */
 int peal_group_detach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid);
 
-/* Every queue pair attached to @dg's destination gets it. As peal_ud_deliver(). */
-void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg);
+/*
+ * Every queue pair attached to @dg's destination gets it. As peal_ud_deliver(). It is
+ * not divided: 256 members may overdraw @budget.
+ */
+void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg,
+			struct peal_budget *budget);
 
 #endif

@@ -27,7 +27,7 @@
 	X(receive, "no receive was posted (UC, UD)")				\
 	X(length, "longer than the receive buffer (UC, UD)")			\
 	X(rights, "key, range or right is missing (UC, UD)")			\
-	X(resource, "no memory or queue room for it")
+	X(resource, "no memory, queue room or time for it")
 
 #define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,
 enum peal_drop {

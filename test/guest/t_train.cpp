@@ -7,10 +7,11 @@
  *
  * Holds: what is owed because of a train does not leave all at once, and of what waited
  * for one of its packets not all takes effect at once; the rest comes later. Answers of
- * a budget's length leave at once: they go to nobody here.
+ * a budget's length leave at once: they go to nobody here. Of a train to a large group
+ * the end is lost.
  * Does not hold: what becomes of each packet (t_wire_drop, t_packet_fuzz).
  */
-#include "counters.hpp"
+#include "datagram.hpp"
 #include "t_packet_fuzz.hpp"
 
 #include <netinet/udp.h>
@@ -23,7 +24,8 @@ namespace {
 constexpr const char *host = "10.77.0.1";
 constexpr unsigned cars = 64; /* packets of a train; Linux allows no more before 6.9 */
 constexpr std::uint64_t budget = 1 << 20, packet_price = 64;
-constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c;
+constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c,
+		       datagram_only = 0x64;
 
 /* While it lives, what is left to others does not run: there is one CPU. */
 class Undisturbed {
@@ -44,15 +46,16 @@ public:
 /* The device's own address, and nobody's queue pair, as a peer. */
 class Forger {
 	int fd_;
-	const Route route_{.from = address(host), .to = address(host)};
+	const char *to_;
+	const Route route_{.from = address(host), .to = address(to_)};
 
-	static sockaddr_in place(std::uint16_t port)
+	static sockaddr_in place(const char *where, std::uint16_t port)
 	{
 		sockaddr_in result{};
 
 		result.sin_family = AF_INET;
 		result.sin_port = htons(port);
-		inet_pton(AF_INET, host, &result.sin_addr);
+		inet_pton(AF_INET, where, &result.sin_addr);
 		return result;
 	}
 	/* What stands behind UDP; the stack writes the same headers as make_frame(). */
@@ -70,7 +73,7 @@ class Forger {
 	}
 	void send_all(const Bytes &bytes, int piece)
 	{
-		const sockaddr_in to = place(roce_port);
+		const sockaddr_in to = place(to_, roce_port);
 
 		must(setsockopt(fd_, SOL_UDP, UDP_SEGMENT, &piece, sizeof(piece)), "UDP_SEGMENT");
 		if (sendto(fd_, bytes.data(), bytes.size(), 0,
@@ -79,9 +82,9 @@ class Forger {
 	}
 
 public:
-	Forger() : fd_(socket(AF_INET, SOCK_DGRAM, 0))
+	explicit Forger(const char *to = host) : fd_(socket(AF_INET, SOCK_DGRAM, 0)), to_(to)
 	{
-		const sockaddr_in from = place(0xc000);
+		const sockaddr_in from = place(host, 0xc000);
 		const int whole = IP_PMTUDISC_DO;
 
 		must(setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)), "PMTU");
@@ -226,4 +229,43 @@ TEST_CASE("what waited for a train does not take effect all at once")
 		CHECK(at_once < budget / mtu * 2);
 	}
 	CHECK(eventually([&] { return executed() == few * (early + 1); }));
+}
+
+TEST_CASE("a train to a large group does not reach everybody")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	constexpr const char *group = "239.77.0.1";
+	constexpr std::uint64_t members = 100, bytes = 512;
+	const auto gid = gid_of(group);
+	Device device;
+	std::vector<std::unique_ptr<Endpoint>> ends;
+	Forger forger(group);
+	Bytes body;
+
+	/* Without receives: each datagram is dropped for each member, which is counted. */
+	while (ends.size() < members) {
+		ends.push_back(std::make_unique<Endpoint>(device, ud_options(Victim::small())));
+		ud_ready(ends.back()->qp);
+		must(ibv_attach_mcast(ends.back()->qp, &gid, 0), "attach_mcast");
+	}
+	Bth{.opcode = datagram_only, .qpn = 0xffffff}.put_to(body);
+	put(body, common_qkey, 4);
+	put(body, 0x77, 4);
+	body.resize(body.size() + bytes);
+	const auto reached = counter("drop_receive"), lost = counter("drop_resource");
+
+	forger.send_train(std::vector<Bytes>(cars, body));
+	CHECK(eventually([&] {
+		return counter("drop_receive") - reached +
+			       members * (counter("drop_resource") - lost) ==
+		       members * cars;
+	}));
+	const auto deliveries = counter("drop_receive") - reached;
+	std::printf("%llu of %llu deliveries\n", static_cast<unsigned long long>(deliveries),
+		    static_cast<unsigned long long>(members * cars));
+	CHECK(deliveries >= budget / 2048);
+	CHECK(deliveries <= budget / 1024 + members);
+	for (const auto &end : ends)
+		must(ibv_detach_mcast(end->qp, &gid, 0), "detach_mcast");
 }
