@@ -756,8 +756,9 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
  *
  * Everything posted comes back flushed, while the programs' rings still exist.
  * The GSI is the core's: connections of kernel users end by it a little later.
- * Who posts looks at the word before it publishes. What is published after barrier B,
- * because that look was before, may be flushed or not: it ends with its context.
+ * Who posts looks at the word before it publishes, and kicks when it sees GONE
+ * afterwards. What is published behind the flush, because the first look was before, is
+ * flushed by that kick, or ends with its queue pair.
  */
 void peal_engine_abandon(struct peal_engine *e)
 {

@@ -99,9 +99,17 @@ TEST_CASE("what was published when the device goes is not refused: it may be flu
 	CHECK(f.doorbell.ring(5) == 0);
 	CHECK(f.doorbell.kick_recv(5) == 0);
 	CHECK(f.log.calls == 2);
+}
+
+TEST_CASE("what was published before the device was seen to be gone is flushed by a kick")
+{
+	Fixture f;
+
 	f.db->engine = PEAL_ENGINE_GONE;
 	CHECK(f.doorbell.ring(5) == 0);
-	CHECK(f.log.calls == 2);
+	CHECK(f.log.calls == 1);
+	CHECK(f.log.command == PEAL_IOC_KICK_SEND);
+	CHECK(f.db->summary[0] == 0);
 }
 
 TEST_CASE("a queue pair that the removal has destroyed is no reason to refuse what was published")

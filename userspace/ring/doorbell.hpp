@@ -54,20 +54,16 @@ public:
 	 * Call after the producer index of queue pair `index` was published
 	 * (index < PEAL_MAX_QP). Returns 0 or an errno. A device that goes now is no
 	 * error: its last look may have seen the index, and flushed; a work request
-	 * that was refused must not complete as well.
+	 * that was refused must not complete as well. If it had not, the kick flushes,
+	 * as long as there is a queue pair.
 	 */
 	int ring(std::uint32_t index) const noexcept
 	{
-		std::uint32_t state = engine();
-
-		if (state == PEAL_ENGINE_AWAKE) {
+		if (engine() == PEAL_ENGINE_AWAKE) {
 			set_bits(index);
-			state = engine();
-			if (state == PEAL_ENGINE_AWAKE)
+			if (engine() == PEAL_ENGINE_AWAKE)
 				return 0;
 		}
-		if (state == PEAL_ENGINE_GONE)
-			return 0;
 		return kick(PEAL_IOC_KICK_SEND, index);
 	}
 
