@@ -14,6 +14,7 @@
 #include "datagram.hpp"
 #include "t_packet_fuzz.hpp"
 
+#include <filesystem>
 #include <netinet/udp.h>
 #include <sched.h>
 
@@ -27,7 +28,36 @@ constexpr std::uint64_t budget = 1 << 20, packet_price = 64;
 constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c,
 		       datagram_only = 0x64;
 
-/* While it lives, what is left to others does not run: there is one CPU. */
+/* The thread to which the kernel leaves its softirqs when they take too long. */
+class SoftirqThread {
+	std::string stat_;
+
+public:
+	SoftirqThread()
+	{
+		for (const auto &process : std::filesystem::directory_iterator("/proc")) {
+			std::string name;
+
+			std::getline(std::ifstream(process.path() / "comm"), name);
+			if (name == "ksoftirqd/0")
+				stat_ = process.path() / "stat";
+		}
+		if (stat_.empty())
+			throw std::runtime_error("expected a thread ksoftirqd/0, found none");
+	}
+	bool sleeps() const
+	{
+		std::string text;
+
+		std::getline(std::ifstream(stat_), text);
+		return text.find(") S ") != std::string::npos;
+	}
+};
+
+/*
+ * While it lives, what is left to others does not run: there is one CPU. But packets do,
+ * which they would not if they had been left to the thread before.
+ */
 class Undisturbed {
 	static void become(int policy, int priority)
 	{
@@ -37,7 +67,21 @@ class Undisturbed {
 	}
 
 public:
-	Undisturbed() { become(SCHED_FIFO, 1); }
+	Undisturbed()
+	{
+		const SoftirqThread thread;
+		const bool alone = eventually([&] {
+			become(SCHED_OTHER, 0);
+			sched_yield();
+			become(SCHED_FIFO, 1);
+			return thread.sleeps();
+		});
+
+		if (!alone) {
+			become(SCHED_OTHER, 0);
+			throw std::runtime_error("expected ksoftirqd/0 to sleep, it runs");
+		}
+	}
 	~Undisturbed() { become(SCHED_OTHER, 0); }
 	Undisturbed(const Undisturbed &) = delete;
 	Undisturbed &operator=(const Undisturbed &) = delete;
