@@ -27,6 +27,9 @@
 #define PEAL_KEEP_PACKETS	4
 #define PEAL_KEEP_OVERHEAD	(16 << 10)
 
+/* What the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
+#define PEAL_KEEP_PAGES		(32 << 10)
+
 static struct peal_keep *peal_keep_of(const struct peal_qp *qp)
 {
 	return &peal_dev(qp->ib.device)->keep;
@@ -53,8 +56,26 @@ struct sk_buff *peal_keep_may(const struct peal_qp *qp, const struct peal_datagr
 	return peal_keep_shares(peal_keep_of(qp), kept) ? dg->skb : NULL;
 }
 
-void peal_keep_add(const struct peal_qp *qp, const struct sk_buff *skb)
+/*
+ * truesize knows a part of a page, but the skb holds the page: 32 KiB of a sender's
+ * or a driver's fragments. What is kept gets memory of its own, and where there is
+ * none it weighs as much as it holds.
+ */
+static void peal_keep_detach(struct sk_buff *skb)
 {
+	u32 pages = skb_shinfo(skb)->nr_frags + skb->head_frag;
+
+	if (!pages && !skb_has_frag_list(skb))
+		return;
+	if (skb_linearize(skb) || (skb->head_frag && pskb_expand_head(skb, 0, 0, GFP_ATOMIC)))
+		skb->truesize += pages * PEAL_KEEP_PAGES;
+	else
+		skb->truesize = SKB_TRUESIZE(skb_end_offset(skb));
+}
+
+void peal_keep_add(const struct peal_qp *qp, struct sk_buff *skb)
+{
+	peal_keep_detach(skb);
 	atomic_long_add(skb->truesize, &peal_keep_of(qp)->bytes);
 	peal_count(qp->table, early_kept);
 }

@@ -8,11 +8,12 @@
  * Holds: what is owed because of a train does not leave all at once, and of what waited
  * for one of its packets not all takes effect at once; the rest comes later. Answers of
  * a budget's length leave at once: they go to nobody here. Of a train to a large group
- * the end is lost.
+ * the end is lost. What is kept of one does not hold the pages that the rest was in.
  * Does not hold: what becomes of each packet (t_wire_drop, t_packet_fuzz).
  */
 #include "datagram.hpp"
 #include "t_packet_fuzz.hpp"
+#include "usage.hpp"
 
 #include <filesystem>
 #include <netinet/udp.h>
@@ -273,6 +274,36 @@ TEST_CASE("what waited for a train does not take effect all at once")
 		CHECK(at_once < budget / mtu * 2);
 	}
 	CHECK(eventually([&] { return executed() == few * (early + 1); }));
+}
+
+TEST_CASE("what is kept of a train does not hold the rest of it")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	constexpr std::uint32_t early = 120, few = 12, bytes = 1000;
+	Device device;
+	std::vector<std::unique_ptr<Victim>> victims;
+	Forger forger;
+
+	/* One early packet among some that say what is known: together they fill pages. */
+	while (victims.size() < few)
+		victims.push_back(std::make_unique<Victim>(device, IBV_MTU_1024));
+	const auto kept = counter("early_kept");
+	const auto available = meminfo("MemAvailable");
+	for (const auto &victim : victims) {
+		for (std::uint32_t n = 1; n <= early; n++) {
+			std::vector<Bytes> train(32, victim->request(send_only, victim->psn - 100));
+
+			train.front() = victim->request(send_only, victim->psn + n);
+			for (auto &body : train)
+				body.resize(body.size() + bytes);
+			forger.send_train(train);
+		}
+	}
+	REQUIRE(eventually([&] { return counter("early_kept") - kept == few * early; }));
+	const auto held = available - meminfo("MemAvailable");
+	std::printf("%ld KiB held for %u packets\n", held, few * early);
+	CHECK(held < few * early * 8);
 }
 
 TEST_CASE("a train to a large group does not reach everybody")
