@@ -8,6 +8,12 @@
 #include "pause.h"
 
 /*
+ * Local operations that may be ahead of what was acknowledged. They take no PSN, so
+ * that the answer to one packet ends all that are behind it.
+ */
+#define PEAL_PAUSE_LOCALS	256
+
+/*
  * Without credit one packet may go when nothing else is out, so that an update
  * that was lost cannot stop the connection; when it was acknowledged there was
  * a receive, and the rest of the message follows (9.7.7.2.5).
@@ -28,7 +34,9 @@ static enum peal_pause peal_pause_to_begin(const struct peal_outbound *o,
 {
 	if (!o->trail.packet && f->message.flags & PEAL_WQE_FENCE && o->rd_atomic)
 		return PEAL_PAUSE_FENCE;
-	if (f->local || !peal_outbound_reliable(o))
+	if (f->local)
+		return o->trail.locals < PEAL_PAUSE_LOCALS ? PEAL_PAUSE_NONE : PEAL_PAUSE_WINDOW;
+	if (!peal_outbound_reliable(o))
 		return PEAL_PAUSE_NONE;
 	if (peal_flight_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
 		return PEAL_PAUSE_RD_ATOMIC;

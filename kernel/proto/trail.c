@@ -47,6 +47,7 @@ void peal_trail_left(struct peal_trail *t, u32 span)
 void peal_trail_named(struct peal_trail *t)
 {
 	t->sending++;
+	t->locals++;
 	peal_trail_follow(t);
 }
 
@@ -54,6 +55,7 @@ void peal_trail_forget(struct peal_trail *t)
 {
 	peal_trail_all_acknowledged(t);
 	t->acking = t->sending;
+	t->locals = 0;
 }
 
 /*
@@ -105,8 +107,10 @@ void peal_trail_follow(struct peal_trail *t)
 		if (!left && t->acking == t->sending)
 			break;
 		t->una = peal_psn_add(t->una, step);
-		if (step == left)
-			t->acking++;
+		if (step < left)
+			continue;
+		t->acking++;
+		t->locals -= f->local;
 	}
 	peal_trail_see(t, t->una);
 }
@@ -155,5 +159,6 @@ const struct peal_flight *peal_trail_flush(struct peal_trail *t)
 	}
 	t->sending = t->head;
 	t->acking = t->head;
+	t->locals = 0;
 	return t->tail == t->head ? NULL : peal_trail_at(t, t->tail++);
 }

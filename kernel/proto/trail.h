@@ -23,6 +23,7 @@ struct peal_trail {
 	u32 packet;			/* of `sending`: its next packet */
 	u32 acking;			/* oldest not acknowledged: has una */
 	u32 tail;			/* oldest not completed; in failure beyond acking */
+	u32 locals;			/* local operations in [acking, sending) */
 	/* PSNs, in circle order: una <= seen <= reached <= top. */
 	u32 una;			/* oldest unacknowledged */
 	u32 seen;			/* after the last that an answer was about */

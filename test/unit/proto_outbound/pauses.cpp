@@ -81,6 +81,36 @@ TEST_CASE("WINDOW: a READ larger than it goes alone", "[pauses]")
 	CHECK(r.next() == PEAL_PAUSE_WINDOW);
 }
 
+TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pauses]")
+{
+	Requester r(plain_config(), 1024);
+	unsigned named = 0;
+	const auto name_all = [&] {
+		for (named = 0; r.next() == PEAL_PAUSE_NONE; ++named) {
+			REQUIRE(r.out.local);
+			peal_outbound_local_done(r.get(), r.out.flight, 0, 0);
+		}
+	};
+
+	r.post(PEAL_OP_READ, 8);
+	CHECK(r.send() == Psns{0});
+	for (int i = 0; i < 300; ++i)
+		r.post(PEAL_OP_BIND_MW);
+	name_all();
+	CHECK(named == 256);
+	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	r.receive_and_land(read_response(0, 8));
+	name_all();
+	CHECK(named == 44);
+	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.completed() == 301);
+	/* None is in the way now. */
+	for (int i = 0; i < 600; ++i)
+		r.post(PEAL_OP_BIND_MW);
+	name_all();
+	CHECK(named == 600);
+}
+
 TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
 {
 	for (unsigned depth : {1U, 2U, 3U, 7U, 16U}) {
