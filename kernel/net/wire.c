@@ -166,10 +166,13 @@ static bool peal_wire_yields(const struct peal_qp *qp)
 static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
-	if (!peal_requester_may_begin(peal_wire_qp(c), burst))
+	struct peal_qp *qp = peal_wire_qp(c);
+
+	if (!peal_requester_may_begin(qp, burst) || peal_wire_yields(qp)) {
+		peal_outbound_hurry(&c->out, ktime_get_ns());
 		return false;
-	if (peal_wire_yields(peal_wire_qp(c)) || !peal_outbound_has_room(&c->out) ||
-	    !peal_wire_fetch(c))
+	}
+	if (!peal_outbound_has_room(&c->out) || !peal_wire_fetch(c))
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	return true;

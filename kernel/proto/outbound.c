@@ -296,7 +296,7 @@ static void peal_outbound_name_local(struct peal_outbound *o, struct peal_outgoi
 }
 
 /* Nothing more leaves that could ask for an ACK of what has left: a probe does, at once. */
-static void peal_outbound_hurry(struct peal_outbound *o, u64 now)
+void peal_outbound_hurry(struct peal_outbound *o, u64 now)
 {
 	if (!o->window.unasked || o->trail.una == o->trail.top)
 		return;

@@ -169,6 +169,9 @@ void peal_outbound_post(struct peal_outbound *o, const struct peal_message *mess
 /* The next packet (PAUSE_NONE), or why there is none. @now: monotonic ns. */
 enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal_outgoing *out);
 
+/* The host will not post more for now, though it said so: who has left is asked about at once. */
+void peal_outbound_hurry(struct peal_outbound *o, u64 now);
+
 /*
  * The local operation that next() named was executed, or is malformed and was
  * not; @status 0: well. Before next() is called again.
