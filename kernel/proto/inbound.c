@@ -436,8 +436,11 @@ static void peal_inbound_early(struct peal_inbound *in, const struct peal_packet
 		peal_inbound_drop(request, PEAL_DROP_sequence);
 		return;
 	}
-	in->early_seen++;
-	peal_inbound_watch_gap(in, now);
+	/* Without a gap when what is expected is here, and its host has not come to it yet. */
+	if (!peal_early_has(&in->early, in->psn)) {
+		in->early_seen++;
+		peal_inbound_watch_gap(in, now);
+	}
 	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle)) {
 		request->what = PEAL_REQUEST_KEPT;
 		return;
