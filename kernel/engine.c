@@ -63,7 +63,7 @@ static DEFINE_PER_CPU(struct peal_streak, peal_streak);
 
 /* What is left to a CPU's timers; they alone use it. */
 struct peal_allowance {
-	unsigned long jiffy;		/* in which it was given */
+	u64 jiffy;			/* in which it was given */
 	struct peal_budget budget;
 };
 
@@ -276,10 +276,11 @@ static void peal_engine_work_home(struct work_struct *work)
 static struct peal_budget *peal_engine_timers_budget(void)
 {
 	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
+	u64 now = get_jiffies_64();
 
-	if (time_after(jiffies, allowance->jiffy))
+	if (allowance->jiffy != now)
 		*allowance = (struct peal_allowance){
-			.jiffy = jiffies, .budget.left = PEAL_TIMERS_BUDGET,
+			.jiffy = now, .budget.left = PEAL_TIMERS_BUDGET,
 		};
 	return &allowance->budget;
 }
