@@ -406,13 +406,15 @@ static bool peal_outbound_nak_is_old(struct peal_outbound *o, u32 psn, u64 now)
 
 /*
  * How soon it came says nothing: a peer that waits for a receive answers faster
- * than one that is at work, and each answer counts.
+ * than one that is at work, and each answer counts. The rest of a probe may still
+ * have to leave behind the packet that it is about.
  */
 static bool peal_outbound_rnr_is_old(const struct peal_outbound *o, u32 psn)
 {
 	if (o->rnr_until || peal_psn_before(psn, o->trail.reached))
 		return true;
-	return o->repair.probe && psn == o->repair.probe_psn && !o->repair.left;
+	return o->repair.probe && psn == o->repair.probe_psn &&
+	       peal_repair_covers(&o->repair, psn);
 }
 
 /* For silence, and for a NAK that answers a retransmission of the same packet (9.7.6.1.3). */

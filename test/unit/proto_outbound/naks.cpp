@@ -415,6 +415,18 @@ TEST_CASE("RNR: is no silence", "[naks]")
 	CHECK(r.completed() == 2);
 }
 
+TEST_CASE("RNR: the answer may come before all of a probe has left", "[naks]")
+{
+	Requester r = busy();
+
+	r->repair.lone = 2; /* as after NAKs for one packet after the other */
+	r.receive(nak(1));
+	CHECK(r.receive(rnr(1)) == PEAL_LANDING_DROPPED); /* it was on its way before */
+	CHECK(r.send_one().header.psn == peal_psn_add(FIRST_PSN, 1));
+	r.receive(rnr(1));
+	CHECK(r.next() == PEAL_PAUSE_RNR);
+}
+
 TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 {
 	Requester r = busy();
