@@ -233,7 +233,7 @@ void Stream::progressed(u32 psn)
 		not_before_ = 0;
 }
 
-/* IBTA table 46. */
+/* IBTA table 46. What was overtaken by a newer answer need not be heeded. */
 void Stream::told_credits(u32 psn, u8 code, u32 msn)
 {
 	static const u32 counts[32] = {0,    1,	   2,	 3,	4,     6,     8,     12,
@@ -242,7 +242,7 @@ void Stream::told_credits(u32 psn, u8 code, u32 msn)
 				       4096, 6144, 8192, 12288, 16384, 24576, 32768, 0};
 	u32 at = rel(psn);
 
-	if (at >= new_packet_ && at < 0x800000)
+	if ((at >= new_packet_ && at < 0x800000) || at + 1 < una_)
 		return;
 	if (code != 31)
 		credit_ = std::max(credit_, msn + counts[code]);
