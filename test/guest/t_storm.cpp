@@ -123,15 +123,20 @@ public:
 		}
 	}
 	std::uint64_t actions() const { return actions_; }
+	std::uint64_t hatched() const { return hatched_; }
 
-	/* One of the first allocations of each action fails. Return: how many have. */
+	/*
+	 * One allocation of each action fails, if it comes to that: most make a few, and a
+	 * large queue some for each of its pages. Return: how many have.
+	 */
 	std::uint64_t blow_short_of_memory(const Faults &faults, Duration time)
 	{
 		const Stopwatch watch;
 		std::uint64_t failed = 0;
 
 		for (; watch.elapsed() < time; actions_++) {
-			faults.start(Which::one, random_.between(1, 16));
+			faults.start(Which::one,
+				     random_.between(1, 1ULL << random_.between(2, 10)));
 			try {
 				act();
 			} catch (...) {
@@ -242,6 +247,7 @@ private:
 	std::array<ibv_ah *, 3> ahs_{};
 	std::map<std::uint32_t, Bird> birds_; /* by number */
 	std::uint64_t actions_ = 0;
+	std::uint64_t hatched_ = 0; /* queue pairs that were made */
 	std::uint64_t next_id_ = 0;
 	std::uint64_t completions_ = 0;
 };
@@ -379,8 +385,10 @@ void Storm::make_or_drop_qp()
 		options.type = types[place(types.size())];
 		options.all_signaled = random_.between(0, 1);
 		auto init = init_attributes(pd, send_cq, recv_cq, options);
-		if (auto *qp = ibv_create_qp_ex(device_, &init))
+		if (auto *qp = ibv_create_qp_ex(device_, &init)) {
 			birds_.emplace(qp->qp_num, Bird{qp, options.type, options.all_signaled});
+			hatched_++;
+		}
 	}
 }
 
@@ -693,11 +701,14 @@ TEST_CASE("a storm while memory is short")
 		crew.finish();
 		const auto completions = storm.settle();
 		storm.clear();
-		std::printf("%llu actions, %llu failed allocations, %llu completions\n",
+		std::printf("%llu actions, %llu failed allocations, %llu queue pairs, "
+			    "%llu completions\n",
 			    static_cast<unsigned long long>(storm.actions()),
 			    static_cast<unsigned long long>(failed),
+			    static_cast<unsigned long long>(storm.hatched()),
 			    static_cast<unsigned long long>(completions));
 		CHECK(failed > 0);
+		CHECK(storm.hatched() > 0);
 	}
 	CHECK(eventually([&] { return users_of_module() == users; }));
 }
