@@ -169,7 +169,7 @@ void peal_outbound_post(struct peal_outbound *o, const struct peal_message *mess
 /* The next packet (PAUSE_NONE), or why there is none. @now: monotonic ns. */
 enum peal_pause peal_outbound_next(struct peal_outbound *o, u64 now, struct peal_outgoing *out);
 
-/* The host will not post more for now, though it said so: who has left is asked about at once. */
+/* The host posts nothing more for now, though it said it would: ask about what has left at once. */
 void peal_outbound_hurry(struct peal_outbound *o, u64 now);
 
 /*
