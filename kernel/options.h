@@ -12,12 +12,12 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
-/* It travels in eight bits; real targets refuse connections that ask for more than they have. */
+/* Real targets refuse connections that ask for a greater depth than they have. */
 #define PEAL_DEFAULT_RD_ATOMIC	16
 
 struct peal_options {
 	bool direct;		/* the direct carrier may be used */
-	u32 max_rd_atomic;	/* either way, per queue pair */
+	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };
 
 void peal_options_init(struct peal_options *options);

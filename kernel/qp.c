@@ -244,8 +244,6 @@ void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp
 
 static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	int max_rd_atomic = READ_ONCE(qp->ib.device->attrs.max_qp_rd_atom);
-
 	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT))
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
@@ -261,8 +259,8 @@ static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr 
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
 	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
-	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > max_rd_atomic) ||
-	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > max_rd_atomic))
+	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
+	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
 		return -EINVAL;
 	return 0;
 }

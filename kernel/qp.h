@@ -38,7 +38,11 @@ struct peal_run {
 	unsigned long home_at;		/* then, in jiffies; both under sq.lock */
 };
 
-/* Depth of READs and atomics, either way; it travels in eight bits. */
+/*
+ * READs and atomics that may be outstanding on a queue pair, either way. modify_qp
+ * allows as many, also when the device advertises fewer: programs take what
+ * their peer advertises.
+ */
 #define PEAL_MAX_RD_ATOMIC	128
 
 /* One ring as a kernel user fills it. */

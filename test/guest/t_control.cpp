@@ -250,9 +250,57 @@ TEST_CASE("values that no queue pair can have are refused")
 	bad.path_mtu = static_cast<ibv_mtu>(9);
 	CHECK(refuses(bad, rtr_mask));
 	bad = good;
-	bad.max_dest_rd_atomic = 255;
-	CHECK(refuses(bad, rtr_mask));
+	for (const unsigned depth : {129, 255}) {
+		bad.max_dest_rd_atomic = static_cast<std::uint8_t>(depth);
+		CHECK(refuses(bad, rtr_mask));
+	}
 	CHECK(state_name(query_state(endpoint.qp)) == "INIT");
+
+	to_rtr(endpoint.qp, device, endpoint.qp->qp_num);
+	auto ready = rts_attr();
+	for (const unsigned depth : {129, 255}) {
+		ready.max_rd_atomic = static_cast<std::uint8_t>(depth);
+		CHECK(refuses(ready, rts_mask));
+	}
+	CHECK(state_name(query_state(endpoint.qp)) == "RTR");
+}
+
+/* Programs take the depth that the peer advertises, and real peers advertise 128. */
+TEST_CASE("queue pairs may have more READs and atomics outstanding than the device advertises")
+{
+	constexpr std::uint8_t depth = 128;
+	constexpr std::size_t count = 2 * depth;
+	Device device;
+	if (!is_peal())
+		return;
+	REQUIRE(device.attributes().max_qp_rd_atom < depth);
+	Link link;
+	link.rd_atomic = link.dest_rd_atomic = depth;
+	const Pair pair(device, {.send_wr = 2 * count, .cqe = 2 * count}, link);
+	const Region from(pair.b.pd, page_bytes);
+	const Region to(pair.a.pd, page_bytes);
+	auto *target = reinterpret_cast<std::uint64_t *>(from.data());
+	auto *result = reinterpret_cast<std::uint64_t *>(to.data());
+	CHECK(query(pair.a.qp).max_rd_atomic == depth);
+	CHECK(query(pair.b.qp).max_dest_rd_atomic == depth);
+
+	target[0] = 0;
+	target[1] = 0x123456789abcdef0;
+	std::vector<Send> list;
+	for (std::size_t i = 0; i < count; i++) {
+		list.push_back(Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {to.sge(8 * i, 8)})
+				       .atomic(from.address(0), from.rkey(), 1));
+		list.push_back(Send(IBV_WR_RDMA_READ, {to.sge(8 * (count + i % 8), 8)})
+				       .remote(from.address(8), from.rkey()));
+	}
+	ibv_send_wr *bad = nullptr;
+	must(post_list(pair.a.qp, list, &bad), "post_send");
+	wait_success(pair.a.send_cq, list.size());
+	for (std::size_t i = 0; i < count; i++)
+		CHECK(result[i] == i);
+	for (std::size_t i = 0; i < 8; i++)
+		CHECK(result[count + i] == target[1]);
+	CHECK(target[0] == count);
 }
 
 TEST_CASE("query tells what modify set")

@@ -484,7 +484,7 @@ void Storm::modify_at_work()
 	attr.qp_state = random_.between(0, 1) ? IBV_QPS_SQD : IBV_QPS_RTS;
 	attr.timeout = static_cast<std::uint8_t>(random_.between(0, 8));
 	attr.retry_cnt = attr.rnr_retry = static_cast<std::uint8_t>(random_.between(0, 7));
-	attr.max_rd_atomic = static_cast<std::uint8_t>(random_.between(0, 16));
+	attr.max_rd_atomic = static_cast<std::uint8_t>(random_.between(0, 128));
 	attr.min_rnr_timer = static_cast<std::uint8_t>(random_.between(0, 31));
 	ibv_modify_qp(bird->qp, &attr, IBV_QP_STATE | masks[place(masks.size())]);
 }

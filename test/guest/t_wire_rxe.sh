@@ -4,11 +4,12 @@
 # carrier: any
 #
 # peal in a network namespace and rdma_rxe in the first one: every operation with checked data, each end once the
-# client, and the connection manager. scripts/test interop has the whole matrix.
+# client, the connection manager, and perftest's READs and atomics, whose client uses the depth that the server
+# advertises. scripts/test interop has the whole matrix.
 set -u
 # shellcheck source=test/guest/wire.sh
 source "$(dirname "$0")/wire.sh"
-require rping
+require rping ib_read_bw ib_atomic_bw
 verify=build/user/test/interop/verify
 [[ -x $verify ]] || skip "verify is not built"
 modprobe rdma_rxe || skip "this kernel has no rdma_rxe"
@@ -23,6 +24,10 @@ for end in a b; do
 		complain "IPv6, server ${wire_device[$end]}"
 	wire_cm_pair "$end" 4 60 rping -s -a @ADDRESS -p @PORT -V -C 20 -S 3000 -- \
 		rping -c -a @PEER -p @PORT -V -C 20 -S 3000 || complain "rping, server ${wire_device[$end]}"
+	for tool in ib_read_bw ib_atomic_bw; do
+		wire_pair "$end" 4 60 "$tool" -d @DEVICE -x @GID -p @PORT -F -n 1000 ||
+			complain "$tool, server ${wire_device[$end]}"
+	done
 	echo "ok: server ${wire_device[$end]}"
 done
 wire_down

@@ -55,12 +55,7 @@ row() {
 	printf '%-28s| %-24s| %s\n' "$name" "${cells[@]}" | tee -a "$wire_work/table"
 }
 
-# READs and atomics with the lesser depth of the two: perftest takes what the other end says, and rxe says 128.
-perftest() {
-	local depth=()
-	[[ $1 != *read* && $1 != *atomic* ]] || depth=(-o 16)
-	row "$1" "${1%% *}" -d @DEVICE -x @GID -p @PORT -F "${depth[@]}" "${@:2}"
-}
+perftest() { row "$1" "${1%% *}" -d @DEVICE -x @GID -p @PORT -F "${@:2}"; }
 
 perftest_rows() {
 	local tool
