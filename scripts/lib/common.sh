@@ -52,6 +52,61 @@ quietly() {
 	return 1
 }
 
+# Prints nothing: the COUNT of a command of with_progress that cannot be counted.
+uncounted() { :; }
+
+# with_progress WHAT COUNT COMMAND...: runs a command silently, as quietly does, and shows WHAT, what "COUNT LOG" prints and
+# the seconds so far. LOG is a file with the command's output. On a terminal that is one line, which changes; elsewhere it is a
+# line now and then. A command that takes less than two seconds shows nothing.
+with_progress() {
+	local what=$1 count=$2 log begin=$SECONDS status=0 running progress
+	shift 2
+	log=$(mktemp)
+	exec {running}> >(show_progress >&2)
+	progress=$!
+	"$@" >"$log" 2>&1 {running}>&- || status=$?
+	exec {running}>&-
+	wait "$progress" || true
+	if ((SECONDS - begin >= progress_from)); then
+		progress_line "\n"
+	elif [[ -t 2 ]]; then
+		printf '\r\e[K' >&2
+	fi
+	((status == 0)) || cat "$log" >&2
+	rm -f "$log"
+	return "$status"
+}
+
+# Seconds until the first line, and between two lines where a line cannot change.
+progress_from=2
+progress_every=10
+
+# Runs beside the command until its input ends, which is when with_progress closes it or the script has ended.
+show_progress() {
+	local next=$progress_from status
+	trap '' INT
+	while :; do
+		status=0
+		read -r -t 0.5 || status=$?
+		((status > 128)) || return 0
+		((SECONDS - begin >= next)) || continue
+		if [[ -t 2 ]]; then
+			progress_line ""
+		else
+			progress_line "\n"
+			next=$((next + progress_every))
+		fi
+	done
+}
+
+# progress_line END
+progress_line() {
+	local counted start=""
+	counted=$("$count" "$log")
+	[[ ! -t 2 ]] || start='\r\e[K'
+	printf "$start%s$1" "$what${counted:+: $counted}, $((SECONDS - begin)) s" >&2
+}
+
 # need_packages NAME...: installs the Debian packages that are missing.
 need_packages() {
 	local name missing=()
@@ -63,11 +118,25 @@ need_packages() {
 		die "this machine has no apt-get; install what these Debian packages hold: ${missing[*]}"
 	((EUID == 0)) || die "packages are missing; as root, run: apt-get install ${missing[*]}"
 	say "installing ${missing[*]}"
-	export DEBIAN_FRONTEND=noninteractive
-	quietly apt-get -q update || die "apt-get update failed; check the network and /etc/apt"
+	update_packages
 	need_space /var 1000 "installing packages"
-	quietly apt-get -q install -y --no-install-recommends "${missing[@]}" ||
+	DEBIAN_FRONTEND=noninteractive with_progress "installing Debian packages" apt_percent \
+		apt-get -q -o APT::Status-Fd=1 install -y --no-install-recommends "${missing[@]}" ||
 		die "apt-get could not install: ${missing[*]}"
+}
+
+update_packages() {
+	with_progress "reading the lists of Debian packages" uncounted apt-get -q update ||
+		die "apt-get update failed; check the network and /etc/apt"
+}
+
+# apt_percent LOG: apt-get says in such lines how far it is, first with all downloads, then with the rest.
+apt_percent() {
+	awk -F: '
+		$1 == "dlstatus" { what = "downloaded" }
+		$1 == "pmstatus" { what = "unpacked and set up" }
+		$1 ~ /^(dl|pm)status$/ { percent = $3 }
+		END { if (what) printf "%d %% %s\n", percent, what }' "$1"
 }
 
 # with_lock NAME COMMAND...: one process at a time, among all that use this checkout.

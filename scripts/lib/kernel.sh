@@ -20,23 +20,33 @@ unpack_kernel() {
 	local release=$1 folder=$2 version download
 	[[ ! -e $folder/complete ]] || return 0
 	need_space "$folder" 700 "unpacking the kernel"
-	say "fetching the Debian kernel $release"
 	version=$(dpkg-query -W -f '${Version}' "linux-headers-$release")
 	download=$(mktemp -d)
 	download_package "$download" "linux-image-$release=$version"
-	dpkg -x "$download"/*.deb "$folder" || die "the kernel package cannot be unpacked in $folder"
+	with_progress "unpacking the Debian kernel $release" uncounted dpkg -x "$download"/*.deb "$folder" ||
+		die "the kernel package cannot be unpacked in $folder"
 	rm -rf "$download"
-	depmod -b "$folder" "$release"
+	with_progress "listing the modules of $release" uncounted depmod -b "$folder" "$release"
 	touch "$folder/complete"
 }
 
 # download_package FOLDER NAME=VERSION
 download_package() {
-	(cd "$1" && quietly apt-get -q -o APT::Sandbox::User=root download "$2") && return
-	((EUID != 0)) || quietly apt-get -q update || die "apt-get update failed; check the network and /etc/apt"
-	(cd "$1" && quietly apt-get -q -o APT::Sandbox::User=root download "$2") ||
+	try_download "$@" && return
+	((EUID != 0)) || update_packages
+	try_download "$@" ||
 		die "$2 cannot be downloaded; run apt-get update && apt-get install linux-headers-amd64, so that headers and mirror agree"
 }
+
+try_download() {
+	local folder=$1 size
+	size=$(apt-cache show "$2" 2>/dev/null | awk '$1 == "Size:" { printf " of %d", $2 / 1e6; exit }')
+	(cd "$folder" && with_progress "fetching the Debian package ${2%%=*}" downloaded \
+		apt-get -q -o APT::Sandbox::User=root download "$2")
+}
+
+# How much of the package is in the folder.
+downloaded() { du -s --block-size=MB "$folder" | awk -v of="$size" '{ print $1 + 0 of " MB" }'; }
 
 # make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
 make_initrd() {
