@@ -5,8 +5,10 @@
 # to be redone; a build that fails prints the compiler's output. Installs nothing into this system.
 # Needs common.sh, for modules debug-kernel.sh too.
 
-build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
-	librdmacm-dev libnl-3-dev libnl-genl-3-dev libnl-route-3-dev catch2 zlib1g-dev)
+# What the modules and the provider need, what the tests need besides, and what a virtual machine needs.
+build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev)
+test_packages=(catch2 libnl-3-dev libnl-genl-3-dev libnl-route-3-dev zlib1g-dev)
+vm_packages=(qemu-system-x86 busybox-static xz-utils kmod iproute2 rdma-core ibverbs-utils ibverbs-providers perftest)
 
 # The newest 6.1 kernel whose headers are installed here.
 headers_release() {
@@ -30,25 +32,54 @@ farm_sources() {
 
 # make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: FOLDER/kernel/peal.ko and peal_door.ko.
 make_modules() {
-	local folder=$1 kbuild=$2
+	local folder=$1 kbuild=$2 of=
 	shift 2
 	farm_sources "$folder"
-	quietly make -C "$kbuild" M="$folder/kernel" -j"$(nproc)" "$@" modules ||
+	[[ -e $folder/kernel/peal.ko ]] || of=" of $(find "$folder/kernel" -name '*.c' ! -name '*.mod.c' | wc -l)"
+	with_progress "compiling the kernel modules" compiled_by_make \
+		make -C "$kbuild" M="$folder/kernel" -j"$(nproc)" "$@" modules ||
 		die "the kernel modules do not build against $kbuild"
 }
 
-# setup_user FOLDER [MESON-ARGUMENT...]
+# compiled_by_make LOG: how many files. Of how many is known only when all of them are compiled.
+compiled_by_make() { echo "$(grep ' CC \[M\] ' "$1" | grep -vc '\.mod\.o$')${of:-} files"; }
+
+# compiled_by_ninja LOG: its last "[12/34]".
+compiled_by_ninja() {
+	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p' "$1" | tail -n 1
+}
+
+# setup_user FOLDER [MESON-ARGUMENT...]: with the tests, also when the folder was set up without them.
 setup_user() {
 	local folder=$1
 	shift
-	[[ -e $folder/build.ninja ]] && return
-	quietly meson setup "$@" "$folder" "$repo" ||
-		die "meson could not set up $folder"
+	if [[ ! -e $folder/build.ninja ]]; then
+		with_progress "configuring ${folder##*/}" uncounted meson setup "$@" "$folder" "$repo" ||
+			die "meson could not set up $folder"
+	elif ! has_tests "$folder"; then
+		with_progress "configuring the tests" uncounted meson setup --reconfigure "$@" -Dtests=true "$folder" "$repo" ||
+			die "meson could not set up $folder with the tests"
+	fi
 }
+
+# has_tests FOLDER: it was set up with the tests, and what they need was there.
+has_tests() { grep -q '^build test/unit/ring-test:' "$1/build.ninja" 2>/dev/null; }
 
 make_user() {
 	setup_user "$@"
-	quietly ninja -C "$1" || die "the userspace part does not build in $1"
+	with_progress "compiling the provider and the tests" compiled_by_ninja ninja -C "$1" ||
+		die "the userspace part does not build in $1"
+}
+
+# make_provider FOLDER [MESON-ARGUMENT...]: nothing but the provider; the folder may have tests.
+make_provider() {
+	local folder=$1
+	if [[ ! -e $folder/build.ninja ]]; then
+		with_progress "configuring the provider" uncounted meson setup "${@:2}" -Dtests=false "$folder" "$repo" ||
+			die "meson could not set up $folder"
+	fi
+	with_progress "compiling the provider" compiled_by_ninja ninja -C "$folder" provider ||
+		die "the provider does not build in $folder"
 }
 
 # kernel_tree KERNEL: prints the tree that modules are built against.
@@ -81,7 +112,13 @@ build_test_module() {
 	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$(kernel_tree "$1")"
 }
 
+# The provider and the tests; they share a folder, so that the provider is compiled once.
 build_user() {
 	have_userspace || return 0
 	with_lock user make_user "$build/user" -Dbuildtype=debugoptimized
+}
+
+build_provider() {
+	have_userspace || return 0
+	with_lock user make_provider "$build/user" -Dbuildtype=debugoptimized
 }

@@ -6,9 +6,9 @@
 # run by guest-tests, in the guest.
 # Needs common.sh, build.sh and results.sh.
 
-# What the tests run besides what scripts/vm needs: programs of the connection manager, a second implementation of
-# packets, rules that drop them, somebody who reads them.
-guest_packages=(rdmacm-utils python3-scapy nftables tcpdump tshark)
+# What the tests run besides what scripts/vm needs: tools that look at processes, programs of the connection manager, a
+# second implementation of packets, rules that drop them, programs that read them.
+guest_packages=(procps strace rdmacm-utils python3-scapy nftables tcpdump tshark)
 # What the machines boot: --kernel of scripts/vm, and how many times longer than on a stock kernel a test may take.
 guest_kernel=6.1
 guest_slowness=1

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# What scripts/demo compiles: the provider, and no test. A test run that uses the same build folder later gets the tests.
+# It configures and compiles nothing: ninja only writes down what it is asked for.
+set -euo pipefail
+source "$(dirname "$0")/../../scripts/lib/common.sh"
+source "$repo/scripts/lib/build.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+folder=$work/user
+progress_from=600
+
+fail() {
+	echo "FAILED: $*"
+	exit 1
+}
+
+ninja() { echo "$*" >>"$work/asked"; }
+
+# asked_for WORDS
+asked_for() {
+	[[ $(tail -n 1 "$work/asked") == "$1" ]] || fail "ninja was asked for: $(tail -n 1 "$work/asked")"
+}
+
+make_provider "$folder"
+asked_for "-C $folder provider"
+! grep '^build test/' "$folder/build.ninja" || fail "a folder for the demo has tests"
+grep -q '^build provider:' "$folder/build.ninja" || fail "there is no target for the provider"
+
+make_user "$folder"
+asked_for "-C $folder"
+has_tests "$folder" || fail "a test run in the demo's folder has no tests"
+
+make_provider "$folder"
+asked_for "-C $folder provider"
+has_tests "$folder" || fail "a demo took the tests out of their folder"
+provider_inputs=$(command ninja -C "$folder" -t inputs provider)
+! grep 'test/' <<<"$provider_inputs" || fail "the provider needs tests"
