@@ -24,10 +24,25 @@ probe_kvm() {
 		ulimit -c 0
 		timeout --kill-after=2 15 qemu-system-x86_64 -accel kvm -cpu host -m 512M -nodefaults -display none \
 			-no-reboot -serial "file:$log" -kernel "$vmlinuz" -initrd "$initrd" \
-			-append "console=ttyS0 panic=-1 quiet peal.probe" </dev/null || true
+			-append "console=ttyS0 earlyprintk=ttyS0 panic=-1 peal.probe" </dev/null &
+		end_silent_probe "$!" "$log" || true
+		wait "$!" || true
 	) >/dev/null 2>&1
 	if grep -q "guest-init: alive" "$log"; then echo yes; else echo no; fi
 	rm -f "$log"
+}
+
+# end_silent_probe PROCESS LOG: a guest that hangs prints nothing; one that works prints its first lines within a second.
+end_silent_probe() {
+	local end=$((SECONDS + 5))
+	while kill -0 "$1"; do
+		[[ ! -s $2 ]] || return 0
+		if ((SECONDS >= end)); then
+			kill "$1"
+			return
+		fi
+		sleep 0.1
+	done
 }
 
 choose_accelerator() {
