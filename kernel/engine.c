@@ -459,10 +459,12 @@ static void peal_engine_announce(struct peal_engine *e, bool awake)
 	smp_mb();	/* B */
 }
 
+/* May sleep: kernels before 6.5 take a percpu rwsem to change a policy, unless they have the fix. */
 static void peal_engine_set_policy(struct peal_engine *e, int policy)
 {
 	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
 
+	might_sleep();
 	sched_setattr_nocheck(e->thread, &attr);
 }
 
@@ -474,8 +476,9 @@ static void peal_engine_leave_work(struct peal_engine *e)
 
 /*
  * Preemption is off while programs are told that we are awake: see the rule. The
- * last pass sees every doorbell that was rung because of that. Return: false when
- * it is not at its end: programs wait for the rest, so it is not for SCHED_IDLE.
+ * last pass sees every doorbell that was rung because of that. Return: false when a
+ * work does the rest of it, which the thread must wait for before its next scan.
+ * Programs wait for the rest, so a thread of SCHED_IDLE must not do it.
  */
 static bool peal_engine_fall_asleep(struct peal_engine *e)
 {
@@ -488,19 +491,20 @@ static bool peal_engine_fall_asleep(struct peal_engine *e)
 		done = peal_engine_scan(e);
 	peal_engine_leave_work(e);
 	if (unlikely(!done))
-		peal_engine_set_policy(e, SCHED_NORMAL);
+		queue_work(e->workers, &e->last_pass);
 	return done;
 }
 
-/* The rest of the last pass, of more contexts than a CPU can be kept for. */
-static void peal_engine_end_pass(struct peal_engine *e)
+/* The rest of the last pass, of more contexts than preemption can be off for. */
+static void peal_engine_end_pass(struct work_struct *work)
 {
+	struct peal_engine *e = container_of(work, struct peal_engine, last_pass);
+
 	while (!peal_engine_scan(e)) {
 		peal_engine_leave_work(e);
 		cond_resched();
 	}
 	peal_engine_leave_work(e);
-	peal_engine_set_policy(e, SCHED_IDLE);
 }
 
 /* Is this CPU idle but for us? Otherwise every pass would steal from somebody. */
@@ -554,7 +558,7 @@ static void peal_engine_spin(struct peal_engine *e)
 		}
 		preempt_enable();
 		if (unlikely(!done))
-			peal_engine_end_pass(e);
+			flush_work(&e->last_pass);
 		cond_resched();
 	} while (on && !kthread_should_stop());
 }
@@ -606,6 +610,7 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	INIT_LIST_HEAD(&e->run);
 	peal_roster_init(&e->roster);
 	INIT_WORK(&e->work, peal_engine_work);
+	INIT_WORK(&e->last_pass, peal_engine_end_pass);
 	e->workers = alloc_workqueue("peal-%s", WQ_UNBOUND, 0, name);
 	if (!e->workers)
 		return -ENOMEM;

@@ -7,7 +7,8 @@
  * Does not know: when to look, and what becomes of a queue pair that was rung for.
  *
  * Lock: roster->lock guards the lists and the words. Inside it nothing else is taken,
- * and no interrupt or softirq takes it: those are left on. One thread scans.
+ * and no interrupt or softirq takes it: those are left on. One scans at a time: the
+ * engine's thread, or the work that ends its last pass.
  */
 #ifndef PEAL_ROSTER_H
 #define PEAL_ROSTER_H
