@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "guard.h"
 #include "requester.h"
+#include "workers.h"
 
 /* One turn of a queue pair: locks are held and softirqs are off this long (budget.h). */
 #define PEAL_TURN_BUDGET	(64 << 10)
@@ -124,7 +125,7 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 	peal_engine_enqueue(e, qp);
 	smp_mb();	/* B */
 	if (!READ_ONCE(e->awake))
-		queue_work(e->workers, &e->work);
+		peal_workers_queue(&e->work);
 }
 
 /* Whoever a burst wants in error goes there now that no lock is held. Inside the guard. */
@@ -471,7 +472,7 @@ static void peal_engine_set_policy(struct peal_engine *e, int policy)
 static void peal_engine_leave_work(struct peal_engine *e)
 {
 	if (peal_engine_has_work(e))
-		queue_work(e->workers, &e->work);
+		peal_workers_queue(&e->work);
 }
 
 /*
@@ -491,7 +492,7 @@ static bool peal_engine_fall_asleep(struct peal_engine *e)
 		done = peal_engine_scan(e);
 	peal_engine_leave_work(e);
 	if (unlikely(!done))
-		queue_work(e->workers, &e->last_pass);
+		peal_workers_queue(&e->last_pass);
 	return done;
 }
 
@@ -611,18 +612,13 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	peal_roster_init(&e->roster);
 	INIT_WORK(&e->work, peal_engine_work);
 	INIT_WORK(&e->last_pass, peal_engine_end_pass);
-	e->workers = alloc_workqueue("peal-%s", WQ_UNBOUND, 0, name);
-	if (!e->workers)
+	e->homes = alloc_workqueue("peal-%s-home", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
+				   WQ_MEM_RECLAIM, 0, name);
+	if (!e->homes)
 		return -ENOMEM;
-	ret = -ENOMEM;
-	e->homes = alloc_workqueue("peal-%s-home", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE, 0, name);
-	if (e->homes)
-		ret = peal_engine_start_thread(e, name);
-	if (!ret)
-		return 0;
-	if (e->homes)
+	ret = peal_engine_start_thread(e, name);
+	if (ret)
 		destroy_workqueue(e->homes);
-	destroy_workqueue(e->workers);
 	return ret;
 }
 
@@ -634,8 +630,8 @@ void peal_engine_stop(struct peal_engine *e)
 {
 	peal_engine_set_policy(e, SCHED_NORMAL);
 	kthread_stop(e->thread);
+	cancel_work_sync(&e->work);
 	destroy_workqueue(e->homes);
-	destroy_workqueue(e->workers);
 }
 
 int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)

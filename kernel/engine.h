@@ -37,7 +37,6 @@ struct peal_engine {
 	bool wanted;			/* the thread shall try to spin */
 	u64 not_before;			/* no CPU was idle: try again then, local_clock */
 	struct task_struct *thread;
-	struct workqueue_struct *workers;
 	struct work_struct work;	/* serves the run list */
 	struct work_struct last_pass;	/* ends the thread's scan, which waits for it */
 	struct workqueue_struct *homes;	/* the works of queue pairs with packets */

@@ -9,6 +9,7 @@
 #include "net/crc.h"
 #include "net/netns.h"
 #include "netlink.h"
+#include "workers.h"
 
 #ifdef CONFIG_PREEMPT_RT
 #error "the guard and the engine need spinlocks that do not sleep"
@@ -16,8 +17,10 @@
 
 static int __init peal_main_init(void)
 {
-	int ret;
+	int ret = peal_workers_init();
 
+	if (ret)
+		return ret;
 	peal_crc_init();
 	ret = peal_netns_init();
 	if (ret)
@@ -36,6 +39,7 @@ err_netns:
 	peal_netns_exit();
 err_crc:
 	peal_crc_exit();
+	peal_workers_exit();
 	return ret;
 }
 
@@ -46,6 +50,7 @@ static void __exit peal_main_exit(void)
 	peal_netns_exit();
 	rcu_barrier();	/* address handles are freed behind it */
 	peal_crc_exit();
+	peal_workers_exit();
 }
 
 module_init(peal_main_init);

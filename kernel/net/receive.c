@@ -35,6 +35,7 @@
 #include "../guard.h"
 #include "../proto/icrc.h"
 #include "../trace.h"
+#include "../workers.h"
 #include "crc.h"
 #include "deliver.h"
 #include "netns.h"
@@ -313,7 +314,7 @@ static void peal_receive_later(struct peal_netns *ns, struct peal_dev *dev, stru
 		return;
 	}
 	skb_queue_tail(&ns->backlog, skb);
-	schedule_work(&ns->work);
+	peal_workers_queue(&ns->work);
 }
 
 /* Whose packet it is */

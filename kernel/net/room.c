@@ -6,6 +6,7 @@
 #include <linux/skbuff.h>
 #include <net/sock.h>
 
+#include "../workers.h"
 #include "room.h"
 
 /* So many are called in one section with interrupts off. */
@@ -46,7 +47,7 @@ static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int
 
 	list_del_init(&entry->entry);
 	if (peal_room_call(room, true))
-		schedule_work(&room->work);
+		peal_workers_queue(&room->work);
 	return 1;
 }
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The module's workqueue: what is left over when a budget ends, and what cannot be done
+ * where it was noticed.
+ *
+ * Owns: one unbound workqueue. It has WQ_MEM_RECLAIM, because storage may depend on a
+ * queue pair whose rest is done here. It is in sysfs, where an administrator may choose
+ * its CPUs and its nice value.
+ * Does not know: whose works run on it. Whoever queues a work also waits for it.
+ */
+#ifndef PEAL_WORKERS_H
+#define PEAL_WORKERS_H
+
+#include <linux/workqueue.h>
+
+int peal_workers_init(void);
+void peal_workers_exit(void);
+
+/* Any context. Return: false when @work was queued already. */
+bool peal_workers_queue(struct work_struct *work);
+
+#endif
