@@ -373,6 +373,17 @@ static bool peal_engine_sends_to(const struct peal_qp *sender, const struct peal
 	return sender->table == qp->table;
 }
 
+/*
+ * Worth locking @sender for? Not when it names another queue pair as its peer, so that
+ * a program cannot disturb those of others by naming them. The answer is a hint;
+ * peal_engine_sends_to() decides.
+ */
+static bool peal_engine_may_send_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	return sender->ib.qp_type == IB_QPT_RC &&
+	       READ_ONCE(sender->attr.dest_qp_num) == qp->ib.qp_num;
+}
+
 /* The one sender that can be waiting for this queue pair's receives. */
 static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp *qp)
 {
@@ -386,7 +397,7 @@ static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp 
 	table = home ? peal_reach_home_table(home) : e->table;
 	if (table)
 		sender = peal_table_qp(table, READ_ONCE(qp->attr.dest_qp_num));
-	if (!sender)
+	if (!sender || !peal_engine_may_send_to(sender, qp))
 		return NULL;
 	spin_lock(&sender->sq.lock);
 	waited = peal_engine_sends_to(sender, qp) && peal_requester_wake(sender);

@@ -297,7 +297,7 @@ static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_a
 	if (mask & IB_QP_PATH_MTU)
 		to->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_DEST_QPN)
-		to->dest_qp_num = attr->dest_qp_num;
+		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num);
 	if (mask & IB_QP_QKEY)
 		to->qkey = attr->qkey;
 }
