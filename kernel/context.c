@@ -3,19 +3,15 @@
  * See context.h.
  */
 #include <linux/bitops.h>
+#include <linux/slab.h>
 
 #include "context.h"
 
-/**
- * peal_context_init() - doorbell page and door
- * @ops: who answers the door
- * @engine: handed to the answers, as ctx->engine
- *
- * Return: 0, -ENOMEM or -EMFILE, all undone.
- */
-int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops, void *engine)
+static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
+			     const struct peal_door_ops *ops, void *engine)
 {
-	ctx->map = peal_map_alloc(&ctx->ib, sizeof(struct peal_doorbell));
+	ctx->ib = ib;
+	ctx->map = peal_map_alloc(ib, sizeof(struct peal_doorbell));
 	if (IS_ERR(ctx->map))
 		return PTR_ERR(ctx->map);
 	ctx->engine = engine;
@@ -31,12 +27,38 @@ int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops,
 	return PTR_ERR(ctx->door);
 }
 
-/* The engine has forgotten the context and the door was revoked or discarded. */
+/**
+ * peal_context_create() - doorbell page and door
+ * @ops: who answers the door
+ * @engine: handed to the answers, as ctx->engine
+ *
+ * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
+ */
+struct peal_context *peal_context_create(struct ib_ucontext *ib, const struct peal_door_ops *ops,
+					 void *engine)
+{
+	struct peal_context *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!ctx)
+		return ERR_PTR(-ENOMEM);
+	ret = peal_context_init(ctx, ib, ops, engine);
+	if (!ret)
+		return ctx;
+	kfree(ctx);
+	return ERR_PTR(ret);
+}
+
+/*
+ * The engine has forgotten the context and the door was revoked or discarded. Kicks
+ * that are under way find no queue pair in it any more, and do not use the page.
+ */
 void peal_context_destroy(struct peal_context *ctx)
 {
 	peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	peal_map_free(ctx->map);
 	xa_destroy(&ctx->qps);
+	kfree_rcu(ctx, rcu);
 }
 
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp)

@@ -5,12 +5,17 @@
  * Owns: the doorbell page, the numbers of the queue pairs in it, the door.
  * Does not know: when to look at the doorbells, what to do with a queue pair.
  *
+ * Closing a context does not wait for kicks that are under way. So what they use,
+ * struct peal_context, is not part of the core's object, which the core frees when the
+ * context is closed, but is freed by RCU.
+ *
  * The doorbell bits are cleared by one reader, the engine's thread.
  */
 #ifndef PEAL_CONTEXT_H
 #define PEAL_CONTEXT_H
 
 #include <linux/list.h>
+#include <linux/rcupdate.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -19,7 +24,8 @@
 #include "qp.h"
 
 struct peal_context {
-	struct ib_ucontext ib;
+	struct ib_ucontext *ib;			/* valid until it is closed */
+	struct rcu_head rcu;			/* kicks are RCU readers */
 	struct list_head node;			/* the engine's list */
 	struct list_head awake;			/* the roster's list of those told so */
 	bool listed;				/* node is on it; under the roster's lock */
@@ -33,12 +39,19 @@ struct peal_context {
 	void *engine;				/* who answers the door */
 };
 
-static inline struct peal_context *peal_context(struct ib_ucontext *ib)
+/* The core's object. */
+struct peal_ucontext {
+	struct ib_ucontext ib;
+	struct peal_context *ctx;
+};
+
+static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 {
-	return container_of(ib, struct peal_context, ib);
+	return container_of(ib, struct peal_ucontext, ib);
 }
 
-int peal_context_init(struct peal_context *ctx, const struct peal_door_ops *ops, void *engine);
+struct peal_context *peal_context_create(struct ib_ucontext *ib, const struct peal_door_ops *ops,
+					 void *engine);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 

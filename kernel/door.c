@@ -15,7 +15,7 @@
 struct peal_door {
 	refcount_t refs;			/* the file, and the owner until revoked */
 	const struct peal_door_ops __rcu *ops;	/* NULL: revoked */
-	void *owner;				/* valid while ops is not NULL */
+	void *owner;				/* valid for who has read ops, under RCU */
 	struct file *file;			/* valid until opened */
 	int fd;
 };
@@ -112,11 +112,13 @@ void peal_door_discard(struct peal_door *door)
 }
 EXPORT_SYMBOL_GPL(peal_door_discard);
 
-/* When it returns nobody is inside, and nobody will come. May sleep. */
+/*
+ * No call begins any more when it returns. Those that began before end within a grace
+ * period: @owner and what it uses must live until then, and the functions in ops, too.
+ */
 void peal_door_revoke(struct peal_door *door)
 {
-	rcu_assign_pointer(door->ops, NULL);
-	synchronize_rcu_expedited();
+	RCU_INIT_POINTER(door->ops, NULL);
 	peal_door_put(door);
 }
 EXPORT_SYMBOL_GPL(peal_door_revoke);

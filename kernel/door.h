@@ -5,7 +5,8 @@
  * Owns: the anonymous file, and the question whether anybody is still behind it.
  * It is a module of its own, peal_door.ko, because an open file pins the module
  * whose functions it calls: peal.ko must be removable while programs hold their
- * doors open. A revoked door answers EIO.
+ * doors open. A revoked door answers EIO, and calls that began before it was revoked are
+ * RCU readers until they end.
  * Does not know: what a kick does.
  */
 #ifndef PEAL_DOOR_H

@@ -5,6 +5,7 @@
 #include <linux/irqflags.h>
 #include <linux/kthread.h>
 #include <linux/preempt.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -634,28 +635,35 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 }
 
 /*
- * All queue pairs and contexts have been removed. To end, the thread must run,
- * and at SCHED_IDLE busy CPUs would let it wait for a second.
+ * All queue pairs and contexts have been removed. Kicks that had passed a door before
+ * it was revoked still count and wake the thread: one grace period ends them all, expedited
+ * because an administrator waits. To end, the thread must run, and at SCHED_IDLE busy
+ * CPUs would let it wait for a second.
  */
 void peal_engine_stop(struct peal_engine *e)
 {
+	synchronize_rcu_expedited();
 	peal_engine_set_policy(e, SCHED_NORMAL);
 	kthread_stop(e->thread);
 	cancel_work_sync(&e->work);
 	destroy_workqueue(e->homes);
 }
 
-int peal_engine_add_context(struct peal_engine *e, struct peal_context *ctx)
+/* Return: a context whose door is still shut, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
+struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib)
 {
-	int ret = peal_context_init(ctx, &peal_engine_door_ops, e);
+	struct peal_context *ctx = peal_context_create(ib, &peal_engine_door_ops, e);
 
-	if (ret)
-		return ret;
-	peal_roster_add(&e->roster, ctx);
-	return 0;
+	if (!IS_ERR(ctx))
+		peal_roster_add(&e->roster, ctx);
+	return ctx;
 }
 
-/* The door was revoked or discarded. */
+/*
+ * The door was revoked or discarded. The guard is for the thread, which may still look
+ * at the doorbells; to wait for it takes no longer than a section of another CPU lasts.
+ * Kicks may be under way until a grace period is over: see peal_engine_stop().
+ */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
 	peal_roster_remove(&e->roster, ctx);

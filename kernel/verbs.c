@@ -51,15 +51,15 @@ int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
-	struct peal_context *ctx = peal_context(ib);
 	struct peal_alloc_ucontext_resp resp;
+	struct peal_context *ctx;
 	int ret = peal_verbs_check_request(udata);
 
 	if (ret)
 		return ret;
-	ret = peal_engine_add_context(&dev->engine, ctx);
-	if (ret)
-		return ret;
+	ctx = peal_engine_add_context(&dev->engine, ib);
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
 	peal_context_describe(ctx, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret) {
@@ -67,13 +67,14 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 		peal_engine_remove_context(&dev->engine, ctx);
 		return ret;
 	}
+	peal_ucontext(ib)->ctx = ctx;
 	peal_door_open(ctx->door);
 	return 0;
 }
 
 static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 {
-	struct peal_context *ctx = peal_context(ib);
+	struct peal_context *ctx = peal_ucontext(ib)->ctx;
 
 	peal_door_revoke(ctx->door);
 	peal_engine_remove_context(&peal_dev(ib->device)->engine, ctx);
@@ -105,12 +106,12 @@ static int peal_verbs_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 
 static struct ib_ucontext *peal_verbs_context(struct ib_udata *udata)
 {
-	struct peal_context *ctx;
+	struct peal_ucontext *uctx;
 
 	if (!udata)
 		return NULL;
-	ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
-	return ctx ? &ctx->ib : NULL;
+	uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	return uctx ? &uctx->ib : NULL;
 }
 
 static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
@@ -286,5 +287,5 @@ const struct ib_device_ops peal_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
-	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_context, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
 };

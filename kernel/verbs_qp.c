@@ -61,7 +61,7 @@ static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct p
 
 	if (ret)
 		return ret;
-	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->ib : NULL, init);
+	ret = peal_qp_init(qp, &dev->table, ctx ? ctx->ib : NULL, init);
 	if (ret && qp->carrier)
 		qp->carrier_ops->free(qp);
 	return ret;
@@ -71,7 +71,8 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_qp *qp = peal_qp(ib);
-	struct peal_context *ctx = NULL;
+	struct peal_ucontext *uctx = NULL;
+	struct peal_context *ctx;
 	int ret = peal_verbs_check_init(init, udata);
 
 	if (!ret && udata)
@@ -79,7 +80,8 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	if (ret)
 		return ret;
 	if (udata)
-		ctx = rdma_udata_to_drv_context(udata, struct peal_context, ib);
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	ctx = uctx ? uctx->ctx : NULL;
 	peal_engine_add_qp(&dev->engine, qp);
 	peal_reach_init(&qp->reach, &dev->home);
 	ret = peal_verbs_init_qp(dev, qp, ctx, init);
