@@ -20,6 +20,7 @@ static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC);
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
+	INIT_LIST_HEAD(&ctx->overdue);
 	ctx->door = peal_door_create(ops, ctx);
 	if (!IS_ERR(ctx->door))
 		return 0;

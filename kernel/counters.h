@@ -19,6 +19,7 @@
 	X(doorbells)		/* doorbell bits found by the engine */	\
 	X(engine_wakeups)	/* times the engine began to spin */	\
 	X(deferrals)		/* queue pairs handed to the worker */	\
+	X(overdue_turns)	/* turns of such by their context's kicks */ \
 	X(messages)		/* messages carried */			\
 	X(bytes)		/* payload carried */			\
 	X(direct_messages)	/* of these by the direct carrier */	\

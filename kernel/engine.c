@@ -81,6 +81,27 @@ static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+/* A program's call left @qp unfinished: the next kick of its context may go on with it. */
+static void peal_engine_owe(struct peal_engine *e, struct peal_qp *qp)
+{
+	unsigned long flags;
+
+	if (!qp->context)
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	if (list_empty(&qp->run.overdue))
+		list_add_tail(&qp->run.overdue, &qp->context->overdue);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/* Holds engine->lock. Whoever takes @qp from one list takes it from the other, too. */
+static void peal_engine_take(struct peal_engine *e, struct peal_qp *qp)
+{
+	lockdep_assert_held(&e->lock);
+	list_del_init(&qp->run.node);
+	list_del_init(&qp->run.overdue);
+}
+
 /* Hardly ever offline; then the work runs anywhere, which is as good as it gets. */
 static void peal_engine_send_home(struct peal_engine *e, struct peal_qp *qp)
 {
@@ -127,6 +148,13 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 	smp_mb();	/* B */
 	if (!READ_ONCE(e->awake))
 		peal_workers_queue(&e->work);
+}
+
+/* Inside the guard, in a program's call. */
+static void peal_engine_leave(struct peal_engine *e, struct peal_qp *qp)
+{
+	peal_engine_owe(e, qp);
+	peal_engine_defer(e, qp);
 }
 
 /* Whoever a burst wants in error goes there now that no lock is held. Inside the guard. */
@@ -225,7 +253,7 @@ static struct peal_qp *peal_engine_pop(struct peal_engine *e)
 	spin_lock_irqsave(&e->lock, flags);
 	qp = list_first_entry_or_null(&e->run, struct peal_qp, run.node);
 	if (qp)
-		list_del_init(&qp->run.node);
+		peal_engine_take(e, qp);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return qp;
 }
@@ -239,8 +267,10 @@ static bool peal_engine_serve_next(struct peal_engine *e)
 		return false;
 	peal_guard_enter();
 	qp = peal_engine_pop(e);
-	if (qp && peal_engine_turn(e, qp))
+	if (qp && peal_engine_turn(e, qp)) {
+		peal_engine_owe(e, qp);
 		peal_engine_enqueue(e, qp);
+	}
 	peal_guard_exit();
 	return qp;
 }
@@ -264,14 +294,21 @@ static void peal_engine_work_home(struct work_struct *work)
 	struct peal_engine *e = qp->run.engine;
 	bool more = true;
 
+	if (!list_empty_careful(&qp->run.overdue)) {
+		spin_lock_irq(&e->lock);
+		peal_engine_take(e, qp);
+		spin_unlock_irq(&e->lock);
+	}
 	while (more && peal_budget_is_left(&budget)) {
 		peal_guard_enter();
 		more = peal_engine_turn_of(e, qp, &budget);
 		peal_guard_exit();
 		cond_resched();
 	}
-	if (more)
+	if (more) {
+		peal_engine_owe(e, qp);
 		peal_engine_send_home(e, qp);
+	}
 }
 
 /* Inside the guard, in softirq: no other timer of ours comes in between. */
@@ -339,9 +376,9 @@ static void peal_engine_note_kick(struct peal_engine *e)
 }
 
 /* Run @index's send queue here and now. The guard is left between turns. */
-static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
+static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index,
+				 struct peal_budget *budget)
 {
-	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
 	struct peal_engine *e = ctx->engine;
 	struct peal_qp *qp;
 	bool more = true;
@@ -349,9 +386,9 @@ static int peal_engine_kick_send(struct peal_context *ctx, unsigned long index)
 	while (more) {
 		peal_guard_enter();
 		qp = peal_context_qp(ctx, index);
-		more = qp && peal_engine_turn_of(e, qp, &budget);
-		if (unlikely(more && !peal_budget_is_left(&budget))) {
-			peal_engine_defer(e, qp);
+		more = qp && peal_engine_turn_of(e, qp, budget);
+		if (unlikely(more && !peal_budget_is_left(budget))) {
+			peal_engine_leave(e, qp);
 			more = false;
 		}
 		if (!more)
@@ -407,39 +444,100 @@ static struct peal_qp *peal_engine_sender(struct peal_engine *e, struct peal_qp 
 }
 
 /* Inside the guard. Receives were posted: run who waits, and flush if in error. */
-static void peal_engine_received(struct peal_engine *e, struct peal_qp *qp)
+static void peal_engine_received(struct peal_engine *e, struct peal_qp *qp,
+				 struct peal_budget *budget)
 {
 	struct peal_qp *sender = peal_engine_sender(e, qp);
 
-	if (sender && peal_engine_turn(sender->run.engine, sender))
-		peal_engine_defer(sender->run.engine, sender);
-	if (READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn(e, qp))
-		peal_engine_defer(e, qp);
+	if (sender && peal_engine_turn_of(sender->run.engine, sender, budget))
+		peal_engine_leave(sender->run.engine, sender);
+	if (READ_ONCE(qp->state) == IB_QPS_ERR && peal_engine_turn_of(e, qp, budget))
+		peal_engine_leave(e, qp);
 }
 
-static int peal_engine_kick_recv(struct peal_context *ctx, unsigned long index)
+static int peal_engine_kick_recv(struct peal_context *ctx, unsigned long index,
+				 struct peal_budget *budget)
 {
 	struct peal_qp *qp;
 
 	peal_guard_enter();
 	qp = peal_context_qp(ctx, index);
 	if (qp)
-		peal_engine_received(ctx->engine, qp);
+		peal_engine_received(ctx->engine, qp, budget);
 	peal_guard_exit();
 	return qp ? 0 : -ENOENT;
 }
 
+/* The queue pair that waits longest. Inside the guard. */
+static struct peal_qp *peal_engine_pop_overdue(struct peal_engine *e, struct peal_context *ctx)
+{
+	struct peal_qp *qp;
+
+	spin_lock_irq(&e->lock);
+	qp = list_first_entry_or_null(&ctx->overdue, struct peal_qp, run.overdue);
+	if (qp)
+		peal_engine_take(e, qp);
+	spin_unlock_irq(&e->lock);
+	return qp;
+}
+
+/* Packets that leave from another CPU than those before them overtake, which costs more. */
+static bool peal_engine_is_elsewhere(const struct peal_qp *qp)
+{
+	return qp->on_wire && READ_ONCE(qp->run.home) != smp_processor_id();
+}
+
+/* A turn. Inside the guard. Return: false when there is nothing that this CPU may do. */
+static bool peal_engine_serve_overdue(struct peal_context *ctx, struct peal_budget *budget)
+{
+	struct peal_engine *e = ctx->engine;
+	struct peal_qp *qp = peal_engine_pop_overdue(e, ctx);
+
+	if (!qp)
+		return false;
+	if (peal_engine_is_elsewhere(qp)) {
+		peal_engine_owe(e, qp);
+		return false;
+	}
+	peal_count(e->table, overdue_turns);
+	peal_budget_spend(budget, PEAL_COST_WQE);
+	if (peal_engine_turn_of(e, qp, budget))
+		peal_engine_leave(e, qp);
+	return true;
+}
+
+/*
+ * What earlier calls of this context have left to the worker, as far as the worker has
+ * not begun with it and this kick's budget goes. The queue pairs take turns.
+ */
+static void peal_engine_kick_overdue(struct peal_context *ctx, struct peal_budget *budget)
+{
+	bool more = true;
+
+	while (more && peal_budget_is_left(budget)) {
+		peal_guard_enter();
+		more = peal_engine_serve_overdue(ctx, budget);
+		peal_guard_exit();
+	}
+}
+
 static int peal_engine_knock(void *owner, unsigned int cmd, unsigned long arg)
 {
+	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
 	struct peal_context *ctx = owner;
 	struct peal_engine *e = ctx->engine;
+	int ret;
 
 	peal_count(e->table, kicks);
 	if (likely(cmd == PEAL_IOC_KICK_SEND))
-		return peal_engine_kick_send(ctx, arg);
-	if (cmd == PEAL_IOC_KICK_RECV)
-		return peal_engine_kick_recv(ctx, arg);
-	return -ENOTTY;
+		ret = peal_engine_kick_send(ctx, arg, &budget);
+	else if (cmd == PEAL_IOC_KICK_RECV)
+		ret = peal_engine_kick_recv(ctx, arg, &budget);
+	else
+		return -ENOTTY;
+	if (unlikely(!list_empty(&ctx->overdue)))
+		peal_engine_kick_overdue(ctx, &budget);
+	return ret;
 }
 
 const struct peal_door_ops peal_engine_door_ops = { .knock = peal_engine_knock };
@@ -675,6 +773,7 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	qp->run.engine = e;
 	INIT_LIST_HEAD(&qp->run.node);
+	INIT_LIST_HEAD(&qp->run.overdue);
 	spin_lock_init(&qp->run.lock);
 	INIT_WORK(&qp->run.work, peal_engine_work_home);
 	peal_hrtimer_setup(&qp->run.timer, peal_engine_timer, CLOCK_MONOTONIC,
@@ -692,7 +791,7 @@ void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp)
 	hrtimer_cancel(&qp->run.timer);
 	cancel_work_sync(&qp->run.work);
 	spin_lock_irq(&e->lock);
-	list_del_init(&qp->run.node);
+	peal_engine_take(e, qp);
 	spin_unlock_irq(&e->lock);
 	peal_guard_wait();
 }
@@ -716,7 +815,7 @@ void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp)
 	}
 	peal_guard_enter();
 	if (peal_engine_turn(e, qp))
-		peal_engine_defer(e, qp);
+		peal_engine_leave(e, qp);
 	peal_guard_exit();
 }
 
@@ -726,12 +825,14 @@ void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp)
  */
 void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp)
 {
+	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
+
 	if (!peal_engine_may_run_here()) {
 		peal_engine_defer(e, qp);
 		return;
 	}
 	peal_guard_enter();
-	peal_engine_received(e, qp);
+	peal_engine_received(e, qp, &budget);
 	peal_guard_exit();
 }
 

@@ -13,8 +13,12 @@
  *    runs on the CPU of the turn before: a link queues by CPU, and packets of one
  *    queue pair that leave from two overtake each other.
  *
- * Lock: engine->lock guards the run list. Inside it nothing else is taken;
- * interrupts are off, because kernel users post anywhere.
+ * What the calls of a program have handed to the worker is also on a list of its
+ * context, and the context's next kick goes on with it unless the worker has begun.
+ * So it is done in the program's own time as far as the program goes on kicking.
+ *
+ * Lock: engine->lock guards the run list and the contexts' lists. Inside it nothing else
+ * is taken; interrupts are off, because kernel users post anywhere.
  */
 #ifndef PEAL_ENGINE_H
 #define PEAL_ENGINE_H
@@ -30,7 +34,7 @@
 
 struct peal_engine {
 	struct peal_table *table;
-	spinlock_t lock;		/* guards the run list */
+	spinlock_t lock;		/* guards the run list, and contexts' overdue */
 	struct list_head run;		/* queue pairs with work, by peal_run.node */
 	struct peal_roster roster;	/* the thread scans it */
 	bool awake;			/* the thread looks at doorbells and run list */

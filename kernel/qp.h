@@ -30,6 +30,7 @@ struct peal_context;
 /* The engine's part of a queue pair: only engine.c touches it. */
 struct peal_run {
 	struct list_head node;		/* on the engine's run list, or empty */
+	struct list_head overdue;	/* on its context's list, or empty */
 	struct hrtimer timer;
 	spinlock_t lock;		/* setting the timer; innermost */
 	void *engine;
