@@ -92,7 +92,7 @@ interface_up() {
 
 # direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
 direct_off() {
-	"$(dirname "${BASH_SOURCE[0]}")/../../build/user/test/guest/peal-option" "$1" direct 0 ||
+	"$(dirname "${BASH_SOURCE[0]}")/../../build/user/userspace/tools/peal-option" "$1" direct 0 ||
 		fail "cannot switch the direct carrier of $1 off"
 }
 

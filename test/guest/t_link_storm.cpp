@@ -275,7 +275,7 @@ private:
 	bool change_carrier()
 	{
 		const auto tool = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-				  "peal-option";
+				  "../../userspace/tools/peal-option";
 		const std::string value = random_.between(0, 1) ? "1" : "0";
 
 		return !std::system((tool.string() + " " + storm_device + " direct " + value +

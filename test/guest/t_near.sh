@@ -11,7 +11,7 @@ set -u
 source "$(dirname "$0")/wire.sh"
 require ib_write_bw nft
 verify=build/user/test/interop/verify
-option=build/user/test/guest/peal-option
+option=build/user/userspace/tools/peal-option
 [[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
 
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }

@@ -9,7 +9,7 @@ set -u
 source "$(dirname "$0")/lib.sh"
 device=${PEAL_DEV:-peal0}
 require ibv_devinfo ibv_rc_pingpong rdma setpriv
-option=$(dirname "$0")/../../build/user/test/guest/peal-option
+option=$(dirname "$0")/../../build/user/userspace/tools/peal-option
 [[ -x $option ]] || skip "peal-option is not built"
 
 # expect WORDS COMMAND...: it fails, and says these words.

@@ -25,8 +25,8 @@ struct Wire {
 void set_direct(bool on)
 {
 	for (const char *name : {"peal_a", "peal_b"})
-		REQUIRE(run(std::string("build/user/test/guest/peal-option ") + name + " direct " +
-			    (on ? "1" : "0")) == 0);
+		REQUIRE(run(std::string("build/user/userspace/tools/peal-option ") + name +
+			    " direct " + (on ? "1" : "0")) == 0);
 }
 
 void cut(bool on)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Reads and sets options of peal devices through the generic netlink family, for tests.
+ * Reads and sets options of peal devices through the generic netlink family.
  *
  *	peal-option				all devices, a line each
  *	peal-option DEV				one
