@@ -78,6 +78,7 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 
 	if (ret)
 		return ret;
+	peal_reach_settle(&dev->home, dev->netns->net);
 	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;

@@ -10,7 +10,7 @@
 #include "netlink.h"
 #include "options.h"
 
-/* Guards the list and the options of what is on it. Sleeps; nothing is taken inside. */
+/* Guards the list, the options of what is on it, the host's. Sleeps; nothing is taken inside. */
 static DEFINE_MUTEX(peal_netlink_lock);
 static LIST_HEAD(peal_netlink_devices);
 
@@ -21,6 +21,10 @@ static const struct nla_policy peal_netlink_policy[] = {
 	[PEAL_NL_DEV_NAME] = { .type = NLA_NUL_STRING, .len = IB_DEVICE_NAME_MAX - 1 },
 	[PEAL_NL_DEV_DIRECT] = NLA_POLICY_MAX(NLA_U8, 1),
 	[PEAL_NL_DEV_MAX_RD_ATOMIC] = NLA_POLICY_RANGE(NLA_U32, 1, PEAL_MAX_RD_ATOMIC),
+};
+
+static const struct nla_policy peal_netlink_host_policy[] = {
+	[PEAL_NL_HOST_DIRECT] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_SCOPE_COUNT_ - 1),
 };
 
 void peal_netlink_add(struct peal_dev *dev)
@@ -157,9 +161,65 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 	return ret;
 }
 
+static int peal_netlink_fill_host(struct sk_buff *msg, const struct genl_info *info)
+{
+	void *head = genlmsg_put(msg, info->snd_portid, info->snd_seq, &peal_netlink_family, 0,
+				 PEAL_NL_CMD_HOST_GET);
+
+	if (!head || nla_put_u32(msg, PEAL_NL_HOST_DIRECT, peal_options_scope()))
+		return -EMSGSIZE;
+	genlmsg_end(msg, head);
+	return 0;
+}
+
+static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *msg = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	int ret;
+
+	if (!msg)
+		return -ENOMEM;
+	ret = peal_netlink_fill_host(msg, info);
+	if (!ret)
+		return genlmsg_reply(msg, info);
+	nlmsg_free(msg);
+	return ret;
+}
+
+/*
+ * A container may have CAP_NET_ADMIN in the initial user namespace. It must not decide about
+ * other containers, so its network namespace decides.
+ */
+static int peal_netlink_set_host(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *direct = info->attrs[PEAL_NL_HOST_DIRECT];
+
+	if (!net_eq(genl_info_net(info), &init_net)) {
+		NL_SET_ERR_MSG(info->extack, "only from the initial network namespace");
+		return -EPERM;
+	}
+	mutex_lock(&peal_netlink_lock);
+	if (direct)
+		peal_options_set_scope(nla_get_u32(direct));
+	mutex_unlock(&peal_netlink_lock);
+	return 0;
+}
+
 static const struct genl_ops peal_netlink_ops[] = {
 	{ .cmd = PEAL_NL_CMD_DEV_GET, .doit = peal_netlink_get, .dumpit = peal_netlink_dump },
 	{ .cmd = PEAL_NL_CMD_DEV_SET, .doit = peal_netlink_set, .flags = GENL_ADMIN_PERM },
+	{
+		.cmd = PEAL_NL_CMD_HOST_GET,
+		.doit = peal_netlink_get_host,
+		.policy = peal_netlink_host_policy,
+		.maxattr = PEAL_NL_HOST_COUNT_ - 1,
+	}, {
+		.cmd = PEAL_NL_CMD_HOST_SET,
+		.doit = peal_netlink_set_host,
+		.policy = peal_netlink_host_policy,
+		.maxattr = PEAL_NL_HOST_COUNT_ - 1,
+		.flags = GENL_ADMIN_PERM,
+	},
 };
 
 static struct genl_family peal_netlink_family __ro_after_init = {

@@ -5,6 +5,12 @@
 #include "options.h"
 #include "qp.h"
 
+/*
+ * Two namespaces may belong to two owners, and each owner can build a path to the
+ * other. So a path between them is no permission, and an administrator has to give it.
+ */
+enum peal_nl_scope peal_options_host_scope = PEAL_NL_SCOPE_NETNS;
+
 void peal_options_init(struct peal_options *options)
 {
 	options->direct = true;
@@ -15,6 +21,12 @@ void peal_options_init(struct peal_options *options)
 void peal_options_set_direct(struct peal_options *options, bool on)
 {
 	WRITE_ONCE(options->direct, on);
+}
+
+/* For queue pairs that get their path, and messages that begin, from now on. */
+void peal_options_set_scope(enum peal_nl_scope scope)
+{
+	WRITE_ONCE(peal_options_host_scope, scope);
 }
 
 /* @attrs: what the core remembers of query_device; it is asked only once. */

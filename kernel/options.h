@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Options of a device that an administrator may change while it runs.
+ * Options that an administrator may change while devices run: those of a device,
+ * and one of the whole host.
  *
  * Owns: the values and their limits. Written under the netlink family's lock,
  * read anywhere: each is one word, and a stale one does no harm.
@@ -11,6 +12,7 @@
 
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/peal-netlink.h>
 
 /* Real targets refuse connections that ask for a greater depth than they have. */
 #define PEAL_DEFAULT_RD_ATOMIC	16
@@ -20,7 +22,11 @@ struct peal_options {
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };
 
+/* How far the direct carrier may reach on this host; written by options.c only. */
+extern enum peal_nl_scope peal_options_host_scope;
+
 void peal_options_init(struct peal_options *options);
+void peal_options_set_scope(enum peal_nl_scope scope);
 void peal_options_set_direct(struct peal_options *options, bool on);
 void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
 				    u32 max);
@@ -28,6 +34,17 @@ void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_devi
 static inline bool peal_options_direct(const struct peal_options *options)
 {
 	return READ_ONCE(options->direct);
+}
+
+static inline enum peal_nl_scope peal_options_scope(void)
+{
+	return READ_ONCE(peal_options_host_scope);
+}
+
+/* Do the device and the host allow direct messages between ends as far apart as @scope? */
+static inline bool peal_options_allow(const struct peal_options *options, enum peal_nl_scope scope)
+{
+	return peal_options_direct(options) && scope <= peal_options_scope();
 }
 
 static inline u32 peal_options_max_rd_atomic(const struct peal_options *options)

@@ -25,9 +25,15 @@ int peal_reach_add(struct peal_reach_home *home, struct peal_table *table,
 
 	home->table = table;
 	home->options = options;
+	home->net = NULL;
 	ret = xa_alloc_cyclic(&peal_reach_homes, &home->number, home, xa_limit_31b,
 			      &peal_reach_next, GFP_KERNEL);
 	return min(ret, 0);
+}
+
+void peal_reach_settle(struct peal_reach_home *home, const struct net *net)
+{
+	WRITE_ONCE(home->net, net);
 }
 
 void peal_reach_remove(struct peal_reach_home *home)
@@ -78,17 +84,37 @@ static bool peal_reach_match(const struct peal_qp *qp, const struct peal_qp *pee
 	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
 }
 
-/* What is under way goes on as it was begun, whatever an administrator has set since. */
+/* How far apart are two devices? */
+static enum peal_nl_scope peal_reach_scope(const struct peal_reach_home *a,
+					   const struct peal_reach_home *b)
+{
+	const struct net *net = READ_ONCE(a->net);
+
+	return net && net == READ_ONCE(b->net) ? PEAL_NL_SCOPE_NETNS : PEAL_NL_SCOPE_HOST;
+}
+
+/* May the next message of @qp go direct to that device? */
 static bool peal_reach_is_allowed(const struct peal_qp *qp, const struct peal_reach_home *home)
 {
-	return qp->reach.direct || peal_options_direct(home->options);
+	enum peal_nl_scope scope = peal_reach_scope(qp->reach.home, home);
+
+	return peal_options_allow(qp->reach.home->options, scope) &&
+	       peal_options_allow(home->options, scope);
+}
+
+/* A direct message that is under way ends as it began, whatever an administrator sets. */
+static bool peal_reach_is_in_use(const struct peal_reach *reach, const struct peal_reach_home *home)
+{
+	return reach->direct && reach->proven == home->number;
 }
 
 static bool peal_reach_may_be_at(const struct peal_qp *qp, const struct peal_reach_home *home)
 {
 	const struct peal_qp *peer;
 
-	if (home == qp->reach.home || !peal_reach_is_allowed(qp, home))
+	if (home == qp->reach.home)
+		return false;
+	if (!peal_reach_is_allowed(qp, home) && !peal_reach_is_in_use(&qp->reach, home))
 		return false;
 	peer = peal_table_qp(home->table, qp->attr.dest_qp_num);
 	return peer && peal_reach_match(qp, peer);
@@ -116,7 +142,7 @@ bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
 	struct peal_reach *reach = &qp->reach;
 
 	reach->next = jiffies + PEAL_REACH_RENEW;
-	reach->asked = peal_reach_is_allowed(qp, reach->home) && peal_reach_may_be_here(qp);
+	reach->asked = peal_reach_may_be_here(qp);
 	if (!reach->asked)
 		return false;
 	reach->seen = 0;
@@ -205,7 +231,6 @@ bool peal_reach_look(struct peal_qp *qp)
 
 	if (peal_reach_is_proven(reach))
 		home = peal_reach_home(reach->proven);
-	reach->wanted = home && peal_options_direct(home->options) &&
-			peal_options_direct(reach->home->options);
+	reach->wanted = home && peal_reach_is_allowed(qp, home);
 	return reach->wanted;
 }

@@ -24,11 +24,13 @@
 #include "options.h"
 #include "table.h"
 
+struct net;
 struct peal_qp;
 
-/* A device as others of this kernel see it. Immutable while it is listed. */
+/* A device as others of this kernel see it. Immutable while it is listed, except for net. */
 struct peal_reach_home {
 	u32 number;			/* never 0, not soon used again */
+	const struct net *net;		/* of its netdev; NULL: not known yet. Only compared. */
 	struct peal_table *table;
 	const struct peal_options *options;
 };
@@ -57,6 +59,8 @@ struct peal_reach {
 
 int peal_reach_add(struct peal_reach_home *home, struct peal_table *table,
 		   const struct peal_options *options);
+/* The device has a place now: before it is registered, and for as long as it is. */
+void peal_reach_settle(struct peal_reach_home *home, const struct net *net);
 /* No queue pair finds the device when this returns. Sleeps. */
 void peal_reach_remove(struct peal_reach_home *home);
 

@@ -154,8 +154,8 @@ static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr
 		if (!*on_wire && !local)
 			return -EOPNOTSUPP;
 	} else {
-		*on_wire = qp->ib.qp_type != IB_QPT_RC || !peal_options_direct(&dev->options) ||
-			   !local;
+		*on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
+			   !peal_options_allow(&dev->options, PEAL_NL_SCOPE_DEVICE);
 	}
 	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
 }

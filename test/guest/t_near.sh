@@ -4,8 +4,9 @@
 # carrier: any
 #
 # Two devices of one kernel in two network namespaces. They go direct when, and only while, packets between them are
-# shown to pass: not when either side has switched it off, not through a firewall, not after the wire was cut, and
-# not to a device that merely has the peer's address. The data are checked either way.
+# shown to pass: not before an administrator has allowed it between namespaces, not when either side has switched it
+# off, not through a firewall, not after the wire was cut, and not to a device that merely has the peer's address. Two
+# devices in one namespace need no permission. The data are checked either way.
 set -u
 # shellcheck source=test/guest/wire.sh
 source "$(dirname "$0")/wire.sh"
@@ -38,7 +39,56 @@ run_checked() {
 wire_up peal peal 1500
 wire_neighbours
 
+# scope WHERE: between which devices of this host messages may go direct.
+scope() { "$option" host direct "$1" || fail "cannot set the host's direct"; }
+trap 'scope netns' EXIT
+
 switch 1 1
+carried=$(run_checked) || fail "by default: $carried"
+((carried == 0)) || fail "between two namespaces $carried messages went direct by default"
+asked=$(($(counter peal_a reach_asked) + $(counter peal_b reach_asked)))
+((asked == 0)) || fail "a device asked $asked times for another that it must not use"
+echo "packets between two namespaces by default"
+
+# neighbours: two devices in the initial namespace. They reach each other over the loopback device.
+neighbours() {
+	local end address=10.76.1.1
+	ip link add near_c type veth peer name near_d || return 1
+	for end in c d; do
+		ip address add "$address/24" dev "near_$end" && ip link set "near_$end" up || return 1
+		rdma link add "peal_$end" type peal netdev "near_$end" || return 1
+		wait_for gid_of "peal_$end" "$address" || return 1
+		address=10.76.2.1
+	done
+}
+
+# neighbours_run: checked data between them; prints how many messages went direct.
+neighbours_run() {
+	local before arguments=(--ops rc-send,rc-write,rc-read --sizes 1,4096,65536 --count 20)
+	before=$(($(counter peal_c direct_messages) + $(counter peal_d direct_messages)))
+	timeout "$(limit 60)" "$verify" -d peal_c -g "$(gid_of peal_c 10.76.1.1)" -p 18700 "${arguments[@]}" >&2 &
+	local server=$!
+	wait_for port_listens 18700 || return 1
+	timeout "$(limit 60)" "$verify" -d peal_d -g "$(gid_of peal_d 10.76.2.1)" -p 18700 "${arguments[@]}" 10.76.1.1 >&2 ||
+		return 1
+	wait "$server" || return 1
+	echo $(($(counter peal_c direct_messages) + $(counter peal_d direct_messages) - before))
+}
+
+neighbours || fail "cannot make two devices in one namespace"
+carried=$(neighbours_run) || fail "between two devices in one namespace"
+((carried > 0)) || fail "nothing went direct between two devices in one namespace"
+echo "direct between two devices in one namespace: $carried messages"
+for where in device none; do
+	scope $where
+	carried=$(neighbours_run) || fail "between two devices in one namespace"
+	((carried == 0)) || fail "with direct $where, $carried messages went direct between two devices"
+done
+peal_down peal_c
+peal_down peal_d
+ip link delete near_c
+
+scope host
 build/user/test/guest/two_devices || fail "requests were lost by a change of carrier"
 
 for ends in "0 0" "0 1" "1 0"; do

@@ -3,7 +3,8 @@
 # timeout: 60
 #
 # Options of a device through generic netlink: read, set, refused. What each option does is seen from outside:
-# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct. What a device cannot be made of.
+# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct, the device's and the host's. Only the initial
+# network namespace sets the host's. What a device cannot be made of.
 set -u
 # shellcheck source=test/guest/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -65,11 +66,39 @@ rdma link delete peal-opt
 wait_gone device_exists peal-opt || fail "the second device is still there"
 [[ $("$option" | wc -l) == 1 ]] || fail "a removed device is still shown"
 
+# carried_direct: runs a ping-pong and prints how many of its messages went direct.
+carried_direct() {
+	local before
+	before=$(counter direct_messages)
+	ping_pong >&2
+	echo $(($(counter direct_messages) - before))
+}
+
 for direct in 0 1; do
 	"$option" "$device" direct $direct || fail "cannot set direct"
-	before=$(counter direct_messages)
-	ping_pong
-	carried=$(($(counter direct_messages) - before))
+	carried=$(carried_direct) || fail "$carried"
 	((direct ? carried >= 40 : carried == 0)) || fail "direct $direct: $carried messages were carried directly"
 done
+
+[[ $("$option" host) == "host: direct netns" ]] || fail "the default of the host is netns, not $("$option" host)"
+for scope in none device netns host; do
+	"$option" host direct $scope || fail "cannot set the host's direct"
+	[[ $("$option" host) == "host: direct $scope" ]] || fail "the host's direct is not $scope: $("$option" host)"
+	carried=$(carried_direct) || fail "$carried"
+	if [[ $scope == none ]]; then
+		((carried == 0)) || fail "direct none: $carried messages were carried directly"
+	else
+		((carried >= 40)) || fail "direct $scope: $carried messages were carried directly"
+	fi
+done
+"$option" host direct netns || fail "cannot set the host's direct back"
+
+ip netns add container || fail "cannot make a network namespace"
+refused "only from the initial network namespace" ip netns exec container "$option" host direct host
+[[ $(ip netns exec container "$option" host) == "host: direct netns" ]] || fail "a container cannot read the host's direct"
+ip netns delete container
+refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+	"$option" host direct host
+refused "usage" "$option" host direct everywhere
+[[ $("$option" host) == "host: direct netns" ]] || fail "a refused request changed the host's direct"
 "$option" "$device" direct "$direct_before"

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Reads and sets options of peal devices through the generic netlink family.
+ * Reads and sets options of peal devices, and of the host, through the generic netlink family.
  *
  *	peal-option				all devices, a line each
  *	peal-option DEV				one
  *	peal-option DEV direct 0|1
  *	peal-option DEV max-rd-atomic N
+ *	peal-option host			the host
+ *	peal-option host direct none|device|netns|host
  *
  * Exit status: 0, 1 with the kernel's words on stderr, 2 for a wrong call.
  * Does not know: what the options do.
  */
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,14 +46,38 @@ void check(int ret, const char *what)
 		throw std::runtime_error(std::string(what) + ": " + nl_geterror(ret));
 }
 
-int print(nl_msg *msg, void *)
+/* By enum peal_nl_scope. */
+constexpr std::array<const char *, PEAL_NL_SCOPE_COUNT_> scopes{"none", "device", "netns", "host"};
+
+void print_host(nlmsghdr *header)
+{
+	nlattr *attr[PEAL_NL_HOST_COUNT_] = {};
+
+	genlmsg_parse(header, 0, attr, PEAL_NL_HOST_COUNT_ - 1, nullptr);
+
+	const auto scope = nla_get_u32(attr[PEAL_NL_HOST_DIRECT]);
+
+	std::printf("host: direct %s\n", scope < scopes.size() ? scopes[scope] : "unknown");
+}
+
+void print_device(nlmsghdr *header)
 {
 	nlattr *attr[PEAL_NL_DEV_COUNT_] = {};
 
-	genlmsg_parse(nlmsg_hdr(msg), 0, attr, PEAL_NL_DEV_COUNT_ - 1, nullptr);
+	genlmsg_parse(header, 0, attr, PEAL_NL_DEV_COUNT_ - 1, nullptr);
 	std::printf("%u: %s direct %u max-rd-atomic %u\n", nla_get_u32(attr[PEAL_NL_DEV_INDEX]),
 		    nla_get_string(attr[PEAL_NL_DEV_NAME]), nla_get_u8(attr[PEAL_NL_DEV_DIRECT]),
 		    nla_get_u32(attr[PEAL_NL_DEV_MAX_RD_ATOMIC]));
+}
+
+int print(nl_msg *msg, void *)
+{
+	nlmsghdr *header = nlmsg_hdr(msg);
+
+	if (genlmsg_hdr(header)->cmd == PEAL_NL_CMD_HOST_GET)
+		print_host(header);
+	else
+		print_device(header);
 	return NL_OK;
 }
 
@@ -113,7 +140,9 @@ private:
 
 int usage()
 {
-	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N]]\n", stderr);
+	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N]]\n"
+		   "       peal-option host [direct none|device|netns|host]\n",
+		   stderr);
 	return 2;
 }
 
@@ -133,6 +162,26 @@ bool put_option(nl_msg *msg, std::string_view name, const char *value)
 	return true;
 }
 
+bool put_scope(nl_msg *msg, std::string_view name, std::string_view value)
+{
+	for (uint32_t scope = 0; scope < scopes.size(); scope++)
+		if (name == "direct" && value == scopes[scope])
+			return nla_put_u32(msg, PEAL_NL_HOST_DIRECT, scope) == 0;
+	return false;
+}
+
+int run_host(Family &family, int argc, char **argv)
+{
+	const bool sets = argc == 4;
+	Message msg = family.request(sets ? PEAL_NL_CMD_HOST_SET : PEAL_NL_CMD_HOST_GET,
+				     sets ? NLM_F_ACK : 0);
+
+	if (sets && !put_scope(msg.get(), argv[2], argv[3]))
+		return usage();
+	family.send(std::move(msg));
+	return 0;
+}
+
 int run(int argc, char **argv)
 {
 	const bool sets = argc == 4;
@@ -141,6 +190,10 @@ int run(int argc, char **argv)
 		return usage();
 
 	Family family;
+
+	if (argc > 1 && std::string_view(argv[1]) == "host")
+		return run_host(family, argc, argv);
+
 	Message msg = family.request(sets ? PEAL_NL_CMD_DEV_SET : PEAL_NL_CMD_DEV_GET,
 				     argc == 1 ? NLM_F_DUMP
 				     : sets    ? NLM_F_ACK
