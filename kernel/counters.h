@@ -52,7 +52,7 @@
 	X(naks_received_operation)					\
 	X(naks_received_rnr)						\
 	X(reach_asked)		/* probes sent, see reach.h */		\
-	X(reach_answered)	/* probes that came in and went back */	\
+	X(reach_answered)	/* answers to probes sent */		\
 	X(drops)		/* received packets thrown away; why: drop_* */
 
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,

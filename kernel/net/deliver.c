@@ -149,6 +149,104 @@ static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
 		peal_engine_defer(&dev->engine, qp);
 }
 
+/* ---- probes: for no queue of the queue pair, but about its path ---- */
+
+/* An ordinary packet may come by any netdev; this one is about the netdev that leads to the peer. */
+static enum peal_drop peal_deliver_check_way(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_deliver_check_peer(qp, dg);
+
+	if (!drop && !peal_line_leaves_by(&qp->carrier->line, peal_receive_iif(dg)))
+		drop = PEAL_DROP_path;
+	return drop;
+}
+
+/* Under rq.lock. A probe is a request, so what holds for requests holds for it. */
+static enum peal_drop peal_deliver_check_probe(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	return peal_deliver_answers(qp) ? peal_deliver_check_way(qp, dg) : PEAL_DROP_state;
+}
+
+/*
+ * The peer's sq.lock must not be taken inside rq.lock. So this one is left in between, and
+ * everything is checked once more before the answer leaves.
+ */
+static enum peal_drop peal_deliver_asked(struct peal_dev *dev, struct peal_qp *qp,
+					 const struct peal_datagram *dg,
+					 struct peal_reach_probe *probe)
+{
+	enum peal_drop drop;
+
+	spin_lock(&qp->rq.lock);
+	drop = peal_deliver_check_probe(qp, dg);
+	spin_unlock(&qp->rq.lock);
+	if (drop)
+		return drop;
+	if (!peal_reach_see(probe, &dev->home, qp->ib.qp_num))
+		return PEAL_DROP_stale;
+	probe->echo = 1;
+	spin_lock(&qp->rq.lock);
+	drop = peal_deliver_check_probe(qp, dg);
+	if (!drop)
+		peal_probe_answer(qp, &qp->carrier->line, probe);
+	spin_unlock(&qp->rq.lock);
+	return drop;
+}
+
+/* Under sq.lock. */
+static enum peal_drop peal_deliver_prove(struct peal_qp *qp, const struct peal_datagram *dg,
+					 const struct peal_reach_probe *probe)
+{
+	enum peal_drop drop;
+
+	if (!peal_deliver_asks(qp))
+		return PEAL_DROP_state;
+	drop = peal_deliver_check_way(qp, dg);
+	if (!drop && !peal_reach_prove(qp, probe))
+		drop = PEAL_DROP_stale;
+	return drop;
+}
+
+/* A message that waits for the proof goes on. */
+static enum peal_drop peal_deliver_answered(struct peal_dev *dev, struct peal_qp *qp,
+					    const struct peal_datagram *dg,
+					    const struct peal_reach_probe *probe)
+{
+	enum peal_drop drop;
+	bool waited;
+
+	spin_lock(&qp->sq.lock);
+	drop = peal_deliver_prove(qp, dg, probe);
+	waited = !drop && peal_requester_reached(qp);
+	spin_unlock(&qp->sq.lock);
+	if (waited)
+		peal_engine_defer(&dev->engine, qp);
+	return drop;
+}
+
+static enum peal_drop peal_deliver_reach(struct peal_dev *dev, struct peal_qp *qp,
+					 const struct peal_datagram *dg)
+{
+	struct peal_reach_probe probe;
+
+	if (peal_deliver_transport(qp) != PEAL_RC)
+		return PEAL_DROP_opcode;
+	if (!peal_probe_read(dg, &probe))
+		return PEAL_DROP_pad;
+	return probe.echo ? peal_deliver_answered(dev, qp, dg, &probe) :
+			    peal_deliver_asked(dev, qp, dg, &probe);
+}
+
+static void peal_deliver_probe(struct peal_dev *dev, struct peal_qp *qp, struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_deliver_reach(dev, qp, dg);
+
+	if (drop)
+		peal_deliver_drop(dev, dg, drop);
+	else
+		consume_skb(dg->skb);
+}
+
 /* ---- every packet ---- */
 
 /* The rest of a train that many members have had the beginning of is lost: it may be. */
@@ -184,13 +282,6 @@ static void peal_deliver_to(struct peal_dev *dev, struct peal_qp *qp, struct pea
 	}
 }
 
-/* Not for the queue pair it names, but about it. */
-static void peal_deliver_probe(struct peal_dev *dev, struct peal_datagram *dg)
-{
-	peal_probe_receive(dev, dg);
-	consume_skb(dg->skb);
-}
-
 void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_budget *budget)
 {
 	struct peal_qp *qp;
@@ -200,10 +291,10 @@ void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_bu
 		return;
 	}
 	qp = peal_table_qp(&dev->table, dg->packet.qpn);
-	if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
-		peal_deliver_probe(dev, dg);
-	else if (likely(qp))
-		peal_deliver_to(dev, qp, dg, budget);
-	else
+	if (unlikely(!qp))
 		peal_deliver_drop(dev, dg, PEAL_DROP_qpn);
+	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
+		peal_deliver_probe(dev, qp, dg);
+	else
+		peal_deliver_to(dev, qp, dg, budget);
 }

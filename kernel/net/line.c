@@ -111,6 +111,12 @@ bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
 	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
 }
 
+/* Do packets to the peer leave through the netdev of that index? One of the locks. */
+bool peal_line_leaves_by(struct peal_line *line, int ifindex)
+{
+	return line->open && peal_path_leaves_by(peal_line_path(line), ifindex);
+}
+
 /* When not, the engine gives the queue pair a turn once there is. */
 bool peal_line_has_room(struct peal_line *line)
 {

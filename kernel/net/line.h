@@ -34,6 +34,7 @@ void peal_line_free(struct peal_line *line);
 
 bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
 			const union ib_gid *dgid);
+bool peal_line_leaves_by(struct peal_line *line, int ifindex);
 bool peal_line_has_room(struct peal_line *line);
 struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,
 				  void **payload);

@@ -257,6 +257,19 @@ bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu)
 	return fits;
 }
 
+bool peal_path_leaves_by(struct peal_path *path, int ifindex)
+{
+	struct dst_entry *dst;
+	bool same;
+
+	rcu_read_lock();
+	dst = peal_path_route_now(path);
+	/* 0 is what stands for a netdev that is gone. */
+	same = ifindex && !IS_ERR(dst) && READ_ONCE(dst->dev)->ifindex == ifindex;
+	rcu_read_unlock();
+	return same;
+}
+
 bool peal_path_is_local(struct peal_path *path)
 {
 	struct dst_entry *dst;

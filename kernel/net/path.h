@@ -74,6 +74,9 @@ bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu);
 /* Is the destination this host's, in this network namespace (route is local)? */
 bool peal_path_is_local(struct peal_path *path);
 
+/* Do its packets leave through the netdev of that index? Packets to this host do by the loopback. */
+bool peal_path_leaves_by(struct peal_path *path, int ifindex);
+
 /*
  * For send.c. The route of the next packet, looked up anew when the stack has
  * invalidated the last one. Under RCU, valid until its end, without a reference;

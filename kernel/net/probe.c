@@ -2,12 +2,9 @@
 /*
  * See probe.h.
  */
-#include "../dev.h"
-#include "../engine.h"
+#include "../qp.h"
 #include "../reach.h"
-#include "../requester.h"
 #include "probe.h"
-#include "wire.h"
 
 static void peal_probe_emit(struct peal_line *line, const struct peal_reach_probe *probe)
 {
@@ -25,7 +22,7 @@ static void peal_probe_emit(struct peal_line *line, const struct peal_reach_prob
 	peal_line_send(line, &header, skb, false);
 }
 
-void peal_probe_send(struct peal_qp *qp, struct peal_line *line)
+void peal_probe_ask(struct peal_qp *qp, struct peal_line *line)
 {
 	struct peal_reach_probe probe;
 
@@ -35,40 +32,17 @@ void peal_probe_send(struct peal_qp *qp, struct peal_line *line)
 	peal_probe_emit(line, &probe);
 }
 
-/* Back through the queue pair that it was addressed to, along its path. */
-static void peal_probe_return(struct peal_qp *qp, struct peal_reach_probe *probe)
+void peal_probe_answer(struct peal_qp *qp, struct peal_line *line,
+		       const struct peal_reach_probe *answer)
 {
-	probe->echo = 1;
 	peal_count(qp->table, reach_answered);
-	spin_lock(&qp->rq.lock);
-	if (qp->ib.qp_type == IB_QPT_RC && qp->on_wire && qp->state >= IB_QPS_RTR &&
-	    qp->state <= IB_QPS_SQD)
-		peal_probe_emit(&qp->carrier->line, probe);
-	spin_unlock(&qp->rq.lock);
+	peal_probe_emit(line, answer);
 }
 
-/* What waits for the proof goes on. */
-static void peal_probe_returned(struct peal_qp *qp, const struct peal_reach_probe *probe)
+bool peal_probe_read(const struct peal_datagram *dg, struct peal_reach_probe *probe)
 {
-	bool waited;
-
-	spin_lock(&qp->sq.lock);
-	waited = peal_reach_prove(qp, probe) && peal_requester_reached(qp);
-	spin_unlock(&qp->sq.lock);
-	if (waited)
-		peal_engine_defer(qp->run.engine, qp);
-}
-
-void peal_probe_receive(struct peal_dev *dev, const struct peal_datagram *dg)
-{
-	struct peal_qp *qp = peal_table_qp(&dev->table, dg->packet.qpn);
-	struct peal_reach_probe probe;
-
-	if (!qp || dg->packet.payload_bytes != sizeof(probe))
-		return;
-	peal_receive_copy(dg, 0, &probe, sizeof(probe));
-	if (probe.echo)
-		peal_probe_returned(qp, &probe);
-	else if (peal_reach_see(&probe, &dev->home, dg->packet.qpn))
-		peal_probe_return(qp, &probe);
+	if (dg->packet.payload_bytes != sizeof(*probe))
+		return false;
+	peal_receive_copy(dg, 0, probe, sizeof(*probe));
+	return true;
 }

@@ -5,7 +5,8 @@
  * Owns: their form: a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to
  * them) and the probe as payload. They leave and come in like all others,
  * through routes, netfilter and the ICRC.
- * Does not know: what a proof is good for.
+ * Does not know: what a proof is good for, nor which packets a queue pair takes
+ * (deliver.c).
  */
 #ifndef PEAL_PROBE_H
 #define PEAL_PROBE_H
@@ -13,11 +14,12 @@
 #include "line.h"
 #include "receive.h"
 
-struct peal_dev;
-
-/* sq.lock: ask, if there is anybody to ask. */
-void peal_probe_send(struct peal_qp *qp, struct peal_line *line);
-/* Inside the guard, no lock held. The skb stays the caller's. */
-void peal_probe_receive(struct peal_dev *dev, const struct peal_datagram *dg);
+/* sq.lock: ask, if the peer may be in this kernel. */
+void peal_probe_ask(struct peal_qp *qp, struct peal_line *line);
+/* rq.lock */
+void peal_probe_answer(struct peal_qp *qp, struct peal_line *line,
+		       const struct peal_reach_probe *answer);
+/* Return: false when the packet has no probe in it. */
+bool peal_probe_read(const struct peal_datagram *dg, struct peal_reach_probe *probe);
 
 #endif

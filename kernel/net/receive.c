@@ -369,10 +369,21 @@ static bool peal_receive_permitted(struct sk_buff *skb, bool ipv6)
 		      xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb);
 }
 
+/*
+ * In a VRF, skb->dev and skb_iif are the VRF's own by now. The control block has the slave,
+ * but for IPv6 it also names one for packets that never left this host: so it proves nothing.
+ */
+static int peal_receive_slave(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? 0 : inet_sdif(skb);
+}
+
 /* From here on it lives without the things that it has from its way up. */
 static void peal_receive_own(struct sk_buff *skb, struct peal_dev *dev, u32 at, bool ipv6,
 			     const struct net_device *owner)
 {
+	if (unlikely(netif_is_l3_master(skb->dev)))
+		skb->skb_iif = peal_receive_slave(skb, ipv6);
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	nf_reset_ct(skb);
@@ -494,6 +505,11 @@ void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32
 		peal_copy(to, dg->skb->data + from, bytes);
 	else
 		peal_receive_copy_pieces(dg->skb, from, to, bytes);
+}
+
+int peal_receive_iif(const struct peal_datagram *dg)
+{
+	return dg->skb->skb_iif;
 }
 
 void peal_receive_grh(const struct peal_datagram *dg, void *to)

@@ -42,6 +42,12 @@ void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
 void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
 
 /*
+ * The index of the netdev that it came in by. Packets of this host to itself came in by
+ * the loopback, whatever netdev the stack says their address belongs to. 0: not known.
+ */
+int peal_receive_iif(const struct peal_datagram *dg);
+
+/*
  * The 40 bytes that stand before a datagram's payload: the IPv6 header, or the
  * IPv4 header in the last 20 of them (IBTA A17.4.5.1).
  */

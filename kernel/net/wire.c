@@ -600,7 +600,7 @@ static void peal_wire_free(struct peal_qp *qp)
 
 static void peal_wire_ask_reach(struct peal_qp *qp)
 {
-	peal_probe_send(qp, &qp->carrier->line);
+	peal_probe_ask(qp, &qp->carrier->line);
 }
 
 static void peal_wire_lend_send(struct peal_qp *qp)

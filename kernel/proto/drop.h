@@ -20,6 +20,7 @@
 	X(qpn, "no such queue pair")						\
 	X(state, "queue pair is not ready to receive")				\
 	X(source, "sender is not the connected peer")				\
+	X(path, "probe came in by another netdev than leads to the peer")	\
 	X(group, "no queue pair is attached to the multicast group")		\
 	X(stale, "response to, or repetition of, nothing that is known")			\
 	X(sequence, "early, and not kept")					\
