@@ -53,6 +53,7 @@
 	X(naks_received_rnr)						\
 	X(reach_asked)		/* probes sent, see reach.h */		\
 	X(reach_answered)	/* answers to probes sent */		\
+	X(reach_late)		/* probes and answers that took too long */ \
 	X(drops)		/* received packets thrown away; why: drop_* */
 
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,

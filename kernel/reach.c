@@ -2,6 +2,8 @@
 /*
  * See reach.h.
  */
+#include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/random.h>
 #include <linux/xarray.h>
 #include <crypto/algapi.h>
@@ -13,6 +15,14 @@
 /* A proof is renewed while there is traffic, and given up when that fails twice. */
 #define PEAL_REACH_RENEW	(HZ)
 #define PEAL_REACH_LASTS	(3 * HZ)
+
+/*
+ * An answer counts for so many round trips. On a loaded machine ksoftirqd waits for some
+ * ticks of the scheduler, which were not there when the round trip was measured.
+ */
+#define PEAL_REACH_TRIPS	4
+#define PEAL_REACH_LEAST_NS	(100 * NSEC_PER_MSEC)
+#define PEAL_REACH_MOST_NS	(500 * NSEC_PER_MSEC)
 
 /* By number; writers take its xa_lock, readers are inside the guard. */
 static DEFINE_XARRAY_ALLOC1(peal_reach_homes);
@@ -51,7 +61,7 @@ void peal_reach_init(struct peal_reach *reach, const struct peal_reach_home *hom
 void peal_reach_forget(struct peal_reach *reach)
 {
 	reach->proven = 0;
-	reach->asked = false;
+	WRITE_ONCE(reach->asked, false);
 	reach->wanted = false;
 	reach->direct = false;
 	reach->next = jiffies;
@@ -132,76 +142,121 @@ static bool peal_reach_may_be_here(const struct peal_qp *qp)
 }
 
 /**
- * peal_reach_ask() - is there somebody to ask, and what?
+ * peal_reach_ask() - may the peer be in this kernel, and what is to be asked?
  * @probe: to be sent to the peer as a packet
+ * @trip: ns, how long an answer takes at most, as far as it is known
  *
- * sq.lock, inside the guard. Return: false when the peer is not on this host.
+ * sq.lock, inside the guard. Return: false when the peer is not in this kernel.
  */
-bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe)
+bool peal_reach_ask(struct peal_qp *qp, struct peal_reach_probe *probe, u64 trip)
 {
 	struct peal_reach *reach = &qp->reach;
 
 	reach->next = jiffies + PEAL_REACH_RENEW;
-	reach->asked = peal_reach_may_be_here(qp);
+	WRITE_ONCE(reach->asked, peal_reach_may_be_here(qp));
 	if (!reach->asked)
 		return false;
-	reach->seen = 0;
-	get_random_bytes(reach->nonce, sizeof(reach->nonce));
 	*probe = (struct peal_reach_probe){
-		.nonce = { reach->nonce[0], reach->nonce[1] },
 		.home = reach->home->number,
 		.qpn = qp->ib.qp_num,
 	};
+	get_random_bytes(probe->nonce, sizeof(probe->nonce));
+	WRITE_ONCE(reach->nonce[0], probe->nonce[0]);
+	WRITE_ONCE(reach->nonce[1], probe->nonce[1]);
+	WRITE_ONCE(reach->seen, 0);
+	reach->late = ktime_get_ns() + clamp_t(u64, PEAL_REACH_TRIPS * trip, PEAL_REACH_LEAST_NS,
+					       PEAL_REACH_MOST_NS);
 	return true;
 }
 
-/* sq.lock. Is this the number that we sent last, and does it still count? */
-static bool peal_reach_is_ours(const struct peal_reach *reach,
-			       const struct peal_reach_probe *probe)
+/*
+ * Without a lock, so only a hint: is this what @reach asks, and not seen yet? A remote packet
+ * takes the lock of a queue pair elsewhere only when it carries the number of its probe.
+ */
+static bool peal_reach_may_ask(const struct peal_reach *reach, const struct peal_reach_probe *probe)
 {
-	return reach->asked && !crypto_memneq(reach->nonce, probe->nonce, sizeof(reach->nonce));
+	u64 differs = (READ_ONCE(reach->nonce[0]) ^ probe->nonce[0]) |
+		      (READ_ONCE(reach->nonce[1]) ^ probe->nonce[1]);
+
+	return !differs && READ_ONCE(reach->asked) && !READ_ONCE(reach->seen);
+}
+
+/* sq.lock. Forgets a probe that took too long, and counts that where it is noticed. */
+static bool peal_reach_is_late(struct peal_reach *reach, struct peal_table *table)
+{
+	if (ktime_get_ns() <= reach->late)
+		return false;
+	WRITE_ONCE(reach->asked, false);
+	peal_count(table, reach_late);
+	return true;
+}
+
+/* sq.lock. Has @qp asked this, of the queue pair @qpn that @at has? */
+static bool peal_reach_asks(const struct peal_qp *qp, const struct peal_reach_probe *probe,
+			    const struct peal_reach_home *at, u32 qpn)
+{
+	const struct peal_reach *reach = &qp->reach;
+
+	return reach->asked && !reach->seen &&
+	       !crypto_memneq(reach->nonce, probe->nonce, sizeof(reach->nonce)) &&
+	       qp->attr.dest_qp_num == qpn && peal_reach_may_be_at(qp, at);
+}
+
+/* sq.lock. The probe was seen @at; @answer shall come back. */
+static void peal_reach_note(struct peal_reach *reach, const struct peal_reach_home *at,
+			    struct peal_reach_probe *answer)
+{
+	WRITE_ONCE(reach->seen, at->number);
+	get_random_bytes(reach->answer, sizeof(reach->answer));
+	*answer = (struct peal_reach_probe){
+		.nonce = { reach->answer[0], reach->answer[1] },
+		.answer = 1,
+	};
 }
 
 /**
  * peal_reach_see() - a probe has come in
+ * @probe: becomes the answer
  * @at: the device. Several may look like the peer's: it is the one where it came in
  * @qpn: the queue pair it is addressed to
  *
- * Inside the guard, no lock held. Return: true when it is what a queue pair of
- * this kernel has asked its peer; then it shall be sent back.
+ * Inside the guard, no lock held. A probe has one answer. A copy that comes in later gets
+ * none: another number would make the first answer void, and the same number would be told
+ * to whoever sends copies.
+ *
+ * Return: true when it is what a queue pair of this kernel asks its peer.
  */
-bool peal_reach_see(const struct peal_reach_probe *probe, const struct peal_reach_home *at,
-		    u32 qpn)
+bool peal_reach_see(struct peal_reach_probe *probe, const struct peal_reach_home *at, u32 qpn)
 {
 	struct peal_table *table = peal_reach_home_table(probe->home);
 	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
-	bool ours;
+	bool asks;
 
-	if (!qp)
+	if (!qp || !peal_reach_may_ask(&qp->reach, probe))
 		return false;
 	spin_lock(&qp->sq.lock);
-	ours = peal_reach_is_ours(&qp->reach, probe) && qp->attr.dest_qp_num == qpn &&
-	       peal_reach_may_be_at(qp, at);
-	if (ours)
-		qp->reach.seen = at->number;
+	asks = peal_reach_asks(qp, probe, at, qpn) && !peal_reach_is_late(&qp->reach, at->table);
+	if (asks)
+		peal_reach_note(&qp->reach, at, probe);
 	spin_unlock(&qp->sq.lock);
-	return ours;
+	return asks;
 }
 
 /**
- * peal_reach_prove() - the probe of @qp has come back
+ * peal_reach_prove() - an answer has come in for @qp
  *
- * sq.lock, inside the guard. Who has not seen the number cannot send it; who has
- * seen it elsewhere does not make it seen at a device of ours. Return: true when
- * it is the answer.
+ * sq.lock, inside the guard. Return: true when it answers the last probe in time.
  */
-bool peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *probe)
+bool peal_reach_prove(struct peal_qp *qp, const struct peal_reach_probe *answer)
 {
 	struct peal_reach *reach = &qp->reach;
 
-	if (!peal_reach_is_ours(reach, probe) || !reach->seen)
+	if (!reach->asked || !reach->seen ||
+	    crypto_memneq(reach->answer, answer->nonce, sizeof(reach->answer)))
 		return false;
-	reach->asked = false;
+	if (peal_reach_is_late(reach, qp->table))
+		return false;
+	WRITE_ONCE(reach->asked, false);
 	reach->proven = reach->seen;
 	reach->until = jiffies + PEAL_REACH_LASTS;
 	return true;

@@ -184,7 +184,6 @@ static enum peal_drop peal_deliver_asked(struct peal_dev *dev, struct peal_qp *q
 		return drop;
 	if (!peal_reach_see(probe, &dev->home, qp->ib.qp_num))
 		return PEAL_DROP_stale;
-	probe->echo = 1;
 	spin_lock(&qp->rq.lock);
 	drop = peal_deliver_check_probe(qp, dg);
 	if (!drop)
@@ -233,7 +232,7 @@ static enum peal_drop peal_deliver_reach(struct peal_dev *dev, struct peal_qp *q
 		return PEAL_DROP_opcode;
 	if (!peal_probe_read(dg, &probe))
 		return PEAL_DROP_pad;
-	return probe.echo ? peal_deliver_answered(dev, qp, dg, &probe) :
+	return probe.answer ? peal_deliver_answered(dev, qp, dg, &probe) :
 			    peal_deliver_asked(dev, qp, dg, &probe);
 }
 

@@ -22,11 +22,11 @@ static void peal_probe_emit(struct peal_line *line, const struct peal_reach_prob
 	peal_line_send(line, &header, skb, false);
 }
 
-void peal_probe_ask(struct peal_qp *qp, struct peal_line *line)
+void peal_probe_ask(struct peal_qp *qp, struct peal_line *line, u64 trip)
 {
 	struct peal_reach_probe probe;
 
-	if (!peal_reach_ask(qp, &probe))
+	if (!peal_reach_ask(qp, &probe, trip))
 		return;
 	peal_count(qp->table, reach_asked);
 	peal_probe_emit(line, &probe);

@@ -14,8 +14,8 @@
 #include "line.h"
 #include "receive.h"
 
-/* sq.lock: ask, if the peer may be in this kernel. */
-void peal_probe_ask(struct peal_qp *qp, struct peal_line *line);
+/* sq.lock: ask, if the peer may be in this kernel. @trip as in peal_reach_ask(). */
+void peal_probe_ask(struct peal_qp *qp, struct peal_line *line, u64 trip);
 /* rq.lock */
 void peal_probe_answer(struct peal_qp *qp, struct peal_line *line,
 		       const struct peal_reach_probe *answer);

@@ -507,9 +507,13 @@ void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32
 		peal_receive_copy_pieces(dg->skb, from, to, bytes);
 }
 
+/*
+ * The stack gives a copy of broadcasts back to this host as if it came in by the netdev
+ * through which they leave. A raw socket may write any destination into such a packet.
+ */
 int peal_receive_iif(const struct peal_datagram *dg)
 {
-	return dg->skb->skb_iif;
+	return dg->skb->pkt_type == PACKET_HOST ? dg->skb->skb_iif : 0;
 }
 
 void peal_receive_grh(const struct peal_datagram *dg, void *to)

@@ -42,8 +42,8 @@ void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
 void peal_receive_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
 
 /*
- * The index of the netdev that it came in by. Packets of this host to itself came in by
- * the loopback, whatever netdev the stack says their address belongs to. 0: not known.
+ * The index of the netdev that it came in by; 0: not known, or it never left this host.
+ * Packets to an address of this host come in by the loopback.
  */
 int peal_receive_iif(const struct peal_datagram *dg);
 

@@ -600,7 +600,9 @@ static void peal_wire_free(struct peal_qp *qp)
 
 static void peal_wire_ask_reach(struct peal_qp *qp)
 {
-	peal_probe_ask(qp, &qp->carrier->line);
+	struct peal_carrier *c = qp->carrier;
+
+	peal_probe_ask(qp, &c->line, peal_rto_estimate(&c->out.rto));
 }
 
 static void peal_wire_lend_send(struct peal_qp *qp)

@@ -24,7 +24,7 @@ static void peal_rto_set(struct peal_rto *rto, u64 ns)
 	rto->ns = min_t(u64, max_t(u64, ns, RTO_LEAST_NS), rto->longest);
 }
 
-static u64 peal_rto_estimate(const struct peal_rto *rto)
+u64 peal_rto_estimate(const struct peal_rto *rto)
 {
 	return rto->srtt ? rto->srtt + 4 * rto->rttvar : RTO_START_NS;
 }

@@ -23,6 +23,8 @@ struct peal_rto {
 	u32 psn;		/* and it is this packet */
 };
 
+/* How long an answer takes at most, as far as measured, in ns; before the first sample a guess. */
+u64 peal_rto_estimate(const struct peal_rto *rto);
 void peal_rto_reset(struct peal_rto *rto);
 void peal_rto_limit(struct peal_rto *rto, u64 longest);
 /* A packet that will be answered left. One sample at a time. */

@@ -64,7 +64,7 @@ neighbours() {
 
 # neighbours_run: checked data between them; prints how many messages went direct.
 neighbours_run() {
-	local before arguments=(--ops rc-send,rc-write,rc-read --sizes 1,4096,65536 --count 20)
+	local before arguments=(--ops "rc-send,rc-write,rc-read" --sizes "1,4096,65536" --count 20)
 	before=$(($(counter peal_c direct_messages) + $(counter peal_d direct_messages)))
 	timeout "$(limit 60)" "$verify" -d peal_c -g "$(gid_of peal_c 10.76.1.1)" -p 18700 "${arguments[@]}" >&2 &
 	local server=$!
