@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 
 #include "ah.h"
+#include "dev.h"
 
 static int peal_ah_check(const struct rdma_ah_attr *attr)
 {
@@ -20,7 +21,7 @@ static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
 	return jhash(&rdma_ah_read_grh(attr)->dgid, sizeof(union ib_gid), 0);
 }
 
-int peal_ah_init(struct peal_ah *ah, struct peal_table *table, struct peal_dev *dev,
+int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
 		 const struct rdma_ah_attr *attr, gfp_t gfp)
 {
 	struct peal_address *address;
@@ -35,10 +36,11 @@ int peal_ah_init(struct peal_ah *ah, struct peal_table *table, struct peal_dev *
 	ret = peal_path_init(&address->path, dev, attr, peal_ah_hash(attr));
 	if (ret)
 		goto free;
-	ret = peal_table_add_address(table, address, &address->index, gfp);
+	ret = peal_table_add_address(&dev->table, account, address, &address->index, gfp);
 	if (ret)
 		goto release;
-	ah->table = table;
+	ah->table = &dev->table;
+	ah->account = account;
 	ah->address = address;
 	ah->attr = *attr;
 	ah->attr.grh.sgid_attr = NULL;
@@ -61,7 +63,7 @@ static void peal_ah_free(struct rcu_head *rcu)
 
 void peal_ah_destroy(struct peal_ah *ah)
 {
-	peal_table_remove_address(ah->table, ah->address->index);
+	peal_table_remove_address(ah->table, ah->account, ah->address->index);
 	call_rcu(&ah->address->rcu, peal_ah_free);
 }
 

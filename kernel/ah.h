@@ -16,8 +16,6 @@
 #include "net/path.h"
 #include "table.h"
 
-#define PEAL_MAX_AH	0x100000
-
 /* What a WQE's ah_index names. Found inside the guard it stays until its end. */
 struct peal_address {
 	const struct ib_pd *pd;
@@ -29,6 +27,7 @@ struct peal_address {
 struct peal_ah {
 	struct ib_ah ib;
 	struct peal_table *table;
+	struct peal_account *account;
 	struct peal_address *address;
 	struct rdma_ah_attr attr;	/* without the core's reference to the GID */
 };
@@ -40,11 +39,12 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
 
 /**
  * peal_ah_init() - resolve the path and give it a number
+ * @account: the context's, or the kernel's
  * @gfp: GFP_ATOMIC from where nothing may sleep, as the connection manager calls
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.
  */
-int peal_ah_init(struct peal_ah *ah, struct peal_table *table, struct peal_dev *dev,
+int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
 		 const struct rdma_ah_attr *attr, gfp_t gfp);
 /* Never sleeps. */
 void peal_ah_destroy(struct peal_ah *ah);

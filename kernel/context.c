@@ -8,42 +8,53 @@
 #include "context.h"
 
 static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
-			     const struct peal_door_ops *ops, void *engine)
+			     struct peal_quota *quota, const struct peal_door_ops *ops,
+			     void *engine)
 {
+	int ret = peal_quota_open(quota, &ctx->account);
+
+	if (ret)
+		return ret;
 	ctx->ib = ib;
 	ctx->map = peal_map_alloc(ib, sizeof(struct peal_doorbell));
-	if (IS_ERR(ctx->map))
-		return PTR_ERR(ctx->map);
+	if (IS_ERR(ctx->map)) {
+		ret = PTR_ERR(ctx->map);
+		goto close;
+	}
 	ctx->engine = engine;
 	ctx->doorbell = peal_map_address(ctx->map);
 	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
-	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC);
+	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
 	INIT_LIST_HEAD(&ctx->overdue);
 	ctx->door = peal_door_create(ops, ctx);
 	if (!IS_ERR(ctx->door))
 		return 0;
+	ret = PTR_ERR(ctx->door);
 	peal_map_free(ctx->map);
-	return PTR_ERR(ctx->door);
+close:
+	peal_quota_close(&ctx->account);
+	return ret;
 }
 
 /**
  * peal_context_create() - doorbell page and door
+ * @quota: the device's; the context gets an account there
  * @ops: who answers the door
  * @engine: handed to the answers, as ctx->engine
  *
  * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
  */
-struct peal_context *peal_context_create(struct ib_ucontext *ib, const struct peal_door_ops *ops,
-					 void *engine)
+struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
+					 const struct peal_door_ops *ops, void *engine)
 {
 	struct peal_context *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
 	int ret;
 
 	if (!ctx)
 		return ERR_PTR(-ENOMEM);
-	ret = peal_context_init(ctx, ib, ops, engine);
+	ret = peal_context_init(ctx, ib, quota, ops, engine);
 	if (!ret)
 		return ctx;
 	kfree(ctx);
@@ -59,6 +70,7 @@ void peal_context_destroy(struct peal_context *ctx)
 	peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	peal_map_free(ctx->map);
 	xa_destroy(&ctx->qps);
+	peal_quota_close(&ctx->account);
 	kfree_rcu(ctx, rcu);
 }
 
@@ -88,7 +100,7 @@ int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 	int ret = xa_alloc(&ctx->qps, &index, qp, XA_LIMIT(0, PEAL_MAX_QP - 1), GFP_KERNEL);
 
 	if (ret)
-		return ret == -EBUSY ? -ENOMEM : ret;
+		return ret == -EBUSY ? -ENOSPC : ret;
 	peal_qp_set_owner(qp, ctx, index);
 	peal_context_use_word(ctx, index / 64);
 	return 0;

@@ -22,6 +22,7 @@
 #include "door.h"
 #include "map.h"
 #include "qp.h"
+#include "quota.h"
 
 struct peal_context {
 	struct ib_ucontext *ib;			/* valid until it is closed */
@@ -38,6 +39,7 @@ struct peal_context {
 	struct peal_door *door;
 	void *engine;				/* who answers the door */
 	struct list_head overdue;		/* what kicks left unfinished; the engine's lock */
+	struct peal_account account;		/* what it holds of the device's numbers */
 };
 
 /* The core's object. */
@@ -51,8 +53,8 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 	return container_of(ib, struct peal_ucontext, ib);
 }
 
-struct peal_context *peal_context_create(struct ib_ucontext *ib, const struct peal_door_ops *ops,
-					 void *engine);
+struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
+					 const struct peal_door_ops *ops, void *engine);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 

@@ -9,20 +9,28 @@
 
 /**
  * peal_cq_init() - give a completion queue its ring
+ * @account: the context's, or the kernel's
  * @uctx: the program's context, or NULL for a kernel queue
  * @entries: at least this many CQEs; 1 to PEAL_MAX_CQE
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM or -ENOSPC (no more for this account).
  */
-int peal_cq_init(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries)
+int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
+		 u32 entries)
 {
 	u32 size = roundup_pow_of_two(entries);
+	int ret = peal_quota_take(account, PEAL_QUOTA_CQ);
 	void *base;
 
+	if (ret)
+		return ret;
 	cq->map = peal_map_alloc(uctx, PEAL_CQ_RING_OFFSET +
 				 (size_t)size * sizeof(struct peal_cqe));
-	if (IS_ERR(cq->map))
+	if (IS_ERR(cq->map)) {
+		peal_quota_give(account, PEAL_QUOTA_CQ);
 		return PTR_ERR(cq->map);
+	}
+	cq->account = account;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	base = peal_map_address(cq->map);
@@ -38,6 +46,7 @@ void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_guard_wait();
 	peal_map_free(cq->map);
+	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
 }
 
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp)

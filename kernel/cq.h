@@ -16,6 +16,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "map.h"
+#include "quota.h"
 #include "ring.h"
 
 struct peal_cq {
@@ -26,6 +27,7 @@ struct peal_cq {
 	bool overflowed;		/* lost a CQE; accepts no more */
 	bool overflow_reported;
 	struct peal_map *map;
+	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* kernel consumers; guards the two below */
 	u32 taken;			/* CQEs read */
 	u32 armings;
@@ -36,7 +38,8 @@ static inline struct peal_cq *peal_cq(struct ib_cq *ib)
 	return container_of(ib, struct peal_cq, ib);
 }
 
-int peal_cq_init(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries);
+int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
+		 u32 entries);
 void peal_cq_destroy(struct peal_cq *cq);
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
 

@@ -14,6 +14,7 @@
 #include "net/keep.h"
 #include "net/room.h"
 #include "options.h"
+#include "quota.h"
 #include "reach.h"
 #include "table.h"
 
@@ -38,6 +39,7 @@ struct peal_dev {
 	struct list_head netns_node;	/* netns.c's list */
 	struct peal_room room;		/* as long as netns */
 	struct peal_keep keep;
+	struct peal_quota quota;
 };
 
 /* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */

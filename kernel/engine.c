@@ -748,9 +748,10 @@ void peal_engine_stop(struct peal_engine *e)
 }
 
 /* Return: a context whose door is still shut, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
-struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib)
+struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib,
+					     struct peal_quota *quota)
 {
-	struct peal_context *ctx = peal_context_create(ib, &peal_engine_door_ops, e);
+	struct peal_context *ctx = peal_context_create(ib, quota, &peal_engine_door_ops, e);
 
 	if (!IS_ERR(ctx))
 		peal_roster_add(&e->roster, ctx);

@@ -49,7 +49,8 @@ struct peal_engine {
 int peal_engine_start(struct peal_engine *e, struct peal_table *table, const char *name);
 void peal_engine_stop(struct peal_engine *e);
 
-struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib);
+struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib,
+					     struct peal_quota *quota);
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx);
 
 void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp);

@@ -51,6 +51,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 
 	if (ret)
 		return ret;
+	peal_quota_init(&dev->quota);
 	ret = peal_engine_start(&dev->engine, &dev->table, name);
 	if (ret)
 		goto destroy_table;

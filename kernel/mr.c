@@ -47,13 +47,15 @@ static void peal_mr_free(struct peal_mr *mr)
 }
 
 /* Last step of every kind of registration: from here on requests find it. */
-static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *table)
+static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *table,
+				     struct peal_account *account)
 {
 	int ret;
 
 	mr->table = table;
+	mr->account = account;
 	mr->key.kind = PEAL_KEY_REGION;
-	ret = peal_table_add_key(table, &mr->key, &mr->key.value);
+	ret = peal_table_add_key(table, account, &mr->key, &mr->key.value);
 	if (ret) {
 		peal_mr_free(mr);
 		return ERR_PTR(ret);
@@ -78,10 +80,10 @@ static int peal_mr_check_access(int access)
  * @access: IB_ACCESS_*
  *
  * Return: the region; -EINVAL, -EOPNOTSUPP, -ENOMEM (also beyond
- * RLIMIT_MEMLOCK) or -EFAULT, all undone.
+ * RLIMIT_MEMLOCK), -ENOSPC (no more keys for this account) or -EFAULT, all undone.
  */
-struct ib_mr *peal_mr_register(struct peal_table *table, struct ib_pd *pd, u64 start, u64 length,
-			       u64 iova, int access)
+struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
+			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
 {
 	struct peal_mr *mr;
 	int ret = peal_mr_check_access(access);
@@ -106,20 +108,21 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct ib_pd *pd, u64 s
 	mr->skip = ib_umem_offset(mr->umem);
 	ret = peal_mr_build_extents(mr);
 	if (!ret)
-		return peal_mr_publish(mr, table);
+		return peal_mr_publish(mr, table, account);
 	peal_mr_free(mr);
 	return ERR_PTR(ret);
 }
 
 /* All kernel memory, for kernel users: with virt-dma an address is a pointer. */
-struct ib_mr *peal_mr_dma(struct peal_table *table, struct ib_pd *pd, int access)
+struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
+			  struct ib_pd *pd, int access)
 {
 	struct peal_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->key = (struct peal_key){ .pd = pd, .length = U64_MAX, .access = access };
-	return peal_mr_publish(mr, table);
+	return peal_mr_publish(mr, table, account);
 }
 
 /**
@@ -135,7 +138,7 @@ int peal_mr_deregister(struct ib_mr *ib)
 
 	if (atomic_cmpxchg(&mr->windows, 0, -1))
 		return -EBUSY;
-	peal_table_remove_key(mr->table, mr->key.value);
+	peal_table_remove_key(mr->table, mr->account, mr->key.value);
 	peal_guard_wait();
 	peal_mr_free(mr);
 	return 0;

@@ -43,6 +43,7 @@ struct peal_mr {
 	u64 skip;			/* bytes of the first page before iova */
 	atomic_t windows;		/* bound to this region; -1: being deregistered */
 	struct peal_table *table;
+	struct peal_account *account;	/* the context's, or the kernel's */
 };
 
 /* What a checked key gives access to, valid until the guard is left. */
@@ -51,9 +52,10 @@ struct peal_target {
 	u64 offset;		/* from the region's first byte, or the address */
 };
 
-struct ib_mr *peal_mr_register(struct peal_table *table, struct ib_pd *pd, u64 start, u64 length,
-			       u64 iova, int access);
-struct ib_mr *peal_mr_dma(struct peal_table *table, struct ib_pd *pd, int access);
+struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
+			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);
+struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
+			  struct ib_pd *pd, int access);
 int peal_mr_deregister(struct ib_mr *ib);
 
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,

@@ -8,15 +8,17 @@
 #define PEAL_MW_ACCESS \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
-int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct ib_pd *pd)
+int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct peal_account *account,
+		 struct ib_pd *pd)
 {
 	int ret;
 
 	spin_lock_init(&mw->lock);
 	mw->table = table;
+	mw->account = account;
 	mw->key.kind = PEAL_KEY_WINDOW;
 	mw->key.pd = pd;
-	ret = peal_table_add_key(table, &mw->key, &mw->key.value);
+	ret = peal_table_add_key(table, account, &mw->key, &mw->key.value);
 	mw->ib.rkey = mw->key.value;
 	return ret;
 }
@@ -31,7 +33,7 @@ static void peal_mw_unbind(struct peal_mw *mw)
 
 void peal_mw_destroy(struct peal_mw *mw)
 {
-	peal_table_remove_key(mw->table, mw->key.value);
+	peal_table_remove_key(mw->table, mw->account, mw->key.value);
 	peal_guard_wait();
 	peal_mw_unbind(mw);
 }

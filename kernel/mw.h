@@ -22,6 +22,7 @@ struct peal_mw {
 	struct peal_mr *region;		/* bound to; NULL: unbound */
 	u32 qpn;			/* type 2: the queue pair that bound it */
 	struct peal_table *table;
+	struct peal_account *account;	/* the context's, or the kernel's */
 };
 
 static inline struct peal_mw *peal_mw(struct ib_mw *ib)
@@ -29,7 +30,8 @@ static inline struct peal_mw *peal_mw(struct ib_mw *ib)
 	return container_of(ib, struct peal_mw, ib);
 }
 
-int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct ib_pd *pd);
+int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct peal_account *account,
+		 struct ib_pd *pd);
 void peal_mw_destroy(struct peal_mw *mw);
 
 enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,

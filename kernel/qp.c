@@ -115,7 +115,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 }
 
 /* Datagrams go by packets from the first to the last. */
-static int peal_qp_publish(struct peal_qp *qp)
+static int peal_qp_number(struct peal_qp *qp)
 {
 	qp->on_wire = peal_qp_is_datagram(qp);
 	peal_rq_set_patient(&qp->rq, qp->on_wire);
@@ -126,18 +126,32 @@ static int peal_qp_publish(struct peal_qp *qp)
 	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
 }
 
+static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
+{
+	int ret = peal_quota_take(account, PEAL_QUOTA_QP);
+
+	if (ret)
+		return ret;
+	qp->account = account;
+	ret = peal_qp_number(qp);
+	if (ret)
+		peal_quota_give(account, PEAL_QUOTA_QP);
+	return ret;
+}
+
 /**
  * peal_qp_init() - make a queue pair in state RESET and give it a number
+ * @account: the context's, or the kernel's
  * @uctx: the program's context, or NULL
  * @init: what was asked for; cap is updated to what was given
  *
  * A queue pair for datagrams has its carrier already.
  *
- * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI) or -ENOMEM, all
- * undone.
+ * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI), -ENOMEM or -ENOSPC
+ * (no more for this account), all undone.
  */
-int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
-		 struct ib_qp_init_attr *init)
+int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
+		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
 {
 	int ret = peal_qp_check_cap(&init->cap);
 
@@ -151,7 +165,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontex
 	ret = peal_qp_init_rings(qp, uctx);
 	if (ret)
 		return ret;
-	ret = peal_qp_publish(qp);
+	ret = peal_qp_publish(qp, account);
 	if (ret)
 		peal_map_free(qp->map);
 	return ret;
@@ -206,6 +220,7 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 void peal_qp_unpublish(struct peal_qp *qp)
 {
 	peal_table_remove_qp(qp->table, qp->ib.qp_num);
+	peal_quota_give(qp->account, PEAL_QUOTA_QP);
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	peal_qp_apply_state(qp, IB_QPS_RESET);

@@ -121,6 +121,7 @@ struct peal_qp {
 	bool removed;			/* the device goes: say so when flushing */
 	struct peal_context *context;	/* the program's; NULL: the kernel's */
 	u32 index;			/* doorbell bit */
+	struct peal_account *account;	/* the context's, or the kernel's */
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct peal_map *map;
@@ -147,8 +148,8 @@ static inline bool peal_qp_send_failed(const struct peal_qp *qp)
 	return qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE;
 }
 
-int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct ib_ucontext *uctx,
-		 struct ib_qp_init_attr *init);
+int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
+		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init);
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
 void peal_qp_unpublish(struct peal_qp *qp);
 void peal_qp_free(struct peal_qp *qp);

@@ -6,33 +6,34 @@
 #include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "ah.h"
 #include "dev.h"
 #include "net/group.h"
 #include "query.h"
+#include "quota.h"
 
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B)
 
+/* What one context can have: no other limit counts for a program. */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 {
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
-	attr->max_qp = PEAL_MAX_QP;
+	attr->max_qp = peal_quota_limit(PEAL_QUOTA_QP);
 	attr->max_qp_wr = PEAL_MAX_QP_WR;
 	attr->max_send_sge = PEAL_MAX_SGE;
 	attr->max_recv_sge = PEAL_MAX_SGE;
 	attr->max_sge_rd = PEAL_MAX_SGE;
-	attr->max_cq = 1 << 20;
+	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
 	attr->max_cqe = PEAL_MAX_CQE;
-	attr->max_mr = (1 << 24) - 1;
-	attr->max_mw = (1 << 24) - 1;
-	attr->max_pd = 1 << 20;
-	attr->max_ah = PEAL_MAX_AH;
-	attr->max_mcast_grp = PEAL_MAX_GROUPS;
-	attr->max_mcast_qp_attach = PEAL_MAX_GROUP_QPS;
-	attr->max_total_mcast_qp_attach = PEAL_MAX_GROUPS * PEAL_MAX_GROUP_QPS;
+	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
+	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
+	attr->max_mcast_grp = peal_quota_limit(PEAL_QUOTA_GROUP);
+	attr->max_mcast_qp_attach = PEAL_CONTEXT_GROUP_QPS;
+	attr->max_total_mcast_qp_attach = attr->max_mcast_grp * attr->max_mcast_qp_attach;
 	attr->max_qp_rd_atom = max_rd_atomic;
 	attr->max_qp_init_rd_atom = max_rd_atomic;
 	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;

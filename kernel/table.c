@@ -16,11 +16,13 @@
 /* The general services interface of the port (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1
 
+/* A program's memory control group pays for the xarrays' nodes. */
 int peal_table_init(struct peal_table *table)
 {
-	xa_init_flags(&table->qps, XA_FLAGS_ALLOC);
-	xa_init_flags(&table->keys, XA_FLAGS_ALLOC);
-	xa_init_flags(&table->addresses, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&table->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->keys, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->addresses,
+		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	table->counters = alloc_percpu(struct peal_counters);
 	return table->counters ? 0 : -ENOMEM;
 }
@@ -54,24 +56,33 @@ void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 }
 
 /* A key is its index and a random low byte, as with other devices. */
-int peal_table_add_key(struct peal_table *table, struct peal_key *key, u32 *value)
+int peal_table_add_key(struct peal_table *table, struct peal_account *account,
+		       struct peal_key *key, u32 *value)
 {
 	u32 index;
-	int ret = xa_alloc_cyclic(&table->keys, &index, key, PEAL_KEY_LIMIT, &table->next_key,
-				  GFP_KERNEL);
+	int ret = peal_quota_take(account, PEAL_QUOTA_KEY);
 
+	if (ret)
+		return ret;
+	ret = xa_alloc_cyclic(&table->keys, &index, key, PEAL_KEY_LIMIT, &table->next_key,
+			      GFP_KERNEL);
+	if (ret < 0) {
+		peal_quota_give(account, PEAL_QUOTA_KEY);
+		return ret;
+	}
 	*value = index << 8 | (get_random_u32() & 0xff);
-	return min(ret, 0);
+	return 0;
 }
 
-void peal_table_remove_key(struct peal_table *table, u32 value)
+void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value)
 {
 	xa_erase(&table->keys, value >> 8);
+	peal_quota_give(account, PEAL_QUOTA_KEY);
 }
 
 /* Callers may hold locks with interrupts off; the lock is dropped for GFP_KERNEL. */
-int peal_table_add_address(struct peal_table *table, struct peal_address *address, u32 *index,
-			   gfp_t gfp)
+static int peal_table_number_address(struct peal_table *table, struct peal_address *address,
+				     u32 *index, gfp_t gfp)
 {
 	unsigned long flags;
 	int ret;
@@ -88,13 +99,27 @@ int peal_table_add_address(struct peal_table *table, struct peal_address *addres
 	return min(ret, 0);
 }
 
-void peal_table_remove_address(struct peal_table *table, u32 index)
+int peal_table_add_address(struct peal_table *table, struct peal_account *account,
+			   struct peal_address *address, u32 *index, gfp_t gfp)
+{
+	int ret = peal_quota_take(account, PEAL_QUOTA_AH);
+
+	if (ret)
+		return ret;
+	ret = peal_table_number_address(table, address, index, gfp);
+	if (ret)
+		peal_quota_give(account, PEAL_QUOTA_AH);
+	return ret;
+}
+
+void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index)
 {
 	unsigned long flags;
 
 	xa_lock_irqsave(&table->addresses, flags);
 	__xa_erase(&table->addresses, index);
 	xa_unlock_irqrestore(&table->addresses, flags);
+	peal_quota_give(account, PEAL_QUOTA_AH);
 }
 
 /* Sums are not a snapshot: other CPUs go on counting. */

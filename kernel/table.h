@@ -14,6 +14,7 @@
 #include <linux/xarray.h>
 
 #include "counters.h"
+#include "quota.h"
 
 struct peal_qp;
 struct peal_key;
@@ -35,11 +36,13 @@ void peal_table_destroy(struct peal_table *table);
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
 int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
 void peal_table_remove_qp(struct peal_table *table, u32 qpn);
-int peal_table_add_key(struct peal_table *table, struct peal_key *key, u32 *value);
-void peal_table_remove_key(struct peal_table *table, u32 value);
-int peal_table_add_address(struct peal_table *table, struct peal_address *address, u32 *index,
-			   gfp_t gfp);
-void peal_table_remove_address(struct peal_table *table, u32 index);
+/* These count against @account. Return: 0, -ENOMEM or -ENOSPC. */
+int peal_table_add_key(struct peal_table *table, struct peal_account *account,
+		       struct peal_key *key, u32 *value);
+void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value);
+int peal_table_add_address(struct peal_table *table, struct peal_account *account,
+			   struct peal_address *address, u32 *index, gfp_t gfp);
+void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index);
 
 static inline struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
 {

@@ -197,6 +197,26 @@ TRACE_EVENT(peal_timeout,
 		  __entry->probe ? "probe" : "timeout", __entry->psn, __entry->retries)
 );
 
+/* Why was an object refused: who holds how many of its kind (enum peal_quota_kind)? */
+TRACE_EVENT(peal_quota,
+	TP_PROTO(u32 kind, u32 context, u32 user, u32 programs),
+	TP_ARGS(kind, context, user, programs),
+	TP_STRUCT__entry(
+		__field(u32, kind)
+		__field(u32, context)
+		__field(u32, user)
+		__field(u32, programs)
+	),
+	TP_fast_assign(
+		__entry->kind = kind;
+		__entry->context = context;
+		__entry->user = user;
+		__entry->programs = programs;
+	),
+	TP_printk("kind %u context %u user %u all %u", __entry->kind, __entry->context,
+		  __entry->user, __entry->programs)
+);
+
 /* Why may no path be used? */
 TRACE_EVENT(peal_path,
 	TP_PROTO(u32 qpn, int error, u32 reason),

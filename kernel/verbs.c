@@ -48,6 +48,16 @@ int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
 }
 
+/* Who pays for an object: the context in which a program makes it, or the kernel. */
+static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+{
+	struct peal_ucontext *uctx = NULL;
+
+	if (udata)
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	return uctx ? &uctx->ctx->account : &dev->quota.kernel;
+}
+
 static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
@@ -57,7 +67,7 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 
 	if (ret)
 		return ret;
-	ctx = peal_engine_add_context(&dev->engine, ib);
+	ctx = peal_engine_add_context(&dev->engine, ib, &dev->quota);
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
 	peal_context_describe(ctx, &resp);
@@ -92,15 +102,25 @@ static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
 /* A protection domain is an identity; the objects compare pointers. */
 struct peal_pd {
 	struct ib_pd ib;
+	struct peal_account *account;
 };
 
-static int peal_verbs_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+static struct peal_pd *peal_pd(struct ib_pd *ib)
 {
-	return 0;
+	return container_of(ib, struct peal_pd, ib);
 }
 
-static int peal_verbs_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+static int peal_verbs_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 {
+	struct peal_pd *pd = peal_pd(ib);
+
+	pd->account = peal_verbs_account(peal_dev(ib->device), udata);
+	return peal_quota_take(pd->account, PEAL_QUOTA_PD);
+}
+
+static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
+{
+	peal_quota_give(peal_pd(ib)->account, PEAL_QUOTA_PD);
 	return 0;
 }
 
@@ -128,7 +148,8 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
 		return -EINVAL;
-	ret = peal_cq_init(cq, peal_verbs_context(udata), attr->cqe);
+	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
+			   peal_verbs_context(udata), attr->cqe);
 	if (ret || !udata)
 		return ret;
 	peal_cq_describe(cq, &resp);
@@ -157,18 +178,22 @@ static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags fl
 static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
 {
+	struct peal_dev *dev = peal_dev(pd->device);
 	int ret = peal_verbs_check_request(udata);
 
 	if (!ret && PEAL_MR_DMAH)
 		ret = -EOPNOTSUPP;
 	if (ret)
 		return ERR_PTR(ret);
-	return peal_mr_register(&peal_dev(pd->device)->table, pd, start, length, iova, access);
+	return peal_mr_register(&dev->table, peal_verbs_account(dev, udata), pd, start, length,
+				iova, access);
 }
 
 static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
 {
-	return peal_mr_dma(&peal_dev(pd->device)->table, pd, access);
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_dma(&dev->table, &dev->quota.kernel, pd, access);
 }
 
 static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
@@ -178,7 +203,9 @@ static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
 
 static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
 {
-	return peal_mw_init(peal_mw(ib), &peal_dev(ib->device)->table, ib->pd);
+	struct peal_dev *dev = peal_dev(ib->device);
+
+	return peal_mw_init(peal_mw(ib), &dev->table, peal_verbs_account(dev, udata), ib->pd);
 }
 
 static int peal_verbs_dealloc_mw(struct ib_mw *ib)
@@ -199,12 +226,12 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 				struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
-	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL : GFP_ATOMIC;
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
 	struct peal_ah *ah = peal_ah(ib);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
 	if (!ret)
-		ret = peal_ah_init(ah, &dev->table, dev, init->ah_attr, gfp);
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, init->ah_attr, gfp);
 	if (ret)
 		return ret;
 	ret = peal_verbs_introduce_ah(ah, udata);
@@ -237,6 +264,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_table_destroy(&dev->table);
 	peal_groups_destroy(&dev->groups);
 	peal_keep_end(&dev->keep);
+	peal_quota_end(&dev->quota);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
 

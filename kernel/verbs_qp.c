@@ -61,7 +61,8 @@ static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct p
 
 	if (ret)
 		return ret;
-	ret = peal_qp_init(qp, &dev->table, ctx ? ctx->ib : NULL, init);
+	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->account : &dev->quota.kernel,
+			   ctx ? ctx->ib : NULL, init);
 	if (ret && qp->carrier)
 		qp->carrier_ops->free(qp);
 	return ret;

@@ -35,13 +35,15 @@ void peal_groups_init(struct peal_groups *groups)
 	mutex_init(&groups->lock);
 	for (i = 0; i < PEAL_GROUP_BUCKETS; i++)
 		INIT_HLIST_HEAD(&groups->bucket[i]);
-	groups->count = 0;
 }
 
 /* The core has detached everybody: it counts the attachments of a queue pair. */
 void peal_groups_destroy(struct peal_groups *groups)
 {
-	WARN_ON(groups->count);
+	u32 i;
+
+	for (i = 0; i < PEAL_GROUP_BUCKETS; i++)
+		WARN_ON(!hlist_empty(&groups->bucket[i]));
 	mutex_destroy(&groups->lock);
 }
 
@@ -74,35 +76,68 @@ static struct peal_member *peal_group_member(const struct peal_group *group,
 }
 
 /* The first attachment: the stack joins. */
-static struct peal_group *peal_group_new(struct peal_dev *dev, const union ib_gid *gid)
+static int peal_group_begin(struct peal_dev *dev, struct peal_group *group)
 {
-	struct peal_groups *groups = &dev->groups;
-	struct peal_group *group;
-	int ret;
+	int ret = peal_mcast_join(dev->netns->net, dev->ndev, &group->gid);
 
-	if (groups->count >= PEAL_MAX_GROUPS)
-		return ERR_PTR(-ENOSPC);
-	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
-	if (!group)
-		return ERR_PTR(-ENOMEM);
-	ret = peal_mcast_join(dev->netns->net, dev->ndev, gid);
-	if (ret) {
-		kfree(group);
-		return ERR_PTR(ret);
-	}
-	group->gid = *gid;
-	INIT_LIST_HEAD(&group->members);
-	hlist_add_head_rcu(&group->node, peal_group_bucket(groups, gid));
-	groups->count++;
-	return group;
+	if (!ret)
+		hlist_add_head_rcu(&group->node, peal_group_bucket(&dev->groups, &group->gid));
+	return ret;
 }
 
-/* The last one is gone. The caller waits for the guard, then frees. */
-static void peal_group_end(struct peal_dev *dev, struct peal_group *group)
+/* @account holds the group as long as its queue pair is the oldest member. */
+static struct peal_group *peal_group_new(struct peal_dev *dev, struct peal_account *account,
+					 const union ib_gid *gid)
+{
+	struct peal_group *group;
+	int ret = peal_quota_take(account, PEAL_QUOTA_GROUP);
+
+	if (ret)
+		return ERR_PTR(ret);
+	ret = -ENOMEM;
+	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
+	if (!group)
+		goto give;
+	group->gid = *gid;
+	INIT_LIST_HEAD(&group->members);
+	ret = peal_group_begin(dev, group);
+	if (!ret)
+		return group;
+	kfree(group);
+give:
+	peal_quota_give(account, PEAL_QUOTA_GROUP);
+	return ERR_PTR(ret);
+}
+
+/* The last member, of @account, is gone. The caller waits for the guard, then frees. */
+static void peal_group_end(struct peal_dev *dev, struct peal_account *account,
+			   struct peal_group *group)
 {
 	hlist_del_rcu(&group->node);
-	dev->groups.count--;
 	peal_mcast_leave(dev->netns->net, dev->ndev, &group->gid);
+	peal_quota_give(account, PEAL_QUOTA_GROUP);
+}
+
+static struct peal_account *peal_group_holder(const struct peal_group *group)
+{
+	return list_first_entry(&group->members, struct peal_member, node)->qp->account;
+}
+
+/*
+ * One user never has more than half of a group, so that others can join it, too. The
+ * kernel's own queue pairs count as one user.
+ */
+static bool peal_group_has_room(const struct peal_group *group, const struct peal_account *account)
+{
+	const struct peal_member *member;
+	u32 user = 0, context = 0;
+
+	list_for_each_entry(member, &group->members, node) {
+		user += member->qp->account->user == account->user;
+		context += member->qp->account == account;
+	}
+	return context < PEAL_CONTEXT_GROUP_QPS &&
+	       group->count + user + context < PEAL_MAX_GROUP_QPS;
 }
 
 static int peal_group_add(struct peal_group *group, struct peal_qp *qp)
@@ -111,7 +146,7 @@ static int peal_group_add(struct peal_group *group, struct peal_qp *qp)
 
 	if (peal_group_member(group, qp))
 		return -EEXIST;
-	if (group->count >= PEAL_MAX_GROUP_QPS)
+	if (!peal_group_has_room(group, qp->account))
 		return -ENOSPC;
 	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
 	if (!member)
@@ -129,12 +164,12 @@ static int peal_group_attach_locked(struct peal_dev *dev, struct peal_qp *qp,
 	int ret;
 
 	if (!group)
-		group = peal_group_new(dev, gid);
+		group = peal_group_new(dev, qp->account, gid);
 	if (IS_ERR(group))
 		return PTR_ERR(group);
 	ret = peal_group_add(group, qp);
 	if (!group->count) {
-		peal_group_end(dev, group);
+		peal_group_end(dev, qp->account, group);
 		peal_guard_wait();
 		kfree(group);
 	}
@@ -151,6 +186,19 @@ int peal_group_attach(struct peal_dev *dev, struct peal_qp *qp, const union ib_g
 	return ret;
 }
 
+/* The oldest member holds the group: when it leaves, the next one does. */
+static void peal_group_remove(struct peal_dev *dev, struct peal_group *group,
+			      struct peal_member *member)
+{
+	struct peal_account *holder = peal_group_holder(group);
+
+	list_del_rcu(&member->node);
+	if (--group->count)
+		peal_quota_move(holder, peal_group_holder(group), PEAL_QUOTA_GROUP);
+	else
+		peal_group_end(dev, holder, group);
+}
+
 static int peal_group_detach_locked(struct peal_dev *dev, struct peal_qp *qp,
 				    const union ib_gid *gid)
 {
@@ -159,9 +207,7 @@ static int peal_group_detach_locked(struct peal_dev *dev, struct peal_qp *qp,
 
 	if (!member)
 		return -ENOENT;
-	list_del_rcu(&member->node);
-	if (!--group->count)
-		peal_group_end(dev, group);
+	peal_group_remove(dev, group, member);
 	peal_guard_wait();
 	if (!group->count)
 		kfree(group);

@@ -17,8 +17,9 @@
 #include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
-#define PEAL_MAX_GROUPS		4096
+/* In one group: queue pairs, and those of one context. */
 #define PEAL_MAX_GROUP_QPS	256
+#define PEAL_CONTEXT_GROUP_QPS	64
 
 #define PEAL_GROUP_BUCKETS	64
 
@@ -28,9 +29,8 @@ struct peal_dev;
 struct peal_qp;
 
 struct peal_groups {
-	struct mutex lock;		/* guards changes of the two below */
+	struct mutex lock;		/* guards changes of the buckets */
 	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* written under lock */
-	u32 count;
 };
 
 void peal_groups_init(struct peal_groups *groups);

@@ -16,11 +16,13 @@
 extern "C" {
 #include <rdma/ib_verbs.h>
 #include <asm/cpufeature.h>
+#include <linux/cred.h>
 #include <linux/slab.h>
 
 #include "copy.h"
 #include "cursor.h"
 #include "extents.h"
+#include "quota.h"
 #include "rq.h"
 #include "sq.h"
 #include "wqe.h"

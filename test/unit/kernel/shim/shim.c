@@ -2,6 +2,8 @@
 /* What the tests switch and count behind the shim's headers. */
 #include <asm/cpufeature.h>
 #include <linux/compiler.h>
+#include <linux/cred.h>
+#include <linux/kernel.h>
 #include <linux/ktime.h>
 #include <linux/slab.h>
 #include <stdlib.h>
@@ -11,6 +13,10 @@ ktime_t shim_now;
 void (*shim_after_read)(const volatile void *word);
 bool shim_no_memory;
 long shim_allocations;
+int shim_warnings;
+kuid_t shim_uid;
+static struct user_namespace shim_init_user_ns;
+struct user_namespace *shim_user_ns = &shim_init_user_ns;
 
 void *shim_calloc(size_t count, size_t size)
 {

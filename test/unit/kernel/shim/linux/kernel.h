@@ -8,6 +8,20 @@
 #include <linux/minmax.h>
 #include <linux/types.h>
 
+/* Warnings so far; a test looks. */
+extern int shim_warnings;
+
+#define WARN_ON(condition) ({			\
+	bool warn_ = !!(condition);		\
+	shim_warnings += warn_;			\
+	warn_;					\
+})
+
+/* C++ has its own. */
+#ifndef __cplusplus
+#define swap(a, b) ({ __typeof__(a) swap_ = (a); (a) = (b); (b) = swap_; })
+#endif
+
 #define container_of(pointer, type, member) \
 	((type *)((char *)(pointer) - offsetof(type, member)))
 

@@ -14,6 +14,8 @@ extern long shim_allocations;	/* not freed yet */
 void *shim_calloc(size_t count, size_t size);
 void shim_free(const void *memory);
 
+#define kzalloc(size, gfp)		shim_calloc(1, size)
+#define kfree(memory)			shim_free(memory)
 #define kvcalloc(count, size, gfp)	shim_calloc(count, size)
 #define kvfree(memory)			shim_free(memory)
 
