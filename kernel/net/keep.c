@@ -27,6 +27,15 @@
 #define PEAL_KEEP_PACKETS	4
 #define PEAL_KEEP_OVERHEAD	(16 << 10)
 
+/*
+ * Whoever misses a packet is asked for it again within a round trip. When that is lost as
+ * well, the peer's timeout helps, of which the queue pair's own is the best guess that there
+ * is. A packet that has waited for several of them waits for nothing that the peer knows of.
+ */
+#define PEAL_KEEP_TIMEOUTS	2
+#define PEAL_KEEP_LEAST_NS	(50 * NSEC_PER_MSEC)
+#define PEAL_KEEP_MOST_NS	(2 * NSEC_PER_SEC)
+
 /* What the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
 #define PEAL_KEEP_PAGES		(32 << 10)
 
@@ -38,6 +47,13 @@ static struct peal_keep *peal_keep_of(const struct peal_qp *qp)
 void peal_keep_end(const struct peal_keep *keep)
 {
 	WARN_ON(atomic_long_read(&keep->bytes));
+}
+
+u64 peal_keep_ns(const struct peal_qp *qp)
+{
+	u64 timeout = qp->attr.timeout ? 4096ULL << qp->attr.timeout : PEAL_KEEP_MOST_NS;
+
+	return clamp_t(u64, PEAL_KEEP_TIMEOUTS * timeout, PEAL_KEEP_LEAST_NS, PEAL_KEEP_MOST_NS);
 }
 
 static bool peal_keep_shares(const struct peal_keep *keep, u32 kept)

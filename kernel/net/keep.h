@@ -33,6 +33,8 @@ void peal_keep_end(const struct peal_keep *keep);
  * reason to be, or would be more than the queue pair's share.
  */
 struct sk_buff *peal_keep_may(const struct peal_qp *qp, const struct peal_datagram *dg, u32 kept);
+/* So long a packet is kept for its turn at least, and at most twice that, ns. */
+u64 peal_keep_ns(const struct peal_qp *qp);
 /* It is kept, in memory of its own. Under the lock of that side of @qp, as the other two. */
 void peal_keep_add(const struct peal_qp *qp, struct sk_buff *skb);
 /* Its turn has come. */

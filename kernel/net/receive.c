@@ -53,6 +53,9 @@
  */
 #define PEAL_RECEIVE_BUDGET	(1024 << 10)
 
+/* Payloads of two packets are compared so many bytes at a time. */
+#define PEAL_RECEIVE_PIECE	64
+
 #define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_VLAN_NONE		0xffff
 
@@ -139,12 +142,14 @@ static void peal_receive_addresses(struct peal_datagram *dg)
 static enum peal_drop peal_receive_parse(struct sk_buff *skb, struct peal_datagram *dg)
 {
 	enum peal_drop drop = peal_packet_parse(skb->data, skb_headlen(skb), skb->len, &dg->packet);
+	const struct udphdr *udp = (struct udphdr *)(skb->data - sizeof(*udp));
 
 	dg->skb = skb;
 	dg->ipv6 = peal_arrival(skb)->ipv6;
 	dg->vlan_id = peal_arrival(skb)->vlan_id;
 	dg->multicast = peal_receive_multicast(skb, dg->ipv6);
 	dg->payload = dg->packet.header_bytes;
+	dg->packet.flow = (__force u16)udp->source;
 	peal_receive_addresses(dg);
 	return drop;
 }
@@ -152,6 +157,32 @@ static enum peal_drop peal_receive_parse(struct sk_buff *skb, struct peal_datagr
 void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg)
 {
 	peal_receive_parse(skb, dg);
+}
+
+static bool peal_receive_same_payload(const struct peal_datagram *a, const struct peal_datagram *b)
+{
+	u8 one[PEAL_RECEIVE_PIECE], other[PEAL_RECEIVE_PIECE];
+	u32 at, n;
+
+	for (at = 0; at < a->packet.payload_bytes; at += n) {
+		const void *x, *y;
+
+		n = min_t(u32, a->packet.payload_bytes - at, PEAL_RECEIVE_PIECE);
+		x = skb_header_pointer(a->skb, a->payload + at, n, one);
+		y = skb_header_pointer(b->skb, b->payload + at, n, other);
+		if (!x || !y || memcmp(x, y, n))
+			return false;
+	}
+	return true;
+}
+
+bool peal_receive_same(struct sk_buff *kept, const struct peal_datagram *dg)
+{
+	struct peal_datagram other;
+
+	peal_receive_again(kept, &other);
+	return peal_packet_same(&other.packet, &dg->packet) &&
+	       peal_receive_same_payload(&other, dg);
 }
 
 /* The pieces of @bytes bytes from @from on, wherever the skb has them. */

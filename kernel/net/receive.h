@@ -36,6 +36,12 @@ struct peal_datagram {
 void peal_receive_again(struct sk_buff *skb, struct peal_datagram *dg);
 
 /*
+ * Does an skb that is kept say the same as @dg, which has its PSN? What a repetition may
+ * change does not count.
+ */
+bool peal_receive_same(struct sk_buff *kept, const struct peal_datagram *dg);
+
+/*
  * Copy payload to kernel memory, ascending, the last eight bytes last.
  * Inside [0, packet.payload_bytes).
  */

@@ -45,6 +45,7 @@ void peal_serve_configure(struct peal_serve *s)
 		.mtu_shift = qp->attr.path_mtu + 7,	/* IB_MTU_256 is 1 */
 		.rd_atomic = qp->attr.max_dest_rd_atomic,
 		.rnr_timer = qp->attr.min_rnr_timer,
+		.keep_ns = peal_keep_ns(qp),
 	};
 
 	peal_inbound_configure(&s->in, &config);
@@ -199,6 +200,17 @@ static void peal_serve_drop(struct peal_serve *s, const struct peal_packet *pack
 	trace_peal_drop(packet, request->drop);
 }
 
+/* A packet with the PSN of one that is kept. When they differ, one of them is forged. */
+static noinline void peal_serve_compare(struct peal_serve *s, const struct peal_datagram *dg,
+					struct peal_request *request)
+{
+	if (!peal_receive_same(request->kept, dg)) {
+		request->drop = PEAL_DROP_conflict;
+		peal_keep_lose(peal_serve_qp(s), peal_inbound_contradict(&s->in, dg->packet.psn));
+	}
+	peal_serve_drop(s, &dg->packet, request);
+}
+
 /* One request. Consumes dg->skb. @again: it had been kept for its turn. */
 static void peal_serve_take(struct peal_serve *s, struct peal_datagram *dg,
 			    struct peal_burst *burst, bool again)
@@ -218,6 +230,9 @@ static void peal_serve_take(struct peal_serve *s, struct peal_datagram *dg,
 		return;
 	case PEAL_REQUEST_DROPPED:
 		peal_serve_drop(s, &dg->packet, &request);
+		break;
+	case PEAL_REQUEST_COPY:
+		peal_serve_compare(s, dg, &request);
 		break;
 	case PEAL_REQUEST_ANSWERED:
 		if (request.fatal)
@@ -402,11 +417,21 @@ bool peal_serve_is_due(const struct peal_serve *s)
 	return READ_ONCE(s->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
 }
 
+static void peal_serve_expire(struct peal_serve *s)
+{
+	u64 now = ktime_get_ns();
+	struct sk_buff *skb;
+
+	peal_inbound_expire(&s->in, now);
+	while ((skb = peal_inbound_take_expired(&s->in, now)))
+		peal_keep_lose(peal_serve_qp(s), skb);
+}
+
 /* What was left, and timers. Return: true when the budget ended first. */
 bool peal_serve_run(struct peal_serve *s, struct peal_burst *burst, struct peal_budget *budget)
 {
 	if (s->deadline != U64_MAX)
-		peal_inbound_expire(&s->in, ktime_get_ns());
+		peal_serve_expire(s);
 	peal_serve_take_early(s, burst, budget);
 	return peal_serve_reply(s, burst, budget);
 }

@@ -284,6 +284,7 @@ static void peal_wire_count_timer(struct peal_carrier *c, u64 now)
 static void peal_wire_expire(struct peal_carrier *c)
 {
 	u64 deadline = peal_outbound_deadline(&c->out);
+	struct sk_buff *skb;
 	u64 now;
 
 	if (deadline == U64_MAX)
@@ -293,6 +294,8 @@ static void peal_wire_expire(struct peal_carrier *c)
 		return;
 	peal_wire_count_timer(c, now);
 	peal_outbound_expire(&c->out, now);
+	while ((skb = peal_outbound_take_expired(&c->out, now)))
+		peal_keep_lose(peal_wire_qp(c), skb);
 }
 
 static ktime_t peal_wire_deadline(struct peal_qp *qp)
@@ -386,6 +389,20 @@ static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
 	trace_peal_drop(packet, landing->drop);
 }
 
+/* A response with the PSN of one that is kept. When they differ, one of them is forged. */
+static noinline void peal_wire_compare(struct peal_carrier *c, const struct peal_datagram *dg,
+				       struct peal_landing *landing, u64 now)
+{
+	struct peal_qp *qp = peal_wire_qp(c);
+
+	if (!peal_receive_same(landing->kept, dg)) {
+		landing->drop = PEAL_DROP_conflict;
+		landing->duplicate = false;
+		peal_keep_lose(qp, peal_outbound_contradict(&c->out, dg->packet.psn, now));
+	}
+	peal_wire_drop(qp, &dg->packet, landing);
+}
+
 /* One response. Consumes dg->skb. @again: it had been kept for its turn. */
 static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, bool again)
 {
@@ -402,6 +419,9 @@ static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, boo
 		return;
 	case PEAL_LANDING_DROPPED:
 		peal_wire_drop(qp, &dg->packet, &landing);
+		break;
+	case PEAL_LANDING_COPY:
+		peal_wire_compare(c, dg, &landing, now);
 		break;
 	case PEAL_LANDING_TAKEN:
 		peal_wire_count_nak(qp, &dg->packet);
@@ -541,6 +561,7 @@ static void peal_wire_configure(struct peal_carrier *c)
 		.max_rd_atomic = qp->attr.max_rd_atomic,
 		.timeout_ns = qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0,
 		.window = min((u32)PEAL_WINDOW_BYTES >> shift, PEAL_WINDOW_PACKETS),
+		.keep_ns = peal_keep_ns(qp),
 	};
 
 	peal_outbound_configure(&c->out, &config);

@@ -10,13 +10,16 @@ static u32 peal_early_slot(u32 psn)
 	return psn & (PEAL_EARLY_SLOTS - 1);
 }
 
-bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle)
+bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle, u64 now,
+		     u64 keep_ns)
 {
 	s32 ahead = peal_psn_distance(expected, psn);
 	u32 slot = peal_early_slot(psn);
 
 	if (ahead <= 0 || ahead >= PEAL_EARLY_SLOTS || early->slot[slot])
 		return false;
+	if (!early->count)
+		early->look_at = now + keep_ns;
 	early->slot[slot] = handle;
 	early->psn[slot] = psn;
 	early->count++;
@@ -27,7 +30,12 @@ bool peal_early_has(const struct peal_early *early, u32 psn)
 {
 	u32 slot = peal_early_slot(psn);
 
-	return early->count && early->slot[slot] && early->psn[slot] == psn;
+	return early->count && early->slot[slot] && (early->psn[slot] & PEAL_PSN_MASK) == psn;
+}
+
+void *peal_early_find(const struct peal_early *early, u32 psn)
+{
+	return peal_early_has(early, psn) ? early->slot[peal_early_slot(psn)] : NULL;
 }
 
 static void *peal_early_empty(struct peal_early *early, u32 slot)
@@ -66,4 +74,24 @@ u32 peal_early_first(const struct peal_early *early, u32 expected)
 			return psn;
 	}
 	return expected;
+}
+
+/*
+ * One time for all, so that a packet costs no more than a bit: what is here at two looks
+ * in a row has been kept for as long as lies between them.
+ */
+void *peal_early_expire(struct peal_early *early, u64 now, u64 keep_ns)
+{
+	u32 slot;
+
+	if (now < peal_early_deadline(early))
+		return NULL;
+	for (slot = 0; slot < PEAL_EARLY_SLOTS; slot++) {
+		if (early->slot[slot] && early->psn[slot] & PEAL_EARLY_OLD)
+			return peal_early_empty(early, slot);
+	}
+	for (slot = 0; slot < PEAL_EARLY_SLOTS; slot++)
+		early->psn[slot] |= PEAL_EARLY_OLD;
+	early->look_at = now + keep_ns;
+	return NULL;
 }

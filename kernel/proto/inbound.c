@@ -24,8 +24,13 @@
  */
 #define ACK_AT_LEAST_EVERY	32
 
-/* UC: packets so far behind are late or doubled; farther ones belong to a wrapped circle. */
-#define UC_LATE_PACKETS		0x10000
+/*
+ * UC: what begins a message and lies so far behind is late or doubled. The specification
+ * would take it for a new one (9.8), wherever it lies. This is how far networks reorder, about
+ * a millisecond of 10 Gb/s, and no more: after a packet that was not the peer's so many of the
+ * peer's may be behind.
+ */
+#define UC_LATE_PACKETS		1024
 
 static bool peal_inbound_reliable(const struct peal_inbound *in)
 {
@@ -175,6 +180,14 @@ static void peal_inbound_close_gap(struct peal_inbound *in)
 	in->rnr = false;
 }
 
+/* Of what the peer has sent something is known that lies at the expected PSN or behind it. */
+static bool peal_inbound_knows_more(struct peal_inbound *in)
+{
+	if (in->contradicted && peal_psn_before(in->contradicted_psn, in->psn))
+		in->contradicted = false;
+	return in->early.count || in->contradicted;
+}
+
 /* Packets after the expected one are here, and it is not. */
 static void peal_inbound_watch_gap(struct peal_inbound *in, u64 now)
 {
@@ -193,7 +206,7 @@ static void peal_inbound_next_gap(struct peal_inbound *in, u64 now)
 {
 	if (!in->early.count)
 		in->recovering = false;
-	if (!in->early.count || peal_early_has(&in->early, in->psn))
+	if (!peal_inbound_knows_more(in) || peal_early_has(&in->early, in->psn))
 		return;
 	in->early_seen = in->early.count;
 	peal_inbound_watch_gap(in, now);
@@ -273,15 +286,21 @@ static bool peal_inbound_message_length_fits(const struct peal_packet *packet, u
 	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
 }
 
+static bool peal_inbound_lengths_fit(const struct peal_inbound *in,
+				     const struct peal_packet *packet, u16 has,
+				     const struct peal_request *request)
+{
+	return peal_inbound_packet_length_fits(in, packet, has) &&
+	       peal_inbound_message_length_fits(packet, has, request);
+}
+
 static bool peal_inbound_valid(struct peal_inbound *in, const struct peal_packet *packet,
 			       const struct peal_wire_opcode *wire,
 			       const struct peal_request *request)
 {
 	if (!peal_inbound_in_order(in, wire))
 		return false;
-	if (!peal_inbound_packet_length_fits(in, packet, wire->has))
-		return false;
-	if (!peal_inbound_message_length_fits(packet, wire->has, request))
+	if (!peal_inbound_lengths_fit(in, packet, wire->has, request))
 		return false;
 	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
 		return peal_inbound_resource_free(in);
@@ -346,15 +365,49 @@ static void peal_inbound_execute(struct peal_inbound *in, const struct peal_pack
 
 /* ---- reliable connections ---- */
 
+/* The host has to look whether it is one: payload is the host's. */
+static void peal_inbound_copy(const struct peal_inbound *in, u32 psn, struct peal_request *request)
+{
+	request->what = PEAL_REQUEST_COPY;
+	request->drop = PEAL_DROP_sequence;
+	request->kept = peal_early_find(&in->early, psn);
+}
+
+/* A packet with this PSN came and was thrown away: its sender may still think that it is here. */
+static void peal_inbound_ask_again(struct peal_inbound *in, u32 psn)
+{
+	in->contradicted = true;
+	in->contradicted_psn = psn;
+}
+
+/*
+ * It was kept until its turn came, and the packet in front of it came by another way. A
+ * sender that has taken a new way in between is asked again, which a forger is not.
+ */
+static void peal_inbound_mistrust(struct peal_inbound *in, u64 now, struct peal_request *request)
+{
+	peal_inbound_ask_again(in, in->psn);
+	peal_inbound_next_gap(in, now);
+	peal_inbound_drop(request, PEAL_DROP_conflict);
+}
+
 static void peal_inbound_expected(struct peal_inbound *in, const struct peal_packet *packet,
-				  const struct peal_wire_opcode *wire,
+				  const struct peal_wire_opcode *wire, u64 now,
 				  struct peal_request *request)
 {
-	/* take_early() has yet to give this packet, which is a copy of it. */
-	if (peal_early_has(&in->early, packet->psn)) {
-		peal_inbound_drop(request, PEAL_DROP_sequence);
+	bool again = in->again;
+
+	in->again = false;
+	if (again && packet->flow != in->flow) {
+		peal_inbound_mistrust(in, now, request);
 		return;
 	}
+	/* take_early() has yet to give the packet that has its number. */
+	if (peal_early_has(&in->early, packet->psn)) {
+		peal_inbound_copy(in, packet->psn, request);
+		return;
+	}
+	in->flow = packet->flow;
 	peal_inbound_describe(in, packet, wire, request);
 	if (peal_inbound_valid(in, packet, wire, request)) {
 		peal_inbound_execute(in, packet);
@@ -431,8 +484,12 @@ static void peal_inbound_duplicate(struct peal_inbound *in, const struct peal_pa
 static void peal_inbound_early(struct peal_inbound *in, const struct peal_packet *packet, u64 now,
 			       void *handle, struct peal_request *request)
 {
+	if (peal_early_has(&in->early, packet->psn)) {
+		peal_inbound_copy(in, packet->psn, request);
+		return;
+	}
 	/* After RNR NAK the requester comes back with the expected packet first (9.7.5.2). */
-	if (in->rnr || peal_early_has(&in->early, packet->psn)) {
+	if (in->rnr) {
 		peal_inbound_drop(request, PEAL_DROP_sequence);
 		return;
 	}
@@ -441,7 +498,8 @@ static void peal_inbound_early(struct peal_inbound *in, const struct peal_packet
 		in->early_seen++;
 		peal_inbound_watch_gap(in, now);
 	}
-	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle)) {
+	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle, now,
+				      in->config.keep_ns)) {
 		request->what = PEAL_REQUEST_KEPT;
 		return;
 	}
@@ -461,7 +519,7 @@ static void peal_inbound_receive_rc(struct peal_inbound *in, const struct peal_p
 	else if (distance > 0)
 		peal_inbound_early(in, packet, now, handle, request);
 	else
-		peal_inbound_expected(in, packet, wire, request);
+		peal_inbound_expected(in, packet, wire, now, request);
 }
 
 /* ---- unreliable connections ---- */
@@ -471,7 +529,12 @@ static void peal_inbound_lose_message(struct peal_inbound *in)
 	in->operation = 0;
 }
 
-/* A gap loses the message under way, and nobody is told; the next FIRST begins anew (9.8). */
+/*
+ * What continues a message has to have the expected number. What begins one may have any
+ * other (9.8), because the end of the one before it may be lost. A packet that is not in its
+ * turn changes nothing unless it is executed: it may be forged, and nothing in it vouches
+ * for its number.
+ */
 static void peal_inbound_receive_uc(struct peal_inbound *in, const struct peal_packet *packet,
 				    const struct peal_wire_opcode *wire,
 				    struct peal_request *request)
@@ -483,16 +546,15 @@ static void peal_inbound_receive_uc(struct peal_inbound *in, const struct peal_p
 		peal_inbound_drop(request, PEAL_DROP_sequence);
 		return;
 	}
-	if (distance)
-		peal_inbound_lose_message(in);
-	in->psn = peal_psn_add(packet->psn, 1);
-
 	peal_inbound_describe(in, packet, wire, request);
-	if (peal_inbound_valid(in, packet, wire, request)) {
-		peal_inbound_execute(in, packet);
-		return;
+	if (distance ? wire->has & PEAL_HAS_FIRST : peal_inbound_in_order(in, wire)) {
+		if (peal_inbound_lengths_fit(in, packet, wire->has, request)) {
+			peal_inbound_execute(in, packet);
+			return;
+		}
 	}
-	peal_inbound_lose_message(in);
+	if (!distance)
+		peal_inbound_lose_message(in);
 	peal_inbound_drop(request, PEAL_DROP_order);
 }
 
@@ -554,8 +616,10 @@ static void peal_inbound_executed(struct peal_inbound *in, u64 original, u64 now
 	const struct peal_wire_opcode *wire = peal_packet_opcode(&in->packet);
 
 	peal_inbound_advance_message(in, wire);
-	if (!peal_inbound_reliable(in))
+	if (!peal_inbound_reliable(in)) {
+		in->psn = peal_psn_add(in->packet.psn, 1);
 		return;
+	}
 	peal_inbound_owe_answer(in, wire, original);
 	in->recovering |= in->nak_sent;
 	peal_inbound_close_gap(in);
@@ -584,6 +648,12 @@ static void peal_inbound_refused(struct peal_inbound *in, enum peal_verdict verd
 	peal_inbound_owe_fatal_nak(in, codes[verdict]);
 }
 
+static void peal_inbound_refused_unreliable(struct peal_inbound *in)
+{
+	if (in->packet.psn == in->psn)
+		peal_inbound_lose_message(in);
+}
+
 void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 original, u64 now)
 {
 	if (!in->executing)
@@ -592,7 +662,7 @@ void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 o
 	if (verdict == PEAL_VERDICT_DONE)
 		peal_inbound_executed(in, original, now);
 	else if (!peal_inbound_reliable(in))
-		peal_inbound_lose_message(in);
+		peal_inbound_refused_unreliable(in);
 	else if (verdict == PEAL_VERDICT_NOT_READY)
 		peal_inbound_not_ready(in);
 	else
@@ -601,7 +671,19 @@ void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 o
 
 void *peal_inbound_take_early(struct peal_inbound *in)
 {
-	return peal_early_take(&in->early, in->psn);
+	void *handle = peal_early_take(&in->early, in->psn);
+
+	in->again = handle;
+	return handle;
+}
+
+/* When its turn has come both are here, and neither is late: no reason to wait. */
+void *peal_inbound_contradict(struct peal_inbound *in, u32 psn)
+{
+	if (psn == in->psn)
+		peal_inbound_owe_sequence_nak(in);
+	peal_inbound_ask_again(in, psn);
+	return peal_early_take(&in->early, psn);
 }
 
 void *peal_inbound_drop_early(struct peal_inbound *in)
@@ -750,6 +832,7 @@ void peal_inbound_skip(struct peal_inbound *in, u32 psn, u32 msn)
 	while (in->saved)
 		peal_inbound_forget_oldest(in);
 	peal_inbound_close_gap(in);
+	in->contradicted = false;
 	in->operation = 0;
 	in->ack_now = false;
 	in->unanswered = 0;
@@ -783,11 +866,16 @@ void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply
 
 u64 peal_inbound_deadline(const struct peal_inbound *in)
 {
-	return in->nak_at ? in->nak_at : U64_MAX;
+	return min_t(u64, in->nak_at ? in->nak_at : U64_MAX, peal_early_deadline(&in->early));
 }
 
 void peal_inbound_expire(struct peal_inbound *in, u64 now)
 {
 	if (in->nak_at && now >= in->nak_at)
 		peal_inbound_owe_sequence_nak(in);
+}
+
+void *peal_inbound_take_expired(struct peal_inbound *in, u64 now)
+{
+	return peal_early_expire(&in->early, now, in->config.keep_ns);
 }

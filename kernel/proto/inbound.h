@@ -8,14 +8,21 @@
  * negative ones, early packets; for RC and UC. UD needs none of it.
  * Does not know: receive queues, memory, keys, addresses, locks, clocks.
  *
+ * A packet that comes before its turn is believed less than one that comes in it,
+ * because a forger hits one of 127 numbers more easily than the one that is expected.
+ * It has to be of the same flow as the packet in front of it, no other packet may have
+ * its number and differ, and it has to be of use soon.
+ *
  * How a host uses it, everything under its lock of the receive queue:
  *
  *	receive()		each request. EXECUTE: do what *request asks, then
  *				done() with the verdict, before anything else
+ *	contradict()		a COPY that is none: release what it gives
  *	take_early()		then: give it to receive() again
  *	next()			after a batch of these, until false: send each reply.
  *				Also whenever earlier replies have room to leave
- *	deadline(), expire()	call at that time, then next()
+ *	deadline(), expire()	call at that time, release what take_expired() gives until
+ *				NULL, then next()
  */
 #ifndef PEAL_INBOUND_H
 #define PEAL_INBOUND_H
@@ -32,6 +39,7 @@ struct peal_inbound_config {
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
 	u8 rd_atomic;		/* resources: attribute max_dest_rd_atomic */
 	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
+	u64 keep_ns;		/* so long an early packet is kept at least, and at most twice that */
 };
 
 /* A READ or atomic that was accepted, kept for replay (IBTA 9.7.5.1.1 ff). */
@@ -80,22 +88,29 @@ struct peal_inbound {
 	bool recovering;		/* from a loss; packets kept behind it are still here */
 	u32 early_seen;			/* in this gap */
 	u64 nak_at;			/* a gap is patiently looked at until then; 0: it is not */
+	/* who sent what is early */
+	u16 flow;			/* of the last packet that arrived in its turn */
+	bool again;			/* take_early() gave the packet that receive() gets next */
+	bool contradicted;		/* a packet was thrown away that had come, with PSN: */
+	u32 contradicted_psn;
 	bool executing;			/* between receive() and done(): */
 	struct peal_packet packet;
 	struct peal_early early;
 };
 
 enum peal_request_what {
-	PEAL_REQUEST_DROPPED,	/* counted by `drop`; nothing changed */
+	PEAL_REQUEST_DROPPED,	/* counted by `drop` */
 	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
 	PEAL_REQUEST_KEPT,	/* early: now inbound's; comes back by take_early() */
+	PEAL_REQUEST_COPY,	/* `kept` has its PSN: when they differ, contradict() */
 	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
 };
 
 /* What a packet asks of the host. */
 struct peal_request {
 	enum peal_request_what what;
-	enum peal_drop drop;	/* DROPPED */
+	enum peal_drop drop;	/* DROPPED, COPY */
+	void *kept;		/* COPY: a handle, still inbound's */
 	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
 	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
 	u8 operation;		/* enum peal_opcode of its message */
@@ -148,6 +163,11 @@ void peal_inbound_receive(struct peal_inbound *in, const struct peal_packet *pac
 void peal_inbound_done(struct peal_inbound *in, enum peal_verdict verdict, u64 original, u64 now);
 /* The kept request whose turn has come, or NULL: give it to receive() again. */
 void *peal_inbound_take_early(struct peal_inbound *in);
+/*
+ * The packet that receive() just called a COPY differs from what is kept: one of them is
+ * forged. Neither is executed, and the PSN is asked for again. Return: the kept one.
+ */
+void *peal_inbound_contradict(struct peal_inbound *in, u32 psn);
 /* Any kept request, to be released, or NULL. */
 void *peal_inbound_drop_early(struct peal_inbound *in);
 
@@ -166,5 +186,7 @@ void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply
 /* When expire() shall be called, ns; U64_MAX: never. */
 u64 peal_inbound_deadline(const struct peal_inbound *in);
 void peal_inbound_expire(struct peal_inbound *in, u64 now);
+/* A request that was kept for too long, to be released; NULL: there is none any more. */
+void *peal_inbound_take_expired(struct peal_inbound *in, u64 now);
 
 #endif

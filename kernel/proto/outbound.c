@@ -527,12 +527,29 @@ static void peal_outbound_receive_ack(struct peal_outbound *o, const struct peal
 	peal_outbound_watch_gap(o, now);
 }
 
-static void peal_outbound_keep(struct peal_outbound *o, u32 psn, void *handle,
+/* The host has to look whether it is one: payload is the host's. */
+static void peal_outbound_copy(const struct peal_outbound *o, u32 psn, struct peal_landing *landing)
+{
+	landing->what = PEAL_LANDING_COPY;
+	landing->drop = PEAL_DROP_sequence;
+	landing->duplicate = true;
+	landing->kept = peal_early_find(&o->early, psn);
+}
+
+/* The response at una came and was thrown away: it is missed as one that never came. */
+static void peal_outbound_ask_again(struct peal_outbound *o, u64 now)
+{
+	o->gap_psn = o->trail.una;
+	o->gap_at = now + peal_rto_patience(&o->rto);
+}
+
+static void peal_outbound_keep(struct peal_outbound *o, u32 psn, u64 now, void *handle,
 			       struct peal_landing *landing)
 {
 	if (peal_early_has(&o->early, psn))
-		peal_outbound_drop(landing, PEAL_DROP_sequence, true);
-	else if (handle && peal_early_keep(&o->early, o->trail.una, psn, handle))
+		peal_outbound_copy(o, psn, landing);
+	else if (handle && peal_early_keep(&o->early, o->trail.una, psn, handle, now,
+					   o->config.keep_ns))
 		landing->what = PEAL_LANDING_KEPT;
 	else
 		peal_outbound_drop(landing, PEAL_DROP_sequence, false);
@@ -569,18 +586,27 @@ static void peal_outbound_receive_data(struct peal_outbound *o, const struct pea
 {
 	u32 index = peal_trail_find(&o->trail, packet->psn);
 	const struct peal_flight *f = peal_trail_at(&o->trail, index);
+	bool again = o->again;
 
+	o->again = false;
+	/* It was kept until its turn came, and the response in front of it came by another way. */
+	if (again && packet->flow != o->flow) {
+		peal_outbound_ask_again(o, now);
+		peal_outbound_drop(landing, PEAL_DROP_conflict, false);
+		return;
+	}
 	if (!peal_flight_fits(f, packet)) {
 		peal_trail_fail(&o->trail, index, IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
 		return;
 	}
 	peal_outbound_acknowledge_data(o, f, packet->psn, now);
 	if (packet->psn != o->trail.una) {
-		peal_outbound_keep(o, packet->psn, handle, landing);
+		peal_outbound_keep(o, packet->psn, now, handle, landing);
 		peal_outbound_watch_gap(o, now);
 	} else if (peal_early_has(&o->early, packet->psn)) {
-		peal_outbound_drop(landing, PEAL_DROP_sequence, true);
+		peal_outbound_copy(o, packet->psn, landing);
 	} else {
+		o->flow = packet->flow;
 		peal_outbound_land(o, f, packet, landing);
 	}
 }
@@ -651,7 +677,19 @@ void peal_outbound_landed(struct peal_outbound *o, const struct peal_landing *la
 
 void *peal_outbound_take_early(struct peal_outbound *o)
 {
-	return peal_trail_waits(&o->trail) ? peal_early_take(&o->early, o->trail.una) : NULL;
+	void *handle = NULL;
+
+	if (peal_trail_waits(&o->trail))
+		handle = peal_early_take(&o->early, o->trail.una);
+	o->again = handle;
+	return handle;
+}
+
+void *peal_outbound_contradict(struct peal_outbound *o, u32 psn, u64 now)
+{
+	if (psn == o->trail.una)
+		peal_outbound_ask_again(o, now);
+	return peal_early_take(&o->early, psn);
 }
 
 void *peal_outbound_drop_early(struct peal_outbound *o)
@@ -692,7 +730,8 @@ u64 peal_outbound_deadline(const struct peal_outbound *o)
 		return U64_MAX;
 	if (o->rnr_until)
 		return o->rnr_until;
-	return min_t(u64, min_t(u64, o->probe_at, o->give_up_at), o->gap_at);
+	return min_t(u64, min_t(u64, o->probe_at, o->give_up_at),
+		     min_t(u64, o->gap_at, peal_early_deadline(&o->early)));
 }
 
 /* Nothing has come for a while. Below the timeout (9.7.6.1.3), and no retry. */
@@ -755,4 +794,9 @@ void peal_outbound_expire(struct peal_outbound *o, u64 now)
 		peal_outbound_suspect(o, now);
 	if (now >= o->gap_at)
 		peal_outbound_ask_gap(o);
+}
+
+void *peal_outbound_take_expired(struct peal_outbound *o, u64 now)
+{
+	return peal_early_expire(&o->early, now, o->config.keep_ns);
 }

@@ -15,8 +15,10 @@
  *	next()			until it says why there is no packet now; send each
  *	receive()		each response; then land what it names, landed(), and
  *				receive() again what take_early() gives
+ *	contradict()		a COPY that is none: release what it gives
  *	complete()		after any of these: what completed, in order
- *	deadline(), expire()	call at that time
+ *	deadline(), expire()	call at that time, and release what take_expired() gives
+ *				until NULL
  *	spoil()			a message cannot go on for a local reason
  *	flush()			in error: what is left, in order
  */
@@ -45,6 +47,7 @@ struct peal_outbound_config {
 	u8 max_rd_atomic;	/* READs and atomics outstanding: exactly that many */
 	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: the transport never gives up */
 	u32 window;		/* packets outstanding at most */
+	u64 keep_ns;		/* so long an early response is kept at least, and at most twice that */
 };
 
 struct peal_outbound {
@@ -64,6 +67,8 @@ struct peal_outbound {
 	u64 silent_since;		/* and when it began */
 	u64 gap_at;			/* READ responses were overtaken: asked for again then */
 	u32 gap_psn;			/* the gap that was noticed last */
+	u16 flow;			/* of the last response that arrived in its turn */
+	bool again;			/* take_early() gave the response that receive() gets next */
 	struct peal_early early;	/* READ and atomic responses before their turn */
 };
 
@@ -96,12 +101,14 @@ enum peal_landing_what {
 	PEAL_LANDING_READ,	/* place the payload at `offset`, then landed() or spoil() */
 	PEAL_LANDING_ATOMIC,	/* place `original` (8 bytes), then landed() or spoil() */
 	PEAL_LANDING_KEPT,	/* early: now outbound's; comes back by take_early() */
+	PEAL_LANDING_COPY,	/* `kept` has its PSN: when they differ, contradict() */
 };
 
 struct peal_landing {
 	enum peal_landing_what what;
-	enum peal_drop drop;	/* DROPPED */
-	bool duplicate;		/* DROPPED: answers what was answered already */
+	enum peal_drop drop;	/* DROPPED, COPY */
+	bool duplicate;		/* DROPPED, COPY: answers what was answered already */
+	void *kept;		/* COPY: a handle, still outbound's */
 	u32 flight;		/* READ, ATOMIC: index of the message */
 	u64 offset;
 	u32 bytes;
@@ -192,6 +199,11 @@ void peal_outbound_receive(struct peal_outbound *o, const struct peal_packet *pa
 void peal_outbound_landed(struct peal_outbound *o, const struct peal_landing *landing, u64 now);
 /* The kept response whose turn has come, or NULL: give it to receive() again. */
 void *peal_outbound_take_early(struct peal_outbound *o);
+/*
+ * The response that receive() just called a COPY differs from what is kept: one of them is
+ * forged. Neither is placed, and the PSN is asked for again. Return: the kept one.
+ */
+void *peal_outbound_contradict(struct peal_outbound *o, u32 psn, u64 now);
 /* Any kept response, to be released, or NULL. */
 void *peal_outbound_drop_early(struct peal_outbound *o);
 
@@ -204,5 +216,7 @@ bool peal_outbound_flush(struct peal_outbound *o, struct peal_completion *comple
 u64 peal_outbound_deadline(const struct peal_outbound *o);
 /* Timers: leads to packets from next(), or to a failed completion. */
 void peal_outbound_expire(struct peal_outbound *o, u64 now);
+/* A response that was kept for too long, to be released; NULL: there is none any more. */
+void *peal_outbound_take_expired(struct peal_outbound *o, u64 now);
 
 #endif

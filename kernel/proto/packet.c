@@ -204,3 +204,15 @@ u32 peal_packet_build(const struct peal_packet *packet, void *bytes)
 	peal_put_extended((u8 *)bytes + PEAL_BTH_BYTES, wire->has, packet);
 	return wire->header_bytes;
 }
+
+bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)
+{
+	bool response = peal_packet_opcode(a)->has & peal_packet_opcode(b)->has & PEAL_HAS_RESPONSE;
+
+	if (!response && (a->opcode != b->opcode || a->solicited != b->solicited))
+		return false;
+	return a->payload_bytes == b->payload_bytes && a->remote_addr == b->remote_addr &&
+	       a->rkey == b->rkey && a->length == b->length && a->swap_add == b->swap_add &&
+	       a->compare == b->compare && a->original == b->original && a->imm == b->imm &&
+	       a->inv_rkey == b->inv_rkey;
+}

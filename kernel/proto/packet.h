@@ -49,6 +49,7 @@ struct peal_packet {
 	bool ack_request;
 	bool fecn, becn;
 	u16 pkey;
+	u16 flow;		/* not of the BTH: the host's, by which the network tells flows apart */
 	u32 qpn;		/* destination */
 	u32 psn;
 	/* extended headers; those that the opcode has */
@@ -89,6 +90,13 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
  * Return: the bytes written.
  */
 u32 peal_packet_build(const struct peal_packet *packet, void *bytes);
+
+/*
+ * Do two packets with one PSN ask for the same, or bring the same? Payload is the caller's.
+ * A repetition may ask for an acknowledgment where the first packet did not. A response
+ * that is asked for again may have another place among those that are, and newer credits.
+ */
+bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b);
 
 static inline const struct peal_wire_opcode *peal_packet_opcode(const struct peal_packet *packet)
 {

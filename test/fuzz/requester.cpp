@@ -25,6 +25,8 @@ constexpr std::uint32_t ENTRIES = 8;
 /* Events until a peer that never says anything useful is given up, at the very most. */
 constexpr unsigned PATIENCE = 20000;
 constexpr std::uint64_t SECOND = 1000000000;
+/* Early responses are kept for so long at least, and at most for twice that. */
+constexpr std::uint64_t KEEP = 20000000;
 
 class Run {
 	Input in_;
@@ -35,6 +37,8 @@ class Run {
 	std::uint64_t now_ = 1000000;
 	std::uint32_t base_ = 0; /* index in flight of the model's first message */
 	std::uint32_t next_index_ = 0;
+	bool again_ = false;	 /* the response was kept */
+	std::uint16_t flow_ = 0; /* of the last that landed */
 
 	std::uint32_t mtu() const { return model_->mtu(); }
 	peal_outbound_config choose_config()
@@ -50,6 +54,7 @@ class Run {
 		config.max_rd_atomic = static_cast<u8>(in_.below(6));
 		config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
 		config.window = windows[in_.below(8)];
+		config.keep_ns = KEEP;
 		return config;
 	}
 	void begin()
@@ -170,6 +175,7 @@ class Run {
 		peal_outbound_set_psn(o_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
 		base_ = peal_outbound_head(o_.get());
+		flow_ = 0;
 	}
 
 	/* ---- the peer's side ---- */
@@ -247,7 +253,13 @@ class Run {
 	void give(std::unique_ptr<Kept> kept, bool keepable)
 	{
 		peal_landing landing;
+		const bool again = again_;
 
+		again_ = false;
+		if (again && kept->packet.flow != flow_) {
+			check_mistrusted(kept->packet);
+			return;
+		}
 		model_->hears(kept->packet);
 		peal_outbound_receive(o_.get(), &kept->packet, now_,
 				      keepable ? kept.get() : nullptr, &landing);
@@ -259,14 +271,40 @@ class Run {
 			break;
 		case PEAL_LANDING_READ:
 		case PEAL_LANDING_ATOMIC:
+			flow_ = kept->packet.flow;
 			follow_landing(landing, kept->packet);
 			break;
 		case PEAL_LANDING_KEPT:
 			MUST(keepable && kept_.insert(kept.get()).second);
+			kept->since = now_;
 			(void)kept.release();
+			break;
+		case PEAL_LANDING_COPY:
+			check_copy(landing, kept->packet);
 			break;
 		}
 		follow();
+	}
+	/* Of another flow than what came in its turn: it has no effect at all. */
+	void check_mistrusted(const peal_packet &p)
+	{
+		peal_landing landing;
+
+		peal_outbound_receive(o_.get(), &p, now_, nullptr, &landing);
+		MUST(landing.what == PEAL_LANDING_DROPPED && landing.drop == PEAL_DROP_conflict);
+		MUST(o_->trail.una == p.psn);
+	}
+	/* Only what is kept can have a copy, which the host may find to be none. */
+	void check_copy(const peal_landing &landing, const peal_packet &p)
+	{
+		auto *kept = static_cast<Kept *>(landing.kept);
+
+		MUST(kept_.count(kept) && kept->packet.psn == p.psn);
+		if (!in_.one_in(2))
+			return;
+		MUST(peal_outbound_contradict(o_.get(), p.psn, now_) == kept);
+		take_back(kept);
+		MUST(!peal_early_has(&o_->early, p.psn));
 	}
 	/* What was acknowledged before it is so first. */
 	void follow_landing(const peal_landing &landing, const peal_packet &p)
@@ -278,11 +316,13 @@ class Run {
 	{
 		if (!through_wire(p))
 			return;
-		give(std::make_unique<Kept>(Kept{p}), !in_.one_in(8));
+		p.flow = in_.one_in(8);
+		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
 		while (void *handle = peal_outbound_take_early(o_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->una());
+			again_ = true;
 			give(std::move(kept), true);
 		}
 		MUST(o_->early.count == kept_.size());
@@ -292,11 +332,21 @@ class Run {
 	/* ---- time ---- */
 
 	std::uint64_t deadline() const { return peal_outbound_deadline(o_.get()); }
+	void give_up_early()
+	{
+		while (void *handle = peal_outbound_take_expired(o_.get(), now_)) {
+			auto *kept = static_cast<Kept *>(handle);
+
+			MUST(now_ >= kept->since + KEEP);
+			take_back(handle);
+		}
+	}
 	/* Each expiry must bring the next deadline forward, or something to send. */
 	void expire()
 	{
 		for (unsigned tries = 0; tries < 8; ++tries) {
 			peal_outbound_expire(o_.get(), now_);
+			give_up_early();
 			complete();
 			if (deadline() > now_)
 				return;

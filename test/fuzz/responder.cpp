@@ -17,6 +17,10 @@ namespace {
 constexpr std::uint32_t ENTRIES = 5;
 /* More replies than that are not waited for at the end. */
 constexpr std::uint32_t MANY_REPLIES = 4096;
+/* Early packets are kept for so long at least, and at most for twice that. */
+constexpr std::uint64_t KEEP = 1000000;
+/* UC: what begins a message so far behind is late. */
+constexpr std::int32_t LATE = 1024;
 
 class Run {
 	Input in_;
@@ -25,6 +29,7 @@ class Run {
 	std::unique_ptr<ResponderModel> model_;
 	std::set<Kept *> kept_;
 	std::uint64_t now_ = 1000000;
+	bool again_ = false; /* the packet was kept */
 
 	std::uint32_t mtu() const { return 1U << model_->config().mtu_shift; }
 	peal_inbound_config choose_config(std::uint8_t transport, std::uint8_t mtu_shift)
@@ -35,6 +40,7 @@ class Run {
 		config.mtu_shift = mtu_shift;
 		config.rd_atomic = static_cast<u8>(in_.below(ENTRIES + 2));
 		config.rnr_timer = in_.byte();
+		config.keep_ns = KEEP;
 		return config;
 	}
 	void begin()
@@ -163,41 +169,66 @@ class Run {
 			model_->verdict(p, verdict, original, !kept_.empty());
 		else if (verdict == PEAL_VERDICT_DONE)
 			model_->unreliable_done(p);
-		else
+		else if (p.psn == model_->expected())
 			model_->lose_message();
 	}
 	void check_unreliable(const peal_packet &p, const peal_request &request)
 	{
 		const std::int32_t distance = peal_psn_distance(model_->expected(), p.psn);
 
+		const bool late = distance < 0 && distance >= -LATE;
+
 		MUST(request.what == PEAL_REQUEST_EXECUTE || request.what == PEAL_REQUEST_DROPPED);
-		if (request.duplicate) {
-			MUST(distance < 0 && request.what == PEAL_REQUEST_DROPPED);
+		MUST(request.duplicate == late);
+		MUST(!late || request.what == PEAL_REQUEST_DROPPED);
+		if (late)
 			return;
-		}
-		MUST(distance >= 0 || distance < -0xffff);
-		if (distance)
-			model_->lose_message();
-		model_->unreliable_psn(p.psn);
-		MUST((request.what == PEAL_REQUEST_EXECUTE) == model_->valid(p));
+		MUST((request.what == PEAL_REQUEST_EXECUTE) ==
+		     (distance ? model_->may_begin(p) : model_->valid(p)));
 		if (request.what == PEAL_REQUEST_EXECUTE)
 			execute(p, request);
-		else
+		else if (!distance)
 			model_->lose_message();
 	}
-	bool keeps(std::uint32_t psn) const
+	Kept *find_kept(std::uint32_t psn) const
 	{
-		for (const Kept *kept : kept_)
+		for (Kept *kept : kept_)
 			if (kept->packet.psn == psn)
-				return true;
-		return false;
+				return kept;
+		return nullptr;
+	}
+	bool keeps(std::uint32_t psn) const { return find_kept(psn); }
+	/* Only what is kept can have a copy, which the host may find to be none. */
+	void check_copy(const peal_packet &p, const peal_request &request)
+	{
+		MUST(request.what == PEAL_REQUEST_COPY && request.drop == PEAL_DROP_sequence);
+		MUST(request.kept == find_kept(p.psn));
+		if (!in_.one_in(2))
+			return;
+		void *handle = peal_inbound_contradict(r_.get(), p.psn);
+
+		MUST(handle == request.kept);
+		take_back(handle);
+		MUST(!peal_early_has(&r_->early, p.psn));
+		model_->threw_away(p.psn);
 	}
 	void check_expected(const peal_packet &p, const peal_request &request)
 	{
-		if (keeps(p.psn)) {
+		const bool again = again_;
+
+		again_ = false;
+		if (again && p.flow != model_->flow()) {
 			MUST(request.what == PEAL_REQUEST_DROPPED &&
-			     request.drop == PEAL_DROP_sequence);
-		} else if (model_->valid(p)) {
+			     request.drop == PEAL_DROP_conflict);
+			model_->threw_away(p.psn);
+			return;
+		}
+		if (keeps(p.psn)) {
+			check_copy(p, request);
+			return;
+		}
+		model_->came_in_turn(p);
+		if (model_->valid(p)) {
 			MUST(request.what == PEAL_REQUEST_EXECUTE);
 			execute(p, request);
 		} else {
@@ -218,10 +249,15 @@ class Run {
 	}
 	void check_early(Kept *handle, const peal_packet &p, const peal_request &request)
 	{
+		if (keeps(p.psn)) {
+			check_copy(p, request);
+			return;
+		}
 		if (request.what == PEAL_REQUEST_KEPT) {
-			MUST(handle && !keeps(p.psn));
+			MUST(handle);
 			MUST(peal_psn_ahead(model_->expected(), p.psn) < PEAL_EARLY_SLOTS);
 			MUST(kept_.insert(handle).second);
+			handle->since = now_;
 		} else {
 			MUST(request.what == PEAL_REQUEST_DROPPED &&
 			     request.drop == PEAL_DROP_sequence);
@@ -279,11 +315,13 @@ class Run {
 	{
 		if (!through_wire(p))
 			return;
-		give(std::make_unique<Kept>(Kept{p}), !in_.one_in(8));
+		p.flow = in_.one_in(8);
+		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
 		while (void *handle = peal_inbound_take_early(r_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->expected());
+			again_ = true;
 			give(std::move(kept), true);
 		}
 		MUST(r_->early.count == kept_.size());
@@ -323,6 +361,12 @@ class Run {
 		else
 			now_ += std::uint64_t{how} * 1000;
 		peal_inbound_expire(r_.get(), now_);
+		while (void *handle = peal_inbound_take_expired(r_.get(), now_)) {
+			auto *kept = static_cast<Kept *>(handle);
+
+			MUST(now_ >= kept->since + KEEP);
+			take_back(handle);
+		}
 		MUST(peal_inbound_deadline(r_.get()) > now_);
 	}
 	void configure()
@@ -338,6 +382,7 @@ class Run {
 		while (void *handle = peal_inbound_drop_early(r_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
+		again_ = false;
 	}
 	void reset()
 	{

@@ -61,6 +61,9 @@ class ResponderModel {
 	bool fatal_ = false;
 	bool beyond_ = false; /* something is known to be missing */
 	bool naked_ = false;  /* and that was said */
+	bool thrown_ = false; /* a packet with this PSN came, and was thrown away: */
+	std::uint32_t thrown_psn_ = 0;
+	std::uint16_t flow_ = 0; /* of the last packet that arrived in its turn */
 	std::uint32_t last_read_ = 0;
 
 	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
@@ -168,7 +171,7 @@ public:
 		const std::uint64_t offset = first ? 0 : message_.offset;
 
 		MUST(p.psn == expected_ || !reliable());
-		MUST(valid(p));
+		MUST(p.psn == expected_ ? valid(p) : may_begin(p));
 		MUST(r.operation == peal_packet_opcode(&p)->operation);
 		MUST(r.first == first && r.last == !!(has & PEAL_HAS_LAST));
 		MUST(r.offset == offset && r.bytes == p.payload_bytes && r.bytes <= mtu());
@@ -217,6 +220,13 @@ public:
 		}
 	}
 	void saw_beyond() { beyond_ = true; }
+	void threw_away(std::uint32_t psn)
+	{
+		thrown_ = beyond_ = true;
+		thrown_psn_ = psn;
+	}
+	void came_in_turn(const peal_packet &p) { flow_ = p.flow; }
+	std::uint16_t flow() const { return flow_; }
 	/* A duplicate was answered. */
 	void repeated(const peal_packet &p)
 	{
@@ -246,8 +256,18 @@ public:
 
 	/* Of an unreliable connection only the place in the message matters. */
 	void lose_message() { message_.open = false; }
-	void unreliable_psn(std::uint32_t psn) { expected_ = peal_psn_add(psn, 1); }
-	void unreliable_done(const peal_packet &p) { advance(p); }
+	void unreliable_done(const peal_packet &p)
+	{
+		advance(p);
+		expected_ = peal_psn_add(p.psn, 1);
+	}
+	/* Out of its turn: it begins a message, whatever is under way. */
+	bool may_begin(const peal_packet &p) const
+	{
+		const std::uint16_t has = peal_packet_opcode(&p)->has;
+
+		return has & PEAL_HAS_FIRST && length_fits(p, has) && payload_fits(p, has);
+	}
 
 	/* Another carrier has delivered messages up to there. */
 	void skip(std::uint32_t psn, std::uint32_t msn)
@@ -255,6 +275,7 @@ public:
 		data_.clear();
 		data_since_ = 0;
 		close_gap();
+		thrown_ = false;
 		message_.open = false;
 		owed_.ack = false;
 		unanswered_ = 0;
@@ -345,16 +366,20 @@ private:
 
 		advance(p);
 		close_gap();
-		beyond_ = kept;
+		beyond_ = kept || thrown_;
 		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
 			save(p, original);
 			expected_ = peal_psn_add(expected_, data_.back().packets);
+			thrown_ &= !peal_psn_before(thrown_psn_, expected_);
+			beyond_ = kept || thrown_;
 			return;
 		}
 		last_plain_ = p.psn;
 		data_since_ = 0;
 		owed_.ack |= p.ack_request || ++unanswered_ >= 32;
 		expected_ = peal_psn_add(expected_, 1);
+		thrown_ &= !peal_psn_before(thrown_psn_, expected_);
+		beyond_ = kept || thrown_;
 	}
 	void ask_again(Executed &d, const peal_packet &p)
 	{

@@ -137,6 +137,7 @@ inline void check_header(const peal_packet &packet)
 /* A kept packet, so that the address sanitizer sees who forgets it or frees it twice. */
 struct Kept {
 	peal_packet packet;
+	std::uint64_t since = 0;
 };
 
 } // namespace peal::fuzz

@@ -12,6 +12,8 @@ namespace peal::sim {
 
 /* Of a program whose strict peer has no timeout. */
 constexpr u64 PATIENCE = 100 * SECOND;
+/* As kernel/net/keep.c has it for the timeouts that are planned here. */
+constexpr u64 KEEP = 50 * MS;
 
 static u32 plan_psn(Random &random)
 {
@@ -67,6 +69,7 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 		if (!habits.full)
 			r.slack = (r.retry_limit + 1ULL) * habits.timer_slack;
 		r.clean = !path.loses() && path.orderly() && !habits.no_memory;
+		r.harmless = r.clean;
 		r.may_exceed = !r.clean && (r.retry_limit < 6 || path.loss > 50000 || path.burst ||
 					    path.queue_ns);
 	}
@@ -123,6 +126,11 @@ void Connection::plan_fate(const Path &path)
 	bool reliable = rules_[0].transport == PEAL_RC;
 
 	fate_at_ = world_.now() + random.below(20 * path.delay + 100 * US);
+	if (random.one_in(10)) {
+		fate = Fate::PLANTED;
+		plan_planted();
+		return;
+	}
 	if (!random.one_in(6))
 		return;
 	fate = random.pick<Fate>({Fate::SILENCE, Fate::RESET, Fate::RESET, Fate::HOLE, Fate::BROKEN,
@@ -178,9 +186,14 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		.rd_atomic = static_cast<u8>(
 			load_[!i].peer_depth ? std::max(1u, rules_[!i].max_rd_atomic) : 0),
 		.rnr_timer = rules_[!i].rnr_timer,
+		.keep_ns = KEEP,
 	};
-	pairs[i] =
-		std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits, 128);
+	auto pair = std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits,
+					       128);
+
+	pair->keep_ns = KEEP;
+	pair->honest = fate != Fate::FORGERY;
+	pairs[i] = std::move(pair);
 }
 
 Connection::Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
@@ -196,6 +209,7 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	else
 		plan_fate(path);
 	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
+	    fate != Fate::PLANTED &&
 	    random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
 		rules_[strict_].strict = true;
@@ -210,6 +224,11 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	pairs[0]->peer = pairs[1].get();
 	pairs[1]->peer = pairs[0].get();
 	begin();
+	if (fate == Fate::PLANTED) {
+		forger = std::make_unique<Forger>(world_, network_, *pairs[0], *pairs[1],
+						  rules_[0].transport == PEAL_RC);
+		forger->begin();
+	}
 	if (fate == Fate::RESET || fate == Fate::BROKEN)
 		world_.at(fate_at_, this, FATE);
 	if (fate == Fate::SILENCE)
@@ -239,6 +258,7 @@ void Connection::begin()
 			.max_rd_atomic = static_cast<u8>(r.max_rd_atomic),
 			.timeout_ns = r.timeout_ns,
 			.window = r.window,
+			.keep_ns = KEEP,
 		};
 
 		pairs[i]->outgoing = now[i];
@@ -326,13 +346,16 @@ void Connection::check()
 	for (int i = 0; i < 2; i++)
 		pairs[i]->memory.sweep(pairs[i]->outgoing->name().c_str());
 	check_experiment();
+	if (fate == Fate::PLANTED)
+		check_planted();
 }
 
 std::string Connection::describe() const
 {
 	static const char *const fates[] = {"",		  ", SILENCE",	", RESET",
 					    ", HOLE",	  ", BROKEN",	", FORGERY",
-					    ", ONE_LOST", ", ONE_LATE", ", UNREADY"};
+					    ", ONE_LOST", ", ONE_LATE", ", UNREADY",
+					    ", PLANTED"};
 	std::string text;
 	char line[256];
 

@@ -143,6 +143,8 @@ Touch Connection::touch(Frame &frame)
 		return {};
 	if (fate == Fate::FORGERY)
 		forge(frame);
+	if (forger)
+		forger->see(frame);
 	if (fate == Fate::ONE_LOST || fate == Fate::ONE_LATE)
 		return touch_victim(qpn, psn, opcode);
 	if (world_.now() >= silent_from_)
@@ -236,6 +238,38 @@ void Connection::check_victim() const
 	if (s.retransmitted > most)
 		violation("%s: one packet was %s, and %llu left again", s.name().c_str(),
 			  fate == Fate::ONE_LOST ? "lost" : "late", s.retransmitted);
+}
+
+/* A forger costs packets, and so tries; a peer that is not peal's is no subject. */
+void Connection::plan_planted()
+{
+	for (int i = 0; i < 2; i++) {
+		Rules &r = rules_[i];
+
+		r.clean = false;
+		r.duplicates = true;
+		r.may_exceed |= r.retry_limit < 4;
+		r.harmless = r.transport != PEAL_RC && r.harmless;
+		if (!r.harmless)
+			continue;
+		load_[i].late_receives = load_[i].fault = 0;
+		load_[i].no_receives = false;
+		load_[i].invalidate_at = NEVER;
+	}
+}
+
+/* Of an unreliable connection nothing is lost to packets that begin no message. */
+void Connection::check_planted() const
+{
+	for (const auto &s : streams)
+		for (size_t i = 0; s->rules.harmless && i < s->count(); i++) {
+			const Message &m = s->message(i);
+
+			bool refused = m.refused || m.not_ready || m.fault != Fault::NONE;
+
+			if (m.on_wire() && !refused && !m.finished)
+				violation("%s: message %zu is lost to a forger", s->name().c_str(), i);
+		}
 }
 
 } // namespace peal::sim

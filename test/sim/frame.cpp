@@ -87,6 +87,18 @@ bool Frame::intact(Code code) const
 	       (end[-4] | end[-3] << 8 | end[-2] << 16 | static_cast<u32>(end[-1]) << 24);
 }
 
+void Frame::set_flow(u16 flow)
+{
+	bytes[ip_bytes()] = static_cast<u8>(flow >> 8);
+	bytes[ip_bytes() + 1] = static_cast<u8>(flow);
+}
+
+bool Frame::same(const Frame &other) const
+{
+	return peal_packet_same(&packet, &other.packet) &&
+	       !std::memcmp(payload, other.payload, packet.payload_bytes);
+}
+
 void Frame::route(u64 bits)
 {
 	u8 noise[8];
@@ -115,6 +127,7 @@ enum peal_drop Frame::parse(bool headers_only)
 
 	std::memcpy(copy.get(), bytes.data() + bth(), linear);
 	drop = peal_packet_parse(copy.get(), linear, total, &packet);
+	packet.flow = static_cast<u16>(bytes[ip_bytes()] << 8 | bytes[ip_bytes() + 1]);
 	payload = bytes.data() + bth() + packet.header_bytes;
 	return drop;
 }
@@ -145,7 +158,7 @@ static void put_ip(Frame *frame)
 		ip[15] = static_cast<u8>(frame->from);
 		ip[19] = static_cast<u8>(frame->to);
 	}
-	put16(ip + frame->ip_bytes(), 0xc000);
+	put16(ip + frame->ip_bytes(), FLOW);
 	put16(ip + frame->ip_bytes() + 2, PEAL_ROCE_PORT);
 	put16(ip + frame->ip_bytes() + 4, length - frame->ip_bytes());
 }

@@ -18,9 +18,13 @@ namespace peal::sim {
 /* Who computes a check sum, and reads headers: the core, or strict.cpp's own code. */
 enum class Code { CORE, OWN };
 
+/* The flow of every packet that a queue pair sends. */
+constexpr u16 FLOW = 0xc000;
+
 struct Frame {
 	u32 from = 0, to = 0; /* nodes */
 	bool v6 = false;
+	bool forged = false;   /* by somebody who sees nothing of the connection */
 	std::vector<u8> bytes; /* from the IP header on */
 	/* After opening. */
 	peal_packet packet{};
@@ -32,6 +36,10 @@ struct Frame {
 	/* Fill in the ICRC behind what is there. */
 	void seal(Code code);
 	bool intact(Code code) const;
+	/* The UDP source port, by which the network tells flows apart. */
+	void set_flow(u16 flow);
+	/* Does it say the same as @other, as the kernel's host compares them? */
+	bool same(const Frame &other) const;
 	/* Change what routers may change. */
 	void route(u64 bits);
 	/* The core's parser, on the headers only or on everything. */

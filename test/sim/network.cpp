@@ -95,6 +95,14 @@ void Network::send(FramePtr frame)
 	deliver(way, std::move(frame), false, touched.late);
 }
 
+void Network::plant(FramePtr frame)
+{
+	const Path &path = ways_[frame->from << 16 | frame->to].path;
+
+	flying_[count_] = std::move(frame);
+	world_.in(world_.random.below(2 * path.delay), this, count_++);
+}
+
 void Network::wake(u64 what)
 {
 	auto found = flying_.find(what);

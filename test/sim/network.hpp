@@ -73,6 +73,8 @@ public:
 	void attach(u32 node, Port *port) { ports_[node] = port; }
 	void set_path(u32 from, u32 to, const Path &path) { ways_[from << 16 | to].path = path; }
 	void send(FramePtr frame);
+	/* One that somebody else sends, which nothing befalls. */
+	void plant(FramePtr frame);
 	void wake(u64 what) override;
 };
 

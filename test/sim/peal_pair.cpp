@@ -11,6 +11,7 @@
 namespace peal::sim {
 
 u64 PealPair::kept;
+u64 PealPair::guessed;
 
 PealPair::PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources)
 	: Pair(node, qpn), flights_(habits.entries), resources_(resources), habits(habits)
@@ -49,6 +50,8 @@ void PealPair::connect(const peal_outbound_config &out, u32 out_psn, const peal_
 	peal_outbound_set_psn(&out_, out_psn);
 	peal_inbound_set_psn(&in_, in_psn);
 	posted_.clear();
+	early_requests_.clear();
+	early_responses_.clear();
 	target.forget();
 	error_ = dead_ = false;
 	arm();
@@ -77,6 +80,7 @@ void PealPair::wake(u64 what)
 
 			world_.trace("%u timer", qpn);
 			peal_outbound_expire(&out_, world_.now());
+			expire_early();
 			outgoing->stalls += !probed && out_.repair.probe == PEAL_PROBE_SILENCE;
 		}
 		break;
@@ -86,6 +90,7 @@ void PealPair::wake(u64 what)
 		armed_in_ = NEVER;
 		if (!error_ && world_.now() >= peal_inbound_deadline(&in_)) {
 			peal_inbound_expire(&in_, world_.now());
+			expire_early();
 			reply();
 		}
 		break;
@@ -269,6 +274,95 @@ bool PealPair::may_keep()
 	return world_.random.ppm(habits.keep);
 }
 
+void PealPair::expire_early()
+{
+	while (void *handle = peal_outbound_take_expired(&out_, world_.now()))
+		unkeep(early_responses_, handle);
+	while (void *handle = peal_inbound_take_expired(&in_, world_.now()))
+		unkeep(early_requests_, handle);
+}
+
+/*
+ * Whoever hits the PSN that is expected has guessed all that the specification lets the
+ * peer check, and so has an acknowledgment of anything that is outstanding. It is left out
+ * here: what it does is right.
+ */
+bool PealPair::is_guessed(const Frame &frame) const
+{
+	const peal_packet &p = frame.packet;
+
+	if (!frame.forged)
+		return false;
+	if (peal_packet_opcode(&p)->has & PEAL_HAS_REQUEST)
+		return incoming->rel(p.psn) == incoming->executed();
+	u32 at = outgoing->rel(p.psn), una = outgoing->una();
+
+	if (at + 1 == una || at == una)
+		return true;
+	return at > una && at < outgoing->sent_up_to() && !outgoing->awaits_data(p);
+}
+
+void PealPair::keep(std::map<u32, Early> &early, FramePtr frame)
+{
+	u32 psn = frame->packet.psn;
+
+	if (!early.emplace(psn, Early{frame.get(), world_.now(), false}).second)
+		violation("%u keeps two packets with PSN %06x", qpn, psn);
+	(void)frame.release();
+	kept++;
+}
+
+FramePtr PealPair::unkeep(std::map<u32, Early> &early, void *handle)
+{
+	FramePtr frame(static_cast<Frame *>(handle));
+
+	challenged_ = false;
+	if (!frame)
+		return frame;
+	auto found = early.find(frame->packet.psn);
+
+	if (found == early.end() || found->second.frame != handle)
+		violation("%u gives back what it did not keep", qpn);
+	challenged_ = found->second.challenged;
+	if (&early == &early_requests_ &&
+	    world_.now() - found->second.since > 2 * (keep_ns + node.habits.timer_slack) + US)
+		violation("%u kept PSN %06x for %llu us", qpn, found->first,
+			  (world_.now() - found->second.since) / US);
+	early.erase(found);
+	kept--;
+	return frame;
+}
+
+/* The core thinks that @frame may be a copy of @kept. */
+bool PealPair::differs(std::map<u32, Early> &early, void *kept, const Frame &frame) const
+{
+	const Frame &other = *static_cast<Frame *>(kept);
+
+	if (early.at(frame.packet.psn).frame != kept)
+		violation("%u takes PSN %06x for another packet", qpn, frame.packet.psn);
+	if (other.same(frame))
+		return false;
+	if (honest && !frame.forged && !other.forged)
+		violation("%u: two honest packets with PSN %06x differ", qpn, frame.packet.psn);
+	world_.trace("  contradicts what was kept");
+	return true;
+}
+
+/* What is forged must have had all luck: the flow, and nobody who sent the real one in time. */
+void PealPair::take_effect(const Frame &frame, const char *how) const
+{
+	if (!frame.forged)
+		return;
+	if (frame.packet.flow != FLOW)
+		violation("%u: a forged packet of another flow, PSN %06x, is %s", qpn,
+			  frame.packet.psn, how);
+	if (challenged_)
+		violation("%u: a forged packet, PSN %06x, is %s, and the real one had come", qpn,
+			  frame.packet.psn, how);
+	guessed++;
+	throw Guessed{};
+}
+
 /* What the AETH says, for the oracle; credits count also when the response is too early. */
 void PealPair::note_aeth(const peal_packet &p, bool dropped)
 {
@@ -288,17 +382,21 @@ void PealPair::respond(FramePtr frame)
 	peal_landing landing{};
 
 	while (frame) {
-		bool keep = may_keep();
+		bool may = may_keep();
 		u32 una = out_.trail.una;
 
 		peal_outbound_receive(&out_, &frame->packet, world_.now(),
-				      keep ? frame.get() : nullptr, &landing);
+				      may ? frame.get() : nullptr, &landing);
 		note_aeth(frame->packet, landing.what == PEAL_LANDING_DROPPED);
 		if (landing.what == PEAL_LANDING_KEPT) {
-			if (!keep)
+			if (!may)
 				violation("kept a response that was not to be kept");
-			frame.release();
-			kept++;
+			keep(early_responses_, std::move(frame));
+		} else if (landing.what == PEAL_LANDING_COPY) {
+			if (differs(early_responses_, landing.kept, *frame))
+				unkeep(early_responses_,
+				       peal_outbound_contradict(&out_, frame->packet.psn,
+								world_.now()));
 		} else if (landing.what != PEAL_LANDING_DROPPED) {
 			land(landing, *frame);
 		} else {
@@ -309,10 +407,7 @@ void PealPair::respond(FramePtr frame)
 			outgoing->progressed(out_.trail.una);
 		else
 			outgoing->heard();
-		void *handle = peal_outbound_take_early(&out_);
-
-		frame.reset(static_cast<Frame *>(handle));
-		kept -= !!handle;
+		frame = unkeep(early_responses_, peal_outbound_take_early(&out_));
 	}
 }
 
@@ -323,6 +418,7 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 	const peal_flight &flight = flights_[landing.flight & out_.trail.mask];
 	const Message &m = outgoing->message(flight.message.index);
 
+	take_effect(frame, "placed");
 	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
 		peal_outbound_spoil(&out_, landing.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 		return;
@@ -348,7 +444,19 @@ void PealPair::arrive(FramePtr frame)
 {
 	const auto *wire = peal_packet_opcode(&frame->packet);
 
-	show("gets", frame->packet);
+	show(frame->forged ? "gets, forged," : "gets", frame->packet);
+	if (is_guessed(*frame)) {
+		world_.trace("  which was guessed");
+		return;
+	}
+	if (!frame->forged) {
+		auto &early = wire->has & PEAL_HAS_RESPONSE ? early_responses_ : early_requests_;
+		auto found = early.find(frame->packet.psn);
+
+		if (found != early.end() && found->second.frame->forged)
+			found->second.challenged = !frame->same(*found->second.frame);
+	}
+	challenged_ = false;
 	if (wire->has & PEAL_HAS_RESPONSE) {
 		if (!dead_)
 			respond(std::move(frame));
@@ -372,7 +480,8 @@ void PealPair::room()
 bool PealPair::quiet() const
 {
 	return dead_ || (posted_.empty() && peal_outbound_idle(&out_) &&
-			 peal_outbound_deadline(&out_) == NEVER);
+			 peal_outbound_deadline(&out_) == NEVER &&
+			 (error_ || early_requests_.empty()));
 }
 
 } // namespace peal::sim

@@ -8,6 +8,7 @@
  */
 #pragma once
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "pair.hpp"
@@ -32,6 +33,13 @@ class PealPair : public Pair {
 	u64 armed_out_ = NEVER, armed_in_ = NEVER;
 	bool turn_due_ = false, reply_due_ = false, dead_ = false;
 	u32 expected_una_ = 0;
+	/* What the core keeps, by PSN. A forged one is challenged when the real one has come. */
+	struct Early {
+		Frame *frame;
+		u64 since;
+		bool challenged;
+	};
+	std::map<u32, Early> early_requests_, early_responses_;
 
 	bool followed() const;
 	void feed();
@@ -50,10 +58,20 @@ class PealPair : public Pair {
 	void reply();
 	void note_aeth(const peal_packet &packet, bool dropped);
 	bool may_keep();
+	bool is_guessed(const Frame &frame) const;
+	void keep(std::map<u32, Early> &early, FramePtr frame);
+	FramePtr unkeep(std::map<u32, Early> &early, void *handle);
+	bool differs(std::map<u32, Early> &early, void *kept, const Frame &frame) const;
+	void take_effect(const Frame &frame, const char *how) const;
+	void expire_early();
+	bool challenged_ = false; /* the frame that was kept until now */
 
 public:
 	PealHabits habits;
 	static u64 kept; /* frames in the core's hands */
+	static u64 guessed; /* forged frames that nobody could tell from real ones, and that took effect */
+	u64 keep_ns = 0;
+	bool honest = true; /* nobody forges, or changes, packets for this queue pair */
 
 	PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources);
 	~PealPair() override;

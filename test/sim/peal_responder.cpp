@@ -14,29 +14,30 @@ void PealPair::request(FramePtr frame)
 	peal_request request{};
 
 	while (frame) {
-		bool keep = may_keep();
+		bool may = may_keep();
 
 		peal_inbound_receive(&in_, &frame->packet, world_.now(),
-				     keep ? frame.get() : nullptr, &request);
+				     may ? frame.get() : nullptr, &request);
 		if (request.what == PEAL_REQUEST_ANSWERED && request.duplicate)
 			incoming->asked_again(frame->packet.psn, frame->packet.length);
 		if (request.what == PEAL_REQUEST_KEPT) {
-			if (!keep)
+			if (!may)
 				violation("kept a request that was not to be kept");
-			frame.release();
-			kept++;
+			keep(early_requests_, std::move(frame));
+		} else if (request.what == PEAL_REQUEST_COPY) {
+			if (differs(early_requests_, request.kept, *frame))
+				unkeep(early_requests_,
+				       peal_inbound_contradict(&in_, frame->packet.psn));
 		} else if (request.what == PEAL_REQUEST_EXECUTE) {
 			serve(request, *frame);
 		} else if (request.what == PEAL_REQUEST_ANSWERED && request.fatal) {
+			take_effect(*frame, "refused");
 			incoming->refuse(frame->packet.psn, REM_INV_REQ_ERR);
 		} else if (request.what == PEAL_REQUEST_DROPPED) {
 			world_.trace("  dropped: %d%s", request.drop,
 				     request.duplicate ? ", duplicate" : "");
 		}
-		void *handle = peal_inbound_take_early(&in_);
-
-		frame.reset(static_cast<Frame *>(handle));
-		kept -= !!handle;
+		frame = unkeep(early_requests_, peal_inbound_take_early(&in_));
 	}
 }
 
@@ -58,6 +59,13 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 		.imm_or_rkey = request.imm_or_rkey,
 	};
 	u64 original;
+
+	if (frame.forged && incoming->rules.transport != PEAL_RC && request.rkey == 0 &&
+	    request.operation == PEAL_OP_WRITE) {
+		peal_inbound_done(&in_, PEAL_VERDICT_ACCESS, 0, world_.now());
+		return;
+	}
+	take_effect(frame, "executed");
 	enum peal_verdict verdict = target.execute(*incoming, r, frame.payload, &original);
 
 	peal_inbound_done(&in_, verdict, original, world_.now());

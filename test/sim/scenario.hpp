@@ -8,6 +8,7 @@
 #pragma once
 #include <memory>
 
+#include "forger.hpp"
 #include "peal_pair.hpp"
 #include "program.hpp"
 #include "strict.hpp"
@@ -25,6 +26,7 @@ enum class Fate : u8 {
 	ONE_LOST, /* in a laboratory: one packet in the middle */
 	ONE_LATE,
 	UNREADY, /* in a laboratory: some receives are posted late */
+	PLANTED, /* somebody who does not see them forges packets */
 };
 
 /* Two queue pairs and both directions between them; after a reset with new streams. */
@@ -59,10 +61,13 @@ class Connection : public Actor {
 	void plan_unready();
 	void check_experiment() const;
 	void check_victim() const;
+	void plan_planted();
+	void check_planted() const;
 
 public:
 	Fate fate = Fate::NONE;
 	std::unique_ptr<Pair> pairs[2];
+	std::unique_ptr<Forger> forger;
 	std::vector<std::unique_ptr<Stream>> streams; /* the last two are alive */
 	std::vector<std::unique_ptr<Program>> programs;
 

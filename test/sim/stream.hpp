@@ -113,6 +113,7 @@ struct Rules {
 	bool duplicates = false; /* it sends things twice, also NAKs */
 	bool forged = false;	 /* a packet is changed under way, with a right ICRC */
 	u64 slack = NEVER;	 /* timeouts are late by this at most, all together */
+	bool harmless = false;	 /* UC: the network loses nothing, and keeps the order */
 	bool clean = false;	 /* it neither loses nor reorders nor duplicates */
 	bool strict = false;	 /* its requester believes every NAK, also an old one */
 };
@@ -181,6 +182,12 @@ public:
 	size_t completed_count() const { return completed_; }
 	Message &message(size_t index) { return messages_.at(index); }
 	std::deque<Receive> &receives() { return receives_; }
+	/* PSNs, counted from the first: the next to be executed; outstanding from, up to. */
+	u32 executed() const { return executed_; }
+	u32 una() const { return una_; }
+	u32 sent_up_to() const { return new_packet_; }
+	/* Is @p what could answer to its PSN, and everything from una on answered by data? */
+	bool awaits_data(const peal_packet &p);
 	u32 rel(u32 psn) const { return (psn - rules.psn) & 0xffffff; }
 	bool in_error() const { return error_; }
 	bool failed() const { return failed_; }

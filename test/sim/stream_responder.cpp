@@ -29,6 +29,24 @@ Message *Stream::at_psn(u32 rel)
 	return &messages_[low - 1];
 }
 
+bool Stream::awaits_data(const peal_packet &p)
+{
+	const Message *m = nullptr;
+	u32 at = una_;
+
+	for (; at <= rel(p.psn); at = m->first + m->packets) {
+		m = at_psn(at);
+		if (!m || !m->responds())
+			return false;
+	}
+	if (m->is_atomic())
+		return p.opcode == PEAL_WIRE_ATOMIC_ACK;
+	return p.opcode < PEAL_WIRE_ACK &&
+	       p.payload_bytes ==
+		       std::min<u64>(rules.mtu,
+				     m->wire.length - u64{rel(p.psn) - m->first} * rules.mtu);
+}
+
 /* Is it exactly what was posted? */
 void Stream::check_request(const Message &m, const Request &r) const
 {
@@ -96,14 +114,15 @@ void Stream::settle(Message &m, const Request &r, enum peal_verdict verdict, u64
 
 	world_.trace("  %s: message %u, %u bytes at %llu: verdict %d", name_.c_str(), m.wire.index,
 		     r.bytes, r.offset, verdict);
-	executed_ = rel(r.psn);
+	/* What an unreliable responder refuses moves nothing. */
+	if (rules.transport == PEAL_RC || verdict == PEAL_VERDICT_DONE)
+		executed_ = rel(r.psn);
 	m.refused = status[verdict];
 	m.not_ready += verdict == PEAL_VERDICT_NOT_READY;
 	if (rules.transport == PEAL_RC && m.refused)
 		refused_ = &m;
 	if (verdict != PEAL_VERDICT_DONE) {
 		m.executed_packets = rules.transport == PEAL_RC ? m.executed_packets : 0;
-		executed_ += rules.transport != PEAL_RC;
 		return;
 	}
 	m.executed_packets += psns(m, r.length);

@@ -22,6 +22,9 @@ struct Violation : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
+/* Thrown when a forger had all the luck there is: what follows is of no interest. */
+struct Guessed {};
+
 [[noreturn]] [[gnu::format(printf, 1, 2)]] void violation(const char *format, ...);
 
 /* Who is called when time has come; @what is his own affair. */

@@ -24,13 +24,18 @@ void *handle(std::uint32_t n)
 	return &names[n % sizeof(names)];
 }
 
+constexpr std::uint64_t KEEP = 1000;
+
 struct Slots {
 	std::unique_ptr<peal_early> early = std::make_unique<peal_early>();
+	std::uint64_t now = 5000;
 
 	bool keep(std::uint32_t expected, std::uint32_t psn, void *what)
 	{
-		return peal_early_keep(early.get(), expected, psn, what);
+		return peal_early_keep(early.get(), expected, psn, what, now, KEEP);
 	}
+	void *expire() { return peal_early_expire(early.get(), now, KEEP); }
+	std::uint64_t deadline() const { return peal_early_deadline(early.get()); }
 	void *take(std::uint32_t psn) { return peal_early_take(early.get(), psn); }
 	void *drop() { return peal_early_drop(early.get()); }
 	bool has(std::uint32_t psn) const { return peal_early_has(early.get(), psn); }
@@ -93,6 +98,53 @@ TEST_CASE("a packet is not taken for the one a lap later", "[early]")
 	CHECK_FALSE(slots.has(12 + PEAL_EARLY_SLOTS));
 	CHECK(slots.take(12 + PEAL_EARLY_SLOTS) == nullptr);
 	CHECK(slots.first(12 + PEAL_EARLY_SLOTS - 1) == 12 + PEAL_EARLY_SLOTS - 1);
+	CHECK(slots.take(12) == handle(1));
+}
+
+TEST_CASE("what is kept is given up between one time and twice that", "[early]")
+{
+	Slots slots;
+
+	CHECK(slots.deadline() == U64_MAX);
+	REQUIRE(slots.keep(10, 12, handle(1)));
+	CHECK(slots.deadline() == slots.now + KEEP);
+	slots.now += KEEP - 1;
+	CHECK(slots.expire() == nullptr);
+	REQUIRE(slots.keep(10, 13, handle(2)));
+	slots.now += 1;
+	/* Both are noticed, and none has waited long enough for sure. */
+	CHECK(slots.expire() == nullptr);
+	REQUIRE(slots.keep(10, 14, handle(3)));
+	CHECK(slots.deadline() == slots.now + KEEP);
+	slots.now += KEEP;
+	CHECK(slots.expire() == handle(1));
+	CHECK(slots.expire() == handle(2));
+	CHECK(slots.expire() == nullptr);
+	CHECK(slots.early->count == 1);
+	CHECK(slots.has(14));
+	slots.now += KEEP;
+	CHECK(slots.expire() == handle(3));
+	CHECK(slots.expire() == nullptr);
+	CHECK(slots.deadline() == U64_MAX);
+	/* The next one has all its time. */
+	slots.now += 10 * KEEP;
+	REQUIRE(slots.keep(10, 12, handle(4)));
+	CHECK(slots.deadline() == slots.now + KEEP);
+	CHECK(slots.expire() == nullptr);
+	CHECK(slots.take(12) == handle(4));
+}
+
+TEST_CASE("what is old is still found and taken", "[early]")
+{
+	Slots slots;
+
+	REQUIRE(slots.keep(10, 12, handle(1)));
+	slots.now += KEEP;
+	CHECK(slots.expire() == nullptr);
+	CHECK(slots.has(12));
+	CHECK(peal_early_find(slots.early.get(), 12) == handle(1));
+	CHECK(peal_early_find(slots.early.get(), 13) == nullptr);
+	CHECK(slots.first(10) == 12);
 	CHECK(slots.take(12) == handle(1));
 }
 

@@ -19,6 +19,7 @@ constexpr std::uint8_t INVALID_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_INVALID_RE
 constexpr std::uint8_t ACCESS_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_ACCESS;
 constexpr std::uint8_t OPERATION_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_OPERATION;
 constexpr std::uint8_t RNR_TIMER = 12;
+constexpr std::uint64_t KEEP = 100000000;
 
 /* A request packet; with()s fill what matters. */
 struct Request : peal_packet {
@@ -36,6 +37,14 @@ struct Request : peal_packet {
 		Request copy = *this;
 
 		copy.ack_request = true;
+		return copy;
+	}
+	/* By another way through the network. */
+	Request by(std::uint16_t way) const
+	{
+		Request copy = *this;
+
+		copy.flow = way;
 		return copy;
 	}
 	Request at(std::uint64_t address, std::uint32_t bytes, std::uint32_t key = 7) const
@@ -88,6 +97,7 @@ public:
 			.mtu_shift = 8,
 			.rd_atomic = static_cast<std::uint8_t>(rd_atomic),
 			.rnr_timer = RNR_TIMER,
+			.keep_ns = KEEP,
 		};
 
 		peal_inbound_init(in_.get(), resources_.data(), resources_.size());
@@ -136,7 +146,11 @@ public:
 		REQUIRE(all.size() == 1);
 		return all.front();
 	}
+	void *contradict(std::uint32_t psn) { return peal_inbound_contradict(in_.get(), psn); }
+	void *take_expired() { return peal_inbound_take_expired(in_.get(), now); }
 	std::uint64_t deadline() const { return peal_inbound_deadline(in_.get()); }
+	/* Nothing is due but what early packets are given up by. */
+	bool looks_at_no_gap() const { return deadline() == peal_early_deadline(&in_->early); }
 	/* Time passes until the deadline. */
 	void wait()
 	{

@@ -16,9 +16,9 @@ class Keeper : public Responder {
 
 public:
 	using Responder::Responder;
-	peal_request send(std::uint32_t psn)
+	peal_request send(std::uint32_t psn, std::uint16_t way = 0)
 	{
-		auto packet = std::make_unique<Request>(rc(PEAL_WIRE_SEND_ONLY, psn));
+		auto packet = std::make_unique<Request>(rc(PEAL_WIRE_SEND_ONLY, psn).by(way));
 		const peal_request request = give(*packet, packet.get());
 
 		if (request.what == PEAL_REQUEST_EXECUTE)
@@ -27,6 +27,8 @@ public:
 			kept_[psn] = std::move(packet);
 		return request;
 	}
+	const void *kept(std::uint32_t psn) const { return kept_.at(psn).get(); }
+	void forget(std::uint32_t psn) { kept_.erase(psn); }
 	/* What take_early() gives is executed. Return: how many. */
 	unsigned run_early(peal_verdict verdict = PEAL_VERDICT_DONE)
 	{
@@ -45,6 +47,13 @@ public:
 	}
 };
 
+void check_copy(const peal_request &request, const void *kept)
+{
+	CHECK(request.what == PEAL_REQUEST_COPY);
+	CHECK(request.drop == PEAL_DROP_sequence);
+	CHECK(request.kept == kept);
+}
+
 } // namespace
 
 TEST_CASE("one packet late: the others wait, and nothing is said", "[inbound]")
@@ -56,12 +65,12 @@ TEST_CASE("one packet late: the others wait, and nothing is said", "[inbound]")
 	CHECK(r.replies().empty());
 	CHECK(r.take_early() == nullptr);
 	CHECK(r.deadline() > r.now);
-	CHECK(r.deadline() < U64_MAX);
+	CHECK_FALSE(r.looks_at_no_gap());
 	CHECK(r.send(0xffffff).what == PEAL_REQUEST_EXECUTE);
 	CHECK(r.run_early() == 2);
 	CHECK(r->psn == 2);
 	CHECK(r->msn == 3);
-	CHECK(r.deadline() == U64_MAX);
+	CHECK(r.looks_at_no_gap());
 	CHECK(r.replies().empty());
 }
 
@@ -73,7 +82,7 @@ TEST_CASE("who has come and was not taken yet is not missing", "[inbound]")
 	r.send(0);
 	for (const std::uint32_t psn : {2U, 3U, 5U})
 		CHECK(r.send(psn).what == PEAL_REQUEST_KEPT);
-	CHECK(r.deadline() == U64_MAX);
+	CHECK(r.looks_at_no_gap());
 	CHECK(r.run_early() == 3);
 	/* No loss was seen: this gap may be a mere change of order. */
 	CHECK(r.replies().empty());
@@ -90,7 +99,7 @@ TEST_CASE("three packets pass the missing one: NAK, once", "[inbound]")
 	CHECK(r.replies().empty());
 	r.send(4);
 	check_answer(r.reply(), SEQUENCE_NAK, 1);
-	CHECK(r.deadline() == U64_MAX);
+	CHECK(r.looks_at_no_gap());
 	for (std::uint32_t psn = 5; psn < 50; ++psn)
 		r.send(psn);
 	r.send(5);
@@ -125,7 +134,7 @@ TEST_CASE("a gap that stays is a loss after a while", "[inbound]")
 	CHECK(r.deadline() == deadline);
 	r.wait();
 	check_answer(r.reply(), SEQUENCE_NAK, 7);
-	CHECK(r.deadline() == U64_MAX);
+	CHECK(r.looks_at_no_gap());
 	peal_inbound_expire(r.get(), deadline + 1000000000);
 	CHECK(r.replies().empty());
 }
@@ -188,7 +197,7 @@ TEST_CASE("a second gap behind a packet that was merely late is looked at first"
 	r.send(0);
 	CHECK(r.run_early() == 1);
 	CHECK(r.replies().empty());
-	CHECK(r.deadline() < U64_MAX);
+	CHECK_FALSE(r.looks_at_no_gap());
 
 	SECTION("it comes")
 	{
@@ -231,12 +240,12 @@ TEST_CASE("copies of a kept packet change nothing", "[inbound]")
 
 	r.send(1);
 	for (int i = 0; i < 5; ++i)
-		check_dropped(r.send(1), PEAL_DROP_sequence);
+		check_copy(r.send(1), r.kept(1));
 	CHECK(r.replies().empty());
 	r.send(0);
 
 	/* A copy arrives before the host took the kept one. */
-	check_dropped(r.send(1), PEAL_DROP_sequence);
+	check_copy(r.send(1), r.kept(1));
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 2);
 	CHECK(r->early.count == 0);
@@ -264,7 +273,7 @@ TEST_CASE("a packet that came and was not taken is not missed", "[inbound]")
 
 		r.send(1);
 		r.run(rc(PEAL_WIRE_SEND_ONLY, 0), verdict);
-		CHECK(r.deadline() == U64_MAX);
+		CHECK(r.looks_at_no_gap());
 		CHECK(r.replies().size() == 1);
 	}
 }
@@ -291,4 +300,131 @@ TEST_CASE("a READ moves the expected number over what is kept", "[inbound]")
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 5);
 	CHECK(r.replies().size() == 4);
+}
+
+TEST_CASE("two packets with one number that differ: neither, and it is asked for", "[inbound]")
+{
+	Keeper r(0);
+
+	SECTION("before its turn, and nothing behind it")
+	{
+		r.send(1);
+		check_copy(r.send(1), r.kept(1));
+		CHECK(r.contradict(1) == r.kept(1));
+		r.forget(1);
+		CHECK(r->early.count == 0);
+		r.send(0);
+		CHECK(r.run_early() == 0);
+		CHECK_FALSE(r.looks_at_no_gap());
+		r.wait();
+		check_answer(r.reply(), SEQUENCE_NAK, 1);
+		CHECK(r.send(1).what == PEAL_REQUEST_EXECUTE);
+		CHECK(r.looks_at_no_gap());
+	}
+	SECTION("before its turn, in the middle of others")
+	{
+		for (std::uint32_t psn = 1; psn < 5; ++psn)
+			r.send(psn);
+		check_answer(r.reply(), SEQUENCE_NAK, 0);
+		CHECK(r.contradict(2) == r.kept(2));
+		r.forget(2);
+		r.send(0);
+		CHECK(r.run_early() == 1);
+		check_answer(r.reply(), SEQUENCE_NAK, 2);
+		/* The third packet with that number is believed again. */
+		CHECK(r.send(2).what == PEAL_REQUEST_EXECUTE);
+		CHECK(r.run_early() == 2);
+		CHECK(r->psn == 5);
+	}
+	SECTION("when its turn has come, and the host has not")
+	{
+		r.send(1);
+		r.send(2);
+		r.send(0);
+		check_copy(r.send(1), r.kept(1));
+		CHECK(r.contradict(1) == r.kept(1));
+		r.forget(1);
+		CHECK(r.take_early() == nullptr);
+		check_answer(r.reply(), SEQUENCE_NAK, 1);
+		CHECK(r.send(1).what == PEAL_REQUEST_EXECUTE);
+		CHECK(r.run_early() == 1);
+	}
+	SECTION("while the peer waits for a receive")
+	{
+		r.send(1);
+		r.send(2);
+		r.send(0);
+		CHECK(r.run_early(PEAL_VERDICT_NOT_READY) == 1);
+		check_copy(r.send(2), r.kept(2));
+		CHECK(r.contradict(2) == r.kept(2));
+	}
+	while (peal_inbound_drop_early(r.get()))
+		;
+}
+
+TEST_CASE("a packet of another flow than the one in front of it is not executed", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(0, 7);
+	/* Planted: the peer has sent nothing behind 1. */
+	CHECK(r.send(2, 8).what == PEAL_REQUEST_KEPT);
+	CHECK(r.send(3, 8).what == PEAL_REQUEST_KEPT);
+	r.send(1, 7);
+	check_dropped(r.give(*static_cast<const Request *>(r.take_early())), PEAL_DROP_conflict);
+	r.forget(2);
+	CHECK(r->psn == 2);
+	CHECK_FALSE(r.looks_at_no_gap());
+
+	SECTION("the peer's comes")
+	{
+		CHECK(r.send(2, 7).what == PEAL_REQUEST_EXECUTE);
+		check_dropped(r.give(*static_cast<const Request *>(r.take_early())),
+			      PEAL_DROP_conflict);
+		CHECK(r->psn == 3);
+		CHECK(r.replies().empty());
+	}
+	SECTION("the peer sends by another way from now on, and is asked again")
+	{
+		r.wait();
+		check_answer(r.reply(), SEQUENCE_NAK, 2);
+		CHECK(r.send(2, 8).what == PEAL_REQUEST_EXECUTE);
+		CHECK(r.run_early() == 1);
+		CHECK(r->psn == 4);
+	}
+}
+
+TEST_CASE("in its turn a packet may come by any way", "[inbound]")
+{
+	Keeper r(0);
+
+	for (std::uint16_t n = 0; n < 10; ++n)
+		CHECK(r.send(n, n).what == PEAL_REQUEST_EXECUTE);
+	/* All of one flow, and the one in front of them too. */
+	r.send(11, 3);
+	r.send(12, 3);
+	r.send(10, 3);
+	CHECK(r.run_early() == 2);
+}
+
+TEST_CASE("a packet whose turn does not come is given up", "[inbound]")
+{
+	Keeper r(0);
+
+	r.send(5);
+	const std::uint64_t since = r.now;
+
+	while (!r.looks_at_no_gap())
+		r.wait();
+	r.replies();
+	r.wait();
+	CHECK(r.take_expired() == nullptr);
+	CHECK(r.now >= since + KEEP);
+	r.wait();
+	CHECK(r.take_expired() == r.kept(5));
+	CHECK(r.take_expired() == nullptr);
+	CHECK(r.now <= since + 2 * KEEP);
+	CHECK(r.deadline() == U64_MAX);
+	for (std::uint32_t psn = 0; psn < 6; ++psn)
+		CHECK(r.send(psn).what == PEAL_REQUEST_EXECUTE);
 }

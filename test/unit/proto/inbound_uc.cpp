@@ -34,7 +34,7 @@ TEST_CASE("UC: a gap loses the message under way", "[inbound]")
 	r.run(uc(PEAL_WIRE_SEND_FIRST, 0, MTU));
 	check_dropped(r.give(uc(PEAL_WIRE_SEND_MIDDLE, 2, MTU)), PEAL_DROP_order);
 	check_dropped(r.give(uc(PEAL_WIRE_SEND_LAST, 3, MTU)), PEAL_DROP_order);
-	CHECK(r->psn == 4);
+	CHECK(r->psn == 1);
 
 	const peal_request request = r.run(uc(PEAL_WIRE_SEND_FIRST, 4, MTU));
 
@@ -119,4 +119,64 @@ TEST_CASE("UC: a verdict against it loses the message, and that is all", "[inbou
 		r.run(uc(PEAL_WIRE_SEND_ONLY, 2, 1));
 		CHECK(r.replies().empty());
 	}
+}
+
+TEST_CASE("UC: one packet far ahead that begins nothing makes nothing late", "[inbound]")
+{
+	for (unsigned wire : {PEAL_WIRE_SEND_MIDDLE, PEAL_WIRE_SEND_LAST, PEAL_WIRE_WRITE_MIDDLE,
+			      PEAL_WIRE_WRITE_LAST})
+		for (std::uint32_t psn : {2U, 200U, 0x9000U, 0x7fffffU, 0x800000U, 0xfff000U}) {
+			Responder r = unreliable(0);
+
+			CAPTURE(wire, psn);
+			r.run(uc(PEAL_WIRE_SEND_FIRST, 0, MTU));
+			check_dropped(r.give(uc(wire, psn, MTU)), PEAL_DROP_order);
+			/* Nor does the message under way take harm. */
+			CHECK(r.run(uc(PEAL_WIRE_SEND_MIDDLE, 1, MTU)).offset == MTU);
+			CHECK(r.run(uc(PEAL_WIRE_SEND_LAST, 2, 1)).last);
+			CHECK(r->psn == 3);
+		}
+}
+
+TEST_CASE("UC: what is refused moves nothing either", "[inbound]")
+{
+	Responder r = unreliable(0);
+
+	r.run(uc(PEAL_WIRE_WRITE_FIRST, 0, MTU).at(0, 2 * MTU));
+	r.run(uc(PEAL_WIRE_WRITE_ONLY, 500, 4).at(0, 4, 99), PEAL_VERDICT_ACCESS);
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 600, 4), PEAL_VERDICT_NOT_READY);
+	check_dropped(r.give(uc(PEAL_WIRE_SEND_FIRST, 700, 4)), PEAL_DROP_order);
+	CHECK(r->psn == 1);
+
+	const peal_request rest = r.run(uc(PEAL_WIRE_WRITE_LAST, 1, MTU));
+
+	CHECK(rest.offset == MTU);
+	CHECK(rest.rkey == 7);
+	CHECK(r->psn == 2);
+}
+
+TEST_CASE("UC: what was accepted far ahead makes few late", "[inbound]")
+{
+	Responder r = unreliable(0);
+
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 0, 1));
+	/* Forged: the peer is at 1. */
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 30000, 1));
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 1, 1));
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 2, 1));
+	CHECK(r->psn == 3);
+	/* Nearer, it is taken for the peer's, and what is behind it for late. */
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 1002, 1));
+	CHECK(r.give(uc(PEAL_WIRE_SEND_ONLY, 3, 1)).duplicate);
+	CHECK(r.give(uc(PEAL_WIRE_SEND_ONLY, 1002, 1)).duplicate);
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 1003, 1));
+}
+
+TEST_CASE("UC: what was refused and comes once more is new", "[inbound]")
+{
+	Responder r = unreliable(0);
+
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 0, 1), PEAL_VERDICT_NOT_READY);
+	r.run(uc(PEAL_WIRE_SEND_ONLY, 0, 1));
+	CHECK(r.give(uc(PEAL_WIRE_SEND_ONLY, 0, 1)).duplicate);
 }

@@ -113,13 +113,15 @@ TEST_CASE("early responses are kept, and taken in their turn", "[reads]")
 
 	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
 	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_LANDING_KEPT);
-	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_LANDING_COPY);
 	CHECK(r.landing.duplicate);
+	CHECK(r.landing.kept == &handle[1]);
 	CHECK(peal_outbound_take_early(r.get()) == nullptr);
 	r.receive_and_land(read_response(0));
 	/* A copy that comes before the kept one was taken is one too many. */
-	CHECK(r.receive(read_response(1)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
 	CHECK(r.landing.duplicate);
+	CHECK(r.landing.kept == &handle[1]);
 	CHECK(peal_outbound_take_early(r.get()) == &handle[1]);
 	r.receive_and_land(read_response(1));
 	CHECK(peal_outbound_take_early(r.get()) == nullptr);
@@ -127,6 +129,84 @@ TEST_CASE("early responses are kept, and taken in their turn", "[reads]")
 	CHECK(peal_outbound_take_early(r.get()) == &handle[3]);
 	r.receive_and_land(read_response(3));
 	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("two responses with one number that differ: neither, and it is asked for", "[reads]")
+{
+	Requester r = reading(4);
+
+	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
+
+	SECTION("before its turn")
+	{
+		CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
+		CHECK(peal_outbound_contradict(r.get(), psn(1), r.now) == &handle[1]);
+		r.receive_and_land(read_response(0));
+	}
+	SECTION("when its turn has come, and the host has not")
+	{
+		r.receive_and_land(read_response(0));
+		CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
+		CHECK(peal_outbound_contradict(r.get(), psn(1), r.now) == &handle[1]);
+	}
+	CHECK(peal_outbound_take_early(r.get()) == nullptr);
+	CHECK(r.wait() == Psns{1});
+	CHECK(r.out.header.length == 2 * MTU);
+	CHECK(r->retry.used == 0);
+	r.receive_and_land(read_response(1));
+	r.receive_and_land(read_response(2));
+	CHECK(peal_outbound_take_early(r.get()) == &handle[3]);
+	r.receive_and_land(read_response(3));
+	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("a response of another flow than the one in front of it is not placed", "[reads]")
+{
+	Requester r = reading(3);
+	peal_packet planted = read_response(1);
+
+	planted.flow = 8;
+	CHECK(r.receive(planted, &handle[1]) == PEAL_LANDING_KEPT);
+	r.receive_and_land(read_response(0));
+	CHECK(peal_outbound_take_early(r.get()) == &handle[1]);
+	CHECK(r.receive(planted) == PEAL_LANDING_DROPPED);
+	CHECK(r.landing.drop == PEAL_DROP_conflict);
+	CHECK(r->trail.una == psn(1));
+
+	SECTION("the peer's comes") {}
+	SECTION("the peer's does not come")
+	{
+		CHECK(r.wait() == Psns{1});
+		CHECK(r->retry.used == 0);
+	}
+	r.receive_and_land(read_response(1));
+	r.receive_and_land(read_response(2));
+	CHECK(r.completed() == 1);
+}
+
+TEST_CASE("a response whose turn does not come is given up", "[reads]")
+{
+	peal_outbound_config config = plain_config();
+
+	config.timeout_ns = 0;
+	Requester r(config);
+
+	r.post_read(3);
+	r.send();
+	CHECK(r.receive(read_response(2), &handle[2]) == PEAL_LANDING_KEPT);
+	const std::uint64_t since = r.now;
+	void *given_up = nullptr;
+
+	while (!given_up && r.now < since + 3 * KEEP) {
+		r.expire();
+		r.send();
+		given_up = peal_outbound_take_expired(r.get(), r.now);
+	}
+	CHECK(given_up == &handle[2]);
+	CHECK(r.now >= since + KEEP);
+	CHECK(r.now <= since + 2 * KEEP);
+	CHECK(r->early.count == 0);
 }
 
 TEST_CASE("kept responses can be dropped", "[reads]")

@@ -28,6 +28,7 @@ constexpr std::uint32_t ENTRIES = 64;
 constexpr std::uint64_t US = 1000;
 constexpr std::uint64_t MS = 1000 * US;
 constexpr std::uint64_t TIMEOUT = 67 * MS;
+constexpr std::uint64_t KEEP = 400 * MS;
 constexpr std::uint32_t FIRST_PSN = 0xfffffe; /* so that every test wraps */
 constexpr std::uint8_t UNLIMITED = 0 + PEAL_SYNDROME_ACK + PEAL_CREDITS_UNLIMITED;
 
@@ -48,6 +49,7 @@ inline peal_outbound_config plain_config()
 	config.max_rd_atomic = 4;
 	config.timeout_ns = TIMEOUT;
 	config.window = 128;
+	config.keep_ns = KEEP;
 	return config;
 }
 
