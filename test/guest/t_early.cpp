@@ -5,7 +5,9 @@
  * many a device.
  *
  * Holds: what is too long is not kept; what all queue pairs keep is bounded, and who comes
- * when many keep a lot may still keep a little; what ends gives back.
+ * when many keep a lot may still keep a little; what ends gives back. A packet that is planted
+ * ahead of its turn does not take the place of the real one, and is not kept for ever; on UC it
+ * makes nothing late.
  * Does not hold: what becomes of kept packets (test/sim, t_wire_loss).
  */
 #include "counters.hpp"
@@ -87,7 +89,176 @@ public:
 	}
 };
 
+/*
+ * It takes what comes into receives. Its peer, and whoever claims to be it, is the test: they
+ * have other ports.
+ */
+class Target {
+	static constexpr std::uint32_t bytes = 64;
+	static constexpr int uc_mask =
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	Endpoint end_;
+	Region memory_{end_.pd, page_bytes};
+	RawSocket wire_{"veth1"};
+	std::uint8_t transport_;
+	unsigned posted_ = 0, taken_ = 0;
+
+	static QpOptions options(ibv_qp_type type)
+	{
+		QpOptions options;
+
+		options.type = type;
+		return options;
+	}
+
+public:
+	static constexpr std::uint16_t peer = 0xc123, stranger = 0xd456;
+	static constexpr std::uint8_t only = 4, middle = 1;
+	const std::uint32_t psn = 0xfffffe;
+
+	explicit Target(Device &device, ibv_qp_type type = IBV_QPT_RC)
+		: end_(device, options(type)), transport_(type == IBV_QPT_UC ? 0x20 : 0)
+	{
+		Link link;
+
+		link.psn = psn;
+		auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
+		to_init(end_.qp, link);
+		must(ibv_modify_qp(end_.qp, &rtr, type == IBV_QPT_UC ? uc_mask : rtr_mask),
+		     "modify to RTR");
+		for (; posted_ < 4; posted_++)
+			post_recv(end_.qp, posted_, {memory_.sge(posted_ * bytes, bytes)});
+	}
+	void send(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
+		  std::uint8_t opcode = only, std::size_t length = bytes)
+	{
+		const Route route{.from_port = port,
+				  .from = address("10.77.0.2"),
+				  .to = address("10.77.0.1"),
+				  .from_mac = mac("veth1"),
+				  .to_mac = mac("veth0")};
+		Bytes body;
+		std::vector<Bytes> frames;
+
+		Bth{.opcode = static_cast<std::uint8_t>(transport_ | opcode),
+		    .qpn = end_.qp->qp_num,
+		    .psn = psn + ahead}
+			.put_to(body);
+		body.resize(body.size() + length, says);
+		frames.push_back(make_frame(route, body, 0));
+		wire_.send(frames);
+	}
+	/* The next receive has been completed, and has this. */
+	void check_got(std::uint8_t says)
+	{
+		CHECK(wait_success(end_.recv_cq).front().byte_len == bytes);
+		CHECK(all_equal(memory_.bytes(taken_++ * bytes, bytes), says));
+	}
+	void check_got_nothing() { CHECK(drain(end_.recv_cq, 1).empty()); }
+};
+
+/* How much a counter has grown. */
+class Growth {
+	std::string name_;
+	std::uint64_t before_ = counter(name_);
+
+public:
+	explicit Growth(std::string name) : name_(std::move(name)) {}
+	bool is(std::uint64_t much) const
+	{
+		return eventually([&] { return counter(name_) - before_ == much; });
+	}
+};
+
+constexpr std::uint8_t real = 0x11, forged = 0xee;
+
 } // namespace
+
+TEST_CASE("a packet that is planted ahead does not take the place of the real one")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), conflicts("drop_conflict");
+
+	target.send(Target::stranger, 1, forged);
+	target.send(Target::stranger, 2, forged);
+	REQUIRE(kept.is(2));
+	for (std::uint32_t ahead = 0; ahead < 3; ahead++) {
+		target.send(Target::peer, ahead, real);
+		target.check_got(real);
+	}
+	target.check_got_nothing();
+	CHECK(conflicts.is(2));
+}
+
+TEST_CASE("of two packets with one number that differ neither is taken")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), conflicts("drop_conflict"), lost("early_lost"),
+		copies("drop_sequence");
+
+	/* The stranger has guessed the port, too. */
+	target.send(Target::peer, 1, forged);
+	REQUIRE(kept.is(1));
+	target.send(Target::peer, 1, real);
+	CHECK(conflicts.is(1));
+	CHECK(lost.is(1));
+	/* What is the same is a mere copy. */
+	target.send(Target::peer, 2, real);
+	REQUIRE(kept.is(2));
+	target.send(Target::peer, 2, real);
+	CHECK(copies.is(1));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.check_got_nothing();
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+	target.check_got(real);
+	CHECK(conflicts.is(1));
+}
+
+TEST_CASE("a packet that is planted on an idle connection is given up")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), lost("early_lost");
+
+	for (std::uint32_t ahead = 1; ahead < 128; ahead++)
+		target.send(Target::peer, ahead, forged);
+	REQUIRE(kept.is(127));
+	CHECK(lost.is(127));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+}
+
+TEST_CASE("one packet far ahead does not silence an unreliable connection")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device, IBV_QPT_UC);
+	const Growth refused("drop_order");
+
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.send(Target::stranger, 30000, forged, Target::middle, 128U << device.port().active_mtu);
+	REQUIRE(refused.is(1));
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+}
 
 TEST_CASE("an early packet is kept when it is no longer than the path MTU")
 {

@@ -95,6 +95,7 @@ struct Bth {
 /* From whom to whom. */
 struct Route {
 	bool ipv6 = false;
+	std::uint16_t from_port = 0xc000;
 	std::array<std::uint8_t, 16> from{}, to{}; /* IPv4: the first four */
 	std::array<std::uint8_t, 6> from_mac{}, to_mac{};
 };
@@ -199,7 +200,7 @@ inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 	put(frame, route.from_mac);
 	put(frame, route.ipv6 ? 0x86dd : 0x0800, 2);
 	put_ip(frame, route, udp_length);
-	put(frame, 0xc000, 2);
+	put(frame, route.from_port, 2);
 	put(frame, roce_port, 2);
 	put(frame, udp_length, 2);
 	put(frame, 0, 2);

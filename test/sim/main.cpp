@@ -2,11 +2,12 @@
 /*
  * sim: runs simulations by their seeds.
  *
- *	sim [--seeds N] [--seed S] [--jobs J] [--file LIST] [--all] [--verbose]
+ *	sim [--seeds N] [--seed S] [--jobs J] [--file LIST] [--all] [--verbose] [--planted]
  *
  * N seeds from S on (S: random when it is not given, N: 1), in J processes. The
  * first seed that fails (--all: every one) is printed with what it broke; then
  * the exit status is 1. --file runs the seeds in a file instead. --verbose prints each packet.
+ * --planted: every connection has a forger.
  */
 #include <chrono>
 #include <cstdio>
@@ -150,6 +151,10 @@ static Options parse(int argc, char **argv)
 			options.all = true;
 			continue;
 		}
+		if (name == "--planted") {
+			Connection::always_planted = true;
+			continue;
+		}
 		if (name == "--seeds")
 			options.seeds = std::strtoull(value, nullptr, 0);
 		else if (name == "--seed")
@@ -162,7 +167,7 @@ static Options parse(int argc, char **argv)
 			value = "";
 		if (!*value) {
 			std::fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--jobs J] "
-					     "[--file LIST] [--all] [--verbose]\n");
+					     "[--file LIST] [--all] [--verbose] [--planted]\n");
 			std::exit(2);
 		}
 		i++;

@@ -295,11 +295,12 @@ bool PealPair::is_guessed(const Frame &frame) const
 		return false;
 	if (peal_packet_opcode(&p)->has & PEAL_HAS_REQUEST)
 		return incoming->rel(p.psn) == incoming->executed();
+	/* Of a message that failed on its way the core may think that one packet more has left. */
 	u32 at = outgoing->rel(p.psn), una = outgoing->una();
 
 	if (at + 1 == una || at == una)
 		return true;
-	return at > una && at < outgoing->sent_up_to() && !outgoing->awaits_data(p);
+	return at > una && at <= outgoing->sent_up_to() && !outgoing->awaits_data(p);
 }
 
 void PealPair::keep(std::map<u32, Early> &early, FramePtr frame)

@@ -73,7 +73,7 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 {
 	Random &random = world_.random;
 	u32 nodes = random.pick<u32>({2, 2, 2, 3, 4});
-	laboratory_ = random.one_in(20);
+	laboratory_ = random.one_in(20) && !Connection::always_planted;
 	u32 connections = random.pick<u32>({1, 1, 1, 1, 2, 3});
 	bool v6 = random.one_in(2);
 

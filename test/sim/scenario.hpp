@@ -65,6 +65,7 @@ class Connection : public Actor {
 	void check_planted() const;
 
 public:
+	static bool always_planted; /* this fate for all, and no laboratory */
 	Fate fate = Fate::NONE;
 	std::unique_ptr<Pair> pairs[2];
 	std::unique_ptr<Forger> forger;
