@@ -9,7 +9,10 @@
 #include "table.h"
 
 /* 0 and 1 are the management queue pairs; small numbers help nobody. */
-#define PEAL_QPN_LIMIT	XA_LIMIT(0x10, 0xfffffe)
+#define PEAL_QPN_LEAST	0x10
+#define PEAL_QPN_MOST	0x7fffff
+/* After eight million queue pairs a number may be in use still. */
+#define PEAL_QPN_TRIES	1000
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 
@@ -23,6 +26,8 @@ int peal_table_init(struct peal_table *table)
 	xa_init_flags(&table->keys, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&table->addresses,
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	table->next_qpn = PEAL_QPN_LEAST;
+	get_random_bytes(&table->qpn_order, sizeof(table->qpn_order));
 	table->counters = alloc_percpu(struct peal_counters);
 	return table->counters ? 0 : -ENOMEM;
 }
@@ -35,12 +40,56 @@ void peal_table_destroy(struct peal_table *table)
 	free_percpu(table->counters);
 }
 
+/*
+ * A Feistel network: another number of 24 bits for each, in an order that only somebody who
+ * has the key can tell.
+ */
+static u32 peal_table_permute(const struct peal_table *table, u32 n)
+{
+	u32 left = n >> 12, right = n & 0xfff, round;
+
+	for (round = 0; round < 4; round++) {
+		u32 mixed = left ^ (siphash_1u32(round << 12 | right, &table->qpn_order) & 0xfff);
+
+		left = right;
+		right = mixed;
+	}
+	return left << 12 | right;
+}
+
+/*
+ * From place to number. A number out of range is permuted again: the circle that it lies on
+ * comes back to the place at the latest, so that each place has a number of its own.
+ */
+static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
+{
+	do {
+		place = peal_table_permute(table, place);
+	} while (place < PEAL_QPN_LEAST || place > PEAL_QPN_MOST);
+	return place;
+}
+
+static u32 peal_table_next_qpn(struct peal_table *table)
+{
+	u32 place;
+
+	xa_lock(&table->qps);
+	place = table->next_qpn;
+	table->next_qpn = place == PEAL_QPN_MOST ? PEAL_QPN_LEAST : place + 1;
+	xa_unlock(&table->qps);
+	return peal_table_place_to_qpn(table, place);
+}
+
+/* Return: -EBUSY when hardly a number is free. */
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 {
-	int ret = xa_alloc_cyclic(&table->qps, qpn, qp, PEAL_QPN_LIMIT, &table->next_qpn,
-				  GFP_KERNEL);
+	int ret, tries = PEAL_QPN_TRIES;
 
-	return min(ret, 0);
+	do {
+		*qpn = peal_table_next_qpn(table);
+		ret = xa_insert(&table->qps, *qpn, qp, GFP_KERNEL);
+	} while (ret == -EBUSY && --tries);
+	return ret;
 }
 
 /* Return: -EBUSY when there is one already. */

@@ -4,13 +4,16 @@
  * index, and the counters. What a request can name, it names through here.
  *
  * Owns: the numbers. They are handed out cyclically, so that a stale number
- * stays unknown for as long as possible.
+ * stays unknown for as long as possible. A QP number is all that a stranger has to
+ * guess to be heard by a queue pair, so these come in a secret order, which is another
+ * one for each device. They are from the lower half of their 24 bits.
  * Does not know: what the entries contain. Entries found inside the guard stay
  * valid until its end (guard.h).
  */
 #ifndef PEAL_TABLE_H
 #define PEAL_TABLE_H
 
+#include <linux/siphash.h>
 #include <linux/xarray.h>
 
 #include "counters.h"
@@ -24,7 +27,8 @@ struct peal_table {
 	struct xarray qps;	/* by QP number; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; likewise */
 	struct xarray addresses; /* by index; likewise, with interrupts off */
-	u32 next_qpn;
+	u32 next_qpn;		/* place in the order of QP numbers; xa_lock of qps */
+	siphash_key_t qpn_order;
 	u32 next_key;
 	u32 next_address;
 	struct peal_counters __percpu *counters;

@@ -5,7 +5,8 @@
  * the netdev below.
  *
  * Holds: the state table both ways, query after modify, reuse after RESET, SQD, what is
- * not supported, that limits of query_device are true, many queue pairs, that objects
+ * not supported, that limits of query_device are true, many queue pairs, whose numbers do
+ * not count, that objects
  * leave nothing behind, port state, MTU and GIDs that follow the netdev.
  * Does not hold: removal of the device (t_removal), memory regions (t_mr).
  */
@@ -13,6 +14,7 @@
 #include "verbs.hpp"
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 using namespace peal_test;
@@ -508,6 +510,32 @@ TEST_CASE("a thousand queue pairs pass messages")
 			post(qp, Send(IBV_WR_SEND).id(2));
 		CHECK(wait_success(cq, 2 * qps.size(), 3 * patience).size() == 2 * qps.size());
 	}
+}
+
+TEST_CASE("a queue pair's number does not tell the next one's")
+{
+	if (!is_peal())
+		SKIP_CASE("other devices count");
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 64));
+	std::vector<Qp> qps;
+	std::set<std::uint32_t> numbers;
+	int near = 0;
+
+	for (int i = 0; i < 64; i++) {
+		qps.push_back(create_qp(pd, cq, cq));
+		const auto number = static_cast<std::int64_t>(qps.back()->qp_num);
+		CHECK(number >= 0x10);
+		CHECK(number <= 0x7fffff);
+		if (i)
+			near += std::abs(number - std::int64_t{qps[qps.size() - 2]->qp_num}) < 1000;
+		numbers.insert(qps.back()->qp_num);
+	}
+	CHECK(numbers.size() == qps.size());
+	/* One in 4000 by chance. */
+	CHECK(near < 4);
+	CHECK(*numbers.rbegin() - *numbers.begin() > 0x100000);
 }
 
 TEST_CASE("several contexts of one process")
