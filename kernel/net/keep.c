@@ -89,8 +89,13 @@ static void peal_keep_detach(struct sk_buff *skb)
 		skb->truesize = SKB_TRUESIZE(skb_end_offset(skb));
 }
 
+/*
+ * What the stack attached on the way up has been looked at (the IPsec policy), and would stay
+ * as long as the packet: a security path holds the states that it names, and their modules.
+ */
 void peal_keep_add(const struct peal_qp *qp, struct sk_buff *skb)
 {
+	skb_ext_reset(skb);
 	peal_keep_detach(skb);
 	atomic_long_add(skb->truesize, &peal_keep_of(qp)->bytes);
 	peal_count(qp->table, early_kept);

@@ -132,21 +132,34 @@ public:
 	void send(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
 		  std::uint8_t opcode = only, std::size_t length = bytes)
 	{
+		std::vector<Bytes> frames{make(port, ahead, says, opcode, length)};
+
+		wire_.send(frames);
+	}
+	/* Inside IPsec, encrypted by nothing (RFC 2410). */
+	void send_in_esp(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
+			 std::uint32_t spi)
+	{
+		std::vector<Bytes> frames{in_esp(make(port, ahead, says, only, bytes), spi)};
+
+		wire_.send(frames);
+	}
+	Bytes make(std::uint16_t port, std::uint32_t ahead, std::uint8_t says, std::uint8_t opcode,
+		   std::size_t length)
+	{
 		const Route route{.from_port = port,
 				  .from = address("10.77.0.2"),
 				  .to = address("10.77.0.1"),
 				  .from_mac = mac("veth1"),
 				  .to_mac = mac("veth0")};
 		Bytes body;
-		std::vector<Bytes> frames;
 
 		Bth{.opcode = static_cast<std::uint8_t>(transport_ | opcode),
 		    .qpn = end_.qp->qp_num,
 		    .psn = psn + ahead}
 			.put_to(body);
 		body.resize(body.size() + length, says);
-		frames.push_back(make_frame(route, body, 0));
-		wire_.send(frames);
+		return make_frame(route, body, 0);
 	}
 	/* The next receive has been completed, and has this. */
 	void check_got(std::uint8_t says)
@@ -156,6 +169,16 @@ public:
 	}
 	void check_got_nothing() { CHECK(drain(end_.recv_cq, 1).empty()); }
 };
+
+/* How many use a kernel module. */
+int module_users(const std::string &name)
+{
+	std::ifstream file("/sys/module/" + name + "/refcnt");
+	int users = -1;
+
+	file >> users;
+	return users;
+}
 
 /* How much a counter has grown. */
 class Growth {
@@ -240,6 +263,30 @@ TEST_CASE("a packet that is planted on an idle connection is given up")
 	target.send(Target::peer, 0, real);
 	target.check_got(real);
 	target.send(Target::peer, 1, real);
+	target.check_got(real);
+}
+
+TEST_CASE("what is kept does not hold the IPsec state that it came by")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	if (run("modprobe esp4 && ip xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi 0x777 "
+		"mode transport enc 'ecb(cipher_null)' ''"))
+		SKIP_CASE("no IPsec here");
+	REQUIRE(module_users("esp4") == 1);
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), lost("early_lost");
+
+	target.send_in_esp(Target::peer, 1, real, 0x777);
+	CHECK(kept.is(1));
+	CHECK(run("ip xfrm state flush") == 0);
+	CHECK(eventually([] { return module_users("esp4") == 0; }));
+	/* It is still kept. */
+	CHECK(lost.is(0));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
 	target.check_got(real);
 }
 

@@ -261,6 +261,31 @@ inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::
 	return pieces;
 }
 
+/* The IPv4 frame in an ESP packet of transport mode with the null cipher (RFC 4303, RFC 2410). */
+inline Bytes in_esp(const Bytes &frame, std::uint32_t spi)
+{
+	constexpr std::size_t ip = ethernet_bytes, udp = ip + 20;
+	const std::span<const std::uint8_t> inner = std::span(frame).subspan(udp);
+	const std::size_t pad = -(inner.size() + 2) & 3;
+	Bytes esp(frame.begin(), frame.begin() + udp);
+
+	put(esp, spi, 4);
+	put(esp, 1, 4);
+	put(esp, inner);
+	for (std::size_t i = 1; i <= pad; i++)
+		put(esp, i, 1);
+	put(esp, pad, 1);
+	put(esp, 17, 1);
+	esp[ip + 2] = static_cast<std::uint8_t>((esp.size() - ip) >> 8);
+	esp[ip + 3] = static_cast<std::uint8_t>(esp.size() - ip);
+	esp[ip + 9] = 50;
+	esp[ip + 10] = esp[ip + 11] = 0;
+	const std::uint16_t sum = ip_checksum(std::span(esp).subspan(ip, 20));
+	esp[ip + 10] = static_cast<std::uint8_t>(sum >> 8);
+	esp[ip + 11] = static_cast<std::uint8_t>(sum);
+	return esp;
+}
+
 /* For frames as they are, on this netdev. */
 inline int packet_socket(const std::string &netdev)
 {
