@@ -326,7 +326,7 @@ FramePtr PealPair::unkeep(std::map<u32, Early> &early, void *handle)
 		violation("%u gives back what it did not keep", qpn);
 	challenged_ = found->second.challenged;
 	if (&early == &early_requests_ &&
-	    world_.now() - found->second.since > 2 * (keep_ns + node.habits.timer_slack) + US)
+	    world_.now() - found->second.since > 2 * keep_ns + 8 * node.habits.timer_slack + US)
 		violation("%u kept PSN %06x for %llu us", qpn, found->first,
 			  (world_.now() - found->second.since) / US);
 	early.erase(found);
