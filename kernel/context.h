@@ -38,7 +38,7 @@ struct peal_context {
 	u64 pass;				/* engine's thread: when it was last visited */
 	struct peal_door *door;
 	void *engine;				/* who answers the door */
-	struct list_head overdue;		/* what kicks left unfinished; the engine's lock */
+	struct list_head overdue;		/* what calls left unfinished; runlist.c's */
 	struct peal_account account;		/* what it holds of the device's numbers */
 };
 

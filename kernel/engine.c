@@ -34,9 +34,6 @@
 /* The same for a work: behind it wait those of other queue pairs. */
 #define PEAL_WORK_BUDGET	(4 * PEAL_TURN_BUDGET)
 
-/* A queue pair is run by its timer at most that often: others need the CPU, too. */
-#define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
-
 /*
  * What timers do on one CPU in a jiffy, the rest is the worker's: all that are due run in
  * one softirq, and a program's queue pairs can all wait for the same moment.
@@ -71,37 +68,6 @@ struct peal_allowance {
 
 static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
 
-static void peal_engine_enqueue(struct peal_engine *e, struct peal_qp *qp)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&e->lock, flags);
-	if (list_empty(&qp->run.node))
-		list_add_tail(&qp->run.node, &e->run);
-	spin_unlock_irqrestore(&e->lock, flags);
-}
-
-/* A program's call left @qp unfinished: the next kick of its context may go on with it. */
-static void peal_engine_owe(struct peal_engine *e, struct peal_qp *qp)
-{
-	unsigned long flags;
-
-	if (!qp->context)
-		return;
-	spin_lock_irqsave(&e->lock, flags);
-	if (list_empty(&qp->run.overdue))
-		list_add_tail(&qp->run.overdue, &qp->context->overdue);
-	spin_unlock_irqrestore(&e->lock, flags);
-}
-
-/* Holds engine->lock. Whoever takes @qp from one list takes it from the other, too. */
-static void peal_engine_take(struct peal_engine *e, struct peal_qp *qp)
-{
-	lockdep_assert_held(&e->lock);
-	list_del_init(&qp->run.node);
-	list_del_init(&qp->run.overdue);
-}
-
 /* Hardly ever offline; then the work runs anywhere, which is as good as it gets. */
 static void peal_engine_send_home(struct peal_engine *e, struct peal_qp *qp)
 {
@@ -127,11 +93,6 @@ static bool peal_engine_is_home(struct peal_qp *qp)
 	return true;
 }
 
-static bool peal_engine_has_work(struct peal_engine *e)
-{
-	return !list_empty_careful(&e->run);
-}
-
 /*
  * Leave work to somebody else. Any context. Barrier B, here between the run list and
  * `awake`: either the thread finds the entry in its last look before it sleeps,
@@ -144,7 +105,7 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 		peal_engine_send_home(e, qp);
 		return;
 	}
-	peal_engine_enqueue(e, qp);
+	peal_runlist_add(&e->run, qp);
 	smp_mb();	/* B */
 	if (!READ_ONCE(e->awake))
 		peal_workers_queue(&e->work);
@@ -153,7 +114,7 @@ void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp)
 /* Inside the guard, in a program's call. */
 static void peal_engine_leave(struct peal_engine *e, struct peal_qp *qp)
 {
-	peal_engine_owe(e, qp);
+	peal_runlist_owe(&e->run, qp);
 	peal_engine_defer(e, qp);
 }
 
@@ -169,51 +130,6 @@ void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst)
 		peal_engine_defer(qp->run.engine, qp);
 	}
 	peal_burst_raise(burst);
-}
-
-static bool peal_engine_will_run(struct hrtimer *timer, ktime_t when)
-{
-	return hrtimer_is_queued(timer) && !ktime_after(hrtimer_get_expires(timer), when);
-}
-
-/*
- * Never for a time that is over: a timer whose handler sets it so again is run
- * again at once, and nothing else on that CPU. Nor later than it is set: who has
- * been due for a while must not be put off again and again.
- */
-static void peal_engine_set_timer(struct hrtimer *timer, ktime_t when)
-{
-	ktime_t least = ktime_add_ns(ktime_get(), PEAL_TIMER_LEAST_NS);
-
-	if (ktime_before(when, least))
-		when = least;
-	if (!peal_engine_will_run(timer, when))
-		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
-}
-
-/**
- * peal_engine_remind() - run this queue pair at @when at the latest
- *
- * Holds one of its locks, inside the guard. The requester and the responder have
- * different locks and times: run.lock sees to it that the later one does not
- * replace the earlier.
- *
- * Barrier J: what is due is visible before we look whether the timer is still
- * queued; the timer's half stands at the beginning of peal_engine_timer(). So
- * either we see that it has gone off, and set it, or its turn sees what is due.
- */
-void peal_engine_remind(struct peal_qp *qp, ktime_t when)
-{
-	struct peal_run *run = &qp->run;
-
-	if (likely(when == KTIME_MAX))
-		return;
-	smp_mb();	/* J */
-	if (likely(peal_engine_will_run(&run->timer, when)))
-		return;
-	spin_lock(&run->lock);
-	peal_engine_set_timer(&run->timer, when);
-	spin_unlock(&run->lock);
 }
 
 /* One turn of @whole. Inside the guard. Return: true when there is more to do now. */
@@ -245,31 +161,18 @@ static bool peal_engine_turn(struct peal_engine *e, struct peal_qp *qp)
 	return peal_engine_turn_of(e, qp, &whole);
 }
 
-static struct peal_qp *peal_engine_pop(struct peal_engine *e)
-{
-	struct peal_qp *qp;
-	unsigned long flags;
-
-	spin_lock_irqsave(&e->lock, flags);
-	qp = list_first_entry_or_null(&e->run, struct peal_qp, run.node);
-	if (qp)
-		peal_engine_take(e, qp);
-	spin_unlock_irqrestore(&e->lock, flags);
-	return qp;
-}
-
 /* A turn for the first on the run list; unfinished, it goes to the end. */
 static bool peal_engine_serve_next(struct peal_engine *e)
 {
 	struct peal_qp *qp;
 
-	if (!peal_engine_has_work(e))
+	if (peal_runlist_is_empty(&e->run))
 		return false;
 	peal_guard_enter();
-	qp = peal_engine_pop(e);
+	qp = peal_runlist_pop(&e->run);
 	if (qp && peal_engine_turn(e, qp)) {
-		peal_engine_owe(e, qp);
-		peal_engine_enqueue(e, qp);
+		peal_runlist_owe(&e->run, qp);
+		peal_runlist_add(&e->run, qp);
 	}
 	peal_guard_exit();
 	return qp;
@@ -294,11 +197,8 @@ static void peal_engine_work_home(struct work_struct *work)
 	struct peal_engine *e = qp->run.engine;
 	bool more = true;
 
-	if (!list_empty_careful(&qp->run.overdue)) {
-		spin_lock_irq(&e->lock);
-		peal_engine_take(e, qp);
-		spin_unlock_irq(&e->lock);
-	}
+	if (peal_runlist_is_overdue(qp))
+		peal_runlist_remove(&e->run, qp);
 	while (more && peal_budget_is_left(&budget)) {
 		peal_guard_enter();
 		more = peal_engine_turn_of(e, qp, &budget);
@@ -306,7 +206,7 @@ static void peal_engine_work_home(struct work_struct *work)
 		cond_resched();
 	}
 	if (more) {
-		peal_engine_owe(e, qp);
+		peal_runlist_owe(&e->run, qp);
 		peal_engine_send_home(e, qp);
 	}
 }
@@ -337,11 +237,11 @@ static bool peal_engine_timer_turn(struct peal_engine *e, struct peal_qp *qp)
 
 static enum hrtimer_restart peal_engine_timer(struct hrtimer *timer)
 {
-	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
+	struct peal_qp *qp = container_of(timer, struct peal_qp, run.alarm.timer);
 	struct peal_engine *e = qp->run.engine;
 
 	peal_guard_enter();
-	smp_mb();	/* J: pairs with peal_engine_remind() */
+	smp_mb();	/* J: pairs with peal_alarm_set_to() */
 	if (peal_engine_timer_turn(e, qp))
 		peal_engine_defer(e, qp);
 	peal_guard_exit();
@@ -468,19 +368,6 @@ static int peal_engine_kick_recv(struct peal_context *ctx, unsigned long index,
 	return qp ? 0 : -ENOENT;
 }
 
-/* The queue pair that waits longest. Inside the guard. */
-static struct peal_qp *peal_engine_pop_overdue(struct peal_engine *e, struct peal_context *ctx)
-{
-	struct peal_qp *qp;
-
-	spin_lock_irq(&e->lock);
-	qp = list_first_entry_or_null(&ctx->overdue, struct peal_qp, run.overdue);
-	if (qp)
-		peal_engine_take(e, qp);
-	spin_unlock_irq(&e->lock);
-	return qp;
-}
-
 /* Packets that leave from another CPU than those before them overtake, which costs more. */
 static bool peal_engine_is_elsewhere(const struct peal_qp *qp)
 {
@@ -491,12 +378,12 @@ static bool peal_engine_is_elsewhere(const struct peal_qp *qp)
 static bool peal_engine_serve_overdue(struct peal_context *ctx, struct peal_budget *budget)
 {
 	struct peal_engine *e = ctx->engine;
-	struct peal_qp *qp = peal_engine_pop_overdue(e, ctx);
+	struct peal_qp *qp = peal_runlist_pop_overdue(&e->run, ctx);
 
 	if (!qp)
 		return false;
 	if (peal_engine_is_elsewhere(qp)) {
-		peal_engine_owe(e, qp);
+		peal_runlist_owe(&e->run, qp);
 		return false;
 	}
 	peal_count(e->table, overdue_turns);
@@ -549,7 +436,7 @@ static void peal_engine_rung(void *owner, struct peal_qp *qp)
 	struct peal_engine *e = owner;
 
 	peal_count(e->table, doorbells);
-	peal_engine_enqueue(e, qp);
+	peal_runlist_add(&e->run, qp);
 }
 
 /* From doorbells to run list. Return: false when the pass is not at its end. */
@@ -570,7 +457,7 @@ static void peal_engine_announce(struct peal_engine *e, bool awake)
 	smp_mb();	/* B */
 }
 
-/* May sleep: kernels before 6.5 take a percpu rwsem to change a policy, unless they have the fix. */
+/* May sleep: kernels 5.3 to 6.4 take a percpu rwsem here, unless they have the fix. */
 static void peal_engine_set_policy(struct peal_engine *e, int policy)
 {
 	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
@@ -581,7 +468,7 @@ static void peal_engine_set_policy(struct peal_engine *e, int policy)
 
 static void peal_engine_leave_work(struct peal_engine *e)
 {
-	if (peal_engine_has_work(e))
+	if (!peal_runlist_is_empty(&e->run))
 		peal_workers_queue(&e->work);
 }
 
@@ -717,8 +604,7 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	int ret;
 
 	e->table = table;
-	spin_lock_init(&e->lock);
-	INIT_LIST_HEAD(&e->run);
+	peal_runlist_init(&e->run);
 	peal_roster_init(&e->roster);
 	INIT_WORK(&e->work, peal_engine_work);
 	INIT_WORK(&e->last_pass, peal_engine_end_pass);
@@ -773,12 +659,9 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	qp->run.engine = e;
-	INIT_LIST_HEAD(&qp->run.node);
-	INIT_LIST_HEAD(&qp->run.overdue);
-	spin_lock_init(&qp->run.lock);
+	peal_runlist_init_qp(qp);
 	INIT_WORK(&qp->run.work, peal_engine_work_home);
-	peal_hrtimer_setup(&qp->run.timer, peal_engine_timer, CLOCK_MONOTONIC,
-			   HRTIMER_MODE_ABS_SOFT);
+	peal_alarm_init(&qp->run.alarm, peal_engine_timer);
 }
 
 /*
@@ -789,11 +672,9 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 void peal_engine_remove_qp(struct peal_engine *e, struct peal_qp *qp)
 {
 	peal_guard_wait();
-	hrtimer_cancel(&qp->run.timer);
+	peal_alarm_cancel(&qp->run.alarm);
 	cancel_work_sync(&qp->run.work);
-	spin_lock_irq(&e->lock);
-	peal_engine_take(e, qp);
-	spin_unlock_irq(&e->lock);
+	peal_runlist_remove(&e->run, qp);
 	peal_guard_wait();
 }
 

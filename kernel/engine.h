@@ -2,7 +2,7 @@
 /*
  * The engine of one device: who runs the send queues, when, and for how long.
  *
- * Owns: the run list, the spinning thread, the worker, each queue pair's timer.
+ * Owns: the spinning thread, the worker, what queue pairs' timers lead to.
  * Does not know: what running a queue means (requester.c).
  *
  * Three places run queues:
@@ -16,26 +16,21 @@
  * What the calls of a program have handed to the worker is also on a list of its
  * context, and the context's next kick goes on with it unless the worker has begun.
  * So it is done in the program's own time as far as the program goes on kicking.
- *
- * Lock: engine->lock guards the run list and the contexts' lists. Inside it nothing else
- * is taken; interrupts are off, because kernel users post anywhere.
  */
 #ifndef PEAL_ENGINE_H
 #define PEAL_ENGINE_H
 
-#include <linux/list.h>
-#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include "context.h"
 #include "qp.h"
 #include "roster.h"
+#include "runlist.h"
 #include "table.h"
 
 struct peal_engine {
 	struct peal_table *table;
-	spinlock_t lock;		/* guards the run list, and contexts' overdue */
-	struct list_head run;		/* queue pairs with work, by peal_run.node */
+	struct peal_runlist run;
 	struct peal_roster roster;	/* the thread scans it */
 	bool awake;			/* the thread looks at doorbells and run list */
 	bool wanted;			/* the thread shall try to spin */
@@ -59,9 +54,14 @@ void peal_engine_poke(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_poke_sender(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_defer(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_settle(struct peal_engine *e, struct peal_burst *burst);
-void peal_engine_remind(struct peal_qp *qp, ktime_t when);
 void peal_engine_abandon(struct peal_engine *e);
 void peal_engine_return(struct peal_engine *e);
+
+/* Run this queue pair at @when at the latest. Holds one of its locks, inside the guard. */
+static inline void peal_engine_remind(struct peal_qp *qp, ktime_t when)
+{
+	peal_alarm_set(&qp->run.alarm, when);
+}
 
 extern const struct peal_door_ops peal_engine_door_ops;
 

@@ -13,11 +13,11 @@
 #ifndef PEAL_QP_H
 #define PEAL_QP_H
 
-#include <linux/hrtimer.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
+#include "alarm.h"
 #include "burst.h"
 #include "map.h"
 #include "reach.h"
@@ -27,12 +27,11 @@
 
 struct peal_context;
 
-/* The engine's part of a queue pair: only engine.c touches it. */
+/* The engine's part of a queue pair: only engine.c touches it, and runlist.c the lists. */
 struct peal_run {
 	struct list_head node;		/* on the engine's run list, or empty */
 	struct list_head overdue;	/* on its context's list, or empty */
-	struct hrtimer timer;
-	spinlock_t lock;		/* setting the timer; innermost */
+	struct peal_alarm alarm;
 	void *engine;
 	struct work_struct work;	/* what is left of packets, on CPU `home` */
 	int home;			/* the last turn with packets was there, */

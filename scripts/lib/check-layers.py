@@ -10,8 +10,8 @@ from sources import sources
 # the layer of its folder, and a kernel file without any is a finding: whoever adds one decides where it belongs.
 KERNEL = [
     ("proto", "proto/*"),
-    ("objects", "compat counters copy map quota table guard workers ring budget extents door wqe outcome trace mr mw cursor cq rq "
-                "sq burst qp context roster options reach"),
+    ("objects", "compat counters copy map quota table guard workers alarm ring budget extents door wqe outcome trace mr mw "
+                "cursor cq rq sq burst qp context roster runlist options reach"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
     ("net", "net/* ah dev post"),

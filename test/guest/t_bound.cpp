@@ -6,9 +6,10 @@
  * How long one kick keeps its caller in the kernel: counted in instructions, because
  * the guest's clock counts those (scripts/vm --icount).
  *
- * Holds: whatever is posted, a kick returns after its budget; the engine's thread, or the
- * context's next kick, does the rest and nothing is lost. Posted is what is dear: long messages, many entries,
- * pieces that nothing lines up with, memory whose pages are all apart.
+ * Holds: whatever is posted, a kick returns after its budget; the engine's thread does
+ * the rest and nothing is lost, and the context's next kick goes on with it. Posted is
+ * what is dear: long messages, many entries, pieces that nothing lines up with, memory
+ * whose pages are all apart.
  * Does not hold: how long an instruction takes (Documentation/testing.rst), what the
  * sender of a packet pays in the network stack.
  */
