@@ -42,7 +42,7 @@ make_modules() {
 }
 
 # compiled_by_make LOG: how many files. Of how many is known only when all of them are compiled.
-compiled_by_make() { echo "$(grep ' CC \[M\] ' "$1" | grep -vc '\.mod\.o$')${of:-} files"; }
+compiled_by_make() { echo "$(grep '^  CC ' "$1" | grep -vc '\.mod\.o$')${of:-} files"; }
 
 # compiled_by_ninja LOG: its last "[12/34]".
 compiled_by_ninja() {
@@ -105,7 +105,8 @@ make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
 	cp -rsf "$repo/test/guest/kmod/." "$folder/"
-	quietly make -C "$2" M="$folder" modules || die "the test modules do not build against $2"
+	with_progress "compiling the test modules" compiled_by_make make -C "$2" M="$folder" modules ||
+		die "the test modules do not build against $2"
 }
 
 build_test_module() {

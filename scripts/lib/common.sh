@@ -77,9 +77,8 @@ with_progress() {
 	return "$status"
 }
 
-# Seconds until the first line, and between two lines where a line cannot change.
+# Seconds until the first line. Where a line cannot change the next one comes after ten seconds, later ones after more.
 progress_from=2
-progress_every=10
 
 # Runs beside the command until its input ends, which is when with_progress closes it or the script has ended.
 show_progress() {
@@ -94,7 +93,7 @@ show_progress() {
 			progress_line ""
 		else
 			progress_line "\n"
-			next=$((next + progress_every))
+			next=$((next + 10 + next / 5))
 		fi
 	done
 }

@@ -4,7 +4,7 @@
 # Provides the kernels that check themselves, "debug" and "races": Debian's 6.1 source with the configurations
 # test/debug/{base,KIND}.config, built once for each configuration in the cache. The folder looks like that of
 # fetch_kernel, with the built tree beside it.
-# Needs common.sh.
+# Needs common.sh and build.sh.
 
 debug_source=linux-source-6.1
 debug_packages=("$debug_source" gcc make flex bison bc libelf-dev xz-utils kmod)
@@ -39,7 +39,8 @@ build_debug_kernel() {
 	mkdir -p "$folder/tree" "$folder/boot"
 	tar -xf "/usr/src/$debug_source.tar.xz" --strip-components=1 -C "$folder/tree"
 	configure_debug_kernel "$kind" "$folder"
-	quietly make -C "$folder/tree" -j"$(nproc)" ${debug_arguments[$kind]:+"${debug_arguments[$kind]}"} bzImage modules ||
+	with_progress "compiling the $kind kernel" compiled_by_make \
+		make -C "$folder/tree" -j"$(nproc)" ${debug_arguments[$kind]:+"${debug_arguments[$kind]}"} bzImage modules ||
 		die "the $kind kernel does not build"
 	install_debug_kernel "$folder"
 	touch "$folder/complete"

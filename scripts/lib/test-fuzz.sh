@@ -16,7 +16,7 @@ fuzz_length=1024
 build_fuzz() {
 	local targets=("${fuzz_targets[@]/#/test/fuzz/fuzz-}")
 	CC=clang CXX=clang++ setup_user "$build/fuzz" -Dbuildtype=debugoptimized -Doptimization=1
-	quietly ninja -C "$build/fuzz" "${targets[@]}"
+	with_progress "compiling the fuzz targets" compiled_by_ninja ninja -C "$build/fuzz" "${targets[@]}"
 }
 
 # fuzz TARGET ARGUMENT...

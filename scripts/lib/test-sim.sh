@@ -14,7 +14,7 @@ build_sim() {
 	local arguments
 	read -r -a arguments <<<"$(variant_arguments "$1")"
 	setup_user "$build/$1" "${arguments[@]}"
-	quietly ninja -C "$build/$1" test/sim/sim
+	with_progress "compiling the simulation" compiled_by_ninja ninja -C "$build/$1" test/sim/sim
 }
 
 # run_sim NAME ARGUMENT...: one run of the simulation as a test; its last lines say how fast it was, or what failed.
