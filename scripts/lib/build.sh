@@ -22,10 +22,15 @@ have_modules() { [[ -e $repo/kernel/Kbuild ]]; }
 
 have_userspace() { [[ -e $repo/meson.build ]]; }
 
-# farm_sources FOLDER: kernel/ and include/ side by side as links, so that objects stay out of the sources.
+# farm_sources FOLDER: kernel/ and include/ side by side as links, so that objects stay out of the sources. Objects that make
+# has left among the sources, perhaps of another kernel, stay out of FOLDER.
 farm_sources() {
-	mkdir -p "$1/kernel"
-	cp -rsf "$repo/kernel/." "$1/kernel/"
+	local folder
+	while read -r folder; do
+		mkdir -p "$1/$folder"
+		find "$repo/$folder" -maxdepth 1 \( -name '*.[ch]' ! -name '*.mod.c' -o -name Kbuild \) \
+			-exec cp -sf -t "$1/$folder" {} +
+	done < <(cd "$repo" && find kernel -type d)
 	ln -sfn "$repo/include" "$1/include"
 	find "$1/kernel" -xtype l -delete
 }

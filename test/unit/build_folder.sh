@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# What scripts/demo compiles: the provider, and no test. A test run that uses the same build folder later gets the tests.
+# What scripts/demo compiles: the modules from their sources and from nothing that an earlier make left there; the provider,
+# and no test. A test run that uses the same build folder later gets the tests.
 # It configures and compiles nothing: ninja only writes down what it is asked for.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/lib/common.sh"
@@ -22,6 +23,15 @@ ninja() { echo "$*" >>"$work/asked"; }
 asked_for() {
 	[[ $(tail -n 1 "$work/asked") == "$1" ]] || fail "ninja was asked for: $(tail -n 1 "$work/asked")"
 }
+
+(
+	repo=$work/repo
+	mkdir -p "$repo/kernel/net"
+	touch "$repo"/kernel/{Kbuild,a.c,a.h,net/b.c,a.o,peal.ko,peal.mod.c,.a.o.cmd}
+	farm_sources "$work/farm"
+	found=$(cd "$work/farm/kernel" && find . -type l | sort | tr '\n' ' ')
+	[[ $found == "./Kbuild ./a.c ./a.h ./net/b.c " ]] || fail "the modules are made from: $found"
+)
 
 make_provider "$folder"
 asked_for "-C $folder provider"
