@@ -151,7 +151,7 @@ static void peal_deliver_response(struct peal_dev *dev, struct peal_qp *qp,
 
 /* ---- probes: for no queue of the queue pair, but about its path ---- */
 
-/* An ordinary packet may come by any netdev; this one is about the netdev that leads to the peer. */
+/* An ordinary packet may come by any netdev. This one must by that which leads to the peer. */
 static enum peal_drop peal_deliver_check_way(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	enum peal_drop drop = peal_deliver_check_peer(qp, dg);

@@ -74,7 +74,7 @@ bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu);
 /* Is the destination this host's, in this network namespace (route is local)? */
 bool peal_path_is_local(struct peal_path *path);
 
-/* Do its packets leave through the netdev of that index? Packets to this host do by the loopback. */
+/* Do its packets leave through the netdev of that index? Those to this host do by loopback. */
 bool peal_path_leaves_by(struct peal_path *path, int ifindex);
 
 /*

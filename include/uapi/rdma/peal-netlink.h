@@ -36,7 +36,7 @@ enum peal_nl_host_attr {
 	PEAL_NL_HOST_COUNT_
 };
 
-/* Between which queue pairs of this host messages may go direct. Each includes those before it. */
+/* Between which queue pairs messages may go direct. Each includes those before it. */
 enum peal_nl_scope {
 	PEAL_NL_SCOPE_NONE,
 	PEAL_NL_SCOPE_DEVICE,		/* of one device */
