@@ -11,6 +11,7 @@
 #include <linux/if_vlan.h>
 #include <linux/ipv6.h>
 #include <net/inet_dscp.h>
+#include <net/inet_ecn.h>
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
@@ -207,7 +208,7 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 		.sgid = gid->gid,
 		.dgid = grh->dgid,
 		.sport = peal_path_sport(grh->flow_label, hash),
-		.tclass = grh->traffic_class,
+		.tclass = grh->traffic_class & ~INET_ECN_MASK,
 		.hop_limit = grh->hop_limit,
 		.sl = rdma_ah_get_sl(attr),
 		.flow_label = grh->flow_label & 0xfffff,

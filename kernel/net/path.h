@@ -32,7 +32,8 @@ struct peal_path {
 	bool bound;			/* only this interface will do */
 	union ib_gid sgid, dgid;	/* IPv4 as mapped addresses */
 	u16 sport;			/* UDP source port, host order, 0xc000 and up */
-	u8 tclass, hop_limit;		/* hop limit 0: what the stack would choose */
+	u8 tclass;			/* not ECN-capable: no sender heeds marks */
+	u8 hop_limit;			/* 0: what the stack would choose */
 	u8 sl;
 	u32 flow_label;
 	spinlock_t lock;		/* guards the two below */

@@ -129,6 +129,42 @@ TEST_CASE("a datagram arrives behind its GRH, by either IP version")
 	}
 }
 
+TEST_CASE("what leaves does not claim to heed ECN marks")
+{
+	Device device;
+	UdEnd a(device), b(device);
+	constexpr std::uint8_t asked = 0xbb, sent = 0xb8; /* EF, with and without CE */
+
+	for (const bool ipv4 : {true, false}) {
+		const auto address = find_address(device, ipv4);
+		REQUIRE(address.has_value());
+		auto attr = ah_attr(address->index, address->gid);
+		attr.grh.traffic_class = asked;
+		const Ah ah(ibv_create_ah(a.pd, &attr), "create_ah");
+		post_recv(b.qp, 0, {b.memory.sge(0, 512)});
+		post(a.qp, Datagram(ah, b.qp->qp_num, {a.memory.sge(0, 8)}));
+		wait_success(a.send_cq);
+		wait_success(b.recv_cq);
+		const auto grh = b.memory.bytes(0, grh_bytes);
+		const int seen = ipv4 ? grh[21] : (grh[0] << 4 | grh[1] >> 4) & 0xff;
+		CHECK(seen == sent);
+	}
+}
+
+TEST_CASE("a query returns the whole traffic class")
+{
+	Device device;
+	Endpoint end(device);
+	auto attr = rtr_attr(device, end.qp->qp_num, device.gid());
+	ibv_qp_init_attr init{};
+
+	to_init(end.qp);
+	attr.ah_attr.grh.traffic_class = 0xbb;
+	must(ibv_modify_qp(end.qp, &attr, rtr_mask), "modify to RTR");
+	must(ibv_query_qp(end.qp, &attr, IBV_QP_AV, &init), "query_qp");
+	CHECK(int{attr.ah_attr.grh.traffic_class} == 0xbb);
+}
+
 TEST_CASE("one queue pair serves many, and itself")
 {
 	Device device;
