@@ -230,6 +230,8 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 	struct peal_ah *ah = peal_ah(ib);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
+	if (!ret && udata)
+		ret = peal_path_permit(dev, init->ah_attr);
 	if (!ret)
 		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, init->ah_attr, gfp);
 	if (ret)

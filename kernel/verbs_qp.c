@@ -170,6 +170,8 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 
 	mutex_lock(&qp->control);
 	ret = peal_qp_check(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV && udata)
+		ret = peal_path_permit(peal_dev(ib->device), &attr->ah_attr);
 	if (!ret && mask & IB_QP_AV)
 		ret = peal_verbs_choose_carrier(qp, attr, mask, &on_wire);
 	if (!ret)

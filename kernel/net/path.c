@@ -8,6 +8,7 @@
  * repeated for this one alone. The exception are destinations on this host:
  * their route is local whatever the netdev.
  */
+#include <linux/capability.h>
 #include <linux/if_vlan.h>
 #include <linux/ipv6.h>
 #include <net/inet_dscp.h>
@@ -218,6 +219,19 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 		return -EINVAL;
 	path->multicast = rdma_is_multicast_addr((struct in6_addr *)path->dgid.raw);
 	return peal_path_set_netdev(path, gid);
+}
+
+/* What SO_PRIORITY grants to every program. */
+#define PEAL_PATH_FREE_SL	6
+
+int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr)
+{
+	struct user_namespace *owner = dev->netns->net->user_ns;
+
+	if (rdma_ah_get_sl(attr) <= PEAL_PATH_FREE_SL ||
+	    ns_capable(owner, CAP_NET_RAW) || ns_capable(owner, CAP_NET_ADMIN))
+		return 0;
+	return -EPERM;
 }
 
 static struct dst_entry *peal_path_route_now(struct peal_path *path)

@@ -41,6 +41,12 @@ struct peal_path {
 	u32 cookie;
 };
 
+/*
+ * May the calling program send with this service level, which becomes the packets'
+ * priority? The rule is that of SO_PRIORITY. Return: 0 or -EPERM.
+ */
+int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr);
+
 /**
  * peal_path_resolve() - from an address vector to a path, and its first route
  * @path: not in use; its contents do not matter, also when this fails

@@ -16,7 +16,9 @@
 #include "innocent.hpp"
 #include "neighbour.hpp"
 
+#include <linux/capability.h>
 #include <set>
+#include <sys/syscall.h>
 
 using namespace peal_test;
 
@@ -481,6 +483,55 @@ int be_user()
 	return ibv_create_flow(endpoint.qp, &flow) ? 3 : 0;
 }
 
+constexpr unsigned no_capability = 0;
+
+/* The calling process has these from now on, and no other. */
+void keep_capabilities(unsigned kept)
+{
+	__user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+	std::array<__user_cap_data_struct, 2> data{};
+
+	data[0].effective = data[0].permitted = kept;
+	if (syscall(SYS_capset, &header, data.data()))
+		throw_errno("capset");
+}
+
+/* What ibv_create_ah and ibv_modify_qp to RTR say to this service level. */
+std::array<int, 2> errors_of_level(std::uint8_t level)
+{
+	Device device;
+	Endpoint end(device);
+	auto handle = ah_attr(static_cast<std::uint8_t>(device.gid_index()), device.gid());
+	auto rtr = rtr_attr(device, end.qp->qp_num, device.gid());
+
+	to_init(end.qp);
+	handle.sl = rtr.ah_attr.sl = level;
+	ibv_ah *ah = ibv_create_ah(end.pd, &handle);
+	const int error = ah ? 0 : errno;
+	if (ah)
+		ibv_destroy_ah(ah);
+	return {error, ibv_modify_qp(end.qp, &rtr, rtr_mask)};
+}
+
+/* In a process with these capabilities. Return: 0, or which level was wrong. */
+int ask_levels(unsigned capabilities)
+{
+	const int above = capabilities ? 0 : EPERM;
+
+	keep_capabilities(capabilities);
+	for (const int level : {0, 6, 7, 15}) {
+		const int expected = level > 6 ? above : 0;
+		const auto errors = errors_of_level(static_cast<std::uint8_t>(level));
+		if (errors != std::array{expected, expected}) {
+			std::printf("level %d: expected %s, create_ah said %s, modify_qp %s\n",
+				    level, errno_name(expected).c_str(),
+				    errno_name(errors[0]).c_str(), errno_name(errors[1]).c_str());
+			return 10 + level;
+		}
+	}
+	return 0;
+}
+
 constexpr std::size_t flood_bytes = 1 << 20;
 constexpr std::uint32_t flood_depth = 16;
 
@@ -578,6 +629,25 @@ TEST_CASE("users get no raw packets")
 
 	waitpid(spawn(be_user), &status, 0);
 	CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a service level above 6 needs what SO_PRIORITY needs")
+{
+	if (!is_peal())
+		SKIP_CASE("others have rules of their own");
+	for (const unsigned capabilities :
+	     {no_capability, 1U << CAP_NET_RAW, 1U << CAP_NET_ADMIN}) {
+		int status = -1;
+
+		INFO("capabilities " << capabilities);
+		waitpid(spawn([=] {
+				const int result = ask_levels(capabilities);
+				std::fflush(stdout);
+				return result;
+			}),
+			&status, 0);
+		CHECK(WEXITSTATUS(status) == 0);
+	}
 }
 
 TEST_CASE("a flood leaves others their turn")
