@@ -22,7 +22,7 @@ static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
 }
 
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
-		 const struct rdma_ah_attr *attr, gfp_t gfp)
+		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp)
 {
 	struct peal_address *address;
 	int ret = peal_ah_check(attr);
@@ -33,7 +33,7 @@ int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_d
 	if (!address)
 		return -ENOMEM;
 	address->pd = ah->ib.pd;
-	ret = peal_path_init(&address->path, dev, attr, peal_ah_hash(attr));
+	ret = peal_path_init(&address->path, dev, room, attr, peal_ah_hash(attr));
 	if (ret)
 		goto free;
 	ret = peal_table_add_address(&dev->table, account, address, &address->index, gfp);

@@ -40,12 +40,13 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
 /**
  * peal_ah_init() - resolve the path and give it a number
  * @account: the context's, or the kernel's
+ * @room: that of the queue pairs that send there
  * @gfp: GFP_ATOMIC from where nothing may sleep, as the connection manager calls
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.
  */
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
-		 const struct rdma_ah_attr *attr, gfp_t gfp);
+		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp);
 /* Never sleeps. */
 void peal_ah_destroy(struct peal_ah *ah);
 void peal_ah_query(const struct peal_ah *ah, struct rdma_ah_attr *attr);

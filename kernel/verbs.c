@@ -233,7 +233,8 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 	if (!ret && udata)
 		ret = peal_path_permit(dev, init->ah_attr);
 	if (!ret)
-		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, init->ah_attr, gfp);
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, &dev->room,
+				   init->ah_attr, gfp);
 	if (ret)
 		return ret;
 	ret = peal_verbs_introduce_ah(ah, udata);

@@ -57,7 +57,7 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
 			      struct ib_qp_init_attr *init)
 {
-	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp) : 0;
+	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp, &dev->room) : 0;
 
 	if (ret)
 		return ret;

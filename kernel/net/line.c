@@ -55,7 +55,8 @@ int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
 	int ret;
 
 	peal_line_unstage(line);
-	ret = peal_path_resolve(path, dev, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
+	ret = peal_path_resolve(path, dev, &dev->room, attr,
+				hash_64((u64)qpn << 32 | peer_qpn, 32));
 	if (ret) {
 		trace_peal_path(qpn, ret, PEAL_REASON_NO_ROUTE);
 		return ret;
@@ -82,7 +83,7 @@ void peal_line_use_staged(struct peal_line *line)
 
 static struct peal_room *peal_line_room(struct peal_line *line)
 {
-	return &peal_line_path(line)->dev->room;
+	return peal_line_path(line)->room;
 }
 
 /* Nothing is waited for any more. After this the waiter is not touched. */

@@ -194,7 +194,7 @@ static u16 peal_path_sport(u32 flow_label, u32 hash)
 				       IB_ROCE_UDP_ENCAP_VALID_PORT_MIN));
 }
 
-int peal_path_init(struct peal_path *path, struct peal_dev *dev,
+int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
 		   const struct rdma_ah_attr *attr, u32 hash)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
@@ -205,6 +205,7 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev,
 		return -EINVAL;
 	*path = (struct peal_path){
 		.dev = dev,
+		.room = room,
 		.ipv6 = rdma_gid_attr_network_type(gid) == RDMA_NETWORK_IPV6,
 		.sgid = gid->gid,
 		.dgid = grh->dgid,
@@ -239,10 +240,10 @@ static struct dst_entry *peal_path_route_now(struct peal_path *path)
 	return peal_path_route(path, path->dev->netns->net);
 }
 
-int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,
+int peal_path_resolve(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
 		      const struct rdma_ah_attr *attr, u32 hash)
 {
-	int ret = peal_path_init(path, dev, attr, hash);
+	int ret = peal_path_init(path, dev, room, attr, hash);
 
 	if (ret)
 		return ret;

@@ -23,9 +23,11 @@
 #include <rdma/ib_verbs.h>
 
 struct peal_dev;
+struct peal_room;
 
 struct peal_path {
 	struct peal_dev *dev;		/* whose packets these are; outlives the path */
+	struct peal_room *room;		/* what they are charged to; outlives their senders */
 	int ifindex;			/* of the GID's netdev: the device's, or a VLAN's on it */
 	bool ipv6;
 	bool multicast;
@@ -51,6 +53,7 @@ int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr
  * peal_path_resolve() - from an address vector to a path, and its first route
  * @path: not in use; its contents do not matter, also when this fails
  * @dev: the device; the GID's attribute may name a VLAN on its netdev
+ * @room: what packets that are sent there are charged to
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
  *
@@ -60,14 +63,14 @@ int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr
  * Return: 0; -EINVAL: no RoCEv2 GID, or source and destination of two IP
  * versions; -ENETUNREACH or what else the route lookup says.
  */
-int peal_path_resolve(struct peal_path *path, struct peal_dev *dev,
+int peal_path_resolve(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
 		      const struct rdma_ah_attr *attr, u32 hash);
 /*
  * As peal_path_resolve(), but no route is looked up before the first packet: for
  * address handles, which the connection manager creates and destroys with
  * interrupts off. Neither this nor release sleeps; both may be called anywhere.
  */
-int peal_path_init(struct peal_path *path, struct peal_dev *dev,
+int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
 		   const struct rdma_ah_attr *attr, u32 hash);
 /* After one of these has succeeded, when nobody sends on it any more. */
 void peal_path_release(struct peal_path *path);

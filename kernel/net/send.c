@@ -154,7 +154,7 @@ static bool peal_send_waits_for_room(const struct peal_path *path, struct dst_en
 	struct neighbour *neighbour;
 	bool valid = true;
 
-	if (likely(!peal_room_is_scarce(&path->dev->room)) || path->multicast)
+	if (likely(!peal_room_is_scarce(path->room)) || path->multicast)
 		return true;
 	neighbour = peal_send_neighbour(path, dst);
 	if (neighbour) {
@@ -182,8 +182,8 @@ static int peal_send_out(struct peal_path *path, struct net *net, struct sk_buff
 	skb->priority = peal_send_priority(path);
 	skb_dst_set_noref(skb, dst);
 	if (likely(peal_send_waits_for_room(path, dst))) {
-		peal_room_charge(&path->dev->room, skb);
-	} else if (!peal_room_charge_silent(&path->dev->room, skb)) {
+		peal_room_charge(path->room, skb);
+	} else if (!peal_room_charge_silent(path->room, skb)) {
 		kfree_skb(skb);
 		return -ENOBUFS;
 	}

@@ -32,6 +32,7 @@
 struct peal_ud {
 	struct peal_qp *qp;
 	struct peal_dev *dev;
+	struct peal_room *room;		/* that of its address handles, too */
 	struct peal_waiter waiter;
 };
 
@@ -53,9 +54,7 @@ static void peal_ud_ready(struct peal_waiter *waiter)
 /* A full transmit queue is back-pressure: the WQE stays in its ring. */
 static bool peal_ud_has_room(struct peal_ud *ud)
 {
-	struct peal_room *room = &ud->dev->room;
-
-	return peal_room_is_left(room) || !peal_room_wait(room, &ud->waiter);
+	return peal_room_is_left(ud->room) || !peal_room_wait(ud->room, &ud->waiter);
 }
 
 /* IBTA 10.2.5: programs cannot forge the keys of privileged services. */
@@ -328,7 +327,7 @@ static void peal_ud_apply(struct peal_qp *qp, int mask)
 /* Nothing is under way; but ready() must not find a queue pair that goes. */
 static void peal_ud_reset(struct peal_qp *qp)
 {
-	peal_room_cancel(&peal_ud(qp)->dev->room, &peal_ud(qp)->waiter);
+	peal_room_cancel(peal_ud(qp)->room, &peal_ud(qp)->waiter);
 }
 
 static void peal_ud_fail(struct peal_qp *qp)
@@ -371,7 +370,7 @@ static const struct peal_carrier_ops peal_ud_ops = {
 	.free = peal_ud_free,
 };
 
-int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp)
+int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp, struct peal_room *room)
 {
 	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL);
 
@@ -379,6 +378,7 @@ int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp)
 		return -ENOMEM;
 	ud->qp = qp;
 	ud->dev = dev;
+	ud->room = room;
 	ud->waiter.ready = peal_ud_ready;
 	INIT_LIST_HEAD(&ud->waiter.node);
 	peal_qp_set_carrier(qp, (struct peal_carrier *)ud, &peal_ud_ops);

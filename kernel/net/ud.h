@@ -13,9 +13,10 @@
 
 struct peal_datagram;
 struct peal_dev;
+struct peal_room;
 
-/* Before anybody can find @qp. Return: 0 or -ENOMEM. */
-int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp);
+/* Before anybody can find @qp; @room outlives it. Return: 0 or -ENOMEM. */
+int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp, struct peal_room *room);
 
 /*
  * A datagram for @qp, whose type and opcode's transport fit. Inside the guard,
