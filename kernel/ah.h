@@ -40,7 +40,7 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
 /**
  * peal_ah_init() - resolve the path and give it a number
  * @account: the context's, or the kernel's
- * @room: that of the queue pairs that send there
+ * @room: that of the queue pairs of its protection domain
  * @gfp: GFP_ATOMIC from where nothing may sleep, as the connection manager calls
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.

@@ -61,6 +61,12 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
 	return ERR_PTR(ret);
 }
 
+/* Before the program has a queue pair. The room stays the caller's, and outlives those. */
+void peal_context_set_room(struct peal_context *ctx, struct peal_room *room)
+{
+	ctx->room = room;
+}
+
 /*
  * The engine has forgotten the context and the door was revoked or discarded. Kicks
  * that are under way find no queue pair in it any more, and do not use the page.

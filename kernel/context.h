@@ -24,6 +24,8 @@
 #include "qp.h"
 #include "quota.h"
 
+struct peal_room;
+
 struct peal_context {
 	struct ib_ucontext *ib;			/* valid until it is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
@@ -40,6 +42,7 @@ struct peal_context {
 	void *engine;				/* who answers the door */
 	struct list_head overdue;		/* what calls left unfinished; runlist.c's */
 	struct peal_account account;		/* what it holds of the device's numbers */
+	struct peal_room *room;			/* net's: what its packets are charged to */
 };
 
 /* The core's object. */
@@ -55,6 +58,7 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
 					 const struct peal_door_ops *ops, void *engine);
+void peal_context_set_room(struct peal_context *ctx, struct peal_room *room);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 

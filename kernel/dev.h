@@ -37,7 +37,7 @@ struct peal_dev {
 	struct peal_reach_home home;
 	struct peal_netns *netns;	/* from before the device can be used to after */
 	struct list_head netns_node;	/* netns.c's list */
-	struct peal_room room;		/* as long as netns */
+	struct peal_rooms rooms;	/* open as long as netns */
 	struct peal_keep keep;
 	struct peal_quota quota;
 };
@@ -54,6 +54,13 @@ static inline enum ib_mtu peal_dev_mtu(const struct peal_dev *dev)
 	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > room)
 		mtu--;
 	return mtu;
+}
+
+/* What packets of this program are charged to; NULL: those of the kernel's users. */
+static inline struct peal_room *peal_dev_room(const struct peal_dev *dev,
+					      const struct peal_context *ctx)
+{
+	return ctx ? ctx->room : dev->rooms.kernel;
 }
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)

@@ -48,14 +48,47 @@ int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
 }
 
-/* Who pays for an object: the context in which a program makes it, or the kernel. */
-static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+/* The context in which a program calls. NULL: the kernel calls. */
+static struct peal_context *peal_verbs_context(struct ib_udata *udata)
 {
 	struct peal_ucontext *uctx = NULL;
 
 	if (udata)
 		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
-	return uctx ? &uctx->ctx->account : &dev->quota.kernel;
+	return uctx ? uctx->ctx : NULL;
+}
+
+/* What an object counts against: the account of that context, or the kernel's. */
+static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+{
+	struct peal_context *ctx = peal_verbs_context(udata);
+
+	return ctx ? &ctx->account : &dev->quota.kernel;
+}
+
+/* The program sends in its own name: its packets carry the cgroup it is in now. */
+static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
+{
+	struct peal_room *room = peal_room_open(&dev->rooms);
+	struct peal_context *ctx;
+
+	if (IS_ERR(room))
+		return ERR_CAST(room);
+	ctx = peal_engine_add_context(&dev->engine, ib, &dev->quota);
+	if (IS_ERR(ctx))
+		peal_room_close(room);
+	else
+		peal_context_set_room(ctx, room);
+	return ctx;
+}
+
+/* The door was revoked or discarded, and its queue pairs are gone. */
+static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
+{
+	struct peal_room *room = ctx->room;
+
+	peal_engine_remove_context(&dev->engine, ctx);
+	peal_room_close(room);
 }
 
 static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
@@ -67,14 +100,14 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 
 	if (ret)
 		return ret;
-	ctx = peal_engine_add_context(&dev->engine, ib, &dev->quota);
+	ctx = peal_verbs_create_context(dev, ib);
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
 	peal_context_describe(ctx, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret) {
 		peal_door_discard(ctx->door);
-		peal_engine_remove_context(&dev->engine, ctx);
+		peal_verbs_destroy_context(dev, ctx);
 		return ret;
 	}
 	peal_ucontext(ib)->ctx = ctx;
@@ -87,7 +120,7 @@ static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 	struct peal_context *ctx = peal_ucontext(ib)->ctx;
 
 	peal_door_revoke(ctx->door);
-	peal_engine_remove_context(&peal_dev(ib->device)->engine, ctx);
+	peal_verbs_destroy_context(peal_dev(ib->device), ctx);
 }
 
 /*
@@ -124,21 +157,12 @@ static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	return 0;
 }
 
-static struct ib_ucontext *peal_verbs_context(struct ib_udata *udata)
-{
-	struct peal_ucontext *uctx;
-
-	if (!udata)
-		return NULL;
-	uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
-	return uctx ? &uctx->ib : NULL;
-}
-
 static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 				PEAL_CQ_UDATA_ARG)
 {
 	struct ib_udata *udata = PEAL_CQ_UDATA;
 	struct peal_cq *cq = peal_cq(ib);
+	struct peal_context *ctx = peal_verbs_context(udata);
 	struct peal_create_cq_resp resp;
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
@@ -149,7 +173,7 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
 		return -EINVAL;
 	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
-			   peal_verbs_context(udata), attr->cqe);
+			   ctx ? ctx->ib : NULL, attr->cqe);
 	if (ret || !udata)
 		return ret;
 	peal_cq_describe(cq, &resp);
@@ -227,14 +251,15 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
+	struct peal_room *room = peal_dev_room(dev, peal_verbs_context(udata));
 	struct peal_ah *ah = peal_ah(ib);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
 	if (!ret && udata)
 		ret = peal_path_permit(dev, init->ah_attr);
 	if (!ret)
-		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, &dev->room,
-				   init->ah_attr, gfp);
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, room, init->ah_attr,
+				   gfp);
 	if (ret)
 		return ret;
 	ret = peal_verbs_introduce_ah(ah, udata);

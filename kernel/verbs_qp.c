@@ -57,7 +57,8 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
 			      struct ib_qp_init_attr *init)
 {
-	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp, &dev->room) : 0;
+	struct peal_room *room = peal_dev_room(dev, ctx);
+	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp, room) : 0;
 
 	if (ret)
 		return ret;

@@ -50,13 +50,13 @@ static void peal_line_unstage(struct peal_line *line)
 int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
 		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu)
 {
+	struct peal_room *room = peal_dev_room(dev, line->qp->context);
 	struct peal_path *path = peal_line_other(line);
 	u32 qpn = line->qp->ib.qp_num;
 	int ret;
 
 	peal_line_unstage(line);
-	ret = peal_path_resolve(path, dev, &dev->room, attr,
-				hash_64((u64)qpn << 32 | peer_qpn, 32));
+	ret = peal_path_resolve(path, dev, room, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
 	if (ret) {
 		trace_peal_path(qpn, ret, PEAL_REASON_NO_ROUTE);
 		return ret;

@@ -113,11 +113,11 @@ int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
 
 	if (!net)
 		return -ENODEV;
-	ret = peal_room_open(&dev->room, net);
+	ret = peal_rooms_open(&dev->rooms, net);
 	if (!ret)
 		ret = peal_netns_join(dev, net);
-	if (ret && dev->room.sock)
-		peal_room_close(&dev->room);
+	if (ret && dev->rooms.kernel)
+		peal_rooms_close(&dev->rooms);
 	put_net(net);
 	return ret;
 }
@@ -152,7 +152,7 @@ void peal_netns_detach(struct peal_dev *dev)
 	dev->netns = NULL;
 	peal_netns_put(ns);
 	mutex_unlock(&peal_netns_mutex);
-	peal_room_close(&dev->room);
+	peal_rooms_close(&dev->rooms);
 }
 
 /* A bridge may have several of our netdevs as ports: the first device gets it. */

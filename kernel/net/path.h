@@ -53,7 +53,7 @@ int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr
  * peal_path_resolve() - from an address vector to a path, and its first route
  * @path: not in use; its contents do not matter, also when this fails
  * @dev: the device; the GID's attribute may name a VLAN on its netdev
- * @room: what packets that are sent there are charged to
+ * @room: of the context whose queue pairs send there, or the kernel's
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
  *

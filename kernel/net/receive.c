@@ -309,7 +309,7 @@ static void peal_receive_take_all(struct peal_dev *dev, struct sk_buff *skb)
 		return;
 	}
 	__skb_push(skb, -skb_mac_offset(skb));
-	skb = udp_rcv_segment(dev->room.sock->sk, skb, !peal_arrival(skb)->ipv6);
+	skb = udp_rcv_segment(peal_rooms_sock(&dev->rooms), skb, !peal_arrival(skb)->ipv6);
 	if (!skb)
 		peal_count_drop(&dev->table, PEAL_DROP_resource);
 	skb_list_walk_safe(skb, skb, next) {

@@ -3,7 +3,11 @@
  * See room.h.
  */
 #include <linux/in.h>
+#include <linux/net.h>
 #include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <net/sock.h>
 
 #include "../workers.h"
@@ -11,6 +15,42 @@
 
 /* So many are called in one section with interrupts off. */
 #define PEAL_ROOM_CALLS	32
+
+/*
+ * The largest room. In bytes of skbs with their overhead (truesize): 800 packets
+ * without payload, which a queue of the usual 1000 packets holds, or 120 of the largest
+ * path MTU. Half of it, when the waiters are called, is 20 us of a 100 Gb/s link.
+ */
+#define PEAL_ROOM_BYTES		(1024 * 1024)
+
+/* What a room always has: seven packets of the largest path MTU, or 50 without payload. */
+#define PEAL_ROOM_LEAST		(64 * 1024)
+
+/*
+ * What the rooms of a device have together beyond that. No room gets more than a
+ * quarter of what is left then, which is no limit before four have PEAL_ROOM_BYTES.
+ */
+#define PEAL_ROOMS_BYTES	(8L << 20)
+#define PEAL_ROOMS_PARTS	4
+
+/* A room that asks for more looks at so many others that may not need theirs. */
+#define PEAL_ROOMS_LOOKS	4
+
+struct peal_room {
+	struct peal_rooms *rooms;
+	struct socket *sock;		/* unbound: it accounts, nothing else */
+	struct socket *silent;		/* the same, for neighbours that do not answer */
+	u32 least;			/* what it always has */
+	u32 extra;			/* what it has beyond that; rooms->lock */
+	u32 scarce;			/* it matters for whom when more is in use */
+	bool closed;			/* rooms->lock */
+	struct list_head node;		/* rooms->large or rooms->closed; rooms->lock */
+	wait_queue_entry_t entry;	/* on sock's queue while somebody waits */
+	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
+	struct list_head waiters;	/* struct peal_waiter, by node */
+	struct list_head called;	/* those whose turn it is */
+	struct work_struct work;	/* calls them */
+};
 
 /* Under room->lock. */
 static void peal_room_call_some(struct peal_room *room)
@@ -64,7 +104,8 @@ static void peal_room_arm(struct peal_room *room)
 	/*
 	 * H: the entry is on the queue before the caller looks at the socket's
 	 * account. Pairs with the barrier between the account and the queue in
-	 * the core's sock_wfree() (skwq_has_sleeper).
+	 * the core's sock_wfree() (skwq_has_sleeper). Both compare the account with
+	 * half of the room's size, which may have changed in between: see room.h.
 	 */
 	smp_mb();
 }
@@ -86,50 +127,259 @@ static void peal_room_work(struct work_struct *work)
 		cond_resched();
 }
 
+/* ---- sizes ---- */
+
+static u32 peal_room_bytes(const struct socket *sock)
+{
+	return sk_wmem_alloc_get(sock->sk);
+}
+
+/* A closed room's packets all count; an open one may hold its size of either kind. */
+static u32 peal_room_used(const struct peal_room *room)
+{
+	u32 used = peal_room_bytes(room->sock), silent = peal_room_bytes(room->silent);
+
+	return room->closed ? used + silent : max(used, silent);
+}
+
+static u32 peal_room_beyond(const struct peal_room *room, u32 bytes)
+{
+	return bytes > room->least ? bytes - room->least : 0;
+}
+
+/* Which list it is on follows from what it has. It becomes the last there. */
+static void peal_room_resize(struct peal_room *room, u32 extra)
+{
+	struct peal_rooms *rooms = room->rooms;
+
+	lockdep_assert_held(&rooms->lock);
+	rooms->extra += (long)extra - room->extra;
+	room->extra = extra;
+	WRITE_ONCE(room->sock->sk->sk_sndbuf, room->least + extra);
+	if (room->closed)
+		list_move_tail(&room->node, &rooms->closed);
+	else if (extra)
+		list_move_tail(&room->node, &rooms->large);
+	else
+		list_del_init(&room->node);
+}
+
+/* Twice what an open room uses is left to it, so that it need not ask again at once. */
+static void peal_room_shrink(struct peal_room *room)
+{
+	u32 used = peal_room_used(room);
+	u32 needs = peal_room_beyond(room, room->closed ? used : 2 * used);
+
+	peal_room_resize(room, min(room->extra, needs));
+}
+
+static void peal_rooms_shrink(struct list_head *list)
+{
+	u32 i;
+
+	for (i = 0; i < PEAL_ROOMS_LOOKS && !list_empty(list); i++)
+		peal_room_shrink(list_first_entry(list, struct peal_room, node));
+}
+
+/*
+ * What a room may have beyond its least, in whole PEAL_ROOM_LEAST: the number of
+ * rooms to look at is bounded by that.
+ */
+static u32 peal_room_share(const struct peal_room *room)
+{
+	long left = PEAL_ROOMS_BYTES - (room->rooms->extra - room->extra);
+	long share = max(left, 0L) / (PEAL_ROOMS_PARTS + 1);
+
+	return rounddown(min_t(long, share, PEAL_ROOM_BYTES - room->least), PEAL_ROOM_LEAST);
+}
+
+static bool peal_room_is_full(const struct peal_room *room)
+{
+	return peal_room_bytes(room->sock) >= READ_ONCE(room->sock->sk->sk_sndbuf);
+}
+
+/*
+ * A full room asks for its share, which may be less than it has: then it keeps what
+ * it uses and no more. Return: is it still full?
+ */
+static noinline bool peal_room_stays_full(struct peal_room *room)
+{
+	struct peal_rooms *rooms = room->rooms;
+	u32 share;
+
+	if (room->least == PEAL_ROOM_BYTES)
+		return true;
+	spin_lock(&rooms->lock);
+	share = peal_room_share(room);
+	if (share < PEAL_ROOM_BYTES - room->least) {
+		peal_rooms_shrink(&rooms->closed);
+		peal_rooms_shrink(&rooms->large);
+		share = peal_room_share(room);
+	}
+	share = max(share, min(room->extra, peal_room_beyond(room, peal_room_used(room))));
+	peal_room_resize(room, share);
+	WRITE_ONCE(room->scarce, (room->least + share) / 4);
+	spin_unlock(&rooms->lock);
+	return peal_room_is_full(room);
+}
+
+/* ---- life ---- */
+
 /* Never bound, so nothing can be received by it and no tool lists it. */
 static int peal_room_socket(struct net *net, struct socket **sock)
 {
 	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
 
-	if (ret)
-		return ret == -ENFILE ? -ENOMEM : ret;	/* its inode is no file */
-	WRITE_ONCE((*sock)->sk->sk_sndbuf, PEAL_ROOM_BYTES);
-	return 0;
+	return ret == -ENFILE ? -ENOMEM : ret;	/* its inode is no file */
 }
 
-/* The core wakes who waits for the socket when half of sk_sndbuf is free. */
-int peal_room_open(struct peal_room *room, struct net *net)
+static int peal_room_sockets(struct peal_room *room, struct net *net)
 {
 	int ret = peal_room_socket(net, &room->sock);
 
 	if (ret)
 		return ret;
 	ret = peal_room_socket(net, &room->silent);
-	if (ret) {
+	if (ret)
 		sock_release(room->sock);
-		room->sock = NULL;	/* says that it is not open */
-		return ret;
-	}
+	return ret;
+}
+
+static void peal_room_init(struct peal_room *room, struct peal_rooms *rooms, u32 least)
+{
+	room->rooms = rooms;
+	room->least = least;
+	room->scarce = PEAL_ROOM_BYTES / 4;
+	INIT_LIST_HEAD(&room->node);
 	spin_lock_init(&room->lock);
 	INIT_LIST_HEAD(&room->waiters);
 	INIT_LIST_HEAD(&room->called);
 	INIT_WORK(&room->work, peal_room_work);
 	init_waitqueue_func_entry(&room->entry, peal_room_half_free);
 	INIT_LIST_HEAD(&room->entry.entry);
-	return 0;
+	WRITE_ONCE(room->sock->sk->sk_sndbuf, least);
+}
+
+/* The sockets take the cgroup, the classid and the user of `current`. */
+static struct peal_room *peal_room_new(struct peal_rooms *rooms, u32 least)
+{
+	struct peal_room *room = kzalloc(sizeof(*room), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!room)
+		return ERR_PTR(-ENOMEM);
+	ret = peal_room_sockets(room, rooms->net);
+	if (ret) {
+		kfree(room);
+		return ERR_PTR(ret);
+	}
+	peal_room_init(room, rooms, least);
+	return room;
 }
 
 /*
- * Packets that still wait somewhere keep the inner socket (struct sock) until they
+ * Packets that still wait somewhere keep the inner sockets (struct sock) until they
  * are freed, by the core alone.
+ */
+static void peal_room_free(struct peal_room *room)
+{
+	sock_release(room->silent);
+	sock_release(room->sock);
+	kfree(room);
+}
+
+/* Closed rooms are freed when their packets are gone; with @all, whatever they have. */
+static void peal_rooms_sweep(struct peal_rooms *rooms, bool all)
+{
+	struct peal_room *room, *next;
+	LIST_HEAD(closed);
+	LIST_HEAD(gone);
+
+	spin_lock_bh(&rooms->lock);
+	list_splice_init(&rooms->closed, &closed);
+	list_for_each_entry_safe(room, next, &closed, node) {
+		peal_room_resize(room, all ? 0 : peal_room_used(room));
+		if (!room->extra)
+			list_move(&room->node, &gone);
+	}
+	spin_unlock_bh(&rooms->lock);
+	list_for_each_entry_safe(room, next, &gone, node)
+		peal_room_free(room);
+}
+
+struct peal_room *peal_room_open(struct peal_rooms *rooms)
+{
+	peal_rooms_sweep(rooms, false);
+	return peal_room_new(rooms, PEAL_ROOM_LEAST);
+}
+
+/*
+ * A program must not get a new room for each packet that it leaves behind: closed
+ * rooms count as long as their packets wait.
  */
 void peal_room_close(struct peal_room *room)
 {
+	struct peal_rooms *rooms = room->rooms;
+
 	cancel_work_sync(&room->work);
 	remove_wait_queue(sk_sleep(room->sock->sk), &room->entry);
-	sock_release(room->silent);
-	sock_release(room->sock);
+	spin_lock_bh(&rooms->lock);
+	room->closed = true;
+	room->least = 0;
+	peal_room_resize(room, peal_room_used(room));
+	spin_unlock_bh(&rooms->lock);
+	peal_rooms_sweep(rooms, false);
 }
+
+struct peal_room_opening {
+	struct work_struct work;
+	struct peal_rooms *rooms;
+};
+
+static void peal_rooms_open_kernel(struct work_struct *work)
+{
+	struct peal_rooms *rooms = container_of(work, struct peal_room_opening, work)->rooms;
+
+	rooms->kernel = peal_room_new(rooms, PEAL_ROOM_BYTES);
+}
+
+/*
+ * Kernel threads are in the root cgroup. The administrator that adds the device may be
+ * in any, and has nothing to do with what the connection manager sends.
+ */
+int peal_rooms_open(struct peal_rooms *rooms, struct net *net)
+{
+	struct peal_room_opening opening = { .rooms = rooms };
+	int ret;
+
+	rooms->net = net;
+	spin_lock_init(&rooms->lock);
+	INIT_LIST_HEAD(&rooms->large);
+	INIT_LIST_HEAD(&rooms->closed);
+	INIT_WORK_ONSTACK(&opening.work, peal_rooms_open_kernel);
+	schedule_work(&opening.work);
+	flush_work(&opening.work);
+	destroy_work_on_stack(&opening.work);
+	ret = PTR_ERR_OR_ZERO(rooms->kernel);
+	if (ret)
+		rooms->kernel = NULL;
+	return ret;
+}
+
+struct sock *peal_rooms_sock(const struct peal_rooms *rooms)
+{
+	return rooms->kernel->sock->sk;
+}
+
+void peal_rooms_close(struct peal_rooms *rooms)
+{
+	peal_room_close(rooms->kernel);
+	rooms->kernel = NULL;
+	peal_rooms_sweep(rooms, true);
+	WARN_ON(rooms->extra);
+}
+
+/* ---- use ---- */
 
 /*
  * Not before those who wait, called or not: they are called when half of it is free,
@@ -137,13 +387,14 @@ void peal_room_close(struct peal_room *room)
  */
 bool peal_room_is_left(struct peal_room *room)
 {
-	return sk_wmem_alloc_get(room->sock->sk) < PEAL_ROOM_BYTES &&
-	       list_empty_careful(&room->waiters) && list_empty_careful(&room->called);
+	if (!list_empty_careful(&room->waiters) || !list_empty_careful(&room->called))
+		return false;
+	return likely(!peal_room_is_full(room)) || !peal_room_stays_full(room);
 }
 
 bool peal_room_is_scarce(struct peal_room *room)
 {
-	return sk_wmem_alloc_get(room->sock->sk) > PEAL_ROOM_BYTES / 4;
+	return peal_room_bytes(room->sock) > READ_ONCE(room->scarce);
 }
 
 static bool peal_room_unlink(struct peal_room *room, struct peal_waiter *waiter)
@@ -203,7 +454,7 @@ void peal_room_charge(struct peal_room *room, struct sk_buff *skb)
 
 bool peal_room_charge_silent(struct peal_room *room, struct sk_buff *skb)
 {
-	if (sk_wmem_alloc_get(room->silent->sk) >= PEAL_ROOM_BYTES)
+	if (peal_room_bytes(room->silent) >= READ_ONCE(room->sock->sk->sk_sndbuf))
 		return false;
 	skb_set_owner_w(skb, room->silent->sk);
 	return true;

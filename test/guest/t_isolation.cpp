@@ -14,7 +14,6 @@
 #include "commands.hpp"
 #include "datagram.hpp"
 #include "innocent.hpp"
-#include "neighbour.hpp"
 
 #include <linux/capability.h>
 #include <set>
@@ -668,37 +667,4 @@ TEST_CASE("a flood leaves others their turn")
 	}
 	std::printf("%llu messages beside the flood\n",
 		    static_cast<unsigned long long>(innocent.messages()));
-}
-
-TEST_CASE("peers that do not answer leave others their room")
-{
-	if (!is_peal() || !on_wire())
-		SKIP_CASE("packets are peal's, and within a device there are none");
-	constexpr int peers = 8, packets = 150;
-	QpOptions deep;
-	deep.send_wr = deep.cqe = 2 * peers * packets;
-	Device device;
-	Innocent innocent(device);
-	UdEnd from(device, common_qkey, deep);
-	std::vector<Ah> silent;
-
-	/* Each neighbour's queue holds 200 KiB for seconds, of the MiB that may wait. */
-	for (std::uint8_t n = 0; n < peers; n++) {
-		ibv_gid gid = device.gid();
-
-		gid.raw[15] = static_cast<std::uint8_t>(100 + n);
-		pretend_neighbour(gid);
-		silent.push_back(
-			create_ah(from.pd, static_cast<std::uint8_t>(device.gid_index()), gid));
-	}
-	forget_neighbours();
-	const auto waits = counter("full_queues"), unsent = counter("packets_unsent");
-	for (const Ah &ah : silent)
-		for (int n = 0; n < packets; n++)
-			post(from.qp, Datagram(ah, 0x77, {from.memory.sge(0, 1024)}));
-	innocent.message();
-	CHECK(counter("full_queues") == waits);
-	wait_success(from.send_cq, peers * packets);
-	/* What they may hold together is bounded, too. */
-	CHECK(counter("packets_unsent") > unsent);
 }
