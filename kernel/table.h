@@ -7,7 +7,8 @@
  * stays unknown for as long as possible. A QP number is all that a stranger has to
  * guess to be heard by a queue pair, so these come in a secret order, which is another
  * one for each device. They are from the lower half of their 24 bits.
- * Does not know: what the entries contain. Entries found inside the guard stay
+ * Does not know: how many of them each program may have (quota.h),
+ * what the entries contain. Entries found inside the guard stay
  * valid until its end (guard.h).
  */
 #ifndef PEAL_TABLE_H
