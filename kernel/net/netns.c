@@ -18,15 +18,18 @@
 /* How soon a namespace that ends asks again for a device that could not be removed. */
 #define PEAL_NETNS_RETRY	(HZ / 10)
 
-static DEFINE_MUTEX(peal_netns_mutex);	/* guards the list and all users */
+/* Nothing waits while it holds this mutex, because it is one for all namespaces. */
+static DEFINE_MUTEX(peal_netns_mutex);
 static LIST_HEAD(peal_netns_all);
 
+/* Not one without users: it is being closed. */
 static struct peal_netns *peal_netns_of(const struct net *net)
 {
 	struct peal_netns *ns;
 
+	lockdep_assert_held(&peal_netns_mutex);
 	list_for_each_entry(ns, &peal_netns_all, node)
-		if (ns->net == net)
+		if (ns->net == net && ns->users)
 			return ns;
 	return NULL;
 }
@@ -48,17 +51,6 @@ static void peal_netns_setup(struct peal_netns *ns, struct net *net)
 		ns->hooks[i] = peal_receive_hooks[i];
 		ns->hooks[i].priv = ns;
 	}
-}
-
-/* After the last device. */
-static void peal_netns_close(struct peal_netns *ns)
-{
-	nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
-	/* Nobody is in a hook any more. */
-	synchronize_net();
-	flush_work(&ns->work);
-	/* Address handles release their routes by RCU. */
-	rcu_barrier();
 }
 
 static struct peal_netns *peal_netns_new(struct net *net)
@@ -127,15 +119,38 @@ bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev)
 	return ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != dev->netns->net;
 }
 
-static void peal_netns_put(struct peal_netns *ns)
+/*
+ * After the last device. A new device in this namespace may have made another
+ * peal_netns by now, with hooks of its own.
+ */
+static void peal_netns_close(struct peal_netns *ns)
 {
-	if (--ns->users)
-		return;
-	peal_netns_close(ns);
+	nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	synchronize_net();	/* until no CPU runs a hook */
+	flush_work(&ns->work);
+	rcu_barrier();		/* address handles release their routes by RCU */
+	/* It was on the list until here, because an end of its namespace waits for this. */
+	mutex_lock(&peal_netns_mutex);
 	list_del(&ns->node);
 	if (ns->gone)
 		complete(ns->gone);
+	mutex_unlock(&peal_netns_mutex);
 	kfree(ns);
+}
+
+/* @ns may be gone when this returns. */
+static void peal_netns_leave(struct peal_netns *ns)
+{
+	bool close;
+
+	mutex_lock(&peal_netns_mutex);
+	ns->users--;
+	close = !ns->users && !ns->ending;
+	if (!ns->users && ns->ending)
+		complete(ns->gone);
+	mutex_unlock(&peal_netns_mutex);
+	if (close)
+		peal_netns_close(ns);
 }
 
 void peal_netns_detach(struct peal_dev *dev)
@@ -146,13 +161,13 @@ void peal_netns_detach(struct peal_dev *dev)
 		return;
 	mutex_lock(&peal_netns_mutex);
 	list_del_rcu(&dev->netns_node);
+	mutex_unlock(&peal_netns_mutex);
 	/* No hook finds it any more, and what waits for the worker is dropped. */
 	peal_guard_wait();
 	flush_work(&ns->work);
 	dev->netns = NULL;
-	peal_netns_put(ns);
-	mutex_unlock(&peal_netns_mutex);
-	peal_rooms_close(&dev->rooms);
+	peal_rooms_close(&dev->rooms);	/* their sockets must not outlive the namespace */
+	peal_netns_leave(ns);
 }
 
 /* A bridge may have several of our netdevs as ports: the first device gets it. */
@@ -195,6 +210,7 @@ static void peal_netns_remove_devices(struct peal_netns *ns)
 {
 	struct peal_dev *dev;
 
+	lockdep_assert_held(&peal_netns_mutex);
 	list_for_each_entry(dev, &ns->devices, netns_node)
 		if (ib_device_try_get(&dev->ib)) {
 			ib_unregister_device_queued(&dev->ib);
@@ -202,35 +218,84 @@ static void peal_netns_remove_devices(struct peal_netns *ns)
 		}
 }
 
-/* Return: true when there is nothing left in it to wait for. */
-static bool peal_netns_end(struct net *net, struct completion *gone)
+static void peal_netns_remove_all(struct list_head *ending)
 {
 	struct peal_netns *ns;
 
 	mutex_lock(&peal_netns_mutex);
-	ns = peal_netns_of(net);
-	if (ns) {
-		ns->gone = gone;
+	list_for_each_entry(ns, ending, node)
 		peal_netns_remove_devices(ns);
+	mutex_unlock(&peal_netns_mutex);
+}
+
+static bool peal_netns_is_among(const struct peal_netns *ns, const struct list_head *nets)
+{
+	const struct net *net;
+
+	list_for_each_entry(net, nets, exit_list)
+		if (net == ns->net)
+			return true;
+	return false;
+}
+
+/* @ending: gets what @nets have. Return: how many times @gone will be completed. */
+static u32 peal_netns_collect(const struct list_head *nets, struct list_head *ending,
+			      struct completion *gone)
+{
+	struct peal_netns *ns, *next;
+	u32 count = 0;
+
+	mutex_lock(&peal_netns_mutex);
+	list_for_each_entry_safe(ns, next, &peal_netns_all, node) {
+		if (!peal_netns_is_among(ns, nets))
+			continue;
+		list_move_tail(&ns->node, ending);
+		ns->gone = gone;
+		ns->ending = ns->users != 0;
+		count++;
 	}
 	mutex_unlock(&peal_netns_mutex);
-	return !ns;
+	return count;
+}
+
+/* As peal_netns_close(), but waits once for all of them. None has a device. */
+static void peal_netns_close_all(struct list_head *ending)
+{
+	struct peal_netns *ns, *next;
+
+	if (list_empty(ending))
+		return;
+	list_for_each_entry(ns, ending, node)
+		nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	synchronize_net();
+	list_for_each_entry(ns, ending, node)
+		flush_work(&ns->work);
+	rcu_barrier();
+	list_for_each_entry_safe(ns, next, ending, node)
+		kfree(ns);
 }
 
 /*
- * Before the namespace's netdevs go, and before its routing tables. It is dead: no
- * device is attached to it any more.
+ * Before the namespaces' netdevs go, and before their routing tables. They are dead:
+ * no device is attached to them any more. All devices are on their way out before
+ * this waits for the first, because the host ends no other namespace meanwhile.
  */
-static void __net_exit peal_netns_ended(struct net *net)
+static void __net_exit peal_netns_ended(struct list_head *nets)
 {
 	DECLARE_COMPLETION_ONSTACK(gone);
+	LIST_HEAD(ending);
+	u32 left = peal_netns_collect(nets, &ending, &gone);
 
-	while (!peal_netns_end(net, &gone))
+	peal_netns_remove_all(&ending);
+	while (left)
 		if (wait_for_completion_timeout(&gone, PEAL_NETNS_RETRY))
-			return;
+			left--;
+		else
+			peal_netns_remove_all(&ending);
+	peal_netns_close_all(&ending);
 }
 
-static struct pernet_operations peal_netns_operations = { .exit = peal_netns_ended };
+static struct pernet_operations peal_netns_operations = { .exit_batch = peal_netns_ended };
 
 int peal_netns_init(void)
 {

@@ -9,7 +9,8 @@
  *
  * A namespace that ends takes its devices with it, and waits for them: routes,
  * which paths hold, must not outlive it, and netdevs that move elsewhere then do
- * not wait for anybody.
+ * not wait for anybody. The stack ends many namespaces at once; their devices are
+ * removed at the same time.
  */
 #ifndef PEAL_NETNS_H
 #define PEAL_NETNS_H
@@ -26,10 +27,11 @@ struct net_device;
 struct peal_dev;
 
 struct peal_netns {
-	struct list_head node;		/* of all, under the module's mutex */
+	struct list_head node;		/* of all, or of those that end together */
 	struct net *net;		/* outlives all devices in it */
-	u32 users;			/* devices, under the module's mutex */
-	struct completion *gone;	/* the end of the namespace waits for the last */
+	u32 users;			/* devices; under the module's mutex, as the others here */
+	bool ending;			/* the namespace's end closes it, not the last device */
+	struct completion *gone;	/* of the namespace's end, which waits for the last */
 	struct list_head devices;	/* by dev->netns_node; read inside the guard */
 	struct sk_buff_head backlog;	/* arrived inside the guard: see receive.c */
 	struct work_struct work;	/* takes them in */
