@@ -46,7 +46,7 @@ try_download() {
 }
 
 # How much of the package is in the folder.
-downloaded() { du -s --block-size=MB "$folder" | awk -v of="$size" '{ print $1 + 0 of " MB" }'; }
+downloaded() { du -sb "$folder" | awk -v of="$size" '{ printf "%d%s MB\n", $1 / 1e6, of }'; }
 
 # make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
 make_initrd() {
