@@ -8,7 +8,8 @@
 /* A queue pair is run by its timer at most that often: others need the CPU, too. */
 #define PEAL_ALARM_LEAST_NS	(5 * NSEC_PER_USEC)
 
-void peal_alarm_init(struct peal_alarm *alarm, enum hrtimer_restart (*expired)(struct hrtimer *))
+void peal_alarm_init(struct peal_alarm *alarm,
+		     enum hrtimer_restart (*expired)(struct hrtimer *timer))
 {
 	spin_lock_init(&alarm->lock);
 	peal_hrtimer_setup(&alarm->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);

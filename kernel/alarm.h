@@ -18,7 +18,8 @@ struct peal_alarm {
 	spinlock_t lock;		/* setting the timer */
 };
 
-void peal_alarm_init(struct peal_alarm *alarm, enum hrtimer_restart (*expired)(struct hrtimer *));
+void peal_alarm_init(struct peal_alarm *alarm,
+		     enum hrtimer_restart (*expired)(struct hrtimer *timer));
 void peal_alarm_cancel(struct peal_alarm *alarm);
 
 void peal_alarm_set_to(struct peal_alarm *alarm, ktime_t when);
