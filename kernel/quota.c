@@ -35,7 +35,7 @@ struct peal_quota_limits {
 static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
 	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 16 },
-	[PEAL_QUOTA_QP] = { 7 << 21, (1 << 21) - 17, PEAL_MAX_QP },
+	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
 	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
 	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },
 	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },

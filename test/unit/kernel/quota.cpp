@@ -17,7 +17,7 @@
 namespace {
 
 /* All that there is of a kind, in the order of enum peal_quota_kind. */
-constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 0xfffffe - 0x10 + 1,
+constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 0x7fffff - 0x10 + 1,
 					0xffffff, 1 << 20, 4096};
 static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 
