@@ -29,7 +29,8 @@ trap finish EXIT
 
 # ------------------------------------------------------------------ the network closes
 
-# close END...: the network drops every RoCE packet on its way to these ends.
+# close END...: the network drops every RoCE packet on its way to these ends. A copy of a broadcast that the stack gives
+# back to its sender was never in the network, and nftables sees it as a broadcast.
 close() {
 	local end
 	for end in "$@"; do
@@ -37,7 +38,7 @@ close() {
 			table netdev wall {
 				chain in {
 					type filter hook ingress device wire_$end priority 0; policy accept;
-					udp dport 4791 drop
+					meta pkttype unicast udp dport 4791 drop
 				}
 			}
 		RULES

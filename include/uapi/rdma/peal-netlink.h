@@ -40,7 +40,7 @@ enum peal_nl_host_attr {
 enum peal_nl_scope {
 	PEAL_NL_SCOPE_NONE,
 	PEAL_NL_SCOPE_DEVICE,		/* of one device */
-	PEAL_NL_SCOPE_NETNS,		/* of two devices, too, whose netdevs are in one namespace */
+	PEAL_NL_SCOPE_NETNS,		/* also of two whose netdevs share a namespace */
 	PEAL_NL_SCOPE_HOST,		/* of any two devices */
 	PEAL_NL_SCOPE_COUNT_
 };
