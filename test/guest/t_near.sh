@@ -50,7 +50,8 @@ asked=$(($(counter peal_a reach_asked) + $(counter peal_b reach_asked)))
 ((asked == 0)) || fail "a device asked $asked times for another that it must not use"
 echo "packets between two namespaces by default"
 
-# neighbours: two devices in the initial namespace. They reach each other over the loopback device.
+# neighbours: two devices in the initial namespace. They reach each other over the loopback device. The RDMA core asks
+# for the MAC address on the veth pair all the same, which no netdev of the same host answers.
 neighbours() {
 	local end address=10.76.1.1
 	ip link add near_c type veth peer name near_d || return 1
@@ -60,6 +61,8 @@ neighbours() {
 		wait_for gid_of "peal_$end" "$address" || return 1
 		address=10.76.2.1
 	done
+	ip neighbour replace 10.76.2.1 lladdr "$(</sys/class/net/near_d/address)" nud permanent dev near_c
+	ip neighbour replace 10.76.1.1 lladdr "$(</sys/class/net/near_c/address)" nud permanent dev near_d
 }
 
 # neighbours_run: checked data between them; prints how many messages went direct.
