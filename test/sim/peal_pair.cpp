@@ -450,7 +450,12 @@ void PealPair::arrive(FramePtr frame)
 		world_.trace("  which was guessed");
 		return;
 	}
-	if (!frame->forged) {
+	/* It says that the READ was executed, and what is in front of it: so be it. */
+	if (frame->forged && wire->has & PEAL_HAS_RESPONSE &&
+	    outgoing->rel(frame->packet.psn) - outgoing->una() <=
+		    outgoing->sent_up_to() - outgoing->una())
+		outgoing->rules.forged = true;
+	if (!frame->forged && frame->packet.opcode != PEAL_WIRE_ACK) {
 		auto &early = wire->has & PEAL_HAS_RESPONSE ? early_responses_ : early_requests_;
 		auto found = early.find(frame->packet.psn);
 
