@@ -271,7 +271,8 @@ TEST_CASE("what is kept does not hold the IPsec state that it came by")
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
 	make_neighbours();
-	if (run("modprobe esp4 && ip xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi 0x777 "
+	if (run("modprobe esp4 && ip xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi "
+		"0x777 "
 		"mode transport enc 'ecb(cipher_null)' ''"))
 		SKIP_CASE("no IPsec here");
 	REQUIRE(module_users("esp4") == 1);
@@ -301,7 +302,8 @@ TEST_CASE("one packet far ahead does not silence an unreliable connection")
 
 	target.send(Target::peer, 0, real);
 	target.check_got(real);
-	target.send(Target::stranger, 30000, forged, Target::middle, 128U << device.port().active_mtu);
+	target.send(Target::stranger, 30000, forged, Target::middle,
+		    128U << device.port().active_mtu);
 	REQUIRE(refused.is(1));
 	target.send(Target::peer, 1, real);
 	target.check_got(real);

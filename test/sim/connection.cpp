@@ -190,8 +190,8 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		.rnr_timer = rules_[!i].rnr_timer,
 		.keep_ns = KEEP,
 	};
-	auto pair = std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits,
-					       128);
+	auto pair =
+		std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits, 128);
 
 	pair->keep_ns = KEEP;
 	pair->honest = fate != Fate::FORGERY;
@@ -211,8 +211,7 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	else
 		plan_fate(path);
 	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
-	    fate != Fate::PLANTED &&
-	    random.one_in(4)) {
+	    fate != Fate::PLANTED && random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
 		rules_[strict_].strict = true;
 		/* Who goes back N on every loss may run out of retries. */
@@ -354,10 +353,9 @@ void Connection::check()
 
 std::string Connection::describe() const
 {
-	static const char *const fates[] = {"",		  ", SILENCE",	", RESET",
-					    ", HOLE",	  ", BROKEN",	", FORGERY",
-					    ", ONE_LOST", ", ONE_LATE", ", UNREADY",
-					    ", PLANTED"};
+	static const char *const fates[] = {"",		 ", SILENCE", ", RESET",    ", HOLE",
+					    ", BROKEN",	 ", FORGERY", ", ONE_LOST", ", ONE_LATE",
+					    ", UNREADY", ", PLANTED"};
 	std::string text;
 	char line[256];
 

@@ -268,7 +268,8 @@ void Connection::check_planted() const
 			bool refused = m.refused || m.not_ready || m.fault != Fault::NONE;
 
 			if (m.on_wire() && !refused && !m.finished)
-				violation("%s: message %zu is lost to a forger", s->name().c_str(), i);
+				violation("%s: message %zu is lost to a forger", s->name().c_str(),
+					  i);
 		}
 }
 

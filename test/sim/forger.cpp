@@ -89,9 +89,9 @@ void Forger::plant(Pair &to, const peal_packet &like, u32 payload_bytes)
 void Forger::wake(u64)
 {
 	static const u8 wires[] = {
-		PEAL_WIRE_SEND_ONLY,	PEAL_WIRE_SEND_MIDDLE,	PEAL_WIRE_SEND_LAST,
-		PEAL_WIRE_WRITE_ONLY,	PEAL_WIRE_WRITE_MIDDLE, PEAL_WIRE_READ_REQUEST,
-		PEAL_WIRE_FETCH_ADD,	PEAL_WIRE_ACK,		PEAL_WIRE_READ_RESPONSE_MIDDLE,
+		PEAL_WIRE_SEND_ONLY,  PEAL_WIRE_SEND_MIDDLE,  PEAL_WIRE_SEND_LAST,
+		PEAL_WIRE_WRITE_ONLY, PEAL_WIRE_WRITE_MIDDLE, PEAL_WIRE_READ_REQUEST,
+		PEAL_WIRE_FETCH_ADD,  PEAL_WIRE_ACK,	      PEAL_WIRE_READ_RESPONSE_MIDDLE,
 	};
 	Random &random = world_.random;
 	Pair &to = *pairs_[random.below(2)];
@@ -136,7 +136,9 @@ void Forger::see(const Frame &real)
 		u32 bytes;
 
 		disguise(&p);
-		bytes = peal_packet_opcode(&p)->has & PEAL_HAS_LAST ? 8 : pairs_[0]->incoming->rules.mtu;
+		bytes = peal_packet_opcode(&p)->has & PEAL_HAS_LAST
+				? 8
+				: pairs_[0]->incoming->rules.mtu;
 		p.payload_bytes = bytes;
 	}
 	for (Pair *to : pairs_)

@@ -21,9 +21,9 @@ class Forger : public Actor {
 	Pair *pairs_[2];
 	bool reliable_;
 	bool knows_flow_;
-	u32 blind_;	    /* packets yet to come that answer to nothing that was seen */
-	u64 gap_;	    /* between these, at most */
-	u32 share_;	    /* of the real packets that one is like, millionths */
+	u32 blind_;		/* packets yet to come that answer to nothing that was seen */
+	u64 gap_;		/* between these, at most */
+	u32 share_;		/* of the real packets that one is like, millionths */
 	std::vector<u32> keys_; /* that the forger happens to know */
 
 	u32 ahead();

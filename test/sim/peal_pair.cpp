@@ -485,9 +485,9 @@ void PealPair::room()
 
 bool PealPair::quiet() const
 {
-	return dead_ || (posted_.empty() && peal_outbound_idle(&out_) &&
-			 peal_outbound_deadline(&out_) == NEVER &&
-			 (error_ || early_requests_.empty()));
+	return dead_ ||
+	       (posted_.empty() && peal_outbound_idle(&out_) &&
+		peal_outbound_deadline(&out_) == NEVER && (error_ || early_requests_.empty()));
 }
 
 } // namespace peal::sim

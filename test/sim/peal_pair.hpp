@@ -68,8 +68,9 @@ class PealPair : public Pair {
 
 public:
 	PealHabits habits;
-	static u64 kept; /* frames in the core's hands */
-	static u64 guessed; /* forged frames that nobody could tell from real ones, and that took effect */
+	static u64 kept;    /* frames in the core's hands */
+	static u64 guessed; /* forged frames that nobody could tell from real ones, and that took
+			       effect */
 	u64 keep_ns = 0;
 	bool honest = true; /* nobody forges, or changes, packets for this queue pair */
 
