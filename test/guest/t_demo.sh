@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 240
+# timeout: 600
 # carrier: any
 # vm: bare
 #
