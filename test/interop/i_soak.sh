@@ -4,7 +4,7 @@
 # timeout: 1200
 #
 # soak.cpp for ten minutes beside a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long form,
-# run by hand: SOAK_SECONDS=7200 scripts/vm --timeout 8400 -- test/interop/i_soak.sh
+# run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
 set -u
 # shellcheck source=test/guest/wire.sh
 source "$(dirname "$0")/../guest/wire.sh"
