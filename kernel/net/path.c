@@ -164,7 +164,7 @@ struct dst_entry *peal_path_route(struct peal_path *path, struct net *net)
 /* Addresses that mean nothing without an interface, and interfaces with routes of their own. */
 static bool peal_path_must_bind(const struct peal_path *path, const struct net_device *ndev)
 {
-	return path->multicast || netif_is_l3_slave(ndev) ||
+	return path->multicast || netif_is_l3_slave(ndev) || netif_is_l3_master(ndev) ||
 	       (path->ipv6 && ipv6_addr_type(peal_path_in6(&path->dgid)) & IPV6_ADDR_LINKLOCAL);
 }
 

@@ -22,9 +22,11 @@
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6.h>
 #include <linux/udp.h>
+#include <net/addrconf.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/route.h>
 #include <net/udp.h>
 #include <net/xfrm.h>
@@ -83,7 +85,26 @@ static void peal_receive_drop(struct peal_dev *dev, struct sk_buff *skb,
 
 /* Which netdev has the destination address */
 
-static bool peal_receive_has_address(const struct net_device *ndev, __be32 address)
+static bool peal_receive_multicast(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
+		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
+
+/*
+ * The netdev that the packet came in by. In a VRF, skb->dev is the VRF's own device
+ * by now, and the control block says which slave it was. Under RCU.
+ */
+static struct net_device *peal_receive_arrival_netdev(struct net *net, const struct sk_buff *skb,
+						      bool ipv6)
+{
+	int slave = ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
+	struct net_device *ndev = slave ? dev_get_by_index_rcu(net, slave) : NULL;
+
+	return ndev ?: skb->dev;
+}
+
+static bool peal_receive_has_address4(const struct net_device *ndev, __be32 address)
 {
 	const struct in_device *in = __in_dev_get_rcu(ndev);
 	const struct in_ifaddr *ifa;
@@ -95,31 +116,66 @@ static bool peal_receive_has_address(const struct net_device *ndev, __be32 addre
 	return false;
 }
 
+static bool peal_receive_has_address(struct net_device *ndev, const struct sk_buff *skb, bool ipv6)
+{
+	if (ipv6)
+		return ipv6_chk_addr(dev_net(ndev), &ipv6_hdr(skb)->daddr, ndev, 1);
+	return peal_receive_has_address4(ndev, ip_hdr(skb)->daddr);
+}
+
 /* Where several netdevs have it, the one that the packet came by. Under RCU. */
-static struct net_device *peal_receive_owner4(struct net *net, const struct sk_buff *skb)
+static struct net_device *peal_receive_owner4(struct net *net, const struct sk_buff *skb,
+					      struct net_device *in)
 {
 	__be32 address = ip_hdr(skb)->daddr;
 
-	if (ipv4_is_multicast(address) || peal_receive_has_address(skb->dev, address))
-		return skb->dev;
+	if (peal_receive_has_address4(in, address))
+		return in;
 	return __ip_dev_find(net, address, false);
 }
 
 /* The route of a packet to an address of ours belongs to the address's netdev. */
 static struct net_device *peal_receive_owner6(const struct sk_buff *skb)
 {
-	const struct inet6_dev *idev;
+	const struct inet6_dev *idev = skb_dst(skb) ? ip6_dst_idev(skb_dst(skb)) : NULL;
 
-	if (ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr))
-		return skb->dev;
-	idev = skb_dst(skb) ? ip6_dst_idev(skb_dst(skb)) : NULL;
 	return idev ? idev->dev : NULL;
 }
 
-static bool peal_receive_multicast(const struct sk_buff *skb, bool ipv6)
+/*
+ * The lookups above know nothing of VRFs, and another VRF may have the same address.
+ * This scan runs only when they find a netdev of another VRF.
+ */
+static struct net_device *peal_receive_owner_in_vrf(struct net *net, const struct sk_buff *skb,
+						    bool ipv6, int vrf)
 {
-	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
-		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+	struct net_device *ndev;
+
+	for_each_netdev_rcu(net, ndev)
+		if (l3mdev_master_ifindex_rcu(ndev) == vrf &&
+		    peal_receive_has_address(ndev, skb, ipv6))
+			return ndev;
+	return NULL;
+}
+
+/*
+ * Return: the netdev that has the destination address, in the VRF that the packet came
+ * in by, or outside of all VRFs as the packet did; or NULL. Under RCU.
+ */
+static struct net_device *peal_receive_owner(struct net *net, const struct sk_buff *skb, bool ipv6)
+{
+	struct net_device *in = peal_receive_arrival_netdev(net, skb, ipv6), *owner;
+	int vrf;
+
+	if (peal_receive_multicast(skb, ipv6))
+		return in;
+	owner = ipv6 ? peal_receive_owner6(skb) : peal_receive_owner4(net, skb, in);
+	if (!owner || owner == in)
+		return owner;
+	vrf = l3mdev_master_ifindex_rcu(in);
+	if (likely(l3mdev_master_ifindex_rcu(owner) == vrf))
+		return owner;
+	return peal_receive_owner_in_vrf(net, skb, ipv6, vrf);
 }
 
 /* Headers to values */
@@ -351,34 +407,58 @@ static void peal_receive_later(struct peal_netns *ns, struct peal_dev *dev, stru
 /* Whose packet it is */
 
 /*
- * Where the kernel does not offer the lookup, the stack gets the packet and
- * answers for it.
+ * @sk was found without regard to VRFs. Does the stack give it a packet that came in
+ * by @slave (0: outside of all VRFs)? Releases @sk.
  */
-static bool peal_receive_socket4(struct net *net, const struct sk_buff *skb, __be16 sport)
+static bool peal_receive_socket_found(struct net *net, struct sock *sk, int iif, int slave)
+{
+	bool hears;
+
+	if (!sk)
+		return false;
+	hears = udp_sk_bound_dev_eq(net, READ_ONCE(sk->sk_bound_dev_if), iif, slave);
+	sock_put(sk);
+	return hears;
+}
+
+/*
+ * Where the kernel does not offer the lookup, the stack gets the packet and
+ * answers for it. @iif: a netdev that the socket may be bound to.
+ */
+static bool peal_receive_socket4(struct net *net, const struct sk_buff *skb, __be16 sport, int iif)
 {
 #if IS_ENABLED(CONFIG_NF_TPROXY_IPV4) || IS_ENABLED(CONFIG_NF_SOCKET_IPV4)
 	struct sock *sk = udp4_lib_lookup(net, ip_hdr(skb)->saddr, sport, ip_hdr(skb)->daddr,
-					  htons(PEAL_ROCE_PORT), inet_iif(skb));
+					  htons(PEAL_ROCE_PORT), iif);
 
-	if (!sk)
-		return false;
-	sock_put(sk);
-#endif
+	return peal_receive_socket_found(net, sk, iif, inet_sdif(skb));
+#else
 	return true;
+#endif
 }
 
-static bool peal_receive_socket6(struct net *net, const struct sk_buff *skb, __be16 sport)
+static bool peal_receive_socket6(struct net *net, const struct sk_buff *skb, __be16 sport, int iif)
 {
 #if IS_ENABLED(CONFIG_NF_TPROXY_IPV6) || IS_ENABLED(CONFIG_NF_SOCKET_IPV6)
 	struct sock *sk = udp6_lib_lookup(net, &ipv6_hdr(skb)->saddr, sport,
-					  &ipv6_hdr(skb)->daddr, htons(PEAL_ROCE_PORT),
-					  inet6_iif(skb));
+					  &ipv6_hdr(skb)->daddr, htons(PEAL_ROCE_PORT), iif);
 
-	if (!sk)
-		return false;
-	sock_put(sk);
-#endif
+	return peal_receive_socket_found(net, sk, iif, inet6_sdif(skb));
+#else
 	return true;
+#endif
+}
+
+/* In a VRF, sockets are bound to the VRF's device or to the slave. */
+static bool peal_receive_socket(struct net *net, const struct sk_buff *skb, bool ipv6, __be16 sport)
+{
+	int slave = ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
+
+	if (ipv6)
+		return peal_receive_socket6(net, skb, sport, inet6_iif(skb)) ||
+		       (slave && peal_receive_socket6(net, skb, sport, slave));
+	return peal_receive_socket4(net, skb, sport, inet_iif(skb)) ||
+	       (slave && peal_receive_socket4(net, skb, sport, slave));
 }
 
 static bool peal_receive_known(struct peal_dev *dev, const struct sk_buff *skb, u32 at, u32 *qpn)
@@ -434,13 +514,12 @@ static unsigned int peal_receive(struct peal_netns *ns, struct sk_buff *skb, u32
 	struct peal_packet packet = { };
 	struct peal_dev *dev;
 
-	owner = ipv6 ? peal_receive_owner6(skb) : peal_receive_owner4(ns->net, skb);
+	owner = peal_receive_owner(ns->net, skb, ipv6);
 	dev = owner ? peal_netns_find(ns, owner) : NULL;
 	if (!dev)
 		return NF_ACCEPT;
 	if (!peal_receive_known(dev, skb, at, &packet.qpn)) {
-		if (ipv6 ? peal_receive_socket6(ns->net, skb, sport) :
-			   peal_receive_socket4(ns->net, skb, sport))
+		if (peal_receive_socket(ns->net, skb, ipv6, sport))
 			return NF_ACCEPT;
 		peal_receive_drop(dev, skb, &packet, PEAL_DROP_qpn);
 		return NF_STOLEN;
