@@ -133,6 +133,7 @@ stalled_call() {
 
 down() {
 	local name
+	[[ ! -e $tracing/events/waits ]] || end_count
 	for program in $(jobs -p); do
 		release "$program"
 	done
