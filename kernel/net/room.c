@@ -36,6 +36,9 @@
 /* A room that asks for more looks at so many others that may not need theirs. */
 #define PEAL_ROOMS_LOOKS	4
 
+/* A context that comes or goes looks at so many closed rooms, each of which is one that went. */
+#define PEAL_ROOMS_SWEPT	16
+
 struct peal_room {
 	struct peal_rooms *rooms;
 	struct socket *sock;		/* unbound: it accounts, nothing else */
@@ -182,8 +185,8 @@ static void peal_rooms_shrink(struct list_head *list)
 }
 
 /*
- * What a room may have beyond its least, in whole PEAL_ROOM_LEAST: the number of
- * rooms to look at is bounded by that.
+ * What a room may have beyond its least, in whole PEAL_ROOM_LEAST, so that a room does
+ * not ask again after a few packets.
  */
 static u32 peal_room_share(const struct peal_room *room)
 {
@@ -288,16 +291,19 @@ static void peal_room_free(struct peal_room *room)
 	kfree(room);
 }
 
-/* Closed rooms are freed when their packets are gone; with @all, whatever they have. */
+/*
+ * Some closed rooms, which are freed when their packets are gone; with @all every one,
+ * whatever it has.
+ */
 static void peal_rooms_sweep(struct peal_rooms *rooms, bool all)
 {
 	struct peal_room *room, *next;
-	LIST_HEAD(closed);
 	LIST_HEAD(gone);
+	u32 i;
 
 	spin_lock_bh(&rooms->lock);
-	list_splice_init(&rooms->closed, &closed);
-	list_for_each_entry_safe(room, next, &closed, node) {
+	for (i = 0; (all || i < PEAL_ROOMS_SWEPT) && !list_empty(&rooms->closed); i++) {
+		room = list_first_entry(&rooms->closed, struct peal_room, node);
 		peal_room_resize(room, all ? 0 : peal_room_used(room));
 		if (!room->extra)
 			list_move(&room->node, &gone);
