@@ -6,8 +6,9 @@
 # Needs common.sh, for modules debug-kernel.sh too.
 
 # What the modules and the provider need, what the tests need besides, and what a virtual machine needs.
-build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev)
-test_packages=(catch2 libnl-3-dev libnl-genl-3-dev libnl-route-3-dev zlib1g-dev)
+build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
+	libnl-genl-3-dev)
+test_packages=(catch2 libnl-3-dev libnl-route-3-dev zlib1g-dev)
 vm_packages=(qemu-system-x86 busybox-static xz-utils kmod iproute2 rdma-core ibverbs-utils ibverbs-providers perftest)
 
 # The newest 6.1 kernel whose headers are installed here.
@@ -76,14 +77,14 @@ make_user() {
 		die "the userspace part does not build in $1"
 }
 
-# make_provider FOLDER [MESON-ARGUMENT...]: nothing but the provider; the folder may have tests.
+# make_provider FOLDER [MESON-ARGUMENT...]: the provider and peal-option, nothing else; the folder may have tests.
 make_provider() {
 	local folder=$1
 	if [[ ! -e $folder/build.ninja ]]; then
 		with_progress "configuring the provider" uncounted meson setup "${@:2}" -Dtests=false "$folder" "$repo" ||
 			die "meson could not set up $folder"
 	fi
-	with_progress "compiling the provider" compiled_by_ninja ninja -C "$folder" provider ||
+	with_progress "compiling the provider" compiled_by_ninja ninja -C "$folder" installed ||
 		die "the provider does not build in $folder"
 }
 

@@ -34,16 +34,16 @@ asked_for() {
 )
 
 make_provider "$folder"
-asked_for "-C $folder provider"
+asked_for "-C $folder installed"
 ! grep '^build test/' "$folder/build.ninja" || fail "a folder for the demo has tests"
-grep -q '^build provider:' "$folder/build.ninja" || fail "there is no target for the provider"
+grep -q '^build installed:' "$folder/build.ninja" || fail "there is no target for what is installed"
 
 make_user "$folder"
 asked_for "-C $folder"
 has_tests "$folder" || fail "a test run in the demo's folder has no tests"
 
 make_provider "$folder"
-asked_for "-C $folder provider"
+asked_for "-C $folder installed"
 has_tests "$folder" || fail "a demo took the tests out of their folder"
-provider_inputs=$(command ninja -C "$folder" -t inputs provider)
-! grep 'test/' <<<"$provider_inputs" || fail "the provider needs tests"
+inputs=$(command ninja -C "$folder" -t inputs installed)
+! grep 'test/' <<<"$inputs" || fail "the provider needs tests"
