@@ -372,7 +372,7 @@ static const struct peal_carrier_ops peal_ud_ops = {
 
 int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp, struct peal_room *room)
 {
-	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL);
+	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL_ACCOUNT);
 
 	if (!ud)
 		return -ENOMEM;
