@@ -39,20 +39,21 @@
 /* A context that comes or goes looks at so many closed rooms, each of which is one that went. */
 #define PEAL_ROOMS_SWEPT	16
 
+/* What each packet looks at comes first, in one cache line. */
 struct peal_room {
-	struct peal_rooms *rooms;
 	struct socket *sock;		/* unbound: it accounts, nothing else */
 	struct socket *silent;		/* the same, for neighbours that do not answer */
-	u32 least;			/* what it always has */
-	u32 extra;			/* what it has beyond that; rooms->lock */
 	u32 scarce;			/* it matters for whom when more is in use */
-	bool closed;			/* rooms->lock */
-	struct list_head node;		/* rooms->large or rooms->closed; rooms->lock */
-	wait_queue_entry_t entry;	/* on sock's queue while somebody waits */
-	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
+	u32 least;			/* what it always has */
 	struct list_head waiters;	/* struct peal_waiter, by node */
 	struct list_head called;	/* those whose turn it is */
+	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
+	wait_queue_entry_t entry;	/* on sock's queue while somebody waits */
 	struct work_struct work;	/* calls them */
+	struct peal_rooms *rooms;
+	struct list_head node;		/* rooms->large or rooms->closed; rooms->lock */
+	u32 extra;			/* what it has beyond the least; rooms->lock */
+	bool closed;			/* rooms->lock */
 };
 
 /* Under room->lock. */
