@@ -25,10 +25,9 @@
 #define ACK_AT_LEAST_EVERY	32
 
 /*
- * UC: what begins a message and lies so far behind is late or doubled. The specification
- * would take it for a new one (9.8), wherever it lies. This is how far networks reorder, about
- * a millisecond of 10 Gb/s, and no more: after a packet that was not the peer's so many of the
- * peer's may be behind.
+ * UC: what begins a message and lies so far behind is late or doubled. The specification would
+ * take it for a new one (9.8). It is how far networks reorder, about a millisecond of 10 Gb/s,
+ * and no more, because after a forged packet so many of the peer's may be behind.
  */
 #define UC_LATE_PACKETS		1024
 
@@ -247,60 +246,13 @@ void peal_inbound_set_psn(struct peal_inbound *in, u32 psn)
 
 /* ---- checks of a packet in its turn; false: an invalid request (9.7.4.1) ---- */
 
-/* FIRST and ONLY begin, MIDDLE and LAST continue a message of their own kind. */
-static bool peal_inbound_in_order(const struct peal_inbound *in,
-				  const struct peal_wire_opcode *wire)
-{
-	if (wire->has & PEAL_HAS_FIRST)
-		return !in->operation;
-	if (in->operation == PEAL_OP_SEND)
-		return wire->has & PEAL_HAS_SEND;
-	return in->operation == PEAL_OP_WRITE && wire->has & PEAL_HAS_WRITE;
-}
-
-/* All but the last packet fill the path MTU, and only a message of one packet may be empty. */
-static bool peal_inbound_packet_length_fits(const struct peal_inbound *in,
-					    const struct peal_packet *packet, u16 has)
-{
-	u32 mtu = peal_inbound_mtu(in);
-
-	if (!(has & PEAL_HAS_PAYLOAD))
-		return true;
-	if (!(has & PEAL_HAS_LAST))
-		return packet->payload_bytes == mtu;
-	if (!(has & PEAL_HAS_FIRST) && !packet->payload_bytes)
-		return false;
-	return packet->payload_bytes <= mtu;
-}
-
-/* A message has at most 2^31 bytes, and a WRITE the number that its first packet names. */
-static bool peal_inbound_message_length_fits(const struct peal_packet *packet, u16 has,
-					     const struct peal_request *request)
-{
-	u64 bytes = request->offset + packet->payload_bytes;
-
-	if (request->length > PEAL_MAX_MSG)
-		return false;
-	if (!(has & PEAL_HAS_WRITE))
-		return true;
-	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
-}
-
-static bool peal_inbound_lengths_fit(const struct peal_inbound *in,
-				     const struct peal_packet *packet, u16 has,
-				     const struct peal_request *request)
-{
-	return peal_inbound_packet_length_fits(in, packet, has) &&
-	       peal_inbound_message_length_fits(packet, has, request);
-}
-
 static bool peal_inbound_valid(struct peal_inbound *in, const struct peal_packet *packet,
 			       const struct peal_wire_opcode *wire,
 			       const struct peal_request *request)
 {
-	if (!peal_inbound_in_order(in, wire))
+	if (!peal_request_continues(wire, in->operation))
 		return false;
-	if (!peal_inbound_lengths_fit(in, packet, wire->has, request))
+	if (!peal_request_fits(request, packet, wire->has, peal_inbound_mtu(in)))
 		return false;
 	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
 		return peal_inbound_resource_free(in);
@@ -315,17 +267,10 @@ static void peal_inbound_drop(struct peal_request *request, enum peal_drop drop)
 	request->drop = drop;
 }
 
-/* What the first packet tells of the message, or told. */
+/* What the first packet told of the message. */
 static void peal_inbound_describe_message(const struct peal_inbound *in,
-					  const struct peal_packet *packet,
 					  struct peal_request *request)
 {
-	if (request->first) {
-		request->rkey = packet->rkey;
-		request->remote_addr = packet->remote_addr;
-		request->length = packet->length;
-		return;
-	}
 	request->offset = in->offset;
 	request->rkey = in->rkey;
 	request->remote_addr = in->remote_addr;
@@ -336,25 +281,11 @@ static void peal_inbound_describe(const struct peal_inbound *in, const struct pe
 				  const struct peal_wire_opcode *wire,
 				  struct peal_request *request)
 {
-	request->what = PEAL_REQUEST_EXECUTE;
-	request->operation = wire->operation;
-	request->first = wire->has & PEAL_HAS_FIRST;
-	request->last = wire->has & PEAL_HAS_LAST;
-	request->solicited = packet->solicited;
-	request->bytes = packet->payload_bytes;
-	peal_inbound_describe_message(in, packet, request);
+	peal_request_describe(request, packet, wire);
+	if (!request->first)
+		peal_inbound_describe_message(in, request);
 	if (wire->has & PEAL_HAS_SEND)
 		request->length = request->offset + packet->payload_bytes;
-	if (wire->has & PEAL_HAS_IMM)
-		request->imm_or_rkey = packet->imm;
-	if (wire->has & PEAL_HAS_IETH)
-		request->imm_or_rkey = packet->inv_rkey;
-	if (wire->operation == PEAL_OP_CMP_SWAP) {
-		request->atomic.compare_add = packet->compare;
-		request->atomic.swap = packet->swap_add;
-	}
-	if (wire->operation == PEAL_OP_FETCH_ADD)
-		request->atomic.compare_add = packet->swap_add;
 }
 
 static void peal_inbound_execute(struct peal_inbound *in, const struct peal_packet *packet)
@@ -381,8 +312,8 @@ static void peal_inbound_ask_again(struct peal_inbound *in, u32 psn)
 }
 
 /*
- * It was kept until its turn came, and the packet in front of it came by another way. A
- * sender that has taken a new way in between is asked again, which a forger is not.
+ * It was kept, and the packet in front of it came by another way. A sender that has taken a
+ * new way in between is asked again, which a forger is not.
  */
 static void peal_inbound_mistrust(struct peal_inbound *in, u64 now, struct peal_request *request)
 {
@@ -532,8 +463,7 @@ static void peal_inbound_lose_message(struct peal_inbound *in)
 /*
  * What continues a message has to have the expected number. What begins one may have any
  * other (9.8), because the end of the one before it may be lost. A packet that is not in its
- * turn changes nothing unless it is executed: it may be forged, and nothing in it vouches
- * for its number.
+ * turn may be forged, so it changes nothing unless it is executed.
  */
 static void peal_inbound_receive_uc(struct peal_inbound *in, const struct peal_packet *packet,
 				    const struct peal_wire_opcode *wire,
@@ -547,11 +477,10 @@ static void peal_inbound_receive_uc(struct peal_inbound *in, const struct peal_p
 		return;
 	}
 	peal_inbound_describe(in, packet, wire, request);
-	if (distance ? wire->has & PEAL_HAS_FIRST : peal_inbound_in_order(in, wire)) {
-		if (peal_inbound_lengths_fit(in, packet, wire->has, request)) {
-			peal_inbound_execute(in, packet);
-			return;
-		}
+	if ((distance ? wire->has & PEAL_HAS_FIRST : peal_request_continues(wire, in->operation)) &&
+	    peal_request_fits(request, packet, wire->has, peal_inbound_mtu(in))) {
+		peal_inbound_execute(in, packet);
+		return;
 	}
 	if (!distance)
 		peal_inbound_lose_message(in);
@@ -684,11 +613,6 @@ void *peal_inbound_contradict(struct peal_inbound *in, u32 psn)
 		peal_inbound_owe_sequence_nak(in);
 	peal_inbound_ask_again(in, psn);
 	return peal_early_take(&in->early, psn);
-}
-
-void *peal_inbound_drop_early(struct peal_inbound *in)
-{
-	return peal_early_drop(&in->early);
 }
 
 /* ---- replies ---- */
@@ -873,9 +797,4 @@ void peal_inbound_expire(struct peal_inbound *in, u64 now)
 {
 	if (in->nak_at && now >= in->nak_at)
 		peal_inbound_owe_sequence_nak(in);
-}
-
-void *peal_inbound_take_expired(struct peal_inbound *in, u64 now)
-{
-	return peal_early_expire(&in->early, now, in->config.keep_ns);
 }

@@ -33,6 +33,7 @@
 
 #include "early.h"
 #include "packet.h"
+#include "request.h"
 
 struct peal_inbound_config {
 	u8 transport;		/* PEAL_RC or PEAL_UC */
@@ -98,33 +99,6 @@ struct peal_inbound {
 	struct peal_early early;
 };
 
-enum peal_request_what {
-	PEAL_REQUEST_DROPPED,	/* counted by `drop` */
-	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
-	PEAL_REQUEST_KEPT,	/* early: now inbound's; comes back by take_early() */
-	PEAL_REQUEST_COPY,	/* `kept` has its PSN: when they differ, contradict() */
-	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
-};
-
-/* What a packet asks of the host. */
-struct peal_request {
-	enum peal_request_what what;
-	enum peal_drop drop;	/* DROPPED, COPY */
-	void *kept;		/* COPY: a handle, still inbound's */
-	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
-	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
-	u8 operation;		/* enum peal_opcode of its message */
-	bool first, last;	/* place in the message; UC: first may come before last did */
-	bool solicited;
-	u64 offset;		/* of the payload in the message */
-	u32 bytes;		/* payload of this packet */
-	u64 length;		/* WRITE, READ: of the message; SEND: so far, with this packet */
-	u32 rkey;		/* WRITE, READ, atomic: of the message */
-	u64 remote_addr;	/* likewise: of its first byte */
-	struct peal_atomic_seg atomic;
-	u32 imm_or_rkey;	/* in the last packet */
-};
-
 /* What the host answers. */
 enum peal_verdict {
 	PEAL_VERDICT_DONE,
@@ -168,8 +142,12 @@ void *peal_inbound_take_early(struct peal_inbound *in);
  * forged. Neither is executed, and the PSN is asked for again. Return: the kept one.
  */
 void *peal_inbound_contradict(struct peal_inbound *in, u32 psn);
+
 /* Any kept request, to be released, or NULL. */
-void *peal_inbound_drop_early(struct peal_inbound *in);
+static inline void *peal_inbound_drop_early(struct peal_inbound *in)
+{
+	return peal_early_drop(&in->early);
+}
 
 /* The next reply in PSN order; false: nothing is due. */
 bool peal_inbound_next(struct peal_inbound *in, struct peal_reply *reply);
@@ -187,6 +165,9 @@ void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply
 u64 peal_inbound_deadline(const struct peal_inbound *in);
 void peal_inbound_expire(struct peal_inbound *in, u64 now);
 /* A request that was kept for too long, to be released; NULL: there is none any more. */
-void *peal_inbound_take_expired(struct peal_inbound *in, u64 now);
+static inline void *peal_inbound_take_expired(struct peal_inbound *in, u64 now)
+{
+	return peal_early_expire(&in->early, now, in->config.keep_ns);
+}
 
 #endif
