@@ -10,6 +10,7 @@
  * makes nothing late.
  * Does not hold: what becomes of kept packets (test/sim, t_wire_loss).
  */
+#include "commands.hpp"
 #include "counters.hpp"
 #include "t_packet_fuzz.hpp"
 
