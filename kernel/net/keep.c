@@ -28,13 +28,14 @@
 #define PEAL_KEEP_OVERHEAD	(16 << 10)
 
 /*
- * Whoever misses a packet is asked for it again within a round trip. When that is lost as
- * well, the peer's timeout helps, of which the queue pair's own is the best guess that there
- * is. A packet that has waited for several of them waits for nothing that the peer knows of.
+ * The requester sends a missing packet again within a round trip. When that is lost as
+ * well, the requester's timeout helps. The queue pair's own timeout is the best guess of it;
+ * before that is set, or without one, a second is. A packet that has waited for several
+ * timeouts waits for nothing that the requester knows of.
  */
 #define PEAL_KEEP_TIMEOUTS	2
 #define PEAL_KEEP_LEAST_NS	(50 * NSEC_PER_MSEC)
-#define PEAL_KEEP_MOST_NS	(2 * NSEC_PER_SEC)
+#define PEAL_KEEP_MOST_NS	(30 * NSEC_PER_SEC)
 
 /* What the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
 #define PEAL_KEEP_PAGES		(32 << 10)
@@ -51,7 +52,7 @@ void peal_keep_end(const struct peal_keep *keep)
 
 u64 peal_keep_ns(const struct peal_qp *qp)
 {
-	u64 timeout = qp->attr.timeout ? 4096ULL << qp->attr.timeout : PEAL_KEEP_MOST_NS;
+	u64 timeout = qp->attr.timeout ? 4096ULL << qp->attr.timeout : NSEC_PER_SEC;
 
 	return clamp_t(u64, PEAL_KEEP_TIMEOUTS * timeout, PEAL_KEEP_LEAST_NS, PEAL_KEEP_MOST_NS);
 }

@@ -66,11 +66,15 @@ public:
 
 	explicit EarlyVictim(Device &device) : end_(device, small())
 	{
-		const Link link;
+		Link link;
+		/* 17 s: what is kept stays for as long as the test lasts. */
+		link.timeout = 22;
 		auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
+		auto rts = rts_attr(link);
 
 		to_init(end_.qp, link);
 		must(ibv_modify_qp(end_.qp, &rtr, rtr_mask), "modify to RTR");
+		must(ibv_modify_qp(end_.qp, &rts, rts_mask), "modify to RTS");
 		psn_ = link.psn + 1;
 	}
 	/* Return: how many of so many packets more it keeps. */
