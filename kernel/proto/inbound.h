@@ -40,7 +40,7 @@ struct peal_inbound_config {
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
 	u8 rd_atomic;		/* resources: attribute max_dest_rd_atomic */
 	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
-	u64 keep_ns;		/* so long an early packet is kept at least, and at most twice that */
+	u64 keep_ns;		/* an early packet is kept for one to two of these */
 };
 
 /* A READ or atomic that was accepted, kept for replay (IBTA 9.7.5.1.1 ff). */

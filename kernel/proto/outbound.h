@@ -47,7 +47,7 @@ struct peal_outbound_config {
 	u8 max_rd_atomic;	/* READs and atomics outstanding: exactly that many */
 	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: the transport never gives up */
 	u32 window;		/* packets outstanding at most */
-	u64 keep_ns;		/* so long an early response is kept at least, and at most twice that */
+	u64 keep_ns;		/* an early response is kept for one to two of these */
 };
 
 struct peal_outbound {
@@ -68,7 +68,7 @@ struct peal_outbound {
 	u64 gap_at;			/* READ responses were overtaken: asked for again then */
 	u32 gap_psn;			/* the gap that was noticed last */
 	u16 flow;			/* of the last response that arrived in its turn */
-	bool again;			/* take_early() gave the response that receive() gets next */
+	bool again;			/* take_early() gave what receive() gets next */
 	struct peal_early early;	/* READ and atomic responses before their turn */
 };
 

@@ -49,7 +49,7 @@ struct peal_packet {
 	bool ack_request;
 	bool fecn, becn;
 	u16 pkey;
-	u16 flow;		/* not of the BTH: the host's, by which the network tells flows apart */
+	u16 flow;		/* the UDP source port, which the BTH does not have */
 	u32 qpn;		/* destination */
 	u32 psn;
 	/* extended headers; those that the opcode has */
