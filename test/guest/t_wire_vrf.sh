@@ -56,12 +56,13 @@ counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 pair() {
 	local name=$2 near=$address4 far=$peer4 arguments
 	[[ $1 == 4 ]] || near=$address6 far=$peer6
+	near=$(gid_of "peal_$name" "$near") && far=$(gid_of "far_$name" "$far") || return
 	arguments=(-p "${port[$name]}" --seed "${port[$name]}" --ops "rc-send,rc-write,rc-read,uc-send,ud-send"
 		--sizes "1,mtu,65536" --count 4)
-	"$verify" -d "peal_$name" -g "$(gid_of "peal_$name" "$near")" "${arguments[@]}" >"$wire_work/near_$name" 2>&1 &
+	"$verify" -d "peal_$name" -g "$near" "${arguments[@]}" >"$wire_work/near_$name" 2>&1 &
 	server=$!
 	wait_for happens_or_died port_listens "${port[$name]}" &&
-		ip netns exec "peer_$name" timeout "$(limit 60)" "$verify" -d "far_$name" -g "$(gid_of "far_$name" "$far")" \
+		ip netns exec "peer_$name" timeout "$(limit 60)" "$verify" -d "far_$name" -g "$far" \
 			"${arguments[@]}" "${control[$name]}.1" >"$wire_work/far_$name" 2>&1 && wait "$server"
 }
 

@@ -9,6 +9,7 @@
 
 #include "check.hpp"
 
+#include <fcntl.h>
 #include <fstream>
 #include <stdexcept>
 #include <sys/mount.h>
@@ -33,12 +34,14 @@ inline bool has_event(const std::string &event)
 	return !access((tracing_folder() + "events/" + event + "/trigger").c_str(), W_OK);
 }
 
+/* Not with a stream: it would seek to the end of the file, which these files refuse. */
 inline bool write_tracing(const std::string &file, const std::string &line)
 {
-	std::ofstream out(tracing_folder() + file, std::ios::app);
+	const int fd = open((tracing_folder() + file).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+	const bool written = fd >= 0 && write(fd, line.data(), line.size()) > 0;
 
-	out << line << std::endl;
-	return static_cast<bool>(out);
+	close(fd);
+	return written;
 }
 
 /* A function of the kernel as an event, while this lives. */
