@@ -18,6 +18,7 @@
 #include "map.h"
 #include "quota.h"
 #include "ring.h"
+#include "table.h"
 
 struct peal_cq {
 	struct ib_cq ib;
@@ -28,9 +29,10 @@ struct peal_cq {
 	bool overflow_reported;
 	struct peal_map *map;
 	struct peal_account *account;	/* the context's, or the kernel's */
-	spinlock_t poll_lock;		/* kernel consumers; guards the two below */
+	spinlock_t poll_lock;		/* kernel consumers; guards the three below */
 	u32 taken;			/* CQEs read */
 	u32 armings;
+	struct peal_lookup completed;	/* table.h's: of the last CQE's queue pair */
 };
 
 static inline struct peal_cq *peal_cq(struct ib_cq *ib)

@@ -160,7 +160,11 @@ struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *bur
 	table = qp->on_wire ? peal_reach_table(qp) : qp->table;
 	if (unlikely(!table))
 		return peal_silent(PEAL_REASON_PEER_UNREACHABLE);
-	peer = peal_table_qp(table, qp->attr.dest_qp_num);
+	/* Another device's table may go, and a new one come to its place in memory. */
+	if (unlikely(table != qp->table))
+		peer = peal_table_qp(table, qp->attr.dest_qp_num);
+	else
+		peer = peal_table_qp_again(table, &qp->peer, qp->attr.dest_qp_num);
 	if (unlikely(!peer))
 		return peal_silent(PEAL_REASON_PEER_UNKNOWN);
 	spin_lock(&peer->rq.lock);

@@ -303,7 +303,7 @@ int peal_post_poll(struct peal_table *table, struct peal_cq *cq, int n, struct i
 
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	while (filled < n && peal_cq_take(cq, &cqe)) {
-		qp = peal_table_qp(table, cqe.qp_num);
+		qp = peal_table_qp_again(table, &cq->completed, cqe.qp_num);
 		if (qp && peal_post_fill(&wc[filled], qp, &cqe))
 			filled++;
 	}

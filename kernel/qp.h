@@ -114,6 +114,7 @@ struct peal_qp {
 	union ib_gid sgid;		/* ours, from the address vector */
 	bool on_wire;			/* the carrier carries, unless reach.direct */
 	struct peal_reach reach;
+	struct peal_lookup peer;	/* table.h's: of dest_qp_num on this device; sq.lock */
 	struct peal_carrier *carrier;	/* NULL until needed; then until destruction */
 	const struct peal_carrier_ops *carrier_ops;
 	u32 life;			/* RESETs so far; both locks */

@@ -28,8 +28,15 @@ int peal_table_init(struct peal_table *table)
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	table->next_qpn = PEAL_QPN_LEAST;
 	get_random_bytes(&table->qpn_order, sizeof(table->qpn_order));
+	table->removals = 0;
 	table->counters = alloc_percpu(struct peal_counters);
-	return table->counters ? 0 : -ENOMEM;
+	if (!table->counters)
+		return -ENOMEM;
+	table->received = alloc_percpu(struct peal_lookup);
+	if (table->received)
+		return 0;
+	free_percpu(table->counters);
+	return -ENOMEM;
 }
 
 void peal_table_destroy(struct peal_table *table)
@@ -37,6 +44,7 @@ void peal_table_destroy(struct peal_table *table)
 	xa_destroy(&table->qps);
 	xa_destroy(&table->keys);
 	xa_destroy(&table->addresses);
+	free_percpu(table->received);
 	free_percpu(table->counters);
 }
 
@@ -101,7 +109,16 @@ int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 
 void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 {
-	xa_erase(&table->qps, qpn);
+	xa_lock(&table->qps);
+	__xa_erase(&table->qps, qpn);
+	/* M: it has left the tree when a look-up sees this. Pairs with peal_table_qp_again(). */
+	smp_store_release(&table->removals, table->removals + 1);
+	xa_unlock(&table->qps);
+}
+
+struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
+{
+	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
 }
 
 /* A key is its index and a random low byte, as with other devices. */

@@ -24,7 +24,20 @@ struct peal_qp;
 struct peal_key;
 struct peal_address;
 
+/*
+ * The last look-up of a queue pair in one place, for example by one sender: it spares the
+ * walk through a tree that is deep, because QP numbers are far apart. Always of one table,
+ * and written by peal_table_qp_again() only.
+ */
+struct peal_lookup {
+	struct peal_qp *qp;	/* NULL: there was none */
+	u32 qpn;
+	unsigned long removals;	/* of the table, before qp was found */
+};
+
 struct peal_table {
+	unsigned long removals;	/* queue pairs that have left, with barrier M; xa_lock of qps */
+	struct peal_lookup __percpu *received;	/* for packets, inside the guard */
 	struct xarray qps;	/* by QP number; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; likewise */
 	struct xarray addresses; /* by index; likewise, with interrupts off */
@@ -52,6 +65,29 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 static inline struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
 {
 	return xa_load(&table->qps, qpn);
+}
+
+/* For packets, inside the guard: those that come one after the other often go to one. */
+struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn);
+
+/*
+ * As peal_table_qp(). The caller alone uses @last, under a lock or on one CPU.
+ *
+ * Barrier M: removals is loaded before the tree. So @last never has a queue pair that had
+ * left when removals was loaded, and one that leaves later changes removals before the
+ * destroyer waits for the guard (G).
+ */
+static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
+						  struct peal_lookup *last, u32 qpn)
+{
+	unsigned long removals = smp_load_acquire(&table->removals);	/* M */
+
+	if (likely(last->qpn == qpn && last->removals == removals && last->qp))
+		return last->qp;
+	last->removals = removals;
+	last->qpn = qpn;
+	last->qp = peal_table_qp(table, qpn);
+	return last->qp;
 }
 
 /* The caller compares the low byte: an old key has another one. */

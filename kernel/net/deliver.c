@@ -20,7 +20,7 @@
 
 bool peal_deliver_knows(struct peal_dev *dev, u32 qpn)
 {
-	return peal_table_qp(&dev->table, qpn);
+	return peal_table_receiver(&dev->table, qpn);
 }
 
 static void peal_deliver_drop(struct peal_dev *dev, struct peal_datagram *dg, enum peal_drop drop)
@@ -289,7 +289,7 @@ void peal_deliver(struct peal_dev *dev, struct peal_datagram *dg, struct peal_bu
 		peal_deliver_group(dev, dg, budget);
 		return;
 	}
-	qp = peal_table_qp(&dev->table, dg->packet.qpn);
+	qp = peal_table_receiver(&dev->table, dg->packet.qpn);
 	if (unlikely(!qp))
 		peal_deliver_drop(dev, dg, PEAL_DROP_qpn);
 	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
