@@ -798,3 +798,8 @@ void peal_inbound_expire(struct peal_inbound *in, u64 now)
 	if (in->nak_at && now >= in->nak_at)
 		peal_inbound_owe_sequence_nak(in);
 }
+
+void *peal_inbound_take_expired(struct peal_inbound *in, u64 now)
+{
+	return peal_early_expire(&in->early, now, in->config.keep_ns);
+}

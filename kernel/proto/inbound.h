@@ -165,9 +165,6 @@ void peal_inbound_refuse_again(struct peal_inbound *in, struct peal_reply *reply
 u64 peal_inbound_deadline(const struct peal_inbound *in);
 void peal_inbound_expire(struct peal_inbound *in, u64 now);
 /* A request that was kept for too long, to be released; NULL: there is none any more. */
-static inline void *peal_inbound_take_expired(struct peal_inbound *in, u64 now)
-{
-	return peal_early_expire(&in->early, now, in->config.keep_ns);
-}
+void *peal_inbound_take_expired(struct peal_inbound *in, u64 now);
 
 #endif

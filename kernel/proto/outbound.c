@@ -795,3 +795,8 @@ void peal_outbound_expire(struct peal_outbound *o, u64 now)
 	if (now >= o->gap_at)
 		peal_outbound_ask_gap(o);
 }
+
+void *peal_outbound_take_expired(struct peal_outbound *o, u64 now)
+{
+	return peal_early_expire(&o->early, now, o->config.keep_ns);
+}

@@ -217,9 +217,6 @@ u64 peal_outbound_deadline(const struct peal_outbound *o);
 /* Timers: leads to packets from next(), or to a failed completion. */
 void peal_outbound_expire(struct peal_outbound *o, u64 now);
 /* A response that was kept for too long, to be released; NULL: there is none any more. */
-static inline void *peal_outbound_take_expired(struct peal_outbound *o, u64 now)
-{
-	return peal_early_expire(&o->early, now, o->config.keep_ns);
-}
+void *peal_outbound_take_expired(struct peal_outbound *o, u64 now);
 
 #endif

@@ -182,6 +182,11 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		habits.turn = 64;
 	}
 	habits.reconfigure = !laboratory && random.one_in(10) ? 50000 : 0;
+	/* A smaller window leaves packets in flight that ask for no ACK. The probe that asks comes
+	 * with the first retry, and the kernel's window changes only while nothing is in flight.
+	 */
+	if (!rules_[i].retry_limit)
+		habits.reconfigure = 0;
 	in_[i] = peal_inbound_config{
 		.transport = rules_[!i].transport,
 		.mtu_shift = static_cast<u8>(std::countr_zero(rules_[!i].mtu)),
