@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How often the kernel came to a place on behalf of this thread.
+ * How often the kernel came to a place on behalf of a thread.
  *
  * Holds: events of tracefs, and functions of the kernel as kprobes.
- * Does not hold: what other threads did, or when.
+ * Does not hold: when.
  */
 #pragma once
 
@@ -66,12 +66,13 @@ private:
 	bool made_;
 };
 
-/* Counts an event's occurrences in the thread that made this. */
+/* Counts an event's occurrences in one thread. */
 class EventCount {
 public:
-	explicit EventCount(const std::string &event, const std::string &condition = "")
+	explicit EventCount(const std::string &event, const std::string &condition = "",
+			    pid_t thread = gettid())
 		: file_("events/" + event + "/"),
-		  trigger_("hist:keys=common_pid if common_pid == " + std::to_string(gettid()) +
+		  trigger_("hist:keys=common_pid if common_pid == " + std::to_string(thread) +
 			   (condition.empty() ? "" : " && " + condition))
 	{
 		if (!write_tracing(file_ + "trigger", trigger_))
