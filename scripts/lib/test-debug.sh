@@ -6,7 +6,7 @@
 # things happen at once. Each prints its seed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
-debug_smoke=(t_trust t_ud_trust t_packet_fuzz t_storm t_verbs_fuzz t_link_storm)
+debug_smoke=(t_trust t_ud_trust t_packet_fuzz t_storm t_verbs_fuzz t_link_storm t_neighbours)
 races_smoke=(t_races t_storm t_data t_rnr t_cq t_mr t_mw t_uc t_ud t_removal t_wire_pair t_wire_loss t_link_storm)
 
 # run_debug_suite NAME...
