@@ -728,7 +728,7 @@ static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 
 /* Where removal stands. */
 struct peal_abandoned {
-	unsigned long qpn;
+	unsigned long place;	/* in the table */
 	u32 turns;		/* that this one has had */
 };
 
@@ -743,7 +743,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 	bool more = false;
 
 	peal_guard_enter();
-	qp = xa_find(&e->table->qps, &at->qpn, ULONG_MAX, XA_PRESENT);
+	qp = xa_find(&e->table->qps, &at->place, ULONG_MAX, XA_PRESENT);
 	if (qp && qp->ib.qp_type != IB_QPT_GSI) {
 		peal_qp_mark_removed(qp);
 		peal_qp_fail(qp);
@@ -751,7 +751,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 	}
 	peal_guard_exit();
 	if (!more)
-		*at = (struct peal_abandoned){ .qpn = at->qpn + 1 };
+		*at = (struct peal_abandoned){ .place = at->place + 1 };
 	return qp;
 }
 

@@ -10,9 +10,11 @@
 
 /* 0 and 1 are the management queue pairs; small numbers help nobody. */
 #define PEAL_QPN_LEAST	0x10
+/* A number is two halves of 11 and 12 bits: the lower half of all 24-bit numbers. */
 #define PEAL_QPN_MOST	0x7fffff
-/* After eight million queue pairs a number may be in use still. */
-#define PEAL_QPN_TRIES	1000
+#define PEAL_QPN_RIGHT_BITS	12
+#define PEAL_QPN_RIGHT	0xfff
+#define PEAL_QPN_LEFT	0x7ff
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 
@@ -27,7 +29,7 @@ int peal_table_init(struct peal_table *table)
 	xa_init_flags(&table->addresses,
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	table->next_qpn = PEAL_QPN_LEAST;
-	get_random_bytes(&table->qpn_order, sizeof(table->qpn_order));
+	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
 	table->removals = 0;
 	table->counters = alloc_percpu(struct peal_counters);
 	if (!table->counters)
@@ -48,56 +50,81 @@ void peal_table_destroy(struct peal_table *table)
 	free_percpu(table->counters);
 }
 
-/*
- * A Feistel network: another number of 24 bits for each, in an order that only somebody who
- * has the key can tell.
- */
-static u32 peal_table_permute(const struct peal_table *table, u32 n)
+static u32 peal_table_mix(const struct peal_table *table, u32 round, u32 half)
 {
-	u32 left = n >> 12, right = n & 0xfff, round;
+	const struct peal_qpn_round *key = &table->qpn_order[round];
 
-	for (round = 0; round < 4; round++) {
-		u32 mixed = left ^ (siphash_1u32(round << 12 | right, &table->qpn_order) & 0xfff);
-
-		left = right;
-		right = mixed;
-	}
-	return left << 12 | right;
+	return (half + key->add) * (key->multiply | 1) >> (32 - PEAL_QPN_RIGHT_BITS);
 }
 
 /*
- * From place to number. A number out of range is permuted again: the circle that it lies on
- * comes back to the place at the latest, so that each place has a number of its own.
+ * A Feistel network, so that a place has one number and a number one place, in an order that
+ * cannot be told without the key. It need not resist a program that makes thousands of queue
+ * pairs to find the key: what it sees are the numbers of its own host.
+ */
+static u32 peal_table_permute(const struct peal_table *table, u32 n)
+{
+	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
+
+	for (round = 0; round < PEAL_QPN_ROUNDS; round += 2) {
+		left ^= peal_table_mix(table, round, right) & PEAL_QPN_LEFT;
+		right ^= peal_table_mix(table, round + 1, left);
+	}
+	return left << PEAL_QPN_RIGHT_BITS | right;
+}
+
+static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
+{
+	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
+
+	for (round = PEAL_QPN_ROUNDS; round; round -= 2) {
+		right ^= peal_table_mix(table, round - 1, left);
+		left ^= peal_table_mix(table, round - 2, right) & PEAL_QPN_LEFT;
+	}
+	return left << PEAL_QPN_RIGHT_BITS | right;
+}
+
+/*
+ * A number that is too small is permuted again: the circle that it lies on comes back to the
+ * place at the latest, so that each place has a number of its own.
  */
 static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
 {
 	do {
 		place = peal_table_permute(table, place);
-	} while (place < PEAL_QPN_LEAST || place > PEAL_QPN_MOST);
+	} while (place < PEAL_QPN_LEAST);
 	return place;
 }
 
-static u32 peal_table_next_qpn(struct peal_table *table)
+/* Numbers that are not in this order stand for themselves: the GSI's, and those of nothing. */
+static u32 peal_table_place(const struct peal_table *table, u32 qpn)
 {
-	u32 place;
-
-	xa_lock(&table->qps);
-	place = table->next_qpn;
-	table->next_qpn = place == PEAL_QPN_MOST ? PEAL_QPN_LEAST : place + 1;
-	xa_unlock(&table->qps);
-	return peal_table_place_to_qpn(table, place);
+	if (qpn < PEAL_QPN_LEAST || qpn > PEAL_QPN_MOST)
+		return qpn;
+	do {
+		qpn = peal_table_permute_back(table, qpn);
+	} while (qpn < PEAL_QPN_LEAST);
+	return qpn;
 }
 
-/* Return: -EBUSY when hardly a number is free. */
+struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
+{
+	return xa_load(&table->qps, peal_table_place(table, qpn));
+}
+
+/* The place is reserved first, because a queue pair that can be found has its number. */
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 {
-	int ret, tries = PEAL_QPN_TRIES;
+	u32 place;
+	int ret = xa_alloc_cyclic(&table->qps, &place, NULL,
+				  XA_LIMIT(PEAL_QPN_LEAST, PEAL_QPN_MOST), &table->next_qpn,
+				  GFP_KERNEL);
 
-	do {
-		*qpn = peal_table_next_qpn(table);
-		ret = xa_insert(&table->qps, *qpn, qp, GFP_KERNEL);
-	} while (ret == -EBUSY && --tries);
-	return ret;
+	if (ret < 0)
+		return ret;
+	*qpn = peal_table_place_to_qpn(table, place);
+	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* needs no memory */
+	return 0;
 }
 
 /* Return: -EBUSY when there is one already. */
@@ -110,7 +137,7 @@ int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 {
 	xa_lock(&table->qps);
-	__xa_erase(&table->qps, qpn);
+	__xa_erase(&table->qps, peal_table_place(table, qpn));
 	/* M: it has left the tree when a look-up sees this. Pairs with peal_table_qp_again(). */
 	smp_store_release(&table->removals, table->removals + 1);
 	xa_unlock(&table->qps);

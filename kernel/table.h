@@ -14,7 +14,6 @@
 #ifndef PEAL_TABLE_H
 #define PEAL_TABLE_H
 
-#include <linux/siphash.h>
 #include <linux/xarray.h>
 
 #include "counters.h"
@@ -24,10 +23,17 @@ struct peal_qp;
 struct peal_key;
 struct peal_address;
 
+#define PEAL_QPN_ROUNDS	4
+
+/* The key of the order of QP numbers. */
+struct peal_qpn_round {
+	u32 add, multiply;
+};
+
 /*
- * The last look-up of a queue pair in one place, for example by one sender: it spares the
- * walk through a tree that is deep, because QP numbers are far apart. Always of one table,
- * and written by peal_table_qp_again() only.
+ * The last look-up of a queue pair by one user, for example a sender: it spares the way from
+ * the number to the place, and the tree. Always of one table, and written by
+ * peal_table_qp_again() only.
  */
 struct peal_lookup {
 	struct peal_qp *qp;	/* NULL: there was none */
@@ -38,11 +44,11 @@ struct peal_lookup {
 struct peal_table {
 	unsigned long removals;	/* queue pairs that have left, with barrier M; xa_lock of qps */
 	struct peal_lookup __percpu *received;	/* for packets, inside the guard */
-	struct xarray qps;	/* by QP number; writers take its xa_lock */
+	struct xarray qps;	/* by place; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; likewise */
 	struct xarray addresses; /* by index; likewise, with interrupts off */
 	u32 next_qpn;		/* place in the order of QP numbers; xa_lock of qps */
-	siphash_key_t qpn_order;
+	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
 	u32 next_key;
 	u32 next_address;
 	struct peal_counters __percpu *counters;
@@ -62,10 +68,7 @@ int peal_table_add_address(struct peal_table *table, struct peal_account *accoun
 			   struct peal_address *address, u32 *index, gfp_t gfp);
 void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index);
 
-static inline struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
-{
-	return xa_load(&table->qps, qpn);
-}
+struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
 
 /* For packets, inside the guard: those that come one after the other often go to one. */
 struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn);
