@@ -8,8 +8,8 @@
  */
 #include <linux/init.h>
 
-#include "../proto/icrc.h"
-#include "crc.h"
+#include "net/crc.h"
+#include "proto/icrc.h"
 
 #ifdef PEAL_HAS_FAST_CRC32
 

@@ -8,7 +8,7 @@
 #include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 
-#include "mcast.h"
+#include "net/mcast.h"
 
 static int peal_mcast_join4(struct net_device *ndev, __be32 group)
 {

@@ -10,10 +10,10 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
-#include "../dev.h"
-#include "../guard.h"
-#include "netns.h"
-#include "send.h"
+#include "base/guard.h"
+#include "net/netns.h"
+#include "net/send.h"
+#include "verbs/dev.h"
 
 /* How soon a namespace that ends asks again for a device that could not be removed. */
 #define PEAL_NETNS_RETRY	(HZ / 10)

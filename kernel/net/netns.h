@@ -21,7 +21,7 @@
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 
-#include "receive.h"
+#include "net/receive.h"
 
 struct net_device;
 struct peal_dev;

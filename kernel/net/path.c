@@ -20,9 +20,9 @@
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
 
-#include "../dev.h"
-#include "netns.h"
-#include "path.h"
+#include "net/netns.h"
+#include "net/path.h"
+#include "verbs/dev.h"
 
 /* UDP and the InfiniBand headers at their longest that carry payload, ICRC. */
 #define PEAL_PATH_OVERHEAD	(8 + 12 + 16 + 4 + 4)

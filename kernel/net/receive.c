@@ -31,17 +31,17 @@
 #include <net/udp.h>
 #include <net/xfrm.h>
 
-#include "../budget.h"
-#include "../copy.h"
-#include "../dev.h"
-#include "../guard.h"
-#include "../proto/icrc.h"
-#include "../trace.h"
-#include "../workers.h"
-#include "crc.h"
-#include "deliver.h"
-#include "netns.h"
-#include "receive.h"
+#include "base/budget.h"
+#include "base/guard.h"
+#include "base/trace.h"
+#include "base/workers.h"
+#include "mem/copy.h"
+#include "net/crc.h"
+#include "net/netns.h"
+#include "net/receive.h"
+#include "proto/icrc.h"
+#include "transport/deliver.h"
+#include "verbs/dev.h"
 
 /* As many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RECEIVE_BACKLOG	1000

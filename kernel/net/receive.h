@@ -13,7 +13,7 @@
 #include <linux/skbuff.h>
 #include <rdma/ib_verbs.h>
 
-#include "../proto/packet.h"
+#include "proto/packet.h"
 
 struct peal_dev;
 struct peal_netns;

@@ -10,8 +10,8 @@
 #include <linux/workqueue.h>
 #include <net/sock.h>
 
-#include "../workers.h"
-#include "room.h"
+#include "base/workers.h"
+#include "net/room.h"
 
 /* So many are called in one section with interrupts off. */
 #define PEAL_ROOM_CALLS	32

@@ -14,12 +14,12 @@
 #include <net/route.h>
 #include <net/sock.h>
 
-#include "../dev.h"
-#include "../proto/icrc.h"
-#include "crc.h"
-#include "netns.h"
-#include "room.h"
-#include "send.h"
+#include "net/crc.h"
+#include "net/netns.h"
+#include "net/room.h"
+#include "net/send.h"
+#include "proto/icrc.h"
+#include "verbs/dev.h"
 
 static u32 peal_send_ip_bytes(const struct peal_path *path)
 {

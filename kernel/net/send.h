@@ -15,8 +15,8 @@
 #ifndef PEAL_SEND_H
 #define PEAL_SEND_H
 
-#include "../proto/packet.h"
-#include "path.h"
+#include "net/path.h"
+#include "proto/packet.h"
 
 struct sk_buff;
 

@@ -2,10 +2,10 @@
 /*
  * See credit.h.
  */
-#include "credit.h"
-#include "packet.h"
-#include "psn.h"
-#include "rnr.h"
+#include "proto/credit.h"
+#include "proto/packet.h"
+#include "proto/psn.h"
+#include "proto/rnr.h"
 
 void peal_credit_reset(struct peal_credit *credit)
 {

@@ -2,8 +2,8 @@
 /*
  * See early.h.
  */
-#include "early.h"
-#include "psn.h"
+#include "proto/early.h"
+#include "proto/psn.h"
 
 static u32 peal_early_slot(u32 psn)
 {

@@ -5,8 +5,8 @@
 #include <linux/minmax.h>
 #include <linux/string.h>
 
-#include "flight.h"
-#include "psn.h"
+#include "proto/flight.h"
+#include "proto/psn.h"
 
 static bool peal_flight_opcode_is_local(u8 opcode)
 {

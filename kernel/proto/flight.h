@@ -12,8 +12,8 @@
 
 #include <rdma/peal-abi.h>
 
-#include "early.h"
-#include "packet.h"
+#include "proto/early.h"
+#include "proto/packet.h"
 
 /*
  * A longer READ is asked for in pieces of this many responses, each a request

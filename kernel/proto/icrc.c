@@ -5,7 +5,7 @@
 #include <linux/crc32.h>
 #include <linux/string.h>
 
-#include "icrc.h"
+#include "proto/icrc.h"
 
 #define IPV4_BYTES	20
 #define IPV6_BYTES	40

@@ -6,8 +6,8 @@
 #include <linux/minmax.h>
 #include <linux/string.h>
 
-#include "inbound.h"
-#include "psn.h"
+#include "proto/inbound.h"
+#include "proto/psn.h"
 
 /*
  * A packet may be late instead of lost. Packets that overtook each other inside

@@ -31,9 +31,9 @@
 
 #include <rdma/peal-abi.h>
 
-#include "early.h"
-#include "packet.h"
-#include "request.h"
+#include "proto/early.h"
+#include "proto/packet.h"
+#include "proto/request.h"
 
 struct peal_inbound_config {
 	u8 transport;		/* PEAL_RC or PEAL_UC */

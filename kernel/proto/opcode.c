@@ -4,7 +4,7 @@
  */
 #include <rdma/peal-abi.h>
 
-#include "opcode.h"
+#include "proto/opcode.h"
 
 /* Sizes of the headers: IBTA 9.2, 9.3. */
 #define HEADER_BYTES(has)				\

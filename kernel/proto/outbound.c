@@ -7,9 +7,9 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
-#include "outbound.h"
-#include "pause.h"
-#include "rnr.h"
+#include "proto/outbound.h"
+#include "proto/pause.h"
+#include "proto/rnr.h"
 
 /* The estimate never waits longer than this, also when the transport never gives up. */
 #define LONGEST_RTO_NS		1000000000ULL

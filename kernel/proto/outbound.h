@@ -29,15 +29,15 @@
 
 #include <rdma/peal-abi.h>
 
-#include "credit.h"
-#include "early.h"
-#include "flight.h"
-#include "packet.h"
-#include "repair.h"
-#include "retry.h"
-#include "rto.h"
-#include "trail.h"
-#include "window.h"
+#include "proto/credit.h"
+#include "proto/early.h"
+#include "proto/flight.h"
+#include "proto/packet.h"
+#include "proto/repair.h"
+#include "proto/retry.h"
+#include "proto/rto.h"
+#include "proto/trail.h"
+#include "proto/window.h"
 
 struct peal_outbound_config {
 	u8 transport;		/* enum peal_transport */

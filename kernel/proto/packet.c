@@ -5,7 +5,7 @@
 #include <asm/byteorder.h>
 #include <linux/string.h>
 
-#include "packet.h"
+#include "proto/packet.h"
 
 /* The BTH is three words (IBTA 9.2): */
 #define OPCODE_SHIFT	24

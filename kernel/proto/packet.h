@@ -12,8 +12,8 @@
 
 #include <linux/types.h>
 
-#include "drop.h"
-#include "opcode.h"
+#include "proto/drop.h"
+#include "proto/opcode.h"
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_ICRC_BYTES		4

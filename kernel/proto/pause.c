@@ -5,7 +5,7 @@
 #include <linux/minmax.h>
 #include <rdma/ib_verbs.h>
 
-#include "pause.h"
+#include "proto/pause.h"
 
 /*
  * Local operations that may be ahead of what was acknowledged. They take no PSN, so

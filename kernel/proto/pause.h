@@ -8,7 +8,7 @@
 #ifndef PEAL_PAUSE_H
 #define PEAL_PAUSE_H
 
-#include "outbound.h"
+#include "proto/outbound.h"
 
 /* PSNs that the next packet of @f takes: as many as a READ asks to be answered with. */
 u32 peal_pause_span(const struct peal_outbound *o, const struct peal_flight *f);

@@ -5,7 +5,7 @@
 #include <linux/limits.h>
 #include <linux/minmax.h>
 
-#include "repair.h"
+#include "proto/repair.h"
 
 /* A peer that is thought to keep early packets is believed so many lone probes long. */
 #define LONE_PROBES	2

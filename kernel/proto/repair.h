@@ -13,8 +13,8 @@
 
 #include <linux/types.h>
 
-#include "early.h"
-#include "trail.h"
+#include "proto/early.h"
+#include "proto/trail.h"
 
 /* What a probe answers to. */
 enum peal_probe {

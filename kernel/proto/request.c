@@ -2,7 +2,7 @@
 /*
  * See request.h. Clauses are those of the IBTA specification, volume 1.
  */
-#include "request.h"
+#include "proto/request.h"
 
 void peal_request_describe(struct peal_request *request, const struct peal_packet *packet,
 			   const struct peal_wire_opcode *wire)

@@ -13,7 +13,7 @@
 
 #include <rdma/peal-abi.h>
 
-#include "packet.h"
+#include "proto/packet.h"
 
 enum peal_request_what {
 	PEAL_REQUEST_DROPPED,	/* counted by `drop` */

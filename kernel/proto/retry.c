@@ -5,8 +5,8 @@
 #include <linux/limits.h>
 #include <linux/minmax.h>
 
-#include "retry.h"
-#include "rnr.h"
+#include "proto/retry.h"
+#include "proto/rnr.h"
 
 #define RNR_FOREVER	7
 #define MANY		255

@@ -2,7 +2,7 @@
 /*
  * See rnr.h.
  */
-#include "rnr.h"
+#include "proto/rnr.h"
 
 #define STEPS	32
 

@@ -5,8 +5,8 @@
 #include <linux/limits.h>
 #include <linux/minmax.h>
 
-#include "psn.h"
-#include "rto.h"
+#include "proto/psn.h"
+#include "proto/rto.h"
 
 /* Before the first sample: longer than most round trips, far shorter than a timeout. */
 #define RTO_START_NS	5000000ULL

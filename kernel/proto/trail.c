@@ -4,7 +4,7 @@
  */
 #include <linux/minmax.h>
 
-#include "trail.h"
+#include "proto/trail.h"
 
 void peal_trail_init(struct peal_trail *t, struct peal_flight *flight, u32 entries)
 {

@@ -11,8 +11,8 @@
 
 #include <linux/types.h>
 
-#include "flight.h"
-#include "psn.h"
+#include "proto/flight.h"
+#include "proto/psn.h"
 
 struct peal_trail {
 	struct peal_flight *flight;	/* the host's array, a ring */

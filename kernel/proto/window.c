@@ -4,8 +4,8 @@
  */
 #include <linux/minmax.h>
 
-#include "psn.h"
-#include "window.h"
+#include "proto/psn.h"
+#include "proto/window.h"
 
 #define WINDOW_START	32
 #define WINDOW_LEAST	4

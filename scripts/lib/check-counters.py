@@ -13,12 +13,12 @@ EVENT = re.compile(r"^(?:TRACE_EVENT\(|DEFINE_EVENT\(\w+, )(\w+),", re.M)
 
 def defined():
     """Every name, and the pattern of a line that uses it."""
-    for name in ENTRY.findall(pathlib.Path("kernel/counters.h").read_text()):
+    for name in ENTRY.findall(pathlib.Path("kernel/base/counters.h").read_text()):
         # All drops are counted with their reason.
         yield name, "peal_count_drop" if name == "drops" else rf"peal_count(?:_by)?\([^,;]*,\s*{name}\b"
     for name in ENTRY.findall(pathlib.Path("kernel/proto/drop.h").read_text()):
         yield "drop_" + name, rf"\bPEAL_DROP_{name}\b"
-    for name in EVENT.findall(pathlib.Path("kernel/trace.h").read_text()):
+    for name in EVENT.findall(pathlib.Path("kernel/base/trace.h").read_text()):
         yield name, rf"\btrace_{name}\("
 
 

@@ -14,7 +14,7 @@ KERNEL = [
                 "cursor cq rq sq burst qp context roster runlist options reach"),
     ("direct", "direct responder"),
     ("engine", "requester engine"),
-    ("net", "net/* ah dev post"),
+    ("net", "net/* ah dev post line load keep place probe serve ud wire deliver group"),
     ("verbs", "query verbs verbs_qp netlink link main"),
 ]
 USERSPACE = [

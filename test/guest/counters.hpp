@@ -3,7 +3,7 @@
  * What a device counts: hw_counters of its port.
  *
  * Holds: one value by name, as fresh as can be had. Does not hold: what the names mean
- * (kernel/counters.h).
+ * (kernel/base/counters.h).
  */
 #pragma once
 

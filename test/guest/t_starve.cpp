@@ -117,7 +117,7 @@ void check_exchange(int cpu_a, int cpu_b)
 
 /*
  * So many that the engine looks at their doorbells in several parts, and tells only some of
- * them at a time that it is awake (kernel/roster.c).
+ * them at a time that it is awake (kernel/engine/roster.c).
  */
 class Crowd {
 public:

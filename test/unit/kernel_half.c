@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "ring.h"
+#include "queue/ring.h"
 
 struct kernel_ring {
 	struct peal_ring ring;

@@ -2,7 +2,7 @@
 /*
  * The kernel's half of the rings, callable from C++.
  *
- * Owns: nothing but the wrapping: the code behind it is kernel/ring.h itself,
+ * Owns: nothing but the wrapping: the code behind it is kernel/queue/ring.h itself,
  * which is C.
  * Does not know: doorbells (fake_engine.hpp).
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Completion ring: phases, laps, overflow, arming, against kernel/ring.h. */
+/* Completion ring: phases, laps, overflow, arming, against kernel/queue/ring.h. */
 #include <atomic>
 #include <thread>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/copy.c, one thread: the bytes.
+ * kernel/mem/copy.c, one thread: the bytes.
  *
  * Holds: all sizes and alignments copy exactly the bytes asked for, and write
  * none beside the destination, also when source and destination overlap;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/copy.c, two threads: the order in which the bytes appear.
+ * kernel/mem/copy.c, two threads: the order in which the bytes appear.
  *
  * Holds: who sees the last eight bytes of a message sees all of it, in whatever
  * way it was copied; without string instructions whoever sees a byte sees those

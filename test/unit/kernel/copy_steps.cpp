@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/copy.c, instruction by instruction.
+ * kernel/mem/copy.c, instruction by instruction.
  *
  * Holds: after every instruction of a copy the bytes that have arrived are the
  * first ones, each at most once; the last eight arrive in one instruction.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The ways in which kernel/copy.c may move the bulk of a message.
+ * The ways in which kernel/mem/copy.c may move the bulk of a message.
  *
  * Owns: which of them the CPU that the tests pretend to have can do. On other
  * machines than x86 there is one way.

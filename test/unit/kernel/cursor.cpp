@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/cursor.c: walking both sides of a copy.
+ * kernel/mem/cursor.c: walking both sides of a copy.
  *
  * Holds: whatever the lists, the pages and the chunks, byte n of one side goes
  * to byte n of the other and no other byte changes; every key is checked before
  * that, but not those of entries without bytes. The keys here are numbers of
- * regions; kernel/mr.c is not part of it.
+ * regions; kernel/mem/mr.c is not part of it.
  */
 #include <algorithm>
 #include <deque>
@@ -146,7 +146,7 @@ std::uint64_t count_touched(Region &region)
 
 } // namespace
 
-/* Takes the place of kernel/mr.c. */
+/* Takes the place of kernel/mem/mr.c. */
 extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *,
 					  const struct peal_sge *sge, bool,
 					  struct peal_target *target)

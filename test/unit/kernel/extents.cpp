@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/extents.c: where the bytes of a memory region are.
+ * kernel/mem/extents.c: where the bytes of a memory region are.
  *
  * Holds: for every list of runs the address of each byte and how many follow it
  * contiguously are those of a list searched from its beginning; the table is as

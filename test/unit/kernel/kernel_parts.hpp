@@ -19,13 +19,13 @@ extern "C" {
 #include <linux/cred.h>
 #include <linux/slab.h>
 
-#include "copy.h"
-#include "cursor.h"
-#include "extents.h"
-#include "quota.h"
-#include "rq.h"
-#include "sq.h"
-#include "wqe.h"
+#include "mem/copy.h"
+#include "mem/cursor.h"
+#include "mem/extents.h"
+#include "base/quota.h"
+#include "queue/rq.h"
+#include "queue/sq.h"
+#include "queue/wqe.h"
 }
 #pragma GCC diagnostic pop
 #undef min

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/rq.c: where the responder stands.
+ * kernel/queue/rq.c: where the responder stands.
  *
  * Holds: receives are taken in order, one at a time, malformed ones too; the
  * program is asked to kick exactly while somebody waits or the queue is in

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/sq.c: where the requester stands.
+ * kernel/queue/sq.c: where the requester stands.
  *
  * Holds: WQEs are taken in order, malformed ones too; a producer index that
  * makes no sense is an error; retries and RNR retries are counted as IBTA

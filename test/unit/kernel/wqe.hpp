@@ -2,7 +2,7 @@
 /*
  * Slots of a send or receive ring, as a program may leave them.
  *
- * Owns: the sizes that kernel/qp.c gives a ring, and a second opinion on which
+ * Owns: the sizes that kernel/queue/qp.c gives a ring, and a second opinion on which
  * WQEs are well-formed, written from peal-abi.h.
  * Does not know: reasons; which of several faults is named is up to wqe.c.
  */

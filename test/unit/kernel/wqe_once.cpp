@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/wqe.c against the worst program: one that changes each word of a slot
+ * kernel/queue/wqe.c against the worst program: one that changes each word of a slot
  * right after the kernel has read it.
  *
  * Holds: no word is read twice, so the result is that of an unchanged slot.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/wqe.c, send WQEs of a hostile program.
+ * kernel/queue/wqe.c, send WQEs of a hostile program.
  *
  * Holds: whatever the bytes, parsing reads nothing outside the slot, accepts
  * exactly the well-formed, and its result is consistent in itself, also while

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The waiting side of the guard. See guard.h.
+ */
+#include <linux/cpumask.h>
+#include <linux/sched.h>
+
+#include "base/guard.h"
+
+DEFINE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
+
+/* A CPU that was outside, or has left since, cannot hold the old pointer. */
+static void peal_guard_wait_cpu(int cpu)
+{
+	const struct peal_guard *g = per_cpu_ptr(&peal_guard, cpu);
+	unsigned long seq;
+
+	/* G: pairs with the release in peal_guard_exit(). The caller's last
+	 * barrier does the same for the value that ends the loop.
+	 */
+	seq = smp_load_acquire(&g->seq);
+	while (seq & 1) {
+		cpu_relax();
+		cond_resched();
+		if (READ_ONCE(g->seq) != seq)
+			break;
+	}
+}
+
+/**
+ * peal_guard_wait() - wait until no CPU uses what left the tables before
+ *
+ * May sleep. Returns after every section that began before the call has ended.
+ * Must not be called inside a section.
+ */
+void peal_guard_wait(void)
+{
+	int cpu;
+
+	might_sleep();
+	/* G, writer: the removal from the tables is visible before we look. */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		peal_guard_wait_cpu(cpu);
+	/* G: what follows happens after their last use. */
+	smp_mb();
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See options.h.
+ */
+#include "base/options.h"
+#include "queue/qp.h"
+
+/*
+ * Two namespaces may belong to two owners, and each owner can build a path to the
+ * other. So a path between them is no permission, and an administrator has to give it.
+ */
+enum peal_nl_scope peal_options_host_scope = PEAL_NL_SCOPE_NETNS;
+
+void peal_options_init(struct peal_options *options)
+{
+	options->direct = true;
+	options->max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC;
+}
+
+/* For messages that are begun from now on. */
+void peal_options_set_direct(struct peal_options *options, bool on)
+{
+	WRITE_ONCE(options->direct, on);
+}
+
+/* For queue pairs that get their path, and messages that begin, from now on. */
+void peal_options_set_scope(enum peal_nl_scope scope)
+{
+	WRITE_ONCE(peal_options_host_scope, scope);
+}
+
+/* @attrs: what the core remembers of query_device; it is asked only once. */
+void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
+				    u32 max)
+{
+	WRITE_ONCE(options->max_rd_atomic, max);
+	WRITE_ONCE(attrs->max_qp_rd_atom, max);
+	WRITE_ONCE(attrs->max_qp_init_rd_atom, max);
+	WRITE_ONCE(attrs->max_res_rd_atom, max * PEAL_MAX_QP);
+}

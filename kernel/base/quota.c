@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See quota.h.
+ */
+#include <linux/cred.h>
+#include <linux/slab.h>
+#include <linux/user_namespace.h>
+
+#include <rdma/peal-abi.h>
+
+#include "base/quota.h"
+#include "base/trace.h"
+
+struct peal_quota_user {
+	struct list_head node;
+	kuid_t uid;
+	u32 accounts;		/* open contexts */
+	u32 held[PEAL_QUOTA_KINDS];
+};
+
+#define PEAL_QUOTA_WEIGHT	8	/* of what a context holds itself, in the rule */
+
+/*
+ * Of queue pairs, keys, address handles and groups there are as many as have a number
+ * or may exist (table.h, net/group.h): seven eighths for programs, the rest for the
+ * kernel. Protection domains and completion queues have no number; their limits
+ * bound the memory that the RDMA core takes for them.
+ */
+struct peal_quota_limits {
+	u32 programs;		/* total of all contexts */
+	u32 kernel;		/* total of the kernel's users */
+	u32 context;		/* of one context; less than a tenth of programs */
+};
+
+static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
+	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
+	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 16 },
+	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
+	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
+	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },
+	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },
+};
+
+void peal_quota_init(struct peal_quota *quota)
+{
+	spin_lock_init(&quota->lock);
+	INIT_LIST_HEAD(&quota->users);
+	quota->kernel.quota = quota;
+}
+
+void peal_quota_end(const struct peal_quota *quota)
+{
+	int kind;
+
+	WARN_ON(!list_empty(&quota->users));
+	for (kind = 0; kind < PEAL_QUOTA_KINDS; kind++)
+		WARN_ON(quota->programs[kind] || quota->kernel.held[kind]);
+}
+
+/* An unprivileged user maps thousands of ids into a namespace, so its maker is who counts. */
+static kuid_t peal_quota_current(void)
+{
+	const struct user_namespace *ns = current_user_ns();
+	kuid_t uid = current_uid();
+
+	for (; ns->parent; ns = ns->parent)
+		uid = ns->owner;
+	return uid;
+}
+
+static struct peal_quota_user *peal_quota_find(struct peal_quota *quota, kuid_t uid)
+{
+	struct peal_quota_user *user;
+
+	list_for_each_entry(user, &quota->users, node)
+		if (uid_eq(user->uid, uid))
+			return user;
+	return NULL;
+}
+
+int peal_quota_open(struct peal_quota *quota, struct peal_account *account)
+{
+	struct peal_quota_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
+	struct peal_quota_user *user;
+
+	if (!fresh)
+		return -ENOMEM;
+	fresh->uid = peal_quota_current();
+	spin_lock_irq(&quota->lock);
+	user = peal_quota_find(quota, fresh->uid);
+	if (!user) {
+		list_add(&fresh->node, &quota->users);
+		swap(user, fresh);
+	}
+	user->accounts++;
+	spin_unlock_irq(&quota->lock);
+	kfree(fresh);
+	*account = (struct peal_account){ .quota = quota, .user = user };
+	return 0;
+}
+
+void peal_quota_close(struct peal_account *account)
+{
+	struct peal_quota *quota = account->quota;
+	struct peal_quota_user *user = account->user;
+	bool last;
+	int kind;
+
+	for (kind = 0; kind < PEAL_QUOTA_KINDS; kind++)
+		WARN_ON(account->held[kind]);
+	spin_lock_irq(&quota->lock);
+	last = !--user->accounts;
+	if (last)
+		list_del(&user->node);
+	spin_unlock_irq(&quota->lock);
+	if (last)
+		kfree(user);
+}
+
+static bool peal_quota_may(const struct peal_account *account, enum peal_quota_kind kind)
+{
+	const struct peal_quota_limits *limits = &peal_quota_limits[kind];
+	u32 held = account->held[kind];
+
+	lockdep_assert_held(&account->quota->lock);
+	if (!account->user)
+		return held < limits->kernel;
+	return held < limits->context &&
+	       (u64)account->quota->programs[kind] + account->user->held[kind] +
+	       (u64)held * PEAL_QUOTA_WEIGHT < limits->programs;
+}
+
+static void peal_quota_add(struct peal_account *account, enum peal_quota_kind kind, int n)
+{
+	lockdep_assert_held(&account->quota->lock);
+	account->held[kind] += n;
+	if (!account->user)
+		return;
+	account->user->held[kind] += n;
+	account->quota->programs[kind] += n;
+}
+
+int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind)
+{
+	struct peal_quota *quota = account->quota;
+	unsigned long flags;
+	bool may;
+
+	spin_lock_irqsave(&quota->lock, flags);
+	may = peal_quota_may(account, kind);
+	if (may)
+		peal_quota_add(account, kind, 1);
+	else
+		trace_peal_quota(kind, account->held[kind],
+				 account->user ? account->user->held[kind] : 0,
+				 quota->programs[kind]);
+	spin_unlock_irqrestore(&quota->lock, flags);
+	return may ? 0 : -ENOSPC;
+}
+
+void peal_quota_give(struct peal_account *account, enum peal_quota_kind kind)
+{
+	struct peal_quota *quota = account->quota;
+	unsigned long flags;
+
+	spin_lock_irqsave(&quota->lock, flags);
+	WARN_ON(!account->held[kind]);
+	peal_quota_add(account, kind, -1);
+	spin_unlock_irqrestore(&quota->lock, flags);
+}
+
+void peal_quota_move(struct peal_account *from, struct peal_account *to,
+		     enum peal_quota_kind kind)
+{
+	struct peal_quota *quota = from->quota;
+	unsigned long flags;
+
+	spin_lock_irqsave(&quota->lock, flags);
+	peal_quota_add(from, kind, -1);
+	peal_quota_add(to, kind, 1);
+	spin_unlock_irqrestore(&quota->lock, flags);
+}
+
+u32 peal_quota_limit(enum peal_quota_kind kind)
+{
+	return peal_quota_limits[kind].context;
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See table.h.
+ */
+#include <linux/random.h>
+
+#include <rdma/peal-abi.h>
+
+#include "base/table.h"
+
+/* 0 and 1 are the management queue pairs; small numbers help nobody. */
+#define PEAL_QPN_LEAST	0x10
+/* A number is two halves of 11 and 12 bits: the lower half of all 24-bit numbers. */
+#define PEAL_QPN_MOST	0x7fffff
+#define PEAL_QPN_RIGHT_BITS	12
+#define PEAL_QPN_RIGHT	0xfff
+#define PEAL_QPN_LEFT	0x7ff
+#define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
+#define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
+
+/* The general services interface of the port (IBTA 3.9.3, 10.2.4.1). */
+#define PEAL_GSI_QPN	1
+
+/* A program's memory control group pays for the xarrays' nodes. */
+int peal_table_init(struct peal_table *table)
+{
+	xa_init_flags(&table->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->keys, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->addresses,
+		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	table->next_qpn = PEAL_QPN_LEAST;
+	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
+	table->removals = 0;
+	table->counters = alloc_percpu(struct peal_counters);
+	if (!table->counters)
+		return -ENOMEM;
+	table->received = alloc_percpu(struct peal_lookup);
+	if (table->received)
+		return 0;
+	free_percpu(table->counters);
+	return -ENOMEM;
+}
+
+void peal_table_destroy(struct peal_table *table)
+{
+	xa_destroy(&table->qps);
+	xa_destroy(&table->keys);
+	xa_destroy(&table->addresses);
+	free_percpu(table->received);
+	free_percpu(table->counters);
+}
+
+static u32 peal_table_mix(const struct peal_table *table, u32 round, u32 half)
+{
+	const struct peal_qpn_round *key = &table->qpn_order[round];
+
+	return (half + key->add) * (key->multiply | 1) >> (32 - PEAL_QPN_RIGHT_BITS);
+}
+
+/*
+ * A Feistel network, so that a place has one number and a number one place, in an order that
+ * cannot be told without the key. It need not resist a program that makes thousands of queue
+ * pairs to find the key: what it sees are the numbers of its own host.
+ */
+static u32 peal_table_permute(const struct peal_table *table, u32 n)
+{
+	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
+
+	for (round = 0; round < PEAL_QPN_ROUNDS; round += 2) {
+		left ^= peal_table_mix(table, round, right) & PEAL_QPN_LEFT;
+		right ^= peal_table_mix(table, round + 1, left);
+	}
+	return left << PEAL_QPN_RIGHT_BITS | right;
+}
+
+static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
+{
+	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
+
+	for (round = PEAL_QPN_ROUNDS; round; round -= 2) {
+		right ^= peal_table_mix(table, round - 1, left);
+		left ^= peal_table_mix(table, round - 2, right) & PEAL_QPN_LEFT;
+	}
+	return left << PEAL_QPN_RIGHT_BITS | right;
+}
+
+/*
+ * A number that is too small is permuted again: the circle that it lies on comes back to the
+ * place at the latest, so that each place has a number of its own.
+ */
+static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
+{
+	do {
+		place = peal_table_permute(table, place);
+	} while (place < PEAL_QPN_LEAST);
+	return place;
+}
+
+/* Numbers that are not in this order stand for themselves: the GSI's, and those of nothing. */
+static u32 peal_table_place(const struct peal_table *table, u32 qpn)
+{
+	if (qpn < PEAL_QPN_LEAST || qpn > PEAL_QPN_MOST)
+		return qpn;
+	do {
+		qpn = peal_table_permute_back(table, qpn);
+	} while (qpn < PEAL_QPN_LEAST);
+	return qpn;
+}
+
+struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
+{
+	return xa_load(&table->qps, peal_table_place(table, qpn));
+}
+
+/* The place is reserved first, because a queue pair that can be found has its number. */
+int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
+{
+	u32 place;
+	int ret = xa_alloc_cyclic(&table->qps, &place, NULL,
+				  XA_LIMIT(PEAL_QPN_LEAST, PEAL_QPN_MOST), &table->next_qpn,
+				  GFP_KERNEL);
+
+	if (ret < 0)
+		return ret;
+	*qpn = peal_table_place_to_qpn(table, place);
+	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* needs no memory */
+	return 0;
+}
+
+/* Return: -EBUSY when there is one already. */
+int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
+{
+	*qpn = PEAL_GSI_QPN;
+	return xa_insert(&table->qps, PEAL_GSI_QPN, qp, GFP_KERNEL);
+}
+
+void peal_table_remove_qp(struct peal_table *table, u32 qpn)
+{
+	xa_lock(&table->qps);
+	__xa_erase(&table->qps, peal_table_place(table, qpn));
+	/* M: it has left the tree when a look-up sees this. Pairs with peal_table_qp_again(). */
+	smp_store_release(&table->removals, table->removals + 1);
+	xa_unlock(&table->qps);
+}
+
+struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
+{
+	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
+}
+
+/* A key is its index and a random low byte, as with other devices. */
+int peal_table_add_key(struct peal_table *table, struct peal_account *account,
+		       struct peal_key *key, u32 *value)
+{
+	u32 index;
+	int ret = peal_quota_take(account, PEAL_QUOTA_KEY);
+
+	if (ret)
+		return ret;
+	ret = xa_alloc_cyclic(&table->keys, &index, key, PEAL_KEY_LIMIT, &table->next_key,
+			      GFP_KERNEL);
+	if (ret < 0) {
+		peal_quota_give(account, PEAL_QUOTA_KEY);
+		return ret;
+	}
+	*value = index << 8 | (get_random_u32() & 0xff);
+	return 0;
+}
+
+void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value)
+{
+	xa_erase(&table->keys, value >> 8);
+	peal_quota_give(account, PEAL_QUOTA_KEY);
+}
+
+/* Callers may hold locks with interrupts off; the lock is dropped for GFP_KERNEL. */
+static int peal_table_number_address(struct peal_table *table, struct peal_address *address,
+				     u32 *index, gfp_t gfp)
+{
+	unsigned long flags;
+	int ret;
+
+	if (gfpflags_allow_blocking(gfp)) {
+		ret = xa_alloc_cyclic_irq(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+					  &table->next_address, gfp);
+		return min(ret, 0);
+	}
+	xa_lock_irqsave(&table->addresses, flags);
+	ret = __xa_alloc_cyclic(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+				&table->next_address, gfp);
+	xa_unlock_irqrestore(&table->addresses, flags);
+	return min(ret, 0);
+}
+
+int peal_table_add_address(struct peal_table *table, struct peal_account *account,
+			   struct peal_address *address, u32 *index, gfp_t gfp)
+{
+	int ret = peal_quota_take(account, PEAL_QUOTA_AH);
+
+	if (ret)
+		return ret;
+	ret = peal_table_number_address(table, address, index, gfp);
+	if (ret)
+		peal_quota_give(account, PEAL_QUOTA_AH);
+	return ret;
+}
+
+void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(&table->addresses, flags);
+	__xa_erase(&table->addresses, index);
+	xa_unlock_irqrestore(&table->addresses, flags);
+	peal_quota_give(account, PEAL_QUOTA_AH);
+}
+
+/* Sums are not a snapshot: other CPUs go on counting. */
+u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(table->counters, cpu)->value[counter]);
+	return sum;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The tables of one device: queue pairs by number, memory keys and addresses by
+ * index, and the counters. What a request can name, it names through here.
+ *
+ * Owns: the numbers. They are handed out cyclically, so that a stale number
+ * stays unknown for as long as possible. A QP number is all that a stranger has to
+ * guess to be heard by a queue pair, so these come in a secret order, which is another
+ * one for each device. They are from the lower half of their 24 bits.
+ * Does not know: how many of them each program may have (quota.h),
+ * what the entries contain. Entries found inside the guard stay
+ * valid until its end (guard.h).
+ */
+#ifndef PEAL_TABLE_H
+#define PEAL_TABLE_H
+
+#include <linux/xarray.h>
+
+#include "base/counters.h"
+#include "base/quota.h"
+
+struct peal_qp;
+struct peal_key;
+struct peal_address;
+
+#define PEAL_QPN_ROUNDS	4
+
+/* The key of the order of QP numbers. */
+struct peal_qpn_round {
+	u32 add, multiply;
+};
+
+/*
+ * The last look-up of a queue pair by one user, for example a sender: it spares the way from
+ * the number to the place, and the tree. Always of one table, and written by
+ * peal_table_qp_again() only.
+ */
+struct peal_lookup {
+	struct peal_qp *qp;	/* NULL: there was none */
+	u32 qpn;
+	unsigned long removals;	/* of the table, before qp was found */
+};
+
+struct peal_table {
+	unsigned long removals;	/* queue pairs that have left, with barrier M; xa_lock of qps */
+	struct peal_lookup __percpu *received;	/* for packets, inside the guard */
+	struct xarray qps;	/* by place; writers take its xa_lock */
+	struct xarray keys;	/* by key >> 8; likewise */
+	struct xarray addresses; /* by index; likewise, with interrupts off */
+	u32 next_qpn;		/* place in the order of QP numbers; xa_lock of qps */
+	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
+	u32 next_key;
+	u32 next_address;
+	struct peal_counters __percpu *counters;
+};
+
+int peal_table_init(struct peal_table *table);
+void peal_table_destroy(struct peal_table *table);
+
+int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
+int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
+void peal_table_remove_qp(struct peal_table *table, u32 qpn);
+/* These count against @account. Return: 0, -ENOMEM or -ENOSPC. */
+int peal_table_add_key(struct peal_table *table, struct peal_account *account,
+		       struct peal_key *key, u32 *value);
+void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value);
+int peal_table_add_address(struct peal_table *table, struct peal_account *account,
+			   struct peal_address *address, u32 *index, gfp_t gfp);
+void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index);
+
+struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
+
+/* For packets, inside the guard: those that come one after the other often go to one. */
+struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn);
+
+/*
+ * As peal_table_qp(). The caller alone uses @last, under a lock or on one CPU.
+ *
+ * Barrier M: removals is loaded before the tree. So @last never has a queue pair that had
+ * left when removals was loaded, and one that leaves later changes removals before the
+ * destroyer waits for the guard (G).
+ */
+static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
+						  struct peal_lookup *last, u32 qpn)
+{
+	unsigned long removals = smp_load_acquire(&table->removals);	/* M */
+
+	if (likely(last->qpn == qpn && last->removals == removals && last->qp))
+		return last->qp;
+	last->removals = removals;
+	last->qpn = qpn;
+	last->qp = peal_table_qp(table, qpn);
+	return last->qp;
+}
+
+/* The caller compares the low byte: an old key has another one. */
+static inline struct peal_key *peal_table_key(struct peal_table *table, u32 value)
+{
+	return xa_load(&table->keys, value >> 8);
+}
+
+static inline struct peal_address *peal_table_address(struct peal_table *table, u32 index)
+{
+	return xa_load(&table->addresses, index);
+}
+
+u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter);
+
+#endif

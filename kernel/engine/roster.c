@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See roster.h.
+ */
+#include <linux/bitops.h>
+#include <linux/rculist.h>
+
+#include "base/guard.h"
+#include "engine/roster.h"
+
+/* Doorbell words that are looked at in one section of the guard, and contexts. */
+#define PEAL_SCAN_WORDS		512
+
+/*
+ * Contexts that are told that the engine is awake: it tells them a thousand times a
+ * second, and programs open as many as they like. The others go on to kick.
+ */
+#define PEAL_AWAKE_CONTEXTS	512
+
+void peal_roster_init(struct peal_roster *roster)
+{
+	spin_lock_init(&roster->lock);
+	INIT_LIST_HEAD(&roster->contexts);
+	INIT_LIST_HEAD(&roster->awake);
+	roster->pass = 1;	/* no context was visited in it */
+}
+
+void peal_roster_add(struct peal_roster *roster, struct peal_context *ctx)
+{
+	spin_lock(&roster->lock);
+	list_add_tail_rcu(&ctx->node, &roster->contexts);
+	peal_context_set_listed(ctx, true);
+	if (roster->gone)
+		peal_context_set_state(ctx, PEAL_ENGINE_GONE);
+	spin_unlock(&roster->lock);
+}
+
+/* Who scans may still look at it until the guard was waited for. */
+void peal_roster_remove(struct peal_roster *roster, struct peal_context *ctx)
+{
+	spin_lock(&roster->lock);
+	list_del_rcu(&ctx->node);
+	list_del_init(&ctx->awake);
+	peal_context_set_listed(ctx, false);
+	spin_unlock(&roster->lock);
+}
+
+/* Under the lock. Those at the front, which is another part of the list after each pass. */
+static void peal_roster_say_awake(struct peal_roster *roster)
+{
+	struct peal_context *ctx;
+	u32 told = 0;
+
+	list_for_each_entry(ctx, &roster->contexts, node) {
+		if (told++ == PEAL_AWAKE_CONTEXTS)
+			break;
+		peal_context_set_state(ctx, PEAL_ENGINE_AWAKE);
+		list_move(&ctx->awake, &roster->awake);
+	}
+}
+
+/* Under the lock. All others say so already. */
+static void peal_roster_say_asleep(struct peal_roster *roster)
+{
+	struct peal_context *ctx, *next;
+
+	list_for_each_entry_safe(ctx, next, &roster->awake, awake) {
+		peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
+		list_del_init(&ctx->awake);
+	}
+}
+
+/* What programs shall know from now on. Once the device goes they know that, and nothing else. */
+void peal_roster_announce(struct peal_roster *roster, bool awake)
+{
+	spin_lock(&roster->lock);
+	if (awake && !roster->gone)
+		peal_roster_say_awake(roster);
+	if (!awake)
+		peal_roster_say_asleep(roster);
+	spin_unlock(&roster->lock);
+}
+
+/* To all of them, under the lock: it happens once. */
+static void peal_roster_tell(struct peal_roster *roster, enum peal_engine_state state)
+{
+	struct peal_context *ctx;
+
+	peal_roster_say_asleep(roster);
+	list_for_each_entry(ctx, &roster->contexts, node)
+		peal_context_set_state(ctx, state);
+}
+
+void peal_roster_leave(struct peal_roster *roster)
+{
+	spin_lock(&roster->lock);
+	roster->gone = true;
+	peal_roster_tell(roster, PEAL_ENGINE_GONE);
+	spin_unlock(&roster->lock);
+}
+
+/* The device moved to another namespace. Who has opened it there meanwhile may post. */
+void peal_roster_return(struct peal_roster *roster)
+{
+	spin_lock(&roster->lock);
+	roster->gone = false;
+	peal_roster_tell(roster, PEAL_ENGINE_ASLEEP);
+	spin_unlock(&roster->lock);
+}
+
+/* Whatever was scanned is scanned again. */
+void peal_roster_begin_pass(struct peal_roster *roster)
+{
+	roster->pass++;
+}
+
+/* The first that this pass has not come to, or NULL. Under the lock. */
+static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
+{
+	struct peal_context *ctx;
+
+	list_for_each_entry(ctx, &roster->contexts, node)
+		if (!peal_context_was_scanned(ctx, roster->pass))
+			return ctx;
+	return NULL;
+}
+
+/*
+ * The next section begins there, or behind it when it was removed just now. Who
+ * scans reads the list without the lock.
+ */
+static void peal_roster_continue_at(struct peal_roster *roster, struct peal_context *ctx)
+{
+	spin_lock(&roster->lock);
+	if (unlikely(!ctx->listed))
+		ctx = peal_roster_unscanned(roster);
+	if (ctx)
+		list_rotate_to_front(&ctx->node, &roster->contexts);
+	spin_unlock(&roster->lock);
+}
+
+/* Who looks, for the span of a section. */
+struct peal_roster_look {
+	void (*rung)(void *owner, struct peal_qp *qp);
+	void *owner;
+	u32 words;	/* the price: doorbell words, and one for each context */
+};
+
+static void peal_roster_ring(struct peal_roster_look *look, struct peal_context *ctx, u32 first,
+			     u64 bits)
+{
+	struct peal_qp *qp;
+
+	for (; bits; bits &= bits - 1) {
+		qp = peal_context_qp(ctx, first + __ffs64(bits));
+		if (qp)
+			look->rung(look->owner, qp);
+	}
+}
+
+static void peal_roster_scan_context(struct peal_roster_look *look, struct peal_context *ctx,
+				     u64 pass)
+{
+	u64 bits;
+	u32 first;
+
+	look->words++;
+	for (peal_context_begin_scan(ctx, pass); peal_context_take_word(ctx, &first, &bits);
+	     look->words++)
+		peal_roster_ring(look, ctx, first, bits);
+}
+
+/*
+ * The first context of this pass that does not fit into this section, or NULL. Those
+ * that were scanned are at the end. What is listed behind them was opened meanwhile:
+ * nobody has told it that the engine is awake.
+ */
+static struct peal_context *peal_roster_scan_section(struct peal_roster *roster,
+						     struct peal_roster_look *look)
+{
+	struct peal_context *ctx;
+
+	list_for_each_entry_rcu(ctx, &roster->contexts, node, peal_guard_held()) {
+		if (peal_context_was_scanned(ctx, roster->pass))
+			break;
+		if (look->words >= PEAL_SCAN_WORDS)
+			return ctx;
+		peal_roster_scan_context(look, ctx, roster->pass);
+	}
+	return NULL;
+}
+
+/**
+ * peal_roster_scan() - look at doorbells, a section of the guard at a time
+ * @rung: called for each queue pair that was rung for, inside the guard
+ *
+ * A program opens as many contexts as it likes. Return: false when the pass is not
+ * at its end.
+ */
+bool peal_roster_scan(struct peal_roster *roster,
+		      void (*rung)(void *owner, struct peal_qp *qp), void *owner)
+{
+	struct peal_roster_look look = { .rung = rung, .owner = owner };
+	struct peal_context *next;
+
+	peal_guard_enter();
+	next = peal_roster_scan_section(roster, &look);
+	if (unlikely(next))
+		peal_roster_continue_at(roster, next);
+	peal_guard_exit();
+	roster->pass += !next;
+	return !next;
+}

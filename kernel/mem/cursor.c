@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See cursor.h.
+ */
+#include <linux/minmax.h>
+
+#include "mem/copy.h"
+#include "mem/cursor.h"
+
+/**
+ * peal_cursor_local() - a cursor over a scatter-gather list, every key checked
+ * @write: the list receives data
+ *
+ * Return: PEAL_REASON_NONE or the LKEY reason of the first bad entry. Entries of
+ * length 0 are not looked up: they name no byte.
+ */
+enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
+				   const struct ib_pd *pd, const struct peal_sge *sge,
+				   u32 num_sge, bool write)
+{
+	enum peal_reason reason;
+	u32 i;
+
+	cursor->sge = sge;
+	cursor->num_sge = num_sge;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->inline_data = NULL;
+	for (i = 0; i < num_sge; i++) {
+		if (!sge[i].length)
+			continue;
+		reason = peal_mr_local(table, pd, &sge[i], write, &cursor->target[i]);
+		if (unlikely(reason))
+			return reason;
+	}
+	return PEAL_REASON_NONE;
+}
+
+static void peal_cursor_piece(struct peal_cursor *cursor, u64 bytes)
+{
+	cursor->sge = NULL;
+	cursor->num_sge = 1;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->bytes = bytes;
+}
+
+/**
+ * peal_cursor_part() - a cursor to a part of a scatter-gather list
+ * @offset: of the part's first byte; the list is long enough
+ * @bytes: of the part
+ *
+ * As peal_cursor_local(), but only entries that hold bytes of the part are looked
+ * up, and the cursor stands at @offset.
+ */
+enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
+				  const struct ib_pd *pd, const struct peal_sge *sge,
+				  u32 num_sge, bool write, u64 offset, u64 bytes)
+{
+	u64 end = 0;
+	enum peal_reason reason;
+	u32 i;
+
+	cursor->sge = sge;
+	cursor->num_sge = num_sge;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->inline_data = NULL;
+	for (i = 0; i < num_sge && end < offset + bytes; i++) {
+		end += sge[i].length;
+		if (!sge[i].length || end <= offset)
+			continue;
+		reason = peal_mr_local(table, pd, &sge[i], write, &cursor->target[i]);
+		if (unlikely(reason))
+			return reason;
+	}
+	peal_cursor_skip(cursor, offset);
+	return PEAL_REASON_NONE;
+}
+
+/* A range that somebody has checked already. */
+void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes)
+{
+	peal_cursor_piece(cursor, bytes);
+	cursor->inline_data = NULL;
+	cursor->target[0] = *target;
+}
+
+void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
+{
+	peal_cursor_piece(cursor, bytes);
+	cursor->inline_data = data;
+}
+
+static u64 peal_cursor_left(const struct peal_cursor *cursor)
+{
+	u64 length = cursor->sge ? cursor->sge[cursor->at].length : cursor->bytes;
+
+	return length - cursor->offset;
+}
+
+/* Go on to the entry that holds the next byte. */
+static void peal_cursor_settle(struct peal_cursor *cursor)
+{
+	while (cursor->at + 1 < cursor->num_sge && !peal_cursor_left(cursor)) {
+		cursor->at++;
+		cursor->offset = 0;
+	}
+}
+
+/* Step over bytes that earlier chunks have moved; there must be as many. */
+void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
+{
+	peal_cursor_settle(cursor);
+	while (bytes) {
+		u64 step = min(bytes, peal_cursor_left(cursor));
+
+		cursor->offset += step;
+		bytes -= step;
+		peal_cursor_settle(cursor);
+	}
+}
+
+/* Address of the next byte; *bytes shrinks to what is contiguous from there. */
+void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
+{
+	*bytes = min(*bytes, peal_cursor_left(cursor));
+	if (cursor->inline_data)
+		return (void *)cursor->inline_data + cursor->offset;
+	return peal_target_at(&cursor->target[cursor->at], cursor->offset, bytes);
+}
+
+/*
+ * Both sides hold at least @bytes more: the caller has compared the lengths.
+ *
+ * Return: in how many pieces they were copied.
+ */
+u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
+{
+	u32 pieces = 0;
+
+	peal_cursor_settle(dst);
+	peal_cursor_settle(src);
+	while (bytes) {
+		u64 piece = bytes;
+		void *from = peal_cursor_here(src, &piece);
+		void *to = peal_cursor_here(dst, &piece);
+
+		peal_copy(to, from, piece);
+		peal_cursor_skip(src, piece);
+		peal_cursor_skip(dst, piece);
+		bytes -= piece;
+		pieces++;
+	}
+	return pieces;
+}

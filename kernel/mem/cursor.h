@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A cursor walks the bytes of one side of a copy, whatever they are made of: a
+ * scatter-gather list, a remote range, or inline data.
+ *
+ * Owns: the check of every local key before the first byte moves, and the steps
+ * from entry to entry and extent to extent.
+ * Does not know: directions, messages, queue pairs. Lives on the stack, inside
+ * the guard.
+ */
+#ifndef PEAL_CURSOR_H
+#define PEAL_CURSOR_H
+
+#include "mem/mr.h"
+
+struct peal_cursor {
+	const struct peal_sge *sge;	/* lengths; NULL: one piece of @bytes */
+	u32 num_sge;
+	u32 at;				/* entry */
+	u64 offset;			/* in it */
+	u64 bytes;			/* of the single piece */
+	const void *inline_data;
+	struct peal_target target[PEAL_MAX_SGE];
+};
+
+enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
+				   const struct ib_pd *pd, const struct peal_sge *sge,
+				   u32 num_sge, bool write);
+enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
+				  const struct ib_pd *pd, const struct peal_sge *sge,
+				  u32 num_sge, bool write, u64 offset, u64 bytes);
+void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes);
+void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes);
+void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
+u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
+void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
+
+#endif

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Building extents: measure every run, allocate, fill every run. See extents.h.
+ */
+#include <linux/bitops.h>
+#include <linux/kernel.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "mem/extents.h"
+
+/* Large enough for any region, small enough that shifting by it is defined. */
+#define PEAL_EXTENTS_WHOLE	62
+
+/**
+ * peal_extents_measure() - first pass: take note of one run
+ * @x: zeroed before the first call
+ * @base: kernel address of the run; page aligned
+ * @bytes: its length; a multiple of the page size
+ */
+void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes)
+{
+	if (x->bytes && base != x->run_end) {
+		if (!x->split)
+			x->first = x->bytes;
+		x->spans |= x->bytes - x->first;
+		x->split = true;
+	}
+	x->run_end = base + bytes;
+	x->bytes += bytes;
+}
+
+/* Two runs agree on any size: the smallest that gives each one granule. */
+static u32 peal_extents_shift(const struct peal_extents *x)
+{
+	if (!x->split)
+		return PEAL_EXTENTS_WHOLE;
+	if (x->spans)
+		return __ffs64(x->spans);
+	return ilog2(roundup_pow_of_two(max(x->first, x->bytes - x->first)));
+}
+
+/**
+ * peal_extents_alloc() - between the passes: choose the granule, get the table
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int peal_extents_alloc(struct peal_extents *x)
+{
+	u64 size;
+
+	x->shift = peal_extents_shift(x);
+	size = 1ULL << x->shift;
+	x->phase = x->split ? (size - (x->first & (size - 1))) & (size - 1) : 0;
+	x->count = (x->phase + x->bytes + size - 1) >> x->shift;
+	if (x->count == 1) {
+		x->granule = &x->single;
+		return 0;
+	}
+	x->granule = kvcalloc(x->count, sizeof(*x->granule),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	return x->granule ? 0 : -ENOMEM;
+}
+
+/* Second pass: the same runs in the same order. */
+void peal_extents_fill(struct peal_extents *x, void *base, u64 bytes)
+{
+	u64 begin = x->phase + x->filled;
+	u32 last = (begin + bytes - 1) >> x->shift;
+	u32 g;
+
+	for (g = begin >> x->shift; g <= last; g++)
+		x->granule[g] = base + (((u64)g << x->shift) - begin);
+	x->filled += bytes;
+}
+
+void peal_extents_free(struct peal_extents *x)
+{
+	if (x->granule != &x->single)
+		kvfree(x->granule);
+	x->granule = NULL;
+}

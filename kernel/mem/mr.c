@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See mr.h.
+ */
+#include <linux/highmem.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "base/compat.h"
+#include "base/guard.h"
+#include "mem/mr.h"
+
+/* What a region may be registered with, beside the optional bits. */
+#define PEAL_MR_ACCESS								\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB)
+
+typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
+
+/* virt-dma device: the list's pages are in the direct map, coalesced by umem. */
+static void peal_mr_each_run(struct peal_mr *mr, peal_mr_run_fn *fn)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(&mr->umem->sgt_append.sgt, sg, i)
+		fn(&mr->extents, page_address(sg_page(sg)), sg->length);
+}
+
+static int peal_mr_build_extents(struct peal_mr *mr)
+{
+	int ret;
+
+	peal_mr_each_run(mr, peal_extents_measure);
+	ret = peal_extents_alloc(&mr->extents);
+	if (!ret)
+		peal_mr_each_run(mr, peal_extents_fill);
+	return ret;
+}
+
+static void peal_mr_free(struct peal_mr *mr)
+{
+	peal_extents_free(&mr->extents);
+	if (mr->umem)
+		ib_umem_release(mr->umem);
+	kfree(mr);
+}
+
+/* Last step of every kind of registration: from here on requests find it. */
+static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *table,
+				     struct peal_account *account)
+{
+	int ret;
+
+	mr->table = table;
+	mr->account = account;
+	mr->key.kind = PEAL_KEY_REGION;
+	ret = peal_table_add_key(table, account, &mr->key, &mr->key.value);
+	if (ret) {
+		peal_mr_free(mr);
+		return ERR_PTR(ret);
+	}
+	mr->ib.lkey = mr->key.value;
+	mr->ib.rkey = mr->key.value;
+	return &mr->ib;
+}
+
+static int peal_mr_check_access(int access)
+{
+	if (access & ~(PEAL_MR_ACCESS | IB_ACCESS_OPTIONAL))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/**
+ * peal_mr_register() - pin user memory and give it a key
+ * @start: first byte, a user address of the caller
+ * @length: bytes; not 0
+ * @iova: the address by which requests name the first byte
+ * @access: IB_ACCESS_*
+ *
+ * Return: the region; -EINVAL, -EOPNOTSUPP, -ENOMEM (also beyond
+ * RLIMIT_MEMLOCK), -ENOSPC (no more keys for this account) or -EFAULT, all undone.
+ */
+struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
+			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
+{
+	struct peal_mr *mr;
+	int ret = peal_mr_check_access(access);
+
+	if (!ret && (!length || iova + length < iova))
+		ret = -EINVAL;
+	if (ret)
+		return ERR_PTR(ret);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){
+		.pd = pd, .iova = access & IB_ZERO_BASED ? 0 : iova,
+		.length = length, .access = access,
+	};
+	mr->umem = peal_umem_get(pd->device, start, length, access);
+	if (IS_ERR(mr->umem)) {
+		ret = PTR_ERR(mr->umem);
+		kfree(mr);
+		return ERR_PTR(ret);
+	}
+	mr->skip = ib_umem_offset(mr->umem);
+	ret = peal_mr_build_extents(mr);
+	if (!ret)
+		return peal_mr_publish(mr, table, account);
+	peal_mr_free(mr);
+	return ERR_PTR(ret);
+}
+
+/* All kernel memory, for kernel users: with virt-dma an address is a pointer. */
+struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
+			  struct ib_pd *pd, int access)
+{
+	struct peal_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){ .pd = pd, .length = U64_MAX, .access = access };
+	return peal_mr_publish(mr, table, account);
+}
+
+/**
+ * peal_mr_deregister() - take the key back and unpin
+ *
+ * When it returns no byte of the memory is read or written any more.
+ *
+ * Return: 0, or -EBUSY while a memory window is bound to the region.
+ */
+int peal_mr_deregister(struct ib_mr *ib)
+{
+	struct peal_mr *mr = peal_mr(ib);
+
+	if (atomic_cmpxchg(&mr->windows, 0, -1))
+		return -EBUSY;
+	peal_table_remove_key(mr->table, mr->account, mr->key.value);
+	peal_guard_wait();
+	peal_mr_free(mr);
+	return 0;
+}
+
+/* A bind and a deregistration race for the region: one of them gets false. */
+bool peal_mr_add_window(struct peal_mr *mr)
+{
+	return atomic_inc_unless_negative(&mr->windows);
+}
+
+void peal_mr_drop_window(struct peal_mr *mr)
+{
+	atomic_dec(&mr->windows);
+}
+
+struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
+{
+	struct peal_key *key = peal_table_key(table, value);
+
+	if (!key || key->value != value || key->kind != PEAL_KEY_REGION)
+		return NULL;
+	return container_of(key, struct peal_mr, key);
+}
+
+/* Reasons are those of a remote request; a local one translates them. */
+enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
+				 u64 length, int access)
+{
+	u64 offset = addr - key->iova;	/* below iova: wraps, and is refused */
+
+	if (unlikely(key->pd != pd))
+		return PEAL_REASON_RKEY_PD;
+	if (unlikely(offset > key->length || length > key->length - offset))
+		return PEAL_REASON_RKEY_RANGE;
+	if (unlikely(access & ~key->access))
+		return PEAL_REASON_RKEY_ACCESS;
+	return PEAL_REASON_NONE;
+}
+
+/**
+ * peal_mr_local() - check one scatter-gather entry
+ * @write: the entry receives data
+ * @target: set on success
+ *
+ * Inside the guard. Return: PEAL_REASON_NONE or an LKEY reason.
+ */
+enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
+			       const struct peal_sge *sge, bool write,
+			       struct peal_target *target)
+{
+	struct peal_mr *mr = peal_mr_find(table, sge->lkey);
+	enum peal_reason reason;
+
+	if (unlikely(!mr))
+		return PEAL_REASON_LKEY_UNKNOWN;
+	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,
+				 write ? IB_ACCESS_LOCAL_WRITE : 0);
+	if (unlikely(reason))
+		return reason - PEAL_REASON_RKEY_UNKNOWN + PEAL_REASON_LKEY_UNKNOWN;
+	target->mr = mr;
+	target->offset = sge->addr - mr->key.iova;
+	return PEAL_REASON_NONE;
+}

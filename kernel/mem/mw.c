@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See mw.h. Rules: IBTA 10.6.7.2 (memory windows), 10.6.7.2.6 (type 2B).
+ */
+#include "base/guard.h"
+#include "mem/mw.h"
+
+#define PEAL_MW_ACCESS \
+	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
+
+int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct peal_account *account,
+		 struct ib_pd *pd)
+{
+	int ret;
+
+	spin_lock_init(&mw->lock);
+	mw->table = table;
+	mw->account = account;
+	mw->key.kind = PEAL_KEY_WINDOW;
+	mw->key.pd = pd;
+	ret = peal_table_add_key(table, account, &mw->key, &mw->key.value);
+	mw->ib.rkey = mw->key.value;
+	return ret;
+}
+
+static void peal_mw_unbind(struct peal_mw *mw)
+{
+	if (mw->region)
+		peal_mr_drop_window(mw->region);
+	mw->region = NULL;
+	mw->qpn = 0;
+}
+
+void peal_mw_destroy(struct peal_mw *mw)
+{
+	peal_table_remove_key(mw->table, mw->account, mw->key.value);
+	peal_guard_wait();
+	peal_mw_unbind(mw);
+}
+
+/* The low byte of a window's key changes; find it by its index. */
+static struct peal_mw *peal_mw_find(struct peal_table *table, u32 rkey)
+{
+	struct peal_key *key = peal_table_key(table, rkey);
+
+	if (!key || key->kind != PEAL_KEY_WINDOW)
+		return NULL;
+	return container_of(key, struct peal_mw, key);
+}
+
+/* Range and rights of the window must lie within the region's. */
+static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const struct ib_pd *pd,
+					     const struct peal_bind_seg *bind)
+{
+	int access = mr ? mr->key.access : 0;
+	enum peal_reason reason;
+
+	if (!mr || mr->key.pd != pd || !(access & IB_ACCESS_MW_BIND) || access & IB_ZERO_BASED)
+		return PEAL_REASON_BIND_REGION;
+	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0);
+	if (reason || bind->access & ~PEAL_MW_ACCESS)
+		return PEAL_REASON_BIND_RANGE;
+	/* C10-75: no remote writing through a region that nobody may write. */
+	if (bind->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IB_ACCESS_LOCAL_WRITE))
+		return PEAL_REASON_BIND_RANGE;
+	return PEAL_REASON_NONE;
+}
+
+static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
+			     const struct peal_send *send)
+{
+	bool same_index = !((send->bind.new_rkey ^ mw->key.value) >> 8);
+
+	/* The present low byte is not compared: libibverbs does not track it. */
+	if (mw->key.pd != pd || !same_index)
+		return false;
+	/* Type 2: bound once, until invalidated. */
+	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;
+}
+
+/* Return: false when the region is being deregistered. */
+static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
+			const struct peal_bind_seg *bind)
+{
+	if (bind->length && !peal_mr_add_window(mr))
+		return false;
+	peal_mw_unbind(mw);
+	mw->key.value = bind->new_rkey;
+	mw->key.iova = bind->addr;
+	mw->key.length = bind->length;
+	mw->key.access = bind->access;
+	if (!bind->length)
+		return true;	/* IBTA: a window of length 0 is unbound */
+	mw->region = mr;
+	mw->qpn = mw->ib.type == IB_MW_TYPE_2 ? qpn : 0;
+	return true;
+}
+
+/**
+ * peal_mw_bind() - execute a BIND_MW
+ *
+ * Inside the guard. Return: PEAL_REASON_NONE or a BIND reason; nothing changed then.
+ */
+enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+			      const struct peal_send *send)
+{
+	struct peal_mw *mw = peal_mw_find(table, send->rkey);
+	struct peal_mr *mr = peal_mr_find(table, send->bind.mr_lkey);
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	if (!mw)
+		return PEAL_REASON_BIND_WINDOW;
+	if (send->bind.length)
+		reason = peal_mw_check_region(mr, pd, &send->bind);
+	if (reason)
+		return reason;
+	spin_lock(&mw->lock);
+	if (!peal_mw_may_bind(mw, pd, send))
+		reason = PEAL_REASON_BIND_WINDOW;
+	else if (!peal_mw_set(mw, mr, qpn, &send->bind))
+		reason = PEAL_REASON_BIND_REGION;
+	spin_unlock(&mw->lock);
+	return reason;
+}
+
+/**
+ * peal_mw_invalidate() - LOCAL_INV, or the invalidation in a SEND_INV
+ *
+ * Only type 2 windows of the queue pair that bound them can be invalidated; a
+ * region that a program registered cannot.
+ */
+enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				    u32 rkey)
+{
+	struct peal_mw *mw = peal_mw_find(table, rkey);
+	bool ours;
+
+	if (!mw || mw->ib.type != IB_MW_TYPE_2)
+		return PEAL_REASON_INV_RKEY;
+	spin_lock(&mw->lock);
+	ours = mw->key.value == rkey && mw->key.pd == pd && mw->region && mw->qpn == qpn;
+	if (ours)
+		peal_mw_unbind(mw);
+	spin_unlock(&mw->lock);
+	return ours ? PEAL_REASON_NONE : PEAL_REASON_INV_RKEY;
+}
+
+static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd, u32 qpn,
+				      const struct peal_send *send, int access,
+				      struct peal_target *target)
+{
+	enum peal_reason reason;
+
+	if (mw->key.value != send->rkey || !mw->region)
+		return PEAL_REASON_RKEY_UNKNOWN;
+	if (mw->qpn && mw->qpn != qpn)
+		return PEAL_REASON_RKEY_QP;
+	reason = peal_key_allows(&mw->key, pd, send->remote_addr, send->length, access);
+	target->mr = mw->region;
+	target->offset = send->remote_addr - mw->region->key.iova;
+	return reason;
+}
+
+/**
+ * peal_rkey_check() - may a request use this remote range?
+ * @pd: of the responding queue pair
+ * @qpn: its number
+ * @send: the request; a length of 0 needs no key and must not come here
+ * @access: IB_ACCESS_REMOTE_*
+ * @target: set on success, valid inside the guard
+ *
+ * Return: PEAL_REASON_NONE or an RKEY reason.
+ */
+enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				 const struct peal_send *send, int access,
+				 struct peal_target *target)
+{
+	struct peal_mr *mr = peal_mr_find(table, send->rkey);
+	struct peal_mw *mw;
+	enum peal_reason reason;
+
+	if (likely(mr)) {
+		target->mr = mr;
+		target->offset = send->remote_addr - mr->key.iova;
+		return peal_key_allows(&mr->key, pd, send->remote_addr, send->length, access);
+	}
+	mw = peal_mw_find(table, send->rkey);
+	if (!mw)
+		return PEAL_REASON_RKEY_UNKNOWN;
+	spin_lock(&mw->lock);
+	reason = peal_mw_check(mw, pd, qpn, send, access, target);
+	spin_unlock(&mw->lock);
+	return reason;
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See cq.h.
+ */
+#include <linux/log2.h>
+
+#include "base/guard.h"
+#include "queue/cq.h"
+
+/**
+ * peal_cq_init() - give a completion queue its ring
+ * @account: the context's, or the kernel's
+ * @uctx: the program's context, or NULL for a kernel queue
+ * @entries: at least this many CQEs; 1 to PEAL_MAX_CQE
+ *
+ * Return: 0, -ENOMEM or -ENOSPC (no more for this account).
+ */
+int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
+		 u32 entries)
+{
+	u32 size = roundup_pow_of_two(entries);
+	int ret = peal_quota_take(account, PEAL_QUOTA_CQ);
+	void *base;
+
+	if (ret)
+		return ret;
+	cq->map = peal_map_alloc(uctx, PEAL_CQ_RING_OFFSET +
+				 (size_t)size * sizeof(struct peal_cqe));
+	if (IS_ERR(cq->map)) {
+		peal_quota_give(account, PEAL_QUOTA_CQ);
+		return PTR_ERR(cq->map);
+	}
+	cq->account = account;
+	spin_lock_init(&cq->lock);
+	spin_lock_init(&cq->poll_lock);
+	base = peal_map_address(cq->map);
+	cq->ring = (struct peal_cq_ring){
+		.ctl = base, .cqe = base + PEAL_CQ_RING_OFFSET, .mask = size - 1,
+	};
+	cq->ib.cqe = size;
+	return 0;
+}
+
+/* The core destroys the queue pairs first; the guard covers late notifiers. */
+void peal_cq_destroy(struct peal_cq *cq)
+{
+	peal_guard_wait();
+	peal_map_free(cq->map);
+	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
+}
+
+void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp)
+{
+	*resp = (struct peal_create_cq_resp){
+		.entries = cq->ring.mask + 1,
+		.map_offset = peal_map_offset(cq->map),
+		.map_bytes = peal_map_bytes(cq->map),
+	};
+}
+
+/**
+ * peal_cq_push() - add one CQE
+ *
+ * Softirqs are off. Events wait for peal_cq_notify(), once per batch.
+ *
+ * Return: false when the CQE was lost: the queue has overflowed and is dead.
+ */
+bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	bool pushed;
+
+	spin_lock(&cq->lock);
+	cq->overflowed |= peal_cq_ring_full(&cq->ring);
+	pushed = !cq->overflowed;
+	if (likely(pushed)) {
+		peal_cq_ring_push(&cq->ring, cqe);
+		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
+	}
+	spin_unlock(&cq->lock);
+	return pushed;
+}
+
+static bool peal_cq_event_due(struct peal_cq *cq)
+{
+	u32 arm;
+	bool due;
+
+	spin_lock(&cq->lock);
+	arm = peal_cq_ring_armed(&cq->ring);
+	due = arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
+	if (due)
+		peal_cq_ring_fire(&cq->ring, arm);
+	cq->solicited = false;
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+static bool peal_cq_overflow_due(struct peal_cq *cq)
+{
+	bool due;
+
+	spin_lock(&cq->lock);
+	due = cq->overflowed && !cq->overflow_reported;
+	cq->overflow_reported |= due;
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+static void peal_cq_report_overflow(struct peal_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR,
+	};
+
+	if (cq->ib.event_handler)
+		cq->ib.event_handler(&event, cq->ib.cq_context);
+}
+
+/* A program's queue without a completion channel has nobody to wake. */
+static bool peal_cq_has_listener(const struct peal_cq *cq)
+{
+	return cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context);
+}
+
+/**
+ * peal_cq_notify() - raise the events that the pushed CQEs made due
+ *
+ * Inside the guard, no lock held: a kernel handler may post and poll.
+ */
+void peal_cq_notify(struct peal_cq *cq)
+{
+	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
+		peal_cq_report_overflow(cq);
+}
+
+/* Holds poll_lock. Return: false when there is no further CQE. */
+bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
+{
+	if (!peal_cq_ring_peek(&cq->ring, cq->taken))
+		return false;
+	*cqe = cq->ring.cqe[cq->taken & cq->ring.mask];
+	cq->taken++;
+	return true;
+}
+
+/* Holds poll_lock. */
+void peal_cq_show_taken(struct peal_cq *cq)
+{
+	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
+}
+
+/* Is an event on any CQE outstanding? It may come just now. */
+static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
+{
+	u32 arm = READ_ONCE(cq->ring.ctl->arm);
+
+	return arm & PEAL_CQ_ARM_NEXT && arm != READ_ONCE(cq->ring.fired);
+}
+
+/**
+ * peal_cq_arm() - ib_req_notify_cq of a kernel queue
+ *
+ * Solicited events do not replace those on any CQE that were asked for before.
+ *
+ * Return: 1 when the caller asked to be told of missed events and there are
+ * CQEs to poll, else 0.
+ */
+int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
+{
+	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+	unsigned long irq;
+	int missed;
+
+	spin_lock_irqsave(&cq->poll_lock, irq);
+	solicited &= !peal_cq_is_armed_for_all(cq);
+	cq->armings += 1 << PEAL_CQ_ARM_SHIFT;
+	WRITE_ONCE(cq->ring.ctl->arm,
+		   cq->armings | (solicited ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT));
+	smp_mb();	/* E: pairs with peal_cq_ring_armed() */
+	missed = flags & IB_CQ_REPORT_MISSED_EVENTS && peal_cq_ring_peek(&cq->ring, cq->taken);
+	spin_unlock_irqrestore(&cq->poll_lock, irq);
+	return missed;
+}
+
+/* Who polls now finishes before this returns. */
+void peal_cq_wait_pollers(struct peal_cq *cq)
+{
+	spin_lock_irq(&cq->poll_lock);
+	spin_unlock_irq(&cq->poll_lock);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Completion queues.
+ *
+ * Owns: the CQE ring, the decision when an event is due, and what happens when
+ * the ring is full.
+ * A kernel user's queue is the same ring, with the kernel as its consumer too.
+ * Does not know: queue pairs beyond their number, why something completed.
+ *
+ * Lock: cq->lock, the innermost of the data path. Completion handlers are called
+ * from peal_cq_notify() only, with no lock held, because they may post again.
+ */
+#ifndef PEAL_CQ_H
+#define PEAL_CQ_H
+
+#include <rdma/ib_verbs.h>
+
+#include "base/quota.h"
+#include "base/table.h"
+#include "queue/map.h"
+#include "queue/ring.h"
+
+struct peal_cq {
+	struct ib_cq ib;
+	spinlock_t lock;		/* guards all below */
+	struct peal_cq_ring ring;
+	bool solicited;			/* pushed one since the last event */
+	bool overflowed;		/* lost a CQE; accepts no more */
+	bool overflow_reported;
+	struct peal_map *map;
+	struct peal_account *account;	/* the context's, or the kernel's */
+	spinlock_t poll_lock;		/* kernel consumers; guards the three below */
+	u32 taken;			/* CQEs read */
+	u32 armings;
+	struct peal_lookup completed;	/* table.h's: of the last CQE's queue pair */
+};
+
+static inline struct peal_cq *peal_cq(struct ib_cq *ib)
+{
+	return container_of(ib, struct peal_cq, ib);
+}
+
+int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
+		 u32 entries);
+void peal_cq_destroy(struct peal_cq *cq);
+void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
+
+bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
+void peal_cq_notify(struct peal_cq *cq);
+
+bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe);
+void peal_cq_show_taken(struct peal_cq *cq);
+int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags);
+void peal_cq_wait_pollers(struct peal_cq *cq);
+
+#endif

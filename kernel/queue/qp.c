@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See qp.h.
+ */
+#include <linux/log2.h>
+
+#include "base/compat.h"
+#include "base/guard.h"
+#include "base/trace.h"
+#include "proto/outbound.h"
+#include "queue/qp.h"
+
+/* Attributes that a queue pair has here; the core's table knows which its type has. */
+#define PEAL_QP_ATTRS								\
+	(IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
+	 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_TIMEOUT |	\
+	 IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_RQ_PSN | IB_QP_MAX_QP_RD_ATOMIC |	\
+	 IB_QP_MIN_RNR_TIMER | IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |		\
+	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN | IB_QP_QKEY)
+
+#define PEAL_QP_ACCESS								\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND)
+
+#define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
+
+/* Memory layout of the two rings, in bytes from the mapping's start. */
+struct peal_qp_layout {
+	u32 sq_entries, sq_stride;
+	u32 rq_entries, rq_stride;
+	size_t rq_offset, bytes;
+};
+
+static u32 peal_qp_send_stride(const struct ib_qp_cap *cap)
+{
+	u32 sges = max(cap->max_send_sge, 1U) * sizeof(struct peal_sge);
+	/* An atomic needs its segment and one entry, a bind its segment. */
+	u32 body = max3(sges, cap->max_inline_data, (u32)sizeof(struct peal_atomic_seg) + 16);
+
+	return ALIGN(sizeof(struct peal_send_wqe) + body, PEAL_WQE_UNIT);
+}
+
+static u32 peal_qp_recv_stride(const struct ib_qp_cap *cap)
+{
+	return ALIGN(sizeof(struct peal_recv_wqe) + cap->max_recv_sge * sizeof(struct peal_sge),
+		     PEAL_WQE_UNIT);
+}
+
+static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *layout)
+{
+	layout->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
+	layout->sq_stride = peal_qp_send_stride(cap);
+	layout->rq_entries = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
+	layout->rq_stride = peal_qp_recv_stride(cap);
+	layout->rq_offset = PEAL_QP_RINGS_OFFSET + (size_t)layout->sq_entries * layout->sq_stride;
+	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
+}
+
+static int peal_qp_check_cap(const struct ib_qp_cap *cap)
+{
+	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
+	    cap->max_send_sge > PEAL_MAX_SGE || cap->max_recv_sge > PEAL_MAX_SGE ||
+	    cap->max_inline_data > PEAL_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+/* Tell the program what it really got, and keep that as the limits. */
+static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
+{
+	struct peal_qp_layout layout;
+
+	peal_qp_lay_out(cap, &layout);
+	cap->max_send_wr = layout.sq_entries;
+	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
+	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
+				       cap->max_inline_data, PEAL_MAX_INLINE);
+	qp->cap = *cap;
+}
+
+/* Not every transport carries everything: IBTA 9.2.1, table 38. */
+static u32 peal_qp_forbidden(enum ib_qp_type type)
+{
+	switch (type) {
+	case IB_QPT_RC:
+		return 0;
+	case IB_QPT_UC:
+		return PEAL_UC_FORBIDDEN;
+	default:
+		return PEAL_UD_FORBIDDEN;
+	}
+}
+
+static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
+{
+	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
+	struct peal_wqe_limits send = {
+		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
+		.forbidden = peal_qp_forbidden(qp->ib.qp_type),
+		.datagram = peal_qp_is_datagram(qp),
+	};
+	struct peal_qp_layout layout;
+	struct peal_qp_ctl *ctl;
+
+	peal_qp_lay_out(&qp->cap, &layout);
+	qp->map = peal_map_alloc(uctx, layout.bytes);
+	if (IS_ERR(qp->map))
+		return PTR_ERR(qp->map);
+	ctl = peal_map_address(qp->map);
+	peal_sq_init(&qp->sq, &ctl->sq, (void *)ctl + PEAL_QP_RINGS_OFFSET, layout.sq_entries,
+		     layout.sq_stride, &send);
+	peal_rq_init(&qp->rq, &ctl->rq, (void *)ctl + layout.rq_offset, layout.rq_entries,
+		     layout.rq_stride, &recv);
+	return 0;
+}
+
+/* Datagrams go by packets from the first to the last. */
+static int peal_qp_number(struct peal_qp *qp)
+{
+	qp->on_wire = peal_qp_is_datagram(qp);
+	peal_rq_set_patient(&qp->rq, qp->on_wire);
+	if (qp->ib.qp_type == IB_QPT_GSI) {
+		qp->attr.port_num = 1;
+		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
+	}
+	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
+}
+
+static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
+{
+	int ret = peal_quota_take(account, PEAL_QUOTA_QP);
+
+	if (ret)
+		return ret;
+	qp->account = account;
+	ret = peal_qp_number(qp);
+	if (ret)
+		peal_quota_give(account, PEAL_QUOTA_QP);
+	return ret;
+}
+
+/**
+ * peal_qp_init() - make a queue pair in state RESET and give it a number
+ * @account: the context's, or the kernel's
+ * @uctx: the program's context, or NULL
+ * @init: what was asked for; cap is updated to what was given
+ *
+ * A queue pair for datagrams has its carrier already.
+ *
+ * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI), -ENOMEM or -ENOSPC
+ * (no more for this account), all undone.
+ */
+int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
+		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
+{
+	int ret = peal_qp_check_cap(&init->cap);
+
+	if (ret)
+		return ret;
+	mutex_init(&qp->control);
+	qp->table = table;
+	qp->state = IB_QPS_RESET;
+	qp->sig_type = init->sq_sig_type;
+	peal_qp_settle_cap(qp, &init->cap);
+	ret = peal_qp_init_rings(qp, uctx);
+	if (ret)
+		return ret;
+	ret = peal_qp_publish(qp, account);
+	if (ret)
+		peal_map_free(qp->map);
+	return ret;
+}
+
+/* The context it has a doorbell in. */
+void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
+{
+	qp->context = ctx;
+	qp->index = index;
+}
+
+/*
+ * Lend it a carrier: once, with `control` held or before anybody can find it.
+ * Who reads the pointer has seen on_wire, which is written later under both locks.
+ */
+void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
+			 const struct peal_carrier_ops *ops)
+{
+	qp->carrier = carrier;
+	qp->carrier_ops = ops;
+}
+
+static void peal_qp_forget(struct peal_qp *qp)
+{
+	qp->life++;
+	peal_sq_reset(&qp->sq);
+	peal_rq_reset(&qp->rq);
+	peal_reach_forget(&qp->reach);
+	if (qp->carrier)
+		qp->carrier_ops->reset(qp);
+}
+
+static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
+{
+	if (state == IB_QPS_ERR) {
+		peal_qp_fail_locked(qp);
+		return;
+	}
+	if (state == IB_QPS_RESET)
+		peal_qp_forget(qp);
+	if (state == IB_QPS_SQD && qp->state != IB_QPS_SQD)
+		peal_sq_begin_drain(&qp->sq);
+	qp->state = state;
+}
+
+/*
+ * First half of destruction: no request finds it from now on, and who has found
+ * it already finds it in RESET, where nothing runs, and without a carrier: a core
+ * that forgets its queue pairs only after destroy_qp may still query this one.
+ */
+void peal_qp_unpublish(struct peal_qp *qp)
+{
+	peal_table_remove_qp(qp->table, qp->ib.qp_num);
+	peal_quota_give(qp->account, PEAL_QUOTA_QP);
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	peal_qp_apply_state(qp, IB_QPS_RESET);
+	qp->on_wire = false;
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+/*
+ * Second half, when the guard has been waited for. No mutex_destroy(): a query may
+ * still come, see above. It reads what lies in the core's memory and nothing else.
+ */
+void peal_qp_free(struct peal_qp *qp)
+{
+	if (qp->carrier)
+		qp->carrier_ops->free(qp);
+	peal_map_free(qp->map);
+}
+
+void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp)
+{
+	void *base = peal_map_address(qp->map);
+
+	*resp = (struct peal_create_qp_resp){
+		.qp_index = qp->index,
+		.map_offset = peal_map_offset(qp->map),
+		.map_bytes = peal_map_bytes(qp->map),
+		.sq_offset = qp->sq.ring.slots - base,
+		.sq_entries = qp->sq.ring.mask + 1,
+		.sq_stride = qp->sq.ring.stride,
+		.rq_offset = qp->rq.ring.slots - base,
+		.rq_entries = qp->rq.ring.mask + 1,
+		.rq_stride = qp->rq.ring.stride,
+	};
+}
+
+static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT))
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
+		return -EOPNOTSUPP;
+	if (mask & ~PEAL_QP_ATTRS ||
+	    (mask & IB_QP_PORT && attr->port_num != 1) ||
+	    (mask & IB_QP_PKEY_INDEX && attr->pkey_index) ||
+	    (mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~PEAL_QP_ACCESS) ||
+	    (mask & IB_QP_PATH_MTU &&
+	     (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096)) ||
+	    (mask & IB_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
+	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
+		return -EINVAL;
+	return 0;
+}
+
+static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+
+	if (cur != qp->state || !ib_modify_qp_is_ok(cur, next, qp->ib.qp_type, mask))
+		return -EINVAL;
+	if (mask & IB_QP_AV && !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	return 0;
+}
+
+/* sgid_attr is the core's reference: keep the GID, not the pointer. */
+static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+
+	qp->attr.ah_attr = attr->ah_attr;
+	qp->attr.ah_attr.grh.sgid_attr = NULL;
+	qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
+}
+
+static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_attr *attr,
+				     int mask)
+{
+	if (mask & IB_QP_PKEY_INDEX)
+		to->pkey_index = attr->pkey_index;
+	if (mask & IB_QP_PORT)
+		to->port_num = attr->port_num;
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_DEST_QPN)
+		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num);
+	if (mask & IB_QP_QKEY)
+		to->qkey = attr->qkey;
+}
+
+static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+}
+
+static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->qp_access_flags = attr->qp_access_flags;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
+		to->en_sqd_async_notify = attr->en_sqd_async_notify;
+}
+
+static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	peal_qp_apply_addressing(&qp->attr, attr, mask);
+	peal_qp_apply_retries(&qp->attr, attr, mask);
+	peal_qp_apply_rights(&qp->attr, attr, mask);
+	if (mask & IB_QP_AV)
+		peal_qp_apply_path(qp, attr);
+	if (mask & IB_QP_SQ_PSN)
+		peal_sq_set_psn(&qp->sq, attr->sq_psn);
+	if (mask & IB_QP_RQ_PSN)
+		peal_rq_set_psn(&qp->rq, attr->rq_psn);
+	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY))
+		peal_sq_set_limits(&qp->sq, qp->attr.retry_cnt, qp->attr.rnr_retry);
+	if (mask & IB_QP_STATE)
+		peal_qp_apply_state(qp, attr->qp_state);
+}
+
+/**
+ * peal_qp_check() - may these attributes be changed, and to these values?
+ *
+ * With `control` held. Only an error of the queue pair can still come between the
+ * answer and peal_qp_modify().
+ *
+ * Return: 0, -EINVAL (wrong value or transition, IBTA 10.3.1 as the core's table
+ * has it), -EOPNOTSUPP (alternate paths, rates, resizing).
+ */
+int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	int ret = peal_qp_check_attr(qp, attr, mask);
+
+	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
+}
+
+/* The path that was proven is not the one to come. */
+static void peal_qp_return_to_wire(struct peal_qp *qp)
+{
+	if (qp->reach.direct)
+		qp->carrier_ops->take_back_send(qp);
+	peal_reach_forget(&qp->reach);
+}
+
+/* Is no message under way? Holds sq.lock. */
+bool peal_qp_idle(struct peal_qp *qp)
+{
+	return !qp->sq.busy && (!qp->on_wire || qp->carrier_ops->idle(qp));
+}
+
+/* Both locks. */
+static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				  bool on_wire)
+{
+	if (mask & IB_QP_AV) {
+		peal_qp_return_to_wire(qp);
+		qp->on_wire = on_wire;
+		peal_rq_set_patient(&qp->rq, on_wire);
+	}
+	peal_qp_apply(qp, attr, mask);
+	if (qp->on_wire)
+		qp->carrier_ops->apply(qp, mask);
+}
+
+/**
+ * peal_qp_modify() - change attributes and state
+ * @on_wire: with a new path: the carrier takes it, not direct.c
+ *
+ * With `control` held, after peal_qp_check(). A message ends on the path on which it
+ * began: the carriers keep its state in different places.
+ *
+ * Return: 0, -EBUSY (a new path while the send queue is not drained yet), -EINVAL
+ * (the queue pair went into error meanwhile).
+ */
+int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire)
+{
+	int ret;
+
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	ret = peal_qp_check_transition(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV && !peal_qp_idle(qp))
+		ret = -EBUSY;
+	if (!ret)
+		peal_qp_modify_locked(qp, attr, mask, on_wire);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	return ret;
+}
+
+/* True in every attribute: what was set, and where the counters stand now. */
+void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init)
+{
+	mutex_lock(&qp->control);
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	*attr = qp->attr;
+	attr->qp_state = qp->state;
+	attr->cur_qp_state = qp->state;
+	attr->sq_psn = qp->sq.psn;
+	attr->rq_psn = qp->rq.psn;
+	attr->cap = qp->cap;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->sq_draining = qp->state == IB_QPS_SQD && !peal_qp_idle(qp);
+	if (qp->on_wire)
+		qp->carrier_ops->query(qp, attr);
+	if (qp->reach.direct)
+		attr->sq_psn = qp->sq.psn;
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	mutex_unlock(&qp->control);
+	init->cap = qp->cap;
+	init->sq_sig_type = qp->sig_type;
+	init->qp_type = qp->ib.qp_type;
+	init->send_cq = qp->ib.send_cq;
+	init->recv_cq = qp->ib.recv_cq;
+	init->event_handler = qp->ib.event_handler;
+	init->qp_context = qp->ib.qp_context;
+}
+
+/* To ERR; the caller holds sq.lock and rq.lock, and sees to the flushing. */
+void peal_qp_fail_locked(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&qp->rq.lock);
+	qp->state = IB_QPS_ERR;
+	peal_sq_resume(&qp->sq);
+	peal_rq_refuse(&qp->rq);
+	if (qp->on_wire)
+		qp->carrier_ops->fail(qp);
+}
+
+/**
+ * peal_qp_fail_send_locked() - a send failed for a local reason
+ *
+ * UC and UD: the send queue alone goes into error (SQE), receives go on, and the
+ * program may bring it back to RTS (IBTA 10.3.1). Locks as peal_qp_fail_locked().
+ */
+void peal_qp_fail_send_locked(struct peal_qp *qp)
+{
+	if (qp->ib.qp_type == IB_QPT_RC)
+		peal_qp_fail_locked(qp);
+	else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
+		qp->state = IB_QPS_SQE;
+}
+
+static bool peal_qp_is_alive(const struct peal_qp *qp)
+{
+	return qp->state != IB_QPS_ERR && qp->state != IB_QPS_RESET;
+}
+
+/* To ERR from outside. */
+void peal_qp_fail(struct peal_qp *qp)
+{
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (peal_qp_is_alive(qp))
+		peal_qp_fail_locked(qp);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* To ERR, if it has not been in RESET since that was decided: then it is another connection. */
+void peal_qp_end(struct peal_qp *qp, u32 life)
+{
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (peal_qp_is_alive(qp) && qp->life == life)
+		peal_qp_fail_locked(qp);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* The device goes: flushes name that as their reason. */
+void peal_qp_mark_removed(struct peal_qp *qp)
+{
+	spin_lock_bh(&qp->sq.lock);
+	qp->removed = true;
+	spin_unlock_bh(&qp->sq.lock);
+}
+
+enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp)
+{
+	return READ_ONCE(qp->removed) ? PEAL_REASON_DEVICE_REMOVED : PEAL_REASON_FLUSHED;
+}
+
+static void peal_qp_push(struct peal_qp *qp, struct peal_burst *burst, struct ib_cq *ibcq,
+			 const struct peal_cqe *cqe)
+{
+	struct peal_cq *cq = peal_cq(ibcq);
+
+	peal_burst_cq(burst, cq);
+	trace_peal_complete(cqe);
+	if (likely(peal_cq_push(cq, cqe)))
+		return;
+	peal_count(qp->table, cq_overflows);
+	if (qp->state == IB_QPS_ERR)
+		return;
+	peal_burst_fail(burst, qp, qp->life);
+	peal_burst_event(burst, &qp->ib, IB_EVENT_QP_FATAL);
+}
+
+static void peal_qp_count_status(struct peal_qp *qp, u8 status)
+{
+	if (status == IB_WC_WR_FLUSH_ERR)
+		peal_count(qp->table, flushes);
+	else if (status)
+		peal_count(qp->table, errors);
+}
+
+/* A message is done; one that failed completes whether signaled or not. Holds sq.lock. */
+void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
+			      const struct peal_completion *done)
+{
+	struct peal_cqe cqe = {
+		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = done->index,
+		.kind = PEAL_CQE_SEND, .opcode = done->opcode, .status = done->status,
+		.vendor_err = done->reason, .byte_len = done->status ? 0 : done->length,
+	};
+
+	if (!done->status && !(done->flags & PEAL_WQE_SIGNALED))
+		return;
+	peal_qp_count_status(qp, done->status);
+	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
+}
+
+/* The message in sq.wqe. */
+void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			   enum peal_reason reason)
+{
+	const struct peal_send *wqe = &qp->sq.wqe;
+	struct peal_completion done = {
+		.index = wqe->index, .opcode = wqe->opcode, .flags = wqe->flags,
+		.status = status, .reason = reason, .length = wqe->length,
+	};
+
+	peal_qp_complete_message(qp, burst, &done);
+}
+
+/* Write the CQE of the WQE in rq.wqe; @cqe brings what the message told. */
+void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
+			   const struct peal_cqe *cqe)
+{
+	struct peal_cqe full = *cqe;
+
+	full.qp_index = qp->index;
+	full.qp_num = qp->ib.qp_num;
+	full.wqe_index = qp->rq.wqe.index;
+	full.kind = PEAL_CQE_RECV;
+	peal_qp_count_status(qp, cqe->status);
+	peal_qp_push(qp, burst, qp->ib.recv_cq, &full);
+	peal_rq_done(&qp->rq);
+}

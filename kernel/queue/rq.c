@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See rq.h. Every function wants rq->lock, but for init.
+ */
+#include "queue/rq.h"
+
+#define PEAL_PSN_MASK	0xffffff
+
+void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
+		  const struct peal_wqe_limits *limits)
+{
+	spin_lock_init(&rq->lock);
+	rq->ring = (struct peal_ring){
+		.ctl = ctl, .slots = slots, .mask = entries - 1, .stride = stride,
+	};
+	rq->limits = *limits;
+}
+
+void peal_rq_reset(struct peal_rq *rq)
+{
+	peal_ring_discard(&rq->ring);
+	peal_rq_want_kick(rq, false);
+	rq->holding = false;
+	rq->message = false;
+	rq->refusing = false;
+	rq->established = false;
+	rq->msn = 0;
+}
+
+void peal_rq_set_psn(struct peal_rq *rq, u32 psn)
+{
+	rq->psn = psn & PEAL_PSN_MASK;
+}
+
+void peal_rq_set_msn(struct peal_rq *rq, u32 msn)
+{
+	rq->msn = msn & PEAL_PSN_MASK;
+}
+
+/*
+ * A sender of this kernel comes, and may find no receive. @home: of its device, see
+ * reach.h. Visible before the flag that asks for a kick: who kicks looks here.
+ */
+void peal_rq_note_waiter(struct peal_rq *rq, u32 home)
+{
+	if (likely(rq->waiter == home))
+		return;
+	WRITE_ONCE(rq->waiter, home);
+	smp_wmb();	/* K: pairs with peal_engine_sender() */
+}
+
+/* On a wire an early kick helps nobody: the peer has been told when to come back. */
+void peal_rq_set_patient(struct peal_rq *rq, bool patient)
+{
+	rq->patient = patient;
+}
+
+static int peal_rq_pending(struct peal_rq *rq)
+{
+	int pending = peal_ring_pending(&rq->ring);
+
+	if (pending || rq->patient)
+		return pending;
+	peal_rq_want_kick(rq, true);
+	return peal_ring_pending(&rq->ring);	/* after barrier C */
+}
+
+/**
+ * peal_rq_take() - take the next receive WQE, unless one is held already
+ * @reason: set when it is malformed
+ *
+ * When there is none, the program's next post kicks. As with the send queue a
+ * malformed WQE is taken, to be completed in error.
+ */
+enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
+{
+	int pending;
+
+	*reason = PEAL_REASON_NONE;
+	if (rq->holding)
+		return PEAL_RQ_TAKEN;
+	pending = peal_rq_pending(rq);
+	if (!pending)
+		return PEAL_RQ_EMPTY;
+	rq->wqe.index = rq->ring.next;
+	if (unlikely(pending < 0))
+		*reason = PEAL_REASON_RECV_RING_INDEX;
+	else
+		*reason = peal_wqe_parse_recv(peal_ring_slot(&rq->ring), &rq->limits, &rq->wqe);
+	peal_ring_take(&rq->ring);
+	rq->holding = true;
+	if (rq->kicked && !rq->refusing)
+		peal_rq_want_kick(rq, false);
+	return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
+}
+
+/* The WQE held was completed. */
+void peal_rq_done(struct peal_rq *rq)
+{
+	rq->holding = false;
+	peal_ring_show(&rq->ring);
+}
+
+void peal_rq_begin_message(struct peal_rq *rq)
+{
+	rq->message = true;
+}
+
+void peal_rq_end_message(struct peal_rq *rq, u32 packets)
+{
+	rq->message = false;
+	rq->psn = (rq->psn + packets) & PEAL_PSN_MASK;
+	rq->msn = (rq->msn + 1) & PEAL_PSN_MASK;
+}
+
+/* Nothing more is accepted; receives posted from now on must be flushed. */
+void peal_rq_refuse(struct peal_rq *rq)
+{
+	rq->refusing = true;
+	peal_rq_want_kick(rq, true);
+}
+
+/* True for the first arrival since the queue pair was made ready. */
+bool peal_rq_establish(struct peal_rq *rq)
+{
+	bool first = !rq->established;
+
+	rq->established = true;
+	return first;
+}
+
+void peal_rq_want_kick(struct peal_rq *rq, bool want)
+{
+	rq->kicked = want;
+	peal_ring_want_kick(&rq->ring, want);
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See wqe.h.
+ */
+#include <linux/build_bug.h>
+#include <linux/compiler.h>
+#include <rdma/ib_verbs.h>
+
+#include "queue/wqe.h"
+
+const struct peal_op peal_ops[PEAL_OP_COUNT] = {
+	[PEAL_OP_SEND] = { .known = true, .sends = true, .receives = true },
+	[PEAL_OP_SEND_IMM] = {
+		.known = true, .sends = true, .receives = true, .immediate = true,
+	},
+	[PEAL_OP_SEND_INV] = {
+		.known = true, .sends = true, .receives = true, .invalidates = true,
+	},
+	[PEAL_OP_WRITE] = {
+		.known = true, .sends = true, .remote = true, .access = IB_ACCESS_REMOTE_WRITE,
+	},
+	[PEAL_OP_WRITE_IMM] = {
+		.known = true, .sends = true, .receives = true, .remote = true,
+		.immediate = true, .access = IB_ACCESS_REMOTE_WRITE,
+	},
+	[PEAL_OP_READ] = { .known = true, .remote = true, .access = IB_ACCESS_REMOTE_READ },
+	[PEAL_OP_CMP_SWAP] = {
+		.known = true, .remote = true, .atomic = true, .access = IB_ACCESS_REMOTE_ATOMIC,
+	},
+	[PEAL_OP_FETCH_ADD] = {
+		.known = true, .remote = true, .atomic = true, .access = IB_ACCESS_REMOTE_ATOMIC,
+	},
+	[PEAL_OP_BIND_MW] = { .known = true, .local = true },
+	[PEAL_OP_LOCAL_INV] = { .known = true, .local = true, .invalidates = true },
+};
+
+/*
+ * Shared memory to private memory, each word once. Volatile, so that the
+ * compiler can neither come back for a second look nor merge the copy away.
+ */
+static void peal_wqe_snapshot(void *dst, const void *src, size_t bytes)
+{
+	u64 *to = dst;
+	const u64 *from = src;
+
+	for (; bytes; bytes -= sizeof(*to))
+		*to++ = READ_ONCE(*from++);
+}
+
+/* Sizes are bounded by num_sge * (2^32 - 1): a 64-bit sum cannot overflow. */
+static u64 peal_wqe_copy_sges(struct peal_sge *sge, const void *from, u32 num_sge)
+{
+	u64 length = 0;
+	u32 i;
+
+	peal_wqe_snapshot(sge, from, num_sge * sizeof(*sge));
+	for (i = 0; i < num_sge; i++)
+		length += sge[i].length;
+	return length;
+}
+
+static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
+					      const struct peal_op *op,
+					      const struct peal_wqe_limits *limits)
+{
+	bool inlined = wqe->flags & PEAL_WQE_INLINE;
+
+	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS))
+		return PEAL_REASON_WQE_FLAGS;
+	if (unlikely(wqe->reserved0 || wqe->reserved1 ||
+		     (!limits->datagram && wqe->ah_index)))
+		return PEAL_REASON_WQE_RESERVED;
+	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends))
+		return PEAL_REASON_WQE_INLINE;
+	if (unlikely(!inlined && wqe->inline_len))
+		return PEAL_REASON_WQE_INLINE;
+	if (unlikely(wqe->num_sge > limits->max_sge || (inlined && wqe->num_sge)))
+		return PEAL_REASON_WQE_NUM_SGE;
+	return PEAL_REASON_NONE;
+}
+
+/* QP numbers have 24 bits. Which handle the index names, the carrier finds out. */
+static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
+{
+	if (unlikely(wqe->rkey || wqe->ud.qpn > 0xffffff))
+		return PEAL_REASON_WQE_RESERVED;
+	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
+}
+
+static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_send *send)
+{
+	if (send->num_sge != 1)
+		return PEAL_REASON_WQE_ATOMIC_LENGTH;
+	peal_wqe_snapshot(&send->atomic, body, sizeof(send->atomic));
+	send->length = peal_wqe_copy_sges(send->sge, body + sizeof(send->atomic), 1);
+	return send->length == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH;
+}
+
+static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_send *send)
+{
+	send->length = 0;
+	if (send->num_sge)
+		return PEAL_REASON_WQE_NUM_SGE;
+	if (send->opcode != PEAL_OP_BIND_MW)
+		return PEAL_REASON_NONE;
+	peal_wqe_snapshot(&send->bind, body, sizeof(send->bind));
+	return send->bind.reserved ? PEAL_REASON_WQE_RESERVED : PEAL_REASON_NONE;
+}
+
+static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
+					    const struct peal_op *op, struct peal_send *send)
+{
+	if (op->atomic)
+		return peal_wqe_parse_atomic(body, send);
+	if (op->local)
+		return peal_wqe_parse_local(body, send);
+	if (send->flags & PEAL_WQE_INLINE) {
+		send->inline_data = body;
+		send->length = inline_len;
+		return PEAL_REASON_NONE;
+	}
+	send->length = peal_wqe_copy_sges(send->sge, body, send->num_sge);
+	return send->length <= PEAL_MAX_MSG ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
+}
+
+/**
+ * peal_wqe_parse_send() - copy and check one send WQE
+ * @slot: in the program's ring; 64-byte aligned, large enough for @limits
+ * @limits: what the queue was created with
+ * @send: the result; its index is the caller's to set. Defined on failure too:
+ *	opcode and flags are good enough to write a CQE from
+ *
+ * Return: PEAL_REASON_NONE or why the WQE is refused.
+ */
+enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
+				     struct peal_send *send)
+{
+	struct peal_send_wqe wqe;
+	const struct peal_op *op;
+	enum peal_reason reason;
+
+	BUILD_BUG_ON(sizeof(wqe) % sizeof(u64) || sizeof(struct peal_sge) % sizeof(u64));
+	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
+	send->flags = wqe.flags;
+	send->opcode = 0;
+	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->known ||
+		     limits->forbidden & 1U << wqe.opcode))
+		return PEAL_REASON_WQE_OPCODE;
+	send->opcode = wqe.opcode;
+	send->num_sge = wqe.num_sge;
+	send->imm_or_rkey = wqe.imm_or_rkey;
+	send->rkey = wqe.rkey;
+	send->remote_addr = wqe.remote_addr;
+	send->ud = wqe.ud;
+	send->ah_index = wqe.ah_index;
+	send->inline_data = NULL;
+	op = peal_op(wqe.opcode);
+	reason = peal_wqe_check_header(&wqe, op, limits);
+	if (!reason && limits->datagram)
+		reason = peal_wqe_check_target(&wqe);
+	if (unlikely(reason))
+		return reason;
+	return peal_wqe_parse_body(slot + sizeof(wqe), wqe.inline_len, op, send);
+}
+
+/**
+ * peal_wqe_parse_recv() - copy and check one receive WQE
+ *
+ * As peal_wqe_parse_send(). Return: PEAL_REASON_NONE or PEAL_REASON_RECV_WQE.
+ */
+enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
+				     struct peal_recv *recv)
+{
+	struct peal_recv_wqe wqe;
+
+	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
+	recv->num_sge = 0;
+	recv->length = 0;
+	if (unlikely(wqe.num_sge > limits->max_sge || wqe.reserved[0] || wqe.reserved[1] ||
+		     wqe.reserved[2]))
+		return PEAL_REASON_RECV_WQE;
+	recv->num_sge = wqe.num_sge;
+	recv->length = peal_wqe_copy_sges(recv->sge, slot + sizeof(wqe), wqe.num_sge);
+	return PEAL_REASON_NONE;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See line.h.
+ */
+#include <linux/hash.h>
+
+#include "base/trace.h"
+#include "engine/engine.h"
+#include "transport/line.h"
+#include "verbs/dev.h"
+
+static void peal_line_ready(struct peal_waiter *waiter)
+{
+	struct peal_line *line = container_of(waiter, struct peal_line, waiter);
+
+	peal_engine_defer(line->qp->run.engine, line->qp);
+}
+
+void peal_line_init(struct peal_line *line, struct peal_qp *qp)
+{
+	line->qp = qp;
+	INIT_LIST_HEAD(&line->waiter.node);
+	line->waiter.ready = peal_line_ready;
+}
+
+static struct peal_path *peal_line_path(struct peal_line *line)
+{
+	return &line->path[line->now];
+}
+
+static struct peal_path *peal_line_other(struct peal_line *line)
+{
+	return &line->path[!line->now];
+}
+
+static void peal_line_unstage(struct peal_line *line)
+{
+	if (line->staged)
+		peal_path_release(peal_line_other(line));
+	line->staged = false;
+}
+
+/**
+ * peal_line_stage() - prepare another path; the present one stays in use
+ * @mtu: the path MTU that packets will have
+ *
+ * With `control` held. Return: 0, -EINVAL (path MTU too large for the link, or no
+ * RoCEv2 GID), -ENETUNREACH or what else the route lookup says.
+ */
+int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
+		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu)
+{
+	struct peal_room *room = peal_dev_room(dev, line->qp->context);
+	struct peal_path *path = peal_line_other(line);
+	u32 qpn = line->qp->ib.qp_num;
+	int ret;
+
+	peal_line_unstage(line);
+	ret = peal_path_resolve(path, dev, room, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
+	if (ret) {
+		trace_peal_path(qpn, ret, PEAL_REASON_NO_ROUTE);
+		return ret;
+	}
+	line->staged = true;
+	if (peal_path_fits(path, mtu))
+		return 0;
+	trace_peal_path(qpn, -EINVAL, PEAL_REASON_PATH_MTU);
+	peal_line_unstage(line);
+	return -EINVAL;
+}
+
+/* Both locks. */
+void peal_line_use_staged(struct peal_line *line)
+{
+	if (!line->staged)
+		return;
+	if (line->open)
+		peal_path_release(peal_line_path(line));
+	line->now = !line->now;
+	line->open = true;
+	line->staged = false;
+}
+
+static struct peal_room *peal_line_room(struct peal_line *line)
+{
+	return peal_line_path(line)->room;
+}
+
+/* Nothing is waited for any more. After this the waiter is not touched. */
+void peal_line_stop(struct peal_line *line)
+{
+	if (line->open)
+		peal_room_cancel(peal_line_room(line), &line->waiter);
+}
+
+void peal_line_free(struct peal_line *line)
+{
+	peal_line_stop(line);
+	peal_line_unstage(line);
+	if (line->open)
+		peal_path_release(peal_line_path(line));
+	line->open = false;
+}
+
+/* Is this where packets go to, and are they sent from there? One of the locks. */
+bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
+			const union ib_gid *dgid)
+{
+	const struct peal_path *path = &line->path[line->now];
+
+	return line->open && !memcmp(&path->sgid, sgid, sizeof(*sgid)) &&
+	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
+}
+
+/* Do packets to the peer leave through the netdev of that index? One of the locks. */
+bool peal_line_leaves_by(struct peal_line *line, int ifindex)
+{
+	return line->open && peal_path_leaves_by(peal_line_path(line), ifindex);
+}
+
+/* When not, the engine gives the queue pair a turn once there is. */
+bool peal_line_has_room(struct peal_line *line)
+{
+	struct peal_room *room = peal_line_room(line);
+
+	if (likely(peal_room_is_left(room)))
+		return true;
+	peal_count(line->qp->table, full_queues);
+	return !peal_room_wait(room, &line->waiter);
+}
+
+/*
+ * An skb for a packet to the peer. Return: NULL when there is no memory; the
+ * packet then counts as lost.
+ */
+struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,
+				  void **payload)
+{
+	header->qpn = line->qp->attr.dest_qp_num;
+	header->pkey = PEAL_DEFAULT_PKEY;
+	return peal_send_prepare(peal_line_path(line), header, payload);
+}
+
+void peal_line_send(struct peal_line *line, const struct peal_packet *header,
+		    struct sk_buff *skb, bool again)
+{
+	trace_peal_packet_sent(line->qp->ib.qp_num, header, again);
+	if (again)
+		peal_count(line->qp->table, retransmits);
+	peal_send(peal_line_path(line), skb);
+}

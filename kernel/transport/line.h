@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The line of a connected queue pair: what both of its halves send through.
+ *
+ * Owns: the path to the peer, its replacement that is not in use yet, and the
+ * wait for room in the transmit queues. When there is room again, the engine
+ * gives the queue pair a turn.
+ * Does not know: what is sent, and in which order.
+ *
+ * Sent through with sq.lock or rq.lock; the path is exchanged with both.
+ */
+#ifndef PEAL_LINE_H
+#define PEAL_LINE_H
+
+#include "net/room.h"
+#include "net/send.h"
+#include "queue/qp.h"
+
+struct peal_line {
+	struct peal_qp *qp;
+	struct peal_path path[2];
+	u8 now;				/* the path in use */
+	bool open;			/* there is one */
+	bool staged;			/* the other one waits to be used */
+	struct peal_waiter waiter;
+};
+
+void peal_line_init(struct peal_line *line, struct peal_qp *qp);
+int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
+		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu);
+void peal_line_use_staged(struct peal_line *line);
+void peal_line_stop(struct peal_line *line);
+void peal_line_free(struct peal_line *line);
+
+bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
+			const union ib_gid *dgid);
+bool peal_line_leaves_by(struct peal_line *line, int ifindex);
+bool peal_line_has_room(struct peal_line *line);
+struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,
+				  void **payload);
+void peal_line_send(struct peal_line *line, const struct peal_packet *header,
+		    struct sk_buff *skb, bool again);
+
+#endif

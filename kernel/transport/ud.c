@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See ud.h.
+ */
+#include <linux/slab.h>
+
+#include "base/compat.h"
+#include "base/trace.h"
+#include "mem/cursor.h"
+#include "net/receive.h"
+#include "net/room.h"
+#include "net/send.h"
+#include "transport/ah.h"
+#include "transport/outcome.h"
+#include "transport/requester.h"
+#include "transport/ud.h"
+#include "verbs/dev.h"
+
+/* What stands before the payload in every receive buffer (IBTA 11.4.2.1). */
+#define PEAL_GRH_BYTES		40
+
+/* The destination of a datagram to a group (IBTA 9.2.3). */
+#define PEAL_QPN_MULTICAST	0xffffff
+
+/* peal_datagram.vlan_id of a packet that came by none. */
+#define PEAL_NO_VLAN		0xffff
+
+/* A Q_Key with this bit in a work request stands for the queue pair's own. */
+#define PEAL_QKEY_CONTROLLED	0x80000000U
+
+/* The carrier of a datagram queue pair: what peal_qp.carrier points to. */
+struct peal_ud {
+	struct peal_qp *qp;
+	struct peal_dev *dev;
+	struct peal_room *room;		/* that of its address handles, too */
+	struct peal_waiter waiter;
+};
+
+static struct peal_ud *peal_ud(const struct peal_qp *qp)
+{
+	return (struct peal_ud *)qp->carrier;
+}
+
+/* ---- sending ---- */
+
+/* Room again. Under the room's lock, interrupts off. */
+static void peal_ud_ready(struct peal_waiter *waiter)
+{
+	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
+
+	peal_engine_defer(&ud->dev->engine, ud->qp);
+}
+
+/* A full transmit queue is back-pressure: the WQE stays in its ring. */
+static bool peal_ud_has_room(struct peal_ud *ud)
+{
+	return peal_room_is_left(ud->room) || !peal_room_wait(ud->room, &ud->waiter);
+}
+
+/* IBTA 10.2.5: programs cannot forge the keys of privileged services. */
+static u32 peal_ud_qkey(const struct peal_qp *qp)
+{
+	u32 qkey = qp->sq.wqe.ud.qkey;
+
+	return qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : qkey;
+}
+
+static void peal_ud_fill_header(const struct peal_qp *qp, struct peal_packet *packet)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+
+	*packet = (struct peal_packet){
+		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),
+		.solicited = send->flags & PEAL_WQE_SOLICITED,
+		.migrated = true,
+		.pkey = PEAL_DEFAULT_PKEY,
+		.qpn = send->ud.qpn,
+		.psn = qp->sq.psn,
+		.qkey = peal_ud_qkey(qp),
+		.src_qpn = qp->ib.qp_num,
+		.imm = send->imm_or_rkey,
+		.payload_bytes = send->length,
+	};
+}
+
+/* No memory, no route, a full queue: a datagram may be lost, and this one is. */
+static void peal_ud_transmit(const struct peal_qp *qp, struct peal_path *path,
+			     struct peal_cursor *local)
+{
+	struct peal_cursor payload PEAL_UNINITIALIZED;
+	struct peal_packet packet;
+	struct sk_buff *skb;
+	void *bytes;
+
+	peal_ud_fill_header(qp, &packet);
+	skb = peal_send_prepare(path, &packet, &bytes);
+	if (unlikely(!skb))
+		return;
+	peal_cursor_inline(&payload, bytes, packet.payload_bytes);
+	peal_cursor_copy(&payload, local, packet.payload_bytes);
+	trace_peal_packet_sent(qp->ib.qp_num, &packet, false);
+	peal_send(path, skb);
+}
+
+static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cursor)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+
+	if (send->inline_data) {
+		peal_cursor_inline(cursor, send->inline_data, send->length);
+		return PEAL_REASON_NONE;
+	}
+	return peal_cursor_local(cursor, qp->table, qp->ib.pd, send->sge, send->num_sge, false);
+}
+
+/* One message is one packet (IBTA 9.8.3.1). */
+static struct peal_outcome peal_ud_carry(struct peal_qp *qp)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+	struct peal_cursor local PEAL_UNINITIALIZED;
+	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
+	enum peal_reason reason;
+
+	if (unlikely(!address || address->pd != qp->ib.pd))
+		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_WQE_AH);
+	if (unlikely(send->length > ib_mtu_enum_to_int(peal_dev_mtu(peal_ud(qp)->dev))))
+		return peal_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_UD_LENGTH);
+	reason = peal_ud_local(qp, &local);
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	peal_ud_transmit(qp, &address->path, &local);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+static void peal_ud_execute(struct peal_qp *qp, struct peal_burst *burst)
+{
+	struct peal_outcome outcome = peal_ud_carry(qp);
+
+	if (unlikely(outcome.what == PEAL_FAILED)) {
+		peal_requester_fail(qp, burst, outcome.status, outcome.reason);
+		return;
+	}
+	peal_count(qp->table, messages);
+	peal_count(qp->table, wire_messages);
+	peal_count_by(qp->table, bytes, qp->sq.wqe.length);
+	peal_qp_complete_send(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	peal_sq_finish(&qp->sq, 1);
+}
+
+/* Complete as soon as the packet has left: nobody answers. */
+static bool peal_ud_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+{
+	while (peal_budget_is_left(budget)) {
+		if (!peal_requester_may_begin(qp, burst) || !peal_ud_has_room(peal_ud(qp)) ||
+		    !peal_requester_fetch(qp, burst))
+			return false;
+		peal_budget_spend(budget, PEAL_COST_WQE);
+		if (unlikely(!qp->sq.busy))
+			return true;	/* malformed: it is completed already */
+		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
+		peal_ud_execute(qp, burst);
+	}
+	return true;
+}
+
+/* ---- receiving ---- */
+
+static bool peal_ud_receives(enum ib_qp_state state)
+{
+	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD ||
+	       state == IB_QPS_SQE;
+}
+
+/* IBTA 10.9.3: our key is the default one, with full membership. */
+static bool peal_ud_pkey_matches(u16 pkey)
+{
+	return (pkey & 0x7fff) == (PEAL_DEFAULT_PKEY & 0x7fff);
+}
+
+/* IBTA 9.8.3.2: what is not for us is dropped in silence. */
+static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	const struct peal_packet *packet = &dg->packet;
+	bool names_group = packet->qpn == PEAL_QPN_MULTICAST;
+
+	if (unlikely(!peal_ud_receives(qp->state) || qp->rq.refusing))
+		return PEAL_DROP_state;
+	/* To a group and to one queue pair of it at once: IBTA 9.6.1.2. */
+	if (unlikely(dg->multicast != names_group))
+		return PEAL_DROP_group;
+	if (unlikely(!peal_ud_pkey_matches(packet->pkey)))
+		return PEAL_DROP_pkey;
+	if (unlikely(packet->qkey != qp->attr.qkey))
+		return PEAL_DROP_qkey;
+	return PEAL_DROP_none;
+}
+
+/*
+ * A receive with room. A message that is too long leaves the receive as it is,
+ * for the next one: class D of IBTA 9.9.3.2, table 58. One look at the ring: what
+ * a second one finds may be something else. It asks for no kicks, see peal_qp_publish().
+ */
+static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet *packet,
+				   enum peal_reason *reason)
+{
+	switch (peal_rq_take(&qp->rq, reason)) {
+	case PEAL_RQ_EMPTY:
+		return PEAL_DROP_receive;
+	case PEAL_RQ_MALFORMED:
+		return PEAL_DROP_none;
+	case PEAL_RQ_TAKEN:
+		break;
+	}
+	if (unlikely(PEAL_GRH_BYTES + packet->payload_bytes > qp->rq.wqe.length))
+		return PEAL_DROP_length;
+	return PEAL_DROP_none;
+}
+
+/* The receive cannot be used: it completes in error, and the queue pair ends. */
+static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
+			   const struct peal_datagram *dg, u8 status, enum peal_reason reason)
+{
+	struct peal_cqe cqe = {
+		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
+		.src_qp = dg->packet.src_qpn,
+	};
+
+	trace_peal_refuse(qp->ib.qp_num, dg->packet.src_qpn, PEAL_OP_SEND, 0, 0,
+			  dg->packet.payload_bytes, reason);
+	peal_qp_complete_recv(qp, burst, &cqe);
+	peal_rq_refuse(&qp->rq);
+	peal_burst_fail(burst, qp, qp->life);
+}
+
+/* From the packet to where the cursor stands. */
+static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg)
+{
+	u8 grh[PEAL_GRH_BYTES];
+	struct peal_cursor from PEAL_UNINITIALIZED;
+	u64 at, piece;
+	void *bytes;
+
+	peal_receive_grh(dg, grh);
+	peal_cursor_inline(&from, grh, sizeof(grh));
+	peal_cursor_copy(to, &from, sizeof(grh));
+	for (at = 0; at < dg->packet.payload_bytes; at += piece) {
+		piece = dg->packet.payload_bytes - at;
+		peal_cursor_skip(to, 0);	/* settle on an entry with room */
+		bytes = peal_cursor_here(to, &piece);
+		peal_receive_copy(dg, at, bytes, piece);
+		peal_cursor_skip(to, piece);
+	}
+}
+
+static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
+			     const struct peal_datagram *dg)
+{
+	const struct peal_packet *packet = &dg->packet;
+	struct peal_cqe cqe = {
+		.opcode = peal_packet_opcode(packet)->operation,
+		.byte_len = PEAL_GRH_BYTES + packet->payload_bytes, .src_qp = packet->src_qpn,
+		.imm_or_rkey = packet->imm,
+		.flags = PEAL_CQE_GRH | (dg->ipv6 ? 0 : PEAL_CQE_IPV4) |
+			 (packet->solicited ? PEAL_CQE_SOLICITED : 0),
+	};
+
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_IMM))
+		cqe.imm_or_rkey = 0;
+	if (dg->vlan_id != PEAL_NO_VLAN) {
+		cqe.flags |= PEAL_CQE_VLAN;
+		cqe.vlan_id = dg->vlan_id;
+	}
+	peal_qp_complete_recv(qp, burst, &cqe);
+}
+
+/* Holds rq.lock. */
+static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *burst,
+				      const struct peal_datagram *dg)
+{
+	struct peal_cursor to PEAL_UNINITIALIZED;
+	enum peal_reason reason = PEAL_REASON_NONE;
+	enum peal_drop drop = peal_ud_check(qp, dg);
+
+	if (!drop)
+		drop = peal_ud_take(qp, &dg->packet, &reason);
+	if (unlikely(drop))
+		return drop;
+	if (unlikely(reason)) {
+		peal_ud_refuse(qp, burst, dg, IB_WC_LOC_QP_OP_ERR, reason);
+		return PEAL_DROP_none;
+	}
+	reason = peal_cursor_local(&to, qp->table, qp->ib.pd, qp->rq.wqe.sge,
+				   qp->rq.wqe.num_sge, true);
+	if (unlikely(reason)) {
+		peal_ud_refuse(qp, burst, dg, IB_WC_LOC_PROT_ERR,
+			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
+		return PEAL_DROP_none;
+	}
+	peal_ud_place(&to, dg);
+	peal_ud_complete(qp, burst, dg);
+	return PEAL_DROP_none;
+}
+
+void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	struct peal_burst burst PEAL_UNINITIALIZED;
+	enum peal_drop drop;
+
+	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
+	peal_burst_begin(&burst);
+	spin_lock(&qp->rq.lock);
+	drop = peal_ud_receive(qp, &burst, dg);
+	spin_unlock(&qp->rq.lock);
+	if (unlikely(drop)) {
+		peal_count_drop(qp->table, drop);
+		trace_peal_drop(&dg->packet, drop);
+	}
+	peal_engine_settle(&peal_ud(qp)->dev->engine, &burst);
+}
+
+/* ---- the carrier ---- */
+
+static void peal_ud_apply(struct peal_qp *qp, int mask)
+{
+}
+
+/* Nothing is under way; but ready() must not find a queue pair that goes. */
+static void peal_ud_reset(struct peal_qp *qp)
+{
+	peal_room_cancel(peal_ud(qp)->room, &peal_ud(qp)->waiter);
+}
+
+static void peal_ud_fail(struct peal_qp *qp)
+{
+}
+
+static void peal_ud_query(struct peal_qp *qp, struct ib_qp_attr *attr)
+{
+}
+
+static bool peal_ud_flush(struct peal_qp *qp, struct peal_burst *burst)
+{
+	return false;
+}
+
+static bool peal_ud_idle(struct peal_qp *qp)
+{
+	return true;
+}
+
+static ktime_t peal_ud_deadline(struct peal_qp *qp)
+{
+	return KTIME_MAX;
+}
+
+static void peal_ud_free(struct peal_qp *qp)
+{
+	kfree(peal_ud(qp));
+}
+
+static const struct peal_carrier_ops peal_ud_ops = {
+	.apply = peal_ud_apply,
+	.reset = peal_ud_reset,
+	.fail = peal_ud_fail,
+	.query = peal_ud_query,
+	.run = peal_ud_run,
+	.flush = peal_ud_flush,
+	.idle = peal_ud_idle,
+	.deadline = peal_ud_deadline,
+	.free = peal_ud_free,
+};
+
+int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp, struct peal_room *room)
+{
+	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL_ACCOUNT);
+
+	if (!ud)
+		return -ENOMEM;
+	ud->qp = qp;
+	ud->dev = dev;
+	ud->room = room;
+	ud->waiter.ready = peal_ud_ready;
+	INIT_LIST_HEAD(&ud->waiter.node);
+	peal_qp_set_carrier(qp, (struct peal_carrier *)ud, &peal_ud_ops);
+	return 0;
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See link.h.
+ */
+#include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <net/addrconf.h>
+#include <rdma/rdma_netlink.h>
+
+#include "base/compat.h"
+#include "net/netns.h"
+#include "verbs/dev.h"
+#include "verbs/link.h"
+#include "verbs/netlink.h"
+#include "verbs/verbs.h"
+
+/* RoCE lives on Ethernet; a VLAN is an attribute of a GID, not a device. */
+static int peal_link_check(struct net_device *ndev)
+{
+	struct ib_device *other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
+
+	if (other) {
+		ib_device_put(other);
+		return -EEXIST;
+	}
+	if (ndev->type != ARPHRD_ETHER || is_vlan_dev(ndev))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static void peal_link_describe(struct ib_device *ib, const struct net_device *ndev)
+{
+	ib->node_type = RDMA_NODE_IB_CA;
+	ib->phys_port_cnt = 1;
+	ib->num_comp_vectors = num_possible_cpus();
+	ib->dev.parent = ndev->dev.parent;
+	addrconf_addr_eui48((u8 *)&ib->node_guid, ndev->dev_addr);
+	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
+}
+
+/*
+ * With the operations comes dealloc_driver, which ib_dealloc_device() calls: so
+ * they are set last, when everything that it undoes has been done.
+ */
+static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
+{
+	int ret = peal_table_init(&dev->table);
+
+	if (ret)
+		return ret;
+	peal_quota_init(&dev->quota);
+	ret = peal_engine_start(&dev->engine, &dev->table, name);
+	if (ret)
+		goto destroy_table;
+	peal_options_init(&dev->options);
+	ret = peal_reach_add(&dev->home, &dev->table, &dev->options);
+	if (ret)
+		goto stop_engine;
+	dev->ndev = ndev;
+	netdev_hold(ndev, &dev->ndev_tracker, GFP_KERNEL);
+	peal_groups_init(&dev->groups);
+	peal_link_describe(&dev->ib, ndev);
+	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
+	return 0;
+
+stop_engine:
+	peal_engine_stop(&dev->engine);
+destroy_table:
+	peal_table_destroy(&dev->table);
+	return ret;
+}
+
+static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
+{
+	int ret = peal_netns_attach(dev, ndev);
+
+	if (ret)
+		return ret;
+	peal_reach_settle(&dev->home, dev->netns->net);
+	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
+	if (ret)
+		return ret;
+	return ib_register_device(&dev->ib, name, NULL);
+}
+
+/* A netdev that left before its device could be found told nobody of it. */
+static void peal_link_follow(struct net_device *ndev)
+{
+	struct ib_device *ib;
+
+	rtnl_lock();
+	ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
+	if (ib && peal_netns_left(peal_dev(ib), ndev))
+		ib_unregister_device_queued(ib);
+	if (ib)
+		ib_device_put(ib);
+	rtnl_unlock();
+}
+
+static int peal_link_make(const char *name, struct net_device *ndev)
+{
+	struct peal_dev *dev;
+	int ret = peal_link_check(ndev);
+
+	if (ret)
+		return ret;
+	dev = ib_alloc_device(peal_dev, ib);
+	if (!dev)
+		return -ENOMEM;
+	ret = peal_link_prepare(dev, ndev, name);
+	if (!ret)
+		ret = peal_link_register(dev, ndev, name);
+	if (ret)
+		ib_dealloc_device(&dev->ib);
+	else
+		peal_link_follow(ndev);
+	return ret;
+}
+
+/* One after the other: two on one netdev must not both find it free. */
+static int peal_link_new(const char *name, struct net_device *ndev)
+{
+	static DEFINE_MUTEX(peal_link_mutex);
+	int ret;
+
+	mutex_lock(&peal_link_mutex);
+	ret = peal_link_make(name, ndev);
+	mutex_unlock(&peal_link_mutex);
+	return ret;
+}
+
+static struct rdma_link_ops peal_link_ops = {
+	.type = "peal",
+	.newlink = peal_link_new,
+};
+
+#ifndef PEAL_HAS_CORE_PORT_EVENTS
+/* Later kernels raise the port events themselves, for every RoCE device. */
+static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
+{
+	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
+	struct ib_event event = {
+		.device = ib, .element.port_num = 1,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+	};
+
+	ib_dispatch_event(&event);
+}
+#else
+static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
+{
+}
+#endif
+
+/* Under RTNL: unregistering waits for the core, so it is queued. */
+static int peal_link_notify(struct notifier_block *nb, unsigned long what, void *info)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(info);
+	struct ib_device *ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
+
+	if (!ib)
+		return NOTIFY_DONE;
+	switch (what) {
+	case NETDEV_UNREGISTER:
+		ib_unregister_device_queued(ib);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		peal_link_port_event(ib, ndev);
+		break;
+	}
+	ib_device_put(ib);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block peal_link_notifier = { .notifier_call = peal_link_notify };
+
+/*
+ * The core calls clients in the reverse order of their registration. Programs
+ * are served by ib_uverbs, which registered before us because we use its
+ * symbols: so we flush while their queue pairs still exist, and they see
+ * completions in error before everything fails.
+ */
+static void peal_link_removed(struct ib_device *ib, void *data)
+{
+	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
+		return;
+	peal_netlink_remove(peal_dev(ib));
+	peal_engine_abandon(&peal_dev(ib)->engine);
+}
+
+/* remove is called only where add succeeded. */
+static int peal_link_added(struct ib_device *ib)
+{
+	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
+		return -EOPNOTSUPP;
+	peal_engine_return(&peal_dev(ib)->engine);
+	peal_netlink_add(peal_dev(ib));
+	return 0;
+}
+
+static struct ib_client peal_link_client = {
+	.name = "peal",
+	.add = peal_link_added,
+	.remove = peal_link_removed,
+	.no_kverbs_req = true,
+};
+
+int peal_link_init(void)
+{
+	int ret = ib_register_client(&peal_link_client);
+
+	if (ret)
+		return ret;
+	ret = register_netdevice_notifier(&peal_link_notifier);
+	if (ret) {
+		ib_unregister_client(&peal_link_client);
+		return ret;
+	}
+	rdma_link_register(&peal_link_ops);
+	return 0;
+}
+
+void peal_link_exit(void)
+{
+	rdma_link_unregister(&peal_link_ops);
+	unregister_netdevice_notifier(&peal_link_notifier);
+	ib_unregister_driver((enum rdma_driver_id)PEAL_DRIVER_ID);
+	ib_unregister_client(&peal_link_client);
+}
+
+MODULE_ALIAS_RDMA_LINK("peal");

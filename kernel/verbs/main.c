@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The module: what exists before the first device does.
+ */
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+
+#include "base/workers.h"
+#include "net/crc.h"
+#include "net/netns.h"
+#include "verbs/link.h"
+#include "verbs/netlink.h"
+
+#ifdef CONFIG_PREEMPT_RT
+#error "the guard and the engine need spinlocks that do not sleep"
+#endif
+
+static int __init peal_main_init(void)
+{
+	int ret = peal_workers_init();
+
+	if (ret)
+		return ret;
+	peal_crc_init();
+	ret = peal_netns_init();
+	if (ret)
+		goto err_crc;
+	ret = peal_netlink_init();
+	if (ret)
+		goto err_netns;
+	ret = peal_link_init();
+	if (ret)
+		goto err_netlink;
+	return 0;
+
+err_netlink:
+	peal_netlink_exit();
+err_netns:
+	peal_netns_exit();
+err_crc:
+	peal_crc_exit();
+	peal_workers_exit();
+	return ret;
+}
+
+static void __exit peal_main_exit(void)
+{
+	peal_link_exit();
+	peal_netlink_exit();
+	peal_netns_exit();
+	rcu_barrier();	/* address handles are freed behind it */
+	peal_crc_exit();
+	peal_workers_exit();
+}
+
+module_init(peal_main_init);
+module_exit(peal_main_exit);
+
+MODULE_DESCRIPTION("Software RDMA device");
+MODULE_AUTHOR("The peal developers");
+MODULE_LICENSE("Dual BSD/GPL");

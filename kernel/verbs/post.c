@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See post.h.
+ */
+#include <linux/slab.h>
+
+#include "transport/ah.h"
+#include "verbs/post.h"
+
+struct peal_post_op {
+	u8 opcode;			/* enum peal_opcode; 0: not offered */
+	enum ib_wc_opcode wc;
+};
+
+static const struct peal_post_op peal_post_ops[] = {
+	[IB_WR_SEND] = { PEAL_OP_SEND, IB_WC_SEND },
+	[IB_WR_SEND_WITH_IMM] = { PEAL_OP_SEND_IMM, IB_WC_SEND },
+	[IB_WR_SEND_WITH_INV] = { PEAL_OP_SEND_INV, IB_WC_SEND },
+	[IB_WR_RDMA_WRITE] = { PEAL_OP_WRITE, IB_WC_RDMA_WRITE },
+	[IB_WR_RDMA_WRITE_WITH_IMM] = { PEAL_OP_WRITE_IMM, IB_WC_RDMA_WRITE },
+	[IB_WR_RDMA_READ] = { PEAL_OP_READ, IB_WC_RDMA_READ },
+	[IB_WR_ATOMIC_CMP_AND_SWP] = { PEAL_OP_CMP_SWAP, IB_WC_COMP_SWAP },
+	[IB_WR_ATOMIC_FETCH_AND_ADD] = { PEAL_OP_FETCH_ADD, IB_WC_FETCH_ADD },
+	[IB_WR_LOCAL_INV] = { PEAL_OP_LOCAL_INV, IB_WC_LOCAL_INV },
+};
+
+/*
+ * The wr_ids of a kernel queue pair. Programs keep theirs to themselves. What a
+ * failure leaves goes with the queue pair, in peal_post_free().
+ */
+int peal_post_init(struct peal_qp *qp)
+{
+	struct peal_posts *posts = &qp->posts;
+
+	spin_lock_init(&posts->lock);
+	posts->send.ids = kvcalloc(qp->sq.ring.mask + 1, sizeof(u64), GFP_KERNEL);
+	posts->recv.ids = kvcalloc(qp->rq.ring.mask + 1, sizeof(u64), GFP_KERNEL);
+	return posts->send.ids && posts->recv.ids ? 0 : -ENOMEM;
+}
+
+void peal_post_free(struct peal_qp *qp)
+{
+	kvfree(qp->posts.send.ids);
+	kvfree(qp->posts.recv.ids);
+}
+
+/*
+ * Back in RESET: what was posted will not complete. Completions of it that nobody
+ * has polled yet are of slots that may hold another request by then.
+ */
+void peal_post_forget(struct peal_qp *qp)
+{
+	struct peal_posts *posts = &qp->posts;
+	unsigned long flags;
+
+	if (!posts->send.ids)
+		return;		/* a program's */
+	spin_lock_irqsave(&posts->lock, flags);
+	smp_store_release(&posts->send.tail, posts->send.head);	/* L */
+	smp_store_release(&posts->recv.tail, posts->recv.head);	/* L */
+	spin_unlock_irqrestore(&posts->lock, flags);
+}
+
+static void *peal_post_slot(const struct peal_ring *ring, u32 index)
+{
+	return ring->slots + (size_t)(index & ring->mask) * ring->stride;
+}
+
+static void *peal_post_sges(struct peal_sge *to, const struct ib_sge *from, int num)
+{
+	int i;
+
+	for (i = 0; i < num; i++)
+		to[i] = (struct peal_sge){ from[i].addr, from[i].length, from[i].lkey };
+	return to + num;
+}
+
+/* Inline data of a kernel user come from kernel addresses. */
+static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 room)
+{
+	void *to = wqe + 1;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length > room - wqe->inline_len)
+			return -EINVAL;
+		memcpy(to + wqe->inline_len, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		wqe->inline_len += wr->sg_list[i].length;
+	}
+	wqe->flags |= PEAL_WQE_INLINE;
+	return 0;
+}
+
+static u8 peal_post_flags(const struct peal_qp *qp, const struct ib_send_wr *wr)
+{
+	u8 flags = 0;
+
+	if (qp->sig_type == IB_SIGNAL_ALL_WR || wr->send_flags & IB_SEND_SIGNALED)
+		flags |= PEAL_WQE_SIGNALED;
+	if (wr->send_flags & IB_SEND_SOLICITED)
+		flags |= PEAL_WQE_SOLICITED;
+	if (wr->send_flags & IB_SEND_FENCE)
+		flags |= PEAL_WQE_FENCE;
+	return flags;
+}
+
+/* What follows the header, but for the scatter-gather list. */
+static void *peal_post_address(const struct peal_qp *qp, struct peal_send_wqe *wqe,
+			       const struct ib_send_wr *wr)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+	struct peal_atomic_seg *atomic = (void *)(wqe + 1);
+
+	if (op->immediate)
+		wqe->imm_or_rkey = (__force u32)wr->ex.imm_data;
+	if (op->invalidates)
+		wqe->imm_or_rkey = wr->ex.invalidate_rkey;
+	if (op->atomic) {
+		wqe->remote_addr = atomic_wr(wr)->remote_addr;
+		wqe->rkey = atomic_wr(wr)->rkey;
+		atomic->compare_add = atomic_wr(wr)->compare_add;
+		atomic->swap = atomic_wr(wr)->swap;
+		return atomic + 1;
+	}
+	if (op->remote) {
+		wqe->remote_addr = rdma_wr(wr)->remote_addr;
+		wqe->rkey = rdma_wr(wr)->rkey;
+	}
+	if (peal_qp_is_datagram(qp)) {
+		wqe->ah_index = peal_ah(ud_wr(wr)->ah)->address->index;
+		wqe->ud.qpn = ud_wr(wr)->remote_qpn;
+		wqe->ud.qkey = ud_wr(wr)->remote_qkey;
+	}
+	return wqe + 1;
+}
+
+static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_send_wr *wr)
+{
+	struct peal_send_wqe *wqe = peal_post_slot(&qp->sq.ring, index);
+	u8 opcode = wr->opcode < ARRAY_SIZE(peal_post_ops) ? peal_post_ops[wr->opcode].opcode : 0;
+
+	if (!opcode || wr->num_sge > qp->cap.max_send_sge)
+		return -EINVAL;
+	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
+		return -ENOMEM;
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->opcode = opcode;
+	wqe->flags = peal_post_flags(qp, wr);
+	qp->posts.send.ids[index & qp->sq.ring.mask] = wr->wr_id;
+	if (wr->send_flags & IB_SEND_INLINE && peal_op(opcode)->sends) {
+		peal_post_address(qp, wqe, wr);
+		return peal_post_inline(wqe, wr, qp->cap.max_inline_data);
+	}
+	wqe->num_sge = wr->num_sge;
+	peal_post_sges(peal_post_address(qp, wqe, wr), wr->sg_list, wr->num_sge);
+	return 0;
+}
+
+/**
+ * peal_post_send() - put work requests into the send ring
+ * @bad: set to the first that was refused
+ *
+ * Return: 0, -EINVAL or -ENOMEM; those before @bad are posted.
+ */
+int peal_post_send(struct peal_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
+{
+	struct peal_post_side *side = &qp->posts.send;
+	unsigned long flags;
+	int ret = 0;
+
+	spin_lock_irqsave(&qp->posts.lock, flags);
+	for (; wr; wr = wr->next) {
+		ret = peal_post_build_send(qp, side->head, wr);
+		if (ret)
+			break;
+		side->head++;
+	}
+	smp_store_release(&qp->sq.ring.ctl->producer, side->head);	/* A */
+	spin_unlock_irqrestore(&qp->posts.lock, flags);
+	if (ret)
+		*bad = wr;
+	return ret;
+}
+
+static int peal_post_build_recv(struct peal_qp *qp, u32 index, const struct ib_recv_wr *wr)
+{
+	struct peal_recv_wqe *wqe = peal_post_slot(&qp->rq.ring, index);
+
+	if (wr->num_sge > qp->cap.max_recv_sge)
+		return -EINVAL;
+	if (index - smp_load_acquire(&qp->posts.recv.tail) > qp->rq.ring.mask)	/* L */
+		return -ENOMEM;
+	*wqe = (struct peal_recv_wqe){ .num_sge = wr->num_sge };
+	qp->posts.recv.ids[index & qp->rq.ring.mask] = wr->wr_id;
+	peal_post_sges((struct peal_sge *)(wqe + 1), wr->sg_list, wr->num_sge);
+	return 0;
+}
+
+/* As peal_post_send(). @wants_kick: somebody waits for receives. */
+int peal_post_recv(struct peal_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad,
+		   bool *wants_kick)
+{
+	struct peal_post_side *side = &qp->posts.recv;
+	unsigned long flags;
+	int ret = 0;
+
+	spin_lock_irqsave(&qp->posts.lock, flags);
+	for (; wr; wr = wr->next) {
+		ret = peal_post_build_recv(qp, side->head, wr);
+		if (ret)
+			break;
+		side->head++;
+	}
+	smp_store_release(&qp->rq.ring.ctl->producer, side->head);	/* A */
+	spin_unlock_irqrestore(&qp->posts.lock, flags);
+	smp_mb();	/* C: pairs with peal_ring_want_kick() */
+	*wants_kick = READ_ONCE(qp->rq.ring.ctl->flags) & PEAL_RING_WANTS_KICK;
+	if (ret)
+		*bad = wr;
+	return ret;
+}
+
+static enum ib_wc_opcode peal_post_send_opcode(u8 opcode)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(peal_post_ops); i++)
+		if (peal_post_ops[i].opcode == opcode)
+			return peal_post_ops[i].wc;
+	return IB_WC_SEND;
+}
+
+/* What ib_init_ah_attr_from_wc() needs to answer a datagram. */
+static void peal_post_fill_datagram(struct ib_wc *wc, const struct peal_cqe *cqe)
+{
+	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
+	wc->network_hdr_type = cqe->flags & PEAL_CQE_IPV4 ? RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+	if (cqe->flags & PEAL_CQE_VLAN) {
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+		wc->vlan_id = cqe->vlan_id;
+	}
+}
+
+static void peal_post_fill_recv(struct ib_wc *wc, const struct peal_cqe *cqe)
+{
+	const struct peal_op *op = peal_op(cqe->opcode);
+
+	wc->opcode = op->remote ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV;
+	wc->src_qp = cqe->src_qp;
+	if (cqe->flags & PEAL_CQE_GRH)
+		peal_post_fill_datagram(wc, cqe);
+	if (op->immediate) {
+		wc->wc_flags |= IB_WC_WITH_IMM;
+		wc->ex.imm_data = (__force __be32)cqe->imm_or_rkey;
+	}
+	if (op->invalidates) {
+		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+		wc->ex.invalidate_rkey = cqe->imm_or_rkey;
+	}
+}
+
+/*
+ * The slot is free, and with it those of unsignaled WQEs before it. Return: false
+ * when the request was forgotten in a RESET.
+ */
+static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
+{
+	bool recv = cqe->kind == PEAL_CQE_RECV;
+	struct peal_post_side *side = recv ? &qp->posts.recv : &qp->posts.send;
+	u32 mask = recv ? qp->rq.ring.mask : qp->sq.ring.mask;
+	u32 tail = READ_ONCE(side->tail);
+
+	if (cqe->wqe_index - tail > mask)
+		return false;
+	*wc = (struct ib_wc){
+		.wr_id = side->ids[cqe->wqe_index & mask], .status = cqe->status,
+		.vendor_err = cqe->vendor_err, .byte_len = cqe->byte_len, .qp = &qp->ib,
+		.port_num = 1,
+	};
+	if (recv)
+		peal_post_fill_recv(wc, cqe);
+	else
+		wc->opcode = peal_post_send_opcode(cqe->opcode);
+	/* L: wr_id was read. A RESET meanwhile has moved the tail, and forgotten this one. */
+	return cmpxchg_release(&side->tail, tail, cqe->wqe_index + 1) == tail;
+}
+
+/**
+ * peal_post_poll() - ib_poll_cq of a kernel queue
+ *
+ * A queue pair that is found under poll_lock stays until it is dropped: who
+ * destroys it takes it out of the table and then passes through that lock.
+ *
+ * Return: how many entries of @wc were filled.
+ */
+int peal_post_poll(struct peal_table *table, struct peal_cq *cq, int n, struct ib_wc *wc)
+{
+	unsigned long flags;
+	struct peal_cqe cqe;
+	struct peal_qp *qp;
+	int filled = 0;
+
+	spin_lock_irqsave(&cq->poll_lock, flags);
+	while (filled < n && peal_cq_take(cq, &cqe)) {
+		qp = peal_table_qp_again(table, &cq->completed, cqe.qp_num);
+		if (qp && peal_post_fill(&wc[filled], qp, &cqe))
+			filled++;
+	}
+	peal_cq_show_taken(cq);
+	spin_unlock_irqrestore(&cq->poll_lock, flags);
+	return filled;
+}

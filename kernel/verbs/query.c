@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See query.h.
+ */
+#include <net/addrconf.h>
+#include <rdma/ib_mad.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "base/quota.h"
+#include "transport/group.h"
+#include "verbs/dev.h"
+#include "verbs/query.h"
+
+#define PEAL_DEVICE_CAPS							\
+	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
+	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B)
+
+/* What one context can have: no other limit counts for a program. */
+static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
+{
+	attr->max_mr_size = U64_MAX;
+	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
+	attr->max_qp = peal_quota_limit(PEAL_QUOTA_QP);
+	attr->max_qp_wr = PEAL_MAX_QP_WR;
+	attr->max_send_sge = PEAL_MAX_SGE;
+	attr->max_recv_sge = PEAL_MAX_SGE;
+	attr->max_sge_rd = PEAL_MAX_SGE;
+	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
+	attr->max_cqe = PEAL_MAX_CQE;
+	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
+	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
+	attr->max_mcast_grp = peal_quota_limit(PEAL_QUOTA_GROUP);
+	attr->max_mcast_qp_attach = PEAL_CONTEXT_GROUP_QPS;
+	attr->max_total_mcast_qp_attach = attr->max_mcast_grp * attr->max_mcast_qp_attach;
+	attr->max_qp_rd_atom = max_rd_atomic;
+	attr->max_qp_init_rd_atom = max_rd_atomic;
+	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;
+}
+
+int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
+{
+	if (udata && (udata->inlen || udata->outlen))
+		return -EINVAL;
+	*attr = (struct ib_device_attr){
+		.vendor_id = PEAL_VENDOR_ID,
+		.vendor_part_id = PEAL_PART_ID,
+		.hw_ver = PEAL_HW_VERSION,
+		.sys_image_guid = ib->node_guid,
+		.device_cap_flags = PEAL_DEVICE_CAPS,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,
+		.atomic_cap = IB_ATOMIC_GLOB,
+		.masked_atomic_cap = IB_ATOMIC_NONE,
+		.max_pkeys = 1,
+		.local_ca_ack_delay = 0,
+	};
+	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->options));
+	return 0;
+}
+
+int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
+{
+	struct net_device *ndev = peal_dev(ib)->ndev;
+	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
+
+	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = peal_dev_mtu(peal_dev(ib));
+	attr->gid_tbl_len = PEAL_GID_TABLE_LEN;
+	attr->pkey_tbl_len = 1;
+	attr->max_msg_sz = PEAL_MAX_MSG;
+	attr->max_vl_num = 1;
+	attr->ip_gids = true;
+	/* It fails when the netdev is on its way out; the rest stays true. */
+	if (ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width)) {
+		attr->active_speed = IB_SPEED_SDR;
+		attr->active_width = IB_WIDTH_1X;
+	}
+	return 0;
+}
+
+int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+	*pkey = IB_DEFAULT_PKEY_FULL;
+	return 0;
+}
+
+int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable)
+{
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
+	immutable->pkey_tbl_len = 1;
+	immutable->gid_tbl_len = PEAL_GID_TABLE_LEN;
+	return 0;
+}
+
+enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+#define PEAL_COUNTER_DESC_(name_) { .name = #name_ },
+#define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
+static const struct rdma_stat_desc peal_query_stat_descs[] = {
+	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
+	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)
+};
+
+struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port)
+{
+	return rdma_alloc_hw_stats_struct(peal_query_stat_descs,
+					  ARRAY_SIZE(peal_query_stat_descs), 0);
+}
+
+int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index)
+{
+	const struct peal_table *table = &peal_dev(ib)->table;
+	int i;
+
+	if (!port)
+		return -EINVAL;
+	for (i = 0; i < PEAL_COUNTER_COUNT; i++)
+		stats->value[i] = peal_table_counter(table, i);
+	return PEAL_COUNTER_COUNT;
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See verbs.h. Queue pairs are in verbs_qp.c.
+ */
+#include <linux/module.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "base/compat.h"
+#include "mem/mw.h"
+#include "net/netns.h"
+#include "transport/ah.h"
+#include "verbs/dev.h"
+#include "verbs/post.h"
+#include "verbs/query.h"
+#include "verbs/verbs.h"
+
+/* All requests begin alike, and none has a field yet that may be set. */
+struct peal_request {
+	u32 comp_mask;
+	u32 reserved;
+};
+
+/**
+ * peal_verbs_check_request() - driver data of a create call
+ *
+ * May be absent or longer than we know; what we do not know must be zero.
+ *
+ * Return: 0, -EINVAL or -EFAULT.
+ */
+int peal_verbs_check_request(struct ib_udata *udata)
+{
+	struct peal_request req = {};
+	size_t known = min(udata->inlen, sizeof(req));
+	int ret = ib_copy_from_udata(&req, udata, known);
+
+	if (ret)
+		return ret;
+	if (req.comp_mask || req.reserved)
+		return -EINVAL;
+	if (udata->inlen > known && !ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return -EINVAL;
+	return 0;
+}
+
+/* An older program knows a shorter response. */
+int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
+{
+	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
+}
+
+/* The context in which a program calls. NULL: the kernel calls. */
+static struct peal_context *peal_verbs_context(struct ib_udata *udata)
+{
+	struct peal_ucontext *uctx = NULL;
+
+	if (udata)
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	return uctx ? uctx->ctx : NULL;
+}
+
+/* What an object counts against: the account of that context, or the kernel's. */
+static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+{
+	struct peal_context *ctx = peal_verbs_context(udata);
+
+	return ctx ? &ctx->account : &dev->quota.kernel;
+}
+
+/* The program sends in its own name: its packets carry the cgroup it is in now. */
+static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
+{
+	struct peal_room *room = peal_room_open(&dev->rooms);
+	struct peal_context *ctx;
+
+	if (IS_ERR(room))
+		return ERR_CAST(room);
+	ctx = peal_engine_add_context(&dev->engine, ib, &dev->quota);
+	if (IS_ERR(ctx))
+		peal_room_close(room);
+	else
+		peal_context_set_room(ctx, room);
+	return ctx;
+}
+
+/* The door was revoked or discarded, and its queue pairs are gone. */
+static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
+{
+	struct peal_room *room = ctx->room;
+
+	peal_engine_remove_context(&dev->engine, ctx);
+	peal_room_close(room);
+}
+
+static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_alloc_ucontext_resp resp;
+	struct peal_context *ctx;
+	int ret = peal_verbs_check_request(udata);
+
+	if (ret)
+		return ret;
+	ctx = peal_verbs_create_context(dev, ib);
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
+	peal_context_describe(ctx, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret) {
+		peal_door_discard(ctx->door);
+		peal_verbs_destroy_context(dev, ctx);
+		return ret;
+	}
+	peal_ucontext(ib)->ctx = ctx;
+	peal_door_open(ctx->door);
+	return 0;
+}
+
+static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
+{
+	struct peal_context *ctx = peal_ucontext(ib)->ctx;
+
+	peal_door_revoke(ctx->door);
+	peal_verbs_destroy_context(peal_dev(ib->device), ctx);
+}
+
+/*
+ * Nothing to do, but to be there: it tells the core that removal need not wait
+ * for programs. Their rings are plain memory that stays mapped; the door is
+ * revoked with the context.
+ */
+static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
+{
+}
+
+/* A protection domain is an identity; the objects compare pointers. */
+struct peal_pd {
+	struct ib_pd ib;
+	struct peal_account *account;
+};
+
+static struct peal_pd *peal_pd(struct ib_pd *ib)
+{
+	return container_of(ib, struct peal_pd, ib);
+}
+
+static int peal_verbs_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
+{
+	struct peal_pd *pd = peal_pd(ib);
+
+	pd->account = peal_verbs_account(peal_dev(ib->device), udata);
+	return peal_quota_take(pd->account, PEAL_QUOTA_PD);
+}
+
+static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
+{
+	peal_quota_give(peal_pd(ib)->account, PEAL_QUOTA_PD);
+	return 0;
+}
+
+static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
+				PEAL_CQ_UDATA_ARG)
+{
+	struct ib_udata *udata = PEAL_CQ_UDATA;
+	struct peal_cq *cq = peal_cq(ib);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_create_cq_resp resp;
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (ret)
+		return ret;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
+		return -EINVAL;
+	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
+			   ctx ? ctx->ib : NULL, attr->cqe);
+	if (ret || !udata)
+		return ret;
+	peal_cq_describe(cq, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret)
+		peal_cq_destroy(cq);
+	return ret;
+}
+
+static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
+{
+	peal_cq_destroy(peal_cq(ib));
+	return 0;
+}
+
+static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
+{
+	return peal_post_poll(&peal_dev(ib->device)->table, peal_cq(ib), n, wc);
+}
+
+static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags)
+{
+	return peal_cq_arm(peal_cq(ib), flags);
+}
+
+static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret && PEAL_MR_DMAH)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ERR_PTR(ret);
+	return peal_mr_register(&dev->table, peal_verbs_account(dev, udata), pd, start, length,
+				iova, access);
+}
+
+static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_dma(&dev->table, &dev->quota.kernel, pd, access);
+}
+
+static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
+{
+	return peal_mr_deregister(ib);
+}
+
+static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+
+	return peal_mw_init(peal_mw(ib), &dev->table, peal_verbs_account(dev, udata), ib->pd);
+}
+
+static int peal_verbs_dealloc_mw(struct ib_mw *ib)
+{
+	peal_mw_destroy(peal_mw(ib));
+	return 0;
+}
+
+/* To a program: the number its work requests name. */
+static int peal_verbs_introduce_ah(struct peal_ah *ah, struct ib_udata *udata)
+{
+	struct peal_create_ah_resp resp = { .ah_index = ah->address->index };
+
+	return udata ? peal_verbs_respond(udata, &resp, sizeof(resp)) : 0;
+}
+
+static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init,
+				struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
+	struct peal_room *room = peal_dev_room(dev, peal_verbs_context(udata));
+	struct peal_ah *ah = peal_ah(ib);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret && udata)
+		ret = peal_path_permit(dev, init->ah_attr);
+	if (!ret)
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, room, init->ah_attr,
+				   gfp);
+	if (ret)
+		return ret;
+	ret = peal_verbs_introduce_ah(ah, udata);
+	if (ret)
+		peal_ah_destroy(ah);
+	return ret;
+}
+
+static int peal_verbs_query_ah(struct ib_ah *ib, struct rdma_ah_attr *attr)
+{
+	peal_ah_query(peal_ah(ib), attr);
+	return 0;
+}
+
+/* Called with interrupts off, too: nothing here may wait. */
+static int peal_verbs_destroy_ah(struct ib_ah *ib, u32 flags)
+{
+	peal_ah_destroy(peal_ah(ib));
+	return 0;
+}
+
+/* The core frees the memory afterwards. */
+static void peal_verbs_dealloc_driver(struct ib_device *ib)
+{
+	struct peal_dev *dev = peal_dev(ib);
+
+	peal_netns_detach(dev);
+	peal_reach_remove(&dev->home);
+	peal_engine_stop(&dev->engine);
+	peal_table_destroy(&dev->table);
+	peal_groups_destroy(&dev->groups);
+	peal_keep_end(&dev->keep);
+	peal_quota_end(&dev->quota);
+	netdev_put(dev->ndev, &dev->ndev_tracker);
+}
+
+const struct ib_device_ops peal_verbs_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
+	.uverbs_abi_ver = PEAL_ABI_VERSION,
+
+	.alloc_hw_port_stats = peal_query_alloc_stats,
+	.alloc_mw = peal_verbs_alloc_mw,
+	.alloc_pd = peal_verbs_alloc_pd,
+	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.attach_mcast = peal_verbs_attach_mcast,
+	.create_ah = peal_verbs_create_ah,
+	.create_cq = peal_verbs_create_cq,
+	.create_qp = peal_verbs_create_qp,
+	.create_user_ah = peal_verbs_create_ah,
+	.dealloc_driver = peal_verbs_dealloc_driver,
+	.dealloc_mw = peal_verbs_dealloc_mw,
+	.dealloc_pd = peal_verbs_dealloc_pd,
+	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
+	.dereg_mr = peal_verbs_dereg_mr,
+	.destroy_ah = peal_verbs_destroy_ah,
+	.destroy_cq = peal_verbs_destroy_cq,
+	.destroy_qp = peal_verbs_destroy_qp,
+	.detach_mcast = peal_verbs_detach_mcast,
+	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
+	.get_dma_mr = peal_verbs_get_dma_mr,
+	.get_hw_stats = peal_query_stats,
+	.get_link_layer = peal_query_link_layer,
+	.get_port_immutable = peal_query_immutable,
+	.mmap = peal_map_mmap,
+	.mmap_free = peal_map_release,
+	.modify_qp = peal_verbs_modify_qp,
+	.poll_cq = peal_verbs_poll_cq,
+	.post_recv = peal_verbs_post_recv,
+	.post_send = peal_verbs_post_send,
+	.query_ah = peal_verbs_query_ah,
+	.query_device = peal_query_device,
+	.query_pkey = peal_query_pkey,
+	.query_port = peal_query_port,
+	.query_qp = peal_verbs_query_qp,
+	.reg_user_mr = peal_verbs_reg_user_mr,
+	.req_notify_cq = peal_verbs_req_notify_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
+	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
+	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
+	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
+};

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The verbs of queue pairs. See verbs.h.
+ */
+#include <rdma/ib_cache.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "transport/ud.h"
+#include "transport/wire.h"
+#include "verbs/dev.h"
+#include "verbs/post.h"
+#include "verbs/verbs.h"
+
+static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
+{
+	if (init->create_flags || init->srq || init->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UC:
+	case IB_QPT_UD:
+		return 0;
+	case IB_QPT_GSI:
+		/* The kernel's own; there is one port. */
+		return user || init->port_num != 1 ? -EINVAL : 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* Undo of a queue pair that may be found already. Pollers may have found it too. */
+static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
+{
+	peal_context_remove_qp(qp);
+	peal_qp_unpublish(qp);
+	peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
+	peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
+	peal_engine_remove_qp(&dev->engine, qp);
+	peal_post_free(qp);
+	peal_qp_free(qp);
+}
+
+/* To a program: a doorbell bit, and where everything is. */
+static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
+				   struct ib_udata *udata)
+{
+	struct peal_create_qp_resp resp;
+	int ret = peal_context_add_qp(ctx, qp);
+
+	if (ret)
+		return ret;
+	peal_qp_describe(qp, &resp);
+	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+/* Datagrams have their carrier from the start: anybody may send one. */
+static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
+			      struct ib_qp_init_attr *init)
+{
+	struct peal_room *room = peal_dev_room(dev, ctx);
+	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp, room) : 0;
+
+	if (ret)
+		return ret;
+	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->account : &dev->quota.kernel,
+			   ctx ? ctx->ib : NULL, init);
+	if (ret && qp->carrier)
+		qp->carrier_ops->free(qp);
+	return ret;
+}
+
+int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_qp *qp = peal_qp(ib);
+	struct peal_ucontext *uctx = NULL;
+	struct peal_context *ctx;
+	int ret = peal_verbs_check_init(init, udata);
+
+	if (!ret && udata)
+		ret = peal_verbs_check_request(udata);
+	if (ret)
+		return ret;
+	if (udata)
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	ctx = uctx ? uctx->ctx : NULL;
+	peal_engine_add_qp(&dev->engine, qp);
+	peal_reach_init(&qp->reach, &dev->home);
+	ret = peal_verbs_init_qp(dev, qp, ctx, init);
+	if (ret)
+		return ret;
+	ret = ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
+	if (ret)
+		peal_verbs_remove_qp(dev, qp);
+	return ret;
+}
+
+/* ib_post_send and ib_post_recv are for kernel users: programs have rings. */
+int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	int ret;
+
+	if (!qp->posts.send.ids || READ_ONCE(qp->state) < IB_QPS_RTS) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_send(qp, wr, bad);
+	peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+	return ret;
+}
+
+int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!qp->posts.recv.ids || READ_ONCE(qp->state) == IB_QPS_RESET) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_recv(qp, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_engine_poke_sender(&peal_dev(ib->device)->engine, qp);
+	return ret;
+}
+
+/* Is the destination GID one of this device's own? */
+static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+	const struct ib_gid_attr *found;
+
+	found = rdma_find_gid_by_port(ib, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(found))
+		return false;
+	rdma_put_gid_attr(found);
+	return true;
+}
+
+/*
+ * A new path: direct within the device, else by packets. A connection keeps its
+ * carrier, because the packet numbers are there. Holds `control`.
+ */
+static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				     bool *on_wire)
+{
+	struct peal_dev *dev = peal_dev(qp->ib.device);
+	bool local = peal_verbs_gid_is_local(&dev->ib, attr);
+
+	if (qp->state != IB_QPS_INIT) {
+		*on_wire = qp->on_wire;
+		if (!*on_wire && !local)
+			return -EOPNOTSUPP;
+	} else {
+		*on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
+			   !peal_options_allow(&dev->options, PEAL_NL_SCOPE_DEVICE);
+	}
+	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
+}
+
+int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			 struct ib_udata *udata)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	bool on_wire = false;
+	int ret;
+
+	mutex_lock(&qp->control);
+	ret = peal_qp_check(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV && udata)
+		ret = peal_path_permit(peal_dev(ib->device), &attr->ah_attr);
+	if (!ret && mask & IB_QP_AV)
+		ret = peal_verbs_choose_carrier(qp, attr, mask, &on_wire);
+	if (!ret)
+		ret = peal_qp_modify(qp, attr, mask, on_wire);
+	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+		peal_post_forget(qp);
+	mutex_unlock(&qp->control);
+	if (!ret)
+		peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+	return ret;
+}
+
+int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			struct ib_qp_init_attr *init)
+{
+	peal_qp_query(peal_qp(ib), attr, init);
+	return 0;
+}
+
+int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
+{
+	peal_verbs_remove_qp(peal_dev(ib->device), peal_qp(ib));
+	return 0;
+}
+
+/* The LID means nothing here. */
+int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_attach(peal_dev(ib->device), peal_qp(ib), gid);
+}
+
+int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_detach(peal_dev(ib->device), peal_qp(ib), gid);
+}
