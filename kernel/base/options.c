@@ -2,8 +2,9 @@
 /*
  * See options.h.
  */
+#include <rdma/peal-abi.h>
+
 #include "base/options.h"
-#include "queue/qp.h"
 
 /*
  * Two namespaces may belong to two owners, and each owner can build a path to the

@@ -14,6 +14,13 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-netlink.h>
 
+/*
+ * READs and atomics that may be outstanding on a queue pair, either way. modify_qp
+ * allows as many, also when the device advertises fewer: programs take what
+ * their peer advertises.
+ */
+#define PEAL_MAX_RD_ATOMIC	128
+
 /* Real targets refuse connections that ask for a greater depth than they have. */
 #define PEAL_DEFAULT_RD_ATOMIC	16
 

@@ -12,8 +12,7 @@
 
 #include "base/guard.h"
 #include "net/netns.h"
-#include "net/send.h"
-#include "verbs/dev.h"
+#include "net/port.h"
 
 /* How soon a namespace that ends asks again for a device that could not be removed. */
 #define PEAL_NETNS_RETRY	(HZ / 10)
@@ -34,25 +33,6 @@ static struct peal_netns *peal_netns_of(const struct net *net)
 	return NULL;
 }
 
-static void peal_netns_work(struct work_struct *work)
-{
-	peal_receive_backlog(container_of(work, struct peal_netns, work));
-}
-
-static void peal_netns_setup(struct peal_netns *ns, struct net *net)
-{
-	int i;
-
-	ns->net = net;
-	INIT_LIST_HEAD(&ns->devices);
-	skb_queue_head_init(&ns->backlog);
-	INIT_WORK(&ns->work, peal_netns_work);
-	for (i = 0; i < PEAL_RECEIVE_HOOKS; i++) {
-		ns->hooks[i] = peal_receive_hooks[i];
-		ns->hooks[i].priv = ns;
-	}
-}
-
 static struct peal_netns *peal_netns_new(struct net *net)
 {
 	struct peal_netns *ns = kzalloc(sizeof(*ns), GFP_KERNEL);
@@ -60,8 +40,8 @@ static struct peal_netns *peal_netns_new(struct net *net)
 
 	if (!ns)
 		return ERR_PTR(-ENOMEM);
-	peal_netns_setup(ns, net);
-	ret = nf_register_net_hooks(net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	ns->net = net;
+	ret = peal_rx_open(&ns->rx, net);
 	if (ret) {
 		kfree(ns);
 		return ERR_PTR(ret);
@@ -83,7 +63,7 @@ static struct net *peal_netns_hold(const struct net_device *ndev)
 }
 
 /* @net lives, so that its end is still to come, and finds the device. */
-static int peal_netns_join(struct peal_dev *dev, struct net *net)
+static int peal_netns_join(struct peal_port *port, struct net *net)
 {
 	struct peal_netns *ns;
 
@@ -91,32 +71,33 @@ static int peal_netns_join(struct peal_dev *dev, struct net *net)
 	ns = peal_netns_of(net) ?: peal_netns_new(net);
 	if (!IS_ERR(ns)) {
 		ns->users++;
-		dev->netns = ns;
-		list_add_tail_rcu(&dev->netns_node, &ns->devices);
+		port->netns = ns;
+		port->net = net;
+		peal_rx_add_port(&ns->rx, port);
 	}
 	mutex_unlock(&peal_netns_mutex);
 	return PTR_ERR_OR_ZERO(ns);
 }
 
-int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev)
+int peal_netns_attach(struct peal_port *port, struct net_device *ndev)
 {
 	struct net *net = peal_netns_hold(ndev);
 	int ret;
 
 	if (!net)
 		return -ENODEV;
-	ret = peal_rooms_open(&dev->rooms, net);
+	ret = peal_rooms_open(&port->rooms, net);
 	if (!ret)
-		ret = peal_netns_join(dev, net);
-	if (ret && dev->rooms.kernel)
-		peal_rooms_close(&dev->rooms);
+		ret = peal_netns_join(port, net);
+	if (ret && port->rooms.kernel)
+		peal_rooms_close(&port->rooms);
 	put_net(net);
 	return ret;
 }
 
-bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev)
+bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev)
 {
-	return ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != dev->netns->net;
+	return ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != port->net;
 }
 
 /*
@@ -125,9 +106,9 @@ bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev)
  */
 static void peal_netns_close(struct peal_netns *ns)
 {
-	nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
+	peal_rx_stop(&ns->rx);
 	synchronize_net();	/* until no CPU runs a hook */
-	flush_work(&ns->work);
+	peal_rx_drain(&ns->rx);
 	rcu_barrier();		/* address handles release their routes by RCU */
 	/* It was on the list until here, because an end of its namespace waits for this. */
 	mutex_lock(&peal_netns_mutex);
@@ -153,69 +134,32 @@ static void peal_netns_leave(struct peal_netns *ns)
 		peal_netns_close(ns);
 }
 
-void peal_netns_detach(struct peal_dev *dev)
+void peal_netns_detach(struct peal_port *port)
 {
-	struct peal_netns *ns = dev->netns;
+	struct peal_netns *ns = port->netns;
 
 	if (!ns)
 		return;
 	mutex_lock(&peal_netns_mutex);
-	list_del_rcu(&dev->netns_node);
+	peal_rx_remove_port(&ns->rx, port);
 	mutex_unlock(&peal_netns_mutex);
-	/* No hook finds it any more, and what waits for the worker is dropped. */
-	peal_guard_wait();
-	flush_work(&ns->work);
-	dev->netns = NULL;
-	peal_rooms_close(&dev->rooms);	/* their sockets must not outlive the namespace */
+	peal_rx_forget_port(&ns->rx);
+	port->netns = NULL;
+	peal_rooms_close(&port->rooms);	/* their sockets must not outlive the namespace */
 	peal_netns_leave(ns);
 }
 
-/* A bridge may have several of our netdevs as ports: the first device gets it. */
-static struct peal_dev *peal_netns_find_below(struct peal_netns *ns, struct net_device *ndev)
-{
-	struct peal_dev *dev;
-
-	list_for_each_entry_lockless(dev, &ns->devices, netns_node)
-		if (netdev_has_upper_dev_all_rcu(dev->ndev, ndev))
-			return dev;
-	return NULL;
-}
-
-struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev)
-{
-	struct peal_dev *dev;
-
-	list_for_each_entry_lockless(dev, &ns->devices, netns_node)
-		if (dev->ndev == ndev)
-			return dev;
-	return peal_netns_find_below(ns, ndev);
-}
-
-bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev)
-{
-	const struct peal_dev *other;
-
-	list_for_each_entry_lockless(other, &ns->devices, netns_node)
-		if (other == dev)
-			return true;
-	return false;
-}
-
 /*
- * Removal is queued, here and when a netdev goes: it takes RTNL. A device that
- * cannot be had is being removed already, or not registered yet, or just changes
- * its namespace in the RDMA core: who waits comes again.
+ * A device that cannot be had is being removed already, or not registered yet, or just
+ * changes its namespace in the RDMA core. So the caller that waits comes again.
  */
-static void peal_netns_remove_devices(struct peal_netns *ns)
+static void peal_netns_remove_ports(struct peal_netns *ns)
 {
-	struct peal_dev *dev;
+	struct peal_port *port;
 
 	lockdep_assert_held(&peal_netns_mutex);
-	list_for_each_entry(dev, &ns->devices, netns_node)
-		if (ib_device_try_get(&dev->ib)) {
-			ib_unregister_device_queued(&dev->ib);
-			ib_device_put(&dev->ib);
-		}
+	list_for_each_entry(port, &ns->rx.ports, node)
+		port->ops->remove(port);
 }
 
 static void peal_netns_remove_all(struct list_head *ending)
@@ -224,7 +168,7 @@ static void peal_netns_remove_all(struct list_head *ending)
 
 	mutex_lock(&peal_netns_mutex);
 	list_for_each_entry(ns, ending, node)
-		peal_netns_remove_devices(ns);
+		peal_netns_remove_ports(ns);
 	mutex_unlock(&peal_netns_mutex);
 }
 
@@ -266,10 +210,10 @@ static void peal_netns_close_all(struct list_head *ending)
 	if (list_empty(ending))
 		return;
 	list_for_each_entry(ns, ending, node)
-		nf_unregister_net_hooks(ns->net, ns->hooks, PEAL_RECEIVE_HOOKS);
+		peal_rx_stop(&ns->rx);
 	synchronize_net();
 	list_for_each_entry(ns, ending, node)
-		flush_work(&ns->work);
+		peal_rx_drain(&ns->rx);
 	rcu_barrier();
 	list_for_each_entry_safe(ns, next, ending, node)
 		kfree(ns);

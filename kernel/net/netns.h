@@ -21,10 +21,10 @@
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 
-#include "net/receive.h"
+#include "net/rx.h"
 
 struct net_device;
-struct peal_dev;
+struct peal_port;
 
 struct peal_netns {
 	struct list_head node;		/* of all, or of those that end together */
@@ -32,32 +32,21 @@ struct peal_netns {
 	u32 users;			/* devices; under the module's mutex, as the others here */
 	bool ending;			/* the namespace's end closes it, not the last device */
 	struct completion *gone;	/* of the namespace's end, which waits for the last */
-	struct list_head devices;	/* by dev->netns_node; read inside the guard */
-	struct sk_buff_head backlog;	/* arrived inside the guard: see receive.c */
-	struct work_struct work;	/* takes them in */
-	struct nf_hook_ops hooks[PEAL_RECEIVE_HOOKS];
+	struct peal_rx rx;		/* its hooks, and the list of its ports */
 };
 
 /*
- * A device appears in @ndev's namespace: sets dev->netns. Sleeps. Return: 0 or a
+ * A device appears in @ndev's namespace: sets port->netns and port->net. Sleeps. Return: 0 or a
  * negative errno.
  */
-int peal_netns_attach(struct peal_dev *dev, struct net_device *ndev);
+int peal_netns_attach(struct peal_port *port, struct net_device *ndev);
 /* Under RTNL: is @ndev, its netdev, somewhere else by now, or on its way out? */
-bool peal_netns_left(const struct peal_dev *dev, const struct net_device *ndev);
+bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev);
 /*
  * It goes: no packet is delivered to it when this returns. Sleeps. Nothing
  * happens to a device that is not attached.
  */
-void peal_netns_detach(struct peal_dev *dev);
-
-/*
- * Inside the guard: the device that sits on @ndev, or on one that lies below it
- * (@ndev is a VLAN, a bridge or a bond). NULL: not ours.
- */
-struct peal_dev *peal_netns_find(struct peal_netns *ns, struct net_device *ndev);
-/* Inside the guard: is the device still there? */
-bool peal_netns_has(struct peal_netns *ns, const struct peal_dev *dev);
+void peal_netns_detach(struct peal_port *port);
 
 int peal_netns_init(void);
 void peal_netns_exit(void);

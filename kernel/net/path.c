@@ -22,7 +22,8 @@
 
 #include "net/netns.h"
 #include "net/path.h"
-#include "verbs/dev.h"
+#include "net/port.h"
+#include "proto/packet.h"
 
 /* UDP and the InfiniBand headers at their longest that carry payload, ICRC. */
 #define PEAL_PATH_OVERHEAD	(8 + 12 + 16 + 4 + 4)
@@ -194,7 +195,7 @@ static u16 peal_path_sport(u32 flow_label, u32 hash)
 				       IB_ROCE_UDP_ENCAP_VALID_PORT_MIN));
 }
 
-int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
+int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_room *room,
 		   const struct rdma_ah_attr *attr, u32 hash)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
@@ -204,7 +205,7 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_roo
 	    gid->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
 		return -EINVAL;
 	*path = (struct peal_path){
-		.dev = dev,
+		.port = port,
 		.room = room,
 		.ipv6 = rdma_gid_attr_network_type(gid) == RDMA_NETWORK_IPV6,
 		.sgid = gid->gid,
@@ -225,9 +226,9 @@ int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_roo
 /* What SO_PRIORITY grants to every program. */
 #define PEAL_PATH_FREE_SL	6
 
-int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr)
+int peal_path_permit(const struct peal_port *port, const struct rdma_ah_attr *attr)
 {
-	struct user_namespace *owner = dev->netns->net->user_ns;
+	struct user_namespace *owner = port->net->user_ns;
 
 	if (rdma_ah_get_sl(attr) <= PEAL_PATH_FREE_SL ||
 	    ns_capable(owner, CAP_NET_RAW) || ns_capable(owner, CAP_NET_ADMIN))
@@ -237,13 +238,13 @@ int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr
 
 static struct dst_entry *peal_path_route_now(struct peal_path *path)
 {
-	return peal_path_route(path, path->dev->netns->net);
+	return peal_path_route(path, path->port->net);
 }
 
-int peal_path_resolve(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
+int peal_path_resolve(struct peal_path *path, struct peal_port *port, struct peal_room *room,
 		      const struct rdma_ah_attr *attr, u32 hash)
 {
-	int ret = peal_path_init(path, dev, room, attr, hash);
+	int ret = peal_path_init(path, port, room, attr, hash);
 
 	if (ret)
 		return ret;

@@ -22,11 +22,11 @@
 #include <net/dst.h>
 #include <rdma/ib_verbs.h>
 
-struct peal_dev;
+struct peal_port;
 struct peal_room;
 
 struct peal_path {
-	struct peal_dev *dev;		/* whose packets these are; outlives the path */
+	struct peal_port *port;		/* whose packets these are; outlives the path */
 	struct peal_room *room;		/* what they are charged to; outlives their senders */
 	int ifindex;			/* of the GID's netdev: the device's, or a VLAN's on it */
 	bool ipv6;
@@ -47,12 +47,12 @@ struct peal_path {
  * May the calling program send with this service level, which becomes the packets'
  * priority? The rule is that of SO_PRIORITY. Return: 0 or -EPERM.
  */
-int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr);
+int peal_path_permit(const struct peal_port *port, const struct rdma_ah_attr *attr);
 
 /**
  * peal_path_resolve() - from an address vector to a path, and its first route
  * @path: not in use; its contents do not matter, also when this fails
- * @dev: the device; the GID's attribute may name a VLAN on its netdev
+ * @port: the device's; the GID's attribute may name a VLAN on its netdev
  * @room: of the context whose queue pairs send there, or the kernel's
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
@@ -63,14 +63,14 @@ int peal_path_permit(const struct peal_dev *dev, const struct rdma_ah_attr *attr
  * Return: 0; -EINVAL: no RoCEv2 GID, or source and destination of two IP
  * versions; -ENETUNREACH or what else the route lookup says.
  */
-int peal_path_resolve(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
+int peal_path_resolve(struct peal_path *path, struct peal_port *port, struct peal_room *room,
 		      const struct rdma_ah_attr *attr, u32 hash);
 /*
  * As peal_path_resolve(), but no route is looked up before the first packet: for
  * address handles, which the connection manager creates and destroys with
  * interrupts off. Neither this nor release sleeps; both may be called anywhere.
  */
-int peal_path_init(struct peal_path *path, struct peal_dev *dev, struct peal_room *room,
+int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_room *room,
 		   const struct rdma_ah_attr *attr, u32 hash);
 /* After one of these has succeeded, when nobody sends on it any more. */
 void peal_path_release(struct peal_path *path);
@@ -88,7 +88,7 @@ bool peal_path_is_local(struct peal_path *path);
 bool peal_path_leaves_by(struct peal_path *path, int ifindex);
 
 /*
- * For send.c. The route of the next packet, looked up anew when the stack has
+ * For tx.c. The route of the next packet, looked up anew when the stack has
  * invalidated the last one. Under RCU, valid until its end, without a reference;
  * or an ERR_PTR.
  */

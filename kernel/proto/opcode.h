@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* The upper three bits of the opcode. */
-enum peal_transport {
+enum peal_bth_transport {
 	PEAL_RC = 0,
 	PEAL_UC = 1,
 	PEAL_UD = 3,

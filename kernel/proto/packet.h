@@ -20,6 +20,9 @@
 /* BTH, AtomicETH; or BTH, RETH, ImmDt. DETH and RETH never meet (no RD). */
 #define PEAL_HEADERS_MAX	(PEAL_BTH_BYTES + 28)
 #define PEAL_DEFAULT_PKEY	0xffff
+
+/* The destination of a datagram to a group (IBTA 9.2.3). */
+#define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_ROCE_PORT		4791
 
 /* AETH syndrome (IBTA 9.7.5.1): two bits of kind, five of value. */
@@ -101,6 +104,12 @@ bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b);
 static inline const struct peal_wire_opcode *peal_packet_opcode(const struct peal_packet *packet)
 {
 	return peal_wire_opcode(packet->opcode);
+}
+
+/* Our key is the default one, with full membership, so membership is not compared (IBTA 10.9.3). */
+static inline bool peal_packet_pkey_matches(const struct peal_packet *packet)
+{
+	return (packet->pkey & 0x7fff) == (PEAL_DEFAULT_PKEY & 0x7fff);
 }
 
 #endif

@@ -18,7 +18,7 @@
 enum peal_request_what {
 	PEAL_REQUEST_DROPPED,	/* counted by `drop` */
 	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
-	PEAL_REQUEST_KEPT,	/* early: now inbound's; comes back by take_early() */
+	PEAL_REQUEST_KEPT,	/* early: now the responder's; comes back by take_early() */
 	PEAL_REQUEST_COPY,	/* `kept` has its PSN: when they differ, contradict() */
 	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
 };
@@ -27,7 +27,7 @@ enum peal_request_what {
 struct peal_request {
 	enum peal_request_what what;
 	enum peal_drop drop;	/* DROPPED, COPY */
-	void *kept;		/* COPY: a handle, still inbound's */
+	void *kept;		/* COPY: a handle, still the responder's */
 	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
 	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
 	u8 operation;		/* enum peal_opcode of its message */

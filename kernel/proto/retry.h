@@ -20,6 +20,12 @@ struct peal_retry {
 	bool naked;		/* a sequence NAK came */
 };
 
+/* Another message, or progress where each packet is answered at once: all tries are left. */
+static inline void peal_retry_reset(struct peal_retry *r)
+{
+	*r = (struct peal_retry){ };
+}
+
 /* The oldest packet was acknowledged. */
 void peal_retry_progress(struct peal_retry *r);
 /* The packet that had met RNR was acknowledged. */

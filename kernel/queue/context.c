@@ -9,7 +9,7 @@
 
 static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 			     struct peal_quota *quota, const struct peal_door_ops *ops,
-			     void *engine)
+			     struct peal_engine *engine)
 {
 	int ret = peal_quota_open(quota, &ctx->account);
 
@@ -42,12 +42,13 @@ close:
  * peal_context_create() - doorbell page and door
  * @quota: the device's; the context gets an account there
  * @ops: who answers the door
- * @engine: handed to the answers, as ctx->engine
+ * @engine: runs its queue pairs
  *
  * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
  */
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
-					 const struct peal_door_ops *ops, void *engine)
+					 const struct peal_door_ops *ops,
+					 struct peal_engine *engine)
 {
 	struct peal_context *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
 	int ret;

@@ -39,7 +39,7 @@ struct peal_context {
 	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit */
 	u64 pass;				/* engine's thread: when it was last visited */
 	struct peal_door *door;
-	void *engine;				/* who answers the door */
+	struct peal_engine *engine;		/* runs its queue pairs */
 	struct list_head overdue;		/* what calls left unfinished; runlist.c's */
 	struct peal_account account;		/* what it holds of the device's numbers */
 	struct peal_room *room;			/* net's: what its packets are charged to */
@@ -57,7 +57,8 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 }
 
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
-					 const struct peal_door_ops *ops, void *engine);
+					 const struct peal_door_ops *ops,
+					 struct peal_engine *engine);
 void peal_context_set_room(struct peal_context *ctx, struct peal_room *room);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);

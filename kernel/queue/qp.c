@@ -6,8 +6,10 @@
 
 #include "base/compat.h"
 #include "base/guard.h"
+#include "base/options.h"
 #include "base/trace.h"
-#include "proto/outbound.h"
+#include "proto/flight.h"
+#include "proto/psn.h"
 #include "queue/qp.h"
 
 /* Attributes that a queue pair has here; the core's table knows which its type has. */
@@ -114,11 +116,24 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	return 0;
 }
 
-/* Datagrams go by packets from the first to the last. */
+/* The transport that every path of a connection can fall back to; that of a datagram is its own. */
+static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
+{
+	return qp->direct ?: qp->wire;
+}
+
+/* Both locks, or nobody can find it yet. */
+static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
+{
+	WRITE_ONCE(qp->transport, transport);
+	qp->sender = transport;
+	qp->receiver = transport;
+	peal_rq_set_patient(&qp->rq, transport->ops->packets);
+}
+
 static int peal_qp_number(struct peal_qp *qp)
 {
-	qp->on_wire = peal_qp_is_datagram(qp);
-	peal_rq_set_patient(&qp->rq, qp->on_wire);
+	peal_qp_use(qp, peal_qp_first_transport(qp));
 	if (qp->ib.qp_type == IB_QPT_GSI) {
 		qp->attr.port_num = 1;
 		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
@@ -145,7 +160,7 @@ static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
  * @uctx: the program's context, or NULL
  * @init: what was asked for; cap is updated to what was given
  *
- * A queue pair for datagrams has its carrier already.
+ * It has its first transport already: direct, or that of datagrams.
  *
  * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI), -ENOMEM or -ENOSPC
  * (no more for this account), all undone.
@@ -171,6 +186,12 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	return ret;
 }
 
+/* Before anybody can find it. */
+void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine)
+{
+	qp->engine = engine;
+}
+
 /* The context it has a doorbell in. */
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
 {
@@ -178,15 +199,39 @@ void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
 	qp->index = index;
 }
 
-/*
- * Lend it a carrier: once, with `control` held or before anybody can find it.
- * Who reads the pointer has seen on_wire, which is written later under both locks.
- */
-void peal_qp_set_carrier(struct peal_qp *qp, struct peal_carrier *carrier,
-			 const struct peal_carrier_ops *ops)
+/* Once, before anybody can find @qp. */
+void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
+			struct peal_locality *locality)
 {
-	qp->carrier = carrier;
-	qp->carrier_ops = ops;
+	qp->direct = direct;
+	qp->locality = locality;
+}
+
+/* Once, with `control` held or before anybody can find it. Used from the next path on. */
+void peal_qp_set_wire(struct peal_qp *qp, struct peal_transport *wire)
+{
+	qp->wire = wire;
+}
+
+/* sq.lock, no message in flight: @to sends what comes next. */
+void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	if (qp->sender == to)
+		return;
+	to->ops->start_send(to, qp->sender->ops->send_psn(qp->sender));
+	qp->sender = to;
+}
+
+/* rq.lock: what comes next comes by @to. */
+void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (qp->receiver == to)
+		return;
+	to->ops->start_recv(to, qp->receiver->ops->recv_psn(qp->receiver));
+	qp->receiver = to;
+	peal_rq_set_patient(&qp->rq, to->ops->packets);
 }
 
 static void peal_qp_forget(struct peal_qp *qp)
@@ -194,9 +239,11 @@ static void peal_qp_forget(struct peal_qp *qp)
 	qp->life++;
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
-	peal_reach_forget(&qp->reach);
-	if (qp->carrier)
-		qp->carrier_ops->reset(qp);
+	if (qp->direct)
+		qp->direct->ops->reset(qp->direct);
+	if (qp->wire)
+		qp->wire->ops->reset(qp->wire);
+	peal_qp_use(qp, peal_qp_first_transport(qp));
 }
 
 static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
@@ -214,7 +261,7 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 
 /*
  * First half of destruction: no request finds it from now on, and who has found
- * it already finds it in RESET, where nothing runs, and without a carrier: a core
+ * it already finds it in RESET, where nothing runs, and without a transport: a core
  * that forgets its queue pairs only after destroy_qp may still query this one.
  */
 void peal_qp_unpublish(struct peal_qp *qp)
@@ -224,9 +271,20 @@ void peal_qp_unpublish(struct peal_qp *qp)
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	peal_qp_apply_state(qp, IB_QPS_RESET);
-	qp->on_wire = false;
+	WRITE_ONCE(qp->transport, NULL);
+	qp->sender = NULL;
+	qp->receiver = NULL;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* Nobody can find it, or could yet. */
+void peal_qp_free_transports(struct peal_qp *qp)
+{
+	if (qp->direct)
+		qp->direct->ops->free(qp->direct);
+	if (qp->wire)
+		qp->wire->ops->free(qp->wire);
 }
 
 /*
@@ -235,8 +293,7 @@ void peal_qp_unpublish(struct peal_qp *qp)
  */
 void peal_qp_free(struct peal_qp *qp)
 {
-	if (qp->carrier)
-		qp->carrier_ops->free(qp);
+	peal_qp_free_transports(qp);
 	peal_map_free(qp->map);
 }
 
@@ -349,11 +406,9 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 	if (mask & IB_QP_AV)
 		peal_qp_apply_path(qp, attr);
 	if (mask & IB_QP_SQ_PSN)
-		peal_sq_set_psn(&qp->sq, attr->sq_psn);
+		qp->attr.sq_psn = attr->sq_psn & PEAL_PSN_MASK;
 	if (mask & IB_QP_RQ_PSN)
-		peal_rq_set_psn(&qp->rq, attr->rq_psn);
-	if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY))
-		peal_sq_set_limits(&qp->sq, qp->attr.retry_cnt, qp->attr.rnr_retry);
+		qp->attr.rq_psn = attr->rq_psn & PEAL_PSN_MASK;
 	if (mask & IB_QP_STATE)
 		peal_qp_apply_state(qp, attr->qp_state);
 }
@@ -374,45 +429,40 @@ int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
 }
 
-/* The path that was proven is not the one to come. */
-static void peal_qp_return_to_wire(struct peal_qp *qp)
-{
-	if (qp->reach.direct)
-		qp->carrier_ops->take_back_send(qp);
-	peal_reach_forget(&qp->reach);
-}
-
 /* Is no message under way? Holds sq.lock. */
 bool peal_qp_idle(struct peal_qp *qp)
 {
-	return !qp->sq.busy && (!qp->on_wire || qp->carrier_ops->idle(qp));
+	const struct peal_transport *transport = qp->transport;
+
+	return !qp->sq.busy &&
+	       (!transport || !transport->ops->idle || transport->ops->idle(qp->transport));
 }
 
 /* Both locks. */
 static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
-				  bool on_wire)
+				  struct peal_transport *transport)
 {
-	if (mask & IB_QP_AV) {
-		peal_qp_return_to_wire(qp);
-		qp->on_wire = on_wire;
-		peal_rq_set_patient(&qp->rq, on_wire);
-	}
+	if (mask & IB_QP_AV && transport != qp->transport)
+		peal_qp_use(qp, transport);	/* in INIT: the PSNs come with the path */
+	else if (mask & IB_QP_AV)
+		peal_qp_change_sender(qp, transport);
 	peal_qp_apply(qp, attr, mask);
-	if (qp->on_wire)
-		qp->carrier_ops->apply(qp, mask);
+	if (qp->transport->ops->apply)
+		qp->transport->ops->apply(qp->transport, mask);
 }
 
 /**
  * peal_qp_modify() - change attributes and state
- * @on_wire: with a new path: the carrier takes it, not direct.c
+ * @transport: with a new path: that carries messages there
  *
  * With `control` held, after peal_qp_check(). A message ends on the path on which it
- * began: the carriers keep its state in different places.
+ * began: the transports keep its state in different places.
  *
  * Return: 0, -EBUSY (a new path while the send queue is not drained yet), -EINVAL
  * (the queue pair went into error meanwhile).
  */
-int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, bool on_wire)
+int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+		   struct peal_transport *transport)
 {
 	int ret;
 
@@ -422,7 +472,7 @@ int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask, 
 	if (!ret && mask & IB_QP_AV && !peal_qp_idle(qp))
 		ret = -EBUSY;
 	if (!ret)
-		peal_qp_modify_locked(qp, attr, mask, on_wire);
+		peal_qp_modify_locked(qp, attr, mask, transport);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 	return ret;
@@ -437,15 +487,13 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	*attr = qp->attr;
 	attr->qp_state = qp->state;
 	attr->cur_qp_state = qp->state;
-	attr->sq_psn = qp->sq.psn;
-	attr->rq_psn = qp->rq.psn;
+	if (qp->sender)
+		attr->sq_psn = qp->sender->ops->send_psn(qp->sender);
+	if (qp->receiver && qp->receiver->ops->recv_psn)
+		attr->rq_psn = qp->receiver->ops->recv_psn(qp->receiver).psn;
 	attr->cap = qp->cap;
 	attr->path_mig_state = IB_MIG_MIGRATED;
 	attr->sq_draining = qp->state == IB_QPS_SQD && !peal_qp_idle(qp);
-	if (qp->on_wire)
-		qp->carrier_ops->query(qp, attr);
-	if (qp->reach.direct)
-		attr->sq_psn = qp->sq.psn;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 	mutex_unlock(&qp->control);
@@ -464,10 +512,9 @@ void peal_qp_fail_locked(struct peal_qp *qp)
 	lockdep_assert_held(&qp->sq.lock);
 	lockdep_assert_held(&qp->rq.lock);
 	qp->state = IB_QPS_ERR;
-	peal_sq_resume(&qp->sq);
 	peal_rq_refuse(&qp->rq);
-	if (qp->on_wire)
-		qp->carrier_ops->fail(qp);
+	if (qp->transport->ops->fail)
+		qp->transport->ops->fail(qp->transport);
 }
 
 /**

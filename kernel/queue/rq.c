@@ -4,8 +4,6 @@
  */
 #include "queue/rq.h"
 
-#define PEAL_PSN_MASK	0xffffff
-
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits)
 {
@@ -21,32 +19,8 @@ void peal_rq_reset(struct peal_rq *rq)
 	peal_ring_discard(&rq->ring);
 	peal_rq_want_kick(rq, false);
 	rq->holding = false;
-	rq->message = false;
 	rq->refusing = false;
 	rq->established = false;
-	rq->msn = 0;
-}
-
-void peal_rq_set_psn(struct peal_rq *rq, u32 psn)
-{
-	rq->psn = psn & PEAL_PSN_MASK;
-}
-
-void peal_rq_set_msn(struct peal_rq *rq, u32 msn)
-{
-	rq->msn = msn & PEAL_PSN_MASK;
-}
-
-/*
- * A sender of this kernel comes, and may find no receive. @home: of its device, see
- * reach.h. Visible before the flag that asks for a kick: who kicks looks here.
- */
-void peal_rq_note_waiter(struct peal_rq *rq, u32 home)
-{
-	if (likely(rq->waiter == home))
-		return;
-	WRITE_ONCE(rq->waiter, home);
-	smp_wmb();	/* K: pairs with peal_engine_sender() */
 }
 
 /* On a wire an early kick helps nobody: the peer has been told when to come back. */
@@ -99,18 +73,6 @@ void peal_rq_done(struct peal_rq *rq)
 {
 	rq->holding = false;
 	peal_ring_show(&rq->ring);
-}
-
-void peal_rq_begin_message(struct peal_rq *rq)
-{
-	rq->message = true;
-}
-
-void peal_rq_end_message(struct peal_rq *rq, u32 packets)
-{
-	rq->message = false;
-	rq->psn = (rq->psn + packets) & PEAL_PSN_MASK;
-	rq->msn = (rq->msn + 1) & PEAL_PSN_MASK;
 }
 
 /* Nothing more is accepted; receives posted from now on must be flushed. */

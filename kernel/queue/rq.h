@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The receive queue of a queue pair: where the responder stands.
+ * The receive queue of a queue pair.
  *
- * Owns: the receive WQE that a message under way fills, the packet sequence
- * number expected next, the message sequence number, and the flag that asks the
- * program for kicks.
- * Does not know: senders, memory keys, completion queues.
+ * Owns: the ring, the receive WQE that a message under way fills, and the flag that asks
+ * the program for kicks.
+ * Does not know: senders, packet sequence numbers, memory keys, completion queues.
  *
  * Lock: rq->lock, taken inside a send queue's lock (the peer's, or one's own),
  * outside the completion queues'.
@@ -30,28 +29,19 @@ struct peal_rq {
 	struct peal_wqe_limits limits;
 	struct peal_recv wqe;		/* valid while holding */
 	bool holding;			/* a WQE was taken and not completed */
-	bool message;			/* a message is under way */
 	bool refusing;			/* answered a fatal NAK: in error very soon */
 	bool established;		/* something has arrived since RTR */
 	bool patient;			/* senders come back by their own timers */
 	bool kicked;			/* the program is asked to kick */
-	u32 waiter;			/* device of the sender that a kick may wake; 0: ours */
-	u32 psn;			/* expected next */
-	u32 msn;			/* messages completed */
 };
 
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits);
 void peal_rq_reset(struct peal_rq *rq);
 void peal_rq_set_patient(struct peal_rq *rq, bool patient);
-void peal_rq_set_psn(struct peal_rq *rq, u32 psn);
-void peal_rq_set_msn(struct peal_rq *rq, u32 msn);
-void peal_rq_note_waiter(struct peal_rq *rq, u32 home);
 
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);
 void peal_rq_done(struct peal_rq *rq);
-void peal_rq_begin_message(struct peal_rq *rq);
-void peal_rq_end_message(struct peal_rq *rq, u32 packets);
 void peal_rq_refuse(struct peal_rq *rq);
 bool peal_rq_establish(struct peal_rq *rq);
 void peal_rq_want_kick(struct peal_rq *rq, bool want);

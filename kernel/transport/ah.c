@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 
 #include "transport/ah.h"
-#include "verbs/dev.h"
+#include "net/port.h"
 
 static int peal_ah_check(const struct rdma_ah_attr *attr)
 {
@@ -21,7 +21,7 @@ static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
 	return jhash(&rdma_ah_read_grh(attr)->dgid, sizeof(union ib_gid), 0);
 }
 
-int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
+int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
 		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp)
 {
 	struct peal_address *address;
@@ -33,13 +33,13 @@ int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_d
 	if (!address)
 		return -ENOMEM;
 	address->pd = ah->ib.pd;
-	ret = peal_path_init(&address->path, dev, room, attr, peal_ah_hash(attr));
+	ret = peal_path_init(&address->path, port, room, attr, peal_ah_hash(attr));
 	if (ret)
 		goto free;
-	ret = peal_table_add_address(&dev->table, account, address, &address->index, gfp);
+	ret = peal_table_add_address(port->table, account, address, &address->index, gfp);
 	if (ret)
 		goto release;
-	ah->table = &dev->table;
+	ah->table = port->table;
 	ah->account = account;
 	ah->address = address;
 	ah->attr = *attr;

@@ -45,7 +45,7 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.
  */
-int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_dev *dev,
+int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
 		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp);
 /* Never sleeps. */
 void peal_ah_destroy(struct peal_ah *ah);

@@ -1,15 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See direct.h.
+ * See direct.h. The functions of the send side want sq.lock; those of the receive side
+ * want rq.lock of the peer, which is of another class: a queue pair may be its own peer.
+ * All run inside the guard.
  */
-#include "base/compat.h"
-#include "transport/direct.h"
-#include "transport/responder.h"
+#include <linux/slab.h>
 
-static bool peal_direct_receives(enum ib_qp_state state)
+#include "base/budget.h"
+#include "base/compat.h"
+#include "base/trace.h"
+#include "proto/psn.h"
+#include "transport/direct.h"
+#include "transport/execute.h"
+#include "transport/sender.h"
+
+/* How often to look when the program set no timeout; that counts no retries. */
+#define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
+
+/* A step copies at most that much. */
+#define PEAL_CHUNK_BYTES	(64 << 10)
+
+static struct peal_direct *peal_direct(const struct peal_transport *transport)
 {
-	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD;
+	return container_of(transport, struct peal_direct, base);
 }
+
+/* ---- one message, or a chunk of it ---- */
 
 /*
  * Would a packet of ours be taken by this queue pair? When not, it answers
@@ -17,7 +33,7 @@ static bool peal_direct_receives(enum ib_qp_state state)
  */
 static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const struct peal_qp *peer)
 {
-	if (unlikely(!peal_direct_receives(peer->state) || peer->rq.refusing))
+	if (unlikely(!peal_qp_receives(peer)))
 		return PEAL_REASON_PEER_STATE;
 	if (unlikely(peer->ib.qp_type != qp->ib.qp_type ||
 		     peer->attr.dest_qp_num != qp->ib.qp_num ||
@@ -40,12 +56,12 @@ static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor
 }
 
 /* One chunk of @bytes in the message's direction. Return: in how many pieces. */
-static u32 peal_direct_copy(const struct peal_sq *sq, struct peal_cursor *local,
+static u32 peal_direct_copy(const struct peal_direct *d, struct peal_cursor *local,
 			    struct peal_cursor *remote, u64 bytes)
 {
-	peal_cursor_skip(local, sq->done);
-	peal_cursor_skip(remote, sq->done);
-	if (peal_op(sq->wqe.opcode)->sends)
+	peal_cursor_skip(local, d->done);
+	peal_cursor_skip(remote, d->done);
+	if (peal_op(d->base.qp->sq.wqe.opcode)->sends)
 		return peal_cursor_copy(remote, local, bytes);
 	return peal_cursor_copy(local, remote, bytes);
 }
@@ -59,7 +75,7 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	struct peal_cursor result PEAL_UNINITIALIZED;
 	u64 old;
 
-	outcome = peal_responder_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, burst, remote, &old);
+	outcome = peal_execute_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, burst, remote, &old);
 	if (outcome.what != PEAL_CARRIED)
 		return outcome;
 	peal_cursor_inline(&result, &old, sizeof(old));
@@ -68,107 +84,441 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	return outcome;
 }
 
-/* Accept, move, finish. Holds the peer's rq.lock. */
-static struct peal_outcome peal_direct_deliver(struct peal_qp *qp, struct peal_qp *peer,
-					       struct peal_burst *burst,
-					       struct peal_cursor *local, u64 max_bytes)
+/* The last byte is placed: count the message. */
+static void peal_direct_delivered(struct peal_direct *to, u64 length)
 {
+	to->message = false;
+	to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(to->base.qp, length));
+	to->at.msn = peal_psn_add(to->at.msn, 1);
+}
+
+/* Accept, move, finish. */
+static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
+					       struct peal_burst *burst, struct peal_cursor *local)
+{
+	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
 	const struct peal_send *send = &qp->sq.wqe;
 	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 	u32 pieces = local->num_sge;
 	u64 bytes;
 
-	outcome = peal_responder_accept(peer, send, qp->ib.qp_num, burst, &remote);
+	outcome = peal_execute_accept(peer, send, qp->ib.qp_num, burst, &remote);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
+	to->message = true;
 	if (peal_op(send->opcode)->atomic) {
 		outcome = peal_direct_atomic(qp, peer, burst, local, &remote);
 		if (outcome.what != PEAL_CARRIED)
 			return outcome;
 		bytes = outcome.bytes;
 	} else {
-		bytes = min(send->length - qp->sq.done, max_bytes);
-		pieces += remote.num_sge + peal_direct_copy(&qp->sq, local, &remote, bytes);
+		bytes = min_t(u64, send->length - d->done, PEAL_CHUNK_BYTES);
+		pieces += remote.num_sge + peal_direct_copy(d, local, &remote, bytes);
 	}
 	outcome.what = PEAL_PROGRESS;
-	if (qp->sq.done + bytes == send->length)
-		outcome = peal_responder_finish(peer, send, qp->ib.qp_num, burst);
+	if (d->done + bytes == send->length) {
+		outcome = peal_execute_finish(peer, send, qp->ib.qp_num, burst);
+		if (likely(outcome.what == PEAL_CARRIED))
+			peal_direct_delivered(to, send->length);
+	}
 	outcome.bytes = bytes;
 	outcome.pieces = pieces;
 	return outcome;
 }
 
 /*
- * Holds the peer's rq.lock. One that has refused goes into error when the burst
- * ends, because that needs its send queue's lock.
+ * A sender of this kernel comes, and may find no receive. Visible before the flag that asks
+ * for a kick, because the kick looks here.
  */
-static struct peal_outcome peal_direct_attempt(struct peal_qp *qp, struct peal_qp *peer,
-					       struct peal_burst *burst,
-					       struct peal_cursor *local, u64 max_bytes)
+static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
 {
+	if (likely(to->waiter == device))
+		return;
+	WRITE_ONCE(to->waiter, device);
+	smp_wmb();	/* K: pairs with peal_direct_waiting_sender() */
+}
+
+/*
+ * A peer that has refused goes into error when the burst ends, because that needs its send
+ * queue's lock.
+ */
+static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,
+					       struct peal_burst *burst, struct peal_cursor *local)
+{
+	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
 	struct peal_outcome outcome;
 
-	if (unlikely(peer->rq.psn != qp->sq.psn))
+	if (unlikely(to->at.psn != d->psn))
 		return peal_silent(PEAL_REASON_PEER_PSN);
 	/* A peer that was reset under way has forgotten our first bytes. */
-	if (unlikely(qp->sq.done && !peer->rq.message))
-		peal_sq_restart(&qp->sq);
-	peal_rq_note_waiter(&peer->rq, qp->reach.direct ? qp->reach.home->number : 0);
-	outcome = peal_direct_deliver(qp, peer, burst, local, max_bytes);
+	if (unlikely(d->done && !to->message))
+		d->done = 0;
+	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
+	outcome = peal_direct_deliver(d, to, burst, local);
 	if (unlikely(peer->rq.refusing))
 		peal_burst_fail(burst, peer, peer->life);
 	return outcome;
 }
 
-/* Holds the peer's rq.lock. One whose path is the wire lends what it has received so far. */
-static struct peal_outcome peal_direct_meet(struct peal_qp *qp, struct peal_qp *peer,
-					    struct peal_burst *burst, struct peal_cursor *local,
-					    u64 max_bytes)
+static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_qp *peer,
+					    struct peal_burst *burst, struct peal_cursor *local)
 {
-	enum peal_reason reason = peal_direct_connected(qp, peer);
-	struct peal_outcome outcome;
+	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
 
 	if (unlikely(reason))
 		return peal_silent(reason);
-	if (peer->on_wire)
-		peer->carrier_ops->lend_recv(peer);
-	outcome = peal_direct_attempt(qp, peer, burst, local, max_bytes);
-	if (peer->on_wire)
-		peer->carrier_ops->take_back_recv(peer);
-	return outcome;
+	if (unlikely(peer->receiver != peer->direct))
+		peal_qp_change_receiver(peer, peer->direct);
+	return peal_direct_attempt(d, peal_direct(peer->direct), burst, local);
 }
 
-/**
- * peal_direct_carry() - carry the message in sq.wqe, or its next chunk
- * @max_bytes: at most that much now
- *
- * Holds qp->sq.lock, inside the guard; takes the peer's rq.lock, which is of
- * another class: a queue pair may be its own peer.
- */
-struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *burst,
-				      u64 max_bytes)
+/* NULL: *reason says why. Another device's table may go, and a new one come to its place. */
+static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason *reason)
+{
+	struct peal_qp *qp = d->base.qp;
+	struct peal_table *table = qp->table;
+
+	*reason = PEAL_REASON_PEER_UNKNOWN;
+	if (qp->transport == qp->direct)
+		return peal_table_qp_again(table, &d->peer, qp->attr.dest_qp_num);
+	table = peal_locality_table(qp);
+	if (unlikely(!table)) {
+		*reason = PEAL_REASON_PEER_UNREACHABLE;
+		return NULL;
+	}
+	return peal_table_qp(table, qp->attr.dest_qp_num);
+}
+
+/* Carry the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
+static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_burst *burst)
 {
 	struct peal_outcome outcome;
 	struct peal_cursor local PEAL_UNINITIALIZED;
-	struct peal_table *table;
 	struct peal_qp *peer;
-	enum peal_reason reason = peal_direct_local(qp, &local);
+	enum peal_reason reason = peal_direct_local(d->base.qp, &local);
 
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	table = qp->on_wire ? peal_reach_table(qp) : qp->table;
-	if (unlikely(!table))
-		return peal_silent(PEAL_REASON_PEER_UNREACHABLE);
-	/* Another device's table may go, and a new one come to its place in memory. */
-	if (unlikely(table != qp->table))
-		peer = peal_table_qp(table, qp->attr.dest_qp_num);
-	else
-		peer = peal_table_qp_again(table, &qp->peer, qp->attr.dest_qp_num);
+	peer = peal_direct_peer(d, &reason);
 	if (unlikely(!peer))
-		return peal_silent(PEAL_REASON_PEER_UNKNOWN);
+		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	outcome = peal_direct_meet(qp, peer, burst, &local, max_bytes);
+	outcome = peal_direct_meet(d, peer, burst, &local);
 	spin_unlock(&peer->rq.lock);
 	return outcome;
+}
+
+/* A READ or atomic needs a depth; it was negotiated, so 0 is a program's error. */
+static bool peal_direct_may_read(const struct peal_qp *qp, const struct peal_op *op)
+{
+	return !(op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)) ||
+	       qp->attr.max_rd_atomic;
+}
+
+static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct peal_burst *burst)
+{
+	struct peal_qp *qp = d->base.qp;
+	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
+
+	if (op->local)
+		return peal_sender_local(qp);
+	if (unlikely(!peal_direct_may_read(qp, op)))
+		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
+	return peal_direct_carry(d, burst);
+}
+
+/* ---- what became of it ---- */
+
+static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, u64 ns,
+			     enum peal_reason why)
+{
+	const struct peal_qp *qp = d->base.qp;
+
+	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, why, ns);
+	d->wait = wait;
+	d->why = why;
+	d->until = ktime_add_ns(ktime_get(), ns);
+}
+
+static void peal_direct_carried(struct peal_direct *d, struct peal_burst *burst)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	if (!peal_op(qp->sq.wqe.opcode)->local) {
+		peal_count(qp->table, messages);
+		peal_count(qp->table, direct_messages);
+		peal_count_by(qp->table, bytes, qp->sq.wqe.length);
+		d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, qp->sq.wqe.length));
+	}
+	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
+}
+
+/* IBTA 9.7.5.2.8: the peer named the time, the attribute the number of tries. */
+static void peal_direct_not_ready(struct peal_direct *d, struct peal_burst *burst,
+				  const struct peal_outcome *outcome)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	peal_count(qp->table, rnr_waits);
+	if (peal_retry_use_rnr(&d->retry, qp->attr.rnr_retry))
+		peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
+				 peal_retry_rnr_ns(&d->retry, outcome->timer), outcome->reason);
+	else
+		peal_sender_fail(qp, burst, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
+}
+
+/* Without a timeout we only look again. Also the last try is waited for. */
+static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome *outcome)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	peal_count(qp->table, silence_waits);
+	peal_direct_wait(d, PEAL_DIRECT_WAITS_ANSWER,
+			 peal_qp_timeout_ns(qp) ?: PEAL_NO_TIMEOUT_NS, outcome->reason);
+}
+
+static void peal_direct_conclude(struct peal_direct *d, struct peal_burst *burst,
+				 const struct peal_outcome *outcome)
+{
+	switch (outcome->what) {
+	case PEAL_CARRIED:
+		peal_direct_carried(d, burst);
+		break;
+	case PEAL_PROGRESS:
+		d->done += outcome->bytes;
+		peal_retry_reset(&d->retry);	/* the peer lives */
+		break;
+	case PEAL_NOT_READY:
+		peal_direct_not_ready(d, burst, outcome);
+		break;
+	case PEAL_SILENT:
+		peal_direct_silence(d, outcome);
+		break;
+	case PEAL_FAILED:
+		peal_sender_fail(d->base.qp, burst, outcome->status, outcome->reason);
+		break;
+	}
+}
+
+/* ---- the send queue ---- */
+
+/* Return: false when the queue is empty. True without sq.busy: it was malformed. */
+static bool peal_direct_fetch(struct peal_direct *d, struct peal_burst *burst)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	if (qp->sq.busy)
+		return true;
+	d->done = 0;
+	peal_retry_reset(&d->retry);
+	return peal_sender_fetch(qp, burst, d->psn);
+}
+
+/* The next WQE or chunk. Return: false when there is nothing to do now. */
+static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
+			     struct peal_budget *budget)
+{
+	struct peal_outcome outcome;
+
+	if (!peal_direct_fetch(d, burst))
+		return false;
+	peal_budget_spend(budget, PEAL_COST_WQE);
+	if (unlikely(!d->base.qp->sq.busy))
+		return true;	/* malformed: it is completed already */
+	outcome = peal_direct_execute(d, burst);
+	if (likely(outcome.what <= PEAL_PROGRESS))
+		peal_budget_spend(budget, outcome.bytes + outcome.pieces * PEAL_COST_PIECE);
+	peal_direct_conclude(d, burst, &outcome);
+	return !d->wait;
+}
+
+/* A wait whose time is over ends: with another try, or with the last retry (IBTA 9.7.6.1.3). */
+static void peal_direct_expire(struct peal_direct *d, struct peal_burst *burst)
+{
+	struct peal_qp *qp = d->base.qp;
+	bool silent = d->wait == PEAL_DIRECT_WAITS_ANSWER && peal_qp_timeout_ns(qp);
+
+	if (likely(!d->wait) || ktime_before(ktime_get(), d->until))
+		return;
+	d->wait = PEAL_DIRECT_RUNS;
+	if (silent && !peal_retry_use(&d->retry, qp->attr.retry_cnt))
+		peal_sender_fail(qp, burst, IB_WC_RETRY_EXC_ERR, d->why);
+}
+
+static bool peal_direct_run(struct peal_transport *transport, struct peal_burst *burst,
+			    struct peal_budget *budget)
+{
+	struct peal_direct *d = peal_direct(transport);
+	struct peal_qp *qp = transport->qp;
+
+	while (peal_budget_is_left(budget)) {
+		peal_direct_expire(d, burst);
+		if (unlikely(qp->state == IB_QPS_ERR))
+			return peal_sender_flush(qp, burst, budget);
+		if (!peal_sender_may_run(qp, burst) || d->wait || !peal_direct_step(d, burst,
+										    budget))
+			return false;
+	}
+	return true;
+}
+
+static ktime_t peal_direct_deadline(struct peal_transport *transport)
+{
+	const struct peal_direct *d = peal_direct(transport);
+
+	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
+}
+
+static bool peal_direct_resume(struct peal_direct *d)
+{
+	d->wait = PEAL_DIRECT_RUNS;
+	return true;
+}
+
+bool peal_direct_reached(struct peal_qp *qp)
+{
+	struct peal_direct *d = peal_direct(qp->direct);
+
+	return d->wait == PEAL_DIRECT_WAITS_ANSWER && d->why == PEAL_REASON_PEER_UNREACHABLE &&
+	       peal_direct_resume(d);
+}
+
+/* ---- receives were posted ---- */
+
+/*
+ * Under @sender's sq.lock. A program names any queue pair as its peer; one that does not
+ * send to it must not be disturbed, since each try in vain costs a retry.
+ */
+static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	if (sender->ib.qp_type != IB_QPT_RC || sender->attr.dest_qp_num != qp->ib.qp_num ||
+	    !sender->direct || sender->sender != sender->direct)
+		return false;
+	if (peal_qp_is_on_wire(sender))
+		return sender->locality->proven == qp->locality->device->number;
+	return sender->table == qp->table;
+}
+
+/*
+ * Worth locking @sender for? Not when it names another queue pair as its peer, so that
+ * a program cannot disturb those of others by naming them. The answer is a hint;
+ * peal_direct_sends_to() decides.
+ */
+static bool peal_direct_may_send_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	return sender->ib.qp_type == IB_QPT_RC &&
+	       READ_ONCE(sender->attr.dest_qp_num) == qp->ib.qp_num;
+}
+
+static bool peal_direct_end_wait(struct peal_qp *sender, const struct peal_qp *qp)
+{
+	struct peal_direct *d;
+
+	if (!peal_direct_sends_to(sender, qp))
+		return false;
+	d = peal_direct(sender->direct);
+	return d->wait == PEAL_DIRECT_WAITS_RECEIVE && peal_direct_resume(d);
+}
+
+/* The one sender that can be waiting for this queue pair's receives. */
+static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transport)
+{
+	struct peal_qp *qp = transport->qp, *sender = NULL;
+	struct peal_table *table = qp->table;
+	bool waited;
+	u32 device;
+
+	smp_rmb();	/* K: the flag was seen, pairs with peal_direct_note_waiter() */
+	device = READ_ONCE(peal_direct(transport)->waiter);
+	if (device)
+		table = peal_locality_device_table(device);
+	if (table)
+		sender = peal_table_qp(table, READ_ONCE(qp->attr.dest_qp_num));
+	if (!sender || !peal_direct_may_send_to(sender, qp))
+		return NULL;
+	spin_lock(&sender->sq.lock);
+	waited = peal_direct_end_wait(sender, qp);
+	spin_unlock(&sender->sq.lock);
+	return waited ? sender : NULL;
+}
+
+/* ---- the transport ---- */
+
+/* Both locks. */
+static void peal_direct_apply(struct peal_transport *transport, int mask)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	if (mask & IB_QP_SQ_PSN)
+		d->psn = transport->qp->attr.sq_psn;
+	if (mask & IB_QP_RQ_PSN)
+		d->at.psn = transport->qp->attr.rq_psn;
+}
+
+/* Both locks. */
+static void peal_direct_reset(struct peal_transport *transport)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	d->wait = PEAL_DIRECT_RUNS;
+	d->message = false;
+	d->at.msn = 0;
+	peal_locality_forget(&d->locality);
+}
+
+static u32 peal_direct_send_psn(const struct peal_transport *transport)
+{
+	return peal_direct(transport)->psn;
+}
+
+static void peal_direct_start_send(struct peal_transport *transport, u32 psn)
+{
+	peal_direct(transport)->psn = psn;
+}
+
+static struct peal_recv_psn peal_direct_recv_psn(const struct peal_transport *transport)
+{
+	return peal_direct(transport)->at;
+}
+
+static void peal_direct_start_recv(struct peal_transport *transport, struct peal_recv_psn at)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	/* A message that goes on after packets came in between is still the same one. */
+	if (d->at.psn != at.psn)
+		d->message = false;
+	d->at = at;
+}
+
+static void peal_direct_free(struct peal_transport *transport)
+{
+	kfree(peal_direct(transport));
+}
+
+static const struct peal_transport_ops peal_direct_ops = {
+	.apply = peal_direct_apply,
+	.reset = peal_direct_reset,
+	.free = peal_direct_free,
+	.run = peal_direct_run,
+	.deadline = peal_direct_deadline,
+	.send_psn = peal_direct_send_psn,
+	.start_send = peal_direct_start_send,
+	.recv_psn = peal_direct_recv_psn,
+	.start_recv = peal_direct_start_recv,
+	.waiting_sender = peal_direct_waiting_sender,
+};
+
+int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device)
+{
+	struct peal_direct *d = kzalloc(sizeof(*d), GFP_KERNEL_ACCOUNT);
+
+	if (!d)
+		return -ENOMEM;
+	d->base.ops = &peal_direct_ops;
+	d->base.qp = qp;
+	peal_locality_init(&d->locality, device);
+	peal_qp_set_direct(qp, &d->base, &d->locality);
+	return 0;
 }

@@ -1,19 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The direct carrier: both queue pairs live in this kernel, so a message is one
+ * The direct transport: both queue pairs live in this kernel, so a message is one
  * copy from one registered region into the other, done by the sender.
  *
- * Owns: finding the peer, and the question whether the wire would have brought
- * the message there: connection, state, packet sequence number.
- * Does not know: rings, retries, completions of the requester.
+ * Owns: where the message in sq.wqe stands, its retries and waits; finding the peer, and the
+ * question whether the wire would have brought the message there: connection, state,
+ * packet sequence number.
+ * Does not know: packets, how it was proven that the peer is here (locality.h).
  */
 #ifndef PEAL_DIRECT_H
 #define PEAL_DIRECT_H
 
-#include "queue/qp.h"
-#include "transport/outcome.h"
+#include <linux/ktime.h>
 
-struct peal_outcome peal_direct_carry(struct peal_qp *qp, struct peal_burst *burst,
-				      u64 max_bytes);
+#include "proto/retry.h"
+#include "queue/qp.h"
+#include "transport/locality.h"
+
+/* What the send queue waits for. While it waits, posts only queue up. */
+enum peal_direct_wait {
+	PEAL_DIRECT_RUNS = 0,
+	PEAL_DIRECT_WAITS_RECEIVE,	/* the peer has no receive posted (RNR) */
+	PEAL_DIRECT_WAITS_ANSWER,	/* the peer is silent */
+};
+
+struct peal_direct {
+	struct peal_transport base;
+	struct peal_locality locality;
+	/* The send side, under sq.lock. */
+	u32 psn;			/* of the next message's first packet */
+	u64 done;			/* bytes of sq.wqe that were copied */
+	struct peal_retry retry;	/* for sq.wqe */
+	enum peal_direct_wait wait;
+	ktime_t until;			/* end of the wait */
+	enum peal_reason why;		/* of the wait */
+	struct peal_lookup peer;	/* of dest_qp_num on this device */
+	/* The receive side, under rq.lock. */
+	struct peal_recv_psn at;
+	bool message;			/* a message is under way */
+	u32 waiter;			/* device of the sender that a kick may wake; 0: ours */
+};
+
+/* Before anybody can find @qp, an RC or UC queue pair. Sleeps. Return: 0 or -ENOMEM. */
+int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device);
+
+/* sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */
+bool peal_direct_reached(struct peal_qp *qp);
 
 #endif

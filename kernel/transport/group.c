@@ -10,11 +10,10 @@
 #include "base/guard.h"
 #include "base/trace.h"
 #include "net/mcast.h"
-#include "net/netns.h"
-#include "net/receive.h"
+#include "net/datagram.h"
 #include "transport/group.h"
 #include "transport/ud.h"
-#include "verbs/dev.h"
+#include "net/port.h"
 
 struct peal_group {
 	struct hlist_node node;
@@ -28,10 +27,11 @@ struct peal_member {
 	struct peal_qp *qp;
 };
 
-void peal_groups_init(struct peal_groups *groups)
+void peal_groups_init(struct peal_groups *groups, struct peal_port *port)
 {
 	u32 i;
 
+	groups->port = port;
 	mutex_init(&groups->lock);
 	for (i = 0; i < PEAL_GROUP_BUCKETS; i++)
 		INIT_HLIST_HEAD(&groups->bucket[i]);
@@ -76,17 +76,17 @@ static struct peal_member *peal_group_member(const struct peal_group *group,
 }
 
 /* The first attachment: the stack joins. */
-static int peal_group_begin(struct peal_dev *dev, struct peal_group *group)
+static int peal_group_begin(struct peal_groups *groups, struct peal_group *group)
 {
-	int ret = peal_mcast_join(dev->netns->net, dev->ndev, &group->gid);
+	int ret = peal_mcast_join(groups->port->net, groups->port->ndev, &group->gid);
 
 	if (!ret)
-		hlist_add_head_rcu(&group->node, peal_group_bucket(&dev->groups, &group->gid));
+		hlist_add_head_rcu(&group->node, peal_group_bucket(groups, &group->gid));
 	return ret;
 }
 
 /* @account holds the group as long as its queue pair is the oldest member. */
-static struct peal_group *peal_group_new(struct peal_dev *dev, struct peal_account *account,
+static struct peal_group *peal_group_new(struct peal_groups *groups, struct peal_account *account,
 					 const union ib_gid *gid)
 {
 	struct peal_group *group;
@@ -100,7 +100,7 @@ static struct peal_group *peal_group_new(struct peal_dev *dev, struct peal_accou
 		goto give;
 	group->gid = *gid;
 	INIT_LIST_HEAD(&group->members);
-	ret = peal_group_begin(dev, group);
+	ret = peal_group_begin(groups, group);
 	if (!ret)
 		return group;
 	kfree(group);
@@ -110,11 +110,11 @@ give:
 }
 
 /* The last member, of @account, is gone. The caller waits for the guard, then frees. */
-static void peal_group_end(struct peal_dev *dev, struct peal_account *account,
+static void peal_group_end(struct peal_groups *groups, struct peal_account *account,
 			   struct peal_group *group)
 {
 	hlist_del_rcu(&group->node);
-	peal_mcast_leave(dev->netns->net, dev->ndev, &group->gid);
+	peal_mcast_leave(groups->port->net, groups->port->ndev, &group->gid);
 	peal_quota_give(account, PEAL_QUOTA_GROUP);
 }
 
@@ -157,37 +157,37 @@ static int peal_group_add(struct peal_group *group, struct peal_qp *qp)
 	return 0;
 }
 
-static int peal_group_attach_locked(struct peal_dev *dev, struct peal_qp *qp,
+static int peal_group_attach_locked(struct peal_groups *groups, struct peal_qp *qp,
 				    const union ib_gid *gid)
 {
-	struct peal_group *group = peal_group_find(&dev->groups, gid);
+	struct peal_group *group = peal_group_find(groups, gid);
 	int ret;
 
 	if (!group)
-		group = peal_group_new(dev, qp->account, gid);
+		group = peal_group_new(groups, qp->account, gid);
 	if (IS_ERR(group))
 		return PTR_ERR(group);
 	ret = peal_group_add(group, qp);
 	if (!group->count) {
-		peal_group_end(dev, qp->account, group);
+		peal_group_end(groups, qp->account, group);
 		peal_guard_wait();
 		kfree(group);
 	}
 	return ret;
 }
 
-int peal_group_attach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid)
+int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
 {
 	int ret;
 
-	mutex_lock(&dev->groups.lock);
-	ret = peal_group_attach_locked(dev, qp, gid);
-	mutex_unlock(&dev->groups.lock);
+	mutex_lock(&groups->lock);
+	ret = peal_group_attach_locked(groups, qp, gid);
+	mutex_unlock(&groups->lock);
 	return ret;
 }
 
 /* The oldest member holds the group: when it leaves, the next one does. */
-static void peal_group_remove(struct peal_dev *dev, struct peal_group *group,
+static void peal_group_remove(struct peal_groups *groups, struct peal_group *group,
 			      struct peal_member *member)
 {
 	struct peal_account *holder = peal_group_holder(group);
@@ -196,18 +196,18 @@ static void peal_group_remove(struct peal_dev *dev, struct peal_group *group,
 	if (--group->count)
 		peal_quota_move(holder, peal_group_holder(group), PEAL_QUOTA_GROUP);
 	else
-		peal_group_end(dev, holder, group);
+		peal_group_end(groups, holder, group);
 }
 
-static int peal_group_detach_locked(struct peal_dev *dev, struct peal_qp *qp,
+static int peal_group_detach_locked(struct peal_groups *groups, struct peal_qp *qp,
 				    const union ib_gid *gid)
 {
-	struct peal_group *group = peal_group_find(&dev->groups, gid);
+	struct peal_group *group = peal_group_find(groups, gid);
 	struct peal_member *member = group ? peal_group_member(group, qp) : NULL;
 
 	if (!member)
 		return -ENOENT;
-	peal_group_remove(dev, group, member);
+	peal_group_remove(groups, group, member);
 	peal_guard_wait();
 	if (!group->count)
 		kfree(group);
@@ -215,24 +215,24 @@ static int peal_group_detach_locked(struct peal_dev *dev, struct peal_qp *qp,
 	return 0;
 }
 
-int peal_group_detach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid)
+int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
 {
 	int ret;
 
-	mutex_lock(&dev->groups.lock);
-	ret = peal_group_detach_locked(dev, qp, gid);
-	mutex_unlock(&dev->groups.lock);
+	mutex_lock(&groups->lock);
+	ret = peal_group_detach_locked(groups, qp, gid);
+	mutex_unlock(&groups->lock);
 	return ret;
 }
 
-void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg,
+void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *dg,
 			struct peal_budget *budget)
 {
-	struct peal_group *group = peal_group_find(&dev->groups, &dg->dgid);
+	struct peal_group *group = peal_group_find(groups, &dg->dgid);
 	struct peal_member *member;
 
 	if (!group) {
-		peal_count_drop(&dev->table, PEAL_DROP_group);
+		peal_count_drop(groups->port->table, PEAL_DROP_group);
 		trace_peal_drop(&dg->packet, PEAL_DROP_group);
 		return;
 	}

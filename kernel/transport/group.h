@@ -25,27 +25,28 @@
 
 struct peal_budget;
 struct peal_datagram;
-struct peal_dev;
+struct peal_port;
 struct peal_qp;
 
 struct peal_groups {
+	struct peal_port *port;		/* the device's */
 	struct mutex lock;		/* guards changes of the buckets */
 	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* written under lock */
 };
 
-void peal_groups_init(struct peal_groups *groups);
+void peal_groups_init(struct peal_groups *groups, struct peal_port *port);
 void peal_groups_destroy(struct peal_groups *groups);
 
 /* Sleep. Return: 0, -EEXIST, -ENOSPC (beyond the limits), or what the stack says. */
-int peal_group_attach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid);
+int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid);
 /* Return: 0; -ENOENT: it is not attached. @qp gets no datagram of it any more. */
-int peal_group_detach(struct peal_dev *dev, struct peal_qp *qp, const union ib_gid *gid);
+int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid);
 
 /*
  * Every queue pair attached to @dg's destination gets it. As peal_ud_deliver(). It is
  * not divided: 256 members may overdraw @budget.
  */
-void peal_group_deliver(struct peal_dev *dev, const struct peal_datagram *dg,
+void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *dg,
 			struct peal_budget *budget);
 
 #endif

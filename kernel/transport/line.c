@@ -5,15 +5,15 @@
 #include <linux/hash.h>
 
 #include "base/trace.h"
-#include "engine/engine.h"
+#include "engine/schedule.h"
+#include "net/port.h"
 #include "transport/line.h"
-#include "verbs/dev.h"
 
 static void peal_line_ready(struct peal_waiter *waiter)
 {
 	struct peal_line *line = container_of(waiter, struct peal_line, waiter);
 
-	peal_engine_defer(line->qp->run.engine, line->qp);
+	peal_defer(line->qp);
 }
 
 void peal_line_init(struct peal_line *line, struct peal_qp *qp)
@@ -42,21 +42,21 @@ static void peal_line_unstage(struct peal_line *line)
 
 /**
  * peal_line_stage() - prepare another path; the present one stays in use
+ * @room: what its packets are charged to
  * @mtu: the path MTU that packets will have
  *
  * With `control` held. Return: 0, -EINVAL (path MTU too large for the link, or no
  * RoCEv2 GID), -ENETUNREACH or what else the route lookup says.
  */
-int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
+int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_room *room,
 		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu)
 {
-	struct peal_room *room = peal_dev_room(dev, line->qp->context);
 	struct peal_path *path = peal_line_other(line);
 	u32 qpn = line->qp->ib.qp_num;
 	int ret;
 
 	peal_line_unstage(line);
-	ret = peal_path_resolve(path, dev, room, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
+	ret = peal_path_resolve(path, port, room, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
 	if (ret) {
 		trace_peal_path(qpn, ret, PEAL_REASON_NO_ROUTE);
 		return ret;
@@ -130,6 +130,24 @@ bool peal_line_has_room(struct peal_line *line)
 }
 
 /*
+ * The requester sends a missing packet again within a round trip. When that is lost as
+ * well, the requester's timeout helps. The queue pair's own timeout is the best guess of it;
+ * before that is set, or without one, a second is. A packet that has waited for several
+ * timeouts waits for nothing that the requester knows of.
+ */
+#define PEAL_REORDER_TIMEOUTS	2
+#define PEAL_REORDER_LEAST_NS	(50 * NSEC_PER_MSEC)
+#define PEAL_REORDER_MOST_NS	(30 * NSEC_PER_SEC)
+
+u64 peal_line_reorder_ns(const struct peal_qp *qp)
+{
+	u64 timeout = peal_qp_timeout_ns(qp) ?: NSEC_PER_SEC;
+
+	return clamp_t(u64, PEAL_REORDER_TIMEOUTS * timeout, PEAL_REORDER_LEAST_NS,
+		       PEAL_REORDER_MOST_NS);
+}
+
+/*
  * An skb for a packet to the peer. Return: NULL when there is no memory; the
  * packet then counts as lost.
  */
@@ -138,7 +156,7 @@ struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *he
 {
 	header->qpn = line->qp->attr.dest_qp_num;
 	header->pkey = PEAL_DEFAULT_PKEY;
-	return peal_send_prepare(peal_line_path(line), header, payload);
+	return peal_tx_prepare(peal_line_path(line), header, payload);
 }
 
 void peal_line_send(struct peal_line *line, const struct peal_packet *header,
@@ -147,5 +165,11 @@ void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 	trace_peal_packet_sent(line->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(line->qp->table, retransmits);
-	peal_send(peal_line_path(line), skb);
+	peal_tx_send(peal_line_path(line), skb);
+}
+
+/* A prepared skb that is not sent. */
+void peal_line_discard(struct sk_buff *skb)
+{
+	kfree_skb(skb);
 }

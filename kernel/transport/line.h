@@ -13,7 +13,7 @@
 #define PEAL_LINE_H
 
 #include "net/room.h"
-#include "net/send.h"
+#include "net/tx.h"
 #include "queue/qp.h"
 
 struct peal_line {
@@ -26,7 +26,7 @@ struct peal_line {
 };
 
 void peal_line_init(struct peal_line *line, struct peal_qp *qp);
-int peal_line_stage(struct peal_line *line, struct peal_dev *dev,
+int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_room *room,
 		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu);
 void peal_line_use_staged(struct peal_line *line);
 void peal_line_stop(struct peal_line *line);
@@ -40,5 +40,8 @@ struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *he
 				  void **payload);
 void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 		    struct sk_buff *skb, bool again);
+/* So long a packet is kept for its turn at least, and at most twice that, ns. */
+u64 peal_line_reorder_ns(const struct peal_qp *qp);
+void peal_line_discard(struct sk_buff *skb);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What came of one attempt to carry a message: the answer that a carrier gives
- * the requester. It says why a queue does not move as a value, so that nobody
- * has to find it out from flags. Of sixteen bytes, so that it travels in
- * registers through the layers of a message.
+ * The result of one attempt to carry a message. It says as a value why a queue does not move,
+ * so that no reader has to find it out from flags. It has sixteen bytes, so that it travels in
+ * registers.
  */
 #ifndef PEAL_OUTCOME_H
 #define PEAL_OUTCOME_H
@@ -15,7 +14,7 @@
 enum peal_what {
 	PEAL_CARRIED,		/* all of it; complete the WQE */
 	PEAL_PROGRESS,		/* a chunk; come again */
-	PEAL_NOT_READY,		/* RNR NAK: try again after `ns` */
+	PEAL_NOT_READY,		/* RNR NAK: try again after `timer` */
 	PEAL_SILENT,		/* no answer: try again after the timeout */
 	PEAL_FAILED,		/* complete with status and reason */
 };
@@ -26,7 +25,7 @@ struct peal_outcome {
 	u16 pieces;			/* PROGRESS, CARRIED: looked up and copied */
 	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */
 	union {
-		u64 ns;			/* NOT_READY: the peer's RNR timer */
+		u8 timer;		/* NOT_READY: the peer's RNR timer, as encoded */
 		u64 bytes;		/* PROGRESS, CARRIED: moved just now */
 	};
 };

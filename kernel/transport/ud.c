@@ -7,38 +7,35 @@
 #include "base/compat.h"
 #include "base/trace.h"
 #include "mem/cursor.h"
-#include "net/receive.h"
+#include "net/datagram.h"
 #include "net/room.h"
-#include "net/send.h"
+#include "net/tx.h"
 #include "transport/ah.h"
 #include "transport/outcome.h"
-#include "transport/requester.h"
+#include "transport/sender.h"
 #include "transport/ud.h"
-#include "verbs/dev.h"
+#include "net/port.h"
+#include "proto/psn.h"
+#include "engine/schedule.h"
+#include "engine/turn.h"
 
 /* What stands before the payload in every receive buffer (IBTA 11.4.2.1). */
 #define PEAL_GRH_BYTES		40
 
-/* The destination of a datagram to a group (IBTA 9.2.3). */
-#define PEAL_QPN_MULTICAST	0xffffff
-
-/* peal_datagram.vlan_id of a packet that came by none. */
-#define PEAL_NO_VLAN		0xffff
-
 /* A Q_Key with this bit in a work request stands for the queue pair's own. */
 #define PEAL_QKEY_CONTROLLED	0x80000000U
 
-/* The carrier of a datagram queue pair: what peal_qp.carrier points to. */
 struct peal_ud {
-	struct peal_qp *qp;
-	struct peal_dev *dev;
+	struct peal_transport base;
+	struct peal_port *port;
 	struct peal_room *room;		/* that of its address handles, too */
 	struct peal_waiter waiter;
+	u32 psn;			/* of the next datagram; sq.lock */
 };
 
-static struct peal_ud *peal_ud(const struct peal_qp *qp)
+static struct peal_ud *peal_ud(const struct peal_transport *transport)
 {
-	return (struct peal_ud *)qp->carrier;
+	return container_of(transport, struct peal_ud, base);
 }
 
 /* ---- sending ---- */
@@ -48,7 +45,7 @@ static void peal_ud_ready(struct peal_waiter *waiter)
 {
 	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
 
-	peal_engine_defer(&ud->dev->engine, ud->qp);
+	peal_defer(ud->base.qp);
 }
 
 /* A full transmit queue is back-pressure: the WQE stays in its ring. */
@@ -65,8 +62,9 @@ static u32 peal_ud_qkey(const struct peal_qp *qp)
 	return qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : qkey;
 }
 
-static void peal_ud_fill_header(const struct peal_qp *qp, struct peal_packet *packet)
+static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *packet)
 {
+	const struct peal_qp *qp = ud->base.qp;
 	const struct peal_send *send = &qp->sq.wqe;
 
 	*packet = (struct peal_packet){
@@ -75,7 +73,7 @@ static void peal_ud_fill_header(const struct peal_qp *qp, struct peal_packet *pa
 		.migrated = true,
 		.pkey = PEAL_DEFAULT_PKEY,
 		.qpn = send->ud.qpn,
-		.psn = qp->sq.psn,
+		.psn = ud->psn,
 		.qkey = peal_ud_qkey(qp),
 		.src_qpn = qp->ib.qp_num,
 		.imm = send->imm_or_rkey,
@@ -84,7 +82,7 @@ static void peal_ud_fill_header(const struct peal_qp *qp, struct peal_packet *pa
 }
 
 /* No memory, no route, a full queue: a datagram may be lost, and this one is. */
-static void peal_ud_transmit(const struct peal_qp *qp, struct peal_path *path,
+static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 			     struct peal_cursor *local)
 {
 	struct peal_cursor payload PEAL_UNINITIALIZED;
@@ -92,14 +90,14 @@ static void peal_ud_transmit(const struct peal_qp *qp, struct peal_path *path,
 	struct sk_buff *skb;
 	void *bytes;
 
-	peal_ud_fill_header(qp, &packet);
-	skb = peal_send_prepare(path, &packet, &bytes);
+	peal_ud_fill_header(ud, &packet);
+	skb = peal_tx_prepare(path, &packet, &bytes);
 	if (unlikely(!skb))
 		return;
 	peal_cursor_inline(&payload, bytes, packet.payload_bytes);
 	peal_cursor_copy(&payload, local, packet.payload_bytes);
-	trace_peal_packet_sent(qp->ib.qp_num, &packet, false);
-	peal_send(path, skb);
+	trace_peal_packet_sent(ud->base.qp->ib.qp_num, &packet, false);
+	peal_tx_send(path, skb);
 }
 
 static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cursor)
@@ -114,8 +112,9 @@ static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cu
 }
 
 /* One message is one packet (IBTA 9.8.3.1). */
-static struct peal_outcome peal_ud_carry(struct peal_qp *qp)
+static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 {
+	struct peal_qp *qp = ud->base.qp;
 	const struct peal_send *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
@@ -123,59 +122,54 @@ static struct peal_outcome peal_ud_carry(struct peal_qp *qp)
 
 	if (unlikely(!address || address->pd != qp->ib.pd))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_WQE_AH);
-	if (unlikely(send->length > ib_mtu_enum_to_int(peal_dev_mtu(peal_ud(qp)->dev))))
+	if (unlikely(send->length > ib_mtu_enum_to_int(peal_port_mtu(ud->port))))
 		return peal_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_UD_LENGTH);
 	reason = peal_ud_local(qp, &local);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	peal_ud_transmit(qp, &address->path, &local);
+	peal_ud_transmit(ud, &address->path, &local);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_ud_execute(struct peal_qp *qp, struct peal_burst *burst)
+static void peal_ud_execute(struct peal_ud *ud, struct peal_burst *burst)
 {
-	struct peal_outcome outcome = peal_ud_carry(qp);
+	struct peal_qp *qp = ud->base.qp;
+	struct peal_outcome outcome = peal_ud_carry(ud);
 
 	if (unlikely(outcome.what == PEAL_FAILED)) {
-		peal_requester_fail(qp, burst, outcome.status, outcome.reason);
+		peal_sender_fail(qp, burst, outcome.status, outcome.reason);
 		return;
 	}
 	peal_count(qp->table, messages);
 	peal_count(qp->table, wire_messages);
 	peal_count_by(qp->table, bytes, qp->sq.wqe.length);
-	peal_qp_complete_send(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
-	peal_sq_finish(&qp->sq, 1);
+	ud->psn = peal_psn_add(ud->psn, 1);
+	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
 /* Complete as soon as the packet has left: nobody answers. */
-static bool peal_ud_run(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *burst,
+			struct peal_budget *budget)
 {
+	struct peal_ud *ud = peal_ud(transport);
+	struct peal_qp *qp = transport->qp;
+
 	while (peal_budget_is_left(budget)) {
-		if (!peal_requester_may_begin(qp, burst) || !peal_ud_has_room(peal_ud(qp)) ||
-		    !peal_requester_fetch(qp, burst))
+		if (unlikely(peal_qp_send_failed(qp)))
+			return peal_sender_flush(qp, burst, budget);
+		if (!peal_sender_may_begin(qp, burst) || !peal_ud_has_room(ud) ||
+		    !peal_sender_fetch(qp, burst, ud->psn))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
-			return true;	/* malformed: it is completed already */
+			continue;	/* malformed: it is completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		peal_ud_execute(qp, burst);
+		peal_ud_execute(ud, burst);
 	}
 	return true;
 }
 
 /* ---- receiving ---- */
-
-static bool peal_ud_receives(enum ib_qp_state state)
-{
-	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD ||
-	       state == IB_QPS_SQE;
-}
-
-/* IBTA 10.9.3: our key is the default one, with full membership. */
-static bool peal_ud_pkey_matches(u16 pkey)
-{
-	return (pkey & 0x7fff) == (PEAL_DEFAULT_PKEY & 0x7fff);
-}
 
 /* IBTA 9.8.3.2: what is not for us is dropped in silence. */
 static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
@@ -183,12 +177,12 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagr
 	const struct peal_packet *packet = &dg->packet;
 	bool names_group = packet->qpn == PEAL_QPN_MULTICAST;
 
-	if (unlikely(!peal_ud_receives(qp->state) || qp->rq.refusing))
+	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
 	/* To a group and to one queue pair of it at once: IBTA 9.6.1.2. */
 	if (unlikely(dg->multicast != names_group))
 		return PEAL_DROP_group;
-	if (unlikely(!peal_ud_pkey_matches(packet->pkey)))
+	if (unlikely(!peal_packet_pkey_matches(packet)))
 		return PEAL_DROP_pkey;
 	if (unlikely(packet->qkey != qp->attr.qkey))
 		return PEAL_DROP_qkey;
@@ -237,19 +231,11 @@ static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg
 {
 	u8 grh[PEAL_GRH_BYTES];
 	struct peal_cursor from PEAL_UNINITIALIZED;
-	u64 at, piece;
-	void *bytes;
 
-	peal_receive_grh(dg, grh);
+	peal_datagram_grh(dg, grh);
 	peal_cursor_inline(&from, grh, sizeof(grh));
 	peal_cursor_copy(to, &from, sizeof(grh));
-	for (at = 0; at < dg->packet.payload_bytes; at += piece) {
-		piece = dg->packet.payload_bytes - at;
-		peal_cursor_skip(to, 0);	/* settle on an entry with room */
-		bytes = peal_cursor_here(to, &piece);
-		peal_receive_copy(dg, at, bytes, piece);
-		peal_cursor_skip(to, piece);
-	}
+	peal_datagram_scatter(dg, to, dg->packet.payload_bytes);
 }
 
 static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
@@ -266,7 +252,7 @@ static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
 
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_IMM))
 		cqe.imm_or_rkey = 0;
-	if (dg->vlan_id != PEAL_NO_VLAN) {
+	if (dg->vlan_id != PEAL_VLAN_NONE) {
 		cqe.flags |= PEAL_CQE_VLAN;
 		cqe.vlan_id = dg->vlan_id;
 	}
@@ -315,72 +301,55 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 		peal_count_drop(qp->table, drop);
 		trace_peal_drop(&dg->packet, drop);
 	}
-	peal_engine_settle(&peal_ud(qp)->dev->engine, &burst);
+	peal_turn_end(&burst);
 }
 
-/* ---- the carrier ---- */
+/* ---- the transport ---- */
 
-static void peal_ud_apply(struct peal_qp *qp, int mask)
+/* Both locks. */
+static void peal_ud_apply(struct peal_transport *transport, int mask)
 {
+	if (mask & IB_QP_SQ_PSN)
+		peal_ud(transport)->psn = transport->qp->attr.sq_psn;
 }
 
-/* Nothing is under way; but ready() must not find a queue pair that goes. */
-static void peal_ud_reset(struct peal_qp *qp)
+/* Nothing is in flight; but ready() must not find a queue pair that goes. */
+static void peal_ud_reset(struct peal_transport *transport)
 {
-	peal_room_cancel(peal_ud(qp)->room, &peal_ud(qp)->waiter);
+	peal_room_cancel(peal_ud(transport)->room, &peal_ud(transport)->waiter);
 }
 
-static void peal_ud_fail(struct peal_qp *qp)
+static u32 peal_ud_send_psn(const struct peal_transport *transport)
 {
+	return peal_ud(transport)->psn;
 }
 
-static void peal_ud_query(struct peal_qp *qp, struct ib_qp_attr *attr)
+static void peal_ud_free(struct peal_transport *transport)
 {
+	kfree(peal_ud(transport));
 }
 
-static bool peal_ud_flush(struct peal_qp *qp, struct peal_burst *burst)
-{
-	return false;
-}
-
-static bool peal_ud_idle(struct peal_qp *qp)
-{
-	return true;
-}
-
-static ktime_t peal_ud_deadline(struct peal_qp *qp)
-{
-	return KTIME_MAX;
-}
-
-static void peal_ud_free(struct peal_qp *qp)
-{
-	kfree(peal_ud(qp));
-}
-
-static const struct peal_carrier_ops peal_ud_ops = {
+static const struct peal_transport_ops peal_ud_ops = {
+	.packets = true,
 	.apply = peal_ud_apply,
 	.reset = peal_ud_reset,
-	.fail = peal_ud_fail,
-	.query = peal_ud_query,
-	.run = peal_ud_run,
-	.flush = peal_ud_flush,
-	.idle = peal_ud_idle,
-	.deadline = peal_ud_deadline,
 	.free = peal_ud_free,
+	.run = peal_ud_run,
+	.send_psn = peal_ud_send_psn,
 };
 
-int peal_ud_attach(struct peal_dev *dev, struct peal_qp *qp, struct peal_room *room)
+int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room)
 {
 	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL_ACCOUNT);
 
 	if (!ud)
 		return -ENOMEM;
-	ud->qp = qp;
-	ud->dev = dev;
+	ud->base.ops = &peal_ud_ops;
+	ud->base.qp = qp;
+	ud->port = port;
 	ud->room = room;
 	ud->waiter.ready = peal_ud_ready;
 	INIT_LIST_HEAD(&ud->waiter.node);
-	peal_qp_set_carrier(qp, (struct peal_carrier *)ud, &peal_ud_ops);
+	peal_qp_set_wire(qp, &ud->base);
 	return 0;
 }

@@ -8,12 +8,11 @@
 
 #include "base/compat.h"
 #include "base/trace.h"
-#include "transport/keep.h"
-#include "transport/place.h"
-#include "transport/probe.h"
-#include "transport/requester.h"
+#include "net/datagram.h"
+#include "transport/locality.h"
+#include "transport/nic.h"
+#include "transport/sender.h"
 #include "transport/wire.h"
-#include "verbs/dev.h"
 
 /*
  * What may be on its way at most: enough for 10 Gb/s and 200 us, and no more packets
@@ -22,9 +21,14 @@
 #define PEAL_WINDOW_BYTES	(256 << 10)
 #define PEAL_WINDOW_PACKETS	((u32)PEAL_EARLY_SLOTS)
 
-static struct peal_qp *peal_wire_qp(const struct peal_carrier *c)
+static struct peal_qp *peal_wire_qp(const struct peal_wire *w)
 {
-	return c->line.qp;
+	return w->base.qp;
+}
+
+static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
+{
+	return &peal_nic(peal_wire_qp(w))->port.reorder_mem;
 }
 
 static u8 peal_wire_transport(const struct peal_qp *qp)
@@ -52,14 +56,14 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 }
 
 /* One answer may complete a whole ring. Return: true when the budget ended first. */
-static bool peal_wire_complete(struct peal_carrier *c, struct peal_burst *burst,
+static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_completion done;
 
 	while (peal_budget_is_left(budget)) {
-		if (!peal_outbound_complete(&c->out, &done))
+		if (!peal_requester_complete(&w->requester, &done))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_COMPLETION);
 		peal_qp_complete_message(qp, burst, &done);
@@ -75,9 +79,9 @@ static bool peal_wire_complete(struct peal_carrier *c, struct peal_burst *burst,
 /* ---- from ring to flight ---- */
 
 /* The memory that a message uses on this side is gone. */
-static void peal_wire_spoil(struct peal_carrier *c, u32 flight, enum peal_reason reason)
+static void peal_wire_spoil(struct peal_wire *w, u32 flight, enum peal_reason reason)
 {
-	peal_outbound_spoil(&c->out, flight, IB_WC_LOC_PROT_ERR, reason);
+	peal_requester_spoil(&w->requester, flight, IB_WC_LOC_PROT_ERR, reason);
 }
 
 /* All local keys are checked before the first packet, and again for each. */
@@ -94,9 +98,9 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 }
 
 /* sq.wqe to the protocol. */
-static void peal_wire_post(struct peal_carrier *c)
+static void peal_wire_post(struct peal_wire *w)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	const struct peal_send *wqe = &qp->sq.wqe;
 	struct peal_message message = {
 		.opcode = wqe->opcode,
@@ -112,67 +116,67 @@ static void peal_wire_post(struct peal_carrier *c)
 	if (peal_op(wqe->opcode)->atomic)
 		message.atomic = wqe->atomic;
 	trace_peal_execute(qp->ib.qp_num, wqe->index, wqe->opcode, wqe->length,
-			   peal_outbound_psn(&c->out));
-	peal_load_keep(&c->load, peal_outbound_head(&c->out), wqe);
-	peal_outbound_post(&c->out, &message);
+			   peal_requester_psn(&w->requester));
+	peal_load_keep(&w->load, peal_requester_head(&w->requester), wqe);
+	peal_requester_post(&w->requester, &message);
 }
 
 /* A WQE that cannot be executed has its place in the order of completions too. */
-static void peal_wire_post_bad(struct peal_carrier *c, enum peal_reason reason)
+static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 {
-	const struct peal_send *wqe = &peal_wire_qp(c)->sq.wqe;
+	const struct peal_send *wqe = &peal_wire_qp(w)->sq.wqe;
 	struct peal_message message = {
 		.opcode = PEAL_OP_INVALID, .flags = wqe->flags, .index = wqe->index,
 	};
-	u32 flight = peal_outbound_head(&c->out);
+	u32 flight = peal_requester_head(&w->requester);
 
-	peal_outbound_post(&c->out, &message);
-	peal_outbound_spoil(&c->out, flight, reason == PEAL_REASON_WQE_LENGTH ?
-			    IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+	peal_requester_post(&w->requester, &message);
+	peal_requester_spoil(&w->requester, flight, reason == PEAL_REASON_WQE_LENGTH ?
+			     IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
 }
 
 /* Return: false when there is none. */
-static bool peal_wire_fetch(struct peal_carrier *c)
+static bool peal_wire_fetch(struct peal_wire *w)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	enum peal_reason reason;
 
 	switch (peal_sq_fetch(&qp->sq, &reason)) {
 	case PEAL_SQ_EMPTY:
 		return false;
 	case PEAL_SQ_MALFORMED:
-		peal_wire_post_bad(c, reason);
+		peal_wire_post_bad(w, reason);
 		break;
 	case PEAL_SQ_FETCHED:
-		peal_wire_post(c);
+		peal_wire_post(w);
 		reason = peal_wire_check_keys(qp);
 		if (unlikely(reason))
-			peal_wire_spoil(c, peal_outbound_head(&c->out) - 1, reason);
+			peal_wire_spoil(w, peal_requester_head(&w->requester) - 1, reason);
 		break;
 	}
 	/* From here on it is a message in flight. */
-	peal_sq_finish(&qp->sq, 0);
+	peal_sq_finish(&qp->sq);
 	peal_count(qp->table, posts);
 	return true;
 }
 
-/* What was begun as packets ends so; what comes next goes direct. */
+/* Messages started on the wire finish there; the next one may use the direct transport. */
 static bool peal_wire_yields(const struct peal_qp *qp)
 {
-	return qp->reach.direct || qp->reach.wanted;
+	return qp->sender != qp->wire || qp->locality->wanted;
 }
 
 /* Return: false when nothing may or can be begun. */
-static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
+static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 
-	if (!peal_requester_may_begin(qp, burst) || peal_wire_yields(qp)) {
-		peal_outbound_hurry(&c->out, ktime_get_ns());
+	if (!peal_sender_may_begin(qp, burst) || peal_wire_yields(qp)) {
+		peal_requester_hurry(&w->requester, ktime_get_ns());
 		return false;
 	}
-	if (!peal_outbound_has_room(&c->out) || !peal_wire_fetch(c))
+	if (!peal_requester_has_room(&w->requester) || !peal_wire_fetch(w))
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	return true;
@@ -184,24 +188,24 @@ static bool peal_wire_begin(struct peal_carrier *c, struct peal_burst *burst,
  * sq.wqe is still the WQE of a local operation: nothing is fetched before it is
  * executed.
  */
-static void peal_wire_execute(struct peal_carrier *c, const struct peal_outgoing *out)
+static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *out)
 {
-	struct peal_outcome outcome = peal_requester_local(peal_wire_qp(c));
+	struct peal_outcome outcome = peal_sender_local(peal_wire_qp(w));
 
-	peal_outbound_local_done(&c->out, out->flight, outcome.status, outcome.reason);
+	peal_requester_local_done(&w->requester, out->flight, outcome.status, outcome.reason);
 }
 
 /* The payload of a packet, from wherever the program has it. */
-static noinline enum peal_reason peal_wire_gather(struct peal_carrier *c,
+static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 						  const struct peal_outgoing *out, void *payload)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = out->header.payload_bytes;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&c->load, out->flight, qp->table, qp->ib.pd, false, out->offset,
+	reason = peal_load_find(&w->load, out->flight, qp->table, qp->ib.pd, false, out->offset,
 				bytes, &from);
 	if (unlikely(reason))
 		return reason;
@@ -211,79 +215,80 @@ static noinline enum peal_reason peal_wire_gather(struct peal_carrier *c,
 }
 
 /* What cannot be built for want of memory is a lost packet. */
-static void peal_wire_emit(struct peal_carrier *c, struct peal_outgoing *out)
+static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 {
 	void *payload;
-	struct sk_buff *skb = peal_line_prepare(&c->line, &out->header, &payload);
+	struct sk_buff *skb = peal_line_prepare(&w->line, &out->header, &payload);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	if (unlikely(!skb))
 		return;
 	if (out->header.payload_bytes)
-		reason = peal_wire_gather(c, out, payload);
+		reason = peal_wire_gather(w, out, payload);
 	if (likely(!reason)) {
-		peal_line_send(&c->line, &out->header, skb, out->again);
+		peal_line_send(&w->line, &out->header, skb, out->again);
 		return;
 	}
-	kfree_skb(skb);
-	peal_wire_spoil(c, out->flight, reason);
+	peal_line_discard(skb);
+	peal_wire_spoil(w, out->flight, reason);
 }
 
 /* A packet or a WQE. Return: false when there is nothing to do now. */
-static bool peal_wire_step(struct peal_carrier *c, struct peal_burst *burst,
+static bool peal_wire_step(struct peal_wire *w, struct peal_burst *burst,
 			   struct peal_budget *budget)
 {
 	struct peal_outgoing out;
 
-	switch (peal_outbound_next(&c->out, ktime_get_ns(), &out)) {
+	switch (peal_requester_next(&w->requester, ktime_get_ns(), &out)) {
 	case PEAL_PAUSE_NONE:
 		break;
 	case PEAL_PAUSE_EMPTY:
-		return peal_wire_begin(c, burst, budget);
+		return peal_wire_begin(w, burst, budget);
 	default:
 		return false;
 	}
 	if (out.local)
-		peal_wire_execute(c, &out);
+		peal_wire_execute(w, &out);
 	else
-		peal_wire_emit(c, &out);
+		peal_wire_emit(w, &out);
 	peal_budget_spend(budget,
 			  PEAL_COST_PACKET + (out.local ? 0 : out.header.payload_bytes));
 	return true;
 }
 
-static bool peal_wire_transmit(struct peal_carrier *c, struct peal_burst *burst,
+static bool peal_wire_transmit(struct peal_wire *w, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
 	bool left = false, more = true;
 
 	while (more && peal_budget_is_left(budget)) {
-		more = !peal_qp_send_failed(peal_wire_qp(c)) && peal_line_has_room(&c->line) &&
-		       peal_wire_step(c, burst, budget);
-		left = peal_wire_complete(c, burst, budget);
+		more = !peal_qp_send_failed(peal_wire_qp(w)) && peal_line_has_room(&w->line) &&
+		       peal_wire_step(w, burst, budget);
+		left = peal_wire_complete(w, burst, budget);
 	}
 	return more || left;
 }
 
 /* ---- time ---- */
 
-static void peal_wire_count_timer(struct peal_carrier *c, u64 now)
+static void peal_wire_count_timer(struct peal_wire *w, u64 now)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
-	bool gave_up = now >= c->out.give_up_at;
+	struct peal_qp *qp = peal_wire_qp(w);
+	bool gave_up = now >= w->requester.give_up_at;
 
 	if (gave_up)
 		peal_count(qp->table, timeouts);
-	else if (now >= c->out.probe_at)
+	else if (now >= w->requester.probe_at)
 		peal_count(qp->table, probes);
 	else
 		return;
-	trace_peal_timeout(qp->ib.qp_num, !gave_up, c->out.trail.una, c->out.retry.used);
+	trace_peal_timeout(qp->ib.qp_num, !gave_up, w->requester.trail.una,
+			   w->requester.retry.used);
 }
 
-static void peal_wire_expire(struct peal_carrier *c)
+static void peal_wire_expire(struct peal_wire *w)
 {
-	u64 deadline = peal_outbound_deadline(&c->out);
+	u64 deadline = peal_requester_deadline(&w->requester);
 	struct sk_buff *skb;
 	u64 now;
 
@@ -292,18 +297,10 @@ static void peal_wire_expire(struct peal_carrier *c)
 	now = ktime_get_ns();
 	if (now < deadline)
 		return;
-	peal_wire_count_timer(c, now);
-	peal_outbound_expire(&c->out, now);
-	while ((skb = peal_outbound_take_expired(&c->out, now)))
-		peal_keep_lose(peal_wire_qp(c), skb);
-}
-
-static ktime_t peal_wire_deadline(struct peal_qp *qp)
-{
-	struct peal_carrier *c = qp->carrier;
-	u64 at = peal_outbound_deadline(&c->out);
-
-	return min(at < KTIME_MAX ? ns_to_ktime(at) : KTIME_MAX, peal_serve_deadline(&c->serve));
+	peal_wire_count_timer(w, now);
+	peal_requester_expire(&w->requester, now);
+	while ((skb = peal_requester_take_expired(&w->requester, now)))
+		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
 /* ---- responses ---- */
@@ -333,30 +330,30 @@ static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *pa
 }
 
 /* The payload of a response, to wherever the program wants it. */
-static noinline enum peal_reason peal_wire_scatter(struct peal_carrier *c,
+static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 						   const struct peal_datagram *dg,
 						   const struct peal_landing *landing)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&c->load, landing->flight, qp->table, qp->ib.pd, true,
+	reason = peal_load_find(&w->load, landing->flight, qp->table, qp->ib.pd, true,
 				landing->offset, landing->bytes, &to);
 	if (likely(!reason))
-		peal_place(dg, &to, landing->bytes);
+		peal_datagram_scatter(dg, &to, landing->bytes);
 	return reason;
 }
 
-static noinline enum peal_reason peal_wire_store(struct peal_carrier *c,
+static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
 						 const struct peal_landing *landing)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&c->load, landing->flight, qp->table, qp->ib.pd, true, 0,
+	reason = peal_load_find(&w->load, landing->flight, qp->table, qp->ib.pd, true, 0,
 				sizeof(landing->original), &to);
 	if (unlikely(reason))
 		return reason;
@@ -365,19 +362,19 @@ static noinline enum peal_reason peal_wire_store(struct peal_carrier *c,
 	return PEAL_REASON_NONE;
 }
 
-static void peal_wire_land(struct peal_carrier *c, const struct peal_datagram *dg,
+static void peal_wire_land(struct peal_wire *w, const struct peal_datagram *dg,
 			   const struct peal_landing *landing, u64 now)
 {
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	if (landing->what == PEAL_LANDING_ATOMIC)
-		reason = peal_wire_store(c, landing);
+		reason = peal_wire_store(w, landing);
 	else if (landing->bytes)
-		reason = peal_wire_scatter(c, dg, landing);
+		reason = peal_wire_scatter(w, dg, landing);
 	if (likely(!reason))
-		peal_outbound_landed(&c->out, landing, now);
+		peal_requester_landed(&w->requester, landing, now);
 	else
-		peal_wire_spoil(c, landing->flight, reason);
+		peal_wire_spoil(w, landing->flight, reason);
 }
 
 static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
@@ -390,75 +387,79 @@ static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
 }
 
 /* A response with the PSN of one that is kept. When they differ, one of them is forged. */
-static noinline void peal_wire_compare(struct peal_carrier *c, const struct peal_datagram *dg,
+static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_datagram *dg,
 				       struct peal_landing *landing, u64 now)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 
-	if (!peal_receive_same(landing->kept, dg)) {
+	if (!peal_datagram_same(landing->kept, dg)) {
 		landing->drop = PEAL_DROP_conflict;
 		landing->duplicate = false;
-		peal_keep_lose(qp, peal_outbound_contradict(&c->out, dg->packet.psn, now));
+		peal_reorder_mem_lose(peal_wire_mem(w), peal_requester_contradict(&w->requester,
+										  dg->packet.psn,
+										  now));
 	}
 	peal_wire_drop(qp, &dg->packet, landing);
 }
 
 /* One response. Consumes dg->skb. @again: it had been kept for its turn. */
-static void peal_wire_take(struct peal_carrier *c, struct peal_datagram *dg, bool again)
+static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool again)
 {
-	struct peal_qp *qp = peal_wire_qp(c);
+	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_landing landing;
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	peal_outbound_receive(&c->out, &dg->packet, now,
-			      peal_keep_may(qp, dg, c->out.early.count), &landing);
+	peal_requester_receive(&w->requester, &dg->packet, now,
+			       peal_reorder_mem_may(peal_wire_mem(w), dg,
+						    ib_mtu_enum_to_int(qp->attr.path_mtu),
+						    w->requester.early.count), &landing);
 	switch (landing.what) {
 	case PEAL_LANDING_KEPT:
-		peal_keep_add(qp, dg->skb);
+		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
 		return;
 	case PEAL_LANDING_DROPPED:
 		peal_wire_drop(qp, &dg->packet, &landing);
 		break;
 	case PEAL_LANDING_COPY:
-		peal_wire_compare(c, dg, &landing, now);
+		peal_wire_compare(w, dg, &landing, now);
 		break;
 	case PEAL_LANDING_TAKEN:
 		peal_wire_count_nak(qp, &dg->packet);
 		break;
 	case PEAL_LANDING_READ:
 	case PEAL_LANDING_ATOMIC:
-		peal_wire_land(c, dg, &landing, now);
+		peal_wire_land(w, dg, &landing, now);
 		break;
 	}
-	consume_skb(dg->skb);
+	peal_datagram_consume(dg);
 }
 
 /* Others may have their turn behind it: peal_wire_run() takes those. */
-void peal_wire_response(struct peal_carrier *c, struct peal_datagram *dg)
+void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 {
-	peal_wire_take(c, dg, false);
+	peal_wire_take(w, dg, false);
 }
 
-static void peal_wire_take_early(struct peal_carrier *c, struct peal_budget *budget)
+static void peal_wire_take_early(struct peal_wire *w, struct peal_budget *budget)
 {
 	struct peal_datagram early;
 	struct sk_buff *skb;
 
-	while (peal_budget_is_left(budget) && (skb = peal_outbound_take_early(&c->out))) {
-		peal_keep_take(peal_wire_qp(c), skb);
-		peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
-		peal_receive_again(skb, &early);
-		peal_wire_take(c, &early, true);
+	while (peal_budget_is_left(budget) && (skb = peal_requester_take_early(&w->requester))) {
+		peal_reorder_mem_take(peal_wire_mem(w), skb);
+		peal_datagram_parse(skb, &early);
+		peal_budget_spend(budget, PEAL_COST_PACKET + early.packet.payload_bytes);
+		peal_wire_take(w, &early, true);
 	}
 }
 
-static void peal_wire_forget_early(struct peal_carrier *c)
+static void peal_wire_forget_early(struct peal_wire *w)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_outbound_drop_early(&c->out)))
-		peal_keep_lose(peal_wire_qp(c), skb);
+	while ((skb = peal_requester_drop_early(&w->requester)))
+		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
 /* ---- what a queue pair asks ---- */
@@ -468,26 +469,35 @@ static bool peal_wire_connected(const struct peal_qp *qp)
 	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
 }
 
-static bool peal_wire_ask(struct peal_carrier *c, struct peal_burst *burst,
+static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
 			  struct peal_budget *budget)
 {
-	if (!peal_wire_connected(peal_wire_qp(c)))
+	if (!peal_wire_connected(peal_wire_qp(w)))
 		return false;
-	peal_wire_expire(c);
-	return peal_wire_transmit(c, burst, budget);
+	peal_wire_expire(w);
+	return peal_wire_transmit(w, burst, budget);
 }
 
-static bool peal_wire_answer(struct peal_carrier *c, struct peal_burst *burst,
+bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_burst *burst,
+		       struct peal_budget *budget)
+{
+	peal_qp_change_receiver(peal_wire_qp(w), &w->base);
+	peal_wire_responder_request(&w->responder, dg, burst, budget);
+	return peal_wire_responder_reply(&w->responder, burst, budget);
+}
+
+static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
 			     struct peal_budget *budget)
 {
-	struct peal_rq *rq = &peal_wire_qp(c)->rq;
+	struct peal_qp *qp = peal_wire_qp(w);
 	bool more;
 
-	if (!peal_serve_is_due(&c->serve))
+	if (!peal_wire_responder_is_due(&w->responder))
 		return false;
-	spin_lock(&rq->lock);
-	more = peal_serve_run(&c->serve, burst, budget);
-	spin_unlock(&rq->lock);
+	spin_lock(&qp->rq.lock);
+	peal_qp_change_receiver(qp, &w->base);
+	more = peal_wire_responder_run(&w->responder, burst, budget);
+	spin_unlock(&qp->rq.lock);
 	return more;
 }
 
@@ -495,30 +505,79 @@ static bool peal_wire_answer(struct peal_carrier *c, struct peal_burst *burst,
  * Each of both can use up every turn, and the room: a peer may ask for 2 GiB at once.
  * So they take turns in going first. Completions need no room, and go before.
  */
-static bool peal_wire_run(struct peal_qp *qp, struct peal_burst *burst,
-			  struct peal_budget *budget)
+static bool peal_wire_run_packets(struct peal_wire *w, struct peal_burst *burst,
+				  struct peal_budget *budget)
 {
-	struct peal_carrier *c = qp->carrier;
+	struct peal_qp *qp = peal_wire_qp(w);
 	bool more = false;
 
 	if (peal_wire_connected(qp)) {
-		peal_wire_take_early(c, budget);
-		more = peal_wire_complete(c, burst, budget);
+		peal_wire_take_early(w, budget);
+		more = peal_wire_complete(w, burst, budget);
 	}
-	c->asks_first = !c->asks_first;
-	if (c->asks_first)
-		more |= peal_wire_ask(c, burst, budget);
-	more |= peal_wire_answer(c, burst, budget);
-	if (!c->asks_first)
-		more |= peal_wire_ask(c, burst, budget);
+	w->asks_first = !w->asks_first;
+	if (w->asks_first)
+		more |= peal_wire_ask(w, burst, budget);
+	more |= peal_wire_answer(w, burst, budget);
+	if (!w->asks_first)
+		more |= peal_wire_ask(w, burst, budget);
 	return more;
 }
 
-static bool peal_wire_flush(struct peal_qp *qp, struct peal_burst *burst)
+/*
+ * Between two messages, when all that left as packets is answered, the direct transport may
+ * take over from the wire if the peer is proven to be in this kernel. It gives back when there
+ * is no proof any more. Return: the transport that sends now.
+ */
+static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 {
+	struct peal_qp *qp = peal_wire_qp(w);
+	bool near;
+
+	if (qp->ib.qp_type != IB_QPT_RC || !peal_sender_works(qp))
+		return qp->sender;
+	if (unlikely(peal_locality_is_due(qp->locality)))
+		peal_locality_ask(qp, &w->line, peal_rto_estimate(&w->requester.rto));
+	near = peal_locality_look(qp);
+	if (qp->sender == qp->wire && !peal_qp_idle(qp))
+		return qp->sender;
+	near |= qp->sq.busy;
+	peal_qp_change_sender(qp, near ? qp->direct : qp->wire);
+	return qp->sender;
+}
+
+/* Messages waited in the ring for all packets to be answered, and now they are. */
+static bool peal_wire_may_change(struct peal_qp *qp)
+{
+	return qp->locality->wanted && qp->sender == qp->wire && peal_qp_idle(qp);
+}
+
+/* The turn that finds the last answer changes the transport, because no other turn may come. */
+static bool peal_wire_run(struct peal_transport *transport, struct peal_burst *burst,
+			  struct peal_budget *budget)
+{
+	struct peal_wire *w = peal_wire(transport);
+	struct peal_qp *qp = transport->qp;
+	struct peal_transport *sender = peal_wire_choose_sender(w);
+	bool more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, burst, budget);
+
+	if (unlikely(peal_qp_send_failed(qp)))
+		return peal_sender_flush(qp, burst, budget);
+	if (sender == transport && !more && peal_wire_may_change(qp)) {
+		sender = peal_wire_choose_sender(w);
+		more = sender == transport && peal_wire_run_packets(w, burst, budget);
+	}
+	if (sender != transport)
+		more |= sender->ops->run(sender, burst, budget);
+	return more;
+}
+
+static bool peal_wire_flush(struct peal_transport *transport, struct peal_burst *burst)
+{
+	struct peal_qp *qp = transport->qp;
 	struct peal_completion done;
 
-	if (!peal_outbound_flush(&qp->carrier->out, &done))
+	if (!peal_requester_flush(&peal_wire(transport)->requester, &done))
 		return false;
 	done.status = IB_WC_WR_FLUSH_ERR;
 	done.reason = peal_qp_flush_reason(qp);
@@ -526,45 +585,47 @@ static bool peal_wire_flush(struct peal_qp *qp, struct peal_burst *burst)
 	return true;
 }
 
-static bool peal_wire_idle(struct peal_qp *qp)
+static bool peal_wire_idle(struct peal_transport *transport)
 {
-	return peal_outbound_idle(&qp->carrier->out);
+	return peal_requester_idle(&peal_wire(transport)->requester);
 }
 
 /* Both locks. */
-static void peal_wire_reset(struct peal_qp *qp)
+static void peal_wire_reset(struct peal_transport *transport)
 {
-	struct peal_carrier *c = qp->carrier;
+	struct peal_wire *w = peal_wire(transport);
 
-	peal_line_stop(&c->line);
-	peal_wire_forget_early(c);
-	peal_outbound_reset(&c->out);
-	peal_serve_reset(&c->serve);
+	peal_line_stop(&w->line);
+	peal_wire_forget_early(w);
+	peal_requester_reset(&w->requester);
+	peal_wire_responder_reset(&w->responder);
 }
 
 /* Both locks. */
-static void peal_wire_fail(struct peal_qp *qp)
+static void peal_wire_fail(struct peal_transport *transport)
 {
-	peal_wire_forget_early(qp->carrier);
-	peal_serve_forget_early(&qp->carrier->serve);
+	struct peal_wire *w = peal_wire(transport);
+
+	peal_wire_forget_early(w);
+	peal_wire_responder_forget_early(&w->responder);
 }
 
-static void peal_wire_configure(struct peal_carrier *c)
+static void peal_wire_configure(struct peal_wire *w)
 {
-	const struct peal_qp *qp = peal_wire_qp(c);
-	u8 shift = qp->attr.path_mtu + 7;	/* IB_MTU_256 is 1 */
-	struct peal_outbound_config config = {
+	const struct peal_qp *qp = peal_wire_qp(w);
+	u8 shift = peal_qp_mtu_shift(qp);
+	struct peal_requester_config config = {
 		.transport = peal_wire_transport(qp),
 		.mtu_shift = shift,
 		.retry_limit = qp->attr.retry_cnt,
 		.rnr_limit = qp->attr.rnr_retry,
 		.max_rd_atomic = qp->attr.max_rd_atomic,
-		.timeout_ns = qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0,
+		.timeout_ns = peal_qp_timeout_ns(qp),
 		.window = min((u32)PEAL_WINDOW_BYTES >> shift, PEAL_WINDOW_PACKETS),
-		.keep_ns = peal_keep_ns(qp),
+		.keep_ns = peal_line_reorder_ns(qp),
 	};
 
-	peal_outbound_configure(&c->out, &config);
+	peal_requester_configure(&w->requester, &config);
 }
 
 /*
@@ -572,147 +633,149 @@ static void peal_wire_configure(struct peal_carrier *c)
  * the numbers go on. RC does not come back, and until it is in ERR messages before
  * the failed one are waited for.
  */
-static void peal_wire_resume(struct peal_carrier *c)
+static void peal_wire_resume(struct peal_wire *w)
 {
-	u32 psn = peal_outbound_psn(&c->out);
+	u32 psn = peal_requester_psn(&w->requester);
 
-	peal_wire_forget_early(c);
-	peal_outbound_reset(&c->out);
-	peal_outbound_set_psn(&c->out, psn);
+	peal_wire_forget_early(w);
+	peal_requester_reset(&w->requester);
+	peal_requester_set_psn(&w->requester, psn);
 }
 
 /* Both locks. */
-static void peal_wire_apply(struct peal_qp *qp, int mask)
+static void peal_wire_apply(struct peal_transport *transport, int mask)
 {
-	struct peal_carrier *c = qp->carrier;
+	struct peal_wire *w = peal_wire(transport);
+	struct peal_qp *qp = transport->qp;
 
-	if (mask & IB_QP_AV)
-		peal_line_use_staged(&c->line);
-	peal_wire_configure(c);
-	peal_serve_configure(&c->serve);
-	if (qp->ib.qp_type == IB_QPT_UC && peal_outbound_failed(&c->out) && mask & IB_QP_STATE &&
-	    qp->state == IB_QPS_RTS)
-		peal_wire_resume(c);
+	if (mask & IB_QP_AV) {
+		peal_line_use_staged(&w->line);
+		peal_locality_forget(qp->locality);	/* the proof was for the old path */
+	}
+	peal_wire_configure(w);
+	peal_wire_responder_configure(&w->responder);
+	if (qp->ib.qp_type == IB_QPT_UC && peal_requester_failed(&w->requester) &&
+	    mask & IB_QP_STATE && qp->state == IB_QPS_RTS)
+		peal_wire_resume(w);
 	if (mask & IB_QP_SQ_PSN)
-		peal_outbound_set_psn(&c->out, qp->sq.psn);
+		peal_requester_set_psn(&w->requester, qp->attr.sq_psn);
 	if (mask & IB_QP_RQ_PSN)
-		peal_serve_set_psn(&c->serve, qp->rq.psn);
+		peal_wire_responder_set_psn(&w->responder, qp->attr.rq_psn);
 }
 
-/* Both locks. */
-static void peal_wire_query(struct peal_qp *qp, struct ib_qp_attr *attr)
+static ktime_t peal_wire_deadline(struct peal_transport *transport)
 {
-	attr->sq_psn = peal_outbound_psn(&qp->carrier->out);
-	attr->rq_psn = qp->carrier->serve.in.psn;
+	struct peal_wire *w = peal_wire(transport);
+	struct peal_transport *sender = transport->qp->sender;
+	u64 at = peal_requester_deadline(&w->requester);
+	ktime_t when = at < KTIME_MAX ? ns_to_ktime(at) : KTIME_MAX;
+
+	if (transport->qp->state == IB_QPS_ERR)
+		return KTIME_MAX;
+	when = min(when, peal_wire_responder_deadline(&w->responder));
+	return sender == transport ? when : min(when, sender->ops->deadline(sender));
+}
+
+static u32 peal_wire_send_psn(const struct peal_transport *transport)
+{
+	return peal_requester_psn(&peal_wire(transport)->requester);
+}
+
+static void peal_wire_start_send(struct peal_transport *transport, u32 psn)
+{
+	peal_requester_set_psn(&peal_wire(transport)->requester, psn);
+}
+
+static struct peal_recv_psn peal_wire_recv_psn(const struct peal_transport *transport)
+{
+	return peal_wire_responder_psn(&peal_wire(transport)->responder);
+}
+
+static void peal_wire_start_recv(struct peal_transport *transport, struct peal_recv_psn at)
+{
+	peal_wire_responder_start(&peal_wire(transport)->responder, at);
 }
 
 /* Nobody can find it any more. */
-static void peal_wire_free(struct peal_qp *qp)
+static void peal_wire_free(struct peal_transport *transport)
 {
-	struct peal_carrier *c = qp->carrier;
+	struct peal_wire *w = peal_wire(transport);
 
-	peal_line_free(&c->line);
-	peal_wire_forget_early(c);
-	peal_serve_free(&c->serve);
-	peal_load_free(&c->load);
-	kvfree(c->flight);
-	kfree(c);
+	peal_line_free(&w->line);
+	peal_wire_forget_early(w);
+	peal_wire_responder_free(&w->responder);
+	peal_load_free(&w->load);
+	kvfree(w->flight);
+	kfree(w);
 }
 
-static void peal_wire_ask_reach(struct peal_qp *qp)
-{
-	struct peal_carrier *c = qp->carrier;
-
-	peal_probe_ask(qp, &c->line, peal_rto_estimate(&c->out.rto));
-}
-
-static void peal_wire_lend_send(struct peal_qp *qp)
-{
-	peal_sq_set_psn(&qp->sq, peal_outbound_psn(&qp->carrier->out));
-}
-
-static void peal_wire_take_back_send(struct peal_qp *qp)
-{
-	peal_outbound_set_psn(&qp->carrier->out, qp->sq.psn);
-}
-
-/* rq.lock */
-static void peal_wire_lend_recv(struct peal_qp *qp)
-{
-	peal_serve_lend(&qp->carrier->serve);
-}
-
-/* rq.lock */
-static void peal_wire_take_back_recv(struct peal_qp *qp)
-{
-	peal_serve_take_back(&qp->carrier->serve);
-}
-
-static const struct peal_carrier_ops peal_wire_ops = {
+static const struct peal_transport_ops peal_wire_ops = {
+	.packets = true,
 	.apply = peal_wire_apply,
 	.reset = peal_wire_reset,
 	.fail = peal_wire_fail,
-	.query = peal_wire_query,
+	.free = peal_wire_free,
 	.run = peal_wire_run,
+	.deadline = peal_wire_deadline,
 	.flush = peal_wire_flush,
 	.idle = peal_wire_idle,
-	.deadline = peal_wire_deadline,
-	.ask_reach = peal_wire_ask_reach,
-	.lend_send = peal_wire_lend_send,
-	.take_back_send = peal_wire_take_back_send,
-	.lend_recv = peal_wire_lend_recv,
-	.take_back_recv = peal_wire_take_back_recv,
-	.free = peal_wire_free,
+	.send_psn = peal_wire_send_psn,
+	.start_send = peal_wire_start_send,
+	.recv_psn = peal_wire_recv_psn,
+	.start_recv = peal_wire_start_recv,
 };
 
 /* ---- set-up ---- */
 
-static int peal_wire_init(struct peal_carrier *c, struct peal_qp *qp)
+static int peal_wire_init(struct peal_wire *w, struct peal_qp *qp)
 {
 	u32 entries = qp->sq.ring.mask + 1;
 	int ret;
 
-	peal_line_init(&c->line, qp);
-	c->flight = kvcalloc(entries, sizeof(*c->flight), GFP_KERNEL_ACCOUNT);
-	if (!c->flight)
+	w->base.ops = &peal_wire_ops;
+	w->base.qp = qp;
+	peal_line_init(&w->line, qp);
+	w->flight = kvcalloc(entries, sizeof(*w->flight), GFP_KERNEL_ACCOUNT);
+	if (!w->flight)
 		return -ENOMEM;
-	ret = peal_load_init(&c->load, entries, qp->sq.limits.max_sge);
+	ret = peal_load_init(&w->load, entries, qp->sq.limits.max_sge);
 	if (ret)
 		goto free_flight;
-	ret = peal_serve_init(&c->serve, &c->line);
+	ret = peal_wire_responder_init(&w->responder, &w->line);
 	if (ret)
 		goto free_load;
-	peal_outbound_init(&c->out, c->flight, entries);
+	peal_requester_init(&w->requester, w->flight, entries);
 	return 0;
 
 free_load:
-	peal_load_free(&c->load);
+	peal_load_free(&w->load);
 free_flight:
-	kvfree(c->flight);
+	kvfree(w->flight);
 	return ret;
 }
 
 static int peal_wire_create(struct peal_qp *qp)
 {
-	struct peal_carrier *c = kzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
+	struct peal_wire *w = kzalloc(sizeof(*w), GFP_KERNEL_ACCOUNT);
 	int ret;
 
-	if (!c)
+	if (!w)
 		return -ENOMEM;
-	ret = peal_wire_init(c, qp);
+	ret = peal_wire_init(w, qp);
 	if (ret)
-		kfree(c);
+		kfree(w);
 	else
-		peal_qp_set_carrier(qp, c, &peal_wire_ops);
+		peal_qp_set_wire(qp, &w->base);
 	return ret;
 }
 
-int peal_wire_attach(struct peal_dev *dev, struct peal_qp *qp, const struct ib_qp_attr *attr,
-		     int mask)
+int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room,
+		     const struct ib_qp_attr *attr, int mask)
 {
 	u32 peer = mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	enum ib_mtu mtu = mask & IB_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
-	int ret = qp->carrier ? 0 : peal_wire_create(qp);
+	int ret = qp->wire ? 0 : peal_wire_create(qp);
 
-	return ret ? ret : peal_line_stage(&qp->carrier->line, dev, &attr->ah_attr, peer, mtu);
+	return ret ? ret : peal_line_stage(&peal_wire(qp->wire)->line, port, room, &attr->ah_attr,
+					   peer, mtu);
 }

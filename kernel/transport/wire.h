@@ -1,36 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The wire carrier of connected queue pairs (RC and UC): the requester's side.
+ * RC and UC on the wire: the transport, and its requester's side.
  *
- * Owns: struct peal_carrier of such a queue pair: its line, its messages in
- * flight and their loads; what becomes of responses.
- * Does not know: the protocol (proto/), IP (path.h, send.h), the responder's
- * side (serve.h), when it runs (engine.h).
+ * Owns: struct peal_wire: the line to the peer, the messages in flight and their scatter
+ * lists; what becomes of responses; when the direct transport sends in its place.
+ * Does not know: the protocol (proto/), IP (net/), the responder's side
+ * (wire_responder.h), when it runs (engine/).
  */
 #ifndef PEAL_WIRE_H
 #define PEAL_WIRE_H
 
-#include "proto/outbound.h"
+#include "proto/requester.h"
 #include "queue/qp.h"
 #include "transport/line.h"
 #include "transport/load.h"
-#include "transport/serve.h"
+#include "transport/wire_responder.h"
 
-struct peal_dev;
 struct peal_datagram;
+struct peal_port;
+struct peal_room;
 
-struct peal_carrier {
-	struct peal_line line;		/* either lock */
-	struct peal_serve serve;	/* rq.lock */
+struct peal_wire {
+	struct peal_transport base;
+	struct peal_line line;			/* either lock */
+	struct peal_wire_responder responder;	/* rq.lock */
 	/* sq.lock: */
-	struct peal_outbound out;
-	struct peal_flight *flight;	/* the array behind `out` */
-	struct peal_load load;		/* parallel to it */
-	bool asks_first;		/* before it answers; the other way round next time */
+	struct peal_requester requester;
+	struct peal_flight *flight;		/* the array behind it */
+	struct peal_load load;			/* parallel to that */
+	bool asks_first;			/* before it answers; the next time after */
 };
+
+static inline struct peal_wire *peal_wire(const struct peal_transport *transport)
+{
+	return container_of(transport, struct peal_wire, base);
+}
 
 /**
  * peal_wire_attach() - let @qp speak on the wire
+ * @room: what its packets are charged to
  * @attr: with IB_QP_AV in @mask: the path that the coming modify will apply
  *
  * With `control` held; sleeps. What is not applied in the end is kept for the
@@ -39,10 +47,13 @@ struct peal_carrier {
  * Return: 0, -ENOMEM, -ENETUNREACH (no route), -EINVAL (path MTU too large for
  * the link, no RoCEv2 GID).
  */
-int peal_wire_attach(struct peal_dev *dev, struct peal_qp *qp, const struct ib_qp_attr *attr,
-		     int mask);
+int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room,
+		     const struct ib_qp_attr *attr, int mask);
 
+/* rq.lock, in RTR or later: a request. Consumes dg->skb. Return: as run() of a transport. */
+bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_burst *burst,
+		       struct peal_budget *budget);
 /* sq.lock, inside the guard, RTS or SQD; run the queue afterwards. Consumes dg->skb. */
-void peal_wire_response(struct peal_carrier *c, struct peal_datagram *dg);
+void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg);
 
 #endif

@@ -11,7 +11,9 @@
 #include <rdma/rdma_netlink.h>
 
 #include "base/compat.h"
+#include "engine/lifecycle.h"
 #include "net/netns.h"
+#include "transport/demux.h"
 #include "verbs/dev.h"
 #include "verbs/link.h"
 #include "verbs/netlink.h"
@@ -41,45 +43,65 @@ static void peal_link_describe(struct ib_device *ib, const struct net_device *nd
 	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
 }
 
+/* The namespace ends, and RTNL may not be taken here: the removal is queued. */
+static void peal_link_remove(struct peal_port *port)
+{
+	struct peal_dev *dev = container_of(port, struct peal_dev, nic.port);
+
+	if (!ib_device_try_get(&dev->ib))
+		return;
+	ib_unregister_device_queued(&dev->ib);
+	ib_device_put(&dev->ib);
+}
+
+static const struct peal_port_ops peal_link_port_ops = {
+	.knows = peal_demux_knows,
+	.deliver = peal_demux_deliver,
+	.remove = peal_link_remove,
+};
+
 /*
  * With the operations comes dealloc_driver, which ib_dealloc_device() calls: so
  * they are set last, when everything that it undoes has been done.
  */
 static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
-	int ret = peal_table_init(&dev->table);
+	int ret = peal_table_init(&dev->nic.table);
 
 	if (ret)
 		return ret;
-	peal_quota_init(&dev->quota);
-	ret = peal_engine_start(&dev->engine, &dev->table, name);
+	peal_quota_init(&dev->nic.quota);
+	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
 	if (ret)
 		goto destroy_table;
-	peal_options_init(&dev->options);
-	ret = peal_reach_add(&dev->home, &dev->table, &dev->options);
+	peal_options_init(&dev->nic.options);
+	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)
 		goto stop_engine;
-	dev->ndev = ndev;
-	netdev_hold(ndev, &dev->ndev_tracker, GFP_KERNEL);
-	peal_groups_init(&dev->groups);
+	dev->nic.port.ops = &peal_link_port_ops;
+	dev->nic.port.table = &dev->nic.table;
+	dev->nic.port.ndev = ndev;
+	peal_reorder_mem_init(&dev->nic.port.reorder_mem, &dev->nic.table);
+	netdev_hold(ndev, &dev->nic.port.tracker, GFP_KERNEL);
+	peal_groups_init(&dev->nic.groups, &dev->nic.port);
 	peal_link_describe(&dev->ib, ndev);
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
 	return 0;
 
 stop_engine:
-	peal_engine_stop(&dev->engine);
+	peal_engine_stop(&dev->nic.engine);
 destroy_table:
-	peal_table_destroy(&dev->table);
+	peal_table_destroy(&dev->nic.table);
 	return ret;
 }
 
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
-	int ret = peal_netns_attach(dev, ndev);
+	int ret = peal_netns_attach(&dev->nic.port, ndev);
 
 	if (ret)
 		return ret;
-	peal_reach_settle(&dev->home, dev->netns->net);
+	peal_locality_settle(&dev->nic.locality, dev->nic.port.net);
 	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;
@@ -93,7 +115,7 @@ static void peal_link_follow(struct net_device *ndev)
 
 	rtnl_lock();
 	ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
-	if (ib && peal_netns_left(peal_dev(ib), ndev))
+	if (ib && peal_netns_left(&peal_dev(ib)->nic.port, ndev))
 		ib_unregister_device_queued(ib);
 	if (ib)
 		ib_device_put(ib);
@@ -190,7 +212,7 @@ static void peal_link_removed(struct ib_device *ib, void *data)
 	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
 		return;
 	peal_netlink_remove(peal_dev(ib));
-	peal_engine_abandon(&peal_dev(ib)->engine);
+	peal_engine_abandon(&peal_dev(ib)->nic.engine);
 }
 
 /* remove is called only where add succeeded. */
@@ -198,7 +220,7 @@ static int peal_link_added(struct ib_device *ib)
 {
 	if (ib->ops.driver_id != peal_verbs_ops.driver_id)
 		return -EOPNOTSUPP;
-	peal_engine_return(&peal_dev(ib)->engine);
+	peal_engine_return(&peal_dev(ib)->nic.engine);
 	peal_netlink_add(peal_dev(ib));
 	return 0;
 }

@@ -73,9 +73,9 @@ static int peal_netlink_put(struct sk_buff *msg, const struct peal_dev *dev)
 {
 	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
 	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
-	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->options)) ||
+	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->nic.options)) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC,
-			peal_options_max_rd_atomic(&dev->options)))
+			peal_options_max_rd_atomic(&dev->nic.options)))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -140,9 +140,9 @@ static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
 static void peal_netlink_apply(struct peal_dev *dev, struct nlattr **attrs)
 {
 	if (attrs[PEAL_NL_DEV_DIRECT])
-		peal_options_set_direct(&dev->options, nla_get_u8(attrs[PEAL_NL_DEV_DIRECT]));
+		peal_options_set_direct(&dev->nic.options, nla_get_u8(attrs[PEAL_NL_DEV_DIRECT]));
 	if (attrs[PEAL_NL_DEV_MAX_RD_ATOMIC])
-		peal_options_set_max_rd_atomic(&dev->options, &dev->ib.attrs,
+		peal_options_set_max_rd_atomic(&dev->nic.options, &dev->ib.attrs,
 					       nla_get_u32(attrs[PEAL_NL_DEV_MAX_RD_ATOMIC]));
 }
 

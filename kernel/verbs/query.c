@@ -55,19 +55,19 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 0,
 	};
-	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->options));
+	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->nic.options));
 	return 0;
 }
 
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
-	struct net_device *ndev = peal_dev(ib)->ndev;
+	struct net_device *ndev = peal_dev(ib)->nic.port.ndev;
 	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
 
 	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
 	attr->max_mtu = IB_MTU_4096;
-	attr->active_mtu = peal_dev_mtu(peal_dev(ib));
+	attr->active_mtu = peal_port_mtu(&peal_dev(ib)->nic.port);
 	attr->gid_tbl_len = PEAL_GID_TABLE_LEN;
 	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = PEAL_MAX_MSG;
@@ -118,7 +118,7 @@ struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port)
 
 int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index)
 {
-	const struct peal_table *table = &peal_dev(ib)->table;
+	const struct peal_table *table = &peal_dev(ib)->nic.table;
 	int i;
 
 	if (!port)

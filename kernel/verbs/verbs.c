@@ -7,7 +7,9 @@
 
 #include "base/compat.h"
 #include "mem/mw.h"
+#include "engine/lifecycle.h"
 #include "net/netns.h"
+#include "transport/demux.h"
 #include "transport/ah.h"
 #include "verbs/dev.h"
 #include "verbs/post.h"
@@ -63,18 +65,18 @@ static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_u
 {
 	struct peal_context *ctx = peal_verbs_context(udata);
 
-	return ctx ? &ctx->account : &dev->quota.kernel;
+	return ctx ? &ctx->account : &dev->nic.quota.kernel;
 }
 
 /* The program sends in its own name: its packets carry the cgroup it is in now. */
 static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
 {
-	struct peal_room *room = peal_room_open(&dev->rooms);
+	struct peal_room *room = peal_room_open(&dev->nic.port.rooms);
 	struct peal_context *ctx;
 
 	if (IS_ERR(room))
 		return ERR_CAST(room);
-	ctx = peal_engine_add_context(&dev->engine, ib, &dev->quota);
+	ctx = peal_engine_add_context(&dev->nic.engine, ib, &dev->nic.quota);
 	if (IS_ERR(ctx))
 		peal_room_close(room);
 	else
@@ -87,7 +89,7 @@ static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context
 {
 	struct peal_room *room = ctx->room;
 
-	peal_engine_remove_context(&dev->engine, ctx);
+	peal_engine_remove_context(&dev->nic.engine, ctx);
 	peal_room_close(room);
 }
 
@@ -191,7 +193,7 @@ static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 
 static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
 {
-	return peal_post_poll(&peal_dev(ib->device)->table, peal_cq(ib), n, wc);
+	return peal_post_poll(&peal_dev(ib->device)->nic.table, peal_cq(ib), n, wc);
 }
 
 static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags)
@@ -209,7 +211,7 @@ static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 len
 		ret = -EOPNOTSUPP;
 	if (ret)
 		return ERR_PTR(ret);
-	return peal_mr_register(&dev->table, peal_verbs_account(dev, udata), pd, start, length,
+	return peal_mr_register(&dev->nic.table, peal_verbs_account(dev, udata), pd, start, length,
 				iova, access);
 }
 
@@ -217,7 +219,7 @@ static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
 
-	return peal_mr_dma(&dev->table, &dev->quota.kernel, pd, access);
+	return peal_mr_dma(&dev->nic.table, &dev->nic.quota.kernel, pd, access);
 }
 
 static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
@@ -229,7 +231,7 @@ static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 
-	return peal_mw_init(peal_mw(ib), &dev->table, peal_verbs_account(dev, udata), ib->pd);
+	return peal_mw_init(peal_mw(ib), &dev->nic.table, peal_verbs_account(dev, udata), ib->pd);
 }
 
 static int peal_verbs_dealloc_mw(struct ib_mw *ib)
@@ -251,15 +253,15 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
-	struct peal_room *room = peal_dev_room(dev, peal_verbs_context(udata));
+	struct peal_room *room = peal_nic_room(&dev->nic, peal_verbs_context(udata));
 	struct peal_ah *ah = peal_ah(ib);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
 	if (!ret && udata)
-		ret = peal_path_permit(dev, init->ah_attr);
+		ret = peal_path_permit(&dev->nic.port, init->ah_attr);
 	if (!ret)
-		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), dev, room, init->ah_attr,
-				   gfp);
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), &dev->nic.port, room,
+				   init->ah_attr, gfp);
 	if (ret)
 		return ret;
 	ret = peal_verbs_introduce_ah(ah, udata);
@@ -286,14 +288,14 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 {
 	struct peal_dev *dev = peal_dev(ib);
 
-	peal_netns_detach(dev);
-	peal_reach_remove(&dev->home);
-	peal_engine_stop(&dev->engine);
-	peal_table_destroy(&dev->table);
-	peal_groups_destroy(&dev->groups);
-	peal_keep_end(&dev->keep);
-	peal_quota_end(&dev->quota);
-	netdev_put(dev->ndev, &dev->ndev_tracker);
+	peal_netns_detach(&dev->nic.port);
+	peal_locality_remove(&dev->nic.locality);
+	peal_engine_stop(&dev->nic.engine);
+	peal_table_destroy(&dev->nic.table);
+	peal_groups_destroy(&dev->nic.groups);
+	peal_reorder_mem_end(&dev->nic.port.reorder_mem);
+	peal_quota_end(&dev->nic.quota);
+	netdev_put(dev->nic.port.ndev, &dev->nic.port.tracker);
 }
 
 const struct ib_device_ops peal_verbs_ops = {

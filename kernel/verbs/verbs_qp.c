@@ -5,6 +5,9 @@
 #include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "engine/kick.h"
+#include "engine/lifecycle.h"
+#include "transport/direct.h"
 #include "transport/ud.h"
 #include "transport/wire.h"
 #include "verbs/dev.h"
@@ -35,7 +38,7 @@ static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 	peal_qp_unpublish(qp);
 	peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
 	peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
-	peal_engine_remove_qp(&dev->engine, qp);
+	peal_engine_remove_qp(qp);
 	peal_post_free(qp);
 	peal_qp_free(qp);
 }
@@ -53,19 +56,26 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 	return peal_verbs_respond(udata, &resp, sizeof(resp));
 }
 
-/* Datagrams have their carrier from the start: anybody may send one. */
+/* The transport that a queue pair begins with. Connections change it with their path. */
+static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
+				       struct peal_context *ctx)
+{
+	if (peal_qp_is_datagram(qp))
+		return peal_ud_attach(qp, &dev->nic.port, peal_nic_room(&dev->nic, ctx));
+	return peal_direct_attach(qp, &dev->nic.locality);
+}
+
 static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
 			      struct ib_qp_init_attr *init)
 {
-	struct peal_room *room = peal_dev_room(dev, ctx);
-	int ret = peal_qp_is_datagram(qp) ? peal_ud_attach(dev, qp, room) : 0;
+	int ret = peal_verbs_attach_transport(dev, qp, ctx);
 
 	if (ret)
 		return ret;
-	ret = peal_qp_init(qp, &dev->table, ctx ? &ctx->account : &dev->quota.kernel,
+	ret = peal_qp_init(qp, &dev->nic.table, ctx ? &ctx->account : &dev->nic.quota.kernel,
 			   ctx ? ctx->ib : NULL, init);
-	if (ret && qp->carrier)
-		qp->carrier_ops->free(qp);
+	if (ret)
+		peal_qp_free_transports(qp);
 	return ret;
 }
 
@@ -84,8 +94,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	if (udata)
 		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
 	ctx = uctx ? uctx->ctx : NULL;
-	peal_engine_add_qp(&dev->engine, qp);
-	peal_reach_init(&qp->reach, &dev->home);
+	peal_engine_add_qp(&dev->nic.engine, qp);
 	ret = peal_verbs_init_qp(dev, qp, ctx, init);
 	if (ret)
 		return ret;
@@ -107,7 +116,7 @@ int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
 		return -EINVAL;
 	}
 	ret = peal_post_send(qp, wr, bad);
-	peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+	peal_kick(qp);
 	return ret;
 }
 
@@ -124,7 +133,7 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	}
 	ret = peal_post_recv(qp, wr, bad, &wants_kick);
 	if (wants_kick)
-		peal_engine_poke_sender(&peal_dev(ib->device)->engine, qp);
+		peal_kick_receives(qp);
 	return ret;
 }
 
@@ -143,45 +152,48 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 
 /*
  * A new path: direct within the device, else by packets. A connection keeps its
- * carrier, because the packet numbers are there. Holds `control`.
+ * transport. Holds `control`.
  */
-static int peal_verbs_choose_carrier(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
-				     bool *on_wire)
+static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				       struct peal_transport **transport)
 {
 	struct peal_dev *dev = peal_dev(qp->ib.device);
 	bool local = peal_verbs_gid_is_local(&dev->ib, attr);
+	bool on_wire = peal_qp_is_on_wire(qp);
+	int ret;
 
-	if (qp->state != IB_QPS_INIT) {
-		*on_wire = qp->on_wire;
-		if (!*on_wire && !local)
-			return -EOPNOTSUPP;
-	} else {
-		*on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
-			   !peal_options_allow(&dev->options, PEAL_NL_SCOPE_DEVICE);
-	}
-	return *on_wire ? peal_wire_attach(dev, qp, attr, mask) : 0;
+	if (qp->state == IB_QPS_INIT)
+		on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
+			  !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
+	*transport = qp->direct;
+	if (!on_wire)
+		return local ? 0 : -EOPNOTSUPP;
+	ret = peal_wire_attach(qp, &dev->nic.port, peal_nic_room(&dev->nic, qp->context), attr,
+			       mask);
+	*transport = qp->wire;
+	return ret;
 }
 
 int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 			 struct ib_udata *udata)
 {
 	struct peal_qp *qp = peal_qp(ib);
-	bool on_wire = false;
+	struct peal_transport *transport = NULL;
 	int ret;
 
 	mutex_lock(&qp->control);
 	ret = peal_qp_check(qp, attr, mask);
 	if (!ret && mask & IB_QP_AV && udata)
-		ret = peal_path_permit(peal_dev(ib->device), &attr->ah_attr);
+		ret = peal_path_permit(&peal_dev(ib->device)->nic.port, &attr->ah_attr);
 	if (!ret && mask & IB_QP_AV)
-		ret = peal_verbs_choose_carrier(qp, attr, mask, &on_wire);
+		ret = peal_verbs_choose_transport(qp, attr, mask, &transport);
 	if (!ret)
-		ret = peal_qp_modify(qp, attr, mask, on_wire);
+		ret = peal_qp_modify(qp, attr, mask, transport);
 	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
 		peal_post_forget(qp);
 	mutex_unlock(&qp->control);
 	if (!ret)
-		peal_engine_poke(&peal_dev(ib->device)->engine, qp);
+		peal_kick(qp);
 	return ret;
 }
 
@@ -201,10 +213,10 @@ int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 /* The LID means nothing here. */
 int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
 {
-	return peal_group_attach(peal_dev(ib->device), peal_qp(ib), gid);
+	return peal_group_attach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
 }
 
 int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
 {
-	return peal_group_detach(peal_dev(ib->device), peal_qp(ib), gid);
+	return peal_group_detach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
 }

@@ -31,7 +31,7 @@ constexpr std::uint64_t KEEP = 20000000;
 class Run {
 	Input in_;
 	std::vector<peal_flight> flights_{ENTRIES};
-	std::unique_ptr<peal_outbound> o_ = std::make_unique<peal_outbound>();
+	std::unique_ptr<peal_requester> o_ = std::make_unique<peal_requester>();
 	std::unique_ptr<RequesterModel> model_;
 	std::set<Kept *> kept_;
 	std::uint64_t now_ = 1000000;
@@ -41,11 +41,11 @@ class Run {
 	std::uint16_t flow_ = 0; /* of the last that landed */
 
 	std::uint32_t mtu() const { return model_->mtu(); }
-	peal_outbound_config choose_config()
+	peal_requester_config choose_config()
 	{
 		static const std::uint32_t windows[] = {1, 4, 33, 64, 128, 1024, 0, 200};
 		const std::uint8_t what = in_.byte();
-		peal_outbound_config config = {};
+		peal_requester_config config = {};
 
 		config.transport = what % 16 == 15 ? PEAL_UC : what % 16 == 14 ? PEAL_UD : PEAL_RC;
 		config.mtu_shift = static_cast<u8>(8 + (what >> 4) % 5);
@@ -59,12 +59,12 @@ class Run {
 	}
 	void begin()
 	{
-		const peal_outbound_config config = choose_config();
+		const peal_requester_config config = choose_config();
 		const std::uint32_t psn = in_.number(3);
 
-		peal_outbound_init(o_.get(), flights_.data(), ENTRIES);
-		peal_outbound_configure(o_.get(), &config);
-		peal_outbound_set_psn(o_.get(), psn);
+		peal_requester_init(o_.get(), flights_.data(), ENTRIES);
+		peal_requester_configure(o_.get(), &config);
+		peal_requester_set_psn(o_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
 	}
 	void follow()
@@ -81,7 +81,7 @@ class Run {
 	{
 		peal_message m = {};
 
-		if (peal_outbound_unsent(o_.get()) || !peal_outbound_has_room(o_.get()))
+		if (peal_requester_unsent(o_.get()) || !peal_requester_has_room(o_.get()))
 			return;
 		m.opcode = static_cast<u8>(in_.below(PEAL_OP_COUNT));
 		m.flags = in_.byte() & PEAL_WQE_FLAGS;
@@ -93,14 +93,14 @@ class Run {
 		m.more = in_.one_in(2);
 		if (model_->config().transport == PEAL_UD)
 			m.length = std::min<std::uint64_t>(m.length, mtu());
-		peal_outbound_post(o_.get(), &m);
+		peal_requester_post(o_.get(), &m);
 		model_->post(m);
 		if (m.opcode == PEAL_OP_INVALID)
-			spoil(peal_outbound_head(o_.get()) - 1);
+			spoil(peal_requester_head(o_.get()) - 1);
 	}
 	void spoil(std::uint32_t flight)
 	{
-		peal_outbound_spoil(o_.get(), flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
+		peal_requester_spoil(o_.get(), flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
 		model_->spoil(index_of(flight));
 	}
 	/* Memory that some message uses goes: found out when a packet needs it. */
@@ -110,8 +110,9 @@ class Run {
 			const bool well = !in_.one_in(16);
 
 			model_->local_done(index_of(out.flight), well);
-			peal_outbound_local_done(o_.get(), out.flight, well ? 0 : IB_WC_MW_BIND_ERR,
-						 well ? 0 : PEAL_REASON_WQE_OPCODE);
+			peal_requester_local_done(o_.get(), out.flight,
+						  well ? 0 : IB_WC_MW_BIND_ERR,
+						  well ? 0 : PEAL_REASON_WQE_OPCODE);
 		} else if (in_.one_in(128)) {
 			spoil(out.flight);
 		}
@@ -122,11 +123,11 @@ class Run {
 		peal_pause pause = PEAL_PAUSE_NONE;
 
 		while (most-- && !pause) {
-			pause = peal_outbound_next(o_.get(), now_, &out);
+			pause = peal_requester_next(o_.get(), now_, &out);
 			MUST(pause <= PEAL_PAUSE_FAILED);
 			if (pause)
 				break;
-			model_->check_outgoing(out, peal_outbound_message(o_.get(), out.flight));
+			model_->check_outgoing(out, peal_requester_message(o_.get(), out.flight));
 			follow();
 			leave(out);
 			follow();
@@ -138,11 +139,11 @@ class Run {
 		peal_completion c;
 
 		follow();
-		while (peal_outbound_complete(o_.get(), &c)) {
+		while (peal_requester_complete(o_.get(), &c)) {
 			model_->check_completion(c);
 			if (!c.status)
 				continue;
-			MUST(!peal_outbound_complete(o_.get(), &c));
+			MUST(!peal_requester_complete(o_.get(), &c));
 			flush();
 		}
 	}
@@ -155,26 +156,26 @@ class Run {
 	}
 	void drop_early()
 	{
-		while (void *handle = peal_outbound_drop_early(o_.get()))
+		while (void *handle = peal_requester_drop_early(o_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
 	}
 	/* To error, and from there through RESET to a new life. */
 	void flush()
 	{
-		const peal_outbound_config config = model_->config();
+		const peal_requester_config config = model_->config();
 		peal_completion c;
 		std::uint32_t psn = in_.number(3);
 
-		while (peal_outbound_flush(o_.get(), &c))
+		while (peal_requester_flush(o_.get(), &c))
 			model_->check_flushed(c);
 		MUST(model_->completed() == model_->posted());
-		MUST(peal_outbound_idle(o_.get()) && peal_outbound_deadline(o_.get()) == U64_MAX);
+		MUST(peal_requester_idle(o_.get()) && peal_requester_deadline(o_.get()) == U64_MAX);
 		drop_early();
-		peal_outbound_reset(o_.get());
-		peal_outbound_set_psn(o_.get(), psn);
+		peal_requester_reset(o_.get());
+		peal_requester_set_psn(o_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
-		base_ = peal_outbound_head(o_.get());
+		base_ = peal_requester_head(o_.get());
 		flow_ = 0;
 	}
 
@@ -248,7 +249,7 @@ class Run {
 			return;
 		}
 		model_->landed(landing);
-		peal_outbound_landed(o_.get(), &landing, now_);
+		peal_requester_landed(o_.get(), &landing, now_);
 	}
 	void give(std::unique_ptr<Kept> kept, bool keepable)
 	{
@@ -261,8 +262,8 @@ class Run {
 			return;
 		}
 		model_->hears(kept->packet);
-		peal_outbound_receive(o_.get(), &kept->packet, now_,
-				      keepable ? kept.get() : nullptr, &landing);
+		peal_requester_receive(o_.get(), &kept->packet, now_,
+				       keepable ? kept.get() : nullptr, &landing);
 		switch (landing.what) {
 		case PEAL_LANDING_DROPPED:
 			MUST(landing.drop > PEAL_DROP_none && landing.drop < PEAL_DROP_COUNT);
@@ -290,7 +291,7 @@ class Run {
 	{
 		peal_landing landing;
 
-		peal_outbound_receive(o_.get(), &p, now_, nullptr, &landing);
+		peal_requester_receive(o_.get(), &p, now_, nullptr, &landing);
 		MUST(landing.what == PEAL_LANDING_DROPPED && landing.drop == PEAL_DROP_conflict);
 		MUST(o_->trail.una == p.psn);
 	}
@@ -302,7 +303,7 @@ class Run {
 		MUST(kept_.count(kept) && kept->packet.psn == p.psn);
 		if (!in_.one_in(2))
 			return;
-		MUST(peal_outbound_contradict(o_.get(), p.psn, now_) == kept);
+		MUST(peal_requester_contradict(o_.get(), p.psn, now_) == kept);
 		take_back(kept);
 		MUST(!peal_early_has(&o_->early, p.psn));
 	}
@@ -318,7 +319,7 @@ class Run {
 			return;
 		p.flow = in_.one_in(8);
 		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
-		while (void *handle = peal_outbound_take_early(o_.get())) {
+		while (void *handle = peal_requester_take_early(o_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->una());
@@ -331,10 +332,10 @@ class Run {
 
 	/* ---- time ---- */
 
-	std::uint64_t deadline() const { return peal_outbound_deadline(o_.get()); }
+	std::uint64_t deadline() const { return peal_requester_deadline(o_.get()); }
 	void give_up_early()
 	{
-		while (void *handle = peal_outbound_take_expired(o_.get(), now_)) {
+		while (void *handle = peal_requester_take_expired(o_.get(), now_)) {
 			auto *kept = static_cast<Kept *>(handle);
 
 			MUST(now_ >= kept->since + KEEP);
@@ -345,7 +346,7 @@ class Run {
 	void expire()
 	{
 		for (unsigned tries = 0; tries < 8; ++tries) {
-			peal_outbound_expire(o_.get(), now_);
+			peal_requester_expire(o_.get(), now_);
 			give_up_early();
 			complete();
 			if (deadline() > now_)
@@ -366,14 +367,14 @@ class Run {
 	}
 	void configure()
 	{
-		peal_outbound_config config = model_->config();
+		peal_requester_config config = model_->config();
 
 		config.retry_limit = static_cast<u8>(in_.below(8));
 		config.rnr_limit = static_cast<u8>(in_.below(8));
 		/* A new timeout comes when the queue has drained (SQD to SQD). */
 		if (!model_->outstanding())
 			config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
-		peal_outbound_configure(o_.get(), &config);
+		peal_requester_configure(o_.get(), &config);
 		model_->configure(config);
 	}
 	void seldom()
@@ -430,7 +431,7 @@ class Run {
 	/* From here on the peer is silent. */
 	void silence()
 	{
-		const peal_outbound_config &config = model_->config();
+		const peal_requester_config &config = model_->config();
 		const std::uint64_t tries = config.retry_limit + 2ULL;
 		const std::uint64_t until = now_ + tries * config.timeout_ns + 2 * SECOND;
 		unsigned events = 0;

@@ -3,7 +3,7 @@
  * What a requester may do, written down a second time.
  *
  * Owns: the model: what was posted, left, was answered, landed and completed.
- * Does not know: how kernel/proto/outbound.c does it. Of its state it believes
+ * Does not know: how kernel/proto/requester.c does it. Of its state it believes
  * `una`, after checking that an answer allows it. PSNs here do not wrap.
  */
 #pragma once
@@ -41,7 +41,7 @@ class RequesterModel {
 		std::uint64_t psn, end;
 	};
 
-	peal_outbound_config config_;
+	peal_requester_config config_;
 	std::uint64_t top_, posted_psn_; /* of the next new packet; after the last message */
 	std::uint64_t una_;
 	std::uint64_t vouched_; /* the answers say that everything before it arrived */
@@ -75,15 +75,15 @@ class RequesterModel {
 	}
 
 public:
-	RequesterModel(const peal_outbound_config &config, std::uint32_t psn)
+	RequesterModel(const peal_requester_config &config, std::uint32_t psn)
 		: config_(config), top_(psn + (1ULL << 24)), posted_psn_(top_), una_(top_),
 		  vouched_(top_)
 	{
 	}
 	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
 	bool reliable() const { return config_.transport == PEAL_RC; }
-	const peal_outbound_config &config() const { return config_; }
-	void configure(const peal_outbound_config &config) { config_ = config; }
+	const peal_requester_config &config() const { return config_; }
+	void configure(const peal_requester_config &config) { config_ = config; }
 	std::uint32_t una() const { return una_ & PEAL_PSN_MASK; }
 	std::uint64_t outstanding() const { return top_ - una_; }
 	std::size_t posted() const { return messages_.size(); }

@@ -25,16 +25,16 @@ constexpr std::int32_t LATE = 1024;
 class Run {
 	Input in_;
 	std::vector<peal_resource> resources_{ENTRIES};
-	std::unique_ptr<peal_inbound> r_ = std::make_unique<peal_inbound>();
+	std::unique_ptr<peal_responder> r_ = std::make_unique<peal_responder>();
 	std::unique_ptr<ResponderModel> model_;
 	std::set<Kept *> kept_;
 	std::uint64_t now_ = 1000000;
 	bool again_ = false; /* the packet was kept */
 
 	std::uint32_t mtu() const { return 1U << model_->config().mtu_shift; }
-	peal_inbound_config choose_config(std::uint8_t transport, std::uint8_t mtu_shift)
+	peal_responder_config choose_config(std::uint8_t transport, std::uint8_t mtu_shift)
 	{
-		peal_inbound_config config = {};
+		peal_responder_config config = {};
 
 		config.transport = transport;
 		config.mtu_shift = mtu_shift;
@@ -50,9 +50,9 @@ class Run {
 						  static_cast<std::uint8_t>(8 + (what >> 3) % 5));
 		const std::uint32_t psn = in_.number(3);
 
-		peal_inbound_init(r_.get(), resources_.data(), ENTRIES);
-		peal_inbound_configure(r_.get(), &config);
-		peal_inbound_set_psn(r_.get(), psn);
+		peal_responder_init(r_.get(), resources_.data(), ENTRIES);
+		peal_responder_configure(r_.get(), &config);
+		peal_responder_set_psn(r_.get(), psn);
 		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
 	}
 
@@ -164,7 +164,7 @@ class Run {
 		const std::uint64_t original = now_ * 3;
 
 		model_->check_execute(p, request);
-		peal_inbound_done(r_.get(), verdict, original, now_);
+		peal_responder_done(r_.get(), verdict, original, now_);
 		if (model_->reliable())
 			model_->verdict(p, verdict, original, !kept_.empty());
 		else if (verdict == PEAL_VERDICT_DONE)
@@ -205,7 +205,7 @@ class Run {
 		MUST(request.kept == find_kept(p.psn));
 		if (!in_.one_in(2))
 			return;
-		void *handle = peal_inbound_contradict(r_.get(), p.psn);
+		void *handle = peal_responder_contradict(r_.get(), p.psn);
 
 		MUST(handle == request.kept);
 		take_back(handle);
@@ -298,8 +298,8 @@ class Run {
 	{
 		peal_request request;
 
-		peal_inbound_receive(r_.get(), &kept->packet, now_, keepable ? kept.get() : nullptr,
-				     &request);
+		peal_responder_receive(r_.get(), &kept->packet, now_,
+				       keepable ? kept.get() : nullptr, &request);
 		check(keepable ? kept.get() : nullptr, kept->packet, request);
 		if (request.what == PEAL_REQUEST_KEPT)
 			(void)kept.release();
@@ -317,7 +317,7 @@ class Run {
 			return;
 		p.flow = in_.one_in(8);
 		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
-		while (void *handle = peal_inbound_take_early(r_.get())) {
+		while (void *handle = peal_responder_take_early(r_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->expected());
@@ -332,7 +332,7 @@ class Run {
 
 	void refuse_read()
 	{
-		peal_inbound_refuse_read(r_.get());
+		peal_responder_refuse_read(r_.get());
 		model_->refuse_read();
 	}
 	/* Return: false when nothing more is due. */
@@ -341,7 +341,7 @@ class Run {
 		peal_reply reply;
 
 		while (most--) {
-			if (!peal_inbound_next(r_.get(), &reply)) {
+			if (!peal_responder_next(r_.get(), &reply)) {
 				model_->check_nothing_due();
 				return false;
 			}
@@ -353,33 +353,33 @@ class Run {
 	}
 	void wait()
 	{
-		const std::uint64_t deadline = peal_inbound_deadline(r_.get());
+		const std::uint64_t deadline = peal_responder_deadline(r_.get());
 		const std::uint8_t how = in_.byte();
 
 		if (how < 128 && deadline != U64_MAX)
 			now_ = std::max(now_, deadline);
 		else
 			now_ += std::uint64_t{how} * 1000;
-		peal_inbound_expire(r_.get(), now_);
-		while (void *handle = peal_inbound_take_expired(r_.get(), now_)) {
+		peal_responder_expire(r_.get(), now_);
+		while (void *handle = peal_responder_take_expired(r_.get(), now_)) {
 			auto *kept = static_cast<Kept *>(handle);
 
 			MUST(now_ >= kept->since + KEEP);
 			take_back(handle);
 		}
-		MUST(peal_inbound_deadline(r_.get()) > now_);
+		MUST(peal_responder_deadline(r_.get()) > now_);
 	}
 	void configure()
 	{
 		const auto config =
 			choose_config(model_->config().transport, model_->config().mtu_shift);
 
-		peal_inbound_configure(r_.get(), &config);
+		peal_responder_configure(r_.get(), &config);
 		model_->configure(config);
 	}
 	void drop_early()
 	{
-		while (void *handle = peal_inbound_drop_early(r_.get()))
+		while (void *handle = peal_responder_drop_early(r_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
 		again_ = false;
@@ -387,11 +387,11 @@ class Run {
 	void reset()
 	{
 		const std::uint32_t psn = in_.number(3);
-		const peal_inbound_config config = model_->config();
+		const peal_responder_config config = model_->config();
 
 		drop_early();
-		peal_inbound_reset(r_.get());
-		peal_inbound_set_psn(r_.get(), psn);
+		peal_responder_reset(r_.get());
+		peal_responder_set_psn(r_.get(), psn);
 		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
 	}
 	/* The direct carrier delivered some messages. */
@@ -405,7 +405,7 @@ class Run {
 		if (model_->fatal() || !model_->reliable())
 			return;
 		drop_early();
-		peal_inbound_skip(r_.get(), psn, msn);
+		peal_responder_skip(r_.get(), psn, msn);
 		model_->skip(psn, msn);
 	}
 	void seldom()

@@ -3,7 +3,7 @@
  * What a responder may do, written down a second time.
  *
  * Owns: the model: what was executed, what is owed, which replies are right.
- * Does not know: how kernel/proto/inbound.c does it. It looks at none of its state.
+ * Does not know: how kernel/proto/responder.c does it. It looks at none of its state.
  */
 #pragma once
 #include <deque>
@@ -48,7 +48,7 @@ class ResponderModel {
 		std::uint32_t psn = 0;
 	};
 
-	peal_inbound_config config_;
+	peal_responder_config config_;
 	std::uint32_t entries_;
 	std::uint32_t expected_;
 	std::uint32_t msn_ = 0;
@@ -127,20 +127,21 @@ class ResponderModel {
 	}
 
 public:
-	ResponderModel(const peal_inbound_config &config, std::uint32_t entries, std::uint32_t psn)
+	ResponderModel(const peal_responder_config &config, std::uint32_t entries,
+		       std::uint32_t psn)
 		: config_(config), entries_(entries), expected_(psn),
 		  last_plain_(peal_psn_add(psn, PEAL_PSN_MASK))
 	{
 		configure(config);
 	}
-	void configure(const peal_inbound_config &config)
+	void configure(const peal_responder_config &config)
 	{
 		config_ = config;
 		if (config_.rd_atomic > entries_)
 			config_.rd_atomic = static_cast<u8>(entries_);
 		trim();
 	}
-	const peal_inbound_config &config() const { return config_; }
+	const peal_responder_config &config() const { return config_; }
 	bool reliable() const { return config_.transport == PEAL_RC; }
 	std::uint32_t expected() const { return expected_; }
 	std::uint32_t msn() const { return msn_; }

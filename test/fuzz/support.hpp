@@ -19,8 +19,8 @@ extern "C" {
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
-#include "proto/inbound.h"
-#include "proto/outbound.h"
+#include "proto/responder.h"
+#include "proto/requester.h"
 #include "proto/packet.h"
 #include "proto/psn.h"
 }

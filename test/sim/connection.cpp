@@ -187,7 +187,7 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 	 */
 	if (!rules_[i].retry_limit)
 		habits.reconfigure = 0;
-	in_[i] = peal_inbound_config{
+	in_[i] = peal_responder_config{
 		.transport = rules_[!i].transport,
 		.mtu_shift = static_cast<u8>(std::countr_zero(rules_[!i].mtu)),
 		.rd_atomic = static_cast<u8>(
@@ -256,7 +256,7 @@ void Connection::begin()
 	}
 	for (int i = 0; i < 2; i++) {
 		const Rules &r = rules_[i];
-		peal_outbound_config out{
+		peal_requester_config out{
 			.transport = r.transport,
 			.mtu_shift = static_cast<u8>(std::countr_zero(r.mtu)),
 			.retry_limit = r.retry_limit,

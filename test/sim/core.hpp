@@ -14,8 +14,8 @@ extern "C" {
 
 #include "proto/early.h"
 #include "proto/icrc.h"
-#include "proto/inbound.h"
-#include "proto/outbound.h"
+#include "proto/responder.h"
+#include "proto/requester.h"
 #include "proto/packet.h"
 #include "proto/psn.h"
 }

@@ -16,8 +16,8 @@ u64 PealPair::guessed;
 PealPair::PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources)
 	: Pair(node, qpn), flights_(habits.entries), resources_(resources), habits(habits)
 {
-	peal_outbound_init(&out_, flights_.data(), habits.entries);
-	peal_inbound_init(&in_, resources_.data(), resources);
+	peal_requester_init(&out_, flights_.data(), habits.entries);
+	peal_responder_init(&in_, resources_.data(), resources);
 }
 
 static void release(void *handle)
@@ -26,11 +26,11 @@ static void release(void *handle)
 	PealPair::kept--;
 }
 
-static void release_all(peal_outbound *out, peal_inbound *in)
+static void release_all(peal_requester *out, peal_responder *in)
 {
-	while (void *handle = peal_outbound_drop_early(out))
+	while (void *handle = peal_requester_drop_early(out))
 		release(handle);
-	while (void *handle = peal_inbound_drop_early(in))
+	while (void *handle = peal_responder_drop_early(in))
 		release(handle);
 }
 
@@ -39,16 +39,16 @@ PealPair::~PealPair()
 	release_all(&out_, &in_);
 }
 
-void PealPair::connect(const peal_outbound_config &out, u32 out_psn, const peal_inbound_config &in,
-		       u32 in_psn)
+void PealPair::connect(const peal_requester_config &out, u32 out_psn,
+		       const peal_responder_config &in, u32 in_psn)
 {
 	release_all(&out_, &in_);
-	peal_outbound_reset(&out_);
-	peal_inbound_reset(&in_);
-	peal_outbound_configure(&out_, &out);
-	peal_inbound_configure(&in_, &in);
-	peal_outbound_set_psn(&out_, out_psn);
-	peal_inbound_set_psn(&in_, in_psn);
+	peal_requester_reset(&out_);
+	peal_responder_reset(&in_);
+	peal_requester_configure(&out_, &out);
+	peal_responder_configure(&in_, &in);
+	peal_requester_set_psn(&out_, out_psn);
+	peal_responder_set_psn(&in_, in_psn);
 	posted_.clear();
 	early_requests_.clear();
 	early_responses_.clear();
@@ -60,7 +60,7 @@ void PealPair::connect(const peal_outbound_config &out, u32 out_psn, const peal_
 /* One timer each; one that goes off too early for what is now due is harmless. */
 void PealPair::arm()
 {
-	u64 out = peal_outbound_deadline(&out_), in = peal_inbound_deadline(&in_);
+	u64 out = peal_requester_deadline(&out_), in = peal_responder_deadline(&in_);
 
 	if (!dead_ && out < armed_out_)
 		world_.at(armed_out_ = node.late(out), this, TIMER_OUT);
@@ -75,11 +75,11 @@ void PealPair::wake(u64 what)
 		if (world_.now() != armed_out_)
 			return;
 		armed_out_ = NEVER;
-		if (!dead_ && world_.now() >= peal_outbound_deadline(&out_)) {
+		if (!dead_ && world_.now() >= peal_requester_deadline(&out_)) {
 			bool probed = out_.repair.probe == PEAL_PROBE_SILENCE;
 
 			world_.trace("%u timer", qpn);
-			peal_outbound_expire(&out_, world_.now());
+			peal_requester_expire(&out_, world_.now());
 			expire_early();
 			outgoing->stalls += !probed && out_.repair.probe == PEAL_PROBE_SILENCE;
 		}
@@ -88,8 +88,8 @@ void PealPair::wake(u64 what)
 		if (world_.now() != armed_in_)
 			return;
 		armed_in_ = NEVER;
-		if (!error_ && world_.now() >= peal_inbound_deadline(&in_)) {
-			peal_inbound_expire(&in_, world_.now());
+		if (!error_ && world_.now() >= peal_responder_deadline(&in_)) {
+			peal_responder_expire(&in_, world_.now());
 			expire_early();
 			reply();
 		}
@@ -128,7 +128,8 @@ bool PealPair::followed() const
 
 void PealPair::feed()
 {
-	while (!peal_outbound_unsent(&out_) && peal_outbound_has_room(&out_) && !posted_.empty()) {
+	while (!peal_requester_unsent(&out_) && peal_requester_has_room(&out_) &&
+	       !posted_.empty()) {
 		const Message &m = outgoing->message(posted_.front());
 		peal_message wire = m.wire;
 
@@ -136,7 +137,7 @@ void PealPair::feed()
 			wire.opcode = PEAL_OP_INVALID;
 		posted_.pop_front();
 		wire.more = followed();
-		peal_outbound_post(&out_, &wire);
+		peal_requester_post(&out_, &wire);
 	}
 }
 
@@ -144,7 +145,7 @@ void PealPair::complete()
 {
 	peal_completion c;
 
-	while (!dead_ && peal_outbound_complete(&out_, &c)) {
+	while (!dead_ && peal_requester_complete(&out_, &c)) {
 		const Message &m = outgoing->message(c.index);
 
 		/* The host's own name for a malformed WQE. */
@@ -166,7 +167,7 @@ void PealPair::flush()
 
 	error_ = dead_ = true;
 	outgoing->error();
-	while (peal_outbound_flush(&out_, &c))
+	while (peal_requester_flush(&out_, &c))
 		outgoing->completed(c.index, outgoing->message(c.index).wire.opcode, c.flags,
 				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, c.length);
 	while (!posted_.empty()) {
@@ -194,7 +195,7 @@ bool PealPair::spoiled(const peal_outgoing &out)
 	if (m.fault != Fault::LOCAL || m.responds() ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
 		return false;
-	peal_outbound_spoil(&out_, out.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_spoil(&out_, out.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	return true;
 }
 
@@ -203,15 +204,15 @@ void PealPair::execute_local(const peal_outgoing &out)
 	const Message &m = outgoing->message(flights_[out.flight & out_.trail.mask].message.index);
 
 	if (m.fault == Fault::OPCODE) {
-		peal_outbound_spoil(&out_, out.flight, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
+		peal_requester_spoil(&out_, out.flight, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
 		return;
 	}
 	outgoing->executed_locally(m.wire.index);
 	/* Not executed yet: it must not complete. */
 	if (world_.random.one_in(2))
 		complete();
-	peal_outbound_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
-				 m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
+	peal_requester_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
+				  m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
 }
 
 void PealPair::transmit(const peal_outgoing &out)
@@ -239,7 +240,7 @@ bool PealPair::turn()
 	feed();
 	if (!node.room())
 		return false;
-	pause = peal_outbound_next(&out_, world_.now(), &out);
+	pause = peal_requester_next(&out_, world_.now(), &out);
 	if (pause)
 		return false;
 	if (out.local)
@@ -254,10 +255,10 @@ void PealPair::run()
 	u32 packets = 0;
 
 	if (world_.random.ppm(habits.reconfigure)) {
-		peal_outbound_config config = out_.config;
+		peal_requester_config config = out_.config;
 
 		config.window = static_cast<u32>(world_.random.between(1, outgoing->rules.window));
-		peal_outbound_configure(&out_, &config);
+		peal_requester_configure(&out_, &config);
 	}
 	while (packets < habits.turn && turn())
 		packets++;
@@ -276,9 +277,9 @@ bool PealPair::may_keep()
 
 void PealPair::expire_early()
 {
-	while (void *handle = peal_outbound_take_expired(&out_, world_.now()))
+	while (void *handle = peal_requester_take_expired(&out_, world_.now()))
 		unkeep(early_responses_, handle);
-	while (void *handle = peal_inbound_take_expired(&in_, world_.now()))
+	while (void *handle = peal_responder_take_expired(&in_, world_.now()))
 		unkeep(early_requests_, handle);
 }
 
@@ -386,8 +387,8 @@ void PealPair::respond(FramePtr frame)
 		bool may = may_keep();
 		u32 una = out_.trail.una;
 
-		peal_outbound_receive(&out_, &frame->packet, world_.now(),
-				      may ? frame.get() : nullptr, &landing);
+		peal_requester_receive(&out_, &frame->packet, world_.now(),
+				       may ? frame.get() : nullptr, &landing);
 		note_aeth(frame->packet, landing.what == PEAL_LANDING_DROPPED);
 		if (landing.what == PEAL_LANDING_KEPT) {
 			if (!may)
@@ -396,8 +397,8 @@ void PealPair::respond(FramePtr frame)
 		} else if (landing.what == PEAL_LANDING_COPY) {
 			if (differs(early_responses_, landing.kept, *frame))
 				unkeep(early_responses_,
-				       peal_outbound_contradict(&out_, frame->packet.psn,
-								world_.now()));
+				       peal_requester_contradict(&out_, frame->packet.psn,
+								 world_.now()));
 		} else if (landing.what != PEAL_LANDING_DROPPED) {
 			land(landing, *frame);
 		} else {
@@ -408,7 +409,7 @@ void PealPair::respond(FramePtr frame)
 			outgoing->progressed(out_.trail.una);
 		else
 			outgoing->heard();
-		frame = unkeep(early_responses_, peal_outbound_take_early(&out_));
+		frame = unkeep(early_responses_, peal_requester_take_early(&out_));
 	}
 }
 
@@ -421,7 +422,7 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 
 	take_effect(frame, "placed");
 	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
-		peal_outbound_spoil(&out_, landing.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+		peal_requester_spoil(&out_, landing.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 		return;
 	}
 	if (landing.what == PEAL_LANDING_READ) {
@@ -438,7 +439,7 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 		outgoing->landed(m.wire.index, 0, 0, landing.original);
 		std::memcpy(m.local->at, &landing.original, 8);
 	}
-	peal_outbound_landed(&out_, &landing, world_.now());
+	peal_requester_landed(&out_, &landing, world_.now());
 }
 
 void PealPair::arrive(FramePtr frame)
@@ -486,8 +487,8 @@ void PealPair::room()
 bool PealPair::quiet() const
 {
 	return dead_ ||
-	       (posted_.empty() && peal_outbound_idle(&out_) &&
-		peal_outbound_deadline(&out_) == NEVER && (error_ || early_requests_.empty()));
+	       (posted_.empty() && peal_requester_idle(&out_) &&
+		peal_requester_deadline(&out_) == NEVER && (error_ || early_requests_.empty()));
 }
 
 } // namespace peal::sim

@@ -25,8 +25,8 @@ struct PealHabits {
 class PealPair : public Pair {
 	enum { TIMER_OUT = 1, TIMER_IN, TURN, REPLY_TURN };
 
-	peal_outbound out_{};
-	peal_inbound in_{};
+	peal_requester out_{};
+	peal_responder in_{};
 	std::vector<peal_flight> flights_;
 	std::vector<peal_resource> resources_;
 	std::deque<u32> posted_; /* not yet the core's */
@@ -78,7 +78,7 @@ public:
 	~PealPair() override;
 
 	/* RESET, and a new connection. */
-	void connect(const peal_outbound_config &out, u32 out_psn, const peal_inbound_config &in,
+	void connect(const peal_requester_config &out, u32 out_psn, const peal_responder_config &in,
 		     u32 in_psn);
 	void post(u32 index, bool more) override;
 	void arrive(FramePtr frame) override;

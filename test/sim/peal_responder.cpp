@@ -16,8 +16,8 @@ void PealPair::request(FramePtr frame)
 	while (frame) {
 		bool may = may_keep();
 
-		peal_inbound_receive(&in_, &frame->packet, world_.now(),
-				     may ? frame.get() : nullptr, &request);
+		peal_responder_receive(&in_, &frame->packet, world_.now(),
+				       may ? frame.get() : nullptr, &request);
 		if (request.what == PEAL_REQUEST_ANSWERED && request.duplicate)
 			incoming->asked_again(frame->packet.psn, frame->packet.length);
 		if (request.what == PEAL_REQUEST_KEPT) {
@@ -27,7 +27,7 @@ void PealPair::request(FramePtr frame)
 		} else if (request.what == PEAL_REQUEST_COPY) {
 			if (differs(early_requests_, request.kept, *frame))
 				unkeep(early_requests_,
-				       peal_inbound_contradict(&in_, frame->packet.psn));
+				       peal_responder_contradict(&in_, frame->packet.psn));
 		} else if (request.what == PEAL_REQUEST_EXECUTE) {
 			serve(request, *frame);
 		} else if (request.what == PEAL_REQUEST_ANSWERED && request.fatal) {
@@ -37,7 +37,7 @@ void PealPair::request(FramePtr frame)
 			world_.trace("  dropped: %d%s", request.drop,
 				     request.duplicate ? ", duplicate" : "");
 		}
-		frame = unkeep(early_requests_, peal_inbound_take_early(&in_));
+		frame = unkeep(early_requests_, peal_responder_take_early(&in_));
 	}
 }
 
@@ -62,13 +62,13 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 
 	if (frame.forged && incoming->rules.transport != PEAL_RC && request.rkey == 0 &&
 	    request.operation == PEAL_OP_WRITE) {
-		peal_inbound_done(&in_, PEAL_VERDICT_ACCESS, 0, world_.now());
+		peal_responder_done(&in_, PEAL_VERDICT_ACCESS, 0, world_.now());
 		return;
 	}
 	take_effect(frame, "executed");
 	enum peal_verdict verdict = target.execute(*incoming, r, frame.payload, &original);
 
-	peal_inbound_done(&in_, verdict, original, world_.now());
+	peal_responder_done(&in_, verdict, original, world_.now());
 }
 
 /* Replies leave; after a fatal one the queue pair is in error. */
@@ -77,7 +77,8 @@ void PealPair::reply()
 	u32 packets = 0;
 	peal_reply reply{};
 
-	while (!dead_ && node.room() && packets < habits.turn && peal_inbound_next(&in_, &reply)) {
+	while (!dead_ && node.room() && packets < habits.turn &&
+	       peal_responder_next(&in_, &reply)) {
 		const u8 *bytes = nullptr;
 		u8 *payload;
 		FramePtr made;
@@ -87,11 +88,11 @@ void PealPair::reply()
 		    !target.readable(reply.rkey, reply.remote_addr, reply.header.payload_bytes)) {
 			if (!reply.again) {
 				incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
-				peal_inbound_refuse_read(&in_);
+				peal_responder_refuse_read(&in_);
 				continue;
 			}
 			incoming->refuse_again(reply.header.psn);
-			peal_inbound_refuse_again(&in_, &reply);
+			peal_responder_refuse_again(&in_, &reply);
 		}
 		if (reply.header.payload_bytes)
 			bytes = target.bytes(reply.rkey, reply.remote_addr,

@@ -38,7 +38,7 @@ class Connection : public Actor {
 	u32 tag_;
 	Rules rules_[2]; /* [0]: pair 0 requests */
 	Load load_[2];
-	peal_inbound_config in_[2];
+	peal_responder_config in_[2];
 	int strict_ = -1; /* which end is not peal's */
 	u64 silent_from_ = NEVER;
 	u32 hole_ = ~0U; /* PSN of stream 0 */

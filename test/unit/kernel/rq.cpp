@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/rq.c: where the responder stands.
+ * kernel/queue/rq.c: the receive queue.
  *
  * Holds: receives are taken in order, one at a time, malformed ones too; the
- * program is asked to kick exactly while somebody waits or the queue is in
- * error; sequence numbers have 24 bits; a reset forgets everything.
+ * program is asked to kick exactly while a sender waits or the queue is in
+ * error; a reset forgets everything.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
@@ -190,25 +190,6 @@ TEST_CASE("a queue that refuses asks for kicks whatever is taken", "[rq]")
 	CHECK(queue.wants_kick());
 }
 
-TEST_CASE("packet and message sequence numbers of receives have 24 bits", "[rq]")
-{
-	Queue queue;
-
-	peal_rq_set_psn(&queue.rq, 0xabfffffe);
-	CHECK(queue.rq.psn == 0xfffffe);
-	queue.rq.msn = 0xffffff;
-	peal_rq_begin_message(&queue.rq);
-	CHECK(queue.rq.message);
-	CHECK(queue.rq.psn == 0xfffffe);
-	peal_rq_end_message(&queue.rq, 3);
-	CHECK_FALSE(queue.rq.message);
-	CHECK(queue.rq.psn == 1);
-	CHECK(queue.rq.msn == 0);
-	peal_rq_end_message(&queue.rq, 1);
-	CHECK(queue.rq.psn == 2);
-	CHECK(queue.rq.msn == 1);
-}
-
 TEST_CASE("the first arrival is the first once", "[rq]")
 {
 	Queue queue;
@@ -227,15 +208,11 @@ TEST_CASE("a reset forgets receives and everything that was under way", "[rq]")
 	for (std::uint32_t i = 0; i < DEPTH; ++i)
 		queue.post(i);
 	queue.take();
-	peal_rq_begin_message(&queue.rq);
 	peal_rq_refuse(&queue.rq);
-	queue.rq.msn = 5;
 	peal_rq_reset(&queue.rq);
 	CHECK_FALSE(queue.rq.holding);
-	CHECK_FALSE(queue.rq.message);
 	CHECK_FALSE(queue.rq.refusing);
 	CHECK_FALSE(queue.wants_kick());
-	CHECK(queue.rq.msn == 0);
 	CHECK(queue.ring.ctl().consumer == DEPTH);
 	CHECK(queue.take() == PEAL_RQ_EMPTY);
 	queue.post(99);

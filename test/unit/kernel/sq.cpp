@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/sq.c: where the requester stands.
+ * kernel/queue/sq.c: the send queue.
  *
  * Holds: WQEs are taken in order, malformed ones too; a producer index that
- * makes no sense is an error; retries and RNR retries are counted as IBTA
- * 9.7.5.2.8 and 9.7.6.1.3 want; packet sequence numbers have 24 bits; SQD
- * reports once that it has drained; a reset forgets what was posted.
+ * makes no sense is an error; SQD reports once that it has drained; a reset
+ * forgets what was posted.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
@@ -40,39 +39,17 @@ struct Queue {
 	/* As if the one before had been completed. */
 	peal_sq_fetched fetch_next()
 	{
-		peal_sq_finish(&sq, 0);
+		peal_sq_finish(&sq);
 		return fetch();
 	}
 };
 
 /* With one WQE under way. */
 struct Busy : Queue {
-	Busy(unsigned retry, unsigned rnr)
+	Busy()
 	{
-		peal_sq_set_limits(&sq, static_cast<__u8>(retry), static_cast<__u8>(rnr));
 		post(PEAL_OP_WRITE, 0);
 		REQUIRE(fetch() == PEAL_SQ_FETCHED);
-	}
-	bool is_silent()
-	{
-		peal_sq_wait_answer(&sq, 1000, PEAL_REASON_PEER_UNKNOWN);
-		return peal_sq_expire(&sq);
-	}
-	unsigned silent_tries()
-	{
-		unsigned tries = 0;
-
-		while (tries < 100 && is_silent())
-			++tries;
-		return tries;
-	}
-	unsigned rnr_tries()
-	{
-		unsigned tries = 0;
-
-		for (; tries < 100 && peal_sq_wait_receive(&sq, 1000); ++tries)
-			peal_sq_expire(&sq);
-		return tries;
 	}
 };
 
@@ -101,7 +78,6 @@ TEST_CASE("WQEs are taken in the order they were posted", "[sq]")
 			CHECK(queue.sq.wqe.index == first + i);
 			CHECK(queue.sq.wqe.rkey == i);
 			CHECK(queue.sq.busy);
-			CHECK(queue.sq.done == 0);
 		}
 		CHECK(queue.fetch_next() == PEAL_SQ_EMPTY);
 	}
@@ -210,167 +186,6 @@ TEST_CASE("a producer index that makes no sense is not taken for the WQE before"
 	CHECK(queue.sq.wqe.opcode == PEAL_OP_INVALID);
 }
 
-TEST_CASE("the peer may be silent once and then as often as there are retries", "[sq]")
-{
-	for (unsigned retries = 0; retries <= 7; ++retries) {
-		Busy queue(retries, 0);
-
-		CAPTURE(retries);
-		CHECK(queue.silent_tries() == retries);
-		CHECK(queue.sq.wait == PEAL_SQ_RUNS);
-	}
-}
-
-TEST_CASE("as many RNR answers are borne as there are RNR retries", "[sq]")
-{
-	for (unsigned retries = 0; retries <= 6; ++retries) {
-		Busy queue(0, retries);
-
-		CAPTURE(retries);
-		CHECK(queue.rnr_tries() == retries);
-		CHECK(queue.sq.wait == PEAL_SQ_RUNS);
-	}
-}
-
-TEST_CASE("7 RNR retries are endless", "[sq]")
-{
-	Busy queue(0, 7);
-
-	CHECK(queue.rnr_tries() == 100);
-}
-
-TEST_CASE("endless RNR waits grow to 8 ms, and begin anew with the next message", "[sq]")
-{
-	Busy queue(0, 7);
-	const auto wait = [&](std::uint64_t ns) {
-		REQUIRE(peal_sq_wait_receive(&queue.sq, ns));
-		peal_sq_expire(&queue.sq);
-		return queue.sq.until - shim_now;
-	};
-
-	shim_now = 5'000'000;
-	for (std::int64_t expected = 10'000; expected < 8'000'000; expected *= 2)
-		CHECK(wait(10'000) == expected);
-	for (int i = 0; i < 100; ++i)
-		CHECK(wait(10'000) == 8'000'000);
-	CHECK(wait(655'360'000) == 655'360'000);
-	queue.post(PEAL_OP_WRITE, 1);
-	REQUIRE(queue.fetch_next() == PEAL_SQ_FETCHED);
-	CHECK(wait(10'000) == 10'000);
-}
-
-TEST_CASE("the two kinds of retries do not use each other up", "[sq]")
-{
-	Busy queue(3, 2);
-
-	CHECK(queue.rnr_tries() == 2);
-	CHECK(queue.silent_tries() == 3);
-}
-
-TEST_CASE("progress gives all retries back", "[sq]")
-{
-	Busy queue(3, 2);
-
-	CHECK(queue.rnr_tries() == 2);
-	CHECK(queue.silent_tries() == 3);
-	peal_sq_advance(&queue.sq, 100);
-	peal_sq_advance(&queue.sq, 50);
-	CHECK(queue.sq.done == 150);
-	CHECK(queue.rnr_tries() == 2);
-	CHECK(queue.silent_tries() == 3);
-}
-
-TEST_CASE("each WQE has all retries", "[sq]")
-{
-	Busy queue(3, 2);
-
-	CHECK(queue.rnr_tries() == 2);
-	CHECK(queue.silent_tries() == 3);
-	queue.post(PEAL_OP_WRITE, 0);
-	REQUIRE(queue.fetch_next() == PEAL_SQ_FETCHED);
-	CHECK(queue.rnr_tries() == 2);
-	CHECK(queue.silent_tries() == 3);
-}
-
-TEST_CASE("a wait has a kind, an end and a cause", "[sq]")
-{
-	Busy queue(1, 1);
-
-	shim_now = 5'000'000;
-	REQUIRE(peal_sq_wait_receive(&queue.sq, 640'000));
-	CHECK(queue.sq.wait == PEAL_SQ_WAITS_RECEIVE);
-	CHECK(queue.sq.until == 5'640'000);
-	peal_sq_resume(&queue.sq);
-	CHECK(queue.sq.wait == PEAL_SQ_RUNS);
-	peal_sq_wait_answer(&queue.sq, 4096ULL << 31, PEAL_REASON_PEER_STATE);
-	CHECK(queue.sq.wait == PEAL_SQ_WAITS_ANSWER);
-	CHECK(queue.sq.until == 5'000'000 + (4096LL << 31));
-	CHECK(queue.sq.why == PEAL_REASON_PEER_STATE);
-}
-
-TEST_CASE("a wait that is cut short costs no retry", "[sq]")
-{
-	Busy queue(1, 0);
-
-	for (int i = 0; i < 10; ++i) {
-		peal_sq_wait_answer(&queue.sq, 1000, PEAL_REASON_PEER_UNKNOWN);
-		peal_sq_resume(&queue.sq);
-	}
-	CHECK(queue.silent_tries() == 1);
-}
-
-TEST_CASE("a message begins anew when the peer does not remember it", "[sq]")
-{
-	Busy queue(1, 1);
-
-	peal_sq_advance(&queue.sq, 4096);
-	CHECK(queue.silent_tries() == 1);
-	peal_sq_restart(&queue.sq);
-	CHECK(queue.sq.done == 0);
-	CHECK(queue.sq.busy);
-	CHECK_FALSE(queue.is_silent());
-}
-
-/* SQD allows the change. */
-TEST_CASE("a change of the retry counts leaves a message under way where it is", "[sq]")
-{
-	Busy queue(1, 1);
-
-	peal_sq_advance(&queue.sq, 4096);
-	peal_sq_set_limits(&queue.sq, 2, 2);
-	CHECK(queue.sq.done == 4096);
-	CHECK(queue.silent_tries() == 2);
-}
-
-TEST_CASE("packet sequence numbers of sends have 24 bits", "[sq]")
-{
-	Busy queue(0, 0);
-
-	peal_sq_set_psn(&queue.sq, 0xff123456);
-	CHECK(queue.sq.psn == 0x123456);
-	peal_sq_set_psn(&queue.sq, 0xffffff);
-	peal_sq_finish(&queue.sq, 1);
-	CHECK(queue.sq.psn == 0);
-	peal_sq_set_psn(&queue.sq, 0xfffffe);
-	peal_sq_finish(&queue.sq, 0x800000);
-	CHECK(queue.sq.psn == 0x7ffffe);
-	peal_sq_finish(&queue.sq, 0);
-	CHECK(queue.sq.psn == 0x7ffffe);
-	CHECK_FALSE(queue.sq.busy);
-}
-
-TEST_CASE("taking WQEs and resetting leave the packet sequence number alone", "[sq]")
-{
-	Queue queue;
-
-	peal_sq_set_psn(&queue.sq, 77);
-	queue.post(PEAL_OP_WRITE, 0);
-	queue.fetch();
-	CHECK(queue.sq.psn == 77);
-	peal_sq_reset(&queue.sq);
-	CHECK(queue.sq.psn == 77);
-}
-
 TEST_CASE("SQD reports once that the queue has drained", "[sq]")
 {
 	Queue queue;
@@ -385,35 +200,31 @@ TEST_CASE("SQD reports once that the queue has drained", "[sq]")
 
 TEST_CASE("SQD waits for the WQE under way, not for those behind it", "[sq]")
 {
-	Busy queue(0, 0);
+	Busy queue;
 
 	queue.post(PEAL_OP_WRITE, 1);
 	peal_sq_begin_drain(&queue.sq);
 	CHECK_FALSE(peal_sq_drain(&queue.sq));
 	CHECK_FALSE(peal_sq_drain(&queue.sq));
-	peal_sq_finish(&queue.sq, 1);
+	peal_sq_finish(&queue.sq);
 	CHECK(peal_sq_drain(&queue.sq));
 	CHECK_FALSE(peal_sq_drain(&queue.sq));
 }
 
 TEST_CASE("a reset forgets what was posted and what is under way", "[sq]")
 {
-	Busy queue(3, 3);
+	Busy queue;
 
 	for (std::uint32_t i = 0; i < 5; ++i)
 		queue.post(PEAL_OP_WRITE, i);
-	peal_sq_advance(&queue.sq, 10);
-	peal_sq_wait_answer(&queue.sq, 1000, PEAL_REASON_PEER_STATE);
 	peal_sq_reset(&queue.sq);
 	CHECK_FALSE(queue.sq.busy);
-	CHECK(queue.sq.wait == PEAL_SQ_RUNS);
 	CHECK(queue.ring.ctl().consumer == 6);
 	CHECK(queue.fetch() == PEAL_SQ_EMPTY);
 	queue.post(PEAL_OP_WRITE, 99);
 	REQUIRE(queue.fetch() == PEAL_SQ_FETCHED);
 	CHECK(queue.sq.wqe.rkey == 99);
 	CHECK(queue.sq.wqe.index == 6);
-	CHECK(queue.sq.done == 0);
 }
 
 TEST_CASE("a reset makes sense of any producer index", "[sq]")

@@ -13,7 +13,7 @@
 extern "C" {
 #include "proto/early.h"
 #include "proto/icrc.h"
-#include "proto/inbound.h"
+#include "proto/responder.h"
 #include "proto/opcode.h"
 #include "proto/packet.h"
 #include "proto/psn.h"

@@ -19,7 +19,7 @@ TEST_CASE("one ACK covers all before it", "[acks]")
 	CHECK(r.completed() == 2);
 	r.receive(ack(9));
 	CHECK(r.completed() == 3);
-	CHECK(peal_outbound_idle(r.get()));
+	CHECK(peal_requester_idle(r.get()));
 	CHECK(r.deadline() == U64_MAX);
 }
 
@@ -163,11 +163,11 @@ TEST_CASE("many laps around 24 bits", "[acks]")
 	std::uint32_t sent = 0, done = 0;
 
 	while (sent < laps) {
-		while (!peal_outbound_unsent(r.get()) && peal_outbound_has_room(r.get())) {
+		while (!peal_requester_unsent(r.get()) && peal_requester_has_room(r.get())) {
 			r.post(PEAL_OP_WRITE, 100 * MTU);
 			r.pause();
 		}
-		const u32 top = peal_outbound_psn(r.get());
+		const u32 top = peal_requester_psn(r.get());
 
 		sent = sent + ((top - FIRST_PSN - sent) & PEAL_PSN_MASK);
 		r.receive(ack(sent - 1));

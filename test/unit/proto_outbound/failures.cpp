@@ -15,7 +15,7 @@ TEST_CASE("a spoiled message completes after all before it", "[failures]")
 	r.post_packets(3);
 	r.post_packets(1);
 	CHECK(r.send() == Psns{0, 1, 2, 3, 4, 5, 6});
-	peal_outbound_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.completed() == 0);
 	CHECK(r.next() == PEAL_PAUSE_FAILED);
 	r.receive(ack(6));
@@ -32,7 +32,7 @@ TEST_CASE("what is before it is sent again, and nothing from it on", "[failures]
 	r.post_packets(2);
 	r.post_packets(3);
 	CHECK(r.send() == range(0, 5));
-	peal_outbound_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.wait() == Psns{0});
 	r.now += 10 * MS;
 	r.receive(ack(0));
@@ -50,7 +50,7 @@ TEST_CASE("what is before it may fail itself", "[failures]")
 	r.post_packets(2);
 	r.post_packets(3);
 	r.send();
-	peal_outbound_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	while (r.deadline() != U64_MAX) {
 		r.expire();
 		r.send();
@@ -65,13 +65,13 @@ TEST_CASE("the first failure in order is the one that counts", "[failures]")
 	for (int i = 0; i < 4; ++i)
 		r.post_packets(1);
 	r.send();
-	peal_outbound_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
-	peal_outbound_spoil(r.get(), 3, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
-	peal_outbound_spoil(r.get(), 2, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
-	peal_outbound_spoil(r.get(), 1, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_spoil(r.get(), 3, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
+	peal_requester_spoil(r.get(), 2, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
+	peal_requester_spoil(r.get(), 1, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	/* Neither past nor future ones. */
-	peal_outbound_spoil(r.get(), 4, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
-	peal_outbound_spoil(r.get(), 0xffffffff, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_spoil(r.get(), 4, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_spoil(r.get(), 0xffffffff, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	r.receive(ack(3));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
@@ -89,7 +89,7 @@ TEST_CASE("local operations come in their turn and take no packet", "[failures]"
 	for (std::uint32_t flight : {1U, 2U}) {
 		CHECK(r.send_one().local);
 		CHECK(r.out.flight == flight);
-		peal_outbound_local_done(r.get(), flight, IB_WC_SUCCESS, PEAL_REASON_NONE);
+		peal_requester_local_done(r.get(), flight, IB_WC_SUCCESS, PEAL_REASON_NONE);
 	}
 	CHECK(r.send_one().header.psn == psn(1));
 	CHECK(r.completed() == 0);
@@ -102,7 +102,7 @@ TEST_CASE("local operations come in their turn and take no packet", "[failures]"
 TEST_CASE("a local operation alone completes at once", "[failures]")
 {
 	for (unsigned transport : {PEAL_RC, PEAL_UC, PEAL_UD}) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 
 		config.transport = static_cast<u8>(transport);
 		Requester r(config);
@@ -110,7 +110,7 @@ TEST_CASE("a local operation alone completes at once", "[failures]")
 		r.post(PEAL_OP_LOCAL_INV);
 		CHECK(r.send_one().local);
 		CHECK(r.completed() == 0);
-		peal_outbound_local_done(r.get(), r.out.flight, 0, 0);
+		peal_requester_local_done(r.get(), r.out.flight, 0, 0);
 		CHECK(r.completed() == 1);
 		CHECK(r.next() == PEAL_PAUSE_EMPTY);
 	}
@@ -126,9 +126,9 @@ TEST_CASE("a malformed WQE fails in its turn", "[failures]")
 		r.post_packets(1);
 		r.send_one();
 		CHECK(r.send_one().local);
-		CHECK(peal_outbound_message(r.get(), r.out.flight)->opcode == opcode);
-		peal_outbound_local_done(r.get(), r.out.flight, IB_WC_LOC_QP_OP_ERR,
-					 PEAL_REASON_WQE_OPCODE);
+		CHECK(peal_requester_message(r.get(), r.out.flight)->opcode == opcode);
+		peal_requester_local_done(r.get(), r.out.flight, IB_WC_LOC_QP_OP_ERR,
+					  PEAL_REASON_WQE_OPCODE);
 		CHECK(r.next() == PEAL_PAUSE_FAILED);
 		r.receive(ack(0));
 		CHECK(r.completed() == 1);
@@ -138,7 +138,7 @@ TEST_CASE("a malformed WQE fails in its turn", "[failures]")
 
 TEST_CASE("UC: a failure is the last completion", "[failures]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.transport = PEAL_UC;
 	Requester r(config);
@@ -147,7 +147,7 @@ TEST_CASE("UC: a failure is the last completion", "[failures]")
 	r.post_packets(3);
 	r.send_one();
 	r.send_one();
-	peal_outbound_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 }
@@ -167,7 +167,7 @@ TEST_CASE("flush returns what is left, in order, once", "[failures]")
 		r.send_one();
 		if (acked >= 0)
 			r.receive(ack(static_cast<std::uint32_t>(acked)));
-		for (; peal_outbound_flush(r.get(), &completion); ++next) {
+		for (; peal_requester_flush(r.get(), &completion); ++next) {
 			CHECK(completion.index == next);
 			CHECK(completion.status == IB_WC_WR_FLUSH_ERR);
 			CHECK(completion.reason == PEAL_REASON_FLUSHED);
@@ -175,16 +175,16 @@ TEST_CASE("flush returns what is left, in order, once", "[failures]")
 		}
 		CHECK(next == 106);
 		CHECK(r.deadline() == U64_MAX);
-		CHECK(peal_outbound_idle(r.get()));
-		CHECK(peal_outbound_unsent(r.get()) == 0);
+		CHECK(peal_requester_idle(r.get()));
+		CHECK(peal_requester_unsent(r.get()) == 0);
 		CHECK(r.next() == PEAL_PAUSE_FAILED);
 		CHECK(r.receive(ack(2)) == PEAL_LANDING_DROPPED);
 		/* What is posted later is flushed as well. */
 		r.post_packets(1);
 		CHECK(r.next() == PEAL_PAUSE_FAILED);
-		CHECK(peal_outbound_flush(r.get(), &completion));
+		CHECK(peal_requester_flush(r.get(), &completion));
 		CHECK(completion.index == 106);
-		CHECK_FALSE(peal_outbound_flush(r.get(), &completion));
+		CHECK_FALSE(peal_requester_flush(r.get(), &completion));
 	}
 }
 
@@ -199,9 +199,9 @@ TEST_CASE("after a failure the rest is flushed", "[failures]")
 	r.receive(nak(1, PEAL_NAK_REMOTE_ACCESS));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS);
-	CHECK(peal_outbound_flush(r.get(), &completion));
+	CHECK(peal_requester_flush(r.get(), &completion));
 	CHECK(completion.index == 102);
-	CHECK_FALSE(peal_outbound_flush(r.get(), &completion));
+	CHECK_FALSE(peal_requester_flush(r.get(), &completion));
 }
 
 TEST_CASE("SQD: when nothing more is posted, it drains", "[failures]")
@@ -211,13 +211,13 @@ TEST_CASE("SQD: when nothing more is posted, it drains", "[failures]")
 	r.post_packets(3);
 	r.post_read(2);
 	r.send();
-	CHECK(peal_outbound_unsent(r.get()) == 0);
-	CHECK_FALSE(peal_outbound_idle(r.get()));
+	CHECK(peal_requester_unsent(r.get()) == 0);
+	CHECK_FALSE(peal_requester_idle(r.get()));
 	r.receive(ack(2));
 	r.receive_and_land(read_response(3));
 	r.receive_and_land(read_response(4));
 	CHECK(r.completed() == 2);
-	CHECK(peal_outbound_idle(r.get()));
+	CHECK(peal_requester_idle(r.get()));
 	CHECK(r.deadline() == U64_MAX);
 	/* And goes on. */
 	r.post_packets(1);
@@ -230,7 +230,7 @@ TEST_CASE("the ring may be full", "[failures]")
 	std::uint32_t acked = 0;
 
 	for (int round = 0; round < 100; ++round) {
-		while (peal_outbound_has_room(r.get()))
+		while (peal_requester_has_room(r.get()))
 			r.post_packets(1);
 		CHECK(r->trail.head - r->trail.tail == 4);
 		r.send();
@@ -252,14 +252,14 @@ TEST_CASE("a reset forgets all but the configuration", "[failures]")
 	r.post_packets(100);
 	r.send();
 	r.receive(rnr(3));
-	peal_outbound_spoil(r.get(), 0, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
-	peal_outbound_reset(r.get());
-	CHECK(peal_outbound_idle(r.get()));
-	CHECK_FALSE(peal_outbound_failed(r.get()));
+	peal_requester_spoil(r.get(), 0, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_reset(r.get());
+	CHECK(peal_requester_idle(r.get()));
+	CHECK_FALSE(peal_requester_failed(r.get()));
 	CHECK(r.deadline() == U64_MAX);
 	CHECK(r.next() == PEAL_PAUSE_EMPTY);
-	CHECK(peal_outbound_psn(r.get()) == 0);
-	peal_outbound_set_psn(r.get(), 0xff000000 + FIRST_PSN);
+	CHECK(peal_requester_psn(r.get()) == 0);
+	peal_requester_set_psn(r.get(), 0xff000000 + FIRST_PSN);
 	r.post_packets(40);
 	CHECK(r.send() == range(0, 32));
 	CHECK(r->config.window == 128);
@@ -268,7 +268,7 @@ TEST_CASE("a reset forgets all but the configuration", "[failures]")
 
 TEST_CASE("a new path MTU is for new messages", "[failures]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	Requester r(config);
 
 	r.post_packets(4);

@@ -9,7 +9,7 @@ using namespace peal::test;
 namespace {
 
 /* Ten packets are out, and the round trip is known to be 100 us. */
-Requester busy(const peal_outbound_config &config = plain_config())
+Requester busy(const peal_requester_config &config = plain_config())
 {
 	Requester r(config);
 
@@ -142,7 +142,7 @@ TEST_CASE("sequence: an older one that comes late is dropped", "[naks]")
 TEST_CASE("sequence: as many retries as configured, then it is over", "[naks]")
 {
 	for (unsigned limit : {0U, 1U, 3U, 7U}) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 		unsigned retries = 0;
 
 		config.retry_limit = static_cast<u8>(limit);
@@ -164,7 +164,7 @@ TEST_CASE("sequence: as many retries as configured, then it is over", "[naks]")
 
 TEST_CASE("sequence: progress gives the retries back", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 1;
 	Requester r = busy(config);
@@ -261,7 +261,7 @@ TEST_CASE("fatal: a READ before it is still waited for", "[naks]")
 
 TEST_CASE("fatal: that wait ends, also when the transport never gives up", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.timeout_ns = 0;
 	Requester r(config);
@@ -309,7 +309,7 @@ TEST_CASE("RNR: the timer, then from that packet on", "[naks]")
 TEST_CASE("RNR: as many retries as configured, then it is over", "[naks]")
 {
 	for (unsigned limit = 0; limit <= 6; ++limit) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 		unsigned retries = 0;
 
 		config.rnr_limit = static_cast<u8>(limit);
@@ -364,7 +364,7 @@ TEST_CASE("RNR: endless waits grow to a millisecond, or are what the peer asks f
 
 TEST_CASE("RNR: doubled, it counts once", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.rnr_limit = 1;
 	Requester r = busy(config);
@@ -382,7 +382,7 @@ TEST_CASE("RNR: doubled, it counts once", "[naks]")
 
 TEST_CASE("RNR: progress gives the retries back", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.rnr_limit = 1;
 	Requester r = busy(config);
@@ -398,7 +398,7 @@ TEST_CASE("RNR: progress gives the retries back", "[naks]")
 
 TEST_CASE("RNR: is no silence", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 1;
 	Requester r = busy(config);
@@ -407,7 +407,7 @@ TEST_CASE("RNR: is no silence", "[naks]")
 		r.receive(rnr(1, 0)); /* 655 ms, ten timeouts */
 		REQUIRE(r.wait() == Psns{1});
 		r.now += TIMEOUT; /* one retry */
-		peal_outbound_expire(r.get(), r.now);
+		peal_requester_expire(r.get(), r.now);
 		REQUIRE(r.send() == Psns{1});
 		pass(r);
 	}
@@ -440,7 +440,7 @@ TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 
 TEST_CASE("to a peer that keeps early packets no more leave than it can keep", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	std::uint32_t acked = 0;
 
 	config.window = 1024;
@@ -503,7 +503,7 @@ TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]
 
 TEST_CASE("RNR: a copy that left by suspicion meets it once more, and uses up no retry", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.rnr_limit = 1;
 	Requester r(config);
@@ -523,7 +523,7 @@ TEST_CASE("RNR: a copy that left by suspicion meets it once more, and uses up no
 
 TEST_CASE("RNR: a message has all retries, also when READs before it wait for answers", "[naks]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.rnr_limit = 1;
 	Requester r(config);

@@ -12,13 +12,13 @@ TEST_CASE("EMPTY: nothing unsent", "[pauses]")
 
 	CHECK(r.next() == PEAL_PAUSE_EMPTY);
 	CHECK(r.deadline() == U64_MAX);
-	CHECK(peal_outbound_idle(r.get()));
+	CHECK(peal_requester_idle(r.get()));
 	r.post_packets(1);
-	CHECK(peal_outbound_unsent(r.get()) == 1);
+	CHECK(peal_requester_unsent(r.get()) == 1);
 	CHECK(r.send() == Psns{0});
-	CHECK(peal_outbound_unsent(r.get()) == 0);
+	CHECK(peal_requester_unsent(r.get()) == 0);
 	CHECK(r.next() == PEAL_PAUSE_EMPTY);
-	CHECK_FALSE(peal_outbound_idle(r.get()));
+	CHECK_FALSE(peal_requester_idle(r.get()));
 }
 
 TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pauses]")
@@ -28,7 +28,7 @@ TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pause
 	r.post_packets(1000);
 	CHECK(r.send() == range(0, 32));
 	CHECK(r.next() == PEAL_PAUSE_WINDOW);
-	CHECK(peal_outbound_unsent(r.get()) == 1);
+	CHECK(peal_requester_unsent(r.get()) == 1);
 	r.receive(ack(7));
 	CHECK(r.send() == range(32, 48));
 	CHECK(r->window.size == 40);
@@ -41,7 +41,7 @@ TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pause
 
 TEST_CASE("WINDOW: one packet is always allowed", "[pauses]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.window = 0;
 	Requester r(config);
@@ -88,7 +88,7 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 	const auto name_all = [&] {
 		for (named = 0; r.next() == PEAL_PAUSE_NONE; ++named) {
 			REQUIRE(r.out.local);
-			peal_outbound_local_done(r.get(), r.out.flight, 0, 0);
+			peal_requester_local_done(r.get(), r.out.flight, 0, 0);
 		}
 	};
 
@@ -114,7 +114,7 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
 {
 	for (unsigned depth : {1U, 2U, 3U, 7U, 16U}) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 
 		config.max_rd_atomic = static_cast<u8>(depth);
 		Requester r(config);
@@ -134,7 +134,7 @@ TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
 
 TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[pauses]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.max_rd_atomic = 0;
 	Requester r(config);
@@ -187,7 +187,7 @@ TEST_CASE("RNR: nothing leaves while it lasts", "[pauses]")
 	r.receive(rnr(0, 12));
 	CHECK(r.next() == PEAL_PAUSE_RNR);
 	CHECK(r.deadline() == r.now + 640 * US);
-	peal_outbound_expire(r.get(), r.now + 639 * US);
+	peal_requester_expire(r.get(), r.now + 639 * US);
 	CHECK(r.next() == PEAL_PAUSE_RNR);
 	r.expire();
 	CHECK(r.send() == Psns{0});
@@ -214,6 +214,6 @@ TEST_CASE("FAILED: behind a message that cannot go on", "[pauses]")
 
 	r.post_packets(3);
 	r.send_one();
-	peal_outbound_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	CHECK(r.next() == PEAL_PAUSE_FAILED);
 }

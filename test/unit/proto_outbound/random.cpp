@@ -159,9 +159,9 @@ class Run {
 	std::uint64_t landed_ = 0; /* bytes of the READ under way */
 	unsigned posted_ = 0;
 
-	static peal_outbound_config config()
+	static peal_requester_config config()
 	{
-		peal_outbound_config c = plain_config();
+		peal_requester_config c = plain_config();
 
 		c.timeout_ns = 1000 * MS;
 		return c;
@@ -183,13 +183,13 @@ class Run {
 	void send()
 	{
 		for (;;) {
-			if (!peal_outbound_unsent(r_.get()) && peal_outbound_has_room(r_.get()) &&
+			if (!peal_requester_unsent(r_.get()) && peal_requester_has_room(r_.get()) &&
 			    posted_ < messages)
 				post();
 			if (r_.next() != PEAL_PAUSE_NONE)
 				break;
 			if (r_.out.local)
-				peal_outbound_local_done(r_.get(), r_.out.flight, 0, 0);
+				peal_requester_local_done(r_.get(), r_.out.flight, 0, 0);
 			else
 				there_.put(r_.now, r_.out.header);
 			again += r_.out.again;
@@ -199,7 +199,7 @@ class Run {
 	}
 	void land()
 	{
-		const peal_message *m = peal_outbound_message(r_.get(), r_.landing.flight);
+		const peal_message *m = peal_requester_message(r_.get(), r_.landing.flight);
 
 		if (r_.landing.what == PEAL_LANDING_READ) {
 			REQUIRE(r_.landing.offset == landed_);
@@ -226,7 +226,8 @@ class Run {
 	void receive(const peal_packet &packet)
 	{
 		receive(packet, std::make_unique<peal_packet>(packet));
-		while (auto *early = static_cast<peal_packet *>(peal_outbound_take_early(r_.get())))
+		while (auto *early =
+			       static_cast<peal_packet *>(peal_requester_take_early(r_.get())))
 			receive(*early, std::unique_ptr<peal_packet>(early));
 	}
 
@@ -256,12 +257,12 @@ public:
 			if (r_.completions == messages)
 				break;
 			if (at == U64_MAX) {
-				REQUIRE(peal_outbound_has_room(r_.get()));
+				REQUIRE(peal_requester_has_room(r_.get()));
 				continue;
 			}
 			r_.now = std::max(r_.now, at);
 			if (at == deadline)
-				peal_outbound_expire(r_.get(), r_.now);
+				peal_requester_expire(r_.get(), r_.now);
 			else if (at == there_.next())
 				responder_.receive(there_.take(), back_, r_.now);
 			else
@@ -313,7 +314,7 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 		peal_completion completion;
 
 		for (int step = 0; step < 300; ++step) {
-			if (peal_outbound_has_room(r.get()) && !peal_outbound_unsent(r.get()))
+			if (peal_requester_has_room(r.get()) && !peal_requester_unsent(r.get()))
 				r.post(1 + static_cast<unsigned>(random.below(8)),
 				       random.below(20 * MTU));
 			r.pause();
@@ -332,7 +333,7 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 
 			if (what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC)
 				r.land();
-			peal_outbound_take_early(r.get());
+			peal_requester_take_early(r.get());
 			while (r.complete(&completion))
 				;
 			r.now += random.below(5 * MS);
@@ -348,11 +349,11 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			REQUIRE(t.head - t.sending <= 1);
 			REQUIRE(r->rd_atomic <= 4);
 		}
-		while (peal_outbound_drop_early(r.get()))
+		while (peal_requester_drop_early(r.get()))
 			;
-		while (peal_outbound_flush(r.get(), &completion))
+		while (peal_requester_flush(r.get(), &completion))
 			;
-		CHECK(peal_outbound_idle(r.get()));
+		CHECK(peal_requester_idle(r.get()));
 		CHECK(r.deadline() == U64_MAX);
 	}
 }

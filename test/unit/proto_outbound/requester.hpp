@@ -15,7 +15,7 @@ extern "C" {
 #include <linux/limits.h>
 #include <rdma/ib_verbs.h>
 
-#include "proto/outbound.h"
+#include "proto/requester.h"
 #include "proto/rnr.h"
 }
 #undef min
@@ -38,9 +38,9 @@ inline std::uint32_t psn(std::uint32_t n)
 	return (FIRST_PSN + n) & PEAL_PSN_MASK;
 }
 
-inline peal_outbound_config plain_config()
+inline peal_requester_config plain_config()
 {
-	peal_outbound_config config = {};
+	peal_requester_config config = {};
 
 	config.transport = PEAL_RC;
 	config.mtu_shift = 8;
@@ -100,7 +100,7 @@ inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
 
 class Requester {
 	std::vector<peal_flight> flights_;
-	std::unique_ptr<peal_outbound> out_ = std::make_unique<peal_outbound>();
+	std::unique_ptr<peal_requester> out_ = std::make_unique<peal_requester>();
 	std::uint32_t posted_ = 0;
 
 public:
@@ -108,25 +108,25 @@ public:
 	peal_outgoing out{};
 	peal_landing landing{};
 
-	explicit Requester(const peal_outbound_config &config = plain_config(),
+	explicit Requester(const peal_requester_config &config = plain_config(),
 			   std::uint32_t entries = ENTRIES)
 		: flights_(entries)
 	{
-		peal_outbound_init(out_.get(), flights_.data(), entries);
+		peal_requester_init(out_.get(), flights_.data(), entries);
 		configure(config);
-		peal_outbound_set_psn(out_.get(), FIRST_PSN);
+		peal_requester_set_psn(out_.get(), FIRST_PSN);
 	}
-	peal_outbound *get() { return out_.get(); }
-	peal_outbound *operator->() { return out_.get(); }
-	void configure(const peal_outbound_config &config)
+	peal_requester *get() { return out_.get(); }
+	peal_requester *operator->() { return out_.get(); }
+	void configure(const peal_requester_config &config)
 	{
-		peal_outbound_configure(out_.get(), &config);
+		peal_requester_configure(out_.get(), &config);
 	}
 
 	void post(const peal_message &message)
 	{
-		REQUIRE(peal_outbound_has_room(out_.get()));
-		peal_outbound_post(out_.get(), &message);
+		REQUIRE(peal_requester_has_room(out_.get()));
+		peal_requester_post(out_.get(), &message);
 		++posted_;
 	}
 	peal_message message(unsigned opcode, std::uint64_t length = 1,
@@ -150,7 +150,7 @@ public:
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
 	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
 
-	peal_pause next() { return peal_outbound_next(out_.get(), now, &out); }
+	peal_pause next() { return peal_requester_next(out_.get(), now, &out); }
 	/* Everything that may leave now, as numbers of PSNs. */
 	std::vector<std::uint32_t> send()
 	{
@@ -180,10 +180,10 @@ public:
 
 	peal_landing_what receive(const peal_packet &packet, void *handle = nullptr)
 	{
-		peal_outbound_receive(out_.get(), &packet, now, handle, &landing);
+		peal_requester_receive(out_.get(), &packet, now, handle, &landing);
 		return landing.what;
 	}
-	void land() { peal_outbound_landed(out_.get(), &landing, now); }
+	void land() { peal_requester_landed(out_.get(), &landing, now); }
 	void receive_and_land(const peal_packet &packet)
 	{
 		const peal_landing_what what = receive(packet);
@@ -192,13 +192,13 @@ public:
 		land();
 	}
 
-	std::uint64_t deadline() { return peal_outbound_deadline(out_.get()); }
+	std::uint64_t deadline() { return peal_requester_deadline(out_.get()); }
 	/* On to the next deadline. */
 	void expire()
 	{
 		REQUIRE(deadline() != U64_MAX);
 		now = std::max(now, deadline());
-		peal_outbound_expire(out_.get(), now);
+		peal_requester_expire(out_.get(), now);
 	}
 	/* Nothing comes until something leaves; the time may pass several deadlines. */
 	std::vector<std::uint32_t> wait()
@@ -213,7 +213,7 @@ public:
 
 	bool complete(peal_completion *completion)
 	{
-		return peal_outbound_complete(out_.get(), completion);
+		return peal_requester_complete(out_.get(), completion);
 	}
 	/* How many complete well, in order; a failure stays for check_failed(). */
 	std::uint32_t completed()

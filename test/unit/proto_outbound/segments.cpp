@@ -96,7 +96,7 @@ TEST_CASE("RC messages are cut by the path MTU", "[segments]")
 TEST_CASE("UC messages are cut likewise, and done when they have left", "[segments]")
 {
 	for (const Segmented &s : SEGMENTED) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 
 		if (s.operation == PEAL_OP_SEND_INV)
 			continue;
@@ -116,7 +116,7 @@ TEST_CASE("UC messages are cut likewise, and done when they have left", "[segmen
 
 TEST_CASE("UC: no window", "[segments]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.transport = PEAL_UC;
 	config.window = 1;
@@ -130,7 +130,7 @@ TEST_CASE("UC: no window", "[segments]")
 
 TEST_CASE("UD: one packet for each message", "[segments]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.transport = PEAL_UD;
 	Requester r(config);
@@ -145,7 +145,7 @@ TEST_CASE("UD: one packet for each message", "[segments]")
 	CHECK(r.out.header.pad == 1);
 	CHECK_FALSE(r.out.header.ack_request);
 	CHECK(r.completed() == 1);
-	CHECK(peal_outbound_psn(r.get()) == psn(2));
+	CHECK(peal_requester_psn(r.get()) == psn(2));
 	r.post(PEAL_OP_SEND, 3 * MTU); /* the host is to refuse it; it is one packet anyway */
 	CHECK(r.send() == Psns{2});
 }
@@ -160,7 +160,7 @@ TEST_CASE("what a transport does not carry fails in its turn", "[segments]")
 	};
 
 	for (auto [transport, operation] : WRONG) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 
 		config.transport = static_cast<u8>(transport);
 		Requester r(config);
@@ -187,7 +187,7 @@ TEST_CASE("a READ is one packet that names it all", "[segments]")
 	CHECK(r.out.header.payload_bytes == 0);
 	CHECK(r.out.header.pad == 0);
 	CHECK(r.next() == PEAL_PAUSE_EMPTY);
-	CHECK(peal_outbound_psn(r.get()) == psn(4));
+	CHECK(peal_requester_psn(r.get()) == psn(4));
 }
 
 TEST_CASE("an empty READ has one response", "[segments]")
@@ -196,14 +196,14 @@ TEST_CASE("an empty READ has one response", "[segments]")
 
 	r.post(PEAL_OP_READ, 0);
 	CHECK(r.send_one().header.length == 0);
-	CHECK(peal_outbound_psn(r.get()) == psn(1));
+	CHECK(peal_requester_psn(r.get()) == psn(1));
 	r.receive_and_land(read_response(0, 0));
 	CHECK(r.completed() == 1);
 }
 
 TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[segments]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	const std::uint32_t piece = PEAL_READ_PIECE;
 
 	config.window = 10 * piece;
@@ -228,7 +228,7 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 	CHECK(r.out.header.remote_addr == 0x10000 + piece * MTU);
 	CHECK(r.out.header.length == piece * MTU);
 	CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
-	CHECK(peal_outbound_unsent(r.get()) == 1);
+	CHECK(peal_requester_unsent(r.get()) == 1);
 	for (std::uint32_t i = 0; i < piece; ++i) {
 		CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
 		r.receive_and_land(read_response(base + i));
@@ -276,7 +276,7 @@ TEST_CASE("atomics carry their operands", "[segments]")
 
 TEST_CASE("the longest message at the smallest MTU", "[segments]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	const std::uint32_t packets = PEAL_MAX_MSG / MTU;
 	std::uint32_t sent = 0;
 
@@ -299,7 +299,7 @@ TEST_CASE("the longest message at the smallest MTU", "[segments]")
 			}
 		}
 		CHECK(r.completed() == 1);
-		CHECK(peal_outbound_psn(r.get()) == psn(packets));
+		CHECK(peal_requester_psn(r.get()) == psn(packets));
 	}
 }
 

@@ -156,7 +156,7 @@ TEST_CASE("a path that is long stays full", "[slow]")
 
 TEST_CASE("what is old postpones giving up, four times the timeout at most", "[slow]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 0;
 	Requester r(config);

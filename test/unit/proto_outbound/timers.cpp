@@ -44,7 +44,7 @@ void measure(Requester &r, std::uint64_t rtt, int times = 1)
 TEST_CASE("a silent peer: exactly retry_cnt retries of the timeout", "[timers]")
 {
 	for (unsigned limit = 0; limit <= 7; ++limit) {
-		peal_outbound_config config = plain_config();
+		peal_requester_config config = plain_config();
 
 		config.retry_limit = static_cast<u8>(limit);
 		Requester r(config);
@@ -60,7 +60,7 @@ TEST_CASE("a silent peer: exactly retry_cnt retries of the timeout", "[timers]")
 
 TEST_CASE("a timeout below the least estimate: one packet for each retry", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.timeout_ns = 8192;
 	Requester r(config);
@@ -75,7 +75,7 @@ TEST_CASE("a timeout below the least estimate: one packet for each retry", "[tim
 
 TEST_CASE("the timeout runs from the last progress", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 0;
 	Requester r(config);
@@ -92,7 +92,7 @@ TEST_CASE("the timeout runs from the last progress", "[timers]")
 
 TEST_CASE("progress gives the retries back", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 2;
 	Requester r(config);
@@ -108,7 +108,7 @@ TEST_CASE("progress gives the retries back", "[timers]")
 
 TEST_CASE("also READ responses are progress", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 1;
 	Requester r(config);
@@ -126,7 +126,7 @@ TEST_CASE("also READ responses are progress", "[timers]")
 
 TEST_CASE("timeout 0: never given up, and asked for at last once a second", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.timeout_ns = 0;
 	Requester r(config);
@@ -143,7 +143,7 @@ TEST_CASE("timeout 0: never given up, and asked for at last once a second", "[ti
 
 TEST_CASE("new retry counts leave used ones alone", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	Requester r(config);
 
 	r.post_packets(1);
@@ -159,7 +159,7 @@ TEST_CASE("new retry counts leave used ones alone", "[timers]")
 
 TEST_CASE("a peer that NAKs and never advances is not called silent", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 0;
 	Requester r(config);
@@ -376,7 +376,7 @@ TEST_CASE("a silence is no measure of the round trip", "[timers]")
 
 TEST_CASE("news of something later end the silence", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 
 	config.retry_limit = 2;
 	Requester r(config);
@@ -413,7 +413,7 @@ TEST_CASE("a probe that is not needed any more does not hold up the rest", "[tim
 
 TEST_CASE("a timeout of 0 set while packets are on their way ends nothing", "[timers]")
 {
-	peal_outbound_config config = plain_config();
+	peal_requester_config config = plain_config();
 	Requester r(config);
 
 	r.post_packets(3);
@@ -423,7 +423,7 @@ TEST_CASE("a timeout of 0 set while packets are on their way ends nothing", "[ti
 	r.configure(config);
 	CHECK(stay_silent(r, 100 * TIMEOUT).packets > 0);
 	CHECK(r->retry.used == 0);
-	CHECK_FALSE(peal_outbound_failed(r.get()));
+	CHECK_FALSE(peal_requester_failed(r.get()));
 	r.receive(ack(2));
 	CHECK(r.completed() == 1);
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See timer.h.
+ */
+#include <linux/percpu.h>
+
+#include "base/guard.h"
+#include "engine/schedule.h"
+#include "engine/timer.h"
+#include "engine/turn.h"
+
+/*
+ * What timers do on one CPU in a jiffy, the rest is the worker's: all that are due run in
+ * one softirq, and a program's queue pairs can all wait for the same moment.
+ */
+#define PEAL_TIMERS_BUDGET	(16 * PEAL_TURN_BUDGET)
+
+/* What is left to a CPU's timers; they alone use it. */
+struct peal_allowance {
+	u64 jiffy;			/* in which it was given */
+	struct peal_budget budget;
+};
+
+static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
+
+/* Inside the guard, in softirq: no other timer of ours comes in between. */
+static struct peal_budget *peal_timer_budget(void)
+{
+	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
+	u64 now = get_jiffies_64();
+
+	if (allowance->jiffy != now)
+		*allowance = (struct peal_allowance){
+			.jiffy = now, .budget.left = PEAL_TIMERS_BUDGET,
+		};
+	return &allowance->budget;
+}
+
+/* Return: true when there is more to do, or all of it. */
+static bool peal_timer_turn(struct peal_qp *qp)
+{
+	struct peal_budget *budget = peal_timer_budget();
+
+	if (unlikely(!peal_budget_is_left(budget)))
+		return true;
+	peal_budget_spend(budget, PEAL_COST_PIECE);
+	return peal_turn(qp, budget);
+}
+
+enum hrtimer_restart peal_timer_expired(struct hrtimer *timer)
+{
+	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
+
+	peal_guard_enter();
+	smp_mb();	/* J: pairs with peal_schedule_at() */
+	if (peal_timer_turn(qp))
+		peal_defer(qp);
+	peal_guard_exit();
+	return HRTIMER_NORESTART;
+}
+

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The worker: what a budget or a timer left over is done here, in process context.
+ *
+ * Owns: the works of the run list and of single queue pairs.
+ * Does not know: who has left something to it.
+ */
+#ifndef PEAL_WORKER_H
+#define PEAL_WORKER_H
+
+#include "engine/engine.h"
+
+bool peal_worker_serve_next(struct peal_engine *e);
+void peal_worker_work(struct work_struct *work);
+void peal_worker_work_home(struct work_struct *work);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A received packet: checked headers, and a payload that lies in an skb of any shape.
+ *
+ * Owns: struct peal_datagram, the ICRC of a received packet, access to its payload.
+ * Does not know: devices, queue pairs.
+ */
+#ifndef PEAL_DATAGRAM_H
+#define PEAL_DATAGRAM_H
+
+#include <linux/skbuff.h>
+#include <rdma/ib_verbs.h>
+
+#include "mem/cursor.h"
+#include "proto/packet.h"
+
+struct peal_port;
+
+#define PEAL_VLAN_NONE		0xffff
+
+/*
+ * In skb->cb, from the moment that a packet is ours; survives segmentation. Written by
+ * rx.c when it takes the packet.
+ */
+struct peal_arrival {
+	struct peal_port *port;		/* valid where the guard, or peal_rx_has(), says so */
+	u16 udp;			/* offset of the UDP header from the IP header */
+	u16 vlan_id;
+	bool ipv6;
+};
+
+static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct peal_arrival) > SKB_GSO_CB_OFFSET);
+	return (struct peal_arrival *)skb->cb;
+}
+
+/* One received packet. skb->data is at the BTH; the IP header is still in front. */
+struct peal_datagram {
+	struct sk_buff *skb;
+	bool ipv6;
+	bool multicast;			/* the destination address is a group's */
+	u16 vlan_id;			/* the VLAN it came by, or PEAL_VLAN_NONE */
+	union ib_gid sgid, dgid;	/* the packet's source and destination */
+	struct peal_packet packet;
+	u32 payload;			/* offset from skb->data */
+};
+
+bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6);
+
+/*
+ * Fill @dg from @skb, whose data is at the BTH. Return: why the headers are not valid, or
+ * PEAL_DROP_none. The ICRC is not looked at.
+ */
+enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg);
+/* The packet has a BTH and an ICRC. Is the ICRC right? */
+bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6);
+
+/*
+ * Does an skb that is kept say the same as @dg, which has its PSN? What a repetition may
+ * change does not count.
+ */
+bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg);
+
+/*
+ * Copy payload to kernel memory, ascending, the last eight bytes last.
+ * Inside [0, packet.payload_bytes).
+ */
+void peal_datagram_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
+/* The first @bytes of the payload, to where @to stands; there is as much room. */
+void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes);
+
+/*
+ * The index of the netdev that it came in by; 0: not known, or it never left this host.
+ * Packets to an address of this host come in by the loopback.
+ */
+int peal_datagram_iif(const struct peal_datagram *dg);
+
+/*
+ * The 40 bytes that stand before a datagram's payload: the IPv6 header, or the
+ * IPv4 header in the last 20 of them (IBTA A17.4.5.1).
+ */
+void peal_datagram_grh(const struct peal_datagram *dg, void *to);
+
+/* The packet was taken. */
+static inline void peal_datagram_consume(const struct peal_datagram *dg)
+{
+	consume_skb(dg->skb);
+}
+
+/* The packet is thrown away. */
+static inline void peal_datagram_drop(const struct peal_datagram *dg)
+{
+	kfree_skb(dg->skb);
+}
+
+#endif

@@ -1,0 +1,868 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See requester.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <rdma/ib_verbs.h>
+
+#include "proto/requester.h"
+#include "proto/rnr.h"
+
+/* The estimate never waits longer than this, also when the transport never gives up. */
+#define LONGEST_RTO_NS		1000000000ULL
+/* After a fatal NAK the peer may be gone: what came before does not wait for ever. */
+#define LAST_TIMEOUT_NS		1000000000ULL
+
+/* ---- set-up ---- */
+
+static void peal_requester_stop_timers(struct peal_requester *o)
+{
+	o->probe_at = U64_MAX;
+	o->give_up_at = U64_MAX;
+	o->gap_at = U64_MAX;
+}
+
+void peal_requester_init(struct peal_requester *o, struct peal_flight *flight, u32 entries)
+{
+	memset(o, 0, sizeof(*o));
+	peal_trail_init(&o->trail, flight, entries);
+	peal_requester_reset(o);
+}
+
+void peal_requester_reset(struct peal_requester *o)
+{
+	struct peal_requester_config config = o->config;
+	struct peal_trail trail = o->trail;
+
+	memset(o, 0, sizeof(*o));
+	peal_trail_init(&o->trail, trail.flight, trail.mask + 1);
+	peal_requester_configure(o, &config);
+	peal_window_reset(&o->window);
+	peal_credit_reset(&o->credit);
+	peal_rto_reset(&o->rto);
+	peal_requester_stop_timers(o);
+	peal_requester_set_psn(o, 0);
+}
+
+static u64 peal_requester_timeout(const struct peal_requester *o)
+{
+	return o->config.timeout_ns ?: (o->trail.failed ? LAST_TIMEOUT_NS : 0);
+}
+
+void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config)
+{
+	o->config = *config;
+	if (!peal_requester_timeout(o))
+		o->give_up_at = U64_MAX;
+	peal_window_limit(&o->window, config->window);
+	peal_rto_limit(&o->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
+}
+
+void peal_requester_set_psn(struct peal_requester *o, u32 psn)
+{
+	peal_trail_set_psn(&o->trail, psn);
+	peal_repair_reset(&o->repair, &o->trail);
+	peal_window_recover(&o->window);
+	o->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
+	o->rnr_psn = o->gap_psn;
+}
+
+void peal_requester_post(struct peal_requester *o, const struct peal_message *message)
+{
+	peal_trail_post(&o->trail, message, o->config.transport, o->config.mtu_shift);
+}
+
+void peal_requester_spoil(struct peal_requester *o, u32 flight, u8 status, u32 reason)
+{
+	peal_trail_fail(&o->trail, flight, status, reason);
+}
+
+void peal_requester_local_done(struct peal_requester *o, u32 flight, u8 status, u32 reason)
+{
+	peal_flight_executed(peal_trail_at(&o->trail, flight));
+	if (status)
+		peal_requester_spoil(o, flight, status, reason);
+}
+
+/* ---- timers ---- */
+
+/* Something is outstanding: those that do not run begin. */
+static void peal_requester_arm(struct peal_requester *o, u64 now)
+{
+	u64 timeout = peal_requester_timeout(o);
+
+	if (o->probe_at == U64_MAX)
+		o->probe_at = now + o->rto.ns;
+	if (o->give_up_at == U64_MAX && timeout) {
+		o->give_up_at = now + timeout;
+		o->silent_since = now;
+	}
+}
+
+/*
+ * Nothing new, but the peer is not silent: it is still at what was sent before. To send more
+ * would only be more of that.
+ */
+static void peal_requester_be_patient(struct peal_requester *o, u64 now)
+{
+	u64 since = o->silent_since;
+
+	peal_retry_put_off(&o->probe_at, now, since, o->rto.ns);
+	peal_retry_put_off(&o->give_up_at, now, since, peal_requester_timeout(o));
+}
+
+/* There was progress: all begin anew. */
+static void peal_requester_rearm(struct peal_requester *o, u64 now)
+{
+	peal_requester_stop_timers(o);
+	if (o->trail.una != o->trail.top)
+		peal_requester_arm(o, now);
+}
+
+/* ---- retransmission ---- */
+
+static void peal_requester_build(const struct peal_requester *o, u32 index, u32 at, u32 span,
+				 struct peal_outgoing *out)
+{
+	const struct peal_flight *f = peal_trail_at(&o->trail, index);
+
+	out->local = false;
+	out->again = false;
+	out->flight = index;
+	out->offset = peal_flight_offset(f, at);
+	peal_flight_build(f, at, span, &out->header);
+}
+
+/* A probe is a single packet and needs no window. */
+static enum peal_pause peal_requester_resend(struct peal_requester *o, u64 now,
+					     struct peal_outgoing *out)
+{
+	const struct peal_flight *f = peal_trail_at(&o->trail, o->repair.index);
+	u32 span = peal_repair_span(&o->repair, &o->trail, &o->early);
+	u32 ahead = peal_psn_ahead(o->trail.una, o->repair.next);
+
+	if (!o->repair.probe && ahead && ahead + span > o->window.size)
+		return PEAL_PAUSE_WINDOW;
+	peal_requester_build(o, o->repair.index, peal_psn_ahead(f->psn, o->repair.next), span, out);
+	out->again = true;
+	out->header.ack_request = !peal_flight_wants_data(f);
+	peal_repair_left(&o->repair, &o->trail, &o->early, span, now);
+	if (o->repair.probe == PEAL_PROBE_SILENCE)
+		peal_retry_copied(&o->retry);
+	peal_rto_sent_again(&o->rto, out->header.psn, peal_psn_add(out->header.psn, span));
+	peal_window_asked(&o->window);
+	peal_requester_arm(o, now);
+	return PEAL_PAUSE_NONE;
+}
+
+static void peal_requester_probe(struct peal_requester *o, enum peal_probe why, u32 psn, u64 now)
+{
+	peal_repair_probe(&o->repair, &o->trail, &o->early, why, psn);
+	if (why != PEAL_PROBE_NAK)
+		peal_rto_forget(&o->rto);
+	o->probe_at = now + o->rto.ns;
+}
+
+/* What came sooner after the probe than any answer can answers something else. */
+static bool peal_requester_answers_probe(struct peal_requester *o, u64 now)
+{
+	if (!o->repair.left)
+		return false;
+	if (peal_rto_plausible(&o->rto, o->repair.left_at, now))
+		return true;
+	if (peal_repair_doubt(&o->repair))
+		peal_rto_doubt(&o->rto);
+	return false;
+}
+
+static void peal_requester_lone_probe(struct peal_requester *o, bool nak, u64 now)
+{
+	peal_repair_continue(&o->repair, &o->trail, &o->early, nak);
+	o->probe_at = now + o->rto.ns;
+}
+
+/*
+ * There was progress while a probe was out. @ack: by an explicit ACK, which
+ * names all that the peer has; after the responses of a READ one may follow.
+ */
+static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 now)
+{
+	enum peal_verdict_of_probe verdict = peal_repair_judge(&o->repair, &o->trail);
+	/* A peer that met RNR has thrown away what followed: that needs no proof. */
+	bool sure = o->repair.probe == PEAL_PROBE_RNR;
+
+	if (verdict == PEAL_PROBE_OPEN)
+		return;
+	if (verdict == PEAL_PROBE_OVER || (ack && !sure && !peal_requester_answers_probe(o, now)))
+		peal_repair_conclude(&o->repair, &o->trail);
+	else if (ack)
+		peal_requester_lone_probe(o, false, now);
+	else
+		o->probe_at = now + peal_rto_patience(&o->rto);
+}
+
+/* ---- new packets ---- */
+
+/*
+ * Local operations that may be ahead of what was acknowledged. They take no PSN, so
+ * that the answer to one packet ends all that are behind it.
+ */
+#define MOST_LOCALS	256
+
+/*
+ * Without credit one packet may go when nothing else is out, so that an update
+ * that was lost cannot stop the connection; when it was acknowledged there was
+ * a receive, and the rest of the message follows (9.7.7.2.5).
+ */
+static bool peal_requester_has_credit(const struct peal_requester *o, const struct peal_flight *f)
+{
+	const struct peal_trail *t = &o->trail;
+	bool first = !t->packet;
+	u32 ssn = peal_psn_add(o->credit.ssn, first ? 1 : 0);
+
+	if (!peal_flight_takes_receive(f) || peal_credit_covers(&o->credit, ssn))
+		return true;
+	return t->una == t->top || (!first && t->una != f->psn && t->acking == t->sending);
+}
+
+static enum peal_pause peal_requester_may_begin(const struct peal_requester *o,
+						const struct peal_flight *f)
+{
+	if (!o->trail.packet && f->message.flags & PEAL_WQE_FENCE && o->rd_atomic)
+		return PEAL_PAUSE_FENCE;
+	if (f->local)
+		return o->trail.locals < MOST_LOCALS ? PEAL_PAUSE_NONE : PEAL_PAUSE_WINDOW;
+	if (!peal_requester_reliable(o))
+		return PEAL_PAUSE_NONE;
+	if (peal_flight_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
+		return PEAL_PAUSE_RD_ATOMIC;
+	if (!peal_requester_has_credit(o, f))
+		return PEAL_PAUSE_CREDIT;
+	return PEAL_PAUSE_NONE;
+}
+
+/* On a path that loses, no more than the peer may be able to keep. */
+static bool peal_requester_window_is_open(const struct peal_requester *o, u32 span)
+{
+	u32 outstanding = peal_trail_outstanding(&o->trail);
+	u32 size = o->window.size;
+
+	if (o->repair.probe || o->repair.peer_keeps)
+		size = min_t(u32, size, PEAL_EARLY_SLOTS);
+	return !outstanding || outstanding + span <= size;
+}
+
+/* PSNs that the next packet of @f takes: as many as a READ asks to be answered with. */
+static u32 peal_requester_span(const struct peal_requester *o, const struct peal_flight *f)
+{
+	return peal_flight_is_read(f) ? peal_flight_piece(f, o->trail.packet) : 1;
+}
+
+/* @f: the message whose turn it is, which can be sent. PEAL_PAUSE_NONE: now. */
+static enum peal_pause peal_requester_may_leave(const struct peal_requester *o,
+						const struct peal_flight *f)
+{
+	enum peal_pause pause = peal_requester_may_begin(o, f);
+
+	if (!pause && !f->local && !peal_requester_window_is_open(o, peal_requester_span(o, f)))
+		pause = PEAL_PAUSE_WINDOW;
+	return pause;
+}
+
+/* What can never leave fails in its turn. */
+static bool peal_requester_refuses(struct peal_requester *o, const struct peal_flight *f)
+{
+	u32 reason = 0;
+
+	if (f->local)
+		return false;
+	if (!peal_flight_is_carried(f))
+		reason = PEAL_REASON_WQE_OPCODE;
+	else if (peal_flight_wants_data(f) && !o->config.max_rd_atomic)
+		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
+	if (reason)
+		peal_requester_spoil(o, o->trail.sending, IB_WC_LOC_QP_OP_ERR, reason);
+	return reason;
+}
+
+static enum peal_pause peal_requester_may_send(struct peal_requester *o)
+{
+	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
+
+	if (peal_trail_is_lost(&o->trail, o->trail.sending))
+		return PEAL_PAUSE_FAILED;
+	if (peal_repair_is_lone(&o->repair))
+		return PEAL_PAUSE_ANSWER;
+	if (!peal_requester_unsent(o))
+		return PEAL_PAUSE_EMPTY;
+	if (peal_requester_refuses(o, f))
+		return PEAL_PAUSE_FAILED;
+	return peal_requester_may_leave(o, f);
+}
+
+/* One that goes without credit, and the last of a message that waits for it. */
+static bool peal_requester_must_ask(const struct peal_requester *o, const struct peal_flight *f)
+{
+	bool last = o->trail.packet + 1 == f->packets;
+	bool followed = f->message.more && peal_requester_has_room(o) &&
+			peal_credit_covers(&o->credit, peal_psn_add(o->credit.ssn, 1));
+
+	if (last && (f->message.flags & PEAL_WQE_SIGNALED || !followed))
+		return true;
+	return peal_flight_takes_receive(f) && !peal_credit_covers(&o->credit, o->credit.ssn);
+}
+
+/* Every READ and atomic is answered. Others ask where the sender would wait, and now and then. */
+static bool peal_requester_asks(struct peal_requester *o, const struct peal_flight *f)
+{
+	u32 outstanding = peal_trail_outstanding(&o->trail) + 1;
+	bool ask = peal_window_ask(&o->window, outstanding) || peal_requester_must_ask(o, f);
+
+	if (ask || peal_flight_wants_data(f))
+		peal_window_asked(&o->window);
+	return ask && !peal_flight_wants_data(f);
+}
+
+static void peal_requester_leave(struct peal_requester *o, const struct peal_flight *f, u64 now,
+				 struct peal_packet *header)
+{
+	bool wants_data = peal_flight_wants_data(f);
+
+	if (!o->trail.packet || peal_flight_is_read(f))
+		peal_credit_use(&o->credit);
+	o->rd_atomic += wants_data;
+	header->ack_request = peal_requester_asks(o, f);
+	if (header->ack_request || wants_data)
+		peal_rto_start(&o->rto, header->psn, now);
+	peal_requester_arm(o, now);
+}
+
+static void peal_requester_send(struct peal_requester *o, u64 now, struct peal_outgoing *out)
+{
+	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
+	u32 span = peal_requester_span(o, f);
+
+	peal_requester_build(o, o->trail.sending, o->trail.packet, span, out);
+	if (peal_requester_reliable(o))
+		peal_requester_leave(o, f, now, &out->header);
+	peal_trail_left(&o->trail, span);
+	if (!peal_requester_reliable(o))
+		peal_trail_forget(&o->trail);
+}
+
+static void peal_requester_name_local(struct peal_requester *o, struct peal_outgoing *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->local = true;
+	out->flight = o->trail.sending;
+	peal_trail_named(&o->trail);
+}
+
+/* Nothing more leaves that could ask for an ACK of what has left: a probe does, at once. */
+void peal_requester_hurry(struct peal_requester *o, u64 now)
+{
+	if (!o->window.unasked || o->trail.una == o->trail.top)
+		return;
+	peal_window_asked(&o->window);
+	o->probe_at = now;
+}
+
+enum peal_pause peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out)
+{
+	enum peal_pause pause;
+
+	if (o->rnr_until)
+		return PEAL_PAUSE_RNR;
+	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
+		peal_repair_stop(&o->repair, &o->trail);
+	if (peal_repair_seek(&o->repair, &o->trail, &o->early))
+		return peal_requester_resend(o, now, out);
+	pause = peal_requester_may_send(o);
+	if (pause == PEAL_PAUSE_FAILED)
+		peal_requester_hurry(o, now);
+	if (pause)
+		return pause;
+	if (peal_trail_at(&o->trail, o->trail.sending)->local)
+		peal_requester_name_local(o, out);
+	else
+		peal_requester_send(o, now, out);
+	return PEAL_PAUSE_NONE;
+}
+
+/* ---- responses ---- */
+
+static void peal_requester_drop(struct peal_landing *landing, enum peal_drop drop, bool duplicate)
+{
+	landing->what = PEAL_LANDING_DROPPED;
+	landing->drop = drop;
+	landing->duplicate = duplicate;
+}
+
+/* una was @from. All retries are there again (9.7.6.1.3). */
+static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack, u64 now)
+{
+	u32 una = o->trail.una;
+
+	if (una == from)
+		return;
+	peal_retry_progress(&o->retry);
+	if (peal_psn_before(o->rnr_psn, una)) {
+		peal_retry_received(&o->retry);
+		o->rnr_until = 0;
+	}
+	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->trail.top,
+			   peal_rto_is_slow(&o->rto));
+	peal_repair_advance(&o->repair, &o->trail);
+	peal_requester_rearm(o, now);
+	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
+		peal_repair_stop(&o->repair, &o->trail);
+	if (o->repair.probe)
+		peal_requester_judge_probe(o, ack, now);
+}
+
+/*
+ * Something after una was answered, and una is a READ response or atomic's: it
+ * is late or lost (9.7.5.2, implied NAK). Once for each gap it is asked for
+ * soon; if that is lost as well, the estimate helps.
+ */
+static void peal_requester_watch_gap(struct peal_requester *o, u64 now)
+{
+	if (o->trail.una == o->trail.seen) {
+		o->gap_at = U64_MAX;
+		return;
+	}
+	if (o->gap_psn == o->trail.una)
+		return;
+	o->gap_psn = o->trail.una;
+	o->gap_at = now + peal_rto_patience(&o->rto);
+}
+
+/* An answer was about the PSN before @psn. When it is news, the peer is not silent. */
+static void peal_requester_see(struct peal_requester *o, u32 psn, u64 now)
+{
+	if (peal_psn_before(o->trail.seen, psn)) {
+		peal_retry_heard(&o->retry);
+		o->give_up_at = U64_MAX;
+	}
+	peal_trail_see(&o->trail, psn);
+	peal_rto_answered(&o->rto, o->trail.seen, now);
+}
+
+/* The peer has executed everything before @psn. */
+static void peal_requester_acknowledge(struct peal_requester *o, u32 psn, bool ack, u64 now)
+{
+	u32 from = o->trail.una;
+
+	peal_requester_see(o, psn, now);
+	peal_trail_follow(&o->trail);
+	peal_requester_progress(o, from, ack, now);
+}
+
+/* The peer knows better by now, or has said it already. */
+static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now)
+{
+	if (peal_psn_before(psn, o->trail.reached))
+		return true;
+	return o->repair.probe && psn == o->repair.probe_psn &&
+	       !peal_requester_answers_probe(o, now);
+}
+
+/*
+ * How soon it came says nothing: a peer that waits for a receive answers faster
+ * than one that is at work, and each answer counts. The rest of a probe may still
+ * have to leave behind the packet that it is about.
+ */
+static bool peal_requester_rnr_is_old(const struct peal_requester *o, u32 psn)
+{
+	if (o->rnr_until || peal_psn_before(psn, o->trail.reached))
+		return true;
+	return o->repair.probe && psn == o->repair.probe_psn &&
+	       peal_repair_covers(&o->repair, psn);
+}
+
+/* For silence, and for a NAK that answers a retransmission of the same packet (9.7.6.1.3). */
+static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
+{
+	if (peal_retry_use(&o->retry, o->config.retry_limit))
+		return true;
+	peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn), IB_WC_RETRY_EXC_ERR,
+			o->retry.naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
+	return false;
+}
+
+/* 9.7.5.2.2. */
+static void peal_requester_receive_nak_sequence(struct peal_requester *o, u32 psn, u64 now)
+{
+	bool again = o->repair.probe && psn == o->repair.probe_psn;
+	bool lone = o->repair.probe == PEAL_PROBE_NAK && psn == o->repair.probe_end;
+
+	peal_requester_acknowledge(o, psn, false, now);
+	peal_retry_naked(&o->retry);
+	if (lone && o->trail.una == psn) {
+		peal_requester_lone_probe(o, true, now);
+		return;
+	}
+	if (again && !peal_requester_use_retry(o, psn))
+		return;
+	if (peal_repair_covers(&o->repair, psn))
+		return;
+	peal_window_shrink(&o->window, o->trail.top);
+	peal_requester_probe(o, PEAL_PROBE_NAK, psn, now);
+}
+
+static void peal_requester_wait_receive(struct peal_requester *o, u32 psn, u8 timer, u64 now)
+{
+	peal_retry_heard(&o->retry);
+	o->rnr_psn = psn;
+	o->rnr_until = now + peal_retry_rnr_ns(&o->retry, timer);
+	peal_repair_stop(&o->repair, &o->trail);
+	peal_requester_stop_timers(o);
+	peal_rto_forget(&o->rto);
+}
+
+/* 9.7.5.2.8. */
+static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 timer, u64 now)
+{
+	peal_requester_acknowledge(o, psn, false, now);
+	/* Each message has its own; the one before may wait for READs in front of it. */
+	if (peal_psn_before(o->rnr_psn, o->trail.reached))
+		peal_retry_received(&o->retry);
+	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
+		peal_requester_wait_receive(o, psn, timer, now);
+	else
+		peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn),
+				IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+}
+
+/* 9.7.5.2.3 to 9.7.5.2.6: the message is over, those before it are not. */
+static void peal_requester_receive_fatal(struct peal_requester *o, u32 psn, u8 code, u64 now)
+{
+	static const struct {
+		u8 status;
+		u32 reason;
+	} naks[] = {
+		[PEAL_NAK_INVALID_REQUEST] = {
+			IB_WC_REM_INV_REQ_ERR, PEAL_REASON_NAK_INVALID_REQUEST },
+		[PEAL_NAK_REMOTE_ACCESS] = { IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS },
+		[PEAL_NAK_REMOTE_OPERATION] = { IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION },
+	};
+
+	peal_requester_acknowledge(o, psn, false, now);
+	peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn), naks[code].status,
+			naks[code].reason);
+}
+
+static void peal_requester_receive_nak(struct peal_requester *o, u32 psn, u8 code, u64 now,
+				       struct peal_landing *landing)
+{
+	if (code > PEAL_NAK_REMOTE_OPERATION)
+		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+	else if (code != PEAL_NAK_SEQUENCE)
+		peal_requester_receive_fatal(o, psn, code, now);
+	else if (peal_requester_nak_is_old(o, psn, now))
+		peal_requester_drop(landing, PEAL_DROP_stale, true);
+	else
+		peal_requester_receive_nak_sequence(o, psn, now);
+}
+
+static void peal_requester_receive_ack(struct peal_requester *o, const struct peal_packet *packet,
+				       u64 now, struct peal_landing *landing)
+{
+	u8 value = packet->syndrome & PEAL_SYNDROME_VALUE;
+
+	switch (packet->syndrome & PEAL_SYNDROME_KIND) {
+	case PEAL_SYNDROME_ACK:
+		peal_requester_acknowledge(o, peal_psn_add(packet->psn, 1), true, now);
+		break;
+	case PEAL_SYNDROME_RNR:
+		if (peal_requester_rnr_is_old(o, packet->psn))
+			peal_requester_drop(landing, PEAL_DROP_stale, true);
+		else
+			peal_requester_receive_rnr(o, packet->psn, value, now);
+		break;
+	case PEAL_SYNDROME_NAK:
+		peal_requester_receive_nak(o, packet->psn, value, now, landing);
+		break;
+	default:
+		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+		break;
+	}
+	peal_requester_watch_gap(o, now);
+}
+
+/* The host has to look whether it is one: payload is the host's. */
+static void peal_requester_copy(const struct peal_requester *o, u32 psn,
+				struct peal_landing *landing)
+{
+	landing->what = PEAL_LANDING_COPY;
+	landing->drop = PEAL_DROP_sequence;
+	landing->duplicate = true;
+	landing->kept = peal_early_find(&o->early, psn);
+}
+
+/* The response at una came and was thrown away: it is missed as one that never came. */
+static void peal_requester_ask_again(struct peal_requester *o, u64 now)
+{
+	o->gap_psn = o->trail.una;
+	o->gap_at = now + peal_rto_patience(&o->rto);
+}
+
+static void peal_requester_keep(struct peal_requester *o, u32 psn, u64 now, void *handle,
+				struct peal_landing *landing)
+{
+	if (peal_early_has(&o->early, psn))
+		peal_requester_copy(o, psn, landing);
+	else if (handle && peal_early_keep(&o->early, o->trail.una, psn, handle, now,
+					   o->config.keep_ns))
+		landing->what = PEAL_LANDING_KEPT;
+	else
+		peal_requester_drop(landing, PEAL_DROP_sequence, false);
+}
+
+static void peal_requester_land(const struct peal_requester *o, const struct peal_flight *f,
+				const struct peal_packet *packet, struct peal_landing *landing)
+{
+	landing->what = PEAL_LANDING_ATOMIC;
+	landing->flight = o->trail.acking;
+	landing->original = packet->original;
+	landing->bytes = sizeof(u64);
+	if (!peal_flight_is_read(f))
+		return;
+	landing->what = PEAL_LANDING_READ;
+	landing->offset = peal_flight_offset(f, peal_psn_ahead(f->psn, packet->psn));
+	landing->bytes = packet->payload_bytes;
+}
+
+/* Its request was executed, whole, and everything before it. */
+static void peal_requester_acknowledge_data(struct peal_requester *o, const struct peal_flight *f,
+					    u32 psn, u64 now)
+{
+	u32 at = peal_psn_ahead(f->psn, psn);
+
+	peal_trail_execute(&o->trail, peal_psn_add(psn, peal_flight_piece(f, at)));
+	peal_requester_acknowledge(o, psn, false, now);
+	peal_requester_see(o, peal_psn_add(psn, 1), now);
+}
+
+/* The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). */
+static void peal_requester_receive_data(struct peal_requester *o, const struct peal_packet *packet,
+					u64 now, void *handle, struct peal_landing *landing)
+{
+	u32 index = peal_trail_find(&o->trail, packet->psn);
+	const struct peal_flight *f = peal_trail_at(&o->trail, index);
+	bool again = o->again;
+
+	o->again = false;
+	/* It was kept until its turn came, and the response in front of it came by another way. */
+	if (again && packet->flow != o->flow) {
+		peal_requester_ask_again(o, now);
+		peal_requester_drop(landing, PEAL_DROP_conflict, false);
+		return;
+	}
+	if (!peal_flight_fits(f, packet)) {
+		peal_trail_fail(&o->trail, index, IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+		return;
+	}
+	peal_requester_acknowledge_data(o, f, packet->psn, now);
+	if (packet->psn != o->trail.una) {
+		peal_requester_keep(o, packet->psn, now, handle, landing);
+		peal_requester_watch_gap(o, now);
+	} else if (peal_early_has(&o->early, packet->psn)) {
+		peal_requester_copy(o, packet->psn, landing);
+	} else {
+		o->flow = packet->flow;
+		peal_requester_land(o, f, packet, landing);
+	}
+}
+
+static void peal_requester_receive_fresh(struct peal_requester *o, const struct peal_packet *packet,
+					 u64 now, void *handle, struct peal_landing *landing)
+{
+	if (o->repair.probe == PEAL_PROBE_SILENCE && peal_repair_hear(&o->repair))
+		peal_rto_heard(&o->rto, o->repair.left_at, now);
+	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
+		peal_requester_receive_data(o, packet, now, handle, landing);
+	else
+		peal_requester_receive_ack(o, packet, now, landing);
+	if (o->trail.una != o->trail.top && !o->rnr_until)
+		peal_requester_arm(o, now);
+}
+
+/* Also the newest acknowledgment once more may bring credits (9.7.7.2.4). */
+static bool peal_requester_learn(struct peal_requester *o, const struct peal_packet *packet,
+				 bool fresh)
+{
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH) ||
+	    (packet->syndrome & PEAL_SYNDROME_KIND) != PEAL_SYNDROME_ACK)
+		return false;
+	if (!fresh && peal_psn_add(packet->psn, 1) != o->trail.una)
+		return false;
+	return peal_credit_learn(&o->credit, packet->syndrome, packet->msn);
+}
+
+void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
+			    void *handle, struct peal_landing *landing)
+{
+	bool fresh = peal_trail_waits(&o->trail) &&
+		     peal_psn_ahead(o->trail.una, packet->psn) < peal_trail_outstanding(&o->trail);
+	bool learned;
+
+	memset(landing, 0, sizeof(*landing));
+	landing->what = PEAL_LANDING_TAKEN;
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_RESPONSE) || !peal_requester_reliable(o)) {
+		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+		return;
+	}
+	learned = peal_requester_learn(o, packet, fresh);
+	if (fresh)
+		peal_requester_receive_fresh(o, packet, now, handle, landing);
+	if (fresh || learned)
+		return;
+	/* Answered already, or a ghost (9.7.5.1). */
+	peal_requester_drop(landing, PEAL_DROP_stale, peal_psn_before(packet->psn, o->trail.una));
+	peal_requester_be_patient(o, now);
+}
+
+/* Anything but what receive() named last is ignored. */
+void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now)
+{
+	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.acking);
+	u32 from = o->trail.una;
+	u32 at = peal_psn_ahead(f->psn, from);
+
+	if (!peal_trail_waits(&o->trail) || landing->flight != o->trail.acking ||
+	    landing->offset != peal_flight_offset(f, at))
+		return;
+	o->rd_atomic -= peal_flight_piece(f, at) == 1;
+	peal_trail_land(&o->trail);
+	peal_requester_progress(o, from, false, now);
+	peal_requester_watch_gap(o, now);
+}
+
+void *peal_requester_take_early(struct peal_requester *o)
+{
+	void *handle = NULL;
+
+	if (peal_trail_waits(&o->trail))
+		handle = peal_early_take(&o->early, o->trail.una);
+	o->again = handle;
+	return handle;
+}
+
+void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now)
+{
+	if (psn == o->trail.una)
+		peal_requester_ask_again(o, now);
+	return peal_early_take(&o->early, psn);
+}
+
+void *peal_requester_drop_early(struct peal_requester *o)
+{
+	return peal_early_drop(&o->early);
+}
+
+/* ---- completions ---- */
+
+bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion)
+{
+	const struct peal_flight *f = peal_trail_complete(&o->trail);
+
+	if (!f)
+		return false;
+	peal_flight_describe(f, completion);
+	return true;
+}
+
+bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion)
+{
+	const struct peal_flight *f = peal_trail_flush(&o->trail);
+
+	o->rnr_until = 0;
+	if (!f)
+		return false;
+	peal_flight_describe(f, completion);
+	completion->status = IB_WC_WR_FLUSH_ERR;
+	completion->reason = PEAL_REASON_FLUSHED;
+	return true;
+}
+
+/* ---- time ---- */
+
+u64 peal_requester_deadline(const struct peal_requester *o)
+{
+	if (!peal_trail_waits(&o->trail))
+		return U64_MAX;
+	if (o->rnr_until)
+		return o->rnr_until;
+	return min_t(u64, min_t(u64, o->probe_at, o->give_up_at),
+		     min_t(u64, o->gap_at, peal_early_deadline(&o->early)));
+}
+
+/* Nothing has come for a while. Below the timeout (9.7.6.1.3), and no retry. */
+static void peal_requester_suspect(struct peal_requester *o, u64 now)
+{
+	o->probe_at = now + o->rto.ns;
+	if (o->repair.probe && !o->repair.left)
+		return;
+	if (o->repair.probe && peal_repair_judge(&o->repair, &o->trail) == PEAL_PROBE_LONE) {
+		peal_requester_lone_probe(o, false, now);
+		return;
+	}
+	peal_rto_back_off(&o->rto);
+	peal_window_halve(&o->window, o->trail.top);
+	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
+}
+
+/* The timeout (9.7.6.1.3). A retransmission that could not leave yet is no retry. */
+static void peal_requester_give_up(struct peal_requester *o, u64 now)
+{
+	o->give_up_at = now + peal_requester_timeout(o);
+	o->silent_since = now;
+	if (o->repair.probe && !o->repair.left)
+		return;
+	if (!peal_requester_use_retry(o, o->trail.una))
+		return;
+	peal_window_halve(&o->window, o->trail.top);
+	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
+}
+
+static void peal_requester_ask_gap(struct peal_requester *o)
+{
+	o->gap_at = U64_MAX;
+	if (o->repair.next != o->repair.end || peal_early_has(&o->early, o->trail.una))
+		return;
+	peal_repair_ask(&o->repair, &o->trail, &o->early);
+	peal_window_shrink(&o->window, o->trail.top);
+}
+
+/* True when one is still being waited for. */
+static bool peal_requester_expire_rnr(struct peal_requester *o, u64 now)
+{
+	if (!o->rnr_until)
+		return false;
+	if (now < o->rnr_until)
+		return true;
+	o->rnr_until = 0;
+	peal_requester_probe(o, PEAL_PROBE_RNR, o->rnr_psn, now);
+	return false;
+}
+
+void peal_requester_expire(struct peal_requester *o, u64 now)
+{
+	if (!peal_trail_waits(&o->trail) || peal_requester_expire_rnr(o, now))
+		return;
+	peal_requester_arm(o, now);
+	if (now >= o->give_up_at)
+		peal_requester_give_up(o, now);
+	else if (now >= o->probe_at)
+		peal_requester_suspect(o, now);
+	if (now >= o->gap_at)
+		peal_requester_ask_gap(o);
+}
+
+void *peal_requester_take_expired(struct peal_requester *o, u64 now)
+{
+	return peal_early_expire(&o->early, now, o->config.keep_ns);
+}

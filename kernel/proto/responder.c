@@ -1,0 +1,814 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See responder.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "proto/responder.h"
+#include "proto/psn.h"
+
+/*
+ * A packet may be late instead of lost. Packets that overtook each other inside
+ * a host or on parallel links are back in order within tens of microseconds; a
+ * NAK later than this costs more than one too many. Whoever sees three packets
+ * pass the missing one need not wait (TCP settled on the same number).
+ */
+#define NAK_PATIENCE_NS		100000
+#define NAK_EARLY_PACKETS	3
+
+/*
+ * A requester that never asks for an acknowledgment gets one anyway, often
+ * enough to retire what it holds; rare enough to cost nothing.
+ */
+#define ACK_AT_LEAST_EVERY	32
+
+/*
+ * UC: what begins a message and lies so far behind is late or doubled. The specification would
+ * take it for a new one (9.8). It is how far networks reorder, about a millisecond of 10 Gb/s,
+ * and no more, because after a forged packet so many of the peer's may be behind.
+ */
+#define UC_LATE_PACKETS		1024
+
+static bool peal_responder_reliable(const struct peal_responder *in)
+{
+	return in->config.transport == PEAL_RC;
+}
+
+static u32 peal_responder_mtu(const struct peal_responder *in)
+{
+	return 1U << in->config.mtu_shift;
+}
+
+/* ---- resources: READs and atomics, answered and answerable again ---- */
+
+/* The @age-th newest, 0 is the newest; @age < saved. */
+static struct peal_resource *peal_responder_resource(struct peal_responder *in, u32 age)
+{
+	return &in->resource[(in->head + in->resources - 1 - age) % in->resources];
+}
+
+static void peal_responder_stop_reply(struct peal_responder *in, struct peal_resource *res)
+{
+	if (res->replying)
+		in->replying--;
+	res->replying = false;
+}
+
+/* Answer packets @from to @to of @res, whose payload ends at @end. A run under way is given up. */
+static void peal_responder_start_reply(struct peal_responder *in, struct peal_resource *res,
+				       u32 from, u32 to, u64 end)
+{
+	if (!res->replying)
+		in->replying++;
+	res->replying = true;
+	res->from = from;
+	res->begin = from;
+	res->to = to;
+	res->end = end;
+}
+
+static void peal_responder_forget_oldest(struct peal_responder *in)
+{
+	peal_responder_stop_reply(in, peal_responder_resource(in, in->saved - 1));
+	in->saved--;
+}
+
+/*
+ * Whether the requester keeps to the number it was told (9.7.4.1): as many as
+ * negotiated may lack a response. One whose responses have all left may be
+ * forgotten for a new one, also while they are being repeated: who asks anew
+ * has seen them.
+ */
+static bool peal_responder_resource_free(struct peal_responder *in)
+{
+	const struct peal_resource *oldest;
+
+	if (in->saved < in->config.rd_atomic)
+		return true;
+	if (!in->saved)
+		return false;
+	oldest = peal_responder_resource(in, in->saved - 1);
+	return oldest->sent >= oldest->packets;
+}
+
+/* PSNs that a READ of this length takes: one for each response (9.7.2). */
+static u32 peal_responder_packets(const struct peal_responder *in, u64 length)
+{
+	return length ? (length + peal_responder_mtu(in) - 1) >> in->config.mtu_shift : 1;
+}
+
+static void peal_responder_save(struct peal_responder *in, u8 operation, u64 original)
+{
+	const struct peal_packet *packet = &in->packet;
+	struct peal_resource *res;
+
+	if (in->saved == in->config.rd_atomic)
+		peal_responder_forget_oldest(in);
+	res = &in->resource[in->head];
+	in->head = (in->head + 1) % in->resources;
+	in->saved++;
+	in->trailing = min_t(u32, in->trailing + 1, in->saved);
+
+	*res = (struct peal_resource) {
+		.psn = packet->psn,
+		.packets = operation == PEAL_OP_READ ? peal_responder_packets(in,
+									      packet->length) : 1,
+		.operation = operation,
+		.rkey = packet->rkey,
+		.remote_addr = packet->remote_addr,
+		.length = operation == PEAL_OP_READ ? packet->length : 0,
+		.original = original,
+		.msn = in->msn,
+	};
+	peal_responder_start_reply(in, res, 0, res->packets, res->length);
+}
+
+/* The saved request among whose PSNs @psn is; NULL: forgotten, or it never was one. */
+static struct peal_resource *peal_responder_find(struct peal_responder *in, u32 psn)
+{
+	u32 age;
+
+	for (age = 0; age < in->saved; age++) {
+		struct peal_resource *res = peal_responder_resource(in, age);
+		s32 distance = peal_psn_distance(res->psn, psn);
+
+		if (distance >= 0 && distance < res->packets)
+			return res;
+	}
+	return NULL;
+}
+
+/* ---- what is owed ---- */
+
+static void peal_responder_owe_nak(struct peal_responder *in, u8 syndrome)
+{
+	in->nak = syndrome;
+	in->nak_psn = in->psn;
+}
+
+/* After a NAK of these kinds the connection is over (9.9.3). */
+static void peal_responder_owe_fatal_nak(struct peal_responder *in, enum peal_nak code)
+{
+	peal_responder_owe_nak(in, PEAL_SYNDROME_NAK | code);
+	in->fatal = true;
+}
+
+/* One NAK for each gap; if it is lost, the requester's timeout helps (9.7.5.2). */
+static void peal_responder_owe_sequence_nak(struct peal_responder *in)
+{
+	in->nak_at = 0;
+	if (in->nak_sent)
+		return;
+	in->nak_sent = true;
+	peal_responder_owe_nak(in, PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE);
+}
+
+static bool peal_responder_gap(const struct peal_responder *in)
+{
+	return in->nak_at || in->nak_sent;
+}
+
+/* The expected packet came: whatever was said about its absence is void. */
+static void peal_responder_close_gap(struct peal_responder *in)
+{
+	in->nak = 0;
+	in->nak_sent = false;
+	in->nak_at = 0;
+	in->early_seen = 0;
+	in->rnr = false;
+}
+
+/* Of what the peer has sent something is known that lies at the expected PSN or behind it. */
+static bool peal_responder_knows_more(struct peal_responder *in)
+{
+	if (in->contradicted && peal_psn_before(in->contradicted_psn, in->psn))
+		in->contradicted = false;
+	return in->early.count || in->contradicted;
+}
+
+/* Packets after the expected one are here, and it is not. */
+static void peal_responder_watch_gap(struct peal_responder *in, u64 now)
+{
+	if (!peal_responder_gap(in))
+		in->nak_at = now + NAK_PATIENCE_NS;
+	if (in->early_seen >= NAK_EARLY_PACKETS)
+		peal_responder_owe_sequence_nak(in);
+}
+
+/*
+ * After progress: the next one may be missing as well. When a gap before it was
+ * a loss, this one is of the same burst: the requester learns it now, not after
+ * another wait.
+ */
+static void peal_responder_next_gap(struct peal_responder *in, u64 now)
+{
+	if (!in->early.count)
+		in->recovering = false;
+	if (!peal_responder_knows_more(in) || peal_early_has(&in->early, in->psn))
+		return;
+	in->early_seen = in->early.count;
+	peal_responder_watch_gap(in, now);
+	if (in->recovering)
+		peal_responder_owe_sequence_nak(in);
+}
+
+/* ---- set-up ---- */
+
+void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries)
+{
+	memset(in, 0, sizeof(*in));
+	in->resource = resource;
+	in->resources = entries;
+}
+
+void peal_responder_reset(struct peal_responder *in)
+{
+	struct peal_responder_config config = in->config;
+
+	peal_responder_init(in, in->resource, in->resources);
+	in->config = config;
+}
+
+void peal_responder_configure(struct peal_responder *in, const struct peal_responder_config *config)
+{
+	in->config = *config;
+	if (in->config.rd_atomic > in->resources)
+		in->config.rd_atomic = in->resources;
+	while (in->saved > in->config.rd_atomic)
+		peal_responder_forget_oldest(in);
+}
+
+void peal_responder_set_psn(struct peal_responder *in, u32 psn)
+{
+	in->psn = psn & PEAL_PSN_MASK;
+}
+
+/* ---- checks of a packet in its turn; false: an invalid request (9.7.4.1) ---- */
+
+static bool peal_responder_valid(struct peal_responder *in, const struct peal_packet *packet,
+				 const struct peal_wire_opcode *wire,
+				 const struct peal_request *request)
+{
+	if (!peal_request_continues(wire, in->operation))
+		return false;
+	if (!peal_request_fits(request, packet, wire->has, peal_responder_mtu(in)))
+		return false;
+	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
+		return peal_responder_resource_free(in);
+	return true;
+}
+
+/* ---- what a packet asks ---- */
+
+static void peal_responder_drop(struct peal_request *request, enum peal_drop drop)
+{
+	request->what = PEAL_REQUEST_DROPPED;
+	request->drop = drop;
+}
+
+/* What the first packet told of the message. */
+static void peal_responder_describe_message(const struct peal_responder *in,
+					    struct peal_request *request)
+{
+	request->offset = in->offset;
+	request->rkey = in->rkey;
+	request->remote_addr = in->remote_addr;
+	request->length = in->length;
+}
+
+static void peal_responder_describe(const struct peal_responder *in,
+				    const struct peal_packet *packet,
+				    const struct peal_wire_opcode *wire,
+				    struct peal_request *request)
+{
+	peal_request_describe(request, packet, wire);
+	if (!request->first)
+		peal_responder_describe_message(in, request);
+	if (wire->has & PEAL_HAS_SEND)
+		request->length = request->offset + packet->payload_bytes;
+}
+
+static void peal_responder_execute(struct peal_responder *in, const struct peal_packet *packet)
+{
+	in->packet = *packet;
+	in->executing = true;
+}
+
+/* ---- reliable connections ---- */
+
+/* The host has to look whether it is one: payload is the host's. */
+static void peal_responder_copy(const struct peal_responder *in, u32 psn,
+				struct peal_request *request)
+{
+	request->what = PEAL_REQUEST_COPY;
+	request->drop = PEAL_DROP_sequence;
+	request->kept = peal_early_find(&in->early, psn);
+}
+
+/* A packet with this PSN came and was thrown away: its sender may still think that it is here. */
+static void peal_responder_ask_again(struct peal_responder *in, u32 psn)
+{
+	in->contradicted = true;
+	in->contradicted_psn = psn;
+}
+
+/*
+ * It was kept, and the packet in front of it came by another way. A sender that has taken a
+ * new way in between is asked again, which a forger is not.
+ */
+static void peal_responder_mistrust(struct peal_responder *in, u64 now,
+				    struct peal_request *request)
+{
+	peal_responder_ask_again(in, in->psn);
+	peal_responder_next_gap(in, now);
+	peal_responder_drop(request, PEAL_DROP_conflict);
+}
+
+static void peal_responder_expected(struct peal_responder *in, const struct peal_packet *packet,
+				    const struct peal_wire_opcode *wire, u64 now,
+				    struct peal_request *request)
+{
+	bool again = in->again;
+
+	in->again = false;
+	if (again && packet->flow != in->flow) {
+		peal_responder_mistrust(in, now, request);
+		return;
+	}
+	/* take_early() has yet to give the packet that has its number. */
+	if (peal_early_has(&in->early, packet->psn)) {
+		peal_responder_copy(in, packet->psn, request);
+		return;
+	}
+	in->flow = packet->flow;
+	peal_responder_describe(in, packet, wire, request);
+	if (peal_responder_valid(in, packet, wire, request)) {
+		peal_responder_execute(in, packet);
+		return;
+	}
+	peal_responder_close_gap(in);
+	peal_responder_owe_fatal_nak(in, PEAL_NAK_INVALID_REQUEST);
+	request->what = PEAL_REQUEST_ANSWERED;
+	request->fatal = true;
+}
+
+/*
+ * A READ that was answered, or the rest of one from any packet on: what it names
+ * must lie in what was named then, byte for packet (9.7.5.1).
+ */
+static bool peal_responder_replay_read(struct peal_responder *in, struct peal_resource *res,
+				       const struct peal_packet *packet)
+{
+	u32 from = peal_psn_distance(res->psn, packet->psn);
+	u64 offset = (u64)from << in->config.mtu_shift;
+
+	if (packet->rkey != res->rkey || packet->remote_addr != res->remote_addr + offset)
+		return false;
+	if (packet->length > res->length - offset || !packet->length != !res->length)
+		return false;
+	/* These are still to leave for the first time, behind others that are. */
+	if (from >= res->sent)
+		return true;
+	/*
+	 * What was asked for before is owed before. Two requests in a row would else
+	 * be answered with the second each time, and the first never.
+	 */
+	if (res->replying && from >= res->to)
+		return true;
+	peal_responder_start_reply(in, res, from, from + peal_responder_packets(in, packet->length),
+				   offset + packet->length);
+	return true;
+}
+
+/* An atomic is never executed again: its saved value is the answer (9.7.5.1). */
+static bool peal_responder_replay_atomic(struct peal_responder *in, struct peal_resource *res,
+					 const struct peal_packet *packet)
+{
+	if (packet->rkey != res->rkey || packet->remote_addr != res->remote_addr)
+		return false;
+	peal_responder_start_reply(in, res, 0, 1, 0);
+	return true;
+}
+
+static bool peal_responder_replay(struct peal_responder *in, const struct peal_packet *packet,
+				  u8 operation)
+{
+	struct peal_resource *res = peal_responder_find(in, packet->psn);
+
+	if (!res || res->operation != operation)
+		return false;
+	return operation == PEAL_OP_READ ? peal_responder_replay_read(in, res, packet) :
+					   peal_responder_replay_atomic(in, res, packet);
+}
+
+/* Executed before. SEND and WRITE: the newest acknowledgment once more (9.7.5.1, C9-105). */
+static void peal_responder_duplicate(struct peal_responder *in, const struct peal_packet *packet,
+				     const struct peal_wire_opcode *wire,
+				     struct peal_request *request)
+{
+	request->duplicate = true;
+	request->what = PEAL_REQUEST_ANSWERED;
+	if (wire->has & (PEAL_HAS_SEND | PEAL_HAS_WRITE))
+		in->ack_now = true;
+	else if (!peal_responder_replay(in, packet, wire->operation))
+		peal_responder_drop(request, PEAL_DROP_stale);
+}
+
+static void peal_responder_early(struct peal_responder *in, const struct peal_packet *packet,
+				 u64 now,
+				 void *handle, struct peal_request *request)
+{
+	if (peal_early_has(&in->early, packet->psn)) {
+		peal_responder_copy(in, packet->psn, request);
+		return;
+	}
+	/* After RNR NAK the requester comes back with the expected packet first (9.7.5.2). */
+	if (in->rnr) {
+		peal_responder_drop(request, PEAL_DROP_sequence);
+		return;
+	}
+	/* Without a gap when what is expected is here, and its host has not come to it yet. */
+	if (!peal_early_has(&in->early, in->psn)) {
+		in->early_seen++;
+		peal_responder_watch_gap(in, now);
+	}
+	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle, now,
+				      in->config.keep_ns)) {
+		request->what = PEAL_REQUEST_KEPT;
+		return;
+	}
+	/* It must be sent again anyway: no reason to wait. */
+	peal_responder_owe_sequence_nak(in);
+	peal_responder_drop(request, PEAL_DROP_sequence);
+}
+
+static void peal_responder_receive_rc(struct peal_responder *in, const struct peal_packet *packet,
+				      const struct peal_wire_opcode *wire, u64 now, void *handle,
+				      struct peal_request *request)
+{
+	s32 distance = peal_psn_distance(in->psn, packet->psn);
+
+	if (distance < 0)
+		peal_responder_duplicate(in, packet, wire, request);
+	else if (distance > 0)
+		peal_responder_early(in, packet, now, handle, request);
+	else
+		peal_responder_expected(in, packet, wire, now, request);
+}
+
+/* ---- unreliable connections ---- */
+
+static void peal_responder_lose_message(struct peal_responder *in)
+{
+	in->operation = 0;
+}
+
+/*
+ * What continues a message has to have the expected number. What begins one may have any
+ * other (9.8), because the end of the one before it may be lost. A packet that is not in its
+ * turn may be forged, so it changes nothing unless it is executed.
+ */
+static void peal_responder_receive_uc(struct peal_responder *in, const struct peal_packet *packet,
+				      const struct peal_wire_opcode *wire,
+				      struct peal_request *request)
+{
+	s32 distance = peal_psn_distance(in->psn, packet->psn);
+
+	if (distance < 0 && distance >= -UC_LATE_PACKETS) {
+		request->duplicate = true;
+		peal_responder_drop(request, PEAL_DROP_sequence);
+		return;
+	}
+	peal_responder_describe(in, packet, wire, request);
+	if ((distance ? wire->has & PEAL_HAS_FIRST : peal_request_continues(wire, in->operation)) &&
+	    peal_request_fits(request, packet, wire->has, peal_responder_mtu(in))) {
+		peal_responder_execute(in, packet);
+		return;
+	}
+	if (!distance)
+		peal_responder_lose_message(in);
+	peal_responder_drop(request, PEAL_DROP_order);
+}
+
+/* ---- a request, and the verdict on it ---- */
+
+void peal_responder_receive(struct peal_responder *in, const struct peal_packet *packet, u64 now,
+			    void *handle, struct peal_request *request)
+{
+	const struct peal_wire_opcode *wire = peal_packet_opcode(packet);
+
+	memset(request, 0, sizeof(*request));
+	if (in->fatal)
+		peal_responder_drop(request, PEAL_DROP_state);
+	else if (!(wire->has & PEAL_HAS_REQUEST) ||
+		 peal_opcode_transport(packet->opcode) != in->config.transport)
+		peal_responder_drop(request, PEAL_DROP_opcode);
+	else if (peal_responder_reliable(in))
+		peal_responder_receive_rc(in, packet, wire, now, handle, request);
+	else
+		peal_responder_receive_uc(in, packet, wire, request);
+}
+
+/* The place in the message, after its packet was executed. */
+static void peal_responder_advance_message(struct peal_responder *in,
+					   const struct peal_wire_opcode *wire)
+{
+	const struct peal_packet *packet = &in->packet;
+
+	if (wire->has & PEAL_HAS_FIRST) {
+		in->operation = wire->operation;
+		in->offset = 0;
+		in->length = packet->length;
+		in->rkey = packet->rkey;
+		in->remote_addr = packet->remote_addr;
+	}
+	in->offset += packet->payload_bytes;
+	if (wire->has & PEAL_HAS_LAST) {
+		in->operation = 0;
+		in->msn = peal_psn_add(in->msn, 1);	/* READ and atomic too: C9-148 */
+	}
+}
+
+/* READ and atomic are answered by their responses, others when the requester asks. */
+static void peal_responder_owe_answer(struct peal_responder *in,
+				      const struct peal_wire_opcode *wire,
+				      u64 original)
+{
+	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
+		peal_responder_save(in, wire->operation, original);
+		return;
+	}
+	in->trailing = 0;
+	in->unanswered++;
+	if (in->packet.ack_request || in->unanswered >= ACK_AT_LEAST_EVERY)
+		in->ack_now = true;
+}
+
+static void peal_responder_executed(struct peal_responder *in, u64 original, u64 now)
+{
+	const struct peal_wire_opcode *wire = peal_packet_opcode(&in->packet);
+
+	peal_responder_advance_message(in, wire);
+	if (!peal_responder_reliable(in)) {
+		in->psn = peal_psn_add(in->packet.psn, 1);
+		return;
+	}
+	peal_responder_owe_answer(in, wire, original);
+	in->recovering |= in->nak_sent;
+	peal_responder_close_gap(in);
+	in->psn = peal_psn_add(in->psn, wire->has & PEAL_HAS_READ ?
+			       peal_responder_packets(in, in->packet.length) : 1);
+	peal_responder_next_gap(in, now);
+}
+
+/* Its packet is expected again; its message stays where it is. */
+static void peal_responder_not_ready(struct peal_responder *in)
+{
+	peal_responder_close_gap(in);
+	in->rnr = true;
+	peal_responder_owe_nak(in,
+			       PEAL_SYNDROME_RNR | (in->config.rnr_timer & PEAL_SYNDROME_VALUE));
+}
+
+static void peal_responder_refused(struct peal_responder *in, enum peal_verdict verdict)
+{
+	static const u8 codes[] = {
+		[PEAL_VERDICT_INVALID_REQUEST] = PEAL_NAK_INVALID_REQUEST,
+		[PEAL_VERDICT_ACCESS] = PEAL_NAK_REMOTE_ACCESS,
+		[PEAL_VERDICT_OPERATION] = PEAL_NAK_REMOTE_OPERATION,
+	};
+
+	peal_responder_close_gap(in);
+	peal_responder_owe_fatal_nak(in, codes[verdict]);
+}
+
+static void peal_responder_refused_unreliable(struct peal_responder *in)
+{
+	if (in->packet.psn == in->psn)
+		peal_responder_lose_message(in);
+}
+
+void peal_responder_done(struct peal_responder *in, enum peal_verdict verdict, u64 original,
+			 u64 now)
+{
+	if (!in->executing)
+		return;
+	in->executing = false;
+	if (verdict == PEAL_VERDICT_DONE)
+		peal_responder_executed(in, original, now);
+	else if (!peal_responder_reliable(in))
+		peal_responder_refused_unreliable(in);
+	else if (verdict == PEAL_VERDICT_NOT_READY)
+		peal_responder_not_ready(in);
+	else
+		peal_responder_refused(in, verdict);
+}
+
+void *peal_responder_take_early(struct peal_responder *in)
+{
+	void *handle = peal_early_take(&in->early, in->psn);
+
+	in->again = handle;
+	return handle;
+}
+
+/* When its turn has come both are here, and neither is late: no reason to wait. */
+void *peal_responder_contradict(struct peal_responder *in, u32 psn)
+{
+	if (psn == in->psn)
+		peal_responder_owe_sequence_nak(in);
+	peal_responder_ask_again(in, psn);
+	return peal_early_take(&in->early, psn);
+}
+
+/* ---- replies ---- */
+
+static void peal_responder_head(const struct peal_responder *in, struct peal_reply *reply,
+				u8 opcode,
+				u32 psn, u8 syndrome)
+{
+	memset(reply, 0, sizeof(*reply));
+	reply->header.opcode = opcode;
+	reply->header.migrated = true;	/* no path migration: always (9.2, 17.2.8) */
+	reply->header.header_bytes = peal_wire_opcode(opcode)->header_bytes;
+	reply->header.psn = psn;
+	reply->header.syndrome = syndrome;
+	reply->header.msn = in->msn;
+}
+
+static void peal_responder_answer_read(struct peal_responder *in, struct peal_resource *res,
+				       struct peal_reply *reply)
+{
+	struct peal_packet *header = &reply->header;
+	u64 offset = (u64)res->from << in->config.mtu_shift;
+	u64 rest = res->end - offset;
+	u32 mtu = peal_responder_mtu(in);
+
+	header->payload_bytes = rest < mtu ? rest : mtu;
+	header->pad = -header->payload_bytes & 3;
+	reply->read = true;
+	reply->rkey = res->rkey;
+	reply->remote_addr = res->remote_addr + offset;
+}
+
+static u8 peal_responder_answer_opcode(const struct peal_resource *res)
+{
+	if (res->operation != PEAL_OP_READ)
+		return peal_opcode_of(PEAL_RC, PEAL_WIRE_ATOMIC_ACK);
+	return peal_opcode_read_response(res->from == res->begin, res->from + 1 == res->to);
+}
+
+/* A response acknowledges every request up to its PSN (9.7.5.1). */
+static void peal_responder_acknowledged(struct peal_responder *in, u32 psn)
+{
+	if (peal_psn_add(psn, 1) != in->psn)
+		return;
+	in->unanswered = 0;
+	in->ack_now = false;
+}
+
+/* One that was asked for again while it was being answered goes on where it was. */
+static void peal_responder_end_reply(struct peal_responder *in, struct peal_resource *res)
+{
+	if (res->sent < res->packets)
+		peal_responder_start_reply(in, res, res->sent, res->packets, res->length);
+	else
+		peal_responder_stop_reply(in, res);
+}
+
+static void peal_responder_answer(struct peal_responder *in, struct peal_resource *res,
+				  struct peal_reply *reply)
+{
+	u32 psn = peal_psn_add(res->psn, res->from);
+
+	peal_responder_head(in, reply, peal_responder_answer_opcode(res), psn,
+			    PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
+	reply->header.msn = res->msn;
+	reply->header.original = res->original;
+	reply->again = res->from < res->sent;
+	if (res->operation == PEAL_OP_READ)
+		peal_responder_answer_read(in, res, reply);
+
+	in->reply_psn = psn;
+	res->from++;
+	if (res->sent < res->from)
+		res->sent = res->from;
+	if (res->from == res->to)
+		peal_responder_end_reply(in, res);
+	peal_responder_acknowledged(in, psn);
+}
+
+static struct peal_resource *peal_responder_oldest_reply(struct peal_responder *in)
+{
+	u32 age = in->replying ? in->saved : 0;
+
+	while (age--) {
+		struct peal_resource *res = peal_responder_resource(in, age);
+
+		if (res->replying)
+			return res;
+	}
+	return NULL;
+}
+
+/*
+ * What an ACK names: the newest request that is not answered by its own data.
+ * An ACK with the PSN of a READ or atomic would say that there was no data; rxe
+ * believes it, and completes a READ whose responses were lost. Older READs do not
+ * count: once around, their PSNs are those of others.
+ */
+static u32 peal_responder_ack_psn(struct peal_responder *in)
+{
+	u32 psn = peal_psn_add(in->psn, PEAL_PSN_MASK);
+	u32 age;
+
+	for (age = 0; age < min_t(u32, in->trailing, in->saved); age++) {
+		const struct peal_resource *res = peal_responder_resource(in, age);
+
+		if (peal_psn_add(res->psn, res->packets - 1) != psn)
+			break;
+		psn = peal_psn_add(res->psn, PEAL_PSN_MASK);
+	}
+	return psn;
+}
+
+/*
+ * An acknowledgment covers all that came before it: it may not overtake the
+ * responses of a READ, which it would declare received (9.7.5.1).
+ */
+bool peal_responder_next(struct peal_responder *in, struct peal_reply *reply)
+{
+	struct peal_resource *res = peal_responder_oldest_reply(in);
+	u8 ack = peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK);
+
+	if (res) {
+		peal_responder_answer(in, res, reply);
+		return true;
+	}
+	if (in->nak)
+		peal_responder_head(in, reply, ack, in->nak_psn, in->nak);
+	else if (in->ack_now)
+		peal_responder_head(in, reply, ack, peal_responder_ack_psn(in),
+				    PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
+	else
+		return false;
+	in->nak = 0;
+	in->ack_now = false;
+	in->unanswered = 0;
+	return true;
+}
+
+void peal_responder_skip(struct peal_responder *in, u32 psn, u32 msn)
+{
+	while (in->saved)
+		peal_responder_forget_oldest(in);
+	peal_responder_close_gap(in);
+	in->contradicted = false;
+	in->operation = 0;
+	in->ack_now = false;
+	in->unanswered = 0;
+	in->psn = psn;
+	in->msn = msn;
+}
+
+void peal_responder_refuse_read(struct peal_responder *in)
+{
+	while (in->saved)
+		peal_responder_forget_oldest(in);
+	peal_responder_close_gap(in);
+	peal_responder_owe_fatal_nak(in, PEAL_NAK_REMOTE_ACCESS);
+	in->nak_psn = in->reply_psn;
+}
+
+/* What never left is not skipped: it gets a refusal of its own. */
+void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *reply)
+{
+	u32 psn = reply->header.psn;
+	struct peal_resource *res = peal_responder_find(in, psn);
+
+	peal_responder_head(in, reply, peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK), psn,
+			    PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS);
+	reply->again = true;
+	if (res && res->replying && res->from < res->sent)
+		peal_responder_end_reply(in, res);
+}
+
+/* ---- time ---- */
+
+u64 peal_responder_deadline(const struct peal_responder *in)
+{
+	return min_t(u64, in->nak_at ? in->nak_at : U64_MAX, peal_early_deadline(&in->early));
+}
+
+void peal_responder_expire(struct peal_responder *in, u64 now)
+{
+	if (in->nak_at && now >= in->nak_at)
+		peal_responder_owe_sequence_nak(in);
+}
+
+void *peal_responder_take_expired(struct peal_responder *in, u64 now)
+{
+	return peal_early_expire(&in->early, now, in->config.keep_ns);
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See demux.h. The checks are those of IBTA 9.6.1, as far as they need the
+ * queue pair.
+ */
+#include "base/compat.h"
+#include "base/trace.h"
+#include "engine/schedule.h"
+#include "engine/turn.h"
+#include "net/datagram.h"
+#include "transport/demux.h"
+#include "transport/direct.h"
+#include "transport/group.h"
+#include "transport/nic.h"
+#include "transport/sender.h"
+#include "transport/ud.h"
+#include "transport/wire.h"
+
+static void peal_demux_drop(struct peal_nic *nic, struct peal_datagram *dg, enum peal_drop drop)
+{
+	peal_count_drop(&nic->table, drop);
+	trace_peal_drop(&dg->packet, drop);
+	peal_datagram_drop(dg);
+}
+
+/* ---- connected queue pairs; the checks want either lock ---- */
+
+static u8 peal_demux_transport(const struct peal_qp *qp)
+{
+	switch (qp->ib.qp_type) {
+	case IB_QPT_RC:
+		return PEAL_RC;
+	case IB_QPT_UC:
+		return PEAL_UC;
+	default:
+		return PEAL_UD;
+	}
+}
+
+static bool peal_demux_asks(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
+}
+
+static struct peal_line *peal_demux_line(const struct peal_qp *qp)
+{
+	return &peal_wire(qp->wire)->line;
+}
+
+/* IBTA 9.6.1.5: a connected queue pair listens to its peer only. */
+static enum peal_drop peal_demux_check_peer(const struct peal_qp *qp,
+					    const struct peal_datagram *dg)
+{
+	if (unlikely(!peal_qp_is_on_wire(qp)))
+		return PEAL_DROP_state;
+	if (unlikely(!peal_line_leads_to(peal_demux_line(qp), &dg->dgid, &dg->sgid)))
+		return PEAL_DROP_source;
+	if (unlikely(!peal_packet_pkey_matches(&dg->packet)))
+		return PEAL_DROP_pkey;
+	return PEAL_DROP_none;
+}
+
+/* Under rq.lock. */
+static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_datagram *dg,
+						struct peal_burst *burst,
+						struct peal_budget *budget, bool *more)
+{
+	struct peal_wire *w = peal_wire(qp->wire);
+	enum peal_drop drop;
+
+	if (unlikely(!peal_qp_receives(qp)))
+		return PEAL_DROP_state;
+	drop = peal_demux_check_peer(qp, dg);
+	if (unlikely(drop))
+		return drop;
+	*more = peal_wire_request(w, dg, burst, budget);
+	peal_schedule_at(qp, peal_wire_responder_deadline(&w->responder));
+	return PEAL_DROP_none;
+}
+
+static void peal_demux_request(struct peal_nic *nic, struct peal_qp *qp,
+			       struct peal_datagram *dg, struct peal_budget *budget)
+{
+	struct peal_burst burst PEAL_UNINITIALIZED;
+	enum peal_drop drop;
+	bool more = false;
+
+	peal_burst_begin(&burst);
+	spin_lock(&qp->rq.lock);
+	drop = peal_demux_request_locked(qp, dg, &burst, budget, &more);
+	spin_unlock(&qp->rq.lock);
+	if (unlikely(drop))
+		peal_demux_drop(nic, dg, drop);
+	peal_turn_end(&burst);
+	if (unlikely(more))
+		peal_defer(qp);
+}
+
+/* Under sq.lock. The response may have opened the window: go on at once. */
+static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
+						 struct peal_burst *burst,
+						 struct peal_budget *budget, bool *more)
+{
+	enum peal_drop drop;
+
+	if (unlikely(!peal_demux_asks(qp)))
+		return PEAL_DROP_state;
+	drop = peal_demux_check_peer(qp, dg);
+	if (unlikely(drop))
+		return drop;
+	peal_wire_response(peal_wire(qp->wire), dg);
+	*more = peal_turn_locked(qp, burst, budget);
+	return PEAL_DROP_none;
+}
+
+static void peal_demux_response(struct peal_nic *nic, struct peal_qp *qp,
+				struct peal_datagram *dg, struct peal_budget *budget)
+{
+	struct peal_burst burst PEAL_UNINITIALIZED;
+	enum peal_drop drop;
+	bool more = false;
+
+	peal_burst_begin(&burst);
+	spin_lock(&qp->sq.lock);
+	drop = peal_demux_response_locked(qp, dg, &burst, budget, &more);
+	spin_unlock(&qp->sq.lock);
+	if (unlikely(drop))
+		peal_demux_drop(nic, dg, drop);
+	peal_turn_end(&burst);
+	if (more)
+		peal_defer(qp);
+}
+
+/* ---- probes: for no queue of the queue pair, but about its path ---- */
+
+/* An ordinary packet may come by any netdev. This one must by that which leads to the peer. */
+static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_demux_check_peer(qp, dg);
+
+	if (!drop && !peal_line_leaves_by(peal_demux_line(qp), peal_datagram_iif(dg)))
+		drop = PEAL_DROP_path;
+	return drop;
+}
+
+/* Under rq.lock. A probe is a request, so what holds for requests holds for it. */
+static enum peal_drop peal_demux_check_probe(struct peal_qp *qp, const struct peal_datagram *dg)
+{
+	return peal_qp_receives(qp) ? peal_demux_check_way(qp, dg) : PEAL_DROP_state;
+}
+
+/*
+ * The peer's sq.lock must not be taken inside rq.lock. So this one is left in between, and
+ * everything is checked once more before the answer leaves.
+ */
+static enum peal_drop peal_demux_asked(struct peal_nic *nic, struct peal_qp *qp,
+				       const struct peal_datagram *dg,
+				       struct peal_locality_probe *probe)
+{
+	enum peal_drop drop;
+
+	spin_lock(&qp->rq.lock);
+	drop = peal_demux_check_probe(qp, dg);
+	spin_unlock(&qp->rq.lock);
+	if (drop)
+		return drop;
+	if (!peal_locality_see(probe, &nic->locality, qp->ib.qp_num))
+		return PEAL_DROP_stale;
+	spin_lock(&qp->rq.lock);
+	drop = peal_demux_check_probe(qp, dg);
+	if (!drop)
+		peal_locality_answer(qp, peal_demux_line(qp), probe);
+	spin_unlock(&qp->rq.lock);
+	return drop;
+}
+
+/* Under sq.lock. */
+static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_datagram *dg,
+				       const struct peal_locality_probe *probe)
+{
+	enum peal_drop drop;
+
+	if (!peal_demux_asks(qp))
+		return PEAL_DROP_state;
+	drop = peal_demux_check_way(qp, dg);
+	if (!drop && !peal_locality_prove(qp, probe))
+		drop = PEAL_DROP_stale;
+	return drop;
+}
+
+/* A message that waits for the proof goes on. */
+static enum peal_drop peal_demux_answered(struct peal_nic *nic, struct peal_qp *qp,
+					  const struct peal_datagram *dg,
+					  const struct peal_locality_probe *probe)
+{
+	enum peal_drop drop;
+	bool waited;
+
+	spin_lock(&qp->sq.lock);
+	drop = peal_demux_prove(qp, dg, probe);
+	waited = !drop && peal_direct_reached(qp);
+	spin_unlock(&qp->sq.lock);
+	if (waited)
+		peal_defer(qp);
+	return drop;
+}
+
+static enum peal_drop peal_demux_reach(struct peal_nic *nic, struct peal_qp *qp,
+				       const struct peal_datagram *dg)
+{
+	struct peal_locality_probe probe;
+
+	if (peal_demux_transport(qp) != PEAL_RC)
+		return PEAL_DROP_opcode;
+	if (!peal_locality_read(dg, &probe))
+		return PEAL_DROP_pad;
+	return probe.answer ? peal_demux_answered(nic, qp, dg, &probe) :
+			    peal_demux_asked(nic, qp, dg, &probe);
+}
+
+static void peal_demux_probe(struct peal_nic *nic, struct peal_qp *qp, struct peal_datagram *dg)
+{
+	enum peal_drop drop = peal_demux_reach(nic, qp, dg);
+
+	if (drop)
+		peal_demux_drop(nic, dg, drop);
+	else
+		peal_datagram_consume(dg);
+}
+
+/* ---- every packet ---- */
+
+/* The rest of a train that many members have had the beginning of is lost: it may be. */
+static void peal_demux_group(struct peal_nic *nic, struct peal_datagram *dg,
+			     struct peal_budget *budget)
+{
+	if (!dg->multicast || peal_opcode_transport(dg->packet.opcode) != PEAL_UD) {
+		peal_demux_drop(nic, dg, PEAL_DROP_group);
+		return;
+	}
+	if (unlikely(!peal_budget_is_left(budget))) {
+		peal_demux_drop(nic, dg, PEAL_DROP_resource);
+		return;
+	}
+	peal_group_deliver(&nic->groups, dg, budget);
+	peal_datagram_consume(dg);
+}
+
+static void peal_demux_to(struct peal_nic *nic, struct peal_qp *qp, struct peal_datagram *dg,
+			  struct peal_budget *budget)
+{
+	u8 transport = peal_opcode_transport(dg->packet.opcode);
+
+	if (unlikely(transport != peal_demux_transport(qp))) {
+		peal_demux_drop(nic, dg, PEAL_DROP_opcode);
+	} else if (transport == PEAL_UD) {
+		peal_ud_deliver(qp, dg);
+		peal_datagram_consume(dg);
+	} else if (peal_packet_opcode(&dg->packet)->has & PEAL_HAS_REQUEST) {
+		peal_demux_request(nic, qp, dg, budget);
+	} else {
+		peal_demux_response(nic, qp, dg, budget);
+	}
+}
+
+void peal_demux_deliver(struct peal_port *port, struct peal_datagram *dg,
+			struct peal_budget *budget)
+{
+	struct peal_nic *nic = peal_nic_of_port(port);
+	struct peal_qp *qp;
+
+	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
+		peal_demux_group(nic, dg, budget);
+		return;
+	}
+	qp = peal_table_receiver(&nic->table, dg->packet.qpn);
+	if (unlikely(!qp))
+		peal_demux_drop(nic, dg, PEAL_DROP_qpn);
+	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
+		peal_demux_probe(nic, qp, dg);
+	else
+		peal_demux_to(nic, qp, dg, budget);
+}
+
+bool peal_demux_knows(struct peal_port *port, u32 qpn)
+{
+	return peal_table_receiver(port->table, qpn);
+}

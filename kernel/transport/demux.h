@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From a checked packet to the queue pair that it is for.
+ *
+ * Owns: the lookup by QP number or multicast group, and the checks of the
+ * transport and the state of the queue pair.
+ * Does not know: IP, what the transports do.
+ */
+#ifndef PEAL_DEMUX_H
+#define PEAL_DEMUX_H
+
+#include "base/budget.h"
+#include "net/port.h"
+
+/* See struct peal_port_ops. */
+bool peal_demux_knows(struct peal_port *port, u32 qpn);
+void peal_demux_deliver(struct peal_port *port, struct peal_datagram *dg,
+			struct peal_budget *budget);
+
+#endif

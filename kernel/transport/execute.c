@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See responder.h.
+ */
+#include <linux/atomic.h>
+
+#include "base/trace.h"
+#include "mem/mw.h"
+#include "transport/execute.h"
+
+/* What a failed check means to either side (IBTA 9.9.3, tables 57 and 58). */
+struct peal_refusal {
+	u8 requester;			/* status of the sender's completion */
+	u8 receiver;			/* status of the held receive WQE, if any */
+	enum ib_event_type event;	/* at the responder */
+	bool passes;			/* UC: the message is lost, and that is all */
+};
+
+static const struct peal_refusal peal_refuse_request = {
+	IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
+};
+
+static const struct peal_refusal peal_refuse_access = {
+	IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
+};
+
+static const struct peal_refusal peal_refuse_operation = {
+	IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
+};
+
+static const struct peal_refusal peal_refuse_receive = {
+	IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
+};
+
+/*
+ * A fatal NAK. The queue pair accepts nothing from here on. Its carrier puts it
+ * into error: on a wire when the NAK has left. An error that a receive completion
+ * reports needs no event beside it.
+ *
+ * A peer on an unreliable connection can do no harm: its message is lost, and
+ * the receive is there for the next (class D of IBTA 9.9.3.2).
+ */
+static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_send *send,
+					       u32 src_qpn, struct peal_burst *burst,
+					       const struct peal_refusal *refusal,
+					       enum peal_reason reason)
+{
+	struct peal_cqe cqe = {
+		.status = refusal->receiver, .vendor_err = reason, .opcode = send->opcode,
+		.src_qp = src_qpn,
+	};
+
+	trace_peal_refuse(qp->ib.qp_num, src_qpn, send->opcode, send->rkey, send->remote_addr,
+			  send->length, reason);
+	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
+		return peal_failed(refusal->requester, reason);
+	if (qp->rq.holding && peal_op(send->opcode)->receives)
+		peal_qp_complete_recv(qp, burst, &cqe);
+	else
+		peal_burst_event(burst, &qp->ib, refusal->event);
+	peal_rq_refuse(&qp->rq);
+	return peal_failed(refusal->requester, reason);
+}
+
+/* IBTA 9.7.4.1.4: the operations that the queue pair was opened to. */
+static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const struct peal_op *op)
+{
+	if (op->access & ~qp->attr.qp_access_flags)
+		return PEAL_REASON_QP_ACCESS;
+	if (op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC) &&
+	    !qp->attr.max_dest_rd_atomic)
+		return PEAL_REASON_RD_ATOMIC_LIMIT;
+	return PEAL_REASON_NONE;
+}
+
+/* Remote range: IBTA 9.7.4.1.5. A request for no bytes has no key to check. */
+static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_send *send,
+					   struct peal_cursor *cursor)
+{
+	struct peal_target target = {};
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	if (send->length)
+		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, send,
+					 peal_op(send->opcode)->access, &target);
+	if (likely(!reason))
+		peal_cursor_target(cursor, &target, send->length);
+	return reason;
+}
+
+static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_send *send,
+					       u32 src_qpn, struct peal_burst *burst,
+					       struct peal_cursor *cursor)
+{
+	enum peal_reason reason = peal_execute_rights(qp, peal_op(send->opcode));
+
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+					   reason);
+	reason = peal_execute_range(qp, send, cursor);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_access,
+					   reason);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_read() - where the bytes of a READ response are
+ * @send: names only what this response carries
+ *
+ * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED: the key has gone since
+ * the request, @qp has refused.
+ */
+struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send *send,
+				      u32 src_qpn, struct peal_burst *burst,
+				      struct peal_cursor *cursor)
+{
+	return peal_execute_remote(qp, send, src_qpn, burst, cursor);
+}
+
+/* The same for one that left before. Return: false when the key has gone; nobody is to blame. */
+bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
+			     struct peal_cursor *cursor)
+{
+	return !peal_execute_rights(qp, peal_op(send->opcode)) &&
+	       !peal_execute_range(qp, send, cursor);
+}
+
+/* The peer's packets do not make a request: refuse. */
+void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
+			  struct peal_burst *burst)
+{
+	peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+			    PEAL_REASON_BAD_REQUEST);
+}
+
+/* Take a receive WQE, or keep the one of this message. */
+static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
+						const struct peal_send *send, u32 src_qpn,
+						struct peal_burst *burst)
+{
+	enum peal_reason reason;
+
+	switch (peal_rq_take(&qp->rq, &reason)) {
+	case PEAL_RQ_EMPTY:
+		return (struct peal_outcome){
+			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
+			.timer = qp->attr.min_rnr_timer,
+		};
+	case PEAL_RQ_MALFORMED:
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_receive,
+					   reason);
+	case PEAL_RQ_TAKEN:
+		break;
+	}
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/* The receive buffer of a SEND: long enough, and the receiver's to write. */
+static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_send *send,
+					       u32 src_qpn, struct peal_burst *burst,
+					       struct peal_cursor *cursor)
+{
+	const struct peal_recv *recv = &qp->rq.wqe;
+	enum peal_reason reason;
+
+	if (unlikely(send->length > recv->length))
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+					   PEAL_REASON_RECV_TOO_SHORT);
+	reason = peal_cursor_local(cursor, qp->table, qp->ib.pd, recv->sge, recv->num_sge, true);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_operation,
+					   reason - PEAL_REASON_LKEY_UNKNOWN +
+					   PEAL_REASON_RECV_LKEY_UNKNOWN);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+static void peal_execute_establish(struct peal_qp *qp, struct peal_burst *burst)
+{
+	if (unlikely(peal_rq_establish(&qp->rq)) && qp->state == IB_QPS_RTR)
+		peal_burst_event(burst, &qp->ib, IB_EVENT_COMM_EST);
+}
+
+/**
+ * peal_execute_accept() - check a message, or its next chunk, and find its bytes
+ * @cursor: on success the responder's side of the copy: what the message writes,
+ *	or what a READ or atomic reads
+ *
+ * Nothing is written before everything was checked. Every chunk is checked
+ * again, because keys may have gone since the last.
+ *
+ * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, or PEAL_FAILED when @qp has
+ * refused and is going into error.
+ */
+struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					struct peal_cursor *cursor)
+{
+	const struct peal_op *op = peal_op(send->opcode);
+	struct peal_outcome outcome = { .what = PEAL_CARRIED };
+
+	peal_execute_establish(qp, burst);
+	if (op->remote)
+		outcome = peal_execute_remote(qp, send, src_qpn, burst, cursor);
+	if (outcome.what == PEAL_CARRIED && op->receives)
+		outcome = peal_execute_receive(qp, send, src_qpn, burst);
+	if (outcome.what == PEAL_CARRIED && op->receives && !op->remote)
+		outcome = peal_execute_buffer(qp, send, src_qpn, burst, cursor);
+	return outcome;
+}
+
+/**
+ * peal_execute_atomic() - execute an accepted CMP_SWAP or FETCH_ADD
+ * @old: the value before, for the requester
+ *
+ * A CPU atomic on the memory itself, so it is atomic against the program too.
+ */
+struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					const struct peal_cursor *cursor, u64 *old)
+{
+	u64 bytes = sizeof(u64);
+	atomic64_t *word = peal_cursor_here(cursor, &bytes);
+
+	if (send->remote_addr & 7 || (unsigned long)word & 7)
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+					   PEAL_REASON_ATOMIC_ALIGN);
+	if (send->opcode == PEAL_OP_CMP_SWAP)
+		*old = atomic64_cmpxchg(word, send->atomic.compare_add, send->atomic.swap);
+	else
+		*old = atomic64_fetch_add(send->atomic.compare_add, word);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+static void peal_execute_complete(struct peal_qp *qp, const struct peal_send *send,
+				  u32 src_qpn, struct peal_burst *burst)
+{
+	struct peal_cqe cqe = {
+		.opcode = send->opcode, .byte_len = send->length, .src_qp = src_qpn,
+		.imm_or_rkey = send->imm_or_rkey,
+		.flags = send->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0,
+	};
+
+	peal_qp_complete_recv(qp, burst, &cqe);
+}
+
+/**
+ * peal_execute_finish() - the last byte is placed
+ *
+ * Invalidates what the message names, and completes the receive. The
+ * data are visible before the CQE: release D.
+ *
+ * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
+ */
+struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst)
+{
+	const struct peal_op *op = peal_op(send->opcode);
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	if (op->invalidates)
+		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+					    send->imm_or_rkey);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_access,
+					   reason);
+	if (op->receives)
+		peal_execute_complete(qp, send, src_qpn, burst);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The responder: what a queue pair does with a message that arrives.
+ *
+ * Owns: the checks of IBTA 9.7.4 (rights of the queue pair, rkey, range, room in
+ * the receive), the receive completion, and the answer when a check fails.
+ * Does not know: how the message arrives, nor the requester's state.
+ *
+ * Every function wants rq->lock of @qp, inside the guard.
+ */
+#ifndef PEAL_EXECUTE_H
+#define PEAL_EXECUTE_H
+
+#include "mem/cursor.h"
+#include "queue/qp.h"
+#include "transport/outcome.h"
+
+struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					struct peal_cursor *cursor);
+struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst,
+					const struct peal_cursor *cursor, u64 *old);
+struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_send *send,
+					u32 src_qpn, struct peal_burst *burst);
+struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send *send,
+				      u32 src_qpn, struct peal_burst *burst,
+				      struct peal_cursor *cursor);
+bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
+			     struct peal_cursor *cursor);
+void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
+			  struct peal_burst *burst);
+
+#endif

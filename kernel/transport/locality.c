@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See locality.h.
+ */
+#include <linux/ktime.h>
+#include <linux/minmax.h>
+#include <linux/random.h>
+#include <linux/xarray.h>
+#include <crypto/algapi.h>
+
+#include "base/guard.h"
+#include "net/datagram.h"
+#include "queue/qp.h"
+#include "transport/line.h"
+#include "transport/locality.h"
+
+/* A proof is renewed while there is traffic, and given up when that fails twice. */
+#define PEAL_LOCALITY_RENEW	(HZ)
+#define PEAL_LOCALITY_LASTS	(3 * HZ)
+
+/*
+ * An answer counts for so many round trips. On a loaded machine ksoftirqd waits for some
+ * ticks of the scheduler, which were not there when the round trip was measured.
+ */
+#define PEAL_LOCALITY_TRIPS	4
+#define PEAL_LOCALITY_LEAST_NS	(100 * NSEC_PER_MSEC)
+#define PEAL_LOCALITY_MOST_NS	(500 * NSEC_PER_MSEC)
+
+/* By number; writers take its xa_lock, readers are inside the guard. */
+static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
+static u32 peal_locality_next;
+
+int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
+		      const struct peal_options *options)
+{
+	int ret;
+
+	device->table = table;
+	device->options = options;
+	device->net = NULL;
+	ret = xa_alloc_cyclic(&peal_locality_devices, &device->number, device, xa_limit_31b,
+			      &peal_locality_next, GFP_KERNEL);
+	return min(ret, 0);
+}
+
+void peal_locality_settle(struct peal_locality_device *device, const struct net *net)
+{
+	WRITE_ONCE(device->net, net);
+}
+
+void peal_locality_remove(struct peal_locality_device *device)
+{
+	xa_erase(&peal_locality_devices, device->number);
+	peal_guard_wait();
+}
+
+void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device)
+{
+	loc->device = device;
+	peal_locality_forget(loc);
+}
+
+void peal_locality_forget(struct peal_locality *loc)
+{
+	loc->proven = 0;
+	WRITE_ONCE(loc->asked, false);
+	loc->wanted = false;
+	loc->next = jiffies;
+}
+
+static struct peal_locality_device *peal_locality_find(u32 number)
+{
+	return xa_load(&peal_locality_devices, number);
+}
+
+/* Inside the guard: the tables of a device, or NULL when it is gone. */
+struct peal_table *peal_locality_device_table(u32 number)
+{
+	struct peal_locality_device *device = peal_locality_find(number);
+
+	return device ? device->table : NULL;
+}
+
+/* Do the two queue pairs name each other? A hint: a wrong one proves nothing. */
+static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *peer)
+{
+	return peer->ib.qp_type == qp->ib.qp_type && peal_qp_is_on_wire(peer) &&
+	       READ_ONCE(peer->attr.dest_qp_num) == qp->ib.qp_num &&
+	       !memcmp(&peer->sgid, &qp->attr.ah_attr.grh.dgid, sizeof(peer->sgid)) &&
+	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
+}
+
+/* How far apart are two devices? */
+static enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
+					      const struct peal_locality_device *b)
+{
+	const struct net *net = READ_ONCE(a->net);
+
+	return net && net == READ_ONCE(b->net) ? PEAL_NL_SCOPE_NETNS : PEAL_NL_SCOPE_HOST;
+}
+
+/* May the next message of @qp go direct to that device? */
+static bool peal_locality_is_allowed(const struct peal_qp *qp,
+				     const struct peal_locality_device *device)
+{
+	enum peal_nl_scope scope = peal_locality_scope(qp->locality->device, device);
+
+	return peal_options_allow(qp->locality->device->options, scope) &&
+	       peal_options_allow(device->options, scope);
+}
+
+/* A direct message that is under way ends as it began, whatever an administrator sets. */
+static bool peal_locality_is_in_use(const struct peal_qp *qp,
+				    const struct peal_locality_device *device)
+{
+	return qp->sender == qp->direct && qp->locality->proven == device->number;
+}
+
+static bool peal_locality_may_be_at(const struct peal_qp *qp,
+				    const struct peal_locality_device *device)
+{
+	const struct peal_qp *peer;
+
+	if (device == qp->locality->device)
+		return false;
+	if (!peal_locality_is_allowed(qp, device) && !peal_locality_is_in_use(qp, device))
+		return false;
+	peer = peal_table_qp(device->table, qp->attr.dest_qp_num);
+	return peer && peal_locality_match(qp, peer);
+}
+
+static bool peal_locality_may_be_here(const struct peal_qp *qp)
+{
+	struct peal_locality_device *device;
+	unsigned long number;
+
+	xa_for_each(&peal_locality_devices, number, device)
+		if (peal_locality_may_be_at(qp, device))
+			return true;
+	return false;
+}
+
+/*
+ * May the peer be in this kernel, and what is to be asked? @trip: as in peal_locality_ask().
+ * sq.lock, inside the guard.
+ */
+static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_probe *probe, u64 trip)
+{
+	struct peal_locality *loc = qp->locality;
+
+	loc->next = jiffies + PEAL_LOCALITY_RENEW;
+	WRITE_ONCE(loc->asked, peal_locality_may_be_here(qp));
+	if (!loc->asked)
+		return false;
+	*probe = (struct peal_locality_probe){
+		.device = loc->device->number,
+		.qpn = qp->ib.qp_num,
+	};
+	get_random_bytes(probe->nonce, sizeof(probe->nonce));
+	WRITE_ONCE(loc->nonce[0], probe->nonce[0]);
+	WRITE_ONCE(loc->nonce[1], probe->nonce[1]);
+	WRITE_ONCE(loc->seen, 0);
+	loc->late = ktime_get_ns() + clamp_t(u64, PEAL_LOCALITY_TRIPS * trip,
+					     PEAL_LOCALITY_LEAST_NS,
+					     PEAL_LOCALITY_MOST_NS);
+	return true;
+}
+
+/*
+ * Without a lock, so only a hint: is this what @loc asks, and not seen yet? A remote packet
+ * takes the lock of a queue pair elsewhere only when it carries the number of its probe.
+ */
+static bool peal_locality_may_ask(const struct peal_locality *loc,
+				  const struct peal_locality_probe *probe)
+{
+	u64 differs = (READ_ONCE(loc->nonce[0]) ^ probe->nonce[0]) |
+		      (READ_ONCE(loc->nonce[1]) ^ probe->nonce[1]);
+
+	return !differs && READ_ONCE(loc->asked) && !READ_ONCE(loc->seen);
+}
+
+/* sq.lock. Forgets a probe that took too long, and counts that where it is noticed. */
+static bool peal_locality_is_late(struct peal_locality *loc, struct peal_table *table)
+{
+	if (ktime_get_ns() <= loc->late)
+		return false;
+	WRITE_ONCE(loc->asked, false);
+	peal_count(table, reach_late);
+	return true;
+}
+
+/* sq.lock. Has @qp asked this, of the queue pair @qpn that @at has? */
+static bool peal_locality_asks(const struct peal_qp *qp, const struct peal_locality_probe *probe,
+			       const struct peal_locality_device *at, u32 qpn)
+{
+	const struct peal_locality *loc = qp->locality;
+
+	return loc->asked && !loc->seen &&
+	       !crypto_memneq(loc->nonce, probe->nonce, sizeof(loc->nonce)) &&
+	       qp->attr.dest_qp_num == qpn && peal_locality_may_be_at(qp, at);
+}
+
+/* sq.lock. The probe was seen @at; @answer shall come back. */
+static void peal_locality_note(struct peal_locality *loc, const struct peal_locality_device *at,
+			       struct peal_locality_probe *answer)
+{
+	WRITE_ONCE(loc->seen, at->number);
+	get_random_bytes(loc->answer, sizeof(loc->answer));
+	*answer = (struct peal_locality_probe){
+		.nonce = { loc->answer[0], loc->answer[1] },
+		.answer = 1,
+	};
+}
+
+/**
+ * peal_locality_see() - a probe has come in
+ * @probe: becomes the answer
+ * @at: the device. Several may look like the peer's: it is the one where it came in
+ * @qpn: the queue pair it is addressed to
+ *
+ * Inside the guard, no lock held. A probe has one answer. A copy that comes in later gets
+ * none: another number would make the first answer void, and the same number would be told
+ * to whoever sends copies.
+ *
+ * Return: true when it is what a queue pair of this kernel asks its peer.
+ */
+bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_locality_device *at,
+		       u32 qpn)
+{
+	struct peal_table *table = peal_locality_device_table(probe->device);
+	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
+	bool asks;
+
+	if (!qp || !qp->locality || !peal_locality_may_ask(qp->locality, probe))
+		return false;
+	spin_lock(&qp->sq.lock);
+	asks = peal_locality_asks(qp, probe, at, qpn) && !peal_locality_is_late(qp->locality,
+										at->table);
+	if (asks)
+		peal_locality_note(qp->locality, at, probe);
+	spin_unlock(&qp->sq.lock);
+	return asks;
+}
+
+/**
+ * peal_locality_prove() - an answer has come in for @qp
+ *
+ * sq.lock, inside the guard. Return: true when it answers the last probe in time.
+ */
+bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_probe *answer)
+{
+	struct peal_locality *loc = qp->locality;
+
+	if (!loc->asked || !loc->seen ||
+	    crypto_memneq(loc->answer, answer->nonce, sizeof(loc->answer)))
+		return false;
+	if (peal_locality_is_late(loc, qp->table))
+		return false;
+	WRITE_ONCE(loc->asked, false);
+	loc->proven = loc->seen;
+	loc->until = jiffies + PEAL_LOCALITY_LASTS;
+	return true;
+}
+
+static bool peal_locality_is_proven(const struct peal_locality *loc)
+{
+	return loc->proven && !time_after(jiffies, loc->until);
+}
+
+/**
+ * peal_locality_table() - where the peer lives, if packets get there at present
+ *
+ * sq.lock, inside the guard. Return: NULL: nothing gets there.
+ */
+struct peal_table *peal_locality_table(const struct peal_qp *qp)
+{
+	const struct peal_locality *loc = qp->locality;
+
+	return peal_locality_is_proven(loc) ? peal_locality_device_table(loc->proven) : NULL;
+}
+
+bool peal_locality_look(struct peal_qp *qp)
+{
+	struct peal_locality *loc = qp->locality;
+	struct peal_locality_device *device = NULL;
+
+	if (peal_locality_is_proven(loc))
+		device = peal_locality_find(loc->proven);
+	loc->wanted = device && peal_locality_is_allowed(qp, device);
+	return loc->wanted;
+}
+
+/* ---- probes as packets ---- */
+
+static void peal_locality_emit(struct peal_line *line, const struct peal_locality_probe *probe)
+{
+	struct peal_packet header = {
+		.opcode = PEAL_OPCODE_PROBE,
+		.payload_bytes = sizeof(*probe),
+	};
+	struct sk_buff *skb;
+	void *payload;
+
+	skb = peal_line_prepare(line, &header, &payload);
+	if (!skb)
+		return;
+	memcpy(payload, probe, sizeof(*probe));
+	peal_line_send(line, &header, skb, false);
+}
+
+void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip)
+{
+	struct peal_locality_probe probe;
+
+	if (!peal_locality_question(qp, &probe, trip))
+		return;
+	peal_count(qp->table, reach_asked);
+	peal_locality_emit(line, &probe);
+}
+
+void peal_locality_answer(struct peal_qp *qp, struct peal_line *line,
+			  const struct peal_locality_probe *answer)
+{
+	peal_count(qp->table, reach_answered);
+	peal_locality_emit(line, answer);
+}
+
+bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_probe *probe)
+{
+	if (dg->packet.payload_bytes != sizeof(*probe))
+		return false;
+	peal_datagram_copy(dg, 0, probe, sizeof(*probe));
+	return true;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The NIC half of a device: all that it has below the verbs.
+ *
+ * Owns: nothing but the place; each part is written by the file of its name.
+ * Does not know: the RDMA core's device object (verbs/dev.h), which embeds it.
+ */
+#ifndef PEAL_NIC_H
+#define PEAL_NIC_H
+
+#include "base/options.h"
+#include "base/quota.h"
+#include "base/table.h"
+#include "engine/engine.h"
+#include "net/port.h"
+#include "queue/context.h"
+#include "queue/qp.h"
+#include "transport/group.h"
+#include "transport/locality.h"
+
+struct peal_nic {
+	struct peal_table table;
+	struct peal_engine engine;
+	struct peal_options options;
+	struct peal_quota quota;
+	struct peal_port port;
+	struct peal_groups groups;
+	struct peal_locality_device locality;
+};
+
+static inline struct peal_nic *peal_nic(const struct peal_qp *qp)
+{
+	return container_of(qp->engine, struct peal_nic, engine);
+}
+
+static inline struct peal_nic *peal_nic_of_port(struct peal_port *port)
+{
+	return container_of(port, struct peal_nic, port);
+}
+
+/* What packets of this program are charged to; NULL: those of the kernel's users. */
+static inline struct peal_room *peal_nic_room(const struct peal_nic *nic,
+					      const struct peal_context *ctx)
+{
+	return ctx ? ctx->room : nic->port.rooms.kernel;
+}
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See sender.h. Every function wants sq->lock, inside the guard.
+ */
+#include "base/trace.h"
+#include "mem/mw.h"
+#include "transport/sender.h"
+
+/* The WQE is done: complete it, and make room for the next. */
+void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			enum peal_reason reason)
+{
+	peal_qp_complete_send(qp, burst, status, reason);
+	peal_sq_finish(&qp->sq);
+}
+
+/* A WQE failed: the queue pair, or its send queue, goes into error; the rest is flushed. */
+void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+		      enum peal_reason reason)
+{
+	peal_sender_finish(qp, burst, status, reason);
+	spin_lock(&qp->rq.lock);
+	peal_qp_fail_send_locked(qp);
+	spin_unlock(&qp->rq.lock);
+}
+
+/*
+ * The window is of type 2, and used by requests to this queue pair alone. They check
+ * the key and move the bytes under rq.lock: with it, none that has passed the check
+ * is still at work when the program is told that the key is invalid.
+ */
+static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
+{
+	enum peal_reason reason;
+
+	spin_lock(&qp->rq.lock);
+	reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+				    qp->sq.wqe.imm_or_rkey);
+	spin_unlock(&qp->rq.lock);
+	return reason;
+}
+
+/* Execute the local operation in sq.wqe. */
+struct peal_outcome peal_sender_local(struct peal_qp *qp)
+{
+	const struct peal_send *send = &qp->sq.wqe;
+	enum peal_reason reason;
+
+	if (send->opcode == PEAL_OP_BIND_MW)
+		reason = peal_mw_bind(qp->table, qp->ib.pd, qp->ib.qp_num, send);
+	else
+		reason = peal_sender_invalidate(qp);
+	if (!reason)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_failed(send->opcode == PEAL_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
+			   IB_WC_LOC_QP_OP_ERR, reason);
+}
+
+/**
+ * peal_sender_fetch() - the next WQE into sq.wqe
+ * @psn: of its first packet
+ *
+ * Return: false when the queue is empty. True without sq.busy: it was malformed,
+ * and is completed already.
+ */
+bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
+{
+	struct peal_sq *sq = &qp->sq;
+	enum peal_reason reason;
+
+	switch (peal_sq_fetch(sq, &reason)) {
+	case PEAL_SQ_EMPTY:
+		return false;
+	case PEAL_SQ_MALFORMED:
+		peal_sender_fail(qp, burst, reason == PEAL_REASON_WQE_LENGTH ?
+				 IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+		break;
+	case PEAL_SQ_FETCHED:
+		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,
+				   sq->wqe.length, psn);
+		break;
+	}
+	peal_count(qp->table, posts);
+	return true;
+}
+
+/*
+ * In error: the WQE under way and all others come back, in order, once. A ring
+ * whose index makes no sense holds nothing that could be named.
+ */
+static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_burst *burst)
+{
+	enum peal_reason reason;
+
+	if (qp->transport->ops->flush && qp->transport->ops->flush(qp->transport, burst))
+		return true;
+	if (!qp->sq.busy) {
+		if (peal_ring_pending(&qp->sq.ring) <= 0 ||
+		    peal_sq_fetch(&qp->sq, &reason) == PEAL_SQ_EMPTY)
+			return false;
+		peal_count(qp->table, posts);
+	}
+	peal_sender_finish(qp, burst, IB_WC_WR_FLUSH_ERR, peal_qp_flush_reason(qp));
+	return true;
+}
+
+static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
+{
+	struct peal_cqe cqe = {
+		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = peal_qp_flush_reason(qp),
+	};
+	enum peal_reason reason;
+	bool found;
+
+	spin_lock(&qp->rq.lock);
+	found = qp->rq.holding || (peal_ring_pending(&qp->rq.ring) > 0 &&
+				   peal_rq_take(&qp->rq, &reason) != PEAL_RQ_EMPTY);
+	if (found)
+		peal_qp_complete_recv(qp, burst, &cqe);
+	spin_unlock(&qp->rq.lock);
+	return found;
+}
+
+/**
+ * peal_sender_flush() - complete what is posted, in error
+ *
+ * In SQE the send queue alone. Return: true when the budget ended before the work.
+ */
+bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
+		       struct peal_budget *budget)
+{
+	while (peal_budget_is_left(budget)) {
+		if (!peal_sender_flush_send(qp, burst) &&
+		    (qp->state == IB_QPS_SQE || !peal_sender_flush_recv(qp, burst)))
+			return false;
+		peal_budget_spend(budget, PEAL_COST_WQE);
+	}
+	return true;
+}
+
+/**
+ * peal_sender_drain() - in a state other than RTS: is the send queue drained?
+ *
+ * SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7).
+ */
+void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst)
+{
+	if (qp->state == IB_QPS_SQD && peal_qp_idle(qp) && peal_sq_drain(&qp->sq) &&
+	    qp->attr.en_sqd_async_notify)
+		peal_burst_event(burst, &qp->ib, IB_EVENT_SQ_DRAINED);
+}

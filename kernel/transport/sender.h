@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What every transport does with a send queue: take WQEs off it, execute local operations,
+ * complete and fail them, drain (SQD) and flush.
+ *
+ * Owns: nothing; acts on the queue pair.
+ * Does not know: how messages travel, when it is called and by whom.
+ */
+#ifndef PEAL_SENDER_H
+#define PEAL_SENDER_H
+
+#include "base/budget.h"
+#include "queue/qp.h"
+#include "transport/outcome.h"
+
+void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst);
+
+/* May the next WQE be taken from the ring? */
+static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *burst)
+{
+	if (likely(qp->state == IB_QPS_RTS))
+		return true;
+	peal_sender_drain(qp, burst);
+	return false;
+}
+
+/* What is under way is ended in SQD, too. */
+static inline bool peal_sender_works(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || (qp->state == IB_QPS_SQD && qp->sq.busy);
+}
+
+/* May the next WQE be taken, or is there one under way that goes on? */
+static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_burst *burst)
+{
+	return peal_sender_may_begin(qp, burst) || peal_sender_works(qp);
+}
+
+bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn);
+struct peal_outcome peal_sender_local(struct peal_qp *qp);
+void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+			enum peal_reason reason);
+void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+		      enum peal_reason reason);
+bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
+
+#endif

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See wire_responder.h. Every function wants rq.lock, inside the guard, if not said
+ * otherwise.
+ */
+#include <linux/ktime.h>
+#include <linux/mm.h>
+
+#include "base/compat.h"
+#include "base/trace.h"
+#include "net/datagram.h"
+#include "transport/execute.h"
+#include "transport/nic.h"
+#include "transport/wire_responder.h"
+
+static struct peal_qp *peal_wire_responder_qp(const struct peal_wire_responder *s)
+{
+	return s->line->qp;
+}
+
+static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_responder *s)
+{
+	return &peal_nic(peal_wire_responder_qp(s))->port.reorder_mem;
+}
+
+/* Sleeps. Return: 0 or -ENOMEM. */
+int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line)
+{
+	s->line = line;
+	s->deadline = U64_MAX;
+	s->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*s->resource), GFP_KERNEL_ACCOUNT);
+	if (!s->resource)
+		return -ENOMEM;
+	peal_responder_init(&s->in, s->resource, PEAL_MAX_RD_ATOMIC);
+	return 0;
+}
+
+/* No lock: nobody can find it any more. */
+void peal_wire_responder_free(struct peal_wire_responder *s)
+{
+	peal_wire_responder_forget_early(s);
+	kvfree(s->resource);
+}
+
+void peal_wire_responder_configure(struct peal_wire_responder *s)
+{
+	const struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_responder_config config = {
+		.transport = qp->ib.qp_type == IB_QPT_UC ? PEAL_UC : PEAL_RC,
+		.mtu_shift = peal_qp_mtu_shift(qp),
+		.rd_atomic = qp->attr.max_dest_rd_atomic,
+		.rnr_timer = qp->attr.min_rnr_timer,
+		.keep_ns = peal_line_reorder_ns(qp),
+	};
+
+	peal_responder_configure(&s->in, &config);
+}
+
+void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn)
+{
+	peal_responder_set_psn(&s->in, psn);
+}
+
+void peal_wire_responder_forget_early(struct peal_wire_responder *s)
+{
+	struct sk_buff *skb;
+
+	while ((skb = peal_responder_drop_early(&s->in)))
+		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+}
+
+void peal_wire_responder_reset(struct peal_wire_responder *s)
+{
+	peal_wire_responder_forget_early(s);
+	peal_responder_reset(&s->in);
+	WRITE_ONCE(s->due, false);
+	WRITE_ONCE(s->deadline, U64_MAX);
+}
+
+struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s)
+{
+	return (struct peal_recv_psn){ .psn = s->in.psn, .msn = s->in.msn };
+}
+
+/*
+ * Packets carry what comes next. What was early before another transport delivered whole
+ * messages is late now.
+ */
+void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at)
+{
+	if (at.psn == s->in.psn)
+		return;
+	peal_wire_responder_forget_early(s);
+	peal_responder_skip(&s->in, at.psn, at.msn);
+}
+
+/* ---- requests ---- */
+
+static void peal_wire_responder_describe(struct peal_wire_responder *s,
+					 const struct peal_request *request)
+{
+	s->ask.opcode = request->operation;
+	s->ask.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
+	s->ask.imm_or_rkey = request->imm_or_rkey;
+	s->ask.rkey = request->rkey;
+	s->ask.remote_addr = request->remote_addr;
+	s->ask.length = request->length;
+	s->ask.atomic = request->atomic;
+	if (peal_op(request->operation)->atomic)
+		s->ask.length = sizeof(u64);
+}
+
+/* What the checks said, as the protocol says it (IBTA 9.9.3, table 58). */
+static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *outcome)
+{
+	if (likely(outcome->what == PEAL_CARRIED))
+		return PEAL_VERDICT_DONE;
+	if (outcome->what == PEAL_NOT_READY)
+		return PEAL_VERDICT_NOT_READY;
+	switch (outcome->status) {
+	case IB_WC_REM_ACCESS_ERR:
+		return PEAL_VERDICT_ACCESS;
+	case IB_WC_REM_OP_ERR:
+		return PEAL_VERDICT_OPERATION;
+	default:
+		return PEAL_VERDICT_INVALID_REQUEST;
+	}
+}
+
+/* Nobody is told that a message of an unreliable connection is lost: count it. */
+static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
+					  const struct peal_packet *packet,
+					  const struct peal_outcome *outcome)
+{
+	const struct peal_qp *qp = peal_wire_responder_qp(s);
+	enum peal_drop drop = PEAL_DROP_rights;
+
+	if (qp->ib.qp_type != IB_QPT_UC || outcome->what == PEAL_CARRIED)
+		return;
+	if (outcome->what == PEAL_NOT_READY)
+		drop = PEAL_DROP_receive;
+	else if (outcome->reason == PEAL_REASON_RECV_TOO_SHORT)
+		drop = PEAL_DROP_length;
+	peal_count_drop(qp->table, drop);
+	trace_peal_drop(packet, drop);
+}
+
+/* Do what the packet asks; *original is the old value of an atomic. */
+static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
+							      const struct peal_datagram *dg,
+							      const struct peal_request *request,
+							      struct peal_burst *burst,
+							      u64 *original)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	u32 src_qpn = qp->attr.dest_qp_num;
+	struct peal_cursor cursor PEAL_UNINITIALIZED;
+	struct peal_outcome outcome;
+
+	outcome = peal_execute_accept(qp, &s->ask, src_qpn, burst, &cursor);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	if (peal_op(s->ask.opcode)->atomic)
+		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, burst, &cursor, original);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	if (request->bytes) {
+		peal_cursor_skip(&cursor, request->offset);
+		peal_datagram_scatter(dg, &cursor, request->bytes);
+	}
+	if (request->last)
+		outcome = peal_execute_finish(qp, &s->ask, src_qpn, burst);
+	return outcome;
+}
+
+static void peal_wire_responder_execute(struct peal_wire_responder *s,
+					const struct peal_datagram *dg,
+					const struct peal_request *request,
+					struct peal_burst *burst,
+					u64 now)
+{
+	struct peal_outcome outcome;
+	u64 original = 0;
+
+	peal_wire_responder_describe(s, request);
+	outcome = peal_wire_responder_carry(s, dg, request, burst, &original);
+	peal_wire_responder_note_loss(s, &dg->packet, &outcome);
+	peal_responder_done(&s->in, peal_wire_responder_verdict(&outcome), original, now);
+}
+
+/* The packets make no sense: a fatal NAK is on its way. */
+static void peal_wire_responder_invalid(struct peal_wire_responder *s,
+					const struct peal_request *request,
+					struct peal_burst *burst)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+
+	peal_wire_responder_describe(s, request);
+	peal_execute_invalid(qp, &s->ask, qp->attr.dest_qp_num, burst);
+}
+
+static void peal_wire_responder_drop(struct peal_wire_responder *s,
+				     const struct peal_packet *packet,
+				     const struct peal_request *request)
+{
+	peal_count_drop(peal_wire_responder_qp(s)->table, request->drop);
+	trace_peal_drop(packet, request->drop);
+}
+
+/* A packet with the PSN of one that is kept. When they differ, one of them is forged. */
+static noinline void peal_wire_responder_compare(struct peal_wire_responder *s,
+						 const struct peal_datagram *dg,
+						 struct peal_request *request)
+{
+	if (!peal_datagram_same(request->kept, dg)) {
+		request->drop = PEAL_DROP_conflict;
+		peal_reorder_mem_lose(peal_wire_responder_mem(s),
+				      peal_responder_contradict(&s->in, dg->packet.psn));
+	}
+	peal_wire_responder_drop(s, &dg->packet, request);
+}
+
+/* One request. Consumes dg->skb. @again: it had been kept for its turn. */
+static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_datagram *dg,
+				     struct peal_burst *burst, bool again)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_request request;
+	u64 now = ktime_get_ns();
+
+	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
+	peal_responder_receive(&s->in, &dg->packet, now,
+			       peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
+						    ib_mtu_enum_to_int(qp->attr.path_mtu),
+						    s->in.early.count), &request);
+	if (request.duplicate)
+		peal_count(qp->table, duplicates);
+	switch (request.what) {
+	case PEAL_REQUEST_KEPT:
+		peal_reorder_mem_add(peal_wire_responder_mem(s), dg->skb);
+		return;
+	case PEAL_REQUEST_DROPPED:
+		peal_wire_responder_drop(s, &dg->packet, &request);
+		break;
+	case PEAL_REQUEST_COPY:
+		peal_wire_responder_compare(s, dg, &request);
+		break;
+	case PEAL_REQUEST_ANSWERED:
+		if (request.fatal)
+			peal_wire_responder_invalid(s, &request, burst);
+		break;
+	case PEAL_REQUEST_EXECUTE:
+		peal_wire_responder_execute(s, dg, &request, burst, now);
+		break;
+	}
+	peal_datagram_consume(dg);
+}
+
+/*
+ * Those that are kept and whose turn it is. When the budget ends first, there is none
+ * for peal_wire_responder_reply() either: the rest is due with the replies. Another carrier may
+ * have refused something in the meantime.
+ */
+static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct peal_burst *burst,
+					   struct peal_budget *budget)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_datagram early;
+	struct sk_buff *skb;
+
+	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
+	       (skb = peal_responder_take_early(&s->in))) {
+		peal_reorder_mem_take(peal_wire_responder_mem(s), skb);
+		peal_datagram_parse(skb, &early);
+		peal_budget_spend(budget, PEAL_COST_PACKET + early.packet.payload_bytes);
+		peal_wire_responder_take(s, &early, burst, true);
+	}
+	WRITE_ONCE(s->deadline, peal_responder_deadline(&s->in));
+}
+
+/**
+ * peal_wire_responder_request() - a request has arrived, and with it perhaps the turn of
+ * others that are kept
+ *
+ * In RTR or later. Consumes dg->skb. peal_wire_responder_reply() afterwards.
+ */
+void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
+				 struct peal_burst *burst,
+				 struct peal_budget *budget)
+{
+	peal_wire_responder_take(s, dg, burst, false);
+	peal_wire_responder_take_early(s, burst, budget);
+}
+
+/* ---- replies ---- */
+
+static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_packet *packet)
+{
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH))
+		return;
+	if ((packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR)
+		peal_count(qp->table, naks_sent_rnr);
+	switch (packet->syndrome) {
+	case PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE:
+		peal_count(qp->table, naks_sent_sequence);
+		break;
+	case PEAL_SYNDROME_NAK | PEAL_NAK_INVALID_REQUEST:
+		peal_count(qp->table, naks_sent_invalid);
+		break;
+	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS:
+		peal_count(qp->table, naks_sent_access);
+		break;
+	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_OPERATION:
+		peal_count(qp->table, naks_sent_operation);
+		break;
+	}
+}
+
+/* The bytes of a READ response; the key may have gone since the request. */
+static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
+					      const struct peal_reply *reply,
+					      void *payload, struct peal_burst *burst)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_cursor from PEAL_UNINITIALIZED;
+	struct peal_cursor to PEAL_UNINITIALIZED;
+	u32 bytes = reply->header.payload_bytes;
+	bool found;
+
+	s->ask.opcode = PEAL_OP_READ;
+	s->ask.rkey = reply->rkey;
+	s->ask.remote_addr = reply->remote_addr;
+	s->ask.length = bytes;
+	if (reply->again)
+		found = peal_execute_read_again(qp, &s->ask, &from);
+	else
+		found = peal_execute_read(qp, &s->ask, qp->attr.dest_qp_num, burst,
+					  &from).what == PEAL_CARRIED;
+	if (!found)
+		return false;
+	peal_cursor_inline(&to, payload, bytes);
+	peal_cursor_copy(&to, &from, bytes);
+	return true;
+}
+
+/*
+ * What cannot be built for want of memory is a lost packet. When the key of a READ is
+ * gone, a repetition turns into a NAK, and the NAK of a first answer is due later.
+ */
+static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
+						 struct peal_reply *reply,
+						 struct peal_burst *burst)
+{
+	void *payload;
+	struct sk_buff *skb = peal_line_prepare(s->line, &reply->header, &payload);
+
+	if (!skb || !reply->read || likely(peal_wire_responder_read(s, reply, payload, burst)))
+		return skb;
+	peal_line_discard(skb);
+	if (!reply->again) {
+		peal_responder_refuse_read(&s->in);
+		return NULL;
+	}
+	peal_responder_refuse_again(&s->in, reply);
+	return peal_line_prepare(s->line, &reply->header, &payload);
+}
+
+static void peal_wire_responder_send(struct peal_wire_responder *s, struct peal_reply *reply,
+				     struct peal_burst *burst)
+{
+	struct sk_buff *skb = peal_wire_responder_build(s, reply, burst);
+
+	if (unlikely(!skb))
+		return;
+	peal_wire_responder_count_nak(peal_wire_responder_qp(s), &reply->header);
+	peal_line_send(s->line, &reply->header, skb, reply->again);
+}
+
+/*
+ * All that was due has left. So has the NAK of a request that was refused: now
+ * the queue pair goes into error, which ends its answers.
+ */
+static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct peal_burst *burst)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+
+	WRITE_ONCE(s->due, false);
+	if (unlikely(qp->rq.refusing))
+		peal_burst_fail(burst, qp, qp->life);
+	return false;
+}
+
+/**
+ * peal_wire_responder_reply() - send what is due, within a budget
+ *
+ * Return: true when the budget ended first.
+ */
+bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst *burst,
+			       struct peal_budget *budget)
+{
+	struct peal_reply reply;
+
+	/* Before we look for room: who frees some gives us a turn, which looks at this. */
+	WRITE_ONCE(s->due, true);
+	while (peal_budget_is_left(budget)) {
+		if (!peal_line_has_room(s->line))
+			return false;
+		if (!peal_responder_next(&s->in, &reply))
+			return peal_wire_responder_finish(s, burst);
+		peal_wire_responder_send(s, &reply, burst);
+		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
+	}
+	return true;
+}
+
+/* ---- turns ---- */
+
+/* No lock. When peal_wire_responder_run() is due at the latest; KTIME_MAX: by packets only. */
+ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s)
+{
+	u64 deadline = READ_ONCE(s->deadline);
+
+	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
+}
+
+/* No lock. Would peal_wire_responder_run() find something to do? */
+bool peal_wire_responder_is_due(const struct peal_wire_responder *s)
+{
+	u64 deadline = READ_ONCE(s->deadline);
+
+	return READ_ONCE(s->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
+}
+
+static void peal_wire_responder_expire(struct peal_wire_responder *s)
+{
+	u64 now = ktime_get_ns();
+	struct sk_buff *skb;
+
+	peal_responder_expire(&s->in, now);
+	while ((skb = peal_responder_take_expired(&s->in, now)))
+		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+}
+
+/* What was left, and timers. Return: true when the budget ended first. */
+bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
+			     struct peal_budget *budget)
+{
+	if (s->deadline != U64_MAX)
+		peal_wire_responder_expire(s);
+	peal_wire_responder_take_early(s, burst, budget);
+	return peal_wire_responder_reply(s, burst, budget);
+}

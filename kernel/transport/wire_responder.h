@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * RC and UC on the wire: the responder's side.
+ *
+ * Owns: struct peal_wire_responder, one half of a queue pair's transport: what has been
+ * requested so far and which replies are due.
+ * Does not know: the protocol (proto/responder.h), the checks of a request
+ * (execute.h), how packets arrive.
+ *
+ * Everything under rq.lock, inside the guard; what is named below can be read
+ * without the lock, as a hint.
+ */
+#ifndef PEAL_WIRE_RESPONDER_H
+#define PEAL_WIRE_RESPONDER_H
+
+#include "proto/responder.h"
+#include "queue/wqe.h"
+#include "transport/line.h"
+
+struct peal_datagram;
+
+struct peal_wire_responder {
+	struct peal_line *line;
+	struct peal_responder in;
+	struct peal_resource *resource;	/* the array behind `in` */
+	struct peal_send ask;		/* the request under execution, as the responder has it */
+	bool due;			/* hint: replies are left */
+	u64 deadline;			/* hint: when the responder wants to be called, ns */
+};
+
+int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line);
+void peal_wire_responder_free(struct peal_wire_responder *s);
+void peal_wire_responder_configure(struct peal_wire_responder *s);
+void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn);
+struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s);
+void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at);
+void peal_wire_responder_reset(struct peal_wire_responder *s);
+void peal_wire_responder_forget_early(struct peal_wire_responder *s);
+
+void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
+				 struct peal_burst *burst, struct peal_budget *budget);
+bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst *burst,
+			       struct peal_budget *budget);
+ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s);
+bool peal_wire_responder_is_due(const struct peal_wire_responder *s);
+bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
+			     struct peal_budget *budget);
+
+#endif
