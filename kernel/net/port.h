@@ -19,20 +19,22 @@
 struct peal_datagram;
 struct peal_netns;
 struct peal_port;
+struct peal_qp;
 
 /* What the owner of a port does for it. */
 struct peal_port_ops {
 	/*
-	 * Inside the guard: does a queue pair of this number exist? If not, another user of
-	 * the UDP port may own the packet.
+	 * Inside the guard: the queue pair of this number. NULL: there is none, so another
+	 * user of the UDP port may own the packet.
 	 */
-	bool (*knows)(struct peal_port *port, u32 qpn);
+	struct peal_qp *(*find)(struct peal_port *port, u32 qpn);
 	/*
 	 * Inside the guard, softirqs off, never called from inside a send of ours (the
-	 * receive side queues those packets). Consumes dg->skb. When @budget is used up, what
-	 * there is to do because of the packet is left to the engine.
+	 * receive side queues those packets). @qp: what find() gave in the same section, or
+	 * NULL. Consumes dg->skb. When @budget is used up, what there is to do because of the
+	 * packet is left to the engine.
 	 */
-	void (*deliver)(struct peal_port *port, struct peal_datagram *dg,
+	void (*deliver)(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
 			struct peal_budget *budget);
 	/*
 	 * The namespace ends: begin to remove the device. Does not sleep, and is called again

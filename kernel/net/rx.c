@@ -236,8 +236,8 @@ static enum peal_drop peal_rx_check(struct sk_buff *skb, struct peal_datagram *d
 	return drop;
 }
 
-/* Inside the guard. One packet of ours; skb->data is at the IP header. */
-static void peal_rx_take(struct peal_port *port, struct sk_buff *skb,
+/* Inside the guard. One packet of ours; skb->data is at the IP header. @qp: as in deliver(). */
+static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
 			 struct peal_budget *budget)
 {
 	struct peal_datagram dg;
@@ -250,7 +250,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb,
 	}
 	peal_count(port->table, packets_received);
 	peal_count_by(port->table, packet_bytes_received, skb->len);
-	port->ops->deliver(port, &dg, budget);
+	port->ops->deliver(port, qp, &dg, budget);
 }
 
 /*
@@ -258,13 +258,13 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb,
  * virtual link, or a receiver's aggregation. The headers of the packets are those
  * that the stack makes: the sender computed its ICRCs for these.
  */
-static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb)
+static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
 {
 	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
 	struct sk_buff *next;
 
 	if (!skb_is_gso(skb)) {
-		peal_rx_take(port, skb, &budget);
+		peal_rx_take(port, skb, qp, &budget);
 		return;
 	}
 	__skb_push(skb, -skb_mac_offset(skb));
@@ -274,7 +274,7 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb)
 	skb_list_walk_safe(skb, skb, next) {
 		skb_mark_not_on_list(skb);
 		__skb_pull(skb, skb_network_offset(skb));
-		peal_rx_take(port, skb, &budget);
+		peal_rx_take(port, skb, NULL, &budget);
 	}
 }
 
@@ -288,7 +288,7 @@ static void peal_rx_work(struct work_struct *work)
 
 		peal_guard_enter();
 		if (peal_rx_has(rx, port))
-			peal_rx_take_all(port, skb);
+			peal_rx_take_all(port, skb, NULL);
 		else
 			kfree_skb(skb);
 		peal_guard_exit();
@@ -365,16 +365,22 @@ static bool peal_rx_socket(struct net *net, const struct sk_buff *skb, bool ipv6
 	       (slave && peal_rx_socket4(net, skb, sport, slave));
 }
 
-static bool peal_rx_known(struct peal_port *port, const struct sk_buff *skb, u32 at, u32 *qpn)
+/* @qp: set to the queue pair that it names, if there is one. */
+static bool peal_rx_known(struct peal_port *port, const struct sk_buff *skb, u32 at, u32 *qpn,
+			  struct peal_qp **qp)
 {
 	u8 buffer[PEAL_BTH_BYTES];
 	const u8 *bth = skb_header_pointer(skb, at + sizeof(struct udphdr), sizeof(buffer), buffer);
 
 	*qpn = 0;
+	*qp = NULL;
 	if (!bth)
 		return true;	/* short: nobody else would know it either */
 	*qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
-	return *qpn == PEAL_QPN_MULTICAST || port->ops->knows(port, *qpn);
+	if (*qpn == PEAL_QPN_MULTICAST)
+		return true;
+	*qp = port->ops->find(port, *qpn);
+	return *qp;
 }
 
 /* The caller's IPsec policies, as a socket's packets meet them. */
@@ -417,12 +423,13 @@ static unsigned int peal_receive(struct peal_rx *rx, struct sk_buff *skb, u32 at
 	struct net_device *owner;
 	struct peal_packet packet = { };
 	struct peal_port *port;
+	struct peal_qp *qp;
 
 	owner = peal_rx_owner(rx->net, skb, ipv6);
 	port = owner ? peal_rx_find(rx, owner) : NULL;
 	if (!port)
 		return NF_ACCEPT;
-	if (!peal_rx_known(port, skb, at, &packet.qpn)) {
+	if (!peal_rx_known(port, skb, at, &packet.qpn, &qp)) {
 		if (peal_rx_socket(rx->net, skb, ipv6, sport))
 			return NF_ACCEPT;
 		peal_rx_drop(port, skb, &packet, PEAL_DROP_qpn);
@@ -434,7 +441,7 @@ static unsigned int peal_receive(struct peal_rx *rx, struct sk_buff *skb, u32 at
 	if (nested)
 		peal_rx_later(rx, port, skb);
 	else
-		peal_rx_take_all(port, skb);
+		peal_rx_take_all(port, skb, qp);
 	return NF_STOLEN;
 }
 

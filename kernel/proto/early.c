@@ -5,11 +5,6 @@
 #include "proto/early.h"
 #include "proto/psn.h"
 
-static u32 peal_early_slot(u32 psn)
-{
-	return psn & (PEAL_EARLY_SLOTS - 1);
-}
-
 bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle, u64 now,
 		     u64 keep_ns)
 {
@@ -24,13 +19,6 @@ bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *hand
 	early->psn[slot] = psn;
 	early->count++;
 	return true;
-}
-
-bool peal_early_has(const struct peal_early *early, u32 psn)
-{
-	u32 slot = peal_early_slot(psn);
-
-	return early->count && early->slot[slot] && (early->psn[slot] & PEAL_PSN_MASK) == psn;
 }
 
 void *peal_early_find(const struct peal_early *early, u32 psn)

@@ -13,6 +13,8 @@
 #include <linux/limits.h>
 #include <linux/types.h>
 
+#include "proto/psn.h"
+
 #define PEAL_EARLY_SLOTS	128	/* a power of two */
 #define PEAL_EARLY_OLD		0x80000000U	/* was here when expire() looked last */
 
@@ -23,6 +25,19 @@ struct peal_early {
 	u32 psn[PEAL_EARLY_SLOTS];	/* of what is in the slot; PEAL_EARLY_OLD beside it */
 };
 
+static inline u32 peal_early_slot(u32 psn)
+{
+	return psn & (PEAL_EARLY_SLOTS - 1);
+}
+
+static inline bool peal_early_has(const struct peal_early *early, u32 psn)
+{
+	u32 slot = peal_early_slot(psn);
+
+	return early->count && early->slot[slot] &&
+	       (early->psn[slot] & PEAL_PSN_MASK) == psn;
+}
+
 /* Return: false when it is too far ahead or a duplicate: @handle stays the caller's. */
 bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle, u64 now,
 		     u64 keep_ns);
@@ -30,7 +45,6 @@ bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *hand
 void *peal_early_find(const struct peal_early *early, u32 psn);
 /* The handle with exactly this PSN, now the caller's; NULL when there is none. */
 void *peal_early_take(struct peal_early *early, u32 psn);
-bool peal_early_has(const struct peal_early *early, u32 psn);
 /* Any handle, to be released; NULL when empty. */
 void *peal_early_drop(struct peal_early *early);
 /* The lowest kept PSN after @expected; @expected when nothing is kept. */

@@ -263,26 +263,27 @@ static void peal_demux_to(struct peal_nic *nic, struct peal_qp *qp, struct peal_
 	}
 }
 
-void peal_demux_deliver(struct peal_port *port, struct peal_datagram *dg,
+struct peal_qp *peal_demux_find(struct peal_port *port, u32 qpn)
+{
+	return peal_table_receiver(port->table, qpn);
+}
+
+/* What find() was asked for was read from memory that the sender may still write. */
+void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
 			struct peal_budget *budget)
 {
 	struct peal_nic *nic = peal_nic_of_port(port);
-	struct peal_qp *qp;
 
 	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
 		peal_demux_group(nic, dg, budget);
 		return;
 	}
-	qp = peal_table_receiver(&nic->table, dg->packet.qpn);
+	if (unlikely(!qp || qp->ib.qp_num != dg->packet.qpn))
+		qp = peal_demux_find(port, dg->packet.qpn);
 	if (unlikely(!qp))
 		peal_demux_drop(nic, dg, PEAL_DROP_qpn);
 	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
 		peal_demux_probe(nic, qp, dg);
 	else
 		peal_demux_to(nic, qp, dg, budget);
-}
-
-bool peal_demux_knows(struct peal_port *port, u32 qpn)
-{
-	return peal_table_receiver(port->table, qpn);
 }

@@ -13,8 +13,8 @@
 #include "net/port.h"
 
 /* See struct peal_port_ops. */
-bool peal_demux_knows(struct peal_port *port, u32 qpn);
-void peal_demux_deliver(struct peal_port *port, struct peal_datagram *dg,
+struct peal_qp *peal_demux_find(struct peal_port *port, u32 qpn);
+void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
 			struct peal_budget *budget);
 
 #endif

@@ -177,7 +177,8 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 
 static void peal_execute_establish(struct peal_qp *qp, struct peal_burst *burst)
 {
-	if (unlikely(peal_rq_establish(&qp->rq)) && qp->state == IB_QPS_RTR)
+	if (unlikely(!qp->rq.established) && peal_rq_establish(&qp->rq) &&
+	    qp->state == IB_QPS_RTR)
 		peal_burst_event(burst, &qp->ib, IB_EVENT_COMM_EST);
 }
 

@@ -406,14 +406,17 @@ static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_da
 static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool again)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
+	struct sk_buff *handle = NULL;
 	struct peal_landing landing;
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	peal_requester_receive(&w->requester, &dg->packet, now,
-			       peal_reorder_mem_may(peal_wire_mem(w), dg,
-						    ib_mtu_enum_to_int(qp->attr.path_mtu),
-						    w->requester.early.count), &landing);
+	/* A packet in its turn is not kept. */
+	if (unlikely(dg->packet.psn != w->requester.trail.una))
+		handle = peal_reorder_mem_may(peal_wire_mem(w), dg,
+					      ib_mtu_enum_to_int(qp->attr.path_mtu),
+					      w->requester.early.count);
+	peal_requester_receive(&w->requester, &dg->packet, now, handle, &landing);
 	switch (landing.what) {
 	case PEAL_LANDING_KEPT:
 		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
@@ -481,7 +484,10 @@ static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
 bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_burst *burst,
 		       struct peal_budget *budget)
 {
-	peal_qp_change_receiver(peal_wire_qp(w), &w->base);
+	struct peal_qp *qp = peal_wire_qp(w);
+
+	if (unlikely(qp->receiver != &w->base))
+		peal_qp_change_receiver(qp, &w->base);
 	peal_wire_responder_request(&w->responder, dg, burst, budget);
 	return peal_wire_responder_reply(&w->responder, burst, budget);
 }

@@ -226,13 +226,16 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 	struct peal_request request;
+	struct sk_buff *handle = NULL;
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	peal_responder_receive(&s->in, &dg->packet, now,
-			       peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
-						    ib_mtu_enum_to_int(qp->attr.path_mtu),
-						    s->in.early.count), &request);
+	/* A packet in its turn is not kept. */
+	if (unlikely(dg->packet.psn != s->in.psn))
+		handle = peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
+					      ib_mtu_enum_to_int(qp->attr.path_mtu),
+					      s->in.early.count);
+	peal_responder_receive(&s->in, &dg->packet, now, handle, &request);
 	if (request.duplicate)
 		peal_count(qp->table, duplicates);
 	switch (request.what) {

@@ -55,7 +55,7 @@ static void peal_link_remove(struct peal_port *port)
 }
 
 static const struct peal_port_ops peal_link_port_ops = {
-	.knows = peal_demux_knows,
+	.find = peal_demux_find,
 	.deliver = peal_demux_deliver,
 	.remove = peal_link_remove,
 };

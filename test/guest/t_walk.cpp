@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// carrier: both
+/*
+ * The walks of Documentation/data-path.rst are what the kernel does.
+ *
+ * Holds: the functions of the modules that one WRITE, one SEND and one received request pass,
+ * in their order and depth, are those of the page, in the files that it names; a message is
+ * copied no deeper than 10 calls below its kick, in 12 files at most, and a received request
+ * passes 14 files at most, with one look-up of its queue pair.
+ * Does not hold: other compilers, which put other functions into their callers.
+ */
+#include "tracing.hpp"
+#include "verbs.hpp"
+
+#include <map>
+#include <set>
+#include <sstream>
+
+using namespace peal_test;
+
+namespace {
+
+struct Call {
+	unsigned depth;
+	std::string function;
+};
+
+/* The modules' calls in this thread while it lives, softirqs included. */
+class Graph {
+public:
+	Graph()
+	{
+		must(!write_tracing("set_ftrace_filter", ":mod:peal\n"), "trace peal.ko");
+		must(!write_tracing("set_ftrace_filter", ":mod:peal_door\n"), "trace peal_door.ko");
+		must(!write_tracing("set_ftrace_pid", std::to_string(gettid()) + "\n"),
+		     "trace this thread");
+		must(!write_tracing("trace_options", "funcgraph-tail\n"),
+		     "name functions where they end");
+		must(!write_tracing("current_tracer", "function_graph\n"),
+		     "trace a graph of functions");
+	}
+	~Graph()
+	{
+		write_tracing("current_tracer", "nop\n");
+		write_tracing("set_ftrace_pid", " \n");
+	}
+	Graph(const Graph &) = delete;
+	Graph &operator=(const Graph &) = delete;
+
+	/* What @work calls. */
+	template <class Work>
+	std::vector<Call> of(Work work) const
+	{
+		write_tracing("trace", "\n");
+		write_tracing("tracing_on", "1\n");
+		work();
+		write_tracing("tracing_on", "0\n");
+		return calls();
+	}
+
+private:
+	/* " 0)   1.5 us    |    peal_turn [peal]() {": two blanks for each level. */
+	static std::vector<Call> calls()
+	{
+		std::ifstream in(tracing_folder() + "trace");
+		std::vector<Call> all;
+
+		for (std::string line; std::getline(in, line);) {
+			const auto bar = line.find('|');
+			const auto name = bar == line.npos ? line.npos : line.find("peal_", bar);
+			const auto end =
+				name == line.npos ? line.npos : line.find_first_of(" (", name);
+
+			if (end == line.npos || line.find('}') != line.npos)
+				continue;
+			all.push_back({static_cast<unsigned>(name - bar - 3) / 2,
+				       line.substr(name, end - name)});
+		}
+		return all;
+	}
+};
+
+bool has_graph()
+{
+	std::ifstream in(tracing_folder() + "available_tracers");
+	const std::string all{std::istreambuf_iterator<char>(in), {}};
+
+	return all.find("function_graph") != all.npos;
+}
+
+/* From the first call of @function to its end, and no deeper than what @last calls. */
+std::vector<Call> below(const std::vector<Call> &all, const std::string &function)
+{
+	const auto first = std::find_if(all.begin(), all.end(), [&](const Call &call) {
+		return call.function == function;
+	});
+	std::vector<Call> part;
+
+	for (auto call = first; call != all.end() && (call == first || call->depth > first->depth);
+	     ++call)
+		part.push_back({call->depth - first->depth, call->function});
+	return part;
+}
+
+struct Walk {
+	std::vector<std::string> lines; /* "  function", as on the page */
+	std::map<std::string, std::string> files;
+	unsigned depth = 0;
+};
+
+/* The page's block behind ".. walk: NAME": a function and its file on each line. */
+Walk page(const std::string &name)
+{
+	std::ifstream in(PEAL_SOURCE "/Documentation/data-path.rst");
+	Walk walk;
+	std::string line;
+
+	while (std::getline(in, line) && line != ".. walk: " + name)
+		;
+	while (std::getline(in, line) && line.find("peal_") == line.npos)
+		;
+	for (; line.find("peal_") != line.npos; std::getline(in, line)) {
+		const auto begin = line.find("peal_"), end = line.find(' ', begin);
+		std::istringstream rest(line.substr(end));
+		std::string file;
+
+		rest >> file;
+		walk.lines.push_back(line.substr(4, end - 4));
+		walk.files[line.substr(begin, end - begin)] = file;
+		walk.depth = std::max(walk.depth, static_cast<unsigned>(begin - 4) / 2);
+	}
+	return walk;
+}
+
+std::vector<std::string> as_lines(const std::vector<Call> &calls)
+{
+	std::vector<std::string> lines;
+
+	for (const auto &call : calls)
+		lines.push_back(std::string(2 * call.depth, ' ') + call.function);
+	return lines;
+}
+
+std::string join(const std::vector<std::string> &lines)
+{
+	std::string text;
+
+	for (const auto &line : lines)
+		text += line + "\n";
+	return text;
+}
+
+/* Is the function defined in the file that the page names? */
+bool is_defined(const std::string &function, const std::string &file)
+{
+	std::ifstream in(PEAL_SOURCE "/" + file);
+
+	for (std::string line; std::getline(in, line);)
+		if (!line.empty() && line[0] != '\t' && line[0] != ' ' &&
+		    line.find(function + "(") != line.npos && line.back() != ';')
+			return true;
+	return false;
+}
+
+void check_walk(const std::string &name, const std::vector<Call> &calls, std::size_t most_files,
+		unsigned most_depth)
+{
+	const Walk walk = page(name);
+	std::set<std::string> files;
+
+	INFO("what ran:\n" << join(as_lines(calls)));
+	CHECK(join(walk.lines) == join(as_lines(calls)));
+	for (const auto &[function, file] : walk.files) {
+		INFO(function << " in " << file);
+		CHECK(is_defined(function, file));
+		files.insert(file);
+	}
+	CHECK(files.size() <= most_files);
+	CHECK(walk.depth <= most_depth);
+}
+
+/* A second message: the first one has looked everything up. */
+std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
+{
+	const Graph graph;
+	std::vector<Call> calls;
+
+	for (int i = 0; i < 2; i++) {
+		Region to(pair.b.pd, 4096), from(pair.a.pd, 4096);
+		Send send(opcode, {from.sge(0, 64)});
+
+		if (opcode == IBV_WR_RDMA_WRITE)
+			send.remote(to.address(), to.rkey());
+		post_recv(pair.b.qp, i, {to.sge(0, 64)});
+		calls = graph.of([&] { post(pair.a.qp, send); });
+		wait_success(pair.a.send_cq);
+	}
+	return calls;
+}
+
+} // namespace
+
+TEST_CASE("a WRITE and a SEND pass the functions that the page names")
+{
+	if (on_wire())
+		SKIP_CASE("the direct transport");
+	if (!has_graph() || slowness() > 1)
+		SKIP_CASE("this kernel has no function_graph tracer, or other functions");
+	Device device;
+	Pair pair(device);
+
+	check_walk("write", below(second(pair, IBV_WR_RDMA_WRITE), "peal_door_ioctl"), 12, 10);
+	check_walk("send", below(second(pair, IBV_WR_SEND), "peal_door_ioctl"), 14, 10);
+}
+
+TEST_CASE("a received request passes the functions that the page names")
+{
+	if (!on_wire())
+		SKIP_CASE("packets");
+	if (!has_graph() || slowness() > 1)
+		SKIP_CASE("this kernel has no function_graph tracer, or other functions");
+	Device device;
+	Pair pair(device);
+	const auto calls = below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook4");
+
+	check_walk("request", calls, 14, 14);
+	CHECK(std::count_if(calls.begin(), calls.end(), [](const Call &call) {
+		      return call.function == "peal_table_receiver";
+	      }) == 1);
+}
