@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests below test/guest/ in virtual machines: one machine for all tests that ask for the same
+# Runs the tests of the subjects below test/guest/ in virtual machines: one machine for all tests that ask for the same
 # "vm:" options, and a fresh one for the rest when a test hangs or kills it. The tests themselves are
 # run by guest-tests, in the guest.
 # Needs common.sh, build.sh and results.sh.
@@ -15,36 +15,37 @@ guest_slowness=1
 # Is called with the folder in which a machine that has ended left its results.
 after_machine=:
 
-# guest_tests: the path of every test, shell scripts and compiled programs.
+# guest_tests: the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp; helpers/ holds none.
 guest_tests() {
-	local source program
-	for source in "$repo"/test/guest/t_*.{sh,cpp}; do
-		program=$build/user/test/guest/$(basename "$source" .cpp)
-		case $source in
-		*/t_\*.*) ;;
-		*.sh) echo "$source" ;;
-		*.cpp) echo "$program" ;;
-		esac
-	done
+	find "$repo/test/guest" -mindepth 2 -maxdepth 2 \( -name '*.sh' -o -name '*.cpp' \) -not -path '*/helpers/*' | sort
 }
 
-test_name() { basename "$1" .sh; }
-
-# test_option PATH KEY: what the test's source says in a line "# KEY: VALUE" or "// KEY: VALUE".
-test_option() {
-	local source=$1
-	[[ $source == *.sh ]] || source=$repo/test/guest/$(basename "$1").cpp
-	sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$source" 2>/dev/null | head -n 1
+# test_name SOURCE: FOLDER/NAME; those of test/interop have no folder.
+test_name() {
+	local name=${1%.*}
+	name=${name#"$repo/test/guest/"}
+	printf '%s\n' "${name#"$repo/test/interop/"}"
 }
 
-# vm_options PATH: "bare, cpus 1" in a test means --bare --cpus 1.
+# test_program SOURCE: what the guest runs, the script itself or the compiled program.
+test_program() {
+	case $1 in
+	*.sh) printf '%s\n' "$1" ;;
+	*.cpp) printf '%s\n' "$build/user/test/guest/$(basename "$1" .cpp)" ;;
+	esac
+}
+
+# test_option SOURCE KEY: what the test says in a line "# KEY: VALUE" or "// KEY: VALUE".
+test_option() { sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$1" | head -n 1; }
+
+# vm_options SOURCE: "bare, cpus 1" in a test means --bare --cpus 1.
 vm_options() {
 	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
 }
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
-# carriers_of PATH: those it runs on; PEAL_CARRIERS may exclude some.
+# carriers_of SOURCE: those it runs on; PEAL_CARRIERS may exclude some.
 carriers_of() {
 	local carrier all="direct wire"
 	case $(test_option "$1" carrier) in
@@ -73,7 +74,7 @@ run_machine_suite() {
 	fi
 	while read -r path; do
 		matches "$(test_name "$path")" "$@" || continue
-		if [[ ! -x $path ]]; then
+		if [[ ! -x $(test_program "$path") ]]; then
 			fail "$(test_name "$path"): not compiled or not executable"
 			continue
 		fi
@@ -113,14 +114,14 @@ run_group() {
 	done
 }
 
-# One line for each test: its limit in seconds and its path.
+# One line for each test: its limit in seconds, its name and what to run.
 list_tests() {
 	local path limit
 	for path in "${pending[@]}"; do
 		limit=$(test_option "$path" timeout)
 		limit=${limit:-60}
 		[[ $carrier != wire ]] || limit=$((limit * 2))
-		printf '%s %s\n' "$((limit * guest_slowness))" "$path"
+		printf '%s %s %s\n' "$((limit * guest_slowness))" "$(test_name "$path")" "$(test_program "$path")"
 	done
 }
 
