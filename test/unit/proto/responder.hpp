@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A responder's half alone: the test is the host and the peer.
+ */
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "../catch.hpp"
+#include "../kernel/support.hpp"
+#include "proto.hpp"
+
+namespace peal::test {
+
+constexpr std::uint32_t MTU = 256;
+constexpr std::uint8_t PLAIN_ACK = 0 + PEAL_SYNDROME_ACK + PEAL_CREDITS_UNLIMITED;
+constexpr std::uint8_t SEQUENCE_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_SEQUENCE;
+constexpr std::uint8_t INVALID_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_INVALID_REQUEST;
+constexpr std::uint8_t ACCESS_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_ACCESS;
+constexpr std::uint8_t OPERATION_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_OPERATION;
+constexpr std::uint8_t RNR_TIMER = 12;
+constexpr std::uint64_t KEEP = 100000000;
+
+/* A request packet; with()s fill what matters. */
+struct Request : peal_packet {
+	Request(unsigned wire, std::uint32_t number, std::uint32_t bytes, unsigned transport)
+		: peal_packet{}
+	{
+		opcode = peal_opcode_of(transport, wire);
+		psn = number & PEAL_PSN_MASK;
+		payload_bytes = bytes;
+		pad = -bytes & 3;
+		header_bytes = peal_wire_opcode(opcode)->header_bytes;
+	}
+	Request asks_ack() const
+	{
+		Request copy = *this;
+
+		copy.ack_request = true;
+		return copy;
+	}
+	/* By another way through the network. */
+	Request by(std::uint16_t way) const
+	{
+		Request copy = *this;
+
+		copy.flow = way;
+		return copy;
+	}
+	Request at(std::uint64_t address, std::uint32_t bytes, std::uint32_t key = 7) const
+	{
+		Request copy = *this;
+
+		copy.remote_addr = address;
+		copy.length = bytes;
+		copy.rkey = key;
+		return copy;
+	}
+};
+
+inline Request rc(unsigned wire, std::uint32_t psn, std::uint32_t bytes = 0)
+{
+	return Request(wire, psn, bytes, PEAL_RC);
+}
+
+inline Request uc(unsigned wire, std::uint32_t psn, std::uint32_t bytes = 0)
+{
+	return Request(wire, psn, bytes, PEAL_UC);
+}
+
+inline Request read_request(std::uint32_t psn, std::uint64_t address, std::uint32_t bytes,
+			    std::uint32_t key = 7)
+{
+	return rc(PEAL_WIRE_READ_REQUEST, psn).at(address, bytes, key);
+}
+
+inline Request atomic_request(std::uint32_t psn, std::uint64_t address)
+{
+	Request packet = rc(PEAL_WIRE_FETCH_ADD, psn).at(address, 0);
+
+	packet.swap_add = 5;
+	return packet;
+}
+
+class Responder {
+	std::vector<peal_resource> resources_;
+	std::unique_ptr<peal_inbound> in_ = std::make_unique<peal_inbound>();
+
+public:
+	std::uint64_t now = 1000000;
+
+	explicit Responder(std::uint32_t psn, unsigned rd_atomic = 4, unsigned transport = PEAL_RC)
+		: resources_(rd_atomic)
+	{
+		const peal_inbound_config config = {
+			.transport = static_cast<std::uint8_t>(transport),
+			.mtu_shift = 8,
+			.rd_atomic = static_cast<std::uint8_t>(rd_atomic),
+			.rnr_timer = RNR_TIMER,
+			.keep_ns = KEEP,
+		};
+
+		peal_inbound_init(in_.get(), resources_.data(), resources_.size());
+		peal_inbound_configure(in_.get(), &config);
+		peal_inbound_set_psn(in_.get(), psn);
+	}
+	peal_inbound *operator->() { return in_.get(); }
+	peal_inbound *get() { return in_.get(); }
+
+	peal_request give(const peal_packet &packet, const void *handle = nullptr)
+	{
+		peal_request request;
+
+		peal_inbound_receive(in_.get(), &packet, now, const_cast<void *>(handle), &request);
+		return request;
+	}
+	void done(peal_verdict verdict = PEAL_VERDICT_DONE, std::uint64_t original = 0)
+	{
+		peal_inbound_done(in_.get(), verdict, original, now);
+	}
+	/* A packet that must be executed. */
+	peal_request run(const peal_packet &packet, peal_verdict verdict = PEAL_VERDICT_DONE,
+			 std::uint64_t original = 0)
+	{
+		const peal_request request = give(packet);
+
+		REQUIRE(request.what == PEAL_REQUEST_EXECUTE);
+		done(verdict, original);
+		return request;
+	}
+	void *take_early() { return peal_inbound_take_early(in_.get()); }
+	bool next(peal_reply &reply) { return peal_inbound_next(in_.get(), &reply); }
+	std::vector<peal_reply> replies()
+	{
+		std::vector<peal_reply> all;
+
+		for (peal_reply reply; next(reply);)
+			all.push_back(reply);
+		return all;
+	}
+	/* The only reply there is. */
+	peal_reply reply()
+	{
+		const std::vector<peal_reply> all = replies();
+
+		REQUIRE(all.size() == 1);
+		return all.front();
+	}
+	void *contradict(std::uint32_t psn) { return peal_inbound_contradict(in_.get(), psn); }
+	void *take_expired() { return peal_inbound_take_expired(in_.get(), now); }
+	std::uint64_t deadline() const { return peal_inbound_deadline(in_.get()); }
+	/* Nothing is due but what early packets are given up by. */
+	bool looks_at_no_gap() const { return deadline() == peal_early_deadline(&in_->early); }
+	/* Time passes until the deadline. */
+	void wait()
+	{
+		REQUIRE(deadline() != U64_MAX);
+		now = deadline();
+		peal_inbound_expire(in_.get(), now);
+	}
+};
+
+inline void check_answer(const peal_reply &reply, std::uint8_t syndrome, std::uint32_t psn)
+{
+	CHECK(reply.header.opcode == peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK));
+	CHECK(unsigned(reply.header.syndrome) == syndrome);
+	CHECK(reply.header.psn == (psn & PEAL_PSN_MASK));
+	CHECK_FALSE(reply.read);
+}
+
+inline void check_refused(const peal_request &request)
+{
+	CHECK(request.what == PEAL_REQUEST_ANSWERED);
+	CHECK(request.fatal);
+}
+
+inline void check_dropped(const peal_request &request, peal_drop drop)
+{
+	CHECK(request.what == PEAL_REQUEST_DROPPED);
+	CHECK(request.drop == drop);
+}
+
+} // namespace peal::test
