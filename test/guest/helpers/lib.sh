@@ -7,6 +7,9 @@
 # limit SECONDS: as many as that takes on this kernel; scripts/vm says how slow it is.
 limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
 
+# thorough: in "scripts/test all" a test does all that it can; otherwise it leaves out what costs much and adds little.
+thorough() { [[ ${PEAL_THOROUGH:-} ]]; }
+
 WAIT_LIMIT=${WAIT_LIMIT:-$(limit 20)}
 
 fail() {
@@ -90,11 +93,15 @@ interface_up() {
 	ip link set veth0 up
 }
 
-# direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
-direct_off() {
-	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct 0 ||
-		fail "cannot switch the direct carrier of $1 off"
+set_direct() {
+	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct "$2" ||
+		fail "cannot set the direct carrier of $1 to $2"
 }
+
+# direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
+direct_off() { set_direct "$1" 0; }
+
+direct_on() { set_direct "$1" 1; }
 
 # peal_up [DEVICE [NETDEV]]: makes the device unless it exists, and waits until programs can use it.
 peal_up() {
