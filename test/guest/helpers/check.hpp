@@ -98,6 +98,12 @@ inline bool on_wire()
 	return !is_peal() || (carrier && std::string(carrier) == "wire");
 }
 
+/* In "scripts/test all" a test does all that it can; otherwise it leaves out what adds little. */
+inline bool thorough()
+{
+	return std::getenv("PEAL_THOROUGH") != nullptr;
+}
+
 inline void note_skip(const std::string &why)
 {
 	session().skipped++;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// carrier: direct, thorough wire
 // timeout: 240
 /*
  * Whatever a program may do with the device's files and mappings: commands and methods with

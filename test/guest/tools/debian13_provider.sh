@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
 # timeout: 120
 #
 # The provider with Debian 13's rdma-core: its libibverbs loads what was built against it and passes data. Runs in the

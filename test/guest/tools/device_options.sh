@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
 # timeout: 60
 #
 # Options of a device through generic netlink: read, set, refused. What each option does is seen from outside:

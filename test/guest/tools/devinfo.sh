@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
 # timeout: 30
 #
 # What the standard tools say about the device: ibv_devinfo, rdma link, resource and statistic.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
 # timeout: 120
 #
 # ibv_rc_pingpong between two processes, with checked data: sizes, events, the new send API.
