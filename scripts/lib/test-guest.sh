@@ -193,7 +193,7 @@ run_machine() {
 	exec {lines}> >(count_lines)
 	counter=$!
 	PEAL_VM_RESULTS=$group PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 \
-		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 5400 "$@" -- scripts/lib/guest-tests "${results##*/}" \
+		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 10800 "$@" -- scripts/lib/guest-tests "${results##*/}" \
 		1>&"$lines" 2>"$results/messages" &
 	machine=$!
 	exec {lines}>&-
