@@ -3,7 +3,8 @@
  * The responder's half of a connection: from request packets to what they ask
  * of the host, and to responses.
  *
- * Owns: the expected packet number, the place in the message under way, saved
+ * Owns: the order of opcodes in a message and the lengths of its packets (9.7.4.1), the
+ * expected packet number, the place in the message under way, saved
  * responder resources (READ and atomic, for replay), owed acknowledgments and
  * negative ones, early packets; for RC and UC. UD needs none of it.
  * Does not know: receive queues, memory, keys, addresses, locks, clocks.
@@ -33,7 +34,6 @@
 
 #include "proto/early.h"
 #include "proto/packet.h"
-#include "proto/request.h"
 
 struct peal_responder_config {
 	u8 transport;		/* PEAL_RC or PEAL_UC */
@@ -97,6 +97,33 @@ struct peal_responder {
 	bool executing;			/* between receive() and done(): */
 	struct peal_packet packet;
 	struct peal_early early;
+};
+
+enum peal_request_what {
+	PEAL_REQUEST_DROPPED,	/* counted by `drop` */
+	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
+	PEAL_REQUEST_KEPT,	/* early: now the responder's; comes back by take_early() */
+	PEAL_REQUEST_COPY,	/* `kept` has its PSN: when they differ, contradict() */
+	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
+};
+
+/* What a packet asks of the host. */
+struct peal_request {
+	enum peal_request_what what;
+	enum peal_drop drop;	/* DROPPED, COPY */
+	void *kept;		/* COPY: a handle, still the responder's */
+	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
+	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
+	u8 operation;		/* enum peal_opcode of its message */
+	bool first, last;	/* place in the message; UC: first may come before last did */
+	bool solicited;
+	u64 offset;		/* of the payload in the message */
+	u32 bytes;		/* payload of this packet */
+	u64 length;		/* WRITE, READ: of the message; SEND: so far, with this packet */
+	u32 rkey;		/* WRITE, READ, atomic: of the message */
+	u64 remote_addr;	/* likewise: of its first byte */
+	struct peal_atomic_seg atomic;
+	u32 imm_or_rkey;	/* in the last packet */
 };
 
 /* What the host answers. */

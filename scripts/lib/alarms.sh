@@ -10,5 +10,6 @@ kernel_alarms+='|refcount_t|slab.*corrupt|hung task|blocked for more than|soft l
 # show_alarms LOG: prints the alarms with what follows them; fails when there are none.
 show_alarms() {
 	grep -q -E "$kernel_alarms" "$1" || return 1
-	grep -E -A 30 "$kernel_alarms" "$1" | head -n 80
+	# sed reads to the end. After head grep could end by a signal, and "pipefail" would hide the alarm.
+	grep -E -A 30 "$kernel_alarms" "$1" | sed -n 1,80p
 }

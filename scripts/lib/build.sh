@@ -106,11 +106,12 @@ build_modules() {
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")" "${module_arguments[@]}"
 }
 
-# The modules with which t_kernel_user.sh tests the verbs as a kernel user, and t_nomem.cpp makes allocations fail.
+# The modules with which verbs/kernel_user tests the verbs as a kernel user, and lifecycle/allocations_fail makes
+# allocations fail.
 make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
-	cp -rsf "$repo/test/guest/kmod/." "$folder/"
+	cp -rsf "$repo/test/guest/helpers/kmod/." "$folder/"
 	with_progress "compiling the test modules" compiled_by_make make -C "$2" M="$folder" modules ||
 		die "the test modules do not build against $2"
 }

@@ -6,8 +6,12 @@
 # things happen at once. Each prints its seed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
-debug_smoke=(t_trust t_ud_trust t_packet_fuzz t_storm t_verbs_fuzz t_link_storm t_neighbours)
-races_smoke=(t_races t_storm t_data t_rnr t_cq t_mr t_mw t_uc t_ud t_removal t_wire_pair t_wire_loss t_link_storm)
+debug_smoke=(hostile/scribbled_rings hostile/scribbled_datagram_rings hostile/random_packets hostile/random_objects
+	hostile/random_calls lifecycle/random_administrator fairness/calls_cost_others_nothing)
+races_smoke=(verbs/threads_share_objects hostile/random_objects verbs/every_byte_arrives verbs/wait_for_peer
+	verbs/completion_queues verbs/memory_regions verbs/memory_windows verbs/unreliable_connections verbs/datagrams
+	hostile/scribbled_datagram_rings lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
+	lifecycle/random_administrator)
 
 # run_debug_suite NAME...
 run_debug_suite() {

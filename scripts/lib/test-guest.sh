@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests below test/guest/ in virtual machines: one machine for all tests that ask for the same
-# "vm:" options, and a fresh one for the rest when a test hangs or kills it. The tests themselves are
-# run by guest-tests, in the guest.
+# Runs the tests of the subjects below test/guest/ in virtual machines. Tests that ask for the same "vm:" options share a
+# queue, and as many machines as the processors can keep busy take tests off it, those that may take longest first. A machine
+# is booted once and runs tests on both carriers; when a test hangs or kills it, a fresh one goes on. The tests themselves
+# are run by guest-tests, in the guest.
 # Needs common.sh, build.sh and results.sh.
 
 # What the tests run besides what scripts/vm needs: tools that look at processes, programs of the connection manager, a
@@ -12,44 +13,61 @@ guest_packages=(procps strace rdmacm-utils python3-scapy nftables tcpdump tshark
 # What the machines boot: --kernel of scripts/vm, and how many times longer than on a stock kernel a test may take.
 guest_kernel=6.1
 guest_slowness=1
+# How many machines run side by side at most; empty: as many as this machine has room for.
+guest_machines=
 # Is called with the folder in which a machine that has ended left its results.
 after_machine=:
 
-# guest_tests: the path of every test, shell scripts and compiled programs.
+# machines_at_once: tests wait much of their time, so two machines keep two processors busy. Each may take 3 GiB.
+machines_at_once() {
+	local free
+	free=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
+	if [[ -n ${PEAL_MACHINES:-$guest_machines} ]]; then
+		echo "${PEAL_MACHINES:-$guest_machines}"
+	elif (($(nproc) > 1 && free >= 8)); then
+		echo 2
+	else
+		echo 1
+	fi
+}
+
+# guest_tests: the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp; helpers/ holds none.
 guest_tests() {
-	local source program
-	for source in "$repo"/test/guest/t_*.{sh,cpp}; do
-		program=$build/user/test/guest/$(basename "$source" .cpp)
-		case $source in
-		*/t_\*.*) ;;
-		*.sh) echo "$source" ;;
-		*.cpp) echo "$program" ;;
-		esac
-	done
+	find "$repo/test/guest" -mindepth 2 -maxdepth 2 \( -name '*.sh' -o -name '*.cpp' \) -not -path '*/helpers/*' | sort
 }
 
-test_name() { basename "$1" .sh; }
-
-# test_option PATH KEY: what the test's source says in a line "# KEY: VALUE" or "// KEY: VALUE".
-test_option() {
-	local source=$1
-	[[ $source == *.sh ]] || source=$repo/test/guest/$(basename "$1").cpp
-	sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$source" 2>/dev/null | head -n 1
+# test_name SOURCE: FOLDER/NAME; those of test/interop have no folder.
+test_name() {
+	local name=${1%.*}
+	name=${name#"$repo/test/guest/"}
+	printf '%s\n' "${name#"$repo/test/interop/"}"
 }
 
-# vm_options PATH: "bare, cpus 1" in a test means --bare --cpus 1.
+# test_program SOURCE: what the guest runs, the script itself or the compiled program.
+test_program() {
+	case $1 in
+	*.sh) printf '%s\n' "$1" ;;
+	*.cpp) printf '%s\n' "$build/user/test/guest/$(basename "$1" .cpp)" ;;
+	esac
+}
+
+# test_option SOURCE KEY: what the test says in a line "# KEY: VALUE" or "// KEY: VALUE".
+test_option() { sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$1" | head -n 1; }
+
+# vm_options SOURCE: "bare, cpus 1" in a test means --bare --cpus 1.
 vm_options() {
 	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
 }
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
-# carriers_of PATH: those it runs on; PEAL_CARRIERS may exclude some.
+# carriers_of SOURCE: those it runs on; PEAL_CARRIERS may exclude some.
 carriers_of() {
 	local carrier all="direct wire"
 	case $(test_option "$1" carrier) in
 	direct | any) all=direct ;;
 	wire) all=wire ;;
+	"direct, thorough wire") [[ ${PEAL_THOROUGH:-} ]] || all=direct ;;
 	esac
 	for carrier in $all; do
 		[[ " ${PEAL_CARRIERS:-direct wire} " != *" $carrier "* ]] || echo "$carrier"
@@ -59,34 +77,36 @@ carriers_of() {
 # run_guest_suite NAME...: the tests whose names contain one of these, or all.
 run_guest_suite() { run_machine_suite guest_tests "$@"; }
 
-run_interop_suite() { run_machine_suite interop_tests "$@"; }
+# Their limits are for a machine that has the processors for itself.
+run_interop_suite() {
+	guest_machines=1
+	run_machine_suite interop_tests "$@"
+}
 
 # run_machine_suite LIST NAME...
 run_machine_suite() {
-	local list=$1 path options carrier group
-	local -A groups=()
+	local list=$1 suite machines group worker workers=()
 	shift
 	need_packages "${guest_packages[@]}"
 	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
 		fail "guest/build"
 		return
 	fi
-	while read -r path; do
-		matches "$(test_name "$path")" "$@" || continue
-		if [[ ! -x $path ]]; then
-			fail "$(test_name "$path"): not compiled or not executable"
-			continue
-		fi
-		options=$(vm_options "$path")
-		for carrier in $(carriers_of "$path"); do
-			groups["$carrier $options"]+=$path$'\n'
-		done
-	done < <("$list")
-	for group in "${!groups[@]}"; do
-		mapfile -t pending < <(printf '%s' "${groups[$group]}")
-		carrier=${group%% *}
-		run_group "${group#* }"
+	suite=$(mktemp -d "$build/vm/suite-XXXX")
+	machines=$(machines_at_once)
+	queue_tests "$list" "$suite" "$@"
+	for ((worker = 0; worker < machines; worker++)); do
+		run_machines "$suite" &
+		workers+=("$!")
 	done
+	# shellcheck disable=SC2064 # these workers are meant
+	trap "kill ${workers[*]} 2>/dev/null; exit 130" INT TERM
+	tell_progress "$suite" "${workers[@]}"
+	trap - INT TERM
+	for group in "$suite"/*/; do
+		[[ ! -e $group/queue ]] || count_results "${group%/}"
+	done
+	rm -rf "$suite"
 }
 
 # matches NAME PATTERN...
@@ -100,44 +120,92 @@ matches() {
 	return 1
 }
 
-# run_group OPTIONS: runs what is in pending; each machine takes at least one test off that list.
-run_group() {
-	local results
-	while ((${#pending[@]})); do
-		results=$(mktemp -d "$build/vm/results-XXXX")
-		list_tests >"$results/list"
-		run_machine "$1" "$results"
-		count_results "$results"
-		"$after_machine" "$results"
-		rm -rf "$results"
-	done
-}
-
-# One line for each test: its limit in seconds and its path.
-list_tests() {
-	local path limit
-	for path in "${pending[@]}"; do
+# queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue}, a group for all that need the same machine. A line of
+# a queue is the limit in seconds, the carrier, the name and what to run. Groups of few tests come first, so that at the end
+# all machines work on the largest.
+queue_tests() {
+	local list=$1 suite=$2 path carrier limit options number=1
+	local -A groups=()
+	shift 2
+	while read -r path; do
+		matches "$(test_name "$path")" "$@" || continue
+		if [[ ! -x $(test_program "$path") ]]; then
+			fail "$(test_name "$path"): not compiled or not executable"
+			continue
+		fi
 		limit=$(test_option "$path" timeout)
-		limit=${limit:-60}
-		[[ $carrier != wire ]] || limit=$((limit * 2))
-		printf '%s %s\n' "$((limit * guest_slowness))" "$path"
+		limit=$((${limit:-60} * guest_slowness))
+		# Beside another machine there is half of this one left.
+		((machines == 1)) || limit=$((limit * 2))
+		options=$(vm_options "$path")
+		options=${options% }
+		for carrier in $(carriers_of "$path"); do
+			# Packets take longer than copying.
+			[[ $carrier == direct ]] || limit=$((limit * 2))
+			groups[x$options]+="$limit $carrier $(test_name "$path") $(test_program "$path")"$'\n'
+		done
+	done < <("$list")
+	while read -r _ options; do
+		path=$suite/$(printf '%03d' "$number")
+		number=$((number + 1))
+		mkdir -p "$path/claims"
+		printf '%s\n' "${options#x}" >"$path/options"
+		printf '%s' "${groups[$options]}" | sort -s -k 1,1nr >"$path/queue"
+	done < <(for options in "${!groups[@]}"; do
+		echo "$(wc -l <<<"${groups[$options]}") $options"
+	done | sort -n)
+}
+
+# run_machines SUITE: one of those that boot machines, for as long as there are tests in a queue.
+run_machines() {
+	local group options
+	for group in "$1"/*/; do
+		group=${group%/}
+		read -r -a options <"$group/options" || true
+		while take_seat "$group"; do
+			run_machine "$group" "${options[@]}"
+		done
 	done
 }
 
-# run_machine OPTIONS RESULTS: ends a machine in which a test runs far past its limit, which is when the
-# guest cannot even end that test.
+unclaimed() { echo $(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l))); }
+
+# take_seat GROUP: a machine more is worth booting only when there are more tests than machines that are booting.
+take_seat() {
+	local seats status=0
+	exec {seats}>"$1/seats.lock"
+	flock "$seats"
+	if (($(unclaimed "$1") > $(find "$1" -maxdepth 1 -name 'booting-*' | wc -l))) && [[ ! -e $1/broken ]]; then
+		touch "$1/booting-$BASHPID"
+	else
+		status=1
+	fi
+	exec {seats}>&-
+	return "$status"
+}
+
+# run_machine GROUP OPTION...: ends a machine in which a test runs far past its limit, which is when the guest cannot even
+# end that test. What it leaves is in a folder of its own in GROUP.
 run_machine() {
-	local options results=$2 machine status=0
-	read -r -a options <<<"$1"
-	PEAL_VM_RESULTS=$results PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 PEAL_CARRIER=$carrier \
-		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 5400 "${options[@]}" -- scripts/lib/guest-tests 2>"$results/messages" &
+	local group=$1 results machine lines counter status=0
+	shift
+	results=$(mktemp -d "$group/machine-XXXX")
+	exec {lines}> >(count_lines)
+	counter=$!
+	PEAL_VM_RESULTS=$group PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 \
+		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 10800 "$@" -- scripts/lib/guest-tests "${results##*/}" \
+		1>&"$lines" 2>"$results/messages" &
 	machine=$!
+	exec {lines}>&-
 	# shellcheck disable=SC2064 # the number of this machine is meant, not that of a later one
 	trap "kill $machine 2>/dev/null; exit 130" INT TERM
 	watch_machine "$machine" "$results"
 	wait "$machine" || status=$?
 	trap - INT TERM
-	machine_status=$status
+	wait "$counter" || true
+	rm -f "$group/booting-$BASHPID"
+	((status == 3)) || judge_end "$group" "$results"
+	"$after_machine" "$results"
 }
 
 watch_machine() {
@@ -145,7 +213,8 @@ watch_machine() {
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 1
 		begin=$(stat -c %Y "$2/now" 2>/dev/null) || continue
-		read -r limit name <"$2/now" || continue
+		rm -f "${2%/*}/booting-$BASHPID"
+		read -r limit _ name <"$2/now" || continue
 		if (($(date +%s) > begin + limit + 60)); then
 			echo "the guest does not answer any more in $name" >>"$2/messages"
 			kill "$1" 2>/dev/null || true
@@ -154,42 +223,76 @@ watch_machine() {
 	done
 }
 
-# count_results RESULTS: takes what has run off pending, and the test in which the machine died.
-count_results() {
-	local result name path left=() first=1
-	local -A outcome=()
-	if [[ ! -e $1/now ]]; then
-		report_death "guest/boot: no test could be run" "$1"
-		pending=()
+# judge_end GROUP RESULTS: was a test running when the machine ended? Then it failed, and the next machine takes the others.
+judge_end() {
+	local carrier name
+	if [[ ! -e $2/now ]]; then
+		touch "$1/broken"
+		echo "FAIL direct guest/boot" >>"$2/done"
+		show_death "guest/boot: no test could be run" "$2"
 		return
 	fi
-	while read -r result name; do
-		outcome[$name]=$result
-	done < <(cat "$1/done" 2>/dev/null)
-	case ${outcome[kmemleak]:-} in
-	PASS) passed=$((passed + 1)) ;;
-	FAIL) failed=$((failed + 1)) ;;
-	esac
-	for path in "${pending[@]}"; do
-		name=$(test_name "$path")
-		case ${outcome[$name]:-} in
+	read -r _ carrier name <"$2/now"
+	! grep -q " $carrier $name\$" "$2/done" 2>/dev/null || return 0
+	echo "FAIL $carrier $name" >>"$2/done"
+	show_death "$name ($carrier): the virtual machine ended in it" "$2"
+}
+
+show_death() {
+	{
+		echo "FAIL $1"
+		tail -n 40 "$2/messages" | sed 's/^/    /'
+	} | count_lines
+}
+
+# What looks for leaks is not in a queue.
+ended_tests() {
+	find "$suite" -name 'done' -exec cat {} + | awk '$NF != "kmemleak" && $NF != "guest/boot" { n++ } END { print n + 0 }'
+}
+
+queued_tests() { cat "$suite"/*/queue | wc -l; }
+
+# Adds to the line of each test that has ended how many of how many have, and the time so far.
+count_lines() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		PASS* | FAIL* | SKIP*) line+=" [$(ended_tests) of $(queued_tests), $SECONDS s]" ;;
+		esac
+		printf '%s\n' "$line"
+	done
+}
+
+# tell_progress SUITE WORKER...: until the workers have ended, now and then a line with the tests that run.
+tell_progress() {
+	local suite=$1 now name carrier next=$((SECONDS + 30)) running
+	shift
+	while kill -0 "$@" 2>/dev/null; do
+		sleep 1
+		((SECONDS >= next)) || continue
+		next=$((SECONDS + 60))
+		running=
+		for now in "$suite"/*/machine-*/now; do
+			read -r _ carrier name 2>/dev/null <"$now" || continue
+			grep -q " $carrier $name\$" "${now%/now}/done" 2>/dev/null ||
+				running+=" $name ($carrier) for $(($(date +%s) - $(stat -c %Y "$now"))) s,"
+		done
+		say "running:$running $(ended_tests) of $(queued_tests) have ended, $SECONDS s"
+	done
+	wait "$@" || true
+}
+
+# count_results GROUP: what no machine came to has failed, too.
+count_results() {
+	local result carrier name
+	while read -r result _; do
+		case $result in
 		PASS) passed=$((passed + 1)) ;;
 		FAIL) failed=$((failed + 1)) ;;
 		SKIP) skipped=$((skipped + 1)) ;;
-		*)
-			if ((first)) && ((machine_status != 3)); then
-				report_death "$name: the virtual machine ended in it" "$1"
-				first=0
-			else
-				left+=("$path")
-			fi
-			;;
 		esac
-	done
-	pending=("${left[@]}")
-}
-
-report_death() {
-	fail "$1"
-	tail -n 40 "$2/messages" | sed 's/^/    /'
+	done < <(cat "$1"/machine-*/done 2>/dev/null)
+	while read -r _ carrier name _; do
+		grep -q -s -h " $carrier $name\$" "$1"/machine-*/done || fail "$name ($carrier): was not run"
+	done <"$1/queue"
 }

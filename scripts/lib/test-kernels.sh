@@ -17,7 +17,7 @@ run_kernels_suite() {
 	! matches userspace-trixie "$@" || compile_userspace
 }
 
-# The provider against Debian 13's rdma-core, for t_debian13.sh to run.
+# The provider against Debian 13's rdma-core, for tools/debian13_provider to run.
 compile_userspace() {
 	local begin=$SECONDS log=$build/compile-userspace-trixie.log
 	if (compile_userspace_in_root) >"$log" 2>&1; then

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests that need no kernel module: meson's suites "unit", "sim" and, under the thread sanitizer only,
-# "tsan". It knows the tests from meson and has no list of its own.
+# Runs the tests that need no kernel module: meson's suite "unit" and, under the thread sanitizer, "tsan". It knows the tests
+# from meson and has no list of its own.
 # Needs common.sh, build.sh and results.sh.
 
-# variant_arguments VARIANT: how meson sets build/VARIANT up.
+# variant_arguments VARIANT: how meson sets build/VARIANT up. With the sanitizers the compiler takes longer than the tests, and
+# much longer when it optimizes more.
 variant_arguments() {
 	case $1 in
 	user) echo "-Dbuildtype=debugoptimized" ;;
-	asan) echo "-Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false" ;;
-	tsan) echo "-Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false" ;;
+	asan) echo "-Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false" ;;
+	tsan) echo "-Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=thread -Db_lundef=false" ;;
 	esac
 }
 
@@ -76,7 +77,8 @@ run_variant() {
 	# meson builds what these tests need, then runs them.
 	# The thread sanitizer of gcc 12 cannot run where the kernel spreads mappings widely.
 	rm -f "$folder/meson-logs/testlog.json"
-	with_lock "$variant" setarch --addr-no-randomize meson test -C "$folder" "${tests[@]}" >"$folder/test.log" 2>&1 || true
+	with_progress "building and running the unit tests ($variant)" steps_of_meson \
+		with_lock "$variant" run_meson "$folder" "${tests[@]}"
 	if [[ -s $folder/meson-logs/testlog.json ]]; then
 		report_log "$variant"
 	else
@@ -85,10 +87,21 @@ run_variant() {
 	fi
 }
 
-# run_suite SUITE NAME...: as it is, then under both sanitizers. "tsan" comes with "unit".
+# run_meson FOLDER TEST...: a test that fails is in meson's log.
+run_meson() {
+	setarch --addr-no-randomize meson test -C "$@" 2>&1 | tee "$1/test.log" || true
+}
+
+# steps_of_meson LOG: how far the compiler is, or then the tests.
+steps_of_meson() {
+	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p; s,^ *([0-9]+)/([0-9]+) .*,\1 of \2 tests,p' "$1" | tail -n 1
+}
+
+# run_suite SUITE NAME...: as it is, then under the address sanitizer. What has threads runs under the thread sanitizer, and
+# with PEAL_THOROUGH the rest does, too.
 run_suite() {
-	local suite=$1 threads=$1
-	[[ $suite != unit ]] || threads="unit tsan"
+	local suite=$1 threads=tsan
+	[[ -z ${PEAL_THOROUGH:-} ]] || threads="$suite tsan"
 	shift
 	have_userspace || return 0
 	run_variant user "$suite" "$@"

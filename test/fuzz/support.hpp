@@ -13,19 +13,7 @@
 #include <cstring>
 #include <vector>
 
-extern "C" {
-#include <linux/types.h>
-#include <linux/limits.h>
-#include <rdma/ib_verbs.h>
-#include <rdma/peal-abi.h>
-
-#include "proto/responder.h"
-#include "proto/requester.h"
-#include "proto/packet.h"
-#include "proto/psn.h"
-}
-#undef min
-#undef max
+#include "proto.hpp"
 
 namespace peal::fuzz {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Runs commands on the other machine of a pair, for test/guest/wire.sh. It trusts whoever connects: for test
+# Runs commands on the other machine of a pair, for test/guest/helpers/wire.sh. It trusts whoever connects: for test
 # machines without a network only.
 #
 #   agent.py serve PORT                    takes commands until it is ended

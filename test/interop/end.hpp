@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "../guest/verbs.hpp"
+#include "verbs.hpp"
 
 #include <sstream>
 #include <string>

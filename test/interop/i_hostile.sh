@@ -10,7 +10,7 @@ programs=$(dirname "$0")/../../build/user/test/guest
 export PEAL_FUZZ_SECONDS=${PEAL_FUZZ_SECONDS:-180} PEAL_STORM_SECONDS=${PEAL_STORM_SECONDS:-60}
 status=0
 
-for test in t_trust t_verbs_fuzz t_flip t_storm t_link_storm; do
+for test in scribbled_rings random_calls fields_change_in_use random_objects random_administrator; do
 	echo "--- $test"
 	"$programs/$test" || status=1
 done

@@ -6,8 +6,8 @@
 # 100 MiB over wires that lose, duplicate, reorder and delay; rping; perftest with delay and reordering next to the
 # same delay without. WIRE_KINDS="rxe rxe" shows what rdma_rxe does on the same wires.
 set -u
-# shellcheck source=test/guest/wire.sh
-source "$(dirname "$0")/../guest/wire.sh"
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../guest/helpers/wire.sh"
 # shellcheck source=test/interop/impair.sh
 source "$(dirname "$0")/impair.sh"
 require rping tc ib_write_bw

@@ -6,8 +6,8 @@
 # peal and rdma_rxe in one machine, a veth pair between them: the whole matrix. WIRE_KINDS names other pairs: with
 # "rxe rxe" it shows what the tests do without peal.
 set -u
-# shellcheck source=test/guest/wire.sh
-source "$(dirname "$0")/../guest/wire.sh"
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../guest/helpers/wire.sh"
 # shellcheck source=test/interop/matrix.sh
 source "$(dirname "$0")/matrix.sh"
 require ib_write_bw ibv_rc_pingpong rping ucmatose ss

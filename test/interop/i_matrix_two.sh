@@ -6,8 +6,8 @@
 #
 # The same between two machines, peal in one and rdma_rxe in the other.
 set -u
-# shellcheck source=test/guest/wire.sh
-source "$(dirname "$0")/../guest/wire.sh"
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../guest/helpers/wire.sh"
 # shellcheck source=test/interop/matrix.sh
 source "$(dirname "$0")/matrix.sh"
 require ib_write_bw ibv_rc_pingpong rping ucmatose ss

@@ -6,8 +6,8 @@
 # soak.cpp for ten minutes beside a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long form,
 # run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
 set -u
-# shellcheck source=test/guest/wire.sh
-source "$(dirname "$0")/../guest/wire.sh"
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../guest/helpers/wire.sh"
 require tc
 
 # flap: the wire is down for a third of a second, every twenty.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Transfers over an impaired wire, for t_wire_loss.sh and i_loss.sh; wire.sh is loaded and the wire up. Prints how long
+# Transfers over an impaired wire, for wire/lossy_wire and i_loss.sh; wire.sh is loaded and the wire up. Prints how long
 # each took, counts what failed in impair_failures. It makes no wire.
 
 verify=build/user/test/interop/verify

@@ -12,9 +12,9 @@
  * SOAK_SECONDS, default 600. SOAK_WIRE: the two devices at its ends. PEAL_DEV: that of the direct
  * carrier.
  */
-#include "../guest/commands.hpp"
-#include "../guest/innocent.hpp"
-#include "../guest/usage.hpp"
+#include "commands.hpp"
+#include "innocent.hpp"
+#include "usage.hpp"
 
 #include <sys/mman.h>
 

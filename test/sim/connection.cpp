@@ -12,7 +12,7 @@ namespace peal::sim {
 
 /* Of a program whose strict peer has no timeout. */
 constexpr u64 PATIENCE = 100 * SECOND;
-/* As kernel/transport/keep.c has it for the timeouts that are planned here. */
+/* As kernel/net/reorder_mem.c has it for the timeouts that are planned here. */
 constexpr u64 KEEP = 50 * MS;
 
 bool Connection::always_planted;

@@ -4,7 +4,7 @@
  *
  * Holds: greedy contexts of one user, and of several; what they leave to others and to the
  * kernel's users; that everything taken can be given back.
- * Does not hold: who calls it (t_quota).
+ * Does not hold: who calls it (fairness/greedy_program).
  */
 #include "../catch.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "../catch.hpp"
 #include "../kernel/support.hpp"
-#include "proto_parts.hpp"
+#include "proto.hpp"
 
 namespace {
 

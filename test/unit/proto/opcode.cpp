@@ -7,7 +7,7 @@
 #include <map>
 
 #include "../catch.hpp"
-#include "proto_parts.hpp"
+#include "proto.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "../catch.hpp"
 #include "../kernel/support.hpp"
-#include "proto_parts.hpp"
+#include "proto.hpp"
 
 namespace peal::test {
 

@@ -7,10 +7,7 @@
  */
 #include "../catch.hpp"
 
-extern "C" {
-#include "proto/retry.h"
-#include "proto/rnr.h"
-}
+#include "proto.hpp"
 
 namespace {
 

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 60
+#
+# A device without traffic uses no CPU: its engine does not run at all, with and without programs
+# that have it open. It does not look at what happens under load.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
+[[ $device == peal* ]] || skip "only peal promises this"
+[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+
+engine=$(pgrep -x "$device-engine") || fail "expected a thread named $device-engine, there is none"
+
+sleeps() { [[ $(sed -E 's/.*\) ([A-Z]).*/\1/' "/proc/$engine/stat") == [SI] ]]; }
+
+# Time on the CPU in ns, and how often it was put there.
+runs() { awk '{ print $1, $3 }' "/proc/$engine/schedstat"; }
+
+# check WHEN: five seconds are what is measured, not waited for.
+check() {
+	local before after
+	wait_for sleeps || fail "expected the engine to sleep $1, its state is $(cat "/proc/$engine/stat")"
+	before=$(runs)
+	sleep 5
+	after=$(runs)
+	echo "$1: CPU time and runs $before, 5 s later $after"
+	[[ $before == "$after" ]] || fail "expected the engine not to run $1"
+}
+
+check "with no program"
+ready=$(mktemp -u)
+"$traffic" --idle --ready "$ready" &
+program=$!
+wait_for test -e "$ready" || fail "the program did not come to work"
+check "with an idle program"
+kill "$program"
+wait "$program" 2>/dev/null
+exit 0

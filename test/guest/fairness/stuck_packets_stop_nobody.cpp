@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 240
+// carrier: wire
+/*
+ * What a program has waiting in transmit queues stops no other program.
+ *
+ * Holds: a starved class, many programs that fill such a class, programs that have ended and left
+ * packets there, neighbours that do not answer.
+ * Does not hold: a queue that is only slow, and what becomes of packets when their device or the
+ * module goes (lifecycle/network_changes).
+ */
+#include "datagram.hpp"
+#include "innocent.hpp"
+#include "neighbour.hpp"
+
+using namespace peal_test;
+
+namespace {
+
+/*
+ * On the loopback device: what has service level 1 waits until the end, everything else goes on.
+ * The rest of the guest's packets have priority 0 or follow their TOS, so they are not in that
+ * band.
+ */
+class Hold {
+public:
+	Hold()
+	{
+		run("modprobe -aq sch_prio sch_plug");
+		works_ = !run("tc qdisc add dev lo root handle 1: prio bands 3 priomap "
+			      "0 2 0 0 0 0 0 0 0 0 0 0 0 0 0 0") &&
+			 !run("tc qdisc add dev lo parent 1:3 plug limit 100000000");
+	}
+	~Hold() { run("tc qdisc delete dev lo root 2>/dev/null"); }
+	Hold(const Hold &) = delete;
+	Hold &operator=(const Hold &) = delete;
+	bool works() const { return works_; }
+	/* What has waited is lost. */
+	void release() const { REQUIRE(run("tc qdisc delete dev lo root") == 0); }
+
+private:
+	bool works_ = false;
+};
+
+/* A program of its own whose datagrams the Hold keeps. */
+struct Stuck {
+	static constexpr std::uint32_t packets = 2000;
+
+	Stuck() : end(device, ud_options(deep())), memory(end.pd, page_bytes), ah(make_ah())
+	{
+		ud_ready(end.qp);
+	}
+	static QpOptions deep()
+	{
+		QpOptions options;
+		options.send_wr = packets;
+		options.cqe = packets;
+		return options;
+	}
+	/* Return: how many have left, before no more do. */
+	std::size_t fill(Duration quiet = absence)
+	{
+		for (std::uint32_t n = 0; n < packets; n++)
+			post(end.qp, Datagram(ah, 0x77, {memory.sge(0, 8)}));
+		while (!drain_more(quiet))
+			;
+		return sent;
+	}
+	void finish() { wait_success(end.send_cq, packets - sent); }
+
+	Device device;
+	Endpoint end;
+	Region memory;
+	Ah ah;
+	std::size_t sent = 0;
+
+private:
+	Ah make_ah()
+	{
+		auto attr = ah_attr(static_cast<std::uint8_t>(device.gid_index()), device.gid());
+
+		attr.sl = 1;
+		return {ibv_create_ah(end.pd, &attr), "create_ah"};
+	}
+	/* Return: whether none has left for that long. */
+	bool drain_more(Duration quiet)
+	{
+		std::size_t more = 0;
+
+		eventually([&] { return (more = drain(end.send_cq).size()) > 0; }, quiet);
+		sent += more;
+		return !more;
+	}
+};
+
+} // namespace
+
+TEST_CASE("a program whose packets are held up leaves others their room")
+{
+	if (!is_peal() || !on_wire())
+		SKIP_CASE("packets are peal's, and within a device there are none");
+	const Hold hold;
+	if (!hold.works())
+		SKIP_CASE("the kernel has no qdisc prio or plug");
+	Device device;
+	Innocent innocent(device);
+	Stuck stuck;
+
+	REQUIRE(stuck.fill(1s) < Stuck::packets);
+	const auto waits = counter("full_queues");
+	for (int i = 0; i < 20; i++)
+		innocent.message();
+	CHECK(counter("full_queues") == waits);
+	/* Nothing of the other's has gone on meanwhile. */
+	CHECK(drain(stuck.end.send_cq).empty());
+	hold.release();
+	stuck.finish();
+}
+
+TEST_CASE("what many programs have waiting is bounded, and none is without room")
+{
+	if (!is_peal() || !on_wire())
+		SKIP_CASE("packets are peal's, and within a device there are none");
+	constexpr std::size_t programs = 40;
+	/* 8 MiB for all and 64 KiB for each; none of these packets weighs less than 1 KiB. */
+	constexpr std::size_t most = 8192 + programs * 64;
+	const Hold hold;
+	if (!hold.works())
+		SKIP_CASE("the kernel has no qdisc prio or plug");
+	std::vector<std::unique_ptr<Stuck>> all;
+	std::size_t held = 0;
+
+	for (std::size_t i = 0; i < programs; i++) {
+		all.push_back(std::make_unique<Stuck>());
+		const auto sent = all.back()->fill();
+		CHECK(sent > 10);
+		held += sent;
+	}
+	std::printf("%zu packets of %zu programs wait\n", held, programs);
+	CHECK(held < most);
+	/* They count for as long as they wait, whatever becomes of their program. */
+	all.clear();
+	for (std::size_t i = 0; i < programs; i++)
+		held += Stuck().fill();
+	std::printf("%zu packets wait after as many others\n", held);
+	CHECK(held < most + programs * 64);
+	Device device;
+	Innocent innocent(device);
+	innocent.message();
+	hold.release();
+	Stuck last;
+	last.fill();
+	last.finish();
+}
+
+TEST_CASE("peers that do not answer leave others their room")
+{
+	if (!is_peal() || !on_wire())
+		SKIP_CASE("packets are peal's, and within a device there are none");
+	constexpr int peers = 8, packets = 150;
+	QpOptions deep;
+	deep.send_wr = deep.cqe = 2 * peers * packets;
+	Device device;
+	Innocent innocent(device);
+	UdEnd from(device, common_qkey, deep);
+	std::vector<Ah> silent;
+
+	/* Each neighbour's queue holds 200 KiB for seconds, of the MiB that may wait. */
+	for (std::uint8_t n = 0; n < peers; n++) {
+		ibv_gid gid = device.gid();
+
+		gid.raw[15] = static_cast<std::uint8_t>(100 + n);
+		pretend_neighbour(gid);
+		silent.push_back(
+			create_ah(from.pd, static_cast<std::uint8_t>(device.gid_index()), gid));
+	}
+	forget_neighbours();
+	const auto waits = counter("full_queues"), unsent = counter("packets_unsent");
+	for (const Ah &ah : silent)
+		for (int n = 0; n < packets; n++)
+			post(from.qp, Datagram(ah, 0x77, {from.memory.sge(0, 1024)}));
+	innocent.message();
+	CHECK(counter("full_queues") == waits);
+	wait_success(from.send_cq, peers * packets);
+	/* What they may hold together is bounded, too. */
+	CHECK(counter("packets_unsent") > unsent);
+}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Helpers of the guest's shell tests (source "$(dirname "$0")/../helpers/lib.sh"): wait for conditions, skip, make and
+# remove peal0, run servers. They wait for conditions, never for a time. A test ends with 0, 1 or 77 (skipped).
+
+# limit SECONDS: as many as that takes on this kernel; scripts/vm says how slow it is.
+limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
+
+# thorough: in "scripts/test all" a test does all that it can; otherwise it leaves out what costs much and adds little.
+thorough() { [[ ${PEAL_THOROUGH:-} ]]; }
+
+WAIT_LIMIT=${WAIT_LIMIT:-$(limit 20)}
+
+fail() {
+	echo "FAILED: $*"
+	exit 1
+}
+
+skip() {
+	echo "$*"
+	exit 77
+}
+
+# wait_for COMMAND...: polls until the command succeeds; fails after WAIT_LIMIT seconds.
+wait_for() {
+	local end=$((SECONDS + WAIT_LIMIT))
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}
+
+# wait_gone COMMAND...: the opposite.
+wait_gone() {
+	local end=$((SECONDS + WAIT_LIMIT))
+	while "$@" >/dev/null 2>&1; do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}
+
+# require TOOL...: skips the test when one of them is not installed.
+require() {
+	local tool
+	for tool in "$@"; do
+		command -v "$tool" >/dev/null || skip "$tool is not installed"
+	done
+}
+
+port_active() { [[ $(cat "/sys/class/infiniband/$1/ports/1/state") == *ACTIVE* ]]; }
+
+# verbs_node DEVICE: prints the path of its /dev/infiniband node, and fails while it is missing.
+verbs_node() {
+	local entry node
+	for entry in /sys/class/infiniband_verbs/uverbs*; do
+		[[ $(cat "$entry/ibdev") == "$1" ]] || continue
+		node=/dev/infiniband/${entry##*/}
+		[[ -c $node ]] && echo "$node" && return
+	done
+	return 1
+}
+
+# gid_index DEVICE: prints the index of its RoCE v2 GID made of an IPv4 address, and fails while there is none.
+gid_index() {
+	local port=/sys/class/infiniband/$1/ports/1 file index
+	for file in "$port"/gids/*; do
+		index=${file##*/}
+		[[ $(cat "$file" 2>/dev/null) == 0000:0000:0000:0000:0000:ffff:* ]] || continue
+		[[ $(cat "$port/gid_attrs/types/$index" 2>/dev/null) == "RoCE v2" ]] || continue
+		echo "$index" && return
+	done
+	return 1
+}
+
+device_ready() { port_active "$1" && verbs_node "$1" && gid_index "$1"; }
+
+device_state() {
+	echo "port $(cat "/sys/class/infiniband/$1/ports/1/state"), node $(verbs_node "$1" || echo missing)," \
+		"IPv4 GID $(gid_index "$1" || echo missing)"
+}
+
+device_exists() { [[ -e /sys/class/infiniband/$1 ]]; }
+
+# interface_up: veth0 with its addresses, and veth1, its peer.
+interface_up() {
+	if [[ ! -e /sys/class/net/veth0 ]]; then
+		ip link add veth0 type veth peer name veth1 || fail "cannot make veth0"
+	fi
+	ip address replace 10.77.0.1/24 dev veth0
+	ip address replace fd77::1/64 dev veth0 nodad
+	ip link set veth1 up
+	ip link set veth0 up
+}
+
+set_direct() {
+	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct "$2" ||
+		fail "cannot set the direct carrier of $1 to $2"
+}
+
+# direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
+direct_off() { set_direct "$1" 0; }
+
+direct_on() { set_direct "$1" 1; }
+
+# peal_up [DEVICE [NETDEV]]: makes the device unless it exists, and waits until programs can use it.
+peal_up() {
+	local device=${1:-peal0} netdev=${2:-veth0}
+	device_exists "$device" || rdma link add "$device" type peal netdev "$netdev" || fail "cannot make $device"
+	[[ ${PEAL_CARRIER:-} != wire ]] || direct_off "$device"
+	wait_for device_ready "$device" || fail "$device is not ready: $(device_state "$device")"
+}
+
+# peal_down [DEVICE]
+peal_down() {
+	local device=${1:-peal0}
+	device_exists "$device" || return 0
+	rdma link delete "$device" || fail "cannot remove $device"
+	wait_gone device_exists "$device" || fail "$device is still there"
+}
+
+port_listens() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
+
+# start_server PORT COMMAND...: starts it in the background, waits until it listens on the TCP port; sets $server.
+start_server() {
+	local port=$1
+	shift
+	"$@" &
+	server=$!
+	wait_for server_listens_or_died "$port" || fail "nothing listens on port $port: $*"
+	kill -0 "$server" 2>/dev/null || fail "the server ended early: $*"
+}
+
+server_listens_or_died() { port_listens "$1" || ! kill -0 "$server"; }

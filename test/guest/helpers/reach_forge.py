@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""A program with CAP_NET_RAW, and nothing else, that forges or relays the probes of peal devices.
+
+    reach_forge.py answer NETDEV ADDRESS WAY            answers each probe that leaves with the number that it carries
+    reach_forge.py relay NETDEV ADDRESS WAY MINE PEER   what leaves goes to the socket PEER, what comes in at the socket
+                                                        MINE is put into this namespace
+
+What leaves: by NETDEV, from ADDRESS. WAY is how packets are put into the namespace: "lo", by sending them to an address of their own, or "broadcast", where
+the stack gives a copy of what leaves by NETDEV back to this host. A line is printed for each packet put in.
+direct/proof_cannot_be_forged runs it. It knows the packets' form, and nothing of what the devices make of them.
+"""
+import os
+import select
+import socket
+import struct
+import sys
+import zlib
+
+PORT, PROBE, PACKET_OUTGOING, SO_BINDTODEVICE = 4791, 0xC0, 4, 25
+
+
+def probe_of(frame):
+    """The IP packet in a frame if it carries a probe, else None."""
+    packet = frame[14:]
+    if frame[12:14] != b"\x08\x00" or packet[9] != 17 or packet[20 + 2:20 + 4] != struct.pack(">H", PORT):
+        return None
+    return packet[:struct.unpack(">H", packet[2:4])[0]] if packet[28] == PROBE else None
+
+
+def with_icrc(packet):
+    masked = packet[:1] + b"\xff" + packet[2:8] + b"\xff" + packet[9:10] + b"\xff\xff" + packet[12:26] + b"\xff\xff"
+    masked += packet[28:32] + b"\xff" + packet[33:-4]
+    return packet[:-4] + struct.pack("<I", zlib.crc32(b"\xff" * 8 + masked) & 0xFFFFFFFF)
+
+
+def answer_to(packet):
+    """The answer that does not know more than the probe; None when this is no probe."""
+    ip, udp, bth, payload = packet[:20], packet[20:28], packet[28:40], packet[40:72]
+    nonce, (_, qpn, answer, _) = payload[:16], struct.unpack("=IIII", payload[16:])
+    if answer:
+        return None
+    ip = ip[:12] + ip[16:20] + ip[12:16]
+    bth = bth[:5] + struct.pack(">I", qpn)[1:] + bth[8:]
+    return with_icrc(ip + udp + bth + nonce + struct.pack("=IIII", 0, 0, 1, 0) + b"\0\0\0\0")
+
+
+class Namespace:
+    def __init__(self, netdev, source, way):
+        self.source = socket.inet_aton(source)
+        self.sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+        self.sniffer.bind((netdev, 0x0003))
+        self.raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self.way = way
+        if way == "broadcast":
+            self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            self.raw.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, netdev.encode())
+
+    def leaving(self):
+        """The next probe or answer that leaves, or None when the frame is something else, perhaps put in here."""
+        frame, address = self.sniffer.recvfrom(65536)
+        packet = probe_of(frame) if address[2] == PACKET_OUTGOING else None
+        return packet if packet and packet[12:16] == self.source else None
+
+    def put(self, packet):
+        to = "255.255.255.255" if self.way == "broadcast" else socket.inet_ntoa(packet[16:20])
+        self.raw.sendto(packet, (to, 0))
+        print("put in", flush=True)
+
+
+def answer(namespace):
+    while True:
+        packet = namespace.leaving()
+        forged = packet and answer_to(packet)
+        if forged:
+            namespace.put(forged)
+
+
+def relay(namespace, mine, peer):
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    channel.bind(mine)
+    while True:
+        ready = select.select([namespace.sniffer, channel], [], [])[0]
+        if namespace.sniffer in ready:
+            packet = namespace.leaving()
+            if packet:
+                send(channel, packet, peer)
+        if channel in ready:
+            namespace.put(channel.recv(65536))
+
+
+def send(channel, packet, peer):
+    if os.path.exists(peer):
+        channel.sendto(packet, peer)
+
+
+def main():
+    namespace = Namespace(*sys.argv[2:5])
+    print("ready", flush=True)
+    if sys.argv[1] == "answer":
+        answer(namespace)
+    else:
+        relay(namespace, *sys.argv[5:7])
+
+
+main()

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Two RDMA devices at the ends of a wire, for shell tests: source "$(dirname "$0")/../helpers/wire.sh". The ends are called a
+# and b, their devices peal_a, rxe_b and so on.
+#
+#   wire_up peal rxe 1500        both ends in this machine, a veth pair between them
+#   wire_up_two peal rxe 1500    end b in the second machine of scripts/vm --peers 2
+#
+# In one machine a peal end has a network namespace of its own. rxe 6.1 sends and receives in the first namespace
+# only, so an rxe end stays there; two of them reach each other by routing rules that lead past the local table.
+# Impairments act on the veth pair; what programs say to each other over TCP takes a second pair.
+# It waits for conditions, never for a time. It does not know what runs over the wire.
+
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+wire_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+wire_work=$(mktemp -d)
+wire_port=19000
+wire_agent_port=7100
+declare -A wire_kind=() wire_device=() wire_namespace=() wire_netdev=() wire_tcp=() wire_remote=()
+declare -A wire_v4=([a]=10.78.0.1 [b]=10.78.0.2) wire_v6=([a]=fd78::1 [b]=fd78::2)
+declare -A wire_vlan_v4=([a]=10.78.7.1 [b]=10.78.7.2) wire_vlan_v6=([a]=fd78:7::1 [b]=fd78:7::2)
+
+other_end() { if [[ $1 == a ]]; then echo b; else echo a; fi; }
+
+# wire_on END COMMAND...: runs it where that end is. With wire_exec=exec it replaces this shell, so that what was put
+# in the background is the command itself.
+wire_on() {
+	local end=$1
+	shift
+	if [[ -n ${wire_remote[$end]:-} ]]; then
+		${wire_exec:-} "$wire_folder/../../interop/agent.py" run "${wire_tcp[$end]}" "$wire_agent_port" "$@"
+	elif [[ -n ${wire_namespace[$end]:-} ]]; then
+		${wire_exec:-} ip netns exec "${wire_namespace[$end]}" "$@"
+	else
+		${wire_exec:-} "$@"
+	fi
+}
+
+# wire_ask END FUNCTION ARGUMENT...: a function of lib.sh or of this file that needs no namespace, in that end's
+# machine.
+wire_ask() {
+	local end=$1
+	shift
+	if [[ -n ${wire_remote[$end]:-} ]]; then
+		# shellcheck disable=SC2016 # the new shell expands it
+		wire_on "$end" bash -c 'source "$0"; "$@"' "$wire_folder/wire.sh" "$@"
+	else
+		"$@"
+	fi
+}
+
+# expand_address ADDRESS: as the kernel prints a GID.
+expand_address() {
+	local head=$1 tail='' groups=() last=()
+	if [[ $1 != *:* ]]; then
+		# shellcheck disable=SC2086 # four numbers
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' ${1//./ }
+		return
+	fi
+	[[ $1 != *::* ]] || head=${1%%::*} tail=${1#*::}
+	IFS=: read -r -a groups <<<"$head"
+	IFS=: read -r -a last <<<"$tail"
+	while ((${#groups[@]} + ${#last[@]} < 8)); do
+		groups+=(0)
+	done
+	groups+=("${last[@]}")
+	groups=("${groups[@]/#/0x}")
+	printf '%04x' "${groups[0]}"
+	printf ':%04x' "${groups[@]:1}"
+	echo
+}
+
+# gid_of DEVICE ADDRESS: prints the index of its RoCE v2 GID for the address, and fails while there is none.
+gid_of() {
+	local port=/sys/class/infiniband/$1/ports/1 file index wanted found
+	wanted=$(expand_address "$2")
+	for file in "$port"/gids/*; do
+		# A device has 128 of them: a process for each would take seconds under emulation.
+		{ read -r found <"$file"; } 2>/dev/null && [[ $found == "$wanted" ]] || continue
+		index=${file##*/}
+		{ read -r found <"$port/gid_attrs/types/$index"; } 2>/dev/null && [[ $found == "RoCE v2" ]] || continue
+		echo "$index" && return
+	done
+	return 1
+}
+
+# ------------------------------------------------------------------ making the wire
+
+wire_load() {
+	case $1 in
+	rxe) modprobe rdma_rxe ;;
+	*) modprobe "$1" ;;
+	esac
+}
+
+# wire_up KIND_A KIND_B [MTU]
+wire_up() {
+	local end mtu=${3:-1500}
+	wire_down
+	wire_kind=([a]=$1 [b]=$2)
+	modprobe -a veth ib_uverbs rdma_ucm
+	ip link add wire_a mtu "$mtu" type veth peer name wire_b mtu "$mtu" || fail "cannot make the veth pair"
+	ip link add calm_a type veth peer name calm_b || fail "cannot make the second veth pair"
+	wire_netdev=([a]=wire_a [b]=wire_b)
+	wire_tcp=([a]=10.79.0.1 [b]=10.79.0.2)
+	for end in a b; do
+		[[ ${wire_kind[$end]} == rxe ]] || wire_make_namespace "$end"
+		wire_on "$end" ip address add "${wire_tcp[$end]}/24" dev "calm_$end"
+		wire_on "$end" ip link set "calm_$end" up
+		wire_addresses "$end"
+	done
+	[[ $1$2 != rxerxe ]] || wire_past_local
+	for end in a b; do
+		wire_device_up "$end"
+	done
+}
+
+# wire_up_two KIND_A KIND_B [MTU]
+wire_up_two() {
+	local end
+	[[ ${PEAL_VM_PEERS:-1} == 2 ]] || skip "this needs two machines: scripts/vm --peers 2"
+	wire_tcp=([a]=10.80.0.1 [b]=10.80.0.2)
+	wire_remote=([b]=1)
+	WAIT_LIMIT=120 wait_for wire_on b true || fail "the other machine does not answer"
+	wire_down
+	wire_kind=([a]=$1 [b]=$2)
+	wire_netdev=([a]=eth0 [b]=eth0)
+	for end in a b; do
+		wire_on "$end" modprobe -a ib_uverbs rdma_ucm
+		wire_on "$end" ip link set eth0 mtu "${3:-1500}" || fail "cannot set eth0's MTU"
+		wire_addresses "$end"
+	done
+	for end in a b; do
+		wire_device_up "$end"
+	done
+}
+
+wire_make_namespace() {
+	wire_namespace[$1]=wire_$1
+	ip netns add "wire_$1" || fail "cannot make a network namespace"
+	ip link set "wire_$1" netns "wire_$1"
+	ip link set "calm_$1" netns "wire_$1"
+	wire_on "$1" ip link set lo up
+}
+
+wire_addresses() {
+	wire_on "$1" ip address add "${wire_v4[$1]}/24" dev "${wire_netdev[$1]}"
+	wire_on "$1" ip address add "${wire_v6[$1]}/64" dev "${wire_netdev[$1]}" nodad
+	wire_on "$1" ip link set "${wire_netdev[$1]}" up
+}
+
+# Both ends in one namespace: what arrives is looked up in the local table, what leaves is not.
+wire_past_local() {
+	local end other family
+	for end in a b; do
+		sysctl -qw "net.ipv4.conf.wire_$end.accept_local=1" "net.ipv4.conf.wire_$end.rp_filter=0"
+	done
+	sysctl -qw net.ipv4.conf.all.rp_filter=0
+	for family in -4 -6; do
+		ip "$family" rule add pref 100 lookup local
+		ip "$family" rule del pref 0
+		for end in a b; do
+			ip "$family" rule add pref 1 iif "wire_$end" lookup local
+		done
+	done
+	for end in a b; do
+		other=$(other_end "$end")
+		ip -4 rule add pref 10 to "${wire_v4[$end]}/32" lookup 78
+		ip -4 route add "${wire_v4[$end]}/32" dev "wire_$other" src "${wire_v4[$other]}" table 78
+		ip -6 rule add pref 10 to "${wire_v6[$end]}/128" lookup 78
+		ip -6 route add "${wire_v6[$end]}/128" dev "wire_$other" src "${wire_v6[$other]}" table 78
+	done
+	wire_tcp=([a]=127.0.0.1 [b]=127.0.0.1)
+}
+
+wire_device_up() {
+	local end=$1 kind=${wire_kind[$1]} device
+	device=${kind}_$end
+	wire_device[$end]=$device
+	wire_ask "$end" wire_load "$kind" || fail "cannot load the module of $device"
+	wire_on "$end" rdma link add "$device" type "$kind" netdev "${wire_netdev[$end]}" || fail "cannot make $device"
+	[[ $kind != peal ]] || wire_ask "$end" direct_off "$device" || fail "$device cannot be told to use the wire"
+	wait_for wire_ask "$end" wire_ready "$device" "${wire_v4[$end]}" "${wire_v6[$end]}" ||
+		fail "$device is not ready: $(wire_ask "$end" device_state "$device")"
+}
+
+wire_ready() { port_active "$1" && verbs_node "$1" && gid_of "$1" "$2" && gid_of "$1" "$3"; }
+
+# wire_vlan: VLAN 7 on both ends, with addresses of its own.
+wire_vlan() {
+	local end netdev
+	for end in a b; do
+		netdev=${wire_netdev[$end]}
+		wire_on "$end" modprobe 8021q
+		wire_on "$end" ip link add link "$netdev" name "$netdev.7" type vlan id 7 || fail "cannot make the VLAN"
+		wire_on "$end" ip address add "${wire_vlan_v4[$end]}/24" dev "$netdev.7"
+		wire_on "$end" ip address add "${wire_vlan_v6[$end]}/64" dev "$netdev.7" nodad
+		wire_on "$end" ip link set "$netdev.7" up
+	done
+	for end in a b; do
+		wait_for wire_gid "$end" vlan4 || fail "no GID for the VLAN's IPv4 address"
+		wait_for wire_gid "$end" vlan6 || fail "no GID for the VLAN's IPv6 address"
+	done
+}
+
+# wire_down: also what a test that failed has left.
+wire_down() {
+	local end
+	for end in a b; do
+		wire_ask "$end" wire_remove_devices "$end" || exit 1
+	done
+	for end in a b; do
+		[[ ! -e /run/netns/wire_$end ]] || ip netns delete "wire_$end"
+		[[ ${wire_netdev[$end]:-} != eth0 ]] || wire_on "$end" ip address flush dev eth0 to 10.78.0.0/16
+		[[ ${wire_netdev[$end]:-} != eth0 ]] || wire_on "$end" ip -6 address flush dev eth0 to fd78::/16
+	done
+	for end in wire_a calm_a; do
+		ip link delete "$end" 2>/dev/null
+	done
+	# A namespace ends some time after its name.
+	wait_gone wire_remains || fail "the wire's netdevs are still there"
+	wire_local_again
+	wire_namespace=()
+}
+
+wire_remove_devices() {
+	local kind
+	for kind in peal rxe; do
+		peal_down "${kind}_$1"
+	done
+}
+
+wire_remains() { ip link show wire_a || ip link show wire_b || ip link show calm_a; }
+
+wire_local_again() {
+	local family
+	ip -4 rule show pref 100 | grep -q local || return 0
+	for family in -4 -6; do
+		ip "$family" rule add pref 0 lookup local
+		ip "$family" rule del pref 100
+		while ip "$family" rule del pref 1 2>/dev/null; do :; done
+		while ip "$family" rule del pref 10 2>/dev/null; do :; done
+		ip "$family" route flush table 78
+	done
+}
+
+# ------------------------------------------------------------------ impairments
+
+# wire_netem END|both [ARGUMENT...]: what leaves this end; no argument means a clean wire.
+wire_netem() {
+	local end ends=$1
+	shift
+	modprobe sch_netem
+	[[ $ends != both ]] || ends="a b"
+	for end in $ends; do
+		wire_on "$end" tc qdisc delete dev "${wire_netdev[$end]}" root 2>/dev/null
+		(($# == 0)) ||
+			wire_on "$end" tc qdisc add dev "${wire_netdev[$end]}" root netem limit 100000 "$@" ||
+			fail "cannot set netem $*"
+	done
+}
+
+# wire_neighbours: both ends know each other for good, so that no lost ARP decides a test.
+wire_neighbours() {
+	local end other mac address
+	for end in a b; do
+		other=$(other_end "$end")
+		mac=$(wire_on "$other" cat "/sys/class/net/${wire_netdev[$other]}/address")
+		for address in "${wire_v4[$other]}" "${wire_v6[$other]}"; do
+			wire_on "$end" ip neighbour replace "$address" lladdr "$mac" nud permanent dev "${wire_netdev[$end]}"
+		done
+	done
+}
+
+# ------------------------------------------------------------------ running programs
+
+# wire_address END FAMILY: FAMILY is 4, 6, vlan4 or vlan6.
+wire_address() {
+	case $2 in
+	4) echo "${wire_v4[$1]}" ;;
+	6) echo "${wire_v6[$1]}" ;;
+	vlan4) echo "${wire_vlan_v4[$1]}" ;;
+	vlan6) echo "${wire_vlan_v6[$1]}" ;;
+	esac
+}
+
+# wire_gid END FAMILY: the index of its GID for that address.
+wire_gid() { wire_ask "$1" gid_of "${wire_device[$1]}" "$(wire_address "$1" "$2")"; }
+
+wire_listens() { [[ -n $(wire_on "$1" ss -Hltn "sport = :$2") ]]; }
+
+cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
+
+wire_cm_listens() { wire_ask "$1" cm_listens "$2"; }
+
+# happens_or_died CONDITION...: it holds, or the server has ended.
+happens_or_died() { "$@" || ! kill -0 "$server"; }
+
+# wire_serve CONDITION END PORT COMMAND...: starts it there; returns when "CONDITION END PORT" holds, and fails when
+# the command has ended before; sets $server. CONDITION is wire_listens or wire_cm_listens.
+wire_serve() {
+	local condition=$1 end=$2 port=$3
+	shift 3
+	wire_exec="exec" wire_on "$end" "$@" &
+	server=$!
+	wait_for happens_or_died "$condition" "$end" "$port" || return 1
+	kill -0 "$server" 2>/dev/null
+}
+
+# wire_arguments END FAMILY COMMAND...: with @DEVICE, @GID, @PORT and @ADDRESS replaced by this end's own, a line each.
+wire_arguments() {
+	local end=$1 argument address gid
+	address=$(wire_address "$end" "$2")
+	gid=$(wire_gid "$end" "$2")
+	for argument in "${@:3}"; do
+		argument=${argument//@DEVICE/${wire_device[$end]}}
+		argument=${argument//@GID/$gid}
+		argument=${argument//@ADDRESS/$address}
+		printf '%s\n' "${argument//@PORT/$wire_port}"
+	done
+}
+
+# wire_pair SERVER_END FAMILY SECONDS COMMAND...: the same program at both ends, the client's with the server's
+# TCP address as its last argument. What they print is left in $wire_work/{server,client}.
+wire_pair() {
+	local end=$1 client status=0 there=() here=()
+	client=$(other_end "$end")
+	wire_port=$((wire_port + 1))
+	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${@:4}")
+	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${@:4}" "${wire_tcp[$end]}")
+	: >"$wire_work/client"
+	if wire_serve wire_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
+		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
+	else
+		status=1
+	fi
+	wire_end_server "$status"
+}
+
+# wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: over the connection manager. In the client's
+# command @PEER is the server's address.
+wire_cm_pair() {
+	local end=$1 client status=0 there=() here=() words=() word
+	client=$(other_end "$end")
+	wire_port=$((wire_port + 1))
+	for word in "${@:4}"; do
+		[[ $word == -- ]] && words=("${here[@]}") && here=() && continue
+		here+=("${word//@PEER/$(wire_address "$end" "$2")}")
+	done
+	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${words[@]}")
+	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${here[@]}")
+	: >"$wire_work/client"
+	if wire_serve wire_cm_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
+		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
+	else
+		status=1
+	fi
+	wire_end_server "$status"
+}
+
+# A client that failed leaves a server that waits. So does one whose only DREQ was lost: the CM repeats none for an id
+# that its program has destroyed. Where packets get lost (wire_loses) that is no failure.
+wire_end_server() {
+	local status=$1 ended=
+	if ((status)) || { [[ -n ${wire_loses:-} ]] && ! wait_gone kill -0 "$server"; }; then
+		kill "$server" 2>/dev/null
+		ended=1
+	fi
+	wait "$server" || [[ -n $ended ]] || status=1
+	return "$status"
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// carrier: wire
+/*
+ * Packets that come before their turn, forged: which of them a queue pair keeps, and how
+ * many a device.
+ *
+ * Holds: what is too long is not kept; what all queue pairs keep is bounded, and who comes
+ * when many keep a lot may still keep a little; what ends gives back. A packet that is planted
+ * ahead of its turn does not take the place of the real one, and is not kept for ever; on UC it
+ * makes nothing late.
+ * Does not hold: what becomes of kept packets (test/sim, wire/lossy_wire).
+ */
+#include "commands.hpp"
+#include "counters.hpp"
+#include "packets.hpp"
+
+using namespace peal_test;
+
+namespace {
+
+/* As long as it lives, the link takes packets that are longer than any path MTU. */
+class LongFrames {
+	static void set_mtu(const char *first, const char *second, int bytes)
+	{
+		for (const char *netdev : {first, second})
+			run_command(std::string("ip link set ") + netdev + " mtu " +
+				    std::to_string(bytes));
+	}
+
+public:
+	LongFrames() { set_mtu("veth1", "veth0", 9000); }
+	~LongFrames() { set_mtu("veth0", "veth1", 1500); }
+	LongFrames(const LongFrames &) = delete;
+	LongFrames &operator=(const LongFrames &) = delete;
+};
+
+/* It waits for a packet that never comes. It asks nothing, so that no silence ends it. */
+class EarlyVictim {
+	Endpoint end_;
+	RawSocket wire_{"veth1"};
+	const Route route_{.from = address("10.77.0.2"),
+			   .to = address("10.77.0.1"),
+			   .from_mac = mac("veth1"),
+			   .to_mac = mac("veth0")};
+	std::uint32_t psn_;
+
+	static QpOptions small()
+	{
+		QpOptions options;
+
+		options.send_wr = options.recv_wr = 1;
+		options.cqe = 1;
+		return options;
+	}
+	Bytes next_frame(std::uint32_t bytes)
+	{
+		Bytes body;
+
+		Bth{.opcode = 0x07, .qpn = end_.qp->qp_num, .psn = psn_++}.put_to(body);
+		body.resize(body.size() + bytes);
+		return make_frame(route_, body, 0);
+	}
+
+public:
+	static constexpr std::uint64_t slots = 127; /* of early packets, on the responder's side */
+
+	explicit EarlyVictim(Device &device) : end_(device, small())
+	{
+		Link link;
+		/* 17 s: what is kept stays for as long as the test lasts. */
+		link.timeout = 22;
+		auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
+		auto rts = rts_attr(link);
+
+		to_init(end_.qp, link);
+		must(ibv_modify_qp(end_.qp, &rtr, rtr_mask), "modify to RTR");
+		must(ibv_modify_qp(end_.qp, &rts, rts_mask), "modify to RTS");
+		psn_ = link.psn + 1;
+	}
+	/* Return: how many of so many packets more it keeps. */
+	std::uint64_t keeps(std::uint64_t packets, std::uint32_t bytes)
+	{
+		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
+		std::vector<Bytes> frames;
+
+		while (frames.size() < packets)
+			frames.push_back(next_frame(bytes));
+		wire_.send(frames);
+		CHECK(eventually([&] {
+			return counter("early_kept") - kept + counter("drop_sequence") - refused ==
+			       packets;
+		}));
+		return counter("early_kept") - kept;
+	}
+};
+
+/*
+ * It takes what comes into receives. Its peer, and whoever claims to be it, is the test: they
+ * have other ports.
+ */
+class Target {
+	static constexpr std::uint32_t bytes = 64;
+	static constexpr int uc_mask =
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	Endpoint end_;
+	Region memory_{end_.pd, page_bytes};
+	RawSocket wire_{"veth1"};
+	std::uint8_t transport_;
+	unsigned posted_ = 0, taken_ = 0;
+
+	static QpOptions options(ibv_qp_type type)
+	{
+		QpOptions options;
+
+		options.type = type;
+		return options;
+	}
+
+public:
+	static constexpr std::uint16_t peer = 0xc123, stranger = 0xd456;
+	static constexpr std::uint8_t only = 4, middle = 1;
+	const std::uint32_t psn = 0xfffffe;
+
+	explicit Target(Device &device, ibv_qp_type type = IBV_QPT_RC)
+		: end_(device, options(type)), transport_(type == IBV_QPT_UC ? 0x20 : 0)
+	{
+		Link link;
+
+		link.psn = psn;
+		auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
+		to_init(end_.qp, link);
+		must(ibv_modify_qp(end_.qp, &rtr, type == IBV_QPT_UC ? uc_mask : rtr_mask),
+		     "modify to RTR");
+		for (; posted_ < 4; posted_++)
+			post_recv(end_.qp, posted_, {memory_.sge(posted_ * bytes, bytes)});
+	}
+	void send(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
+		  std::uint8_t opcode = only, std::size_t length = bytes)
+	{
+		std::vector<Bytes> frames{make(port, ahead, says, opcode, length)};
+
+		wire_.send(frames);
+	}
+	/* Inside IPsec, encrypted by nothing (RFC 2410). */
+	void send_in_esp(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
+			 std::uint32_t spi)
+	{
+		std::vector<Bytes> frames{in_esp(make(port, ahead, says, only, bytes), spi)};
+
+		wire_.send(frames);
+	}
+	Bytes make(std::uint16_t port, std::uint32_t ahead, std::uint8_t says, std::uint8_t opcode,
+		   std::size_t length)
+	{
+		const Route route{.from_port = port,
+				  .from = address("10.77.0.2"),
+				  .to = address("10.77.0.1"),
+				  .from_mac = mac("veth1"),
+				  .to_mac = mac("veth0")};
+		Bytes body;
+
+		Bth{.opcode = static_cast<std::uint8_t>(transport_ | opcode),
+		    .qpn = end_.qp->qp_num,
+		    .psn = psn + ahead}
+			.put_to(body);
+		body.resize(body.size() + length, says);
+		return make_frame(route, body, 0);
+	}
+	/* The next receive has been completed, and has this. */
+	void check_got(std::uint8_t says)
+	{
+		CHECK(wait_success(end_.recv_cq).front().byte_len == bytes);
+		CHECK(all_equal(memory_.bytes(taken_++ * bytes, bytes), says));
+	}
+	void check_got_nothing() { CHECK(drain(end_.recv_cq, 1).empty()); }
+};
+
+/* How many use a kernel module. */
+int module_users(const std::string &name)
+{
+	std::ifstream file("/sys/module/" + name + "/refcnt");
+	int users = -1;
+
+	file >> users;
+	return users;
+}
+
+/* How much a counter has grown. */
+class Growth {
+	std::string name_;
+	std::uint64_t before_ = counter(name_);
+
+public:
+	explicit Growth(std::string name) : name_(std::move(name)) {}
+	bool is(std::uint64_t much) const
+	{
+		return eventually([&] { return counter(name_) - before_ == much; });
+	}
+};
+
+constexpr std::uint8_t real = 0x11, forged = 0xee;
+
+} // namespace
+
+TEST_CASE("a packet that is planted ahead does not take the place of the real one")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), conflicts("drop_conflict");
+
+	target.send(Target::stranger, 1, forged);
+	target.send(Target::stranger, 2, forged);
+	REQUIRE(kept.is(2));
+	for (std::uint32_t ahead = 0; ahead < 3; ahead++) {
+		target.send(Target::peer, ahead, real);
+		target.check_got(real);
+	}
+	target.check_got_nothing();
+	CHECK(conflicts.is(2));
+}
+
+TEST_CASE("of two packets with one number that differ neither is taken")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), conflicts("drop_conflict"), lost("early_lost"),
+		copies("drop_sequence");
+
+	/* The stranger has guessed the port, too. */
+	target.send(Target::peer, 1, forged);
+	REQUIRE(kept.is(1));
+	target.send(Target::peer, 1, real);
+	CHECK(conflicts.is(1));
+	CHECK(lost.is(1));
+	/* What is the same is a mere copy. */
+	target.send(Target::peer, 2, real);
+	REQUIRE(kept.is(2));
+	target.send(Target::peer, 2, real);
+	CHECK(copies.is(1));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.check_got_nothing();
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+	target.check_got(real);
+	CHECK(conflicts.is(1));
+}
+
+TEST_CASE("a packet that is planted on an idle connection is given up")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), lost("early_lost");
+
+	for (std::uint32_t ahead = 1; ahead < 128; ahead++)
+		target.send(Target::peer, ahead, forged);
+	REQUIRE(kept.is(127));
+	CHECK(lost.is(127));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+}
+
+TEST_CASE("what is kept does not hold the IPsec state that it came by")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	if (run("modprobe esp4 && ip xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi "
+		"0x777 "
+		"mode transport enc 'ecb(cipher_null)' ''"))
+		SKIP_CASE("no IPsec here");
+	REQUIRE(module_users("esp4") == 1);
+	Device device;
+	Target target(device);
+	const Growth kept("early_kept"), lost("early_lost");
+
+	target.send_in_esp(Target::peer, 1, real, 0x777);
+	CHECK(kept.is(1));
+	CHECK(run("ip xfrm state flush") == 0);
+	CHECK(eventually([] { return module_users("esp4") == 0; }));
+	/* It is still kept. */
+	CHECK(lost.is(0));
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.check_got(real);
+}
+
+TEST_CASE("one packet far ahead does not silence an unreliable connection")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	Target target(device, IBV_QPT_UC);
+	const Growth refused("drop_order");
+
+	target.send(Target::peer, 0, real);
+	target.check_got(real);
+	target.send(Target::stranger, 30000, forged, Target::middle,
+		    128U << device.port().active_mtu);
+	REQUIRE(refused.is(1));
+	target.send(Target::peer, 1, real);
+	target.check_got(real);
+}
+
+TEST_CASE("an early packet is kept when it is no longer than the path MTU")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	make_neighbours();
+	Device device;
+	const std::uint32_t mtu = 128U << device.port().active_mtu;
+	EarlyVictim victim(device);
+	/* Path MTUs do not change with the link's. */
+	const LongFrames long_frames;
+
+	for (const std::uint32_t bytes : {mtu, mtu + 4, 8000U, mtu}) {
+		INFO(bytes << " bytes");
+		CHECK(victim.keeps(1, bytes) == (bytes <= mtu));
+	}
+}
+
+TEST_CASE("what a device keeps of early packets is bounded, and nobody has all of it")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	constexpr unsigned victims = 140, many = 60;
+	constexpr std::uint64_t mtu = 4096, most = 64 << 20, slots = EarlyVictim::slots;
+	make_neighbours();
+	const LongFrames long_frames;
+	Device device;
+	REQUIRE(128U << device.port().active_mtu == mtu);
+	std::vector<std::unique_ptr<EarlyVictim>> hoard;
+	std::uint64_t all = 0, last = 0;
+
+	const auto grow = [&](unsigned number) {
+		while (hoard.size() < number) {
+			hoard.push_back(std::make_unique<EarlyVictim>(device));
+			last = hoard.back()->keeps(slots, mtu);
+			all += last;
+		}
+	};
+	static_assert(victims * slots * mtu > most);
+	grow(1);
+	CHECK(last == slots);
+	grow(many);
+	const auto beside = EarlyVictim(device).keeps(slots, mtu);
+	grow(victims);
+	hoard.clear();
+	const auto afterwards = EarlyVictim(device).keeps(slots, mtu);
+	std::printf("kept: %llu by %u, the last %llu; beside %u %llu, afterwards %llu\n",
+		    static_cast<unsigned long long>(all), victims,
+		    static_cast<unsigned long long>(last), many,
+		    static_cast<unsigned long long>(beside),
+		    static_cast<unsigned long long>(afterwards));
+	CHECK(all * mtu < most);
+	CHECK(last < slots / 4);
+	CHECK(beside > 0);
+	CHECK(beside < slots);
+	CHECK(afterwards == slots);
+}

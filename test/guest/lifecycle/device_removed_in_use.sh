@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 240
+#
+# The device goes away under programs at work: rdma link delete, its namespace, its netdev, the module. Each
+# command returns soon, the programs learn of it, and the device can be made again. Programs
+# that are killed leave nothing behind.
+# It does not look at what the objects do afterwards in detail: verbs/states_and_limits does.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
+[[ ${PEAL_DEV:-peal0} == peal* ]] || skip "only peal promises this"
+[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+limit_ms=$(limit 5000)
+scratch=$(mktemp -d)
+programs=()
+
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
+# timed COMMAND...: it succeeds within the limit; its time is printed.
+timed() {
+	local begin took
+	begin=$(now_ms)
+	timeout --signal=KILL 60 "$@" || fail "$* failed with $?"
+	took=$(($(now_ms) - begin))
+	echo "$*: $took ms"
+	((took <= limit_ms)) || fail "expected '$*' to take at most $limit_ms ms, it took $took ms"
+}
+
+# start DEVICE ARGUMENT...: a program that is at work when this returns.
+start() {
+	local ready=$scratch/ready-$RANDOM
+	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
+	programs+=("$!")
+	wait_for test -e "$ready" || fail "the program did not come to work"
+}
+
+# Busy and idle ones.
+start_programs() {
+	programs=()
+	start "$1" --until-removed
+	start "$1" --until-removed --size 8000000
+	start "$1" --until-removed --idle
+}
+
+ended() { ! kill -0 "$1"; }
+
+programs_end_well() {
+	local program
+	for program in "${programs[@]}"; do
+		wait_for ended "$program" || fail "a program still runs: $(cat "/proc/$program/stack")"
+		wait "$program" || fail "a program did not end well"
+	done
+}
+
+works() { PEAL_DEV=$1 "$traffic" --messages 200 --size 5000 || fail "$1 does not work: $2"; }
+
+make_netdev() {
+	ip link add trm0 type veth peer name trm1 && ip link set trm1 up &&
+		ip address add 10.79.0.1/24 dev trm0 && ip link set trm0 up || fail "cannot make trm0"
+}
+
+link_delete() {
+	local round rounds=1
+	! thorough || rounds=3
+	for ((round = 1; round <= rounds; round++)); do
+		start_programs peal0
+		timed rdma link delete peal0
+		programs_end_well
+		! device_exists peal0 || fail "peal0 is still there"
+		peal_up
+		works peal0 "after rdma link delete, round $round"
+	done
+}
+
+# It does not wait for a program that never lets a queue pair be empty.
+stubborn_program() {
+	programs=()
+	start peal0 --stubborn
+	start peal0 --stubborn
+	timed rdma link delete peal0
+	kill -KILL "${programs[@]}"
+	wait "${programs[@]}" 2>/dev/null
+	peal_up
+	works peal0 "after it was removed under programs that went on posting"
+}
+
+# The device goes to another namespace and, when that ends, comes back: no removal, but the core makes it look like one.
+namespace_move() {
+	rdma system set netns exclusive || fail "cannot make devices exclusive"
+	ip netns add moved || fail "cannot make a namespace"
+	start_programs peal0
+	timed rdma dev set peal0 netns moved
+	programs_end_well
+	wait_gone device_exists peal0 || fail "peal0 is still in the first namespace"
+	ip netns delete moved
+	wait_for device_exists peal0 || fail "peal0 did not come back"
+	rdma system set netns shared || fail "cannot share devices again"
+	peal_up
+	works peal0 "after a visit to another namespace"
+}
+
+netdev_delete() {
+	make_netdev
+	peal_up peal9 trm0
+	start_programs peal9
+	timed ip link delete trm0
+	programs_end_well
+	wait_gone device_exists peal9 || fail "peal9 outlived its netdev"
+	works peal0 "after another device's netdev was removed"
+}
+
+resources_are() { [[ $(rdma resource show peal0) == "$1" ]]; }
+
+killed() {
+	local before program
+	before=$(rdma resource show peal0)
+	programs=()
+	start peal0
+	start peal0 --size 8000000
+	start peal0 --idle
+	for program in "${programs[@]}"; do
+		kill -KILL "$program"
+		wait "$program" 2>/dev/null
+	done
+	wait_for resources_are "$before" ||
+		fail "expected the resources '$before', got '$(rdma resource show peal0)'"
+	works peal0 "after programs were killed"
+}
+
+module_remove() {
+	start_programs peal0
+	timed modprobe -r peal
+	programs_end_well
+	! grep -q '^peal ' /proc/modules || fail "the module is still there"
+	modprobe peal || fail "cannot load the module again"
+	peal_up
+	works peal0 "after the module was loaded again"
+}
+
+# Everything at once, again and again.
+churn() {
+	local round rounds=4
+	! thorough || rounds=10
+	for ((round = 1; round <= rounds; round++)); do
+		programs=()
+		start peal0 --until-removed
+		rdma link delete peal0 || fail "cannot remove peal0 in round $round"
+		peal_up
+		programs_end_well
+	done
+	works peal0 "after $rounds removals"
+}
+
+link_delete
+stubborn_program
+namespace_move
+netdev_delete
+killed
+module_remove
+churn
+rm -rf "$scratch"

@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 60
+# carrier: direct
+#
+# Storage may depend on peal's works while memory is short: each of its workqueues has a thread that
+# runs works when no other can be made (WQ_MEM_RECLAIM). It does not make memory short.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+[[ $device == peal* ]] || skip "only peal promises this"
+
+# A thread's name has 15 characters. Newer kernels put a prefix before the workqueue's name.
+has_rescuer() { pgrep -x "${1:0:15}" >/dev/null || pgrep -x "kworker/R-${1:0:5}.*" >/dev/null; }
+
+for queue in peal "peal-$device-home"; do
+	has_rescuer "$queue" || fail "expected the workqueue $queue to have a rescuer, it has none"
+done
+[[ -w /sys/devices/virtual/workqueue/peal/nice ]] || fail "expected an administrator to choose the nice value of peal's works"
+exit 0

@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
+# timeout: 60
+#
+# Options of a device through generic netlink: read, set, refused. What each option does is seen from outside:
+# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct, the device's and the host's. Only the initial
+# network namespace sets the host's. What a device cannot be made of.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+require ibv_devinfo ibv_rc_pingpong rdma setpriv
+option=$(dirname "$0")/../../../build/user/userspace/tools/peal-option
+[[ -x $option ]] || skip "peal-option is not built"
+
+# expect WORDS COMMAND...: it fails, and says these words.
+refused() {
+	local words=$1 output
+	shift
+	output=$("$@" 2>&1) && fail "not refused: $*"
+	grep -q "$words" <<<"$output" || fail "expected \"$words\" from $*, got: $output"
+}
+
+value() { "$option" "$device" | sed -E "s/.* $1 ([0-9]+).*/\1/"; }
+
+counter() { cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1"; }
+
+attribute() { ibv_devinfo -v -d "$device" | awk -v name="$1:" '$1 == name { print $2 }'; }
+
+ping_pong() {
+	local index
+	index=$(gid_index "$device")
+	start_server 18515 ibv_rc_pingpong -d "$device" -g "$index" -n 20
+	ibv_rc_pingpong -d "$device" -g "$index" -n 20 localhost || fail "ping-pong"
+	wait "$server" || fail "the ping-pong's server"
+}
+
+direct_before=$(value direct)
+[[ $(value max-rd-atomic) == 16 ]] || fail "max-rd-atomic is 16 by default, not $(value max-rd-atomic)"
+[[ $(attribute max_qp_rd_atom) == 16 ]] || fail "ibv_devinfo: $(attribute max_qp_rd_atom)"
+
+"$option" "$device" max-rd-atomic 128 || fail "cannot set max-rd-atomic"
+[[ $(value max-rd-atomic) == 128 && $(attribute max_qp_rd_atom) == 128 &&
+	$(attribute max_qp_init_rd_atom) == 128 ]] || fail "max-rd-atomic is not in effect"
+"$option" "$device" max-rd-atomic 16 || fail "cannot set max-rd-atomic back"
+
+refused "Numerical result out of range" "$option" "$device" max-rd-atomic 0
+refused "Numerical result out of range" "$option" "$device" max-rd-atomic 129
+refused "Numerical result out of range" "$option" "$device" direct 2
+refused "no such peal device" "$option" no-such-device
+refused "no such peal device" "$option" no-such-device direct 0
+refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+	"$option" "$device" direct 0
+[[ $(value direct) == "$direct_before" ]] || fail "a refused request changed something"
+
+netdev=$(sed 's/.* netdev //; s/ *$//' <<<"$(rdma link show "$device/1")")
+ip link add link "$netdev" name vlan.7 type vlan id 7 || fail "cannot make a VLAN"
+refused "File exists" rdma link add peal-opt type peal netdev "$netdev"
+refused "not supported" rdma link add peal-opt type peal netdev vlan.7
+refused "not supported" rdma link add peal-opt type peal netdev lo
+ip link delete vlan.7
+
+rdma link add peal-opt type peal netdev veth1 || fail "cannot add a second device"
+[[ $("$option" | wc -l) == 2 ]] || fail "the dump does not show two devices: $("$option")"
+rdma link delete peal-opt
+wait_gone device_exists peal-opt || fail "the second device is still there"
+[[ $("$option" | wc -l) == 1 ]] || fail "a removed device is still shown"
+
+# carried_direct: runs a ping-pong and prints how many of its messages went direct.
+carried_direct() {
+	local before
+	before=$(counter direct_messages)
+	ping_pong >&2
+	echo $(($(counter direct_messages) - before))
+}
+
+for direct in 0 1; do
+	"$option" "$device" direct $direct || fail "cannot set direct"
+	carried=$(carried_direct) || fail "$carried"
+	((direct ? carried >= 40 : carried == 0)) || fail "direct $direct: $carried messages were carried directly"
+done
+
+[[ $("$option" host) == "host: direct netns" ]] || fail "the default of the host is netns, not $("$option" host)"
+for scope in none device netns host; do
+	"$option" host direct $scope || fail "cannot set the host's direct"
+	[[ $("$option" host) == "host: direct $scope" ]] || fail "the host's direct is not $scope: $("$option" host)"
+	carried=$(carried_direct) || fail "$carried"
+	if [[ $scope == none ]]; then
+		((carried == 0)) || fail "direct none: $carried messages were carried directly"
+	else
+		((carried >= 40)) || fail "direct $scope: $carried messages were carried directly"
+	fi
+done
+"$option" host direct netns || fail "cannot set the host's direct back"
+
+ip netns add container || fail "cannot make a network namespace"
+refused "only from the initial network namespace" ip netns exec container "$option" host direct host
+[[ $(ip netns exec container "$option" host) == "host: direct netns" ]] || fail "a container cannot read the host's direct"
+ip netns delete container
+refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+	"$option" host direct host
+refused "usage" "$option" host direct everywhere
+[[ $("$option" host) == "host: direct netns" ]] || fail "a refused request changed the host's direct"
+"$option" "$device" direct "$direct_before"

@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
+# timeout: 30
+#
+# What the standard tools say about the device: ibv_devinfo, rdma link, resource and statistic.
+# It does not compare every limit: verbs/states_and_limits does.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+require ibv_devinfo rdma
+
+# expect TEXT PATTERN...: each pattern is found in the text.
+expect() {
+	local text=$1 pattern
+	shift
+	for pattern in "$@"; do
+		grep -qE "$pattern" <<<"$text" || fail "expected /$pattern/, got: $text"
+	done
+}
+
+info=$(ibv_devinfo -v -d "$device") || fail "ibv_devinfo: $info"
+expect "$info" "hca_id:\s+$device" "state:\s+PORT_ACTIVE" "link_layer:\s+Ethernet" \
+	"active_mtu:\s+1024" "GID\[.*RoCE v2" "GID\[.*::ffff:10\.77\.0\.1" "phys_port_cnt:\s+1" \
+	"max_qp:\s+[1-9]" "node_guid:\s+[0-9a-f:]+[1-9a-f]" "max_msg_sz:\s+0x80000000"
+expect "$info" "atomic_cap:\s+ATOMIC_GLOB"
+
+list=$(ibv_devices)
+expect "$list" "$device\s+[0-9a-f]{16}"
+
+link=$(rdma link show "$device/1") || fail "rdma link show"
+expect "$link" "link $device/1 state ACTIVE physical_state LINK_UP netdev "
+expect "$(rdma dev show "$device")" "$device: node_type ca"
+
+resources=$(rdma resource show "$device") || fail "rdma resource show"
+expect "$resources" "pd [0-9]+" "cq [0-9]+" "qp [0-9]+" "cm_id [0-9]+" "mr [0-9]+" "ctx 0"
+
+counters=$(rdma statistic show link "$device/1") || fail "rdma statistic show"
+expect "$counters" "posts [0-9]+" "kicks [0-9]+" "errors [0-9]+"
+
+for file in "/sys/class/infiniband/$device/ports/1/hw_counters/"{posts,kicks}; do
+	[[ $(<"$file") =~ ^[0-9]+$ ]] || fail "expected a number in $file"
+done

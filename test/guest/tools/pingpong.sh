@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# carrier: direct, thorough wire
+# timeout: 120
+#
+# ibv_rc_pingpong between two processes, with checked data: sizes, events, the new send API.
+# It does not look at the times.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+require ibv_rc_pingpong ss
+gid=$(gid_index "$device") || fail "$device has no IPv4 GID"
+port=18600
+
+# pingpong ARGUMENT...
+pingpong() {
+	local common output
+	port=$((port + 1))
+	common=(timeout "$(limit 30)" ibv_rc_pingpong -d "$device" -g "$gid" -p "$port" -c "$@")
+	start_server "$port" "${common[@]}" >/dev/null
+	output=$("${common[@]}" localhost) || fail "client of ${common[*]}: $output"
+	wait "$server" || fail "server of ${common[*]}"
+	! grep -qi "invalid data" <<<"$output" || fail "${common[*]}: $output"
+	echo "ok: $*"
+}
+
+# Where a packet takes a millisecond, 20 MB there and back are too many.
+few=$((20 / ${PEAL_SLOWNESS:-1}))
+
+pingpong -n 300
+pingpong -n 300 -e
+for size in 1 7 64 1000 4096 65536 1000000; do
+	pingpong -n "$few" -s "$size"
+	pingpong -n "$few" -s "$size" -e
+done
+pingpong -n 50 -r 1
+pingpong -n 50 -r 2 -e
+pingpong -n 100 -m 256
+pingpong -n 100 -m 4096 -s 20000
+
+if ibv_rc_pingpong -h 2>&1 | grep -q -- --new_send; then
+	pingpong -n 300 -N
+	pingpong -n 300 -N -e -s 9000
+fi

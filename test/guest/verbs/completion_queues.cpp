@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 120
+/*
+ * Completion queues: polling, events, overflow.
+ *
+ * Holds: order over many laps of the ring, batches, sharing by several queue pairs;
+ * which completions raise an event after which arming; that an overflow is reported and
+ * contained; limits.
+ * Does not hold: what the completions say on errors (verbs/failed_requests), the extended polling
+ * interface (verbs/post_and_poll).
+ */
+#include "verbs.hpp"
+
+#include <atomic>
+#include <thread>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr int next = 0, solicited_only = 1;
+
+/* A pair whose responder's receives go to a queue with a channel. */
+struct Watched {
+	explicit Watched(Device &device)
+		: channel(ibv_create_comp_channel(device), "create_comp_channel"), a(device),
+		  pd(ibv_alloc_pd(device), "alloc_pd"), cq(create_cq(device, 64, channel)),
+		  qp(create_qp(pd, cq, cq)), from(a.pd, page_bytes), to(pd, page_bytes)
+	{
+		connect_to(a.qp, device, qp->qp_num);
+		connect_to(qp, device, a.qp->qp_num);
+	}
+	void arm(int kind) { must(ibv_req_notify_cq(cq, kind), "req_notify_cq"); }
+
+	/* One message, received and seen by the sender; the receive is not polled. */
+	void message(bool solicited)
+	{
+		post_recv(qp, 1, {to.sge(0, 64)});
+		Send send(IBV_WR_SEND, {from.sge(0, 16)});
+		post(a.qp, send.flags(IBV_SEND_SIGNALED | (solicited ? IBV_SEND_SOLICITED : 0)));
+		wait_success(a.send_cq);
+	}
+	bool has_event(Duration limit) const { return readable(channel->fd, limit); }
+	void take_event()
+	{
+		ibv_cq *which = nullptr;
+		void *context = nullptr;
+		REQUIRE(has_event(patience));
+		must(ibv_get_cq_event(channel, &which, &context), "get_cq_event");
+		CHECK(which == cq.get());
+		ibv_ack_cq_events(which, 1);
+	}
+
+	Channel channel;
+	Endpoint a;
+	Pd pd;
+	Cq cq;
+	Qp qp;
+	Region from, to;
+};
+
+void write_nothing(ibv_qp *qp, std::uint64_t id, unsigned flags = IBV_SEND_SIGNALED)
+{
+	post(qp, Send(IBV_WR_RDMA_WRITE).id(id).flags(flags));
+}
+
+/* Completions polled `batch` at a time keep the order of the posts. */
+void run_laps(ibv_qp *qp, ibv_cq *cq, unsigned depth, unsigned batch, unsigned total)
+{
+	std::vector<ibv_wc> wcs(batch);
+	std::uint64_t posted = 0, polled = 0;
+	const auto deadline = Clock::now() + 3 * patience;
+
+	while (polled < total) {
+		while (posted < total && posted - polled < depth)
+			write_nothing(qp, posted++);
+		const int count = ibv_poll_cq(cq, static_cast<int>(batch), wcs.data());
+		REQUIRE(count >= 0);
+		for (int i = 0; i < count; i++, polled++)
+			if (wcs[i].status || wcs[i].wr_id != polled)
+				FAIL("expected wr_id " << polled << ", got " << describe(wcs[i]));
+		if (Clock::now() > deadline)
+			FAIL("expected " << total << " completions, got " << polled);
+	}
+}
+
+} // namespace
+
+TEST_CASE("order over many laps of small queues")
+{
+	Device device;
+
+	for (int cqe : {1, 2, 3, 4, 7, 16, 100}) {
+		QpOptions options;
+		options.cqe = cqe;
+		Pair pair(device, options);
+		const auto depth = std::min<unsigned>(pair.a.send_cq->cqe, options.send_wr);
+		INFO("asked for " << cqe << " entries, got " << pair.a.send_cq->cqe);
+		CHECK(pair.a.send_cq->cqe >= cqe);
+		for (unsigned batch : {1, 3, 64})
+			run_laps(pair.a.qp, pair.a.send_cq, depth, batch, 10 * depth + 3);
+	}
+}
+
+TEST_CASE("several queue pairs share a queue")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 1024));
+	std::vector<Qp> qps;
+	std::vector<unsigned> counts(8);
+
+	for (std::size_t i = 0; i < counts.size(); i++) {
+		qps.push_back(create_qp(pd, cq, cq));
+		connect_to(qps[i], device, qps[i]->qp_num);
+	}
+	for (unsigned round = 0; round < 32; round++)
+		for (std::size_t i = 0; i < qps.size(); i++)
+			write_nothing(qps[i], i * 1000 + round);
+	for (const auto &wc : wait_success(cq, 32 * qps.size())) {
+		const auto which = wc.wr_id / 1000;
+		CHECK(wc.wr_id % 1000 == counts[which]++);
+		CHECK(wc.qp_num == qps[which]->qp_num);
+	}
+}
+
+TEST_CASE("an armed queue raises one event for the next completion")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.message(false);
+	watched.message(false);
+	watched.take_event();
+	CHECK_FALSE(watched.has_event(absence));
+	CHECK(drain(watched.cq).size() == 2);
+}
+
+TEST_CASE("what completed before the arming raises no event")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.message(true);
+	watched.arm(next);
+	CHECK_FALSE(watched.has_event(absence));
+	CHECK(drain(watched.cq).size() == 1);
+	watched.message(false);
+	watched.take_event();
+}
+
+TEST_CASE("a queue that is not armed raises no event")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.message(true);
+	CHECK_FALSE(watched.has_event(absence));
+	watched.arm(next);
+	watched.message(true);
+	watched.take_event();
+	watched.message(true);
+	CHECK_FALSE(watched.has_event(absence));
+}
+
+TEST_CASE("arming for solicited completions")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(solicited_only);
+	watched.message(false);
+	CHECK_FALSE(watched.has_event(absence));
+	watched.message(true);
+	watched.take_event();
+	watched.message(true);
+	CHECK_FALSE(watched.has_event(absence));
+}
+
+TEST_CASE("arming for solicited completions after arming for all keeps all")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.arm(solicited_only);
+	watched.message(false);
+	watched.take_event();
+}
+
+TEST_CASE("an older event takes nothing from an arming for all that came after it")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.message(false);
+	watched.arm(next);
+	watched.take_event(); /* of the first arming */
+	watched.arm(solicited_only);
+	watched.message(false);
+	watched.take_event();
+}
+
+TEST_CASE("arming for solicited completions after the event of an arming for all")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(next);
+	watched.message(false);
+	watched.arm(solicited_only);
+	watched.take_event();
+	watched.message(false);
+	CHECK_FALSE(watched.has_event(absence));
+	watched.message(true);
+	watched.take_event();
+}
+
+TEST_CASE("arming for all after arming for solicited completions")
+{
+	Device device;
+	Watched watched(device);
+
+	watched.arm(solicited_only);
+	watched.arm(next);
+	watched.message(false);
+	watched.take_event();
+}
+
+TEST_CASE("failed completions count as solicited")
+{
+	Device device;
+	Watched watched(device);
+
+	post_recv(watched.qp, 1, {watched.to.sge(0, 64)});
+	watched.arm(solicited_only);
+	to_state(watched.qp, IBV_QPS_ERR);
+	watched.take_event();
+	CHECK(wait_completion(watched.cq).status == IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_CASE("the loop of the manual loses no completion")
+{
+	Device device;
+	Watched watched(device);
+	constexpr unsigned total = 500;
+	unsigned got = 0;
+
+	watched.arm(next);
+	for (unsigned i = 0; i < total; i++) {
+		post_recv(watched.qp, i, {watched.to.sge(0, 64)});
+		post(watched.a.qp, Send(IBV_WR_SEND, {watched.from.sge(0, 8)})
+					   .flags(i % 32 == 31 ? IBV_SEND_SIGNALED : 0));
+		if (i % 32 == 31)
+			wait_success(watched.a.send_cq);
+		if (i % 5)
+			continue;
+		watched.take_event();
+		watched.arm(next);
+		got += drain(watched.cq).size();
+	}
+	eventually([&] { return (got += drain(watched.cq).size()) == total; });
+	CHECK(got == total);
+}
+
+TEST_CASE("many queues on one channel")
+{
+	Device device;
+	Channel channel(ibv_create_comp_channel(device), "create_comp_channel");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	std::vector<Cq> cqs;
+	std::vector<Qp> qps;
+	std::vector<bool> seen(50);
+
+	for (std::size_t i = 0; i < seen.size(); i++) {
+		auto *context = reinterpret_cast<void *>(i);
+		cqs.emplace_back(ibv_create_cq(device, 16, context, channel, 0), "create_cq");
+		qps.push_back(create_qp(pd, cqs[i], cqs[i]));
+		connect_to(qps[i], device, qps[i]->qp_num);
+		must(ibv_req_notify_cq(cqs[i], 0), "req_notify_cq");
+	}
+	for (auto &qp : qps)
+		write_nothing(qp, 1);
+	for (std::size_t i = 0; i < seen.size(); i++) {
+		ibv_cq *which = nullptr;
+		void *context = nullptr;
+		REQUIRE(readable(channel->fd, patience));
+		must(ibv_get_cq_event(channel, &which, &context), "get_cq_event");
+		const auto index = reinterpret_cast<std::uintptr_t>(context);
+		CHECK(which == cqs.at(index).get());
+		CHECK_FALSE(seen.at(index));
+		seen[index] = true;
+		ibv_ack_cq_events(which, 1);
+	}
+	CHECK_FALSE(readable(channel->fd, absence));
+}
+
+TEST_CASE("an overflow is reported and ends the queue pair")
+{
+	Device device;
+	QpOptions options;
+	options.cqe = 4;
+	options.send_wr = 256;
+	Pair pair(device, options), bystander(device);
+	const unsigned room = pair.a.send_cq->cqe;
+	REQUIRE(room < options.send_wr);
+
+	for (unsigned i = 0; i < std::min(room + 20, options.send_wr); i++)
+		if (try_post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(i)))
+			break; /* the queue pair may have failed by now */
+	CHECK(device.wait_event(IBV_EVENT_CQ_ERR, pair.a.send_cq.get()));
+	CHECK(eventually([&] { return query_state(pair.a.qp) == IBV_QPS_ERR; }));
+	CHECK(device.count_events(IBV_EVENT_CQ_ERR, pair.a.send_cq.get()) == 1);
+	if (is_peal())
+		CHECK(device.wait_event(IBV_EVENT_QP_FATAL, pair.a.qp.get()));
+	write_nothing(bystander.a.qp, 5);
+	wait_success(bystander.a.send_cq);
+}
+
+TEST_CASE("limits of completion queues")
+{
+	Device device;
+	const int most = device.attributes().max_cqe;
+
+	CHECK(ibv_create_cq(device, most + 1, nullptr, nullptr, 0) == nullptr);
+	CHECK(errno_name(errno) == "EINVAL");
+	CHECK(ibv_create_cq(device, 0, nullptr, nullptr, 0) == nullptr);
+	CHECK(errno_name(errno) == "EINVAL");
+	Cq largest(create_cq(device, most));
+	CHECK(largest->cqe >= most);
+	CHECK(ibv_create_cq(device, 16, nullptr, nullptr, device.context()->num_comp_vectors) ==
+	      nullptr);
+	CHECK(errno_name(errno) == "EINVAL");
+}
+
+TEST_CASE("a queue in use is not destroyed")
+{
+	Device device;
+	Endpoint endpoint(device);
+
+	CHECK(errno_name(ibv_destroy_cq(endpoint.send_cq)) == "EBUSY");
+	connect_to(endpoint.qp, device, endpoint.qp->qp_num);
+	write_nothing(endpoint.qp, 1);
+	wait_success(endpoint.send_cq);
+}
+
+TEST_CASE("resizing works or is not supported")
+{
+	Device device;
+	Pair pair(device);
+
+	write_nothing(pair.a.qp, 1);
+	const int error = ibv_resize_cq(pair.a.send_cq, 1000);
+	if (error)
+		CHECK(errno_name(error) == "EOPNOTSUPP");
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == 1);
+	write_nothing(pair.a.qp, 2);
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == 2);
+}
+
+TEST_CASE("completions stay after their queue pair is gone or is told apart")
+{
+	Device device;
+	Pair pair(device);
+
+	write_nothing(pair.a.qp, 1);
+	eventually([&] { return query_state(pair.a.qp) == IBV_QPS_RTS; });
+	pair.a.qp.reset();
+	/* Completions of a destroyed queue pair may be removed; they must not be wrong. */
+	for (const auto &wc : drain(pair.a.send_cq))
+		CHECK(wc.wr_id == 1);
+	pair.a.qp = create_qp(pair.a.pd, pair.a.send_cq, pair.a.recv_cq);
+	connect_to(pair.a.qp, device, pair.a.qp->qp_num);
+	write_nothing(pair.a.qp, 77);
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == 77);
+}
+
+TEST_CASE("what a queue pair leaves behind takes no room")
+{
+	constexpr int depth = 16;
+	QpOptions options;
+	options.send_wr = options.recv_wr = depth;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, depth));
+	const auto fill = [&](ibv_qp *qp) {
+		for (int i = 0; i < depth; i++)
+			write_nothing(qp, static_cast<std::uint64_t>(i));
+	};
+	Qp kept(create_qp(pd, cq, cq, options));
+
+	for (int life = 0; life < 3; life++) {
+		connect_to(kept, device, kept->qp_num);
+		fill(kept);
+		to_state(kept, IBV_QPS_ERR); /* all are completed or flushed, and not polled */
+		to_state(kept, IBV_QPS_RESET);
+		Qp other(create_qp(pd, cq, cq, options));
+		connect_to(other, device, other->qp_num);
+		fill(other);
+	}
+	connect_to(kept, device, kept->qp_num);
+	fill(kept);
+	wait_success(cq, depth);
+	CHECK(device.count_events(IBV_EVENT_CQ_ERR, cq.get()) == 0);
+	CHECK(query_state(kept) == IBV_QPS_RTS);
+}
+
+TEST_CASE("what is left behind a completion of another queue pair takes no room")
+{
+	constexpr std::size_t depth = 16;
+	constexpr std::uint64_t first = 100;
+	QpOptions options;
+	options.send_wr = options.recv_wr = depth;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, depth));
+	/* All but one: completed or flushed, and not polled. */
+	const auto fill = [&](ibv_qp *qp) {
+		connect_to(qp, device, qp->qp_num);
+		for (std::size_t i = 1; i < depth; i++)
+			write_nothing(qp, i);
+		to_state(qp, IBV_QPS_ERR);
+	};
+	Qp other(create_qp(pd, cq, cq, options)), kept(create_qp(pd, cq, cq, options));
+
+	connect_to(other, device, other->qp_num);
+	write_nothing(other, first);
+	to_state(other, IBV_QPS_ERR);
+	for (int life = 0; life < 3; life++) {
+		fill(kept);
+		to_state(kept, IBV_QPS_RESET);
+		Qp destroyed(create_qp(pd, cq, cq, options));
+		fill(destroyed);
+	}
+	fill(kept);
+	const auto wcs = drain(cq);
+	REQUIRE(wcs.size() == depth);
+	CHECK(wcs[0].wr_id == first);
+	for (std::size_t i = 1; i < depth; i++)
+		CHECK(wcs[i].wr_id == i);
+	CHECK(device.count_events(IBV_EVENT_CQ_ERR, cq.get()) == 0);
+}
+
+TEST_CASE("posts between start_poll and end_poll while another thread resets")
+{
+	Device device;
+	auto *cqx = create_cq_ex(device);
+	if (!cqx)
+		SKIP_CASE("no extended completion queues: " + errno_name(errno));
+	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Qp busy(create_qp(pd, cq, cq)), reset(create_qp(pd, cq, cq));
+	std::atomic<bool> over = false;
+	std::atomic<int> posts = 0;
+	connect_to(busy, device, busy->qp_num);
+
+	/* A queue may be full, and what is posted to the one that is reset may fail. */
+	std::thread poller([&] {
+		ibv_poll_cq_attr poll{};
+
+		while (!over) {
+			try_post(busy, Send(IBV_WR_RDMA_WRITE));
+			if (ibv_start_poll(cqx, &poll))
+				continue;
+			/* Long enough for the other one to come as far as it can. */
+			std::this_thread::sleep_for(1ms);
+			try_post(reset, Send(IBV_WR_RDMA_WRITE));
+			posts++;
+			ibv_end_poll(cqx);
+		}
+	});
+	const auto deadline = Clock::now() + 3s * slowness();
+	for (int round = 0; round < 50 && Clock::now() < deadline; round++) {
+		const int before = posts;
+
+		connect_to(reset, device, reset->qp_num);
+		eventually([&] { return posts > before; });
+		to_state(reset, IBV_QPS_RESET);
+		Qp another(create_qp(pd, cq, cq));
+	}
+	over = true;
+	poller.join();
+	CHECK(posts > 0);
+}

@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# Kernel users of the verbs: loads a module that is one (test/guest/helpers/kmod), which runs its tests while it loads.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the module tests peal0"
+modinfo peal_ktest peal_kfail >/dev/null || fail "peal_ktest.ko and peal_kfail.ko are not built"
+modprobe peal_kfail || fail "peal_kfail does not load: $(dmesg | tail -n 1)"
+trap 'rmmod peal_kfail' EXIT
+wire=0
+[[ ${PEAL_CARRIER:-direct} != wire ]] || wire=1
+modprobe peal_ktest wire=$wire || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
+rmmod peal_ktest || fail "peal_ktest does not unload"

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 240
+/*
+ * Memory regions: what can be registered, how, and for how long pages stay pinned.
+ *
+ * Holds: sizes above 1 GiB, huge pages, iova, access flags, locked memory limits,
+ * read-only mappings, fork, dereg under traffic, pins that are given back.
+ * Does not hold: keys and ranges in requests (verbs/failed_requests), memory windows
+ * (verbs/memory_windows).
+ */
+#include "innocent.hpp"
+#include "usage.hpp"
+
+#include <thread>
+
+#include <sys/resource.h>
+
+using namespace peal_test;
+
+namespace {
+
+std::string try_register(ibv_pd *pd, void *address, std::size_t size, int access)
+{
+	errno = 0;
+	auto *mr = ibv_reg_mr(pd, address, size, access);
+	if (!mr)
+		return errno_name(errno);
+	must(ibv_dereg_mr(mr), "dereg_mr");
+	return "0";
+}
+
+/* A pair and a registration at b's side that a WRITE and a READ go through. */
+void check_usable(Pair &pair, ibv_mr *mr, std::uint64_t iova, std::span<std::uint8_t> memory)
+{
+	constexpr std::size_t piece = 3000;
+	Region local(pair.a.pd, 2 * page_bytes);
+
+	for (std::size_t offset : {std::size_t{0}, memory.size() / 2 + 13, memory.size() - piece}) {
+		fill_pattern(local.bytes(0, piece), offset);
+		post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {local.sge(0, piece)})
+					.remote(iova + offset, mr->rkey));
+		post(pair.a.qp, Send(IBV_WR_RDMA_READ, {local.sge(page_bytes, piece)})
+					.remote(iova + offset, mr->rkey));
+		wait_success(pair.a.send_cq, 2);
+		CHECK(difference(memory.subspan(offset, piece), local.bytes(0, piece)) == "");
+		CHECK(difference(local.bytes(page_bytes, piece), local.bytes(0, piece)) == "");
+	}
+}
+
+void check_memory(Device &device, const Memory &memory)
+{
+	Pair pair(device);
+	Mr mr(ibv_reg_mr(pair.b.pd, memory.data(), memory.size(), all_access), "reg_mr");
+
+	check_usable(pair, mr, memory.address(), memory.bytes(0, memory.size()));
+}
+
+std::size_t available_bytes()
+{
+	return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
+}
+
+void set_huge_pages(int count)
+{
+	std::ofstream("/proc/sys/vm/nr_hugepages") << count;
+}
+
+/* Runs in a child; its exit status. */
+int in_child(const std::function<int()> &body)
+{
+	const pid_t child = spawn(body);
+	int status = -1;
+
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* As nobody, who may lock 64 KiB: registers 16 KiB, fails with 1 MiB. */
+int register_as_nobody()
+{
+	const rlimit limit{65536, 65536};
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(65534) || setuid(65534))
+		return 10;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory memory(1 << 20);
+
+	if (try_register(pd, memory.data(), 1 << 20, all_access) != "ENOMEM")
+		return 11;
+	for (int i = 0; i < 20; i++) /* dereg gives the allowance back */
+		if (try_register(pd, memory.data(), 16384, all_access) != "0")
+			return 12;
+	return 0;
+}
+
+/* The child writes to its copy; the parent's transfers keep their pages. */
+void check_fork(Device &device)
+{
+	Pair pair(device);
+	Region from(pair.a.pd, 16 * page_bytes), to(pair.b.pd, 16 * page_bytes);
+	fill_pattern(from.bytes(0, from.size()), 21);
+	int gate[2];
+	REQUIRE(pipe(gate) == 0);
+
+	const pid_t child = fork();
+	if (child == 0) {
+		char byte;
+		close(gate[1]);
+		_exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	close(gate[0]);
+	/* Writes by the parent after the fork are what a copy on write would divert. */
+	fill_pattern(from.bytes(0, from.size()), 22);
+	std::memset(to.data(), 0, to.size());
+	const auto length = from.size();
+	post(pair.a.qp,
+	     Send(IBV_WR_RDMA_WRITE, {from.sge(0, length)}).remote(to.address(), to.rkey()));
+	wait_success(pair.a.send_cq);
+	CHECK(pattern(length - 1, 22) == to.data()[length - 1]);
+	CHECK(difference(to.bytes(0, length), from.bytes(0, length)) == "");
+	close(gate[1]);
+	int status = -1;
+	waitpid(child, &status, 0);
+	CHECK(status == 0);
+}
+
+/* Whatever the outcome of each message, the thread ends and nothing breaks. */
+void write_until_error(Pair &pair, Region &from, std::uint64_t address, std::uint32_t rkey)
+{
+	for (;;) {
+		post(pair.a.qp,
+		     Send(IBV_WR_RDMA_WRITE, {from.sge(0, from.size())}).remote(address, rkey));
+		if (wait_completion(pair.a.send_cq).status != IBV_WC_SUCCESS)
+			return;
+	}
+}
+
+} // namespace
+
+TEST_CASE("access flags")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory memory(4 * page_bytes);
+	constexpr int bits[] = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE,
+				IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_ATOMIC,
+				IBV_ACCESS_MW_BIND,	IBV_ACCESS_RELAXED_ORDERING};
+
+	for (unsigned set = 0; set < 1U << std::size(bits); set++) {
+		int access = 0;
+		for (unsigned i = 0; i < std::size(bits); i++)
+			access |= set >> i & 1 ? bits[i] : 0;
+		const bool writes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+		const bool good = !writes || access & IBV_ACCESS_LOCAL_WRITE;
+		INFO("access " << access);
+		CHECK(try_register(pd, memory.data(), memory.size(), access) ==
+		      (good ? "0" : "EINVAL"));
+	}
+}
+
+TEST_CASE("access flags that are not supported")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory memory(4 * page_bytes);
+	const auto odp = try_register(pd, memory.data(), 4096, IBV_ACCESS_ON_DEMAND);
+
+	CHECK((odp == "EOPNOTSUPP" || odp == "EINVAL"));
+	CHECK(try_register(pd, memory.data(), 4096, 1 << 12) != "0");
+}
+
+TEST_CASE("ranges that are no memory")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory memory(4 * page_bytes);
+	Memory hole(4 * page_bytes);
+
+	CHECK(try_register(pd, memory.data(), 0, all_access) != "EFAULT");
+	CHECK(try_register(pd, memory.data(), ~0ULL, all_access) != "0");
+	CHECK(try_register(pd, reinterpret_cast<void *>(~0ULL - 100), 4096, all_access) != "0");
+	munmap(hole.data() + page_bytes, page_bytes);
+	CHECK(try_register(pd, hole.data(), hole.size(), all_access) != "0");
+	CHECK(try_register(pd, hole.data(), page_bytes, all_access) == "0");
+}
+
+TEST_CASE("a read-only mapping can be read and not written")
+{
+	Device device;
+	Pair pair(device);
+	Memory memory(4 * page_bytes);
+	Region local(pair.a.pd, page_bytes);
+
+	std::memset(memory.data(), 0x77, memory.size());
+	must(mprotect(memory.data(), memory.size(), PROT_READ) ? errno : 0, "mprotect");
+	CHECK(try_register(pair.b.pd, memory.data(), memory.size(), all_access) == "EFAULT");
+	Mr mr(ibv_reg_mr(pair.b.pd, memory.data(), memory.size(), IBV_ACCESS_REMOTE_READ),
+	      "reg_mr");
+	post(pair.a.qp,
+	     Send(IBV_WR_RDMA_READ, {local.sge(0, 100)}).remote(memory.address(), mr->rkey));
+	wait_success(pair.a.send_cq);
+	CHECK(all_equal(local.bytes(0, 100), 0x77));
+}
+
+TEST_CASE("iova other than the address")
+{
+	Device device;
+	Pair pair(device);
+	Memory memory(64 * page_bytes);
+
+	for (std::uint64_t iova : {0x0ULL, 0x1000ULL, 0x123456789000ULL, 0x7ffffffff000ULL}) {
+		INFO("iova " << iova);
+		Mr mr(ibv_reg_mr_iova(pair.b.pd, memory.data(), memory.size(), iova, all_access),
+		      "reg_mr_iova");
+		check_usable(pair, mr, iova, memory.bytes(0, memory.size()));
+	}
+}
+
+TEST_CASE("iova and address with the same offset in their pages")
+{
+	Device device;
+	Pair pair(device);
+	Memory memory(64 * page_bytes);
+	const auto part = memory.bytes(100, 32 * page_bytes + 5);
+	const std::uint64_t iova = 0x400000000064ULL;
+	Mr mr(ibv_reg_mr_iova(pair.b.pd, part.data(), part.size(), iova, all_access),
+	      "reg_mr_iova");
+
+	check_usable(pair, mr, iova, part);
+}
+
+TEST_CASE("regions share pages and have keys of their own")
+{
+	Device device;
+	Pair pair(device);
+	Memory memory(16 * page_bytes);
+	std::vector<Mr> mrs;
+
+	for (int i = 0; i < 100; i++)
+		mrs.emplace_back(ibv_reg_mr(pair.b.pd, memory.data(), memory.size(), all_access),
+				 "reg_mr");
+	std::vector<std::uint32_t> keys;
+	for (const auto &mr : mrs)
+		keys.push_back(mr->rkey);
+	std::sort(keys.begin(), keys.end());
+	CHECK(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
+	for (int i : {0, 50, 99})
+		check_usable(pair, mrs[i], memory.address(), memory.bytes(0, memory.size()));
+}
+
+TEST_CASE("a key is dead after dereg")
+{
+	Device device;
+	Pair pair(device);
+	Memory memory(4 * page_bytes);
+	Region local(pair.a.pd, page_bytes);
+	std::uint32_t dead = 0;
+	{
+		Mr mr(ibv_reg_mr(pair.b.pd, memory.data(), memory.size(), all_access), "reg_mr");
+		dead = mr->rkey;
+	}
+	Mr next(ibv_reg_mr(pair.b.pd, memory.data(), memory.size(), all_access), "reg_mr");
+
+	CHECK(next->rkey != dead);
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {local.sge(0, 8)}).remote(memory.address(), dead));
+	check_status(wait_completion(pair.a.send_cq), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_UNKNOWN);
+}
+
+TEST_CASE("pages are given back")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const auto before = pinned_pages();
+	if (!counts_pins())
+		SKIP_CASE("the kernel does not count pins");
+	{
+		std::vector<Region> regions;
+		for (int i = 0; i < 20; i++)
+			regions.emplace_back(pd, 256 * page_bytes);
+		CHECK(pinned_pages() - before >= 20 * 256);
+	}
+	CHECK(eventually([&] { return pinned_pages() == before; }));
+	Memory memory(page_bytes);
+	for (int i = 0; i < 1000; i++) /* refused ones too */
+		try_register(pd, memory.data(), 64 * page_bytes, all_access);
+	CHECK(eventually([&] { return pinned_pages() == before; }));
+}
+
+TEST_CASE("pages of a process that was killed are given back")
+{
+	const auto before = pinned_pages();
+
+	in_child([] {
+		Device device;
+		Pair pair(device);
+		Region region(pair.a.pd, 1024 * page_bytes);
+		raise(SIGKILL);
+		return 0;
+	});
+	CHECK(eventually([&] { return pinned_pages() == before; }));
+}
+
+TEST_CASE("locked memory is limited for users")
+{
+	CHECK(in_child(register_as_nobody) == 0);
+}
+
+TEST_CASE("huge pages")
+{
+	Device device;
+	constexpr std::size_t size = 16 << 20;
+	set_huge_pages(16);
+
+	void *probe = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (probe == MAP_FAILED) {
+		set_huge_pages(0);
+		SKIP_CASE("no huge pages");
+	}
+	munmap(probe, size);
+	check_memory(device, Memory(size, MAP_HUGETLB));
+	set_huge_pages(0);
+}
+
+TEST_CASE("transparent huge pages")
+{
+	Device device;
+	Memory memory(16 << 20);
+
+	madvise(memory.data(), memory.size(), MADV_HUGEPAGE);
+	std::memset(memory.data(), 1, memory.size());
+	check_memory(device, memory);
+}
+
+TEST_CASE("shared memory and files")
+{
+	Device device;
+	const int fd = memfd_create("memory_regions", 0);
+	REQUIRE(fd >= 0);
+	REQUIRE(ftruncate(fd, 1 << 20) == 0);
+	auto *shared = static_cast<std::uint8_t *>(
+		mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+	REQUIRE(shared != MAP_FAILED);
+	Pair pair(device);
+	{
+		Mr mr(ibv_reg_mr(pair.b.pd, shared, 1 << 20, all_access), "reg_mr");
+		check_usable(pair, mr, reinterpret_cast<std::uintptr_t>(shared), {shared, 1 << 20});
+	}
+	munmap(shared, 1 << 20);
+	close(fd);
+}
+
+TEST_CASE("a region above 1 GiB")
+{
+	constexpr std::size_t size = (1280ULL << 20) + 777;
+
+	if (available_bytes() < size + (256U << 20))
+		SKIP_CASE("not enough memory");
+	Device device;
+	check_memory(device, Memory(size));
+}
+
+TEST_CASE("fork")
+{
+	Device device;
+	check_fork(device);
+}
+
+TEST_CASE("fork with ibv_fork_init")
+{
+	/* It must be called before anything is registered: a process of its own. */
+	const auto self = "/proc/" + std::to_string(getpid()) + "/exe";
+
+	CHECK(in_child([&] {
+		      execl(self.c_str(), "memory_regions", "fork after ibv_fork_init", nullptr);
+		      return 98;
+	      }) == 0);
+}
+
+TEST_CASE("fork after ibv_fork_init", "[.]")
+{
+	REQUIRE(errno_name(ibv_fork_init()) == "0");
+	Device device;
+	check_fork(device);
+}
+
+TEST_CASE("dereg while messages arrive")
+{
+	Device device;
+
+	for (int round = 0; round < 20; round++) {
+		Pair pair(device);
+		Region from(pair.a.pd, 64 * page_bytes), to(pair.b.pd, 64 * page_bytes);
+		std::memset(from.data(), 1, from.size());
+		std::exception_ptr failure;
+		std::thread writer([&, address = to.address(), rkey = to.rkey()] {
+			try {
+				write_until_error(pair, from, address, rkey);
+			} catch (...) {
+				failure = std::current_exception();
+			}
+		});
+		const volatile std::uint8_t *first = to.data();
+		CHECK(eventually([&] { return *first == 1; }));
+		to.deregister();
+		/* From here on the memory belongs to the program alone. */
+		std::memset(to.data(), 0xee, to.size());
+		writer.join();
+		CHECK_FALSE(failure);
+		CHECK(all_equal(to.bytes(0, to.size()), 0xee));
+	}
+}
+
+TEST_CASE("dereg while a READ is answered")
+{
+	constexpr std::size_t bytes = 16 << 20;
+	Device device;
+	int cut = 0;
+
+	for (int round = 0; round < 20 && !cut; round++) {
+		Pair pair(device);
+		Region to(pair.a.pd, bytes), from(pair.b.pd, bytes);
+		std::memset(from.data(), 1, bytes);
+		std::thread reader([&] {
+			post(pair.a.qp, Send(IBV_WR_RDMA_READ, {to.sge(0, bytes)})
+						.remote(from.address(), from.rkey()));
+		});
+		const volatile std::uint8_t *first = to.data();
+		CHECK(eventually([&] { return *first == 1; }));
+		from.deregister();
+		/* From here on nobody reads it. */
+		std::memset(from.data(), 0xee, bytes);
+		reader.join();
+		const auto wc = wait_completion(pair.a.send_cq);
+		cut += wc.status == IBV_WC_REM_ACCESS_ERR;
+		CHECK((wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_SUCCESS));
+		CHECK(std::memchr(to.data(), 0xee, bytes) == nullptr);
+	}
+	CHECK(cut > 0);
+}
+
+TEST_CASE("many registrations at once from several threads")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	std::vector<std::thread> threads;
+	std::array<int, 4> failures{};
+
+	for (auto &failed : failures)
+		threads.emplace_back([&pd, &failed] {
+			Memory memory(32 * page_bytes);
+			for (int i = 0; i < 200; i++)
+				failed += try_register(pd, memory.data(), memory.size(),
+						       all_access) != "0";
+		});
+	for (auto &thread : threads)
+		thread.join();
+	for (auto failed : failures)
+		CHECK(failed == 0);
+}

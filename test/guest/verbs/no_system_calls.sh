@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 120
+# carrier: direct
+#
+# The data path makes no system call but the kick: polling makes none, posting makes none while
+# the engine is awake, and what strace sees agrees with the device's own counters.
+# It does not say how many kicks there should be: that depends on the machine's load.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
+[[ $device == peal* ]] || skip "only peal promises this"
+[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+require strace rdma
+trace=$(mktemp)
+
+# counter NAME
+counter() { rdma statistic show link "$device/1" | sed -nE "s/.* $1 ([0-9]+).*/\1/p"; }
+
+# run_traced MESSAGES: sets kicks, others, counted_kicks and counted_posts.
+# The program itself yields its CPU while it polls: that is not the provider's doing.
+run_traced() {
+	local kicks_before posts_before
+	kicks_before=$(counter kicks)
+	posts_before=$(counter posts)
+	# Raw numbers: strace takes our ioctls for others with the same number.
+	strace -f -qq -X raw -o "$trace" -e 'trace=!sched_yield,clock_nanosleep' \
+		"$traffic" --messages "$1" --size 4096 || fail "the traced program failed"
+	counted_kicks=$(($(counter kicks) - kicks_before))
+	counted_posts=$(($(counter posts) - posts_before))
+	kicks=$(grep -c 'ioctl([0-9]*, 0xea0[12][,)]' "$trace")
+	others=$(grep -vc 'ioctl([0-9]*, 0xea0[12][,)]' "$trace")
+	echo "$1 messages: $kicks kicks traced, $counted_kicks counted, $counted_posts posts," \
+		"$others other system calls"
+}
+
+few=100
+many=1100
+run_traced "$few"
+others_few=$others
+run_traced "$many"
+
+((kicks == counted_kicks)) || fail "expected as many kicks counted as traced ($kicks), got $counted_kicks"
+((counted_posts == 2 * many)) || fail "expected $((2 * many)) posts, got $counted_posts"
+((kicks <= counted_posts + many)) || fail "expected at most one kick for each post, got $kicks"
+((others - others_few <= 20)) ||
+	fail "expected no system call for a message but the kick; 1000 messages made" \
+		"$((others - others_few)) more: $(cut -d' ' -f2- "$trace" | cut -d'(' -f1 | sort | uniq -c | sort -rn | head -n 5)"
+rm -f "$trace"
+
+# ib_write_bw at full speed, its system calls counted by the kernel: strace would slow it down so much that the engine
+# never finds it worth to wake. With a CPU to spare most posts find the engine awake and make no system call at all.
+# How many do depends on what else the machine does, so a hundred are enough here.
+tracing=/sys/kernel/tracing
+[[ -e $tracing/trace ]] || mount -t tracefs none $tracing || fail "no tracefs"
+event=$tracing/events/raw_syscalls/sys_enter
+messages=20000
+port=18600
+
+# ioctl is number 16 on x86-64.
+traced_ioctls() { sed -nE 's/.*id: +16 .* hitcount: +([0-9]+).*/\1/p' "$event/hist"; }
+
+# run_perftest MESSAGES: sets ioctls, kicks and posts of one run, both ends.
+run_perftest() {
+	local kicks_before posts_before
+	local command=(ib_write_bw -d "$device" -F -s 64 -n "$1" -p $((++port)))
+	kicks_before=$(counter kicks)
+	posts_before=$(counter posts)
+	echo 'hist:keys=id if comm == "ib_write_bw"' >"$event/trigger" || skip "this kernel has no histogram triggers"
+	start_server "$port" timeout "$(limit 60)" "${command[@]}" >/dev/null 2>&1 || fail "ib_write_bw does not listen"
+	timeout "$(limit 60)" "${command[@]}" 127.0.0.1 >/dev/null 2>&1 || fail "ib_write_bw failed"
+	wait "$server"
+	ioctls=$(traced_ioctls)
+	echo '!hist:keys=id if comm == "ib_write_bw"' >"$event/trigger"
+	kicks=$(($(counter kicks) - kicks_before))
+	posts=$(($(counter posts) - posts_before))
+	echo "ib_write_bw: $posts posts, $kicks kicks, ${ioctls:=0} ioctls of both ends"
+}
+
+run_perftest 100
+set_up=$((ioctls - kicks))
+for attempt in 1 2 3 4 5; do
+	run_perftest $messages
+	((posts == messages)) || fail "expected $messages posts, got $posts"
+	more=$((ioctls - kicks - set_up))
+	((more >= -20 && more <= 20)) ||
+		fail "expected $kicks kicks and the $set_up ioctls of the set-up, got $ioctls ioctls"
+	((kicks > posts - 100)) || exit 0
+done
+(($(nproc) > 1)) || exit 0
+# There posts come too rarely for it to be worth to wake the engine.
+((${PEAL_SLOWNESS:-1} == 1)) || exit 0
+fail "expected posts that find the engine awake and make no system call in one of $attempt runs"

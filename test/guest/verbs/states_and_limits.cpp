@@ -1,0 +1,688 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 240
+/*
+ * The control path: states and attributes of queue pairs, limits, many objects, leaks,
+ * the netdev below.
+ *
+ * Holds: the state table both ways, query after modify, reuse after RESET, SQD, what is
+ * not supported, that limits of query_device are true, many queue pairs, whose numbers do
+ * not count, that objects
+ * leave nothing behind, port state, MTU and GIDs that follow the netdev.
+ * Does not hold: removal of the device (lifecycle/device_removed_in_use), memory regions
+ * (verbs/memory_regions).
+ */
+#include "commands.hpp"
+#include "verbs.hpp"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace peal_test;
+
+namespace {
+
+/* ------------------------------------------------------ the state table */
+
+constexpr std::array states{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
+			    IBV_QPS_RTS,   IBV_QPS_SQD,	 IBV_QPS_ERR};
+
+bool allowed(ibv_qp_state from, ibv_qp_state to)
+{
+	switch (to) {
+	case IBV_QPS_RESET:
+		return true;
+	case IBV_QPS_ERR:
+		return from != IBV_QPS_RESET;
+	case IBV_QPS_INIT:
+		return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+	case IBV_QPS_RTR:
+		return from == IBV_QPS_INIT;
+	case IBV_QPS_RTS:
+		return from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQD;
+	case IBV_QPS_SQD:
+		return from == IBV_QPS_RTS || from == IBV_QPS_SQD;
+	default:
+		return false;
+	}
+}
+
+/* The attributes that this step requires. */
+int try_step(Endpoint &endpoint, ibv_qp_state from, ibv_qp_state to)
+{
+	ibv_qp_attr attr{};
+	int mask = IBV_QP_STATE;
+
+	if (to == IBV_QPS_INIT) {
+		attr = init_attr();
+		mask = from == IBV_QPS_RESET ? init_mask : IBV_QP_STATE;
+	} else if (to == IBV_QPS_RTR) {
+		attr = rtr_attr(endpoint.device, endpoint.qp->qp_num, endpoint.device.gid());
+		mask = rtr_mask;
+	} else if (to == IBV_QPS_RTS && (from == IBV_QPS_RTR || !allowed(from, to))) {
+		attr = rts_attr();
+		mask = rts_mask;
+	}
+	attr.qp_state = to;
+	return ibv_modify_qp(endpoint.qp, &attr, mask);
+}
+
+void bring_to(Endpoint &endpoint, ibv_qp_state state)
+{
+	static const std::array path{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD};
+	auto from = IBV_QPS_RESET;
+
+	if (state == IBV_QPS_RESET)
+		return;
+	for (auto next : path) {
+		must(try_step(endpoint, from, next), "modify to " + state_name(next));
+		from = next;
+		if (next == state || (state == IBV_QPS_ERR && next == IBV_QPS_RTS))
+			break;
+	}
+	if (state == IBV_QPS_ERR)
+		to_state(endpoint.qp, IBV_QPS_ERR);
+}
+
+/* Each required attribute left out in turn. */
+void check_required(Device &device, ibv_qp_state before, ibv_qp_attr attr, int mask)
+{
+	for (int bit = 1; bit <= mask; bit <<= 1) {
+		if (!(mask & bit) || bit == IBV_QP_STATE)
+			continue;
+		Endpoint endpoint(device);
+		bring_to(endpoint, before);
+		attr.dest_qp_num = endpoint.qp->qp_num;
+		INFO("to " << state_name(attr.qp_state) << " without attribute " << bit);
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, mask & ~bit)) == "EINVAL");
+		CHECK(state_name(query_state(endpoint.qp)) == state_name(before));
+	}
+}
+
+ibv_qp_attr query(ibv_qp *qp, ibv_qp_init_attr *init = nullptr)
+{
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr unused{};
+
+	must(ibv_query_qp(qp, &attr, 0x1fffff, init ? init : &unused), "query_qp");
+	return attr;
+}
+
+void ping(Pair &pair, std::uint64_t id)
+{
+	post_recv(pair.b.qp, id, {});
+	post(pair.a.qp, Send(IBV_WR_SEND).id(id));
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == id);
+	CHECK(wait_success(pair.b.recv_cq).front().wr_id == id);
+}
+
+/* ---------------------------------------------------------------- leaks */
+
+/* A line "name: value kB" of /proc/meminfo. */
+long meminfo(const std::string &name)
+{
+	std::ifstream file("/proc/meminfo");
+	std::string key;
+	long value = 0;
+
+	while (file >> key >> value) {
+		if (key == name + ":")
+			return value;
+		file.ignore(256, '\n');
+	}
+	return -1;
+}
+
+/* Vmalloc areas that our module asked for. */
+std::size_t vmalloc_areas()
+{
+	std::ifstream file("/proc/vmallocinfo");
+	std::string line;
+	std::size_t count = 0;
+
+	while (std::getline(file, line))
+		count += line.find("peal") != std::string::npos ||
+			 line.find("vmalloc_user") != std::string::npos;
+	return count;
+}
+
+void make_and_break(Device &device, int rounds)
+{
+	for (int i = 0; i < rounds; i++) {
+		Pair pair(device);
+		Region region(pair.a.pd, 16 * page_bytes);
+		ping(pair, i);
+	}
+}
+
+/* --------------------------------------------------------------- netdev */
+
+std::string read_line(const std::string &path)
+{
+	std::ifstream file(path);
+	std::string line;
+
+	std::getline(file, line);
+	return line;
+}
+
+std::string netdev_of(const std::string &device)
+{
+	return read_line("/sys/class/infiniband/" + device + "/ports/1/gid_attrs/ndevs/0");
+}
+
+/* A veth pair with a device of its own on it, gone at the end. */
+class OwnDevice {
+public:
+	OwnDevice()
+	{
+		const std::string type = is_peal() ? "peal" : "rxe";
+		ok_ = !run("ip link add tctl0 type veth peer name tctl1 && ip link set tctl1 up && "
+			   "ip addr add 10.78.0.1/24 dev tctl0 && ip link set tctl0 up") &&
+		      !run("rdma link add " + name() + " type " + type + " netdev tctl0");
+	}
+	~OwnDevice() { run("rdma link delete " + name() + "; ip link delete tctl0"); }
+	OwnDevice(const OwnDevice &) = delete;
+	OwnDevice &operator=(const OwnDevice &) = delete;
+	static std::string name() { return is_peal() ? "peal8" : "rxe8"; }
+	bool ok() const { return ok_; }
+
+private:
+	bool ok_;
+};
+
+bool has_gid(Device &device, std::uint8_t third, std::uint8_t last)
+{
+	ibv_gid_entry entries[64]{};
+	const auto count = ibv_query_gid_table(device, entries, 64, 0);
+
+	for (ssize_t i = 0; i < count; i++)
+		if (entries[i].gid.raw[10] == 0xff && entries[i].gid.raw[14] == third &&
+		    entries[i].gid.raw[15] == last)
+			return true;
+	return false;
+}
+
+} // namespace
+
+TEST_CASE("the state table")
+{
+	Device device;
+
+	for (auto from : states) {
+		for (auto to : states) {
+			Endpoint endpoint(device);
+			bring_to(endpoint, from);
+			INFO(state_name(from) << " to " << state_name(to));
+			const bool may = allowed(from, to);
+			CHECK(errno_name(try_step(endpoint, from, to)) == (may ? "0" : "EINVAL"));
+			CHECK(state_name(query_state(endpoint.qp)) == state_name(may ? to : from));
+		}
+	}
+}
+
+TEST_CASE("each step requires its attributes")
+{
+	Device device;
+
+	check_required(device, IBV_QPS_RESET, init_attr(), init_mask);
+	check_required(device, IBV_QPS_INIT, rtr_attr(device, 0, device.gid()), rtr_mask);
+	check_required(device, IBV_QPS_RTR, rts_attr(), rts_mask);
+}
+
+TEST_CASE("values that no queue pair can have are refused")
+{
+	Device device;
+	Endpoint endpoint(device);
+	const auto refuses = [&](ibv_qp_attr attr, int mask) {
+		return errno_name(ibv_modify_qp(endpoint.qp, &attr, mask)) == "EINVAL";
+	};
+	auto init = init_attr();
+	init.port_num = 2;
+	CHECK(refuses(init, init_mask));
+	init = init_attr();
+	init.pkey_index = 0xffff;
+	CHECK(refuses(init, init_mask));
+	to_init(endpoint.qp);
+
+	const auto good = rtr_attr(device, endpoint.qp->qp_num, device.gid());
+	auto bad = good;
+	bad.ah_attr.grh.sgid_index = 250;
+	CHECK(refuses(bad, rtr_mask));
+	bad = good;
+	bad.path_mtu = static_cast<ibv_mtu>(9);
+	CHECK(refuses(bad, rtr_mask));
+	bad = good;
+	for (const unsigned depth : {129, 255}) {
+		bad.max_dest_rd_atomic = static_cast<std::uint8_t>(depth);
+		CHECK(refuses(bad, rtr_mask));
+	}
+	CHECK(state_name(query_state(endpoint.qp)) == "INIT");
+
+	to_rtr(endpoint.qp, device, endpoint.qp->qp_num);
+	auto ready = rts_attr();
+	for (const unsigned depth : {129, 255}) {
+		ready.max_rd_atomic = static_cast<std::uint8_t>(depth);
+		CHECK(refuses(ready, rts_mask));
+	}
+	CHECK(state_name(query_state(endpoint.qp)) == "RTR");
+}
+
+/* Programs take the depth that the peer advertises, and real peers advertise 128. */
+TEST_CASE("queue pairs may have more READs and atomics outstanding than the device advertises")
+{
+	constexpr std::uint8_t depth = 128;
+	constexpr std::size_t count = 2 * depth;
+	Device device;
+	if (!is_peal())
+		return;
+	REQUIRE(device.attributes().max_qp_rd_atom < depth);
+	Link link;
+	link.rd_atomic = link.dest_rd_atomic = depth;
+	const Pair pair(device, {.send_wr = 2 * count, .cqe = 2 * count}, link);
+	const Region from(pair.b.pd, page_bytes);
+	const Region to(pair.a.pd, page_bytes);
+	auto *target = reinterpret_cast<std::uint64_t *>(from.data());
+	auto *result = reinterpret_cast<std::uint64_t *>(to.data());
+	CHECK(query(pair.a.qp).max_rd_atomic == depth);
+	CHECK(query(pair.b.qp).max_dest_rd_atomic == depth);
+
+	target[0] = 0;
+	target[1] = 0x123456789abcdef0;
+	std::vector<Send> list;
+	for (std::size_t i = 0; i < count; i++) {
+		list.push_back(Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {to.sge(8 * i, 8)})
+				       .atomic(from.address(0), from.rkey(), 1));
+		list.push_back(Send(IBV_WR_RDMA_READ, {to.sge(8 * (count + i % 8), 8)})
+				       .remote(from.address(8), from.rkey()));
+	}
+	ibv_send_wr *bad = nullptr;
+	must(post_list(pair.a.qp, list, &bad), "post_send");
+	wait_success(pair.a.send_cq, list.size());
+	for (std::size_t i = 0; i < count; i++)
+		CHECK(result[i] == i);
+	for (std::size_t i = 0; i < 8; i++)
+		CHECK(result[count + i] == target[1]);
+	CHECK(target[0] == count);
+}
+
+TEST_CASE("query tells what modify set")
+{
+	Device device;
+	QpOptions options;
+	options.inline_bytes = 40;
+	Endpoint endpoint(device, options);
+	Link link;
+	link.timeout = 11;
+	link.retry_cnt = 5;
+	link.rnr_retry = 4;
+	link.min_rnr_timer = 17;
+	link.rd_atomic = 3;
+	link.dest_rd_atomic = 6;
+	link.psn = 0x123456;
+	link.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	connect_to(endpoint.qp, device, endpoint.qp->qp_num, link);
+	ibv_qp_init_attr init{};
+	const auto attr = query(endpoint.qp, &init);
+
+	CHECK(state_name(attr.qp_state) == "RTS");
+	CHECK(attr.path_mtu == device.port().active_mtu);
+	CHECK(attr.dest_qp_num == endpoint.qp->qp_num);
+	CHECK(attr.rq_psn == 0x123456);
+	CHECK(attr.sq_psn == 0x123456);
+	CHECK(attr.timeout == 11);
+	CHECK(attr.retry_cnt == 5);
+	CHECK(attr.rnr_retry == 4);
+	CHECK(attr.min_rnr_timer == 17);
+	CHECK(attr.max_rd_atomic == 3);
+	CHECK(attr.max_dest_rd_atomic == 6);
+	CHECK(attr.port_num == 1);
+	CHECK(attr.ah_attr.is_global == 1);
+	CHECK(attr.ah_attr.grh.sgid_index == device.gid_index());
+	CHECK(attr.ah_attr.grh.hop_limit == 64);
+	CHECK(!std::memcmp(attr.ah_attr.grh.dgid.raw, device.gid().raw, 16));
+	CHECK((attr.qp_access_flags &
+	       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) ==
+	      static_cast<unsigned>(link.access));
+	CHECK(init.cap.max_send_wr >= options.send_wr);
+	CHECK(init.cap.max_recv_wr >= options.recv_wr);
+	CHECK(init.cap.max_send_sge >= options.send_sge);
+	CHECK(init.cap.max_recv_sge >= options.recv_sge);
+	CHECK(init.cap.max_inline_data >= options.inline_bytes);
+	CHECK(init.qp_type == IBV_QPT_RC);
+	CHECK(init.send_cq == endpoint.send_cq.get());
+	CHECK(init.recv_cq == endpoint.recv_cq.get());
+}
+
+TEST_CASE("attributes change while the queue pair works")
+{
+	Device device;
+	Pair pair(device);
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_RTS;
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	attr.min_rnr_timer = 9;
+	must(ibv_modify_qp(pair.b.qp, &attr,
+			   IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER),
+	     "modify");
+	CHECK(query(pair.b.qp).min_rnr_timer == 9);
+	Region from(pair.a.pd, page_bytes), to(pair.b.pd, page_bytes);
+	post(pair.a.qp, Send(IBV_WR_RDMA_READ, {from.sge(0, 8)}).remote(to.address(), to.rkey()));
+	wait_success(pair.a.send_cq);
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, 8)}).remote(to.address(), to.rkey()));
+	check_status(wait_completion(pair.a.send_cq), IBV_WC_REM_INV_REQ_ERR,
+		     PEAL_REASON_QP_ACCESS);
+}
+
+TEST_CASE("RESET and reuse")
+{
+	Device device;
+	Pair pair(device);
+
+	for (int round = 0; round < 20; round++) {
+		ping(pair, round);
+		/* Work that is cut off leaves nothing behind. */
+		post_recv(pair.b.qp, 1000, {});
+		post(pair.b.qp, Send(IBV_WR_SEND).id(1001));
+		if (round % 2)
+			to_state(pair.b.qp, IBV_QPS_ERR);
+		to_state(pair.a.qp, IBV_QPS_RESET);
+		to_state(pair.b.qp, IBV_QPS_RESET);
+		for (auto *cq : {pair.a.send_cq.get(), pair.a.recv_cq.get(), pair.b.send_cq.get(),
+				 pair.b.recv_cq.get()})
+			drain(cq);
+		Link link;
+		link.psn = static_cast<std::uint32_t>(round * 1000);
+		connect(pair.a, pair.b, link);
+	}
+	ping(pair, 99);
+}
+
+TEST_CASE("SQD: what was posted is finished, what is posted waits")
+{
+	Device device;
+	Pair pair(device);
+	ibv_qp_attr attr{};
+
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(1));
+	attr.qp_state = IBV_QPS_SQD;
+	attr.en_sqd_async_notify = 1;
+	must(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	     "modify to SQD");
+	CHECK(device.wait_event(IBV_EVENT_SQ_DRAINED, pair.a.qp.get()));
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == 1);
+	CHECK(query(pair.a.qp).sq_draining == 0);
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(2));
+	/* The other direction goes on. */
+	post(pair.b.qp, Send(IBV_WR_RDMA_WRITE).id(3));
+	CHECK(wait_success(pair.b.send_cq).front().wr_id == 3);
+	CHECK(describe(drain(pair.a.send_cq)) == "0 completions");
+	to_state(pair.a.qp, IBV_QPS_RTS);
+	CHECK(wait_success(pair.a.send_cq).front().wr_id == 2);
+}
+
+TEST_CASE("types of queue pairs that are not supported")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 16));
+
+	if (!is_peal())
+		SKIP_CASE("other devices have other types");
+	for (auto type : {IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_DRIVER}) {
+		auto init = init_attributes(pd, cq, cq, {});
+		init.qp_type = type;
+		INFO("type " << type);
+		auto *qp = ibv_create_qp_ex(device, &init);
+		CHECK((qp ? "0" : errno_name(errno)) == "EOPNOTSUPP");
+	}
+}
+
+TEST_CASE("limits of queue pairs are what query_device says")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 16));
+	const auto limits = device.attributes();
+	const auto make = [&](QpOptions options) {
+		auto init = init_attributes(pd, cq, cq, options);
+		errno = 0;
+		auto *qp = ibv_create_qp_ex(device, &init);
+		const auto error = qp ? "0" : errno_name(errno);
+		if (qp)
+			must(ibv_destroy_qp(qp), "destroy_qp");
+		return error;
+	};
+	const auto wr = static_cast<std::uint32_t>(limits.max_qp_wr);
+	const auto sge = static_cast<std::uint32_t>(limits.max_sge);
+
+	if (is_peal()) /* others would need more memory than there is */
+		CHECK(make({.send_wr = wr, .recv_wr = wr, .send_sge = sge, .recv_sge = sge}) ==
+		      "0");
+	CHECK(make({.send_wr = wr + 1}) == "EINVAL");
+	CHECK(make({.recv_wr = wr + 1}) == "EINVAL");
+	CHECK(make({.send_sge = sge + 1}) == "EINVAL");
+	CHECK(make({.recv_sge = sge + 1}) == "EINVAL");
+	CHECK(make({.inline_bytes = 1 << 20}) == "EINVAL");
+	CHECK(make({.send_wr = 0xffffffff}) == "EINVAL");
+	if (is_peal())
+		CHECK(make({.inline_bytes = PEAL_MAX_INLINE}) == "0");
+}
+
+TEST_CASE("the device says what it is")
+{
+	Device device;
+	const auto attr = device.attributes();
+
+	CHECK(device.context()->device->transport_type == IBV_TRANSPORT_IB);
+	CHECK(device.port().link_layer == IBV_LINK_LAYER_ETHERNET);
+	CHECK(attr.phys_port_cnt == 1);
+	CHECK(attr.node_guid != 0);
+	if (!is_peal())
+		return;
+	CHECK(attr.atomic_cap == IBV_ATOMIC_GLOB);
+	CHECK(attr.max_qp_wr == PEAL_MAX_QP_WR);
+	CHECK(attr.max_sge == PEAL_MAX_SGE);
+	CHECK(attr.max_cqe == PEAL_MAX_CQE);
+	CHECK(device.port().max_msg_sz == PEAL_MAX_MSG);
+	CHECK(attr.vendor_id != 0);
+	CHECK(attr.vendor_id != 0xffffff);
+}
+
+TEST_CASE("a thousand queue pairs pass messages")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 4096));
+	QpOptions options;
+	options.send_wr = options.recv_wr = 4;
+	options.send_sge = options.recv_sge = 1;
+	std::vector<Qp> qps;
+
+	for (int i = 0; i < 1000; i++)
+		qps.push_back(create_qp(pd, cq, cq, options));
+	for (std::size_t i = 0; i < qps.size(); i++)
+		connect_to(qps[i], device, qps[i ^ 1]->qp_num);
+	for (std::uint64_t round = 0; round < 2; round++) {
+		for (auto &qp : qps)
+			post_recv(qp, 1, {});
+		for (auto &qp : qps)
+			post(qp, Send(IBV_WR_SEND).id(2));
+		CHECK(wait_success(cq, 2 * qps.size(), 3 * patience).size() == 2 * qps.size());
+	}
+}
+
+TEST_CASE("a queue pair's number does not tell the next one's")
+{
+	if (!is_peal())
+		SKIP_CASE("other devices count");
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 64));
+	std::vector<Qp> qps;
+	std::set<std::uint32_t> numbers;
+	int near = 0;
+
+	for (int i = 0; i < 64; i++) {
+		qps.push_back(create_qp(pd, cq, cq));
+		const auto number = static_cast<std::int64_t>(qps.back()->qp_num);
+		CHECK(number >= 0x10);
+		CHECK(number <= 0x7fffff);
+		if (i)
+			near += std::abs(number - std::int64_t{qps[qps.size() - 2]->qp_num}) < 1000;
+		numbers.insert(qps.back()->qp_num);
+	}
+	CHECK(numbers.size() == qps.size());
+	/* One in 4000 by chance. */
+	CHECK(near < 4);
+	CHECK(*numbers.rbegin() - *numbers.begin() > 0x100000);
+}
+
+TEST_CASE("several contexts of one process")
+{
+	Device first, second;
+	Endpoint a(first), b(second);
+	connect(a, b);
+	Region from(a.pd, page_bytes), to(b.pd, page_bytes);
+
+	fill_pattern(from.bytes(0, 500), 1);
+	post(a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, 500)}).remote(to.address(), to.rkey()));
+	wait_success(a.send_cq);
+	CHECK(difference(to.bytes(0, 500), from.bytes(0, 500)) == "");
+	std::vector<std::unique_ptr<Device>> many;
+	for (int i = 0; i < 30; i++)
+		many.push_back(std::make_unique<Device>());
+	CHECK(many.size() == 30);
+}
+
+TEST_CASE("objects leave nothing behind")
+{
+	{
+		Device device;
+		make_and_break(device, 20); /* caches fill */
+	}
+	const auto resources_before = resources();
+	const auto areas_before = vmalloc_areas();
+	const auto available_before = meminfo("MemAvailable");
+	{
+		Device device;
+		make_and_break(device, 300);
+	}
+	CHECK(resources() == resources_before);
+	CHECK(eventually([&] { return vmalloc_areas() <= areas_before; }));
+	/* One leaked queue pair of each round would be ten times this. */
+	CHECK(eventually([&] { return meminfo("MemAvailable") > available_before - 8192; }));
+}
+
+TEST_CASE("a process that ends leaves nothing behind")
+{
+	const auto before = resources();
+	const int status = run("exec /proc/" + std::to_string(getpid()) +
+			       "/exe 'leave everything open' "
+			       ">/dev/null");
+
+	CHECK(WEXITSTATUS(status) == 0);
+	CHECK(eventually([&] { return resources() == before; }));
+}
+
+TEST_CASE("leave everything open", "[.]")
+{
+	Device device;
+	Pair pair(device);
+	Region region(pair.a.pd, page_bytes);
+
+	for (int i = 0; i < 30; i++)
+		post(pair.a.qp, Send(IBV_WR_SEND));
+	_exit(0);
+}
+
+TEST_CASE("port, MTU and GIDs follow the netdev")
+{
+	OwnDevice own;
+	if (!own.ok())
+		SKIP_CASE("cannot make a second device");
+	Device device(own.name());
+
+	run("ip link set tctl0 down");
+	CHECK(eventually([&] { return device.port().state == IBV_PORT_DOWN; }));
+	CHECK(device.wait_event(IBV_EVENT_PORT_ERR, port_object));
+	run("ip link set tctl0 up");
+	CHECK(eventually([&] { return device.port().state == IBV_PORT_ACTIVE; }));
+	CHECK(device.wait_event(IBV_EVENT_PORT_ACTIVE, port_object));
+
+	run("ip link set tctl0 mtu 5000");
+	CHECK(eventually([&] { return device.port().active_mtu == IBV_MTU_4096; }));
+	run("ip link set tctl0 mtu 1500");
+	CHECK(eventually([&] { return device.port().active_mtu == IBV_MTU_1024; }));
+
+	run("ip addr add 10.78.9.7/24 dev tctl0");
+	CHECK(eventually([&] { return has_gid(device, 9, 7); }));
+	run("ip addr del 10.78.9.7/24 dev tctl0");
+	CHECK(eventually([&] { return !has_gid(device, 9, 7); }));
+}
+
+TEST_CASE("a path MTU that the link cannot carry is refused")
+{
+	OwnDevice own;
+	if (!own.ok())
+		SKIP_CASE("cannot make a second device");
+	Device device(own.name());
+	Endpoint endpoint(device);
+	auto neighbour = device.gid();
+	neighbour.raw[15] ^= 0x55;
+	/* Of 10.78.0.1; nobody has it, and modify wants it resolved. */
+	REQUIRE(!run("ip neigh replace 10.78.0.84 lladdr 02:00:00:00:00:55 dev tctl0"));
+	auto attr = rtr_attr(device, 77, neighbour);
+
+	to_init(endpoint.qp);
+	for (const auto mtu : {IBV_MTU_2048, IBV_MTU_4096}) {
+		attr.path_mtu = mtu;
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "EINVAL");
+		CHECK(state_name(query_state(endpoint.qp)) == "INIT");
+	}
+	run("ip link set tctl0 mtu 2200");
+	attr.path_mtu = IBV_MTU_4096;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "EINVAL");
+	attr.path_mtu = IBV_MTU_2048;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, rtr_mask)) == "0");
+	CHECK(query(endpoint.qp).path_mtu == IBV_MTU_2048);
+}
+
+TEST_CASE("query tells where the packet numbers stand")
+{
+	Device device;
+	Pair pair(device);
+	Link link;
+	Region from(pair.a.pd, 64 * page_bytes), to(pair.b.pd, 64 * page_bytes);
+	const std::uint32_t mtu = 128U << device.port().active_mtu;
+	const auto at = [&](std::uint32_t packets) { return (link.psn + packets) & 0xffffff; };
+
+	CHECK(query(pair.a.qp).sq_psn == at(0));
+	CHECK(query(pair.b.qp).rq_psn == at(0));
+	/* Nothing, one packet, three packets: the numbers wrap on the way. */
+	for (const std::uint32_t bytes : {0U, mtu, 2 * mtu + 1})
+		for (int i = 0; i < 5; i++) {
+			post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})
+						.remote(to.address(), to.rkey()));
+			wait_success(pair.a.send_cq);
+		}
+	CHECK(query(pair.a.qp).sq_psn == at(5 + 5 + 15));
+	CHECK(query(pair.b.qp).rq_psn == at(5 + 5 + 15));
+	CHECK(query(pair.b.qp).sq_psn == at(0));
+}
+
+TEST_CASE("two devices have nothing to do with each other")
+{
+	OwnDevice own;
+	if (!own.ok())
+		SKIP_CASE("cannot make a second device");
+	Device first, second(own.name());
+	Pair on_first(first), on_second(second);
+
+	ping(on_first, 1);
+	ping(on_second, 2);
+	CHECK(netdev_of(own.name()) == "tctl0");
+	CHECK(std::string(ibv_get_device_name(first.context()->device)) == device_name());
+	CHECK(std::string(ibv_get_device_name(second.context()->device)) == own.name());
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 240
+# carrier: any
+#
+# What goes over the wire, read by others: a capture of packets with every opcode, over IPv4, IPv6 and a VLAN, with
+# every NAK that can be provoked. Lengths, padding and ICRC are checked by check_capture.py, the rest by Wireshark's
+# dissector.
+set -u
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+require tcpdump tshark rping
+read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
+verify=build/user/test/interop/verify
+capture=$wire_work/capture.pcap
+[[ -x $verify ]] || skip "verify is not built"
+
+# traffic FAMILY ARGUMENT...
+traffic() {
+	wire_pair b "$1" 60 "$verify" -d @DEVICE -g @GID -p @PORT "${@:2}" ||
+		fail "IPv$1, ${*:2}: $(grep -v ^ok "$wire_work/client") $(<"$wire_work/server")"
+}
+
+capturing() { grep -q "listening on" "$wire_work/tcpdump"; }
+
+start_capture() {
+	wire_exec="exec" wire_on a tcpdump -i "${wire_netdev[a]}" -U -n -s 0 -B 16384 -w "$capture" 2>"$wire_work/tcpdump" &
+	tcpdump=$!
+	wait_for capturing || fail "tcpdump does not start: $(<"$wire_work/tcpdump")"
+}
+
+stop_capture() {
+	kill -INT "$tcpdump"
+	wait "$tcpdump"
+	grep -q "^0 packets dropped by kernel" "$wire_work/tcpdump" || fail "tcpdump lost packets: $(<"$wire_work/tcpdump")"
+}
+
+required=ud-send-only,ud-send-only-imm,ack,rnr-nak,nak-sequence,nak-invalid-request,nak-remote-access
+required+=,nak-remote-operation,mad,ipv4,ipv6
+faults=nak-access,nak-invalid,nak-operation,rnr
+if [[ ${kinds[*]} == *rxe* ]]; then
+	# It calls a message that is too long a remote operation error.
+	faults=nak-access,nak-operation,rnr
+	required=${required/,nak-invalid-request/}
+fi
+for name in send-{first,middle,last,last-imm,only,only-imm} write-{first,middle,last,last-imm,only,only-imm}; do
+	required+=,rc-$name,uc-$name
+done
+for name in send-{last,only}-invalidate read-request read-response-{first,middle,last,only} acknowledge \
+	atomic-acknowledge compare-swap fetch-add; do
+	required+=,rc-$name
+done
+
+wire_up "${kinds[@]}" 1500
+wire_neighbours
+[[ ${kinds[*]} != "peal peal" ]] || wire_vlan
+start_capture
+traffic 4 --sizes 0,1,2,3,33,mtu-1,mtu,mtu+1,3333 --count 2
+traffic 4 --ops "$faults"
+traffic 6 --sizes 1,2,mtu,3333 --count 1
+if [[ ${kinds[*]} == "peal peal" ]]; then
+	required+=,vlan
+	traffic vlan4 --sizes 1,3333 --count 1
+	traffic vlan6 --sizes 1,3333 --count 1
+fi
+wire_cm_pair b 4 30 rping -s -a @ADDRESS -p @PORT -V -C 3 -S 100 -- rping -c -a @PEER -p @PORT -V -C 3 -S 100 ||
+	fail "rping: $(<"$wire_work/client") $(<"$wire_work/server")"
+wire_netem a loss 10%
+traffic 4 --ops rc-write,rc-send --sizes 16384 --count 32
+stop_capture
+[[ ! -d /results ]] || cp "$capture" "/results/capture-${kinds[0]}-${kinds[1]}.pcap"
+test/interop/check_capture.py --tshark --require "$required" "$capture" || fail "the capture is not good"
+wire_down

@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 240
+# carrier: any
+#
+# Two devices in two network namespaces: every operation with checked data over IPv4, IPv6 and a VLAN, with the
+# smallest and the largest path MTU that veth has by default and with jumbo frames, each end once the client. What
+# should be refused is refused with the right status.
+set -u
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
+verify=build/user/test/interop/verify
+[[ -x $verify ]] || skip "verify is not built"
+
+# check SERVER_END FAMILY ARGUMENT...
+check() {
+	local begin=${EPOCHREALTIME/./}
+	wire_pair "$1" "$2" 100 "$verify" -d @DEVICE -g @GID -p @PORT "${@:3}" ||
+		fail "IPv$2, server at $1, ${*:3}: $(grep -v ^ok "$wire_work/client") $(<"$wire_work/server")"
+	echo "ok: IPv$2, server at $1, ${*:3} ($(((${EPOCHREALTIME/./} - begin) / 1000)) ms)"
+}
+
+wire_up "${kinds[@]}" 1500
+check a 4
+check b 4 --sizes 0,1,mtu+1,65536 --count 4
+check a 6 --sizes 0,1,mtu+1,65536 --count 4
+# rxe calls a message that is too long a remote operation error.
+[[ ${kinds[*]} == *rxe* ]] || check b 4 --ops nak-invalid
+check b 4 --ops nak-access,nak-operation,rnr
+check a 4 --ops rc-send,rc-write,rc-read --sizes $((8388608 / ${PEAL_SLOWNESS:-1})) --count 2
+if [[ ${kinds[*]} == "peal peal" ]]; then
+	wire_vlan
+	check a vlan4 --sizes 1,mtu,65536 --count 4
+	check b vlan6 --sizes 1,mtu,65536 --count 4
+fi
+
+wire_up "${kinds[@]}" 4500
+check a 4 --sizes "1,mtu-1,mtu,mtu+1,65536,$((1000000 / ${PEAL_SLOWNESS:-1}))" --count 4
+wire_down

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 240
+# carrier: any
+#
+# A wire that loses, duplicates and reorders: data arrives byte-exact, with the default timeout and seven retries,
+# and in time. scripts/test interop has more kinds of it and more bytes.
+set -u
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+# shellcheck source=test/interop/impair.sh
+source "$(dirname "$0")/../../interop/impair.sh"
+require rping tc
+read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
+
+wire_up "${kinds[@]}" 1500
+wire_neighbours
+impair "loss 1%" loss 1%
+transfer 8 60
+ping 30 -S 65000 -C 100
+impair "5% late" delay 1ms reorder 95%
+transfer 8 60
+impair "duplicate 1%" duplicate 1%
+transfer 8 60
+wire_down
+judge_impairments

@@ -1,0 +1,180 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 300
+# carrier: any
+#
+# Two VRFs and the part of the namespace that is in no VRF have the same addresses, IPv4 and IPv6, and so have their
+# peers. Each has a device of its own, and all move different data at the same time. Every packet reaches the device
+# of its own VRF: the data is right, and no device drops a packet for a queue pair that it does not know. Packets
+# between two programs of one VRF, and those of groups, stay in it too.
+# It does not look at the connection manager, which knows no VRFs (Documentation/wire.rst).
+set -u
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+verify=build/user/test/interop/verify
+mcast=$(dirname "$0")/../../../build/user/test/guest/multicast
+[[ -x $verify && -x $mcast ]] || skip "verify or verbs/multicast is not built"
+modprobe -a vrf veth dummy ib_uverbs || skip "this kernel has no VRFs"
+
+address4=10.83.0.1 address6=fd83::1
+peer4=10.83.0.2 peer6=fd83::2
+domains="none red blue"
+devices=(peal_none far_none peal_red far_red peal_blue far_blue)
+declare -A control=([none]=10.84.0 [red]=10.84.1 [blue]=10.84.2) port=([none]=18600 [red]=18601 [blue]=18602)
+
+# domain_up NAME: leg_NAME with the shared addresses, its peer in a namespace, and a pair for TCP outside of all VRFs.
+domain_up() {
+	local name=$1 peer="ip -n peer_$1"
+	ip netns add "peer_$name" && ip link add "leg_$name" type veth peer name "far_$name" netns "peer_$name" &&
+		ip link add "tcp_$name" type veth peer name far_tcp netns "peer_$name" || fail "cannot make the links of $name"
+	[[ $name == none ]] || vrf_up "$name" || fail "cannot make the VRF $name"
+	ip address add "$address4/24" dev "leg_$name" && ip address add "$address6/64" dev "leg_$name" nodad &&
+		ip link set "leg_$name" up && ip address add "${control[$name]}.1/24" dev "tcp_$name" &&
+		ip link set "tcp_$name" up || fail "cannot set the addresses of $name"
+	$peer link set lo up
+	$peer address add "$peer4/24" dev "far_$name" && $peer address add "$peer6/64" dev "far_$name" nodad &&
+		$peer link set "far_$name" up && $peer address add "${control[$name]}.2/24" dev far_tcp &&
+		$peer link set far_tcp up || fail "cannot set the addresses of $name's peer"
+	rdma link add "peal_$name" type peal netdev "leg_$name" || fail "cannot make peal_$name"
+	ip netns exec "peer_$name" rdma link add "far_$name" type peal netdev "far_$name" || fail "cannot make far_$name"
+	direct_off "peal_$name"
+	direct_off "far_$name"
+}
+
+# vrf_up NAME: leg_NAME is in it, and before it another device, whose netdev has no address.
+vrf_up() {
+	ip link add "vrf_$1" type vrf table "$((100 + ${#1}))" && ip link set "vrf_$1" up &&
+		ip link add "idle_$1" type dummy && ip link set "idle_$1" master "vrf_$1" && ip link set "idle_$1" up &&
+		rdma link add "idle_$1" type peal netdev "idle_$1" && ip link set "leg_$1" master "vrf_$1"
+}
+
+domain_ready() { wire_ready "peal_$1" "$address4" "$address6" && wire_ready "far_$1" "$peer4" "$peer6"; }
+
+counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
+
+# pair FAMILY NAME: verify between both ends of that domain, with data of its own.
+pair() {
+	local name=$2 near=$address4 far=$peer4 arguments
+	[[ $1 == 4 ]] || near=$address6 far=$peer6
+	near=$(gid_of "peal_$name" "$near") && far=$(gid_of "far_$name" "$far") || return
+	arguments=(-p "${port[$name]}" --seed "${port[$name]}" --ops "rc-send,rc-write,rc-read,uc-send,ud-send"
+		--sizes "1,mtu,65536" --count 4)
+	"$verify" -d "peal_$name" -g "$near" "${arguments[@]}" >"$wire_work/near_$name" 2>&1 &
+	server=$!
+	wait_for happens_or_died port_listens "${port[$name]}" &&
+		ip netns exec "peer_$name" timeout "$(limit 60)" "$verify" -d "far_$name" -g "$far" \
+			"${arguments[@]}" "${control[$name]}.1" >"$wire_work/far_$name" 2>&1 && wait "$server"
+}
+
+# Since the last call, all devices have received something.
+all_received() {
+	local device
+	for device in "${devices[@]}"; do
+		(($(counter "$device" packets_received) > ${received[$device]:-0})) || fail "$1: $device received nothing"
+		received[$device]=$(counter "$device" packets_received)
+	done
+}
+
+nothing_strayed() {
+	local device
+	for device in "${devices[@]}"; do
+		(($(counter "$device" drop_qpn) == 0)) ||
+			fail "$1: $device got $(counter "$device" drop_qpn) packets of others"
+	done
+}
+
+# All domains at once.
+pairs() {
+	local name running=() failed=''
+	for name in $domains; do
+		pair "$1" "$name" &
+		running+=("$!")
+	done
+	for name in $domains; do
+		wait "${running[0]}" || failed+=" $name: $(grep -hv ^ok "$wire_work/far_$name" "$wire_work/near_$name")"
+		running=("${running[@]:1}")
+	done
+	show_drops
+	[[ -z $failed ]] || fail "IPv$1:$failed"
+	all_received "IPv$1"
+	nothing_strayed "IPv$1"
+}
+
+show_drops() {
+	local device
+	for device in "${devices[@]}"; do
+		echo "$device: received $(counter "$device" packets_received), drop_qpn $(counter "$device" drop_qpn)"
+	done
+}
+
+# alone FAMILY NAME: both programs are in this domain.
+alone() {
+	local name=$2 arguments near=$address4
+	[[ $1 == 4 ]] || near=$address6
+	arguments=(-d "peal_$name" -g "$(gid_of "peal_$name" "$near")" -p "${port[$name]}" --ops "rc-send,rc-write,rc-read"
+		--sizes "1,65536" --count 4)
+	start_server "${port[$name]}" "$verify" "${arguments[@]}" >"$wire_work/near_$name" 2>&1
+	timeout "$(limit 60)" "$verify" "${arguments[@]}" localhost >"$wire_work/far_$name" 2>&1 && wait "$server" ||
+		fail "two programs in $name, IPv$1: $(grep -hv ^ok "$wire_work/far_$name" "$wire_work/near_$name")"
+}
+
+groups() {
+	PEAL_DEV=peal_$1 timeout "$(limit 60)" "$mcast" "each attached queue pair gets a copy*" >"$wire_work/groups" 2>&1 ||
+		fail "groups in $1: $(<"$wire_work/groups")"
+}
+
+# As the kernel's documentation of VRFs asks for: otherwise a VRF's device sends to this host's own addresses outside of
+# all VRFs first.
+vrfs_first() {
+	local family
+	for family in -4 -6; do
+		ip "$family" rule add pref 32765 table local && ip "$family" rule del pref 0 || fail "cannot change the rules"
+	done
+}
+
+local_first() {
+	local family
+	for family in -4 -6; do
+		[[ -n $(ip "$family" rule show pref 32765) ]] || continue
+		ip "$family" rule add pref 0 table local
+		ip "$family" rule del pref 32765
+	done
+}
+
+down() {
+	local name
+	for name in "${devices[@]}" idle_red idle_blue; do
+		! device_exists "$name" || rdma link delete "$name"
+	done
+	for name in $domains; do
+		ip netns delete "peer_$name"
+		ip link delete "leg_$name"
+		ip link delete "tcp_$name"
+		ip link delete "vrf_$name"
+		ip link delete "idle_$name"
+	done 2>/dev/null
+	local_first
+	rm -rf "$wire_work"
+}
+
+trap down EXIT
+declare -A received=()
+for name in $domains; do
+	domain_up "$name"
+done
+for name in $domains; do
+	wait_for domain_ready "$name" || fail "$name is not ready: $(device_state "peal_$name"); $(device_state "far_$name")"
+done
+for family in ${VRF_FAMILIES:-4 6}; do
+	pairs "$family"
+done
+vrfs_first
+for family in ${VRF_FAMILIES:-4 6}; do
+	for name in $domains; do
+		alone "$family" "$name"
+	done
+	nothing_strayed "two programs of one VRF, IPv$family"
+done
+for name in $domains; do
+	groups "$name"
+done

@@ -1,9 +1,0 @@
-#!/bin/bash
-# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 420
-# carrier: wire
-#
-# t_packet_fuzz with a million packets.
-set -u
-program=$(dirname "$0")/../../build/user/test/guest/t_packet_fuzz
-PEAL_PACKETS=1000000 exec "$program"

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* CPU features that a test switches, so that every way to copy runs on every x86. */
+#ifndef PEAL_SHIM_ASM_CPUFEATURE_H
+#define PEAL_SHIM_ASM_CPUFEATURE_H
+
+#include <stdbool.h>
+
+enum {
+	X86_FEATURE_ERMS,
+	X86_FEATURE_REP_GOOD,
+	SHIM_CPU_FEATURES
+};
+
+struct shim_cpu_feature {
+	bool present;
+	unsigned long questions;	/* how often the kernel file asked */
+};
+
+extern struct shim_cpu_feature shim_cpu[SHIM_CPU_FEATURES];
+
+#define static_cpu_has(feature) (shim_cpu[feature].questions++, shim_cpu[feature].present)
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The transport core's headers, as C++ sees them.
+ *
+ * Owns: nothing; the code behind these declarations is compiled as C. Include
+ * it after everything else: the kernel's names are short. The simulation has core.hpp instead,
+ * which names completion statuses itself.
+ */
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+extern "C" {
+#include <linux/limits.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/peal-abi.h>
+
+#include "proto/early.h"
+#include "proto/icrc.h"
+#include "proto/opcode.h"
+#include "proto/packet.h"
+#include "proto/psn.h"
+#include "proto/requester.h"
+#include "proto/responder.h"
+#include "proto/rnr.h"
+}
+#undef min
+#undef max

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Only whether a region has one matters. */
+#ifndef PEAL_SHIM_RDMA_IB_UMEM_H
+#define PEAL_SHIM_RDMA_IB_UMEM_H
+
+struct ib_umem {
+	int unused;
+};
+
+#endif

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The allocator is in linux/slab.h. */
-#ifndef PEAL_KSHIM_LINUX_MM_H
-#define PEAL_KSHIM_LINUX_MM_H
-
-#include <linux/slab.h>
-
-#endif

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Like the kernel's: an index out of range becomes 0. */
-#ifndef PEAL_KSHIM_LINUX_NOSPEC_H
-#define PEAL_KSHIM_LINUX_NOSPEC_H
-
-#define array_index_nospec(index, size)	((index) < (size) ? (index) : 0)
-
-#endif

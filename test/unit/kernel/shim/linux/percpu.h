@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Nothing here counts. */
-#ifndef PEAL_KSHIM_LINUX_PERCPU_H
-#define PEAL_KSHIM_LINUX_PERCPU_H
-
-#define __percpu
-
-#endif

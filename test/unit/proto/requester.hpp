@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A requester's half alone: the test is the host, the peer and the clock.
+ */
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../catch.hpp"
+#include "../kernel/support.hpp"
+
+#include "proto.hpp"
+
+namespace peal::test {
+
+constexpr std::uint32_t MTU = 256;
+constexpr std::uint32_t ENTRIES = 64;
+constexpr std::uint64_t US = 1000;
+constexpr std::uint64_t MS = 1000 * US;
+constexpr std::uint64_t TIMEOUT = 67 * MS;
+constexpr std::uint64_t KEEP = 400 * MS;
+constexpr std::uint32_t FIRST_PSN = 0xfffffe; /* so that every test wraps */
+constexpr std::uint8_t UNLIMITED = 0 + PEAL_SYNDROME_ACK + PEAL_CREDITS_UNLIMITED;
+
+/* PSN number @n of a test. */
+inline std::uint32_t psn(std::uint32_t n)
+{
+	return (FIRST_PSN + n) & PEAL_PSN_MASK;
+}
+
+inline peal_requester_config plain_config()
+{
+	peal_requester_config config = {};
+
+	config.transport = PEAL_RC;
+	config.mtu_shift = 8;
+	config.retry_limit = 7;
+	config.rnr_limit = 7;
+	config.max_rd_atomic = 4;
+	config.timeout_ns = TIMEOUT;
+	config.window = 128;
+	config.keep_ns = KEEP;
+	return config;
+}
+
+inline peal_packet response(unsigned wire, std::uint32_t n)
+{
+	peal_packet packet = {};
+
+	packet.opcode = peal_opcode_of(PEAL_RC, static_cast<u8>(wire));
+	packet.psn = psn(n);
+	packet.syndrome = UNLIMITED;
+	return packet;
+}
+
+inline peal_packet ack(std::uint32_t n, unsigned syndrome = UNLIMITED, std::uint32_t msn = 0)
+{
+	peal_packet packet = response(PEAL_WIRE_ACK, n);
+
+	packet.syndrome = static_cast<u8>(syndrome);
+	packet.msn = msn;
+	return packet;
+}
+
+inline peal_packet nak(std::uint32_t n, unsigned code = PEAL_NAK_SEQUENCE)
+{
+	return ack(n, PEAL_SYNDROME_NAK + code);
+}
+
+inline peal_packet rnr(std::uint32_t n, unsigned timer = 1)
+{
+	return ack(n, PEAL_SYNDROME_RNR + timer);
+}
+
+inline peal_packet read_response(std::uint32_t n, std::uint32_t bytes = MTU)
+{
+	peal_packet packet = response(PEAL_WIRE_READ_RESPONSE_MIDDLE, n);
+
+	packet.payload_bytes = bytes;
+	return packet;
+}
+
+inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
+{
+	peal_packet packet = response(PEAL_WIRE_ATOMIC_ACK, n);
+
+	packet.original = original;
+	return packet;
+}
+
+class Requester {
+	std::vector<peal_flight> flights_;
+	std::unique_ptr<peal_requester> out_ = std::make_unique<peal_requester>();
+	std::uint32_t posted_ = 0;
+
+public:
+	std::uint64_t now = 1 * MS;
+	peal_outgoing out{};
+	peal_landing landing{};
+
+	explicit Requester(const peal_requester_config &config = plain_config(),
+			   std::uint32_t entries = ENTRIES)
+		: flights_(entries)
+	{
+		peal_requester_init(out_.get(), flights_.data(), entries);
+		configure(config);
+		peal_requester_set_psn(out_.get(), FIRST_PSN);
+	}
+	peal_requester *get() { return out_.get(); }
+	peal_requester *operator->() { return out_.get(); }
+	void configure(const peal_requester_config &config)
+	{
+		peal_requester_configure(out_.get(), &config);
+	}
+
+	void post(const peal_message &message)
+	{
+		REQUIRE(peal_requester_has_room(out_.get()));
+		peal_requester_post(out_.get(), &message);
+		++posted_;
+	}
+	peal_message message(unsigned opcode, std::uint64_t length = 1,
+			     unsigned flags = PEAL_WQE_SIGNALED) const
+	{
+		peal_message m = {};
+
+		m.opcode = static_cast<u8>(opcode);
+		m.flags = static_cast<u8>(flags);
+		m.index = 100 + posted_;
+		m.length = length;
+		m.remote_addr = 0x10000;
+		m.rkey = 77;
+		return m;
+	}
+	void post(unsigned opcode, std::uint64_t length = 1, unsigned flags = PEAL_WQE_SIGNALED)
+	{
+		post(message(opcode, length, flags));
+	}
+	/* A WRITE of so many packets. */
+	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
+	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
+
+	peal_pause next() { return peal_requester_next(out_.get(), now, &out); }
+	/* Everything that may leave now, as numbers of PSNs. */
+	std::vector<std::uint32_t> send()
+	{
+		std::vector<std::uint32_t> sent;
+
+		for (int i = 0; i < 100000 && next() == PEAL_PAUSE_NONE; ++i) {
+			REQUIRE_FALSE(out.local);
+			sent.push_back((out.header.psn - FIRST_PSN) & PEAL_PSN_MASK);
+		}
+		return sent;
+	}
+	peal_outgoing send_one()
+	{
+		REQUIRE(next() == PEAL_PAUSE_NONE);
+		return out;
+	}
+	/* What next() says when nothing more may leave. */
+	peal_pause pause()
+	{
+		peal_pause why;
+
+		do
+			why = next();
+		while (why == PEAL_PAUSE_NONE);
+		return why;
+	}
+
+	peal_landing_what receive(const peal_packet &packet, void *handle = nullptr)
+	{
+		peal_requester_receive(out_.get(), &packet, now, handle, &landing);
+		return landing.what;
+	}
+	void land() { peal_requester_landed(out_.get(), &landing, now); }
+	void receive_and_land(const peal_packet &packet)
+	{
+		const peal_landing_what what = receive(packet);
+
+		REQUIRE((what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC));
+		land();
+	}
+
+	std::uint64_t deadline() { return peal_requester_deadline(out_.get()); }
+	/* On to the next deadline. */
+	void expire()
+	{
+		REQUIRE(deadline() != U64_MAX);
+		now = std::max(now, deadline());
+		peal_requester_expire(out_.get(), now);
+	}
+	/* Nothing comes until something leaves; the time may pass several deadlines. */
+	std::vector<std::uint32_t> wait()
+	{
+		for (int i = 0; i < 100; ++i) {
+			expire();
+			if (auto sent = send(); !sent.empty())
+				return sent;
+		}
+		return {};
+	}
+
+	bool complete(peal_completion *completion)
+	{
+		return peal_requester_complete(out_.get(), completion);
+	}
+	/* How many complete well, in order; a failure stays for check_failed(). */
+	std::uint32_t completed()
+	{
+		peal_completion completion;
+		std::uint32_t n = 0;
+
+		while (!peal_trail_is_lost(&out_->trail, out_->trail.tail) &&
+		       complete(&completion)) {
+			REQUIRE(completion.status == IB_WC_SUCCESS);
+			REQUIRE(completion.reason == PEAL_REASON_NONE);
+			REQUIRE(completion.index == 100 + completions);
+			++completions;
+			++n;
+		}
+		return n;
+	}
+	void check_failed(unsigned status, unsigned reason)
+	{
+		peal_completion completion{};
+
+		REQUIRE(complete(&completion));
+		CHECK(completion.status == status);
+		CHECK(completion.reason == reason);
+		CHECK(completion.index == 100 + completions);
+		CHECK_FALSE(complete(&completion));
+		CHECK(next() == PEAL_PAUSE_FAILED);
+		CHECK(deadline() == U64_MAX);
+	}
+	std::uint32_t completions = 0;
+};
+
+using Psns = std::vector<std::uint32_t>;
+
+inline Psns range(std::uint32_t from, std::uint32_t to)
+{
+	Psns psns;
+
+	for (; from < to; ++from)
+		psns.push_back(from);
+	return psns;
+}
+
+} // namespace peal::test
