@@ -143,11 +143,6 @@ void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 	xa_unlock(&table->qps);
 }
 
-struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
-{
-	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
-}
-
 /* A key is its index and a random low byte, as with other devices. */
 int peal_table_add_key(struct peal_table *table, struct peal_account *account,
 		       struct peal_key *key, u32 *value)

@@ -70,9 +70,6 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 
 struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
 
-/* For packets, inside the guard: those that come one after the other often go to one. */
-struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn);
-
 /*
  * As peal_table_qp(). The caller alone uses @last, under a lock or on one CPU.
  *
@@ -91,6 +88,12 @@ static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 	last->qpn = qpn;
 	last->qp = peal_table_qp(table, qpn);
 	return last->qp;
+}
+
+/* For packets, inside the guard: those that come one after the other often go to one. */
+static inline struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
+{
+	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
 }
 
 /* The caller compares the low byte: an old key has another one. */

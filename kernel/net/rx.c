@@ -417,8 +417,8 @@ static void peal_rx_own(struct sk_buff *skb, struct peal_port *port, u32 at, boo
 }
 
 /* Inside the guard and RCU; @at: of the UDP header from the IP header, at skb->data. */
-static unsigned int peal_receive(struct peal_rx *rx, struct sk_buff *skb, u32 at, bool ipv6,
-				 __be16 sport, bool nested)
+static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 at, bool ipv6,
+				   __be16 sport, bool nested)
 {
 	struct net_device *owner;
 	struct peal_packet packet = { };
@@ -455,7 +455,7 @@ static unsigned int peal_rx_udp(struct peal_rx *rx, struct sk_buff *skb, u32 at,
 	if (!udp || udp->dest != htons(PEAL_ROCE_PORT))
 		return NF_ACCEPT;
 	peal_guard_enter();
-	verdict = peal_receive(rx, skb, at, ipv6, udp->source, nested);
+	verdict = peal_rx_packet(rx, skb, at, ipv6, udp->source, nested);
 	peal_guard_exit();
 	return verdict;
 }

@@ -30,7 +30,7 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
  * ICRC, route, out through the stack (netfilter included). Consumes @skb; what
  * the stack refuses is a lost packet. With softirqs off; never sleeps. The stack
  * may take a packet for this host through the whole of its receive side at once;
- * rx.c sees to it that peal_deliver() is not called inside this.
+ * rx.c sees to it that deliver() of the port is not called inside this.
  * Return: 0, or the reason as a negative errno, for traces; it is counted here.
  */
 int peal_tx_send(struct peal_path *path, struct sk_buff *skb);

@@ -52,7 +52,7 @@
 	WIRE(t, WRITE_ONLY_IMM, PEAL_OP_WRITE_IMM, OF_WRITE | ONLY | RETH | IMM)
 
 /* IBTA 9.2.1, table 38. Of an ATOMIC_ACK the opcode does not tell which atomic: operation 0. */
-static const struct peal_wire_opcode peal_wire_opcodes[256] = {
+const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	SENDS_AND_WRITES(RC),
 	WIRE(RC, READ_REQUEST, PEAL_OP_READ, OF_READ),
 	WIRE(RC, READ_RESPONSE_FIRST, PEAL_OP_READ, RESPONSE | FIRST | AETH),
@@ -77,10 +77,6 @@ static const struct peal_wire_opcode peal_wire_opcodes[256] = {
 };
 
 /* Eight bits into 256 entries: no index is out of range, under speculation neither. */
-const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
-{
-	return &peal_wire_opcodes[opcode];
-}
 
 #define PLACE(first, last)	((first) << 1 | (last))
 #define MIDDLE_PLACE		PLACE(0, 0)

@@ -77,8 +77,13 @@ struct peal_wire_opcode {
 	u8 operation;		/* enum peal_opcode of the message it is part of; 0: ACK */
 };
 
-/* Properties of BTH opcode @opcode; never NULL, speculation-safe. */
-const struct peal_wire_opcode *peal_wire_opcode(u8 opcode);
+extern const struct peal_wire_opcode peal_wire_opcodes[256];
+
+/* Properties of BTH opcode @opcode. Never NULL, and any u8 is inside the table. */
+static inline const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
+{
+	return &peal_wire_opcodes[opcode];
+}
 
 static inline u8 peal_opcode_transport(u8 opcode)
 {

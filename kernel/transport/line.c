@@ -102,16 +102,6 @@ void peal_line_free(struct peal_line *line)
 	line->open = false;
 }
 
-/* Is this where packets go to, and are they sent from there? One of the locks. */
-bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
-			const union ib_gid *dgid)
-{
-	const struct peal_path *path = &line->path[line->now];
-
-	return line->open && !memcmp(&path->sgid, sgid, sizeof(*sgid)) &&
-	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
-}
-
 /* Do packets to the peer leave through the netdev of that index? One of the locks. */
 bool peal_line_leaves_by(struct peal_line *line, int ifindex)
 {

@@ -25,6 +25,16 @@ struct peal_line {
 	struct peal_waiter waiter;
 };
 
+/* Is this where packets go to, and are they sent from there? One of the locks. */
+static inline bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
+				      const union ib_gid *dgid)
+{
+	const struct peal_path *path = &line->path[line->now];
+
+	return line->open && !memcmp(&path->sgid, sgid, sizeof(*sgid)) &&
+	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
+}
+
 void peal_line_init(struct peal_line *line, struct peal_qp *qp);
 int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_room *room,
 		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu);
@@ -32,8 +42,6 @@ void peal_line_use_staged(struct peal_line *line);
 void peal_line_stop(struct peal_line *line);
 void peal_line_free(struct peal_line *line);
 
-bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
-			const union ib_gid *dgid);
 bool peal_line_leaves_by(struct peal_line *line, int ifindex);
 bool peal_line_has_room(struct peal_line *line);
 struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,

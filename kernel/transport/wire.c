@@ -481,17 +481,6 @@ static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
 	return peal_wire_transmit(w, burst, budget);
 }
 
-bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_burst *burst,
-		       struct peal_budget *budget)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-
-	if (unlikely(qp->receiver != &w->base))
-		peal_qp_change_receiver(qp, &w->base);
-	peal_wire_responder_request(&w->responder, dg, burst, budget);
-	return peal_wire_responder_reply(&w->responder, burst, budget);
-}
-
 static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
 			     struct peal_budget *budget)
 {

@@ -51,8 +51,17 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_roo
 		     const struct ib_qp_attr *attr, int mask);
 
 /* rq.lock, in RTR or later: a request. Consumes dg->skb. Return: as run() of a transport. */
-bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_burst *burst,
-		       struct peal_budget *budget);
+static inline bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg,
+				     struct peal_burst *burst, struct peal_budget *budget)
+{
+	struct peal_qp *qp = w->base.qp;
+
+	if (unlikely(qp->receiver != &w->base))
+		peal_qp_change_receiver(qp, &w->base);
+	peal_wire_responder_request(&w->responder, dg, burst, budget);
+	return peal_wire_responder_reply(&w->responder, burst, budget);
+}
+
 /* sq.lock, inside the guard, RTS or SQD; run the queue afterwards. Consumes dg->skb. */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg);
 

@@ -2,7 +2,7 @@
 /*
  * The kernel's side of the doorbell, as a thread.
  *
- * Owns: the model of kernel/engine/engine.c and context.c: scan, serve, fall asleep,
+ * Owns: the model of kernel/engine/poller.c and context.c: scan, serve, fall asleep,
  * be kicked.
  * Does not know: rings; "work" of queue pair i is a pair of counters.
  *
