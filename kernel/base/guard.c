@@ -9,6 +9,11 @@
 
 DEFINE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
 
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+static struct lock_class_key peal_guard_key;
+struct lockdep_map peal_guard_lockdep = STATIC_LOCKDEP_MAP_INIT("peal_guard", &peal_guard_key);
+#endif
+
 /* A CPU that was outside, or has left since, cannot hold the old pointer. */
 static void peal_guard_wait_cpu(int cpu)
 {
@@ -38,6 +43,9 @@ void peal_guard_wait(void)
 	int cpu;
 
 	might_sleep();
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	RCU_LOCKDEP_WARN(lock_is_held(&peal_guard_lockdep), "the guard is waited for inside it");
+#endif
 	/* G, writer: the removal from the tables is visible before we look. */
 	smp_mb();
 	for_each_possible_cpu(cpu)

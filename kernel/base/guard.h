@@ -20,6 +20,7 @@
 
 #include <linux/bottom_half.h>
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 
 struct peal_guard {
 	unsigned long seq;	/* odd while this CPU is inside */
@@ -28,11 +29,22 @@ struct peal_guard {
 
 DECLARE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
 
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+/* Lockdep lists a section among the locks held, as it does with those of RCU. */
+extern struct lockdep_map peal_guard_lockdep;
+#define peal_guard_lockdep_enter()	rcu_lock_acquire(&peal_guard_lockdep)
+#define peal_guard_lockdep_exit()	rcu_lock_release(&peal_guard_lockdep)
+#else
+#define peal_guard_lockdep_enter()	do { } while (0)
+#define peal_guard_lockdep_exit()	do { } while (0)
+#endif
+
 static inline void peal_guard_enter(void)
 {
 	struct peal_guard *g;
 
 	local_bh_disable();
+	peal_guard_lockdep_enter();
 	g = this_cpu_ptr(&peal_guard);
 	if (g->depth++)
 		return;
@@ -52,6 +64,7 @@ static inline void peal_guard_exit(void)
 	if (!--g->depth)
 		/* G: uses of the objects end before "outside" is visible. */
 		smp_store_release(&g->seq, g->seq + 1);
+	peal_guard_lockdep_exit();
 	local_bh_enable();
 }
 

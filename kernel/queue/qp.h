@@ -178,6 +178,12 @@ static inline bool peal_qp_receives(const struct peal_qp *qp)
 	}
 }
 
+/* May it have requests under way, and take responses to them? */
+static inline bool peal_qp_requests(const struct peal_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
+}
+
 /* Does what is posted to the send queue come back unexecuted? */
 static inline bool peal_qp_send_failed(const struct peal_qp *qp)
 {

@@ -37,11 +37,6 @@ static u8 peal_demux_transport(const struct peal_qp *qp)
 	}
 }
 
-static bool peal_demux_asks(const struct peal_qp *qp)
-{
-	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
-}
-
 static struct peal_line *peal_demux_line(const struct peal_qp *qp)
 {
 	return &peal_wire(qp->wire)->line;
@@ -103,7 +98,7 @@ static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal
 {
 	enum peal_drop drop;
 
-	if (unlikely(!peal_demux_asks(qp)))
+	if (unlikely(!peal_qp_requests(qp)))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_peer(qp, dg);
 	if (unlikely(drop))
@@ -180,7 +175,7 @@ static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_dat
 {
 	enum peal_drop drop;
 
-	if (!peal_demux_asks(qp))
+	if (!peal_qp_requests(qp))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_way(qp, dg);
 	if (!drop && !peal_locality_prove(qp, probe))

@@ -467,15 +467,10 @@ static void peal_wire_forget_early(struct peal_wire *w)
 
 /* ---- what a queue pair asks ---- */
 
-static bool peal_wire_connected(const struct peal_qp *qp)
-{
-	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
-}
-
 static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
 			  struct peal_budget *budget)
 {
-	if (!peal_wire_connected(peal_wire_qp(w)))
+	if (!peal_qp_requests(peal_wire_qp(w)))
 		return false;
 	peal_wire_expire(w);
 	return peal_wire_transmit(w, burst, budget);
@@ -506,7 +501,7 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_burst *burst,
 	struct peal_qp *qp = peal_wire_qp(w);
 	bool more = false;
 
-	if (peal_wire_connected(qp)) {
+	if (peal_qp_requests(qp)) {
 		peal_wire_take_early(w, budget);
 		more = peal_wire_complete(w, burst, budget);
 	}
