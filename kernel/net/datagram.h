@@ -31,7 +31,6 @@ struct peal_arrival {
 
 static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 {
-	BUILD_BUG_ON(sizeof(struct peal_arrival) > SKB_GSO_CB_OFFSET);
 	return (struct peal_arrival *)skb->cb;
 }
 

@@ -403,6 +403,7 @@ static int peal_rx_slave(const struct sk_buff *skb, bool ipv6)
 static void peal_rx_own(struct sk_buff *skb, struct peal_port *port, u32 at, bool ipv6,
 			const struct net_device *owner)
 {
+	BUILD_BUG_ON(sizeof(struct peal_arrival) > SKB_GSO_CB_OFFSET);
 	if (unlikely(netif_is_l3_master(skb->dev)))
 		skb->skb_iif = peal_rx_slave(skb, ipv6);
 	skb_orphan(skb);
