@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The engine of one device: what runs the queue pairs, when, and for how long.
+ * The engine of one device. It decides when each queue pair runs, in which
+ * context, and for how long.
  *
  * Each of these contexts gives a queue pair a turn (turn.h):
- *  - the caller of a kick, within a budget (kick.c). This is the normal case: no wake-up;
- *  - the poller (poller.c), a thread that spins on the doorbells while, and only while, it
- *    is the only runnable task of its CPU. Then posting is a store;
- *  - a worker (worker.c), for what a budget or a timer left over. Where packets are sent it
- *    runs on the CPU of the turn before: a link queues by CPU, and packets of one
- *    queue pair that leave from two overtake each other;
+ *  - the caller of a kick, within a budget (kick.c). This is the normal case, because it needs
+ *    no wake-up;
+ *  - the poller (poller.c), a thread that spins on the doorbells. It spins only while it is
+ *    the only runnable task of its CPU. While it spins, posting is a store;
+ *  - a worker (worker.c), for the work that a budget or a timer left over. For a queue pair
+ *    that sends packets it runs on the CPU of the last turn. A link queues packets by CPU, so
+ *    packets of one queue pair that leave from two CPUs overtake each other;
  *  - the queue pair's timer (timer.c);
  *  - a packet that arrives (../transport/demux.c).
  *
- * What the calls of a program have handed to the worker is also on a list of its
- * context, and the context's next kick goes on with it unless the worker has begun.
- * So it is done in the program's own time as far as the program goes on kicking.
+ * A queue pair that a program's call handed to the worker is also on a list of its context. The
+ * context's next kick goes on with it unless the worker has started. So the work is done in the
+ * program's own time as long as the program goes on kicking.
  *
- * Owns: the struct alone; each part is written by the file that is named at it.
+ * Owns: only the struct. The file named at each part writes that part.
  */
 #ifndef PEAL_ENGINE_H
 #define PEAL_ENGINE_H
@@ -28,17 +30,17 @@
 #include "engine/runlist.h"
 
 struct peal_engine {
-	struct peal_table *table;	/* lifecycle.c */
-	struct peal_runlist run;	/* schedule.c adds to it */
-	struct work_struct work;	/* worker.c serves the run list */
-	struct workqueue_struct *homes;	/* worker.c: the works of queue pairs with packets */
+	struct peal_table *table;	/* set by lifecycle.c */
+	struct peal_runlist run;	/* filled by schedule.c, poller.c and worker.c */
+	struct work_struct work;	/* worker.c: serves the run list */
+	struct workqueue_struct *homes;	/* worker.c: for queue pairs that send packets */
 	/* poller.c */
-	struct peal_roster roster;	/* the thread scans it */
-	bool awake;			/* the thread looks at doorbells and run list */
-	bool wanted;			/* the thread shall try to spin */
-	u64 not_before;			/* no CPU was idle: try again then, local_clock */
+	struct peal_roster roster;	/* contexts whose doorbells the thread scans */
+	bool awake;			/* the thread scans doorbells and run list */
+	bool wanted;			/* the thread is asked to try to spin */
+	u64 not_before;			/* earliest next try to spin, local_clock() ns */
 	struct task_struct *thread;
-	struct work_struct last_pass;	/* ends the thread's scan, which waits for it */
+	struct work_struct last_pass;	/* finishes the last pass; the thread waits for it */
 };
 
 #endif

@@ -12,12 +12,15 @@
 #include "engine/turn.h"
 #include "queue/context.h"
 
-/* What the caller of a kick does in turns before the worker takes over. */
+/* The budget of one kick. The worker does the rest, so that a program's call stays short. */
 #define PEAL_KICK_BUDGET	(4 * PEAL_TURN_BUDGET)
 
 /* ---- a program's kick ---- */
 
-/* Run @index's send queue here and now. The guard is left between turns. */
+/*
+ * Run the send queue of queue pair @index in the caller. The guard is left between turns,
+ * because destroyers of objects wait for the end of a section.
+ */
 static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 			  struct peal_budget *budget)
 {
@@ -40,7 +43,10 @@ static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 	return qp ? 0 : -ENOENT;
 }
 
-/* Inside the guard. Receives were posted: run who waits, and flush if in error. */
+/*
+ * Inside the guard. Receives were posted to @qp. Run the sender that waits for them.
+ * Flush them if @qp is in error.
+ */
 static void peal_kick_received(struct peal_qp *qp, struct peal_budget *budget)
 {
 	struct peal_qp *sender = NULL;
@@ -66,13 +72,19 @@ static int peal_kick_recv(struct peal_context *ctx, unsigned long index,
 	return qp ? 0 : -ENOENT;
 }
 
-/* Packets that leave from another CPU than those before them overtake, which costs more. */
+/*
+ * Was the last turn of @qp on another CPU? Packets that leave from two CPUs overtake each
+ * other, which costs more than to leave the turn to the worker on that CPU.
+ */
 static bool peal_kick_is_elsewhere(const struct peal_qp *qp)
 {
 	return peal_qp_is_on_wire(qp) && READ_ONCE(qp->run.home) != smp_processor_id();
 }
 
-/* A turn. Inside the guard. Return: false when there is nothing that this CPU may do. */
+/*
+ * Inside the guard. Give the queue pair that has been overdue longest a turn.
+ * Return: false when none is overdue, or when that one must run on another CPU.
+ */
 static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget *budget)
 {
 	struct peal_engine *e = ctx->engine;
@@ -92,8 +104,8 @@ static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget
 }
 
 /*
- * What earlier calls of this context have left to the worker, as far as the worker has
- * not begun with it and this kick's budget goes. The queue pairs take turns.
+ * Continue the work that earlier calls of this context have left to the worker, as far as the
+ * worker has not started it and this kick's budget lasts. The queue pairs take turns.
  */
 static void peal_kick_overdue(struct peal_context *ctx, struct peal_budget *budget)
 {
@@ -130,16 +142,16 @@ const struct peal_door_ops peal_kick_door_ops = { .knock = peal_kick_knock };
 /* ---- the kernel's kick ---- */
 
 /*
- * May a queue be run right here? Not with interrupts off, and not from a handler
- * that we have called: it posts, that completes, it is called again, and the
- * stack is finite.
+ * May the caller run a queue pair? Not with interrupts off, because the guard and the locks
+ * only disable softirqs. Not inside a handler that we have called either, because a handler
+ * that posts would be called again for that post, and so on until the stack overflows.
  */
 static bool peal_kick_may_run_here(void)
 {
 	return !irqs_disabled() && !in_hardirq() && !peal_guard_held();
 }
 
-/* Something changed: there may be something to send or to flush. Any context. */
+/* Run @qp because there may be something to send or to flush. Any context may call. */
 void peal_kick(struct peal_qp *qp)
 {
 	if (!peal_kick_may_run_here()) {
@@ -153,8 +165,8 @@ void peal_kick(struct peal_qp *qp)
 }
 
 /*
- * A kernel user posted receives that somebody waits for. From where nothing can
- * be run the sender's timer has to do.
+ * A kernel user posted receives that a sender waits for. Where the caller may not run queue
+ * pairs, the sender goes on when its timer expires.
  */
 void peal_kick_receives(struct peal_qp *qp)
 {

@@ -3,7 +3,7 @@
  * Kicks: turns in the context of the program or kernel user that has posted.
  *
  * Owns: how much a caller does before it leaves the rest to the worker.
- * Does not know: how a program's call gets here (door.h), what a turn does.
+ * Does not know: how a program's call arrives here (door.h), what a turn does.
  */
 #ifndef PEAL_KICK_H
 #define PEAL_KICK_H

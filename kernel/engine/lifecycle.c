@@ -15,11 +15,11 @@
 #include "engine/worker.h"
 
 /**
- * peal_engine_start() - make the engine of a device
- * @table: the device's
- * @name: the device's; names the thread
+ * peal_engine_start() - start the engine of a device
+ * @table: the device's tables
+ * @name: the device's name, which the thread and the workqueue carry
  *
- * Return: 0 or an error, all undone.
+ * Return: 0 or a negative error value, with everything undone.
  */
 int peal_engine_start(struct peal_engine *e, struct peal_table *table, const char *name)
 {
@@ -39,9 +39,9 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 }
 
 /*
- * All queue pairs and contexts have been removed. Kicks that had passed a door before
- * it was revoked still count and wake the thread: one grace period ends them all, expedited
- * because an administrator waits.
+ * The caller has removed all queue pairs and contexts. Kicks that passed a door before it was
+ * revoked may still count themselves and wake the thread. They are RCU readers, so one grace
+ * period ends them all. It is expedited because an administrator waits for the removal.
  */
 void peal_engine_stop(struct peal_engine *e)
 {
@@ -63,9 +63,9 @@ struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_uc
 }
 
 /*
- * The door was revoked or discarded. The guard is for the thread, which may still look
- * at the doorbells; to wait for it takes no longer than a section of another CPU lasts.
- * Kicks may be under way until a grace period is over: see peal_engine_stop().
+ * The caller has revoked or discarded the door. The engine's thread may still look at the
+ * doorbells of @ctx, so wait for the guard. This takes no longer than a section of another CPU
+ * lasts. Kicks may be under way until a grace period is over, see peal_engine_stop().
  */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
@@ -80,9 +80,9 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 }
 
 /*
- * The queue pair is unpublished: it is in RESET and nobody can find it but who
- * has done so before. Those end with the first wait. What is left is the timer,
- * the work and the run list, and none of them finds anything to do.
+ * The queue pair is unpublished and in RESET. Only code that found it earlier can still use it,
+ * and the first wait ends that code. After it the timer, the work and the run list may still
+ * give @qp a turn, which finds nothing to do. The second wait ends the last such turn.
  */
 void peal_engine_remove_qp(struct peal_qp *qp)
 {
@@ -91,7 +91,7 @@ void peal_engine_remove_qp(struct peal_qp *qp)
 	peal_guard_wait();
 }
 
-/* So many turns flush whatever the rings hold, with one for messages under way. */
+/* Return: as many turns as it takes to flush full rings and the messages in flight. */
 static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 {
 	u64 wqes = 2ULL * (qp->sq.ring.mask + 1) + qp->rq.ring.mask + 1;
@@ -99,16 +99,16 @@ static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 	return 2 + wqes * PEAL_COST_WQE / PEAL_TURN_BUDGET;
 }
 
-/* Where removal stands. */
+/* How far the removal of a device has come. */
 struct peal_abandoned {
-	unsigned long place;	/* in the table */
-	u32 turns;		/* that this one has had */
+	unsigned long place;	/* index in the table of queue pairs */
+	u32 turns;		/* turns that this queue pair has had */
 };
 
 /*
- * One turn of flushing. A program that goes on posting gets what fits into its
- * rings flushed, and removal does not wait for it. Return: false when there is no
- * queue pair left.
+ * Give one queue pair a turn of flushing. It gets only as many turns as flush full rings, so
+ * that removal does not wait for a program that goes on posting.
+ * Return: false when no queue pair is left.
  */
 static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandoned *at)
 {
@@ -129,25 +129,27 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 }
 
 /**
- * peal_engine_abandon() - the device goes, its programs stay
+ * peal_engine_abandon() - flush every queue pair of a device that is being removed
  *
- * Everything posted comes back flushed, while the programs' rings still exist.
- * The GSI is the core's: connections of kernel users end by it a little later.
- * Who posts looks at the word before it publishes, and kicks when it sees GONE
- * afterwards. What is published behind the flush, because the first look was before, is
- * flushed by that kick, or ends with its queue pair.
+ * Everything posted completes as flushed while the programs' rings still exist. The
+ * GSI queue pair is left to the core, because kernel users end their connections
+ * through it a little later.
+ *
+ * A program reads the engine's word before it publishes, and kicks when it sees GONE
+ * afterwards. A program whose first look was before GONE may publish after the flush. That WQE
+ * is flushed by the program's kick or ends with its queue pair.
  */
 void peal_engine_abandon(struct peal_engine *e)
 {
 	struct peal_abandoned at = { };
 
 	peal_roster_leave(&e->roster);
-	smp_mb();	/* B */
+	smp_mb();	/* B: GONE is visible before the flush reads the rings */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
 }
 
-/* The device moved to another namespace, and lives there. */
+/* The device has moved to another network namespace, where programs may use it again. */
 void peal_engine_return(struct peal_engine *e)
 {
 	peal_roster_return(&e->roster);

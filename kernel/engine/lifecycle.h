@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * When devices, contexts and queue pairs come and go, the engine learns of it here.
+ * Creation and removal of devices, contexts and queue pairs, as far as the engine is concerned.
  *
- * Owns: the order of that, and the flush of everything when the device is removed.
+ * Owns: the order of the steps, and the flush of every queue pair when the device is removed.
  * Does not know: the RDMA core.
  */
 #ifndef PEAL_LIFECYCLE_H

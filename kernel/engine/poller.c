@@ -16,20 +16,20 @@
 #include "engine/worker.h"
 
 /*
- * Kicks on one CPU, none later than this after the one before, that make the
- * thread worth a wake-up; a wake-up costs as much as a hundred of them.
+ * A streak is so many kicks on one CPU, each at most the gap after the one before. The thread
+ * is woken only for a streak, because a wake-up costs as much as a hundred kicks.
  */
 #define PEAL_STREAK_GAP_NS	(20 * NSEC_PER_USEC)
 #define PEAL_STREAK_LENGTH	64
 
-/* Sections of the last scan before the thread sleeps that preemption is off for. */
+/* Sections of the last pass that run with preemption off. A work does the rest of the pass. */
 #define PEAL_LAST_SECTIONS	2
 
-/* Spin that long without work, then sleep. */
+/* The thread sleeps after it has spun for so long without work. */
 #define PEAL_IDLE_NS		(50 * NSEC_PER_USEC)
-/* Give way to RCU and the scheduler's bookkeeping at least that often. */
+/* Enable preemption at least this often, because RCU and the scheduler's bookkeeping need it. */
 #define PEAL_BREATH_NS		NSEC_PER_MSEC
-/* No CPU was idle: leave it alone for that long. */
+/* When its CPU is not idle, the thread does not try to spin again for so long. */
 #define PEAL_BACKOFF_NS		(10 * NSEC_PER_MSEC)
 
 struct peal_streak {
@@ -47,7 +47,7 @@ static void peal_poller_want(struct peal_engine *e, u64 now)
 	wake_up_process(e->thread);
 }
 
-/* Inside the guard: the CPU does not change. */
+/* Inside the guard, so the CPU does not change. */
 void peal_poller_note_kick(struct peal_engine *e)
 {
 	struct peal_streak *streak = this_cpu_ptr(&peal_streak);
@@ -74,16 +74,18 @@ static void peal_poller_rung(void *owner, struct peal_qp *qp)
 	peal_runlist_add(&e->run, qp);
 }
 
-/* From doorbells to run list. Return: false when the pass is not at its end. */
+/*
+ * Put the queue pairs whose doorbells were rung on the run list.
+ * Return: false when the pass has not ended.
+ */
 static bool peal_poller_scan(struct peal_engine *e)
 {
 	return peal_roster_scan(&e->roster, peal_poller_rung, e);
 }
 
 /*
- * B: "asleep" is visible before the last scan. The programs' half sits between
- * their doorbell bit and their second look at the word, the kernel's other half in
- * peal_defer().
+ * B: ASLEEP is visible before the last scan. The programs' half is between their doorbell bit
+ * and their second look at the word. The other half in the kernel is in peal_defer().
  */
 static void peal_poller_announce(struct peal_engine *e, bool awake)
 {
@@ -92,7 +94,7 @@ static void peal_poller_announce(struct peal_engine *e, bool awake)
 	smp_mb();	/* B */
 }
 
-/* May sleep: kernels 5.3 to 6.4 take a percpu rwsem here, unless they have the fix. */
+/* May sleep, because kernels 5.3 to 6.4 take a percpu rwsem here unless they have the fix. */
 static void peal_poller_set_policy(struct peal_engine *e, int policy)
 {
 	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = policy };
@@ -108,10 +110,10 @@ static void peal_poller_leave_work(struct peal_engine *e)
 }
 
 /*
- * Preemption is off while programs are told that we are awake: see the rule. The
- * last pass sees every doorbell that was rung because of that. Return: false when a
- * work does the rest of it, which the thread must wait for before its next scan.
- * Programs wait for the rest, so a thread of SCHED_IDLE must not do it.
+ * Preemption is off while the pages say AWAKE, see peal_poller_spin(). The last pass sees every
+ * doorbell that was rung because of that word. A work does the rest of a long pass, because
+ * programs wait for it and a thread of SCHED_IDLE must not keep them waiting.
+ * Return: false when that work was queued. The thread must wait for it before its next scan.
  */
 static bool peal_poller_fall_asleep(struct peal_engine *e)
 {
@@ -128,7 +130,7 @@ static bool peal_poller_fall_asleep(struct peal_engine *e)
 	return done;
 }
 
-/* The rest of the last pass, of more contexts than preemption can be off for. */
+/* Finish a last pass that has more contexts than preemption may be off for. */
 static void peal_poller_end_pass(struct work_struct *work)
 {
 	struct peal_engine *e = container_of(work, struct peal_engine, last_pass);
@@ -140,13 +142,20 @@ static void peal_poller_end_pass(struct work_struct *work)
 	peal_poller_leave_work(e);
 }
 
-/* Is this CPU idle but for us? Otherwise every pass would steal from somebody. */
+/*
+ * Is this CPU idle except for the thread? Otherwise every pass would take time
+ * from another task.
+ */
 static bool peal_poller_may_spin(void)
 {
 	return single_task_running() && !need_resched();
 }
 
-/* Until there was no work for a while, somebody wants the CPU, or it is time. */
+/*
+ * Spin until there was no work for PEAL_IDLE_NS, another task wants the CPU, or
+ * PEAL_BREATH_NS is over.
+ * Return: true when the thread may spin on.
+ */
 static bool peal_poller_spin_for(struct peal_engine *e, u64 *idle_since)
 {
 	u64 begin = local_clock();
@@ -166,10 +175,10 @@ static bool peal_poller_spin_for(struct peal_engine *e, u64 *idle_since)
 }
 
 /*
- * The rule that keeps programs from waiting for a thread that does not run:
- * while the doorbell words say AWAKE, preemption is off on this CPU and
- * need_resched() is looked at after each turn. So the thread is never scheduled
- * out with the words up, whatever the kernel's preemption model.
+ * Programs must not wait for a thread that does not run. So while the doorbell words say
+ * AWAKE, preemption is off on this CPU and the thread checks need_resched() after each
+ * turn. The thread is never scheduled out before the words say ASLEEP, whatever the
+ * kernel's preemption model.
  */
 static void peal_poller_spin(struct peal_engine *e)
 {
@@ -196,7 +205,10 @@ static void peal_poller_spin(struct peal_engine *e)
 	} while (on && !kthread_should_stop());
 }
 
-/* The state is set before each look, so that no wake-up falls between the two. */
+/*
+ * Set the task state before each look at `wanted` and at the stop request, so that no
+ * wake-up is lost in between.
+ */
 static int peal_poller_thread(void *arg)
 {
 	struct peal_engine *e = arg;
@@ -216,7 +228,10 @@ static int peal_poller_thread(void *arg)
 	return 0;
 }
 
-/* SCHED_IDLE: the scheduler counts the CPU as idle and preempts us at once. */
+/*
+ * The thread runs as SCHED_IDLE, so that the scheduler counts its CPU as idle
+ * and preempts it at once.
+ */
 int peal_poller_start(struct peal_engine *e, const char *name)
 {
 	peal_roster_init(&e->roster);
@@ -229,9 +244,7 @@ int peal_poller_start(struct peal_engine *e, const char *name)
 	return 0;
 }
 
-/*
- * To end, the thread must run, and at SCHED_IDLE busy CPUs would let it wait for a second.
- */
+/* The thread must run in order to end. As SCHED_IDLE it could wait for a second on busy CPUs. */
 void peal_poller_stop(struct peal_engine *e)
 {
 	peal_poller_set_policy(e, SCHED_NORMAL);

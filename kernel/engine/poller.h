@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The poller: a thread that looks at the doorbells, so that posting is a store.
+ * The poller: a thread that scans the doorbells, so that posting is a store.
  *
- * Owns: the thread, when it spins and when it sleeps, and what the programs' pages say of it.
+ * Owns: the thread, when it spins and when it sleeps, and what it announces to
+ * programs of that.
  * Does not know: what a turn does.
  */
 #ifndef PEAL_POLLER_H

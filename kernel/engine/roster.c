@@ -8,12 +8,13 @@
 #include "base/guard.h"
 #include "engine/roster.h"
 
-/* Doorbell words that are looked at in one section of the guard, and contexts. */
+/* Doorbell words and contexts, together, that one section of the guard covers. */
 #define PEAL_SCAN_WORDS		512
 
 /*
- * Contexts that are told that the engine is awake: it tells them a thousand times a
- * second, and programs open as many as they like. The others go on to kick.
+ * Contexts that are told that the engine is awake. The engine tells them a thousand
+ * times a second, and a program may open any number of contexts, so there is a limit.
+ * The other contexts go on to kick.
  */
 #define PEAL_AWAKE_CONTEXTS	512
 
@@ -22,7 +23,7 @@ void peal_roster_init(struct peal_roster *roster)
 	spin_lock_init(&roster->lock);
 	INIT_LIST_HEAD(&roster->contexts);
 	INIT_LIST_HEAD(&roster->awake);
-	roster->pass = 1;	/* no context was visited in it */
+	roster->pass = 1;	/* a new context has pass 0, so it is not scanned yet */
 }
 
 void peal_roster_add(struct peal_roster *roster, struct peal_context *ctx)
@@ -35,7 +36,7 @@ void peal_roster_add(struct peal_roster *roster, struct peal_context *ctx)
 	spin_unlock(&roster->lock);
 }
 
-/* Who scans may still look at it until the guard was waited for. */
+/* The scanner may still use @ctx until the caller has waited for the guard. */
 void peal_roster_remove(struct peal_roster *roster, struct peal_context *ctx)
 {
 	spin_lock(&roster->lock);
@@ -45,7 +46,10 @@ void peal_roster_remove(struct peal_roster *roster, struct peal_context *ctx)
 	spin_unlock(&roster->lock);
 }
 
-/* Under the lock. Those at the front, which is another part of the list after each pass. */
+/*
+ * Under the lock. Tell the contexts at the front. After each pass another part
+ * of the list is there.
+ */
 static void peal_roster_say_awake(struct peal_roster *roster)
 {
 	struct peal_context *ctx;
@@ -59,7 +63,7 @@ static void peal_roster_say_awake(struct peal_roster *roster)
 	}
 }
 
-/* Under the lock. All others say so already. */
+/* Under the lock. No page of another context says AWAKE. */
 static void peal_roster_say_asleep(struct peal_roster *roster)
 {
 	struct peal_context *ctx, *next;
@@ -70,7 +74,10 @@ static void peal_roster_say_asleep(struct peal_roster *roster)
 	}
 }
 
-/* What programs shall know from now on. Once the device goes they know that, and nothing else. */
+/*
+ * Tell programs the engine's state. While the device is being removed the pages
+ * keep saying GONE.
+ */
 void peal_roster_announce(struct peal_roster *roster, bool awake)
 {
 	spin_lock(&roster->lock);
@@ -81,7 +88,10 @@ void peal_roster_announce(struct peal_roster *roster, bool awake)
 	spin_unlock(&roster->lock);
 }
 
-/* To all of them, under the lock: it happens once. */
+/*
+ * Under the lock. Tell all contexts. The length of the list is acceptable here, because this is
+ * done only when the device is removed or moved.
+ */
 static void peal_roster_tell(struct peal_roster *roster, enum peal_engine_state state)
 {
 	struct peal_context *ctx;
@@ -99,7 +109,10 @@ void peal_roster_leave(struct peal_roster *roster)
 	spin_unlock(&roster->lock);
 }
 
-/* The device moved to another namespace. Who has opened it there meanwhile may post. */
+/*
+ * The device has moved to another network namespace. Programs that have opened it there
+ * meanwhile may post from now on.
+ */
 void peal_roster_return(struct peal_roster *roster)
 {
 	spin_lock(&roster->lock);
@@ -108,13 +121,13 @@ void peal_roster_return(struct peal_roster *roster)
 	spin_unlock(&roster->lock);
 }
 
-/* Whatever was scanned is scanned again. */
+/* Start a new pass, in which every context is scanned again. */
 void peal_roster_begin_pass(struct peal_roster *roster)
 {
 	roster->pass++;
 }
 
-/* The first that this pass has not come to, or NULL. Under the lock. */
+/* Under the lock. Return: the first context that this pass has not scanned, or NULL. */
 static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
 {
 	struct peal_context *ctx;
@@ -126,8 +139,9 @@ static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
 }
 
 /*
- * The next section begins there, or behind it when it was removed just now. Who
- * scans reads the list without the lock.
+ * Let the next section begin at @ctx. The scanner reads the list without the lock,
+ * so @ctx may have been removed since. In that case the next section begins at the
+ * first context not scanned yet.
  */
 static void peal_roster_continue_at(struct peal_roster *roster, struct peal_context *ctx)
 {
@@ -139,11 +153,11 @@ static void peal_roster_continue_at(struct peal_roster *roster, struct peal_cont
 	spin_unlock(&roster->lock);
 }
 
-/* Who looks, for the span of a section. */
+/* One section of a scan. */
 struct peal_roster_look {
 	void (*rung)(void *owner, struct peal_qp *qp);
 	void *owner;
-	u32 words;	/* the price: doorbell words, and one for each context */
+	u32 words;	/* cost so far: one for each doorbell word and each context */
 };
 
 static void peal_roster_ring(struct peal_roster_look *look, struct peal_context *ctx, u32 first,
@@ -171,9 +185,10 @@ static void peal_roster_scan_context(struct peal_roster_look *look, struct peal_
 }
 
 /*
- * The first context of this pass that does not fit into this section, or NULL. Those
- * that were scanned are at the end. What is listed behind them was opened meanwhile:
- * nobody has told it that the engine is awake.
+ * Return: the first context of this pass that does not fit into this section, or NULL.
+ *
+ * Contexts that were scanned are at the end of the list. Contexts behind those were opened
+ * during this pass and need no scan, because they were not told that the engine is awake.
  */
 static struct peal_context *peal_roster_scan_section(struct peal_roster *roster,
 						     struct peal_roster_look *look)
@@ -191,11 +206,12 @@ static struct peal_context *peal_roster_scan_section(struct peal_roster *roster,
 }
 
 /**
- * peal_roster_scan() - look at doorbells, a section of the guard at a time
- * @rung: called for each queue pair that was rung for, inside the guard
+ * peal_roster_scan() - scan doorbells for one section of the guard
+ * @rung: called inside the guard for each queue pair whose doorbell was rung
  *
- * A program opens as many contexts as it likes. Return: false when the pass is not
- * at its end.
+ * A section covers a limited number of contexts, because a program may open any number of them.
+ *
+ * Return: false when the pass has not ended.
  */
 bool peal_roster_scan(struct peal_roster *roster,
 		      void (*rung)(void *owner, struct peal_qp *qp), void *owner)

@@ -26,7 +26,7 @@ void peal_runlist_add(struct peal_runlist *list, struct peal_qp *qp)
 	spin_unlock_irqrestore(&list->lock, flags);
 }
 
-/* A program's call left @qp unfinished: the next kick of its context may go on with it. */
+/* A program's call left @qp unfinished. The next kick of its context may go on with it. */
 void peal_runlist_owe(struct peal_runlist *list, struct peal_qp *qp)
 {
 	unsigned long flags;
@@ -55,7 +55,7 @@ void peal_runlist_remove(struct peal_runlist *list, struct peal_qp *qp)
 	spin_unlock_irqrestore(&list->lock, flags);
 }
 
-/* The first of all, or NULL. */
+/* Return: the first queue pair on the run list, or NULL. */
 struct peal_qp *peal_runlist_pop(struct peal_runlist *list)
 {
 	struct peal_qp *qp;
@@ -69,7 +69,7 @@ struct peal_qp *peal_runlist_pop(struct peal_runlist *list)
 	return qp;
 }
 
-/* The queue pair of @ctx that has been overdue for the longest time, or NULL. */
+/* Return: the queue pair of @ctx that has been overdue for the longest time, or NULL. */
 struct peal_qp *peal_runlist_pop_overdue(struct peal_runlist *list, struct peal_context *ctx)
 {
 	struct peal_qp *qp;

@@ -2,14 +2,15 @@
 /*
  * The queue pairs of one device that have work to do.
  *
- * Owns: the run list, and for each context the list of its overdue queue pairs: those
- * that a call of the program has left unfinished. Whoever takes a queue pair from one
- * list takes it from the other, too.
- * Does not know: who takes them, and what becomes of them.
+ * Owns: the run list, and for each context the list of its overdue queue pairs, which a
+ * call of the program has left unfinished. A queue pair that is taken from one list is
+ * taken from the other, too.
+ * Does not know: which context takes a queue pair, and what it does with it.
  *
- * Lock: runlist->lock guards all these lists. Inside it nothing else is taken;
- * interrupts are off, because kernel users post anywhere. Who takes a queue pair is
- * inside the guard, and who destroys one removes it and waits for the guard.
+ * Lock: runlist->lock guards all these lists. Nothing else is taken inside it. It is taken
+ * with interrupts off, because kernel users post in any context. A caller that takes a
+ * queue pair is inside the guard. The destroyer of a queue pair removes it from the lists
+ * and then waits for the guard.
  */
 #ifndef PEAL_RUNLIST_H
 #define PEAL_RUNLIST_H
@@ -21,8 +22,8 @@
 #include "queue/qp.h"
 
 struct peal_runlist {
-	spinlock_t lock;		/* guards the list, and each context's overdue */
-	struct list_head qps;		/* by peal_run.node */
+	spinlock_t lock;		/* guards qps, and overdue of each context */
+	struct list_head qps;		/* the run list, by peal_run.node */
 };
 
 void peal_runlist_init(struct peal_runlist *list);
@@ -39,7 +40,7 @@ static inline bool peal_runlist_is_empty(const struct peal_runlist *list)
 	return list_empty_careful(&list->qps);
 }
 
-/* A hint: the lists change. */
+/* Only a hint, because no lock is held. */
 static inline bool peal_runlist_is_overdue(const struct peal_qp *qp)
 {
 	return !list_empty_careful(&qp->run.overdue);

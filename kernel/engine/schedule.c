@@ -7,7 +7,10 @@
 #include "engine/engine.h"
 #include "engine/schedule.h"
 
-/* A queue pair is run by its timer at most that often: others need the CPU, too. */
+/*
+ * Shortest time until the timer of a queue pair expires. It limits how often the timer runs the
+ * queue pair, because other tasks need the CPU, too.
+ */
 #define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
 
 void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e, work_func_t work,
@@ -22,7 +25,7 @@ void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e, work_func_t w
 	peal_hrtimer_setup(&run->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 
-/* Nobody asks for a turn any more. Sleeps. */
+/* No code may ask for a turn of @qp any more. Sleeps. */
 void peal_schedule_cancel(struct peal_qp *qp)
 {
 	hrtimer_cancel(&qp->run.timer);
@@ -30,16 +33,21 @@ void peal_schedule_cancel(struct peal_qp *qp)
 	peal_runlist_remove(&qp->engine->run, qp);
 }
 
-/* Its CPU is hardly ever offline. Then the work runs anywhere. */
+/*
+ * Queue the work on the CPU of the last turn. If that CPU is offline, the workqueue picks
+ * another one. This is rare, so the reordering that it may cause is acceptable.
+ */
 void peal_defer_home(struct peal_qp *qp)
 {
 	queue_work_on(READ_ONCE(qp->run.home), qp->engine->homes, &qp->run.work);
 }
 
 /*
- * Leave the turn to another context. Any context may call. Barrier B, here between the run
- * list and `awake`: either the thread finds the entry in its last look before it sleeps,
- * or we see that it is asleep and call the worker.
+ * Leave the turn to another context. Any context may call.
+ *
+ * Barrier B is between the run list and `awake` here. Either the thread finds the
+ * entry in its last look before it sleeps, or this function sees that the thread is
+ * asleep and queues the worker.
  */
 void peal_defer(struct peal_qp *qp)
 {
@@ -56,7 +64,7 @@ void peal_defer(struct peal_qp *qp)
 		peal_workers_queue(&e->work);
 }
 
-/* Inside the guard, in a program's call, which has used up its budget. */
+/* Inside the guard, in a program's call that has used up its budget. */
 void peal_defer_overdue(struct peal_qp *qp)
 {
 	peal_runlist_owe(&qp->engine->run, qp);
@@ -85,15 +93,16 @@ static void peal_schedule_start(struct hrtimer *timer, ktime_t when)
 }
 
 /**
- * peal_schedule_timer() - go off at @when at the latest
+ * peal_schedule_timer() - let @qp's timer expire at @when at the latest
  *
- * Holds one of the queue pair's locks, inside the guard. The requester and the responder
- * have different locks and times: timer_lock sees to it that the later one does not
- * replace the earlier.
+ * The caller holds sq.lock or rq.lock, inside the guard. The requester and the responder hold
+ * different locks and have different times, so timer_lock makes sure that the later time does
+ * not replace the earlier one.
  *
- * Barrier J: what is due is visible before we look whether the timer is still
- * queued; the timer's half stands at the beginning of peal_timer_expired(). So
- * either we see that it has gone off, and set it, or its turn sees what is due.
+ * Barrier J: the caller's new deadline is visible before this function looks whether the
+ * timer is still queued. The timer's half is at the beginning of peal_timer_expired().
+ * So either this function sees that the timer has expired, and sets it, or the timer's
+ * turn sees the new deadline.
  */
 void peal_schedule_timer(struct peal_qp *qp, ktime_t when)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Asking for a turn of a queue pair, at once or at a time.
+ * Requests for a turn of a queue pair, at once or at a given time.
  *
- * Owns: which context is to give the turn, the queue pair's timer, and the rule that a later
- * time never replaces an earlier one.
- * Does not know: what a turn does, and what happens when the timer goes off (timer.c).
+ * Owns: the choice of the context that gives the turn, the queue pair's timer, and the rule
+ * that a later time never replaces an earlier one.
+ * Does not know: what a turn does, and what happens when the timer expires (timer.c).
  */
 #ifndef PEAL_SCHEDULE_H
 #define PEAL_SCHEDULE_H
@@ -24,8 +24,8 @@ void peal_defer_home(struct peal_qp *qp);
 void peal_schedule_timer(struct peal_qp *qp, ktime_t when);
 
 /*
- * A turn for this queue pair at @when at the latest; KTIME_MAX: no need to. Holds one of its
- * locks, inside the guard.
+ * Ask for a turn of @qp at @when at the latest. KTIME_MAX asks for none. The caller holds
+ * sq.lock or rq.lock, inside the guard.
  */
 static inline void peal_schedule_at(struct peal_qp *qp, ktime_t when)
 {

@@ -10,20 +10,21 @@
 #include "engine/turn.h"
 
 /*
- * What timers do on one CPU in a jiffy, the rest is the worker's: all that are due run in
- * one softirq, and a program's queue pairs can all wait for the same moment.
+ * Budget of all timers of one CPU in a jiffy. The worker does the rest. There is a limit
+ * because all timers that are due run in one softirq, and a program's queue pairs may all
+ * wait for the same moment.
  */
 #define PEAL_TIMERS_BUDGET	(16 * PEAL_TURN_BUDGET)
 
-/* What is left to a CPU's timers; they alone use it. */
+/* What is left of that budget on one CPU. Only timers use it. */
 struct peal_allowance {
-	u64 jiffy;			/* in which it was given */
+	u64 jiffy;			/* in which the budget was given */
 	struct peal_budget budget;
 };
 
 static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
 
-/* Inside the guard, in softirq: no other timer of ours comes in between. */
+/* Inside the guard and in softirq, so no other timer of ours interrupts. */
 static struct peal_budget *peal_timer_budget(void)
 {
 	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
@@ -36,7 +37,10 @@ static struct peal_budget *peal_timer_budget(void)
 	return &allowance->budget;
 }
 
-/* Return: true when there is more to do, or all of it. */
+/*
+ * Return: true when work is left, because the turn did not finish or because
+ * there was no budget.
+ */
 static bool peal_timer_turn(struct peal_qp *qp)
 {
 	struct peal_budget *budget = peal_timer_budget();
@@ -52,7 +56,7 @@ enum hrtimer_restart peal_timer_expired(struct hrtimer *timer)
 	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
 
 	peal_guard_enter();
-	smp_mb();	/* J: pairs with peal_schedule_at() */
+	smp_mb();	/* J: pairs with peal_schedule_timer() */
 	if (peal_timer_turn(qp))
 		peal_defer(qp);
 	peal_guard_exit();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The timers of queue pairs go off here.
+ * The handler of the queue pairs' timers.
  *
  * Owns: how much timers may do in softirq.
- * Does not know: who has set them (schedule.h), and what is due.
+ * Does not know: which code has set them (schedule.h), and what is due.
  */
 #ifndef PEAL_TIMER_H
 #define PEAL_TIMER_H

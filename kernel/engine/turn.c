@@ -7,12 +7,16 @@
 #include "engine/schedule.h"
 #include "engine/turn.h"
 
-/* Packets have left a CPU's queue by then, also where its ksoftirqd had to wait. */
+/*
+ * Packets have left a CPU's queue after this time, even if its ksoftirqd had to
+ * wait for the CPU.
+ */
 #define PEAL_HOME_JIFFIES	(HZ / 10)
 
 /*
- * May packets be sent from here? UC loses what is overtaken, so that it stays on
- * one CPU while some may be on their way from there.
+ * May this CPU send packets of @qp? Packets from two CPUs overtake each other, and UC loses a
+ * message whose packets are reordered. A UC queue pair therefore stays on one CPU while packets
+ * may be on their way from there.
  */
 static bool peal_turn_is_home(struct peal_qp *qp)
 {
@@ -30,7 +34,10 @@ static bool peal_turn_is_home(struct peal_qp *qp)
 	return true;
 }
 
-/* A queue pair that a turn wants in error goes there now that no lock is held. */
+/*
+ * No lock is held any more. Put the queue pairs into error that the turn has collected, then
+ * raise its completions and events.
+ */
 void peal_turn_end(struct peal_burst *burst)
 {
 	struct peal_qp *qp;
@@ -45,8 +52,8 @@ void peal_turn_end(struct peal_burst *burst)
 }
 
 /*
- * Run the queue, and ask for the next turn in time. sq.lock. Return: true when @budget ended
- * before the work.
+ * Under sq.lock. Run the queue, and set the timer for the next turn.
+ * Return: true when @budget ended before the work.
  */
 bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
 {
@@ -55,7 +62,7 @@ bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!transport))
-		return false;	/* it is being destroyed */
+		return false;	/* the queue pair is being destroyed */
 	more = transport->ops->run(transport, burst, budget);
 	peal_ring_show(&qp->sq.ring);
 	if (transport->ops->deadline)
@@ -63,7 +70,7 @@ bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_
 	return more;
 }
 
-/* One turn of @whole. Return: true when there is more to do now. */
+/* Give @qp one turn and charge it to @whole. Return: true when there is more to do now. */
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 {
 	struct peal_budget budget = { .left = PEAL_TURN_BUDGET };
@@ -82,7 +89,7 @@ bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 	return more;
 }
 
-/* A turn whose cost counts for nothing else. */
+/* Give @qp one turn that no larger budget limits. Return: as peal_turn(). */
 bool peal_turn_once(struct peal_qp *qp)
 {
 	struct peal_budget whole = { .left = PEAL_TURN_BUDGET };

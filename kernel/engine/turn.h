@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A turn of a queue pair: what every context calls.
+ * A turn of a queue pair, which every context that runs queue pairs calls.
  *
- * Owns: how long a turn lasts, on which CPU packets may be sent, and what follows when the
- * locks are dropped.
+ * Owns: how long a turn lasts, on which CPU packets may be sent, and what follows
+ * when the locks are dropped.
  * Does not know: what running a queue means (the transports), when the next turn is.
  */
 #ifndef PEAL_TURN_H
@@ -13,7 +13,7 @@
 #include "queue/burst.h"
 #include "queue/qp.h"
 
-/* One turn: locks are held and softirqs are off this long (budget.h). */
+/* Budget of one turn (budget.h). Locks are held and softirqs are off for that long. */
 #define PEAL_TURN_BUDGET	(64 << 10)
 
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole);

@@ -7,10 +7,17 @@
 #include "engine/turn.h"
 #include "engine/worker.h"
 
-/* For one queue pair: behind its work wait those of others. */
+/*
+ * Budget of one queue pair's work. It is limited, because works of other queue
+ * pairs wait behind it.
+ */
 #define PEAL_WORK_BUDGET	(4 * PEAL_TURN_BUDGET)
 
-/* A turn for the first on the run list; unfinished, it goes to the end. */
+/*
+ * Give the first queue pair on the run list a turn. If it is unfinished it goes
+ * to the end of the list.
+ * Return: false when the list was empty.
+ */
 bool peal_worker_serve_next(struct peal_engine *e)
 {
 	struct peal_qp *qp;
@@ -36,8 +43,9 @@ void peal_worker_work(struct work_struct *work)
 }
 
 /*
- * Some turns; others of this CPU run in between. What is left then goes behind
- * the works that wait, of which a CPU runs only so many at a time.
+ * Give the queue pair some turns. Other tasks of this CPU may run between them. Work that
+ * is left is queued again behind the works that wait, because a CPU runs only a limited
+ * number of works at a time.
  */
 void peal_worker_work_home(struct work_struct *work)
 {

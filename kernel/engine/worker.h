@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The worker: what a budget or a timer left over is done here, in process context.
+ * The worker does in process context what a budget or a timer left over.
  *
  * Owns: the works of the run list and of single queue pairs.
- * Does not know: who has left something to it.
+ * Does not know: which context has left something to it.
  */
 #ifndef PEAL_WORKER_H
 #define PEAL_WORKER_H
