@@ -14,19 +14,20 @@
 #include "transport/line.h"
 #include "transport/locality.h"
 
-/* A proof is renewed while there is traffic, and given up when that fails twice. */
+/* A proof is renewed while there is traffic. It ends when two renewals in a row fail. */
 #define PEAL_LOCALITY_RENEW	(HZ)
 #define PEAL_LOCALITY_LASTS	(3 * HZ)
 
 /*
- * An answer counts for so many round trips. On a loaded machine ksoftirqd waits for some
- * ticks of the scheduler, which were not there when the round trip was measured.
+ * An answer must arrive within so many round trips, and within these limits. The lower limit is
+ * for a loaded machine, where ksoftirqd waits for some ticks of the scheduler. The measured
+ * round trip does not contain this wait.
  */
 #define PEAL_LOCALITY_TRIPS	4
 #define PEAL_LOCALITY_LEAST_NS	(100 * NSEC_PER_MSEC)
 #define PEAL_LOCALITY_MOST_NS	(500 * NSEC_PER_MSEC)
 
-/* By number; writers take its xa_lock, readers are inside the guard. */
+/* By number. Writers take its xa_lock, readers are inside the guard. */
 static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
 static u32 peal_locality_next;
 
@@ -73,7 +74,7 @@ static struct peal_locality_device *peal_locality_find(u32 number)
 	return xa_load(&peal_locality_devices, number);
 }
 
-/* Inside the guard: the tables of a device, or NULL when it is gone. */
+/* Inside the guard. Return: the tables of the device, or NULL when it is gone. */
 struct peal_table *peal_locality_device_table(u32 number)
 {
 	struct peal_locality_device *device = peal_locality_find(number);
@@ -81,7 +82,10 @@ struct peal_table *peal_locality_device_table(u32 number)
 	return device ? device->table : NULL;
 }
 
-/* Do the two queue pairs name each other? A hint: a wrong one proves nothing. */
+/*
+ * Do the two queue pairs name each other as peers? Only a hint, because a wrong
+ * answer proves nothing.
+ */
 static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *peer)
 {
 	return peer->ib.qp_type == qp->ib.qp_type && peal_qp_is_on_wire(peer) &&
@@ -90,7 +94,6 @@ static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *
 	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
 }
 
-/* How far apart are two devices? */
 static enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
 					      const struct peal_locality_device *b)
 {
@@ -99,7 +102,7 @@ static enum peal_nl_scope peal_locality_scope(const struct peal_locality_device 
 	return net && net == READ_ONCE(b->net) ? PEAL_NL_SCOPE_NETNS : PEAL_NL_SCOPE_HOST;
 }
 
-/* May the next message of @qp go direct to that device? */
+/* May the next message of @qp go direct to @device? */
 static bool peal_locality_is_allowed(const struct peal_qp *qp,
 				     const struct peal_locality_device *device)
 {
@@ -109,7 +112,10 @@ static bool peal_locality_is_allowed(const struct peal_qp *qp,
 	       peal_options_allow(device->options, scope);
 }
 
-/* A direct message that is under way ends as it began, whatever an administrator sets. */
+/*
+ * A message that has started on the direct transport finishes there, whatever an
+ * administrator sets meanwhile.
+ */
 static bool peal_locality_is_in_use(const struct peal_qp *qp,
 				    const struct peal_locality_device *device)
 {
@@ -141,8 +147,8 @@ static bool peal_locality_may_be_here(const struct peal_qp *qp)
 }
 
 /*
- * May the peer be in this kernel, and what is to be asked? @trip: as in peal_locality_ask().
- * sq.lock, inside the guard.
+ * Prepare a probe if the peer may be in this kernel. @trip: as in peal_locality_ask(). Under
+ * sq.lock, inside the guard. Return: false when no probe is needed.
  */
 static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_probe *probe, u64 trip)
 {
@@ -167,8 +173,9 @@ static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_prob
 }
 
 /*
- * Without a lock, so only a hint: is this what @loc asks, and not seen yet? A remote packet
- * takes the lock of a queue pair elsewhere only when it carries the number of its probe.
+ * Is this the probe that @loc has sent, and is it not seen yet? Only a hint, because no lock is
+ * held. It is checked first so that a remote packet takes the lock of another queue pair only
+ * if it carries the number of that queue pair's probe.
  */
 static bool peal_locality_may_ask(const struct peal_locality *loc,
 				  const struct peal_locality_probe *probe)
@@ -179,7 +186,10 @@ static bool peal_locality_may_ask(const struct peal_locality *loc,
 	return !differs && READ_ONCE(loc->asked) && !READ_ONCE(loc->seen);
 }
 
-/* sq.lock. Forgets a probe that took too long, and counts that where it is noticed. */
+/*
+ * Under sq.lock. Has the probe of @loc taken too long? If so, forget it, and count it at
+ * @table, the device that notices.
+ */
 static bool peal_locality_is_late(struct peal_locality *loc, struct peal_table *table)
 {
 	if (ktime_get_ns() <= loc->late)
@@ -189,7 +199,7 @@ static bool peal_locality_is_late(struct peal_locality *loc, struct peal_table *
 	return true;
 }
 
-/* sq.lock. Has @qp asked this, of the queue pair @qpn that @at has? */
+/* Under sq.lock of @qp. Has @qp sent this probe to the queue pair @qpn of the device @at? */
 static bool peal_locality_asks(const struct peal_qp *qp, const struct peal_locality_probe *probe,
 			       const struct peal_locality_device *at, u32 qpn)
 {
@@ -200,7 +210,7 @@ static bool peal_locality_asks(const struct peal_qp *qp, const struct peal_local
 	       qp->attr.dest_qp_num == qpn && peal_locality_may_be_at(qp, at);
 }
 
-/* sq.lock. The probe was seen @at; @answer shall come back. */
+/* Under sq.lock. The probe has arrived at the device @at. Make the second number and the answer. */
 static void peal_locality_note(struct peal_locality *loc, const struct peal_locality_device *at,
 			       struct peal_locality_probe *answer)
 {
@@ -213,16 +223,17 @@ static void peal_locality_note(struct peal_locality *loc, const struct peal_loca
 }
 
 /**
- * peal_locality_see() - a probe has come in
+ * peal_locality_see() - a probe has arrived
  * @probe: becomes the answer
- * @at: the device. Several may look like the peer's: it is the one where it came in
- * @qpn: the queue pair it is addressed to
+ * @at: the device where it arrived. Only this counts, because several devices may look
+ *	like the peer's
+ * @qpn: the queue pair that it is addressed to
  *
- * Inside the guard, no lock held. A probe has one answer. A copy that comes in later gets
- * none: another number would make the first answer void, and the same number would be told
- * to whoever sends copies.
+ * Inside the guard, no lock held. A probe has one answer. A copy of the probe that arrives
+ * later gets none. A different number would make the first answer void, and the same number
+ * would be told to a sender of copies.
  *
- * Return: true when it is what a queue pair of this kernel asks its peer.
+ * Return: true when a queue pair of this kernel has sent this probe to its peer.
  */
 bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_locality_device *at,
 		       u32 qpn)
@@ -243,9 +254,9 @@ bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_loca
 }
 
 /**
- * peal_locality_prove() - an answer has come in for @qp
+ * peal_locality_prove() - an answer has arrived for @qp
  *
- * sq.lock, inside the guard. Return: true when it answers the last probe in time.
+ * Under sq.lock, inside the guard. Return: true when it answers the last probe in time.
  */
 bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_probe *answer)
 {
@@ -268,9 +279,10 @@ static bool peal_locality_is_proven(const struct peal_locality *loc)
 }
 
 /**
- * peal_locality_table() - where the peer lives, if packets get there at present
+ * peal_locality_table() - the tables of the peer's device
  *
- * sq.lock, inside the guard. Return: NULL: nothing gets there.
+ * Under sq.lock, inside the guard. Return: NULL when it is not proven that
+ * packets arrive there.
  */
 struct peal_table *peal_locality_table(const struct peal_qp *qp)
 {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reach: which device of this same kernel a queue pair's packets arrive at.
+ * Locality: which device of this kernel the packets of a queue pair arrive at.
  *
- * Two devices of one host, in containers for example, talk by packets. When it
- * is shown that packets really pass, through routes, bridges and firewalls as
- * they are at the moment, the direct carrier may take their place.
+ * Two devices of one host, in containers for example, talk by packets. The direct transport may
+ * replace the packets when it is shown that packets really arrive, through the routes, bridges
+ * and firewalls as they are at the moment.
  *
- * Owns: the list of devices, and each queue pair's proof. A probe leaves with a
- * random number and comes in at the peer's device. There a second number is made,
- * which comes back as a packet. Whoever sees the probe leave does not know the
- * second number, so only the packet from the peer's device answers the probe.
- * Messages need both ways, because they are acknowledged. The answer counts for
- * some round trips, and the proof for seconds, so a path that is cut is noticed.
- * Does not know: how the packets travel (net/probe.c), which packets a queue pair
- * takes (net/deliver.c), how messages are carried.
+ * Owns: the list of devices, and each queue pair's proof. A probe leaves with a random number
+ * and arrives at the peer's device. The peer's device makes a second number, which comes back
+ * as a packet. An observer of the probe does not know the second number, so only the packet
+ * from the peer's device answers the probe. Both directions must work, because messages are
+ * acknowledged. The answer must arrive within some round trips, and the proof lasts for
+ * seconds, so that a path that is cut is noticed.
+ * Does not know: how packets travel (net/), which packets a queue pair accepts (demux.c), how
+ * messages are transferred.
  *
- * Addresses prove nothing: namespaces may use the same ones. They only choose
- * whom to ask, so that machines that are not peal never see the question.
+ * Addresses prove nothing, because namespaces may use the same ones. They only choose which
+ * device is asked, so that machines without peal never get a probe.
  */
 #ifndef PEAL_LOCALITY_H
 #define PEAL_LOCALITY_H
@@ -32,48 +32,54 @@ struct peal_datagram;
 struct peal_line;
 struct peal_qp;
 
-/* A device as others of this kernel see it. Immutable while it is listed, except for net. */
+/* A device as the others of this kernel see it. Only net changes while it is listed. */
 struct peal_locality_device {
-	u32 number;			/* never 0, not soon used again */
+	u32 number;			/* never 0; not used again soon */
 	const struct net *net;		/* of its netdev; NULL: not known yet. Only compared. */
 	struct peal_table *table;
 	const struct peal_options *options;
 };
 
-/* What travels: both ends are this module, so host order will do. */
+/* The payload of a probe packet, in host order, because both ends are this module. */
 struct peal_locality_probe {
 	u64 nonce[2];
-	u32 device;			/* the device and queue pair that asks; 0 in an answer */
+	u32 device;			/* the asking device; it and qpn are 0 in an answer */
 	u32 qpn;
-	u32 answer;			/* 1: nonce is the second number */
+	u32 answer;			/* 1: an answer, and nonce is the second number */
 	u32 reserved;
 };
 
 struct peal_locality {
 	const struct peal_locality_device *device;	/* the queue pair's own device */
 	/* sq.lock; asked, seen and nonce are hints without it. */
-	u32 proven;			/* number of the device; 0: none */
-	bool asked;			/* a probe is under way, or its answer */
-	u32 seen;			/* number of the device where it came in; 0: nowhere yet */
-	u64 nonce[2];			/* of the probe */
-	u64 answer[2];			/* the second number, once the probe was seen */
-	u64 late;			/* ktime, ns: nothing counts any more after this */
-	unsigned long until;		/* jiffies: end of the proof */
-	unsigned long next;		/* jiffies: when to ask (again) */
-	bool wanted;			/* as of the last look: the next message is to go direct */
+	u32 proven;			/* number of the peer's device; 0: no proof */
+	bool asked;			/* a probe or its answer is under way */
+	u32 seen;			/* number of the device where it arrived; 0: none yet */
+	u64 nonce[2];			/* the number in the last probe */
+	u64 answer[2];			/* the second number, valid while seen is not 0 */
+	u64 late;			/* ktime, ns: an answer after this does not count */
+	unsigned long until;		/* end of the proof, in jiffies */
+	unsigned long next;		/* when to send the next probe, in jiffies */
+	bool wanted;			/* result of the last peal_locality_look() */
 };
 
 int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
 		      const struct peal_options *options);
-/* The device has a place now: before it is registered, and for as long as it is. */
+/*
+ * Set the namespace of the device's netdev, before the device is registered. It does not change
+ * while the device is registered.
+ */
 void peal_locality_settle(struct peal_locality_device *device, const struct net *net);
-/* No queue pair finds the device when this returns. Sleeps. */
+/* Sleeps. After this no queue pair finds the device. */
 void peal_locality_remove(struct peal_locality_device *device);
 
-/* May the next message go direct? What it answers stays in ->wanted: sq.lock, inside the guard. */
+/*
+ * May the next message go direct? The result is also stored in ->wanted. Under
+ * sq.lock, inside the guard.
+ */
 bool peal_locality_look(struct peal_qp *qp);
 void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device);
-/* The queue pair has a new path or none: sq.lock. */
+/* Drop the proof, because the queue pair has a new path or none. Under sq.lock. */
 void peal_locality_forget(struct peal_locality *loc);
 
 static inline bool peal_locality_is_due(const struct peal_locality *loc)
@@ -88,16 +94,18 @@ struct peal_table *peal_locality_table(const struct peal_qp *qp);
 struct peal_table *peal_locality_device_table(u32 number);
 
 /*
- * Probes are packets with a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to them) and
- * the probe as payload. They leave and come in like all others, through routes, netfilter and
- * the ICRC. sq.lock: ask, if the peer may be in this kernel. @trip: ns, how long an answer
- * takes at most, as far as it is known.
+ * Send a probe if the peer may be in this kernel. Under sq.lock. @trip: longest time that an
+ * answer takes, in ns, as far as it is known.
+ *
+ * Probes are packets with a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to
+ * manufacturers), and the probe is their payload. They leave and arrive like all other packets,
+ * through routes, netfilter and the ICRC check.
  */
 void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip);
-/* rq.lock */
+/* Send an answer. Under rq.lock. */
 void peal_locality_answer(struct peal_qp *qp, struct peal_line *line,
 			  const struct peal_locality_probe *answer);
-/* Return: false when the packet has no probe in it. */
+/* Return: false when the packet's payload is not a probe. */
 bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_probe *probe);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire.h. Every function wants sq.lock, inside the guard, if not said
- * otherwise.
+ * See wire.h. Unless its comment says otherwise, every function is called with
+ * sq.lock held, inside the guard.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -15,8 +15,8 @@
 #include "transport/wire.h"
 
 /*
- * What may be on its way at most: enough for 10 Gb/s and 200 us, and no more packets
- * than a peer like us keeps when the first of them is late.
+ * Most bytes and packets in flight. The bytes are enough for 10 Gb/s and 200 us. There are no
+ * more packets than a peer like us keeps when the first of them is late.
  */
 #define PEAL_WINDOW_BYTES	(256 << 10)
 #define PEAL_WINDOW_PACKETS	((u32)PEAL_EARLY_SLOTS)
@@ -38,7 +38,10 @@ static u8 peal_wire_transport(const struct peal_qp *qp)
 
 /* ---- completions ---- */
 
-/* A message of this queue pair failed: it goes into error, the rest is flushed. */
+/*
+ * A message of this queue pair failed. Put the queue pair or its send queue into error, so
+ * that the rest is flushed.
+ */
 static void peal_wire_fail_queue(struct peal_qp *qp)
 {
 	spin_lock(&qp->rq.lock);
@@ -55,7 +58,10 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 	peal_count_by(qp->table, bytes, done->length);
 }
 
-/* One answer may complete a whole ring. Return: true when the budget ended first. */
+/*
+ * One response may complete a whole ring, so the budget limits this loop.
+ * Return: true when the budget ended first.
+ */
 static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 			       struct peal_budget *budget)
 {
@@ -78,13 +84,16 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 
 /* ---- from ring to flight ---- */
 
-/* The memory that a message uses on this side is gone. */
+/* Fail a message because its memory on this side is not valid. */
 static void peal_wire_spoil(struct peal_wire *w, u32 flight, enum peal_reason reason)
 {
 	peal_requester_spoil(&w->requester, flight, IB_WC_LOC_PROT_ERR, reason);
 }
 
-/* All local keys are checked before the first packet, and again for each. */
+/*
+ * Check all local keys before the first packet. Each packet checks them again, because keys may
+ * become invalid in between.
+ */
 static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 {
 	const struct peal_send *wqe = &qp->sq.wqe;
@@ -97,7 +106,7 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 				 !op->sends);
 }
 
-/* sq.wqe to the protocol. */
+/* Post the message in sq.wqe to the requester. */
 static void peal_wire_post(struct peal_wire *w)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -121,7 +130,10 @@ static void peal_wire_post(struct peal_wire *w)
 	peal_requester_post(&w->requester, &message);
 }
 
-/* A WQE that cannot be executed has its place in the order of completions too. */
+/*
+ * A WQE that cannot be executed is posted, too, because it must complete in its
+ * place in the order.
+ */
 static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 {
 	const struct peal_send *wqe = &peal_wire_qp(w)->sq.wqe;
@@ -135,7 +147,7 @@ static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 			     IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
 }
 
-/* Return: false when there is none. */
+/* Return: false when the ring has no WQE. */
 static bool peal_wire_fetch(struct peal_wire *w)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -154,7 +166,10 @@ static bool peal_wire_fetch(struct peal_wire *w)
 			peal_wire_spoil(w, peal_requester_head(&w->requester) - 1, reason);
 		break;
 	}
-	/* From here on it is a message in flight. */
+	/*
+	 * sq.wqe is free now, because the requester and the load keep what they
+	 * need of the message.
+	 */
 	peal_sq_finish(&qp->sq);
 	peal_count(qp->table, posts);
 	return true;
@@ -166,7 +181,10 @@ static bool peal_wire_yields(const struct peal_qp *qp)
 	return qp->sender != qp->wire || qp->locality->wanted;
 }
 
-/* Return: false when nothing may or can be begun. */
+/*
+ * Start the next message. When none may start, ask for an ACK of the packets in flight, because
+ * no later packet will carry AckReq. Return: false when no message was started.
+ */
 static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
 			    struct peal_budget *budget)
 {
@@ -185,8 +203,8 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
 /* ---- from flight to packet ---- */
 
 /*
- * sq.wqe is still the WQE of a local operation: nothing is fetched before it is
- * executed.
+ * sq.wqe still has the WQE of this local operation, because no other WQE is
+ * fetched before it is executed.
  */
 static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *out)
 {
@@ -195,7 +213,7 @@ static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *o
 	peal_requester_local_done(&w->requester, out->flight, outcome.status, outcome.reason);
 }
 
-/* The payload of a packet, from wherever the program has it. */
+/* Copy the payload of a packet from the program's memory. */
 static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 						  const struct peal_outgoing *out, void *payload)
 {
@@ -214,7 +232,10 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 	return PEAL_REASON_NONE;
 }
 
-/* What cannot be built for want of memory is a lost packet. */
+/*
+ * A packet that cannot be built for lack of memory counts as lost, like one that
+ * the network drops.
+ */
 static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 {
 	void *payload;
@@ -233,7 +254,10 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 	peal_wire_spoil(w, out->flight, reason);
 }
 
-/* A packet or a WQE. Return: false when there is nothing to do now. */
+/*
+ * Send a packet, execute a local operation, or start the next message.
+ * Return: false when there is nothing to do now.
+ */
 static bool peal_wire_step(struct peal_wire *w, struct peal_burst *burst,
 			   struct peal_budget *budget)
 {
@@ -329,7 +353,7 @@ static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *pa
 	}
 }
 
-/* The payload of a response, to wherever the program wants it. */
+/* Copy the payload of a response to the program's memory. */
 static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 						   const struct peal_datagram *dg,
 						   const struct peal_landing *landing)
@@ -386,7 +410,7 @@ static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
 	trace_peal_drop(packet, landing->drop);
 }
 
-/* A response with the PSN of one that is kept. When they differ, one of them is forged. */
+/* A response has the PSN of one that is kept. If the two differ, one of them is forged. */
 static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_datagram *dg,
 				       struct peal_landing *landing, u64 now)
 {
@@ -402,7 +426,7 @@ static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_da
 	peal_wire_drop(qp, &dg->packet, landing);
 }
 
-/* One response. Consumes dg->skb. @again: it had been kept for its turn. */
+/* Process one response. Consumes dg->skb. @again: it was kept until its turn came. */
 static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool again)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -411,7 +435,7 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	/* A packet in its turn is not kept. */
+	/* A packet in its turn is never kept. */
 	if (unlikely(dg->packet.psn != w->requester.trail.una))
 		handle = peal_reorder_mem_may(peal_wire_mem(w), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
@@ -438,7 +462,10 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 	peal_datagram_consume(dg);
 }
 
-/* Others may have their turn behind it: peal_wire_run() takes those. */
+/*
+ * Process one response. The turn of kept responses may have come with it.
+ * peal_wire_run() processes those.
+ */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 {
 	peal_wire_take(w, dg, false);
@@ -492,8 +519,9 @@ static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
 }
 
 /*
- * Each of both can use up every turn, and the room: a peer may ask for 2 GiB at once.
- * So they take turns in going first. Completions need no room, and go before.
+ * The requester and the responder take turns in going first. Each of them can use up every turn
+ * and all room in the transmit queue, because a peer may ask for 2 GiB at once. Completions go
+ * before both, because they need no room.
  */
 static bool peal_wire_run_packets(struct peal_wire *w, struct peal_burst *burst,
 				  struct peal_budget *budget)
@@ -515,9 +543,10 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_burst *burst,
 }
 
 /*
- * Between two messages, when all that left as packets is answered, the direct transport may
- * take over from the wire if the peer is proven to be in this kernel. It gives back when there
- * is no proof any more. Return: the transport that sends now.
+ * The direct transport may take over from the wire if the peer is proven to be in this kernel.
+ * This happens between two messages, when all packets that were sent are acknowledged. The
+ * direct transport gives back to the wire when the proof has ended.
+ * Return: the transport that sends now.
  */
 static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 {
@@ -536,13 +565,13 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	return qp->sender;
 }
 
-/* Messages waited in the ring for all packets to be answered, and now they are. */
+/* Messages waited in the ring until all packets were acknowledged. Are they now? */
 static bool peal_wire_may_change(struct peal_qp *qp)
 {
 	return qp->locality->wanted && qp->sender == qp->wire && peal_qp_idle(qp);
 }
 
-/* The turn that finds the last answer changes the transport, because no other turn may come. */
+/* The turn that finds the last ACK changes the transport, because no other turn may come. */
 static bool peal_wire_run(struct peal_transport *transport, struct peal_burst *burst,
 			  struct peal_budget *budget)
 {
@@ -580,7 +609,7 @@ static bool peal_wire_idle(struct peal_transport *transport)
 	return peal_requester_idle(&peal_wire(transport)->requester);
 }
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_wire_reset(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);
@@ -591,7 +620,7 @@ static void peal_wire_reset(struct peal_transport *transport)
 	peal_wire_responder_reset(&w->responder);
 }
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_wire_fail(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);
@@ -619,9 +648,9 @@ static void peal_wire_configure(struct peal_wire *w)
 }
 
 /*
- * From SQE back to RTS, UC alone: the failed message was completed and is forgotten,
- * the numbers go on. RC does not come back, and until it is in ERR messages before
- * the failed one are waited for.
+ * Continue after UC has come from SQE back to RTS. The failed message was completed and is
+ * forgotten, and the PSNs go on. RC never comes back to RTS this way. Until it is in ERR,
+ * messages before the failed one are still waited for.
  */
 static void peal_wire_resume(struct peal_wire *w)
 {
@@ -632,7 +661,7 @@ static void peal_wire_resume(struct peal_wire *w)
 	peal_requester_set_psn(&w->requester, psn);
 }
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_wire_apply(struct peal_transport *transport, int mask)
 {
 	struct peal_wire *w = peal_wire(transport);
@@ -686,7 +715,7 @@ static void peal_wire_start_recv(struct peal_transport *transport, struct peal_r
 	peal_wire_responder_start(&peal_wire(transport)->responder, at);
 }
 
-/* Nobody can find it any more. */
+/* The queue pair is unpublished, and the caller has waited for the guard, so no lock is needed. */
 static void peal_wire_free(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * RC and UC on the wire: the transport, and its requester's side.
+ * RC and UC on the wire: the transport, and the requester's side of it.
  *
- * Owns: struct peal_wire: the line to the peer, the messages in flight and their scatter
- * lists; what becomes of responses; when the direct transport sends in its place.
+ * Owns: struct peal_wire, which has the line to the peer, the messages in flight
+ * and their scatter lists; what happens with responses; when the direct transport
+ * sends instead of the wire.
  * Does not know: the protocol (proto/), IP (net/), the responder's side
  * (wire_responder.h), when it runs (engine/).
  */
@@ -22,13 +23,13 @@ struct peal_room;
 
 struct peal_wire {
 	struct peal_transport base;
-	struct peal_line line;			/* either lock */
+	struct peal_line line;			/* either of the two locks */
 	struct peal_wire_responder responder;	/* rq.lock */
 	/* sq.lock: */
 	struct peal_requester requester;
-	struct peal_flight *flight;		/* the array behind it */
-	struct peal_load load;			/* parallel to that */
-	bool asks_first;			/* before it answers; the next time after */
+	struct peal_flight *flight;		/* the requester's array of messages */
+	struct peal_load load;			/* one item for each entry of flight */
+	bool asks_first;			/* the requester goes first in this turn */
 };
 
 static inline struct peal_wire *peal_wire(const struct peal_transport *transport)
@@ -37,12 +38,12 @@ static inline struct peal_wire *peal_wire(const struct peal_transport *transport
 }
 
 /**
- * peal_wire_attach() - let @qp speak on the wire
- * @room: what its packets are charged to
- * @attr: with IB_QP_AV in @mask: the path that the coming modify will apply
+ * peal_wire_attach() - let @qp use the wire
+ * @room: its packets are charged to this room
+ * @attr: has the path that the coming modify will apply, if IB_QP_AV is in @mask
  *
- * With `control` held; sleeps. What is not applied in the end is kept for the
- * next time or for free().
+ * The caller holds `control`. Sleeps. If the path is not applied in the end, it is kept until
+ * the next call or until free().
  *
  * Return: 0, -ENOMEM, -ENETUNREACH (no route), -EINVAL (path MTU too large for
  * the link, no RoCEv2 GID).
@@ -50,7 +51,10 @@ static inline struct peal_wire *peal_wire(const struct peal_transport *transport
 int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room,
 		     const struct ib_qp_attr *attr, int mask);
 
-/* rq.lock, in RTR or later: a request. Consumes dg->skb. Return: as run() of a transport. */
+/*
+ * Process a request. Under rq.lock, in RTR or later. Consumes dg->skb. Return:
+ * as run() of a transport.
+ */
 static inline bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg,
 				     struct peal_burst *burst, struct peal_budget *budget)
 {
@@ -62,7 +66,10 @@ static inline bool peal_wire_request(struct peal_wire *w, struct peal_datagram *
 	return peal_wire_responder_reply(&w->responder, burst, budget);
 }
 
-/* sq.lock, inside the guard, RTS or SQD; run the queue afterwards. Consumes dg->skb. */
+/*
+ * Process a response. Under sq.lock, inside the guard, in RTS or SQD. Consumes dg->skb. The
+ * caller runs the queue afterwards.
+ */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg);
 
 #endif

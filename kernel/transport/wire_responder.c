@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire_responder.h. Every function wants rq.lock, inside the guard, if not said
- * otherwise.
+ * See wire_responder.h. Unless its comment says otherwise, every function is called with
+ * rq.lock held, inside the guard.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -35,7 +35,10 @@ int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *li
 	return 0;
 }
 
-/* No lock: nobody can find it any more. */
+/*
+ * No lock is needed, because the queue pair is unpublished and the caller has
+ * waited for the guard.
+ */
 void peal_wire_responder_free(struct peal_wire_responder *s)
 {
 	peal_wire_responder_forget_early(s);
@@ -83,8 +86,8 @@ struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s
 }
 
 /*
- * Packets carry what comes next. What was early before another transport delivered whole
- * messages is late now.
+ * The peer's next messages come as packets. Packets that were early before another transport
+ * delivered whole messages are late now, so they are dropped.
  */
 void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at)
 {
@@ -110,7 +113,7 @@ static void peal_wire_responder_describe(struct peal_wire_responder *s,
 		s->ask.length = sizeof(u64);
 }
 
-/* What the checks said, as the protocol says it (IBTA 9.9.3, table 58). */
+/* Translate the result of the checks into the protocol's terms (IBTA 9.9.3, table 58). */
 static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *outcome)
 {
 	if (likely(outcome->what == PEAL_CARRIED))
@@ -127,7 +130,7 @@ static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *
 	}
 }
 
-/* Nobody is told that a message of an unreliable connection is lost: count it. */
+/* Count a lost message of an unreliable connection, because no NAK and no completion reports it. */
 static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
 					  const struct peal_packet *packet,
 					  const struct peal_outcome *outcome)
@@ -145,7 +148,7 @@ static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
 	trace_peal_drop(packet, drop);
 }
 
-/* Do what the packet asks; *original is the old value of an atomic. */
+/* Execute the packet. *original gets the old value of an atomic. */
 static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
 							      const struct peal_datagram *dg,
 							      const struct peal_request *request,
@@ -188,7 +191,10 @@ static void peal_wire_responder_execute(struct peal_wire_responder *s,
 	peal_responder_done(&s->in, peal_wire_responder_verdict(&outcome), original, now);
 }
 
-/* The packets make no sense: a fatal NAK is on its way. */
+/*
+ * The packets do not form a valid request. A fatal NAK is due, so the queue pair
+ * refuses from now on.
+ */
 static void peal_wire_responder_invalid(struct peal_wire_responder *s,
 					const struct peal_request *request,
 					struct peal_burst *burst)
@@ -207,7 +213,7 @@ static void peal_wire_responder_drop(struct peal_wire_responder *s,
 	trace_peal_drop(packet, request->drop);
 }
 
-/* A packet with the PSN of one that is kept. When they differ, one of them is forged. */
+/* A packet has the PSN of one that is kept. If the two differ, one of them is forged. */
 static noinline void peal_wire_responder_compare(struct peal_wire_responder *s,
 						 const struct peal_datagram *dg,
 						 struct peal_request *request)
@@ -220,7 +226,7 @@ static noinline void peal_wire_responder_compare(struct peal_wire_responder *s,
 	peal_wire_responder_drop(s, &dg->packet, request);
 }
 
-/* One request. Consumes dg->skb. @again: it had been kept for its turn. */
+/* Process one request. Consumes dg->skb. @again: it was kept until its turn came. */
 static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_datagram *dg,
 				     struct peal_burst *burst, bool again)
 {
@@ -230,7 +236,7 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 	u64 now = ktime_get_ns();
 
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	/* A packet in its turn is not kept. */
+	/* A packet in its turn is never kept. */
 	if (unlikely(dg->packet.psn != s->in.psn))
 		handle = peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
@@ -260,9 +266,9 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 }
 
 /*
- * Those that are kept and whose turn it is. When the budget ends first, there is none
- * for peal_wire_responder_reply() either: the rest is due with the replies. Another carrier may
- * have refused something in the meantime.
+ * Process the kept requests whose turn has come. If the budget ends first, no budget is left
+ * for peal_wire_responder_reply() either, so the rest is due together with the replies. Check
+ * rq.refusing each time, because another transport may have refused a request in the meantime.
  */
 static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct peal_burst *burst,
 					   struct peal_budget *budget)
@@ -282,10 +288,10 @@ static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct
 }
 
 /**
- * peal_wire_responder_request() - a request has arrived, and with it perhaps the turn of
- * others that are kept
+ * peal_wire_responder_request() - process a request that has arrived
  *
- * In RTR or later. Consumes dg->skb. peal_wire_responder_reply() afterwards.
+ * With it the turn of kept requests may have come, which are processed, too. In RTR or later.
+ * Consumes dg->skb. The caller calls peal_wire_responder_reply() afterwards.
  */
 void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
 				 struct peal_burst *burst,
@@ -319,7 +325,10 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
 	}
 }
 
-/* The bytes of a READ response; the key may have gone since the request. */
+/*
+ * Copy the bytes of a READ response. Return: false when the key has become
+ * invalid since the request.
+ */
 static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 					      const struct peal_reply *reply,
 					      void *payload, struct peal_burst *burst)
@@ -347,8 +356,9 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 }
 
 /*
- * What cannot be built for want of memory is a lost packet. When the key of a READ is
- * gone, a repetition turns into a NAK, and the NAK of a first answer is due later.
+ * A packet that cannot be built for lack of memory counts as lost. When the key of a READ is
+ * not valid any more, a repeated response turns into a NAK at once. For a first response the
+ * NAK is due later, in its turn.
  */
 static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
 						 struct peal_reply *reply,
@@ -380,8 +390,8 @@ static void peal_wire_responder_send(struct peal_wire_responder *s, struct peal_
 }
 
 /*
- * All that was due has left. So has the NAK of a request that was refused: now
- * the queue pair goes into error, which ends its answers.
+ * All replies that were due have been sent, among them the NAK of a refused request. Therefore
+ * the queue pair goes into error only now, because no reply is sent in error.
  */
 static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct peal_burst *burst)
 {
@@ -394,7 +404,7 @@ static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct pea
 }
 
 /**
- * peal_wire_responder_reply() - send what is due, within a budget
+ * peal_wire_responder_reply() - send the replies that are due, within a budget
  *
  * Return: true when the budget ended first.
  */
@@ -403,7 +413,7 @@ bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst 
 {
 	struct peal_reply reply;
 
-	/* Before we look for room: who frees some gives us a turn, which looks at this. */
+	/* Set this before looking for room. The turn that follows when room is free reads it. */
 	WRITE_ONCE(s->due, true);
 	while (peal_budget_is_left(budget)) {
 		if (!peal_line_has_room(s->line))
@@ -418,7 +428,10 @@ bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst 
 
 /* ---- turns ---- */
 
-/* No lock. When peal_wire_responder_run() is due at the latest; KTIME_MAX: by packets only. */
+/*
+ * No lock. Return: when peal_wire_responder_run() is due at the latest. KTIME_MAX:
+ * only packets make it due.
+ */
 ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s)
 {
 	u64 deadline = READ_ONCE(s->deadline);
@@ -426,7 +439,7 @@ ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s)
 	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
 }
 
-/* No lock. Would peal_wire_responder_run() find something to do? */
+/* No lock, so only a hint. Would peal_wire_responder_run() find something to do? */
 bool peal_wire_responder_is_due(const struct peal_wire_responder *s)
 {
 	u64 deadline = READ_ONCE(s->deadline);
@@ -444,7 +457,10 @@ static void peal_wire_responder_expire(struct peal_wire_responder *s)
 		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
 }
 
-/* What was left, and timers. Return: true when the budget ended first. */
+/*
+ * Process kept requests, expire them, and send the replies that were left.
+ * Return: true when the budget ended first.
+ */
 bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
 			     struct peal_budget *budget)
 {

@@ -2,13 +2,13 @@
 /*
  * RC and UC on the wire: the responder's side.
  *
- * Owns: struct peal_wire_responder, one half of a queue pair's transport: what has been
- * requested so far and which replies are due.
+ * Owns: struct peal_wire_responder, one half of a queue pair's transport. It knows what has
+ * been requested so far and which replies are due.
  * Does not know: the protocol (proto/responder.h), the checks of a request
  * (execute.h), how packets arrive.
  *
- * Everything under rq.lock, inside the guard; what is named below can be read
- * without the lock, as a hint.
+ * Lock: everything is under rq.lock, inside the guard. The fields marked as hints can also
+ * be read without the lock.
  */
 #ifndef PEAL_WIRE_RESPONDER_H
 #define PEAL_WIRE_RESPONDER_H
@@ -22,10 +22,10 @@ struct peal_datagram;
 struct peal_wire_responder {
 	struct peal_line *line;
 	struct peal_responder in;
-	struct peal_resource *resource;	/* the array behind `in` */
-	struct peal_send ask;		/* the request under execution, as the responder has it */
-	bool due;			/* hint: replies are left */
-	u64 deadline;			/* hint: when the responder wants to be called, ns */
+	struct peal_resource *resource;	/* array of resources that `in` uses */
+	struct peal_send ask;		/* the request being executed, as execute.h wants it */
+	bool due;			/* hint: replies are left to send */
+	u64 deadline;			/* hint: when run() is due, ns; U64_MAX: never */
 };
 
 int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line);
