@@ -2,8 +2,8 @@
 /*
  * The poller: a thread that scans the doorbells, so that posting is a store.
  *
- * Owns: the thread, when it spins and when it sleeps, and what it announces to
- * programs of that.
+ * Owns: the thread, when it spins and when it sleeps, and the state that it
+ * announces to programs.
  * Does not know: what a turn does.
  */
 #ifndef PEAL_POLLER_H

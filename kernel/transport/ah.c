@@ -15,7 +15,10 @@ static int peal_ah_check(const struct rdma_ah_attr *attr)
 	return 0;
 }
 
-/* Chooses the UDP source port where no flow label does: one for each destination. */
+/*
+ * Return: the value that chooses the UDP source port if the flow label is 0. All packets to one
+ * destination have the same one.
+ */
 static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
 {
 	return jhash(&rdma_ah_read_grh(attr)->dgid, sizeof(union ib_gid), 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Address handles: where a datagram goes.
+ * Address handles, which name the destination of a datagram.
  *
- * Owns: the path of a handle, its number, and its life. The RDMA core frees its
- * ib_ah as soon as destroy returns, also where nothing may sleep; the data path
- * uses a structure of its own, which RCU frees: a guard section is a reader.
+ * Owns: the path of a handle, its number, and its life. The RDMA core frees its ib_ah as soon
+ * as destroy returns, also where nothing may sleep. The data path therefore uses struct
+ * peal_address, which RCU frees. This is safe because a section of the guard is an RCU reader.
  * Does not know: what is sent there.
  */
 #ifndef PEAL_AH_H
@@ -16,7 +16,10 @@
 #include "base/table.h"
 #include "net/path.h"
 
-/* What a WQE's ah_index names. Found inside the guard it stays until its end. */
+/*
+ * The object that a WQE's ah_index names. An address that is found inside the guard stays valid
+ * until the end of the section.
+ */
 struct peal_address {
 	const struct ib_pd *pd;
 	u32 index;
@@ -29,7 +32,7 @@ struct peal_ah {
 	struct peal_table *table;
 	struct peal_account *account;
 	struct peal_address *address;
-	struct rdma_ah_attr attr;	/* without the core's reference to the GID */
+	struct rdma_ah_attr attr;	/* sgid_attr is NULL: no reference to the GID is held */
 };
 
 static inline struct peal_ah *peal_ah(struct ib_ah *ib)
@@ -38,16 +41,17 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
 }
 
 /**
- * peal_ah_init() - resolve the path and give it a number
+ * peal_ah_init() - set up the path and give it a number
  * @account: the context's, or the kernel's
- * @room: that of the queue pairs of its protection domain
- * @gfp: GFP_ATOMIC from where nothing may sleep, as the connection manager calls
+ * @room: the room of the queue pairs of its protection domain
+ * @gfp: GFP_ATOMIC where nothing may sleep, because the connection manager calls from
+ *	there
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.
  */
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
 		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp);
-/* Never sleeps. */
+/* Never sleeps, because the connection manager calls with interrupts off. */
 void peal_ah_destroy(struct peal_ah *ah);
 void peal_ah_query(const struct peal_ah *ah, struct rdma_ah_attr *attr);
 

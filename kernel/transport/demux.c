@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See demux.h. The checks are those of IBTA 9.6.1, as far as they need the
- * queue pair.
+ * See demux.h. The checks are those of IBTA 9.6.1 that need the queue pair.
  */
 #include "base/compat.h"
 #include "base/trace.h"
@@ -23,7 +22,7 @@ static void peal_demux_drop(struct peal_nic *nic, struct peal_datagram *dg, enum
 	peal_datagram_drop(dg);
 }
 
-/* ---- connected queue pairs; the checks want either lock ---- */
+/* ---- connected queue pairs; the checks need sq.lock or rq.lock ---- */
 
 static u8 peal_demux_transport(const struct peal_qp *qp)
 {
@@ -42,7 +41,7 @@ static struct peal_line *peal_demux_line(const struct peal_qp *qp)
 	return &peal_wire(qp->wire)->line;
 }
 
-/* IBTA 9.6.1.5: a connected queue pair listens to its peer only. */
+/* IBTA 9.6.1.5: a connected queue pair accepts packets only from its peer. */
 static enum peal_drop peal_demux_check_peer(const struct peal_qp *qp,
 					    const struct peal_datagram *dg)
 {
@@ -91,7 +90,7 @@ static void peal_demux_request(struct peal_nic *nic, struct peal_qp *qp,
 		peal_defer(qp);
 }
 
-/* Under sq.lock. The response may have opened the window: go on at once. */
+/* Under sq.lock. Run the queue at once, because the response may have opened the window. */
 static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
 						 struct peal_burst *burst,
 						 struct peal_budget *budget, bool *more)
@@ -126,9 +125,12 @@ static void peal_demux_response(struct peal_nic *nic, struct peal_qp *qp,
 		peal_defer(qp);
 }
 
-/* ---- probes: for no queue of the queue pair, but about its path ---- */
+/* ---- probes, which ask about the path of a queue pair ---- */
 
-/* An ordinary packet may come by any netdev. This one must by that which leads to the peer. */
+/*
+ * An ordinary packet may arrive through any netdev. A probe must arrive through the
+ * netdev that leads to the peer.
+ */
 static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	enum peal_drop drop = peal_demux_check_peer(qp, dg);
@@ -138,15 +140,15 @@ static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal
 	return drop;
 }
 
-/* Under rq.lock. A probe is a request, so what holds for requests holds for it. */
+/* Under rq.lock. A probe is a request, so the state must allow requests. */
 static enum peal_drop peal_demux_check_probe(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	return peal_qp_receives(qp) ? peal_demux_check_way(qp, dg) : PEAL_DROP_state;
 }
 
 /*
- * The peer's sq.lock must not be taken inside rq.lock. So this one is left in between, and
- * everything is checked once more before the answer leaves.
+ * The sq.lock of the queue pair that asks must not be taken inside rq.lock. So rq.lock is
+ * dropped in between, and the checks are repeated before the answer leaves.
  */
 static enum peal_drop peal_demux_asked(struct peal_nic *nic, struct peal_qp *qp,
 				       const struct peal_datagram *dg,
@@ -183,7 +185,7 @@ static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_dat
 	return drop;
 }
 
-/* A message that waits for the proof goes on. */
+/* An answer has arrived. A message that waits for the proof goes on. */
 static enum peal_drop peal_demux_answered(struct peal_nic *nic, struct peal_qp *qp,
 					  const struct peal_datagram *dg,
 					  const struct peal_locality_probe *probe)
@@ -225,7 +227,10 @@ static void peal_demux_probe(struct peal_nic *nic, struct peal_qp *qp, struct pe
 
 /* ---- every packet ---- */
 
-/* The rest of a train that many members have had the beginning of is lost: it may be. */
+/*
+ * Deliver a multicast datagram. If many members have used up the budget for a train of packets,
+ * the rest of the train is lost, which UD allows.
+ */
 static void peal_demux_group(struct peal_nic *nic, struct peal_datagram *dg,
 			     struct peal_budget *budget)
 {
@@ -263,7 +268,10 @@ struct peal_qp *peal_demux_find(struct peal_port *port, u32 qpn)
 	return peal_table_receiver(port->table, qpn);
 }
 
-/* What find() was asked for was read from memory that the sender may still write. */
+/*
+ * The sender may still write the memory from which the QP number for find() was read, so look
+ * the number up again if it differs in the checked packet.
+ */
 void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
 			struct peal_budget *budget)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See direct.h. The functions of the send side want sq.lock; those of the receive side
- * want rq.lock of the peer, which is of another class: a queue pair may be its own peer.
- * All run inside the guard.
+ * See direct.h. The functions of the send side are called with sq.lock held. Those of the
+ * receive side are called with rq.lock of the peer held. The two are of different lock classes,
+ * because a queue pair may be its own peer. All functions run inside the guard.
  */
 #include <linux/slab.h>
 
@@ -14,10 +14,13 @@
 #include "transport/execute.h"
 #include "transport/sender.h"
 
-/* How often to look when the program set no timeout; that counts no retries. */
+/*
+ * How often to look for a silent peer when the program set no timeout. These
+ * looks count no retries.
+ */
 #define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
 
-/* A step copies at most that much. */
+/* A step copies at most so much, so that the locks are not held for longer. */
 #define PEAL_CHUNK_BYTES	(64 << 10)
 
 static struct peal_direct *peal_direct(const struct peal_transport *transport)
@@ -28,8 +31,8 @@ static struct peal_direct *peal_direct(const struct peal_transport *transport)
 /* ---- one message, or a chunk of it ---- */
 
 /*
- * Would a packet of ours be taken by this queue pair? When not, it answers
- * nothing, and the requester runs into its timeout like on a wire.
+ * Would @peer accept a packet of @qp? If not, @peer does not answer and the requester runs into
+ * its timeout, as on the wire.
  */
 static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const struct peal_qp *peer)
 {
@@ -42,7 +45,7 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 	return PEAL_REASON_NONE;
 }
 
-/* The requester's side of the copy. */
+/* Set @cursor to the requester's side of the copy. */
 static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor *cursor)
 {
 	const struct peal_send *send = &qp->sq.wqe;
@@ -55,7 +58,7 @@ static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor
 				 !peal_op(send->opcode)->sends);
 }
 
-/* One chunk of @bytes in the message's direction. Return: in how many pieces. */
+/* Copy one chunk of @bytes in the message's direction. Return: the number of pieces copied. */
 static u32 peal_direct_copy(const struct peal_direct *d, struct peal_cursor *local,
 			    struct peal_cursor *remote, u64 bytes)
 {
@@ -84,7 +87,7 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	return outcome;
 }
 
-/* The last byte is placed: count the message. */
+/* The last byte is placed, so advance the expected PSN and the MSN. */
 static void peal_direct_delivered(struct peal_direct *to, u64 length)
 {
 	to->message = false;
@@ -92,7 +95,7 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 	to->at.msn = peal_psn_add(to->at.msn, 1);
 }
 
-/* Accept, move, finish. */
+/* Accept the message, move its next chunk, and finish it with the last one. */
 static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
 					       struct peal_burst *burst, struct peal_cursor *local)
 {
@@ -128,8 +131,8 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 }
 
 /*
- * A sender of this kernel comes, and may find no receive. Visible before the flag that asks
- * for a kick, because the kick looks here.
+ * Note the device of a sender that may find no receive. The store is visible before the flag
+ * that asks for a kick, because the kick reads it.
  */
 static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
 {
@@ -140,8 +143,8 @@ static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
 }
 
 /*
- * A peer that has refused goes into error when the burst ends, because that needs its send
- * queue's lock.
+ * A peer that has refused goes into error only when the burst ends, because that
+ * needs the sq.lock of the peer.
  */
 static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,
 					       struct peal_burst *burst, struct peal_cursor *local)
@@ -151,7 +154,7 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 
 	if (unlikely(to->at.psn != d->psn))
 		return peal_silent(PEAL_REASON_PEER_PSN);
-	/* A peer that was reset under way has forgotten our first bytes. */
+	/* A peer that was reset meanwhile has forgotten our first bytes. */
 	if (unlikely(d->done && !to->message))
 		d->done = 0;
 	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
@@ -173,7 +176,10 @@ static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_q
 	return peal_direct_attempt(d, peal_direct(peer->direct), burst, local);
 }
 
-/* NULL: *reason says why. Another device's table may go, and a new one come to its place. */
+/*
+ * Return: the peer, or NULL with *reason set. The look-up is not remembered for another device,
+ * because that device may be removed, and a new one may get the same place in memory.
+ */
 static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason *reason)
 {
 	struct peal_qp *qp = d->base.qp;
@@ -190,7 +196,7 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 	return peal_table_qp(table, qp->attr.dest_qp_num);
 }
 
-/* Carry the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
+/* Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
 static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_burst *burst)
 {
 	struct peal_outcome outcome;
@@ -209,7 +215,7 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_
 	return outcome;
 }
 
-/* A READ or atomic needs a depth; it was negotiated, so 0 is a program's error. */
+/* A READ or atomic needs a depth. The depth was negotiated, so 0 is an error of the program. */
 static bool peal_direct_may_read(const struct peal_qp *qp, const struct peal_op *op)
 {
 	return !(op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)) ||
@@ -228,7 +234,7 @@ static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct pea
 	return peal_direct_carry(d, burst);
 }
 
-/* ---- what became of it ---- */
+/* ---- the result of an attempt ---- */
 
 static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, u64 ns,
 			     enum peal_reason why)
@@ -254,7 +260,10 @@ static void peal_direct_carried(struct peal_direct *d, struct peal_burst *burst)
 	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
-/* IBTA 9.7.5.2.8: the peer named the time, the attribute the number of tries. */
+/*
+ * IBTA 9.7.5.2.8: the peer gives the time to wait, and the attribute rnr_retry
+ * limits the retries.
+ */
 static void peal_direct_not_ready(struct peal_direct *d, struct peal_burst *burst,
 				  const struct peal_outcome *outcome)
 {
@@ -268,7 +277,10 @@ static void peal_direct_not_ready(struct peal_direct *d, struct peal_burst *burs
 		peal_sender_fail(qp, burst, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
 }
 
-/* Without a timeout we only look again. Also the last try is waited for. */
+/*
+ * Wait for a peer that does not answer. Without a timeout the wait uses up no retry. The last
+ * retry gets a full wait, too.
+ */
 static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome *outcome)
 {
 	struct peal_qp *qp = d->base.qp;
@@ -287,7 +299,7 @@ static void peal_direct_conclude(struct peal_direct *d, struct peal_burst *burst
 		break;
 	case PEAL_PROGRESS:
 		d->done += outcome->bytes;
-		peal_retry_reset(&d->retry);	/* the peer lives */
+		peal_retry_reset(&d->retry);	/* the peer answered */
 		break;
 	case PEAL_NOT_READY:
 		peal_direct_not_ready(d, burst, outcome);
@@ -303,7 +315,7 @@ static void peal_direct_conclude(struct peal_direct *d, struct peal_burst *burst
 
 /* ---- the send queue ---- */
 
-/* Return: false when the queue is empty. True without sq.busy: it was malformed. */
+/* Return: false when the queue is empty. True without sq.busy means that the WQE was malformed. */
 static bool peal_direct_fetch(struct peal_direct *d, struct peal_burst *burst)
 {
 	struct peal_qp *qp = d->base.qp;
@@ -315,7 +327,7 @@ static bool peal_direct_fetch(struct peal_direct *d, struct peal_burst *burst)
 	return peal_sender_fetch(qp, burst, d->psn);
 }
 
-/* The next WQE or chunk. Return: false when there is nothing to do now. */
+/* Process the next WQE or chunk. Return: false when there is nothing to do now. */
 static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
 			     struct peal_budget *budget)
 {
@@ -325,7 +337,7 @@ static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	if (unlikely(!d->base.qp->sq.busy))
-		return true;	/* malformed: it is completed already */
+		return true;	/* malformed, and completed already */
 	outcome = peal_direct_execute(d, burst);
 	if (likely(outcome.what <= PEAL_PROGRESS))
 		peal_budget_spend(budget, outcome.bytes + outcome.pieces * PEAL_COST_PIECE);
@@ -333,7 +345,10 @@ static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
 	return !d->wait;
 }
 
-/* A wait whose time is over ends: with another try, or with the last retry (IBTA 9.7.6.1.3). */
+/*
+ * End a wait whose time is over. Another try follows, or the message fails if the last retry
+ * was used (IBTA 9.7.6.1.3).
+ */
 static void peal_direct_expire(struct peal_direct *d, struct peal_burst *burst)
 {
 	struct peal_qp *qp = d->base.qp;
@@ -387,8 +402,9 @@ bool peal_direct_reached(struct peal_qp *qp)
 /* ---- receives were posted ---- */
 
 /*
- * Under @sender's sq.lock. A program names any queue pair as its peer; one that does not
- * send to it must not be disturbed, since each try in vain costs a retry.
+ * Under @sender's sq.lock. Does @sender send to @qp on the direct transport? A program may name
+ * any queue pair as its peer. A sender that does not send to @qp must not be woken, because
+ * each try in vain costs it a retry.
  */
 static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
 {
@@ -401,9 +417,9 @@ static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal
 }
 
 /*
- * Worth locking @sender for? Not when it names another queue pair as its peer, so that
- * a program cannot disturb those of others by naming them. The answer is a hint;
- * peal_direct_sends_to() decides.
+ * Is it worth taking @sender's lock? Not if @sender names another queue pair as its peer,
+ * otherwise a program could disturb the queue pairs of others by naming them. Only a hint,
+ * because no lock is held. peal_direct_sends_to() decides.
  */
 static bool peal_direct_may_send_to(const struct peal_qp *sender, const struct peal_qp *qp)
 {
@@ -421,7 +437,7 @@ static bool peal_direct_end_wait(struct peal_qp *sender, const struct peal_qp *q
 	return d->wait == PEAL_DIRECT_WAITS_RECEIVE && peal_direct_resume(d);
 }
 
-/* The one sender that can be waiting for this queue pair's receives. */
+/* Return: the one sender that can wait for receives of this queue pair, if it did wait, or NULL. */
 static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transport)
 {
 	struct peal_qp *qp = transport->qp, *sender = NULL;
@@ -429,7 +445,7 @@ static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transpo
 	bool waited;
 	u32 device;
 
-	smp_rmb();	/* K: the flag was seen, pairs with peal_direct_note_waiter() */
+	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_note_waiter() */
 	device = READ_ONCE(peal_direct(transport)->waiter);
 	if (device)
 		table = peal_locality_device_table(device);
@@ -445,7 +461,7 @@ static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transpo
 
 /* ---- the transport ---- */
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_direct_apply(struct peal_transport *transport, int mask)
 {
 	struct peal_direct *d = peal_direct(transport);
@@ -456,7 +472,7 @@ static void peal_direct_apply(struct peal_transport *transport, int mask)
 		d->at.psn = transport->qp->attr.rq_psn;
 }
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_direct_reset(struct peal_transport *transport)
 {
 	struct peal_direct *d = peal_direct(transport);
@@ -486,7 +502,10 @@ static void peal_direct_start_recv(struct peal_transport *transport, struct peal
 {
 	struct peal_direct *d = peal_direct(transport);
 
-	/* A message that goes on after packets came in between is still the same one. */
+	/*
+	 * If the PSN is the same, a message that goes on here after packets in between
+	 * is still the same message.
+	 */
 	if (d->at.psn != at.psn)
 		d->message = false;
 	d->at = at;

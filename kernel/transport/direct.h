@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The direct transport: both queue pairs live in this kernel, so a message is one
- * copy from one registered region into the other, done by the sender.
+ * The direct transport. Both queue pairs live in this kernel, so the sender copies a message
+ * once, from one registered region into the other.
  *
- * Owns: where the message in sq.wqe stands, its retries and waits; finding the peer, and the
- * question whether the wire would have brought the message there: connection, state,
- * packet sequence number.
+ * Owns: the progress of the message in sq.wqe, its retries and waits; the search for the
+ * peer; the check whether the wire would have delivered the message there (connection,
+ * state, packet sequence number).
  * Does not know: packets, how it was proven that the peer is here (locality.h).
  */
 #ifndef PEAL_DIRECT_H
@@ -17,34 +17,34 @@
 #include "queue/qp.h"
 #include "transport/locality.h"
 
-/* What the send queue waits for. While it waits, posts only queue up. */
+/* What the send queue waits for. Posts during a wait only queue up. */
 enum peal_direct_wait {
 	PEAL_DIRECT_RUNS = 0,
 	PEAL_DIRECT_WAITS_RECEIVE,	/* the peer has no receive posted (RNR) */
-	PEAL_DIRECT_WAITS_ANSWER,	/* the peer is silent */
+	PEAL_DIRECT_WAITS_ANSWER,	/* the peer does not answer */
 };
 
 struct peal_direct {
 	struct peal_transport base;
 	struct peal_locality locality;
 	/* The send side, under sq.lock. */
-	u32 psn;			/* of the next message's first packet */
+	u32 psn;			/* PSN of the next message's first packet */
 	u64 done;			/* bytes of sq.wqe that were copied */
 	struct peal_retry retry;	/* for sq.wqe */
 	enum peal_direct_wait wait;
 	ktime_t until;			/* end of the wait */
-	enum peal_reason why;		/* of the wait */
-	struct peal_lookup peer;	/* of dest_qp_num on this device */
+	enum peal_reason why;		/* reason of the wait */
+	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
 	/* The receive side, under rq.lock. */
 	struct peal_recv_psn at;
-	bool message;			/* a message is under way */
-	u32 waiter;			/* device of the sender that a kick may wake; 0: ours */
+	bool message;			/* the peer's message is placed in part */
+	u32 waiter;			/* device of the sender to wake on a kick; 0: ours */
 };
 
-/* Before anybody can find @qp, an RC or UC queue pair. Sleeps. Return: 0 or -ENOMEM. */
+/* Called before @qp, an RC or UC queue pair, is published. Sleeps. Return: 0 or -ENOMEM. */
 int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device);
 
-/* sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */
+/* Under sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */
 bool peal_direct_reached(struct peal_qp *qp);
 
 #endif

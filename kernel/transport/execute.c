@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See responder.h.
+ * See execute.h.
  */
 #include <linux/atomic.h>
 
@@ -8,12 +8,12 @@
 #include "mem/mw.h"
 #include "transport/execute.h"
 
-/* What a failed check means to either side (IBTA 9.9.3, tables 57 and 58). */
+/* What a failed check means to both sides (IBTA 9.9.3, tables 57 and 58). */
 struct peal_refusal {
 	u8 requester;			/* status of the sender's completion */
 	u8 receiver;			/* status of the held receive WQE, if any */
 	enum ib_event_type event;	/* at the responder */
-	bool passes;			/* UC: the message is lost, and that is all */
+	bool passes;			/* on UC only the message is lost */
 };
 
 static const struct peal_refusal peal_refuse_request = {
@@ -33,12 +33,12 @@ static const struct peal_refusal peal_refuse_receive = {
 };
 
 /*
- * A fatal NAK. The queue pair accepts nothing from here on. Its carrier puts it
- * into error: on a wire when the NAK has left. An error that a receive completion
- * reports needs no event beside it.
+ * Refuse a message with a fatal NAK. The queue pair accepts nothing from here on. Its transport
+ * puts it into error, on the wire only after the NAK has been sent. A receive completion that
+ * reports the error replaces the event.
  *
- * A peer on an unreliable connection can do no harm: its message is lost, and
- * the receive is there for the next (class D of IBTA 9.9.3.2).
+ * A peer on an unreliable connection can do no harm. Its message is lost, and the receive stays
+ * for the next message (class D of IBTA 9.9.3.2).
  */
 static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_send *send,
 					       u32 src_qpn, struct peal_burst *burst,
@@ -62,7 +62,7 @@ static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct 
 	return peal_failed(refusal->requester, reason);
 }
 
-/* IBTA 9.7.4.1.4: the operations that the queue pair was opened to. */
+/* IBTA 9.7.4.1.4: does the queue pair allow this operation? */
 static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const struct peal_op *op)
 {
 	if (op->access & ~qp->attr.qp_access_flags)
@@ -73,7 +73,7 @@ static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const stru
 	return PEAL_REASON_NONE;
 }
 
-/* Remote range: IBTA 9.7.4.1.5. A request for no bytes has no key to check. */
+/* IBTA 9.7.4.1.5: check the remote range. A request for no bytes has no key to check. */
 static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_send *send,
 					   struct peal_cursor *cursor)
 {
@@ -105,11 +105,11 @@ static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct 
 }
 
 /**
- * peal_execute_read() - where the bytes of a READ response are
- * @send: names only what this response carries
+ * peal_execute_read() - find the bytes of a READ response
+ * @send: describes only the bytes in this response
  *
- * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED: the key has gone since
- * the request, @qp has refused.
+ * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED when the key has become invalid since
+ * the request. On failure the queue pair has refused.
  */
 struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send *send,
 				      u32 src_qpn, struct peal_burst *burst,
@@ -118,7 +118,10 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send
 	return peal_execute_remote(qp, send, src_qpn, burst, cursor);
 }
 
-/* The same for one that left before. Return: false when the key has gone; nobody is to blame. */
+/*
+ * The same for a response that is sent again. Return: false when the key is not valid any more.
+ * @qp does not refuse then, because no side has made an error.
+ */
 bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
 			     struct peal_cursor *cursor)
 {
@@ -126,7 +129,7 @@ bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
 	       !peal_execute_range(qp, send, cursor);
 }
 
-/* The peer's packets do not make a request: refuse. */
+/* Refuse packets of the peer that do not form a request. */
 void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
 			  struct peal_burst *burst)
 {
@@ -134,7 +137,7 @@ void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 
 			    PEAL_REASON_BAD_REQUEST);
 }
 
-/* Take a receive WQE, or keep the one of this message. */
+/* Take a receive WQE, unless one is held for this message already. */
 static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 						const struct peal_send *send, u32 src_qpn,
 						struct peal_burst *burst)
@@ -156,7 +159,10 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-/* The receive buffer of a SEND: long enough, and the receiver's to write. */
+/*
+ * Check the receive buffer of a SEND. It must be long enough, and the receiver
+ * must be allowed to write it.
+ */
 static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_send *send,
 					       u32 src_qpn, struct peal_burst *burst,
 					       struct peal_cursor *cursor)
@@ -184,11 +190,11 @@ static void peal_execute_establish(struct peal_qp *qp, struct peal_burst *burst)
 
 /**
  * peal_execute_accept() - check a message, or its next chunk, and find its bytes
- * @cursor: on success the responder's side of the copy: what the message writes,
- *	or what a READ or atomic reads
+ * @cursor: set to the responder's side of the copy on success. The message writes
+ *	there, or a READ or atomic reads there
  *
- * Nothing is written before everything was checked. Every chunk is checked
- * again, because keys may have gone since the last.
+ * Nothing is written before everything is checked. Every chunk is checked again, because keys
+ * may have become invalid since the last one.
  *
  * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, or PEAL_FAILED when @qp has
  * refused and is going into error.
@@ -212,9 +218,10 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_se
 
 /**
  * peal_execute_atomic() - execute an accepted CMP_SWAP or FETCH_ADD
- * @old: the value before, for the requester
+ * @old: set to the value before, for the requester
  *
- * A CPU atomic on the memory itself, so it is atomic against the program too.
+ * It is a CPU atomic on the memory itself, so that it is atomic with respect to
+ * the program, too.
  */
 struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_send *send,
 					u32 src_qpn, struct peal_burst *burst,
@@ -246,10 +253,10 @@ static void peal_execute_complete(struct peal_qp *qp, const struct peal_send *se
 }
 
 /**
- * peal_execute_finish() - the last byte is placed
+ * peal_execute_finish() - finish a message after its last byte is placed
  *
- * Invalidates what the message names, and completes the receive. The
- * data are visible before the CQE: release D.
+ * Invalidates the key that the message names, and completes the receive. The data are visible
+ * before the CQE (release D).
  *
  * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
  */

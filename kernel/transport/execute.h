@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The responder: what a queue pair does with a message that arrives.
+ * The responder's execution of a message that arrives at a queue pair.
  *
- * Owns: the checks of IBTA 9.7.4 (rights of the queue pair, rkey, range, room in
- * the receive), the receive completion, and the answer when a check fails.
+ * Owns: the checks of IBTA 9.7.4 (rights of the queue pair, rkey, range, room in the receive),
+ * the receive completion, and the answer when a check fails.
  * Does not know: how the message arrives, nor the requester's state.
  *
- * Every function wants rq->lock of @qp, inside the guard.
+ * Lock: every function is called with rq.lock of @qp held, inside the guard.
  */
 #ifndef PEAL_EXECUTE_H
 #define PEAL_EXECUTE_H

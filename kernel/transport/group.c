@@ -19,7 +19,7 @@ struct peal_group {
 	struct hlist_node node;
 	union ib_gid gid;
 	u32 count;
-	struct list_head members;	/* struct peal_member, read inside the guard */
+	struct list_head members;	/* peal_member, oldest first; read inside the guard */
 };
 
 struct peal_member {
@@ -37,7 +37,7 @@ void peal_groups_init(struct peal_groups *groups, struct peal_port *port)
 		INIT_HLIST_HEAD(&groups->bucket[i]);
 }
 
-/* The core has detached everybody: it counts the attachments of a queue pair. */
+/* The core has detached all queue pairs, because it counts the attachments of each. */
 void peal_groups_destroy(struct peal_groups *groups)
 {
 	u32 i;
@@ -52,7 +52,7 @@ static struct hlist_head *peal_group_bucket(struct peal_groups *groups, const un
 	return &groups->bucket[jhash(gid, sizeof(*gid), 0) % PEAL_GROUP_BUCKETS];
 }
 
-/* Inside the guard, or under the lock. */
+/* Inside the guard or under groups->lock. */
 static struct peal_group *peal_group_find(struct peal_groups *groups, const union ib_gid *gid)
 {
 	struct peal_group *group;
@@ -75,7 +75,7 @@ static struct peal_member *peal_group_member(const struct peal_group *group,
 	return NULL;
 }
 
-/* The first attachment: the stack joins. */
+/* A group gets its first member, so the network stack joins it. */
 static int peal_group_begin(struct peal_groups *groups, struct peal_group *group)
 {
 	int ret = peal_mcast_join(groups->port->net, groups->port->ndev, &group->gid);
@@ -85,7 +85,7 @@ static int peal_group_begin(struct peal_groups *groups, struct peal_group *group
 	return ret;
 }
 
-/* @account holds the group as long as its queue pair is the oldest member. */
+/* The group is charged to @account as long as a queue pair of @account is the oldest member. */
 static struct peal_group *peal_group_new(struct peal_groups *groups, struct peal_account *account,
 					 const union ib_gid *gid)
 {
@@ -109,7 +109,10 @@ give:
 	return ERR_PTR(ret);
 }
 
-/* The last member, of @account, is gone. The caller waits for the guard, then frees. */
+/*
+ * The last member, one of @account, is gone. The caller waits for the guard and
+ * then frees the group.
+ */
 static void peal_group_end(struct peal_groups *groups, struct peal_account *account,
 			   struct peal_group *group)
 {
@@ -124,7 +127,7 @@ static struct peal_account *peal_group_holder(const struct peal_group *group)
 }
 
 /*
- * One user never has more than half of a group, so that others can join it, too. The
+ * One user never has more than half of a group, so that other users can join it, too. The
  * kernel's own queue pairs count as one user.
  */
 static bool peal_group_has_room(const struct peal_group *group, const struct peal_account *account)
@@ -186,7 +189,7 @@ int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const unio
 	return ret;
 }
 
-/* The oldest member holds the group: when it leaves, the next one does. */
+/* The group is charged to its oldest member. When that one leaves, the next oldest takes over. */
 static void peal_group_remove(struct peal_groups *groups, struct peal_group *group,
 			      struct peal_member *member)
 {

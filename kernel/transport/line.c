@@ -41,12 +41,14 @@ static void peal_line_unstage(struct peal_line *line)
 }
 
 /**
- * peal_line_stage() - prepare another path; the present one stays in use
- * @room: what its packets are charged to
+ * peal_line_stage() - prepare another path, while the present one stays in use
+ * @room: the path's packets are charged to this room
  * @mtu: the path MTU that packets will have
  *
- * With `control` held. Return: 0, -EINVAL (path MTU too large for the link, or no
- * RoCEv2 GID), -ENETUNREACH or what else the route lookup says.
+ * The caller holds `control`.
+ *
+ * Return: 0, -EINVAL (path MTU too large for the link, or no RoCEv2 GID), -ENETUNREACH or
+ * another error of the route lookup.
  */
 int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_room *room,
 		    const struct rdma_ah_attr *attr, u32 peer_qpn, enum ib_mtu mtu)
@@ -69,7 +71,7 @@ int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_
 	return -EINVAL;
 }
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 void peal_line_use_staged(struct peal_line *line)
 {
 	if (!line->staged)
@@ -86,7 +88,7 @@ static struct peal_room *peal_line_room(struct peal_line *line)
 	return peal_line_path(line)->room;
 }
 
-/* Nothing is waited for any more. After this the waiter is not touched. */
+/* Stop waiting for room. After this line->waiter.ready is not running and will not be called. */
 void peal_line_stop(struct peal_line *line)
 {
 	if (line->open)
@@ -102,13 +104,13 @@ void peal_line_free(struct peal_line *line)
 	line->open = false;
 }
 
-/* Do packets to the peer leave through the netdev of that index? One of the locks. */
+/* Do packets to the peer leave through the netdev @ifindex? Under sq.lock or rq.lock. */
 bool peal_line_leaves_by(struct peal_line *line, int ifindex)
 {
 	return line->open && peal_path_leaves_by(peal_line_path(line), ifindex);
 }
 
-/* When not, the engine gives the queue pair a turn once there is. */
+/* Is there room to send? If not, the engine gives the queue pair a turn once there is. */
 bool peal_line_has_room(struct peal_line *line)
 {
 	struct peal_room *room = peal_line_room(line);
@@ -120,10 +122,11 @@ bool peal_line_has_room(struct peal_line *line)
 }
 
 /*
- * The requester sends a missing packet again within a round trip. When that is lost as
- * well, the requester's timeout helps. The queue pair's own timeout is the best guess of it;
- * before that is set, or without one, a second is. A packet that has waited for several
- * timeouts waits for nothing that the requester knows of.
+ * Time for which an early packet is kept. The requester retransmits a missing packet within a
+ * round trip. If the retransmission is lost as well, the requester's timeout helps. The queue
+ * pair's own timeout is the best guess of the peer's, and a second if it is not set. A packet
+ * that has waited for several timeouts is dropped, because the requester does not know of the
+ * packet before it any more.
  */
 #define PEAL_REORDER_TIMEOUTS	2
 #define PEAL_REORDER_LEAST_NS	(50 * NSEC_PER_MSEC)
@@ -138,7 +141,7 @@ u64 peal_line_reorder_ns(const struct peal_qp *qp)
 }
 
 /*
- * An skb for a packet to the peer. Return: NULL when there is no memory; the
+ * Prepare an skb for a packet to the peer. Return: NULL when there is no memory. The
  * packet then counts as lost.
  */
 struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,
@@ -158,7 +161,7 @@ void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 	peal_tx_send(peal_line_path(line), skb);
 }
 
-/* A prepared skb that is not sent. */
+/* Free a prepared skb instead of sending it. */
 void peal_line_discard(struct sk_buff *skb)
 {
 	kfree_skb(skb);

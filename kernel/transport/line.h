@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The line of a connected queue pair: what both of its halves send through.
+ * The line of a connected queue pair, through which its requester and its responder send.
  *
- * Owns: the path to the peer, its replacement that is not in use yet, and the
- * wait for room in the transmit queues. When there is room again, the engine
- * gives the queue pair a turn.
+ * Owns: the path to the peer, its replacement that is not in use yet, and the wait for room in
+ * the transmit queues. When there is room again, the engine gives the queue pair a turn.
  * Does not know: what is sent, and in which order.
  *
- * Sent through with sq.lock or rq.lock; the path is exchanged with both.
+ * Lock: hold sq.lock or rq.lock to send. Hold both to replace the path.
  */
 #ifndef PEAL_LINE_H
 #define PEAL_LINE_H
@@ -19,13 +18,16 @@
 struct peal_line {
 	struct peal_qp *qp;
 	struct peal_path path[2];
-	u8 now;				/* the path in use */
-	bool open;			/* there is one */
-	bool staged;			/* the other one waits to be used */
+	u8 now;				/* index of the path in use */
+	bool open;			/* a path is in use */
+	bool staged;			/* the other path is ready for use */
 	struct peal_waiter waiter;
 };
 
-/* Is this where packets go to, and are they sent from there? One of the locks. */
+/*
+ * Do packets of the queue pair go to the GID @dgid, and do they have the source GID @sgid?
+ * Under sq.lock or rq.lock.
+ */
 static inline bool peal_line_leads_to(const struct peal_line *line, const union ib_gid *sgid,
 				      const union ib_gid *dgid)
 {
@@ -48,7 +50,10 @@ struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *he
 				  void **payload);
 void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 		    struct sk_buff *skb, bool again);
-/* So long a packet is kept for its turn at least, and at most twice that, ns. */
+/*
+ * Return: how long a packet is kept until its turn comes, in ns. It is kept for at least this
+ * long and at most twice as long.
+ */
 u64 peal_line_reorder_ns(const struct peal_qp *qp);
 void peal_line_discard(struct sk_buff *skb);
 

@@ -6,7 +6,7 @@
 
 #include "transport/load.h"
 
-/* @items: a power of two. Return: 0 or -ENOMEM, all undone. */
+/* @items is a power of two. Return: 0, or -ENOMEM with everything undone. */
 int peal_load_init(struct peal_load *load, u32 items, u32 max_sge)
 {
 	load->mask = items - 1;
@@ -39,12 +39,13 @@ void peal_load_keep(struct peal_load *load, u32 index, const struct peal_send *w
 }
 
 /**
- * peal_load_find() - a cursor to bytes of a message
- * @write: they come from the peer
- * @offset: of the first one, in the message
- * @bytes: offset + bytes is within the message's length
+ * peal_load_find() - set a cursor to some bytes of a message
+ * @write: the bytes come from the peer
+ * @offset: of the first byte in the message
+ * @bytes: number of bytes. offset + bytes is within the message's length
  *
- * Keys are looked up for each packet: they may have gone since the last.
+ * The keys are looked up for each packet, because they may have become invalid
+ * since the last one.
  *
  * Return: PEAL_REASON_NONE or an LKEY reason.
  */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The loads of messages in flight: where their bytes are on this side, kept from
- * the WQE until the message completes, because any packet may be asked for again.
+ * The loads of messages in flight. A load says where the bytes of a message are on
+ * this side. It is kept from the WQE until the message completes, because any
+ * packet may be requested again.
  *
- * Owns: a copy of each message's scatter-gather list. Inline data stay in the
- * WQE's slot, which is the program's again only after the completion.
+ * Owns: a copy of each message's scatter-gather list. Inline data stay in the WQE's slot, which
+ * the program may reuse only after the completion.
  * Does not know: packets, the protocol.
  *
- * Everything under sq.lock, inside the guard.
+ * Lock: everything is under sq.lock, inside the guard.
  */
 #ifndef PEAL_LOAD_H
 #define PEAL_LOAD_H
@@ -16,14 +17,14 @@
 #include "queue/wqe.h"
 
 struct peal_load_item {
-	const void *inline_data;	/* NULL: the list */
+	const void *inline_data;	/* NULL: the bytes are in the scatter-gather list */
 	u64 length;
 	u8 num_sge;
 };
 
 struct peal_load {
-	struct peal_load_item *item;	/* by the message's index in flight */
-	struct peal_sge *sge;		/* max_sge for each item */
+	struct peal_load_item *item;	/* by the message's index in flight, modulo the size */
+	struct peal_sge *sge;		/* max_sge entries for each item */
 	u32 mask;			/* items - 1 */
 	u32 max_sge;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The NIC half of a device: all that it has below the verbs.
+ * The NIC half of a device, which is everything below the verbs.
  *
- * Owns: nothing but the place; each part is written by the file of its name.
+ * Owns: only the struct. The file of each part's name writes that part.
  * Does not know: the RDMA core's device object (verbs/dev.h), which embeds it.
  */
 #ifndef PEAL_NIC_H
@@ -38,7 +38,7 @@ static inline struct peal_nic *peal_nic_of_port(struct peal_port *port)
 	return container_of(port, struct peal_nic, port);
 }
 
-/* What packets of this program are charged to; NULL: those of the kernel's users. */
+/* Return: the room that the packets of @ctx are charged to. NULL stands for the kernel's users. */
 static inline struct peal_room *peal_nic_room(const struct peal_nic *nic,
 					      const struct peal_context *ctx)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The result of one attempt to carry a message. It says as a value why a queue does not move,
- * so that no reader has to find it out from flags. It has sixteen bytes, so that it travels in
- * registers.
+ * The result of one attempt to transfer a message. It says as a value why a queue does not
+ * go on, so that the reader does not have to work it out from flags. It has 16 bytes, so
+ * that it is passed in registers.
  */
 #ifndef PEAL_OUTCOME_H
 #define PEAL_OUTCOME_H
@@ -12,21 +12,21 @@
 #include <rdma/peal-abi.h>
 
 enum peal_what {
-	PEAL_CARRIED,		/* all of it; complete the WQE */
-	PEAL_PROGRESS,		/* a chunk; come again */
-	PEAL_NOT_READY,		/* RNR NAK: try again after `timer` */
-	PEAL_SILENT,		/* no answer: try again after the timeout */
+	PEAL_CARRIED,		/* the whole message; complete the WQE */
+	PEAL_PROGRESS,		/* a chunk; call again for the next one */
+	PEAL_NOT_READY,		/* RNR NAK; try again after `timer` */
+	PEAL_SILENT,		/* no answer; try again after the timeout */
 	PEAL_FAILED,		/* complete with status and reason */
 };
 
 struct peal_outcome {
 	u8 what;			/* enum peal_what */
 	u8 status;			/* FAILED: enum ib_wc_status */
-	u16 pieces;			/* PROGRESS, CARRIED: looked up and copied */
+	u16 pieces;			/* PROGRESS, CARRIED: pieces looked up and copied */
 	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */
 	union {
 		u8 timer;		/* NOT_READY: the peer's RNR timer, as encoded */
-		u64 bytes;		/* PROGRESS, CARRIED: moved just now */
+		u64 bytes;		/* PROGRESS, CARRIED: bytes moved by this attempt */
 	};
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See sender.h. Every function wants sq->lock, inside the guard.
+ * See sender.h. Every function is called with sq.lock held, inside the guard.
  */
 #include "base/trace.h"
 #include "mem/mw.h"
 #include "transport/sender.h"
 
-/* The WQE is done: complete it, and make room for the next. */
+/* Complete the WQE, and make room for the next one. */
 void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			enum peal_reason reason)
 {
@@ -14,7 +14,7 @@ void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 	peal_sq_finish(&qp->sq);
 }
 
-/* A WQE failed: the queue pair, or its send queue, goes into error; the rest is flushed. */
+/* A WQE failed. Put the queue pair or its send queue into error, so that the rest is flushed. */
 void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 		      enum peal_reason reason)
 {
@@ -25,9 +25,10 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 }
 
 /*
- * The window is of type 2, and used by requests to this queue pair alone. They check
- * the key and move the bytes under rq.lock: with it, none that has passed the check
- * is still at work when the program is told that the key is invalid.
+ * A window that can be invalidated is of type 2, so only requests to this queue pair use
+ * it. Such requests check the key and move the bytes under rq.lock. Taking rq.lock here
+ * makes sure that no request that has passed the check is still at work when the program is
+ * told that the key is invalid.
  */
 static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 {
@@ -57,10 +58,10 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 }
 
 /**
- * peal_sender_fetch() - the next WQE into sq.wqe
- * @psn: of its first packet
+ * peal_sender_fetch() - fetch the next WQE into sq.wqe
+ * @psn: PSN of its first packet
  *
- * Return: false when the queue is empty. True without sq.busy: it was malformed,
+ * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed
  * and is completed already.
  */
 bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
@@ -85,8 +86,8 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
 }
 
 /*
- * In error: the WQE under way and all others come back, in order, once. A ring
- * whose index makes no sense holds nothing that could be named.
+ * In error, complete the WQE that has started and all others as flushed, in order and once
+ * each. A ring with an invalid producer index holds no WQE that could be named.
  */
 static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_burst *burst)
 {
@@ -122,9 +123,9 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
 }
 
 /**
- * peal_sender_flush() - complete what is posted, in error
+ * peal_sender_flush() - complete everything that is posted as flushed
  *
- * In SQE the send queue alone. Return: true when the budget ended before the work.
+ * In SQE only the send queue is flushed. Return: true when the budget ended before the work.
  */
 bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
 		       struct peal_budget *budget)
@@ -139,9 +140,10 @@ bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
 }
 
 /**
- * peal_sender_drain() - in a state other than RTS: is the send queue drained?
+ * peal_sender_drain() - raise SQ_DRAINED when the send queue is drained
  *
- * SQD: what is under way is finished, nothing new is begun (IBTA 10.3.1.7).
+ * Called in a state other than RTS. In SQD messages that have started are finished and no new
+ * ones start (IBTA 10.3.1.7).
  */
 void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What every transport does with a send queue: take WQEs off it, execute local operations,
- * complete and fail them, drain (SQD) and flush.
+ * The operations on a send queue that every transport needs: take WQEs off it, execute local
+ * operations, complete and fail them, drain (SQD) and flush.
  *
  * Owns: nothing; acts on the queue pair.
- * Does not know: how messages travel, when it is called and by whom.
+ * Does not know: how messages travel, when it is called and by which code.
  */
 #ifndef PEAL_SENDER_H
 #define PEAL_SENDER_H
@@ -24,13 +24,13 @@ static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *
 	return false;
 }
 
-/* What is under way is ended in SQD, too. */
+/* May the queue pair send? In SQD it still finishes the WQE that has started. */
 static inline bool peal_sender_works(const struct peal_qp *qp)
 {
 	return qp->state == IB_QPS_RTS || (qp->state == IB_QPS_SQD && qp->sq.busy);
 }
 
-/* May the next WQE be taken, or is there one under way that goes on? */
+/* May the next WQE be taken, or may one that has started go on? */
 static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_burst *burst)
 {
 	return peal_sender_may_begin(qp, burst) || peal_sender_works(qp);

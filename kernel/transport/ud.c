@@ -19,18 +19,18 @@
 #include "engine/schedule.h"
 #include "engine/turn.h"
 
-/* What stands before the payload in every receive buffer (IBTA 11.4.2.1). */
+/* Bytes before the payload in every receive buffer (IBTA 11.4.2.1). */
 #define PEAL_GRH_BYTES		40
 
-/* A Q_Key with this bit in a work request stands for the queue pair's own. */
+/* A Q_Key with this bit in a work request stands for the queue pair's own Q_Key. */
 #define PEAL_QKEY_CONTROLLED	0x80000000U
 
 struct peal_ud {
 	struct peal_transport base;
 	struct peal_port *port;
-	struct peal_room *room;		/* that of its address handles, too */
+	struct peal_room *room;		/* also the room of its address handles */
 	struct peal_waiter waiter;
-	u32 psn;			/* of the next datagram; sq.lock */
+	u32 psn;			/* PSN of the next datagram; under sq.lock */
 };
 
 static struct peal_ud *peal_ud(const struct peal_transport *transport)
@@ -40,7 +40,7 @@ static struct peal_ud *peal_ud(const struct peal_transport *transport)
 
 /* ---- sending ---- */
 
-/* Room again. Under the room's lock, interrupts off. */
+/* There is room again. Called under room->lock with interrupts off. */
 static void peal_ud_ready(struct peal_waiter *waiter)
 {
 	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
@@ -48,13 +48,13 @@ static void peal_ud_ready(struct peal_waiter *waiter)
 	peal_defer(ud->base.qp);
 }
 
-/* A full transmit queue is back-pressure: the WQE stays in its ring. */
+/* A full transmit queue is back-pressure, so the WQE stays in its ring. */
 static bool peal_ud_has_room(struct peal_ud *ud)
 {
 	return peal_room_is_left(ud->room) || !peal_room_wait(ud->room, &ud->waiter);
 }
 
-/* IBTA 10.2.5: programs cannot forge the keys of privileged services. */
+/* IBTA 10.2.5: programs cannot use the Q_Keys of privileged services. */
 static u32 peal_ud_qkey(const struct peal_qp *qp)
 {
 	u32 qkey = qp->sq.wqe.ud.qkey;
@@ -81,7 +81,10 @@ static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *pa
 	};
 }
 
-/* No memory, no route, a full queue: a datagram may be lost, and this one is. */
+/*
+ * Send the datagram. Without memory, without a route, or with a full queue it is
+ * lost, which UD allows.
+ */
 static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 			     struct peal_cursor *local)
 {
@@ -147,7 +150,7 @@ static void peal_ud_execute(struct peal_ud *ud, struct peal_burst *burst)
 	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
-/* Complete as soon as the packet has left: nobody answers. */
+/* A WQE completes as soon as its packet is sent, because the peer does not answer. */
 static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *burst,
 			struct peal_budget *budget)
 {
@@ -162,7 +165,7 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *bur
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
-			continue;	/* malformed: it is completed already */
+			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
 		peal_ud_execute(ud, burst);
 	}
@@ -171,7 +174,7 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *bur
 
 /* ---- receiving ---- */
 
-/* IBTA 9.8.3.2: what is not for us is dropped in silence. */
+/* IBTA 9.8.3.2: a datagram that is not for this queue pair is dropped without an answer. */
 static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	const struct peal_packet *packet = &dg->packet;
@@ -179,7 +182,7 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagr
 
 	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
-	/* To a group and to one queue pair of it at once: IBTA 9.6.1.2. */
+	/* IBTA 9.6.1.2: the IP address and the QP number must both be a group's, or neither. */
 	if (unlikely(dg->multicast != names_group))
 		return PEAL_DROP_group;
 	if (unlikely(!peal_packet_pkey_matches(packet)))
@@ -190,9 +193,10 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagr
 }
 
 /*
- * A receive with room. A message that is too long leaves the receive as it is,
- * for the next one: class D of IBTA 9.9.3.2, table 58. One look at the ring: what
- * a second one finds may be something else. It asks for no kicks, see peal_qp_publish().
+ * Take a receive that has room for the datagram. A datagram that is too long leaves the receive
+ * as it is, for the next one (class D of IBTA 9.9.3.2, table 58). The ring is read only once,
+ * because a second read may find a different WQE. No kick is asked for when the ring is empty,
+ * because a datagram does not wait (see peal_rq_set_patient()).
  */
 static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet *packet,
 				   enum peal_reason *reason)
@@ -210,7 +214,7 @@ static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet 
 	return PEAL_DROP_none;
 }
 
-/* The receive cannot be used: it completes in error, and the queue pair ends. */
+/* The receive cannot be used, so it completes in error and the queue pair goes into error. */
 static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
 			   const struct peal_datagram *dg, u8 status, enum peal_reason reason)
 {
@@ -226,7 +230,7 @@ static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
 	peal_burst_fail(burst, qp, qp->life);
 }
 
-/* From the packet to where the cursor stands. */
+/* Copy the GRH and the payload to @to. */
 static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg)
 {
 	u8 grh[PEAL_GRH_BYTES];
@@ -259,7 +263,7 @@ static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
 	peal_qp_complete_recv(qp, burst, &cqe);
 }
 
-/* Holds rq.lock. */
+/* Under rq.lock. */
 static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *burst,
 				      const struct peal_datagram *dg)
 {
@@ -306,14 +310,17 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 
 /* ---- the transport ---- */
 
-/* Both locks. */
+/* Under sq.lock and rq.lock. */
 static void peal_ud_apply(struct peal_transport *transport, int mask)
 {
 	if (mask & IB_QP_SQ_PSN)
 		peal_ud(transport)->psn = transport->qp->attr.sq_psn;
 }
 
-/* Nothing is in flight; but ready() must not find a queue pair that goes. */
+/*
+ * Nothing is in flight. Cancel the wait for room, because ready() must not find a queue
+ * pair that is being destroyed.
+ */
 static void peal_ud_reset(struct peal_transport *transport)
 {
 	peal_room_cancel(peal_ud(transport)->room, &peal_ud(transport)->waiter);

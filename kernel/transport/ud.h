@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The transport of datagrams: UD queue pairs, and the GSI with them (IBTA 9.8.3).
+ * The transport of datagrams, for UD queue pairs and the GSI queue pair (IBTA 9.8.3).
  *
- * Owns: the way from a send WQE to one packet, from one packet to a receive, and
- * the wait for room in the transmit queue.
+ * Owns: the way from a send WQE to one packet, the way from one packet to a receive, and the
+ * wait for room in the transmit queue.
  * Does not know: IP (path.h, tx.h, rx.h), multicast groups (group.h).
  */
 #ifndef PEAL_UD_H
@@ -15,12 +15,13 @@ struct peal_datagram;
 struct peal_port;
 struct peal_room;
 
-/* Before anybody can find @qp; @room outlives it. Return: 0 or -ENOMEM. */
+/* Called before @qp is published. @room outlives @qp. Return: 0 or -ENOMEM. */
 int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room);
 
 /*
- * A datagram for @qp, whose type and opcode's transport fit. Inside the guard,
- * no lock held. The skb stays the caller's: a multicast packet has several takers.
+ * Deliver a datagram to @qp. The caller has checked that the type of @qp fits the opcode's
+ * transport. Inside the guard, no lock held. The skb stays the caller's, because a multicast
+ * packet has several receivers.
  */
 void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg);
 

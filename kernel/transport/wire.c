@@ -492,7 +492,7 @@ static void peal_wire_forget_early(struct peal_wire *w)
 		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
-/* ---- what a queue pair asks ---- */
+/* ---- turns ---- */
 
 static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
 			  struct peal_budget *budget)
