@@ -54,6 +54,7 @@ void peal_worker_work_home(struct work_struct *work)
 	struct peal_engine *e = qp->engine;
 	bool more = true;
 
+	/* The work has started, so no kick needs to go on with @qp. */
 	if (peal_runlist_is_overdue(qp))
 		peal_runlist_remove(&e->run, qp);
 	while (more && peal_budget_is_left(&budget)) {

@@ -95,7 +95,6 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 	to->at.msn = peal_psn_add(to->at.msn, 1);
 }
 
-/* Accept the message, move its next chunk, and finish it with the last one. */
 static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
 					       struct peal_burst *burst, struct peal_cursor *local)
 {

@@ -171,6 +171,7 @@ static int peal_group_attach_locked(struct peal_groups *groups, struct peal_qp *
 	if (IS_ERR(group))
 		return PTR_ERR(group);
 	ret = peal_group_add(group, qp);
+	/* A new group whose first member could not be added has no use. */
 	if (!group->count) {
 		peal_group_end(groups, qp->account, group);
 		peal_guard_wait();
@@ -211,6 +212,7 @@ static int peal_group_detach_locked(struct peal_groups *groups, struct peal_qp *
 	if (!member)
 		return -ENOENT;
 	peal_group_remove(groups, group, member);
+	/* The data path may still use the member and the group. */
 	peal_guard_wait();
 	if (!group->count)
 		kfree(group);

@@ -161,7 +161,6 @@ void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 	peal_tx_send(peal_line_path(line), skb);
 }
 
-/* Free a prepared skb instead of sending it. */
 void peal_line_discard(struct sk_buff *skb)
 {
 	kfree_skb(skb);

@@ -6,7 +6,6 @@
 #include "mem/mw.h"
 #include "transport/sender.h"
 
-/* Complete the WQE, and make room for the next one. */
 void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			enum peal_reason reason)
 {
@@ -41,7 +40,6 @@ static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 	return reason;
 }
 
-/* Execute the local operation in sq.wqe. */
 struct peal_outcome peal_sender_local(struct peal_qp *qp)
 {
 	const struct peal_send *send = &qp->sq.wqe;

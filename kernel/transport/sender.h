@@ -15,7 +15,10 @@
 
 void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst);
 
-/* May the next WQE be taken from the ring? */
+/*
+ * May the next WQE be taken from the ring? In SQD this also raises SQ_DRAINED
+ * once the queue is drained.
+ */
 static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *burst)
 {
 	if (likely(qp->state == IB_QPS_RTS))

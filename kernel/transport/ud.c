@@ -230,7 +230,6 @@ static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
 	peal_burst_fail(burst, qp, qp->life);
 }
 
-/* Copy the GRH and the payload to @to. */
 static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg)
 {
 	u8 grh[PEAL_GRH_BYTES];

@@ -106,7 +106,6 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 				 !op->sends);
 }
 
-/* Post the message in sq.wqe to the requester. */
 static void peal_wire_post(struct peal_wire *w)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -560,6 +559,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	near = peal_locality_look(qp);
 	if (qp->sender == qp->wire && !peal_qp_idle(qp))
 		return qp->sender;
+	/* A message that has started on the direct transport finishes there. */
 	near |= qp->sq.busy;
 	peal_qp_change_sender(qp, near ? qp->direct : qp->wire);
 	return qp->sender;
