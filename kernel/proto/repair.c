@@ -7,9 +7,9 @@
 
 #include "proto/repair.h"
 
-/* A peer that is thought to keep early packets is believed so many lone probes long. */
+/* After so many lone probes a peer is no longer believed to keep early packets. */
 #define LONE_PROBES	2
-/* Each lone probe is of twice as many packets, up to two to the power of this. */
+/* Each lone probe doubles the packets of the next one, up to 2^LONE_SHIFT. */
 #define LONE_SHIFT	5
 
 void peal_repair_reset(struct peal_repair *r, const struct peal_trail *t)
@@ -38,9 +38,8 @@ void peal_repair_go_back(struct peal_repair *r, const struct peal_trail *t)
 }
 
 /*
- * A READ that the peer has not executed must be asked for as it was; of one
- * that it has, only what is missing up to the first response that was kept, and
- * @limit packets at most.
+ * A READ that the peer has not executed must be requested as it was. Of an executed READ, only
+ * the missing responses up to the first kept one are requested, and at most @limit of them.
  */
 static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_early *early,
 			       const struct peal_flight *f, u32 psn, u32 limit)
@@ -58,7 +57,7 @@ static u32 peal_repair_span_at(const struct peal_trail *t, const struct peal_ear
 	return min_t(u32, span, limit);
 }
 
-/* After a silence one response is enough to learn more: the others may be on their way. */
+/* After silence request one response only, because the others may be on their way. */
 static u32 peal_repair_enough(enum peal_probe why)
 {
 	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
@@ -99,7 +98,10 @@ void peal_repair_advance(struct peal_repair *r, const struct peal_trail *t)
 	peal_psn_raise(&r->end, r->next);
 }
 
-/* The probe was about a READ: not what the peer has, what came from it tells. */
+/*
+ * After silence the data of a READ or atomic behind the probe is missing. That the peer has
+ * executed the request does not help, only its responses do.
+ */
 static bool peal_repair_lacks_data(const struct peal_repair *r, const struct peal_trail *t)
 {
 	return r->probe == PEAL_PROBE_SILENCE && t->una == r->probe_end && t->una != t->top &&
@@ -118,7 +120,10 @@ enum peal_verdict_of_probe peal_repair_judge(const struct peal_repair *r,
 	return t->una == t->top ? PEAL_PROBE_OVER : PEAL_PROBE_LONE;
 }
 
-/* After a silence nothing was known to be missing: it says nothing. */
+/*
+ * After silence no packet was known to be missing, so packets behind the probe do not prove that
+ * the peer kept them early.
+ */
 void peal_repair_conclude(struct peal_repair *r, const struct peal_trail *t)
 {
 	if (r->probe != PEAL_PROBE_SILENCE && peal_psn_before(r->probe_end, t->reached))
@@ -127,7 +132,7 @@ void peal_repair_conclude(struct peal_repair *r, const struct peal_trail *t)
 	r->probe = PEAL_PROBE_NONE;
 }
 
-/* A peer that says so has something beyond, or it would not know. */
+/* A peer that sends a NAK must have received a later packet, otherwise it would see no gap. */
 void peal_repair_continue(struct peal_repair *r, const struct peal_trail *t,
 			  const struct peal_early *early, bool nak)
 {
@@ -145,7 +150,7 @@ void peal_repair_continue(struct peal_repair *r, const struct peal_trail *t,
 	peal_repair_go_back(r, t);
 }
 
-/* How many PSNs from `next` on, all of one message, the peer has or we have. */
+/* PSNs from `next` on, within one message, that need no retransmission. */
 static u32 peal_repair_needless(const struct peal_repair *r, const struct peal_trail *t,
 				const struct peal_early *early, const struct peal_flight *f)
 {

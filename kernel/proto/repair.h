@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What has to leave once more.
+ * Retransmission: which packets are sent again.
  *
- * Owns: the run of PSNs that is being sent again, and the probe: one packet
- * whose answer tells what else the peer has. Many peers throw away what comes
- * early and need all of it again, but one that keeps it needs nothing else, and
- * nobody is flooded who has just been.
+ * Owns: the run of PSNs that is being retransmitted, and the probe. A probe is a
+ * retransmitted packet (or a few) whose answer tells what else the peer has. Many peers
+ * drop early packets and need all of them again. A peer that keeps early packets needs only
+ * the missing one. The probe finds out which, and does not flood a peer that has just lost
+ * packets.
  * Does not know: timers, windows, retry counts.
  */
 #ifndef PEAL_REPAIR_H
@@ -16,79 +17,85 @@
 #include "proto/early.h"
 #include "proto/trail.h"
 
-/* What a probe answers to. */
+/* Why a probe is sent. */
 enum peal_probe {
 	PEAL_PROBE_NONE = 0,
-	PEAL_PROBE_NAK,		/* the peer said that it misses the packet */
-	PEAL_PROBE_RNR,		/* the peer had no receive for it */
-	PEAL_PROBE_SILENCE,	/* the peer said nothing */
+	PEAL_PROBE_NAK,		/* the peer sent a sequence NAK for the packet */
+	PEAL_PROBE_RNR,		/* the peer sent an RNR NAK for the packet */
+	PEAL_PROBE_SILENCE,	/* the peer sent nothing */
 };
 
 struct peal_repair {
-	u32 next, end;		/* to leave again: PSNs, end exclusive; equal: nothing */
+	u32 next, end;		/* PSNs to retransmit, `end` exclusive; equal: none */
 	u32 index;		/* message of `next` */
-	u8 probe;		/* enum peal_probe; what leaves again is one, or was */
-	u32 probe_psn;		/* what it is about, */
-	u32 probe_end;		/* and the PSN after it */
-	bool left;		/* it has; when: */
-	u64 left_at;
-	bool heard;		/* the peer has answered something since, */
-	bool doubted;		/* and so soon that it seemed to answer something else */
-	u8 lone;		/* probes in a row that filled nothing but their own gap */
-	bool peer_keeps;	/* seen: the peer keeps early packets */
+	u8 probe;		/* enum peal_probe: the probe that waits for its answer */
+	u32 probe_psn;		/* first PSN that the probe is about */
+	u32 probe_end;		/* PSN after the probe */
+	bool left;		/* the probe was sent */
+	u64 left_at;		/* when the probe was sent, ns */
+	bool heard;		/* the peer has answered some packet since */
+	bool doubted;		/* an answer came too soon to be the probe's */
+	u8 lone;		/* probes in a row that filled only their own gap */
+	bool peer_keeps;	/* the peer is known to keep early packets */
 };
 
-/* What an acknowledgment says of the probe. */
+/* What an acknowledgment says about the probe. */
 enum peal_verdict_of_probe {
-	PEAL_PROBE_OPEN,	/* nothing yet */
-	PEAL_PROBE_OVER,	/* the peer has what follows, or nothing does */
-	PEAL_PROBE_LONE,	/* the packet after it is missing as well */
+	PEAL_PROBE_OPEN,	/* nothing yet, keep waiting */
+	PEAL_PROBE_OVER,	/* the peer has what follows the probe, or nothing follows */
+	PEAL_PROBE_LONE,	/* the packet after the probe is missing, too */
 };
 
 void peal_repair_reset(struct peal_repair *r, const struct peal_trail *t);
-/* Nothing leaves again. */
+/* End the retransmission and the probe. */
 void peal_repair_stop(struct peal_repair *r, const struct peal_trail *t);
-/* Go-back-N: everything from una on, but what the peer is known to have. */
+/* Go-back-N: retransmit everything from una on, except what the peer is known to have. */
 void peal_repair_go_back(struct peal_repair *r, const struct peal_trail *t);
-/* What is missing at una, and nothing else. A probe that has left stays one. */
+/* Retransmit only what is missing at una. A probe that was sent still waits for its answer. */
 void peal_repair_ask(struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early);
-/* What is missing before @psn, and @psn. */
+/* Retransmit what is missing before @psn, and @psn, as a probe. */
 void peal_repair_probe(struct peal_repair *r, const struct peal_trail *t,
 		       const struct peal_early *early, enum peal_probe why, u32 psn);
-/* una has moved: what lies behind it need not leave. */
+/* una has moved. Packets before it need no retransmission. */
 void peal_repair_advance(struct peal_repair *r, const struct peal_trail *t);
 enum peal_verdict_of_probe peal_repair_judge(const struct peal_repair *r,
 					     const struct peal_trail *t);
-/* As judged OVER: by what lies beyond? Then the peer keeps early packets. */
+/*
+ * End a probe that was judged OVER. If the peer has packets behind the probe, this also notes that
+ * the peer keeps early packets.
+ */
 void peal_repair_conclude(struct peal_repair *r, const struct peal_trail *t);
-/* As judged LONE; @nak: the peer said so. Either another probe follows, or all of it. */
+/*
+ * Go on after a probe that was judged LONE, with another probe or with go-back-N. @nak: a sequence
+ * NAK for the PSN after the probe said so.
+ */
 void peal_repair_continue(struct peal_repair *r, const struct peal_trail *t,
 			  const struct peal_early *early, bool nak);
 
-/* Move `next` to what has to leave; false: nothing. */
+/* Move `next` to the next PSN to retransmit. Return: false if there is none. */
 bool peal_repair_seek(struct peal_repair *r, const struct peal_trail *t,
 		      const struct peal_early *early);
-/* PSNs that the packet at `next` stands for. */
+/* PSNs that the packet at `next` takes. */
 u32 peal_repair_span(const struct peal_repair *r, const struct peal_trail *t,
 		     const struct peal_early *early);
-/* A probe could not leave yet, and what it would have asked for came: it never will. */
+/* The probe was not sent yet, and is no longer needed because its packets were answered. */
 bool peal_repair_is_moot(struct peal_repair *r, const struct peal_trail *t,
 			 const struct peal_early *early);
 void peal_repair_left(struct peal_repair *r, const struct peal_trail *t,
 		      const struct peal_early *early, u32 span, u64 now);
-/* True once for each probe: the first answer after it has left. */
+/* Return: true once for each probe, at the first response after it was sent. */
 bool peal_repair_hear(struct peal_repair *r);
-/* True once for each probe. */
+/* Return: true once for each probe. */
 bool peal_repair_doubt(struct peal_repair *r);
 
-/* @psn is about to leave again. */
+/* @psn is yet to be retransmitted. */
 static inline bool peal_repair_covers(const struct peal_repair *r, u32 psn)
 {
 	return r->next != r->end && !peal_psn_before(psn, r->next) && peal_psn_before(psn, r->end);
 }
 
-/* New packets wait for the answer. */
+/* No new packet may be sent before the probe is answered. */
 static inline bool peal_repair_is_lone(const struct peal_repair *r)
 {
 	return r->probe && !(r->probe == PEAL_PROBE_NAK && r->peer_keeps);

@@ -10,9 +10,12 @@
 #include "proto/requester.h"
 #include "proto/rnr.h"
 
-/* The estimate never waits longer than this, also when the transport never gives up. */
+/* The longest wait of the estimate, also if there is no timeout. */
 #define LONGEST_RTO_NS		1000000000ULL
-/* After a fatal NAK the peer may be gone: what came before does not wait for ever. */
+/*
+ * The timeout after a failure if the attribute sets none. After a fatal NAK the peer may be
+ * gone, so the messages before the failed one must not wait for ever.
+ */
 #define LAST_TIMEOUT_NS		1000000000ULL
 
 /* ---- set-up ---- */
@@ -88,7 +91,7 @@ void peal_requester_local_done(struct peal_requester *o, u32 flight, u8 status, 
 
 /* ---- timers ---- */
 
-/* Something is outstanding: those that do not run begin. */
+/* Packets are in flight. Arm the timers that are not armed. */
 static void peal_requester_arm(struct peal_requester *o, u64 now)
 {
 	u64 timeout = peal_requester_timeout(o);
@@ -102,8 +105,8 @@ static void peal_requester_arm(struct peal_requester *o, u64 now)
 }
 
 /*
- * Nothing new, but the peer is not silent: it is still at what was sent before. To send more
- * would only be more of that.
+ * A stale response shows that the peer is still busy with earlier packets. Postpone the timers,
+ * because a retransmission would only add to its work.
  */
 static void peal_requester_be_patient(struct peal_requester *o, u64 now)
 {
@@ -113,7 +116,7 @@ static void peal_requester_be_patient(struct peal_requester *o, u64 now)
 	peal_retry_put_off(&o->give_up_at, now, since, peal_requester_timeout(o));
 }
 
-/* There was progress: all begin anew. */
+/* After progress all timers start anew. */
 static void peal_requester_rearm(struct peal_requester *o, u64 now)
 {
 	peal_requester_stop_timers(o);
@@ -135,7 +138,7 @@ static void peal_requester_build(const struct peal_requester *o, u32 index, u32 
 	peal_flight_build(f, at, span, &out->header);
 }
 
-/* A probe is a single packet and needs no window. */
+/* A probe ignores the window, because it is small and its answer is needed to go on. */
 static enum peal_pause peal_requester_resend(struct peal_requester *o, u64 now,
 					     struct peal_outgoing *out)
 {
@@ -165,7 +168,10 @@ static void peal_requester_probe(struct peal_requester *o, enum peal_probe why, 
 	o->probe_at = now + o->rto.ns;
 }
 
-/* What came sooner after the probe than any answer can answers something else. */
+/*
+ * A response that arrives sooner after the probe than any answer to the probe can, answers an
+ * earlier packet.
+ */
 static bool peal_requester_answers_probe(struct peal_requester *o, u64 now)
 {
 	if (!o->repair.left)
@@ -184,13 +190,13 @@ static void peal_requester_lone_probe(struct peal_requester *o, bool nak, u64 no
 }
 
 /*
- * There was progress while a probe was out. @ack: by an explicit ACK, which
- * names all that the peer has; after the responses of a READ one may follow.
+ * There was progress while a probe is in flight. @ack: the progress came from an ACK packet,
+ * which names all that the peer has executed. READ responses do not; an ACK may follow them.
  */
 static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 now)
 {
 	enum peal_verdict_of_probe verdict = peal_repair_judge(&o->repair, &o->trail);
-	/* A peer that met RNR has thrown away what followed: that needs no proof. */
+	/* A peer that sent an RNR NAK has surely dropped all later packets. */
 	bool sure = o->repair.probe == PEAL_PROBE_RNR;
 
 	if (verdict == PEAL_PROBE_OPEN)
@@ -206,15 +212,15 @@ static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 n
 /* ---- new packets ---- */
 
 /*
- * Local operations that may be ahead of what was acknowledged. They take no PSN, so
- * that the answer to one packet ends all that are behind it.
+ * Most local operations between una and the next new packet. They take no PSN, so the response
+ * to one packet ends all local operations behind it. This limit bounds that work.
  */
 #define MOST_LOCALS	256
 
 /*
- * Without credit one packet may go when nothing else is out, so that an update
- * that was lost cannot stop the connection; when it was acknowledged there was
- * a receive, and the rest of the message follows (9.7.7.2.5).
+ * Without credit one packet may be sent if no other is in flight, otherwise a lost credit update
+ * could stop the connection. Its acknowledgment proves that there was a receive, so the rest of
+ * the message follows (9.7.7.2.5).
  */
 static bool peal_requester_has_credit(const struct peal_requester *o, const struct peal_flight *f)
 {
@@ -243,7 +249,7 @@ static enum peal_pause peal_requester_may_begin(const struct peal_requester *o,
 	return PEAL_PAUSE_NONE;
 }
 
-/* On a path that loses, no more than the peer may be able to keep. */
+/* After a loss, send no more than the peer may be able to keep as early packets. */
 static bool peal_requester_window_is_open(const struct peal_requester *o, u32 span)
 {
 	u32 outstanding = peal_trail_outstanding(&o->trail);
@@ -254,13 +260,13 @@ static bool peal_requester_window_is_open(const struct peal_requester *o, u32 sp
 	return !outstanding || outstanding + span <= size;
 }
 
-/* PSNs that the next packet of @f takes: as many as a READ asks to be answered with. */
+/* PSNs that the next packet of @f takes. A READ request takes one for each response. */
 static u32 peal_requester_span(const struct peal_requester *o, const struct peal_flight *f)
 {
 	return peal_flight_is_read(f) ? peal_flight_piece(f, o->trail.packet) : 1;
 }
 
-/* @f: the message whose turn it is, which can be sent. PEAL_PAUSE_NONE: now. */
+/* @f: the message whose turn it is. Return: PEAL_PAUSE_NONE if its next packet may be sent now. */
 static enum peal_pause peal_requester_may_leave(const struct peal_requester *o,
 						const struct peal_flight *f)
 {
@@ -271,7 +277,7 @@ static enum peal_pause peal_requester_may_leave(const struct peal_requester *o,
 	return pause;
 }
 
-/* What can never leave fails in its turn. */
+/* A message that can never be sent fails when its turn comes. */
 static bool peal_requester_refuses(struct peal_requester *o, const struct peal_flight *f)
 {
 	u32 reason = 0;
@@ -302,7 +308,10 @@ static enum peal_pause peal_requester_may_send(struct peal_requester *o)
 	return peal_requester_may_leave(o, f);
 }
 
-/* One that goes without credit, and the last of a message that waits for it. */
+/*
+ * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
+ * signaled or that no other message follows at once.
+ */
 static bool peal_requester_must_ask(const struct peal_requester *o, const struct peal_flight *f)
 {
 	bool last = o->trail.packet + 1 == f->packets;
@@ -314,7 +323,10 @@ static bool peal_requester_must_ask(const struct peal_requester *o, const struct
 	return peal_flight_takes_receive(f) && !peal_credit_covers(&o->credit, o->credit.ssn);
 }
 
-/* Every READ and atomic is answered. Others ask where the sender would wait, and now and then. */
+/*
+ * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
+ * requester would otherwise have to wait, and at intervals.
+ */
 static bool peal_requester_asks(struct peal_requester *o, const struct peal_flight *f)
 {
 	u32 outstanding = peal_trail_outstanding(&o->trail) + 1;
@@ -360,7 +372,7 @@ static void peal_requester_name_local(struct peal_requester *o, struct peal_outg
 	peal_trail_named(&o->trail);
 }
 
-/* Nothing more leaves that could ask for an ACK of what has left: a probe does, at once. */
+/* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
 void peal_requester_hurry(struct peal_requester *o, u64 now)
 {
 	if (!o->window.unasked || o->trail.una == o->trail.top)
@@ -400,7 +412,7 @@ static void peal_requester_drop(struct peal_landing *landing, enum peal_drop dro
 	landing->duplicate = duplicate;
 }
 
-/* una was @from. All retries are there again (9.7.6.1.3). */
+/* una has moved on from @from. Progress restores all retries (9.7.6.1.3). */
 static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack, u64 now)
 {
 	u32 una = o->trail.una;
@@ -423,9 +435,9 @@ static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack
 }
 
 /*
- * Something after una was answered, and una is a READ response or atomic's: it
- * is late or lost (9.7.5.2, implied NAK). Once for each gap it is asked for
- * soon; if that is lost as well, the estimate helps.
+ * A response behind una has arrived, so the READ or atomic response at una is late or lost
+ * (9.7.5.2, implied NAK). Request it again soon, but only once for each gap. If that is lost too,
+ * the probe timer repeats it.
  */
 static void peal_requester_watch_gap(struct peal_requester *o, u64 now)
 {
@@ -439,7 +451,7 @@ static void peal_requester_watch_gap(struct peal_requester *o, u64 now)
 	o->gap_at = now + peal_rto_patience(&o->rto);
 }
 
-/* An answer was about the PSN before @psn. When it is news, the peer is not silent. */
+/* A response was about the PSN before @psn. If that is new, the peer is not silent. */
 static void peal_requester_see(struct peal_requester *o, u32 psn, u64 now)
 {
 	if (peal_psn_before(o->trail.seen, psn)) {
@@ -460,7 +472,10 @@ static void peal_requester_acknowledge(struct peal_requester *o, u32 psn, bool a
 	peal_requester_progress(o, from, ack, now);
 }
 
-/* The peer knows better by now, or has said it already. */
+/*
+ * A NAK is stale if the peer has executed the packet since, or if it answers an earlier packet
+ * and repeats the NAK that the probe is for.
+ */
 static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now)
 {
 	if (peal_psn_before(psn, o->trail.reached))
@@ -470,9 +485,10 @@ static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now
 }
 
 /*
- * How soon it came says nothing: a peer that waits for a receive answers faster
- * than one that is at work, and each answer counts. The rest of a probe may still
- * have to leave behind the packet that it is about.
+ * Unlike for a sequence NAK, the time since the probe proves nothing here. A peer that lacks a
+ * receive answers faster than one that executes, and each RNR NAK must be counted. An RNR NAK for
+ * the probed packet is stale only until this packet is retransmitted, even if later packets of
+ * the probe are not sent yet.
  */
 static bool peal_requester_rnr_is_old(const struct peal_requester *o, u32 psn)
 {
@@ -482,7 +498,10 @@ static bool peal_requester_rnr_is_old(const struct peal_requester *o, u32 psn)
 	       peal_repair_covers(&o->repair, psn);
 }
 
-/* For silence, and for a NAK that answers a retransmission of the same packet (9.7.6.1.3). */
+/*
+ * Use one retry, after silence or after a NAK that answers a retransmission of the same packet
+ * (9.7.6.1.3). Return: false if there was none left; the message of @psn has failed.
+ */
 static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
 {
 	if (peal_retry_use(&o->retry, o->config.retry_limit))
@@ -526,7 +545,10 @@ static void peal_requester_wait_receive(struct peal_requester *o, u32 psn, u8 ti
 static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 timer, u64 now)
 {
 	peal_requester_acknowledge(o, psn, false, now);
-	/* Each message has its own; the one before may wait for READs in front of it. */
+	/*
+	 * Each message has its own RNR retries. rnr_psn is compared with `reached` and not with
+	 * una, because una may still wait for the data of READs in front of that message.
+	 */
 	if (peal_psn_before(o->rnr_psn, o->trail.reached))
 		peal_retry_received(&o->retry);
 	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
@@ -536,7 +558,7 @@ static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 tim
 				IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
 }
 
-/* 9.7.5.2.3 to 9.7.5.2.6: the message is over, those before it are not. */
+/* 9.7.5.2.3 to 9.7.5.2.6. The message fails; the messages before it still complete. */
 static void peal_requester_receive_fatal(struct peal_requester *o, u32 psn, u8 code, u64 now)
 {
 	static const struct {
@@ -592,7 +614,7 @@ static void peal_requester_receive_ack(struct peal_requester *o, const struct pe
 	peal_requester_watch_gap(o, now);
 }
 
-/* The host has to look whether it is one: payload is the host's. */
+/* The caller compares the two packets, because only the caller has the payload. */
 static void peal_requester_copy(const struct peal_requester *o, u32 psn,
 				struct peal_landing *landing)
 {
@@ -602,7 +624,7 @@ static void peal_requester_copy(const struct peal_requester *o, u32 psn,
 	landing->kept = peal_early_find(&o->early, psn);
 }
 
-/* The response at una came and was thrown away: it is missed as one that never came. */
+/* The response at una arrived and was dropped as suspect. Request it again soon. */
 static void peal_requester_ask_again(struct peal_requester *o, u64 now)
 {
 	o->gap_psn = o->trail.una;
@@ -635,7 +657,7 @@ static void peal_requester_land(const struct peal_requester *o, const struct pea
 	landing->bytes = packet->payload_bytes;
 }
 
-/* Its request was executed, whole, and everything before it. */
+/* A response proves that its whole request piece was executed, and everything before it. */
 static void peal_requester_acknowledge_data(struct peal_requester *o, const struct peal_flight *f,
 					    u32 psn, u64 now)
 {
@@ -655,7 +677,10 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 	bool again = o->again;
 
 	o->again = false;
-	/* It was kept until its turn came, and the response in front of it came by another way. */
+	/*
+	 * The response was kept as early, and the response in front of it has another flow. One
+	 * of them may be forged.
+	 */
 	if (again && packet->flow != o->flow) {
 		peal_requester_ask_again(o, now);
 		peal_requester_drop(landing, PEAL_DROP_conflict, false);
@@ -690,7 +715,7 @@ static void peal_requester_receive_fresh(struct peal_requester *o, const struct 
 		peal_requester_arm(o, now);
 }
 
-/* Also the newest acknowledgment once more may bring credits (9.7.7.2.4). */
+/* A repetition of the newest acknowledgment may bring new credits, too (9.7.7.2.4). */
 static bool peal_requester_learn(struct peal_requester *o, const struct peal_packet *packet,
 				 bool fresh)
 {
@@ -720,12 +745,12 @@ void peal_requester_receive(struct peal_requester *o, const struct peal_packet *
 		peal_requester_receive_fresh(o, packet, now, handle, landing);
 	if (fresh || learned)
 		return;
-	/* Answered already, or a ghost (9.7.5.1). */
+	/* A duplicate response or a ghost acknowledge (9.7.5.1). */
 	peal_requester_drop(landing, PEAL_DROP_stale, peal_psn_before(packet->psn, o->trail.una));
 	peal_requester_be_patient(o, now);
 }
 
-/* Anything but what receive() named last is ignored. */
+/* Ignores a landing that is not the one that receive() named last. */
 void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now)
 {
 	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.acking);
@@ -800,7 +825,10 @@ u64 peal_requester_deadline(const struct peal_requester *o)
 		     min_t(u64, o->gap_at, peal_early_deadline(&o->early)));
 }
 
-/* Nothing has come for a while. Below the timeout (9.7.6.1.3), and no retry. */
+/*
+ * The peer was silent for longer than the estimate, which lies below the timeout of 9.7.6.1.3.
+ * Probe. This counts as no retry.
+ */
 static void peal_requester_suspect(struct peal_requester *o, u64 now)
 {
 	o->probe_at = now + o->rto.ns;
@@ -815,7 +843,7 @@ static void peal_requester_suspect(struct peal_requester *o, u64 now)
 	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
 }
 
-/* The timeout (9.7.6.1.3). A retransmission that could not leave yet is no retry. */
+/* The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent yet. */
 static void peal_requester_give_up(struct peal_requester *o, u64 now)
 {
 	o->give_up_at = now + peal_requester_timeout(o);
@@ -837,7 +865,7 @@ static void peal_requester_ask_gap(struct peal_requester *o)
 	peal_window_shrink(&o->window, o->trail.top);
 }
 
-/* True when one is still being waited for. */
+/* Return: true while an RNR wait is running. */
 static bool peal_requester_expire_rnr(struct peal_requester *o, u64 now)
 {
 	if (!o->rnr_until)

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The requester's half of a connection: from messages to request packets, and
- * from responses to completions.
+ * The requester of one queue pair. It turns messages into request packets, and
+ * responses into completions. It serves RC, UC and UD.
  *
- * Owns: when a packet leaves and what an answer means: retries, timers, gaps of
- * one queue pair's send side; for RC, UC and UD. Its parts are trail, repair,
- * window, credit, rto and early.
- * Does not know: rings, WQEs, memory, keys, addresses, locks, clocks. Time comes
- * in as nanoseconds; payload is named by message and offset.
+ * Owns: when a packet is sent and what a response means, with retries, timers and
+ * gaps in the responses. Its parts are trail, repair, window, credit, rto and early.
+ * Does not know: rings, WQEs, memory, keys, addresses, locks, clocks. The caller
+ * passes the time in nanoseconds. Payload is named by message and offset.
  *
- * How a host uses it, everything under its lock of the send queue:
+ * How the caller uses it, always with the lock of the send queue held:
  *
- *	post()			while unsent() is 0 and has_room(): one message
- *	next()			until it says why there is no packet now; send each
- *	receive()		each response; then land what it names, landed(), and
- *				receive() again what take_early() gives
- *	contradict()		a COPY that is none: release what it gives
- *	complete()		after any of these: what completed, in order
- *	deadline(), expire()	call at that time, and release what take_expired() gives
- *				until NULL
- *	spoil()			a message cannot go on for a local reason
- *	flush()			in error: what is left, in order
+ *	post()			one message, while unsent() is 0 and has_room() is true
+ *	next()			until it returns a reason why there is no packet; send each
+ *	receive()		for each response; place the data that it names, call landed(),
+ *				then receive() again with what take_early() returns
+ *	contradict()		if a COPY differs from the kept packet; release what it returns
+ *	complete()		after any of these, for the completed messages in order
+ *	deadline(), expire()	call expire() at that time, then release what
+ *				take_expired() returns until it returns NULL
+ *	spoil()			if a message cannot go on for a local reason
+ *	flush()			in the error state, for the remaining messages in order
  */
 #ifndef PEAL_REQUESTER_H
 #define PEAL_REQUESTER_H
@@ -42,84 +41,84 @@
 struct peal_requester_config {
 	u8 transport;		/* enum peal_bth_transport */
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
-	u8 retry_limit;		/* attribute retry_cnt: that many retries, 7 is 7 */
-	u8 rnr_limit;		/* attribute rnr_retry: 7 is for ever */
-	u8 max_rd_atomic;	/* READs and atomics outstanding: exactly that many */
-	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: the transport never gives up */
-	u32 window;		/* packets outstanding at most */
-	u64 keep_ns;		/* an early response is kept for one to two of these */
+	u8 retry_limit;		/* attribute retry_cnt; 7 means seven retries */
+	u8 rnr_limit;		/* attribute rnr_retry; 7 means no limit */
+	u8 max_rd_atomic;	/* most READ pieces and atomics in flight */
+	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: no timeout */
+	u32 window;		/* most packets in flight */
+	u64 keep_ns;		/* early responses are kept for one to two times this */
 };
 
 struct peal_requester {
-	struct peal_requester_config config;	/* what the host wants */
+	struct peal_requester_config config;	/* set by the caller */
 	struct peal_trail trail;
 	struct peal_repair repair;
 	struct peal_window window;
 	struct peal_credit credit;
 	struct peal_rto rto;
 	struct peal_retry retry;
-	u32 rd_atomic;			/* READ pieces and atomics outstanding */
-	u32 rnr_psn;			/* the last that met RNR */
-	u64 rnr_until;			/* 0: not waiting */
-	/* U64_MAX: none. */
-	u64 probe_at;			/* next early retransmission, by estimate */
-	u64 give_up_at;			/* the attribute's timeout, */
-	u64 silent_since;		/* and when it began */
-	u64 gap_at;			/* READ responses were overtaken: asked for again then */
-	u32 gap_psn;			/* the gap that was noticed last */
-	u16 flow;			/* of the last response that arrived in its turn */
-	bool again;			/* take_early() gave what receive() gets next */
-	struct peal_early early;	/* READ and atomic responses before their turn */
+	u32 rd_atomic;			/* READ pieces and atomics in flight */
+	u32 rnr_psn;			/* the last PSN that got an RNR NAK */
+	u64 rnr_until;			/* end of the RNR wait, ns; 0: not waiting */
+	/* Timers, in ns; U64_MAX: not armed. */
+	u64 probe_at;			/* probe for silence, by the estimate (rto) */
+	u64 give_up_at;			/* end of the attribute's timeout */
+	u64 silent_since;		/* start of that timeout, ns */
+	u64 gap_at;			/* request the missing READ responses again */
+	u32 gap_psn;			/* the gap for which gap_at was armed last */
+	u16 flow;			/* UDP source port of the last response in order */
+	bool again;			/* the next receive() gets what take_early() returned */
+	struct peal_early early;	/* READ and atomic responses ahead of una */
 };
 
-/* Why no packet leaves now. */
+/* Why next() returns no packet. */
 enum peal_pause {
-	PEAL_PAUSE_NONE = 0,	/* one does: *out is filled */
-	PEAL_PAUSE_EMPTY,	/* nothing unsent */
-	PEAL_PAUSE_WINDOW,
-	PEAL_PAUSE_CREDIT,	/* the peer has told how many receives it has */
-	PEAL_PAUSE_RD_ATOMIC,	/* as many READs and atomics as negotiated */
-	PEAL_PAUSE_FENCE,	/* behind READs and atomics */
-	PEAL_PAUSE_RNR,
-	PEAL_PAUSE_ANSWER,	/* a lone retransmission is out */
-	PEAL_PAUSE_FAILED,
+	PEAL_PAUSE_NONE = 0,	/* there is one, in *out */
+	PEAL_PAUSE_EMPTY,	/* no unsent message */
+	PEAL_PAUSE_WINDOW,	/* the window is full, or too many local operations wait */
+	PEAL_PAUSE_CREDIT,	/* the peer's credits are used up (9.7.7.2) */
+	PEAL_PAUSE_RD_ATOMIC,	/* max_rd_atomic READ pieces and atomics are in flight */
+	PEAL_PAUSE_FENCE,	/* a fence waits for READs and atomics */
+	PEAL_PAUSE_RNR,		/* waiting out an RNR NAK */
+	PEAL_PAUSE_ANSWER,	/* a probe must be answered first */
+	PEAL_PAUSE_FAILED,	/* a message failed; this one and all after it are not sent */
 };
 
 /* A packet to send, or a local operation to execute. */
 struct peal_outgoing {
-	bool local;		/* execute message.opcode, then local_done() */
+	bool local;		/* execute message.opcode, then call local_done() */
 	bool again;		/* a retransmission */
-	u32 flight;		/* index of its message: peal_requester_message() */
-	u64 offset;		/* of the payload in the message; header.payload_bytes long */
-	struct peal_packet header; /* host fills qpn, pkey and DETH */
+	u32 flight;		/* index of the message, for peal_requester_message() */
+	u64 offset;		/* of the payload in the message; see header.payload_bytes */
+	struct peal_packet header; /* the caller sets qpn, pkey and DETH */
 };
 
-/* What became of a response. */
+/* What receive() did with a response. */
 enum peal_landing_what {
-	PEAL_LANDING_DROPPED,	/* counted by `drop`; nothing changed */
-	PEAL_LANDING_TAKEN,	/* state changed; look at complete() and next() */
+	PEAL_LANDING_DROPPED,	/* the caller counts it under `drop`; nothing changed */
+	PEAL_LANDING_TAKEN,	/* the state changed; call complete() and next() */
 	PEAL_LANDING_READ,	/* place the payload at `offset`, then landed() or spoil() */
 	PEAL_LANDING_ATOMIC,	/* place `original` (8 bytes), then landed() or spoil() */
-	PEAL_LANDING_KEPT,	/* early: now the requester's; comes back by take_early() */
-	PEAL_LANDING_COPY,	/* `kept` has its PSN: when they differ, contradict() */
+	PEAL_LANDING_KEPT,	/* early; the requester owns it until take_early() returns it */
+	PEAL_LANDING_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
 };
 
 struct peal_landing {
 	enum peal_landing_what what;
 	enum peal_drop drop;	/* DROPPED, COPY */
-	bool duplicate;		/* DROPPED, COPY: answers what was answered already */
-	void *kept;		/* COPY: a handle, still the requester's */
+	bool duplicate;		/* DROPPED, COPY: this response had arrived before */
+	void *kept;		/* COPY: a handle, still owned by the requester */
 	u32 flight;		/* READ, ATOMIC: index of the message */
 	u64 offset;
 	u32 bytes;
 	u64 original;
 };
 
-/* @entries: a power of two, as many as the send queue has. */
+/* @entries: a power of two, the number of slots in the send queue. */
 void peal_requester_init(struct peal_requester *o, struct peal_flight *flight, u32 entries);
-/* To RESET: everything forgotten but config. Empty `early` first (drop_early). */
+/* To RESET. Only the configuration stays. Call drop_early() until NULL first. */
 void peal_requester_reset(struct peal_requester *o);
-/* Any time; new retry counts leave used ones alone. */
+/* May be called at any time. The retries that are used so far stay used. */
 void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config);
 void peal_requester_set_psn(struct peal_requester *o, u32 psn);
 
@@ -133,90 +132,100 @@ static inline bool peal_requester_has_room(const struct peal_requester *o)
 	return o->trail.head - o->trail.tail <= o->trail.mask;
 }
 
-/* Messages that have not left whole. SQD and fairness: post only when 0. */
+/*
+ * Messages that are not yet sent completely. Post the next message only when this is 0, so
+ * that SQD stops soon and no queue pair gets ahead of the others.
+ */
 static inline u32 peal_requester_unsent(const struct peal_requester *o)
 {
 	return o->trail.head - o->trail.sending;
 }
 
-/* Nothing posted that has not completed. */
+/* All posted messages have completed. */
 static inline bool peal_requester_idle(const struct peal_requester *o)
 {
 	return o->trail.head == o->trail.tail;
 }
 
-/* Index in flight of the message that post() gets next. */
+/* Index of the message that post() adds next. */
 static inline u32 peal_requester_head(const struct peal_requester *o)
 {
 	return o->trail.head;
 }
 
-/* A message that was posted and not completed. */
+/* @flight: index of a message that is posted and not completed. */
 static inline const struct peal_message *peal_requester_message(const struct peal_requester *o,
 								u32 flight)
 {
 	return &peal_trail_at(&o->trail, flight)->message;
 }
 
-/* A message has failed: complete() gives it in its turn, then only flush() remains. */
+/* A message has failed. complete() returns it in order; after it only flush() may be called. */
 static inline bool peal_requester_failed(const struct peal_requester *o)
 {
 	return o->trail.failed;
 }
 
-/* PSN of the next new packet: what set_psn() would be told to go on. */
+/* PSN of the next new packet. With set_psn() another requester can continue here. */
 static inline u32 peal_requester_psn(const struct peal_requester *o)
 {
 	return o->trail.top;
 }
 
-/* Needs has_room(). */
+/* The caller has checked has_room(). */
 void peal_requester_post(struct peal_requester *o, const struct peal_message *message);
 
-/* The next packet (PAUSE_NONE), or why there is none. @now: monotonic ns. */
+/* Return: PEAL_PAUSE_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
 enum peal_pause peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out);
 
-/* The host posts nothing more for now, though it said it would: ask about what has left at once. */
+/*
+ * Call this when no further message will be posted for now, although the last one said so
+ * (`more`). No later packet will carry AckReq, so this makes a probe due at once to get the
+ * packets in flight acknowledged.
+ */
 void peal_requester_hurry(struct peal_requester *o, u64 now);
 
 /*
- * The local operation that next() named was executed, or is malformed and was
- * not; @status 0: well. Before next() is called again.
+ * The local operation that next() returned was executed, or was refused as malformed.
+ * @status: 0 for success. Call this before the next next().
  */
 void peal_requester_local_done(struct peal_requester *o, u32 flight, u8 status, u32 reason);
 
 /*
- * The message cannot go on: its local buffer is gone, or its WQE is malformed
- * (post it with opcode PEAL_OP_INVALID: next() then names it as local).
- * Those before it complete first; then it does, with @status.
+ * The message cannot go on, because its local buffer is gone or its WQE is malformed.
+ * (A malformed WQE is posted with opcode PEAL_OP_INVALID; next() returns it as a local
+ * operation.) The messages before it complete first. Then it completes with @status.
  */
 void peal_requester_spoil(struct peal_requester *o, u32 flight, u8 status, u32 reason);
 
-/* @packet: a response opcode. @handle: kept when early; NULL: never keep. */
+/* @handle: what to keep if the response is early; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
 			    void *handle, struct peal_landing *landing);
-/* The payload that receive() named was placed. */
+/* The caller has placed the payload that receive() named. */
 void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now);
-/* The kept response whose turn has come, or NULL: give it to receive() again. */
+/* Return: the kept response that is next in order, to be passed to receive() again, or NULL. */
 void *peal_requester_take_early(struct peal_requester *o);
 /*
- * The response that receive() just called a COPY differs from what is kept: one of them is
- * forged. Neither is placed, and the PSN is asked for again. Return: the kept one.
+ * The response that receive() just called a COPY differs from the kept one, so one of them
+ * is forged. Neither is placed, and the response is requested again. Return: the kept one.
  */
 void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now);
-/* Any kept response, to be released, or NULL. */
+/* Return: any kept response, to be released, or NULL. */
 void *peal_requester_drop_early(struct peal_requester *o);
 
-/* The next completion in order. After one with a status only flush() remains. */
+/*
+ * Return: true with the next completion in order. After a completion with a status only
+ * flush() may be called.
+ */
 bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion);
-/* In error: the next message left; the host completes it as flushed. */
+/* In the error state. Return: true with the next remaining message, as flushed. */
 bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion);
 
-/* When expire() shall be called, ns; U64_MAX: never. */
+/* When to call expire(), in ns; U64_MAX: never. */
 u64 peal_requester_deadline(const struct peal_requester *o);
-/* Timers: leads to packets from next(), or to a failed completion. */
+/* Run the timers that are due. Call next() and complete() afterwards. */
 void peal_requester_expire(struct peal_requester *o, u64 now);
-/* A response that was kept for too long, to be released; NULL: there is none any more. */
+/* Return: a response that was kept for too long, to be released; NULL: no more of them. */
 void *peal_requester_take_expired(struct peal_requester *o, u64 now);
 
 #endif

@@ -10,30 +10,31 @@
 #include "proto/psn.h"
 
 /*
- * A packet may be late instead of lost. Packets that overtook each other inside
- * a host or on parallel links are back in order within tens of microseconds; a
- * NAK later than this costs more than one too many. Whoever sees three packets
- * pass the missing one need not wait (TCP settled on the same number).
+ * A missing packet may be late instead of lost, so the sequence NAK waits. Packets that overtook
+ * each other inside a host or on parallel links are back in order within tens of microseconds. To
+ * wait longer costs more than an unnecessary NAK. The NAK waits no longer once three packets have
+ * passed the missing one (TCP uses the same number).
  */
 #define NAK_PATIENCE_NS		100000
 #define NAK_EARLY_PACKETS	3
 
 /*
- * A requester that never asks for an acknowledgment gets one anyway, often
- * enough to retire what it holds; rare enough to cost nothing.
+ * A requester that never sets AckReq gets an ACK after so many packets, so that it can retire its
+ * messages. This is rare enough to cost nothing.
  */
 #define ACK_AT_LEAST_EVERY	32
 
 /*
- * UC: what begins a message and lies so far behind is late or doubled. The specification would
- * take it for a new one (9.8). It is how far networks reorder, about a millisecond of 10 Gb/s,
- * and no more, because after a forged packet so many of the peer's may be behind.
+ * UC: a packet at most this far behind the expected PSN is late or a duplicate, and is dropped.
+ * The specification would accept it as new if it begins a message (9.8). 1024 packets are about
+ * a millisecond at 10 Gb/s, as far as networks reorder. The limit is no higher, because a forged
+ * packet can put the peer's true packets behind the expected PSN, and up to so many are lost.
  */
 #define UC_LATE_PACKETS		1024
 
 /* ---- requests ---- */
 
-/* All that the packet itself says; of a first one that is all. */
+/* Fill in what the packet itself says. For the first packet of a message that is everything. */
 static void peal_request_describe(struct peal_request *request, const struct peal_packet *packet,
 				  const struct peal_wire_opcode *wire)
 {
@@ -58,7 +59,7 @@ static void peal_request_describe(struct peal_request *request, const struct pea
 		request->atomic.compare_add = packet->swap_add;
 }
 
-/* FIRST and ONLY begin, MIDDLE and LAST continue a message of their own kind. */
+/* FIRST and ONLY begin a message. MIDDLE and LAST continue a message of the same operation. */
 static bool peal_request_continues(const struct peal_wire_opcode *wire, u8 operation)
 {
 	if (wire->has & PEAL_HAS_FIRST)
@@ -68,7 +69,7 @@ static bool peal_request_continues(const struct peal_wire_opcode *wire, u8 opera
 	return operation == PEAL_OP_WRITE && wire->has & PEAL_HAS_WRITE;
 }
 
-/* All but the last packet fill the path MTU, and only a message of one packet may be empty. */
+/* All packets but the last fill the path MTU. Only a message of one packet may be empty. */
 static bool peal_request_packet_fits(const struct peal_packet *packet, u16 has, u32 mtu)
 {
 	if (!(has & PEAL_HAS_PAYLOAD))
@@ -80,7 +81,7 @@ static bool peal_request_packet_fits(const struct peal_packet *packet, u16 has, 
 	return packet->payload_bytes <= mtu;
 }
 
-/* A message has at most 2^31 bytes, and a WRITE the number that its first packet names. */
+/* A message has at most 2^31 bytes. A WRITE has exactly the length that its RETH names. */
 static bool peal_request_message_fits(const struct peal_request *request,
 				      const struct peal_packet *packet, u16 has)
 {
@@ -93,7 +94,6 @@ static bool peal_request_message_fits(const struct peal_request *request,
 	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
 }
 
-/* Are packet and message as long as they may be, and as they say? */
 static bool peal_request_fits(const struct peal_request *request, const struct peal_packet *packet,
 			      u16 has, u32 mtu)
 {
@@ -113,9 +113,9 @@ static u32 peal_responder_mtu(const struct peal_responder *in)
 	return 1U << in->config.mtu_shift;
 }
 
-/* ---- resources: READs and atomics, answered and answerable again ---- */
+/* ---- responder resources: READs and atomics, saved for replay ---- */
 
-/* The @age-th newest, 0 is the newest; @age < saved. */
+/* @age: 0 is the newest resource; less than `saved`. */
 static struct peal_resource *peal_responder_resource(struct peal_responder *in, u32 age)
 {
 	return &in->resource[(in->head + in->resources - 1 - age) % in->resources];
@@ -128,7 +128,10 @@ static void peal_responder_stop_reply(struct peal_responder *in, struct peal_res
 	res->replying = false;
 }
 
-/* Answer packets @from to @to of @res, whose payload ends at @end. A run under way is given up. */
+/*
+ * Send responses @from to @to (exclusive) of @res. Their payload ends at offset @end. This
+ * replaces a run that is not finished.
+ */
 static void peal_responder_start_reply(struct peal_responder *in, struct peal_resource *res,
 				       u32 from, u32 to, u64 end)
 {
@@ -148,10 +151,9 @@ static void peal_responder_forget_oldest(struct peal_responder *in)
 }
 
 /*
- * Whether the requester keeps to the number it was told (9.7.4.1): as many as
- * negotiated may lack a response. One whose responses have all left may be
- * forgotten for a new one, also while they are being repeated: who asks anew
- * has seen them.
+ * Does the requester respect the negotiated number of resources (9.7.4.1)? At most so many READs
+ * and atomics may lack a response. A new one may replace a resource whose responses were all sent,
+ * even during a replay, because a requester that sends a new READ or atomic has received them.
  */
 static bool peal_responder_resource_free(struct peal_responder *in)
 {
@@ -165,7 +167,7 @@ static bool peal_responder_resource_free(struct peal_responder *in)
 	return oldest->sent >= oldest->packets;
 }
 
-/* PSNs that a READ of this length takes: one for each response (9.7.2). */
+/* A READ takes one PSN for each response (9.7.2). */
 static u32 peal_responder_packets(const struct peal_responder *in, u64 length)
 {
 	return length ? (length + peal_responder_mtu(in) - 1) >> in->config.mtu_shift : 1;
@@ -197,7 +199,7 @@ static void peal_responder_save(struct peal_responder *in, u8 operation, u64 ori
 	peal_responder_start_reply(in, res, 0, res->packets, res->length);
 }
 
-/* The saved request among whose PSNs @psn is; NULL: forgotten, or it never was one. */
+/* The saved READ or atomic that has @psn; NULL: it is no longer saved, or @psn is of neither. */
 static struct peal_resource *peal_responder_find(struct peal_responder *in, u32 psn)
 {
 	u32 age;
@@ -212,7 +214,7 @@ static struct peal_resource *peal_responder_find(struct peal_responder *in, u32 
 	return NULL;
 }
 
-/* ---- what is owed ---- */
+/* ---- pending acknowledgments ---- */
 
 static void peal_responder_owe_nak(struct peal_responder *in, u8 syndrome)
 {
@@ -220,14 +222,14 @@ static void peal_responder_owe_nak(struct peal_responder *in, u8 syndrome)
 	in->nak_psn = in->psn;
 }
 
-/* After a NAK of these kinds the connection is over (9.9.3). */
+/* After such a NAK the connection is in error (9.9.3). */
 static void peal_responder_owe_fatal_nak(struct peal_responder *in, enum peal_nak code)
 {
 	peal_responder_owe_nak(in, PEAL_SYNDROME_NAK | code);
 	in->fatal = true;
 }
 
-/* One NAK for each gap; if it is lost, the requester's timeout helps (9.7.5.2). */
+/* Send one NAK for each gap. If it is lost, the requester's timeout helps (9.7.5.2). */
 static void peal_responder_owe_sequence_nak(struct peal_responder *in)
 {
 	in->nak_at = 0;
@@ -242,7 +244,7 @@ static bool peal_responder_gap(const struct peal_responder *in)
 	return in->nak_at || in->nak_sent;
 }
 
-/* The expected packet came: whatever was said about its absence is void. */
+/* The expected packet has arrived, so a pending NAK about it is void. */
 static void peal_responder_close_gap(struct peal_responder *in)
 {
 	in->nak = 0;
@@ -252,7 +254,7 @@ static void peal_responder_close_gap(struct peal_responder *in)
 	in->rnr = false;
 }
 
-/* Of what the peer has sent something is known that lies at the expected PSN or behind it. */
+/* The peer is known to have sent a packet with the expected PSN or a later one. */
 static bool peal_responder_knows_more(struct peal_responder *in)
 {
 	if (in->contradicted && peal_psn_before(in->contradicted_psn, in->psn))
@@ -260,7 +262,7 @@ static bool peal_responder_knows_more(struct peal_responder *in)
 	return in->early.count || in->contradicted;
 }
 
-/* Packets after the expected one are here, and it is not. */
+/* Packets behind the expected one have arrived, and the expected one has not. */
 static void peal_responder_watch_gap(struct peal_responder *in, u64 now)
 {
 	if (!peal_responder_gap(in))
@@ -270,9 +272,8 @@ static void peal_responder_watch_gap(struct peal_responder *in, u64 now)
 }
 
 /*
- * After progress: the next one may be missing as well. When a gap before it was
- * a loss, this one is of the same burst: the requester learns it now, not after
- * another wait.
+ * After progress the next packet may be missing, too. If the gap before was a loss, this gap
+ * belongs to the same burst of losses, so send the NAK now instead of after another wait.
  */
 static void peal_responder_next_gap(struct peal_responder *in, u64 now)
 {
@@ -317,7 +318,7 @@ void peal_responder_set_psn(struct peal_responder *in, u32 psn)
 	in->psn = psn & PEAL_PSN_MASK;
 }
 
-/* ---- checks of a packet in its turn; false: an invalid request (9.7.4.1) ---- */
+/* ---- checks of the expected packet; false: an invalid request (9.7.4.1) ---- */
 
 static bool peal_responder_valid(struct peal_responder *in, const struct peal_packet *packet,
 				 const struct peal_wire_opcode *wire,
@@ -332,7 +333,7 @@ static bool peal_responder_valid(struct peal_responder *in, const struct peal_pa
 	return true;
 }
 
-/* ---- what a packet asks ---- */
+/* ---- what a packet asks for ---- */
 
 static void peal_responder_drop(struct peal_request *request, enum peal_drop drop)
 {
@@ -340,7 +341,7 @@ static void peal_responder_drop(struct peal_request *request, enum peal_drop dro
 	request->drop = drop;
 }
 
-/* What the first packet told of the message. */
+/* Fill in what the first packet said about the message. */
 static void peal_responder_describe_message(const struct peal_responder *in,
 					    struct peal_request *request)
 {
@@ -370,7 +371,7 @@ static void peal_responder_execute(struct peal_responder *in, const struct peal_
 
 /* ---- reliable connections ---- */
 
-/* The host has to look whether it is one: payload is the host's. */
+/* The caller compares the two packets, because only the caller has the payload. */
 static void peal_responder_copy(const struct peal_responder *in, u32 psn,
 				struct peal_request *request)
 {
@@ -379,7 +380,10 @@ static void peal_responder_copy(const struct peal_responder *in, u32 psn,
 	request->kept = peal_early_find(&in->early, psn);
 }
 
-/* A packet with this PSN came and was thrown away: its sender may still think that it is here. */
+/*
+ * A packet with this PSN arrived and was dropped as suspect. Remember the PSN to report a gap
+ * there, because its sender may believe that the packet was received.
+ */
 static void peal_responder_ask_again(struct peal_responder *in, u32 psn)
 {
 	in->contradicted = true;
@@ -387,8 +391,9 @@ static void peal_responder_ask_again(struct peal_responder *in, u32 psn)
 }
 
 /*
- * It was kept, and the packet in front of it came by another way. A sender that has taken a
- * new way in between is asked again, which a forger is not.
+ * The packet was kept as early, and the packet in front of it has another flow. Drop it and ask
+ * the peer for it. If the true peer changed its flow in between, it gets the NAK and retransmits;
+ * a forger does not get the NAK.
  */
 static void peal_responder_mistrust(struct peal_responder *in, u64 now,
 				    struct peal_request *request)
@@ -409,7 +414,7 @@ static void peal_responder_expected(struct peal_responder *in, const struct peal
 		peal_responder_mistrust(in, now, request);
 		return;
 	}
-	/* take_early() has yet to give the packet that has its number. */
+	/* A packet with this PSN is kept, and the caller has yet to take it. */
 	if (peal_early_has(&in->early, packet->psn)) {
 		peal_responder_copy(in, packet->psn, request);
 		return;
@@ -427,8 +432,8 @@ static void peal_responder_expected(struct peal_responder *in, const struct peal
 }
 
 /*
- * A READ that was answered, or the rest of one from any packet on: what it names
- * must lie in what was named then, byte for packet (9.7.5.1).
+ * A repetition of a READ, or of the rest of a READ from any packet on. Its address, key and
+ * length must lie within the saved request, at the offset that its PSN stands for (9.7.5.1).
  */
 static bool peal_responder_replay_read(struct peal_responder *in, struct peal_resource *res,
 				       const struct peal_packet *packet)
@@ -440,12 +445,12 @@ static bool peal_responder_replay_read(struct peal_responder *in, struct peal_re
 		return false;
 	if (packet->length > res->length - offset || !packet->length != !res->length)
 		return false;
-	/* These are still to leave for the first time, behind others that are. */
+	/* These responses are due anyway, because they were never sent. */
 	if (from >= res->sent)
 		return true;
 	/*
-	 * What was asked for before is owed before. Two requests in a row would else
-	 * be answered with the second each time, and the first never.
+	 * Finish the run that was requested before. Otherwise a requester that repeats two
+	 * requests in turn would always get the second run, and never the first.
 	 */
 	if (res->replying && from >= res->to)
 		return true;
@@ -454,7 +459,7 @@ static bool peal_responder_replay_read(struct peal_responder *in, struct peal_re
 	return true;
 }
 
-/* An atomic is never executed again: its saved value is the answer (9.7.5.1). */
+/* An atomic is never executed twice. The response carries the saved value (9.7.5.1). */
 static bool peal_responder_replay_atomic(struct peal_responder *in, struct peal_resource *res,
 					 const struct peal_packet *packet)
 {
@@ -475,7 +480,7 @@ static bool peal_responder_replay(struct peal_responder *in, const struct peal_p
 					   peal_responder_replay_atomic(in, res, packet);
 }
 
-/* Executed before. SEND and WRITE: the newest acknowledgment once more (9.7.5.1, C9-105). */
+/* A duplicate SEND or WRITE gets the newest acknowledgment once more (9.7.5.1, C9-105). */
 static void peal_responder_duplicate(struct peal_responder *in, const struct peal_packet *packet,
 				     const struct peal_wire_opcode *wire,
 				     struct peal_request *request)
@@ -496,12 +501,12 @@ static void peal_responder_early(struct peal_responder *in, const struct peal_pa
 		peal_responder_copy(in, packet->psn, request);
 		return;
 	}
-	/* After RNR NAK the requester comes back with the expected packet first (9.7.5.2). */
+	/* After an RNR NAK the requester starts again with the expected packet (9.7.5.2). */
 	if (in->rnr) {
 		peal_responder_drop(request, PEAL_DROP_sequence);
 		return;
 	}
-	/* Without a gap when what is expected is here, and its host has not come to it yet. */
+	/* There is no gap if the expected packet is kept and the caller has yet to take it. */
 	if (!peal_early_has(&in->early, in->psn)) {
 		in->early_seen++;
 		peal_responder_watch_gap(in, now);
@@ -511,7 +516,7 @@ static void peal_responder_early(struct peal_responder *in, const struct peal_pa
 		request->what = PEAL_REQUEST_KEPT;
 		return;
 	}
-	/* It must be sent again anyway: no reason to wait. */
+	/* The peer must retransmit this packet anyway, so do not wait. */
 	peal_responder_owe_sequence_nak(in);
 	peal_responder_drop(request, PEAL_DROP_sequence);
 }
@@ -538,9 +543,9 @@ static void peal_responder_lose_message(struct peal_responder *in)
 }
 
 /*
- * What continues a message has to have the expected number. What begins one may have any
- * other (9.8), because the end of the one before it may be lost. A packet that is not in its
- * turn may be forged, so it changes nothing unless it is executed.
+ * A packet that continues a message must have the expected PSN. A packet that begins one may have
+ * any other (9.8), because the end of the message before it may be lost. A packet with another
+ * PSN than the expected one may be forged, so it changes no state unless it is executed.
  */
 static void peal_responder_receive_uc(struct peal_responder *in, const struct peal_packet *packet,
 				      const struct peal_wire_opcode *wire,
@@ -583,7 +588,7 @@ void peal_responder_receive(struct peal_responder *in, const struct peal_packet 
 		peal_responder_receive_uc(in, packet, wire, request);
 }
 
-/* The place in the message, after its packet was executed. */
+/* Move the position in the message behind the packet that was executed. */
 static void peal_responder_advance_message(struct peal_responder *in,
 					   const struct peal_wire_opcode *wire)
 {
@@ -599,11 +604,11 @@ static void peal_responder_advance_message(struct peal_responder *in,
 	in->offset += packet->payload_bytes;
 	if (wire->has & PEAL_HAS_LAST) {
 		in->operation = 0;
-		in->msn = peal_psn_add(in->msn, 1);	/* READ and atomic too: C9-148 */
+		in->msn = peal_psn_add(in->msn, 1);	/* also for READ and atomic: C9-148 */
 	}
 }
 
-/* READ and atomic are answered by their responses, others when the requester asks. */
+/* READs and atomics are answered by their responses. Other packets are answered if they ask. */
 static void peal_responder_owe_answer(struct peal_responder *in,
 				      const struct peal_wire_opcode *wire,
 				      u64 original)
@@ -635,7 +640,7 @@ static void peal_responder_executed(struct peal_responder *in, u64 original, u64
 	peal_responder_next_gap(in, now);
 }
 
-/* Its packet is expected again; its message stays where it is. */
+/* The packet stays the expected one, and the position in the message does not change. */
 static void peal_responder_not_ready(struct peal_responder *in)
 {
 	peal_responder_close_gap(in);
@@ -686,7 +691,7 @@ void *peal_responder_take_early(struct peal_responder *in)
 	return handle;
 }
 
-/* When its turn has come both are here, and neither is late: no reason to wait. */
+/* If the PSN is the expected one, no late packet is to be waited for, so send the NAK at once. */
 void *peal_responder_contradict(struct peal_responder *in, u32 psn)
 {
 	if (psn == in->psn)
@@ -703,7 +708,7 @@ static void peal_responder_head(const struct peal_responder *in, struct peal_rep
 {
 	memset(reply, 0, sizeof(*reply));
 	reply->header.opcode = opcode;
-	reply->header.migrated = true;	/* no path migration: always (9.2, 17.2.8) */
+	reply->header.migrated = true;	/* always set without path migration (9.2, 17.2.8) */
 	reply->header.header_bytes = peal_wire_opcode(opcode)->header_bytes;
 	reply->header.psn = psn;
 	reply->header.syndrome = syndrome;
@@ -741,7 +746,7 @@ static void peal_responder_acknowledged(struct peal_responder *in, u32 psn)
 	in->ack_now = false;
 }
 
-/* One that was asked for again while it was being answered goes on where it was. */
+/* After a replay, go on with the responses that were never sent. */
 static void peal_responder_end_reply(struct peal_responder *in, struct peal_resource *res)
 {
 	if (res->sent < res->packets)
@@ -786,10 +791,10 @@ static struct peal_resource *peal_responder_oldest_reply(struct peal_responder *
 }
 
 /*
- * What an ACK names: the newest request that is not answered by its own data.
- * An ACK with the PSN of a READ or atomic would say that there was no data; rxe
- * believes it, and completes a READ whose responses were lost. Older READs do not
- * count: once around, their PSNs are those of others.
+ * An ACK names the newest request that is a SEND or WRITE. If it named a READ or atomic, it would
+ * say that there was no data, and rxe would complete a READ whose responses were lost. Only the
+ * resources since the last SEND or WRITE are looked at, because the PSNs of older ones may have
+ * wrapped and belong to other requests.
  */
 static u32 peal_responder_ack_psn(struct peal_responder *in)
 {
@@ -807,8 +812,8 @@ static u32 peal_responder_ack_psn(struct peal_responder *in)
 }
 
 /*
- * An acknowledgment covers all that came before it: it may not overtake the
- * responses of a READ, which it would declare received (9.7.5.1).
+ * An acknowledgment covers all packets before it. It must not overtake the responses of a READ,
+ * because it would declare them received (9.7.5.1).
  */
 bool peal_responder_next(struct peal_responder *in, struct peal_reply *reply)
 {
@@ -854,7 +859,7 @@ void peal_responder_refuse_read(struct peal_responder *in)
 	in->nak_psn = in->reply_psn;
 }
 
-/* What never left is not skipped: it gets a refusal of its own. */
+/* Skip only the rest of the replay. Responses that were never sent stay due. */
 void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *reply)
 {
 	u32 psn = reply->header.psn;

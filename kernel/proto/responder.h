@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The responder's half of a connection: from request packets to what they ask
- * of the host, and to responses.
+ * The responder of one queue pair. It turns request packets into requests for the
+ * caller to execute, and into responses. It serves RC and UC; UD needs none of it.
  *
  * Owns: the order of opcodes in a message and the lengths of its packets (9.7.4.1), the
- * expected packet number, the place in the message under way, saved
- * responder resources (READ and atomic, for replay), owed acknowledgments and
- * negative ones, early packets; for RC and UC. UD needs none of it.
+ * expected PSN, the position in the current message, saved responder resources (READ and
+ * atomic, for replay), pending ACKs and NAKs, early packets.
  * Does not know: receive queues, memory, keys, addresses, locks, clocks.
  *
- * A packet that comes before its turn is believed less than one that comes in it,
- * because a forger hits one of 127 numbers more easily than the one that is expected.
- * It has to be of the same flow as the packet in front of it, no other packet may have
- * its number and differ, and it has to be of use soon.
+ * An early packet is trusted less than one with the expected PSN, because a forger guesses
+ * one of 127 PSNs more easily than a single one. An early packet is therefore executed only
+ * if it has the same flow as the packet in front of it, if no different packet with the same
+ * PSN arrives, and if its turn comes before it has been kept for too long.
  *
- * How a host uses it, everything under its lock of the receive queue:
+ * How the caller uses it, always with the lock of the receive queue held:
  *
- *	receive()		each request. EXECUTE: do what *request asks, then
- *				done() with the verdict, before anything else
- *	contradict()		a COPY that is none: release what it gives
- *	take_early()		then: give it to receive() again
- *	next()			after a batch of these, until false: send each reply.
- *				Also whenever earlier replies have room to leave
- *	deadline(), expire()	call at that time, release what take_expired() gives until
- *				NULL, then next()
+ *	receive()		for each request; on EXECUTE do what *request asks, then call
+ *				done() with the verdict before anything else
+ *	contradict()		if a COPY differs from the kept packet; release what it returns
+ *	take_early()		after receive(); pass what it returns to receive() again
+ *	next()			after a batch of these, until it returns false; send each reply.
+ *				Also when there is room again to send earlier replies
+ *	deadline(), expire()	call expire() at that time, release what take_expired()
+ *				returns until it returns NULL, then call next()
  */
 #ifndef PEAL_RESPONDER_H
 #define PEAL_RESPONDER_H
@@ -38,162 +37,166 @@
 struct peal_responder_config {
 	u8 transport;		/* PEAL_RC or PEAL_UC */
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
-	u8 rd_atomic;		/* resources: attribute max_dest_rd_atomic */
+	u8 rd_atomic;		/* attribute max_dest_rd_atomic: responder resources */
 	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
-	u64 keep_ns;		/* an early packet is kept for one to two of these */
+	u64 keep_ns;		/* early packets are kept for one to two times this */
 };
 
-/* A READ or atomic that was accepted, kept for replay (IBTA 9.7.5.1.1 ff). */
+/* A READ or atomic that was accepted and is saved for replay (IBTA 9.7.5.1.1 ff). */
 struct peal_resource {
-	u32 psn;		/* of its request */
+	u32 psn;		/* of the request */
 	u32 packets;		/* PSNs it occupies */
 	u8 operation;		/* PEAL_OP_READ, _CMP_SWAP, _FETCH_ADD */
 	u32 rkey;
 	u64 remote_addr;
 	u64 length;
-	u64 original;		/* atomic: the value it returned */
-	u32 msn;		/* to answer with */
-	u32 sent;		/* responses, from the first on, that left at least once */
-	bool replying;		/* responses are still to be sent: from ... */
-	u32 from, to;		/* ... packet to packet (exclusive), of the resource: */
-	u32 begin;		/* first of this run: its opcode says so */
-	u64 end;		/* bytes of the resource when the run is over */
+	u64 original;		/* atomic: the value that it returned */
+	u32 msn;		/* of its responses */
+	u32 sent;		/* responses sent at least once, counted from the first */
+	bool replying;		/* a run of responses remains to be sent */
+	u32 from, to;		/* remaining run: packets of this resource, `to` exclusive */
+	u32 begin;		/* first packet of the run, which gets opcode FIRST or ONLY */
+	u64 end;		/* payload offset in the resource at the end of the run */
 };
 
 struct peal_responder {
 	struct peal_responder_config config;
-	struct peal_resource *resource;	/* the host's array, a ring of the last ones */
-	u32 resources;			/* its entries, >= config.rd_atomic */
-	u32 head;			/* entry of the next resource */
-	u32 saved;			/* resources before it, <= config.rd_atomic */
-	u32 replying;			/* of these, how many are */
-	u32 trailing;			/* of these, how many came after the last SEND or WRITE */
-	u32 psn;			/* expected */
+	struct peal_resource *resource;	/* the caller's array, a ring of the newest ones */
+	u32 resources;			/* entries of the array, >= config.rd_atomic */
+	u32 head;			/* entry for the next resource */
+	u32 saved;			/* resources before `head`, <= config.rd_atomic */
+	u32 replying;			/* saved resources with `replying` set */
+	u32 trailing;			/* saved resources since the last SEND or WRITE */
+	u32 psn;			/* expected PSN */
 	u32 msn;			/* messages completed */
-	/* the message under way */
+	/* The current message. */
 	u8 operation;			/* PEAL_OP_SEND, PEAL_OP_WRITE; 0: none */
-	u64 offset;			/* bytes of it so far */
-	u64 length;			/* WRITE: of the RETH */
+	u64 offset;			/* bytes received so far */
+	u64 length;			/* WRITE: from the RETH */
 	u32 rkey;
 	u64 remote_addr;
-	/* what is owed */
+	/* Pending acknowledgments. */
 	u32 unanswered;			/* packets executed since the last acknowledgment */
-	bool ack_now;			/* it was asked for */
-	u8 nak;				/* syndrome owed; 0: none */
-	u32 nak_psn;
-	u32 reply_psn;			/* of the last READ reply that next() gave */
-	/* why packets are not executed */
-	bool fatal;			/* answered a fatal NAK: accepts nothing */
-	bool rnr;			/* answered RNR: only the expected packet is looked at */
-	bool nak_sent;			/* for this gap: not again */
-	bool recovering;		/* from a loss; packets kept behind it are still here */
-	u32 early_seen;			/* in this gap */
-	u64 nak_at;			/* a gap is patiently looked at until then; 0: it is not */
-	/* who sent what is early */
-	u16 flow;			/* of the last packet that arrived in its turn */
-	bool again;			/* take_early() gave the packet that receive() gets next */
-	bool contradicted;		/* a packet was thrown away that had come, with PSN: */
-	u32 contradicted_psn;
-	bool executing;			/* between receive() and done(): */
-	struct peal_packet packet;
+	bool ack_now;			/* an ACK is due now */
+	u8 nak;				/* syndrome of the pending NAK; 0: none */
+	u32 nak_psn;			/* PSN of the pending NAK */
+	u32 reply_psn;			/* PSN of the last READ or atomic reply from next() */
+	/* Why packets are not executed. */
+	bool fatal;			/* a fatal NAK is due or sent; accepts nothing */
+	bool rnr;			/* an RNR NAK is due or sent; drops early packets */
+	bool nak_sent;			/* a sequence NAK is due or sent for this gap */
+	bool recovering;		/* after a loss, while later packets are kept */
+	u32 early_seen;			/* early packets that arrived in this gap */
+	u64 nak_at;			/* when the gap gets a sequence NAK, ns; 0: not armed */
+	/* Trust in early packets. */
+	u16 flow;			/* UDP source port of the last one in order */
+	bool again;			/* the next receive() gets what take_early() returned */
+	bool contradicted;		/* a suspect packet arrived and was dropped */
+	u32 contradicted_psn;		/* PSN of that packet */
+	bool executing;			/* receive() returned EXECUTE; done() is due */
+	struct peal_packet packet;	/* the packet under execution */
 	struct peal_early early;
 };
 
 enum peal_request_what {
-	PEAL_REQUEST_DROPPED,	/* counted by `drop` */
-	PEAL_REQUEST_ANSWERED,	/* nothing to do; replies may be due: next() */
-	PEAL_REQUEST_KEPT,	/* early: now the responder's; comes back by take_early() */
-	PEAL_REQUEST_COPY,	/* `kept` has its PSN: when they differ, contradict() */
-	PEAL_REQUEST_EXECUTE,	/* do it, then done() */
+	PEAL_REQUEST_DROPPED,	/* the caller counts it under `drop` */
+	PEAL_REQUEST_ANSWERED,	/* nothing to execute; replies may be due, call next() */
+	PEAL_REQUEST_KEPT,	/* early; the responder owns it until take_early() returns it */
+	PEAL_REQUEST_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
+	PEAL_REQUEST_EXECUTE,	/* execute it, then call done() */
 };
 
-/* What a packet asks of the host. */
+/* What a packet asks the caller to do. */
 struct peal_request {
 	enum peal_request_what what;
 	enum peal_drop drop;	/* DROPPED, COPY */
-	void *kept;		/* COPY: a handle, still the responder's */
-	bool duplicate;		/* ANSWERED, DROPPED: was executed before */
-	bool fatal;		/* ANSWERED: by a NAK, invalid request: then the host's error */
-	u8 operation;		/* enum peal_opcode of its message */
-	bool first, last;	/* place in the message; UC: first may come before last did */
+	void *kept;		/* COPY: a handle, still owned by the responder */
+	bool duplicate;		/* ANSWERED, DROPPED: executed before, or (UC) late */
+	bool fatal;		/* ANSWERED by a fatal NAK; go to the error state */
+	u8 operation;		/* enum peal_opcode of the message */
+	bool first, last;	/* of its message; UC: `first` may come before a `last` did */
 	bool solicited;
 	u64 offset;		/* of the payload in the message */
-	u32 bytes;		/* payload of this packet */
-	u64 length;		/* WRITE, READ: of the message; SEND: so far, with this packet */
+	u32 bytes;		/* payload bytes of this packet */
+	u64 length;		/* WRITE, READ: of the message; SEND: up to this packet's end */
 	u32 rkey;		/* WRITE, READ, atomic: of the message */
-	u64 remote_addr;	/* likewise: of its first byte */
+	u64 remote_addr;	/* WRITE, READ, atomic: of the first byte of the message */
 	struct peal_atomic_seg atomic;
-	u32 imm_or_rkey;	/* in the last packet */
+	u32 imm_or_rkey;	/* valid in the last packet */
 };
 
-/* What the host answers. */
+/*
+ * The caller's verdict on a request. After one of the last three, RC sends a fatal NAK and the
+ * caller moves the queue pair to error. UC loses the message; the caller decides the rest.
+ */
 enum peal_verdict {
 	PEAL_VERDICT_DONE,
-	PEAL_VERDICT_NOT_READY,		/* no receive posted: RNR NAK (UC: the message is lost) */
-	PEAL_VERDICT_INVALID_REQUEST,	/* the others are fatal: NAK, then the host's error; */
-	PEAL_VERDICT_ACCESS,		/* UC: the message is lost, what else is the host's */
+	PEAL_VERDICT_NOT_READY,		/* no receive posted; RC: RNR NAK, UC: message lost */
+	PEAL_VERDICT_INVALID_REQUEST,
+	PEAL_VERDICT_ACCESS,
 	PEAL_VERDICT_OPERATION,
 };
 
 /* A reply to send. */
 struct peal_reply {
-	struct peal_packet header;	/* host fills qpn and pkey */
-	bool read;			/* payload: header.payload_bytes of what a READ named: */
+	struct peal_packet header;	/* the caller fills in qpn and pkey */
+	bool read;			/* has payload: header.payload_bytes at remote_addr */
 	bool again;			/* a replay */
-	u32 rkey;			/* check again: it may be gone, then refuse_read() */
-	u64 remote_addr;		/* of this packet's first byte */
+	u32 rkey;			/* check it again; if it is gone, refuse_read() or _again() */
+	u64 remote_addr;		/* of the first byte of this packet */
 };
 
-/* @entries: at least the max_dest_rd_atomic that will ever be configured, or 0. */
+/* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
 void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries);
-/* To RESET: everything forgotten but config. Empty `early` first (drop_early). */
+/* To RESET. Only the configuration stays. Call drop_early() until NULL first. */
 void peal_responder_reset(struct peal_responder *in);
 void peal_responder_configure(struct peal_responder *in,
 			      const struct peal_responder_config *config);
 void peal_responder_set_psn(struct peal_responder *in, u32 psn);
 
 /*
- * Another carrier has delivered whole messages: the next packet has number @psn,
- * @msn messages are completed. What came before needs no replay: it is answered.
+ * The direct transport has delivered whole messages. The next packet has PSN @psn, and
+ * @msn messages are completed. The messages before need no replay, because they have been
+ * answered.
  */
 void peal_responder_skip(struct peal_responder *in, u32 psn, u32 msn);
 
-/* @packet: a request opcode of this transport. @handle: kept when early; NULL: never. */
+/* @handle: what to keep if the packet is early; NULL: never keep it. */
 void peal_responder_receive(struct peal_responder *in, const struct peal_packet *packet, u64 now,
 			    void *handle, struct peal_request *request);
-/* The verdict on the request under execution. @original: atomics, the value before. */
+/* The verdict on the request under execution. @original: for atomics, the value before. */
 void peal_responder_done(struct peal_responder *in, enum peal_verdict verdict, u64 original,
 			 u64 now);
-/* The kept request whose turn has come, or NULL: give it to receive() again. */
+/* Return: the kept request with the expected PSN, to be passed to receive() again, or NULL. */
 void *peal_responder_take_early(struct peal_responder *in);
 /*
- * The packet that receive() just called a COPY differs from what is kept: one of them is
- * forged. Neither is executed, and the PSN is asked for again. Return: the kept one.
+ * The packet that receive() just called a COPY differs from the kept one, so one of them is
+ * forged. Neither is executed, and the peer is asked for the PSN again. Return: the kept one.
  */
 void *peal_responder_contradict(struct peal_responder *in, u32 psn);
 
-/* Any kept request, to be released, or NULL. */
+/* Return: any kept request, to be released, or NULL. */
 static inline void *peal_responder_drop_early(struct peal_responder *in)
 {
 	return peal_early_drop(&in->early);
 }
 
-/* The next reply in PSN order; false: nothing is due. */
+/* Return: true with the next reply in PSN order; false: no reply is due. */
 bool peal_responder_next(struct peal_responder *in, struct peal_reply *reply);
-/* The key of the READ reply that next() just gave is gone: a fatal NAK comes instead. */
+/* The key of the READ reply that next() just returned is gone. A fatal NAK replaces the reply. */
 void peal_responder_refuse_read(struct peal_responder *in);
 /*
- * As before, but the reply is a repetition. Who has had the answer may take the key
- * away, and a late repetition of the request still be here: that is nobody's error.
- * *reply becomes a NAK that means something only to who lacks these bytes; the
- * connection goes on.
+ * Like peal_responder_refuse_read(), but for a replay. Once a READ is answered its key may
+ * legitimately be removed while a late copy of the request is still on its way, so this is
+ * no error. *reply becomes a NAK, which only a requester that still lacks these bytes
+ * believes. The connection goes on.
  */
 void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *reply);
 
-/* When expire() shall be called, ns; U64_MAX: never. */
+/* When to call expire() or take_expired(), in ns; U64_MAX: never. */
 u64 peal_responder_deadline(const struct peal_responder *in);
 void peal_responder_expire(struct peal_responder *in, u64 now);
-/* A request that was kept for too long, to be released; NULL: there is none any more. */
+/* Return: a request that was kept for too long, to be released; NULL: no more of them. */
 void *peal_responder_take_expired(struct peal_responder *in, u64 now);
 
 #endif

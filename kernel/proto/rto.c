@@ -8,13 +8,13 @@
 #include "proto/psn.h"
 #include "proto/rto.h"
 
-/* Before the first sample: longer than most round trips, far shorter than a timeout. */
+/* The guess before the first sample, longer than most round trips, far shorter than a timeout. */
 #define RTO_START_NS	5000000ULL
-/* A host that schedules threads cannot answer more reliably than that. */
+/* The least wait, because thread scheduling delays answers by about as much. */
 #define RTO_LEAST_NS	100000ULL
-/* A peer whose answers wait for this part of the longest estimate is. */
+/* A peer is slow if its answers wait for one SLOW-th of the longest estimate. */
 #define SLOW			4
-/* So often in a row the estimate is believed against silences. */
+/* Every HEARD_MOST-th silence without a sample keeps its back-off. */
 #define HEARD_MOST		3
 #define PATIENCE_LEAST_NS	20000ULL
 #define PATIENCE_START_NS	500000ULL
@@ -88,11 +88,12 @@ void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
 }
 
 /*
- * If it answers something sent earlier, the round trip is longer than this; so
- * it is a sample when it raises the estimate, and never when it lowers it. Then
- * most of the backing off is taken back: on a path that loses much there would
- * never be another reason to. But not each time: if the round trip has become
- * longer than the estimate, one packet must be waited for until it is answered.
+ * The response may answer an earlier packet than the probe, so the true round trip may be longer
+ * than the time since the probe. This time is therefore a sample only if it is at least srtt.
+ *
+ * Then undo most of the back-off, because on a path with many losses no clean sample would ever
+ * undo it. But keep the back-off at every HEARD_MOST-th silence without a sample. If the round
+ * trip has become longer than the estimate, one packet must be waited for until it is answered.
  */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 {
