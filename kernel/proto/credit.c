@@ -12,7 +12,7 @@ void peal_credit_reset(struct peal_credit *credit)
 	*credit = (struct peal_credit) { .limited = false };
 }
 
-/* The limit only rises: an older acknowledgment may arrive later (9.7.7.2.4). */
+/* The limit only rises, because an older acknowledgment may arrive later (9.7.7.2.4). */
 bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn)
 {
 	u32 code = syndrome & PEAL_SYNDROME_VALUE;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Why a received packet was dropped: one list, from which come the numbers, the
- * device's counters `drop_<name>` and the tracepoint's words.
+ * Why a received packet was dropped. The enum, the device counters `drop_<name>` and the
+ * words of the tracepoint all come from this one list.
  *
- * Owns: the list. Does not know: who drops.
+ * Owns: the list.
+ * Does not know: where packets are dropped.
  */
 #ifndef PEAL_DROP_H
 #define PEAL_DROP_H

@@ -65,8 +65,8 @@ u32 peal_early_first(const struct peal_early *early, u32 expected)
 }
 
 /*
- * One time for all, so that a packet costs no more than a bit: what is here at two looks
- * in a row has been kept for as long as lies between them.
+ * All slots share one deadline, so that a packet costs one bit instead of a time. A handle that two
+ * scans in a row find has been kept for at least the time between them, @keep_ns.
  */
 void *peal_early_expire(struct peal_early *early, u64 now, u64 keep_ns)
 {

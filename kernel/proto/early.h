@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Packets that arrived before their turn, by distance from the one expected.
+ * Early packets: those that arrive before the packet with the expected PSN. They are kept
+ * until their turn comes. A reliable connection may keep them, because the specification
+ * demands that packets take effect in order, not that early ones are dropped.
  *
- * Owns: the slots, and how long they are held. Does not know: what a packet is: it
- * keeps the host's handles.
- * A reliable connection may do so: the protocol asks that packets take effect
- * in order, not that early ones are thrown away.
+ * Owns: the slots, and how long a packet is kept.
+ * Does not know: packets; a slot holds a handle of the caller.
  */
 #ifndef PEAL_EARLY_H
 #define PEAL_EARLY_H
@@ -16,13 +16,13 @@
 #include "proto/psn.h"
 
 #define PEAL_EARLY_SLOTS	128	/* a power of two */
-#define PEAL_EARLY_OLD		0x80000000U	/* was here when expire() looked last */
+#define PEAL_EARLY_OLD		0x80000000U	/* kept since before the last scan of expire() */
 
 struct peal_early {
 	u32 count;
-	u64 look_at;			/* with count: when peal_early_expire() is due, ns */
-	void *slot[PEAL_EARLY_SLOTS];	/* by PSN modulo the number of slots */
-	u32 psn[PEAL_EARLY_SLOTS];	/* of what is in the slot; PEAL_EARLY_OLD beside it */
+	u64 look_at;			/* if count: when peal_early_expire() is due, ns */
+	void *slot[PEAL_EARLY_SLOTS];	/* by PSN modulo PEAL_EARLY_SLOTS */
+	u32 psn[PEAL_EARLY_SLOTS];	/* PSN in the slot, with flag PEAL_EARLY_OLD */
 };
 
 static inline u32 peal_early_slot(u32 psn)
@@ -38,27 +38,31 @@ static inline bool peal_early_has(const struct peal_early *early, u32 psn)
 	       (early->psn[slot] & PEAL_PSN_MASK) == psn;
 }
 
-/* Return: false when it is too far ahead or a duplicate: @handle stays the caller's. */
+/*
+ * Return: true if @handle is kept. false if @psn is not ahead of @expected, is too far ahead, or
+ * is a duplicate; then the caller still owns @handle.
+ */
 bool peal_early_keep(struct peal_early *early, u32 expected, u32 psn, void *handle, u64 now,
 		     u64 keep_ns);
-/* The handle with exactly this PSN, which stays here; NULL when there is none. */
+/* Return: the handle with exactly this PSN, which stays kept; NULL if there is none. */
 void *peal_early_find(const struct peal_early *early, u32 psn);
-/* The handle with exactly this PSN, now the caller's; NULL when there is none. */
+/* Return: the handle with exactly this PSN, owned by the caller now; NULL if there is none. */
 void *peal_early_take(struct peal_early *early, u32 psn);
-/* Any handle, to be released; NULL when empty. */
+/* Return: any handle, to be released by the caller; NULL if there is none. */
 void *peal_early_drop(struct peal_early *early);
-/* The lowest kept PSN after @expected; @expected when nothing is kept. */
+/* Return: the lowest kept PSN after @expected; @expected if there is none. */
 u32 peal_early_first(const struct peal_early *early, u32 expected);
 
-/* When peal_early_expire() shall be called, ns; U64_MAX: never. */
+/* When to call peal_early_expire(), in ns; U64_MAX: never. */
 static inline u64 peal_early_deadline(const struct peal_early *early)
 {
 	return early->count ? early->look_at : U64_MAX;
 }
 
 /*
- * A handle that was kept for @keep_ns at least, to be released; NULL: there is none any
- * more. None is kept for more than twice that time when this is called in time.
+ * Return: a handle that was kept for at least @keep_ns, to be released by the caller; NULL: no
+ * more of them. If this is called at each deadline until NULL, no handle is kept for longer than
+ * twice @keep_ns.
  */
 void *peal_early_expire(struct peal_early *early, u64 now, u64 keep_ns);
 

@@ -14,7 +14,7 @@ static bool peal_flight_opcode_is_local(u8 opcode)
 	       opcode >= PEAL_OP_LOCAL_INV;
 }
 
-/* PSNs: one for each request packet; of a READ, one for each response (9.7.2). */
+/* A READ takes one PSN for each response, other messages one for each request packet (9.7.2). */
 static u32 peal_flight_packets(const struct peal_flight *f)
 {
 	u64 last = f->message.length ? f->message.length - 1 : 0;
@@ -62,7 +62,7 @@ void peal_flight_describe(const struct peal_flight *f, struct peal_completion *c
 	};
 }
 
-/* 9.8: UC has no operations with answers, UD none but SEND; neither invalidates. */
+/* 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
 bool peal_flight_is_carried(const struct peal_flight *f)
 {
 	switch (f->message.opcode) {
@@ -108,7 +108,7 @@ static void peal_flight_build_operands(const struct peal_message *m, struct peal
 	}
 }
 
-/* A READ's request names what is still wanted of it (9.7.5.1.1). */
+/* The RETH of a READ request names only the part that is requested (9.7.5.1.1). */
 static void peal_flight_build_read(const struct peal_flight *f, u32 at, u32 packets,
 				   struct peal_packet *header)
 {
@@ -140,7 +140,7 @@ void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
 	memset(header, 0, sizeof(*header));
 	header->psn = peal_psn_add(f->psn, at);
 	header->rkey = f->message.rkey;
-	header->migrated = true;	/* no path migration: always (9.2, 17.2.8) */
+	header->migrated = true;	/* always set without path migration (9.2, 17.2.8) */
 	if (peal_flight_is_read(f))
 		peal_flight_build_read(f, at, packets, header);
 	else
@@ -148,7 +148,7 @@ void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
 	header->header_bytes = peal_packet_opcode(header)->header_bytes;
 }
 
-/* READ responses carry what their PSN stands for, no byte more or less (9.7.5.1.1). */
+/* A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). */
 bool peal_flight_fits(const struct peal_flight *f, const struct peal_packet *packet)
 {
 	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;

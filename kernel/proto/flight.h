@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A message on its way: which PSNs it occupies, and what its packets carry.
+ * A posted message: the PSNs that it takes, and what its packets carry.
  *
  * Owns: segmentation by path MTU, the headers of request packets.
- * Does not know: which packets left or were answered, payload.
+ * Does not know: which packets were sent or answered, payload.
  */
 #ifndef PEAL_FLIGHT_H
 #define PEAL_FLIGHT_H
@@ -16,35 +16,35 @@
 #include "proto/packet.h"
 
 /*
- * A longer READ is asked for in pieces of this many responses, each a request
- * of its own on the wire and each one of max_rd_atomic: the window then bounds
- * what the peer sends, as many as can be kept early are under way, and no
- * distance between PSNs comes near half their circle.
+ * A longer READ is requested in pieces of this many responses. Each piece is a request packet of
+ * its own and counts against max_rd_atomic. So the window bounds what the peer sends, no more
+ * responses of a piece are in flight than can be kept early, and no two PSNs in use come near half
+ * the PSN space apart.
  */
 #define PEAL_READ_PIECE		PEAL_EARLY_SLOTS
 
 /* A message as the protocol sees it. */
 struct peal_message {
 	u8 opcode;		/* enum peal_opcode; also BIND_MW and LOCAL_INV */
-	u8 flags;		/* PEAL_WQE_SIGNALED, _SOLICITED, _FENCE matter */
-	u32 index;		/* of its WQE: the host's name for it */
+	u8 flags;		/* PEAL_WQE_SIGNALED, _SOLICITED, _FENCE; others have no effect */
+	u32 index;		/* of the WQE; only the caller uses it */
 	u32 imm_or_rkey;
 	u32 rkey;
 	u64 remote_addr;
 	u64 length;		/* bytes, up to PEAL_MAX_MSG */
 	struct peal_atomic_seg atomic;
-	bool more;		/* SEND or WRITE follows: not signaled, it asks for no ACK */
+	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
 };
 
 struct peal_flight {
 	struct peal_message message;
-	u8 transport;		/* of its connection, */
-	u8 mtu_shift;		/* when it was posted */
-	u32 psn;		/* of its first packet */
-	u32 packets;		/* PSNs it occupies: requests, or a READ's responses */
-	bool local;		/* BIND_MW, LOCAL_INV, INVALID: no packets */
-	bool done;		/* local: executed */
-	u8 status;		/* enum ib_wc_status, when not 0 it ends the connection */
+	u8 transport;		/* enum peal_bth_transport, when it was posted */
+	u8 mtu_shift;		/* of the path MTU when it was posted */
+	u32 psn;		/* of the first packet */
+	u32 packets;		/* PSNs: one for each request packet, or each READ response */
+	bool local;		/* BIND_MW, LOCAL_INV, INVALID; has no packets */
+	bool done;		/* local operation: executed */
+	u8 status;		/* enum ib_wc_status; if not 0, the message has failed */
 	u32 reason;		/* enum peal_reason */
 };
 
@@ -68,7 +68,7 @@ static inline bool peal_flight_is_atomic(const struct peal_flight *f)
 	return f->message.opcode == PEAL_OP_CMP_SWAP || f->message.opcode == PEAL_OP_FETCH_ADD;
 }
 
-/* Its acknowledgment is data: no other packet's will do (IBTA 9.7.5.1). */
+/* Only the message's own response acknowledges it, because it carries data (IBTA 9.7.5.1). */
 static inline bool peal_flight_wants_data(const struct peal_flight *f)
 {
 	return peal_flight_is_read(f) || peal_flight_is_atomic(f);
@@ -86,11 +86,11 @@ void peal_flight_executed(struct peal_flight *f);
 void peal_flight_fail(struct peal_flight *f, u8 status, u32 reason);
 void peal_flight_describe(const struct peal_flight *f, struct peal_completion *completion);
 
-/* Does its transport have such an operation? */
+/* Does the transport of the message have its operation? */
 bool peal_flight_is_carried(const struct peal_flight *f);
-/* PSNs from the @at-th to the end of the piece of the READ that has it. */
+/* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
 u32 peal_flight_piece(const struct peal_flight *f, u32 at);
-/* Bytes in @packets PSNs from the @at-th on. */
+/* Payload bytes of @packets PSNs from number @at on. */
 u32 peal_flight_bytes(const struct peal_flight *f, u32 at, u32 packets);
 
 static inline u64 peal_flight_offset(const struct peal_flight *f, u32 at)
@@ -98,10 +98,13 @@ static inline u64 peal_flight_offset(const struct peal_flight *f, u32 at)
 	return (u64)at << f->mtu_shift;
 }
 
-/* The headers of the packet that has @packets PSNs from the @at-th on. */
+/* Build the headers of the packet that takes @packets PSNs from number @at on. */
 void peal_flight_build(const struct peal_flight *f, u32 at, u32 packets,
 		       struct peal_packet *header);
-/* Is the packet, whose PSN is one of its own, of the kind and length that it waits for? */
+/*
+ * Has @packet, a response with a PSN of this message, the kind and the length that the message
+ * waits for?
+ */
 bool peal_flight_fits(const struct peal_flight *f, const struct peal_packet *packet);
 
 #endif

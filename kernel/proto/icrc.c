@@ -12,10 +12,10 @@
 #define UDP_BYTES	8
 #define BTH_BYTES	12
 
-/* CRC-32, begun with ones, of the eight bytes of ones in place of the LRH. */
+/* CRC-32, begun with ones, of the eight bytes of ones that stand for the LRH. */
 #define AFTER_LRH	0xdebb20e3U
 
-/* @head: room for an IP header, already there and masked, and what follows it. */
+/* @head: room for all three headers; the IP header is there already, and masked. */
 static u32 peal_icrc_headers(u8 *head, u32 ip_bytes, const void *udp, const void *bth)
 {
 	u8 *masked_udp = head + ip_bytes;

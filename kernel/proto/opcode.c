@@ -6,7 +6,7 @@
 
 #include "proto/opcode.h"
 
-/* Sizes of the headers: IBTA 9.2, 9.3. */
+/* The sizes of the headers are from IBTA 9.2 and 9.3. */
 #define HEADER_BYTES(has)				\
 	(12 +						\
 	 ((has) & PEAL_HAS_DETH ? 8 : 0) +		\
@@ -36,7 +36,7 @@
 #define ATOMIC		(PEAL_HAS_REQUEST | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ETH | ONLY)
 #define ACK		(PEAL_HAS_RESPONSE | AETH | ONLY)
 
-/* What RC and UC have in common. */
+/* The operations that RC and UC both have. */
 #define SENDS_AND_WRITES(t)						\
 	WIRE(t, SEND_FIRST, PEAL_OP_SEND, OF_SEND | FIRST),		\
 	WIRE(t, SEND_MIDDLE, PEAL_OP_SEND, OF_SEND),			\
@@ -51,7 +51,7 @@
 	WIRE(t, WRITE_ONLY, PEAL_OP_WRITE, OF_WRITE | ONLY | RETH),	\
 	WIRE(t, WRITE_ONLY_IMM, PEAL_OP_WRITE_IMM, OF_WRITE | ONLY | RETH | IMM)
 
-/* IBTA 9.2.1, table 38. Of an ATOMIC_ACK the opcode does not tell which atomic: operation 0. */
+/* IBTA 9.2.1, table 38. ATOMIC_ACK has operation 0, because it answers both atomics. */
 const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	SENDS_AND_WRITES(RC),
 	WIRE(RC, READ_REQUEST, PEAL_OP_READ, OF_READ),
@@ -75,8 +75,6 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 		.has = PEAL_HAS_PAYLOAD | ONLY, .header_bytes = HEADER_BYTES(0),
 	},
 };
-
-/* Eight bits into 256 entries: no index is out of range, under speculation neither. */
 
 #define PLACE(first, last)	((first) << 1 | (last))
 #define MIDDLE_PLACE		PLACE(0, 0)

@@ -2,9 +2,9 @@
 /*
  * The opcodes of the base transport header (IBTA 9.2.1, table 38).
  *
- * Owns: what each of the 256 values means: transport, operation, place in its
- * message, extended headers.
- * Does not know: packets' contents, queue pairs.
+ * Owns: the meaning of each of the 256 values, that is transport, operation, position in the
+ * message, and extended headers.
+ * Does not know: the contents of packets, queue pairs.
  */
 #ifndef PEAL_OPCODE_H
 #define PEAL_OPCODE_H
@@ -20,7 +20,7 @@ enum peal_bth_transport {
 
 #define PEAL_TRANSPORT_SHIFT	5
 
-/* The lower five bits (RC; UC and UD have a part of them). */
+/* The lower five bits. RC has all of these, UC and UD only some. */
 enum peal_wire_op {
 	PEAL_WIRE_SEND_FIRST = 0x00,
 	PEAL_WIRE_SEND_MIDDLE,
@@ -48,14 +48,14 @@ enum peal_wire_op {
 };
 
 /*
- * A manufacturer's opcode (IBTA 9.2.1: 0xc0 and up): see net/probe.h. BTH and
- * payload, no message of any queue pair.
+ * A manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to them). This packet has a BTH and
+ * payload, and is no message of a queue pair. See transport/locality.h.
  */
 #define PEAL_OPCODE_PROBE	0xc0
 
-/* Properties of an opcode, and the extended headers in their order. */
+/* Properties of an opcode, and its extended headers in the order of the wire. */
 #define PEAL_HAS_FIRST		0x0001	/* begins a message */
-#define PEAL_HAS_LAST		0x0002	/* ends it */
+#define PEAL_HAS_LAST		0x0002	/* ends a message */
 #define PEAL_HAS_REQUEST	0x0004	/* goes to the responder */
 #define PEAL_HAS_RESPONSE	0x0008	/* goes to the requester */
 #define PEAL_HAS_PAYLOAD	0x0010
@@ -74,12 +74,15 @@ enum peal_wire_op {
 struct peal_wire_opcode {
 	u16 has;		/* PEAL_HAS_*; 0: unknown opcode */
 	u8 header_bytes;	/* BTH and extended headers */
-	u8 operation;		/* enum peal_opcode of the message it is part of; 0: ACK */
+	u8 operation;		/* enum peal_opcode of the message; 0: ACK, ATOMIC_ACK */
 };
 
 extern const struct peal_wire_opcode peal_wire_opcodes[256];
 
-/* Properties of BTH opcode @opcode. Never NULL, and any u8 is inside the table. */
+/*
+ * Return: never NULL. The table has an entry for every u8, so no opcode is out of range, not even
+ * under speculation.
+ */
 static inline const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
 {
 	return &peal_wire_opcodes[opcode];
@@ -95,7 +98,7 @@ static inline u8 peal_opcode_of(u8 transport, u8 op)
 	return transport << PEAL_TRANSPORT_SHIFT | op;
 }
 
-/* The packet of message operation @operation (enum peal_opcode) at this place. */
+/* The BTH opcode of a packet of @operation (enum peal_opcode) at this position in the message. */
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
 u8 peal_opcode_read_response(bool first, bool last);
 

@@ -7,7 +7,7 @@
 
 #include "proto/packet.h"
 
-/* The BTH is three words (IBTA 9.2): */
+/* Fields in the three words of the BTH (IBTA 9.2). */
 #define OPCODE_SHIFT	24
 #define SOLICITED	0x00800000U
 #define MIGRATED	0x00400000U
@@ -20,10 +20,10 @@
 
 #define ACK_REQUEST	0x80000000U
 
-/* PSN, MSN and queue pair numbers are the lower part of a word. */
+/* PSN, MSN and queue pair numbers are the low 24 bits of a word. */
 #define LOW_24		0x00ffffffU
 
-/* Headers are big-endian and may lie at any address. */
+/* Headers are big-endian and may be unaligned. */
 static u32 peal_get32(const u8 *from)
 {
 	__be32 word;
@@ -80,7 +80,7 @@ static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 	peal_put32(bth + 8, (packet->ack_request ? ACK_REQUEST : 0) | (packet->psn & LOW_24));
 }
 
-/* Extended headers in the order of the wire, which is that of these lines. */
+/* The checks are in the order in which the extended headers follow each other on the wire. */
 static void peal_get_extended(const u8 *p, u16 has, struct peal_packet *packet)
 {
 	if (has & PEAL_HAS_DETH) {
@@ -157,9 +157,9 @@ static void peal_put_extended(u8 *p, u16 has, const struct peal_packet *packet)
 }
 
 /*
- * The padding brings the payload to a multiple of four bytes (IBTA 9.2.4), and
- * what has no payload has no padding. That FIRST and MIDDLE fill the path MTU
- * is for who knows it.
+ * Padding brings the payload to a multiple of four bytes (IBTA 9.2.4). A packet without payload
+ * has no padding. The caller checks that FIRST and MIDDLE packets fill the path MTU, because the
+ * MTU is not known here.
  */
 static enum peal_drop peal_packet_measure(u32 total, u16 has, struct peal_packet *packet)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One packet's headers as checked values, and as bytes.
+ * The headers of one packet, as checked values and as bytes.
  *
  * Owns: parsing and building of BTH, DETH, RETH, AtomicETH, AETH, AtomicAckETH,
- * ImmDt and IETH (IBTA 9.2 to 9.4). After parsing nobody looks at the bytes of
- * the headers again, and all lengths are proven.
+ * ImmDt and IETH (IBTA 9.2 to 9.4). Parsing checks all lengths against the packet, and no other
+ * code reads the bytes of these headers.
  * Does not know: IP, UDP, the ICRC, queue pairs, payload.
  */
 #ifndef PEAL_PACKET_H
@@ -17,15 +17,15 @@
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_ICRC_BYTES		4
-/* BTH, AtomicETH; or BTH, RETH, ImmDt. DETH and RETH never meet (no RD). */
+/* BTH and AtomicETH is the longest. DETH and RETH never come together, because there is no RD. */
 #define PEAL_HEADERS_MAX	(PEAL_BTH_BYTES + 28)
 #define PEAL_DEFAULT_PKEY	0xffff
 
-/* The destination of a datagram to a group (IBTA 9.2.3). */
+/* The destination QPN of a datagram to a multicast group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_ROCE_PORT		4791
 
-/* AETH syndrome (IBTA 9.7.5.1): two bits of kind, five of value. */
+/* AETH syndrome (IBTA 9.7.5.1): bits 5 and 6 are the kind, the low five bits are the value. */
 enum peal_syndrome {
 	PEAL_SYNDROME_ACK = 0x00,	/* low five bits: credits */
 	PEAL_SYNDROME_RNR = 0x20,	/* low five bits: RNR timer */
@@ -46,58 +46,59 @@ enum peal_nak {
 struct peal_packet {
 	/* BTH */
 	u8 opcode;
-	u8 pad;			/* bytes, 0 to 3 */
+	u8 pad;			/* bytes of padding, 0 to 3 */
 	bool solicited;
 	bool migrated;
 	bool ack_request;
 	bool fecn, becn;
 	u16 pkey;
-	u16 flow;		/* the UDP source port, which the BTH does not have */
+	u16 flow;		/* the UDP source port, which is not part of the BTH */
 	u32 qpn;		/* destination */
 	u32 psn;
-	/* extended headers; those that the opcode has */
+	/* Extended headers. Those that the opcode does not have are 0. */
 	u32 qkey, src_qpn;			/* DETH */
 	u64 remote_addr;			/* RETH, AtomicETH */
 	u32 rkey;				/* RETH, AtomicETH */
-	u32 length;				/* RETH: of the message, bytes */
+	u32 length;				/* RETH: bytes of the message */
 	u64 swap_add, compare;			/* AtomicETH */
 	u8 syndrome;				/* AETH */
 	u32 msn;				/* AETH */
 	u64 original;				/* AtomicAckETH */
-	u32 imm;		/* ImmDt, as carried: network order */
+	u32 imm;		/* ImmDt, in network order as carried */
 	u32 inv_rkey;				/* IETH */
-	/* of what follows */
+	/* Lengths, in bytes. */
 	u32 header_bytes;	/* BTH and extended headers */
-	u32 payload_bytes;	/* without padding */
+	u32 payload_bytes;	/* without padding and ICRC */
 };
 
 /**
- * peal_packet_parse() - from bytes to checked values
+ * peal_packet_parse() - parse the headers of a packet
  * @bytes: the BTH and what follows it, at least @linear bytes
- * @linear: readable bytes at @bytes: all, or PEAL_HEADERS_MAX of them
- * @total: bytes from the BTH to the end of the ICRC, as UDP tells
+ * @linear: readable bytes at @bytes, either all or at least PEAL_HEADERS_MAX
+ * @total: bytes from the BTH to the end of the ICRC, from the UDP length
  *
- * The payload, its padding and the ICRC lie behind header_bytes.
+ * The payload, its padding and the ICRC begin at offset header_bytes.
  *
- * Return: PEAL_DROP_none, or why nothing can be done with the packet: short,
- * version, opcode, pad. PSN, length and rights are others' business.
+ * Return: PEAL_DROP_none, or PEAL_DROP_short, _version, _opcode or _pad. The caller
+ * checks PSN, length and rights.
  */
 enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 				 struct peal_packet *packet);
 
 /**
- * peal_packet_build() - from values to bytes
- * @packet: opcode, pad and the fields the opcode has; header_bytes is not read
- * @bytes: PEAL_HEADERS_MAX of room
+ * peal_packet_build() - write the headers of a packet
+ * @packet: the BTH and the fields that the opcode has; header_bytes is not read
+ * @bytes: room for PEAL_HEADERS_MAX bytes
  *
  * Return: the bytes written.
  */
 u32 peal_packet_build(const struct peal_packet *packet, void *bytes);
 
 /*
- * Do two packets with one PSN ask for the same, or bring the same? Payload is the caller's.
- * A repetition may ask for an acknowledgment where the first packet did not. A response
- * that is asked for again may have another place among those that are, and newer credits.
+ * Do the headers of two packets with the same PSN request or carry the same? The caller compares
+ * the payload. AckReq is ignored, because a retransmission may set it where the first packet did
+ * not. Opcode and AETH of responses are ignored, because a response that is requested again may
+ * have another position (FIRST, MIDDLE, LAST, ONLY) and newer credits.
  */
 bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b);
 
@@ -106,7 +107,7 @@ static inline const struct peal_wire_opcode *peal_packet_opcode(const struct pea
 	return peal_wire_opcode(packet->opcode);
 }
 
-/* Our key is the default one, with full membership, so membership is not compared (IBTA 10.9.3). */
+/* Our P_Key is the default one with full membership, so membership is ignored (IBTA 10.9.3). */
 static inline bool peal_packet_pkey_matches(const struct peal_packet *packet)
 {
 	return (packet->pkey & 0x7fff) == (PEAL_DEFAULT_PKEY & 0x7fff);

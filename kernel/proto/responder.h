@@ -118,7 +118,7 @@ struct peal_request {
 	bool solicited;
 	u64 offset;		/* of the payload in the message */
 	u32 bytes;		/* payload bytes of this packet */
-	u64 length;		/* WRITE, READ: of the message; SEND: up to this packet's end */
+	u64 length;		/* WRITE, READ: of the message; SEND: with this packet */
 	u32 rkey;		/* WRITE, READ, atomic: of the message */
 	u64 remote_addr;	/* WRITE, READ, atomic: of the first byte of the message */
 	struct peal_atomic_seg atomic;
@@ -142,7 +142,7 @@ struct peal_reply {
 	struct peal_packet header;	/* the caller fills in qpn and pkey */
 	bool read;			/* has payload: header.payload_bytes at remote_addr */
 	bool again;			/* a replay */
-	u32 rkey;			/* check it again; if it is gone, refuse_read() or _again() */
+	u32 rkey;			/* check it; if gone, refuse_read() or refuse_again() */
 	u64 remote_addr;		/* of the first byte of this packet */
 };
 

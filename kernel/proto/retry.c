@@ -12,7 +12,7 @@
 #define MANY		255
 #define LONGEST		4
 #define LONGEST_RNR_NS	1000000
-#define MOST_DOUBLED	7	/* from the shortest timer, 10 us, to that */
+#define MOST_DOUBLED	7	/* reaches LONGEST_RNR_NS from the shortest timer, 10 us */
 
 void peal_retry_progress(struct peal_retry *r)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How often the oldest packet may still be tried, and how much later.
+ * Retry counts: how often the oldest packet may still be retried, and how long to wait.
  *
- * Owns: the retries that were used since the last progress, of the two kinds
- * that have an attribute each (IBTA 9.7.5.2.8, 9.7.6.1.3).
- * Does not know: timers, what fails when there are none left.
+ * Owns: the retries used since the last progress. There are two kinds, with one attribute
+ * each: rnr_retry and retry_cnt (IBTA 9.7.5.2.8, 9.7.6.1.3).
+ * Does not know: timers, and what fails when no retry is left.
  */
 #ifndef PEAL_RETRY_H
 #define PEAL_RETRY_H
@@ -12,15 +12,18 @@
 #include <linux/types.h>
 
 struct peal_retry {
-	u8 used;		/* against silence and sequence NAKs */
-	u8 used_rnr;
-	u8 waits;		/* for a receive, in a row, where any number is allowed */
-	u8 copies;		/* of the packet that left by mere suspicion; 255 is many */
-	u8 excused;		/* so many copies may come back with the RNR that was counted */
-	bool naked;		/* a sequence NAK came */
+	u8 used;		/* retries after silence and sequence NAKs */
+	u8 used_rnr;		/* retries after RNR NAKs */
+	u8 waits;		/* RNR waits in a row if rnr_retry sets no limit; saturates */
+	u8 copies;		/* retransmissions after silence since progress; saturates */
+	u8 excused;		/* further RNR NAKs that those copies may cause, not counted */
+	bool naked;		/* a sequence NAK arrived */
 };
 
-/* Another message, or progress where each packet is answered at once: all tries are left. */
+/*
+ * Restore all retries. For the next message, or after progress on a transport that answers every
+ * packet at once.
+ */
 static inline void peal_retry_reset(struct peal_retry *r)
 {
 	*r = (struct peal_retry){ };
@@ -28,30 +31,32 @@ static inline void peal_retry_reset(struct peal_retry *r)
 
 /* The oldest packet was acknowledged. */
 void peal_retry_progress(struct peal_retry *r);
-/* The packet that had met RNR was acknowledged. */
+/* The packet that had got an RNR NAK was received. */
 void peal_retry_received(struct peal_retry *r);
-/* The peer is there: its silence is over. */
+/* The peer answered, so its silence is over. */
 void peal_retry_heard(struct peal_retry *r);
 void peal_retry_naked(struct peal_retry *r);
-/* It left once more, and that is no retry. */
+/* A packet was retransmitted after silence. This alone is no retry. */
 void peal_retry_copied(struct peal_retry *r);
-/* One more, of @limit. Return: false when there is none left. */
+/* Use one more retry of @limit. Return: false if none is left. */
 bool peal_retry_use(struct peal_retry *r, u8 limit);
 /*
- * @limit 7: for ever. When a packet that had copies meets RNR, its copies may meet
- * it too: that is one RNR of the peer's, and several of ours.
+ * The same after an RNR NAK. @limit: 7 means no limit. The peer may answer each copy of a
+ * retransmitted packet with an RNR NAK; together these count as one retry.
  */
 bool peal_retry_use_rnr(struct peal_retry *r, u8 limit);
 /*
- * In ns, after peal_retry_use_rnr(). @timer: the peer's, of which each wait in a row takes
- * twice as much, up to a millisecond. A peer that waits for its program, and a requester
- * that may ask it for ever, are a load on both hosts without an end.
+ * How long to wait after an RNR NAK, in ns. Call it after peal_retry_use_rnr(). @timer: the peer's
+ * timer code. If the retries have no limit, each wait in a row takes twice as long, up to a
+ * millisecond. Otherwise a peer whose program posts no receive would keep both hosts busy without
+ * an end.
  */
 u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer);
 
 /*
- * The peer is busy: what is due at @at waits @ns from @now. It began to wait at
- * @since, and a timeout is at most four times what the attribute says (9.7.6.1.3).
+ * The peer is busy. Postpone the timer *at, if armed, to @ns from @now. The wait began at @since
+ * and lasts at most four times @ns, because 9.7.6.1.3 bounds a timeout at four times the
+ * attribute.
  */
 void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns);
 

@@ -59,9 +59,9 @@ void peal_trail_forget(struct peal_trail *t)
 }
 
 /*
- * Those that left whole follow each other without a gap, and local operations take no
- * PSN, so that where messages end never decreases. A bisection: a program has as many
- * local operations between two READs as its queue is long.
+ * Messages take consecutive PSNs and local operations take none, so the end PSNs of the messages
+ * never decrease from `acking` on. A bisection is needed because there may be as many local
+ * operations between two READs as the queue has slots.
  */
 u32 peal_trail_find(const struct peal_trail *t, u32 psn)
 {
@@ -126,7 +126,7 @@ void peal_trail_land(struct peal_trail *t)
 	peal_trail_follow(t);
 }
 
-/* 9.9.2: those before it complete in their order. */
+/* 9.9.2. The messages before @index still complete in order. */
 void peal_trail_fail(struct peal_trail *t, u32 index, u8 status, u32 reason)
 {
 	if (peal_trail_before(index, t->tail) || !peal_trail_before(index, t->head) ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The messages of a send queue in their order, and the PSNs they occupy.
+ * The messages of a send queue in order, and the PSNs that they take.
  *
- * Owns: how far has been sent, executed by the peer, acknowledged, completed;
- * and the first failure, behind which nothing counts any more.
- * Does not know: when something is sent, or sent again.
+ * Owns: how far the queue is sent, executed by the peer, acknowledged and completed, and the
+ * first failure. Messages behind the first failure are only flushed.
+ * Does not know: when packets are sent or retransmitted.
  */
 #ifndef PEAL_TRAIL_H
 #define PEAL_TRAIL_H
@@ -15,23 +15,23 @@
 #include "proto/psn.h"
 
 struct peal_trail {
-	struct peal_flight *flight;	/* the host's array, a ring */
-	u32 mask;			/* its entries - 1 */
-	/* Free-running indices into it: tail <= acking <= sending <= head. */
-	u32 head;			/* next free */
+	struct peal_flight *flight;	/* the caller's array, a ring */
+	u32 mask;			/* entries of the array - 1 */
+	/* Free-running indices into the array: tail <= acking <= sending <= head. */
+	u32 head;			/* next free entry */
 	u32 sending;			/* message of the next new packet */
-	u32 packet;			/* of `sending`: its next packet */
-	u32 acking;			/* oldest not acknowledged: has una */
-	u32 tail;			/* oldest not completed; in failure beyond acking */
+	u32 packet;			/* next new packet within `sending` */
+	u32 acking;			/* oldest unacknowledged message, which has una */
+	u32 tail;			/* oldest not completed; may pass acking on failure */
 	u32 locals;			/* local operations in [acking, sending) */
-	/* PSNs, in circle order: una <= seen <= reached <= top. */
+	/* PSNs in serial order: una <= seen <= reached <= top. */
 	u32 una;			/* oldest unacknowledged */
-	u32 seen;			/* after the last that an answer was about */
-	u32 reached;			/* after the last that the peer surely executed */
-	u32 top;			/* of the first packet that never left */
-	u32 posted;			/* after the last message */
-	bool failed;			/* a message has a status: this one and all after it ... */
-	u32 bad;			/* ... are not sent any more */
+	u32 seen;			/* after the last PSN that a response was about */
+	u32 reached;			/* after the last PSN that the peer surely executed */
+	u32 top;			/* first PSN that was never sent */
+	u32 posted;			/* after the last posted message */
+	bool failed;			/* a message has a status */
+	u32 bad;			/* that message; it and all after it are not sent */
 };
 
 static inline struct peal_flight *peal_trail_at(const struct peal_trail *t, u32 index)
@@ -49,13 +49,13 @@ static inline u32 peal_trail_outstanding(const struct peal_trail *t)
 	return peal_psn_ahead(t->una, t->top);
 }
 
-/* Message @index is, or is behind, the one that failed. */
+/* Message @index failed, or is behind the one that failed. */
 static inline bool peal_trail_is_lost(const struct peal_trail *t, u32 index)
 {
 	return t->failed && !peal_trail_before(index, t->bad);
 }
 
-/* An acknowledgment is waited for that still matters. */
+/* The requester waits for an acknowledgment of a message before the failed one, if any failed. */
 static inline bool peal_trail_waits(const struct peal_trail *t)
 {
 	return t->una != t->top && !peal_trail_is_lost(t, t->acking);
@@ -66,29 +66,29 @@ void peal_trail_set_psn(struct peal_trail *t, u32 psn);
 
 void peal_trail_post(struct peal_trail *t, const struct peal_message *message, u8 transport,
 		     u8 mtu_shift);
-/* The packet of `sending` that has @span PSNs left for the first time. */
+/* A new packet of message `sending` was sent. It took @span PSNs. */
 void peal_trail_left(struct peal_trail *t, u32 span);
-/* The local operation `sending` was named to the host. */
+/* The local operation `sending` was returned to the caller. */
 void peal_trail_named(struct peal_trail *t);
-/* Nobody acknowledges what left (UC, UD). */
+/* UC and UD: treat all sent packets as acknowledged, because the peer sends no ACKs. */
 void peal_trail_forget(struct peal_trail *t);
 
-/* The message that has @psn, una <= @psn < top. */
+/* Index of the message that has @psn; una <= @psn < top. */
 u32 peal_trail_find(const struct peal_trail *t, u32 psn);
 /* The peer has executed everything before @psn. */
 void peal_trail_execute(struct peal_trail *t, u32 psn);
-/* An answer was about the PSN before @psn. */
+/* A response was about the PSN before @psn. */
 void peal_trail_see(struct peal_trail *t, u32 psn);
-/* una follows `reached` up to the first READ or atomic whose answer is missing. */
+/* Move una up to `reached`, but stop at a READ or atomic whose response is missing. */
 void peal_trail_follow(struct peal_trail *t);
-/* That answer is there: one response of a READ, or an atomic's. */
+/* The response at una was placed: one packet of a READ, or that of an atomic. */
 void peal_trail_land(struct peal_trail *t);
 
-/* The first failure in the order of messages is the one that counts. */
+/* Fail message @index. Only the first failure in the order of messages counts. */
 void peal_trail_fail(struct peal_trail *t, u32 index, u8 status, u32 reason);
-/* The oldest message, when it has ended and may be completed; else NULL. */
+/* Return: the oldest message if it has ended and may be completed, otherwise NULL. */
 const struct peal_flight *peal_trail_complete(struct peal_trail *t);
-/* The oldest message in whatever state, or NULL; nothing is sent any more. */
+/* Return: the oldest message in any state, or NULL. No packet is sent after this. */
 const struct peal_flight *peal_trail_flush(struct peal_trail *t);
 
 #endif

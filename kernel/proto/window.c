@@ -9,7 +9,7 @@
 
 #define WINDOW_START	32
 #define WINDOW_LEAST	4
-/* PSNs compare within half their circle; with this much room no rule comes near it. */
+/* PSNs compare only within 2^23. With this limit the PSNs in use stay far below that. */
 #define WINDOW_MOST	0x200000U
 
 static void peal_window_set(struct peal_window *w, u32 size)

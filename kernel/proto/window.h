@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How many packets may be under way.
+ * The window: how many packets may be in flight.
  *
- * Owns: the window's size, its growth and shrinking, and how often an
- * acknowledgment is asked for. Does not know: which packets.
+ * Owns: the size of the window, its growth and shrinking, and how often a packet
+ * carries AckReq.
+ * Does not know: which packets are in flight.
  */
 #ifndef PEAL_WINDOW_H
 #define PEAL_WINDOW_H
@@ -11,29 +12,29 @@
 #include <linux/types.h>
 
 struct peal_window {
-	u32 size;		/* packets that may be outstanding now */
-	u32 limit;		/* ... at most, ever */
-	bool shrunk;		/* one loss shrinks it once: not again before ... */
-	u32 recovered;		/* ... this PSN is acknowledged */
-	u32 unasked;		/* packets since an acknowledgment was asked for */
+	u32 size;		/* most packets in flight now */
+	u32 limit;		/* upper limit of size */
+	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
+	u32 recovered;		/* PSN after the last packet sent when it shrank */
+	u32 unasked;		/* packets sent since the last AckReq */
 };
 
 void peal_window_reset(struct peal_window *w);
 void peal_window_limit(struct peal_window *w, u32 limit);
-/* Packets are numbered anew: none of those that were lost is out any more. */
+/* The PSNs start anew, so no packet of an earlier loss is in flight any more. */
 void peal_window_recover(struct peal_window *w);
 /*
- * @packets more were acknowledged, all before @una. It grows, unless they have
- * waited for too long: then it is halved. @top: the PSN after the last that left.
+ * @packets more packets were acknowledged, all before @una. The window grows, or is halved if the
+ * peer is @slow to answer. @top: the PSN after the last packet that was sent.
  */
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, bool slow);
 /* The peer was silent. */
 void peal_window_halve(struct peal_window *w, u32 top);
-/* A packet was lost and others after it were not. */
+/* A packet was lost, and later ones arrived. */
 void peal_window_shrink(struct peal_window *w, u32 top);
-/* One more left, and now @outstanding are. Return: shall it ask for an acknowledgment? */
+/* One more packet is sent, which makes @outstanding in flight. Return: should it carry AckReq? */
 bool peal_window_ask(struct peal_window *w, u32 outstanding);
-/* It asks anyway. */
+/* A packet that makes the peer answer was sent. */
 void peal_window_asked(struct peal_window *w);
 
 #endif
