@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One peal device: the RDMA core's object around the NIC half.
+ * One peal device: the RDMA core's object and the struct peal_nic that does the work.
  */
 #ifndef PEAL_DEV_H
 #define PEAL_DEV_H
@@ -9,7 +9,7 @@
 
 #include "transport/nic.h"
 
-/* Our own numbers: programs key their quirks on the ids of others. */
+/* These ids belong to no real device, because programs apply quirks by the ids of real devices. */
 #define PEAL_VENDOR_ID		0x706561
 #define PEAL_PART_ID		1
 #define PEAL_HW_VERSION		1
@@ -19,7 +19,7 @@
 struct peal_dev {
 	struct ib_device ib;
 	struct peal_nic nic;
-	struct list_head node;		/* netlink.c's list */
+	struct list_head node;		/* in the list of netlink.c */
 };
 
 static inline struct peal_dev *peal_dev(struct ib_device *ib)

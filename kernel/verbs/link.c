@@ -19,7 +19,7 @@
 #include "verbs/netlink.h"
 #include "verbs/verbs.h"
 
-/* RoCE lives on Ethernet; a VLAN is an attribute of a GID, not a device. */
+/* RoCE needs Ethernet. A VLAN is an attribute of a GID, so a VLAN netdev gets no device. */
 static int peal_link_check(struct net_device *ndev)
 {
 	struct ib_device *other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
@@ -43,7 +43,7 @@ static void peal_link_describe(struct ib_device *ib, const struct net_device *nd
 	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
 }
 
-/* The namespace ends, and RTNL may not be taken here: the removal is queued. */
+/* The namespace ends. The removal is queued, because RTNL must not be taken here. */
 static void peal_link_remove(struct peal_port *port)
 {
 	struct peal_dev *dev = container_of(port, struct peal_dev, nic.port);
@@ -61,8 +61,8 @@ static const struct peal_port_ops peal_link_port_ops = {
 };
 
 /*
- * With the operations comes dealloc_driver, which ib_dealloc_device() calls: so
- * they are set last, when everything that it undoes has been done.
+ * The operations are set last, because they include dealloc_driver. ib_dealloc_device() calls it,
+ * and it undoes everything that is done here.
  */
 static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
@@ -108,7 +108,10 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 	return ib_register_device(&dev->ib, name, NULL);
 }
 
-/* A netdev that left before its device could be found told nobody of it. */
+/*
+ * The netdev may have left before the notifier could find the device. Then the notifier missed it,
+ * so check once more.
+ */
 static void peal_link_follow(struct net_device *ndev)
 {
 	struct ib_device *ib;
@@ -142,7 +145,7 @@ static int peal_link_make(const char *name, struct net_device *ndev)
 	return ret;
 }
 
-/* One after the other: two on one netdev must not both find it free. */
+/* The mutex makes sure that only one of two concurrent calls finds a netdev free. */
 static int peal_link_new(const char *name, struct net_device *ndev)
 {
 	static DEFINE_MUTEX(peal_link_mutex);
@@ -177,7 +180,7 @@ static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
 }
 #endif
 
-/* Under RTNL: unregistering waits for the core, so it is queued. */
+/* Called under RTNL. Unregistering waits for the core, which may need RTNL, so it is queued. */
 static int peal_link_notify(struct notifier_block *nb, unsigned long what, void *info)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(info);
@@ -202,10 +205,10 @@ static int peal_link_notify(struct notifier_block *nb, unsigned long what, void 
 static struct notifier_block peal_link_notifier = { .notifier_call = peal_link_notify };
 
 /*
- * The core calls clients in the reverse order of their registration. Programs
- * are served by ib_uverbs, which registered before us because we use its
- * symbols: so we flush while their queue pairs still exist, and they see
- * completions in error before everything fails.
+ * The core calls clients in the reverse order of their registration. ib_uverbs, which serves the
+ * programs, registered before us because we use its symbols. So this callback runs while the
+ * programs' queue pairs still exist. It flushes them, and the programs see completions in error
+ * before their objects are destroyed.
  */
 static void peal_link_removed(struct ib_device *ib, void *data)
 {
@@ -215,7 +218,7 @@ static void peal_link_removed(struct ib_device *ib, void *data)
 	peal_engine_abandon(&peal_dev(ib)->nic.engine);
 }
 
-/* remove is called only where add succeeded. */
+/* The error for devices of other drivers keeps the core from calling `remove` for them. */
 static int peal_link_added(struct ib_device *ib)
 {
 	if (ib->ops.driver_id != peal_verbs_ops.driver_id)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Devices come and go: `rdma link add`, netdevs that change, removal.
+ * Creation and removal of devices: `rdma link add`, netdev changes, removal.
  *
- * Owns: the making of a device on a netdev, the netdev notifier, and the RDMA
- * client whose remove callback flushes the programs before the core takes their
- * objects away.
+ * Owns: how a device is made on a netdev, the netdev notifier, and the RDMA client
+ * whose remove callback flushes the programs' queue pairs before the core destroys
+ * their objects.
  * Does not know: verbs beyond the operations table.
  */
 #ifndef PEAL_LINK_H

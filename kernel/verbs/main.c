@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The module: what exists before the first device does.
+ * Module init and exit: everything that exists without a device.
  */
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -48,7 +48,7 @@ static void __exit peal_main_exit(void)
 	peal_link_exit();
 	peal_netlink_exit();
 	peal_netns_exit();
-	rcu_barrier();	/* address handles are freed behind it */
+	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
 	peal_crc_exit();
 	peal_workers_exit();
 }

@@ -10,7 +10,10 @@
 #include "verbs/dev.h"
 #include "verbs/netlink.h"
 
-/* Guards the list, the options of what is on it, the host's. Sleeps; nothing is taken inside. */
+/*
+ * Guards the device list, the options of the devices on it, and the host's options. Holders may
+ * sleep. No other lock of peal is taken inside.
+ */
 static DEFINE_MUTEX(peal_netlink_lock);
 static LIST_HEAD(peal_netlink_devices);
 
@@ -50,7 +53,11 @@ static bool peal_netlink_names(struct genl_info *info, const struct peal_dev *de
 	       (!name || !nla_strcmp(name, dev->ib.name));
 }
 
-/* Holds the lock. NULL, with the reason told. */
+/*
+ * The caller holds peal_netlink_lock.
+ *
+ * Return: the device, or NULL with -EINVAL or -ENODEV in *ret and an extack message.
+ */
 static struct peal_dev *peal_netlink_find(struct genl_info *info, int *ret)
 {
 	struct peal_dev *dev;
@@ -115,7 +122,7 @@ static int peal_netlink_get(struct sk_buff *skb, struct genl_info *info)
 	return ret;
 }
 
-/* Goes on behind the device whose index the last message of a dump ended with. */
+/* cb->args[0] is the position in the list where the next message of the dump continues. */
 static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
 {
 	struct peal_dev *dev;
@@ -187,8 +194,8 @@ static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
 }
 
 /*
- * A container may have CAP_NET_ADMIN in the initial user namespace. It must not decide about
- * other containers, so its network namespace decides.
+ * A container may have CAP_NET_ADMIN in the initial user namespace, but must not change options
+ * of other containers. So the caller must also be in the initial network namespace.
  */
 static int peal_netlink_set_host(struct sk_buff *skb, struct genl_info *info)
 {

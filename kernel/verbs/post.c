@@ -8,7 +8,7 @@
 #include "verbs/post.h"
 
 struct peal_post_op {
-	u8 opcode;			/* enum peal_opcode; 0: not offered */
+	u8 opcode;			/* enum peal_opcode; 0: not supported */
 	enum ib_wc_opcode wc;
 };
 
@@ -25,8 +25,8 @@ static const struct peal_post_op peal_post_ops[] = {
 };
 
 /*
- * The wr_ids of a kernel queue pair. Programs keep theirs to themselves. What a
- * failure leaves goes with the queue pair, in peal_post_free().
+ * Allocates the wr_id arrays of a kernel queue pair. Programs keep their wr_ids in user space.
+ * After a failure the caller removes the queue pair, and peal_post_free() frees what was allocated.
  */
 int peal_post_init(struct peal_qp *qp)
 {
@@ -45,8 +45,9 @@ void peal_post_free(struct peal_qp *qp)
 }
 
 /*
- * Back in RESET: what was posted will not complete. Completions of it that nobody
- * has polled yet are of slots that may hold another request by then.
+ * The queue pair is back in RESET, so the posted requests will not complete. Moving the tails makes
+ * peal_post_fill() ignore completions of them that are not polled yet, because their slots may hold
+ * other requests by then.
  */
 void peal_post_forget(struct peal_qp *qp)
 {
@@ -54,7 +55,7 @@ void peal_post_forget(struct peal_qp *qp)
 	unsigned long flags;
 
 	if (!posts->send.ids)
-		return;		/* a program's */
+		return;		/* queue pair of a program */
 	spin_lock_irqsave(&posts->lock, flags);
 	smp_store_release(&posts->send.tail, posts->send.head);	/* L */
 	smp_store_release(&posts->recv.tail, posts->recv.head);	/* L */
@@ -75,7 +76,7 @@ static void *peal_post_sges(struct peal_sge *to, const struct ib_sge *from, int 
 	return to + num;
 }
 
-/* Inline data of a kernel user come from kernel addresses. */
+/* A kernel user's inline data is at kernel addresses. */
 static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 room)
 {
 	void *to = wqe + 1;
@@ -105,7 +106,11 @@ static u8 peal_post_flags(const struct peal_qp *qp, const struct ib_send_wr *wr)
 	return flags;
 }
 
-/* What follows the header, but for the scatter-gather list. */
+/*
+ * Fill in the remote address, or address handle, and the atomic segment.
+ *
+ * Return: where the scatter-gather list begins.
+ */
 static void *peal_post_address(const struct peal_qp *qp, struct peal_send_wqe *wqe,
 			       const struct ib_send_wr *wr)
 {
@@ -159,9 +164,9 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 
 /**
  * peal_post_send() - put work requests into the send ring
- * @bad: set to the first that was refused
+ * @bad: set to the first work request that was refused
  *
- * Return: 0, -EINVAL or -ENOMEM; those before @bad are posted.
+ * Return: 0, -EINVAL or -ENOMEM. The work requests before @bad are posted.
  */
 int peal_post_send(struct peal_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
 {
@@ -197,7 +202,7 @@ static int peal_post_build_recv(struct peal_qp *qp, u32 index, const struct ib_r
 	return 0;
 }
 
-/* As peal_post_send(). @wants_kick: somebody waits for receives. */
+/* Like peal_post_send(). @wants_kick: set if a sender waits for receives. */
 int peal_post_recv(struct peal_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad,
 		   bool *wants_kick)
 {
@@ -231,7 +236,7 @@ static enum ib_wc_opcode peal_post_send_opcode(u8 opcode)
 	return IB_WC_SEND;
 }
 
-/* What ib_init_ah_attr_from_wc() needs to answer a datagram. */
+/* ib_init_ah_attr_from_wc() needs these fields to answer a datagram. */
 static void peal_post_fill_datagram(struct ib_wc *wc, const struct peal_cqe *cqe)
 {
 	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
@@ -261,8 +266,9 @@ static void peal_post_fill_recv(struct ib_wc *wc, const struct peal_cqe *cqe)
 }
 
 /*
- * The slot is free, and with it those of unsignaled WQEs before it. Return: false
- * when the request was forgotten in a RESET.
+ * This frees the slot of the WQE, and the slots of the unsignaled WQEs before it.
+ *
+ * Return: false if a RESET has discarded the request.
  */
 static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
 {
@@ -282,15 +288,16 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 		peal_post_fill_recv(wc, cqe);
 	else
 		wc->opcode = peal_post_send_opcode(cqe->opcode);
-	/* L: wr_id was read. A RESET meanwhile has moved the tail, and forgotten this one. */
+	/* L: wr_id is read before. If a RESET moved the tail meanwhile, the exchange fails. */
 	return cmpxchg_release(&side->tail, tail, cqe->wqe_index + 1) == tail;
 }
 
 /**
- * peal_post_poll() - ib_poll_cq of a kernel queue
+ * peal_post_poll() - ib_poll_cq() of a kernel user's completion queue
  *
- * A queue pair that is found under poll_lock stays until it is dropped: who
- * destroys it takes it out of the table and then passes through that lock.
+ * A queue pair that is found under poll_lock stays valid until the lock is dropped, because
+ * peal_verbs_remove_qp() takes it out of the table and then waits for the holders of that
+ * lock (peal_cq_wait_pollers()).
  *
  * Return: how many entries of @wc were filled.
  */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Kernel users: what the provider is for a program, this is for a ULP.
+ * Posting and polling for kernel users (ULPs). It does for a ULP what the provider library
+ * does for a program.
  *
- * Owns: the way from ib_send_wr and ib_recv_wr to WQEs in the same rings, the
- * wr_ids by slot, and the way back from CQEs to ib_wc.
- * Does not know: who runs the queues, what happens to a WQE.
+ * Owns: how ib_send_wr and ib_recv_wr become WQEs in the same rings, the wr_id of each
+ * slot, and how CQEs become ib_wc.
+ * Does not know: how the queues are run, what happens to a WQE.
  *
- * Locks: posts->lock guards a queue pair's two producer sides, cq->poll_lock a
- * completion queue's consumer side. Both are taken with interrupts off, because
- * ULPs call from anywhere; nothing but each other's data is touched inside.
+ * Locks: posts->lock guards the two producer sides of a queue pair, cq->poll_lock the
+ * consumer side of a completion queue. Both are taken with interrupts off, because ULPs
+ * call from any context. No other lock is taken while one of them is held.
  */
 #ifndef PEAL_POST_H
 #define PEAL_POST_H

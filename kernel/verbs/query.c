@@ -15,7 +15,7 @@
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B)
 
-/* What one context can have: no other limit counts for a program. */
+/* The limits of one context, because a program can have no more than that. */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 {
 	attr->max_mr_size = U64_MAX;
@@ -73,7 +73,7 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->max_msg_sz = PEAL_MAX_MSG;
 	attr->max_vl_num = 1;
 	attr->ip_gids = true;
-	/* It fails when the netdev is on its way out; the rest stays true. */
+	/* This fails while the netdev is being removed. The other attributes remain valid. */
 	if (ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width)) {
 		attr->active_speed = IB_SPEED_SDR;
 		attr->active_width = IB_WIDTH_1X;

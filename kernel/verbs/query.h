@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a device says of itself: attributes, port, counters.
+ * What a device reports about itself: attributes, port, counters.
  *
- * Owns: the answers; create enforces the limits, but for how many CQs and PDs there are.
+ * Owns: the reported values. The create verbs enforce the limits.
  * Does not know: any object but the device.
  */
 #ifndef PEAL_QUERY_H

@@ -16,16 +16,16 @@
 #include "verbs/query.h"
 #include "verbs/verbs.h"
 
-/* All requests begin alike, and none has a field yet that may be set. */
+/* All requests begin with these fields. No request has a field yet that may be nonzero. */
 struct peal_request {
 	u32 comp_mask;
 	u32 reserved;
 };
 
 /**
- * peal_verbs_check_request() - driver data of a create call
+ * peal_verbs_check_request() - check the driver data of a create call
  *
- * May be absent or longer than we know; what we do not know must be zero.
+ * The data may be absent, or longer than this version knows. The unknown part must be zero.
  *
  * Return: 0, -EINVAL or -EFAULT.
  */
@@ -44,13 +44,13 @@ int peal_verbs_check_request(struct ib_udata *udata)
 	return 0;
 }
 
-/* An older program knows a shorter response. */
+/* The response is cut to what the program has room for, because an older one knows less. */
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 {
 	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
 }
 
-/* The context in which a program calls. NULL: the kernel calls. */
+/* Return: the context of the calling program, or NULL if a kernel user calls. */
 static struct peal_context *peal_verbs_context(struct ib_udata *udata)
 {
 	struct peal_ucontext *uctx = NULL;
@@ -60,7 +60,7 @@ static struct peal_context *peal_verbs_context(struct ib_udata *udata)
 	return uctx ? uctx->ctx : NULL;
 }
 
-/* What an object counts against: the account of that context, or the kernel's. */
+/* Return: the account that a new object is charged to. Kernel users share one. */
 static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
 {
 	struct peal_context *ctx = peal_verbs_context(udata);
@@ -68,7 +68,10 @@ static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_u
 	return ctx ? &ctx->account : &dev->nic.quota.kernel;
 }
 
-/* The program sends in its own name: its packets carry the cgroup it is in now. */
+/*
+ * The context gets a room (socket) of its own, opened by the program, so that its packets carry
+ * the cgroup that the program is in now.
+ */
 static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
 {
 	struct peal_room *room = peal_room_open(&dev->nic.port.rooms);
@@ -84,7 +87,7 @@ static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, stru
 	return ctx;
 }
 
-/* The door was revoked or discarded, and its queue pairs are gone. */
+/* The caller has revoked or discarded the door. The context has no queue pairs any more. */
 static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
 {
 	struct peal_room *room = ctx->room;
@@ -126,15 +129,15 @@ static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 }
 
 /*
- * Nothing to do, but to be there: it tells the core that removal need not wait
- * for programs. Their rings are plain memory that stays mapped; the door is
- * revoked with the context.
+ * Empty, but it must exist, because it tells the core that removal of the device need not wait
+ * for programs. Nothing is left to do. The rings are plain memory that stays mapped, and the door
+ * is revoked with the context.
  */
 static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
 {
 }
 
-/* A protection domain is an identity; the objects compare pointers. */
+/* A protection domain is only an identity. The objects compare pointers to it. */
 struct peal_pd {
 	struct ib_pd ib;
 	struct peal_account *account;
@@ -240,7 +243,7 @@ static int peal_verbs_dealloc_mw(struct ib_mw *ib)
 	return 0;
 }
 
-/* To a program: the number its work requests name. */
+/* A program gets the number by which its work requests name the address handle. */
 static int peal_verbs_introduce_ah(struct peal_ah *ah, struct ib_udata *udata)
 {
 	struct peal_create_ah_resp resp = { .ah_index = ah->address->index };
@@ -276,7 +279,7 @@ static int peal_verbs_query_ah(struct ib_ah *ib, struct rdma_ah_attr *attr)
 	return 0;
 }
 
-/* Called with interrupts off, too: nothing here may wait. */
+/* Must not sleep, because it may be called with interrupts off. */
 static int peal_verbs_destroy_ah(struct ib_ah *ib, u32 flags)
 {
 	peal_ah_destroy(peal_ah(ib));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The verbs: from the RDMA core's calls to the objects.
+ * The verbs: the RDMA core's calls, passed on to the objects.
  *
- * Owns: the operations table, and everything about driver data (udata): sizes,
- * unknown bits, responses.
- * Does not know: how the objects do what they do.
+ * Owns: the operations table, and all handling of driver data (udata), which is sizes,
+ * unknown bits and responses.
+ * Does not know: how the objects work.
  */
 #ifndef PEAL_VERBS_H
 #define PEAL_VERBS_H

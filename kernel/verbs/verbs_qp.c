@@ -24,14 +24,17 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 	case IB_QPT_UD:
 		return 0;
 	case IB_QPT_GSI:
-		/* The kernel's own; there is one port. */
+		/* Only for kernel users. The device has one port. */
 		return user || init->port_num != 1 ? -EINVAL : 0;
 	default:
 		return -EOPNOTSUPP;
 	}
 }
 
-/* Undo of a queue pair that may be found already. Pollers may have found it too. */
+/*
+ * Remove a queue pair that the data path and pollers may already use. It leaves the table first,
+ * then this waits for the users that found it before.
+ */
 static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 {
 	peal_context_remove_qp(qp);
@@ -43,7 +46,7 @@ static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 	peal_qp_free(qp);
 }
 
-/* To a program: a doorbell bit, and where everything is. */
+/* A program gets a doorbell bit for the queue pair, and the offsets of the rings. */
 static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 				   struct ib_udata *udata)
 {
@@ -56,7 +59,7 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 	return peal_verbs_respond(udata, &resp, sizeof(resp));
 }
 
-/* The transport that a queue pair begins with. Connections change it with their path. */
+/* Attach the initial transport. A connection may get another one with its path. */
 static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
 				       struct peal_context *ctx)
 {
@@ -104,7 +107,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	return ret;
 }
 
-/* ib_post_send and ib_post_recv are for kernel users: programs have rings. */
+/* ib_post_send() and ib_post_recv() are for kernel users only. Programs write to their rings. */
 int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad)
 {
@@ -137,7 +140,7 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	return ret;
 }
 
-/* Is the destination GID one of this device's own? */
+/* Is the destination GID a GID of this device? */
 static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
@@ -151,8 +154,12 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 }
 
 /*
- * A new path: direct within the device, else by packets. A connection keeps its
- * transport. Holds `control`.
+ * Choose the transport for a new path. An RC queue pair whose peer is on this device gets the
+ * direct transport, if the options allow it. All others get the wire. After INIT a connection
+ * keeps its transport. The caller holds qp->control.
+ *
+ * Return: 0, -EOPNOTSUPP if a direct connection would have to leave the device, or an error of
+ * peal_wire_attach().
  */
 static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 				       struct peal_transport **transport)
@@ -210,7 +217,7 @@ int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 	return 0;
 }
 
-/* The LID means nothing here. */
+/* RoCE has no LIDs, so @lid is ignored. */
 int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
 {
 	return peal_group_attach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
