@@ -23,10 +23,10 @@
  */
 #define PEAL_READ_PIECE		PEAL_EARLY_SLOTS
 
-/* A message as the protocol sees it. */
+/* A message as the caller posts it to the requester. */
 struct peal_message {
 	u8 opcode;		/* enum peal_opcode; also BIND_MW and LOCAL_INV */
-	u8 flags;		/* PEAL_WQE_SIGNALED, _SOLICITED, _FENCE; others have no effect */
+	u8 flags;		/* PEAL_WQE_*; only SIGNALED, SOLICITED and FENCE have an effect */
 	u32 index;		/* of the WQE; only the caller uses it */
 	u32 imm_or_rkey;
 	u32 rkey;

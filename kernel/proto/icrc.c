@@ -44,8 +44,8 @@ u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth)
 	u8 head[IPV6_BYTES + UDP_BYTES + BTH_BYTES];
 
 	memcpy(head, ip, IPV6_BYTES);
-	head[0] |= 0x0f;			/* traffic class, */
-	memset(head + 1, 0xff, 3);		/* flow label */
+	head[0] |= 0x0f;			/* traffic class, high half */
+	memset(head + 1, 0xff, 3);		/* traffic class, low half; flow label */
 	head[7] = 0xff;				/* hop limit */
 	return peal_icrc_headers(head, IPV6_BYTES, udp, bth);
 }

@@ -79,8 +79,8 @@ struct peal_packet {
  *
  * The payload, its padding and the ICRC begin at offset header_bytes.
  *
- * Return: PEAL_DROP_none, or PEAL_DROP_short, _version, _opcode or _pad. The caller
- * checks PSN, length and rights.
+ * Return: PEAL_DROP_none, or PEAL_DROP_short, PEAL_DROP_version, PEAL_DROP_opcode or
+ * PEAL_DROP_pad. The caller checks PSN, length and rights.
  */
 enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 				 struct peal_packet *packet);

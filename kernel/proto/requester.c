@@ -138,7 +138,11 @@ static void peal_requester_build(const struct peal_requester *o, u32 index, u32 
 	peal_flight_build(f, at, span, &out->header);
 }
 
-/* A probe ignores the window, because it is small and its answer is needed to go on. */
+/*
+ * A probe ignores the window, because it is small and its answer is needed to go on. Every
+ * retransmission carries AckReq, unless data answers it, because the answer decides what else is
+ * retransmitted.
+ */
 static enum peal_pause peal_requester_resend(struct peal_requester *o, u64 now,
 					     struct peal_outgoing *out)
 {
@@ -511,7 +515,10 @@ static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
 	return false;
 }
 
-/* 9.7.5.2.2. */
+/*
+ * 9.7.5.2.2. A NAK for the packet behind a probe continues the probe. A NAK that repeats the probed
+ * PSN uses a retry. Any NAK for a packet that is not being retransmitted starts a new probe.
+ */
 static void peal_requester_receive_nak_sequence(struct peal_requester *o, u32 psn, u64 now)
 {
 	bool again = o->repair.probe && psn == o->repair.probe_psn;
@@ -541,7 +548,7 @@ static void peal_requester_wait_receive(struct peal_requester *o, u32 psn, u8 ti
 	peal_rto_forget(&o->rto);
 }
 
-/* 9.7.5.2.8. */
+/* 9.7.5.2.8. An RNR NAK acknowledges all packets before its PSN. */
 static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 timer, u64 now)
 {
 	peal_requester_acknowledge(o, psn, false, now);

@@ -45,8 +45,8 @@ struct peal_responder_config {
 /* A READ or atomic that was accepted and is saved for replay (IBTA 9.7.5.1.1 ff). */
 struct peal_resource {
 	u32 psn;		/* of the request */
-	u32 packets;		/* PSNs it occupies */
-	u8 operation;		/* PEAL_OP_READ, _CMP_SWAP, _FETCH_ADD */
+	u32 packets;		/* PSNs that it takes */
+	u8 operation;		/* PEAL_OP_READ, PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD */
 	u32 rkey;
 	u64 remote_addr;
 	u64 length;
@@ -89,9 +89,9 @@ struct peal_responder {
 	u32 early_seen;			/* early packets that arrived in this gap */
 	u64 nak_at;			/* when the gap gets a sequence NAK, ns; 0: not armed */
 	/* Trust in early packets. */
-	u16 flow;			/* UDP source port of the last one in order */
+	u16 flow;			/* UDP source port of the last packet in order */
 	bool again;			/* the next receive() gets what take_early() returned */
-	bool contradicted;		/* a suspect packet arrived and was dropped */
+	bool contradicted;		/* a packet was dropped as suspect */
 	u32 contradicted_psn;		/* PSN of that packet */
 	bool executing;			/* receive() returned EXECUTE; done() is due */
 	struct peal_packet packet;	/* the packet under execution */

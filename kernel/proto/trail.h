@@ -55,7 +55,7 @@ static inline bool peal_trail_is_lost(const struct peal_trail *t, u32 index)
 	return t->failed && !peal_trail_before(index, t->bad);
 }
 
-/* The requester waits for an acknowledgment of a message before the failed one, if any failed. */
+/* A packet in flight still needs its acknowledgment. Packets of failed messages do not. */
 static inline bool peal_trail_waits(const struct peal_trail *t)
 {
 	return t->una != t->top && !peal_trail_is_lost(t, t->acking);

@@ -25,7 +25,7 @@ static const struct peal_post_op peal_post_ops[] = {
 };
 
 /*
- * Allocates the wr_id arrays of a kernel queue pair. Programs keep their wr_ids in user space.
+ * Allocate the wr_id arrays of a kernel queue pair. Programs keep their wr_ids in user space.
  * After a failure the caller removes the queue pair, and peal_post_free() frees what was allocated.
  */
 int peal_post_init(struct peal_qp *qp)

@@ -155,8 +155,8 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 
 /*
  * Choose the transport for a new path. An RC queue pair whose peer is on this device gets the
- * direct transport, if the options allow it. All others get the wire. After INIT a connection
- * keeps its transport. The caller holds qp->control.
+ * direct transport, if the options allow it. All others get the wire. In later states than INIT
+ * a connection keeps its transport. The caller holds qp->control.
  *
  * Return: 0, -EOPNOTSUPP if a direct connection would have to leave the device, or an error of
  * peal_wire_attach().
