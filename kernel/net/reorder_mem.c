@@ -10,26 +10,26 @@
 #include "proto/early.h"
 
 /*
- * In bytes of skbs with their overhead (truesize): a hundred times the window of a
- * peer like us, at the largest path MTU.
+ * The limit of a device, in bytes of skbs with their overhead (truesize): a hundred times
+ * the window of a peal peer at the largest path MTU.
  */
 #define PEAL_REORDER_MEM_BYTES		(64L << 20)
 
 /*
- * Who keeps n packets may keep another while n + 1 of these are left. That is no
- * limit to anybody before half of it all is in use; then who keeps much stops first,
- * and who keeps nothing yet finds something left.
+ * A queue pair that keeps n packets may keep one more while (n + 1) parts are free. Nothing
+ * is limited until half of the memory is in use. After that the heaviest users stop first,
+ * and a newcomer still finds space.
  */
 #define PEAL_REORDER_MEM_PART		(PEAL_REORDER_MEM_BYTES / 2 / PEAL_EARLY_SLOTS)
 
 /*
- * What one packet may weigh, in payloads of the path MTU and bytes: drivers take a
- * buffer of a page or of a jumbo frame for each.
+ * The largest truesize of one packet: payloads of the path MTU, plus bytes of overhead. It
+ * is generous because drivers take a buffer of a page or of a jumbo frame for each packet.
  */
 #define PEAL_REORDER_MEM_PACKETS	4
 #define PEAL_REORDER_MEM_OVERHEAD	(16 << 10)
 
-/* What the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
+/* In bytes: the pages that the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
 #define PEAL_REORDER_MEM_PAGES		(32 << 10)
 
 void peal_reorder_mem_init(struct peal_reorder_mem *mem, struct peal_table *table)
@@ -59,9 +59,9 @@ struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct 
 }
 
 /*
- * truesize knows a part of a page, but the skb holds the page: 32 KiB of a sender's
- * or a driver's fragments. What is kept gets memory of its own, and where there is
- * none it weighs as much as it holds.
+ * Copy a kept packet to memory of its own. Its truesize counts only a part of a page, but
+ * the skb holds the whole page: 32 KiB of a sender's or a driver's fragments. When there is
+ * no memory for the copy, truesize becomes what the skb really holds.
  */
 static void peal_reorder_mem_detach(struct sk_buff *skb)
 {
@@ -76,8 +76,9 @@ static void peal_reorder_mem_detach(struct sk_buff *skb)
 }
 
 /*
- * What the stack attached on the way up has been looked at (the IPsec policy), and would stay
- * as long as the packet: a security path holds the states that it names, and their modules.
+ * Drop the skb extensions that the stack attached on the way up. They have done their work,
+ * because the IPsec policy was checked. If they stayed, the security path would hold its
+ * xfrm states and their modules for as long as the packet is kept.
  */
 void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb)
 {

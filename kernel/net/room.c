@@ -13,13 +13,14 @@
 #include "base/workers.h"
 #include "net/room.h"
 
-/* So many are called in one section with interrupts off. */
+/* The most waiters that are called in one section with interrupts off. */
 #define PEAL_ROOM_CALLS	32
 
 /*
- * The largest room. In bytes of skbs with their overhead (truesize): 800 packets
- * without payload, which a queue of the usual 1000 packets holds, or 120 of the largest
- * path MTU. Half of it, when the waiters are called, is 20 us of a 100 Gb/s link.
+ * The largest room. In bytes of skbs with their overhead (truesize): 800 packets without
+ * payload, which fit a queue of the usual 1000 packets, or 120 of the largest path MTU. The
+ * waiters are called when half of it is free. The other half keeps a 100 Gb/s link busy for
+ * 20 us.
  */
 #define PEAL_ROOM_BYTES		(1024 * 1024)
 
@@ -27,32 +28,36 @@
 #define PEAL_ROOM_LEAST		(64 * 1024)
 
 /*
- * What the rooms of a device have together beyond that. No room gets more than a
- * quarter of what is left then, which is no limit before four have PEAL_ROOM_BYTES.
+ * What the rooms of a device have together beyond PEAL_ROOM_LEAST each. No room gets more
+ * than a quarter of what is left after it has taken its share. This is no limit until four
+ * rooms have PEAL_ROOM_BYTES.
  */
 #define PEAL_ROOMS_BYTES	(8L << 20)
 #define PEAL_ROOMS_PARTS	4
 
-/* A room that asks for more looks at so many others that may not need theirs. */
+/* A room that asks for more checks this many others, because they may not need theirs. */
 #define PEAL_ROOMS_LOOKS	4
 
-/* A context that comes or goes looks at so many closed rooms, each of which is one that went. */
+/*
+ * Opening or closing a context checks this many closed rooms. Each context leaves only one,
+ * so the checks keep up with the closed rooms.
+ */
 #define PEAL_ROOMS_SWEPT	16
 
-/* What each packet looks at comes first, in one cache line. */
+/* The fields that each packet needs come first, in one cache line. */
 struct peal_room {
-	struct socket *sock;		/* unbound: it accounts, nothing else */
+	struct socket *sock;		/* unbound: used only to account for packets */
 	struct socket *silent;		/* the same, for neighbours that do not answer */
-	u32 scarce;			/* it matters for whom when more is in use */
-	u32 least;			/* what it always has */
+	u32 scarce;			/* check the neighbour when more bytes are in use */
+	u32 least;			/* what the room always has, in bytes */
 	struct list_head waiters;	/* struct peal_waiter, by node */
-	struct list_head called;	/* those whose turn it is */
+	struct list_head called;	/* waiters that are being called */
 	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
-	wait_queue_entry_t entry;	/* on sock's queue while somebody waits */
-	struct work_struct work;	/* calls them */
+	wait_queue_entry_t entry;	/* on sock's queue while a queue pair waits */
+	struct work_struct work;	/* calls what is left in `called` */
 	struct peal_rooms *rooms;
 	struct list_head node;		/* rooms->large or rooms->closed; rooms->lock */
-	u32 extra;			/* what it has beyond the least; rooms->lock */
+	u32 extra;			/* what it has beyond the least, in bytes; rooms->lock */
 	bool closed;			/* rooms->lock */
 };
 
@@ -69,7 +74,7 @@ static void peal_room_call_some(struct peal_room *room)
 	}
 }
 
-/* @all: whoever waits now is to be called. Return: true when some are left to call. */
+/* @all: call also those that wait in `waiters` now. Return: true when some are left to call. */
 static bool peal_room_call(struct peal_room *room, bool all)
 {
 	unsigned long flags;
@@ -84,7 +89,7 @@ static bool peal_room_call(struct peal_room *room, bool all)
 	return left;
 }
 
-/* Called by the core under the lock of the socket's wait queue, from anywhere. */
+/* Called by the core under the lock of the socket's wait queue, in any context. */
 static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
 {
 	struct peal_room *room = container_of(entry, struct peal_room, entry);
@@ -95,7 +100,7 @@ static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int
 	return 1;
 }
 
-/* From now on the waiters are called when there is room. */
+/* From now on the waiters are called when half of the room is free. */
 static void peal_room_arm(struct peal_room *room)
 {
 	wait_queue_head_t *queue = sk_sleep(room->sock->sk);
@@ -106,15 +111,18 @@ static void peal_room_arm(struct peal_room *room)
 		__add_wait_queue(queue, &room->entry);
 	spin_unlock_irqrestore(&queue->lock, flags);
 	/*
-	 * H: the entry is on the queue before the caller looks at the socket's
-	 * account. Pairs with the barrier between the account and the queue in
-	 * the core's sock_wfree() (skwq_has_sleeper). Both compare the account with
-	 * half of the room's size, which may have changed in between: see room.h.
+	 * H: the entry is on the queue before the caller reads the socket's account. Pairs
+	 * with the barrier between the account and the queue in the core's sock_wfree()
+	 * (skwq_has_sleeper). Both sides compare the account with half of the room's size,
+	 * which may have changed in between. room.h says why no wake-up is lost.
 	 */
 	smp_mb();
 }
 
-/* The first have used the room up: the others go on when there is room again. */
+/*
+ * The waiters that were called first may have used the room up. If so, arm again, and the
+ * others are called when half of the room is free again.
+ */
 static bool peal_room_is_used_up(struct peal_room *room)
 {
 	if (sock_writeable(room->sock->sk))
@@ -138,7 +146,10 @@ static u32 peal_room_bytes(const struct socket *sock)
 	return sk_wmem_alloc_get(sock->sk);
 }
 
-/* A closed room's packets all count; an open one may hold its size of either kind. */
+/*
+ * A closed room counts the packets of both sockets. An open one counts only the larger sum,
+ * because each of its sockets may hold the room's size.
+ */
 static u32 peal_room_used(const struct peal_room *room)
 {
 	u32 used = peal_room_bytes(room->sock), silent = peal_room_bytes(room->silent);
@@ -151,7 +162,7 @@ static u32 peal_room_beyond(const struct peal_room *room, u32 bytes)
 	return bytes > room->least ? bytes - room->least : 0;
 }
 
-/* Which list it is on follows from what it has. It becomes the last there. */
+/* Set the size, and move the room to the end of the list where it belongs. */
 static void peal_room_resize(struct peal_room *room, u32 extra)
 {
 	struct peal_rooms *rooms = room->rooms;
@@ -168,7 +179,7 @@ static void peal_room_resize(struct peal_room *room, u32 extra)
 		list_del_init(&room->node);
 }
 
-/* Twice what an open room uses is left to it, so that it need not ask again at once. */
+/* Leave an open room twice what it uses, so that it need not ask again at once. */
 static void peal_room_shrink(struct peal_room *room)
 {
 	u32 used = peal_room_used(room);
@@ -186,8 +197,8 @@ static void peal_rooms_shrink(struct list_head *list)
 }
 
 /*
- * What a room may have beyond its least, in whole PEAL_ROOM_LEAST, so that a room does
- * not ask again after a few packets.
+ * The most that a room may have beyond its least. It is a multiple of PEAL_ROOM_LEAST, so
+ * that a room does not ask again after a few packets.
  */
 static u32 peal_room_share(const struct peal_room *room)
 {
@@ -203,8 +214,8 @@ static bool peal_room_is_full(const struct peal_room *room)
 }
 
 /*
- * A full room asks for its share, which may be less than it has: then it keeps what
- * it uses and no more. Return: is it still full?
+ * A full room asks for its share. The share may be less than it has. Then the room keeps
+ * what it uses and no more. Return: true when it is still full.
  */
 static noinline bool peal_room_stays_full(struct peal_room *room)
 {
@@ -229,12 +240,12 @@ static noinline bool peal_room_stays_full(struct peal_room *room)
 
 /* ---- life ---- */
 
-/* Never bound, so nothing can be received by it and no tool lists it. */
+/* The socket is never bound, so it receives nothing and no tool lists it. */
 static int peal_room_socket(struct net *net, struct socket **sock)
 {
 	int ret = sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
 
-	return ret == -ENFILE ? -ENOMEM : ret;	/* its inode is no file */
+	return ret == -ENFILE ? -ENOMEM : ret;	/* no memory for an inode; it uses no file */
 }
 
 static int peal_room_sockets(struct peal_room *room, struct net *net)
@@ -282,8 +293,8 @@ static struct peal_room *peal_room_new(struct peal_rooms *rooms, u32 least)
 }
 
 /*
- * Packets that still wait somewhere keep the inner sockets (struct sock) until they
- * are freed, by the core alone.
+ * Packets that still wait in a queue keep the inner sockets (struct sock) until they are
+ * freed. Only code of the core runs then.
  */
 static void peal_room_free(struct peal_room *room)
 {
@@ -293,8 +304,8 @@ static void peal_room_free(struct peal_room *room)
 }
 
 /*
- * Some closed rooms, which are freed when their packets are gone; with @all every one,
- * whatever it has.
+ * Free the closed rooms whose packets are gone, among the first PEAL_ROOMS_SWEPT. With @all
+ * free every closed room, also when packets of it still wait.
  */
 static void peal_rooms_sweep(struct peal_rooms *rooms, bool all)
 {
@@ -321,8 +332,8 @@ struct peal_room *peal_room_open(struct peal_rooms *rooms)
 }
 
 /*
- * A program must not get a new room for each packet that it leaves behind: closed
- * rooms count as long as their packets wait.
+ * A closed room counts as long as its packets wait. Otherwise a program could get a new
+ * room for each packet that it leaves behind.
  */
 void peal_room_close(struct peal_room *room)
 {
@@ -351,8 +362,9 @@ static void peal_rooms_open_kernel(struct work_struct *work)
 }
 
 /*
- * Kernel threads are in the root cgroup. The administrator that adds the device may be
- * in any, and has nothing to do with what the connection manager sends.
+ * A kernel thread makes the room of the kernel's users, because kernel threads are in the
+ * root cgroup. The administrator that adds the device may be in any cgroup, and the packets
+ * of the connection manager must not carry it.
  */
 int peal_rooms_open(struct peal_rooms *rooms, struct net *net)
 {
@@ -389,8 +401,10 @@ void peal_rooms_close(struct peal_rooms *rooms)
 /* ---- use ---- */
 
 /*
- * Not before those who wait, called or not: they are called when half of it is free,
- * and nothing else would make it so. Whoever is called has what is left below that.
+ * Return false while queue pairs wait, called or not yet. The waiters are called when half
+ * of the room is free, and it would never be free if others filled it again. A queue pair
+ * that has been called can use the lower half, because peal_room_wait() returns false while
+ * less than half is in use.
  */
 bool peal_room_is_left(struct peal_room *room)
 {
@@ -416,7 +430,7 @@ static bool peal_room_unlink(struct peal_room *room, struct peal_waiter *waiter)
 	return queued;
 }
 
-/* Return: false when it waits already. */
+/* Return: false when the waiter was queued already. */
 static bool peal_room_link(struct peal_room *room, struct peal_waiter *waiter)
 {
 	unsigned long flags;
@@ -431,8 +445,9 @@ static bool peal_room_link(struct peal_room *room, struct peal_waiter *waiter)
 }
 
 /*
- * The requester and the responder of a queue pair wait as one, each under its own
- * lock: who finds that the other has waited, and room, must not let it go on waiting.
+ * The requester and the responder of a queue pair share one waiter but hold different
+ * locks. When one of them has queued the waiter and the other finds room, call ready()
+ * here, because no callback will.
  */
 bool peal_room_wait(struct peal_room *room, struct peal_waiter *waiter)
 {
@@ -441,7 +456,7 @@ bool peal_room_wait(struct peal_room *room, struct peal_waiter *waiter)
 	peal_room_arm(room);
 	if (!sock_writeable(room->sock->sk))
 		return true;
-	/* If it is not queued any more, ready() was called: it did wait. */
+	/* If the waiter is not queued any more, ready() was called, so it did wait. */
 	if (!peal_room_unlink(room, waiter))
 		return true;
 	if (!first)

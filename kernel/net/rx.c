@@ -2,15 +2,15 @@
 /*
  * See rx.h.
  *
- * Packets are taken by a netfilter hook, the last of LOCAL_IN: after every rule
- * of the administrator, before the UDP layer. A socket bound to port 4791 would
- * be the other way; rdma_rxe has it, and one address in a namespace can be bound
- * once. Whoever has it keeps what is not for us: packets to addresses of other
- * netdevs, and to QP numbers that we do not know.
+ * A netfilter hook takes the packets. It is the last one of LOCAL_IN, so it runs after
+ * every rule of the administrator and before the UDP layer. The alternative is a socket
+ * bound to port 4791. But rdma_rxe has such a socket, and only one socket in a namespace
+ * can be bound to an address and port. That socket still gets the packets that are not for
+ * us: those to addresses of other netdevs, and to QP numbers that we do not know.
  *
- * A packet may arrive while this CPU is inside the guard: when a redirection
- * (tc mirred) leads from our own transmission straight back to us. The queue
- * pair's lock may be held then; such packets wait for a work item.
+ * A packet may arrive while this CPU is inside the guard, because a redirection (tc mirred)
+ * can lead from our own transmission straight back to this hook. The lock of a queue pair
+ * may be held then, so such packets wait for a work.
  */
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
@@ -36,15 +36,16 @@
 #include "net/rx.h"
 #include "net/port.h"
 
-/* As many as the stack's own backlog of a CPU holds by default. */
+/* The most packets in the backlog: as many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RX_BACKLOG	1000
 
 /*
- * What may be done at once for what arrived in one piece, a packet or a train of
- * them; the rest is the engine's. A window, or a piece of a READ: what another CPU
- * sends meanwhile overtakes what this one has sent, on every link that queues by
- * CPU. Packets of one NAPI poll that come one by one, 64 at most, have as much each:
- * the guard is left between them.
+ * The budget for what one received piece causes at once. A piece is a packet, or a train of
+ * packets in one skb. The engine does the rest. The budget suffices for a window, or for a
+ * piece of a READ, because packets that another CPU sends meanwhile overtake those that
+ * this CPU has sent, on every link with a queue per CPU. Packets that one NAPI poll
+ * delivers one by one, 64 at most, have this budget each, because the guard is left between
+ * them.
  */
 #define PEAL_RX_BUDGET	(1024 << 10)
 
@@ -68,14 +69,14 @@ void peal_rx_remove_port(struct peal_rx *rx, struct peal_port *port)
 	list_del_rcu(&port->node);
 }
 
-/* No hook finds it any more, and what waits for the worker is dropped. */
+/* Wait until no hook uses the removed port and the work has dropped its packets. */
 void peal_rx_forget_port(struct peal_rx *rx)
 {
 	peal_guard_wait();
 	flush_work(&rx->work);
 }
 
-/* A bridge may have several of our netdevs as ports: the first device gets it. */
+/* Several of our netdevs may be ports of one bridge. The first device gets the packet. */
 static struct peal_port *peal_rx_find_below(struct peal_rx *rx, struct net_device *ndev)
 {
 	struct peal_port *port;
@@ -87,8 +88,8 @@ static struct peal_port *peal_rx_find_below(struct peal_rx *rx, struct net_devic
 }
 
 /*
- * Inside the guard: the port that sits on @ndev, or on a netdev that lies below it
- * (@ndev is a VLAN, a bridge or a bond). NULL: not ours.
+ * Inside the guard. Return: the port on @ndev, or on a netdev that lies below it (@ndev is
+ * a VLAN, a bridge or a bond). NULL: no device is there, so the packet is not ours.
  */
 static struct peal_port *peal_rx_find(struct peal_rx *rx, struct net_device *ndev)
 {
@@ -114,8 +115,8 @@ static bool peal_rx_has(struct peal_rx *rx, const struct peal_port *port)
 /* Which netdev has the destination address */
 
 /*
- * The netdev that the packet came in by. In a VRF, skb->dev is the VRF's own device
- * by now, and the control block says which slave it was. Under RCU.
+ * The netdev that the packet came in by. In a VRF, skb->dev is the VRF's own device by now,
+ * and the skb's control block names the slave. Under RCU.
  */
 static struct net_device *peal_rx_arrival_netdev(struct net *net, const struct sk_buff *skb,
 						 bool ipv6)
@@ -145,7 +146,7 @@ static bool peal_rx_has_address(struct net_device *ndev, const struct sk_buff *s
 	return peal_rx_has_address4(ndev, ip_hdr(skb)->daddr);
 }
 
-/* Where several netdevs have it, the one that the packet came by. Under RCU. */
+/* When several netdevs have the address, take the one that the packet came in by. Under RCU. */
 static struct net_device *peal_rx_owner4(struct net *net, const struct sk_buff *skb,
 					 struct net_device *in)
 {
@@ -156,7 +157,7 @@ static struct net_device *peal_rx_owner4(struct net *net, const struct sk_buff *
 	return __ip_dev_find(net, address, false);
 }
 
-/* The route of a packet to an address of ours belongs to the address's netdev. */
+/* The route of a packet to a local address names the netdev that has the address. */
 static struct net_device *peal_rx_owner6(const struct sk_buff *skb)
 {
 	const struct inet6_dev *idev = skb_dst(skb) ? ip6_dst_idev(skb_dst(skb)) : NULL;
@@ -165,8 +166,8 @@ static struct net_device *peal_rx_owner6(const struct sk_buff *skb)
 }
 
 /*
- * The lookups above know nothing of VRFs, and another VRF may have the same address.
- * This scan runs only when they find a netdev of another VRF.
+ * The lookups above ignore VRFs, and another VRF may have the same address. This scan runs
+ * only when they find a netdev of another VRF.
  */
 static struct net_device *peal_rx_owner_in_vrf(struct net *net, const struct sk_buff *skb,
 					       bool ipv6, int vrf)
@@ -181,8 +182,9 @@ static struct net_device *peal_rx_owner_in_vrf(struct net *net, const struct sk_
 }
 
 /*
- * Return: the netdev that has the destination address, in the VRF that the packet came
- * in by, or outside of all VRFs as the packet did; or NULL. Under RCU.
+ * Return: the netdev that has the destination address, or NULL. The netdev is in the VRF
+ * that the packet came in by, or outside of all VRFs if the packet came in outside of them.
+ * Under RCU.
  */
 static struct net_device *peal_rx_owner(struct net *net, const struct sk_buff *skb, bool ipv6)
 {
@@ -201,8 +203,9 @@ static struct net_device *peal_rx_owner(struct net *net, const struct sk_buff *s
 }
 
 /*
- * skb->data is at the IP header. Afterwards the packet ends where UDP says, and
- * the headers are in the linear part, which is ours alone to read.
+ * On entry, skb->data is at the IP header. On success it is at the BTH, the packet ends
+ * where UDP says, and the headers are in the linear part, where the sender cannot change
+ * them any more.
  */
 static enum peal_drop peal_rx_shape(struct sk_buff *skb)
 {
@@ -236,7 +239,10 @@ static enum peal_drop peal_rx_check(struct sk_buff *skb, struct peal_datagram *d
 	return drop;
 }
 
-/* Inside the guard. One packet of ours; skb->data is at the IP header. @qp: as in deliver(). */
+/*
+ * Inside the guard. Takes one packet for @port. skb->data is at the IP header. @qp: as in
+ * deliver().
+ */
 static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
 			 struct peal_budget *budget)
 {
@@ -254,9 +260,9 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 }
 
 /*
- * Several packets in one, as a sender's segmentation offload makes them for a
- * virtual link, or a receiver's aggregation. The headers of the packets are those
- * that the stack makes: the sender computed its ICRCs for these.
+ * One skb may hold several packets: those of a sender's segmentation offload on a virtual
+ * link, or those of the receiver's aggregation. The stack divides the skb and makes the
+ * headers, because the sender computed the ICRCs for the headers that the stack makes.
  */
 static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
 {
@@ -308,10 +314,10 @@ static void peal_rx_later(struct peal_rx *rx, struct peal_port *port, struct sk_
 	peal_workers_queue(&rx->work);
 }
 
-/* Whose packet it is */
+/* The owner of a packet */
 
 /*
- * @sk was found without regard to VRFs. Does the stack give it a packet that came in
+ * @sk was found without regard to VRFs. Does the stack deliver to @sk a packet that came in
  * by @slave (0: outside of all VRFs)? Releases @sk.
  */
 static bool peal_rx_socket_found(struct net *net, struct sock *sk, int iif, int slave)
@@ -326,8 +332,9 @@ static bool peal_rx_socket_found(struct net *net, struct sock *sk, int iif, int 
 }
 
 /*
- * Where the kernel does not offer the lookup, the stack gets the packet and
- * answers for it. @iif: a netdev that the socket may be bound to.
+ * Would a socket get the packet? Without these options the kernel does not offer the
+ * lookup. Then the answer is true, so that the stack gets the packet and answers for it.
+ * @iif: a netdev that the socket may be bound to.
  */
 static bool peal_rx_socket4(struct net *net, const struct sk_buff *skb, __be16 sport, int iif)
 {
@@ -353,7 +360,7 @@ static bool peal_rx_socket6(struct net *net, const struct sk_buff *skb, __be16 s
 #endif
 }
 
-/* In a VRF, sockets are bound to the VRF's device or to the slave. */
+/* In a VRF, a socket may be bound to the VRF's device or to the slave. */
 static bool peal_rx_socket(struct net *net, const struct sk_buff *skb, bool ipv6, __be16 sport)
 {
 	int slave = ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
@@ -365,7 +372,10 @@ static bool peal_rx_socket(struct net *net, const struct sk_buff *skb, bool ipv6
 	       (slave && peal_rx_socket4(net, skb, sport, slave));
 }
 
-/* @qp: set to the queue pair that it names, if there is one. */
+/*
+ * Is the packet for this port? @at: as in peal_rx_packet(). @qpn: set to the QP number in
+ * the BTH, or 0. @qp: set to the queue pair of that number, or NULL.
+ */
 static bool peal_rx_known(struct peal_port *port, const struct sk_buff *skb, u32 at, u32 *qpn,
 			  struct peal_qp **qp)
 {
@@ -375,7 +385,7 @@ static bool peal_rx_known(struct peal_port *port, const struct sk_buff *skb, u32
 	*qpn = 0;
 	*qp = NULL;
 	if (!bth)
-		return true;	/* short: nobody else would know it either */
+		return true;	/* too short for a BTH, so no other user of the port can know it */
 	*qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
 	if (*qpn == PEAL_QPN_MULTICAST)
 		return true;
@@ -383,7 +393,7 @@ static bool peal_rx_known(struct peal_port *port, const struct sk_buff *skb, u32
 	return *qp;
 }
 
-/* The caller's IPsec policies, as a socket's packets meet them. */
+/* Check the IPsec policies, as the stack does for a socket's packets. */
 static bool peal_rx_permitted(struct sk_buff *skb, bool ipv6)
 {
 	return ipv6 ? xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb) :
@@ -391,15 +401,19 @@ static bool peal_rx_permitted(struct sk_buff *skb, bool ipv6)
 }
 
 /*
- * In a VRF, skb->dev and skb_iif are the VRF's own by now. The control block has the slave,
- * but for IPv6 it also names one for packets that never left this host: so it proves nothing.
+ * The netdev that the packet came in by in a VRF, or 0 when it is not known. skb->dev and
+ * skb_iif are the VRF's own by now. The control block names the slave. For IPv6 it also
+ * names one when the packet never left this host, so it proves nothing there.
  */
 static int peal_rx_slave(const struct sk_buff *skb, bool ipv6)
 {
 	return ipv6 ? 0 : inet_sdif(skb);
 }
 
-/* From here on it lives without the things that it has from its way up. */
+/*
+ * Take the skb from the stack. Drop the references that the stack attached on the way up
+ * (socket, route, conntrack), because the skb may be kept for a long time.
+ */
 static void peal_rx_own(struct sk_buff *skb, struct peal_port *port, u32 at, bool ipv6,
 			const struct net_device *owner)
 {
@@ -417,7 +431,10 @@ static void peal_rx_own(struct sk_buff *skb, struct peal_port *port, u32 at, boo
 	};
 }
 
-/* Inside the guard and RCU; @at: of the UDP header from the IP header, at skb->data. */
+/*
+ * Inside the guard and RCU. skb->data is at the IP header. @at: offset of the UDP header
+ * from there. @nested: the guard was held already.
+ */
 static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 at, bool ipv6,
 				   __be16 sport, bool nested)
 {
@@ -461,7 +478,7 @@ static unsigned int peal_rx_udp(struct peal_rx *rx, struct sk_buff *skb, u32 at,
 	return verdict;
 }
 
-/* The stack has put fragments together. */
+/* At LOCAL_IN the stack has already reassembled IPv4 fragments. */
 static unsigned int peal_rx_hook4(void *priv, struct sk_buff *skb,
 				  const struct nf_hook_state *state)
 {
@@ -471,9 +488,11 @@ static unsigned int peal_rx_hook4(void *priv, struct sk_buff *skb,
 }
 
 /*
- * Extension headers, fragments too, are still there: what has them and is for us
- * is counted and refused. Of a fragment that is not the first nothing can be
- * said; the others of its packet are not coming.
+ * At LOCAL_IN the packet still has its IPv6 extension headers, also that of a fragment,
+ * unless connection tracking has reassembled it. A packet for us with such headers is
+ * counted and refused. A fragment that is not the first has no UDP header, so it cannot be
+ * recognised and the stack gets it. If it belongs to a packet for us, the stack cannot
+ * reassemble that packet, because the first fragment was refused here.
  */
 static unsigned int peal_rx_hook6(void *priv, struct sk_buff *skb,
 				  const struct nf_hook_state *state)

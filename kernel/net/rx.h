@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Packets in: from the stack to checked headers and a proven ICRC, in one network
+ * Packets in: from the stack to checked headers and a verified ICRC, in one network
  * namespace.
  *
  * Owns: the netfilter hooks, the choice of the port that a packet is for, and every check
  * that needs no queue pair.
- * Does not know: queue pairs. It hands over to the port's owner (port.h).
+ * Does not know: queue pairs. It hands packets over to the port's owner (port.h).
  */
 #ifndef PEAL_RX_H
 #define PEAL_RX_H
@@ -20,22 +20,25 @@
 
 struct peal_rx {
 	struct net *net;
-	struct list_head ports;		/* by port->node; changed under the caller's mutex, */
-					/* read inside the guard */
-	struct sk_buff_head backlog;	/* arrived inside the guard: see rx.c */
-	struct work_struct work;	/* takes them in */
+	struct list_head ports;		/* by port->node; the caller's mutex for */
+					/* changes, the guard for reads */
+	struct sk_buff_head backlog;	/* packets that arrived inside the guard: see rx.c */
+	struct work_struct work;	/* takes the packets of the backlog */
 	struct nf_hook_ops hooks[PEAL_RX_HOOKS];
 };
 
 /* Sleeps. Return: 0 or a negative errno. */
 int peal_rx_open(struct peal_rx *rx, struct net *net);
-/* No new packet comes in once a grace period is over. */
+/* Remove the hooks. No new packet comes in once a grace period is over. */
 void peal_rx_stop(struct peal_rx *rx);
-/* After that grace period: what had come in is dropped or delivered. Sleeps. */
+/* Call after that grace period. Delivers or drops the packets of the backlog. Sleeps. */
 void peal_rx_drain(struct peal_rx *rx);
 
 void peal_rx_add_port(struct peal_rx *rx, struct peal_port *port);
-/* No packet is delivered to it when peal_rx_forget_port() returns, which sleeps. */
+/*
+ * Call both to remove a port. No packet is delivered to it any more when
+ * peal_rx_forget_port(), which sleeps, returns.
+ */
 void peal_rx_remove_port(struct peal_rx *rx, struct peal_port *port);
 void peal_rx_forget_port(struct peal_rx *rx);
 

@@ -53,8 +53,9 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
 }
 
 /*
- * No checksum, in IPv6 neither: RNICs and rdma_rxe send none and take all
- * (RFC 6935 allows it for such encapsulations); the ICRC covers more.
+ * Send no UDP checksum, not even in IPv6, because the ICRC covers more. RFC 6935 allows
+ * this for such encapsulations. RNICs and rdma_rxe send none either, and accept packets
+ * without one.
  */
 static void peal_tx_udp(const struct peal_path *path, struct sk_buff *skb)
 {
@@ -66,7 +67,10 @@ static void peal_tx_udp(const struct peal_path *path, struct sk_buff *skb)
 	udp->check = 0;
 }
 
-/* The ICRC covers length and identification, so they are final here (RFC 6864: DF, id 0). */
+/*
+ * The ICRC covers length and identification, so both must be final here. DF is set and the
+ * identification is 0, as RFC 6864 allows.
+ */
 static void peal_tx_ipv4(const struct peal_path *path, struct sk_buff *skb,
 			 const struct dst_entry *dst)
 {
@@ -123,8 +127,8 @@ static void peal_tx_icrc(const struct peal_path *path, struct sk_buff *skb)
 }
 
 /*
- * VLANs map the priority to that of the tag. Without a service level it follows
- * from the traffic class, as for a socket with IP_TOS.
+ * VLANs map the skb's priority to that of the tag. Without a service level the priority
+ * follows from the traffic class, as for a socket with IP_TOS.
  */
 static u32 peal_tx_priority(const struct peal_path *path)
 {
@@ -146,8 +150,10 @@ static struct neighbour *peal_tx_neighbour(const struct peal_path *path, struct 
 }
 
 /*
- * Packets for a neighbour that does not answer wait in a queue of its own, which
- * the stack bounds, for seconds. There they must not take the room of all others.
+ * Return: false when the packet must be charged to the account for silent neighbours.
+ * Packets for a neighbour that does not answer wait for seconds in a queue of that
+ * neighbour, which the stack bounds. While they wait there, they must not take the room of
+ * all other packets.
  */
 static bool peal_tx_waits_for_room(const struct peal_path *path, struct dst_entry *dst)
 {

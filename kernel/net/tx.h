@@ -3,14 +3,14 @@
  * Packets out: from header values and payload to the stack.
  *
  * Owns: the skb, the IP and UDP headers, padding, the ICRC.
- * Does not know: queue pairs, PSNs, what the payload means.
+ * Does not know: queue pairs, PSNs, the meaning of the payload.
  *
  *	void *payload;
  *	struct sk_buff *skb = peal_tx_prepare(path, &packet, &payload);
  *	... write packet.payload_bytes at payload ...
  *	peal_tx_send(path, skb);
  *
- * A prepared skb that is not wanted any more goes to kfree_skb().
+ * A prepared skb that is not sent must be freed with kfree_skb().
  */
 #ifndef PEAL_TX_H
 #define PEAL_TX_H
@@ -21,17 +21,19 @@
 struct sk_buff;
 
 /*
- * @packet's pad is not read: it follows from payload_bytes. Any context.
- * Return: NULL when there is no memory: as if the packet had been lost.
+ * @packet's pad is not read, because it follows from payload_bytes. Any context.
+ * Return: the skb, or NULL when there is no memory. The caller then treats the packet as
+ * lost.
  */
 struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_packet *packet,
 				void **payload);
 /*
- * ICRC, route, out through the stack (netfilter included). Consumes @skb; what
- * the stack refuses is a lost packet. With softirqs off; never sleeps. The stack
- * may take a packet for this host through the whole of its receive side at once;
- * rx.c sees to it that deliver() of the port is not called inside this.
- * Return: 0, or the reason as a negative errno, for traces; it is counted here.
+ * Compute the ICRC, find the route, and send through the stack, netfilter included.
+ * Consumes @skb. A packet that the stack refuses counts as lost. With softirqs off. Never
+ * sleeps.
+ * The stack may take a packet for this host through its whole receive side within this
+ * call. rx.c ensures that deliver() of the port is not called inside it.
+ * Return: 0, or the reason as a negative errno, which is for traces. It is counted here.
  */
 int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
 
