@@ -2,9 +2,9 @@
 /*
  * See crc.h.
  *
- * Since Linux 6.14 the library's crc32_le() uses vector instructions where there
- * are some. Before, they were an algorithm of the crypto layer's, in a module of
- * its own that this asks for; without it, the library's tables do.
+ * Since Linux 6.14 the library's crc32_le() uses vector instructions where the CPU has
+ * them. Before that only an algorithm of the crypto layer did, in a module of its own.
+ * peal_crc_init() asks for that module. Without it, the library's tables are used.
  */
 #include <linux/init.h>
 
@@ -32,12 +32,12 @@ u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
 #include <crypto/hash.h>
 
 /*
- * Below, saving and restoring vector registers may cost more than they bring: an
- * estimate, to be measured with the other CRC and copy routines.
+ * In bytes. Below this, saving and restoring the vector registers may cost more than it
+ * gains. This is an estimate, to be measured with the other CRC and copy routines.
  */
 #define PEAL_CRC_WORTH	512
 
-static struct crypto_shash *peal_crc_hash __ro_after_init;	/* NULL: the library */
+static struct crypto_shash *peal_crc_hash __ro_after_init;	/* NULL: use the library */
 
 void __init peal_crc_init(void)
 {
@@ -57,7 +57,7 @@ void peal_crc_exit(void)
 		crypto_free_shash(peal_crc_hash);
 }
 
-/* The whole state of this algorithm is the CRC so far. */
+/* The whole state of this algorithm is the CRC so far. peal_crc_init() has checked its size. */
 static noinline u32 peal_crc_add_fast(u32 crc, const void *bytes, size_t n)
 {
 	struct {

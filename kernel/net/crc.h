@@ -2,7 +2,8 @@
 /*
  * CRC-32 of a packet's payload, by the fastest code that this machine has.
  *
- * Owns: the kernel's hash algorithm, where the library is not the fastest.
+ * Owns: the handle of the kernel's hash algorithm, on kernels where the library is not the
+ * fastest.
  * Does not know: which bytes an ICRC covers (proto/icrc.h).
  */
 #ifndef PEAL_CRC_H
@@ -13,7 +14,7 @@
 void peal_crc_init(void);
 void peal_crc_exit(void);
 
-/* As peal_icrc_add(). Any context but hard interrupts. */
+/* As peal_icrc_add(). Any context except hard interrupts. */
 u32 peal_crc_add(u32 crc, const void *bytes, size_t n);
 
 #endif

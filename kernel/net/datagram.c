@@ -2,8 +2,8 @@
 /*
  * See datagram.h.
  *
- * The UDP checksum is not looked at: the ICRC covers all that it covers, but for
- * the BTH byte that routers may change and receivers ignore.
+ * The UDP checksum is not checked, because the ICRC covers everything that it covers. The
+ * one exception is the BTH byte that routers may change and receivers ignore.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -15,7 +15,7 @@
 #include "net/datagram.h"
 #include "proto/icrc.h"
 
-/* Payloads of two packets are compared so many bytes at a time. */
+/* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_DATAGRAM_PIECE	64
 
 bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6)
@@ -79,7 +79,7 @@ bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg)
 	       peal_datagram_same_payload(&other, dg);
 }
 
-/* The pieces of @bytes bytes from @from on, wherever the skb has them. */
+/* Walks over the pieces of a range of the skb, wherever they are. */
 struct peal_pieces {
 	struct skb_seq_state state;
 	u32 bytes;
@@ -94,7 +94,10 @@ static void peal_datagram_pieces(struct peal_pieces *pieces, struct sk_buff *skb
 	pieces->done = 0;
 }
 
-/* Return: the length of the next piece; 0 after the last. The stack's are longer than asked for. */
+/*
+ * Return: the length of the next piece, or 0 after the last. The stack may return a longer
+ * piece than was asked for, so it is cut here.
+ */
 static u32 peal_datagram_next(struct peal_pieces *pieces, const u8 **data)
 {
 	u32 n = skb_seq_read(pieces->done, data, &pieces->state);
@@ -170,8 +173,9 @@ void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *t
 }
 
 /*
- * The stack gives a copy of broadcasts back to this host as if it came in by the netdev
- * through which they leave. A raw socket may write any destination into such a packet.
+ * Only PACKET_HOST counts. The stack gives a copy of a broadcast back to this host, as if
+ * it had come in by the netdev through which it leaves, and a raw socket may write any
+ * destination address into such a packet.
  */
 int peal_datagram_iif(const struct peal_datagram *dg)
 {

@@ -2,7 +2,7 @@
 /*
  * A received packet: checked headers, and a payload that lies in an skb of any shape.
  *
- * Owns: struct peal_datagram, the ICRC of a received packet, access to its payload.
+ * Owns: struct peal_datagram, the ICRC check of a received packet, access to its payload.
  * Does not know: devices, queue pairs.
  */
 #ifndef PEAL_DATAGRAM_H
@@ -19,11 +19,11 @@ struct peal_port;
 #define PEAL_VLAN_NONE		0xffff
 
 /*
- * In skb->cb, from the moment that a packet is ours; survives segmentation. Written by
- * rx.c when it takes the packet.
+ * In skb->cb, from the moment that rx.c takes the packet for a device. Survives
+ * segmentation. Only rx.c writes it.
  */
 struct peal_arrival {
-	struct peal_port *port;		/* valid where the guard, or peal_rx_has(), says so */
+	struct peal_port *port;		/* valid in its guard section; later, ask peal_rx_has() */
 	u16 udp;			/* offset of the UDP header from the IP header */
 	u16 vlan_id;
 	bool ipv6;
@@ -34,12 +34,12 @@ static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 	return (struct peal_arrival *)skb->cb;
 }
 
-/* One received packet. skb->data is at the BTH; the IP header is still in front. */
+/* One received packet. skb->data is at the BTH. The IP header is still in front of it. */
 struct peal_datagram {
 	struct sk_buff *skb;
 	bool ipv6;
-	bool multicast;			/* the destination address is a group's */
-	u16 vlan_id;			/* the VLAN it came by, or PEAL_VLAN_NONE */
+	bool multicast;			/* the destination is a multicast address */
+	u16 vlan_id;			/* of the netdev with the address, or PEAL_VLAN_NONE */
 	union ib_gid sgid, dgid;	/* the packet's source and destination */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
@@ -48,46 +48,47 @@ struct peal_datagram {
 bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6);
 
 /*
- * Fill @dg from @skb, whose data is at the BTH. Return: why the headers are not valid, or
- * PEAL_DROP_none. The ICRC is not looked at.
+ * Fill @dg from @skb, whose data is at the BTH. The ICRC is not checked. Return: why the
+ * headers are not valid, or PEAL_DROP_none.
  */
 enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg);
-/* The packet has a BTH and an ICRC. Is the ICRC right? */
+/* Is the ICRC right? The packet must have a BTH and an ICRC. */
 bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6);
 
 /*
- * Does an skb that is kept say the same as @dg, which has its PSN? What a repetition may
- * change does not count.
+ * Does @kept, an skb that is kept, say the same as @dg, which has the same PSN? Fields that
+ * may differ in a retransmit do not count.
  */
 bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg);
 
 /*
- * Copy payload to kernel memory, ascending, the last eight bytes last.
- * Inside [0, packet.payload_bytes).
+ * Copy payload to kernel memory in ascending order, the last eight bytes last. The range
+ * must lie inside [0, packet.payload_bytes).
  */
 void peal_datagram_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
-/* The first @bytes of the payload, to where @to stands; there is as much room. */
+/* Copy the first @bytes of the payload to the position of @to, which must have room for them. */
 void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes);
 
 /*
- * The index of the netdev that it came in by; 0: not known, or it never left this host.
- * Packets to an address of this host come in by the loopback.
+ * The index of the netdev that the packet came in by. 0: not known, or the packet never
+ * left this host. A packet from this host to an address of this host comes in by the
+ * loopback device.
  */
 int peal_datagram_iif(const struct peal_datagram *dg);
 
 /*
- * The 40 bytes that stand before a datagram's payload: the IPv6 header, or the
- * IPv4 header in the last 20 of them (IBTA A17.4.5.1).
+ * The 40 bytes in front of a datagram's payload: the IPv6 header, or the IPv4 header in the
+ * last 20 of them (IBTA A17.4.5.1).
  */
 void peal_datagram_grh(const struct peal_datagram *dg, void *to);
 
-/* The packet was taken. */
+/* Free the skb of a packet that was accepted. */
 static inline void peal_datagram_consume(const struct peal_datagram *dg)
 {
 	consume_skb(dg->skb);
 }
 
-/* The packet is thrown away. */
+/* Free the skb of a packet that is thrown away. */
 static inline void peal_datagram_drop(const struct peal_datagram *dg)
 {
 	kfree_skb(dg->skb);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See mcast.h. No socket joins: a socket may join only
+ * See mcast.h. No socket joins the groups, because one socket may join only
  * net.ipv4.igmp_max_memberships groups.
  */
 #include <linux/igmp.h>
@@ -20,7 +20,10 @@ static int peal_mcast_join4(struct net_device *ndev, __be32 group)
 	return 0;
 }
 
-/* The addresses of a netdev go before it does, and all memberships with them. */
+/*
+ * The IPv4 addresses of a netdev are removed before the netdev is, and all memberships with
+ * them.
+ */
 static void peal_mcast_leave4(struct net_device *ndev, __be32 group)
 {
 	struct in_device *in = __in_dev_get_rtnl(ndev);
@@ -79,7 +82,7 @@ void peal_mcast_leave(const struct net *net, struct net_device *ndev, const unio
 
 	rtnl_lock();
 	if (!net_eq(dev_net(ndev), net))
-		;	/* the stack has done it */
+		;	/* the stack has left the group already */
 	else if (peal_mcast_is_ipv4(group))
 		peal_mcast_leave4(ndev, group->s6_addr32[3]);
 	else

@@ -14,14 +14,14 @@
 #include "net/netns.h"
 #include "net/port.h"
 
-/* How soon a namespace that ends asks again for a device that could not be removed. */
+/* How often a namespace that ends tries again to remove a device that could not be removed. */
 #define PEAL_NETNS_RETRY	(HZ / 10)
 
-/* Nothing waits while it holds this mutex, because it is one for all namespaces. */
+/* Never wait for packets, RCU or programs under this mutex, because all namespaces share it. */
 static DEFINE_MUTEX(peal_netns_mutex);
 static LIST_HEAD(peal_netns_all);
 
-/* Not one without users: it is being closed. */
+/* Return: the peal_netns of @net. One without users is not returned, because it is being closed. */
 static struct peal_netns *peal_netns_of(const struct net *net)
 {
 	struct peal_netns *ns;
@@ -50,7 +50,10 @@ static struct peal_netns *peal_netns_new(struct net *net)
 	return ns;
 }
 
-/* Where @ndev is now, with a reference; NULL: that namespace, or the netdev, is dead. */
+/*
+ * Return: @ndev's namespace with a reference. NULL: the namespace is dead, or the netdev is
+ * not registered any more.
+ */
 static struct net *peal_netns_hold(const struct net_device *ndev)
 {
 	struct net *net = NULL;
@@ -62,7 +65,10 @@ static struct net *peal_netns_hold(const struct net_device *ndev)
 	return net;
 }
 
-/* @net lives, so that its end is still to come, and finds the device. */
+/*
+ * The caller holds a reference on @net. So the end of @net is still to come, and will find
+ * the device.
+ */
 static int peal_netns_join(struct peal_port *port, struct net *net)
 {
 	struct peal_netns *ns;
@@ -101,7 +107,7 @@ bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev
 }
 
 /*
- * After the last device. A new device in this namespace may have made another
+ * Call after the last device has left. A new device in this namespace may have made another
  * peal_netns by now, with hooks of its own.
  */
 static void peal_netns_close(struct peal_netns *ns)
@@ -110,7 +116,7 @@ static void peal_netns_close(struct peal_netns *ns)
 	synchronize_net();	/* until no CPU runs a hook */
 	peal_rx_drain(&ns->rx);
 	rcu_barrier();		/* address handles release their routes by RCU */
-	/* It was on the list until here, because an end of its namespace waits for this. */
+	/* @ns was on the list until here, because the end of its namespace waits for this. */
 	mutex_lock(&peal_netns_mutex);
 	list_del(&ns->node);
 	if (ns->gone)
@@ -119,7 +125,7 @@ static void peal_netns_close(struct peal_netns *ns)
 	kfree(ns);
 }
 
-/* @ns may be gone when this returns. */
+/* @ns may be freed when this returns. */
 static void peal_netns_leave(struct peal_netns *ns)
 {
 	bool close;
@@ -150,8 +156,9 @@ void peal_netns_detach(struct peal_port *port)
 }
 
 /*
- * A device that cannot be had is being removed already, or not registered yet, or just
- * changes its namespace in the RDMA core. So the caller that waits comes again.
+ * remove() does nothing for a device that is being removed already, is not registered yet,
+ * or is just changing its namespace in the RDMA core. So the caller calls this again while
+ * it waits.
  */
 static void peal_netns_remove_ports(struct peal_netns *ns)
 {
@@ -182,7 +189,7 @@ static bool peal_netns_is_among(const struct peal_netns *ns, const struct list_h
 	return false;
 }
 
-/* @ending: gets what @nets have. Return: how many times @gone will be completed. */
+/* Move what @nets have to @ending. Return: how many times @gone will be completed. */
 static u32 peal_netns_collect(const struct list_head *nets, struct list_head *ending,
 			      struct completion *gone)
 {
@@ -202,7 +209,10 @@ static u32 peal_netns_collect(const struct list_head *nets, struct list_head *en
 	return count;
 }
 
-/* As peal_netns_close(), but waits once for all of them. None has a device. */
+/*
+ * As peal_netns_close(), for several namespaces without devices. Waits only once for all of
+ * them.
+ */
 static void peal_netns_close_all(struct list_head *ending)
 {
 	struct peal_netns *ns, *next;
@@ -220,9 +230,9 @@ static void peal_netns_close_all(struct list_head *ending)
 }
 
 /*
- * Before the namespaces' netdevs go, and before their routing tables. They are dead:
- * no device is attached to them any more. All devices are on their way out before
- * this waits for the first, because the host ends no other namespace meanwhile.
+ * Runs before the namespaces' netdevs and routing tables are removed. The namespaces are
+ * dead, so no device is attached to them any more. Begin to remove all devices before
+ * waiting for the first, because the host ends no other namespace in the meantime.
  */
 static void __net_exit peal_netns_ended(struct list_head *nets)
 {

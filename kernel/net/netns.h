@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What peal keeps per network namespace, from its first device there to its
- * last: the receive hooks, the list of devices.
+ * What peal keeps for a network namespace while it has devices there: the receive hooks and
+ * the list of devices.
  *
- * Owns: struct peal_netns and its life. No port is opened and no hook exists
- * before a device does.
+ * Owns: struct peal_netns and its life. Without a device in the namespace no port is open
+ * and no hook exists.
  * Does not know: what is received and sent.
  *
- * A namespace that ends takes its devices with it, and waits for them: routes,
- * which paths hold, must not outlive it, and netdevs that move elsewhere then do
- * not wait for anybody. The stack ends many namespaces at once; their devices are
- * removed at the same time.
+ * A namespace that ends removes its devices and waits for them. Otherwise the routes that
+ * paths hold would outlive the namespace, and its netdevs that move to another namespace
+ * would have to wait for devices. The stack ends many namespaces at once, so their devices
+ * are removed at the same time.
  */
 #ifndef PEAL_NETNS_H
 #define PEAL_NETNS_H
@@ -27,24 +27,24 @@ struct net_device;
 struct peal_port;
 
 struct peal_netns {
-	struct list_head node;		/* of all, or of those that end together */
+	struct list_head node;		/* in peal_netns_all, or with those that end together */
 	struct net *net;		/* outlives all devices in it */
-	u32 users;			/* devices; under the module's mutex, as the others here */
+	u32 users;			/* devices; under peal_netns_mutex, as the others here */
 	bool ending;			/* the namespace's end closes it, not the last device */
-	struct completion *gone;	/* of the namespace's end, which waits for the last */
-	struct peal_rx rx;		/* its hooks, and the list of its ports */
+	struct completion *gone;	/* the namespace's end waits for it; NULL: not ending */
+	struct peal_rx rx;		/* the hooks, and the list of ports */
 };
 
 /*
- * A device appears in @ndev's namespace: sets port->netns and port->net. Sleeps. Return: 0 or a
+ * Add a device to @ndev's namespace. Sets port->netns and port->net. Sleeps. Return: 0 or a
  * negative errno.
  */
 int peal_netns_attach(struct peal_port *port, struct net_device *ndev);
-/* Under RTNL: is @ndev, its netdev, somewhere else by now, or on its way out? */
+/* Under RTNL. Has @ndev, the port's netdev, left the port's namespace, or is it being removed? */
 bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev);
 /*
- * It goes: no packet is delivered to it when this returns. Sleeps. Nothing
- * happens to a device that is not attached.
+ * Remove a device from its namespace. No packet is delivered to it when this returns. Does
+ * nothing for a device that is not attached. Sleeps.
  */
 void peal_netns_detach(struct peal_port *port);
 

@@ -2,11 +2,11 @@
 /*
  * See path.h.
  *
- * Which interface: the packets of a device leave through the netdev of the GID
- * they are sent from, as those of an adapter do. So where the routing table
- * would send them through another one (two netdevs in one subnet), the lookup is
- * repeated for this one alone. The exception are destinations on this host:
- * their route is local whatever the netdev.
+ * Choice of the interface: packets leave through the netdev of the GID that they are sent
+ * from, as those of a hardware adapter do. The routing table may choose another netdev (two
+ * netdevs in one subnet). Then the lookup is repeated for the GID's netdev alone.
+ * Destinations on this host are the exception, because their route is local whatever the
+ * netdev.
  */
 #include <linux/capability.h>
 #include <linux/if_vlan.h>
@@ -25,7 +25,7 @@
 #include "net/port.h"
 #include "proto/packet.h"
 
-/* UDP and the InfiniBand headers at their longest that carry payload, ICRC. */
+/* In bytes: UDP, BTH, RETH, ImmDt and ICRC. No packet with payload has longer headers. */
 #define PEAL_PATH_OVERHEAD	(8 + 12 + 16 + 4 + 4)
 
 static const struct in6_addr *peal_path_in6(const union ib_gid *gid)
@@ -85,7 +85,7 @@ static u32 peal_path_cookie(const struct peal_path *path, const struct dst_entry
 }
 #endif
 
-/* A multicast route is local when this host is a member. */
+/* A multicast route is marked local when this host is a member, so the mark does not count. */
 static bool peal_path_route_is_local(const struct peal_path *path, const struct dst_entry *dst)
 {
 	if (path->multicast)
@@ -100,7 +100,7 @@ static struct dst_entry *peal_path_lookup_by(const struct peal_path *path, struc
 	return path->ipv6 ? peal_path_lookup6(path, net, oif) : peal_path_lookup4(path, net, oif);
 }
 
-/* With a reference for the caller, or an ERR_PTR. Under RCU. */
+/* Under RCU. Return: the route with a reference for the caller, or an ERR_PTR. */
 static struct dst_entry *peal_path_lookup(const struct peal_path *path, struct net *net)
 {
 	struct dst_entry *dst;
@@ -115,7 +115,7 @@ static struct dst_entry *peal_path_lookup(const struct peal_path *path, struct n
 	return peal_path_lookup_by(path, net, path->ifindex);
 }
 
-/* @dst: the new cached route, whose reference is now the path's; or NULL. */
+/* @dst: the new cached route, whose reference the path takes over, or NULL. */
 static void peal_path_keep(struct peal_path *path, struct dst_entry *dst)
 {
 	struct dst_entry *old;
@@ -130,8 +130,8 @@ static void peal_path_keep(struct peal_path *path, struct dst_entry *dst)
 }
 
 /*
- * Whether a multicast packet comes back to this host's members is a property of
- * the IPv4 route, and memberships come and go: such a route serves one packet.
+ * A multicast route is used for one packet only. The IPv4 route says whether the packet
+ * comes back to members on this host, and memberships come and go.
  */
 static struct dst_entry *peal_path_cached(struct peal_path *path)
 {
@@ -148,8 +148,8 @@ static struct dst_entry *peal_path_cached(struct peal_path *path)
 }
 
 /*
- * The reference stays the path's. When another sender replaces the route before
- * this packet is out, the stack cannot take one any more and drops the packet.
+ * The path keeps the reference. If another sender replaces the route before this packet has
+ * left, the stack cannot take a reference any more and drops the packet.
  */
 struct dst_entry *peal_path_route(struct peal_path *path, struct net *net)
 {
@@ -162,7 +162,10 @@ struct dst_entry *peal_path_route(struct peal_path *path, struct net *net)
 	return dst;
 }
 
-/* Addresses that mean nothing without an interface, and interfaces with routes of their own. */
+/*
+ * Bind the path for addresses that mean nothing without an interface (multicast,
+ * link-local), and for interfaces with routes of their own (VRFs).
+ */
 static bool peal_path_must_bind(const struct peal_path *path, const struct net_device *ndev)
 {
 	return path->multicast || netif_is_l3_slave(ndev) || netif_is_l3_master(ndev) ||
@@ -223,7 +226,7 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_r
 	return peal_path_set_netdev(path, gid);
 }
 
-/* What SO_PRIORITY grants to every program. */
+/* The highest service level for programs without capabilities, as with SO_PRIORITY. */
 #define PEAL_PATH_FREE_SL	6
 
 int peal_path_permit(const struct peal_port *port, const struct rdma_ah_attr *attr)
@@ -281,7 +284,7 @@ bool peal_path_leaves_by(struct peal_path *path, int ifindex)
 
 	rcu_read_lock();
 	dst = peal_path_route_now(path);
-	/* 0 is what stands for a netdev that is gone. */
+	/* Index 0 stands for a netdev that is gone, so it never matches. */
 	same = ifindex && !IS_ERR(dst) && READ_ONCE(dst->dev)->ifindex == ifindex;
 	rcu_read_unlock();
 	return same;

@@ -2,8 +2,9 @@
 /*
  * The port of a device (IBTA 3.2): the netdev by which its packets leave and arrive.
  *
- * Owns: the netdev, the network namespace, and the transmit queues' memory.
- * Does not know: queue pairs. What is received goes to the owner, through ops.
+ * Owns: the netdev, the network namespace, and the memory limits of the transmit queues and
+ * of early packets.
+ * Does not know: queue pairs. Received packets go to the owner, through ops.
  */
 #ifndef PEAL_PORT_H
 #define PEAL_PORT_H
@@ -21,23 +22,23 @@ struct peal_netns;
 struct peal_port;
 struct peal_qp;
 
-/* What the owner of a port does for it. */
+/* What the owner of a port provides. */
 struct peal_port_ops {
 	/*
-	 * Inside the guard: the queue pair of this number. NULL: there is none, so another
-	 * user of the UDP port may own the packet.
+	 * Inside the guard. Return: the queue pair of this number. NULL: there is none, so
+	 * another user of the UDP port may own the packet.
 	 */
 	struct peal_qp *(*find)(struct peal_port *port, u32 qpn);
 	/*
-	 * Inside the guard, softirqs off, never called from inside a send of ours (the
-	 * receive side queues those packets). @qp: what find() gave in the same section, or
-	 * NULL. Consumes dg->skb. When @budget is used up, what there is to do because of the
-	 * packet is left to the engine.
+	 * Inside the guard with softirqs off. Never called from inside a send of ours,
+	 * because the receive side queues such packets. @qp: what find() returned in the
+	 * same section of the guard, or NULL. Consumes dg->skb. When @budget is used up,
+	 * the engine does the rest of the work that the packet causes.
 	 */
 	void (*deliver)(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
 			struct peal_budget *budget);
 	/*
-	 * The namespace ends: begin to remove the device. Does not sleep, and is called again
+	 * The namespace ends. Begin to remove the device. Must not sleep. Called again
 	 * until the device is gone.
 	 */
 	void (*remove)(struct peal_port *port);
@@ -45,20 +46,20 @@ struct peal_port_ops {
 
 struct peal_port {
 	const struct peal_port_ops *ops;
-	struct peal_table *table;	/* whose counters count the packets */
-	struct net_device *ndev;	/* held */
+	struct peal_table *table;	/* its counters count the packets */
+	struct net_device *ndev;	/* with a reference */
 	netdevice_tracker tracker;
-	struct peal_netns *netns;	/* from before the device can be used to after */
-	struct net *net;		/* its namespace, as long as netns is set */
-	struct list_head node;		/* on the list of netns */
-	struct peal_rooms rooms;	/* open as long as netns is set */
+	struct peal_netns *netns;	/* set before the device can be used, until after */
+	struct net *net;		/* its namespace; valid while netns is set */
+	struct list_head node;		/* on netns->rx.ports */
+	struct peal_rooms rooms;	/* open while netns is set */
 	struct peal_reorder_mem reorder_mem;
 };
 
-/* RoCEv2 headers at their longest: IPv6, UDP, BTH, RETH, immediate, ICRC. */
+/* In bytes: IPv6, UDP, BTH, RETH, ImmDt, ICRC. No packet with payload has longer headers. */
 #define PEAL_HEADERS_BYTES	(40 + 8 + 12 + 16 + 4 + 4)
 
-/* The port's MTU: the largest path MTU whose packets fit the link; 256 where none does. */
+/* The port's MTU: the largest path MTU whose packets fit the link, or 256 when none fits. */
 static inline enum ib_mtu peal_port_mtu(const struct peal_port *port)
 {
 	int room = (int)READ_ONCE(port->ndev->mtu) - PEAL_HEADERS_BYTES;
