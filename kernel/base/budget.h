@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How much may be done before somebody else has a turn.
+ * A budget: how much work may be done before another queue pair or program has its turn.
  *
- * Everything has a price in bytes, that is in the time it takes to copy as many:
- * a lock is held, and a caller kept in the kernel, for a time and not for a number
- * of WQEs. The last step may overdraw the budget; a step is bounded by itself.
- * Does not know: what is bought, and who has the next turn.
+ * Each step has a price in bytes: the time that copying as many bytes would take. The price
+ * stands for time, because a lock is held, and a caller is kept in the kernel, for a time
+ * and not for a number of WQEs. The last step may overdraw the budget, because each step is
+ * bounded by itself.
+ * Does not know: what the budget is spent on, and which turn is next.
  */
 #ifndef PEAL_BUDGET_H
 #define PEAL_BUDGET_H
 
 #include <linux/types.h>
 
-/* To take a WQE from its ring, check it, and complete it. */
+/* Take a WQE from its ring, check it, and complete it. */
 #define PEAL_COST_WQE		2048
-/* To look an entry of a list up, or to begin a copy at another place. */
+/* Look up an entry of a scatter-gather list, or begin a copy at another address. */
 #define PEAL_COST_PIECE		1024
-/* To complete a message whose packets were answered. */
+/* Complete a message whose packets were acknowledged. */
 #define PEAL_COST_COMPLETION	128
 /*
- * A packet, beside its payload. What the network stack takes for it is far more,
- * but a window that leaves in parts, from two CPUs, arrives out of order.
+ * A packet, in addition to its payload. The network stack takes far more time for a packet.
+ * The price is low so that a window leaves in one turn, because a window that leaves in
+ * parts from two CPUs arrives out of order.
  */
 #define PEAL_COST_PACKET	64
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What differs between the kernels this module builds for: 6.1, 6.12 and 7.2.
+ * Differences between the kernels that this module builds for: 6.1, 6.12 and 7.2.
  *
- * Owns: shims that make the older ones look like the newest. Decided by the
- * probes in Kbuild (PEAL_HAS_*), not by version, wherever a name can be probed.
+ * Owns: shims that make the older kernels look like the newest. The probes in Kbuild
+ * (PEAL_HAS_*) decide which shims are used, not the version, wherever a name can be probed.
  * Does not know: anything about peal.
  */
 #ifndef PEAL_COMPAT_H
@@ -15,13 +15,16 @@
 #include <rdma/uverbs_ioctl.h>
 
 /*
- * Kernels built to zero all stack variables do so with the large ones of the
- * data path too, which costs more than a small message. These are written
- * before they are read.
+ * For large stack variables of the data path that are written before they are read. A
+ * kernel that is built to zero all stack variables would zero them too, which takes longer
+ * than a small message.
  */
 #define PEAL_UNINITIALIZED	__attribute__((__uninitialized__))
 
-/* create_cq's last argument: udata, later the attribute bundle it is part of. */
+/*
+ * The last argument of create_cq: udata, or in newer kernels the attribute bundle that
+ * contains it.
+ */
 #ifdef PEAL_HAS_CQ_ATTRS
 #define PEAL_CQ_UDATA_ARG	struct uverbs_attr_bundle *attrs
 #define PEAL_CQ_UDATA		(attrs ? &attrs->driver_udata : NULL)
@@ -30,7 +33,7 @@
 #define PEAL_CQ_UDATA		cq_udata
 #endif
 
-/* reg_user_mr got a DMA handle; peal has none to offer. */
+/* In newer kernels reg_user_mr has an argument for a DMA handle. peal has none to offer. */
 #ifdef PEAL_HAS_DMAH
 #define PEAL_MR_DMAH_ARG	struct ib_dmah *dmah,
 #define PEAL_MR_DMAH		dmah
@@ -49,7 +52,7 @@ static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u6
 #endif
 }
 
-/* A workqueue is bound to CPUs unless it says otherwise; newer kernels want that said. */
+/* A workqueue is bound to CPUs by default. Newer kernels require a flag that says so. */
 #ifdef PEAL_HAS_WQ_PERCPU
 #define PEAL_WQ_PERCPU	WQ_PERCPU
 #else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a device counts: one list, from which come the per-CPU array, the names
- * in `rdma statistic show` and the increments.
+ * The counters of a device. The per-CPU array, the names in `rdma statistic show` and the
+ * increments all come from one list.
  *
- * Owns: the list. Does not know: who reads it.
+ * Owns: the list. Does not know: the readers.
  */
 #ifndef PEAL_COUNTERS_H
 #define PEAL_COUNTERS_H
@@ -15,32 +15,32 @@
 
 #define PEAL_COUNTERS(X)						\
 	X(posts)		/* send WQEs taken from rings */	\
-	X(kicks)		/* system calls that rang */		\
-	X(doorbells)		/* doorbell bits found by the engine */	\
+	X(kicks)		/* kick system calls */			\
+	X(doorbells)		/* doorbell bits that the engine found set */ \
 	X(engine_wakeups)	/* times the engine began to spin */	\
 	X(deferrals)		/* queue pairs handed to the worker */	\
-	X(overdue_turns)	/* turns of such by their context's kicks */ \
-	X(messages)		/* messages carried */			\
-	X(bytes)		/* payload carried */			\
-	X(direct_messages)	/* of these by the direct carrier */	\
-	X(wire_messages)	/* of these by packets */		\
-	X(rnr_waits)		/* waits for a receive */		\
-	X(silence_waits)	/* waits for a silent peer */		\
-	X(errors)		/* completions in error, flushes apart */ \
+	X(overdue_turns)	/* turns that kicks gave to deferred queue pairs */ \
+	X(messages)		/* messages that requesters completed */ \
+	X(bytes)		/* payload of messages */		\
+	X(direct_messages)	/* messages by the direct transport */	\
+	X(wire_messages)	/* messages by packets */		\
+	X(rnr_waits)		/* waits because the peer had no receive */ \
+	X(silence_waits)	/* waits because the peer did not answer */ \
+	X(errors)		/* completions in error, except flushes */ \
 	X(flushes)		/* WQEs flushed */			\
-	X(cq_overflows)		/* CQEs lost */				\
+	X(cq_overflows)		/* CQEs lost because their queue was full */ \
 	X(packets_sent)							\
 	X(packets_received)	/* well-formed, with the right ICRC */	\
 	X(packet_bytes_sent)	/* from the BTH to the ICRC */		\
 	X(packet_bytes_received)					\
 	X(packets_unsent)	/* refused by the stack, or no memory */ \
-	X(full_queues)		/* waits for room in the transmit queue */ \
-	X(retransmits)		/* packets sent again, by either half */ \
-	X(probes)		/* retransmissions on an estimate */	\
-	X(timeouts)		/* the attribute's timeout ran out */	\
+	X(full_queues)		/* waits for room in the transmit queues */ \
+	X(retransmits)		/* packets sent again, by either side */ \
+	X(probes)		/* retransmits when the RTT estimate ran out */ \
+	X(timeouts)		/* expiries of the queue pair's timeout */ \
 	X(duplicates)		/* packets that were known already */	\
-	X(early_kept)		/* packets that waited for an earlier one */ \
-	X(early_lost)		/* of these, thrown away in the end */	\
+	X(early_kept)		/* packets kept until their turn came */ \
+	X(early_lost)		/* kept packets that were thrown away */ \
 	X(naks_sent_sequence)						\
 	X(naks_sent_invalid)						\
 	X(naks_sent_access)						\
@@ -51,8 +51,8 @@
 	X(naks_received_access)						\
 	X(naks_received_operation)					\
 	X(naks_received_rnr)						\
-	X(reach_asked)		/* probes sent, see reach.h */		\
-	X(reach_answered)	/* answers to probes sent */		\
+	X(reach_asked)		/* probes sent, see locality.h */	\
+	X(reach_answered)	/* answers sent to probes of peers */	\
 	X(reach_late)		/* probes and answers that took too long */ \
 	X(drops)		/* received packets thrown away; why: drop_* */
 
@@ -75,7 +75,7 @@ struct peal_counters {
 	this_cpu_add((table)->counters->value[PEAL_COUNTER_##name], n)
 #define peal_count(table, name) peal_count_by(table, name, 1)
 
-/* A received packet was dropped; @drop is not PEAL_DROP_none. */
+/* Count a received packet that is dropped. @drop is not PEAL_DROP_none. */
 #define peal_count_drop(table, drop) do {						\
 	peal_count(table, drops);							\
 	this_cpu_inc((table)->counters->value[PEAL_COUNTER_drops + (drop)]);		\

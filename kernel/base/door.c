@@ -13,9 +13,9 @@
 #include "base/door.h"
 
 struct peal_door {
-	refcount_t refs;			/* the file, and the owner until revoked */
+	refcount_t refs;			/* the file's, and the owner's until revoked */
 	const struct peal_door_ops __rcu *ops;	/* NULL: revoked */
-	void *owner;				/* valid for who has read ops, under RCU */
+	void *owner;				/* valid under RCU, if ops was not NULL */
 	struct file *file;			/* valid until opened */
 	int fd;
 };
@@ -66,10 +66,9 @@ static int peal_door_make_file(struct peal_door *door)
 }
 
 /**
- * peal_door_create() - a door that is still shut: its fd is reserved only
+ * peal_door_create() - make a door and reserve its fd, but do not open it yet
  *
- * Follow with peal_door_open() when nothing can fail any more, or with
- * peal_door_discard().
+ * Call peal_door_open() when nothing can fail any more, otherwise peal_door_discard().
  *
  * Return: the door or an ERR_PTR: -ENOMEM, -EMFILE.
  */
@@ -97,13 +96,14 @@ int peal_door_fd(const struct peal_door *door)
 }
 EXPORT_SYMBOL_GPL(peal_door_fd);
 
-/* The program has the file now and may close it at any time. */
+/* From now on the program has the file and may close it at any time. */
 void peal_door_open(struct peal_door *door)
 {
 	fd_install(door->fd, door->file);
 }
 EXPORT_SYMBOL_GPL(peal_door_open);
 
+/* Frees a door that was not opened. Drops the references of the file and of the owner. */
 void peal_door_discard(struct peal_door *door)
 {
 	put_unused_fd(door->fd);
@@ -113,8 +113,8 @@ void peal_door_discard(struct peal_door *door)
 EXPORT_SYMBOL_GPL(peal_door_discard);
 
 /*
- * No call begins any more when it returns. Those that began before end within a grace
- * period: @owner and what it uses must live until then, and the functions in ops, too.
+ * When this returns, no new call begins. Calls that began before end within a grace period.
+ * @owner, all that it uses, and the functions in ops must live until then.
  */
 void peal_door_revoke(struct peal_door *door)
 {

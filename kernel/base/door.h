@@ -2,11 +2,11 @@
 /*
  * The door: the file at which a program kicks the device.
  *
- * Owns: the anonymous file, and the question whether anybody is still behind it.
- * It is a module of its own, peal_door.ko, because an open file pins the module
- * whose functions it calls: peal.ko must be removable while programs hold their
- * doors open. A revoked door answers EIO, and calls that began before it was revoked are
- * RCU readers until they end.
+ * Owns: the anonymous file, and the state that tells whether the owner still exists. The
+ * door is a module of its own, peal_door.ko, because an open file pins the module whose
+ * functions it calls, and peal.ko must be removable while programs hold their doors open. A
+ * revoked door answers EIO. Calls that began before the door was revoked are RCU readers
+ * until they end.
  * Does not know: what a kick does.
  */
 #ifndef PEAL_DOOR_H

@@ -14,14 +14,15 @@ static struct lock_class_key peal_guard_key;
 struct lockdep_map peal_guard_lockdep = STATIC_LOCKDEP_MAP_INIT("peal_guard", &peal_guard_key);
 #endif
 
-/* A CPU that was outside, or has left since, cannot hold the old pointer. */
+/* A CPU that was outside, or has left since, cannot hold a pointer to the removed object. */
 static void peal_guard_wait_cpu(int cpu)
 {
 	const struct peal_guard *g = per_cpu_ptr(&peal_guard, cpu);
 	unsigned long seq;
 
-	/* G: pairs with the release in peal_guard_exit(). The caller's last
-	 * barrier does the same for the value that ends the loop.
+	/*
+	 * G: pairs with the release in peal_guard_exit(). The last barrier of
+	 * peal_guard_wait() does the same for the value that ends the loop.
 	 */
 	seq = smp_load_acquire(&g->seq);
 	while (seq & 1) {
@@ -33,10 +34,10 @@ static void peal_guard_wait_cpu(int cpu)
 }
 
 /**
- * peal_guard_wait() - wait until no CPU uses what left the tables before
+ * peal_guard_wait() - wait until no CPU uses objects that left the tables before the call
  *
- * May sleep. Returns after every section that began before the call has ended.
- * Must not be called inside a section.
+ * May sleep. Returns after every section that began before the call has ended. Must not be
+ * called inside a section, because it would wait for itself.
  */
 void peal_guard_wait(void)
 {
@@ -46,10 +47,10 @@ void peal_guard_wait(void)
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
 	RCU_LOCKDEP_WARN(lock_is_held(&peal_guard_lockdep), "the guard is waited for inside it");
 #endif
-	/* G, writer: the removal from the tables is visible before we look. */
+	/* G, writer: the removal from the tables is visible before the CPUs' words are read. */
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		peal_guard_wait_cpu(cpu);
-	/* G: what follows happens after their last use. */
+	/* G: what follows happens after the last use of the removed objects. */
 	smp_mb();
 }

@@ -2,16 +2,17 @@
 /*
  * The guard: how the data path uses objects that another CPU may destroy.
  *
- * Owns: one sequence word per CPU. Between enter and exit a CPU may follow
- * pointers it finds in the tables (queue pairs, completion queues, memory
- * regions, contexts) without a reference. Who destroys an object first takes it
- * out of the tables, then calls peal_guard_wait(), then frees.
+ * Owns: one sequence word per CPU. Between enter and exit a CPU may follow pointers that it
+ * finds in the tables (queue pairs, completion queues, memory regions, contexts) without a
+ * reference. A destroyer first removes the object from the tables, then calls
+ * peal_guard_wait(), then frees the object.
  * Does not know: what is guarded.
  *
- * It is RCU with two differences. A section is short by construction (a turn, or
- * what arrived in one piece), so the wait takes microseconds where synchronize_rcu()
- * takes milliseconds: dereg_mr and destroy_qp are verbs that programs time. And
- * it disables softirqs, which the locks below it want anyway.
+ * The guard is RCU with two differences. First, a section is short by construction (a turn,
+ * or one received piece), so the wait takes microseconds. synchronize_rcu() takes
+ * milliseconds, which is too long because programs measure the time of dereg_mr and
+ * destroy_qp. Second, a section disables softirqs, which the locks taken inside it need
+ * anyway.
  *
  * Price: one full barrier per section, which is one per batch of WQEs.
  */
@@ -24,13 +25,13 @@
 
 struct peal_guard {
 	unsigned long seq;	/* odd while this CPU is inside */
-	unsigned int depth;	/* a completion handler may post again */
+	unsigned int depth;	/* sections nest: a completion handler may post */
 };
 
 DECLARE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
 
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
-/* Lockdep lists a section among the locks held, as it does with those of RCU. */
+/* Lockdep lists a section among the held locks, as it does for RCU. */
 extern struct lockdep_map peal_guard_lockdep;
 #define peal_guard_lockdep_enter()	rcu_lock_acquire(&peal_guard_lockdep)
 #define peal_guard_lockdep_exit()	rcu_lock_release(&peal_guard_lockdep)
@@ -50,9 +51,9 @@ static inline void peal_guard_enter(void)
 		return;
 	WRITE_ONCE(g->seq, g->seq + 1);
 	/*
-	 * G, reader: "inside" is visible before any table is read. Pairs with
-	 * the full barrier G in peal_guard_wait(): either the destroyer sees us
-	 * inside, or we do not see its object.
+	 * G, reader: "inside" is visible before any table is read. Pairs with the full
+	 * barrier G in peal_guard_wait(), so either the destroyer sees this CPU inside, or
+	 * this CPU does not find the object.
 	 */
 	smp_mb();
 }

@@ -7,8 +7,9 @@
 #include "base/options.h"
 
 /*
- * Two namespaces may belong to two owners, and each owner can build a path to the
- * other. So a path between them is no permission, and an administrator has to give it.
+ * Two namespaces may belong to two owners, and each owner can build a path to the other. So
+ * a path between them is no permission. The default therefore ends at the namespace, and an
+ * administrator has to extend it.
  */
 enum peal_nl_scope peal_options_host_scope = PEAL_NL_SCOPE_NETNS;
 
@@ -18,19 +19,25 @@ void peal_options_init(struct peal_options *options)
 	options->max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC;
 }
 
-/* For messages that are begun from now on. */
+/*
+ * Applies to queue pairs that get their path from now on, and to messages between two
+ * devices that begin from now on.
+ */
 void peal_options_set_direct(struct peal_options *options, bool on)
 {
 	WRITE_ONCE(options->direct, on);
 }
 
-/* For queue pairs that get their path, and messages that begin, from now on. */
+/* Applies to the same queue pairs and messages as peal_options_set_direct(). */
 void peal_options_set_scope(enum peal_nl_scope scope)
 {
 	WRITE_ONCE(peal_options_host_scope, scope);
 }
 
-/* @attrs: what the core remembers of query_device; it is asked only once. */
+/*
+ * @attrs: the core's copy of the answer of query_device. The core calls that only once, so
+ * the copy must change too.
+ */
 void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
 				    u32 max)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Options that an administrator may change while devices run: those of a device,
- * and one of the whole host.
+ * Options that an administrator may change while devices run: those of a device, and one of
+ * the whole host.
  *
- * Owns: the values and their limits. Written under the netlink family's lock,
- * read anywhere: each is one word, and a stale one does no harm.
+ * Owns: the values and their limits. They are written under the netlink family's lock, and
+ * read anywhere without a lock, because each is one word and a stale value does no harm.
  * Does not know: netlink.
  */
 #ifndef PEAL_OPTIONS_H
@@ -15,21 +15,24 @@
 #include <rdma/peal-netlink.h>
 
 /*
- * READs and atomics that may be outstanding on a queue pair, either way. modify_qp
- * allows as many, also when the device advertises fewer: programs take what
- * their peer advertises.
+ * READs and atomics that may be outstanding on a queue pair, either way. modify_qp allows
+ * as many even when the device advertises fewer, because programs use the number that their
+ * peer advertises.
  */
 #define PEAL_MAX_RD_ATOMIC	128
 
-/* Real targets refuse connections that ask for a greater depth than they have. */
+/*
+ * Advertised by default. It is low, because real targets refuse connections that ask for a
+ * greater depth than they have.
+ */
 #define PEAL_DEFAULT_RD_ATOMIC	16
 
 struct peal_options {
-	bool direct;		/* the direct carrier may be used */
+	bool direct;		/* the direct transport may be used */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };
 
-/* How far the direct carrier may reach on this host; written by options.c only. */
+/* How far the direct transport may reach on this host. Only options.c writes it. */
 extern enum peal_nl_scope peal_options_host_scope;
 
 void peal_options_init(struct peal_options *options);
@@ -48,7 +51,7 @@ static inline enum peal_nl_scope peal_options_scope(void)
 	return READ_ONCE(peal_options_host_scope);
 }
 
-/* Do the device and the host allow direct messages between ends as far apart as @scope? */
+/* Do the device and the host allow direct messages between queue pairs as far apart as @scope? */
 static inline bool peal_options_allow(const struct peal_options *options, enum peal_nl_scope scope)
 {
 	return peal_options_direct(options) && scope <= peal_options_scope();

@@ -14,22 +14,22 @@
 struct peal_quota_user {
 	struct list_head node;
 	kuid_t uid;
-	u32 accounts;		/* open contexts */
+	u32 accounts;		/* number of open contexts */
 	u32 held[PEAL_QUOTA_KINDS];
 };
 
-#define PEAL_QUOTA_WEIGHT	8	/* of what a context holds itself, in the rule */
+#define PEAL_QUOTA_WEIGHT	8	/* weight of what the context itself holds, in the rule */
 
 /*
- * Of queue pairs, keys, address handles and groups there are as many as have a number
- * or may exist (table.h, net/group.h): seven eighths for programs, the rest for the
- * kernel. Protection domains and completion queues have no number; their limits
- * bound the memory that the RDMA core takes for them.
+ * Seven eighths of each total are for programs, the rest is for the kernel's users. The
+ * totals of queue pairs, keys and address handles are as many as there are numbers for them
+ * (table.h). All multicast groups are 4096. Protection domains and completion queues have no
+ * number. Their limits bound the memory that the RDMA core takes for them.
  */
 struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
 	u32 kernel;		/* total of the kernel's users */
-	u32 context;		/* of one context; less than a tenth of programs */
+	u32 context;		/* of one context; less than a tenth of `programs` */
 };
 
 static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
@@ -57,7 +57,10 @@ void peal_quota_end(const struct peal_quota *quota)
 		WARN_ON(quota->programs[kind] || quota->kernel.held[kind]);
 }
 
-/* An unprivileged user maps thousands of ids into a namespace, so its maker is who counts. */
+/*
+ * Return: the user that the caller counts as. An unprivileged user may map thousands of ids
+ * into a user namespace, so the maker of the namespace counts.
+ */
 static kuid_t peal_quota_current(void)
 {
 	const struct user_namespace *ns = current_user_ns();

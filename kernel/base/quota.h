@@ -2,33 +2,33 @@
 /*
  * How many objects of a device each program may have.
  *
- * Owns: the limits, and how many objects of each kind a context, a user and all
- * programs together hold. The kernel's own users (the connection manager, for example)
- * have numbers of their own, which no program can take.
- * Does not know: what an object is, and what it weighs in memory.
+ * Owns: the limits, and how many objects of each kind a context, a user and all programs
+ * together hold. The kernel's own users (the connection manager, for example) have limits
+ * of their own, so that no program can take their objects.
+ * Does not know: what an object is, and how much memory it takes.
  *
- * The rule: a context may take one more object while it holds less than its own limit
- * and while
+ * The rule: a context may take one more object while it holds less than its own limit and
+ * while
  *
  *	(held by all programs) + (held by its user) + 8 * (held by the context) < total
  *
  * From this follows:
  *
- *	- One user never holds more than half of the total, however many contexts it
- *	  opens. Another user can take half of the rest, so that u users leave at least
- *	  total / 2^u.
- *	- One context takes at most a tenth of (total - all - user), which is what the
- *	  rule leaves its user. c contexts of one user leave at least 0.8^c of that.
- *	  Programs of one user can starve each other with some dozens of contexts, but
- *	  not the programs of other users.
+ *	- One user never holds more than half of the total, however many contexts it opens.
+ *	  Another user can take half of the rest, so that u users leave at least total /
+ *	  2^u.
+ *	- One context takes at most a tenth of (total - all - user), which is what the rule
+ *	  leaves its user. c contexts of one user leave at least 0.8^c of that. Programs of
+ *	  one user can starve each other with some dozens of contexts, but not the programs
+ *	  of other users.
  *
  * A user is a real user id of the initial user namespace. A program in another user
- * namespace counts as the user who made the outermost one, because a user may have
- * thousands of ids inside of it.
+ * namespace counts as the user who made the outermost such namespace, because one user may
+ * have thousands of ids inside of it.
  *
  * Lock: quota->lock guards all counts. It is taken with interrupts off, because the
- * connection manager makes and destroys address handles there. Nothing is taken
- * inside it.
+ * connection manager makes and destroys address handles with interrupts off. No lock is
+ * taken inside it.
  */
 #ifndef PEAL_QUOTA_H
 #define PEAL_QUOTA_H
@@ -49,38 +49,41 @@ enum peal_quota_kind {
 
 struct peal_quota_user;
 
-/* What one context holds, or all of the kernel's users. */
+/* What one context holds, or what all of the kernel's users hold together. */
 struct peal_account {
 	struct peal_quota *quota;
 	struct peal_quota_user *user;	/* NULL: the kernel's users */
 	u32 held[PEAL_QUOTA_KINDS];
 };
 
-/* Of one device. */
+/* The quota of one device. */
 struct peal_quota {
-	spinlock_t lock;		/* guards the counts, and the list */
-	struct list_head users;		/* of open contexts */
+	spinlock_t lock;		/* guards all counts, and the list */
+	struct list_head users;		/* users with open contexts */
 	u32 programs[PEAL_QUOTA_KINDS];	/* held by all contexts */
 	struct peal_account kernel;
 };
 
 void peal_quota_init(struct peal_quota *quota);
-/* All objects and contexts are gone. */
+/* Call when all objects and contexts are gone. */
 void peal_quota_end(const struct peal_quota *quota);
 
-/* The account of a new context, whose user is the caller. May sleep. Return: 0 or -ENOMEM. */
+/*
+ * Open the account of a new context. Its user is the calling program's. May sleep. Return:
+ * 0 or -ENOMEM.
+ */
 int peal_quota_open(struct peal_quota *quota, struct peal_account *account);
-/* The context holds nothing any more. */
+/* Call when the context holds nothing any more. */
 void peal_quota_close(struct peal_account *account);
 
-/* Never sleep. Return: 0, or -ENOSPC when the rule or a limit forbids one more. */
+/* Neither sleeps. Return: 0, or -ENOSPC when the rule or a limit forbids one more. */
 int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind);
 void peal_quota_give(struct peal_account *account, enum peal_quota_kind kind);
-/* An object has another holder now, also where that goes beyond its limit. */
+/* Make @to the holder of an object of @from, even if @to is then beyond its limit. */
 void peal_quota_move(struct peal_account *from, struct peal_account *to,
 		     enum peal_quota_kind kind);
 
-/* The most that one context can have of a kind. */
+/* The most objects of a kind that one context can have. */
 u32 peal_quota_limit(enum peal_quota_kind kind);
 
 #endif

@@ -8,9 +8,12 @@
 
 #include "base/table.h"
 
-/* 0 and 1 are the management queue pairs; small numbers help nobody. */
+/* 0 and 1 are the management queue pairs. The other small numbers stay unused. */
 #define PEAL_QPN_LEAST	0x10
-/* A number is two halves of 11 and 12 bits: the lower half of all 24-bit numbers. */
+/*
+ * A number has a left half of 11 bits and a right half of 12 bits, so that it is in the
+ * lower half of all 24-bit numbers.
+ */
 #define PEAL_QPN_MOST	0x7fffff
 #define PEAL_QPN_RIGHT_BITS	12
 #define PEAL_QPN_RIGHT	0xfff
@@ -18,10 +21,10 @@
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 
-/* The general services interface of the port (IBTA 3.9.3, 10.2.4.1). */
+/* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1
 
-/* A program's memory control group pays for the xarrays' nodes. */
+/* XA_FLAGS_ACCOUNT: the program's memory cgroup is charged for the xarrays' nodes. */
 int peal_table_init(struct peal_table *table)
 {
 	xa_init_flags(&table->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
@@ -58,9 +61,10 @@ static u32 peal_table_mix(const struct peal_table *table, u32 round, u32 half)
 }
 
 /*
- * A Feistel network, so that a place has one number and a number one place, in an order that
- * cannot be told without the key. It need not resist a program that makes thousands of queue
- * pairs to find the key: what it sees are the numbers of its own host.
+ * A Feistel network, so that each place has one number and each number one place, in an
+ * order that cannot be told without the key. It need not resist a program that makes
+ * thousands of queue pairs to find the key, because such a program learns only numbers of
+ * its own host.
  */
 static u32 peal_table_permute(const struct peal_table *table, u32 n)
 {
@@ -85,8 +89,9 @@ static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
 }
 
 /*
- * A number that is too small is permuted again: the circle that it lies on comes back to the
- * place at the latest, so that each place has a number of its own.
+ * A number below PEAL_QPN_LEAST is permuted again until it is large enough. The cycle of
+ * the permutation returns to @place at the latest, so the loop ends, and each place has a
+ * number of its own.
  */
 static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
 {
@@ -96,7 +101,7 @@ static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
 	return place;
 }
 
-/* Numbers that are not in this order stand for themselves: the GSI's, and those of nothing. */
+/* Numbers outside of the order stand for themselves: the GSI's, and those of no queue pair. */
 static u32 peal_table_place(const struct peal_table *table, u32 qpn)
 {
 	if (qpn < PEAL_QPN_LEAST || qpn > PEAL_QPN_MOST)
@@ -112,7 +117,7 @@ struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
 	return xa_load(&table->qps, peal_table_place(table, qpn));
 }
 
-/* The place is reserved first, because a queue pair that can be found has its number. */
+/* Reserve the place first, because a queue pair must have its number before it can be found. */
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 {
 	u32 place;
@@ -123,11 +128,11 @@ int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 	if (ret < 0)
 		return ret;
 	*qpn = peal_table_place_to_qpn(table, place);
-	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* needs no memory */
+	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* a reserved place needs no memory */
 	return 0;
 }
 
-/* Return: -EBUSY when there is one already. */
+/* Return: -EBUSY when there is a GSI already. */
 int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 {
 	*qpn = PEAL_GSI_QPN;
@@ -138,7 +143,10 @@ void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 {
 	xa_lock(&table->qps);
 	__xa_erase(&table->qps, peal_table_place(table, qpn));
-	/* M: it has left the tree when a look-up sees this. Pairs with peal_table_qp_again(). */
+	/*
+	 * M: a look-up that loads the new value does not find the queue pair in the tree.
+	 * Pairs with the load in peal_table_qp_again().
+	 */
 	smp_store_release(&table->removals, table->removals + 1);
 	xa_unlock(&table->qps);
 }
@@ -168,7 +176,10 @@ void peal_table_remove_key(struct peal_table *table, struct peal_account *accoun
 	peal_quota_give(account, PEAL_QUOTA_KEY);
 }
 
-/* Callers may hold locks with interrupts off; the lock is dropped for GFP_KERNEL. */
+/*
+ * Without blocking, the caller may hold locks with interrupts off. With blocking, the
+ * caller has interrupts on, and the xarray drops its lock to allocate memory.
+ */
 static int peal_table_number_address(struct peal_table *table, struct peal_address *address,
 				     u32 *index, gfp_t gfp)
 {
@@ -210,7 +221,7 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 	peal_quota_give(account, PEAL_QUOTA_AH);
 }
 
-/* Sums are not a snapshot: other CPUs go on counting. */
+/* The sum is no snapshot, because other CPUs go on counting. */
 u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
 {
 	u64 sum = 0;

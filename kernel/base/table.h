@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The tables of one device: queue pairs by number, memory keys and addresses by
- * index, and the counters. What a request can name, it names through here.
+ * The tables of one device: queue pairs by number, memory keys and addresses by index, and
+ * the counters. A request can name an object only through these tables.
  *
- * Owns: the numbers. They are handed out cyclically, so that a stale number
- * stays unknown for as long as possible. A QP number is all that a stranger has to
- * guess to be heard by a queue pair, so these come in a secret order, which is another
- * one for each device. They are from the lower half of their 24 bits.
- * Does not know: how many of them each program may have (quota.h),
- * what the entries contain. Entries found inside the guard stay
- * valid until its end (guard.h).
+ * Owns: the numbers. They are handed out cyclically, so that a stale number stays unknown
+ * for as long as possible. QP numbers come in a secret order, which differs from device to
+ * device, because a sender that sees no packets has to guess the number of a queue pair
+ * before that queue pair accepts anything from it. QP numbers are from the lower half of
+ * the 24-bit numbers.
+ * Does not know: how many objects each program may have (quota.h), and what the entries
+ * contain. Entries found inside the guard stay valid until its end (guard.h).
  */
 #ifndef PEAL_TABLE_H
 #define PEAL_TABLE_H
@@ -25,29 +25,29 @@ struct peal_address;
 
 #define PEAL_QPN_ROUNDS	4
 
-/* The key of the order of QP numbers. */
+/* The key of one round of the permutation that orders the QP numbers. */
 struct peal_qpn_round {
 	u32 add, multiply;
 };
 
 /*
- * The last look-up of a queue pair by one user, for example a sender: it spares the way from
- * the number to the place, and the tree. Always of one table, and written by
- * peal_table_qp_again() only.
+ * The last look-up of a queue pair by one user, for example a sender. It saves turning the
+ * number into its place, and the walk through the tree. A peal_lookup always belongs to the
+ * same table. Only peal_table_qp_again() writes it.
  */
 struct peal_lookup {
 	struct peal_qp *qp;	/* NULL: there was none */
 	u32 qpn;
-	unsigned long removals;	/* of the table, before qp was found */
+	unsigned long removals;	/* the table's value, loaded before qp was found */
 };
 
 struct peal_table {
-	unsigned long removals;	/* queue pairs that have left, with barrier M; xa_lock of qps */
-	struct peal_lookup __percpu *received;	/* for packets, inside the guard */
+	unsigned long removals;	/* queue pairs that have left; barrier M; xa_lock of qps */
+	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the guard */
 	struct xarray qps;	/* by place; writers take its xa_lock */
-	struct xarray keys;	/* by key >> 8; likewise */
-	struct xarray addresses; /* by index; likewise, with interrupts off */
-	u32 next_qpn;		/* place in the order of QP numbers; xa_lock of qps */
+	struct xarray keys;	/* by key >> 8; lock as for qps */
+	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
+	u32 next_qpn;		/* next place in the order of QP numbers; xa_lock of qps */
 	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
 	u32 next_key;
 	u32 next_address;
@@ -60,7 +60,7 @@ void peal_table_destroy(struct peal_table *table);
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
 int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn);
 void peal_table_remove_qp(struct peal_table *table, u32 qpn);
-/* These count against @account. Return: 0, -ENOMEM or -ENOSPC. */
+/* Keys and address handles count against @account. Return: 0, -ENOMEM or -ENOSPC. */
 int peal_table_add_key(struct peal_table *table, struct peal_account *account,
 		       struct peal_key *key, u32 *value);
 void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value);
@@ -71,11 +71,12 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
 
 /*
- * As peal_table_qp(). The caller alone uses @last, under a lock or on one CPU.
+ * As peal_table_qp(), but remembers the answer in @last. Only the caller uses @last, under
+ * a lock or on one CPU.
  *
- * Barrier M: removals is loaded before the tree. So @last never has a queue pair that had
- * left when removals was loaded, and one that leaves later changes removals before the
- * destroyer waits for the guard (G).
+ * Barrier M: removals is loaded before the tree. So @last never holds a queue pair that had
+ * left when removals was loaded. A queue pair that leaves later changes removals before its
+ * destroyer waits for the guard (G). Pairs with peal_table_remove_qp().
  */
 static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 						  struct peal_lookup *last, u32 qpn)
@@ -90,13 +91,16 @@ static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 	return last->qp;
 }
 
-/* For packets, inside the guard: those that come one after the other often go to one. */
+/* For packets, inside the guard. Consecutive packets are often for one queue pair. */
 static inline struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
 {
 	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
 }
 
-/* The caller compares the low byte: an old key has another one. */
+/*
+ * The caller must compare the low byte, because the value may be an old key of the same index
+ * with another low byte.
+ */
 static inline struct peal_key *peal_table_key(struct peal_table *table, u32 value)
 {
 	return xa_load(&table->keys, value >> 8);
