@@ -54,7 +54,7 @@
 	X(reach_asked)		/* probes sent, see locality.h */	\
 	X(reach_answered)	/* answers sent to probes of peers */	\
 	X(reach_late)		/* probes and answers that took too long */ \
-	X(drops)		/* received packets thrown away; why: drop_* */
+	X(drops)		/* received packets thrown away, see drop_* */
 
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,
 #define PEAL_COUNTER_DROP_ENUM_(name, text) PEAL_COUNTER_drop_##name,

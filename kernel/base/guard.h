@@ -25,7 +25,7 @@
 
 struct peal_guard {
 	unsigned long seq;	/* odd while this CPU is inside */
-	unsigned int depth;	/* sections nest: a completion handler may post */
+	unsigned int depth;	/* nesting, because a completion handler may post */
 };
 
 DECLARE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);

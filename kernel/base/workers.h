@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The module's workqueue: for what is left when a budget ends, and for what cannot be done
+ * The module's workqueue. It does what is left when a budget ends, and what cannot be done
  * where it was noticed.
  *
  * Owns: one unbound workqueue. It has WQ_MEM_RECLAIM, because storage that memory reclaim
  * waits for may use a queue pair whose remaining work is done here. It is in sysfs, where
  * an administrator may choose its CPUs and its nice value.
- * Does not know: whose works run on it. Code that queues a work must also wait for that
- * work to end.
+ * Does not know: whose works run on it. Code that queues a work item must also wait
+ * for it to end.
  */
 #ifndef PEAL_WORKERS_H
 #define PEAL_WORKERS_H

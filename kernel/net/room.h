@@ -11,11 +11,11 @@
  * up somewhere (a band that is starved, a class that is shaped) therefore use up the room
  * of one program, and other programs can still send.
  *
- * Back-pressure comes from the network stack: a packet is charged to the room's socket
- * until it is freed, and the stack wakes the socket's wait queue when half of the room is
- * free again. The destructor is the core's (sock_wfree), and so are all its callbacks. No
- * skb calls into this module, so packets that lie in a queueing discipline for seconds
- * delay neither the removal of a device nor that of the module.
+ * Back-pressure comes from the network stack. A packet is charged to the room's socket until
+ * it is freed, and the stack wakes the socket's wait queue when half of the room is free
+ * again. The destructor is the core's (sock_wfree), and so are all its callbacks. No skb
+ * calls into this module, so packets that lie in a queueing discipline for seconds delay
+ * neither the removal of a device nor that of the module.
  *
  * The socket also tells to which program the packets belong. BPF and netfilter see the
  * cgroup of the program that opened the room, as they do with that program's own sockets.
@@ -37,8 +37,8 @@
  * Locks: the socket's wait queue, then room->lock. A queue pair first joins the waiters and
  * then arms. The CPU that frees a packet finds `entry` on the socket's queue, removes it
  * and calls the waiters. It calls the first PEAL_ROOM_CALLS at once, because a program may
- * have any number of queue pairs. A work calls the others, in their order and only while
- * half of the room is free. rooms->lock is taken with the queue pair's locks held, and with
+ * have any number of queue pairs. A work item calls the others, in their order and only
+ * while half of the room is free. rooms->lock is taken with the queue pair's locks held, and with
  * neither of the two locks above.
  */
 #ifndef PEAL_ROOM_H
@@ -64,9 +64,9 @@ struct peal_rooms {
 };
 
 /*
- * A queue pair that waits for room. @ready is called once when there is room again: from
- * any context, under room->lock with interrupts off. It puts its queue pair on a list. It
- * must not call the functions declared here, some of which take room->lock.
+ * A queue pair that waits for room. @ready is called once when there is room again. It is
+ * called in any context, under room->lock with interrupts off. It puts its queue pair on a
+ * list. It must not call the functions declared here, because some of them take room->lock.
  */
 struct peal_waiter {
 	struct list_head node;		/* the owner initialises it; under room->lock */

@@ -10,7 +10,7 @@
  *
  * A packet may arrive while this CPU is inside the guard, because a redirection (tc mirred)
  * can lead from our own transmission straight back to this hook. The lock of a queue pair
- * may be held then, so such packets wait for a work.
+ * may be held then, so such packets wait for a work item.
  */
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
@@ -69,7 +69,7 @@ void peal_rx_remove_port(struct peal_rx *rx, struct peal_port *port)
 	list_del_rcu(&port->node);
 }
 
-/* Wait until no hook uses the removed port and the work has dropped its packets. */
+/* Wait until no hook uses the removed port and the work item has dropped its packets. */
 void peal_rx_forget_port(struct peal_rx *rx)
 {
 	peal_guard_wait();
@@ -101,7 +101,7 @@ static struct peal_port *peal_rx_find(struct peal_rx *rx, struct net_device *nde
 	return peal_rx_find_below(rx, ndev);
 }
 
-/* Inside the guard: is the port still there? */
+/* Inside the guard. Is the port still there? It may go while a packet waits in the backlog. */
 static bool peal_rx_has(struct peal_rx *rx, const struct peal_port *port)
 {
 	const struct peal_port *other;
@@ -262,7 +262,8 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 /*
  * One skb may hold several packets: those of a sender's segmentation offload on a virtual
  * link, or those of the receiver's aggregation. The stack divides the skb and makes the
- * headers, because the sender computed the ICRCs for the headers that the stack makes.
+ * headers, because the sender computed the ICRCs for the headers that the stack makes. The
+ * packets may be for different queue pairs, so deliver() looks each queue pair up.
  */
 static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
 {
