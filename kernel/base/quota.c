@@ -21,9 +21,9 @@ struct peal_quota_user {
 #define PEAL_QUOTA_WEIGHT	8	/* weight of what the context itself holds, in the rule */
 
 /*
- * Seven eighths of each total are for programs, the rest is for the kernel's users. The
- * totals of queue pairs, keys and address handles are as many as there are numbers for them
- * (table.h). All multicast groups are 4096. Protection domains and completion queues have no
+ * Programs get seven eighths of each total, and the kernel's users get the rest. For queue
+ * pairs, keys and address handles the total is how many numbers there are (table.h). A
+ * device has at most 4096 multicast groups. Protection domains and completion queues have no
  * number. Their limits bound the memory that the RDMA core takes for them.
  */
 struct peal_quota_limits {
