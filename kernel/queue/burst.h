@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A burst: what a stretch of work owes the outside once its locks are dropped.
+ * A burst: deferred notifications. Completions, events and queue pair errors are collected
+ * under locks, and are raised after the locks are dropped.
  *
- * Owns: the list of completion queues to notify and of events to raise, on the
- * stack of whoever works. Handlers may call back into the device, so they run
- * last, with no lock held but still inside the guard, which keeps the objects.
- * Does not know: why.
+ * Owns: the lists of completion queues to notify, of events to raise, and of queue pairs to
+ * put into error. A burst lives on the stack of the function that begins it. Completion and
+ * event handlers may call back into the device. They therefore run last, with no lock held,
+ * but still inside the guard, because the guard keeps the objects alive.
+ * Does not know: the causes of the notifications.
  */
 #ifndef PEAL_BURST_H
 #define PEAL_BURST_H
@@ -30,10 +32,10 @@ struct peal_burst {
 	struct {
 		struct peal_qp *qp;
 		u32 life;
-	} failed[PEAL_BURST_QPS];		/* to be put into error */
+	} failed[PEAL_BURST_QPS];		/* queue pairs to put into error */
 };
 
-/* The arrays are read as far as these say: no need to clear them. */
+/* Leave the arrays uncleared, because they are read only up to these counts. */
 static inline void peal_burst_begin(struct peal_burst *burst)
 {
 	burst->num_cqs = 0;
@@ -41,7 +43,10 @@ static inline void peal_burst_begin(struct peal_burst *burst)
 	burst->num_failed = 0;
 }
 
-/* A burst serves one queue pair and its peer, so all three arrays are long enough. */
+/*
+ * Note that @cq must be notified. All three arrays are long enough, because a burst serves only
+ * one queue pair and its peer.
+ */
 static inline void peal_burst_cq(struct peal_burst *burst, struct peal_cq *cq)
 {
 	u32 i;
@@ -53,7 +58,7 @@ static inline void peal_burst_cq(struct peal_burst *burst, struct peal_cq *cq)
 		burst->cq[burst->num_cqs++] = cq;
 }
 
-/* Each event of a queue pair once. */
+/* Note an event to raise. A burst raises each event type at most once per queue pair. */
 static inline void peal_burst_event(struct peal_burst *burst, struct ib_qp *qp,
 				    enum ib_event_type type)
 {
@@ -68,7 +73,10 @@ static inline void peal_burst_event(struct peal_burst *burst, struct ib_qp *qp,
 	burst->event[burst->num_events++].type = type;
 }
 
-/* A lock that going into error needs may be held now: later. @life: the queue pair's. */
+/*
+ * Put @qp into error when the burst ends, because the caller may hold a lock that the change to
+ * ERR takes. @life is the current qp->life; see peal_qp_end().
+ */
 static inline void peal_burst_fail(struct peal_burst *burst, struct peal_qp *qp, u32 life)
 {
 	u32 i;
@@ -91,7 +99,7 @@ static inline void peal_burst_raise_event(struct ib_qp *qp, enum ib_event_type t
 		qp->event_handler(&event, qp->qp_context);
 }
 
-/* Inside the guard, no lock held. */
+/* Call inside the guard with no lock held, because handlers may post and poll. */
 static inline void peal_burst_raise(struct peal_burst *burst)
 {
 	u32 i;

@@ -39,10 +39,10 @@ close:
 }
 
 /**
- * peal_context_create() - doorbell page and door
- * @quota: the device's; the context gets an account there
- * @ops: who answers the door
- * @engine: runs its queue pairs
+ * peal_context_create() - make a context with its doorbell page and its door
+ * @quota: the device's quota, in which the context gets an account
+ * @ops: handle the program's kicks
+ * @engine: runs the context's queue pairs
  *
  * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
  */
@@ -62,15 +62,19 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
 	return ERR_PTR(ret);
 }
 
-/* Before the program has a queue pair. The room stays the caller's, and outlives those. */
+/*
+ * Call before the program makes a queue pair. The caller keeps the room, which must outlive the
+ * context's queue pairs.
+ */
 void peal_context_set_room(struct peal_context *ctx, struct peal_room *room)
 {
 	ctx->room = room;
 }
 
 /*
- * The engine has forgotten the context and the door was revoked or discarded. Kicks
- * that are under way find no queue pair in it any more, and do not use the page.
+ * The caller has removed the context from the engine, and has revoked or discarded the door.
+ * Running kicks find no queue pair in the context and do not use the doorbell page, so the page
+ * can be freed at once. RCU frees the context, because those kicks still read it.
  */
 void peal_context_destroy(struct peal_context *ctx)
 {
@@ -92,7 +96,7 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 	};
 }
 
-/* Several threads may make queue pairs at once. */
+/* Take the lock, because several threads may make queue pairs at once. */
 static void peal_context_use_word(struct peal_context *ctx, u32 word)
 {
 	xa_lock(&ctx->qps);
@@ -100,7 +104,7 @@ static void peal_context_use_word(struct peal_context *ctx, u32 word)
 	xa_unlock(&ctx->qps);
 }
 
-/* Small numbers first: the fewer doorbell words are in use the better. */
+/* Give out the smallest free index, because a scan visits every doorbell word in use. */
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 {
 	u32 index;
@@ -124,13 +128,13 @@ void peal_context_set_listed(struct peal_context *ctx, bool listed)
 	ctx->listed = listed;
 }
 
-/* The barrier that must follow ASLEEP is the caller's: it does all contexts. */
+/* After ASLEEP the caller must execute barrier B. One barrier then serves all contexts. */
 void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state)
 {
 	WRITE_ONCE(ctx->doorbell->engine, state);
 }
 
-/* Those of summary word @s that some queue pair has a bit in. */
+/* The bits of summary word @s whose doorbell words have been in use. */
 static u64 peal_context_used(const struct peal_context *ctx, u32 s)
 {
 	u32 words = READ_ONCE(ctx->words);
@@ -141,10 +145,10 @@ static u64 peal_context_used(const struct peal_context *ctx, u32 s)
 }
 
 /*
- * Take note of the words that have bits now. Once per scan: a program that goes
- * on setting bits is visited in the next one, which has another number. What it
- * sets where it has no queue pairs costs nothing; what is in use is looked at after
- * a bit was taken, since its queue pair may be as new as the bit.
+ * Take the summary bits and note the doorbell words to visit. This happens once per pass, so that
+ * a program that keeps setting bits is visited again only in the next pass, which has another
+ * number. Bits beyond the words in use are dropped and cost nothing. Read the words in use again
+ * after the bits were taken, because a queue pair may be as new as its bit.
  */
 void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 {
@@ -161,11 +165,11 @@ void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 }
 
 /**
- * peal_context_take_word() - the next doorbell word of this scan
+ * peal_context_take_word() - take the bits of the next doorbell word of this scan
  * @first: set to the index of the queue pair that bit 0 stands for
- * @bits: set to its bits, which are taken away; maybe none
+ * @bits: set to the word's bits, which may be none; the word is cleared
  *
- * Return: false when the scan is at its end.
+ * Return: false when this scan has no further word.
  */
 bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits)
 {

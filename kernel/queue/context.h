@@ -2,14 +2,14 @@
 /*
  * User contexts: one opened device of one program.
  *
- * Owns: the doorbell page, the numbers of the queue pairs in it, the door.
- * Does not know: when to look at the doorbells, what to do with a queue pair.
+ * Owns: the doorbell page, the doorbell index of each queue pair, the door.
+ * Does not know: when to scan the doorbells, how to run a queue pair.
  *
- * Closing a context does not wait for kicks that are under way. So what they use,
- * struct peal_context, is not part of the core's object, which the core frees when the
- * context is closed, but is freed by RCU.
+ * Closing a context does not wait for running kicks. The core frees its own object when the
+ * context is closed, so a kick must not use that object. Kicks use struct peal_context, which
+ * is a separate allocation that RCU frees.
  *
- * The doorbell bits are cleared by one reader, the engine's thread.
+ * Only the engine's thread clears the doorbell bits.
  */
 #ifndef PEAL_CONTEXT_H
 #define PEAL_CONTEXT_H
@@ -27,25 +27,25 @@
 struct peal_room;
 
 struct peal_context {
-	struct ib_ucontext *ib;			/* valid until it is closed */
+	struct ib_ucontext *ib;			/* valid until the context is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
-	struct list_head node;			/* the engine's list */
-	struct list_head awake;			/* the roster's list of those told so */
-	bool listed;				/* node is on it; under the roster's lock */
+	struct list_head node;			/* in peal_roster.contexts */
+	struct list_head awake;			/* in peal_roster.awake if the page says AWAKE */
+	bool listed;				/* node is in the roster; under the roster's lock */
 	struct xarray qps;			/* by index; writers take its xa_lock */
-	u32 words;				/* doorbell words that were ever in use */
+	u32 words;				/* highest doorbell word ever used, plus 1 */
 	struct peal_map *map;
-	struct peal_doorbell *doorbell;		/* shared */
-	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit */
-	u64 pass;				/* engine's thread: when it was last visited */
+	struct peal_doorbell *doorbell;		/* shared with the program */
+	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit, by summary */
+	u64 pass;				/* engine's thread: number of the last pass here */
 	struct peal_door *door;
-	struct peal_engine *engine;		/* runs its queue pairs */
-	struct list_head overdue;		/* what calls left unfinished; runlist.c's */
-	struct peal_account account;		/* what it holds of the device's numbers */
-	struct peal_room *room;			/* net's: what its packets are charged to */
+	struct peal_engine *engine;		/* runs the queue pairs of this context */
+	struct list_head overdue;		/* queue pairs left unfinished by calls; runlist.h */
+	struct peal_account account;		/* how many objects the context holds */
+	struct peal_room *room;			/* net's: its packets are charged to it */
 };
 
-/* The core's object. */
+/* The core's object, which the core frees when the context is closed. */
 struct peal_ucontext {
 	struct ib_ucontext ib;
 	struct peal_context *ctx;
@@ -66,13 +66,13 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp);
 void peal_context_remove_qp(struct peal_qp *qp);
 
-/* Inside the guard. */
+/* Call inside the guard, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
 {
 	return xa_load(&ctx->qps, index);
 }
 
-/* Was it this pass's turn already? The engine's thread asks. */
+/* Return: whether @pass has visited this context already. For the engine's thread. */
 static inline bool peal_context_was_scanned(const struct peal_context *ctx, u64 pass)
 {
 	return ctx->pass == pass;

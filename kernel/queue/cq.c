@@ -9,11 +9,11 @@
 
 /**
  * peal_cq_init() - give a completion queue its ring
- * @account: the context's, or the kernel's
- * @uctx: the program's context, or NULL for a kernel queue
- * @entries: at least this many CQEs; 1 to PEAL_MAX_CQE
+ * @account: the context's account, or the kernel's
+ * @uctx: the program's context, or NULL for a kernel user's queue
+ * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
  *
- * Return: 0, -ENOMEM or -ENOSPC (no more for this account).
+ * Return: 0, -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
 		 u32 entries)
@@ -41,7 +41,10 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	return 0;
 }
 
-/* The core destroys the queue pairs first; the guard covers late notifiers. */
+/*
+ * The core has destroyed the queue pairs of this completion queue. Wait for the guard, because
+ * another CPU may still be in peal_cq_notify().
+ */
 void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_guard_wait();
@@ -61,9 +64,10 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 /**
  * peal_cq_push() - add one CQE
  *
- * Softirqs are off. Events wait for peal_cq_notify(), once per batch.
+ * The caller has softirqs off. The event is raised later, in peal_cq_notify(), so that a batch of
+ * CQEs needs one event.
  *
- * Return: false when the CQE was lost: the queue has overflowed and is dead.
+ * Return: false when the CQE was lost, because the queue overflowed now or earlier.
  */
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 {
@@ -116,7 +120,7 @@ static void peal_cq_report_overflow(struct peal_cq *cq)
 		cq->ib.event_handler(&event, cq->ib.cq_context);
 }
 
-/* A program's queue without a completion channel has nobody to wake. */
+/* A program's completion queue without a completion channel needs no event. */
 static bool peal_cq_has_listener(const struct peal_cq *cq)
 {
 	return cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context);
@@ -125,7 +129,7 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 /**
  * peal_cq_notify() - raise the events that the pushed CQEs made due
  *
- * Inside the guard, no lock held: a kernel handler may post and poll.
+ * Call inside the guard with no lock held, because a kernel handler may post and poll.
  */
 void peal_cq_notify(struct peal_cq *cq)
 {
@@ -135,7 +139,7 @@ void peal_cq_notify(struct peal_cq *cq)
 		peal_cq_report_overflow(cq);
 }
 
-/* Holds poll_lock. Return: false when there is no further CQE. */
+/* The caller holds poll_lock. Return: false when there is no further CQE. */
 bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
 {
 	if (!peal_cq_ring_peek(&cq->ring, cq->taken))
@@ -145,13 +149,16 @@ bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
 	return true;
 }
 
-/* Holds poll_lock. */
+/* The caller holds poll_lock. Lets the ring reuse the slots of the CQEs that were read. */
 void peal_cq_show_taken(struct peal_cq *cq)
 {
 	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
 }
 
-/* Is an event on any CQE outstanding? It may come just now. */
+/*
+ * Return: whether an event on any CQE is armed and has not been raised. The answer may be stale
+ * at once, because cq->lock is not held and the event may be raised at any time.
+ */
 static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
 {
 	u32 arm = READ_ONCE(cq->ring.ctl->arm);
@@ -162,10 +169,9 @@ static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
 /**
  * peal_cq_arm() - ib_req_notify_cq of a kernel queue
  *
- * Solicited events do not replace those on any CQE that were asked for before.
+ * A request for solicited events does not replace an outstanding request for events on any CQE.
  *
- * Return: 1 when the caller asked to be told of missed events and there are
- * CQEs to poll, else 0.
+ * Return: 1 when @flags has IB_CQ_REPORT_MISSED_EVENTS and there are CQEs to poll, else 0.
  */
 int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
 {
@@ -184,7 +190,7 @@ int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/* Who polls now finishes before this returns. */
+/* Wait until the pollers that hold poll_lock have released it. */
 void peal_cq_wait_pollers(struct peal_cq *cq)
 {
 	spin_lock_irq(&cq->poll_lock);

@@ -2,13 +2,12 @@
 /*
  * Completion queues.
  *
- * Owns: the CQE ring, the decision when an event is due, and what happens when
- * the ring is full.
- * A kernel user's queue is the same ring, with the kernel as its consumer too.
- * Does not know: queue pairs beyond their number, why something completed.
+ * Owns: the CQE ring, the decision when an event is due, and the handling of a full ring.
+ * A kernel user's completion queue has the same ring; the kernel is then its consumer too.
+ * Does not know: queue pairs beyond their number, the causes of completions.
  *
- * Lock: cq->lock, the innermost of the data path. Completion handlers are called
- * from peal_cq_notify() only, with no lock held, because they may post again.
+ * Lock: cq->lock, the innermost of the data path. Only peal_cq_notify() calls completion
+ * handlers, and it holds no lock, because a handler may post again.
  */
 #ifndef PEAL_CQ_H
 #define PEAL_CQ_H
@@ -22,17 +21,17 @@
 
 struct peal_cq {
 	struct ib_cq ib;
-	spinlock_t lock;		/* guards all below */
+	spinlock_t lock;		/* guards the fields below, up to overflow_reported */
 	struct peal_cq_ring ring;
-	bool solicited;			/* pushed one since the last event */
-	bool overflowed;		/* lost a CQE; accepts no more */
+	bool solicited;			/* a solicited or failed CQE came since the last check */
+	bool overflowed;		/* a CQE was lost; no further CQE is accepted */
 	bool overflow_reported;
 	struct peal_map *map;
 	struct peal_account *account;	/* the context's, or the kernel's */
-	spinlock_t poll_lock;		/* kernel consumers; guards the three below */
-	u32 taken;			/* CQEs read */
+	spinlock_t poll_lock;		/* for kernel consumers; guards the three fields below */
+	u32 taken;			/* CQEs read; free-running */
 	u32 armings;
-	struct peal_lookup completed;	/* table.h's: of the last CQE's queue pair */
+	struct peal_lookup completed;	/* remembers the last CQE's queue pair; see table.h */
 };
 
 static inline struct peal_cq *peal_cq(struct ib_cq *ib)

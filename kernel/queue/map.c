@@ -12,8 +12,8 @@ struct peal_map {
 	struct rdma_user_mmap_entry entry;
 	struct page **pages;
 	void *address;
-	size_t bytes;		/* whole pages */
-	bool shared;		/* entry is in use */
+	size_t bytes;		/* a multiple of PAGE_SIZE */
+	bool shared;		/* entry is inserted; the core frees the map through it */
 };
 
 static void peal_map_destroy(struct peal_map *map)
@@ -28,7 +28,7 @@ static void peal_map_destroy(struct peal_map *map)
 	kfree(map);
 }
 
-/* Not vmalloc_user(): a program's memory control group pays for these. */
+/* Do not use vmalloc_user(), because the program's memory control group must pay for the pages. */
 static int peal_map_fill(struct peal_map *map)
 {
 	size_t i, count = map->bytes >> PAGE_SHIFT;
@@ -46,9 +46,9 @@ static int peal_map_fill(struct peal_map *map)
 }
 
 /**
- * peal_map_alloc() - shared memory of at least @bytes
- * @uctx: the context whose file it is mapped through; NULL for the kernel alone
- * @bytes: rounded up to whole pages
+ * peal_map_alloc() - allocate zeroed memory that a program can map
+ * @uctx: the context whose file maps the memory; NULL for memory of the kernel alone
+ * @bytes: the size, rounded up to whole pages
  *
  * Return: the map or ERR_PTR(-ENOMEM).
  */
@@ -70,7 +70,7 @@ err:
 	return ERR_PTR(-ENOMEM);
 }
 
-/* No new mmap finds it; the memory goes when a running one has finished. */
+/* No later mmap call finds the map. A running mmap call delays the free until it has finished. */
 void peal_map_free(struct peal_map *map)
 {
 	if (map->shared)
@@ -101,13 +101,13 @@ void peal_map_release(struct rdma_user_mmap_entry *entry)
 }
 
 /*
- * ib_device_ops.mmap. The pages are memory: counted, not I/O.
+ * ib_device_ops.mmap. Map ordinary, reference-counted pages, not I/O memory.
  *
- * Not by rdma_user_mmap_io(): the core does not know these mappings and takes
- * nothing away when the device goes, so a program goes on reading GONE and its
- * flushed CQEs. Of those it knows it takes all, and puts one and the same page
- * under them. The doorbell's engine, a send ring's producer and a CQ's consumer
- * all lie at offset 0: what a program publishes would replace GONE.
+ * Do not use rdma_user_mmap_io(), because the core zaps the mappings that it makes when the device
+ * is removed, and puts the same single page under all of them. The doorbell's engine, a send
+ * ring's producer and a completion queue's consumer all lie at offset 0, so a program that
+ * publishes an index would overwrite GONE. The core does not know the mappings made here and
+ * leaves them alone. A program can therefore still read GONE and its flushed CQEs after removal.
  */
 int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 {

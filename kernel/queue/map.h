@@ -2,11 +2,11 @@
 /*
  * Memory that the kernel and one program share: rings and doorbells.
  *
- * Owns: zeroed pages with a kernel address and, when a program is to see them,
- * an mmap offset. The pages are freed when the object is gone and no mmap call
- * is under way; a mapping that outlives the object keeps its pages (they are
- * counted), and sees memory that nobody reads any more.
- * Does not know: what lies in the memory.
+ * Owns: zeroed pages with a kernel address and, if a program maps them, an mmap offset. The pages
+ * are freed when peal_map_free() was called and no mmap call is running. A mapping that outlives
+ * the object holds references to its pages. The program can then still use them, but the kernel
+ * no longer reads them.
+ * Does not know: the contents of the memory.
  */
 #ifndef PEAL_MAP_H
 #define PEAL_MAP_H

@@ -12,7 +12,7 @@
 #include "proto/psn.h"
 #include "queue/qp.h"
 
-/* Attributes that a queue pair has here; the core's table knows which its type has. */
+/* The attributes that peal supports. The core's table says which ones a queue pair type has. */
 #define PEAL_QP_ATTRS								\
 	(IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 	 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_TIMEOUT |	\
@@ -26,7 +26,7 @@
 
 #define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
 
-/* Memory layout of the two rings, in bytes from the mapping's start. */
+/* Memory layout of the two rings. Strides and offsets are in bytes from the mapping's start. */
 struct peal_qp_layout {
 	u32 sq_entries, sq_stride;
 	u32 rq_entries, rq_stride;
@@ -36,7 +36,7 @@ struct peal_qp_layout {
 static u32 peal_qp_send_stride(const struct ib_qp_cap *cap)
 {
 	u32 sges = max(cap->max_send_sge, 1U) * sizeof(struct peal_sge);
-	/* An atomic needs its segment and one entry, a bind its segment. */
+	/* An atomic needs its segment and one SGE. A bind needs its segment, which is as large. */
 	u32 body = max3(sges, cap->max_inline_data, (u32)sizeof(struct peal_atomic_seg) + 16);
 
 	return ALIGN(sizeof(struct peal_send_wqe) + body, PEAL_WQE_UNIT);
@@ -67,7 +67,7 @@ static int peal_qp_check_cap(const struct ib_qp_cap *cap)
 	return 0;
 }
 
-/* Tell the program what it really got, and keep that as the limits. */
+/* Return the granted values to the caller in @cap, and keep them as the limits. */
 static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 {
 	struct peal_qp_layout layout;
@@ -80,7 +80,7 @@ static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	qp->cap = *cap;
 }
 
-/* Not every transport carries everything: IBTA 9.2.1, table 38. */
+/* The opcodes that a queue pair of this type must refuse: IBTA 9.2.1, table 38. */
 static u32 peal_qp_forbidden(enum ib_qp_type type)
 {
 	switch (type) {
@@ -116,13 +116,13 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	return 0;
 }
 
-/* The transport that every path of a connection can fall back to; that of a datagram is its own. */
+/* RC and UC begin with the direct transport. UD and GSI have only the one kept in qp->wire. */
 static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
 {
 	return qp->direct ?: qp->wire;
 }
 
-/* Both locks, or nobody can find it yet. */
+/* The caller holds both locks, or the queue pair is not published yet. */
 static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 {
 	WRITE_ONCE(qp->transport, transport);
@@ -156,14 +156,14 @@ static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
 
 /**
  * peal_qp_init() - make a queue pair in state RESET and give it a number
- * @account: the context's, or the kernel's
- * @uctx: the program's context, or NULL
- * @init: what was asked for; cap is updated to what was given
+ * @account: the context's account, or the kernel's
+ * @uctx: the program's context, or NULL for a kernel user
+ * @init: the requested values; cap is updated to the granted values
  *
- * It has its first transport already: direct, or that of datagrams.
+ * The caller has attached the first transport: the direct transport, or the datagram transport.
  *
- * Return: 0, -EINVAL (beyond the limits), -EBUSY (a second GSI), -ENOMEM or -ENOSPC
- * (no more for this account), all undone.
+ * Return: 0, or after undoing everything -EINVAL (beyond the limits), -EBUSY (a second GSI),
+ * -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
@@ -186,20 +186,20 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	return ret;
 }
 
-/* Before anybody can find it. */
+/* Call before the queue pair is published. */
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine)
 {
 	qp->engine = engine;
 }
 
-/* The context it has a doorbell in. */
+/* Note the context and the doorbell bit of a program's queue pair. */
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
 {
 	qp->context = ctx;
 	qp->index = index;
 }
 
-/* Once, before anybody can find @qp. */
+/* Call once, before @qp is published. */
 void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
 			struct peal_locality *locality)
 {
@@ -207,13 +207,16 @@ void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
 	qp->locality = locality;
 }
 
-/* Once, with `control` held or before anybody can find it. Used from the next path on. */
+/*
+ * Call once, with `control` held or before @qp is published. A connection uses @wire from the
+ * next path on.
+ */
 void peal_qp_set_wire(struct peal_qp *qp, struct peal_transport *wire)
 {
 	qp->wire = wire;
 }
 
-/* sq.lock, no message in flight: @to sends what comes next. */
+/* Holds sq.lock, with no message in flight: let @to send the next messages. */
 void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
 {
 	lockdep_assert_held(&qp->sq.lock);
@@ -223,7 +226,7 @@ void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
 	qp->sender = to;
 }
 
-/* rq.lock: what comes next comes by @to. */
+/* Holds rq.lock: let @to receive the next messages. */
 void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 {
 	lockdep_assert_held(&qp->rq.lock);
@@ -260,9 +263,9 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 }
 
 /*
- * First half of destruction: no request finds it from now on, and who has found
- * it already finds it in RESET, where nothing runs, and without a transport: a core
- * that forgets its queue pairs only after destroy_qp may still query this one.
+ * First half of destruction. No later look-up finds the queue pair. A CPU that found it earlier
+ * sees RESET, so it runs nothing, and sees no transport. The query checks for that, because some
+ * cores forget a queue pair only after destroy_qp and may query this one until then.
  */
 void peal_qp_unpublish(struct peal_qp *qp)
 {
@@ -278,7 +281,7 @@ void peal_qp_unpublish(struct peal_qp *qp)
 	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* Nobody can find it, or could yet. */
+/* The queue pair was never published, or it is unpublished and the guard was waited for. */
 void peal_qp_free_transports(struct peal_qp *qp)
 {
 	if (qp->direct)
@@ -288,8 +291,9 @@ void peal_qp_free_transports(struct peal_qp *qp)
 }
 
 /*
- * Second half, when the guard has been waited for. No mutex_destroy(): a query may
- * still come, see above. It reads what lies in the core's memory and nothing else.
+ * Second half of destruction. The caller has waited for the guard. Do not destroy the mutex,
+ * because a query may still come; see peal_qp_unpublish(). Such a query reads only struct peal_qp,
+ * which the core frees.
  */
 void peal_qp_free(struct peal_qp *qp)
 {
@@ -349,7 +353,7 @@ static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr 
 	return 0;
 }
 
-/* sgid_attr is the core's reference: keep the GID, not the pointer. */
+/* Copy the GID and drop the sgid_attr pointer, because the reference belongs to the core. */
 static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
@@ -414,13 +418,13 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 }
 
 /**
- * peal_qp_check() - may these attributes be changed, and to these values?
+ * peal_qp_check() - check whether the attributes may change to these values
  *
- * With `control` held. Only an error of the queue pair can still come between the
- * answer and peal_qp_modify().
+ * The caller holds `control`. Until peal_qp_modify() only an error of the queue pair can make
+ * the answer stale.
  *
- * Return: 0, -EINVAL (wrong value or transition, IBTA 10.3.1 as the core's table
- * has it), -EOPNOTSUPP (alternate paths, rates, resizing).
+ * Return: 0, -EINVAL (wrong value, or a transition that IBTA 10.3.1 and the core's table do not
+ * allow), -EOPNOTSUPP (alternate paths, rate limits, resizing).
  */
 int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
@@ -429,7 +433,7 @@ int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
 }
 
-/* Is no message under way? Holds sq.lock. */
+/* The caller holds sq.lock. Return: whether no message is being executed or in flight. */
 bool peal_qp_idle(struct peal_qp *qp)
 {
 	const struct peal_transport *transport = qp->transport;
@@ -438,12 +442,12 @@ bool peal_qp_idle(struct peal_qp *qp)
 	       (!transport || !transport->ops->idle || transport->ops->idle(qp->transport));
 }
 
-/* Both locks. */
+/* The caller holds both locks. */
 static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 				  struct peal_transport *transport)
 {
 	if (mask & IB_QP_AV && transport != qp->transport)
-		peal_qp_use(qp, transport);	/* in INIT: the PSNs come with the path */
+		peal_qp_use(qp, transport);	/* in INIT; the PSNs follow */
 	else if (mask & IB_QP_AV)
 		peal_qp_change_sender(qp, transport);
 	peal_qp_apply(qp, attr, mask);
@@ -453,13 +457,13 @@ static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *a
 
 /**
  * peal_qp_modify() - change attributes and state
- * @transport: with a new path: that carries messages there
+ * @transport: with IB_QP_AV: the transport for the new path
  *
- * With `control` held, after peal_qp_check(). A message ends on the path on which it
- * began: the transports keep its state in different places.
+ * The caller holds `control` and has called peal_qp_check(). A message must finish on the path
+ * on which it started, because each transport keeps the state of a message in its own struct.
  *
- * Return: 0, -EBUSY (a new path while the send queue is not drained yet), -EINVAL
- * (the queue pair went into error meanwhile).
+ * Return: 0, -EBUSY (a new path while a message is still in flight), -EINVAL (the queue pair went
+ * into error since peal_qp_check()).
  */
 int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 		   struct peal_transport *transport)
@@ -478,7 +482,7 @@ int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 	return ret;
 }
 
-/* True in every attribute: what was set, and where the counters stand now. */
+/* Fill in every attribute. The PSNs are the current ones, not those that were set. */
 void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_init_attr *init)
 {
 	mutex_lock(&qp->control);
@@ -506,7 +510,7 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	init->qp_context = qp->ib.qp_context;
 }
 
-/* To ERR; the caller holds sq.lock and rq.lock, and sees to the flushing. */
+/* Go to ERR. The caller holds sq.lock and rq.lock, and must make the queues flush. */
 void peal_qp_fail_locked(struct peal_qp *qp)
 {
 	lockdep_assert_held(&qp->sq.lock);
@@ -518,10 +522,11 @@ void peal_qp_fail_locked(struct peal_qp *qp)
 }
 
 /**
- * peal_qp_fail_send_locked() - a send failed for a local reason
+ * peal_qp_fail_send_locked() - change the state after a send failed for a local reason
  *
- * UC and UD: the send queue alone goes into error (SQE), receives go on, and the
- * program may bring it back to RTS (IBTA 10.3.1). Locks as peal_qp_fail_locked().
+ * RC goes to ERR. With UC and UD only the send queue goes into error (SQE). Receives continue,
+ * and the program may move the queue pair back to RTS (IBTA 10.3.1). The caller holds sq.lock
+ * and rq.lock.
  */
 void peal_qp_fail_send_locked(struct peal_qp *qp)
 {
@@ -536,7 +541,7 @@ static bool peal_qp_is_alive(const struct peal_qp *qp)
 	return qp->state != IB_QPS_ERR && qp->state != IB_QPS_RESET;
 }
 
-/* To ERR from outside. */
+/* Go to ERR. The caller holds neither sq.lock nor rq.lock, and must make the queues flush. */
 void peal_qp_fail(struct peal_qp *qp)
 {
 	spin_lock_bh(&qp->sq.lock);
@@ -547,7 +552,10 @@ void peal_qp_fail(struct peal_qp *qp)
 	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* To ERR, if it has not been in RESET since that was decided: then it is another connection. */
+/*
+ * Go to ERR, unless the queue pair has been in RESET since the error was noted with @life.
+ * After a RESET it is another connection, which the error does not concern.
+ */
 void peal_qp_end(struct peal_qp *qp, u32 life)
 {
 	spin_lock_bh(&qp->sq.lock);
@@ -558,7 +566,7 @@ void peal_qp_end(struct peal_qp *qp, u32 life)
 	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* The device goes: flushes name that as their reason. */
+/* The device is being removed. Later flushes give that as their reason. */
 void peal_qp_mark_removed(struct peal_qp *qp)
 {
 	spin_lock_bh(&qp->sq.lock);
@@ -595,7 +603,7 @@ static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 		peal_count(qp->table, errors);
 }
 
-/* A message is done; one that failed completes whether signaled or not. Holds sq.lock. */
+/* The caller holds sq.lock. A failed message gets a CQE even if it is unsignaled. */
 void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
 			      const struct peal_completion *done)
 {
@@ -611,7 +619,7 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
 	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
 }
 
-/* The message in sq.wqe. */
+/* Complete the message in sq.wqe. The caller holds sq.lock. */
 void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			   enum peal_reason reason)
 {
@@ -624,7 +632,10 @@ void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 stat
 	peal_qp_complete_message(qp, burst, &done);
 }
 
-/* Write the CQE of the WQE in rq.wqe; @cqe brings what the message told. */
+/*
+ * Complete the WQE in rq.wqe. The caller holds rq.lock, and has filled in the fields of @cqe that
+ * come from the message.
+ */
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
 			   const struct peal_cqe *cqe)
 {

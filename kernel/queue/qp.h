@@ -2,13 +2,14 @@
 /*
  * Queue pairs.
  *
- * Owns: identity, attributes, state, the rings' memory, and the CQEs that its
- * two queues produce.
- * Does not know: how messages travel (the transports), who runs the queues and when.
+ * Owns: identity, attributes, state, the rings' memory, and the CQEs of the send queue and the
+ * receive queue.
+ * Does not know: how messages travel (the transports), when and where the queues run (the engine).
  *
- * Locks: `control` serialises modify and query and may sleep. `state` and
- * `attr` are written with control, sq.lock and rq.lock all held, so that any of
- * the three is enough to read them. Order: control, sq.lock, rq.lock, cq->lock.
+ * Locks: `control` serialises modify and query and may sleep. `attr` is written with control,
+ * sq.lock and rq.lock all held, so any of the three is enough to read it. `state` is written with
+ * sq.lock and rq.lock held, so either of the two is enough to read it. Errors change it without
+ * control, because they come from the data path. Order: control, sq.lock, rq.lock, cq->lock.
  */
 #ifndef PEAL_QP_H
 #define PEAL_QP_H
@@ -28,25 +29,25 @@
 struct peal_context;
 struct peal_engine;
 
-/* The engine's part of a queue pair: schedule.c writes the lists and the timer, turn.c the CPU. */
+/* The engine's part of a queue pair. schedule.c writes lists and timer, turn.c writes the CPU. */
 struct peal_run {
 	struct list_head node;		/* on the engine's run list, or empty */
-	struct list_head overdue;	/* on its context's list, or empty */
-	struct hrtimer timer;		/* in softirq */
-	spinlock_t timer_lock;		/* setting the timer */
-	struct work_struct work;	/* what is left of packets, on CPU `home` */
-	int home;			/* the last turn with packets was there, */
-	unsigned long home_at;		/* then, in jiffies; both under sq.lock */
+	struct list_head overdue;	/* on the list of its context, or empty */
+	struct hrtimer timer;		/* expires in softirq */
+	spinlock_t timer_lock;		/* held to set the timer */
+	struct work_struct work;	/* sends the remaining packets, on CPU `home` */
+	int home;			/* CPU of the last turn with packets; sq.lock */
+	unsigned long home_at;		/* when that turn ran, in jiffies; sq.lock */
 };
 
-/* One ring as a kernel user fills it. */
+/* The producer side of one ring of a kernel user. All indices are free-running. */
 struct peal_post_side {
 	u64 *ids;			/* wr_id by slot */
-	u32 head;			/* next index to fill */
-	u32 tail;			/* first whose completion was not polled */
+	u32 head;			/* next index to fill; posts->lock */
+	u32 tail;			/* first index not yet polled; barrier L */
 };
 
-/* post.c's part, used by kernel queue pairs only. */
+/* post.c's part of a queue pair. Only queue pairs of kernel users have it. */
 struct peal_posts {
 	spinlock_t lock;		/* guards both heads and the slots */
 	struct peal_post_side send, recv;
@@ -59,58 +60,64 @@ struct peal_locality;
 struct peal_qp;
 struct peal_transport;
 
-/* Where the receive side of a connection stands. */
+/* The position of a connection's receive side. */
 struct peal_recv_psn {
-	u32 psn;			/* of the next packet */
+	u32 psn;			/* PSN of the next packet expected */
 	u32 msn;			/* messages completed */
 };
 
 /*
- * What a transport does for a queue pair. "Both locks": sq.lock and rq.lock. All but `free`
- * are called inside the guard or with `control` held. An operation that a transport has no
- * use for is NULL, which the functions of qp.c and the inlines below look at.
+ * The operations of a transport on a queue pair. "Both locks" means sq.lock and rq.lock. All
+ * operations but `free` are called inside the guard or with `control` held. A transport leaves an
+ * operation NULL if it does not need it; the callers check that.
  */
 struct peal_transport_ops {
-	bool packets;			/* its messages leave as packets */
+	bool packets;			/* messages leave as packets */
 
 	/* Both locks: state and attributes in @mask have just changed. */
 	void (*apply)(struct peal_transport *transport, int mask);
-	/* Both locks: to RESET; everything in flight is forgotten. */
+	/* Both locks: forget everything in flight, because the queue pair goes to RESET. */
 	void (*reset)(struct peal_transport *transport);
-	/* Both locks: to ERR; nothing more is sent or taken, replies included. */
+	/* Both locks: stop sending and receiving, replies too, because it goes to ERR. */
 	void (*fail)(struct peal_transport *transport);
-	/* The queue pair is unpublished and the guard was waited for. May sleep. */
+	/*
+	 * Free the transport. The queue pair is unpublished and the caller has waited for
+	 * the guard. May sleep.
+	 */
 	void (*free)(struct peal_transport *transport);
 
 	/*
-	 * sq.lock, takes rq.lock: send what may be sent, also replies and what timers make
-	 * due; in error, flush. Return: true when the budget ended before the work.
+	 * sq.lock, takes rq.lock: send all that may be sent, including replies and the packets
+	 * that timers made due. In error, flush. Return: true when the budget ran out first.
 	 */
 	bool (*run)(struct peal_transport *transport, struct peal_burst *burst,
 		    struct peal_budget *budget);
-	/* sq.lock: when run() wants to be called again; KTIME_MAX: by events only. */
+	/* sq.lock: when to call run() again; KTIME_MAX: only after an event. */
 	ktime_t (*deadline)(struct peal_transport *transport);
-	/* sq.lock: complete the oldest message in flight as flushed; false: none. */
+	/* sq.lock: complete the oldest message in flight as flushed. Return: false if none. */
 	bool (*flush)(struct peal_transport *transport, struct peal_burst *burst);
-	/* sq.lock: is no message in flight? For SQD, and before another transport sends. */
+	/*
+	 * sq.lock: whether no message is in flight. SQD waits for that, and so does a change of
+	 * the sending transport.
+	 */
 	bool (*idle)(struct peal_transport *transport);
 	/* sq.lock: PSN of the next message's first packet. */
 	u32 (*send_psn)(const struct peal_transport *transport);
-	/* sq.lock, idle: the messages that come next are this transport's, from @psn on. */
+	/* sq.lock, idle: send the next messages by this transport, the first one at @psn. */
 	void (*start_send)(struct peal_transport *transport, u32 psn);
 
-	/* rq.lock: where the receive side stands. */
+	/* rq.lock: the position of the receive side. */
 	struct peal_recv_psn (*recv_psn)(const struct peal_transport *transport);
-	/* rq.lock: the peer's messages come by this transport from here on. */
+	/* rq.lock: receive the peer's next messages by this transport, from @at on. */
 	void (*start_recv)(struct peal_transport *transport, struct peal_recv_psn at);
 	/*
-	 * Inside the guard, no lock: the queue pair of this kernel that waits for a receive
-	 * of this one, and waits no more; or NULL.
+	 * Inside the guard, no lock: end the wait of the queue pair in this kernel that waits
+	 * for a receive of this one. Return: that queue pair, or NULL if none waits.
 	 */
 	struct peal_qp *(*waiting_sender)(struct peal_transport *transport);
 };
 
-/* Embedded in the state of each transport. */
+/* The base of each transport's own struct. */
 struct peal_transport {
 	const struct peal_transport_ops *ops;
 	struct peal_qp *qp;
@@ -119,23 +126,23 @@ struct peal_transport {
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
-	struct mutex control;		/* modify and query, one at a time */
+	struct mutex control;		/* serialises modify and query */
 	enum ib_qp_state state;
 	struct ib_qp_attr attr;
-	union ib_gid sgid;		/* ours, from the address vector */
+	union ib_gid sgid;		/* own GID, from the address vector */
 	struct peal_transport *direct;	/* RC and UC: from creation to destruction; else NULL */
-	struct peal_transport *wire;	/* NULL until a path needs it; then until destruction */
-	/* Each is one of the two above; NULL: the queue pair is being destroyed. */
-	struct peal_transport *transport;	/* by the path; written with both locks */
-	struct peal_transport *sender;	/* that, or direct between messages; sq.lock */
-	struct peal_transport *receiver;	/* that by which the last message came; rq.lock */
-	struct peal_locality *locality;	/* with direct: is the peer in this kernel? */
+	struct peal_transport *wire;	/* NULL until a path needs it; then kept to destruction */
+	/* The next three point to direct or wire, or are NULL during destruction. */
+	struct peal_transport *transport;	/* chosen by the path; both locks to write */
+	struct peal_transport *sender;	/* sends the next message; sq.lock */
+	struct peal_transport *receiver;	/* received the last message; rq.lock */
+	struct peal_locality *locality;	/* with direct: tells if the peer is in this kernel */
 	struct peal_engine *engine;
-	u32 life;			/* RESETs so far; both locks */
-	bool removed;			/* the device goes: say so when flushing */
-	struct peal_context *context;	/* the program's; NULL: the kernel's */
-	u32 index;			/* doorbell bit */
-	struct peal_account *account;	/* the context's, or the kernel's */
+	u32 life;			/* number of RESETs so far; both locks */
+	bool removed;			/* device removal began; flushes give it as the reason */
+	struct peal_context *context;	/* the program's context; NULL for a kernel user */
+	u32 index;			/* number of the doorbell bit */
+	struct peal_account *account;	/* account of the context, or of the kernel */
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct peal_map *map;
@@ -150,13 +157,16 @@ static inline struct peal_qp *peal_qp(struct ib_qp *ib)
 	return container_of(ib, struct peal_qp, ib);
 }
 
-/* UD and GSI: each send names its destination, and none waits for an answer. */
+/* UD and GSI: each send names its destination, and no send waits for an ACK. */
 static inline bool peal_qp_is_datagram(const struct peal_qp *qp)
 {
 	return qp->ib.qp_type == IB_QPT_UD || qp->ib.qp_type == IB_QPT_GSI;
 }
 
-/* Do its messages leave as packets, unless the peer is in this kernel? A hint without a lock. */
+/*
+ * Return: whether messages leave as packets, unless the peer is in this kernel. Without a lock
+ * the answer is a hint.
+ */
 static inline bool peal_qp_is_on_wire(const struct peal_qp *qp)
 {
 	const struct peal_transport *transport = READ_ONCE(qp->transport);
@@ -164,7 +174,7 @@ static inline bool peal_qp_is_on_wire(const struct peal_qp *qp)
 	return transport && transport->ops->packets;
 }
 
-/* Does it take requests? (IBTA 10.3.1) */
+/* Return: whether the queue pair accepts requests (IBTA 10.3.1). */
 static inline bool peal_qp_receives(const struct peal_qp *qp)
 {
 	switch (qp->state) {
@@ -178,13 +188,13 @@ static inline bool peal_qp_receives(const struct peal_qp *qp)
 	}
 }
 
-/* May it have requests under way, and take responses to them? */
+/* Return: whether the queue pair may have requests in flight, and accepts responses to them. */
 static inline bool peal_qp_requests(const struct peal_qp *qp)
 {
 	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
 }
 
-/* Does what is posted to the send queue come back unexecuted? */
+/* Return: whether the send queue flushes its WQEs instead of executing them. */
 static inline bool peal_qp_send_failed(const struct peal_qp *qp)
 {
 	return qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE;
@@ -224,19 +234,19 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);
 
-/* The path MTU is 1 << this; IB_MTU_256 is 1. */
+/* log2 of the path MTU in bytes. Adding 7 is right because IB_MTU_256 is 1. */
 static inline u8 peal_qp_mtu_shift(const struct peal_qp *qp)
 {
 	return qp->attr.path_mtu + 7;
 }
 
-/* The timeout attribute, ns; 0: the transport never gives up. */
+/* The timeout attribute in ns: 4.096 us * 2^timeout. 0: the transport never gives up. */
 static inline u64 peal_qp_timeout_ns(const struct peal_qp *qp)
 {
 	return qp->attr.timeout ? 4096ULL << qp->attr.timeout : 0;
 }
 
-/* Packets that a message of @bytes occupies: at least one. */
+/* The number of packets in a message of @bytes. An empty message still takes one packet. */
 static inline u32 peal_qp_packets(const struct peal_qp *qp, u64 bytes)
 {
 	u32 shift = peal_qp_mtu_shift(qp);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel half of the rings. Its twin is userspace/ring/.
+ * The kernel half of the rings. The program's half is userspace/ring/.
  *
- * Owns: the kernel's private indices, and the order in which shared words are
- * read and written. Together with wqe.c this is the only place that reads a
- * program's ring.
- * Does not know: what a WQE means, who waits, locks (the callers hold them).
+ * Owns: the kernel's private indices, and the order in which shared words are read and written.
+ * Only this file and wqe.c read a program's ring.
+ * Does not know: the meaning of a WQE, the senders that wait, locks (the callers hold them).
  *
  *	program				kernel
  *	fill slot			producer = load acquire A
@@ -15,15 +14,14 @@
  *	read CQE			phase = store release D
  *	consumer = store release F	consumer = load acquire F (only when full)
  *
- * A: without it the kernel could copy a slot that the program has announced but
- *    not yet filled. D: without it the program could read a CQE's old bytes.
- * F: without it the kernel could overwrite a CQE that is still being read.
- * C and E, the two store-load pairs, are at peal_ring_want_kick() and
- * peal_cq_ring_armed().
+ * Without A the kernel could copy a slot that the program has announced but not yet filled.
+ * Without D the program could read the old bytes of a CQE.
+ * Without F the kernel could overwrite a CQE that the program still reads.
+ * C and E are store-load pairs; see peal_ring_want_kick() and peal_cq_ring_armed().
  *
- * Nothing read here is trusted: the program can store any value at any time. A
- * wrong producer puts the queue pair into error, a wrong consumer loses the
- * program its own CQEs, a wrong arm word wakes it for nothing.
+ * The kernel trusts no word that it reads here, because the program can store any value at any
+ * time. A wrong producer puts the queue pair into error. A wrong consumer makes the program lose
+ * its own CQEs. A wrong arm word makes the kernel raise an event too many or too few.
  */
 #ifndef PEAL_RING_H
 #define PEAL_RING_H
@@ -36,16 +34,16 @@
 
 #include <rdma/peal-abi.h>
 
-/* A send or receive ring. Guarded by the lock of the queue it belongs to. */
+/* A send or receive ring. The lock of its queue (sq.lock or rq.lock) guards it. */
 struct peal_ring {
-	struct peal_ring_ctl *ctl;	/* shared */
-	void *slots;			/* shared */
+	struct peal_ring_ctl *ctl;	/* shared with the program */
+	void *slots;			/* shared with the program */
 	u32 mask;			/* entries - 1 */
-	u32 stride;			/* bytes */
-	u32 next;			/* free-running; the next WQE to take */
+	u32 stride;			/* bytes from slot to slot */
+	u32 next;			/* index of the next WQE to take; free-running */
 };
 
-/* How many WQEs wait. -EOVERFLOW when the program's index makes no sense. */
+/* Return: the number of WQEs to take, or -EOVERFLOW if producer is beyond the ring. */
 static inline int peal_ring_pending(const struct peal_ring *ring)
 {
 	u32 n = smp_load_acquire(&ring->ctl->producer) - ring->next;	/* A */
@@ -63,13 +61,16 @@ static inline void peal_ring_take(struct peal_ring *ring)
 	ring->next++;
 }
 
-/* For whoever inspects the ring; nothing depends on it. */
+/* Show the program how many WQEs were taken. This is informative, except after RESET. */
 static inline void peal_ring_show(const struct peal_ring *ring)
 {
 	WRITE_ONCE(ring->ctl->consumer, ring->next);
 }
 
-/* Forget what was posted: the queue pair was reset. */
+/*
+ * Forget all posted WQEs, because the queue pair was reset. The program continues at the consumer
+ * index that is stored here.
+ */
 static inline void peal_ring_discard(struct peal_ring *ring)
 {
 	ring->next = READ_ONCE(ring->ctl->producer);
@@ -77,10 +78,10 @@ static inline void peal_ring_discard(struct peal_ring *ring)
 }
 
 /*
- * Ask the program to kick on each post (or no longer). Barrier C: the flag is
- * visible before the caller looks at the producer index again; the program's
- * half sits between its producer store and its load of the flag. So either it
- * sees the flag and kicks, or the caller sees the new WQE.
+ * Ask the program to kick on each post, or stop asking. Barrier C makes the flag visible before
+ * the caller loads the producer index again. The program's half is between its store of producer
+ * and its load of flags. Either the program sees the flag and kicks, or the caller sees the new
+ * WQE.
  */
 static inline void peal_ring_want_kick(struct peal_ring *ring, bool want)
 {
@@ -89,14 +90,14 @@ static inline void peal_ring_want_kick(struct peal_ring *ring, bool want)
 		smp_mb();	/* C */
 }
 
-/* A completion ring. Guarded by the completion queue's lock. */
+/* A completion ring. cq->lock guards it. */
 struct peal_cq_ring {
-	struct peal_cq_ctl *ctl;	/* shared */
-	struct peal_cqe *cqe;		/* shared */
+	struct peal_cq_ctl *ctl;	/* shared with the program */
+	struct peal_cqe *cqe;		/* shared with the program */
 	u32 mask;			/* entries - 1 */
-	u32 next;			/* free-running; the next CQE to write */
-	u32 consumer;			/* the program's index when last looked at */
-	u32 fired;			/* arm value that has had its event */
+	u32 next;			/* index of the next CQE to write; free-running */
+	u32 consumer;			/* the program's index when last loaded */
+	u32 fired;			/* arm value of the last event raised */
 };
 
 static inline bool peal_cq_ring_full(struct peal_cq_ring *ring)
@@ -107,13 +108,13 @@ static inline bool peal_cq_ring_full(struct peal_cq_ring *ring)
 	return ring->next - ring->consumer > ring->mask;
 }
 
-/* Phase of index i: 1 on the first lap, then alternating. */
+/* The phase bit of a CQE at @index: 1 on the first lap, then alternating. */
 static inline u8 peal_cq_ring_phase(const struct peal_cq_ring *ring, u32 index)
 {
 	return index & (ring->mask + 1) ? 0 : PEAL_CQE_PHASE;
 }
 
-/* Is CQE @index written? For the kernel as the consumer. */
+/* For kernel consumers. Return: whether the CQE at @index has been written. */
 static inline bool peal_cq_ring_peek(const struct peal_cq_ring *ring, u32 index)
 {
 	u8 flags = smp_load_acquire(&ring->cqe[index & ring->mask].flags);	/* D */
@@ -121,7 +122,7 @@ static inline bool peal_cq_ring_peek(const struct peal_cq_ring *ring, u32 index)
 	return (flags & PEAL_CQE_PHASE) == peal_cq_ring_phase(ring, index);
 }
 
-/* The caller has made sure that the ring is not full. */
+/* The caller has checked that the ring is not full. */
 static inline void peal_cq_ring_push(struct peal_cq_ring *ring, const struct peal_cqe *cqe)
 {
 	struct peal_cqe *slot = &ring->cqe[ring->next & ring->mask];
@@ -133,9 +134,9 @@ static inline void peal_cq_ring_push(struct peal_cq_ring *ring, const struct pea
 }
 
 /*
- * The arm value that is due for an event, or 0. Barrier E: our CQEs are visible
- * before we look at the arm word; the program's half sits between its arm store
- * and its next poll. So either it sees the CQE, or we see that it is armed.
+ * Return: the arm value whose event has not been raised yet, or 0. Barrier E makes the CQEs visible
+ * before the kernel loads arm. The program's half is between its store of arm and its next poll.
+ * Either the program sees the CQE, or the kernel sees that the queue is armed.
  */
 static inline u32 peal_cq_ring_armed(const struct peal_cq_ring *ring)
 {
@@ -147,8 +148,8 @@ static inline u32 peal_cq_ring_armed(const struct peal_cq_ring *ring)
 }
 
 /*
- * @arm has its event, which the caller raises next. Ours is what counts; the
- * shared word lets the program see which of its armings are still outstanding.
+ * Note that @arm gets its event, which the caller raises next. The kernel decides by its private
+ * copy. The shared word only lets the program see whether its last arming is still outstanding.
  */
 static inline void peal_cq_ring_fire(struct peal_cq_ring *ring, u32 arm)
 {

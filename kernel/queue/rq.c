@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See rq.h. Every function wants rq->lock, but for init.
+ * See rq.h. The caller of each function but peal_rq_init() holds rq->lock.
  */
 #include "queue/rq.h"
 
@@ -23,7 +23,10 @@ void peal_rq_reset(struct peal_rq *rq)
 	rq->established = false;
 }
 
-/* On a wire an early kick helps nobody: the peer has been told when to come back. */
+/*
+ * On the wire a kick is useless, because an RNR NAK has told the peer when to send again. Set
+ * @patient to ask for none.
+ */
 void peal_rq_set_patient(struct peal_rq *rq, bool patient)
 {
 	rq->patient = patient;
@@ -41,10 +44,10 @@ static int peal_rq_pending(struct peal_rq *rq)
 
 /**
  * peal_rq_take() - take the next receive WQE, unless one is held already
- * @reason: set when it is malformed
+ * @reason: set to the fault of a malformed WQE, otherwise to PEAL_REASON_NONE
  *
- * When there is none, the program's next post kicks. As with the send queue a
- * malformed WQE is taken, to be completed in error.
+ * If the queue is empty and not patient, the program's next post kicks. A malformed WQE is taken
+ * too, because the caller completes it in error.
  */
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 {
@@ -68,21 +71,21 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 	return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
 }
 
-/* The WQE held was completed. */
+/* The held WQE was completed. */
 void peal_rq_done(struct peal_rq *rq)
 {
 	rq->holding = false;
 	peal_ring_show(&rq->ring);
 }
 
-/* Nothing more is accepted; receives posted from now on must be flushed. */
+/* Accept nothing more. Ask for kicks, because receives posted from now on must be flushed. */
 void peal_rq_refuse(struct peal_rq *rq)
 {
 	rq->refusing = true;
 	peal_rq_want_kick(rq, true);
 }
 
-/* True for the first arrival since the queue pair was made ready. */
+/* Return: true for the first message since the queue pair went to RTR. */
 bool peal_rq_establish(struct peal_rq *rq)
 {
 	bool first = !rq->established;

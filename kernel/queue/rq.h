@@ -2,12 +2,12 @@
 /*
  * The receive queue of a queue pair.
  *
- * Owns: the ring, the receive WQE that a message under way fills, and the flag that asks
- * the program for kicks.
- * Does not know: senders, packet sequence numbers, memory keys, completion queues.
+ * Owns: the ring, the receive WQE that the current message fills, and the flag that asks the
+ * program for kicks.
+ * Does not know: senders, PSNs, memory keys, completion queues.
  *
- * Lock: rq->lock, taken inside a send queue's lock (the peer's, or one's own),
- * outside the completion queues'.
+ * Lock: rq->lock, taken inside an sq->lock (the peer's or its own queue pair's) and outside
+ * cq->lock.
  */
 #ifndef PEAL_RQ_H
 #define PEAL_RQ_H
@@ -24,14 +24,14 @@ enum peal_rq_taken {
 };
 
 struct peal_rq {
-	spinlock_t lock;		/* guards all below */
+	spinlock_t lock;		/* guards the fields below */
 	struct peal_ring ring;
 	struct peal_wqe_limits limits;
 	struct peal_recv wqe;		/* valid while holding */
-	bool holding;			/* a WQE was taken and not completed */
-	bool refusing;			/* answered a fatal NAK: in error very soon */
-	bool established;		/* something has arrived since RTR */
-	bool patient;			/* senders come back by their own timers */
+	bool holding;			/* a WQE was taken and is not completed */
+	bool refusing;			/* accepts nothing: in error now, or after the burst */
+	bool established;		/* a message has arrived since RTR */
+	bool patient;			/* senders retry by their RNR timers and need no kick */
 	bool kicked;			/* the program is asked to kick */
 };
 

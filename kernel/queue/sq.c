@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See sq.h. Every function wants sq->lock, but for init.
+ * See sq.h. The caller of each function but peal_sq_init() holds sq->lock.
  */
 #include "queue/sq.h"
 
@@ -14,7 +14,7 @@ void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 s
 	sq->limits = *limits;
 }
 
-/* To RESET: what was posted is forgotten, without completions. */
+/* Forget all posted WQEs without completions, because the queue pair goes to RESET. */
 void peal_sq_reset(struct peal_sq *sq)
 {
 	peal_ring_discard(&sq->ring);
@@ -24,9 +24,9 @@ void peal_sq_reset(struct peal_sq *sq)
 
 /**
  * peal_sq_fetch() - take the next WQE off the ring
- * @reason: set when it is malformed
+ * @reason: set to the fault of a malformed WQE; not set when the ring is empty
  *
- * Also a malformed WQE is taken: sq->wqe.index is what to complete.
+ * A malformed WQE is taken too, because the caller completes sq->wqe.index in error.
  */
 enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 {
@@ -47,10 +47,11 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 }
 
 /**
- * peal_sq_is_followed() - will a message leave right behind the one just fetched?
+ * peal_sq_is_followed() - tell whether a message will leave right behind the one just fetched
  *
- * No READ: it may be too long for what is under way, and wait. Nothing that is done
- * here: it waits for all before it. A hint, as the program may change the slot.
+ * A READ or atomic does not count, because it may have to wait for the READs in flight. A local
+ * operation (bind, invalidate) does not count, because it waits for all earlier messages. The
+ * answer is a hint, because the program may change the slot.
  */
 bool peal_sq_is_followed(const struct peal_sq *sq)
 {
@@ -59,7 +60,7 @@ bool peal_sq_is_followed(const struct peal_sq *sq)
 	return peal_ring_pending(&sq->ring) > 0 && peal_op(READ_ONCE(next->opcode))->sends;
 }
 
-/* The WQE was executed, or belongs to a message in flight now. */
+/* The WQE was executed, or its message is in flight and the transport keeps its state. */
 void peal_sq_finish(struct peal_sq *sq)
 {
 	sq->busy = false;
@@ -70,7 +71,7 @@ void peal_sq_begin_drain(struct peal_sq *sq)
 	sq->drained = false;
 }
 
-/* In SQD: true once, when nothing is under way any more. */
+/* In SQD. Return: true once, when no WQE is being executed any more. */
 bool peal_sq_drain(struct peal_sq *sq)
 {
 	bool first = !sq->busy && !sq->drained;

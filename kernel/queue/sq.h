@@ -2,10 +2,11 @@
 /*
  * The send queue of a queue pair.
  *
- * Owns: the ring, and the WQE being executed (the private copy).
- * Does not know: how it is executed (the transports), peers, completion queues.
+ * Owns: the ring, and the private copy of the WQE being executed.
+ * Does not know: how a WQE is executed (the transports), peers, completion queues.
  *
- * Lock: sq->lock, outermost of the data path. A burst holds it for one chunk.
+ * Lock: sq->lock, the outermost of the data path. A turn holds it, and the turn's budget bounds
+ * the time.
  */
 #ifndef PEAL_SQ_H
 #define PEAL_SQ_H
@@ -22,12 +23,12 @@ enum peal_sq_fetched {
 };
 
 struct peal_sq {
-	spinlock_t lock;		/* guards all below */
+	spinlock_t lock;		/* guards the fields below */
 	struct peal_ring ring;
 	struct peal_wqe_limits limits;
-	struct peal_send wqe;		/* valid while busy */
+	struct peal_send wqe;		/* valid while `busy` */
 	bool busy;
-	bool drained;			/* SQ_DRAINED was raised in this SQD */
+	bool drained;			/* peal_sq_drain() was true once in this SQD */
 };
 
 void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 stride,

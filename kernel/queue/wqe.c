@@ -35,8 +35,9 @@ const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 };
 
 /*
- * Shared memory to private memory, each word once. Volatile, so that the
- * compiler can neither come back for a second look nor merge the copy away.
+ * Copy shared memory to private memory and read each word once. READ_ONCE() keeps the compiler
+ * from reading a word again and from dropping the copy. Otherwise the program could change a
+ * value after its check.
  */
 static void peal_wqe_snapshot(void *dst, const void *src, size_t bytes)
 {
@@ -47,7 +48,7 @@ static void peal_wqe_snapshot(void *dst, const void *src, size_t bytes)
 		*to++ = READ_ONCE(*from++);
 }
 
-/* Sizes are bounded by num_sge * (2^32 - 1): a 64-bit sum cannot overflow. */
+/* The 64-bit sum cannot overflow, because it is at most num_sge * (2^32 - 1). */
 static u64 peal_wqe_copy_sges(struct peal_sge *sge, const void *from, u32 num_sge)
 {
 	u64 length = 0;
@@ -79,7 +80,7 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 	return PEAL_REASON_NONE;
 }
 
-/* QP numbers have 24 bits. Which handle the index names, the carrier finds out. */
+/* QP numbers have 24 bits. The transport looks the address handle up by its index. */
 static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
 {
 	if (unlikely(wqe->rkey || wqe->ud.qpn > 0xffffff))
@@ -125,12 +126,12 @@ static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
 
 /**
  * peal_wqe_parse_send() - copy and check one send WQE
- * @slot: in the program's ring; 64-byte aligned, large enough for @limits
- * @limits: what the queue was created with
- * @send: the result; its index is the caller's to set. Defined on failure too:
- *	opcode and flags are good enough to write a CQE from
+ * @slot: the slot in the program's ring; 64-byte aligned, large enough for @limits
+ * @limits: the limits of the queue
+ * @send: the result; the caller sets its index. On failure opcode and flags are valid
+ *	too, because the caller writes a CQE from them
  *
- * Return: PEAL_REASON_NONE or why the WQE is refused.
+ * Return: PEAL_REASON_NONE or the reason to refuse the WQE.
  */
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_send *send)
@@ -166,7 +167,9 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 /**
  * peal_wqe_parse_recv() - copy and check one receive WQE
  *
- * As peal_wqe_parse_send(). Return: PEAL_REASON_NONE or PEAL_REASON_RECV_WQE.
+ * The parameters are those of peal_wqe_parse_send().
+ *
+ * Return: PEAL_REASON_NONE or PEAL_REASON_RECV_WQE.
  */
 enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_recv *recv)

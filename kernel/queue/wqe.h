@@ -2,10 +2,10 @@
 /*
  * Work requests, from ring bytes to checked values.
  *
- * Owns: the one copy of each WQE and every check that needs nothing but the
- * WQE itself. After parsing nobody looks at the slot again, with one exception:
- * inline data are copied from the slot when the message is carried; they are
- * payload, whose value nobody checks.
+ * Owns: the private copy of each WQE, and every check that needs only the WQE itself. After
+ * parsing the kernel does not read the slot again, because the program may change it. Inline data
+ * are the exception: the transport copies them from the slot, because they are payload, which the
+ * kernel does not check.
  * Does not know: rings, keys, queue pairs. Compiles in userspace for the tests.
  */
 #ifndef PEAL_WQE_H
@@ -16,32 +16,32 @@
 
 #include <rdma/peal-abi.h>
 
-/* What one opcode may and must do. */
+/* The properties of one opcode. */
 struct peal_op {
 	bool known;
-	bool sends;		/* local data go out: READ and atomics bring data in */
+	bool sends;		/* local data go out; false for READ and atomics */
 	bool receives;		/* consumes a receive WQE at the peer */
 	bool remote;		/* uses remote_addr and rkey */
 	bool atomic;
-	bool local;		/* done without the peer */
+	bool local;		/* executed without the peer */
 	bool immediate;		/* imm_or_rkey holds immediate data */
 	bool invalidates;	/* imm_or_rkey holds an rkey */
-	int access;		/* what the remote key must allow: IB_ACCESS_* */
+	int access;		/* right that the rkey must give: IB_ACCESS_* */
 };
 
-/* A send WQE in private memory, checked. */
+/* A checked copy of a send WQE in private memory. */
 struct peal_send {
 	u8 opcode;			/* below PEAL_OP_COUNT */
 	u8 flags;
 	u8 num_sge;
-	u32 index;			/* of its slot, free-running */
+	u32 index;			/* free-running index of its slot */
 	u32 imm_or_rkey;
 	u32 rkey;
 	u64 remote_addr;
-	struct peal_ud_target ud;	/* datagrams */
-	u32 ah_index;			/* datagrams; else 0 */
+	struct peal_ud_target ud;	/* for datagrams */
+	u32 ah_index;			/* for datagrams; else 0 */
 	u64 length;			/* bytes of payload, up to PEAL_MAX_MSG */
-	const void *inline_data;	/* in the slot; with PEAL_WQE_INLINE */
+	const void *inline_data;	/* in the slot; NULL without PEAL_WQE_INLINE */
 	union {
 		struct peal_atomic_seg atomic;
 		struct peal_bind_seg bind;
@@ -49,19 +49,19 @@ struct peal_send {
 	struct peal_sge sge[PEAL_MAX_SGE];
 };
 
-/* A receive WQE in private memory, checked. */
+/* A checked copy of a receive WQE in private memory. */
 struct peal_recv {
 	u8 num_sge;
 	u32 index;
-	u64 length;			/* room in bytes */
+	u64 length;			/* size of the buffer in bytes */
 	struct peal_sge sge[PEAL_MAX_SGE];
 };
 
-/* What a queue was created with. */
+/* The limits of one queue, from its creation. */
 struct peal_wqe_limits {
 	u32 max_sge;
 	u32 max_inline;
-	u32 forbidden;		/* 1 << enum peal_opcode: not of this transport */
+	u32 forbidden;		/* bit 1 << enum peal_opcode: refuse the opcode */
 	bool datagram;		/* each WQE names its destination */
 };
 
@@ -72,7 +72,7 @@ struct peal_wqe_limits {
 
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];
 
-/* The properties of an opcode; what parsing accepted is in range. */
+/* @opcode must be below PEAL_OP_COUNT. The mask keeps speculation inside the table. */
 static inline const struct peal_op *peal_op(u8 opcode)
 {
 	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
