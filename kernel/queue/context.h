@@ -40,7 +40,7 @@ struct peal_context {
 	u64 pass;				/* engine's thread: number of the last pass here */
 	struct peal_door *door;
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
-	struct list_head overdue;		/* queue pairs left unfinished by calls; runlist.h */
+	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
 	struct peal_account account;		/* how many objects the context holds */
 	struct peal_room *room;			/* net's: its packets are charged to it */
 };

@@ -49,9 +49,10 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 /**
  * peal_sq_is_followed() - tell whether a message will leave right behind the one just fetched
  *
- * A READ or atomic does not count, because it may have to wait for the READs in flight. A local
- * operation (bind, invalidate) does not count, because it waits for all earlier messages. The
- * answer is a hint, because the program may change the slot.
+ * A READ or atomic does not count, because it may have to wait: a READ takes one PSN for each
+ * packet of its response, which may be more than the window has left. A local operation (bind,
+ * invalidate) does not count, because it waits for all earlier messages. The answer is a hint,
+ * because the program may change the slot.
  */
 bool peal_sq_is_followed(const struct peal_sq *sq)
 {
