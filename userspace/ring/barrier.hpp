@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Loads, stores and barriers on the words that program and kernel share.
+ * Loads, stores and barriers on the words that the program and the kernel share.
  *
- * Owns: how each lettered barrier of <rdma/peal-abi.h> is spelled in C++.
- * Does not know: rings, doorbells, or what the words mean.
+ * Owns: the C++ form of each lettered barrier of <rdma/peal-abi.h>.
+ * Does not know: rings, doorbells, the meaning of the words.
  *
  *	letter	program's half (here)			kernel's half
  *	A	release store of producer		acquire load of producer
@@ -13,9 +13,10 @@
  *	E	store arm; full; look at the next CQE	store CQE; full; load arm
  *	F	release store of consumer		acquire load of consumer
  *
- * A, D and F hand over memory. B, C and E are the store-load pairs in which each
- * side must see the other's store or be seen itself: only a full barrier on
- * both sides does that, and a release or acquire is not enough.
+ * A, D and F hand over memory. B, C and E are store-load pairs: each side stores
+ * one word and then loads the other's, and at least one side must see the other's
+ * store. This needs a full barrier on both sides, because release and acquire do
+ * not order a store before a later load.
  */
 #pragma once
 #include <atomic>
@@ -47,10 +48,10 @@ void store_release(T &word, T value) noexcept
 }
 
 /*
- * On x86 a locked operation on the stack is a full barrier for ordinary memory
- * and about a third of the price of mfence, which also waits for the
- * write-combining buffers that we do not use. (It is also what keeps
- * ThreadSanitizer builds warning-free: it does not know atomic_thread_fence.)
+ * On x86 a locked operation on the stack is a full barrier for ordinary memory.
+ * It costs about a third of mfence, because mfence also waits for write-combining
+ * buffers, which peal does not use. It also avoids a warning in ThreadSanitizer
+ * builds, because ThreadSanitizer does not support atomic_thread_fence.
  */
 inline void full_barrier() noexcept
 {
@@ -61,14 +62,14 @@ inline void full_barrier() noexcept
 #endif
 }
 
-/* Sets bits. A full barrier only together with full_barrier_after_or(). */
+/* Sets bits. This is a full barrier only together with full_barrier_after_or(). */
 template <class T>
 void or_release(T &word, T bits) noexcept
 {
 	std::atomic_ref<T>(word).fetch_or(bits, std::memory_order_seq_cst);
 }
 
-/* On x86 the locked OR was the barrier already; only the compiler must be told. */
+/* On x86 the locked OR was a full barrier, so only the compiler needs one here. */
 inline void full_barrier_after_or() noexcept
 {
 #if defined(__x86_64__)
@@ -78,7 +79,7 @@ inline void full_barrier_after_or() noexcept
 #endif
 }
 
-/* One turn of a spin loop. */
+/* Call once per iteration of a spin loop, so that the CPU gives way to its sibling. */
 inline void cpu_relax() noexcept
 {
 #if defined(__x86_64__)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The completion ring, as its reader sees it.
+ * The program's half of the completion ring.
  *
  * Owns: the consumer index, the phase test, the arm word.
- * Does not know: what a CQE means, which queue pair it belongs to, locks.
+ * Does not know: the meaning of a CQE, the queue pair of a CQE, locks.
  *
- * peek, advance, publish and drop are the poller's (CQ lock); arm is anybody's.
+ * The caller of peek, advance, publish and drop holds the CQ lock. Any thread may
+ * call arm at any time.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -28,7 +29,7 @@ class CompletionRing {
 
 public:
 	CompletionRing() = default;
-	/* `base` is the start of the CQ's mapping, which outlives the ring. */
+	/* `base` is the start of the CQ's mapping, which must outlive the ring. */
 	CompletionRing(std::byte *base, std::uint32_t entries) noexcept
 		: ctl_(reinterpret_cast<peal_cq_ctl *>(base)),
 		  cqe_(reinterpret_cast<peal_cqe *>(base + PEAL_CQ_RING_OFFSET)), entries_(entries)
@@ -36,15 +37,15 @@ public:
 	}
 
 	/*
-	 * The next CQE, or null. It stays as it is until publish(). A phase left
-	 * from the previous lap differs from the one expected, so nobody clears
-	 * a CQE after reading it.
+	 * Returns the next CQE, or null. The kernel does not change it before publish().
+	 * A CQE need not be cleared after reading, because its phase differs from the
+	 * phase expected on the next lap.
 	 */
 	const peal_cqe *peek() const noexcept { return is_valid(next_) ? &slot(next_) : nullptr; }
 
 	void advance() noexcept { ++next_; }
 
-	/* The kernel may reuse everything that was advanced over. */
+	/* Lets the kernel reuse all CQEs that were advanced over. */
 	void publish() noexcept
 	{
 		if (published_ == next_)
@@ -54,13 +55,13 @@ public:
 	}
 
 	/*
-	 * Takes out the CQEs that `is_stale` names, wherever they are, and gives their
-	 * room back. What is left keeps its order and moves up to the newest one, since
-	 * only the oldest slots can be given back.
+	 * Removes the CQEs for which `is_stale` is true, wherever they are, and gives
+	 * their slots back. The other CQEs keep their order and move up to the newest
+	 * valid slot, because only the oldest slots can be given back.
 	 *
-	 * The kernel may be pushing meanwhile: it writes behind its own index only, and
-	 * looks at no CQE that it has written. So whatever is newest when the first walk
-	 * ends is the end of both, and all slots before it are the program's.
+	 * The kernel may push CQEs at the same time. It writes only to slots after the
+	 * valid ones, and reads no CQE that it has written. The slots before `end` are
+	 * therefore the program's, and a CQE that comes after the first loop is not moved.
 	 */
 	template <class Stale>
 	void drop(Stale is_stale) noexcept
@@ -78,16 +79,16 @@ public:
 	}
 
 	/*
-	 * Ask for an event. The caller polls once more afterwards: a CQE that
-	 * came before the store raises none. The exchange loop makes two threads
-	 * that arm at once leave two different values, in either order; it does
-	 * not take the CQ lock, because a program may arm between start_poll and
-	 * end_poll, when it holds that lock itself.
+	 * Asks for an event. The caller must poll once more afterwards, because a CQE
+	 * that came before the store raises no event. The exchange loop makes two threads
+	 * that arm at the same time store two different values. It does not take the CQ
+	 * lock, because a program may arm between start_poll and end_poll, while it holds
+	 * that lock.
 	 *
-	 * The kernel looks at the last value only, so solicited events must not
-	 * replace an outstanding request for all. Nothing is ordered by `fired`: it
-	 * equals `old` only when the kernel has fired for that, and where it is seen
-	 * late an event comes that nobody needed.
+	 * The kernel looks only at the last value, so a request for solicited events must
+	 * not replace an outstanding request for all events. The load of `fired` needs no
+	 * order: `fired` equals `old` only if the kernel has raised the event of `old`, and
+	 * an older value only causes one unneeded event.
 	 */
 	void arm(std::uint32_t kind) noexcept
 	{
@@ -110,7 +111,7 @@ private:
 		return phase != bool(index & entries_);
 	}
 
-	/* Both are valid. The phase belongs to the slot and the lap it is in, not to the CQE. */
+	/* Both CQEs are valid. `to` keeps its phase, because the phase belongs to slot and lap. */
 	void move(std::uint32_t from, std::uint32_t to) noexcept
 	{
 		if (from == to)

@@ -3,7 +3,7 @@
  * The doorbell: tells the engine which queue pair has new work.
  *
  * Owns: the order of stores and loads on struct peal_doorbell, and the kick.
- * Does not know: rings, queue pairs, locks. Any thread may ring at any time.
+ * Does not know: rings, queue pairs, locks. Any thread may call it at any time.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -17,14 +17,14 @@
 
 namespace peal {
 
-/* The real kick: an ioctl on the context's kick file, which the caller keeps open. */
+/* The kick of the provider: an ioctl on the context's kick file. The caller keeps it open. */
 class IoctlKick {
 	int fd_;
 
 public:
 	explicit IoctlKick(int fd) noexcept : fd_(fd) {}
 
-	/* Returns 0 or an errno: ENOENT no such queue pair, EIO the device is gone. */
+	/* Returns 0 or an errno: ENOENT (no such queue pair), EIO (the device was removed). */
 	int operator()(unsigned long command, std::uint32_t qp_index) const noexcept
 	{
 		int rc;
@@ -36,7 +36,7 @@ public:
 	}
 };
 
-/* Kick is a parameter so that tests can be the kernel. The page outlives this. */
+/* Kick is a parameter so that tests can replace the kernel. The page must outlive this object. */
 template <class Kick>
 class BasicDoorbell {
 	peal_doorbell *page_;
@@ -47,15 +47,15 @@ public:
 	{
 	}
 
-	/* Ask before anything is published: then the answer is EIO. */
+	/* Ask this before publishing a WQE. If it is true, the post fails with EIO. */
 	bool gone() const noexcept { return engine() == PEAL_ENGINE_GONE; }
 
 	/*
-	 * Call after the producer index of queue pair `index` was published
-	 * (index < PEAL_MAX_QP). Returns 0 or an errno. A device that goes now is no
-	 * error: its last look may have seen the index, and flushed; a work request
-	 * that was refused must not complete as well. If it had not, the kick flushes,
-	 * as long as there is a queue pair.
+	 * Call this after publishing the producer index of queue pair `index`
+	 * (index < PEAL_MAX_QP). Returns 0 or an errno. Removal of the device at this
+	 * point is no error, because its last scan may have seen the index and flushed
+	 * the WQE, and a refused work request must not complete too. If the last scan
+	 * did not see the index, the kick flushes, as long as the queue pair exists.
 	 */
 	int ring(std::uint32_t index) const noexcept
 	{
@@ -67,14 +67,16 @@ public:
 		return kick(PEAL_IOC_KICK_SEND, index);
 	}
 
-	/* After a post to a receive ring that WANTS_KICK. Returns as ring(). */
+	/* Call this after a post to a receive ring with WANTS_KICK. Returns 0 or an errno. */
 	int kick_recv(std::uint32_t index) const noexcept
 	{
 		return kick(PEAL_IOC_KICK_RECV, index);
 	}
 
 private:
-	/* A removal says GONE first, then destroys queue pairs (ENOENT), then shuts the file (EIO).
+	/*
+	 * Removal of the device stores GONE first, then destroys the queue pairs (ENOENT),
+	 * then revokes the file (EIO). Neither is an error of the kick; see ring().
 	 */
 	int kick(unsigned long command, std::uint32_t index) const noexcept
 	{
@@ -86,23 +88,23 @@ private:
 	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
 
 	/*
-	 * On return the kernel is going to see our producer index: both bits are
-	 * set, or a swap of the kernel's that cleared them is still to be
-	 * followed by its load of the index. A full barrier (B) has passed.
+	 * On return the kernel is sure to see the new producer index. Either both
+	 * bits are set, or the kernel has swapped them to zero and has not yet loaded
+	 * the index. A full barrier (B) has been executed.
 	 *
-	 * A bit that is set already need not be set again, which matters when a
-	 * busy engine lags behind: one barrier replaces two locked operations on
-	 * lines that the engine writes. That is safe only in this order:
-	 *  - producer store, full barrier, then the word's bit is read. If it is
-	 *    still set then, the swap that clears it comes later, and the kernel
-	 *    reads the producer index after that swap;
-	 *  - the summary's bit is read after the word's bit was seen or set.
-	 *    Set: a summary swap comes later and leads the kernel to the word.
-	 *    Clear: another thread has set the word and not yet the summary, or
-	 *    the kernel is between its two swaps; setting it ourselves is right
-	 *    in both cases. (The other order could trust a summary bit that was
-	 *    already spent.)
-	 * The first, unordered look only guesses which way is cheaper.
+	 * A bit that is already set need not be set again. This matters when a busy
+	 * engine lags behind, because one barrier then replaces two locked operations
+	 * on lines that the engine writes. It is safe only in this order:
+	 *  - The producer is stored, then a full barrier, then the word's bit is read.
+	 *    If the bit is still set, the swap that clears it comes later, and the
+	 *    kernel loads the producer index after that swap.
+	 *  - The summary's bit is read after the word's bit was seen or set.
+	 *    If it is set, a summary swap comes later and leads the kernel to the word.
+	 *    If it is clear, another thread has set the word and not yet the summary,
+	 *    or the kernel is between its two swaps. Setting it is right in both cases.
+	 *    In the other order this function could rely on a summary bit that the
+	 *    kernel has already cleared.
+	 * The first, relaxed load only guesses which way is cheaper.
 	 */
 	void set_bits(std::uint32_t index) const noexcept
 	{
@@ -114,12 +116,12 @@ private:
 
 		bool is_set = load_relaxed(word) & bit;
 		if (is_set) {
-			full_barrier(); /* B, when nothing needs to be set */
+			full_barrier(); /* B, if both bits are set already */
 			is_set = load_acquire(word) & bit;
 		}
 		if (!is_set) {
 			or_release(word, bit);
-			full_barrier_after_or(); /* B, when the summary is set */
+			full_barrier_after_or(); /* B, if the summary's bit is set already */
 		}
 		if (!(load_acquire(summary) & word_bit)) {
 			or_release(summary, word_bit);

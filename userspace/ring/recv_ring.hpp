@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The receive ring: how a receive WQE is laid out, and when the kernel must be
- * told of a post.
+ * The receive ring: the layout of a receive WQE, and the check whether a post needs
+ * a kick.
  *
  * Owns: the bytes of a slot between has_room() and publish(), and barrier C.
- * Does not know: verbs, limits (the caller has checked that the entries fit),
- * how the kernel is told.
+ * Does not know: verbs, limits (the caller has checked that the entries fit), the
+ * kick itself.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -39,10 +39,10 @@ public:
 class RecvRing : public WorkRing {
 public:
 	/*
-	 * After publish(): does somebody in the kernel wait for this post?
-	 * Without the barrier our producer store could still be in the store
-	 * buffer when we read "nobody waits", and the sender that has just begun
-	 * to wait would wait for its whole RNR timer.
+	 * Call this after publish(). Returns whether the kernel wants a kick for the post.
+	 * Without the barrier the producer store could still be in the store buffer when
+	 * the flag is loaded as clear. A sender that has just begun to wait would then
+	 * wait for its whole RNR timer.
 	 */
 	bool wants_kick() const noexcept
 	{

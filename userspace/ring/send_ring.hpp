@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The send ring: how a send WQE is laid out in its slot.
+ * The send ring: the layout of a send WQE in its slot.
  *
  * Owns: the bytes of a slot between has_room() and publish().
- * Does not know: verbs, which opcodes a program may use, limits (the caller has
- * checked that everything fits the slot).
+ * Does not know: verbs, the opcodes that a program may use, limits (the caller has
+ * checked that the WQE fits the slot).
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -18,10 +18,10 @@
 
 namespace peal {
 
-/* Header first; then atomic() or bind() if the opcode wants one; then data. */
+/* Call the constructor first, then atomic() or bind() if the opcode needs it, then add the data. */
 class SendSlot {
 	peal_send_wqe *wqe_ = nullptr;
-	std::byte *tail_ = nullptr; /* where the next segment goes */
+	std::byte *tail_ = nullptr; /* the next segment is written here */
 
 public:
 	SendSlot() = default;
@@ -37,7 +37,7 @@ public:
 		append(peal_atomic_seg{compare_add, swap});
 	}
 
-	/* Of a datagram: in the header, so at any time before publish(). */
+	/* For datagrams. The target is in the header, so any time before publish() is right. */
 	void target(std::uint32_t ah_index, std::uint32_t qpn, std::uint32_t qkey) noexcept
 	{
 		wqe_->ah_index = ah_index;
@@ -60,7 +60,7 @@ public:
 		wqe_->inline_len += length;
 	}
 
-	/* Data follows, and not scatter-gather entries; none at all is data, too. */
+	/* Says that inline data follow the header instead of SGEs. The data may be empty. */
 	void mark_inline() noexcept { wqe_->flags |= PEAL_WQE_INLINE; }
 
 private:

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What send and receive rings have in common, on the program's side.
+ * The program's half of a send or receive ring: what both kinds have in common.
  *
- * Owns: the indices, which slots are free, and the wr_id of each slot. The
- * kernel never learns a wr_id, so it can neither read nor forge one.
- * Does not know: what is in a slot, locks, the doorbell.
+ * Owns: the indices, the free slots, and the wr_id of each slot. The kernel never
+ * gets a wr_id, so it can neither read nor forge one.
+ * Does not know: the contents of a slot, locks, the doorbell.
  *
- * Two sides, each serialised by its caller:
+ * A ring has two sides, and the callers serialise each side:
  *	the poster (SQ or RQ lock)	has_room, slot, set_wr_id, publish
  *	the poller (CQ lock)		complete
- * They meet in tail_ alone: the poller releases a slot after it has read the
- * slot's wr_id, the poster acquires it before it writes a new one. The way back,
- * from the poster's wr_id to the poller, is A and D with the kernel between them.
- * (A race detector cannot see into the kernel: so wr_ids are atomic, relaxed.)
+ * The two sides share only tail_. The poller releases a slot after it has read the
+ * slot's wr_id. The poster acquires the slot before it writes a new wr_id. In the
+ * other direction the barriers A and D order the poster's wr_id before the poller's
+ * load, through the kernel. A race detector does not see the kernel's half, so the
+ * accesses to wr_ids are atomic and relaxed.
  *
  *	tail_ <= index < head_		posted, not completed
  *	head_ <= index < tail_ + entries	free
@@ -30,7 +31,7 @@
 
 namespace peal {
 
-/* Where a ring lies in memory. `entries` is a power of two, or 0: no ring. */
+/* The memory of a ring. `entries` is a power of two, or 0 for no ring. */
 struct RingShape {
 	peal_ring_ctl *ctl;
 	std::byte *slots;
@@ -39,30 +40,33 @@ struct RingShape {
 };
 
 class WorkRing {
-	/* Both sides read this for each WQE, and nobody writes it. */
+	/* Both sides read these for each WQE. Nothing writes them after attach(). */
 	RingShape shape_{};
 	std::unique_ptr<std::uint64_t[]> wr_id_;
-	/* The poster's. Lines of their own, as poster and poller may be two CPUs. */
+	/*
+	 * The poster writes these. They have a cache line of their own, because the poster and
+	 * the poller may run on two CPUs.
+	 */
 	alignas(PEAL_LINE) std::uint32_t head_ = 0;
 	std::uint32_t cached_tail_ = 0;
-	/* The poller's. */
+	/* The poller writes this. */
 	alignas(PEAL_LINE) std::atomic<std::uint32_t> tail_ = 0;
 
 public:
-	/* A ring without entries: never has room, completes nothing. */
+	/* Makes a ring without entries. It has no room and completes no WQE. */
 	WorkRing() = default;
 
-	/* Once, before use. Throws std::bad_alloc. The memory outlives the ring. */
+	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
 	void attach(const RingShape &shape)
 	{
 		wr_id_ = std::make_unique<std::uint64_t[]>(shape.entries);
 		shape_ = shape;
 	}
 
-	/* The index that the next WQE gets; free-running. */
+	/* The index of the next WQE; free-running. */
 	std::uint32_t head() const noexcept { return head_; }
 
-	/* Is the slot of `index` (head() or later) free? */
+	/* Returns whether the slot of `index` (head() or later) is free. */
 	bool has_room(std::uint32_t index) noexcept
 	{
 		if (index - cached_tail_ < shape_.entries)
@@ -81,24 +85,24 @@ public:
 		store_relaxed(wr_id_[slot_number(index)], wr_id);
 	}
 
-	/* Announce every WQE before index `next`. */
+	/* Lets the kernel take every WQE before index `next`. */
 	void publish(std::uint32_t next) noexcept
 	{
 		head_ = next;
 		store_release(shape_.ctl->producer, next); /* A */
 	}
 
-	/* Is a CQE of WQE `index` one that complete() would take? */
+	/* Returns whether complete() would accept a CQE of WQE `index`. */
 	bool is_posted(std::uint32_t index) const noexcept
 	{
 		return index - tail_.load(std::memory_order_relaxed) < shape_.entries;
 	}
 
 	/*
-	 * A CQE says that WQE `index` is done: its wr_id, and it and all before
-	 * it (unsignaled ones) are free. Nothing when the CQE is older than the
-	 * last reset, or nonsense; whatever the CQE says, only own memory that
-	 * exists is touched.
+	 * A CQE says that WQE `index` is done. Returns its wr_id, and frees its slot and
+	 * all slots before it (of unsignaled WQEs). Returns nothing if the CQE is older
+	 * than the last reset, or is invalid. No value of `index` makes this function
+	 * access memory outside the ring's own.
 	 */
 	std::optional<std::uint64_t> complete(std::uint32_t index) noexcept
 	{
@@ -112,10 +116,10 @@ public:
 	}
 
 	/*
-	 * The queue pair went to RESET: the kernel has dropped what was posted
-	 * by moving its index up to ours. Indices never go back, so a CQE from
-	 * before the reset that is still in a completion queue is recognised in
-	 * complete(). The caller holds off poster and poller.
+	 * Call this when the queue pair went to RESET. The kernel has dropped all posted
+	 * WQEs by moving its consumer index up to the producer index. Indices never go
+	 * back, so complete() recognises a CQE from before the reset that is still in a
+	 * completion queue. The caller holds the locks of poster and poller.
 	 */
 	void reset() noexcept
 	{
