@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See copy.h. Two ways to move the bulk: string instructions, which are the
- * fastest plain copy of current x86, and a loop of eight-byte moves. The loop
- * takes over where the string instruction falls off a cliff: when destination
- * and source differ by less than 64 bytes modulo a page, AMD parts lose a
- * factor of up to 25 (glibc bug 30994), and when the copy is too short to pay
- * for the start of the string instruction.
+ * See copy.h.
+ *
+ * There are two ways to copy. A string instruction is the fastest plain copy on current x86
+ * CPUs. A loop of eight-byte moves replaces it in the two cases where it is slow:
+ *  - the copy is too short to pay for the start of the string instruction;
+ *  - the destination is less than 64 bytes above the source modulo a page. AMD CPUs then copy up
+ *    to 25 times slower (glibc bug 30994).
  */
 #include <linux/compiler.h>
 #ifdef CONFIG_X86
@@ -16,7 +17,10 @@
 
 #define PEAL_COPY_STRING_MIN	512
 
-/* Unaligned on purpose. ONCE keeps the order and forbids a call to memcpy. */
+/*
+ * Packed, because payload may have any alignment. READ_ONCE() and WRITE_ONCE() on it keep the
+ * order of the stores and keep the compiler from calling memcpy().
+ */
 struct peal_word {
 	u64 value;
 } __packed;
@@ -81,12 +85,12 @@ static bool peal_copy_string(void *dst, const void *src, size_t bytes)
 #endif
 
 /**
- * peal_copy() - copy @bytes bytes, the last eight last
+ * peal_copy() - copy @bytes bytes and store the last eight bytes last
  * @dst: destination, any alignment
  * @src: source, any alignment
- * @bytes: how many; 0 is allowed
+ * @bytes: the number of bytes; 0 is allowed
  *
- * An aligned eight-byte copy is one load and one store.
+ * Copying eight aligned bytes is one load and one store.
  */
 void peal_copy(void *dst, const void *src, size_t bytes)
 {
@@ -98,7 +102,7 @@ void peal_copy(void *dst, const void *src, size_t bytes)
 	}
 	if (!peal_copy_string(dst, src, bulk))
 		peal_copy_words(dst, src, bulk);
-	/* String stores may pass each other; the tail may not pass them. */
+	/* Order the tail after the bulk, because string stores are not ordered by themselves. */
 	smp_wmb();
 	peal_copy_word(dst + bulk, src + bulk);
 }

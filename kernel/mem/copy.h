@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The one place that moves payload.
+ * Copying payload. Every copy of payload goes through this function.
  *
- * Owns: the order in which bytes become visible. Programs poll the last byte of
- * a message (ib_write_lat does), so the last eight are stored with one plain
- * store after all others, which go in ascending order but for what a string
- * instruction does inside itself.
- * Does not know: where the bytes come from or go to. Source and destination may
- * change under our hands, and may overlap: the result is then whatever it is,
- * but never outside the destination.
+ * Owns: the order in which bytes become visible. Some programs poll the last byte of a message
+ * (ib_write_lat does), so the last eight bytes are stored by one plain store after all others.
+ * The others are stored in ascending order, except within one string instruction.
+ * Does not know: where the bytes come from or go to. Programs may change source and destination
+ * during the copy, and the two may overlap. The result is then undefined, but nothing outside
+ * the destination is written.
  */
 #ifndef PEAL_COPY_H
 #define PEAL_COPY_H

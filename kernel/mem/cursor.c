@@ -8,11 +8,12 @@
 #include "mem/cursor.h"
 
 /**
- * peal_cursor_local() - a cursor over a scatter-gather list, every key checked
- * @write: the list receives data
+ * peal_cursor_local() - begin a cursor over a scatter-gather list and check every lkey
+ * @write: whether the list receives data
  *
- * Return: PEAL_REASON_NONE or the LKEY reason of the first bad entry. Entries of
- * length 0 are not looked up: they name no byte.
+ * An entry of length 0 is not looked up, because it names no byte.
+ *
+ * Return: PEAL_REASON_NONE or the LKEY reason of the first bad entry.
  */
 enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
 				   const struct ib_pd *pd, const struct peal_sge *sge,
@@ -46,12 +47,12 @@ static void peal_cursor_piece(struct peal_cursor *cursor, u64 bytes)
 }
 
 /**
- * peal_cursor_part() - a cursor to a part of a scatter-gather list
- * @offset: of the part's first byte; the list is long enough
- * @bytes: of the part
+ * peal_cursor_part() - begin a cursor over a part of a scatter-gather list
+ * @offset: where the part begins in the list, in bytes; the list is long enough
+ * @bytes: the length of the part
  *
- * As peal_cursor_local(), but only entries that hold bytes of the part are looked
- * up, and the cursor stands at @offset.
+ * This is peal_cursor_local(), but only entries with bytes of the part are looked up, and the
+ * cursor begins at @offset.
  */
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,
@@ -78,7 +79,7 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 	return PEAL_REASON_NONE;
 }
 
-/* A range that somebody has checked already. */
+/* Begin a cursor over a range that the caller has already checked. */
 void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes)
 {
 	peal_cursor_piece(cursor, bytes);
@@ -99,7 +100,7 @@ static u64 peal_cursor_left(const struct peal_cursor *cursor)
 	return length - cursor->offset;
 }
 
-/* Go on to the entry that holds the next byte. */
+/* Step over finished and empty entries to the one that holds the next byte. */
 static void peal_cursor_settle(struct peal_cursor *cursor)
 {
 	while (cursor->at + 1 < cursor->num_sge && !peal_cursor_left(cursor)) {
@@ -108,7 +109,7 @@ static void peal_cursor_settle(struct peal_cursor *cursor)
 	}
 }
 
-/* Step over bytes that earlier chunks have moved; there must be as many. */
+/* Skip @bytes that were already copied. The cursor must have that many left. */
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 {
 	peal_cursor_settle(cursor);
@@ -121,7 +122,7 @@ void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 	}
 }
 
-/* Address of the next byte; *bytes shrinks to what is contiguous from there. */
+/* Return: the address of the next byte. Limits *bytes to the contiguous bytes from there. */
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 {
 	*bytes = min(*bytes, peal_cursor_left(cursor));
@@ -131,9 +132,9 @@ void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 }
 
 /*
- * Both sides hold at least @bytes more: the caller has compared the lengths.
+ * Copy @bytes. The caller has compared the lengths, so both sides have at least that many left.
  *
- * Return: in how many pieces they were copied.
+ * Return: the number of contiguous pieces that were copied.
  */
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A cursor walks the bytes of one side of a copy, whatever they are made of: a
- * scatter-gather list, a remote range, or inline data.
+ * A cursor walks the bytes of one side of a copy: a scatter-gather list, a remote range, or inline
+ * data.
  *
- * Owns: the check of every local key before the first byte moves, and the steps
- * from entry to entry and extent to extent.
- * Does not know: directions, messages, queue pairs. Lives on the stack, inside
- * the guard.
+ * Owns: the check of every local key before the first byte is copied, and the steps from entry to
+ * entry and from extent to extent.
+ * Does not know: directions, messages, queue pairs.
+ *
+ * A cursor lives on the stack and only inside the guard, because its targets are valid only there.
  */
 #ifndef PEAL_CURSOR_H
 #define PEAL_CURSOR_H
@@ -14,13 +15,13 @@
 #include "mem/mr.h"
 
 struct peal_cursor {
-	const struct peal_sge *sge;	/* lengths; NULL: one piece of @bytes */
+	const struct peal_sge *sge;	/* the entries; NULL for a single piece */
 	u32 num_sge;
-	u32 at;				/* entry */
-	u64 offset;			/* in it */
-	u64 bytes;			/* of the single piece */
-	const void *inline_data;
-	struct peal_target target[PEAL_MAX_SGE];
+	u32 at;				/* index of the current entry */
+	u64 offset;			/* bytes into the current entry */
+	u64 bytes;			/* length of the single piece */
+	const void *inline_data;	/* NULL: the bytes are in target[] */
+	struct peal_target target[PEAL_MAX_SGE];	/* by entry */
 };
 
 enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,

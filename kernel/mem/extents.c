@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Building extents: measure every run, allocate, fill every run. See extents.h.
+ * See extents.h. The caller builds extents in two passes over the same runs: it measures every
+ * run, allocates the table, and fills every run in.
  */
 #include <linux/bitops.h>
 #include <linux/kernel.h>
@@ -10,14 +11,14 @@
 
 #include "mem/extents.h"
 
-/* Large enough for any region, small enough that shifting by it is defined. */
+/* A granule of 2^62 bytes holds any region, and a 64-bit shift by 62 is defined. */
 #define PEAL_EXTENTS_WHOLE	62
 
 /**
- * peal_extents_measure() - first pass: take note of one run
+ * peal_extents_measure() - first pass: note the length and the end of one run
  * @x: zeroed before the first call
  * @base: kernel address of the run; page aligned
- * @bytes: its length; a multiple of the page size
+ * @bytes: length of the run; a multiple of the page size
  */
 void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes)
 {
@@ -31,7 +32,10 @@ void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes)
 	x->bytes += bytes;
 }
 
-/* Two runs agree on any size: the smallest that gives each one granule. */
+/*
+ * Two runs have one boundary, which any granule size fits. Use the smallest size that gives each
+ * run one granule.
+ */
 static u32 peal_extents_shift(const struct peal_extents *x)
 {
 	if (!x->split)
@@ -42,7 +46,7 @@ static u32 peal_extents_shift(const struct peal_extents *x)
 }
 
 /**
- * peal_extents_alloc() - between the passes: choose the granule, get the table
+ * peal_extents_alloc() - between the passes: choose the granule size and allocate the table
  *
  * Return: 0 or -ENOMEM.
  */
@@ -63,7 +67,7 @@ int peal_extents_alloc(struct peal_extents *x)
 	return x->granule ? 0 : -ENOMEM;
 }
 
-/* Second pass: the same runs in the same order. */
+/* Second pass: fill in the same runs in the same order as in the first pass. */
 void peal_extents_fill(struct peal_extents *x, void *base, u64 bytes)
 {
 	u64 begin = x->phase + x->filled;

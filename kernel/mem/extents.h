@@ -2,12 +2,11 @@
 /*
  * Extents: where the bytes of a memory region are in kernel memory.
  *
- * Owns: one table of equally large granules. The granule is the largest power
- * of two that every boundary between physically contiguous runs agrees on: one
- * entry for a region that is contiguous, one per 2 MiB for huge pages wherever
- * the region begins, one per page in the worst case. Finding an address is a
- * shift and a load.
- * Does not know: keys, rights, user addresses, who pins the memory.
+ * Owns: one table of equally large granules. The granule size is the largest power of two such
+ * that every boundary between physically contiguous runs is a granule boundary. The table has one
+ * entry for a contiguous region, one entry per 2 MiB for huge pages wherever the region begins,
+ * and one entry per page in the worst case. To find an address takes a shift and a load.
+ * Does not know: keys, rights, user addresses, how the memory is pinned.
  */
 #ifndef PEAL_EXTENTS_H
 #define PEAL_EXTENTS_H
@@ -15,18 +14,18 @@
 #include <linux/types.h>
 
 struct peal_extents {
-	void **granule;		/* address at which each granule would begin */
-	void *single;		/* the table of a region with one granule */
-	u64 phase;		/* bytes of granule 0 before the region */
-	u64 bytes;		/* total of all runs */
-	u32 shift;		/* log2 of the granule's size */
-	u32 count;		/* granules */
-	/* used while building */
-	void *run_end;
+	void **granule;		/* where each granule begins, even if before the region */
+	void *single;		/* the table, if it has only one entry */
+	u64 phase;		/* bytes of granule 0 that lie before the region */
+	u64 bytes;		/* length of all runs together */
+	u32 shift;		/* log2 of the granule size in bytes */
+	u32 count;		/* number of granules */
+	/* used only while the table is built */
+	void *run_end;		/* end of the last run */
 	u64 first;		/* length of the first run */
-	u64 spans;		/* OR of the later boundaries' distances from it */
-	u64 filled;
-	bool split;		/* there is more than one run */
+	u64 spans;		/* OR of the distances of later boundaries from the first one */
+	u64 filled;		/* bytes filled in by the second pass */
+	bool split;		/* there is more than one contiguous run */
 };
 
 void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes);
@@ -35,10 +34,10 @@ void peal_extents_fill(struct peal_extents *x, void *base, u64 bytes);
 void peal_extents_free(struct peal_extents *x);
 
 /**
- * peal_extents_at() - address of the byte at @offset, and how many follow it
+ * peal_extents_at() - find the address of the byte at @offset
  * @x: the extents
  * @offset: bytes from the start of the first run; below x->bytes
- * @bytes: in: how many the caller wants (> 0); out: how many are contiguous
+ * @bytes: in: how many bytes the caller wants (> 0); out: how many of them are contiguous
  */
 static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u64 *bytes)
 {

@@ -10,14 +10,17 @@
 #include "base/guard.h"
 #include "mem/mr.h"
 
-/* What a region may be registered with, beside the optional bits. */
+/* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
 #define PEAL_MR_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB)
 
 typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
 
-/* virt-dma device: the list's pages are in the direct map, coalesced by umem. */
+/*
+ * Call @fn for each contiguous run. Because this is a virt-dma device, the pages of the list are
+ * in the direct map, and page_address() works. ib_umem has merged adjacent pages into one entry.
+ */
 static void peal_mr_each_run(struct peal_mr *mr, peal_mr_run_fn *fn)
 {
 	struct scatterlist *sg;
@@ -46,7 +49,7 @@ static void peal_mr_free(struct peal_mr *mr)
 	kfree(mr);
 }
 
-/* Last step of every kind of registration: from here on requests find it. */
+/* The last step of every registration. After it requests can find the region. */
 static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *table,
 				     struct peal_account *account)
 {
@@ -74,13 +77,13 @@ static int peal_mr_check_access(int access)
 
 /**
  * peal_mr_register() - pin user memory and give it a key
- * @start: first byte, a user address of the caller
+ * @start: first byte, an address in the calling program
  * @length: bytes; not 0
- * @iova: the address by which requests name the first byte
+ * @iova: the address by which requests name the first byte; ignored with IB_ZERO_BASED
  * @access: IB_ACCESS_*
  *
- * Return: the region; -EINVAL, -EOPNOTSUPP, -ENOMEM (also beyond
- * RLIMIT_MEMLOCK), -ENOSPC (no more keys for this account) or -EFAULT, all undone.
+ * Return: the region, or after undoing everything ERR_PTR() of -EINVAL, -EOPNOTSUPP, -ENOMEM
+ * (RLIMIT_MEMLOCK is one cause), -ENOSPC (the account's limit of keys is reached) or -EFAULT.
  */
 struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
 			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
@@ -113,7 +116,10 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 	return ERR_PTR(ret);
 }
 
-/* All kernel memory, for kernel users: with virt-dma an address is a pointer. */
+/*
+ * Make a region of all kernel memory, for kernel users. It needs no pages, because on a virt-dma
+ * device a DMA address is a kernel pointer.
+ */
 struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
 			  struct ib_pd *pd, int access)
 {
@@ -126,9 +132,9 @@ struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account
 }
 
 /**
- * peal_mr_deregister() - take the key back and unpin
+ * peal_mr_deregister() - remove the key and unpin the memory
  *
- * When it returns no byte of the memory is read or written any more.
+ * After it returns 0, no CPU reads or writes the memory any more.
  *
  * Return: 0, or -EBUSY while a memory window is bound to the region.
  */
@@ -144,7 +150,10 @@ int peal_mr_deregister(struct ib_mr *ib)
 	return 0;
 }
 
-/* A bind and a deregistration race for the region: one of them gets false. */
+/*
+ * Count one more bound window. Return: false if the region is being deregistered. Binding and
+ * deregistration may race; the atomic counter lets only one of them succeed.
+ */
 bool peal_mr_add_window(struct peal_mr *mr)
 {
 	return atomic_inc_unless_negative(&mr->windows);
@@ -164,11 +173,11 @@ struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
 	return container_of(key, struct peal_mr, key);
 }
 
-/* Reasons are those of a remote request; a local one translates them. */
+/* The reasons are those of a remote request. peal_mr_local() translates them for a local one. */
 enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
 				 u64 length, int access)
 {
-	u64 offset = addr - key->iova;	/* below iova: wraps, and is refused */
+	u64 offset = addr - key->iova;	/* wraps for an address below iova: refused below */
 
 	if (unlikely(key->pd != pd))
 		return PEAL_REASON_RKEY_PD;
@@ -181,10 +190,10 @@ enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd 
 
 /**
  * peal_mr_local() - check one scatter-gather entry
- * @write: the entry receives data
+ * @write: whether the entry receives data
  * @target: set on success
  *
- * Inside the guard. Return: PEAL_REASON_NONE or an LKEY reason.
+ * Call inside the guard. Return: PEAL_REASON_NONE or an LKEY reason.
  */
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 			       const struct peal_sge *sge, bool write,

@@ -2,13 +2,13 @@
 /*
  * Memory regions and the keys that name them.
  *
- * Owns: pinned user memory (through ib_umem, which also accounts it), the key,
- * the rights and the range of each region, and the check of a key against what
- * somebody wants to do with it.
- * Does not know: queue pairs, who asks and why. Windows (mw.c) share the key.
+ * Owns: pinned user memory (through ib_umem, which also accounts it), the key, the rights and the
+ * range of each region, and the check of a request against them.
+ * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
  *
- * A region is immutable while its key is in the table; the data path uses it
- * inside the guard. dereg: out of the table, wait for the guard, unpin.
+ * The key, range and rights of a region do not change while its key is in the table, so the data
+ * path reads them without a lock, inside the guard. Deregistration takes the key out of the table,
+ * waits for the guard, and then unpins the memory.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
@@ -25,12 +25,12 @@ enum peal_key_kind {
 	PEAL_KEY_WINDOW,
 };
 
-/* What an lkey or rkey stands for: the part that both kinds share. */
+/* What an lkey or rkey refers to. Regions and windows embed it. */
 struct peal_key {
 	u32 value;
 	enum peal_key_kind kind;
 	struct ib_pd *pd;
-	u64 iova;		/* first address */
+	u64 iova;		/* address that names the first byte */
 	u64 length;		/* bytes */
 	int access;		/* IB_ACCESS_* */
 };
@@ -38,18 +38,18 @@ struct peal_key {
 struct peal_mr {
 	struct ib_mr ib;
 	struct peal_key key;
-	struct ib_umem *umem;		/* NULL: all kernel memory (get_dma_mr) */
-	struct peal_extents extents;	/* of the pages from the umem's first */
-	u64 skip;			/* bytes of the first page before iova */
-	atomic_t windows;		/* bound to this region; -1: being deregistered */
+	struct ib_umem *umem;		/* NULL for all kernel memory (get_dma_mr) */
+	struct peal_extents extents;	/* of all pages of the umem */
+	u64 skip;			/* bytes of the first page before the region */
+	atomic_t windows;		/* windows bound here; -1 while deregistering */
 	struct peal_table *table;
-	struct peal_account *account;	/* the context's, or the kernel's */
+	struct peal_account *account;	/* account of the context, or of the kernel */
 };
 
-/* What a checked key gives access to, valid until the guard is left. */
+/* The memory that a checked key gives access to. Valid until the guard is left. */
 struct peal_target {
 	const struct peal_mr *mr;
-	u64 offset;		/* from the region's first byte, or the address */
+	u64 offset;		/* from the region's first byte; without umem the address */
 };
 
 struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
@@ -67,7 +67,7 @@ struct peal_mr *peal_mr_find(struct peal_table *table, u32 value);
 bool peal_mr_add_window(struct peal_mr *mr);
 void peal_mr_drop_window(struct peal_mr *mr);
 
-/* Kernel address of the byte at @offset; *bytes shrinks to what is contiguous. */
+/* Return: the kernel address of the byte at @offset. Limits *bytes to the contiguous bytes. */
 static inline void *peal_target_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {
 	if (unlikely(!target->mr->umem))

@@ -38,7 +38,7 @@ void peal_mw_destroy(struct peal_mw *mw)
 	peal_mw_unbind(mw);
 }
 
-/* The low byte of a window's key changes; find it by its index. */
+/* Find the window by its index only, because each bind changes the low byte of the key. */
 static struct peal_mw *peal_mw_find(struct peal_table *table, u32 rkey)
 {
 	struct peal_key *key = peal_table_key(table, rkey);
@@ -48,7 +48,7 @@ static struct peal_mw *peal_mw_find(struct peal_table *table, u32 rkey)
 	return container_of(key, struct peal_mw, key);
 }
 
-/* Range and rights of the window must lie within the region's. */
+/* Check that the region may be bound, and that it covers the window's range and rights. */
 static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const struct ib_pd *pd,
 					     const struct peal_bind_seg *bind)
 {
@@ -60,7 +60,7 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0);
 	if (reason || bind->access & ~PEAL_MW_ACCESS)
 		return PEAL_REASON_BIND_RANGE;
-	/* C10-75: no remote writing through a region that nobody may write. */
+	/* C10-75: remote write needs a region with local write access. */
 	if (bind->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IB_ACCESS_LOCAL_WRITE))
 		return PEAL_REASON_BIND_RANGE;
@@ -72,14 +72,14 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 {
 	bool same_index = !((send->bind.new_rkey ^ mw->key.value) >> 8);
 
-	/* The present low byte is not compared: libibverbs does not track it. */
+	/* Do not compare the current low byte, because libibverbs does not track it. */
 	if (mw->key.pd != pd || !same_index)
 		return false;
-	/* Type 2: bound once, until invalidated. */
+	/* A type 2 window can be bound again only after it was invalidated. */
 	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;
 }
 
-/* Return: false when the region is being deregistered. */
+/* The caller holds mw->lock. Return: false when the region is being deregistered. */
 static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 			const struct peal_bind_seg *bind)
 {
@@ -91,7 +91,7 @@ static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 	mw->key.length = bind->length;
 	mw->key.access = bind->access;
 	if (!bind->length)
-		return true;	/* IBTA: a window of length 0 is unbound */
+		return true;	/* IBTA: a bind of length 0 unbinds the window */
 	mw->region = mr;
 	mw->qpn = mw->ib.type == IB_MW_TYPE_2 ? qpn : 0;
 	return true;
@@ -100,7 +100,9 @@ static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 /**
  * peal_mw_bind() - execute a BIND_MW
  *
- * Inside the guard. Return: PEAL_REASON_NONE or a BIND reason; nothing changed then.
+ * Call inside the guard.
+ *
+ * Return: PEAL_REASON_NONE, or a BIND reason without any change to the window.
  */
 enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
 			      const struct peal_send *send)
@@ -125,10 +127,12 @@ enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, 
 }
 
 /**
- * peal_mw_invalidate() - LOCAL_INV, or the invalidation in a SEND_INV
+ * peal_mw_invalidate() - execute a LOCAL_INV, or the invalidation in a SEND_INV
  *
- * Only type 2 windows of the queue pair that bound them can be invalidated; a
- * region that a program registered cannot.
+ * Only a type 2 window can be invalidated, and only through the queue pair that bound it. A
+ * region that a program registered cannot be invalidated.
+ *
+ * Return: PEAL_REASON_NONE or PEAL_REASON_INV_RKEY.
  */
 enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
 				    u32 rkey)
@@ -163,10 +167,10 @@ static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd
 }
 
 /**
- * peal_rkey_check() - may a request use this remote range?
- * @pd: of the responding queue pair
- * @qpn: its number
- * @send: the request; a length of 0 needs no key and must not come here
+ * peal_rkey_check() - check whether a request may use its remote range
+ * @pd: protection domain of the responding queue pair
+ * @qpn: number of the responding queue pair
+ * @send: the request; do not call this for a length of 0, because that needs no key
  * @access: IB_ACCESS_REMOTE_*
  * @target: set on success, valid inside the guard
  *

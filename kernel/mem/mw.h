@@ -2,12 +2,12 @@
 /*
  * Memory windows: keys that a work request binds to a part of a region.
  *
- * Owns: the binding (region, range, rights, queue pair), the bind and invalidate
- * operations, and the check of an rkey, which may name a region or a window.
- * Does not know: who sends the request.
+ * Owns: the binding (region, range, rights, queue pair), the bind and invalidate operations, and
+ * the check of an rkey, which may name a region or a window.
+ * Does not know: where the request comes from.
  *
- * Lock: mw->lock guards the binding, because a bind may race with a remote
- * access through the same window. Innermost, beside cq->lock.
+ * Lock: mw->lock guards the binding, because a bind may race with a remote access through the
+ * same window. It is an innermost lock, like cq->lock.
  */
 #ifndef PEAL_MW_H
 #define PEAL_MW_H
@@ -17,12 +17,12 @@
 
 struct peal_mw {
 	struct ib_mw ib;
-	spinlock_t lock;		/* guards key and region */
+	spinlock_t lock;		/* guards key, region and qpn */
 	struct peal_key key;
-	struct peal_mr *region;		/* bound to; NULL: unbound */
-	u32 qpn;			/* type 2: the queue pair that bound it */
+	struct peal_mr *region;		/* the bound region; NULL: unbound */
+	u32 qpn;			/* type 2: number of the binding queue pair; else 0 */
 	struct peal_table *table;
-	struct peal_account *account;	/* the context's, or the kernel's */
+	struct peal_account *account;	/* account of the context, or of the kernel */
 };
 
 static inline struct peal_mw *peal_mw(struct ib_mw *ib)
