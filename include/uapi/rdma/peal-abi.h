@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
 /*
- * The interface between a program and a peal device: memory.
+ * The interface between a program and a peal device: shared memory.
  *
- * Owns: the layout of every byte that both the kernel module and the userspace
- * driver touch, the numbers that travel in it, and the order in which the two
- * sides write it. Compiled by the kernel (C), by the provider (C++20) and by
- * the tests; nobody keeps a second copy.
- * Does not know: how either side is built.
+ * Owns: the layout of every byte that both the kernel module and the provider
+ * access, the numbers in it, and the order in which the two sides write it. The
+ * kernel (C), the provider (C++20) and the tests compile this one copy.
+ * Does not know: how either side is implemented.
  *
  * Rules of this file
- *  - fixed-width types, natural alignment, explicit padding, no flexible
- *    arrays (C and C++ place them differently), sizes and offsets asserted;
- *  - a reserved field is zero when written and refused when it is not;
- *  - a structure may grow at its end only; a reader accepts a longer one;
- *  - every shared word has exactly one writer, named next to it. Words with
- *    different writers are PEAL_LINE bytes apart;
- *  - "release X" and "acquire X" name the two halves of one barrier pair; the
- *    letters are argued in Documentation/memory-ordering.rst;
- *  - slots and rings are 8-byte aligned, mappings page aligned;
- *  - all integers are in host order, except immediate data, which is carried
- *    as the program gave it (network order) and never looked at.
+ *  - Types have a fixed width, natural alignment and explicit padding. There are
+ *    no flexible arrays, because C and C++ place them differently. Sizes and
+ *    offsets are asserted.
+ *  - The writer stores zero in a reserved field. The reader refuses other values.
+ *  - A structure may grow only at its end. A reader accepts a longer one.
+ *  - Every shared word has exactly one writer, which is named next to it. Words
+ *    with different writers are PEAL_LINE bytes apart.
+ *  - "release X" and "acquire X" name the two halves of barrier pair X.
+ *    Documentation/memory-ordering.rst explains each pair.
+ *  - Slots and rings are 8-byte aligned, mappings are page aligned.
+ *  - All integers are in host order, except immediate data. Those travel as the
+ *    program gave them (network order), and peal never interprets them.
  */
 #ifndef RDMA_PEAL_ABI_H
 #define RDMA_PEAL_ABI_H
@@ -27,15 +27,15 @@
 #include <linux/types.h>
 #include <linux/ioctl.h>
 
-/* The number libibverbs and the uverbs core match driver and provider by. */
+/* libibverbs and the uverbs core match the driver and the provider by this number. */
 #define PEAL_DRIVER_ID		0x7065616c	/* "peal" */
-/* uverbs_abi_ver: changed when an old provider could not work any more. */
+/* uverbs_abi_ver. It changes when an older provider can no longer work. */
 #define PEAL_ABI_VERSION	2
 
-/* Two cache lines: the adjacent-line prefetcher pulls lines in pairs. */
+/* Two cache lines, because the adjacent-line prefetcher loads lines in pairs. */
 #define PEAL_LINE		128
 
-/* Limits that shape the layout. What a device offers is in query_device. */
+/* Limits that determine the layout. query_device returns the limits of a device. */
 #define PEAL_MAX_SGE		32
 #define PEAL_MAX_INLINE		512
 #define PEAL_MAX_QP_WR		32768
@@ -51,7 +51,7 @@
  * Indices run freely modulo 2^32; slot = index & (entries - 1).
  */
 
-/* Values of peal_send_wqe.opcode. Zero is invalid: a forgotten slot fails. */
+/* Values of peal_send_wqe.opcode. Zero is invalid, so that an unwritten slot fails. */
 enum peal_opcode {
 	PEAL_OP_INVALID		= 0,
 	PEAL_OP_SEND		= 1,
@@ -68,19 +68,19 @@ enum peal_opcode {
 };
 
 /* Bits of peal_send_wqe.flags. */
-#define PEAL_WQE_SIGNALED	0x01	/* wants a CQE when it succeeds */
-#define PEAL_WQE_SOLICITED	0x02	/* the peer's CQE is a solicited one */
-#define PEAL_WQE_FENCE		0x04	/* not before earlier READs and atomics */
-#define PEAL_WQE_INLINE		0x08	/* data follows instead of SGEs */
+#define PEAL_WQE_SIGNALED	0x01	/* write a CQE on success too */
+#define PEAL_WQE_SOLICITED	0x02	/* mark the peer's CQE as solicited */
+#define PEAL_WQE_FENCE		0x04	/* start after earlier READs and atomics finish */
+#define PEAL_WQE_INLINE		0x08	/* data follow the header instead of SGEs */
 #define PEAL_WQE_FLAGS		0x0f
 
 struct peal_sge {
 	__u64 addr;
-	__u32 length;	/* bytes; 0 means 0 */
+	__u32 length;	/* bytes; 0 means no bytes */
 	__u32 lkey;
 };
 
-/* Where a datagram goes, in the place of remote_addr. */
+/* The destination of a datagram. It replaces remote_addr. */
 struct peal_ud_target {
 	__u32 qpn;
 	__u32 qkey;
@@ -102,19 +102,22 @@ struct peal_send_wqe {
 	__u32 reserved1;
 };
 
-/* Follows the header of CMP_SWAP and FETCH_ADD; one SGE follows it. */
+/* Follows the header of CMP_SWAP and FETCH_ADD. One SGE follows this segment. */
 struct peal_atomic_seg {
 	__u64 compare_add;	/* compare operand, or the addend */
 	__u64 swap;		/* CMP_SWAP only; FETCH_ADD ignores it */
 };
 
-/* Follows the header of BIND_MW; num_sge is 0. rkey: any key of the window. */
+/*
+ * Follows the header of BIND_MW, whose num_sge is 0. The header's rkey is any key
+ * of the window, because only its index counts.
+ */
 struct peal_bind_seg {
 	__u64 addr;
 	__u64 length;
 	__u32 mr_lkey;
 	__u32 access;		/* IB_ACCESS_* */
-	__u32 new_rkey;		/* present index, new low byte */
+	__u32 new_rkey;		/* same index as rkey, new low byte */
 	__u32 reserved;
 };
 
@@ -134,35 +137,36 @@ struct peal_recv_wqe {
  */
 
 /* Bits of peal_ring_ctl.flags. */
-#define PEAL_RING_WANTS_KICK	0x1	/* tell the kernel of every post */
+#define PEAL_RING_WANTS_KICK	0x1	/* kick with PEAL_IOC_KICK_RECV after each post */
 
 struct peal_ring_ctl {
-	/* Written by the program: WQEs posted. Release A after the WQEs. */
+	/* Written by the program: WQEs posted. Store with release A after the WQEs. */
 	__u32 producer;
 	__u8  pad0[PEAL_LINE - 4];
 	/*
-	 * Written by the kernel: WQEs taken. Informative: a slot is free for
-	 * reuse when the completion that covers it has been polled, as with an
-	 * RNIC, because wr_id lives in a shadow array on the program's side.
-	 * One thing depends on it: a change to RESET forgets what was posted
-	 * and stores the producer's value here, where both go on.
+	 * Written by the kernel: WQEs taken. This is informative. A program may
+	 * reuse a slot only when it has polled the completion that covers it, as
+	 * with an RNIC, because the wr_ids are in an array of the program.
+	 * Only RESET depends on this word: the kernel then drops all posted WQEs
+	 * and stores the producer index here, and both sides continue from it.
 	 */
 	__u32 consumer;
 	__u8  pad1[PEAL_LINE - 4];
 	/*
-	 * Written by the kernel, read by the program after each post with a
-	 * full barrier C between the producer store and this load. Set on a
-	 * receive ring while a sender waits for a receive (RNR) and while the
-	 * queue pair is in error (posts must be flushed); cleared by a change to
-	 * RESET and by destruction. So it says nothing about a removed device:
-	 * that is in peal_doorbell.engine.
+	 * Written by the kernel. The program loads it after each post, with the
+	 * full barrier C between the store of producer and this load. On a
+	 * receive ring WANTS_KICK is set while a sender waits for a receive (RNR),
+	 * and while the queue pair is in error, because posts must be flushed.
+	 * RESET and destruction clear it, so it does not tell that the device was
+	 * removed; peal_doorbell.engine tells that.
 	 */
 	__u32 flags;
 	__u8  pad2[PEAL_LINE - 4];
 };
 
-/* What a queue pair's mapping begins with; the rings follow at the offsets
- * that peal_create_qp_resp names.
+/*
+ * The start of a queue pair's mapping. The rings follow at the offsets in
+ * peal_create_qp_resp.
  */
 struct peal_qp_ctl {
 	struct peal_ring_ctl sq;
@@ -171,15 +175,16 @@ struct peal_qp_ctl {
 
 /* ------------------------------------------------------------------------
  * Completion queue: control words, then at PEAL_CQ_RING_OFFSET `entries` (a
- * power of two) CQEs. The program reads only the CQE: there is no shared
- * producer index. The kernel writes each CQE once, and does not read it: from its
- * phase until consumer passes it, it is the program's, who may move it within
- * what is valid (with the phase of the slot that it moves to).
+ * power of two) CQEs. There is no shared producer index, because the program
+ * recognises a new CQE by its phase. The kernel writes each CQE once and never
+ * reads it. The CQE belongs to the program from the store of its phase until
+ * consumer passes it. The program may move it to another valid slot, and must then
+ * keep the phase of that slot.
  */
 
-/* Values of peal_cqe.kind: what completed. */
+/* Values of peal_cqe.kind: the kind of WQE that completed. */
 enum peal_cqe_kind {
-	PEAL_CQE_SEND		= 1,	/* a send WQE; opcode is its enum peal_opcode */
+	PEAL_CQE_SEND		= 1,	/* a send WQE; opcode is that of the WQE */
 	PEAL_CQE_RECV		= 2,	/* a receive WQE; opcode is that of the message */
 };
 
@@ -187,12 +192,12 @@ enum peal_cqe_kind {
 #define PEAL_CQE_SOLICITED	0x01
 #define PEAL_CQE_GRH		0x02	/* UD: the buffer begins with 40 bytes of GRH */
 #define PEAL_CQE_IPV4		0x04	/* with GRH: its last 20 bytes are an IPv4 header */
-#define PEAL_CQE_VLAN		0x08	/* with GRH: it came by VLAN vlan_id */
+#define PEAL_CQE_VLAN		0x08	/* with GRH: it arrived on VLAN vlan_id */
 /*
- * The phase bit, the only bit of a CQE that is written with release D, last.
- * It is 1 on the first lap and flips with each: a CQE at free-running index i
- * is valid when its phase differs from bit log2(entries) of i.
- * Memory starts zeroed, so nothing is valid at first.
+ * The phase bit. The kernel stores its byte last, with release D. The phase is 1
+ * on the first lap and flips with each lap. A CQE at free-running index i is valid
+ * when its phase differs from bit log2(entries) of i. No CQE is valid at first,
+ * because the memory starts zeroed.
  */
 #define PEAL_CQE_PHASE		0x80
 
@@ -200,45 +205,46 @@ struct peal_cqe {
 	__u32 qp_index;		/* peal_create_qp_resp.qp_index */
 	__u32 qp_num;
 	__u32 wqe_index;	/* free-running index of the completed WQE */
-	__u32 byte_len;		/* receives, READ and atomics */
+	__u32 byte_len;		/* for receives, READ and atomics */
 	__u32 imm_or_rkey;	/* with *_IMM: immediate data; SEND_INV: rkey */
 	__u32 vendor_err;	/* enum peal_reason; 0 on success */
 	__u32 src_qp;		/* receives: the sender's QP number */
 	__u8  kind;		/* enum peal_cqe_kind */
 	__u8  opcode;		/* enum peal_opcode; 0 when a receive was flushed */
-	__u8  status;		/* enum ib_wc_status, numbered as ibv_wc_status */
+	__u8  status;		/* enum ib_wc_status; same numbers as ibv_wc_status */
 	__u8  reserved0;
-	__u16 vlan_id;		/* with PEAL_CQE_VLAN; else 0 */
+	__u16 vlan_id;		/* with PEAL_CQE_VLAN, otherwise 0 */
 	__u16 reserved1;
 	__u32 reserved2[6];
 	__u8  reserved3[3];
-	__u8  flags;		/* PEAL_CQE_*; holds the phase: written last */
+	__u8  flags;		/* PEAL_CQE_*; written last, because it has the phase */
 };
 
-/* Values of peal_cq_ctl.arm, low bits; the rest is a counter. */
+/* The low bits of peal_cq_ctl.arm. The other bits are a counter. */
 #define PEAL_CQ_ARM_NEXT	0x1	/* event on the next CQE */
 #define PEAL_CQ_ARM_SOLICITED	0x2	/* event on the next solicited or failed CQE */
 #define PEAL_CQ_ARM_SHIFT	2	/* each arming adds 1 << this */
 
 struct peal_cq_ctl {
-	/* Written by the program: CQEs read. Release F after reading them. The
-	 * kernel looks only when the queue seems full.
+	/*
+	 * Written by the program: CQEs read. Store with release F after reading
+	 * them. The kernel loads it only when the completion queue seems full.
 	 */
 	__u32 consumer;
 	__u8  pad0[PEAL_LINE - 4];
 	/*
 	 * Written by the program: (armings << PEAL_CQ_ARM_SHIFT) | kind. The
-	 * kernel fires once for each value it has not fired for. Program: store
-	 * arm, full barrier E, poll once more. Kernel: store CQE, full barrier
-	 * E, load arm.
+	 * kernel raises at most one event for each value. Program: store arm, full
+	 * barrier E, poll once more. Kernel: store CQE, full barrier E, load arm.
 	 */
 	__u32 arm;
 	__u8  pad1[PEAL_LINE - 4];
 	/*
-	 * Written by the kernel, before it raises an event: the value of arm that the
-	 * event is for. Only the last value of arm counts, so who arms for solicited
-	 * CQEs stores NEXT while a NEXT that differs from this one is there. The
-	 * kernel does not read it.
+	 * Written by the kernel before it raises an event: the value of arm that
+	 * the event is for. The kernel does not read it. Only the last value of arm
+	 * counts. A program that arms for solicited CQEs must therefore store NEXT
+	 * if the current arm is a NEXT whose event is outstanding, that is if it
+	 * differs from this word.
 	 */
 	__u32 fired;
 	__u8  pad2[PEAL_LINE - 4];
@@ -249,7 +255,7 @@ struct peal_cq_ctl {
 /* ------------------------------------------------------------------------
  * Doorbell: one mapping per user context
  *
- * After publishing the producer index of queue pair i the program does
+ * After storing the producer index of queue pair i the program does
  *
  *	if (engine == PEAL_ENGINE_AWAKE) {
  *		set bit i & 63 of word[i / 64], then bit (i / 64) & 63 of
@@ -260,19 +266,21 @@ struct peal_cq_ctl {
  *	}
  *	ioctl(kick_fd, PEAL_IOC_KICK_SEND, i);
  *
- * The kernel swaps summary, then word, with zero (full barriers) and reads the
- * producer indices afterwards. Before it sleeps: engine = ASLEEP; full barrier
- * B; one more scan. A bit may be set for nothing; none is ever lost.
+ * The kernel swaps summary, then word, with zero (full barriers) and loads the
+ * producer indices afterwards. Before it sleeps it stores engine = ASLEEP, executes
+ * the full barrier B, and scans once more. A bit may be set without new work, but
+ * no bit is lost.
  *
- * GONE is stored before the queue pairs of a removed device are flushed and then
- * destroyed, and stays: the page remains mapped when the context has gone.
- * A program looks before it publishes, and fails with EIO. What it had published
- * by then is flushed, or ends with its context: no error says anything about it.
+ * When the device is removed, the kernel stores GONE before it flushes and then
+ * destroys the queue pairs. GONE stays, because the page remains mapped after the
+ * context was destroyed. A program must load engine before it publishes a WQE, and
+ * must fail the post with EIO on GONE. The kernel flushes the WQEs published before
+ * that, or drops them with the context. No error is returned for those.
  */
 enum peal_engine_state {
 	PEAL_ENGINE_GONE	= 0,	/* device removed */
-	PEAL_ENGINE_AWAKE	= 1,	/* a bit is enough */
-	PEAL_ENGINE_ASLEEP	= 2,	/* kick: the work runs in the caller */
+	PEAL_ENGINE_AWAKE	= 1,	/* a doorbell bit is enough */
+	PEAL_ENGINE_ASLEEP	= 2,	/* a kick is needed; it runs the work in the caller */
 };
 
 #define PEAL_DB_WORDS		256
@@ -293,11 +301,11 @@ struct peal_doorbell {
 };
 
 /*
- * The file peal_alloc_ucontext_resp.kick_fd takes these. The argument is a
- * qp_index. KICK_SEND runs the send queue in the caller, within a budget; a
- * worker finishes what is left. KICK_RECV tells a waiting sender that a
- * receive was posted (and flushes when the queue pair is in error).
- * Errors: ENOENT no such queue pair, EIO the device is gone.
+ * The ioctls of the file peal_alloc_ucontext_resp.kick_fd. The argument is a
+ * qp_index. KICK_SEND runs the send queue in the caller, within a budget. A worker
+ * then runs the remaining work. KICK_RECV runs a sender that waits for a receive of
+ * this queue pair, and flushes if the queue pair is in error.
+ * Errors: ENOENT (no such queue pair), EIO (the device was removed).
  */
 #define PEAL_IOC_MAGIC		0xea
 #define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
@@ -305,9 +313,9 @@ struct peal_doorbell {
 
 /* ------------------------------------------------------------------------
  * Requests and responses of the verbs (driver data, "udata")
- * comp_mask names the optional fields that are present; none exists yet, and an
- * unknown bit is refused with EINVAL. A request may be absent altogether
- * (stock tools without our provider): it then counts as all zero.
+ * comp_mask names the optional fields that are present. None exists yet, and the
+ * kernel refuses an unknown bit with EINVAL. A request may be absent, because stock
+ * tools run without peal's provider. An absent request counts as all zero.
  */
 struct peal_alloc_ucontext_req {
 	__u32 comp_mask;
@@ -318,7 +326,7 @@ struct peal_alloc_ucontext_resp {
 	__u32 comp_mask;
 	__s32 kick_fd;
 	__aligned_u64 doorbell_offset;	/* mmap offset of struct peal_doorbell */
-	__u32 doorbell_bytes;		/* length to map */
+	__u32 doorbell_bytes;		/* bytes to map */
 	__u32 max_send_sge;
 	__u32 max_inline;
 	__u32 reserved;
@@ -344,7 +352,7 @@ struct peal_create_qp_req {
 struct peal_create_qp_resp {
 	__u32 comp_mask;
 	__u32 qp_index;			/* doorbell bit and peal_cqe.qp_index */
-	__aligned_u64 map_offset;	/* mapping starts with struct peal_qp_ctl */
+	__aligned_u64 map_offset;	/* the mapping starts with struct peal_qp_ctl */
 	__aligned_u64 map_bytes;
 	__u32 sq_offset;		/* bytes from the start of the mapping */
 	__u32 sq_entries;
@@ -361,7 +369,7 @@ struct peal_create_ah_req {
 
 struct peal_create_ah_resp {
 	__u32 comp_mask;
-	__u32 ah_index;			/* for peal_send_wqe; never 0 */
+	__u32 ah_index;			/* for peal_send_wqe.ah_index; never 0 */
 };
 
 struct peal_reg_mr_req {
@@ -370,8 +378,8 @@ struct peal_reg_mr_req {
 };
 
 /* ------------------------------------------------------------------------
- * Why a completion failed: peal_cqe.vendor_err, ibv_wc.vendor_err, and the
- * tracepoints. Numbers are stable: append, never renumber.
+ * Reasons of failed completions, in peal_cqe.vendor_err, ibv_wc.vendor_err and the
+ * tracepoints. The numbers are ABI: append new ones, never renumber.
  */
 #define PEAL_REASONS(X) \
 	X(NONE, 0, "no error") \
@@ -439,7 +447,7 @@ enum peal_reason {
 #undef PEAL_REASON_ENUM_
 
 /* ------------------------------------------------------------------------
- * The layout, frozen
+ * Checks that the layout does not change
  */
 #ifdef __cplusplus
 #include <cstddef>
