@@ -76,7 +76,7 @@ public:
 private:
 	/*
 	 * Removal of the device stores GONE first, then destroys the queue pairs (ENOENT),
-	 * then revokes the file (EIO). Neither is an error of the kick; see ring().
+	 * then revokes the file (EIO). None of this is an error of the post; see ring().
 	 */
 	int kick(unsigned long command, std::uint32_t index) const noexcept
 	{
