@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the life of an address handle, and the attachment to multicast groups.
- * Does not know: the path behind a handle; the kernel resolves it.
+ * Does not know: the path of a handle, which the kernel resolves.
  */
 #include "ah.hpp"
 
@@ -52,7 +52,7 @@ int group_command(std::uint32_t number, const ibv_qp &qp, const ibv_gid &gid, st
 
 } // namespace
 
-/* The library fills context and pd. */
+/* libibverbs sets context and pd of the result. */
 ibv_ah *ah_create(ibv_pd *pd, ibv_ah_attr *attr)
 {
 	const Context &context = Context::of(pd->context);

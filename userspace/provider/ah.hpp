@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Address handles, and multicast groups: where datagrams go and come from.
+ * Address handles, and the attachment to multicast groups, for datagrams.
  *
- * Owns: the life of a handle, and the number that a work request names it by.
+ * Owns: the life of a handle, and the index of the handle in a WQE.
  * Does not know: how a datagram is posted (post, qp_ex).
  */
 #pragma once

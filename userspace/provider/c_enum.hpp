@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Enums that a C program filled in.
+ * Enums that a C program has written.
  *
- * Owns: reading them without undefined behaviour. In C any int fits an enum; in
- * C++ loading a value that the enum cannot have is undefined, so the bytes are
- * read instead.
- * Does not know: which values are right.
+ * Owns: reading them without undefined behaviour. In C an enum may have any int value.
+ * In C++ it is undefined to load a value that the enum cannot have, so these functions
+ * read the bytes.
+ * Does not know: which values are valid.
  */
 #pragma once
 #include <cstdint>
@@ -23,7 +23,10 @@ std::uint32_t c_enum(const Enum &value) noexcept
 	return number;
 }
 
-/* For the kernel's 8-bit fields. What does not fit stays wrong: 255 is no state, MTU or type. */
+/*
+ * For the kernel's 8-bit fields. A value that does not fit becomes 255, so that the kernel
+ * still refuses it, because no state, MTU or type is 255.
+ */
 template <class Enum>
 std::uint8_t c_enum8(const Enum &value) noexcept
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a context, and the memory that libibverbs sees of it.
+ * Owns: the life of a context, and the memory of it that libibverbs allocates.
  * Does not know: the op table (driver.cpp).
  */
 #include "context.hpp"
@@ -19,10 +19,10 @@ namespace peal {
 namespace {
 
 /*
- * What libibverbs allocates, with calloc, and frees. A library newer than the
- * header that we were built with has a longer verbs_context, grown at its front:
- * it writes into the slack, and `sz`, which sits at a fixed distance from the
- * end, is then not where we look for it.
+ * libibverbs allocates this with calloc(). A library newer than the header that peal
+ * was built with has a longer verbs_context, because verbs_context grows at its front.
+ * Such a library writes into the slack. Its `sz` is at a fixed distance from the end,
+ * so context_open() does not find the right value in verbs.sz and refuses.
  */
 struct ContextMemory {
 	verbs_context verbs;
@@ -72,7 +72,7 @@ Context &Context::of(ibv_context *context) noexcept
 {
 	auto *verbs = verbs_get_ctx(context);
 
-	/* verbs_context is the first member of the memory that we asked for. */
+	/* verbs_context is the first member of ContextMemory. */
 	return *reinterpret_cast<ContextMemory *>(verbs)->cpp;
 }
 
@@ -80,7 +80,7 @@ namespace {
 
 verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
 {
-	/* Takes cmd_fd, whatever happens. */
+	/* This call owns cmd_fd from now on, even if it fails. */
 	auto *memory = static_cast<ContextMemory *>(_verbs_init_and_alloc_context(
 		device, cmd_fd, sizeof(ContextMemory), nullptr, PEAL_DRIVER_ID));
 	if (!memory)
@@ -97,7 +97,7 @@ verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
 	memory->cpp =
 		Context::open(uverbs::Device(cmd_fd, PEAL_DRIVER_ID), comp_vectors, core_support);
 	memory->verbs.context.num_comp_vectors = static_cast<int>(comp_vectors);
-	/* Atomic: another thread may be opening the device, too, and store the same. */
+	/* Use an atomic store, because another thread may open the device at the same time. */
 	std::atomic_ref(reinterpret_cast<verbs_device *>(device)->core_support)
 		.store(core_support, std::memory_order_relaxed);
 	verbs_set_ops(&memory->verbs, &context_ops);

@@ -4,7 +4,7 @@
  *
  * Owns: the kernel's user context, the doorbell's mapping, the kick file, and
  * the table of queue pairs.
- * Does not know: what the queues do.
+ * Does not know: the work of the queues.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -30,7 +30,7 @@ struct Context {
 
 	static Context &of(ibv_context *context) noexcept;
 
-	/* The device is gone or the kernel refuses: throws. */
+	/* Throws if the device was removed or the kernel refuses. */
 	static Context *open(uverbs::Device device, std::uint32_t &comp_vectors,
 			     std::uint64_t &core_support);
 
@@ -39,17 +39,17 @@ private:
 };
 
 /*
- * The object of a destroy command is gone after 0, of course, and after EIO:
- * this answer means that the device was removed, and the kernel destroyed
- * everything then. The program must still be able to free its side, and waiting
- * for event counts makes no sense, as there are none.
+ * Returns whether the object of a destroy command is gone. EIO means that the device was
+ * removed, and that the kernel destroyed all objects then. The program must still be able
+ * to free its side. The caller must not wait for events after EIO, because the kernel
+ * gives no event counts with it.
  */
 inline bool object_is_gone(int error) noexcept
 {
 	return !error || error == EIO;
 }
 
-/* Verbs, in the form of verbs_device_ops and verbs_context_ops. */
+/* Ops of verbs_device_ops and verbs_context_ops. */
 verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *private_data) noexcept;
 void context_free(ibv_context *context) noexcept;
 

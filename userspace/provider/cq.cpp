@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the life of a completion queue, and its arming.
- * Does not know: what a completion means (poll), how it is read (poll, cq_ex).
+ * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
  */
 #include "cq.hpp"
 
@@ -15,7 +15,7 @@ ib_uverbs_create_cq core_request(const CqRequest &request, const ibv_cq *cq) noe
 {
 	ib_uverbs_create_cq core{};
 
-	/* Comes back in events, where libibverbs takes it for an ibv_cq. */
+	/* The kernel returns this in events, and libibverbs uses it as an ibv_cq pointer. */
 	core.user_handle = reinterpret_cast<std::uintptr_t>(cq);
 	core.cqe = request.cqe;
 	core.comp_vector = request.comp_vector;
@@ -35,7 +35,7 @@ bool plausible(const peal_create_cq_resp &shape) noexcept
 Cq::Cq(Context &owner, bool single_threaded) noexcept
 	: context(owner), lock(!single_threaded && !owner.single_threaded)
 {
-	/* Both members of the union: ibv_cq_ex is longer, and its unset readers are null. */
+	/* Clear both members of the union, because ibv_cq_ex is longer. Unset readers are null. */
 	std::memset(static_cast<verbs_cq *>(this), 0, sizeof(verbs_cq));
 }
 
@@ -76,7 +76,7 @@ ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 
 namespace {
 
-/* Events that the kernel has handed to the program point to the object until acknowledged. */
+/* Wait, because events that the program has read point to `cq` until acknowledged. */
 void wait_for_acks(ibv_cq &cq, const ib_uverbs_destroy_cq_resp &reported) noexcept
 {
 	pthread_mutex_lock(&cq.mutex);
@@ -93,7 +93,7 @@ int cq_destroy(ibv_cq *ibcq)
 	Cq *cq = &Cq::of(ibcq);
 	ib_uverbs_destroy_cq_resp reported{};
 
-	/* The kernel says so, too, but not after a removal. */
+	/* Check this here too, because the kernel does not check it after a removal. */
 	if (cq->users)
 		return EBUSY;
 	const int error = cq->context.device.command(
@@ -109,7 +109,7 @@ int cq_destroy(ibv_cq *ibcq)
 	return 0;
 }
 
-/* No system call: a store (and barrier E). */
+/* Arming is a store and barrier E. It needs no system call. */
 int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept
 {
 	Cq::of(cq).ring.arm(solicited_only ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT);

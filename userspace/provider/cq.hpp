@@ -3,7 +3,7 @@
  * Completion queues: creation, destruction, arming.
  *
  * Owns: the completion ring, its mapping and its lock.
- * Does not know: what a completion means (poll), how it is read (poll, cq_ex).
+ * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -30,11 +30,11 @@ struct CqRequest {
 struct Cq : verbs_cq {
 	Context &context;
 	Mapping mapping;
-	/* Guards ring and current. ibv_start_poll takes it, ibv_end_poll gives it back. */
+	/* Guards `ring` and `current`. Held from ibv_start_poll to ibv_end_poll. */
 	Lock lock;
 	CompletionRing ring;
-	const peal_cqe *current = nullptr; /* between start_poll and end_poll */
-	std::atomic<unsigned> users = 0;   /* queue pairs; once for sends, once for receives */
+	const peal_cqe *current = nullptr; /* set between start_poll and end_poll */
+	std::atomic<unsigned> users = 0;   /* send queues and receive queues that complete here */
 
 	static Cq &of(ibv_cq *cq) noexcept
 	{

@@ -25,7 +25,7 @@ bool take_current(Cq &cq) noexcept
 	return true;
 }
 
-/* Takes the lock. Keeps it when there is a completion. */
+/* Takes the lock, and keeps it if it returns 0. */
 int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept
 {
 	Cq &cq = Cq::of(ibcq);
@@ -35,7 +35,7 @@ int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept
 	cq.lock.lock();
 	if (take_current(cq))
 		return 0;
-	cq.ring.publish(); /* of dropped ones */
+	cq.ring.publish(); /* take_current() may have dropped stale CQEs */
 	cq.lock.unlock();
 	return ENOENT;
 }
@@ -69,14 +69,14 @@ unsigned int read_wc_flags(ibv_cq_ex *cq) noexcept
 	return wc_flags(current(cq));
 }
 
-/* A field of the CQE as it is; Field names it. */
+/* Returns the member `Field` of the CQE without translation. */
 template <auto Field>
 std::uint32_t read_field(ibv_cq_ex *cq) noexcept
 {
 	return current(cq).*Field;
 }
 
-/* RoCE has no LIDs and service levels: always 0. */
+/* For LIDs and service levels, which RoCE does not have. */
 template <class T>
 T read_zero(ibv_cq_ex *) noexcept
 {
@@ -107,7 +107,10 @@ void set_readers(ibv_cq_ex &cq, std::uint64_t wc_flags) noexcept
 		cq.read_dlid_path_bits = read_zero<std::uint8_t>;
 }
 
-/* Unknown: EINVAL. Known and not ours: EOPNOTSUPP. Returns "single-threaded". */
+/*
+ * Throws EINVAL for an unknown attribute, and EOPNOTSUPP for a known one that peal does not
+ * support. Returns whether the completion queue is single-threaded.
+ */
 bool check_attr(const ibv_cq_init_attr_ex &attr)
 {
 	constexpr std::uint32_t known_masks =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: field-by-field copies of device and port attributes.
- * Does not know: what they mean.
+ * Does not know: the meaning of the attributes.
  */
 #include "device.hpp"
 
@@ -49,7 +49,7 @@ void fill_limits(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr)
 
 void fill_base(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) noexcept
 {
-	/* raw_fw_ver: three 16-bit numbers. */
+	/* fw_ver consists of three 16-bit numbers. */
 	std::snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%u.%u.%u",
 		      static_cast<unsigned>(base.fw_ver >> 32 & 0xffff),
 		      static_cast<unsigned>(base.fw_ver >> 16 & 0xffff),
@@ -119,7 +119,7 @@ ibv_port_attr port_attr(const ib_uverbs_query_port_resp_ex &response) noexcept
 	return attr;
 }
 
-/* A field that newer headers have, in the kernel's answer and in libibverbs. */
+/* Copies a field that only newer kernel headers and newer libibverbs headers have. */
 template <class Attr, class Response>
 void copy_speed_ex(Attr &attr, const Response &response) noexcept
 {
@@ -130,8 +130,9 @@ void copy_speed_ex(Attr &attr, const Response &response) noexcept
 } // namespace
 
 /*
- * The caller may be older than our header (its attr is shorter: ibv_query_device
- * passes only the first part) or newer (longer: the rest is zero).
+ * The caller may be built with another release of verbs.h. An older `attr` is shorter, and
+ * ibv_query_device passes only its first part. A newer `attr` is longer, and its rest is
+ * set to zero.
  */
 int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
 		 ibv_device_attr_ex *attr, std::size_t attr_size)

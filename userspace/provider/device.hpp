@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a device and its port offer.
+ * The attributes of a device and its port.
  *
- * Owns: field-by-field copies from the kernel's answers to verbs.h.
- * Does not know: what peal offers; the kernel says so.
+ * Owns: field-by-field copies from the kernel's answers to the structs of verbs.h.
+ * Does not know: the limits of peal, which only the kernel knows.
  */
 #pragma once
 #include <infiniband/verbs.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the op table, matching, registration.
- * Does not know: what the ops do.
+ * Does not know: the work of the ops.
  *
- * Adding a verb: its type in pabi.hpp, its line in context_ops. What is left null
- * is EOPNOTSUPP in libibverbs.
+ * To add a verb, give its type in pabi.hpp and its function in context_ops. For an
+ * op that is null libibverbs returns EOPNOTSUPP.
  */
 #include "driver.hpp"
 
@@ -30,7 +30,7 @@
 
 namespace peal {
 
-/* Through entry<>: control path, may throw. Bare: noexcept. */
+/* Control-path functions may throw, so they need entry<>. The others are noexcept. */
 const verbs_context_ops context_ops = {
 	.alloc_mw = entry<&mw_alloc>,
 	.alloc_parent_domain = entry<&parent_domain_alloc>,
@@ -65,14 +65,14 @@ const verbs_context_ops context_ops = {
 
 namespace {
 
-/* The driver id is what counts; the name is for kernels that do not report it. */
+/* libibverbs matches by driver id. The name is for kernels that do not report the id. */
 const verbs_match_ent match_table[] = {
 	{nullptr, {.driver_id = PEAL_DRIVER_ID}, 0, 0, PABI_MATCH_DRIVER_ID},
 	{nullptr, {.modalias = "rdma_device:*Npeal*"}, 0, 0, PABI_MATCH_MODALIAS},
 	{nullptr, {.modalias = nullptr}, 0, 0, PABI_MATCH_SENTINEL},
 };
 
-/* C: libibverbs calls them, and frees nothing itself. */
+/* libibverbs calls these two functions. It never frees a verbs_device itself. */
 verbs_device *device_alloc(verbs_sysfs_dev *) noexcept
 {
 	return static_cast<verbs_device *>(std::calloc(1, sizeof(verbs_device)));
@@ -96,7 +96,7 @@ const verbs_device_ops device_ops = {
 	.uninit_device = device_free,
 };
 
-/* detect-pabi.sh's question, put to the library that this process runs with. */
+/* The check of detect-pabi.sh, made on the library that this process has loaded. */
 int running_layout() noexcept
 {
 	constexpr struct {
@@ -115,9 +115,9 @@ int running_layout() noexcept
 }
 
 /*
- * Releases have changed the op table without changing the number in the names
- * that the dynamic linker checks. Registering would then make the library call
- * the wrong ops; better no peal than that.
+ * Some releases changed the op table without changing the number in the names that
+ * the dynamic linker checks. Do not register with such a release, because the library
+ * would call the wrong ops.
  */
 [[gnu::constructor]] void register_driver() noexcept
 {

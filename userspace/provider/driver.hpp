@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The provider, as libibverbs sees it.
+ * The interface of the provider to libibverbs.
  *
  * Owns: the op table, matching, registration.
- * Does not know: what the ops do.
+ * Does not know: the work of the ops.
  */
 #pragma once
 #include "pabi.hpp"

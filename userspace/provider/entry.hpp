@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The edge between C and C++ for control-path verbs.
+ * The boundary between C and C++ for control-path verbs.
  *
- * Owns: that no exception leaves the provider. libibverbs is C: it would be
- * unwound past a mutex that it holds.
- * Does not know: the verbs. Data-path functions do not come through here; they
- * are noexcept and neither allocate nor throw.
+ * Owns: the translation of exceptions to errors. No exception may leave the
+ * provider, because libibverbs is C and would be unwound while it holds a mutex.
+ * Does not know: the verbs. Data-path functions do not use this; they are noexcept
+ * and neither allocate nor throw.
  */
 #pragma once
 #include <cerrno>
@@ -15,7 +15,7 @@
 
 namespace peal {
 
-/* A verb that returns a pointer fails with null and errno, the others with the number. */
+/* A verb that returns a pointer fails with null and errno. The others return the error. */
 template <class Result>
 Result verb_failure(int error) noexcept
 {
@@ -46,7 +46,7 @@ struct Entry<Verb> {
 	}
 };
 
-/* What goes into the op table for `Verb`. */
+/* The entry of the op table for `Verb`. */
 template <auto Verb>
 constexpr auto entry = &Entry<Verb>::call;
 

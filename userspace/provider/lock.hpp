@@ -2,14 +2,15 @@
 /*
  * The lock of one queue: SQ, RQ or CQ.
  *
- * Owns: mutual exclusion of a few dozen instructions, or nothing at all when the
- * program has promised to be single-threaded.
+ * Owns: mutual exclusion for a few dozen instructions, or none if the program has
+ * promised to be single-threaded.
  * Does not know: what it guards.
  *
- * Why not std::mutex: an unlock here is a plain store, half the price, and makes
- * no system call to wake anybody, so that a poll never does. Why not a pure spin
- * lock: a waiter whose holder is preempted yields, and in the end sleeps, so
- * that a waiter of real-time priority cannot keep the holder off its CPU.
+ * It is not a std::mutex, because an unlock here is a plain store. That is half the
+ * cost, and it never makes a system call to wake a waiter, so a poll makes none.
+ * It is not a pure spin lock, because a holder may be preempted. A waiter therefore
+ * yields and finally sleeps. Otherwise a waiter of real-time priority could keep the
+ * holder off the CPU.
  */
 #pragma once
 #include <sched.h>

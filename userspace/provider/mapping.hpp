@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Things to give back: a mapping of device memory, a file descriptor, and "undo
- * this unless all goes well".
+ * Objects that release something in their destructor: a mapping of device memory, a
+ * file descriptor, and an undo step of a function that may fail.
  *
- * Owns: the give-back.
+ * Owns: the release.
  * Does not know: what is mapped, opened or undone.
  */
 #pragma once
@@ -31,10 +31,10 @@ inline void check(int error)
 }
 
 /*
- * Memory shared with the kernel. A forked child inherits it, as it would an
- * RNIC's, so a program that opens the device and then turns into a daemon keeps
- * working. The verbs do not allow parent and child to use it both, and the
- * kernel trusts no word of it, so they can hurt only each other.
+ * Memory shared with the kernel. A forked child inherits it, as it inherits an RNIC's
+ * mappings, so that a program can open the device and then become a daemon. The verbs
+ * do not allow parent and child to use it at the same time. If they do, they can harm
+ * only each other, because the kernel does not trust this memory.
  */
 class Mapping {
 	void *address_ = MAP_FAILED;

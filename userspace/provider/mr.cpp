@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a region, on the program's side.
- * Does not know: pinning and fork protection (kernel, libibverbs).
+ * Owns: the life of a region in the program.
+ * Does not know: pinning (the kernel), fork protection (libibverbs).
  */
 #include "mr.hpp"
 
@@ -29,7 +29,7 @@ ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t io
 	check(Context::of(pd->context)
 		      .device.command(IB_USER_VERBS_CMD_REG_MR, request, response,
 				      uverbs::in(driver_request)));
-	/* The library fills in context, pd, addr and length. */
+	/* libibverbs sets context, pd, addr and length. */
 	mr->mr.handle = response.mr_handle;
 	mr->mr.lkey = response.lkey;
 	mr->mr.rkey = response.rkey;

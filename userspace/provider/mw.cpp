@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the life of a window, and the key of a type 1 window.
- * Does not know: how a bind travels (post).
+ * Does not know: how a bind is posted (post).
  */
 #include "mw.hpp"
 
@@ -44,8 +44,9 @@ int mw_dealloc(ibv_mw *mw)
 }
 
 /*
- * Type 1: the provider picks the new key. The window has it from the moment the
- * bind is posted, as the verb promises; if the bind then fails, no key works.
+ * Binds a type 1 window, for which the provider chooses the new rkey. mw->rkey changes when
+ * the bind is posted, because ibv_bind_mw promises that. If the bind then fails, the new
+ * rkey gives no access.
  */
 int mw_bind(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
 {

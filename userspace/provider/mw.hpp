@@ -3,7 +3,7 @@
  * Memory windows.
  *
  * Owns: the life of a window, and the key of a type 1 window.
- * Does not know: how a bind travels (post).
+ * Does not know: how a bind is posted (post).
  */
 #pragma once
 #include <infiniband/verbs.h>

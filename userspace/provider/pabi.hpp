@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The private ABI of libibverbs, as far as a provider needs it.
+ * The parts of the private ABI of libibverbs that a provider needs.
  *
  * Owns: the layouts of the registration structures, of the op table and of the
- * wrapper structures, which no installed header has. Written from what the
- * library's releases 36 to 65 do.
+ * wrapper structures. No installed header has them. They describe the behaviour of
+ * the library's releases 36 to 65.
  * Does not know: peal.
  *
  *	PEAL_IBV_PABI	the number in verbs_register_driver_NN and -rdmavNN.so
  *	PEAL_IBV_LAYOUT	release that last changed the op table: 36 (36..58),
  *			59 (59..61), 62 (62..63), 64, 65
  *
- * detect-pabi.sh reads both from the installed library. A wrong pair is caught
- * three times: by the assertions below, by the constructor in driver.cpp, and by
- * the size check in context.cpp.
+ * detect-pabi.sh reads both from the installed library. Three checks catch a wrong
+ * pair: the assertions below, the constructor in driver.cpp, and the size check in
+ * context.cpp.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -38,7 +38,7 @@ struct pabi_list_node {
 
 enum pabi_match_kind : std::uint8_t {
 	PABI_MATCH_SENTINEL = 0,
-	PABI_MATCH_MODALIAS = 2, /* device names, too */
+	PABI_MATCH_MODALIAS = 2, /* also matches device names */
 	PABI_MATCH_DRIVER_ID = 3,
 };
 
@@ -54,7 +54,7 @@ struct verbs_match_ent {
 	std::uint8_t kind;
 };
 
-struct verbs_sysfs_dev; /* the provider never looks inside */
+struct verbs_sysfs_dev; /* opaque to a provider */
 struct verbs_device;
 
 struct verbs_device_ops {
@@ -72,7 +72,7 @@ struct verbs_device_ops {
 struct verbs_device {
 	ibv_device device;
 	const verbs_device_ops *ops;
-	int refcount; /* atomic, the library's */
+	int refcount; /* atomic; used by the library only */
 	pabi_list_node entry;
 	verbs_sysfs_dev *sysfs;
 	std::uint64_t core_support;
@@ -107,7 +107,7 @@ struct verbs_mr {
 
 } /* extern "C" */
 
-/* A slot of the op table: laid out as a function pointer, null unless set. */
+/* A slot of the op table. It has the layout of a function pointer, and is null unless set. */
 template <class Signature>
 struct pabi_op {
 	Signature *fn = nullptr;
@@ -119,7 +119,7 @@ using pabi_unused_op = pabi_op<void()>;
 extern "C" {
 
 /* clang-format off */
-/* Alphabetical, as the library's: each addition shifts everything behind it. */
+/* The order is alphabetical, as in the library, so an added op shifts all ops after it. */
 struct verbs_context_ops {
 	pabi_unused_op advise_mr{};
 #if PEAL_IBV_LAYOUT >= 64
@@ -222,7 +222,7 @@ struct verbs_context_ops {
 };
 /* clang-format on */
 
-/* The only four private functions that peal uses. */
+/* The four private functions of the library that peal uses. */
 void verbs_register_driver(const verbs_device_ops *);
 void *_verbs_init_and_alloc_context(ibv_device *, int cmd_fd, std::size_t alloc_size,
 				    verbs_context *context_offset, std::uint32_t driver_id);
@@ -231,7 +231,7 @@ void verbs_set_ops(verbs_context *, const verbs_context_ops *);
 
 } /* extern "C" */
 
-/* The layout that detect-pabi.sh found against the installed public header. */
+/* Checks that the layout from detect-pabi.sh fits the installed public header. */
 namespace peal::pabi {
 
 constexpr std::size_t OP_COUNT = PEAL_IBV_LAYOUT >= 65	 ? 93

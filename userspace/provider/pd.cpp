@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the life of protection, thread and parent domains.
- * Does not know: what is created on them; the kernel counts that.
+ * Does not know: the objects created on them, which the kernel counts.
  */
 #include "pd.hpp"
 
@@ -74,8 +74,8 @@ int td_dealloc(ibv_td *ibtd)
 }
 
 /*
- * Allocators are refused: rings are the kernel's memory, so we could only ignore
- * the program's wish.
+ * Refuses allocators, because the rings are memory of the kernel and an allocator would be
+ * ignored.
  */
 ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *attr)
 {

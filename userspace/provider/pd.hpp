@@ -2,10 +2,10 @@
 /*
  * Protection domains, thread domains, and parent domains, which join the two.
  *
- * Owns: the promise that everything created on a parent domain with a thread
- * domain is used by one thread at a time, and the reference counts that the
- * verbs ask for (EBUSY).
- * Does not know: what uses that promise.
+ * Owns: the program's promise that one thread at a time uses the objects of a parent
+ * domain with a thread domain, and the reference counts for which the verbs return
+ * EBUSY.
+ * Does not know: the code that relies on the promise.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -19,8 +19,8 @@ struct Td : ibv_td {
 };
 
 struct Pd : ibv_pd {
-	std::atomic<unsigned> users = 0; /* parent domains on this one */
-	Pd *parent = nullptr;		 /* of a parent domain: the real one */
+	std::atomic<unsigned> users = 0; /* number of parent domains on this one */
+	Pd *parent = nullptr;		 /* for a parent domain: its real PD */
 	Td *td = nullptr;
 
 	static Pd &of(ibv_pd *pd) noexcept { return *static_cast<Pd *>(pd); }

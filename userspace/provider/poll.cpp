@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: what a CQE means in terms of the verbs, and which CQEs are dropped.
+ * Owns: the translation of a CQE to the verbs, and which CQEs are dropped.
  * Does not know: creation, arming.
  *
  * Data path: nothing here allocates, throws, or calls the kernel. No field of a
@@ -24,7 +24,7 @@ struct OpcodeRow {
 	unsigned int recv_flags;
 };
 
-/* By enum peal_opcode. Row 0 is a flushed receive. */
+/* Indexed by enum peal_opcode. Row 0 is for a flushed receive. */
 constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
 	std::array<OpcodeRow, PEAL_OP_COUNT> row{};
 
@@ -48,7 +48,7 @@ const OpcodeRow &opcode_row(const peal_cqe &cqe) noexcept
 	return OPCODES[row < OPCODES.size() ? row : 0];
 }
 
-/* Where the WQE was posted. Null: the queue pair is gone, or the CQE is nonsense. */
+/* Returns the ring of the WQE, or null if the queue pair is gone or the CQE is invalid. */
 WorkRing *ring_of(Context &context, const peal_cqe &cqe) noexcept
 {
 	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
@@ -65,7 +65,7 @@ WorkRing *ring_of(Context &context, const peal_cqe &cqe) noexcept
 	}
 }
 
-/* Nothing: as ring_of, or the queue pair was reset. */
+/* Returns the wr_id, or nothing if the CQE is stale (see drop_stale) or invalid. */
 std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
 {
 	WorkRing *ring = ring_of(context, cqe);
@@ -131,7 +131,10 @@ bool take_completion(Cq &cq, Completion &completion) noexcept
 
 void drop_stale(Cq &cq) noexcept
 {
-	/* Single-threaded, and in the middle of start_poll .. end_poll: it is still read. */
+	/*
+	 * Drop nothing between start_poll and end_poll, because the program still reads
+	 * `current`. Only a single-threaded CQ gets here then, because its lock does nothing.
+	 */
 	if (cq.current)
 		return;
 	cq.ring.drop([&](const peal_cqe &cqe) {

@@ -2,8 +2,8 @@
 /*
  * Taking completions off a completion queue.
  *
- * Owns: what a CQE means in terms of the verbs, and which CQEs are dropped.
- * Does not know: creation, arming, threads (take_completion's caller has the lock).
+ * Owns: the translation of a CQE to the verbs, and which CQEs are dropped.
+ * Does not know: creation, arming, threads (the caller of take_completion holds the lock).
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -19,12 +19,15 @@ struct Completion {
 	std::uint64_t wr_id;
 };
 
-/* The next completion of a queue pair that is alive. Caller holds cq.lock. */
+/*
+ * Takes the next completion that is not stale. Returns false if there is none. The caller
+ * holds cq.lock.
+ */
 bool take_completion(Cq &cq, Completion &completion) noexcept;
 
 /*
- * Queue pairs were destroyed or reset: what they left in the ring, which no poll would
- * return, takes no room any more. Caller holds cq.lock.
+ * Drops the CQEs that destroyed or reset queue pairs left in the ring, so that they take no
+ * slots. No poll would return them. The caller holds cq.lock.
  */
 void drop_stale(Cq &cq) noexcept;
 

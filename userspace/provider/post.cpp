@@ -3,12 +3,12 @@
  * Owns: the way from a work request to a published WQE and a rung doorbell.
  * Does not know: completions, ibv_wr_* (qp_ex).
  *
- * Data path: nothing here allocates or throws, and a system call is made only
- * when the engine sleeps, or when a sender waits for our receive.
+ * Data path: nothing here allocates or throws. A system call is made only when the
+ * engine sleeps, or when the receive ring wants a kick.
  *
- * A list is announced once: one release store of the producer index and one
- * doorbell, also for the work requests before a bad one. The doorbell is rung
- * outside the lock: a kick may run the whole queue in this thread.
+ * A list is published at once, with one release store of the producer index and one
+ * doorbell. This includes the work requests before a bad one. The doorbell is rung
+ * outside the lock, because a kick may run the whole queue in this thread.
  */
 #include "post.hpp"
 
@@ -66,7 +66,7 @@ int copy_inline(const Qp &qp, SendSlot &slot, const ibv_send_wr &wr) noexcept
 		room -= sge.length;
 		slot.add_inline(reinterpret_cast<const void *>(sge.addr), sge.length);
 	}
-	slot.mark_inline(); /* of 0 bytes, too */
+	slot.mark_inline(); /* even for 0 bytes */
 	return 0;
 }
 
@@ -103,7 +103,7 @@ int fill_slot(const Qp &qp, const WrRow &row, std::byte *memory, const ibv_send_
 	}
 }
 
-/* One work request into the slot of `index`, which is not published yet. */
+/* Writes one work request into the slot of `index`, which is not published yet. */
 int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type window) noexcept
 {
 	const WrRow &row = wr_row(c_enum(wr.opcode));
@@ -119,7 +119,7 @@ int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type w
 	return fill_slot(qp, row, qp.sq.slot(index), wr);
 }
 
-/* Builds a list and announces what was built. Returns whether that is anything. */
+/* Builds and publishes a list. Returns whether at least one WQE was published. */
 bool build_send_list(Qp &qp, ibv_send_wr *&wr, ibv_mw_type window, int &error) noexcept
 {
 	std::lock_guard guard(qp.sq_lock);
@@ -144,7 +144,7 @@ int post_send_list(Qp &qp, ibv_send_wr *wr, ibv_send_wr **bad, ibv_mw_type windo
 	ibv_send_wr *const first = wr;
 	int error = 0;
 
-	/* After a removal nobody completes what is posted: do not even begin. */
+	/* Refuse the post, because nothing completes a WQE after the removal of the device. */
 	if (qp.context.doorbell.gone()) [[unlikely]] {
 		*bad = wr;
 		return EIO;
@@ -174,7 +174,7 @@ int build_recv(Qp &qp, std::uint32_t index, const ibv_recv_wr &wr) noexcept
 	return 0;
 }
 
-/* As build_send_list. The result says whether the kernel wants to be told. */
+/* Builds and publishes a list. Returns whether the kernel wants a kick for it. */
 bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 {
 	std::lock_guard guard(qp.rq_lock);

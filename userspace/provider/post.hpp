@@ -13,7 +13,7 @@ namespace peal {
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
 
-/* As post_send, for the bind of a type 1 window, which a program cannot post. */
+/* Posts the bind of a type 1 window, which a program cannot post with post_send. */
 int post_send_bind(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 
 } // namespace peal

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the life of a queue pair.
- * Does not know: attributes as the kernel encodes them (qp_attr), how work
- * requests become WQEs (post, qp_ex).
+ * Does not know: the kernel's encoding of attributes (qp_attr), how work requests
+ * become WQEs (post, qp_ex).
  */
 #include "qp.hpp"
 
@@ -40,7 +40,7 @@ std::uint8_t transport_of(std::uint32_t qp_type) noexcept
 	}
 }
 
-/* Calls `action` with the locks of both CQs, which may be one and the same, and `others`. */
+/* Calls `action` with the locks of both CQs and `others` held. Both CQs may be the same. */
 template <class Action, class... Others>
 void with_pollers_out(Qp &qp, Action action, Others &...others)
 {
@@ -53,7 +53,7 @@ void with_pollers_out(Qp &qp, Action action, Others &...others)
 	}
 }
 
-/* The CQs' locks are held. What the queue pair left there must not fill them up. */
+/* The caller holds the CQs' locks. Stale CQEs are dropped, so that they do not fill the CQs. */
 void drop_stale_completions(Qp &qp) noexcept
 {
 	drop_stale(qp.send_queue);
@@ -61,7 +61,7 @@ void drop_stale_completions(Qp &qp) noexcept
 		drop_stale(qp.recv_queue);
 }
 
-/* Indices are the poster's and the poller's: both are kept out. */
+/* The caller holds all locks, because the poster and the poller use the indices. */
 void forget_posts(Qp &qp) noexcept
 {
 	qp.state = IBV_QPS_RESET;
@@ -70,7 +70,7 @@ void forget_posts(Qp &qp) noexcept
 	drop_stale_completions(qp);
 }
 
-/* Does a ring of this shape lie inside the mapping, and hold WQEs of `bytes`? */
+/* Returns whether the ring lies inside the mapping and its slots hold `bytes`. */
 bool ring_fits(const peal_create_qp_resp &shape, std::uint64_t offset, std::uint64_t entries,
 	       std::uint64_t stride, std::uint64_t bytes) noexcept
 {
@@ -104,7 +104,7 @@ void map_rings(Qp &qp, const peal_create_qp_resp &shape)
 	qp.mapping = Mapping(qp.context.device.fd(), shape.map_offset, shape.map_bytes);
 	std::byte *base = qp.mapping.data();
 	auto *ctl = reinterpret_cast<peal_qp_ctl *>(base);
-	/* The kernel's ring is never empty; a program that wanted none gets none. */
+	/* The kernel makes at least one slot, but a program that asked for none gets none. */
 	const std::uint32_t rq_entries = qp.cap.max_recv_wr ? shape.rq_entries : 0;
 
 	qp.sq.attach({&ctl->sq, base + shape.sq_offset, shape.sq_entries, shape.sq_stride});
@@ -112,7 +112,7 @@ void map_rings(Qp &qp, const peal_create_qp_resp &shape)
 	qp.qp_index = shape.qp_index;
 }
 
-/* The kernel's answer. Events counts are none of ours when a creation is undone. */
+/* Returns the kernel's error. `events` is the number of async events that it has reported. */
 int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
 {
 	ib_uverbs_destroy_qp_resp response{};
@@ -131,7 +131,7 @@ Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	  transport(transport_of(c_enum(attr.qp_type))), sq_lock(needs_locks(pd)),
 	  rq_lock(needs_locks(pd))
 {
-	/* Both members of the union, so that builders that nobody asked for are null. */
+	/* Clear both members of the union, so that builders that were not requested are null. */
 	std::memset(static_cast<verbs_qp *>(this), 0, sizeof(verbs_qp));
 	qp.context = pd->context;
 	qp.qp_context = attr.qp_context;
@@ -174,7 +174,7 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
 		destroy_command(qp.context, response.qp_handle, events);
 	});
 	qp.qp.handle = response.qp_handle;
-	qp.qp.qp_type = attr.qp_type; /* the kernel knows it */
+	qp.qp.qp_type = attr.qp_type; /* valid, because the kernel accepted it */
 	qp.qp.qp_num = response.qpn;
 	qp.cap = granted_cap(response);
 	map_rings(qp, shape);
@@ -206,9 +206,10 @@ int modify_command(Qp &qp, const ibv_qp_attr &attr, int mask) noexcept
 }
 
 /*
- * All locks come first. After the command another thread could bring the queue pair
- * up again, whose posts would be forgotten; and a lock that is waited for with
- * modify_lock held could be that of a poller that is in qp_modify itself.
+ * Take all locks before the command. If they were taken after it, another thread could
+ * bring the queue pair up again in between, and its posts would be forgotten. Take all of
+ * them at once, because a poller may hold a CQ's lock and wait for modify_lock in
+ * qp_modify.
  */
 int modify_to_reset(Qp &qp, const ibv_qp_attr &attr, int mask)
 {
@@ -259,7 +260,7 @@ int qp_query(ibv_qp *ibqp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_a
 
 namespace {
 
-/* After this no poller can find the queue pair, and none is using it. */
+/* Unless it fails, no poller can find the queue pair afterwards, and none is using it. */
 int destroy_and_forget(Qp &qp, std::uint32_t &events)
 {
 	const int error = destroy_command(qp.context, qp.qp.handle, events);
@@ -272,7 +273,7 @@ int destroy_and_forget(Qp &qp, std::uint32_t &events)
 	return error;
 }
 
-/* Async events that the program has read point to the object until acknowledged. */
+/* Wait, because async events that the program has read point to `qp` until acknowledged. */
 void wait_for_acks(ibv_qp &qp, std::uint32_t events) noexcept
 {
 	pthread_mutex_lock(&qp.mutex);

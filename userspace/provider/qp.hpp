@@ -5,12 +5,13 @@
  * Owns: the two rings, their locks, and the mapping that holds them.
  * Does not know: how work requests become WQEs (post, qp_ex).
  *
- * Lock order: there is none that a program would have to keep. It may post between
- * ibv_start_poll and ibv_end_poll, and poll between ibv_wr_start and ibv_wr_complete. So
- * whoever wants several of modify_lock, sq_lock, rq_lock and the CQs' locks waits for none
- * of them while it holds another (std::lock): a change to RESET wants all, any other
- * change of the state modify_lock alone, and may come where a program holds one of the
- * others; a change to RESET may not. QpTable's lock is inside all.
+ * Lock order: sq_lock and a CQ's lock have none, because a program may post between
+ * ibv_start_poll and ibv_end_poll, and may poll between ibv_wr_start and ibv_wr_complete.
+ * A function that needs several of modify_lock, sq_lock, rq_lock and the CQs' locks
+ * therefore uses std::lock, which waits for none of them while it holds another. A change
+ * to RESET takes all of them, so a program must not call it while it holds one. Any other
+ * change of the state takes only modify_lock, so a program may call it there. QpTable's
+ * lock is taken inside all of these.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -32,22 +33,22 @@ namespace peal {
 
 struct WrRow;
 
-/* One bit for each kind of queue pair; 0: one that the kernel does not make for programs. */
+/* One bit for each type of queue pair. 0 is a type that the kernel refuses to programs. */
 enum Transport : std::uint8_t { TRANSPORT_RC = 1, TRANSPORT_UC = 2, TRANSPORT_UD = 4 };
 
-/* What ibv_wr_start .. ibv_wr_complete builds. Guarded by sq_lock, which is held between. */
+/* The WQEs between ibv_wr_start and ibv_wr_complete. The program's thread holds sq_lock then. */
 struct WrBatch {
 	std::uint32_t next = 0;	    /* index after the last WQE built */
-	int error = 0;		    /* the first one; nothing is built after it */
-	const WrRow *row = nullptr; /* of the current WQE */
-	SendSlot slot;		    /* the current WQE */
+	int error = 0;		    /* the first error; no WQE is built after it */
+	const WrRow *row = nullptr; /* opcode of the current WQE */
+	SendSlot slot;		    /* slot of the current WQE */
 };
 
 struct Qp : verbs_qp {
 	/*
-	 * ibv_qp_ex has grown between releases with the same private ABI: a newer
-	 * library looks for verbs_qp.comp_mask further back. It must find zero
-	 * there ("no ibv_qp_ex"), and not our members.
+	 * ibv_qp_ex has grown between releases with the same private ABI, so a newer
+	 * library looks for verbs_qp.comp_mask further back. It must find zero there,
+	 * which means "no ibv_qp_ex", and not a member of Qp.
 	 */
 	std::byte slack[128] = {};
 
@@ -59,11 +60,12 @@ struct Qp : verbs_qp {
 	bool signal_all;
 	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
-	/* Held by a whole modify: two threads note their states in the kernel's order. */
+	/* Held during a whole modify, so that two threads store `state` in the kernel's order. */
 	std::mutex modify_lock;
 	/*
-	 * As the program set it last; written under modify_lock. libibverbs keeps one, too, and a
-	 * query may put an old one there after another thread's modify.
+	 * The state that the program set last; written under modify_lock. libibverbs has a copy
+	 * of its own, but that is not reliable, because a query may store an old state there after
+	 * another thread's modify.
 	 */
 	std::atomic<ibv_qp_state> state = IBV_QPS_RESET;
 
@@ -83,10 +85,10 @@ struct Qp : verbs_qp {
 	}
 	static Qp &of(ibv_qp_ex *qp) noexcept { return of(&qp->qp_base); }
 
-	/* Each send names its destination. */
+	/* True if each send names its destination. */
 	bool is_datagram() const noexcept { return transport == TRANSPORT_UD; }
 
-	/* `attr` with the PD in it; its cap becomes what was granted. */
+	/* `attr` contains the PD. Its cap is set to the granted values. */
 	static std::unique_ptr<Qp> create(ibv_qp_init_attr_ex &attr);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: field-by-field copies of queue pair attributes.
- * Does not know: what they mean.
+ * Does not know: the meaning of the attributes.
  */
 #include "qp_attr.hpp"
 
@@ -16,7 +16,7 @@ ib_uverbs_create_qp create_qp_request(const ibv_qp_init_attr_ex &attr, const ibv
 {
 	ib_uverbs_create_qp request{};
 
-	/* Comes back in async events, where libibverbs takes it for an ibv_qp. */
+	/* The kernel returns this in async events, and libibverbs uses it as an ibv_qp pointer. */
 	request.user_handle = reinterpret_cast<std::uintptr_t>(qp);
 	request.pd_handle = attr.pd->handle;
 	request.send_cq_handle = attr.send_cq->handle;
@@ -88,7 +88,7 @@ ib_uverbs_modify_qp modify_qp_request(const ibv_qp &qp, const ibv_qp_attr &attr,
 {
 	ib_uverbs_modify_qp request{};
 
-	/* What the mask leaves out may be uninitialised, and is not looked at. */
+	/* Read only the attributes in the mask, because the others may be uninitialised. */
 	if (mask & IBV_QP_AV)
 		request.dest = to_dest(attr.ah_attr);
 	if (mask & IBV_QP_ALT_PATH)
@@ -139,7 +139,7 @@ void fill_qp_attr(const ib_uverbs_query_qp_resp &response, ibv_qp_attr &attr) no
 	attr.alt_ah_attr = from_dest(response.alt_dest);
 	attr.pkey_index = response.pkey_index;
 	attr.alt_pkey_index = response.alt_pkey_index;
-	attr.en_sqd_async_notify = 0; /* not reported by the kernel */
+	attr.en_sqd_async_notify = 0; /* the kernel does not report it */
 	attr.sq_draining = response.sq_draining;
 	attr.max_rd_atomic = response.max_rd_atomic;
 	attr.max_dest_rd_atomic = response.max_dest_rd_atomic;

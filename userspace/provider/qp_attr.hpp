@@ -2,8 +2,8 @@
 /*
  * Queue pair attributes, between verbs.h and the kernel's encoding.
  *
- * Owns: field-by-field copies, both ways.
- * Does not know: what the attributes mean. The kernel checks them.
+ * Owns: field-by-field copies in both directions.
+ * Does not know: the meaning of the attributes. The kernel checks them.
  */
 #pragma once
 #include <infiniband/verbs.h>

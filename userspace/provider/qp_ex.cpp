@@ -3,10 +3,10 @@
  * Owns: ibv_create_qp_ex, and the builders of ibv_wr_*.
  * Does not know: completions, ibv_post_send.
  *
- * Between wr_start and wr_complete (or wr_abort) the thread holds sq_lock, so
- * that Qp::batch is its own. WQEs are built in free slots of the ring, where the
- * kernel does not look before they are published; an abort has nothing to undo.
- * The first error makes all later calls do nothing until wr_complete returns it.
+ * From wr_start to wr_complete or wr_abort the thread holds sq_lock, so that no other
+ * thread uses Qp::batch. WQEs are built in free slots of the ring, which the kernel
+ * does not read before they are published. An abort therefore has nothing to undo.
+ * After the first error all calls do nothing, and wr_complete returns that error.
  */
 #include "qp_ex.hpp"
 
@@ -25,7 +25,7 @@ void wr_start(ibv_qp_ex *ibqp) noexcept
 
 	qp.sq_lock.lock();
 	qp.batch.next = qp.sq.head();
-	qp.batch.row = &NO_WR_ROW; /* a setter before any builder fails */
+	qp.batch.row = &NO_WR_ROW; /* makes a setter before any builder fail */
 	qp.batch.error = qp.context.doorbell.gone() ? EIO : send_state_error(qp);
 }
 
@@ -43,19 +43,19 @@ int wr_complete(ibv_qp_ex *ibqp) noexcept
 	if (post)
 		qp.sq.publish(qp.batch.next);
 	qp.sq_lock.unlock();
-	/* Outside the lock: a kick may run the whole queue in this thread. */
+	/* Ring outside the lock, because a kick may run the whole queue in this thread. */
 	return post ? qp.context.doorbell.ring(qp.qp_index) : error;
 }
 
 int begin_error(Qp &qp, const WrRow &row, unsigned int flags) noexcept
 {
-	/* INLINE is not a flag here: the setter says it. */
+	/* Accept INLINE with any opcode and ignore it, because the setter decides that. */
 	if (!wr_allowed(qp, row) || flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE))
 		return EINVAL;
 	return qp.sq.has_room(qp.batch.next) ? 0 : ENOMEM;
 }
 
-/* Takes the next slot and writes `header`. False after an error, now or before. */
+/* Takes the next slot and writes `header`. Returns false after an error, now or earlier. */
 bool begin(Qp &qp, unsigned int opcode, peal_send_wqe header) noexcept
 {
 	WrBatch &batch = qp.batch;
@@ -160,8 +160,9 @@ void wr_set_ud_addr(ibv_qp_ex *ibqp, ibv_ah *ah, std::uint32_t remote_qpn,
 }
 
 /*
- * May the current WQE get `count` entries? If not, the batch has failed. A second
- * setter fails as well: what is in the slot already was counted by nobody.
+ * Returns whether the current WQE may get `count` entries; if not, the batch fails. A
+ * second setter fails too, because `count` does not include the entries of the first one,
+ * so the WQE might not fit the slot.
  */
 bool accepts_sges(Qp &qp, std::size_t count) noexcept
 {
@@ -218,7 +219,7 @@ void wr_set_inline_data(ibv_qp_ex *qp, void *addr, std::size_t length) noexcept
 	wr_set_inline_data_list(qp, 1, &buffer);
 }
 
-/* What a program may ask for, by the queue pair's type; 0: the kernel refuses the type. */
+/* The send ops that this type of queue pair supports. 0: the kernel refuses the type. */
 std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 {
 	constexpr std::uint64_t datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
@@ -239,7 +240,7 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 	}
 }
 
-/* Only what was asked for, so that a program that uses more fails in its first test. */
+/* Set only the requested builders, so that a program that uses more fails in its first test. */
 void set_builders(ibv_qp_ex &qp, std::uint64_t ops) noexcept
 {
 	if (ops & IBV_QP_EX_WITH_SEND)
@@ -277,7 +278,10 @@ void set_batch_calls(ibv_qp_ex &qp) noexcept
 	qp.wr_set_inline_data_list = wr_set_inline_data_list;
 }
 
-/* Unknown: EINVAL. Known and not ours: EOPNOTSUPP. CREATE_FLAGS that ask nothing are fine. */
+/*
+ * Throws EINVAL for an unknown attribute, and EOPNOTSUPP for a known one that peal does not
+ * support. CREATE_FLAGS with no flag set are accepted.
+ */
 void check_attr(const ibv_qp_init_attr_ex &attr)
 {
 	constexpr std::uint32_t ours = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |

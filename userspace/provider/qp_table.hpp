@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Finds the queue pair that a CQE is about.
+ * Finds the queue pair of a CQE.
  *
- * Owns: qp_index -> Qp, and the rule by which a stale CQE never finds a new or a
- * freed queue pair.
- * Does not know: what a Qp is.
+ * Owns: the map from qp_index to Qp, and the rule by which a stale CQE never finds
+ * a new or a freed queue pair.
+ * Does not know: the contents of a Qp.
  *
- * A CQE may outlive its queue pair: it stays in the completion queue when the
- * queue pair is destroyed, and the kernel gives the index to another one. So:
+ * A CQE may outlive its queue pair, because it stays in the completion queue when
+ * the queue pair is destroyed. The kernel may then give the index to another queue
+ * pair. Three rules keep a stale CQE from finding the wrong one:
  *
- *  - a CQE names the QP number too, which the kernel hands out cyclically, and
- *    find() gives the pointer only when the entry has that number;
- *  - remove() is called with both CQ locks of the queue pair held. A poller that
- *    finds queue pair X holds the lock of a CQ that X completes to, so X stays
- *    in the table, and in memory, until it unlocks;
- *  - the kernel may reuse an index as soon as it has destroyed its queue pair, so
- *    insert() may come before the remove() of the previous owner, which then leaves
- *    the entry alone. A poller that reads the old number and the new pointer finds
- *    the number gone when it looks again.
+ *  - A CQE names the QP number too. The kernel hands numbers out cyclically. find()
+ *    returns the pointer only if the entry has the same number.
+ *  - The caller of remove() holds both CQ locks of the queue pair. A poller that
+ *    finds queue pair X holds the lock of a CQ that X completes to, so X stays in
+ *    the table, and in memory, until the poller unlocks.
+ *  - The kernel may reuse an index as soon as it has destroyed the queue pair.
+ *    insert() of the new owner may therefore come before remove() of the old one,
+ *    which then leaves the entry alone. A poller that reads the old number and the
+ *    new pointer sees that the number has changed when it reads it again.
  *
- * The lock of the writers is held for a few stores: CQ locks may be held around it.
+ * The writers' lock is held for a few stores only, so it may be taken inside CQ locks.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -48,14 +49,14 @@ class QpTable {
 	std::mutex writer_;
 
 public:
-	/* calloc, so that only the pages of indices that are used become real. */
+	/* Use calloc, so that only the pages of used indices take memory. */
 	QpTable() : slots_(static_cast<Slot *>(std::calloc(PEAL_MAX_QP, sizeof(Slot))))
 	{
 		if (!slots_)
 			throw std::bad_alloc();
 	}
 
-	/* Null when index or number is unknown. The poller holds its CQ's lock. */
+	/* Returns null if the index or the number is unknown. The poller holds its CQ's lock. */
 	Qp *find(std::uint32_t index, std::uint32_t qp_num) const noexcept
 	{
 		if (index >= PEAL_MAX_QP)
@@ -67,7 +68,10 @@ public:
 		return slot.qp_num.load(std::memory_order_relaxed) == qp_num ? qp : nullptr;
 	}
 
-	/* The number goes before the pointer changes: who reads the new one sees that. */
+	/*
+	 * Clear the number before changing the pointer, so that a reader of the new pointer
+	 * also sees that the old number is gone.
+	 */
 	void insert(std::uint32_t index, std::uint32_t qp_num, Qp *qp)
 	{
 		std::lock_guard guard(writer_);
@@ -77,7 +81,7 @@ public:
 		slots_[index].qp_num.store(qp_num, std::memory_order_release);
 	}
 
-	/* Unless the index is another's by now. Both CQ locks of `qp` are held. */
+	/* Does nothing if another queue pair has the index now. Holds both CQ locks of `qp`. */
 	void remove(std::uint32_t index, const Qp *qp)
 	{
 		std::lock_guard guard(writer_);

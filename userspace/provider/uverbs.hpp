@@ -40,7 +40,7 @@ WritableBytes out(T &value) noexcept
 	return std::as_writable_bytes(std::span<T, 1>(&value, 1));
 }
 
-/* "This command has no core request / response." */
+/* The type for a command without a core request or without a core response. */
 struct None {};
 
 inline ib_uverbs_attr attr_in(std::uint16_t id, Bytes bytes) noexcept
@@ -73,7 +73,7 @@ inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
 	return attr;
 }
 
-/* An open uverbs file; does not own the descriptor. */
+/* An open uverbs file. It does not own the descriptor. */
 class Device {
 	int fd_;
 	std::uint32_t driver_id_;
@@ -83,7 +83,7 @@ public:
 
 	int fd() const noexcept { return fd_; }
 
-	/* One ioctl method. */
+	/* Calls one ioctl method. */
 	template <std::same_as<ib_uverbs_attr>... Attrs>
 	int method(std::uint16_t object, std::uint16_t method_id,
 		   const Attrs &...attrs) const noexcept
@@ -92,9 +92,9 @@ public:
 	}
 
 	/*
-	 * One command of the older write() interface, carried by INVOKE_WRITE:
-	 * which is present in every kernel that peal supports, and takes the
-	 * driver's own request and response (UHW) in separate buffers.
+	 * Calls one command of the older write() interface through INVOKE_WRITE. Every
+	 * kernel that peal supports has it, and it takes the driver's own request and
+	 * response (UHW) in separate buffers.
 	 */
 	template <class Request, class Response = None>
 	int command(std::uint32_t number, const Request &request, Response &&response = {},
@@ -121,7 +121,7 @@ private:
 	int run(std::uint16_t object, std::uint16_t method_id,
 		const std::array<ib_uverbs_attr, N> &attrs, std::size_t n) const noexcept
 	{
-		/* Bytes: C++ has no struct that holds one with a flexible array and more. */
+		/* Bytes, because ib_uverbs_ioctl_hdr ends in a flexible array. */
 		alignas(8) std::array<std::byte,
 				      sizeof(ib_uverbs_ioctl_hdr) + N * sizeof(ib_uverbs_attr)>
 			message;

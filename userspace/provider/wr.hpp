@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Send work requests: what the verbs say, and what goes into a WQE for it.
+ * Send work requests: the translation of the verbs' fields to WQE fields.
  *
  * Owns: the table of opcodes, and the checks and conversions that ibv_post_send
- * and ibv_wr_* have in common. Inline, as both run them for each work request.
- * Does not know: how WQEs are published (post, qp_ex), and what the kernel checks
- * again (everything: it trusts no WQE).
+ * and ibv_wr_* have in common. They are inline, because both run them for each work
+ * request.
+ * Does not know: how WQEs are published (post, qp_ex).
+ *
+ * The checks here only give the program an early error. The kernel checks every WQE
+ * again, because it does not trust the program.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -18,19 +21,19 @@
 
 namespace peal {
 
-/* What follows the header of a WQE, and what the header carries. NONE: not to be posted. */
+/* The layout of a WQE: which header fields are used, and what follows. NONE: cannot be posted. */
 enum class WrShape : std::uint8_t { NONE, SEND, RDMA, ATOMIC, BIND, INVALIDATE };
 
 struct WrRow {
 	peal_opcode opcode;
 	WrShape shape;
 	bool inline_allowed;
-	bool immediate;		 /* imm_data or invalidate_rkey travels */
-	bool solicited;		 /* the flag means something */
-	std::uint8_t transports; /* of the queue pairs that it may be posted to */
+	bool immediate;		 /* uses imm_data or invalidate_rkey */
+	bool solicited;		 /* the solicited flag has an effect */
+	std::uint8_t transports; /* types of queue pair that accept it */
 };
 
-/* By ibv_wr_opcode. The last row is for opcodes that are not ours. */
+/* Indexed by ibv_wr_opcode. The last row is for opcodes that peal does not have. */
 inline constexpr std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> WR_ROWS = [] {
 	std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> row{};
 
@@ -62,13 +65,13 @@ inline const WrRow &wr_row(unsigned int opcode) noexcept
 	return opcode < WR_ROWS.size() - 1 ? WR_ROWS[opcode] : NO_WR_ROW;
 }
 
-/* Not every transport carries everything. */
+/* Returns whether this type of queue pair accepts the opcode (IBTA 9.2.1, table 38). */
 inline bool wr_allowed(const Qp &qp, const WrRow &row) noexcept
 {
 	return row.transports & qp.transport;
 }
 
-/* How many scatter-gather entries a WQE of this row takes. */
+/* The most scatter-gather entries that a WQE of this row may have. */
 inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
 {
 	switch (row.shape) {
@@ -82,11 +85,11 @@ inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
 	}
 }
 
-/* IBV_SEND_INLINE comes apart: only some opcodes allow it. */
+/* IBV_SEND_INLINE is checked separately, because only some opcodes allow it. */
 inline constexpr unsigned int PLAIN_SEND_FLAGS =
 	IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
 
-/* SOLICITED is dropped where the verbs ignore it. */
+/* Drops SOLICITED if the opcode ignores it. INLINE is set by SendSlot::mark_inline(). */
 inline std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_flags) noexcept
 {
 	unsigned int flags = 0;
@@ -101,8 +104,8 @@ inline std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_
 }
 
 /*
- * May this queue pair be posted to? From RTS on: in error the kernel flushes, in SQD it
- * keeps the post for later.
+ * Returns EINVAL before RTS. Posts are allowed in all later states, because the kernel
+ * flushes them in error and keeps them for later in SQD.
  */
 inline int send_state_error(const Qp &qp) noexcept
 {
@@ -123,7 +126,7 @@ inline peal_bind_seg bind_segment(const ibv_mw_bind_info &info, std::uint32_t ne
 	segment.addr = info.addr;
 	segment.length = info.length;
 	segment.mr_lkey = info.mr ? info.mr->lkey : 0; /* length 0 unbinds */
-	/* Programs set it as they do for a region; a window has no local side. */
+	/* Drop LOCAL_WRITE. Programs set it as for a region, but a window has no local access. */
 	segment.access = info.mw_access_flags & ~unsigned{IBV_ACCESS_LOCAL_WRITE};
 	segment.new_rkey = new_rkey;
 	return segment;
