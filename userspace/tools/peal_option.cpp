@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Reads and sets options of peal devices, and of the host, through the generic netlink family.
+ * Reads and sets options of peal devices and of the host through the generic netlink family.
  *
- *	peal-option				all devices, a line each
- *	peal-option DEV				one
- *	peal-option DEV direct 0|1
- *	peal-option DEV max-rd-atomic N
- *	peal-option host			the host
+ *	peal-option				print all devices, one per line
+ *	peal-option DEV				print one device
+ *	peal-option DEV direct 0|1		set an option of a device
+ *	peal-option DEV max-rd-atomic N		set an option of a device
+ *	peal-option host			print the options of the host
  *	peal-option host direct none|device|netns|host
  *
- * Exit status: 0, 1 with the kernel's words on stderr, 2 for a wrong call.
- * Does not know: what the options do.
+ * Exit status: 0; 1 with the kernel's message on stderr; 2 for wrong arguments.
+ * Does not know: the effect of the options.
  */
 #include <array>
 #include <cstdio>
@@ -46,7 +46,7 @@ void check(int ret, const char *what)
 		throw std::runtime_error(std::string(what) + ": " + nl_geterror(ret));
 }
 
-/* By enum peal_nl_scope. */
+/* Indexed by enum peal_nl_scope. */
 constexpr std::array<const char *, PEAL_NL_SCOPE_COUNT_> scopes{"none", "device", "netns", "host"};
 
 void print_host(nlmsghdr *header)
@@ -81,7 +81,10 @@ int print(nl_msg *msg, void *)
 	return NL_OK;
 }
 
-/* The attributes of an error message follow it: the request is not repeated (NETLINK_CAP_ACK). */
+/*
+ * Returns the message of the kernel for `error`. Its attributes follow `error` directly, because
+ * NETLINK_CAP_ACK leaves out the copy of the request.
+ */
 const char *words(nlmsgerr *error)
 {
 	const auto *header = reinterpret_cast<nlmsghdr *>(error) - 1;
