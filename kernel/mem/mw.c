@@ -60,7 +60,7 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0);
 	if (reason || bind->access & ~PEAL_MW_ACCESS)
 		return PEAL_REASON_BIND_RANGE;
-	/* C10-75: remote write needs a region with local write access. */
+	/* C10-75: remote write and atomic access need a region with local write access. */
 	if (bind->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IB_ACCESS_LOCAL_WRITE))
 		return PEAL_REASON_BIND_RANGE;
