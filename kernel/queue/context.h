@@ -42,7 +42,7 @@ struct peal_context {
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
 	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
 	struct peal_account account;		/* how many objects the context holds */
-	struct peal_room *room;			/* net's: its packets are charged to it */
+	struct peal_room *room;			/* transmit memory of its packets; net/room.h */
 };
 
 /* The core's object, which the core frees when the context is closed. */

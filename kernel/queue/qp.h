@@ -74,7 +74,7 @@ struct peal_recv_psn {
 struct peal_transport_ops {
 	bool packets;			/* messages leave as packets */
 
-	/* Both locks: state and attributes in @mask have just changed. */
+	/* Both locks: take over the state and the attributes in @mask, which have changed. */
 	void (*apply)(struct peal_transport *transport, int mask);
 	/* Both locks: forget everything in flight, because the queue pair goes to RESET. */
 	void (*reset)(struct peal_transport *transport);
@@ -131,7 +131,7 @@ struct peal_qp {
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* own GID, from the address vector */
 	struct peal_transport *direct;	/* RC and UC: from creation to destruction; else NULL */
-	struct peal_transport *wire;	/* NULL until a path needs it; then kept to destruction */
+	struct peal_transport *wire;	/* RC, UC: NULL until a path needs it; UD, GSI: always */
 	/* The next three point to direct or wire, or are NULL during destruction. */
 	struct peal_transport *transport;	/* chosen by the path; both locks to write */
 	struct peal_transport *sender;	/* sends the next message; sq.lock */
