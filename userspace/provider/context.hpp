@@ -4,7 +4,7 @@
  *
  * Owns: the kernel's user context, the doorbell's mapping, the kick file, and
  * the table of queue pairs.
- * Does not know: the work of the queues.
+ * Does not know: how the queues work.
  */
 #pragma once
 #include <infiniband/verbs.h>

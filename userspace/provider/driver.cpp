@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: the op table, matching, registration.
- * Does not know: the work of the ops.
+ * Does not know: the implementation of the ops.
  *
  * To add a verb, give its type in pabi.hpp and its function in context_ops. For an
  * op that is null libibverbs returns EOPNOTSUPP.

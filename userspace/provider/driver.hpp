@@ -3,7 +3,7 @@
  * The interface of the provider to libibverbs.
  *
  * Owns: the op table, matching, registration.
- * Does not know: the work of the ops.
+ * Does not know: the implementation of the ops.
  */
 #pragma once
 #include "pabi.hpp"

@@ -6,9 +6,9 @@
  * Data path: nothing here allocates or throws. A system call is made only when the
  * engine sleeps, or when the receive ring wants a kick.
  *
- * A list is published at once, with one release store of the producer index and one
- * doorbell. This includes the work requests before a bad one. The doorbell is rung
- * outside the lock, because a kick may run the whole queue in this thread.
+ * A whole list is published by one release store of the producer index and one
+ * doorbell. If a work request is bad, the ones before it are published. The doorbell
+ * is rung outside the lock, because a kick may run the whole queue in this thread.
  */
 #include "post.hpp"
 

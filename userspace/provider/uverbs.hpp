@@ -5,7 +5,7 @@
  * Owns: the encoding of RDMA_VERBS_IOCTL messages.
  * Does not know: libibverbs (needs linux-libc-dev only), peal, objects.
  *
- * Nothing here throws: results are 0 or a positive errno.
+ * No function here throws. Each returns 0 or a positive errno.
  */
 #pragma once
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -83,7 +83,6 @@ public:
 
 	int fd() const noexcept { return fd_; }
 
-	/* Calls one ioctl method. */
 	template <std::same_as<ib_uverbs_attr>... Attrs>
 	int method(std::uint16_t object, std::uint16_t method_id,
 		   const Attrs &...attrs) const noexcept
