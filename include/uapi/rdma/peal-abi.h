@@ -46,9 +46,9 @@
  * Send queue
  * ------------------------------------------------------------------------
  * An array of `entries` (a power of two) slots of `stride` bytes (a multiple
- * of 64). One WQE fills one slot: header, then for atomics the atomic segment,
- * then num_sge scatter-gather entries or inline_len bytes of data.
- * Indices run freely modulo 2^32; slot = index & (entries - 1).
+ * of 64). One WQE fills one slot: header, then for atomics the atomic segment and
+ * for BIND_MW the bind segment, then num_sge scatter-gather entries or inline_len
+ * bytes of data. Indices are free-running modulo 2^32; slot = index & (entries - 1).
  */
 
 /* Values of peal_send_wqe.opcode. Zero is invalid, so that an unwritten slot fails. */

@@ -41,7 +41,7 @@ enum peal_nl_scope {
 	PEAL_NL_SCOPE_NONE,
 	PEAL_NL_SCOPE_DEVICE,		/* queue pairs of one device */
 	PEAL_NL_SCOPE_NETNS,		/* also of two devices whose netdevs share a namespace */
-	PEAL_NL_SCOPE_HOST,		/* of any two devices */
+	PEAL_NL_SCOPE_HOST,		/* queue pairs of any two devices */
 	PEAL_NL_SCOPE_COUNT_
 };
 
