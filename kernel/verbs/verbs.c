@@ -208,7 +208,7 @@ static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 len
 					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
-	int ret = peal_verbs_check_request(udata);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
 	if (!ret && PEAL_MR_DMAH)
 		ret = -EOPNOTSUPP;
