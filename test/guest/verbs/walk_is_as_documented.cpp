@@ -33,8 +33,6 @@ public:
 		must(!write_tracing("set_ftrace_filter", ":mod:peal_door\n"), "trace peal_door.ko");
 		must(!write_tracing("set_ftrace_pid", std::to_string(gettid()) + "\n"),
 		     "trace this thread");
-		must(!write_tracing("trace_options", "funcgraph-tail\n"),
-		     "name functions where they end");
 		must(!write_tracing("current_tracer", "function_graph\n"),
 		     "trace a graph of functions");
 	}
@@ -50,7 +48,7 @@ public:
 	template <class Work>
 	std::vector<Call> of(Work work) const
 	{
-		write_tracing("trace", "\n");
+		close(open((tracing_folder() + "trace").c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
 		write_tracing("tracing_on", "1\n");
 		work();
 		write_tracing("tracing_on", "0\n");
@@ -200,7 +198,8 @@ std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 
 		if (opcode == IBV_WR_RDMA_WRITE)
 			send.remote(to.address(), to.rkey());
-		post_recv(pair.b.qp, i, {to.sge(0, 64)});
+		else
+			post_recv(pair.b.qp, i, {to.sge(0, 64)});
 		calls = graph.of([&] { post(pair.a.qp, send); });
 		wait_success(pair.a.send_cq);
 	}
