@@ -6,7 +6,7 @@
  * finds in the tables (queue pairs, completion queues, memory regions, contexts) without a
  * reference. A destroyer first removes the object from the tables, then calls
  * peal_guard_wait(), then frees the object.
- * Does not know: what is guarded.
+ * Does not know: which objects the sections use.
  *
  * The guard is RCU with two differences. First, a section is short by construction (a turn,
  * or one received piece), so the wait takes microseconds. synchronize_rcu() takes
