@@ -77,8 +77,7 @@ static int peal_netns_join(struct peal_port *port, struct net *net)
 	ns = peal_netns_of(net) ?: peal_netns_new(net);
 	if (!IS_ERR(ns)) {
 		ns->users++;
-		port->netns = ns;
-		port->net = net;
+		peal_port_join(port, ns, net);
 		peal_rx_add_port(&ns->rx, port);
 	}
 	mutex_unlock(&peal_netns_mutex);
@@ -92,11 +91,11 @@ int peal_netns_attach(struct peal_port *port, struct net_device *ndev)
 
 	if (!net)
 		return -ENODEV;
-	ret = peal_rooms_open(&port->rooms, net);
+	ret = peal_port_open(port, net);
 	if (!ret)
 		ret = peal_netns_join(port, net);
-	if (ret && port->rooms.kernel)
-		peal_rooms_close(&port->rooms);
+	if (ret)
+		peal_port_close(port);
 	put_net(net);
 	return ret;
 }
@@ -150,8 +149,7 @@ void peal_netns_detach(struct peal_port *port)
 	peal_rx_remove_port(&ns->rx, port);
 	mutex_unlock(&peal_netns_mutex);
 	peal_rx_forget_port(&ns->rx);
-	port->netns = NULL;
-	peal_rooms_close(&port->rooms);	/* their sockets must not outlive the namespace */
+	peal_port_close(port);
 	peal_netns_leave(ns);
 }
 

@@ -70,4 +70,20 @@ static inline enum ib_mtu peal_port_mtu(const struct peal_port *port)
 	return mtu;
 }
 
+/* Takes a reference on @ndev. @table: its counters count the packets. */
+void peal_port_init(struct peal_port *port, const struct peal_port_ops *ops,
+		    struct peal_table *table, struct net_device *ndev);
+/* Call after peal_port_close(), when all queue pairs are gone. */
+void peal_port_end(struct peal_port *port);
+
+/*
+ * For netns.c. Open the port in @net, to which the caller holds a reference. Sleeps. Return: 0 or
+ * a negative errno.
+ */
+int peal_port_open(struct peal_port *port, struct net *net);
+/* For netns.c. From now on the port receives by way of @netns. */
+void peal_port_join(struct peal_port *port, struct peal_netns *netns, struct net *net);
+/* For netns.c. May be called when the port is not open. Sleeps. */
+void peal_port_close(struct peal_port *port);
+
 #endif

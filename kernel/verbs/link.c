@@ -78,11 +78,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)
 		goto stop_engine;
-	dev->nic.port.ops = &peal_link_port_ops;
-	dev->nic.port.table = &dev->nic.table;
-	dev->nic.port.ndev = ndev;
-	peal_reorder_mem_init(&dev->nic.port.reorder_mem, &dev->nic.table);
-	netdev_hold(ndev, &dev->nic.port.tracker, GFP_KERNEL);
+	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
 	peal_groups_init(&dev->nic.groups, &dev->nic.port);
 	peal_link_describe(&dev->ib, ndev);
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);

@@ -296,9 +296,8 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_engine_stop(&dev->nic.engine);
 	peal_table_destroy(&dev->nic.table);
 	peal_groups_destroy(&dev->nic.groups);
-	peal_reorder_mem_end(&dev->nic.port.reorder_mem);
 	peal_quota_end(&dev->nic.quota);
-	netdev_put(dev->nic.port.ndev, &dev->nic.port.tracker);
+	peal_port_end(&dev->nic.port);
 }
 
 const struct ib_device_ops peal_verbs_ops = {
