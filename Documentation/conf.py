@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""How Sphinx builds the documentation: scripts/check docs."""
+project = "peal"
+html_theme = "alabaster"
+html_theme_options = {"page_width": "auto", "body_max_width": "none"}
+html_show_copyright = False
+html_copy_source = False
+highlight_language = "none"
+smartquotes = False
