@@ -7,3 +7,5 @@ html_show_copyright = False
 html_copy_source = False
 highlight_language = "none"
 smartquotes = False
+# A single backtick is a mistake here: report it as a reference that does not resolve.
+default_role = "any"
