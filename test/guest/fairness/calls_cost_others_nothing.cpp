@@ -2,10 +2,10 @@
 // timeout: 120
 // carrier: direct
 /*
- * What a program's calls cost others, beside the time that they take.
+ * The calls of one program cost other programs nothing beside the time that they take.
  *
- * Holds: closing a context waits for no grace period, so it interrupts no other CPU; a kick
- * takes no lock of a queue pair that does not send to the caller's.
+ * Holds: Closing a context waits for no grace period, so it interrupts no other CPU. A kick takes
+ * only the locks of queue pairs that send to a queue pair of its caller.
  * Does not hold: how long a kick lasts (fairness/kick_is_bounded), how CPUs are shared
  * (fairness/pollers_share_cpus).
  */
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t rounds = 50;
 
-/* How often this thread takes the lock of any send queue while it kicks as a receiver. */
+/* Return: how often this thread takes the lock of a send queue while it kicks as a receiver. */
 std::uint64_t locks_taken(const RawContext &context, const RawQp &qp)
 {
 	const EventCount locks("lock/lock_acquire", "name == \"&sq->lock\"");

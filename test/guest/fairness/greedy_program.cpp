@@ -2,11 +2,12 @@
 // timeout: 240
 // carrier: any
 /*
- * A program that takes all it can get leaves something to other programs.
+ * A program that takes all that it can get leaves something to other programs.
  *
- * Holds: address handles and multicast groups up to the limit of a context; a user with many
- * contexts beside another user; the queue pairs of one group; a connection through the
- * connection manager meanwhile; address handles in the memory control group.
+ * Holds: A program takes as many address handles and multicast groups as its context may have. A
+ * user opens many contexts beside another user. A program joins groups with all queue pairs that it
+ * may have. Other programs still get theirs, and the connection manager still connects. Address
+ * handles are charged to the memory control group.
  * Does not hold: the rule for every kind of object (test/unit/kernel/quota.cpp), limits of
  * the rdma control group (hostile/only_own_memory).
  */
@@ -21,12 +22,12 @@ namespace {
 
 constexpr uid_t a_user = 65534, another_user = 65533;
 
-/* A process of a user, which stays with what it has until this ends. */
+/* A process of one user. It keeps what it has until this object ends. */
 class Program {
 public:
 	using Hold = std::function<void(long)>;
 
-	/* The body hands over a number when it has all it wants. */
+	/* The body reports a number when it has all that it wants. */
 	Program(uid_t uid, const std::function<void(const Hold &)> &body)
 	{
 		if (pipe(result_) || pipe(end_))
@@ -67,14 +68,14 @@ private:
 	long number_ = 0;
 };
 
-/* What a greedy program does that has had no limit so far: it stops, and the test fails. */
+/* The program stops here and the test fails, because it has met no limit yet. */
 constexpr long enough = 40000;
 
 /* ------------------------------------------------------------------ address handles */
 
 struct Handles {
 	explicit Handles(Device &on) : device(on), pd(ibv_alloc_pd(on), "alloc_pd") {}
-	/* Return: how many it got of `most`; errno says why not more. */
+	/* Return: how many it got of `most`. errno has the reason for less. */
 	long take(long most)
 	{
 		auto attr = ah_attr(static_cast<std::uint8_t>(device.gid_index()), device.gid());
@@ -95,7 +96,7 @@ struct Handles {
 
 /* --------------------------------------------------------------------------- groups */
 
-/* 239.66.0.0/16; each program has a range of its own unless it wants another's. */
+/* 239.66.0.0/16. Each program has a range of its own unless it asks for another one's. */
 ibv_gid group(long number)
 {
 	ibv_gid gid{};
@@ -108,7 +109,7 @@ ibv_gid group(long number)
 	return gid;
 }
 
-/* A context with a queue pair, which is in groups until it ends. */
+/* A context with a queue pair that stays in its groups until this object ends. */
 class Member {
 public:
 	Member() : endpoint_(device_, ud_options()) {}
@@ -135,7 +136,7 @@ public:
 		groups_.erase(std::find(groups_.begin(), groups_.end(), number));
 		must(ibv_detach_mcast(endpoint_.qp, &gid, 0), "detach_mcast");
 	}
-	/* Return: how many it got, from that number on. */
+	/* Return: how many groups it joined, counted from that number. */
 	long take_all(long first)
 	{
 		for (long taken = 0;; taken++) {
@@ -179,7 +180,7 @@ bool connects()
 
 /* ------------------------------------------------------------- memory control group */
 
-/* It goes when nobody is in it. */
+/* The kernel removes it when it has no member left. */
 class MemoryGroup {
 public:
 	MemoryGroup()
@@ -193,7 +194,7 @@ public:
 	MemoryGroup(const MemoryGroup &) = delete;
 	MemoryGroup &operator=(const MemoryGroup &) = delete;
 	void enter() const { std::ofstream(folder_ + "/cgroup.procs") << getpid() << std::flush; }
-	/* Bytes of the kernel's small objects. */
+	/* Bytes of small kernel objects. */
 	long objects() const { return number_in(folder_ + "/memory.stat", "slab_unreclaimable"); }
 
 private:
@@ -213,7 +214,7 @@ TEST_CASE("a context has no more address handles than the device says")
 	CHECK(taken == limit);
 	handles.handles.pop_back();
 	CHECK(handles.take(2) == 1);
-	/* Others have theirs, also of this user. */
+	/* Other programs get theirs, even if they belong to this user. */
 	Device other;
 	CHECK(Handles(other).take(100) == 100);
 }
@@ -248,7 +249,7 @@ TEST_CASE("a user with many contexts leaves groups to other users, and connectio
 			taken = contexts.back()->take_all(sum);
 			sum += taken;
 		}
-		/* Of what one context is allowed only. */
+		/* The limit is one context's. */
 		Handles handles(contexts.front()->device());
 		handles.take(10000);
 		std::printf("%zu contexts got %ld groups\n", contexts.size(), sum);
@@ -298,13 +299,13 @@ TEST_CASE("a group counts for its oldest member")
 	const long limit = oldest.device().attributes().max_mcast_grp;
 
 	REQUIRE(oldest.take_all(0) == limit);
-	/* To join another's group takes nothing, so the limit is not in the way. */
+	/* Joining a group that exists takes nothing from the limit. */
 	REQUIRE(next.take_all(far_away) == limit);
 	CHECK(next.join(0) == "0");
 	CHECK(oldest.join(2 * far_away) == "ENOSPC");
 	oldest.leave(0);
 	CHECK(oldest.join(2 * far_away) == "0");
-	/* Now the next has one more than it might have made. */
+	/* The second program now has one more group than it could have made. */
 	next.leave(far_away);
 	CHECK(next.join(far_away) == "ENOSPC");
 	next.leave(0);

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 60
 #
-# A device without traffic uses no CPU: its engine does not run at all, with and without programs
-# that have it open. It does not look at what happens under load.
+# A device without traffic uses no CPU. The test reads the scheduler's figures of the device's engine
+# thread, with and without programs that have the device open: the thread does not run at all.
+# It does not look at what happens under load.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -16,10 +17,10 @@ engine=$(pgrep -x "$device-engine") || fail "expected a thread named $device-eng
 
 sleeps() { [[ $(sed -E 's/.*\) ([A-Z]).*/\1/' "/proc/$engine/stat") == [SI] ]]; }
 
-# Time on the CPU in ns, and how often it was put there.
+# Prints the thread's time on the CPU in ns, and how often it was scheduled.
 runs() { awk '{ print $1, $3 }' "/proc/$engine/schedstat"; }
 
-# check WHEN: five seconds are what is measured, not waited for.
+# check WHEN: measures five seconds.
 check() {
 	local before after
 	wait_for sleeps || fail "expected the engine to sleep $1, its state is $(cat "/proc/$engine/stat")"

@@ -3,15 +3,15 @@
 // timeout: 300
 // carrier: any
 /*
- * How long one kick keeps its caller in the kernel: counted in instructions, because
+ * A kick keeps its caller in the kernel for a bounded time. The test counts instructions, because
  * the guest's clock counts those (scripts/vm --icount).
  *
- * Holds: whatever is posted, a kick returns after its budget; the engine's thread does
- * the rest and nothing is lost, and the context's next kick goes on with it. Posted is
- * what is dear: long messages, many entries, pieces that nothing lines up with, memory
- * whose pages are all apart.
- * Does not hold: how long an instruction takes (Documentation/testing.rst), what the
- * sender of a packet pays in the network stack.
+ * Holds: A kick returns after its budget, whatever is posted. The engine's thread does the rest,
+ * nothing is lost, and the context's next kick continues with it. The test posts expensive work:
+ * long
+ * messages, many entries, parts without a common alignment, and memory whose pages are all apart.
+ * Does not hold: how long an instruction takes (Documentation/testing.rst), the cost of a packet in
+ * the network stack.
  */
 #include "counters.hpp"
 #include "raw.hpp"
@@ -26,12 +26,12 @@ namespace {
 constexpr std::uint32_t depth = 128, sges = 32;
 
 /*
- * 100 us of a CPU that executes no more than 1.2 in a nanosecond. What a debug kernel checks takes
- * twelve times as many (seen: 1.4 million).
+ * 100 us of a CPU that executes at most 1.2 instructions in a nanosecond. The checks of a debug
+ * kernel take twelve times as many (1.4 million have been seen).
  */
 const std::int64_t most = slowness() == 1 ? 120000 : 2000000;
 
-/* Work for one kick: some send WQEs, and a receive for each that wants one. */
+/* Work for one kick: some send WQEs, and a receive for each one that needs it. */
 struct Load {
 	std::string name;
 	std::vector<RawSend> sends;
@@ -40,7 +40,7 @@ struct Load {
 
 struct Count {
 	std::int64_t kick = INT64_MAX;
-	bool deferred = false; /* there was more than the kick's budget */
+	bool deferred = false; /* there was more than one kick's budget */
 };
 
 std::int64_t instructions()
@@ -51,14 +51,17 @@ std::int64_t instructions()
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* The core keeps what it has read for 10 ms, or a tick at least. */
+/* The core caches what it has read for 10 ms, or for one tick if that is longer. */
 std::uint64_t deferrals()
 {
 	std::this_thread::sleep_for(20ms);
 	return counter("deferrals");
 }
 
-/* While it lives nobody else runs on this, the only CPU: the worker's time is not ours. */
+/*
+ * No other thread runs on the only CPU while this object lives, so the worker's time is not
+ * counted.
+ */
 class Undisturbed {
 public:
 	Undisturbed() { become(SCHED_FIFO, 1); }
@@ -105,7 +108,7 @@ Count measure_once(RawQp &qp, const Load &load)
 	return {count, deferrals() > before};
 }
 
-/* The least of several: the timer's interrupts are not ours. */
+/* Takes the smallest of several results, because timer interrupts add to the others. */
 Count measure(RawQp &qp, const Load &load)
 {
 	Count least;
@@ -201,7 +204,7 @@ TEST_CASE("one kick is bounded")
 
 namespace {
 
-/* Several kicks' worth of messages. */
+/* Messages for several kicks. */
 class Heap {
 public:
 	Heap(const RawContext &context, const Device &device)

@@ -3,9 +3,9 @@
 /*
  * Programs that poll do not starve each other or the device.
  *
- * Holds: round trips between two processes that poll without a pause, each on a CPU of its
- * own or both on one; as many pollers as there are CPUs; doorbells among a thousand others,
- * after which the engine's thread does not sleep with preemption off.
+ * Holds: Two processes that poll without a pause exchange messages, each on its own CPU or both on
+ * one. So do as many pollers as there are CPUs. The engine answers a doorbell among a thousand
+ * others, and its thread then does not sleep with preemption off.
  * Does not hold: figures (scripts/demo).
  */
 #include "counters.hpp"
@@ -32,7 +32,7 @@ bool pin(int cpu)
 	return !sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Polls without giving the CPU away: what this test is about. */
+/* Polls without giving up the CPU. */
 void spin_for(ibv_cq *cq)
 {
 	ibv_wc wc{};
@@ -57,7 +57,7 @@ void exchange(Endpoint &endpoint, bool first)
 	}
 }
 
-/* One side; tells its number through one pipe and learns the peer's from the other. */
+/* One side. It writes its number to one pipe and reads the peer's number from the other. */
 void play(int cpu, bool first, int in, int out)
 {
 	if (!pin(cpu))
@@ -73,7 +73,7 @@ void play(int cpu, bool first, int in, int out)
 	for (int i = 0; i < 16; i++)
 		post_recv(endpoint.qp, 1, {});
 	exchange(endpoint, first);
-	/* The peer's last message must be acknowledged before we go. */
+	/* The peer's last message must be acknowledged before this side ends. */
 	char byte = 0;
 	if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
 		throw_errno("the other side is gone");
@@ -116,8 +116,8 @@ void check_exchange(int cpu_a, int cpu_b)
 }
 
 /*
- * So many that the engine looks at their doorbells in several parts, and tells only some of
- * them at a time that it is awake (kernel/engine/roster.c).
+ * So many contexts that the engine looks at their doorbells in several parts, and tells only some
+ * of them at a time that it is awake (kernel/engine/roster.c).
  */
 class Crowd {
 public:
@@ -149,7 +149,10 @@ private:
 	std::vector<ibv_context *> contexts_;
 };
 
-/* One after the other, so that the engine wakes up; each must be seen by it or by us. */
+/*
+ * Rings the doorbells one after the other, so that the engine wakes up. The engine or this thread
+ * must see each of them.
+ */
 void ring_often(Pair &pair)
 {
 	for (int i = 0; i < 100; i++)
@@ -157,7 +160,7 @@ void ring_often(Pair &pair)
 	wait_success(pair.a.send_cq, 100);
 }
 
-/* The device's engine thread; 0: there is none. */
+/* The device's engine thread, or 0 if there is none. */
 pid_t engine_thread()
 {
 	const std::string name = device_name() + "-engine";
@@ -217,7 +220,7 @@ TEST_CASE("doorbells among a thousand others")
 	const Crowd crowd(before);
 	Device behind;
 	Pair first(before, deep), last(behind, deep);
-	/* It may sleep, and the thread's last look at so many contexts is not at its end. */
+	/* The thread may sleep, and its last look at so many contexts is not at its end. */
 	const Probe policy("sched_setattr_nocheck");
 	std::optional<EventCount> changes;
 	if (policy)

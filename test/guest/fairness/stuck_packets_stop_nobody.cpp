@@ -2,12 +2,12 @@
 // timeout: 240
 // carrier: wire
 /*
- * What a program has waiting in transmit queues stops no other program.
+ * Packets of one program that wait in transmit queues stop no other program.
  *
- * Holds: a starved class, many programs that fill such a class, programs that have ended and left
- * packets there, neighbours that do not answer.
- * Does not hold: a queue that is only slow, and what becomes of packets when their device or the
- * module goes (lifecycle/network_changes).
+ * Holds: The queue of one traffic class is starved. Many programs fill that class. Programs end and
+ * leave packets there. Neighbours do not answer.
+ * Does not hold: a queue that is only slow; packets whose device or module goes away
+ * (lifecycle/network_changes).
  */
 #include "datagram.hpp"
 #include "innocent.hpp"
@@ -18,9 +18,9 @@ using namespace peal_test;
 namespace {
 
 /*
- * On the loopback device: what has service level 1 waits until the end, everything else goes on.
- * The rest of the guest's packets have priority 0 or follow their TOS, so they are not in that
- * band.
+ * On the loopback device, packets with service level 1 wait until this object ends. Everything else
+ * passes, because the guest's other packets have priority 0 or follow their TOS, so they are in
+ * another band.
  */
 class Hold {
 public:
@@ -35,14 +35,14 @@ public:
 	Hold(const Hold &) = delete;
 	Hold &operator=(const Hold &) = delete;
 	bool works() const { return works_; }
-	/* What has waited is lost. */
+	/* The packets that waited are lost. */
 	void release() const { REQUIRE(run("tc qdisc delete dev lo root") == 0); }
 
 private:
 	bool works_ = false;
 };
 
-/* A program of its own whose datagrams the Hold keeps. */
+/* A program whose datagrams the Hold keeps back. */
 struct Stuck {
 	static constexpr std::uint32_t packets = 2000;
 
@@ -57,7 +57,7 @@ struct Stuck {
 		options.cqe = packets;
 		return options;
 	}
-	/* Return: how many have left, before no more do. */
+	/* Return: how many were sent before the queue stopped. */
 	std::size_t fill(Duration quiet = absence)
 	{
 		for (std::uint32_t n = 0; n < packets; n++)
@@ -82,7 +82,7 @@ private:
 		attr.sl = 1;
 		return {ibv_create_ah(end.pd, &attr), "create_ah"};
 	}
-	/* Return: whether none has left for that long. */
+	/* Return: whether none was sent for that long. */
 	bool drain_more(Duration quiet)
 	{
 		std::size_t more = 0;
@@ -111,7 +111,7 @@ TEST_CASE("a program whose packets are held up leaves others their room")
 	for (int i = 0; i < 20; i++)
 		innocent.message();
 	CHECK(counter("full_queues") == waits);
-	/* Nothing of the other's has gone on meanwhile. */
+	/* Nothing of the other program was sent meanwhile. */
 	CHECK(drain(stuck.end.send_cq).empty());
 	hold.release();
 	stuck.finish();
@@ -122,7 +122,9 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 	if (!is_peal() || !on_wire())
 		SKIP_CASE("packets are peal's, and within a device there are none");
 	constexpr std::size_t programs = 40;
-	/* 8 MiB for all and 64 KiB for each; none of these packets weighs less than 1 KiB. */
+	/*
+	 * 8 MiB for all programs and 64 KiB for each. Each of these packets weighs at least 1 KiB.
+	 */
 	constexpr std::size_t most = 8192 + programs * 64;
 	const Hold hold;
 	if (!hold.works())
@@ -138,7 +140,7 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 	}
 	std::printf("%zu packets of %zu programs wait\n", held, programs);
 	CHECK(held < most);
-	/* They count for as long as they wait, whatever becomes of their program. */
+	/* The packets count for as long as they wait, even after their program has ended. */
 	all.clear();
 	for (std::size_t i = 0; i < programs; i++)
 		held += Stuck().fill();
@@ -165,7 +167,7 @@ TEST_CASE("peers that do not answer leave others their room")
 	UdEnd from(device, common_qkey, deep);
 	std::vector<Ah> silent;
 
-	/* Each neighbour's queue holds 200 KiB for seconds, of the MiB that may wait. */
+	/* Each neighbour's queue holds 200 KiB for seconds. 1 MiB may wait in all. */
 	for (std::uint8_t n = 0; n < peers; n++) {
 		ibv_gid gid = device.gid();
 
@@ -182,6 +184,6 @@ TEST_CASE("peers that do not answer leave others their room")
 	innocent.message();
 	CHECK(counter("full_queues") == waits);
 	wait_success(from.send_cq, peers * packets);
-	/* What they may hold together is bounded, too. */
+	/* The sum over all neighbours is bounded, too. */
 	CHECK(counter("packets_unsent") > unsent);
 }

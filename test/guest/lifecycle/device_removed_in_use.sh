@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
 #
-# The device goes away under programs at work: rdma link delete, its namespace, its netdev, the module. Each
-# command returns soon, the programs learn of it, and the device can be made again. Programs
-# that are killed leave nothing behind.
-# It does not look at what the objects do afterwards in detail: verbs/states_and_limits does.
+# The device goes away while programs use it: by rdma link delete, with its namespace, with its netdev, with the module.
+# Each command returns soon, the programs learn of it, and the device can be made again. Programs that are killed leave
+# nothing behind.
+# The state of each object afterwards is not looked at (verbs/states_and_limits does that).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -18,7 +18,7 @@ programs=()
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
-# timed COMMAND...: it succeeds within the limit; its time is printed.
+# timed COMMAND...: succeeds within the limit, and prints its time.
 timed() {
 	local begin took
 	begin=$(now_ms)
@@ -28,7 +28,7 @@ timed() {
 	((took <= limit_ms)) || fail "expected '$*' to take at most $limit_ms ms, it took $took ms"
 }
 
-# start DEVICE ARGUMENT...: a program that is at work when this returns.
+# start DEVICE ARGUMENT...: starts a program, and returns when it is at work.
 start() {
 	local ready=$scratch/ready-$RANDOM
 	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
@@ -36,7 +36,7 @@ start() {
 	wait_for test -e "$ready" || fail "the program did not come to work"
 }
 
-# Busy and idle ones.
+# Starts busy and idle programs.
 start_programs() {
 	programs=()
 	start "$1" --until-removed
@@ -74,7 +74,7 @@ link_delete() {
 	done
 }
 
-# It does not wait for a program that never lets a queue pair be empty.
+# This program never lets a queue pair become empty. The removal must not wait for that.
 stubborn_program() {
 	programs=()
 	start peal0 --stubborn
@@ -86,7 +86,7 @@ stubborn_program() {
 	works peal0 "after it was removed under programs that went on posting"
 }
 
-# The device goes to another namespace and, when that ends, comes back: no removal, but the core makes it look like one.
+# The device goes to another namespace, and comes back when that one ends. The core presents the move as a removal.
 namespace_move() {
 	rdma system set netns exclusive || fail "cannot make devices exclusive"
 	ip netns add moved || fail "cannot make a namespace"
@@ -139,7 +139,7 @@ module_remove() {
 	works peal0 "after the module was loaded again"
 }
 
-# Everything at once, again and again.
+# Makes, moves and removes devices at the same time, many times.
 churn() {
 	local round rounds=4
 	! thorough || rounds=10

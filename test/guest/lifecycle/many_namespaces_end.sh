@@ -3,11 +3,12 @@
 # timeout: 240
 # carrier: any
 #
-# Many namespaces with a device each end at once. peal waits for a grace period once for all that end together, not once
-# for each. While a program's call stalls in one namespace, so that its device cannot be removed, devices elsewhere are
-# made and removed, and those of other namespaces which end at the same time go. It prints how long the end takes, and
-# how long without devices; NETNS_COUNT namespaces, and NETNS_TIMES=1 does only that.
-# It does not look at what programs in the namespaces see: lifecycle/network_changes.
+# Many namespaces with a device each end at once. peal waits for one grace period for all that end together, not for one
+# each. A program's call that stalls in one namespace delays the removal of its device. Meanwhile devices in other
+# namespaces are made and removed, and namespaces that end at the same time lose theirs.
+# The test prints how long the end takes with and without devices. NETNS_COUNT is the number of namespaces. With
+# NETNS_TIMES=1 the test only measures the times.
+# It does not look at what programs in the namespaces see (lifecycle/network_changes).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -19,19 +20,19 @@ tracing=/sys/kernel/tracing
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
-# namespace_up NAME [DEVICE]: with a netdev, and a device on it.
+# namespace_up NAME [DEVICE]: makes a namespace with a netdev, and with a device if it is named.
 namespace_up() {
 	ip netns add "$1" && ip -n "$1" link add dummy0 type dummy && ip -n "$1" address add 10.85.0.1/24 dev dummy0 &&
 		ip -n "$1" link set dummy0 up || fail "cannot make the namespace $1"
 	[[ -z ${2:-} ]] || ip netns exec "$1" rdma link add "$2" type peal netdev dummy0 || fail "cannot make $2"
 }
 
-# The end of a namespace has no other sign: a veth of its own goes, whose other end is here.
+# The end of a namespace shows only in a veth of its own, which goes with it. The other end of the veth is here.
 witness() { ip link add "seen$1" type veth peer name witness netns "$2" || fail "cannot make the witness of $2"; }
 
 seen() { ip -o link show type veth | grep -q ': seen'; }
 
-# all_end [DEVICES]: makes and ends $count namespaces; sets $took, in ms.
+# all_end [DEVICES]: makes and ends $count namespaces. It sets $took, in ms.
 all_end() {
 	local i begin
 	for ((i = 0; i < count; i++)); do
@@ -47,7 +48,7 @@ all_end() {
 	! device_exists "many0" || fail "many0 outlived its namespace"
 }
 
-# Which function of peal calls them is read from the return address.
+# The return address says which function of peal is the caller.
 count_waits() {
 	mountpoint -q "$tracing" || mount -t tracefs tracefs "$tracing" || return 1
 	[[ -e $tracing/kprobe_events ]] || return 1
@@ -57,7 +58,7 @@ count_waits() {
 		echo >"$tracing/trace" && echo 1 >"$tracing/events/waits/enable"
 }
 
-# waits NAME: how many peal began.
+# waits NAME: how many waits peal began.
 waits() { grep -c "$1: .*caller=.*peal" "$tracing/trace"; }
 
 end_count() {
@@ -112,7 +113,7 @@ stalled_call() {
 	first=$program
 	start_stall peal_second
 	second=$program
-	# The stack ends this one alone, and the next two together when it has done so.
+	# The stack ends this namespace alone, and the next two together after it.
 	ip netns delete first
 	wait_gone verbs_node peal_first || fail "nobody removes peal_first"
 	ip netns delete third
@@ -145,7 +146,7 @@ down() {
 }
 
 trap down EXIT
-# Otherwise the RDMA core makes every device known in every namespace, and the end would take its time for that.
+# Otherwise the RDMA core makes every device visible in every namespace, which would add to the time of the end.
 [[ -z ${NETNS_TIMES:-} ]] || rdma system set netns exclusive || fail "there are other namespaces"
 many_at_once
 [[ -n ${NETNS_TIMES:-} ]] || stalled_call

@@ -3,8 +3,10 @@
 # timeout: 60
 # carrier: direct
 #
-# Storage may depend on peal's works while memory is short: each of its workqueues has a thread that
-# runs works when no other can be made (WQ_MEM_RECLAIM). It does not make memory short.
+# peal's works run while memory is short, because storage may depend on them. The test checks that each workqueue of
+# peal
+# has a rescuer thread (WQ_MEM_RECLAIM), which runs works when no other thread can be made.
+# It does not make memory short.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

@@ -2,14 +2,15 @@
 // timeout: 240
 // carrier: any
 /*
- * An administrator at random, under programs at work: a device and its netdev come, go, change
- * their names, addresses, MTU, carrier and namespace in any order.
+ * A random administrator acts while programs work. Devices and netdevs come, go, and change their
+ * names, addresses, MTU, link state and namespace in any order.
  *
- * Holds: programs on another device notice nothing; those on this one never see a wrong byte and
- * never wait in vain; afterwards all is as it was.
- * Does not hold: which error a program on the device itself is told
- * (lifecycle/device_removed_in_use). PEAL_STORM_SECONDS, default 16, is how long it blows; half as
- * long when the module goes, too.
+ * Holds: Programs on another device notice nothing. Programs on this device never see a wrong byte
+ * and never wait in vain. Afterwards everything is as it was before.
+ * Does not hold: the errors that a program on the device itself sees
+ * (lifecycle/device_removed_in_use).
+ * PEAL_STORM_SECONDS is how long the administrator acts, by default 16 seconds. The case in which
+ * the module goes too takes half of that.
  */
 #include "commands.hpp"
 #include "exchange.hpp"
@@ -34,7 +35,7 @@ constexpr const char *first_address = "10.79.1.1/24";
 
 /* ------------------------------------------------------------------------------ programs */
 
-/* All processes see it, when the first of them has asked for it. */
+/* Shared by all processes after the first one has asked for it. */
 struct Shared {
 	std::atomic<bool> stop;
 	std::atomic<std::uint64_t> messages, innocent_messages, began, broke_off;
@@ -51,11 +52,11 @@ Shared &shared()
 	return *place;
 }
 
-/* Until the device is not there any more, or refuses. */
+/* Works until the device is gone or refuses. */
 void toil(std::size_t size)
 {
 	Device device(storm_device);
-	/* Who waits for a link that is down soon gives way to the next program. */
+	/* A program that waits for a link which is down soon makes room for the next program. */
 	Pair pair(device, {}, {.timeout = 14});
 	Region from(pair.a.pd, size), to(pair.b.pd, size);
 
@@ -68,7 +69,7 @@ void toil(std::size_t size)
 	shared().broke_off += !shared().stop;
 }
 
-/* Without a device, or with one that goes meanwhile, no program begins; that is no failure. */
+/* A program that finds no device, or whose device goes meanwhile, ends without a failure. */
 int program(std::size_t size)
 {
 	tolerate_destroy_errors();
@@ -92,7 +93,7 @@ int innocent()
 	return 0;
 }
 
-/* A child that holds nothing of its parent's: a namespace would live on with it. */
+/* The child inherits nothing from its parent, because an open file would keep a namespace alive. */
 pid_t spawn_apart(const std::function<int()> &body)
 {
 	return spawn([&] {
@@ -101,7 +102,7 @@ pid_t spawn_apart(const std::function<int()> &body)
 	});
 }
 
-/* One after the other; each ends by itself, or is killed. */
+/* Runs programs one after the other. Each ends by itself or is killed. */
 class Place {
 public:
 	explicit Place(std::size_t size) : size_(size) {}
@@ -159,8 +160,9 @@ public:
 	}
 	bool add_link() { return !rdma_.add_link(storm_device, "peal", netdev_); }
 	/*
-	 * One random thing; many are refused, because what they are about is not there now.
-	 * Others destroy, so every third time it is what programs need.
+	 * Does one random thing. Many are refused, because their object is not there now. Most
+	 * actions
+	 * destroy something, so every third one makes what the programs need.
 	 */
 	void act()
 	{
@@ -187,7 +189,7 @@ public:
 			std::printf(" %s %lu", name.c_str(), count);
 		std::printf("\n");
 	}
-	/* Actions that have done something at least once. */
+	/* The number of actions that did something at least once. */
 	std::size_t kinds() const { return done_.size(); }
 
 private:
@@ -241,7 +243,7 @@ private:
 		home_.enter();
 		return there.move(netdev_, home_);
 	}
-	/* With the netdev, if that is there. */
+	/* The netdev goes too, if it is in there. */
 	bool drop_namespace()
 	{
 		away_.reset();
@@ -258,7 +260,11 @@ private:
 		return up();
 	}
 	bool remove_netdev() { return route_.remove(netdev_); }
-	/* Where it is now does not matter; a pair of which one is elsewhere goes as a whole. */
+	/*
+	 * It does not matter where the netdev is now. A veth pair goes as a whole, even if one end
+	 * is
+	 * elsewhere.
+	 */
 	bool renew_netdev()
 	{
 		if (route_.find(netdev_))
@@ -266,7 +272,7 @@ private:
 		route_.remove(peer);
 		return make_netdev();
 	}
-	/* What is missing for programs to work. */
+	/* Makes what the programs miss. */
 	bool mend()
 	{
 		if (!route_.find(netdev_))
@@ -318,8 +324,8 @@ const std::vector<Administrator::Action> Administrator::actions = {
 };
 
 /*
- * As long as it lives, the administrator does not queue behind what programs burn; those are like
- * any others.
+ * The administrator does not wait for a CPU behind the programs while this object lives. The
+ * programs keep their priority.
  */
 class Precedence {
 public:
@@ -338,7 +344,7 @@ private:
 	}
 };
 
-/* From when a program is at work. */
+/* Acts while a program is at work. */
 template <class Act>
 void blow(std::vector<Place> &places, Duration time, Act act)
 {
@@ -354,7 +360,7 @@ void blow(std::vector<Place> &places, Duration time, Act act)
 		act();
 		if (!random.between(0, 30))
 			places[random.between(0, places.size() - 1)].kill();
-		/* So that programs get somewhere. */
+		/* The pause lets the programs make progress. */
 		readable(-1, std::chrono::milliseconds(random.between(0, 40)));
 	}
 }
@@ -364,7 +370,7 @@ Duration storm_time()
 	return time_from("PEAL_STORM_SECONDS", 16);
 }
 
-/* The module, under whoever uses it. Return: whether it has gone and come back. */
+/* Removes and loads the module while programs use it. Return: whether it went and came back. */
 bool reload_module()
 {
 	if (syscall(SYS_delete_module, "peal", O_NONBLOCK))
@@ -373,7 +379,7 @@ bool reload_module()
 	return true;
 }
 
-/* For the tests that follow, as the machine's first commands made it. */
+/* Leaves the device to the next tests as the machine's first commands made it. */
 void restore_device()
 {
 	RdmaNetlink rdma;
@@ -393,7 +399,7 @@ void report_programs()
 		    shared().innocent_messages.load());
 }
 
-/* Whatever the administrator has made goes, and the programs end by themselves. */
+/* Removes everything that the administrator made, and lets the programs end by themselves. */
 void calm(Administrator &administrator, std::vector<Place> &places)
 {
 	shared().stop = true;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 180
 #
-# The connection manager and what stands on it, between two programs of one host: their management datagrams go
-# through the loopback interface, their connections as the device's carrier has it.
+# The connection manager, and programs that use it, work between two programs of one host. Their management datagrams
+# pass the loopback interface. Their connections use the device's path, direct or wire.
 # It does not cover two hosts (wire/connect_two_devices).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
@@ -18,8 +18,8 @@ require rping ucmatose cmtime udaddy mckey rstream ib_send_bw rdma
 
 listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 
-# pair NAME SERVER... -- CLIENT...: both must succeed. @PORT is a new port number each time; who names none means
-# 7174.
+# pair NAME SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number each time. Programs without it
+# use 7174.
 pair() {
 	local name=$1 server=() client=() word pid status=0 port=7174
 	shift
@@ -51,7 +51,7 @@ pair "udaddy IPv6" udaddy -b "$v6" -- udaddy -s "$v6"
 pair rstream rstream -b "$v4" -p @PORT -S 20000 -C 50 -- rstream -s "$v4" -p @PORT -S 20000 -C 50
 pair "ib_send_bw -R" ib_send_bw -d "$device" -R -p @PORT -n 100 -- ib_send_bw -d "$device" -R -p @PORT -n 100 "$v4"
 
-# cmtime's client ends with 1 when all went well, and its server never: its table says how far it came.
+# cmtime's client ends with 1 on success, and its server never ends, so the table says how far it came.
 connect_times() {
 	local pid port=$((next_port++))
 	timeout "$(limit 60)" cmtime -b "$v4" -p "$port" -c 50 >"$work/server" 2>&1 &
@@ -66,14 +66,14 @@ connect_times() {
 
 connect_times
 
-# A device that nobody listens on refuses; it does not leave the program waiting.
+# A device without a listener refuses at once, so that the program does not wait.
 timeout "$(limit 30)" rping -c -a "$v4" -p 18799 -C 1 >"$work/client" 2>&1
 status=$?
 ((status != 0 && status != 124)) || fail "a connection that nobody listens for: $status"
 grep -qi reject "$work/client" || fail "not rejected: $(<"$work/client")"
 echo "ok: nobody listens"
 
-# group_member ADDRESS: has a queue pair been attached (the core of the test is in mckey itself)?
+# group_member ADDRESS: whether a queue pair is attached. mckey itself checks the data.
 group_member() { grep -qi "$1" /proc/net/igmp /proc/net/igmp6; }
 
 # mckey GROUP HEX ADDRESS
@@ -89,6 +89,6 @@ multicast() {
 }
 
 multicast 239.1.1.9 090101EF "$v4"
-# Programs that end without a word leave nothing behind.
+# Programs that are killed leave nothing behind.
 rdma resource show qp link "$device/1" | grep -v "type GSI" | grep . && fail "queue pairs are left"
 exit 0

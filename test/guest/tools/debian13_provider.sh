@@ -3,8 +3,8 @@
 # carrier: direct, thorough wire
 # timeout: 120
 #
-# The provider with Debian 13's rdma-core: its libibverbs loads what was built against it and passes data. Runs in the
-# Debian root that `scripts/test kernels` makes; on the kernel of the guest.
+# The libibverbs of Debian 13 loads the provider that was built against it, and passes data. The test runs on the
+# guest's kernel, in the Debian root that `scripts/test kernels` makes.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -21,7 +21,7 @@ in_root() { IBV_DRIVERS=$checkout/build/user-trixie/userspace/provider/libpeal c
 
 in_root ibv_devinfo -d "$device" | grep -q PORT_ACTIVE || fail "expected an active port from Debian 13's ibv_devinfo"
 for options in "" "-e" "-N"; do
-	# shellcheck disable=SC2086 # no option is no word
+	# shellcheck disable=SC2086 # an empty $options must not become a word
 	start_server 18515 in_root ibv_rc_pingpong -d "$device" -g "$gid" -c -n 200 $options >/dev/null ||
 		fail "ibv_rc_pingpong $options does not listen"
 	# shellcheck disable=SC2086

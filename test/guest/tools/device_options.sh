@@ -3,9 +3,10 @@
 # carrier: direct, thorough wire
 # timeout: 60
 #
-# Options of a device through generic netlink: read, set, refused. What each option does is seen from outside:
-# ibv_devinfo for max-rd-atomic, the counters of a ping-pong for direct, the device's and the host's. Only the initial
-# network namespace sets the host's. What a device cannot be made of.
+# The options of a device can be read, set and refused through generic netlink, and they take effect. ibv_devinfo shows
+# the effect of max-rd-atomic. The counters of a ping-pong show the effect of "direct", the device's and the host's.
+# Only
+# the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -14,7 +15,7 @@ require ibv_devinfo ibv_rc_pingpong rdma setpriv
 option=$(dirname "$0")/../../../build/user/userspace/tools/peal-option
 [[ -x $option ]] || skip "peal-option is not built"
 
-# expect WORDS COMMAND...: it fails, and says these words.
+# refused WORDS COMMAND...: the command fails and says these words.
 refused() {
 	local words=$1 output
 	shift
@@ -67,7 +68,7 @@ rdma link delete peal-opt
 wait_gone device_exists peal-opt || fail "the second device is still there"
 [[ $("$option" | wc -l) == 1 ]] || fail "a removed device is still shown"
 
-# carried_direct: runs a ping-pong and prints how many of its messages went direct.
+# carried_direct: runs a ping-pong and prints how many of its messages took the direct path.
 carried_direct() {
 	local before
 	before=$(counter direct_messages)

@@ -3,8 +3,8 @@
 # carrier: direct, thorough wire
 # timeout: 30
 #
-# What the standard tools say about the device: ibv_devinfo, rdma link, resource and statistic.
-# It does not compare every limit: verbs/states_and_limits does.
+# The standard tools describe the device correctly: ibv_devinfo, and rdma link, resource and statistic.
+# It does not compare every limit (verbs/states_and_limits).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

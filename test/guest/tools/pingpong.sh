@@ -3,7 +3,7 @@
 # carrier: direct, thorough wire
 # timeout: 120
 #
-# ibv_rc_pingpong between two processes, with checked data: sizes, events, the new send API.
+# ibv_rc_pingpong works between two processes, with checked data, several sizes, events and the new send API.
 # It does not look at the times.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
@@ -25,7 +25,7 @@ pingpong() {
 	echo "ok: $*"
 }
 
-# Where a packet takes a millisecond, 20 MB there and back are too many.
+# 20 MB there and back are too many where a packet takes a millisecond.
 few=$((20 / ${PEAL_SLOWNESS:-1}))
 
 pingpong -n 300

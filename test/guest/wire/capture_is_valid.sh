@@ -3,9 +3,9 @@
 # timeout: 240
 # carrier: any
 #
-# What goes over the wire, read by others: a capture of packets with every opcode, over IPv4, IPv6 and a VLAN, with
-# every NAK that can be provoked. Lengths, padding and ICRC are checked by check_capture.py, the rest by Wireshark's
-# dissector.
+# Other programs can read the packets on the wire. The test captures packets with every opcode, over IPv4, IPv6 and a
+# VLAN, with every NAK that can be provoked. check_capture.py checks lengths, padding and ICRC. Wireshark's dissector
+# checks the rest.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -39,7 +39,7 @@ required=ud-send-only,ud-send-only-imm,ack,rnr-nak,nak-sequence,nak-invalid-requ
 required+=,nak-remote-operation,mad,ipv4,ipv6
 faults=nak-access,nak-invalid,nak-operation,rnr
 if [[ ${kinds[*]} == *rxe* ]]; then
-	# It calls a message that is too long a remote operation error.
+	# rxe answers a message that is too long with a remote operation error.
 	faults=nak-access,nak-operation,rnr
 	required=${required/,nak-invalid-request/}
 fi

@@ -3,8 +3,8 @@
 # timeout: 400
 # carrier: any
 #
-# The connection manager, UD and multicast between two devices in two network namespaces, over IPv4 and IPv6, each
-# end once the client; and one end's device removed under connections.
+# The connection manager, UD and multicast work between two devices in two network namespaces, over IPv4 and IPv6. Each
+# end is the client once. One case removes one end's device under its connections.
 set -u
 # shellcheck disable=SC2154 # wire_work is wire.sh's
 # shellcheck source=test/guest/helpers/wire.sh
@@ -19,13 +19,13 @@ cm() {
 	echo "ok: IPv$2, server at $1: ${*:3}"
 }
 
-# both FAMILY SERVER... -- CLIENT...: each end once the server.
+# both FAMILY SERVER... -- CLIENT...: runs it twice, so that each end is the server once.
 both() {
 	cm a "$@"
 	cm b "$@"
 }
 
-# datagrams SERVER_END FAMILY: udaddy, which has one port number for all.
+# datagrams SERVER_END FAMILY: runs udaddy, which always uses the same port number.
 datagrams() {
 	local end=$1 client address status=0
 	client=$(other_end "$end")
@@ -60,7 +60,7 @@ cm a 4 ib_send_bw -d @DEVICE -R -p @PORT -n 100 -- ib_send_bw -d @DEVICE -R -p @
 plain a 4 ib_send_bw -d @DEVICE -x @GID -p @PORT -c UD -n 100 -s 1024
 plain a 4 ib_send_lat -d @DEVICE -x @GID -p @PORT -c UD -n 100 -s 64
 
-# joined END HEX: has that end's stack the group?
+# joined END HEX: whether the network stack at that end is in the group.
 joined() { wire_on "$1" grep -qi "$2" /proc/net/igmp; }
 
 # multicast RECEIVER_END

@@ -3,9 +3,9 @@
 # timeout: 240
 # carrier: any
 #
-# Two devices in two network namespaces: every operation with checked data over IPv4, IPv6 and a VLAN, with the
-# smallest and the largest path MTU that veth has by default and with jumbo frames, each end once the client. What
-# should be refused is refused with the right status.
+# Every operation works between two devices in two network namespaces, with checked data. The test uses IPv4, IPv6 and a
+# VLAN, the smallest path MTU, the largest one with veth's default MTU, and the largest one with jumbo frames. Each end
+# is the client once. Requests that must be refused are refused with the right status.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -25,7 +25,7 @@ wire_up "${kinds[@]}" 1500
 check a 4
 check b 4 --sizes 0,1,mtu+1,65536 --count 4
 check a 6 --sizes 0,1,mtu+1,65536 --count 4
-# rxe calls a message that is too long a remote operation error.
+# rxe answers a message that is too long with a remote operation error.
 [[ ${kinds[*]} == *rxe* ]] || check b 4 --ops nak-invalid
 check b 4 --ops nak-access,nak-operation,rnr
 check a 4 --ops rc-send,rc-write,rc-read --sizes $((8388608 / ${PEAL_SLOWNESS:-1})) --count 2

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // carrier: wire
 /*
- * Nothing waits longer than for what it depends on.
+ * A message waits only for messages that it depends on.
  *
- * Holds: a peer that asks for much at once, as an RNIC may (one READ request for a long
- * region), does not keep back what the program posts to that queue pair; who asks for no
- * completion is acknowledged all the same when what comes next would wait for that.
+ * Holds: A peer may ask for much at once, for example with one READ request for a long region. The
+ * messages that the program posts to that queue pair do not wait behind the answer. A sender that
+ * asks for no completion still gets its ACK when its next message would wait for it.
  * Does not hold: that the bytes are right (verbs/every_byte_arrives, wire/with_rxe).
  */
 #include "counters.hpp"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint8_t send_only = 0x04, read_request = 0x0c;
 constexpr std::uint32_t peer_qpn = 0x77;
 
-/* Frames on a netdev whose BTH, behind IPv4, has one opcode. */
+/* Counts frames on a netdev whose BTH, behind an IPv4 header, has one opcode. */
 class Sniffer {
 	int fd_;
 
@@ -101,7 +101,7 @@ TEST_CASE("a long READ of the peer's does not keep back what the program sends")
 	Link link;
 	const std::uint64_t answers = length / (128U << device.port().active_mtu);
 
-	link.timeout = 0; /* nobody answers, and that is all right */
+	link.timeout = 0; /* no peer answers, so it must not time out */
 	to_rts_with_nobody(end.qp, device, link);
 	const Sniffer sniffer("veth1", send_only);
 	const std::uint64_t before = counter("packets_sent");
@@ -112,7 +112,7 @@ TEST_CASE("a long READ of the peer's does not keep back what the program sends")
 	post(end.qp, Send(IBV_WR_SEND, {{memory.address(), 8, mr->lkey}}));
 	REQUIRE(eventually([&] { return sniffer.has_seen_one(); }));
 	CHECK(counter("packets_sent") - before < answers / 2);
-	/* And the READ is still answered. */
+	/* The READ is still answered. */
 	CHECK(eventually([&] { return counter("packets_sent") - before >= answers; }));
 }
 
@@ -141,6 +141,6 @@ TEST_CASE("a long READ does not wait for an ACK that nobody asked for")
 		must(post_list(pair.a.qp, list, &bad), "post_send");
 		CHECK(wait_completion(pair.a.send_cq).status == IBV_WC_SUCCESS);
 	}
-	/* A slow machine may add one of its own. */
+	/* A slow machine may add a probe of its own. */
 	CHECK(counter("probes") - before < rounds / 2);
 }

@@ -3,8 +3,8 @@
 # timeout: 240
 # carrier: any
 #
-# A wire that loses, duplicates and reorders: data arrives byte-exact, with the default timeout and seven retries,
-# and in time. scripts/test interop has more kinds of it and more bytes.
+# Data arrives byte-exact and in time over a wire that loses, duplicates and reorders packets, with the default timeout
+# and seven retries. `scripts/test interop` covers more kinds of loss and more bytes.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"

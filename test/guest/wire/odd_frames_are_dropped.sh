@@ -3,9 +3,9 @@
 # timeout: 180
 # carrier: any
 #
-# Frames of every shape, right and wrong, from the peer netdev and from this host (wire_drop.py): each is taken, or
-# dropped and counted with its reason, or left to whom it belongs. No queue pair is connected: what they do with
-# packets is tested elsewhere.
+# The peer netdev and this host send frames of every shape, right and wrong (wire_drop.py). Each frame is taken, or is
+# dropped and counted with its reason, or is left to its other receiver. No queue pair is connected, because other tests
+# show what a connected one does with packets.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -28,7 +28,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# A server that waits for its client has a queue pair.
+# A server that waits for its client already has a queue pair.
 start_server 18515 ibv_rc_pingpong -d "$device" -g "$(gid_index "$device")"
 qpn=$(rdma resource show qp | sed -n -E "/link $device\//s/.* lqpn ([0-9]+) .*type RC .*/\1/p" | head -n 1)
 [[ $qpn ]] || fail "no queue pair is listed: $(rdma resource show qp)"

@@ -3,9 +3,10 @@
 # timeout: 120
 # carrier: wire
 #
-# Whose packets netfilter sees: those of a program carry the cgroup in which it opened the device, those of the
-# connection manager the root cgroup, and none that of the administrator who added the device.
-# It looks at the output hook only; wire.rst says what BPF and other matches see there.
+# Netfilter sees the right cgroup in each packet. The packets of a program carry the cgroup in which it opened the
+# device. Those of the connection manager carry the root cgroup. No packet carries the cgroup of the administrator that
+# added the device.
+# It looks at the output hook only. Documentation/wire.rst describes what BPF and other matches see.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -14,7 +15,7 @@ traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
 [[ -x $traffic ]] || skip "the helper 'traffic' is not built"
 require nft rping
 modprobe -a rdma_cm rdma_ucm nft_socket 2>/dev/null || skip "this kernel has no nft_socket"
-# nft looks for cgroups there and nowhere else.
+# nft looks for cgroups only in this folder.
 groups=/sys/fs/cgroup
 scratch=$(mktemp -d)
 
@@ -24,7 +25,7 @@ in_group() {
 	bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$groups/$1" "${@:2}"
 }
 
-# packets COUNTER: how many it has seen.
+# packets COUNTER: prints how many packets the counter has seen.
 packets() { nft list counter inet whose "$1" | sed -n 's/.*packets \([0-9]*\).*/\1/p'; }
 
 set_up() {

@@ -3,11 +3,11 @@
 # timeout: 300
 # carrier: any
 #
-# Two VRFs and the part of the namespace that is in no VRF have the same addresses, IPv4 and IPv6, and so have their
-# peers. Each has a device of its own, and all move different data at the same time. Every packet reaches the device
-# of its own VRF: the data is right, and no device drops a packet for a queue pair that it does not know. Packets
-# between two programs of one VRF, and those of groups, stay in it too.
-# It does not look at the connection manager, which knows no VRFs (Documentation/wire.rst).
+# Two VRFs, and the part of the namespace that is in no VRF, have the same IPv4 and IPv6 addresses, and so have their
+# peers. Each has a device of its own, and all devices move different data at the same time. Every packet reaches the
+# device of its own VRF: the data is right, and no device drops a packet for a queue pair that it does not know. Packets
+# between two programs of one VRF stay in it, and so do multicast packets.
+# It does not look at the connection manager, which does not know VRFs (Documentation/wire.rst).
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -22,7 +22,8 @@ domains="none red blue"
 devices=(peal_none far_none peal_red far_red peal_blue far_blue)
 declare -A control=([none]=10.84.0 [red]=10.84.1 [blue]=10.84.2) port=([none]=18600 [red]=18601 [blue]=18602)
 
-# domain_up NAME: leg_NAME with the shared addresses, its peer in a namespace, and a pair for TCP outside of all VRFs.
+# domain_up NAME: makes leg_NAME with the shared addresses, its peer in a namespace, and a veth pair for TCP outside of
+# all VRFs.
 domain_up() {
 	local name=$1 peer="ip -n peer_$1"
 	ip netns add "peer_$name" && ip link add "leg_$name" type veth peer name "far_$name" netns "peer_$name" &&
@@ -41,7 +42,7 @@ domain_up() {
 	direct_off "far_$name"
 }
 
-# vrf_up NAME: leg_NAME is in it, and before it another device, whose netdev has no address.
+# vrf_up NAME: puts leg_NAME into it, and before that another device whose netdev has no address.
 vrf_up() {
 	ip link add "vrf_$1" type vrf table "$((100 + ${#1}))" && ip link set "vrf_$1" up &&
 		ip link add "idle_$1" type dummy && ip link set "idle_$1" master "vrf_$1" && ip link set "idle_$1" up &&
@@ -52,7 +53,7 @@ domain_ready() { wire_ready "peal_$1" "$address4" "$address6" && wire_ready "far
 
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
-# pair FAMILY NAME: verify between both ends of that domain, with data of its own.
+# pair FAMILY NAME: runs verify between the two ends of that domain, with data of its own.
 pair() {
 	local name=$2 near=$address4 far=$peer4 arguments
 	[[ $1 == 4 ]] || near=$address6 far=$peer6
@@ -66,7 +67,7 @@ pair() {
 			"${arguments[@]}" "${control[$name]}.1" >"$wire_work/far_$name" 2>&1 && wait "$server"
 }
 
-# Since the last call, all devices have received something.
+# Whether all devices have received something since the last call.
 all_received() {
 	local device
 	for device in "${devices[@]}"; do
@@ -83,7 +84,7 @@ nothing_strayed() {
 	done
 }
 
-# All domains at once.
+# Runs all domains at once.
 pairs() {
 	local name running=() failed=''
 	for name in $domains; do
@@ -107,7 +108,7 @@ show_drops() {
 	done
 }
 
-# alone FAMILY NAME: both programs are in this domain.
+# alone FAMILY NAME: runs both programs in this domain.
 alone() {
 	local name=$2 arguments near=$address4
 	[[ $1 == 4 ]] || near=$address6
@@ -123,8 +124,8 @@ groups() {
 		fail "groups in $1: $(<"$wire_work/groups")"
 }
 
-# As the kernel's documentation of VRFs asks for: otherwise a VRF's device sends to this host's own addresses outside of
-# all VRFs first.
+# The kernel's documentation of VRFs asks for this, because otherwise a VRF's device first sends to this host's own
+# addresses outside of all VRFs.
 vrfs_first() {
 	local family
 	for family in -4 -6; do
