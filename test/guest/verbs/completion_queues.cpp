@@ -3,10 +3,12 @@
 /*
  * Completion queues: polling, events, overflow.
  *
- * Holds: order over many laps of the ring, batches, sharing by several queue pairs;
- * which completions raise an event after which arming; that an overflow is reported and
- * contained; limits.
- * Does not hold: what the completions say on errors (verbs/failed_requests), the extended polling
+ * Holds: Completions keep their order over many laps of the ring, in batches, and when several
+ * queue
+ * pairs share the queue. Each way of arming raises an event for the right completions. An overflow
+ * is
+ * reported and contained. The limits of query_device are true.
+ * Does not hold: the completions of errors (verbs/failed_requests), the extended polling
  * interface (verbs/post_and_poll).
  */
 #include "verbs.hpp"
@@ -20,7 +22,7 @@ namespace {
 
 constexpr int next = 0, solicited_only = 1;
 
-/* A pair whose responder's receives go to a queue with a channel. */
+/* A pair whose responder's receives go to a completion queue with a channel. */
 struct Watched {
 	explicit Watched(Device &device)
 		: channel(ibv_create_comp_channel(device), "create_comp_channel"), a(device),
@@ -32,7 +34,9 @@ struct Watched {
 	}
 	void arm(int kind) { must(ibv_req_notify_cq(cq, kind), "req_notify_cq"); }
 
-	/* One message, received and seen by the sender; the receive is not polled. */
+	/*
+	 * Sends one message, which is received and seen by the sender. The receive is not polled.
+	 */
 	void message(bool solicited)
 	{
 		post_recv(qp, 1, {to.sge(0, 64)});
@@ -64,7 +68,7 @@ void write_nothing(ibv_qp *qp, std::uint64_t id, unsigned flags = IBV_SEND_SIGNA
 	post(qp, Send(IBV_WR_RDMA_WRITE).id(id).flags(flags));
 }
 
-/* Completions polled `batch` at a time keep the order of the posts. */
+/* Polls `batch` completions at a time. They must keep the order of the posts. */
 void run_laps(ibv_qp *qp, ibv_cq *cq, unsigned depth, unsigned batch, unsigned total)
 {
 	std::vector<ibv_wc> wcs(batch);
@@ -368,7 +372,7 @@ TEST_CASE("completions stay after their queue pair is gone or is told apart")
 	write_nothing(pair.a.qp, 1);
 	eventually([&] { return query_state(pair.a.qp) == IBV_QPS_RTS; });
 	pair.a.qp.reset();
-	/* Completions of a destroyed queue pair may be removed; they must not be wrong. */
+	/* Completions of a destroyed queue pair may be removed, but none may be wrong. */
 	for (const auto &wc : drain(pair.a.send_cq))
 		CHECK(wc.wr_id == 1);
 	pair.a.qp = create_qp(pair.a.pd, pair.a.send_cq, pair.a.recv_cq);
@@ -394,7 +398,7 @@ TEST_CASE("what a queue pair leaves behind takes no room")
 	for (int life = 0; life < 3; life++) {
 		connect_to(kept, device, kept->qp_num);
 		fill(kept);
-		to_state(kept, IBV_QPS_ERR); /* all are completed or flushed, and not polled */
+		to_state(kept, IBV_QPS_ERR); /* all are completed or flushed, none is polled */
 		to_state(kept, IBV_QPS_RESET);
 		Qp other(create_qp(pd, cq, cq, options));
 		connect_to(other, device, other->qp_num);
@@ -416,7 +420,7 @@ TEST_CASE("what is left behind a completion of another queue pair takes no room"
 	Device device;
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Cq cq(create_cq(device, depth));
-	/* All but one: completed or flushed, and not polled. */
+	/* All but one are completed or flushed. None is polled. */
 	const auto fill = [&](ibv_qp *qp) {
 		connect_to(qp, device, qp->qp_num);
 		for (std::size_t i = 1; i < depth; i++)
@@ -456,7 +460,7 @@ TEST_CASE("posts between start_poll and end_poll while another thread resets")
 	std::atomic<int> posts = 0;
 	connect_to(busy, device, busy->qp_num);
 
-	/* A queue may be full, and what is posted to the one that is reset may fail. */
+	/* A queue may be full, and a post to the queue pair that is reset may fail. */
 	std::thread poller([&] {
 		ibv_poll_cq_attr poll{};
 
@@ -464,7 +468,7 @@ TEST_CASE("posts between start_poll and end_poll while another thread resets")
 			try_post(busy, Send(IBV_WR_RDMA_WRITE));
 			if (ibv_start_poll(cqx, &poll))
 				continue;
-			/* Long enough for the other one to come as far as it can. */
+			/* Long enough for the other thread to go as far as it can. */
 			std::this_thread::sleep_for(1ms);
 			try_post(reset, Send(IBV_WR_RDMA_WRITE));
 			posts++;

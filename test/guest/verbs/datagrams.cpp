@@ -4,9 +4,10 @@
 /*
  * Datagrams between UD queue pairs of one device.
  *
- * Holds: data and GRH by IPv4 and IPv6, immediate data, several peers, buffers of every
- * shape, keys; what is dropped in silence and counted; what fails at the sender, and that
- * its receives go on; address handles.
+ * Holds: Data and GRH are right with IPv4 and IPv6, with immediate data, with several peers and
+ * with
+ * buffers of every shape and key. Some datagrams are dropped silently and counted. Others fail at
+ * the sender, whose receives continue. Address handles work.
  * Does not hold: multicast (verbs/multicast), the connection manager (tools/connect_on_one_host),
  * two hosts.
  */
@@ -26,7 +27,7 @@ std::size_t port_mtu(const Device &device)
 	return std::size_t{128} << device.port().active_mtu;
 }
 
-/* An IPv4 header behind 20 bytes of nothing. */
+/* An IPv4 header behind 20 unused bytes. */
 void check_grh4(std::span<const std::uint8_t> grh, const ibv_gid &from, const ibv_gid &to,
 		std::size_t payload)
 {
@@ -77,7 +78,7 @@ ibv_wc exchange(UdEnd &from, UdEnd &to, ibv_ah *ah, std::size_t bytes, std::uint
 	return wc;
 }
 
-/* Nothing arrived, and the counter went up by one. */
+/* Checks that nothing arrived and that the counter went up by one. */
 void check_dropped(const UdEnd &to, const std::string &reason, std::uint64_t before)
 {
 	INFO(reason);
@@ -193,7 +194,10 @@ TEST_CASE("buffers of any shape, on both sides")
 	auto &m = b.memory;
 
 	fill_pattern(a.memory.bytes(0, 600), 3);
-	/* Cut within the GRH, at its end, within the payload; an empty one between. */
+	/*
+	 * The buffer is cut within the GRH, at its end, and within the payload. One has an empty
+	 * entry between.
+	 */
 	for (const std::vector<std::size_t> &cut : std::vector<std::vector<std::size_t>>{
 		     {10, 30, 50, 510}, {40, 600}, {1, 39, 0, 600}, {39, 2, 1, 700}}) {
 		std::vector<ibv_sge> list;
@@ -292,7 +296,7 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 	wait_success(a.send_cq);
 	check_dropped(b, "qkey", before);
 
-	/* The bit says: not mine to choose. The receive is still there. */
+	/* This bit of the Q_Key is not for programs to choose. The receive is still there. */
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}, 0x80000000U));
 	check_received(wait_completion(b.recv_cq), a, 64);
 	post_recv(b.qp, 2, {b.memory.sge(0, 512)});
@@ -317,7 +321,7 @@ TEST_CASE("what nobody takes is dropped and counted, and the sender does not not
 	send(64, b.qp->qp_num);
 	check_dropped(b, "receive", before);
 
-	/* Too short a buffer: the receive stays for the next datagram. */
+	/* The buffer is too short, so the receive stays for the next datagram. */
 	before = counter("drop_length");
 	post_recv(b.qp, 1, {b.memory.sge(0, grh_bytes + 63)});
 	send(64, b.qp->qp_num);
@@ -389,7 +393,7 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 		CHECK(state_name(query_state(a.qp)) == "SQE");
 		post(a.qp, Datagram(a.to_self, qpn, {a.memory.sge(0, 64)}).id(2));
 		check_status(wait_completion(a.send_cq), IBV_WC_WR_FLUSH_ERR, PEAL_REASON_FLUSHED);
-		/* It still receives. */
+		/* The queue pair still receives. */
 		exchange(b, a, b.to_self, 64, 4);
 		back_to_rts(a.qp);
 		CHECK(state_name(query_state(a.qp)) == "RTS");

@@ -3,9 +3,9 @@
 /*
  * Every byte arrives where it belongs, and no byte is written elsewhere.
  *
- * Holds: SEND, WRITE and READ over sizes around every power of two, all alignments,
+ * Holds: SEND, WRITE and READ work with sizes around every power of two, all alignments,
  * scatter-gather splits with empty entries, page boundaries, inline data, messages of
- * zero bytes, messages above 1 GiB, immediate data.
+ * zero bytes, messages above 1 GiB and immediate data.
  * Does not hold: what happens on errors (verbs/failed_requests), throughput (scripts/demo).
  */
 #include "verbs.hpp"
@@ -29,13 +29,13 @@ const char *kind_name(Kind kind)
 
 using Pieces = std::vector<std::pair<std::size_t, std::size_t>>; /* offset, length */
 
-/* Two endpoints and the memory the messages go between. */
+/* Two endpoints and the memory that their messages go between. */
 struct Bench {
 	explicit Bench(Device &device, std::size_t size, const QpOptions &options = {})
 		: pair(device, options), from(pair.a.pd, size), to(pair.b.pd, size)
 	{
 	}
-	/* READ pulls from b, so the roles of the regions change. */
+	/* READ moves data from b, so the regions change roles. */
 	Region &source(Kind kind) { return kind == Kind::read ? to : from; }
 	Region &target(Kind kind) { return kind == Kind::read ? from : to; }
 
@@ -75,7 +75,7 @@ void transfer_send(Bench &bench, const Pieces &from, const Pieces &to)
 					      << wc.byte_len << " bytes, " << describe(wc));
 }
 
-/* One message; one side of WRITE and READ is contiguous. */
+/* Transfers one message. One side of a WRITE or READ is contiguous. */
 void transfer(Bench &bench, Kind kind, const Pieces &from, const Pieces &to)
 {
 	auto &a = bench.pair.a;
@@ -91,7 +91,7 @@ void transfer(Bench &bench, Kind kind, const Pieces &from, const Pieces &to)
 	wait_success(a.send_cq);
 }
 
-/* Guards around a piece that is about to be written. */
+/* Puts guards around a part that the message will write. */
 void prepare(Region &target, std::size_t offset, std::size_t length)
 {
 	const auto bytes = target.bytes(offset - guard_bytes, length + 2 * guard_bytes);
@@ -99,7 +99,7 @@ void prepare(Region &target, std::size_t offset, std::size_t length)
 	std::memset(bytes.data(), guard_byte, bytes.size());
 }
 
-/* Empty when the piece holds the pattern between intact guards. */
+/* Return: empty if the part holds the pattern between intact guards. */
 std::string inspect(const Region &target, std::size_t offset,
 		    std::span<const std::uint8_t> expected)
 {
@@ -125,7 +125,7 @@ void check_contiguous(Bench &bench, Kind kind, std::size_t size, std::size_t fro
 				     << to << ": " << wrong);
 }
 
-/* Around each power of two, where copies change their way. */
+/* Sizes around each power of two, where copies change their method. */
 std::vector<std::size_t> small_sizes()
 {
 	std::vector<std::size_t> sizes{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -141,7 +141,7 @@ std::vector<std::size_t> medium_sizes()
 	return {1500, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
 }
 
-/* A piece cut into `count` parts, some of them empty. */
+/* Cuts a part into `count` parts, some of them empty. */
 std::vector<std::size_t> cut(Random &random, std::size_t size, std::size_t count)
 {
 	std::vector<std::size_t> edges{0, size};
@@ -155,7 +155,7 @@ std::vector<std::size_t> cut(Random &random, std::size_t size, std::size_t count
 	return lengths;
 }
 
-/* The parts, laid out with gaps of at least the guards between them. */
+/* Lays out the parts with gaps that are at least as long as the guards. */
 Pieces scatter(Random &random, std::size_t size, std::size_t count)
 {
 	Pieces pieces;
@@ -219,7 +219,7 @@ void check_splits(Bench &bench, Kind kind, std::size_t size, std::size_t count, 
 
 Send inline_send(Bench &bench, ibv_wr_opcode opcode, std::uint8_t *data, std::size_t size)
 {
-	/* The lkey of inline data is not looked at. */
+	/* The device ignores the lkey of inline data. */
 	Send send(opcode,
 		  {{reinterpret_cast<std::uintptr_t>(data), static_cast<uint32_t>(size), 0}});
 
@@ -248,7 +248,7 @@ void check_inline(Bench &bench, ibv_wr_opcode opcode, std::size_t size)
 		FAIL("inline of " << size << " bytes: " << wrong);
 }
 
-/* A different page each: cheap to fill even under emulation. */
+/* Each page gets different contents that are cheap to write, even under emulation. */
 void stamp_pages(std::span<std::uint8_t> bytes, std::uint64_t salt)
 {
 	for (std::size_t at = 0; at + 8 <= bytes.size(); at += page_bytes - 24) {
@@ -266,7 +266,10 @@ void huge_message(Device &device, std::size_t bytes)
 {
 	Endpoint a(device), b(device);
 	connect(a, b);
-	/* Page tables may be large; one region for both, so registration is above 1 GiB too. */
+	/*
+	 * Page tables may be large. One region serves both, so that the registration is above 1 GiB
+	 * too.
+	 */
 	Memory memory(2 * bytes);
 	Mr mr_a(ibv_reg_mr(a.pd, memory.data(), memory.size(), all_access), "reg_mr");
 	Mr mr_b(ibv_reg_mr(b.pd, memory.data(), memory.size(), all_access), "reg_mr");
@@ -482,7 +485,7 @@ TEST_CASE("one message above 512 MiB")
 			  std::to_string(device.port().max_msg_sz));
 	if (available_bytes() < 2 * bytes + (256U << 20))
 		SKIP_CASE("not enough memory");
-	/* A million packets, a millisecond each on a debug kernel. */
+	/* A million packets would take a millisecond each on a debug kernel. */
 	if (on_wire() && (slowness() > 2 || !thorough()))
 		SKIP_CASE("so many packets take too long");
 	huge_message(device, bytes);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
 /*
- * Every way a work request of an RC queue pair fails, seen from both sides.
+ * Every way in which a work request of an RC queue pair fails, seen from both sides.
  *
- * Holds: status and reason of the failed completion, both states, asynchronous events,
- * flushes exactly once and in order afterwards, nothing written at the target.
+ * Holds: The failed completion has the right status and reason. Both states are right, and so are
+ * the asynchronous events. Later requests are flushed exactly once and in order. Nothing is written
+ * at the target.
  * Does not hold: RNR and silent peers (verbs/wait_for_peer), malformed ring entries
  * (hostile/scribbled_rings), memory windows (verbs/memory_windows), overflow of completion queues
  * (verbs/completion_queues).
@@ -56,12 +57,12 @@ struct Expected {
 	peal_reason reason;
 	ibv_qp_state peer_state;
 	std::optional<ibv_event_type> peer_event = {};
-	/* The responder's receive, when the request consumes one. */
+	/* The status of the responder's receive, if the request consumes one. */
 	std::optional<ibv_wc_status> receive_status = {};
 	std::function<ibv_sge(Scene &)> receive_sge = {};
 };
 
-/* Some signaled, some not: a flush reports all of them. */
+/* Some are signaled and some are not. A flush reports all of them. */
 void post_followers(Scene &scene, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {

@@ -3,11 +3,12 @@
 // timeout: 300
 // carrier: any
 /*
- * The longest message: 2 GiB, and one byte more.
+ * The longest message has 2 GiB. One byte more is refused.
  *
- * Holds: WRITE, READ and SEND of exactly 2^31 bytes, each byte looked at, none
- * touched behind the last; more is refused, and then no byte is moved.
- * Does not hold: sizes below (verbs/every_byte_arrives).
+ * Holds: WRITE, READ and SEND of exactly 2^31 bytes arrive. The test looks at each byte, and no
+ * byte
+ * after the last one is touched. A longer message is refused, and then no byte moves.
+ * Does not hold: smaller sizes (verbs/every_byte_arrives).
  */
 #include "verbs.hpp"
 
@@ -23,8 +24,8 @@ constexpr Duration long_patience = 120s;
 constexpr std::uint8_t untouched = 0xee;
 
 /*
- * The same few pages again and again, so that source and target fit into memory. Their
- * number is a prime: a chunk at a wrong place shows.
+ * Maps the same few pages many times, so that source and target fit into memory. Their number is
+ * a prime, so that a chunk at a wrong place shows.
  */
 class Wallpaper {
 public:
@@ -54,7 +55,7 @@ private:
 	Memory place_;
 };
 
-/* A connected pair; a has the source, b the target, which is memory of its own. */
+/* A connected pair. a has the source, and b has the target in memory of its own. */
 struct Stage {
 	Device device;
 	Pair pair{device};
@@ -66,7 +67,7 @@ struct Stage {
 	Stage() { clear(); }
 	void clear() { std::memset(target.data(), untouched, region); }
 
-	/* The whole of it in pieces of 1 GiB, because an entry's length has 32 bits. */
+	/* The whole source in entries of 1 GiB, because the length of an entry has 32 bits. */
 	std::vector<ibv_sge> source(std::size_t length) const
 	{
 		return pieces(wallpaper.memory().address(), from->lkey, length);

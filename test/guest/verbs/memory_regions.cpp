@@ -3,8 +3,9 @@
 /*
  * Memory regions: what can be registered, how, and for how long pages stay pinned.
  *
- * Holds: sizes above 1 GiB, huge pages, iova, access flags, locked memory limits,
- * read-only mappings, fork, dereg under traffic, pins that are given back.
+ * Holds: Registrations above 1 GiB, of huge pages, with an iova, with all access flags and of
+ * read-only mappings work. The limit of locked memory holds. Regions survive fork, and dereg works
+ * under traffic. All pins are given back.
  * Does not hold: keys and ranges in requests (verbs/failed_requests), memory windows
  * (verbs/memory_windows).
  */
@@ -29,7 +30,7 @@ std::string try_register(ibv_pd *pd, void *address, std::size_t size, int access
 	return "0";
 }
 
-/* A pair and a registration at b's side that a WRITE and a READ go through. */
+/* A WRITE and a READ must pass through this registration at b's side. */
 void check_usable(Pair &pair, ibv_mr *mr, std::uint64_t iova, std::span<std::uint8_t> memory)
 {
 	constexpr std::size_t piece = 3000;
@@ -65,7 +66,7 @@ void set_huge_pages(int count)
 	std::ofstream("/proc/sys/vm/nr_hugepages") << count;
 }
 
-/* Runs in a child; its exit status. */
+/* Runs the body in a child. Return: its exit status. */
 int in_child(const std::function<int()> &body)
 {
 	const pid_t child = spawn(body);
@@ -75,7 +76,7 @@ int in_child(const std::function<int()> &body)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As nobody, who may lock 64 KiB: registers 16 KiB, fails with 1 MiB. */
+/* Runs as the user "nobody", who may lock 64 KiB. 16 KiB can be registered, 1 MiB cannot. */
 int register_as_nobody()
 {
 	const rlimit limit{65536, 65536};
@@ -93,7 +94,7 @@ int register_as_nobody()
 	return 0;
 }
 
-/* The child writes to its copy; the parent's transfers keep their pages. */
+/* The child writes to its copy. The parent's transfers keep their pages. */
 void check_fork(Device &device)
 {
 	Pair pair(device);
@@ -109,7 +110,7 @@ void check_fork(Device &device)
 		_exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
 	}
 	close(gate[0]);
-	/* Writes by the parent after the fork are what a copy on write would divert. */
+	/* After the fork, a copy on write would divert the parent's writes. */
 	fill_pattern(from.bytes(0, from.size()), 22);
 	std::memset(to.data(), 0, to.size());
 	const auto length = from.size();
@@ -124,7 +125,7 @@ void check_fork(Device &device)
 	CHECK(status == 0);
 }
 
-/* Whatever the outcome of each message, the thread ends and nothing breaks. */
+/* Whatever happens to each message, the thread ends and nothing breaks. */
 void write_until_error(Pair &pair, Region &from, std::uint64_t address, std::uint32_t rkey)
 {
 	for (;;) {
@@ -369,7 +370,7 @@ TEST_CASE("fork")
 
 TEST_CASE("fork with ibv_fork_init")
 {
-	/* It must be called before anything is registered: a process of its own. */
+	/* It must run before anything is registered, so it runs in a process of its own. */
 	const auto self = "/proc/" + std::to_string(getpid()) + "/exe";
 
 	CHECK(in_child([&] {
@@ -404,7 +405,7 @@ TEST_CASE("dereg while messages arrive")
 		const volatile std::uint8_t *first = to.data();
 		CHECK(eventually([&] { return *first == 1; }));
 		to.deregister();
-		/* From here on the memory belongs to the program alone. */
+		/* From here on the device must not write to this memory. */
 		std::memset(to.data(), 0xee, to.size());
 		writer.join();
 		CHECK_FALSE(failure);
@@ -429,7 +430,7 @@ TEST_CASE("dereg while a READ is answered")
 		const volatile std::uint8_t *first = to.data();
 		CHECK(eventually([&] { return *first == 1; }));
 		from.deregister();
-		/* From here on nobody reads it. */
+		/* From here on the device must not read this memory. */
 		std::memset(from.data(), 0xee, bytes);
 		reader.join();
 		const auto wc = wait_completion(pair.a.send_cq);

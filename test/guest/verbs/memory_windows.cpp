@@ -3,8 +3,8 @@
 /*
  * Memory windows of type 1 and 2B, and the invalidation of their keys.
  *
- * Holds: binding and what it allows, refused binds, invalidation from both sides, what
- * may not be destroyed in which order.
+ * Holds: A bound window allows what its bind asked for. Wrong binds are refused. Both sides can
+ * invalidate a key. Objects that are in use cannot be destroyed.
  * Does not hold: memory regions (verbs/memory_regions).
  */
 #include "verbs.hpp"
@@ -27,7 +27,7 @@ bool has_windows(Device &device)
 	return mw && !ibv_dealloc_mw(mw);
 }
 
-/* b owns a region that windows are bound to; a uses them. */
+/* b owns a region to which windows are bound. a uses the windows. */
 struct Scene {
 	explicit Scene(Device &device, ibv_mw_type type = IBV_MW_TYPE_2)
 		: pair(device), from(pair.a.pd, page_bytes),
@@ -46,7 +46,7 @@ struct Scene {
 		send.wr.bind_mw = {window, rkey, what};
 		return send.id(50);
 	}
-	/* Returns the new key. */
+	/* Return: the new key. */
 	std::uint32_t bind(std::size_t offset, std::size_t length, int access = window_access)
 	{
 		const auto rkey = ibv_inc_rkey(window->rkey);
@@ -97,8 +97,8 @@ void check_invalid(Scene &scene, std::uint32_t rkey)
 }
 
 /*
- * A bind to `mr` in this thread, its deregistration in another: one of them must lose. The
- * bind comes a little later each round, so that it sweeps over the other's system call.
+ * Binds to `mr` in this thread and deregisters it in another one. One of the two must fail. Each
+ * round binds a little later, so that the bind happens at every moment of the other system call.
  */
 void race_bind_with_dereg(Scene &scene, int delay)
 {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 60
 /*
- * Modify while requests are under way.
+ * Modify queue pairs while requests are in progress.
  *
- * Holds: a new path waits for the send queue to be drained, and a connection keeps its carrier;
- * states and attributes set again forget nothing: each request completes exactly once.
+ * Holds: A new path waits until the send queue is drained, and a connection stays on the direct
+ * path
+ * or on the wire. Setting a state or an attribute again loses nothing, because each request
+ * completes exactly once.
  * Does not hold: the table of states and values (verbs/states_and_limits), other threads that post
  * (verbs/threads_share_objects).
  */
@@ -63,7 +65,7 @@ TEST_CASE("a path is not changed under a message that waits")
 	}
 	stage.receive(1);
 	stage.check_sent(1);
-	/* Drained; a connection within the device stays there. */
+	/* The queue is drained. A connection within the device stays there. */
 	CHECK(eventually([&] { return !stage.set_path(stage.device.gid()); }));
 	if (!on_wire())
 		CHECK(errno_name(stage.set_path(nobody)) == "EOPNOTSUPP");
@@ -100,7 +102,7 @@ TEST_CASE("RTS set again while a failure waits for its turn forgets nothing")
 	ibv_qp_attr attr{};
 	std::vector<ibv_wc> all;
 
-	/* The peer is silent, so that the READ stays; behind it comes a key that is none. */
+	/* The READ stays, because the peer is silent. The next request has an invalid key. */
 	to_state(stage.pair.b.qp, IBV_QPS_RESET);
 	post(stage.pair.a.qp, Send(IBV_WR_RDMA_READ, {stage.from.sge(0, 8)})
 				      .remote(stage.to.address(), stage.to.rkey())

@@ -2,10 +2,11 @@
 // timeout: 60
 // carrier: any
 /*
- * Multicast groups: attach, detach, and who gets what is sent to a group.
+ * Multicast groups: attach, detach, and delivery to the members.
  *
- * Holds: groups of IPv4 and IPv6 on one device, whose own host gets copies; membership of
- * the stack; the limits of attach.
+ * Holds: IPv4 and IPv6 groups work on one device whose own host gets copies. The network stack
+ * joins
+ * and leaves the groups. The limits of attach are true.
  * Does not hold: other hosts, mckey (tools/connect_on_one_host).
  */
 #include "datagram.hpp"
@@ -31,7 +32,7 @@ ibv_gid group_gid(const char *text)
 	return gid;
 }
 
-/* Does the stack have the group, on any interface? */
+/* Return: whether the network stack is in the group, on any interface. */
 bool stack_is_member(const ibv_gid &gid)
 {
 	const bool v4 = is_ipv4(gid);
@@ -167,7 +168,7 @@ TEST_CASE("the program ends with its queue pairs attached")
 		auto *leaked = new UdEnd(other);
 		must(ibv_attach_mcast(leaked->qp, &gid, 0), "attach_mcast");
 		CHECK(stack_is_member(gid));
-		/* An attached queue pair is in use. */
+		/* A queue pair that is attached is in use. */
 		CHECK(errno_name(ibv_destroy_qp(leaked->qp.get())) == "EBUSY");
 		must(ibv_detach_mcast(leaked->qp, &gid, 0), "detach_mcast");
 		delete leaked;

@@ -3,9 +3,9 @@
 # timeout: 120
 # carrier: direct
 #
-# The data path makes no system call but the kick: polling makes none, posting makes none while
-# the engine is awake, and what strace sees agrees with the device's own counters.
-# It does not say how many kicks there should be: that depends on the machine's load.
+# The data path makes no system call except the kick. Polling makes none. Posting makes none while the engine is awake.
+# The system calls that strace sees agree with the device's own counters.
+# The test does not check the number of kicks, because that depends on the machine's load.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -20,12 +20,12 @@ trace=$(mktemp)
 counter() { rdma statistic show link "$device/1" | sed -nE "s/.* $1 ([0-9]+).*/\1/p"; }
 
 # run_traced MESSAGES: sets kicks, others, counted_kicks and counted_posts.
-# The program itself yields its CPU while it polls: that is not the provider's doing.
+# The program itself yields its CPU while it polls, so these calls are not the provider's.
 run_traced() {
 	local kicks_before posts_before
 	kicks_before=$(counter kicks)
 	posts_before=$(counter posts)
-	# Raw numbers: strace takes our ioctls for others with the same number.
+	# Raw numbers are needed, because strace takes our ioctls for others with the same number.
 	strace -f -qq -X raw -o "$trace" -e 'trace=!sched_yield,clock_nanosleep' \
 		"$traffic" --messages "$1" --size 4096 || fail "the traced program failed"
 	counted_kicks=$(($(counter kicks) - kicks_before))
@@ -50,9 +50,10 @@ run_traced "$many"
 		"$((others - others_few)) more: $(cut -d' ' -f2- "$trace" | cut -d'(' -f1 | sort | uniq -c | sort -rn | head -n 5)"
 rm -f "$trace"
 
-# ib_write_bw at full speed, its system calls counted by the kernel: strace would slow it down so much that the engine
-# never finds it worth to wake. With a CPU to spare most posts find the engine awake and make no system call at all.
-# How many do depends on what else the machine does, so a hundred are enough here.
+# The kernel counts the system calls of ib_write_bw at full speed. strace would slow it down so much that the engine
+# would never wake up. With a spare CPU, most posts find the engine awake and make no system call. How many do depends
+# on
+# the load of the machine, so a hundred are enough here.
 tracing=/sys/kernel/tracing
 [[ -e $tracing/trace ]] || mount -t tracefs none $tracing || fail "no tracefs"
 event=$tracing/events/raw_syscalls/sys_enter
@@ -62,7 +63,7 @@ port=18600
 # ioctl is number 16 on x86-64.
 traced_ioctls() { sed -nE 's/.*id: +16 .* hitcount: +([0-9]+).*/\1/p' "$event/hist"; }
 
-# run_perftest MESSAGES: sets ioctls, kicks and posts of one run, both ends.
+# run_perftest MESSAGES: sets ioctls, kicks and posts of one run, the sum of both ends.
 run_perftest() {
 	local kicks_before posts_before
 	local command=(ib_write_bw -d "$device" -F -s 64 -n "$1" -p $((++port)))
@@ -90,6 +91,6 @@ for attempt in 1 2 3 4 5; do
 	((kicks > posts - 100)) || exit 0
 done
 (($(nproc) > 1)) || exit 0
-# There posts come too rarely for it to be worth to wake the engine.
+# On a slow machine the posts are so rare that the engine does not wake up.
 ((${PEAL_SLOWNESS:-1} == 1)) || exit 0
 fail "expected posts that find the engine awake and make no system call in one of $attempt runs"

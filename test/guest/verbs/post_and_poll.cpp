@@ -3,9 +3,9 @@
 /*
  * Posting: lists, full queues, signaling, fences, ibv_wr_*, the extended polling.
  *
- * Holds: what is posted when a list is refused in the middle; that unsignaled requests
- * free their slots; that every ibv_wr_* does what its ibv_post_send twin does; posts in
- * states that allow none.
+ * Holds: The requests before the refused one of a list are posted. Unsignaled requests free their
+ * slots. Every ibv_wr_* call does the same as ibv_post_send. Posts fail in states that do not allow
+ * them.
  * Does not hold: the data (verbs/every_byte_arrives), errors in completions
  * (verbs/failed_requests).
  */
@@ -35,13 +35,13 @@ void check_ids(const std::vector<ibv_wc> &wcs)
 		CHECK(wcs[i].wr_id == i);
 }
 
-/* Requests that wait: the peer has no receive. */
+/* Requests that wait, because the peer has no receive. */
 Send waiting(std::uint64_t id)
 {
 	return Send(IBV_WR_SEND).id(id);
 }
 
-/* A pair that speaks ibv_wr_*, with memory. */
+/* A pair with memory that posts through ibv_wr_*. */
 struct WrBench {
 	explicit WrBench(Device &device)
 		: pair(device, options()), qpx(ibv_qp_to_qp_ex(pair.a.qp)),
@@ -254,7 +254,7 @@ TEST_CASE("a fence waits for earlier reads and atomics")
 		post(pair.a.qp, Send(IBV_WR_RDMA_READ, {from.sge(0, from.size())})
 					.remote(to.address(), to.rkey())
 					.flags(0));
-		/* Sends back what the READ has just brought. */
+		/* Sends back the data that the READ has just fetched. */
 		post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(from.size() - 64, 64)})
 					.remote(to.address(), to.rkey())
 					.flags(IBV_SEND_SIGNALED | IBV_SEND_FENCE));
@@ -263,7 +263,7 @@ TEST_CASE("a fence waits for earlier reads and atomics")
 	}
 }
 
-/* A query in another thread puts an old state into ibv_qp after a modify. */
+/* A query in another thread writes an old state into ibv_qp after a modify. */
 TEST_CASE("what libibverbs notes of the state is not what posts go by")
 {
 	if (!is_peal())
@@ -457,7 +457,7 @@ void check_extended_send(ibv_cq_ex *cqx)
 	CHECK(cqx->wr_id == 6);
 }
 
-/* Reads the present completion; true when it is the receive. */
+/* Reads the current completion. Return: whether it is the receive. */
 bool check_extended(ibv_cq_ex *cqx, std::uint32_t qp_num)
 {
 	const bool received = ibv_wc_read_opcode(cqx) == IBV_WC_RECV;

@@ -4,10 +4,10 @@
  * The control path: states and attributes of queue pairs, limits, many objects, leaks,
  * the netdev below.
  *
- * Holds: the state table both ways, query after modify, reuse after RESET, SQD, what is
- * not supported, that limits of query_device are true, many queue pairs, whose numbers do
- * not count, that objects
- * leave nothing behind, port state, MTU and GIDs that follow the netdev.
+ * Holds: The table of states allows the right steps and refuses the others. A query returns what a
+ * modify has set. A queue pair can be used again after RESET, and SQD works. Unsupported features
+ * are refused. The limits of query_device are true. Many queue pairs can exist, and their numbers
+ * cannot be guessed. Objects leave nothing behind. Port state, MTU and GIDs follow the netdev.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), memory regions
  * (verbs/memory_regions).
  */
@@ -84,7 +84,7 @@ void bring_to(Endpoint &endpoint, ibv_qp_state state)
 		to_state(endpoint.qp, IBV_QPS_ERR);
 }
 
-/* Each required attribute left out in turn. */
+/* Leaves out each required attribute in turn. */
 void check_required(Device &device, ibv_qp_state before, ibv_qp_attr attr, int mask)
 {
 	for (int bit = 1; bit <= mask; bit <<= 1) {
@@ -133,7 +133,7 @@ long meminfo(const std::string &name)
 	return -1;
 }
 
-/* Vmalloc areas that our module asked for. */
+/* Vmalloc areas that peal's module allocated. */
 std::size_t vmalloc_areas()
 {
 	std::ifstream file("/proc/vmallocinfo");
@@ -171,7 +171,7 @@ std::string netdev_of(const std::string &device)
 	return read_line("/sys/class/infiniband/" + device + "/ports/1/gid_attrs/ndevs/0");
 }
 
-/* A veth pair with a device of its own on it, gone at the end. */
+/* A veth pair with a device of its own. It goes with this object. */
 class OwnDevice {
 public:
 	OwnDevice()
@@ -382,7 +382,7 @@ TEST_CASE("RESET and reuse")
 
 	for (int round = 0; round < 20; round++) {
 		ping(pair, round);
-		/* Work that is cut off leaves nothing behind. */
+		/* Requests that are cut off leave nothing behind. */
 		post_recv(pair.b.qp, 1000, {});
 		post(pair.b.qp, Send(IBV_WR_SEND).id(1001));
 		if (round % 2)
@@ -414,7 +414,7 @@ TEST_CASE("SQD: what was posted is finished, what is posted waits")
 	CHECK(wait_success(pair.a.send_cq).front().wr_id == 1);
 	CHECK(query(pair.a.qp).sq_draining == 0);
 	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(2));
-	/* The other direction goes on. */
+	/* The other direction still works. */
 	post(pair.b.qp, Send(IBV_WR_RDMA_WRITE).id(3));
 	CHECK(wait_success(pair.b.send_cq).front().wr_id == 3);
 	CHECK(describe(drain(pair.a.send_cq)) == "0 completions");
@@ -534,7 +534,7 @@ TEST_CASE("a queue pair's number does not tell the next one's")
 		numbers.insert(qps.back()->qp_num);
 	}
 	CHECK(numbers.size() == qps.size());
-	/* One in 4000 by chance. */
+	/* Chance gives one in 4000. */
 	CHECK(near < 4);
 	CHECK(*numbers.rbegin() - *numbers.begin() > 0x100000);
 }
@@ -560,7 +560,7 @@ TEST_CASE("objects leave nothing behind")
 {
 	{
 		Device device;
-		make_and_break(device, 20); /* caches fill */
+		make_and_break(device, 20); /* fills the caches */
 	}
 	const auto resources_before = resources();
 	const auto areas_before = vmalloc_areas();
@@ -571,7 +571,7 @@ TEST_CASE("objects leave nothing behind")
 	}
 	CHECK(resources() == resources_before);
 	CHECK(eventually([&] { return vmalloc_areas() <= areas_before; }));
-	/* One leaked queue pair of each round would be ten times this. */
+	/* One leaked queue pair in each round would add up to ten times this. */
 	CHECK(eventually([&] { return meminfo("MemAvailable") > available_before - 8192; }));
 }
 
@@ -631,7 +631,7 @@ TEST_CASE("a path MTU that the link cannot carry is refused")
 	Endpoint endpoint(device);
 	auto neighbour = device.gid();
 	neighbour.raw[15] ^= 0x55;
-	/* Of 10.78.0.1; nobody has it, and modify wants it resolved. */
+	/* The GID of 10.78.0.1. No host has that address, and modify must resolve it. */
 	REQUIRE(!run("ip neigh replace 10.78.0.84 lladdr 02:00:00:00:00:55 dev tctl0"));
 	auto attr = rtr_attr(device, 77, neighbour);
 
@@ -660,7 +660,7 @@ TEST_CASE("query tells where the packet numbers stand")
 
 	CHECK(query(pair.a.qp).sq_psn == at(0));
 	CHECK(query(pair.b.qp).rq_psn == at(0));
-	/* Nothing, one packet, three packets: the numbers wrap on the way. */
+	/* The messages take no packet, one packet and three packets. The PSNs wrap on the way. */
 	for (const std::uint32_t bytes : {0U, mtu, 2 * mtu + 1})
 		for (int i = 0; i < 5; i++) {
 			post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 180
 /*
- * Several threads and processes at the same objects at the same time.
+ * Several threads and processes use the same objects at the same time.
  *
- * Holds: posts and polls from several threads arrive exactly once; queue pairs that are
- * destroyed, reset or modified under the feet of their peers; windows and regions that come
- * and go while they are used; queue pairs that an administrator lists while they go; programs
- * that die in the middle.
+ * Holds: Posts and polls from several threads arrive exactly once. Queue pairs are destroyed, reset
+ * or modified while their peers use them. Windows and regions come and go while they are used. An
+ * administrator lists queue pairs while they are destroyed. Programs are killed at work.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), hostile programs
  * (hostile/scribbled_rings).
  */
@@ -24,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t per_thread = 3000;
 
-/* Posts until accepted: the queue may be full. */
+/* Posts until the post is accepted, because the queue may be full. */
 void post_patiently(ibv_qp *qp, const Send &send)
 {
 	const bool accepted = eventually([&] {
@@ -37,7 +36,7 @@ void post_patiently(ibv_qp *qp, const Send &send)
 		throw std::runtime_error("expected room in the send queue, it stays full");
 }
 
-/* Counts each wr_id; several threads may poll. */
+/* Counts each wr_id. Several threads may poll. */
 void poll_counting(ibv_cq *cq, std::vector<std::atomic<int>> &seen,
 		   std::atomic<std::uint64_t> &total)
 {
@@ -55,7 +54,7 @@ void poll_counting(ibv_cq *cq, std::vector<std::atomic<int>> &seen,
 	}
 }
 
-/* Posts to a peer that comes and goes, and reconnects when that ended badly. */
+/* Posts to a peer that comes and goes, and reconnects after a failure. */
 void pester(Device &device, Endpoint &mine, std::uint32_t peer, const std::atomic<bool> &stop)
 {
 	Link link;
@@ -228,8 +227,8 @@ TEST_CASE("both ends are destroyed at the same time")
 }
 
 /*
- * Some cores forget a queue pair only after its device has destroyed it. That nothing is read
- * which was freed is for the debug kernel to say.
+ * Some cores forget a queue pair only after its device has destroyed it. Only a debug kernel shows
+ * that freed memory is not read.
  */
 TEST_CASE("queue pairs are listed while they are destroyed")
 {
@@ -325,7 +324,7 @@ TEST_CASE("events while queues come and go")
 				post(qp, Send(IBV_WR_RDMA_WRITE));
 				if (!readable(channel->fd, patience))
 					throw std::runtime_error("expected an event, got none");
-				/* Neither taken nor polled. */
+				/* The completion is neither taken nor polled. */
 			}
 		});
 	crew.finish();
@@ -348,7 +347,9 @@ TEST_CASE("a RESET that waits for a poller undoes nothing that comes after it")
 	post(busy, Send(IBV_WR_RDMA_WRITE));
 	REQUIRE(eventually([&] { return !ibv_start_poll(cqx, &poll); }));
 	crew.start([&] { to_state(qp, IBV_QPS_RESET); });
-	/* It may come now, or after the poll; the poller itself may change the state, too. */
+	/*
+	 * The event may come now or after the poll, because the poller itself may change the state.
+	 */
 	const bool came = eventually([&] { return query_state(qp) == IBV_QPS_RESET; }, absence);
 	if (came)
 		connect_to(qp, device, qp->qp_num);

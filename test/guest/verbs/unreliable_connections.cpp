@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
 /*
- * Unreliable connections, where nothing gets lost.
+ * Unreliable connections on a path without loss.
  *
- * Holds: each operation they have, in order, also when the program changes its CPU; a
- * send that fails stops the send queue alone; what the peer does not take is gone, and
- * the sender does not notice.
+ * Holds: Each operation of UC works, in order, also when the program changes its CPU. A send that
+ * fails stops only the send queue. The peer drops messages that it cannot take, and the sender does
+ * not notice.
  * Does not hold: lost packets (test/sim), other machines (wire/every_operation).
  */
 #include "verbs.hpp"
@@ -131,7 +131,7 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 64)}).id(2));
 	check_status(wait_completion(pair.a.send_cq), IBV_WC_WR_FLUSH_ERR, PEAL_REASON_FLUSHED);
 
-	/* It still receives. */
+	/* The queue pair still receives. */
 	post_recv(pair.a.qp, 3, {pair.from.sge(0, 64)});
 	post(pair.b.qp, Send(IBV_WR_SEND, {pair.to.sge(0, 64)}));
 	wait_success(pair.b.send_cq);
@@ -150,7 +150,7 @@ TEST_CASE("what the peer does not take is gone, and nothing else")
 	UcPair pair(device);
 
 	fill_pattern(pair.from.bytes(0, 3000), 9);
-	/* No receive; a key of nobody's; an operation that is not allowed. */
+	/* The peer has no receive; the key is unknown; the operation is not allowed. */
 	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 3000)}));
 	wait_success(pair.a.send_cq);
 	post(pair.a.qp,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
 /*
- * Waiting for the peer: receiver not ready, and a peer that says nothing.
+ * A requester waits for a peer that is not ready to receive, or that is silent.
  *
- * Holds: number and length of the waits, in microseconds and not in jiffies; that a
- * posted receive ends a wait at once; why a peer is silent, by its reason code.
+ * Holds: Number and length of the waits are right, in microseconds and not in jiffies. A posted
+ * receive ends a wait at once. The reason code says why a peer is silent.
  * Does not hold: loss and delay on a wire (test/sim).
  */
 #include "neighbour.hpp"
@@ -13,7 +13,7 @@ using namespace peal_test;
 
 namespace {
 
-/* What min_rnr_timer stands for, where these tests use it. */
+/* The values of min_rnr_timer that these tests use. */
 constexpr std::uint8_t rnr_10us = 1;
 constexpr std::uint8_t rnr_10ms = 20;
 constexpr std::uint8_t rnr_655ms = 0;
@@ -44,7 +44,10 @@ struct RnrPair {
 	Region from, to;
 };
 
-/* Why a message gets no answer: prepares the peer, returns the number to send to. */
+/*
+ * A reason why a message gets no answer. The function prepares the peer and returns the number to
+ * send to.
+ */
 struct Silence {
 	const char *name;
 	peal_reason reason;
@@ -73,7 +76,7 @@ void connected_elsewhere(Endpoint &asker, Endpoint &peer, const Link &link)
 
 void other_psn(Endpoint &asker, Endpoint &peer, const Link &link)
 {
-	/* The request is from the future; one from the past would count as a duplicate. */
+	/* The PSN is from the future, because one from the past would count as a duplicate. */
 	Link behind = link;
 	behind.psn = (link.psn - 100) & 0xffffff;
 	connect_asker(asker, peer.qp->qp_num, link);
@@ -98,7 +101,7 @@ void peer_destroyed(Endpoint &asker, Endpoint &peer, const Link &link)
 	peer.qp.reset();
 }
 
-/* In RTS, connected to the asker where its type allows that. */
+/* Puts the peer into RTS, connected to the asker if its type allows that. */
 void peer_of_type(ibv_qp_type type, Endpoint &asker, Endpoint &peer, const Link &link)
 {
 	const bool ud = type == IBV_QPT_UD;
@@ -168,7 +171,7 @@ void check_silence(Device &device, const Silence &silence)
 
 	check_status(wcs[0], IBV_WC_RETRY_EXC_ERR, silence.reason);
 	check_status(wcs[1], IBV_WC_WR_FLUSH_ERR, PEAL_REASON_FLUSHED);
-	if (silence.reason != PEAL_REASON_PEER_PSN) /* that peer may complain at once */
+	if (silence.reason != PEAL_REASON_PEER_PSN) /* that peer may report an error at once */
 		CHECK(milliseconds(elapsed) >= milliseconds(expected));
 	CHECK(milliseconds(elapsed) <= milliseconds(4 * expected + slack));
 	CHECK(state_name(query_state(a.qp)) == "ERR");
@@ -209,9 +212,9 @@ TEST_CASE("RNR timers of 10 us do not wait for a jiffy")
 			     PEAL_REASON_RNR_EXHAUSTED);
 		fastest = std::min(fastest, watch.elapsed());
 	}
-	/* Six waits; with jiffies of 4 ms they take 24 ms. */
+	/* Six waits would take 24 ms with jiffies of 4 ms. */
 	CHECK(milliseconds(fastest) >= 0.06);
-	/* A debug kernel that looks for leaks needs as long for the packets themselves. */
+	/* A debug kernel that looks for leaks takes as long for the packets alone. */
 	CHECK((slowness() > 2 || milliseconds(fastest) < 12));
 }
 
@@ -232,7 +235,7 @@ TEST_CASE("a posted receive ends a long RNR wait")
 		times.push_back(milliseconds(watch.elapsed()));
 	}
 	CHECK(difference(pair.to.bytes(0, 32), pair.from.bytes(0, 32)) == "");
-	if (!on_wire()) /* there the timer, which the NAK named, is waited out */
+	if (!on_wire()) /* on the wire the timer that the NAK named runs out */
 		CHECK(*std::min_element(times.begin(), times.end()) < 100);
 }
 
@@ -243,7 +246,7 @@ TEST_CASE("rnr_retry 7 waits for ever")
 	const Stopwatch watch;
 
 	pair.send();
-	/* Many more waits than any other count allows. */
+	/* These are many more waits than any other count allows. */
 	eventually([&] { return watch.elapsed() > 20 * ten_ms || !drain(pair.a.send_cq).empty(); });
 	CHECK(watch.elapsed() > 20 * ten_ms);
 	pair.receive();

@@ -3,11 +3,11 @@
 /*
  * The walks of Documentation/data-path.rst are what the kernel does.
  *
- * Holds: the functions of the modules that one WRITE, one SEND and one received request pass,
- * in their order and depth, are those of the page, in the files that it names. From the kick to
- * the copy a WRITE passes 12 files at most and is no deeper than 10 calls. From the hook to the
- * copy a received request passes 14 files at most, with one look-up of its queue pair.
- * Does not hold: other compilers, which put other functions into their callers.
+ * Holds: One WRITE, one SEND and one received request pass the functions of the modules that the
+ * page lists, in the same order and depth, in the files that it names. From the kick to the copy, a
+ * WRITE passes at most 12 files and is at most 10 calls deep. From the hook to the copy, a received
+ * request passes at most 14 files and one look-up of its queue pair.
+ * Does not hold: other compilers, which inline other functions.
  */
 #include "tracing.hpp"
 #include "verbs.hpp"
@@ -24,7 +24,7 @@ struct Call {
 	std::string function;
 };
 
-/* The modules' calls in this thread while it lives, softirqs included. */
+/* The calls of the modules in this thread while this object lives, with those in softirqs. */
 class Graph {
 public:
 	Graph()
@@ -44,7 +44,7 @@ public:
 	Graph(const Graph &) = delete;
 	Graph &operator=(const Graph &) = delete;
 
-	/* What @work calls. */
+	/* The calls that @work makes. */
 	template <class Work>
 	std::vector<Call> of(Work work) const
 	{
@@ -56,7 +56,7 @@ public:
 	}
 
 private:
-	/* " 0)   1.5 us    |    peal_turn [peal]() {": two blanks for each level. */
+	/* A line is " 0)   1.5 us    |    peal_turn [peal]() {". Each level has two blanks. */
 	static std::vector<Call> calls()
 	{
 		std::ifstream in(tracing_folder() + "trace");
@@ -85,7 +85,7 @@ bool has_graph()
 	return all.find("function_graph") != all.npos;
 }
 
-/* From the first call of @function to its end, and no deeper than what @last calls. */
+/* The calls from the first call of @function to its end. Calls below @last are left out. */
 std::vector<Call> below(const std::vector<Call> &all, const std::string &function)
 {
 	const auto first = std::find_if(all.begin(), all.end(), [&](const Call &call) {
@@ -99,13 +99,13 @@ std::vector<Call> below(const std::vector<Call> &all, const std::string &functio
 	return part;
 }
 
-/* A line of the page: a call, and the file of its function. */
+/* A line of the page names a call, and the file of its function. */
 struct Step {
 	Call call;
 	std::string file;
 };
 
-/* The page's block behind ".. walk: NAME": a function and its file on each line. */
+/* The page's block after ".. walk: NAME" has a function and its file on each line. */
 std::vector<Step> page(const std::string &name)
 {
 	std::ifstream in(PEAL_SOURCE "/Documentation/data-path.rst");
@@ -126,7 +126,7 @@ std::vector<Step> page(const std::string &name)
 	return walk;
 }
 
-/* Without what this function calls. */
+/* Leaves out the calls below this function. */
 std::vector<Call> without_calls_of(const std::string &function, const std::vector<Call> &all)
 {
 	std::vector<Call> rest;
@@ -150,7 +150,7 @@ std::string describe(const std::vector<Call> &calls)
 	return text;
 }
 
-/* Is the function defined in the file that the page names? */
+/* Return: whether the function is defined in the file that the page names. */
 bool is_defined(const std::string &function, const std::string &file)
 {
 	std::ifstream in(PEAL_SOURCE "/" + file);
@@ -186,7 +186,7 @@ void check_walk(const std::string &name, const std::vector<Call> &calls, std::si
 	CHECK(describe(documented) == describe(calls));
 }
 
-/* A second message: the first one has looked everything up. */
+/* Traces the second message, because the first one has done all look-ups. */
 std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 {
 	const Graph graph;
