@@ -2,14 +2,15 @@
 // timeout: 240
 /*
  * Every field of the rings, the control words and the doorbell page changes between a right value
- * and one at its edges, while the kernel works on requests that use it.
+ * and an extreme one, while the kernel works on requests that use it.
  *
- * Holds: memory that no key opens for the queue pair stays as it is, whenever a key, an address or
- * a length changes; no more completes than was posted; another queue pair goes on. Whether the
- * kernel reads outside of what it should is for its log to say (scripts/test debug). Does not hold:
- * what a field's wrong value alone leads to (hostile/scribbled_rings,
- * hostile/scribbled_datagram_rings), random contents (hostile/scribbled_rings). PEAL_FUZZ_SECONDS,
- * default 0, is how long it goes on after once through all fields.
+ * Holds: Memory that no key opens for the queue pair stays unchanged while a key, an address or a
+ * length changes. No more requests complete than were posted. Another queue pair continues to work.
+ * Whether the kernel reads beyond its memory shows only in its log (scripts/test debug).
+ * Does not hold: the effect of one wrong value (hostile/scribbled_rings,
+ * hostile/scribbled_datagram_rings), random contents (hostile/scribbled_rings).
+ * The test goes through all fields once. PEAL_FUZZ_SECONDS, default 0, is how long it continues
+ * after that.
  */
 #include "innocent.hpp"
 #include "raw.hpp"
@@ -27,7 +28,7 @@ constexpr std::size_t recv_offset = 8 * page_bytes;
 
 /* ------------------------------------------------------------------ what changes */
 
-/* What a field lies in. */
+/* The memory that a field is in. */
 enum class Place { send_slot, recv_slot, qp_control, cq_control, doorbell };
 
 struct Field {
@@ -98,7 +99,7 @@ constexpr std::array fields{
 
 /* ---------------------------------------------------------------------- the stage */
 
-/* Another protection domain's memory, of the same program. */
+/* Memory of the same program in another protection domain. */
 class Foreign {
 public:
 	explicit Foreign(const RawContext &context)
@@ -126,7 +127,7 @@ private:
 	Keys keys_;
 };
 
-/* A queue pair with requests that are right, of every opcode, over and over. */
+/* A queue pair with correct requests of every opcode, posted again and again. */
 class Worker {
 public:
 	Worker(const RawContext &context, const Device &device, ibv_qp_type type)
@@ -147,7 +148,7 @@ public:
 	Worker &operator=(const Worker &) = delete;
 
 	RawQp &qp() { return qp_; }
-	/* Return: whether each request has completed, as far as one can see, and well. */
+	/* Return: whether each request completed with success, as far as the program can see. */
 	bool round(Duration limit = absence)
 	{
 		static const std::array opcodes{
@@ -165,7 +166,7 @@ public:
 		return eventually([&] { return drain() == posted_ || failed_; }, limit) && !failed_;
 	}
 	std::uint64_t posted() const { return posted_; }
-	/* Takes what has completed. Return: how much that is up to now. */
+	/* Takes all completions. Return: how many there were up to now. */
 	std::uint64_t drain()
 	{
 		peal_cqe cqe{};
@@ -276,7 +277,7 @@ void store_as(std::uint8_t *at, std::uint64_t value)
 		.store(static_cast<T>(value), std::memory_order_relaxed);
 }
 
-/* Fields are as long as the numbers in them, and aligned. */
+/* Each field is as long as its number, and aligned. */
 void store(std::uint8_t *at, std::size_t bytes, std::uint64_t value)
 {
 	switch (bytes) {
@@ -291,7 +292,7 @@ void store(std::uint8_t *at, std::size_t bytes, std::uint64_t value)
 	}
 }
 
-/* In the slot that is being posted or was posted last. */
+/* The field's address in the slot that is being posted or was posted last. */
 std::uint8_t *place_of(const Field &field, const RawContext &context, RawQp &qp, std::uint32_t back)
 {
 	switch (field.place) {
@@ -315,8 +316,8 @@ struct Signals {
 };
 
 /*
- * The value that is there, and this one, until somebody says stop. As fast as can be: it shall
- * change between two looks that are some instructions apart.
+ * Writes the old value and this one in turn, until it is told to stop. It does this as fast as it
+ * can, so that the value changes between two reads that are a few instructions apart.
  */
 void flip(const Field &field, std::uint64_t value, const RawContext &context, RawQp &qp,
 	  std::uint32_t salt, Signals &signals)
@@ -336,7 +337,9 @@ void flip(const Field &field, std::uint64_t value, const RawContext &context, Ra
 	}
 }
 
-/* What a field of so many bytes may be tried with: edges, and what opens something else. */
+/*
+ * Values to try in a field of so many bytes: extreme ones, and ones that refer to another object.
+ */
 std::vector<std::uint64_t> edges(const Field &field, RawQp &qp, const Foreign &foreign)
 {
 	const std::uint64_t most = ~0ULL >> (64 - 8 * field.bytes), high = most / 2 + 1;
@@ -376,7 +379,7 @@ std::vector<std::uint64_t> edges(const Field &field, RawQp &qp, const Foreign &f
 
 class Stage {
 public:
-	/* Once through all fields. Return: how many changes were tried. */
+	/* Goes through all fields once. Return: how many changes were tried. */
 	unsigned pass(ibv_qp_type type)
 	{
 		unsigned tried = 0;
@@ -391,7 +394,7 @@ public:
 		return tried;
 	}
 	Device &device() { return device_; }
-	/* Changes that made a request fail. */
+	/* The number of changes that made a request fail. */
 	unsigned noticed() const { return noticed_; }
 
 private:
@@ -414,7 +417,7 @@ private:
 		signals.stop = true;
 		thread.join();
 		CHECK(foreign_.is_untouched());
-		/* Who changes his own indices or completions cannot count. */
+		/* A program that changes its own indices or completions cannot count them. */
 		if (field.place == Place::send_slot || field.place == Place::recv_slot)
 			CHECK(worker_->drain() <= worker_->posted());
 		noticed_ += !well;
@@ -445,7 +448,7 @@ void check_type(ibv_qp_type type)
 	} while (watch.elapsed() < time);
 	std::printf("%u changes in %.1f s, %u of them noticed\n", tried,
 		    milliseconds(watch.elapsed()) / 1000, stage.noticed());
-	/* Half of them, when the machine's two CPUs really run at the same time. */
+	/* About half of the changes do if the machine's two CPUs really run at the same time. */
 	CHECK(stage.noticed() > 0);
 }
 

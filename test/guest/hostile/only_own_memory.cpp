@@ -4,10 +4,12 @@
  * A program reads and writes only memory that it was given a key for, and takes only what it
  * may have.
  *
- * Holds: every way in which a request touches memory, with every kind of key that does not open
- * that memory: nothing is written there, nothing of it is read, the request fails; beside it
- * the same request with a key that does; keys that cannot be counted and do not come back;
- * limits of the control group; what users may not make; progress beside a flood.
+ * Holds: The test tries every way in which a request touches memory, with every kind of key that
+ * does not open that memory. Nothing is written there, nothing of it is read, and the request
+ * fails.
+ * The same request with a right key works. Keys cannot be counted and are not used again soon. The
+ * limits of the control group hold, and users cannot make what only root may make. A flood does not
+ * stop other programs.
  * Does not hold: the reason of each failure (verbs/failed_requests, verbs/memory_windows), pinned
  * memory (verbs/memory_regions), which devices a network namespace sees
  * (lifecycle/network_changes).
@@ -28,13 +30,13 @@ constexpr std::uint8_t secret = 0xa7, blank = 0x11, public_byte = 0x42;
 constexpr std::uint64_t eight_secrets = 0xa7a7a7a7a7a7a7a7;
 constexpr std::size_t piece = 64;
 
-/* A key, and the memory that it might open. */
+/* A key, and memory that it must not open. */
 struct Target {
 	std::string name;
 	std::uint32_t key;
 	std::uint64_t address;
-	bool local = true;     /* must not work as an lkey either */
-	bool readable = false; /* for everybody in its protection domain */
+	bool local = true;     /* the key must not work as an lkey either */
+	bool readable = false; /* for every queue pair in its protection domain */
 };
 
 /* --------------------------------------------------------------------- the attacker */
@@ -64,7 +66,7 @@ void connect_qp(Device &device, ibv_qp *qp, std::uint32_t peer, ibv_qp_type type
 	must(ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");
 }
 
-/* Two queue pairs of one program, connected, and memory of its own. */
+/* Two connected queue pairs of one program, and memory of its own. */
 struct Attacker {
 	Attacker(Device &on, ibv_pd *domain, ibv_qp_type type)
 		: pd(domain), send_cq(create_cq(on, 64)), recv_cq(create_cq(on, 64)),
@@ -77,7 +79,7 @@ struct Attacker {
 		std::memset(own.data(), public_byte, own.size());
 		std::memset(sink.data(), blank, sink.size());
 	}
-	/* Whether the request says that it worked, and then the receive that it used up. */
+	/* Return: whether the request succeeded, and with it the receive that it used. */
 	bool finish(bool receives)
 	{
 		if (wait_completion(send_cq).status != IBV_WC_SUCCESS)
@@ -98,8 +100,8 @@ struct Way {
 	const char *name;
 	ibv_qp_type type;
 	bool remote; /* the target's key is an rkey, otherwise an lkey */
-	bool writes; /* the target */
-	/* Return: whether it worked, as far as somebody says so. */
+	bool writes; /* it writes to the target */
+	/* Return: whether it worked, as far as the program can see. */
 	std::function<bool(Attacker &, const Target &)> attempt;
 };
 
@@ -115,7 +117,7 @@ Way remote_way(const char *name, ibv_wr_opcode opcode)
 		}};
 }
 
-/* It would change what is there. */
+/* An atomic that would change the target. */
 Way remote_atomic(const char *name, ibv_wr_opcode opcode)
 {
 	return {name, IBV_QPT_RC, true, true, [opcode](Attacker &by, const Target &target) {
@@ -125,7 +127,7 @@ Way remote_atomic(const char *name, ibv_wr_opcode opcode)
 		}};
 }
 
-/* What is sent is taken from the target. */
+/* The data to send is taken from the target. */
 Way gather(const char *name, ibv_wr_opcode opcode, ibv_qp_type type = IBV_QPT_RC)
 {
 	return {name, type, false, false, [=](Attacker &by, const Target &target) {
@@ -140,7 +142,7 @@ Way gather(const char *name, ibv_wr_opcode opcode, ibv_qp_type type = IBV_QPT_RC
 		}};
 }
 
-/* What comes back is put into the target. */
+/* The data that arrives is put into the target. */
 Way scatter(const char *name, ibv_wr_opcode opcode, std::uint32_t length)
 {
 	return {name, IBV_QPT_RC, false, true, [=](Attacker &by, const Target &target) {
@@ -182,7 +184,7 @@ std::vector<Way> all_ways()
 
 /* ---------------------------------------------------------------- what is not his own */
 
-/* Memory that a child process sees too. */
+/* Memory that is shared with a child process. */
 class Shared {
 public:
 	Shared()
@@ -205,7 +207,7 @@ private:
 	void *base_;
 };
 
-/* A process that has registered that memory, and ends with this. */
+/* A process that has registered that memory. It ends with this object. */
 class Stranger {
 public:
 	explicit Stranger(const Shared &memory)
@@ -246,7 +248,9 @@ private:
 	std::uint32_t key_ = 0;
 };
 
-/* Windows in the attacker's protection domain, or in another, on queue pairs that are not his. */
+/*
+ * Windows in the attacker's protection domain or in another one, on queue pairs of another program.
+ */
 class Windows {
 public:
 	Windows(Device &device, ibv_pd *pd)
@@ -309,7 +313,7 @@ private:
 	std::vector<Mw> windows_;
 };
 
-/* All that an attacker in protection domain `pd` must not get at. */
+/* All that an attacker in protection domain `pd` must not reach. */
 class Vault {
 public:
 	Vault(Device &device, ibv_pd *pd)
@@ -405,7 +409,7 @@ void attack(Device &device, ibv_pd *pd, const Way &way, const Target &target, co
 	CHECK(all_equal(attacker.own.bytes(0, page_bytes), public_byte));
 }
 
-/* The same with a key of its own: it is the key that fails. */
+/* The same request with a key of its own works, so it is the key that fails. */
 void check_works(Device &device, ibv_pd *pd, const Way &way)
 {
 	INFO(way.name << " with a key of its own");
@@ -417,7 +421,7 @@ void check_works(Device &device, ibv_pd *pd, const Way &way)
 
 /* ---------------------------------------------------------------------------- limits */
 
-/* A control group with this limit for the device; it goes when nobody is in it. */
+/* A control group with this limit for the device. It goes when its last member ends. */
 class Group {
 public:
 	explicit Group(const std::string &limit)
@@ -439,7 +443,7 @@ private:
 
 constexpr int most_objects = 12;
 
-/* In the group. Return: 0, or what was wrong. */
+/* Runs in the group. Return: 0, or a number that says which check failed. */
 int use_up(const Group &group)
 {
 	group.enter();
@@ -459,11 +463,11 @@ int use_up(const Group &group)
 	if (errno != EAGAIN)
 		return 3;
 	pds.pop_back();
-	/* What was given back can be had again. */
+	/* Objects that were given back can be had again. */
 	return ibv_create_cq(device, 1, nullptr, nullptr, 0) ? 0 : 4;
 }
 
-/* As a user. Return: 0, or what was wrong. */
+/* Runs as an ordinary user. Return: 0, or a number that says which check failed. */
 int be_user()
 {
 	if (setgid(65534) || setuid(65534))
@@ -485,7 +489,7 @@ int be_user()
 
 constexpr unsigned no_capability = 0;
 
-/* The calling process has these from now on, and no other. */
+/* The calling process keeps these capabilities and loses all others. */
 void keep_capabilities(unsigned kept)
 {
 	__user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -496,7 +500,7 @@ void keep_capabilities(unsigned kept)
 		throw_errno("capset");
 }
 
-/* What ibv_create_ah and ibv_modify_qp to RTR say to this service level. */
+/* The errors of ibv_create_ah, and of ibv_modify_qp to RTR, with this service level. */
 std::array<int, 2> errors_of_level(std::uint8_t level)
 {
 	Device device;
@@ -513,7 +517,7 @@ std::array<int, 2> errors_of_level(std::uint8_t level)
 	return {error, ibv_modify_qp(end.qp, &rtr, rtr_mask)};
 }
 
-/* In a process with these capabilities. Return: 0, or which level was wrong. */
+/* Runs in a process with these capabilities. Return: 0, or the level that was wrong. */
 int ask_levels(unsigned capabilities)
 {
 	const int above = capabilities ? 0 : EPERM;
@@ -535,7 +539,7 @@ int ask_levels(unsigned capabilities)
 constexpr std::size_t flood_bytes = 1 << 20;
 constexpr std::uint32_t flood_depth = 16;
 
-/* Sixteen queue pairs with as much to do as they take, for ever. */
+/* Sixteen queue pairs that are kept full for ever. */
 int flood()
 {
 	Device device;
@@ -597,7 +601,7 @@ TEST_CASE("keys cannot be counted, and do not come back soon")
 		if (i)
 			steps.insert(regions[i]->rkey - regions[i - 1]->rkey);
 	}
-	/* Of 255 random bytes' differences about 200 are different ones. */
+	/* About 200 of 255 differences between random bytes are distinct. */
 	CHECK(steps.size() > 100);
 	regions.clear();
 	for (int i = 0; i < 5000; i++)
@@ -616,7 +620,7 @@ TEST_CASE("a control group limits what its programs have")
 	CHECK(WEXITSTATUS(status) == 0);
 	const std::string none = "hca_handle=0 hca_object=0";
 	CHECK(eventually([&] { return group.in_use().find(none) != std::string::npos; }));
-	/* This process is not in it. */
+	/* This process is not in the group. */
 	Device one, other;
 	std::vector<Pd> pds;
 	for (int i = 0; i < 2 * most_objects; i++)
@@ -656,7 +660,7 @@ TEST_CASE("a flood leaves others their turn")
 	Innocent innocent(device);
 	const std::array floods{spawn(flood), spawn(flood)};
 
-	/* Each has to arrive within the usual time. */
+	/* Each message must arrive within the usual time. */
 	const Stopwatch watch;
 	while (innocent.messages() < 20 || watch.elapsed() < 2s)
 		innocent.message();

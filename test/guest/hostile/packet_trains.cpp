@@ -2,14 +2,17 @@
 // vm: cpus 1
 // carrier: wire
 /*
- * Trains of forged packets, from a UDP socket of this host with segmentation: how much
- * one of them makes a device do before its sender may go on.
+ * Trains of forged packets make a device do a bounded amount of work before their sender continues.
+ * They come from a UDP socket of this host, with segmentation.
  *
- * Holds: what is owed because of a train does not leave all at once, and of what waited
- * for one of its packets not all takes effect at once; the rest comes later. Answers of
- * a budget's length leave at once: they go to nobody here. Of a train to a large group
- * the end is lost. What is kept of one does not hold the pages that the rest was in.
- * Does not hold: what becomes of each packet (wire/odd_frames_are_dropped, hostile/random_packets).
+ * Holds: The packets that a device owes because of a train are sent in several parts, and so are
+ * the
+ * effects of a packet for which others waited. An answer within the budget is sent at once; no
+ * program
+ * receives it here. The end of a train to a large group is lost. A packet that is kept does not
+ * hold
+ * the pages of the rest of its train.
+ * Does not hold: the fate of each packet (wire/odd_frames_are_dropped, hostile/random_packets).
  */
 #include "datagram.hpp"
 #include "packets.hpp"
@@ -24,12 +27,12 @@ using namespace peal_test;
 namespace {
 
 constexpr const char *host = "10.77.0.1";
-constexpr unsigned cars = 64; /* packets of a train; Linux allows no more before 6.9 */
+constexpr unsigned cars = 64; /* packets of a train; Linux before 6.9 allows no more */
 constexpr std::uint64_t budget = 1 << 20, packet_price = 64;
 constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c,
 		       datagram_only = 0x64;
 
-/* The thread to which the kernel leaves its softirqs when they take too long. */
+/* The thread to which the kernel hands softirqs that take too long. */
 class SoftirqThread {
 	std::string stat_;
 
@@ -56,8 +59,9 @@ public:
 };
 
 /*
- * While it lives, what is left to others does not run: there is one CPU. But packets do,
- * which they would not if they had been left to the thread before.
+ * Work that is left to other threads does not run while this object lives, because there is one
+ * CPU.
+ * Packets are processed, because no softirq has been handed to the thread before.
  */
 class Undisturbed {
 	static void become(int policy, int priority)
@@ -88,7 +92,7 @@ public:
 	Undisturbed &operator=(const Undisturbed &) = delete;
 };
 
-/* The device's own address, and nobody's queue pair, as a peer. */
+/* A peer at the device's own address, with a queue pair that does not exist. */
 class Forger {
 	int fd_;
 	const char *to_;
@@ -103,7 +107,7 @@ class Forger {
 		inet_pton(AF_INET, where, &result.sin_addr);
 		return result;
 	}
-	/* What stands behind UDP; the stack writes the same headers as make_frame(). */
+	/* The bytes behind UDP. The stack writes the same headers as make_frame(). */
 	Bytes datagram(const Bytes &body, std::uint16_t id) const
 	{
 		constexpr std::size_t at = ethernet_bytes + 4,
@@ -140,7 +144,7 @@ public:
 	~Forger() { close(fd_); }
 
 	void send(const Bytes &body) { send_all(datagram(body, 0), 0); }
-	/* Bodies of one length. */
+	/* All bodies have one length. */
 	void send_train(const std::vector<Bytes> &bodies)
 	{
 		Bytes all;
@@ -151,7 +155,7 @@ public:
 	}
 };
 
-/* It answers requests of whoever is at the device's own address. */
+/* It answers all requests that come from the device's own address. */
 struct Victim {
 	Link link;
 	Endpoint end;
@@ -173,7 +177,7 @@ struct Victim {
 		options.cqe = 1;
 		return options;
 	}
-	/* How many packets it has executed. */
+	/* The number of packets that it has executed. */
 	std::uint32_t progress() const
 	{
 		ibv_qp_attr attr{};
@@ -189,7 +193,7 @@ struct Victim {
 		Bth{.opcode = opcode, .qpn = end.qp->qp_num, .psn = at_psn}.put_to(body);
 		return body;
 	}
-	/* A READ or WRITE of that much at the beginning of @to. */
+	/* A READ or WRITE of that length at the beginning of @to. */
 	Bytes access(std::uint8_t opcode, std::uint32_t at_psn, const Region &to,
 		     std::uint32_t bytes) const
 	{
@@ -215,7 +219,7 @@ TEST_CASE("what a train is owed does not leave all at once")
 	const Region area(victim.end.pd, 32 << 20);
 	Forger forger;
 
-	/* A long READ, and then packets that say what is known. */
+	/* A long READ, and then packets that repeat what is known. */
 	std::vector<Bytes> train{victim.access(read_request, victim.psn, area, 32 << 20)};
 	while (train.size() < cars) {
 		train.push_back(victim.request(send_only, victim.psn - 100));
@@ -287,7 +291,7 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 	std::vector<std::unique_ptr<Victim>> victims;
 	Forger forger;
 
-	/* One early packet among some that say what is known: together they fill pages. */
+	/* One early packet among some that repeat what is known. Together they fill pages. */
 	while (victims.size() < few)
 		victims.push_back(std::make_unique<Victim>(device, IBV_MTU_1024));
 	const auto kept = counter("early_kept");
@@ -320,7 +324,7 @@ TEST_CASE("a train to a large group does not reach everybody")
 	Forger forger(group);
 	Bytes body;
 
-	/* Without receives: each datagram is dropped for each member, which is counted. */
+	/* There are no receives, so each datagram is dropped and counted for each member. */
 	while (ends.size() < members) {
 		ends.push_back(std::make_unique<Endpoint>(device, ud_options(Victim::small())));
 		ud_ready(ends.back()->qp);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // carrier: wire
 /*
- * Packets that come before their turn, forged: which of them a queue pair keeps, and how
- * many a device.
+ * Forged packets arrive before their turn. A queue pair keeps only some of them, and a device keeps
+ * a bounded number.
  *
- * Holds: what is too long is not kept; what all queue pairs keep is bounded, and who comes
- * when many keep a lot may still keep a little; what ends gives back. A packet that is planted
- * ahead of its turn does not take the place of the real one, and is not kept for ever; on UC it
- * makes nothing late.
- * Does not hold: what becomes of kept packets (test/sim, wire/lossy_wire).
+ * Holds: A packet that is too long is not kept. The sum over all queue pairs is bounded, and a
+ * newcomer may still keep a little when many others keep a lot. A queue pair that ends gives its
+ * packets back. A packet that is planted ahead of its turn does not take the place of the real one,
+ * and is not kept for ever. On UC it delays nothing.
+ * Does not hold: the later fate of kept packets (test/sim, wire/lossy_wire).
  */
 #include "commands.hpp"
 #include "counters.hpp"
@@ -18,7 +18,7 @@ using namespace peal_test;
 
 namespace {
 
-/* As long as it lives, the link takes packets that are longer than any path MTU. */
+/* The link takes packets that are longer than any path MTU while this object lives. */
 class LongFrames {
 	static void set_mtu(const char *first, const char *second, int bytes)
 	{
@@ -34,7 +34,7 @@ public:
 	LongFrames &operator=(const LongFrames &) = delete;
 };
 
-/* It waits for a packet that never comes. It asks nothing, so that no silence ends it. */
+/* It waits for a packet that never comes. It sends no request, so that no silence ends it. */
 class EarlyVictim {
 	Endpoint end_;
 	RawSocket wire_{"veth1"};
@@ -67,7 +67,7 @@ public:
 	explicit EarlyVictim(Device &device) : end_(device, small())
 	{
 		Link link;
-		/* 17 s: what is kept stays for as long as the test lasts. */
+		/* 17 s, so that packets are kept for as long as the test lasts. */
 		link.timeout = 22;
 		auto rtr = rtr_attr(device, 0x77, gid_of("10.77.0.2"), link);
 		auto rts = rts_attr(link);
@@ -77,7 +77,7 @@ public:
 		must(ibv_modify_qp(end_.qp, &rts, rts_mask), "modify to RTS");
 		psn_ = link.psn + 1;
 	}
-	/* Return: how many of so many packets more it keeps. */
+	/* Return: how many of that many further packets it keeps. */
 	std::uint64_t keeps(std::uint64_t packets, std::uint32_t bytes)
 	{
 		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
@@ -95,8 +95,8 @@ public:
 };
 
 /*
- * It takes what comes into receives. Its peer, and whoever claims to be it, is the test: they
- * have other ports.
+ * It takes messages into receives. The test plays its peer, and a stranger that claims to be the
+ * peer but has another port.
  */
 class Target {
 	static constexpr std::uint32_t bytes = 64;
@@ -141,7 +141,7 @@ public:
 
 		wire_.send(frames);
 	}
-	/* Inside IPsec, encrypted by nothing (RFC 2410). */
+	/* Inside IPsec with the null cipher (RFC 2410). */
 	void send_in_esp(std::uint16_t port, std::uint32_t ahead, std::uint8_t says,
 			 std::uint32_t spi)
 	{
@@ -166,7 +166,7 @@ public:
 		body.resize(body.size() + length, says);
 		return make_frame(route, body, 0);
 	}
-	/* The next receive has been completed, and has this. */
+	/* The next receive has completed and holds this byte. */
 	void check_got(std::uint8_t says)
 	{
 		CHECK(wait_success(end_.recv_cq).front().byte_len == bytes);
@@ -175,7 +175,7 @@ public:
 	void check_got_nothing() { CHECK(drain(end_.recv_cq, 1).empty()); }
 };
 
-/* How many use a kernel module. */
+/* The number of users of a kernel module. */
 int module_users(const std::string &name)
 {
 	std::ifstream file("/sys/module/" + name + "/refcnt");
@@ -185,7 +185,7 @@ int module_users(const std::string &name)
 	return users;
 }
 
-/* How much a counter has grown. */
+/* The growth of a counter. */
 class Growth {
 	std::string name_;
 	std::uint64_t before_ = counter(name_);
@@ -238,7 +238,7 @@ TEST_CASE("of two packets with one number that differ neither is taken")
 	target.send(Target::peer, 1, real);
 	CHECK(conflicts.is(1));
 	CHECK(lost.is(1));
-	/* What is the same is a mere copy. */
+	/* The same contents make the packet a mere copy. */
 	target.send(Target::peer, 2, real);
 	REQUIRE(kept.is(2));
 	target.send(Target::peer, 2, real);
@@ -289,7 +289,7 @@ TEST_CASE("what is kept does not hold the IPsec state that it came by")
 	CHECK(kept.is(1));
 	CHECK(run("ip xfrm state flush") == 0);
 	CHECK(eventually([] { return module_users("esp4") == 0; }));
-	/* It is still kept. */
+	/* The packet is still kept. */
 	CHECK(lost.is(0));
 	target.send(Target::peer, 0, real);
 	target.check_got(real);
@@ -322,7 +322,7 @@ TEST_CASE("an early packet is kept when it is no longer than the path MTU")
 	Device device;
 	const std::uint32_t mtu = 128U << device.port().active_mtu;
 	EarlyVictim victim(device);
-	/* Path MTUs do not change with the link's. */
+	/* The path MTU does not change with the link's MTU. */
 	const LongFrames long_frames;
 
 	for (const std::uint32_t bytes : {mtu, mtu + 4, 8000U, mtu}) {

@@ -2,14 +2,17 @@
 // carrier: direct, thorough wire
 // timeout: 240
 /*
- * Whatever a program may do with the device's files and mappings: commands and methods with
- * arguments of any kind and length, kicks, mappings, unmappings, forks, files handed on, memory
- * that goes away under its registration; two programs at once, killed at random moments.
+ * A program does anything that it may do with the device's files and mappings. It makes commands
+ * and
+ * methods with arguments of any kind and length. It kicks, maps, unmaps, forks and passes files on,
+ * and takes memory away from its registration. Two such programs run at once and are killed at
+ * random
+ * moments.
  *
- * Holds: the data of an innocent program stay right, and it goes on; afterwards the module has
- * as many users as before.
- * Does not hold: what a single wrong call returns (verbs/states_and_limits,
- * hostile/scribbled_rings); contents of the rings while requests run (hostile/scribbled_rings).
+ * Holds: The data of an innocent program stays right, and that program continues. Afterwards the
+ * module has as many users as before.
+ * Does not hold: the result of one wrong call (verbs/states_and_limits, hostile/scribbled_rings),
+ * contents of the rings while requests run (hostile/scribbled_rings).
  * PEAL_FUZZ_SECONDS, default 10, is how long it takes.
  */
 #include "innocent.hpp"
@@ -30,20 +33,22 @@ Duration fuzz_time()
 
 constexpr std::size_t most_bytes = 512;
 
-/* Calls of one program. What they return does not matter; dying of its own doing is its right. */
+/* Calls of one program. Their results do not matter, and the program may crash. */
 class Fuzzer {
 public:
 	explicit Fuzzer(std::uint64_t salt)
 		: random_(salt), qp_(context_, device_), arena_(64 * page_bytes)
 	{
-		/* Descriptors that calls leave open must not add up. */
+		/* The number of descriptors that calls leave open is limited. */
 		const rlimit files{256, 256};
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	void step();
 
 private:
-	/* Small numbers name objects and lengths, others are edges, the rest is noise. */
+	/*
+	 * Small numbers name objects and lengths. Some others are extreme, and the rest is random.
+	 */
 	std::uint64_t value();
 	std::uint64_t address() { return arena_.address(random_.between(0, 62) * page_bytes); }
 	std::span<std::byte> noise(std::array<std::byte, most_bytes> &bytes);
@@ -132,7 +137,7 @@ void Fuzzer::send(std::uint16_t object, std::uint16_t method, std::span<const ib
 	ioctl(context_.fd(), RDMA_VERBS_IOCTL, message.data());
 }
 
-/* Of the older interface, in the newer one's envelope, with lengths of its own. */
+/* A command of the older interface, wrapped in the newer one, with lengths of its own. */
 void Fuzzer::any_command(std::uint32_t number, std::span<std::byte> core,
 			 std::span<std::byte> driver)
 {
@@ -158,7 +163,7 @@ void Fuzzer::command()
 	any_command(number, noise(core_in_), noise(driver_in_));
 }
 
-/* Sizes and most fields as they should be: what gets past the core's checks. */
+/* Sizes and most fields are right, so that the call passes the core's checks. */
 template <class Request>
 void Fuzzer::nearly(Request core, std::uint32_t number, std::size_t driver_bytes)
 {
@@ -275,7 +280,7 @@ void Fuzzer::kick()
 		readable(context_.kick_fd(), 0s);
 }
 
-/* Offsets that were handed out, and others. */
+/* Maps offsets that were handed out, and others. */
 void Fuzzer::map()
 {
 	const std::array<std::uint64_t, 4> offsets{
@@ -291,7 +296,7 @@ void Fuzzer::map()
 		munmap(at, bytes);
 }
 
-/* A second mapping of the rings, pulled about. */
+/* Changes a second mapping of the rings. */
 void Fuzzer::change_mapping()
 {
 	const auto bytes = qp_.map().bytes();
@@ -324,7 +329,7 @@ void Fuzzer::change_mapping()
 	munmap(at, bytes);
 }
 
-/* Registered memory is unmapped, and a registered file shrinks, while both are written. */
+/* Unmaps registered memory and shrinks a registered file, while both are written. */
 void Fuzzer::memory_goes()
 {
 	const std::size_t bytes = 8 * page_bytes;
@@ -362,7 +367,7 @@ void Fuzzer::memory_goes()
 	close(file);
 }
 
-/* The child has the files, and not the mappings; it uses both. */
+/* The child has the files but not the mappings. It uses both. */
 void Fuzzer::fork_and_die()
 {
 	const pid_t child = fork();
@@ -378,8 +383,9 @@ void Fuzzer::fork_and_die()
 }
 
 /*
- * Over a socket to itself, with or without the socket's own end. They come back as others, or are
- * left behind: then, when the program is dead, whoever closes a socket next closes the device.
+ * Sends files over a socket to itself, with or without the socket's own end. They are received as
+ * new files, or are left in the socket. Then, after the program has died, the next process that
+ * closes a socket closes the device.
  */
 void Fuzzer::pass_files()
 {
@@ -446,7 +452,10 @@ void Fuzzer::step()
 	case 10:
 		return kick();
 	case 11:
-		/* What calls have opened; not the console, and not what it works with. */
+		/*
+		 * Closes what calls have opened, but not the console and not the files of the test
+		 * itself.
+		 */
 		return static_cast<void>(close_range(20, ~0U, 0));
 	case 12:
 	case 13:
@@ -479,7 +488,7 @@ void Fuzzer::step()
 	}
 }
 
-/* Program after program, until the time is over; most end because they are killed. */
+/* Runs program after program until the time is over. Most are killed. */
 int fuzz_programs(std::uint64_t salt, Duration time)
 {
 	const Stopwatch watch;
@@ -513,7 +522,7 @@ TEST_CASE("programs call anything in any way")
 		check_beside(device, fuzz_time(), 1,
 			     [](std::uint64_t salt) { return fuzz_programs(salt, fuzz_time()); });
 	}
-	/* Files that are in nobody's hands but a dead socket's go when a socket is closed. */
+	/* Files that only a dead socket holds go when any socket is closed. */
 	CHECK(eventually([&] {
 		close(socket(AF_UNIX, SOCK_DGRAM, 0));
 		return users_of_module() == users;

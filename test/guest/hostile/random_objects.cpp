@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
 /*
- * Objects of every kind come and go in any order, legal or not, from several threads and
- * processes at once, while they are used.
+ * Several threads and processes make and destroy objects of every kind in any order, legal or not,
+ * while they are used.
  *
- * Holds: what is in use refuses to go; everything goes in the end, in the right order; each work
- * request completes at most once, and after a queue pair's error only as flushed; where completion
- * queues have room, each that is signaled completes exactly once, unless its queue pair was reset
- * or destroyed; the data of innocents stay right all the time; nothing is left over; also when
- * allocations fail.
- * Does not hold: which error a wrong call returns (verbs/states_and_limits, verbs/failed_requests),
- * removal of the device (lifecycle/device_removed_in_use). PEAL_STORM_SECONDS, default 8, is how
- * long it blows.
+ * Holds: An object that is in use cannot be destroyed. In the right order everything can be
+ * destroyed. Each work request completes at most once. After an error of its queue pair it
+ * completes
+ * only as flushed. Where completion queues have room, each signaled request completes exactly once,
+ * unless its queue pair was reset or destroyed. The data of innocent programs stays right all the
+ * time. Nothing is left over. All of this is true even when allocations fail.
+ * Does not hold: the error of a wrong call (verbs/states_and_limits, verbs/failed_requests),
+ * removal of the device (lifecycle/device_removed_in_use).
+ * PEAL_STORM_SECONDS, default 8, is how long it takes.
  */
 #include "crew.hpp"
 #include "faults.hpp"
@@ -36,15 +37,18 @@ Duration storm_time()
 	return time_from("PEAL_STORM_SECONDS", 8);
 }
 
-/* In wr_id: the queue pair, which of its queues, and a number that grows. */
+/* wr_id holds the queue pair, which of its queues it is, and a number that grows. */
 constexpr std::uint64_t receive_bit = 1U << 31;
 
-/* What must become of a queue pair's work requests. */
+/* The outcomes that the work requests of a queue pair may have. */
 class Ledger {
 public:
 	explicit Ledger(bool ordered) : ordered_(ordered) {}
 	void posted(std::uint64_t id, bool signaled) { open_[id] = {signaled, false}; }
-	/* Once each; after an error none succeeds where requests are executed in order. */
+	/*
+	 * Each completes once. After an error no request succeeds on a queue that executes in
+	 * order.
+	 */
 	void completed(const ibv_wc &wc)
 	{
 		const auto request = open_.find(wc.wr_id);
@@ -56,14 +60,14 @@ public:
 			judge(wc);
 		open_.erase(request);
 	}
-	/* What was posted before says nothing about what comes, and may never complete. */
+	/* Forgets the earlier requests, because they may never complete. */
 	void was_reset()
 	{
 		failed_ = {};
 		for (auto &[id, request] : open_)
 			request.before_reset = true;
 	}
-	/* Those that have to complete still. */
+	/* The requests that must still complete. */
 	auto owed() const
 	{
 		return std::count_if(open_.begin(), open_.end(), [](const auto &entry) {
@@ -98,12 +102,12 @@ struct Bird {
 	Ledger ledger{type == IBV_QPT_RC};
 };
 
-/* Whether completion queues may overrun; then a completion may be missing. */
+/* Whether completion queues may overrun. If they may, a completion may be missing. */
 enum class Room { scarce, ample };
 
 /*
- * One thread's objects. Each kind has a handful of places; a random action makes, uses, changes
- * or destroys the object in a random place. Calls that must not succeed are fine when they fail.
+ * The objects of one thread. Each kind has a few places. A random action makes, uses, changes or
+ * destroys the object in a random place. Calls that must not succeed may fail.
  */
 class Storm {
 public:
@@ -127,8 +131,9 @@ public:
 	std::uint64_t hatched() const { return hatched_; }
 
 	/*
-	 * One allocation of each action fails, if it comes to that: most make a few, and a
-	 * large queue some for each of its pages. Return: how many have.
+	 * One allocation of each action fails, if the action makes that many. Most make a few, and
+	 * a large
+	 * queue makes some for each of its pages. Return: how many allocations failed.
 	 */
 	std::uint64_t blow_short_of_memory(const Faults &faults, Duration time)
 	{
@@ -149,7 +154,10 @@ public:
 		return failed;
 	}
 
-	/* With ample room: what has to complete does. Return: how many have, ever. */
+	/*
+	 * With ample room, every request that must complete does. Return: how many have completed
+	 * in all.
+	 */
 	std::uint64_t settle()
 	{
 		for (auto &[number, bird] : birds_)
@@ -157,7 +165,7 @@ public:
 				throw std::runtime_error("a queue pair in use refuses to fail");
 		return completions_;
 	}
-	/* In the order that the objects ask for; nothing may refuse now. */
+	/* Destroys everything in the right order. No call may fail now. */
 	void clear()
 	{
 		for (auto &[number, bird] : birds_) {
@@ -183,7 +191,7 @@ private:
 	{
 		return {.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 1, number}};
 	}
-	/* A queue pair in a group may not go. */
+	/* A queue pair in a group cannot be destroyed. */
 	static void leave_group(ibv_qp *qp, std::uint8_t number)
 	{
 		const auto gid = group(number);
@@ -248,7 +256,7 @@ private:
 	std::array<ibv_ah *, 3> ahs_{};
 	std::map<std::uint32_t, Bird> birds_; /* by number */
 	std::uint64_t actions_ = 0;
-	std::uint64_t hatched_ = 0; /* queue pairs that were made */
+	std::uint64_t hatched_ = 0; /* number of queue pairs that were made */
 	std::uint64_t next_id_ = 0;
 	std::uint64_t completions_ = 0;
 };
@@ -297,7 +305,7 @@ void Storm::act()
 	}
 }
 
-/* With objects in it a protection domain must stay: the kernel says so, or it had none. */
+/* A protection domain with objects must stay. The kernel refuses, or the domain was empty. */
 void Storm::make_or_drop_pd()
 {
 	auto &pd = pds_[place(pds_.size())];
@@ -337,7 +345,10 @@ void Storm::make_or_drop_mw()
 		mw = nullptr;
 }
 
-/* A queue that is ample holds many times what can be posted at once: it is polled rarely. */
+/*
+ * An ample queue holds many times the requests that can be posted at once, because it is rarely
+ * polled.
+ */
 int Storm::cq_entries(std::uint64_t few)
 {
 	constexpr std::uint64_t ample = std::uint64_t{32} * max_birds * queue_depth;
@@ -399,7 +410,7 @@ void Storm::resize_cq()
 		ibv_resize_cq(cq, cq_entries(300));
 }
 
-/* To itself or another bird, of this storm or the last. */
+/* Connects to itself or to another queue pair, of this storm or the last one. */
 void Storm::connect()
 {
 	auto *bird = any_bird(), *peer = any_bird();
@@ -434,7 +445,7 @@ void Storm::connect()
 		      bird->type == IBV_QPT_RC ? rts_mask : IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-/* Any bits of the mask, any values. */
+/* Modifies with any bits of the mask and any values. */
 void Storm::modify_anyhow()
 {
 	auto *bird = any_bird();
@@ -462,8 +473,8 @@ void Storm::modify_anyhow()
 }
 
 /*
- * What may be changed of a queue pair in RTS or SQD whatever it is doing: its path, to a peer that
- * is there or to nobody, and all that says how long to wait for that.
+ * Changes what may be changed of a queue pair in RTS or SQD at any time: its path, to a peer that
+ * exists or not, and all timeouts.
  */
 void Storm::modify_at_work()
 {
@@ -598,7 +609,7 @@ void Storm::post_receive()
 		bird->ledger.posted(wr.wr_id, true);
 }
 
-/* Of those that are not there any more nobody asks. */
+/* Completions of queue pairs that are destroyed are not checked. */
 void Storm::judge(const ibv_wc &wc)
 {
 	const auto found = birds_.find(wc.qp_num);
@@ -620,7 +631,7 @@ void Storm::poll(ibv_cq *cq)
 		judge(wc[static_cast<std::size_t>(i)]);
 }
 
-/* Return: false when it may not fail, as after a reset. */
+/* Return: false when the queue pair may not fail, as after a reset. */
 bool Storm::fail_and_drain(Bird &bird)
 {
 	ibv_qp_attr attr{};
@@ -639,7 +650,7 @@ bool Storm::fail_and_drain(Bird &bird)
 	return true;
 }
 
-/* Before what ends all expectations. */
+/* Called before an action that ends all expectations. */
 void Storm::perhaps_drain(Bird &bird)
 {
 	if (room_ == Room::ample && random_.between(0, 1))

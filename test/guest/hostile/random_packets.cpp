@@ -2,14 +2,15 @@
 // timeout: 150
 // carrier: wire
 /*
- * Random and mutated packets at a live device: every opcode, pad and length, PSNs near
- * the window, most with a right ICRC, to queue pairs that take them for their peer's and
- * to others. PEAL_PACKETS says how many.
+ * A live device receives random and mutated packets of every opcode, pad and length, with PSNs near
+ * the window, most with a right ICRC. Some go to queue pairs that take them for their peer's, some
+ * to others. PEAL_PACKETS is their number.
  *
- * Holds: traffic of other queue pairs is untouched, and no slower than half of what it is
- * beside as many packets for another machine; nothing is written outside of what was
- * registered; what packets occupy is given back. That the kernel log is clean is for the
- * runner to see.
+ * Holds: The traffic of other queue pairs stays right. It is at least half as fast as beside the
+ * same
+ * number of packets for another machine. Nothing is written outside of registered memory. The
+ * memory
+ * that packets occupy is given back. The runner checks that the kernel log is clean.
  */
 #include "datagram.hpp"
 #include "packets.hpp"
@@ -35,7 +36,7 @@ std::uint64_t packets_wanted()
 
 /* ------------------------------------------------------------------ victims */
 
-/* One registered area between two that are not. */
+/* One registered area between two others that are not registered. */
 class Area {
 	Memory memory_{3 * area_bytes};
 	Mr mr_;
@@ -60,7 +61,7 @@ public:
 	}
 };
 
-/* A queue pair whose peer is whoever forges its packets. */
+/* A queue pair for which the test forges the packets of its peer. */
 class Victim {
 	Device &device_;
 	ibv_qp_type type_;
@@ -122,7 +123,7 @@ public:
 	std::uint32_t number() const { return qp_->qp_num; }
 	ibv_qp_type type() const { return type_; }
 	bool ipv6() const { return ipv6_; }
-	/* Where it stands; after its end it begins anew. */
+	/* Updates its state. After its end it starts again. */
 	void refresh()
 	{
 		ibv_qp_attr attr{};
@@ -139,7 +140,7 @@ public:
 		sq_psn = attr.sq_psn;
 		work();
 	}
-	/* What was kept is given back. */
+	/* The packets that were kept are given back. */
 	void begin_anew()
 	{
 		to_state(qp_, IBV_QPS_RESET);
@@ -149,7 +150,7 @@ public:
 	}
 
 private:
-	/* So that there is something to answer, and receives for what comes. */
+	/* Posts requests that peers can answer, and receives for messages. */
 	void work()
 	{
 		const auto length = static_cast<std::uint32_t>(random_.between(0, 5000));
@@ -254,7 +255,7 @@ class Generator {
 		if (has.imm || has.ieth)
 			put(body, one_in(2) ? area_.key() : below(~0U), 4);
 	}
-	/* To one of the victims, as its peer would say it. */
+	/* Addresses one of the victims as its peer would. */
 	void address_victim(Bth &bth, Route &route)
 	{
 		const Victim &victim = *victims_[below(victims_.size())];
@@ -269,7 +270,7 @@ class Generator {
 						       (response ? 13 + below(6) : below(24)));
 		if (transport == 3)
 			bth.opcode = static_cast<std::uint8_t>(0x64 + below(2));
-		/* What is expected next, or near it; answers to what is outstanding. */
+		/* The expected PSN or one near it. A response is for an outstanding request. */
 		bth.psn = response ? victim.sq_psn - below(8) : victim.rq_psn + in_batch_;
 		if (one_in(3))
 			bth.psn += below(16) - 8;
@@ -282,8 +283,11 @@ class Generator {
 		bth.qpn = one_in(2) ? others_[below(others_.size())] : special[below(4)];
 		bth.opcode = static_cast<std::uint8_t>(below(256));
 		bth.psn = below(1 << 24);
-		/* Never from the peer of the queue pairs that must not be touched: that is this
-		 * device, and the stack refuses its address from outside. It may try. */
+		/*
+		 * The packet never comes from the peer of the queue pairs that must stay untouched,
+		 * because that is
+		 * this device, and the stack refuses its address from outside. It may try.
+		 */
 		if (one_in(4))
 			route.from = route.to;
 	}
@@ -315,7 +319,9 @@ public:
 	}
 	/* Some packets in a row may continue each other. */
 	void begin_batch() { in_batch_ = 0; }
-	/* Now and then one comes in pieces, some of which are lost, come twice or in any order. */
+	/*
+	 * Sometimes a packet is fragmented. Fragments are lost, come twice, or come in any order.
+	 */
 	Bytes frame()
 	{
 		if (pieces_.empty()) {
@@ -334,7 +340,7 @@ public:
 			pieces_.clear();
 		return piece;
 	}
-	/* A frame longer than the link takes, and thus a train, if it says so. */
+	/* A frame that is longer than the link's MTU, and thus a train if it says so. */
 	Bytes long_frame()
 	{
 		long_ = true;
@@ -393,7 +399,7 @@ public:
 
 /* ------------------------------------------------------- what is not touched */
 
-/* Checked transfers of every kind, as long as it lives. */
+/* Checked transfers of every kind while this object lives. */
 class Transfer {
 	Device &device_;
 	Pair pair_;
@@ -476,7 +482,7 @@ public:
 		if (thread_.joinable())
 			thread_.join();
 	}
-	/* After stop(). */
+	/* To be called after stop(). */
 	std::uint64_t rounds() const { return rounds_; }
 	const std::string &wrong() const { return wrong_; }
 };
@@ -523,7 +529,10 @@ public:
 		add(IBV_QPT_UC, false);
 		add(IBV_QPT_UD, false);
 	}
-	/* Stray frames are for another machine. Return: rounds of traffic a second beside it. */
+	/*
+	 * Stray frames are for another machine. Return: rounds of traffic in a second beside the
+	 * packets.
+	 */
 	double blow(std::uint64_t packets, bool stray = false)
 	{
 		const Stopwatch watch;
@@ -569,7 +578,7 @@ public:
 	}
 };
 
-/* What veth0 has received, ever. */
+/* The number of frames that veth0 has received up to now. */
 std::uint64_t frames_in()
 {
 	std::ifstream file("/sys/class/net/veth0/statistics/rx_packets");
@@ -620,13 +629,13 @@ TEST_CASE("random packets hurt nobody")
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
 	const std::uint64_t packets = packets_wanted();
-	/* KASAN keeps what is freed in quarantine; there kmemleak looks for what is lost. */
+	/* KASAN keeps freed memory in quarantine. On that kernel kmemleak looks for leaks. */
 	const bool countable = slowness() == 1;
 
 	make_neighbours();
 	Storm storm;
 
-	storm.blow(packets / 10); /* all caches are filled now */
+	storm.blow(packets / 10); /* fills all caches */
 	const double fair = storm.blow(packets / 10, true);
 	storm.settle();
 	const Usage before;
@@ -649,7 +658,7 @@ TEST_CASE("random packets hurt nobody")
 		    before.packets, after.packets);
 	CHECK(frames_in() - arrived > packets * 9 / 10);
 	CHECK(counter("drop_icrc") - damaged > packets / 100);
-	/* Less than a minute does not show that. */
+	/* Less than a minute is not enough to show that. */
 	if (seconds >= 60)
 		CHECK(rate > fair / 2);
 	if (!countable)

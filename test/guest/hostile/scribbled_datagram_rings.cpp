@@ -2,11 +2,12 @@
 // timeout: 120
 // carrier: any
 /*
- * Send rings of UD queue pairs that no libibverbs would write.
+ * Send rings of UD queue pairs with entries that no libibverbs would write.
  *
- * Holds: address handles that are unknown, destroyed or another domain's; opcodes and
- * fields that datagrams do not have; nonsense in whole slots. Each time the send queue
- * comes back, receives go on, and nobody else notices.
+ * Holds: The test writes address handles that are unknown, destroyed or another domain's, opcodes
+ * and
+ * fields that datagrams do not have, and random slots. Each time the send queue works again
+ * afterwards, receives continue, and no other queue pair notices.
  * Does not hold: rings of connected queue pairs (hostile/scribbled_rings), packets
  * (wire/odd_frames_are_dropped).
  */
@@ -42,7 +43,7 @@ struct Stage {
 		SKIP_CASE("the rings are those of peal");                                          \
 	Stage name
 
-/* A datagram leaves and arrives. */
+/* A datagram is sent and arrives. */
 void check_works(Stage &stage)
 {
 	peal_cqe cqe{};
@@ -127,7 +128,7 @@ TEST_CASE("nonsense in the slots")
 	for (int round = 0; round < 1500; round++) {
 		auto send = stage.datagram();
 		auto *bytes = reinterpret_cast<std::uint8_t *>(&send);
-		/* Mostly right, so that it comes past the first check. */
+		/* Most fields are right, so that the entry passes the first check. */
 		for (std::uint64_t i = random.between(0, 3); i; i--)
 			bytes[random.between(0, 79)] = static_cast<std::uint8_t>(random.word());
 		send.header.flags |= PEAL_WQE_SIGNALED;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 180
 /*
- * Nothing that a program writes into shared memory is trusted.
+ * The kernel trusts nothing that a program writes into shared memory.
  *
- * Holds: every malformed ring entry, index and request on its own, with the reason that
- * comes back; a program that scribbles over everything it has mapped, while the data of
- * another program on the same device stay right.
+ * Holds: Every malformed ring entry, index and request alone leads to the right reason. A program
+ * scribbles over everything that it has mapped, while the data of another program on the same
+ * device stays right.
  * Does not hold: packets from the wire (test/fuzz), bad keys (verbs/failed_requests).
  * PEAL_FUZZ_SECONDS, default 8, is how long the scribbling takes.
  */
@@ -23,7 +23,7 @@ std::string peal_status(const peal_cqe &cqe)
 	return status_name(cqe.status) + " (" + reason_name(cqe.vendor_err) + ")";
 }
 
-/* Another queue pair of the device works as if nothing had happened. */
+/* Another queue pair of the device works as before. */
 void check_bystander(Device &device)
 {
 	Pair pair(device);
@@ -55,7 +55,7 @@ RawSend request(std::uint8_t opcode, std::uint8_t flags = PEAL_WQE_SIGNALED)
 	return send;
 }
 
-/* Posts one entry to a fresh queue pair; its completion must fail so. */
+/* Posts one entry to a fresh queue pair. Its completion must fail with this reason. */
 void check_refused(Stage &stage, const RawSend &send, peal_reason reason, const std::string &what)
 {
 	INFO(what);
@@ -75,7 +75,7 @@ void check_refused(Stage &stage, const RawSend &send, peal_reason reason, const 
 	CHECK_FALSE(qp.cq().poll(cqe));
 }
 
-/* What follows a jump of an index: errors, or nothing; never more completions than slots. */
+/* After a jump of an index come errors or nothing, but never more completions than slots. */
 void check_survives(RawQp &qp, std::uint32_t most)
 {
 	std::uint32_t count = 0;
@@ -106,7 +106,7 @@ struct Target {
 	std::size_t bytes;
 };
 
-/* Random words at random places, most of them near the start, where control words are. */
+/* Writes random words to random places, most of them near the start, where control words are. */
 void scribble(const std::vector<Target> &targets, std::uint64_t salt, const std::atomic<bool> &stop)
 {
 	Random random(salt);
@@ -121,7 +121,7 @@ void scribble(const std::vector<Target> &targets, std::uint64_t salt, const std:
 	}
 }
 
-/* Plausible requests, so that what is scribbled over is being worked on. */
+/* Posts plausible requests, so that the kernel works on the memory that is scribbled over. */
 void work_on(RawQp &qp, Random &random)
 {
 	for (int i = 0; i < 200; i++) {
@@ -140,7 +140,7 @@ void work_on(RawQp &qp, Random &random)
 	}
 }
 
-/* One queue pair after the other, each scribbled over while it works. */
+/* Scribbles over one queue pair after the other while it works. */
 int scribble_for(Duration time, std::uint64_t salt)
 {
 	Device device;
@@ -435,7 +435,7 @@ TEST_CASE("kicks that make no sense")
 	CHECK(errno_name(stage.context.kick(PEAL_IOC_KICK_SEND, qp.index())) == "ENOENT");
 }
 
-/* As if the kernel had completed a send of this queue pair. */
+/* Writes a completion as if the kernel had completed a send of this queue pair. */
 void forge_completion(const RawCq &cq, std::uint32_t qp_num)
 {
 	auto &cqe = *cq.map().at<peal_cqe>(PEAL_CQ_RING_OFFSET);
@@ -449,11 +449,11 @@ void forge_completion(const RawCq &cq, std::uint32_t qp_num)
 TEST_CASE("the kernel's commands do not read a program's completion queue")
 {
 	STAGE_OR_SKIP(stage);
-	/* How many, and one completion. */
+	/* The count, and one completion. */
 	std::array<std::uint64_t, (sizeof(ib_uverbs_poll_cq_resp) + sizeof(ib_uverbs_wc)) / 8>
 		response{};
 
-	/* Its own, a kernel user's (the GSI), one that does not exist. */
+	/* Numbers of its own queue pair, of a kernel user's (the GSI), and of none. */
 	for (const bool own : {true, false})
 		for (const std::uint32_t number : {1U, 0xfffffeU}) {
 			RawQp qp(stage.context, stage.device);
@@ -503,7 +503,7 @@ TEST_CASE("mappings that are not offered")
 	CHECK(map_error(fd, offset + (1ULL << 40), bytes) != "0");
 	qp.destroy();
 	CHECK(map_error(fd, offset, bytes) != "0");
-	/* What was mapped stays harmless memory. */
+	/* The mapped memory stays harmless memory. */
 	std::memset(qp.map().at(), 0xff, qp.map().bytes());
 	for (std::uint64_t page = 0; page < 64; page++)
 		if (map_error(other.fd(), page * page_bytes, page_bytes) == "0")
