@@ -2,9 +2,9 @@
 /*
  * What every guest test binary shares: Catch2, the seed, the clock, skipping.
  *
- * Holds: one spelling for Catch2 2 and 3; a seed that is printed and replayed with
- * --seed; deadlines long enough for software emulation; exit status 77 when every
- * test case of a binary was skipped.
+ * Holds: one spelling for Catch2 2 and 3, a seed that is printed and replayed with --seed,
+ * deadlines that are long enough for software emulation, exit status 77 when every test
+ * case of a binary was skipped.
  * Does not hold: anything about verbs (verbs.hpp) or the rings (raw.hpp).
  */
 #pragma once
@@ -28,20 +28,23 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Duration = Clock::duration;
 
-/* How many times longer than on a stock kernel things may take; scripts/vm says so. */
+/* How many times longer things may take than on a stock kernel. scripts/vm sets it. */
 inline int slowness()
 {
 	const char *times = std::getenv("PEAL_SLOWNESS");
 	return times ? std::atoi(times) : 1;
 }
 
-/* Long enough for an emulated machine that shares its processors; never waited for in vain. */
+/*
+ * Long enough for an emulated machine that shares its processors. A test waits this long only if it
+ * fails.
+ */
 inline const Duration patience = 10s * slowness();
 
-/* Long enough to believe that something that was never started does not come. */
+/* Long enough to believe that an event does not come. */
 constexpr Duration absence = 50ms;
 
-/* How long a test goes on that could go on for ever: as many seconds as the variable says. */
+/* How long an endless test runs: the seconds that the variable has. */
 inline Duration time_from(const char *variable, int otherwise)
 {
 	const char *seconds = std::getenv(variable);
@@ -84,13 +87,13 @@ inline std::string device_name()
 	return name && *name ? name : "peal0";
 }
 
-/* Other devices know neither our reason codes nor our rings. */
+/* Other devices do not know our reason codes and rings. */
 inline bool is_peal(const std::string &name = device_name())
 {
 	return name.starts_with("peal");
 }
 
-/* Do messages to the device itself go as packets? scripts/test runs most tests both ways. */
+/* Whether messages to the device itself are packets. scripts/test runs most tests both ways. */
 inline bool on_wire()
 {
 	const char *carrier = std::getenv("PEAL_CARRIER");
@@ -98,7 +101,7 @@ inline bool on_wire()
 	return !is_peal() || (carrier && std::string(carrier) == "wire");
 }
 
-/* In "scripts/test all" a test does all that it can; otherwise it leaves out what adds little. */
+/* Whether `scripts/test all` runs. Otherwise a test leaves out parts that add little. */
 inline bool thorough()
 {
 	return std::getenv("PEAL_THOROUGH") != nullptr;
@@ -125,7 +128,7 @@ private:
 
 } // namespace peal_test
 
-/* Leaves the test case: what it needs is not there. */
+/* Leaves the test case, because it misses something that it needs. */
 #define SKIP_CASE(why)                                                                             \
 	do {                                                                                       \
 		::peal_test::note_skip(why);                                                       \

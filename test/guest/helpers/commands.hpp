@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Commands that a test runs, and what they print.
+ * Commands that a test runs, and their output.
  *
- * Holds: a shell's exit status, its output, the RDMA core's count of objects.
- * Does not hold: a deadline; the runner ends a test that hangs.
+ * Holds: the exit status and the output of a shell, the RDMA core's count of objects.
+ * Does not hold: a deadline, because the runner ends a test that hangs.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace peal_test {
 
-/* What the command printed. */
+/* Return: what the command printed. */
 inline std::string read_command(const std::string &command)
 {
 	std::string text;
@@ -28,7 +28,7 @@ inline std::string read_command(const std::string &command)
 	return text;
 }
 
-/* Its exit status, as wait() gives it. */
+/* Return: its exit status, as wait() gives it. */
 inline int run(const std::string &command)
 {
 	std::printf("+ %s\n", command.c_str());
@@ -36,7 +36,7 @@ inline int run(const std::string &command)
 	return std::system(command.c_str());
 }
 
-/* What rdma_core counts: "peal0: pd 0 cq 0 ..." */
+/* Return: the counts of the RDMA core, as "peal0: pd 0 cq 0 ..." */
 inline std::string resources()
 {
 	return read_command("rdma resource show " + device_name());

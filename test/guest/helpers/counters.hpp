@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a device counts: hw_counters of its port.
+ * The counters of a device: hw_counters of its port.
  *
- * Holds: one value by name, as fresh as can be had. Does not hold: what the names mean
+ * Holds: one current value by its name. Does not hold: the meaning of the names
  * (kernel/base/counters.h).
  */
 #pragma once
@@ -17,7 +17,7 @@ namespace peal_test {
 inline std::uint64_t counter(const std::string &name, const std::string &device = device_name())
 {
 	const std::string folder = "/sys/class/infiniband/" + device + "/ports/1/hw_counters/";
-	/* Otherwise the core repeats what it read up to 10 ms ago, and not only in this tick. */
+	/* Otherwise the core repeats a value that is up to 10 ms old. */
 	std::ofstream(folder + "lifespan") << 0;
 	std::ifstream file(folder + name);
 	std::uint64_t value = 0;

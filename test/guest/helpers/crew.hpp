@@ -2,7 +2,7 @@
 /*
  * Several threads of one test.
  *
- * Holds: what they throw, until all have ended. Does not hold: what they do.
+ * Holds: their exceptions, until all threads have ended. Does not hold: their work.
  */
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Datagrams for tests: UD endpoints, address handles, what stands before the payload.
+ * Datagrams for tests: UD endpoints, address handles, the bytes before the payload.
  *
- * Holds: a UD queue pair made ready, with one Q_Key for all unless a test says
+ * Holds: a UD queue pair that is ready, with one Q_Key for all unless a test says
  * otherwise; the addresses of the device by IP version.
- * Does not hold: opinions about what a device should do; those are in the t_*.cpp.
+ * Does not hold: any check of the device. Those are in the tests.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ inline bool is_link_local(const ibv_gid &gid)
 	return gid.raw[0] == 0xfe && gid.raw[1] == 0x80;
 }
 
-/* The device's address of that IP version that is not a link-local one. */
+/* The device's address of that IP version that is not link-local. */
 inline std::optional<Address> find_address(ibv_context *context, bool ipv4)
 {
 	for (std::uint32_t i = 0; i < 64; i++) {
@@ -69,7 +69,7 @@ inline Ah create_ah(ibv_pd *pd, std::uint8_t sgid_index, const ibv_gid &dgid)
 	return {ibv_create_ah(pd, &attr), "create_ah"};
 }
 
-/* From the device to itself. */
+/* An address handle from the device to itself. */
 inline Ah create_ah(ibv_pd *pd, const Device &device)
 {
 	return create_ah(pd, static_cast<std::uint8_t>(device.gid_index()), device.gid());
@@ -109,7 +109,7 @@ inline QpOptions ud_options(QpOptions options = {})
 	return options;
 }
 
-/* A UD queue pair in RTS, an address handle to its own device, memory. */
+/* A UD queue pair in RTS, with an address handle to its own device and with memory. */
 struct UdEnd : Endpoint {
 	explicit UdEnd(Device &on, std::uint32_t qkey = common_qkey, const QpOptions &options = {})
 		: Endpoint(on, ud_options(options)), memory(pd, 4 * page_bytes),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a program in the middle of its work does: messages between two queue pairs.
+ * Messages between two queue pairs, as a program at work sends them.
  *
- * Holds: one WRITE and one SEND, whose bytes are checked. Does not hold: what may become of them.
+ * Holds: one WRITE and one SEND with checked bytes. Does not hold: their possible failures.
  */
 #pragma once
 
@@ -14,7 +14,11 @@ struct WrongBytes : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-/* From a to b, `size` bytes that depend on the number; false when the device refused or flushed. */
+/*
+ * Moves `size` bytes that depend on the number from a to b. Return: false when the device refused
+ * or
+ * flushed.
+ */
 inline bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std::uint64_t number)
 {
 	auto &[a, b] = pair;

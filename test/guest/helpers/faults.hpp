@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Allocations in the kernel that fail because a test wants it: the client of peal_kfail.ko.
+ * Kernel allocations that fail because a test wants it: the client of peal_kfail.ko.
  *
- * Holds: which allocations of this thread fail, and how many did.
- * Does not hold: what may fail and what must not; kmod/peal_kfail.c says.
+ * Holds: which allocations of this thread fail, and how many failed.
+ * Does not hold: which allocations may fail (kmod/peal_kfail.c).
  */
 #pragma once
 
@@ -19,7 +19,7 @@ namespace peal_test {
 
 enum class Which { one, from };
 
-/* The module that makes allocations of this thread fail, loaded for a while. */
+/* Loads the module that makes allocations of this thread fail, and unloads it. */
 class Faults {
 public:
 	Faults()
@@ -42,7 +42,7 @@ public:
 	{
 		ioctl(fd_, which == Which::one ? PEAL_KFAIL_ONE : PEAL_KFAIL_FROM, number);
 	}
-	/* How many have failed. */
+	/* Return: how many have failed. */
 	int stop() const { return ioctl(fd_, PEAL_KFAIL_STOP); }
 
 private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A program that has done nothing, beside others that do their worst.
+ * A correct program beside hostile ones.
  *
- * Holds: messages whose data are checked, one after the other; child processes for the others.
- * Does not hold: what the others do.
+ * Holds: messages with checked data, one after the other; child processes for the hostile programs.
+ * Does not hold: the work of the hostile programs.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace peal_test {
 
-/* What holds the module; the same before and after, when nothing was left behind. */
+/* The users of the module. They are the same before and after when nothing was left behind. */
 inline std::string users_of_module()
 {
 	std::string users;
@@ -32,7 +32,7 @@ public:
 		  to_(pair_.b.pd, 16 * page_bytes)
 	{
 	}
-	/* One WRITE; throws when it fails or its bytes are wrong. */
+	/* Sends one WRITE. It throws when the WRITE fails or its bytes are wrong. */
 	void message()
 	{
 		const auto size = random_.between(1, 60000);
@@ -54,7 +54,9 @@ private:
 	std::uint64_t messages_ = 0;
 };
 
-/* A process with this body; its status is what the body returns, 1 when it throws. */
+/*
+ * Starts a process with this body. Its status is what the body returns, or 1 when the body throws.
+ */
 inline pid_t spawn(const std::function<int()> &body)
 {
 	const pid_t child = fork();
@@ -70,7 +72,7 @@ inline pid_t spawn(const std::function<int()> &body)
 	_exit(result);
 }
 
-/* Messages until all children have ended, each with a status that `fine` accepts. */
+/* Sends messages until all children have ended. `fine` must accept the status of each. */
 template <class Fine>
 std::uint64_t innocent_among(Device &device, std::size_t children, Duration limit, Fine fine)
 {
@@ -89,7 +91,7 @@ std::uint64_t innocent_among(Device &device, std::size_t children, Duration limi
 	return innocent.messages();
 }
 
-/* Messages a second beside so many processes with this body, until all have ended well. */
+/* Return: messages in a second beside that many processes with this body. All must end well. */
 template <class Body>
 double rate_beside(Device &device, std::size_t processes, Duration limit, Body body)
 {
@@ -103,9 +105,9 @@ double rate_beside(Device &device, std::size_t processes, Duration limit, Body b
 }
 
 /*
- * Two processes with this body for this time, each of so many threads, leave an innocent at least
- * half of what it has beside as many threads that only burn time. Less than a minute does not show
- * that.
+ * Two processes with that many threads each run this body for this time. An innocent program beside
+ * them must reach at least half of its rate beside as many threads that only burn time. Less than a
+ * minute is not enough to show that.
  */
 template <class Body>
 void check_beside(Device &device, Duration time, std::size_t threads, Body body)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Helpers of the guest's shell tests (source "$(dirname "$0")/../helpers/lib.sh"): wait for conditions, skip, make and
-# remove peal0, run servers. They wait for conditions, never for a time. A test ends with 0, 1 or 77 (skipped).
+# Helpers of the guest's shell tests (source "$(dirname "$0")/../helpers/lib.sh"). They wait for conditions, skip tests,
+# make and remove peal0, and run servers. They never wait for a fixed time. A test ends with 0, 1 or 77 (skipped).
 
-# limit SECONDS: as many as that takes on this kernel; scripts/vm says how slow it is.
+# limit SECONDS: prints how many seconds that takes on this kernel. scripts/vm says how slow the kernel is.
 limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
 
-# thorough: in "scripts/test all" a test does all that it can; otherwise it leaves out what costs much and adds little.
+# thorough: whether `scripts/test all` runs. Otherwise a test leaves out expensive parts that add little.
 thorough() { [[ ${PEAL_THOROUGH:-} ]]; }
 
 WAIT_LIMIT=${WAIT_LIMIT:-$(limit 20)}
@@ -40,7 +40,7 @@ wait_gone() {
 	done
 }
 
-# require TOOL...: skips the test when one of them is not installed.
+# require TOOL...: skips the test when a tool is not installed.
 require() {
 	local tool
 	for tool in "$@"; do
@@ -82,7 +82,7 @@ device_state() {
 
 device_exists() { [[ -e /sys/class/infiniband/$1 ]]; }
 
-# interface_up: veth0 with its addresses, and veth1, its peer.
+# interface_up: makes veth0 with its addresses, and veth1, its peer.
 interface_up() {
 	if [[ ! -e /sys/class/net/veth0 ]]; then
 		ip link add veth0 type veth peer name veth1 || fail "cannot make veth0"
@@ -98,7 +98,7 @@ set_direct() {
 		fail "cannot set the direct carrier of $1 to $2"
 }
 
-# direct_off DEVICE: what it sends goes out as packets, also to itself. PEAL_CARRIER=wire asks for this.
+# direct_off DEVICE: sends everything as packets, also messages to the device itself. PEAL_CARRIER=wire asks for this.
 direct_off() { set_direct "$1" 0; }
 
 direct_on() { set_direct "$1" 1; }
@@ -121,7 +121,8 @@ peal_down() {
 
 port_listens() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
 
-# start_server PORT COMMAND...: starts it in the background, waits until it listens on the TCP port; sets $server.
+# start_server PORT COMMAND...: starts it in the background, and waits until it listens on the TCP port. It sets
+# $server.
 start_server() {
 	local port=$1
 	shift

@@ -3,7 +3,7 @@
  * main() of every guest test binary.
  *
  * Holds: --seed N; exit status 0 passed, 1 failed, 77 everything skipped.
- * Does not hold: a timeout; the runner ends a test that hangs.
+ * Does not hold: a timeout, because the runner ends a test that hangs.
  */
 #define CATCH_CONFIG_RUNNER
 #include "check.hpp"
@@ -14,7 +14,7 @@
 
 namespace {
 
-/* Takes --seed N out of the arguments; Catch2 sees the rest. */
+/* Takes --seed N out of the arguments. Catch2 gets the rest. */
 std::vector<char *> take_seed(int argc, char **argv)
 {
 	std::vector<char *> rest;

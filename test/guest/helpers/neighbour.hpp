@@ -2,8 +2,8 @@
 /*
  * Peers that do not exist.
  *
- * Holds: addresses of the device's network that resolve, though nobody has them.
- * Does not hold: what becomes of packets to them.
+ * Holds: addresses of the device's network that resolve although no host has them.
+ * Does not hold: the fate of packets to them.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace peal_test {
 
-/* Modify wants the address resolved; that nobody has it comes out later. */
+/* Modify must resolve the address. Only later does it show that no host has it. */
 inline void pretend_neighbour(const ibv_gid &gid)
 {
 	std::string address;
@@ -25,13 +25,13 @@ inline void pretend_neighbour(const ibv_gid &gid)
 		0);
 }
 
-/* Whoever was only pretended is asked for again, and does not answer. */
+/* The stack asks for pretended neighbours again, and gets no answer. */
 inline void forget_neighbours()
 {
 	REQUIRE(run("ip neigh flush all nud permanent") == 0);
 }
 
-/* Whose address nobody has. */
+/* An address that no host has. */
 inline ibv_gid nobody(const Device &device)
 {
 	ibv_gid gid = device.gid();
@@ -40,7 +40,7 @@ inline ibv_gid nobody(const Device &device)
 	return gid;
 }
 
-/* One that resolves all the same. */
+/* The same, but it resolves. */
 inline ibv_gid gid_of_nobody(const Device &device)
 {
 	pretend_neighbour(nobody(device));

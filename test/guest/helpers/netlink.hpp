@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * "rdma link add", "rdma link delete" and "rdma resource show qp" without another process:
- * the calling thread is the one that makes and removes the device.
+ * "rdma link add", "rdma link delete" and "rdma resource show qp" without another process, so that
+ * the calling thread makes and removes the device.
  *
- * Holds: one request and its answer, or answers, over the RDMA netlink.
- * Does not hold: anything else that the rdma tool can do.
+ * Holds: one request and its answers over the RDMA netlink.
+ * Does not hold: the other functions of the rdma tool.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ public:
 	RdmaNetlink(const RdmaNetlink &) = delete;
 	RdmaNetlink &operator=(const RdmaNetlink &) = delete;
 
-	/* Both return 0 or errno; ENOBUFS: the kernel had no memory for the answer. */
+	/* Both return 0 or errno. ENOBUFS means that the kernel had no memory for the answer. */
 	int add_link(const std::string &device, const std::string &type, const std::string &netdev)
 	{
 		begin(RDMA_NLDEV_CMD_NEWLINK);
@@ -44,7 +44,8 @@ public:
 		attribute(RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
 		return request();
 	}
-	/* The kernel looks at every queue pair of the device. Returns the messages of the answer.
+	/*
+	 * Makes the kernel look at every queue pair of the device. Return: the number of answers.
 	 */
 	unsigned dump_qps(std::uint32_t index)
 	{

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Packets as an Ethernet frame has them, written down without looking at kernel/:
+ * Packets as an Ethernet frame has them, written independently of kernel/,
  * for hostile/random_packets and hostile/planted_packets.
  *
- * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, fragments, a BTH, and
- * sockets that put frames on the wire, in batches or as what claims to be a train; the peer
- * that packets claim to come from.
- * Does not hold: opinions about which packets are sent.
+ * Holds: an ICRC of its own (IBTA A17.3.3), IPv4 and IPv6 headers, fragments, a BTH; sockets that
+ * send frames, in batches or as trains; the peer that the packets claim to come from.
+ * Does not hold: the choice of packets to send.
  */
 #pragma once
 
@@ -73,7 +72,7 @@ public:
 	std::uint32_t value() const { return ~rest_; }
 };
 
-/* What a BTH says. */
+/* The fields of a BTH. */
 struct Bth {
 	std::uint8_t opcode = 0;
 	std::uint8_t flags = 0x40; /* solicited, migrated, pad, version */
@@ -92,11 +91,11 @@ struct Bth {
 	}
 };
 
-/* From whom to whom. */
+/* Source and destination. */
 struct Route {
 	bool ipv6 = false;
 	std::uint16_t from_port = 0xc000;
-	std::array<std::uint8_t, 16> from{}, to{}; /* IPv4: the first four */
+	std::array<std::uint8_t, 16> from{}, to{}; /* IPv4 uses the first four */
 	std::array<std::uint8_t, 6> from_mac{}, to_mac{};
 };
 
@@ -165,14 +164,16 @@ inline void put_ip(Bytes &frame, const Route &route, std::size_t udp_length)
 	frame[begin + 11] = static_cast<std::uint8_t>(sum);
 }
 
-/* Over the frame so far, which begins with Ethernet and lacks only the ICRC. */
+/* Computes it over the frame so far, which begins with Ethernet and lacks only the ICRC. */
 inline std::uint32_t icrc(const Bytes &frame, bool ipv6)
 {
 	const std::size_t ip = ethernet_bytes, udp = ip + ip_bytes(ipv6), bth = udp + udp_bytes;
 	Bytes front(frame.begin() + ethernet_bytes, frame.begin() + static_cast<long>(bth) + 12);
 	Crc crc;
 
-	/* What routers change counts as ones: class and label or TOS, hops or TTL, checksums. */
+	/*
+	 * Fields that routers change count as ones: class and label or TOS, hops or TTL, checksums.
+	 */
 	if (ipv6) {
 		front[0] |= 0x0f;
 		front[1] = front[2] = front[3] = front[7] = 0xff;
@@ -187,7 +188,7 @@ inline std::uint32_t icrc(const Bytes &frame, bool ipv6)
 	return crc.value();
 }
 
-/* A frame with `body` from the BTH on; `damage` is xored into the right ICRC. */
+/* A frame with `body` from the BTH on. `damage` is xored into the right ICRC. */
 inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 			std::uint32_t damage)
 {
@@ -212,8 +213,8 @@ inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 }
 
 /*
- * The IPv4 frame as one that may come in pieces: with an identification, which the ICRC covers.
- * What was wrong with that stays wrong.
+ * The IPv4 frame with an identification, so that it may be fragmented. The ICRC covers the
+ * identification. A wrong ICRC stays wrong.
  */
 inline Bytes fragmentable(Bytes frame, std::uint16_t id)
 {
@@ -234,8 +235,10 @@ inline Bytes fragmentable(Bytes frame, std::uint16_t id)
 	return frame;
 }
 
-/* The IPv4 frame in pieces of that many bytes behind the header, rounded up to what an offset can
- * say. */
+/*
+ * The IPv4 frame in fragments with that many bytes behind the header, rounded up to a multiple of
+ * 8.
+ */
 inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::uint16_t id)
 {
 	constexpr std::size_t header = ethernet_bytes + 20;
@@ -286,7 +289,7 @@ inline Bytes in_esp(const Bytes &frame, std::uint32_t spi)
 	return esp;
 }
 
-/* For frames as they are, on this netdev. */
+/* A socket that sends frames unchanged on this netdev. */
 inline int packet_socket(const std::string &netdev)
 {
 	const int fd = socket(AF_PACKET, SOCK_RAW, 0);
@@ -299,7 +302,7 @@ inline int packet_socket(const std::string &netdev)
 	return fd;
 }
 
-/* What a frame is said to be (Virtio 1.1, 5.1.6); the header <linux/virtio_net.h> is not C++. */
+/* The description of a frame (Virtio 1.1, 5.1.6). The header <linux/virtio_net.h> is not C++. */
 struct FrameClaim {
 	std::uint8_t flags = 0, train = 0;
 	std::uint16_t header_bytes = 0, piece_bytes = 0, sum_start = 0, sum_offset = 0;
@@ -307,7 +310,7 @@ struct FrameClaim {
 
 constexpr std::uint8_t claim_needs_sum = 1, claim_tcp_train = 1, claim_udp_train = 3;
 
-/* Puts single frames on a netdev that claim to be trains of packets, in pages. */
+/* Sends single frames on a netdev that claim to be trains of packets, in pages. */
 class TrainSocket {
 	int fd_;
 
@@ -323,7 +326,7 @@ public:
 	TrainSocket &operator=(const TrainSocket &) = delete;
 	~TrainSocket() { close(fd_); }
 
-	/* The kernel may refuse what is said of it. Return: whether it did not. */
+	/* The kernel may refuse the claim. Return: false if it did. */
 	bool send(FrameClaim claim, Bytes &frame)
 	{
 		const std::array<iovec, 2> pieces{iovec{&claim, sizeof(claim)},
@@ -333,7 +336,7 @@ public:
 	}
 };
 
-/* Puts frames on a netdev. */
+/* Sends frames on a netdev. */
 class RawSocket {
 	int fd_;
 
@@ -393,7 +396,7 @@ inline void run_command(const std::string &command)
 		throw std::runtime_error("failed: " + command);
 }
 
-/* The forged peer's address leads somewhere. */
+/* The forged peer's addresses resolve. */
 inline void make_neighbours()
 {
 	std::string address;
@@ -402,7 +405,7 @@ inline void make_neighbours()
 	for (const char *peer : {"10.77.0.2", "fd77::2"})
 		run_command(std::string("ip neighbour replace ") + peer + " lladdr " + address +
 			    " nud permanent dev veth0");
-	/* What waits for its other pieces is not lost. */
+	/* Fragments that wait for others do not stay for long. */
 	run_command("sysctl -qw net.ipv4.ipfrag_time=1 net.ipv6.ip6frag_time=1");
 }
 

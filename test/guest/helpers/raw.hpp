@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A peal device without libibverbs: rings written by hand, so that they can hold
+ * A peal device without libibverbs. The test writes the rings itself, so that they can hold
  * anything.
  *
- * Holds: a context, regions, completion queues and a queue pair made through the
- * kernel's uverbs ioctls, with the mappings that peal-abi.h describes laid open.
- * Does not hold: any care. Nothing that a test writes is checked here.
+ * Holds: a context, regions, completion queues and a queue pair, made through the
+ * kernel's uverbs ioctls, with direct access to the mappings that peal-abi.h describes.
+ * Does not hold: any check of what a test writes.
  */
 #pragma once
 
@@ -112,7 +112,7 @@ public:
 		must(device_.command(IB_USER_VERBS_CMD_ALLOC_PD, request, response), "ALLOC_PD");
 		return response.pd_handle;
 	}
-	/* An object that a program has let scribblers at may be gone already. */
+	/* An object may be gone already after a program has scribbled. */
 	void dealloc_pd(std::uint32_t pd) const
 	{
 		device_.command(IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd{pd});
@@ -260,7 +260,7 @@ struct RawSend {
 	peal_send_wqe header{};
 	std::array<std::uint8_t, PEAL_WQE_MAX_BYTES> body{};
 
-	/* Entries at an offset of the body: 0, or 16 behind an atomic segment. */
+	/* Writes entries at an offset of the body, which is 0, or 16 behind an atomic segment. */
 	RawSend &sge(const peal_sge &entry, std::size_t offset = 0)
 	{
 		std::memcpy(&body[offset + 16 * header.num_sge++], &entry, sizeof(entry));
@@ -272,11 +272,14 @@ struct RawShape {
 	std::uint32_t depth = 16, sges = 4;
 	std::size_t bytes = 16 * page_bytes;
 	ibv_qp_type type = IBV_QPT_RC;
-	bool scattered = false; /* the memory is one extent for each page */
-	std::uint32_t peer = 0; /* the number of the queue pair it sends to; 0: itself */
+	bool scattered = false; /* the memory has one extent for each page */
+	std::uint32_t peer = 0; /* the number of the queue pair it sends to, or 0 for itself */
 };
 
-/* A queue pair connected to itself or another (UD: to anybody), and everything it needs. */
+/*
+ * A queue pair connected to itself or another one, and all that it needs. A UD queue pair is
+ * connected to none.
+ */
 class RawQp {
 public:
 	RawQp(const RawContext &context, const Device &device, const RawShape &shape = {})
@@ -323,7 +326,7 @@ public:
 		return {memory_.address(offset), length, lkey()};
 	}
 
-	/* Into the slot, as it is. */
+	/* Copies it into the slot unchanged. */
 	void write_send(const RawSend &send)
 	{
 		auto *slot = send_slot(sq_next_++);
@@ -380,7 +383,7 @@ public:
 	std::uint32_t sq_next() const { return sq_next_; }
 	std::uint32_t rq_next() const { return rq_next_; }
 
-	/* False when none came in time. */
+	/* Return: false when no completion came in time. */
 	bool wait(peal_cqe &cqe, Duration limit = patience)
 	{
 		return eventually([&] { return cq_.poll(cqe); }, limit);
@@ -396,7 +399,7 @@ public:
 		     "QUERY_QP");
 		return static_cast<ibv_qp_state>(response.qp_state);
 	}
-	/* Out of SQE. */
+	/* Brings the queue pair out of SQE. */
 	void recover() const
 	{
 		auto request = step(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_CUR_STATE);

@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A program with CAP_NET_RAW, and nothing else, that forges or relays the probes of peal devices.
+"""A program that has only CAP_NET_RAW, and forges or relays the probes of peal devices.
 
-    reach_forge.py answer NETDEV ADDRESS WAY            answers each probe that leaves with the number that it carries
-    reach_forge.py relay NETDEV ADDRESS WAY MINE PEER   what leaves goes to the socket PEER, what comes in at the socket
-                                                        MINE is put into this namespace
+    reach_forge.py answer NETDEV ADDRESS WAY            answers each probe sent with the number that it carries
+    reach_forge.py relay NETDEV ADDRESS WAY MINE PEER   passes what is sent to the socket PEER, and puts what comes
+                                                        in
+                                                        at the socket MINE into this namespace
 
-What leaves: by NETDEV, from ADDRESS. WAY is how packets are put into the namespace: "lo", by sending them to an address of their own, or "broadcast", where
-the stack gives a copy of what leaves by NETDEV back to this host. A line is printed for each packet put in.
-direct/proof_cannot_be_forged runs it. It knows the packets' form, and nothing of what the devices make of them.
+It sees the packets that NETDEV sends from ADDRESS. WAY is how it puts packets into the namespace. "lo" sends them to
+an address of their own. "broadcast" uses that the stack gives this host a copy of what NETDEV sends. It prints a
+line
+for each packet that it puts in.
+direct/proof_cannot_be_forged runs it. It knows the form of the packets, and not what the devices do with them.
 """
 import os
 import select
@@ -35,7 +38,7 @@ def with_icrc(packet):
 
 
 def answer_to(packet):
-    """The answer that does not know more than the probe; None when this is no probe."""
+    """An answer that knows no more than the probe, or None when this is no probe."""
     ip, udp, bth, payload = packet[:20], packet[20:28], packet[28:40], packet[40:72]
     nonce, (_, qpn, answer, _) = payload[:16], struct.unpack("=IIII", payload[16:])
     if answer:
@@ -57,7 +60,7 @@ class Namespace:
             self.raw.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, netdev.encode())
 
     def leaving(self):
-        """The next probe or answer that leaves, or None when the frame is something else, perhaps put in here."""
+        """The next probe or answer that is sent, or None when the frame is another one, perhaps one put in here."""
         frame, address = self.sniffer.recvfrom(65536)
         packet = probe_of(frame) if address[2] == PACKET_OUTGOING else None
         return packet if packet and packet[12:16] == self.source else None

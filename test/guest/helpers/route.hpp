@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What "ip" does to netdevs, without another process: an exec takes a second on a debug kernel,
- * and looking for the module of a netdev that is not there takes seven.
+ * Functions of "ip" on netdevs without another process. On a debug kernel an exec takes a second,
+ * and a search for the module of a missing netdev takes seven.
  *
  * Holds: netdevs, their addresses and namespaces, over rtnetlink (libnl).
- * Does not hold: which of it makes sense; what the kernel refuses is a plain false.
+ * Does not hold: which calls make sense. A call that the kernel refuses returns false.
  */
 #pragma once
 
@@ -30,17 +30,17 @@ struct FreeRoute {
 	void operator()(nl_addr *address) const { nl_addr_put(address); }
 };
 
-/* A network namespace lives while somebody holds it. */
+/* A network namespace. It lives while an object holds it. */
 class Namespace {
 public:
-	/* That of the caller. */
+	/* The namespace of the caller. */
 	Namespace() : fd_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {}
 	~Namespace() { close(fd_); }
 	Namespace(const Namespace &) = delete;
 	Namespace &operator=(const Namespace &) = delete;
 
 	int fd() const { return fd_; }
-	/* The calling thread's from now on. */
+	/* Moves the calling thread into it. */
 	void enter() const
 	{
 		if (setns(fd_, CLONE_NEWNET))
@@ -51,7 +51,7 @@ private:
 	int fd_;
 };
 
-/* One that is new; the caller stays at home. */
+/* Makes a namespace. The caller stays in its own. */
 inline std::unique_ptr<Namespace> new_namespace(const Namespace &home)
 {
 	if (unshare(CLONE_NEWNET))
@@ -61,7 +61,7 @@ inline std::unique_ptr<Namespace> new_namespace(const Namespace &home)
 	return made;
 }
 
-/* In the namespace where it was made; it holds that. */
+/* Acts in the namespace where it was made, and holds that namespace. */
 class Route {
 public:
 	using Link = std::unique_ptr<rtnl_link, FreeRoute>;
@@ -114,7 +114,7 @@ public:
 	{
 		return change(name, [&](rtnl_link *link) { rtnl_link_set_mtu(link, mtu); });
 	}
-	/* Netdevs that are up keep their names. */
+	/* Fails for a netdev that is up. */
 	bool rename(const std::string &name, const std::string &to)
 	{
 		return change(name, [&](rtnl_link *link) { rtnl_link_set_name(link, to.c_str()); });

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * stall: a program whose call to the kernel does not return, for the shell tests.
+ * stall: a program whose system call does not return, for the shell tests.
  *
- *	stall NODE FILE
+ * 	stall NODE FILE
  *
- * Opens NODE, a device's file below /dev/infiniband, and writes a command there, whose body lies
- * in a page that does not exist yet. The kernel waits for the page inside of the call, because
- * userfaultfd leaves it to this program, which never delivers it. FILE appears when the kernel
- * waits. Ends only when it is killed, or with 77 where there is no userfaultfd, or with 1 when the
- * call returns.
+ * Opens NODE, a device's file below /dev/infiniband, and writes a command there. The body of the
+ * command lies in a page that does not exist yet. userfaultfd leaves the page to this program,
+ * which
+ * never delivers it, so the kernel waits inside of the call. FILE appears when the kernel waits.
+ * The
+ * program ends when it is killed, with 77 where there is no userfaultfd, or with 1 when the call
+ * returns.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -63,7 +65,9 @@ int main(int argc, char **argv)
 
 	if (node < 0 || memory == MAP_FAILED)
 		die("cannot open the device");
-	/* The header is the end of the first page; the core reads it before it enters the device.
+	/*
+	 * The header is at the end of the first page. The core reads it before it enters the
+	 * device.
 	 */
 	char *command = memory + page - sizeof(header);
 

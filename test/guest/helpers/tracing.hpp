@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How often the kernel came to a place on behalf of a thread.
+ * How often the kernel passed a place on behalf of a thread.
  *
  * Holds: events of tracefs, and functions of the kernel as kprobes.
- * Does not hold: when.
+ * Does not hold: the time of the events.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ inline bool has_event(const std::string &event)
 	return !access((tracing_folder() + "events/" + event + "/trigger").c_str(), W_OK);
 }
 
-/* Not with a stream: it would seek to the end of the file, which these files refuse. */
+/* It uses no stream, because that would seek to the end of the file, which these files refuse. */
 inline bool write_tracing(const std::string &file, const std::string &line)
 {
 	const int fd = open((tracing_folder() + file).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -44,7 +44,7 @@ inline bool write_tracing(const std::string &file, const std::string &line)
 	return written;
 }
 
-/* A function of the kernel as an event, while this lives. */
+/* A function of the kernel is an event while this object lives. */
 class Probe {
 public:
 	explicit Probe(const std::string &function) : name_("peal_" + function)

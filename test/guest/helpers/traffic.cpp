@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * traffic: a program in the middle of its work, for the shell tests.
+ * traffic: a program at work, for the shell tests.
  *
- *	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--stubborn] [--ready FILE]
+ * 	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--stubborn] [--ready FILE]
  *
  * Sends checked messages between two queue pairs of the device $PEAL_DEV, N of them or
- * until it is killed. With --until-removed it ends well only when the device is taken away
- * under it: posts fail or completions are flushed, and DEVICE_FATAL arrives. With --idle
- * it holds everything open and sends nothing. With --stubborn it goes on posting receives,
- * whatever becomes of the device, until it is killed. FILE appears when it is at work.
- * Exit status: 0 as promised; 1 otherwise, saying what was expected and what came.
+ * until it is killed. With --until-removed it ends well only when the device is removed
+ * under it. Then posts fail or completions are flushed, and DEVICE_FATAL arrives. With --idle
+ * it holds everything open and sends nothing. With --stubborn it posts receives until it is
+ * killed, even after the device is gone. FILE appears when the program is at work.
+ * Exit status: 0 on success, otherwise 1 with a line that says what was expected and what came.
  */
 #include "exchange.hpp"
 #include "raw.hpp"
@@ -96,7 +96,7 @@ std::uint64_t run(const Options &options, Device &device)
 	return count;
 }
 
-/* Everything is open, armed and connected. */
+/* Opens, arms and connects everything, and then waits. */
 void idle(const Options &options, Device &device)
 {
 	Pair pair(device);
@@ -112,7 +112,7 @@ void idle(const Options &options, Device &device)
 		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
 }
 
-/* What was flushed is posted again, so that there is always something to flush. */
+/* Posts again what was flushed, so that there is always something to flush. */
 [[noreturn]] void post_for_ever(const Options &options, Device &device)
 {
 	RawContext context;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Two devices of one kernel change from packets to the direct carrier and back while
- * requests wait: run by direct/only_while_packets_pass, which makes peal_a and peal_b and the wire
- * between.
+ * Two devices of one kernel change from the wire to the direct path and back while requests wait.
+ * direct/only_while_packets_pass runs this program, after it has made peal_a, peal_b and the wire
+ * between them.
  *
- * Holds: no change loses a request, and none ends a connection that packets would keep.
- * Does not hold: when they may go direct at all (direct/only_while_packets_pass).
+ * Holds: No change loses a request, and none ends a connection that packets would keep.
+ * Does not hold: the condition for the direct path (direct/only_while_packets_pass).
  */
 #include "commands.hpp"
 #include "counters.hpp"
@@ -16,7 +16,7 @@ using namespace peal_test;
 
 namespace {
 
-/* Whether packets get through is asked again after a second, and counts for three. */
+/* A proof that packets pass is renewed after a second and is valid for three. */
 constexpr Duration renewed = 1100ms, lapsed = 4s;
 
 struct Wire {
@@ -42,7 +42,7 @@ std::uint64_t messages(const std::string &carrier)
 	return counter(carrier + "_messages", "peal_a");
 }
 
-/* Both ends on the way to each other. */
+/* Two ends that are connected to each other. */
 struct Ends {
 	explicit Ends(Wire &wire, const Link &link = {})
 		: a(wire.a, options()), b(wire.b, options()), from(a.pd, bytes), to(b.pd, bytes)
@@ -65,7 +65,7 @@ struct Ends {
 		must(ibv_modify_qp(at.qp, &attr, rtr_mask), "modify to RTR");
 		to_rts(at.qp, link);
 	}
-	/* All at once; the last completes. */
+	/* Posts all at once. Only the last one completes. */
 	void write_all()
 	{
 		std::vector<Send> list;
@@ -79,7 +79,7 @@ struct Ends {
 		wait_success(a.send_cq);
 		CHECK(difference(to.bytes(0, bytes), from.bytes(0, bytes)) == "");
 	}
-	/* Returns when messages go direct. */
+	/* Returns when messages use the direct path. */
 	void go_near()
 	{
 		const auto before = messages("direct");
@@ -91,7 +91,7 @@ struct Ends {
 			return messages("direct") > before;
 		}));
 	}
-	/* A message that waits for its receive. */
+	/* Sends a message that waits for its receive. */
 	void send_early() { post(a.qp, Send(IBV_WR_SEND, {from.sge(0, 100)})); }
 	void receive_it()
 	{
@@ -126,7 +126,7 @@ TEST_CASE("requests that wait for the change to direct")
 	for (int round = 0; round < 5; round++) {
 		Ends ends(wire);
 
-		/* The first question met a peer that was not ready. */
+		/* The first probe met a peer that was not ready. */
 		std::this_thread::sleep_for(renewed);
 		ends.write_all();
 	}
@@ -166,7 +166,7 @@ TEST_CASE("a wire that is mended")
 {
 	Wire wire;
 	Link patient;
-	patient.timeout = 20; /* 4.3 s: longer than a proof lasts */
+	patient.timeout = 20; /* 4.3 s, longer than a proof is valid */
 	Ends ends(wire, patient);
 
 	ends.go_near();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What the kernel says of the memory that it uses.
+ * The kernel's figures of the memory that it uses.
  *
- * Holds: numbers of /proc, by name. Does not hold: how much is too much.
+ * Holds: numbers of /proc, by name. Does not hold: the limits that tests set.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace peal_test {
 
-/* KiB, of a line of /proc/meminfo. */
+/* In KiB, from a line of /proc/meminfo. */
 inline long meminfo(const std::string &name)
 {
 	std::ifstream file("/proc/meminfo");
@@ -28,7 +28,7 @@ inline long meminfo(const std::string &name)
 	throw std::runtime_error("no " + name + " in /proc/meminfo");
 }
 
-/* The first number behind a name at the start of a line; -1 when there is none. */
+/* The first number behind a name at the start of a line, or -1 when there is none. */
 inline long number_in(const std::string &path, const std::string &name)
 {
 	std::ifstream file(path);
@@ -50,7 +50,7 @@ inline long slab(const std::string &name)
 	return number_in("/proc/slabinfo", name);
 }
 
-/* CPUs keep slabs to themselves, whose free objects count as used until they are given back. */
+/* Each CPU keeps slabs whose free objects count as used until they are given back. */
 inline long exact_slab(const std::string &name)
 {
 	std::ofstream("/sys/kernel/slab/" + name + "/shrink") << 1;
@@ -65,7 +65,7 @@ inline bool counts_pins()
 	return number_in("/proc/vmstat", pins_taken) >= 0;
 }
 
-/* Pages that somebody has pinned and not given back; CPUs count apart until told to add it up. */
+/* Pages that are pinned now. The CPUs count apart until they are told to add it up. */
 inline long pinned_pages()
 {
 	std::ofstream("/proc/sys/vm/stat_refresh") << 1;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * libibverbs for tests: objects that clean up after themselves, connected queue
- * pairs, completions and events that are waited for with a deadline.
+ * pairs, completions and events with a deadline.
  *
- * Holds: a wait that fails with what it saw so far, never one that hangs; names for
- * statuses, states, events and reasons, so that a failing check reads by itself.
- * Does not hold: opinions about what a device should do; those are in the t_*.cpp.
+ * Holds: waits that never hang and fail with what they saw so far; names for
+ * statuses, states, events and reasons, so that a failed check explains itself.
+ * Does not hold: any check of the device. Those are in the tests.
  */
 #pragma once
 
@@ -76,7 +76,7 @@ inline std::string errno_name(int error)
 	throw std::system_error(error, std::generic_category(), what);
 }
 
-/* Verbs return errno. */
+/* Throws unless error is 0. Verbs return errno. */
 inline void must(int error, const std::string &what)
 {
 	if (error)
@@ -85,7 +85,7 @@ inline void must(int error, const std::string &what)
 
 /* -------------------------------------------------------------- handles */
 
-/* Set by programs whose device is removed: its objects may be gone already. */
+/* Set by programs whose device is removed, because its objects may be gone already. */
 inline bool &destroy_errors_tolerated()
 {
 	static bool value = false;
@@ -97,7 +97,7 @@ inline void tolerate_destroy_errors()
 	destroy_errors_tolerated() = true;
 }
 
-/* An object of the library; destroying it must work. */
+/* An object of the library. Destroying it must work. */
 template <class T, int (*destroy)(T *)>
 class Handle {
 public:
@@ -178,7 +178,7 @@ struct NotReady : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-/* An open device: port 1, its IPv4 RoCEv2 address, its asynchronous events. */
+/* An open device with port 1, its IPv4 RoCEv2 address and its asynchronous events. */
 class Device {
 public:
 	explicit Device(const std::string &name = device_name())
@@ -204,7 +204,7 @@ public:
 		return attr;
 	}
 
-	/* True when the event is there in time; other events are kept. */
+	/* Return: true when the event came in time. Other events are kept. */
 	bool wait_event(ibv_event_type type, const void *object, Duration limit = patience)
 	{
 		const auto deadline = Clock::now() + limit;
@@ -251,7 +251,7 @@ inline bool readable(int fd, Duration limit)
 	return poll(&waiter, 1, static_cast<int>(std::max<long>(ms, 0))) > 0;
 }
 
-/* Repeats until it holds; false when it did not in time. */
+/* Repeats until the condition holds. Return: false when it did not in time. */
 template <class Condition>
 bool eventually(Condition condition, Duration limit = patience)
 {
@@ -347,7 +347,7 @@ private:
 	std::size_t size_;
 };
 
-/* No page has its neighbour behind it: the table of extents is as long as it can be. */
+/* No page is followed by its neighbour, so that the table of extents is as long as it can be. */
 inline void scatter(const Memory &memory)
 {
 	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
@@ -384,7 +384,7 @@ private:
 	Mr mr_;
 };
 
-/* The byte that belongs at a position, different for each salt. */
+/* The byte that belongs at a position. Each salt gives another one. */
 inline std::uint8_t pattern(std::uint64_t position, std::uint64_t salt)
 {
 	const std::uint64_t x = (position / 8 + salt * 0x10001) * 0x9e3779b97f4a7c15U;
@@ -398,7 +398,7 @@ inline void fill_pattern(std::span<std::uint8_t> bytes, std::uint64_t salt)
 		bytes[i] = pattern(i, salt);
 }
 
-/* Empty, or where the two first differ. */
+/* Return: empty, or where the two first differ. */
 inline std::string difference(std::span<const std::uint8_t> got,
 			      std::span<const std::uint8_t> expected)
 {
@@ -434,7 +434,7 @@ inline std::string describe(std::span<const ibv_wc> completions)
 	return text;
 }
 
-/* Everything that can be polled now, at most `limit`. */
+/* Polls all completions that are there, at most `limit`. */
 inline std::vector<ibv_wc> drain(ibv_cq *cq, std::size_t limit = 1 << 20)
 {
 	std::vector<ibv_wc> all;
@@ -448,7 +448,7 @@ inline std::vector<ibv_wc> drain(ibv_cq *cq, std::size_t limit = 1 << 20)
 	return all;
 }
 
-/* Exactly `count` completions, or an exception that says which came. */
+/* Waits for exactly `count` completions. It throws if others came, and says which. */
 inline std::vector<ibv_wc> wait_completions(ibv_cq *cq, std::size_t count,
 					    Duration limit = patience)
 {
@@ -489,7 +489,7 @@ inline std::vector<ibv_wc> wait_success(ibv_cq *cq, std::size_t count = 1,
 	return all;
 }
 
-/* A NAK names its kind and no more, and silence does not say why. */
+/* The reason that packets can tell. A NAK has only its kind, and silence has no reason. */
 inline peal_reason told_by_packets(ibv_wc_status status, peal_reason reason)
 {
 	switch (status) {
@@ -525,7 +525,7 @@ struct QpOptions {
 	std::uint32_t recv_sge = 4;
 	std::uint32_t inline_bytes = 0;
 	bool all_signaled = false;
-	std::uint64_t send_ops = 0; /* IBV_QP_EX_*: then ibv_wr_* works */
+	std::uint64_t send_ops = 0; /* IBV_QP_EX_*, for ibv_wr_* */
 	int cqe = 256;
 	ibv_qp_type type = IBV_QPT_RC;
 };
@@ -561,7 +561,7 @@ inline Cq create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel = n
 	return {ibv_create_cq(context, cqe, nullptr, channel, 0), "create_cq"};
 }
 
-/* 64 entries, every standard field. Null: the device has none, and errno says why. */
+/* 64 entries with every standard field. Return: null when the device has none, with errno. */
 inline ibv_cq_ex *create_cq_ex(ibv_context *context)
 {
 	ibv_cq_init_attr_ex attr{};
@@ -571,9 +571,9 @@ inline ibv_cq_ex *create_cq_ex(ibv_context *context)
 	return ibv_create_cq_ex(context, &attr);
 }
 
-/* Attributes of a connection, the same at both ends unless a test says otherwise. */
+/* Attributes of a connection, equal at both ends unless a test sets them. */
 struct Link {
-	/* 67 ms; where a packet takes one and queues are as long as ever, 0.5 s */
+	/* 67 ms. It is 0.5 s where a packet takes a millisecond and queues are as long as ever. */
 	std::uint8_t timeout = slowness() > 2 ? 17 : 14;
 	std::uint8_t retry_cnt = 7;
 	std::uint8_t rnr_retry = 7;	/* for ever */
@@ -658,7 +658,7 @@ inline void to_state(ibv_qp *qp, ibv_qp_state state)
 	must(ibv_modify_qp(qp, &attr, IBV_QP_STATE), "modify to " + state_name(state));
 }
 
-/* RESET to RTS towards a queue pair of the same device. */
+/* Takes it from RESET to RTS, towards a queue pair of the same device. */
 inline void connect_to(ibv_qp *qp, const Device &device, std::uint32_t dest_qpn,
 		       const Link &link = {})
 {
@@ -676,7 +676,7 @@ inline ibv_qp_state query_state(ibv_qp *qp)
 	return attr.qp_state;
 }
 
-/* A queue pair with all that belongs to it. */
+/* A queue pair with all that it needs. */
 struct Endpoint {
 	explicit Endpoint(Device &on, const QpOptions &options = {})
 		: device(on), pd(ibv_alloc_pd(on), "alloc_pd"), send_cq(create_cq(on, options.cqe)),
@@ -701,7 +701,7 @@ inline void connect(Endpoint &a, Endpoint &b, const Link &link = {})
 	connect(a, b, link, link);
 }
 
-/* Two connected endpoints; a asks, b answers. */
+/* Two connected endpoints. a sends requests, and b responds. */
 struct Pair {
 	explicit Pair(Device &device, const QpOptions &options = {}, const Link &link = {})
 		: a(device, options), b(device, options)
@@ -714,7 +714,7 @@ struct Pair {
 
 /* -------------------------------------------------------- work requests */
 
-/* A send work request under construction; signaled unless told otherwise. */
+/* A send work request under construction. It is signaled unless a test says otherwise. */
 struct Send {
 	ibv_send_wr wr{};
 	std::vector<ibv_sge> sges;

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Two RDMA devices at the ends of a wire, for shell tests: source "$(dirname "$0")/../helpers/wire.sh". The ends are called a
-# and b, their devices peal_a, rxe_b and so on.
+# Two RDMA devices at the ends of a wire, for shell tests: source "$(dirname "$0")/../helpers/wire.sh". The ends are
+# called a and b, and their devices peal_a, rxe_b and so on.
 #
 #   wire_up peal rxe 1500        both ends in this machine, a veth pair between them
 #   wire_up_two peal rxe 1500    end b in the second machine of scripts/vm --peers 2
 #
-# In one machine a peal end has a network namespace of its own. rxe 6.1 sends and receives in the first namespace
-# only, so an rxe end stays there; two of them reach each other by routing rules that lead past the local table.
-# Impairments act on the veth pair; what programs say to each other over TCP takes a second pair.
-# It waits for conditions, never for a time. It does not know what runs over the wire.
+# In one machine a peal end has a network namespace of its own. rxe 6.1 sends and receives only in the first namespace,
+# so an rxe end stays there. Two rxe ends reach each other by routing rules that lead past the local table. Impairments
+# act on the veth pair. The programs talk over TCP on a second pair.
+# The helpers wait for conditions, never for a fixed time. They do not know what runs over the wire.
 
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -25,8 +25,8 @@ declare -A wire_vlan_v4=([a]=10.78.7.1 [b]=10.78.7.2) wire_vlan_v6=([a]=fd78:7::
 
 other_end() { if [[ $1 == a ]]; then echo b; else echo a; fi; }
 
-# wire_on END COMMAND...: runs it where that end is. With wire_exec=exec it replaces this shell, so that what was put
-# in the background is the command itself.
+# wire_on END COMMAND...: runs it where that end is. With wire_exec=exec it replaces this shell, so that a job in the
+# background is the command itself.
 wire_on() {
 	local end=$1
 	shift
@@ -39,7 +39,7 @@ wire_on() {
 	fi
 }
 
-# wire_ask END FUNCTION ARGUMENT...: a function of lib.sh or of this file that needs no namespace, in that end's
+# wire_ask END FUNCTION ARGUMENT...: runs a function of lib.sh or of this file that needs no namespace, in that end's
 # machine.
 wire_ask() {
 	local end=$1
@@ -52,7 +52,7 @@ wire_ask() {
 	fi
 }
 
-# expand_address ADDRESS: as the kernel prints a GID.
+# expand_address ADDRESS: prints it as the kernel prints a GID.
 expand_address() {
 	local head=$1 tail='' groups=() last=()
 	if [[ $1 != *:* ]]; then
@@ -78,7 +78,7 @@ gid_of() {
 	local port=/sys/class/infiniband/$1/ports/1 file index wanted found
 	wanted=$(expand_address "$2")
 	for file in "$port"/gids/*; do
-		# A device has 128 of them: a process for each would take seconds under emulation.
+		# A device has 128 of them. A process for each would take seconds under emulation.
 		{ read -r found <"$file"; } 2>/dev/null && [[ $found == "$wanted" ]] || continue
 		index=${file##*/}
 		{ read -r found <"$port/gid_attrs/types/$index"; } 2>/dev/null && [[ $found == "RoCE v2" ]] || continue
@@ -152,7 +152,7 @@ wire_addresses() {
 	wire_on "$1" ip link set "${wire_netdev[$1]}" up
 }
 
-# Both ends in one namespace: what arrives is looked up in the local table, what leaves is not.
+# Both ends are in one namespace, so arriving packets use the local table and departing ones must not.
 wire_past_local() {
 	local end other family
 	for end in a b; do
@@ -189,7 +189,7 @@ wire_device_up() {
 
 wire_ready() { port_active "$1" && verbs_node "$1" && gid_of "$1" "$2" && gid_of "$1" "$3"; }
 
-# wire_vlan: VLAN 7 on both ends, with addresses of its own.
+# wire_vlan: adds VLAN 7 on both ends, with addresses of its own.
 wire_vlan() {
 	local end netdev
 	for end in a b; do
@@ -206,7 +206,7 @@ wire_vlan() {
 	done
 }
 
-# wire_down: also what a test that failed has left.
+# wire_down: removes everything, also what a failed test has left.
 wire_down() {
 	local end
 	for end in a b; do
@@ -220,7 +220,7 @@ wire_down() {
 	for end in wire_a calm_a; do
 		ip link delete "$end" 2>/dev/null
 	done
-	# A namespace ends some time after its name.
+	# A namespace ends some time after its name is gone.
 	wait_gone wire_remains || fail "the wire's netdevs are still there"
 	wire_local_again
 	wire_namespace=()
@@ -249,7 +249,7 @@ wire_local_again() {
 
 # ------------------------------------------------------------------ impairments
 
-# wire_netem END|both [ARGUMENT...]: what leaves this end; no argument means a clean wire.
+# wire_netem END|both [ARGUMENT...]: impairs what this end sends. No argument means a clean wire.
 wire_netem() {
 	local end ends=$1
 	shift
@@ -263,7 +263,7 @@ wire_netem() {
 	done
 }
 
-# wire_neighbours: both ends know each other for good, so that no lost ARP decides a test.
+# wire_neighbours: makes both ends know each other permanently, so that no lost ARP decides a test.
 wire_neighbours() {
 	local end other mac address
 	for end in a b; do
@@ -287,7 +287,7 @@ wire_address() {
 	esac
 }
 
-# wire_gid END FAMILY: the index of its GID for that address.
+# wire_gid END FAMILY: prints the index of its GID for that address.
 wire_gid() { wire_ask "$1" gid_of "${wire_device[$1]}" "$(wire_address "$1" "$2")"; }
 
 wire_listens() { [[ -n $(wire_on "$1" ss -Hltn "sport = :$2") ]]; }
@@ -296,11 +296,11 @@ cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 
 wire_cm_listens() { wire_ask "$1" cm_listens "$2"; }
 
-# happens_or_died CONDITION...: it holds, or the server has ended.
+# happens_or_died CONDITION...: succeeds when it holds, or when the server has ended.
 happens_or_died() { "$@" || ! kill -0 "$server"; }
 
-# wire_serve CONDITION END PORT COMMAND...: starts it there; returns when "CONDITION END PORT" holds, and fails when
-# the command has ended before; sets $server. CONDITION is wire_listens or wire_cm_listens.
+# wire_serve CONDITION END PORT COMMAND...: starts it there, and returns when "CONDITION END PORT" holds. It fails when
+# the command ends before. It sets $server. CONDITION is wire_listens or wire_cm_listens.
 wire_serve() {
 	local condition=$1 end=$2 port=$3
 	shift 3
@@ -310,7 +310,8 @@ wire_serve() {
 	kill -0 "$server" 2>/dev/null
 }
 
-# wire_arguments END FAMILY COMMAND...: with @DEVICE, @GID, @PORT and @ADDRESS replaced by this end's own, a line each.
+# wire_arguments END FAMILY COMMAND...: replaces @DEVICE, @GID, @PORT and @ADDRESS by this end's own, and prints one
+# argument on each line.
 wire_arguments() {
 	local end=$1 argument address gid
 	address=$(wire_address "$end" "$2")
@@ -323,8 +324,8 @@ wire_arguments() {
 	done
 }
 
-# wire_pair SERVER_END FAMILY SECONDS COMMAND...: the same program at both ends, the client's with the server's
-# TCP address as its last argument. What they print is left in $wire_work/{server,client}.
+# wire_pair SERVER_END FAMILY SECONDS COMMAND...: runs the same program at both ends. The client gets the server's TCP
+# address as its last argument. Their output is in $wire_work/{server,client}.
 wire_pair() {
 	local end=$1 client status=0 there=() here=()
 	client=$(other_end "$end")
@@ -340,8 +341,8 @@ wire_pair() {
 	wire_end_server "$status"
 }
 
-# wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: over the connection manager. In the client's
-# command @PEER is the server's address.
+# wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: runs them over the connection manager. In the
+# client's command @PEER is the server's address.
 wire_cm_pair() {
 	local end=$1 client status=0 there=() here=() words=() word
 	client=$(other_end "$end")
@@ -361,8 +362,8 @@ wire_cm_pair() {
 	wire_end_server "$status"
 }
 
-# A client that failed leaves a server that waits. So does one whose only DREQ was lost: the CM repeats none for an id
-# that its program has destroyed. Where packets get lost (wire_loses) that is no failure.
+# A client that failed leaves a server that waits. So does a client whose only DREQ was lost, because the CM does not
+# repeat it for an id that its program has destroyed. Where packets get lost (wire_loses) that is no failure.
 wire_end_server() {
 	local status=$1 ended=
 	if ((status)) || { [[ -n ${wire_loses:-} ]] && ! wait_gone kill -0 "$server"; }; then

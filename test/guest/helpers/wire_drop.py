@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Frames of every shape at a live device, for wire/odd_frames_are_dropped: what is taken, what is dropped and why.
+"""Sends frames of every shape to a live device, for wire/odd_frames_are_dropped, and checks which are dropped and why.
 
-Frames go out of the peer netdev by a packet socket, or by UDP sockets of this host. What is right is decided here,
-by an ICRC of its own (zlib), for one packet by scapy's; what became of a packet by the device's counters.
-It knows nothing of queue pairs but one number that exists.
+Frames come from the peer netdev, by a packet socket, or from UDP sockets of this host. The script decides itself
+which
+frames are right. It computes the ICRC with zlib, and for one packet also with scapy. The device's counters say what
+happened to a packet. It knows only one number of an existing queue pair.
 """
 import select
 import socket
@@ -45,7 +46,7 @@ def bth(opcode=SEND_ONLY, qpn=None, psn=1, flags=0x40, pkey=0xFFFF, reserved=0, 
 
 def roce(body, src=FAR4, dst=HOST4, sport=0xC123, ip_id=0, frag=0x4000, tos=0, ttl=64, payload_extra=0, options=b"",
          checksum=0, flow=0, hops=64, wrong=0):
-    """An IP packet with UDP, @body from the BTH on, and its ICRC. @wrong is xored into that."""
+    """An IP packet with UDP, @body from the BTH on, and its ICRC. @wrong is xored into the ICRC."""
     ipv6 = ":" in dst
     udp = struct.pack(">HHHH", sport, PORT, 8 + len(body) + 4, checksum)
     if ipv6:
@@ -79,7 +80,7 @@ def frame(packet, vlan=None):
 
 
 def fragments(packet, size):
-    """IPv4: the packet in pieces of @size bytes of payload."""
+    """The IPv4 packet in fragments with @size bytes of payload."""
     head, data = packet[:20], packet[20:]
     for at in range(0, len(data), size):
         piece = data[at:at + size]
@@ -88,7 +89,7 @@ def fragments(packet, size):
         yield ip[:10] + struct.pack(">H", ip_sum(ip)) + ip[12:] + piece
 
 
-# Sending, and what the device says
+# Sending, and reading the device's counters
 
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 raw.bind((PEER, 0))
@@ -103,7 +104,7 @@ def send(*packets, vlan=None):
 
 
 def send_paged(packet, linear=64):
-    """With no more than @linear bytes in the linear part of the skb, if it is longer than a page."""
+    """At most @linear bytes are in the linear part of the skb, if it is longer than a page."""
     data = frame(packet)
     offload.send(struct.pack("<BBHHHH", 0, 0, linear, 0, 0, 0) + data)
 
@@ -129,11 +130,11 @@ def check(condition, name, text):
 
 
 def case(name, action, received=0, **drops):
-    """Received packets have a right ICRC; what becomes of them later is not asked here. Drops are before that."""
+    """The packet is received, so its ICRC is right. Drops for that come before. Its later fate is not checked."""
     before = counters()
     action()
     expected = {"packets_received": received, **drops}
-    # What was received may be dropped later, because nobody waits for it.
+    # A received packet may be dropped later, because no program waits for it.
     watched = ("packets_received", "drop_short", "drop_options", "drop_icrc") if received else WATCHED[2:]
     for _ in range(100):
         seen = changes(before)
@@ -195,7 +196,7 @@ def longer_udp(packet):
 
 
 def every_bit_wrong(packet):
-    """One bit of the BTH flipped: nothing is taken, whatever the reason. But for the byte that routers change."""
+    """One flipped bit of the BTH drops the packet for any reason, except in the byte that routers change."""
     at = 48 if packet[0] >> 4 == 6 else 28
     bits = [bit for bit in range(96) if bit // 8 != 4]
     before = counters()
@@ -222,7 +223,7 @@ def unknown_cases():
     answers = 0
     while select.select([listener], [], [], 0)[0]:
         data, address = listener.recvfrom(2048)
-        # What came in to the peer: ICMP about our packet, if anything.
+        # ICMP about our packet that arrives at the peer, or None.
         if address[2] != socket.PACKET_OUTGOING and data[12:14] == b"\x08\x00" and data[23] == 1:
             answers += 1
     check(answers == 0, "unknown queue pair", f"{answers} ICMP messages came back")
@@ -251,7 +252,7 @@ def got(udp):
 
 
 def neighbour_cases():
-    """Somebody else has port 4791."""
+    """Another program has port 4791."""
     for family, any_address, src, dst in ((socket.AF_INET, "0.0.0.0", FAR4, HOST4), (socket.AF_INET6, "::", FAR6, HOST6)):
         udp = socket.socket(family, socket.SOCK_DGRAM)
         if family == socket.AF_INET6:
@@ -313,7 +314,7 @@ def shape_cases(label):
     big6 = roce(bth() + bytes(range(256)) * 32, src=FAR6, dst=HOST6)
     case(f"{label}: paged, IPv6", lambda: send_paged(big6, 54), received=1)
 
-    # Over lo, from an address of this host; the stack chooses the rest of the header.
+    # Sends over lo, from an address of this host. The stack chooses the rest of the header.
     def datagram(size, dst=HOST4):
         body = bth() + b"z" * size
         return body_of(roce(body, src=dst, dst=dst, sport=0xC456))
@@ -328,7 +329,7 @@ def shape_cases(label):
 
 
 def train(count, size, wrong=None, last=None):
-    """One UDP GSO send: the identification counts up from packet to packet."""
+    """One UDP GSO send. The identification counts up from packet to packet."""
     udp = plain(HOST4)
     udp.setsockopt(17, UDP_SEGMENT, 12 + size + 4)
     data = b""
@@ -375,7 +376,7 @@ def main():
     ipv6_cases()
     vlan_cases()
     shape_cases("alone")
-    # Every packet is now a clone, because somebody else has it too.
+    # Every packet is a clone now, because the sniffer has it too.
     sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
     shape_cases("cloned")
     sniffer.close()

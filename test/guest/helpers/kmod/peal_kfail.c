@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Makes allocations of one thread fail, in a kernel that is built without fault
- * injection: probes send the CPU to functions that return what the allocator
+ * Makes allocations of one thread fail in a kernel that is built without fault
+ * injection. Probes divert the CPU to functions that return what the allocator
  * returns when there is no memory.
  *
  * Owns: slab objects (kmalloc, caches), pages (also those of vmalloc, page
- * tables and user memory), per-CPU memory and new threads, whose memory another
- * task allocates. As with the kernel's own failslab: not in interrupts, and not
- * what must not fail. Left alone are page faults of user mode, which are tried
- * again for ever; munmap, whose failure no program can make good; the core's
- * list of objects, which tolerates the failure and warns of what that leaves; and
- * the loader of modules, whose tracing does so too, but for their init functions.
- * Does not know: who allocates what for what. The parameter "trace" logs it.
+ * tables and user memory), per-CPU memory, and new threads, whose memory another
+ * task allocates. As with the kernel's own failslab, allocations in interrupts
+ * and allocations that must not fail are left alone. So are page faults of user
+ * mode, which the kernel retries for ever; munmap, because no program can handle
+ * its failure; the core's list of objects, which tolerates the failure with a
+ * warning; and the loader of modules, whose tracing does the same. The init
+ * functions of modules are not left alone.
+ * Does not know: the purpose of an allocation. The parameter "trace" logs it.
  */
 #include <linux/fs.h>
 #include <linux/gfp.h>
@@ -34,19 +35,19 @@ static bool kfail_trace;
 module_param_named(trace, kfail_trace, bool, 0644);
 MODULE_PARM_DESC(trace, "log the callers of what is made to fail");
 
-/* Written while task is NULL, then by that task only. */
+/* Written while task is NULL, and then only by that task. */
 static struct {
 	struct task_struct *task;
 	unsigned long number;	/* counted from 1 */
-	bool more;		/* and those behind it */
+	bool more;		/* the later ones, too */
 	bool paused;
-	bool in_init;		/* of a module that it loads */
+	bool in_init;		/* of a module that the thread loads */
 	unsigned long seen, failed;
 } kfail;
 
 static atomic_t kfail_opened = ATOMIC_INIT(0);
 
-/* ---- what runs instead ---- */
+/* ---- functions that run instead ---- */
 
 static notrace noinline long kfail_error(void)
 {
@@ -68,7 +69,7 @@ static notrace noinline void *kfail_null(void)
 struct kfail_probe {
 	struct kprobe kp;
 	void *instead;
-	int gfp;	/* which argument has the flags */
+	int gfp;	/* which argument has the GFP flags */
 };
 
 static struct kfail_probe *kfail_probe(struct kprobe *kp)
@@ -76,13 +77,13 @@ static struct kfail_probe *kfail_probe(struct kprobe *kp)
 	return container_of(kp, struct kfail_probe, kp);
 }
 
-/* Without ftrace a probe is a breakpoint, and runs like an NMI. */
+/* Without ftrace a probe is a breakpoint, which runs like an NMI. */
 static bool kfail_in_task(void)
 {
 	return !in_serving_softirq() && hardirq_count() == (in_nmi() ? HARDIRQ_OFFSET : 0);
 }
 
-/* In a system call of the thread that asked for it. */
+/* Whether this is a system call of the thread that asked for failures. */
 static bool kfail_armed(void)
 {
 	long nr;
@@ -126,7 +127,7 @@ static bool kfail_strikes(const struct kfail_probe *probe, struct pt_regs *regs)
 	return true;
 }
 
-/* Called at the first instruction, so another function can return to the caller. */
+/* Called at the first instruction, so that another function can return to the caller. */
 static int kfail_allocates(struct kprobe *kp, struct pt_regs *regs)
 {
 	if (!kfail_strikes(kfail_probe(kp), regs))
@@ -135,12 +136,14 @@ static int kfail_allocates(struct kprobe *kp, struct pt_regs *regs)
 	return 1;
 }
 
-/* There is one so that the probe is never made a jump: that would ignore where it is sent. */
+/*
+ * It exists so that kprobes does not optimize the probe to a jump, which would ignore a changed IP.
+ */
 static void kfail_after(struct kprobe *kp, struct pt_regs *regs, unsigned long flags)
 {
 }
 
-/* The report of a failed vmalloc looks like a kernel bug, and this one is wanted. */
+/* The report of a failed vmalloc looks like a kernel bug, but this failure is wanted. */
 static int kfail_reports(struct kprobe *kp, struct pt_regs *regs)
 {
 	if (!kfail_armed() || !kfail.failed)
@@ -190,11 +193,11 @@ static struct kretprobe kfail_restrack = {
 };
 
 /*
- * Per-CPU memory fails as a whole, or not at all: what fails inside is reported
- * like a kernel bug. This is what the two functions below call: a probe on
- * themselves would be of another kind of ftrace user (no post_handler, so it may
- * not change the IP), and kprobes mistakes one for the other when they share an
- * address and go.
+ * Per-CPU memory fails as a whole, because a failure inside of it is reported
+ * like a kernel bug. The probe is on a function that the two functions below
+ * call. A probe on themselves would be another kind of ftrace user, because it has
+ * no post_handler and so may not change the IP. kprobes confuses the two
+ * kinds when probes with the same address go.
  */
 static struct kretprobe kfail_percpu = {
 	.kp.symbol_name = "pcpu_alloc",
@@ -224,7 +227,7 @@ static struct kfail_probe kfail_probes[] = {
 	KFAIL_PROBE("warn_alloc", kfail_reports, kfail_null, KFAIL_NO_GFP),
 };
 
-/* ---- who may ask for it ---- */
+/* ---- the interface ---- */
 
 void peal_kfail_start(unsigned long number, bool more)
 {
@@ -232,7 +235,7 @@ void peal_kfail_start(unsigned long number, bool more)
 	kfail.number = number;
 	kfail.more = more;
 	kfail.paused = false;
-	/* An init function may ask for itself. */
+	/* An init function may ask for failures itself. */
 	kfail.in_init = syscall_get_nr(current, task_pt_regs(current)) == __NR_finit_module;
 	kfail.seen = 0;
 	kfail.failed = 0;

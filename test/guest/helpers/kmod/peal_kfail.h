@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Allocations of the calling thread fail between start and stop: for programs the
- * commands of /dev/peal_kfail, for modules two functions.
+ * Allocations of the calling thread fail between start and stop. Programs use the
+ * commands of /dev/peal_kfail, and modules use two functions.
  *
  * Does not know: which allocations those are (peal_kfail.c).
  */
@@ -10,8 +10,8 @@
 
 #include <linux/ioctl.h>
 
-#define PEAL_KFAIL_ONE	_IO('F', 1)	/* the argument's one, counted from 1 */
-#define PEAL_KFAIL_FROM	_IO('F', 2)	/* that one and all that follow */
+#define PEAL_KFAIL_ONE	_IO('F', 1)	/* the one in the argument, counted from 1 */
+#define PEAL_KFAIL_FROM	_IO('F', 2)	/* that one and all later ones */
 #define PEAL_KFAIL_STOP	_IO('F', 3)	/* returns how many have failed */
 
 #ifdef __KERNEL__

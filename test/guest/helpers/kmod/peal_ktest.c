@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A kernel user of peal0: one queue pair connected to itself, one completion
- * queue. Loading it runs the tests; when one fails, loading fails and the log
- * says what was expected.
+ * A kernel user of peal0, with one queue pair connected to itself and one
+ * completion queue. Loading the module runs the tests. When one fails, loading
+ * fails and the log says what was expected.
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
- * inline data, a full ring, making objects without memory, errors and flushes; a
+ * inline data, a full ring, making objects without memory, errors and flushes, a
  * queue pair that is queried after its destruction.
- * Does not hold: programs; those are the other guest tests.
+ * Does not hold: programs, which the other guest tests cover.
  */
 #include <linux/completion.h>
 #include <linux/module.h>
@@ -29,7 +29,7 @@ struct ktest {
 	struct ib_qp *qp;
 	u8 *buf;
 	atomic_t events;
-	int reposts_left;		/* the handler posts that many writes */
+	int reposts_left;		/* the handler posts that many WRITEs */
 	struct completion reposted;
 	int error;
 };
@@ -218,7 +218,7 @@ static void ktest_send(struct ktest *t)
 	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 1000));
 }
 
-/* The receive comes after the SEND: the sender waits and is woken. */
+/* The sender waits and is woken up, because the receive comes after the SEND. */
 static void ktest_receive_late(struct ktest *t)
 {
 	struct ib_sge from = ktest_sge(t, 0, 8), to = ktest_sge(t, KTEST_HALF, 8);
@@ -278,7 +278,7 @@ static void ktest_events(struct ktest *t)
 	KTEST_CHECK(t, ktest_poll_one(t, &wc));
 }
 
-/* Nothing can be run here, so the worker does it. */
+/* Nothing can be executed here, so the worker does it. */
 static void ktest_interrupts_off(struct ktest *t)
 {
 	struct ib_wc wc;
@@ -291,7 +291,7 @@ static void ktest_interrupts_off(struct ktest *t)
 	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 9 && !wc.status);
 }
 
-/* A handler that polls and posts, again and again: the stack must not grow. */
+/* The handler polls and posts many times. The stack must not grow. */
 static void ktest_post_from_handler(struct ktest *t)
 {
 	t->reposts_left = KTEST_REPOSTS;
@@ -321,7 +321,7 @@ static void ktest_post_ring(struct ktest *t, u64 first_id)
 					   IB_SEND_SIGNALED));
 }
 
-/* What completed before RESET and was not polled does not come back as what was posted since. */
+/* Completions that were not polled before RESET must not be taken for later requests. */
 static void ktest_reset(struct ktest *t)
 {
 	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
@@ -338,7 +338,8 @@ static void ktest_reset(struct ktest *t)
 
 /*
  * The core's global rkey does not allow atomics. On the wire the queue pair that
- * refuses is in error before its NAK comes back; it is the one that asked.
+ * refuses is in error before its NAK comes back to the requester, which is the same
+ * queue pair.
  */
 static void ktest_errors(struct ktest *t)
 {
@@ -399,7 +400,7 @@ static int ktest_make_pd(struct ktest *t)
 	return 0;
 }
 
-/* With each allocation failing in turn, @more: and those behind it. */
+/* Each allocation fails in turn. With @more the later ones fail, too. */
 static void ktest_starve(struct ktest *t, int (*make)(struct ktest *), bool more)
 {
 	unsigned long number = 0, refused = 0, failed;
@@ -446,8 +447,8 @@ static void ktest_run_all(struct ktest *t)
 static int (*ktest_destroy)(struct ib_qp *qp, struct ib_udata *udata);
 
 /*
- * Some cores list a queue pair until after this call, and query it for that. The debug
- * kernel says whether anything is read that was freed.
+ * Some cores list a queue pair until after this call, and query it for that. A debug
+ * kernel reports reads of freed memory.
  */
 static int ktest_destroy_and_query(struct ib_qp *qp, struct ib_udata *udata)
 {
@@ -460,7 +461,7 @@ static int ktest_destroy_and_query(struct ib_qp *qp, struct ib_udata *udata)
 	return ret;
 }
 
-/* Nobody else destroys queue pairs meanwhile: the machine is this test's. */
+/* No other thread destroys queue pairs meanwhile, because the machine runs only this test. */
 static void ktest_destroy_qp(struct ktest *t)
 {
 	ktest_destroy = t->dev->ops.destroy_qp;
@@ -512,7 +513,7 @@ static int ktest_with_device(struct ktest *t)
 	return ret;
 }
 
-/* The core calls a client that wants kernel verbs only where they are complete. */
+/* The core calls a client that wants kernel verbs only if the device has all of them. */
 static int ktest_add(struct ib_device *dev)
 {
 	if (strcmp(dev_name(&dev->dev), "peal0"))
