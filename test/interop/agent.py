@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Runs commands on the other machine of a pair, for test/guest/helpers/wire.sh. It trusts whoever connects: for test
-# machines without a network only.
+# Runs commands on the other machine of a pair, for test/guest/helpers/wire.sh. It trusts every peer that connects, so
+# it
+# is only for test machines without a network.
 #
 #   agent.py serve PORT                    takes commands until it is ended
-#   agent.py run HOST PORT COMMAND...      output appears here, the exit status becomes ours
+#   agent.py run HOST PORT COMMAND...      prints the output here, and ends with the command's exit status
 #
-# On the wire: the arguments, each ended by a zero byte, and one more; back come the output, a zero byte and the
-# status. When the connection is lost the command is ended.
+# Protocol: the request has the arguments, each ended by a zero byte, and one more zero byte. The reply has the output,
+# a
+# zero byte and the status. When the connection is lost the command is ended.
 """Remote commands for tests."""
 
 import os
@@ -31,7 +33,7 @@ def read_command(sock):
 
 
 def copy_output(process, sock):
-    """Until the output ends, or the connection does."""
+    """Copy until the output or the connection ends."""
     pipe = process.stdout.fileno()
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
@@ -78,7 +80,7 @@ def run(host, port, command):
         sock.sendall(b"\0".join(os.fsencode(word) for word in command) + b"\0\0")
         while more := sock.recv(65536):
             data += more
-            # Text has no zero bytes: the first one begins the status.
+            # Text has no zero bytes, so the first one begins the status.
             text, _, rest = data.partition(b"\0")
             os.write(1, text)
             data = b"\0" + rest if b"\0" in data else b""

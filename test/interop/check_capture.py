@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Reads a capture of RoCEv2 packets and says what is wrong with them, independently of peal's code: lengths, padding,
-# headers, the invariant CRC (by zlib), and with --tshark what Wireshark's InfiniBand dissector says.
+# Reads a capture of RoCEv2 packets and reports what is wrong with them, independently of peal's code. It checks
+# lengths,
+# padding, headers and the invariant CRC (with zlib). With --tshark it also compares with Wireshark's InfiniBand
+# dissector.
 #
 #   check_capture.py FILE.pcap [--tshark] [--require NAME,...] [--quiet]
 #
-# NAME is an opcode's name, as printed, or one of ack, rnr-nak, nak-sequence, nak-invalid-request, nak-remote-access,
-# nak-remote-operation, mad, ipv4, ipv6, vlan: at least one such packet has to be there.
-# Exit status: 0 nothing is wrong; 1 something is, or is missing. It captures nothing.
+# The capture must have at least one packet of each NAME. A NAME is an opcode's name, as printed, or one of ack,
+# rnr-nak,
+# nak-sequence, nak-invalid-request, nak-remote-access, nak-remote-operation, mad, ipv4, ipv6, vlan.
+# Exit status: 0 nothing is wrong, 1 a packet is wrong or missing. It captures nothing.
 """Checks of RoCEv2 captures."""
 
 import argparse
@@ -55,7 +58,7 @@ NAKS = {0: "nak-sequence", 1: "nak-invalid-request", 2: "nak-remote-access", 3: 
 
 
 class Wrong(Exception):
-    """What is wrong with a packet."""
+    """An error in a packet."""
 
 
 def need(condition, text):
@@ -64,7 +67,7 @@ def need(condition, text):
 
 
 class Packet:
-    """One RoCEv2 packet of an Ethernet frame. Raises Wrong; fields are for comparison with other decoders."""
+    """One RoCEv2 packet of an Ethernet frame. Raises Wrong. Other decoders compare its fields."""
 
     def __init__(self, frame):
         self.labels = []
@@ -110,10 +113,10 @@ class Packet:
         self.pseudo = data[8:40] + struct.pack("!II", len(self.udp), 17)
 
     def sum_is_right(self, checksum):
-        # With offload the stack has put only the pseudo header's sum there so far.
+        # With offload the stack has put only the sum of the pseudo header there so far.
         return fold(self.pseudo + self.udp) == 0xffff or checksum == fold(self.pseudo)
 
-    # IBTA A17.3.3: everything that may change on the way counts as ones.
+    # IBTA A17.3.3: everything that routers may change counts as ones.
     def check_icrc(self):
         need(len(self.udp) >= 8 + 12 + 4, f"{len(self.udp)} bytes of UDP hold no packet")
         masked = bytearray(self.udp[:-4])
@@ -184,7 +187,7 @@ def fold(data):
 
 
 def frames(path):
-    """Number and bytes of each frame of an Ethernet capture file."""
+    """Yields the number and bytes of each frame of an Ethernet capture file."""
     with open(path, "rb") as file:
         head = file.read(24)
         order = "<" if head[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
@@ -213,7 +216,7 @@ def port(frame, at):
 
 
 def read_packets(path):
-    """The good packets by frame number, and what is wrong with the others."""
+    """Returns the good packets by frame number, and the errors of the others."""
     good, problems = {}, []
     for number, frame in frames(path):
         if frame is None:
@@ -226,7 +229,7 @@ def read_packets(path):
     return good, problems
 
 
-# What the dissector calls the same things.
+# The dissector's names of the same fields.
 FIELDS = {
     "infiniband.bth.opcode": "opcode", "infiniband.bth.destqp": "qpn", "infiniband.bth.psn": "psn",
     "infiniband.reth.dmalen": "dma_length", "infiniband.aeth.syndrome": "syndrome",
@@ -239,9 +242,9 @@ def tshark_rows(path):
                "-e", "frame.number", "-e", "_ws.malformed", "-e", "_ws.expert.severity", "-e", "_ws.expert.message"]
     for field in FIELDS:
         command += ["-e", field]
-    # IBTA A17.4.5.2: the ICRC makes the UDP checksum superfluous, also over IPv6.
+    # IBTA A17.4.5.2: the ICRC replaces the UDP checksum, also over IPv6.
     command += ["-o", "udp.ignore_ipv6_zero_checksum:TRUE"]
-    # The random payload of a test is not a storage protocol, whatever it looks like.
+    # The random payload of a test is no storage protocol, even if it looks like one.
     command += ["--disable-heuristic", "eth_over_ib"]
     for protocol in payload_protocols():
         command += ["--disable-protocol", protocol]
@@ -252,14 +255,14 @@ def tshark_rows(path):
 
 
 def payload_protocols():
-    """Those that look at the payload of any queue pair and may recognise themselves."""
+    """Dissectors that look at the payload of any queue pair and may recognise their protocol."""
     listing = subprocess.run(["tshark", "-G", "heuristic-decodes"], capture_output=True, text=True, check=True).stdout
     rows = [line.split("\t") for line in listing.splitlines()]
     return [row[1] for row in rows if row[0] == "infiniband.payload" and row[1] != "ethertype"]
 
 
 def tshark_problems(path, good):
-    """Where the dissector complains, or reads another value than we."""
+    """Errors that the dissector reports, and fields that it reads differently."""
     problems, seen = [], set()
     for row in tshark_rows(path):
         row += [""] * (4 + len(FIELDS) - len(row))

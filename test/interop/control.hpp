@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The two ends of verify talk over TCP: a line each way.
+ * The two ends of verify talk over TCP, one line each way.
  *
- * Owns: the connection. Does not know: what the lines say.
+ * Owns: the connection. Does not know: the meaning of the lines.
  */
 #pragma once
 
@@ -69,7 +69,7 @@ public:
 		    static_cast<ssize_t>(text.size()))
 			throw std::runtime_error("the other end is gone");
 	}
-	/* False when the other end has left. */
+	/* Return: false when the other end has left. */
 	bool receive(std::string &line)
 	{
 		std::size_t end;
@@ -99,7 +99,7 @@ private:
 	std::string rest_;
 };
 
-/* No more requests make sense. */
+/* No further request makes sense. */
 struct Lost : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };

@@ -18,11 +18,11 @@ constexpr std::uint32_t max_depth = 16;
 constexpr std::size_t grh_bytes = 40;
 constexpr std::uint32_t qkey = 0x11111111;
 constexpr std::uint32_t fault_bytes = 64;
-/* Headers of datagrams lie before the slots. */
+/* The first bytes hold headers of datagrams, the slots follow. */
 constexpr std::size_t slots_begin = 4096;
 
 constexpr int access_rights = all_access | IBV_ACCESS_MW_BIND;
-/* rxe hands the kernel's bit, 4, to the program. */
+/* rxe passes the kernel's bit, 4, to the program. */
 constexpr unsigned invalidated = IBV_WC_WITH_INV | 4;
 
 std::size_t region_for(std::size_t largest_message)
@@ -44,7 +44,7 @@ std::uint64_t message_key(const Batch &batch, std::uint32_t index)
 	return mix(batch.seed ^ mix((static_cast<std::uint64_t>(batch.number) << 32) + index));
 }
 
-/* The message's bytes, eight at a time. */
+/* Visits the message's bytes, eight at a time. */
 template <class Visit>
 void each_word(std::uint64_t key, std::size_t length, Visit visit)
 {
@@ -252,7 +252,10 @@ std::uint32_t End::depth(std::uint32_t size) const
 	return static_cast<std::uint32_t>(std::clamp<std::size_t>(room, 1, max_depth));
 }
 
-/* Where the message begins: at any byte of a line, but at its start when it is an atomic's word. */
+/*
+ * Return: where the message begins. It may begin at any byte of a cache line, but the word of an
+ * atomic begins at the start.
+ */
 std::size_t End::slot(const Batch &batch, std::uint32_t index) const
 {
 	const std::size_t stride = batch.size + 3 * guard_bytes;
@@ -268,7 +271,7 @@ End::Bytes End::bytes(const Batch &batch, std::uint32_t index) const
 	return region_.bytes(slot(batch, index), batch.size);
 }
 
-/* Every second message in two pieces. */
+/* Every second message has two entries. */
 std::vector<ibv_sge> End::pieces(const Batch &batch, std::uint32_t index) const
 {
 	const auto begin = slot(batch, index);
@@ -299,7 +302,7 @@ void End::fill(const Batch &batch)
 	}
 }
 
-/* Empty, or the first byte that is not what it should be. */
+/* Return: empty, or a description of the first wrong byte. */
 std::string End::wrong_byte(const Batch &batch) const
 {
 	for (std::uint32_t i = 0; i < batch.count; i++) {
@@ -359,7 +362,7 @@ void End::post_receives(const Batch &batch)
 	}
 }
 
-/* One window for each message; the client's SEND invalidates it. */
+/* Binds one window for each message. The client's SEND invalidates it. */
 std::string End::bind_windows(const Batch &batch)
 {
 	std::string keys;
@@ -399,7 +402,7 @@ void End::check(const Batch &batch)
 		check_receives(batch);
 	if (operation_.atomic())
 		return check_word(batch);
-	/* Nothing says when the last WRITE without a connection that acknowledges has arrived. */
+	/* UC has no ACKs, so nothing says when the last WRITE has arrived. */
 	if (operation_.type == IBV_QPT_UC)
 		eventually([&] { return wrong_byte(batch).empty(); }, 5s);
 	compare(batch);
@@ -543,7 +546,7 @@ void End::expect_fault()
 					 verify::describe(wc));
 }
 
-/* Each atomic returns what the one before left. */
+/* Each atomic returns what the one before it left. */
 void End::check_results(const Batch &batch) const
 {
 	const auto step = operation_.kind == Kind::fetch_add ? addend(batch) : 1;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * One end of verify: a queue pair, memory in slots, and what this end has to do for a batch of
- * messages.
+ * One end of verify: a queue pair, memory in slots, and this end's part of a batch of messages.
  *
- * Owns: the verbs objects, where each message lies, what its bytes are.
+ * Owns: the verbs objects, the place of each message, its bytes.
  * Does not know: how the ends talk, which sizes are tried.
  */
 #pragma once
@@ -23,7 +22,7 @@ struct Operation {
 	ibv_qp_type type;
 	ibv_wr_opcode opcode;
 	Kind kind;
-	ibv_wc_status expected = IBV_WC_SUCCESS; /* the client's completion, when it is a fault */
+	ibv_wc_status expected = IBV_WC_SUCCESS; /* the client's completion, for a faulty request */
 
 	bool immediate() const
 	{
@@ -31,7 +30,7 @@ struct Operation {
 	}
 	bool takes_receive() const { return kind == Kind::send || immediate(); }
 	bool atomic() const { return kind == Kind::fetch_add || kind == Kind::compare_swap; }
-	/* Whether the size is the caller's to choose. */
+	/* Whether the caller may choose the size. */
 	bool sized() const { return !atomic() && kind != Kind::fault; }
 	bool allows(std::uint32_t size, std::uint32_t mtu) const
 	{
@@ -50,7 +49,7 @@ struct EndOptions {
 	std::uint64_t seed = std::random_device{}();
 };
 
-/* Messages of one size that are under way together. */
+/* Messages of one size that are outstanding together. */
 struct Batch {
 	std::uint32_t number;
 	std::uint32_t size;
@@ -96,10 +95,10 @@ public:
 	std::string describe() const;
 	void connect(const std::string &peer);
 
-	/* Of the server; the answer is what the client's run() needs. */
+	/* For the server. The answer is what the client's run() needs. */
 	std::string prepare(const Batch &batch);
 	void check(const Batch &batch);
-	/* Of the client. */
+	/* For the client. */
 	void run(const Batch &batch, const std::string &prepared);
 
 	std::uint32_t mtu() const { return 128U << path_mtu_; }

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 2100
 #
-# The tests in which programs and administrators do their worst, for minutes each: PEAL_FUZZ_SECONDS (180) of
-# scribbling and as much of wrong calls, with an innocent program's rate beside them, and of fields that change while they
-# are used; PEAL_STORM_SECONDS (60) of each kind of storm. Half an hour of the first two: PEAL_FUZZ_SECONDS=900.
+# The hostile tests and the random administrator run for minutes each. Scribbling, wrong calls and fields that change in
+# use take PEAL_FUZZ_SECONDS (180) each. An innocent program's rate is measured beside the first two. Each kind of storm
+# takes PEAL_STORM_SECONDS (60). PEAL_FUZZ_SECONDS=900 makes half an hour of the first two.
 set -u
 programs=$(dirname "$0")/../../build/user/test/guest
 export PEAL_FUZZ_SECONDS=${PEAL_FUZZ_SECONDS:-180} PEAL_STORM_SECONDS=${PEAL_STORM_SECONDS:-60}

@@ -3,8 +3,9 @@
 # carrier: any
 # timeout: 3000
 #
-# 100 MiB over wires that lose, duplicate, reorder and delay; rping; perftest with delay and reordering next to the
-# same delay without. WIRE_KINDS="rxe rxe" shows what rdma_rxe does on the same wires.
+# 100 MiB arrive over wires that lose, duplicate, reorder and delay packets, and rping works there. perftest runs with
+# delay and reordering, next to the same delay without reordering. WIRE_KINDS="rxe rxe" shows what rdma_rxe does on the
+# same wires.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../guest/helpers/wire.sh"
@@ -15,7 +16,7 @@ read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
 bytes=${WIRE_MEBIBYTES:-100}
 limit=${WIRE_LIMIT:-150}
 
-# delayed NAME NETEM...: what has to finish, however late and in whatever order packets come.
+# delayed NAME NETEM...: programs that must finish, however late and in whatever order packets come.
 delayed() {
 	local tool
 	impair "$@"

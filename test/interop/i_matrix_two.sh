@@ -4,7 +4,7 @@
 # timeout: 4800
 # vm: peers 2, cpus 1
 #
-# The same between two machines, peal in one and rdma_rxe in the other.
+# The whole matrix between two machines, with peal in one and rdma_rxe in the other.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../guest/helpers/wire.sh"
@@ -12,7 +12,7 @@ source "$(dirname "$0")/../guest/helpers/wire.sh"
 source "$(dirname "$0")/matrix.sh"
 require ib_write_bw ibv_rc_pingpong rping ucmatose ss
 
-# shellcheck disable=SC2086 # two words
+# shellcheck disable=SC2086 # the variable has two words
 wire_up_two ${WIRE_KINDS:-peal rxe} "${WIRE_MTU:-1500}"
 run_matrix
 wire_down

@@ -3,14 +3,15 @@
 # carrier: any
 # timeout: 1200
 #
-# soak.cpp for ten minutes beside a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long form,
-# run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
+# Runs soak.cpp for ten minutes over a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long
+# form,
+# to be run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../guest/helpers/wire.sh"
 require tc
 
-# flap: the wire is down for a third of a second, every twenty.
+# flap: takes the wire down for a third of a second, every twenty seconds.
 flap() {
 	while sleep 20; do
 		wire_on a ip link set wire_a down

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Transfers over an impaired wire, for wire/lossy_wire and i_loss.sh; wire.sh is loaded and the wire up. Prints how long
-# each took, counts what failed in impair_failures. It makes no wire.
+# Transfers over an impaired wire, for wire/lossy_wire and i_loss.sh, which load wire.sh and make the wire. The
+# functions
+# print how long each transfer took, and count failures in impair_failures.
 
 verify=build/user/test/interop/verify
 impair_failures=0
 
 since() { awk -v us=$((${EPOCHREALTIME/./} - $1)) 'BEGIN { printf "%.1f s", us / 1e6 }'; }
 
-# impair NAME NETEM...: what leaves either end from now on; "clean" is a wire without any.
+# impair NAME NETEM...: impairs what both ends send from now on. "clean" means no impairment.
 impair() {
 	impairment=$1
 	wire_loses=
@@ -18,7 +19,7 @@ impair() {
 	wire_netem both "$@"
 }
 
-# attempt WHAT COMMAND...: prints how long it took. The test goes on after a failure, so that one run shows all.
+# attempt WHAT COMMAND...: prints how long it took. The test continues after a failure, so that one run shows all.
 attempt() {
 	local what=$1 begin=${EPOCHREALTIME/./} status=0
 	shift
@@ -33,7 +34,7 @@ attempt() {
 	echo "    server: $(tail -n 2 "$wire_work/server" | tr '\n' ' ')"
 }
 
-# transfer MEBIBYTES SECONDS: WRITE, READ and SEND of that many bytes, each within that time.
+# transfer MEBIBYTES SECONDS: moves that many bytes by WRITE, READ and SEND, each within that time.
 transfer() {
 	local operation
 	for operation in rc-write rc-read rc-send; do
@@ -48,7 +49,7 @@ ping() {
 		rping -c -a @PEER -p @PORT -V "${@:2}"
 }
 
-# perf SECONDS PROGRAM ARGUMENT...: with a timeout of 268 ms, above any round trip here.
+# perf SECONDS PROGRAM ARGUMENT...: uses a timeout of 268 ms, which is above any round trip here.
 perf() {
 	attempt "${*:2}" wire_pair b 4 "$1" "$2" -d @DEVICE -x @GID -p @PORT -F -u 16 "${@:3}"
 }

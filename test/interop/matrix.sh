@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# The interoperation matrix, for i_matrix_*.sh: stock programs and verify over a wire that is up, each end once the
-# client. Prints a table of "pass" or the reason; what is known not to work at the other device is named in
-# known_reason and does not fail the test.
+# The interoperation matrix, for i_matrix_*.sh. It runs stock programs and verify over a wire that is up. Each end is
+# the
+# client once. It prints a table with "pass" or the reason. known_reason names what the other device cannot do; these
+# rows do not fail the test.
 
 matrix_failures=0
 verify=build/user/test/interop/verify
@@ -12,7 +13,7 @@ sizes=0,1,3,33,mtu-1,mtu,mtu+1,65536,8388608
 # direction CLIENT_END
 direction() { echo "${wire_device[$1]%_?} asks ${wire_device[$(other_end "$1")]%_?}"; }
 
-# The programs' own words, or how they ended.
+# Prints the programs' error messages, or how they ended.
 reason() {
 	local line
 	line=$(grep -h -i -E 'fail|error|invalid|unable|couldn|not supported|unexpected|differ|wrong' \
@@ -21,7 +22,7 @@ reason() {
 	echo "${line:0:100}"
 }
 
-# known_reason NAME CLIENT_END: why it cannot work between these two; fails when there is no reason.
+# known_reason NAME CLIENT_END: prints why it cannot work between these two, and fails when there is no reason.
 known_reason() {
 	case "$1, $(direction "$2")" in
 	ibv_srq_pingpong*peal*) echo "peal has no shared receive queues yet" ;;
@@ -107,7 +108,7 @@ cm_rows() {
 	cm "ucmatose" ucmatose -b @ADDRESS -p @PORT -c 4 -C 10 -- ucmatose -s @PEER -b @ADDRESS -p @PORT -c 4 -C 10
 }
 
-# run_matrix: both families; the long list over IPv4.
+# run_matrix: runs both families. Only IPv4 gets the long list.
 run_matrix() {
 	local family=4 seconds=120 runner=wire_pair
 	printf '%-28s| %-24s| %s\n' "client asks server" "$(direction a)" "$(direction b)" >"$wire_work/table"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Eight programs at work for a long time, for i_soak.sh: four over the direct carrier, four
- * over a wire, each with four connections and every opcode of RC; they end, or are killed, and
- * others take their place.
+ * Eight programs work for a long time, for i_soak.sh. Four use the direct path, and four a wire.
+ * Each
+ * has four connections and every opcode of RC. Programs end or are killed, and others replace them.
  *
- * Holds: every byte is right; each work request completes once, behind an error only flushed;
- * connections break only where the wire does (SOAK_WIRE's link goes down now and then); the
- * kernel's memory, its pinned pages and the rate at the end are what they were at the start.
- * Does not hold: what breaks the wire; i_soak.sh does that.
+ * Holds: Every byte is right. Each work request completes once, and after an error only as flushed.
+ * Connections break only where the wire does, because SOAK_WIRE's link goes down now and then. At
+ * the end the kernel's memory, its pinned pages and the rate are what they were at the start.
+ * Does not hold: the impairment of the wire (i_soak.sh).
  *
- * SOAK_SECONDS, default 600. SOAK_WIRE: the two devices at its ends. PEAL_DEV: that of the direct
- * carrier.
+ * SOAK_SECONDS, default 600. SOAK_WIRE: the two devices at its ends. PEAL_DEV: the device of the
+ * direct path.
  */
 #include "commands.hpp"
 #include "innocent.hpp"
@@ -30,7 +30,7 @@ constexpr std::size_t lanes = 4, programs = 8;
 
 /* ------------------------------------------------------------------------ a connection */
 
-/* One end: its queue pair, what it has posted, whether that has failed. */
+/* One end: its queue pair, the requests that it has posted, and whether one has failed. */
 struct End {
 	End(Device &device)
 		: endpoint(device, options()), memory(endpoint.pd, most_bytes + cell_bytes, access)
@@ -53,7 +53,7 @@ struct End {
 		outstanding.insert(++last);
 		peal_test::post_recv(endpoint.qp, last, std::move(sges));
 	}
-	/* Everything that has completed. Return: whether all of it well. */
+	/* Takes all completions. Return: whether all succeeded. */
 	bool collect()
 	{
 		for (ibv_cq *cq : {endpoint.send_cq.get(), endpoint.recv_cq.get()})
@@ -90,18 +90,18 @@ public:
 		  window_(ibv_alloc_mw(b_.endpoint.pd, IBV_MW_TYPE_2), "alloc_mw")
 	{
 		Link link;
-		link.timeout = 17; /* 0.5 s: links go down for less than seven of these */
+		link.timeout = 17; /* 0.5 s, and links are down for less than seven of these */
 		link.psn = static_cast<std::uint32_t>(random_.between(0, 0xffffff));
 		connect_ends(a_, b_, link);
 		connect_ends(b_, a_, link);
 	}
-	/* One operation, of any kind. */
+	/* Starts one operation of any kind. */
 	void begin()
 	{
 		size_ = random_.between(1, most_bytes);
 		kind_ = random_.between(0, 8);
 		fill_pattern(source().bytes(0, size_), ++salt_);
-		/* READ brings b's bytes to a; all others go the other way. */
+		/* READ moves b's bytes to a. All others move a's to b. */
 		switch (kind_) {
 		case 0:
 			return a_.post(remote(Send(IBV_WR_RDMA_WRITE, piece())));
@@ -127,7 +127,7 @@ public:
 			return write_and_fence();
 		}
 	}
-	/* Return: false when the connection has broken. Throws when something is wrong. */
+	/* Return: false when the connection has broken. It throws when anything is wrong. */
 	bool finish()
 	{
 		const auto done = [&] {
@@ -144,7 +144,7 @@ public:
 		check();
 		return true;
 	}
-	/* Both ends give up: each work request still comes back, flushed. */
+	/* Both ends go to error. Each work request still comes back, flushed. */
 	void give_up()
 	{
 		for (auto *end : {&a_, &b_})
@@ -177,7 +177,7 @@ private:
 	Region &target() { return kind_ == 4 ? a_.memory : b_.memory; }
 	std::uint32_t immediate() const { return static_cast<std::uint32_t>(salt_ * 0x9e3779b9); }
 	bool failed() const { return a_.failed[0] || a_.failed[1] || b_.failed[0] || b_.failed[1]; }
-	/* In up to three entries. */
+	/* A message in at most three entries. */
 	std::vector<ibv_sge> piece()
 	{
 		const std::size_t one = size_ / 3, two = size_ / 2;
@@ -192,7 +192,7 @@ private:
 		return Send(opcode, {a_.memory.sge(most_bytes, cell_bytes)})
 			.atomic(b_.memory.address(most_bytes), b_.memory.rkey(), first, second);
 	}
-	/* Two of them in a row, the second behind a READ's fence. */
+	/* Two WRITEs in a row, the second behind a READ's fence. */
 	void write_and_fence()
 	{
 		a_.post(remote(Send(IBV_WR_RDMA_WRITE, piece())));
@@ -210,7 +210,7 @@ private:
 			{b_.memory.mr(), b_.memory.address(), size_, IBV_ACCESS_REMOTE_WRITE}};
 		b_.post(send);
 	}
-	/* Through the window, which the next message or its owner closes. */
+	/* Writes through the window, which the next message or its owner closes. */
 	bool use_window()
 	{
 		const bool by_peer = salt_ % 2;
@@ -257,7 +257,7 @@ private:
 
 /* ----------------------------------------------------------------------------- programs */
 
-/* What they all write: how much is done. */
+/* Shared by all programs: how much they have done. */
 struct Tally {
 	std::atomic<std::uint64_t> direct, wire, broken;
 };
@@ -267,7 +267,7 @@ struct Devices {
 	bool wire;
 };
 
-/* Without a route no connection begins, and a wire that is down has none. */
+/* A connection needs a route, and a wire that is down has none. */
 std::unique_ptr<Lane> new_lane(const Devices &names, Device &from, Device &to, Random &random)
 {
 	const Stopwatch watch;
@@ -283,7 +283,7 @@ std::unique_ptr<Lane> new_lane(const Devices &names, Device &from, Device &to, R
 	}
 }
 
-/* Where a wire may break a connection, a new one takes its place. */
+/* A new connection replaces one that the wire has broken. */
 int work(const Devices &names, Tally &tally, Duration time)
 {
 	Random random(static_cast<std::uint64_t>(getpid()));
@@ -328,7 +328,7 @@ public:
 		child_ = spawn([this, plan] { return work(names_, tally_, plan); });
 		started_++;
 	}
-	/* Return: whether the program has ended, as planned. */
+	/* Return: whether the program has ended as planned. */
 	bool ended(bool now)
 	{
 		int status = 0;
@@ -355,7 +355,7 @@ private:
 /* ------------------------------------------------------------------------------ figures */
 
 struct Sample {
-	double direct, wire; /* operations a second */
+	double direct, wire; /* operations in a second */
 	long slab, vmalloc;  /* KiB */
 };
 
@@ -381,7 +381,7 @@ public:
 		wire_ = wire;
 		watch_ = Stopwatch();
 	}
-	/* The last third's median as a part of that of the third before. */
+	/* The median of the last third, as a part of the median of the third before. */
 	template <class Member>
 	double drift(Member member) const
 	{

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Tests check_capture.py: packets that rdma_rxe has sent are good, and no changed bit of them goes unnoticed, but those
+# Tests check_capture.py. Packets that rdma_rxe has sent are good. Every changed bit of them is noticed, except those
 # that routers may change.
 """Unit tests of the capture checker."""
 
@@ -41,7 +41,7 @@ GOLDEN = {
 
 
 def in_vlan(frame):
-    """The frame with a VLAN tag: the ICRC does not cover it."""
+    """The frame with a VLAN tag, which the ICRC does not cover."""
     return frame[:12] + b"\x81\x00\x00\x07" + frame[12:]
 
 
@@ -55,7 +55,7 @@ def write_capture(frames):
 
 
 def may_change(frame):
-    """Offsets of bits that a changed packet may have and still be good."""
+    """Offsets of bits that may change in a good packet."""
     free = set(range(12 * 8))  # addresses of the Ethernet
     if frame[12:14] == b"\x86\xdd":
         free |= set(range(14 * 8 + 4, 18 * 8)) | set(range(21 * 8, 22 * 8))  # class, label, hop limit

@@ -3,20 +3,20 @@
  * verify: moves random data between two RDMA devices with every operation and compares each
  * byte, and the bytes around it, at both ends.
  *
- *	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS]	the server of one client
- *	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS] HOST	the client
+ * 	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS]	the server of one client
+ * 	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS] HOST	the client
  *
- *	--ops NAME,...	 of those that --list prints; default: all that should succeed
- *	--sizes BYTES,... default 0,1,3,33,mtu-1,mtu,mtu+1,65536; mtu is the path's
- *	--count N	 messages of each size, default 16
- *	--timeout N	 of the queue pair, default 14 (67 ms); at both ends
- *	--limit S	 seconds that a batch may take, default 20 (PEAL_SLOWNESS times as many)
- *	--seed N	 of the data
+ * 	--ops NAME,...	 of those that --list prints; default: all that should succeed
+ * 	--sizes BYTES,... default 0,1,3,33,mtu-1,mtu,mtu+1,65536; mtu is the path's
+ * 	--count N	 messages of each size, default 16
+ * 	--timeout N	 of the queue pair, default 14 (67 ms), at both ends
+ * 	--limit S	 seconds that a batch may take, default 20 (PEAL_SLOWNESS times as many)
+ * 	--seed N	 of the data
  *
  * Prints a line for each operation and size, "ok OPERATION SIZE" or "FAILED OPERATION SIZE:
- * why". Exit status: 0 everything arrived; 1 something did not; 2 a wrong call or no peer.
+ * why". Exit status: 0 everything arrived, 1 something did not, 2 a wrong call or no peer.
  *
- * Knows nothing of the kind of device; both ends may be of any.
+ * It does not depend on the kind of device. Each end may be of any kind.
  */
 #include "control.hpp"
 #include "end.hpp"
@@ -132,7 +132,7 @@ std::uint32_t size_in_bytes(const std::string &name, std::uint32_t mtu)
 	return mtu + static_cast<std::uint32_t>(std::atoi(name.c_str() + 3));
 }
 
-/* The server obeys: each request is answered by "ok" or by what is wrong. */
+/* Answers each request of the client with "ok" or with the error. */
 void serve(const Options &options)
 {
 	auto control = Control::listen(options.port);
@@ -174,7 +174,7 @@ public:
 		: options_(options), control_(Control::connect(options.host, options.port))
 	{
 	}
-	/* True when every size arrived. */
+	/* Return: whether every size arrived. */
 	bool run(const Operation &operation)
 	{
 		bool good = true;
