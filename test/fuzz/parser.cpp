@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Any bytes to the packet parser.
+ * Feeds any bytes to the packet parser.
  *
- * Holds: nothing behind the readable bytes is read; what is taken has lengths
- * that add up, and builds to the same bytes again; what is refused deserves it.
+ * Holds: Nothing behind the readable bytes is read. A packet that is taken has lengths
+ * that add up, and builds to the same bytes again. A packet that is refused is malformed.
  */
 #include <algorithm>
 #include <memory>
@@ -14,7 +14,7 @@ using namespace peal::fuzz;
 
 namespace {
 
-/* Exactly so many bytes on the heap: reading one more is seen. */
+/* Exactly this many bytes on the heap, so that the address sanitizer sees a read of one more. */
 std::unique_ptr<std::uint8_t[]> copy_of(const std::uint8_t *data, std::size_t bytes)
 {
 	auto copy = std::make_unique<std::uint8_t[]>(bytes);
@@ -23,7 +23,7 @@ std::unique_ptr<std::uint8_t[]> copy_of(const std::uint8_t *data, std::size_t by
 	return copy;
 }
 
-/* What a receiver ignores (IBTA 9.2, 9.3.3) is not sent again. */
+/* Clears what a receiver ignores (IBTA 9.2, 9.3.3), because it is not sent again. */
 void clear_reserved(std::uint8_t *bytes, std::uint16_t has)
 {
 	bytes[4] &= 0xc0;
@@ -78,7 +78,7 @@ void check_refused(const std::uint8_t *data, std::uint32_t linear, std::uint32_t
 	}
 }
 
-/* The bytes as they are, and again with only the headers in reach. */
+/* Parses the bytes as they are, and again with only the headers readable. */
 void parse(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total)
 {
 	const auto bytes = copy_of(data, linear);
@@ -100,7 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 	parse(data, total, total);
 	if (total > PEAL_HEADERS_MAX) {
 		parse(data, PEAL_HEADERS_MAX, total);
-		/* One that is longer than what is at hand. */
+		/* A packet that is longer than its readable bytes. */
 		parse(data, PEAL_HEADERS_MAX, total * 16);
 	}
 	return 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Any messages, responses and waits to the requester.
+ * Feeds any messages, responses and waits to the requester.
  *
- * Holds: what RequesterModel says: packets leave in order and inside the window,
- * nothing is acknowledged that no answer vouches for, payload lands in order and
- * once, messages complete in order and once. A peer that falls silent, or only
- * ever refuses, is given up in the time and number of tries that were agreed.
+ * Holds: RequesterModel accepts everything. Packets are sent in order and inside the window.
+ * Nothing is acknowledged that no response covers. Payload lands in order and once, and messages
+ * complete in order and once. The requester gives up a peer that is silent, or that always
+ * refuses, in the agreed time and number of tries.
  */
 #include <algorithm>
 #include <memory>
@@ -22,10 +22,10 @@ using namespace peal::fuzz;
 namespace {
 
 constexpr std::uint32_t ENTRIES = 8;
-/* Events until a peer that never says anything useful is given up, at the very most. */
+/* The upper limit of events until a peer that never says anything useful is given up. */
 constexpr unsigned PATIENCE = 20000;
 constexpr std::uint64_t SECOND = 1000000000;
-/* Early responses are kept for so long at least, and at most for twice that. */
+/* Early responses are kept for at least this long, and for at most twice that. */
 constexpr std::uint64_t KEEP = 20000000;
 
 class Run {
@@ -38,7 +38,7 @@ class Run {
 	std::uint32_t base_ = 0; /* index in flight of the model's first message */
 	std::uint32_t next_index_ = 0;
 	bool again_ = false;	 /* the response was kept */
-	std::uint16_t flow_ = 0; /* of the last that landed */
+	std::uint16_t flow_ = 0; /* flow of the last packet that landed */
 
 	std::uint32_t mtu() const { return model_->mtu(); }
 	peal_requester_config choose_config()
@@ -103,7 +103,7 @@ class Run {
 		peal_requester_spoil(o_.get(), flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
 		model_->spoil(index_of(flight));
 	}
-	/* Memory that some message uses goes: found out when a packet needs it. */
+	/* Memory that some message uses goes. The requester learns this when a packet needs it. */
 	void leave(const peal_outgoing &out)
 	{
 		if (out.local) {
@@ -160,7 +160,7 @@ class Run {
 			take_back(handle);
 		MUST(kept_.empty());
 	}
-	/* To error, and from there through RESET to a new life. */
+	/* Goes to error, and from there through RESET to a new life. */
 	void flush()
 	{
 		const peal_requester_config config = model_->config();
@@ -190,7 +190,7 @@ class Run {
 		p.syndrome = PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED;
 		return p;
 	}
-	/* What a peer would answer to the packet of this PSN. */
+	/* The response of a correct peer to the packet with this PSN. */
 	peal_packet right_answer(std::uint32_t psn)
 	{
 		const std::uint64_t at = model_->unwrap(psn);
@@ -286,7 +286,7 @@ class Run {
 		}
 		follow();
 	}
-	/* Of another flow than what came in its turn: it has no effect at all. */
+	/* A packet of another flow than the last one in its turn has no effect at all. */
 	void check_mistrusted(const peal_packet &p)
 	{
 		peal_landing landing;
@@ -295,7 +295,7 @@ class Run {
 		MUST(landing.what == PEAL_LANDING_DROPPED && landing.drop == PEAL_DROP_conflict);
 		MUST(o_->trail.una == p.psn);
 	}
-	/* Only what is kept can have a copy, which the host may find to be none. */
+	/* Only a kept packet can have a copy. The host may find that a packet is no copy. */
 	void check_copy(const peal_landing &landing, const peal_packet &p)
 	{
 		auto *kept = static_cast<Kept *>(landing.kept);
@@ -307,7 +307,7 @@ class Run {
 		take_back(kept);
 		MUST(!peal_early_has(&o_->early, p.psn));
 	}
-	/* What was acknowledged before it is so first. */
+	/* Packets that were acknowledged before it are acknowledged first. */
 	void follow_landing(const peal_landing &landing, const peal_packet &p)
 	{
 		follow();
@@ -342,7 +342,7 @@ class Run {
 			take_back(handle);
 		}
 	}
-	/* Each expiry must bring the next deadline forward, or something to send. */
+	/* Each expiry must move the next deadline, or cause a packet to be sent. */
 	void expire()
 	{
 		for (unsigned tries = 0; tries < 8; ++tries) {
@@ -371,7 +371,7 @@ class Run {
 
 		config.retry_limit = static_cast<u8>(in_.below(8));
 		config.rnr_limit = static_cast<u8>(in_.below(8));
-		/* A new timeout comes when the queue has drained (SQD to SQD). */
+		/* A new timeout is set when the queue has drained (SQD to SQD). */
 		if (!model_->outstanding())
 			config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
 		peal_requester_configure(o_.get(), &config);
@@ -447,7 +447,7 @@ class Run {
 		}
 		MUST(events < PATIENCE || !config.timeout_ns);
 	}
-	/* From here on it says the same of every packet, a good while later. */
+	/* From here on the peer refuses every packet with the same syndrome, a good while later. */
 	void refuse(std::uint8_t syndrome)
 	{
 		unsigned events = 0;
@@ -471,7 +471,7 @@ class Run {
 		const bool forever = model_->config().rnr_limit == 7;
 		const bool never = !model_->config().timeout_ns;
 
-		/* One that denies what it has said before is only given up by the timeout. */
+		/* A peer that denies an earlier answer is given up only by the timeout. */
 		switch (in_.below(4)) {
 		case 0:
 			if (!forever && !never)

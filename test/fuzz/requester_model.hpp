@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a requester may do, written down a second time.
+ * The behaviour that is allowed to a requester, as an independent model.
  *
- * Owns: the model: what was posted, left, was answered, landed and completed.
- * Does not know: how kernel/proto/requester.c does it. Of its state it believes
- * `una`, after checking that an answer allows it. PSNs here do not wrap.
+ * Owns: the model, which records what was posted, sent, answered, landed and completed.
+ * Does not know: the code of kernel/proto/requester.c. Of its state it uses only `una`, after
+ * checking that a response allows it. PSNs here do not wrap.
  */
 #pragma once
 #include <algorithm>
@@ -14,16 +14,16 @@
 
 namespace peal::fuzz {
 
-/* A message that was posted, and what became of it. */
+/* A message that was posted, and its progress. */
 struct Posted {
 	peal_message message;
 	std::uint64_t psn;	/* of its first packet */
-	std::uint32_t packets;	/* 0: local */
-	std::uint32_t left = 0; /* of these, in order */
+	std::uint32_t packets;	/* 0 for a local operation */
+	std::uint32_t left = 0; /* how many of these were sent, in order */
 	std::uint32_t landings = 0;
 	std::uint64_t landed = 0; /* bytes of a READ, in order */
 	bool executed = false;	  /* local */
-	bool spoiled = false;	  /* the host gave it a status */
+	bool spoiled = false;	  /* the host gave it an error status */
 
 	bool local() const { return !packets; }
 	bool is_read() const { return message.opcode == PEAL_OP_READ; }
@@ -36,15 +36,16 @@ struct Posted {
 };
 
 class RequesterModel {
-	/* A READ request or atomic that left for the first time. */
+	/* A READ request or atomic that was sent for the first time. */
 	struct Asked {
 		std::uint64_t psn, end;
 	};
 
 	peal_requester_config config_;
-	std::uint64_t top_, posted_psn_; /* of the next new packet; after the last message */
+	std::uint64_t top_,
+		posted_psn_; /* PSN of the next new packet, and after the last message */
 	std::uint64_t una_;
-	std::uint64_t vouched_; /* the answers say that everything before it arrived */
+	std::uint64_t vouched_; /* the responses prove that everything before it arrived */
 	std::vector<Posted> messages_;
 	std::vector<Asked> asked_; /* some of them may be answered */
 	std::size_t sending_ = 0, completed_ = 0;
@@ -90,7 +91,7 @@ public:
 	std::size_t completed() const { return completed_; }
 	bool failed() const { return failed_; }
 	const Posted &message(std::size_t index) const { return messages_[index]; }
-	/* The message that has this PSN, una <= PSN < top; NULL: none. */
+	/* Return: the message that has this PSN, if una <= PSN < top, or NULL. */
 	Posted *find(std::uint64_t psn)
 	{
 		for (Posted &m : messages_)
@@ -125,7 +126,7 @@ public:
 
 	/* ---- answers ---- */
 
-	/* An answer arrives: what it allows. */
+	/* A response arrives. The model records what it allows. */
 	void hears(const peal_packet &p)
 	{
 		const std::uint64_t psn = unwrap(p.psn);
@@ -158,7 +159,7 @@ public:
 		m.landings++;
 		m.landed += landing.what == PEAL_LANDING_READ ? landing.bytes : 0;
 	}
-	/* `una` of the requester, after each call. */
+	/* Called with the requester's `una` after each call. */
 	void follow(std::uint32_t una)
 	{
 		const std::uint64_t now = unwrap(una);
@@ -166,7 +167,7 @@ public:
 		MUST(now <= top_ && (!reliable() || now <= vouched_));
 		una_ = now;
 	}
-	/* What left of an unreliable queue pair is over. */
+	/* Forgets the packets that an unreliable queue pair has sent. */
 	void forget() { una_ = top_; }
 
 	/* ---- completions ---- */
@@ -200,7 +201,10 @@ public:
 		MUST(c.status == IB_WC_WR_FLUSH_ERR);
 		failed_ = true;
 	}
-	/* READ requests and atomics that left, and whose last response has not come. */
+	/*
+	 * The number of READ requests and atomics that were sent and whose last response has not
+	 * come.
+	 */
 	std::uint32_t data_outstanding() const
 	{
 		std::uint32_t n = 0;
@@ -251,7 +255,7 @@ private:
 		else
 			check_new(*m, at, span);
 	}
-	/* Return: the PSNs that it asks for. */
+	/* Return: the number of PSNs that it asks for. */
 	std::uint32_t check_read(const peal_packet &h, const Posted &m, std::uint32_t at) const
 	{
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
@@ -262,7 +266,10 @@ private:
 		MUST(offset + h.length <= m.message.length);
 		MUST(offset + h.length == m.message.length || h.length == span * mtu());
 		MUST(h.length || !m.message.length);
-		/* Within one piece: what was one request is not asked for across its end. */
+		/*
+		 * A request stays within one segment, because no request crosses the end of an
+		 * earlier one.
+		 */
 		MUST(at / PEAL_READ_PIECE == (at + span - 1) / PEAL_READ_PIECE);
 		return span;
 	}
@@ -294,7 +301,10 @@ private:
 			MUST(h.payload_bytes == std::min<std::uint64_t>(rest, mtu()));
 		return 1;
 	}
-	/* In order, inside the window, no more data asked for than was negotiated. */
+	/*
+	 * New packets are in order, inside the window, and ask for no more data than was
+	 * negotiated.
+	 */
 	void check_new(Posted &m, std::uint32_t at, std::uint32_t span)
 	{
 		MUST(&m == &messages_[sending_] && at == m.left && !m.spoiled);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Any sequence of packets, verdicts and waits to the responder.
+ * Feeds any sequence of packets, verdicts and waits to the responder.
  *
- * Holds: what ResponderModel says: packets take effect in order and once, each at
- * its place in its message, and every reply is one that was asked for. Packets
- * that are kept come back in their turn, or when they are dropped.
+ * Holds: ResponderModel accepts everything. Packets take effect in order and once, each at
+ * its place in its message. Every reply was asked for. Packets that are kept come back in
+ * their turn, or when they are dropped.
  */
 #include <memory>
 
@@ -15,11 +15,11 @@ using namespace peal::fuzz;
 namespace {
 
 constexpr std::uint32_t ENTRIES = 5;
-/* More replies than that are not waited for at the end. */
+/* The end of a run does not wait for more replies than this. */
 constexpr std::uint32_t MANY_REPLIES = 4096;
-/* Early packets are kept for so long at least, and at most for twice that. */
+/* Early packets are kept for at least this long, and for at most twice that. */
 constexpr std::uint64_t KEEP = 1000000;
-/* UC: what begins a message so far behind is late. */
+/* UC: a first packet that is this far behind is late. */
 constexpr std::int32_t LATE = 1024;
 
 class Run {
@@ -123,7 +123,7 @@ class Run {
 		p.rkey = in_.one_in(4) ? in_.byte() : 7;
 		return p;
 	}
-	/* A READ or atomic once more, or a part of it. */
+	/* Repeats a READ or atomic, or a part of a READ. */
 	peal_packet repetition()
 	{
 		if (model_->data().empty())
@@ -198,7 +198,7 @@ class Run {
 		return nullptr;
 	}
 	bool keeps(std::uint32_t psn) const { return find_kept(psn); }
-	/* Only what is kept can have a copy, which the host may find to be none. */
+	/* Only a kept packet can have a copy. The host may find that a packet is no copy. */
 	void check_copy(const peal_packet &p, const peal_request &request)
 	{
 		MUST(request.what == PEAL_REQUEST_COPY && request.drop == PEAL_DROP_sequence);
@@ -394,7 +394,7 @@ class Run {
 		peal_responder_set_psn(r_.get(), psn);
 		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
 	}
-	/* The direct carrier delivered some messages. */
+	/* The direct path delivered some messages. */
 	void skip()
 	{
 		const std::uint32_t messages = in_.byte();

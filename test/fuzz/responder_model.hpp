@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a responder may do, written down a second time.
+ * The behaviour that is allowed to a responder, as an independent model.
  *
- * Owns: the model: what was executed, what is owed, which replies are right.
- * Does not know: how kernel/proto/responder.c does it. It looks at none of its state.
+ * Owns: the model, which records what was executed, what is owed, and which replies are right.
+ * Does not know: the code and the state of kernel/proto/responder.c.
  */
 #pragma once
 #include <deque>
@@ -15,7 +15,7 @@ namespace peal::fuzz {
 
 /* A READ or atomic that was executed. */
 struct Executed {
-	/* Responses that somebody asked for: packets, and where their bytes end. */
+	/* Responses that the peer asked for: packets, and where their bytes end. */
 	struct Asked {
 		std::uint32_t from, to;
 		std::uint64_t end;
@@ -27,21 +27,21 @@ struct Executed {
 	std::uint64_t address, length;
 	std::uint64_t original;
 	std::uint32_t msn;
-	std::uint32_t sent;  /* responses in order from the first that left */
-	bool jumped = false; /* the peer asked for later ones before: its own fault */
+	std::uint32_t sent;  /* responses that were sent in order */
+	bool jumped = false; /* the peer asked for later ones before, which is its own fault */
 	std::vector<Asked> asked;
 
 	bool answered() const { return sent >= packets || jumped; }
 };
 
 class ResponderModel {
-	/* The message under way. */
+	/* The current message. */
 	struct Message {
 		bool open = false, write = false;
 		std::uint64_t offset = 0, length = 0, address = 0;
 		std::uint32_t rkey = 0;
 	};
-	/* What next() has yet to give. */
+	/* What next() still has to return. */
 	struct Owed {
 		bool ack = false, rnr = false, fatal = false;
 		std::uint8_t code = 0;
@@ -54,16 +54,16 @@ class ResponderModel {
 	std::uint32_t msn_ = 0;
 	Message message_;
 	std::deque<Executed> data_; /* the last ones, newest at the end */
-	std::uint32_t last_plain_;  /* newest SEND or WRITE packet, or before all */
+	std::uint32_t last_plain_;  /* newest SEND or WRITE packet, or the PSN before all */
 	std::uint64_t data_since_ = 0;
 	std::uint32_t unanswered_ = 0;
 	Owed owed_;
 	bool fatal_ = false;
-	bool beyond_ = false; /* something is known to be missing */
-	bool naked_ = false;  /* and that was said */
-	bool thrown_ = false; /* a packet with this PSN came, and was thrown away: */
+	bool beyond_ = false; /* a packet is known to be missing */
+	bool naked_ = false;  /* and a NAK was sent for it */
+	bool thrown_ = false; /* a packet with thrown_psn_ came and was dropped */
 	std::uint32_t thrown_psn_ = 0;
-	std::uint16_t flow_ = 0; /* of the last packet that arrived in its turn */
+	std::uint16_t flow_ = 0; /* flow of the last packet that arrived in its turn */
 	std::uint32_t last_read_ = 0;
 
 	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
@@ -76,7 +76,7 @@ class ResponderModel {
 		while (data_.size() > config_.rd_atomic)
 			data_.pop_front();
 	}
-	/* The newest that has this PSN. */
+	/* Return: the newest one with this PSN. */
 	Executed *find(std::uint32_t psn)
 	{
 		for (auto it = data_.rbegin(); it != data_.rend(); ++it)
@@ -164,7 +164,7 @@ public:
 			return false;
 		return !(has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) || has_resource();
 	}
-	/* What the host is told to do is what the packet asks, at its place. */
+	/* The host must do what the packet asks, at its place. */
 	void check_execute(const peal_packet &p, const peal_request &r) const
 	{
 		const std::uint16_t has = peal_packet_opcode(&p)->has;
@@ -243,7 +243,7 @@ public:
 		MUST(d->rkey == p.rkey);
 		ask_again(*d, p);
 	}
-	/* What was executed must be answered when it is asked for again as it was. */
+	/* An executed request must be answered again when the repetition is the same. */
 	bool must_repeat(const peal_packet &p)
 	{
 		const Executed *d = find(p.psn);
@@ -255,14 +255,16 @@ public:
 
 	/* ---- UC ---- */
 
-	/* Of an unreliable connection only the place in the message matters. */
+	/* On an unreliable connection only the place in the message matters. */
 	void lose_message() { message_.open = false; }
 	void unreliable_done(const peal_packet &p)
 	{
 		advance(p);
 		expected_ = peal_psn_add(p.psn, 1);
 	}
-	/* Out of its turn: it begins a message, whatever is under way. */
+	/*
+	 * Whether a packet out of its turn begins a message. The current message does not matter.
+	 */
 	bool may_begin(const peal_packet &p) const
 	{
 		const std::uint16_t has = peal_packet_opcode(&p)->has;
@@ -270,7 +272,7 @@ public:
 		return has & PEAL_HAS_FIRST && length_fits(p, has) && payload_fits(p, has);
 	}
 
-	/* Another carrier has delivered messages up to there. */
+	/* The direct path has delivered the messages up to there. */
 	void skip(std::uint32_t psn, std::uint32_t msn)
 	{
 		data_.clear();
@@ -301,13 +303,13 @@ public:
 		else
 			check_ack(reply.header);
 	}
-	/* next() says that nothing is due. */
+	/* next() has returned that nothing is due. */
 	void check_nothing_due() const
 	{
 		MUST(!owed_.fatal && !owed_.rnr && !owed_.ack);
 		must_be_answered_before(nullptr);
 	}
-	/* The host found the key gone of the READ reply that it got last. */
+	/* The host found that the key of its last READ reply is gone. */
 	void refuse_read()
 	{
 		data_.clear();
@@ -416,7 +418,7 @@ private:
 			MUST(reply.header.original == d->original && !reply.read);
 		acknowledged(reply.header.psn);
 	}
-	/* Somebody asked for exactly these bytes in this packet. */
+	/* The peer asked for exactly these bytes in this packet. */
 	void check_read(const peal_reply &reply, const Executed &d, std::uint32_t at)
 	{
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
@@ -444,7 +446,7 @@ private:
 		owed_.ack = false;
 		unanswered_ = 0;
 	}
-	/* An ACK does not overtake data, and never stands for it. */
+	/* An ACK does not overtake data and does not replace it. */
 	void check_ack(const peal_packet &header)
 	{
 		must_be_answered_before(nullptr);
@@ -484,7 +486,7 @@ private:
 			owed_.fatal = false;
 			return;
 		}
-		/* A gap is told once, and only when there is one. */
+		/* A gap is reported once, and only when there is one. */
 		MUST(code == PEAL_NAK_SEQUENCE && header.psn == expected_);
 		MUST(!fatal_ && beyond_ && !naked_);
 		naked_ = true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What the fuzz targets share: choices from a fuzzer's bytes, and how a broken rule ends a run.
+ * What the fuzz targets share: choices from a fuzzer's bytes, and the end of a run that breaks a
+ * rule.
  *
- * Owns: nothing; the transport core behind these declarations is compiled as C.
+ * Owns: nothing. The transport core behind these declarations is compiled as C.
  * Does not know: what is fuzzed.
  */
 #pragma once
@@ -25,7 +26,7 @@ namespace peal::fuzz {
 
 #define MUST(rule) ((rule) ? void() : ::peal::fuzz::broken(#rule, __FILE__, __LINE__))
 
-/* The fuzzer's bytes as choices; behind their end everything is 0. */
+/* Turns the fuzzer's bytes into choices. After their end everything is 0. */
 class Input {
 	const std::uint8_t *at_;
 	std::size_t left_;
@@ -51,11 +52,11 @@ public:
 	/* One of 0 .. n - 1, n <= 256. */
 	std::uint32_t below(std::uint32_t n) { return byte() % n; }
 	bool one_in(std::uint32_t n) { return below(n) == n - 1; }
-	/* A signed byte: a distance from something that matters. */
+	/* A signed byte, used as a distance from a boundary. */
 	std::int32_t near() { return static_cast<std::int8_t>(byte()); }
 };
 
-/* Where sizes matter: at, just below and just above these. */
+/* Sizes at, just below and just above a boundary. */
 inline std::uint32_t payload_size(Input &in, std::uint32_t mtu)
 {
 	switch (in.below(8)) {
@@ -74,7 +75,7 @@ inline std::uint32_t payload_size(Input &in, std::uint32_t mtu)
 	}
 }
 
-/* A message or READ of some packets, seldom of very many. */
+/* A message or READ of some packets, rarely of very many. */
 inline std::uint32_t message_size(Input &in, std::uint32_t mtu)
 {
 	switch (in.below(8)) {
@@ -92,8 +93,8 @@ inline std::uint32_t message_size(Input &in, std::uint32_t mtu)
 }
 
 /*
- * As the packet arrives on the other side of a wire: only what can be parsed
- * reaches the protocol. Return: false when it cannot.
+ * Passes the packet through its wire format, because only parsed packets reach the protocol.
+ * Return: false when it cannot be parsed.
  */
 inline bool through_wire(peal_packet &packet)
 {
@@ -110,7 +111,7 @@ inline bool through_wire(peal_packet &packet)
 				 &packet) == PEAL_DROP_none;
 }
 
-/* What is sent must be what a peer can parse. */
+/* A peer must be able to parse each packet that is sent. */
 inline void check_header(const peal_packet &packet)
 {
 	peal_packet copy = packet;
@@ -122,7 +123,7 @@ inline void check_header(const peal_packet &packet)
 	MUST(copy.payload_bytes == packet.payload_bytes);
 }
 
-/* A kept packet, so that the address sanitizer sees who forgets it or frees it twice. */
+/* A kept packet on the heap, so that the address sanitizer finds leaks and double frees. */
 struct Kept {
 	peal_packet packet;
 	std::uint64_t since = 0;
