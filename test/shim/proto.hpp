@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The transport core's headers, as C++ sees them.
+ * The transport core's headers for C++.
  *
- * Owns: nothing; the code behind these declarations is compiled as C. Include
- * it after everything else: the kernel's names are short. The simulation has core.hpp instead,
+ * Owns: nothing. The code behind these declarations is compiled as C. Include
+ * this last, because the kernel's names are short. The simulation has core.hpp instead,
  * which names completion statuses itself.
  */
 #pragma once

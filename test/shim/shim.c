@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the tests switch and count behind the shim's headers. */
+/* The switches and counters behind the shim's headers, for tests. */
 #include <asm/cpufeature.h>
 #include <linux/compiler.h>
 #include <linux/cred.h>

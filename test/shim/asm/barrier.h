@@ -5,7 +5,9 @@
 #define smp_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define smp_store_release(p, value)	__atomic_store_n(p, value, __ATOMIC_RELEASE)
 #if defined(__x86_64__)
-/* As in the kernel; ThreadSanitizer does not know __atomic_thread_fence. x86 keeps stores in order. */
+/*
+ * As in the kernel. ThreadSanitizer does not know __atomic_thread_fence. x86 keeps stores in order.
+ */
 #define smp_mb()	__asm__ __volatile__("lock; addl $0, -4(%%rsp)" ::: "memory", "cc")
 #define smp_wmb()	__asm__ __volatile__("" ::: "memory")
 #else

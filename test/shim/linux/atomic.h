@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Counters, for headers that use them; the tests here have one thread each. */
+/* Counters, for headers that use them. The tests have one thread each. */
 #ifndef PEAL_SHIM_LINUX_ATOMIC_H
 #define PEAL_SHIM_LINUX_ATOMIC_H
 

@@ -15,12 +15,12 @@
 #define __always_inline	inline __attribute__((__always_inline__))
 #endif
 
-/* Called with the address of each word just read, when a test has set it. */
+/* Called with the address of each word that was just read, when a test has set it. */
 extern void (*shim_after_read)(const volatile void *word);
 
 /*
- * Volatile, as in the kernel: the order of accesses is part of what is tested,
- * and they may be unaligned. ThreadSanitizer understands only atomics.
+ * Volatile, as in the kernel, because the order of accesses is tested. They may be
+ * unaligned. ThreadSanitizer understands only atomics.
  */
 #if defined(__SANITIZE_THREAD__)
 #define SHIM_LOAD(p)		__atomic_load_n(p, __ATOMIC_RELAXED)

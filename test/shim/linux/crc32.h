@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The kernel's CRC-32 by zlib's, which inverts before and after. */
+/* The kernel's CRC-32, computed with zlib's, which inverts before and after. */
 #ifndef PEAL_SHIM_LINUX_CRC32_H
 #define PEAL_SHIM_LINUX_CRC32_H
 

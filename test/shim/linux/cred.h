@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The user that a test says it is. */
+/* The user, as the test sets it. */
 #ifndef PEAL_SHIM_LINUX_CRED_H
 #define PEAL_SHIM_LINUX_CRED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What kernel files take from linux/kernel.h: minmax, container_of, errno. */
+/* The names that kernel files take from linux/kernel.h: minmax, container_of, errno. */
 #ifndef PEAL_SHIM_LINUX_KERNEL_H
 #define PEAL_SHIM_LINUX_KERNEL_H
 
@@ -8,7 +8,7 @@
 #include <linux/minmax.h>
 #include <linux/types.h>
 
-/* Warnings so far; a test looks. */
+/* The number of warnings so far, for tests. */
 extern int shim_warnings;
 
 #define WARN_ON(condition) ({			\

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A clock that a test turns. */
+/* A clock that the test sets. */
 #ifndef PEAL_SHIM_LINUX_KTIME_H
 #define PEAL_SHIM_LINUX_KTIME_H
 

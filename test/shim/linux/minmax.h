@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Unlike the kernel's these take mixed types; the kernel build refuses those. */
+/* Unlike the kernel's, these take mixed types. The kernel build refuses mixed types. */
 #ifndef PEAL_SHIM_LINUX_MINMAX_H
 #define PEAL_SHIM_LINUX_MINMAX_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Like the kernel's: an index out of range becomes 0. */
+/* As in the kernel, an index out of range becomes 0. */
 #ifndef PEAL_SHIM_LINUX_NOSPEC_H
 #define PEAL_SHIM_LINUX_NOSPEC_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Allocations that a test makes fail and counts. */
+/* Allocations, which a test counts and makes fail. */
 #ifndef PEAL_SHIM_LINUX_SLAB_H
 #define PEAL_SHIM_LINUX_SLAB_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Locks are the callers', and there is one: the test. */
+/* Locks do nothing, because the test is the only thread. */
 #ifndef PEAL_SHIM_LINUX_SPINLOCK_H
 #define PEAL_SHIM_LINUX_SPINLOCK_H
 

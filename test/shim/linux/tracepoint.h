@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Tracepoints that nobody looks at. */
+/* Tracepoints do nothing. */
 #ifndef PEAL_SHIM_LINUX_TRACEPOINT_H
 #define PEAL_SHIM_LINUX_TRACEPOINT_H
 

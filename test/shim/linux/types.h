@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Kernel type names, and pieces of linux/types.h itself. */
+/* Kernel type names, and parts of linux/types.h itself. */
 #ifndef PEAL_SHIM_LINUX_TYPES_H
 #define PEAL_SHIM_LINUX_TYPES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* User namespaces: whose each of them is. */
+/* User namespaces and their owners. */
 #ifndef PEAL_SHIM_LINUX_USER_NAMESPACE_H
 #define PEAL_SHIM_LINUX_USER_NAMESPACE_H
 
@@ -10,7 +10,7 @@ typedef struct {
 } kuid_t;
 
 struct user_namespace {
-	struct user_namespace *parent;	/* NULL: the initial one */
+	struct user_namespace *parent;	/* NULL for the initial one */
 	kuid_t owner;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Keys are found by the test itself, not in the device's table. */
+/* The test itself looks up keys, so there is no table of the device. */
 #ifndef PEAL_SHIM_LINUX_XARRAY_H
 #define PEAL_SHIM_LINUX_XARRAY_H
 
@@ -9,7 +9,7 @@ struct xarray {
 	int unused;
 };
 
-/* C++ does not turn void pointers into others. */
+/* C++ does not convert void pointers to others. */
 #ifdef __cplusplus
 typedef decltype(nullptr) shim_entry_t;
 #else

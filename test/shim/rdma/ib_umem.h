@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Only whether a region has one matters. */
+/* The code only asks whether a region has one. */
 #ifndef PEAL_SHIM_RDMA_IB_UMEM_H
 #define PEAL_SHIM_RDMA_IB_UMEM_H
 

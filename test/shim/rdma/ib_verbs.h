@@ -7,7 +7,7 @@
 #include <linux/kernel.h>
 #include <linux/types.h>
 
-/* Numbers of the kernel's rdma/ib_verbs.h, which are the interface's. */
+/* Numbers of the kernel's rdma/ib_verbs.h. They are part of the interface. */
 enum ib_access_flags {
 	IB_ACCESS_LOCAL_WRITE	= 1,
 	IB_ACCESS_REMOTE_WRITE	= 2,

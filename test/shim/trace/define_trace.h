@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* See linux/tracepoint.h: there is nothing to define. */
+/* There is nothing to define (see linux/tracepoint.h). */
