@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # Runs commands on the other machine of a pair, for test/guest/helpers/wire.sh. It trusts every peer that connects, so
-# it
-# is only for test machines without a network.
+# it is only for test machines without a network.
 #
 #   agent.py serve PORT                    takes commands until it is ended
 #   agent.py run HOST PORT COMMAND...      prints the output here, and ends with the command's exit status
 #
 # Protocol: the request has the arguments, each ended by a zero byte, and one more zero byte. The reply has the output,
-# a
-# zero byte and the status. When the connection is lost the command is ended.
+# a zero byte and the status. When the connection is lost the command is ended.
 """Remote commands for tests."""
 
 import os

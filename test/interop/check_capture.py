@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # Reads a capture of RoCEv2 packets and reports what is wrong with them, independently of peal's code. It checks
-# lengths,
-# padding, headers and the invariant CRC (with zlib). With --tshark it also compares with Wireshark's InfiniBand
-# dissector.
+# lengths, padding, headers and the invariant CRC (with zlib). With --tshark it also compares with Wireshark's
+# InfiniBand dissector.
 #
 #   check_capture.py FILE.pcap [--tshark] [--require NAME,...] [--quiet]
 #
 # The capture must have at least one packet of each NAME. A NAME is an opcode's name, as printed, or one of ack,
-# rnr-nak,
-# nak-sequence, nak-invalid-request, nak-remote-access, nak-remote-operation, mad, ipv4, ipv6, vlan.
+# rnr-nak, nak-sequence, nak-invalid-request, nak-remote-access, nak-remote-operation, mad, ipv4, ipv6, vlan.
 # Exit status: 0 nothing is wrong, 1 a packet is wrong or missing. It captures nothing.
 """Checks of RoCEv2 captures."""
 

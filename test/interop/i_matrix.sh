@@ -4,8 +4,7 @@
 # timeout: 1500
 #
 # The whole matrix between peal and rdma_rxe in one machine, with a veth pair between them. WIRE_KINDS names other
-# pairs.
-# With "rxe rxe" it shows what the tests do without peal.
+# pairs. With "rxe rxe" it shows what the tests do without peal.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../guest/helpers/wire.sh"

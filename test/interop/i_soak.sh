@@ -4,8 +4,7 @@
 # timeout: 1200
 #
 # Runs soak.cpp for ten minutes over a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long
-# form,
-# to be run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
+# form, to be run by hand: SOAK_SECONDS=7200 scripts/vm --tests --timeout 8400 -- test/interop/i_soak.sh
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../guest/helpers/wire.sh"

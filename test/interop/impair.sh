@@ -2,8 +2,7 @@
 # shellcheck shell=bash
 #
 # Transfers over an impaired wire, for wire/lossy_wire and i_loss.sh, which load wire.sh and make the wire. The
-# functions
-# print how long each transfer took, and count failures in impair_failures.
+# functions print how long each transfer took, and count failures in impair_failures.
 
 verify=build/user/test/interop/verify
 impair_failures=0

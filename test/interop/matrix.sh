@@ -2,9 +2,8 @@
 # shellcheck shell=bash
 #
 # The interoperation matrix, for i_matrix_*.sh. It runs stock programs and verify over a wire that is up. Each end is
-# the
-# client once. It prints a table with "pass" or the reason. known_reason names what the other device cannot do; these
-# rows do not fail the test.
+# the client once. It prints a table with "pass" or the reason. known_reason names what the other device cannot do;
+# these rows do not fail the test.
 
 matrix_failures=0
 verify=build/user/test/interop/verify

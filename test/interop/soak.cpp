@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Eight programs work for a long time, for i_soak.sh. Four use the direct path, and four a wire.
- * Each
- * has four connections and every opcode of RC. Programs end or are killed, and others replace them.
+ * Each has four connections and every opcode of RC. Programs end or are killed, and others replace
+ * them.
  *
  * Holds: Every byte is right. Each work request completes once, and after an error only as flushed.
  * Connections break only where the wire does, because SOAK_WIRE's link goes down now and then. At

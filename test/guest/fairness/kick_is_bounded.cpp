@@ -8,8 +8,8 @@
  *
  * Holds: A kick returns after its budget, whatever is posted. The engine's thread does the rest,
  * nothing is lost, and the context's next kick continues with it. The test posts expensive work:
- * long
- * messages, many entries, parts without a common alignment, and memory whose pages are all apart.
+ * long messages, many entries, parts without a common alignment, and memory whose pages are all
+ * apart.
  * Does not hold: how long an instruction takes (Documentation/testing.rst), the cost of a packet in
  * the network stack.
  */

@@ -4,13 +4,11 @@
 
     reach_forge.py answer NETDEV ADDRESS WAY            answers each probe sent with the number that it carries
     reach_forge.py relay NETDEV ADDRESS WAY MINE PEER   passes what is sent to the socket PEER, and puts what comes
-                                                        in
-                                                        at the socket MINE into this namespace
+                                                        in at the socket MINE into this namespace
 
 It sees the packets that NETDEV sends from ADDRESS. WAY is how it puts packets into the namespace. "lo" sends them to
 an address of their own. "broadcast" uses that the stack gives this host a copy of what NETDEV sends. It prints a
-line
-for each packet that it puts in.
+line for each packet that it puts in.
 direct/proof_cannot_be_forged runs it. It knows the form of the packets, and not what the devices do with them.
 """
 import os

@@ -6,11 +6,9 @@
  *
  * Opens NODE, a device's file below /dev/infiniband, and writes a command there. The body of the
  * command lies in a page that does not exist yet. userfaultfd leaves the page to this program,
- * which
- * never delivers it, so the kernel waits inside of the call. FILE appears when the kernel waits.
- * The
- * program ends when it is killed, with 77 where there is no userfaultfd, or with 1 when the call
- * returns.
+ * which never delivers it, so the kernel waits inside of the call. FILE appears when the kernel
+ * waits. The program ends when it is killed, with 77 where there is no userfaultfd, or with 1 when
+ * the call returns.
  */
 #include <cstdio>
 #include <cstdlib>

@@ -2,9 +2,8 @@
 """Sends frames of every shape to a live device, for wire/odd_frames_are_dropped, and checks which are dropped and why.
 
 Frames come from the peer netdev, by a packet socket, or from UDP sockets of this host. The script decides itself
-which
-frames are right. It computes the ICRC with zlib, and for one packet also with scapy. The device's counters say what
-happened to a packet. It knows only one number of an existing queue pair.
+which frames are right. It computes the ICRC with zlib, and for one packet also with scapy. The device's counters say
+what happened to a packet. It knows only one number of an existing queue pair.
 """
 import select
 import socket

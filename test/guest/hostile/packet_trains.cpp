@@ -6,12 +6,9 @@
  * They come from a UDP socket of this host, with segmentation.
  *
  * Holds: The packets that a device owes because of a train are sent in several parts, and so are
- * the
- * effects of a packet for which others waited. An answer within the budget is sent at once; no
- * program
- * receives it here. The end of a train to a large group is lost. A packet that is kept does not
- * hold
- * the pages of the rest of its train.
+ * the effects of a packet for which others waited. An answer within the budget is sent at once; no
+ * program receives it here. The end of a train to a large group is lost. A packet that is kept does
+ * not hold the pages of the rest of its train.
  * Does not hold: the fate of each packet (wire/odd_frames_are_dropped, hostile/random_packets).
  */
 #include "datagram.hpp"
@@ -60,8 +57,7 @@ public:
 
 /*
  * Work that is left to other threads does not run while this object lives, because there is one
- * CPU.
- * Packets are processed, because no softirq has been handed to the thread before.
+ * CPU. Packets are processed, because no softirq has been handed to the thread before.
  */
 class Undisturbed {
 	static void become(int policy, int priority)

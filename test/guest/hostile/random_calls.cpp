@@ -3,11 +3,9 @@
 // timeout: 240
 /*
  * A program does anything that it may do with the device's files and mappings. It makes commands
- * and
- * methods with arguments of any kind and length. It kicks, maps, unmaps, forks and passes files on,
- * and takes memory away from its registration. Two such programs run at once and are killed at
- * random
- * moments.
+ * and methods with arguments of any kind and length. It kicks, maps, unmaps, forks and passes files
+ * on, and takes memory away from its registration. Two such programs run at once and are killed at
+ * random moments.
  *
  * Holds: The data of an innocent program stays right, and that program continues. Afterwards the
  * module has as many users as before.

@@ -6,10 +6,9 @@
  *
  * Holds: An object that is in use cannot be destroyed. In the right order everything can be
  * destroyed. Each work request completes at most once. After an error of its queue pair it
- * completes
- * only as flushed. Where completion queues have room, each signaled request completes exactly once,
- * unless its queue pair was reset or destroyed. The data of innocent programs stays right all the
- * time. Nothing is left over. All of this is true even when allocations fail.
+ * completes only as flushed. Where completion queues have room, each signaled request completes
+ * exactly once, unless its queue pair was reset or destroyed. The data of innocent programs stays
+ * right all the time. Nothing is left over. All of this is true even when allocations fail.
  * Does not hold: the error of a wrong call (verbs/states_and_limits, verbs/failed_requests),
  * removal of the device (lifecycle/device_removed_in_use).
  * PEAL_STORM_SECONDS, default 8, is how long it takes.
@@ -132,8 +131,7 @@ public:
 
 	/*
 	 * One allocation of each action fails, if the action makes that many. Most make a few, and
-	 * a large
-	 * queue makes some for each of its pages. Return: how many allocations failed.
+	 * a large queue makes some for each of its pages. Return: how many allocations failed.
 	 */
 	std::uint64_t blow_short_of_memory(const Faults &faults, Duration time)
 	{

@@ -7,10 +7,8 @@
  * to others. PEAL_PACKETS is their number.
  *
  * Holds: The traffic of other queue pairs stays right. It is at least half as fast as beside the
- * same
- * number of packets for another machine. Nothing is written outside of registered memory. The
- * memory
- * that packets occupy is given back. The runner checks that the kernel log is clean.
+ * same number of packets for another machine. Nothing is written outside of registered memory. The
+ * memory that packets occupy is given back. The runner checks that the kernel log is clean.
  */
 #include "datagram.hpp"
 #include "packets.hpp"
@@ -285,8 +283,8 @@ class Generator {
 		bth.psn = below(1 << 24);
 		/*
 		 * The packet never comes from the peer of the queue pairs that must stay untouched,
-		 * because that is
-		 * this device, and the stack refuses its address from outside. It may try.
+		 * because that is this device, and the stack refuses its address from outside. It
+		 * may try.
 		 */
 		if (one_in(4))
 			route.from = route.to;

@@ -5,8 +5,7 @@
  * Send rings of UD queue pairs with entries that no libibverbs would write.
  *
  * Holds: The test writes address handles that are unknown, destroyed or another domain's, opcodes
- * and
- * fields that datagrams do not have, and random slots. Each time the send queue works again
+ * and fields that datagrams do not have, and random slots. Each time the send queue works again
  * afterwards, receives continue, and no other queue pair notices.
  * Does not hold: rings of connected queue pairs (hostile/scribbled_rings), packets
  * (wire/odd_frames_are_dropped).

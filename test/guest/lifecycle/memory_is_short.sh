@@ -4,8 +4,7 @@
 # carrier: direct
 #
 # peal's works run while memory is short, because storage may depend on them. The test checks that each workqueue of
-# peal
-# has a rescuer thread (WQ_MEM_RECLAIM), which runs works when no other thread can be made.
+# peal has a rescuer thread (WQ_MEM_RECLAIM), which runs works when no other thread can be made.
 # It does not make memory short.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh

@@ -161,8 +161,7 @@ public:
 	bool add_link() { return !rdma_.add_link(storm_device, "peal", netdev_); }
 	/*
 	 * Does one random thing. Many are refused, because their object is not there now. Most
-	 * actions
-	 * destroy something, so every third one makes what the programs need.
+	 * actions destroy something, so every third one makes what the programs need.
 	 */
 	void act()
 	{
@@ -262,8 +261,7 @@ private:
 	bool remove_netdev() { return route_.remove(netdev_); }
 	/*
 	 * It does not matter where the netdev is now. A veth pair goes as a whole, even if one end
-	 * is
-	 * elsewhere.
+	 * is elsewhere.
 	 */
 	bool renew_netdev()
 	{

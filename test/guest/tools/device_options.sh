@@ -5,8 +5,7 @@
 #
 # The options of a device can be read, set and refused through generic netlink, and they take effect. ibv_devinfo shows
 # the effect of max-rd-atomic. The counters of a ping-pong show the effect of "direct", the device's and the host's.
-# Only
-# the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
+# Only the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

@@ -4,10 +4,8 @@
  * Completion queues: polling, events, overflow.
  *
  * Holds: Completions keep their order over many laps of the ring, in batches, and when several
- * queue
- * pairs share the queue. Each way of arming raises an event for the right completions. An overflow
- * is
- * reported and contained. The limits of query_device are true.
+ * queue pairs share the queue. Each way of arming raises an event for the right completions. An
+ * overflow is reported and contained. The limits of query_device are true.
  * Does not hold: the completions of errors (verbs/failed_requests), the extended polling
  * interface (verbs/post_and_poll).
  */

@@ -5,9 +5,8 @@
  * Datagrams between UD queue pairs of one device.
  *
  * Holds: Data and GRH are right with IPv4 and IPv6, with immediate data, with several peers and
- * with
- * buffers of every shape and key. Some datagrams are dropped silently and counted. Others fail at
- * the sender, whose receives continue. Address handles work.
+ * with buffers of every shape and key. Some datagrams are dropped silently and counted. Others fail
+ * at the sender, whose receives continue. Address handles work.
  * Does not hold: multicast (verbs/multicast), the connection manager (tools/connect_on_one_host),
  * two hosts.
  */

@@ -6,8 +6,7 @@
  * The longest message has 2 GiB. One byte more is refused.
  *
  * Holds: WRITE, READ and SEND of exactly 2^31 bytes arrive. The test looks at each byte, and no
- * byte
- * after the last one is touched. A longer message is refused, and then no byte moves.
+ * byte after the last one is touched. A longer message is refused, and then no byte moves.
  * Does not hold: smaller sizes (verbs/every_byte_arrives).
  */
 #include "verbs.hpp"

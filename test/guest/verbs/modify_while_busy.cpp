@@ -4,8 +4,7 @@
  * Modify queue pairs while requests are in progress.
  *
  * Holds: A new path waits until the send queue is drained, and a connection stays on the direct
- * path
- * or on the wire. Setting a state or an attribute again loses nothing, because each request
+ * path or on the wire. Setting a state or an attribute again loses nothing, because each request
  * completes exactly once.
  * Does not hold: the table of states and values (verbs/states_and_limits), other threads that post
  * (verbs/threads_share_objects).

@@ -5,8 +5,7 @@
  * Multicast groups: attach, detach, and delivery to the members.
  *
  * Holds: IPv4 and IPv6 groups work on one device whose own host gets copies. The network stack
- * joins
- * and leaves the groups. The limits of attach are true.
+ * joins and leaves the groups. The limits of attach are true.
  * Does not hold: other hosts, mckey (tools/connect_on_one_host).
  */
 #include "datagram.hpp"

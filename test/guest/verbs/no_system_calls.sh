@@ -52,8 +52,7 @@ rm -f "$trace"
 
 # The kernel counts the system calls of ib_write_bw at full speed. strace would slow it down so much that the engine
 # would never wake up. With a spare CPU, most posts find the engine awake and make no system call. How many do depends
-# on
-# the load of the machine, so a hundred are enough here.
+# on the load of the machine, so a hundred are enough here.
 tracing=/sys/kernel/tracing
 [[ -e $tracing/trace ]] || mount -t tracefs none $tracing || fail "no tracefs"
 event=$tracing/events/raw_syscalls/sys_enter

@@ -4,9 +4,8 @@
 # carrier: any
 #
 # peal in a network namespace works with rdma_rxe in the first one. The test runs every operation with checked data,
-# each
-# end once as the client. It runs the connection manager, and perftest's READs and atomics, whose client uses the depth
-# that the server advertises. `scripts/test interop` covers the whole matrix.
+# each end once as the client. It runs the connection manager, and perftest's READs and atomics, whose client uses the
+# depth that the server advertises. `scripts/test interop` covers the whole matrix.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
