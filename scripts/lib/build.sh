@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Builds the kernel modules and the userspace part below build/. make and ninja decide what has
-# to be redone; a build that fails prints the compiler's output. Installs nothing into this system.
-# Needs common.sh, for modules debug-kernel.sh too.
+# Builds the kernel modules and the userspace part below build/. make and ninja decide what to rebuild. A build that
+# fails prints the compiler's output. Installs nothing into this system.
+# Needs common.sh, and debug-kernel.sh for modules.
 
-# What the modules and the provider need, what the tests need besides, and what a virtual machine needs.
+# Packages for the modules and the provider, for the tests, and for a virtual machine.
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
 	libnl-genl-3-dev)
 test_packages=(catch2 libnl-3-dev libnl-route-3-dev zlib1g-dev)
 vm_packages=(qemu-system-x86 busybox-static xz-utils kmod iproute2 rdma-core ibverbs-utils ibverbs-providers perftest)
 
-# The newest 6.1 kernel whose headers are installed here.
+# Prints the newest 6.1 kernel whose headers are installed here.
 headers_release() {
 	local folders
 	folders=$(printf '%s\n' /lib/modules/6.1*/build | sort -V | tail -n 1)
@@ -23,8 +23,8 @@ have_modules() { [[ -e $repo/kernel/Kbuild ]]; }
 
 have_userspace() { [[ -e $repo/meson.build ]]; }
 
-# farm_sources FOLDER: kernel/ and include/ side by side as links, so that objects stay out of the sources. Objects that make
-# has left among the sources, perhaps of another kernel, stay out of FOLDER.
+# farm_sources FOLDER: links kernel/ and include/ side by side, so that objects stay out of the sources. Objects that
+# make has left among the sources, perhaps of another kernel, stay out of FOLDER.
 farm_sources() {
 	local folder
 	while read -r folder; do
@@ -36,7 +36,7 @@ farm_sources() {
 	find "$1/kernel" -xtype l -delete
 }
 
-# make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: FOLDER/kernel/peal.ko and peal_door.ko.
+# make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: makes FOLDER/kernel/peal.ko and peal_door.ko.
 make_modules() {
 	local folder=$1 kbuild=$2 of=
 	shift 2
@@ -47,15 +47,15 @@ make_modules() {
 		die "the kernel modules do not build against $kbuild"
 }
 
-# compiled_by_make LOG: how many files. Of how many is known only when all of them are compiled.
+# compiled_by_make LOG: prints how many files are compiled. The total is known only at the end.
 compiled_by_make() { echo "$(grep '^  CC ' "$1" | grep -vc '\.mod\.o$')${of:-} files"; }
 
-# compiled_by_ninja LOG: its last "[12/34]".
+# compiled_by_ninja LOG: prints its last "[12/34]".
 compiled_by_ninja() {
 	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p' "$1" | tail -n 1
 }
 
-# setup_user FOLDER [MESON-ARGUMENT...]: with the tests, also when the folder was set up without them.
+# setup_user FOLDER [MESON-ARGUMENT...]: sets the folder up with the tests, even if it was set up without them.
 setup_user() {
 	local folder=$1
 	shift
@@ -68,7 +68,7 @@ setup_user() {
 	fi
 }
 
-# has_tests FOLDER: it was set up with the tests, and what they need was there.
+# has_tests FOLDER: whether it was set up with the tests, and with all that they need.
 has_tests() { grep -q '^build test/unit/ring-test:' "$1/build.ninja" 2>/dev/null; }
 
 make_user() {
@@ -77,7 +77,7 @@ make_user() {
 		die "the userspace part does not build in $1"
 }
 
-# make_provider FOLDER [MESON-ARGUMENT...]: the provider and peal-option, nothing else; the folder may have tests.
+# make_provider FOLDER [MESON-ARGUMENT...]: builds only the provider and peal-option. The folder may have tests.
 make_provider() {
 	local folder=$1
 	if [[ ! -e $folder/build.ninja ]]; then
@@ -97,17 +97,17 @@ kernel_tree() {
 	fi
 }
 
-# What make is told besides.
+# Further arguments of make.
 module_arguments=()
 
-# build_modules KERNEL: 6.1, debug or races.
+# build_modules KERNEL: KERNEL is 6.1, debug or races.
 build_modules() {
 	have_modules || return 0
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")" "${module_arguments[@]}"
 }
 
-# The modules with which verbs/kernel_user tests the verbs as a kernel user, and lifecycle/allocations_fail makes
-# allocations fail.
+# Builds the modules of test/guest/helpers/kmod. With them, verbs/kernel_user tests the verbs as a kernel user, and
+# lifecycle/allocations_fail makes allocations fail.
 make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
@@ -120,7 +120,7 @@ build_test_module() {
 	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$(kernel_tree "$1")"
 }
 
-# The provider and the tests; they share a folder, so that the provider is compiled once.
+# Builds the provider and the tests in one folder, so that the provider is compiled once.
 build_user() {
 	have_userspace || return 0
 	with_lock user make_user "$build/user" -Dbuildtype=debugoptimized

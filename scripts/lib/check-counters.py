@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that Documentation/counters.rst has a line for every counter and tracepoint, and none for others, and that each is
-counted or called somewhere in kernel/. It does not know whether that is the right place."""
+"""Checks that Documentation/counters.rst has a line for every counter and tracepoint, and no other lines. Checks that
+each is counted or called somewhere in kernel/. It does not know whether that is the right place.
+"""
 import pathlib
 import re
 import sys

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that includes point one way: down the floors of kernel/, and never in a circle. It reads include lines and the
-names of functions; it does not know what they are used for."""
+"""Checks that includes point only down the floors of kernel/, and never in a circle. It reads include lines and the
+names of functions. It does not know what they are used for.
+"""
 import pathlib
 import re
 import sys
 
 from sources import sources
 
-# From the bottom up; a file may include its own floor and those below it.
+# From the bottom up. A file may include its own floor and those below it.
 FLOORS = ["proto", "base", "queue", "mem", "net", "engine", "transport", "verbs"]
 
 # Below verbs/ few files name the RDMA core and the network stack, because a later step links them into a process. These
-# numbers may fall, and whoever raises one says why in the commit.
+# numbers may fall. A commit that raises one says why.
 MOST_CORE_FUNCTIONS = 14
 SKB_FILES = {"net", "transport/line.c", "transport/line.h", "transport/locality.c", "transport/wire.c",
              "transport/wire_responder.c", "transport/ud.c"}
@@ -30,7 +31,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def included(path, root):
-    """The project's files that this one includes, relative to root."""
+    """The project's files that this file includes, relative to root."""
     for name in INCLUDE.findall(path.read_text()):
         for base in (path.parent, root):
             target = (base / name).resolve()
@@ -40,12 +41,12 @@ def included(path, root):
 
 
 def noun(path):
-    """A .c file and its .h file are one."""
+    """A .c file and its .h file are one unit."""
     return str(pathlib.PurePath(path).with_suffix(""))
 
 
 def circles(graph):
-    """Lists of nouns that include each other, directly or not (Tarjan)."""
+    """Lists of units that include each other, directly or not (Tarjan)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(node):
@@ -73,7 +74,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def core_findings(texts):
-    """How much of the RDMA core and of the network stack is named below verbs/ and outside net/."""
+    """How many names of the RDMA core and of the network stack are used below verbs/ and outside net/."""
     below = {path: COMMENT.sub("", text) for path, text in texts.items() if path.parts[0] not in ("verbs", "net")}
     core = sorted({name for text in below.values() for name in CORE_CALL.findall(text)})
     skbs = sorted(str(path) for path, text in below.items() if "sk_buff" in text)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks what every text file holds: its licence, no loose ends, nothing of the machine it was written on."""
+"""Checks every text file: it has a licence, no loose ends, and no paths of the machine it was written on."""
 import re
 import sys
 
 from sources import sources
 
-# Folders of one machine. Documentation may name /root as what it is.
+# Folders of one machine. Documentation may name /root as such.
 MACHINE = re.compile(r"(?<![\w.$}-])/(?:work|root/|home/\w)")
 LOOSE_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 NO_LICENCE_LINE = re.compile(r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$")
 GUEST_HOME = "HOME=/root"
 
 
-# Inputs of the fuzz targets are any bytes.
+# Inputs of the fuzz targets may have any bytes.
 NOT_TEXT = re.compile(r"^test/fuzz/corpus/")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# What every script needs: the checkout's place, messages, the cache folder and Debian packages.
+# What every script needs: the checkout's path, messages, the cache folder and Debian packages.
 # It builds nothing and starts nothing.
 
 shopt -s inherit_errexit
@@ -9,7 +9,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$repo/build
 cache=${PEAL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/peal}
 
-# Messages go to stderr, so that stdout holds nothing but the result.
+# Messages go to stderr, so that stdout has only the result.
 say() { printf '%s\n' "$*" >&2; }
 
 die() {
@@ -39,7 +39,7 @@ package_installed() {
 	[[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]
 }
 
-# Runs a command silently; only when it fails, its output is shown.
+# Runs a command silently. Shows its output only when it fails.
 quietly() {
 	local log
 	log=$(mktemp)
@@ -52,12 +52,12 @@ quietly() {
 	return 1
 }
 
-# Prints nothing: the COUNT of a command of with_progress that cannot be counted.
+# Prints nothing. It is the COUNT of a command of with_progress that has no count.
 uncounted() { :; }
 
-# with_progress WHAT COUNT COMMAND...: runs a command silently, as quietly does, and shows WHAT, what "COUNT LOG" prints and
-# the seconds so far. LOG is a file with the command's output. On a terminal that is one line, which changes; elsewhere it is a
-# line now and then. A command that takes less than two seconds shows nothing.
+# with_progress WHAT COUNT COMMAND...: runs a command silently, as quietly does. Shows WHAT, the output of "COUNT LOG"
+# and the seconds so far. LOG is a file with the command's output. On a terminal this is one line that changes.
+# Elsewhere it prints a line now and then. A command that takes less than two seconds shows nothing.
 with_progress() {
 	local what=$1 count=$2 log begin=$SECONDS status=0 running progress
 	shift 2
@@ -77,10 +77,11 @@ with_progress() {
 	return "$status"
 }
 
-# Seconds until the first line. Where a line cannot change the next one comes after ten seconds, later ones after more.
+# Seconds until the first line. Where a line cannot change, the next one comes after ten seconds, and later ones after
+# more.
 progress_from=2
 
-# Runs beside the command until its input ends, which is when with_progress closes it or the script has ended.
+# Runs beside the command until its input ends. with_progress closes the input, or the end of the script does.
 show_progress() {
 	local next=$progress_from status
 	trap '' INT
@@ -129,7 +130,7 @@ update_packages() {
 		die "apt-get update failed; check the network and /etc/apt"
 }
 
-# apt_percent LOG: apt-get says in such lines how far it is, first with all downloads, then with the rest.
+# apt_percent LOG: prints apt-get's progress, first of all downloads, then of the rest.
 apt_percent() {
 	awk -F: '
 		$1 == "dlstatus" { what = "downloaded" }
@@ -138,7 +139,7 @@ apt_percent() {
 		END { if (what) printf "%d %% %s\n", percent, what }' "$1"
 }
 
-# with_lock NAME COMMAND...: one process at a time, among all that use this checkout.
+# with_lock NAME COMMAND...: lets only one process of this checkout run it at a time.
 with_lock() {
 	local name=$1 lock status
 	shift

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Provides the kernels that check themselves, "debug" and "races": Debian's 6.1 source with the configurations
-# test/debug/{base,KIND}.config, built once for each configuration in the cache. The folder looks like that of
+# Provides the kernels that check themselves, "debug" and "races". They are Debian's 6.1 source with the configurations
+# test/debug/{base,KIND}.config. Each configuration is built once, in the cache. The folder looks like that of
 # fetch_kernel, with the built tree beside it.
 # Needs common.sh and build.sh.
 
@@ -11,17 +11,17 @@ debug_packages=("$debug_source" gcc make flex bison bc libelf-dev xz-utils kmod)
 debug_kinds=(debug races)
 # How many times longer than on a stock kernel a test may take.
 declare -A debug_slowness=([debug]=4 [races]=2)
-# What make is told about the kernel itself; modules are built with what the configuration offers.
+# Arguments of make for the kernel itself. Modules are built with what the configuration offers.
 declare -A debug_arguments=([races]=KCSAN_SANITIZE=n)
 
 is_debug_kind() { [[ " ${debug_kinds[*]} " == *" $1 "* ]]; }
 
-# debug_wishes KIND: what both files ask for.
+# debug_wishes KIND: prints the options that both files ask for.
 debug_wishes() {
 	cat "$repo/test/debug/base.config" "$repo/test/debug/$1.config" | grep CONFIG_
 }
 
-# fetch_debug_kernel KIND: prints the folder that holds release, boot/vmlinuz-*, lib/modules/* and tree/.
+# fetch_debug_kernel KIND: prints the folder that has release, boot/vmlinuz-*, lib/modules/* and tree/.
 fetch_debug_kernel() {
 	local folder
 	folder=$(make_cache "kernel-$1-$(debug_wishes "$1" | sha256sum | cut -c 1-16)")
@@ -47,7 +47,8 @@ build_debug_kernel() {
 	say "the $kind kernel took $((SECONDS - begin)) s"
 }
 
-# configure_debug_kernel KIND FOLDER. A wish that the other options do not allow would otherwise be dropped in silence.
+# configure_debug_kernel KIND FOLDER: fails when other options rule out a wish, because make would drop the wish
+# silently.
 configure_debug_kernel() {
 	local wish ignored=()
 	debug_wishes "$1" >"$2/wishes"
@@ -58,7 +59,7 @@ configure_debug_kernel() {
 	((!${#ignored[@]})) || die "the $1 kernel cannot have: ${ignored[*]}"
 }
 
-# Objects are not needed any more; what builds modules outside of the tree stays.
+# Removes the objects, which are not needed any more. It keeps what builds modules outside of the tree.
 install_debug_kernel() {
 	local folder=$1 release
 	release=$(make -s -C "$folder/tree" kernelrelease)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Provides what a VM boots: a stock Debian kernel, unpacked in the cache, an initrd of a few modules, and a
-# module folder that holds peal's modules too. This system's /boot and boot loader are never touched.
+# Provides what a VM boots: a stock Debian kernel, unpacked in the cache, an initrd of a few modules, and a module
+# folder that has peal's modules too. It never touches this system's /boot and boot loader.
 # Needs common.sh and build.sh.
 
-# What stage 1 of the guest needs to reach the host's files.
+# Modules that stage 1 of the guest needs to reach the host's files.
 initrd_modules=(virtio_pci 9pnet_virtio 9p overlay virtio_console)
 
-# fetch_kernel RELEASE: prints the folder that holds boot/vmlinuz-RELEASE and lib/modules/RELEASE.
+# fetch_kernel RELEASE: prints the folder that has boot/vmlinuz-RELEASE and lib/modules/RELEASE.
 fetch_kernel() {
 	local release=$1 folder
 	folder=$(make_cache "kernel-$1")
@@ -45,7 +45,7 @@ try_download() {
 		apt-get -q -o APT::Sandbox::User=root download "$2")
 }
 
-# How much of the package is in the folder.
+# Prints how much of the package is in the folder.
 downloaded() { du -sb "$folder" | awk -v of="$size" '{ printf "%d%s MB\n", $1 / 1e6, of }'; }
 
 # make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
@@ -71,7 +71,7 @@ pack_initrd() {
 	rm -rf "$stage"
 }
 
-# The files of initrd_modules and of what they depend on, in loading order.
+# Prints the files of initrd_modules and of the modules that they need, in loading order.
 initrd_files() {
 	local name
 	for name in "${initrd_modules[@]}"; do
@@ -86,8 +86,8 @@ unpack_module() {
 	esac
 }
 
-# stage_modules RELEASE FOLDER BUILT: prints the guest's module folder: the kernel's own modules, and below extra/
-# peal's and its tests', as far as they are built in BUILT.
+# stage_modules RELEASE FOLDER BUILT: prints the guest's module folder. It has the kernel's own modules, and below
+# extra/ those modules of peal and its tests that are built in BUILT.
 stage_modules() {
 	local release=$1 folder=$2 built=$3
 	with_lock modules link_modules "$folder/lib/modules/$release" "$release" "$built"
@@ -103,7 +103,7 @@ link_modules() {
 	for module in "$built"/kernel/*.ko "$built"/ktest/*.ko; do
 		[[ -e $module ]] || continue
 		cmp -s "$module" "$to/extra/${module##*/}" && continue
-		# A new file, not new contents: a VM that runs keeps the module that it started with.
+		# A new file replaces the old one, so that a running VM keeps the module that it started with.
 		cp --remove-destination "$module" "$to/extra/"
 		changed=1
 	done

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Decides between KVM and software emulation, and puts QEMU's command line together. Starts only the probe.
-# Needs common.sh; reads the variables of scripts/vm.
+# Decides between KVM and software emulation, and composes QEMU's command line. Starts only the probe.
+# Needs common.sh. It reads the variables of scripts/vm.
 
-# /dev/kvm may open and guests hang in it all the same (nested virtualisation), so one boot is tried, once for
-# each boot of this machine.
+# /dev/kvm may open although guests hang in it (nested virtualisation), so one boot is tried, once for each boot of this
+# machine.
 kvm_works() {
 	local folder answer
 	[[ -r /dev/kvm && -w /dev/kvm ]] || return 1
@@ -32,7 +32,8 @@ probe_kvm() {
 	rm -f "$log"
 }
 
-# end_silent_probe PROCESS LOG: a guest that hangs prints nothing; one that works prints its first lines within a second.
+# end_silent_probe PROCESS LOG: ends a guest that hangs. Such a guest prints nothing, and a working one prints its first
+# lines within a second.
 end_silent_probe() {
 	local end=$((SECONDS + 5))
 	while kill -0 "$1"; do
@@ -54,7 +55,7 @@ choose_accelerator() {
 	fi
 }
 
-# What a table of measurements says of the machine it was made on.
+# Prints the name of the machine for a table of measurements.
 accelerator_name() {
 	local version
 	version=$(qemu-system-x86_64 --version | awk 'NR == 1 { print $4 }')
@@ -65,7 +66,7 @@ accelerator_name() {
 	esac
 }
 
-# In emulation rep movsb runs byte by byte, so the guest is told that it is not fast.
+# Under emulation rep movsb runs byte by byte, so the guest must not take it for fast.
 emulated_cpu=max,-erms,-fsrm
 
 accelerator_arguments() {
@@ -81,7 +82,7 @@ accelerator_arguments() {
 kernel_arguments() {
 	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
 	[[ $kernel != debug || -n ${PEAL_VM_LEAKS:-} ]] || always+=" kmemleak=off"
-	# KCSAN looks at one access in so many: ten times as often as it would.
+	# KCSAN looks at one of so many accesses, which is ten times its default.
 	[[ $kernel != races ]] || always+=" kcsan.skip_watch=400"
 	case $accel in
 	kvm) echo "$always" ;;
@@ -114,8 +115,8 @@ qemu_command() {
 	fi
 }
 
-# add_wire NUMBER: frames go as datagrams between two sockets, so that neither guest has to be there first. No file
-# system path of a socket may be longer than 107 bytes: they lie in a folder of their own.
+# add_wire NUMBER: connects the guests. Frames go as datagrams between two sockets, so that either guest may start
+# first. The path of a socket may have at most 107 bytes, so the sockets are in a folder of their own.
 add_wire() {
 	local own=$wire_folder/$1 other=$wire_folder/$((3 - $1))
 	qemu+=(-netdev "dgram,id=wire,local.type=unix,local.path=$own,remote.type=unix,remote.path=$other"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Which files the project has. For the check-*.py beside it."""
+"""The list of the project's files, for the check-*.py beside it."""
 import pathlib
 import subprocess
 
 
 def sources(*patterns):
-    """The project's files, committed or not, that match; without what git ignores."""
+    """The project's files that match, committed or not, except those that git ignores."""
     names = subprocess.check_output(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
         text=True).splitlines()
