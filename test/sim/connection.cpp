@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See scenario.hpp: a connection, its rules, its loads, its fate.
- */
+/* See scenario.hpp: a connection, its rules, its loads, its fate. */
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -10,9 +8,9 @@
 
 namespace peal::sim {
 
-/* Of a program whose strict peer has no timeout. */
+/* For a program whose strict peer has no timeout. */
 constexpr u64 PATIENCE = 100 * SECOND;
-/* As kernel/net/reorder_mem.c has it for the timeouts that are planned here. */
+/* As in kernel/net/reorder_mem.c, for the timeouts that are planned here. */
 constexpr u64 KEEP = 50 * MS;
 
 bool Connection::always_planted;
@@ -32,7 +30,7 @@ static u32 plan_psn(Random &random)
 	}
 }
 
-/* A timeout that no healthy round trip reaches, or now and then any. */
+/* A timeout that no healthy round trip reaches, or sometimes any timeout. */
 static u64 plan_timeout(Random &random, u64 round_trip)
 {
 	u64 code = random.below(12) + 1;
@@ -51,7 +49,7 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 	u64 trip = 2 * (path.longest() + habits.batch_delay + habits.timer_slack) +
 		   8 * habits.full_for + 600 * US;
 
-	/* What others send on the same path queues up as well. */
+	/* The packets of other connections on the same path are queued, too. */
 	trip += 2 * path.ns_per_kib * (mtu / 1024 + 1) * 512;
 	trip += 1000 * habits.batch_delay / habits.batch;
 	for (int i = 0; i < 2; i++) {
@@ -86,7 +84,7 @@ void Connection::plan_load()
 		Load &l = load_[i];
 		Rules &r = rules_[i];
 
-		/* Often one direction is idle: then no acknowledgement comes along. */
+		/* Often one direction is idle, so that its packets carry no acknowledgements. */
 		l.messages = random.one_in(4) ? 0 : static_cast<u32>(random.between(1, 40));
 		l.max_packets = random.pick<u32>({1, 2, 4, 16});
 		if (random.one_in(100)) {
@@ -114,7 +112,7 @@ void Connection::plan_load()
 			l.read_depth = 0;
 		else if (errors && random.one_in(10))
 			l.peer_depth = 0;
-		/* For ever is too long when nothing ever comes. */
+		/* Endless retries never end if no receive ever comes. */
 		if (l.no_receives && r.rnr_limit == 7)
 			r.rnr_limit = 3;
 		if (!l.read_depth)
@@ -137,7 +135,7 @@ void Connection::plan_fate(const Path &path)
 		return;
 	fate = random.pick<Fate>({Fate::SILENCE, Fate::RESET, Fate::RESET, Fate::HOLE, Fate::BROKEN,
 				  Fate::FORGERY, Fate::FORGERY});
-	/* An unreliable connection cannot know that a packet is of another life. */
+	/* An unreliable connection cannot see that a packet is of an earlier connection. */
 	if (!reliable)
 		fate = Fate::BROKEN;
 	if (fate == Fate::SILENCE)
@@ -146,7 +144,7 @@ void Connection::plan_fate(const Path &path)
 		hole_ = (rules_[0].psn + static_cast<u32>(random.below(20))) & 0xffffff;
 		rules_[0].may_exceed = true;
 	}
-	/* Packets that are lost by their forgery, or come from another life, cost retries. */
+	/* Forged packets, and packets of an earlier connection, cost retries. */
 	if (fate == Fate::FORGERY || fate == Fate::RESET)
 		for (Rules &r : rules_)
 			r.may_exceed |= r.retry_limit < 2;
@@ -155,7 +153,7 @@ void Connection::plan_fate(const Path &path)
 	rules_[1].clean &= fate == Fate::NONE;
 }
 
-/* Pair @i of the two: peal's, or the strict one. */
+/* Pair @i of the two, which is peal's or the strict one. */
 void Connection::plan_pair(int i, Node &node, bool laboratory)
 {
 	Random &random = world_.random;
@@ -182,8 +180,10 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		habits.turn = 64;
 	}
 	habits.reconfigure = !laboratory && random.one_in(10) ? 50000 : 0;
-	/* A smaller window leaves packets in flight that ask for no ACK. The probe that asks comes
-	 * with the first retry, and the kernel's window changes only while nothing is in flight.
+	/*
+	 * After the window shrinks, packets in flight may ask for no ACK. The probe
+	 * that asks for one comes with the first retry. The kernel's window changes
+	 * only while nothing is in flight.
 	 */
 	if (!rules_[i].retry_limit)
 		habits.reconfigure = 0;
@@ -219,9 +219,12 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	    fate != Fate::PLANTED && random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
 		rules_[strict_].strict = true;
-		/* Who goes back N on every loss may run out of retries. */
+		/* A peer that goes back N on every loss may run out of retries. */
 		rules_[strict_].may_exceed |= !rules_[strict_].clean;
-		/* Nor is it made for long messages: each one costs all behind it. */
+		/*
+		 * The strict peer is not made for long messages either, because
+		 * each one delays all later ones.
+		 */
 		for (Load &l : load_)
 			l.bulk_bytes = std::min<u64>(l.bulk_bytes, 32ULL * rules_[0].mtu);
 	}
@@ -242,7 +245,7 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	world_.in(SECOND, this, WATCH);
 }
 
-/* New streams, new programs, from fresh queue pairs. */
+/* New streams and new programs, from fresh queue pairs. */
 void Connection::begin()
 {
 	const char *const names[2] = {"ab", "ba"};
@@ -302,7 +305,7 @@ void Connection::wake(u64 what)
 		for (auto &stream : streams)
 			stream->error();
 		reconnected_ = true;
-		/* Far from the old numbers, as a program's random choice would be. */
+		/* Far from the old numbers, as if a program chose them at random. */
 		for (Rules &r : rules_)
 			r.psn = (r.psn + 0x200000 + static_cast<u32>(random.below(2)) * 0xa00000) &
 				0xffffff;
@@ -316,9 +319,9 @@ bool Connection::settled() const
 }
 
 /*
- * Without a timeout, waiting for an end that is dead never ends: the program does. So it is
- * with the strict peer where its whole window, sent again, fills the queue in which an
- * answer would come: it knows no other way, and does it each time.
+ * Ends a program that would wait for ever. Without a timeout, a wait for a dead end never ends. The
+ * same is true for a strict peer whose whole window, sent again, fills the queue in which an answer
+ * would come. The strict peer does the same each time, because it knows no other way.
  */
 void Connection::watch()
 {

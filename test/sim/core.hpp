@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The transport core's headers, as C++ sees them.
+ * The transport core's headers for C++.
  *
- * Owns: nothing; the code behind these declarations is compiled as C.
+ * Owns: nothing. The code behind these declarations is compiled as C.
  */
 #pragma once
 #include <cstddef>
@@ -25,8 +25,8 @@ extern "C" {
 namespace peal::sim {
 
 /*
- * Completion statuses by number, as programs know them (ibv_wc_status): not
- * taken from the header that the core is compiled with.
+ * Completion statuses by number, as programs know them (ibv_wc_status). They are
+ * not taken from the header that the core is compiled with.
  */
 enum Status : u8 {
 	SUCCESS = 0,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See scenario.hpp: what fate does to the frames of a connection.
- */
+/* See scenario.hpp: the effect of a connection's fate on its frames. */
 #include <cstring>
 
 #include "scenario.hpp"
@@ -18,7 +16,7 @@ static bool is_response(u8 opcode)
 	return opcode >= PEAL_WIRE_READ_RESPONSE_FIRST && opcode <= PEAL_WIRE_ATOMIC_ACK;
 }
 
-/* The frame again, with other headers and so many bytes of payload. */
+/* Builds the frame again, with other headers and that many bytes of payload. */
 static void rebuild(Frame &frame, const peal_packet &changed, u32 payload_bytes)
 {
 	peal_packet p = changed;
@@ -35,7 +33,9 @@ static void rebuild(Frame &frame, const peal_packet &changed, u32 payload_bytes)
 	frame.bytes = std::move(made->bytes);
 }
 
-/* A request that breaks a rule of the protocol. Return: false when it was left alone. */
+/*
+ * Forges a request that breaks a rule of the protocol. Return: false when the frame was left alone.
+ */
 static bool forge_request(Random &random, Frame &frame)
 {
 	peal_packet p = frame.packet;
@@ -53,7 +53,7 @@ static bool forge_request(Random &random, Frame &frame)
 	case 1: /* longer */
 		bytes += static_cast<u32>(random.between(1, 4));
 		break;
-	case 2: /* does not continue what was begun */
+	case 2: /* does not continue the current message */
 		if (p.opcode == PEAL_WIRE_SEND_FIRST || p.opcode == PEAL_WIRE_WRITE_FIRST)
 			p.opcode++;
 		else if (p.opcode == PEAL_WIRE_SEND_MIDDLE || p.opcode == PEAL_WIRE_WRITE_MIDDLE)
@@ -70,14 +70,14 @@ static bool forge_request(Random &random, Frame &frame)
 			return false;
 		break;
 	}
-	/* A SEND may have any length; only its middle may not. */
+	/* A SEND may have any length. Only its middle packets may not. */
 	if (wire->has & PEAL_HAS_SEND && wire->has & PEAL_HAS_LAST)
 		return false;
 	rebuild(frame, p, bytes);
 	return true;
 }
 
-/* A response that answers nothing, or not what was asked. */
+/* Forges a response that answers nothing, or not what was asked. */
 static bool forge_response(Random &random, Frame &frame)
 {
 	peal_packet p = frame.packet;
@@ -105,7 +105,7 @@ static bool forge_response(Random &random, Frame &frame)
 	return true;
 }
 
-/* One of the packets, now and then. */
+/* Forges one of the packets now and then. */
 void Connection::forge(Frame &frame)
 {
 	Random &random = world_.random;
@@ -120,7 +120,7 @@ void Connection::forge(Frame &frame)
 		world_.trace("    it is forged");
 }
 
-/* The one packet that a laboratory's run loses or delays: once. */
+/* Loses or delays the one packet that a laboratory's run is about, once. */
 Touch Connection::touch_victim(u32 qpn, u32 psn, u8 opcode)
 {
 	bool wanted = reading_ ? qpn == pairs[0]->qpn && is_response(opcode)
@@ -152,10 +152,7 @@ Touch Connection::touch(Frame &frame)
 	return {.lost = qpn == pairs[1]->qpn && psn == hole_ && !is_response(opcode)};
 }
 
-/*
- * One thing goes wrong, and the network is perfect otherwise: what that costs is
- * looked at.
- */
+/* Plans one fault in an otherwise perfect network, and checks the cost of the fault. */
 void Connection::plan_experiment(const Path &path)
 {
 	Random &random = world_.random;
@@ -178,7 +175,7 @@ void Connection::plan_experiment(const Path &path)
 	}
 }
 
-/* Messages of some packets, so that others follow the one that meets no receive. */
+/* Messages of some packets, so that other packets follow the one that meets no receive. */
 void Connection::plan_unready()
 {
 	Random &random = world_.random;
@@ -211,7 +208,7 @@ void Connection::plan_victim(const Path &path)
 	late_by_ = fate == Fate::ONE_LATE ? random.between(US, 2 * path.delay + 20 * US) : 0;
 }
 
-/* IBTA asks for none of it: it is what we promise (Documentation/testing.rst). */
+/* These limits are our own promises (Documentation/testing.rst). IBTA does not ask for them. */
 void Connection::check_experiment() const
 {
 	const Stream &s = *streams.front();
@@ -227,11 +224,14 @@ void Connection::check_victim() const
 {
 	const Stream &s = *streams.front();
 	bool keeps = static_cast<const PealPair &>(*pairs[!reading_]).habits.keep == 1000000;
-	/* A late one comes beside its copy: both may be answered by who keeps nothing. */
+	/*
+	 * A late packet arrives beside its copy. A peer that keeps no
+	 * early packets may answer both.
+	 */
 	u64 windows = fate == Fate::ONE_LATE ? 2 : 1;
 	u64 most = keeps ? 2 : windows * s.rules.window + 2;
 
-	/* ... and may look as if it had been answered by itself. */
+	/* The late packet may look as if it alone had been answered. */
 	if (s.stalls > (fate == Fate::ONE_LATE && !keeps))
 		violation("%s: one packet in the middle was %s, and a timeout was needed",
 			  s.name().c_str(), fate == Fate::ONE_LOST ? "lost" : "late");
@@ -240,7 +240,7 @@ void Connection::check_victim() const
 			  fate == Fate::ONE_LOST ? "lost" : "late", s.retransmitted);
 }
 
-/* A forger costs packets, and so tries; a peer that is not peal's is no subject. */
+/* A forger costs packets and so retries. Only peal's own end is tested. */
 void Connection::plan_planted()
 {
 	for (int i = 0; i < 2; i++) {
@@ -258,7 +258,7 @@ void Connection::plan_planted()
 	}
 }
 
-/* Of an unreliable connection nothing is lost to packets that begin no message. */
+/* An unreliable connection loses nothing to packets that begin no message. */
 void Connection::check_planted() const
 {
 	for (const auto &s : streams)

@@ -25,7 +25,7 @@ void Forger::begin()
 		world_.in(world_.random.below(gap_ + 1), this, 0);
 }
 
-/* Mostly a little, as far as early packets are kept, and now and then anywhere. */
+/* Mostly a small distance, as far as early packets are kept, and sometimes any distance. */
 u32 Forger::ahead()
 {
 	Random &random = world_.random;
@@ -44,8 +44,8 @@ u32 Forger::ahead()
 }
 
 /*
- * An unreliable responder takes any packet that begins a message, because it has to (IBTA
- * 9.8): the forger sends others, and such as the host refuses.
+ * An unreliable responder must take any packet that begins a message (IBTA 9.8). The forger sends
+ * other packets, and such that the host refuses.
  */
 void Forger::disguise(peal_packet *p)
 {
@@ -85,7 +85,7 @@ void Forger::plant(Pair &to, const peal_packet &like, u32 payload_bytes)
 	network_.plant(std::move(made));
 }
 
-/* In advance: whole messages of one packet, and parts of such as are not there. */
+/* Sends in advance: whole messages of one packet, and parts of other messages. */
 void Forger::wake(u64)
 {
 	static const u8 wires[] = {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Somebody who knows the addresses and the numbers of two queue pairs, sees nothing of what
- * they send, and sends packets that seem to come from the one to the other.
+ * An attacker that knows the addresses and the numbers of two queue pairs, but sees none of their
+ * packets. It sends packets that seem to come from one of them to the other.
  *
- * It has more luck than any forger: its packets look like those that are under way, and its
- * packet numbers lie near the right ones. What it does not guess is either the flow of the
- * real packets, or that nothing else has this number.
+ * It has more luck than any real forger, because its packets look like those in flight and its
+ * packet numbers lie near the right ones. It fails to guess one thing, which is either the flow
+ * of the real packets or a packet number that no real packet has.
  *
- * Owns: when it sends what. Does not know: what becomes of it; the pairs do.
+ * Owns: the times of the packets. Does not know: their effect, which the pairs check.
  */
 #pragma once
 #include "network.hpp"
@@ -21,10 +21,10 @@ class Forger : public Actor {
 	Pair *pairs_[2];
 	bool reliable_;
 	bool knows_flow_;
-	u32 blind_;		/* packets yet to come that answer to nothing that was seen */
-	u64 gap_;		/* between these, at most */
-	u32 share_;		/* of the real packets that one is like, millionths */
-	std::vector<u32> keys_; /* that the forger happens to know */
+	u32 blind_;		/* packets still to send that resemble none that was seen */
+	u64 gap_;		/* the longest time between these */
+	u32 share_;		/* millionths of the real packets that are imitated */
+	std::vector<u32> keys_; /* keys that the forger happens to know */
 
 	u32 ahead();
 	void disguise(peal_packet *p);
@@ -34,7 +34,7 @@ public:
 	Forger(World &world, Network &network, Pair &a, Pair &b, bool reliable);
 	void begin();
 	void wake(u64 what) override;
-	/* A real packet leaves. */
+	/* Called for each real packet that is sent. */
 	void see(const Frame &real);
 };
 

@@ -9,7 +9,7 @@
 
 namespace peal::sim {
 
-/* The CRC of Ethernet, bit by bit into a table: independent of what the core uses. */
+/* The CRC of Ethernet, with a table that is computed bit by bit, independently of the core's. */
 static u32 own_crc(u32 crc, const u8 *bytes, size_t n)
 {
 	static const auto table = [] {
@@ -30,7 +30,9 @@ static u32 own_crc(u32 crc, const u8 *bytes, size_t n)
 	return crc;
 }
 
-/* IBTA annex A17.3.3, read anew: the headers in a copy, what may change as ones. */
+/*
+ * IBTA annex A17.3.3, implemented again. In a copy of the headers, fields that may change are ones.
+ */
 static u32 own_icrc(const Frame &frame)
 {
 	u8 head[40 + 8 + 12];
@@ -121,7 +123,7 @@ enum peal_drop Frame::parse(bool headers_only)
 {
 	u32 total = static_cast<u32>(bytes.size()) - bth();
 	u32 linear = headers_only && total > PEAL_HEADERS_MAX ? PEAL_HEADERS_MAX : total;
-	/* A copy of exactly that size: reading behind it is seen. */
+	/* A copy of exactly that size, so that a sanitizer sees a read behind it. */
 	std::unique_ptr<u8[]> copy(new u8[linear]);
 	enum peal_drop drop;
 

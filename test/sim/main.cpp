@@ -2,12 +2,12 @@
 /*
  * sim: runs simulations by their seeds.
  *
- *	sim [--seeds N] [--seed S] [--jobs J] [--file LIST] [--all] [--verbose] [--planted]
+ * 	sim [--seeds N] [--seed S] [--jobs J] [--file LIST] [--all] [--verbose] [--planted]
  *
- * N seeds from S on (S: random when it is not given, N: 1), in J processes. The
- * first seed that fails (--all: every one) is printed with what it broke; then
- * the exit status is 1. --file runs the seeds in a file instead. --verbose prints each packet.
- * --planted: every connection has a forger.
+ * Runs N seeds from S on, in J processes. N is 1 by default, and S is random. Prints the first
+ * seed that fails (--all: every one) with the rule that it broke. Then the exit status is 1.
+ * --file runs the seeds in a file instead. --verbose prints each packet. With --planted every
+ * connection has a forger.
  */
 #include <chrono>
 #include <cstdio>
@@ -32,7 +32,7 @@ using namespace peal::sim;
 
 static u64 current_seed;
 
-/* A sanitizer ends the process: say where. */
+/* A sanitizer ends the process. This prints the seed. */
 extern "C" void say_seed()
 {
 	std::fprintf(stderr, "sim: it was seed %llu\n", current_seed);
@@ -88,7 +88,7 @@ static bool run_share(const Options &options, unsigned job, Totals *totals, vola
 	return well;
 }
 
-/* Processes, because a sanitizer's report ends one, and for speed. */
+/* Uses processes for speed, and because a sanitizer's report ends one. */
 static bool run_all(const Options &options, Totals *shared, volatile bool *stop)
 {
 	bool well = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See memory.hpp. A range is memory of its own with guards of random length, so
+ * See memory.hpp. A range is an allocation of its own with guards of random length, so
  * that neither a large region nor its growth costs anything.
  */
 #include "memory.hpp"
@@ -18,7 +18,7 @@ Region *Memory::add_region(u32 rights)
 	do {
 		region.key = static_cast<u32>(random_->bits());
 	} while (!region.key || this->region(region.key));
-	/* Anywhere, also close to the end of the address space. */
+	/* At any address, sometimes close to the end of the address space. */
 	region.base = random_->one_in(4) ? 0xfffffffff0000000 + random_->below(1 << 20)
 					 : random_->bits() >> 2;
 	region.end = region.base;
@@ -63,7 +63,7 @@ Range *Memory::find(Region *region, u64 addr, u64 bytes)
 	auto &ranges = region->ranges_;
 	size_t low = 0, high = ranges.size();
 
-	/* The last range that begins at or before addr. */
+	/* Find the last range that begins at or before addr. */
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 

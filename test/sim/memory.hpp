@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The registered memory of one endpoint, and what has to be in each byte of it.
+ * The registered memory of one endpoint, and the right contents of each byte in it.
  *
- * Owns: regions with keys and rights; in each region granted ranges, with guard
- * bytes between them. A range knows its right contents: the pattern of its
- * message up to where it was legitimately written, guard bytes behind.
+ * Owns: regions with keys and rights. Each region has granted ranges, with guard
+ * bytes between them. A range knows its right contents, which are the pattern of its
+ * message up to where it was legitimately written, and guard bytes behind that.
  * Does not know: queue pairs, packets.
  */
 #pragma once
@@ -23,16 +23,16 @@ enum Right : u32 { MAY_WRITE = 1, MAY_READ = 2, MAY_ATOMIC = 4 };
 /* A range that one message, or one receive, may use. */
 struct Range {
 	u64 addr = 0, bytes = 0;
-	u64 id = CANARY;     /* pattern of what is there now, */
-	u64 written = 0;     /* this far; */
-	u64 dirty = 0;	     /* behind it nobody knows up to here, then guard bytes */
-	bool source = false; /* filled at the beginning, never written */
-	bool words = false;  /* atomics: the oracle of the words knows */
+	u64 id = CANARY;     /* pattern of the present contents */
+	u64 written = 0;     /* bytes that have the pattern */
+	u64 dirty = 0;	     /* behind them, bytes up to here are undefined */
+	bool source = false; /* filled at the beginning and never written */
+	bool words = false;  /* words of atomics, which the words' own oracle checks */
 	u8 *at = nullptr;
 };
 
 class Region {
-	std::vector<std::unique_ptr<u8[]>> chunks_; /* one per range, guards around it */
+	std::vector<std::unique_ptr<u8[]>> chunks_; /* one for each range, with guards around it */
 	std::deque<Range> ranges_;
 
 	friend class Memory;
@@ -56,11 +56,11 @@ public:
 	Region *add_region(u32 rights);
 	Range *grant(Region *region, u64 bytes, u64 alignment = 1);
 	Region *region(u32 key);
-	/* A valid key with this right that covers these bytes? */
+	/* Return: whether this is a valid key with this right that covers these bytes. */
 	bool allows(u32 key, u64 addr, u64 bytes, u32 right);
-	/* @addr .. @addr + @bytes lie in one range; nullptr when they do not. */
+	/* Return: the bytes, or nullptr when they do not lie in one range. */
 	u8 *at(u32 key, u64 addr, u64 bytes);
-	/* Every byte is as it has to be; throws a Violation. */
+	/* Check every byte. Throws a Violation. */
 	void sweep(const char *whose);
 };
 

@@ -8,7 +8,7 @@
 
 namespace peal::sim {
 
-/* Why the frame is lost, or nullptr; then it leaves when the way is not busy any more. */
+/* Return: why the frame is lost, or nullptr. Then it is sent as soon as the link is free. */
 const char *Network::fate(Way &way, const Frame &frame)
 {
 	const Path &path = way.path;
@@ -30,7 +30,7 @@ const char *Network::fate(Way &way, const Frame &frame)
 	return nullptr;
 }
 
-/* Bits flip, where routers have nothing to change; or the end is cut off. */
+/* Flips bits that routers do not change, or cuts off the end. */
 void Network::damage(Frame &frame)
 {
 	Random &random = world_.random;

@@ -21,7 +21,7 @@ void Node::arrive(FramePtr frame)
 	world_.in(world_.random.below(habits.batch_delay + 1), this, PROCESS);
 }
 
-/* By the destination queue pair number; the frame was parsed. */
+/* Finds a pair by the destination queue pair number. The frame was parsed. */
 Pair *Node::find(const Frame &frame) const
 {
 	for (Pair *pair : pairs_)
@@ -68,7 +68,7 @@ void Node::wake(u64 what)
 	}
 	if (!room())
 		return;
-	/* Another one is first each time: who is may fill the queue again. */
+	/* Each time another pair is first, because the first may fill the queue again. */
 	turn_++;
 	for (size_t i = 0; i < pairs_.size(); i++)
 		pairs_[(turn_ + i) % pairs_.size()]->room();

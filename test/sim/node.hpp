@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * One device: takes frames from the network in batches, finds the queue pair,
+ * One device. It takes frames from the network in batches, finds the queue pair,
  * and has a transmit queue that is sometimes full.
  *
- * Owns: the received frames not yet looked at, whether there is room to send.
- * Does not know: what its queue pairs do.
+ * Owns: received frames that wait, and whether there is room to send.
+ * Does not know: the work of its queue pairs.
  */
 #pragma once
 #include <deque>
@@ -17,12 +17,12 @@ namespace peal::sim {
 class Pair;
 
 struct NodeHabits {
-	u32 batch = 16;		/* frames at most before replies leave */
-	u64 batch_delay = 1000; /* from a frame's arrival to its processing, at most */
-	u32 full = 0;		/* that a packet fills the transmit queue, millionths */
-	u64 full_for = 0;	/* at most */
-	u32 no_memory = 0;	/* that a packet has no memory, and is lost */
-	u64 timer_slack = 0;	/* timers are late by this at most */
+	u32 batch = 16;		/* the most frames before replies are sent */
+	u64 batch_delay = 1000; /* the longest time from a frame's arrival to its processing */
+	u32 full = 0;		/* chance that a packet fills the transmit queue, millionths */
+	u64 full_for = 0;	/* the longest time that it is full */
+	u32 no_memory = 0;	/* chance that a packet finds no memory and is lost */
+	u64 timer_slack = 0;	/* the longest delay of a timer */
 };
 
 class Node : public Port, public Actor {
@@ -53,10 +53,10 @@ public:
 	void arrive(FramePtr frame) override;
 	void wake(u64 what) override;
 
-	/* Room for a packet? If not, everybody is asked again when there is. */
+	/* Whether there is room for a packet. If not, all pairs are asked again when there is. */
 	bool room() const { return world_.now() >= full_until_; }
 	void send(FramePtr frame);
-	/* When a timer for @time goes off. */
+	/* Return: when a timer for @time expires. */
 	u64 late(u64 time);
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A queue pair as the simulation sees it: peal's (peal_pair.hpp) or the strict
+ * A queue pair as the simulation sees it, either peal's (peal_pair.hpp) or the strict
  * peer's (strict.hpp).
  *
- * Owns: what both have: number, memory, the two directions it takes part in.
+ * Owns: the common parts, which are number, memory and the two directions.
  */
 #pragma once
 #include "node.hpp"
@@ -17,7 +17,7 @@ protected:
 	World &world_;
 	bool error_ = false; /* executes and sends no requests any more */
 
-	/* A frame to the peer; the caller fills the payload, then gives it to ship(). */
+	/* A frame to the peer. The caller fills the payload and then calls ship(). */
 	FramePtr frame(const peal_packet &header, u8 **payload) const;
 	void ship(FramePtr frame, Code code);
 	void show(const char *verb, const peal_packet &packet) const;
@@ -28,8 +28,8 @@ public:
 	Pair *peer = nullptr;
 	Memory memory;
 	Target target;
-	Stream *outgoing = nullptr; /* this side requests */
-	Stream *incoming = nullptr; /* this side responds */
+	Stream *outgoing = nullptr; /* this side is the requester */
+	Stream *incoming = nullptr; /* this side is the responder */
 
 	Pair(Node &node, u32 qpn)
 		: world_(node.world()), node(node), qpn(qpn), memory(world_.random), target(memory)
@@ -39,9 +39,9 @@ public:
 
 	bool in_error() const { return error_; }
 	/* The program posts message @index of the outgoing stream. */
-	/* @more: another one comes at once; nothing leaves before the last. */
+	/* @more: another post follows at once. Nothing is sent before the last one. */
 	virtual void post(u32 index, bool more) = 0;
-	/* A frame for this queue pair; more may follow before batch_ends(). */
+	/* A frame for this queue pair arrives. More may follow before batch_ends(). */
 	virtual void arrive(FramePtr frame) = 0;
 	virtual void batch_ends() = 0;
 	/* The transmit queue has room again. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See pattern.hpp. A pattern is a stretch of one table of noise, from a place
- * that its number says. The period is a prime, so that no power of two hides.
+ * See pattern.hpp. A pattern is a part of one table of noise. Its number says where the part
+ * begins. The table's length is a prime, so that powers of two do not hide errors.
  */
 #include "pattern.hpp"
 
@@ -28,7 +28,7 @@ static const u8 *noise()
 	return table.data();
 }
 
-/* Calls @piece(from, done, n) for stretches of the table. */
+/* Calls @piece(from, done, n) for consecutive parts of the table. */
 template <typename Piece>
 static bool stretches(u64 id, u64 offset, u64 bytes, Piece piece)
 {

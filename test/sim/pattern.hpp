@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What the bytes of a message are: they follow from its number and their place,
- * so that a byte at a wrong place, or of another message, is seen.
+ * The bytes of a message follow from its number and their place, so that a byte at a
+ * wrong place, or of another message, is noticed.
  *
  * Owns: the table of noise. Does not know: messages.
  */
@@ -10,10 +10,10 @@
 
 namespace peal::sim {
 
-/* The number of what nobody may write. */
+/* The number of guard bytes, which must not be written. */
 constexpr u64 CANARY = ~0ULL;
 
-/* Bytes @offset .. @offset + @bytes of pattern @id. */
+/* Writes bytes @offset .. @offset + @bytes of pattern @id. */
 void pattern_fill(u8 *to, u64 id, u64 offset, u64 bytes);
 bool pattern_is(const u8 *at, u64 id, u64 offset, u64 bytes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See peal_pair.hpp: the pair, its timers, and its requests. Its replies are in
- * peal_responder.cpp.
+ * See peal_pair.hpp: the pair, its timers, and its requests. Its
+ * replies are in peal_responder.cpp.
  */
 #include "peal_pair.hpp"
 
@@ -57,7 +57,7 @@ void PealPair::connect(const peal_requester_config &out, u32 out_psn,
 	arm();
 }
 
-/* One timer each; one that goes off too early for what is now due is harmless. */
+/* Arms a timer for each deadline. A timer that expires too early does no harm. */
 void PealPair::arm()
 {
 	u64 out = peal_requester_deadline(&out_), in = peal_responder_deadline(&in_);
@@ -160,7 +160,7 @@ void PealPair::complete()
 	}
 }
 
-/* In error: everything comes back, in order, once. */
+/* In error everything comes back once, in order. */
 void PealPair::flush()
 {
 	peal_completion c;
@@ -208,7 +208,7 @@ void PealPair::execute_local(const peal_outgoing &out)
 		return;
 	}
 	outgoing->executed_locally(m.wire.index);
-	/* Not executed yet: it must not complete. */
+	/* It was not executed yet, so it must not complete. */
 	if (world_.random.one_in(2))
 		complete();
 	peal_requester_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
@@ -284,9 +284,9 @@ void PealPair::expire_early()
 }
 
 /*
- * Whoever hits the PSN that is expected has guessed all that the specification lets the
- * peer check, and so has an acknowledgment of anything that is outstanding. It is left out
- * here: what it does is right.
+ * A forged packet with the expected PSN has guessed all that the specification lets the
+ * peer check. So has an acknowledgment of any outstanding packet. Both are left out here,
+ * because their effect is right.
  */
 bool PealPair::is_guessed(const Frame &frame) const
 {
@@ -296,7 +296,7 @@ bool PealPair::is_guessed(const Frame &frame) const
 		return false;
 	if (peal_packet_opcode(&p)->has & PEAL_HAS_REQUEST)
 		return incoming->rel(p.psn) == incoming->executed();
-	/* Of a message that failed on its way the core may think that one packet more has left. */
+	/* The core may think that a failed message has sent one packet more. */
 	u32 at = outgoing->rel(p.psn), una = outgoing->una();
 
 	if (at + 1 == una || at == una)
@@ -335,7 +335,7 @@ FramePtr PealPair::unkeep(std::map<u32, Early> &early, void *handle)
 	return frame;
 }
 
-/* The core thinks that @frame may be a copy of @kept. */
+/* Return: whether @frame differs from @kept. The core thinks that it may be a copy. */
 bool PealPair::differs(std::map<u32, Early> &early, void *kept, const Frame &frame) const
 {
 	const Frame &other = *static_cast<Frame *>(kept);
@@ -350,7 +350,10 @@ bool PealPair::differs(std::map<u32, Early> &early, void *kept, const Frame &fra
 	return true;
 }
 
-/* What is forged must have had all luck: the flow, and nobody who sent the real one in time. */
+/*
+ * A forged frame takes effect only if it has guessed the flow, and the
+ * real one has not come in time.
+ */
 void PealPair::take_effect(const Frame &frame, const char *how) const
 {
 	if (!frame.forged)
@@ -365,7 +368,7 @@ void PealPair::take_effect(const Frame &frame, const char *how) const
 	throw Guessed{};
 }
 
-/* What the AETH says, for the oracle; credits count also when the response is too early. */
+/* Tells the oracle what the AETH says. Credits count even when the response is too early. */
 void PealPair::note_aeth(const peal_packet &p, bool dropped)
 {
 	u8 kind = p.syndrome & PEAL_SYNDROME_KIND, value = p.syndrome & PEAL_SYNDROME_VALUE;
@@ -378,7 +381,7 @@ void PealPair::note_aeth(const peal_packet &p, bool dropped)
 		outgoing->told_credits(p.psn, value, p.msn);
 }
 
-/* A response: place what it names, and what had waited for it. */
+/* A response arrives. Places its data, and the data of responses that waited for it. */
 void PealPair::respond(FramePtr frame)
 {
 	peal_landing landing{};
@@ -451,7 +454,9 @@ void PealPair::arrive(FramePtr frame)
 		world_.trace("  which was guessed");
 		return;
 	}
-	/* It says that the READ was executed, and what is in front of it: so be it. */
+	/*
+	 * It says that the READ was executed, and all requests before it. The oracle accepts that.
+	 */
 	if (frame->forged && wire->has & PEAL_HAS_RESPONSE &&
 	    outgoing->rel(frame->packet.psn) - outgoing->una() <=
 		    outgoing->sent_up_to() - outgoing->una())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A queue pair that drives the core as the kernel does: posts when nothing is
- * unsent, sends until the core or the transmit queue pauses, lands responses,
- * gives kept packets back, arms one timer.
+ * A queue pair that drives the core as the kernel does. It posts when nothing is
+ * unsent, sends until the core or the transmit queue pauses, places responses,
+ * gives kept packets back and arms one timer.
  *
- * Owns: the core's two halves. Does not know: what is right; the stream does.
+ * Owns: the core's two halves. Does not know: the rules, which the stream checks.
  */
 #pragma once
 #include <deque>
@@ -16,10 +16,10 @@
 namespace peal::sim {
 
 struct PealHabits {
-	u32 keep = 1000000;  /* that an early packet may be kept, millionths */
+	u32 keep = 1000000;  /* chance that an early packet may be kept, millionths */
 	u32 turn = 16;	     /* packets sent at once */
 	u32 entries = 128;   /* of the send queue */
-	u32 reconfigure = 0; /* that a turn changes the window, millionths */
+	u32 reconfigure = 0; /* chance that a turn changes the window, millionths */
 };
 
 class PealPair : public Pair {
@@ -29,11 +29,14 @@ class PealPair : public Pair {
 	peal_responder in_{};
 	std::vector<peal_flight> flights_;
 	std::vector<peal_resource> resources_;
-	std::deque<u32> posted_; /* not yet the core's */
+	std::deque<u32> posted_; /* not passed to the core yet */
 	u64 armed_out_ = NEVER, armed_in_ = NEVER;
 	bool turn_due_ = false, reply_due_ = false, dead_ = false;
 	u32 expected_una_ = 0;
-	/* What the core keeps, by PSN. A forged one is challenged when the real one has come. */
+	/*
+	 * Packets that the core keeps, by PSN. A forged one is
+	 * challenged when the real one has come.
+	 */
 	struct Early {
 		Frame *frame;
 		u64 since;
@@ -68,16 +71,15 @@ class PealPair : public Pair {
 
 public:
 	PealHabits habits;
-	static u64 kept;    /* frames in the core's hands */
-	static u64 guessed; /* forged frames that nobody could tell from real ones, and that took
-			       effect */
+	static u64 kept;    /* frames that the core keeps */
+	static u64 guessed; /* forged frames that took effect like real ones */
 	u64 keep_ns = 0;
-	bool honest = true; /* nobody forges, or changes, packets for this queue pair */
+	bool honest = true; /* no packet for this queue pair is forged or changed */
 
 	PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources);
 	~PealPair() override;
 
-	/* RESET, and a new connection. */
+	/* RESET, and then a new connection. */
 	void connect(const peal_requester_config &out, u32 out_psn, const peal_responder_config &in,
 		     u32 in_psn);
 	void post(u32 index, bool more) override;

@@ -8,7 +8,7 @@
 
 namespace peal::sim {
 
-/* A request: do what it asks, then what had waited for it. */
+/* A request arrives. Executes it, and then requests that waited for it. */
 void PealPair::request(FramePtr frame)
 {
 	peal_request request{};
@@ -71,7 +71,7 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 	peal_responder_done(&in_, verdict, original, world_.now());
 }
 
-/* Replies leave; after a fatal one the queue pair is in error. */
+/* Sends replies. After a fatal one the queue pair is in error. */
 void PealPair::reply()
 {
 	u32 packets = 0;

@@ -29,7 +29,7 @@ Program::Program(World &world, Pair &from, Pair &to, Stream &stream, const Load 
 	plan_receives();
 }
 
-/* Lengths at which something changes, and some between. */
+/* Lengths at which the behaviour changes, and some between. */
 u64 Program::length()
 {
 	Random &random = world_.random;
@@ -105,8 +105,8 @@ void Program::plan_atomic(Message &m)
 }
 
 /*
- * Each SEND_INV has a key of its own to invalidate: that of a READ before it, which it
- * waits for, or one that nobody uses.
+ * Each SEND_INV has a key of its own to invalidate. It is the key of an earlier READ, for which
+ * the SEND_INV waits, or a key that is not used.
  */
 void Program::plan_invalidation(Message &m)
 {
@@ -144,7 +144,7 @@ bool Program::apply(Fault fault, Message &m)
 		m.remote = to_.memory.grant(to_.memory.region(m.wire.rkey), m.wire.length - 1);
 		m.wire.remote_addr = m.remote->addr;
 		m.remote->id = m.id;
-		/* The first pieces of a long READ are answered. */
+		/* The first segments of a long READ are answered. */
 		m.remote->source = m.reads();
 		if (m.reads())
 			pattern_fill(m.remote->at, m.id, 0, m.wire.length - 1);

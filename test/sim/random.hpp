@@ -2,7 +2,7 @@
 /*
  * Numbers that look random and follow from a seed (xoshiro256**).
  *
- * Owns: the generator's state. Does not know: what is decided by them.
+ * Owns: the generator's state. Does not know: the use of the numbers.
  */
 #pragma once
 #include "core.hpp"
@@ -10,7 +10,7 @@
 
 namespace peal::sim {
 
-/* One round of splitmix64: spreads every bit of @x over the result. */
+/* One round of splitmix64, which spreads every bit of @x over the result. */
 inline u64 mix(u64 x)
 {
 	x += 0x9e3779b97f4a7c15;

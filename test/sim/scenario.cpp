@@ -9,13 +9,13 @@
 namespace peal::sim {
 
 /*
- * Nothing takes longer than that: timeouts, RNR timers and retries are chosen so. Without a
- * timeout a second passes between two tries, and on the worst path one in three arrives.
+ * The longest time that a run takes, because timeouts, RNR timers and retries are chosen so.
+ * Without a timeout a second passes between two tries, and on the worst path one in three arrives.
  */
 constexpr u64 LONGEST = 3600 * SECOND;
 constexpr u64 EVENTS = 3000000;
 
-/* A path is bad in one or two ways, seldom in all. */
+/* A path is bad in one or two ways, rarely in all. */
 void Scenario::plan_path()
 {
 	Random &random = world_.random;
@@ -56,7 +56,7 @@ void Scenario::plan_habits()
 	Random &random = world_.random;
 
 	habits_.batch = random.pick<u32>({1, 4, 16, 64});
-	/* Who takes one at a time has to be quick. */
+	/* A node that takes one frame at a time has to be quick. */
 	habits_.batch_delay = random.pick<u64>({0, 100, 1 * US, 10 * US, 100 * US});
 	if (habits_.batch < 16 && habits_.batch_delay > 10 * US)
 		habits_.batch = 16;
@@ -90,7 +90,7 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 	for (u32 i = 0; i < nodes * nodes; i++)
 		network_.set_path(i / nodes, i % nodes, path_);
 	for (u32 i = 0; i < connections; i++) {
-		/* Now and then a node speaks to itself. */
+		/* Sometimes a node sends to itself. */
 		u32 a = static_cast<u32>(random.below(nodes));
 		u32 b = random.one_in(20) ? a : static_cast<u32>((a + 1) % nodes);
 
@@ -119,7 +119,7 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 
 Scenario::~Scenario() = default;
 
-/* Until nothing happens any more. */
+/* Runs until no event is left. */
 void Scenario::drain()
 {
 	while (world_.step()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a seed stands for: nodes, paths, connections, loads and misfortunes; and
- * its run from the first event to the last.
+ * The scenario of a seed: nodes, paths, connections, loads and faults; and its run from
+ * the first event to the last.
  *
  * Owns: everything that lives in one simulation.
  */
@@ -15,33 +15,33 @@
 
 namespace peal::sim {
 
-/* What befalls a connection as a whole. */
+/* The fate of a whole connection. */
 enum class Fate : u8 {
 	NONE,
-	SILENCE,  /* one end is never heard again */
+	SILENCE,  /* one end stops receiving and sending */
 	RESET,	  /* both ends are reset and connected anew, with packets in flight */
 	HOLE,	  /* one request packet never arrives, however often it is sent */
 	BROKEN,	  /* one end's program puts it into error */
 	FORGERY,  /* one packet is changed, with a right ICRC */
-	ONE_LOST, /* in a laboratory: one packet in the middle */
+	ONE_LOST, /* in a laboratory, one packet in the middle */
 	ONE_LATE,
-	UNREADY, /* in a laboratory: some receives are posted late */
-	PLANTED, /* somebody who does not see them forges packets */
+	UNREADY, /* in a laboratory, some receives are posted late */
+	PLANTED, /* an attacker who does not see the packets forges some */
 };
 
-/* Two queue pairs and both directions between them; after a reset with new streams. */
+/* Two queue pairs and both directions between them, with new streams after a reset. */
 class Connection : public Actor {
 	enum { FATE = 1, WATCH };
 
 	World &world_;
 	Network &network_;
 	u32 tag_;
-	Rules rules_[2]; /* [0]: pair 0 requests */
+	Rules rules_[2]; /* [0] when pair 0 is the requester */
 	Load load_[2];
 	peal_responder_config in_[2];
-	int strict_ = -1; /* which end is not peal's */
+	int strict_ = -1; /* the end that is not peal's */
 	u64 silent_from_ = NEVER;
-	u32 hole_ = ~0U; /* PSN of stream 0 */
+	u32 hole_ = ~0U; /* a PSN of stream 0 */
 	u64 fate_at_ = 0;
 	bool reconnected_ = false, forged_ = false, reading_ = false;
 	u32 victim_ = ~0U;
@@ -65,17 +65,17 @@ class Connection : public Actor {
 	void check_planted() const;
 
 public:
-	static bool always_planted; /* this fate for all, and no laboratory */
+	static bool always_planted; /* every connection has this fate, and there is no laboratory */
 	Fate fate = Fate::NONE;
 	std::unique_ptr<Pair> pairs[2];
 	std::unique_ptr<Forger> forger;
-	std::vector<std::unique_ptr<Stream>> streams; /* the last two are alive */
+	std::vector<std::unique_ptr<Stream>> streams; /* only the last two are alive */
 	std::vector<std::unique_ptr<Program>> programs;
 
 	Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
 		   bool laboratory);
 	void wake(u64 what) override;
-	/* What fate does to a frame of anybody. */
+	/* Applies the fate to a frame of any sender. */
 	Touch touch(Frame &frame);
 	bool settled() const;
 	void check();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See stream.hpp: posting, and the requester's side. The responder's side is in
- * stream_responder.cpp.
+ * See stream.hpp: posting, and the requester's side. The responder's
+ * side is in stream_responder.cpp.
  */
 #include "stream.hpp"
 
@@ -66,7 +66,7 @@ Message &Stream::post(const Message &message)
 	return m;
 }
 
-/* The opcode by the table of the specification, not by the core's. */
+/* The opcode by the table of the specification, not by the core's table. */
 static u8 request_opcode(const Message &m, u8 transport, bool first, bool last)
 {
 	static const struct {
@@ -89,13 +89,13 @@ static u8 request_opcode(const Message &m, u8 transport, bool first, bool last)
 							: row.middle));
 }
 
-/* PSNs that a packet of @m takes: a READ request one for each response (9.7.2). */
+/* The number of PSNs that @m takes. A READ request takes one for each response (9.7.2). */
 u32 Stream::psns(const Message &m, u64 length) const
 {
 	return m.reads() && length ? static_cast<u32>((length + rules.mtu - 1) / rules.mtu) : 1;
 }
 
-/* A READ may be asked for in pieces, and again from any packet on. */
+/* A READ may be requested in segments, and again from any packet on. */
 void Stream::check_read(const Message &m, u32 psn, u64 addr, u64 length) const
 {
 	u64 skip = static_cast<u64>(psn - m.first) * rules.mtu;
@@ -108,7 +108,7 @@ void Stream::check_read(const Message &m, u32 psn, u64 addr, u64 length) const
 		broken(m, "READ of %llu bytes at %llu is not whole packets", length, skip);
 }
 
-/* Everything that the receiver may read in the headers of this packet. */
+/* Checks all header fields of this packet that the receiver may read. */
 void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) const
 {
 	u32 place = rel(p.psn) - m.first;
@@ -150,7 +150,7 @@ void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) co
 		broken(m, "solicited bit in packet %u is wrong", place);
 }
 
-/* A message begins to leave: may it, now? */
+/* Checks that the message may be sent now. */
 void Stream::check_begin(Message &m)
 {
 	if (m.wire.index != begun_)
@@ -233,7 +233,7 @@ void Stream::progressed(u32 psn)
 		not_before_ = 0;
 }
 
-/* IBTA table 46. What was overtaken by a newer answer need not be heeded. */
+/* IBTA table 46. The requester may ignore credits that a newer answer has overtaken. */
 void Stream::told_credits(u32 psn, u8 code, u32 msn)
 {
 	static const u32 counts[32] = {0,    1,	   2,	 3,	4,     6,     8,     12,
@@ -261,7 +261,7 @@ void Stream::told_not_ready(u32 psn, u8 timer)
 	not_ready_psn_ = rel(psn);
 	not_before_ = world_.now() + us[timer & 31] * US;
 	una_sent_ = 0;
-	/* Behind a READ that nobody answers it is no news of that one. */
+	/* Behind a READ without an answer, the RNR NAK is no news about that READ. */
 	if (not_ready_psn_ == una_)
 		progress_at_ = world_.now();
 }
@@ -300,7 +300,7 @@ void Stream::landed(u32 index, u64 offset, u32 bytes, u64 original)
 		reads_out_.pop_front();
 }
 
-/* What success promises (IBTA 9.7.5.1: acknowledged means executed). */
+/* Checks what success promises (IBTA 9.7.5.1: acknowledged means executed). */
 void Stream::check_success(const Message &m)
 {
 	if (m.on_wire() && !m.sent)
@@ -315,7 +315,7 @@ void Stream::check_success(const Message &m)
 		broken(m, "completed well");
 }
 
-/* A message behind it fails, or has failed before it left. */
+/* Return: whether a later message fails, or has failed before it was sent. */
 bool Stream::fails_after(const Message &m) const
 {
 	for (size_t i = m.wire.index + 1; i < messages_.size(); i++)
@@ -324,21 +324,21 @@ bool Stream::fails_after(const Message &m) const
 	return false;
 }
 
-/* IBTA 9.7.6.1.3: so many timeouts, each at least its time. */
+/* IBTA 9.7.6.1.3: checks the number of timeouts, and that each took at least its time. */
 void Stream::judge_exceeded(const Message &m, u32 reason)
 {
 	u64 least = (rules.retry_limit + 1ULL) * rules.timeout_ns;
 	u64 silence = world_.now() - std::max(progress_at_, m.left_at);
 	u64 most = least + rules.timeout_ns / 2;
 
-	/* A packet that left twice for nothing looks like a retry, when there are so few. */
+	/* With few retries, a packet that was sent twice without need looks like a retry. */
 	bool hasty = stalls && rules.retry_limit < 2 && reason == PEAL_REASON_NAK_SEQUENCE;
 
 	if (!rules.may_exceed && !peer_dead && !hasty)
 		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
 	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE)
 		broken(m, "retries exceeded with reason %u", reason);
-	/* Behind a failure nobody waits for ever for what came before it. */
+	/* Behind a failure no message waits for ever for an earlier one. */
 	if (reason == PEAL_REASON_PEER_SILENT && !rules.timeout_ns && !fails_after(m))
 		broken(m, "gave up without a timeout");
 	if (reason == PEAL_REASON_PEER_SILENT && silence < least)
@@ -353,7 +353,7 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 		broken(m, "gave up when the oldest packet had left %u times", una_sent_);
 }
 
-/* May this message fail so? */
+/* Checks whether this message may fail like this. */
 void Stream::judge(const Message &m, u8 status, u32 reason)
 {
 	switch (status) {
@@ -362,7 +362,7 @@ void Stream::judge(const Message &m, u8 status, u32 reason)
 	case RNR_RETRY_EXC_ERR:
 		if (rules.rnr_limit == 7 || !m.not_ready)
 			broken(m, "RNR retries exceeded; %u of %u", m.not_ready, rules.rnr_limit);
-		/* Who asked again too early may hear it twice. */
+		/* A requester that asks again too early may get the answer twice. */
 		if (rules.clean && !stalls
 			    ? m.not_ready != rules.rnr_limit + 1U
 			    : !rules.duplicates && m.not_ready < rules.rnr_limit + 1U)

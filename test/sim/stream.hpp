@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The oracle of one direction of a connection: what was posted at one end, what
- * was executed at the other, and what completed; each step is checked against
- * the specification's promises, and a broken one throws a Violation.
+ * The oracle of one direction of a connection. It records what was posted at one end, what
+ * was executed at the other, and what completed. It checks each step against
+ * the specification's promises. A broken promise throws a Violation.
  *
  * Owns: the messages and receives of the direction, and what is known of each.
- * Does not know: the core, the network. It numbers packets by itself.
+ * Does not know: the core, the network. It numbers packets itself.
  */
 #pragma once
 #include <deque>
@@ -17,7 +17,7 @@
 
 namespace peal::sim {
 
-/* What is wrong with a message on purpose. */
+/* An intended fault of a message. */
 enum class Fault : u8 {
 	NONE,
 	KEY,	    /* rkey names nothing */
@@ -28,7 +28,7 @@ enum class Fault : u8 {
 	MISALIGNED, /* atomic */
 	NO_READS,   /* the peer has no resources for READs */
 	READ_DEPTH, /* this side may have no READ outstanding */
-	INV_KEY,    /* SEND_INV of a key that is none */
+	INV_KEY,    /* SEND_INV of an invalid key */
 	LOCAL,	    /* own buffer is gone at fault_offset */
 	OPCODE,	    /* malformed WQE */
 	BIND,	    /* BIND_MW fails */
@@ -54,7 +54,7 @@ struct Message {
 	u32 executed_packets = 0;
 	u32 replied_packets = 0;
 	bool finished = false;
-	u8 refused = 0;	   /* the status its NAK means */
+	u8 refused = 0;	   /* the status that its NAK means */
 	u32 not_ready = 0; /* how often it met no receive */
 	u64 before = 0;	   /* atomic: what it found */
 
@@ -78,7 +78,9 @@ struct Message {
 	u8 expected() const; /* the status that its fault means */
 };
 
-/* What the responder's transport asks its host to do: peal_request, or the strict peer's. */
+/*
+ * What the responder's transport asks its host to do, peal's (peal_request) or the strict peer's.
+ */
 struct Request {
 	u32 psn;
 	u8 operation;
@@ -100,7 +102,7 @@ struct Receive {
 	u8 status = 0;
 };
 
-/* What is promised to both ends. */
+/* The promises to both ends. */
 struct Rules {
 	u8 transport = PEAL_RC;
 	u32 mtu = 1024;
@@ -110,12 +112,12 @@ struct Rules {
 	u32 max_rd_atomic = 1;
 	u32 window = 1;
 	bool may_exceed = false; /* the network may be too bad for the retries */
-	bool duplicates = false; /* it sends things twice, also NAKs */
-	bool forged = false;	 /* a packet is changed under way, with a right ICRC */
-	u64 slack = NEVER;	 /* timeouts are late by this at most, all together */
-	bool harmless = false;	 /* UC: the network loses nothing, and keeps the order */
-	bool clean = false;	 /* it neither loses nor reorders nor duplicates */
-	bool strict = false;	 /* its requester believes every NAK, also an old one */
+	bool duplicates = false; /* it sends packets twice, also NAKs */
+	bool forged = false;	 /* a packet is changed on the way, with a right ICRC */
+	u64 slack = NEVER;	 /* the sum of all delays of timeouts, at most */
+	bool harmless = false;	 /* UC: the network loses nothing and keeps the order */
+	bool clean = false;	 /* the network neither loses nor reorders nor duplicates */
+	bool strict = false;	 /* its requester believes every NAK, even an old one */
 };
 
 class Stream {
@@ -125,32 +127,32 @@ class Stream {
 	std::deque<Receive> receives_;
 	u32 next_first_ = 0; /* PSN of the next message to be posted */
 	/* requester */
-	u32 new_packet_ = 0;	    /* PSN of the next packet that never left */
-	size_t begun_ = 0;	    /* messages that began to leave */
+	u32 new_packet_ = 0;	    /* PSN of the next packet that was never sent */
+	size_t begun_ = 0;	    /* messages that have begun to be sent */
 	size_t completed_ = 0;	    /* messages */
-	std::deque<u32> reads_out_; /* READs and atomics outstanding: PSN after each */
-	u64 progress_at_ = 0;	    /* the last news from the peer */
-	u32 asked_ = 0;		    /* requests that left: the SSN */
+	std::deque<u32> reads_out_; /* READs and atomics outstanding, with the PSN after each */
+	u64 progress_at_ = 0;	    /* time of the last news from the peer */
+	u32 asked_ = 0;		    /* requests that were sent, the SSN */
 	bool credited_ = false;	    /* the peer counts its receives */
-	u32 credit_ = 0;	    /* request number up to which it has some */
-	bool heard_ = false;	    /* something came since the last progress */
+	u32 credit_ = 0;	    /* request number up to which there is credit */
+	bool heard_ = false;	    /* a response came since the last progress */
 	u32 una_ = 0;		    /* PSN of the oldest packet without an answer */
-	u32 una_sent_ = 0;	    /* how often it left since it is the oldest */
-	u64 restart_at_ = 0;	    /* when the timeout began anew, at the latest */
-	u32 not_ready_psn_ = 0;	    /* RNR: from this packet on nothing leaves ... */
+	u32 una_sent_ = 0;	    /* how often it was sent since it is the oldest */
+	u64 restart_at_ = 0;	    /* the latest time at which the timeout began anew */
+	u32 not_ready_psn_ = 0;	    /* RNR: from this packet on nothing is sent ... */
 	u64 not_before_ = 0;	    /* ... before this */
 	bool failed_ = false;	    /* a completion with an error was seen */
-	bool error_ = false;	    /* the queue pair is in error, or was reset */
+	bool error_ = false;	    /* the queue pair is in error or was reset */
 	/* responder */
 	size_t current_ = 0; /* message of the next request */
-	u32 executed_ = 0;   /* PSN of it */
-	u32 requests_ = 0;   /* executed to their end: the MSN */
+	u32 executed_ = 0;   /* its PSN */
+	u32 requests_ = 0;   /* requests executed completely, the MSN */
 	size_t reading_ = 0; /* first message whose replies are not all sent */
 	size_t taken_ = 0, receives_done_ = 0;
 	Message *refused_ = nullptr;
 	u32 refused_psn_ = ~0U;
 	u32 refused_again_ = ~0U;		/* PSN of a repetition */
-	std::deque<std::pair<u32, u32>> again_; /* PSNs that were asked for once more */
+	std::deque<std::pair<u32, u32>> again_; /* PSNs that were requested again */
 
 	Message *at_psn(u32 rel);
 	void check_header(const Message &m, const peal_packet &packet, u64 offset) const;
@@ -169,9 +171,9 @@ class Stream {
 
 public:
 	Rules rules;
-	bool peer_dead = false; /* the other end answers no more */
+	bool peer_dead = false; /* the other end does not answer any more */
 	u64 invalidated_at = NEVER;
-	u64 retransmitted = 0, stalls = 0; /* packets; timeouts that sent some */
+	u64 retransmitted = 0, stalls = 0; /* packets; timeouts that sent packets */
 
 	Stream(World &world, std::string name, const Rules &rules)
 		: world_(world), name_(std::move(name)), rules(rules)
@@ -182,11 +184,14 @@ public:
 	size_t completed_count() const { return completed_; }
 	Message &message(size_t index) { return messages_.at(index); }
 	std::deque<Receive> &receives() { return receives_; }
-	/* PSNs, counted from the first: the next to be executed; outstanding from, up to. */
+	/*
+	 * PSNs, counted from the first: the next to be executed; the
+	 * first and the last outstanding.
+	 */
 	u32 executed() const { return executed_; }
 	u32 una() const { return una_; }
 	u32 sent_up_to() const { return new_packet_; }
-	/* Is @p what could answer to its PSN, and everything from una on answered by data? */
+	/* Whether @p may answer its PSN, and everything from una on is answered by data. */
 	bool awaits_data(const peal_packet &p);
 	u32 rel(u32 psn) const { return (psn - rules.psn) & 0xffffff; }
 	bool in_error() const { return error_; }
@@ -195,34 +200,34 @@ public:
 
 	/* The program posts. */
 	Message &post(const Message &message);
-	/* The queue pair went into error, or to RESET: what is posted may be flushed. */
+	/* The queue pair went into error or to RESET, so posted messages may be flushed. */
 	void error() { error_ = true; }
 
 	/* The requester sends a packet of message @index, from @offset of its payload. */
 	void sent(u32 index, const peal_packet &packet, u64 offset, bool again);
 	void executed_locally(u32 index);
-	/* A response was taken, and nothing moved: it may have ended the peer's silence. */
+	/* A response was taken without progress. It may have ended the peer's silence. */
 	void heard() { heard_ = true; }
 	/* Everything before @psn is answered. */
 	void progressed(u32 psn);
-	/* An acknowledgement with credits was taken: so many requests, so many receives. */
+	/* An acknowledgement with credits was taken. */
 	void told_credits(u32 psn, u8 code, u32 msn);
 	u64 not_before() const { return not_before_; }
 	size_t receives_left() const { return receives_.size() - taken_; }
 	/* An RNR NAK for @psn was taken. */
 	void told_not_ready(u32 psn, u8 timer);
-	/* A READ's or atomic's answer was placed. */
+	/* The data of a READ's or atomic's answer was placed. */
 	void landed(u32 index, u64 offset, u32 bytes, u64 original);
 	void completed(u32 index, u8 opcode, u8 flags, u8 status, u32 reason, u64 length);
 
-	/* The responder is asked to execute; afterwards with what verdict. */
+	/* The responder is asked to execute, and then says with what verdict. */
 	Message &executing(const Request &request);
 	void settle(Message &m, const Request &request, enum peal_verdict verdict, u64 original);
-	/* The transport itself refuses a request, or the key of a READ under way is gone. */
+	/* The transport itself refuses a request, or the key of the current READ is gone. */
 	void refuse(u32 psn, u8 status);
-	/* The key of a READ has gone, a response of which left before. */
+	/* The key of a READ is gone, and one of its responses was sent before. */
 	void refuse_again(u32 psn);
-	/* A READ or atomic that was executed is asked for once more. */
+	/* A READ or atomic that was executed is requested again. */
 	void asked_again(u32 psn, u64 length);
 	/* The responder sends a reply. */
 	void replied(const peal_packet &packet, bool again);
@@ -230,7 +235,7 @@ public:
 	Receive *take();
 	void received(Receive *receive, const Message *m, u8 status, u64 length);
 
-	/* At the end: everything posted completed once; throws otherwise. */
+	/* Called at the end. Throws unless everything posted has completed once. */
 	void finish();
 };
 

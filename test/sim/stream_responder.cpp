@@ -8,12 +8,12 @@
 
 namespace peal::sim {
 
-/* The message to which the packet number belongs. */
+/* Return: the message to which the packet number belongs. */
 Message *Stream::at_psn(u32 rel)
 {
 	size_t low = 0, high = messages_.size();
 
-	/* The last message that begins at or before it, and has packets. */
+	/* Find the last message that begins at or before it and has packets. */
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
@@ -47,7 +47,7 @@ bool Stream::awaits_data(const peal_packet &p)
 				     m->wire.length - u64{rel(p.psn) - m->first} * rules.mtu);
 }
 
-/* Is it exactly what was posted? */
+/* Checks that it is exactly what was posted. */
 void Stream::check_request(const Message &m, const Request &r) const
 {
 	u32 place = rel(r.psn) - m.first;
@@ -114,7 +114,7 @@ void Stream::settle(Message &m, const Request &r, enum peal_verdict verdict, u64
 
 	world_.trace("  %s: message %u, %u bytes at %llu: verdict %d", name_.c_str(), m.wire.index,
 		     r.bytes, r.offset, verdict);
-	/* What an unreliable responder refuses moves nothing. */
+	/* A request that an unreliable responder refuses changes nothing. */
 	if (rules.transport == PEAL_RC || verdict == PEAL_VERDICT_DONE)
 		executed_ = rel(r.psn);
 	m.refused = status[verdict];
@@ -140,7 +140,10 @@ void Stream::refuse(u32 psn, u8 status)
 
 	if (!m)
 		violation("%s: PSN %06x is refused, which nothing has", name_.c_str(), psn);
-	/* Of a READ in parts a later one may have been refused before: the earlier's NAK leaves. */
+	/*
+	 * A later part of a READ may have been refused before. Then the NAK
+	 * of the earlier part is sent.
+	 */
 	if (m->refused && rel(psn) >= std::min(refused_psn_, executed_))
 		broken(*m, "refused twice");
 	if (m->expected() != status && !rules.forged &&
@@ -151,7 +154,7 @@ void Stream::refuse(u32 psn, u8 status)
 	refused_psn_ = rel(psn);
 }
 
-/* Who has all the bytes may have had the key taken away, and hears nothing of this. */
+/* A requester that has all the bytes may have invalidated the key, and does not get this NAK. */
 void Stream::refuse_again(u32 psn)
 {
 	Message *m = at_psn(rel(psn));
@@ -174,7 +177,7 @@ void Stream::asked_again(u32 psn, u64 length)
 		again_.emplace_back(rel(psn), rel(psn) + psns(*m, length));
 }
 
-/* @reader: the first message whose answers have not all left. */
+/* @reader: the first message whose answers are not all sent. */
 void Stream::replied_in_order(Message &reader, u32 psn, bool answer, bool again)
 {
 	u32 next = reader.first + reader.replied_packets;
@@ -189,7 +192,7 @@ void Stream::replied_in_order(Message &reader, u32 psn, bool answer, bool again)
 	reader.replied_packets += answer && psn == next;
 }
 
-/* A reply leaves the responder: does it say only what is so? */
+/* The responder sends a reply. Checks that everything in it is true. */
 void Stream::replied(const peal_packet &p, bool again)
 {
 	u32 psn = rel(p.psn);
@@ -202,7 +205,7 @@ void Stream::replied(const peal_packet &p, bool again)
 
 	if (rules.transport != PEAL_RC)
 		violation("%s: an unreliable responder replies", name_.c_str());
-	/* Before the first message: the acknowledgement of a duplicate from another life. */
+	/* A PSN before the first message acknowledges a duplicate of an earlier connection. */
 	if (positive && psn >= executed_ && psn < 0x800000)
 		violation("%s: acknowledges PSN %06x, %06x is next", name_.c_str(), p.psn,
 			  (rules.psn + executed_) & 0xffffff);
@@ -222,7 +225,7 @@ void Stream::replied(const peal_packet &p, bool again)
 	}
 	if (reading_ < messages_.size())
 		replied_in_order(messages_[reading_], psn, answer, again);
-	/* Without data it is no answer, unless the data were placed long ago. */
+	/* An ACK without data is no answer, unless the data was placed long ago. */
 	if (m && positive && m->responds() != answer && psn < 0x800000 &&
 	    (answer || psn - m->first >= m->landed_packets))
 		broken(*m, "PSN %06x is answered by opcode %02x", p.psn, p.opcode);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See strict.hpp: the pair and its requester. The responder is in
- * strict_responder.cpp.
+ * See strict.hpp: the pair and its requester. The responder is in strict_responder.cpp.
  */
 #include "strict.hpp"
 
@@ -127,7 +126,7 @@ Wire StrictPair::build(const Sent &sent, u32 skip)
 	return w;
 }
 
-/* Return: false when nothing new may leave now. */
+/* Return: false when nothing new may be sent now. */
 bool StrictPair::send_new()
 {
 	if (posted_.empty())
@@ -225,7 +224,7 @@ void StrictPair::go_back(u32 psn)
 	next_ = std::max(psn, una_);
 }
 
-/* Return: false when there is none left; then the queue pair has failed. */
+/* Return: false when no retry is left. Then the queue pair has failed. */
 bool StrictPair::retry(bool rnr, bool nak)
 {
 	bool naked = naked_ |= nak;
@@ -308,7 +307,7 @@ void StrictPair::fail()
 		flush();
 }
 
-/* Everything before @psn is executed; a READ or atomic among it has to be asked for again. */
+/* Everything before @psn is executed. A READ or atomic before it has to be requested again. */
 void StrictPair::acknowledged(u32 psn)
 {
 	u32 una = una_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A queue pair as others build them: it keeps nothing that comes early, goes
- * back N, has one timer, acknowledges every request. Reliable connections only.
- * With it the core shows that it gets along with peers that are not its own.
+ * A queue pair as other vendors build them. It keeps no early packets, goes
+ * back N, has one timer and acknowledges every request. Reliable connections only.
+ * It shows that the core works with peers that are not its own.
  *
- * Owns: its two halves, simple and by the book (IBTA 9.7).
+ * Owns: its two halves, written directly from IBTA 9.7.
  * Does not know: the core.
  */
 #pragma once
@@ -18,15 +18,15 @@ namespace peal::sim {
 
 struct StrictHabits {
 	u32 window = 16;
-	bool every = true;    /* acknowledges each request, not only where it is asked to */
-	bool credits = false; /* tells how many receives it has */
-	bool newest = false;  /* a duplicate is answered by the newest PSN, whatever has it */
+	bool every = true;    /* acknowledges each request, even if it is not asked to */
+	bool credits = false; /* reports how many receives it has */
+	bool newest = false;  /* answers a duplicate with the newest PSN, even if a READ has it */
 };
 
 class StrictPair : public Pair {
 	enum { TIMEOUT = 1, RNR_OVER };
 
-	/* A request packet that left; a READ's stands for all its responses. */
+	/* A request packet that was sent. A READ's stands for all its responses. */
 	struct Sent {
 		u32 message;
 		u32 packet; /* of the message */
@@ -53,7 +53,7 @@ class StrictPair : public Pair {
 	bool nak_sent_ = false, over_ = false, ack_due_ = false;
 	u32 credit_msn_ = 0;
 	u8 operation_ = 0;
-	Wire begun_; /* the first packet of the message under way */
+	Wire begun_; /* the first packet of the current message */
 	u64 offset_ = 0;
 	std::deque<Atomic> atomics_;
 	std::deque<Wire> replies_;

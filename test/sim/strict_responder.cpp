@@ -8,7 +8,7 @@
 
 namespace peal::sim {
 
-/* IBTA table 46: the largest code that promises no more than there is. */
+/* IBTA table 46: the largest code that promises no more receives than there are. */
 u8 StrictPair::credit_code()
 {
 	static const u32 counts[] = {0,	 1,  2,	 3,  4,	  6,   8,   12,	 16,  24,
@@ -54,8 +54,8 @@ void StrictPair::read(const Wire &wire)
 	u32 n = 0;
 
 	/*
-	 * The key of one that is asked for again may be gone. Where the program has taken
-	 * it away by itself, that is an error; else the requester has done so, by a message
+	 * The key of a repeated request may be gone. If the program has invalidated it
+	 * itself, that is an error. Otherwise the requester has invalidated it, by a message
 	 * behind an answer that it has.
 	 */
 	if (!target.readable(wire.key, wire.addr, wire.length)) {
@@ -103,7 +103,7 @@ void StrictPair::duplicate(const Wire &wire)
 	}
 }
 
-/* IBTA 9.7.4.1: opcodes in sequence, and lengths that are right. */
+/* IBTA 9.7.4.1: opcodes in sequence, and right lengths. */
 bool StrictPair::in_order(const Wire &wire) const
 {
 	u64 n = wire.payload.size(), mtu = incoming->rules.mtu;

@@ -23,7 +23,10 @@ static bool is_atomic(const Request &request)
 	return request.operation == PEAL_OP_CMP_SWAP || request.operation == PEAL_OP_FETCH_ADD;
 }
 
-/* SEND with its first packet, WRITE_IMM with its last, unless one is held already. */
+/*
+ * SEND takes a receive with its first packet and WRITE_IMM with its
+ * last, unless one is held already.
+ */
 enum peal_verdict Target::check_receive(Stream &stream, const Request &request)
 {
 	bool needs = sends(request) || (request.operation == PEAL_OP_WRITE_IMM && request.last);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a responder's host does with a request that its transport hands it:
- * checks keys, takes receives, moves bytes, executes atomics.
+ * The host of a responder. It executes a request that its transport passes to it:
+ * it checks keys, takes receives, moves bytes and executes atomics.
  *
- * Owns: the receive that the message under way holds; the words' history.
+ * Owns: the receive that the current message holds, and the words' history.
  * Does not know: packets, transports. Peal's and the strict peer's pairs use it.
  */
 #pragma once
@@ -27,14 +27,14 @@ public:
 	explicit Target(Memory &memory) : memory_(memory) {}
 	enum peal_verdict execute(Stream &stream, const Request &request, const u8 *payload,
 				  u64 *original);
-	/* In error: everything posted comes back. */
+	/* In error everything posted comes back. */
 	void flush(Stream &stream);
 	void forget() { holding_ = nullptr; }
 	bool readable(u32 rkey, u64 addr, u64 bytes) const
 	{
 		return !bytes || memory_.allows(rkey, addr, bytes, MAY_READ);
 	}
-	/* What a READ's response carries. */
+	/* The bytes that a READ's response carries. */
 	const u8 *bytes(u32 rkey, u64 addr, u64 bytes) { return memory_.at(rkey, addr, bytes); }
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The transport headers as the strict peer reads and writes them: written from
- * IBTA 9.2 to 9.4 anew, so that a mistake of the core's is not made twice.
+ * The transport headers as the strict peer reads and writes them. They are written again
+ * from IBTA 9.2 to 9.4, so that they do not repeat a mistake of the core.
  *
- * Owns: bytes to values and back. Does not know: the core's packet.c.
+ * Owns: the conversion of bytes to values and back. Does not know: the core's packet.c.
  */
 #pragma once
 #include <optional>
@@ -18,12 +18,12 @@ struct Wire {
 	bool solicited = false, ack_request = false;
 	u32 qpn = 0, psn = 0;
 	u64 addr = 0;
-	u32 key = 0, length = 0;       /* RETH; key also AtomicETH */
+	u32 key = 0, length = 0;       /* RETH; key is also in AtomicETH */
 	u64 swap_add = 0, compare = 0; /* AtomicETH */
 	u8 syndrome = 0;	       /* AETH */
 	u32 msn = 0;
 	u64 original = 0; /* AtomicAckETH */
-	u32 imm = 0;	  /* ImmDt, as carried; IETH in host order */
+	u32 imm = 0;	  /* ImmDt as it is on the wire; IETH in host order */
 	std::vector<u8> payload;
 
 	bool reth() const { return opcode == 6 || opcode == 10 || opcode == 11 || opcode == 12; }
@@ -46,9 +46,9 @@ struct Wire {
 		       only();
 	}
 
-	/* BTH and what follows it, without payload. */
+	/* BTH and the headers after it, without payload. */
 	std::vector<u8> headers() const;
-	/* From the BTH on to behind the ICRC; nothing when it is no packet of RC. */
+	/* Reads from the BTH to the end of the ICRC. Return: nothing when it is no packet of RC. */
 	static std::optional<Wire> read(const u8 *bytes, size_t n);
 };
 

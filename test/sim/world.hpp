@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * One clock and what will happen when: the only source of time and of chance in
- * a simulation, so that a seed says everything.
+ * One clock and the queue of events. It is the only source of time and of chance in
+ * a simulation, so that a seed determines everything.
  *
  * Owns: the time, the queue of events, the random numbers, the trace.
- * Does not know: what the events mean.
+ * Does not know: the meaning of the events.
  */
 #pragma once
 #include "core.hpp"
@@ -17,17 +17,17 @@
 
 namespace peal::sim {
 
-/* What the oracle throws: the core, or a simulation, broke a rule. */
+/* Thrown by the oracle when the core, or a simulation, broke a rule. */
 struct Violation : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-/* Thrown when a forger had all the luck there is: what follows is of no interest. */
+/* Thrown when a forger has guessed everything. The rest of the run does not matter. */
 struct Guessed {};
 
 [[noreturn]] [[gnu::format(printf, 1, 2)]] void violation(const char *format, ...);
 
-/* Who is called when time has come; @what is his own affair. */
+/* An object that is called at a given time. @what is for its own use. */
 class Actor {
 public:
 	virtual ~Actor() = default;
@@ -42,7 +42,10 @@ class World {
 		u64 at, number;
 		Actor *actor;
 		u64 what;
-		/* The queue's top is its greatest: the earliest, of equals the first made. */
+		/*
+		 * The queue's top is its greatest: the earliest event, and
+		 * of equal ones the first made.
+		 */
 		bool operator<(const Event &other) const
 		{
 			return at != other.at ? at > other.at : number > other.number;
@@ -68,7 +71,7 @@ public:
 	}
 	void in(u64 ns, Actor *actor, u64 what) { at(now_ + ns, actor, what); }
 
-	/* Let the next event happen. Return: false when there is none. */
+	/* Run the next event. Return: false when there is none. */
 	bool step();
 
 	[[gnu::format(printf, 2, 3)]] void trace(const char *format, ...) const;
