@@ -77,8 +77,8 @@ with_progress() {
 	return "$status"
 }
 
-# Seconds until the first line. Where a line cannot change, the next one comes after ten seconds, and later ones after
-# more.
+# Seconds until the first line. Where a line cannot change, the next one comes after ten
+# seconds, and later ones after more.
 progress_from=2
 
 # Runs beside the command until its input ends. with_progress closes the input, or the end of the script does.

@@ -47,8 +47,8 @@ build_debug_kernel() {
 	say "the $kind kernel took $((SECONDS - begin)) s"
 }
 
-# configure_debug_kernel KIND FOLDER: fails when other options rule out a wish, because make would drop the wish
-# silently.
+# configure_debug_kernel KIND FOLDER: fails when other options rule out a wish, because make
+# would drop the wish silently.
 configure_debug_kernel() {
 	local wish ignored=()
 	debug_wishes "$1" >"$2/wishes"

@@ -4,8 +4,8 @@
 # Decides between KVM and software emulation, and composes QEMU's command line. Starts only the probe.
 # Needs common.sh. It reads the variables of scripts/vm.
 
-# /dev/kvm may open although guests hang in it (nested virtualisation), so one boot is tried, once for each boot of this
-# machine.
+# /dev/kvm may open although guests hang in it (nested virtualisation), so one boot is tried, once
+# for each boot of this machine.
 kvm_works() {
 	local folder answer
 	[[ -r /dev/kvm && -w /dev/kvm ]] || return 1
@@ -32,8 +32,8 @@ probe_kvm() {
 	rm -f "$log"
 }
 
-# end_silent_probe PROCESS LOG: ends a guest that hangs. Such a guest prints nothing, and a working one prints its first
-# lines within a second.
+# end_silent_probe PROCESS LOG: ends a guest that hangs. Such a guest prints nothing, and a working one prints its
+# first lines within a second.
 end_silent_probe() {
 	local end=$((SECONDS + 5))
 	while kill -0 "$1"; do

@@ -202,8 +202,8 @@ public:
 		failed_ = true;
 	}
 	/*
-	 * The number of READ requests and atomics that were sent and whose last response has not
-	 * come.
+	 * The number of READ requests and atomics that were sent and
+	 * whose last response has not come.
 	 */
 	std::uint32_t data_outstanding() const
 	{
@@ -267,8 +267,8 @@ private:
 		MUST(offset + h.length == m.message.length || h.length == span * mtu());
 		MUST(h.length || !m.message.length);
 		/*
-		 * A request stays within one segment, because no request crosses the end of an
-		 * earlier one.
+		 * A request stays within one segment, because no request
+		 * crosses the end of an earlier one.
 		 */
 		MUST(at / PEAL_READ_PIECE == (at + span - 1) / PEAL_READ_PIECE);
 		return span;
@@ -302,8 +302,8 @@ private:
 		return 1;
 	}
 	/*
-	 * New packets are in order, inside the window, and ask for no more data than was
-	 * negotiated.
+	 * New packets are in order, inside the window, and ask for no
+	 * more data than was negotiated.
 	 */
 	void check_new(Posted &m, std::uint32_t at, std::uint32_t span)
 	{

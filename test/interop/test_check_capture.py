@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Tests check_capture.py. Packets that rdma_rxe has sent are good. Every changed bit of them is noticed, except those
-# that routers may change.
+# Tests check_capture.py. Packets that rdma_rxe has sent are good. Every changed bit of them is noticed, except
+# those that routers may change.
 """Unit tests of the capture checker."""
 
 import struct

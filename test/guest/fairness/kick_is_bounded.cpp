@@ -59,8 +59,8 @@ std::uint64_t deferrals()
 }
 
 /*
- * No other thread runs on the only CPU while this object lives, so the worker's time is not
- * counted.
+ * No other thread runs on the only CPU while this object lives, so the
+ * worker's time is not counted.
  */
 class Undisturbed {
 public:

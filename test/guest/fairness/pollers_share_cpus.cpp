@@ -150,8 +150,8 @@ private:
 };
 
 /*
- * Rings the doorbells one after the other, so that the engine wakes up. The engine or this thread
- * must see each of them.
+ * Rings the doorbells one after the other, so that the engine wakes up. The engine or this
+ * thread must see each of them.
  */
 void ring_often(Pair &pair)
 {

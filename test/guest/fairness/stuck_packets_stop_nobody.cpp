@@ -18,9 +18,9 @@ using namespace peal_test;
 namespace {
 
 /*
- * On the loopback device, packets with service level 1 wait until this object ends. Everything else
- * passes, because the guest's other packets have priority 0 or follow their TOS, so they are in
- * another band.
+ * On the loopback device, packets with service level 1 wait until this object ends.
+ * Everything else passes, because the guest's other packets have priority 0 or follow their
+ * TOS, so they are in another band.
  */
 class Hold {
 public:

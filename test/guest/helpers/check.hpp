@@ -36,8 +36,8 @@ inline int slowness()
 }
 
 /*
- * Long enough for an emulated machine that shares its processors. A test waits this long only if it
- * fails.
+ * Long enough for an emulated machine that shares its processors. A test
+ * waits this long only if it fails.
  */
 inline const Duration patience = 10s * slowness();
 

@@ -15,8 +15,8 @@ struct WrongBytes : std::runtime_error {
 };
 
 /*
- * Moves `size` bytes that depend on the number from a to b. Return: false when the device refused
- * or flushed.
+ * Moves `size` bytes that depend on the number from a to b. Return: false when
+ * the device refused or flushed.
  */
 inline bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std::uint64_t number)
 {

@@ -121,8 +121,8 @@ peal_down() {
 
 port_listens() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
 
-# start_server PORT COMMAND...: starts it in the background, and waits until it listens on the TCP port. It sets
-# $server.
+# start_server PORT COMMAND...: starts it in the background, and waits until it listens on
+# the TCP port. It sets $server.
 start_server() {
 	local port=$1
 	shift

@@ -236,8 +236,8 @@ inline Bytes fragmentable(Bytes frame, std::uint16_t id)
 }
 
 /*
- * The IPv4 frame in fragments with that many bytes behind the header, rounded up to a multiple of
- * 8.
+ * The IPv4 frame in fragments with that many bytes behind the header,
+ * rounded up to a multiple of 8.
  */
 inline std::vector<Bytes> fragments(const Bytes &frame, std::size_t bytes, std::uint16_t id)
 {

@@ -277,8 +277,8 @@ struct RawShape {
 };
 
 /*
- * A queue pair connected to itself or another one, and all that it needs. A UD queue pair is
- * connected to none.
+ * A queue pair connected to itself or another one, and all that it needs. A UD
+ * queue pair is connected to none.
  */
 class RawQp {
 public:

@@ -64,8 +64,8 @@ int main(int argc, char **argv)
 	if (node < 0 || memory == MAP_FAILED)
 		die("cannot open the device");
 	/*
-	 * The header is at the end of the first page. The core reads it before it enters the
-	 * device.
+	 * The header is at the end of the first page. The core reads it
+	 * before it enters the device.
 	 */
 	char *command = memory + page - sizeof(header);
 

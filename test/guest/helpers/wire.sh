@@ -39,8 +39,8 @@ wire_on() {
 	fi
 }
 
-# wire_ask END FUNCTION ARGUMENT...: runs a function of lib.sh or of this file that needs no namespace, in that end's
-# machine.
+# wire_ask END FUNCTION ARGUMENT...: runs a function of lib.sh or of this file that needs no
+# namespace, in that end's machine.
 wire_ask() {
 	local end=$1
 	shift
@@ -310,8 +310,8 @@ wire_serve() {
 	kill -0 "$server" 2>/dev/null
 }
 
-# wire_arguments END FAMILY COMMAND...: replaces @DEVICE, @GID, @PORT and @ADDRESS by this end's own, and prints one
-# argument on each line.
+# wire_arguments END FAMILY COMMAND...: replaces @DEVICE, @GID, @PORT and @ADDRESS by this end's own, and
+# prints one argument on each line.
 wire_arguments() {
 	local end=$1 argument address gid
 	address=$(wire_address "$end" "$2")

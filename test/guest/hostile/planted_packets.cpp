@@ -95,8 +95,8 @@ public:
 };
 
 /*
- * It takes messages into receives. The test plays its peer, and a stranger that claims to be the
- * peer but has another port.
+ * It takes messages into receives. The test plays its peer, and a stranger that claims to be
+ * the peer but has another port.
  */
 class Target {
 	static constexpr std::uint32_t bytes = 64;

@@ -451,8 +451,8 @@ void Fuzzer::step()
 		return kick();
 	case 11:
 		/*
-		 * Closes what calls have opened, but not the console and not the files of the test
-		 * itself.
+		 * Closes what calls have opened, but not the console and not
+		 * the files of the test itself.
 		 */
 		return static_cast<void>(close_range(20, ~0U, 0));
 	case 12:

@@ -45,8 +45,8 @@ public:
 	explicit Ledger(bool ordered) : ordered_(ordered) {}
 	void posted(std::uint64_t id, bool signaled) { open_[id] = {signaled, false}; }
 	/*
-	 * Each completes once. After an error no request succeeds on a queue that executes in
-	 * order.
+	 * Each completes once. After an error no request succeeds on a
+	 * queue that executes in order.
 	 */
 	void completed(const ibv_wc &wc)
 	{
@@ -153,8 +153,8 @@ public:
 	}
 
 	/*
-	 * With ample room, every request that must complete does. Return: how many have completed
-	 * in all.
+	 * With ample room, every request that must complete does. Return:
+	 * how many have completed in all.
 	 */
 	std::uint64_t settle()
 	{
@@ -344,8 +344,8 @@ void Storm::make_or_drop_mw()
 }
 
 /*
- * An ample queue holds many times the requests that can be posted at once, because it is rarely
- * polled.
+ * An ample queue holds many times the requests that can be posted at once,
+ * because it is rarely polled.
  */
 int Storm::cq_entries(std::uint64_t few)
 {

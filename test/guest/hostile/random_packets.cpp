@@ -282,9 +282,9 @@ class Generator {
 		bth.opcode = static_cast<std::uint8_t>(below(256));
 		bth.psn = below(1 << 24);
 		/*
-		 * The packet never comes from the peer of the queue pairs that must stay untouched,
-		 * because that is this device, and the stack refuses its address from outside. It
-		 * may try.
+		 * The packet never comes from the peer of the queue pairs that must
+		 * stay untouched, because that is this device, and the stack refuses
+		 * its address from outside. It may try.
 		 */
 		if (one_in(4))
 			route.from = route.to;
@@ -528,8 +528,8 @@ public:
 		add(IBV_QPT_UD, false);
 	}
 	/*
-	 * Stray frames are for another machine. Return: rounds of traffic in a second beside the
-	 * packets.
+	 * Stray frames are for another machine. Return: rounds of traffic
+	 * in a second beside the packets.
 	 */
 	double blow(std::uint64_t packets, bool stray = false)
 	{

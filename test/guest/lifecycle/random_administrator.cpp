@@ -260,8 +260,8 @@ private:
 	}
 	bool remove_netdev() { return route_.remove(netdev_); }
 	/*
-	 * It does not matter where the netdev is now. A veth pair goes as a whole, even if one end
-	 * is elsewhere.
+	 * It does not matter where the netdev is now. A veth pair goes as a whole,
+	 * even if one end is elsewhere.
 	 */
 	bool renew_netdev()
 	{

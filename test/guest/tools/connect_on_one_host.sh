@@ -18,8 +18,8 @@ require rping ucmatose cmtime udaddy mckey rstream ib_send_bw rdma
 
 listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 
-# pair NAME SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number each time. Programs without it
-# use 7174.
+# pair NAME SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number each time.
+# Programs without it use 7174.
 pair() {
 	local name=$1 server=() client=() word pid status=0 port=7174
 	shift

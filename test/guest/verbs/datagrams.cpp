@@ -194,8 +194,8 @@ TEST_CASE("buffers of any shape, on both sides")
 
 	fill_pattern(a.memory.bytes(0, 600), 3);
 	/*
-	 * The buffer is cut within the GRH, at its end, and within the payload. One has an empty
-	 * entry between.
+	 * The buffer is cut within the GRH, at its end, and within the payload.
+	 * One has an empty entry between.
 	 */
 	for (const std::vector<std::size_t> &cut : std::vector<std::vector<std::size_t>>{
 		     {10, 30, 50, 510}, {40, 600}, {1, 39, 0, 600}, {39, 2, 1, 700}}) {

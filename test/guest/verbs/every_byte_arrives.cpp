@@ -267,8 +267,8 @@ void huge_message(Device &device, std::size_t bytes)
 	Endpoint a(device), b(device);
 	connect(a, b);
 	/*
-	 * Page tables may be large. One region serves both, so that the registration is above 1 GiB
-	 * too.
+	 * Page tables may be large. One region serves both, so that the
+	 * registration is above 1 GiB too.
 	 */
 	Memory memory(2 * bytes);
 	Mr mr_a(ibv_reg_mr(a.pd, memory.data(), memory.size(), all_access), "reg_mr");

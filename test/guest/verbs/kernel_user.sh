@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# Kernel users of the verbs work. The test loads a module that is such a user (test/guest/helpers/kmod). The module runs
-# its tests while it loads.
+# Kernel users of the verbs work. The test loads a module that is such a user (test/guest/helpers/kmod). The module
+# runs its tests while it loads.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

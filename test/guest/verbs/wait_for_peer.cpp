@@ -45,8 +45,8 @@ struct RnrPair {
 };
 
 /*
- * A reason why a message gets no answer. The function prepares the peer and returns the number to
- * send to.
+ * A reason why a message gets no answer. The function prepares the peer and
+ * returns the number to send to.
  */
 struct Silence {
 	const char *name;

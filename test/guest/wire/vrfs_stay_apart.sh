@@ -22,8 +22,8 @@ domains="none red blue"
 devices=(peal_none far_none peal_red far_red peal_blue far_blue)
 declare -A control=([none]=10.84.0 [red]=10.84.1 [blue]=10.84.2) port=([none]=18600 [red]=18601 [blue]=18602)
 
-# domain_up NAME: makes leg_NAME with the shared addresses, its peer in a namespace, and a veth pair for TCP outside of
-# all VRFs.
+# domain_up NAME: makes leg_NAME with the shared addresses, its peer in a namespace, and a veth pair
+# for TCP outside of all VRFs.
 domain_up() {
 	local name=$1 peer="ip -n peer_$1"
 	ip netns add "peer_$name" && ip link add "leg_$name" type veth peer name "far_$name" netns "peer_$name" &&

@@ -337,9 +337,8 @@ static void ktest_reset(struct ktest *t)
 }
 
 /*
- * The core's global rkey does not allow atomics. On the wire the queue pair that
- * refuses is in error before its NAK comes back to the requester, which is the same
- * queue pair.
+ * The core's global rkey does not allow atomics. On the wire the queue pair that refuses is in
+ * error before its NAK comes back to the requester, which is the same queue pair.
  */
 static void ktest_errors(struct ktest *t)
 {
