@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# What scripts/demo compiles: the modules from their sources and from nothing that an earlier make left there; the provider,
-# and no test. A test run that uses the same build folder later gets the tests.
-# It configures and compiles nothing: ninja only writes down what it is asked for.
+# scripts/demo compiles only what it needs: the modules, from their sources and from nothing that an earlier make left
+# there, and the provider, but no test. A later test run in the same build folder gets the tests.
+# The test configures and compiles nothing. Instead of compiling, ninja lists what it would build.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/lib/common.sh"
 source "$repo/scripts/lib/build.sh"

@@ -2,7 +2,7 @@
 /*
  * Catch2, version 2 (Debian 12) or 3 (Debian 13).
  *
- * Assertions of version 2 are not thread-safe: assert in the main thread only,
+ * Assertions of version 2 are not thread-safe, so assert only in the main thread,
  * after the others have been joined.
  */
 #pragma once

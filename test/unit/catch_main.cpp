@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* main() of a test program with Catch2 version 2; version 3 brings a library. */
+/* main() of a test program with Catch2 version 2. Version 3 has a library with main(). */
 #define CATCH_CONFIG_MAIN
 #include "catch.hpp"

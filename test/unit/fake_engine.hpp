@@ -2,12 +2,12 @@
 /*
  * The kernel's side of the doorbell, as a thread.
  *
- * Owns: the model of kernel/engine/poller.c and context.c: scan, serve, fall asleep,
- * be kicked.
- * Does not know: rings; "work" of queue pair i is a pair of counters.
+ * Owns: the model of kernel/engine/poller.c and context.c, which scans, serves, falls asleep
+ * and is kicked.
+ * Does not know: rings. The "work" of queue pair i is a pair of counters.
  *
- * Once asleep, only a kick wakes it, so a lost doorbell leaves work undone for
- * ever and the test sees it.
+ * Only a kick wakes the engine when it sleeps, so a lost doorbell leaves work undone for
+ * ever and the test notices it.
  */
 #pragma once
 #include <atomic>
@@ -76,7 +76,7 @@ struct FakeEngine {
 		full_barrier(); /* B */
 	}
 
-	/* A program that waits a little for the engine, so that bits are used at all. */
+	/* Waits a little for the engine, as a program would, so that bits are used at all. */
 	void await_awake() const
 	{
 		for (int turn = 0; turn < 20 && load_relaxed(db->engine) != PEAL_ENGINE_AWAKE;
@@ -84,7 +84,7 @@ struct FakeEngine {
 			std::this_thread::yield();
 	}
 
-	/* Returns whether there was anything. */
+	/* Return: whether there was any work. */
 	bool scan()
 	{
 		bool any = false;
@@ -109,7 +109,7 @@ struct FakeEngine {
 		}
 	}
 
-	/* Falls asleep after few scans, work or not, to make the race frequent. */
+	/* Falls asleep after few scans, with or without work, to make the race frequent. */
 	void run()
 	{
 		unsigned patience = 0;
@@ -122,7 +122,9 @@ struct FakeEngine {
 			announce(PEAL_ENGINE_AWAKE);
 			patience = patience % 37 + 1;
 			for (unsigned turn = 0; turn < patience; ++turn) {
-				/* Let programs see us awake, however few CPUs there are. */
+				/*
+				 * Lets programs see the engine awake, even if there are few CPUs.
+				 */
 				if (!scan() && turn % 8 == 0)
 					std::this_thread::yield();
 			}

@@ -2,8 +2,7 @@
 /*
  * The kernel's half of the rings, callable from C++.
  *
- * Owns: nothing but the wrapping: the code behind it is kernel/queue/ring.h itself,
- * which is C.
+ * Owns: only the wrapping. The code behind it is kernel/queue/ring.h itself, which is C.
  * Does not know: doorbells (fake_engine.hpp).
  */
 #ifndef PEAL_TEST_KERNEL_HALF_H
@@ -34,7 +33,7 @@ struct kernel_cq *kernel_cq_new(void *base, uint32_t entries);
 void kernel_cq_delete(struct kernel_cq *cq);
 bool kernel_cq_full(struct kernel_cq *cq);
 void kernel_cq_push(struct kernel_cq *cq, const struct peal_cqe *cqe);
-/* The arm value that is due for an event, or 0; it counts as fired then. */
+/* Return: the arm value whose event is due, or 0. The event then counts as raised. */
 uint32_t kernel_cq_fire(struct kernel_cq *cq);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Completion ring: phases, laps, overflow, arming, against kernel/queue/ring.h. */
+/* Completion ring: phases, laps, overflow and arming, tested with kernel/queue/ring.h. */
 #include <atomic>
 #include <thread>
 
@@ -46,7 +46,7 @@ TEST_CASE("CQEs come out once and in order over many laps")
 	CqPair cq(entries);
 	std::uint32_t pushed = 0, polled = 0;
 
-	/* Bursts of every length up to the ring's, so that laps end anywhere. */
+	/* Bursts of every length up to the ring's, so that laps end at every place. */
 	for (std::uint32_t burst = 1; polled < 1000; burst = burst % entries + 1) {
 		for (std::uint32_t i = 0; i < burst; ++i) {
 			const peal_cqe cqe = cqe_of(pushed++);
@@ -90,7 +90,9 @@ constexpr Pattern patterns[] = {
 	{"runs of three", [](std::uint32_t i) { return i / 3 % 2 == 0; }},
 };
 
-/* `in_ring` CQEs from `first` on are pushed; those that stay are polled, in order. */
+/*
+ * Pushes `in_ring` CQEs from `first` on, and drops the stale ones. The others are polled in order.
+ */
 bool drop_and_poll(CqPair &cq, const Pattern &pattern, std::uint32_t first, std::uint32_t in_ring)
 {
 	for (std::uint32_t i = first; i < first + in_ring; ++i) {
@@ -115,7 +117,7 @@ TEST_CASE("stale CQEs are taken out from among others, over many laps")
 	std::uint32_t first = 0;
 
 	INFO(entries << " entries, stale: " << pattern.name);
-	/* From an empty ring to a full one, so that the walk wraps anywhere. */
+	/* From an empty ring to a full one, so that the walk wraps at every place. */
 	for (std::uint32_t in_ring = 0; first < 500; in_ring = (in_ring + 1) % (entries + 1)) {
 		REQUIRE(drop_and_poll(cq, pattern, first, in_ring));
 		first += in_ring;
@@ -178,7 +180,7 @@ TEST_CASE("an outstanding arming for all is not replaced by one for solicited CQ
 	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
 	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
 	CHECK((kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT));
-	/* Its event has come: no more than what is asked for. */
+	/* Its event has come, so nothing beyond the request is armed. */
 	cq.user.arm(PEAL_CQ_ARM_SOLICITED);
 	CHECK_FALSE((kernel_cq_fire(cq.kernel.get()) & PEAL_CQ_ARM_NEXT));
 }
@@ -250,7 +252,7 @@ TEST_CASE("stale CQEs are taken out while the kernel goes on pushing", "[threads
 	for (std::uint32_t i = 0; i < count && !failed; i += 3) {
 		failed = !eventually([&] {
 			cq.user.drop(is_stale);
-			/* One may have come since. */
+			/* One may have come in the meantime. */
 			const peal_cqe *oldest = cq.user.peek();
 			return oldest && !is_stale(*oldest);
 		});
@@ -289,7 +291,7 @@ TEST_CASE("who arms, polls once more and sleeps is always woken", "[threads]")
 
 		wanted = i + 1;
 		cq.user.arm(PEAL_CQ_ARM_NEXT);
-		/* Asleep until the event; the CQE must be there then. */
+		/* Sleeps until the event. The CQE must be there then. */
 		if (!cq.user.peek() && !eventually([&] { return events != seen; }))
 			failed = true;
 		failed = failed || !eventually([&] { return cq.user.peek(); }) || !poll(cq, i);

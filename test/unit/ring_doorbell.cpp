@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The doorbell: who is told what, and that no work is ever left lying. */
+/* The doorbell tells the kernel about all work, and no work is ever left undone. */
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -12,7 +12,7 @@ using namespace peal::test;
 
 namespace {
 
-/* Remembers its calls and answers as told. */
+/* Remembers its calls, and answers as it was told. */
 struct RecordingKick {
 	struct Log {
 		int calls = 0;
@@ -75,7 +75,7 @@ TEST_CASE("a word bit without its summary bit is not trusted")
 	Fixture f;
 
 	f.db->engine = PEAL_ENGINE_AWAKE;
-	f.db->word[1].bits = 1; /* as left by a thread that was interrupted between the two */
+	f.db->word[1].bits = 1; /* as a thread leaves it that was interrupted between the two */
 	REQUIRE(f.doorbell.ring(64) == 0);
 	CHECK(f.db->summary[0] == 2);
 }
@@ -155,7 +155,7 @@ TEST_CASE("no work is left lying when the engine keeps falling asleep", "[thread
 				work.posted.store(n, std::memory_order_release);
 				if (engine.doorbell.ring(index))
 					lost = true;
-				/* Two in a row find their own bit set. */
+				/* With two posts in a row, the second finds its own bit set. */
 				if (n % 2 == 0 && !eventually([&] { return work.served == n; }))
 					lost = true;
 			}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Send and receive rings: layout, slots, completions, against kernel/queue/ring.h. */
+/* Send and receive rings: layout, slots and completions, tested with kernel/queue/ring.h. */
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -29,7 +29,7 @@ T read_at(const void *base, std::size_t offset)
 	return value;
 }
 
-/* Posts one WQE; its wr_id is its index plus 1000. */
+/* Posts one WQE. Its wr_id is its index plus 1000. */
 template <class Ring>
 std::uint32_t post(Ring &ring)
 {
@@ -259,7 +259,10 @@ TEST_CASE("a sender that begins to wait is either kicked or sees the receive", "
 	WorkPair<RecvRing> pair(4);
 	std::atomic<std::uint32_t> kicked = 0, lost = 0;
 
-	/* Round n: the kernel wants receive n, and waits for it by flag C alone. */
+	/*
+	 * In round n the kernel wants receive n. It asks for a kick by flag
+	 * C, and waits for nothing else.
+	 */
 	std::thread kernel([&] {
 		for (std::uint32_t n = 1; n <= rounds && !lost; ++n) {
 			while (kernel_ring_pending(pair.kernel.get()) == 0) {

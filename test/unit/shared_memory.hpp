@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What the kernel would allocate and the program would map, in one process.
+ * The memory that the kernel would allocate and the program would map, in one process.
  *
  * Owns: zeroed memory in the layout of a QP's or CQ's mapping, with both halves
  * of the rings attached to it.
@@ -22,7 +22,7 @@
 
 namespace peal::test {
 
-/* As the sanitizers make everything ten times slower, fewer rounds do. */
+/* Fewer rounds with sanitizers, because they make everything ten times slower. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int SLOWDOWN = 10;
 #elif defined(__has_feature)
@@ -91,7 +91,7 @@ struct CqPair {
 	peal_cq_ctl &ctl() const { return *reinterpret_cast<peal_cq_ctl *>(page.data()); }
 };
 
-/* Waits until `done()`; false after a time that no machine needs unless a wake-up was lost. */
+/* Waits until `done()`. Return: false after a time that is enough unless a wake-up was lost. */
 template <class Done>
 bool eventually(Done done)
 {

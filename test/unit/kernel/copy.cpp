@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/copy.c, one thread: the bytes.
+ * kernel/mem/copy.c with one thread: the bytes.
  *
- * Holds: all sizes and alignments copy exactly the bytes asked for, and write
- * none beside the destination, also when source and destination overlap;
- * string instructions are used for long copies and not where they are slow.
+ * Holds: All sizes and alignments copy exactly the right bytes, and write no byte beside the
+ * destination, even when source and destination overlap. String instructions are used for
+ * long copies, but not where they are slow.
  */
 #include <algorithm>
 
@@ -20,7 +20,7 @@ constexpr std::size_t PAGE = 4096, LONGEST = 17 * PAGE, GUARD = 128;
 constexpr std::uint8_t UNTOUCHED = 0xee;
 
 class Copier {
-	/* The source's bytes are never UNTOUCHED. */
+	/* No byte of the source is UNTOUCHED. */
 	Exactly from_{LONGEST + PAGE, PAGE}, to_{LONGEST + PAGE, PAGE};
 
 public:
@@ -33,7 +33,7 @@ public:
 			     std::uint8_t{1});
 	}
 
-	/* `to` and `from`: offsets from page borders. */
+	/* `to` and `from` are offsets from page borders. */
 	bool copies(std::size_t to, std::size_t from, std::size_t bytes)
 	{
 		std::uint8_t *guard = to_.data() + to;

@@ -5,7 +5,7 @@
  *
  * Holds: buffers in the cache and out of it; aligned, not aligned, and so close
  * modulo a page that string instructions are avoided.
- * Does not hold: an opinion. Run it by hand: meson test --benchmark -v.
+ * Does not hold: limits. Run it by hand: meson test --benchmark -v.
  */
 #include <sys/mman.h>
 
@@ -37,7 +37,7 @@ struct Buffers {
 	}
 };
 
-/* Does this machine's kernel say that the CPU can do it? */
+/* Return: whether the kernel of this machine reports this feature of the CPU. */
 bool cpu_has(const std::string &flag)
 {
 	std::ifstream file("/proc/cpuinfo");
@@ -63,7 +63,10 @@ double microseconds(const Buffers &at, std::size_t bytes)
 	return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-/* `stride` 0: the same bytes each time. Otherwise bytes that no cache holds any more. */
+/*
+ * With `stride` 0 it copies the same bytes each time. Otherwise it
+ * copies bytes that are in no cache.
+ */
 void measure(const CopyWay &way, const char *what, const Buffers &arenas, std::size_t bytes,
 	     std::size_t stride, std::size_t skew)
 {

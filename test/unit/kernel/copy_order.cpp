@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/copy.c, two threads: the order in which the bytes appear.
+ * kernel/mem/copy.c with two threads: the order in which the bytes appear.
  *
- * Holds: who sees the last eight bytes of a message sees all of it, in whatever
- * way it was copied; without string instructions whoever sees a byte sees those
- * before it. The reader polls plain memory, as ib_write_lat does.
+ * Holds: A reader that sees the last eight bytes of a message sees all of it, whichever method
+ * copied it. Without string instructions, a reader that sees a byte sees all bytes before
+ * it. The reader polls plain memory, as ib_write_lat does.
  */
 #include <atomic>
 #include <thread>
@@ -24,7 +24,7 @@ std::uint8_t look(const std::uint8_t *byte)
 	return __atomic_load_n(byte, __ATOMIC_ACQUIRE);
 }
 
-/* Yields now and then: there may be fewer CPUs than threads. */
+/* Yields now and then, because there may be fewer CPUs than threads. */
 template <class Done>
 void spin_until(Done done)
 {
@@ -34,8 +34,8 @@ void spin_until(Done done)
 }
 
 /*
- * Copies messages of one byte value each, while another thread waits in
- * `look_at(dst, tag)` for each of them and says how many of its bytes are wrong.
+ * Copies messages of one byte value each. Another thread waits in `look_at(dst, tag)` for each of
+ * them, and returns how many of its bytes are wrong.
  */
 class Race {
 	Exactly from_{LONGEST + PAGE, PAGE}, to_{LONGEST + PAGE, PAGE};
@@ -108,7 +108,7 @@ TEST_CASE("the last eight bytes appear at once", "[copy][order]")
 	for (const CopyWay &way : copy_ways) {
 		way.choose();
 		for (std::size_t bytes : {8, 16, 520, 4096}) {
-			/* Waits for the first of the eight instead of the last. */
+			/* Waits for the first of the eight bytes instead of the last. */
 			const auto wait_for_word = [&](const std::uint8_t *dst, std::uint8_t tag) {
 				const std::uint8_t *word = dst + bytes - 8;
 				const std::uint64_t all = 0x0101010101010101ULL * tag;
@@ -129,7 +129,7 @@ TEST_CASE("the last eight bytes appear at once", "[copy][order]")
 }
 
 #ifdef CONFIG_X86
-/* Elsewhere nothing orders two plain stores but the barrier before the last. */
+/* On other machines only the barrier before the last store orders plain stores. */
 TEST_CASE("bytes appear in ascending order without string instructions", "[copy][order]")
 {
 	constexpr std::size_t bytes = 4096;

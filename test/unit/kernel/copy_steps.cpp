@@ -2,10 +2,10 @@
 /*
  * kernel/mem/copy.c, instruction by instruction.
  *
- * Holds: after every instruction of a copy the bytes that have arrived are the
- * first ones, each at most once; the last eight arrive in one instruction.
- * The processor's trap flag shows each step, so no race has to be won.
- * It shows no reordering of stores inside the processor: see copy_order.cpp.
+ * Holds: After every instruction of a copy, the bytes that have arrived are the first ones.
+ * Each arrives at most once, and the last eight arrive in one instruction.
+ * The processor's trap flag shows each step, so the test does not depend on a race.
+ * It shows no reordering of stores inside the processor (copy_order.cpp does).
  */
 #include "../catch.hpp"
 #include "support.hpp"
@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint8_t OLD = 0, NEW = 1;
 constexpr unsigned ENDLESS = 100'000;
 
-/* What the signal handler looks at. */
+/* The state that the signal handler reads. */
 struct Steps {
 	volatile std::uint8_t *dst;
 	std::size_t bytes, arrived;
@@ -51,12 +51,12 @@ void on_step(int, siginfo_t *, void *context)
 		wrong |= arrived > steps.bytes - 8 && arrived < steps.bytes;
 	steps.arrived = arrived;
 	steps.wrong += wrong;
-	/* A sanitizer's report, for example: let it run. */
+	/* It may be a sanitizer's report, which must run. */
 	if (++steps.count == ENDLESS)
 		static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_EFL] &= ~0x100;
 }
 
-/* Below the red zone. */
+/* Writes below the red zone. */
 void trap_flag(bool on)
 {
 	if (on)

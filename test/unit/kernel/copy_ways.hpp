@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The ways in which kernel/mem/copy.c may move the bulk of a message.
+ * The methods by which kernel/mem/copy.c may copy most of a message.
  *
- * Owns: which of them the CPU that the tests pretend to have can do. On other
- * machines than x86 there is one way.
+ * Owns: the methods that the CPU of the test, which is not the real one, can use. Machines other
+ * than x86 have one method.
  */
 #pragma once
 #include <vector>
@@ -31,7 +31,7 @@ inline const std::vector<CopyWay> copy_ways = {
 #endif
 };
 
-/* How often a string instruction was considered. */
+/* How often the code considered a string instruction. */
 inline unsigned long copy_questions()
 {
 	return shim_cpu[X86_FEATURE_ERMS].questions + shim_cpu[X86_FEATURE_REP_GOOD].questions;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/cursor.c: walking both sides of a copy.
+ * kernel/mem/cursor.c walks both sides of a copy.
  *
- * Holds: whatever the lists, the pages and the chunks, byte n of one side goes
- * to byte n of the other and no other byte changes; every key is checked before
- * that, but not those of entries without bytes. The keys here are numbers of
- * regions; kernel/mem/mr.c is not part of it.
+ * Holds: Byte n of one side goes to byte n of the other, and no other byte changes, for any lists,
+ * pages and chunks. Every key is checked before that, except those of entries without bytes.
+ * The keys here are numbers of regions. kernel/mem/mr.c is not part of the test.
  */
 #include <algorithm>
 #include <deque>
@@ -24,7 +23,7 @@ constexpr std::uint64_t PAGE = 4096;
 constexpr std::uint32_t NOBODYS = 1000;
 constexpr std::uint8_t UNTOUCHED = 0xee;
 
-/* A region of pages that lie in memory in another order, or in any if `whole`. */
+/* A region whose pages lie in memory in random order, or in sequence if `whole`. */
 class Region {
 	Exactly memory_;
 	std::vector<std::uint64_t> order_;
@@ -74,20 +73,23 @@ public:
 	}
 };
 
-/* What keys name: lkey n is region n. */
+/* The regions that keys refer to. lkey n is region n. */
 std::deque<Region> regions;
 std::vector<std::uint32_t> looked_up;
 
 struct List {
 	std::vector<peal_sge> sges;
 
-	/* As many bytes as asked for, from anywhere in region `key`, in entries of any length. */
+	/* Exactly `bytes` bytes from anywhere in region `key`, in entries of any length. */
 	List(Random &random, std::uint32_t key, std::uint64_t bytes)
 	{
 		const struct peal_key &region = regions[key].mr().key;
 		std::uint64_t at = 0;
 
-		/* One after another, with gaps: bytes of a destination must not overlap. */
+		/*
+		 * Entries follow each other with gaps, because the bytes of a
+		 * destination must not overlap.
+		 */
 		while (bytes) {
 			const bool last = sges.size() + 1 == PEAL_MAX_SGE;
 			const std::uint64_t room = region.length - at - bytes;
@@ -104,7 +106,7 @@ struct List {
 			sges.push_back({random.bits(), 0, NOBODYS});
 	}
 	std::uint32_t count() const { return static_cast<std::uint32_t>(sges.size()); }
-	/* Where byte n of the list is. */
+	/* Return: byte n of the list. */
 	std::uint8_t &byte(std::uint64_t n) const
 	{
 		std::size_t i = 0;
@@ -146,7 +148,7 @@ std::uint64_t count_touched(Region &region)
 
 } // namespace
 
-/* Takes the place of kernel/mem/mr.c. */
+/* Replaces kernel/mem/mr.c. */
 extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *,
 					  const struct peal_sge *sge, bool,
 					  struct peal_target *target)

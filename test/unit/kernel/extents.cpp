@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/extents.c: where the bytes of a memory region are.
+ * kernel/mem/extents.c finds the bytes of a memory region.
  *
- * Holds: for every list of runs the address of each byte and how many follow it
- * contiguously are those of a list searched from its beginning; the table is as
- * small as extents.h promises; a table that cannot be had is reported; every
- * table is freed. The addresses are made up and never followed.
+ * Holds: For every list of runs, the address of each byte and the number of contiguous bytes after
+ * it are the same as in a list that is searched from its beginning. The table is as small as
+ * extents.h promises. A failed allocation of the table is reported, and every table is freed. The
+ * addresses are invented and never used.
  */
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +20,7 @@ using namespace peal::test;
 namespace {
 
 constexpr std::uint64_t PAGE = 4096, HUGE = 2 << 20, GIANT = 1 << 30;
-/* Like a direct map: high, and far from both ends of the address space. */
+/* Like a direct map, it is high, and far from both ends of the address space. */
 constexpr std::uint64_t BASE = 0x0000600000000000;
 
 struct Run {
@@ -68,7 +68,7 @@ public:
 	}
 };
 
-/* Run after run. */
+/* Searches run after run. */
 Found search(const std::vector<Run> &runs, std::uint64_t offset, std::uint64_t wanted)
 {
 	std::size_t i = 0;
@@ -82,7 +82,7 @@ Found search(const std::vector<Run> &runs, std::uint64_t offset, std::uint64_t w
 	return found;
 }
 
-/* Offsets at which one run ends and the next is elsewhere. */
+/* Offsets at which one run ends and the next one begins elsewhere. */
 std::vector<std::uint64_t> breaks(const std::vector<Run> &runs)
 {
 	std::vector<std::uint64_t> result;
@@ -105,7 +105,7 @@ std::uint64_t total(const std::vector<Run> &runs)
 	return bytes;
 }
 
-/* With the largest granule whose borders all breaks can be. */
+/* Uses the largest granule whose borders include all breaks. */
 std::uint64_t fewest_granules(const std::vector<Run> &runs)
 {
 	const std::vector<std::uint64_t> at = breaks(runs);
@@ -123,7 +123,7 @@ std::uint64_t fewest_granules(const std::vector<Run> &runs)
 	return (at[0] + size - 1) / size + (total(runs) - at[0] + size - 1) / size;
 }
 
-/* Every border, its neighbours, the first and the last byte, with several lengths. */
+/* Checks every border with its neighbours, the first and the last byte, with several lengths. */
 void check_borders(const std::vector<Run> &runs)
 {
 	const Extents extents(runs);
@@ -148,7 +148,7 @@ void check_borders(const std::vector<Run> &runs)
 	}
 }
 
-/* Runs of `bytes`, none next to another. */
+/* Runs of `bytes` bytes, of which no two are adjacent. */
 std::vector<Run> scattered(std::size_t count, std::uint64_t bytes)
 {
 	std::vector<Run> runs;

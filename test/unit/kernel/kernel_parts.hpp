@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The kernel's headers, as C++ sees them.
+ * The kernel's headers for C++.
  *
- * Owns: nothing; the code behind these declarations is compiled as C. Include
- * it after everything else: the kernel's names are short.
+ * Owns: nothing. The code behind these declarations is compiled as C. Include
+ * this last, because the kernel's names are short.
  */
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-/* Arithmetic on void pointers is how the kernel counts bytes. */
+/* The kernel uses arithmetic on void pointers to count bytes. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpointer-arith"
 extern "C" {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What programs may take of a device's objects (quota.c), for every kind.
+ * The limits of a device's objects for programs (quota.c), for every kind of object.
  *
- * Holds: greedy contexts of one user, and of several; what they leave to others and to the
- * kernel's users; that everything taken can be given back.
- * Does not hold: who calls it (fairness/greedy_program).
+ * Holds: Greedy contexts of one user and of several users are limited. Other users and the kernel's
+ * users get their part. Everything that was taken can be given back.
+ * Does not hold: the callers of the code (fairness/greedy_program).
  */
 #include "../catch.hpp"
 
@@ -16,12 +16,12 @@
 
 namespace {
 
-/* All that there is of a kind, in the order of enum peal_quota_kind. */
+/* The total of each kind, in the order of enum peal_quota_kind. */
 constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 0x7fffff - 0x10 + 1,
 					0xffffff, 1 << 20, 4096};
 static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 
-/* A device; at its end nothing may be missing. */
+/* A device. At its end nothing may be missing. */
 class Quota {
 public:
 	Quota()
@@ -82,7 +82,7 @@ peal_quota_kind any_kind()
 			PEAL_QUOTA_GROUP);
 }
 
-/* A user who opens context after context, until a new one gets nothing. */
+/* A user opens context after context, until a new one gets nothing. */
 std::uint64_t take_all(Quota &quota, std::deque<Context> &contexts, peal_quota_kind kind)
 {
 	std::uint64_t sum = 0;
@@ -120,11 +120,11 @@ TEST_CASE("the contexts of one user never have more than half", "[quota]")
 	become(1000);
 
 	CHECK(take_all(quota, greedy, kind) <= everything[kind] / 2);
-	/* What is left to others is as if they were alone. */
+	/* The users that come later get as much as if they were alone. */
 	become(1001);
 	Context other(quota);
 	CHECK(other.take(kind) >= limit / 2);
-	/* And half of that to those who come then. */
+	/* They leave half of that to the users after them. */
 	std::deque<Context> second;
 	take_all(quota, second, kind);
 	become(1002);
@@ -199,7 +199,7 @@ TEST_CASE("an object that gets another holder is counted once", "[quota]")
 
 	CHECK(from.take(PEAL_QUOTA_GROUP, 1) == 1);
 	peal_quota_move(&from, &to, PEAL_QUOTA_GROUP);
-	/* Also beyond its limit; then it takes no more. */
+	/* This goes beyond its limit, and then it cannot take more. */
 	peal_quota_give(&to, PEAL_QUOTA_GROUP);
 	CHECK(peal_quota_take(&to, PEAL_QUOTA_GROUP) == -ENOSPC);
 	CHECK(full == peal_quota_limit(PEAL_QUOTA_GROUP));

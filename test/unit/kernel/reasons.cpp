@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Why a completion failed: the numbers of PEAL_REASONS.
+ * The reasons of failed completions: the numbers of PEAL_REASONS.
  *
- * Holds: programs store and print these numbers, so none may change or be used
- * twice, and each has a text. New ones are added to the list below.
+ * Holds: No number changes or is used twice, because programs store and print them. Each has a
+ * text. New ones must be added to the list below.
  */
 #include <map>
 #include <set>
@@ -24,7 +24,7 @@ struct Reason {
 const Reason reasons[] = {PEAL_REASONS(REASON_ROW)};
 #undef REASON_ROW
 
-/* Append; never change. */
+/* Append new reasons, and never change an old one. */
 const std::map<std::string, int> frozen = {
 	{"NONE", 0},
 	{"WQE_OPCODE", 1},
@@ -95,7 +95,7 @@ TEST_CASE("every reason keeps its number", "[reasons]")
 	}
 	for (const Reason &reason : reasons) {
 		CAPTURE(reason.name);
-		CHECK(frozen.count(reason.name) == 1); /* new? append it there */
+		CHECK(frozen.count(reason.name) == 1); /* append a new reason there */
 	}
 }
 

@@ -2,9 +2,8 @@
 /*
  * kernel/queue/rq.c: the receive queue.
  *
- * Holds: receives are taken in order, one at a time, malformed ones too; the
- * program is asked to kick exactly while a sender waits or the queue is in
- * error; a reset forgets everything.
+ * Holds: Receives are taken in order, one at a time, even malformed ones. The program is asked to
+ * kick exactly while a sender waits or the queue is in error. A reset forgets everything.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"

@@ -2,9 +2,8 @@
 /*
  * kernel/queue/sq.c: the send queue.
  *
- * Holds: WQEs are taken in order, malformed ones too; a producer index that
- * makes no sense is an error; SQD reports once that it has drained; a reset
- * forgets what was posted.
+ * Holds: WQEs are taken in order, even malformed ones. An impossible producer index is an error.
+ * SQD reports once that the queue is drained. A reset forgets what was posted.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
@@ -36,7 +35,7 @@ struct Queue {
 		wqe->rkey = mark;
 	}
 	peal_sq_fetched fetch() { return peal_sq_fetch(&sq, &reason); }
-	/* As if the one before had been completed. */
+	/* Fetches the next WQE as if the one before it had been completed. */
 	peal_sq_fetched fetch_next()
 	{
 		peal_sq_finish(&sq);
@@ -44,7 +43,7 @@ struct Queue {
 	}
 };
 
-/* With one WQE under way. */
+/* A queue with one WQE in progress. */
 struct Busy : Queue {
 	Busy()
 	{
@@ -174,7 +173,7 @@ TEST_CASE("a producer index exactly the depth ahead is none", "[sq]")
 	}
 }
 
-/* The CQE would name the operation of the WQE before. */
+/* Otherwise the CQE would name the operation of the WQE before. */
 TEST_CASE("a producer index that makes no sense is not taken for the WQE before", "[sq]")
 {
 	Queue queue;

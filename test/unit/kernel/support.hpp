@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Randomness, memory and patience for the tests of kernel files.
+ * Random numbers, memory and waiting for the tests of kernel files.
  *
- * Holds: every random run prints its seed; PEAL_TEST_SEED=N runs it again.
+ * Holds: every random run prints its seed, and PEAL_TEST_SEED=N runs it again.
  */
 #pragma once
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace peal::test {
 
-/* As the sanitizers make everything ten times slower, fewer rounds do. */
+/* Fewer rounds with sanitizers, because they make everything ten times slower. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int SLOWER = 10;
 #else
@@ -54,7 +54,7 @@ public:
 	}
 };
 
-/* Heap memory of exactly so many bytes, so that AddressSanitizer sees the byte behind it. */
+/* Heap memory of exactly that many bytes, so that AddressSanitizer sees the byte behind it. */
 class Exactly {
 	struct Free {
 		void operator()(std::uint8_t *memory) const { std::free(memory); }

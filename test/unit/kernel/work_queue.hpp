@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The program's side of a send or receive queue: plain memory, no provider.
+ * The program's side of a send or receive queue, in plain memory without the provider.
  *
- * Owns: control words and slots; posting, also of nonsense.
+ * Owns: control words and slots; posting of right and wrong entries.
  * Does not know: the kernel's side.
  */
 #pragma once
@@ -27,7 +27,7 @@ public:
 	{
 		return slots_.data() + std::size_t{index & (entries - 1)} * stride;
 	}
-	/* The slot of the next WQE, zeroed; it is posted already. */
+	/* The slot of the next WQE, zeroed and already posted. */
 	std::uint8_t *post() const
 	{
 		std::uint8_t *next = slot(ctl().producer);

@@ -2,9 +2,9 @@
 /*
  * Slots of a send or receive ring, as a program may leave them.
  *
- * Owns: the sizes that kernel/queue/qp.c gives a ring, and a second opinion on which
+ * Owns: the sizes that kernel/queue/qp.c gives a ring, and an independent check of which
  * WQEs are well-formed, written from peal-abi.h.
- * Does not know: reasons; which of several faults is named is up to wqe.c.
+ * Does not know: reasons, because wqe.c chooses which of several faults it names.
  */
 #pragma once
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace peal::test {
 
-/* What a queue pair was asked for, and what the kernel makes of it. */
+/* What the program asked for, and what the kernel makes of it. */
 struct SendCaps {
 	std::uint32_t max_sge = PEAL_MAX_SGE;
 	std::uint32_t max_inline = PEAL_MAX_INLINE;
@@ -43,7 +43,7 @@ struct RecvCaps {
 	peal_wqe_limits limits() const { return {max_sge, 0, 0, false}; }
 };
 
-/* A view of a slot; its fields are where peal-abi.h says. */
+/* A view of a slot. Its fields are where peal-abi.h says. */
 struct SendView {
 	std::uint8_t *slot;
 
@@ -88,7 +88,7 @@ inline bool header_is_good(const peal_send_wqe &wqe, const peal_wqe_limits &limi
 	       wqe.num_sge <= (inlined ? 0 : limits.max_sge);
 }
 
-/* May peal_wqe_parse_send() accept this slot? */
+/* Return: whether peal_wqe_parse_send() may accept this slot. */
 inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
 {
 	const peal_send_wqe &wqe = view.header();
@@ -105,8 +105,8 @@ inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
 }
 
 /*
- * What must hold of a result, whatever the slot contained and still contains.
- * Looks at the private copy only; `slot` is an address here.
+ * Checks the rules that every result obeys, whatever the slot contained and still contains.
+ * It looks at the private copy only. `slot` is just an address here.
  */
 inline bool is_consistent(const peal_send &send, const peal_wqe_limits &limits,
 			  const std::uint8_t *slot)
@@ -134,7 +134,7 @@ inline SendCaps random_caps(Random &random)
 		static_cast<std::uint32_t>(random.below(PEAL_MAX_INLINE + 1))};
 }
 
-/* Random bytes, of which most are put right so that every check is reached. */
+/* Random bytes, most of which are corrected so that every check is reached. */
 inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 {
 	peal_send_wqe &wqe = view.header();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c against the worst program: one that changes each word of a slot
+ * kernel/queue/wqe.c with the worst program, which changes each word of a slot
  * right after the kernel has read it.
  *
- * Holds: no word is read twice, so the result is that of an unchanged slot.
+ * Holds: No word is read twice, so the result is that of an unchanged slot.
  */
 #include <vector>
 
@@ -14,7 +14,7 @@ using namespace peal::test;
 
 namespace {
 
-/* Turns every word over that is read while it lives, and remembers which. */
+/* Inverts every word that is read while this object lives, and remembers it. */
 class Hostile {
 	static inline std::uint8_t *slot_;
 	static inline std::vector<unsigned> reads_;
@@ -42,7 +42,7 @@ public:
 	unsigned most_reads() const { return *std::max_element(reads_.begin(), reads_.end()); }
 };
 
-/* Results begin as the same bytes, so that they can be compared as bytes. */
+/* Results begin with equal bytes, so that they can be compared bytewise. */
 template <class Result>
 Result unset()
 {

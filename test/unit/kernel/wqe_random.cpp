@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c, send WQEs of a hostile program.
+ * kernel/queue/wqe.c with send WQEs of a hostile program.
  *
- * Holds: whatever the bytes, parsing reads nothing outside the slot, accepts
- * exactly the well-formed, and its result is consistent in itself, also while
- * another thread of the program rewrites the slot.
+ * Holds: For any bytes, parsing reads nothing outside the slot, accepts exactly the well-formed
+ * WQEs, and its result is consistent in itself, even while another thread of the program
+ * rewrites the slot.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ using namespace peal::test;
 
 namespace {
 
-/* Two pages; the second one cannot be touched and the slot ends at it. */
+/* Two pages. The second one cannot be touched, and the slot ends where it begins. */
 class BeforeTheWall {
 	std::size_t page_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 	void *pages_ = mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -36,7 +36,7 @@ public:
 const std::vector<std::uint32_t> inline_caps = {0,  1,	31,  32,  33,  63,  64,	 65, 95,
 						96, 97, 128, 220, 256, 480, 511, 512};
 
-/* Values that keep the SGEs where they are and the sums changing. */
+/* Values that leave the SGEs where they are and change the sums. */
 std::uint64_t scribble(Random &random, std::size_t word)
 {
 	if (word == 0) {
@@ -149,7 +149,7 @@ TEST_CASE("a slot that changes while it is parsed gives consistent values", "[wq
 	for (unsigned round = 0; accepted < enough || refused < enough; ++round) {
 		peal_send send;
 
-		/* There may be one CPU for both. */
+		/* Both threads may share one CPU. */
 		if (round % 4096 == 0)
 			std::this_thread::yield();
 		if (peal_wqe_parse_send(memory.data(), &limits, &send)) {

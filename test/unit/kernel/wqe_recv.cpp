@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c, receive WQEs.
+ * kernel/queue/wqe.c: receive WQEs.
  *
- * Holds: which values of each field are refused, that room is the sum of all
- * entries however long, and that nothing outside the slot is read.
+ * Holds: The invalid values of each field are refused. The room is the sum of all entries, however
+ * long. Nothing outside the slot is read.
  */
 #include "../catch.hpp"
 #include "wqe.hpp"

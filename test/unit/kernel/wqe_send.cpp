@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c, send WQEs, field by field.
+ * kernel/queue/wqe.c: send WQEs, field by field.
  *
- * Holds: which value of each field is refused, with which reason, and that the
- * values of an accepted WQE are those of the slot.
+ * Holds: The invalid values of each field are refused, each with its own reason. The values of an
+ * accepted WQE are those of the slot.
  */
 #include <array>
 #include <map>

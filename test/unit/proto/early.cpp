@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Early packets and the circle of packet numbers.
+ * Early packets and the wrap of packet numbers.
  *
- * Holds: against a map, with handles counted: none is lost, none comes twice.
+ * Holds: The table does the same as a map. The handles are counted. None is lost, and none comes
+ * twice.
  */
 #include <map>
 #include <memory>
@@ -16,7 +17,7 @@ namespace {
 
 using peal::test::Random;
 
-/* Handles are only compared: any distinct address will do. */
+/* Handles are only compared, so any distinct address will do. */
 void *handle(std::uint32_t n)
 {
 	static char names[4096];
@@ -112,7 +113,7 @@ TEST_CASE("what is kept is given up between one time and twice that", "[early]")
 	CHECK(slots.expire() == nullptr);
 	REQUIRE(slots.keep(10, 13, handle(2)));
 	slots.now += 1;
-	/* Both are noticed, and none has waited long enough for sure. */
+	/* Both are noticed, but neither is known to have waited long enough. */
 	CHECK(slots.expire() == nullptr);
 	REQUIRE(slots.keep(10, 14, handle(3)));
 	CHECK(slots.deadline() == slots.now + KEEP);
@@ -126,7 +127,7 @@ TEST_CASE("what is kept is given up between one time and twice that", "[early]")
 	CHECK(slots.expire() == handle(3));
 	CHECK(slots.expire() == nullptr);
 	CHECK(slots.deadline() == U64_MAX);
-	/* The next one has all its time. */
+	/* The next one has its whole time. */
 	slots.now += 10 * KEEP;
 	REQUIRE(slots.keep(10, 12, handle(4)));
 	CHECK(slots.deadline() == slots.now + KEEP);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The invariant CRC against packets of others, and against a second
- * implementation that goes bit by bit through a packet masked by rule.
+ * The invariant CRC, compared with packets of other implementations and with a second
+ * implementation that goes bit by bit through a packet masked by the rule.
  */
 #include <array>
 #include <string>
@@ -31,11 +31,11 @@ std::uint32_t crc_bitwise(const Bytes &bytes)
 	return ~crc;
 }
 
-/* Offsets, from the IP header on, of bytes that count as ones; for IPv6 byte 0 is half. */
+/* Offsets, from the IP header on, of bytes that count as ones. For IPv6 half of byte 0 does. */
 const std::vector<unsigned> masked_v4 = {1, 8, 10, 11, 20 + 6, 20 + 7, 28 + 4};
 const std::vector<unsigned> masked_v6 = {1, 2, 3, 7, 40 + 6, 40 + 7, 48 + 4};
 
-/* @packet: IP header to padding. */
+/* @packet has the IP header and everything up to the padding. */
 std::uint32_t by_rule(Bytes packet, bool v6)
 {
 	Bytes all(8, 0xff);
@@ -86,13 +86,13 @@ Bytes without_icrc(const Bytes &packet)
 
 TEST_CASE("packets of others carry the ICRC that is computed here", "[icrc]")
 {
-	/* A CNP of a ConnectX-4 Lx; the capture is published among scapy's tests. */
+	/* A CNP of a ConnectX-4 Lx. The capture is published among scapy's tests. */
 	const Bytes cnp = from_hex("45c2003c718c4000401191610a0011010a001201"
 				   "000012b700280000"
 				   "8100ffff40000118000000000000000000000000000000000000"
 				   "0000"
 				   "82fd002a");
-	/* A UC SEND of 18 bytes and 2 of padding; from the same place. */
+	/* A UC SEND of 18 bytes and 2 of padding, from the same capture. */
 	const Bytes send = from_hex("450100400478400040110000c0a80007c0a80007"
 				    "c00012b7002c0000"
 				    "2460ffff000000d300cf1710"

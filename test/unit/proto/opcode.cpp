@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The opcode table against a second one, written from IBTA table 38 by opcode.
+ * The opcode table, compared with a second one that was written from IBTA table 38.
  *
- * Holds: all 256 values; what is not listed here is unknown.
+ * Holds: all 256 values. Opcodes that are not listed here are unknown.
  */
 #include <map>
 
@@ -57,7 +57,7 @@ const std::map<unsigned, Known> known = {
 	{0x2b, {32, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
 	{0x64, {20, PEAL_OP_SEND, 'o', 'r', true}},
 	{0x65, {24, PEAL_OP_SEND_IMM, 'o', 'r', true}},
-	/* Ours, of the range for manufacturers: it goes to neither half of a connection. */
+	/* Our opcode, from the manufacturers' range. It goes to neither half of a connection. */
 	{PEAL_OPCODE_PROBE, {12, 0, 'o', '-', true}},
 };
 

@@ -2,8 +2,8 @@
 /*
  * Headers as bytes and as values.
  *
- * Holds: layouts given byte by byte, not by the code that is tested; parsing
- * reads nothing outside what it was given (AddressSanitizer watches).
+ * Holds: Layouts are as written here byte by byte, independently of the tested code. Parsing
+ * reads nothing outside of its input (AddressSanitizer checks that).
  */
 #include <array>
 #include <vector>
@@ -25,7 +25,7 @@ Bytes build(const peal_packet &packet)
 	return Bytes(room.begin(), room.begin() + peal_packet_build(&packet, room.data()));
 }
 
-/* What the BTH of `plain()` looks like; extended headers follow it. */
+/* The BTH of `plain()`. Extended headers follow it. */
 const Bytes plain_bth = {0x00, 0xe0, 0x12, 0x34, 0x00, 0xab, 0xcd, 0xef, 0x80, 0x01, 0x02, 0x03};
 
 peal_packet plain(std::uint8_t opcode)
@@ -148,7 +148,7 @@ TEST_CASE("headers lie where the specification puts them", "[packet]")
 
 namespace {
 
-/* Random values in all fields; those that the opcode lacks must not matter. */
+/* Random values in all fields. Fields that the opcode lacks must not matter. */
 peal_packet random_packet(Random &random, std::uint8_t opcode)
 {
 	peal_packet packet{};
@@ -192,7 +192,7 @@ void check_same_bth(const peal_packet &a, const peal_packet &b)
 	CHECK(a.psn == b.psn);
 }
 
-/* A field is carried when the opcode has its header, and is 0 otherwise. */
+/* A field is on the wire when the opcode has its header. Otherwise it is 0. */
 template <typename T>
 void check_field(bool has, T sent, T parsed)
 {
@@ -250,7 +250,7 @@ TEST_CASE("what is built is parsed, for every opcode", "[packet]")
 
 namespace {
 
-/* The rules of lengths once more, from the table of opcodes alone. */
+/* The rules of lengths, implemented again from the table of opcodes alone. */
 peal_drop judge(unsigned opcode, unsigned pad, unsigned version, unsigned linear, unsigned total)
 {
 	const struct peal_wire_opcode *wire = peal_wire_opcode(opcode);
@@ -326,7 +326,7 @@ TEST_CASE("a payload's length is what is left of the packet", "[packet]")
 
 	CHECK(peal_packet_parse(headers.data(), 12, 12 + 4 + 4, &packet) == PEAL_DROP_none);
 	CHECK(packet.payload_bytes == 2);
-	/* Two bytes of padding in a packet that has no room for them. */
+	/* Two bytes of padding in a packet without room for them. */
 	CHECK(peal_packet_parse(headers.data(), 12, 12 + 4, &packet) == PEAL_DROP_pad);
 	CHECK(peal_packet_parse(headers.data(), 12, 0xffffffff, &packet) == PEAL_DROP_pad);
 	CHECK(peal_packet_parse(headers.data(), 12, 0xfffffffc, &packet) == PEAL_DROP_none);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * A requester's half alone: the test is the host, the peer and the clock.
- */
+/* A requester's half alone. The test is the host, the peer and the clock. */
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -138,12 +136,12 @@ public:
 	{
 		post(message(opcode, length, flags));
 	}
-	/* A WRITE of so many packets. */
+	/* Posts a WRITE of that many packets. */
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
 	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
 
 	peal_pause next() { return peal_requester_next(out_.get(), now, &out); }
-	/* Everything that may leave now, as numbers of PSNs. */
+	/* Sends all packets that may be sent now. Return: their PSNs, as numbers of a test. */
 	std::vector<std::uint32_t> send()
 	{
 		std::vector<std::uint32_t> sent;
@@ -159,7 +157,7 @@ public:
 		REQUIRE(next() == PEAL_PAUSE_NONE);
 		return out;
 	}
-	/* What next() says when nothing more may leave. */
+	/* Return: the reason why next() has nothing to send. */
 	peal_pause pause()
 	{
 		peal_pause why;
@@ -185,14 +183,14 @@ public:
 	}
 
 	std::uint64_t deadline() { return peal_requester_deadline(out_.get()); }
-	/* On to the next deadline. */
+	/* Advances the time to the next deadline. */
 	void expire()
 	{
 		REQUIRE(deadline() != U64_MAX);
 		now = std::max(now, deadline());
 		peal_requester_expire(out_.get(), now);
 	}
-	/* Nothing comes until something leaves; the time may pass several deadlines. */
+	/* Waits until a packet is sent, while nothing arrives. Several deadlines may pass. */
 	std::vector<std::uint32_t> wait()
 	{
 		for (int i = 0; i < 100; ++i) {
@@ -207,7 +205,7 @@ public:
 	{
 		return peal_requester_complete(out_.get(), completion);
 	}
-	/* How many complete well, in order; a failure stays for check_failed(). */
+	/* Return: how many complete successfully, in order. A failure stays for check_failed(). */
 	std::uint32_t completed()
 	{
 		peal_completion completion;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * What an acknowledgment covers, and what is none.
- */
+/* Which packets an acknowledgment covers, and which responses are no acknowledgment. */
 #include "requester.hpp"
 
 using namespace peal::test;
@@ -98,7 +96,7 @@ TEST_CASE("an ACK behind a READ does not complete it, and its loss is noticed", 
 	r.receive(ack(5));
 	CHECK(r.completed() == 1);
 	CHECK(r->trail.una == psn(1));
-	/* It may be late: only after a while it is asked for again, and nothing else is. */
+	/* It may be late, so only after a while it is requested again, and nothing else is. */
 	CHECK(r.send().empty());
 	CHECK(r.wait() == Psns{1});
 	CHECK(r.out.again);

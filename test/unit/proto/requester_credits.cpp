@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * End-to-end credits: only what takes a receive waits for one, and a lost
+ * End-to-end credits: only messages that take a receive wait for one, and a lost
  * update never stops the connection (IBTA 9.7.7.2).
  */
 #include "requester.hpp"
@@ -9,7 +9,7 @@ using namespace peal::test;
 
 namespace {
 
-/* One SEND is done, and the peer has said how many receives it has left. */
+/* One SEND is done, and the peer has told how many receives it has left. */
 Requester limited(unsigned credits)
 {
 	Requester r;
@@ -70,7 +70,7 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 	r.receive(ack(1, 0, 2));
 	CHECK(r.send_one().header.ack_request);
 	CHECK(r.next() == PEAL_PAUSE_CREDIT);
-	/* Accepted: there was a receive, and the rest of the message goes. */
+	/* The message was accepted, so there was a receive, and the rest of the message is sent. */
 	r.receive(ack(2, 0, 2));
 	CHECK(r.send() == Psns{3, 4});
 	r.post(PEAL_OP_SEND);
@@ -119,7 +119,7 @@ TEST_CASE("the newest acknowledgment may come again with more", "[credits]")
 	CHECK(r.receive(ack(0, 0, 1)) == PEAL_LANDING_DROPPED);
 	CHECK(r.receive(ack(0, 2, 1)) == PEAL_LANDING_TAKEN);
 	CHECK(r.send() == Psns{2});
-	/* An older one is none. */
+	/* An older one has no effect. */
 	CHECK(r.receive(ack(0xfffff0, 20, 1)) == PEAL_LANDING_DROPPED);
 }
 

@@ -69,7 +69,7 @@ TEST_CASE("the first failure in order is the one that counts", "[failures]")
 	peal_requester_spoil(r.get(), 3, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
 	peal_requester_spoil(r.get(), 2, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
 	peal_requester_spoil(r.get(), 1, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
-	/* Neither past nor future ones. */
+	/* Neither past nor future messages. */
 	peal_requester_spoil(r.get(), 4, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	peal_requester_spoil(r.get(), 0xffffffff, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	r.receive(ack(3));
@@ -179,7 +179,7 @@ TEST_CASE("flush returns what is left, in order, once", "[failures]")
 		CHECK(peal_requester_unsent(r.get()) == 0);
 		CHECK(r.next() == PEAL_PAUSE_FAILED);
 		CHECK(r.receive(ack(2)) == PEAL_LANDING_DROPPED);
-		/* What is posted later is flushed as well. */
+		/* Messages that are posted later are flushed as well. */
 		r.post_packets(1);
 		CHECK(r.next() == PEAL_PAUSE_FAILED);
 		CHECK(peal_requester_flush(r.get(), &completion));
@@ -219,7 +219,7 @@ TEST_CASE("SQD: when nothing more is posted, it drains", "[failures]")
 	CHECK(r.completed() == 2);
 	CHECK(peal_requester_idle(r.get()));
 	CHECK(r.deadline() == U64_MAX);
-	/* And goes on. */
+	/* The requester continues. */
 	r.post_packets(1);
 	CHECK(r.send() == Psns{5});
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Negative acknowledgments: what is sent again, and when it is over.
- */
+/* Negative acknowledgments: which packets are sent again, and when the requester gives up. */
 #include "requester.hpp"
 
 using namespace peal::test;
 
 namespace {
 
-/* Ten packets are out, and the round trip is known to be 100 us. */
+/* Ten packets are sent, and the round trip is known to be 100 us. */
 Requester busy(const peal_requester_config &config = plain_config())
 {
 	Requester r(config);
@@ -67,7 +65,7 @@ TEST_CASE("sequence: each further gap costs one packet", "[naks]")
 	pass(r);
 	r.receive(nak(6));
 	CHECK(r->repair.peer_keeps);
-	CHECK(r.send() == Psns{6, 11}); /* it is known to keep: new ones follow */
+	CHECK(r.send() == Psns{6, 11}); /* it keeps early packets, so new ones follow */
 	pass(r);
 	r.receive(nak(9));
 	CHECK(r.send() == Psns{9});
@@ -480,7 +478,7 @@ TEST_CASE("sequence: a late one about what the peer has executed since is droppe
 	r.post_read(3);
 	r.post_packets(3);
 	r.send();
-	/* The READ's answers are late; the peer has everything. */
+	/* The READ's responses are late, but the peer has everything. */
 	r.receive(ack(6));
 	CHECK(r.receive(nak(4)) == PEAL_LANDING_DROPPED);
 	CHECK(r.landing.duplicate);
@@ -566,12 +564,12 @@ TEST_CASE("sequence: a probe of which nothing is left to send does not stop ever
 	r.send();
 	r.now += 1 * MS;
 	r.receive(nak(1));
-	/* The transmit queue is full behind the first packet; then the peer has the second. */
+	/* The transmit queue is full behind the first packet. Then the peer has the second. */
 	CHECK(r.send_one().header.psn == psn(0));
 	r.receive(ack(1));
 	r.expire();
 	CHECK(r.send() == Psns{});
-	/* The answer to the first is lost. */
+	/* The answer to the first packet is lost. */
 	CHECK(r.wait() == Psns{0});
 	r.receive_and_land(atomic_ack(0, 1));
 	CHECK(r.completed() == 2);

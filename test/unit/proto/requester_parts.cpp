@@ -23,7 +23,7 @@ void sample(peal_rto &rto, std::uint64_t ns)
 	peal_rto_answered(&rto, 6, 1000 + ns);
 }
 
-/* Messages that have left, the last maybe in part: what peal_trail_find() looks through. */
+/* Messages that were sent, the last one perhaps in part. peal_trail_find() searches them. */
 class Trail {
 public:
 	explicit Trail(Random &random) : random_(random), flights_(ENTRIES)
@@ -37,7 +37,7 @@ public:
 		send(random.below(packets_ + 1));
 		acknowledge(random.below(peal_trail_outstanding(&trail_) + 1));
 	}
-	/* One after the other. */
+	/* Searches one message after the other. */
 	u32 search(u32 psn) const
 	{
 		for (u32 i = trail_.acking; i != trail_.sending; i++) {

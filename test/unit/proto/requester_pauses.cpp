@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Every reason why nothing leaves.
- */
+/* Every reason why nothing may be sent. */
 #include "requester.hpp"
 
 using namespace peal::test;
@@ -104,7 +102,7 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 	CHECK(named == 44);
 	CHECK(r.next() == PEAL_PAUSE_EMPTY);
 	CHECK(r.completed() == 301);
-	/* None is in the way now. */
+	/* No reason applies now. */
 	for (int i = 0; i < 600; ++i)
 		r.post(PEAL_OP_BIND_MW);
 	name_all();

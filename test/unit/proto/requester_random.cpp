@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Any messages over a path that loses, doubles and reorders, to a small
- * responder that keeps nothing (go-back-N) or everything; and noise.
+ * Any messages over a path that loses, duplicates and reorders packets, to a small
+ * responder that keeps no early packets (go-back-N) or all; and noise.
  *
- * Holds: every message completes well, in order, exactly once; each byte of a
- * READ lands exactly once, in order; the peer executes each packet once, in
- * order, with the right offset; never more than max_rd_atomic outstanding.
+ * Holds: Every message completes successfully, in order, exactly once. Each byte of a READ
+ * lands exactly once, in order. The peer executes each packet once, in order, with the right
+ * offset. Never are more than max_rd_atomic requests outstanding.
  */
 #include <map>
 
@@ -15,13 +15,13 @@ using namespace peal::test;
 
 namespace {
 
-/* Packets on the way, by time of arrival. */
+/* Packets in flight, by time of arrival. */
 class Path {
 	std::multimap<std::uint64_t, peal_packet> packets_;
 	Random &random_;
 
 public:
-	unsigned loss = 0, doubling = 0, disorder = 0; /* per cent */
+	unsigned loss = 0, doubling = 0, disorder = 0; /* percent */
 
 	explicit Path(Random &random) : random_(random) {}
 	void put(std::uint64_t now, const peal_packet &packet)
@@ -45,7 +45,7 @@ public:
 	}
 };
 
-/* Executes requests in order and answers each; a READ with all its responses. */
+/* Executes requests in order and answers each. A READ gets all its responses. */
 class Responder {
 	std::uint32_t expected_ = FIRST_PSN;
 	bool nak_sent_ = false;
@@ -73,7 +73,7 @@ class Responder {
 			respond(back, now, PEAL_WIRE_READ_RESPONSE_MIDDLE, packet.psn + i,
 				std::min(MTU, packet.length - i * MTU));
 	}
-	/* One that was executed: only within what was asked for then. */
+	/* Answers an executed request again, but only within what it asked for then. */
 	void replay(const peal_packet &packet, Path &back, std::uint64_t now)
 	{
 		for (const peal_packet &first : reads_) {
@@ -87,7 +87,7 @@ class Responder {
 			answer(packet, back, now);
 			return;
 		}
-		/* Forgotten: it was answered and is repeated for nothing. */
+		/* It is forgotten, so it was answered and the repetition is not needed. */
 	}
 	void execute(const peal_packet &packet, Path &back, std::uint64_t now)
 	{
@@ -156,7 +156,7 @@ class Run {
 	Path there_{random_}, back_{random_};
 	Responder responder_;
 	std::vector<std::unique_ptr<peal_packet>> kept_;
-	std::uint64_t landed_ = 0; /* bytes of the READ under way */
+	std::uint64_t landed_ = 0; /* bytes of the current READ */
 	unsigned posted_ = 0;
 
 	static peal_requester_config config()
@@ -339,7 +339,7 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			r.now += random.below(5 * MS);
 			if (r.deadline() != U64_MAX && random.one_in(4))
 				r.expire();
-			/* The order that all rests on. */
+			/* All other checks depend on this order. */
 			const peal_trail &t = r->trail;
 
 			REQUIRE(peal_psn_ahead(t.una, t.seen) <= peal_psn_ahead(t.una, t.reached));

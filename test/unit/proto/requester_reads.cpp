@@ -8,7 +8,7 @@ using namespace peal::test;
 
 namespace {
 
-/* A READ of @packets is out. */
+/* A READ of @packets was sent. */
 Requester reading(std::uint32_t packets, std::uint64_t bytes = 0)
 {
 	Requester r;

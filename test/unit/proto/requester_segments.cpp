@@ -146,7 +146,7 @@ TEST_CASE("UD: one packet for each message", "[segments]")
 	CHECK_FALSE(r.out.header.ack_request);
 	CHECK(r.completed() == 1);
 	CHECK(peal_requester_psn(r.get()) == psn(2));
-	r.post(PEAL_OP_SEND, 3 * MTU); /* the host is to refuse it; it is one packet anyway */
+	r.post(PEAL_OP_SEND, 3 * MTU); /* the host should refuse it, but it is one packet anyway */
 	CHECK(r.send() == Psns{2});
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 	r.receive_and_land(read_response(base + 2 * piece + 4, MTU - 7));
 	CHECK(r.completed() == 1);
 	CHECK(r->rd_atomic == 0);
-	/* As the peer counts them: each piece is a message. */
+	/* The peer counts each segment as a message. */
 	CHECK(r->credit.ssn == 1 + 3);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A peer that is at work all the time and slow, as a small machine under load is: each packet waits
- * for all before it, and the answer takes longer than the timeout.
+ * A peer that works all the time but is slow, like a small machine under load. Each packet waits
+ * for all packets before it, and the answer takes longer than the timeout.
  *
- * Holds: messages arrive as long as a packet takes an eighth of the timeout, and little is sent
- * twice, which would only be more work. Does not hold: loss (random.cpp).
+ * Holds: Messages arrive as long as a packet takes at most an eighth of the timeout. Little is sent
+ * twice, because that would only be more work for the peer.
+ * Does not hold: loss (requester_random.cpp).
  */
 #include <deque>
 
@@ -14,10 +15,10 @@ using namespace peal::test;
 
 namespace {
 
-/* Takes one thing after the other, each as long as the one before; a READ asked for again anew. */
+/* Takes one event after the other, each as long as the one before. A repeated READ starts again. */
 class SlowPeer {
 	struct Task {
-		bool respond; /* one packet of a READ response; else a request is taken */
+		bool respond; /* one packet of a READ response, otherwise a request is taken */
 		std::uint32_t psn;
 		peal_packet request;
 	};
@@ -74,7 +75,7 @@ public:
 	std::uint32_t requests = 0, again = 0;
 
 	SlowPeer(Requester &r, std::uint64_t cost) : r_(r), cost_(cost) {}
-	/* One event. Return: false when the message is over, well or not. */
+	/* Handles one event. Return: false when the message is over, successful or not. */
 	bool step()
 	{
 		while (r_.next() == PEAL_PAUSE_NONE) {
@@ -171,7 +172,7 @@ TEST_CASE("what is old postpones giving up, four times the timeout at most", "[s
 
 	while (r.deadline() != U64_MAX) {
 		r.now += 10 * MS;
-		r.receive(ack(0)); /* once more */
+		r.receive(ack(0)); /* a second time */
 		if (r.now >= r.deadline())
 			r.expire();
 		r.send();

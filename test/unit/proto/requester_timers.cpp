@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Silence: the attribute's timeout and retries, the estimate below it.
- */
+/* A silent peer: the attribute's timeout and retries, and the estimate below it. */
 #include "requester.hpp"
 
 using namespace peal::test;
@@ -13,7 +11,7 @@ struct Silence {
 	unsigned packets = 0;
 };
 
-/* Until there is no deadline any more, or for @most ns. */
+/* Stays silent until there is no deadline any more, or for @most ns. */
 Silence stay_silent(Requester &r, std::uint64_t most = U64_MAX)
 {
 	const std::uint64_t begin = r.now;
@@ -201,7 +199,7 @@ TEST_CASE("when only the acknowledgment was lost, one packet tells", "[timers]")
 	r.receive(ack(39));
 	CHECK(r.completed() == 1);
 	CHECK(r.send().empty());
-	/* Nothing was missing: that says nothing of what the peer keeps. */
+	/* Nothing was missing, so this does not show whether the peer keeps early packets. */
 	CHECK_FALSE(r->repair.peer_keeps);
 }
 
@@ -388,7 +386,7 @@ TEST_CASE("news of something later end the silence", "[timers]")
 	CHECK(r->retry.used == 2);
 	r.receive(read_response(3));
 	CHECK(r->retry.used == 0);
-	/* The same again is none, and the missing one is progress. */
+	/* A repetition is no progress, but the missing packet is. */
 	stay_silent(r, 2 * TIMEOUT + 1);
 	r.receive(read_response(3));
 	CHECK(r->retry.used == 2);
@@ -405,7 +403,7 @@ TEST_CASE("a probe that is not needed any more does not hold up the rest", "[tim
 	r.post_read(1);
 	r.post_packets(3);
 	r.send();
-	r.expire(); /* it is due, and has no room to leave */
+	r.expire(); /* it is due, but there is no room to send */
 	CHECK(r->repair.probe == PEAL_PROBE_SILENCE);
 	r.receive_and_land(read_response(10));
 	CHECK(r.wait() == Psns{11});

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * A responder's half alone: the test is the host and the peer.
- */
+/* A responder's half alone. The test is the host and the peer. */
 #pragma once
 #include <memory>
 #include <vector>
@@ -21,7 +19,7 @@ constexpr std::uint8_t OPERATION_NAK = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_O
 constexpr std::uint8_t RNR_TIMER = 12;
 constexpr std::uint64_t KEEP = 100000000;
 
-/* A request packet; with()s fill what matters. */
+/* A request packet. The with() functions set its fields. */
 struct Request : peal_packet {
 	Request(unsigned wire, std::uint32_t number, std::uint32_t bytes, unsigned transport)
 		: peal_packet{}
@@ -39,7 +37,7 @@ struct Request : peal_packet {
 		copy.ack_request = true;
 		return copy;
 	}
-	/* By another way through the network. */
+	/* The same packet by another path through the network. */
 	Request by(std::uint16_t way) const
 	{
 		Request copy = *this;
@@ -119,7 +117,7 @@ public:
 	{
 		peal_responder_done(in_.get(), verdict, original, now);
 	}
-	/* A packet that must be executed. */
+	/* Sends a packet that must be executed. */
 	peal_request run(const peal_packet &packet, peal_verdict verdict = PEAL_VERDICT_DONE,
 			 std::uint64_t original = 0)
 	{
@@ -139,7 +137,7 @@ public:
 			all.push_back(reply);
 		return all;
 	}
-	/* The only reply there is. */
+	/* Return: the only reply that is due. */
 	peal_reply reply()
 	{
 		const std::vector<peal_reply> all = replies();
@@ -150,9 +148,9 @@ public:
 	void *contradict(std::uint32_t psn) { return peal_responder_contradict(in_.get(), psn); }
 	void *take_expired() { return peal_responder_take_expired(in_.get(), now); }
 	std::uint64_t deadline() const { return peal_responder_deadline(in_.get()); }
-	/* Nothing is due but what early packets are given up by. */
+	/* Nothing is due except the time at which early packets are given up. */
 	bool looks_at_no_gap() const { return deadline() == peal_early_deadline(&in_->early); }
-	/* Time passes until the deadline. */
+	/* Advances the time to the deadline. */
 	void wait()
 	{
 		REQUIRE(deadline() != U64_MAX);

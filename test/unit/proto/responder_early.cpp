@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Packets before their turn: kept, taken, and when a gap is called a loss.
- */
+/* Packets before their turn: how they are kept and taken, and when a gap counts as a loss. */
 #include <map>
 
 #include "responder.hpp"
@@ -10,7 +8,7 @@ using namespace peal::test;
 
 namespace {
 
-/* A responder whose kept packets are remembered by their address. */
+/* A responder that remembers its kept packets by their address. */
 class Keeper : public Responder {
 	std::map<std::uint32_t, std::unique_ptr<Request>> kept_;
 
@@ -29,7 +27,7 @@ public:
 	}
 	const void *kept(std::uint32_t psn) const { return kept_.at(psn).get(); }
 	void forget(std::uint32_t psn) { kept_.erase(psn); }
-	/* What take_early() gives is executed. Return: how many. */
+	/* Executes the packets that take_early() returns. Return: how many. */
 	unsigned run_early(peal_verdict verdict = PEAL_VERDICT_DONE)
 	{
 		unsigned count = 0;
@@ -84,7 +82,7 @@ TEST_CASE("who has come and was not taken yet is not missing", "[responder]")
 		CHECK(r.send(psn).what == PEAL_REQUEST_KEPT);
 	CHECK(r.looks_at_no_gap());
 	CHECK(r.run_early() == 3);
-	/* No loss was seen: this gap may be a mere change of order. */
+	/* No loss was seen, because this gap may be only a change of order. */
 	CHECK(r.replies().empty());
 	CHECK(r.deadline() > r.now);
 }
@@ -181,7 +179,7 @@ TEST_CASE("a second gap behind a lost packet is told at once", "[responder]")
 	check_answer(r.reply(), SEQUENCE_NAK, 0);
 	r.run(rc(PEAL_WIRE_SEND_ONLY, 0).asks_ack());
 	CHECK(r.run_early() == 3);
-	/* Not an acknowledgement: the NAK says as much, and more. */
+	/* The reply is no acknowledgement, because the NAK says as much, and more. */
 	check_answer(r.reply(), SEQUENCE_NAK, 4);
 	r.send(4);
 	CHECK(r.run_early() == 1);
@@ -244,7 +242,7 @@ TEST_CASE("copies of a kept packet change nothing", "[responder]")
 	CHECK(r.replies().empty());
 	r.send(0);
 
-	/* A copy arrives before the host took the kept one. */
+	/* A copy arrives before the host has taken the kept one. */
 	check_copy(r.send(1), r.kept(1));
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 2);
@@ -367,7 +365,7 @@ TEST_CASE("a packet of another flow than the one in front of it is not executed"
 	Keeper r(0);
 
 	r.send(0, 7);
-	/* Planted: the peer has sent nothing behind 1. */
+	/* It is forged, because the peer has sent nothing behind 1. */
 	CHECK(r.send(2, 8).what == PEAL_REQUEST_KEPT);
 	CHECK(r.send(3, 8).what == PEAL_REQUEST_KEPT);
 	r.send(1, 7);
@@ -400,7 +398,7 @@ TEST_CASE("in its turn a packet may come by any way", "[responder]")
 
 	for (std::uint16_t n = 0; n < 10; ++n)
 		CHECK(r.send(n, n).what == PEAL_REQUEST_EXECUTE);
-	/* All of one flow, and the one in front of them too. */
+	/* All packets have one flow, and so has the one in front of them. */
 	r.send(11, 3);
 	r.send(12, 3);
 	r.send(10, 3);

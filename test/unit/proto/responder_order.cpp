@@ -93,7 +93,7 @@ TEST_CASE("atomics and invalidations carry their operands", "[responder]")
 
 namespace {
 
-/* Begins a message of this family: 0 none, 's' SEND, 'w' WRITE. */
+/* Begins a message of this family, which is 0 for none, 's' for SEND or 'w' for WRITE. */
 void open_message(Responder &r, char family)
 {
 	if (family == 's')
@@ -111,7 +111,7 @@ bool continues(unsigned opcode, char family)
 	return !(has & PEAL_HAS_FIRST) && has & (family == 's' ? PEAL_HAS_SEND : PEAL_HAS_WRITE);
 }
 
-/* A packet of lengths that fit, in a message that may be under way. */
+/* A packet with right lengths, in a message that may have begun. */
 Request fitting(unsigned opcode, std::uint32_t psn, char family)
 {
 	const struct peal_wire_opcode *wire = peal_wire_opcode(opcode);
@@ -133,7 +133,7 @@ TEST_CASE("opcodes follow each other as they must", "[responder]")
 		for (unsigned opcode = 0; opcode < 32; ++opcode) {
 			if (!(peal_wire_opcode(opcode)->has & PEAL_HAS_REQUEST))
 				continue;
-			/* This one is in order, but the WRITE has but two packets. */
+			/* This one is in order, but the WRITE has only two packets. */
 			if (family == 'w' && opcode == PEAL_WIRE_WRITE_MIDDLE)
 				continue;
 
@@ -319,7 +319,7 @@ TEST_CASE("an executed SEND or WRITE that comes again is acknowledged again", "[
 	}
 	check_answer(r.reply(), PLAIN_ACK, 0);
 	CHECK(r->msn == 2);
-	/* The message under way is where it was. */
+	/* The current message is unchanged. */
 	CHECK(r.run(rc(PEAL_WIRE_SEND_LAST, 1, 1)).offset == MTU);
 }
 

@@ -2,8 +2,8 @@
 /*
  * A peer that sends anything, and a host that decides anything.
  *
- * Holds: whatever comes, in-order packets are executed once each, kept packets
- * are given back once each, and replies are ones that a responder may send.
+ * Holds: In-order packets are executed once each, kept packets are given back once each, and a
+ * responder may send each of the replies, for any packets that arrive.
  */
 #include <set>
 
@@ -33,7 +33,7 @@ class Hostile {
 		return rc(opcode, near_psn(), payload ? bytes[random_.below(5)] : 0)
 			.at(random_.below(8) * MTU, random_.below(5 * MTU), random_.below(2));
 	}
-	/* What the responder's state allows next, so that there is a next one. */
+	/* A request that the responder's state allows next, so that the run makes progress. */
 	Request plausible(std::uint32_t psn)
 	{
 		const bool last = r_->operation && r_->offset >= 3 * MTU;
@@ -71,7 +71,7 @@ class Hostile {
 			return PEAL_VERDICT_NOT_READY;
 		return random_.one_in(200) ? PEAL_VERDICT_ACCESS : PEAL_VERDICT_DONE;
 	}
-	/* Return: whether it may be freed. */
+	/* Return: whether the packet may be freed. */
 	bool give(Request *packet)
 	{
 		const std::uint32_t expected = r_->psn;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * READs and atomics: responses, their repetition from saved resources, and who
- * asks for more than was negotiated.
+ * READs and atomics: responses, their repetition from saved resources, and requesters
+ * that ask for more than was negotiated.
  */
 #include "responder.hpp"
 
@@ -15,7 +15,10 @@ struct Place {
 	bool first, last;
 };
 
-/* Responses from packet @from on, of a READ of @length bytes at ADDRESS whose PSN is @psn. */
+/*
+ * Checks the responses from packet @from on, of a READ of @length bytes
+ * at ADDRESS whose PSN is @psn.
+ */
 void check_responses(const std::vector<peal_reply> &replies, std::uint32_t psn, std::uint32_t from,
 		     std::uint64_t end)
 {
@@ -139,7 +142,7 @@ TEST_CASE("an acknowledgement never stands for a READ or atomic", "[responder]")
 	r.run(atomic_request(3, 0x40));
 	CHECK(r.replies().size() == 4);
 
-	/* These were lost. A repeated SEND says so, but not that a READ was answered. */
+	/* These were lost. A repeated SEND shows that, but not that a READ was answered. */
 	r.give(rc(PEAL_WIRE_SEND_ONLY, 0xffffff));
 	check_answer(r.reply(), PLAIN_ACK, 0xffffff);
 
@@ -329,7 +332,7 @@ TEST_CASE("an answered READ makes room for the next", "[responder]")
 	for (std::uint32_t psn = 0; psn < 100; ++psn) {
 		r.run(read_request(psn, ADDRESS, 1));
 		REQUIRE(r.reply().header.psn == psn);
-		/* The newest three are known, the one before is not. */
+		/* The newest three are known. The one before them is not. */
 		for (std::uint32_t age = 0; age < 3 && age <= psn; ++age) {
 			REQUIRE(r.give(read_request(psn - age, ADDRESS, 1)).what ==
 				PEAL_REQUEST_ANSWERED);
@@ -385,7 +388,7 @@ TEST_CASE("a key that is gone turns the response into a refusal", "[responder]")
 
 TEST_CASE("a key that is gone when an answer is repeated is nobody's error", "[responder]")
 {
-	const std::uint32_t left = GENERATE(2, 3); /* answers that left before */
+	const std::uint32_t left = GENERATE(2, 3); /* answers that were sent before */
 	Responder r(0);
 	peal_reply reply;
 
@@ -400,7 +403,7 @@ TEST_CASE("a key that is gone when an answer is repeated is nobody's error", "[r
 	check_answer(reply, ACCESS_NAK, 0);
 	CHECK_FALSE(reply.read);
 	CHECK_FALSE(r->fatal);
-	if (left == 2) { /* this one has its first answer, or refusal, still to come */
+	if (left == 2) { /* the first answer to this one, or its refusal, is still to come */
 		REQUIRE(r.next(reply));
 		CHECK(reply.header.psn == 2);
 		CHECK(reply.read);
@@ -438,7 +441,7 @@ TEST_CASE("an ACK names the newest request also one circle of PSNs after a READ"
 		peal_packet packet = rc(PEAL_WIRE_SEND_ONLY, FIRST + n);
 		peal_request request;
 
-		/* No checks here: there are 16 million of these. */
+		/* There are no checks here, because the loop runs 16 million times. */
 		peal_responder_receive(r.get(), &packet, r.now, nullptr, &request);
 		peal_responder_done(r.get(), PEAL_VERDICT_DONE, 0, r.now);
 		while (r.next(reply))
@@ -446,7 +449,7 @@ TEST_CASE("an ACK names the newest request also one circle of PSNs after a READ"
 	}
 	r.run(rc(PEAL_WIRE_SEND_ONLY, FIRST).asks_ack());
 	check_answer(r.reply(), PLAIN_ACK, FIRST);
-	/* And the READs behind it still do not count. */
+	/* The READs behind it still do not count. */
 	r.run(read_request(FIRST + 1, ADDRESS, MTU));
 	r.run(read_request(FIRST + 2, ADDRESS, MTU));
 	REQUIRE(r.replies().size() == 2);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * UC: a message arrives whole, or not at all, and nobody is told.
- */
+/* UC: a message arrives completely or not at all, and the sender gets no report. */
 #include "responder.hpp"
 
 using namespace peal::test;
@@ -103,7 +101,7 @@ TEST_CASE("UC: what does not fit loses the message", "[responder]")
 	{
 		check_dropped(r.give(uc(PEAL_WIRE_WRITE_ONLY, 0, 4).at(0, 3)), PEAL_DROP_order);
 	}
-	/* The next one is fine. */
+	/* The next message arrives. */
 	r.run(uc(PEAL_WIRE_SEND_ONLY, r->psn, 1));
 	CHECK(r.replies().empty());
 }
@@ -131,7 +129,7 @@ TEST_CASE("UC: one packet far ahead that begins nothing makes nothing late", "[r
 			CAPTURE(wire, psn);
 			r.run(uc(PEAL_WIRE_SEND_FIRST, 0, MTU));
 			check_dropped(r.give(uc(wire, psn, MTU)), PEAL_DROP_order);
-			/* Nor does the message under way take harm. */
+			/* The current message is not harmed either. */
 			CHECK(r.run(uc(PEAL_WIRE_SEND_MIDDLE, 1, MTU)).offset == MTU);
 			CHECK(r.run(uc(PEAL_WIRE_SEND_LAST, 2, 1)).last);
 			CHECK(r->psn == 3);
@@ -160,12 +158,12 @@ TEST_CASE("UC: what was accepted far ahead makes few late", "[responder]")
 	Responder r = unreliable(0);
 
 	r.run(uc(PEAL_WIRE_SEND_ONLY, 0, 1));
-	/* Forged: the peer is at 1. */
+	/* It is forged, because the peer is at 1. */
 	r.run(uc(PEAL_WIRE_SEND_ONLY, 30000, 1));
 	r.run(uc(PEAL_WIRE_SEND_ONLY, 1, 1));
 	r.run(uc(PEAL_WIRE_SEND_ONLY, 2, 1));
 	CHECK(r->psn == 3);
-	/* Nearer, it is taken for the peer's, and what is behind it for late. */
+	/* A nearer one is taken for the peer's, and packets behind it for late ones. */
 	r.run(uc(PEAL_WIRE_SEND_ONLY, 1002, 1));
 	CHECK(r.give(uc(PEAL_WIRE_SEND_ONLY, 3, 1)).duplicate);
 	CHECK(r.give(uc(PEAL_WIRE_SEND_ONLY, 1002, 1)).duplicate);
