@@ -26,7 +26,7 @@ enum class Fate : u8 {
 	ONE_LOST, /* in a laboratory, one packet in the middle */
 	ONE_LATE,
 	UNREADY, /* in a laboratory, some receives are posted late */
-	PLANTED, /* an attacker who does not see the packets forges some */
+	PLANTED, /* an attacker that does not see the packets forges some */
 };
 
 /* Two queue pairs and both directions between them, with new streams after a reset. */

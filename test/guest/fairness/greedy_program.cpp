@@ -4,10 +4,10 @@
 /*
  * A program that takes all that it can get leaves something to other programs.
  *
- * Holds: A program takes as many address handles and multicast groups as its context may have. A
- * user opens many contexts beside another user. A program joins groups with all queue pairs that it
- * may have. Other programs still get theirs, and the connection manager still connects. Address
- * handles are charged to the memory control group.
+ * Holds: A context has no more address handles and multicast groups than the device says, and only
+ * some of the places in one group. A greedy program leaves groups to other programs of its user. A
+ * user with many contexts leaves groups to other users, and the connection manager still connects.
+ * Address handles are charged to the memory control group.
  * Does not hold: the rule for every kind of object (test/unit/kernel/quota.cpp), limits of
  * the rdma control group (hostile/only_own_memory).
  */

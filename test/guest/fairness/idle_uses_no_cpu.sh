@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 60
 #
-# A device without traffic uses no CPU. The test reads the scheduler's figures of the device's engine
-# thread, with and without programs that have the device open: the thread does not run at all.
+# A device without traffic uses no CPU. The test reads the scheduler's figures of the device's engine thread. The thread
+# does not run at all, with and without programs that have the device open.
 # It does not look at what happens under load.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh

@@ -4,9 +4,9 @@
 /*
  * Packets of one program that wait in transmit queues stop no other program.
  *
- * Holds: The queue of one traffic class is starved. Many programs fill that class. Programs end and
- * leave packets there. Neighbours do not answer.
- * Does not hold: a queue that is only slow; packets whose device or module goes away
+ * Holds: Other programs continue when a traffic class is starved, when many programs fill that
+ * class, when programs end and leave packets there, and when neighbours do not answer.
+ * Does not hold: queues that are only slow, packets whose device or module goes away
  * (lifecycle/network_changes).
  */
 #include "datagram.hpp"

@@ -7,8 +7,8 @@
  * Holds: The test tries every way in which a request touches memory, with every kind of key that
  * does not open that memory. Nothing is written there, nothing of it is read, and the request
  * fails. The same request with a right key works. Keys cannot be counted and are not used again
- * soon. The limits of the control group hold, and users cannot make what only root may make. A
- * flood does not stop other programs.
+ * soon. The limits of the control group hold. Ordinary users get no raw packets and no high service
+ * levels. A flood leaves other programs their turn.
  * Does not hold: the reason of each failure (verbs/failed_requests, verbs/memory_windows), pinned
  * memory (verbs/memory_regions), which devices a network namespace sees
  * (lifecycle/network_changes).

@@ -295,7 +295,7 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 	wait_success(a.send_cq);
 	check_dropped(b, "qkey", before);
 
-	/* This bit of the Q_Key is not for programs to choose. The receive is still there. */
+	/* This bit asks for the sender's own Q_Key. The receive is still there. */
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}, 0x80000000U));
 	check_received(wait_completion(b.recv_cq), a, 64);
 	post_recv(b.qp, 2, {b.memory.sge(0, 512)});

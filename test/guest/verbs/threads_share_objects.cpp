@@ -3,9 +3,10 @@
 /*
  * Several threads and processes use the same objects at the same time.
  *
- * Holds: Posts and polls from several threads arrive exactly once. Queue pairs are destroyed, reset
- * or modified while their peers use them. Windows and regions come and go while they are used. An
- * administrator lists queue pairs while they are destroyed. Programs are killed at work.
+ * Holds: Posts and polls from several threads arrive exactly once. Nothing breaks when queue pairs
+ * are destroyed, reset or modified while their peers use them, when windows and regions come and go
+ * while they are used, when an administrator lists queue pairs that are being destroyed, and when
+ * programs are killed at work.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), hostile programs
  * (hostile/scribbled_rings).
  */
