@@ -175,13 +175,12 @@ static void peal_roster_ring(struct peal_roster_look *look, struct peal_context 
 static void peal_roster_scan_context(struct peal_roster_look *look, struct peal_context *ctx,
 				     u64 pass)
 {
-	u64 bits;
-	u32 first;
+	u32 words = peal_context_begin_scan(ctx, pass);
+	u32 w;
 
-	look->words++;
-	for (peal_context_begin_scan(ctx, pass); peal_context_take_word(ctx, &first, &bits);
-	     look->words++)
-		peal_roster_ring(look, ctx, first, bits);
+	look->words += 1 + words;
+	for (w = 0; w < words; w++)
+		peal_roster_ring(look, ctx, w * 64, peal_context_take_bits(ctx, w));
 }
 
 /*

@@ -2,7 +2,6 @@
 /*
  * See context.h.
  */
-#include <linux/bitops.h>
 #include <linux/slab.h>
 
 #include "queue/context.h"
@@ -96,15 +95,25 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 	};
 }
 
-/* Take the lock, because several threads may make queue pairs at once. */
-static void peal_context_use_word(struct peal_context *ctx, u32 word)
+/*
+ * Set how many doorbell words a scan reads: @words, or fewer when the last ones have no queue
+ * pair. The caller holds the lock of qps, because threads may make and destroy queue pairs at
+ * the same time. A new queue pair is in qps before its word is counted, so that the destruction
+ * of another one does not take the word away.
+ */
+static void peal_context_set_words(struct peal_context *ctx, u32 words)
 {
-	xa_lock(&ctx->qps);
-	WRITE_ONCE(ctx->words, max(ctx->words, word + 1));
-	xa_unlock(&ctx->qps);
+	unsigned long index;
+
+	for (; words; words--) {
+		index = (words - 1) * 64;
+		if (xa_find(&ctx->qps, &index, ULONG_MAX, XA_PRESENT))
+			break;
+	}
+	WRITE_ONCE(ctx->words, words);
 }
 
-/* Give out the smallest free index, because a scan visits every doorbell word in use. */
+/* Give out the smallest free index, because a scan reads every doorbell word in use. */
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 {
 	u32 index;
@@ -113,14 +122,22 @@ int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 	if (ret)
 		return ret == -EBUSY ? -ENOSPC : ret;
 	peal_qp_set_owner(qp, ctx, index);
-	peal_context_use_word(ctx, index / 64);
+	xa_lock(&ctx->qps);
+	peal_context_set_words(ctx, max(ctx->words, index / 64 + 1));
+	xa_unlock(&ctx->qps);
 	return 0;
 }
 
 void peal_context_remove_qp(struct peal_qp *qp)
 {
-	if (qp->context)
-		xa_erase(&qp->context->qps, qp->index);
+	struct peal_context *ctx = qp->context;
+
+	if (!ctx)
+		return;
+	xa_lock(&ctx->qps);
+	__xa_erase(&ctx->qps, qp->index);
+	peal_context_set_words(ctx, ctx->words);
+	xa_unlock(&ctx->qps);
 }
 
 void peal_context_set_listed(struct peal_context *ctx, bool listed)
@@ -134,55 +151,14 @@ void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state sta
 	WRITE_ONCE(ctx->doorbell->engine, state);
 }
 
-/* The bits of summary word @s whose doorbell words have been in use. */
-static u64 peal_context_used(const struct peal_context *ctx, u32 s)
-{
-	u32 words = READ_ONCE(ctx->words);
-
-	if (words <= s * 64)
-		return 0;
-	return words < s * 64 + 64 ? GENMASK_ULL(words - s * 64 - 1, 0) : U64_MAX;
-}
-
-/*
- * Take the summary bits and note the doorbell words to visit. This happens once per pass, so that
- * a program that keeps setting bits is visited again only in the next pass, which has another
- * number. Bits beyond the words in use are dropped and cost nothing. Read the words in use again
- * after the bits were taken, because a queue pair may be as new as its bit.
- */
-void peal_context_begin_scan(struct peal_context *ctx, u64 pass)
-{
-	u64 taken;
-	u32 s;
-
-	ctx->pass = pass;
-	for (s = 0; s < PEAL_DB_SUMMARIES && peal_context_used(ctx, s); s++) {
-		if (!READ_ONCE(ctx->doorbell->summary[s]))
-			continue;
-		taken = xchg(&ctx->doorbell->summary[s], 0);
-		ctx->pending[s] |= taken & peal_context_used(ctx, s);
-	}
-}
-
 /**
- * peal_context_take_word() - take the bits of the next doorbell word of this scan
- * @first: set to the index of the queue pair that bit 0 stands for
- * @bits: set to the word's bits, which may be none; the word is cleared
+ * peal_context_begin_scan() - start to look at the doorbells of @ctx in pass @pass
  *
- * Return: false when this scan has no further word.
+ * Return: how many doorbell words to look at, each once. A program that sets bits in words
+ * without a queue pair costs nothing.
  */
-bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits)
+u32 peal_context_begin_scan(struct peal_context *ctx, u64 pass)
 {
-	u32 s, w;
-
-	for (s = 0; s < PEAL_DB_SUMMARIES; s++) {
-		if (!ctx->pending[s])
-			continue;
-		w = s * 64 + __ffs64(ctx->pending[s]);
-		ctx->pending[s] &= ctx->pending[s] - 1;
-		*first = w * 64;
-		*bits = xchg(&ctx->doorbell->word[w].bits, 0);
-		return true;
-	}
-	return false;
+	ctx->pass = pass;
+	return READ_ONCE(ctx->words);
 }

@@ -33,10 +33,9 @@ struct peal_context {
 	struct list_head awake;			/* in peal_roster.awake if the page says AWAKE */
 	bool listed;				/* node is in the roster; under the roster's lock */
 	struct xarray qps;			/* by index; writers take its xa_lock */
-	u32 words;				/* highest doorbell word ever used, plus 1 */
+	u32 words;				/* doorbell words up to the last queue pair's */
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared with the program */
-	u64 pending[PEAL_DB_SUMMARIES];		/* engine's thread: words to visit, by summary */
 	u64 pass;				/* engine's thread: number of the last pass here */
 	struct peal_door *door;
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
@@ -80,7 +79,14 @@ static inline bool peal_context_was_scanned(const struct peal_context *ctx, u64 
 
 void peal_context_set_listed(struct peal_context *ctx, bool listed);
 void peal_context_set_state(struct peal_context *ctx, enum peal_engine_state state);
-void peal_context_begin_scan(struct peal_context *ctx, u64 pass);
-bool peal_context_take_word(struct peal_context *ctx, u32 *first, u64 *bits);
+u32 peal_context_begin_scan(struct peal_context *ctx, u64 pass);
+
+/* Return: the bits of doorbell word @w, which are cleared. An idle word is only read. */
+static inline u64 peal_context_take_bits(struct peal_context *ctx, u32 w)
+{
+	u64 *bits = &ctx->doorbell->bits[w];
+
+	return READ_ONCE(*bits) ? xchg(bits, 0) : 0;
+}
 
 #endif

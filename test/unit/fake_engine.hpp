@@ -2,7 +2,7 @@
 /*
  * The kernel's side of the doorbell, as a thread.
  *
- * Owns: the model of kernel/engine/poller.c and context.c, which scans, serves, falls asleep
+ * Owns: the model of kernel/engine/poller.c and roster.c, which scans, serves, falls asleep
  * and is kicked.
  * Does not know: rings. The "work" of queue pair i is a pair of counters.
  *
@@ -89,23 +89,20 @@ struct FakeEngine {
 	{
 		bool any = false;
 
-		for (std::uint32_t s = 0; s < PEAL_DB_SUMMARIES; ++s) {
-			__u64 words = std::atomic_ref(db->summary[s]).exchange(0);
-
-			for (; words; words &= words - 1, any = true)
-				scan_word(s * 64 +
-					  static_cast<std::uint32_t>(__builtin_ctzll(words)));
+		for (std::uint32_t w = 0; w < PEAL_DB_WORDS; ++w) {
+			if (!load_relaxed(db->bits[w]))
+				continue;
+			any = true;
+			serve_bits(w * 64, std::atomic_ref(db->bits[w]).exchange(0));
 		}
 		return any;
 	}
 
-	void scan_word(std::uint32_t w)
+	void serve_bits(std::uint32_t first, __u64 bits)
 	{
-		__u64 bits = std::atomic_ref(db->word[w].bits).exchange(0);
-
 		for (; bits; bits &= bits - 1) {
 			doorbells.fetch_add(1, std::memory_order_relaxed);
-			serve(w * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
+			serve(first + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
 		}
 	}
 

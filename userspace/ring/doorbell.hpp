@@ -60,7 +60,7 @@ public:
 	int ring(std::uint32_t index) const noexcept
 	{
 		if (engine() == PEAL_ENGINE_AWAKE) {
-			set_bits(index);
+			set_bit(index);
 			if (engine() == PEAL_ENGINE_AWAKE)
 				return 0;
 		}
@@ -88,45 +88,14 @@ private:
 	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
 
 	/*
-	 * On return the kernel is sure to see the new producer index. Either both
-	 * bits are set, or the kernel has swapped them to zero and has not yet loaded
-	 * the index. A full barrier (B) has been executed.
-	 *
-	 * A bit that is already set need not be set again. This matters when a busy
-	 * engine lags behind, because one barrier then replaces two locked operations
-	 * on lines that the engine writes. It is safe only in this order:
-	 *  - The producer is stored, then a full barrier, then the word's bit is read.
-	 *    If the bit is still set, the swap that clears it comes later, and the
-	 *    kernel loads the producer index after that swap.
-	 *  - The summary's bit is read after the word's bit was seen or set.
-	 *    If it is set, a summary swap comes later and leads the kernel to the word.
-	 *    If it is clear, another thread has set the word and not yet the summary,
-	 *    or the kernel is between its two swaps. Setting it is right in both cases.
-	 *    In the other order this function could rely on a summary bit that the
-	 *    kernel has already cleared.
-	 * The first, relaxed load only guesses which way is cheaper.
+	 * On return the kernel is sure to see the new producer index. Either the bit is
+	 * set, or the kernel has swapped it to zero and has not yet loaded the index. A
+	 * full barrier (B) has been executed.
 	 */
-	void set_bits(std::uint32_t index) const noexcept
+	void set_bit(std::uint32_t index) const noexcept
 	{
-		const std::uint32_t word_index = index / 64;
-		__u64 &word = page_->word[word_index].bits;
-		__u64 &summary = page_->summary[word_index / 64];
-		const __u64 bit = 1ULL << (index & 63);
-		const __u64 word_bit = 1ULL << (word_index & 63);
-
-		bool is_set = load_relaxed(word) & bit;
-		if (is_set) {
-			full_barrier(); /* B, if both bits are set already */
-			is_set = load_acquire(word) & bit;
-		}
-		if (!is_set) {
-			or_release(word, bit);
-			full_barrier_after_or(); /* B, if the summary's bit is set already */
-		}
-		if (!(load_acquire(summary) & word_bit)) {
-			or_release(summary, word_bit);
-			full_barrier_after_or(); /* B */
-		}
+		or_release(page_->bits[index / 64], __u64{1} << (index & 63));
+		full_barrier_after_or(); /* B */
 	}
 };
 

@@ -30,7 +30,7 @@
 /* libibverbs and the uverbs core match the driver and the provider by this number. */
 #define PEAL_DRIVER_ID		0x7065616c	/* "peal" */
 /* uverbs_abi_ver. It changes when an older provider can no longer work. */
-#define PEAL_ABI_VERSION	2
+#define PEAL_ABI_VERSION	3
 
 /* Two cache lines, because the adjacent-line prefetcher loads lines in pairs. */
 #define PEAL_LINE		128
@@ -258,18 +258,18 @@ struct peal_cq_ctl {
  * After storing the producer index of queue pair i the program does
  *
  *	if (engine == PEAL_ENGINE_AWAKE) {
- *		set bit i & 63 of word[i / 64], then bit (i / 64) & 63 of
- *			summary[i / 4096]	(atomic OR, release)
+ *		set bit i & 63 of bits[i / 64]	(atomic OR, release)
  *		full barrier B
  *		if (engine == PEAL_ENGINE_AWAKE)
  *			return;			no system call
  *	}
  *	ioctl(kick_fd, PEAL_IOC_KICK_SEND, i);
  *
- * The kernel swaps summary, then word, with zero (full barriers) and loads the
- * producer indices afterwards. Before it sleeps it stores engine = ASLEEP, executes
- * the full barrier B, and scans once more. A bit may be set without new work, but
- * no bit is lost.
+ * The kernel swaps each word that is not zero with zero (full barrier) and loads
+ * the producer indices afterwards. It looks no further than the context's last queue
+ * pair. Before it sleeps it stores engine = ASLEEP, executes the full barrier B, and
+ * scans once more. A bit may be set without new work, but no bit of a queue pair is
+ * lost.
  *
  * When the device is removed, the kernel stores GONE before it flushes and then
  * destroys the queue pairs. GONE stays, because the page remains mapped after the
@@ -284,20 +284,12 @@ enum peal_engine_state {
 };
 
 #define PEAL_DB_WORDS		256
-#define PEAL_DB_SUMMARIES	(PEAL_DB_WORDS / 64)
 #define PEAL_MAX_QP		(PEAL_DB_WORDS * 64)
-
-struct peal_doorbell_word {
-	__u64 bits;		/* set by the program, cleared by the kernel */
-	__u8  pad[56];
-};
 
 struct peal_doorbell {
 	__u32 engine;		/* written by the kernel: enum peal_engine_state */
 	__u8  pad0[PEAL_LINE - 4];
-	__u64 summary[PEAL_DB_SUMMARIES]; /* set by the program, cleared by the kernel */
-	__u8  pad1[PEAL_LINE - 8 * PEAL_DB_SUMMARIES];
-	struct peal_doorbell_word word[PEAL_DB_WORDS];
+	__u64 bits[PEAL_DB_WORDS]; /* set by the program, cleared by the kernel */
 };
 
 /*
@@ -481,9 +473,8 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_cq_ctl) == PEAL_CQ_RING_OFFSET);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_LINE);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, fired) == 2 * PEAL_LINE);
 PEAL_ABI_ASSERT_(PEAL_CQ_RING_OFFSET % sizeof(struct peal_cqe) == 0);
-PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell_word) == 64);
-PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, summary) == PEAL_LINE);
-PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, word) == 2 * PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, bits) == PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_LINE + 8 * PEAL_DB_WORDS);
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);

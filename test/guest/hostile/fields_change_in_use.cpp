@@ -93,8 +93,7 @@ constexpr std::array fields{
 	FIELD(cq_control, PEAL_CQ_RING_OFFSET, peal_cqe, qp_index),
 	FIELD(cq_control, PEAL_CQ_RING_OFFSET, peal_cqe, flags),
 	FIELD(doorbell, 0, peal_doorbell, engine),
-	FIELD(doorbell, 0, peal_doorbell, summary[0]),
-	FIELD(doorbell, 0, peal_doorbell, word[0].bits),
+	FIELD(doorbell, 0, peal_doorbell, bits[0]),
 };
 
 /* ---------------------------------------------------------------------- the stage */

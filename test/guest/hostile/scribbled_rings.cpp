@@ -405,10 +405,8 @@ TEST_CASE("doorbell bits of queue pairs that do not exist")
 	RawQp qp(stage.context, stage.device);
 	peal_cqe cqe{};
 
-	for (auto &word : doorbell.word)
-		std::atomic_ref(word.bits).store(~0ULL);
-	for (auto &summary : doorbell.summary)
-		std::atomic_ref(summary).store(~0ULL);
+	for (auto &bits : doorbell.bits)
+		std::atomic_ref(bits).store(~0ULL);
 	for (std::uint32_t engine : {2U, 77U, 0U, 1U}) {
 		std::atomic_ref(doorbell.engine).store(engine);
 		qp.post(request(PEAL_OP_WRITE));
