@@ -20,6 +20,7 @@
 #define PEAL_GUARD_H
 
 #include <linux/bottom_half.h>
+#include <linux/lockdep.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 
@@ -45,6 +46,7 @@ static inline void peal_guard_enter(void)
 	struct peal_guard *g;
 
 	local_bh_disable();
+	__acquire(peal_guard);	/* sparse: each section ends in the function that began it */
 	peal_guard_lockdep_enter();
 	g = this_cpu_ptr(&peal_guard);
 	if (g->depth++)
@@ -66,6 +68,7 @@ static inline void peal_guard_exit(void)
 		/* G: uses of the objects end before "outside" is visible. */
 		smp_store_release(&g->seq, g->seq + 1);
 	peal_guard_lockdep_exit();
+	__release(peal_guard);
 	local_bh_enable();
 }
 
@@ -73,6 +76,9 @@ static inline bool peal_guard_held(void)
 {
 	return this_cpu_read(peal_guard.depth) != 0;
 }
+
+/* For functions whose comment says that they run inside the guard. */
+#define peal_guard_assert_held()	lockdep_assert(peal_guard_held())
 
 void peal_guard_wait(void);
 

@@ -75,6 +75,7 @@ static struct peal_quota_user *peal_quota_find(struct peal_quota *quota, kuid_t 
 {
 	struct peal_quota_user *user;
 
+	lockdep_assert_held(&quota->lock);
 	list_for_each_entry(user, &quota->users, node)
 		if (uid_eq(user->uid, uid))
 			return user;

@@ -91,7 +91,10 @@ static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 	return last->qp;
 }
 
-/* For packets, inside the guard. Consecutive packets are often for one queue pair. */
+/*
+ * For packets, inside the guard, which the caller asserts, because tests compile this file
+ * without the guard. Consecutive packets are often for one queue pair.
+ */
 static inline struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
 {
 	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);

@@ -51,6 +51,7 @@ static void peal_kick_received(struct peal_qp *qp, struct peal_budget *budget)
 {
 	struct peal_qp *sender = NULL;
 
+	peal_guard_assert_held();
 	if (qp->direct)
 		sender = qp->direct->ops->waiting_sender(qp->direct);
 	if (sender && peal_turn(sender, budget))
@@ -90,6 +91,7 @@ static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget
 	struct peal_engine *e = ctx->engine;
 	struct peal_qp *qp = peal_runlist_pop_overdue(&e->run, ctx);
 
+	peal_guard_assert_held();
 	if (!qp)
 		return false;
 	if (peal_kick_is_elsewhere(qp)) {
@@ -125,6 +127,7 @@ static int peal_kick_knock(void *owner, unsigned int cmd, unsigned long arg)
 	struct peal_engine *e = ctx->engine;
 	int ret;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a kick is no RCU reader");
 	peal_count(e->table, kicks);
 	if (likely(cmd == PEAL_IOC_KICK_SEND))
 		ret = peal_kick_send(ctx, arg, &budget);

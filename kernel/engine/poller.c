@@ -53,6 +53,7 @@ void peal_poller_note_kick(struct peal_engine *e)
 	struct peal_streak *streak = this_cpu_ptr(&peal_streak);
 	u64 now;
 
+	peal_guard_assert_held();
 	if (num_online_cpus() == 1)
 		return;
 	now = local_clock();

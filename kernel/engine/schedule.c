@@ -67,6 +67,7 @@ void peal_defer(struct peal_qp *qp)
 /* Inside the guard, in a program's call that has used up its budget. */
 void peal_defer_overdue(struct peal_qp *qp)
 {
+	peal_guard_assert_held();
 	peal_runlist_owe(&qp->engine->run, qp);
 	peal_defer(qp);
 }
@@ -108,6 +109,8 @@ void peal_schedule_timer(struct peal_qp *qp, ktime_t when)
 {
 	struct peal_run *run = &qp->run;
 
+	peal_guard_assert_held();
+	peal_qp_assert_either_held(qp);
 	smp_mb();	/* J */
 	if (likely(peal_schedule_is_earlier(&run->timer, when)))
 		return;

@@ -29,6 +29,8 @@ void peal_schedule_timer(struct peal_qp *qp, ktime_t when);
  */
 static inline void peal_schedule_at(struct peal_qp *qp, ktime_t when)
 {
+	peal_guard_assert_held();
+	peal_qp_assert_either_held(qp);
 	if (unlikely(when != KTIME_MAX))
 		peal_schedule_timer(qp, when);
 }

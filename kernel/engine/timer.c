@@ -30,6 +30,7 @@ static struct peal_budget *peal_timer_budget(void)
 	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
 	u64 now = get_jiffies_64();
 
+	peal_guard_assert_held();
 	if (allowance->jiffy != now)
 		*allowance = (struct peal_allowance){
 			.jiffy = now, .budget.left = PEAL_TIMERS_BUDGET,

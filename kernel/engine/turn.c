@@ -43,6 +43,7 @@ void peal_turn_end(struct peal_burst *burst)
 	struct peal_qp *qp;
 	u32 i;
 
+	peal_guard_assert_held();
 	for (i = 0; i < burst->num_failed; i++) {
 		qp = burst->failed[i].qp;
 		peal_qp_end(qp, burst->failed[i].life);
@@ -60,6 +61,7 @@ bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_
 	struct peal_transport *transport = qp->transport;
 	bool more;
 
+	peal_guard_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!transport))
 		return false;	/* the queue pair is being destroyed */
@@ -77,6 +79,7 @@ bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	bool more = false;
 
+	peal_guard_assert_held();
 	peal_burst_begin(&burst);
 	spin_lock(&qp->sq.lock);
 	if (likely(peal_turn_is_home(qp)))
@@ -94,5 +97,6 @@ bool peal_turn_once(struct peal_qp *qp)
 {
 	struct peal_budget whole = { .left = PEAL_TURN_BUDGET };
 
+	peal_guard_assert_held();
 	return peal_turn(qp, &whole);
 }

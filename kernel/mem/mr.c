@@ -202,6 +202,7 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 	struct peal_mr *mr = peal_mr_find(table, sge->lkey);
 	enum peal_reason reason;
 
+	peal_guard_assert_held();
 	if (unlikely(!mr))
 		return PEAL_REASON_LKEY_UNKNOWN;
 	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,

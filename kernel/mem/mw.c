@@ -72,6 +72,7 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 {
 	bool same_index = !((send->bind.new_rkey ^ mw->key.value) >> 8);
 
+	lockdep_assert_held(&mw->lock);
 	/* Do not compare the current low byte, because libibverbs does not track it. */
 	if (mw->key.pd != pd || !same_index)
 		return false;
@@ -83,6 +84,7 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 			const struct peal_bind_seg *bind)
 {
+	lockdep_assert_held(&mw->lock);
 	if (bind->length && !peal_mr_add_window(mr))
 		return false;
 	peal_mw_unbind(mw);
@@ -111,6 +113,7 @@ enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, 
 	struct peal_mr *mr = peal_mr_find(table, send->bind.mr_lkey);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
+	peal_guard_assert_held();
 	if (!mw)
 		return PEAL_REASON_BIND_WINDOW;
 	if (send->bind.length)
@@ -156,6 +159,7 @@ static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd
 {
 	enum peal_reason reason;
 
+	lockdep_assert_held(&mw->lock);
 	if (mw->key.value != send->rkey || !mw->region)
 		return PEAL_REASON_RKEY_UNKNOWN;
 	if (mw->qpn && mw->qpn != qpn)
@@ -184,6 +188,7 @@ enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *p
 	struct peal_mw *mw;
 	enum peal_reason reason;
 
+	peal_guard_assert_held();
 	if (likely(mr)) {
 		target->mr = mr;
 		target->offset = send->remote_addr - mr->key.iova;

@@ -38,6 +38,7 @@ static struct peal_netns *peal_netns_new(struct net *net)
 	struct peal_netns *ns = kzalloc(sizeof(*ns), GFP_KERNEL);
 	int ret;
 
+	lockdep_assert_held(&peal_netns_mutex);
 	if (!ns)
 		return ERR_PTR(-ENOMEM);
 	ns->net = net;
@@ -102,6 +103,7 @@ int peal_netns_attach(struct peal_port *port, struct net_device *ndev)
 
 bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev)
 {
+	ASSERT_RTNL();
 	return ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != port->net;
 }
 

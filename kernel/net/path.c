@@ -105,6 +105,7 @@ static struct dst_entry *peal_path_lookup(const struct peal_path *path, struct n
 {
 	struct dst_entry *dst;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a route is looked up outside RCU");
 	if (path->bound)
 		return peal_path_lookup_by(path, net, path->ifindex);
 	dst = peal_path_lookup_by(path, net, 0);
@@ -155,6 +156,7 @@ struct dst_entry *peal_path_route(struct peal_path *path, struct net *net)
 {
 	struct dst_entry *dst = peal_path_cached(path);
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a route is used outside RCU");
 	if (dst)
 		return dst;
 	dst = peal_path_lookup(path, net);

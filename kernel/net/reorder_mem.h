@@ -41,7 +41,8 @@ struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct 
 /*
  * Count @skb as kept, and give it memory of its own. The caller of peal_reorder_mem_add(),
  * peal_reorder_mem_take() and peal_reorder_mem_lose() holds the lock of that side of the
- * queue pair.
+ * queue pair, or frees the queue pair. The callers assert it, because the queue pair is not
+ * known here.
  */
 void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb);
 /* The turn of @skb has come, so it is not kept any more. It is the caller's. */

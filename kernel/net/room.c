@@ -67,6 +67,7 @@ static void peal_room_call_some(struct peal_room *room)
 	struct peal_waiter *waiter;
 	u32 i;
 
+	lockdep_assert_held(&room->lock);
 	for (i = 0; i < PEAL_ROOM_CALLS && !list_empty(&room->called); i++) {
 		waiter = list_first_entry(&room->called, struct peal_waiter, node);
 		list_del_init(&waiter->node);
@@ -94,6 +95,7 @@ static int peal_room_half_free(wait_queue_entry_t *entry, unsigned int mode, int
 {
 	struct peal_room *room = container_of(entry, struct peal_room, entry);
 
+	lockdep_assert_held(&sk_sleep(room->sock->sk)->lock);
 	list_del_init(&entry->entry);
 	if (peal_room_call(room, true))
 		peal_workers_queue(&room->work);
@@ -185,6 +187,7 @@ static void peal_room_shrink(struct peal_room *room)
 	u32 used = peal_room_used(room);
 	u32 needs = peal_room_beyond(room, room->closed ? used : 2 * used);
 
+	lockdep_assert_held(&room->rooms->lock);
 	peal_room_resize(room, min(room->extra, needs));
 }
 
@@ -205,6 +208,7 @@ static u32 peal_room_share(const struct peal_room *room)
 	long left = PEAL_ROOMS_BYTES - (room->rooms->extra - room->extra);
 	long share = max(left, 0L) / (PEAL_ROOMS_PARTS + 1);
 
+	lockdep_assert_held(&room->rooms->lock);
 	return rounddown(min_t(long, share, PEAL_ROOM_BYTES - room->least), PEAL_ROOM_LEAST);
 }
 

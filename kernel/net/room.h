@@ -65,7 +65,8 @@ struct peal_rooms {
 
 /*
  * A queue pair that waits for room. @ready is called once when there is room again. It is
- * called in any context, under room->lock with interrupts off. It puts its queue pair on a
+ * called in any context, perhaps with interrupts off, because whoever frees packets calls it from
+ * inside room->lock. peal_room_wait() calls it without that lock. It puts its queue pair on a
  * list. It must not call the functions declared here, because some of them take room->lock.
  */
 struct peal_waiter {

@@ -81,6 +81,7 @@ static struct peal_port *peal_rx_find_below(struct peal_rx *rx, struct net_devic
 {
 	struct peal_port *port;
 
+	peal_guard_assert_held();
 	list_for_each_entry_lockless(port, &rx->ports, node)
 		if (netdev_has_upper_dev_all_rcu(port->ndev, ndev))
 			return port;
@@ -95,6 +96,7 @@ static struct peal_port *peal_rx_find(struct peal_rx *rx, struct net_device *nde
 {
 	struct peal_port *port;
 
+	peal_guard_assert_held();
 	list_for_each_entry_lockless(port, &rx->ports, node)
 		if (port->ndev == ndev)
 			return port;
@@ -106,6 +108,7 @@ static bool peal_rx_has(struct peal_rx *rx, const struct peal_port *port)
 {
 	const struct peal_port *other;
 
+	peal_guard_assert_held();
 	list_for_each_entry_lockless(other, &rx->ports, node)
 		if (other == port)
 			return true;
@@ -124,6 +127,7 @@ static struct net_device *peal_rx_arrival_netdev(struct net *net, const struct s
 	int slave = ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
 	struct net_device *ndev = slave ? dev_get_by_index_rcu(net, slave) : NULL;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a netdev is looked up outside RCU");
 	return ndev ?: skb->dev;
 }
 
@@ -152,6 +156,7 @@ static struct net_device *peal_rx_owner4(struct net *net, const struct sk_buff *
 {
 	__be32 address = ip_hdr(skb)->daddr;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a netdev is looked up outside RCU");
 	if (peal_rx_has_address4(in, address))
 		return in;
 	return __ip_dev_find(net, address, false);
@@ -191,6 +196,7 @@ static struct net_device *peal_rx_owner(struct net *net, const struct sk_buff *s
 	struct net_device *in = peal_rx_arrival_netdev(net, skb, ipv6), *owner;
 	int vrf;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a netdev is looked up outside RCU");
 	if (peal_datagram_is_multicast(skb, ipv6))
 		return in;
 	owner = ipv6 ? peal_rx_owner6(skb) : peal_rx_owner4(net, skb, in);
@@ -249,6 +255,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	struct peal_datagram dg;
 	enum peal_drop drop = peal_rx_check(skb, &dg);
 
+	peal_guard_assert_held();
 	peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
 	if (drop) {
 		peal_rx_drop(port, skb, &dg.packet, drop);
@@ -270,6 +277,7 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
 	struct sk_buff *next;
 
+	peal_guard_assert_held();
 	if (!skb_is_gso(skb)) {
 		peal_rx_take(port, skb, qp, &budget);
 		return;
@@ -444,6 +452,8 @@ static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 
 	struct peal_port *port;
 	struct peal_qp *qp;
 
+	peal_guard_assert_held();
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a packet arrives outside RCU");
 	owner = peal_rx_owner(rx->net, skb, ipv6);
 	port = owner ? peal_rx_find(rx, owner) : NULL;
 	if (!port)

@@ -175,6 +175,7 @@ static int peal_tx_out(struct peal_path *path, struct net *net, struct sk_buff *
 {
 	struct dst_entry *dst = peal_path_route(path, net);
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a packet is sent outside RCU");
 	if (IS_ERR(dst)) {
 		kfree_skb(skb);
 		return PTR_ERR(dst);

@@ -12,6 +12,7 @@
 #ifndef PEAL_BURST_H
 #define PEAL_BURST_H
 
+#include "base/guard.h"
 #include "queue/cq.h"
 
 #define PEAL_BURST_CQS		4
@@ -104,6 +105,7 @@ static inline void peal_burst_raise(struct peal_burst *burst)
 {
 	u32 i;
 
+	peal_guard_assert_held();
 	for (i = 0; i < burst->num_cqs; i++)
 		peal_cq_notify(burst->cq[i]);
 	for (i = 0; i < burst->num_events; i++)

@@ -20,6 +20,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/door.h"
+#include "base/guard.h"
 #include "base/quota.h"
 #include "queue/map.h"
 #include "queue/qp.h"
@@ -68,6 +69,7 @@ void peal_context_remove_qp(struct peal_qp *qp);
 /* Call inside the guard, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
 {
+	peal_guard_assert_held();
 	return xa_load(&ctx->qps, index);
 }
 

@@ -133,6 +133,7 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
  */
 void peal_cq_notify(struct peal_cq *cq)
 {
+	peal_guard_assert_held();
 	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
@@ -142,6 +143,7 @@ void peal_cq_notify(struct peal_cq *cq)
 /* The caller holds poll_lock. Return: false when there is no further CQE. */
 bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
 {
+	lockdep_assert_held(&cq->poll_lock);
 	if (!peal_cq_ring_peek(&cq->ring, cq->taken))
 		return false;
 	*cqe = cq->ring.cqe[cq->taken & cq->ring.mask];
@@ -152,6 +154,7 @@ bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
 /* The caller holds poll_lock. Lets the ring reuse the slots of the CQEs that were read. */
 void peal_cq_show_taken(struct peal_cq *cq)
 {
+	lockdep_assert_held(&cq->poll_lock);
 	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
 }
 

@@ -122,22 +122,33 @@ static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
 	return qp->direct ?: qp->wire;
 }
 
-/* The caller holds both locks, or the queue pair is not published yet. */
+/* The caller holds both locks. */
 static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 {
+	peal_qp_assert_both_held(qp);
 	WRITE_ONCE(qp->transport, transport);
 	qp->sender = transport;
 	qp->receiver = transport;
 	peal_rq_set_patient(&qp->rq, transport->ops->packets);
 }
 
+/*
+ * Nothing can find the queue pair before it has its number. The locks are held for the functions
+ * that assert them.
+ */
 static int peal_qp_number(struct peal_qp *qp)
 {
+	bool gsi = qp->ib.qp_type == IB_QPT_GSI;
+
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
 	peal_qp_use(qp, peal_qp_first_transport(qp));
-	if (qp->ib.qp_type == IB_QPT_GSI) {
+	if (gsi)
 		qp->attr.port_num = 1;
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	if (gsi)
 		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
-	}
 	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
 }
 
@@ -208,15 +219,16 @@ void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
 }
 
 /*
- * Call once, with `control` held or before @qp is published. A connection uses @wire from the
+ * Call once, with `control` held or before @qp has a number. A connection uses @wire from the
  * next path on.
  */
 void peal_qp_set_wire(struct peal_qp *qp, struct peal_transport *wire)
 {
+	lockdep_assert(!qp->ib.qp_num || lockdep_is_held(&qp->control));
 	qp->wire = wire;
 }
 
-/* Holds sq.lock, with no message in flight: let @to send the next messages. */
+/* Let @to send the next messages. The caller holds sq.lock, and no message is in flight. */
 void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
 {
 	lockdep_assert_held(&qp->sq.lock);
@@ -226,7 +238,7 @@ void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
 	qp->sender = to;
 }
 
-/* Holds rq.lock: let @to receive the next messages. */
+/* Let @to receive the next messages. The caller holds rq.lock. */
 void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 {
 	lockdep_assert_held(&qp->rq.lock);
@@ -239,6 +251,7 @@ void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 
 static void peal_qp_forget(struct peal_qp *qp)
 {
+	peal_qp_assert_both_held(qp);
 	qp->life++;
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
@@ -251,6 +264,7 @@ static void peal_qp_forget(struct peal_qp *qp)
 
 static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 {
+	peal_qp_assert_both_held(qp);
 	if (state == IB_QPS_ERR) {
 		peal_qp_fail_locked(qp);
 		return;
@@ -404,6 +418,7 @@ static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr 
 
 static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
+	peal_qp_assert_both_held(qp);
 	peal_qp_apply_addressing(&qp->attr, attr, mask);
 	peal_qp_apply_retries(&qp->attr, attr, mask);
 	peal_qp_apply_rights(&qp->attr, attr, mask);
@@ -430,6 +445,7 @@ int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	int ret = peal_qp_check_attr(qp, attr, mask);
 
+	lockdep_assert_held(&qp->control);
 	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
 }
 
@@ -438,6 +454,7 @@ bool peal_qp_idle(struct peal_qp *qp)
 {
 	const struct peal_transport *transport = qp->transport;
 
+	lockdep_assert_held(&qp->sq.lock);
 	return !qp->sq.busy &&
 	       (!transport || !transport->ops->idle || transport->ops->idle(qp->transport));
 }
@@ -446,6 +463,7 @@ bool peal_qp_idle(struct peal_qp *qp)
 static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 				  struct peal_transport *transport)
 {
+	peal_qp_assert_both_held(qp);
 	if (mask & IB_QP_AV && transport != qp->transport)
 		peal_qp_use(qp, transport);	/* in INIT; the PSNs follow */
 	else if (mask & IB_QP_AV)
@@ -470,6 +488,7 @@ int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 {
 	int ret;
 
+	lockdep_assert_held(&qp->control);
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	ret = peal_qp_check_transition(qp, attr, mask);
@@ -513,8 +532,7 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 /* Go to ERR. The caller holds sq.lock and rq.lock, and must make the queues flush. */
 void peal_qp_fail_locked(struct peal_qp *qp)
 {
-	lockdep_assert_held(&qp->sq.lock);
-	lockdep_assert_held(&qp->rq.lock);
+	peal_qp_assert_both_held(qp);
 	qp->state = IB_QPS_ERR;
 	peal_rq_refuse(&qp->rq);
 	if (qp->transport->ops->fail)
@@ -530,6 +548,7 @@ void peal_qp_fail_locked(struct peal_qp *qp)
  */
 void peal_qp_fail_send_locked(struct peal_qp *qp)
 {
+	peal_qp_assert_both_held(qp);
 	if (qp->ib.qp_type == IB_QPT_RC)
 		peal_qp_fail_locked(qp);
 	else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
@@ -584,6 +603,7 @@ static void peal_qp_push(struct peal_qp *qp, struct peal_burst *burst, struct ib
 {
 	struct peal_cq *cq = peal_cq(ibcq);
 
+	peal_qp_assert_either_held(qp);
 	peal_burst_cq(burst, cq);
 	trace_peal_complete(cqe);
 	if (likely(peal_cq_push(cq, cqe)))
@@ -613,6 +633,7 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
 		.vendor_err = done->reason, .byte_len = done->status ? 0 : done->length,
 	};
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!done->status && !(done->flags & PEAL_WQE_SIGNALED))
 		return;
 	peal_qp_count_status(qp, done->status);
@@ -629,6 +650,7 @@ void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 stat
 		.status = status, .reason = reason, .length = wqe->length,
 	};
 
+	lockdep_assert_held(&qp->sq.lock);
 	peal_qp_complete_message(qp, burst, &done);
 }
 
@@ -641,6 +663,7 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
 {
 	struct peal_cqe full = *cqe;
 
+	lockdep_assert_held(&qp->rq.lock);
 	full.qp_index = qp->index;
 	full.qp_num = qp->ib.qp_num;
 	full.wqe_index = qp->rq.wqe.index;

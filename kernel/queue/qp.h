@@ -157,6 +157,16 @@ static inline struct peal_qp *peal_qp(struct ib_qp *ib)
 	return container_of(ib, struct peal_qp, ib);
 }
 
+static inline void peal_qp_assert_both_held(const struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&qp->rq.lock);
+}
+
+/* A macro, because only kernels with lockdep define lockdep_is_held(). */
+#define peal_qp_assert_either_held(qp)						\
+	lockdep_assert(lockdep_is_held(&(qp)->sq.lock) || lockdep_is_held(&(qp)->rq.lock))
+
 /* UD and GSI: each send names its destination, and no send waits for an ACK. */
 static inline bool peal_qp_is_datagram(const struct peal_qp *qp)
 {

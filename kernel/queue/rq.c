@@ -16,6 +16,7 @@ void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 s
 
 void peal_rq_reset(struct peal_rq *rq)
 {
+	lockdep_assert_held(&rq->lock);
 	peal_ring_discard(&rq->ring);
 	peal_rq_want_kick(rq, false);
 	rq->holding = false;
@@ -29,6 +30,7 @@ void peal_rq_reset(struct peal_rq *rq)
  */
 void peal_rq_set_patient(struct peal_rq *rq, bool patient)
 {
+	lockdep_assert_held(&rq->lock);
 	rq->patient = patient;
 }
 
@@ -36,6 +38,7 @@ static int peal_rq_pending(struct peal_rq *rq)
 {
 	int pending = peal_ring_pending(&rq->ring);
 
+	lockdep_assert_held(&rq->lock);
 	if (pending || rq->patient)
 		return pending;
 	peal_rq_want_kick(rq, true);
@@ -53,6 +56,7 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 {
 	int pending;
 
+	lockdep_assert_held(&rq->lock);
 	*reason = PEAL_REASON_NONE;
 	if (rq->holding)
 		return PEAL_RQ_TAKEN;
@@ -74,6 +78,7 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 /* The held WQE was completed. */
 void peal_rq_done(struct peal_rq *rq)
 {
+	lockdep_assert_held(&rq->lock);
 	rq->holding = false;
 	peal_ring_show(&rq->ring);
 }
@@ -81,6 +86,7 @@ void peal_rq_done(struct peal_rq *rq)
 /* Accept nothing more. Ask for kicks, because receives posted from now on must be flushed. */
 void peal_rq_refuse(struct peal_rq *rq)
 {
+	lockdep_assert_held(&rq->lock);
 	rq->refusing = true;
 	peal_rq_want_kick(rq, true);
 }
@@ -90,12 +96,14 @@ bool peal_rq_establish(struct peal_rq *rq)
 {
 	bool first = !rq->established;
 
+	lockdep_assert_held(&rq->lock);
 	rq->established = true;
 	return first;
 }
 
 void peal_rq_want_kick(struct peal_rq *rq, bool want)
 {
+	lockdep_assert_held(&rq->lock);
 	rq->kicked = want;
 	peal_ring_want_kick(&rq->ring, want);
 }

@@ -17,6 +17,7 @@ void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 s
 /* Forget all posted WQEs without completions, because the queue pair goes to RESET. */
 void peal_sq_reset(struct peal_sq *sq)
 {
+	lockdep_assert_held(&sq->lock);
 	peal_ring_discard(&sq->ring);
 	sq->busy = false;
 	sq->drained = false;
@@ -32,6 +33,7 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 {
 	int pending = peal_ring_pending(&sq->ring);
 
+	lockdep_assert_held(&sq->lock);
 	sq->wqe.index = sq->ring.next;
 	if (!pending)
 		return PEAL_SQ_EMPTY;
@@ -58,17 +60,20 @@ bool peal_sq_is_followed(const struct peal_sq *sq)
 {
 	const struct peal_send_wqe *next = peal_ring_slot(&sq->ring);
 
+	lockdep_assert_held(&sq->lock);
 	return peal_ring_pending(&sq->ring) > 0 && peal_op(READ_ONCE(next->opcode))->sends;
 }
 
 /* The WQE was executed, or its message is in flight and the transport keeps its state. */
 void peal_sq_finish(struct peal_sq *sq)
 {
+	lockdep_assert_held(&sq->lock);
 	sq->busy = false;
 }
 
 void peal_sq_begin_drain(struct peal_sq *sq)
 {
+	lockdep_assert_held(&sq->lock);
 	sq->drained = false;
 }
 
@@ -77,6 +82,7 @@ bool peal_sq_drain(struct peal_sq *sq)
 {
 	bool first = !sq->busy && !sq->drained;
 
+	lockdep_assert_held(&sq->lock);
 	sq->drained |= first;
 	return first;
 }

@@ -45,6 +45,7 @@ static struct peal_line *peal_demux_line(const struct peal_qp *qp)
 static enum peal_drop peal_demux_check_peer(const struct peal_qp *qp,
 					    const struct peal_datagram *dg)
 {
+	peal_qp_assert_either_held(qp);
 	if (unlikely(!peal_qp_is_on_wire(qp)))
 		return PEAL_DROP_state;
 	if (unlikely(!peal_line_leads_to(peal_demux_line(qp), &dg->dgid, &dg->sgid)))
@@ -62,6 +63,8 @@ static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_
 	struct peal_wire *w = peal_wire(qp->wire);
 	enum peal_drop drop;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_peer(qp, dg);
@@ -97,6 +100,8 @@ static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal
 {
 	enum peal_drop drop;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!peal_qp_requests(qp)))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_peer(qp, dg);
@@ -135,6 +140,7 @@ static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal
 {
 	enum peal_drop drop = peal_demux_check_peer(qp, dg);
 
+	peal_qp_assert_either_held(qp);
 	if (!drop && !peal_line_leaves_by(peal_demux_line(qp), peal_datagram_iif(dg)))
 		drop = PEAL_DROP_path;
 	return drop;
@@ -143,6 +149,7 @@ static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal
 /* Under rq.lock. A probe is a request, so the state must allow requests. */
 static enum peal_drop peal_demux_check_probe(struct peal_qp *qp, const struct peal_datagram *dg)
 {
+	lockdep_assert_held(&qp->rq.lock);
 	return peal_qp_receives(qp) ? peal_demux_check_way(qp, dg) : PEAL_DROP_state;
 }
 
@@ -177,6 +184,7 @@ static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_dat
 {
 	enum peal_drop drop;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_qp_requests(qp))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_way(qp, dg);
@@ -265,6 +273,7 @@ static void peal_demux_to(struct peal_nic *nic, struct peal_qp *qp, struct peal_
 
 struct peal_qp *peal_demux_find(struct peal_port *port, u32 qpn)
 {
+	peal_guard_assert_held();
 	return peal_table_receiver(port->table, qpn);
 }
 
@@ -277,6 +286,7 @@ void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_
 {
 	struct peal_nic *nic = peal_nic_of_port(port);
 
+	peal_guard_assert_held();
 	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
 		peal_demux_group(nic, dg, budget);
 		return;

@@ -2,7 +2,7 @@
 /*
  * See direct.h. The functions of the send side are called with sq.lock held. Those of the
  * receive side are called with rq.lock of the peer held. The two are of different lock classes,
- * because a queue pair may be its own peer. All functions run inside the guard.
+ * because a queue pair may be its own peer. What a turn calls runs inside the guard.
  */
 #include <linux/slab.h>
 
@@ -36,6 +36,8 @@ static struct peal_direct *peal_direct(const struct peal_transport *transport)
  */
 static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const struct peal_qp *peer)
 {
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&peer->rq.lock);
 	if (unlikely(!peal_qp_receives(peer)))
 		return PEAL_REASON_PEER_STATE;
 	if (unlikely(peer->ib.qp_type != qp->ib.qp_type ||
@@ -151,6 +153,7 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
 	struct peal_outcome outcome;
 
+	lockdep_assert_held(&peer->rq.lock);
 	if (unlikely(to->at.psn != d->psn))
 		return peal_silent(PEAL_REASON_PEER_PSN);
 	/* A peer that was reset meanwhile has forgotten our first bytes. */
@@ -168,6 +171,7 @@ static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_q
 {
 	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
 
+	lockdep_assert_held(&peer->rq.lock);
 	if (unlikely(reason))
 		return peal_silent(reason);
 	if (unlikely(peer->receiver != peer->direct))
@@ -226,6 +230,7 @@ static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct pea
 	struct peal_qp *qp = d->base.qp;
 	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (op->local)
 		return peal_sender_local(qp);
 	if (unlikely(!peal_direct_may_read(qp, op)))
@@ -366,6 +371,8 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_burst 
 	struct peal_direct *d = peal_direct(transport);
 	struct peal_qp *qp = transport->qp;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		peal_direct_expire(d, burst);
 		if (unlikely(qp->state == IB_QPS_ERR))
@@ -381,6 +388,7 @@ static ktime_t peal_direct_deadline(struct peal_transport *transport)
 {
 	const struct peal_direct *d = peal_direct(transport);
 
+	lockdep_assert_held(&transport->qp->sq.lock);
 	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
 }
 
@@ -394,6 +402,7 @@ bool peal_direct_reached(struct peal_qp *qp)
 {
 	struct peal_direct *d = peal_direct(qp->direct);
 
+	lockdep_assert_held(&qp->sq.lock);
 	return d->wait == PEAL_DIRECT_WAITS_ANSWER && d->why == PEAL_REASON_PEER_UNREACHABLE &&
 	       peal_direct_resume(d);
 }
@@ -407,6 +416,7 @@ bool peal_direct_reached(struct peal_qp *qp)
  */
 static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
 {
+	lockdep_assert_held(&sender->sq.lock);
 	if (sender->ib.qp_type != IB_QPT_RC || sender->attr.dest_qp_num != qp->ib.qp_num ||
 	    !sender->direct || sender->sender != sender->direct)
 		return false;
@@ -444,6 +454,7 @@ static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transpo
 	bool waited;
 	u32 device;
 
+	peal_guard_assert_held();
 	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_note_waiter() */
 	device = READ_ONCE(peal_direct(transport)->waiter);
 	if (device)
@@ -465,6 +476,7 @@ static void peal_direct_apply(struct peal_transport *transport, int mask)
 {
 	struct peal_direct *d = peal_direct(transport);
 
+	peal_qp_assert_both_held(transport->qp);
 	if (mask & IB_QP_SQ_PSN)
 		d->psn = transport->qp->attr.sq_psn;
 	if (mask & IB_QP_RQ_PSN)
@@ -476,24 +488,28 @@ static void peal_direct_reset(struct peal_transport *transport)
 {
 	struct peal_direct *d = peal_direct(transport);
 
+	peal_qp_assert_both_held(transport->qp);
 	d->wait = PEAL_DIRECT_RUNS;
 	d->message = false;
 	d->at.msn = 0;
-	peal_locality_forget(&d->locality);
+	peal_locality_forget(transport->qp);
 }
 
 static u32 peal_direct_send_psn(const struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	return peal_direct(transport)->psn;
 }
 
 static void peal_direct_start_send(struct peal_transport *transport, u32 psn)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	peal_direct(transport)->psn = psn;
 }
 
 static struct peal_recv_psn peal_direct_recv_psn(const struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->rq.lock);
 	return peal_direct(transport)->at;
 }
 
@@ -501,6 +517,7 @@ static void peal_direct_start_recv(struct peal_transport *transport, struct peal
 {
 	struct peal_direct *d = peal_direct(transport);
 
+	lockdep_assert_held(&transport->qp->rq.lock);
 	/*
 	 * If the PSN is the same, a message that goes on here after packets in between
 	 * is still the same message.

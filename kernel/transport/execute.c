@@ -50,6 +50,7 @@ static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct 
 		.src_qp = src_qpn,
 	};
 
+	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_refuse(qp->ib.qp_num, src_qpn, send->opcode, send->rkey, send->remote_addr,
 			  send->length, reason);
 	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
@@ -94,6 +95,7 @@ static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct 
 {
 	enum peal_reason reason = peal_execute_rights(qp, peal_op(send->opcode));
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
 					   reason);
@@ -115,6 +117,7 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send
 				      u32 src_qpn, struct peal_burst *burst,
 				      struct peal_cursor *cursor)
 {
+	lockdep_assert_held(&qp->rq.lock);
 	return peal_execute_remote(qp, send, src_qpn, burst, cursor);
 }
 
@@ -125,6 +128,7 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send
 bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
 			     struct peal_cursor *cursor)
 {
+	lockdep_assert_held(&qp->rq.lock);
 	return !peal_execute_rights(qp, peal_op(send->opcode)) &&
 	       !peal_execute_range(qp, send, cursor);
 }
@@ -133,6 +137,7 @@ bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
 void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
 			  struct peal_burst *burst)
 {
+	lockdep_assert_held(&qp->rq.lock);
 	peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
 			    PEAL_REASON_BAD_REQUEST);
 }
@@ -144,6 +149,7 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 {
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->rq.lock);
 	switch (peal_rq_take(&qp->rq, &reason)) {
 	case PEAL_RQ_EMPTY:
 		return (struct peal_outcome){
@@ -170,6 +176,7 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 	const struct peal_recv *recv = &qp->rq.wqe;
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(send->length > recv->length))
 		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
 					   PEAL_REASON_RECV_TOO_SHORT);
@@ -206,6 +213,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_se
 	const struct peal_op *op = peal_op(send->opcode);
 	struct peal_outcome outcome = { .what = PEAL_CARRIED };
 
+	lockdep_assert_held(&qp->rq.lock);
 	peal_execute_establish(qp, burst);
 	if (op->remote)
 		outcome = peal_execute_remote(qp, send, src_qpn, burst, cursor);
@@ -230,6 +238,7 @@ struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_se
 	u64 bytes = sizeof(u64);
 	atomic64_t *word = peal_cursor_here(cursor, &bytes);
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (send->remote_addr & 7 || (unsigned long)word & 7)
 		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
 					   PEAL_REASON_ATOMIC_ALIGN);
@@ -266,6 +275,7 @@ struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_se
 	const struct peal_op *op = peal_op(send->opcode);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (op->invalidates)
 		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
 					    send->imm_or_rkey);

@@ -80,6 +80,7 @@ static int peal_group_begin(struct peal_groups *groups, struct peal_group *group
 {
 	int ret = peal_mcast_join(groups->port->net, groups->port->ndev, &group->gid);
 
+	lockdep_assert_held(&groups->lock);
 	if (!ret)
 		hlist_add_head_rcu(&group->node, peal_group_bucket(groups, &group->gid));
 	return ret;
@@ -92,6 +93,7 @@ static struct peal_group *peal_group_new(struct peal_groups *groups, struct peal
 	struct peal_group *group;
 	int ret = peal_quota_take(account, PEAL_QUOTA_GROUP);
 
+	lockdep_assert_held(&groups->lock);
 	if (ret)
 		return ERR_PTR(ret);
 	ret = -ENOMEM;
@@ -116,6 +118,7 @@ give:
 static void peal_group_end(struct peal_groups *groups, struct peal_account *account,
 			   struct peal_group *group)
 {
+	lockdep_assert_held(&groups->lock);
 	hlist_del_rcu(&group->node);
 	peal_mcast_leave(groups->port->net, groups->port->ndev, &group->gid);
 	peal_quota_give(account, PEAL_QUOTA_GROUP);
@@ -166,6 +169,7 @@ static int peal_group_attach_locked(struct peal_groups *groups, struct peal_qp *
 	struct peal_group *group = peal_group_find(groups, gid);
 	int ret;
 
+	lockdep_assert_held(&groups->lock);
 	if (!group)
 		group = peal_group_new(groups, qp->account, gid);
 	if (IS_ERR(group))
@@ -196,6 +200,7 @@ static void peal_group_remove(struct peal_groups *groups, struct peal_group *gro
 {
 	struct peal_account *holder = peal_group_holder(group);
 
+	lockdep_assert_held(&groups->lock);
 	list_del_rcu(&member->node);
 	if (--group->count)
 		peal_quota_move(holder, peal_group_holder(group), PEAL_QUOTA_GROUP);
@@ -209,6 +214,7 @@ static int peal_group_detach_locked(struct peal_groups *groups, struct peal_qp *
 	struct peal_group *group = peal_group_find(groups, gid);
 	struct peal_member *member = group ? peal_group_member(group, qp) : NULL;
 
+	lockdep_assert_held(&groups->lock);
 	if (!member)
 		return -ENOENT;
 	peal_group_remove(groups, group, member);
@@ -236,6 +242,7 @@ void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *
 	struct peal_group *group = peal_group_find(groups, &dg->dgid);
 	struct peal_member *member;
 
+	peal_guard_assert_held();
 	if (!group) {
 		peal_count_drop(groups->port->table, PEAL_DROP_group);
 		trace_peal_drop(&dg->packet, PEAL_DROP_group);

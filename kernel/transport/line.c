@@ -57,6 +57,7 @@ int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_
 	u32 qpn = line->qp->ib.qp_num;
 	int ret;
 
+	lockdep_assert_held(&line->qp->control);
 	peal_line_unstage(line);
 	ret = peal_path_resolve(path, port, room, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
 	if (ret) {
@@ -71,9 +72,11 @@ int peal_line_stage(struct peal_line *line, struct peal_port *port, struct peal_
 	return -EINVAL;
 }
 
-/* Under sq.lock and rq.lock. */
+/* Under qp->control, sq.lock and rq.lock. */
 void peal_line_use_staged(struct peal_line *line)
 {
+	lockdep_assert_held(&line->qp->control);
+	peal_qp_assert_both_held(line->qp);
 	if (!line->staged)
 		return;
 	if (line->open)
@@ -107,6 +110,7 @@ void peal_line_free(struct peal_line *line)
 /* Do packets to the peer leave through the netdev @ifindex? Under sq.lock or rq.lock. */
 bool peal_line_leaves_by(struct peal_line *line, int ifindex)
 {
+	peal_qp_assert_either_held(line->qp);
 	return line->open && peal_path_leaves_by(peal_line_path(line), ifindex);
 }
 
@@ -115,6 +119,7 @@ bool peal_line_has_room(struct peal_line *line)
 {
 	struct peal_room *room = peal_line_room(line);
 
+	peal_qp_assert_either_held(line->qp);
 	if (likely(peal_room_is_left(room)))
 		return true;
 	peal_count(line->qp->table, full_queues);
@@ -147,6 +152,7 @@ u64 peal_line_reorder_ns(const struct peal_qp *qp)
 struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *header,
 				  void **payload)
 {
+	peal_qp_assert_either_held(line->qp);
 	header->qpn = line->qp->attr.dest_qp_num;
 	header->pkey = PEAL_DEFAULT_PKEY;
 	return peal_tx_prepare(peal_line_path(line), header, payload);
@@ -155,6 +161,7 @@ struct sk_buff *peal_line_prepare(struct peal_line *line, struct peal_packet *he
 void peal_line_send(struct peal_line *line, const struct peal_packet *header,
 		    struct sk_buff *skb, bool again)
 {
+	peal_qp_assert_either_held(line->qp);
 	trace_peal_packet_sent(line->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(line->qp->table, retransmits);

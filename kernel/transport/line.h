@@ -33,6 +33,7 @@ static inline bool peal_line_leads_to(const struct peal_line *line, const union 
 {
 	const struct peal_path *path = &line->path[line->now];
 
+	peal_qp_assert_either_held(line->qp);
 	return line->open && !memcmp(&path->sgid, sgid, sizeof(*sgid)) &&
 	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
 }

@@ -8,7 +8,8 @@
  * the program may reuse only after the completion.
  * Does not know: packets, the protocol.
  *
- * Lock: everything is under sq.lock, inside the guard.
+ * Lock: everything is under sq.lock, inside the guard. The callers assert it, because a load
+ * does not know its queue pair.
  */
 #ifndef PEAL_LOAD_H
 #define PEAL_LOAD_H

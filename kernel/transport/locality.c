@@ -55,18 +55,24 @@ void peal_locality_remove(struct peal_locality_device *device)
 	peal_guard_wait();
 }
 
-void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device)
-{
-	loc->device = device;
-	peal_locality_forget(loc);
-}
-
-void peal_locality_forget(struct peal_locality *loc)
+static void peal_locality_clear(struct peal_locality *loc)
 {
 	loc->proven = 0;
 	WRITE_ONCE(loc->asked, false);
 	loc->wanted = false;
 	loc->next = jiffies;
+}
+
+void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device)
+{
+	loc->device = device;
+	peal_locality_clear(loc);
+}
+
+void peal_locality_forget(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	peal_locality_clear(qp->locality);
 }
 
 static struct peal_locality_device *peal_locality_find(u32 number)
@@ -79,6 +85,7 @@ struct peal_table *peal_locality_device_table(u32 number)
 {
 	struct peal_locality_device *device = peal_locality_find(number);
 
+	peal_guard_assert_held();
 	return device ? device->table : NULL;
 }
 
@@ -154,6 +161,8 @@ static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_prob
 {
 	struct peal_locality *loc = qp->locality;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	loc->next = jiffies + PEAL_LOCALITY_RENEW;
 	WRITE_ONCE(loc->asked, peal_locality_may_be_here(qp));
 	if (!loc->asked)
@@ -187,11 +196,14 @@ static bool peal_locality_may_ask(const struct peal_locality *loc,
 }
 
 /*
- * Under sq.lock. Has the probe of @loc taken too long? If so, forget it, and count it at
+ * Under sq.lock. Has the probe of @qp taken too long? If so, forget it, and count it at
  * @table, the device that notices.
  */
-static bool peal_locality_is_late(struct peal_locality *loc, struct peal_table *table)
+static bool peal_locality_is_late(struct peal_qp *qp, struct peal_table *table)
 {
+	struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
 	if (ktime_get_ns() <= loc->late)
 		return false;
 	WRITE_ONCE(loc->asked, false);
@@ -205,15 +217,19 @@ static bool peal_locality_asks(const struct peal_qp *qp, const struct peal_local
 {
 	const struct peal_locality *loc = qp->locality;
 
+	lockdep_assert_held(&qp->sq.lock);
 	return loc->asked && !loc->seen &&
 	       !crypto_memneq(loc->nonce, probe->nonce, sizeof(loc->nonce)) &&
 	       qp->attr.dest_qp_num == qpn && peal_locality_may_be_at(qp, at);
 }
 
 /* Under sq.lock. The probe has arrived at the device @at. Make the second number and the answer. */
-static void peal_locality_note(struct peal_locality *loc, const struct peal_locality_device *at,
+static void peal_locality_note(struct peal_qp *qp, const struct peal_locality_device *at,
 			       struct peal_locality_probe *answer)
 {
+	struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
 	WRITE_ONCE(loc->seen, at->number);
 	get_random_bytes(loc->answer, sizeof(loc->answer));
 	*answer = (struct peal_locality_probe){
@@ -242,13 +258,13 @@ bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_loca
 	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
 	bool asks;
 
+	peal_guard_assert_held();
 	if (!qp || !qp->locality || !peal_locality_may_ask(qp->locality, probe))
 		return false;
 	spin_lock(&qp->sq.lock);
-	asks = peal_locality_asks(qp, probe, at, qpn) && !peal_locality_is_late(qp->locality,
-										at->table);
+	asks = peal_locality_asks(qp, probe, at, qpn) && !peal_locality_is_late(qp, at->table);
 	if (asks)
-		peal_locality_note(qp->locality, at, probe);
+		peal_locality_note(qp, at, probe);
 	spin_unlock(&qp->sq.lock);
 	return asks;
 }
@@ -262,10 +278,12 @@ bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_probe *a
 {
 	struct peal_locality *loc = qp->locality;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	if (!loc->asked || !loc->seen ||
 	    crypto_memneq(loc->answer, answer->nonce, sizeof(loc->answer)))
 		return false;
-	if (peal_locality_is_late(loc, qp->table))
+	if (peal_locality_is_late(qp, qp->table))
 		return false;
 	WRITE_ONCE(loc->asked, false);
 	loc->proven = loc->seen;
@@ -288,6 +306,8 @@ struct peal_table *peal_locality_table(const struct peal_qp *qp)
 {
 	const struct peal_locality *loc = qp->locality;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	return peal_locality_is_proven(loc) ? peal_locality_device_table(loc->proven) : NULL;
 }
 
@@ -296,6 +316,8 @@ bool peal_locality_look(struct peal_qp *qp)
 	struct peal_locality *loc = qp->locality;
 	struct peal_locality_device *device = NULL;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	if (peal_locality_is_proven(loc))
 		device = peal_locality_find(loc->proven);
 	loc->wanted = device && peal_locality_is_allowed(qp, device);
@@ -324,6 +346,7 @@ void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip)
 {
 	struct peal_locality_probe probe;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_locality_question(qp, &probe, trip))
 		return;
 	peal_count(qp->table, reach_asked);
@@ -333,6 +356,7 @@ void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip)
 void peal_locality_answer(struct peal_qp *qp, struct peal_line *line,
 			  const struct peal_locality_probe *answer)
 {
+	lockdep_assert_held(&qp->rq.lock);
 	peal_count(qp->table, reach_answered);
 	peal_locality_emit(line, answer);
 }

@@ -80,7 +80,7 @@ void peal_locality_remove(struct peal_locality_device *device);
 bool peal_locality_look(struct peal_qp *qp);
 void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device);
 /* Drop the proof, because the queue pair has a new path or none. Under sq.lock. */
-void peal_locality_forget(struct peal_locality *loc);
+void peal_locality_forget(struct peal_qp *qp);
 
 static inline bool peal_locality_is_due(const struct peal_locality *loc)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See sender.h. Every function is called with sq.lock held, inside the guard.
+ * See sender.h. The caller of each function holds sq.lock, inside the guard.
  */
 #include "base/trace.h"
 #include "mem/mw.h"
@@ -9,6 +9,7 @@
 void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 			enum peal_reason reason)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	peal_qp_complete_send(qp, burst, status, reason);
 	peal_sq_finish(&qp->sq);
 }
@@ -17,6 +18,7 @@ void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 		      enum peal_reason reason)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	peal_sender_finish(qp, burst, status, reason);
 	spin_lock(&qp->rq.lock);
 	peal_qp_fail_send_locked(qp);
@@ -25,7 +27,7 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
 
 /*
  * A window that can be invalidated is of type 2, so only requests to this queue pair use
- * it. Such requests check the key and move the bytes under rq.lock. Taking rq.lock here
+ * it. Such requests take rq.lock, check the key and move the bytes. Taking rq.lock here
  * makes sure that no request that has passed the check is still at work when the program is
  * told that the key is invalid.
  */
@@ -33,6 +35,7 @@ static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 {
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
 				    qp->sq.wqe.imm_or_rkey);
@@ -45,6 +48,7 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 	const struct peal_send *send = &qp->sq.wqe;
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (send->opcode == PEAL_OP_BIND_MW)
 		reason = peal_mw_bind(qp->table, qp->ib.pd, qp->ib.qp_num, send);
 	else
@@ -67,6 +71,7 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
 	struct peal_sq *sq = &qp->sq;
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	switch (peal_sq_fetch(sq, &reason)) {
 	case PEAL_SQ_EMPTY:
 		return false;
@@ -91,6 +96,7 @@ static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_burst *burst)
 {
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (qp->transport->ops->flush && qp->transport->ops->flush(qp->transport, burst))
 		return true;
 	if (!qp->sq.busy) {
@@ -111,6 +117,7 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
 	enum peal_reason reason;
 	bool found;
 
+	lockdep_assert_held(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	found = qp->rq.holding || (peal_ring_pending(&qp->rq.ring) > 0 &&
 				   peal_rq_take(&qp->rq, &reason) != PEAL_RQ_EMPTY);
@@ -128,6 +135,7 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
 bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
 		       struct peal_budget *budget)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		if (!peal_sender_flush_send(qp, burst) &&
 		    (qp->state == IB_QPS_SQE || !peal_sender_flush_recv(qp, burst)))
@@ -145,6 +153,7 @@ bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
  */
 void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	if (qp->state == IB_QPS_SQD && peal_qp_idle(qp) && peal_sq_drain(&qp->sq) &&
 	    qp->attr.en_sqd_async_notify)
 		peal_burst_event(burst, &qp->ib, IB_EVENT_SQ_DRAINED);

@@ -21,6 +21,7 @@ void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst);
  */
 static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *burst)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	if (likely(qp->state == IB_QPS_RTS))
 		return true;
 	peal_sender_drain(qp, burst);
@@ -30,6 +31,7 @@ static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *
 /* May the queue pair send? In SQD it still finishes the WQE that has started. */
 static inline bool peal_sender_works(const struct peal_qp *qp)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	return qp->state == IB_QPS_RTS || (qp->state == IB_QPS_SQD && qp->sq.busy);
 }
 

@@ -40,7 +40,7 @@ static struct peal_ud *peal_ud(const struct peal_transport *transport)
 
 /* ---- sending ---- */
 
-/* There is room again. Called under room->lock with interrupts off. */
+/* There is room again. See struct peal_waiter for how this is called. */
 static void peal_ud_ready(struct peal_waiter *waiter)
 {
 	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
@@ -123,6 +123,7 @@ static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!address || address->pd != qp->ib.pd))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_WQE_AH);
 	if (unlikely(send->length > ib_mtu_enum_to_int(peal_port_mtu(ud->port))))
@@ -157,6 +158,8 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *bur
 	struct peal_ud *ud = peal_ud(transport);
 	struct peal_qp *qp = transport->qp;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, burst, budget);
@@ -270,6 +273,7 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *bur
 	enum peal_reason reason = PEAL_REASON_NONE;
 	enum peal_drop drop = peal_ud_check(qp, dg);
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (!drop)
 		drop = peal_ud_take(qp, &dg->packet, &reason);
 	if (unlikely(drop))
@@ -295,6 +299,7 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 	struct peal_burst burst PEAL_UNINITIALIZED;
 	enum peal_drop drop;
 
+	peal_guard_assert_held();
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
 	peal_burst_begin(&burst);
 	spin_lock(&qp->rq.lock);
@@ -312,6 +317,7 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 /* Under sq.lock and rq.lock. */
 static void peal_ud_apply(struct peal_transport *transport, int mask)
 {
+	peal_qp_assert_both_held(transport->qp);
 	if (mask & IB_QP_SQ_PSN)
 		peal_ud(transport)->psn = transport->qp->attr.sq_psn;
 }
@@ -322,11 +328,13 @@ static void peal_ud_apply(struct peal_transport *transport, int mask)
  */
 static void peal_ud_reset(struct peal_transport *transport)
 {
+	peal_qp_assert_both_held(transport->qp);
 	peal_room_cancel(peal_ud(transport)->room, &peal_ud(transport)->waiter);
 }
 
 static u32 peal_ud_send_psn(const struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	return peal_ud(transport)->psn;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire.h. Unless its comment says otherwise, every function is called with
- * sq.lock held, inside the guard.
+ * See wire.h. What a turn calls runs under sq.lock, inside the guard. The operations of the
+ * transport run under the locks that struct peal_transport_ops names.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -68,6 +68,7 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_completion done;
 
+	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		if (!peal_requester_complete(&w->requester, &done))
 			return false;
@@ -152,6 +153,7 @@ static bool peal_wire_fetch(struct peal_wire *w)
 	struct peal_qp *qp = peal_wire_qp(w);
 	enum peal_reason reason;
 
+	lockdep_assert_held(&qp->sq.lock);
 	switch (peal_sq_fetch(&qp->sq, &reason)) {
 	case PEAL_SQ_EMPTY:
 		return false;
@@ -189,6 +191,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_sender_may_begin(qp, burst) || peal_wire_yields(qp)) {
 		peal_requester_hurry(&w->requester, ktime_get_ns());
 		return false;
@@ -284,6 +287,7 @@ static bool peal_wire_transmit(struct peal_wire *w, struct peal_burst *burst,
 {
 	bool left = false, more = true;
 
+	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
 	while (more && peal_budget_is_left(budget)) {
 		more = !peal_qp_send_failed(peal_wire_qp(w)) && peal_line_has_room(&w->line) &&
 		       peal_wire_step(w, burst, budget);
@@ -315,6 +319,7 @@ static void peal_wire_expire(struct peal_wire *w)
 	struct sk_buff *skb;
 	u64 now;
 
+	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
 	if (deadline == U64_MAX)
 		return;
 	now = ktime_get_ns();
@@ -433,6 +438,7 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 	struct peal_landing landing;
 	u64 now = ktime_get_ns();
 
+	lockdep_assert_held(&qp->sq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	/* A packet in its turn is never kept. */
 	if (unlikely(dg->packet.psn != w->requester.trail.una))
@@ -467,6 +473,8 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
  */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 {
+	peal_guard_assert_held();
+	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
 	peal_wire_take(w, dg, false);
 }
 
@@ -508,6 +516,7 @@ static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
 	struct peal_qp *qp = peal_wire_qp(w);
 	bool more;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_wire_responder_is_due(&w->responder))
 		return false;
 	spin_lock(&qp->rq.lock);
@@ -552,6 +561,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	struct peal_qp *qp = peal_wire_qp(w);
 	bool near;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (qp->ib.qp_type != IB_QPT_RC || !peal_sender_works(qp))
 		return qp->sender;
 	if (unlikely(peal_locality_is_due(qp->locality)))
@@ -568,6 +578,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 /* Messages waited in the ring until all packets were acknowledged. Are they now? */
 static bool peal_wire_may_change(struct peal_qp *qp)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	return qp->locality->wanted && qp->sender == qp->wire && peal_qp_idle(qp);
 }
 
@@ -580,6 +591,8 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_burst *b
 	struct peal_transport *sender = peal_wire_choose_sender(w);
 	bool more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, burst, budget);
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(peal_qp_send_failed(qp)))
 		return peal_sender_flush(qp, burst, budget);
 	if (sender == transport && !more && peal_wire_may_change(qp)) {
@@ -596,6 +609,7 @@ static bool peal_wire_flush(struct peal_transport *transport, struct peal_burst 
 	struct peal_qp *qp = transport->qp;
 	struct peal_completion done;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_requester_flush(&peal_wire(transport)->requester, &done))
 		return false;
 	done.status = IB_WC_WR_FLUSH_ERR;
@@ -606,6 +620,7 @@ static bool peal_wire_flush(struct peal_transport *transport, struct peal_burst 
 
 static bool peal_wire_idle(struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	return peal_requester_idle(&peal_wire(transport)->requester);
 }
 
@@ -614,6 +629,7 @@ static void peal_wire_reset(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);
 
+	peal_qp_assert_both_held(transport->qp);
 	peal_line_stop(&w->line);
 	peal_wire_forget_early(w);
 	peal_requester_reset(&w->requester);
@@ -625,6 +641,7 @@ static void peal_wire_fail(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);
 
+	peal_qp_assert_both_held(transport->qp);
 	peal_wire_forget_early(w);
 	peal_wire_responder_forget_early(&w->responder);
 }
@@ -667,9 +684,10 @@ static void peal_wire_apply(struct peal_transport *transport, int mask)
 	struct peal_wire *w = peal_wire(transport);
 	struct peal_qp *qp = transport->qp;
 
+	peal_qp_assert_both_held(qp);
 	if (mask & IB_QP_AV) {
 		peal_line_use_staged(&w->line);
-		peal_locality_forget(qp->locality);	/* the proof was for the old path */
+		peal_locality_forget(qp);	/* the proof was for the old path */
 	}
 	peal_wire_configure(w);
 	peal_wire_responder_configure(&w->responder);
@@ -689,6 +707,7 @@ static ktime_t peal_wire_deadline(struct peal_transport *transport)
 	u64 at = peal_requester_deadline(&w->requester);
 	ktime_t when = at < KTIME_MAX ? ns_to_ktime(at) : KTIME_MAX;
 
+	lockdep_assert_held(&transport->qp->sq.lock);
 	if (transport->qp->state == IB_QPS_ERR)
 		return KTIME_MAX;
 	when = min(when, peal_wire_responder_deadline(&w->responder));
@@ -697,21 +716,25 @@ static ktime_t peal_wire_deadline(struct peal_transport *transport)
 
 static u32 peal_wire_send_psn(const struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	return peal_requester_psn(&peal_wire(transport)->requester);
 }
 
 static void peal_wire_start_send(struct peal_transport *transport, u32 psn)
 {
+	lockdep_assert_held(&transport->qp->sq.lock);
 	peal_requester_set_psn(&peal_wire(transport)->requester, psn);
 }
 
 static struct peal_recv_psn peal_wire_recv_psn(const struct peal_transport *transport)
 {
+	lockdep_assert_held(&transport->qp->rq.lock);
 	return peal_wire_responder_psn(&peal_wire(transport)->responder);
 }
 
 static void peal_wire_start_recv(struct peal_transport *transport, struct peal_recv_psn at)
 {
+	lockdep_assert_held(&transport->qp->rq.lock);
 	peal_wire_responder_start(&peal_wire(transport)->responder, at);
 }
 
@@ -778,6 +801,7 @@ static int peal_wire_create(struct peal_qp *qp)
 	struct peal_wire *w = kzalloc(sizeof(*w), GFP_KERNEL_ACCOUNT);
 	int ret;
 
+	lockdep_assert_held(&qp->control);
 	if (!w)
 		return -ENOMEM;
 	ret = peal_wire_init(w, qp);
@@ -795,6 +819,7 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_roo
 	enum ib_mtu mtu = mask & IB_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
 	int ret = qp->wire ? 0 : peal_wire_create(qp);
 
+	lockdep_assert_held(&qp->control);
 	return ret ? ret : peal_line_stage(&peal_wire(qp->wire)->line, port, room, &attr->ah_attr,
 					   peer, mtu);
 }

@@ -60,6 +60,7 @@ static inline bool peal_wire_request(struct peal_wire *w, struct peal_datagram *
 {
 	struct peal_qp *qp = w->base.qp;
 
+	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->receiver != &w->base))
 		peal_qp_change_receiver(qp, &w->base);
 	peal_wire_responder_request(&w->responder, dg, burst, budget);

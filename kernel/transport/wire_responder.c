@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire_responder.h. Unless its comment says otherwise, every function is called with
- * rq.lock held, inside the guard.
+ * See wire_responder.h. Unless its comment says otherwise, each function is called with
+ * rq.lock held. Those that process packets and send replies run inside the guard, too.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -23,7 +23,16 @@ static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_r
 	return &peal_nic(peal_wire_responder_qp(s))->port.reorder_mem;
 }
 
-/* Sleeps. Return: 0 or -ENOMEM. */
+/* Free the kept packets. No lock is needed by who frees the queue pair. */
+static void peal_wire_responder_lose_early(struct peal_wire_responder *s)
+{
+	struct sk_buff *skb;
+
+	while ((skb = peal_responder_drop_early(&s->in)))
+		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+}
+
+/* Sleeps, before the queue pair can use the wire. Return: 0 or -ENOMEM. */
 int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line)
 {
 	s->line = line;
@@ -41,7 +50,7 @@ int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *li
  */
 void peal_wire_responder_free(struct peal_wire_responder *s)
 {
-	peal_wire_responder_forget_early(s);
+	peal_wire_responder_lose_early(s);
 	kvfree(s->resource);
 }
 
@@ -56,24 +65,25 @@ void peal_wire_responder_configure(struct peal_wire_responder *s)
 		.keep_ns = peal_line_reorder_ns(qp),
 	};
 
+	lockdep_assert_held(&qp->rq.lock);
 	peal_responder_configure(&s->in, &config);
 }
 
 void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn)
 {
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	peal_responder_set_psn(&s->in, psn);
 }
 
 void peal_wire_responder_forget_early(struct peal_wire_responder *s)
 {
-	struct sk_buff *skb;
-
-	while ((skb = peal_responder_drop_early(&s->in)))
-		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
+	peal_wire_responder_lose_early(s);
 }
 
 void peal_wire_responder_reset(struct peal_wire_responder *s)
 {
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	peal_wire_responder_forget_early(s);
 	peal_responder_reset(&s->in);
 	WRITE_ONCE(s->due, false);
@@ -82,6 +92,7 @@ void peal_wire_responder_reset(struct peal_wire_responder *s)
 
 struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s)
 {
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	return (struct peal_recv_psn){ .psn = s->in.psn, .msn = s->in.msn };
 }
 
@@ -91,6 +102,7 @@ struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s
  */
 void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at)
 {
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	if (at.psn == s->in.psn)
 		return;
 	peal_wire_responder_forget_early(s);
@@ -235,6 +247,7 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 	struct sk_buff *handle = NULL;
 	u64 now = ktime_get_ns();
 
+	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	/* A packet in its turn is never kept. */
 	if (unlikely(dg->packet.psn != s->in.psn))
@@ -277,6 +290,7 @@ static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct
 	struct peal_datagram early;
 	struct sk_buff *skb;
 
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
 	       (skb = peal_responder_take_early(&s->in))) {
 		peal_reorder_mem_take(peal_wire_responder_mem(s), skb);
@@ -297,6 +311,8 @@ void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_data
 				 struct peal_burst *burst,
 				 struct peal_budget *budget)
 {
+	peal_guard_assert_held();
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	peal_wire_responder_take(s, dg, burst, false);
 	peal_wire_responder_take_early(s, burst, budget);
 }
@@ -339,6 +355,7 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 	u32 bytes = reply->header.payload_bytes;
 	bool found;
 
+	lockdep_assert_held(&qp->rq.lock);
 	s->ask.opcode = PEAL_OP_READ;
 	s->ask.rkey = reply->rkey;
 	s->ask.remote_addr = reply->remote_addr;
@@ -397,6 +414,7 @@ static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct pea
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 
+	lockdep_assert_held(&qp->rq.lock);
 	WRITE_ONCE(s->due, false);
 	if (unlikely(qp->rq.refusing))
 		peal_burst_fail(burst, qp, qp->life);
@@ -413,6 +431,8 @@ bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst 
 {
 	struct peal_reply reply;
 
+	peal_guard_assert_held();
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
 	WRITE_ONCE(s->due, true);
 	while (peal_budget_is_left(budget)) {
@@ -452,6 +472,7 @@ static void peal_wire_responder_expire(struct peal_wire_responder *s)
 	u64 now = ktime_get_ns();
 	struct sk_buff *skb;
 
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	peal_responder_expire(&s->in, now);
 	while ((skb = peal_responder_take_expired(&s->in, now)))
 		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
@@ -464,6 +485,8 @@ static void peal_wire_responder_expire(struct peal_wire_responder *s)
 bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
 			     struct peal_budget *budget)
 {
+	peal_guard_assert_held();
+	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	if (s->deadline != U64_MAX)
 		peal_wire_responder_expire(s);
 	peal_wire_responder_take_early(s, burst, budget);

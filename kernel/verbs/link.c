@@ -182,6 +182,7 @@ static int peal_link_notify(struct notifier_block *nb, unsigned long what, void 
 	struct net_device *ndev = netdev_notifier_info_to_dev(info);
 	struct ib_device *ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
 
+	ASSERT_RTNL();
 	if (!ib)
 		return NOTIFY_DONE;
 	switch (what) {

@@ -62,6 +62,7 @@ static struct peal_dev *peal_netlink_find(struct genl_info *info, int *ret)
 {
 	struct peal_dev *dev;
 
+	lockdep_assert_held(&peal_netlink_lock);
 	*ret = -EINVAL;
 	if (!info->attrs[PEAL_NL_DEV_INDEX] && !info->attrs[PEAL_NL_DEV_NAME]) {
 		NL_SET_ERR_MSG(info->extack, "name the device by index or name");
@@ -146,6 +147,7 @@ static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
 
 static void peal_netlink_apply(struct peal_dev *dev, struct nlattr **attrs)
 {
+	lockdep_assert_held(&peal_netlink_lock);
 	if (attrs[PEAL_NL_DEV_DIRECT])
 		peal_options_set_direct(&dev->nic.options, nla_get_u8(attrs[PEAL_NL_DEV_DIRECT]));
 	if (attrs[PEAL_NL_DEV_MAX_RD_ATOMIC])

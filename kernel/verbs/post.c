@@ -145,6 +145,7 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 	struct peal_send_wqe *wqe = peal_post_slot(&qp->sq.ring, index);
 	u8 opcode = wr->opcode < ARRAY_SIZE(peal_post_ops) ? peal_post_ops[wr->opcode].opcode : 0;
 
+	lockdep_assert_held(&qp->posts.lock);
 	if (!opcode || wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
 	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
@@ -192,6 +193,7 @@ static int peal_post_build_recv(struct peal_qp *qp, u32 index, const struct ib_r
 {
 	struct peal_recv_wqe *wqe = peal_post_slot(&qp->rq.ring, index);
 
+	lockdep_assert_held(&qp->posts.lock);
 	if (wr->num_sge > qp->cap.max_recv_sge)
 		return -EINVAL;
 	if (index - smp_load_acquire(&qp->posts.recv.tail) > qp->rq.ring.mask)	/* L */
@@ -295,7 +297,7 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 /**
  * peal_post_poll() - ib_poll_cq() of a kernel user's completion queue
  *
- * A queue pair that is found under poll_lock stays valid until the lock is dropped, because
+ * A queue pair that is found here stays valid until poll_lock is dropped, because
  * peal_verbs_remove_qp() takes it out of the table and then waits for the holders of that
  * lock (peal_cq_wait_pollers()).
  *

@@ -169,6 +169,7 @@ static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_at
 	bool on_wire = peal_qp_is_on_wire(qp);
 	int ret;
 
+	lockdep_assert_held(&qp->control);
 	if (qp->state == IB_QPS_INIT)
 		on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
 			  !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
