@@ -55,6 +55,7 @@ static void peal_roster_say_awake(struct peal_roster *roster)
 	struct peal_context *ctx;
 	u32 told = 0;
 
+	lockdep_assert_held(&roster->lock);
 	list_for_each_entry(ctx, &roster->contexts, node) {
 		if (told++ == PEAL_AWAKE_CONTEXTS)
 			break;
@@ -68,6 +69,7 @@ static void peal_roster_say_asleep(struct peal_roster *roster)
 {
 	struct peal_context *ctx, *next;
 
+	lockdep_assert_held(&roster->lock);
 	list_for_each_entry_safe(ctx, next, &roster->awake, awake) {
 		peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 		list_del_init(&ctx->awake);
@@ -96,6 +98,7 @@ static void peal_roster_tell(struct peal_roster *roster, enum peal_engine_state 
 {
 	struct peal_context *ctx;
 
+	lockdep_assert_held(&roster->lock);
 	peal_roster_say_asleep(roster);
 	list_for_each_entry(ctx, &roster->contexts, node)
 		peal_context_set_state(ctx, state);
@@ -132,6 +135,7 @@ static struct peal_context *peal_roster_unscanned(struct peal_roster *roster)
 {
 	struct peal_context *ctx;
 
+	lockdep_assert_held(&roster->lock);
 	list_for_each_entry(ctx, &roster->contexts, node)
 		if (!peal_context_was_scanned(ctx, roster->pass))
 			return ctx;
