@@ -3,8 +3,8 @@
  * Options that an administrator may change while devices run: those of a device, and one of
  * the whole host.
  *
- * Owns: the values and their limits. They are written under the netlink family's lock, and
- * read anywhere without a lock, because each is one word and a stale value does no harm.
+ * Owns: the values and their limits. They are read anywhere without a lock, because each is
+ * one word and a stale value does no harm.
  * Does not know: netlink.
  */
 #ifndef PEAL_OPTIONS_H
@@ -28,6 +28,7 @@
 #define PEAL_DEFAULT_RD_ATOMIC	16
 
 struct peal_options {
+	/* Guarded by peal_netlink_lock: */
 	bool direct;		/* the direct transport may be used */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };

@@ -12,8 +12,10 @@
 #include "base/trace.h"
 
 struct peal_quota_user {
-	struct list_head node;
 	kuid_t uid;
+
+	/* Guarded by quota.lock: */
+	struct list_head node;
 	u32 accounts;		/* number of open contexts */
 	u32 held[PEAL_QUOTA_KINDS];
 };

@@ -53,15 +53,19 @@ struct peal_quota_user;
 struct peal_account {
 	struct peal_quota *quota;
 	struct peal_quota_user *user;	/* NULL: the kernel's users */
+
+	/* Guarded by quota.lock: */
 	u32 held[PEAL_QUOTA_KINDS];
 };
 
 /* The quota of one device. */
 struct peal_quota {
-	spinlock_t lock;		/* guards all counts, and the list */
+	spinlock_t lock;		/* guards the fields marked with it */
+	struct peal_account kernel;
+
+	/* Guarded by quota.lock: */
 	struct list_head users;		/* users with open contexts */
 	u32 programs[PEAL_QUOTA_KINDS];	/* held by all contexts */
-	struct peal_account kernel;
 };
 
 void peal_quota_init(struct peal_quota *quota);

@@ -42,15 +42,24 @@ struct peal_lookup {
 };
 
 struct peal_table {
-	unsigned long removals;	/* queue pairs that have left; barrier M; xa_lock of qps */
+	/* Guarded by table.qps.xa_lock: */
+	unsigned long removals;	/* queue pairs that have left; readers use barrier M */
+
 	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the guard */
 	struct xarray qps;	/* by place; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; lock as for qps */
 	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
-	u32 next_qpn;		/* next place in the order of QP numbers; xa_lock of qps */
+
+	/* Guarded by table.qps.xa_lock: */
+	u32 next_qpn;		/* next place in the order of QP numbers */
+
 	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
+
+	/* Guarded by table.keys.xa_lock: */
 	u32 next_key;
+	/* Guarded by table.addresses.xa_lock: */
 	u32 next_address;
+
 	struct peal_counters __percpu *counters;
 };
 

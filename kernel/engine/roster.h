@@ -19,10 +19,13 @@
 #include "queue/context.h"
 
 struct peal_roster {
-	spinlock_t lock;		/* guards the lists and the pages' words */
+	spinlock_t lock;		/* also guards the pages' words */
+
+	/* Guarded by roster.lock: */
 	struct list_head contexts;	/* all contexts; scanned inside the guard */
 	struct list_head awake;		/* contexts whose pages say AWAKE, by peal_context.awake */
 	bool gone;			/* the device is being removed; no page says AWAKE */
+
 	u64 pass;			/* number of the present pass; the scanner's */
 };
 

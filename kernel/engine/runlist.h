@@ -22,7 +22,9 @@
 #include "queue/qp.h"
 
 struct peal_runlist {
-	spinlock_t lock;		/* guards qps, and overdue of each context */
+	spinlock_t lock;		/* guards the fields marked with it */
+
+	/* Guarded by runlist.lock: */
 	struct list_head qps;		/* the run list, by peal_run.node */
 };
 

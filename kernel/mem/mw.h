@@ -17,10 +17,13 @@
 
 struct peal_mw {
 	struct ib_mw ib;
-	spinlock_t lock;		/* guards key, region and qpn */
-	struct peal_key key;
+	spinlock_t lock;		/* guards the fields marked with it */
+
+	/* Guarded by mw.lock: */
+	struct peal_key key;		/* its kind and pd do not change */
 	struct peal_mr *region;		/* the bound region; NULL: unbound */
 	u32 qpn;			/* type 2: number of the binding queue pair; else 0 */
+
 	struct peal_table *table;
 	struct peal_account *account;	/* account of the context, or of the kernel */
 };

@@ -27,11 +27,14 @@ struct net_device;
 struct peal_port;
 
 struct peal_netns {
-	struct list_head node;		/* in peal_netns_all, or with those that end together */
 	struct net *net;		/* outlives all devices in it */
-	u32 users;			/* devices; under peal_netns_mutex, as the others here */
+
+	/* Guarded by peal_netns_mutex: */
+	struct list_head node;		/* in peal_netns_all, or with those that end together */
+	u32 users;			/* number of devices */
 	bool ending;			/* the namespace's end closes it, not the last device */
 	struct completion *gone;	/* the namespace's end waits for it; NULL: not ending */
+
 	struct peal_rx rx;		/* the hooks, and the list of ports */
 };
 

@@ -38,7 +38,9 @@ struct peal_path {
 	u8 hop_limit;			/* 0: the stack's choice */
 	u8 sl;
 	u32 flow_label;
-	spinlock_t lock;		/* guards dst and cookie */
+	spinlock_t lock;		/* guards the fields marked with it */
+
+	/* Guarded by path.lock: */
 	struct dst_entry *dst;		/* cached route; NULL: look up at the next packet */
 	u32 cookie;
 };

@@ -51,7 +51,10 @@ struct peal_port {
 	netdevice_tracker tracker;
 	struct peal_netns *netns;	/* set before the device can be used, until after */
 	struct net *net;		/* its namespace; valid while netns is set */
+
+	/* Guarded by peal_netns_mutex: */
 	struct list_head node;		/* on netns->rx.ports */
+
 	struct peal_rooms rooms;	/* open while netns is set */
 	struct peal_reorder_mem reorder_mem;
 };

@@ -48,17 +48,23 @@
 struct peal_room {
 	struct socket *sock;		/* unbound: used only to account for packets */
 	struct socket *silent;		/* the same, for neighbours that do not answer */
+
+	/* Guarded by rooms.lock: */
 	u32 scarce;			/* check the neighbour when more bytes are in use */
 	u32 least;			/* what the room always has, in bytes */
+	/* Guarded by room.lock: */
 	struct list_head waiters;	/* struct peal_waiter, by node */
 	struct list_head called;	/* waiters that are being called */
-	spinlock_t lock;		/* guards both lists; inside the wait queue's lock */
+
+	spinlock_t lock;		/* inside the wait queue's lock */
 	wait_queue_entry_t entry;	/* on sock's queue while a queue pair waits */
 	struct work_struct work;	/* calls what is left in `called` */
 	struct peal_rooms *rooms;
-	struct list_head node;		/* rooms->large or rooms->closed; rooms->lock */
-	u32 extra;			/* what it has beyond the least, in bytes; rooms->lock */
-	bool closed;			/* rooms->lock */
+
+	/* Guarded by rooms.lock: */
+	struct list_head node;		/* in rooms->large or rooms->closed */
+	u32 extra;			/* what it has beyond the least, in bytes */
+	bool closed;
 };
 
 /* Under room->lock. */

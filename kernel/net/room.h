@@ -57,7 +57,9 @@ struct sock;
 struct peal_rooms {
 	struct net *net;		/* the device's namespace */
 	struct peal_room *kernel;	/* room of the kernel's users; NULL: not open */
-	spinlock_t lock;		/* guards all fields below and the rooms' sizes */
+	spinlock_t lock;		/* also guards the rooms' sizes */
+
+	/* Guarded by rooms.lock: */
 	long extra;			/* what the rooms have beyond their least, in bytes */
 	struct list_head large;		/* open rooms with extra; the first is the next to shrink */
 	struct list_head closed;	/* closed rooms whose packets still wait in queues */
@@ -70,7 +72,9 @@ struct peal_rooms {
  * list. It must not call the functions declared here, because some of them take room->lock.
  */
 struct peal_waiter {
-	struct list_head node;		/* the owner initialises it; under room->lock */
+	/* Guarded by room.lock: */
+	struct list_head node;		/* the owner initialises it */
+
 	void (*ready)(struct peal_waiter *waiter);
 };
 

@@ -20,8 +20,10 @@
 
 struct peal_rx {
 	struct net *net;
-	struct list_head ports;		/* by port->node; the caller's mutex for */
-					/* changes, the guard for reads */
+
+	/* Guarded by peal_netns_mutex: */
+	struct list_head ports;		/* by port->node; readers are inside the guard */
+
 	struct sk_buff_head backlog;	/* packets that arrived inside the guard: see rx.c */
 	struct work_struct work;	/* takes the packets of the backlog */
 	struct nf_hook_ops hooks[PEAL_RX_HOOKS];

@@ -30,17 +30,26 @@ struct peal_room;
 struct peal_context {
 	struct ib_ucontext *ib;			/* valid until the context is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
+
+	/* Guarded by roster.lock: */
 	struct list_head node;			/* in peal_roster.contexts */
 	struct list_head awake;			/* in peal_roster.awake if the page says AWAKE */
-	bool listed;				/* node is in the roster; under the roster's lock */
+	bool listed;				/* node is in the roster */
+
 	struct xarray qps;			/* by index; writers take its xa_lock */
+
+	/* Guarded by context.qps.xa_lock: */
 	u32 words;				/* doorbell words up to the last queue pair's */
+
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared with the program */
 	u64 pass;				/* engine's thread: number of the last pass here */
 	struct peal_door *door;
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
+
+	/* Guarded by runlist.lock: */
 	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
+
 	struct peal_account account;		/* how many objects the context holds */
 	struct peal_room *room;			/* transmit memory of its packets; net/room.h */
 };

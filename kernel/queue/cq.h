@@ -21,14 +21,19 @@
 
 struct peal_cq {
 	struct ib_cq ib;
-	spinlock_t lock;		/* guards the fields below, up to overflow_reported */
+	spinlock_t lock;		/* guards the fields marked with it */
+
+	/* Guarded by cq.lock: */
 	struct peal_cq_ring ring;
 	bool solicited;			/* a solicited or failed CQE came since the last check */
 	bool overflowed;		/* a CQE was lost; no further CQE is accepted */
 	bool overflow_reported;
+
 	struct peal_map *map;
 	struct peal_account *account;	/* the context's, or the kernel's */
-	spinlock_t poll_lock;		/* for kernel consumers; guards the three fields below */
+	spinlock_t poll_lock;		/* for kernel consumers */
+
+	/* Guarded by cq.poll_lock: */
 	u32 taken;			/* CQEs read; free-running */
 	u32 armings;
 	struct peal_lookup completed;	/* remembers the last CQE's queue pair; see table.h */

@@ -31,25 +31,33 @@ struct peal_engine;
 
 /* The engine's part of a queue pair. schedule.c writes lists and timer, turn.c writes the CPU. */
 struct peal_run {
+	/* Guarded by runlist.lock: */
 	struct list_head node;		/* on the engine's run list, or empty */
 	struct list_head overdue;	/* on the list of its context, or empty */
+
+	/* Guarded by run.timer_lock: */
 	struct hrtimer timer;		/* expires in softirq */
-	spinlock_t timer_lock;		/* held to set the timer */
+
+	spinlock_t timer_lock;	/* guards the fields marked with it */
 	struct work_struct work;	/* sends the remaining packets, on CPU `home` */
-	int home;			/* CPU of the last turn with packets; sq.lock */
-	unsigned long home_at;		/* when that turn ran, in jiffies; sq.lock */
+
+	/* Guarded by sq.lock: */
+	int home;			/* CPU of the last turn with packets */
+	unsigned long home_at;		/* when that turn ran, in jiffies */
 };
 
 /* The producer side of one ring of a kernel user. All indices are free-running. */
 struct peal_post_side {
-	u64 *ids;			/* wr_id by slot */
-	u32 head;			/* next index to fill; posts->lock */
+	/* Guarded by posts.lock: */
+	u64 *ids;			/* wr_id by slot; pollers read it, too */
+	u32 head;			/* next index to fill */
+
 	u32 tail;			/* first index not yet polled; barrier L */
 };
 
 /* post.c's part of a queue pair. Only queue pairs of kernel users have it. */
 struct peal_posts {
-	spinlock_t lock;		/* guards both heads and the slots */
+	spinlock_t lock;		/* also guards the slots of the rings */
 	struct peal_post_side send, recv;
 };
 
@@ -127,19 +135,33 @@ struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
 	struct mutex control;		/* serialises modify and query */
+
+	/* Guarded by sq.lock and rq.lock: */
 	enum ib_qp_state state;
+	/* Guarded by qp.control, sq.lock and rq.lock: */
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* own GID, from the address vector */
+
 	struct peal_transport *direct;	/* RC and UC: from creation to destruction; else NULL */
+	/* Guarded by qp.control: */
 	struct peal_transport *wire;	/* RC, UC: NULL until a path needs it; UD, GSI: always */
-	/* The next three point to direct or wire, or are NULL during destruction. */
-	struct peal_transport *transport;	/* chosen by the path; both locks to write */
-	struct peal_transport *sender;	/* sends the next message; sq.lock */
-	struct peal_transport *receiver;	/* received the last message; rq.lock */
+
+	/* These three point to direct or wire, or are NULL during destruction. */
+	/* Guarded by qp.control, sq.lock and rq.lock: */
+	struct peal_transport *transport;	/* chosen by the path */
+	/* Guarded by sq.lock: */
+	struct peal_transport *sender;	/* sends the next message */
+	/* Guarded by rq.lock: */
+	struct peal_transport *receiver;	/* received the last message */
+
 	struct peal_locality *locality;	/* with direct: tells if the peer is in this kernel */
 	struct peal_engine *engine;
-	u32 life;			/* number of RESETs so far; both locks */
+
+	/* Guarded by sq.lock and rq.lock: */
+	u32 life;			/* number of RESETs so far */
+	/* Guarded by sq.lock: */
 	bool removed;			/* device removal began; flushes give it as the reason */
+
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* number of the doorbell bit */
 	struct peal_account *account;	/* account of the context, or of the kernel */

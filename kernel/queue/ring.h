@@ -34,7 +34,7 @@
 
 #include <rdma/peal-abi.h>
 
-/* A send or receive ring. The lock of its queue (sq.lock or rq.lock) guards it. */
+/* A send or receive ring. Only `next` changes. */
 struct peal_ring {
 	struct peal_ring_ctl *ctl;	/* shared with the program */
 	void *slots;			/* shared with the program */
@@ -90,7 +90,7 @@ static inline void peal_ring_want_kick(struct peal_ring *ring, bool want)
 		smp_mb();	/* C */
 }
 
-/* A completion ring. cq->lock guards it. */
+/* A completion ring. Only the indices change. */
 struct peal_cq_ring {
 	struct peal_cq_ctl *ctl;	/* shared with the program */
 	struct peal_cqe *cqe;		/* shared with the program */

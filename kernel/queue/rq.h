@@ -24,9 +24,11 @@ enum peal_rq_taken {
 };
 
 struct peal_rq {
-	spinlock_t lock;		/* guards the fields below */
-	struct peal_ring ring;
+	spinlock_t lock;		/* guards the fields marked with it */
 	struct peal_wqe_limits limits;
+
+	/* Guarded by rq.lock: */
+	struct peal_ring ring;
 	struct peal_recv wqe;		/* valid while holding */
 	bool holding;			/* a WQE was taken and is not completed */
 	bool refusing;			/* accepts nothing: in error now, or after the burst */

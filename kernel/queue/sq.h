@@ -23,9 +23,11 @@ enum peal_sq_fetched {
 };
 
 struct peal_sq {
-	spinlock_t lock;		/* guards the fields below */
-	struct peal_ring ring;
+	spinlock_t lock;		/* guards the fields marked with it */
 	struct peal_wqe_limits limits;
+
+	/* Guarded by sq.lock: */
+	struct peal_ring ring;
 	struct peal_send wqe;		/* valid while `busy` */
 	bool busy;
 	bool drained;			/* peal_sq_drain() was true once in this SQD */

@@ -27,7 +27,8 @@ enum peal_direct_wait {
 struct peal_direct {
 	struct peal_transport base;
 	struct peal_locality locality;
-	/* The send side, under sq.lock. */
+	/* The send side. */
+	/* Guarded by sq.lock: */
 	u32 psn;			/* PSN of the next message's first packet */
 	u64 done;			/* bytes of sq.wqe that were copied */
 	struct peal_retry retry;	/* for sq.wqe */
@@ -35,7 +36,8 @@ struct peal_direct {
 	ktime_t until;			/* end of the wait */
 	enum peal_reason why;		/* reason of the wait */
 	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
-	/* The receive side, under rq.lock. */
+	/* The receive side. */
+	/* Guarded by rq.lock: */
 	struct peal_recv_psn at;
 	bool message;			/* the peer's message is placed in part */
 	u32 waiter;			/* device of the sender to wake on a kick; 0: ours */

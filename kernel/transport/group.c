@@ -16,15 +16,19 @@
 #include "net/port.h"
 
 struct peal_group {
-	struct hlist_node node;
 	union ib_gid gid;
+
+	/* Guarded by groups.lock: */
+	struct hlist_node node;
 	u32 count;
 	struct list_head members;	/* peal_member, oldest first; read inside the guard */
 };
 
 struct peal_member {
-	struct list_head node;
 	struct peal_qp *qp;
+
+	/* Guarded by groups.lock: */
+	struct list_head node;
 };
 
 void peal_groups_init(struct peal_groups *groups, struct peal_port *port)

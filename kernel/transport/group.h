@@ -30,8 +30,10 @@ struct peal_qp;
 
 struct peal_groups {
 	struct peal_port *port;		/* the device's port */
-	struct mutex lock;		/* guards changes of the buckets */
-	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* written under lock */
+	struct mutex lock;
+
+	/* Guarded by groups.lock: */
+	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* also read inside the guard */
 };
 
 void peal_groups_init(struct peal_groups *groups, struct peal_port *port);

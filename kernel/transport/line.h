@@ -6,7 +6,7 @@
  * the transmit queues. When there is room again, the engine gives the queue pair a turn.
  * Does not know: what is sent, and in which order.
  *
- * Lock: hold sq.lock or rq.lock to send. Hold both to replace the path.
+ * Lock: hold sq.lock or rq.lock to send. Hold both, and qp->control, to replace the path.
  */
 #ifndef PEAL_LINE_H
 #define PEAL_LINE_H
@@ -17,10 +17,14 @@
 
 struct peal_line {
 	struct peal_qp *qp;
-	struct peal_path path[2];
+
+	/* Guarded by qp.control, sq.lock and rq.lock: */
+	struct peal_path path[2];	/* the one that is not in use: only qp.control */
 	u8 now;				/* index of the path in use */
 	bool open;			/* a path is in use */
+	/* Guarded by qp.control: */
 	bool staged;			/* the other path is ready for use */
+
 	struct peal_waiter waiter;
 };
 

@@ -51,7 +51,8 @@ struct peal_locality_probe {
 
 struct peal_locality {
 	const struct peal_locality_device *device;	/* the queue pair's own device */
-	/* sq.lock; asked, seen and nonce are hints without it. */
+
+	/* Guarded by sq.lock: */
 	u32 proven;			/* number of the peer's device; 0: no proof */
 	bool asked;			/* a probe or its answer is under way */
 	u32 seen;			/* number of the device where it arrived; 0: none yet */

@@ -30,7 +30,9 @@ struct peal_ud {
 	struct peal_port *port;
 	struct peal_room *room;		/* also the room of its address handles */
 	struct peal_waiter waiter;
-	u32 psn;			/* PSN of the next datagram; under sq.lock */
+
+	/* Guarded by sq.lock: */
+	u32 psn;			/* PSN of the next datagram */
 };
 
 static struct peal_ud *peal_ud(const struct peal_transport *transport)

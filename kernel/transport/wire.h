@@ -23,9 +23,10 @@ struct peal_room;
 
 struct peal_wire {
 	struct peal_transport base;
-	struct peal_line line;			/* either of the two locks */
-	struct peal_wire_responder responder;	/* rq.lock */
-	/* sq.lock: */
+	struct peal_line line;
+	struct peal_wire_responder responder;
+
+	/* Guarded by sq.lock: */
 	struct peal_requester requester;
 	struct peal_flight *flight;		/* the requester's array of messages */
 	struct peal_load load;			/* one item for each entry of flight */

@@ -21,6 +21,8 @@ struct peal_datagram;
 
 struct peal_wire_responder {
 	struct peal_line *line;
+
+	/* Guarded by rq.lock: */
 	struct peal_responder in;
 	struct peal_resource *resource;	/* array of resources that `in` uses */
 	struct peal_send ask;		/* the request being executed, as execute.h wants it */

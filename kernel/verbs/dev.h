@@ -19,6 +19,8 @@
 struct peal_dev {
 	struct ib_device ib;
 	struct peal_nic nic;
+
+	/* Guarded by peal_netlink_lock: */
 	struct list_head node;		/* in the list of netlink.c */
 };
 
