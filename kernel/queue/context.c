@@ -105,6 +105,7 @@ static void peal_context_set_words(struct peal_context *ctx, u32 words)
 {
 	unsigned long index;
 
+	lockdep_assert_held(&ctx->qps.xa_lock);
 	for (; words; words--) {
 		index = (words - 1) * 64;
 		if (xa_find(&ctx->qps, &index, ULONG_MAX, XA_PRESENT))
