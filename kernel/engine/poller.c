@@ -22,9 +22,6 @@
 #define PEAL_STREAK_GAP_NS	(20 * NSEC_PER_USEC)
 #define PEAL_STREAK_LENGTH	64
 
-/* Sections of the last pass that run with preemption off. A work does the rest of the pass. */
-#define PEAL_LAST_SECTIONS	2
-
 /* The thread sleeps after it has spun for so long without work. */
 #define PEAL_IDLE_NS		(50 * NSEC_PER_USEC)
 /* Enable preemption at least this often, because RCU and the scheduler's bookkeeping need it. */
@@ -112,19 +109,18 @@ static void peal_poller_leave_work(struct peal_engine *e)
 
 /*
  * Preemption is off while the pages say AWAKE, see peal_poller_spin(). The last pass sees every
- * doorbell that was rung because of that word. A work does the rest of a long pass, because
- * programs wait for it and a thread of SCHED_IDLE must not keep them waiting.
+ * doorbell that was rung because of that word. Only its first section runs here. A work does the
+ * rest of a long pass, because programs wait for it and a thread of SCHED_IDLE must not keep them
+ * waiting.
  * Return: false when that work was queued. The thread must wait for it before its next scan.
  */
 static bool peal_poller_fall_asleep(struct peal_engine *e)
 {
-	bool done = false;
-	u32 i;
+	bool done;
 
 	peal_poller_announce(e, false);
 	peal_roster_begin_pass(&e->roster);
-	for (i = 0; i < PEAL_LAST_SECTIONS && !done; i++)
-		done = peal_poller_scan(e);
+	done = peal_poller_scan(e);
 	peal_poller_leave_work(e);
 	if (unlikely(!done))
 		peal_workers_queue(&e->last_pass);

@@ -8,15 +8,13 @@
 #include "base/guard.h"
 #include "engine/roster.h"
 
-/* Doorbell words and contexts, together, that one section of the guard covers. */
-#define PEAL_SCAN_WORDS		512
-
 /*
- * Contexts that are told that the engine is awake. The engine tells them a thousand
- * times a second, and a program may open any number of contexts, so there is a limit.
- * The other contexts go on to kick.
+ * How much of the list is dealt with at a time, because a program may open any number of
+ * contexts. So many contexts are told that the engine is awake, which happens a thousand times
+ * a second. The others go on to kick. So many contexts and doorbell words, together, are
+ * scanned in one section of the guard.
  */
-#define PEAL_AWAKE_CONTEXTS	512
+#define PEAL_ROSTER_PART	512
 
 void peal_roster_init(struct peal_roster *roster)
 {
@@ -57,7 +55,7 @@ static void peal_roster_say_awake(struct peal_roster *roster)
 
 	lockdep_assert_held(&roster->lock);
 	list_for_each_entry(ctx, &roster->contexts, node) {
-		if (told++ == PEAL_AWAKE_CONTEXTS)
+		if (told++ == PEAL_ROSTER_PART)
 			break;
 		peal_context_set_state(ctx, PEAL_ENGINE_AWAKE);
 		list_move(&ctx->awake, &roster->awake);
@@ -201,7 +199,7 @@ static struct peal_context *peal_roster_scan_section(struct peal_roster *roster,
 	list_for_each_entry_rcu(ctx, &roster->contexts, node, peal_guard_held()) {
 		if (peal_context_was_scanned(ctx, roster->pass))
 			break;
-		if (look->words >= PEAL_SCAN_WORDS)
+		if (look->words >= PEAL_ROSTER_PART)
 			return ctx;
 		peal_roster_scan_context(look, ctx, roster->pass);
 	}

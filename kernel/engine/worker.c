@@ -8,12 +8,6 @@
 #include "engine/worker.h"
 
 /*
- * Budget of one queue pair's work. It is limited, because works of other queue
- * pairs wait behind it.
- */
-#define PEAL_WORK_BUDGET	(4 * PEAL_TURN_BUDGET)
-
-/*
  * Give the first queue pair on the run list a turn. If it is unfinished it goes
  * to the end of the list.
  * Return: false when the list was empty.
@@ -43,29 +37,22 @@ void peal_worker_work(struct work_struct *work)
 }
 
 /*
- * Give the queue pair some turns. Other tasks of this CPU may run between them. Work that
- * is left is queued again behind the works that wait, because a CPU runs only a limited
- * number of works at a time.
+ * Give the queue pair a turn. What is left is queued again behind the works that wait, because a
+ * CPU runs only a limited number of works at a time.
  */
 void peal_worker_work_home(struct work_struct *work)
 {
 	struct peal_qp *qp = container_of(work, struct peal_qp, run.work);
-	struct peal_budget budget = { .left = PEAL_WORK_BUDGET };
 	struct peal_engine *e = qp->engine;
-	bool more = true;
 
 	/* The work has started, so no kick needs to go on with @qp. */
 	if (peal_runlist_is_overdue(qp))
 		peal_runlist_remove(&e->run, qp);
-	while (more && peal_budget_is_left(&budget)) {
-		peal_guard_enter();
-		more = peal_turn(qp, &budget);
-		peal_guard_exit();
-		cond_resched();
-	}
-	if (more) {
+	peal_guard_enter();
+	if (peal_turn_once(qp)) {
 		peal_runlist_owe(&e->run, qp);
 		peal_defer_home(qp);
 	}
+	peal_guard_exit();
 }
 
