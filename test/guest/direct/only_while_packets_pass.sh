@@ -15,8 +15,6 @@ verify=build/user/test/interop/verify
 option=build/user/userspace/tools/peal-option
 [[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
 
-counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
-
 direct_of_both() { echo $(($(counter peal_a direct_messages) + $(counter peal_b direct_messages))); }
 
 # switch A B: the option `direct` of either end.
@@ -161,14 +159,11 @@ twin_run() {
 	ip netns exec wire_c timeout "$(limit 60)" "$verify" -d peal_c -g "$gid_c" -p 18600 --ops rc-send,rc-write,rc-read \
 		--sizes 1,4096,65536 --count 20 &
 	local server=$!
-	wait_for ip netns exec wire_c ss -Hltn "sport = :18600" || return 1
-	wait_for twin_listens || return 1
+	wait_for port_listens 18600 "$server" || return 1
 	ip netns exec wire_d timeout "$(limit 60)" "$verify" -d peal_d -g "$gid_d" -p 18600 --ops rc-send,rc-write,rc-read \
 		--sizes 1,4096,65536 --count 20 10.78.0.1 || return 1
 	wait "$server"
 }
-
-twin_listens() { [[ -n $(ip netns exec wire_c ss -Hltn "sport = :18600") ]]; }
 
 twins || fail "cannot make the twins"
 twin_run >"$wire_work/twins" 2>&1 &

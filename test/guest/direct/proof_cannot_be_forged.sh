@@ -15,8 +15,6 @@ option=build/user/userspace/tools/peal-option
 forge=$(dirname "$0")/../helpers/reach_forge.py
 [[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
 
-counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
-
 of_both() { echo $(($(counter peal_a "$1") + $(counter peal_b "$1"))); }
 
 forgers=()

@@ -3,6 +3,7 @@
 #
 # Helpers of the guest's shell tests (source "$(dirname "$0")/../helpers/lib.sh"). They wait for conditions, skip tests,
 # make and remove peal0, and run servers. They never wait for a fixed time. A test ends with 0, 1 or 77 (skipped).
+# A program that starts costs 50 to 200 ms under emulation, so the shell itself reads what is polled.
 
 # limit SECONDS: prints how many seconds that takes on this kernel. scripts/vm says how slow the kernel is.
 limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
@@ -22,12 +23,18 @@ skip() {
 	exit 77
 }
 
+# pause: a twentieth of a second, in which no program starts. Nothing arrives at this socket, because it sends nothing.
+pause() {
+	[[ ${nothing:-} ]] || exec {nothing}<>/dev/udp/127.0.0.1/9
+	read -r -t 0.05 -u "$nothing" || true
+}
+
 # wait_for COMMAND...: polls until the command succeeds; fails after WAIT_LIMIT seconds.
 wait_for() {
 	local end=$((SECONDS + WAIT_LIMIT))
 	until "$@" >/dev/null 2>&1; do
 		((SECONDS < end)) || return 1
-		sleep 0.05
+		pause
 	done
 }
 
@@ -36,7 +43,7 @@ wait_gone() {
 	local end=$((SECONDS + WAIT_LIMIT))
 	while "$@" >/dev/null 2>&1; do
 		((SECONDS < end)) || return 1
-		sleep 0.05
+		pause
 	done
 }
 
@@ -48,13 +55,25 @@ require() {
 	done
 }
 
-port_active() { [[ $(cat "/sys/class/infiniband/$1/ports/1/state") == *ACTIVE* ]]; }
+# first_line FILE: sets the variable line, also where the file is gone.
+first_line() { { line= && read -r line <"$1"; } 2>/dev/null || [[ $line ]]; }
+
+# counter DEVICE NAME: prints it.
+counter() {
+	local line
+	first_line "/sys/class/infiniband/$1/ports/1/hw_counters/$2" && echo "$line"
+}
+
+port_active() {
+	local line
+	first_line "/sys/class/infiniband/$1/ports/1/state" && [[ $line == *ACTIVE* ]]
+}
 
 # verbs_node DEVICE: prints the path of its /dev/infiniband node, and fails while it is missing.
 verbs_node() {
-	local entry node
+	local entry node line
 	for entry in /sys/class/infiniband_verbs/uverbs*; do
-		[[ $(cat "$entry/ibdev") == "$1" ]] || continue
+		first_line "$entry/ibdev" && [[ $line == "$1" ]] || continue
 		node=/dev/infiniband/${entry##*/}
 		[[ -c $node ]] && echo "$node" && return
 	done
@@ -63,11 +82,11 @@ verbs_node() {
 
 # gid_index DEVICE: prints the index of its RoCE v2 GID made of an IPv4 address, and fails while there is none.
 gid_index() {
-	local port=/sys/class/infiniband/$1/ports/1 file index
+	local port=/sys/class/infiniband/$1/ports/1 file index line
 	for file in "$port"/gids/*; do
 		index=${file##*/}
-		[[ $(cat "$file" 2>/dev/null) == 0000:0000:0000:0000:0000:ffff:* ]] || continue
-		[[ $(cat "$port/gid_attrs/types/$index" 2>/dev/null) == "RoCE v2" ]] || continue
+		first_line "$file" && [[ $line == 0000:0000:0000:0000:0000:ffff:* ]] || continue
+		first_line "$port/gid_attrs/types/$index" && [[ $line == "RoCE v2" ]] || continue
 		echo "$index" && return
 	done
 	return 1
@@ -119,7 +138,19 @@ peal_down() {
 	wait_gone device_exists "$device" || fail "$device is still there"
 }
 
-port_listens() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
+# port_listens PORT [PROCESS]: whether a socket listens there, in the network namespace of this process or of PROCESS.
+port_listens() {
+	local entry port table entries=()
+	printf -v port '%04X' "$1"
+	for table in tcp tcp6; do
+		mapfile -t entries <"/proc/${2:-self}/net/$table" || return 1
+		for entry in "${entries[@]}"; do
+			# The local address, no peer, and the state that is LISTEN.
+			[[ $entry != *:"$port "*:"0000 0A "* ]] || return 0
+		done
+	done
+	return 1
+}
 
 # start_server PORT COMMAND...: starts it in the background, and waits until it listens on
 # the TCP port. It sets $server.

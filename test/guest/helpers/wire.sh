@@ -108,9 +108,7 @@ wire_up() {
 	wire_tcp=([a]=10.79.0.1 [b]=10.79.0.2)
 	for end in a b; do
 		[[ ${wire_kind[$end]} == rxe ]] || wire_make_namespace "$end"
-		wire_on "$end" ip address add "${wire_tcp[$end]}/24" dev "calm_$end"
-		wire_on "$end" ip link set "calm_$end" up
-		wire_addresses "$end"
+		wire_addresses "$end" "address add ${wire_tcp[$end]}/24 dev calm_$end" "link set calm_$end up"
 	done
 	[[ $1$2 != rxerxe ]] || wire_past_local
 	for end in a b; do
@@ -143,13 +141,26 @@ wire_make_namespace() {
 	ip netns add "wire_$1" || fail "cannot make a network namespace"
 	ip link set "wire_$1" netns "wire_$1"
 	ip link set "calm_$1" netns "wire_$1"
-	wire_on "$1" ip link set lo up
+	ip -n "wire_$1" link set lo up
 }
 
+# wire_ip END COMMAND...: a word for each command of ip; the command that fails ends them.
+wire_ip() {
+	local command
+	if [[ -n ${wire_remote[$1]:-} ]]; then
+		for command in "${@:2}"; do
+			# shellcheck disable=SC2086 # its words
+			wire_on "$1" ip $command || return
+		done
+	else
+		printf '%s\n' "${@:2}" | ip ${wire_namespace[$1]:+-n "${wire_namespace[$1]}"} -batch -
+	fi
+}
+
+# wire_addresses END [COMMAND...]: with more for ip to do there.
 wire_addresses() {
-	wire_on "$1" ip address add "${wire_v4[$1]}/24" dev "${wire_netdev[$1]}"
-	wire_on "$1" ip address add "${wire_v6[$1]}/64" dev "${wire_netdev[$1]}" nodad
-	wire_on "$1" ip link set "${wire_netdev[$1]}" up
+	wire_ip "$1" "${@:2}" "address add ${wire_v4[$1]}/24 dev ${wire_netdev[$1]}" \
+		"address add ${wire_v6[$1]}/64 dev ${wire_netdev[$1]} nodad" "link set ${wire_netdev[$1]} up"
 }
 
 # Both ends are in one namespace, so arriving packets use the local table and departing ones must not.
@@ -195,10 +206,10 @@ wire_vlan() {
 	for end in a b; do
 		netdev=${wire_netdev[$end]}
 		wire_on "$end" modprobe 8021q
-		wire_on "$end" ip link add link "$netdev" name "$netdev.7" type vlan id 7 || fail "cannot make the VLAN"
-		wire_on "$end" ip address add "${wire_vlan_v4[$end]}/24" dev "$netdev.7"
-		wire_on "$end" ip address add "${wire_vlan_v6[$end]}/64" dev "$netdev.7" nodad
-		wire_on "$end" ip link set "$netdev.7" up
+		wire_ip "$end" "link add link $netdev name $netdev.7 type vlan id 7" \
+			"address add ${wire_vlan_v4[$end]}/24 dev $netdev.7" \
+			"address add ${wire_vlan_v6[$end]}/64 dev $netdev.7 nodad" "link set $netdev.7 up" ||
+			fail "cannot make the VLAN"
 	done
 	for end in a b; do
 		wait_for wire_gid "$end" vlan4 || fail "no GID for the VLAN's IPv4 address"
@@ -269,9 +280,8 @@ wire_neighbours() {
 	for end in a b; do
 		other=$(other_end "$end")
 		mac=$(wire_on "$other" cat "/sys/class/net/${wire_netdev[$other]}/address")
-		for address in "${wire_v4[$other]}" "${wire_v6[$other]}"; do
-			wire_on "$end" ip neighbour replace "$address" lladdr "$mac" nud permanent dev "${wire_netdev[$end]}"
-		done
+		address="lladdr $mac nud permanent dev ${wire_netdev[$end]}"
+		wire_ip "$end" "neighbour replace ${wire_v4[$other]} $address" "neighbour replace ${wire_v6[$other]} $address"
 	done
 }
 
@@ -290,7 +300,14 @@ wire_address() {
 # wire_gid END FAMILY: prints the index of its GID for that address.
 wire_gid() { wire_ask "$1" gid_of "${wire_device[$1]}" "$(wire_address "$1" "$2")"; }
 
-wire_listens() { [[ -n $(wire_on "$1" ss -Hltn "sport = :$2") ]]; }
+# wire_listens END PORT: the server there does. In this machine its process shows the ports of its network namespace.
+wire_listens() {
+	if [[ -n ${wire_remote[$1]:-} ]]; then
+		[[ -n $(wire_on "$1" ss -Hltn "sport = :$2") ]]
+	else
+		port_listens "$2" "$server"
+	fi
+}
 
 cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 

@@ -39,8 +39,6 @@ ended() { ! kill -0 "$1" 2>/dev/null; }
 
 works() { PEAL_DEV=$1 timeout "$(limit 60)" "$traffic" --messages 100 --size 5000 || fail "$1 does not work: $2"; }
 
-counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
-
 log_is_quiet() { ! dmesg | grep -q 'waiting for .* to become free' || fail "a netdev could not go: $(dmesg | tail -n 3)"; }
 
 # A device in a namespace of its own; programs outside use it, so that nothing keeps the namespace.

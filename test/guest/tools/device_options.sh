@@ -24,8 +24,6 @@ refused() {
 
 value() { "$option" "$device" | sed -E "s/.* $1 ([0-9]+).*/\1/"; }
 
-counter() { cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1"; }
-
 attribute() { ibv_devinfo -v -d "$device" | awk -v name="$1:" '$1 == name { print $2 }'; }
 
 ping_pong() {
@@ -70,9 +68,9 @@ wait_gone device_exists peal-opt || fail "the second device is still there"
 # carried_direct: runs a ping-pong and prints how many of its messages took the direct path.
 carried_direct() {
 	local before
-	before=$(counter direct_messages)
+	before=$(counter "$device" direct_messages)
 	ping_pong >&2
-	echo $(($(counter direct_messages) - before))
+	echo $(($(counter "$device" direct_messages) - before))
 }
 
 for direct in 0 1; do

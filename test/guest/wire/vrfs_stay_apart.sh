@@ -51,8 +51,6 @@ vrf_up() {
 
 domain_ready() { wire_ready "peal_$1" "$address4" "$address6" && wire_ready "far_$1" "$peer4" "$peer6"; }
 
-counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
-
 # pair FAMILY NAME: runs verify between the two ends of that domain, with data of its own.
 pair() {
 	local name=$2 near=$address4 far=$peer4 arguments
