@@ -85,13 +85,14 @@ run_interop_suite() {
 
 # run_machine_suite LIST NAME...
 run_machine_suite() {
-	local list=$1 suite machines group worker workers=()
+	local list=$1 suite machines group worker workers=() begin=$SECONDS
 	shift
 	need_packages "${guest_packages[@]}"
 	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
 		fail "guest/build"
 		return
 	fi
+	phases+="$((SECONDS - begin)) compiling for the guests"$'\n'
 	suite=$(mktemp -d "$build/vm/suite-XXXX")
 	machines=$(machines_at_once)
 	queue_tests "$list" "$suite" "$@"
@@ -292,6 +293,9 @@ count_results() {
 		SKIP) skipped=$((skipped + 1)) ;;
 		esac
 	done < <(cat "$1"/machine-*/done 2>/dev/null)
+	while read -r result name; do
+		took "$result" "$name"
+	done < <(cat "$1"/machine-*/durations 2>/dev/null)
 	while read -r _ carrier name _; do
 		grep -q -s -h " $carrier $name\$" "$1"/machine-*/done || fail "$name ($carrier): was not run"
 	done <"$1/queue"
