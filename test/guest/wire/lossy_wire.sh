@@ -13,14 +13,17 @@ source "$(dirname "$0")/../../interop/impair.sh"
 require rping tc
 read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
 
+# Forty of 4 MiB's packets are lost.
+mebibytes=4
+! thorough || mebibytes=8
 wire_up "${kinds[@]}" 1500
 wire_neighbours
 impair "loss 1%" loss 1%
-transfer 8 60
+transfer "$mebibytes" 60
 ping 30 -S 65000 -C 100
 impair "5% late" delay 1ms reorder 95%
-transfer 8 60
+transfer "$mebibytes" 60
 impair "duplicate 1%" duplicate 1%
-transfer 8 60
+transfer "$mebibytes" 60
 wire_down
 judge_impairments
