@@ -39,8 +39,8 @@
 	X(probes)		/* retransmits when the RTT estimate ran out */ \
 	X(timeouts)		/* expiries of the queue pair's timeout */ \
 	X(duplicates)		/* packets that were known already */	\
-	X(early_kept)		/* packets kept until their turn came */ \
-	X(early_lost)		/* kept packets that were thrown away */ \
+	X(reorder_kept)		/* packets kept until their turn came */ \
+	X(reorder_lost)		/* kept packets that were thrown away */ \
 	X(naks_sent_sequence)						\
 	X(naks_sent_invalid)						\
 	X(naks_sent_access)						\
@@ -51,9 +51,9 @@
 	X(naks_received_access)						\
 	X(naks_received_operation)					\
 	X(naks_received_rnr)						\
-	X(reach_asked)		/* probes sent, see locality.h */	\
-	X(reach_answered)	/* answers sent to probes of peers */	\
-	X(reach_late)		/* probes and answers that took too long */ \
+	X(locality_challenges)		/* sent, see locality.h */	\
+	X(locality_responses)	/* sent for challenges of peers */	\
+	X(locality_late)	/* challenges and responses that came late */ \
 	X(drops)		/* received packets thrown away, see drop_* */
 
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,

@@ -90,10 +90,10 @@ static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
 
 /*
  * A number below PEAL_QPN_LEAST is permuted again until it is large enough. The cycle of
- * the permutation returns to @place at the latest, so the loop ends, and each place has a
+ * the permutation returns to @ordinal at the latest, so the loop ends, and each place has a
  * number of its own.
  */
-static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
+static u32 peal_table_ordinal_to_qpn(const struct peal_table *table, u32 place)
 {
 	do {
 		place = peal_table_permute(table, place);
@@ -102,7 +102,7 @@ static u32 peal_table_place_to_qpn(const struct peal_table *table, u32 place)
 }
 
 /* Numbers outside of the order stand for themselves: the GSI's, and those of no queue pair. */
-static u32 peal_table_place(const struct peal_table *table, u32 qpn)
+static u32 peal_table_ordinal(const struct peal_table *table, u32 qpn)
 {
 	if (qpn < PEAL_QPN_LEAST || qpn > PEAL_QPN_MOST)
 		return qpn;
@@ -114,7 +114,7 @@ static u32 peal_table_place(const struct peal_table *table, u32 qpn)
 
 struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
 {
-	return xa_load(&table->qps, peal_table_place(table, qpn));
+	return xa_load(&table->qps, peal_table_ordinal(table, qpn));
 }
 
 /* Reserve the place first, because a queue pair must have its number before it can be found. */
@@ -127,7 +127,7 @@ int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 
 	if (ret < 0)
 		return ret;
-	*qpn = peal_table_place_to_qpn(table, place);
+	*qpn = peal_table_ordinal_to_qpn(table, place);
 	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* a reserved place needs no memory */
 	return 0;
 }
@@ -142,7 +142,7 @@ int peal_table_add_gsi(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 void peal_table_remove_qp(struct peal_table *table, u32 qpn)
 {
 	xa_lock(&table->qps);
-	__xa_erase(&table->qps, peal_table_place(table, qpn));
+	__xa_erase(&table->qps, peal_table_ordinal(table, qpn));
 	/*
 	 * M: a look-up that loads the new value does not find the queue pair in the tree.
 	 * Pairs with the load in peal_table_qp_again().

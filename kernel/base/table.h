@@ -9,7 +9,7 @@
  * before that queue pair accepts anything from it. QP numbers are from the lower half of
  * the 24-bit numbers.
  * Does not know: how many objects each program may have (quota.h), and what the entries
- * contain. Entries found inside the guard stay valid until its end (guard.h).
+ * contain. Entries found inside the epoch stay valid until its end (epoch.h).
  */
 #ifndef PEAL_TABLE_H
 #define PEAL_TABLE_H
@@ -45,7 +45,7 @@ struct peal_table {
 	/* Guarded by table.qps.xa_lock: */
 	unsigned long removals;	/* queue pairs that have left; readers use barrier M */
 
-	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the guard */
+	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the epoch */
 	struct xarray qps;	/* by place; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; lock as for qps */
 	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
@@ -85,7 +85,7 @@ struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
  *
  * Barrier M: removals is loaded before the tree. So @last never holds a queue pair that had
  * left when removals was loaded. A queue pair that leaves later changes removals before its
- * destroyer waits for the guard (G). Pairs with peal_table_remove_qp().
+ * destroyer waits for the epoch (G). Pairs with peal_table_remove_qp().
  */
 static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 						  struct peal_lookup *last, u32 qpn)
@@ -101,8 +101,8 @@ static inline struct peal_qp *peal_table_qp_again(struct peal_table *table,
 }
 
 /*
- * For packets, inside the guard, which the caller asserts, because tests compile this file
- * without the guard. Consecutive packets are often for one queue pair.
+ * For packets, inside the epoch, which the caller asserts, because tests compile this file
+ * without the epoch. Consecutive packets are often for one queue pair.
  */
 static inline struct peal_qp *peal_table_receiver(struct peal_table *table, u32 qpn)
 {

@@ -26,7 +26,7 @@
 #include <linux/workqueue.h>
 
 #include "base/table.h"
-#include "engine/roster.h"
+#include "engine/poll_list.h"
 #include "engine/runlist.h"
 
 struct peal_engine {
@@ -35,7 +35,7 @@ struct peal_engine {
 	struct work_struct work;	/* worker.c: serves the run list */
 	struct workqueue_struct *homes;	/* worker.c: for queue pairs that send packets */
 	/* poller.c */
-	struct peal_roster roster;	/* contexts whose doorbells the thread scans */
+	struct peal_poll_list poll_list;	/* contexts whose doorbells the thread scans */
 	bool awake;			/* the thread scans doorbells and run list */
 	bool wanted;			/* the thread is asked to try to spin */
 	u64 not_before;			/* earliest next try to spin, local_clock() ns */

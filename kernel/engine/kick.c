@@ -5,7 +5,7 @@
 #include <linux/irqflags.h>
 #include <linux/preempt.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "engine/kick.h"
 #include "engine/poller.h"
 #include "engine/schedule.h"
@@ -18,7 +18,7 @@
 /* ---- a program's kick ---- */
 
 /*
- * Run the send queue of queue pair @index in the caller. The guard is left between turns,
+ * Run the send queue of queue pair @index in the caller. The epoch is left between turns,
  * because destroyers of objects wait for the end of a section.
  */
 static int peal_kick_send(struct peal_context *ctx, unsigned long index,
@@ -29,7 +29,7 @@ static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 	bool more = true;
 
 	while (more) {
-		peal_guard_enter();
+		peal_epoch_enter();
 		qp = peal_context_qp(ctx, index);
 		more = qp && peal_turn(qp, budget);
 		if (unlikely(more && !peal_budget_is_left(budget))) {
@@ -38,20 +38,20 @@ static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 		}
 		if (!more)
 			peal_poller_note_kick(e);
-		peal_guard_exit();
+		peal_epoch_exit();
 	}
 	return qp ? 0 : -ENOENT;
 }
 
 /*
- * Inside the guard. Receives were posted to @qp. Run the sender that waits for them.
+ * Inside the epoch. Receives were posted to @qp. Run the sender that waits for them.
  * Flush them if @qp is in error.
  */
 static void peal_kick_received(struct peal_qp *qp, struct peal_budget *budget)
 {
 	struct peal_qp *sender = NULL;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (qp->direct)
 		sender = qp->direct->ops->waiting_sender(qp->direct);
 	if (sender && peal_turn(sender, budget))
@@ -65,11 +65,11 @@ static int peal_kick_recv(struct peal_context *ctx, unsigned long index,
 {
 	struct peal_qp *qp;
 
-	peal_guard_enter();
+	peal_epoch_enter();
 	qp = peal_context_qp(ctx, index);
 	if (qp)
 		peal_kick_received(qp, budget);
-	peal_guard_exit();
+	peal_epoch_exit();
 	return qp ? 0 : -ENOENT;
 }
 
@@ -79,11 +79,11 @@ static int peal_kick_recv(struct peal_context *ctx, unsigned long index,
  */
 static bool peal_kick_is_elsewhere(const struct peal_qp *qp)
 {
-	return peal_qp_is_on_wire(qp) && READ_ONCE(qp->run.home) != smp_processor_id();
+	return peal_qp_is_on_wire(qp) && READ_ONCE(qp->run.cpu) != smp_processor_id();
 }
 
 /*
- * Inside the guard. Give the queue pair that has been overdue longest a turn.
+ * Inside the epoch. Give the queue pair that has been overdue longest a turn.
  * Return: false when none is overdue, or when that one must run on another CPU.
  */
 static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget *budget)
@@ -91,7 +91,7 @@ static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget
 	struct peal_engine *e = ctx->engine;
 	struct peal_qp *qp = peal_runlist_pop_overdue(&e->run, ctx);
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (!qp)
 		return false;
 	if (peal_kick_is_elsewhere(qp)) {
@@ -114,13 +114,13 @@ static void peal_kick_overdue(struct peal_context *ctx, struct peal_budget *budg
 	bool more = true;
 
 	while (more && peal_budget_is_left(budget)) {
-		peal_guard_enter();
+		peal_epoch_enter();
 		more = peal_kick_serve_overdue(ctx, budget);
-		peal_guard_exit();
+		peal_epoch_exit();
 	}
 }
 
-static int peal_kick_knock(void *owner, unsigned int cmd, unsigned long arg)
+static int peal_kick_ioctl(void *owner, unsigned int cmd, unsigned long arg)
 {
 	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
 	struct peal_context *ctx = owner;
@@ -140,18 +140,18 @@ static int peal_kick_knock(void *owner, unsigned int cmd, unsigned long arg)
 	return ret;
 }
 
-const struct peal_door_ops peal_kick_door_ops = { .knock = peal_kick_knock };
+const struct peal_kick_file_ops peal_kick_ops = { .ioctl = peal_kick_ioctl };
 
 /* ---- the kernel's kick ---- */
 
 /*
- * May the caller run a queue pair? Not with interrupts off, because the guard and the locks
+ * May the caller run a queue pair? Not with interrupts off, because the epoch and the locks
  * only disable softirqs. Not inside a handler that we have called either, because a handler
  * that posts would be called again for that post, and so on until the stack overflows.
  */
 static bool peal_kick_may_run_here(void)
 {
-	return !irqs_disabled() && !in_hardirq() && !peal_guard_held();
+	return !irqs_disabled() && !in_hardirq() && !peal_epoch_held();
 }
 
 /* Run @qp because there may be something to send or to flush. Any context may call. */
@@ -161,10 +161,10 @@ void peal_kick(struct peal_qp *qp)
 		peal_defer(qp);
 		return;
 	}
-	peal_guard_enter();
+	peal_epoch_enter();
 	if (peal_turn_once(qp))
 		peal_defer_overdue(qp);
-	peal_guard_exit();
+	peal_epoch_exit();
 }
 
 /*
@@ -179,7 +179,7 @@ void peal_kick_receives(struct peal_qp *qp)
 		peal_defer(qp);
 		return;
 	}
-	peal_guard_enter();
+	peal_epoch_enter();
 	peal_kick_received(qp, &budget);
-	peal_guard_exit();
+	peal_epoch_exit();
 }

@@ -3,15 +3,15 @@
  * Kicks: turns in the context of the program or kernel user that has posted.
  *
  * Owns: how much a caller does before it leaves the rest to the worker.
- * Does not know: how a program's call arrives here (door.h), what a turn does.
+ * Does not know: how a program's call arrives here (kick_file.h), what a turn does.
  */
 #ifndef PEAL_KICK_H
 #define PEAL_KICK_H
 
-#include "base/door.h"
+#include "base/kick_file.h"
 #include "queue/qp.h"
 
-extern const struct peal_door_ops peal_kick_door_ops;
+extern const struct peal_kick_file_ops peal_kick_ops;
 
 void peal_kick(struct peal_qp *qp);
 void peal_kick_receives(struct peal_qp *qp);

@@ -5,7 +5,7 @@
 #include <linux/rcupdate.h>
 
 #include "base/compat.h"
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "engine/poller.h"
@@ -39,7 +39,7 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 }
 
 /*
- * The caller has removed all queue pairs and contexts. Kicks that passed a door before it was
+ * The caller has removed all queue pairs and contexts. Kicks that passed a kick file before it was
  * revoked may still count themselves and wake the thread. They are RCU readers, so one grace
  * period ends them all. It is expedited because an administrator waits for the removal.
  */
@@ -51,26 +51,26 @@ void peal_engine_stop(struct peal_engine *e)
 	destroy_workqueue(e->homes);
 }
 
-/* Return: a context whose door is still shut, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
+/* Return: a context whose kick file is still shut, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
 struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib,
 					     struct peal_quota *quota)
 {
-	struct peal_context *ctx = peal_context_create(ib, quota, &peal_kick_door_ops, e);
+	struct peal_context *ctx = peal_context_create(ib, quota, &peal_kick_ops, e);
 
 	if (!IS_ERR(ctx))
-		peal_roster_add(&e->roster, ctx);
+		peal_poll_list_add(&e->poll_list, ctx);
 	return ctx;
 }
 
 /*
- * The caller has revoked or discarded the door. The engine's thread may still look at the
- * doorbells of @ctx, so wait for the guard. This takes no longer than a section of another CPU
+ * The caller has revoked or discarded the kick file. The engine's thread may still look at the
+ * doorbells of @ctx, so wait for the epoch. This takes no longer than a section of another CPU
  * lasts. Kicks may be under way until a grace period is over, see peal_engine_stop().
  */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
-	peal_roster_remove(&e->roster, ctx);
-	peal_guard_wait();
+	peal_poll_list_remove(&e->poll_list, ctx);
+	peal_epoch_wait();
 	peal_context_destroy(ctx);
 }
 
@@ -86,9 +86,9 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
  */
 void peal_engine_remove_qp(struct peal_qp *qp)
 {
-	peal_guard_wait();
+	peal_epoch_wait();
 	peal_schedule_cancel(qp);
-	peal_guard_wait();
+	peal_epoch_wait();
 }
 
 /* Return: as many turns as it takes to flush full rings and the messages in flight. */
@@ -115,14 +115,14 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 	struct peal_qp *qp;
 	bool more = false;
 
-	peal_guard_enter();
+	peal_epoch_enter();
 	qp = xa_find(&e->table->qps, &at->place, ULONG_MAX, XA_PRESENT);
 	if (qp && qp->ib.qp_type != IB_QPT_GSI) {
 		peal_qp_mark_removed(qp);
 		peal_qp_fail(qp);
 		more = peal_turn_once(qp) && ++at->turns < peal_engine_flush_turns(qp);
 	}
-	peal_guard_exit();
+	peal_epoch_exit();
 	if (!more)
 		*at = (struct peal_abandoned){ .place = at->place + 1 };
 	return qp;
@@ -143,7 +143,7 @@ void peal_engine_abandon(struct peal_engine *e)
 {
 	struct peal_abandoned at = { };
 
-	peal_roster_leave(&e->roster);
+	peal_poll_list_leave(&e->poll_list);
 	smp_mb();	/* B: GONE is visible before the flush reads the rings */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
@@ -152,5 +152,5 @@ void peal_engine_abandon(struct peal_engine *e)
 /* The device has moved to another network namespace, where programs may use it again. */
 void peal_engine_return(struct peal_engine *e)
 {
-	peal_roster_return(&e->roster);
+	peal_poll_list_return(&e->poll_list);
 }

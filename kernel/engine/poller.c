@@ -44,13 +44,13 @@ static void peal_poller_want(struct peal_engine *e, u64 now)
 	wake_up_process(e->thread);
 }
 
-/* Inside the guard, so the CPU does not change. */
+/* Inside the epoch, so the CPU does not change. */
 void peal_poller_note_kick(struct peal_engine *e)
 {
 	struct peal_streak *streak = this_cpu_ptr(&peal_streak);
 	u64 now;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (num_online_cpus() == 1)
 		return;
 	now = local_clock();
@@ -78,7 +78,7 @@ static void peal_poller_rung(void *owner, struct peal_qp *qp)
  */
 static bool peal_poller_scan(struct peal_engine *e)
 {
-	return peal_roster_scan(&e->roster, peal_poller_rung, e);
+	return peal_poll_list_scan(&e->poll_list, peal_poller_rung, e);
 }
 
 /*
@@ -88,7 +88,7 @@ static bool peal_poller_scan(struct peal_engine *e)
 static void peal_poller_announce(struct peal_engine *e, bool awake)
 {
 	WRITE_ONCE(e->awake, awake);
-	peal_roster_announce(&e->roster, awake);
+	peal_poll_list_announce(&e->poll_list, awake);
 	smp_mb();	/* B */
 }
 
@@ -119,7 +119,7 @@ static bool peal_poller_fall_asleep(struct peal_engine *e)
 	bool done;
 
 	peal_poller_announce(e, false);
-	peal_roster_begin_pass(&e->roster);
+	peal_poll_list_begin_pass(&e->poll_list);
 	done = peal_poller_scan(e);
 	peal_poller_leave_work(e);
 	if (unlikely(!done))
@@ -231,7 +231,7 @@ static int peal_poller_thread(void *arg)
  */
 int peal_poller_start(struct peal_engine *e, const char *name)
 {
-	peal_roster_init(&e->roster);
+	peal_poll_list_init(&e->poll_list);
 	INIT_WORK(&e->last_pass, peal_poller_end_pass);
 	e->thread = kthread_create(peal_poller_thread, e, "%s-engine", name);
 	if (IS_ERR(e->thread))

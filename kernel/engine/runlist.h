@@ -9,8 +9,8 @@
  *
  * Lock: runlist->lock guards all these lists. Nothing else is taken inside it. It is taken
  * with interrupts off, because kernel users post in any context. A caller that takes a
- * queue pair is inside the guard. The destroyer of a queue pair removes it from the lists
- * and then waits for the guard.
+ * queue pair is inside the epoch. The destroyer of a queue pair removes it from the lists
+ * and then waits for the epoch.
  */
 #ifndef PEAL_RUNLIST_H
 #define PEAL_RUNLIST_H

@@ -39,7 +39,7 @@ void peal_schedule_cancel(struct peal_qp *qp)
  */
 void peal_defer_home(struct peal_qp *qp)
 {
-	queue_work_on(READ_ONCE(qp->run.home), qp->engine->homes, &qp->run.work);
+	queue_work_on(READ_ONCE(qp->run.cpu), qp->engine->homes, &qp->run.work);
 }
 
 /*
@@ -64,10 +64,10 @@ void peal_defer(struct peal_qp *qp)
 		peal_workers_queue(&e->work);
 }
 
-/* Inside the guard, in a program's call that has used up its budget. */
+/* Inside the epoch, in a program's call that has used up its budget. */
 void peal_defer_overdue(struct peal_qp *qp)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	peal_runlist_owe(&qp->engine->run, qp);
 	peal_defer(qp);
 }
@@ -96,7 +96,7 @@ static void peal_schedule_start(struct hrtimer *timer, ktime_t when)
 /**
  * peal_schedule_timer() - let @qp's timer expire at @when at the latest
  *
- * The caller holds sq.lock or rq.lock, inside the guard. The requester and the responder hold
+ * The caller holds sq.lock or rq.lock, inside the epoch. The requester and the responder hold
  * different locks and have different times, so timer_lock makes sure that the later time does
  * not replace the earlier one.
  *
@@ -109,7 +109,7 @@ void peal_schedule_timer(struct peal_qp *qp, ktime_t when)
 {
 	struct peal_run *run = &qp->run;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	peal_qp_assert_either_held(qp);
 	smp_mb();	/* J */
 	if (likely(peal_schedule_is_earlier(&run->timer, when)))

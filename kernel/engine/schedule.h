@@ -25,11 +25,11 @@ void peal_schedule_timer(struct peal_qp *qp, ktime_t when);
 
 /*
  * Ask for a turn of @qp at @when at the latest. KTIME_MAX asks for none. The caller holds
- * sq.lock or rq.lock, inside the guard.
+ * sq.lock or rq.lock, inside the epoch.
  */
 static inline void peal_schedule_at(struct peal_qp *qp, ktime_t when)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	peal_qp_assert_either_held(qp);
 	if (unlikely(when != KTIME_MAX))
 		peal_schedule_timer(qp, when);

@@ -4,7 +4,7 @@
  */
 #include <linux/percpu.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "engine/schedule.h"
 #include "engine/timer.h"
 #include "engine/turn.h"
@@ -24,13 +24,13 @@ struct peal_allowance {
 
 static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
 
-/* Inside the guard and in softirq, so no other timer of ours interrupts. */
+/* Inside the epoch and in softirq, so no other timer of ours interrupts. */
 static struct peal_budget *peal_timer_budget(void)
 {
 	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
 	u64 now = get_jiffies_64();
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (allowance->jiffy != now)
 		*allowance = (struct peal_allowance){
 			.jiffy = now, .budget.left = PEAL_TIMERS_BUDGET,
@@ -56,11 +56,11 @@ enum hrtimer_restart peal_timer_expired(struct hrtimer *timer)
 {
 	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
 
-	peal_guard_enter();
+	peal_epoch_enter();
 	smp_mb();	/* J: pairs with peal_schedule_timer() */
 	if (peal_timer_turn(qp))
 		peal_defer(qp);
-	peal_guard_exit();
+	peal_epoch_exit();
 	return HRTIMER_NORESTART;
 }
 

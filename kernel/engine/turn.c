@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See turn.h. Every function runs inside the guard.
+ * See turn.h. Every function runs inside the epoch.
  */
 #include "base/compat.h"
 #include "engine/engine.h"
@@ -26,11 +26,11 @@ static bool peal_turn_is_home(struct peal_qp *qp)
 	if (likely(!peal_qp_is_on_wire(qp)))
 		return true;
 	if (qp->ib.qp_type == IB_QPT_UC && qp->state == IB_QPS_RTS &&
-	    run->home != smp_processor_id() && cpu_online(run->home) &&
-	    time_before(jiffies, run->home_at + PEAL_HOME_JIFFIES))
+	    run->cpu != smp_processor_id() && cpu_online(run->cpu) &&
+	    time_before(jiffies, run->cpu_at + PEAL_HOME_JIFFIES))
 		return false;
-	WRITE_ONCE(run->home, smp_processor_id());
-	run->home_at = jiffies;
+	WRITE_ONCE(run->cpu, smp_processor_id());
+	run->cpu_at = jiffies;
 	return true;
 }
 
@@ -38,34 +38,34 @@ static bool peal_turn_is_home(struct peal_qp *qp)
  * No lock is held any more. Put the queue pairs into error that the turn has collected, then
  * raise its completions and events.
  */
-void peal_turn_end(struct peal_burst *burst)
+void peal_turn_end(struct peal_notify *notify)
 {
 	struct peal_qp *qp;
 	u32 i;
 
-	peal_guard_assert_held();
-	for (i = 0; i < burst->num_failed; i++) {
-		qp = burst->failed[i].qp;
-		peal_qp_end(qp, burst->failed[i].life);
+	peal_epoch_assert_held();
+	for (i = 0; i < notify->num_failed; i++) {
+		qp = notify->failed[i].qp;
+		peal_qp_end(qp, notify->failed[i].generation);
 		peal_defer(qp);
 	}
-	peal_burst_raise(burst);
+	peal_notify_raise(notify);
 }
 
 /*
  * Under sq.lock. Run the queue, and set the timer for the next turn.
  * Return: true when @budget ended before the work.
  */
-bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget)
+bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_transport *transport = qp->transport;
 	bool more;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!transport))
 		return false;	/* the queue pair is being destroyed */
-	more = transport->ops->run(transport, burst, budget);
+	more = transport->ops->run(transport, notify, budget);
 	peal_ring_show(&qp->sq.ring);
 	if (transport->ops->deadline)
 		peal_schedule_at(qp, transport->ops->deadline(transport));
@@ -76,18 +76,18 @@ bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 {
 	struct peal_budget budget = { .left = PEAL_TURN_BUDGET };
-	struct peal_burst burst PEAL_UNINITIALIZED;
+	struct peal_notify notify PEAL_UNINITIALIZED;
 	bool more = false;
 
-	peal_guard_assert_held();
-	peal_burst_begin(&burst);
+	peal_epoch_assert_held();
+	peal_notify_begin(&notify);
 	spin_lock(&qp->sq.lock);
 	if (likely(peal_turn_is_home(qp)))
-		more = peal_turn_locked(qp, &burst, &budget);
+		more = peal_turn_locked(qp, &notify, &budget);
 	else
 		peal_defer_home(qp);
 	spin_unlock(&qp->sq.lock);
-	peal_turn_end(&burst);
+	peal_turn_end(&notify);
 	peal_budget_spend(whole, PEAL_TURN_BUDGET - budget.left);
 	return more;
 }
@@ -97,6 +97,6 @@ bool peal_turn_once(struct peal_qp *qp)
 {
 	struct peal_budget whole = { .left = PEAL_TURN_BUDGET };
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	return peal_turn(qp, &whole);
 }

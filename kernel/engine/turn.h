@@ -10,7 +10,7 @@
 #define PEAL_TURN_H
 
 #include "base/budget.h"
-#include "queue/burst.h"
+#include "queue/notify.h"
 #include "queue/qp.h"
 
 /* Budget of one turn (budget.h). Locks are held and softirqs are off for that long. */
@@ -18,7 +18,7 @@
 
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole);
 bool peal_turn_once(struct peal_qp *qp);
-bool peal_turn_locked(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
-void peal_turn_end(struct peal_burst *burst);
+bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
+void peal_turn_end(struct peal_notify *notify);
 
 #endif

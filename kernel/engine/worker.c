@@ -2,7 +2,7 @@
 /*
  * See worker.h.
  */
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "engine/schedule.h"
 #include "engine/turn.h"
 #include "engine/worker.h"
@@ -18,13 +18,13 @@ bool peal_worker_serve_next(struct peal_engine *e)
 
 	if (peal_runlist_is_empty(&e->run))
 		return false;
-	peal_guard_enter();
+	peal_epoch_enter();
 	qp = peal_runlist_pop(&e->run);
 	if (qp && peal_turn_once(qp)) {
 		peal_runlist_owe(&e->run, qp);
 		peal_runlist_add(&e->run, qp);
 	}
-	peal_guard_exit();
+	peal_epoch_exit();
 	return qp;
 }
 
@@ -48,11 +48,11 @@ void peal_worker_work_home(struct work_struct *work)
 	/* The work has started, so no kick needs to go on with @qp. */
 	if (peal_runlist_is_overdue(qp))
 		peal_runlist_remove(&e->run, qp);
-	peal_guard_enter();
+	peal_epoch_enter();
 	if (peal_turn_once(qp)) {
 		peal_runlist_owe(&e->run, qp);
 		peal_defer_home(qp);
 	}
-	peal_guard_exit();
+	peal_epoch_exit();
 }
 

@@ -101,7 +101,7 @@ static u64 peal_cursor_left(const struct peal_cursor *cursor)
 }
 
 /* Step over finished and empty entries to the one that holds the next byte. */
-static void peal_cursor_settle(struct peal_cursor *cursor)
+static void peal_cursor_next_entry(struct peal_cursor *cursor)
 {
 	while (cursor->at + 1 < cursor->num_sge && !peal_cursor_left(cursor)) {
 		cursor->at++;
@@ -112,13 +112,13 @@ static void peal_cursor_settle(struct peal_cursor *cursor)
 /* Skip @bytes that were already copied. The cursor must have that many left. */
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 {
-	peal_cursor_settle(cursor);
+	peal_cursor_next_entry(cursor);
 	while (bytes) {
 		u64 step = min(bytes, peal_cursor_left(cursor));
 
 		cursor->offset += step;
 		bytes -= step;
-		peal_cursor_settle(cursor);
+		peal_cursor_next_entry(cursor);
 	}
 }
 
@@ -140,8 +140,8 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 {
 	u32 pieces = 0;
 
-	peal_cursor_settle(dst);
-	peal_cursor_settle(src);
+	peal_cursor_next_entry(dst);
+	peal_cursor_next_entry(src);
 	while (bytes) {
 		u64 piece = bytes;
 		void *from = peal_cursor_here(src, &piece);

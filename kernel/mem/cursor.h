@@ -7,7 +7,7 @@
  * entry and from extent to extent.
  * Does not know: directions, messages, queue pairs.
  *
- * A cursor lives on the stack and only inside the guard, because its targets are valid only there.
+ * A cursor lives on the stack and only inside the epoch, because its targets are valid only there.
  */
 #ifndef PEAL_CURSOR_H
 #define PEAL_CURSOR_H

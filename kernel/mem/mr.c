@@ -7,7 +7,7 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "mem/mr.h"
 
 /* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
@@ -145,7 +145,7 @@ int peal_mr_deregister(struct ib_mr *ib)
 	if (atomic_cmpxchg(&mr->windows, 0, -1))
 		return -EBUSY;
 	peal_table_remove_key(mr->table, mr->account, mr->key.value);
-	peal_guard_wait();
+	peal_epoch_wait();
 	peal_mr_free(mr);
 	return 0;
 }
@@ -193,7 +193,7 @@ enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd 
  * @write: whether the entry receives data
  * @target: set on success
  *
- * Call inside the guard. Return: PEAL_REASON_NONE or an LKEY reason.
+ * Call inside the epoch. Return: PEAL_REASON_NONE or an LKEY reason.
  */
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 			       const struct peal_sge *sge, bool write,
@@ -202,7 +202,7 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 	struct peal_mr *mr = peal_mr_find(table, sge->lkey);
 	enum peal_reason reason;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (unlikely(!mr))
 		return PEAL_REASON_LKEY_UNKNOWN;
 	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,

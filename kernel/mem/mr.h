@@ -7,8 +7,8 @@
  * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
  *
  * The key, range and rights of a region do not change while its key is in the table, so the data
- * path reads them without a lock, inside the guard. Deregistration takes the key out of the table,
- * waits for the guard, and then unpins the memory.
+ * path reads them without a lock, inside the epoch. Deregistration takes the key out of the table,
+ * waits for the epoch, and then unpins the memory.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
@@ -46,7 +46,7 @@ struct peal_mr {
 	struct peal_account *account;	/* account of the context, or of the kernel */
 };
 
-/* The memory that a checked key gives access to. Valid until the guard is left. */
+/* The memory that a checked key gives access to. Valid until the epoch is left. */
 struct peal_target {
 	const struct peal_mr *mr;
 	u64 offset;		/* from the region's first byte; without umem the address */

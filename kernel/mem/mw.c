@@ -2,7 +2,7 @@
 /*
  * See mw.h. Rules: IBTA 10.6.7.2 (memory windows), 10.6.7.2.6 (type 2B).
  */
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "mem/mw.h"
 
 #define PEAL_MW_ACCESS \
@@ -34,7 +34,7 @@ static void peal_mw_unbind(struct peal_mw *mw)
 void peal_mw_destroy(struct peal_mw *mw)
 {
 	peal_table_remove_key(mw->table, mw->account, mw->key.value);
-	peal_guard_wait();
+	peal_epoch_wait();
 	peal_mw_unbind(mw);
 }
 
@@ -68,9 +68,9 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 }
 
 static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
-			     const struct peal_send *send)
+			     const struct peal_wqe *wqe)
 {
-	bool same_index = !((send->bind.new_rkey ^ mw->key.value) >> 8);
+	bool same_index = !((wqe->bind.new_rkey ^ mw->key.value) >> 8);
 
 	lockdep_assert_held(&mw->lock);
 	/* Do not compare the current low byte, because libibverbs does not track it. */
@@ -102,28 +102,28 @@ static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 /**
  * peal_mw_bind() - execute a BIND_MW
  *
- * Call inside the guard.
+ * Call inside the epoch.
  *
  * Return: PEAL_REASON_NONE, or a BIND reason without any change to the window.
  */
 enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
-			      const struct peal_send *send)
+			      const struct peal_wqe *wqe)
 {
-	struct peal_mw *mw = peal_mw_find(table, send->rkey);
-	struct peal_mr *mr = peal_mr_find(table, send->bind.mr_lkey);
+	struct peal_mw *mw = peal_mw_find(table, wqe->rkey);
+	struct peal_mr *mr = peal_mr_find(table, wqe->bind.mr_lkey);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (!mw)
 		return PEAL_REASON_BIND_WINDOW;
-	if (send->bind.length)
-		reason = peal_mw_check_region(mr, pd, &send->bind);
+	if (wqe->bind.length)
+		reason = peal_mw_check_region(mr, pd, &wqe->bind);
 	if (reason)
 		return reason;
 	spin_lock(&mw->lock);
-	if (!peal_mw_may_bind(mw, pd, send))
+	if (!peal_mw_may_bind(mw, pd, wqe))
 		reason = PEAL_REASON_BIND_WINDOW;
-	else if (!peal_mw_set(mw, mr, qpn, &send->bind))
+	else if (!peal_mw_set(mw, mr, qpn, &wqe->bind))
 		reason = PEAL_REASON_BIND_REGION;
 	spin_unlock(&mw->lock);
 	return reason;
@@ -154,19 +154,19 @@ enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd
 }
 
 static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd, u32 qpn,
-				      const struct peal_send *send, int access,
+				      const struct peal_wqe *wqe, int access,
 				      struct peal_target *target)
 {
 	enum peal_reason reason;
 
 	lockdep_assert_held(&mw->lock);
-	if (mw->key.value != send->rkey || !mw->region)
+	if (mw->key.value != wqe->rkey || !mw->region)
 		return PEAL_REASON_RKEY_UNKNOWN;
 	if (mw->qpn && mw->qpn != qpn)
 		return PEAL_REASON_RKEY_QP;
-	reason = peal_key_allows(&mw->key, pd, send->remote_addr, send->length, access);
+	reason = peal_key_allows(&mw->key, pd, wqe->remote_addr, wqe->length, access);
 	target->mr = mw->region;
-	target->offset = send->remote_addr - mw->region->key.iova;
+	target->offset = wqe->remote_addr - mw->region->key.iova;
 	return reason;
 }
 
@@ -174,31 +174,31 @@ static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd
  * peal_rkey_check() - check whether a request may use its remote range
  * @pd: protection domain of the responding queue pair
  * @qpn: number of the responding queue pair
- * @send: the request; do not call this for a length of 0, because that needs no key
+ * @wqe: the request; do not call this for a length of 0, because that needs no key
  * @access: IB_ACCESS_REMOTE_*
- * @target: set on success, valid inside the guard
+ * @target: set on success, valid inside the epoch
  *
  * Return: PEAL_REASON_NONE or an RKEY reason.
  */
 enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
-				 const struct peal_send *send, int access,
+				 const struct peal_wqe *wqe, int access,
 				 struct peal_target *target)
 {
-	struct peal_mr *mr = peal_mr_find(table, send->rkey);
+	struct peal_mr *mr = peal_mr_find(table, wqe->rkey);
 	struct peal_mw *mw;
 	enum peal_reason reason;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (likely(mr)) {
 		target->mr = mr;
-		target->offset = send->remote_addr - mr->key.iova;
-		return peal_key_allows(&mr->key, pd, send->remote_addr, send->length, access);
+		target->offset = wqe->remote_addr - mr->key.iova;
+		return peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->length, access);
 	}
-	mw = peal_mw_find(table, send->rkey);
+	mw = peal_mw_find(table, wqe->rkey);
 	if (!mw)
 		return PEAL_REASON_RKEY_UNKNOWN;
 	spin_lock(&mw->lock);
-	reason = peal_mw_check(mw, pd, qpn, send, access, target);
+	reason = peal_mw_check(mw, pd, qpn, wqe, access, target);
 	spin_unlock(&mw->lock);
 	return reason;
 }

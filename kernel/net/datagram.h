@@ -23,7 +23,7 @@ struct peal_port;
  * segmentation. Only rx.c writes it.
  */
 struct peal_arrival {
-	struct peal_port *port;		/* valid in its guard section; later, ask peal_rx_has() */
+	struct peal_port *port;		/* valid in its epoch section; later, ask peal_rx_has() */
 	u16 udp;			/* offset of the UDP header from the IP header */
 	u16 vlan_id;
 	bool ipv6;

@@ -10,7 +10,7 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "net/netns.h"
 #include "net/port.h"
 

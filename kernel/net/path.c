@@ -117,7 +117,7 @@ static struct dst_entry *peal_path_lookup(const struct peal_path *path, struct n
 }
 
 /* @dst: the new cached route, whose reference the path takes over, or NULL. */
-static void peal_path_keep(struct peal_path *path, struct dst_entry *dst)
+static void peal_path_cache_route(struct peal_path *path, struct dst_entry *dst)
 {
 	struct dst_entry *old;
 
@@ -160,7 +160,7 @@ struct dst_entry *peal_path_route(struct peal_path *path, struct net *net)
 	if (dst)
 		return dst;
 	dst = peal_path_lookup(path, net);
-	peal_path_keep(path, IS_ERR(dst) ? NULL : dst);
+	peal_path_cache_route(path, IS_ERR(dst) ? NULL : dst);
 	return dst;
 }
 
@@ -200,7 +200,7 @@ static u16 peal_path_sport(u32 flow_label, u32 hash)
 				       IB_ROCE_UDP_ENCAP_VALID_PORT_MIN));
 }
 
-int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_room *room,
+int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		   const struct rdma_ah_attr *attr, u32 hash)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
@@ -211,7 +211,7 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_r
 		return -EINVAL;
 	*path = (struct peal_path){
 		.port = port,
-		.room = room,
+		.tx_quota = tx_quota,
 		.ipv6 = rdma_gid_attr_network_type(gid) == RDMA_NETWORK_IPV6,
 		.sgid = gid->gid,
 		.dgid = grh->dgid,
@@ -246,10 +246,10 @@ static struct dst_entry *peal_path_route_now(struct peal_path *path)
 	return peal_path_route(path, path->port->net);
 }
 
-int peal_path_resolve(struct peal_path *path, struct peal_port *port, struct peal_room *room,
-		      const struct rdma_ah_attr *attr, u32 hash)
+int peal_path_resolve(struct peal_path *path, struct peal_port *port,
+		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 hash)
 {
-	int ret = peal_path_init(path, port, room, attr, hash);
+	int ret = peal_path_init(path, port, tx_quota, attr, hash);
 
 	if (ret)
 		return ret;

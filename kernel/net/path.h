@@ -23,11 +23,11 @@
 #include <rdma/ib_verbs.h>
 
 struct peal_port;
-struct peal_room;
+struct peal_tx_quota;
 
 struct peal_path {
 	struct peal_port *port;		/* sends the packets; outlives the path */
-	struct peal_room *room;		/* charged for the packets; outlives the path's senders */
+	struct peal_tx_quota *tx_quota;	/* charged for the packets; outlives the path's senders */
 	int ifindex;			/* of the GID's netdev: the device's, or a VLAN's on it */
 	bool ipv6;
 	bool multicast;
@@ -55,7 +55,7 @@ int peal_path_permit(const struct peal_port *port, const struct rdma_ah_attr *at
  * peal_path_resolve() - make a path from an address vector, and look up its first route
  * @path: not in use. Its contents do not matter, also when this fails.
  * @port: the device's. The GID's attribute may name a VLAN on its netdev.
- * @room: of the context whose queue pairs send there, or the kernel's
+ * @tx_quota: of the context whose queue pairs send there, or the kernel's
  * @attr: with GRH and sgid_attr
  * @hash: chooses the source port when the flow label is 0 (from the queue pairs)
  *
@@ -65,15 +65,15 @@ int peal_path_permit(const struct peal_port *port, const struct rdma_ah_attr *at
  * Return: 0; -EINVAL: no RoCEv2 GID, or source and destination of different IP versions;
  * -ENETUNREACH or another error of the route lookup.
  */
-int peal_path_resolve(struct peal_path *path, struct peal_port *port, struct peal_room *room,
-		      const struct rdma_ah_attr *attr, u32 hash);
+int peal_path_resolve(struct peal_path *path, struct peal_port *port,
+		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 hash);
 /*
  * As peal_path_resolve(), but the route is not looked up before the first packet. Address
  * handles need this, because the connection manager creates and destroys them with
  * interrupts off. Neither peal_path_init() nor peal_path_release() sleeps. Both may be
  * called in any context.
  */
-int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_room *room,
+int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		   const struct rdma_ah_attr *attr, u32 hash);
 /* Call once after a successful init or resolve, when no sender uses the path any more. */
 void peal_path_release(struct peal_path *path);

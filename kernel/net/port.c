@@ -22,7 +22,7 @@ void peal_port_end(struct peal_port *port)
 
 int peal_port_open(struct peal_port *port, struct net *net)
 {
-	return peal_rooms_open(&port->rooms, net);
+	return peal_tx_quotas_open(&port->tx_quotas, net);
 }
 
 void peal_port_join(struct peal_port *port, struct peal_netns *netns, struct net *net)
@@ -35,6 +35,6 @@ void peal_port_join(struct peal_port *port, struct peal_netns *netns, struct net
 void peal_port_close(struct peal_port *port)
 {
 	port->netns = NULL;
-	if (port->rooms.kernel)
-		peal_rooms_close(&port->rooms);
+	if (port->tx_quotas.kernel)
+		peal_tx_quotas_close(&port->tx_quotas);
 }

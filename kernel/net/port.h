@@ -3,7 +3,7 @@
  * The port of a device (IBTA 3.2): the netdev by which its packets leave and arrive.
  *
  * Owns: the netdev, the network namespace, and the memory limits of the transmit queues and
- * of early packets.
+ * of out-of-order packets.
  * Does not know: queue pairs. Received packets go to the owner, through ops.
  */
 #ifndef PEAL_PORT_H
@@ -15,7 +15,7 @@
 #include "base/budget.h"
 #include "base/table.h"
 #include "net/reorder_mem.h"
-#include "net/room.h"
+#include "net/tx_quota.h"
 
 struct peal_datagram;
 struct peal_netns;
@@ -25,14 +25,14 @@ struct peal_qp;
 /* What the owner of a port provides. */
 struct peal_port_ops {
 	/*
-	 * Inside the guard. Return: the queue pair of this number. NULL: there is none, so
+	 * Inside the epoch. Return: the queue pair of this number. NULL: there is none, so
 	 * another user of the UDP port may own the packet.
 	 */
 	struct peal_qp *(*find)(struct peal_port *port, u32 qpn);
 	/*
-	 * Inside the guard with softirqs off. Never called from inside a send of ours,
+	 * Inside the epoch with softirqs off. Never called from inside a send of ours,
 	 * because the receive side queues such packets. @qp: what find() returned in the
-	 * same section of the guard, or NULL. Consumes dg->skb. When @budget is used up,
+	 * same section of the epoch, or NULL. Consumes dg->skb. When @budget is used up,
 	 * the engine does the rest of the work that the packet causes.
 	 */
 	void (*deliver)(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
@@ -55,7 +55,7 @@ struct peal_port {
 	/* Guarded by peal_netns_mutex: */
 	struct list_head node;		/* on netns->rx.ports */
 
-	struct peal_rooms rooms;	/* open while netns is set */
+	struct peal_tx_quotas tx_quotas;	/* open while netns is set */
 	struct peal_reorder_mem reorder_mem;
 };
 
@@ -65,10 +65,10 @@ struct peal_port {
 /* The port's MTU: the largest path MTU whose packets fit the link, or 256 when none fits. */
 static inline enum ib_mtu peal_port_mtu(const struct peal_port *port)
 {
-	int room = (int)READ_ONCE(port->ndev->mtu) - PEAL_HEADERS_BYTES;
+	int tx_quota = (int)READ_ONCE(port->ndev->mtu) - PEAL_HEADERS_BYTES;
 	enum ib_mtu mtu = IB_MTU_4096;
 
-	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > room)
+	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > tx_quota)
 		mtu--;
 	return mtu;
 }

@@ -7,7 +7,7 @@
 #include "base/table.h"
 #include "net/datagram.h"
 #include "net/reorder_mem.h"
-#include "proto/early.h"
+#include "proto/reorder.h"
 
 /*
  * The limit of a device, in bytes of skbs with their overhead (truesize): a hundred times
@@ -20,7 +20,7 @@
  * is limited until half of the memory is in use. After that the heaviest users stop first,
  * and a newcomer still finds space.
  */
-#define PEAL_REORDER_MEM_PART		(PEAL_REORDER_MEM_BYTES / 2 / PEAL_EARLY_SLOTS)
+#define PEAL_REORDER_MEM_PART		(PEAL_REORDER_MEM_BYTES / 2 / PEAL_REORDER_SLOTS)
 
 /*
  * The largest truesize of one packet: payloads of the path MTU, plus bytes of overhead. It
@@ -85,7 +85,7 @@ void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb)
 	skb_ext_reset(skb);
 	peal_reorder_mem_detach(skb);
 	atomic_long_add(skb->truesize, &mem->bytes);
-	peal_count(mem->table, early_kept);
+	peal_count(mem->table, reorder_kept);
 }
 
 void peal_reorder_mem_take(struct peal_reorder_mem *mem, const struct sk_buff *skb)
@@ -96,6 +96,6 @@ void peal_reorder_mem_take(struct peal_reorder_mem *mem, const struct sk_buff *s
 void peal_reorder_mem_lose(struct peal_reorder_mem *mem, struct sk_buff *skb)
 {
 	peal_reorder_mem_take(mem, skb);
-	peal_count(mem->table, early_lost);
+	peal_count(mem->table, reorder_lost);
 	kfree_skb(skb);
 }

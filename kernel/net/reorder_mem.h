@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How much memory a device spends on early packets: packets that came before their turn and
+ * How much memory a device spends on out-of-order packets: packets that came before their turn and
  * are kept until then.
  *
  * Owns: the sum over all queue pairs, and the rule that decides which queue pair may keep a
  * packet. A kept skb is charged to no socket and to no program. A limit is necessary,
- * because peers decide how many packets come early, and programs decide how many queue
+ * because peers decide how many packets arrive out of order, and programs decide how many queue
  * pairs there are.
- * Does not know: where the packets are kept, and when their turn comes (../proto/early.h).
+ * Does not know: where the packets are kept, and when their turn comes (../proto/reorder.h).
  *
  * No lock: the sum is read before a packet is kept and grows afterwards, so each CPU may
  * exceed the limit by one packet.

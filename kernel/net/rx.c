@@ -8,7 +8,7 @@
  * can be bound to an address and port. That socket still gets the packets that are not for
  * us: those to addresses of other netdevs, and to QP numbers that we do not know.
  *
- * A packet may arrive while this CPU is inside the guard, because a redirection (tc mirred)
+ * A packet may arrive while this CPU is inside the epoch, because a redirection (tc mirred)
  * can lead from our own transmission straight back to this hook. The lock of a queue pair
  * may be held then, so such packets wait for a work item.
  */
@@ -29,7 +29,7 @@
 #include <net/xfrm.h>
 
 #include "base/budget.h"
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "base/trace.h"
 #include "base/workers.h"
 #include "net/datagram.h"
@@ -44,7 +44,7 @@
  * packets in one skb. The engine does the rest. The budget suffices for a window, or for a
  * piece of a READ, because packets that another CPU sends meanwhile overtake those that
  * this CPU has sent, on every link with a queue per CPU. Packets that one NAPI poll
- * delivers one by one, 64 at most, have this budget each, because the guard is left between
+ * delivers one by one, 64 at most, have this budget each, because the epoch is left between
  * them.
  */
 #define PEAL_RX_BUDGET	(1024 << 10)
@@ -72,7 +72,7 @@ void peal_rx_remove_port(struct peal_rx *rx, struct peal_port *port)
 /* Wait until no hook uses the removed port and the work item has dropped its packets. */
 void peal_rx_forget_port(struct peal_rx *rx)
 {
-	peal_guard_wait();
+	peal_epoch_wait();
 	flush_work(&rx->work);
 }
 
@@ -81,7 +81,7 @@ static struct peal_port *peal_rx_find_below(struct peal_rx *rx, struct net_devic
 {
 	struct peal_port *port;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	list_for_each_entry_lockless(port, &rx->ports, node)
 		if (netdev_has_upper_dev_all_rcu(port->ndev, ndev))
 			return port;
@@ -89,26 +89,26 @@ static struct peal_port *peal_rx_find_below(struct peal_rx *rx, struct net_devic
 }
 
 /*
- * Inside the guard. Return: the port on @ndev, or on a netdev that lies below it (@ndev is
+ * Inside the epoch. Return: the port on @ndev, or on a netdev that lies below it (@ndev is
  * a VLAN, a bridge or a bond). NULL: no device is there, so the packet is not ours.
  */
 static struct peal_port *peal_rx_find(struct peal_rx *rx, struct net_device *ndev)
 {
 	struct peal_port *port;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	list_for_each_entry_lockless(port, &rx->ports, node)
 		if (port->ndev == ndev)
 			return port;
 	return peal_rx_find_below(rx, ndev);
 }
 
-/* Inside the guard. Is the port still there? It may go while a packet waits in the backlog. */
+/* Inside the epoch. Is the port still there? It may go while a packet waits in the backlog. */
 static bool peal_rx_has(struct peal_rx *rx, const struct peal_port *port)
 {
 	const struct peal_port *other;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	list_for_each_entry_lockless(other, &rx->ports, node)
 		if (other == port)
 			return true;
@@ -246,7 +246,7 @@ static enum peal_drop peal_rx_check(struct sk_buff *skb, struct peal_datagram *d
 }
 
 /*
- * Inside the guard. Takes one packet for @port. skb->data is at the IP header. @qp: as in
+ * Inside the epoch. Takes one packet for @port. skb->data is at the IP header. @qp: as in
  * deliver().
  */
 static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
@@ -255,7 +255,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	struct peal_datagram dg;
 	enum peal_drop drop = peal_rx_check(skb, &dg);
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
 	if (drop) {
 		peal_rx_drop(port, skb, &dg.packet, drop);
@@ -277,13 +277,13 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
 	struct sk_buff *next;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (!skb_is_gso(skb)) {
 		peal_rx_take(port, skb, qp, &budget);
 		return;
 	}
 	__skb_push(skb, -skb_mac_offset(skb));
-	skb = udp_rcv_segment(peal_rooms_sock(&port->rooms), skb, !peal_arrival(skb)->ipv6);
+	skb = udp_rcv_segment(peal_tx_quotas_sock(&port->tx_quotas), skb, !peal_arrival(skb)->ipv6);
 	if (!skb)
 		peal_count_drop(port->table, PEAL_DROP_resource);
 	skb_list_walk_safe(skb, skb, next) {
@@ -301,12 +301,12 @@ static void peal_rx_work(struct work_struct *work)
 	while ((skb = skb_dequeue(&rx->backlog))) {
 		struct peal_port *port = peal_arrival(skb)->port;
 
-		peal_guard_enter();
+		peal_epoch_enter();
 		if (peal_rx_has(rx, port))
 			peal_rx_take_all(port, skb, NULL);
 		else
 			kfree_skb(skb);
-		peal_guard_exit();
+		peal_epoch_exit();
 		cond_resched();
 	}
 }
@@ -441,8 +441,8 @@ static void peal_rx_own(struct sk_buff *skb, struct peal_port *port, u32 at, boo
 }
 
 /*
- * Inside the guard and RCU. skb->data is at the IP header. @at: offset of the UDP header
- * from there. @nested: the guard was held already.
+ * Inside the epoch and RCU. skb->data is at the IP header. @at: offset of the UDP header
+ * from there. @nested: the epoch was held already.
  */
 static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 at, bool ipv6,
 				   __be16 sport, bool nested)
@@ -452,7 +452,7 @@ static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 
 	struct peal_port *port;
 	struct peal_qp *qp;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a packet arrives outside RCU");
 	owner = peal_rx_owner(rx->net, skb, ipv6);
 	port = owner ? peal_rx_find(rx, owner) : NULL;
@@ -478,14 +478,14 @@ static unsigned int peal_rx_udp(struct peal_rx *rx, struct sk_buff *skb, u32 at,
 {
 	struct udphdr buffer;
 	const struct udphdr *udp = skb_header_pointer(skb, at, sizeof(buffer), &buffer);
-	bool nested = peal_guard_held();
+	bool nested = peal_epoch_held();
 	unsigned int verdict;
 
 	if (!udp || udp->dest != htons(PEAL_ROCE_PORT))
 		return NF_ACCEPT;
-	peal_guard_enter();
+	peal_epoch_enter();
 	verdict = peal_rx_packet(rx, skb, at, ipv6, udp->source, nested);
-	peal_guard_exit();
+	peal_epoch_exit();
 	return verdict;
 }
 

@@ -22,9 +22,9 @@ struct peal_rx {
 	struct net *net;
 
 	/* Guarded by peal_netns_mutex: */
-	struct list_head ports;		/* by port->node; readers are inside the guard */
+	struct list_head ports;		/* by port->node; readers are inside the epoch */
 
-	struct sk_buff_head backlog;	/* packets that arrived inside the guard: see rx.c */
+	struct sk_buff_head backlog;	/* packets that arrived inside the epoch: see rx.c */
 	struct work_struct work;	/* takes the packets of the backlog */
 	struct nf_hook_ops hooks[PEAL_RX_HOOKS];
 };

@@ -16,7 +16,7 @@
 
 #include "net/crc.h"
 #include "net/netns.h"
-#include "net/room.h"
+#include "net/tx_quota.h"
 #include "net/tx.h"
 #include "proto/icrc.h"
 #include "net/port.h"
@@ -150,17 +150,16 @@ static struct neighbour *peal_tx_neighbour(const struct peal_path *path, struct 
 }
 
 /*
- * Return: false when the packet must be charged to the account for silent neighbours.
- * Packets for a neighbour that does not answer wait for seconds in a queue of that
- * neighbour, which the stack bounds. While they wait there, they must not take the room of
- * all other packets.
+ * Return: false when the packet must be charged to the account for silent neighbours. Packets for a
+ * neighbour that does not answer wait for seconds in a queue of that neighbour, which the stack
+ * bounds. While they wait there, they must not take the transmit quota of all other packets.
  */
 static bool peal_tx_waits_for_room(const struct peal_path *path, struct dst_entry *dst)
 {
 	struct neighbour *neighbour;
 	bool valid = true;
 
-	if (likely(!peal_room_is_scarce(path->room)) || path->multicast)
+	if (likely(!peal_tx_quota_is_scarce(path->tx_quota)) || path->multicast)
 		return true;
 	neighbour = peal_tx_neighbour(path, dst);
 	if (neighbour) {
@@ -189,8 +188,8 @@ static int peal_tx_out(struct peal_path *path, struct net *net, struct sk_buff *
 	skb->priority = peal_tx_priority(path);
 	skb_dst_set_noref(skb, dst);
 	if (likely(peal_tx_waits_for_room(path, dst))) {
-		peal_room_charge(path->room, skb);
-	} else if (!peal_room_charge_silent(path->room, skb)) {
+		peal_tx_quota_charge(path->tx_quota, skb);
+	} else if (!peal_tx_quota_charge_silent(path->tx_quota, skb)) {
 		kfree_skb(skb);
 		return -ENOBUFS;
 	}

@@ -24,8 +24,8 @@
 	X(path, "probe came in by another netdev than leads to the peer")	\
 	X(group, "no queue pair is attached to the multicast group")		\
 	X(stale, "response to, or repetition of, nothing that is known")			\
-	X(sequence, "early, and not kept")					\
-	X(conflict, "came early, and another packet speaks against it")	\
+	X(sequence, "out of order, and not kept")				\
+	X(conflict, "out of order, and another packet speaks against it")	\
 	X(order, "opcode does not continue the message")			\
 	X(receive, "no receive was posted (UC, UD)")				\
 	X(length, "longer than the receive buffer (UC, UD)")			\

@@ -71,7 +71,7 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	WIRE(UD, SEND_ONLY, PEAL_OP_SEND, OF_SEND | ONLY | PEAL_HAS_DETH),
 	WIRE(UD, SEND_ONLY_IMM, PEAL_OP_SEND_IMM, OF_SEND | ONLY | PEAL_HAS_DETH | IMM),
 
-	[PEAL_OPCODE_PROBE] = {
+	[PEAL_OPCODE_CHALLENGE] = {
 		.has = PEAL_HAS_PAYLOAD | ONLY, .header_bytes = HEADER_BYTES(0),
 	},
 };

@@ -51,7 +51,7 @@ enum peal_wire_op {
  * A manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to them). This packet has a BTH and
  * payload, and is no message of a queue pair. See transport/locality.h.
  */
-#define PEAL_OPCODE_PROBE	0xc0
+#define PEAL_OPCODE_CHALLENGE	0xc0
 
 /* Properties of an opcode, and its extended headers in the order of the wire. */
 #define PEAL_HAS_FIRST		0x0001	/* begins a message */

@@ -27,20 +27,20 @@ static void peal_requester_stop_timers(struct peal_requester *o)
 	o->gap_at = U64_MAX;
 }
 
-void peal_requester_init(struct peal_requester *o, struct peal_flight *flight, u32 entries)
+void peal_requester_init(struct peal_requester *o, struct peal_message *message, u32 entries)
 {
 	memset(o, 0, sizeof(*o));
-	peal_trail_init(&o->trail, flight, entries);
+	peal_inflight_init(&o->inflight, message, entries);
 	peal_requester_reset(o);
 }
 
 void peal_requester_reset(struct peal_requester *o)
 {
 	struct peal_requester_config config = o->config;
-	struct peal_trail trail = o->trail;
+	struct peal_inflight inflight = o->inflight;
 
 	memset(o, 0, sizeof(*o));
-	peal_trail_init(&o->trail, trail.flight, trail.mask + 1);
+	peal_inflight_init(&o->inflight, inflight.message, inflight.mask + 1);
 	peal_requester_configure(o, &config);
 	peal_window_reset(&o->window);
 	peal_credit_reset(&o->credit);
@@ -51,7 +51,7 @@ void peal_requester_reset(struct peal_requester *o)
 
 static u64 peal_requester_timeout(const struct peal_requester *o)
 {
-	return o->config.timeout_ns ?: (o->trail.failed ? LAST_TIMEOUT_NS : 0);
+	return o->config.timeout_ns ?: (o->inflight.failed ? LAST_TIMEOUT_NS : 0);
 }
 
 void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config)
@@ -65,28 +65,28 @@ void peal_requester_configure(struct peal_requester *o, const struct peal_reques
 
 void peal_requester_set_psn(struct peal_requester *o, u32 psn)
 {
-	peal_trail_set_psn(&o->trail, psn);
-	peal_repair_reset(&o->repair, &o->trail);
+	peal_inflight_set_psn(&o->inflight, psn);
+	peal_retransmit_reset(&o->retransmit, &o->inflight);
 	peal_window_recover(&o->window);
 	o->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
 	o->rnr_psn = o->gap_psn;
 }
 
-void peal_requester_post(struct peal_requester *o, const struct peal_message *message)
+void peal_requester_post(struct peal_requester *o, const struct peal_wr *wr)
 {
-	peal_trail_post(&o->trail, message, o->config.transport, o->config.mtu_shift);
+	peal_inflight_post(&o->inflight, wr, o->config.transport, o->config.mtu_shift);
 }
 
-void peal_requester_spoil(struct peal_requester *o, u32 flight, u8 status, u32 reason)
+void peal_requester_spoil(struct peal_requester *o, u32 message, u8 status, u32 reason)
 {
-	peal_trail_fail(&o->trail, flight, status, reason);
+	peal_inflight_fail(&o->inflight, message, status, reason);
 }
 
-void peal_requester_local_done(struct peal_requester *o, u32 flight, u8 status, u32 reason)
+void peal_requester_local_done(struct peal_requester *o, u32 message, u8 status, u32 reason)
 {
-	peal_flight_executed(peal_trail_at(&o->trail, flight));
+	peal_message_executed(peal_inflight_at(&o->inflight, message));
 	if (status)
-		peal_requester_spoil(o, flight, status, reason);
+		peal_requester_spoil(o, message, status, reason);
 }
 
 /* ---- timers ---- */
@@ -120,7 +120,7 @@ static void peal_requester_be_patient(struct peal_requester *o, u64 now)
 static void peal_requester_rearm(struct peal_requester *o, u64 now)
 {
 	peal_requester_stop_timers(o);
-	if (o->trail.una != o->trail.top)
+	if (o->inflight.una != o->inflight.top)
 		peal_requester_arm(o, now);
 }
 
@@ -129,13 +129,13 @@ static void peal_requester_rearm(struct peal_requester *o, u64 now)
 static void peal_requester_build(const struct peal_requester *o, u32 index, u32 at, u32 span,
 				 struct peal_outgoing *out)
 {
-	const struct peal_flight *f = peal_trail_at(&o->trail, index);
+	const struct peal_message *f = peal_inflight_at(&o->inflight, index);
 
 	out->local = false;
 	out->again = false;
-	out->flight = index;
-	out->offset = peal_flight_offset(f, at);
-	peal_flight_build(f, at, span, &out->header);
+	out->message = index;
+	out->offset = peal_message_offset(f, at);
+	peal_message_build(f, at, span, &out->header);
 }
 
 /*
@@ -143,30 +143,31 @@ static void peal_requester_build(const struct peal_requester *o, u32 index, u32 
  * retransmission carries AckReq, unless data answers it, because the answer decides what else is
  * retransmitted.
  */
-static enum peal_pause peal_requester_resend(struct peal_requester *o, u64 now,
-					     struct peal_outgoing *out)
+static enum peal_blocked peal_requester_resend(struct peal_requester *o, u64 now,
+					       struct peal_outgoing *out)
 {
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->repair.index);
-	u32 span = peal_repair_span(&o->repair, &o->trail, &o->early);
-	u32 ahead = peal_psn_ahead(o->trail.una, o->repair.next);
+	const struct peal_message *f = peal_inflight_at(&o->inflight, o->retransmit.index);
+	u32 span = peal_retransmit_span(&o->retransmit, &o->inflight, &o->reorder);
+	u32 ahead = peal_psn_ahead(o->inflight.una, o->retransmit.next);
 
-	if (!o->repair.probe && ahead && ahead + span > o->window.size)
-		return PEAL_PAUSE_WINDOW;
-	peal_requester_build(o, o->repair.index, peal_psn_ahead(f->psn, o->repair.next), span, out);
+	if (!o->retransmit.probe && ahead && ahead + span > o->window.size)
+		return PEAL_BLOCKED_WINDOW;
+	peal_requester_build(o, o->retransmit.index, peal_psn_ahead(f->psn, o->retransmit.next),
+			     span, out);
 	out->again = true;
-	out->header.ack_request = !peal_flight_wants_data(f);
-	peal_repair_left(&o->repair, &o->trail, &o->early, span, now);
-	if (o->repair.probe == PEAL_PROBE_SILENCE)
+	out->header.ack_request = !peal_message_wants_data(f);
+	peal_retransmit_left(&o->retransmit, &o->inflight, &o->reorder, span, now);
+	if (o->retransmit.probe == PEAL_PROBE_SILENCE)
 		peal_retry_copied(&o->retry);
 	peal_rto_sent_again(&o->rto, out->header.psn, peal_psn_add(out->header.psn, span));
 	peal_window_asked(&o->window);
 	peal_requester_arm(o, now);
-	return PEAL_PAUSE_NONE;
+	return PEAL_BLOCKED_NONE;
 }
 
 static void peal_requester_probe(struct peal_requester *o, enum peal_probe why, u32 psn, u64 now)
 {
-	peal_repair_probe(&o->repair, &o->trail, &o->early, why, psn);
+	peal_retransmit_probe(&o->retransmit, &o->inflight, &o->reorder, why, psn);
 	if (why != PEAL_PROBE_NAK)
 		peal_rto_forget(&o->rto);
 	o->probe_at = now + o->rto.ns;
@@ -178,18 +179,18 @@ static void peal_requester_probe(struct peal_requester *o, enum peal_probe why, 
  */
 static bool peal_requester_answers_probe(struct peal_requester *o, u64 now)
 {
-	if (!o->repair.left)
+	if (!o->retransmit.left)
 		return false;
-	if (peal_rto_plausible(&o->rto, o->repair.left_at, now))
+	if (peal_rto_plausible(&o->rto, o->retransmit.left_at, now))
 		return true;
-	if (peal_repair_doubt(&o->repair))
+	if (peal_retransmit_doubt(&o->retransmit))
 		peal_rto_doubt(&o->rto);
 	return false;
 }
 
 static void peal_requester_lone_probe(struct peal_requester *o, bool nak, u64 now)
 {
-	peal_repair_continue(&o->repair, &o->trail, &o->early, nak);
+	peal_retransmit_continue(&o->retransmit, &o->inflight, &o->reorder, nak);
 	o->probe_at = now + o->rto.ns;
 }
 
@@ -199,14 +200,14 @@ static void peal_requester_lone_probe(struct peal_requester *o, bool nak, u64 no
  */
 static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 now)
 {
-	enum peal_verdict_of_probe verdict = peal_repair_judge(&o->repair, &o->trail);
+	enum peal_verdict_of_probe verdict = peal_retransmit_judge(&o->retransmit, &o->inflight);
 	/* A peer that sent an RNR NAK has surely dropped all later packets. */
-	bool sure = o->repair.probe == PEAL_PROBE_RNR;
+	bool sure = o->retransmit.probe == PEAL_PROBE_RNR;
 
 	if (verdict == PEAL_PROBE_OPEN)
 		return;
 	if (verdict == PEAL_PROBE_OVER || (ack && !sure && !peal_requester_answers_probe(o, now)))
-		peal_repair_conclude(&o->repair, &o->trail);
+		peal_retransmit_conclude(&o->retransmit, &o->inflight);
 	else if (ack)
 		peal_requester_lone_probe(o, false, now);
 	else
@@ -226,89 +227,91 @@ static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 n
  * could stop the connection. Its acknowledgment proves that there was a receive, so the rest of
  * the message follows (9.7.7.2.5).
  */
-static bool peal_requester_has_credit(const struct peal_requester *o, const struct peal_flight *f)
+static bool peal_requester_has_credit(const struct peal_requester *o, const struct peal_message *f)
 {
-	const struct peal_trail *t = &o->trail;
+	const struct peal_inflight *t = &o->inflight;
 	bool first = !t->packet;
 	u32 ssn = peal_psn_add(o->credit.ssn, first ? 1 : 0);
 
-	if (!peal_flight_takes_receive(f) || peal_credit_covers(&o->credit, ssn))
+	if (!peal_message_takes_receive(f) || peal_credit_covers(&o->credit, ssn))
 		return true;
 	return t->una == t->top || (!first && t->una != f->psn && t->acking == t->sending);
 }
 
-static enum peal_pause peal_requester_may_begin(const struct peal_requester *o,
-						const struct peal_flight *f)
+static enum peal_blocked peal_requester_may_begin(const struct peal_requester *o,
+						  const struct peal_message *f)
 {
-	if (!o->trail.packet && f->message.flags & PEAL_WQE_FENCE && o->rd_atomic)
-		return PEAL_PAUSE_FENCE;
+	if (!o->inflight.packet && f->wr.flags & PEAL_WQE_FENCE && o->rd_atomic)
+		return PEAL_BLOCKED_FENCE;
 	if (f->local)
-		return o->trail.locals < MOST_LOCALS ? PEAL_PAUSE_NONE : PEAL_PAUSE_WINDOW;
+		return o->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
 	if (!peal_requester_reliable(o))
-		return PEAL_PAUSE_NONE;
-	if (peal_flight_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
-		return PEAL_PAUSE_RD_ATOMIC;
+		return PEAL_BLOCKED_NONE;
+	if (peal_message_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
+		return PEAL_BLOCKED_RD_ATOMIC;
 	if (!peal_requester_has_credit(o, f))
-		return PEAL_PAUSE_CREDIT;
-	return PEAL_PAUSE_NONE;
+		return PEAL_BLOCKED_CREDIT;
+	return PEAL_BLOCKED_NONE;
 }
 
-/* After a loss, send no more than the peer may be able to keep as early packets. */
+/* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
 static bool peal_requester_window_is_open(const struct peal_requester *o, u32 span)
 {
-	u32 outstanding = peal_trail_outstanding(&o->trail);
+	u32 outstanding = peal_inflight_outstanding(&o->inflight);
 	u32 size = o->window.size;
 
-	if (o->repair.probe || o->repair.peer_keeps)
-		size = min_t(u32, size, PEAL_EARLY_SLOTS);
+	if (o->retransmit.probe || o->retransmit.peer_reorders)
+		size = min_t(u32, size, PEAL_REORDER_SLOTS);
 	return !outstanding || outstanding + span <= size;
 }
 
 /* PSNs that the next packet of @f takes. A READ request takes one for each response. */
-static u32 peal_requester_span(const struct peal_requester *o, const struct peal_flight *f)
+static u32 peal_requester_span(const struct peal_requester *o, const struct peal_message *f)
 {
-	return peal_flight_is_read(f) ? peal_flight_piece(f, o->trail.packet) : 1;
+	return peal_message_is_read(f) ? peal_message_piece(f, o->inflight.packet) : 1;
 }
 
-/* @f: the message whose turn it is. Return: PEAL_PAUSE_NONE if its next packet may be sent now. */
-static enum peal_pause peal_requester_may_leave(const struct peal_requester *o,
-						const struct peal_flight *f)
+/*
+ * @f: the message whose turn it is. Return: PEAL_BLOCKED_NONE if its next packet may be sent now.
+ */
+static enum peal_blocked peal_requester_may_leave(const struct peal_requester *o,
+						  const struct peal_message *f)
 {
-	enum peal_pause pause = peal_requester_may_begin(o, f);
+	enum peal_blocked blocked = peal_requester_may_begin(o, f);
 
-	if (!pause && !f->local && !peal_requester_window_is_open(o, peal_requester_span(o, f)))
-		pause = PEAL_PAUSE_WINDOW;
-	return pause;
+	if (!blocked && !f->local && !peal_requester_window_is_open(o, peal_requester_span(o, f)))
+		blocked = PEAL_BLOCKED_WINDOW;
+	return blocked;
 }
 
 /* A message that can never be sent fails when its turn comes. */
-static bool peal_requester_refuses(struct peal_requester *o, const struct peal_flight *f)
+static bool peal_requester_refuses(struct peal_requester *o, const struct peal_message *f)
 {
 	u32 reason = 0;
 
 	if (f->local)
 		return false;
-	if (!peal_flight_is_carried(f))
+	if (!peal_message_is_carried(f))
 		reason = PEAL_REASON_WQE_OPCODE;
-	else if (peal_flight_wants_data(f) && !o->config.max_rd_atomic)
+	else if (peal_message_wants_data(f) && !o->config.max_rd_atomic)
 		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
 	if (reason)
-		peal_requester_spoil(o, o->trail.sending, IB_WC_LOC_QP_OP_ERR, reason);
+		peal_requester_spoil(o, o->inflight.sending, IB_WC_LOC_QP_OP_ERR, reason);
 	return reason;
 }
 
-static enum peal_pause peal_requester_may_send(struct peal_requester *o)
+static enum peal_blocked peal_requester_may_send(struct peal_requester *o)
 {
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
+	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.sending);
 
-	if (peal_trail_is_lost(&o->trail, o->trail.sending))
-		return PEAL_PAUSE_FAILED;
-	if (peal_repair_is_lone(&o->repair))
-		return PEAL_PAUSE_ANSWER;
+	if (peal_inflight_is_lost(&o->inflight, o->inflight.sending))
+		return PEAL_BLOCKED_FAILED;
+	if (peal_retransmit_is_lone(&o->retransmit))
+		return PEAL_BLOCKED_ANSWER;
 	if (!peal_requester_unsent(o))
-		return PEAL_PAUSE_EMPTY;
+		return PEAL_BLOCKED_EMPTY;
 	if (peal_requester_refuses(o, f))
-		return PEAL_PAUSE_FAILED;
+		return PEAL_BLOCKED_FAILED;
 	return peal_requester_may_leave(o, f);
 }
 
@@ -316,37 +319,37 @@ static enum peal_pause peal_requester_may_send(struct peal_requester *o)
  * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
  * signaled or that no other message follows at once.
  */
-static bool peal_requester_must_ask(const struct peal_requester *o, const struct peal_flight *f)
+static bool peal_requester_must_ask(const struct peal_requester *o, const struct peal_message *f)
 {
-	bool last = o->trail.packet + 1 == f->packets;
-	bool followed = f->message.more && peal_requester_has_room(o) &&
+	bool last = o->inflight.packet + 1 == f->packets;
+	bool followed = f->wr.more && peal_requester_has_room(o) &&
 			peal_credit_covers(&o->credit, peal_psn_add(o->credit.ssn, 1));
 
-	if (last && (f->message.flags & PEAL_WQE_SIGNALED || !followed))
+	if (last && (f->wr.flags & PEAL_WQE_SIGNALED || !followed))
 		return true;
-	return peal_flight_takes_receive(f) && !peal_credit_covers(&o->credit, o->credit.ssn);
+	return peal_message_takes_receive(f) && !peal_credit_covers(&o->credit, o->credit.ssn);
 }
 
 /*
  * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
  * requester would otherwise have to wait, and at intervals.
  */
-static bool peal_requester_asks(struct peal_requester *o, const struct peal_flight *f)
+static bool peal_requester_asks(struct peal_requester *o, const struct peal_message *f)
 {
-	u32 outstanding = peal_trail_outstanding(&o->trail) + 1;
+	u32 outstanding = peal_inflight_outstanding(&o->inflight) + 1;
 	bool ask = peal_window_ask(&o->window, outstanding) || peal_requester_must_ask(o, f);
 
-	if (ask || peal_flight_wants_data(f))
+	if (ask || peal_message_wants_data(f))
 		peal_window_asked(&o->window);
-	return ask && !peal_flight_wants_data(f);
+	return ask && !peal_message_wants_data(f);
 }
 
-static void peal_requester_leave(struct peal_requester *o, const struct peal_flight *f, u64 now,
+static void peal_requester_leave(struct peal_requester *o, const struct peal_message *f, u64 now,
 				 struct peal_packet *header)
 {
-	bool wants_data = peal_flight_wants_data(f);
+	bool wants_data = peal_message_wants_data(f);
 
-	if (!o->trail.packet || peal_flight_is_read(f))
+	if (!o->inflight.packet || peal_message_is_read(f))
 		peal_credit_use(&o->credit);
 	o->rd_atomic += wants_data;
 	header->ack_request = peal_requester_asks(o, f);
@@ -357,54 +360,54 @@ static void peal_requester_leave(struct peal_requester *o, const struct peal_fli
 
 static void peal_requester_send(struct peal_requester *o, u64 now, struct peal_outgoing *out)
 {
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.sending);
+	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.sending);
 	u32 span = peal_requester_span(o, f);
 
-	peal_requester_build(o, o->trail.sending, o->trail.packet, span, out);
+	peal_requester_build(o, o->inflight.sending, o->inflight.packet, span, out);
 	if (peal_requester_reliable(o))
 		peal_requester_leave(o, f, now, &out->header);
-	peal_trail_left(&o->trail, span);
+	peal_inflight_left(&o->inflight, span);
 	if (!peal_requester_reliable(o))
-		peal_trail_forget(&o->trail);
+		peal_inflight_forget(&o->inflight);
 }
 
 static void peal_requester_name_local(struct peal_requester *o, struct peal_outgoing *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->local = true;
-	out->flight = o->trail.sending;
-	peal_trail_named(&o->trail);
+	out->message = o->inflight.sending;
+	peal_inflight_named(&o->inflight);
 }
 
 /* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
 void peal_requester_hurry(struct peal_requester *o, u64 now)
 {
-	if (!o->window.unasked || o->trail.una == o->trail.top)
+	if (!o->window.unasked || o->inflight.una == o->inflight.top)
 		return;
 	peal_window_asked(&o->window);
 	o->probe_at = now;
 }
 
-enum peal_pause peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out)
+enum peal_blocked peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out)
 {
-	enum peal_pause pause;
+	enum peal_blocked blocked;
 
 	if (o->rnr_until)
-		return PEAL_PAUSE_RNR;
-	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
-		peal_repair_stop(&o->repair, &o->trail);
-	if (peal_repair_seek(&o->repair, &o->trail, &o->early))
+		return PEAL_BLOCKED_RNR;
+	if (peal_retransmit_is_moot(&o->retransmit, &o->inflight, &o->reorder))
+		peal_retransmit_stop(&o->retransmit, &o->inflight);
+	if (peal_retransmit_seek(&o->retransmit, &o->inflight, &o->reorder))
 		return peal_requester_resend(o, now, out);
-	pause = peal_requester_may_send(o);
-	if (pause == PEAL_PAUSE_FAILED)
+	blocked = peal_requester_may_send(o);
+	if (blocked == PEAL_BLOCKED_FAILED)
 		peal_requester_hurry(o, now);
-	if (pause)
-		return pause;
-	if (peal_trail_at(&o->trail, o->trail.sending)->local)
+	if (blocked)
+		return blocked;
+	if (peal_inflight_at(&o->inflight, o->inflight.sending)->local)
 		peal_requester_name_local(o, out);
 	else
 		peal_requester_send(o, now, out);
-	return PEAL_PAUSE_NONE;
+	return PEAL_BLOCKED_NONE;
 }
 
 /* ---- responses ---- */
@@ -419,7 +422,7 @@ static void peal_requester_drop(struct peal_landing *landing, enum peal_drop dro
 /* una has moved on from @from. Progress restores all retries (9.7.6.1.3). */
 static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack, u64 now)
 {
-	u32 una = o->trail.una;
+	u32 una = o->inflight.una;
 
 	if (una == from)
 		return;
@@ -428,13 +431,13 @@ static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack
 		peal_retry_received(&o->retry);
 		o->rnr_until = 0;
 	}
-	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->trail.top,
+	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->inflight.top,
 			   peal_rto_is_slow(&o->rto));
-	peal_repair_advance(&o->repair, &o->trail);
+	peal_retransmit_advance(&o->retransmit, &o->inflight);
 	peal_requester_rearm(o, now);
-	if (peal_repair_is_moot(&o->repair, &o->trail, &o->early))
-		peal_repair_stop(&o->repair, &o->trail);
-	if (o->repair.probe)
+	if (peal_retransmit_is_moot(&o->retransmit, &o->inflight, &o->reorder))
+		peal_retransmit_stop(&o->retransmit, &o->inflight);
+	if (o->retransmit.probe)
 		peal_requester_judge_probe(o, ack, now);
 }
 
@@ -445,34 +448,34 @@ static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack
  */
 static void peal_requester_watch_gap(struct peal_requester *o, u64 now)
 {
-	if (o->trail.una == o->trail.seen) {
+	if (o->inflight.una == o->inflight.seen) {
 		o->gap_at = U64_MAX;
 		return;
 	}
-	if (o->gap_psn == o->trail.una)
+	if (o->gap_psn == o->inflight.una)
 		return;
-	o->gap_psn = o->trail.una;
+	o->gap_psn = o->inflight.una;
 	o->gap_at = now + peal_rto_patience(&o->rto);
 }
 
 /* A response was about the PSN before @psn. If that is new, the peer is not silent. */
 static void peal_requester_see(struct peal_requester *o, u32 psn, u64 now)
 {
-	if (peal_psn_before(o->trail.seen, psn)) {
+	if (peal_psn_before(o->inflight.seen, psn)) {
 		peal_retry_heard(&o->retry);
 		o->give_up_at = U64_MAX;
 	}
-	peal_trail_see(&o->trail, psn);
-	peal_rto_answered(&o->rto, o->trail.seen, now);
+	peal_inflight_see(&o->inflight, psn);
+	peal_rto_answered(&o->rto, o->inflight.seen, now);
 }
 
 /* The peer has executed everything before @psn. */
 static void peal_requester_acknowledge(struct peal_requester *o, u32 psn, bool ack, u64 now)
 {
-	u32 from = o->trail.una;
+	u32 from = o->inflight.una;
 
 	peal_requester_see(o, psn, now);
-	peal_trail_follow(&o->trail);
+	peal_inflight_follow(&o->inflight);
 	peal_requester_progress(o, from, ack, now);
 }
 
@@ -482,9 +485,9 @@ static void peal_requester_acknowledge(struct peal_requester *o, u32 psn, bool a
  */
 static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now)
 {
-	if (peal_psn_before(psn, o->trail.reached))
+	if (peal_psn_before(psn, o->inflight.executed))
 		return true;
-	return o->repair.probe && psn == o->repair.probe_psn &&
+	return o->retransmit.probe && psn == o->retransmit.probe_psn &&
 	       !peal_requester_answers_probe(o, now);
 }
 
@@ -496,10 +499,10 @@ static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now
  */
 static bool peal_requester_rnr_is_old(const struct peal_requester *o, u32 psn)
 {
-	if (o->rnr_until || peal_psn_before(psn, o->trail.reached))
+	if (o->rnr_until || peal_psn_before(psn, o->inflight.executed))
 		return true;
-	return o->repair.probe && psn == o->repair.probe_psn &&
-	       peal_repair_covers(&o->repair, psn);
+	return o->retransmit.probe && psn == o->retransmit.probe_psn &&
+	       peal_retransmit_covers(&o->retransmit, psn);
 }
 
 /*
@@ -510,8 +513,8 @@ static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
 {
 	if (peal_retry_use(&o->retry, o->config.retry_limit))
 		return true;
-	peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn), IB_WC_RETRY_EXC_ERR,
-			o->retry.naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
+	peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn), IB_WC_RETRY_EXC_ERR,
+			   o->retry.naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
 	return false;
 }
 
@@ -521,20 +524,20 @@ static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
  */
 static void peal_requester_receive_nak_sequence(struct peal_requester *o, u32 psn, u64 now)
 {
-	bool again = o->repair.probe && psn == o->repair.probe_psn;
-	bool lone = o->repair.probe == PEAL_PROBE_NAK && psn == o->repair.probe_end;
+	bool again = o->retransmit.probe && psn == o->retransmit.probe_psn;
+	bool lone = o->retransmit.probe == PEAL_PROBE_NAK && psn == o->retransmit.probe_end;
 
 	peal_requester_acknowledge(o, psn, false, now);
 	peal_retry_naked(&o->retry);
-	if (lone && o->trail.una == psn) {
+	if (lone && o->inflight.una == psn) {
 		peal_requester_lone_probe(o, true, now);
 		return;
 	}
 	if (again && !peal_requester_use_retry(o, psn))
 		return;
-	if (peal_repair_covers(&o->repair, psn))
+	if (peal_retransmit_covers(&o->retransmit, psn))
 		return;
-	peal_window_shrink(&o->window, o->trail.top);
+	peal_window_shrink(&o->window, o->inflight.top);
 	peal_requester_probe(o, PEAL_PROBE_NAK, psn, now);
 }
 
@@ -543,7 +546,7 @@ static void peal_requester_wait_receive(struct peal_requester *o, u32 psn, u8 ti
 	peal_retry_heard(&o->retry);
 	o->rnr_psn = psn;
 	o->rnr_until = now + peal_retry_rnr_ns(&o->retry, timer);
-	peal_repair_stop(&o->repair, &o->trail);
+	peal_retransmit_stop(&o->retransmit, &o->inflight);
 	peal_requester_stop_timers(o);
 	peal_rto_forget(&o->rto);
 }
@@ -553,16 +556,16 @@ static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 tim
 {
 	peal_requester_acknowledge(o, psn, false, now);
 	/*
-	 * Each message has its own RNR retries. rnr_psn is compared with `reached` and not with
+	 * Each message has its own RNR retries. rnr_psn is compared with `executed` and not with
 	 * una, because una may still wait for the data of READs in front of that message.
 	 */
-	if (peal_psn_before(o->rnr_psn, o->trail.reached))
+	if (peal_psn_before(o->rnr_psn, o->inflight.executed))
 		peal_retry_received(&o->retry);
 	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
 		peal_requester_wait_receive(o, psn, timer, now);
 	else
-		peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn),
-				IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+		peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn),
+				   IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
 }
 
 /* 9.7.5.2.3 to 9.7.5.2.6. The message fails; the messages before it still complete. */
@@ -579,8 +582,8 @@ static void peal_requester_receive_fatal(struct peal_requester *o, u32 psn, u8 c
 	};
 
 	peal_requester_acknowledge(o, psn, false, now);
-	peal_trail_fail(&o->trail, peal_trail_find(&o->trail, psn), naks[code].status,
-			naks[code].reason);
+	peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn), naks[code].status,
+			   naks[code].reason);
 }
 
 static void peal_requester_receive_nak(struct peal_requester *o, u32 psn, u8 code, u64 now,
@@ -628,49 +631,49 @@ static void peal_requester_copy(const struct peal_requester *o, u32 psn,
 	landing->what = PEAL_LANDING_COPY;
 	landing->drop = PEAL_DROP_sequence;
 	landing->duplicate = true;
-	landing->kept = peal_early_find(&o->early, psn);
+	landing->kept = peal_reorder_find(&o->reorder, psn);
 }
 
 /* The response at una arrived and was dropped as suspect. Request it again soon. */
 static void peal_requester_ask_again(struct peal_requester *o, u64 now)
 {
-	o->gap_psn = o->trail.una;
+	o->gap_psn = o->inflight.una;
 	o->gap_at = now + peal_rto_patience(&o->rto);
 }
 
-static void peal_requester_keep(struct peal_requester *o, u32 psn, u64 now, void *handle,
-				struct peal_landing *landing)
+static void peal_requester_reorder(struct peal_requester *o, u32 psn, u64 now, void *handle,
+				   struct peal_landing *landing)
 {
-	if (peal_early_has(&o->early, psn))
+	if (peal_reorder_has(&o->reorder, psn))
 		peal_requester_copy(o, psn, landing);
-	else if (handle && peal_early_keep(&o->early, o->trail.una, psn, handle, now,
-					   o->config.keep_ns))
+	else if (handle && peal_reorder_insert(&o->reorder, o->inflight.una, psn, handle, now,
+					       o->config.reorder_ns))
 		landing->what = PEAL_LANDING_KEPT;
 	else
 		peal_requester_drop(landing, PEAL_DROP_sequence, false);
 }
 
-static void peal_requester_land(const struct peal_requester *o, const struct peal_flight *f,
+static void peal_requester_land(const struct peal_requester *o, const struct peal_message *f,
 				const struct peal_packet *packet, struct peal_landing *landing)
 {
 	landing->what = PEAL_LANDING_ATOMIC;
-	landing->flight = o->trail.acking;
+	landing->message = o->inflight.acking;
 	landing->original = packet->original;
 	landing->bytes = sizeof(u64);
-	if (!peal_flight_is_read(f))
+	if (!peal_message_is_read(f))
 		return;
 	landing->what = PEAL_LANDING_READ;
-	landing->offset = peal_flight_offset(f, peal_psn_ahead(f->psn, packet->psn));
+	landing->offset = peal_message_offset(f, peal_psn_ahead(f->psn, packet->psn));
 	landing->bytes = packet->payload_bytes;
 }
 
 /* A response proves that its whole request piece was executed, and everything before it. */
-static void peal_requester_acknowledge_data(struct peal_requester *o, const struct peal_flight *f,
+static void peal_requester_acknowledge_data(struct peal_requester *o, const struct peal_message *f,
 					    u32 psn, u64 now)
 {
 	u32 at = peal_psn_ahead(f->psn, psn);
 
-	peal_trail_execute(&o->trail, peal_psn_add(psn, peal_flight_piece(f, at)));
+	peal_inflight_execute(&o->inflight, peal_psn_add(psn, peal_message_piece(f, at)));
 	peal_requester_acknowledge(o, psn, false, now);
 	peal_requester_see(o, peal_psn_add(psn, 1), now);
 }
@@ -679,13 +682,13 @@ static void peal_requester_acknowledge_data(struct peal_requester *o, const stru
 static void peal_requester_receive_data(struct peal_requester *o, const struct peal_packet *packet,
 					u64 now, void *handle, struct peal_landing *landing)
 {
-	u32 index = peal_trail_find(&o->trail, packet->psn);
-	const struct peal_flight *f = peal_trail_at(&o->trail, index);
+	u32 index = peal_inflight_find(&o->inflight, packet->psn);
+	const struct peal_message *f = peal_inflight_at(&o->inflight, index);
 	bool again = o->again;
 
 	o->again = false;
 	/*
-	 * The response was kept as early, and the response in front of it has another flow. One
+	 * The response was kept out of order, and the response in front of it has another flow. One
 	 * of them may be forged.
 	 */
 	if (again && packet->flow != o->flow) {
@@ -693,15 +696,16 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 		peal_requester_drop(landing, PEAL_DROP_conflict, false);
 		return;
 	}
-	if (!peal_flight_fits(f, packet)) {
-		peal_trail_fail(&o->trail, index, IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+	if (!peal_message_fits(f, packet)) {
+		peal_inflight_fail(&o->inflight, index, IB_WC_BAD_RESP_ERR,
+				   PEAL_REASON_BAD_RESPONSE);
 		return;
 	}
 	peal_requester_acknowledge_data(o, f, packet->psn, now);
-	if (packet->psn != o->trail.una) {
-		peal_requester_keep(o, packet->psn, now, handle, landing);
+	if (packet->psn != o->inflight.una) {
+		peal_requester_reorder(o, packet->psn, now, handle, landing);
 		peal_requester_watch_gap(o, now);
-	} else if (peal_early_has(&o->early, packet->psn)) {
+	} else if (peal_reorder_has(&o->reorder, packet->psn)) {
 		peal_requester_copy(o, packet->psn, landing);
 	} else {
 		o->flow = packet->flow;
@@ -712,13 +716,13 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 static void peal_requester_receive_fresh(struct peal_requester *o, const struct peal_packet *packet,
 					 u64 now, void *handle, struct peal_landing *landing)
 {
-	if (o->repair.probe == PEAL_PROBE_SILENCE && peal_repair_hear(&o->repair))
-		peal_rto_heard(&o->rto, o->repair.left_at, now);
+	if (o->retransmit.probe == PEAL_PROBE_SILENCE && peal_retransmit_hear(&o->retransmit))
+		peal_rto_heard(&o->rto, o->retransmit.left_at, now);
 	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
 		peal_requester_receive_data(o, packet, now, handle, landing);
 	else
 		peal_requester_receive_ack(o, packet, now, landing);
-	if (o->trail.una != o->trail.top && !o->rnr_until)
+	if (o->inflight.una != o->inflight.top && !o->rnr_until)
 		peal_requester_arm(o, now);
 }
 
@@ -729,7 +733,7 @@ static bool peal_requester_learn(struct peal_requester *o, const struct peal_pac
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH) ||
 	    (packet->syndrome & PEAL_SYNDROME_KIND) != PEAL_SYNDROME_ACK)
 		return false;
-	if (!fresh && peal_psn_add(packet->psn, 1) != o->trail.una)
+	if (!fresh && peal_psn_add(packet->psn, 1) != o->inflight.una)
 		return false;
 	return peal_credit_learn(&o->credit, packet->syndrome, packet->msn);
 }
@@ -737,8 +741,9 @@ static bool peal_requester_learn(struct peal_requester *o, const struct peal_pac
 void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
 			    void *handle, struct peal_landing *landing)
 {
-	bool fresh = peal_trail_waits(&o->trail) &&
-		     peal_psn_ahead(o->trail.una, packet->psn) < peal_trail_outstanding(&o->trail);
+	bool fresh = peal_inflight_waits(&o->inflight) &&
+		     peal_psn_ahead(o->inflight.una, packet->psn) <
+			     peal_inflight_outstanding(&o->inflight);
 	bool learned;
 
 	memset(landing, 0, sizeof(*landing));
@@ -753,68 +758,69 @@ void peal_requester_receive(struct peal_requester *o, const struct peal_packet *
 	if (fresh || learned)
 		return;
 	/* A duplicate response or a ghost acknowledge (9.7.5.1). */
-	peal_requester_drop(landing, PEAL_DROP_stale, peal_psn_before(packet->psn, o->trail.una));
+	peal_requester_drop(landing, PEAL_DROP_stale,
+			    peal_psn_before(packet->psn, o->inflight.una));
 	peal_requester_be_patient(o, now);
 }
 
 /* Ignores a landing that is not the one that receive() named last. */
 void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now)
 {
-	const struct peal_flight *f = peal_trail_at(&o->trail, o->trail.acking);
-	u32 from = o->trail.una;
+	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.acking);
+	u32 from = o->inflight.una;
 	u32 at = peal_psn_ahead(f->psn, from);
 
-	if (!peal_trail_waits(&o->trail) || landing->flight != o->trail.acking ||
-	    landing->offset != peal_flight_offset(f, at))
+	if (!peal_inflight_waits(&o->inflight) || landing->message != o->inflight.acking ||
+	    landing->offset != peal_message_offset(f, at))
 		return;
-	o->rd_atomic -= peal_flight_piece(f, at) == 1;
-	peal_trail_land(&o->trail);
+	o->rd_atomic -= peal_message_piece(f, at) == 1;
+	peal_inflight_land(&o->inflight);
 	peal_requester_progress(o, from, false, now);
 	peal_requester_watch_gap(o, now);
 }
 
-void *peal_requester_take_early(struct peal_requester *o)
+void *peal_requester_take_reordered(struct peal_requester *o)
 {
 	void *handle = NULL;
 
-	if (peal_trail_waits(&o->trail))
-		handle = peal_early_take(&o->early, o->trail.una);
+	if (peal_inflight_waits(&o->inflight))
+		handle = peal_reorder_take(&o->reorder, o->inflight.una);
 	o->again = handle;
 	return handle;
 }
 
 void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now)
 {
-	if (psn == o->trail.una)
+	if (psn == o->inflight.una)
 		peal_requester_ask_again(o, now);
-	return peal_early_take(&o->early, psn);
+	return peal_reorder_take(&o->reorder, psn);
 }
 
-void *peal_requester_drop_early(struct peal_requester *o)
+void *peal_requester_drop_reordered(struct peal_requester *o)
 {
-	return peal_early_drop(&o->early);
+	return peal_reorder_drop(&o->reorder);
 }
 
 /* ---- completions ---- */
 
 bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion)
 {
-	const struct peal_flight *f = peal_trail_complete(&o->trail);
+	const struct peal_message *f = peal_inflight_complete(&o->inflight);
 
 	if (!f)
 		return false;
-	peal_flight_describe(f, completion);
+	peal_message_describe(f, completion);
 	return true;
 }
 
 bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion)
 {
-	const struct peal_flight *f = peal_trail_flush(&o->trail);
+	const struct peal_message *f = peal_inflight_flush(&o->inflight);
 
 	o->rnr_until = 0;
 	if (!f)
 		return false;
-	peal_flight_describe(f, completion);
+	peal_message_describe(f, completion);
 	completion->status = IB_WC_WR_FLUSH_ERR;
 	completion->reason = PEAL_REASON_FLUSHED;
 	return true;
@@ -824,12 +830,12 @@ bool peal_requester_flush(struct peal_requester *o, struct peal_completion *comp
 
 u64 peal_requester_deadline(const struct peal_requester *o)
 {
-	if (!peal_trail_waits(&o->trail))
+	if (!peal_inflight_waits(&o->inflight))
 		return U64_MAX;
 	if (o->rnr_until)
 		return o->rnr_until;
 	return min_t(u64, min_t(u64, o->probe_at, o->give_up_at),
-		     min_t(u64, o->gap_at, peal_early_deadline(&o->early)));
+		     min_t(u64, o->gap_at, peal_reorder_deadline(&o->reorder)));
 }
 
 /*
@@ -839,15 +845,16 @@ u64 peal_requester_deadline(const struct peal_requester *o)
 static void peal_requester_suspect(struct peal_requester *o, u64 now)
 {
 	o->probe_at = now + o->rto.ns;
-	if (o->repair.probe && !o->repair.left)
+	if (o->retransmit.probe && !o->retransmit.left)
 		return;
-	if (o->repair.probe && peal_repair_judge(&o->repair, &o->trail) == PEAL_PROBE_LONE) {
+	if (o->retransmit.probe &&
+	    peal_retransmit_judge(&o->retransmit, &o->inflight) == PEAL_PROBE_LONE) {
 		peal_requester_lone_probe(o, false, now);
 		return;
 	}
 	peal_rto_back_off(&o->rto);
-	peal_window_halve(&o->window, o->trail.top);
-	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
+	peal_window_halve(&o->window, o->inflight.top);
+	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->inflight.una, now);
 }
 
 /* The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent yet. */
@@ -855,21 +862,22 @@ static void peal_requester_give_up(struct peal_requester *o, u64 now)
 {
 	o->give_up_at = now + peal_requester_timeout(o);
 	o->silent_since = now;
-	if (o->repair.probe && !o->repair.left)
+	if (o->retransmit.probe && !o->retransmit.left)
 		return;
-	if (!peal_requester_use_retry(o, o->trail.una))
+	if (!peal_requester_use_retry(o, o->inflight.una))
 		return;
-	peal_window_halve(&o->window, o->trail.top);
-	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->trail.una, now);
+	peal_window_halve(&o->window, o->inflight.top);
+	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->inflight.una, now);
 }
 
 static void peal_requester_ask_gap(struct peal_requester *o)
 {
 	o->gap_at = U64_MAX;
-	if (o->repair.next != o->repair.end || peal_early_has(&o->early, o->trail.una))
+	if (o->retransmit.next != o->retransmit.end ||
+	    peal_reorder_has(&o->reorder, o->inflight.una))
 		return;
-	peal_repair_ask(&o->repair, &o->trail, &o->early);
-	peal_window_shrink(&o->window, o->trail.top);
+	peal_retransmit_ask(&o->retransmit, &o->inflight, &o->reorder);
+	peal_window_shrink(&o->window, o->inflight.top);
 }
 
 /* Return: true while an RNR wait is running. */
@@ -886,7 +894,7 @@ static bool peal_requester_expire_rnr(struct peal_requester *o, u64 now)
 
 void peal_requester_expire(struct peal_requester *o, u64 now)
 {
-	if (!peal_trail_waits(&o->trail) || peal_requester_expire_rnr(o, now))
+	if (!peal_inflight_waits(&o->inflight) || peal_requester_expire_rnr(o, now))
 		return;
 	peal_requester_arm(o, now);
 	if (now >= o->give_up_at)
@@ -899,5 +907,5 @@ void peal_requester_expire(struct peal_requester *o, u64 now)
 
 void *peal_requester_take_expired(struct peal_requester *o, u64 now)
 {
-	return peal_early_expire(&o->early, now, o->config.keep_ns);
+	return peal_reorder_expire(&o->reorder, now, o->config.reorder_ns);
 }

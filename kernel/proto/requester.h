@@ -4,7 +4,7 @@
  * responses into completions. It serves RC, UC and UD.
  *
  * Owns: when a packet is sent and what a response means, with retries, timers and
- * gaps in the responses. Its parts are trail, repair, window, credit, rto and early.
+ * gaps in the responses. Its parts are inflight, retransmit, window, credit, rto and reorder.
  * Does not know: rings, WQEs, memory, keys, addresses, locks, clocks. The caller
  * passes the time in nanoseconds. Payload is named by message and offset.
  *
@@ -13,7 +13,7 @@
  *	post()			one message, while unsent() is 0 and has_room() is true
  *	next()			until it returns a reason why there is no packet; send each
  *	receive()		for each response; place the data that it names, call landed(),
- *				then receive() again with what take_early() returns
+ *				then receive() again with what take_reordered() returns
  *	contradict()		if a COPY differs from the kept packet; release what it returns
  *	complete()		after any of these, for the completed messages in order
  *	deadline(), expire()	call expire() at that time, then release what
@@ -29,13 +29,13 @@
 #include <rdma/peal-abi.h>
 
 #include "proto/credit.h"
-#include "proto/early.h"
-#include "proto/flight.h"
+#include "proto/reorder.h"
+#include "proto/message.h"
 #include "proto/packet.h"
-#include "proto/repair.h"
+#include "proto/retransmit.h"
 #include "proto/retry.h"
 #include "proto/rto.h"
-#include "proto/trail.h"
+#include "proto/inflight.h"
 #include "proto/window.h"
 
 struct peal_requester_config {
@@ -46,13 +46,13 @@ struct peal_requester_config {
 	u8 max_rd_atomic;	/* most READ pieces and atomics in flight */
 	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: no timeout */
 	u32 window;		/* most packets in flight */
-	u64 keep_ns;		/* early responses are kept for one to two times this */
+	u64 reorder_ns;		/* out-of-order responses are kept for one to two times this */
 };
 
 struct peal_requester {
 	struct peal_requester_config config;	/* set by the caller */
-	struct peal_trail trail;
-	struct peal_repair repair;
+	struct peal_inflight inflight;
+	struct peal_retransmit retransmit;
 	struct peal_window window;
 	struct peal_credit credit;
 	struct peal_rto rto;
@@ -67,28 +67,28 @@ struct peal_requester {
 	u64 gap_at;			/* request the missing READ responses again */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	u16 flow;			/* UDP source port of the last response in order */
-	bool again;			/* the next receive() gets what take_early() returned */
-	struct peal_early early;	/* READ and atomic responses ahead of una */
+	bool again;			/* the next receive() gets what take_reordered() returned */
+	struct peal_reorder reorder;	/* READ and atomic responses ahead of una */
 };
 
 /* Why next() returns no packet. */
-enum peal_pause {
-	PEAL_PAUSE_NONE = 0,	/* there is one, in *out */
-	PEAL_PAUSE_EMPTY,	/* no unsent message */
-	PEAL_PAUSE_WINDOW,	/* the window is full, or too many local operations wait */
-	PEAL_PAUSE_CREDIT,	/* the peer's credits are used up (9.7.7.2) */
-	PEAL_PAUSE_RD_ATOMIC,	/* max_rd_atomic READ pieces and atomics are in flight */
-	PEAL_PAUSE_FENCE,	/* a fence waits for READs and atomics */
-	PEAL_PAUSE_RNR,		/* waiting out an RNR NAK */
-	PEAL_PAUSE_ANSWER,	/* a probe must be answered first */
-	PEAL_PAUSE_FAILED,	/* a message failed; this one and all after it are not sent */
+enum peal_blocked {
+	PEAL_BLOCKED_NONE = 0,	/* there is one, in *out */
+	PEAL_BLOCKED_EMPTY,	/* no unsent message */
+	PEAL_BLOCKED_WINDOW,	/* the window is full, or too many local operations wait */
+	PEAL_BLOCKED_CREDIT,	/* the peer's credits are used up (9.7.7.2) */
+	PEAL_BLOCKED_RD_ATOMIC,	/* max_rd_atomic READ pieces and atomics are in flight */
+	PEAL_BLOCKED_FENCE,	/* a fence waits for READs and atomics */
+	PEAL_BLOCKED_RNR,	/* waiting out an RNR NAK */
+	PEAL_BLOCKED_ANSWER,	/* a probe must be answered first */
+	PEAL_BLOCKED_FAILED,	/* a message failed; this one and all after it are not sent */
 };
 
 /* A packet to send, or a local operation to execute. */
 struct peal_outgoing {
 	bool local;		/* execute message.opcode, then call local_done() */
 	bool again;		/* a retransmission */
-	u32 flight;		/* index of the message, for peal_requester_message() */
+	u32 message;		/* index of the message, for peal_requester_wr() */
 	u64 offset;		/* of the payload in the message; see header.payload_bytes */
 	struct peal_packet header; /* the caller sets qpn, pkey and DETH */
 };
@@ -99,7 +99,7 @@ enum peal_landing_what {
 	PEAL_LANDING_TAKEN,	/* the state changed; call complete() and next() */
 	PEAL_LANDING_READ,	/* place the payload at `offset`, then landed() or spoil() */
 	PEAL_LANDING_ATOMIC,	/* place `original` (8 bytes), then landed() or spoil() */
-	PEAL_LANDING_KEPT,	/* early; the requester owns it until take_early() returns it */
+	PEAL_LANDING_KEPT,	/* the requester owns it until take_reordered() returns it */
 	PEAL_LANDING_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
 };
 
@@ -108,15 +108,15 @@ struct peal_landing {
 	enum peal_drop drop;	/* DROPPED, COPY */
 	bool duplicate;		/* DROPPED, COPY: this response had arrived before */
 	void *kept;		/* COPY: a handle, still owned by the requester */
-	u32 flight;		/* READ, ATOMIC: index of the message */
+	u32 message;		/* READ, ATOMIC: index of the message */
 	u64 offset;
 	u32 bytes;
 	u64 original;
 };
 
 /* @entries: a power of two, the number of slots in the send queue. */
-void peal_requester_init(struct peal_requester *o, struct peal_flight *flight, u32 entries);
-/* To RESET. Only the configuration stays. Call drop_early() until NULL first. */
+void peal_requester_init(struct peal_requester *o, struct peal_message *message, u32 entries);
+/* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
 void peal_requester_reset(struct peal_requester *o);
 /* May be called at any time. The retries that are used so far stay used. */
 void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config);
@@ -129,7 +129,7 @@ static inline bool peal_requester_reliable(const struct peal_requester *o)
 
 static inline bool peal_requester_has_room(const struct peal_requester *o)
 {
-	return o->trail.head - o->trail.tail <= o->trail.mask;
+	return o->inflight.head - o->inflight.tail <= o->inflight.mask;
 }
 
 /*
@@ -138,45 +138,45 @@ static inline bool peal_requester_has_room(const struct peal_requester *o)
  */
 static inline u32 peal_requester_unsent(const struct peal_requester *o)
 {
-	return o->trail.head - o->trail.sending;
+	return o->inflight.head - o->inflight.sending;
 }
 
 /* All posted messages have completed. */
 static inline bool peal_requester_idle(const struct peal_requester *o)
 {
-	return o->trail.head == o->trail.tail;
+	return o->inflight.head == o->inflight.tail;
 }
 
 /* Index of the message that post() adds next. */
 static inline u32 peal_requester_head(const struct peal_requester *o)
 {
-	return o->trail.head;
+	return o->inflight.head;
 }
 
-/* @flight: index of a message that is posted and not completed. */
-static inline const struct peal_message *peal_requester_message(const struct peal_requester *o,
-								u32 flight)
+/* @message: index of a message that is posted and not completed. */
+static inline const struct peal_wr *peal_requester_wr(const struct peal_requester *o,
+						      u32 message)
 {
-	return &peal_trail_at(&o->trail, flight)->message;
+	return &peal_inflight_at(&o->inflight, message)->wr;
 }
 
 /* A message has failed. complete() returns it in order; after it only flush() may be called. */
 static inline bool peal_requester_failed(const struct peal_requester *o)
 {
-	return o->trail.failed;
+	return o->inflight.failed;
 }
 
 /* PSN of the next new packet. With set_psn() another requester can continue here. */
 static inline u32 peal_requester_psn(const struct peal_requester *o)
 {
-	return o->trail.top;
+	return o->inflight.top;
 }
 
 /* The caller has checked has_room(). */
-void peal_requester_post(struct peal_requester *o, const struct peal_message *message);
+void peal_requester_post(struct peal_requester *o, const struct peal_wr *wr);
 
-/* Return: PEAL_PAUSE_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
-enum peal_pause peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out);
+/* Return: PEAL_BLOCKED_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
+enum peal_blocked peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out);
 
 /*
  * Call this when no further message will be posted for now, although the last one said so
@@ -189,29 +189,29 @@ void peal_requester_hurry(struct peal_requester *o, u64 now);
  * The local operation that next() returned was executed, or was refused as malformed.
  * @status: 0 for success. Call this before the next next().
  */
-void peal_requester_local_done(struct peal_requester *o, u32 flight, u8 status, u32 reason);
+void peal_requester_local_done(struct peal_requester *o, u32 message, u8 status, u32 reason);
 
 /*
  * The message cannot go on, because its local buffer is gone or its WQE is malformed.
  * (A malformed WQE is posted with opcode PEAL_OP_INVALID; next() returns it as a local
  * operation.) The messages before it complete first. Then it completes with @status.
  */
-void peal_requester_spoil(struct peal_requester *o, u32 flight, u8 status, u32 reason);
+void peal_requester_spoil(struct peal_requester *o, u32 message, u8 status, u32 reason);
 
-/* @handle: what to keep if the response is early; NULL: never keep it. */
+/* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
 			    void *handle, struct peal_landing *landing);
 /* The caller has placed the payload that receive() named. */
 void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now);
 /* Return: the kept response that is next in order, to be passed to receive() again, or NULL. */
-void *peal_requester_take_early(struct peal_requester *o);
+void *peal_requester_take_reordered(struct peal_requester *o);
 /*
  * The response that receive() just called a COPY differs from the kept one, so one of them
  * is forged. Neither is placed, and the response is requested again. Return: the kept one.
  */
 void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now);
 /* Return: any kept response, to be released, or NULL. */
-void *peal_requester_drop_early(struct peal_requester *o);
+void *peal_requester_drop_reordered(struct peal_requester *o);
 
 /*
  * Return: true with the next completion in order. After a completion with a status only

@@ -250,7 +250,7 @@ static void peal_responder_close_gap(struct peal_responder *in)
 	in->nak = 0;
 	in->nak_sent = false;
 	in->nak_at = 0;
-	in->early_seen = 0;
+	in->gap_packets = 0;
 	in->rnr = false;
 }
 
@@ -259,7 +259,7 @@ static bool peal_responder_knows_more(struct peal_responder *in)
 {
 	if (in->contradicted && peal_psn_before(in->contradicted_psn, in->psn))
 		in->contradicted = false;
-	return in->early.count || in->contradicted;
+	return in->reorder.count || in->contradicted;
 }
 
 /* Packets behind the expected one have arrived, and the expected one has not. */
@@ -267,7 +267,7 @@ static void peal_responder_watch_gap(struct peal_responder *in, u64 now)
 {
 	if (!peal_responder_gap(in))
 		in->nak_at = now + NAK_PATIENCE_NS;
-	if (in->early_seen >= NAK_EARLY_PACKETS)
+	if (in->gap_packets >= NAK_EARLY_PACKETS)
 		peal_responder_owe_sequence_nak(in);
 }
 
@@ -277,11 +277,11 @@ static void peal_responder_watch_gap(struct peal_responder *in, u64 now)
  */
 static void peal_responder_next_gap(struct peal_responder *in, u64 now)
 {
-	if (!in->early.count)
+	if (!in->reorder.count)
 		in->recovering = false;
-	if (!peal_responder_knows_more(in) || peal_early_has(&in->early, in->psn))
+	if (!peal_responder_knows_more(in) || peal_reorder_has(&in->reorder, in->psn))
 		return;
-	in->early_seen = in->early.count;
+	in->gap_packets = in->reorder.count;
 	peal_responder_watch_gap(in, now);
 	if (in->recovering)
 		peal_responder_owe_sequence_nak(in);
@@ -377,7 +377,7 @@ static void peal_responder_copy(const struct peal_responder *in, u32 psn,
 {
 	request->what = PEAL_REQUEST_COPY;
 	request->drop = PEAL_DROP_sequence;
-	request->kept = peal_early_find(&in->early, psn);
+	request->kept = peal_reorder_find(&in->reorder, psn);
 }
 
 /*
@@ -391,7 +391,7 @@ static void peal_responder_ask_again(struct peal_responder *in, u32 psn)
 }
 
 /*
- * The packet was kept as early, and the packet in front of it has another flow. Drop it and ask
+ * The packet was kept out of order, and the packet in front of it has another flow. Drop it and ask
  * the peer for it. If the true peer changed its flow in between, it gets the NAK and retransmits;
  * a forger does not get the NAK.
  */
@@ -415,7 +415,7 @@ static void peal_responder_expected(struct peal_responder *in, const struct peal
 		return;
 	}
 	/* A packet with this PSN is kept, and the caller has yet to take it. */
-	if (peal_early_has(&in->early, packet->psn)) {
+	if (peal_reorder_has(&in->reorder, packet->psn)) {
 		peal_responder_copy(in, packet->psn, request);
 		return;
 	}
@@ -493,11 +493,11 @@ static void peal_responder_duplicate(struct peal_responder *in, const struct pea
 		peal_responder_drop(request, PEAL_DROP_stale);
 }
 
-static void peal_responder_early(struct peal_responder *in, const struct peal_packet *packet,
-				 u64 now,
-				 void *handle, struct peal_request *request)
+static void peal_responder_reorder(struct peal_responder *in, const struct peal_packet *packet,
+				   u64 now,
+				   void *handle, struct peal_request *request)
 {
-	if (peal_early_has(&in->early, packet->psn)) {
+	if (peal_reorder_has(&in->reorder, packet->psn)) {
 		peal_responder_copy(in, packet->psn, request);
 		return;
 	}
@@ -507,12 +507,12 @@ static void peal_responder_early(struct peal_responder *in, const struct peal_pa
 		return;
 	}
 	/* There is no gap if the expected packet is kept and the caller has yet to take it. */
-	if (!peal_early_has(&in->early, in->psn)) {
-		in->early_seen++;
+	if (!peal_reorder_has(&in->reorder, in->psn)) {
+		in->gap_packets++;
 		peal_responder_watch_gap(in, now);
 	}
-	if (handle && peal_early_keep(&in->early, in->psn, packet->psn, handle, now,
-				      in->config.keep_ns)) {
+	if (handle && peal_reorder_insert(&in->reorder, in->psn, packet->psn, handle, now,
+					  in->config.reorder_ns)) {
 		request->what = PEAL_REQUEST_KEPT;
 		return;
 	}
@@ -530,7 +530,7 @@ static void peal_responder_receive_rc(struct peal_responder *in, const struct pe
 	if (distance < 0)
 		peal_responder_duplicate(in, packet, wire, request);
 	else if (distance > 0)
-		peal_responder_early(in, packet, now, handle, request);
+		peal_responder_reorder(in, packet, now, handle, request);
 	else
 		peal_responder_expected(in, packet, wire, now, request);
 }
@@ -683,9 +683,9 @@ void peal_responder_done(struct peal_responder *in, enum peal_verdict verdict, u
 		peal_responder_refused(in, verdict);
 }
 
-void *peal_responder_take_early(struct peal_responder *in)
+void *peal_responder_take_reordered(struct peal_responder *in)
 {
-	void *handle = peal_early_take(&in->early, in->psn);
+	void *handle = peal_reorder_take(&in->reorder, in->psn);
 
 	in->again = handle;
 	return handle;
@@ -697,7 +697,7 @@ void *peal_responder_contradict(struct peal_responder *in, u32 psn)
 	if (psn == in->psn)
 		peal_responder_owe_sequence_nak(in);
 	peal_responder_ask_again(in, psn);
-	return peal_early_take(&in->early, psn);
+	return peal_reorder_take(&in->reorder, psn);
 }
 
 /* ---- replies ---- */
@@ -876,7 +876,7 @@ void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *r
 
 u64 peal_responder_deadline(const struct peal_responder *in)
 {
-	return min_t(u64, in->nak_at ? in->nak_at : U64_MAX, peal_early_deadline(&in->early));
+	return min_t(u64, in->nak_at ? in->nak_at : U64_MAX, peal_reorder_deadline(&in->reorder));
 }
 
 void peal_responder_expire(struct peal_responder *in, u64 now)
@@ -887,5 +887,5 @@ void peal_responder_expire(struct peal_responder *in, u64 now)
 
 void *peal_responder_take_expired(struct peal_responder *in, u64 now)
 {
-	return peal_early_expire(&in->early, now, in->config.keep_ns);
+	return peal_reorder_expire(&in->reorder, now, in->config.reorder_ns);
 }

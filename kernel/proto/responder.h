@@ -5,11 +5,11 @@
  *
  * Owns: the order of opcodes in a message and the lengths of its packets (9.7.4.1), the
  * expected PSN, the position in the current message, saved responder resources (READ and
- * atomic, for replay), pending ACKs and NAKs, early packets.
+ * atomic, for replay), pending ACKs and NAKs, out-of-order packets.
  * Does not know: receive queues, memory, keys, addresses, locks, clocks.
  *
- * An early packet is trusted less than one with the expected PSN, because a forger guesses
- * one of 127 PSNs more easily than a single one. An early packet is therefore executed only
+ * An out-of-order packet is trusted less than one with the expected PSN, because a forger guesses
+ * one of 127 PSNs more easily than a single one. An out-of-order packet is therefore executed only
  * if it has the same flow as the packet in front of it, if no different packet with the same
  * PSN arrives, and if its turn comes before it has been kept for too long.
  *
@@ -18,7 +18,7 @@
  *	receive()		for each request; on EXECUTE do what *request asks, then call
  *				done() with the verdict before anything else
  *	contradict()		if a COPY differs from the kept packet; release what it returns
- *	take_early()		after receive(); pass what it returns to receive() again
+ *	take_reordered()		after receive(); pass what it returns to receive() again
  *	next()			after a batch of these, until it returns false; send each reply.
  *				Also when there is room again to send earlier replies
  *	deadline(), expire()	call expire() at that time, release what take_expired()
@@ -31,7 +31,7 @@
 
 #include <rdma/peal-abi.h>
 
-#include "proto/early.h"
+#include "proto/reorder.h"
 #include "proto/packet.h"
 
 struct peal_responder_config {
@@ -39,7 +39,7 @@ struct peal_responder_config {
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
 	u8 rd_atomic;		/* attribute max_dest_rd_atomic: responder resources */
 	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
-	u64 keep_ns;		/* early packets are kept for one to two times this */
+	u64 reorder_ns;		/* out-of-order packets are kept for one to two times this */
 };
 
 /* A READ or atomic that was accepted and is saved for replay (IBTA 9.7.5.1.1 ff). */
@@ -83,25 +83,25 @@ struct peal_responder {
 	u32 reply_psn;			/* PSN of the last READ or atomic reply from next() */
 	/* Why packets are not executed. */
 	bool fatal;			/* a fatal NAK is due or sent; accepts nothing */
-	bool rnr;			/* an RNR NAK is due or sent; drops early packets */
+	bool rnr;			/* an RNR NAK is due or sent; drops out-of-order packets */
 	bool nak_sent;			/* a sequence NAK is due or sent for this gap */
 	bool recovering;		/* after a loss, while later packets are kept */
-	u32 early_seen;			/* early packets that arrived in this gap */
+	u32 gap_packets;		/* out-of-order packets that arrived in this gap */
 	u64 nak_at;			/* when the gap gets a sequence NAK, ns; 0: not armed */
-	/* Trust in early packets. */
+	/* Trust in out-of-order packets. */
 	u16 flow;			/* UDP source port of the last packet in order */
-	bool again;			/* the next receive() gets what take_early() returned */
+	bool again;			/* the next receive() gets what take_reordered() returned */
 	bool contradicted;		/* a packet was dropped as suspect */
 	u32 contradicted_psn;		/* PSN of that packet */
 	bool executing;			/* receive() returned EXECUTE; done() is due */
 	struct peal_packet packet;	/* the packet under execution */
-	struct peal_early early;
+	struct peal_reorder reorder;
 };
 
 enum peal_request_what {
 	PEAL_REQUEST_DROPPED,	/* the caller counts it under `drop` */
 	PEAL_REQUEST_ANSWERED,	/* nothing to execute; replies may be due, call next() */
-	PEAL_REQUEST_KEPT,	/* early; the responder owns it until take_early() returns it */
+	PEAL_REQUEST_KEPT,	/* the responder owns it until take_reordered() returns it */
 	PEAL_REQUEST_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
 	PEAL_REQUEST_EXECUTE,	/* execute it, then call done() */
 };
@@ -148,7 +148,7 @@ struct peal_reply {
 
 /* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
 void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries);
-/* To RESET. Only the configuration stays. Call drop_early() until NULL first. */
+/* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
 void peal_responder_reset(struct peal_responder *in);
 void peal_responder_configure(struct peal_responder *in,
 			      const struct peal_responder_config *config);
@@ -161,14 +161,14 @@ void peal_responder_set_psn(struct peal_responder *in, u32 psn);
  */
 void peal_responder_skip(struct peal_responder *in, u32 psn, u32 msn);
 
-/* @handle: what to keep if the packet is early; NULL: never keep it. */
+/* @handle: what to keep if the packet is out of order; NULL: never keep it. */
 void peal_responder_receive(struct peal_responder *in, const struct peal_packet *packet, u64 now,
 			    void *handle, struct peal_request *request);
 /* The verdict on the request under execution. @original: for atomics, the value before. */
 void peal_responder_done(struct peal_responder *in, enum peal_verdict verdict, u64 original,
 			 u64 now);
 /* Return: the kept request with the expected PSN, to be passed to receive() again, or NULL. */
-void *peal_responder_take_early(struct peal_responder *in);
+void *peal_responder_take_reordered(struct peal_responder *in);
 /*
  * The packet that receive() just called a COPY differs from the kept one, so one of them is
  * forged. Neither is executed, and the peer is asked for the PSN again. Return: the kept one.
@@ -176,9 +176,9 @@ void *peal_responder_take_early(struct peal_responder *in);
 void *peal_responder_contradict(struct peal_responder *in, u32 psn);
 
 /* Return: any kept request, to be released, or NULL. */
-static inline void *peal_responder_drop_early(struct peal_responder *in)
+static inline void *peal_responder_drop_reordered(struct peal_responder *in)
 {
-	return peal_early_drop(&in->early);
+	return peal_reorder_drop(&in->reorder);
 }
 
 /* Return: true with the next reply in PSN order; false: no reply is due. */

@@ -7,7 +7,7 @@
 #include "queue/context.h"
 
 static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
-			     struct peal_quota *quota, const struct peal_door_ops *ops,
+			     struct peal_quota *quota, const struct peal_kick_file_ops *ops,
 			     struct peal_engine *engine)
 {
 	int ret = peal_quota_open(quota, &ctx->account);
@@ -27,10 +27,10 @@ static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
 	INIT_LIST_HEAD(&ctx->overdue);
-	ctx->door = peal_door_create(ops, ctx);
-	if (!IS_ERR(ctx->door))
+	ctx->kick_file = peal_kick_file_create(ops, ctx);
+	if (!IS_ERR(ctx->kick_file))
 		return 0;
-	ret = PTR_ERR(ctx->door);
+	ret = PTR_ERR(ctx->kick_file);
 	peal_map_free(ctx->map);
 close:
 	peal_quota_close(&ctx->account);
@@ -38,7 +38,7 @@ close:
 }
 
 /**
- * peal_context_create() - make a context with its doorbell page and its door
+ * peal_context_create() - make a context with its doorbell page and its kick file
  * @quota: the device's quota, in which the context gets an account
  * @ops: handle the program's kicks
  * @engine: runs the context's queue pairs
@@ -46,7 +46,7 @@ close:
  * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
  */
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
-					 const struct peal_door_ops *ops,
+					 const struct peal_kick_file_ops *ops,
 					 struct peal_engine *engine)
 {
 	struct peal_context *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
@@ -62,16 +62,16 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
 }
 
 /*
- * Call before the program makes a queue pair. The caller keeps the room, which must outlive the
- * context's queue pairs.
+ * Call before the program makes a queue pair. The caller keeps the transmit quota, which must
+ * outlive the context's queue pairs.
  */
-void peal_context_set_room(struct peal_context *ctx, struct peal_room *room)
+void peal_context_set_room(struct peal_context *ctx, struct peal_tx_quota *tx_quota)
 {
-	ctx->room = room;
+	ctx->tx_quota = tx_quota;
 }
 
 /*
- * The caller has removed the context from the engine, and has revoked or discarded the door.
+ * The caller has removed the context from the engine, and has revoked or discarded the kick file.
  * Running kicks find no queue pair in the context and do not use the doorbell page, so the page
  * can be freed at once. RCU frees the context, because those kicks still read it.
  */
@@ -87,7 +87,7 @@ void peal_context_destroy(struct peal_context *ctx)
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp)
 {
 	*resp = (struct peal_alloc_ucontext_resp){
-		.kick_fd = peal_door_fd(ctx->door),
+		.kick_fd = peal_kick_file_fd(ctx->kick_file),
 		.doorbell_offset = peal_map_offset(ctx->map),
 		.doorbell_bytes = peal_map_bytes(ctx->map),
 		.max_send_sge = PEAL_MAX_SGE,

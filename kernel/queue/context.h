@@ -2,7 +2,7 @@
 /*
  * User contexts: one opened device of one program.
  *
- * Owns: the doorbell page, the doorbell index of each queue pair, the door.
+ * Owns: the doorbell page, the doorbell index of each queue pair, the kick file.
  * Does not know: when to scan the doorbells, how to run a queue pair.
  *
  * Closing a context does not wait for running kicks. The core frees its own object when the
@@ -19,22 +19,22 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
-#include "base/door.h"
-#include "base/guard.h"
+#include "base/kick_file.h"
+#include "base/epoch.h"
 #include "base/quota.h"
 #include "queue/map.h"
 #include "queue/qp.h"
 
-struct peal_room;
+struct peal_tx_quota;
 
 struct peal_context {
 	struct ib_ucontext *ib;			/* valid until the context is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
 
-	/* Guarded by roster.lock: */
-	struct list_head node;			/* in peal_roster.contexts */
-	struct list_head awake;			/* in peal_roster.awake if the page says AWAKE */
-	bool listed;				/* node is in the roster */
+	/* Guarded by poll_list.lock: */
+	struct list_head node;			/* in peal_poll_list.contexts */
+	struct list_head awake;			/* in peal_poll_list.awake if the page says AWAKE */
+	bool listed;				/* node is in the poll list */
 
 	struct xarray qps;			/* by index; writers take its xa_lock */
 
@@ -44,14 +44,14 @@ struct peal_context {
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared with the program */
 	u64 pass;				/* engine's thread: number of the last pass here */
-	struct peal_door *door;
+	struct peal_kick_file *kick_file;
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
 
 	/* Guarded by runlist.lock: */
 	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
 
 	struct peal_account account;		/* how many objects the context holds */
-	struct peal_room *room;			/* transmit memory of its packets; net/room.h */
+	struct peal_tx_quota *tx_quota;		/* transmit memory of its packets; net/tx_quota.h */
 };
 
 /* The core's object, which the core frees when the context is closed. */
@@ -66,19 +66,19 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 }
 
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
-					 const struct peal_door_ops *ops,
+					 const struct peal_kick_file_ops *ops,
 					 struct peal_engine *engine);
-void peal_context_set_room(struct peal_context *ctx, struct peal_room *room);
+void peal_context_set_room(struct peal_context *ctx, struct peal_tx_quota *tx_quota);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp);
 void peal_context_remove_qp(struct peal_qp *qp);
 
-/* Call inside the guard, which keeps the queue pair valid. */
+/* Call inside the epoch, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	return xa_load(&ctx->qps, index);
 }
 

@@ -4,7 +4,7 @@
  */
 #include <linux/log2.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "queue/cq.h"
 
 /**
@@ -42,12 +42,12 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 }
 
 /*
- * The core has destroyed the queue pairs of this completion queue. Wait for the guard, because
+ * The core has destroyed the queue pairs of this completion queue. Wait for the epoch, because
  * another CPU may still be in peal_cq_notify().
  */
 void peal_cq_destroy(struct peal_cq *cq)
 {
-	peal_guard_wait();
+	peal_epoch_wait();
 	peal_map_free(cq->map);
 	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
 }
@@ -129,11 +129,11 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 /**
  * peal_cq_notify() - raise the events that the pushed CQEs made due
  *
- * Call inside the guard with no lock held, because a kernel handler may post and poll.
+ * Call inside the epoch with no lock held, because a kernel handler may post and poll.
  */
 void peal_cq_notify(struct peal_cq *cq)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))

@@ -5,10 +5,10 @@
 #include <linux/log2.h>
 
 #include "base/compat.h"
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "base/options.h"
 #include "base/trace.h"
-#include "proto/flight.h"
+#include "proto/message.h"
 #include "proto/psn.h"
 #include "queue/qp.h"
 
@@ -68,7 +68,7 @@ static int peal_qp_check_cap(const struct ib_qp_cap *cap)
 }
 
 /* Return the granted values to the caller in @cap, and keep them as the limits. */
-static void peal_qp_settle_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
+static void peal_qp_round_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 {
 	struct peal_qp_layout layout;
 
@@ -187,7 +187,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	qp->table = table;
 	qp->state = IB_QPS_RESET;
 	qp->sig_type = init->sq_sig_type;
-	peal_qp_settle_cap(qp, &init->cap);
+	peal_qp_round_cap(qp, &init->cap);
 	ret = peal_qp_init_rings(qp, uctx);
 	if (ret)
 		return ret;
@@ -252,7 +252,7 @@ void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 static void peal_qp_forget(struct peal_qp *qp)
 {
 	peal_qp_assert_both_held(qp);
-	qp->life++;
+	qp->generation++;
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
 	if (qp->direct)
@@ -295,7 +295,7 @@ void peal_qp_unpublish(struct peal_qp *qp)
 	spin_unlock_bh(&qp->sq.lock);
 }
 
-/* The queue pair was never published, or it is unpublished and the guard was waited for. */
+/* The queue pair was never published, or it is unpublished and the epoch was waited for. */
 void peal_qp_free_transports(struct peal_qp *qp)
 {
 	if (qp->direct)
@@ -305,7 +305,7 @@ void peal_qp_free_transports(struct peal_qp *qp)
 }
 
 /*
- * Second half of destruction. The caller has waited for the guard. Do not destroy the mutex,
+ * Second half of destruction. The caller has waited for the epoch. Do not destroy the mutex,
  * because a query may still come; see peal_qp_unpublish(). Such a query reads only struct peal_qp,
  * which the core frees.
  */
@@ -572,14 +572,14 @@ void peal_qp_fail(struct peal_qp *qp)
 }
 
 /*
- * Go to ERR, unless the queue pair has been in RESET since the error was noted with @life.
+ * Go to ERR, unless the queue pair has been in RESET since the error was noted with @generation.
  * After a RESET it is another connection, which the error does not concern.
  */
-void peal_qp_end(struct peal_qp *qp, u32 life)
+void peal_qp_end(struct peal_qp *qp, u32 generation)
 {
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
-	if (peal_qp_is_alive(qp) && qp->life == life)
+	if (peal_qp_is_alive(qp) && qp->generation == generation)
 		peal_qp_fail_locked(qp);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
@@ -598,21 +598,21 @@ enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp)
 	return READ_ONCE(qp->removed) ? PEAL_REASON_DEVICE_REMOVED : PEAL_REASON_FLUSHED;
 }
 
-static void peal_qp_push(struct peal_qp *qp, struct peal_burst *burst, struct ib_cq *ibcq,
+static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct ib_cq *ibcq,
 			 const struct peal_cqe *cqe)
 {
 	struct peal_cq *cq = peal_cq(ibcq);
 
 	peal_qp_assert_either_held(qp);
-	peal_burst_cq(burst, cq);
+	peal_notify_cq(notify, cq);
 	trace_peal_complete(cqe);
 	if (likely(peal_cq_push(cq, cqe)))
 		return;
 	peal_count(qp->table, cq_overflows);
 	if (qp->state == IB_QPS_ERR)
 		return;
-	peal_burst_fail(burst, qp, qp->life);
-	peal_burst_event(burst, &qp->ib, IB_EVENT_QP_FATAL);
+	peal_notify_fail(notify, qp, qp->generation);
+	peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
 }
 
 static void peal_qp_count_status(struct peal_qp *qp, u8 status)
@@ -624,7 +624,7 @@ static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 }
 
 /* The caller holds sq.lock. A failed message gets a CQE even if it is unsignaled. */
-void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
+void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 			      const struct peal_completion *done)
 {
 	struct peal_cqe cqe = {
@@ -637,28 +637,28 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
 	if (!done->status && !(done->flags & PEAL_WQE_SIGNALED))
 		return;
 	peal_qp_count_status(qp, done->status);
-	peal_qp_push(qp, burst, qp->ib.send_cq, &cqe);
+	peal_qp_push(qp, notify, qp->ib.send_cq, &cqe);
 }
 
 /* Complete the message in sq.wqe. The caller holds sq.lock. */
-void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_qp_complete_send(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			   enum peal_reason reason)
 {
-	const struct peal_send *wqe = &qp->sq.wqe;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
 	struct peal_completion done = {
 		.index = wqe->index, .opcode = wqe->opcode, .flags = wqe->flags,
 		.status = status, .reason = reason, .length = wqe->length,
 	};
 
 	lockdep_assert_held(&qp->sq.lock);
-	peal_qp_complete_message(qp, burst, &done);
+	peal_qp_complete_message(qp, notify, &done);
 }
 
 /*
  * Complete the WQE in rq.wqe. The caller holds rq.lock, and has filled in the fields of @cqe that
  * come from the message.
  */
-void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
+void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_cqe *cqe)
 {
 	struct peal_cqe full = *cqe;
@@ -669,6 +669,6 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
 	full.wqe_index = qp->rq.wqe.index;
 	full.kind = PEAL_CQE_RECV;
 	peal_qp_count_status(qp, cqe->status);
-	peal_qp_push(qp, burst, qp->ib.recv_cq, &full);
+	peal_qp_push(qp, notify, qp->ib.recv_cq, &full);
 	peal_rq_done(&qp->rq);
 }

@@ -21,7 +21,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/table.h"
-#include "queue/burst.h"
+#include "queue/notify.h"
 #include "queue/map.h"
 #include "queue/rq.h"
 #include "queue/sq.h"
@@ -39,11 +39,11 @@ struct peal_run {
 	struct hrtimer timer;		/* expires in softirq */
 
 	spinlock_t timer_lock;	/* guards the fields marked with it */
-	struct work_struct work;	/* sends the remaining packets, on CPU `home` */
+	struct work_struct work;	/* sends the remaining packets, on CPU `cpu` */
 
 	/* Guarded by sq.lock: */
-	int home;			/* CPU of the last turn with packets */
-	unsigned long home_at;		/* when that turn ran, in jiffies */
+	int cpu;			/* CPU of the last turn with packets */
+	unsigned long cpu_at;		/* when that turn ran, in jiffies */
 };
 
 /* The producer side of one ring of a kernel user. All indices are free-running. */
@@ -76,7 +76,7 @@ struct peal_recv_psn {
 
 /*
  * The operations of a transport on a queue pair. "Both locks" means sq.lock and rq.lock. All
- * operations but `free` are called inside the guard or with `control` held. A transport leaves an
+ * operations but `free` are called inside the epoch or with `control` held. A transport leaves an
  * operation NULL if it does not need it; the callers check that.
  */
 struct peal_transport_ops {
@@ -90,7 +90,7 @@ struct peal_transport_ops {
 	void (*fail)(struct peal_transport *transport);
 	/*
 	 * Free the transport. The queue pair is unpublished and the caller has waited for
-	 * the guard. May sleep.
+	 * the epoch. May sleep.
 	 */
 	void (*free)(struct peal_transport *transport);
 
@@ -98,12 +98,12 @@ struct peal_transport_ops {
 	 * sq.lock, takes rq.lock: send all that may be sent, including replies and the packets
 	 * that timers made due. In error, flush. Return: true when the budget ran out first.
 	 */
-	bool (*run)(struct peal_transport *transport, struct peal_burst *burst,
+	bool (*run)(struct peal_transport *transport, struct peal_notify *notify,
 		    struct peal_budget *budget);
 	/* sq.lock: when to call run() again; KTIME_MAX: only after an event. */
 	ktime_t (*deadline)(struct peal_transport *transport);
 	/* sq.lock: complete the oldest message in flight as flushed. Return: false if none. */
-	bool (*flush)(struct peal_transport *transport, struct peal_burst *burst);
+	bool (*flush)(struct peal_transport *transport, struct peal_notify *notify);
 	/*
 	 * sq.lock: whether no message is in flight. SQD waits for that, and so does a change of
 	 * the sending transport.
@@ -119,7 +119,7 @@ struct peal_transport_ops {
 	/* rq.lock: receive the peer's next messages by this transport, from @at on. */
 	void (*start_recv)(struct peal_transport *transport, struct peal_recv_psn at);
 	/*
-	 * Inside the guard, no lock: end the wait of the queue pair in this kernel that waits
+	 * Inside the epoch, no lock: end the wait of the queue pair in this kernel that waits
 	 * for a receive of this one. Return: that queue pair, or NULL if none waits.
 	 */
 	struct peal_qp *(*waiting_sender)(struct peal_transport *transport);
@@ -158,7 +158,7 @@ struct peal_qp {
 	struct peal_engine *engine;
 
 	/* Guarded by sq.lock and rq.lock: */
-	u32 life;			/* number of RESETs so far */
+	u32 generation;			/* number of RESETs so far */
 	/* Guarded by sq.lock: */
 	bool removed;			/* device removal began; flushes give it as the reason */
 
@@ -254,15 +254,15 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 void peal_qp_fail_locked(struct peal_qp *qp);
 void peal_qp_fail_send_locked(struct peal_qp *qp);
 void peal_qp_fail(struct peal_qp *qp);
-void peal_qp_end(struct peal_qp *qp, u32 life);
+void peal_qp_end(struct peal_qp *qp, u32 generation);
 bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);
 
-void peal_qp_complete_send(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_qp_complete_send(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			   enum peal_reason reason);
-void peal_qp_complete_message(struct peal_qp *qp, struct peal_burst *burst,
+void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 			      const struct peal_completion *done);
-void peal_qp_complete_recv(struct peal_qp *qp, struct peal_burst *burst,
+void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);
 

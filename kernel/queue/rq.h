@@ -31,7 +31,7 @@ struct peal_rq {
 	struct peal_ring ring;
 	struct peal_recv wqe;		/* valid while holding */
 	bool holding;			/* a WQE was taken and is not completed */
-	bool refusing;			/* accepts nothing: in error now, or after the burst */
+	bool refusing;			/* accepts nothing: in error now or soon */
 	bool established;		/* a message has arrived since RTR */
 	bool patient;			/* senders retry by their RNR timers and need no kick */
 	bool kicked;			/* the program is asked to kick */

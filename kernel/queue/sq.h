@@ -28,7 +28,7 @@ struct peal_sq {
 
 	/* Guarded by sq.lock: */
 	struct peal_ring ring;
-	struct peal_send wqe;		/* valid while `busy` */
+	struct peal_wqe wqe;		/* valid while `busy` */
 	bool busy;
 	bool drained;			/* peal_sq_drain() was true once in this SQD */
 };

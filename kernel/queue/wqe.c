@@ -88,7 +88,7 @@ static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
 	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
 }
 
-static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_send *send)
+static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_wqe *send)
 {
 	if (send->num_sge != 1)
 		return PEAL_REASON_WQE_ATOMIC_LENGTH;
@@ -97,7 +97,7 @@ static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_send
 	return send->length == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH;
 }
 
-static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_send *send)
+static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_wqe *send)
 {
 	send->length = 0;
 	if (send->num_sge)
@@ -109,7 +109,7 @@ static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_send 
 }
 
 static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
-					    const struct peal_op *op, struct peal_send *send)
+					    const struct peal_op *op, struct peal_wqe *send)
 {
 	if (op->atomic)
 		return peal_wqe_parse_atomic(body, send);
@@ -134,7 +134,7 @@ static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
  * Return: PEAL_REASON_NONE or the reason to refuse the WQE.
  */
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
-				     struct peal_send *send)
+				     struct peal_wqe *send)
 {
 	struct peal_send_wqe wqe;
 	const struct peal_op *op;

@@ -30,7 +30,7 @@ struct peal_op {
 };
 
 /* A checked copy of a send WQE in private memory. */
-struct peal_send {
+struct peal_wqe {
 	u8 opcode;			/* below PEAL_OP_COUNT */
 	u8 flags;
 	u8 num_sge;
@@ -79,7 +79,7 @@ static inline const struct peal_op *peal_op(u8 opcode)
 }
 
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
-				     struct peal_send *send);
+				     struct peal_wqe *send);
 enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_recv *recv);
 

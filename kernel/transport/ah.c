@@ -25,7 +25,7 @@ static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
 }
 
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
-		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp)
+		 struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, gfp_t gfp)
 {
 	struct peal_address *address;
 	int ret = peal_ah_check(attr);
@@ -36,7 +36,7 @@ int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_p
 	if (!address)
 		return -ENOMEM;
 	address->pd = ah->ib.pd;
-	ret = peal_path_init(&address->path, port, room, attr, peal_ah_hash(attr));
+	ret = peal_path_init(&address->path, port, tx_quota, attr, peal_ah_hash(attr));
 	if (ret)
 		goto free;
 	ret = peal_table_add_address(port->table, account, address, &address->index, gfp);

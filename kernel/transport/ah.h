@@ -4,7 +4,7 @@
  *
  * Owns: the path of a handle, its number, and its life. The RDMA core frees its ib_ah as soon
  * as destroy returns, also where nothing may sleep. The data path therefore uses struct
- * peal_address, which RCU frees. This is safe because a section of the guard is an RCU reader.
+ * peal_address, which RCU frees. This is safe because a section of the epoch is an RCU reader.
  * Does not know: what is sent there.
  */
 #ifndef PEAL_AH_H
@@ -17,7 +17,7 @@
 #include "net/path.h"
 
 /*
- * The object that a WQE's ah_index names. An address that is found inside the guard stays valid
+ * The object that a WQE's ah_index names. An address that is found inside the epoch stays valid
  * until the end of the section.
  */
 struct peal_address {
@@ -43,14 +43,14 @@ static inline struct peal_ah *peal_ah(struct ib_ah *ib)
 /**
  * peal_ah_init() - set up the path and give it a number
  * @account: the context's, or the kernel's
- * @room: the room of the queue pairs of its protection domain
+ * @tx_quota: the transmit quota of the queue pairs of its protection domain
  * @gfp: GFP_ATOMIC where nothing may sleep, because the connection manager calls from
  *	there
  *
  * Return: 0, -EINVAL (not a RoCEv2 address), -ENOMEM, -ENOSPC.
  */
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
-		 struct peal_room *room, const struct rdma_ah_attr *attr, gfp_t gfp);
+		 struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, gfp_t gfp);
 /* Never sleeps, because the connection manager calls with interrupts off. */
 void peal_ah_destroy(struct peal_ah *ah);
 void peal_ah_query(const struct peal_ah *ah, struct rdma_ah_attr *attr);

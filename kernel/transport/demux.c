@@ -36,9 +36,9 @@ static u8 peal_demux_transport(const struct peal_qp *qp)
 	}
 }
 
-static struct peal_line *peal_demux_line(const struct peal_qp *qp)
+static struct peal_output *peal_demux_output(const struct peal_qp *qp)
 {
-	return &peal_wire(qp->wire)->line;
+	return &peal_wire(qp->wire)->output;
 }
 
 /* IBTA 9.6.1.5: a connected queue pair accepts packets only from its peer. */
@@ -48,7 +48,7 @@ static enum peal_drop peal_demux_check_peer(const struct peal_qp *qp,
 	peal_qp_assert_either_held(qp);
 	if (unlikely(!peal_qp_is_on_wire(qp)))
 		return PEAL_DROP_state;
-	if (unlikely(!peal_line_leads_to(peal_demux_line(qp), &dg->dgid, &dg->sgid)))
+	if (unlikely(!peal_output_leads_to(peal_demux_output(qp), &dg->dgid, &dg->sgid)))
 		return PEAL_DROP_source;
 	if (unlikely(!peal_packet_pkey_matches(&dg->packet)))
 		return PEAL_DROP_pkey;
@@ -57,20 +57,20 @@ static enum peal_drop peal_demux_check_peer(const struct peal_qp *qp,
 
 /* Under rq.lock. */
 static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_datagram *dg,
-						struct peal_burst *burst,
+						struct peal_notify *notify,
 						struct peal_budget *budget, bool *more)
 {
 	struct peal_wire *w = peal_wire(qp->wire);
 	enum peal_drop drop;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_peer(qp, dg);
 	if (unlikely(drop))
 		return drop;
-	*more = peal_wire_request(w, dg, burst, budget);
+	*more = peal_wire_request(w, dg, notify, budget);
 	peal_schedule_at(qp, peal_wire_responder_deadline(&w->responder));
 	return PEAL_DROP_none;
 }
@@ -78,29 +78,29 @@ static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_
 static void peal_demux_request(struct peal_nic *nic, struct peal_qp *qp,
 			       struct peal_datagram *dg, struct peal_budget *budget)
 {
-	struct peal_burst burst PEAL_UNINITIALIZED;
+	struct peal_notify notify PEAL_UNINITIALIZED;
 	enum peal_drop drop;
 	bool more = false;
 
-	peal_burst_begin(&burst);
+	peal_notify_begin(&notify);
 	spin_lock(&qp->rq.lock);
-	drop = peal_demux_request_locked(qp, dg, &burst, budget, &more);
+	drop = peal_demux_request_locked(qp, dg, &notify, budget, &more);
 	spin_unlock(&qp->rq.lock);
 	if (unlikely(drop))
 		peal_demux_drop(nic, dg, drop);
-	peal_turn_end(&burst);
+	peal_turn_end(&notify);
 	if (unlikely(more))
 		peal_defer(qp);
 }
 
 /* Under sq.lock. Run the queue at once, because the response may have opened the window. */
 static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal_datagram *dg,
-						 struct peal_burst *burst,
+						 struct peal_notify *notify,
 						 struct peal_budget *budget, bool *more)
 {
 	enum peal_drop drop;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!peal_qp_requests(qp)))
 		return PEAL_DROP_state;
@@ -108,32 +108,32 @@ static enum peal_drop peal_demux_response_locked(struct peal_qp *qp, struct peal
 	if (unlikely(drop))
 		return drop;
 	peal_wire_response(peal_wire(qp->wire), dg);
-	*more = peal_turn_locked(qp, burst, budget);
+	*more = peal_turn_locked(qp, notify, budget);
 	return PEAL_DROP_none;
 }
 
 static void peal_demux_response(struct peal_nic *nic, struct peal_qp *qp,
 				struct peal_datagram *dg, struct peal_budget *budget)
 {
-	struct peal_burst burst PEAL_UNINITIALIZED;
+	struct peal_notify notify PEAL_UNINITIALIZED;
 	enum peal_drop drop;
 	bool more = false;
 
-	peal_burst_begin(&burst);
+	peal_notify_begin(&notify);
 	spin_lock(&qp->sq.lock);
-	drop = peal_demux_response_locked(qp, dg, &burst, budget, &more);
+	drop = peal_demux_response_locked(qp, dg, &notify, budget, &more);
 	spin_unlock(&qp->sq.lock);
 	if (unlikely(drop))
 		peal_demux_drop(nic, dg, drop);
-	peal_turn_end(&burst);
+	peal_turn_end(&notify);
 	if (more)
 		peal_defer(qp);
 }
 
-/* ---- probes, which ask about the path of a queue pair ---- */
+/* ---- challenges, which ask about the path of a queue pair ---- */
 
 /*
- * An ordinary packet may arrive through any netdev. A probe must arrive through the
+ * An ordinary packet may arrive through any netdev. A challenge must arrive through the
  * netdev that leads to the peer.
  */
 static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal_datagram *dg)
@@ -141,13 +141,13 @@ static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal
 	enum peal_drop drop = peal_demux_check_peer(qp, dg);
 
 	peal_qp_assert_either_held(qp);
-	if (!drop && !peal_line_leaves_by(peal_demux_line(qp), peal_datagram_iif(dg)))
+	if (!drop && !peal_output_leaves_by(peal_demux_output(qp), peal_datagram_iif(dg)))
 		drop = PEAL_DROP_path;
 	return drop;
 }
 
-/* Under rq.lock. A probe is a request, so the state must allow requests. */
-static enum peal_drop peal_demux_check_probe(struct peal_qp *qp, const struct peal_datagram *dg)
+/* Under rq.lock. A challenge is a request, so the state must allow requests. */
+static enum peal_drop peal_demux_check_challenge(struct peal_qp *qp, const struct peal_datagram *dg)
 {
 	lockdep_assert_held(&qp->rq.lock);
 	return peal_qp_receives(qp) ? peal_demux_check_way(qp, dg) : PEAL_DROP_state;
@@ -155,32 +155,32 @@ static enum peal_drop peal_demux_check_probe(struct peal_qp *qp, const struct pe
 
 /*
  * The sq.lock of the queue pair that asks must not be taken inside rq.lock. So rq.lock is
- * dropped in between, and the checks are repeated before the answer leaves.
+ * dropped in between, and the checks are repeated before the response leaves.
  */
-static enum peal_drop peal_demux_asked(struct peal_nic *nic, struct peal_qp *qp,
-				       const struct peal_datagram *dg,
-				       struct peal_locality_probe *probe)
+static enum peal_drop peal_demux_challenged(struct peal_nic *nic, struct peal_qp *qp,
+					    const struct peal_datagram *dg,
+					    struct peal_locality_challenge *challenge)
 {
 	enum peal_drop drop;
 
 	spin_lock(&qp->rq.lock);
-	drop = peal_demux_check_probe(qp, dg);
+	drop = peal_demux_check_challenge(qp, dg);
 	spin_unlock(&qp->rq.lock);
 	if (drop)
 		return drop;
-	if (!peal_locality_see(probe, &nic->locality, qp->ib.qp_num))
+	if (!peal_locality_see(challenge, &nic->locality, qp->ib.qp_num))
 		return PEAL_DROP_stale;
 	spin_lock(&qp->rq.lock);
-	drop = peal_demux_check_probe(qp, dg);
+	drop = peal_demux_check_challenge(qp, dg);
 	if (!drop)
-		peal_locality_answer(qp, peal_demux_line(qp), probe);
+		peal_locality_respond(qp, peal_demux_output(qp), challenge);
 	spin_unlock(&qp->rq.lock);
 	return drop;
 }
 
 /* Under sq.lock. */
 static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_datagram *dg,
-				       const struct peal_locality_probe *probe)
+				       const struct peal_locality_challenge *challenge)
 {
 	enum peal_drop drop;
 
@@ -188,44 +188,44 @@ static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_dat
 	if (!peal_qp_requests(qp))
 		return PEAL_DROP_state;
 	drop = peal_demux_check_way(qp, dg);
-	if (!drop && !peal_locality_prove(qp, probe))
+	if (!drop && !peal_locality_prove(qp, challenge))
 		drop = PEAL_DROP_stale;
 	return drop;
 }
 
-/* An answer has arrived. A message that waits for the proof goes on. */
-static enum peal_drop peal_demux_answered(struct peal_nic *nic, struct peal_qp *qp,
-					  const struct peal_datagram *dg,
-					  const struct peal_locality_probe *probe)
+/* A response has arrived. A message that waits for the proof goes on. */
+static enum peal_drop peal_demux_responded(struct peal_nic *nic, struct peal_qp *qp,
+					   const struct peal_datagram *dg,
+					   const struct peal_locality_challenge *challenge)
 {
 	enum peal_drop drop;
 	bool waited;
 
 	spin_lock(&qp->sq.lock);
-	drop = peal_demux_prove(qp, dg, probe);
-	waited = !drop && peal_direct_reached(qp);
+	drop = peal_demux_prove(qp, dg, challenge);
+	waited = !drop && peal_direct_peer_found(qp);
 	spin_unlock(&qp->sq.lock);
 	if (waited)
 		peal_defer(qp);
 	return drop;
 }
 
-static enum peal_drop peal_demux_reach(struct peal_nic *nic, struct peal_qp *qp,
-				       const struct peal_datagram *dg)
+static enum peal_drop peal_demux_check_locality(struct peal_nic *nic, struct peal_qp *qp,
+						const struct peal_datagram *dg)
 {
-	struct peal_locality_probe probe;
+	struct peal_locality_challenge challenge;
 
 	if (peal_demux_transport(qp) != PEAL_RC)
 		return PEAL_DROP_opcode;
-	if (!peal_locality_read(dg, &probe))
+	if (!peal_locality_read(dg, &challenge))
 		return PEAL_DROP_pad;
-	return probe.answer ? peal_demux_answered(nic, qp, dg, &probe) :
-			    peal_demux_asked(nic, qp, dg, &probe);
+	return challenge.is_response ? peal_demux_responded(nic, qp, dg, &challenge) :
+			    peal_demux_challenged(nic, qp, dg, &challenge);
 }
 
-static void peal_demux_probe(struct peal_nic *nic, struct peal_qp *qp, struct peal_datagram *dg)
+static void peal_demux_locality(struct peal_nic *nic, struct peal_qp *qp, struct peal_datagram *dg)
 {
-	enum peal_drop drop = peal_demux_reach(nic, qp, dg);
+	enum peal_drop drop = peal_demux_check_locality(nic, qp, dg);
 
 	if (drop)
 		peal_demux_drop(nic, dg, drop);
@@ -273,7 +273,7 @@ static void peal_demux_to(struct peal_nic *nic, struct peal_qp *qp, struct peal_
 
 struct peal_qp *peal_demux_find(struct peal_port *port, u32 qpn)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	return peal_table_receiver(port->table, qpn);
 }
 
@@ -286,7 +286,7 @@ void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_
 {
 	struct peal_nic *nic = peal_nic_of_port(port);
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
 		peal_demux_group(nic, dg, budget);
 		return;
@@ -295,8 +295,8 @@ void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_
 		qp = peal_demux_find(port, dg->packet.qpn);
 	if (unlikely(!qp))
 		peal_demux_drop(nic, dg, PEAL_DROP_qpn);
-	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_PROBE))
-		peal_demux_probe(nic, qp, dg);
+	else if (unlikely(dg->packet.opcode == PEAL_OPCODE_CHALLENGE))
+		peal_demux_locality(nic, qp, dg);
 	else
 		peal_demux_to(nic, qp, dg, budget);
 }

@@ -2,7 +2,7 @@
 /*
  * See direct.h. The functions of the send side are called with sq.lock held. Those of the
  * receive side are called with rq.lock of the peer held. The two are of different lock classes,
- * because a queue pair may be its own peer. What a turn calls runs inside the guard.
+ * because a queue pair may be its own peer. What a turn calls runs inside the epoch.
  */
 #include <linux/slab.h>
 
@@ -50,14 +50,14 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 /* Set @cursor to the requester's side of the copy. */
 static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor *cursor)
 {
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
 
-	if (send->inline_data) {
-		peal_cursor_inline(cursor, send->inline_data, send->length);
+	if (wqe->inline_data) {
+		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
 		return PEAL_REASON_NONE;
 	}
-	return peal_cursor_local(cursor, qp->table, qp->ib.pd, send->sge, send->num_sge,
-				 !peal_op(send->opcode)->sends);
+	return peal_cursor_local(cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
+				 !peal_op(wqe->opcode)->sends);
 }
 
 /* Copy one chunk of @bytes in the message's direction. Return: the number of pieces copied. */
@@ -72,7 +72,7 @@ static u32 peal_direct_copy(const struct peal_direct *d, struct peal_cursor *loc
 }
 
 static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp *peer,
-					      struct peal_burst *burst,
+					      struct peal_notify *notify,
 					      struct peal_cursor *local,
 					      const struct peal_cursor *remote)
 {
@@ -80,7 +80,7 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	struct peal_cursor result PEAL_UNINITIALIZED;
 	u64 old;
 
-	outcome = peal_execute_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, burst, remote, &old);
+	outcome = peal_execute_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, notify, remote, &old);
 	if (outcome.what != PEAL_CARRIED)
 		return outcome;
 	peal_cursor_inline(&result, &old, sizeof(old));
@@ -98,33 +98,34 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 }
 
 static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
-					       struct peal_burst *burst, struct peal_cursor *local)
+					       struct peal_notify *notify,
+					       struct peal_cursor *local)
 {
 	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
 	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 	u32 pieces = local->num_sge;
 	u64 bytes;
 
-	outcome = peal_execute_accept(peer, send, qp->ib.qp_num, burst, &remote);
+	outcome = peal_execute_accept(peer, wqe, qp->ib.qp_num, notify, &remote);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	to->message = true;
-	if (peal_op(send->opcode)->atomic) {
-		outcome = peal_direct_atomic(qp, peer, burst, local, &remote);
+	if (peal_op(wqe->opcode)->atomic) {
+		outcome = peal_direct_atomic(qp, peer, notify, local, &remote);
 		if (outcome.what != PEAL_CARRIED)
 			return outcome;
 		bytes = outcome.bytes;
 	} else {
-		bytes = min_t(u64, send->length - d->done, PEAL_CHUNK_BYTES);
+		bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
 		pieces += remote.num_sge + peal_direct_copy(d, local, &remote, bytes);
 	}
 	outcome.what = PEAL_PROGRESS;
-	if (d->done + bytes == send->length) {
-		outcome = peal_execute_finish(peer, send, qp->ib.qp_num, burst);
+	if (d->done + bytes == wqe->length) {
+		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
 		if (likely(outcome.what == PEAL_CARRIED))
-			peal_direct_delivered(to, send->length);
+			peal_direct_delivered(to, wqe->length);
 	}
 	outcome.bytes = bytes;
 	outcome.pieces = pieces;
@@ -144,11 +145,12 @@ static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
 }
 
 /*
- * A peer that has refused goes into error only when the burst ends, because that
+ * A peer that has refused goes into error only when the notifications ends, because that
  * needs the sq.lock of the peer.
  */
 static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,
-					       struct peal_burst *burst, struct peal_cursor *local)
+					       struct peal_notify *notify,
+					       struct peal_cursor *local)
 {
 	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
 	struct peal_outcome outcome;
@@ -160,14 +162,14 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 	if (unlikely(d->done && !to->message))
 		d->done = 0;
 	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
-	outcome = peal_direct_deliver(d, to, burst, local);
+	outcome = peal_direct_deliver(d, to, notify, local);
 	if (unlikely(peer->rq.refusing))
-		peal_burst_fail(burst, peer, peer->life);
+		peal_notify_fail(notify, peer, peer->generation);
 	return outcome;
 }
 
 static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_qp *peer,
-					    struct peal_burst *burst, struct peal_cursor *local)
+					    struct peal_notify *notify, struct peal_cursor *local)
 {
 	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
 
@@ -176,7 +178,7 @@ static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_q
 		return peal_silent(reason);
 	if (unlikely(peer->receiver != peer->direct))
 		peal_qp_change_receiver(peer, peer->direct);
-	return peal_direct_attempt(d, peal_direct(peer->direct), burst, local);
+	return peal_direct_attempt(d, peal_direct(peer->direct), notify, local);
 }
 
 /*
@@ -200,7 +202,7 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 }
 
 /* Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
-static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_burst *burst)
+static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_outcome outcome;
 	struct peal_cursor local PEAL_UNINITIALIZED;
@@ -213,7 +215,7 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_
 	if (unlikely(!peer))
 		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	outcome = peal_direct_meet(d, peer, burst, &local);
+	outcome = peal_direct_meet(d, peer, notify, &local);
 	spin_unlock(&peer->rq.lock);
 	return outcome;
 }
@@ -225,7 +227,7 @@ static bool peal_direct_may_read(const struct peal_qp *qp, const struct peal_op 
 	       qp->attr.max_rd_atomic;
 }
 
-static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct peal_burst *burst)
+static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_qp *qp = d->base.qp;
 	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
@@ -235,7 +237,7 @@ static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct pea
 		return peal_sender_local(qp);
 	if (unlikely(!peal_direct_may_read(qp, op)))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
-	return peal_direct_carry(d, burst);
+	return peal_direct_carry(d, notify);
 }
 
 /* ---- the result of an attempt ---- */
@@ -251,7 +253,7 @@ static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, 
 	d->until = ktime_add_ns(ktime_get(), ns);
 }
 
-static void peal_direct_carried(struct peal_direct *d, struct peal_burst *burst)
+static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_qp *qp = d->base.qp;
 
@@ -261,14 +263,14 @@ static void peal_direct_carried(struct peal_direct *d, struct peal_burst *burst)
 		peal_count_by(qp->table, bytes, qp->sq.wqe.length);
 		d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, qp->sq.wqe.length));
 	}
-	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
 /*
  * IBTA 9.7.5.2.8: the peer gives the time to wait, and the attribute rnr_retry
  * limits the retries.
  */
-static void peal_direct_not_ready(struct peal_direct *d, struct peal_burst *burst,
+static void peal_direct_not_ready(struct peal_direct *d, struct peal_notify *notify,
 				  const struct peal_outcome *outcome)
 {
 	struct peal_qp *qp = d->base.qp;
@@ -278,7 +280,7 @@ static void peal_direct_not_ready(struct peal_direct *d, struct peal_burst *burs
 		peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
 				 peal_retry_rnr_ns(&d->retry, outcome->timer), outcome->reason);
 	else
-		peal_sender_fail(qp, burst, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
+		peal_sender_fail(qp, notify, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
 }
 
 /*
@@ -294,25 +296,25 @@ static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome
 			 peal_qp_timeout_ns(qp) ?: PEAL_NO_TIMEOUT_NS, outcome->reason);
 }
 
-static void peal_direct_conclude(struct peal_direct *d, struct peal_burst *burst,
+static void peal_direct_conclude(struct peal_direct *d, struct peal_notify *notify,
 				 const struct peal_outcome *outcome)
 {
 	switch (outcome->what) {
 	case PEAL_CARRIED:
-		peal_direct_carried(d, burst);
+		peal_direct_carried(d, notify);
 		break;
 	case PEAL_PROGRESS:
 		d->done += outcome->bytes;
 		peal_retry_reset(&d->retry);	/* the peer answered */
 		break;
 	case PEAL_NOT_READY:
-		peal_direct_not_ready(d, burst, outcome);
+		peal_direct_not_ready(d, notify, outcome);
 		break;
 	case PEAL_SILENT:
 		peal_direct_silence(d, outcome);
 		break;
 	case PEAL_FAILED:
-		peal_sender_fail(d->base.qp, burst, outcome->status, outcome->reason);
+		peal_sender_fail(d->base.qp, notify, outcome->status, outcome->reason);
 		break;
 	}
 }
@@ -320,7 +322,7 @@ static void peal_direct_conclude(struct peal_direct *d, struct peal_burst *burst
 /* ---- the send queue ---- */
 
 /* Return: false when the queue is empty. True without sq.busy means that the WQE was malformed. */
-static bool peal_direct_fetch(struct peal_direct *d, struct peal_burst *burst)
+static bool peal_direct_fetch(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_qp *qp = d->base.qp;
 
@@ -328,24 +330,24 @@ static bool peal_direct_fetch(struct peal_direct *d, struct peal_burst *burst)
 		return true;
 	d->done = 0;
 	peal_retry_reset(&d->retry);
-	return peal_sender_fetch(qp, burst, d->psn);
+	return peal_sender_fetch(qp, notify, d->psn);
 }
 
 /* Process the next WQE or chunk. Return: false when there is nothing to do now. */
-static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
+static bool peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
 			     struct peal_budget *budget)
 {
 	struct peal_outcome outcome;
 
-	if (!peal_direct_fetch(d, burst))
+	if (!peal_direct_fetch(d, notify))
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	if (unlikely(!d->base.qp->sq.busy))
 		return true;	/* malformed, and completed already */
-	outcome = peal_direct_execute(d, burst);
+	outcome = peal_direct_execute(d, notify);
 	if (likely(outcome.what <= PEAL_PROGRESS))
 		peal_budget_spend(budget, outcome.bytes + outcome.pieces * PEAL_COST_PIECE);
-	peal_direct_conclude(d, burst, &outcome);
+	peal_direct_conclude(d, notify, &outcome);
 	return !d->wait;
 }
 
@@ -353,7 +355,7 @@ static bool peal_direct_step(struct peal_direct *d, struct peal_burst *burst,
  * End a wait whose time is over. Another try follows, or the message fails if the last retry
  * was used (IBTA 9.7.6.1.3).
  */
-static void peal_direct_expire(struct peal_direct *d, struct peal_burst *burst)
+static void peal_direct_expire(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_qp *qp = d->base.qp;
 	bool silent = d->wait == PEAL_DIRECT_WAITS_ANSWER && peal_qp_timeout_ns(qp);
@@ -362,23 +364,23 @@ static void peal_direct_expire(struct peal_direct *d, struct peal_burst *burst)
 		return;
 	d->wait = PEAL_DIRECT_RUNS;
 	if (silent && !peal_retry_use(&d->retry, qp->attr.retry_cnt))
-		peal_sender_fail(qp, burst, IB_WC_RETRY_EXC_ERR, d->why);
+		peal_sender_fail(qp, notify, IB_WC_RETRY_EXC_ERR, d->why);
 }
 
-static bool peal_direct_run(struct peal_transport *transport, struct peal_burst *burst,
+static bool peal_direct_run(struct peal_transport *transport, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_direct *d = peal_direct(transport);
 	struct peal_qp *qp = transport->qp;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
-		peal_direct_expire(d, burst);
+		peal_direct_expire(d, notify);
 		if (unlikely(qp->state == IB_QPS_ERR))
-			return peal_sender_flush(qp, burst, budget);
-		if (!peal_sender_may_run(qp, burst) || d->wait || !peal_direct_step(d, burst,
-										    budget))
+			return peal_sender_flush(qp, notify, budget);
+		if (!peal_sender_may_run(qp, notify) || d->wait || !peal_direct_step(d, notify,
+										     budget))
 			return false;
 	}
 	return true;
@@ -398,7 +400,7 @@ static bool peal_direct_resume(struct peal_direct *d)
 	return true;
 }
 
-bool peal_direct_reached(struct peal_qp *qp)
+bool peal_direct_peer_found(struct peal_qp *qp)
 {
 	struct peal_direct *d = peal_direct(qp->direct);
 
@@ -454,7 +456,7 @@ static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transpo
 	bool waited;
 	u32 device;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_note_waiter() */
 	device = READ_ONCE(peal_direct(transport)->waiter);
 	if (device)

@@ -47,6 +47,6 @@ struct peal_direct {
 int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device);
 
 /* Under sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */
-bool peal_direct_reached(struct peal_qp *qp);
+bool peal_direct_peer_found(struct peal_qp *qp);
 
 #endif

@@ -40,25 +40,25 @@ static const struct peal_refusal peal_refuse_receive = {
  * A peer on an unreliable connection can do no harm. Its message is lost, and the receive stays
  * for the next message (class D of IBTA 9.9.3.2).
  */
-static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_send *send,
-					       u32 src_qpn, struct peal_burst *burst,
+static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       u32 src_qpn, struct peal_notify *notify,
 					       const struct peal_refusal *refusal,
 					       enum peal_reason reason)
 {
 	struct peal_cqe cqe = {
-		.status = refusal->receiver, .vendor_err = reason, .opcode = send->opcode,
+		.status = refusal->receiver, .vendor_err = reason, .opcode = wqe->opcode,
 		.src_qp = src_qpn,
 	};
 
 	lockdep_assert_held(&qp->rq.lock);
-	trace_peal_refuse(qp->ib.qp_num, src_qpn, send->opcode, send->rkey, send->remote_addr,
-			  send->length, reason);
+	trace_peal_refuse(qp->ib.qp_num, src_qpn, wqe->opcode, wqe->rkey, wqe->remote_addr,
+			  wqe->length, reason);
 	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
 		return peal_failed(refusal->requester, reason);
-	if (qp->rq.holding && peal_op(send->opcode)->receives)
-		peal_qp_complete_recv(qp, burst, &cqe);
+	if (qp->rq.holding && peal_op(wqe->opcode)->receives)
+		peal_qp_complete_recv(qp, notify, &cqe);
 	else
-		peal_burst_event(burst, &qp->ib, refusal->event);
+		peal_notify_event(notify, &qp->ib, refusal->event);
 	peal_rq_refuse(&qp->rq);
 	return peal_failed(refusal->requester, reason);
 }
@@ -75,77 +75,77 @@ static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const stru
 }
 
 /* IBTA 9.7.4.1.5: check the remote range. A request for no bytes has no key to check. */
-static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_send *send,
+static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_wqe *wqe,
 					   struct peal_cursor *cursor)
 {
 	struct peal_target target = {};
 	enum peal_reason reason = PEAL_REASON_NONE;
 
-	if (send->length)
-		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, send,
-					 peal_op(send->opcode)->access, &target);
+	if (wqe->length)
+		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, wqe,
+					 peal_op(wqe->opcode)->access, &target);
 	if (likely(!reason))
-		peal_cursor_target(cursor, &target, send->length);
+		peal_cursor_target(cursor, &target, wqe->length);
 	return reason;
 }
 
-static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_send *send,
-					       u32 src_qpn, struct peal_burst *burst,
+static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       u32 src_qpn, struct peal_notify *notify,
 					       struct peal_cursor *cursor)
 {
-	enum peal_reason reason = peal_execute_rights(qp, peal_op(send->opcode));
+	enum peal_reason reason = peal_execute_rights(qp, peal_op(wqe->opcode));
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(reason))
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   reason);
-	reason = peal_execute_range(qp, send, cursor);
+	reason = peal_execute_range(qp, wqe, cursor);
 	if (unlikely(reason))
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_access,
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
 					   reason);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
 /**
  * peal_execute_read() - find the bytes of a READ response
- * @send: describes only the bytes in this response
+ * @wqe: describes only the bytes in this response
  *
  * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED when the key has become invalid since
  * the request. On failure the queue pair has refused.
  */
-struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_send *send,
-				      u32 src_qpn, struct peal_burst *burst,
+struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,
+				      u32 src_qpn, struct peal_notify *notify,
 				      struct peal_cursor *cursor)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	return peal_execute_remote(qp, send, src_qpn, burst, cursor);
+	return peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
 }
 
 /*
  * The same for a response that is sent again. Return: false when the key is not valid any more.
  * @qp does not refuse then, because no side has made an error.
  */
-bool peal_execute_read_again(struct peal_qp *qp, const struct peal_send *send,
+bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
 			     struct peal_cursor *cursor)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	return !peal_execute_rights(qp, peal_op(send->opcode)) &&
-	       !peal_execute_range(qp, send, cursor);
+	return !peal_execute_rights(qp, peal_op(wqe->opcode)) &&
+	       !peal_execute_range(qp, wqe, cursor);
 }
 
 /* Refuse packets of the peer that do not form a request. */
-void peal_execute_invalid(struct peal_qp *qp, const struct peal_send *send, u32 src_qpn,
-			  struct peal_burst *burst)
+void peal_execute_invalid(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
+			  struct peal_notify *notify)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+	peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 			    PEAL_REASON_BAD_REQUEST);
 }
 
 /* Take a receive WQE, unless one is held for this message already. */
 static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
-						const struct peal_send *send, u32 src_qpn,
-						struct peal_burst *burst)
+						const struct peal_wqe *wqe, u32 src_qpn,
+						struct peal_notify *notify)
 {
 	enum peal_reason reason;
 
@@ -157,7 +157,7 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 			.timer = qp->attr.min_rnr_timer,
 		};
 	case PEAL_RQ_MALFORMED:
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_receive,
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_receive,
 					   reason);
 	case PEAL_RQ_TAKEN:
 		break;
@@ -169,30 +169,30 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
  * Check the receive buffer of a SEND. It must be long enough, and the receiver
  * must be allowed to write it.
  */
-static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_send *send,
-					       u32 src_qpn, struct peal_burst *burst,
+static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       u32 src_qpn, struct peal_notify *notify,
 					       struct peal_cursor *cursor)
 {
 	const struct peal_recv *recv = &qp->rq.wqe;
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->rq.lock);
-	if (unlikely(send->length > recv->length))
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+	if (unlikely(wqe->length > recv->length))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_RECV_TOO_SHORT);
 	reason = peal_cursor_local(cursor, qp->table, qp->ib.pd, recv->sge, recv->num_sge, true);
 	if (unlikely(reason))
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_operation,
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
 					   reason - PEAL_REASON_LKEY_UNKNOWN +
 					   PEAL_REASON_RECV_LKEY_UNKNOWN);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_execute_establish(struct peal_qp *qp, struct peal_burst *burst)
+static void peal_execute_establish(struct peal_qp *qp, struct peal_notify *notify)
 {
 	if (unlikely(!qp->rq.established) && peal_rq_establish(&qp->rq) &&
 	    qp->state == IB_QPS_RTR)
-		peal_burst_event(burst, &qp->ib, IB_EVENT_COMM_EST);
+		peal_notify_event(notify, &qp->ib, IB_EVENT_COMM_EST);
 }
 
 /**
@@ -206,21 +206,21 @@ static void peal_execute_establish(struct peal_qp *qp, struct peal_burst *burst)
  * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, or PEAL_FAILED when @qp has
  * refused and is going into error.
  */
-struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_send *send,
-					u32 src_qpn, struct peal_burst *burst,
+struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify,
 					struct peal_cursor *cursor)
 {
-	const struct peal_op *op = peal_op(send->opcode);
+	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_outcome outcome = { .what = PEAL_CARRIED };
 
 	lockdep_assert_held(&qp->rq.lock);
-	peal_execute_establish(qp, burst);
+	peal_execute_establish(qp, notify);
 	if (op->remote)
-		outcome = peal_execute_remote(qp, send, src_qpn, burst, cursor);
+		outcome = peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
 	if (outcome.what == PEAL_CARRIED && op->receives)
-		outcome = peal_execute_receive(qp, send, src_qpn, burst);
+		outcome = peal_execute_receive(qp, wqe, src_qpn, notify);
 	if (outcome.what == PEAL_CARRIED && op->receives && !op->remote)
-		outcome = peal_execute_buffer(qp, send, src_qpn, burst, cursor);
+		outcome = peal_execute_buffer(qp, wqe, src_qpn, notify, cursor);
 	return outcome;
 }
 
@@ -231,34 +231,34 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_se
  * It is a CPU atomic on the memory itself, so that it is atomic with respect to
  * the program, too.
  */
-struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_send *send,
-					u32 src_qpn, struct peal_burst *burst,
+struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify,
 					const struct peal_cursor *cursor, u64 *old)
 {
 	u64 bytes = sizeof(u64);
 	atomic64_t *word = peal_cursor_here(cursor, &bytes);
 
 	lockdep_assert_held(&qp->rq.lock);
-	if (send->remote_addr & 7 || (unsigned long)word & 7)
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_request,
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_ATOMIC_ALIGN);
-	if (send->opcode == PEAL_OP_CMP_SWAP)
-		*old = atomic64_cmpxchg(word, send->atomic.compare_add, send->atomic.swap);
+	if (wqe->opcode == PEAL_OP_CMP_SWAP)
+		*old = atomic64_cmpxchg(word, wqe->atomic.compare_add, wqe->atomic.swap);
 	else
-		*old = atomic64_fetch_add(send->atomic.compare_add, word);
+		*old = atomic64_fetch_add(wqe->atomic.compare_add, word);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_execute_complete(struct peal_qp *qp, const struct peal_send *send,
-				  u32 src_qpn, struct peal_burst *burst)
+static void peal_execute_complete(struct peal_qp *qp, const struct peal_wqe *wqe,
+				  u32 src_qpn, struct peal_notify *notify)
 {
 	struct peal_cqe cqe = {
-		.opcode = send->opcode, .byte_len = send->length, .src_qp = src_qpn,
-		.imm_or_rkey = send->imm_or_rkey,
-		.flags = send->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0,
+		.opcode = wqe->opcode, .byte_len = wqe->length, .src_qp = src_qpn,
+		.imm_or_rkey = wqe->imm_or_rkey,
+		.flags = wqe->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0,
 	};
 
-	peal_qp_complete_recv(qp, burst, &cqe);
+	peal_qp_complete_recv(qp, notify, &cqe);
 }
 
 /**
@@ -269,20 +269,20 @@ static void peal_execute_complete(struct peal_qp *qp, const struct peal_send *se
  *
  * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
  */
-struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_send *send,
-					u32 src_qpn, struct peal_burst *burst)
+struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify)
 {
-	const struct peal_op *op = peal_op(send->opcode);
+	const struct peal_op *op = peal_op(wqe->opcode);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (op->invalidates)
 		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
-					    send->imm_or_rkey);
+					    wqe->imm_or_rkey);
 	if (unlikely(reason))
-		return peal_execute_refuse(qp, send, src_qpn, burst, &peal_refuse_access,
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
 					   reason);
 	if (op->receives)
-		peal_execute_complete(qp, send, src_qpn, burst);
+		peal_execute_complete(qp, wqe, src_qpn, notify);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }

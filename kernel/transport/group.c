@@ -7,7 +7,7 @@
 #include <linux/slab.h>
 
 #include "base/budget.h"
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "base/trace.h"
 #include "net/mcast.h"
 #include "net/datagram.h"
@@ -21,7 +21,7 @@ struct peal_group {
 	/* Guarded by groups.lock: */
 	struct hlist_node node;
 	u32 count;
-	struct list_head members;	/* peal_member, oldest first; read inside the guard */
+	struct list_head members;	/* peal_member, oldest first; read inside the epoch */
 };
 
 struct peal_member {
@@ -56,13 +56,13 @@ static struct hlist_head *peal_group_bucket(struct peal_groups *groups, const un
 	return &groups->bucket[jhash(gid, sizeof(*gid), 0) % PEAL_GROUP_BUCKETS];
 }
 
-/* Inside the guard or under groups->lock. */
+/* Inside the epoch or under groups->lock. */
 static struct peal_group *peal_group_find(struct peal_groups *groups, const union ib_gid *gid)
 {
 	struct peal_group *group;
 
 	hlist_for_each_entry_rcu(group, peal_group_bucket(groups, gid), node,
-				 peal_guard_held() || lockdep_is_held(&groups->lock))
+				 peal_epoch_held() || lockdep_is_held(&groups->lock))
 		if (!memcmp(&group->gid, gid, sizeof(*gid)))
 			return group;
 	return NULL;
@@ -116,7 +116,7 @@ give:
 }
 
 /*
- * The last member, one of @account, is gone. The caller waits for the guard and
+ * The last member, one of @account, is gone. The caller waits for the epoch and
  * then frees the group.
  */
 static void peal_group_end(struct peal_groups *groups, struct peal_account *account,
@@ -182,7 +182,7 @@ static int peal_group_attach_locked(struct peal_groups *groups, struct peal_qp *
 	/* A new group whose first member could not be added has no use. */
 	if (!group->count) {
 		peal_group_end(groups, qp->account, group);
-		peal_guard_wait();
+		peal_epoch_wait();
 		kfree(group);
 	}
 	return ret;
@@ -223,7 +223,7 @@ static int peal_group_detach_locked(struct peal_groups *groups, struct peal_qp *
 		return -ENOENT;
 	peal_group_remove(groups, group, member);
 	/* The data path may still use the member and the group. */
-	peal_guard_wait();
+	peal_epoch_wait();
 	if (!group->count)
 		kfree(group);
 	kfree(member);
@@ -246,13 +246,13 @@ void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *
 	struct peal_group *group = peal_group_find(groups, &dg->dgid);
 	struct peal_member *member;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	if (!group) {
 		peal_count_drop(groups->port->table, PEAL_DROP_group);
 		trace_peal_drop(&dg->packet, PEAL_DROP_group);
 		return;
 	}
-	list_for_each_entry_rcu(member, &group->members, node, peal_guard_held()) {
+	list_for_each_entry_rcu(member, &group->members, node, peal_epoch_held()) {
 		peal_ud_deliver(member->qp, dg);
 		peal_budget_spend(budget, PEAL_COST_PIECE + dg->packet.payload_bytes);
 	}

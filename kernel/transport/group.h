@@ -8,7 +8,7 @@
  * Does not know: what a queue pair does with a datagram.
  *
  * Lock: groups->lock serialises attach and detach and may sleep. The data path looks
- * groups up inside the guard.
+ * groups up inside the epoch.
  */
 #ifndef PEAL_GROUP_H
 #define PEAL_GROUP_H
@@ -33,7 +33,7 @@ struct peal_groups {
 	struct mutex lock;
 
 	/* Guarded by groups.lock: */
-	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* also read inside the guard */
+	struct hlist_head bucket[PEAL_GROUP_BUCKETS];	/* also read inside the epoch */
 };
 
 void peal_groups_init(struct peal_groups *groups, struct peal_port *port);

@@ -8,10 +8,10 @@
 #include <linux/xarray.h>
 #include <crypto/algapi.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 #include "net/datagram.h"
 #include "queue/qp.h"
-#include "transport/line.h"
+#include "transport/output.h"
 #include "transport/locality.h"
 
 /* A proof is renewed while there is traffic. It ends when two renewals in a row fail. */
@@ -19,7 +19,7 @@
 #define PEAL_LOCALITY_LASTS	(3 * HZ)
 
 /*
- * An answer must arrive within so many round trips, and within these limits. The lower limit is
+ * A response must arrive within so many round trips, and within these limits. The lower limit is
  * for a loaded machine, where ksoftirqd waits for some ticks of the scheduler. The measured
  * round trip does not contain this wait.
  */
@@ -27,7 +27,7 @@
 #define PEAL_LOCALITY_LEAST_NS	(100 * NSEC_PER_MSEC)
 #define PEAL_LOCALITY_MOST_NS	(500 * NSEC_PER_MSEC)
 
-/* By number. Writers take its xa_lock, readers are inside the guard. */
+/* By number. Writers take its xa_lock, readers are inside the epoch. */
 static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
 static u32 peal_locality_next;
 
@@ -44,7 +44,7 @@ int peal_locality_add(struct peal_locality_device *device, struct peal_table *ta
 	return min(ret, 0);
 }
 
-void peal_locality_settle(struct peal_locality_device *device, const struct net *net)
+void peal_locality_set_net(struct peal_locality_device *device, const struct net *net)
 {
 	WRITE_ONCE(device->net, net);
 }
@@ -52,13 +52,13 @@ void peal_locality_settle(struct peal_locality_device *device, const struct net 
 void peal_locality_remove(struct peal_locality_device *device)
 {
 	xa_erase(&peal_locality_devices, device->number);
-	peal_guard_wait();
+	peal_epoch_wait();
 }
 
 static void peal_locality_clear(struct peal_locality *loc)
 {
 	loc->proven = 0;
-	WRITE_ONCE(loc->asked, false);
+	WRITE_ONCE(loc->pending, false);
 	loc->wanted = false;
 	loc->next = jiffies;
 }
@@ -80,12 +80,12 @@ static struct peal_locality_device *peal_locality_find(u32 number)
 	return xa_load(&peal_locality_devices, number);
 }
 
-/* Inside the guard. Return: the tables of the device, or NULL when it is gone. */
+/* Inside the epoch. Return: the tables of the device, or NULL when it is gone. */
 struct peal_table *peal_locality_device_table(u32 number)
 {
 	struct peal_locality_device *device = peal_locality_find(number);
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	return device ? device->table : NULL;
 }
 
@@ -154,26 +154,28 @@ static bool peal_locality_may_be_here(const struct peal_qp *qp)
 }
 
 /*
- * Prepare a probe if the peer may be in this kernel. @trip: as in peal_locality_ask(). Under
- * sq.lock, inside the guard. Return: false when no probe is needed.
+ * Prepare a challenge if the peer may be in this kernel. @trip: as in
+ * peal_locality_challenge_peer(). Under sq.lock, inside the epoch. Return: false when no challenge
+ * is needed.
  */
-static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_probe *probe, u64 trip)
+static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_challenge *challenge,
+				  u64 trip)
 {
 	struct peal_locality *loc = qp->locality;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	loc->next = jiffies + PEAL_LOCALITY_RENEW;
-	WRITE_ONCE(loc->asked, peal_locality_may_be_here(qp));
-	if (!loc->asked)
+	WRITE_ONCE(loc->pending, peal_locality_may_be_here(qp));
+	if (!loc->pending)
 		return false;
-	*probe = (struct peal_locality_probe){
+	*challenge = (struct peal_locality_challenge){
 		.device = loc->device->number,
 		.qpn = qp->ib.qp_num,
 	};
-	get_random_bytes(probe->nonce, sizeof(probe->nonce));
-	WRITE_ONCE(loc->nonce[0], probe->nonce[0]);
-	WRITE_ONCE(loc->nonce[1], probe->nonce[1]);
+	get_random_bytes(challenge->nonce, sizeof(challenge->nonce));
+	WRITE_ONCE(loc->nonce[0], challenge->nonce[0]);
+	WRITE_ONCE(loc->nonce[1], challenge->nonce[1]);
 	WRITE_ONCE(loc->seen, 0);
 	loc->late = ktime_get_ns() + clamp_t(u64, PEAL_LOCALITY_TRIPS * trip,
 					     PEAL_LOCALITY_LEAST_NS,
@@ -182,21 +184,21 @@ static bool peal_locality_question(struct peal_qp *qp, struct peal_locality_prob
 }
 
 /*
- * Is this the probe that @loc has sent, and is it not seen yet? Only a hint, because no lock is
+ * Is this the challenge that @loc has sent, and is it not seen yet? Only a hint, because no lock is
  * held. It is checked first so that a remote packet takes the lock of another queue pair only
- * if it carries the number of that queue pair's probe.
+ * if it carries the number of that queue pair's challenge.
  */
-static bool peal_locality_may_ask(const struct peal_locality *loc,
-				  const struct peal_locality_probe *probe)
+static bool peal_locality_may_have_sent(const struct peal_locality *loc,
+					const struct peal_locality_challenge *challenge)
 {
-	u64 differs = (READ_ONCE(loc->nonce[0]) ^ probe->nonce[0]) |
-		      (READ_ONCE(loc->nonce[1]) ^ probe->nonce[1]);
+	u64 differs = (READ_ONCE(loc->nonce[0]) ^ challenge->nonce[0]) |
+		      (READ_ONCE(loc->nonce[1]) ^ challenge->nonce[1]);
 
-	return !differs && READ_ONCE(loc->asked) && !READ_ONCE(loc->seen);
+	return !differs && READ_ONCE(loc->pending) && !READ_ONCE(loc->seen);
 }
 
 /*
- * Under sq.lock. Has the probe of @qp taken too long? If so, forget it, and count it at
+ * Under sq.lock. Has the challenge of @qp taken too long? If so, forget it, and count it at
  * @table, the device that notices.
  */
 static bool peal_locality_is_late(struct peal_qp *qp, struct peal_table *table)
@@ -206,86 +208,90 @@ static bool peal_locality_is_late(struct peal_qp *qp, struct peal_table *table)
 	lockdep_assert_held(&qp->sq.lock);
 	if (ktime_get_ns() <= loc->late)
 		return false;
-	WRITE_ONCE(loc->asked, false);
-	peal_count(table, reach_late);
+	WRITE_ONCE(loc->pending, false);
+	peal_count(table, locality_late);
 	return true;
 }
 
-/* Under sq.lock of @qp. Has @qp sent this probe to the queue pair @qpn of the device @at? */
-static bool peal_locality_asks(const struct peal_qp *qp, const struct peal_locality_probe *probe,
+/* Under sq.lock of @qp. Has @qp sent this challenge to the queue pair @qpn of the device @at? */
+static bool peal_locality_sent(const struct peal_qp *qp,
+			       const struct peal_locality_challenge *challenge,
 			       const struct peal_locality_device *at, u32 qpn)
 {
 	const struct peal_locality *loc = qp->locality;
 
 	lockdep_assert_held(&qp->sq.lock);
-	return loc->asked && !loc->seen &&
-	       !crypto_memneq(loc->nonce, probe->nonce, sizeof(loc->nonce)) &&
+	return loc->pending && !loc->seen &&
+	       !crypto_memneq(loc->nonce, challenge->nonce, sizeof(loc->nonce)) &&
 	       qp->attr.dest_qp_num == qpn && peal_locality_may_be_at(qp, at);
 }
 
-/* Under sq.lock. The probe has arrived at the device @at. Make the second number and the answer. */
+/*
+ * Under sq.lock. The challenge has arrived at the device @at. Make the second number and the
+ * response.
+ */
 static void peal_locality_note(struct peal_qp *qp, const struct peal_locality_device *at,
-			       struct peal_locality_probe *answer)
+			       struct peal_locality_challenge *response)
 {
 	struct peal_locality *loc = qp->locality;
 
 	lockdep_assert_held(&qp->sq.lock);
 	WRITE_ONCE(loc->seen, at->number);
-	get_random_bytes(loc->answer, sizeof(loc->answer));
-	*answer = (struct peal_locality_probe){
-		.nonce = { loc->answer[0], loc->answer[1] },
-		.answer = 1,
+	get_random_bytes(loc->response, sizeof(loc->response));
+	*response = (struct peal_locality_challenge){
+		.nonce = { loc->response[0], loc->response[1] },
+		.is_response = 1,
 	};
 }
 
 /**
- * peal_locality_see() - a probe has arrived
- * @probe: becomes the answer
+ * peal_locality_see() - a challenge has arrived
+ * @challenge: becomes the response
  * @at: the device where it arrived. Only this counts, because several devices may look
  *	like the peer's
  * @qpn: the queue pair that it is addressed to
  *
- * Inside the guard, no lock held. A probe has one answer. A copy of the probe that arrives
- * later gets none. A different number would make the first answer void, and the same number
- * would be told to a sender of copies.
+ * Inside the epoch, no lock held. A challenge has one response. A copy of the challenge that
+ * arrives later gets none. A different number would make the first response void, and the same
+ * number would be told to a sender of copies.
  *
- * Return: true when a queue pair of this kernel has sent this probe to its peer.
+ * Return: true when a queue pair of this kernel has sent this challenge to its peer.
  */
-bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_locality_device *at,
-		       u32 qpn)
+bool peal_locality_see(struct peal_locality_challenge *challenge,
+		       const struct peal_locality_device *at, u32 qpn)
 {
-	struct peal_table *table = peal_locality_device_table(probe->device);
-	struct peal_qp *qp = table ? peal_table_qp(table, probe->qpn) : NULL;
+	struct peal_table *table = peal_locality_device_table(challenge->device);
+	struct peal_qp *qp = table ? peal_table_qp(table, challenge->qpn) : NULL;
 	bool asks;
 
-	peal_guard_assert_held();
-	if (!qp || !qp->locality || !peal_locality_may_ask(qp->locality, probe))
+	peal_epoch_assert_held();
+	if (!qp || !qp->locality || !peal_locality_may_have_sent(qp->locality, challenge))
 		return false;
 	spin_lock(&qp->sq.lock);
-	asks = peal_locality_asks(qp, probe, at, qpn) && !peal_locality_is_late(qp, at->table);
+	asks = peal_locality_sent(qp, challenge, at, qpn) && !peal_locality_is_late(qp, at->table);
 	if (asks)
-		peal_locality_note(qp, at, probe);
+		peal_locality_note(qp, at, challenge);
 	spin_unlock(&qp->sq.lock);
 	return asks;
 }
 
 /**
- * peal_locality_prove() - an answer has arrived for @qp
+ * peal_locality_prove() - a response has arrived for @qp
  *
- * Under sq.lock, inside the guard. Return: true when it answers the last probe in time.
+ * Under sq.lock, inside the epoch. Return: true when it answers the last challenge in time.
  */
-bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_probe *answer)
+bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_challenge *response)
 {
 	struct peal_locality *loc = qp->locality;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	if (!loc->asked || !loc->seen ||
-	    crypto_memneq(loc->answer, answer->nonce, sizeof(loc->answer)))
+	if (!loc->pending || !loc->seen ||
+	    crypto_memneq(loc->response, response->nonce, sizeof(loc->response)))
 		return false;
 	if (peal_locality_is_late(qp, qp->table))
 		return false;
-	WRITE_ONCE(loc->asked, false);
+	WRITE_ONCE(loc->pending, false);
 	loc->proven = loc->seen;
 	loc->until = jiffies + PEAL_LOCALITY_LASTS;
 	return true;
@@ -299,14 +305,14 @@ static bool peal_locality_is_proven(const struct peal_locality *loc)
 /**
  * peal_locality_table() - the tables of the peer's device
  *
- * Under sq.lock, inside the guard. Return: NULL when it is not proven that
+ * Under sq.lock, inside the epoch. Return: NULL when it is not proven that
  * packets arrive there.
  */
 struct peal_table *peal_locality_table(const struct peal_qp *qp)
 {
 	const struct peal_locality *loc = qp->locality;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	return peal_locality_is_proven(loc) ? peal_locality_device_table(loc->proven) : NULL;
 }
@@ -316,7 +322,7 @@ bool peal_locality_look(struct peal_qp *qp)
 	struct peal_locality *loc = qp->locality;
 	struct peal_locality_device *device = NULL;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	if (peal_locality_is_proven(loc))
 		device = peal_locality_find(loc->proven);
@@ -324,47 +330,48 @@ bool peal_locality_look(struct peal_qp *qp)
 	return loc->wanted;
 }
 
-/* ---- probes as packets ---- */
+/* ---- challenges as packets ---- */
 
-static void peal_locality_emit(struct peal_line *line, const struct peal_locality_probe *probe)
+static void peal_locality_emit(struct peal_output *output,
+			       const struct peal_locality_challenge *challenge)
 {
 	struct peal_packet header = {
-		.opcode = PEAL_OPCODE_PROBE,
-		.payload_bytes = sizeof(*probe),
+		.opcode = PEAL_OPCODE_CHALLENGE,
+		.payload_bytes = sizeof(*challenge),
 	};
 	struct sk_buff *skb;
 	void *payload;
 
-	skb = peal_line_prepare(line, &header, &payload);
+	skb = peal_output_prepare(output, &header, &payload);
 	if (!skb)
 		return;
-	memcpy(payload, probe, sizeof(*probe));
-	peal_line_send(line, &header, skb, false);
+	memcpy(payload, challenge, sizeof(*challenge));
+	peal_output_send(output, &header, skb, false);
 }
 
-void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip)
+void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip)
 {
-	struct peal_locality_probe probe;
+	struct peal_locality_challenge challenge;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_locality_question(qp, &probe, trip))
+	if (!peal_locality_prepare(qp, &challenge, trip))
 		return;
-	peal_count(qp->table, reach_asked);
-	peal_locality_emit(line, &probe);
+	peal_count(qp->table, locality_challenges);
+	peal_locality_emit(output, &challenge);
 }
 
-void peal_locality_answer(struct peal_qp *qp, struct peal_line *line,
-			  const struct peal_locality_probe *answer)
+void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
+			   const struct peal_locality_challenge *response)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	peal_count(qp->table, reach_answered);
-	peal_locality_emit(line, answer);
+	peal_count(qp->table, locality_responses);
+	peal_locality_emit(output, response);
 }
 
-bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_probe *probe)
+bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_challenge *challenge)
 {
-	if (dg->packet.payload_bytes != sizeof(*probe))
+	if (dg->packet.payload_bytes != sizeof(*challenge))
 		return false;
-	peal_datagram_copy(dg, 0, probe, sizeof(*probe));
+	peal_datagram_copy(dg, 0, challenge, sizeof(*challenge));
 	return true;
 }

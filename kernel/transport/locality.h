@@ -6,17 +6,17 @@
  * replace the packets when it is shown that packets really arrive, through the routes, bridges
  * and firewalls as they are at the moment.
  *
- * Owns: the list of devices, and each queue pair's proof. A probe leaves with a random number
+ * Owns: the list of devices, and each queue pair's proof. A challenge leaves with a random number
  * and arrives at the peer's device. The peer's device makes a second number, which comes back
- * as a packet. An observer of the probe does not know the second number, so only the packet
- * from the peer's device answers the probe. Both directions must work, because messages are
- * acknowledged. The answer must arrive within some round trips, and the proof lasts for
+ * as a packet. An observer of the challenge does not know the second number, so only the packet
+ * from the peer's device answers the challenge. Both directions must work, because messages are
+ * acknowledged. The response must arrive within some round trips, and the proof lasts for
  * seconds, so that a path that is cut is noticed.
  * Does not know: how packets travel (net/), which packets a queue pair accepts (demux.c), how
  * messages are transferred.
  *
  * Addresses prove nothing, because namespaces may use the same ones. They only choose which
- * device is asked, so that machines without peal never get a probe.
+ * device is asked, so that machines without peal never get a challenge.
  */
 #ifndef PEAL_LOCALITY_H
 #define PEAL_LOCALITY_H
@@ -29,7 +29,7 @@
 
 struct net;
 struct peal_datagram;
-struct peal_line;
+struct peal_output;
 struct peal_qp;
 
 /* A device as the others of this kernel see it. Only net changes while it is listed. */
@@ -40,12 +40,12 @@ struct peal_locality_device {
 	const struct peal_options *options;
 };
 
-/* The payload of a probe packet, in host order, because both ends are this module. */
-struct peal_locality_probe {
+/* The payload of a challenge packet, in host order, because both ends are this module. */
+struct peal_locality_challenge {
 	u64 nonce[2];
-	u32 device;			/* the asking device; it and qpn are 0 in an answer */
+	u32 device;			/* the asking device; it and qpn are 0 in a response */
 	u32 qpn;
-	u32 answer;			/* 1: an answer, and nonce is the second number */
+	u32 is_response;		/* 1: a response, and nonce is the second number */
 	u32 reserved;
 };
 
@@ -54,13 +54,13 @@ struct peal_locality {
 
 	/* Guarded by sq.lock: */
 	u32 proven;			/* number of the peer's device; 0: no proof */
-	bool asked;			/* a probe or its answer is under way */
+	bool pending;			/* a challenge or its answer is under way */
 	u32 seen;			/* number of the device where it arrived; 0: none yet */
-	u64 nonce[2];			/* the number in the last probe */
-	u64 answer[2];			/* the second number, valid while seen is not 0 */
-	u64 late;			/* ktime, ns: an answer after this does not count */
+	u64 nonce[2];			/* the number in the last challenge */
+	u64 response[2];		/* the second number, valid while seen is not 0 */
+	u64 late;			/* ktime, ns: a response after this does not count */
 	unsigned long until;		/* end of the proof, in jiffies */
-	unsigned long next;		/* when to send the next probe, in jiffies */
+	unsigned long next;		/* when to send the next challenge, in jiffies */
 	bool wanted;			/* result of the last peal_locality_look() */
 };
 
@@ -70,13 +70,13 @@ int peal_locality_add(struct peal_locality_device *device, struct peal_table *ta
  * Set the namespace of the device's netdev, before the device is registered. It does not change
  * while the device is registered.
  */
-void peal_locality_settle(struct peal_locality_device *device, const struct net *net);
+void peal_locality_set_net(struct peal_locality_device *device, const struct net *net);
 /* Sleeps. After this no queue pair finds the device. */
 void peal_locality_remove(struct peal_locality_device *device);
 
 /*
  * May the next message go direct? The result is also stored in ->wanted. Under
- * sq.lock, inside the guard.
+ * sq.lock, inside the epoch.
  */
 bool peal_locality_look(struct peal_qp *qp);
 void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device);
@@ -88,25 +88,25 @@ static inline bool peal_locality_is_due(const struct peal_locality *loc)
 	return time_after_eq(jiffies, loc->next);
 }
 
-bool peal_locality_see(struct peal_locality_probe *probe, const struct peal_locality_device *at,
-		       u32 qpn);
-bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_probe *answer);
+bool peal_locality_see(struct peal_locality_challenge *challenge,
+		       const struct peal_locality_device *at, u32 qpn);
+bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_challenge *response);
 struct peal_table *peal_locality_table(const struct peal_qp *qp);
 struct peal_table *peal_locality_device_table(u32 number);
 
 /*
- * Send a probe if the peer may be in this kernel. Under sq.lock. @trip: longest time that an
+ * Send a challenge if the peer may be in this kernel. Under sq.lock. @trip: longest time that an
  * answer takes, in ns, as far as it is known.
  *
- * Probes are packets with a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to
- * manufacturers), and the probe is their payload. They leave and arrive like all other packets,
+ * Challenges are packets with a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to
+ * manufacturers), and the challenge is their payload. They leave and arrive like all other packets,
  * through routes, netfilter and the ICRC check.
  */
-void peal_locality_ask(struct peal_qp *qp, struct peal_line *line, u64 trip);
-/* Send an answer. Under rq.lock. */
-void peal_locality_answer(struct peal_qp *qp, struct peal_line *line,
-			  const struct peal_locality_probe *answer);
-/* Return: false when the packet's payload is not a probe. */
-bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_probe *probe);
+void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip);
+/* Send a response. Under rq.lock. */
+void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
+			   const struct peal_locality_challenge *response);
+/* Return: false when the packet's payload is not a challenge. */
+bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_challenge *challenge);
 
 #endif

@@ -38,11 +38,14 @@ static inline struct peal_nic *peal_nic_of_port(struct peal_port *port)
 	return container_of(port, struct peal_nic, port);
 }
 
-/* Return: the room that the packets of @ctx are charged to. NULL stands for the kernel's users. */
-static inline struct peal_room *peal_nic_room(const struct peal_nic *nic,
-					      const struct peal_context *ctx)
+/*
+ * Return: the transmit quota that the packets of @ctx are charged to. NULL stands for the kernel's
+ * users.
+ */
+static inline struct peal_tx_quota *peal_nic_tx_quota(const struct peal_nic *nic,
+						      const struct peal_context *ctx)
 {
-	return ctx ? ctx->room : nic->port.rooms.kernel;
+	return ctx ? ctx->tx_quota : nic->port.tx_quotas.kernel;
 }
 
 #endif

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See sender.h. The caller of each function holds sq.lock, inside the guard.
+ * See sender.h. The caller of each function holds sq.lock, inside the epoch.
  */
 #include "base/trace.h"
 #include "mem/mw.h"
 #include "transport/sender.h"
 
-void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			enum peal_reason reason)
 {
 	lockdep_assert_held(&qp->sq.lock);
-	peal_qp_complete_send(qp, burst, status, reason);
+	peal_qp_complete_send(qp, notify, status, reason);
 	peal_sq_finish(&qp->sq);
 }
 
 /* A WQE failed. Put the queue pair or its send queue into error, so that the rest is flushed. */
-void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason)
 {
 	lockdep_assert_held(&qp->sq.lock);
-	peal_sender_finish(qp, burst, status, reason);
+	peal_sender_finish(qp, notify, status, reason);
 	spin_lock(&qp->rq.lock);
 	peal_qp_fail_send_locked(qp);
 	spin_unlock(&qp->rq.lock);
@@ -45,7 +45,7 @@ static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 
 struct peal_outcome peal_sender_local(struct peal_qp *qp)
 {
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *send = &qp->sq.wqe;
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -66,7 +66,7 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
  * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed
  * and is completed already.
  */
-bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
+bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
 {
 	struct peal_sq *sq = &qp->sq;
 	enum peal_reason reason;
@@ -76,7 +76,7 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
 	case PEAL_SQ_EMPTY:
 		return false;
 	case PEAL_SQ_MALFORMED:
-		peal_sender_fail(qp, burst, reason == PEAL_REASON_WQE_LENGTH ?
+		peal_sender_fail(qp, notify, reason == PEAL_REASON_WQE_LENGTH ?
 				 IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
 		break;
 	case PEAL_SQ_FETCHED:
@@ -92,12 +92,12 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn)
  * In error, complete the WQE that has started and all others as flushed, in order and once
  * each. A ring with an invalid producer index holds no WQE that could be named.
  */
-static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_burst *burst)
+static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_notify *notify)
 {
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (qp->transport->ops->flush && qp->transport->ops->flush(qp->transport, burst))
+	if (qp->transport->ops->flush && qp->transport->ops->flush(qp->transport, notify))
 		return true;
 	if (!qp->sq.busy) {
 		if (peal_ring_pending(&qp->sq.ring) <= 0 ||
@@ -105,11 +105,11 @@ static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_burst *burst)
 			return false;
 		peal_count(qp->table, posts);
 	}
-	peal_sender_finish(qp, burst, IB_WC_WR_FLUSH_ERR, peal_qp_flush_reason(qp));
+	peal_sender_finish(qp, notify, IB_WC_WR_FLUSH_ERR, peal_qp_flush_reason(qp));
 	return true;
 }
 
-static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
+static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_notify *notify)
 {
 	struct peal_cqe cqe = {
 		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = peal_qp_flush_reason(qp),
@@ -122,7 +122,7 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
 	found = qp->rq.holding || (peal_ring_pending(&qp->rq.ring) > 0 &&
 				   peal_rq_take(&qp->rq, &reason) != PEAL_RQ_EMPTY);
 	if (found)
-		peal_qp_complete_recv(qp, burst, &cqe);
+		peal_qp_complete_recv(qp, notify, &cqe);
 	spin_unlock(&qp->rq.lock);
 	return found;
 }
@@ -132,13 +132,13 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_burst *burst)
  *
  * In SQE only the send queue is flushed. Return: true when the budget ended before the work.
  */
-bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
+bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify,
 		       struct peal_budget *budget)
 {
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_sender_flush_send(qp, burst) &&
-		    (qp->state == IB_QPS_SQE || !peal_sender_flush_recv(qp, burst)))
+		if (!peal_sender_flush_send(qp, notify) &&
+		    (qp->state == IB_QPS_SQE || !peal_sender_flush_recv(qp, notify)))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 	}
@@ -151,10 +151,10 @@ bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst,
  * Called in a state other than RTS. In SQD messages that have started are finished and no new
  * ones start (IBTA 10.3.1.7).
  */
-void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst)
+void peal_sender_drain(struct peal_qp *qp, struct peal_notify *notify)
 {
 	lockdep_assert_held(&qp->sq.lock);
 	if (qp->state == IB_QPS_SQD && peal_qp_idle(qp) && peal_sq_drain(&qp->sq) &&
 	    qp->attr.en_sqd_async_notify)
-		peal_burst_event(burst, &qp->ib, IB_EVENT_SQ_DRAINED);
+		peal_notify_event(notify, &qp->ib, IB_EVENT_SQ_DRAINED);
 }

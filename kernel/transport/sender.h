@@ -13,18 +13,18 @@
 #include "queue/qp.h"
 #include "transport/outcome.h"
 
-void peal_sender_drain(struct peal_qp *qp, struct peal_burst *burst);
+void peal_sender_drain(struct peal_qp *qp, struct peal_notify *notify);
 
 /*
  * May the next WQE be taken from the ring? In SQD this also raises SQ_DRAINED
  * once the queue is drained.
  */
-static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_burst *burst)
+static inline bool peal_sender_may_begin(struct peal_qp *qp, struct peal_notify *notify)
 {
 	lockdep_assert_held(&qp->sq.lock);
 	if (likely(qp->state == IB_QPS_RTS))
 		return true;
-	peal_sender_drain(qp, burst);
+	peal_sender_drain(qp, notify);
 	return false;
 }
 
@@ -36,17 +36,17 @@ static inline bool peal_sender_works(const struct peal_qp *qp)
 }
 
 /* May the next WQE be taken, or may one that has started go on? */
-static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_burst *burst)
+static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_notify *notify)
 {
-	return peal_sender_may_begin(qp, burst) || peal_sender_works(qp);
+	return peal_sender_may_begin(qp, notify) || peal_sender_works(qp);
 }
 
-bool peal_sender_fetch(struct peal_qp *qp, struct peal_burst *burst, u32 psn);
+bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn);
 struct peal_outcome peal_sender_local(struct peal_qp *qp);
-void peal_sender_finish(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			enum peal_reason reason);
-void peal_sender_fail(struct peal_qp *qp, struct peal_burst *burst, u8 status,
+void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
-bool peal_sender_flush(struct peal_qp *qp, struct peal_burst *burst, struct peal_budget *budget);
+bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
 
 #endif

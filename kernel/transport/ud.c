@@ -8,7 +8,7 @@
 #include "base/trace.h"
 #include "mem/cursor.h"
 #include "net/datagram.h"
-#include "net/room.h"
+#include "net/tx_quota.h"
 #include "net/tx.h"
 #include "transport/ah.h"
 #include "transport/outcome.h"
@@ -28,7 +28,7 @@
 struct peal_ud {
 	struct peal_transport base;
 	struct peal_port *port;
-	struct peal_room *room;		/* also the room of its address handles */
+	struct peal_tx_quota *tx_quota;	/* also the transmit quota of its address handles */
 	struct peal_waiter waiter;
 
 	/* Guarded by sq.lock: */
@@ -53,7 +53,8 @@ static void peal_ud_ready(struct peal_waiter *waiter)
 /* A full transmit queue is back-pressure, so the WQE stays in its ring. */
 static bool peal_ud_has_room(struct peal_ud *ud)
 {
-	return peal_room_is_left(ud->room) || !peal_room_wait(ud->room, &ud->waiter);
+	return peal_tx_quota_is_left(ud->tx_quota) ||
+	       !peal_tx_quota_wait(ud->tx_quota, &ud->waiter);
 }
 
 /* IBTA 10.2.5: programs cannot use the Q_Keys of privileged services. */
@@ -67,7 +68,7 @@ static u32 peal_ud_qkey(const struct peal_qp *qp)
 static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *packet)
 {
 	const struct peal_qp *qp = ud->base.qp;
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *send = &qp->sq.wqe;
 
 	*packet = (struct peal_packet){
 		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),
@@ -107,7 +108,7 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 
 static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cursor)
 {
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *send = &qp->sq.wqe;
 
 	if (send->inline_data) {
 		peal_cursor_inline(cursor, send->inline_data, send->length);
@@ -120,7 +121,7 @@ static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cu
 static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 {
 	struct peal_qp *qp = ud->base.qp;
-	const struct peal_send *send = &qp->sq.wqe;
+	const struct peal_wqe *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
 	enum peal_reason reason;
@@ -137,42 +138,42 @@ static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_ud_execute(struct peal_ud *ud, struct peal_burst *burst)
+static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify)
 {
 	struct peal_qp *qp = ud->base.qp;
 	struct peal_outcome outcome = peal_ud_carry(ud);
 
 	if (unlikely(outcome.what == PEAL_FAILED)) {
-		peal_sender_fail(qp, burst, outcome.status, outcome.reason);
+		peal_sender_fail(qp, notify, outcome.status, outcome.reason);
 		return;
 	}
 	peal_count(qp->table, messages);
 	peal_count(qp->table, wire_messages);
 	peal_count_by(qp->table, bytes, qp->sq.wqe.length);
 	ud->psn = peal_psn_add(ud->psn, 1);
-	peal_sender_finish(qp, burst, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
 /* A WQE completes as soon as its packet is sent, because the peer does not answer. */
-static bool peal_ud_run(struct peal_transport *transport, struct peal_burst *burst,
+static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *notify,
 			struct peal_budget *budget)
 {
 	struct peal_ud *ud = peal_ud(transport);
 	struct peal_qp *qp = transport->qp;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		if (unlikely(peal_qp_send_failed(qp)))
-			return peal_sender_flush(qp, burst, budget);
-		if (!peal_sender_may_begin(qp, burst) || !peal_ud_has_room(ud) ||
-		    !peal_sender_fetch(qp, burst, ud->psn))
+			return peal_sender_flush(qp, notify, budget);
+		if (!peal_sender_may_begin(qp, notify) || !peal_ud_has_room(ud) ||
+		    !peal_sender_fetch(qp, notify, ud->psn))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
 			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		peal_ud_execute(ud, burst);
+		peal_ud_execute(ud, notify);
 	}
 	return true;
 }
@@ -220,7 +221,7 @@ static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet 
 }
 
 /* The receive cannot be used, so it completes in error and the queue pair goes into error. */
-static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
+static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_datagram *dg, u8 status, enum peal_reason reason)
 {
 	struct peal_cqe cqe = {
@@ -230,12 +231,12 @@ static void peal_ud_refuse(struct peal_qp *qp, struct peal_burst *burst,
 
 	trace_peal_refuse(qp->ib.qp_num, dg->packet.src_qpn, PEAL_OP_SEND, 0, 0,
 			  dg->packet.payload_bytes, reason);
-	peal_qp_complete_recv(qp, burst, &cqe);
+	peal_qp_complete_recv(qp, notify, &cqe);
 	peal_rq_refuse(&qp->rq);
-	peal_burst_fail(burst, qp, qp->life);
+	peal_notify_fail(notify, qp, qp->generation);
 }
 
-static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg)
+static void peal_ud_scatter(struct peal_cursor *to, const struct peal_datagram *dg)
 {
 	u8 grh[PEAL_GRH_BYTES];
 	struct peal_cursor from PEAL_UNINITIALIZED;
@@ -246,7 +247,7 @@ static void peal_ud_place(struct peal_cursor *to, const struct peal_datagram *dg
 	peal_datagram_scatter(dg, to, dg->packet.payload_bytes);
 }
 
-static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
+static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
 			     const struct peal_datagram *dg)
 {
 	const struct peal_packet *packet = &dg->packet;
@@ -264,11 +265,11 @@ static void peal_ud_complete(struct peal_qp *qp, struct peal_burst *burst,
 		cqe.flags |= PEAL_CQE_VLAN;
 		cqe.vlan_id = dg->vlan_id;
 	}
-	peal_qp_complete_recv(qp, burst, &cqe);
+	peal_qp_complete_recv(qp, notify, &cqe);
 }
 
 /* Under rq.lock. */
-static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *burst,
+static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 				      const struct peal_datagram *dg)
 {
 	struct peal_cursor to PEAL_UNINITIALIZED;
@@ -281,37 +282,37 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_burst *bur
 	if (unlikely(drop))
 		return drop;
 	if (unlikely(reason)) {
-		peal_ud_refuse(qp, burst, dg, IB_WC_LOC_QP_OP_ERR, reason);
+		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_QP_OP_ERR, reason);
 		return PEAL_DROP_none;
 	}
 	reason = peal_cursor_local(&to, qp->table, qp->ib.pd, qp->rq.wqe.sge,
 				   qp->rq.wqe.num_sge, true);
 	if (unlikely(reason)) {
-		peal_ud_refuse(qp, burst, dg, IB_WC_LOC_PROT_ERR,
+		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_PROT_ERR,
 			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
 		return PEAL_DROP_none;
 	}
-	peal_ud_place(&to, dg);
-	peal_ud_complete(qp, burst, dg);
+	peal_ud_scatter(&to, dg);
+	peal_ud_complete(qp, notify, dg);
 	return PEAL_DROP_none;
 }
 
 void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 {
-	struct peal_burst burst PEAL_UNINITIALIZED;
+	struct peal_notify notify PEAL_UNINITIALIZED;
 	enum peal_drop drop;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
-	peal_burst_begin(&burst);
+	peal_notify_begin(&notify);
 	spin_lock(&qp->rq.lock);
-	drop = peal_ud_receive(qp, &burst, dg);
+	drop = peal_ud_receive(qp, &notify, dg);
 	spin_unlock(&qp->rq.lock);
 	if (unlikely(drop)) {
 		peal_count_drop(qp->table, drop);
 		trace_peal_drop(&dg->packet, drop);
 	}
-	peal_turn_end(&burst);
+	peal_turn_end(&notify);
 }
 
 /* ---- the transport ---- */
@@ -331,7 +332,7 @@ static void peal_ud_apply(struct peal_transport *transport, int mask)
 static void peal_ud_reset(struct peal_transport *transport)
 {
 	peal_qp_assert_both_held(transport->qp);
-	peal_room_cancel(peal_ud(transport)->room, &peal_ud(transport)->waiter);
+	peal_tx_quota_cancel(peal_ud(transport)->tx_quota, &peal_ud(transport)->waiter);
 }
 
 static u32 peal_ud_send_psn(const struct peal_transport *transport)
@@ -354,7 +355,7 @@ static const struct peal_transport_ops peal_ud_ops = {
 	.send_psn = peal_ud_send_psn,
 };
 
-int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room)
+int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_quota *tx_quota)
 {
 	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL_ACCOUNT);
 
@@ -363,7 +364,7 @@ int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room 
 	ud->base.ops = &peal_ud_ops;
 	ud->base.qp = qp;
 	ud->port = port;
-	ud->room = room;
+	ud->tx_quota = tx_quota;
 	ud->waiter.ready = peal_ud_ready;
 	INIT_LIST_HEAD(&ud->waiter.node);
 	peal_qp_set_wire(qp, &ud->base);

@@ -13,14 +13,14 @@
 
 struct peal_datagram;
 struct peal_port;
-struct peal_room;
+struct peal_tx_quota;
 
-/* Called before @qp is published. @room outlives @qp. Return: 0 or -ENOMEM. */
-int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room);
+/* Called before @qp is published. @tx_quota outlives @qp. Return: 0 or -ENOMEM. */
+int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_quota *tx_quota);
 
 /*
  * Deliver a datagram to @qp. The caller has checked that the type of @qp fits the opcode's
- * transport. Inside the guard, no lock held. The skb stays the caller's, because a multicast
+ * transport. Inside the epoch, no lock held. The skb stays the caller's, because a multicast
  * packet has several receivers.
  */
 void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg);

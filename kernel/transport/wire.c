@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire.h. What a turn calls runs under sq.lock, inside the guard. The operations of the
+ * See wire.h. What a turn calls runs under sq.lock, inside the epoch. The operations of the
  * transport run under the locks that struct peal_transport_ops names.
  */
 #include <linux/ktime.h>
@@ -19,7 +19,7 @@
  * more packets than a peer like us keeps when the first of them is late.
  */
 #define PEAL_WINDOW_BYTES	(256 << 10)
-#define PEAL_WINDOW_PACKETS	((u32)PEAL_EARLY_SLOTS)
+#define PEAL_WINDOW_PACKETS	((u32)PEAL_REORDER_SLOTS)
 
 static struct peal_qp *peal_wire_qp(const struct peal_wire *w)
 {
@@ -62,7 +62,7 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
  * One response may complete a whole ring, so the budget limits this loop.
  * Return: true when the budget ended first.
  */
-static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -73,7 +73,7 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 		if (!peal_requester_complete(&w->requester, &done))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_COMPLETION);
-		peal_qp_complete_message(qp, burst, &done);
+		peal_qp_complete_message(qp, notify, &done);
 		if (unlikely(done.status)) {
 			peal_wire_fail_queue(qp);
 			return false;
@@ -83,12 +83,12 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_burst *burst,
 	return true;
 }
 
-/* ---- from ring to flight ---- */
+/* ---- from ring to message ---- */
 
 /* Fail a message because its memory on this side is not valid. */
-static void peal_wire_spoil(struct peal_wire *w, u32 flight, enum peal_reason reason)
+static void peal_wire_spoil(struct peal_wire *w, u32 message, enum peal_reason reason)
 {
-	peal_requester_spoil(&w->requester, flight, IB_WC_LOC_PROT_ERR, reason);
+	peal_requester_spoil(&w->requester, message, IB_WC_LOC_PROT_ERR, reason);
 }
 
 /*
@@ -97,7 +97,7 @@ static void peal_wire_spoil(struct peal_wire *w, u32 flight, enum peal_reason re
  */
 static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 {
-	const struct peal_send *wqe = &qp->sq.wqe;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 
@@ -110,8 +110,8 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 static void peal_wire_post(struct peal_wire *w)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
-	const struct peal_send *wqe = &qp->sq.wqe;
-	struct peal_message message = {
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_wr wr = {
 		.opcode = wqe->opcode,
 		.flags = wqe->flags,
 		.index = wqe->index,
@@ -123,11 +123,11 @@ static void peal_wire_post(struct peal_wire *w)
 	};
 
 	if (peal_op(wqe->opcode)->atomic)
-		message.atomic = wqe->atomic;
+		wr.atomic = wqe->atomic;
 	trace_peal_execute(qp->ib.qp_num, wqe->index, wqe->opcode, wqe->length,
 			   peal_requester_psn(&w->requester));
-	peal_load_keep(&w->load, peal_requester_head(&w->requester), wqe);
-	peal_requester_post(&w->requester, &message);
+	peal_sg_lists_save(&w->sg_lists, peal_requester_head(&w->requester), wqe);
+	peal_requester_post(&w->requester, &wr);
 }
 
 /*
@@ -136,14 +136,14 @@ static void peal_wire_post(struct peal_wire *w)
  */
 static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 {
-	const struct peal_send *wqe = &peal_wire_qp(w)->sq.wqe;
-	struct peal_message message = {
+	const struct peal_wqe *wqe = &peal_wire_qp(w)->sq.wqe;
+	struct peal_wr wr = {
 		.opcode = PEAL_OP_INVALID, .flags = wqe->flags, .index = wqe->index,
 	};
-	u32 flight = peal_requester_head(&w->requester);
+	u32 message = peal_requester_head(&w->requester);
 
-	peal_requester_post(&w->requester, &message);
-	peal_requester_spoil(&w->requester, flight, reason == PEAL_REASON_WQE_LENGTH ?
+	peal_requester_post(&w->requester, &wr);
+	peal_requester_spoil(&w->requester, message, reason == PEAL_REASON_WQE_LENGTH ?
 			     IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
 }
 
@@ -168,7 +168,7 @@ static bool peal_wire_fetch(struct peal_wire *w)
 		break;
 	}
 	/*
-	 * sq.wqe is free now, because the requester and the load keep what they
+	 * sq.wqe is free now, because the requester and the scatter-gather lists keep what they
 	 * need of the message.
 	 */
 	peal_sq_finish(&qp->sq);
@@ -186,13 +186,13 @@ static bool peal_wire_yields(const struct peal_qp *qp)
  * Start the next message. When none may start, ask for an ACK of the packets in flight, because
  * no later packet will carry AckReq. Return: false when no message was started.
  */
-static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_sender_may_begin(qp, burst) || peal_wire_yields(qp)) {
+	if (!peal_sender_may_begin(qp, notify) || peal_wire_yields(qp)) {
 		peal_requester_hurry(&w->requester, ktime_get_ns());
 		return false;
 	}
@@ -202,7 +202,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_burst *burst,
 	return true;
 }
 
-/* ---- from flight to packet ---- */
+/* ---- from message to packet ---- */
 
 /*
  * sq.wqe still has the WQE of this local operation, because no other WQE is
@@ -212,7 +212,7 @@ static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *o
 {
 	struct peal_outcome outcome = peal_sender_local(peal_wire_qp(w));
 
-	peal_requester_local_done(&w->requester, out->flight, outcome.status, outcome.reason);
+	peal_requester_local_done(&w->requester, out->message, outcome.status, outcome.reason);
 }
 
 /* Copy the payload of a packet from the program's memory. */
@@ -225,8 +225,8 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 	u32 bytes = out->header.payload_bytes;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&w->load, out->flight, qp->table, qp->ib.pd, false, out->offset,
-				bytes, &from);
+	reason = peal_sg_lists_find(&w->sg_lists, out->message, qp->table, qp->ib.pd, false,
+				    out->offset, bytes, &from);
 	if (unlikely(reason))
 		return reason;
 	peal_cursor_inline(&to, payload, bytes);
@@ -241,7 +241,7 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 {
 	void *payload;
-	struct sk_buff *skb = peal_line_prepare(&w->line, &out->header, &payload);
+	struct sk_buff *skb = peal_output_prepare(&w->output, &out->header, &payload);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	if (unlikely(!skb))
@@ -249,27 +249,27 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 	if (out->header.payload_bytes)
 		reason = peal_wire_gather(w, out, payload);
 	if (likely(!reason)) {
-		peal_line_send(&w->line, &out->header, skb, out->again);
+		peal_output_send(&w->output, &out->header, skb, out->again);
 		return;
 	}
-	peal_line_discard(skb);
-	peal_wire_spoil(w, out->flight, reason);
+	peal_output_discard(skb);
+	peal_wire_spoil(w, out->message, reason);
 }
 
 /*
  * Send a packet, execute a local operation, or start the next message.
  * Return: false when there is nothing to do now.
  */
-static bool peal_wire_step(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 			   struct peal_budget *budget)
 {
 	struct peal_outgoing out;
 
 	switch (peal_requester_next(&w->requester, ktime_get_ns(), &out)) {
-	case PEAL_PAUSE_NONE:
+	case PEAL_BLOCKED_NONE:
 		break;
-	case PEAL_PAUSE_EMPTY:
-		return peal_wire_begin(w, burst, budget);
+	case PEAL_BLOCKED_EMPTY:
+		return peal_wire_begin(w, notify, budget);
 	default:
 		return false;
 	}
@@ -282,16 +282,16 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_burst *burst,
 	return true;
 }
 
-static bool peal_wire_transmit(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_transmit(struct peal_wire *w, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
 	bool left = false, more = true;
 
 	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
 	while (more && peal_budget_is_left(budget)) {
-		more = !peal_qp_send_failed(peal_wire_qp(w)) && peal_line_has_room(&w->line) &&
-		       peal_wire_step(w, burst, budget);
-		left = peal_wire_complete(w, burst, budget);
+		more = !peal_qp_send_failed(peal_wire_qp(w)) && peal_output_has_quota(&w->output) &&
+		       peal_wire_step(w, notify, budget);
+		left = peal_wire_complete(w, notify, budget);
 	}
 	return more || left;
 }
@@ -309,7 +309,7 @@ static void peal_wire_count_timer(struct peal_wire *w, u64 now)
 		peal_count(qp->table, probes);
 	else
 		return;
-	trace_peal_timeout(qp->ib.qp_num, !gave_up, w->requester.trail.una,
+	trace_peal_timeout(qp->ib.qp_num, !gave_up, w->requester.inflight.una,
 			   w->requester.retry.used);
 }
 
@@ -366,8 +366,8 @@ static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&w->load, landing->flight, qp->table, qp->ib.pd, true,
-				landing->offset, landing->bytes, &to);
+	reason = peal_sg_lists_find(&w->sg_lists, landing->message, qp->table, qp->ib.pd, true,
+				    landing->offset, landing->bytes, &to);
 	if (likely(!reason))
 		peal_datagram_scatter(dg, &to, landing->bytes);
 	return reason;
@@ -381,8 +381,8 @@ static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_load_find(&w->load, landing->flight, qp->table, qp->ib.pd, true, 0,
-				sizeof(landing->original), &to);
+	reason = peal_sg_lists_find(&w->sg_lists, landing->message, qp->table, qp->ib.pd, true, 0,
+				    sizeof(landing->original), &to);
 	if (unlikely(reason))
 		return reason;
 	peal_cursor_inline(&from, &landing->original, sizeof(landing->original));
@@ -402,7 +402,7 @@ static void peal_wire_land(struct peal_wire *w, const struct peal_datagram *dg,
 	if (likely(!reason))
 		peal_requester_landed(&w->requester, landing, now);
 	else
-		peal_wire_spoil(w, landing->flight, reason);
+		peal_wire_spoil(w, landing->message, reason);
 }
 
 static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
@@ -441,10 +441,10 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 	lockdep_assert_held(&qp->sq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	/* A packet in its turn is never kept. */
-	if (unlikely(dg->packet.psn != w->requester.trail.una))
+	if (unlikely(dg->packet.psn != w->requester.inflight.una))
 		handle = peal_reorder_mem_may(peal_wire_mem(w), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
-					      w->requester.early.count);
+					      w->requester.reorder.count);
 	peal_requester_receive(&w->requester, &dg->packet, now, handle, &landing);
 	switch (landing.what) {
 	case PEAL_LANDING_KEPT:
@@ -473,44 +473,45 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
  */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
 	peal_wire_take(w, dg, false);
 }
 
-static void peal_wire_take_early(struct peal_wire *w, struct peal_budget *budget)
+static void peal_wire_take_reordered(struct peal_wire *w, struct peal_budget *budget)
 {
-	struct peal_datagram early;
+	struct peal_datagram reorder;
 	struct sk_buff *skb;
 
-	while (peal_budget_is_left(budget) && (skb = peal_requester_take_early(&w->requester))) {
+	while (peal_budget_is_left(budget) &&
+	       (skb = peal_requester_take_reordered(&w->requester))) {
 		peal_reorder_mem_take(peal_wire_mem(w), skb);
-		peal_datagram_parse(skb, &early);
-		peal_budget_spend(budget, PEAL_COST_PACKET + early.packet.payload_bytes);
-		peal_wire_take(w, &early, true);
+		peal_datagram_parse(skb, &reorder);
+		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
+		peal_wire_take(w, &reorder, true);
 	}
 }
 
-static void peal_wire_forget_early(struct peal_wire *w)
+static void peal_wire_forget_reordered(struct peal_wire *w)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_requester_drop_early(&w->requester)))
+	while ((skb = peal_requester_drop_reordered(&w->requester)))
 		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
 /* ---- turns ---- */
 
-static bool peal_wire_ask(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_ask(struct peal_wire *w, struct peal_notify *notify,
 			  struct peal_budget *budget)
 {
 	if (!peal_qp_requests(peal_wire_qp(w)))
 		return false;
 	peal_wire_expire(w);
-	return peal_wire_transmit(w, burst, budget);
+	return peal_wire_transmit(w, notify, budget);
 }
 
-static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_answer(struct peal_wire *w, struct peal_notify *notify,
 			     struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -521,7 +522,7 @@ static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
 		return false;
 	spin_lock(&qp->rq.lock);
 	peal_qp_change_receiver(qp, &w->base);
-	more = peal_wire_responder_run(&w->responder, burst, budget);
+	more = peal_wire_responder_run(&w->responder, notify, budget);
 	spin_unlock(&qp->rq.lock);
 	return more;
 }
@@ -531,22 +532,22 @@ static bool peal_wire_answer(struct peal_wire *w, struct peal_burst *burst,
  * and all room in the transmit queue, because a peer may ask for 2 GiB at once. Completions go
  * before both, because they need no room.
  */
-static bool peal_wire_run_packets(struct peal_wire *w, struct peal_burst *burst,
+static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notify,
 				  struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	bool more = false;
 
 	if (peal_qp_requests(qp)) {
-		peal_wire_take_early(w, budget);
-		more = peal_wire_complete(w, burst, budget);
+		peal_wire_take_reordered(w, budget);
+		more = peal_wire_complete(w, notify, budget);
 	}
 	w->asks_first = !w->asks_first;
 	if (w->asks_first)
-		more |= peal_wire_ask(w, burst, budget);
-	more |= peal_wire_answer(w, burst, budget);
+		more |= peal_wire_ask(w, notify, budget);
+	more |= peal_wire_answer(w, notify, budget);
 	if (!w->asks_first)
-		more |= peal_wire_ask(w, burst, budget);
+		more |= peal_wire_ask(w, notify, budget);
 	return more;
 }
 
@@ -565,7 +566,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	if (qp->ib.qp_type != IB_QPT_RC || !peal_sender_works(qp))
 		return qp->sender;
 	if (unlikely(peal_locality_is_due(qp->locality)))
-		peal_locality_ask(qp, &w->line, peal_rto_estimate(&w->requester.rto));
+		peal_locality_challenge_peer(qp, &w->output, peal_rto_estimate(&w->requester.rto));
 	near = peal_locality_look(qp);
 	if (qp->sender == qp->wire && !peal_qp_idle(qp))
 		return qp->sender;
@@ -583,28 +584,28 @@ static bool peal_wire_may_change(struct peal_qp *qp)
 }
 
 /* The turn that finds the last ACK changes the transport, because no other turn may come. */
-static bool peal_wire_run(struct peal_transport *transport, struct peal_burst *burst,
+static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *notify,
 			  struct peal_budget *budget)
 {
 	struct peal_wire *w = peal_wire(transport);
 	struct peal_qp *qp = transport->qp;
 	struct peal_transport *sender = peal_wire_choose_sender(w);
-	bool more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, burst, budget);
+	bool more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, notify, budget);
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(peal_qp_send_failed(qp)))
-		return peal_sender_flush(qp, burst, budget);
+		return peal_sender_flush(qp, notify, budget);
 	if (sender == transport && !more && peal_wire_may_change(qp)) {
 		sender = peal_wire_choose_sender(w);
-		more = sender == transport && peal_wire_run_packets(w, burst, budget);
+		more = sender == transport && peal_wire_run_packets(w, notify, budget);
 	}
 	if (sender != transport)
-		more |= sender->ops->run(sender, burst, budget);
+		more |= sender->ops->run(sender, notify, budget);
 	return more;
 }
 
-static bool peal_wire_flush(struct peal_transport *transport, struct peal_burst *burst)
+static bool peal_wire_flush(struct peal_transport *transport, struct peal_notify *notify)
 {
 	struct peal_qp *qp = transport->qp;
 	struct peal_completion done;
@@ -614,7 +615,7 @@ static bool peal_wire_flush(struct peal_transport *transport, struct peal_burst 
 		return false;
 	done.status = IB_WC_WR_FLUSH_ERR;
 	done.reason = peal_qp_flush_reason(qp);
-	peal_qp_complete_message(qp, burst, &done);
+	peal_qp_complete_message(qp, notify, &done);
 	return true;
 }
 
@@ -630,8 +631,8 @@ static void peal_wire_reset(struct peal_transport *transport)
 	struct peal_wire *w = peal_wire(transport);
 
 	peal_qp_assert_both_held(transport->qp);
-	peal_line_stop(&w->line);
-	peal_wire_forget_early(w);
+	peal_output_stop(&w->output);
+	peal_wire_forget_reordered(w);
 	peal_requester_reset(&w->requester);
 	peal_wire_responder_reset(&w->responder);
 }
@@ -642,8 +643,8 @@ static void peal_wire_fail(struct peal_transport *transport)
 	struct peal_wire *w = peal_wire(transport);
 
 	peal_qp_assert_both_held(transport->qp);
-	peal_wire_forget_early(w);
-	peal_wire_responder_forget_early(&w->responder);
+	peal_wire_forget_reordered(w);
+	peal_wire_responder_forget_reordered(&w->responder);
 }
 
 static void peal_wire_configure(struct peal_wire *w)
@@ -658,7 +659,7 @@ static void peal_wire_configure(struct peal_wire *w)
 		.max_rd_atomic = qp->attr.max_rd_atomic,
 		.timeout_ns = peal_qp_timeout_ns(qp),
 		.window = min((u32)PEAL_WINDOW_BYTES >> shift, PEAL_WINDOW_PACKETS),
-		.keep_ns = peal_line_reorder_ns(qp),
+		.reorder_ns = peal_output_reorder_ns(qp),
 	};
 
 	peal_requester_configure(&w->requester, &config);
@@ -673,7 +674,7 @@ static void peal_wire_resume(struct peal_wire *w)
 {
 	u32 psn = peal_requester_psn(&w->requester);
 
-	peal_wire_forget_early(w);
+	peal_wire_forget_reordered(w);
 	peal_requester_reset(&w->requester);
 	peal_requester_set_psn(&w->requester, psn);
 }
@@ -686,7 +687,7 @@ static void peal_wire_apply(struct peal_transport *transport, int mask)
 
 	peal_qp_assert_both_held(qp);
 	if (mask & IB_QP_AV) {
-		peal_line_use_staged(&w->line);
+		peal_output_use_staged(&w->output);
 		peal_locality_forget(qp);	/* the proof was for the old path */
 	}
 	peal_wire_configure(w);
@@ -738,16 +739,16 @@ static void peal_wire_start_recv(struct peal_transport *transport, struct peal_r
 	peal_wire_responder_start(&peal_wire(transport)->responder, at);
 }
 
-/* The queue pair is unpublished, and the caller has waited for the guard, so no lock is needed. */
+/* The queue pair is unpublished, and the caller has waited for the epoch, so no lock is needed. */
 static void peal_wire_free(struct peal_transport *transport)
 {
 	struct peal_wire *w = peal_wire(transport);
 
-	peal_line_free(&w->line);
-	peal_wire_forget_early(w);
+	peal_output_free(&w->output);
+	peal_wire_forget_reordered(w);
 	peal_wire_responder_free(&w->responder);
-	peal_load_free(&w->load);
-	kvfree(w->flight);
+	peal_sg_lists_free(&w->sg_lists);
+	kvfree(w->message);
 	kfree(w);
 }
 
@@ -776,23 +777,23 @@ static int peal_wire_init(struct peal_wire *w, struct peal_qp *qp)
 
 	w->base.ops = &peal_wire_ops;
 	w->base.qp = qp;
-	peal_line_init(&w->line, qp);
-	w->flight = kvcalloc(entries, sizeof(*w->flight), GFP_KERNEL_ACCOUNT);
-	if (!w->flight)
+	peal_output_init(&w->output, qp);
+	w->message = kvcalloc(entries, sizeof(*w->message), GFP_KERNEL_ACCOUNT);
+	if (!w->message)
 		return -ENOMEM;
-	ret = peal_load_init(&w->load, entries, qp->sq.limits.max_sge);
+	ret = peal_sg_lists_init(&w->sg_lists, entries, qp->sq.limits.max_sge);
 	if (ret)
 		goto free_flight;
-	ret = peal_wire_responder_init(&w->responder, &w->line);
+	ret = peal_wire_responder_init(&w->responder, &w->output);
 	if (ret)
 		goto free_load;
-	peal_requester_init(&w->requester, w->flight, entries);
+	peal_requester_init(&w->requester, w->message, entries);
 	return 0;
 
 free_load:
-	peal_load_free(&w->load);
+	peal_sg_lists_free(&w->sg_lists);
 free_flight:
-	kvfree(w->flight);
+	kvfree(w->message);
 	return ret;
 }
 
@@ -812,7 +813,7 @@ static int peal_wire_create(struct peal_qp *qp)
 	return ret;
 }
 
-int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_room *room,
+int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		     const struct ib_qp_attr *attr, int mask)
 {
 	u32 peer = mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
@@ -820,6 +821,7 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_roo
 	int ret = qp->wire ? 0 : peal_wire_create(qp);
 
 	lockdep_assert_held(&qp->control);
-	return ret ? ret : peal_line_stage(&peal_wire(qp->wire)->line, port, room, &attr->ah_attr,
-					   peer, mtu);
+	return ret ? ret :
+		     peal_output_stage(&peal_wire(qp->wire)->output, port, tx_quota, &attr->ah_attr,
+				       peer, mtu);
 }

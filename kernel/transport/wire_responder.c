@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * See wire_responder.h. Unless its comment says otherwise, each function is called with
- * rq.lock held. Those that process packets and send replies run inside the guard, too.
+ * rq.lock held. Those that process packets and send replies run inside the epoch, too.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -15,7 +15,7 @@
 
 static struct peal_qp *peal_wire_responder_qp(const struct peal_wire_responder *s)
 {
-	return s->line->qp;
+	return s->output->qp;
 }
 
 static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_responder *s)
@@ -28,14 +28,14 @@ static void peal_wire_responder_lose_early(struct peal_wire_responder *s)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_responder_drop_early(&s->in)))
+	while ((skb = peal_responder_drop_reordered(&s->in)))
 		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
 }
 
 /* Sleeps, before the queue pair can use the wire. Return: 0 or -ENOMEM. */
-int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line)
+int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_output *output)
 {
-	s->line = line;
+	s->output = output;
 	s->deadline = U64_MAX;
 	s->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*s->resource), GFP_KERNEL_ACCOUNT);
 	if (!s->resource)
@@ -46,7 +46,7 @@ int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *li
 
 /*
  * No lock is needed, because the queue pair is unpublished and the caller has
- * waited for the guard.
+ * waited for the epoch.
  */
 void peal_wire_responder_free(struct peal_wire_responder *s)
 {
@@ -62,7 +62,7 @@ void peal_wire_responder_configure(struct peal_wire_responder *s)
 		.mtu_shift = peal_qp_mtu_shift(qp),
 		.rd_atomic = qp->attr.max_dest_rd_atomic,
 		.rnr_timer = qp->attr.min_rnr_timer,
-		.keep_ns = peal_line_reorder_ns(qp),
+		.reorder_ns = peal_output_reorder_ns(qp),
 	};
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -75,7 +75,7 @@ void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn)
 	peal_responder_set_psn(&s->in, psn);
 }
 
-void peal_wire_responder_forget_early(struct peal_wire_responder *s)
+void peal_wire_responder_forget_reordered(struct peal_wire_responder *s)
 {
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	peal_wire_responder_lose_early(s);
@@ -84,7 +84,7 @@ void peal_wire_responder_forget_early(struct peal_wire_responder *s)
 void peal_wire_responder_reset(struct peal_wire_responder *s)
 {
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_forget_early(s);
+	peal_wire_responder_forget_reordered(s);
 	peal_responder_reset(&s->in);
 	WRITE_ONCE(s->due, false);
 	WRITE_ONCE(s->deadline, U64_MAX);
@@ -97,15 +97,15 @@ struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s
 }
 
 /*
- * The peer's next messages come as packets. Packets that were early before another transport
- * delivered whole messages are late now, so they are dropped.
+ * The peer's next messages come as packets. Packets that were kept out of order before another
+ * transport delivered whole messages are late now, so they are dropped.
  */
 void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at)
 {
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	if (at.psn == s->in.psn)
 		return;
-	peal_wire_responder_forget_early(s);
+	peal_wire_responder_forget_reordered(s);
 	peal_responder_skip(&s->in, at.psn, at.msn);
 }
 
@@ -164,7 +164,7 @@ static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
 static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
 							      const struct peal_datagram *dg,
 							      const struct peal_request *request,
-							      struct peal_burst *burst,
+							      struct peal_notify *notify,
 							      u64 *original)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
@@ -172,11 +172,11 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 
-	outcome = peal_execute_accept(qp, &s->ask, src_qpn, burst, &cursor);
+	outcome = peal_execute_accept(qp, &s->ask, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	if (peal_op(s->ask.opcode)->atomic)
-		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, burst, &cursor, original);
+		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, notify, &cursor, original);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	if (request->bytes) {
@@ -184,21 +184,21 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 		peal_datagram_scatter(dg, &cursor, request->bytes);
 	}
 	if (request->last)
-		outcome = peal_execute_finish(qp, &s->ask, src_qpn, burst);
+		outcome = peal_execute_finish(qp, &s->ask, src_qpn, notify);
 	return outcome;
 }
 
 static void peal_wire_responder_execute(struct peal_wire_responder *s,
 					const struct peal_datagram *dg,
 					const struct peal_request *request,
-					struct peal_burst *burst,
+					struct peal_notify *notify,
 					u64 now)
 {
 	struct peal_outcome outcome;
 	u64 original = 0;
 
 	peal_wire_responder_describe(s, request);
-	outcome = peal_wire_responder_carry(s, dg, request, burst, &original);
+	outcome = peal_wire_responder_carry(s, dg, request, notify, &original);
 	peal_wire_responder_note_loss(s, &dg->packet, &outcome);
 	peal_responder_done(&s->in, peal_wire_responder_verdict(&outcome), original, now);
 }
@@ -209,12 +209,12 @@ static void peal_wire_responder_execute(struct peal_wire_responder *s,
  */
 static void peal_wire_responder_invalid(struct peal_wire_responder *s,
 					const struct peal_request *request,
-					struct peal_burst *burst)
+					struct peal_notify *notify)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 
 	peal_wire_responder_describe(s, request);
-	peal_execute_invalid(qp, &s->ask, qp->attr.dest_qp_num, burst);
+	peal_execute_invalid(qp, &s->ask, qp->attr.dest_qp_num, notify);
 }
 
 static void peal_wire_responder_drop(struct peal_wire_responder *s,
@@ -240,7 +240,7 @@ static noinline void peal_wire_responder_compare(struct peal_wire_responder *s,
 
 /* Process one request. Consumes dg->skb. @again: it was kept until its turn came. */
 static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_datagram *dg,
-				     struct peal_burst *burst, bool again)
+				     struct peal_notify *notify, bool again)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 	struct peal_request request;
@@ -253,7 +253,7 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 	if (unlikely(dg->packet.psn != s->in.psn))
 		handle = peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
-					      s->in.early.count);
+					      s->in.reorder.count);
 	peal_responder_receive(&s->in, &dg->packet, now, handle, &request);
 	if (request.duplicate)
 		peal_count(qp->table, duplicates);
@@ -269,10 +269,10 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 		break;
 	case PEAL_REQUEST_ANSWERED:
 		if (request.fatal)
-			peal_wire_responder_invalid(s, &request, burst);
+			peal_wire_responder_invalid(s, &request, notify);
 		break;
 	case PEAL_REQUEST_EXECUTE:
-		peal_wire_responder_execute(s, dg, &request, burst, now);
+		peal_wire_responder_execute(s, dg, &request, notify, now);
 		break;
 	}
 	peal_datagram_consume(dg);
@@ -283,20 +283,21 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
  * for peal_wire_responder_reply() either, so the rest is due together with the replies. Check
  * rq.refusing each time, because another transport may have refused a request in the meantime.
  */
-static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct peal_burst *burst,
-					   struct peal_budget *budget)
+static void peal_wire_responder_take_reordered(struct peal_wire_responder *s,
+					       struct peal_notify *notify,
+					       struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
-	struct peal_datagram early;
+	struct peal_datagram reorder;
 	struct sk_buff *skb;
 
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
-	       (skb = peal_responder_take_early(&s->in))) {
+	       (skb = peal_responder_take_reordered(&s->in))) {
 		peal_reorder_mem_take(peal_wire_responder_mem(s), skb);
-		peal_datagram_parse(skb, &early);
-		peal_budget_spend(budget, PEAL_COST_PACKET + early.packet.payload_bytes);
-		peal_wire_responder_take(s, &early, burst, true);
+		peal_datagram_parse(skb, &reorder);
+		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
+		peal_wire_responder_take(s, &reorder, notify, true);
 	}
 	WRITE_ONCE(s->deadline, peal_responder_deadline(&s->in));
 }
@@ -308,13 +309,13 @@ static void peal_wire_responder_take_early(struct peal_wire_responder *s, struct
  * Consumes dg->skb. The caller calls peal_wire_responder_reply() afterwards.
  */
 void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
-				 struct peal_burst *burst,
+				 struct peal_notify *notify,
 				 struct peal_budget *budget)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_take(s, dg, burst, false);
-	peal_wire_responder_take_early(s, burst, budget);
+	peal_wire_responder_take(s, dg, notify, false);
+	peal_wire_responder_take_reordered(s, notify, budget);
 }
 
 /* ---- replies ---- */
@@ -347,7 +348,7 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
  */
 static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 					      const struct peal_reply *reply,
-					      void *payload, struct peal_burst *burst)
+					      void *payload, struct peal_notify *notify)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 	struct peal_cursor from PEAL_UNINITIALIZED;
@@ -363,7 +364,7 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 	if (reply->again)
 		found = peal_execute_read_again(qp, &s->ask, &from);
 	else
-		found = peal_execute_read(qp, &s->ask, qp->attr.dest_qp_num, burst,
+		found = peal_execute_read(qp, &s->ask, qp->attr.dest_qp_num, notify,
 					  &from).what == PEAL_CARRIED;
 	if (!found)
 		return false;
@@ -379,45 +380,45 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
  */
 static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
 						 struct peal_reply *reply,
-						 struct peal_burst *burst)
+						 struct peal_notify *notify)
 {
 	void *payload;
-	struct sk_buff *skb = peal_line_prepare(s->line, &reply->header, &payload);
+	struct sk_buff *skb = peal_output_prepare(s->output, &reply->header, &payload);
 
-	if (!skb || !reply->read || likely(peal_wire_responder_read(s, reply, payload, burst)))
+	if (!skb || !reply->read || likely(peal_wire_responder_read(s, reply, payload, notify)))
 		return skb;
-	peal_line_discard(skb);
+	peal_output_discard(skb);
 	if (!reply->again) {
 		peal_responder_refuse_read(&s->in);
 		return NULL;
 	}
 	peal_responder_refuse_again(&s->in, reply);
-	return peal_line_prepare(s->line, &reply->header, &payload);
+	return peal_output_prepare(s->output, &reply->header, &payload);
 }
 
 static void peal_wire_responder_send(struct peal_wire_responder *s, struct peal_reply *reply,
-				     struct peal_burst *burst)
+				     struct peal_notify *notify)
 {
-	struct sk_buff *skb = peal_wire_responder_build(s, reply, burst);
+	struct sk_buff *skb = peal_wire_responder_build(s, reply, notify);
 
 	if (unlikely(!skb))
 		return;
 	peal_wire_responder_count_nak(peal_wire_responder_qp(s), &reply->header);
-	peal_line_send(s->line, &reply->header, skb, reply->again);
+	peal_output_send(s->output, &reply->header, skb, reply->again);
 }
 
 /*
  * All replies that were due have been sent, among them the NAK of a refused request. Therefore
  * the queue pair goes into error only now, because no reply is sent in error.
  */
-static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct peal_burst *burst)
+static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct peal_notify *notify)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 
 	lockdep_assert_held(&qp->rq.lock);
 	WRITE_ONCE(s->due, false);
 	if (unlikely(qp->rq.refusing))
-		peal_burst_fail(burst, qp, qp->life);
+		peal_notify_fail(notify, qp, qp->generation);
 	return false;
 }
 
@@ -426,21 +427,21 @@ static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct pea
  *
  * Return: true when the budget ended first.
  */
-bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst *burst,
+bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
 	struct peal_reply reply;
 
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
 	WRITE_ONCE(s->due, true);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_line_has_room(s->line))
+		if (!peal_output_has_quota(s->output))
 			return false;
 		if (!peal_responder_next(&s->in, &reply))
-			return peal_wire_responder_finish(s, burst);
-		peal_wire_responder_send(s, &reply, burst);
+			return peal_wire_responder_finish(s, notify);
+		peal_wire_responder_send(s, &reply, notify);
 		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
 	return true;
@@ -482,13 +483,13 @@ static void peal_wire_responder_expire(struct peal_wire_responder *s)
  * Process kept requests, expire them, and send the replies that were left.
  * Return: true when the budget ended first.
  */
-bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
+bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_notify *notify,
 			     struct peal_budget *budget)
 {
-	peal_guard_assert_held();
+	peal_epoch_assert_held();
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
 	if (s->deadline != U64_MAX)
 		peal_wire_responder_expire(s);
-	peal_wire_responder_take_early(s, burst, budget);
-	return peal_wire_responder_reply(s, burst, budget);
+	peal_wire_responder_take_reordered(s, notify, budget);
+	return peal_wire_responder_reply(s, notify, budget);
 }

@@ -7,7 +7,7 @@
  * Does not know: the protocol (proto/responder.h), the checks of a request
  * (execute.h), how packets arrive.
  *
- * Lock: everything is under rq.lock, inside the guard. The fields marked as hints can also
+ * Lock: everything is under rq.lock, inside the epoch. The fields marked as hints can also
  * be read without the lock.
  */
 #ifndef PEAL_WIRE_RESPONDER_H
@@ -15,37 +15,37 @@
 
 #include "proto/responder.h"
 #include "queue/wqe.h"
-#include "transport/line.h"
+#include "transport/output.h"
 
 struct peal_datagram;
 
 struct peal_wire_responder {
-	struct peal_line *line;
+	struct peal_output *output;
 
 	/* Guarded by rq.lock: */
 	struct peal_responder in;
 	struct peal_resource *resource;	/* array of resources that `in` uses */
-	struct peal_send ask;		/* the request being executed, as execute.h wants it */
+	struct peal_wqe ask;		/* the request being executed, as execute.h wants it */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when run() is due, ns; U64_MAX: never */
 };
 
-int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_line *line);
+int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_output *output);
 void peal_wire_responder_free(struct peal_wire_responder *s);
 void peal_wire_responder_configure(struct peal_wire_responder *s);
 void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn);
 struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s);
 void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at);
 void peal_wire_responder_reset(struct peal_wire_responder *s);
-void peal_wire_responder_forget_early(struct peal_wire_responder *s);
+void peal_wire_responder_forget_reordered(struct peal_wire_responder *s);
 
 void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
-				 struct peal_burst *burst, struct peal_budget *budget);
-bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_burst *burst,
+				 struct peal_notify *notify, struct peal_budget *budget);
+bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_notify *notify,
 			       struct peal_budget *budget);
 ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s);
 bool peal_wire_responder_is_due(const struct peal_wire_responder *s);
-bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_burst *burst,
+bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_notify *notify,
 			     struct peal_budget *budget);
 
 #endif

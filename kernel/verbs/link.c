@@ -97,7 +97,7 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 
 	if (ret)
 		return ret;
-	peal_locality_settle(&dev->nic.locality, dev->nic.port.net);
+	peal_locality_set_net(&dev->nic.locality, dev->nic.port.net);
 	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;

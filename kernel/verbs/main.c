@@ -12,7 +12,7 @@
 #include "verbs/netlink.h"
 
 #ifdef CONFIG_PREEMPT_RT
-#error "the guard and the engine need spinlocks that do not sleep"
+#error "the epoch and the engine need spinlocks that do not sleep"
 #endif
 
 static int __init peal_main_init(void)

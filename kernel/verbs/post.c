@@ -77,13 +77,13 @@ static void *peal_post_sges(struct peal_sge *to, const struct ib_sge *from, int 
 }
 
 /* A kernel user's inline data is at kernel addresses. */
-static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 room)
+static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 tx_quota)
 {
 	void *to = wqe + 1;
 	int i;
 
 	for (i = 0; i < wr->num_sge; i++) {
-		if (wr->sg_list[i].length > room - wqe->inline_len)
+		if (wr->sg_list[i].length > tx_quota - wqe->inline_len)
 			return -EINVAL;
 		memcpy(to + wqe->inline_len, (void *)(uintptr_t)wr->sg_list[i].addr,
 		       wr->sg_list[i].length);

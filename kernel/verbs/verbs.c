@@ -69,31 +69,31 @@ static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_u
 }
 
 /*
- * The context gets a room (socket) of its own, opened by the program, so that its packets carry
- * the cgroup that the program is in now.
+ * The context gets a transmit quota (socket) of its own, opened by the program, so that its packets
+ * carry the cgroup that the program is in now.
  */
 static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
 {
-	struct peal_room *room = peal_room_open(&dev->nic.port.rooms);
+	struct peal_tx_quota *tx_quota = peal_tx_quota_open(&dev->nic.port.tx_quotas);
 	struct peal_context *ctx;
 
-	if (IS_ERR(room))
-		return ERR_CAST(room);
+	if (IS_ERR(tx_quota))
+		return ERR_CAST(tx_quota);
 	ctx = peal_engine_add_context(&dev->nic.engine, ib, &dev->nic.quota);
 	if (IS_ERR(ctx))
-		peal_room_close(room);
+		peal_tx_quota_close(tx_quota);
 	else
-		peal_context_set_room(ctx, room);
+		peal_context_set_room(ctx, tx_quota);
 	return ctx;
 }
 
-/* The caller has revoked or discarded the door. The context has no queue pairs any more. */
+/* The caller has revoked or discarded the kick file. The context has no queue pairs any more. */
 static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
 {
-	struct peal_room *room = ctx->room;
+	struct peal_tx_quota *tx_quota = ctx->tx_quota;
 
 	peal_engine_remove_context(&dev->nic.engine, ctx);
-	peal_room_close(room);
+	peal_tx_quota_close(tx_quota);
 }
 
 static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
@@ -111,12 +111,12 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 	peal_context_describe(ctx, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret) {
-		peal_door_discard(ctx->door);
+		peal_kick_file_discard(ctx->kick_file);
 		peal_verbs_destroy_context(dev, ctx);
 		return ret;
 	}
 	peal_ucontext(ib)->ctx = ctx;
-	peal_door_open(ctx->door);
+	peal_kick_file_open(ctx->kick_file);
 	return 0;
 }
 
@@ -124,13 +124,13 @@ static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 {
 	struct peal_context *ctx = peal_ucontext(ib)->ctx;
 
-	peal_door_revoke(ctx->door);
+	peal_kick_file_revoke(ctx->kick_file);
 	peal_verbs_destroy_context(peal_dev(ib->device), ctx);
 }
 
 /*
- * Empty, but it must exist, because it tells the core that removal of the device need not wait
- * for programs. Nothing is left to do. The rings are plain memory that stays mapped, and the door
+ * Empty, but it must exist, because it tells the core that removal of the device need not wait for
+ * programs. Nothing is left to do. The rings are plain memory that stays mapped, and the kick file
  * is revoked with the context.
  */
 static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
@@ -256,14 +256,14 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
-	struct peal_room *room = peal_nic_room(&dev->nic, peal_verbs_context(udata));
+	struct peal_tx_quota *tx_quota = peal_nic_tx_quota(&dev->nic, peal_verbs_context(udata));
 	struct peal_ah *ah = peal_ah(ib);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
 	if (!ret && udata)
 		ret = peal_path_permit(&dev->nic.port, init->ah_attr);
 	if (!ret)
-		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), &dev->nic.port, room,
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), &dev->nic.port, tx_quota,
 				   init->ah_attr, gfp);
 	if (ret)
 		return ret;

@@ -64,7 +64,7 @@ static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
 				       struct peal_context *ctx)
 {
 	if (peal_qp_is_datagram(qp))
-		return peal_ud_attach(qp, &dev->nic.port, peal_nic_room(&dev->nic, ctx));
+		return peal_ud_attach(qp, &dev->nic.port, peal_nic_tx_quota(&dev->nic, ctx));
 	return peal_direct_attach(qp, &dev->nic.locality);
 }
 
@@ -176,7 +176,7 @@ static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_at
 	*transport = qp->direct;
 	if (!on_wire)
 		return local ? 0 : -EOPNOTSUPP;
-	ret = peal_wire_attach(qp, &dev->nic.port, peal_nic_room(&dev->nic, qp->context), attr,
+	ret = peal_wire_attach(qp, &dev->nic.port, peal_nic_tx_quota(&dev->nic, qp->context), attr,
 			       mask);
 	*transport = qp->wire;
 	return ret;

@@ -40,7 +40,7 @@ farm_sources() {
 	find "$1/kernel" -xtype l -delete
 }
 
-# make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: makes FOLDER/kernel/peal.ko and peal_door.ko.
+# make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: makes FOLDER/kernel/peal.ko and peal_kick_file.ko.
 make_modules() {
 	local folder=$1 kbuild=$2 of=
 	shift 2

@@ -26,10 +26,10 @@ FUNCTION = re.compile(r"(?:(/\*(?:[^*]|\*(?!/))*\*/)\n)?^(?!typedef|return|\t)(?
                       r"(;|\{\n.*?^\}$)", re.M | re.S)
 OPERATION = re.compile(r"(/\*(?:[^*]|\*(?!/))*\*/)\n\t[\w *]+\(\*(\w+)\)\(")
 LOCK = r"(?:the lock|(?:@?[\w.>-]+'s )?[`\w.>-]*(?:lock|mutex|control|RCU|RTNL))\b"
-SAYS_HELD = re.compile(rf"\b[Uu]nder {LOCK}|\b[Cc]aller (?:of [\w ,()]+ )?holds (?:both|`?{LOCK})|\b[Ii]nside the guard\b"
+SAYS_HELD = re.compile(rf"\b[Uu]nder {LOCK}|\b[Cc]aller (?:of [\w ,()]+ )?holds (?:both|`?{LOCK})|\b[Ii]nside the epoch\b"
                        rf"|\bwith {LOCK}`?(?: and {LOCK})? (?:of \S+ )?held|^(?:Both locks|{LOCK})[:,]")
 OF_EACH = re.compile(r"\b(?:each|every) function\b(?: but (\w+)\(\))?", re.I)
-ASSERTS = re.compile(r"\block\w*_assert|_assert_(?:\w+_)?held\(|RCU_LOCKDEP_WARN\(|ASSERT_RTNL\(|peal_guard_held\(|__must_hold\(")
+ASSERTS = re.compile(r"\block\w*_assert|_assert_(?:\w+_)?held\(|RCU_LOCKDEP_WARN\(|ASSERT_RTNL\(|peal_epoch_held\(|__must_hold\(")
 # A comment that speaks of assertions says who asserts instead.
 EXCUSES = re.compile(r"\bassert|^(?:No lock|Sleeps)")
 

@@ -3,7 +3,7 @@
 #
 # Runs the tests of the subjects below test/guest/ in virtual machines. Tests that ask for the same "vm:" options share a
 # queue, and as many machines as the processors can keep busy take tests off it, those that may take longest first. A machine
-# is booted once and runs tests on both carriers; when a test hangs or kills it, a fresh one goes on. The tests themselves
+# is booted once and runs tests on both transports; when a test hangs or kills it, a fresh one goes on. The tests themselves
 # are run by guest-tests, in the guest.
 # Needs common.sh, build.sh and results.sh.
 
@@ -61,16 +61,16 @@ vm_options() {
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
-# carriers_of SOURCE: those it runs on; PEAL_CARRIERS may exclude some.
-carriers_of() {
-	local carrier all="direct wire"
-	case $(test_option "$1" carrier) in
+# transports_of SOURCE: those it runs on; PEAL_TRANSPORTS may exclude some.
+transports_of() {
+	local transport all="direct wire"
+	case $(test_option "$1" transport) in
 	direct | any) all=direct ;;
 	wire) all=wire ;;
 	"direct, thorough wire") [[ ${PEAL_THOROUGH:-} ]] || all=direct ;;
 	esac
-	for carrier in $all; do
-		[[ " ${PEAL_CARRIERS:-direct wire} " != *" $carrier "* ]] || echo "$carrier"
+	for transport in $all; do
+		[[ " ${PEAL_TRANSPORTS:-direct wire} " != *" $transport "* ]] || echo "$transport"
 	done
 }
 
@@ -122,10 +122,10 @@ matches() {
 }
 
 # queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue}, a group for all that need the same machine. A line of
-# a queue is the limit in seconds, the carrier, the name and what to run. Groups of few tests come first, so that at the end
+# a queue is the limit in seconds, the transport, the name and what to run. Groups of few tests come first, so that at the end
 # all machines work on the largest.
 queue_tests() {
-	local list=$1 suite=$2 path carrier limit options number=1
+	local list=$1 suite=$2 path transport limit options number=1
 	local -A groups=()
 	shift 2
 	while read -r path; do
@@ -140,10 +140,10 @@ queue_tests() {
 		((machines == 1)) || limit=$((limit * 2))
 		options=$(vm_options "$path")
 		options=${options% }
-		for carrier in $(carriers_of "$path"); do
+		for transport in $(transports_of "$path"); do
 			# Packets take longer than copying.
-			[[ $carrier == direct ]] || limit=$((limit * 2))
-			groups[x$options]+="$limit $carrier $(test_name "$path") $(test_program "$path")"$'\n'
+			[[ $transport == direct ]] || limit=$((limit * 2))
+			groups[x$options]+="$limit $transport $(test_name "$path") $(test_program "$path")"$'\n'
 		done
 	done < <("$list")
 	while read -r _ options; do
@@ -226,17 +226,17 @@ watch_machine() {
 
 # judge_end GROUP RESULTS: was a test running when the machine ended? Then it failed, and the next machine takes the others.
 judge_end() {
-	local carrier name
+	local transport name
 	if [[ ! -e $2/now ]]; then
 		touch "$1/broken"
 		echo "FAIL direct guest/boot" >>"$2/done"
 		show_death "guest/boot: no test could be run" "$2"
 		return
 	fi
-	read -r _ carrier name <"$2/now"
-	! grep -q " $carrier $name\$" "$2/done" 2>/dev/null || return 0
-	echo "FAIL $carrier $name" >>"$2/done"
-	show_death "$name ($carrier): the virtual machine ended in it" "$2"
+	read -r _ transport name <"$2/now"
+	! grep -q " $transport $name\$" "$2/done" 2>/dev/null || return 0
+	echo "FAIL $transport $name" >>"$2/done"
+	show_death "$name ($transport): the virtual machine ended in it" "$2"
 }
 
 show_death() {
@@ -266,7 +266,7 @@ count_lines() {
 
 # tell_progress SUITE WORKER...: until the workers have ended, now and then a line with the tests that run.
 tell_progress() {
-	local suite=$1 now name carrier next=$((SECONDS + 30)) running
+	local suite=$1 now name transport next=$((SECONDS + 30)) running
 	shift
 	while kill -0 "$@" 2>/dev/null; do
 		sleep 1
@@ -274,9 +274,9 @@ tell_progress() {
 		next=$((SECONDS + 60))
 		running=
 		for now in "$suite"/*/machine-*/now; do
-			read -r _ carrier name 2>/dev/null <"$now" || continue
-			grep -q " $carrier $name\$" "${now%/now}/done" 2>/dev/null ||
-				running+=" $name ($carrier) for $(($(date +%s) - $(stat -c %Y "$now"))) s,"
+			read -r _ transport name 2>/dev/null <"$now" || continue
+			grep -q " $transport $name\$" "${now%/now}/done" 2>/dev/null ||
+				running+=" $name ($transport) for $(($(date +%s) - $(stat -c %Y "$now"))) s,"
 		done
 		say "running:$running $(ended_tests) of $(queued_tests) have ended, $SECONDS s"
 	done
@@ -285,7 +285,7 @@ tell_progress() {
 
 # count_results GROUP: what no machine came to has failed, too.
 count_results() {
-	local result carrier name
+	local result transport name
 	while read -r result _; do
 		case $result in
 		PASS) passed=$((passed + 1)) ;;
@@ -296,7 +296,7 @@ count_results() {
 	while read -r result name; do
 		took "$result" "$name"
 	done < <(cat "$1"/machine-*/durations 2>/dev/null)
-	while read -r _ carrier name _; do
-		grep -q -s -h " $carrier $name\$" "$1"/machine-*/done || fail "$name ($carrier): was not run"
+	while read -r _ transport name _; do
+		grep -q -s -h " $transport $name\$" "$1"/machine-*/done || fail "$name ($transport): was not run"
 	done <"$1/queue"
 }

@@ -25,12 +25,12 @@ constexpr std::uint32_t ENTRIES = 8;
 /* The upper limit of events until a peer that never says anything useful is given up. */
 constexpr unsigned PATIENCE = 20000;
 constexpr std::uint64_t SECOND = 1000000000;
-/* Early responses are kept for at least this long, and for at most twice that. */
+/* Out-of-order responses are kept for at least this long, and for at most twice that. */
 constexpr std::uint64_t KEEP = 20000000;
 
 class Run {
 	Input in_;
-	std::vector<peal_flight> flights_{ENTRIES};
+	std::vector<peal_message> flights_{ENTRIES};
 	std::unique_ptr<peal_requester> o_ = std::make_unique<peal_requester>();
 	std::unique_ptr<RequesterModel> model_;
 	std::set<Kept *> kept_;
@@ -54,7 +54,7 @@ class Run {
 		config.max_rd_atomic = static_cast<u8>(in_.below(6));
 		config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
 		config.window = windows[in_.below(8)];
-		config.keep_ns = KEEP;
+		config.reorder_ns = KEEP;
 		return config;
 	}
 	void begin()
@@ -71,7 +71,7 @@ class Run {
 	{
 		if (!model_->reliable())
 			model_->forget();
-		model_->follow(o_->trail.una);
+		model_->follow(o_->inflight.una);
 	}
 	std::size_t index_of(std::uint32_t flight) const { return flight - base_; }
 
@@ -79,7 +79,7 @@ class Run {
 
 	void post()
 	{
-		peal_message m = {};
+		peal_wr m = {};
 
 		if (peal_requester_unsent(o_.get()) || !peal_requester_has_room(o_.get()))
 			return;
@@ -109,25 +109,25 @@ class Run {
 		if (out.local) {
 			const bool well = !in_.one_in(16);
 
-			model_->local_done(index_of(out.flight), well);
-			peal_requester_local_done(o_.get(), out.flight,
+			model_->local_done(index_of(out.message), well);
+			peal_requester_local_done(o_.get(), out.message,
 						  well ? 0 : IB_WC_MW_BIND_ERR,
 						  well ? 0 : PEAL_REASON_WQE_OPCODE);
 		} else if (in_.one_in(128)) {
-			spoil(out.flight);
+			spoil(out.message);
 		}
 	}
-	peal_pause send(unsigned most)
+	peal_blocked send(unsigned most)
 	{
 		peal_outgoing out;
-		peal_pause pause = PEAL_PAUSE_NONE;
+		peal_blocked pause = PEAL_BLOCKED_NONE;
 
 		while (most-- && !pause) {
 			pause = peal_requester_next(o_.get(), now_, &out);
-			MUST(pause <= PEAL_PAUSE_FAILED);
+			MUST(pause <= PEAL_BLOCKED_FAILED);
 			if (pause)
 				break;
-			model_->check_outgoing(out, peal_requester_message(o_.get(), out.flight));
+			model_->check_outgoing(out, peal_requester_wr(o_.get(), out.message));
 			follow();
 			leave(out);
 			follow();
@@ -154,9 +154,9 @@ class Run {
 		MUST(kept_.erase(kept) == 1);
 		return std::unique_ptr<Kept>(kept);
 	}
-	void drop_early()
+	void drop_reordered()
 	{
-		while (void *handle = peal_requester_drop_early(o_.get()))
+		while (void *handle = peal_requester_drop_reordered(o_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
 	}
@@ -171,7 +171,7 @@ class Run {
 			model_->check_flushed(c);
 		MUST(model_->completed() == model_->posted());
 		MUST(peal_requester_idle(o_.get()) && peal_requester_deadline(o_.get()) == U64_MAX);
-		drop_early();
+		drop_reordered();
 		peal_requester_reset(o_.get());
 		peal_requester_set_psn(o_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
@@ -206,7 +206,7 @@ class Run {
 		}
 		p = response(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(4), psn);
 		p.payload_bytes = static_cast<u32>(
-			std::min<std::uint64_t>(mtu(), m->message.length - (at - m->psn) * mtu()));
+			std::min<std::uint64_t>(mtu(), m->wr.length - (at - m->psn) * mtu()));
 		return p;
 	}
 	peal_packet any_answer()
@@ -242,10 +242,10 @@ class Run {
 	}
 	void land(const peal_landing &landing, const peal_packet &p)
 	{
-		model_->name_landing(index_of(landing.flight));
+		model_->name_landing(index_of(landing.message));
 		model_->check_landing(landing, p);
 		if (in_.one_in(128)) {
-			spoil(landing.flight);
+			spoil(landing.message);
 			return;
 		}
 		model_->landed(landing);
@@ -293,7 +293,7 @@ class Run {
 
 		peal_requester_receive(o_.get(), &p, now_, nullptr, &landing);
 		MUST(landing.what == PEAL_LANDING_DROPPED && landing.drop == PEAL_DROP_conflict);
-		MUST(o_->trail.una == p.psn);
+		MUST(o_->inflight.una == p.psn);
 	}
 	/* Only a kept packet can have a copy. The host may find that a packet is no copy. */
 	void check_copy(const peal_landing &landing, const peal_packet &p)
@@ -305,7 +305,7 @@ class Run {
 			return;
 		MUST(peal_requester_contradict(o_.get(), p.psn, now_) == kept);
 		take_back(kept);
-		MUST(!peal_early_has(&o_->early, p.psn));
+		MUST(!peal_reorder_has(&o_->reorder, p.psn));
 	}
 	/* Packets that were acknowledged before it are acknowledged first. */
 	void follow_landing(const peal_landing &landing, const peal_packet &p)
@@ -319,14 +319,14 @@ class Run {
 			return;
 		p.flow = in_.one_in(8);
 		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
-		while (void *handle = peal_requester_take_early(o_.get())) {
+		while (void *handle = peal_requester_take_reordered(o_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->una());
 			again_ = true;
 			give(std::move(kept), true);
 		}
-		MUST(o_->early.count == kept_.size());
+		MUST(o_->reorder.count == kept_.size());
 		complete();
 	}
 

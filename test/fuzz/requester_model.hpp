@@ -16,7 +16,7 @@ namespace peal::fuzz {
 
 /* A message that was posted, and its progress. */
 struct Posted {
-	peal_message message;
+	peal_wr message;
 	std::uint64_t psn;	/* of its first packet */
 	std::uint32_t packets;	/* 0 for a local operation */
 	std::uint32_t left = 0; /* how many of these were sent, in order */
@@ -55,7 +55,7 @@ class RequesterModel {
 	{
 		return opcode == PEAL_OP_INVALID || opcode >= PEAL_OP_BIND_MW;
 	}
-	std::uint32_t packets_of(const peal_message &m) const
+	std::uint32_t packets_of(const peal_wr &m) const
 	{
 		const bool atomic = m.opcode == PEAL_OP_CMP_SWAP || m.opcode == PEAL_OP_FETCH_ADD;
 
@@ -101,7 +101,7 @@ public:
 	}
 	std::uint64_t unwrap(std::uint32_t psn) const { return una_ + peal_psn_ahead(una(), psn); }
 
-	void post(const peal_message &message)
+	void post(const peal_wr &message)
 	{
 		messages_.push_back({message, posted_psn_, packets_of(message)});
 		posted_psn_ += messages_.back().packets;
@@ -110,7 +110,7 @@ public:
 
 	/* ---- what leaves ---- */
 
-	void check_outgoing(const peal_outgoing &out, const peal_message *message)
+	void check_outgoing(const peal_outgoing &out, const peal_wr *message)
 	{
 		MUST(!failed_);
 		if (out.local)
@@ -141,7 +141,7 @@ public:
 	{
 		Posted *m = find(unwrap(p.psn));
 
-		MUST(m && m->message.index == messages_[landing_index_].message.index);
+		MUST(m && m->wr.index == messages_[landing_index_].wr.index);
 		MUST(unwrap(p.psn) == una_ && una_ < top_);
 		if (landing.what == PEAL_LANDING_ATOMIC) {
 			MUST(m->is_atomic() && !m->landings && landing.original == p.original);
@@ -149,7 +149,7 @@ public:
 		}
 		MUST(m->is_read() && landing.bytes == p.payload_bytes);
 		MUST(landing.offset == m->landed);
-		MUST(landing.offset + landing.bytes <= m->message.length);
+		MUST(landing.offset + landing.bytes <= m->wr.length);
 	}
 	void name_landing(std::size_t index) { landing_index_ = index; }
 	void landed(const peal_landing &landing)
@@ -190,7 +190,7 @@ public:
 		}
 		MUST(m.left == m.packets && m.end() <= una_);
 		if (m.is_read())
-			MUST(m.landed == m.message.length && m.landings == m.packets);
+			MUST(m.landed == m.wr.length && m.landings == m.packets);
 		if (m.is_atomic())
 			MUST(m.landings == 1);
 	}
@@ -219,22 +219,22 @@ private:
 
 	static void check_identity(const peal_completion &c, const Posted &m)
 	{
-		MUST(c.index == m.message.index && c.opcode == m.message.opcode);
-		MUST(c.flags == m.message.flags && c.length == m.message.length);
+		MUST(c.index == m.wr.index && c.opcode == m.wr.opcode);
+		MUST(c.flags == m.wr.flags && c.length == m.wr.length);
 	}
-	void check_local(const peal_message *message)
+	void check_local(const peal_wr *message)
 	{
 		Posted &m = messages_[sending_++];
 
-		MUST(m.local() && !m.executed && message->index == m.message.index);
+		MUST(m.local() && !m.executed && message->index == m.wr.index);
 		check_fence(m);
 	}
 	void check_fence(const Posted &m) const
 	{
-		if (m.message.flags & PEAL_WQE_FENCE)
+		if (m.wr.flags & PEAL_WQE_FENCE)
 			MUST(!data_outstanding());
 	}
-	void check_packet(const peal_outgoing &out, const peal_message *message)
+	void check_packet(const peal_outgoing &out, const peal_wr *message)
 	{
 		const std::uint64_t psn = out.again ? unwrap(out.header.psn) : top_;
 
@@ -242,8 +242,8 @@ private:
 		check_header(out.header);
 		Posted *m = find(psn);
 
-		MUST(m && message->index == m->message.index && !m->local());
-		MUST(carried(m->message.opcode));
+		MUST(m && message->index == m->wr.index && !m->local());
+		MUST(carried(m->wr.opcode));
 		const auto at = static_cast<std::uint32_t>(psn - m->psn);
 
 		MUST(out.offset == std::uint64_t{at} * mtu());
@@ -262,10 +262,10 @@ private:
 		const std::uint32_t span = h.length ? (h.length + mtu() - 1) / mtu() : 1;
 
 		MUST(h.opcode == PEAL_WIRE_READ_REQUEST && !h.payload_bytes);
-		MUST(h.rkey == m.message.rkey && h.remote_addr == m.message.remote_addr + offset);
-		MUST(offset + h.length <= m.message.length);
-		MUST(offset + h.length == m.message.length || h.length == span * mtu());
-		MUST(h.length || !m.message.length);
+		MUST(h.rkey == m.wr.rkey && h.remote_addr == m.wr.remote_addr + offset);
+		MUST(offset + h.length <= m.wr.length);
+		MUST(offset + h.length == m.wr.length || h.length == span * mtu());
+		MUST(h.length || !m.wr.length);
 		/*
 		 * A request stays within one segment, because no request
 		 * crosses the end of an earlier one.
@@ -277,26 +277,26 @@ private:
 	{
 		const std::uint16_t has = peal_packet_opcode(&h)->has;
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
-		const std::uint64_t rest = m.message.length - offset;
+		const std::uint64_t rest = m.wr.length - offset;
 
 		MUST(peal_opcode_transport(h.opcode) == config_.transport);
 		MUST(has & PEAL_HAS_REQUEST);
 		MUST(!(has & PEAL_HAS_FIRST) == (at != 0));
 		MUST(!(has & PEAL_HAS_LAST) == (at + 1 != m.packets));
 		if (has & PEAL_HAS_LAST)
-			MUST(peal_packet_opcode(&h)->operation == m.message.opcode);
+			MUST(peal_packet_opcode(&h)->operation == m.wr.opcode);
 		if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH))
-			MUST(h.rkey == m.message.rkey && h.remote_addr == m.message.remote_addr);
+			MUST(h.rkey == m.wr.rkey && h.remote_addr == m.wr.remote_addr);
 		if (has & PEAL_HAS_RETH)
-			MUST(h.length == m.message.length);
+			MUST(h.length == m.wr.length);
 		if (has & PEAL_HAS_IMM)
-			MUST(h.imm == m.message.imm_or_rkey);
+			MUST(h.imm == m.wr.imm_or_rkey);
 		if (has & PEAL_HAS_IETH)
-			MUST(h.inv_rkey == m.message.imm_or_rkey);
+			MUST(h.inv_rkey == m.wr.imm_or_rkey);
 		if (m.is_atomic())
 			MUST(!h.payload_bytes);
 		else if (config_.transport == PEAL_UD)
-			MUST(h.payload_bytes == m.message.length);
+			MUST(h.payload_bytes == m.wr.length);
 		else
 			MUST(h.payload_bytes == std::min<std::uint64_t>(rest, mtu()));
 		return 1;

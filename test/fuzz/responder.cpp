@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t ENTRIES = 5;
 /* The end of a run does not wait for more replies than this. */
 constexpr std::uint32_t MANY_REPLIES = 4096;
-/* Early packets are kept for at least this long, and for at most twice that. */
+/* Out-of-order packets are kept for at least this long, and for at most twice that. */
 constexpr std::uint64_t KEEP = 1000000;
 /* UC: a first packet that is this far behind is late. */
 constexpr std::int32_t LATE = 1024;
@@ -40,7 +40,7 @@ class Run {
 		config.mtu_shift = mtu_shift;
 		config.rd_atomic = static_cast<u8>(in_.below(ENTRIES + 2));
 		config.rnr_timer = in_.byte();
-		config.keep_ns = KEEP;
+		config.reorder_ns = KEEP;
 		return config;
 	}
 	void begin()
@@ -209,7 +209,7 @@ class Run {
 
 		MUST(handle == request.kept);
 		take_back(handle);
-		MUST(!peal_early_has(&r_->early, p.psn));
+		MUST(!peal_reorder_has(&r_->reorder, p.psn));
 		model_->threw_away(p.psn);
 	}
 	void check_expected(const peal_packet &p, const peal_request &request)
@@ -255,7 +255,7 @@ class Run {
 		}
 		if (request.what == PEAL_REQUEST_KEPT) {
 			MUST(handle);
-			MUST(peal_psn_ahead(model_->expected(), p.psn) < PEAL_EARLY_SLOTS);
+			MUST(peal_psn_ahead(model_->expected(), p.psn) < PEAL_REORDER_SLOTS);
 			MUST(kept_.insert(handle).second);
 			handle->since = now_;
 		} else {
@@ -317,14 +317,14 @@ class Run {
 			return;
 		p.flow = in_.one_in(8);
 		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
-		while (void *handle = peal_responder_take_early(r_.get())) {
+		while (void *handle = peal_responder_take_reordered(r_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->expected());
 			again_ = true;
 			give(std::move(kept), true);
 		}
-		MUST(r_->early.count == kept_.size());
+		MUST(r_->reorder.count == kept_.size());
 		MUST(!keeps(model_->expected()) || model_->fatal());
 	}
 
@@ -377,9 +377,9 @@ class Run {
 		peal_responder_configure(r_.get(), &config);
 		model_->configure(config);
 	}
-	void drop_early()
+	void drop_reordered()
 	{
-		while (void *handle = peal_responder_drop_early(r_.get()))
+		while (void *handle = peal_responder_drop_reordered(r_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
 		again_ = false;
@@ -389,7 +389,7 @@ class Run {
 		const std::uint32_t psn = in_.number(3);
 		const peal_responder_config config = model_->config();
 
-		drop_early();
+		drop_reordered();
 		peal_responder_reset(r_.get());
 		peal_responder_set_psn(r_.get(), psn);
 		model_ = std::make_unique<ResponderModel>(config, ENTRIES, psn);
@@ -404,7 +404,7 @@ class Run {
 
 		if (model_->fatal() || !model_->reliable())
 			return;
-		drop_early();
+		drop_reordered();
 		peal_responder_skip(r_.get(), psn, msn);
 		model_->skip(psn, msn);
 	}
@@ -470,7 +470,7 @@ public:
 			due += 2 * std::uint64_t{d.packets};
 		if (due <= MANY_REPLIES)
 			MUST(!replies(MANY_REPLIES, false));
-		drop_early();
+		drop_reordered();
 	}
 };
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: any
+# transport: any
 # timeout: 3000
 #
 # 100 MiB arrive over wires that lose, duplicate, reorder and delay packets, and rping works there. perftest runs with

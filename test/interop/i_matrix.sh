@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: any
+# transport: any
 # timeout: 1500
 #
 # The whole matrix between peal and rdma_rxe in one machine, with a veth pair between them. WIRE_KINDS names other

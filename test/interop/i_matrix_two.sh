@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: any
+# transport: any
 # timeout: 4800
 # vm: peers 2, cpus 1
 #

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 420
-# carrier: wire
+# transport: wire
 #
 # hostile/random_packets with a million packets.
 set -u

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: any
+# transport: any
 # timeout: 1200
 #
 # Runs soak.cpp for ten minutes over a wire that loses 1 % and goes down now and then. SOAK_SECONDS=7200 is the long

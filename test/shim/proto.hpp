@@ -17,7 +17,7 @@ extern "C" {
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
-#include "proto/early.h"
+#include "proto/reorder.h"
 #include "proto/icrc.h"
 #include "proto/opcode.h"
 #include "proto/packet.h"

@@ -193,12 +193,12 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		.rd_atomic = static_cast<u8>(
 			load_[!i].peer_depth ? std::max(1u, rules_[!i].max_rd_atomic) : 0),
 		.rnr_timer = rules_[!i].rnr_timer,
-		.keep_ns = KEEP,
+		.reorder_ns = KEEP,
 	};
 	auto pair =
 		std::make_unique<PealPair>(node, 0x100 * tag_ + static_cast<u32>(i), habits, 128);
 
-	pair->keep_ns = KEEP;
+	pair->reorder_ns = KEEP;
 	pair->honest = fate != Fate::FORGERY;
 	pairs[i] = std::move(pair);
 }
@@ -267,7 +267,7 @@ void Connection::begin()
 			.max_rd_atomic = static_cast<u8>(r.max_rd_atomic),
 			.timeout_ns = r.timeout_ns,
 			.window = r.window,
-			.keep_ns = KEEP,
+			.reorder_ns = KEEP,
 		};
 
 		pairs[i]->outgoing = now[i];

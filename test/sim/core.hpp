@@ -12,7 +12,7 @@ extern "C" {
 #include <linux/types.h>
 #include <rdma/peal-abi.h>
 
-#include "proto/early.h"
+#include "proto/reorder.h"
 #include "proto/icrc.h"
 #include "proto/responder.h"
 #include "proto/requester.h"

@@ -226,7 +226,7 @@ void Connection::check_victim() const
 	bool keeps = static_cast<const PealPair &>(*pairs[!reading_]).habits.keep == 1000000;
 	/*
 	 * A late packet arrives beside its copy. A peer that keeps no
-	 * early packets may answer both.
+	 * out-of-order packets may answer both.
 	 */
 	u64 windows = fate == Fate::ONE_LATE ? 2 : 1;
 	u64 most = keeps ? 2 : windows * s.rules.window + 2;

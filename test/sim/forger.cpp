@@ -25,7 +25,7 @@ void Forger::begin()
 		world_.in(world_.random.below(gap_ + 1), this, 0);
 }
 
-/* Mostly a small distance, as far as early packets are kept, and sometimes any distance. */
+/* Mostly a small distance, as far as out-of-order packets are kept, and sometimes any distance. */
 u32 Forger::ahead()
 {
 	Random &random = world_.random;

@@ -28,9 +28,9 @@ static void release(void *handle)
 
 static void release_all(peal_requester *out, peal_responder *in)
 {
-	while (void *handle = peal_requester_drop_early(out))
+	while (void *handle = peal_requester_drop_reordered(out))
 		release(handle);
-	while (void *handle = peal_responder_drop_early(in))
+	while (void *handle = peal_responder_drop_reordered(in))
 		release(handle);
 }
 
@@ -76,12 +76,12 @@ void PealPair::wake(u64 what)
 			return;
 		armed_out_ = NEVER;
 		if (!dead_ && world_.now() >= peal_requester_deadline(&out_)) {
-			bool probed = out_.repair.probe == PEAL_PROBE_SILENCE;
+			bool probed = out_.retransmit.probe == PEAL_PROBE_SILENCE;
 
 			world_.trace("%u timer", qpn);
 			peal_requester_expire(&out_, world_.now());
 			expire_early();
-			outgoing->stalls += !probed && out_.repair.probe == PEAL_PROBE_SILENCE;
+			outgoing->stalls += !probed && out_.retransmit.probe == PEAL_PROBE_SILENCE;
 		}
 		break;
 	case TIMER_IN:
@@ -131,7 +131,7 @@ void PealPair::feed()
 	while (!peal_requester_unsent(&out_) && peal_requester_has_room(&out_) &&
 	       !posted_.empty()) {
 		const Message &m = outgoing->message(posted_.front());
-		peal_message wire = m.wire;
+		peal_wr wire = m.wire;
 
 		if (m.fault == Fault::OPCODE)
 			wire.opcode = PEAL_OP_INVALID;
@@ -171,7 +171,7 @@ void PealPair::flush()
 		outgoing->completed(c.index, outgoing->message(c.index).wire.opcode, c.flags,
 				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, c.length);
 	while (!posted_.empty()) {
-		const peal_message &wire = outgoing->message(posted_.front()).wire;
+		const peal_wr &wire = outgoing->message(posted_.front()).wire;
 
 		outgoing->completed(wire.index, wire.opcode, wire.flags, WR_FLUSH_ERR,
 				    PEAL_REASON_FLUSHED, wire.length);
@@ -189,35 +189,35 @@ void PealPair::fail()
 
 bool PealPair::spoiled(const peal_outgoing &out)
 {
-	const peal_flight &flight = flights_[out.flight & out_.trail.mask];
-	const Message &m = outgoing->message(flight.message.index);
+	const peal_message &flight = flights_[out.message & out_.inflight.mask];
+	const Message &m = outgoing->message(flight.wr.index);
 
 	if (m.fault != Fault::LOCAL || m.responds() ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
 		return false;
-	peal_requester_spoil(&out_, out.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_spoil(&out_, out.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	return true;
 }
 
 void PealPair::execute_local(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(flights_[out.flight & out_.trail.mask].message.index);
+	const Message &m = outgoing->message(flights_[out.message & out_.inflight.mask].wr.index);
 
 	if (m.fault == Fault::OPCODE) {
-		peal_requester_spoil(&out_, out.flight, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
+		peal_requester_spoil(&out_, out.message, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
 		return;
 	}
 	outgoing->executed_locally(m.wire.index);
 	/* It was not executed yet, so it must not complete. */
 	if (world_.random.one_in(2))
 		complete();
-	peal_requester_local_done(&out_, out.flight, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
+	peal_requester_local_done(&out_, out.message, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
 				  m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
 }
 
 void PealPair::transmit(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(flights_[out.flight & out_.trail.mask].message.index);
+	const Message &m = outgoing->message(flights_[out.message & out_.inflight.mask].wr.index);
 	u8 *payload;
 	FramePtr made;
 
@@ -232,7 +232,7 @@ void PealPair::transmit(const peal_outgoing &out)
 bool PealPair::turn()
 {
 	peal_outgoing out{};
-	enum peal_pause pause;
+	enum peal_blocked pause;
 
 	complete();
 	if (dead_)
@@ -327,7 +327,7 @@ FramePtr PealPair::unkeep(std::map<u32, Early> &early, void *handle)
 		violation("%u gives back what it did not keep", qpn);
 	challenged_ = found->second.challenged;
 	if (&early == &early_requests_ &&
-	    world_.now() - found->second.since > 2 * keep_ns + 8 * node.habits.timer_slack + US)
+	    world_.now() - found->second.since > 2 * reorder_ns + 8 * node.habits.timer_slack + US)
 		violation("%u kept PSN %06x for %llu us", qpn, found->first,
 			  (world_.now() - found->second.since) / US);
 	early.erase(found);
@@ -388,7 +388,7 @@ void PealPair::respond(FramePtr frame)
 
 	while (frame) {
 		bool may = may_keep();
-		u32 una = out_.trail.una;
+		u32 una = out_.inflight.una;
 
 		peal_requester_receive(&out_, &frame->packet, world_.now(),
 				       may ? frame.get() : nullptr, &landing);
@@ -408,11 +408,11 @@ void PealPair::respond(FramePtr frame)
 			world_.trace("  dropped: %d%s", landing.drop,
 				     landing.duplicate ? ", duplicate" : "");
 		}
-		if (out_.trail.una != una)
-			outgoing->progressed(out_.trail.una);
+		if (out_.inflight.una != una)
+			outgoing->progressed(out_.inflight.una);
 		else
 			outgoing->heard();
-		frame = unkeep(early_responses_, peal_requester_take_early(&out_));
+		frame = unkeep(early_responses_, peal_requester_take_reordered(&out_));
 	}
 }
 
@@ -420,12 +420,12 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 {
 	if (landing.what == PEAL_LANDING_TAKEN)
 		return;
-	const peal_flight &flight = flights_[landing.flight & out_.trail.mask];
-	const Message &m = outgoing->message(flight.message.index);
+	const peal_message &flight = flights_[landing.message & out_.inflight.mask];
+	const Message &m = outgoing->message(flight.wr.index);
 
 	take_effect(frame, "placed");
 	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
-		peal_requester_spoil(&out_, landing.flight, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+		peal_requester_spoil(&out_, landing.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 		return;
 	}
 	if (landing.what == PEAL_LANDING_READ) {

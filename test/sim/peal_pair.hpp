@@ -16,7 +16,7 @@
 namespace peal::sim {
 
 struct PealHabits {
-	u32 keep = 1000000;  /* chance that an early packet may be kept, millionths */
+	u32 keep = 1000000;  /* chance that an out-of-order packet may be kept, millionths */
 	u32 turn = 16;	     /* packets sent at once */
 	u32 entries = 128;   /* of the send queue */
 	u32 reconfigure = 0; /* chance that a turn changes the window, millionths */
@@ -27,7 +27,7 @@ class PealPair : public Pair {
 
 	peal_requester out_{};
 	peal_responder in_{};
-	std::vector<peal_flight> flights_;
+	std::vector<peal_message> flights_;
 	std::vector<peal_resource> resources_;
 	std::deque<u32> posted_; /* not passed to the core yet */
 	u64 armed_out_ = NEVER, armed_in_ = NEVER;
@@ -73,7 +73,7 @@ public:
 	PealHabits habits;
 	static u64 kept;    /* frames that the core keeps */
 	static u64 guessed; /* forged frames that took effect like real ones */
-	u64 keep_ns = 0;
+	u64 reorder_ns = 0;
 	bool honest = true; /* no packet for this queue pair is forged or changed */
 
 	PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources);

@@ -37,7 +37,7 @@ void PealPair::request(FramePtr frame)
 			world_.trace("  dropped: %d%s", request.drop,
 				     request.duplicate ? ", duplicate" : "");
 		}
-		frame = unkeep(early_requests_, peal_responder_take_early(&in_));
+		frame = unkeep(early_requests_, peal_responder_take_reordered(&in_));
 	}
 }
 

@@ -36,7 +36,7 @@ enum class Fault : u8 {
 
 struct Message {
 	u64 id = 0;
-	peal_message wire{};
+	peal_wr wire{};
 	Range *remote = nullptr, *local = nullptr;
 	Fault fault = Fault::NONE;
 	u64 fault_offset = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A queue pair as other vendors build them. It keeps no early packets, goes
+ * A queue pair as other vendors build them. It keeps no out-of-order packets, goes
  * back N, has one timer and acknowledges every request. Reliable connections only.
  * It shows that the core works with peers that are not its own.
  *

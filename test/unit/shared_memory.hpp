@@ -43,8 +43,8 @@ struct Page {
 
 	explicit Page(std::size_t bytes)
 	{
-		bytes = (bytes + PEAL_LINE - 1) / PEAL_LINE * PEAL_LINE;
-		memory.reset(static_cast<std::byte *>(std::aligned_alloc(PEAL_LINE, bytes)));
+		bytes = (bytes + PEAL_CACHE_LINE - 1) / PEAL_CACHE_LINE * PEAL_CACHE_LINE;
+		memory.reset(static_cast<std::byte *>(std::aligned_alloc(PEAL_CACHE_LINE, bytes)));
 		std::memset(memory.get(), 0, bytes);
 	}
 	std::byte *data() const { return memory.get(); }

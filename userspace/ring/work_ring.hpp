@@ -47,10 +47,10 @@ class WorkRing {
 	 * The poster writes these. They have a cache line of their own, because the poster and
 	 * the poller may run on two CPUs.
 	 */
-	alignas(PEAL_LINE) std::uint32_t head_ = 0;
+	alignas(PEAL_CACHE_LINE) std::uint32_t head_ = 0;
 	std::uint32_t cached_tail_ = 0;
 	/* The poller writes this. */
-	alignas(PEAL_LINE) std::atomic<std::uint32_t> tail_ = 0;
+	alignas(PEAL_CACHE_LINE) std::atomic<std::uint32_t> tail_ = 0;
 
 public:
 	/* Makes a ring without entries. It has no room and completes no WQE. */

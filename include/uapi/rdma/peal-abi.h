@@ -14,7 +14,7 @@
  *  - The writer stores zero in a reserved field. The reader refuses other values.
  *  - A structure may grow only at its end. A reader accepts a longer one.
  *  - Every shared word has exactly one writer, which is named next to it. Words
- *    with different writers are PEAL_LINE bytes apart.
+ *    with different writers are PEAL_CACHE_LINE bytes apart.
  *  - "release X" and "acquire X" name the two halves of barrier pair X.
  *    Documentation/memory-ordering.rst explains each pair.
  *  - Slots and rings are 8-byte aligned, mappings are page aligned.
@@ -33,7 +33,7 @@
 #define PEAL_ABI_VERSION	3
 
 /* Two cache lines, because the adjacent-line prefetcher loads lines in pairs. */
-#define PEAL_LINE		128
+#define PEAL_CACHE_LINE		128
 
 /* Limits that determine the layout. query_device returns the limits of a device. */
 #define PEAL_MAX_SGE		32
@@ -142,7 +142,7 @@ struct peal_recv_wqe {
 struct peal_ring_ctl {
 	/* Written by the program: WQEs posted. Store with release A after the WQEs. */
 	__u32 producer;
-	__u8  pad0[PEAL_LINE - 4];
+	__u8  pad0[PEAL_CACHE_LINE - 4];
 	/*
 	 * Written by the kernel: WQEs taken. This is informative. A program may
 	 * reuse a slot only when it has polled the completion that covers it, as
@@ -151,7 +151,7 @@ struct peal_ring_ctl {
 	 * and stores the producer index here, and both sides continue from it.
 	 */
 	__u32 consumer;
-	__u8  pad1[PEAL_LINE - 4];
+	__u8  pad1[PEAL_CACHE_LINE - 4];
 	/*
 	 * Written by the kernel. The program loads it after each post, with the
 	 * full barrier C between the store of producer and this load. On a
@@ -161,7 +161,7 @@ struct peal_ring_ctl {
 	 * removed; peal_doorbell.engine tells that.
 	 */
 	__u32 flags;
-	__u8  pad2[PEAL_LINE - 4];
+	__u8  pad2[PEAL_CACHE_LINE - 4];
 };
 
 /*
@@ -231,14 +231,14 @@ struct peal_cq_ctl {
 	 * them. The kernel loads it only when the completion queue seems full.
 	 */
 	__u32 consumer;
-	__u8  pad0[PEAL_LINE - 4];
+	__u8  pad0[PEAL_CACHE_LINE - 4];
 	/*
 	 * Written by the program: (armings << PEAL_CQ_ARM_SHIFT) | kind. The
 	 * kernel raises at most one event for each value. Program: store arm, full
 	 * barrier E, poll once more. Kernel: store CQE, full barrier E, load arm.
 	 */
 	__u32 arm;
-	__u8  pad1[PEAL_LINE - 4];
+	__u8  pad1[PEAL_CACHE_LINE - 4];
 	/*
 	 * Written by the kernel before it raises an event: the value of arm that
 	 * the event is for. The kernel does not read it. Only the last value of arm
@@ -247,7 +247,7 @@ struct peal_cq_ctl {
 	 * differs from this word.
 	 */
 	__u32 fired;
-	__u8  pad2[PEAL_LINE - 4];
+	__u8  pad2[PEAL_CACHE_LINE - 4];
 };
 
 #define PEAL_CQ_RING_OFFSET	384
@@ -288,7 +288,7 @@ enum peal_engine_state {
 
 struct peal_doorbell {
 	__u32 engine;		/* written by the kernel: enum peal_engine_state */
-	__u8  pad0[PEAL_LINE - 4];
+	__u8  pad0[PEAL_CACHE_LINE - 4];
 	__u64 bits[PEAL_DB_WORDS]; /* set by the program, cleared by the kernel */
 };
 
@@ -462,19 +462,19 @@ PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, ah_index) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_atomic_seg) == 16);
 PEAL_ABI_ASSERT_(sizeof(struct peal_bind_seg) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_recv_wqe) == 16);
-PEAL_ABI_ASSERT_(sizeof(struct peal_ring_ctl) == 3 * PEAL_LINE);
-PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, consumer) == PEAL_LINE);
-PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, flags) == 2 * PEAL_LINE);
-PEAL_ABI_ASSERT_(sizeof(struct peal_qp_ctl) == 6 * PEAL_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_ring_ctl) == 3 * PEAL_CACHE_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, consumer) == PEAL_CACHE_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, flags) == 2 * PEAL_CACHE_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_qp_ctl) == 6 * PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_cqe) == 64);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, kind) == 28);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, flags) == 63);
 PEAL_ABI_ASSERT_(sizeof(struct peal_cq_ctl) == PEAL_CQ_RING_OFFSET);
-PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_LINE);
-PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, fired) == 2 * PEAL_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_CACHE_LINE);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, fired) == 2 * PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(PEAL_CQ_RING_OFFSET % sizeof(struct peal_cqe) == 0);
-PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, bits) == PEAL_LINE);
-PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_LINE + 8 * PEAL_DB_WORDS);
+PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, bits) == PEAL_CACHE_LINE);
+PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_CACHE_LINE + 8 * PEAL_DB_WORDS);
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 300
-# carrier: any
+# transport: any
 #
 # Two devices of one kernel in two network namespaces. They go direct when, and only while, packets between them are
 # shown to pass: not before an administrator has allowed it between namespaces, not when either side has switched it
@@ -44,7 +44,7 @@ trap 'scope netns' EXIT
 switch 1 1
 carried=$(run_checked) || fail "by default: $carried"
 ((carried == 0)) || fail "between two namespaces $carried messages went direct by default"
-asked=$(($(counter peal_a reach_asked) + $(counter peal_b reach_asked)))
+asked=$(($(counter peal_a locality_challenges) + $(counter peal_b locality_challenges)))
 ((asked == 0)) || fail "a device asked $asked times for another that it must not use"
 echo "packets between two namespaces by default"
 
@@ -90,7 +90,7 @@ peal_down peal_d
 ip link delete near_c
 
 scope host
-build/user/test/guest/two_devices || fail "requests were lost by a change of carrier"
+build/user/test/guest/two_devices || fail "requests were lost by a change of transport"
 
 for ends in "0 0" "0 1" "1 0"; do
 	# shellcheck disable=SC2086 # two words
@@ -100,7 +100,7 @@ for ends in "0 0" "0 1" "1 0"; do
 done
 switch 1 1
 carried=$(run_checked) || fail "$carried"
-((carried > 0)) || fail "nothing went direct: asked $(counter peal_a reach_asked), answered $(counter peal_b reach_answered)"
+((carried > 0)) || fail "nothing went direct: asked $(counter peal_a locality_challenges), answered $(counter peal_b locality_responses)"
 echo "direct when both allow it: $carried messages"
 
 # A firewall that lets no RoCE packet in: nothing arrives, by no way.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 400
-# carrier: any
+# transport: any
 #
 # The proof that two devices are in one kernel. Messages go direct for as long as packets pass both ways, and nothing
 # else keeps them so: not programs with CAP_NET_RAW in one namespace or in both, which forge answers or relay the
@@ -12,7 +12,7 @@ source "$(dirname "$0")/../helpers/wire.sh"
 require ib_write_bw nft setpriv
 verify=build/user/test/interop/verify
 option=build/user/userspace/tools/peal-option
-forge=$(dirname "$0")/../helpers/reach_forge.py
+forge=$(dirname "$0")/../helpers/locality_forge.py
 [[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
 
 of_both() { echo $(($(counter peal_a "$1") + $(counter peal_b "$1"))); }
@@ -130,12 +130,12 @@ run_delayed() {
 	echo $(($(of_both direct_messages) - before))
 }
 
-late=$(of_both reach_late)
+late=$(of_both locality_late)
 carried=$(run_delayed 400) || fail "$carried"
 ((carried == 0)) || fail "answers after 800 ms proved something: $carried messages went direct"
-(($(of_both reach_late) > late)) || fail "no answer was late"
+(($(of_both locality_late) > late)) || fail "no answer was late"
 echo "late answers do not count"
 carried=$(run_delayed 5) || fail "$carried"
-((carried > 0)) || fail "answers after 10 ms proved nothing: asked $(of_both reach_asked), late $(of_both reach_late)"
+((carried > 0)) || fail "answers after 10 ms proved nothing: asked $(of_both locality_challenges), late $(of_both locality_late)"
 echo "answers in time do: $carried messages direct"
 wire_down

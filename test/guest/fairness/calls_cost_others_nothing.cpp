@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
-// carrier: direct
+// transport: direct
 /*
  * The calls of one program cost other programs nothing beside the time that they take.
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // vm: icount
 // timeout: 300
-// carrier: any
+// transport: any
 /*
  * A kick keeps its caller in the kernel for a bounded time. The test counts instructions, because
  * the guest's clock counts those (scripts/vm --icount).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
-// carrier: wire
+// transport: wire
 /*
  * Packets of one program that wait in transmit queues stop no other program.
  *

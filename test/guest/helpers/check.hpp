@@ -96,9 +96,9 @@ inline bool is_peal(const std::string &name = device_name())
 /* Whether messages to the device itself are packets. scripts/test runs most tests both ways. */
 inline bool on_wire()
 {
-	const char *carrier = std::getenv("PEAL_CARRIER");
+	const char *transport = std::getenv("PEAL_TRANSPORT");
 
-	return !is_peal() || (carrier && std::string(carrier) == "wire");
+	return !is_peal() || (transport && std::string(transport) == "wire");
 }
 
 /* Whether `scripts/test all` runs. Otherwise a test leaves out parts that add little. */

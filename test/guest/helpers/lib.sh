@@ -114,10 +114,10 @@ interface_up() {
 
 set_direct() {
 	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct "$2" ||
-		fail "cannot set the direct carrier of $1 to $2"
+		fail "cannot set the direct transport of $1 to $2"
 }
 
-# direct_off DEVICE: sends everything as packets, also messages to the device itself. PEAL_CARRIER=wire asks for this.
+# direct_off DEVICE: sends everything as packets, also messages to the device itself. PEAL_TRANSPORT=wire asks for this.
 direct_off() { set_direct "$1" 0; }
 
 direct_on() { set_direct "$1" 1; }
@@ -126,7 +126,7 @@ direct_on() { set_direct "$1" 1; }
 peal_up() {
 	local device=${1:-peal0} netdev=${2:-veth0}
 	device_exists "$device" || rdma link add "$device" type peal netdev "$netdev" || fail "cannot make $device"
-	[[ ${PEAL_CARRIER:-} != wire ]] || direct_off "$device"
+	[[ ${PEAL_TRANSPORT:-} != wire ]] || direct_off "$device"
 	wait_for device_ready "$device" || fail "$device is not ready: $(device_state "$device")"
 }
 

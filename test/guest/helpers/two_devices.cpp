@@ -37,9 +37,9 @@ void cut(bool on)
 			    " dev wire_" + end + " root netem loss 100%") == 0);
 }
 
-std::uint64_t messages(const std::string &carrier)
+std::uint64_t messages(const std::string &transport)
 {
-	return counter(carrier + "_messages", "peal_a");
+	return counter(transport + "_messages", "peal_a");
 }
 
 /* Two ends that are connected to each other. */

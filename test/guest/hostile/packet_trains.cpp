@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // vm: cpus 1
-// carrier: wire
+// transport: wire
 /*
  * Trains of forged packets make a device do a bounded amount of work before their sender continues.
  * They come from a UDP socket of this host, with segmentation.
@@ -246,7 +246,7 @@ TEST_CASE("what waited for a train does not take effect all at once")
 	Forger forger;
 
 	static_assert(few * early * mtu > 4 * budget);
-	const auto kept = counter("early_kept");
+	const auto kept = counter("reorder_kept");
 	while (victims.size() < few) {
 		auto &victim =
 			*victims.emplace_back(std::make_unique<Victim>(device, IBV_MTU_4096));
@@ -256,7 +256,7 @@ TEST_CASE("what waited for a train does not take effect all at once")
 			forger.send(victim.access(write_only, victim.psn + n, area, mtu));
 		train.push_back(victim.access(write_only, victim.psn, area, 4));
 	}
-	REQUIRE(eventually([&] { return counter("early_kept") - kept == few * early; }));
+	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * early; }));
 	const auto executed = [&] {
 		std::uint64_t sum = 0;
 
@@ -287,10 +287,11 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 	std::vector<std::unique_ptr<Victim>> victims;
 	Forger forger;
 
-	/* One early packet among some that repeat what is known. Together they fill pages. */
+	/* One out-of-order packet among some that repeat what is known. Together they fill pages.
+	 */
 	while (victims.size() < few)
 		victims.push_back(std::make_unique<Victim>(device, IBV_MTU_1024));
-	const auto kept = counter("early_kept");
+	const auto kept = counter("reorder_kept");
 	const auto available = meminfo("MemAvailable");
 	for (const auto &victim : victims) {
 		for (std::uint32_t n = 1; n <= early; n++) {
@@ -302,7 +303,7 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 			forger.send_train(train);
 		}
 	}
-	REQUIRE(eventually([&] { return counter("early_kept") - kept == few * early; }));
+	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * early; }));
 	const auto held = available - meminfo("MemAvailable");
 	std::printf("%ld KiB held for %u packets\n", held, few * early);
 	CHECK(held < few * early * 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// carrier: wire
+// transport: wire
 /*
  * Forged packets arrive before their turn. A queue pair keeps only some of them, and a device keeps
  * a bounded number.
@@ -62,7 +62,8 @@ class EarlyVictim {
 	}
 
 public:
-	static constexpr std::uint64_t slots = 127; /* of early packets, on the responder's side */
+	static constexpr std::uint64_t slots =
+		127; /* of out-of-order packets, on the responder's side */
 
 	explicit EarlyVictim(Device &device) : end_(device, small())
 	{
@@ -80,17 +81,18 @@ public:
 	/* Return: how many of that many further packets it keeps. */
 	std::uint64_t keeps(std::uint64_t packets, std::uint32_t bytes)
 	{
-		const auto kept = counter("early_kept"), refused = counter("drop_sequence");
+		const auto kept = counter("reorder_kept"), refused = counter("drop_sequence");
 		std::vector<Bytes> frames;
 
 		while (frames.size() < packets)
 			frames.push_back(next_frame(bytes));
 		wire_.send(frames);
 		CHECK(eventually([&] {
-			return counter("early_kept") - kept + counter("drop_sequence") - refused ==
+			return counter("reorder_kept") - kept + counter("drop_sequence") -
+				       refused ==
 			       packets;
 		}));
-		return counter("early_kept") - kept;
+		return counter("reorder_kept") - kept;
 	}
 };
 
@@ -209,7 +211,7 @@ TEST_CASE("a packet that is planted ahead does not take the place of the real on
 	make_neighbours();
 	Device device;
 	Target target(device);
-	const Growth kept("early_kept"), conflicts("drop_conflict");
+	const Growth kept("reorder_kept"), conflicts("drop_conflict");
 
 	target.send(Target::stranger, 1, forged);
 	target.send(Target::stranger, 2, forged);
@@ -229,7 +231,7 @@ TEST_CASE("of two packets with one number that differ neither is taken")
 	make_neighbours();
 	Device device;
 	Target target(device);
-	const Growth kept("early_kept"), conflicts("drop_conflict"), lost("early_lost"),
+	const Growth kept("reorder_kept"), conflicts("drop_conflict"), lost("reorder_lost"),
 		copies("drop_sequence");
 
 	/* The stranger has guessed the port, too. */
@@ -259,7 +261,7 @@ TEST_CASE("a packet that is planted on an idle connection is given up")
 	make_neighbours();
 	Device device;
 	Target target(device);
-	const Growth kept("early_kept"), lost("early_lost");
+	const Growth kept("reorder_kept"), lost("reorder_lost");
 
 	for (std::uint32_t ahead = 1; ahead < 128; ahead++)
 		target.send(Target::peer, ahead, forged);
@@ -283,7 +285,7 @@ TEST_CASE("what is kept does not hold the IPsec state that it came by")
 	REQUIRE(module_users("esp4") == 1);
 	Device device;
 	Target target(device);
-	const Growth kept("early_kept"), lost("early_lost");
+	const Growth kept("reorder_kept"), lost("reorder_lost");
 
 	target.send_in_esp(Target::peer, 1, real, 0x777);
 	CHECK(kept.is(1));

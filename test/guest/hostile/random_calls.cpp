@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// carrier: direct, thorough wire
+// transport: direct, thorough wire
 // timeout: 240
 /*
  * A program does anything that it may do with the device's files and mappings. It makes commands

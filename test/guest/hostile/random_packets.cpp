@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 150
-// carrier: wire
+// transport: wire
 /*
  * A live device receives random and mutated packets of every opcode, pad and length, with PSNs near
  * the window, most with a right ICRC. Some go to queue pairs that take them for their peer's, some
@@ -608,7 +608,7 @@ void print_counters()
 				 "drop_length",
 				 "drop_rights",
 				 "drop_resource",
-				 "early_kept",
+				 "reorder_kept",
 				 "duplicates",
 				 "naks_sent_sequence",
 				 "naks_sent_invalid",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
-// carrier: any
+// transport: any
 /*
  * Send rings of UD queue pairs with entries that no libibverbs would write.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// carrier: direct, thorough wire
+// transport: direct, thorough wire
 // timeout: 600
 /*
  * Out of memory at every step: each verb that makes something is called again and

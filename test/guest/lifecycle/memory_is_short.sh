@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 60
-# carrier: direct
+# transport: direct
 #
 # peal's works run while memory is short, because storage may depend on them. The test checks that each workqueue of
 # peal has a rescuer thread (WQ_MEM_RECLAIM), which runs works when no other thread can be made.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
-# carrier: wire
+# transport: wire
 #
 # What the stack does to a device at work: its namespace ends, packets wait in a queue for longer than the module
 # lives, a VLAN goes away, the queue is slow or leads straight back, the link flaps, rules and rdma_rxe are there too.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: direct, thorough wire
+# transport: direct, thorough wire
 # timeout: 120
 #
 # The libibverbs of Debian 13 loads the provider that was built against it, and passes data. The test runs on the

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 600
-# carrier: any
+# transport: any
 # vm: bare
 #
 # The measurements of scripts/demo, one round: every test gives a figure for both devices, each is shown when it is there and

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: direct, thorough wire
+# transport: direct, thorough wire
 # timeout: 60
 #
 # The options of a device can be read, set and refused through generic netlink, and they take effect. ibv_devinfo shows

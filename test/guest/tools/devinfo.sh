@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# carrier: direct, thorough wire
+# transport: direct, thorough wire
 # timeout: 30
 #
 # The standard tools describe the device correctly: ibv_devinfo, and rdma link, resource and statistic. Unlike in other tests,

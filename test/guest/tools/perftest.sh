@@ -25,8 +25,8 @@ pair() {
 	echo "ok: $*"
 }
 
-# The options of perftest lead to the same calls on both carriers. On the wire the sizes and one of each suffice.
-if [[ ${PEAL_CARRIER:-} == wire ]] && ! thorough; then
+# The options of perftest lead to the same calls on both transports. On the wire the sizes and one of each suffice.
+if [[ ${PEAL_TRANSPORT:-} == wire ]] && ! thorough; then
 	for tool in ib_write_bw ib_read_bw ib_send_bw; do
 		pair "$tool" -n 200 -s 64
 		pair "$tool" -n 200 -s 65537

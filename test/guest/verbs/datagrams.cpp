@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
-// carrier: any
+// transport: any
 /*
  * Datagrams between UD queue pairs of one device.
  *

@@ -11,6 +11,6 @@ modinfo peal_ktest peal_kfail >/dev/null || fail "peal_ktest.ko and peal_kfail.k
 modprobe peal_kfail || fail "peal_kfail does not load: $(dmesg | tail -n 1)"
 trap 'rmmod peal_kfail' EXIT
 wire=0
-[[ ${PEAL_CARRIER:-direct} != wire ]] || wire=1
+[[ ${PEAL_TRANSPORT:-direct} != wire ]] || wire=1
 modprobe peal_ktest wire=$wire || fail "a kernel user's test failed: $(dmesg | grep 'peal_ktest: line' | tail -n 1)"
 rmmod peal_ktest || fail "peal_ktest does not unload"

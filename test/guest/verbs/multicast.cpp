@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 60
-// carrier: any
+// transport: any
 /*
  * Multicast groups: attach, detach, and delivery to the members.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// carrier: both
+// transport: both
 /*
  * The walks of Documentation/data-path.rst are what the kernel does.
  *
@@ -30,7 +30,8 @@ public:
 	Graph()
 	{
 		must(!write_tracing("set_ftrace_filter", ":mod:peal\n"), "trace peal.ko");
-		must(!write_tracing("set_ftrace_filter", ":mod:peal_door\n"), "trace peal_door.ko");
+		must(!write_tracing("set_ftrace_filter", ":mod:peal_kick_file\n"),
+		     "trace peal_kick_file.ko");
 		must(!write_tracing("set_ftrace_pid", std::to_string(gettid()) + "\n"),
 		     "trace this thread");
 		must(!write_tracing("current_tracer", "function_graph\n"),
@@ -217,8 +218,8 @@ TEST_CASE("a WRITE and a SEND pass the functions that the page names")
 	Device device;
 	Pair pair(device);
 
-	check_walk("write", below(second(pair, IBV_WR_RDMA_WRITE), "peal_door_ioctl"), 12, 10);
-	check_walk("send", below(second(pair, IBV_WR_SEND), "peal_door_ioctl"), 14, 10);
+	check_walk("write", below(second(pair, IBV_WR_RDMA_WRITE), "peal_kick_file_ioctl"), 12, 10);
+	check_walk("send", below(second(pair, IBV_WR_SEND), "peal_kick_file_ioctl"), 14, 10);
 }
 
 TEST_CASE("a received request passes the functions that the page names")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
-# carrier: any
+# transport: any
 #
 # Other programs can read the packets on the wire. The test captures packets with every opcode, over IPv4, IPv6 and a
 # VLAN, with every NAK that can be provoked. check_capture.py checks lengths, padding and ICRC. Wireshark's dissector

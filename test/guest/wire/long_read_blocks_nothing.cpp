@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// carrier: wire
+// transport: wire
 /*
  * A message waits only for messages that it depends on.
  *

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 180
-# carrier: any
+# transport: any
 #
 # The peer netdev and this host send frames of every shape, right and wrong (wire_drop.py). Each frame is taken, or is
 # dropped and counted with its reason, or is left to its other receiver. No queue pair is connected, because other tests

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 120
-# carrier: wire
+# transport: wire
 #
 # Netfilter sees the right cgroup in each packet. The packets of a program carry the cgroup in which it opened the
 # device. Those of the connection manager carry the root cgroup. No packet carries the cgroup of the administrator that

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 300
-# carrier: any
+# transport: any
 #
 # Two VRFs, and the part of the namespace that is in no VRF, have the same IPv4 and IPv6 addresses, and so have their
 # peers. Each has a device of its own, and all devices move different data at the same time. Every packet reaches the

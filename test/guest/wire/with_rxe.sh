@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
-# carrier: any
+# transport: any
 #
 # peal in a network namespace works with rdma_rxe in the first one. The test runs every operation with checked data,
 # each end once as the client. It runs the connection manager, and perftest's READs and atomics, whose client uses the

@@ -12,7 +12,7 @@
 namespace peal::test {
 
 class PostedRing {
-	Exactly ctl_{sizeof(peal_ring_ctl), PEAL_LINE}, slots_;
+	Exactly ctl_{sizeof(peal_ring_ctl), PEAL_CACHE_LINE}, slots_;
 
 public:
 	const std::uint32_t entries, stride;

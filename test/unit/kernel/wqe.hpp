@@ -108,7 +108,7 @@ inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
  * Checks the rules that every result obeys, whatever the slot contained and still contains.
  * It looks at the private copy only. `slot` is just an address here.
  */
-inline bool is_consistent(const peal_send &send, const peal_wqe_limits &limits,
+inline bool is_consistent(const peal_wqe &send, const peal_wqe_limits &limits,
 			  const std::uint8_t *slot)
 {
 	if (send.opcode == 0 || send.opcode >= PEAL_OP_COUNT || send.flags & ~PEAL_WQE_FLAGS ||

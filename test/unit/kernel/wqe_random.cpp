@@ -57,7 +57,7 @@ std::uint64_t scribble(Random &random, std::size_t word)
 TEST_CASE("a slot is large enough for whatever parsing reads", "[wqe]")
 {
 	BeforeTheWall wall;
-	peal_send send;
+	peal_wqe send;
 
 	for (std::uint32_t max_sge = 0; max_sge <= PEAL_MAX_SGE; ++max_sge) {
 		for (std::uint32_t max_inline : inline_caps) {
@@ -88,7 +88,7 @@ TEST_CASE("random sends are accepted exactly if they are well-formed", "[wqe]")
 		const peal_wqe_limits limits = caps.limits();
 		const Exactly memory(caps.stride());
 		const SendView view{memory.data()};
-		peal_send send;
+		peal_wqe send;
 
 		std::memset(&send, 0xa5, sizeof(send));
 		scramble(random, view, caps);
@@ -118,7 +118,7 @@ TEST_CASE("bytes that are merely random read nothing outside the slot", "[wqe]")
 		const SendCaps caps = random_caps(random);
 		const peal_wqe_limits limits = caps.limits();
 		const Exactly memory(caps.stride());
-		peal_send send;
+		peal_wqe send;
 
 		random.fill(memory.data(), caps.stride());
 		if (!peal_wqe_parse_send(memory.data(), &limits, &send) &&
@@ -147,7 +147,7 @@ TEST_CASE("a slot that changes while it is parsed gives consistent values", "[wq
 		}
 	});
 	for (unsigned round = 0; accepted < enough || refused < enough; ++round) {
-		peal_send send;
+		peal_wqe send;
 
 		/* Both threads may share one CPU. */
 		if (round % 4096 == 0)

@@ -22,7 +22,7 @@ struct Sender {
 	peal_wqe_limits limits = caps.limits();
 	Exactly memory{caps.stride()};
 	SendView view{memory.data()};
-	peal_send send{};
+	peal_wqe send{};
 
 	explicit Sender(unsigned opcode = PEAL_OP_SEND, SendCaps wanted = {}) : caps(wanted)
 	{

@@ -58,7 +58,7 @@ const std::map<unsigned, Known> known = {
 	{0x64, {20, PEAL_OP_SEND, 'o', 'r', true}},
 	{0x65, {24, PEAL_OP_SEND_IMM, 'o', 'r', true}},
 	/* Our opcode, from the manufacturers' range. It goes to neither half of a connection. */
-	{PEAL_OPCODE_PROBE, {12, 0, 'o', '-', true}},
+	{PEAL_OPCODE_CHALLENGE, {12, 0, 'o', '-', true}},
 };
 
 bool begins(const Known &row)

@@ -39,7 +39,7 @@ inline peal_requester_config plain_config()
 	config.max_rd_atomic = 4;
 	config.timeout_ns = TIMEOUT;
 	config.window = 128;
-	config.keep_ns = KEEP;
+	config.reorder_ns = KEEP;
 	return config;
 }
 
@@ -89,7 +89,7 @@ inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
 }
 
 class Requester {
-	std::vector<peal_flight> flights_;
+	std::vector<peal_message> flights_;
 	std::unique_ptr<peal_requester> out_ = std::make_unique<peal_requester>();
 	std::uint32_t posted_ = 0;
 
@@ -113,16 +113,16 @@ public:
 		peal_requester_configure(out_.get(), &config);
 	}
 
-	void post(const peal_message &message)
+	void post(const peal_wr &message)
 	{
 		REQUIRE(peal_requester_has_room(out_.get()));
 		peal_requester_post(out_.get(), &message);
 		++posted_;
 	}
-	peal_message message(unsigned opcode, std::uint64_t length = 1,
-			     unsigned flags = PEAL_WQE_SIGNALED) const
+	peal_wr message(unsigned opcode, std::uint64_t length = 1,
+			unsigned flags = PEAL_WQE_SIGNALED) const
 	{
-		peal_message m = {};
+		peal_wr m = {};
 
 		m.opcode = static_cast<u8>(opcode);
 		m.flags = static_cast<u8>(flags);
@@ -140,13 +140,13 @@ public:
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
 	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
 
-	peal_pause next() { return peal_requester_next(out_.get(), now, &out); }
+	peal_blocked next() { return peal_requester_next(out_.get(), now, &out); }
 	/* Sends all packets that may be sent now. Return: their PSNs, as numbers of a test. */
 	std::vector<std::uint32_t> send()
 	{
 		std::vector<std::uint32_t> sent;
 
-		for (int i = 0; i < 100000 && next() == PEAL_PAUSE_NONE; ++i) {
+		for (int i = 0; i < 100000 && next() == PEAL_BLOCKED_NONE; ++i) {
 			REQUIRE_FALSE(out.local);
 			sent.push_back((out.header.psn - FIRST_PSN) & PEAL_PSN_MASK);
 		}
@@ -154,17 +154,17 @@ public:
 	}
 	peal_outgoing send_one()
 	{
-		REQUIRE(next() == PEAL_PAUSE_NONE);
+		REQUIRE(next() == PEAL_BLOCKED_NONE);
 		return out;
 	}
 	/* Return: the reason why next() has nothing to send. */
-	peal_pause pause()
+	peal_blocked pause()
 	{
-		peal_pause why;
+		peal_blocked why;
 
 		do
 			why = next();
-		while (why == PEAL_PAUSE_NONE);
+		while (why == PEAL_BLOCKED_NONE);
 		return why;
 	}
 
@@ -211,7 +211,7 @@ public:
 		peal_completion completion;
 		std::uint32_t n = 0;
 
-		while (!peal_trail_is_lost(&out_->trail, out_->trail.tail) &&
+		while (!peal_inflight_is_lost(&out_->inflight, out_->inflight.tail) &&
 		       complete(&completion)) {
 			REQUIRE(completion.status == IB_WC_SUCCESS);
 			REQUIRE(completion.reason == PEAL_REASON_NONE);
@@ -230,7 +230,7 @@ public:
 		CHECK(completion.reason == reason);
 		CHECK(completion.index == 100 + completions);
 		CHECK_FALSE(complete(&completion));
-		CHECK(next() == PEAL_PAUSE_FAILED);
+		CHECK(next() == PEAL_BLOCKED_FAILED);
 		CHECK(deadline() == U64_MAX);
 	}
 	std::uint32_t completions = 0;

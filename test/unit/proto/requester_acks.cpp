@@ -56,8 +56,8 @@ TEST_CASE("what never left is not answered", "[acks]")
 			CHECK_FALSE(r.landing.duplicate);
 		}
 	}
-	CHECK(r->trail.una == psn(0));
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r->inflight.una == psn(0));
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 }
 
 TEST_CASE("only responses are taken", "[acks]")
@@ -95,7 +95,7 @@ TEST_CASE("an ACK behind a READ does not complete it, and its loss is noticed", 
 	CHECK(r.send() == Psns{0, 1, 5, 6});
 	r.receive(ack(5));
 	CHECK(r.completed() == 1);
-	CHECK(r->trail.una == psn(1));
+	CHECK(r->inflight.una == psn(1));
 	/* It may be late, so only after a while it is requested again, and nothing else is. */
 	CHECK(r.send().empty());
 	CHECK(r.wait() == Psns{1});
@@ -104,7 +104,7 @@ TEST_CASE("an ACK behind a READ does not complete it, and its loss is noticed", 
 	for (std::uint32_t i = 1; i < 5; ++i)
 		r.receive_and_land(read_response(i));
 	CHECK(r.completed() == 2);
-	CHECK(r->trail.una == psn(6));
+	CHECK(r->inflight.una == psn(6));
 	r.receive(ack(6));
 	CHECK(r.completed() == 1);
 }
@@ -150,7 +150,7 @@ TEST_CASE("NAKs cover what is before them", "[acks]")
 		r.send();
 		r.receive(make(2));
 		CHECK(r.completed() == 1);
-		CHECK(r->trail.una == psn(2));
+		CHECK(r->inflight.una == psn(2));
 	}
 }
 

@@ -42,10 +42,10 @@ TEST_CASE("as many as the peer says, of what takes a receive", "[credits]")
 		for (int i = 0; i < 10; ++i)
 			r.post(operation);
 		CHECK(r.send() == range(1, 5));
-		CHECK(r.next() == PEAL_PAUSE_CREDIT);
+		CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 		r.receive(ack(1, 5, 2)); /* decodes to 6: up to message 8 */
 		CHECK(r.send() == range(5, 8));
-		CHECK(r.next() == PEAL_PAUSE_CREDIT);
+		CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	}
 }
 
@@ -66,15 +66,15 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 	r.post(PEAL_OP_WRITE);
 	r.post(PEAL_OP_SEND, 3 * MTU);
 	CHECK(r.send() == Psns{1});
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	r.receive(ack(1, 0, 2));
 	CHECK(r.send_one().header.ack_request);
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	/* The message was accepted, so there was a receive, and the rest of the message is sent. */
 	r.receive(ack(2, 0, 2));
 	CHECK(r.send() == Psns{3, 4});
 	r.post(PEAL_OP_SEND);
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	r.receive(ack(4, 0, 3));
 	CHECK(r.send() == Psns{5});
 }
@@ -82,7 +82,7 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 TEST_CASE("the last before one without credit asks for an ACK", "[credits]")
 {
 	Requester r = limited(2);
-	peal_message m = r.message(PEAL_OP_SEND, 8, 0);
+	peal_wr m = r.message(PEAL_OP_SEND, 8, 0);
 
 	m.more = true;
 	r.post(m);
@@ -90,7 +90,7 @@ TEST_CASE("the last before one without credit asks for an ACK", "[credits]")
 	r.post(m);
 	CHECK_FALSE(r.send_one().header.ack_request);
 	CHECK(r.send_one().header.ack_request);
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 }
 
 TEST_CASE("and then it may meet RNR, as often as it has to", "[credits]")
@@ -115,7 +115,7 @@ TEST_CASE("the newest acknowledgment may come again with more", "[credits]")
 	r.post(PEAL_OP_WRITE);
 	r.send();
 	r.post(PEAL_OP_SEND);
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	CHECK(r.receive(ack(0, 0, 1)) == PEAL_LANDING_DROPPED);
 	CHECK(r.receive(ack(0, 2, 1)) == PEAL_LANDING_TAKEN);
 	CHECK(r.send() == Psns{2});
@@ -132,7 +132,7 @@ TEST_CASE("the limit never falls, and may be lifted", "[credits]")
 	CHECK(r.send() == range(1, 4));
 	r.receive(ack(1, 0, 2));
 	CHECK(r->credit.limit == 4);
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	r.receive(ack(2, UNLIMITED, 3));
 	CHECK(r.send() == range(4, 7));
 }
@@ -145,7 +145,7 @@ TEST_CASE("READ and atomic responses bring credits too", "[credits]")
 	r.post(PEAL_OP_READ, 4);
 	r.post(PEAL_OP_SEND);
 	CHECK(r.send() == Psns{1});
-	CHECK(r.next() == PEAL_PAUSE_CREDIT);
+	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
 	packet.payload_bytes = 4;
 	packet.syndrome = 1;
 	packet.msn = 2;

@@ -17,7 +17,7 @@ TEST_CASE("a spoiled message completes after all before it", "[failures]")
 	CHECK(r.send() == Psns{0, 1, 2, 3, 4, 5, 6});
 	peal_requester_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.completed() == 0);
-	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	r.receive(ack(6));
 	CHECK(r.completed() == 1);
 	r.receive_and_land(read_response(2));
@@ -37,7 +37,7 @@ TEST_CASE("what is before it is sent again, and nothing from it on", "[failures]
 	r.now += 10 * MS;
 	r.receive(ack(0));
 	CHECK(r.send() == Psns{1});
-	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	r.receive(ack(1));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
@@ -88,7 +88,7 @@ TEST_CASE("local operations come in their turn and take no packet", "[failures]"
 	CHECK_FALSE(r.send_one().local);
 	for (std::uint32_t flight : {1U, 2U}) {
 		CHECK(r.send_one().local);
-		CHECK(r.out.flight == flight);
+		CHECK(r.out.message == flight);
 		peal_requester_local_done(r.get(), flight, IB_WC_SUCCESS, PEAL_REASON_NONE);
 	}
 	CHECK(r.send_one().header.psn == psn(1));
@@ -110,9 +110,9 @@ TEST_CASE("a local operation alone completes at once", "[failures]")
 		r.post(PEAL_OP_LOCAL_INV);
 		CHECK(r.send_one().local);
 		CHECK(r.completed() == 0);
-		peal_requester_local_done(r.get(), r.out.flight, 0, 0);
+		peal_requester_local_done(r.get(), r.out.message, 0, 0);
 		CHECK(r.completed() == 1);
-		CHECK(r.next() == PEAL_PAUSE_EMPTY);
+		CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	}
 }
 
@@ -126,10 +126,10 @@ TEST_CASE("a malformed WQE fails in its turn", "[failures]")
 		r.post_packets(1);
 		r.send_one();
 		CHECK(r.send_one().local);
-		CHECK(peal_requester_message(r.get(), r.out.flight)->opcode == opcode);
-		peal_requester_local_done(r.get(), r.out.flight, IB_WC_LOC_QP_OP_ERR,
+		CHECK(peal_requester_wr(r.get(), r.out.message)->opcode == opcode);
+		peal_requester_local_done(r.get(), r.out.message, IB_WC_LOC_QP_OP_ERR,
 					  PEAL_REASON_WQE_OPCODE);
-		CHECK(r.next() == PEAL_PAUSE_FAILED);
+		CHECK(r.next() == PEAL_BLOCKED_FAILED);
 		r.receive(ack(0));
 		CHECK(r.completed() == 1);
 		r.check_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
@@ -147,7 +147,7 @@ TEST_CASE("UC: a failure is the last completion", "[failures]")
 	r.post_packets(3);
 	r.send_one();
 	r.send_one();
-	peal_requester_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_spoil(r.get(), r.out.message, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 }
@@ -177,11 +177,11 @@ TEST_CASE("flush returns what is left, in order, once", "[failures]")
 		CHECK(r.deadline() == U64_MAX);
 		CHECK(peal_requester_idle(r.get()));
 		CHECK(peal_requester_unsent(r.get()) == 0);
-		CHECK(r.next() == PEAL_PAUSE_FAILED);
+		CHECK(r.next() == PEAL_BLOCKED_FAILED);
 		CHECK(r.receive(ack(2)) == PEAL_LANDING_DROPPED);
 		/* Messages that are posted later are flushed as well. */
 		r.post_packets(1);
-		CHECK(r.next() == PEAL_PAUSE_FAILED);
+		CHECK(r.next() == PEAL_BLOCKED_FAILED);
 		CHECK(peal_requester_flush(r.get(), &completion));
 		CHECK(completion.index == 106);
 		CHECK_FALSE(peal_requester_flush(r.get(), &completion));
@@ -232,7 +232,7 @@ TEST_CASE("the ring may be full", "[failures]")
 	for (int round = 0; round < 100; ++round) {
 		while (peal_requester_has_room(r.get()))
 			r.post_packets(1);
-		CHECK(r->trail.head - r->trail.tail == 4);
+		CHECK(r->inflight.head - r->inflight.tail == 4);
 		r.send();
 		acked += 1 + round % 4;
 		r.receive(ack(acked - 1));
@@ -257,7 +257,7 @@ TEST_CASE("a reset forgets all but the configuration", "[failures]")
 	CHECK(peal_requester_idle(r.get()));
 	CHECK_FALSE(peal_requester_failed(r.get()));
 	CHECK(r.deadline() == U64_MAX);
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	CHECK(peal_requester_psn(r.get()) == 0);
 	peal_requester_set_psn(r.get(), 0xff000000 + FIRST_PSN);
 	r.post_packets(40);

@@ -36,12 +36,12 @@ TEST_CASE("sequence: one packet, and nothing else when the peer keeps early ones
 
 	r.receive(nak(3));
 	CHECK(r.send() == Psns{3});
-	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 	pass(r);
 	r.receive(ack(10));
 	CHECK(r.completed() == 2);
 	CHECK(r.send() == Psns{11});
-	CHECK(r->repair.peer_keeps);
+	CHECK(r->retransmit.peer_reorders);
 }
 
 TEST_CASE("sequence: go-back-N when it does not", "[naks]")
@@ -53,7 +53,7 @@ TEST_CASE("sequence: go-back-N when it does not", "[naks]")
 	pass(r);
 	r.receive(ack(3));
 	CHECK(r.send() == range(4, 12));
-	CHECK_FALSE(r->repair.peer_keeps);
+	CHECK_FALSE(r->retransmit.peer_reorders);
 }
 
 TEST_CASE("sequence: each further gap costs one packet", "[naks]")
@@ -64,8 +64,8 @@ TEST_CASE("sequence: each further gap costs one packet", "[naks]")
 	CHECK(r.send() == Psns{3});
 	pass(r);
 	r.receive(nak(6));
-	CHECK(r->repair.peer_keeps);
-	CHECK(r.send() == Psns{6, 11}); /* it keeps early packets, so new ones follow */
+	CHECK(r->retransmit.peer_reorders);
+	CHECK(r.send() == Psns{6, 11}); /* it keeps out-of-order packets, so new ones follow */
 	pass(r);
 	r.receive(nak(9));
 	CHECK(r.send() == Psns{9});
@@ -100,14 +100,14 @@ TEST_CASE("sequence: a peer that was thought to keep early packets and does not"
 	r.send();
 	pass(r);
 	r.receive(nak(3));
-	CHECK(r->repair.peer_keeps);
+	CHECK(r->retransmit.peer_reorders);
 	CHECK(r.send() == Psns{3, 11});
 	pass(r);
 	r.receive(ack(3));
 	CHECK(r.send() == Psns{4, 5});
 	pass(r);
 	r.receive(ack(5));
-	CHECK_FALSE(r->repair.peer_keeps);
+	CHECK_FALSE(r->retransmit.peer_reorders);
 	CHECK(r.send() == range(6, 12));
 }
 
@@ -177,9 +177,9 @@ TEST_CASE("sequence: progress gives the retries back", "[naks]")
 		pass(r);
 		r.receive(ack(n));
 		CHECK(r->retry.used == 0);
-		r->repair.peer_keeps = false;
-		r->repair.lone = 0;
-		peal_repair_stop(&r->repair, &r->trail);
+		r->retransmit.peer_reorders = false;
+		r->retransmit.lone = 0;
+		peal_retransmit_stop(&r->retransmit, &r->inflight);
 	}
 }
 
@@ -194,12 +194,12 @@ TEST_CASE("sequence: behind a READ whose responses are missing, both are asked f
 	r.receive(nak(6));
 	CHECK(r.completed() == 1);
 	CHECK(r.send() == Psns{1, 6});
-	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 	r.now += 1 * MS;
 	for (std::uint32_t n = 1; n < 4; ++n)
 		r.receive_and_land(read_response(n));
 	CHECK(r.completed() == 1);
-	CHECK(r->trail.una == psn(6));
+	CHECK(r->inflight.una == psn(6));
 	r.receive(ack(7));
 	CHECK(r.completed() == 1);
 }
@@ -249,7 +249,7 @@ TEST_CASE("fatal: a READ before it is still waited for", "[naks]")
 	r.send();
 	r.receive(nak(2, PEAL_NAK_REMOTE_ACCESS));
 	CHECK(r.completed() == 0);
-	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	CHECK(r.wait() == Psns{0});
 	r.receive_and_land(read_response(0));
 	r.receive_and_land(read_response(1));
@@ -417,12 +417,12 @@ TEST_CASE("RNR: the answer may come before all of a probe has left", "[naks]")
 {
 	Requester r = busy();
 
-	r->repair.lone = 2; /* as after NAKs for one packet after the other */
+	r->retransmit.lone = 2; /* as after NAKs for one packet after the other */
 	r.receive(nak(1));
 	CHECK(r.receive(rnr(1)) == PEAL_LANDING_DROPPED); /* it was on its way before */
 	CHECK(r.send_one().header.psn == peal_psn_add(FIRST_PSN, 1));
 	r.receive(rnr(1));
-	CHECK(r.next() == PEAL_PAUSE_RNR);
+	CHECK(r.next() == PEAL_BLOCKED_RNR);
 }
 
 TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
@@ -430,7 +430,7 @@ TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 	Requester r = busy();
 
 	r.receive(rnr(5, 0));
-	CHECK(r.next() == PEAL_PAUSE_RNR);
+	CHECK(r.next() == PEAL_BLOCKED_RNR);
 	r.receive(ack(10));
 	CHECK(r.completed() == 2);
 	CHECK(r.send() == Psns{11});
@@ -455,8 +455,8 @@ TEST_CASE("to a peer that keeps early packets no more leave than it can keep", "
 	r.now += 1 * MS;
 	acked += 1024;
 	r.receive(ack(acked));
-	CHECK(r.send().size() == PEAL_EARLY_SLOTS);
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.send().size() == PEAL_REORDER_SLOTS);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 }
 
 TEST_CASE("RNR: what followed the packet was thrown away, however soon the answer comes", "[naks]")

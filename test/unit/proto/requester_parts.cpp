@@ -23,62 +23,62 @@ void sample(peal_rto &rto, std::uint64_t ns)
 	peal_rto_answered(&rto, 6, 1000 + ns);
 }
 
-/* Messages that were sent, the last one perhaps in part. peal_trail_find() searches them. */
+/* Messages that were sent, the last one perhaps in part. peal_inflight_find() searches them. */
 class Trail {
 public:
 	explicit Trail(Random &random) : random_(random), flights_(ENTRIES)
 	{
-		peal_trail_init(&trail_, flights_.data(), ENTRIES);
-		peal_trail_set_psn(&trail_, static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
+		peal_inflight_init(&trail_, flights_.data(), ENTRIES);
+		peal_inflight_set_psn(&trail_, static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
 		trail_.head = trail_.sending = trail_.acking = trail_.tail =
 			static_cast<u32>(random.below(1ULL << 32));
 		for (auto left = random.below(ENTRIES + 1); left; left--)
 			post();
 		send(random.below(packets_ + 1));
-		acknowledge(random.below(peal_trail_outstanding(&trail_) + 1));
+		acknowledge(random.below(peal_inflight_outstanding(&trail_) + 1));
 	}
 	/* Searches one message after the other. */
 	u32 search(u32 psn) const
 	{
 		for (u32 i = trail_.acking; i != trail_.sending; i++) {
-			const auto *f = peal_trail_at(&trail_, i);
+			const auto *f = peal_inflight_at(&trail_, i);
 			if (peal_psn_ahead(f->psn, psn) < f->packets)
 				return i;
 		}
 		return trail_.sending;
 	}
-	const peal_trail &trail() const { return trail_; }
+	const peal_inflight &trail() const { return trail_; }
 
 private:
 	void post()
 	{
-		peal_message m{};
+		peal_wr m{};
 
 		m.opcode = random_.below(3) ? PEAL_OP_LOCAL_INV : PEAL_OP_WRITE;
 		m.length = random_.below(20 * MTU);
-		peal_trail_post(&trail_, &m, PEAL_RC, 8);
-		packets_ += peal_trail_at(&trail_, trail_.head - 1)->packets;
+		peal_inflight_post(&trail_, &m, PEAL_RC, 8);
+		packets_ += peal_inflight_at(&trail_, trail_.head - 1)->packets;
 	}
 	void send(std::uint64_t packets)
 	{
 		while (trail_.sending != trail_.head) {
-			if (peal_trail_at(&trail_, trail_.sending)->local)
-				peal_trail_named(&trail_);
+			if (peal_inflight_at(&trail_, trail_.sending)->local)
+				peal_inflight_named(&trail_);
 			else if (packets--)
-				peal_trail_left(&trail_, 1);
+				peal_inflight_left(&trail_, 1);
 			else
 				return;
 		}
 	}
 	void acknowledge(std::uint64_t packets)
 	{
-		peal_trail_execute(&trail_, peal_psn_add(trail_.una, static_cast<u32>(packets)));
-		peal_trail_follow(&trail_);
+		peal_inflight_execute(&trail_, peal_psn_add(trail_.una, static_cast<u32>(packets)));
+		peal_inflight_follow(&trail_);
 	}
 
 	Random &random_;
-	std::vector<peal_flight> flights_;
-	peal_trail trail_{};
+	std::vector<peal_message> flights_;
+	peal_inflight trail_{};
 	std::uint64_t packets_ = 0;
 };
 
@@ -301,10 +301,10 @@ TEST_CASE("a PSN's message is found as one finds it by looking at each", "[parts
 
 	for (int round = 0; round < 2000; ++round) {
 		const Trail sent(random);
-		const peal_trail &t = sent.trail();
-		for (u32 n = peal_trail_outstanding(&t); n; --n, ++looked) {
+		const peal_inflight &t = sent.trail();
+		for (u32 n = peal_inflight_outstanding(&t); n; --n, ++looked) {
 			const u32 which = peal_psn_add(t.una, n - 1);
-			REQUIRE(peal_trail_find(&t, which) == sent.search(which));
+			REQUIRE(peal_inflight_find(&t, which) == sent.search(which));
 		}
 	}
 	CHECK(looked > 10000);

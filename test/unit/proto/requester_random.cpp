@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Any messages over a path that loses, duplicates and reorders packets, to a small
- * responder that keeps no early packets (go-back-N) or all; and noise.
+ * responder that keeps no out-of-order packets (go-back-N) or all; and noise.
  *
  * Holds: Every message completes successfully, in order, exactly once. Each byte of a READ
  * lands exactly once, in order. The peer executes each packet once, in order, with the right
@@ -170,8 +170,8 @@ class Run {
 	{
 		const unsigned operation = 1 + static_cast<unsigned>(random_.below(8));
 		const bool atomic = operation >= PEAL_OP_CMP_SWAP;
-		peal_message m = r_.message(operation, atomic ? 8 : random_.below(60 * MTU),
-					    random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
+		peal_wr m = r_.message(operation, atomic ? 8 : random_.below(60 * MTU),
+				       random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
 
 		if (random_.one_in(5))
 			m.flags |= PEAL_WQE_FENCE;
@@ -186,10 +186,10 @@ class Run {
 			if (!peal_requester_unsent(r_.get()) && peal_requester_has_room(r_.get()) &&
 			    posted_ < messages)
 				post();
-			if (r_.next() != PEAL_PAUSE_NONE)
+			if (r_.next() != PEAL_BLOCKED_NONE)
 				break;
 			if (r_.out.local)
-				peal_requester_local_done(r_.get(), r_.out.flight, 0, 0);
+				peal_requester_local_done(r_.get(), r_.out.message, 0, 0);
 			else
 				there_.put(r_.now, r_.out.header);
 			again += r_.out.again;
@@ -199,7 +199,7 @@ class Run {
 	}
 	void land()
 	{
-		const peal_message *m = peal_requester_message(r_.get(), r_.landing.flight);
+		const peal_wr *m = peal_requester_wr(r_.get(), r_.landing.message);
 
 		if (r_.landing.what == PEAL_LANDING_READ) {
 			REQUIRE(r_.landing.offset == landed_);
@@ -227,7 +227,7 @@ class Run {
 	{
 		receive(packet, std::make_unique<peal_packet>(packet));
 		while (auto *early =
-			       static_cast<peal_packet *>(peal_requester_take_early(r_.get())))
+			       static_cast<peal_packet *>(peal_requester_take_reordered(r_.get())))
 			receive(*early, std::unique_ptr<peal_packet>(early));
 	}
 
@@ -271,7 +271,7 @@ public:
 		CHECK(r_->rd_atomic == 0);
 		CHECK(landed_ == 0);
 		CHECK(r_.deadline() == U64_MAX);
-		CHECK(r_->early.count == 0);
+		CHECK(r_->reorder.count == 0);
 	}
 };
 
@@ -323,8 +323,8 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 
 			packet.opcode =
 				static_cast<u8>(PEAL_WIRE_READ_RESPONSE_FIRST + random.below(6));
-			packet.psn =
-				peal_psn_add(r->trail.una, static_cast<u32>(random.below(40)) - 5);
+			packet.psn = peal_psn_add(r->inflight.una,
+						  static_cast<u32>(random.below(40)) - 5);
 			packet.syndrome = static_cast<u8>(random.one_in(3) ? random.bits() : 0x1f);
 			packet.msn = static_cast<u32>(random.below(20));
 			packet.payload_bytes = random.one_in(20) ? 7 : MTU;
@@ -333,23 +333,23 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 
 			if (what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC)
 				r.land();
-			peal_requester_take_early(r.get());
+			peal_requester_take_reordered(r.get());
 			while (r.complete(&completion))
 				;
 			r.now += random.below(5 * MS);
 			if (r.deadline() != U64_MAX && random.one_in(4))
 				r.expire();
 			/* All other checks depend on this order. */
-			const peal_trail &t = r->trail;
+			const peal_inflight &t = r->inflight;
 
-			REQUIRE(peal_psn_ahead(t.una, t.seen) <= peal_psn_ahead(t.una, t.reached));
-			REQUIRE(peal_psn_ahead(t.una, t.reached) <= peal_trail_outstanding(&t));
-			REQUIRE(peal_trail_outstanding(&t) <= 256);
+			REQUIRE(peal_psn_ahead(t.una, t.seen) <= peal_psn_ahead(t.una, t.executed));
+			REQUIRE(peal_psn_ahead(t.una, t.executed) <= peal_inflight_outstanding(&t));
+			REQUIRE(peal_inflight_outstanding(&t) <= 256);
 			REQUIRE(t.sending - t.acking <= ENTRIES);
 			REQUIRE(t.head - t.sending <= 1);
 			REQUIRE(r->rd_atomic <= 4);
 		}
-		while (peal_requester_drop_early(r.get()))
+		while (peal_requester_drop_reordered(r.get()))
 			;
 		while (peal_requester_flush(r.get(), &completion))
 			;

@@ -49,7 +49,7 @@ TEST_CASE("any place of a READ response opcode will do", "[reads]")
 
 		packet.opcode = static_cast<u8>(wire);
 		r.receive_and_land(packet);
-		CHECK(r->trail.una == psn(1));
+		CHECK(r->inflight.una == psn(1));
 	}
 }
 
@@ -116,17 +116,17 @@ TEST_CASE("early responses are kept, and taken in their turn", "[reads]")
 	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_LANDING_COPY);
 	CHECK(r.landing.duplicate);
 	CHECK(r.landing.kept == &handle[1]);
-	CHECK(peal_requester_take_early(r.get()) == nullptr);
+	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
 	r.receive_and_land(read_response(0));
 	/* A copy that comes before the kept one was taken is one too many. */
 	CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
 	CHECK(r.landing.duplicate);
 	CHECK(r.landing.kept == &handle[1]);
-	CHECK(peal_requester_take_early(r.get()) == &handle[1]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[1]);
 	r.receive_and_land(read_response(1));
-	CHECK(peal_requester_take_early(r.get()) == nullptr);
+	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
 	r.receive_and_land(read_response(2));
-	CHECK(peal_requester_take_early(r.get()) == &handle[3]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
 	r.receive_and_land(read_response(3));
 	CHECK(r.completed() == 1);
 }
@@ -150,13 +150,13 @@ TEST_CASE("two responses with one number that differ: neither, and it is asked f
 		CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
 		CHECK(peal_requester_contradict(r.get(), psn(1), r.now) == &handle[1]);
 	}
-	CHECK(peal_requester_take_early(r.get()) == nullptr);
+	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
 	CHECK(r.wait() == Psns{1});
 	CHECK(r.out.header.length == 2 * MTU);
 	CHECK(r->retry.used == 0);
 	r.receive_and_land(read_response(1));
 	r.receive_and_land(read_response(2));
-	CHECK(peal_requester_take_early(r.get()) == &handle[3]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
 	r.receive_and_land(read_response(3));
 	CHECK(r.completed() == 1);
 }
@@ -169,10 +169,10 @@ TEST_CASE("a response of another flow than the one in front of it is not placed"
 	planted.flow = 8;
 	CHECK(r.receive(planted, &handle[1]) == PEAL_LANDING_KEPT);
 	r.receive_and_land(read_response(0));
-	CHECK(peal_requester_take_early(r.get()) == &handle[1]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[1]);
 	CHECK(r.receive(planted) == PEAL_LANDING_DROPPED);
 	CHECK(r.landing.drop == PEAL_DROP_conflict);
-	CHECK(r->trail.una == psn(1));
+	CHECK(r->inflight.una == psn(1));
 
 	SECTION("the peer's comes") {}
 	SECTION("the peer's does not come")
@@ -206,7 +206,7 @@ TEST_CASE("a response whose turn does not come is given up", "[reads]")
 	CHECK(given_up == &handle[2]);
 	CHECK(r.now >= since + KEEP);
 	CHECK(r.now <= since + 2 * KEEP);
-	CHECK(r->early.count == 0);
+	CHECK(r->reorder.count == 0);
 }
 
 TEST_CASE("kept responses can be dropped", "[reads]")
@@ -215,9 +215,9 @@ TEST_CASE("kept responses can be dropped", "[reads]")
 
 	r.receive(read_response(2), &handle[2]);
 	r.receive(read_response(3), &handle[3]);
-	CHECK(peal_requester_drop_early(r.get()) != nullptr);
-	CHECK(peal_requester_drop_early(r.get()) != nullptr);
-	CHECK(peal_requester_drop_early(r.get()) == nullptr);
+	CHECK(peal_requester_drop_reordered(r.get()) != nullptr);
+	CHECK(peal_requester_drop_reordered(r.get()) != nullptr);
+	CHECK(peal_requester_drop_reordered(r.get()) == nullptr);
 }
 
 TEST_CASE("without a handle, or too far ahead, an early response is not kept", "[reads]")
@@ -238,9 +238,9 @@ TEST_CASE("without a handle, or too far ahead, an early response is not kept", "
 	CHECK(r.receive(read_response(501)) == PEAL_LANDING_DROPPED);
 	CHECK(r.landing.drop == PEAL_DROP_sequence);
 	CHECK_FALSE(r.landing.duplicate);
-	CHECK(r.receive(read_response(500 + PEAL_EARLY_SLOTS), handle) == PEAL_LANDING_DROPPED);
-	CHECK(r.receive(read_response(500 + PEAL_EARLY_SLOTS - 1), handle) == PEAL_LANDING_KEPT);
-	peal_requester_drop_early(r.get());
+	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS), handle) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS - 1), handle) == PEAL_LANDING_KEPT);
+	peal_requester_drop_reordered(r.get());
 }
 
 TEST_CASE("only the missing piece is asked for again", "[reads]")
@@ -257,12 +257,12 @@ TEST_CASE("only the missing piece is asked for again", "[reads]")
 	CHECK(r.out.header.rkey == 77);
 	r.receive_and_land(read_response(1));
 	r.receive_and_land(read_response(2));
-	CHECK(peal_requester_take_early(r.get()) == handle);
+	CHECK(peal_requester_take_reordered(r.get()) == handle);
 	r.receive_and_land(read_response(3));
 	CHECK(r.wait() == Psns{4});
 	CHECK(r.out.header.length == MTU);
 	r.receive_and_land(read_response(4));
-	CHECK(peal_requester_take_early(r.get()) == handle);
+	CHECK(peal_requester_take_reordered(r.get()) == handle);
 	r.receive_and_land(read_response(5));
 	CHECK(r.completed() == 1);
 	CHECK(r->retry.used == 0);
@@ -288,7 +288,7 @@ TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
 	CHECK(patience >= r.now + 20 * US);
 	r.now += 10 * US;
 	r.receive_and_land(read_response(0));
-	CHECK(peal_requester_take_early(r.get()) == handle);
+	CHECK(peal_requester_take_reordered(r.get()) == handle);
 	r.receive_and_land(read_response(1));
 	r.now = patience;
 	peal_requester_expire(r.get(), r.now);
@@ -307,7 +307,7 @@ TEST_CASE("a gap is asked for once, then the estimate decides", "[reads]")
 	r.receive(read_response(4), &handle[4]);
 	CHECK(r.wait() == Psns{0});
 	CHECK(r.now - asked >= 1 * MS);
-	while (peal_requester_drop_early(r.get()))
+	while (peal_requester_drop_reordered(r.get()))
 		;
 }
 
@@ -325,9 +325,9 @@ TEST_CASE("of two READs the second's responses may come first", "[reads]")
 	r.receive_and_land(read_response(0));
 	r.receive_and_land(read_response(1));
 	CHECK(r.completed() == 1);
-	CHECK(peal_requester_take_early(r.get()) == &handle[2]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[2]);
 	r.receive_and_land(atomic_ack(2, 5));
-	CHECK(peal_requester_take_early(r.get()) == &handle[3]);
+	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
 	r.receive_and_land(read_response(3));
 	CHECK(r.completed() == 2);
 	CHECK(r->rd_atomic == 0);
@@ -353,14 +353,14 @@ TEST_CASE("what was not named last does not land", "[reads]")
 	const peal_landing first = r.landing;
 
 	r.land();
-	CHECK(r->trail.una == psn(1));
+	CHECK(r->inflight.una == psn(1));
 	r.landing = first;
 	r.land();
-	CHECK(r->trail.una == psn(1));
+	CHECK(r->inflight.una == psn(1));
 	r.receive(read_response(1));
-	r.landing.flight++;
+	r.landing.message++;
 	r.land();
-	CHECK(r->trail.una == psn(1));
+	CHECK(r->inflight.una == psn(1));
 }
 
 TEST_CASE("a READ whose buffer is gone fails", "[reads]")
@@ -369,7 +369,7 @@ TEST_CASE("a READ whose buffer is gone fails", "[reads]")
 
 	r.receive_and_land(read_response(0));
 	r.receive(read_response(1));
-	peal_requester_spoil(r.get(), r.landing.flight, IB_WC_LOC_PROT_ERR,
+	peal_requester_spoil(r.get(), r.landing.message, IB_WC_LOC_PROT_ERR,
 			     PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.receive(read_response(2), handle) == PEAL_LANDING_DROPPED);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
@@ -383,7 +383,7 @@ TEST_CASE("what came before it could be asked for again is not", "[reads]")
 	r.expire();
 	r.receive_and_land(read_response(0));
 	CHECK(r.send().empty());
-	CHECK(peal_requester_take_early(r.get()) == handle);
+	CHECK(peal_requester_take_reordered(r.get()) == handle);
 	r.receive_and_land(read_response(1));
 	CHECK(r.send().empty());
 }

@@ -40,9 +40,9 @@ const Segmented SEGMENTED[] = {
 	{PEAL_OP_WRITE_IMM, 300, {{PEAL_WIRE_WRITE_FIRST, 256}, {PEAL_WIRE_WRITE_LAST_IMM, 44}}},
 };
 
-peal_message full(const Requester &r, unsigned operation, std::uint64_t length)
+peal_wr full(const Requester &r, unsigned operation, std::uint64_t length)
 {
-	peal_message m = r.message(operation, length, PEAL_WQE_SIGNALED | PEAL_WQE_SOLICITED);
+	peal_wr m = r.message(operation, length, PEAL_WQE_SIGNALED | PEAL_WQE_SOLICITED);
 
 	m.imm_or_rkey = 0xabcd;
 	return m;
@@ -86,7 +86,7 @@ TEST_CASE("RC messages are cut by the path MTU", "[segments]")
 		r.post(full(r, s.operation, s.length));
 		for (std::size_t i = 0; i < s.packets.size(); ++i)
 			check_packet(r.send_one(), s, i, PEAL_RC);
-		CHECK(r.next() == PEAL_PAUSE_EMPTY);
+		CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 		CHECK(r.completed() == 0);
 		r.receive(ack(static_cast<std::uint32_t>(s.packets.size()) - 1));
 		CHECK(r.completed() == 1);
@@ -109,7 +109,7 @@ TEST_CASE("UC messages are cut likewise, and done when they have left", "[segmen
 			check_packet(r.send_one(), s, i, PEAL_UC);
 		}
 		CHECK(r.completed() == 1);
-		CHECK(r.next() == PEAL_PAUSE_EMPTY);
+		CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 		CHECK(r.deadline() == U64_MAX);
 	}
 }
@@ -186,7 +186,7 @@ TEST_CASE("a READ is one packet that names it all", "[segments]")
 	CHECK(r.out.header.length == 3 * MTU + 1);
 	CHECK(r.out.header.payload_bytes == 0);
 	CHECK(r.out.header.pad == 0);
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	CHECK(peal_requester_psn(r.get()) == psn(4));
 }
 
@@ -227,16 +227,16 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 	CHECK(r.send_one().header.psn == psn(base + piece));
 	CHECK(r.out.header.remote_addr == 0x10000 + piece * MTU);
 	CHECK(r.out.header.length == piece * MTU);
-	CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
+	CHECK(r.next() == PEAL_BLOCKED_RD_ATOMIC);
 	CHECK(peal_requester_unsent(r.get()) == 1);
 	for (std::uint32_t i = 0; i < piece; ++i) {
-		CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
+		CHECK(r.next() == PEAL_BLOCKED_RD_ATOMIC);
 		r.receive_and_land(read_response(base + i));
 		CHECK(r.landing.offset == i * MTU);
 	}
 	CHECK(r.send_one().header.psn == psn(base + 2 * piece));
 	CHECK(r.out.header.length == 5 * MTU - 7);
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	for (std::uint32_t i = piece; i < 2 * piece + 4; ++i)
 		r.receive_and_land(read_response(base + i));
 	CHECK(r.completed() == 0);
@@ -250,7 +250,7 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 TEST_CASE("atomics carry their operands", "[segments]")
 {
 	Requester r;
-	peal_message m = r.message(PEAL_OP_CMP_SWAP, 8);
+	peal_wr m = r.message(PEAL_OP_CMP_SWAP, 8);
 
 	m.atomic = {.compare_add = 11, .swap = 22};
 	r.post(m);
@@ -306,7 +306,7 @@ TEST_CASE("the longest message at the smallest MTU", "[segments]")
 TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]")
 {
 	Requester r;
-	peal_message m = r.message(PEAL_OP_WRITE, 8, 0);
+	peal_wr m = r.message(PEAL_OP_WRITE, 8, 0);
 
 	r.post(m);
 	CHECK(r.send_one().header.ack_request);
@@ -330,7 +330,7 @@ TEST_CASE("a long message asks for an ACK every quarter of the window", "[segmen
 	Psns asked;
 
 	r.post_packets(100);
-	while (r.next() == PEAL_PAUSE_NONE) {
+	while (r.next() == PEAL_BLOCKED_NONE) {
 		if (r.out.header.ack_request)
 			asked.push_back((r.out.header.psn - FIRST_PSN) & PEAL_PSN_MASK);
 	}

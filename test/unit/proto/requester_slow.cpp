@@ -78,7 +78,7 @@ public:
 	/* Handles one event. Return: false when the message is over, successful or not. */
 	bool step()
 	{
-		while (r_.next() == PEAL_PAUSE_NONE) {
+		while (r_.next() == PEAL_BLOCKED_NONE) {
 			add({false, 0, r_.out.header});
 			++requests;
 			again += r_.out.again;
@@ -138,7 +138,7 @@ TEST_CASE("in front of a slow peer few packets wait", "[slow]")
 
 	r.post_packets(PACKETS);
 	while (peer.step())
-		CHECK(peal_trail_outstanding(&r->trail) <= 40);
+		CHECK(peal_inflight_outstanding(&r->inflight) <= 40);
 }
 
 TEST_CASE("a path that is long stays full", "[slow]")

@@ -199,8 +199,9 @@ TEST_CASE("when only the acknowledgment was lost, one packet tells", "[timers]")
 	r.receive(ack(39));
 	CHECK(r.completed() == 1);
 	CHECK(r.send().empty());
-	/* Nothing was missing, so this does not show whether the peer keeps early packets. */
-	CHECK_FALSE(r->repair.peer_keeps);
+	/* Nothing was missing, so this does not show whether the peer keeps out-of-order packets.
+	 */
+	CHECK_FALSE(r->retransmit.peer_reorders);
 }
 
 TEST_CASE("an answer too soon after the probe belongs to the first try", "[timers]")
@@ -214,7 +215,7 @@ TEST_CASE("an answer too soon after the probe belongs to the first try", "[timer
 	r.now += 5 * US;
 	r.receive(ack(10));
 	CHECK(r.send().empty());
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 }
 
 TEST_CASE("probes come ever less often, up to the timeout", "[timers]")
@@ -265,7 +266,7 @@ TEST_CASE("several packets of a READ are asked for in one request", "[timers]")
 	r.send();
 	r.receive_and_land(read_response(0));
 	r.receive_and_land(read_response(1));
-	r->repair.lone = 2; /* as after NAKs for one packet after the other */
+	r->retransmit.lone = 2; /* as after NAKs for one packet after the other */
 	CHECK(r.wait() == Psns{2});
 	CHECK(r.out.header.remote_addr == 0x10000 + 2 * MTU);
 	CHECK(r.out.header.length == 4 * MTU);
@@ -283,7 +284,7 @@ TEST_CASE("a READ of which more comes after all is not asked for again", "[timer
 		r.receive_and_land(read_response(i));
 	r.now += 20 * US;
 	CHECK(r.send().empty());
-	CHECK(r->repair.probe == PEAL_PROBE_NONE);
+	CHECK(r->retransmit.probe == PEAL_PROBE_NONE);
 	r.receive_and_land(read_response(4));
 	CHECK(r.completed() == 1);
 }
@@ -337,7 +338,7 @@ TEST_CASE("going back keeps within the window", "[timers]")
 	r.receive(ack(1));
 	CHECK(r->window.size == 17);
 	CHECK(r.send() == range(2, 19));
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 	r.now += 50 * US;
 	r.receive(ack(18));
 	CHECK(r.send() == range(19, 36));
@@ -404,7 +405,7 @@ TEST_CASE("a probe that is not needed any more does not hold up the rest", "[tim
 	r.post_packets(3);
 	r.send();
 	r.expire(); /* it is due, but there is no room to send */
-	CHECK(r->repair.probe == PEAL_PROBE_SILENCE);
+	CHECK(r->retransmit.probe == PEAL_PROBE_SILENCE);
 	r.receive_and_land(read_response(10));
 	CHECK(r.wait() == Psns{11});
 }

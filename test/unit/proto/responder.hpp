@@ -95,7 +95,7 @@ public:
 			.mtu_shift = 8,
 			.rd_atomic = static_cast<std::uint8_t>(rd_atomic),
 			.rnr_timer = RNR_TIMER,
-			.keep_ns = KEEP,
+			.reorder_ns = KEEP,
 		};
 
 		peal_responder_init(in_.get(), resources_.data(), resources_.size());
@@ -127,7 +127,7 @@ public:
 		done(verdict, original);
 		return request;
 	}
-	void *take_early() { return peal_responder_take_early(in_.get()); }
+	void *take_reordered() { return peal_responder_take_reordered(in_.get()); }
 	bool next(peal_reply &reply) { return peal_responder_next(in_.get(), &reply); }
 	std::vector<peal_reply> replies()
 	{
@@ -148,8 +148,8 @@ public:
 	void *contradict(std::uint32_t psn) { return peal_responder_contradict(in_.get(), psn); }
 	void *take_expired() { return peal_responder_take_expired(in_.get(), now); }
 	std::uint64_t deadline() const { return peal_responder_deadline(in_.get()); }
-	/* Nothing is due except the time at which early packets are given up. */
-	bool looks_at_no_gap() const { return deadline() == peal_early_deadline(&in_->early); }
+	/* Nothing is due except the time at which out-of-order packets are given up. */
+	bool looks_at_no_gap() const { return deadline() == peal_reorder_deadline(&in_->reorder); }
 	/* Advances the time to the deadline. */
 	void wait()
 	{

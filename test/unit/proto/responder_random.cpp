@@ -101,9 +101,9 @@ class Hostile {
 		else
 			REQUIRE(kept_.insert(packet).second);
 	}
-	void take_early()
+	void take_reordered()
 	{
-		while (void *handle = r_.take_early()) {
+		while (void *handle = r_.take_reordered()) {
 			auto *packet = static_cast<Request *>(handle);
 
 			REQUIRE(kept_.erase(packet) == 1);
@@ -136,7 +136,7 @@ public:
 	explicit Hostile(Random &random) : random_(random), r_(random.bits(), random.below(6)) {}
 	~Hostile()
 	{
-		while (void *handle = peal_responder_drop_early(r_.get())) {
+		while (void *handle = peal_responder_drop_reordered(r_.get())) {
 			kept_.erase(static_cast<Request *>(handle));
 			delete static_cast<Request *>(handle);
 		}
@@ -145,8 +145,8 @@ public:
 	void step()
 	{
 		keep_or_free(new Request(next_request()));
-		take_early();
-		REQUIRE(r_->early.count == kept_.size());
+		take_reordered();
+		REQUIRE(r_->reorder.count == kept_.size());
 		REQUIRE(r_->saved <= r_->config.rd_atomic);
 		if (random_.one_in(3))
 			replies(random_.below(20));

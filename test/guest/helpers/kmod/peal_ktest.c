@@ -38,7 +38,7 @@ static struct ktest ktest;
 
 static bool ktest_wire;
 module_param_named(wire, ktest_wire, bool, 0444);
-MODULE_PARM_DESC(wire, "peal0 has its direct carrier switched off");
+MODULE_PARM_DESC(wire, "peal0 has its direct transport switched off");
 
 #define KTEST_CHECK(t, condition)						\
 	do {									\

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The waiting side of the guard. See guard.h.
+ * The waiting side of the epoch. See epoch.h.
  */
 #include <linux/cpumask.h>
 #include <linux/sched.h>
 
-#include "base/guard.h"
+#include "base/epoch.h"
 
-DEFINE_PER_CPU_ALIGNED(struct peal_guard, peal_guard);
+DEFINE_PER_CPU_ALIGNED(struct peal_epoch, peal_epoch);
 
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
-static struct lock_class_key peal_guard_key;
-struct lockdep_map peal_guard_lockdep = STATIC_LOCKDEP_MAP_INIT("peal_guard", &peal_guard_key);
+static struct lock_class_key peal_epoch_key;
+struct lockdep_map peal_epoch_lockdep = STATIC_LOCKDEP_MAP_INIT("peal_epoch", &peal_epoch_key);
 #endif
 
 /* A CPU that was outside, or has left since, cannot hold a pointer to the removed object. */
-static void peal_guard_wait_cpu(int cpu)
+static void peal_epoch_wait_cpu(int cpu)
 {
-	const struct peal_guard *g = per_cpu_ptr(&peal_guard, cpu);
+	const struct peal_epoch *g = per_cpu_ptr(&peal_epoch, cpu);
 	unsigned long seq;
 
 	/*
-	 * G: pairs with the release in peal_guard_exit(). The last barrier of
-	 * peal_guard_wait() does the same for the value that ends the loop.
+	 * G: pairs with the release in peal_epoch_exit(). The last barrier of
+	 * peal_epoch_wait() does the same for the value that ends the loop.
 	 */
 	seq = smp_load_acquire(&g->seq);
 	while (seq & 1) {
@@ -34,23 +34,23 @@ static void peal_guard_wait_cpu(int cpu)
 }
 
 /**
- * peal_guard_wait() - wait until no CPU uses objects that left the tables before the call
+ * peal_epoch_wait() - wait until no CPU uses objects that left the tables before the call
  *
  * May sleep. Returns after every section that began before the call has ended. Must not be
  * called inside a section, because it would wait for itself.
  */
-void peal_guard_wait(void)
+void peal_epoch_wait(void)
 {
 	int cpu;
 
 	might_sleep();
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
-	RCU_LOCKDEP_WARN(lock_is_held(&peal_guard_lockdep), "the guard is waited for inside it");
+	RCU_LOCKDEP_WARN(lock_is_held(&peal_epoch_lockdep), "the epoch is waited for inside it");
 #endif
 	/* G, writer: the removal from the tables is visible before the CPUs' words are read. */
 	smp_mb();
 	for_each_possible_cpu(cpu)
-		peal_guard_wait_cpu(cpu);
+		peal_epoch_wait_cpu(cpu);
 	/* G: what follows happens after the last use of the removed objects. */
 	smp_mb();
 }

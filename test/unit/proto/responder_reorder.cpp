@@ -27,12 +27,12 @@ public:
 	}
 	const void *kept(std::uint32_t psn) const { return kept_.at(psn).get(); }
 	void forget(std::uint32_t psn) { kept_.erase(psn); }
-	/* Executes the packets that take_early() returns. Return: how many. */
+	/* Executes the packets that take_reordered() returns. Return: how many. */
 	unsigned run_early(peal_verdict verdict = PEAL_VERDICT_DONE)
 	{
 		unsigned count = 0;
 
-		while (const void *handle = take_early()) {
+		while (const void *handle = take_reordered()) {
 			const auto kept = kept_.find(static_cast<const Request *>(handle)->psn);
 
 			REQUIRE(kept != kept_.end());
@@ -61,7 +61,7 @@ TEST_CASE("one packet late: the others wait, and nothing is said", "[responder]"
 	CHECK(r.send(0).what == PEAL_REQUEST_KEPT);
 	CHECK(r.send(1).what == PEAL_REQUEST_KEPT);
 	CHECK(r.replies().empty());
-	CHECK(r.take_early() == nullptr);
+	CHECK(r.take_reordered() == nullptr);
 	CHECK(r.deadline() > r.now);
 	CHECK_FALSE(r.looks_at_no_gap());
 	CHECK(r.send(0xffffff).what == PEAL_REQUEST_EXECUTE);
@@ -152,7 +152,7 @@ TEST_CASE("an early packet that cannot be kept: NAK at once", "[responder]")
 	{
 		Keeper r(0);
 
-		check_dropped(r.send(PEAL_EARLY_SLOTS), PEAL_DROP_sequence);
+		check_dropped(r.send(PEAL_REORDER_SLOTS), PEAL_DROP_sequence);
 		check_answer(r.reply(), SEQUENCE_NAK, 0);
 	}
 }
@@ -246,7 +246,7 @@ TEST_CASE("copies of a kept packet change nothing", "[responder]")
 	check_copy(r.send(1), r.kept(1));
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 2);
-	CHECK(r->early.count == 0);
+	CHECK(r->reorder.count == 0);
 }
 
 TEST_CASE("no receive for a kept packet: it is awaited, those behind stay", "[responder]")
@@ -258,7 +258,7 @@ TEST_CASE("no receive for a kept packet: it is awaited, those behind stay", "[re
 	r.send(0);
 	CHECK(r.run_early(PEAL_VERDICT_NOT_READY) == 1);
 	check_answer(r.reply(), PEAL_SYNDROME_RNR | RNR_TIMER, 1);
-	CHECK(r.take_early() == nullptr);
+	CHECK(r.take_reordered() == nullptr);
 	r.send(1);
 	CHECK(r.run_early() == 1);
 	CHECK(r->psn == 3);
@@ -283,10 +283,10 @@ TEST_CASE("after a refusal nothing kept is executed, and all can be released", "
 	r.send(1);
 	r.send(2);
 	r.run(rc(PEAL_WIRE_SEND_ONLY, 0), PEAL_VERDICT_ACCESS);
-	CHECK(r.take_early() == nullptr);
-	CHECK(peal_responder_drop_early(r.get()));
-	CHECK(peal_responder_drop_early(r.get()));
-	CHECK_FALSE(peal_responder_drop_early(r.get()));
+	CHECK(r.take_reordered() == nullptr);
+	CHECK(peal_responder_drop_reordered(r.get()));
+	CHECK(peal_responder_drop_reordered(r.get()));
+	CHECK_FALSE(peal_responder_drop_reordered(r.get()));
 }
 
 TEST_CASE("a READ moves the expected number over what is kept", "[responder]")
@@ -310,7 +310,7 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		check_copy(r.send(1), r.kept(1));
 		CHECK(r.contradict(1) == r.kept(1));
 		r.forget(1);
-		CHECK(r->early.count == 0);
+		CHECK(r->reorder.count == 0);
 		r.send(0);
 		CHECK(r.run_early() == 0);
 		CHECK_FALSE(r.looks_at_no_gap());
@@ -342,7 +342,7 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		check_copy(r.send(1), r.kept(1));
 		CHECK(r.contradict(1) == r.kept(1));
 		r.forget(1);
-		CHECK(r.take_early() == nullptr);
+		CHECK(r.take_reordered() == nullptr);
 		check_answer(r.reply(), SEQUENCE_NAK, 1);
 		CHECK(r.send(1).what == PEAL_REQUEST_EXECUTE);
 		CHECK(r.run_early() == 1);
@@ -356,7 +356,7 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		check_copy(r.send(2), r.kept(2));
 		CHECK(r.contradict(2) == r.kept(2));
 	}
-	while (peal_responder_drop_early(r.get()))
+	while (peal_responder_drop_reordered(r.get()))
 		;
 }
 
@@ -369,7 +369,8 @@ TEST_CASE("a packet of another flow than the one in front of it is not executed"
 	CHECK(r.send(2, 8).what == PEAL_REQUEST_KEPT);
 	CHECK(r.send(3, 8).what == PEAL_REQUEST_KEPT);
 	r.send(1, 7);
-	check_dropped(r.give(*static_cast<const Request *>(r.take_early())), PEAL_DROP_conflict);
+	check_dropped(r.give(*static_cast<const Request *>(r.take_reordered())),
+		      PEAL_DROP_conflict);
 	r.forget(2);
 	CHECK(r->psn == 2);
 	CHECK_FALSE(r.looks_at_no_gap());
@@ -377,7 +378,7 @@ TEST_CASE("a packet of another flow than the one in front of it is not executed"
 	SECTION("the peer's comes")
 	{
 		CHECK(r.send(2, 7).what == PEAL_REQUEST_EXECUTE);
-		check_dropped(r.give(*static_cast<const Request *>(r.take_early())),
+		check_dropped(r.give(*static_cast<const Request *>(r.take_reordered())),
 			      PEAL_DROP_conflict);
 		CHECK(r->psn == 3);
 		CHECK(r.replies().empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Early packets and the wrap of packet numbers.
+ * Out-of-order packets and the wrap of packet numbers.
  *
  * Holds: The table does the same as a map. The handles are counted. None is lost, and none comes
  * twice.
@@ -28,21 +28,21 @@ void *handle(std::uint32_t n)
 constexpr std::uint64_t KEEP = 1000;
 
 struct Slots {
-	std::unique_ptr<peal_early> early = std::make_unique<peal_early>();
+	std::unique_ptr<peal_reorder> reorder = std::make_unique<peal_reorder>();
 	std::uint64_t now = 5000;
 
 	bool keep(std::uint32_t expected, std::uint32_t psn, void *what)
 	{
-		return peal_early_keep(early.get(), expected, psn, what, now, KEEP);
+		return peal_reorder_insert(reorder.get(), expected, psn, what, now, KEEP);
 	}
-	void *expire() { return peal_early_expire(early.get(), now, KEEP); }
-	std::uint64_t deadline() const { return peal_early_deadline(early.get()); }
-	void *take(std::uint32_t psn) { return peal_early_take(early.get(), psn); }
-	void *drop() { return peal_early_drop(early.get()); }
-	bool has(std::uint32_t psn) const { return peal_early_has(early.get(), psn); }
+	void *expire() { return peal_reorder_expire(reorder.get(), now, KEEP); }
+	std::uint64_t deadline() const { return peal_reorder_deadline(reorder.get()); }
+	void *take(std::uint32_t psn) { return peal_reorder_take(reorder.get(), psn); }
+	void *drop() { return peal_reorder_drop(reorder.get()); }
+	bool has(std::uint32_t psn) const { return peal_reorder_has(reorder.get(), psn); }
 	std::uint32_t first(std::uint32_t expected) const
 	{
-		return peal_early_first(early.get(), expected);
+		return peal_reorder_first(reorder.get(), expected);
 	}
 };
 
@@ -71,19 +71,19 @@ TEST_CASE("only what is ahead, and not too far, is kept", "[early]")
 		INFO("expected " << expected);
 		CHECK_FALSE(slots.keep(expected, expected, handle(0)));
 		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, PEAL_PSN_MASK), handle(0)));
-		CHECK_FALSE(
-			slots.keep(expected, peal_psn_add(expected, PEAL_EARLY_SLOTS), handle(0)));
+		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, PEAL_REORDER_SLOTS),
+				       handle(0)));
 		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, 0x800000), handle(0)));
-		CHECK(slots.early->count == 0);
+		CHECK(slots.reorder->count == 0);
 		CHECK(slots.keep(expected, peal_psn_add(expected, 1), handle(1)));
-		CHECK(slots.keep(expected, peal_psn_add(expected, PEAL_EARLY_SLOTS - 1),
+		CHECK(slots.keep(expected, peal_psn_add(expected, PEAL_REORDER_SLOTS - 1),
 				 handle(2)));
 		CHECK_FALSE(slots.keep(expected, peal_psn_add(expected, 1), handle(3)));
-		CHECK(slots.early->count == 2);
+		CHECK(slots.reorder->count == 2);
 		CHECK(slots.first(expected) == peal_psn_add(expected, 1));
 		CHECK(slots.take(peal_psn_add(expected, 1)) == handle(1));
 		CHECK(slots.take(peal_psn_add(expected, 1)) == nullptr);
-		CHECK(slots.first(expected) == peal_psn_add(expected, PEAL_EARLY_SLOTS - 1));
+		CHECK(slots.first(expected) == peal_psn_add(expected, PEAL_REORDER_SLOTS - 1));
 		CHECK(slots.drop() == handle(2));
 		CHECK(slots.drop() == nullptr);
 		CHECK(slots.first(expected) == expected);
@@ -96,9 +96,9 @@ TEST_CASE("a packet is not taken for the one a lap later", "[early]")
 
 	REQUIRE(slots.keep(10, 12, handle(1)));
 	CHECK(slots.has(12));
-	CHECK_FALSE(slots.has(12 + PEAL_EARLY_SLOTS));
-	CHECK(slots.take(12 + PEAL_EARLY_SLOTS) == nullptr);
-	CHECK(slots.first(12 + PEAL_EARLY_SLOTS - 1) == 12 + PEAL_EARLY_SLOTS - 1);
+	CHECK_FALSE(slots.has(12 + PEAL_REORDER_SLOTS));
+	CHECK(slots.take(12 + PEAL_REORDER_SLOTS) == nullptr);
+	CHECK(slots.first(12 + PEAL_REORDER_SLOTS - 1) == 12 + PEAL_REORDER_SLOTS - 1);
 	CHECK(slots.take(12) == handle(1));
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("what is kept is given up between one time and twice that", "[early]")
 	CHECK(slots.expire() == handle(1));
 	CHECK(slots.expire() == handle(2));
 	CHECK(slots.expire() == nullptr);
-	CHECK(slots.early->count == 1);
+	CHECK(slots.reorder->count == 1);
 	CHECK(slots.has(14));
 	slots.now += KEEP;
 	CHECK(slots.expire() == handle(3));
@@ -143,8 +143,8 @@ TEST_CASE("what is old is still found and taken", "[early]")
 	slots.now += KEEP;
 	CHECK(slots.expire() == nullptr);
 	CHECK(slots.has(12));
-	CHECK(peal_early_find(slots.early.get(), 12) == handle(1));
-	CHECK(peal_early_find(slots.early.get(), 13) == nullptr);
+	CHECK(peal_reorder_find(slots.reorder.get(), 12) == handle(1));
+	CHECK(peal_reorder_find(slots.reorder.get(), 13) == nullptr);
 	CHECK(slots.first(10) == 12);
 	CHECK(slots.take(12) == handle(1));
 }
@@ -158,11 +158,12 @@ TEST_CASE("any mixture of early packets comes out as a map says", "[early]")
 
 	for (std::uint32_t round = 0; round < 200000u / peal::test::SLOWER; ++round) {
 		const std::uint32_t psn =
-			peal_psn_add(expected, random.below(PEAL_EARLY_SLOTS + 20) - 10);
+			peal_psn_add(expected, random.below(PEAL_REORDER_SLOTS + 20) - 10);
 		const std::int32_t ahead = peal_psn_distance(expected, psn);
 
 		if (random.one_in(2)) {
-			const bool may = ahead > 0 && ahead < PEAL_EARLY_SLOTS && !model.count(psn);
+			const bool may =
+				ahead > 0 && ahead < PEAL_REORDER_SLOTS && !model.count(psn);
 
 			REQUIRE(slots.keep(expected, psn, handle(round)) == may);
 			if (may)
@@ -175,7 +176,7 @@ TEST_CASE("any mixture of early packets comes out as a map says", "[early]")
 				(kept == model.end() ? nullptr : kept->second));
 			model.erase(expected);
 		}
-		REQUIRE(slots.early->count == model.size());
+		REQUIRE(slots.reorder->count == model.size());
 	}
 	while (slots.drop())
 		model.erase(model.begin());

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A program that has only CAP_NET_RAW, and forges or relays the probes of peal devices.
 
-    reach_forge.py answer NETDEV ADDRESS WAY            answers each probe sent with the number that it carries
-    reach_forge.py relay NETDEV ADDRESS WAY MINE PEER   passes what is sent to the socket PEER, and puts what comes
+    locality_forge.py answer NETDEV ADDRESS WAY            answers each probe sent with the number that it carries
+    locality_forge.py relay NETDEV ADDRESS WAY MINE PEER   passes what is sent to the socket PEER, and puts what comes
                                                         in at the socket MINE into this namespace
 
 It sees the packets that NETDEV sends from ADDRESS. WAY is how it puts packets into the namespace. "lo" sends them to

@@ -6,16 +6,16 @@
  * first failure. Messages behind the first failure are only flushed.
  * Does not know: when packets are sent or retransmitted.
  */
-#ifndef PEAL_TRAIL_H
-#define PEAL_TRAIL_H
+#ifndef PEAL_INFLIGHT_H
+#define PEAL_INFLIGHT_H
 
 #include <linux/types.h>
 
-#include "proto/flight.h"
+#include "proto/message.h"
 #include "proto/psn.h"
 
-struct peal_trail {
-	struct peal_flight *flight;	/* the caller's array, a ring */
+struct peal_inflight {
+	struct peal_message *message;	/* the caller's array, a ring */
 	u32 mask;			/* entries of the array - 1 */
 	/* Free-running indices into the array: tail <= acking <= sending <= head. */
 	u32 head;			/* next free entry */
@@ -24,71 +24,71 @@ struct peal_trail {
 	u32 acking;			/* oldest unacknowledged message, which has una */
 	u32 tail;			/* oldest not completed; may pass acking on failure */
 	u32 locals;			/* local operations in [acking, sending) */
-	/* PSNs in serial order: una <= seen <= reached <= top. */
+	/* PSNs in serial order: una <= seen <= executed <= top. */
 	u32 una;			/* oldest unacknowledged */
 	u32 seen;			/* after the last PSN that a response was about */
-	u32 reached;			/* after the last PSN that the peer surely executed */
+	u32 executed;			/* after the last PSN that the peer surely executed */
 	u32 top;			/* first PSN that was never sent */
 	u32 posted;			/* after the last posted message */
 	bool failed;			/* a message has a status */
 	u32 bad;			/* that message; it and all after it are not sent */
 };
 
-static inline struct peal_flight *peal_trail_at(const struct peal_trail *t, u32 index)
+static inline struct peal_message *peal_inflight_at(const struct peal_inflight *t, u32 index)
 {
-	return &t->flight[index & t->mask];
+	return &t->message[index & t->mask];
 }
 
-static inline bool peal_trail_before(u32 a, u32 b)
+static inline bool peal_inflight_before(u32 a, u32 b)
 {
 	return (s32)(a - b) < 0;
 }
 
-static inline u32 peal_trail_outstanding(const struct peal_trail *t)
+static inline u32 peal_inflight_outstanding(const struct peal_inflight *t)
 {
 	return peal_psn_ahead(t->una, t->top);
 }
 
 /* Message @index failed, or is behind the one that failed. */
-static inline bool peal_trail_is_lost(const struct peal_trail *t, u32 index)
+static inline bool peal_inflight_is_lost(const struct peal_inflight *t, u32 index)
 {
-	return t->failed && !peal_trail_before(index, t->bad);
+	return t->failed && !peal_inflight_before(index, t->bad);
 }
 
 /* A packet in flight still needs its acknowledgment. Packets of failed messages do not. */
-static inline bool peal_trail_waits(const struct peal_trail *t)
+static inline bool peal_inflight_waits(const struct peal_inflight *t)
 {
-	return t->una != t->top && !peal_trail_is_lost(t, t->acking);
+	return t->una != t->top && !peal_inflight_is_lost(t, t->acking);
 }
 
-void peal_trail_init(struct peal_trail *t, struct peal_flight *flight, u32 entries);
-void peal_trail_set_psn(struct peal_trail *t, u32 psn);
+void peal_inflight_init(struct peal_inflight *t, struct peal_message *message, u32 entries);
+void peal_inflight_set_psn(struct peal_inflight *t, u32 psn);
 
-void peal_trail_post(struct peal_trail *t, const struct peal_message *message, u8 transport,
-		     u8 mtu_shift);
+void peal_inflight_post(struct peal_inflight *t, const struct peal_wr *wr, u8 transport,
+			u8 mtu_shift);
 /* A new packet of message `sending` was sent. It took @span PSNs. */
-void peal_trail_left(struct peal_trail *t, u32 span);
+void peal_inflight_left(struct peal_inflight *t, u32 span);
 /* The local operation `sending` was returned to the caller. */
-void peal_trail_named(struct peal_trail *t);
+void peal_inflight_named(struct peal_inflight *t);
 /* UC and UD: treat all sent packets as acknowledged, because the peer sends no ACKs. */
-void peal_trail_forget(struct peal_trail *t);
+void peal_inflight_forget(struct peal_inflight *t);
 
 /* Index of the message that has @psn; una <= @psn < top. */
-u32 peal_trail_find(const struct peal_trail *t, u32 psn);
+u32 peal_inflight_find(const struct peal_inflight *t, u32 psn);
 /* The peer has executed everything before @psn. */
-void peal_trail_execute(struct peal_trail *t, u32 psn);
+void peal_inflight_execute(struct peal_inflight *t, u32 psn);
 /* A response was about the PSN before @psn. */
-void peal_trail_see(struct peal_trail *t, u32 psn);
-/* Move una up to `reached`, but stop at a READ or atomic whose response is missing. */
-void peal_trail_follow(struct peal_trail *t);
+void peal_inflight_see(struct peal_inflight *t, u32 psn);
+/* Move una up to `executed`, but stop at a READ or atomic whose response is missing. */
+void peal_inflight_follow(struct peal_inflight *t);
 /* The response at una was placed: one packet of a READ, or that of an atomic. */
-void peal_trail_land(struct peal_trail *t);
+void peal_inflight_land(struct peal_inflight *t);
 
 /* Fail message @index. Only the first failure in the order of messages counts. */
-void peal_trail_fail(struct peal_trail *t, u32 index, u8 status, u32 reason);
+void peal_inflight_fail(struct peal_inflight *t, u32 index, u8 status, u32 reason);
 /* Return: the oldest message if it has ended and may be completed, otherwise NULL. */
-const struct peal_flight *peal_trail_complete(struct peal_trail *t);
+const struct peal_message *peal_inflight_complete(struct peal_inflight *t);
 /* Return: the oldest message in any state, or NULL. No packet is sent after this. */
-const struct peal_flight *peal_trail_flush(struct peal_trail *t);
+const struct peal_message *peal_inflight_flush(struct peal_inflight *t);
 
 #endif

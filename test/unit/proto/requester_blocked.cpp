@@ -8,14 +8,14 @@ TEST_CASE("EMPTY: nothing unsent", "[pauses]")
 {
 	Requester r;
 
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	CHECK(r.deadline() == U64_MAX);
 	CHECK(peal_requester_idle(r.get()));
 	r.post_packets(1);
 	CHECK(peal_requester_unsent(r.get()) == 1);
 	CHECK(r.send() == Psns{0});
 	CHECK(peal_requester_unsent(r.get()) == 0);
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	CHECK_FALSE(peal_requester_idle(r.get()));
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pause
 
 	r.post_packets(1000);
 	CHECK(r.send() == range(0, 32));
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 	CHECK(peal_requester_unsent(r.get()) == 1);
 	r.receive(ack(7));
 	CHECK(r.send() == range(32, 48));
@@ -60,7 +60,7 @@ TEST_CASE("WINDOW: the responses of READs count", "[pauses]")
 	r.post_read(30);
 	r.post_read(3);
 	CHECK(r.send() == Psns{0});
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 	r.receive_and_land(read_response(0));
 	CHECK(r.send() == Psns{30});
 }
@@ -72,11 +72,11 @@ TEST_CASE("WINDOW: a READ larger than it goes alone", "[pauses]")
 	r.post_packets(1);
 	r.post_read(100);
 	CHECK(r.send() == Psns{0});
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 	r.receive(ack(0));
 	CHECK(r.send() == Psns{1});
 	r.post_packets(1);
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 }
 
 TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pauses]")
@@ -84,9 +84,9 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 	Requester r(plain_config(), 1024);
 	unsigned named = 0;
 	const auto name_all = [&] {
-		for (named = 0; r.next() == PEAL_PAUSE_NONE; ++named) {
+		for (named = 0; r.next() == PEAL_BLOCKED_NONE; ++named) {
 			REQUIRE(r.out.local);
-			peal_requester_local_done(r.get(), r.out.flight, 0, 0);
+			peal_requester_local_done(r.get(), r.out.message, 0, 0);
 		}
 	};
 
@@ -96,11 +96,11 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 		r.post(PEAL_OP_BIND_MW);
 	name_all();
 	CHECK(named == 256);
-	CHECK(r.next() == PEAL_PAUSE_WINDOW);
+	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 	r.receive_and_land(read_response(0, 8));
 	name_all();
 	CHECK(named == 44);
-	CHECK(r.next() == PEAL_PAUSE_EMPTY);
+	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	CHECK(r.completed() == 301);
 	/* No reason applies now. */
 	for (int i = 0; i < 600; ++i)
@@ -121,12 +121,12 @@ TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
 		for (unsigned i = 0; i < 20; ++i)
 			r.post(i % 2 ? PEAL_OP_FETCH_ADD : PEAL_OP_READ, 8);
 		CHECK(r.send() == range(0, depth));
-		CHECK(r.next() == PEAL_PAUSE_RD_ATOMIC);
+		CHECK(r.next() == PEAL_BLOCKED_RD_ATOMIC);
 		for (std::uint32_t i = 0; i + depth < 20; ++i) {
 			r.receive_and_land(i % 2 ? atomic_ack(i, 0) : read_response(i, 8));
 			CHECK(r.send() == Psns{i + depth});
 		}
-		CHECK(r.next() == PEAL_PAUSE_EMPTY);
+		CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	}
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[pauses]")
 	r.post_packets(1);
 	r.post_read(1);
 	CHECK(r.send() == Psns{0});
-	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	CHECK(r.completed() == 0);
 	r.receive(ack(0));
 	CHECK(r.completed() == 1);
@@ -156,9 +156,9 @@ TEST_CASE("FENCE: behind READs and atomics", "[pauses]")
 	r.post_packets(1);
 	r.post(PEAL_OP_SEND, 8, PEAL_WQE_FENCE);
 	CHECK(r.send() == range(0, 3));
-	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	CHECK(r.next() == PEAL_BLOCKED_FENCE);
 	r.receive_and_land(read_response(0, 8));
-	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	CHECK(r.next() == PEAL_BLOCKED_FENCE);
 	r.receive_and_land(atomic_ack(1, 5));
 	CHECK(r.send() == Psns{3});
 }
@@ -170,9 +170,9 @@ TEST_CASE("FENCE: local operations too", "[pauses]")
 	r.post(PEAL_OP_READ, 8);
 	r.post(PEAL_OP_LOCAL_INV, 0, PEAL_WQE_FENCE);
 	CHECK(r.send() == Psns{0});
-	CHECK(r.next() == PEAL_PAUSE_FENCE);
+	CHECK(r.next() == PEAL_BLOCKED_FENCE);
 	r.receive_and_land(read_response(0, 8));
-	REQUIRE(r.next() == PEAL_PAUSE_NONE);
+	REQUIRE(r.next() == PEAL_BLOCKED_NONE);
 	CHECK(r.out.local);
 }
 
@@ -183,13 +183,13 @@ TEST_CASE("RNR: nothing leaves while it lasts", "[pauses]")
 	r.post(PEAL_OP_SEND);
 	r.send();
 	r.receive(rnr(0, 12));
-	CHECK(r.next() == PEAL_PAUSE_RNR);
+	CHECK(r.next() == PEAL_BLOCKED_RNR);
 	CHECK(r.deadline() == r.now + 640 * US);
 	peal_requester_expire(r.get(), r.now + 639 * US);
-	CHECK(r.next() == PEAL_PAUSE_RNR);
+	CHECK(r.next() == PEAL_BLOCKED_RNR);
 	r.expire();
 	CHECK(r.send() == Psns{0});
-	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 }
 
 TEST_CASE("ANSWER: behind a lone retransmission", "[pauses]")
@@ -203,7 +203,7 @@ TEST_CASE("ANSWER: behind a lone retransmission", "[pauses]")
 	CHECK(r.send() == Psns{2});
 	CHECK(r.out.again);
 	CHECK(r.out.header.ack_request);
-	CHECK(r.next() == PEAL_PAUSE_ANSWER);
+	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 }
 
 TEST_CASE("FAILED: behind a message that cannot go on", "[pauses]")
@@ -212,6 +212,6 @@ TEST_CASE("FAILED: behind a message that cannot go on", "[pauses]")
 
 	r.post_packets(3);
 	r.send_one();
-	peal_requester_spoil(r.get(), r.out.flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
-	CHECK(r.next() == PEAL_PAUSE_FAILED);
+	peal_requester_spoil(r.get(), r.out.message, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 }

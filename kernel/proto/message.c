@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See message.h. Clauses are those of the IBTA specification, volume 1.
+ */
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "proto/message.h"
+#include "proto/psn.h"
+
+static bool peal_message_opcode_is_local(u8 opcode)
+{
+	return opcode == PEAL_OP_INVALID || opcode == PEAL_OP_BIND_MW ||
+	       opcode >= PEAL_OP_LOCAL_INV;
+}
+
+/* A READ takes one PSN for each response, other messages one for each request packet (9.7.2). */
+static u32 peal_message_packets(const struct peal_message *f)
+{
+	u64 last = f->wr.length ? f->wr.length - 1 : 0;
+
+	if (f->local)
+		return 0;
+	if (peal_message_is_atomic(f) || f->transport == PEAL_UD)
+		return 1;
+	return (last >> f->mtu_shift) + 1;
+}
+
+void peal_message_init(struct peal_message *f, const struct peal_wr *wr, u8 transport,
+		       u8 mtu_shift, u32 psn)
+{
+	*f = (struct peal_message) {
+		.wr = *wr,
+		.transport = transport,
+		.mtu_shift = mtu_shift,
+		.psn = psn,
+		.local = peal_message_opcode_is_local(wr->opcode),
+	};
+	f->packets = peal_message_packets(f);
+}
+
+void peal_message_executed(struct peal_message *f)
+{
+	f->done = true;
+}
+
+void peal_message_fail(struct peal_message *f, u8 status, u32 reason)
+{
+	f->status = status;
+	f->reason = reason;
+}
+
+void peal_message_describe(const struct peal_message *f, struct peal_completion *completion)
+{
+	*completion = (struct peal_completion) {
+		.index = f->wr.index,
+		.opcode = f->wr.opcode,
+		.flags = f->wr.flags,
+		.status = f->status,
+		.reason = f->reason,
+		.length = f->wr.length,
+	};
+}
+
+/* 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
+bool peal_message_is_carried(const struct peal_message *f)
+{
+	switch (f->wr.opcode) {
+	case PEAL_OP_SEND:
+	case PEAL_OP_SEND_IMM:
+		return true;
+	case PEAL_OP_WRITE:
+	case PEAL_OP_WRITE_IMM:
+		return f->transport != PEAL_UD;
+	default:
+		return f->transport == PEAL_RC;
+	}
+}
+
+u32 peal_message_piece(const struct peal_message *f, u32 at)
+{
+	return min_t(u32, PEAL_READ_PIECE - at % PEAL_READ_PIECE, f->packets - at);
+}
+
+u32 peal_message_bytes(const struct peal_message *f, u32 at, u32 packets)
+{
+	return min_t(u64, (u64)packets << f->mtu_shift,
+		     f->wr.length - peal_message_offset(f, at));
+}
+
+static void peal_message_build_operands(const struct peal_wr *m, struct peal_packet *header)
+{
+	switch (m->opcode) {
+	case PEAL_OP_CMP_SWAP:
+		header->compare = m->atomic.compare_add;
+		header->swap_add = m->atomic.swap;
+		break;
+	case PEAL_OP_FETCH_ADD:
+		header->swap_add = m->atomic.compare_add;
+		break;
+	case PEAL_OP_SEND_IMM:
+	case PEAL_OP_WRITE_IMM:
+		header->imm = m->imm_or_rkey;
+		break;
+	case PEAL_OP_SEND_INV:
+		header->inv_rkey = m->imm_or_rkey;
+		break;
+	}
+}
+
+/* The RETH of a READ request names only the part that is requested (9.7.5.1.1). */
+static void peal_message_build_read(const struct peal_message *f, u32 at, u32 packets,
+				    struct peal_packet *header)
+{
+	header->opcode = peal_opcode_of(PEAL_RC, PEAL_WIRE_READ_REQUEST);
+	header->remote_addr = f->wr.remote_addr + peal_message_offset(f, at);
+	header->length = peal_message_bytes(f, at, packets);
+}
+
+static void peal_message_build_request(const struct peal_message *f, u32 at,
+				       struct peal_packet *header)
+{
+	const struct peal_wr *m = &f->wr;
+	bool last = at + 1 == f->packets;
+
+	header->opcode = peal_opcode_request(f->transport, m->opcode, at == 0, last);
+	header->remote_addr = m->remote_addr;
+	header->length = m->length;
+	peal_message_build_operands(m, header);
+	if (peal_message_is_atomic(f))
+		return;
+	header->payload_bytes = f->transport == PEAL_UD ? m->length : peal_message_bytes(f, at, 1);
+	header->pad = -header->payload_bytes & 3;
+	header->solicited = last && m->flags & PEAL_WQE_SOLICITED && peal_message_takes_receive(f);
+}
+
+void peal_message_build(const struct peal_message *f, u32 at, u32 packets,
+			struct peal_packet *header)
+{
+	memset(header, 0, sizeof(*header));
+	header->psn = peal_psn_add(f->psn, at);
+	header->rkey = f->wr.rkey;
+	header->migrated = true;	/* always set without path migration (9.2, 17.2.8) */
+	if (peal_message_is_read(f))
+		peal_message_build_read(f, at, packets, header);
+	else
+		peal_message_build_request(f, at, header);
+	header->header_bytes = peal_packet_opcode(header)->header_bytes;
+}
+
+/* A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). */
+bool peal_message_fits(const struct peal_message *f, const struct peal_packet *packet)
+{
+	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
+
+	if (!peal_message_is_read(f))
+		return peal_message_is_atomic(f) && !read;
+	return read && packet->payload_bytes ==
+		       peal_message_bytes(f, peal_psn_ahead(f->psn, packet->psn), 1);
+}

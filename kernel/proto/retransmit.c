@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See retransmit.h.
+ */
+#include <linux/limits.h>
+#include <linux/minmax.h>
+
+#include "proto/retransmit.h"
+
+/* After so many lone probes a peer is no longer believed to keep out-of-order packets. */
+#define LONE_PROBES	2
+/* Each lone probe doubles the packets of the next one, up to 2^LONE_SHIFT. */
+#define LONE_SHIFT	5
+
+void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *t)
+{
+	*r = (struct peal_retransmit) { .probe = PEAL_PROBE_NONE };
+	peal_retransmit_stop(r, t);
+}
+
+static void peal_retransmit_from_una(struct peal_retransmit *r, const struct peal_inflight *t,
+				     u32 end)
+{
+	r->next = t->una;
+	r->end = end;
+	r->index = t->acking;
+}
+
+void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *t)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_retransmit_from_una(r, t, t->una);
+}
+
+void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *t)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_retransmit_from_una(r, t, t->top);
+}
+
+/*
+ * A READ that the peer has not executed must be requested as it was. Of an executed READ, only
+ * the missing responses up to the first kept one are requested, and at most @limit of them.
+ */
+static u32 peal_retransmit_span_at(const struct peal_inflight *t,
+				   const struct peal_reorder *reorder, const struct peal_message *f,
+				   u32 psn, u32 limit)
+{
+	u32 span, kept;
+
+	if (!peal_message_is_read(f))
+		return 1;
+	span = peal_message_piece(f, peal_psn_ahead(f->psn, psn));
+	if (!peal_psn_before(psn, t->executed))
+		return span;
+	kept = peal_reorder_first(reorder, psn);
+	if (kept != psn)
+		span = min_t(u32, span, peal_psn_ahead(psn, kept));
+	return min_t(u32, span, limit);
+}
+
+/* After silence request one response only, because the others may be on their way. */
+static u32 peal_retransmit_enough(enum peal_probe why)
+{
+	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
+}
+
+void peal_retransmit_ask(struct peal_retransmit *r, const struct peal_inflight *t,
+			 const struct peal_reorder *reorder)
+{
+	const struct peal_message *f = peal_inflight_at(t, t->acking);
+	u32 span = peal_retransmit_span_at(t, reorder, f, t->una, U32_MAX);
+
+	peal_retransmit_from_una(r, t, peal_psn_add(t->una, span));
+}
+
+void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *t,
+			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn)
+{
+	const struct peal_message *f = peal_inflight_at(t, peal_inflight_find(t, psn));
+	u32 packets = min_t(u32, 1U << r->lone, peal_psn_ahead(psn, t->top));
+
+	packets = max_t(u32, packets,
+			peal_retransmit_span_at(t, reorder, f, psn, peal_retransmit_enough(why)));
+	r->probe = why;
+	r->probe_psn = psn;
+	r->probe_end = peal_psn_add(psn, packets);
+	r->left = false;
+	r->heard = false;
+	r->doubted = false;
+	peal_retransmit_from_una(r, t, r->probe_end);
+}
+
+void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *t)
+{
+	if (peal_psn_before(r->next, t->una)) {
+		r->next = t->una;
+		r->index = t->acking;
+	}
+	peal_psn_raise(&r->end, r->next);
+}
+
+/*
+ * After silence the data of a READ or atomic behind the probe is missing. That the peer has
+ * executed the request does not help, only its responses do.
+ */
+static bool peal_retransmit_lacks_data(const struct peal_retransmit *r,
+				       const struct peal_inflight *t)
+{
+	return r->probe == PEAL_PROBE_SILENCE && t->una == r->probe_end && t->una != t->top &&
+	       peal_message_wants_data(peal_inflight_at(t, t->acking));
+}
+
+enum peal_verdict_of_probe peal_retransmit_judge(const struct peal_retransmit *r,
+						 const struct peal_inflight *t)
+{
+	if (peal_retransmit_lacks_data(r, t))
+		return PEAL_PROBE_LONE;
+	if (peal_psn_before(r->probe_end, t->executed))
+		return PEAL_PROBE_OVER;
+	if (t->una != r->probe_end)
+		return PEAL_PROBE_OPEN;
+	return t->una == t->top ? PEAL_PROBE_OVER : PEAL_PROBE_LONE;
+}
+
+/*
+ * After silence no packet was known to be missing, so packets behind the probe do not prove that
+ * the peer kept them out of order.
+ */
+void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *t)
+{
+	if (r->probe != PEAL_PROBE_SILENCE && peal_psn_before(r->probe_end, t->executed))
+		r->peer_reorders = true;
+	r->lone = 0;
+	r->probe = PEAL_PROBE_NONE;
+}
+
+/* A peer that sends a NAK must have received a later packet, otherwise it would see no gap. */
+void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *t,
+			      const struct peal_reorder *reorder, bool nak)
+{
+	bool keeps = r->probe == PEAL_PROBE_NAK && (nak || r->peer_reorders);
+
+	if (r->lone < LONE_SHIFT)
+		r->lone++;
+	if (keeps && (nak || r->lone < LONE_PROBES)) {
+		peal_retransmit_probe(r, t, reorder, PEAL_PROBE_NAK, t->una);
+		return;
+	}
+	if (keeps)
+		r->peer_reorders = false;
+	r->lone = 0;
+	peal_retransmit_go_back(r, t);
+}
+
+/* PSNs from `next` on, within one message, that need no retransmission. */
+static u32 peal_retransmit_needless(const struct peal_retransmit *r, const struct peal_inflight *t,
+				    const struct peal_reorder *reorder,
+				    const struct peal_message *f)
+{
+	u32 left = f->packets - peal_psn_ahead(f->psn, r->next);
+
+	if (!peal_psn_before(r->next, t->executed))
+		return 0;
+	if (peal_message_wants_data(f))
+		return peal_reorder_has(reorder, r->next) ? 1 : 0;
+	return min_t(u32, left, peal_psn_ahead(r->next, t->executed));
+}
+
+bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *t,
+			  const struct peal_reorder *reorder)
+{
+	while (r->next != r->end && !peal_inflight_is_lost(t, r->index)) {
+		const struct peal_message *f = peal_inflight_at(t, r->index);
+		u32 skip;
+
+		if (peal_psn_ahead(f->psn, r->next) >= f->packets) {
+			r->index = peal_inflight_find(t, r->next);
+			continue;
+		}
+		skip = peal_retransmit_needless(r, t, reorder, f);
+		if (!skip)
+			return true;
+		r->next = peal_psn_add(r->next, min_t(u32, skip, peal_psn_ahead(r->next, r->end)));
+	}
+	r->end = r->next;
+	return false;
+}
+
+u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *t,
+			 const struct peal_reorder *reorder)
+{
+	u32 limit = r->probe == PEAL_PROBE_SILENCE ? peal_psn_ahead(r->next, r->end) : U32_MAX;
+
+	return peal_retransmit_span_at(t, reorder, peal_inflight_at(t, r->index), r->next, limit);
+}
+
+bool peal_retransmit_is_moot(struct peal_retransmit *r, const struct peal_inflight *t,
+			     const struct peal_reorder *reorder)
+{
+	return r->probe && !r->left && !peal_retransmit_seek(r, t, reorder);
+}
+
+void peal_retransmit_left(struct peal_retransmit *r, const struct peal_inflight *t,
+			  const struct peal_reorder *reorder, u32 span, u64 now)
+{
+	r->next = peal_psn_add(r->next, span);
+	peal_psn_raise(&r->end, r->next);
+	if (!r->probe || r->left)
+		return;
+	peal_psn_raise(&r->probe_end, r->end);
+	if (peal_retransmit_seek(r, t, reorder))
+		return;
+	r->left = true;
+	r->left_at = now;
+}
+
+bool peal_retransmit_hear(struct peal_retransmit *r)
+{
+	if (!r->left || r->heard)
+		return false;
+	r->heard = true;
+	return true;
+}
+
+bool peal_retransmit_doubt(struct peal_retransmit *r)
+{
+	bool first = !r->doubted;
+
+	r->doubted = true;
+	return first;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Deferred notifications. Completions, events and queue pair errors are collected
+ * under locks, and are raised after the locks are dropped.
+ *
+ * Owns: the lists of completion queues to notify, of events to raise, and of queue pairs to
+ * put into error. The struct lives on the stack of the function that begins it. Completion and
+ * event handlers may call back into the device. They therefore run last, with no lock held,
+ * but still inside the epoch, because the epoch keeps the objects alive.
+ * Does not know: the causes of the notifications.
+ */
+#ifndef PEAL_NOTIFY_H
+#define PEAL_NOTIFY_H
+
+#include "base/epoch.h"
+#include "queue/cq.h"
+
+#define PEAL_NOTIFY_CQS		4
+#define PEAL_NOTIFY_EVENTS	8
+#define PEAL_NOTIFY_QPS		2
+
+struct peal_qp;
+
+struct peal_notify {
+	u32 num_cqs;
+	u32 num_events;
+	struct peal_cq *cq[PEAL_NOTIFY_CQS];
+	struct {
+		struct ib_qp *qp;
+		enum ib_event_type type;
+	} event[PEAL_NOTIFY_EVENTS];
+	u32 num_failed;
+	struct {
+		struct peal_qp *qp;
+		u32 generation;
+	} failed[PEAL_NOTIFY_QPS];		/* queue pairs to put into error */
+};
+
+/* Leave the arrays uncleared, because they are read only up to these counts. */
+static inline void peal_notify_begin(struct peal_notify *notify)
+{
+	notify->num_cqs = 0;
+	notify->num_events = 0;
+	notify->num_failed = 0;
+}
+
+/*
+ * Note that @cq must be notified. All three arrays are long enough, because one turn concerns only
+ * one queue pair and its peer.
+ */
+static inline void peal_notify_cq(struct peal_notify *notify, struct peal_cq *cq)
+{
+	u32 i;
+
+	for (i = 0; i < notify->num_cqs; i++)
+		if (notify->cq[i] == cq)
+			return;
+	if (!WARN_ON_ONCE(i == PEAL_NOTIFY_CQS))
+		notify->cq[notify->num_cqs++] = cq;
+}
+
+/* Note an event to raise. It raises each event type at most once per queue pair. */
+static inline void peal_notify_event(struct peal_notify *notify, struct ib_qp *qp,
+				     enum ib_event_type type)
+{
+	u32 i;
+
+	for (i = 0; i < notify->num_events; i++)
+		if (notify->event[i].qp == qp && notify->event[i].type == type)
+			return;
+	if (WARN_ON_ONCE(i == PEAL_NOTIFY_EVENTS))
+		return;
+	notify->event[notify->num_events].qp = qp;
+	notify->event[notify->num_events++].type = type;
+}
+
+/*
+ * Put @qp into error when the notifications are raised, because the caller may hold a lock that the
+ * change to ERR takes. @generation is the current qp->generation; see peal_qp_end().
+ */
+static inline void peal_notify_fail(struct peal_notify *notify, struct peal_qp *qp, u32 generation)
+{
+	u32 i;
+
+	for (i = 0; i < notify->num_failed; i++)
+		if (notify->failed[i].qp == qp)
+			break;
+	if (WARN_ON_ONCE(i == PEAL_NOTIFY_QPS))
+		return;
+	notify->failed[i].qp = qp;
+	notify->failed[i].generation = generation;
+	notify->num_failed = max(notify->num_failed, i + 1);
+}
+
+static inline void peal_notify_raise_event(struct ib_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = { .device = qp->device, .element.qp = qp, .event = type };
+
+	if (qp->event_handler)
+		qp->event_handler(&event, qp->qp_context);
+}
+
+/* Call inside the epoch with no lock held, because handlers may post and poll. */
+static inline void peal_notify_raise(struct peal_notify *notify)
+{
+	u32 i;
+
+	peal_epoch_assert_held();
+	for (i = 0; i < notify->num_cqs; i++)
+		peal_cq_notify(notify->cq[i]);
+	for (i = 0; i < notify->num_events; i++)
+		peal_notify_raise_event(notify->event[i].qp, notify->event[i].type);
+}
+
+#endif

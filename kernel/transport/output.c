@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See output.h.
+ */
+#include <linux/hash.h>
+
+#include "base/trace.h"
+#include "engine/schedule.h"
+#include "net/port.h"
+#include "transport/output.h"
+
+static void peal_output_ready(struct peal_waiter *waiter)
+{
+	struct peal_output *output = container_of(waiter, struct peal_output, waiter);
+
+	peal_defer(output->qp);
+}
+
+void peal_output_init(struct peal_output *output, struct peal_qp *qp)
+{
+	output->qp = qp;
+	INIT_LIST_HEAD(&output->waiter.node);
+	output->waiter.ready = peal_output_ready;
+}
+
+static struct peal_path *peal_output_path(struct peal_output *output)
+{
+	return &output->path[output->now];
+}
+
+static struct peal_path *peal_output_other(struct peal_output *output)
+{
+	return &output->path[!output->now];
+}
+
+static void peal_output_unstage(struct peal_output *output)
+{
+	if (output->staged)
+		peal_path_release(peal_output_other(output));
+	output->staged = false;
+}
+
+/**
+ * peal_output_stage() - prepare another path, while the present one stays in use
+ * @tx_quota: the path's packets are charged to this transmit quota
+ * @mtu: the path MTU that packets will have
+ *
+ * The caller holds `control`.
+ *
+ * Return: 0, -EINVAL (path MTU too large for the link, or no RoCEv2 GID), -ENETUNREACH or
+ * another error of the route lookup.
+ */
+int peal_output_stage(struct peal_output *output, struct peal_port *port,
+		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 peer_qpn,
+		      enum ib_mtu mtu)
+{
+	struct peal_path *path = peal_output_other(output);
+	u32 qpn = output->qp->ib.qp_num;
+	int ret;
+
+	lockdep_assert_held(&output->qp->control);
+	peal_output_unstage(output);
+	ret = peal_path_resolve(path, port, tx_quota, attr, hash_64((u64)qpn << 32 | peer_qpn, 32));
+	if (ret) {
+		trace_peal_path(qpn, ret, PEAL_REASON_NO_ROUTE);
+		return ret;
+	}
+	output->staged = true;
+	if (peal_path_fits(path, mtu))
+		return 0;
+	trace_peal_path(qpn, -EINVAL, PEAL_REASON_PATH_MTU);
+	peal_output_unstage(output);
+	return -EINVAL;
+}
+
+/* Under qp->control, sq.lock and rq.lock. */
+void peal_output_use_staged(struct peal_output *output)
+{
+	lockdep_assert_held(&output->qp->control);
+	peal_qp_assert_both_held(output->qp);
+	if (!output->staged)
+		return;
+	if (output->open)
+		peal_path_release(peal_output_path(output));
+	output->now = !output->now;
+	output->open = true;
+	output->staged = false;
+}
+
+static struct peal_tx_quota *peal_output_tx_quota(struct peal_output *output)
+{
+	return peal_output_path(output)->tx_quota;
+}
+
+/* Stop waiting for room. After this output->waiter.ready is not running and will not be called. */
+void peal_output_stop(struct peal_output *output)
+{
+	if (output->open)
+		peal_tx_quota_cancel(peal_output_tx_quota(output), &output->waiter);
+}
+
+void peal_output_free(struct peal_output *output)
+{
+	peal_output_stop(output);
+	peal_output_unstage(output);
+	if (output->open)
+		peal_path_release(peal_output_path(output));
+	output->open = false;
+}
+
+/* Do packets to the peer leave through the netdev @ifindex? Under sq.lock or rq.lock. */
+bool peal_output_leaves_by(struct peal_output *output, int ifindex)
+{
+	peal_qp_assert_either_held(output->qp);
+	return output->open && peal_path_leaves_by(peal_output_path(output), ifindex);
+}
+
+/* Is there room to send? If not, the engine gives the queue pair a turn once there is. */
+bool peal_output_has_quota(struct peal_output *output)
+{
+	struct peal_tx_quota *tx_quota = peal_output_tx_quota(output);
+
+	peal_qp_assert_either_held(output->qp);
+	if (likely(peal_tx_quota_is_left(tx_quota)))
+		return true;
+	peal_count(output->qp->table, full_queues);
+	return !peal_tx_quota_wait(tx_quota, &output->waiter);
+}
+
+/*
+ * Time for which an out-of-order packet is kept. The requester retransmits a missing packet within
+ * a round trip. If the retransmission is lost as well, the requester's timeout helps. The queue
+ * pair's own timeout is the best guess of the peer's, and a second if it is not set. A packet that
+ * has waited for several timeouts is dropped, because the requester does not know of the packet
+ * before it any more.
+ */
+#define PEAL_REORDER_TIMEOUTS	2
+#define PEAL_REORDER_LEAST_NS	(50 * NSEC_PER_MSEC)
+#define PEAL_REORDER_MOST_NS	(30 * NSEC_PER_SEC)
+
+u64 peal_output_reorder_ns(const struct peal_qp *qp)
+{
+	u64 timeout = peal_qp_timeout_ns(qp) ?: NSEC_PER_SEC;
+
+	return clamp_t(u64, PEAL_REORDER_TIMEOUTS * timeout, PEAL_REORDER_LEAST_NS,
+		       PEAL_REORDER_MOST_NS);
+}
+
+/*
+ * Prepare an skb for a packet to the peer. Return: NULL when there is no memory. The
+ * packet then counts as lost.
+ */
+struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_packet *header,
+				    void **payload)
+{
+	peal_qp_assert_either_held(output->qp);
+	header->qpn = output->qp->attr.dest_qp_num;
+	header->pkey = PEAL_DEFAULT_PKEY;
+	return peal_tx_prepare(peal_output_path(output), header, payload);
+}
+
+void peal_output_send(struct peal_output *output, const struct peal_packet *header,
+		      struct sk_buff *skb, bool again)
+{
+	peal_qp_assert_either_held(output->qp);
+	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
+	if (again)
+		peal_count(output->qp->table, retransmits);
+	peal_tx_send(peal_output_path(output), skb);
+}
+
+void peal_output_discard(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The output of a connected queue pair. Its requester and its responder send through it.
+ *
+ * Owns: the path to the peer, its replacement that is not in use yet, and the wait for room in
+ * the transmit queues. When there is room again, the engine gives the queue pair a turn.
+ * Does not know: what is sent, and in which order.
+ *
+ * Lock: hold sq.lock or rq.lock to send. Hold both, and qp->control, to replace the path.
+ */
+#ifndef PEAL_OUTPUT_H
+#define PEAL_OUTPUT_H
+
+#include "net/tx_quota.h"
+#include "net/tx.h"
+#include "queue/qp.h"
+
+struct peal_output {
+	struct peal_qp *qp;
+
+	/* Guarded by qp.control, sq.lock and rq.lock: */
+	struct peal_path path[2];	/* the one that is not in use: only qp.control */
+	u8 now;				/* index of the path in use */
+	bool open;			/* a path is in use */
+	/* Guarded by qp.control: */
+	bool staged;			/* the other path is ready for use */
+
+	struct peal_waiter waiter;
+};
+
+/*
+ * Do packets of the queue pair go to the GID @dgid, and do they have the source GID @sgid?
+ * Under sq.lock or rq.lock.
+ */
+static inline bool peal_output_leads_to(const struct peal_output *output, const union ib_gid *sgid,
+					const union ib_gid *dgid)
+{
+	const struct peal_path *path = &output->path[output->now];
+
+	peal_qp_assert_either_held(output->qp);
+	return output->open && !memcmp(&path->sgid, sgid, sizeof(*sgid)) &&
+	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
+}
+
+void peal_output_init(struct peal_output *output, struct peal_qp *qp);
+int peal_output_stage(struct peal_output *output, struct peal_port *port,
+		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 peer_qpn,
+		      enum ib_mtu mtu);
+void peal_output_use_staged(struct peal_output *output);
+void peal_output_stop(struct peal_output *output);
+void peal_output_free(struct peal_output *output);
+
+bool peal_output_leaves_by(struct peal_output *output, int ifindex);
+bool peal_output_has_quota(struct peal_output *output);
+struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_packet *header,
+				    void **payload);
+void peal_output_send(struct peal_output *output, const struct peal_packet *header,
+		      struct sk_buff *skb, bool again);
+/*
+ * Return: how long a packet is kept until its turn comes, in ns. It is kept for at least this
+ * long and at most twice as long.
+ */
+u64 peal_output_reorder_ns(const struct peal_qp *qp);
+void peal_output_discard(struct sk_buff *skb);
+
+#endif
