@@ -36,6 +36,11 @@ guest_tests() {
 	find "$repo/test/guest" -mindepth 2 -maxdepth 2 \( -name '*.sh' -o -name '*.cpp' \) -not -path '*/helpers/*' | sort
 }
 
+# short_tests, long_tests: those without and with a line "run: long" in their head.
+short_tests() { comm -23 <(guest_tests) <(long_tests); }
+
+long_tests() { guest_tests | xargs grep -l -E '^(#|//) run: long$' | sort; }
+
 # test_name SOURCE: FOLDER/NAME; those of test/interop have no folder.
 test_name() {
 	local name=${1%.*}
@@ -74,8 +79,17 @@ transports_of() {
 	done
 }
 
-# run_guest_suite NAME...: the tests whose names contain one of these, or all.
-run_guest_suite() { run_machine_suite guest_tests "$@"; }
+# run_guest_suite NAME...: the tests whose names contain one of these. Without a name all that are short, or with
+# PEAL_THOROUGH all.
+run_guest_suite() {
+	if (($#)) || [[ ${PEAL_THOROUGH:-} ]]; then
+		run_machine_suite guest_tests "$@"
+	else
+		run_machine_suite short_tests
+	fi
+}
+
+run_long_suite() { run_machine_suite long_tests "$@"; }
 
 # Their limits are for a machine that has the processors for itself.
 run_interop_suite() {

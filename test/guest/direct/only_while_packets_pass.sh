@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 300
+# run: long
 # transport: any
 #
 # Two devices of one kernel in two network namespaces. They go direct when, and only while, packets between them are

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 400
+# run: long
 # transport: any
 #
 # The proof that two devices are in one kernel. Messages go direct for as long as packets pass both ways, and nothing

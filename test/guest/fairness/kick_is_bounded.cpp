@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // vm: icount
+// run: long
 // timeout: 300
 // transport: any
 /*

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // transport: direct, thorough wire
+// run: long
 // timeout: 600
 /*
  * Out of memory at every step: each verb that makes something is called again and

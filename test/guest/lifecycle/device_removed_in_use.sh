@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 #
 # The device goes away while programs use it: by rdma link delete, with its namespace, with its netdev, with the module.
 # Each command returns soon, the programs learn of it, and the device can be made again. Programs that are killed leave

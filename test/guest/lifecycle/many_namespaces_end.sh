@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: any
 #
 # Many namespaces with a device each end at once. peal waits for one grace period for all that end together, not for one

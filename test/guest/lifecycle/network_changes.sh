@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: wire
 #
 # What the stack does to a device at work: its namespace ends, packets wait in a queue for longer than the module

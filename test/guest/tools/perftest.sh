@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 400
+# run: long
 #
 # perftest over RC on one device: every test, sizes, events, both directions, several queue
 # pairs, lists, both atomics. It does not look at the figures: scripts/demo does.

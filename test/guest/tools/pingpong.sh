@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # transport: direct, thorough wire
+# run: long
 # timeout: 120
 #
 # ibv_rc_pingpong works between two processes, with checked data, several sizes, events and the new send API.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 120
+# run: long
 # transport: direct
 #
 # The data path makes no system call except the kick. Polling makes none. Posting makes none while the engine is awake.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: any
 #
 # Other programs can read the packets on the wire. The test captures packets with every opcode, over IPv4, IPv6 and a

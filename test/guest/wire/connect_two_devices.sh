@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 400
+# run: long
 # transport: any
 #
 # The connection manager, UD and multicast work between two devices in two network namespaces, over IPv4 and IPv6. Each

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: any
 #
 # Every operation works between two devices in two network namespaces, with checked data. The test uses IPv4, IPv6 and a

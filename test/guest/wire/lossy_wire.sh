@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: any
 #
 # Data arrives byte-exact and in time over a wire that loses, duplicates and reorders packets, with the default timeout

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 300
+# run: long
 # transport: any
 #
 # Two VRFs, and the part of the namespace that is in no VRF, have the same IPv4 and IPv6 addresses, and so have their
