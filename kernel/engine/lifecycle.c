@@ -28,13 +28,13 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	e->table = table;
 	peal_runlist_init(&e->run);
 	INIT_WORK(&e->work, peal_worker_work);
-	e->homes = alloc_workqueue("peal-%s-home", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
+	e->cpu_wq = alloc_workqueue("peal-%s-cpu", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
 				   WQ_MEM_RECLAIM, 0, name);
-	if (!e->homes)
+	if (!e->cpu_wq)
 		return -ENOMEM;
 	ret = peal_poller_start(e, name);
 	if (ret)
-		destroy_workqueue(e->homes);
+		destroy_workqueue(e->cpu_wq);
 	return ret;
 }
 
@@ -48,7 +48,7 @@ void peal_engine_stop(struct peal_engine *e)
 	synchronize_rcu_expedited();
 	peal_poller_stop(e);
 	cancel_work_sync(&e->work);
-	destroy_workqueue(e->homes);
+	destroy_workqueue(e->cpu_wq);
 }
 
 /* Return: a context whose kick file is still shut, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
@@ -76,7 +76,7 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 
 void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
-	peal_schedule_init(qp, e, peal_worker_work_home, peal_timer_expired);
+	peal_schedule_init(qp, e, peal_worker_work_on_cpu, peal_timer_expired);
 }
 
 /*

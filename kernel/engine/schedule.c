@@ -37,9 +37,9 @@ void peal_schedule_cancel(struct peal_qp *qp)
  * Queue the work on the CPU of the last turn. If that CPU is offline, the workqueue picks
  * another one. This is rare, so the reordering that it may cause is acceptable.
  */
-void peal_defer_home(struct peal_qp *qp)
+void peal_defer_on_cpu(struct peal_qp *qp)
 {
-	queue_work_on(READ_ONCE(qp->run.cpu), qp->engine->homes, &qp->run.work);
+	queue_work_on(READ_ONCE(qp->run.cpu), qp->engine->cpu_wq, &qp->run.work);
 }
 
 /*
@@ -55,7 +55,7 @@ void peal_defer(struct peal_qp *qp)
 
 	peal_count(e->table, deferrals);
 	if (peal_qp_is_on_wire(qp)) {
-		peal_defer_home(qp);
+		peal_defer_on_cpu(qp);
 		return;
 	}
 	peal_runlist_add(&e->run, qp);

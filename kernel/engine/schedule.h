@@ -19,7 +19,7 @@ void peal_schedule_cancel(struct peal_qp *qp);
 
 void peal_defer(struct peal_qp *qp);
 void peal_defer_overdue(struct peal_qp *qp);
-void peal_defer_home(struct peal_qp *qp);
+void peal_defer_on_cpu(struct peal_qp *qp);
 
 void peal_schedule_timer(struct peal_qp *qp, ktime_t when);
 

@@ -11,14 +11,14 @@
  * Packets have left a CPU's queue after this time, even if its ksoftirqd had to
  * wait for the CPU.
  */
-#define PEAL_HOME_JIFFIES	(HZ / 10)
+#define PEAL_TURN_CPU_JIFFIES	(HZ / 10)
 
 /*
  * May this CPU send packets of @qp? Packets from two CPUs overtake each other, and UC loses a
  * message whose packets are reordered. A UC queue pair therefore stays on one CPU while packets
  * may be on their way from there.
  */
-static bool peal_turn_is_home(struct peal_qp *qp)
+static bool peal_turn_may_send(struct peal_qp *qp)
 {
 	struct peal_run *run = &qp->run;
 
@@ -27,7 +27,7 @@ static bool peal_turn_is_home(struct peal_qp *qp)
 		return true;
 	if (qp->ib.qp_type == IB_QPT_UC && qp->state == IB_QPS_RTS &&
 	    run->cpu != smp_processor_id() && cpu_online(run->cpu) &&
-	    time_before(jiffies, run->cpu_at + PEAL_HOME_JIFFIES))
+	    time_before(jiffies, run->cpu_at + PEAL_TURN_CPU_JIFFIES))
 		return false;
 	WRITE_ONCE(run->cpu, smp_processor_id());
 	run->cpu_at = jiffies;
@@ -82,10 +82,10 @@ bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 	peal_epoch_assert_held();
 	peal_notify_begin(&notify);
 	spin_lock(&qp->sq.lock);
-	if (likely(peal_turn_is_home(qp)))
+	if (likely(peal_turn_may_send(qp)))
 		more = peal_turn_locked(qp, &notify, &budget);
 	else
-		peal_defer_home(qp);
+		peal_defer_on_cpu(qp);
 	spin_unlock(&qp->sq.lock);
 	peal_turn_end(&notify);
 	peal_budget_spend(whole, PEAL_TURN_BUDGET - budget.left);

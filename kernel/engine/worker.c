@@ -40,7 +40,7 @@ void peal_worker_work(struct work_struct *work)
  * Give the queue pair a turn. What is left is queued again behind the works that wait, because a
  * CPU runs only a limited number of works at a time.
  */
-void peal_worker_work_home(struct work_struct *work)
+void peal_worker_work_on_cpu(struct work_struct *work)
 {
 	struct peal_qp *qp = container_of(work, struct peal_qp, run.work);
 	struct peal_engine *e = qp->engine;
@@ -51,7 +51,7 @@ void peal_worker_work_home(struct work_struct *work)
 	peal_epoch_enter();
 	if (peal_turn_once(qp)) {
 		peal_runlist_owe(&e->run, qp);
-		peal_defer_home(qp);
+		peal_defer_on_cpu(qp);
 	}
 	peal_epoch_exit();
 }

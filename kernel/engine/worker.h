@@ -12,6 +12,6 @@
 
 bool peal_worker_serve_next(struct peal_engine *e);
 void peal_worker_work(struct work_struct *work);
-void peal_worker_work_home(struct work_struct *work);
+void peal_worker_work_on_cpu(struct work_struct *work);
 
 #endif

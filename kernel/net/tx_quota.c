@@ -225,7 +225,7 @@ static bool peal_tx_quota_is_full(const struct peal_tx_quota *quota)
 }
 
 /*
- * A full room asks for its share. The share may be less than it has. Then the quota keeps
+ * A full quota asks for its share. The share may be less than it has. Then the quota keeps
  * what it uses and no more. Return: true when it is still full.
  */
 static noinline bool peal_tx_quota_stays_full(struct peal_tx_quota *quota)

@@ -145,7 +145,7 @@ static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
 }
 
 /*
- * A peer that has refused goes into error only when the notifications ends, because that
+ * A peer that has refused goes into error only when the notifications are raised, because that
  * needs the sq.lock of the peer.
  */
 static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,

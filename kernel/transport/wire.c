@@ -783,16 +783,16 @@ static int peal_wire_init(struct peal_wire *w, struct peal_qp *qp)
 		return -ENOMEM;
 	ret = peal_sg_lists_init(&w->sg_lists, entries, qp->sq.limits.max_sge);
 	if (ret)
-		goto free_flight;
+		goto free_message;
 	ret = peal_wire_responder_init(&w->responder, &w->output);
 	if (ret)
-		goto free_load;
+		goto free_sg_lists;
 	peal_requester_init(&w->requester, w->message, entries);
 	return 0;
 
-free_load:
+free_sg_lists:
 	peal_sg_lists_free(&w->sg_lists);
-free_flight:
+free_message:
 	kvfree(w->message);
 	return ret;
 }

@@ -24,7 +24,7 @@ static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_r
 }
 
 /* Free the kept packets. No lock is needed by who frees the queue pair. */
-static void peal_wire_responder_lose_early(struct peal_wire_responder *s)
+static void peal_wire_responder_lose_reordered(struct peal_wire_responder *s)
 {
 	struct sk_buff *skb;
 
@@ -50,7 +50,7 @@ int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_output *
  */
 void peal_wire_responder_free(struct peal_wire_responder *s)
 {
-	peal_wire_responder_lose_early(s);
+	peal_wire_responder_lose_reordered(s);
 	kvfree(s->resource);
 }
 
@@ -78,7 +78,7 @@ void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn)
 void peal_wire_responder_forget_reordered(struct peal_wire_responder *s)
 {
 	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_lose_early(s);
+	peal_wire_responder_lose_reordered(s);
 }
 
 void peal_wire_responder_reset(struct peal_wire_responder *s)

@@ -15,7 +15,7 @@ device=${PEAL_DEV:-peal0}
 # A thread's name has 15 characters. Newer kernels put a prefix before the workqueue's name.
 has_rescuer() { pgrep -x "${1:0:15}" >/dev/null || pgrep -x "kworker/R-${1:0:5}.*" >/dev/null; }
 
-for queue in peal "peal-$device-home"; do
+for queue in peal "peal-$device-cpu"; do
 	has_rescuer "$queue" || fail "expected the workqueue $queue to have a rescuer, it has none"
 done
 [[ -w /sys/devices/virtual/workqueue/peal/nice ]] || fail "expected an administrator to choose the nice value of peal's works"
