@@ -33,8 +33,8 @@
 #include "base/trace.h"
 #include "base/workers.h"
 #include "net/datagram.h"
-#include "net/rx.h"
 #include "net/port.h"
+#include "net/rx.h"
 
 /* The most packets in the backlog: as many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RX_BACKLOG	1000

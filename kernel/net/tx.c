@@ -16,10 +16,10 @@
 
 #include "net/crc.h"
 #include "net/netns.h"
-#include "net/tx_quota.h"
-#include "net/tx.h"
-#include "proto/icrc.h"
 #include "net/port.h"
+#include "net/tx.h"
+#include "net/tx_quota.h"
+#include "proto/icrc.h"
 
 static u32 peal_tx_ip_bytes(const struct peal_path *path)
 {

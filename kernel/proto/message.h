@@ -12,8 +12,8 @@
 
 #include <rdma/peal-abi.h>
 
-#include "proto/reorder.h"
 #include "proto/packet.h"
+#include "proto/reorder.h"
 
 /*
  * A longer READ is requested in pieces of this many responses. Each piece is a request packet of

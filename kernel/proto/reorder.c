@@ -2,8 +2,8 @@
 /*
  * See reorder.h.
  */
-#include "proto/reorder.h"
 #include "proto/psn.h"
+#include "proto/reorder.h"
 
 bool peal_reorder_insert(struct peal_reorder *reorder, u32 expected, u32 psn, void *handle, u64 now,
 			 u64 reorder_ns)

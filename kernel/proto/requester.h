@@ -29,13 +29,13 @@
 #include <rdma/peal-abi.h>
 
 #include "proto/credit.h"
-#include "proto/reorder.h"
+#include "proto/inflight.h"
 #include "proto/message.h"
 #include "proto/packet.h"
+#include "proto/reorder.h"
 #include "proto/retransmit.h"
 #include "proto/retry.h"
 #include "proto/rto.h"
-#include "proto/inflight.h"
 #include "proto/window.h"
 
 struct peal_requester_config {

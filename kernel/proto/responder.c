@@ -6,8 +6,8 @@
 #include <linux/minmax.h>
 #include <linux/string.h>
 
-#include "proto/responder.h"
 #include "proto/psn.h"
+#include "proto/responder.h"
 
 /*
  * A missing packet may be late instead of lost, so the sequence NAK waits. Packets that overtook

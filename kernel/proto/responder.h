@@ -31,8 +31,8 @@
 
 #include <rdma/peal-abi.h>
 
-#include "proto/reorder.h"
 #include "proto/packet.h"
+#include "proto/reorder.h"
 
 struct peal_responder_config {
 	u8 transport;		/* PEAL_RC or PEAL_UC */

@@ -13,8 +13,8 @@
 
 #include <linux/types.h>
 
-#include "proto/reorder.h"
 #include "proto/inflight.h"
+#include "proto/reorder.h"
 
 /* Why a probe is sent. */
 enum peal_probe {

@@ -19,8 +19,8 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
-#include "base/kick_file.h"
 #include "base/epoch.h"
+#include "base/kick_file.h"
 #include "base/quota.h"
 #include "queue/map.h"
 #include "queue/qp.h"

@@ -21,8 +21,8 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/table.h"
-#include "queue/notify.h"
 #include "queue/map.h"
+#include "queue/notify.h"
 #include "queue/rq.h"
 #include "queue/sq.h"
 

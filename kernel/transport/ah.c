@@ -5,8 +5,8 @@
 #include <linux/jhash.h>
 #include <linux/slab.h>
 
-#include "transport/ah.h"
 #include "net/port.h"
+#include "transport/ah.h"
 
 static int peal_ah_check(const struct rdma_ah_attr *attr)
 {

@@ -9,11 +9,11 @@
 #include "base/budget.h"
 #include "base/epoch.h"
 #include "base/trace.h"
-#include "net/mcast.h"
 #include "net/datagram.h"
+#include "net/mcast.h"
+#include "net/port.h"
 #include "transport/group.h"
 #include "transport/ud.h"
-#include "net/port.h"
 
 struct peal_group {
 	union ib_gid gid;

@@ -11,8 +11,8 @@
 #include "base/epoch.h"
 #include "net/datagram.h"
 #include "queue/qp.h"
-#include "transport/output.h"
 #include "transport/locality.h"
+#include "transport/output.h"
 
 /* A proof is renewed while there is traffic. It ends when two renewals in a row fail. */
 #define PEAL_LOCALITY_RENEW	(HZ)

@@ -11,8 +11,8 @@
 #ifndef PEAL_OUTPUT_H
 #define PEAL_OUTPUT_H
 
-#include "net/tx_quota.h"
 #include "net/tx.h"
+#include "net/tx_quota.h"
 #include "queue/qp.h"
 
 struct peal_output {

@@ -6,18 +6,18 @@
 
 #include "base/compat.h"
 #include "base/trace.h"
+#include "engine/schedule.h"
+#include "engine/turn.h"
 #include "mem/cursor.h"
 #include "net/datagram.h"
-#include "net/tx_quota.h"
+#include "net/port.h"
 #include "net/tx.h"
+#include "net/tx_quota.h"
+#include "proto/psn.h"
 #include "transport/ah.h"
 #include "transport/outcome.h"
 #include "transport/sender.h"
 #include "transport/ud.h"
-#include "net/port.h"
-#include "proto/psn.h"
-#include "engine/schedule.h"
-#include "engine/turn.h"
 
 /* Bytes before the payload in every receive buffer (IBTA 11.4.2.1). */
 #define PEAL_GRH_BYTES		40

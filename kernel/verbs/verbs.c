@@ -6,11 +6,11 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "base/compat.h"
-#include "mem/mw.h"
 #include "engine/lifecycle.h"
+#include "mem/mw.h"
 #include "net/netns.h"
-#include "transport/demux.h"
 #include "transport/ah.h"
+#include "transport/demux.h"
 #include "verbs/dev.h"
 #include "verbs/post.h"
 #include "verbs/query.h"
