@@ -63,7 +63,7 @@ TEST_CASE("distance is signed and wraps at 24 bits", "[psn]")
 	CHECK(peal_psn_add(0xfffffe, 0x800000) == 0x7ffffe);
 }
 
-TEST_CASE("only what is ahead, and not too far, is kept", "[early]")
+TEST_CASE("only what is ahead, and not too far, is kept", "[reorder]")
 {
 	for (std::uint32_t expected : {0u, 100u, 0xffffffu, 0xffff90u}) {
 		Slots slots;
@@ -90,7 +90,7 @@ TEST_CASE("only what is ahead, and not too far, is kept", "[early]")
 	}
 }
 
-TEST_CASE("a packet is not taken for the one a lap later", "[early]")
+TEST_CASE("a packet is not taken for the one a lap later", "[reorder]")
 {
 	Slots slots;
 
@@ -102,7 +102,7 @@ TEST_CASE("a packet is not taken for the one a lap later", "[early]")
 	CHECK(slots.take(12) == handle(1));
 }
 
-TEST_CASE("what is kept is given up between one time and twice that", "[early]")
+TEST_CASE("what is kept is given up between one time and twice that", "[reorder]")
 {
 	Slots slots;
 
@@ -135,7 +135,7 @@ TEST_CASE("what is kept is given up between one time and twice that", "[early]")
 	CHECK(slots.take(12) == handle(4));
 }
 
-TEST_CASE("what is old is still found and taken", "[early]")
+TEST_CASE("what is old is still found and taken", "[reorder]")
 {
 	Slots slots;
 
@@ -149,9 +149,9 @@ TEST_CASE("what is old is still found and taken", "[early]")
 	CHECK(slots.take(12) == handle(1));
 }
 
-TEST_CASE("any mixture of early packets comes out as a map says", "[early]")
+TEST_CASE("any mixture of out-of-order packets comes out as a map says", "[reorder]")
 {
-	Random random("early");
+	Random random("reorder");
 	Slots slots;
 	std::map<std::uint32_t, void *> model;
 	std::uint32_t expected = random.bits() & PEAL_PSN_MASK;

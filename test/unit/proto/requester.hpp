@@ -89,7 +89,7 @@ inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
 }
 
 class Requester {
-	std::vector<peal_message> flights_;
+	std::vector<peal_message> messages_;
 	std::unique_ptr<peal_requester> out_ = std::make_unique<peal_requester>();
 	std::uint32_t posted_ = 0;
 
@@ -100,9 +100,9 @@ public:
 
 	explicit Requester(const peal_requester_config &config = plain_config(),
 			   std::uint32_t entries = ENTRIES)
-		: flights_(entries)
+		: messages_(entries)
 	{
-		peal_requester_init(out_.get(), flights_.data(), entries);
+		peal_requester_init(out_.get(), messages_.data(), entries);
 		configure(config);
 		peal_requester_set_psn(out_.get(), FIRST_PSN);
 	}
@@ -113,14 +113,14 @@ public:
 		peal_requester_configure(out_.get(), &config);
 	}
 
-	void post(const peal_wr &message)
+	void post(const peal_wr &wr)
 	{
 		REQUIRE(peal_requester_has_room(out_.get()));
-		peal_requester_post(out_.get(), &message);
+		peal_requester_post(out_.get(), &wr);
 		++posted_;
 	}
-	peal_wr message(unsigned opcode, std::uint64_t length = 1,
-			unsigned flags = PEAL_WQE_SIGNALED) const
+	peal_wr wr(unsigned opcode, std::uint64_t length = 1,
+		   unsigned flags = PEAL_WQE_SIGNALED) const
 	{
 		peal_wr m = {};
 
@@ -134,7 +134,7 @@ public:
 	}
 	void post(unsigned opcode, std::uint64_t length = 1, unsigned flags = PEAL_WQE_SIGNALED)
 	{
-		post(message(opcode, length, flags));
+		post(wr(opcode, length, flags));
 	}
 	/* Posts a WRITE of that many packets. */
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
@@ -158,7 +158,7 @@ public:
 		return out;
 	}
 	/* Return: the reason why next() has nothing to send. */
-	peal_blocked pause()
+	peal_blocked blocked()
 	{
 		peal_blocked why;
 

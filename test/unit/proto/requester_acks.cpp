@@ -163,14 +163,14 @@ TEST_CASE("many laps around 24 bits", "[acks]")
 	while (sent < laps) {
 		while (!peal_requester_unsent(r.get()) && peal_requester_has_room(r.get())) {
 			r.post(PEAL_OP_WRITE, 100 * MTU);
-			r.pause();
+			r.blocked();
 		}
 		const u32 top = peal_requester_psn(r.get());
 
 		sent = sent + ((top - FIRST_PSN - sent) & PEAL_PSN_MASK);
 		r.receive(ack(sent - 1));
 		done += r.completed();
-		r.pause();
+		r.blocked();
 	}
 	CHECK(done == sent / 100);
 	CHECK(r.completions == done);

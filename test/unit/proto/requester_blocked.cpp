@@ -4,7 +4,7 @@
 
 using namespace peal::test;
 
-TEST_CASE("EMPTY: nothing unsent", "[pauses]")
+TEST_CASE("EMPTY: nothing unsent", "[blocked]")
 {
 	Requester r;
 
@@ -19,7 +19,7 @@ TEST_CASE("EMPTY: nothing unsent", "[pauses]")
 	CHECK_FALSE(peal_requester_idle(r.get()));
 }
 
-TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pauses]")
+TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[blocked]")
 {
 	Requester r;
 
@@ -37,7 +37,7 @@ TEST_CASE("WINDOW: 32 packets at first, and what was acknowledged more", "[pause
 	CHECK(r.send() == range(128, 256));
 }
 
-TEST_CASE("WINDOW: one packet is always allowed", "[pauses]")
+TEST_CASE("WINDOW: one packet is always allowed", "[blocked]")
 {
 	peal_requester_config config = plain_config();
 
@@ -53,7 +53,7 @@ TEST_CASE("WINDOW: one packet is always allowed", "[pauses]")
 	CHECK(r.completed() == 1);
 }
 
-TEST_CASE("WINDOW: the responses of READs count", "[pauses]")
+TEST_CASE("WINDOW: the responses of READs count", "[blocked]")
 {
 	Requester r;
 
@@ -65,7 +65,7 @@ TEST_CASE("WINDOW: the responses of READs count", "[pauses]")
 	CHECK(r.send() == Psns{30});
 }
 
-TEST_CASE("WINDOW: a READ larger than it goes alone", "[pauses]")
+TEST_CASE("WINDOW: a READ larger than it goes alone", "[blocked]")
 {
 	Requester r;
 
@@ -79,7 +79,7 @@ TEST_CASE("WINDOW: a READ larger than it goes alone", "[pauses]")
 	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
 }
 
-TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pauses]")
+TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[blocked]")
 {
 	Requester r(plain_config(), 1024);
 	unsigned named = 0;
@@ -109,7 +109,7 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[pa
 	CHECK(named == 600);
 }
 
-TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
+TEST_CASE("RD_ATOMIC: exactly as many as configured", "[blocked]")
 {
 	for (unsigned depth : {1U, 2U, 3U, 7U, 16U}) {
 		peal_requester_config config = plain_config();
@@ -130,7 +130,7 @@ TEST_CASE("RD_ATOMIC: exactly as many as configured", "[pauses]")
 	}
 }
 
-TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[pauses]")
+TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[blocked]")
 {
 	peal_requester_config config = plain_config();
 
@@ -147,7 +147,7 @@ TEST_CASE("RD_ATOMIC: none at all, and a READ fails", "[pauses]")
 	r.check_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
 }
 
-TEST_CASE("FENCE: behind READs and atomics", "[pauses]")
+TEST_CASE("FENCE: behind READs and atomics", "[blocked]")
 {
 	Requester r;
 
@@ -163,7 +163,7 @@ TEST_CASE("FENCE: behind READs and atomics", "[pauses]")
 	CHECK(r.send() == Psns{3});
 }
 
-TEST_CASE("FENCE: local operations too", "[pauses]")
+TEST_CASE("FENCE: local operations too", "[blocked]")
 {
 	Requester r;
 
@@ -176,7 +176,7 @@ TEST_CASE("FENCE: local operations too", "[pauses]")
 	CHECK(r.out.local);
 }
 
-TEST_CASE("RNR: nothing leaves while it lasts", "[pauses]")
+TEST_CASE("RNR: nothing leaves while it lasts", "[blocked]")
 {
 	Requester r;
 
@@ -192,7 +192,7 @@ TEST_CASE("RNR: nothing leaves while it lasts", "[pauses]")
 	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 }
 
-TEST_CASE("ANSWER: behind a lone retransmission", "[pauses]")
+TEST_CASE("ANSWER: behind a lone retransmission", "[blocked]")
 {
 	Requester r;
 
@@ -206,7 +206,7 @@ TEST_CASE("ANSWER: behind a lone retransmission", "[pauses]")
 	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 }
 
-TEST_CASE("FAILED: behind a message that cannot go on", "[pauses]")
+TEST_CASE("FAILED: behind a message that cannot go on", "[blocked]")
 {
 	Requester r;
 

@@ -82,7 +82,7 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 TEST_CASE("the last before one without credit asks for an ACK", "[credits]")
 {
 	Requester r = limited(2);
-	peal_wr m = r.message(PEAL_OP_SEND, 8, 0);
+	peal_wr m = r.wr(PEAL_OP_SEND, 8, 0);
 
 	m.more = true;
 	r.post(m);

@@ -86,10 +86,10 @@ TEST_CASE("local operations come in their turn and take no packet", "[failures]"
 	r.post(PEAL_OP_BIND_MW);
 	r.post_packets(1);
 	CHECK_FALSE(r.send_one().local);
-	for (std::uint32_t flight : {1U, 2U}) {
+	for (std::uint32_t message : {1U, 2U}) {
 		CHECK(r.send_one().local);
-		CHECK(r.out.message == flight);
-		peal_requester_local_done(r.get(), flight, IB_WC_SUCCESS, PEAL_REASON_NONE);
+		CHECK(r.out.message == message);
+		peal_requester_local_done(r.get(), message, IB_WC_SUCCESS, PEAL_REASON_NONE);
 	}
 	CHECK(r.send_one().header.psn == psn(1));
 	CHECK(r.completed() == 0);

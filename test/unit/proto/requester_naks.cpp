@@ -30,7 +30,7 @@ void pass(Requester &r)
 
 } // namespace
 
-TEST_CASE("sequence: one packet, and nothing else when the peer keeps early ones", "[naks]")
+TEST_CASE("sequence: one packet, and nothing else when the peer reorders", "[naks]")
 {
 	Requester r = busy();
 
@@ -92,7 +92,7 @@ TEST_CASE("sequence: packets missing in a row are asked for in growing runs", "[
 	CHECK(r.send() == Psns{8, 9, 10});
 }
 
-TEST_CASE("sequence: a peer that was thought to keep early packets and does not", "[naks]")
+TEST_CASE("sequence: a peer that was thought to keep out-of-order packets and does not", "[naks]")
 {
 	Requester r = busy();
 
@@ -436,7 +436,7 @@ TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 	CHECK(r.send() == Psns{11});
 }
 
-TEST_CASE("to a peer that keeps early packets no more leave than it can keep", "[naks]")
+TEST_CASE("to a peer that keeps out-of-order packets no more leave than it can keep", "[naks]")
 {
 	peal_requester_config config = plain_config();
 	std::uint32_t acked = 0;

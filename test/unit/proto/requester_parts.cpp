@@ -24,30 +24,30 @@ void sample(peal_rto &rto, std::uint64_t ns)
 }
 
 /* Messages that were sent, the last one perhaps in part. peal_inflight_find() searches them. */
-class Trail {
+class Inflight {
 public:
-	explicit Trail(Random &random) : random_(random), flights_(ENTRIES)
+	explicit Inflight(Random &random) : random_(random), messages_(ENTRIES)
 	{
-		peal_inflight_init(&trail_, flights_.data(), ENTRIES);
-		peal_inflight_set_psn(&trail_, static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
-		trail_.head = trail_.sending = trail_.acking = trail_.tail =
+		peal_inflight_init(&inflight_, messages_.data(), ENTRIES);
+		peal_inflight_set_psn(&inflight_, static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
+		inflight_.head = inflight_.sending = inflight_.acking = inflight_.tail =
 			static_cast<u32>(random.below(1ULL << 32));
 		for (auto left = random.below(ENTRIES + 1); left; left--)
 			post();
 		send(random.below(packets_ + 1));
-		acknowledge(random.below(peal_inflight_outstanding(&trail_) + 1));
+		acknowledge(random.below(peal_inflight_outstanding(&inflight_) + 1));
 	}
 	/* Searches one message after the other. */
 	u32 search(u32 psn) const
 	{
-		for (u32 i = trail_.acking; i != trail_.sending; i++) {
-			const auto *f = peal_inflight_at(&trail_, i);
+		for (u32 i = inflight_.acking; i != inflight_.sending; i++) {
+			const auto *f = peal_inflight_at(&inflight_, i);
 			if (peal_psn_ahead(f->psn, psn) < f->packets)
 				return i;
 		}
-		return trail_.sending;
+		return inflight_.sending;
 	}
-	const peal_inflight &trail() const { return trail_; }
+	const peal_inflight &inflight() const { return inflight_; }
 
 private:
 	void post()
@@ -56,29 +56,29 @@ private:
 
 		m.opcode = random_.below(3) ? PEAL_OP_LOCAL_INV : PEAL_OP_WRITE;
 		m.length = random_.below(20 * MTU);
-		peal_inflight_post(&trail_, &m, PEAL_RC, 8);
-		packets_ += peal_inflight_at(&trail_, trail_.head - 1)->packets;
+		peal_inflight_post(&inflight_, &m, PEAL_RC, 8);
+		packets_ += peal_inflight_at(&inflight_, inflight_.head - 1)->packets;
 	}
 	void send(std::uint64_t packets)
 	{
-		while (trail_.sending != trail_.head) {
-			if (peal_inflight_at(&trail_, trail_.sending)->local)
-				peal_inflight_named(&trail_);
+		while (inflight_.sending != inflight_.head) {
+			if (peal_inflight_at(&inflight_, inflight_.sending)->local)
+				peal_inflight_named(&inflight_);
 			else if (packets--)
-				peal_inflight_left(&trail_, 1);
+				peal_inflight_left(&inflight_, 1);
 			else
 				return;
 		}
 	}
 	void acknowledge(std::uint64_t packets)
 	{
-		peal_inflight_execute(&trail_, peal_psn_add(trail_.una, static_cast<u32>(packets)));
-		peal_inflight_follow(&trail_);
+		peal_inflight_execute(&inflight_, peal_psn_add(inflight_.una, static_cast<u32>(packets)));
+		peal_inflight_follow(&inflight_);
 	}
 
 	Random &random_;
-	std::vector<peal_message> flights_;
-	peal_inflight trail_{};
+	std::vector<peal_message> messages_;
+	peal_inflight inflight_{};
 	std::uint64_t packets_ = 0;
 };
 
@@ -296,12 +296,12 @@ TEST_CASE("PSN order: half the circle is later", "[parts]")
 
 TEST_CASE("a PSN's message is found as one finds it by looking at each", "[parts]")
 {
-	Random random("trail");
+	Random random("inflight");
 	unsigned looked = 0;
 
 	for (int round = 0; round < 2000; ++round) {
-		const Trail sent(random);
-		const peal_inflight &t = sent.trail();
+		const Inflight sent(random);
+		const peal_inflight &t = sent.inflight();
 		for (u32 n = peal_inflight_outstanding(&t); n; --n, ++looked) {
 			const u32 which = peal_psn_add(t.una, n - 1);
 			REQUIRE(peal_inflight_find(&t, which) == sent.search(which));

@@ -49,7 +49,7 @@ public:
 class Responder {
 	std::uint32_t expected_ = FIRST_PSN;
 	bool nak_sent_ = false;
-	std::map<std::uint32_t, peal_packet> early_;
+	std::map<std::uint32_t, peal_packet> kept_;
 	std::vector<peal_packet> reads_; /* as many as were negotiated */
 	std::uint32_t offset_ = 0;
 
@@ -118,7 +118,7 @@ public:
 
 		if (ahead > 0) {
 			if (keeps)
-				early_[packet.psn] = packet;
+				kept_[packet.psn] = packet;
 			if (!nak_sent_)
 				back.put(now, [this] {
 					peal_packet p = nak(0);
@@ -138,11 +138,11 @@ public:
 		if (ahead == 0) {
 			nak_sent_ = false;
 			execute(packet, back, now);
-			for (auto next = early_.find(expected_); next != early_.end();
-			     next = early_.find(expected_)) {
+			for (auto next = kept_.find(expected_); next != kept_.end();
+			     next = kept_.find(expected_)) {
 				ask |= next->second.ack_request;
 				execute(next->second, back, now);
-				early_.erase(next);
+				kept_.erase(next);
 			}
 		}
 		if (ask || ahead < 0)
@@ -170,7 +170,7 @@ class Run {
 	{
 		const unsigned operation = 1 + static_cast<unsigned>(random_.below(8));
 		const bool atomic = operation >= PEAL_OP_CMP_SWAP;
-		peal_wr m = r_.message(operation, atomic ? 8 : random_.below(60 * MTU),
+		peal_wr m = r_.wr(operation, atomic ? 8 : random_.below(60 * MTU),
 				       random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
 
 		if (random_.one_in(5))
@@ -226,9 +226,9 @@ class Run {
 	void receive(const peal_packet &packet)
 	{
 		receive(packet, std::make_unique<peal_packet>(packet));
-		while (auto *early =
+		while (auto *kept =
 			       static_cast<peal_packet *>(peal_requester_take_reordered(r_.get())))
-			receive(*early, std::unique_ptr<peal_packet>(early));
+			receive(*kept, std::unique_ptr<peal_packet>(kept));
 	}
 
 public:
@@ -317,7 +317,7 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			if (peal_requester_has_room(r.get()) && !peal_requester_unsent(r.get()))
 				r.post(1 + static_cast<unsigned>(random.below(8)),
 				       random.below(20 * MTU));
-			r.pause();
+			r.blocked();
 
 			peal_packet packet = {};
 

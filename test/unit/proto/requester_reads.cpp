@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Responses of READs and atomics: in order, early, missing, doubled, wrong.
+ * Responses of READs and atomics: in order, out of order, missing, doubled, wrong.
  */
 #include "requester.hpp"
 
@@ -107,7 +107,7 @@ TEST_CASE("responses that came already are dropped", "[reads]")
 	CHECK(r.landing.duplicate);
 }
 
-TEST_CASE("early responses are kept, and taken in their turn", "[reads]")
+TEST_CASE("out-of-order responses are kept, and taken in their turn", "[reads]")
 {
 	Requester r = reading(4);
 
@@ -220,7 +220,7 @@ TEST_CASE("kept responses can be dropped", "[reads]")
 	CHECK(peal_requester_drop_reordered(r.get()) == nullptr);
 }
 
-TEST_CASE("without a handle, or too far ahead, an early response is not kept", "[reads]")
+TEST_CASE("without a handle, or too far ahead, an out-of-order response is not kept", "[reads]")
 {
 	peal_requester_config config = plain_config();
 

@@ -42,7 +42,7 @@ const Segmented SEGMENTED[] = {
 
 peal_wr full(const Requester &r, unsigned operation, std::uint64_t length)
 {
-	peal_wr m = r.message(operation, length, PEAL_WQE_SIGNALED | PEAL_WQE_SOLICITED);
+	peal_wr m = r.wr(operation, length, PEAL_WQE_SIGNALED | PEAL_WQE_SOLICITED);
 
 	m.imm_or_rkey = 0xabcd;
 	return m;
@@ -250,7 +250,7 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 TEST_CASE("atomics carry their operands", "[segments]")
 {
 	Requester r;
-	peal_wr m = r.message(PEAL_OP_CMP_SWAP, 8);
+	peal_wr m = r.wr(PEAL_OP_CMP_SWAP, 8);
 
 	m.atomic = {.compare_add = 11, .swap = 22};
 	r.post(m);
@@ -306,7 +306,7 @@ TEST_CASE("the longest message at the smallest MTU", "[segments]")
 TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]")
 {
 	Requester r;
-	peal_wr m = r.message(PEAL_OP_WRITE, 8, 0);
+	peal_wr m = r.wr(PEAL_OP_WRITE, 8, 0);
 
 	r.post(m);
 	CHECK(r.send_one().header.ack_request);

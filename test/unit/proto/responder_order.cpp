@@ -323,7 +323,7 @@ TEST_CASE("an executed SEND or WRITE that comes again is acknowledged again", "[
 	CHECK(r.run(rc(PEAL_WIRE_SEND_LAST, 1, 1)).offset == MTU);
 }
 
-TEST_CASE("half the circle behind is a repetition, the other half is early", "[responder]")
+TEST_CASE("half the circle behind is a repetition, the other half is out of order", "[responder]")
 {
 	Responder r(0x800000);
 

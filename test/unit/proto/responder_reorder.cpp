@@ -28,7 +28,7 @@ public:
 	const void *kept(std::uint32_t psn) const { return kept_.at(psn).get(); }
 	void forget(std::uint32_t psn) { kept_.erase(psn); }
 	/* Executes the packets that take_reordered() returns. Return: how many. */
-	unsigned run_early(peal_verdict verdict = PEAL_VERDICT_DONE)
+	unsigned run_reordered(peal_verdict verdict = PEAL_VERDICT_DONE)
 	{
 		unsigned count = 0;
 
@@ -65,7 +65,7 @@ TEST_CASE("one packet late: the others wait, and nothing is said", "[responder]"
 	CHECK(r.deadline() > r.now);
 	CHECK_FALSE(r.looks_at_no_gap());
 	CHECK(r.send(0xffffff).what == PEAL_REQUEST_EXECUTE);
-	CHECK(r.run_early() == 2);
+	CHECK(r.run_reordered() == 2);
 	CHECK(r->psn == 2);
 	CHECK(r->msn == 3);
 	CHECK(r.looks_at_no_gap());
@@ -81,7 +81,7 @@ TEST_CASE("who has come and was not taken yet is not missing", "[responder]")
 	for (const std::uint32_t psn : {2U, 3U, 5U})
 		CHECK(r.send(psn).what == PEAL_REQUEST_KEPT);
 	CHECK(r.looks_at_no_gap());
-	CHECK(r.run_early() == 3);
+	CHECK(r.run_reordered() == 3);
 	/* No loss was seen, because this gap may be only a change of order. */
 	CHECK(r.replies().empty());
 	CHECK(r.deadline() > r.now);
@@ -106,7 +106,7 @@ TEST_CASE("three packets pass the missing one: NAK, once", "[responder]")
 	SECTION("the missing one alone brings everything")
 	{
 		r.run(rc(PEAL_WIRE_SEND_ONLY, 1).asks_ack());
-		CHECK(r.run_early() == 48);
+		CHECK(r.run_reordered() == 48);
 		check_answer(r.reply(), PLAIN_ACK, 49);
 	}
 	SECTION("a requester that lost the NAK learns by repeating")
@@ -137,7 +137,7 @@ TEST_CASE("a gap that stays is a loss after a while", "[responder]")
 	CHECK(r.replies().empty());
 }
 
-TEST_CASE("an early packet that cannot be kept: NAK at once", "[responder]")
+TEST_CASE("an out-of-order packet that cannot be kept: NAK at once", "[responder]")
 {
 	SECTION("no handle")
 	{
@@ -165,7 +165,7 @@ TEST_CASE("a NAK that was not sent yet is void when the packet comes", "[respond
 	r.send(2);
 	r.send(3);
 	r.send(0);
-	r.run_early();
+	r.run_reordered();
 	CHECK(r.replies().empty());
 	CHECK(r->psn == 4);
 }
@@ -178,11 +178,11 @@ TEST_CASE("a second gap behind a lost packet is told at once", "[responder]")
 		r.send(psn);
 	check_answer(r.reply(), SEQUENCE_NAK, 0);
 	r.run(rc(PEAL_WIRE_SEND_ONLY, 0).asks_ack());
-	CHECK(r.run_early() == 3);
+	CHECK(r.run_reordered() == 3);
 	/* The reply is no acknowledgement, because the NAK says as much, and more. */
 	check_answer(r.reply(), SEQUENCE_NAK, 4);
 	r.send(4);
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r->psn == 6);
 }
 
@@ -193,14 +193,14 @@ TEST_CASE("a second gap behind a packet that was merely late is looked at first"
 	r.send(1);
 	r.send(3);
 	r.send(0);
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r.replies().empty());
 	CHECK_FALSE(r.looks_at_no_gap());
 
 	SECTION("it comes")
 	{
 		r.send(2);
-		CHECK(r.run_early() == 1);
+		CHECK(r.run_reordered() == 1);
 		CHECK(r.replies().empty());
 	}
 	SECTION("it does not")
@@ -216,7 +216,7 @@ TEST_CASE("a second gap behind a packet that was merely late is looked at first"
 	}
 }
 
-TEST_CASE("a loss that was repaired makes later gaps no worse", "[responder]")
+TEST_CASE("a loss that was mended makes later gaps no worse", "[responder]")
 {
 	Keeper r(0);
 
@@ -224,11 +224,11 @@ TEST_CASE("a loss that was repaired makes later gaps no worse", "[responder]")
 		r.send(psn);
 	check_answer(r.reply(), SEQUENCE_NAK, 0);
 	r.send(0);
-	CHECK(r.run_early() == 3);
+	CHECK(r.run_reordered() == 3);
 	r.send(5);
 	r.send(7);
 	r.send(4);
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r.replies().empty());
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("copies of a kept packet change nothing", "[responder]")
 
 	/* A copy arrives before the host has taken the kept one. */
 	check_copy(r.send(1), r.kept(1));
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r->psn == 2);
 	CHECK(r->reorder.count == 0);
 }
@@ -256,11 +256,11 @@ TEST_CASE("no receive for a kept packet: it is awaited, those behind stay", "[re
 	r.send(1);
 	r.send(2);
 	r.send(0);
-	CHECK(r.run_early(PEAL_VERDICT_NOT_READY) == 1);
+	CHECK(r.run_reordered(PEAL_VERDICT_NOT_READY) == 1);
 	check_answer(r.reply(), PEAL_SYNDROME_RNR | RNR_TIMER, 1);
 	CHECK(r.take_reordered() == nullptr);
 	r.send(1);
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r->psn == 3);
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("a READ moves the expected number over what is kept", "[responder]")
 
 	r.send(4);
 	r.run(read_request(0, 0, 4 * MTU));
-	CHECK(r.run_early() == 1);
+	CHECK(r.run_reordered() == 1);
 	CHECK(r->psn == 5);
 	CHECK(r.replies().size() == 4);
 }
@@ -312,7 +312,7 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		r.forget(1);
 		CHECK(r->reorder.count == 0);
 		r.send(0);
-		CHECK(r.run_early() == 0);
+		CHECK(r.run_reordered() == 0);
 		CHECK_FALSE(r.looks_at_no_gap());
 		r.wait();
 		check_answer(r.reply(), SEQUENCE_NAK, 1);
@@ -327,11 +327,11 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		CHECK(r.contradict(2) == r.kept(2));
 		r.forget(2);
 		r.send(0);
-		CHECK(r.run_early() == 1);
+		CHECK(r.run_reordered() == 1);
 		check_answer(r.reply(), SEQUENCE_NAK, 2);
 		/* The third packet with that number is believed again. */
 		CHECK(r.send(2).what == PEAL_REQUEST_EXECUTE);
-		CHECK(r.run_early() == 2);
+		CHECK(r.run_reordered() == 2);
 		CHECK(r->psn == 5);
 	}
 	SECTION("when its turn has come, and the host has not")
@@ -345,14 +345,14 @@ TEST_CASE("two packets with one number that differ: neither, and it is asked for
 		CHECK(r.take_reordered() == nullptr);
 		check_answer(r.reply(), SEQUENCE_NAK, 1);
 		CHECK(r.send(1).what == PEAL_REQUEST_EXECUTE);
-		CHECK(r.run_early() == 1);
+		CHECK(r.run_reordered() == 1);
 	}
 	SECTION("while the peer waits for a receive")
 	{
 		r.send(1);
 		r.send(2);
 		r.send(0);
-		CHECK(r.run_early(PEAL_VERDICT_NOT_READY) == 1);
+		CHECK(r.run_reordered(PEAL_VERDICT_NOT_READY) == 1);
 		check_copy(r.send(2), r.kept(2));
 		CHECK(r.contradict(2) == r.kept(2));
 	}
@@ -388,7 +388,7 @@ TEST_CASE("a packet of another flow than the one in front of it is not executed"
 		r.wait();
 		check_answer(r.reply(), SEQUENCE_NAK, 2);
 		CHECK(r.send(2, 8).what == PEAL_REQUEST_EXECUTE);
-		CHECK(r.run_early() == 1);
+		CHECK(r.run_reordered() == 1);
 		CHECK(r->psn == 4);
 	}
 }
@@ -403,7 +403,7 @@ TEST_CASE("in its turn a packet may come by any way", "[responder]")
 	r.send(11, 3);
 	r.send(12, 3);
 	r.send(10, 3);
-	CHECK(r.run_early() == 2);
+	CHECK(r.run_reordered() == 2);
 }
 
 TEST_CASE("a packet whose turn does not come is given up", "[responder]")
