@@ -30,7 +30,7 @@ constexpr std::uint64_t KEEP = 20000000;
 
 class Run {
 	Input in_;
-	std::vector<peal_message> flights_{ENTRIES};
+	std::vector<peal_message> messages_{ENTRIES};
 	std::unique_ptr<peal_requester> o_ = std::make_unique<peal_requester>();
 	std::unique_ptr<RequesterModel> model_;
 	std::set<Kept *> kept_;
@@ -62,7 +62,7 @@ class Run {
 		const peal_requester_config config = choose_config();
 		const std::uint32_t psn = in_.number(3);
 
-		peal_requester_init(o_.get(), flights_.data(), ENTRIES);
+		peal_requester_init(o_.get(), messages_.data(), ENTRIES);
 		peal_requester_configure(o_.get(), &config);
 		peal_requester_set_psn(o_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
@@ -73,7 +73,7 @@ class Run {
 			model_->forget();
 		model_->follow(o_->inflight.una);
 	}
-	std::size_t index_of(std::uint32_t flight) const { return flight - base_; }
+	std::size_t index_of(std::uint32_t index) const { return index - base_; }
 
 	/* ---- the host's side ---- */
 
@@ -98,10 +98,10 @@ class Run {
 		if (m.opcode == PEAL_OP_INVALID)
 			spoil(peal_requester_head(o_.get()) - 1);
 	}
-	void spoil(std::uint32_t flight)
+	void spoil(std::uint32_t index)
 	{
-		peal_requester_spoil(o_.get(), flight, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
-		model_->spoil(index_of(flight));
+		peal_requester_spoil(o_.get(), index, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
+		model_->spoil(index_of(index));
 	}
 	/* Memory that some message uses goes. The requester learns this when a packet needs it. */
 	void leave(const peal_outgoing &out)
@@ -120,19 +120,19 @@ class Run {
 	peal_blocked send(unsigned most)
 	{
 		peal_outgoing out;
-		peal_blocked pause = PEAL_BLOCKED_NONE;
+		peal_blocked why = PEAL_BLOCKED_NONE;
 
-		while (most-- && !pause) {
-			pause = peal_requester_next(o_.get(), now_, &out);
-			MUST(pause <= PEAL_BLOCKED_FAILED);
-			if (pause)
+		while (most-- && !why) {
+			why = peal_requester_next(o_.get(), now_, &out);
+			MUST(why <= PEAL_BLOCKED_FAILED);
+			if (why)
 				break;
 			model_->check_outgoing(out, peal_requester_wr(o_.get(), out.message));
 			follow();
 			leave(out);
 			follow();
 		}
-		return pause;
+		return why;
 	}
 	void complete()
 	{

@@ -247,7 +247,7 @@ class Run {
 		MUST(!model_->must_repeat(p));
 		MUST(peal_packet_opcode(&p)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC));
 	}
-	void check_early(Kept *handle, const peal_packet &p, const peal_request &request)
+	void check_reordered(Kept *handle, const peal_packet &p, const peal_request &request)
 	{
 		if (keeps(p.psn)) {
 			check_copy(p, request);
@@ -271,7 +271,7 @@ class Run {
 		if (distance < 0)
 			check_duplicate(p, request);
 		else if (distance > 0)
-			check_early(handle, p, request);
+			check_reordered(handle, p, request);
 		else
 			check_expected(p, request);
 	}

@@ -14,9 +14,9 @@ u64 PealPair::kept;
 u64 PealPair::guessed;
 
 PealPair::PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources)
-	: Pair(node, qpn), flights_(habits.entries), resources_(resources), habits(habits)
+	: Pair(node, qpn), messages_(habits.entries), resources_(resources), habits(habits)
 {
-	peal_requester_init(&out_, flights_.data(), habits.entries);
+	peal_requester_init(&out_, messages_.data(), habits.entries);
 	peal_responder_init(&in_, resources_.data(), resources);
 }
 
@@ -50,8 +50,8 @@ void PealPair::connect(const peal_requester_config &out, u32 out_psn,
 	peal_requester_set_psn(&out_, out_psn);
 	peal_responder_set_psn(&in_, in_psn);
 	posted_.clear();
-	early_requests_.clear();
-	early_responses_.clear();
+	kept_requests_.clear();
+	kept_responses_.clear();
 	target.forget();
 	error_ = dead_ = false;
 	arm();
@@ -80,7 +80,7 @@ void PealPair::wake(u64 what)
 
 			world_.trace("%u timer", qpn);
 			peal_requester_expire(&out_, world_.now());
-			expire_early();
+			expire_kept();
 			outgoing->stalls += !probed && out_.retransmit.probe == PEAL_PROBE_SILENCE;
 		}
 		break;
@@ -90,7 +90,7 @@ void PealPair::wake(u64 what)
 		armed_in_ = NEVER;
 		if (!error_ && world_.now() >= peal_responder_deadline(&in_)) {
 			peal_responder_expire(&in_, world_.now());
-			expire_early();
+			expire_kept();
 			reply();
 		}
 		break;
@@ -189,8 +189,8 @@ void PealPair::fail()
 
 bool PealPair::spoiled(const peal_outgoing &out)
 {
-	const peal_message &flight = flights_[out.message & out_.inflight.mask];
-	const Message &m = outgoing->message(flight.wr.index);
+	const peal_message &posted = messages_[out.message & out_.inflight.mask];
+	const Message &m = outgoing->message(posted.wr.index);
 
 	if (m.fault != Fault::LOCAL || m.responds() ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
@@ -201,7 +201,7 @@ bool PealPair::spoiled(const peal_outgoing &out)
 
 void PealPair::execute_local(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(flights_[out.message & out_.inflight.mask].wr.index);
+	const Message &m = outgoing->message(messages_[out.message & out_.inflight.mask].wr.index);
 
 	if (m.fault == Fault::OPCODE) {
 		peal_requester_spoil(&out_, out.message, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
@@ -217,7 +217,7 @@ void PealPair::execute_local(const peal_outgoing &out)
 
 void PealPair::transmit(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(flights_[out.message & out_.inflight.mask].wr.index);
+	const Message &m = outgoing->message(messages_[out.message & out_.inflight.mask].wr.index);
 	u8 *payload;
 	FramePtr made;
 
@@ -232,7 +232,7 @@ void PealPair::transmit(const peal_outgoing &out)
 bool PealPair::turn()
 {
 	peal_outgoing out{};
-	enum peal_blocked pause;
+	enum peal_blocked why;
 
 	complete();
 	if (dead_)
@@ -240,8 +240,8 @@ bool PealPair::turn()
 	feed();
 	if (!node.room())
 		return false;
-	pause = peal_requester_next(&out_, world_.now(), &out);
-	if (pause)
+	why = peal_requester_next(&out_, world_.now(), &out);
+	if (why)
 		return false;
 	if (out.local)
 		execute_local(out);
@@ -275,12 +275,12 @@ bool PealPair::may_keep()
 	return world_.random.ppm(habits.keep);
 }
 
-void PealPair::expire_early()
+void PealPair::expire_kept()
 {
 	while (void *handle = peal_requester_take_expired(&out_, world_.now()))
-		unkeep(early_responses_, handle);
+		unkeep(kept_responses_, handle);
 	while (void *handle = peal_responder_take_expired(&in_, world_.now()))
-		unkeep(early_requests_, handle);
+		unkeep(kept_requests_, handle);
 }
 
 /*
@@ -304,43 +304,43 @@ bool PealPair::is_guessed(const Frame &frame) const
 	return at > una && at <= outgoing->sent_up_to() && !outgoing->awaits_data(p);
 }
 
-void PealPair::keep(std::map<u32, Early> &early, FramePtr frame)
+void PealPair::keep(std::map<u32, Kept> &packets, FramePtr frame)
 {
 	u32 psn = frame->packet.psn;
 
-	if (!early.emplace(psn, Early{frame.get(), world_.now(), false}).second)
+	if (!packets.emplace(psn, Kept{frame.get(), world_.now(), false}).second)
 		violation("%u keeps two packets with PSN %06x", qpn, psn);
 	(void)frame.release();
 	kept++;
 }
 
-FramePtr PealPair::unkeep(std::map<u32, Early> &early, void *handle)
+FramePtr PealPair::unkeep(std::map<u32, Kept> &packets, void *handle)
 {
 	FramePtr frame(static_cast<Frame *>(handle));
 
 	challenged_ = false;
 	if (!frame)
 		return frame;
-	auto found = early.find(frame->packet.psn);
+	auto found = packets.find(frame->packet.psn);
 
-	if (found == early.end() || found->second.frame != handle)
+	if (found == packets.end() || found->second.frame != handle)
 		violation("%u gives back what it did not keep", qpn);
 	challenged_ = found->second.challenged;
-	if (&early == &early_requests_ &&
+	if (&packets == &kept_requests_ &&
 	    world_.now() - found->second.since > 2 * reorder_ns + 8 * node.habits.timer_slack + US)
 		violation("%u kept PSN %06x for %llu us", qpn, found->first,
 			  (world_.now() - found->second.since) / US);
-	early.erase(found);
+	packets.erase(found);
 	kept--;
 	return frame;
 }
 
 /* Return: whether @frame differs from @kept. The core thinks that it may be a copy. */
-bool PealPair::differs(std::map<u32, Early> &early, void *kept, const Frame &frame) const
+bool PealPair::differs(std::map<u32, Kept> &packets, void *kept, const Frame &frame) const
 {
 	const Frame &other = *static_cast<Frame *>(kept);
 
-	if (early.at(frame.packet.psn).frame != kept)
+	if (packets.at(frame.packet.psn).frame != kept)
 		violation("%u takes PSN %06x for another packet", qpn, frame.packet.psn);
 	if (other.same(frame))
 		return false;
@@ -396,10 +396,10 @@ void PealPair::respond(FramePtr frame)
 		if (landing.what == PEAL_LANDING_KEPT) {
 			if (!may)
 				violation("kept a response that was not to be kept");
-			keep(early_responses_, std::move(frame));
+			keep(kept_responses_, std::move(frame));
 		} else if (landing.what == PEAL_LANDING_COPY) {
-			if (differs(early_responses_, landing.kept, *frame))
-				unkeep(early_responses_,
+			if (differs(kept_responses_, landing.kept, *frame))
+				unkeep(kept_responses_,
 				       peal_requester_contradict(&out_, frame->packet.psn,
 								 world_.now()));
 		} else if (landing.what != PEAL_LANDING_DROPPED) {
@@ -412,7 +412,7 @@ void PealPair::respond(FramePtr frame)
 			outgoing->progressed(out_.inflight.una);
 		else
 			outgoing->heard();
-		frame = unkeep(early_responses_, peal_requester_take_reordered(&out_));
+		frame = unkeep(kept_responses_, peal_requester_take_reordered(&out_));
 	}
 }
 
@@ -420,8 +420,8 @@ void PealPair::land(const peal_landing &landing, const Frame &frame)
 {
 	if (landing.what == PEAL_LANDING_TAKEN)
 		return;
-	const peal_message &flight = flights_[landing.message & out_.inflight.mask];
-	const Message &m = outgoing->message(flight.wr.index);
+	const peal_message &posted = messages_[landing.message & out_.inflight.mask];
+	const Message &m = outgoing->message(posted.wr.index);
 
 	take_effect(frame, "placed");
 	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
@@ -462,10 +462,10 @@ void PealPair::arrive(FramePtr frame)
 		    outgoing->sent_up_to() - outgoing->una())
 		outgoing->rules.forged = true;
 	if (!frame->forged && frame->packet.opcode != PEAL_WIRE_ACK) {
-		auto &early = wire->has & PEAL_HAS_RESPONSE ? early_responses_ : early_requests_;
-		auto found = early.find(frame->packet.psn);
+		auto &packets = wire->has & PEAL_HAS_RESPONSE ? kept_responses_ : kept_requests_;
+		auto found = packets.find(frame->packet.psn);
 
-		if (found != early.end() && found->second.frame->forged)
+		if (found != packets.end() && found->second.frame->forged)
 			found->second.challenged = !frame->same(*found->second.frame);
 	}
 	challenged_ = false;
@@ -493,7 +493,7 @@ bool PealPair::quiet() const
 {
 	return dead_ ||
 	       (posted_.empty() && peal_requester_idle(&out_) &&
-		peal_requester_deadline(&out_) == NEVER && (error_ || early_requests_.empty()));
+		peal_requester_deadline(&out_) == NEVER && (error_ || kept_requests_.empty()));
 }
 
 } // namespace peal::sim

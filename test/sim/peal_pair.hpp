@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A queue pair that drives the core as the kernel does. It posts when nothing is
- * unsent, sends until the core or the transmit queue pauses, places responses,
+ * unsent, sends until the core or the transmit queue blocks, places responses,
  * gives kept packets back and arms one timer.
  *
  * Owns: the core's two halves. Does not know: the rules, which the stream checks.
@@ -27,7 +27,7 @@ class PealPair : public Pair {
 
 	peal_requester out_{};
 	peal_responder in_{};
-	std::vector<peal_message> flights_;
+	std::vector<peal_message> messages_;
 	std::vector<peal_resource> resources_;
 	std::deque<u32> posted_; /* not passed to the core yet */
 	u64 armed_out_ = NEVER, armed_in_ = NEVER;
@@ -37,12 +37,12 @@ class PealPair : public Pair {
 	 * Packets that the core keeps, by PSN. A forged one is
 	 * challenged when the real one has come.
 	 */
-	struct Early {
+	struct Kept {
 		Frame *frame;
 		u64 since;
 		bool challenged;
 	};
-	std::map<u32, Early> early_requests_, early_responses_;
+	std::map<u32, Kept> kept_requests_, kept_responses_;
 
 	bool followed() const;
 	void feed();
@@ -62,11 +62,11 @@ class PealPair : public Pair {
 	void note_aeth(const peal_packet &packet, bool dropped);
 	bool may_keep();
 	bool is_guessed(const Frame &frame) const;
-	void keep(std::map<u32, Early> &early, FramePtr frame);
-	FramePtr unkeep(std::map<u32, Early> &early, void *handle);
-	bool differs(std::map<u32, Early> &early, void *kept, const Frame &frame) const;
+	void keep(std::map<u32, Kept> &packets, FramePtr frame);
+	FramePtr unkeep(std::map<u32, Kept> &packets, void *handle);
+	bool differs(std::map<u32, Kept> &packets, void *kept, const Frame &frame) const;
 	void take_effect(const Frame &frame, const char *how) const;
-	void expire_early();
+	void expire_kept();
 	bool challenged_ = false; /* the frame that was kept until now */
 
 public:

@@ -23,10 +23,10 @@ void PealPair::request(FramePtr frame)
 		if (request.what == PEAL_REQUEST_KEPT) {
 			if (!may)
 				violation("kept a request that was not to be kept");
-			keep(early_requests_, std::move(frame));
+			keep(kept_requests_, std::move(frame));
 		} else if (request.what == PEAL_REQUEST_COPY) {
-			if (differs(early_requests_, request.kept, *frame))
-				unkeep(early_requests_,
+			if (differs(kept_requests_, request.kept, *frame))
+				unkeep(kept_requests_,
 				       peal_responder_contradict(&in_, frame->packet.psn));
 		} else if (request.what == PEAL_REQUEST_EXECUTE) {
 			serve(request, *frame);
@@ -37,7 +37,7 @@ void PealPair::request(FramePtr frame)
 			world_.trace("  dropped: %d%s", request.drop,
 				     request.duplicate ? ", duplicate" : "");
 		}
-		frame = unkeep(early_requests_, peal_responder_take_reordered(&in_));
+		frame = unkeep(kept_requests_, peal_responder_take_reordered(&in_));
 	}
 }
 

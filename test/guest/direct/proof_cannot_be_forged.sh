@@ -5,8 +5,8 @@
 # transport: any
 #
 # The proof that two devices are in one kernel. Messages go direct for as long as packets pass both ways, and nothing
-# else keeps them so: not programs with CAP_NET_RAW in one namespace or in both, which forge answers or relay the
-# packets past the network, and no answer that took longer than some round trips.
+# else keeps them so: not programs with CAP_NET_RAW in one namespace or in both, which forge responses or relay the
+# packets past the network, and no response that took longer than some round trips.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -109,7 +109,7 @@ ends_when_closed "no way back" b
 
 for way in lo broadcast; do
 	forge b answer "$way"
-	ends_when_closed "answers forged by $way" b
+	ends_when_closed "responses forged by $way" b
 	forgers_end b
 
 	forge a relay "$way" "$wire_work/at_a_$way" "$wire_work/at_b_$way"
@@ -118,7 +118,7 @@ for way in lo broadcast; do
 	forgers_end a b
 done
 
-# ------------------------------------------------------------------ answers that take long
+# ------------------------------------------------------------------ responses that take long
 
 # run_delayed MILLISECONDS: a few messages on a wire that takes so long each way; prints how many went direct.
 run_delayed() {
@@ -133,10 +133,10 @@ run_delayed() {
 
 late=$(of_both locality_late)
 carried=$(run_delayed 400) || fail "$carried"
-((carried == 0)) || fail "answers after 800 ms proved something: $carried messages went direct"
-(($(of_both locality_late) > late)) || fail "no answer was late"
-echo "late answers do not count"
+((carried == 0)) || fail "responses after 800 ms proved something: $carried messages went direct"
+(($(of_both locality_late) > late)) || fail "no response was late"
+echo "late responses do not count"
 carried=$(run_delayed 5) || fail "$carried"
-((carried > 0)) || fail "answers after 10 ms proved nothing: asked $(of_both locality_challenges), late $(of_both locality_late)"
-echo "answers in time do: $carried messages direct"
+((carried > 0)) || fail "responses after 10 ms proved nothing: asked $(of_both locality_challenges), late $(of_both locality_late)"
+echo "responses in time do: $carried messages direct"
 wire_down

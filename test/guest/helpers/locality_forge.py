@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A program that has only CAP_NET_RAW, and forges or relays the probes of peal devices.
+"""A program that has only CAP_NET_RAW, and forges or relays the challenges and responses of peal devices.
 
-    locality_forge.py answer NETDEV ADDRESS WAY            answers each probe sent with the number that it carries
+    locality_forge.py answer NETDEV ADDRESS WAY            answers each challenge sent with the number that it carries
     locality_forge.py relay NETDEV ADDRESS WAY MINE PEER   passes what is sent to the socket PEER, and puts what comes
                                                         in at the socket MINE into this namespace
 
@@ -18,15 +18,15 @@ import struct
 import sys
 import zlib
 
-PORT, PROBE, PACKET_OUTGOING, SO_BINDTODEVICE = 4791, 0xC0, 4, 25
+PORT, CHALLENGE, PACKET_OUTGOING, SO_BINDTODEVICE = 4791, 0xC0, 4, 25
 
 
-def probe_of(frame):
-    """The IP packet in a frame if it carries a probe, else None."""
+def challenge_of(frame):
+    """The IP packet in a frame if it carries a challenge or response, else None."""
     packet = frame[14:]
     if frame[12:14] != b"\x08\x00" or packet[9] != 17 or packet[20 + 2:20 + 4] != struct.pack(">H", PORT):
         return None
-    return packet[:struct.unpack(">H", packet[2:4])[0]] if packet[28] == PROBE else None
+    return packet[:struct.unpack(">H", packet[2:4])[0]] if packet[28] == CHALLENGE else None
 
 
 def with_icrc(packet):
@@ -35,11 +35,11 @@ def with_icrc(packet):
     return packet[:-4] + struct.pack("<I", zlib.crc32(b"\xff" * 8 + masked) & 0xFFFFFFFF)
 
 
-def answer_to(packet):
-    """An answer that knows no more than the probe, or None when this is no probe."""
+def response_to(packet):
+    """A response that knows no more than the challenge, or None when this is no challenge."""
     ip, udp, bth, payload = packet[:20], packet[20:28], packet[28:40], packet[40:72]
-    nonce, (_, qpn, answer, _) = payload[:16], struct.unpack("=IIII", payload[16:])
-    if answer:
+    nonce, (_, qpn, is_response, _) = payload[:16], struct.unpack("=IIII", payload[16:])
+    if is_response:
         return None
     ip = ip[:12] + ip[16:20] + ip[12:16]
     bth = bth[:5] + struct.pack(">I", qpn)[1:] + bth[8:]
@@ -58,9 +58,9 @@ class Namespace:
             self.raw.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, netdev.encode())
 
     def leaving(self):
-        """The next probe or answer that is sent, or None when the frame is another one, perhaps one put in here."""
+        """The next challenge or response that is sent, or None when the frame is another one, perhaps one put in here."""
         frame, address = self.sniffer.recvfrom(65536)
-        packet = probe_of(frame) if address[2] == PACKET_OUTGOING else None
+        packet = challenge_of(frame) if address[2] == PACKET_OUTGOING else None
         return packet if packet and packet[12:16] == self.source else None
 
     def put(self, packet):
@@ -72,7 +72,7 @@ class Namespace:
 def answer(namespace):
     while True:
         packet = namespace.leaving()
-        forged = packet and answer_to(packet)
+        forged = packet and response_to(packet)
         if forged:
             namespace.put(forged)
 

@@ -126,7 +126,7 @@ TEST_CASE("requests that wait for the change to direct")
 	for (int round = 0; round < 5; round++) {
 		Ends ends(wire);
 
-		/* The first probe met a peer that was not ready. */
+		/* The first challenge met a peer that was not ready. */
 		std::this_thread::sleep_for(renewed);
 		ends.write_all();
 	}

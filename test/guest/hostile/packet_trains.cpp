@@ -238,25 +238,25 @@ TEST_CASE("what waited for a train does not take effect all at once")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
-	constexpr std::uint32_t mtu = 4096, early = 60, few = 32;
+	constexpr std::uint32_t mtu = 4096, ahead = 60, few = 32;
 	Device device;
 	std::vector<std::unique_ptr<Victim>> victims;
 	std::vector<std::unique_ptr<Region>> areas;
 	std::vector<Bytes> train;
 	Forger forger;
 
-	static_assert(few * early * mtu > 4 * budget);
+	static_assert(few * ahead * mtu > 4 * budget);
 	const auto kept = counter("reorder_kept");
 	while (victims.size() < few) {
 		auto &victim =
 			*victims.emplace_back(std::make_unique<Victim>(device, IBV_MTU_4096));
 		auto &area = *areas.emplace_back(std::make_unique<Region>(victim.end.pd, mtu));
 
-		for (std::uint32_t n = 1; n <= early; n++)
+		for (std::uint32_t n = 1; n <= ahead; n++)
 			forger.send(victim.access(write_only, victim.psn + n, area, mtu));
 		train.push_back(victim.access(write_only, victim.psn, area, 4));
 	}
-	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * early; }));
+	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * ahead; }));
 	const auto executed = [&] {
 		std::uint64_t sum = 0;
 
@@ -273,7 +273,7 @@ TEST_CASE("what waited for a train does not take effect all at once")
 		CHECK(at_once > budget / mtu / 2);
 		CHECK(at_once < budget / mtu * 2);
 	}
-	CHECK(eventually([&] { return executed() == few * (early + 1); }));
+	CHECK(eventually([&] { return executed() == few * (ahead + 1); }));
 }
 
 TEST_CASE("what is kept of a train does not hold the rest of it")
@@ -282,7 +282,7 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 		SKIP_CASE("the counters are peal's");
 	if (slowness() > 1)
 		SKIP_CASE("KASAN keeps what is freed in quarantine");
-	constexpr std::uint32_t early = 120, few = 12, bytes = 1000;
+	constexpr std::uint32_t ahead = 120, few = 12, bytes = 1000;
 	Device device;
 	std::vector<std::unique_ptr<Victim>> victims;
 	Forger forger;
@@ -294,7 +294,7 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 	const auto kept = counter("reorder_kept");
 	const auto available = meminfo("MemAvailable");
 	for (const auto &victim : victims) {
-		for (std::uint32_t n = 1; n <= early; n++) {
+		for (std::uint32_t n = 1; n <= ahead; n++) {
 			std::vector<Bytes> train(32, victim->request(send_only, victim->psn - 100));
 
 			train.front() = victim->request(send_only, victim->psn + n);
@@ -303,10 +303,10 @@ TEST_CASE("what is kept of a train does not hold the rest of it")
 			forger.send_train(train);
 		}
 	}
-	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * early; }));
+	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * ahead; }));
 	const auto held = available - meminfo("MemAvailable");
-	std::printf("%ld KiB held for %u packets\n", held, few * early);
-	CHECK(held < few * early * 8);
+	std::printf("%ld KiB held for %u packets\n", held, few * ahead);
+	CHECK(held < few * ahead * 8);
 }
 
 TEST_CASE("a train to a large group does not reach everybody")

@@ -35,7 +35,7 @@ public:
 };
 
 /* It waits for a packet that never comes. It sends no request, so that no silence ends it. */
-class EarlyVictim {
+class ReorderVictim {
 	Endpoint end_;
 	RawSocket wire_{"veth1"};
 	const Route route_{.from = address("10.77.0.2"),
@@ -65,7 +65,7 @@ public:
 	static constexpr std::uint64_t slots =
 		127; /* of out-of-order packets, on the responder's side */
 
-	explicit EarlyVictim(Device &device) : end_(device, small())
+	explicit ReorderVictim(Device &device) : end_(device, small())
 	{
 		Link link;
 		/* 17 s, so that packets are kept for as long as the test lasts. */
@@ -316,14 +316,14 @@ TEST_CASE("one packet far ahead does not silence an unreliable connection")
 	target.check_got(real);
 }
 
-TEST_CASE("an early packet is kept when it is no longer than the path MTU")
+TEST_CASE("an out-of-order packet is kept when it is no longer than the path MTU")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	const std::uint32_t mtu = 128U << device.port().active_mtu;
-	EarlyVictim victim(device);
+	ReorderVictim victim(device);
 	/* The path MTU does not change with the link's MTU. */
 	const LongFrames long_frames;
 
@@ -333,22 +333,22 @@ TEST_CASE("an early packet is kept when it is no longer than the path MTU")
 	}
 }
 
-TEST_CASE("what a device keeps of early packets is bounded, and nobody has all of it")
+TEST_CASE("what a device keeps of out-of-order packets is bounded, and nobody has all of it")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
 	constexpr unsigned victims = 140, many = 60;
-	constexpr std::uint64_t mtu = 4096, most = 64 << 20, slots = EarlyVictim::slots;
+	constexpr std::uint64_t mtu = 4096, most = 64 << 20, slots = ReorderVictim::slots;
 	make_neighbours();
 	const LongFrames long_frames;
 	Device device;
 	REQUIRE(128U << device.port().active_mtu == mtu);
-	std::vector<std::unique_ptr<EarlyVictim>> hoard;
+	std::vector<std::unique_ptr<ReorderVictim>> hoard;
 	std::uint64_t all = 0, last = 0;
 
 	const auto grow = [&](unsigned number) {
 		while (hoard.size() < number) {
-			hoard.push_back(std::make_unique<EarlyVictim>(device));
+			hoard.push_back(std::make_unique<ReorderVictim>(device));
 			last = hoard.back()->keeps(slots, mtu);
 			all += last;
 		}
@@ -357,10 +357,10 @@ TEST_CASE("what a device keeps of early packets is bounded, and nobody has all o
 	grow(1);
 	CHECK(last == slots);
 	grow(many);
-	const auto beside = EarlyVictim(device).keeps(slots, mtu);
+	const auto beside = ReorderVictim(device).keeps(slots, mtu);
 	grow(victims);
 	hoard.clear();
-	const auto afterwards = EarlyVictim(device).keeps(slots, mtu);
+	const auto afterwards = ReorderVictim(device).keeps(slots, mtu);
 	std::printf("kept: %llu by %u, the last %llu; beside %u %llu, afterwards %llu\n",
 		    static_cast<unsigned long long>(all), victims,
 		    static_cast<unsigned long long>(last), many,

@@ -29,7 +29,8 @@ public:
 	explicit Inflight(Random &random) : random_(random), messages_(ENTRIES)
 	{
 		peal_inflight_init(&inflight_, messages_.data(), ENTRIES);
-		peal_inflight_set_psn(&inflight_, static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
+		peal_inflight_set_psn(&inflight_,
+				      static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
 		inflight_.head = inflight_.sending = inflight_.acking = inflight_.tail =
 			static_cast<u32>(random.below(1ULL << 32));
 		for (auto left = random.below(ENTRIES + 1); left; left--)
@@ -72,7 +73,8 @@ private:
 	}
 	void acknowledge(std::uint64_t packets)
 	{
-		peal_inflight_execute(&inflight_, peal_psn_add(inflight_.una, static_cast<u32>(packets)));
+		peal_inflight_execute(&inflight_,
+				      peal_psn_add(inflight_.una, static_cast<u32>(packets)));
 		peal_inflight_follow(&inflight_);
 	}
 

@@ -171,7 +171,7 @@ class Run {
 		const unsigned operation = 1 + static_cast<unsigned>(random_.below(8));
 		const bool atomic = operation >= PEAL_OP_CMP_SWAP;
 		peal_wr m = r_.wr(operation, atomic ? 8 : random_.below(60 * MTU),
-				       random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
+				  random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
 
 		if (random_.one_in(5))
 			m.flags |= PEAL_WQE_FENCE;
