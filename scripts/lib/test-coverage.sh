@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs guest tests with modules that count which lines run, and says how many of each file did.
-# What was counted comes back from each machine in its results folder, guest-tests puts it there; build/coverage/
-# keeps the sum, sum.info, and the lines that never ran, missed.
+# Runs guest tests with modules that count which lines run, and prints how many lines of each file have run.
+# guest-tests leaves the counts of each machine in its results folder. build/coverage/sum.info has the sum, and
+# build/coverage/missed lists the lines that never ran.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
 coverage_packages=(lcov)
@@ -22,7 +22,7 @@ run_coverage_suite() {
 	report_coverage
 }
 
-# add_coverage RESULTS: what one machine counted. It may have died before it could say.
+# add_coverage RESULTS: adds the counts of one machine. A machine that died has left none.
 add_coverage() {
 	local part=$1/coverage info
 	[[ -d $part ]] || return 0
@@ -34,7 +34,7 @@ add_coverage() {
 		say "test: what a machine counted cannot be read"
 }
 
-# lcov takes what the kernel's headers define for files of this checkout; those that it has not are no concern of ours.
+# lcov also reports code from the kernel's headers as files of this checkout. Ignore the files that do not exist in it.
 report_coverage() {
 	local part add=()
 	for part in "$coverage_folder"/part-*; do

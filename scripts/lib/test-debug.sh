@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs guest tests on kernels that check themselves. Without names: on the debug kernel those in which programs, peers,
-# memory and administrators do their worst, in a few minutes; on that which looks for data races those in which many
-# things happen at once. Each prints its seed.
+# Runs guest tests on kernels that check themselves. Without names, the debug kernel runs tests with hostile programs,
+# peers, memory and administrators for a few minutes. The kernel that detects data races runs tests in which many things
+# happen at the same time. Each test prints its seed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
 debug_smoke=(hostile/scribbled_rings hostile/scribbled_datagram_rings hostile/random_packets hostile/random_objects
@@ -33,7 +33,7 @@ run_suite_on() {
 	run_machine_suite debug_tests "$@"
 }
 
-# Those that take long, too, for who names them.
+# Includes the long tests, because a caller may name one.
 debug_tests() {
 	guest_tests
 	interop_tests

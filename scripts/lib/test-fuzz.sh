@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the fuzz targets of test/fuzz: first over what is kept in test/fuzz/corpus, then for some seconds with
-# mutations of it, under the address and undefined behaviour sanitizers. New inputs worth keeping are left in
-# build/fuzz/new/TARGET, what breaks a rule in build/fuzz/found.
+# Runs the fuzz targets of test/fuzz under the address and undefined behaviour sanitizers. Each target runs the inputs in
+# test/fuzz/corpus first, and then mutations of them for some seconds. Inputs that reach new code are left in
+# build/fuzz/new/TARGET. Inputs that break a rule are left in build/fuzz/found.
 # Needs common.sh, build.sh, results.sh and test-sim.sh.
 
 # libFuzzer is part of clang.
@@ -23,12 +23,13 @@ build_fuzz() {
 fuzz() {
 	local target=$1
 	shift
-	# The address sanitizer of clang 14 cannot run where the kernel spreads mappings widely.
+	# The address sanitizer of clang 14 does not work if the kernel uses many bits for address randomization.
 	setarch --addr-no-randomize "$build/fuzz/test/fuzz/fuzz-$target" -timeout=20 -rss_limit_mb=2048 \
 		-artifact_prefix="$build/fuzz/found/$target-" "$@"
 }
 
-# fuzz_target TARGET SECONDS: leaves its words in build/fuzz/TARGET.log and its outcome in build/fuzz/TARGET.status.
+# fuzz_target TARGET SECONDS: writes its output to build/fuzz/TARGET.log and its exit status to
+# build/fuzz/TARGET.status.
 fuzz_target() {
 	local target=$1 seconds=$2 corpus=$repo/test/fuzz/corpus/$1 new=$build/fuzz/new/$1 status=0
 	mkdir -p "$new" "$build/fuzz/found"
@@ -52,7 +53,7 @@ report_fuzz() {
 	fi
 }
 
-# run_fuzz_suite [SECONDS] [NAME...]: so many seconds each, all at once.
+# run_fuzz_suite [SECONDS] [NAME...]: runs all targets at the same time, each for so many seconds.
 run_fuzz_suite() {
 	local seconds=$fuzz_seconds target chosen=()
 	if [[ ${1:-} =~ ^[0-9]+$ ]]; then

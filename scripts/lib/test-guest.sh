@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests of the subjects below test/guest/ in virtual machines. Tests that ask for the same "vm:" options share a
-# queue, and as many machines as the processors can keep busy take tests off it, those that may take longest first. A machine
-# is booted once and runs tests on both transports; when a test hangs or kills it, a fresh one goes on. The tests themselves
-# are run by guest-tests, in the guest.
+# Runs the tests below test/guest/ in virtual machines. Tests with the same "vm:" options share a queue. One or more
+# machines take tests from it, beginning with the tests that have the longest limit. A machine boots once and runs tests
+# on both transports. If a test hangs or kills the machine, a new machine continues. In the guest, guest-tests runs the
+# tests.
 # Needs common.sh, build.sh and results.sh.
 
-# What the tests run besides what scripts/vm needs: tools that look at processes, programs of the connection manager, a
-# second implementation of packets, rules that drop them, programs that read them.
+# Packages that the tests need in addition to those of scripts/vm.
 guest_packages=(procps strace rdmacm-utils python3-scapy nftables tcpdump tshark)
-# What the machines boot: --kernel of scripts/vm, and how many times longer than on a stock kernel a test may take.
+# The kernel that the machines boot (scripts/vm --kernel), and how many times longer a test may take on it than on a stock
+# kernel.
 guest_kernel=6.1
 guest_slowness=1
-# How many machines run side by side at most; empty: as many as this machine has room for.
+# How many machines run at the same time. If this is empty, machines_at_once decides.
 guest_machines=
-# Is called with the folder in which a machine that has ended left its results.
+# Called when a machine has ended, with its results folder.
 after_machine=:
 
-# machines_at_once: tests wait much of their time, so two machines keep two processors busy. Each may take 3 GiB.
+# machines_at_once: prints how many machines to run. Two machines keep two processors busy, because tests often wait.
+# Each machine may use 3 GiB.
 machines_at_once() {
 	local free
 	free=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
@@ -31,24 +32,24 @@ machines_at_once() {
 	fi
 }
 
-# guest_tests: the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp; helpers/ holds none.
+# guest_tests: lists the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp. helpers/ has no tests.
 guest_tests() {
 	find "$repo/test/guest" -mindepth 2 -maxdepth 2 \( -name '*.sh' -o -name '*.cpp' \) -not -path '*/helpers/*' | sort
 }
 
-# short_tests, long_tests: those without and with a line "run: long" in their head.
+# short_tests, long_tests: list the tests without and with a line "run: long" in their head.
 short_tests() { comm -23 <(guest_tests) <(long_tests); }
 
 long_tests() { guest_tests | xargs grep -l -E '^(#|//) run: long$' | sort; }
 
-# test_name SOURCE: FOLDER/NAME; those of test/interop have no folder.
+# test_name SOURCE: prints FOLDER/NAME, or NAME for a test of test/interop.
 test_name() {
 	local name=${1%.*}
 	name=${name#"$repo/test/guest/"}
 	printf '%s\n' "${name#"$repo/test/interop/"}"
 }
 
-# test_program SOURCE: what the guest runs, the script itself or the compiled program.
+# test_program SOURCE: prints the program that the guest runs. This is the script itself or the compiled program.
 test_program() {
 	case $1 in
 	*.sh) printf '%s\n' "$1" ;;
@@ -56,17 +57,17 @@ test_program() {
 	esac
 }
 
-# test_option SOURCE KEY: what the test says in a line "# KEY: VALUE" or "// KEY: VALUE".
+# test_option SOURCE KEY: prints the VALUE of the test's line "# KEY: VALUE" or "// KEY: VALUE".
 test_option() { sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$1" | head -n 1; }
 
-# vm_options SOURCE: "bare, cpus 1" in a test means --bare --cpus 1.
+# vm_options SOURCE: prints options of scripts/vm. "bare, cpus 1" in a test becomes --bare --cpus 1.
 vm_options() {
 	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
 }
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
-# transports_of SOURCE: those it runs on; PEAL_TRANSPORTS may exclude some.
+# transports_of SOURCE: prints the transports that the test runs on. PEAL_TRANSPORTS may exclude some.
 transports_of() {
 	local transport all="direct wire"
 	case $(test_option "$1" transport) in
@@ -79,8 +80,8 @@ transports_of() {
 	done
 }
 
-# run_guest_suite NAME...: the tests whose names contain one of these. Without a name all that are short, or with
-# PEAL_THOROUGH all.
+# run_guest_suite NAME...: runs the tests whose names contain one of these. Without a name it runs the short tests, or with
+# PEAL_THOROUGH all tests.
 run_guest_suite() {
 	if (($#)) || [[ ${PEAL_THOROUGH:-} ]]; then
 		run_machine_suite guest_tests "$@"
@@ -91,7 +92,7 @@ run_guest_suite() {
 
 run_long_suite() { run_machine_suite long_tests "$@"; }
 
-# Their limits are for a machine that has the processors for itself.
+# Run one machine, because the time limits of these tests assume that no other machine uses the processors.
 run_interop_suite() {
 	guest_machines=1
 	run_machine_suite interop_tests "$@"
@@ -135,9 +136,9 @@ matches() {
 	return 1
 }
 
-# queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue}, a group for all that need the same machine. A line of
-# a queue is the limit in seconds, the transport, the name and what to run. Groups of few tests come first, so that at the end
-# all machines work on the largest.
+# queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue}. A group has all tests that need the same machine. A
+# line of a queue has the limit in seconds, the transport, the name and the program. Small groups come first, so that all
+# machines can share the largest group at the end.
 queue_tests() {
 	local list=$1 suite=$2 path transport limit options number=1
 	local -A groups=()
@@ -150,7 +151,7 @@ queue_tests() {
 		fi
 		limit=$(test_option "$path" timeout)
 		limit=$((${limit:-60} * guest_slowness))
-		# Beside another machine there is half of this one left.
+		# Two machines share the processors.
 		((machines == 1)) || limit=$((limit * 2))
 		options=$(vm_options "$path")
 		options=${options% }
@@ -171,7 +172,7 @@ queue_tests() {
 	done | sort -n)
 }
 
-# run_machines SUITE: one of those that boot machines, for as long as there are tests in a queue.
+# run_machines SUITE: boots one machine after the other until no queue has tests left.
 run_machines() {
 	local group options
 	for group in "$1"/*/; do
@@ -185,7 +186,8 @@ run_machines() {
 
 unclaimed() { echo $(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l))); }
 
-# take_seat GROUP: a machine more is worth booting only when there are more tests than machines that are booting.
+# take_seat GROUP: decides whether to boot another machine. It does so only if more tests are left than machines are
+# booting.
 take_seat() {
 	local seats status=0
 	exec {seats}>"$1/seats.lock"
@@ -199,8 +201,8 @@ take_seat() {
 	return "$status"
 }
 
-# run_machine GROUP OPTION...: ends a machine in which a test runs far past its limit, which is when the guest cannot even
-# end that test. What it leaves is in a folder of its own in GROUP.
+# run_machine GROUP OPTION...: runs a machine, and leaves its results in a new folder in GROUP. It ends the machine if a
+# test runs far past its limit, because the guest could not end that test itself.
 run_machine() {
 	local group=$1 results machine lines counter status=0
 	shift
@@ -238,7 +240,8 @@ watch_machine() {
 	done
 }
 
-# judge_end GROUP RESULTS: was a test running when the machine ended? Then it failed, and the next machine takes the others.
+# judge_end GROUP RESULTS: reports a failure if a test was running when the machine ended. The next machine takes the other
+# tests.
 judge_end() {
 	local transport name
 	if [[ ! -e $2/now ]]; then
@@ -260,14 +263,14 @@ show_death() {
 	} | count_lines
 }
 
-# What looks for leaks is not in a queue.
+# Does not count kmemleak and guest/boot, because they are in no queue.
 ended_tests() {
 	find "$suite" -name 'done' -exec cat {} + | awk '$NF != "kmemleak" && $NF != "guest/boot" { n++ } END { print n + 0 }'
 }
 
 queued_tests() { cat "$suite"/*/queue | wc -l; }
 
-# Adds to the line of each test that has ended how many of how many have, and the time so far.
+# Adds the number of ended tests, the number of all tests and the time so far to the line of each result.
 count_lines() {
 	local line
 	while IFS= read -r line; do
@@ -278,7 +281,7 @@ count_lines() {
 	done
 }
 
-# tell_progress SUITE WORKER...: until the workers have ended, now and then a line with the tests that run.
+# tell_progress SUITE WORKER...: waits until the workers have ended. Every minute it prints which tests run.
 tell_progress() {
 	local suite=$1 now name transport next=$((SECONDS + 30)) running
 	shift
@@ -297,7 +300,7 @@ tell_progress() {
 	wait "$@" || true
 }
 
-# count_results GROUP: what no machine came to has failed, too.
+# count_results GROUP: counts the results of all machines. A test that no machine has run counts as failed.
 count_results() {
 	local result transport name
 	while read -r result _; do

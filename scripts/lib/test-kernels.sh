@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Compiles the modules for the kernels of Debian 12 (here), 13 and sid (each in a Debian root of its own in the
-# cache, because headers, compiler and C library belong together), and the userspace part for Debian 13. Any warning
-# is a failure. It loads nothing.
+# Compiles the modules for the kernels of Debian 12, 13 and sid, and the userspace part for Debian 13. A warning is a
+# failure. It compiles for Debian 12 on this machine. Debian 13 and sid each have a Debian root in the cache, because
+# headers, compiler and C library must match. It does not load the modules.
 # Needs common.sh, build.sh and results.sh.
 
 # run_kernels_suite NAME...
@@ -17,7 +17,7 @@ run_kernels_suite() {
 	! matches userspace-trixie "$@" || compile_userspace
 }
 
-# The provider against Debian 13's rdma-core, for tools/debian13_provider to run.
+# Compiles the provider against Debian 13's rdma-core. The test tools/debian13_provider runs it.
 compile_userspace() {
 	local begin=$SECONDS log=$build/compile-userspace-trixie.log
 	if (compile_userspace_in_root) >"$log" 2>&1; then
@@ -72,8 +72,8 @@ compile() {
 	"$@" -sk -C "/lib/modules/$release/build" M="$folder/kernel" KCFLAGS=-Werror -j"$(nproc)" modules
 }
 
-# The checkout is mounted at its own path in the root, and /proc because objtool reads it. The mounts are private,
-# they go when the last process does.
+# Mounts the checkout at its own path in the root, and /proc because objtool reads it. The mounts are private, so they
+# disappear with the last process.
 compile_in_root() {
 	local root release
 	root=$(debian_root "$1")
@@ -97,11 +97,11 @@ debian_root() {
 	printf '%s\n' "$root"
 }
 
-# The mirror, and how to reach it, are those of this machine. The release file of sid may be past its date on a
-# mirror that lags.
+# Uses the mirror and the apt settings of this machine. It ignores the expiry date of release files, because a slow mirror
+# may have an expired one for sid.
 make_root() {
 	local suite=$1 root=$2 options=() packages=linux-headers-amd64,gcc,make,libc6-dev
-	# Debian 13 is also where the provider has to run.
+	# The userspace part needs more packages. It is compiled only for Debian 13.
 	[[ $suite != trixie ]] ||
 		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
 	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev
@@ -118,7 +118,7 @@ make_root() {
 	echo "$packages" >"$root.complete"
 }
 
-# Where this machine gets Debian itself from, not its updates.
+# debian_mirror: prints the mirror from which this machine gets the release itself, not the updates.
 debian_mirror() {
 	local release mirror
 	release=$(. /etc/os-release && echo "$VERSION_CODENAME")

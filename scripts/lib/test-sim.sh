@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the transport core in its simulated network, under the address and undefined behaviour sanitizers: seeds that
-# failed once, seeds nobody has seen, and the check that broken rules are noticed.
+# Runs the transport core in its simulated network. It runs the seeds that failed in the past and new random seeds under
+# the address and undefined behaviour sanitizers. It also checks that the simulation detects broken rules.
 # Needs common.sh, build.sh, results.sh and test-unit.sh.
 
 sim_seeds=10000
-# What the simulations may take, seconds: a machine far slower than the ones this was measured on still ends.
+# The time limit of one run of the simulation in seconds. It leaves enough time for a much slower machine.
 sim_limit=900
 
-# build_sim VARIANT: build/VARIANT/test/sim/sim.
+# build_sim VARIANT: builds build/VARIANT/test/sim/sim.
 build_sim() {
 	local arguments
 	read -r -a arguments <<<"$(variant_arguments "$1")"
@@ -17,7 +17,8 @@ build_sim() {
 	with_progress "compiling the simulation" compiled_by_ninja ninja -C "$build/$1" test/sim/sim
 }
 
-# run_sim NAME ARGUMENT...: one run of the simulation as a test; its last lines say how fast it was, or what failed.
+# run_sim NAME ARGUMENT...: runs the simulation once, as a test. It prints the last lines of the output, which say how
+# fast the simulation was or what failed.
 run_sim() {
 	local name=$1 log begin=$SECONDS status=0
 	shift
@@ -42,7 +43,7 @@ run_mutations() {
 	sed 's/^/    /' "$log"
 }
 
-# wanted NAME CHOSEN...: all tests are wanted when none is chosen.
+# wanted NAME CHOSEN...: succeeds if NAME contains one of CHOSEN, or if CHOSEN is empty.
 wanted() {
 	local name=$1 chosen
 	shift

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests that need no kernel module: meson's suite "unit" and, under the thread sanitizer, "tsan". It knows the tests
-# from meson and has no list of its own.
+# Runs the tests that need no kernel module. These are meson's suite "unit" and, under the thread sanitizer, "tsan". It
+# gets the list of tests from meson.
 # Needs common.sh, build.sh and results.sh.
 
-# variant_arguments VARIANT: how meson sets build/VARIANT up. With the sanitizers the compiler takes longer than the tests, and
-# much longer when it optimizes more. The address sanitizer finds at least as much in C++ that is not optimized; C files compile
-# quickly and are where the tests spend their time.
+# variant_arguments VARIANT: prints meson's arguments for build/VARIANT. With the sanitizers, compiling takes longer than
+# the tests, and optimization makes it much slower. The C++ for the address sanitizer is therefore not optimized, which
+# hides no errors. The C files are optimized, because they compile quickly and the tests spend their time in them.
 variant_arguments() {
 	local common="${user_arguments[*]}"
 	case $1 in
@@ -17,7 +17,7 @@ variant_arguments() {
 	esac
 }
 
-# chosen_tests FOLDER SUITES NAME...: the names of the tests of these suites that match one of the names.
+# chosen_tests FOLDER SUITES NAME...: prints the tests of these suites whose names contain one of NAME.
 chosen_tests() {
 	local folder=$1 suites=$2
 	shift 2
@@ -32,7 +32,7 @@ chosen_tests() {
 	END
 }
 
-# report_log VARIANT: prints a line for each test that meson has run and counts it.
+# report_log VARIANT: prints and counts the result of each test that meson has run.
 report_log() {
 	local log=$build/$1/meson-logs/testlog.json result name seconds
 	while IFS=$'\t' read -r result name seconds; do
@@ -51,7 +51,7 @@ report_log() {
 	)
 }
 
-# tests_output LOG NAME: the end of what a test printed.
+# tests_output LOG NAME: prints the last lines of a test's output.
 tests_output() {
 	/usr/bin/python3 - "$1" "$2" <<-'END'
 		import json, sys
@@ -72,12 +72,10 @@ run_variant() {
 		fail "$variant/setup"
 		return
 	fi
-	# The list of tests is the one of the last configuration: bring that up to date first.
+	# Configure again if needed, because meson's list of tests comes from the last configuration.
 	quietly ninja -C "$folder" build.ninja || die "meson could not set up $folder again"
 	mapfile -t tests < <(chosen_tests "$folder" "$suites" "$@")
 	((${#tests[@]})) || return 0
-	# meson builds what these tests need, then runs them.
-	# The thread sanitizer of gcc 12 cannot run where the kernel spreads mappings widely.
 	rm -f "$folder/meson-logs/testlog.json"
 	with_progress "building and running the unit tests ($variant)" steps_of_meson \
 		with_lock "$variant" run_meson "$folder" "${tests[@]}"
@@ -89,18 +87,19 @@ run_variant() {
 	fi
 }
 
-# run_meson FOLDER TEST...: a test that fails is in meson's log.
+# run_meson FOLDER TEST...: builds and runs the tests. It ignores the exit status, because meson's log has the failures.
+# The thread sanitizer of gcc 12 does not work if the kernel uses many bits for address randomization.
 run_meson() {
 	setarch --addr-no-randomize meson test -C "$@" 2>&1 | tee "$1/test.log" || true
 }
 
-# steps_of_meson LOG: how far the compiler is, or then the tests.
+# steps_of_meson LOG: prints the progress of the compilation, or later of the tests.
 steps_of_meson() {
 	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p; s,^ *([0-9]+)/([0-9]+) .*,\1 of \2 tests,p' "$1" | tail -n 1
 }
 
-# run_suite SUITE NAME...: as it is, then under the address sanitizer. What has threads runs under the thread sanitizer, and
-# with PEAL_THOROUGH the rest does, too.
+# run_suite SUITE NAME...: runs the tests without a sanitizer and under the address sanitizer. The tests with threads also
+# run under the thread sanitizer. With PEAL_THOROUGH all tests do.
 run_suite() {
 	local suite=$1 threads=tsan
 	[[ -z ${PEAL_THOROUGH:-} ]] || threads="$suite tsan"

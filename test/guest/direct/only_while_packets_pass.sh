@@ -4,10 +4,11 @@
 # run: long
 # transport: any
 #
-# Two devices of one kernel in two network namespaces. They go direct when, and only while, packets between them are
-# shown to pass: not before an administrator has allowed it between namespaces, not when either side has switched it
-# off, not through a firewall, not after the wire was cut, and not to a device that merely has the peer's address. Two
-# devices in one namespace need no permission. The data are checked either way.
+# Two devices of one kernel use the direct path only while packets between them pass the network. The test connects two
+# network namespaces and compares the counters of direct messages. No message goes direct before an administrator allows
+# it between namespaces, if either device has switched it off, through a firewall, after the wire was cut, or to another
+# device that has the peer's address. Two devices in one namespace need no permission. The test checks the data on both
+# paths. It needs ib_write_bw, nft, the interop program "verify" and peal-option.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -18,14 +19,14 @@ option=build/user/userspace/tools/peal-option
 
 direct_of_both() { echo $(($(counter peal_a direct_messages) + $(counter peal_b direct_messages))); }
 
-# switch A B: the option `direct` of either end.
+# switch A B: sets the option `direct` of both ends.
 switch() {
 	if ! "$option" peal_a direct "$1" || ! "$option" peal_b direct "$2"; then
 		fail "cannot switch"
 	fi
 }
 
-# run_checked: data in every operation of a reliable connection; prints how many messages went direct.
+# run_checked: checks the data of every operation of a reliable connection. It prints how many messages went direct.
 run_checked() {
 	local before
 	before=$(direct_of_both)
@@ -38,7 +39,7 @@ run_checked() {
 wire_up peal peal 1500
 wire_neighbours
 
-# scope WHERE: between which devices of this host messages may go direct.
+# scope WHERE: sets between which devices of this host messages may go direct.
 scope() { "$option" host direct "$1" || fail "cannot set the host's direct"; }
 trap 'scope netns' EXIT
 
@@ -49,8 +50,9 @@ asked=$(($(counter peal_a locality_challenges) + $(counter peal_b locality_chall
 ((asked == 0)) || fail "a device asked $asked times for another that it must not use"
 echo "packets between two namespaces by default"
 
-# neighbours: two devices in the initial namespace. They reach each other over the loopback device. The RDMA core asks
-# for the MAC address on the veth pair all the same, which no netdev of the same host answers.
+# neighbours: makes two devices in the initial namespace. They reach each other over the loopback device. The RDMA core
+# still asks for the MAC address on the veth pair, where no netdev of the same host answers. The neighbour entries are
+# therefore permanent.
 neighbours() {
 	local end address=10.76.1.1
 	ip link add near_c type veth peer name near_d || return 1
@@ -64,7 +66,7 @@ neighbours() {
 	ip neighbour replace 10.76.1.1 lladdr "$(</sys/class/net/near_c/address)" nud permanent dev near_d
 }
 
-# neighbours_run: checked data between them; prints how many messages went direct.
+# neighbours_run: checks the data between these devices. It prints how many messages went direct.
 neighbours_run() {
 	local before arguments=(--ops "rc-send,rc-write,rc-read" --sizes "1,4096,65536" --count 20)
 	before=$(($(counter peal_c direct_messages) + $(counter peal_d direct_messages)))
@@ -104,7 +106,7 @@ carried=$(run_checked) || fail "$carried"
 ((carried > 0)) || fail "nothing went direct: asked $(counter peal_a locality_challenges), answered $(counter peal_b locality_responses)"
 echo "direct when both allow it: $carried messages"
 
-# A firewall that lets no RoCE packet in: nothing arrives, by no way.
+# A firewall drops every RoCE packet. No message arrives on either path.
 before=$(direct_of_both)
 wire_on b nft -f - <<-RULES || fail "cannot set the firewall"
 	table inet wall {
@@ -121,7 +123,7 @@ fi
 wire_on b nft delete table inet wall
 echo "a firewall is respected"
 
-# The wire is cut while messages go direct: the proof ends, and then the retries do.
+# The wire is cut while messages go direct. The proof expires, the messages use the wire again, and the retries run out.
 goes_direct() { (($(direct_of_both) > before + 1000)); }
 
 cut_when_direct() {
@@ -138,7 +140,7 @@ grep -q "status 12" "$wire_work/client" || grep -qi "retry" "$wire_work/client" 
 wire_netem both
 echo "a cut wire ends it"
 
-# A second pair of namespaces with the same addresses: each pair stays among itself.
+# A second pair of namespaces has the same addresses. The devices of each pair only reach each other.
 twins() {
 	ip link add wire_c type veth peer name wire_d || return 1
 	local end address=10.78.0.1

@@ -4,9 +4,10 @@
 # run: long
 # transport: any
 #
-# The proof that two devices are in one kernel. Messages go direct for as long as packets pass both ways, and nothing
-# else keeps them so: not programs with CAP_NET_RAW in one namespace or in both, which forge responses or relay the
-# packets past the network, and no response that took longer than some round trips.
+# Programs cannot forge the proof that two devices are in one kernel. Messages go direct only while packets pass in both
+# directions. The test closes the network while messages go direct. Programs with CAP_NET_RAW in one or both namespaces
+# then forge responses or relay the packets around the network, but the messages must end. A response that arrives too
+# late must not count either. The test needs ib_write_bw, nft, setpriv, the interop program "verify" and peal-option.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -26,10 +27,10 @@ finish() {
 }
 trap finish EXIT
 
-# ------------------------------------------------------------------ the network closes
+# ------------------------------------------------------------------ closing the network
 
-# close END...: the network drops every RoCE packet on its way to these ends. A copy of a broadcast that the stack gives
-# back to its sender was never in the network, and nftables sees it as a broadcast.
+# close END...: drops every RoCE packet that the network carries to these ends. It does not drop broadcasts, because the
+# stack gives a copy of a broadcast back to its sender, and this copy was never in the network.
 close() {
 	local end
 	for end in "$@"; do
@@ -55,7 +56,8 @@ goes_direct() { (($(of_both direct_messages) > before + 1000)); }
 
 close_when_direct() { WAIT_LIMIT=$(limit 60) wait_for goes_direct && close "$@"; }
 
-# ends_when_closed NAME END...: messages that go direct, from b to a, end when the way to these ends is closed.
+# ends_when_closed NAME END...: sends direct messages from b to a, closes the network to these ends, and checks that the
+# messages end.
 ends_when_closed() {
 	local name=$1 closer ended=
 	shift
@@ -71,9 +73,9 @@ ends_when_closed() {
 	echo "$name: the messages end"
 }
 
-# ------------------------------------------------------------------ those who forge
+# ------------------------------------------------------------------ forging
 
-# forge END ACTION WAY [SOCKET...]: in the background, with no right but CAP_NET_RAW.
+# forge END ACTION WAY [SOCKET...]: starts locality_forge.py in the background. It has no capability except CAP_NET_RAW.
 forge() {
 	local end=$1 action=$2 way=$3
 	shift 3
@@ -85,7 +87,8 @@ forge() {
 	wait_for grep -q ready "$wire_work/forged_$end" || fail "no forger: $(<"$wire_work/forged_$end")"
 }
 
-# forgers_end END...: they have tried here, and the device has noticed.
+# forgers_end END...: ends the forgers. It checks that they sent forged packets at these ends and that the devices dropped
+# them.
 forgers_end() {
 	local end
 	kill "${forgers[@]}" 2>/dev/null
@@ -118,9 +121,9 @@ for way in lo broadcast; do
 	forgers_end a b
 done
 
-# ------------------------------------------------------------------ responses that take long
+# ------------------------------------------------------------------ late responses
 
-# run_delayed MILLISECONDS: a few messages on a wire that takes so long each way; prints how many went direct.
+# run_delayed MILLISECONDS: sends a few messages with this delay in each direction. It prints how many went direct.
 run_delayed() {
 	local before
 	before=$(of_both direct_messages)

@@ -2,13 +2,13 @@
 # shellcheck shell=bash
 #
 # Helpers of the guest's shell tests (source "$(dirname "$0")/../helpers/lib.sh"). They wait for conditions, skip tests,
-# make and remove peal0, and run servers. They never wait for a fixed time. A test ends with 0, 1 or 77 (skipped).
-# A program that starts costs 50 to 200 ms under emulation, so the shell itself reads what is polled.
+# make and remove peal0, and run servers. They never wait for a fixed time. A test exits with 0 (passed), 1 (failed) or 77
+# (skipped). Helpers that poll start no programs, because this takes 50 to 200 ms under emulation.
 
-# limit SECONDS: prints how many seconds that takes on this kernel. scripts/vm says how slow the kernel is.
+# limit SECONDS: prints the time limit for this kernel. scripts/vm sets PEAL_SLOWNESS.
 limit() { echo $(($1 * ${PEAL_SLOWNESS:-1})); }
 
-# thorough: whether `scripts/test all` runs. Otherwise a test leaves out expensive parts that add little.
+# thorough: succeeds in `scripts/test all`. Other runs leave out expensive parts that add little.
 thorough() { [[ ${PEAL_THOROUGH:-} ]]; }
 
 WAIT_LIMIT=${WAIT_LIMIT:-$(limit 20)}
@@ -23,13 +23,13 @@ skip() {
 	exit 77
 }
 
-# pause: a twentieth of a second, in which no program starts. Nothing arrives at this socket, because it sends nothing.
+# pause: waits for 50 ms without starting a program. It reads from a socket that never receives anything.
 pause() {
 	[[ ${nothing:-} ]] || exec {nothing}<>/dev/udp/127.0.0.1/9
 	read -r -t 0.05 -u "$nothing" || true
 }
 
-# wait_for COMMAND...: polls until the command succeeds; fails after WAIT_LIMIT seconds.
+# wait_for COMMAND...: polls until the command succeeds. It fails after WAIT_LIMIT seconds.
 wait_for() {
 	local end=$((SECONDS + WAIT_LIMIT))
 	until "$@" >/dev/null 2>&1; do
@@ -38,7 +38,7 @@ wait_for() {
 	done
 }
 
-# wait_gone COMMAND...: the opposite.
+# wait_gone COMMAND...: polls until the command fails. It fails after WAIT_LIMIT seconds.
 wait_gone() {
 	local end=$((SECONDS + WAIT_LIMIT))
 	while "$@" >/dev/null 2>&1; do
@@ -47,7 +47,7 @@ wait_gone() {
 	done
 }
 
-# require TOOL...: skips the test when a tool is not installed.
+# require TOOL...: skips the test if a tool is not installed.
 require() {
 	local tool
 	for tool in "$@"; do
@@ -55,10 +55,10 @@ require() {
 	done
 }
 
-# first_line FILE: sets the variable line, also where the file is gone.
+# first_line FILE: reads the first line into the variable line. If the file is gone, line is empty.
 first_line() { { line= && read -r line <"$1"; } 2>/dev/null || [[ $line ]]; }
 
-# counter DEVICE NAME: prints it.
+# counter DEVICE NAME: prints the value of the counter.
 counter() {
 	local line
 	first_line "/sys/class/infiniband/$1/ports/1/hw_counters/$2" && echo "$line"
@@ -80,7 +80,7 @@ verbs_node() {
 	return 1
 }
 
-# gid_index DEVICE: prints the index of its RoCE v2 GID made of an IPv4 address, and fails while there is none.
+# gid_index DEVICE: prints the index of its RoCE v2 GID for an IPv4 address, and fails while there is none.
 gid_index() {
 	local port=/sys/class/infiniband/$1/ports/1 file index line
 	for file in "$port"/gids/*; do
@@ -101,7 +101,7 @@ device_state() {
 
 device_exists() { [[ -e /sys/class/infiniband/$1 ]]; }
 
-# interface_up: makes veth0 with its addresses, and veth1, its peer.
+# interface_up: makes veth0 with its addresses, and its peer veth1.
 interface_up() {
 	if [[ ! -e /sys/class/net/veth0 ]]; then
 		ip link add veth0 type veth peer name veth1 || fail "cannot make veth0"
@@ -117,7 +117,8 @@ set_direct() {
 		fail "cannot set the direct transport of $1 to $2"
 }
 
-# direct_off DEVICE: sends everything as packets, also messages to the device itself. PEAL_TRANSPORT=wire asks for this.
+# direct_off DEVICE: makes the device send all messages as packets, also messages to itself. PEAL_TRANSPORT=wire does this
+# for every device of peal_up.
 direct_off() { set_direct "$1" 0; }
 
 direct_on() { set_direct "$1" 1; }
@@ -138,22 +139,23 @@ peal_down() {
 	wait_gone device_exists "$device" || fail "$device is still there"
 }
 
-# port_listens PORT [PROCESS]: whether a socket listens there, in the network namespace of this process or of PROCESS.
+# port_listens PORT [PROCESS]: succeeds if a socket listens on the TCP port, in the network namespace of this process or of
+# PROCESS.
 port_listens() {
 	local entry port table entries=()
 	printf -v port '%04X' "$1"
 	for table in tcp tcp6; do
 		mapfile -t entries <"/proc/${2:-self}/net/$table" || return 1
 		for entry in "${entries[@]}"; do
-			# The local address, no peer, and the state that is LISTEN.
+			# The fields are the local address, the empty remote address and the state LISTEN.
 			[[ $entry != *:"$port "*:"0000 0A "* ]] || return 0
 		done
 	done
 	return 1
 }
 
-# start_server PORT COMMAND...: starts it in the background, and waits until it listens on
-# the TCP port. It sets $server.
+# start_server PORT COMMAND...: starts the command in the background, and waits until it listens on the TCP port. It sets
+# $server.
 start_server() {
 	local port=$1
 	shift

@@ -7,10 +7,10 @@
 #   wire_up peal rxe 1500        both ends in this machine, a veth pair between them
 #   wire_up_two peal rxe 1500    end b in the second machine of scripts/vm --peers 2
 #
-# In one machine a peal end has a network namespace of its own. rxe 6.1 sends and receives only in the first namespace,
-# so an rxe end stays there. Two rxe ends reach each other by routing rules that lead past the local table. Impairments
-# act on the veth pair. The programs talk over TCP on a second pair.
-# The helpers wait for conditions, never for a fixed time. They do not know what runs over the wire.
+# In one machine a peal end has its own network namespace. rxe 6.1 sends and receives only in the initial namespace, so an
+# rxe end stays there. Two rxe ends reach each other through routing rules that bypass the local table. Impairments apply
+# to the veth pair. The programs use TCP on a second pair, which has no impairments. The helpers wait for conditions, never
+# for a fixed time.
 
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -25,8 +25,8 @@ declare -A wire_vlan_v4=([a]=10.78.7.1 [b]=10.78.7.2) wire_vlan_v6=([a]=fd78:7::
 
 other_end() { if [[ $1 == a ]]; then echo b; else echo a; fi; }
 
-# wire_on END COMMAND...: runs it where that end is. With wire_exec=exec it replaces this shell, so that a job in the
-# background is the command itself.
+# wire_on END COMMAND...: runs the command in the machine and the namespace of that end. With wire_exec=exec the command
+# replaces this shell, so that a background job is the command itself.
 wire_on() {
 	local end=$1
 	shift
@@ -39,8 +39,8 @@ wire_on() {
 	fi
 }
 
-# wire_ask END FUNCTION ARGUMENT...: runs a function of lib.sh or of this file that needs no
-# namespace, in that end's machine.
+# wire_ask END FUNCTION ARGUMENT...: runs a function of lib.sh or of this file in that end's machine, but not in its
+# namespace.
 wire_ask() {
 	local end=$1
 	shift
@@ -52,7 +52,7 @@ wire_ask() {
 	fi
 }
 
-# expand_address ADDRESS: prints it as the kernel prints a GID.
+# expand_address ADDRESS: prints the address in the form in which the kernel prints a GID.
 expand_address() {
 	local head=$1 tail='' groups=() last=()
 	if [[ $1 != *:* ]]; then
@@ -78,7 +78,7 @@ gid_of() {
 	local port=/sys/class/infiniband/$1/ports/1 file index wanted found
 	wanted=$(expand_address "$2")
 	for file in "$port"/gids/*; do
-		# A device has 128 of them. A process for each would take seconds under emulation.
+		# A device has 128 GIDs. To start a process for each would take seconds under emulation.
 		{ read -r found <"$file"; } 2>/dev/null && [[ $found == "$wanted" ]] || continue
 		index=${file##*/}
 		{ read -r found <"$port/gid_attrs/types/$index"; } 2>/dev/null && [[ $found == "RoCE v2" ]] || continue
@@ -144,7 +144,7 @@ wire_make_namespace() {
 	ip -n "wire_$1" link set lo up
 }
 
-# wire_ip END COMMAND...: a word for each command of ip; the command that fails ends them.
+# wire_ip END COMMAND...: runs commands of ip at that end. Each COMMAND is one argument. It stops at the first failure.
 wire_ip() {
 	local command
 	if [[ -n ${wire_remote[$1]:-} ]]; then
@@ -157,13 +157,14 @@ wire_ip() {
 	fi
 }
 
-# wire_addresses END [COMMAND...]: with more for ip to do there.
+# wire_addresses END [COMMAND...]: runs the commands of ip, sets that end's addresses and takes its netdev up.
 wire_addresses() {
 	wire_ip "$1" "${@:2}" "address add ${wire_v4[$1]}/24 dev ${wire_netdev[$1]}" \
 		"address add ${wire_v6[$1]}/64 dev ${wire_netdev[$1]} nodad" "link set ${wire_netdev[$1]} up"
 }
 
-# Both ends are in one namespace, so arriving packets use the local table and departing ones must not.
+# Both ends are in one namespace. Only packets that arrive may use the local table, because otherwise packets that leave
+# would not pass the wire.
 wire_past_local() {
 	local end other family
 	for end in a b; do
@@ -200,7 +201,7 @@ wire_device_up() {
 
 wire_ready() { port_active "$1" && verbs_node "$1" && gid_of "$1" "$2" && gid_of "$1" "$3"; }
 
-# wire_vlan: adds VLAN 7 on both ends, with addresses of its own.
+# wire_vlan: adds VLAN 7 with its own addresses on both ends.
 wire_vlan() {
 	local end netdev
 	for end in a b; do
@@ -217,7 +218,7 @@ wire_vlan() {
 	done
 }
 
-# wire_down: removes everything, also what a failed test has left.
+# wire_down: removes the wire, also one that a failed test has left.
 wire_down() {
 	local end
 	for end in a b; do
@@ -231,7 +232,7 @@ wire_down() {
 	for end in wire_a calm_a; do
 		ip link delete "$end" 2>/dev/null
 	done
-	# A namespace ends some time after its name is gone.
+	# The kernel removes a namespace some time after its name is gone.
 	wait_gone wire_remains || fail "the wire's netdevs are still there"
 	wire_local_again
 	wire_namespace=()
@@ -260,7 +261,7 @@ wire_local_again() {
 
 # ------------------------------------------------------------------ impairments
 
-# wire_netem END|both [ARGUMENT...]: impairs what this end sends. No argument means a clean wire.
+# wire_netem END|both [ARGUMENT...]: applies netem to the packets that this end sends. Without an argument it removes netem.
 wire_netem() {
 	local end ends=$1
 	shift
@@ -274,7 +275,7 @@ wire_netem() {
 	done
 }
 
-# wire_neighbours: makes both ends know each other permanently, so that no lost ARP decides a test.
+# wire_neighbours: sets permanent neighbour entries at both ends, so that a lost ARP packet cannot fail a test.
 wire_neighbours() {
 	local end other mac address
 	for end in a b; do
@@ -297,10 +298,11 @@ wire_address() {
 	esac
 }
 
-# wire_gid END FAMILY: prints the index of its GID for that address.
+# wire_gid END FAMILY: prints the index of that end's GID for its address of that family.
 wire_gid() { wire_ask "$1" gid_of "${wire_device[$1]}" "$(wire_address "$1" "$2")"; }
 
-# wire_listens END PORT: the server there does. In this machine its process shows the ports of its network namespace.
+# wire_listens END PORT: succeeds if the server at that end listens. In this machine it reads the ports of the server's
+# network namespace through the server's process.
 wire_listens() {
 	if [[ -n ${wire_remote[$1]:-} ]]; then
 		[[ -n $(wire_on "$1" ss -Hltn "sport = :$2") ]]
@@ -313,11 +315,11 @@ cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
 
 wire_cm_listens() { wire_ask "$1" cm_listens "$2"; }
 
-# happens_or_died CONDITION...: succeeds when it holds, or when the server has ended.
+# happens_or_died CONDITION...: succeeds if the condition holds or the server has ended.
 happens_or_died() { "$@" || ! kill -0 "$server"; }
 
-# wire_serve CONDITION END PORT COMMAND...: starts it there, and returns when "CONDITION END PORT" holds. It fails when
-# the command ends before. It sets $server. CONDITION is wire_listens or wire_cm_listens.
+# wire_serve CONDITION END PORT COMMAND...: starts the command at that end, and waits until "CONDITION END PORT" holds. It
+# fails if the command ends earlier. It sets $server. CONDITION is wire_listens or wire_cm_listens.
 wire_serve() {
 	local condition=$1 end=$2 port=$3
 	shift 3
@@ -327,8 +329,8 @@ wire_serve() {
 	kill -0 "$server" 2>/dev/null
 }
 
-# wire_arguments END FAMILY COMMAND...: replaces @DEVICE, @GID, @PORT and @ADDRESS by this end's own, and
-# prints one argument on each line.
+# wire_arguments END FAMILY COMMAND...: replaces @DEVICE, @GID, @PORT and @ADDRESS with the values of this end. It prints
+# one argument on each line.
 wire_arguments() {
 	local end=$1 argument address gid
 	address=$(wire_address "$end" "$2")
@@ -342,7 +344,7 @@ wire_arguments() {
 }
 
 # wire_pair SERVER_END FAMILY SECONDS COMMAND...: runs the same program at both ends. The client gets the server's TCP
-# address as its last argument. Their output is in $wire_work/{server,client}.
+# address as its last argument. The output is in $wire_work/{server,client}.
 wire_pair() {
 	local end=$1 client status=0 there=() here=()
 	client=$(other_end "$end")
@@ -358,8 +360,8 @@ wire_pair() {
 	wire_end_server "$status"
 }
 
-# wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: runs them over the connection manager. In the
-# client's command @PEER is the server's address.
+# wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: runs two programs that use the connection
+# manager. @PEER in the client's command is the server's address.
 wire_cm_pair() {
 	local end=$1 client status=0 there=() here=() words=() word
 	client=$(other_end "$end")
@@ -379,8 +381,9 @@ wire_cm_pair() {
 	wire_end_server "$status"
 }
 
-# A client that failed leaves a server that waits. So does a client whose only DREQ was lost, because the CM does not
-# repeat it for an id that its program has destroyed. Where packets get lost (wire_loses) that is no failure.
+# A server keeps waiting if the client has failed. It also keeps waiting if the client's only DREQ was lost, because the CM
+# does not repeat a DREQ for an id that the program has destroyed. If wire_loses is set, a server that waits for a lost
+# DREQ is not a failure.
 wire_end_server() {
 	local status=$1 ended=
 	if ((status)) || { [[ -n ${wire_loses:-} ]] && ! wait_gone kill -0 "$server"; }; then

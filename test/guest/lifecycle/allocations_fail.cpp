@@ -3,14 +3,13 @@
 // run: long
 // timeout: 600
 /*
- * Out of memory at every step: each verb that makes something is called again and
- * again, with its first, second, third ... allocation in the kernel failing, until it
- * makes no more of them.
+ * Every allocation in the kernel may fail. The test repeats each call that creates something. It
+ * lets the first allocation fail, then the second and so on, until the call needs no further one.
+ * The module peal_kfail makes the allocations fail. KFAIL_OPTIONS=trace=1 logs the stack of each.
  *
- * Holds: a call that fails says ENOMEM and leaves nothing behind, one that works has
- * made something that works; destroying needs no memory, nor does moving data.
- * KFAIL_OPTIONS=trace=1 logs the stack of each allocation that fails.
- * Does not hold: what other tasks allocate on behalf of a call.
+ * Holds: A call that fails returns ENOMEM and leaves nothing behind. A call that succeeds has
+ * created an object that works. Destroying objects and moving data need no memory.
+ * Does not hold: allocations that other tasks make on behalf of a call.
  */
 #include "faults.hpp"
 #include "netlink.hpp"
@@ -30,9 +29,9 @@ namespace {
 
 constexpr std::array ways{Which::one, Which::from};
 
-/* ------------------------------------------------------ what is there */
+/* ------------------------------------------------- resources and leaks */
 
-/* Cheap enough to look at after each call. */
+/* The resources that are cheap enough to compare after each call. */
 struct Footprint {
 	std::size_t files = 0;
 	long pinned = number_in("/proc/self/status", "VmPin:");
@@ -54,10 +53,10 @@ std::ostream &operator<<(std::ostream &out, const Footprint &it)
 		   << " users of the module";
 }
 
-/* Each failure is repeated so often: what it leaks stands out from what others do. */
+/* Repeats of each failure, so that a leak exceeds the allocations of other tasks. */
 constexpr int repetitions = 100;
 
-/* A cache of the kernel's, one line of /proc/slabinfo. */
+/* A slab cache of the kernel, one line of /proc/slabinfo. */
 struct Cache {
 	std::string name;
 	long active = 0, total = 0, bytes = 0, per_slab = 0;
@@ -67,9 +66,9 @@ struct Cache {
 		std::istringstream fields(line);
 		return static_cast<bool>(fields >> name >> active >> total >> bytes >> per_slab);
 	}
-	/* What is taken from by kmalloc and by xarrays. */
+	/* The caches that kmalloc() and xarrays use. */
 	bool watched() const { return name.starts_with("kmalloc") || name == "radix_tree_node"; }
-	/* All objects of a slab that a CPU keeps for itself count as active. */
+	/* In a slab that belongs to a CPU, all objects count as active. */
 	long noise() const
 	{
 		return std::max<long>(repetitions, std::thread::hardware_concurrency() * per_slab);
@@ -91,7 +90,7 @@ Caches read_caches()
 	return caches;
 }
 
-/* Without what CPUs keep for themselves: slabs, and what kfree_rcu() gathers for seconds. */
+/* Frees the slabs of the CPUs and the objects that kfree_rcu() has collected, then counts. */
 Caches exact_caches()
 {
 	std::ofstream("/proc/sys/vm/drop_caches") << 2;
@@ -100,7 +99,7 @@ Caches exact_caches()
 	return read_caches();
 }
 
-/* The first cache that has grown by as much as a leak makes it grow; or empty. */
+/* Describes the first cache that has grown as much as by a leak. Empty if there is none. */
 std::string growth(const Caches &before)
 {
 	for (const auto &[name, cache] : exact_caches()) {
@@ -112,8 +111,8 @@ std::string growth(const Caches &before)
 }
 
 /*
- * Looks more and more seldom: to look makes objects that kfree_rcu() frees after seconds,
- * more in a second than a leak has.
+ * The pauses get longer, because counting itself creates objects that kfree_rcu() frees only after
+ * seconds. Within a second, these are more objects than a leak would have.
  */
 void check_growth(const Caches &before)
 {
@@ -131,15 +130,15 @@ void check_growth(const Caches &before)
 
 struct Verb {
 	std::string name;
-	std::function<int()> call;  /* 0 or errno */
-	std::function<void()> undo; /* what a successful call did */
+	std::function<int()> call;  /* returns 0 or errno */
+	std::function<void()> undo; /* reverts a successful call */
 	std::set<std::string> errors{"ENOMEM"};
-	std::function<void()> prepare = [] {}; /* with memory */
+	std::function<void()> prepare = [] {}; /* runs before the failures */
 };
 
 struct Outcome {
 	int error;
-	int failed; /* allocations */
+	int failed; /* number of allocations that failed */
 };
 
 Outcome starve(const Faults &faults, const Verb &verb, Which which, unsigned long number)
@@ -180,7 +179,7 @@ struct Sweep {
 	unsigned long allocations, refused;
 };
 
-/* Each allocation in turn. Return: how many there are, and how many the call cannot do without. */
+/* Lets each allocation fail in turn. Counts them, and those whose failure the call reports. */
 Sweep sweep(const Faults &faults, const Verb &verb, Which which, int times = repetitions)
 {
 	Sweep sum{};
@@ -193,7 +192,7 @@ Sweep sweep(const Faults &faults, const Verb &verb, Which which, int times = rep
 		sum.refused += error != 0;
 		for (int i = 0; i < times && which == Which::from; i++)
 			starve(faults, verb, which, number);
-		/* Then it works, and the allocator's caches become what they were. */
+		/* A successful call restores the allocator's caches. */
 		work(verb);
 	}
 }
@@ -241,7 +240,7 @@ void check_works(Device &device)
 	CHECK(difference(to.bytes(0, 1000), from.bytes(0, 1000)) == "");
 }
 
-/* To RTR, each time with a new queue pair: one towards the wire keeps what it gets. */
+/* Each call uses a new queue pair, because one that uses the wire keeps its allocations. */
 Verb make_ready(Endpoint &endpoint, const ibv_gid &peer)
 {
 	return {"modify to RTR",
@@ -249,7 +248,7 @@ Verb make_ready(Endpoint &endpoint, const ibv_gid &peer)
 			return ibv_modify_qp(endpoint.qp, &attr, rtr_mask);
 		},
 		[] {},
-		/* The core looks the peer's Ethernet address up; IP routing says ENOBUFS. */
+		/* The core looks up the peer's Ethernet address. IP routing returns ENOBUFS. */
 		{"ENOMEM", "ENOBUFS"},
 		[&endpoint] {
 			endpoint.qp = create_qp(endpoint.pd, endpoint.send_cq, endpoint.recv_cq);
@@ -257,7 +256,7 @@ Verb make_ready(Endpoint &endpoint, const ibv_gid &peer)
 		}};
 }
 
-/* A host behind veth0 whose Ethernet address is known, so that nobody needs to ask it. */
+/* A host behind veth0. Its Ethernet address is known, so that the kernel sends no ARP request. */
 class Neighbour {
 public:
 	Neighbour() { run("ip neigh replace " + address + " lladdr 02:00:00:00:00:99 dev veth0"); }
@@ -272,7 +271,7 @@ private:
 
 /* ------------------------------------------------------------- devices */
 
-/* A veth pair for a device that comes and goes. */
+/* A veth pair for the device that the test creates and removes. */
 class Netdev {
 public:
 	Netdev()
@@ -302,8 +301,8 @@ std::uint32_t own_device_index()
 }
 
 /*
- * ENOBUFS comes from netlink: for the request, when nothing has happened, or for the
- * answer, when everything has.
+ * Netlink returns ENOBUFS if it has no memory for the request or for the answer. The command has no
+ * effect in the first case, and its full effect in the second case.
  */
 const std::set<std::string> link_errors{"ENOMEM", "ENOBUFS"};
 
@@ -322,7 +321,7 @@ TEST_CASE("opening a device")
 	auto *which = device.context()->device;
 	auto verb = maker<ibv_context, ibv_close_device>("open_device",
 							 [=] { return ibv_open_device(which); });
-	/* libibverbs looks elsewhere when it cannot open the node, and does not find it. */
+	/* If libibverbs cannot open the node, it tries another path, which does not exist. */
 	verb.errors.insert("ENOENT");
 	check_verb(faults, verb);
 	check_works(device);
@@ -449,7 +448,7 @@ TEST_CASE("memory regions")
 	scatter(large);
 	for (const Memory *memory : {&small, &large, &untouched})
 		check_verb(faults, maker<ibv_mr, ibv_dereg_mr>("reg_mr", [&, memory] {
-				   /* Gone from the page tables, for those that want that. */
+				   /* Remove the pages, so that reg_mr has to allocate them. */
 				   if (memory == &untouched)
 					   madvise(memory->data(), memory->size(), MADV_DONTNEED);
 				   return ibv_reg_mr(pd, memory->data(), memory->size(),
@@ -524,8 +523,9 @@ TEST_CASE("making a device")
 	const long memory = meminfo("MemAvailable");
 
 	/*
-	 * The first are ours, the hundreds behind them the core's and its clients'. Repeating all
-	 * of them takes a minute, so a thorough run does, and any other chooses a quarter.
+	 * The first allocations are peal's. The hundreds after them are those of the RDMA core and
+	 * its clients. Only a thorough run repeats each of peal's, because this takes a minute. Any
+	 * other run chooses a quarter of them.
 	 */
 	Random chance(1);
 	for (unsigned long number = 1; number <= 20; number++) {
@@ -548,7 +548,7 @@ TEST_CASE("making a device")
 		std::printf("link add: about %lu allocations\n", number);
 		CHECK(refused > 0);
 	}
-	/* A device is a thread and more than 100 kB, and there were hundreds of failures. */
+	/* A device has a thread and more than 100 kB. Hundreds of leaked devices would show. */
 	CHECK(eventually([&] { return meminfo("MemAvailable") > memory - 16384; }));
 	CHECK(read_command("pgrep peal7") == "");
 	must(add.call(), "link add");
@@ -580,7 +580,7 @@ TEST_CASE("removing a device")
 	CHECK(read_command("pgrep peal7") == "");
 }
 
-/* Behind all others: without the module there is no device; the next test makes it again. */
+/* This is the last case, because it removes the device. The next test creates it again. */
 TEST_CASE("loading the module")
 {
 	Faults faults;
@@ -596,7 +596,7 @@ TEST_CASE("loading the module")
 	const auto caches = exact_caches();
 
 	for (auto which : ways) {
-		/* It can do without: hardware for CRCs, and netlink's news to nobody. */
+		/* Loading also succeeds without hardware CRCs and netlink notifications. */
 		const auto allocations = sweep(faults, load, which, thorough() ? 8 : 2).allocations;
 
 		std::printf("loading the module: %lu allocations\n", allocations);

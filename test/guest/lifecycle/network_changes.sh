@@ -4,9 +4,11 @@
 # run: long
 # transport: wire
 #
-# What the stack does to a device at work: its namespace ends, packets wait in a queue for longer than the module
-# lives, a VLAN goes away, the queue is slow or leads straight back, the link flaps, rules and rdma_rxe are there too.
-# It does not look at other machines; the data itself is checked by the programs.
+# A device survives changes of the network while programs use it. The test deletes the device's namespace and its VLAN,
+# unloads the module while packets wait in a queue, slows the queue down, redirects lo to itself, takes the link down and
+# up, and uses rdma_rxe at the same time. After each change the device works again, and no netdev or packet is left
+# behind. The programs check the data. The test needs peal, the helper "traffic", ibv_rc_pingpong, ib_write_bw and tc.
+# The test does not use a second machine.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -19,7 +21,7 @@ limit_ms=$(limit 5000)
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
-# timed COMMAND...: it succeeds within the limit.
+# timed COMMAND...: fails the test unless the command succeeds within the limit.
 timed() {
 	local begin took
 	begin=$(now_ms)
@@ -28,7 +30,7 @@ timed() {
 	((took <= limit_ms)) || fail "expected '$*' to take at most $limit_ms ms, it took $took ms"
 }
 
-# start DEVICE ARGUMENT...: a program that is at work when this returns; sets $program.
+# start DEVICE ARGUMENT...: starts a program and waits until it sends. It sets $program.
 start() {
 	local ready=$scratch/ready-$RANDOM
 	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
@@ -42,7 +44,7 @@ works() { PEAL_DEV=$1 timeout "$(limit 60)" "$traffic" --messages 100 --size 500
 
 log_is_quiet() { ! dmesg | grep -q 'waiting for .* to become free' || fail "a netdev could not go: $(dmesg | tail -n 3)"; }
 
-# A device in a namespace of its own; programs outside use it, so that nothing keeps the namespace.
+# Makes a device in a new namespace. The programs that use it run outside, so that they do not keep the namespace alive.
 namespace_up() {
 	ip netns add life || fail "cannot make a namespace"
 	ip link add life0 netns life type veth peer name life1
@@ -70,12 +72,13 @@ namespace_ends() {
 	works peal0 "after a namespace with a device ended"
 }
 
-# Packets lie in a queue for seconds; nobody waits for them, and their end touches nothing that is gone.
+# The module is unloaded while packets are in a queue for seconds. Unloading does not wait for these packets, and freeing
+# them later does not touch freed memory.
 module_leaves_packets() {
 	modprobe sch_netem || skip "this kernel has no netem"
 	tc qdisc add dev lo root netem delay 4s limit 10000 || fail "cannot delay lo"
 	start peal0 --until-removed
-	sleep 1 # so that packets are under way; how many does not matter
+	sleep 1 # so that some packets are in the queue
 	timed modprobe -r peal
 	wait_for ended "$program" || fail "the program still runs"
 	wait "$program" || fail "the program did not end well"
@@ -90,7 +93,7 @@ module_leaves_packets() {
 
 queue_is_empty() { tc -s qdisc show dev lo | grep -q 'backlog 0b 0p'; }
 
-# A VLAN goes away under a queue pair that uses its address; the netdev does not wait for it.
+# A VLAN is removed while a queue pair uses its address. The removal does not wait for the queue pair.
 vlan_leaves() {
 	local index
 	ip link add link veth0 name veth0.9 type vlan id 9 && ip address add 10.81.9.1/24 dev veth0.9 &&
@@ -117,15 +120,15 @@ vlan_gid() {
 	return 1
 }
 
-# moved N: since the counter was last asked, N packets at least.
+# moved N: succeeds if the device has received at least N packets since the last success.
 moved() {
 	local now
 	now=$(counter peal0 packets_received)
 	((now >= ${moved_from:-0} + $1)) && moved_from=$now
 }
 
-# A queue slower than the programs, however slow these are: they wait for it, and no packet is refused. With the usual
-# timeout their windows would be too small to fill it.
+# The queue is slower than the programs, also on a slow kernel. The programs wait for the queue, and it refuses no packet.
+# The timeout is longer than usual, because otherwise the windows would be too small to fill the queue.
 slow_queue() {
 	local unsent full index slowness=${PEAL_SLOWNESS:-1} load
 	load=(ib_write_bw -d peal0 -u 20 -q 16 -s 65536 -n $((32 / slowness)) -t 32)
@@ -142,7 +145,7 @@ slow_queue() {
 	(($(counter peal0 full_queues) > full)) || fail "nobody waited for the queue"
 }
 
-# What leaves comes in again at once, inside the sender's own call.
+# lo redirects each packet to its own ingress, so the device receives a packet inside the call that sends it.
 straight_back() {
 	modprobe -a cls_matchall act_mirred sch_ingress 2>/dev/null
 	sysctl -qw net.ipv4.conf.lo.accept_local=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.lo.rp_filter=0
@@ -154,7 +157,7 @@ straight_back() {
 	works peal0 "after that"
 }
 
-# A short interruption is only that; every time the stack throws all routes away.
+# Connections survive when the link goes down for a short time. Each time the stack drops all routes.
 link_flaps() {
 	local flap
 	printf 'link set lo down\nlink set lo up\n' >"$scratch/flap"
@@ -171,7 +174,7 @@ link_flaps() {
 
 moved_or_ended() { moved "$1" || ended "$program"; }
 
-# rdma_rxe has port 4791 in this namespace; each device gets its own packets.
+# rdma_rxe uses port 4791 in the same namespace. Each device must get its own packets.
 beside_rxe() {
 	modprobe rdma_rxe || return 0
 	ip link add life2 type veth peer name life3 && ip link set life3 up && ip address add 10.82.0.1/24 dev life2 &&

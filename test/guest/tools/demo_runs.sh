@@ -5,8 +5,10 @@
 # transport: any
 # vm: bare
 #
-# The measurements of scripts/demo, one round: every test gives a figure for both devices, each is shown when it is there and
-# again in the table, and nothing of it stays. It judges no figure, so one iteration in five will do.
+# The measurements of scripts/demo work. The test runs one round of them on peal and rdma_rxe. Every measurement must print
+# a result for both devices, first when it is done and again in the table. Afterwards the devices and the netdev of the
+# demo must be gone. The test needs perftest and a machine without a device.
+# The test does not judge the results. A run that is not thorough therefore does one iteration in five.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

@@ -3,8 +3,10 @@
 # timeout: 400
 # run: long
 #
-# perftest over RC on one device: every test, sizes, events, both directions, several queue
-# pairs, lists, both atomics. It does not look at the figures: scripts/demo does.
+# The perftest programs work over RC on one device. The test runs every program as a server and a client on the same
+# device, and both must succeed and print a result. It varies the message size, events, directions, the number of queue
+# pairs, lists of requests and the kind of atomic. It needs perftest and a device with an IPv4 GID.
+# The test does not judge the results. scripts/demo measures performance.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -14,7 +16,7 @@ gid=$(gid_index "$device") || fail "$device has no IPv4 GID"
 port=18700
 server_output=$(mktemp)
 
-# pair TOOL ARGUMENT...: a server and a client.
+# pair TOOL ARGUMENT...: runs a server and a client.
 pair() {
 	local common output
 	port=$((port + 1))
@@ -26,7 +28,7 @@ pair() {
 	echo "ok: $*"
 }
 
-# The options of perftest lead to the same calls on both transports. On the wire the sizes and one of each suffice.
+# perftest's options make the same calls on both transports, so the wire tests only some sizes and one case of each kind.
 if [[ ${PEAL_TRANSPORT:-} == wire ]] && ! thorough; then
 	for tool in ib_write_bw ib_read_bw ib_send_bw; do
 		pair "$tool" -n 200 -s 64
@@ -42,7 +44,7 @@ if [[ ${PEAL_TRANSPORT:-} == wire ]] && ! thorough; then
 	exit 0
 fi
 
-# also_thorough COMMAND...: what another combination implies, or is one of many.
+# also_thorough COMMAND...: runs the command only in a thorough run, because other combinations cover most of it.
 also_thorough() { ! thorough || "$@"; }
 
 for tool in ib_write_bw ib_read_bw ib_send_bw; do
@@ -62,7 +64,7 @@ pair ib_write_bw -n 200 -s 64 -Q 1
 also_thorough pair ib_send_bw -n 200 -s 1024 -e
 pair ib_send_bw -n 200 -s 1024 -e -b
 pair ib_send_bw -n 200 -s 1024 -r 1
-# 320 MB, or less where each packet takes a millisecond.
+# This moves 320 MB. A slow kernel moves less, because each packet takes a millisecond there.
 pair ib_write_bw -a -n $((20 / ${PEAL_SLOWNESS:-1}))
 
 for tool in ib_write_lat ib_read_lat ib_send_lat; do
