@@ -3,7 +3,7 @@
 #
 # Builds the kernel modules and the userspace part below build/. make and ninja decide what to rebuild. A build that
 # fails prints the compiler's output. Installs nothing into this system.
-# Needs common.sh, and debug-kernel.sh for modules.
+# Needs common.sh, and debug-kernel.sh and debian-root.sh for modules.
 
 # Packages for the modules and the provider, for the tests, and for a virtual machine.
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
@@ -40,6 +40,9 @@ farm_sources() {
 	find "$1/kernel" -xtype l -delete
 }
 
+# The make that compiles modules.
+module_make=(make)
+
 # make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: makes FOLDER/kernel/peal.ko and peal_kick_file.ko.
 make_modules() {
 	local folder=$1 kbuild=$2 of=
@@ -47,7 +50,7 @@ make_modules() {
 	farm_sources "$folder"
 	[[ -e $folder/kernel/peal.ko ]] || of=" of $(find "$folder/kernel" -name '*.c' ! -name '*.mod.c' | wc -l)"
 	with_progress "compiling the kernel modules" compiled_by_make \
-		make -C "$kbuild" M="$folder/kernel" -j"$(nproc)" "$@" modules ||
+		"${module_make[@]}" -C "$kbuild" M="$folder/kernel" -j"$(nproc)" "$@" modules ||
 		die "the kernel modules do not build against $kbuild"
 }
 
@@ -92,22 +95,32 @@ make_provider() {
 		die "the provider does not build in $folder"
 }
 
-# kernel_tree KERNEL: prints the tree that modules are built against.
-kernel_tree() {
-	if is_debug_kind "$1"; then
-		echo "$(fetch_debug_kernel "$1")/tree"
-	else
-		echo "/lib/modules/$(headers_release)/build"
-	fi
-}
-
 # Further arguments of make.
 module_arguments=()
 
-# build_modules KERNEL: KERNEL is 6.1, debug or races.
+# choose_tree KERNEL: sets tree, which modules are built against, and how make is called. A newer kernel's tree is in
+# its root. Its modules are compiled once, for scripts/vm and for
+# `scripts/test kernels`, so they have the flags of the latter.
+choose_tree() {
+	local root
+	if is_debug_kind "$1"; then
+		tree=$(fetch_debug_kernel "$1")/tree
+	elif is_newer_kernel "$1"; then
+		root=$(kernel_root "$1")
+		tree=/lib/modules/$(root_release "$root")/build
+		module_make=(in_root "$root" make)
+		module_arguments+=(KCFLAGS=-Werror)
+	else
+		tree=/lib/modules/$(headers_release)/build
+	fi
+}
+
+# build_modules KERNEL: KERNEL is 6.1, 6.12, 7.2, debug or races.
 build_modules() {
+	local tree module_make=("${module_make[@]}") module_arguments=("${module_arguments[@]}")
 	have_modules || return 0
-	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$(kernel_tree "$1")" "${module_arguments[@]}"
+	choose_tree "$1"
+	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$tree" "${module_arguments[@]}"
 }
 
 # Builds the modules of test/guest/helpers/kmod. With them, verbs/kernel_user tests the verbs as a kernel user, and
@@ -116,12 +129,14 @@ make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
 	cp -rsf "$repo/test/guest/helpers/kmod/." "$folder/"
-	with_progress "compiling the test modules" compiled_by_make make -C "$2" M="$folder" modules ||
+	with_progress "compiling the test modules" compiled_by_make "${module_make[@]}" -C "$2" M="$folder" modules ||
 		die "the test modules do not build against $2"
 }
 
 build_test_module() {
-	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$(kernel_tree "$1")"
+	local tree module_make=("${module_make[@]}") module_arguments=()
+	choose_tree "$1"
+	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$tree"
 }
 
 # Builds the provider and the tests in one folder, so that the provider is compiled once.

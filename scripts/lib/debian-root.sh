@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Provides Debian 13 and sid as roots in the cache, each with its kernel, the kernel's headers and the compiler, because
+# headers, compiler and C library belong together. It runs commands in them. It loads nothing.
+# Needs common.sh.
+
+# The newer kernels, and where they come from.
+declare -A newer_kernels=([6.12]=trixie [7.2]=sid)
+
+is_newer_kernel() { [[ ${newer_kernels[$1]:-} ]]; }
+
+# kernel_root KERNEL: prints the path of the root that has it.
+kernel_root() { debian_root "${newer_kernels[$1]}"; }
+
+# root_release ROOT: prints the release of its kernel.
+root_release() { basename "$(dirname "$(printf '%s\n' "$1"/lib/modules/*/build | sort -V | tail -n 1)")"; }
+
+# in_root ROOT COMMAND...: the checkout is mounted at its own path in the root, and /proc because objtool reads it. The
+# mounts are private, they go when the last process does.
+in_root() {
+	mkdir -p "$1$repo"
+	# shellcheck disable=SC2016 # the new shell expands it
+	unshare --mount --propagation private bash -euc '
+		mount -t proc proc "$2/proc"
+		mount --bind "$1" "$2$1"
+		shift
+		exec chroot "$@"' - "$repo" "$@"
+}
+
+# debian_root SUITE: prints the path of a root with that suite's kernel, its headers and compiler.
+debian_root() {
+	local suite=$1 root
+	((EUID == 0)) || die "only root can make a Debian root for $suite"
+	root=$(make_cache roots)/$suite
+	with_lock "root-$suite" make_root "$suite" "$root"
+	printf '%s\n' "$root"
+}
+
+# The mirror, and how to reach it, are those of this machine. The release file of sid may be past its date on a
+# mirror that lags.
+make_root() {
+	local suite=$1 root=$2 options=() packages=linux-headers-amd64,gcc,make,libc6-dev
+	# Debian 13's headers bring the kernel with them.
+	[[ $suite != sid ]] || packages+=,linux-image-amd64
+	# Debian 13 is also where the provider has to run.
+	[[ $suite != trixie ]] ||
+		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
+	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev
+	[[ $(cat "$root.complete" 2>/dev/null) != "$packages" ]] || return 0
+	need_packages mmdebstrap debian-archive-keyring
+	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
+	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
+	rm -rf "$root"
+	with_progress "making the Debian root of $suite" uncounted mmdebstrap --variant=essential --include="$packages" \
+		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
+		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' \
+		"$suite" "$root" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
+	echo "$packages" >"$root.complete"
+}
+
+# Where this machine gets Debian itself from, not its updates.
+debian_mirror() {
+	local release mirror
+	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	# shellcheck disable=SC2016 # apt expands it
+	mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(SITE)' 'Created-By: Packages' |
+		awk -v release="$release" '$1 == release && $2 == "main" { print $3; exit }')
+	[[ -n $mirror ]] || die "apt on this machine has no source of Debian $release; run apt-get update"
+	printf '%s\n' "$mirror"
+}
