@@ -5,13 +5,13 @@
 # machines take tests from it, beginning with the tests that have the longest limit. A machine boots once and runs tests
 # on both transports. If a test hangs or kills the machine, a new machine continues. In the guest, guest-tests runs the
 # tests.
-# Needs common.sh, build.sh and results.sh.
+# Needs common.sh, build.sh, debian-root.sh and results.sh.
 
 # Packages that the tests need in addition to those of scripts/vm.
 guest_packages=(procps strace rdmacm-utils python3-scapy nftables tcpdump tshark)
 # The kernel that the machines boot (scripts/vm --kernel), and how many times longer a test may take on it than on a stock
 # kernel.
-guest_kernel=6.1
+guest_kernel=${PEAL_KERNEL:-6.1}
 guest_slowness=1
 # How many machines run at the same time. If this is empty, machines_at_once decides.
 guest_machines=
@@ -67,6 +67,14 @@ vm_options() {
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
+# title NAME TRANSPORT: prints the name of a test in a result.
+title() {
+	local remarks=
+	[[ $2 != wire ]] || remarks+=", wire"
+	! is_newer_kernel "$guest_kernel" || remarks+=", $guest_kernel"
+	printf '%s\n' "$1${remarks:+ (${remarks#, })}"
+}
+
 # transports_of SOURCE: prints the transports that the test runs on. PEAL_TRANSPORTS may exclude some.
 transports_of() {
 	local transport all="direct wire"
@@ -77,6 +85,26 @@ transports_of() {
 	esac
 	for transport in $all; do
 		[[ " ${PEAL_TRANSPORTS:-direct wire} " != *" $transport "* ]] || echo "$transport"
+	done
+}
+
+# The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
+# device, and that data moves on both transports.
+smoke_tests=(verbs/post_and_poll verbs/memory_regions verbs/kernel_user tools/devinfo)
+
+# run_smoke_suite NAME...: runs those of them whose names contain one of these, or all.
+run_smoke_suite() {
+	local guest_kernel name chosen=()
+	for name in "${smoke_tests[@]}"; do
+		! matches "$name" "$@" || chosen+=("$name")
+	done
+	((${#chosen[@]})) || return 0
+	for guest_kernel in 6.12 7.2; do
+		if ((EUID == 0)); then
+			run_guest_suite "${chosen[@]}"
+		else
+			skip "smoke ($guest_kernel)" "only root can make the Debian root that the kernel is in"
+		fi
 	done
 }
 
@@ -104,10 +132,10 @@ run_machine_suite() {
 	shift
 	need_packages "${guest_packages[@]}"
 	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
-		fail "guest/build"
+		fail "$(title guest/build direct)"
 		return
 	fi
-	phases+="$((SECONDS - begin)) compiling for the guests"$'\n'
+	phases+="$((SECONDS - begin)) compiling for the guests ($guest_kernel)"$'\n'
 	suite=$(mktemp -d "$build/vm/suite-XXXX")
 	machines=$(machines_at_once)
 	queue_tests "$list" "$suite" "$@"
@@ -247,13 +275,13 @@ judge_end() {
 	if [[ ! -e $2/now ]]; then
 		touch "$1/broken"
 		echo "FAIL direct guest/boot" >>"$2/done"
-		show_death "guest/boot: no test could be run" "$2"
+		show_death "$(title guest/boot direct): no test could be run" "$2"
 		return
 	fi
 	read -r _ transport name <"$2/now"
 	! grep -q " $transport $name\$" "$2/done" 2>/dev/null || return 0
 	echo "FAIL $transport $name" >>"$2/done"
-	show_death "$name ($transport): the virtual machine ended in it" "$2"
+	show_death "$(title "$name" "$transport"): the virtual machine ended in it" "$2"
 }
 
 show_death() {
@@ -314,6 +342,6 @@ count_results() {
 		took "$result" "$name"
 	done < <(cat "$1"/machine-*/durations 2>/dev/null)
 	while read -r _ transport name _; do
-		grep -q -s -h " $transport $name\$" "$1"/machine-*/done || fail "$name ($transport): was not run"
+		grep -q -s -h " $transport $name\$" "$1"/machine-*/done || fail "$(title "$name" "$transport"): was not run"
 	done <"$1/queue"
 }
