@@ -24,6 +24,7 @@
 #include <linux/sched/task_stack.h>
 #include <linux/stacktrace.h>
 #include <linux/uaccess.h>
+#include <linux/version.h>
 #include <asm/syscall.h>
 
 #include "peal_kfail.h"
@@ -54,7 +55,7 @@ static notrace noinline long kfail_error(void)
 	return -ENOMEM;
 }
 
-static notrace noinline bool kfail_true(void)
+static notrace noinline __maybe_unused bool kfail_true(void)
 {
 	return true;
 }
@@ -193,14 +194,34 @@ static struct kretprobe kfail_restrack = {
 };
 
 /*
+ * Since 6.11 the two functions that existed to fail are inline, so the allocator's own entries fail, which have the
+ * suffix _noprof. KFAIL_PAGES is the one below all others.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
+#define KFAIL_ENTRIES
+#define KFAIL_PCPU_ALLOC "pcpu_alloc_noprof"
+/* Where the arguments that an option of the kernel adds are before the flags. */
+#define KFAIL_SIZE_GFP	(1 + IS_ENABLED(CONFIG_KMALLOC_PARTITION_CACHES))
+#define KFAIL_NODE_GFP	(KFAIL_SIZE_GFP + IS_ENABLED(CONFIG_SLAB_BUCKETS))
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define KFAIL_PAGES "__alloc_frozen_pages_noprof"
+#else
+#define KFAIL_PAGES "__alloc_pages_noprof"
+#endif
+#else
+#define KFAIL_PCPU_ALLOC "pcpu_alloc"
+#endif
+
+/*
  * Per-CPU memory fails as a whole, because a failure inside of it is reported
  * like a kernel bug. The probe is on a function that the two functions below
  * call. A probe on themselves would be another kind of ftrace user, because it has
  * no post_handler and so may not change the IP. kprobes confuses the two
- * kinds when probes with the same address go.
+ * kinds when probes with the same address go. Newer kernels have no such two functions, so there per-CPU memory does
+ * not fail.
  */
 static struct kretprobe kfail_percpu = {
-	.kp.symbol_name = "pcpu_alloc",
+	.kp.symbol_name = KFAIL_PCPU_ALLOC,
 	.entry_handler = kfail_pause,
 	.handler = kfail_resume,
 };
@@ -219,10 +240,21 @@ static struct kretprobe *kfail_returns[] = {
 	}
 
 static struct kfail_probe kfail_probes[] = {
+#ifdef KFAIL_ENTRIES
+	KFAIL_PROBE("kmem_cache_alloc_noprof", kfail_allocates, kfail_null, 1),
+	KFAIL_PROBE("kmem_cache_alloc_lru_noprof", kfail_allocates, kfail_null, 2),
+	KFAIL_PROBE("kmem_cache_alloc_node_noprof", kfail_allocates, kfail_null, 1),
+	KFAIL_PROBE("__kmalloc_noprof", kfail_allocates, kfail_null, KFAIL_SIZE_GFP),
+	KFAIL_PROBE("__kmalloc_node_noprof", kfail_allocates, kfail_null, KFAIL_NODE_GFP),
+	KFAIL_PROBE("__kmalloc_cache_noprof", kfail_allocates, kfail_null, 1),
+	KFAIL_PROBE("__kmalloc_cache_node_noprof", kfail_allocates, kfail_null, 1),
+	KFAIL_PROBE(KFAIL_PAGES, kfail_allocates, kfail_null, 0),
+#else
 	KFAIL_PROBE("should_failslab", kfail_allocates, kfail_error, 1),
 	KFAIL_PROBE("should_fail_alloc_page", kfail_allocates, kfail_true, 0),
 	KFAIL_PROBE("__alloc_percpu", kfail_allocates, kfail_null, KFAIL_NO_GFP),
 	KFAIL_PROBE("__alloc_percpu_gfp", kfail_allocates, kfail_null, 2),
+#endif
 	KFAIL_PROBE("kthread_create_on_node", kfail_allocates, kfail_error, KFAIL_NO_GFP),
 	KFAIL_PROBE("warn_alloc", kfail_reports, kfail_null, KFAIL_NO_GFP),
 };
