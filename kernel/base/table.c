@@ -61,7 +61,7 @@ static u32 peal_table_mix(const struct peal_table *table, u32 round, u32 half)
 }
 
 /*
- * A Feistel network, so that each place has one number and each number one place, in an
+ * A Feistel network, so that each ordinal has one number and each number one ordinal, in an
  * order that cannot be told without the key. It need not resist a program that makes
  * thousands of queue pairs to find the key, because such a program learns only numbers of
  * its own host.
@@ -90,15 +90,15 @@ static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
 
 /*
  * A number below PEAL_QPN_LEAST is permuted again until it is large enough. The cycle of
- * the permutation returns to @ordinal at the latest, so the loop ends, and each place has a
+ * the permutation returns to @ordinal at the latest, so the loop ends, and each ordinal has a
  * number of its own.
  */
-static u32 peal_table_ordinal_to_qpn(const struct peal_table *table, u32 place)
+static u32 peal_table_ordinal_to_qpn(const struct peal_table *table, u32 ordinal)
 {
 	do {
-		place = peal_table_permute(table, place);
-	} while (place < PEAL_QPN_LEAST);
-	return place;
+		ordinal = peal_table_permute(table, ordinal);
+	} while (ordinal < PEAL_QPN_LEAST);
+	return ordinal;
 }
 
 /* Numbers outside of the order stand for themselves: the GSI's, and those of no queue pair. */
@@ -117,18 +117,18 @@ struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn)
 	return xa_load(&table->qps, peal_table_ordinal(table, qpn));
 }
 
-/* Reserve the place first, because a queue pair must have its number before it can be found. */
+/* Reserve the ordinal first, because a queue pair must have its number before it can be found. */
 int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 {
-	u32 place;
-	int ret = xa_alloc_cyclic(&table->qps, &place, NULL,
+	u32 ordinal;
+	int ret = xa_alloc_cyclic(&table->qps, &ordinal, NULL,
 				  XA_LIMIT(PEAL_QPN_LEAST, PEAL_QPN_MOST), &table->next_qpn,
 				  GFP_KERNEL);
 
 	if (ret < 0)
 		return ret;
-	*qpn = peal_table_ordinal_to_qpn(table, place);
-	xa_store(&table->qps, place, qp, GFP_KERNEL);	/* a reserved place needs no memory */
+	*qpn = peal_table_ordinal_to_qpn(table, ordinal);
+	xa_store(&table->qps, ordinal, qp, GFP_KERNEL);	/* a reserved ordinal needs no memory */
 	return 0;
 }
 

@@ -32,7 +32,7 @@ struct peal_qpn_round {
 
 /*
  * The last look-up of a queue pair by one user, for example a sender. It saves turning the
- * number into its place, and the walk through the tree. A peal_lookup always belongs to the
+ * number into its ordinal, and the walk through the tree. A peal_lookup always belongs to the
  * same table. Only peal_table_qp_again() writes it.
  */
 struct peal_lookup {
@@ -46,12 +46,12 @@ struct peal_table {
 	unsigned long removals;	/* queue pairs that have left; readers use barrier M */
 
 	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the epoch */
-	struct xarray qps;	/* by place; writers take its xa_lock */
+	struct xarray qps;	/* by ordinal; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; lock as for qps */
 	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
 
 	/* Guarded by table.qps.xa_lock: */
-	u32 next_qpn;		/* next place in the order of QP numbers */
+	u32 next_qpn;		/* next ordinal in the order of QP numbers */
 
 	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
 

@@ -101,7 +101,7 @@ static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 
 /* How far the removal of a device has come. */
 struct peal_abandoned {
-	unsigned long place;	/* index in the table of queue pairs */
+	unsigned long index;	/* index in the table of queue pairs */
 	u32 turns;		/* turns that this queue pair has had */
 };
 
@@ -116,7 +116,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 	bool more = false;
 
 	peal_epoch_enter();
-	qp = xa_find(&e->table->qps, &at->place, ULONG_MAX, XA_PRESENT);
+	qp = xa_find(&e->table->qps, &at->index, ULONG_MAX, XA_PRESENT);
 	if (qp && qp->ib.qp_type != IB_QPT_GSI) {
 		peal_qp_mark_removed(qp);
 		peal_qp_fail(qp);
@@ -124,7 +124,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 	}
 	peal_epoch_exit();
 	if (!more)
-		*at = (struct peal_abandoned){ .place = at->place + 1 };
+		*at = (struct peal_abandoned){ .index = at->index + 1 };
 	return qp;
 }
 

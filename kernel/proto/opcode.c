@@ -76,43 +76,43 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	},
 };
 
-#define PLACE(first, last)	((first) << 1 | (last))
-#define MIDDLE_PLACE		PLACE(0, 0)
-#define LAST_PLACE		PLACE(0, 1)
-#define FIRST_PLACE		PLACE(1, 0)
-#define ONLY_PLACE		PLACE(1, 1)
+#define POSITION(first, last)	((first) << 1 | (last))
+#define MIDDLE_PACKET		POSITION(0, 0)
+#define LAST_PACKET		POSITION(0, 1)
+#define FIRST_PACKET		POSITION(1, 0)
+#define ONLY_PACKET		POSITION(1, 1)
 
 static const u8 peal_wire_ops[PEAL_OP_COUNT][4] = {
-#define PLACES(op, wire, last, only)						\
+#define PACKETS(op, wire, last, only)						\
 	[PEAL_OP_##op] = {							\
-		[FIRST_PLACE] = PEAL_WIRE_##wire##_FIRST,			\
-		[MIDDLE_PLACE] = PEAL_WIRE_##wire##_MIDDLE,			\
-		[LAST_PLACE] = PEAL_WIRE_##wire##_##last,			\
-		[ONLY_PLACE] = PEAL_WIRE_##wire##_##only,			\
+		[FIRST_PACKET] = PEAL_WIRE_##wire##_FIRST,			\
+		[MIDDLE_PACKET] = PEAL_WIRE_##wire##_MIDDLE,			\
+		[LAST_PACKET] = PEAL_WIRE_##wire##_##last,			\
+		[ONLY_PACKET] = PEAL_WIRE_##wire##_##only,			\
 	}
-	PLACES(SEND, SEND, LAST, ONLY),
-	PLACES(SEND_IMM, SEND, LAST_IMM, ONLY_IMM),
-	PLACES(SEND_INV, SEND, LAST_INV, ONLY_INV),
-	PLACES(WRITE, WRITE, LAST, ONLY),
-	PLACES(WRITE_IMM, WRITE, LAST_IMM, ONLY_IMM),
-	[PEAL_OP_READ] = { [ONLY_PLACE] = PEAL_WIRE_READ_REQUEST },
-	[PEAL_OP_CMP_SWAP] = { [ONLY_PLACE] = PEAL_WIRE_CMP_SWAP },
-	[PEAL_OP_FETCH_ADD] = { [ONLY_PLACE] = PEAL_WIRE_FETCH_ADD },
+	PACKETS(SEND, SEND, LAST, ONLY),
+	PACKETS(SEND_IMM, SEND, LAST_IMM, ONLY_IMM),
+	PACKETS(SEND_INV, SEND, LAST_INV, ONLY_INV),
+	PACKETS(WRITE, WRITE, LAST, ONLY),
+	PACKETS(WRITE_IMM, WRITE, LAST_IMM, ONLY_IMM),
+	[PEAL_OP_READ] = { [ONLY_PACKET] = PEAL_WIRE_READ_REQUEST },
+	[PEAL_OP_CMP_SWAP] = { [ONLY_PACKET] = PEAL_WIRE_CMP_SWAP },
+	[PEAL_OP_FETCH_ADD] = { [ONLY_PACKET] = PEAL_WIRE_FETCH_ADD },
 };
 
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)
 {
-	return peal_opcode_of(transport, peal_wire_ops[operation][PLACE(first, last)]);
+	return peal_opcode_of(transport, peal_wire_ops[operation][POSITION(first, last)]);
 }
 
 u8 peal_opcode_read_response(bool first, bool last)
 {
 	static const u8 ops[] = {
-		[FIRST_PLACE] = PEAL_WIRE_READ_RESPONSE_FIRST,
-		[MIDDLE_PLACE] = PEAL_WIRE_READ_RESPONSE_MIDDLE,
-		[LAST_PLACE] = PEAL_WIRE_READ_RESPONSE_LAST,
-		[ONLY_PLACE] = PEAL_WIRE_READ_RESPONSE_ONLY,
+		[FIRST_PACKET] = PEAL_WIRE_READ_RESPONSE_FIRST,
+		[MIDDLE_PACKET] = PEAL_WIRE_READ_RESPONSE_MIDDLE,
+		[LAST_PACKET] = PEAL_WIRE_READ_RESPONSE_LAST,
+		[ONLY_PACKET] = PEAL_WIRE_READ_RESPONSE_ONLY,
 	};
 
-	return peal_opcode_of(PEAL_RC, ops[PLACE(first, last)]);
+	return peal_opcode_of(PEAL_RC, ops[POSITION(first, last)]);
 }
