@@ -215,7 +215,8 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 
 void Stream::count_sent(u32 psn)
 {
-	bool after_rnr = not_before_ && psn == not_ready_psn_;
+	/* After the wait the requester begins at una, perhaps with a READ before that packet. */
+	bool after_rnr = not_before_ && world_.now() >= not_before_ && psn <= not_ready_psn_;
 
 	if (psn == una_ && (!una_sent_++ || after_rnr))
 		restart_at_ = world_.now();
