@@ -123,9 +123,11 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 		SKIP_CASE("packets are peal's, and within a device there are none");
 	constexpr std::size_t programs = 40;
 	/*
-	 * 8 MiB for all programs and 64 KiB for each. Each of these packets weighs at least 1 KiB.
+	 * 8 MiB for all programs and 64 KiB for each. Each of these packets weighs at least 896
+	 * bytes: 960 where small packets have a cache of their own (since 6.3), before that 1280.
 	 */
-	constexpr std::size_t most = 8192 + programs * 64;
+	constexpr std::size_t weight = 896, least = 64 * 1024 / weight;
+	constexpr std::size_t most = 8 * 1024 * 1024 / weight + programs * least;
 	const Hold hold;
 	if (!hold.works())
 		SKIP_CASE("the kernel has no qdisc prio or plug");
@@ -145,7 +147,7 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 	for (std::size_t i = 0; i < programs; i++)
 		held += Stuck().fill();
 	std::printf("%zu packets wait after as many others\n", held);
-	CHECK(held < most + programs * 64);
+	CHECK(held < most + programs * least);
 	Device device;
 	Innocent innocent(device);
 	innocent.message();
