@@ -16,7 +16,7 @@ namespace peal::fuzz {
 
 /* A message that was posted, and its progress. */
 struct Posted {
-	peal_wr message;
+	peal_wr wr;
 	std::uint64_t psn;	/* of its first packet */
 	std::uint32_t packets;	/* 0 for a local operation */
 	std::uint32_t left = 0; /* how many of these were sent, in order */
@@ -26,10 +26,10 @@ struct Posted {
 	bool spoiled = false;	  /* the host gave it an error status */
 
 	bool local() const { return !packets; }
-	bool is_read() const { return message.opcode == PEAL_OP_READ; }
+	bool is_read() const { return wr.opcode == PEAL_OP_READ; }
 	bool is_atomic() const
 	{
-		return message.opcode == PEAL_OP_CMP_SWAP || message.opcode == PEAL_OP_FETCH_ADD;
+		return wr.opcode == PEAL_OP_CMP_SWAP || wr.opcode == PEAL_OP_FETCH_ADD;
 	}
 	bool wants_data() const { return is_read() || is_atomic(); }
 	std::uint64_t end() const { return psn + packets; }
