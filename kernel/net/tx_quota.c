@@ -28,9 +28,9 @@
 #define PEAL_TX_QUOTA_MIN		(64 * 1024)
 
 /*
- * What the quotas of a device have together beyond PEAL_TX_QUOTA_MIN each. No quota gets more
- * than a quarter of what is left after it has taken its share. This is no limit until four
- * quotas have PEAL_TX_QUOTA_MAX.
+ * How many bytes all quotas of a device may have beyond PEAL_TX_QUOTA_MIN each. A quota leaves
+ * four times as much as it gets. So the limit has no effect until four quotas have
+ * PEAL_TX_QUOTA_MAX.
  */
 #define PEAL_TX_QUOTAS_BYTES	(8L << 20)
 #define PEAL_TX_QUOTAS_PARTS	4
@@ -58,7 +58,7 @@ struct peal_tx_quota {
 
 	spinlock_t lock;		/* inside the wait queue's lock */
 	wait_queue_entry_t entry;	/* on sock's queue while a queue pair waits */
-	struct work_struct work;	/* calls what is left in `called` */
+	struct work_struct work;	/* calls the waiters that are left in `called` */
 	struct peal_tx_quotas *quotas;
 
 	/* Guarded by tx_quotas.lock: */

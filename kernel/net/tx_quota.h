@@ -5,7 +5,7 @@
  *
  * Owns: the sockets that are charged for each packet, the queue pairs that wait for room,
  * and the size of each program's quota.
- * Does not know: what is sent, and in which queues packets wait.
+ * Does not know: the contents of packets, and the queues in which they wait.
  *
  * Each context has a quota. The kernel's users of a device share one. Packets that are held
  * up somewhere (a band that is starved, a class that is shaped) therefore use up the quota
@@ -24,7 +24,7 @@
  *	The size is sk_sndbuf of the quota's socket. Every quota begins with PEAL_TX_QUOTA_MIN,
  *	which no other quota can take away. A quota that runs full asks for more, up to
  *	PEAL_TX_QUOTA_MAX. quotas->extra counts what all quotas of a device have beyond the
- *	least, and no quota gets more than a quarter of what is left of PEAL_TX_QUOTAS_BYTES. So
+ *	least, and each quota leaves four times as much of PEAL_TX_QUOTAS_BYTES as it gets. So
  *	the largest quotas stop growing first, and a program that comes later still gets a
  *	share. A quota that does not need its size loses it when another quota asks.
  *
@@ -66,9 +66,9 @@ struct peal_tx_quotas {
 };
 
 /*
- * A queue pair that waits for room. @ready is called once when there is room again. It is
- * called in any context, perhaps with interrupts off, because whoever frees packets calls it from
- * inside quota->lock. peal_tx_quota_wait() calls it without that lock. It puts its queue pair on a
+ * A queue pair that waits for room. @ready is called once when there is room again. The code that
+ * frees a packet calls it with quota->lock held, in any context, so interrupts may be off.
+ * peal_tx_quota_wait() calls it without that lock. It puts its queue pair on a
  * list. It must not call the functions declared here, because some of them take quota->lock.
  */
 struct peal_waiter {

@@ -4,7 +4,7 @@
  *
  * Owns: the path to the peer, its replacement that is not in use yet, and the wait for room in
  * the transmit queues. When there is room again, the engine gives the queue pair a turn.
- * Does not know: what is sent, and in which order.
+ * Does not know: the contents and the order of packets.
  *
  * Lock: hold sq.lock or rq.lock to send. Hold both, and qp->control, to replace the path.
  */

@@ -23,7 +23,7 @@ static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_r
 	return &peal_nic(peal_wire_responder_qp(s))->port.reorder_mem;
 }
 
-/* Free the kept packets. No lock is needed by who frees the queue pair. */
+/* Free the kept packets. The callers assert rq.lock, unless they free the queue pair. */
 static void peal_wire_responder_lose_reordered(struct peal_wire_responder *s)
 {
 	struct sk_buff *skb;
