@@ -25,8 +25,8 @@ struct peal_quota_user {
 /*
  * Programs get seven eighths of each total, and the kernel's users get the rest. For queue
  * pairs, keys and address handles the total is how many numbers there are (table.h). A
- * device has at most 4096 multicast groups. Protection domains and completion queues have no
- * number. Their limits bound the memory that the RDMA core takes for them.
+ * device has at most 4096 multicast groups. Protection domains, completion queues and shared
+ * receive queues have no number. Their limits bound the memory that the RDMA core takes for them.
  */
 struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
@@ -37,6 +37,7 @@ struct peal_quota_limits {
 static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
 	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 16 },
+	[PEAL_QUOTA_SRQ] = { 7 << 17, 1 << 17, 1 << 16 },
 	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
 	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
 	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },

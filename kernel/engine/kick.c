@@ -6,6 +6,7 @@
 #include <linux/preempt.h>
 
 #include "base/epoch.h"
+#include "base/workers.h"
 #include "engine/kick.h"
 #include "engine/poller.h"
 #include "engine/schedule.h"
@@ -74,6 +75,73 @@ static int peal_kick_recv(struct peal_context *ctx, unsigned long index,
 }
 
 /*
+ * Inside the epoch. Run the sender that has waited longest for a receive of @srq. It may wait
+ * again, at the end of the list, if a queue pair that did not wait has taken the receive.
+ * Return: false when no sender waits, or there is no receive.
+ */
+static bool peal_kick_next_waiter(struct peal_srq *srq, struct peal_budget *budget)
+{
+	struct list_head *waiter = peal_srq_ring_next_waiter(&srq->ring);
+	struct peal_qp *qp;
+
+	peal_epoch_assert_held();
+	if (!waiter)
+		return false;
+	peal_budget_spend(budget, PEAL_COST_WQE);
+	qp = container_of(waiter, struct peal_qp, rq.starving);
+	peal_kick_received(qp, budget);
+	return true;
+}
+
+/*
+ * Inside the epoch. Leave what is left after @budget to the work.
+ * Return: whether to go on here.
+ */
+static bool peal_kick_waiters_step(struct peal_srq *srq, struct peal_budget *budget)
+{
+	peal_epoch_assert_held();
+	if (!peal_kick_next_waiter(srq, budget))
+		return false;
+	if (likely(peal_budget_is_left(budget)))
+		return true;
+	peal_workers_queue(&srq->work);
+	return false;
+}
+
+static int peal_kick_srq(struct peal_context *ctx, unsigned long index,
+			 struct peal_budget *budget)
+{
+	struct peal_srq *srq;
+	bool more = true;
+
+	while (more) {
+		peal_epoch_enter();
+		srq = peal_context_srq(ctx, index);
+		more = srq && peal_kick_waiters_step(srq, budget);
+		peal_epoch_exit();
+	}
+	return srq ? 0 : -ENOENT;
+}
+
+/* The caller keeps @srq: it is the work, for which the destruction waits, or the queue's user. */
+static void peal_kick_waiters(struct peal_srq *srq)
+{
+	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
+	bool more = true;
+
+	while (more) {
+		peal_epoch_enter();
+		more = peal_kick_waiters_step(srq, &budget);
+		peal_epoch_exit();
+	}
+}
+
+void peal_kick_srq_work(struct work_struct *work)
+{
+	peal_kick_waiters(container_of(work, struct peal_srq, work));
+}
+
+/*
  * Was the last turn of @qp on another CPU? Packets that leave from two CPUs overtake each
  * other, which costs more than to leave the turn to the worker on that CPU.
  */
@@ -133,6 +201,8 @@ static int peal_kick_ioctl(void *owner, unsigned int cmd, unsigned long arg)
 		ret = peal_kick_send(ctx, arg, &budget);
 	else if (cmd == PEAL_IOC_KICK_RECV)
 		ret = peal_kick_recv(ctx, arg, &budget);
+	else if (cmd == PEAL_IOC_KICK_SRQ)
+		ret = peal_kick_srq(ctx, arg, &budget);
 	else
 		return -ENOTTY;
 	if (unlikely(!list_empty(&ctx->overdue)))
@@ -182,4 +252,13 @@ void peal_kick_receives(struct peal_qp *qp)
 	peal_epoch_enter();
 	peal_kick_received(qp, &budget);
 	peal_epoch_exit();
+}
+
+/* The same for receives of a shared receive queue. The work may run the senders anywhere. */
+void peal_kick_srq_receives(struct peal_srq *srq)
+{
+	if (peal_kick_may_run_here())
+		peal_kick_waiters(srq);
+	else
+		peal_workers_queue(&srq->work);
 }

@@ -15,5 +15,7 @@ extern const struct peal_kick_file_ops peal_kick_ops;
 
 void peal_kick(struct peal_qp *qp);
 void peal_kick_receives(struct peal_qp *qp);
+void peal_kick_srq_receives(struct peal_srq *srq);
+void peal_kick_srq_work(struct work_struct *work);
 
 #endif

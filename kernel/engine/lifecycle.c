@@ -91,6 +91,21 @@ void peal_engine_remove_qp(struct peal_qp *qp)
 	peal_epoch_wait();
 }
 
+void peal_engine_add_srq(struct peal_srq *srq)
+{
+	peal_srq_set_work(srq, peal_kick_srq_work);
+}
+
+/*
+ * No queue pair takes receives from @srq any more, and no later kick finds it. Wait for the kicks
+ * that found it, for late notifications, and for the work that the kicks may have queued. Sleeps.
+ */
+void peal_engine_remove_srq(struct peal_srq *srq)
+{
+	peal_epoch_wait();
+	cancel_work_sync(&srq->work);
+}
+
 /* Return: as many turns as it takes to flush full rings and the messages in flight. */
 static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 {

@@ -24,6 +24,7 @@ static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 	ctx->doorbell = peal_map_address(ctx->map);
 	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ctx->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
 	INIT_LIST_HEAD(&ctx->overdue);
@@ -80,6 +81,7 @@ void peal_context_destroy(struct peal_context *ctx)
 	peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	peal_map_free(ctx->map);
 	xa_destroy(&ctx->qps);
+	xa_destroy(&ctx->srqs);
 	peal_quota_close(&ctx->account);
 	kfree_rcu(ctx, rcu);
 }
@@ -139,6 +141,23 @@ void peal_context_remove_qp(struct peal_qp *qp)
 	__xa_erase(&ctx->qps, qp->index);
 	peal_context_set_words(ctx, ctx->words);
 	xa_unlock(&ctx->qps);
+}
+
+int peal_context_add_srq(struct peal_context *ctx, struct peal_srq *srq)
+{
+	u32 index;
+	int ret = xa_alloc(&ctx->srqs, &index, srq, xa_limit_31b, GFP_KERNEL_ACCOUNT);
+
+	if (ret)
+		return ret == -EBUSY ? -ENOSPC : ret;
+	peal_srq_set_owner(srq, ctx, index);
+	return 0;
+}
+
+void peal_context_remove_srq(struct peal_srq *srq)
+{
+	if (srq->context)
+		xa_erase(&srq->context->srqs, srq->index);
 }
 
 void peal_context_set_listed(struct peal_context *ctx, bool listed)

@@ -2,7 +2,8 @@
 /*
  * User contexts: one opened device of one program.
  *
- * Owns: the doorbell page, the doorbell index of each queue pair, the kick file.
+ * Owns: the doorbell page, the doorbell index of each queue pair, the index of each shared receive
+ * queue, the kick file.
  * Does not know: when to scan the doorbells, how to run a queue pair.
  *
  * Closing a context does not wait for running kicks. The core frees its own object when the
@@ -37,6 +38,7 @@ struct peal_context {
 	bool listed;				/* node is in the poll list */
 
 	struct xarray qps;			/* by index; writers take its xa_lock */
+	struct xarray srqs;			/* by index; writers take its xa_lock */
 
 	/* Guarded by context.qps.xa_lock: */
 	u32 words;				/* doorbell words up to the last queue pair's */
@@ -74,12 +76,21 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp);
 void peal_context_remove_qp(struct peal_qp *qp);
+int peal_context_add_srq(struct peal_context *ctx, struct peal_srq *srq);
+void peal_context_remove_srq(struct peal_srq *srq);
 
 /* Call inside the epoch, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
 {
 	peal_epoch_assert_held();
 	return xa_load(&ctx->qps, index);
+}
+
+/* Call inside the epoch, which keeps the shared receive queue valid. */
+static inline struct peal_srq *peal_context_srq(struct peal_context *ctx, unsigned long index)
+{
+	peal_epoch_assert_held();
+	return xa_load(&ctx->srqs, index);
 }
 
 /* Return: whether @pass has visited this context already. For the engine's thread. */

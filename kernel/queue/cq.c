@@ -151,6 +151,20 @@ bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
 	return true;
 }
 
+/*
+ * The caller holds poll_lock. Return: CQE number @i of those not taken yet, or NULL. It is the
+ * kernel user's, so the caller may change it, but not its flags.
+ */
+struct peal_cqe *peal_cq_untaken(struct peal_cq *cq, u32 i)
+{
+	u32 index = cq->taken + i;
+
+	lockdep_assert_held(&cq->poll_lock);
+	if (i > cq->ring.mask || !peal_cq_ring_peek(&cq->ring, index))
+		return NULL;
+	return &cq->ring.cqe[index & cq->ring.mask];
+}
+
 /* The caller holds poll_lock. Lets the ring reuse the slots of the CQEs that were read. */
 void peal_cq_show_taken(struct peal_cq *cq)
 {

@@ -53,6 +53,7 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);
 
 bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe);
+struct peal_cqe *peal_cq_untaken(struct peal_cq *cq, u32 i);
 void peal_cq_show_taken(struct peal_cq *cq);
 int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags);
 void peal_cq_wait_pollers(struct peal_cq *cq);

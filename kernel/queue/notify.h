@@ -3,10 +3,11 @@
  * Deferred notifications. Completions, events and queue pair errors are collected
  * under locks, and are raised after the locks are dropped.
  *
- * Owns: the lists of completion queues to notify, of events to raise, and of queue pairs to
- * put into error. The struct lives on the stack of the function that begins it. Completion and
- * event handlers may call back into the device. They therefore run last, with no lock held,
- * but still inside the epoch, because the epoch keeps the objects alive.
+ * Owns: the lists of completion queues to notify, of events to raise, of shared receive queues
+ * whose events may be due, and of queue pairs to put into error. The struct lives on the stack of
+ * the function that begins it. Completion and event handlers may call back into the device. They
+ * therefore run last, with no lock held, but still inside the epoch, because the epoch keeps the
+ * objects alive.
  * Does not know: the causes of the notifications.
  */
 #ifndef PEAL_NOTIFY_H
@@ -14,10 +15,12 @@
 
 #include "base/epoch.h"
 #include "queue/cq.h"
+#include "queue/srq.h"
 
 #define PEAL_NOTIFY_CQS		4
 #define PEAL_NOTIFY_EVENTS	8
 #define PEAL_NOTIFY_QPS		2
+#define PEAL_NOTIFY_SRQS	2
 
 struct peal_qp;
 
@@ -29,6 +32,8 @@ struct peal_notify {
 		struct ib_qp *qp;
 		enum ib_event_type type;
 	} event[PEAL_NOTIFY_EVENTS];
+	u32 num_srqs;
+	struct peal_srq *srq[PEAL_NOTIFY_SRQS];
 	u32 num_failed;
 	struct {
 		struct peal_qp *qp;
@@ -40,12 +45,13 @@ struct peal_notify {
 static inline void peal_notify_begin(struct peal_notify *notify)
 {
 	notify->num_cqs = 0;
+	notify->num_srqs = 0;
 	notify->num_events = 0;
 	notify->num_failed = 0;
 }
 
 /*
- * Note that @cq must be notified. All three arrays are long enough, because one turn concerns only
+ * Note that @cq must be notified. All arrays are long enough, because one turn concerns only
  * one queue pair and its peer.
  */
 static inline void peal_notify_cq(struct peal_notify *notify, struct peal_cq *cq)
@@ -57,6 +63,18 @@ static inline void peal_notify_cq(struct peal_notify *notify, struct peal_cq *cq
 			return;
 	if (!WARN_ON_ONCE(i == PEAL_NOTIFY_CQS))
 		notify->cq[notify->num_cqs++] = cq;
+}
+
+/* Note that @srq must be notified. */
+static inline void peal_notify_srq(struct peal_notify *notify, struct peal_srq *srq)
+{
+	u32 i;
+
+	for (i = 0; i < notify->num_srqs; i++)
+		if (notify->srq[i] == srq)
+			return;
+	if (!WARN_ON_ONCE(i == PEAL_NOTIFY_SRQS))
+		notify->srq[notify->num_srqs++] = srq;
 }
 
 /* Note an event to raise. It raises each event type at most once per queue pair. */
@@ -108,6 +126,8 @@ static inline void peal_notify_raise(struct peal_notify *notify)
 	peal_epoch_assert_held();
 	for (i = 0; i < notify->num_cqs; i++)
 		peal_cq_notify(notify->cq[i]);
+	for (i = 0; i < notify->num_srqs; i++)
+		peal_srq_notify(notify->srq[i]);
 	for (i = 0; i < notify->num_events; i++)
 		peal_notify_raise_event(notify->event[i].qp, notify->event[i].type);
 }

@@ -58,6 +58,18 @@ static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *
 	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
 }
 
+/* Where a queue pair takes its receives from is decided once, before others can find it. */
+static void peal_qp_choose_recv(struct peal_qp *qp, struct ib_qp_init_attr *init)
+{
+	qp->recv_pd = qp->ib.pd;
+	if (!init->srq)
+		return;
+	qp->srq = peal_srq(init->srq);
+	qp->recv_pd = init->srq->pd;
+	init->cap.max_recv_wr = 0;	/* it has no receive queue of its own */
+	init->cap.max_recv_sge = 0;
+}
+
 static int peal_qp_check_cap(const struct ib_qp_cap *cap)
 {
 	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
@@ -113,6 +125,8 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 		     layout.sq_stride, &send);
 	peal_rq_init(&qp->rq, &ctl->rq, (void *)ctl + layout.rq_offset, layout.rq_entries,
 		     layout.rq_stride, &recv);
+	if (qp->srq)
+		peal_rq_share(&qp->rq, &qp->srq->ring);
 	return 0;
 }
 
@@ -169,7 +183,8 @@ static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
  * peal_qp_init() - make a queue pair in state RESET and give it a number
  * @account: the context's account, or the kernel's
  * @uctx: the program's context, or NULL for a kernel user
- * @init: the requested values; cap is updated to the granted values
+ * @init: the requested values; cap is updated to the granted values. A shared receive queue is
+ *	one of this device
  *
  * The caller has attached the first transport: the direct transport, or the datagram transport.
  *
@@ -179,8 +194,10 @@ static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
 {
-	int ret = peal_qp_check_cap(&init->cap);
+	int ret;
 
+	peal_qp_choose_recv(qp, init);
+	ret = peal_qp_check_cap(&init->cap);
 	if (ret)
 		return ret;
 	mutex_init(&qp->control);
@@ -249,10 +266,38 @@ void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 	peal_rq_set_patient(&qp->rq, to->ops->packets);
 }
 
+static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	cqe->qp_index = qp->index;
+	cqe->qp_num = qp->ib.qp_num;
+	cqe->wqe_index = qp->rq.wqe.index;
+	cqe->kind = PEAL_CQE_RECV;
+}
+
+/*
+ * Before a RESET. The program gets a slot of a shared receive queue back only by a CQE. It drops
+ * that CQE, as it drops the others of this queue pair, so nobody is notified.
+ */
+static void peal_qp_return_recv(struct peal_qp *qp)
+{
+	struct peal_cqe cqe = {
+		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = PEAL_REASON_FLUSHED,
+	};
+
+	peal_qp_assert_both_held(qp);
+	if (!qp->srq || !qp->rq.holding)
+		return;
+	peal_qp_fill_recv(qp, &cqe);
+	peal_cq_push(peal_cq(qp->ib.recv_cq), &cqe);
+	peal_rq_done(&qp->rq);
+}
+
 static void peal_qp_forget(struct peal_qp *qp)
 {
 	peal_qp_assert_both_held(qp);
 	qp->generation++;
+	peal_qp_return_recv(qp);
 	peal_sq_reset(&qp->sq);
 	peal_rq_reset(&qp->rq);
 	if (qp->direct)
@@ -277,14 +322,12 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 }
 
 /*
- * First half of destruction. No later look-up finds the queue pair. A CPU that found it earlier
- * sees RESET, so it runs nothing, and sees no transport. The query checks for that, because some
- * cores forget a queue pair only after destroy_qp and may query this one until then.
+ * First part of destruction. Who finds the queue pair sees RESET, so he runs nothing, and sees no
+ * transport. The query checks for that, because some cores forget a queue pair only after
+ * destroy_qp and may query this one until then. No CQE is pushed from here on.
  */
-void peal_qp_unpublish(struct peal_qp *qp)
+void peal_qp_stop(struct peal_qp *qp)
 {
-	peal_table_remove_qp(qp->table, qp->ib.qp_num);
-	peal_quota_give(qp->account, PEAL_QUOTA_QP);
 	spin_lock_bh(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	peal_qp_apply_state(qp, IB_QPS_RESET);
@@ -293,6 +336,13 @@ void peal_qp_unpublish(struct peal_qp *qp)
 	qp->receiver = NULL;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
+}
+
+/* Second part of destruction. No later look-up finds the queue pair. */
+void peal_qp_unpublish(struct peal_qp *qp)
+{
+	peal_table_remove_qp(qp->table, qp->ib.qp_num);
+	peal_quota_give(qp->account, PEAL_QUOTA_QP);
 }
 
 /* The queue pair was never published, or it is unpublished and the epoch was waited for. */
@@ -305,8 +355,8 @@ void peal_qp_free_transports(struct peal_qp *qp)
 }
 
 /*
- * Second half of destruction. The caller has waited for the epoch. Do not destroy the mutex,
- * because a query may still come; see peal_qp_unpublish(). Such a query reads only struct peal_qp,
+ * Last part of destruction. The caller has waited for the epoch. Do not destroy the mutex,
+ * because a query may still come; see peal_qp_stop(). Such a query reads only struct peal_qp,
  * which the core frees.
  */
 void peal_qp_free(struct peal_qp *qp)
@@ -525,6 +575,7 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	init->qp_type = qp->ib.qp_type;
 	init->send_cq = qp->ib.send_cq;
 	init->recv_cq = qp->ib.recv_cq;
+	init->srq = qp->srq ? &qp->srq->ib : NULL;
 	init->event_handler = qp->ib.event_handler;
 	init->qp_context = qp->ib.qp_context;
 }
@@ -664,10 +715,7 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 	struct peal_cqe full = *cqe;
 
 	lockdep_assert_held(&qp->rq.lock);
-	full.qp_index = qp->index;
-	full.qp_num = qp->ib.qp_num;
-	full.wqe_index = qp->rq.wqe.index;
-	full.kind = PEAL_CQE_RECV;
+	peal_qp_fill_recv(qp, &full);
 	peal_qp_count_status(qp, cqe->status);
 	peal_qp_push(qp, notify, qp->ib.recv_cq, &full);
 	peal_rq_done(&qp->rq);

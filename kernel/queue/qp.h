@@ -165,6 +165,8 @@ struct peal_qp {
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* number of the doorbell bit */
 	struct peal_account *account;	/* account of the context, or of the kernel */
+	struct peal_srq *srq;		/* where receives are taken from; NULL: from rq.ring */
+	struct ib_pd *recv_pd;		/* of the keys in receive WQEs */
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct peal_map *map;
@@ -236,6 +238,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init);
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine);
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
+void peal_qp_stop(struct peal_qp *qp);
 void peal_qp_unpublish(struct peal_qp *qp);
 void peal_qp_free_transports(struct peal_qp *qp);
 void peal_qp_free(struct peal_qp *qp);
@@ -265,6 +268,16 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);
+
+/* Take a receive WQE; see peal_rq_take(). The caller holds rq.lock. */
+static inline enum peal_rq_taken peal_qp_take_recv(struct peal_qp *qp, struct peal_notify *notify,
+						   enum peal_reason *reason)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (qp->srq)
+		peal_notify_srq(notify, qp->srq);
+	return peal_rq_take(&qp->rq, reason);
+}
 
 /* log2 of the path MTU in bytes. Adding 7 is right because IB_MTU_256 is 1. */
 static inline u8 peal_qp_mtu_shift(const struct peal_qp *qp)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See rq.h. The caller of each function but peal_rq_init() holds rq->lock.
+ * See rq.h. The caller of each function but peal_rq_init() and peal_rq_share() holds rq->lock.
  */
 #include "queue/rq.h"
 
@@ -12,13 +12,32 @@ void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 s
 		.ctl = ctl, .slots = slots, .mask = entries - 1, .stride = stride,
 	};
 	rq->limits = *limits;
+	INIT_LIST_HEAD(&rq->starving);
+}
+
+/*
+ * Take the WQEs from @shared. Call before others can find the queue, so nothing asserts the lock.
+ */
+void peal_rq_share(struct peal_rq *rq, struct peal_srq_ring *shared)
+{
+	rq->shared = shared;
+}
+
+/* No sender waits for a receive of this queue any more. */
+static void peal_rq_end_wait(struct peal_rq *rq)
+{
+	lockdep_assert_held(&rq->lock);
+	if (rq->shared)
+		peal_srq_ring_leave(rq->shared, &rq->starving);
 }
 
 void peal_rq_reset(struct peal_rq *rq)
 {
 	lockdep_assert_held(&rq->lock);
+	peal_rq_end_wait(rq);
 	peal_ring_discard(&rq->ring);
 	peal_rq_want_kick(rq, false);
+	rq->last_told = false;
 	rq->holding = false;
 	rq->refusing = false;
 	rq->established = false;
@@ -32,6 +51,8 @@ void peal_rq_set_patient(struct peal_rq *rq, bool patient)
 {
 	lockdep_assert_held(&rq->lock);
 	rq->patient = patient;
+	if (patient)
+		peal_rq_end_wait(rq);
 }
 
 static int peal_rq_pending(struct peal_rq *rq)
@@ -45,12 +66,25 @@ static int peal_rq_pending(struct peal_rq *rq)
 	return peal_ring_pending(&rq->ring);	/* after barrier C */
 }
 
+/* Without a WQE that could be named, nothing is held. */
+static enum peal_rq_taken peal_rq_take_shared(struct peal_rq *rq, enum peal_reason *reason)
+{
+	struct list_head *waiter = rq->patient ? NULL : &rq->starving;
+
+	lockdep_assert_held(&rq->lock);
+	if (!peal_srq_ring_take(rq->shared, waiter, &rq->wqe, reason))
+		return PEAL_RQ_EMPTY;
+	rq->holding = *reason != PEAL_REASON_SRQ_RING;
+	return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
+}
+
 /**
  * peal_rq_take() - take the next receive WQE, unless one is held already
  * @reason: set to the fault of a malformed WQE, otherwise to PEAL_REASON_NONE
  *
  * If the queue is empty and not patient, the program's next post kicks. A malformed WQE is taken
- * too, because the caller completes it in error.
+ * too, because the caller completes it in error. If a shared receive queue is in error, there is
+ * none to complete, and rq->holding is false.
  */
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 {
@@ -60,6 +94,8 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 	*reason = PEAL_REASON_NONE;
 	if (rq->holding)
 		return PEAL_RQ_TAKEN;
+	if (rq->shared)
+		return peal_rq_take_shared(rq, reason);
 	pending = peal_rq_pending(rq);
 	if (!pending)
 		return PEAL_RQ_EMPTY;
@@ -75,12 +111,40 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 	return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
 }
 
+/*
+ * In error. Take the next WQE that must be flushed. Those of a shared receive queue are left to
+ * other queue pairs, and so are those of a ring whose producer index is invalid, because they
+ * cannot be named. Return: false if none is left.
+ */
+bool peal_rq_take_flushed(struct peal_rq *rq)
+{
+	enum peal_reason reason;
+
+	lockdep_assert_held(&rq->lock);
+	return rq->holding || (!rq->shared && peal_ring_pending(&rq->ring) > 0 &&
+			       peal_rq_take(rq, &reason) != PEAL_RQ_EMPTY);
+}
+
+/*
+ * In error, when nothing is left to flush. Return: true once, if the WQEs were taken from a shared
+ * receive queue, because the event "last WQE reached" is due then.
+ */
+bool peal_rq_is_last(struct peal_rq *rq)
+{
+	bool first = rq->shared && !rq->last_told;
+
+	lockdep_assert_held(&rq->lock);
+	rq->last_told |= first;
+	return first;
+}
+
 /* The held WQE was completed. */
 void peal_rq_done(struct peal_rq *rq)
 {
 	lockdep_assert_held(&rq->lock);
 	rq->holding = false;
-	peal_ring_show(&rq->ring);
+	if (!rq->shared)
+		peal_ring_show(&rq->ring);
 }
 
 /* Accept nothing more. Ask for kicks, because receives posted from now on must be flushed. */
@@ -88,6 +152,7 @@ void peal_rq_refuse(struct peal_rq *rq)
 {
 	lockdep_assert_held(&rq->lock);
 	rq->refusing = true;
+	peal_rq_end_wait(rq);
 	peal_rq_want_kick(rq, true);
 }
 

@@ -3,11 +3,12 @@
  * The receive queue of a queue pair.
  *
  * Owns: the ring, the receive WQE that the current message fills, and the flag that asks the
- * program for kicks.
+ * program for kicks. A queue pair with a shared receive queue takes its WQEs from there; its own
+ * ring is then not used.
  * Does not know: senders, PSNs, memory keys, completion queues.
  *
  * Lock: rq->lock, taken inside an sq->lock (the peer's or its own queue pair's) and outside
- * cq->lock.
+ * cq->lock and srq_ring.lock.
  */
 #ifndef PEAL_RQ_H
 #define PEAL_RQ_H
@@ -15,6 +16,7 @@
 #include <linux/spinlock.h>
 
 #include "queue/ring.h"
+#include "queue/srq_ring.h"
 #include "queue/wqe.h"
 
 enum peal_rq_taken {
@@ -26,6 +28,10 @@ enum peal_rq_taken {
 struct peal_rq {
 	spinlock_t lock;		/* guards the fields marked with it */
 	struct peal_wqe_limits limits;
+	struct peal_srq_ring *shared;	/* set before others can find the queue; or NULL */
+
+	/* Guarded by srq_ring.lock: */
+	struct list_head starving;	/* in the list of `shared` while a sender waits */
 
 	/* Guarded by rq.lock: */
 	struct peal_ring ring;
@@ -35,14 +41,18 @@ struct peal_rq {
 	bool established;		/* a message has arrived since RTR */
 	bool patient;			/* senders retry by their RNR timers and need no kick */
 	bool kicked;			/* the program is asked to kick */
+	bool last_told;			/* peal_rq_is_last() was true once since the RESET */
 };
 
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits);
+void peal_rq_share(struct peal_rq *rq, struct peal_srq_ring *shared);
 void peal_rq_reset(struct peal_rq *rq);
 void peal_rq_set_patient(struct peal_rq *rq, bool patient);
 
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);
+bool peal_rq_take_flushed(struct peal_rq *rq);
+bool peal_rq_is_last(struct peal_rq *rq);
 void peal_rq_done(struct peal_rq *rq);
 void peal_rq_refuse(struct peal_rq *rq);
 bool peal_rq_establish(struct peal_rq *rq);

@@ -150,7 +150,7 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_rq_take(&qp->rq, &reason)) {
+	switch (peal_qp_take_recv(qp, notify, &reason)) {
 	case PEAL_RQ_EMPTY:
 		return (struct peal_outcome){
 			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
@@ -180,7 +180,7 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 	if (unlikely(wqe->length > recv->length))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_RECV_TOO_SHORT);
-	reason = peal_cursor_local(cursor, qp->table, qp->ib.pd, recv->sge, recv->num_sge, true);
+	reason = peal_cursor_local(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
 					   reason - PEAL_REASON_LKEY_UNKNOWN +

@@ -114,15 +114,15 @@ static bool peal_sender_flush_recv(struct peal_qp *qp, struct peal_notify *notif
 	struct peal_cqe cqe = {
 		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = peal_qp_flush_reason(qp),
 	};
-	enum peal_reason reason;
 	bool found;
 
 	lockdep_assert_held(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
-	found = qp->rq.holding || (peal_ring_pending(&qp->rq.ring) > 0 &&
-				   peal_rq_take(&qp->rq, &reason) != PEAL_RQ_EMPTY);
+	found = peal_rq_take_flushed(&qp->rq);
 	if (found)
 		peal_qp_complete_recv(qp, notify, &cqe);
+	else if (peal_rq_is_last(&qp->rq))
+		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_LAST_WQE_REACHED);
 	spin_unlock(&qp->rq.lock);
 	return found;
 }

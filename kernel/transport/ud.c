@@ -204,10 +204,11 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagr
  * because a second read may find a different WQE. No kick is asked for when the ring is empty,
  * because a datagram does not wait (see peal_rq_set_patient()).
  */
-static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet *packet,
-				   enum peal_reason *reason)
+static enum peal_drop peal_ud_take(struct peal_qp *qp, struct peal_notify *notify,
+				   const struct peal_packet *packet, enum peal_reason *reason)
 {
-	switch (peal_rq_take(&qp->rq, reason)) {
+	lockdep_assert_held(&qp->rq.lock);
+	switch (peal_qp_take_recv(qp, notify, reason)) {
 	case PEAL_RQ_EMPTY:
 		return PEAL_DROP_receive;
 	case PEAL_RQ_MALFORMED:
@@ -220,7 +221,10 @@ static enum peal_drop peal_ud_take(struct peal_qp *qp, const struct peal_packet 
 	return PEAL_DROP_none;
 }
 
-/* The receive cannot be used, so it completes in error and the queue pair goes into error. */
+/*
+ * The receive cannot be used, so it completes in error and the queue pair goes into error. If a
+ * shared receive queue is in error, there is no receive, and an event tells of the error.
+ */
 static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_datagram *dg, u8 status, enum peal_reason reason)
 {
@@ -231,7 +235,10 @@ static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
 
 	trace_peal_refuse(qp->ib.qp_num, dg->packet.src_qpn, PEAL_OP_SEND, 0, 0,
 			  dg->packet.payload_bytes, reason);
-	peal_qp_complete_recv(qp, notify, &cqe);
+	if (likely(qp->rq.holding))
+		peal_qp_complete_recv(qp, notify, &cqe);
+	else
+		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
 	peal_rq_refuse(&qp->rq);
 	peal_notify_fail(notify, qp, qp->generation);
 }
@@ -278,14 +285,14 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *no
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (!drop)
-		drop = peal_ud_take(qp, &dg->packet, &reason);
+		drop = peal_ud_take(qp, notify, &dg->packet, &reason);
 	if (unlikely(drop))
 		return drop;
 	if (unlikely(reason)) {
 		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_QP_OP_ERR, reason);
 		return PEAL_DROP_none;
 	}
-	reason = peal_cursor_local(&to, qp->table, qp->ib.pd, qp->rq.wqe.sge,
+	reason = peal_cursor_local(&to, qp->table, qp->recv_pd, qp->rq.wqe.sge,
 				   qp->rq.wqe.num_sge, true);
 	if (unlikely(reason)) {
 		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_PROT_ERR,

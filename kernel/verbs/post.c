@@ -6,6 +6,7 @@
 
 #include "transport/ah.h"
 #include "verbs/post.h"
+#include "verbs/srq_post.h"
 
 struct peal_post_op {
 	u8 opcode;			/* enum peal_opcode; 0: not supported */
@@ -45,6 +46,29 @@ void peal_post_free(struct peal_qp *qp)
 }
 
 /*
+ * The queue pair is in RESET, so it pushes no further CQE. Free the slots of a shared receive queue
+ * that its CQEs name, and mark these CQEs, because no poll returns them.
+ */
+void peal_post_drop_shared(struct peal_qp *qp)
+{
+	struct peal_cq *cq = peal_cq(qp->ib.recv_cq);
+	struct peal_cqe *cqe;
+	unsigned long flags;
+	u32 i;
+
+	if (!qp->srq || qp->context)
+		return;
+	spin_lock_irqsave(&cq->poll_lock, flags);
+	for (i = 0; (cqe = peal_cq_untaken(cq, i)); i++) {
+		if (cqe->qp_num != qp->ib.qp_num || cqe->kind != PEAL_CQE_RECV)
+			continue;
+		peal_srq_post_complete(qp->srq, cqe->wqe_index);
+		cqe->kind = 0;
+	}
+	spin_unlock_irqrestore(&cq->poll_lock, flags);
+}
+
+/*
  * The queue pair is back in RESET, so the posted requests will not complete. Moving the tails makes
  * peal_post_fill() ignore completions of them that are not polled yet, because their slots may hold
  * other requests by then.
@@ -60,6 +84,7 @@ void peal_post_forget(struct peal_qp *qp)
 	smp_store_release(&posts->send.tail, posts->send.head);	/* L */
 	smp_store_release(&posts->recv.tail, posts->recv.head);	/* L */
 	spin_unlock_irqrestore(&posts->lock, flags);
+	peal_post_drop_shared(qp);
 }
 
 static void *peal_post_slot(const struct peal_ring *ring, u32 index)
@@ -268,9 +293,23 @@ static void peal_post_fill_recv(struct ib_wc *wc, const struct peal_cqe *cqe)
 }
 
 /*
+ * A receive of a shared receive queue. Its slot is free afterwards. A CQE of a slot that is free
+ * already is not found here, because peal_post_drop_shared() has marked it.
+ */
+static void peal_post_fill_shared(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
+{
+	*wc = (struct ib_wc){
+		.wr_id = peal_srq_post_complete(qp->srq, cqe->wqe_index), .status = cqe->status,
+		.vendor_err = cqe->vendor_err, .byte_len = cqe->byte_len, .qp = &qp->ib,
+		.port_num = 1,
+	};
+	peal_post_fill_recv(wc, cqe);
+}
+
+/*
  * This frees the slot of the WQE, and the slots of the unsignaled WQEs before it.
  *
- * Return: false if a RESET has discarded the request.
+ * Return: false if a RESET or the end of the queue pair has discarded the request.
  */
 static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct peal_cqe *cqe)
 {
@@ -279,6 +318,12 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
 	u32 mask = recv ? qp->rq.ring.mask : qp->sq.ring.mask;
 	u32 tail = READ_ONCE(side->tail);
 
+	if (!cqe->kind)
+		return false;		/* see peal_post_drop_shared() */
+	if (recv && qp->srq) {
+		peal_post_fill_shared(wc, qp, cqe);
+		return true;
+	}
 	if (cqe->wqe_index - tail > mask)
 		return false;
 	*wc = (struct ib_wc){

@@ -19,6 +19,7 @@
 int peal_post_init(struct peal_qp *qp);
 void peal_post_free(struct peal_qp *qp);
 void peal_post_forget(struct peal_qp *qp);
+void peal_post_drop_shared(struct peal_qp *qp);
 
 int peal_post_send(struct peal_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 int peal_post_recv(struct peal_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad,

@@ -25,6 +25,9 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_send_sge = PEAL_MAX_SGE;
 	attr->max_recv_sge = PEAL_MAX_SGE;
 	attr->max_sge_rd = PEAL_MAX_SGE;
+	attr->max_srq = peal_quota_limit(PEAL_QUOTA_SRQ);
+	attr->max_srq_wr = PEAL_MAX_SRQ_WR;
+	attr->max_srq_sge = PEAL_MAX_SGE;
 	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
 	attr->max_cqe = PEAL_MAX_CQE;
 	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h. Queue pairs are in verbs_qp.c.
+ * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c.
  */
 #include <linux/module.h>
 #include <rdma/uverbs_ioctl.h>
@@ -51,7 +51,7 @@ int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 }
 
 /* Return: the context of the calling program, or NULL if a kernel user calls. */
-static struct peal_context *peal_verbs_context(struct ib_udata *udata)
+struct peal_context *peal_verbs_context(struct ib_udata *udata)
 {
 	struct peal_ucontext *uctx = NULL;
 
@@ -61,7 +61,7 @@ static struct peal_context *peal_verbs_context(struct ib_udata *udata)
 }
 
 /* Return: the account that a new object is charged to. Kernel users share one. */
-static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
 {
 	struct peal_context *ctx = peal_verbs_context(udata);
 
@@ -313,6 +313,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.create_ah = peal_verbs_create_ah,
 	.create_cq = peal_verbs_create_cq,
 	.create_qp = peal_verbs_create_qp,
+	.create_srq = peal_verbs_create_srq,
 	.create_user_ah = peal_verbs_create_ah,
 	.dealloc_driver = peal_verbs_dealloc_driver,
 	.dealloc_mw = peal_verbs_dealloc_mw,
@@ -322,6 +323,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.destroy_ah = peal_verbs_destroy_ah,
 	.destroy_cq = peal_verbs_destroy_cq,
 	.destroy_qp = peal_verbs_destroy_qp,
+	.destroy_srq = peal_verbs_destroy_srq,
 	.detach_mcast = peal_verbs_detach_mcast,
 	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
 	.get_dma_mr = peal_verbs_get_dma_mr,
@@ -331,14 +333,17 @@ const struct ib_device_ops peal_verbs_ops = {
 	.mmap = peal_map_mmap,
 	.mmap_free = peal_map_release,
 	.modify_qp = peal_verbs_modify_qp,
+	.modify_srq = peal_verbs_modify_srq,
 	.poll_cq = peal_verbs_poll_cq,
 	.post_recv = peal_verbs_post_recv,
 	.post_send = peal_verbs_post_send,
+	.post_srq_recv = peal_verbs_post_srq_recv,
 	.query_ah = peal_verbs_query_ah,
 	.query_device = peal_query_device,
 	.query_pkey = peal_query_pkey,
 	.query_port = peal_query_port,
 	.query_qp = peal_verbs_query_qp,
+	.query_srq = peal_verbs_query_srq,
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 
@@ -347,5 +352,6 @@ const struct ib_device_ops peal_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
 };

@@ -11,10 +11,16 @@
 
 #include <rdma/ib_verbs.h>
 
+struct peal_account;
+struct peal_context;
+struct peal_dev;
+
 extern const struct ib_device_ops peal_verbs_ops;
 
 int peal_verbs_check_request(struct ib_udata *udata);
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);
+struct peal_context *peal_verbs_context(struct ib_udata *udata);
+struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata);
 
 int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
@@ -26,6 +32,16 @@ int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
 int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad);
 int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
+
+int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
+			  struct ib_udata *udata);
+int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
+			  enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);
+int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
+			     const struct ib_recv_wr **bad);
+int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata);
+
 int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 

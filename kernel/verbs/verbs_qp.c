@@ -14,9 +14,20 @@
 #include "verbs/post.h"
 #include "verbs/verbs.h"
 
+/* A shared receive queue may be of another protection domain, but not of another device. */
+static int peal_verbs_check_srq(const struct ib_qp *ib, const struct ib_qp_init_attr *init)
+{
+	if (!init->srq)
+		return 0;
+	if (init->srq->device != ib->device || init->srq->srq_type != IB_SRQT_BASIC ||
+	    init->qp_type == IB_QPT_GSI)
+		return -EINVAL;
+	return 0;
+}
+
 static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 {
-	if (init->create_flags || init->srq || init->rwq_ind_tbl)
+	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	switch (init->qp_type) {
 	case IB_QPT_RC:
@@ -32,12 +43,15 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 }
 
 /*
- * Remove a queue pair that the data path and pollers may already use. It leaves the table first,
- * then this waits for the users that found it before.
+ * Remove a queue pair that the data path and pollers may already use. It stops and leaves the
+ * table first, then this waits for the users that found it before. Pollers find it until the slots
+ * of a shared receive queue are free.
  */
 static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 {
 	peal_context_remove_qp(qp);
+	peal_qp_stop(qp);
+	peal_post_drop_shared(qp);
 	peal_qp_unpublish(qp);
 	peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
 	peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
@@ -90,6 +104,8 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	struct peal_context *ctx;
 	int ret = peal_verbs_check_init(init, udata);
 
+	if (!ret)
+		ret = peal_verbs_check_srq(ib, init);
 	if (!ret && udata)
 		ret = peal_verbs_check_request(udata);
 	if (ret)
@@ -130,7 +146,7 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	bool wants_kick;
 	int ret;
 
-	if (!qp->posts.recv.ids || READ_ONCE(qp->state) == IB_QPS_RESET) {
+	if (!qp->posts.recv.ids || qp->srq || READ_ONCE(qp->state) == IB_QPS_RESET) {
 		*bad = wr;
 		return -EINVAL;
 	}

@@ -39,6 +39,7 @@
 #define PEAL_MAX_SGE		32
 #define PEAL_MAX_INLINE		512
 #define PEAL_MAX_QP_WR		32768
+#define PEAL_MAX_SRQ_WR		32768
 #define PEAL_MAX_CQE		(1 << 20)
 #define PEAL_MAX_MSG		(1U << 31)	/* bytes in one message */
 
@@ -137,7 +138,7 @@ struct peal_recv_wqe {
  */
 
 /* Bits of peal_ring_ctl.flags. */
-#define PEAL_RING_WANTS_KICK	0x1	/* kick with PEAL_IOC_KICK_RECV after each post */
+#define PEAL_RING_WANTS_KICK	0x1	/* kick with PEAL_IOC_KICK_RECV or _SRQ after each post */
 
 struct peal_ring_ctl {
 	/* Written by the program: WQEs posted. Store with release A after the WQEs. */
@@ -174,6 +175,29 @@ struct peal_qp_ctl {
 };
 
 /* ------------------------------------------------------------------------
+ * Shared receive queue (SRQ)
+ * ------------------------------------------------------------------------
+ * One mapping: a peal_ring_ctl, then at ring_offset the ring, which is `entries` (a
+ * power of two) slot numbers of 32 bits, then at slots_offset `entries` slots of
+ * `stride` bytes, as those of a receive queue. To post, the program fills any free
+ * slot, stores its number in ring[producer & (entries - 1)], and stores producer + 1
+ * with release A. Producer is free-running modulo 2^32.
+ *
+ * The ring holds numbers, because the WQEs of a shared receive queue complete in no
+ * order: each is completed by the queue pair whose message takes it. peal_cqe.wqe_index
+ * is then the number of the slot, and the slot is free when the program has read the
+ * CQE. As many slots as the ring has entries are free, so the program never overwrites
+ * an entry of the ring that the kernel has not read.
+ *
+ * Of peal_ring_ctl, `consumer` is informative. WANTS_KICK is set while senders wait for
+ * a receive. A producer more than `entries` ahead, or a number that is no slot's, puts
+ * the shared receive queue into error for good (IB_EVENT_SRQ_ERR), and each queue pair
+ * that then needs a receive goes into error. Nothing else flushes its WQEs. A queue pair
+ * that is reset or destroyed while its message fills a slot completes that slot as
+ * flushed, so that the program gets the slot back.
+ */
+
+/* ------------------------------------------------------------------------
  * Completion queue: control words, then at PEAL_CQ_RING_OFFSET `entries` (a
  * power of two) CQEs. There is no shared producer index, because the program
  * recognises a new CQE by its phase. The kernel writes each CQE once and never
@@ -204,7 +228,7 @@ enum peal_cqe_kind {
 struct peal_cqe {
 	__u32 qp_index;		/* peal_create_qp_resp.qp_index */
 	__u32 qp_num;
-	__u32 wqe_index;	/* free-running index of the completed WQE */
+	__u32 wqe_index;	/* free-running index of the WQE; SRQ: number of its slot */
 	__u32 byte_len;		/* for receives, READ and atomics */
 	__u32 imm_or_rkey;	/* with *_IMM: immediate data; SEND_INV: rkey */
 	__u32 vendor_err;	/* enum peal_reason; 0 on success */
@@ -294,14 +318,18 @@ struct peal_doorbell {
 
 /*
  * The ioctls of the file peal_alloc_ucontext_resp.kick_fd. The argument is a
- * qp_index. KICK_SEND runs the send queue in the caller, within a budget. A worker
- * then runs the remaining work. KICK_RECV runs a sender that waits for a receive of
- * this queue pair, and flushes if the queue pair is in error.
- * Errors: ENOENT (no such queue pair), EIO (the device was removed).
+ * qp_index, or a srq_index for KICK_SRQ. KICK_SEND runs the send queue in the caller,
+ * within a budget. A worker then runs the remaining work. KICK_RECV runs a sender that
+ * waits for a receive of this queue pair, and flushes if the queue pair is in error.
+ * KICK_SRQ runs senders that wait for receives of this shared receive queue, the one
+ * that has waited longest first, as long as there are receives. It has the budget of
+ * KICK_SEND.
+ * Errors: ENOENT (no such object), EIO (the device was removed).
  */
 #define PEAL_IOC_MAGIC		0xea
 #define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
 #define PEAL_IOC_KICK_RECV	_IO(PEAL_IOC_MAGIC, 2)
+#define PEAL_IOC_KICK_SRQ	_IO(PEAL_IOC_MAGIC, 3)
 
 /* ------------------------------------------------------------------------
  * Requests and responses of the verbs (driver data, "udata")
@@ -352,6 +380,22 @@ struct peal_create_qp_resp {
 	__u32 rq_offset;
 	__u32 rq_entries;
 	__u32 rq_stride;
+};
+
+struct peal_create_srq_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_create_srq_resp {
+	__u32 comp_mask;
+	__u32 srq_index;		/* for PEAL_IOC_KICK_SRQ */
+	__aligned_u64 map_offset;	/* the mapping starts with struct peal_ring_ctl */
+	__aligned_u64 map_bytes;
+	__u32 ring_offset;		/* bytes from the start of the mapping */
+	__u32 slots_offset;
+	__u32 entries;
+	__u32 stride;
 };
 
 struct peal_create_ah_req {
@@ -405,6 +449,8 @@ struct peal_reg_mr_req {
 	X(RECV_LKEY_ACCESS, 35, "memory region of the receive buffer lacks local write access") \
 	X(RECV_RING_INDEX, 36, \
 	  "producer index of the receive ring ran more than its depth ahead") \
+	X(SRQ_RING, 37, \
+	  "producer index or slot number in the ring of the shared receive queue is invalid") \
 	X(RNR_EXHAUSTED, 40, "peer had no receive posted through all RNR retries") \
 	X(PEER_UNREACHABLE, 41, "peer silent: no way to the destination GID") \
 	X(PEER_UNKNOWN, 42, "peer silent: it has no queue pair of that number") \
@@ -478,6 +524,7 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_CACHE_LINE + 8 * PEAL_DB_W
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
+PEAL_ABI_ASSERT_(sizeof(struct peal_create_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_ah_resp) == 8);
 
 #endif /* RDMA_PEAL_ABI_H */

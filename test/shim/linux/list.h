@@ -27,10 +27,21 @@ static inline void list_add(struct list_head *entry, struct list_head *list)
 	list->next = entry;
 }
 
+static inline void list_add_tail(struct list_head *entry, struct list_head *list)
+{
+	list_add(entry, list->prev);
+}
+
 static inline void list_del(struct list_head *entry)
 {
 	entry->prev->next = entry->next;
 	entry->next->prev = entry->prev;
+}
+
+static inline void list_del_init(struct list_head *entry)
+{
+	list_del(entry);
+	INIT_LIST_HEAD(entry);
 }
 
 #define list_for_each_entry(pos, list, member)					\

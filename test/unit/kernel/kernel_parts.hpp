@@ -25,6 +25,7 @@ extern "C" {
 #include "base/quota.h"
 #include "queue/rq.h"
 #include "queue/sq.h"
+#include "queue/srq_ring.h"
 #include "queue/wqe.h"
 }
 #pragma GCC diagnostic pop

@@ -55,6 +55,7 @@ const std::map<std::string, int> frozen = {
 	{"RECV_LKEY_RANGE", 34},
 	{"RECV_LKEY_ACCESS", 35},
 	{"RECV_RING_INDEX", 36},
+	{"SRQ_RING", 37},
 	{"RNR_EXHAUSTED", 40},
 	{"PEER_UNREACHABLE", 41},
 	{"PEER_UNKNOWN", 42},

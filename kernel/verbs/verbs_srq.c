@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The verbs of shared receive queues. See verbs.h.
+ */
+#include <rdma/uverbs_ioctl.h>
+
+#include "engine/kick.h"
+#include "engine/lifecycle.h"
+#include "queue/context.h"
+#include "verbs/dev.h"
+#include "verbs/srq_post.h"
+#include "verbs/verbs.h"
+
+/* It leaves the table first, then this waits for the kicks that found it before. */
+static void peal_verbs_remove_srq(struct peal_srq *srq)
+{
+	peal_context_remove_srq(srq);
+	peal_engine_remove_srq(srq);
+	peal_srq_post_free(srq);
+	peal_srq_free(srq);
+}
+
+/* A program gets a number for its kicks, and the offsets of the ring. */
+static int peal_verbs_introduce_srq(struct peal_context *ctx, struct peal_srq *srq,
+				    struct ib_udata *udata)
+{
+	struct peal_create_srq_resp resp;
+	int ret = peal_context_add_srq(ctx, srq);
+
+	if (ret)
+		return ret;
+	peal_srq_describe(srq, &resp);
+	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
+			  struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_srq *srq = peal_srq(ib);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret && init->srq_type != IB_SRQT_BASIC)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ret;
+	peal_engine_add_srq(srq);
+	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL,
+			    &init->attr);
+	if (ret)
+		return ret;
+	ret = ctx ? peal_verbs_introduce_srq(ctx, srq, udata) : peal_srq_post_init(srq);
+	if (ret)
+		peal_verbs_remove_srq(srq);
+	return ret;
+}
+
+int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
+			  enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	return peal_srq_modify(peal_srq(ib), attr, mask);
+}
+
+int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)
+{
+	peal_srq_query(peal_srq(ib), attr);
+	return 0;
+}
+
+/* For kernel users only. Programs write to their rings. */
+int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
+			     const struct ib_recv_wr **bad)
+{
+	struct peal_srq *srq = peal_srq(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!srq->posts.ids) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_srq_post_recv(srq, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_kick_srq_receives(srq);
+	return ret;
+}
+
+int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
+{
+	peal_verbs_remove_srq(peal_srq(ib));
+	return 0;
+}
