@@ -18,6 +18,7 @@
 #include "../../userspace/ring/completion_ring.hpp"
 #include "../../userspace/ring/recv_ring.hpp"
 #include "../../userspace/ring/send_ring.hpp"
+#include "../../userspace/ring/shared_recv_ring.hpp"
 #include "kernel_half.h"
 
 namespace peal::test {
@@ -75,6 +76,39 @@ struct WorkPair {
 		ctl->producer = first;
 		kernel_ring_discard(kernel.get());
 		user.reset();
+	}
+};
+
+/* The ring of a shared receive queue. The kernel's half is that of a work ring of numbers. */
+struct SharedPair {
+	Page page;
+	peal_ring_ctl *ctl;
+	__u32 *numbers;
+	std::byte *slots;
+	std::uint32_t mask;
+	SharedRecvRing user;
+	std::unique_ptr<kernel_ring, KernelDelete<kernel_ring, kernel_ring_delete>> kernel;
+
+	explicit SharedPair(std::uint32_t entries, std::uint32_t stride = 64)
+		: page(sizeof(peal_ring_ctl) + PEAL_CACHE_LINE +
+		       std::size_t{entries} * (sizeof(__u32) + stride)),
+		  ctl(reinterpret_cast<peal_ring_ctl *>(page.data())),
+		  numbers(reinterpret_cast<__u32 *>(page.data() + sizeof(peal_ring_ctl))),
+		  slots(page.data() + sizeof(peal_ring_ctl) +
+			(entries * sizeof(__u32) + 63) / 64 * 64),
+		  mask(entries - 1)
+	{
+		user.attach({ctl, numbers, slots, entries, stride});
+		kernel.reset(kernel_ring_new(ctl, slots, entries, stride));
+	}
+	/* Takes the next WQE as the kernel does. Return: the number of its slot. */
+	std::uint32_t take() const
+	{
+		const std::uint32_t number =
+			load_relaxed(numbers[kernel_ring_next(kernel.get()) & mask]);
+
+		kernel_ring_take(kernel.get());
+		return number;
 	}
 };
 

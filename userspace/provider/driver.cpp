@@ -27,6 +27,7 @@
 #include "post.hpp"
 #include "qp.hpp"
 #include "qp_ex.hpp"
+#include "srq.hpp"
 
 namespace peal {
 
@@ -43,6 +44,7 @@ const verbs_context_ops context_ops = {
 	.create_cq_ex = entry<&cq_ex_create>,
 	.create_qp = entry<&qp_create>,
 	.create_qp_ex = entry<&qp_ex_create>,
+	.create_srq = entry<&srq_create>,
 	.dealloc_mw = entry<&mw_dealloc>,
 	.dealloc_pd = entry<&pd_dealloc>,
 	.dealloc_td = entry<&td_dealloc>,
@@ -50,15 +52,19 @@ const verbs_context_ops context_ops = {
 	.destroy_ah = entry<&ah_destroy>,
 	.destroy_cq = entry<&cq_destroy>,
 	.destroy_qp = entry<&qp_destroy>,
+	.destroy_srq = entry<&srq_destroy>,
 	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
 	.modify_qp = entry<&qp_modify>,
+	.modify_srq = entry<&srq_modify>,
 	.poll_cq = cq_poll,
 	.post_recv = post_recv,
 	.post_send = post_send,
+	.post_srq_recv = post_srq_recv,
 	.query_device_ex = entry<&device_query>,
 	.query_port = entry<&port_query>,
 	.query_qp = entry<&qp_query>,
+	.query_srq = entry<&srq_query>,
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
 };

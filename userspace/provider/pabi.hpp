@@ -149,7 +149,9 @@ struct verbs_context_ops {
 	pabi_unused_op create_flow{}, create_flow_action_esp{};
 	pabi_op<ibv_qp *(ibv_pd *, ibv_qp_init_attr *)> create_qp{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
-	pabi_unused_op create_rwq_ind_table{}, create_srq{}, create_srq_ex{}, create_wq{};
+	pabi_unused_op create_rwq_ind_table{};
+	pabi_op<ibv_srq *(ibv_pd *, ibv_srq_init_attr *)> create_srq{};
+	pabi_unused_op create_srq_ex{}, create_wq{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op dealloc_dmah{};
 #endif
@@ -165,7 +167,9 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_cq *)> destroy_cq{};
 	pabi_unused_op destroy_flow{}, destroy_flow_action{};
 	pabi_op<int(ibv_qp *)> destroy_qp{};
-	pabi_unused_op destroy_rwq_ind_table{}, destroy_srq{}, destroy_wq{};
+	pabi_unused_op destroy_rwq_ind_table{};
+	pabi_op<int(ibv_srq *)> destroy_srq{};
+	pabi_unused_op destroy_wq{};
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> detach_mcast{};
 #if PEAL_IBV_LAYOUT >= 62
 	pabi_unused_op dm_export_dmabuf_fd{};
@@ -180,11 +184,14 @@ struct verbs_context_ops {
 #endif
 	pabi_unused_op modify_cq{}, modify_flow_action_esp{};
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
-	pabi_unused_op modify_qp_rate_limit{}, modify_srq{}, modify_wq{}, open_qp{}, open_xrcd{};
+	pabi_unused_op modify_qp_rate_limit{};
+	pabi_op<int(ibv_srq *, ibv_srq_attr *, int mask)> modify_srq{};
+	pabi_unused_op modify_wq{}, open_qp{}, open_xrcd{};
 	pabi_op<int(ibv_cq *, int n, ibv_wc *)> poll_cq{};
 	pabi_op<int(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad)> post_recv{};
 	pabi_op<int(ibv_qp *, ibv_send_wr *, ibv_send_wr **bad)> post_send{};
-	pabi_unused_op post_srq_ops{}, post_srq_recv{};
+	pabi_unused_op post_srq_ops{};
+	pabi_op<int(ibv_srq *, ibv_recv_wr *, ibv_recv_wr **bad)> post_srq_recv{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op qp_attach_comp_cntr{}, query_comp_cntr_caps{};
 #endif
@@ -196,7 +203,8 @@ struct verbs_context_ops {
 	pabi_unused_op query_port_speed{};
 #endif
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *)> query_qp{};
-	pabi_unused_op query_qp_data_in_order{}, query_rt_values{}, query_srq{};
+	pabi_unused_op query_qp_data_in_order{}, query_rt_values{};
+	pabi_op<int(ibv_srq *, ibv_srq_attr *)> query_srq{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op read_comp_cntr{};
 #endif

@@ -48,29 +48,38 @@ const OpcodeRow &opcode_row(const peal_cqe &cqe) noexcept
 	return OPCODES[row < OPCODES.size() ? row : 0];
 }
 
-/* Returns the ring of the WQE, or null if the queue pair is gone or the CQE is invalid. */
-WorkRing *ring_of(Context &context, const peal_cqe &cqe) noexcept
+/*
+ * Calls `action` with the ring of the WQE. Returns its result, or `none` if the queue pair is gone
+ * or the CQE is invalid.
+ */
+template <class Result, class Action>
+Result with_ring(Context &context, const peal_cqe &cqe, Result none, Action action) noexcept
 {
 	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
 
 	if (!qp)
-		return nullptr;
+		return none;
 	switch (cqe.kind) {
 	case PEAL_CQE_SEND:
-		return &qp->sq;
+		return action(qp->sq);
 	case PEAL_CQE_RECV:
-		return &qp->rq;
+		return qp->shared ? action(qp->shared->ring) : action(qp->rq);
 	default:
-		return nullptr;
+		return none;
 	}
 }
 
 /* Returns the wr_id, or nothing if the CQE is stale (see drop_stale) or invalid. */
 std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
 {
-	WorkRing *ring = ring_of(context, cqe);
+	return with_ring(context, cqe, std::optional<std::uint64_t>(),
+			 [&](auto &ring) { return ring.complete(cqe.wqe_index); });
+}
 
-	return ring ? ring->complete(cqe.wqe_index) : std::nullopt;
+bool is_receive_of(const peal_cqe &cqe, const Qp &qp) noexcept
+{
+	return cqe.kind == PEAL_CQE_RECV && cqe.qp_index == qp.qp_index &&
+	       cqe.qp_num == qp.qp.qp_num;
 }
 
 void fill_wc(ibv_wc &wc, const Completion &completion) noexcept
@@ -138,9 +147,30 @@ void drop_stale(Cq &cq) noexcept
 	if (cq.current)
 		return;
 	cq.ring.drop([&](const peal_cqe &cqe) {
-		const WorkRing *ring = ring_of(cq.context, cqe);
+		return !with_ring(cq.context, cqe, false,
+				  [&](auto &ring) { return ring.is_posted(cqe.wqe_index); });
+	});
+}
 
-		return !ring || !ring->is_posted(cqe.wqe_index);
+void drop_shared(Qp &qp) noexcept
+{
+	if (!qp.shared || qp.recv_queue.current)
+		return;
+	qp.recv_queue.ring.drop([&](const peal_cqe &cqe) {
+		if (!is_receive_of(cqe, qp))
+			return false;
+		qp.shared->ring.complete(cqe.wqe_index);
+		return true;
+	});
+}
+
+void return_shared(Qp &qp) noexcept
+{
+	if (!qp.shared)
+		return;
+	qp.recv_queue.ring.for_each([&](const peal_cqe &cqe) {
+		if (is_receive_of(cqe, qp))
+			qp.shared->ring.complete(cqe.wqe_index);
 	});
 }
 

@@ -14,6 +14,8 @@
 
 namespace peal {
 
+struct Qp;
+
 struct Completion {
 	const peal_cqe *cqe; /* valid until the ring is published */
 	std::uint64_t wr_id;
@@ -30,6 +32,16 @@ bool take_completion(Cq &cq, Completion &completion) noexcept;
  * slots. No poll would return them. The caller holds cq.lock.
  */
 void drop_stale(Cq &cq) noexcept;
+
+/*
+ * `qp` was reset. Drops its receives of a shared receive queue, and frees their slots. If the
+ * program is between start_poll and end_poll, they stay and are returned later. The caller holds
+ * the lock of qp.recv_queue.
+ */
+void drop_shared(Qp &qp) noexcept;
+
+/* `qp` was destroyed, so that its CQEs will be dropped. Frees those slots. Locked as above. */
+void return_shared(Qp &qp) noexcept;
 
 ibv_wc_status wc_status(const peal_cqe &cqe) noexcept;
 ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept;

@@ -181,7 +181,7 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 	const std::uint32_t first = qp.rq.head();
 	std::uint32_t next = first;
 
-	error = qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
+	error = qp.shared || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
 	for (; wr && !error; wr = wr->next) {
 		error = build_recv(qp, next, *wr);
 		if (error)
@@ -192,6 +192,41 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 		return false;
 	qp.rq.publish(next);
 	return qp.rq.wants_kick();
+}
+
+int build_srq_recv(Srq &srq, std::uint32_t index, const ibv_recv_wr &wr) noexcept
+{
+	if (static_cast<std::uint32_t>(wr.num_sge) > srq.max_sge)
+		return EINVAL;
+	const auto number = srq.ring.take_free();
+
+	if (!number)
+		return ENOMEM;
+	srq.ring.set_wr_id(*number, wr.wr_id);
+	RecvSlot slot(srq.ring.slot(*number));
+	for (int i = 0; i < wr.num_sge; ++i)
+		slot.add_sge(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
+	srq.ring.enqueue(index, *number);
+	return 0;
+}
+
+/* As build_recv_list(). */
+bool build_srq_recv_list(Srq &srq, ibv_recv_wr *&wr, int &error) noexcept
+{
+	std::lock_guard guard(srq.lock);
+	const std::uint32_t first = srq.ring.head();
+	std::uint32_t next = first;
+
+	for (; wr; wr = wr->next) {
+		error = build_srq_recv(srq, next, *wr);
+		if (error)
+			break;
+		++next;
+	}
+	if (next == first)
+		return false;
+	srq.ring.publish(next);
+	return srq.ring.wants_kick();
 }
 
 } // namespace
@@ -223,6 +258,29 @@ int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 	if (!kick)
 		return error;
 	if (const int kick_error = qp.context.doorbell.kick_recv(qp.qp_index)) {
+		*bad = first;
+		return kick_error;
+	}
+	return error;
+}
+
+int post_srq_recv(ibv_srq *ibsrq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	Srq &srq = Srq::of(ibsrq);
+	ibv_recv_wr *const first = wr;
+	int error = 0;
+
+	if (srq.context.doorbell.gone()) [[unlikely]] {
+		*bad = wr;
+		return EIO;
+	}
+	const bool kick = build_srq_recv_list(srq, wr, error);
+
+	if (error)
+		*bad = wr;
+	if (!kick)
+		return error;
+	if (const int kick_error = srq.context.doorbell.kick_srq(srq.srq_index)) {
 		*bad = first;
 		return kick_error;
 	}

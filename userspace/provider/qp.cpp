@@ -67,6 +67,7 @@ void forget_posts(Qp &qp) noexcept
 	qp.state = IBV_QPS_RESET;
 	qp.sq.reset();
 	qp.rq.reset();
+	drop_shared(qp);
 	drop_stale_completions(qp);
 }
 
@@ -127,9 +128,9 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 
 Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	: context(Context::of(pd->context)), send_queue(Cq::of(attr.send_cq)),
-	  recv_queue(Cq::of(attr.recv_cq)), signal_all(attr.sq_sig_all),
-	  transport(transport_of(c_enum(attr.qp_type))), sq_lock(needs_locks(pd)),
-	  rq_lock(needs_locks(pd))
+	  recv_queue(Cq::of(attr.recv_cq)), shared(attr.srq ? &Srq::of(attr.srq) : nullptr),
+	  signal_all(attr.sq_sig_all), transport(transport_of(c_enum(attr.qp_type))),
+	  sq_lock(needs_locks(pd)), rq_lock(needs_locks(pd))
 {
 	/* Clear both members of the union, so that builders that were not requested are null. */
 	std::memset(static_cast<verbs_qp *>(this), 0, sizeof(verbs_qp));
@@ -138,17 +139,22 @@ Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
 	qp.pd = pd;
 	qp.send_cq = attr.send_cq;
 	qp.recv_cq = attr.recv_cq;
+	qp.srq = attr.srq;
 	qp.state = IBV_QPS_RESET;
 	pthread_mutex_init(&qp.mutex, nullptr);
 	pthread_cond_init(&qp.cond, nullptr);
 	++send_queue.users;
 	++recv_queue.users;
+	if (shared)
+		++shared->users;
 }
 
 Qp::~Qp()
 {
 	--send_queue.users;
 	--recv_queue.users;
+	if (shared)
+		--shared->users;
 	pthread_mutex_destroy(&qp.mutex);
 	pthread_cond_destroy(&qp.cond);
 }
@@ -157,8 +163,9 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
 {
 	if (!attr.send_cq || !attr.recv_cq)
 		throw_errno(EINVAL);
-	if (attr.srq)
-		throw_errno(EOPNOTSUPP);
+	/* A handle of another context may name another shared receive queue in this one. */
+	if (attr.srq && attr.srq->context != attr.pd->context)
+		throw_errno(EINVAL);
 	auto owned = std::make_unique<Qp>(attr.pd, attr);
 	Qp &qp = *owned;
 	const peal_create_qp_req driver_request{};
@@ -267,6 +274,7 @@ int destroy_and_forget(Qp &qp, std::uint32_t &events)
 
 	if (object_is_gone(error))
 		with_pollers_out(qp, [&] {
+			return_shared(qp);
 			qp.context.qp_table.remove(qp.qp_index, &qp);
 			drop_stale_completions(qp);
 		});

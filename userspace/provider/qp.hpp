@@ -28,6 +28,7 @@
 #include "lock.hpp"
 #include "mapping.hpp"
 #include "pabi.hpp"
+#include "srq.hpp"
 
 namespace peal {
 
@@ -55,6 +56,7 @@ struct Qp : verbs_qp {
 	Context &context;
 	Cq &send_queue; /* where sends complete */
 	Cq &recv_queue; /* where receives complete */
+	Srq *shared;	/* where receives are taken from; null: from rq */
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;

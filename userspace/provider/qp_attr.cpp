@@ -28,6 +28,10 @@ ib_uverbs_create_qp create_qp_request(const ibv_qp_init_attr_ex &attr, const ibv
 	request.max_inline_data = attr.cap.max_inline_data;
 	request.sq_sig_all = attr.sq_sig_all != 0;
 	request.qp_type = c_enum8(attr.qp_type);
+	if (attr.srq) {
+		request.is_srq = 1;
+		request.srq_handle = attr.srq->handle;
+	}
 	return request;
 }
 

@@ -5,7 +5,7 @@
  * Owns: the consumer index, the phase test, the arm word.
  * Does not know: the meaning of a CQE, the queue pair of a CQE, locks.
  *
- * The caller of peek, advance, publish and drop holds the CQ lock. Any thread may
+ * The caller of peek, advance, publish, for_each and drop holds the CQ lock. Any thread may
  * call arm at any time.
  */
 #pragma once
@@ -52,6 +52,14 @@ public:
 			return;
 		published_ = next_;
 		store_release(ctl_->consumer, next_); /* F */
+	}
+
+	/* Calls `visit` for each CQE that was not advanced over, the oldest first. */
+	template <class Visit>
+	void for_each(Visit visit) const noexcept
+	{
+		for (std::uint32_t i = next_; i - next_ < entries_ && is_valid(i); ++i)
+			visit(std::as_const(slot(i)));
 	}
 
 	/*

@@ -24,13 +24,13 @@ class IoctlKick {
 public:
 	explicit IoctlKick(int fd) noexcept : fd_(fd) {}
 
-	/* Returns 0 or an errno: ENOENT (no such queue pair), EIO (the device was removed). */
-	int operator()(unsigned long command, std::uint32_t qp_index) const noexcept
+	/* Returns 0 or an errno: ENOENT (no such object), EIO (the device was removed). */
+	int operator()(unsigned long command, std::uint32_t index) const noexcept
 	{
 		int rc;
 
 		do
-			rc = ::ioctl(fd_, command, static_cast<unsigned long>(qp_index));
+			rc = ::ioctl(fd_, command, static_cast<unsigned long>(index));
 		while (rc && errno == EINTR);
 		return rc ? errno : 0;
 	}
@@ -73,9 +73,12 @@ public:
 		return kick(PEAL_IOC_KICK_RECV, index);
 	}
 
+	/* The same for a shared receive queue, with its srq_index. */
+	int kick_srq(std::uint32_t index) const noexcept { return kick(PEAL_IOC_KICK_SRQ, index); }
+
 private:
 	/*
-	 * Removal of the device stores GONE first, then destroys the queue pairs (ENOENT),
+	 * Removal of the device stores GONE first, then destroys the objects (ENOENT),
 	 * then revokes the file (EIO). None of this is an error of the post; see ring().
 	 */
 	int kick(unsigned long command, std::uint32_t index) const noexcept

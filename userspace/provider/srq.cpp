@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a shared receive queue, and its attributes.
+ * Does not know: how work requests become WQEs (post).
+ */
+#include "srq.hpp"
+
+#include <bit>
+
+#include "pd.hpp"
+
+namespace peal {
+
+namespace {
+
+bool plausible(const peal_create_srq_resp &shape, std::uint64_t max_sge) noexcept
+{
+	const std::uint64_t bytes = sizeof(peal_recv_wqe) + max_sge * sizeof(peal_sge);
+	const std::uint64_t entries = shape.entries;
+	const std::uint64_t ring_end = shape.ring_offset + entries * sizeof(__u32);
+
+	return !shape.comp_mask && std::has_single_bit(entries) && entries <= PEAL_MAX_SRQ_WR &&
+	       shape.ring_offset >= sizeof(peal_ring_ctl) && !(shape.ring_offset % sizeof(__u32)) &&
+	       shape.slots_offset >= ring_end && !(shape.slots_offset % alignof(peal_sge)) &&
+	       shape.stride >= bytes && !(shape.stride % alignof(peal_sge)) &&
+	       shape.slots_offset + entries * shape.stride <= shape.map_bytes;
+}
+
+void map_ring(Srq &srq, const peal_create_srq_resp &shape)
+{
+	if (!plausible(shape, srq.max_sge))
+		throw_errno(EPROTO);
+	srq.mapping = Mapping(srq.context.device.fd(), shape.map_offset, shape.map_bytes);
+	std::byte *base = srq.mapping.data();
+
+	srq.ring.attach({reinterpret_cast<peal_ring_ctl *>(base),
+			 reinterpret_cast<__u32 *>(base + shape.ring_offset),
+			 base + shape.slots_offset, shape.entries, shape.stride});
+	srq.srq_index = shape.srq_index;
+}
+
+ib_uverbs_create_srq core_request(const ibv_srq_init_attr &init, const ibv_pd &pd,
+				  const ibv_srq *srq) noexcept
+{
+	ib_uverbs_create_srq request{};
+
+	/* The kernel returns this in async events, and libibverbs uses it as an ibv_srq pointer. */
+	request.user_handle = reinterpret_cast<std::uintptr_t>(srq);
+	request.pd_handle = pd.handle;
+	request.max_wr = init.attr.max_wr;
+	request.max_sge = init.attr.max_sge;
+	request.srq_limit = init.attr.srq_limit;
+	return request;
+}
+
+/* Returns the kernel's error. `events` is the number of async events that it has reported. */
+int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
+{
+	ib_uverbs_destroy_srq_resp response{};
+	const int error = context.device.command(IB_USER_VERBS_CMD_DESTROY_SRQ,
+						 ib_uverbs_destroy_srq{0, handle, 0}, response);
+
+	events = response.events_reported;
+	return error;
+}
+
+} // namespace
+
+Srq::Srq(ibv_pd *owner) noexcept
+	: ibv_srq{}, context(Context::of(owner->context)),
+	  lock(!context.single_threaded && !Pd::of(owner).single_threaded())
+{
+}
+
+std::unique_ptr<Srq> Srq::create(ibv_pd *pd, ibv_srq_init_attr &init)
+{
+	auto srq = std::make_unique<Srq>(pd);
+	const peal_create_srq_req driver_request{};
+	ib_uverbs_create_srq_resp response{};
+	peal_create_srq_resp shape{};
+
+	check(srq->context.device.command(IB_USER_VERBS_CMD_CREATE_SRQ,
+					  core_request(init, *pd, srq.get()), response,
+					  uverbs::in(driver_request), uverbs::out(shape)));
+	Rollback destroy([&] {
+		std::uint32_t events;
+
+		destroy_command(srq->context, response.srq_handle, events);
+	});
+	srq->handle = response.srq_handle;
+	srq->max_sge = response.max_sge;
+	map_ring(*srq, shape);
+	init.attr.max_wr = response.max_wr;
+	init.attr.max_sge = response.max_sge;
+	destroy.dismiss();
+	return srq;
+}
+
+/* libibverbs sets the other members of the result. */
+ibv_srq *srq_create(ibv_pd *pd, ibv_srq_init_attr *init)
+{
+	return Srq::create(pd, *init).release();
+}
+
+int srq_modify(ibv_srq *srq, ibv_srq_attr *attr, int mask)
+{
+	ib_uverbs_modify_srq request{};
+
+	/* Read only the attributes in the mask, because the others may be uninitialised. */
+	request.srq_handle = srq->handle;
+	request.attr_mask = static_cast<std::uint32_t>(mask);
+	if (mask & IBV_SRQ_MAX_WR)
+		request.max_wr = attr->max_wr;
+	if (mask & IBV_SRQ_LIMIT)
+		request.srq_limit = attr->srq_limit;
+	return Srq::of(srq).context.device.command(IB_USER_VERBS_CMD_MODIFY_SRQ, request);
+}
+
+int srq_query(ibv_srq *srq, ibv_srq_attr *attr)
+{
+	ib_uverbs_query_srq request{};
+	ib_uverbs_query_srq_resp response{};
+
+	request.srq_handle = srq->handle;
+	const int error =
+		Srq::of(srq).context.device.command(IB_USER_VERBS_CMD_QUERY_SRQ, request, response);
+	if (error)
+		return error;
+	attr->max_wr = response.max_wr;
+	attr->max_sge = response.max_sge;
+	attr->srq_limit = response.srq_limit;
+	return 0;
+}
+
+namespace {
+
+/* Wait, because async events that the program has read point to `srq` until acknowledged. */
+void wait_for_acks(ibv_srq &srq, std::uint32_t events) noexcept
+{
+	pthread_mutex_lock(&srq.mutex);
+	while (srq.events_completed != events)
+		pthread_cond_wait(&srq.cond, &srq.mutex);
+	pthread_mutex_unlock(&srq.mutex);
+}
+
+} // namespace
+
+int srq_destroy(ibv_srq *ibsrq)
+{
+	Srq *srq = &Srq::of(ibsrq);
+	std::uint32_t events = 0;
+
+	/* Check this here too, because the kernel does not check it after a removal. */
+	if (srq->users)
+		return EBUSY;
+	const int error = destroy_command(srq->context, ibsrq->handle, events);
+
+	if (!object_is_gone(error))
+		return error;
+	if (!error)
+		wait_for_acks(*ibsrq, events);
+	pthread_mutex_destroy(&ibsrq->mutex);
+	pthread_cond_destroy(&ibsrq->cond);
+	delete srq;
+	return 0;
+}
+
+} // namespace peal

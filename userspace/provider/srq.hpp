@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Shared receive queues: creation, attributes, destruction.
+ *
+ * Owns: the ring, its lock, and the mapping that holds it.
+ * Does not know: how work requests become WQEs (post), the queue pairs that use it.
+ *
+ * `lock` is the poster's. A poller frees slots without it. It is taken inside no other lock, and
+ * nothing is taken inside it.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "../ring/shared_recv_ring.hpp"
+#include "context.hpp"
+#include "lock.hpp"
+#include "mapping.hpp"
+
+namespace peal {
+
+struct Srq : ibv_srq {
+	Context &context;
+	std::uint32_t srq_index = 0;
+	std::uint32_t max_sge = 0; /* as granted */
+	Mapping mapping;
+	Lock lock;
+	SharedRecvRing ring;
+	std::atomic<unsigned> users = 0; /* queue pairs */
+
+	static Srq &of(ibv_srq *srq) noexcept { return *static_cast<Srq *>(srq); }
+
+	explicit Srq(ibv_pd *pd) noexcept;
+
+	/* The attributes are set to the granted values. */
+	static std::unique_ptr<Srq> create(ibv_pd *pd, ibv_srq_init_attr &init);
+};
+
+ibv_srq *srq_create(ibv_pd *pd, ibv_srq_init_attr *init);
+int srq_modify(ibv_srq *srq, ibv_srq_attr *attr, int mask);
+int srq_query(ibv_srq *srq, ibv_srq_attr *attr);
+int srq_destroy(ibv_srq *srq);
+
+} // namespace peal
