@@ -145,6 +145,7 @@ using Channel = Handle<ibv_comp_channel, ibv_destroy_comp_channel>;
 using Cq = Handle<ibv_cq, ibv_destroy_cq>;
 using Qp = Handle<ibv_qp, ibv_destroy_qp>;
 using Ah = Handle<ibv_ah, ibv_destroy_ah>;
+using Srq = Handle<ibv_srq, ibv_destroy_srq>;
 
 /* --------------------------------------------------------------- device */
 
@@ -528,6 +529,7 @@ struct QpOptions {
 	std::uint64_t send_ops = 0; /* IBV_QP_EX_*, for ibv_wr_* */
 	int cqe = 256;
 	ibv_qp_type type = IBV_QPT_RC;
+	ibv_srq *srq = nullptr;
 };
 
 inline ibv_qp_init_attr_ex init_attributes(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq,
@@ -537,6 +539,7 @@ inline ibv_qp_init_attr_ex init_attributes(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *
 
 	init.send_cq = send_cq;
 	init.recv_cq = recv_cq;
+	init.srq = options.srq;
 	init.cap = {options.send_wr, options.recv_wr, options.send_sge, options.recv_sge,
 		    options.inline_bytes};
 	init.qp_type = options.type;
@@ -569,6 +572,24 @@ inline ibv_cq_ex *create_cq_ex(ibv_context *context)
 	attr.cqe = 64;
 	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
 	return ibv_create_cq_ex(context, &attr);
+}
+
+/* Return: null when the device refuses, with errno. `attr` is set to what was granted. */
+inline ibv_srq *try_create_srq(ibv_pd *pd, ibv_srq_attr &attr)
+{
+	ibv_srq_init_attr init{};
+
+	init.attr = attr;
+	ibv_srq *srq = ibv_create_srq(pd, &init);
+	attr = init.attr;
+	return srq;
+}
+
+inline Srq create_srq(ibv_pd *pd, std::uint32_t max_wr, std::uint32_t max_sge = 2)
+{
+	ibv_srq_attr attr{max_wr, max_sge, 0};
+
+	return {try_create_srq(pd, attr), "create_srq"};
 }
 
 /* Attributes of a connection, equal at both ends unless a test sets them. */
@@ -701,6 +722,20 @@ inline void connect(Endpoint &a, Endpoint &b, const Link &link = {})
 	connect(a, b, link, link);
 }
 
+constexpr int uc_rtr_mask =
+	IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+/* Takes one end of an unreliable connection to RTS. */
+inline void connect_uc(const Endpoint &from, const Endpoint &to)
+{
+	auto rtr = rtr_attr(from.device, to.qp->qp_num, to.device.gid());
+	auto rts = rts_attr();
+
+	to_init(from.qp);
+	must(ibv_modify_qp(from.qp, &rtr, uc_rtr_mask), "modify to RTR");
+	must(ibv_modify_qp(from.qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");
+}
+
 /* Two connected endpoints. a sends requests, and b responds. */
 struct Pair {
 	explicit Pair(Device &device, const QpOptions &options = {}, const Link &link = {})
@@ -771,6 +806,21 @@ inline int try_post(ibv_qp *qp, Send send)
 inline void post(ibv_qp *qp, Send send)
 {
 	must(try_post(qp, std::move(send)), "post_send");
+}
+
+inline int try_post_srq_recv(ibv_srq *srq, std::uint64_t id, std::vector<ibv_sge> sges)
+{
+	ibv_recv_wr wr{}, *bad = nullptr;
+
+	wr.wr_id = id;
+	wr.sg_list = sges.data();
+	wr.num_sge = static_cast<int>(sges.size());
+	return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
+inline void post_srq_recv(ibv_srq *srq, std::uint64_t id, std::vector<ibv_sge> sges)
+{
+	must(try_post_srq_recv(srq, id, std::move(sges)), "post_srq_recv");
 }
 
 inline int try_post_recv(ibv_qp *qp, std::uint64_t id, std::vector<ibv_sge> sges)

@@ -26,19 +26,6 @@ QpOptions unreliable()
 	return options;
 }
 
-constexpr int uc_rtr_mask =
-	IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-
-void connect_uc(const Endpoint &from, const Endpoint &to)
-{
-	auto rtr = rtr_attr(from.device, to.qp->qp_num, to.device.gid());
-	auto rts = rts_attr();
-
-	to_init(from.qp);
-	must(ibv_modify_qp(from.qp, &rtr, uc_rtr_mask), "modify to RTR");
-	must(ibv_modify_qp(from.qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");
-}
-
 /* Two queue pairs of this device, with memory at either end. */
 struct UcPair {
 	explicit UcPair(Device &device)
