@@ -10,7 +10,7 @@
  * Holds: A kick returns after its budget, whatever is posted. The engine's thread does the rest,
  * nothing is lost, and the context's next kick continues with it. The test posts expensive work:
  * long messages, many entries, parts without a common alignment, and memory whose pages are all
- * apart.
+ * apart. It lets many senders wait for one shared receive queue.
  * Does not hold: how long an instruction takes (Documentation/testing.rst), the cost of a packet in
  * the network stack.
  */
@@ -201,6 +201,62 @@ TEST_CASE("one kick is bounded")
 			CHECK(check({name, std::vector(64, send), recvs_of(recv, 64)}).deferred);
 		}
 	}
+}
+
+namespace {
+
+/* The instructions of the kick that follows one publication of many shared receives. */
+std::int64_t kick_waiters(const RawContext &context, RawSrq &srq)
+{
+	const Undisturbed undisturbed;
+
+	std::atomic_ref(srq.control().producer).store(srq.next(), std::memory_order_seq_cst);
+	const auto begin = instructions();
+	context.kick(PEAL_IOC_KICK_SRQ, srq.response().srq_index);
+	return instructions() - begin;
+}
+
+} // namespace
+
+TEST_CASE("a kick of a shared receive queue is bounded, and all senders that wait are woken")
+{
+	constexpr std::uint32_t senders = 300;
+	Device device;
+	RawContext context;
+	RawSrq srq(context, 512, 1);
+	std::vector<std::unique_ptr<RawQp>> all;
+	auto least = INT64_MAX;
+	unsigned woken = 0;
+
+	for (std::uint32_t i = 0; i < senders; i++)
+		all.push_back(std::make_unique<RawQp>(
+			context, device,
+			RawShape{.depth = 4, .bytes = page_bytes, .srq = &srq, .rnr_timer = 0}));
+	for (int round = 0; round < 3; round++) {
+		for (auto &qp : all) {
+			RawSend send;
+			send.header.opcode = PEAL_OP_SEND;
+			send.header.flags = PEAL_WQE_SIGNALED;
+			qp->post(send.sge(qp->sge(0, 64)));
+		}
+		const peal_sge entry = srq.sge(0, 64);
+		for (std::uint32_t i = 0; i < senders; i++) {
+			srq.write(i, {1, {}}, std::span(&entry, 1));
+			srq.enqueue(i);
+		}
+		const Stopwatch watch;
+		least = std::min(least, kick_waiters(context, srq));
+		peal_cqe cqe{};
+		for (auto &qp : all)
+			for (int i = 0; i < 2; i++)
+				if (!qp->wait(cqe) || cqe.status)
+					throw std::runtime_error("expected success, got status " +
+								 std::to_string(cqe.status));
+		woken += watch.elapsed() < 600ms; /* the timers take 655 ms */
+	}
+	std::printf("%-50s %8lld\n", "300 senders that wait", static_cast<long long>(least));
+	CHECK(least < most);
+	CHECK(woken > 0);
 }
 
 namespace {

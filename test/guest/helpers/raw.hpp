@@ -3,9 +3,9 @@
  * A peal device without libibverbs. The test writes the rings itself, so that they can hold
  * anything.
  *
- * Holds: a context, regions, completion queues and a queue pair, made through the
- * kernel's uverbs ioctls, with direct access to the mappings that peal-abi.h describes.
- * Does not hold: any check of what a test writes.
+ * Holds: a context, regions, completion queues, shared receive queues and a queue pair, made
+ * through the kernel's uverbs ioctls, and the asynchronous events of a context, with direct access
+ * to the mappings that peal-abi.h describes. Does not hold: any check of what a test writes.
  */
 #pragma once
 
@@ -91,6 +91,8 @@ public:
 	}
 	~RawContext()
 	{
+		if (events_fd_ >= 0)
+			close(events_fd_);
 		close(resp_.kick_fd);
 		close(fd_);
 	}
@@ -176,6 +178,40 @@ public:
 		must(device_.command(IB_USER_VERBS_CMD_DESTROY_AH, ib_uverbs_destroy_ah{ah.handle}),
 		     "DESTROY_AH");
 	}
+	/* Opens the file of asynchronous events. Call before objects are made. */
+	void open_events()
+	{
+		ib_uverbs_ioctl_hdr header{};
+		ib_uverbs_attr file{};
+		/* The header ends in a flexible array. */
+		alignas(8) std::array<std::byte, sizeof(header) + sizeof(file)> message;
+
+		header.length = sizeof(message);
+		header.object_id = UVERBS_OBJECT_ASYNC_EVENT;
+		header.method_id = UVERBS_METHOD_ASYNC_EVENT_ALLOC;
+		header.num_attrs = 1;
+		header.driver_id = PEAL_DRIVER_ID;
+		file.attr_id = UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE;
+		file.flags = UVERBS_ATTR_F_MANDATORY;
+		std::memcpy(message.data(), &header, sizeof(header));
+		std::memcpy(message.data() + sizeof(header), &file, sizeof(file));
+		if (ioctl(fd_, RDMA_VERBS_IOCTL, message.data()))
+			throw_errno("ASYNC_EVENT_ALLOC");
+		std::memcpy(&file, message.data() + sizeof(header), sizeof(file));
+		events_fd_ = static_cast<int>(file.data_s64);
+	}
+	/* Return: how many events of this type came for the object with this user handle. */
+	std::size_t count_events(ibv_event_type type, std::uint64_t object)
+	{
+		ib_uverbs_async_event_desc event{};
+
+		while (readable(events_fd_, 0s) &&
+		       read(events_fd_, &event, sizeof(event)) == sizeof(event))
+			events_.push_back({event.element, event.event_type});
+		return std::count_if(events_.begin(), events_.end(), [&](const auto &each) {
+			return each.first == object && each.second == type;
+		});
+	}
 	int kick(unsigned long command, std::uint32_t index) const
 	{
 		return ioctl(resp_.kick_fd, command, static_cast<unsigned long>(index)) ? errno : 0;
@@ -200,6 +236,8 @@ private:
 	uv::Device device_;
 	peal_alloc_ucontext_resp resp_{};
 	Map doorbell_;
+	int events_fd_ = -1;
+	std::vector<std::pair<std::uint64_t, std::uint32_t>> events_; /* object and type */
 };
 
 /* A completion queue, read by its phase bit. */
@@ -256,6 +294,102 @@ private:
 	Map map_;
 };
 
+/* A shared receive queue, with memory for its receives in a domain of its own. */
+class RawSrq {
+public:
+	RawSrq(const RawContext &context, std::uint32_t depth = 16, std::uint32_t sges = 4,
+	       std::size_t bytes = 16 * page_bytes)
+		: context_(context), memory_(bytes), pd_(context.alloc_pd())
+	{
+		ib_uverbs_create_srq request{};
+		ib_uverbs_create_srq_resp response{};
+		const peal_create_srq_req driver{};
+
+		keys_ = context.register_memory(pd_, memory_);
+		request.user_handle = name_;
+		request.pd_handle = pd_;
+		request.max_wr = depth;
+		request.max_sge = sges;
+		must(context.device().command(IB_USER_VERBS_CMD_CREATE_SRQ, request, response,
+					      uv::in(driver), uv::out(resp_)),
+		     "CREATE_SRQ");
+		handle_ = response.srq_handle;
+		max_sge_ = response.max_sge;
+		map_ = Map(context.fd(), resp_.map_offset, resp_.map_bytes);
+	}
+	~RawSrq()
+	{
+		destroy();
+		context_.deregister(keys_);
+		context_.dealloc_pd(pd_);
+	}
+	RawSrq(const RawSrq &) = delete;
+	RawSrq &operator=(const RawSrq &) = delete;
+
+	int destroy()
+	{
+		ib_uverbs_destroy_srq_resp response{};
+
+		return context_.device().command(IB_USER_VERBS_CMD_DESTROY_SRQ,
+						 ib_uverbs_destroy_srq{0, handle_, 0}, response);
+	}
+	/* The name of the queue in events. */
+	std::uint64_t name() const { return name_; }
+	std::uint32_t handle() const { return handle_; }
+	std::uint32_t max_sge() const { return max_sge_; }
+	const Map &map() const { return map_; }
+	const Memory &memory() const { return memory_; }
+	const peal_create_srq_resp &response() const { return resp_; }
+	peal_ring_ctl &control() const { return *map_.at<peal_ring_ctl>(); }
+	std::uint32_t *numbers() const { return map_.at<std::uint32_t>(resp_.ring_offset); }
+	std::uint8_t *slot(std::uint32_t number) const
+	{
+		return map_.at(resp_.slots_offset + number * resp_.stride);
+	}
+	peal_sge sge(std::size_t offset, std::uint32_t length) const
+	{
+		return {memory_.address(offset), length, keys_.lkey};
+	}
+	std::uint32_t next() const { return next_; }
+
+	void write(std::uint32_t number, const peal_recv_wqe &header,
+		   std::span<const peal_sge> sges)
+	{
+		std::memcpy(slot(number), &header, sizeof(header));
+		if (!sges.empty())
+			std::memcpy(slot(number) + sizeof(header), sges.data(), sges.size_bytes());
+	}
+	/* Stores the number, which need not be a slot's. */
+	void enqueue(std::uint32_t number) { numbers()[next_++ & (resp_.entries - 1)] = number; }
+	void publish() { publish(next_); }
+	void publish(std::uint32_t producer)
+	{
+		std::atomic_ref(control().producer).store(producer, std::memory_order_seq_cst);
+		kick();
+	}
+	int kick() { return context_.kick(PEAL_IOC_KICK_SRQ, resp_.srq_index); }
+	void post(std::uint32_t number, std::size_t offset, std::uint32_t length)
+	{
+		const peal_sge entry = sge(offset, length);
+
+		write(number, {1, {}}, std::span(&entry, 1));
+		enqueue(number);
+		publish();
+	}
+
+private:
+	static inline std::uint64_t names_ = 0x1000;
+
+	const RawContext &context_;
+	const std::uint64_t name_ = names_++;
+	Memory memory_;
+	std::uint32_t pd_;
+	Keys keys_{};
+	std::uint32_t handle_ = 0, max_sge_ = 0, next_ = 0;
+	peal_create_srq_resp resp_{};
+	Map map_;
+};
+
 struct RawSend {
 	peal_send_wqe header{};
 	std::array<std::uint8_t, PEAL_WQE_MAX_BYTES> body{};
@@ -274,6 +408,8 @@ struct RawShape {
 	ibv_qp_type type = IBV_QPT_RC;
 	bool scattered = false; /* the memory has one extent for each page */
 	std::uint32_t peer = 0; /* the number of the queue pair it sends to, or 0 for itself */
+	const RawSrq *srq = nullptr;
+	std::uint8_t rnr_timer = 1;
 };
 
 /*
@@ -283,8 +419,9 @@ struct RawShape {
 class RawQp {
 public:
 	RawQp(const RawContext &context, const Device &device, const RawShape &shape = {})
-		: context_(context), type_(shape.type), peer_(shape.peer), memory_(shape.bytes),
-		  pd_(context.alloc_pd()), cq_(context, 4 * shape.depth)
+		: context_(context), type_(shape.type), peer_(shape.peer),
+		  rnr_timer_(shape.rnr_timer), memory_(shape.bytes), pd_(context.alloc_pd()),
+		  cq_(context, 4 * shape.depth)
 	{
 		if (shape.scattered)
 			scatter(memory_);
@@ -425,6 +562,10 @@ private:
 		request.max_send_sge = request.max_recv_sge = shape.sges;
 		request.max_inline_data = 64;
 		request.qp_type = static_cast<std::uint8_t>(type_);
+		if (shape.srq) {
+			request.is_srq = 1;
+			request.srq_handle = shape.srq->handle();
+		}
 		must(context_.device().command(IB_USER_VERBS_CMD_CREATE_QP, request, response,
 					       uv::in(driver), uv::out(resp_)),
 		     "CREATE_QP");
@@ -445,7 +586,7 @@ private:
 		request.path_mtu = IBV_MTU_1024;
 		request.dest_qp_num = peer_ ? peer_ : number_;
 		request.max_rd_atomic = request.max_dest_rd_atomic = 4;
-		request.min_rnr_timer = 1;
+		request.min_rnr_timer = rnr_timer_;
 		request.timeout = 10;
 		request.retry_cnt = request.rnr_retry = 3;
 		return request;
@@ -473,6 +614,7 @@ private:
 	const RawContext &context_;
 	ibv_qp_type type_;
 	std::uint32_t peer_;
+	std::uint8_t rnr_timer_;
 	Memory memory_;
 	std::uint32_t pd_;
 	Keys keys_{};
