@@ -24,7 +24,6 @@ reason() {
 # known_reason NAME CLIENT_END: prints why it cannot work between these two, and fails when there is no reason.
 known_reason() {
 	case "$1, $(direction "$2")" in
-	ibv_srq_pingpong*peal*) echo "peal has no shared receive queues yet" ;;
 	verify\ nak-invalid*asks\ rxe) echo "rxe calls it a remote operation error" ;;
 	verify\ uc-*rxe\ asks*) echo "rxe sends from several CPUs and overtakes itself; UC loses what is overtaken" ;;
 	*) return 1 ;;

@@ -14,6 +14,12 @@ struct WrongBytes : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
+/* Posts an empty receive to the queue pair, or to the shared receive queue that it uses. */
+inline int try_post_empty_recv(ibv_qp *qp, std::uint64_t id)
+{
+	return qp->srq ? try_post_srq_recv(qp->srq, id, {}) : try_post_recv(qp, id, {});
+}
+
 /*
  * Moves `size` bytes that depend on the number from a to b. Return: false when
  * the device refused or flushed.
@@ -24,7 +30,7 @@ inline bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std
 	const auto bytes = from.bytes(0, size);
 
 	std::memset(bytes.data(), static_cast<int>(number), bytes.size());
-	if (try_post_recv(b.qp, number, {}))
+	if (try_post_empty_recv(b.qp, number))
 		return false;
 	Send write(IBV_WR_RDMA_WRITE, {from.sge(0, size)});
 	write.remote(to.address(), to.rkey());

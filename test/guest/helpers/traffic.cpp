@@ -2,13 +2,15 @@
 /*
  * traffic: a program at work, for the shell tests.
  *
- * 	traffic [--messages N] [--size BYTES] [--until-removed] [--idle] [--stubborn] [--ready FILE]
+ * 	traffic [--messages N] [--size BYTES] [--shared] [--until-removed] [--idle] [--stubborn]
+ * 		[--ready FILE]
  *
  * Sends checked messages between two queue pairs of the device $PEAL_DEV, N of them or
- * until it is killed. With --until-removed it ends well only when the device is removed
- * under it. Then posts fail or completions are flushed, and DEVICE_FATAL arrives. With --idle
- * it holds everything open and sends nothing. With --stubborn it posts receives until it is
- * killed, even after the device is gone. FILE appears when the program is at work.
+ * until it is killed. With --shared they are received through a shared receive queue. With
+ * --until-removed it ends well only when the device is removed under it. Then posts fail or
+ * completions are flushed, and DEVICE_FATAL arrives. With --idle it holds everything open and
+ * sends nothing. With --stubborn it posts receives until it is killed, even after the device
+ * is gone. FILE appears when the program is at work.
  * Exit status: 0 on success, otherwise 1 with a line that says what was expected and what came.
  */
 #include "exchange.hpp"
@@ -25,6 +27,7 @@ namespace {
 struct Options {
 	std::uint64_t messages = ~0ULL;
 	std::size_t size = 60000;
+	bool shared = false;
 	bool until_removed = false;
 	bool idle = false;
 	bool stubborn = false;
@@ -36,6 +39,7 @@ Options parse(int argc, char **argv)
 	static const option known[] = {
 		{"messages", required_argument, nullptr, 'm'},
 		{"size", required_argument, nullptr, 's'},
+		{"shared", no_argument, nullptr, 'q'},
 		{"until-removed", no_argument, nullptr, 'r'},
 		{"idle", no_argument, nullptr, 'i'},
 		{"stubborn", no_argument, nullptr, 'b'},
@@ -51,6 +55,9 @@ Options parse(int argc, char **argv)
 			break;
 		case 's':
 			options.size = std::strtoull(optarg, nullptr, 0);
+			break;
+		case 'q':
+			options.shared = true;
 			break;
 		case 'r':
 			options.until_removed = true;
@@ -77,9 +84,9 @@ void say_ready(const Options &options)
 		std::ofstream(options.ready) << "ready\n";
 }
 
-std::uint64_t run(const Options &options, Device &device)
+std::uint64_t run(const Options &options, Device &device, const QpOptions &queues)
 {
-	Pair pair(device);
+	Pair pair(device, queues);
 	Region from(pair.a.pd, options.size), to(pair.b.pd, options.size);
 	std::uint64_t count = 0;
 
@@ -91,15 +98,16 @@ std::uint64_t run(const Options &options, Device &device)
 		return count;
 	if (!device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object))
 		throw std::runtime_error("expected the event DEVICE_FATAL, got none");
-	if (try_post_recv(pair.b.qp, 0, {}) != EIO || try_post(pair.a.qp, Send(IBV_WR_SEND)) != EIO)
+	if (try_post_empty_recv(pair.b.qp, 0) != EIO ||
+	    try_post(pair.a.qp, Send(IBV_WR_SEND)) != EIO)
 		throw std::runtime_error("expected a removed device to refuse posts with EIO");
 	return count;
 }
 
 /* Opens, arms and connects everything, and then waits. */
-void idle(const Options &options, Device &device)
+void idle(const Options &options, Device &device, const QpOptions &queues)
 {
-	Pair pair(device);
+	Pair pair(device, queues);
 	Region from(pair.a.pd, options.size), to(pair.b.pd, options.size);
 
 	if (!exchange(pair, from, to, options.size, 1))
@@ -132,9 +140,13 @@ void work(const Options &options)
 		post_for_ever(options, device);
 	if (options.until_removed)
 		tolerate_destroy_errors();
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const Srq srq = options.shared ? create_srq(pd, 16) : Srq();
+	QpOptions queues;
+	queues.srq = srq;
 	if (options.idle)
-		return idle(options, device);
-	const auto count = run(options, device);
+		return idle(options, device, queues);
+	const auto count = run(options, device, queues);
 	std::printf("traffic: %llu messages\n", static_cast<unsigned long long>(count));
 	if (!options.until_removed && count < options.messages)
 		throw std::runtime_error("expected every message to succeed, one failed");

@@ -357,6 +357,28 @@ TEST_CASE("completion queues")
 	check_works(device);
 }
 
+TEST_CASE("shared receive queues")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 64));
+	const Srq srq = create_srq(pd, 16);
+	QpOptions sharing;
+	sharing.srq = srq;
+
+	for (const std::uint32_t receives : {1U, 4096U})
+		check_verb(faults, maker<ibv_srq, ibv_destroy_srq>("create_srq", [&, receives] {
+				   ibv_srq_attr attr{receives, 4, 0};
+				   return try_create_srq(pd, attr);
+			   }));
+	check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp that shares", [&] {
+			   auto init = init_attributes(pd, cq, cq, sharing);
+			   return ibv_create_qp_ex(device, &init);
+		   }));
+	check_works(device);
+}
+
 TEST_CASE("queue pairs")
 {
 	Faults faults;

@@ -43,6 +43,8 @@ start_programs() {
 	start "$1" --until-removed
 	start "$1" --until-removed --size 8000000
 	start "$1" --until-removed --idle
+	start "$1" --until-removed --shared
+	start "$1" --until-removed --shared --idle
 }
 
 ended() { ! kill -0 "$1"; }
@@ -121,6 +123,7 @@ killed() {
 	start peal0
 	start peal0 --size 8000000
 	start peal0 --idle
+	start peal0 --shared
 	for program in "${programs[@]}"; do
 		kill -KILL "$program"
 		wait "$program" 2>/dev/null

@@ -4,26 +4,28 @@
 # run: long
 # timeout: 120
 #
-# ibv_rc_pingpong works between two processes, with checked data, several sizes, events and the new send API.
+# ibv_rc_pingpong works between two processes, with checked data, several sizes, events and the new send API. So does
+# ibv_srq_pingpong, with several queue pairs on one shared receive queue.
 # It does not look at the times.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 device=${PEAL_DEV:-peal0}
-require ibv_rc_pingpong
+require ibv_rc_pingpong ibv_srq_pingpong
 gid=$(gid_index "$device") || fail "$device has no IPv4 GID"
 port=18600
+program=ibv_rc_pingpong
 
 # pingpong ARGUMENT...
 pingpong() {
 	local common output
 	port=$((port + 1))
-	common=(timeout "$(limit 30)" ibv_rc_pingpong -d "$device" -g "$gid" -p "$port" -c "$@")
+	common=(timeout "$(limit 30)" "$program" -d "$device" -g "$gid" -p "$port" -c "$@")
 	start_server "$port" "${common[@]}" >/dev/null
 	output=$("${common[@]}" localhost) || fail "client of ${common[*]}: $output"
 	wait "$server" || fail "server of ${common[*]}"
 	! grep -qi "invalid data" <<<"$output" || fail "${common[*]}: $output"
-	echo "ok: $*"
+	echo "ok: $program $*"
 }
 
 # 20 MB there and back are too many where a packet takes a millisecond.
@@ -46,3 +48,8 @@ if ibv_rc_pingpong -h 2>&1 | grep -q -- --new_send; then
 	pingpong -n 300 -N
 	pingpong -n 300 -N -e -s 9000
 fi
+
+program=ibv_srq_pingpong
+pingpong -n 300
+pingpong -n 300 -q 4 -e
+pingpong -n "$few" -q 2 -s 1000000

@@ -6,8 +6,8 @@
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
- * inline data, a full ring, making objects without memory, errors and flushes, a
- * queue pair that is queried after its destruction.
+ * inline data, a full ring, a shared receive queue, making objects without memory,
+ * errors and flushes, a queue pair that is queried after its destruction.
  * Does not hold: programs, which the other guest tests cover.
  */
 #include <linux/completion.h>
@@ -28,7 +28,10 @@ struct ktest {
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	u8 *buf;
+	struct ib_srq *srq;		/* of the queue pair, if not NULL */
 	atomic_t events;
+	atomic_t limits;		/* events SRQ_LIMIT_REACHED */
+	atomic_t lasts;			/* events QP_LAST_WQE_REACHED */
 	int reposts_left;		/* the handler posts that many WRITEs */
 	struct completion reposted;
 	int error;
@@ -160,11 +163,21 @@ static int ktest_create_cq(struct ktest *t)
 	return PTR_ERR_OR_ZERO(t->cq);
 }
 
+static void ktest_event(struct ib_event *event, void *context)
+{
+	struct ktest *t = context;
+
+	if (event->event == IB_EVENT_SRQ_LIMIT_REACHED && event->element.srq == t->srq)
+		atomic_inc(&t->limits);
+	if (event->event == IB_EVENT_QP_LAST_WQE_REACHED && event->element.qp == t->qp)
+		atomic_inc(&t->lasts);
+}
+
 static int ktest_create_qp(struct ktest *t)
 {
 	struct ib_qp_init_attr attr = {
-		.send_cq = t->cq, .recv_cq = t->cq, .qp_type = IB_QPT_RC,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.send_cq = t->cq, .recv_cq = t->cq, .srq = t->srq, .qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR, .event_handler = ktest_event, .qp_context = t,
 		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
 			 .max_recv_sge = 2, .max_inline_data = 64 },
 	};
@@ -336,6 +349,164 @@ static void ktest_reset(struct ktest *t)
 	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
 }
 
+/* ---- a shared receive queue, of 4 receives ---- */
+
+static int ktest_post_shared(struct ktest *t, u64 id)
+{
+	struct ib_sge to = ktest_sge(t, KTEST_HALF, KTEST_HALF);
+	struct ib_recv_wr recv = { .wr_id = id, .sg_list = &to, .num_sge = 1 };
+	const struct ib_recv_wr *bad;
+
+	return ib_post_srq_recv(t->srq, &recv, &bad);
+}
+
+static int ktest_post_message(struct ktest *t, u64 id)
+{
+	struct ib_sge from = ktest_sge(t, 0, 1000);
+	struct ib_send_wr send = {
+		.wr_id = id, .sg_list = &from, .num_sge = 1, .opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	const struct ib_send_wr *bad;
+
+	return ib_post_send(t->qp, &send, &bad);
+}
+
+static void ktest_shared_order(struct ktest *t)
+{
+	struct ib_sge to = ktest_sge(t, KTEST_HALF, 8);
+	struct ib_recv_wr recv = { .sg_list = &to, .num_sge = 1 };
+	const struct ib_recv_wr *bad;
+	struct ib_wc wc;
+	int i, round;
+
+	KTEST_CHECK(t, ib_post_recv(t->qp, &recv, &bad) == -EINVAL);
+	for (round = 0; round < 5; round++) {
+		ktest_fill(t);
+		for (i = 0; i < 4; i++)
+			KTEST_CHECK(t, !ktest_post_shared(t, 10 + i));
+		KTEST_CHECK(t, ktest_post_shared(t, 99) == -ENOMEM);
+		for (i = 0; i < 4; i++) {
+			KTEST_CHECK(t, !ktest_post_message(t, 20 + i));
+			KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 10 + i);
+			KTEST_CHECK(t, !wc.status && wc.byte_len == 1000 && wc.qp == t->qp);
+			KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 20 + i);
+		}
+		KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 1000));
+	}
+}
+
+/* A sender waits, and a post wakes it, also where nothing can be executed. */
+static void ktest_shared_late(struct ktest *t)
+{
+	struct ib_wc wc;
+	int ret, round;
+
+	for (round = 0; round < 2; round++) {
+		KTEST_CHECK(t, !ktest_post_message(t, 2));
+		KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+		if (round)
+			local_irq_disable();
+		ret = ktest_post_shared(t, 1);
+		if (round)
+			local_irq_enable();
+		KTEST_CHECK(t, !ret);
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 1 && !wc.status);
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 2 && !wc.status);
+	}
+}
+
+static void ktest_shared_limit(struct ktest *t)
+{
+	struct ib_srq_attr attr = { .srq_limit = 2 };
+	struct ib_wc wc;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		KTEST_CHECK(t, !ktest_post_shared(t, i));
+	KTEST_CHECK(t, !ib_modify_srq(t->srq, &attr, IB_SRQ_LIMIT));
+	KTEST_CHECK(t, !ib_query_srq(t->srq, &attr) && attr.srq_limit == 2 && attr.max_wr == 4);
+	for (i = 0; i < 3; i++) {
+		KTEST_CHECK(t, !ktest_post_message(t, i));
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && ktest_poll_one(t, &wc) == 1);
+		KTEST_CHECK(t, atomic_read(&t->limits) == (i >= 1));
+	}
+}
+
+/* Slots of completions that nobody polls before the RESET are free. So is that of the error. */
+static void ktest_shared_reset(struct ktest *t)
+{
+	struct ib_qp_attr error = { .qp_state = IB_QPS_ERR }, reset = { .qp_state = IB_QPS_RESET };
+	unsigned long end = jiffies + 5 * HZ;
+	struct ib_wc wc;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		KTEST_CHECK(t, !ktest_post_shared(t, i) && !ktest_post_message(t, i));
+	/* The last message of a queue pair that is its own peer is acknowledged when it is done. */
+	for (i = 0; i < 4; i++)
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1);
+	KTEST_CHECK(t, !ib_modify_qp(t->qp, &error, IB_QP_STATE));
+	while (!atomic_read(&t->lasts) && time_before(jiffies, end))
+		cond_resched();
+	KTEST_CHECK(t, atomic_read(&t->lasts) == 1);
+	KTEST_CHECK(t, !ib_modify_qp(t->qp, &reset, IB_QP_STATE) && !ktest_connect(t));
+	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+}
+
+static void ktest_shared_run(struct ktest *t)
+{
+	struct ib_wc wc;
+	int i;
+
+	ktest_shared_order(t);
+	if (!t->error)
+		ktest_shared_late(t);
+	if (!t->error)
+		ktest_shared_limit(t);
+	if (!t->error)
+		ktest_shared_reset(t);
+	if (!t->error)
+		ktest_shared_order(t);
+	for (i = 0; i < 4 && !t->error; i++)
+		KTEST_CHECK(t, !ktest_post_shared(t, i) && !ktest_post_message(t, i) &&
+			    ktest_poll_one(t, &wc) == 1);
+	KTEST_CHECK(t, ib_destroy_srq_user(t->srq, NULL) == -EBUSY);
+}
+
+static void ktest_shared(struct ktest *t)
+{
+	struct ib_srq_init_attr init = {
+		.event_handler = ktest_event, .srq_context = t,
+		.attr = { .max_wr = 4, .max_sge = 1 },
+	};
+	struct ib_qp *qp = t->qp;
+	struct ib_wc wc;
+	int i;
+
+	t->srq = ib_create_srq(t->pd, &init);
+	if (IS_ERR(t->srq)) {
+		t->error = PTR_ERR(t->srq);
+		t->srq = NULL;
+		return;
+	}
+	t->error = ktest_create_qp(t);
+	if (!t->error) {
+		t->error = ktest_connect(t);
+		if (!t->error)
+			ktest_shared_run(t);
+		ib_destroy_qp(t->qp);
+	}
+	t->qp = qp;
+	/* The queue pair has left completions, whose slots are free. */
+	for (i = 0; i < 4 && !t->error; i++)
+		if (ktest_post_shared(t, i))
+			t->error = -EIO;
+	ib_destroy_srq(t->srq);
+	t->srq = NULL;
+	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+}
+
 /*
  * The core's global rkey does not allow atomics. On the wire the queue pair that refuses is in
  * error before its NAK comes back to the requester, which is the same queue pair.
@@ -389,6 +560,17 @@ static int ktest_make_qp(struct ktest *t)
 	return 0;
 }
 
+static int ktest_make_srq(struct ktest *t)
+{
+	struct ib_srq_init_attr init = { .attr = { .max_wr = 64, .max_sge = 1 } };
+	struct ib_srq *srq = ib_create_srq(t->pd, &init);
+
+	if (IS_ERR(srq))
+		return PTR_ERR(srq);
+	ib_destroy_srq(srq);
+	return 0;
+}
+
 static int ktest_make_pd(struct ktest *t)
 {
 	struct ib_pd *pd = ib_alloc_pd(t->dev, IB_PD_UNSAFE_GLOBAL_RKEY);
@@ -420,7 +602,7 @@ static void ktest_starve(struct ktest *t, int (*make)(struct ktest *), bool more
 static void ktest_no_memory(struct ktest *t)
 {
 	static int (*const makers[])(struct ktest *) = {
-		ktest_make_cq, ktest_make_qp, ktest_make_pd,
+		ktest_make_cq, ktest_make_qp, ktest_make_srq, ktest_make_pd,
 	};
 	int i;
 
@@ -435,7 +617,7 @@ static void ktest_run_all(struct ktest *t)
 	static void (*const tests[])(struct ktest *) = {
 		ktest_send, ktest_receive_late, ktest_remote, ktest_events,
 		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_reset,
-		ktest_no_memory, ktest_errors,
+		ktest_shared, ktest_no_memory, ktest_errors,
 	};
 	int i;
 
