@@ -176,6 +176,17 @@ void peal_table_remove_key(struct peal_table *table, struct peal_account *accoun
 	peal_quota_give(account, PEAL_QUOTA_KEY);
 }
 
+/* The index stays taken, but nobody finds the key. A taken index needs no memory. */
+void peal_table_hide_key(struct peal_table *table, u32 value)
+{
+	xa_store(&table->keys, value >> 8, XA_ZERO_ENTRY, GFP_KERNEL);
+}
+
+void peal_table_show_key(struct peal_table *table, struct peal_key *key, u32 value)
+{
+	xa_store(&table->keys, value >> 8, key, GFP_KERNEL);
+}
+
 /*
  * Without blocking, the caller may hold locks with interrupts off. With blocking, the
  * caller has interrupts on, and the xarray drops its lock to allocate memory.

@@ -73,6 +73,8 @@ void peal_table_remove_qp(struct peal_table *table, u32 qpn);
 int peal_table_add_key(struct peal_table *table, struct peal_account *account,
 		       struct peal_key *key, u32 *value);
 void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value);
+void peal_table_hide_key(struct peal_table *table, u32 value);
+void peal_table_show_key(struct peal_table *table, struct peal_key *key, u32 value);
 int peal_table_add_address(struct peal_table *table, struct peal_account *account,
 			   struct peal_address *address, u32 *index, gfp_t gfp);
 void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index);

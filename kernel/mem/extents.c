@@ -85,3 +85,12 @@ void peal_extents_free(struct peal_extents *x)
 		kvfree(x->granule);
 	x->granule = NULL;
 }
+
+/* Nobody uses @to, which is free or zeroed. @from is free afterwards. */
+void peal_extents_move(struct peal_extents *to, struct peal_extents *from)
+{
+	*to = *from;
+	if (from->granule == &from->single)
+		to->granule = &to->single;
+	from->granule = NULL;
+}

@@ -32,6 +32,7 @@ void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes);
 int peal_extents_alloc(struct peal_extents *x);
 void peal_extents_fill(struct peal_extents *x, void *base, u64 bytes);
 void peal_extents_free(struct peal_extents *x);
+void peal_extents_move(struct peal_extents *to, struct peal_extents *from);
 
 /**
  * peal_extents_at() - find the address of the byte at @offset

@@ -21,24 +21,40 @@ typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
  * Call @fn for each contiguous run. Because this is a virt-dma device, the pages of the list are
  * in the direct map, and page_address() works. ib_umem has merged adjacent pages into one entry.
  */
-static void peal_mr_each_run(struct peal_mr *mr, peal_mr_run_fn *fn)
+static void peal_mr_each_run(struct ib_umem *umem, struct peal_extents *x, peal_mr_run_fn *fn)
 {
 	struct scatterlist *sg;
 	int i;
 
-	for_each_sgtable_sg(&mr->umem->sgt_append.sgt, sg, i)
-		fn(&mr->extents, page_address(sg_page(sg)), sg->length);
+	for_each_sgtable_sg(&umem->sgt_append.sgt, sg, i)
+		fn(x, page_address(sg_page(sg)), sg->length);
 }
 
-static int peal_mr_build_extents(struct peal_mr *mr)
+static int peal_mr_build_extents(struct ib_umem *umem, struct peal_extents *x)
 {
 	int ret;
 
-	peal_mr_each_run(mr, peal_extents_measure);
-	ret = peal_extents_alloc(&mr->extents);
+	peal_mr_each_run(umem, x, peal_extents_measure);
+	ret = peal_extents_alloc(x);
 	if (!ret)
-		peal_mr_each_run(mr, peal_extents_fill);
+		peal_mr_each_run(umem, x, peal_extents_fill);
 	return ret;
+}
+
+/* @x: zeroed; set to where the pages are. Return: the pinned pages, or ERR_PTR(). */
+static struct ib_umem *peal_mr_pin(struct ib_device *device, u64 start, u64 length, int access,
+				   struct peal_extents *x)
+{
+	struct ib_umem *umem = peal_umem_get(device, start, length, access);
+	int ret;
+
+	if (IS_ERR(umem))
+		return umem;
+	ret = peal_mr_build_extents(umem, x);
+	if (!ret)
+		return umem;
+	ib_umem_release(umem);
+	return ERR_PTR(ret);
 }
 
 static void peal_mr_free(struct peal_mr *mr)
@@ -68,11 +84,11 @@ static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *tabl
 	return &mr->ib;
 }
 
-static int peal_mr_check_access(int access)
+static int peal_mr_check(u64 length, u64 iova, int access)
 {
 	if (access & ~(PEAL_MR_ACCESS | IB_ACCESS_OPTIONAL))
 		return -EOPNOTSUPP;
-	return 0;
+	return length && iova + length >= iova ? 0 : -EINVAL;
 }
 
 /**
@@ -89,10 +105,8 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
 {
 	struct peal_mr *mr;
-	int ret = peal_mr_check_access(access);
+	int ret = peal_mr_check(length, iova, access);
 
-	if (!ret && (!length || iova + length < iova))
-		ret = -EINVAL;
 	if (ret)
 		return ERR_PTR(ret);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
@@ -102,18 +116,15 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 		.pd = pd, .iova = access & IB_ZERO_BASED ? 0 : iova,
 		.length = length, .access = access,
 	};
-	mr->umem = peal_umem_get(pd->device, start, length, access);
+	mr->iova = iova;
+	mr->umem = peal_mr_pin(pd->device, start, length, access, &mr->extents);
 	if (IS_ERR(mr->umem)) {
 		ret = PTR_ERR(mr->umem);
 		kfree(mr);
 		return ERR_PTR(ret);
 	}
 	mr->skip = ib_umem_offset(mr->umem);
-	ret = peal_mr_build_extents(mr);
-	if (!ret)
-		return peal_mr_publish(mr, table, account);
-	peal_mr_free(mr);
-	return ERR_PTR(ret);
+	return peal_mr_publish(mr, table, account);
 }
 
 /*
@@ -129,6 +140,107 @@ struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account
 		return ERR_PTR(-ENOMEM);
 	mr->key = (struct peal_key){ .pd = pd, .length = U64_MAX, .access = access };
 	return peal_mr_publish(mr, table, account);
+}
+
+/*
+ * Which memory has a changed region? It keeps its pages if neither they nor the right to write them
+ * change. A program that wants to write pages must show that it may write them now, so they are
+ * pinned again. The addresses are those of the program that pinned the pages.
+ */
+static struct ib_umem *peal_mr_pin_again(struct peal_mr *mr, int flags, u64 start, u64 length,
+					 int access, struct peal_extents *x)
+{
+	struct ib_umem *umem = mr->umem;
+
+	if (flags & IB_MR_REREG_TRANS)
+		return peal_mr_pin(mr->ib.device, start, length, access, x);
+	if (umem->writable || !ib_access_writable(access))
+		return umem;
+	if (umem->owning_mm != current->mm)
+		return ERR_PTR(-EINVAL);
+	return peal_mr_pin(mr->ib.device, umem->address, umem->length, access, x);
+}
+
+/* Nobody finds the region and nobody uses it any more. Return: its old pages, if they go. */
+static struct ib_umem *peal_mr_exchange(struct peal_mr *mr, struct ib_umem *umem,
+					struct peal_extents *x)
+{
+	struct ib_umem *old = mr->umem;
+
+	if (umem == old)
+		return NULL;
+	peal_extents_free(&mr->extents);
+	peal_extents_move(&mr->extents, x);
+	mr->umem = umem;
+	mr->skip = ib_umem_offset(umem);
+	return old;
+}
+
+/* The key is hidden while it changes, so a request sees all of the change or finds no key. */
+static void peal_mr_change(struct peal_mr *mr, const struct peal_key *key, struct ib_umem *umem,
+			   struct peal_extents *x)
+{
+	struct ib_umem *old;
+
+	peal_table_hide_key(mr->table, key->value);
+	peal_epoch_wait();
+	mr->key = *key;
+	old = peal_mr_exchange(mr, umem, x);
+	peal_table_show_key(mr->table, &mr->key, key->value);
+	if (old)
+		ib_umem_release(old);
+}
+
+/* No window can be bound meanwhile. The caller's @key is the changed one. */
+static int peal_mr_try_change(struct peal_mr *mr, int flags, u64 start, const struct peal_key *key)
+{
+	struct peal_extents x = {};
+	struct ib_umem *umem = peal_mr_pin_again(mr, flags, start, key->length, key->access, &x);
+
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	peal_mr_change(mr, key, umem, &x);
+	return 0;
+}
+
+/**
+ * peal_mr_reregister() - change the memory, the rights or the protection domain of a region
+ * @flags: IB_MR_REREG_*, what changes; the parameters of the rest are ignored
+ *
+ * The key stays the same. After it returns 0, no CPU reads or writes memory that the region does
+ * not have any more. Both the old and the new pages are pinned for a moment.
+ *
+ * Return: 0, or with the region unchanged -EBUSY while a memory window is bound to it, or an error
+ * of peal_mr_register().
+ */
+int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
+		       struct ib_pd *pd)
+{
+	struct peal_mr *mr = peal_mr(ib);
+	struct peal_key key = mr->key;
+	int ret;
+
+	if (flags & ~(IB_MR_REREG_TRANS | IB_MR_REREG_PD | IB_MR_REREG_ACCESS))
+		return -EOPNOTSUPP;
+	if (flags & IB_MR_REREG_TRANS)
+		key.length = length;
+	else
+		iova = mr->iova;
+	if (flags & IB_MR_REREG_ACCESS)
+		key.access = access;
+	if (flags & IB_MR_REREG_PD)
+		key.pd = pd;
+	key.iova = key.access & IB_ZERO_BASED ? 0 : iova;
+	ret = peal_mr_check(key.length, iova, key.access);
+	if (ret)
+		return ret;
+	if (atomic_cmpxchg(&mr->windows, 0, -1))
+		return -EBUSY;
+	ret = peal_mr_try_change(mr, flags, start, &key);
+	if (!ret)
+		mr->iova = iova;
+	atomic_set(&mr->windows, 0);
+	return ret;
 }
 
 /**

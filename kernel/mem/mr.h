@@ -8,7 +8,8 @@
  *
  * The key, range and rights of a region do not change while its key is in the table, so the data
  * path reads them without a lock, inside the epoch. Deregistration takes the key out of the table,
- * waits for the epoch, and then unpins the memory.
+ * waits for the epoch, and then unpins the memory. A change of the registration hides the key
+ * meanwhile.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
@@ -41,7 +42,8 @@ struct peal_mr {
 	struct ib_umem *umem;		/* NULL for all kernel memory (get_dma_mr) */
 	struct peal_extents extents;	/* of all pages of the umem */
 	u64 skip;			/* bytes of the first page before the region */
-	atomic_t windows;		/* windows bound here; -1 while deregistering */
+	u64 iova;			/* the program's; key.iova is 0 with IB_ZERO_BASED */
+	atomic_t windows;		/* windows bound here; -1 while deregistering or changing */
 	struct peal_table *table;
 	struct peal_account *account;	/* account of the context, or of the kernel */
 };
@@ -56,6 +58,8 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);
 struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
 			  struct ib_pd *pd, int access);
+int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
+		       struct ib_pd *pd);
 int peal_mr_deregister(struct ib_mr *ib);
 
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,

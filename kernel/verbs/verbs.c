@@ -225,6 +225,18 @@ static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
 	return peal_mr_dma(&dev->nic.table, &dev->nic.quota.kernel, pd, access);
 }
 
+/* The region stays the same object, which a return value of NULL tells the core. */
+static struct ib_mr *peal_verbs_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length,
+					      u64 iova, int access, struct ib_pd *pd,
+					      struct ib_udata *udata)
+{
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret)
+		ret = peal_mr_reregister(ib, flags, start, length, iova, access, pd);
+	return ERR_PTR(ret);
+}
+
 static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
 {
 	return peal_mr_deregister(ib);
@@ -346,6 +358,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.query_srq = peal_verbs_query_srq,
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
+	.rereg_user_mr = peal_verbs_rereg_user_mr,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),

@@ -67,6 +67,7 @@ const verbs_context_ops context_ops = {
 	.query_srq = entry<&srq_query>,
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
+	.rereg_mr = entry<&mr_reregister>,
 };
 
 namespace {

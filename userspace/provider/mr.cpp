@@ -7,6 +7,7 @@
 
 #include <rdma/peal-abi.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "context.hpp"
@@ -35,6 +36,32 @@ ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t io
 	mr->mr.rkey = response.rkey;
 	mr->access = access;
 	return &mr.release()->mr;
+}
+
+int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access)
+{
+	ib_uverbs_rereg_mr request{};
+	ib_uverbs_rereg_mr_resp response{};
+
+	request.mr_handle = mr->mr.handle;
+	request.flags = static_cast<std::uint32_t>(flags);
+	request.start = reinterpret_cast<std::uintptr_t>(addr);
+	request.length = length;
+	request.hca_va = request.start;
+	request.pd_handle = flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0;
+	request.access_flags = static_cast<std::uint32_t>(access);
+	const int error = Context::of(mr->mr.context)
+				  .device.command(IB_USER_VERBS_CMD_REREG_MR, request, response);
+	if (error) {
+		errno = error; /* libibverbs returns a number of its own */
+		return error;
+	}
+	/* libibverbs sets pd, addr and length. */
+	mr->mr.lkey = response.lkey;
+	mr->mr.rkey = response.rkey;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		mr->access = access;
+	return 0;
 }
 
 int mr_deregister(verbs_mr *mr)

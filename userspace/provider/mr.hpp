@@ -16,6 +16,7 @@ struct verbs_mr;
 namespace peal {
 
 ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access);
+int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access);
 int mr_deregister(verbs_mr *mr);
 
 } // namespace peal

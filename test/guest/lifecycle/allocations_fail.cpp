@@ -479,6 +479,27 @@ TEST_CASE("memory regions")
 	check_works(device);
 }
 
+TEST_CASE("changes of a memory region")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory small(page_bytes), large(4 << 20);
+	Mr mr(ibv_reg_mr(pd, small.data(), small.size(), all_access), "reg_mr");
+	const auto change = [&](const Memory &memory) {
+		return ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.data(),
+				    memory.size(), 0)
+			       ? errno
+			       : 0;
+	};
+
+	std::memset(small.data(), 1, small.size());
+	scatter(large);
+	check_verb(faults,
+		   {"rereg_mr", [&] { return change(large); }, [&] { must(change(small), "undo"); }});
+	check_works(device);
+}
+
 TEST_CASE("destroying needs no memory")
 {
 	Faults faults;

@@ -5,7 +5,8 @@
  *
  * Holds: Registrations above 1 GiB, of huge pages, with an iova, with all access flags and of
  * read-only mappings work. The limit of locked memory holds. Regions survive fork, and dereg works
- * under traffic. All pins are given back.
+ * under traffic. A registration can be changed, also under traffic; a change that is refused leaves
+ * the region as it was. All pins are given back.
  * Does not hold: keys and ranges in requests (verbs/failed_requests), memory windows
  * (verbs/memory_windows).
  */
@@ -124,6 +125,68 @@ void check_fork(Device &device)
 	waitpid(child, &status, 0);
 	CHECK(status == 0);
 }
+
+constexpr int change_memory = IBV_REREG_MR_CHANGE_TRANSLATION;
+constexpr int change_pd = IBV_REREG_MR_CHANGE_PD;
+constexpr int change_access = IBV_REREG_MR_CHANGE_ACCESS;
+
+/* Return: the errno of a change that was refused. */
+std::string try_change(ibv_mr *mr, int flags, ibv_pd *pd, const Memory *memory, int access)
+{
+	errno = 0;
+	const int error = ibv_rereg_mr(mr, flags, pd, memory ? memory->data() : nullptr,
+				       memory ? memory->size() : 0, access);
+
+	return error ? errno_name(errno) : "0";
+}
+
+/* A region in the domain of one pair's responder. Each part of it may change. */
+struct Changing {
+	explicit Changing(Device &device, int access = all_access)
+		: one(device), other(device), first(16 * page_bytes), second(64 * page_bytes),
+		  local_one(one.a.pd, page_bytes), local_other(other.a.pd, page_bytes),
+		  mr(ibv_reg_mr(one.b.pd, first.data(), first.size(), access), "reg_mr"),
+		  key(mr->rkey)
+	{
+		fill_pattern(local_one.bytes(0, 500), 31);
+		fill_pattern(local_other.bytes(0, 500), 31);
+	}
+	/* A request through a pair, which is connected anew if it failed. */
+	ibv_wc_status request(Pair &pair, ibv_wr_opcode opcode, const Memory &memory)
+	{
+		auto &local = &pair == &one ? local_one : local_other;
+
+		post(pair.a.qp, Send(opcode, {local.sge(0, 500)})
+					.remote(memory.address(memory.size() - 500), key));
+		const auto status = wait_completion(pair.a.send_cq).status;
+		if (status != IBV_WC_SUCCESS) {
+			to_state(pair.a.qp, IBV_QPS_RESET);
+			to_state(pair.b.qp, IBV_QPS_RESET);
+			connect(pair.a, pair.b);
+		}
+		return status;
+	}
+	/* The key must give access to this memory through this pair, and to nothing else. */
+	void check(Pair &pair, const Memory &memory)
+	{
+		Pair &stranger = &pair == &one ? other : one;
+		const Memory &gone = &memory == &first ? second : first;
+
+		std::memset(memory.data(), 0, memory.size());
+		CHECK(status_name(request(pair, IBV_WR_RDMA_WRITE, memory)) == "success");
+		const auto written = memory.bytes(memory.size() - 500, 500);
+		CHECK(difference(written, local_one.bytes(0, 500)) == "");
+		CHECK(status_name(request(pair, IBV_WR_RDMA_READ, memory)) == "success");
+		CHECK(request(stranger, IBV_WR_RDMA_READ, memory) == IBV_WC_REM_ACCESS_ERR);
+		CHECK(request(pair, IBV_WR_RDMA_READ, gone) == IBV_WC_REM_ACCESS_ERR);
+	}
+
+	Pair one, other;
+	Memory first, second;
+	Region local_one, local_other;
+	Mr mr;
+	std::uint32_t key;
+};
 
 /* Whatever happens to each message, the thread ends and nothing breaks. */
 void write_until_error(Pair &pair, Region &from, std::uint64_t address, std::uint32_t rkey)
@@ -439,6 +502,140 @@ TEST_CASE("dereg while a READ is answered")
 		CHECK(std::memchr(to.data(), 0xee, bytes) == nullptr);
 	}
 	CHECK(cut > 0);
+}
+
+TEST_CASE("memory and protection domain of a region change alone and together")
+{
+	Device device;
+
+	for (int flags : {change_memory, change_pd, change_memory | change_pd,
+			  change_pd | change_access, change_memory | change_access,
+			  change_memory | change_pd | change_access}) {
+		INFO("flags " << flags);
+		Changing scene(device);
+		Pair &pair = flags & change_pd ? scene.other : scene.one;
+		const Memory &memory = flags & change_memory ? scene.second : scene.first;
+
+		scene.check(scene.one, scene.first);
+		CHECK(try_change(scene.mr, flags, pair.b.pd, &memory,
+				 flags & change_access ? all_access : 0) == "0");
+		CHECK(scene.mr->rkey == scene.key);
+		CHECK(scene.mr->pd == pair.b.pd);
+		scene.check(pair, memory);
+	}
+}
+
+TEST_CASE("rights of a region change")
+{
+	Device device;
+	Changing scene(device, IBV_ACCESS_REMOTE_READ);
+	const auto read = [&] { return scene.request(scene.one, IBV_WR_RDMA_READ, scene.first); };
+	const auto write = [&] { return scene.request(scene.one, IBV_WR_RDMA_WRITE, scene.first); };
+
+	for (int round = 0; round < 3; round++) {
+		CHECK(status_name(read()) == "success");
+		CHECK(write() == IBV_WC_REM_ACCESS_ERR);
+		CHECK(try_change(scene.mr, change_access, nullptr, nullptr, all_access) == "0");
+		scene.check(scene.one, scene.first);
+		CHECK(try_change(scene.mr, change_access, nullptr, nullptr,
+				 IBV_ACCESS_LOCAL_WRITE) == "0");
+		CHECK(read() == IBV_WC_REM_ACCESS_ERR);
+		CHECK(write() == IBV_WC_REM_ACCESS_ERR);
+		CHECK(try_change(scene.mr, change_access, nullptr, nullptr,
+				 IBV_ACCESS_REMOTE_READ) == "0");
+	}
+}
+
+TEST_CASE("a region gets the right to write only to memory that the program may write")
+{
+	Device device;
+	Changing scene(device, IBV_ACCESS_REMOTE_READ);
+
+	must(mprotect(scene.first.data(), scene.first.size(), PROT_READ) ? errno : 0, "mprotect");
+	CHECK(try_change(scene.mr, change_access, nullptr, nullptr, all_access) == "EFAULT");
+	CHECK(scene.request(scene.one, IBV_WR_RDMA_WRITE, scene.first) == IBV_WC_REM_ACCESS_ERR);
+	CHECK(scene.request(scene.one, IBV_WR_RDMA_READ, scene.first) == IBV_WC_SUCCESS);
+}
+
+TEST_CASE("a change that is refused leaves the region as it was")
+{
+	Device device;
+	Changing scene(device);
+	Memory hole(4 * page_bytes);
+	constexpr int all = change_memory | change_pd | change_access;
+	const auto &pd = scene.other.b.pd;
+
+	munmap(hole.data() + page_bytes, page_bytes);
+	CHECK(try_change(scene.mr, all, pd, &hole, all_access) == "EFAULT");
+	CHECK(try_change(scene.mr, all, pd, &scene.second, IBV_ACCESS_REMOTE_WRITE) == "EINVAL");
+	CHECK(try_change(scene.mr, all, pd, &scene.second, IBV_ACCESS_ON_DEMAND) != "0");
+	CHECK(try_change(scene.mr, all, pd, nullptr, all_access) == "EINVAL");
+	CHECK(try_change(scene.mr, 0, pd, &scene.second, 0) != "0");
+	CHECK(try_change(scene.mr, 1 << 6, pd, &scene.second, 0) == "EINVAL");
+	scene.check(scene.one, scene.first);
+}
+
+TEST_CASE("a region with a window does not change")
+{
+	Device device;
+	Changing scene(device, all_access | IBV_ACCESS_MW_BIND);
+	Mw window(ibv_alloc_mw(scene.one.b.pd, IBV_MW_TYPE_2), "alloc_mw");
+	Send bind(IBV_WR_BIND_MW);
+	bind.wr.bind_mw = {window, ibv_inc_rkey(window->rkey),
+			   {scene.mr, scene.first.address(), 64, IBV_ACCESS_REMOTE_READ}};
+
+	post(scene.one.b.qp, bind);
+	wait_success(scene.one.b.send_cq);
+	for (int flags : {change_memory, change_pd, change_access})
+		CHECK(try_change(scene.mr, flags, scene.other.b.pd, &scene.second,
+				 flags & change_access ? all_access : 0) == "EBUSY");
+	window.reset();
+	CHECK(try_change(scene.mr, change_memory, nullptr, &scene.second, 0) == "0");
+	scene.check(scene.one, scene.second);
+}
+
+TEST_CASE("pages of a region that changes are given back")
+{
+	Device device;
+	Changing scene(device);
+	const auto before = pinned_pages();
+
+	if (!counts_pins())
+		SKIP_CASE("the kernel does not count pins");
+	for (int i = 0; i < 50; i++) {
+		REQUIRE(try_change(scene.mr, change_memory, nullptr, &scene.second, 0) == "0");
+		CHECK(eventually([&] { return pinned_pages() == before + 48; }));
+		REQUIRE(try_change(scene.mr, change_memory, nullptr, &scene.first, 0) == "0");
+	}
+	CHECK(eventually([&] { return pinned_pages() == before; }));
+}
+
+TEST_CASE("a region changes while messages arrive")
+{
+	Device device;
+
+	for (int round = 0; round < 20; round++) {
+		Changing scene(device);
+		Region from(scene.one.a.pd, scene.first.size());
+		std::memset(from.data(), 1, from.size());
+		std::exception_ptr failure;
+		std::thread writer([&] {
+			try {
+				write_until_error(scene.one, from, scene.first.address(),
+						  scene.key);
+			} catch (...) {
+				failure = std::current_exception();
+			}
+		});
+		const volatile std::uint8_t *first = scene.first.data();
+		CHECK(eventually([&] { return *first == 1; }));
+		CHECK(try_change(scene.mr, change_memory, nullptr, &scene.second, 0) == "0");
+		/* From here on the device must not write to this memory. */
+		std::memset(scene.first.data(), 0xee, scene.first.size());
+		writer.join();
+		CHECK_FALSE(failure);
+		CHECK(all_equal(scene.first.bytes(0, scene.first.size()), 0xee));
+	}
 }
 
 TEST_CASE("many registrations at once from several threads")
