@@ -2,10 +2,31 @@
 /*
  * See cursor.h.
  */
+#include <linux/bitops.h>
 #include <linux/minmax.h>
 
 #include "mem/copy.h"
 #include "mem/cursor.h"
+
+void peal_cursor_end_counted(struct peal_cursor *cursor)
+{
+	for (; cursor->counted; cursor->counted &= cursor->counted - 1)
+		peal_target_end(&cursor->target[__ffs(cursor->counted)]);
+}
+
+/* Look up the key of entry @i. On failure the uses of all entries are ended. */
+static enum peal_reason peal_cursor_look_up(struct peal_cursor *cursor, struct peal_table *table,
+					    const struct ib_pd *pd, u32 i, bool write)
+{
+	enum peal_reason reason = peal_mr_local(table, pd, &cursor->sge[i], write,
+						&cursor->target[i]);
+
+	if (unlikely(reason))
+		peal_cursor_end(cursor);
+	else if (unlikely(peal_target_is_counted(&cursor->target[i])))
+		cursor->counted |= 1U << i;
+	return reason;
+}
 
 /**
  * peal_cursor_local() - begin a cursor over a scatter-gather list and check every lkey
@@ -26,11 +47,12 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
 	cursor->num_sge = num_sge;
 	cursor->at = 0;
 	cursor->offset = 0;
+	cursor->counted = 0;
 	cursor->inline_data = NULL;
 	for (i = 0; i < num_sge; i++) {
 		if (!sge[i].length)
 			continue;
-		reason = peal_mr_local(table, pd, &sge[i], write, &cursor->target[i]);
+		reason = peal_cursor_look_up(cursor, table, pd, i, write);
 		if (unlikely(reason))
 			return reason;
 	}
@@ -43,6 +65,7 @@ static void peal_cursor_piece(struct peal_cursor *cursor, u64 bytes)
 	cursor->num_sge = 1;
 	cursor->at = 0;
 	cursor->offset = 0;
+	cursor->counted = 0;
 	cursor->bytes = bytes;
 }
 
@@ -66,12 +89,13 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 	cursor->num_sge = num_sge;
 	cursor->at = 0;
 	cursor->offset = 0;
+	cursor->counted = 0;
 	cursor->inline_data = NULL;
 	for (i = 0; i < num_sge && end < offset + bytes; i++) {
 		end += sge[i].length;
 		if (!sge[i].length || end <= offset)
 			continue;
-		reason = peal_mr_local(table, pd, &sge[i], write, &cursor->target[i]);
+		reason = peal_cursor_look_up(cursor, table, pd, i, write);
 		if (unlikely(reason))
 			return reason;
 	}
@@ -85,6 +109,7 @@ void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *ta
 	peal_cursor_piece(cursor, bytes);
 	cursor->inline_data = NULL;
 	cursor->target[0] = *target;
+	cursor->counted = peal_target_is_counted(target);
 }
 
 void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)

@@ -8,6 +8,7 @@
  * Does not know: directions, messages, queue pairs.
  *
  * A cursor lives on the stack and only inside the epoch, because its targets are valid only there.
+ * peal_cursor_end() ends the use of them. Between, nobody may wait for a lock (see mr.h).
  */
 #ifndef PEAL_CURSOR_H
 #define PEAL_CURSOR_H
@@ -20,6 +21,7 @@ struct peal_cursor {
 	u32 at;				/* index of the current entry */
 	u64 offset;			/* bytes into the current entry */
 	u64 bytes;			/* length of the single piece */
+	u32 counted;			/* bit i: the use of target[i] must be ended */
 	const void *inline_data;	/* NULL: the bytes are in target[] */
 	struct peal_target target[PEAL_MAX_SGE];	/* by entry */
 };
@@ -35,5 +37,13 @@ void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
+void peal_cursor_end_counted(struct peal_cursor *cursor);
+
+/* The bytes are not used any more. May be called twice. */
+static inline void peal_cursor_end(struct peal_cursor *cursor)
+{
+	if (unlikely(cursor->counted))
+		peal_cursor_end_counted(cursor);
+}
 
 #endif

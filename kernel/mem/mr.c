@@ -15,6 +15,16 @@
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB)
 
+/* With one of these the pages of a region may be written. */
+#define PEAL_WRITE_ACCESS							\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC |	\
+	 IB_ACCESS_MW_BIND)
+
+/* The access flags of a fast registration. */
+#define PEAL_FAST_REG_ACCESS							\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
+	 IB_ACCESS_REMOTE_ATOMIC)
+
 typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
 
 /*
@@ -57,8 +67,18 @@ static struct ib_umem *peal_mr_pin(struct ib_device *device, u64 start, u64 leng
 	return ERR_PTR(ret);
 }
 
+static void peal_mr_free_fast_reg(struct peal_fast_reg *fast_reg)
+{
+	if (!fast_reg)
+		return;
+	peal_page_list_free(&fast_reg->list);
+	peal_page_list_free(&fast_reg->next);
+	kfree(fast_reg);
+}
+
 static void peal_mr_free(struct peal_mr *mr)
 {
+	peal_mr_free_fast_reg(mr->fast_reg);
 	peal_extents_free(&mr->extents);
 	if (mr->umem)
 		ib_umem_release(mr->umem);
@@ -73,7 +93,6 @@ static struct ib_mr *peal_mr_publish(struct peal_mr *mr, struct peal_table *tabl
 
 	mr->table = table;
 	mr->account = account;
-	mr->key.kind = PEAL_KEY_REGION;
 	ret = peal_table_add_key(table, account, &mr->key, &mr->key.value);
 	if (ret) {
 		peal_mr_free(mr);
@@ -154,7 +173,7 @@ static struct ib_umem *peal_mr_pin_again(struct peal_mr *mr, int flags, u64 star
 
 	if (flags & IB_MR_REREG_TRANS)
 		return peal_mr_pin(mr->ib.device, start, length, access, x);
-	if (umem->writable || !ib_access_writable(access))
+	if (umem->writable || !(access & PEAL_WRITE_ACCESS))
 		return umem;
 	if (umem->owning_mm != current->mm)
 		return ERR_PTR(-EINVAL);
@@ -276,6 +295,245 @@ void peal_mr_drop_window(struct peal_mr *mr)
 	atomic_dec(&mr->windows);
 }
 
+/* ---- fast registration ---- */
+
+/* The two page lists take turns. */
+static struct peal_fast_reg *peal_mr_make_fast_reg(u32 max_pages, bool gaps)
+{
+	struct peal_fast_reg *fast_reg = kzalloc(sizeof(*fast_reg), GFP_KERNEL);
+
+	if (!fast_reg)
+		return NULL;
+	spin_lock_init(&fast_reg->lock);
+	if (!peal_page_list_init(&fast_reg->list, max_pages, gaps)) {
+		if (!peal_page_list_init(&fast_reg->next, max_pages, gaps))
+			return fast_reg;
+		peal_page_list_free(&fast_reg->list);
+	}
+	kfree(fast_reg);
+	return NULL;
+}
+
+/**
+ * peal_mr_alloc() - make a region for fast registration by a kernel user
+ * @type: IB_MR_TYPE_MEM_REG or IB_MR_TYPE_SG_GAPS
+ * @max_pages: most pages, or with gaps most entries of a scatterlist, in one registration
+ *
+ * It gives access to nothing until it is registered by peal_mr_fast_register().
+ *
+ * Return: the region, or ERR_PTR() of -EINVAL, -EOPNOTSUPP, -ENOMEM or -ENOSPC.
+ */
+struct ib_mr *peal_mr_alloc(struct peal_table *table, struct peal_account *account,
+			    struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
+{
+	struct peal_mr *mr;
+
+	if (type != IB_MR_TYPE_MEM_REG && type != IB_MR_TYPE_SG_GAPS)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_pages || max_pages > PEAL_MAX_FAST_REG_PAGES)
+		return ERR_PTR(-EINVAL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){ .kind = PEAL_KEY_FAST_REG, .pd = pd };
+	mr->fast_reg = peal_mr_make_fast_reg(max_pages, type == IB_MR_TYPE_SG_GAPS);
+	if (mr->fast_reg)
+		return peal_mr_publish(mr, table, account);
+	kfree(mr);
+	return ERR_PTR(-ENOMEM);
+}
+
+/*
+ * Filling in the pages, or pieces, of the next registration. The present one stays as it is. These
+ * functions are called in any context.
+ */
+
+/* Return: 0, or -EINVAL if the region is not for fast registration. */
+int peal_mr_begin_map(struct ib_mr *ib)
+{
+	struct peal_fast_reg *fast_reg = peal_mr(ib)->fast_reg;
+
+	if (!fast_reg || !is_power_of_2(ib->page_size))
+		return -EINVAL;
+	peal_page_list_clear(&fast_reg->next);
+	return 0;
+}
+
+/* For ib_sg_to_pages(). Return: 0, or -ENOMEM when there are as many pages as fit. */
+int peal_mr_add_page(struct ib_mr *ib, u64 address)
+{
+	return peal_page_list_add(&peal_mr(ib)->fast_reg->next, address) ? 0 : -ENOMEM;
+}
+
+void peal_mr_finish_pages(struct ib_mr *ib)
+{
+	peal_page_list_finish(&peal_mr(ib)->fast_reg->next, ib->iova, ib->page_size);
+}
+
+/**
+ * peal_mr_add_pieces() - like ib_sg_to_pages(), but each entry is one piece of any length
+ * @offset: bytes of the first entry to leave out, or NULL
+ *
+ * Return: how many entries fit, or -EINVAL.
+ */
+int peal_mr_add_pieces(struct ib_mr *ib, struct scatterlist *sgl, int count, unsigned int *offset)
+{
+	struct peal_page_list *list = &peal_mr(ib)->fast_reg->next;
+	unsigned int skip = offset ? *offset : 0;
+	struct scatterlist *sg;
+	int i;
+
+	if (count <= 0 || skip > sg_dma_len(sgl))
+		return -EINVAL;
+	ib->iova = sg_dma_address(sgl) + skip;
+	for_each_sg(sgl, sg, count, i) {
+		if (!peal_page_list_add_piece(list, sg_dma_address(sg) + skip,
+					      sg_dma_len(sg) - skip))
+			break;
+		skip = 0;
+	}
+	if (offset)
+		*offset = 0;
+	ib->length = peal_page_list_bytes(list);
+	return i;
+}
+
+/* Find the region by its index only, because each registration changes the low byte of the key. */
+static struct peal_mr *peal_mr_find_fast_reg(struct peal_table *table, u32 value)
+{
+	struct peal_key *key = peal_table_key(table, value);
+
+	if (!key || key->kind != PEAL_KEY_FAST_REG)
+		return NULL;
+	return container_of(key, struct peal_mr, key);
+}
+
+static enum peal_reason peal_mr_check_reg(const struct peal_mr *mr, const struct peal_bind_seg *reg)
+{
+	const struct peal_fast_reg *fast_reg = mr->fast_reg;
+
+	lockdep_assert_held(&fast_reg->lock);
+	if ((reg->new_rkey ^ mr->key.value) >> 8)
+		return PEAL_REASON_REG_KEY;
+	if (fast_reg->valid)
+		return PEAL_REASON_REG_STATE;
+	if (!reg->length || reg->length > peal_page_list_bytes(&fast_reg->next))
+		return PEAL_REASON_REG_RANGE;
+	if (reg->access & ~(PEAL_FAST_REG_ACCESS | IB_ACCESS_OPTIONAL) ||
+	    (reg->access & PEAL_WRITE_ACCESS && !(reg->access & IB_ACCESS_LOCAL_WRITE)))
+		return PEAL_REASON_REG_ACCESS;
+	return PEAL_REASON_NONE;
+}
+
+static void peal_mr_set_reg(struct peal_mr *mr, const struct peal_bind_seg *reg)
+{
+	struct peal_fast_reg *fast_reg = mr->fast_reg;
+
+	lockdep_assert_held(&fast_reg->lock);
+	swap(fast_reg->list, fast_reg->next);
+	mr->key.value = reg->new_rkey;
+	mr->key.iova = reg->addr;
+	mr->key.length = reg->length;
+	mr->key.access = reg->access;
+	smp_store_release(&fast_reg->valid, true);	/* N: after the key and the list */
+}
+
+/**
+ * peal_mr_fast_register() - execute a REG_MR
+ *
+ * Call inside the epoch.
+ *
+ * Return: PEAL_REASON_NONE, or a REG reason with the region unchanged.
+ */
+enum peal_reason peal_mr_fast_register(struct peal_table *table, const struct ib_pd *pd,
+				       const struct peal_bind_seg *reg)
+{
+	struct peal_mr *mr = peal_mr_find_fast_reg(table, reg->mr_lkey);
+	enum peal_reason reason;
+
+	peal_epoch_assert_held();
+	if (!mr || mr->key.pd != pd)
+		return PEAL_REASON_REG_KEY;
+	spin_lock(&mr->fast_reg->lock);
+	reason = peal_mr_check_reg(mr, reg);
+	if (!reason)
+		peal_mr_set_reg(mr, reg);
+	spin_unlock(&mr->fast_reg->lock);
+	return reason;
+}
+
+/*
+ * Nobody new can use the memory. Wait for those who do. They have what locks they need, and copy no
+ * more than one chunk.
+ */
+static void peal_mr_wait_users(struct peal_fast_reg *fast_reg)
+{
+	lockdep_assert_held(&fast_reg->lock);
+	smp_mb();	/* N: pairs with peal_mr_use() */
+	while (atomic_read_acquire(&fast_reg->users))
+		cpu_relax();
+}
+
+/**
+ * peal_mr_invalidate() - execute the invalidation of a fast registration
+ *
+ * After it returns true, no CPU reads or writes the memory any more. A region that is invalid
+ * already stays so. Call inside the epoch, while using no memory.
+ *
+ * Return: false if the key names no fast registration of this protection domain.
+ */
+bool peal_mr_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 value)
+{
+	struct peal_mr *mr = peal_mr_find_fast_reg(table, value);
+	bool ours;
+
+	peal_epoch_assert_held();
+	if (!mr || mr->key.pd != pd)
+		return false;
+	spin_lock(&mr->fast_reg->lock);
+	ours = mr->key.value == value;
+	if (ours) {
+		WRITE_ONCE(mr->fast_reg->valid, false);
+		peal_mr_wait_users(mr->fast_reg);
+	}
+	spin_unlock(&mr->fast_reg->lock);
+	return ours;
+}
+
+/* Return: the registered region of this key, with one user more, or NULL. */
+struct peal_mr *peal_mr_use(struct peal_table *table, u32 value)
+{
+	struct peal_mr *mr = peal_mr_find_fast_reg(table, value);
+
+	peal_epoch_assert_held();
+	if (!mr)
+		return NULL;
+	atomic_inc(&mr->fast_reg->users);
+	smp_mb__after_atomic();	/* N: pairs with peal_mr_wait_users() */
+	if (smp_load_acquire(&mr->fast_reg->valid) && mr->key.value == value)	/* N */
+		return mr;
+	peal_mr_end_use(mr);
+	return NULL;
+}
+
+void peal_mr_end_use(struct peal_mr *mr)
+{
+	smp_mb__before_atomic();	/* N: the use ends before it */
+	atomic_dec(&mr->fast_reg->users);
+}
+
+/* Memory that is not pinned: of a fast registration, or all kernel memory. */
+void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes)
+{
+	const struct peal_fast_reg *fast_reg = target->mr->fast_reg;
+
+	if (!fast_reg)
+		return (void *)(uintptr_t)(target->offset + offset);
+	return peal_page_list_at(&fast_reg->list, target->offset + offset, bytes);
+}
+
+/* ---- look-ups and checks ---- */
+
 struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
 {
 	struct peal_key *key = peal_table_key(table, value);
@@ -303,7 +561,7 @@ enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd 
 /**
  * peal_mr_local() - check one scatter-gather entry
  * @write: whether the entry receives data
- * @target: set on success
+ * @target: set on success; peal_target_end() ends its use
  *
  * Call inside the epoch. Return: PEAL_REASON_NONE or an LKEY reason.
  */
@@ -316,12 +574,15 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 
 	peal_epoch_assert_held();
 	if (unlikely(!mr))
+		mr = peal_mr_use(table, sge->lkey);
+	if (unlikely(!mr))
 		return PEAL_REASON_LKEY_UNKNOWN;
-	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,
-				 write ? IB_ACCESS_LOCAL_WRITE : 0);
-	if (unlikely(reason))
-		return reason - PEAL_REASON_RKEY_UNKNOWN + PEAL_REASON_LKEY_UNKNOWN;
 	target->mr = mr;
 	target->offset = sge->addr - mr->key.iova;
-	return PEAL_REASON_NONE;
+	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,
+				 write ? IB_ACCESS_LOCAL_WRITE : 0);
+	if (likely(!reason))
+		return PEAL_REASON_NONE;
+	peal_target_end(target);
+	return reason - PEAL_REASON_RKEY_UNKNOWN + PEAL_REASON_LKEY_UNKNOWN;
 }

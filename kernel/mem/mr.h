@@ -3,27 +3,36 @@
  * Memory regions and the keys that name them.
  *
  * Owns: pinned user memory (through ib_umem, which also accounts it), the key, the rights and the
- * range of each region, and the check of a request against them.
+ * range of each region, the fast registration of kernel memory, and the check of a request against
+ * all of this.
  * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
  *
  * The key, range and rights of a region do not change while its key is in the table, so the data
  * path reads them without a lock, inside the epoch. Deregistration takes the key out of the table,
  * waits for the epoch, and then unpins the memory. A change of the registration hides the key
  * meanwhile.
+ *
+ * A region for fast registration is registered and invalidated by work requests, which cannot wait
+ * for the epoch. Who uses it counts itself in `users`, and the invalidation waits for all of them.
+ * So whoever uses such a region (from peal_mr_local() or peal_rkey_check() to peal_target_end())
+ * must not wait for a lock, because who holds that lock may be waiting for the users.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
 
+#include <linux/spinlock.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
 #include "base/table.h"
 #include "mem/extents.h"
+#include "mem/page_list.h"
 
 enum peal_key_kind {
 	PEAL_KEY_REGION,
 	PEAL_KEY_WINDOW,
+	PEAL_KEY_FAST_REG,	/* a region for fast registration */
 };
 
 /* What an lkey or rkey refers to. Regions and windows embed it. */
@@ -36,10 +45,22 @@ struct peal_key {
 	int access;		/* IB_ACCESS_* */
 };
 
+/* What a region for fast registration has besides. */
+struct peal_fast_reg {
+	spinlock_t lock;		/* guards the fields marked with it */
+	atomic_t users;			/* who reads or writes the memory; barrier N */
+	struct peal_page_list next;	/* of the next registration; its owner fills it */
+
+	/* Guarded by fast_reg.lock: */
+	bool valid;			/* it is registered */
+	struct peal_page_list list;	/* of the registration; so is the region's key */
+};
+
 struct peal_mr {
 	struct ib_mr ib;
 	struct peal_key key;
-	struct ib_umem *umem;		/* NULL for all kernel memory (get_dma_mr) */
+	struct ib_umem *umem;		/* NULL for kernel memory */
+	struct peal_fast_reg *fast_reg;	/* NULL but for fast registration */
 	struct peal_extents extents;	/* of all pages of the umem */
 	u64 skip;			/* bytes of the first page before the region */
 	u64 iova;			/* the program's; key.iova is 0 with IB_ZERO_BASED */
@@ -50,8 +71,8 @@ struct peal_mr {
 
 /* The memory that a checked key gives access to. Valid until the epoch is left. */
 struct peal_target {
-	const struct peal_mr *mr;
-	u64 offset;		/* from the region's first byte; without umem the address */
+	struct peal_mr *mr;
+	u64 offset;		/* from the region's first byte */
 };
 
 struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *account,
@@ -62,6 +83,19 @@ int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 i
 		       struct ib_pd *pd);
 int peal_mr_deregister(struct ib_mr *ib);
 
+struct ib_mr *peal_mr_alloc(struct peal_table *table, struct peal_account *account,
+			    struct ib_pd *pd, enum ib_mr_type type, u32 max_pages);
+int peal_mr_begin_map(struct ib_mr *ib);
+int peal_mr_add_page(struct ib_mr *ib, u64 address);
+void peal_mr_finish_pages(struct ib_mr *ib);
+int peal_mr_add_pieces(struct ib_mr *ib, struct scatterlist *sgl, int count,
+		       unsigned int *offset);
+enum peal_reason peal_mr_fast_register(struct peal_table *table, const struct ib_pd *pd,
+				       const struct peal_bind_seg *reg);
+bool peal_mr_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 value);
+struct peal_mr *peal_mr_use(struct peal_table *table, u32 value);
+void peal_mr_end_use(struct peal_mr *mr);
+
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 			       const struct peal_sge *sge, bool write,
 			       struct peal_target *target);
@@ -71,13 +105,28 @@ struct peal_mr *peal_mr_find(struct peal_table *table, u32 value);
 bool peal_mr_add_window(struct peal_mr *mr);
 void peal_mr_drop_window(struct peal_mr *mr);
 
+void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes);
+
 /* Return: the kernel address of the byte at @offset. Limits *bytes to the contiguous bytes. */
 static inline void *peal_target_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {
 	if (unlikely(!target->mr->umem))
-		return (void *)(uintptr_t)(target->offset + offset);
+		return peal_target_kernel_at(target, offset, bytes);
 	return peal_extents_at(&target->mr->extents, target->mr->skip + target->offset + offset,
 			       bytes);
+}
+
+/* Must this use be ended? Only memory of a fast registration counts its users. */
+static inline bool peal_target_is_counted(const struct peal_target *target)
+{
+	return target->mr && target->mr->fast_reg;
+}
+
+/* The use of the memory ends. */
+static inline void peal_target_end(const struct peal_target *target)
+{
+	if (unlikely(peal_target_is_counted(target)))
+		peal_mr_end_use(target->mr);
 }
 
 static inline struct peal_mr *peal_mr(struct ib_mr *ib)

@@ -129,16 +129,9 @@ enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, 
 	return reason;
 }
 
-/**
- * peal_mw_invalidate() - execute a LOCAL_INV, or the invalidation in a SEND_INV
- *
- * Only a type 2 window can be invalidated, and only through the queue pair that bound it. A
- * region that a program registered cannot be invalidated.
- *
- * Return: PEAL_REASON_NONE or PEAL_REASON_INV_RKEY.
- */
-enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
-				    u32 rkey)
+/* Only a type 2 window can be invalidated, and only through the queue pair that bound it. */
+static enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd *pd,
+					   u32 qpn, u32 rkey)
 {
 	struct peal_mw *mw = peal_mw_find(table, rkey);
 	bool ours;
@@ -151,6 +144,24 @@ enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd
 		peal_mw_unbind(mw);
 	spin_unlock(&mw->lock);
 	return ours ? PEAL_REASON_NONE : PEAL_REASON_INV_RKEY;
+}
+
+/**
+ * peal_rkey_invalidate() - execute a LOCAL_INV, or the invalidation in a SEND_INV
+ *
+ * A kernel user's fast registration can be invalidated through any queue pair of its protection
+ * domain. A region that a program registered cannot be invalidated. Call inside the epoch, while
+ * using no memory.
+ *
+ * Return: PEAL_REASON_NONE or PEAL_REASON_INV_RKEY.
+ */
+enum peal_reason peal_rkey_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				      u32 rkey)
+{
+	peal_epoch_assert_held();
+	if (peal_mr_invalidate(table, pd, rkey))
+		return PEAL_REASON_NONE;
+	return peal_mw_invalidate(table, pd, qpn, rkey);
 }
 
 static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd, u32 qpn,
@@ -170,13 +181,29 @@ static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd
 	return reason;
 }
 
+static enum peal_reason peal_fast_reg_check(struct peal_table *table, const struct ib_pd *pd,
+					    const struct peal_wqe *wqe, int access,
+					    struct peal_target *target)
+{
+	enum peal_reason reason;
+
+	target->mr = peal_mr_use(table, wqe->rkey);
+	if (!target->mr)
+		return PEAL_REASON_RKEY_UNKNOWN;
+	target->offset = wqe->remote_addr - target->mr->key.iova;
+	reason = peal_key_allows(&target->mr->key, pd, wqe->remote_addr, wqe->length, access);
+	if (reason)
+		peal_target_end(target);
+	return reason;
+}
+
 /**
  * peal_rkey_check() - check whether a request may use its remote range
  * @pd: protection domain of the responding queue pair
  * @qpn: number of the responding queue pair
  * @wqe: the request; do not call this for a length of 0, because that needs no key
  * @access: IB_ACCESS_REMOTE_*
- * @target: set on success, valid inside the epoch
+ * @target: set on success, valid inside the epoch; peal_target_end() ends its use
  *
  * Return: PEAL_REASON_NONE or an RKEY reason.
  */
@@ -196,7 +223,7 @@ enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *p
 	}
 	mw = peal_mw_find(table, wqe->rkey);
 	if (!mw)
-		return PEAL_REASON_RKEY_UNKNOWN;
+		return peal_fast_reg_check(table, pd, wqe, access, target);
 	spin_lock(&mw->lock);
 	reason = peal_mw_check(mw, pd, qpn, wqe, access, target);
 	spin_unlock(&mw->lock);

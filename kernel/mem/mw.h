@@ -39,8 +39,8 @@ void peal_mw_destroy(struct peal_mw *mw);
 
 enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
 			      const struct peal_wqe *wqe);
-enum peal_reason peal_mw_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
-				    u32 rkey);
+enum peal_reason peal_rkey_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				      u32 rkey);
 
 enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
 				 const struct peal_wqe *wqe, int access,

@@ -25,7 +25,7 @@
 
 /* A message as the caller posts it to the requester. */
 struct peal_wr {
-	u8 opcode;		/* enum peal_opcode; also BIND_MW and LOCAL_INV */
+	u8 opcode;		/* enum peal_opcode; also local operations */
 	u8 flags;		/* PEAL_WQE_*; only SIGNALED, SOLICITED and FENCE have an effect */
 	u32 index;		/* of the WQE; only the caller uses it */
 	u32 imm_or_rkey;
@@ -34,6 +34,7 @@ struct peal_wr {
 	u64 length;		/* bytes, up to PEAL_MAX_MSG */
 	struct peal_atomic_seg atomic;
 	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
+	bool last;		/* local operation: not before all packets are acknowledged */
 };
 
 struct peal_message {
@@ -42,7 +43,7 @@ struct peal_message {
 	u8 mtu_shift;		/* of the path MTU when it was posted */
 	u32 psn;		/* of the first packet */
 	u32 packets;		/* PSNs: one for each request packet, or each READ response */
-	bool local;		/* BIND_MW, LOCAL_INV, INVALID; has no packets */
+	bool local;		/* BIND_MW, LOCAL_INV, REG_MR, INVALID; has no packets */
 	bool done;		/* local operation: executed */
 	u8 status;		/* enum ib_wc_status; if not 0, the message has failed */
 	u32 reason;		/* enum peal_reason */

@@ -243,6 +243,8 @@ static enum peal_blocked peal_requester_may_begin(const struct peal_requester *o
 {
 	if (!o->inflight.packet && f->wr.flags & PEAL_WQE_FENCE && o->rd_atomic)
 		return PEAL_BLOCKED_FENCE;
+	if (f->wr.last && o->inflight.una != o->inflight.top)
+		return PEAL_BLOCKED_LAST;
 	if (f->local)
 		return o->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
 	if (!peal_requester_reliable(o))
@@ -399,7 +401,7 @@ enum peal_blocked peal_requester_next(struct peal_requester *o, u64 now, struct 
 	if (peal_retransmit_seek(&o->retransmit, &o->inflight, &o->reorder))
 		return peal_requester_resend(o, now, out);
 	blocked = peal_requester_may_send(o);
-	if (blocked == PEAL_BLOCKED_FAILED)
+	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)
 		peal_requester_hurry(o, now);
 	if (blocked)
 		return blocked;

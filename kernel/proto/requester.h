@@ -79,6 +79,7 @@ enum peal_blocked {
 	PEAL_BLOCKED_CREDIT,	/* the peer's credits are used up (9.7.7.2) */
 	PEAL_BLOCKED_RD_ATOMIC,	/* max_rd_atomic READ pieces and atomics are in flight */
 	PEAL_BLOCKED_FENCE,	/* a fence waits for READs and atomics */
+	PEAL_BLOCKED_LAST,	/* a local operation waits for all packets in flight */
 	PEAL_BLOCKED_RNR,	/* waiting out an RNR NAK */
 	PEAL_BLOCKED_ANSWER,	/* a probe must be answered first */
 	PEAL_BLOCKED_FAILED,	/* a message failed; this one and all after it are not sent */

@@ -92,14 +92,19 @@ static void peal_qp_round_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	qp->cap = *cap;
 }
 
-/* The opcodes that a queue pair of this type must refuse: IBTA 9.2.1, table 38. */
-static u32 peal_qp_forbidden(enum ib_qp_type type)
+/*
+ * The opcodes that a queue pair of this type must refuse: IBTA 9.2.1, table 38. A program cannot
+ * register memory without the kernel.
+ */
+static u32 peal_qp_forbidden(enum ib_qp_type type, bool program)
 {
+	u32 forbidden = program ? PEAL_PROGRAM_FORBIDDEN : 0;
+
 	switch (type) {
 	case IB_QPT_RC:
-		return 0;
+		return forbidden;
 	case IB_QPT_UC:
-		return PEAL_UC_FORBIDDEN;
+		return forbidden | PEAL_UC_FORBIDDEN;
 	default:
 		return PEAL_UD_FORBIDDEN;
 	}
@@ -110,7 +115,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
 	struct peal_wqe_limits send = {
 		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
-		.forbidden = peal_qp_forbidden(qp->ib.qp_type),
+		.forbidden = peal_qp_forbidden(qp->ib.qp_type, uctx),
 		.datagram = peal_qp_is_datagram(qp),
 	};
 	struct peal_qp_layout layout;

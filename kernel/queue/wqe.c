@@ -32,6 +32,7 @@ const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 	},
 	[PEAL_OP_BIND_MW] = { .known = true, .local = true },
 	[PEAL_OP_LOCAL_INV] = { .known = true, .local = true, .invalidates = true },
+	[PEAL_OP_REG_MR] = { .known = true, .local = true },
 };
 
 /*
@@ -102,7 +103,7 @@ static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_wqe *
 	send->length = 0;
 	if (send->num_sge)
 		return PEAL_REASON_WQE_NUM_SGE;
-	if (send->opcode != PEAL_OP_BIND_MW)
+	if (send->opcode == PEAL_OP_LOCAL_INV)
 		return PEAL_REASON_NONE;
 	peal_wqe_snapshot(&send->bind, body, sizeof(send->bind));
 	return send->bind.reserved ? PEAL_REASON_WQE_RESERVED : PEAL_REASON_NONE;

@@ -70,6 +70,8 @@ struct peal_wqe_limits {
 	 1 << PEAL_OP_FETCH_ADD)
 #define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
 
+#define PEAL_PROGRAM_FORBIDDEN	(0U | 1U << PEAL_OP_REG_MR)
+
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];
 
 /* @opcode must be below PEAL_OP_COUNT. The mask keeps speculation inside the table. */

@@ -114,13 +114,15 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 	to->message = true;
 	if (peal_op(wqe->opcode)->atomic) {
 		outcome = peal_direct_atomic(qp, peer, notify, local, &remote);
-		if (outcome.what != PEAL_CARRIED)
-			return outcome;
 		bytes = outcome.bytes;
 	} else {
 		bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
 		pieces += remote.num_sge + peal_direct_copy(d, local, &remote, bytes);
 	}
+	peal_cursor_end(local);
+	peal_cursor_end(&remote);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
 	outcome.what = PEAL_PROGRESS;
 	if (d->done + bytes == wqe->length) {
 		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
@@ -201,6 +203,25 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 	return peal_table_qp(table, qp->attr.dest_qp_num);
 }
 
+/*
+ * Who uses memory of a fast registration must not wait for a lock (see mr.h). So the use of it
+ * ends before the peer's lock is taken, and begins again when the lock is held.
+ */
+static struct peal_outcome peal_direct_recheck(struct peal_direct *d, struct peal_qp *peer,
+					       struct peal_notify *notify,
+					       struct peal_cursor *local)
+{
+	enum peal_reason reason = peal_direct_local(d->base.qp, local);
+	struct peal_outcome outcome;
+
+	lockdep_assert_held(&peer->rq.lock);
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	outcome = peal_direct_meet(d, peer, notify, local);
+	peal_cursor_end(local);
+	return outcome;
+}
+
 /* Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
 static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
 {
@@ -208,14 +229,20 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_qp *peer;
 	enum peal_reason reason = peal_direct_local(d->base.qp, &local);
+	bool counted;
 
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	counted = local.counted;
+	peal_cursor_end(&local);
 	peer = peal_direct_peer(d, &reason);
 	if (unlikely(!peer))
 		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	outcome = peal_direct_meet(d, peer, notify, &local);
+	if (unlikely(counted))
+		outcome = peal_direct_recheck(d, peer, notify, &local);
+	else
+		outcome = peal_direct_meet(d, peer, notify, &local);
 	spin_unlock(&peer->rq.lock);
 	return outcome;
 }

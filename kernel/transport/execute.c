@@ -110,8 +110,8 @@ static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct 
  * peal_execute_read() - find the bytes of a READ response
  * @wqe: describes only the bytes in this response
  *
- * Return: PEAL_CARRIED with @cursor set, or PEAL_FAILED when the key has become invalid since
- * the request. On failure the queue pair has refused.
+ * Return: PEAL_CARRIED with @cursor set, whose use the caller ends, or PEAL_FAILED when the key
+ * has become invalid since the request. On failure the queue pair has refused.
  */
 struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,
 				      u32 src_qpn, struct peal_notify *notify,
@@ -198,7 +198,7 @@ static void peal_execute_establish(struct peal_qp *qp, struct peal_notify *notif
 /**
  * peal_execute_accept() - check a message, or its next chunk, and find its bytes
  * @cursor: set to the responder's side of the copy on success. The message writes
- *	there, or a READ or atomic reads there
+ *	there, or a READ or atomic reads there. The caller ends its use
  *
  * Nothing is written before everything is checked. Every chunk is checked again, because keys
  * may have become invalid since the last one.
@@ -217,8 +217,11 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	peal_execute_establish(qp, notify);
 	if (op->remote)
 		outcome = peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
-	if (outcome.what == PEAL_CARRIED && op->receives)
+	if (outcome.what == PEAL_CARRIED && op->receives) {
 		outcome = peal_execute_receive(qp, wqe, src_qpn, notify);
+		if (op->remote && unlikely(outcome.what != PEAL_CARRIED))
+			peal_cursor_end(cursor);
+	}
 	if (outcome.what == PEAL_CARRIED && op->receives && !op->remote)
 		outcome = peal_execute_buffer(qp, wqe, src_qpn, notify, cursor);
 	return outcome;
@@ -265,7 +268,7 @@ static void peal_execute_complete(struct peal_qp *qp, const struct peal_wqe *wqe
  * peal_execute_finish() - finish a message after its last byte is placed
  *
  * Invalidates the key that the message names, and completes the receive. The data are visible
- * before the CQE (release D).
+ * before the CQE (release D). The caller has ended the use of all cursors.
  *
  * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
  */
@@ -277,8 +280,8 @@ struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wq
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (op->invalidates)
-		reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
-					    wqe->imm_or_rkey);
+		reason = peal_rkey_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+					      wqe->imm_or_rkey);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
 					   reason);

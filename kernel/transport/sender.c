@@ -29,7 +29,7 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
  * A window that can be invalidated is of type 2, so only requests to this queue pair use
  * it. Such requests take rq.lock, check the key and move the bytes. Taking rq.lock here
  * makes sure that no request that has passed the check is still at work when the program is
- * told that the key is invalid.
+ * told that the key is invalid. A fast registration counts its users instead.
  */
 static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 {
@@ -37,8 +37,8 @@ static enum peal_reason peal_sender_invalidate(struct peal_qp *qp)
 
 	lockdep_assert_held(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
-	reason = peal_mw_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
-				    qp->sq.wqe.imm_or_rkey);
+	reason = peal_rkey_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+				      qp->sq.wqe.imm_or_rkey);
 	spin_unlock(&qp->rq.lock);
 	return reason;
 }
@@ -51,12 +51,14 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 	lockdep_assert_held(&qp->sq.lock);
 	if (send->opcode == PEAL_OP_BIND_MW)
 		reason = peal_mw_bind(qp->table, qp->ib.pd, qp->ib.qp_num, send);
+	else if (send->opcode == PEAL_OP_REG_MR)
+		reason = peal_mr_fast_register(qp->table, qp->ib.pd, &send->bind);
 	else
 		reason = peal_sender_invalidate(qp);
 	if (!reason)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
-	return peal_failed(send->opcode == PEAL_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
-			   IB_WC_LOC_QP_OP_ERR, reason);
+	return peal_failed(send->opcode == PEAL_OP_LOCAL_INV ? IB_WC_LOC_QP_OP_ERR :
+			   IB_WC_MW_BIND_ERR, reason);
 }
 
 /**

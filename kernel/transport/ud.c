@@ -102,6 +102,7 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 		return;
 	peal_cursor_inline(&payload, bytes, packet.payload_bytes);
 	peal_cursor_copy(&payload, local, packet.payload_bytes);
+	peal_cursor_end(local);
 	trace_peal_packet_sent(ud->base.qp->ib.qp_num, &packet, false);
 	peal_tx_send(path, skb);
 }
@@ -135,6 +136,7 @@ static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	peal_ud_transmit(ud, &address->path, &local);
+	peal_cursor_end(&local);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
@@ -300,6 +302,7 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *no
 		return PEAL_DROP_none;
 	}
 	peal_ud_scatter(&to, dg);
+	peal_cursor_end(&to);
 	peal_ud_complete(qp, notify, dg);
 	return PEAL_DROP_none;
 }

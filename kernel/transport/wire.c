@@ -101,10 +101,25 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 
+	enum peal_reason reason;
+
 	if (wqe->inline_data || op->local)
 		return PEAL_REASON_NONE;
-	return peal_cursor_local(&cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
-				 !op->sends);
+	reason = peal_cursor_local(&cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
+				   !op->sends);
+	if (likely(!reason))
+		peal_cursor_end(&cursor);
+	return reason;
+}
+
+/*
+ * An invalidation by a kernel user may end the use of memory that earlier messages send from. They
+ * need it until they are acknowledged, because their packets may have to be sent again. Programs
+ * can invalidate windows only, which no message is sent from.
+ */
+static bool peal_wire_must_wait(const struct peal_qp *qp)
+{
+	return qp->sq.wqe.opcode == PEAL_OP_LOCAL_INV && !qp->context;
 }
 
 static void peal_wire_post(struct peal_wire *w)
@@ -120,6 +135,7 @@ static void peal_wire_post(struct peal_wire *w)
 		.remote_addr = wqe->remote_addr,
 		.length = wqe->length,
 		.more = peal_sq_is_followed(&qp->sq),
+		.last = peal_wire_must_wait(qp),
 	};
 
 	if (peal_op(wqe->opcode)->atomic)
@@ -231,6 +247,7 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 		return reason;
 	peal_cursor_inline(&to, payload, bytes);
 	peal_cursor_copy(&to, &from, bytes);
+	peal_cursor_end(&from);
 	return PEAL_REASON_NONE;
 }
 
@@ -368,9 +385,11 @@ static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 
 	reason = peal_sg_lists_find(&w->sg_lists, landing->message, qp->table, qp->ib.pd, true,
 				    landing->offset, landing->bytes, &to);
-	if (likely(!reason))
-		peal_datagram_scatter(dg, &to, landing->bytes);
-	return reason;
+	if (unlikely(reason))
+		return reason;
+	peal_datagram_scatter(dg, &to, landing->bytes);
+	peal_cursor_end(&to);
+	return PEAL_REASON_NONE;
 }
 
 static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
@@ -387,6 +406,7 @@ static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
 		return reason;
 	peal_cursor_inline(&from, &landing->original, sizeof(landing->original));
 	peal_cursor_copy(&to, &from, sizeof(landing->original));
+	peal_cursor_end(&to);
 	return PEAL_REASON_NONE;
 }
 

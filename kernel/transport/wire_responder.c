@@ -177,13 +177,12 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 		return outcome;
 	if (peal_op(s->ask.opcode)->atomic)
 		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, notify, &cursor, original);
-	if (unlikely(outcome.what != PEAL_CARRIED))
-		return outcome;
-	if (request->bytes) {
+	if (request->bytes && likely(outcome.what == PEAL_CARRIED)) {
 		peal_cursor_skip(&cursor, request->offset);
 		peal_datagram_scatter(dg, &cursor, request->bytes);
 	}
-	if (request->last)
+	peal_cursor_end(&cursor);
+	if (request->last && likely(outcome.what == PEAL_CARRIED))
 		outcome = peal_execute_finish(qp, &s->ask, src_qpn, notify);
 	return outcome;
 }
@@ -370,6 +369,7 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 		return false;
 	peal_cursor_inline(&to, payload, bytes);
 	peal_cursor_copy(&to, &from, bytes);
+	peal_cursor_end(&from);
 	return true;
 }
 

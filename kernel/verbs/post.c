@@ -23,6 +23,7 @@ static const struct peal_post_op peal_post_ops[] = {
 	[IB_WR_ATOMIC_CMP_AND_SWP] = { PEAL_OP_CMP_SWAP, IB_WC_COMP_SWAP },
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = { PEAL_OP_FETCH_ADD, IB_WC_FETCH_ADD },
 	[IB_WR_LOCAL_INV] = { PEAL_OP_LOCAL_INV, IB_WC_LOCAL_INV },
+	[IB_WR_REG_MR] = { PEAL_OP_REG_MR, IB_WC_REG_MR },
 };
 
 /*
@@ -131,6 +132,15 @@ static u8 peal_post_flags(const struct peal_qp *qp, const struct ib_send_wr *wr)
 	return flags;
 }
 
+/* The region may get other pages for its next registration as soon as this one is posted. */
+static void peal_post_reg(struct peal_bind_seg *seg, const struct ib_reg_wr *reg)
+{
+	*seg = (struct peal_bind_seg){
+		.addr = reg->mr->iova, .length = reg->mr->length, .mr_lkey = reg->mr->lkey,
+		.access = reg->access, .new_rkey = reg->key,
+	};
+}
+
 /*
  * Fill in the remote address, or address handle, and the atomic segment.
  *
@@ -157,6 +167,8 @@ static void *peal_post_address(const struct peal_qp *qp, struct peal_send_wqe *w
 		wqe->remote_addr = rdma_wr(wr)->remote_addr;
 		wqe->rkey = rdma_wr(wr)->rkey;
 	}
+	if (wqe->opcode == PEAL_OP_REG_MR)
+		peal_post_reg((void *)(wqe + 1), reg_wr(wr));
 	if (peal_qp_is_datagram(qp)) {
 		wqe->ah_index = peal_ah(ud_wr(wr)->ah)->address->index;
 		wqe->ud.qpn = ud_wr(wr)->remote_qpn;

@@ -7,13 +7,14 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "base/quota.h"
+#include "mem/page_list.h"
 #include "transport/group.h"
 #include "verbs/dev.h"
 #include "verbs/query.h"
 
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
-	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B)
+	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_MEM_MGT_EXTENSIONS)
 
 /* The limits of one context, because a program can have no more than that. */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
@@ -31,6 +32,7 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
 	attr->max_cqe = PEAL_MAX_CQE;
 	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;
 	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
 	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
@@ -52,7 +54,7 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.hw_ver = PEAL_HW_VERSION,
 		.sys_image_guid = ib->node_guid,
 		.device_cap_flags = PEAL_DEVICE_CAPS,
-		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_SG_GAPS_REG,
 		.atomic_cap = IB_ATOMIC_GLOB,
 		.masked_atomic_cap = IB_ATOMIC_NONE,
 		.max_pkeys = 1,

@@ -218,6 +218,27 @@ static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 len
 				iova, access);
 }
 
+static struct ib_mr *peal_verbs_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_alloc(&dev->nic.table, &dev->nic.quota.kernel, pd, type, max_pages);
+}
+
+static int peal_verbs_map_mr_sg(struct ib_mr *ib, struct scatterlist *sg, int count,
+				unsigned int *offset)
+{
+	int ret = peal_mr_begin_map(ib);
+
+	if (ret)
+		return ret;
+	if (ib->type == IB_MR_TYPE_SG_GAPS)
+		return peal_mr_add_pieces(ib, sg, count, offset);
+	ret = ib_sg_to_pages(ib, sg, count, offset, peal_mr_add_page);
+	peal_mr_finish_pages(ib);
+	return ret;
+}
+
 static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
@@ -318,6 +339,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.uverbs_abi_ver = PEAL_ABI_VERSION,
 
 	.alloc_hw_port_stats = peal_query_alloc_stats,
+	.alloc_mr = peal_verbs_alloc_mr,
 	.alloc_mw = peal_verbs_alloc_mw,
 	.alloc_pd = peal_verbs_alloc_pd,
 	.alloc_ucontext = peal_verbs_alloc_ucontext,
@@ -342,6 +364,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.get_hw_stats = peal_query_stats,
 	.get_link_layer = peal_query_link_layer,
 	.get_port_immutable = peal_query_immutable,
+	.map_mr_sg = peal_verbs_map_mr_sg,
 	.mmap = peal_map_mmap,
 	.mmap_free = peal_map_release,
 	.modify_qp = peal_verbs_modify_qp,

@@ -37,7 +37,7 @@ constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
 	row[PEAL_OP_CMP_SWAP].send = IBV_WC_COMP_SWAP;
 	row[PEAL_OP_FETCH_ADD].send = IBV_WC_FETCH_ADD;
 	row[PEAL_OP_BIND_MW].send = IBV_WC_BIND_MW;
-	row[PEAL_OP_LOCAL_INV].send = IBV_WC_LOCAL_INV;
+	row[PEAL_OP_LOCAL_INV].send = IBV_WC_LOCAL_INV; /* a program has no REG_MR */
 	return row;
 }();
 

@@ -65,6 +65,7 @@ enum peal_opcode {
 	PEAL_OP_FETCH_ADD	= 8,
 	PEAL_OP_BIND_MW		= 9,
 	PEAL_OP_LOCAL_INV	= 10,
+	PEAL_OP_REG_MR		= 11,	/* kernel users only; a program's is refused */
 	PEAL_OP_COUNT
 };
 
@@ -111,7 +112,8 @@ struct peal_atomic_seg {
 
 /*
  * Follows the header of BIND_MW, whose num_sge is 0. The header's rkey is any key
- * of the window, because only its index counts.
+ * of the window, because only its index counts. In a REG_MR mr_lkey is any key of
+ * the region, and the rkey of the header is not used.
  */
 struct peal_bind_seg {
 	__u64 addr;
@@ -474,6 +476,10 @@ struct peal_reg_mr_req {
 	X(CQ_OVERFLOW, 60, "completion queue overflowed") \
 	X(FLUSHED, 61, "flushed: the queue pair was in error") \
 	X(DEVICE_REMOVED, 62, "flushed: the device was removed") \
+	X(REG_KEY, 63, "no region for fast registration of that key and protection domain") \
+	X(REG_STATE, 64, "region is registered already") \
+	X(REG_RANGE, 65, "registration is longer than the pages that were mapped") \
+	X(REG_ACCESS, 66, "a fast registration cannot give these rights") \
 	X(NO_ROUTE, 70, "no route, or no source address, to the destination GID") \
 	X(PATH_MTU, 71, "path MTU is larger than the link allows")
 

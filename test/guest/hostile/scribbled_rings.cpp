@@ -227,12 +227,12 @@ TEST_CASE("the layout of a queue pair's mapping")
 	CHECK(resp.sq_stride >= 32 + qp.max_inline());
 }
 
-TEST_CASE("opcodes that do not exist")
+TEST_CASE("opcodes that do not exist, or that are not for programs")
 {
 	STAGE_OR_SKIP(stage);
 
 	for (unsigned opcode = 0; opcode < 256; opcode++)
-		if (opcode == 0 || opcode >= PEAL_OP_COUNT)
+		if (opcode == 0 || opcode >= PEAL_OP_REG_MR)
 			check_refused(stage, request(static_cast<std::uint8_t>(opcode)),
 				      PEAL_REASON_WQE_OPCODE, "opcode " + std::to_string(opcode));
 	check_bystander(stage.device);

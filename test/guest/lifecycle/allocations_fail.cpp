@@ -495,8 +495,8 @@ TEST_CASE("changes of a memory region")
 
 	std::memset(small.data(), 1, small.size());
 	scatter(large);
-	check_verb(faults,
-		   {"rereg_mr", [&] { return change(large); }, [&] { must(change(small), "undo"); }});
+	check_verb(faults, {"rereg_mr", [&] { return change(large); },
+			    [&] { must(change(small), "undo"); }});
 	check_works(device);
 }
 

@@ -508,9 +508,9 @@ TEST_CASE("memory and protection domain of a region change alone and together")
 {
 	Device device;
 
-	for (int flags : {change_memory, change_pd, change_memory | change_pd,
-			  change_pd | change_access, change_memory | change_access,
-			  change_memory | change_pd | change_access}) {
+	for (int flags :
+	     {change_memory, change_pd, change_memory | change_pd, change_pd | change_access,
+	      change_memory | change_access, change_memory | change_pd | change_access}) {
 		INFO("flags " << flags);
 		Changing scene(device);
 		Pair &pair = flags & change_pd ? scene.other : scene.one;
@@ -581,7 +581,8 @@ TEST_CASE("a region with a window does not change")
 	Changing scene(device, all_access | IBV_ACCESS_MW_BIND);
 	Mw window(ibv_alloc_mw(scene.one.b.pd, IBV_MW_TYPE_2), "alloc_mw");
 	Send bind(IBV_WR_BIND_MW);
-	bind.wr.bind_mw = {window, ibv_inc_rkey(window->rkey),
+	bind.wr.bind_mw = {window,
+			   ibv_inc_rkey(window->rkey),
 			   {scene.mr, scene.first.address(), 64, IBV_ACCESS_REMOTE_READ}};
 
 	post(scene.one.b.qp, bind);

@@ -10,4 +10,9 @@ static inline unsigned long __ffs64(u64 word)
 	return (unsigned long)__builtin_ctzll(word);
 }
 
+static inline unsigned long __ffs(unsigned long word)
+{
+	return (unsigned long)__builtin_ctzl(word);
+}
+
 #endif

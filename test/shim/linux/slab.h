@@ -6,6 +6,7 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 
+#define GFP_KERNEL		0
 #define GFP_KERNEL_ACCOUNT	0
 
 extern bool shim_no_memory;

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/kernel.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 
 /* Numbers of the kernel's rdma/ib_verbs.h. They are part of the interface. */
@@ -31,6 +32,13 @@ enum ib_wc_status {
 	IB_WC_RETRY_EXC_ERR,
 	IB_WC_RNR_RETRY_EXC_ERR,
 };
+
+enum ib_mr_type {
+	IB_MR_TYPE_MEM_REG,
+	IB_MR_TYPE_SG_GAPS,
+};
+
+struct scatterlist;
 
 struct ib_pd {
 	int unused;

@@ -76,6 +76,7 @@ public:
 /* The regions that keys refer to. lkey n is region n. */
 std::deque<Region> regions;
 std::vector<std::uint32_t> looked_up;
+int users; /* of regions that count them */
 
 struct List {
 	std::vector<peal_sge> sges;
@@ -158,7 +159,18 @@ extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_p
 		return PEAL_REASON_LKEY_UNKNOWN;
 	target->mr = &regions[sge->lkey].mr();
 	target->offset = sge->addr - target->mr->key.iova;
+	users += target->mr->fast_reg != nullptr;
 	return PEAL_REASON_NONE;
+}
+
+extern "C" void peal_mr_end_use(struct peal_mr *)
+{
+	--users;
+}
+
+extern "C" void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *)
+{
+	return reinterpret_cast<void *>(static_cast<std::uintptr_t>(target->offset + offset));
 }
 
 TEST_CASE("random lists, in random chunks: every byte arrives, no other changes", "[cursor]")
@@ -267,6 +279,46 @@ TEST_CASE("the reason is that of the first bad key", "[cursor]")
 	CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 3, true) ==
 	      PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(looked_up == std::vector<std::uint32_t>{0, NOBODYS});
+}
+
+TEST_CASE("each use of a region that counts its users is ended once", "[cursor]")
+{
+	Random random("users");
+	Regions all(random, 2);
+	struct peal_fast_reg fast_reg = {};
+	struct peal_cursor cursor;
+
+	regions[1].mr().fast_reg = &fast_reg;
+	for (int round = 0; round < 1000; ++round) {
+		std::vector<peal_sge> sges(random.below(PEAL_MAX_SGE + 1));
+		int counted = 0;
+
+		for (auto &sge : sges) {
+			sge = {0, static_cast<__u32>(random.below(2)),
+			       static_cast<__u32>(random.below(2))};
+			counted += sge.length && sge.lkey == 1;
+		}
+		const auto count = static_cast<std::uint32_t>(sges.size());
+		poison(cursor);
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) ==
+			PEAL_REASON_NONE);
+		CHECK(users == counted);
+		peal_cursor_end(&cursor);
+		CHECK(users == 0);
+		peal_cursor_end(&cursor);
+		CHECK(users == 0);
+		if (sges.empty())
+			continue;
+		sges.back() = {0, 1, NOBODYS};
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) !=
+			PEAL_REASON_NONE);
+		CHECK(users == 0);
+	}
+	const struct peal_target target = {&regions[1].mr(), 0};
+	users = 1;
+	peal_cursor_target(&cursor, &target, 1);
+	peal_cursor_end(&cursor);
+	CHECK(users == 0);
 }
 
 TEST_CASE("keys of entries without bytes are not looked up", "[cursor]")

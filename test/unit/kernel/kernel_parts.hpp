@@ -22,6 +22,7 @@ extern "C" {
 #include "mem/copy.h"
 #include "mem/cursor.h"
 #include "mem/extents.h"
+#include "mem/page_list.h"
 #include "base/quota.h"
 #include "queue/rq.h"
 #include "queue/sq.h"

@@ -77,6 +77,10 @@ const std::map<std::string, int> frozen = {
 	{"CQ_OVERFLOW", 60},
 	{"FLUSHED", 61},
 	{"DEVICE_REMOVED", 62},
+	{"REG_KEY", 63},
+	{"REG_STATE", 64},
+	{"REG_RANGE", 65},
+	{"REG_ACCESS", 66},
 	{"NO_ROUTE", 70},
 	{"PATH_MTU", 71},
 };

@@ -60,7 +60,12 @@ inline bool is_atomic(unsigned opcode)
 
 inline bool is_local(unsigned opcode)
 {
-	return opcode == PEAL_OP_BIND_MW || opcode == PEAL_OP_LOCAL_INV;
+	return opcode >= PEAL_OP_BIND_MW && opcode <= PEAL_OP_REG_MR;
+}
+
+inline bool has_bind_segment(unsigned opcode)
+{
+	return opcode == PEAL_OP_BIND_MW || opcode == PEAL_OP_REG_MR;
 }
 
 inline bool may_inline(unsigned opcode)
@@ -97,7 +102,7 @@ inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
 		return false;
 	if (is_atomic(wqe.opcode))
 		return wqe.num_sge == 1 && view.atomic_sge().length == 8;
-	if (wqe.opcode == PEAL_OP_BIND_MW)
+	if (has_bind_segment(wqe.opcode))
 		return !wqe.num_sge && !view.bind().reserved;
 	if (wqe.opcode == PEAL_OP_LOCAL_INV)
 		return !wqe.num_sge;
@@ -123,7 +128,7 @@ inline bool is_consistent(const peal_wqe &send, const peal_wqe_limits &limits,
 		return false;
 	if (is_local(send.opcode) && (send.num_sge != 0 || send.length != 0))
 		return false;
-	if (send.opcode == PEAL_OP_BIND_MW && send.bind.reserved)
+	if (has_bind_segment(send.opcode) && send.bind.reserved)
 		return false;
 	return send.length == sum(send.sge, send.num_sge);
 }
@@ -160,7 +165,7 @@ inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 		wqe.num_sge = 1;
 		view.atomic_sge().length = static_cast<__u32>(8 + random.below(2));
 	}
-	if (!random.one_in(4) && wqe.opcode == PEAL_OP_BIND_MW)
+	if (!random.one_in(4) && has_bind_segment(wqe.opcode))
 		view.bind().reserved = 0;
 	for (std::uint32_t i = 0; i < std::max(caps.max_sge, 1U); ++i)
 		if (!is_atomic(wqe.opcode) && !is_local(wqe.opcode) && !random.one_in(50))

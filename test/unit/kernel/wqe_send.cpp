@@ -47,8 +47,9 @@ struct Sender {
 };
 
 const std::vector<unsigned> known = {
-	PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_SEND_INV,  PEAL_OP_WRITE,   PEAL_OP_WRITE_IMM,
-	PEAL_OP_READ, PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD, PEAL_OP_BIND_MW, PEAL_OP_LOCAL_INV,
+	PEAL_OP_SEND,	   PEAL_OP_SEND_IMM,  PEAL_OP_SEND_INV, PEAL_OP_WRITE,
+	PEAL_OP_WRITE_IMM, PEAL_OP_READ,      PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD,
+	PEAL_OP_BIND_MW,   PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR,
 };
 
 const std::vector<unsigned> with_list = {
@@ -159,7 +160,7 @@ TEST_CASE("num_sge is refused exactly if it exceeds the queue's", "[wqe]")
 
 TEST_CASE("an opcode without data refuses scatter-gather entries", "[wqe]")
 {
-	for (unsigned opcode : {PEAL_OP_BIND_MW, PEAL_OP_LOCAL_INV}) {
+	for (unsigned opcode : {PEAL_OP_BIND_MW, PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR}) {
 		for (unsigned num_sge = 1; num_sge < 256; ++num_sge) {
 			Sender sender(opcode);
 
@@ -339,7 +340,7 @@ TEST_CASE("an atomic's operands precede its entry", "[wqe]")
 TEST_CASE("a bind refuses every bit of its reserved field", "[wqe]")
 {
 	for (unsigned bit = 0; bit < 32; ++bit) {
-		Sender sender(PEAL_OP_BIND_MW);
+		Sender sender(bit % 2 ? PEAL_OP_REG_MR : PEAL_OP_BIND_MW);
 
 		sender.view.bind().reserved = 1U << bit;
 		CAPTURE(bit);
@@ -387,7 +388,8 @@ TEST_CASE("an opcode that the transport does not carry is refused", "[wqe]")
 		{0, {known.begin(), known.end()}},
 		{PEAL_UC_FORBIDDEN,
 		 {PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM, PEAL_OP_BIND_MW,
-		  PEAL_OP_LOCAL_INV}},
+		  PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR}},
+		{PEAL_PROGRAM_FORBIDDEN, {known.begin(), known.end() - 1}},
 		{PEAL_UD_FORBIDDEN, {PEAL_OP_SEND, PEAL_OP_SEND_IMM}},
 	};
 

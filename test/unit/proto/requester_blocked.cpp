@@ -176,6 +176,40 @@ TEST_CASE("FENCE: local operations too", "[blocked]")
 	CHECK(r.out.local);
 }
 
+TEST_CASE("LAST: behind all packets, which are acknowledged soon", "[blocked]")
+{
+	Requester r;
+	peal_wr last = r.wr(PEAL_OP_LOCAL_INV, 0);
+
+	last.last = true;
+	r.post_packets(2);
+	r.post(last);
+	r.post(PEAL_OP_REG_MR, 0);
+	CHECK(r.send() == range(0, 2));
+	CHECK(r.next() == PEAL_BLOCKED_LAST);
+	CHECK(r.next() == PEAL_BLOCKED_LAST);
+	r.receive(ack(0));
+	CHECK(r.next() == PEAL_BLOCKED_LAST);
+	r.receive(ack(1));
+	REQUIRE(r.next() == PEAL_BLOCKED_NONE);
+	CHECK(r.out.local);
+	REQUIRE(r.next() == PEAL_BLOCKED_NONE);
+	CHECK(r.out.local);
+}
+
+TEST_CASE("LAST: a missing acknowledgement is asked for at once", "[blocked]")
+{
+	Requester r;
+	peal_wr write = r.wr(PEAL_OP_WRITE, 1, 0), last = r.wr(PEAL_OP_LOCAL_INV, 0);
+
+	write.more = last.last = true;
+	r.post(write);
+	r.post(last);
+	CHECK(r.send() == Psns{0});
+	CHECK(r.next() == PEAL_BLOCKED_LAST);
+	CHECK(r.deadline() <= r.now);
+}
+
 TEST_CASE("RNR: nothing leaves while it lasts", "[blocked]")
 {
 	Requester r;

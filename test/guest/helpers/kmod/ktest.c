@@ -2,13 +2,15 @@
 /*
  * A kernel user of peal0, with one queue pair connected to itself and one
  * completion queue. Loading the module runs the tests. When one fails, loading
- * fails and the log says what was expected.
+ * fails and the log says what was expected. After its own tests it runs those of
+ * the other files.
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
  * inline data, a full ring, a shared receive queue, making objects without memory,
  * errors and flushes, a queue pair that is queried after its destruction.
- * Does not hold: programs, which the other guest tests cover.
+ * Does not hold: fast registration (ktest_fast_reg.c), completion queues that the
+ * core polls (ktest_polling.c), programs, which the other guest tests cover.
  */
 #include <linux/completion.h>
 #include <linux/module.h>
@@ -16,6 +18,7 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
+#include "ktest.h"
 #include "peal_kfail.h"
 
 #define KTEST_BYTES	4096
@@ -43,30 +46,26 @@ static bool ktest_wire;
 module_param_named(wire, ktest_wire, bool, 0444);
 MODULE_PARM_DESC(wire, "peal0 has its direct transport switched off");
 
-#define KTEST_CHECK(t, condition)						\
-	do {									\
-		if (!(condition)) {						\
-			pr_info("peal_ktest: line %d: expected %s\n", __LINE__, #condition); \
-			(t)->error = -EIO;					\
-			return;							\
-		}								\
-	} while (0)
-
 static struct ib_sge ktest_sge(struct ktest *t, u32 offset, u32 length)
 {
 	return (struct ib_sge){ (uintptr_t)t->buf + offset, length, t->pd->local_dma_lkey };
 }
 
-static int ktest_poll_one(struct ktest *t, struct ib_wc *wc)
+int ktest_wait(struct ib_cq *cq, struct ib_wc *wc)
 {
-	unsigned long end = jiffies + 5 * HZ;
+	unsigned long end = jiffies + 20 * HZ;
 	int n;
 
 	do {
-		n = ib_poll_cq(t->cq, 1, wc);
+		n = ib_poll_cq(cq, 1, wc);
 		cond_resched();
 	} while (!n && time_before(jiffies, end));
 	return n;
+}
+
+static int ktest_poll_one(struct ktest *t, struct ib_wc *wc)
+{
+	return ktest_wait(t->cq, wc);
 }
 
 /* A WRITE or READ between the first half of the buffer and the second. */
@@ -102,18 +101,18 @@ static void ktest_handler(struct ib_cq *cq, void *context)
 
 /* ---- setting up ---- */
 
-static int ktest_find_gid(struct ktest *t, union ib_gid *gid)
+static int ktest_find_gid(struct ib_device *dev, union ib_gid *gid)
 {
 	int i;
 
 	for (i = 0; i < 16; i++)
-		if (!rdma_query_gid(t->dev, 1, i, gid) &&
+		if (!rdma_query_gid(dev, 1, i, gid) &&
 		    ipv6_addr_v4mapped((struct in6_addr *)gid))
 			return i;
 	return -ENODEV;
 }
 
-static int ktest_to_init(struct ktest *t)
+static int ktest_to_init(struct ib_qp *qp)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT, .port_num = 1,
@@ -121,37 +120,37 @@ static int ktest_to_init(struct ktest *t)
 				   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC,
 	};
 
-	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_PORT | IB_QP_PKEY_INDEX |
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PORT | IB_QP_PKEY_INDEX |
 			    IB_QP_ACCESS_FLAGS);
 }
 
-static int ktest_to_rtr(struct ktest *t)
+static int ktest_to_rtr(struct ib_qp *qp, u32 peer)
 {
 	struct ib_qp_attr attr = {
-		.qp_state = IB_QPS_RTR, .path_mtu = IB_MTU_1024, .dest_qp_num = t->qp->qp_num,
+		.qp_state = IB_QPS_RTR, .path_mtu = IB_MTU_1024, .dest_qp_num = peer,
 		.max_dest_rd_atomic = 16, .min_rnr_timer = 1,
 	};
 	union ib_gid gid;
-	int index = ktest_find_gid(t, &gid);
+	int index = ktest_find_gid(qp->device, &gid);
 
 	if (index < 0)
 		return index;
-	attr.ah_attr.type = rdma_ah_find_type(t->dev, 1);
+	attr.ah_attr.type = rdma_ah_find_type(qp->device, 1);
 	rdma_ah_set_port_num(&attr.ah_attr, 1);
 	rdma_ah_set_grh(&attr.ah_attr, &gid, 0, index, 1, 0);
-	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
 			    IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |
 			    IB_QP_MIN_RNR_TIMER);
 }
 
-static int ktest_to_rts(struct ktest *t)
+static int ktest_to_rts(struct ib_qp *qp)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
 		.max_rd_atomic = 16,
 	};
 
-	return ib_modify_qp(t->qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
 			    IB_QP_RNR_RETRY | IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
 }
 
@@ -186,15 +185,20 @@ static int ktest_create_qp(struct ktest *t)
 	return PTR_ERR_OR_ZERO(t->qp);
 }
 
-static int ktest_connect(struct ktest *t)
+int ktest_connect_to(struct ib_qp *qp, u32 peer)
 {
-	int ret = ktest_to_init(t);
+	int ret = ktest_to_init(qp);
 
 	if (!ret)
-		ret = ktest_to_rtr(t);
+		ret = ktest_to_rtr(qp, peer);
 	if (!ret)
-		ret = ktest_to_rts(t);
+		ret = ktest_to_rts(qp);
 	return ret;
+}
+
+static int ktest_connect(struct ktest *t)
+{
+	return ktest_connect_to(t->qp, t->qp->qp_num);
 }
 
 /* ---- the tests ---- */
@@ -581,6 +585,16 @@ static int ktest_make_pd(struct ktest *t)
 	return 0;
 }
 
+static int ktest_make_mr(struct ktest *t)
+{
+	struct ib_mr *mr = ib_alloc_mr(t->pd, IB_MR_TYPE_SG_GAPS, 600);
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ib_dereg_mr(mr);
+	return 0;
+}
+
 /* Each allocation fails in turn. With @more the later ones fail, too. */
 static void ktest_starve(struct ktest *t, int (*make)(struct ktest *), bool more)
 {
@@ -603,6 +617,7 @@ static void ktest_no_memory(struct ktest *t)
 {
 	static int (*const makers[])(struct ktest *) = {
 		ktest_make_cq, ktest_make_qp, ktest_make_srq, ktest_make_pd,
+		ktest_make_mr,
 	};
 	int i;
 
@@ -701,7 +716,7 @@ static int ktest_add(struct ib_device *dev)
 		return -EOPNOTSUPP;
 	ktest.dev = dev;
 	init_completion(&ktest.reposted);
-	ktest.error = ktest_with_device(&ktest);
+	ktest.error = ktest_with_device(&ktest) ?: ktest_fast_reg(dev) ?: ktest_polling(dev);
 	return -EOPNOTSUPP;
 }
 
