@@ -15,8 +15,10 @@ void peal_cursor_end_counted(struct peal_cursor *cursor)
 }
 
 /* Look up the key of entry @i. On failure the uses of all entries are ended. */
-static enum peal_reason peal_cursor_look_up(struct peal_cursor *cursor, struct peal_table *table,
-					    const struct ib_pd *pd, u32 i, bool write)
+static __always_inline enum peal_reason peal_cursor_look_up(struct peal_cursor *cursor,
+							    struct peal_table *table,
+							    const struct ib_pd *pd, u32 i,
+							    bool write)
 {
 	enum peal_reason reason = peal_mr_local(table, pd, &cursor->sge[i], write,
 						&cursor->target[i]);

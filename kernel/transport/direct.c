@@ -48,7 +48,8 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 }
 
 /* Set @cursor to the requester's side of the copy. */
-static enum peal_reason peal_direct_local(struct peal_qp *qp, struct peal_cursor *cursor)
+static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
+							  struct peal_cursor *cursor)
 {
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 
@@ -204,25 +205,11 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 }
 
 /*
+ * Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock.
+ *
  * Who uses memory of a fast registration must not wait for a lock (see mr.h). So the use of it
  * ends before the peer's lock is taken, and begins again when the lock is held.
  */
-static struct peal_outcome peal_direct_recheck(struct peal_direct *d, struct peal_qp *peer,
-					       struct peal_notify *notify,
-					       struct peal_cursor *local)
-{
-	enum peal_reason reason = peal_direct_local(d->base.qp, local);
-	struct peal_outcome outcome;
-
-	lockdep_assert_held(&peer->rq.lock);
-	if (unlikely(reason))
-		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	outcome = peal_direct_meet(d, peer, notify, local);
-	peal_cursor_end(local);
-	return outcome;
-}
-
-/* Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock. */
 static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_outcome outcome;
@@ -239,10 +226,13 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_
 	if (unlikely(!peer))
 		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	if (unlikely(counted))
-		outcome = peal_direct_recheck(d, peer, notify, &local);
-	else
+	reason = unlikely(counted) ? peal_direct_local(d->base.qp, &local) : PEAL_REASON_NONE;
+	if (likely(!reason)) {
 		outcome = peal_direct_meet(d, peer, notify, &local);
+		peal_cursor_end(&local);
+	} else {
+		outcome = peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	}
 	spin_unlock(&peer->rq.lock);
 	return outcome;
 }
