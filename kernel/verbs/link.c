@@ -2,6 +2,7 @@
 /*
  * See link.h.
  */
+#include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
 #include <linux/mutex.h>
@@ -15,11 +16,21 @@
 #include "net/netns.h"
 #include "transport/demux.h"
 #include "verbs/dev.h"
+#include "verbs/gids.h"
 #include "verbs/link.h"
 #include "verbs/netlink.h"
 #include "verbs/verbs.h"
 
-/* RoCE needs Ethernet. A VLAN is an attribute of a GID, so a VLAN netdev gets no device. */
+/*
+ * RoCE needs Ethernet, or the loopback interface, whose packets reach this host without a MAC
+ * address. A VLAN is an attribute of a GID, so a VLAN netdev gets no device.
+ */
+static bool peal_link_fits(const struct net_device *ndev)
+{
+	return ndev->type == ARPHRD_LOOPBACK ||
+	       (ndev->type == ARPHRD_ETHER && !is_vlan_dev(ndev));
+}
+
 static int peal_link_check(struct net_device *ndev)
 {
 	struct ib_device *other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
@@ -28,9 +39,19 @@ static int peal_link_check(struct net_device *ndev)
 		ib_device_put(other);
 		return -EEXIST;
 	}
-	if (ndev->type != ARPHRD_ETHER || is_vlan_dev(ndev))
-		return -EOPNOTSUPP;
-	return 0;
+	return peal_link_fits(ndev) ? 0 : -EOPNOTSUPP;
+}
+
+/* The GUID of a device is unique, but all loopback interfaces have one MAC address: zero. */
+static void peal_link_make_guid(struct ib_device *ib, const struct net_device *ndev)
+{
+	u8 mac[ETH_ALEN];
+
+	if (is_zero_ether_addr(ndev->dev_addr))
+		eth_random_addr(mac);
+	else
+		ether_addr_copy(mac, ndev->dev_addr);
+	addrconf_addr_eui48((u8 *)&ib->node_guid, mac);
 }
 
 static void peal_link_describe(struct ib_device *ib, const struct net_device *ndev)
@@ -39,7 +60,7 @@ static void peal_link_describe(struct ib_device *ib, const struct net_device *nd
 	ib->phys_port_cnt = 1;
 	ib->num_comp_vectors = num_possible_cpus();
 	ib->dev.parent = ndev->dev.parent;
-	addrconf_addr_eui48((u8 *)&ib->node_guid, ndev->dev_addr);
+	peal_link_make_guid(ib, ndev);
 	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
 }
 
@@ -80,6 +101,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 		goto stop_engine;
 	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
 	peal_groups_init(&dev->nic.groups, &dev->nic.port);
+	peal_gids_init(dev);
 	peal_link_describe(&dev->ib, ndev);
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
 	return 0;
@@ -105,8 +127,8 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 }
 
 /*
- * The netdev may have left before the notifier could find the device. Then the notifier missed it,
- * so check once more.
+ * The netdev may have left, or got an address, before the notifiers could find the device. Then
+ * they missed it, so check once more.
  */
 static void peal_link_follow(struct net_device *ndev)
 {
@@ -118,6 +140,7 @@ static void peal_link_follow(struct net_device *ndev)
 		ib_unregister_device_queued(ib);
 	if (ib)
 		ib_device_put(ib);
+	peal_gids_refresh(ndev);
 	rtnl_unlock();
 }
 
@@ -239,17 +262,25 @@ int peal_link_init(void)
 	if (ret)
 		return ret;
 	ret = register_netdevice_notifier(&peal_link_notifier);
-	if (ret) {
-		ib_unregister_client(&peal_link_client);
-		return ret;
-	}
+	if (ret)
+		goto err_client;
+	ret = peal_gids_register();
+	if (ret)
+		goto err_netdev;
 	rdma_link_register(&peal_link_ops);
 	return 0;
+
+err_netdev:
+	unregister_netdevice_notifier(&peal_link_notifier);
+err_client:
+	ib_unregister_client(&peal_link_client);
+	return ret;
 }
 
 void peal_link_exit(void)
 {
 	rdma_link_unregister(&peal_link_ops);
+	peal_gids_unregister();
 	unregister_netdevice_notifier(&peal_link_notifier);
 	ib_unregister_driver((enum rdma_driver_id)PEAL_DRIVER_ID);
 	ib_unregister_client(&peal_link_client);

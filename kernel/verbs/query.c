@@ -2,6 +2,7 @@
 /*
  * See query.h.
  */
+#include <linux/ethtool.h>
 #include <net/addrconf.h>
 #include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
@@ -64,6 +65,21 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 	return 0;
 }
 
+/*
+ * The core would guess for a netdev that does not tell its speed, such as the loopback interface,
+ * and write that into the kernel log at each query. It fails while the netdev is being removed.
+ */
+static void peal_query_speed(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
+{
+	const struct ethtool_ops *ops = peal_dev(ib)->nic.port.ndev->ethtool_ops;
+
+	if (ops && ops->get_link_ksettings &&
+	    !ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width))
+		return;
+	attr->active_speed = IB_SPEED_SDR;
+	attr->active_width = IB_WIDTH_1X;
+}
+
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
 	struct net_device *ndev = peal_dev(ib)->nic.port.ndev;
@@ -78,11 +94,7 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->max_msg_sz = PEAL_MAX_MSG;
 	attr->max_vl_num = 1;
 	attr->ip_gids = true;
-	/* This fails while the netdev is being removed. The other attributes remain valid. */
-	if (ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width)) {
-		attr->active_speed = IB_SPEED_SDR;
-		attr->active_width = IB_WIDTH_1X;
-	}
+	peal_query_speed(ib, port, attr);
 	return 0;
 }
 

@@ -56,7 +56,6 @@ netdev=$(sed 's/.* netdev //; s/ *$//' <<<"$(rdma link show "$device/1")")
 ip link add link "$netdev" name vlan.7 type vlan id 7 || fail "cannot make a VLAN"
 refused "File exists" rdma link add peal-opt type peal netdev "$netdev"
 refused "not supported" rdma link add peal-opt type peal netdev vlan.7
-refused "not supported" rdma link add peal-opt type peal netdev lo
 ip link delete vlan.7
 
 rdma link add peal-opt type peal netdev veth1 || fail "cannot add a second device"
