@@ -19,6 +19,7 @@
 struct peal_dev {
 	struct ib_device ib;
 	struct peal_nic nic;
+	struct peal_parent *parent;	/* NULL: the netdev has a parent of its own */
 	struct work_struct rescan;	/* of gids.c; holds a reference while it is queued */
 
 	/* Guarded by peal_netlink_lock: */

@@ -19,6 +19,7 @@
 #include "verbs/gids.h"
 #include "verbs/link.h"
 #include "verbs/netlink.h"
+#include "verbs/parent.h"
 #include "verbs/verbs.h"
 
 /*
@@ -59,7 +60,6 @@ static void peal_link_describe(struct ib_device *ib, const struct net_device *nd
 	ib->node_type = RDMA_NODE_IB_CA;
 	ib->phys_port_cnt = 1;
 	ib->num_comp_vectors = num_possible_cpus();
-	ib->dev.parent = ndev->dev.parent;
 	peal_link_make_guid(ib, ndev);
 	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
 }
@@ -113,6 +113,26 @@ destroy_table:
 	return ret;
 }
 
+/* Make the device a child of what its netdev is a child of. */
+static int peal_link_set_parent(struct peal_dev *dev, struct net_device *ndev)
+{
+	struct peal_parent *parent;
+
+	dev->ib.dev.parent = ndev->dev.parent;
+	if (dev->ib.dev.parent)
+		return 0;
+	parent = peal_parent_new();
+	if (IS_ERR(parent))
+		return PTR_ERR(parent);
+	dev->parent = parent;
+	dev->ib.dev.parent = peal_parent_device(parent);
+	rtnl_lock();
+	if (!peal_netns_left(&dev->nic.port, ndev))
+		peal_parent_show(parent, ndev);
+	rtnl_unlock();
+	return 0;
+}
+
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
 	int ret = peal_netns_attach(&dev->nic.port, ndev);
@@ -120,15 +140,25 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 	if (ret)
 		return ret;
 	peal_locality_set_net(&dev->nic.locality, dev->nic.port.net);
+	ret = peal_link_set_parent(dev, ndev);
+	if (ret)
+		return ret;
 	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;
 	return ib_register_device(&dev->ib, name, NULL);
 }
 
+/* The netdev leaves. Unregistering waits for the core, which may need RTNL, so it is queued. */
+static void peal_link_leave(struct ib_device *ib)
+{
+	peal_parent_hide(peal_dev(ib)->parent);
+	ib_unregister_device_queued(ib);
+}
+
 /*
- * The netdev may have left, or got an address, before the notifiers could find the device. Then
- * they missed it, so check once more.
+ * The netdev may have left, or got another name or address, before the notifiers could find the
+ * device. Then they missed it, so check once more.
  */
 static void peal_link_follow(struct net_device *ndev)
 {
@@ -137,7 +167,9 @@ static void peal_link_follow(struct net_device *ndev)
 	rtnl_lock();
 	ib = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)PEAL_DRIVER_ID);
 	if (ib && peal_netns_left(&peal_dev(ib)->nic.port, ndev))
-		ib_unregister_device_queued(ib);
+		peal_link_leave(ib);
+	else if (ib)
+		peal_parent_show(peal_dev(ib)->parent, ndev);
 	if (ib)
 		ib_device_put(ib);
 	peal_gids_refresh(ndev);
@@ -199,7 +231,7 @@ static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
 }
 #endif
 
-/* Called under RTNL. Unregistering waits for the core, which may need RTNL, so it is queued. */
+/* Called under RTNL. */
 static int peal_link_notify(struct notifier_block *nb, unsigned long what, void *info)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(info);
@@ -210,7 +242,10 @@ static int peal_link_notify(struct notifier_block *nb, unsigned long what, void 
 		return NOTIFY_DONE;
 	switch (what) {
 	case NETDEV_UNREGISTER:
-		ib_unregister_device_queued(ib);
+		peal_link_leave(ib);
+		break;
+	case NETDEV_CHANGENAME:
+		peal_parent_show(peal_dev(ib)->parent, ndev);
 		break;
 	case NETDEV_UP:
 	case NETDEV_DOWN:

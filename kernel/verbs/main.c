@@ -10,6 +10,7 @@
 #include "net/netns.h"
 #include "verbs/link.h"
 #include "verbs/netlink.h"
+#include "verbs/parent.h"
 
 #ifdef CONFIG_PREEMPT_RT
 #error "the epoch and the engine need spinlocks that do not sleep"
@@ -28,11 +29,16 @@ static int __init peal_main_init(void)
 	ret = peal_netlink_init();
 	if (ret)
 		goto err_netns;
-	ret = peal_link_init();
+	ret = peal_parent_init();
 	if (ret)
 		goto err_netlink;
+	ret = peal_link_init();
+	if (ret)
+		goto err_parent;
 	return 0;
 
+err_parent:
+	peal_parent_exit();
 err_netlink:
 	peal_netlink_exit();
 err_netns:
@@ -46,6 +52,7 @@ err_crc:
 static void __exit peal_main_exit(void)
 {
 	peal_link_exit();
+	peal_parent_exit();
 	peal_netlink_exit();
 	peal_netns_exit();
 	rcu_barrier();	/* RCU callbacks free address handles; wait for them */

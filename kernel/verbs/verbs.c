@@ -12,6 +12,7 @@
 #include "transport/ah.h"
 #include "transport/demux.h"
 #include "verbs/dev.h"
+#include "verbs/parent.h"
 #include "verbs/post.h"
 #include "verbs/query.h"
 #include "verbs/verbs.h"
@@ -331,6 +332,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_groups_destroy(&dev->nic.groups);
 	peal_quota_end(&dev->nic.quota);
 	peal_port_end(&dev->nic.port);
+	peal_parent_free(dev->parent);
 }
 
 const struct ib_device_ops peal_verbs_ops = {
