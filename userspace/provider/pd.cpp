@@ -5,6 +5,7 @@
  */
 #include "pd.hpp"
 
+#include <cstring>
 #include <memory>
 
 #include "context.hpp"
@@ -39,12 +40,12 @@ int pd_dealloc(ibv_pd *ibpd)
 {
 	Pd *pd = &Pd::of(ibpd);
 
+	if (pd->users)
+		return EBUSY;
 	if (pd->parent) {
 		parent_domain_dealloc(pd);
 		return 0;
 	}
-	if (pd->users)
-		return EBUSY;
 	const int error = Context::of(pd->context)
 				  .device.command(IB_USER_VERBS_CMD_DEALLOC_PD,
 						  ib_uverbs_dealloc_pd{pd->handle});
@@ -73,10 +74,50 @@ int td_dealloc(ibv_td *ibtd)
 	return 0;
 }
 
-/*
- * Refuses allocators, because the rings are memory of the kernel and an allocator would be
- * ignored.
- */
+namespace {
+
+Allocators allocators_of(const ibv_parent_domain_init_attr &attr)
+{
+	Allocators allocators;
+
+	if (attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		if (!attr.alloc || !attr.free)
+			throw_errno(EINVAL);
+		allocators.alloc = attr.alloc;
+		allocators.free = attr.free;
+	}
+	if (attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		allocators.context = attr.pd_context;
+	return allocators;
+}
+
+void free_wr_ids(void *owner, std::uint64_t *memory) noexcept
+{
+	Pd *pd = static_cast<Pd *>(owner);
+
+	pd->allocators.free(pd, pd->allocators.context, memory, RESOURCE_WR_IDS);
+	--pd->users;
+}
+
+} // namespace
+
+WrIds Pd::alloc_wr_ids(std::uint32_t entries)
+{
+	const std::size_t bytes = std::size_t{entries} * sizeof(std::uint64_t);
+
+	if (!allocators.alloc || !entries)
+		return {};
+	void *memory =
+		allocators.alloc(this, allocators.context, bytes, PEAL_CACHE_LINE, RESOURCE_WR_IDS);
+	if (memory == IBV_ALLOCATOR_USE_DEFAULT)
+		return {};
+	if (!memory)
+		throw_errno(ENOMEM);
+	std::memset(memory, 0, bytes);
+	++users;
+	return WrIds(static_cast<std::uint64_t *>(memory), FreeWrIds{free_wr_ids, this});
+}
+
 ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *attr)
 {
 	constexpr auto known =
@@ -84,8 +125,6 @@ ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *a
 
 	if (!attr->pd || (attr->comp_mask & ~known))
 		throw_errno(EINVAL);
-	if (attr->comp_mask)
-		throw_errno(EOPNOTSUPP);
 	Pd &base = Pd::of(attr->pd);
 	if (base.parent)
 		throw_errno(EINVAL);
@@ -95,6 +134,7 @@ ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *a
 	pd->handle = base.handle;
 	pd->parent = &base;
 	pd->td = static_cast<Td *>(attr->td);
+	pd->allocators = allocators_of(*attr);
 	++base.users;
 	if (pd->td)
 		++pd->td->users;

@@ -9,23 +9,46 @@
  */
 #pragma once
 #include <infiniband/verbs.h>
+#include <rdma/peal-abi.h>
 
 #include <atomic>
+#include <cstdint>
+
+#include "../ring/work_ring.hpp"
 
 namespace peal {
+
+/*
+ * The functions of a program that give memory to the objects of a parent domain. peal asks them
+ * for the arrays of wr_ids, which are all that it keeps in memory of the program for a queue. The
+ * rings are memory of the kernel.
+ */
+struct Allocators {
+	decltype(ibv_parent_domain_init_attr::alloc) alloc = nullptr;
+	decltype(ibv_parent_domain_init_attr::free) free = nullptr;
+	void *context = nullptr;
+};
+
+/* What `resource_type` is in the calls of Allocators: the driver's number, and a kind. */
+constexpr std::uint64_t RESOURCE_WR_IDS = (std::uint64_t{PEAL_DRIVER_ID} << 32) + 1;
 
 struct Td : ibv_td {
 	std::atomic<unsigned> users = 0;
 };
 
 struct Pd : ibv_pd {
-	std::atomic<unsigned> users = 0; /* number of parent domains on this one */
-	Pd *parent = nullptr;		 /* for a parent domain: its real PD */
+	/* Number of parent domains on this one, or of arrays from the allocators. */
+	std::atomic<unsigned> users = 0;
+	Pd *parent = nullptr; /* for a parent domain: its real PD */
 	Td *td = nullptr;
+	Allocators allocators;
 
 	static Pd &of(ibv_pd *pd) noexcept { return *static_cast<Pd *>(pd); }
 
 	bool single_threaded() const noexcept { return td; }
+
+	/* Returns null if the program has no allocator or leaves it to peal. */
+	WrIds alloc_wr_ids(std::uint32_t entries);
 };
 
 ibv_pd *pd_alloc(ibv_context *context);

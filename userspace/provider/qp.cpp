@@ -108,8 +108,12 @@ void map_rings(Qp &qp, const peal_create_qp_resp &shape)
 	/* The kernel makes at least one slot, but a program that asked for none gets none. */
 	const std::uint32_t rq_entries = qp.cap.max_recv_wr ? shape.rq_entries : 0;
 
-	qp.sq.attach({&ctl->sq, base + shape.sq_offset, shape.sq_entries, shape.sq_stride});
-	qp.rq.attach({&ctl->rq, base + shape.rq_offset, rq_entries, shape.rq_stride});
+	Pd &pd = Pd::of(qp.qp.pd);
+
+	qp.sq.attach({&ctl->sq, base + shape.sq_offset, shape.sq_entries, shape.sq_stride},
+		     pd.alloc_wr_ids(shape.sq_entries));
+	qp.rq.attach({&ctl->rq, base + shape.rq_offset, rq_entries, shape.rq_stride},
+		     pd.alloc_wr_ids(rq_entries));
 	qp.qp_index = shape.qp_index;
 }
 

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "barrier.hpp"
 
@@ -39,10 +40,25 @@ struct RingShape {
 	std::uint32_t stride;
 };
 
+/* Frees an array of wr_ids, which comes from new[] unless its owner has a function for it. */
+struct FreeWrIds {
+	void (*free)(void *owner, std::uint64_t *memory) noexcept = nullptr;
+	void *owner = nullptr;
+
+	void operator()(std::uint64_t *memory) const noexcept
+	{
+		if (free)
+			free(owner, memory);
+		else
+			delete[] memory;
+	}
+};
+using WrIds = std::unique_ptr<std::uint64_t[], FreeWrIds>;
+
 class WorkRing {
 	/* Both sides read these for each WQE. Nothing writes them after attach(). */
 	RingShape shape_{};
-	std::unique_ptr<std::uint64_t[]> wr_id_;
+	WrIds wr_id_;
 	/*
 	 * The poster writes these. They have a cache line of their own, because the poster and
 	 * the poller may run on two CPUs.
@@ -56,10 +72,13 @@ public:
 	/* Makes a ring without entries. It has no room and completes no WQE. */
 	WorkRing() = default;
 
-	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
-	void attach(const RingShape &shape)
+	/*
+	 * Call once, before use. The memory must outlive the ring. `wr_ids` has an element for
+	 * each entry, or is null, and then the ring allocates it. Throws std::bad_alloc.
+	 */
+	void attach(const RingShape &shape, WrIds wr_ids = {})
 	{
-		wr_id_ = std::make_unique<std::uint64_t[]>(shape.entries);
+		wr_id_ = wr_ids ? std::move(wr_ids) : WrIds(new std::uint64_t[shape.entries]());
 		shape_ = shape;
 	}
 
