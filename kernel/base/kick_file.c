@@ -53,12 +53,17 @@ static const struct file_operations peal_kick_file_fops = {
 	.release = peal_kick_file_release,
 };
 
+static struct file *peal_kick_file_new_file(struct peal_kick_file *kick_file)
+{
+	return anon_inode_getfile("[peal]", &peal_kick_file_fops, kick_file, O_RDWR);
+}
+
 static int peal_kick_file_make_file(struct peal_kick_file *kick_file)
 {
 	kick_file->fd = get_unused_fd_flags(O_CLOEXEC);
 	if (kick_file->fd < 0)
 		return kick_file->fd;
-	kick_file->file = anon_inode_getfile("[peal]", &peal_kick_file_fops, kick_file, O_RDWR);
+	kick_file->file = peal_kick_file_new_file(kick_file);
 	if (!IS_ERR(kick_file->file))
 		return 0;
 	put_unused_fd(kick_file->fd);
@@ -102,6 +107,25 @@ void peal_kick_file_open(struct peal_kick_file *kick_file)
 	fd_install(kick_file->fd, kick_file->file);
 }
 EXPORT_SYMBOL_GPL(peal_kick_file_open);
+
+/**
+ * peal_kick_file_again() - make one more file for the same owner
+ *
+ * The caller makes sure that the kick file is not revoked meanwhile.
+ *
+ * Return: a file, for fd_install() or fput(), or ERR_PTR(-ENOMEM).
+ */
+struct file *peal_kick_file_again(struct peal_kick_file *kick_file)
+{
+	struct file *file;
+
+	refcount_inc(&kick_file->refs);
+	file = peal_kick_file_new_file(kick_file);
+	if (IS_ERR(file))
+		peal_kick_file_put(kick_file);
+	return file;
+}
+EXPORT_SYMBOL_GPL(peal_kick_file_again);
 
 /* Frees a kick file that was not opened. Drops the references of the file and of the owner. */
 void peal_kick_file_discard(struct peal_kick_file *kick_file)

@@ -12,6 +12,7 @@
 #ifndef PEAL_KICK_FILE_H
 #define PEAL_KICK_FILE_H
 
+struct file;
 struct peal_kick_file;
 
 struct peal_kick_file_ops {
@@ -22,6 +23,7 @@ struct peal_kick_file_ops {
 struct peal_kick_file *peal_kick_file_create(const struct peal_kick_file_ops *ops, void *owner);
 int peal_kick_file_fd(const struct peal_kick_file *kick_file);
 void peal_kick_file_open(struct peal_kick_file *kick_file);
+struct file *peal_kick_file_again(struct peal_kick_file *kick_file);
 void peal_kick_file_discard(struct peal_kick_file *kick_file);
 void peal_kick_file_revoke(struct peal_kick_file *kick_file);
 

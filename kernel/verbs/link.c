@@ -58,6 +58,7 @@ static void peal_link_make_guid(struct ib_device *ib, const struct net_device *n
 static void peal_link_describe(struct ib_device *ib, const struct net_device *ndev)
 {
 	ib->node_type = RDMA_NODE_IB_CA;
+	ib->driver_def = peal_verbs_attributes;
 	ib->phys_port_cnt = 1;
 	ib->num_comp_vectors = num_possible_cpus();
 	peal_link_make_guid(ib, ndev);

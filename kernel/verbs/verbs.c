@@ -2,8 +2,12 @@
 /*
  * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c.
  */
+#include <linux/file.h>
 #include <linux/module.h>
 #include <rdma/uverbs_ioctl.h>
+
+#define UVERBS_MODULE_NAME peal
+#include <rdma/uverbs_named_ioctl.h>
 
 #include "base/compat.h"
 #include "engine/lifecycle.h"
@@ -120,6 +124,49 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 	peal_kick_file_open(ctx->kick_file);
 	return 0;
 }
+
+/*
+ * A program imports the context: it has got the descriptor of the uverbs file from another one.
+ * It maps the same doorbell page, and gets a descriptor of its own for the kick file.
+ */
+static int peal_verbs_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attrs)
+{
+	struct peal_context *ctx = peal_ucontext(ib)->ctx;
+	int fd = get_unused_fd_flags(O_CLOEXEC), ret;
+	struct peal_alloc_ucontext_resp resp;
+	struct file *file;
+
+	if (fd < 0)
+		return fd;
+	file = peal_kick_file_again(ctx->kick_file);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	peal_context_describe(ctx, &resp);
+	resp.kick_fd = fd;
+	ret = uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_QUERY_CONTEXT_RESP, &resp,
+					    sizeof(resp));
+	if (ret) {
+		put_unused_fd(fd);
+		fput(file);
+		return ret;
+	}
+	fd_install(fd, file);
+	return 0;
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(peal_verbs_query_context, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_CONTEXT_RESP,
+						 UVERBS_ATTR_STRUCT(struct peal_alloc_ucontext_resp,
+								    reserved),
+						 UA_MANDATORY));
+
+const struct uapi_definition peal_verbs_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
+	{}
+};
 
 static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 {
@@ -381,6 +428,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.query_port = peal_query_port,
 	.query_qp = peal_verbs_query_qp,
 	.query_srq = peal_verbs_query_srq,
+	.query_ucontext = peal_verbs_query_ucontext,
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 	.rereg_user_mr = peal_verbs_rereg_user_mr,

@@ -10,12 +10,14 @@
 #define PEAL_VERBS_H
 
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 struct peal_account;
 struct peal_context;
 struct peal_dev;
 
 extern const struct ib_device_ops peal_verbs_ops;
+extern const struct uapi_definition peal_verbs_attributes[];
 
 int peal_verbs_check_request(struct ib_udata *udata);
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);

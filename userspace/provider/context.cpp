@@ -61,6 +61,26 @@ Context *Context::open(uverbs::Device device, std::uint32_t &comp_vectors,
 		uverbs::attr_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uverbs::out(core_support)),
 		uverbs::attr_in(UVERBS_ATTR_UHW_IN, uverbs::in(request)),
 		uverbs::attr_out(UVERBS_ATTR_UHW_OUT, uverbs::out(response))));
+	return make(device, response);
+}
+
+Context *Context::import(uverbs::Device device, std::uint32_t &comp_vectors,
+			 std::uint64_t &core_support)
+{
+	peal_alloc_ucontext_resp response{};
+
+	response.kick_fd = -1;
+	check(device.method(
+		UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
+		uverbs::attr_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS,
+				 uverbs::out(comp_vectors)),
+		uverbs::attr_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, uverbs::out(core_support)),
+		uverbs::attr_out(PEAL_ATTR_QUERY_CONTEXT_RESP, uverbs::out(response))));
+	return make(device, response);
+}
+
+Context *Context::make(uverbs::Device device, const peal_alloc_ucontext_resp &response)
+{
 	UniqueFd kick(response.kick_fd);
 	if (kick.get() < 0 || response.comp_mask || response.doorbell_bytes < sizeof(peal_doorbell))
 		throw_errno(EPROTO);
@@ -78,7 +98,9 @@ Context &Context::of(ibv_context *context) noexcept
 
 namespace {
 
-verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
+using Opener = decltype(&Context::open);
+
+verbs_context *context_make(ibv_device *device, int cmd_fd, Opener opener)
 {
 	/* This call owns cmd_fd from now on, even if it fails. */
 	auto *memory = static_cast<ContextMemory *>(_verbs_init_and_alloc_context(
@@ -94,8 +116,7 @@ verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
 
 	std::uint32_t comp_vectors = 0;
 	std::uint64_t core_support = 0;
-	memory->cpp =
-		Context::open(uverbs::Device(cmd_fd, PEAL_DRIVER_ID), comp_vectors, core_support);
+	memory->cpp = opener(uverbs::Device(cmd_fd, PEAL_DRIVER_ID), comp_vectors, core_support);
 	memory->verbs.context.num_comp_vectors = static_cast<int>(comp_vectors);
 	/* Use an atomic store, because another thread may open the device at the same time. */
 	std::atomic_ref(reinterpret_cast<verbs_device *>(device)->core_support)
@@ -107,9 +128,14 @@ verbs_context *context_open(ibv_device *device, int cmd_fd, void *)
 
 } // namespace
 
-verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *private_data) noexcept
+verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *) noexcept
 {
-	return Entry<&context_open>::call(device, cmd_fd, private_data);
+	return Entry<&context_make>::call(device, cmd_fd, &Context::open);
+}
+
+verbs_context *context_import(ibv_device *device, int cmd_fd) noexcept
+{
+	return Entry<&context_make>::call(device, cmd_fd, &Context::import);
 }
 
 void context_free(ibv_context *context) noexcept

@@ -33,8 +33,12 @@ struct Context {
 	/* Throws if the device was removed or the kernel refuses. */
 	static Context *open(uverbs::Device device, std::uint32_t &comp_vectors,
 			     std::uint64_t &core_support);
+	/* The same for a context that the kernel has already. Another process may use it, too. */
+	static Context *import(uverbs::Device device, std::uint32_t &comp_vectors,
+			       std::uint64_t &core_support);
 
 private:
+	static Context *make(uverbs::Device device, const peal_alloc_ucontext_resp &response);
 	Context(uverbs::Device opened, UniqueFd kick, Mapping page);
 };
 
@@ -51,6 +55,7 @@ inline bool object_is_gone(int error) noexcept
 
 /* Ops of verbs_device_ops and verbs_context_ops. */
 verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *private_data) noexcept;
+verbs_context *context_import(ibv_device *device, int cmd_fd) noexcept;
 void context_free(ibv_context *context) noexcept;
 
 } // namespace peal

@@ -55,6 +55,8 @@ const verbs_context_ops context_ops = {
 	.destroy_srq = entry<&srq_destroy>,
 	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
+	.import_mr = entry<&mr_import>,
+	.import_pd = entry<&pd_import>,
 	.modify_qp = entry<&qp_modify>,
 	.modify_srq = entry<&srq_modify>,
 	.poll_cq = cq_poll,
@@ -68,6 +70,8 @@ const verbs_context_ops context_ops = {
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
 	.rereg_mr = entry<&mr_reregister>,
+	.unimport_mr = mr_unimport,
+	.unimport_pd = pd_unimport,
 };
 
 namespace {
@@ -98,7 +102,7 @@ const verbs_device_ops device_ops = {
 	.static_providers = nullptr,
 	.match_device = nullptr,
 	.alloc_context = context_alloc,
-	.import_context = nullptr,
+	.import_context = context_import,
 	.alloc_device = device_alloc,
 	.uninit_device = device_free,
 };

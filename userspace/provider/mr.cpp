@@ -64,6 +64,33 @@ int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t l
 	return 0;
 }
 
+ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle)
+{
+	auto mr = std::make_unique<verbs_mr>();
+	std::uint64_t length = 0;
+
+	check(Context::of(pd->context)
+		      .device.method(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR,
+				     uverbs::attr_handle(UVERBS_ATTR_QUERY_MR_HANDLE, handle),
+				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY,
+						      uverbs::out(mr->mr.lkey)),
+				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY,
+						      uverbs::out(mr->mr.rkey)),
+				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH,
+						      uverbs::out(length))));
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.handle = handle;
+	mr->mr.length = length;
+	mr->mr_type = PABI_MR_IMPORTED;
+	return &mr.release()->mr;
+}
+
+void mr_unimport(ibv_mr *mr) noexcept
+{
+	delete reinterpret_cast<verbs_mr *>(mr);
+}
+
 int mr_deregister(verbs_mr *mr)
 {
 	const int error = Context::of(mr->mr.context)

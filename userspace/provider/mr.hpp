@@ -18,5 +18,8 @@ namespace peal {
 ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access);
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access);
 int mr_deregister(verbs_mr *mr);
+/* A region that the kernel has already, perhaps of another process. */
+ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle);
+void mr_unimport(ibv_mr *mr) noexcept;
 
 } // namespace peal

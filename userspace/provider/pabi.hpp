@@ -99,9 +99,12 @@ struct verbs_cq {
 	};
 };
 
+/* Values of verbs_mr.mr_type. The library undoes the fork protection of plain ones only. */
+enum pabi_mr_type { PABI_MR_PLAIN = 0, PABI_MR_IMPORTED = 2 };
+
 struct verbs_mr {
 	ibv_mr mr;
-	int mr_type; /* 0: plain */
+	int mr_type; /* enum pabi_mr_type */
 	int access;
 };
 
@@ -178,7 +181,9 @@ struct verbs_context_ops {
 	pabi_unused_op free_buf{};
 #endif
 	pabi_op<void(ibv_context *)> free_context{};
-	pabi_unused_op free_dm{}, get_srq_num{}, import_dm{}, import_mr{}, import_pd{};
+	pabi_unused_op free_dm{}, get_srq_num{}, import_dm{};
+	pabi_op<ibv_mr *(ibv_pd *, std::uint32_t handle)> import_mr{};
+	pabi_op<ibv_pd *(ibv_context *, std::uint32_t handle)> import_pd{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op inc_comp_cntr{}, inc_err_comp_cntr{};
 #endif
@@ -227,7 +232,9 @@ struct verbs_context_ops {
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op set_err_comp_cntr{};
 #endif
-	pabi_unused_op unimport_dm{}, unimport_mr{}, unimport_pd{};
+	pabi_unused_op unimport_dm{};
+	pabi_op<void(ibv_mr *)> unimport_mr{};
+	pabi_op<void(ibv_pd *)> unimport_pd{};
 };
 /* clang-format on */
 

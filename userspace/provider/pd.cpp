@@ -24,6 +24,20 @@ ibv_pd *pd_alloc(ibv_context *context)
 	return pd.release();
 }
 
+ibv_pd *pd_import(ibv_context *context, std::uint32_t handle)
+{
+	auto pd = std::make_unique<Pd>();
+
+	pd->context = context;
+	pd->handle = handle;
+	return pd.release();
+}
+
+void pd_unimport(ibv_pd *pd) noexcept
+{
+	delete &Pd::of(pd);
+}
+
 namespace {
 
 void parent_domain_dealloc(Pd *pd) noexcept

@@ -53,6 +53,9 @@ struct Pd : ibv_pd {
 
 ibv_pd *pd_alloc(ibv_context *context);
 int pd_dealloc(ibv_pd *pd);
+/* A domain that the kernel has already. A wrong handle shows when the domain is used. */
+ibv_pd *pd_import(ibv_context *context, std::uint32_t handle);
+void pd_unimport(ibv_pd *pd) noexcept;
 ibv_td *td_alloc(ibv_context *context, ibv_td_init_attr *attr);
 int td_dealloc(ibv_td *td);
 ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *attr);

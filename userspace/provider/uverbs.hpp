@@ -62,6 +62,17 @@ inline ib_uverbs_attr attr_value(std::uint16_t id, std::uint64_t value) noexcept
 	return attr_in(id, in(value));
 }
 
+/* The handle of an object. */
+inline ib_uverbs_attr attr_handle(std::uint16_t id, std::uint32_t handle) noexcept
+{
+	ib_uverbs_attr attr{};
+
+	attr.attr_id = id;
+	attr.flags = UVERBS_ATTR_F_MANDATORY;
+	attr.data_s64 = handle;
+	return attr;
+}
+
 inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
 {
 	ib_uverbs_attr attr{};

@@ -354,6 +354,13 @@ struct peal_alloc_ucontext_resp {
 	__u32 reserved;
 };
 
+/*
+ * A driver's attribute of UVERBS_METHOD_QUERY_CONTEXT: a struct peal_alloc_ucontext_resp for a
+ * program that imports the context. kick_fd is a new descriptor for the caller. The value
+ * is 1 << UVERBS_ID_NS_SHIFT, the first one of a driver.
+ */
+#define PEAL_ATTR_QUERY_CONTEXT_RESP	0x1000
+
 struct peal_create_cq_req {
 	__u32 comp_mask;
 	__u32 reserved;
