@@ -2,6 +2,7 @@
 /*
  * See cq.h.
  */
+#include <linux/ktime.h>
 #include <linux/log2.h>
 
 #include "base/epoch.h"
@@ -12,11 +13,12 @@
  * @account: the context's account, or the kernel's
  * @uctx: the program's context, or NULL for a kernel user's queue
  * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
+ * @clocks: PEAL_CQ_*, the times that each CQE gets
  *
  * Return: 0, -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
-		 u32 entries)
+		 u32 entries, u32 clocks)
 {
 	u32 size = roundup_pow_of_two(entries);
 	int ret = peal_quota_take(account, PEAL_QUOTA_CQ);
@@ -31,6 +33,7 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 		return PTR_ERR(cq->map);
 	}
 	cq->account = account;
+	cq->clocks = clocks;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	base = peal_map_address(cq->map);
@@ -61,6 +64,21 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 	};
 }
 
+/*
+ * Under cq.lock, so that the times of one queue's CQEs never go back, as far as the clock does not.
+ */
+static void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	struct peal_cqe stamped = *cqe;
+
+	lockdep_assert_held(&cq->lock);
+	if (cq->clocks & PEAL_CQ_CLOCK)
+		stamped.clock_ns = ktime_get_raw_ns();
+	if (cq->clocks & PEAL_CQ_WALL_CLOCK)
+		stamped.wall_ns = ktime_get_real_ns();
+	peal_cq_ring_push(&cq->ring, &stamped);
+}
+
 /**
  * peal_cq_push() - add one CQE
  *
@@ -77,7 +95,10 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 	cq->overflowed |= peal_cq_ring_full(&cq->ring);
 	pushed = !cq->overflowed;
 	if (likely(pushed)) {
-		peal_cq_ring_push(&cq->ring, cqe);
+		if (unlikely(cq->clocks))
+			peal_cq_push_stamped(cq, cqe);
+		else
+			peal_cq_ring_push(&cq->ring, cqe);
 		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
 	}
 	spin_unlock(&cq->lock);

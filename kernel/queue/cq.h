@@ -29,6 +29,7 @@ struct peal_cq {
 	bool overflowed;		/* a CQE was lost; no further CQE is accepted */
 	bool overflow_reported;
 
+	u32 clocks;			/* PEAL_CQ_*: the times that a CQE gets */
 	struct peal_map *map;
 	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* for kernel consumers */
@@ -45,7 +46,7 @@ static inline struct peal_cq *peal_cq(struct ib_cq *ib)
 }
 
 int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
-		 u32 entries);
+		 u32 entries, u32 clocks);
 void peal_cq_destroy(struct peal_cq *cq);
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
 

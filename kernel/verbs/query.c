@@ -13,6 +13,9 @@
 #include "verbs/dev.h"
 #include "verbs/query.h"
 
+/* The device's clock counts nanoseconds. */
+#define PEAL_CLOCK_KHZ	1000000
+
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_MEM_MGT_EXTENSIONS)
@@ -59,6 +62,8 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.atomic_cap = IB_ATOMIC_GLOB,
 		.masked_atomic_cap = IB_ATOMIC_NONE,
 		.max_pkeys = 1,
+		.timestamp_mask = U64_MAX,
+		.hca_core_clock = PEAL_CLOCK_KHZ,
 		.local_ca_ack_delay = 0,
 	};
 	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->nic.options));

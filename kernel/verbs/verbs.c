@@ -21,32 +21,43 @@
 #include "verbs/query.h"
 #include "verbs/verbs.h"
 
-/* All requests begin with these fields. No request has a field yet that may be nonzero. */
+/* All requests consist of these fields. */
 struct peal_request {
 	u32 comp_mask;
-	u32 reserved;
+	u32 flags;	/* the clocks of a completion queue; reserved in other requests */
 };
 
+/*
+ * Read the driver data of a create call. They may be absent, or longer than this version knows. The
+ * unknown part must be zero.
+ */
+static int peal_verbs_read_request(struct ib_udata *udata, struct peal_request *req)
+{
+	size_t known = min(udata->inlen, sizeof(*req));
+	int ret;
+
+	*req = (struct peal_request){ };
+	ret = ib_copy_from_udata(req, udata, known);
+	if (ret)
+		return ret;
+	if (req->comp_mask)
+		return -EINVAL;
+	if (udata->inlen > known && !ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return -EINVAL;
+	return 0;
+}
+
 /**
- * peal_verbs_check_request() - check the driver data of a create call
- *
- * The data may be absent, or longer than this version knows. The unknown part must be zero.
+ * peal_verbs_check_request() - check the driver data of a create call that has no flags
  *
  * Return: 0, -EINVAL or -EFAULT.
  */
 int peal_verbs_check_request(struct ib_udata *udata)
 {
-	struct peal_request req = {};
-	size_t known = min(udata->inlen, sizeof(req));
-	int ret = ib_copy_from_udata(&req, udata, known);
+	struct peal_request req;
+	int ret = peal_verbs_read_request(udata, &req);
 
-	if (ret)
-		return ret;
-	if (req.comp_mask || req.reserved)
-		return -EINVAL;
-	if (udata->inlen > known && !ib_is_udata_cleared(udata, known, udata->inlen - known))
-		return -EINVAL;
-	return 0;
+	return ret ?: req.flags ? -EINVAL : 0;
 }
 
 /* The response is cut to what the program has room for, because an older one knows less. */
@@ -217,16 +228,19 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 	struct peal_cq *cq = peal_cq(ib);
 	struct peal_context *ctx = peal_verbs_context(udata);
 	struct peal_create_cq_resp resp;
-	int ret = udata ? peal_verbs_check_request(udata) : 0;
+	struct peal_request req = {};
+	int ret = udata ? peal_verbs_read_request(udata, &req) : 0;
 
 	if (ret)
 		return ret;
+	if (req.flags & ~PEAL_CQ_CLOCKS)
+		return -EINVAL;
 	if (attr->flags)
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
 		return -EINVAL;
 	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
-			   ctx ? ctx->ib : NULL, attr->cqe);
+			   ctx ? ctx->ib : NULL, attr->cqe, req.flags);
 	if (ret || !udata)
 		return ret;
 	peal_cq_describe(cq, &resp);

@@ -42,7 +42,7 @@ Cq::Cq(Context &owner, bool single_threaded) noexcept
 std::unique_ptr<Cq> Cq::create(Context &context, const CqRequest &request)
 {
 	auto cq = std::make_unique<Cq>(context, request.single_threaded);
-	const peal_create_cq_req driver_request{};
+	const peal_create_cq_req driver_request{0, request.clocks};
 	ib_uverbs_create_cq_resp response{};
 	peal_create_cq_resp shape{};
 

@@ -25,6 +25,7 @@ struct CqRequest {
 	std::uint32_t comp_vector;
 	ibv_comp_channel *channel;
 	bool single_threaded;
+	std::uint32_t clocks = 0; /* PEAL_CQ_*: the times that each completion has */
 };
 
 struct Cq : verbs_cq {

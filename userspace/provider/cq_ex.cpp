@@ -76,6 +76,13 @@ std::uint32_t read_field(ibv_cq_ex *cq) noexcept
 	return current(cq).*Field;
 }
 
+/* As above, for the times of the completion. */
+template <auto Field>
+std::uint64_t read_time(ibv_cq_ex *cq) noexcept
+{
+	return current(cq).*Field;
+}
+
 /* For LIDs and service levels, which RoCE does not have. */
 template <class T>
 T read_zero(ibv_cq_ex *) noexcept
@@ -105,6 +112,24 @@ void set_readers(ibv_cq_ex &cq, std::uint64_t wc_flags) noexcept
 		cq.read_sl = read_zero<std::uint8_t>;
 	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
 		cq.read_dlid_path_bits = read_zero<std::uint8_t>;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		cq.read_completion_ts = read_time<&peal_cqe::clock_ns>;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		cq.read_completion_wallclock_ns = read_time<&peal_cqe::wall_ns>;
+}
+
+constexpr std::uint64_t TIME_FLAGS =
+	IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+std::uint32_t clocks_of(std::uint64_t wc_flags) noexcept
+{
+	std::uint32_t clocks = 0;
+
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		clocks |= PEAL_CQ_CLOCK;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		clocks |= PEAL_CQ_WALL_CLOCK;
+	return clocks;
 }
 
 /*
@@ -123,7 +148,7 @@ bool check_attr(const ibv_cq_init_attr_ex &attr)
 
 	if ((attr.comp_mask & ~known_masks) || (flags & ~known_flags))
 		throw_errno(EINVAL);
-	if ((attr.wc_flags & ~std::uint64_t{IBV_WC_STANDARD_FLAGS}) ||
+	if ((attr.wc_flags & ~(std::uint64_t{IBV_WC_STANDARD_FLAGS} | TIME_FLAGS)) ||
 	    (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		throw_errno(EOPNOTSUPP);
 	if (domain && !static_cast<const Pd *>(domain)->parent)
@@ -137,7 +162,8 @@ bool check_attr(const ibv_cq_init_attr_ex &attr)
 ibv_cq_ex *cq_ex_create(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
 	const bool single_threaded = check_attr(*attr);
-	const CqRequest request{attr->cqe, attr->comp_vector, attr->channel, single_threaded};
+	const CqRequest request{attr->cqe, attr->comp_vector, attr->channel, single_threaded,
+				clocks_of(attr->wc_flags)};
 	Cq *cq = Cq::create(Context::of(context), request).release();
 
 	set_readers(cq->cq_ex, attr->wc_flags);

@@ -6,8 +6,10 @@
 #include "device.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "context.hpp"
 
@@ -151,6 +153,21 @@ int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
 	fill_extended(response, all);
 	std::memset(static_cast<void *>(attr), 0, attr_size);
 	std::memcpy(static_cast<void *>(attr), &all, std::min(attr_size, sizeof(all)));
+	return 0;
+}
+
+/* As with other devices, tv_nsec has the whole count of the clock's ticks, which are nanoseconds.
+ */
+int rt_values_query(ibv_context *, ibv_values_ex *values) noexcept
+{
+	timespec now{};
+
+	if (values->comp_mask & ~std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK})
+		return EINVAL;
+	if (clock_gettime(CLOCK_MONOTONIC_RAW, &now))
+		return errno;
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = now.tv_sec * 1000000000L + now.tv_nsec;
 	return 0;
 }
 

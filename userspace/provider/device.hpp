@@ -15,6 +15,8 @@ namespace peal {
 
 int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
 		 ibv_device_attr_ex *attr, std::size_t attr_size);
+/* The clock of IBV_WC_EX_WITH_COMPLETION_TIMESTAMP. */
+int rt_values_query(ibv_context *context, ibv_values_ex *values) noexcept;
 int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr);
 
 } // namespace peal

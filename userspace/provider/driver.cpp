@@ -66,6 +66,7 @@ const verbs_context_ops context_ops = {
 	.query_device_ex = entry<&device_query>,
 	.query_port = entry<&port_query>,
 	.query_qp = entry<&qp_query>,
+	.query_rt_values = rt_values_query,
 	.query_srq = entry<&srq_query>,
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,

@@ -208,7 +208,8 @@ struct verbs_context_ops {
 	pabi_unused_op query_port_speed{};
 #endif
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *)> query_qp{};
-	pabi_unused_op query_qp_data_in_order{}, query_rt_values{};
+	pabi_unused_op query_qp_data_in_order{};
+	pabi_op<int(ibv_context *, ibv_values_ex *)> query_rt_values{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *)> query_srq{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op read_comp_cntr{};

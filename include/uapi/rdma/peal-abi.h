@@ -241,8 +241,11 @@ struct peal_cqe {
 	__u8  reserved0;
 	__u16 vlan_id;		/* with PEAL_CQE_VLAN, otherwise 0 */
 	__u16 reserved1;
-	__u32 reserved2[6];
-	__u8  reserved3[3];
+	__u32 reserved2;
+	__u64 clock_ns;		/* with PEAL_CQ_CLOCK: CLOCK_MONOTONIC_RAW; otherwise 0 */
+	__u64 wall_ns;		/* with PEAL_CQ_WALL_CLOCK: CLOCK_REALTIME; otherwise 0 */
+	__u32 reserved3;
+	__u8  reserved4[3];
 	__u8  flags;		/* PEAL_CQE_*; written last, because it has the phase */
 };
 
@@ -361,9 +364,14 @@ struct peal_alloc_ucontext_resp {
  */
 #define PEAL_ATTR_QUERY_CONTEXT_RESP	0x1000
 
+/* Bits of peal_create_cq_req.clocks: the times that each CQE has. */
+#define PEAL_CQ_CLOCK		0x1	/* peal_cqe.clock_ns */
+#define PEAL_CQ_WALL_CLOCK	0x2	/* peal_cqe.wall_ns */
+#define PEAL_CQ_CLOCKS		0x3
+
 struct peal_create_cq_req {
 	__u32 comp_mask;
-	__u32 reserved;
+	__u32 clocks;		/* PEAL_CQ_* */
 };
 
 struct peal_create_cq_resp {
@@ -527,6 +535,7 @@ PEAL_ABI_ASSERT_(offsetof(struct peal_ring_ctl, flags) == 2 * PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_qp_ctl) == 6 * PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_cqe) == 64);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, kind) == 28);
+PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, clock_ns) == 40);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cqe, flags) == 63);
 PEAL_ABI_ASSERT_(sizeof(struct peal_cq_ctl) == PEAL_CQ_RING_OFFSET);
 PEAL_ABI_ASSERT_(offsetof(struct peal_cq_ctl, arm) == PEAL_CACHE_LINE);
