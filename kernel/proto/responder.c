@@ -24,14 +24,6 @@
  */
 #define ACK_AT_LEAST_EVERY	32
 
-/*
- * UC: a packet at most this far behind the expected PSN is late or a duplicate, and is dropped.
- * The specification would accept it as new if it begins a message (9.8). 1024 packets are about
- * a millisecond at 10 Gb/s, as far as networks reorder. The limit is no higher, because a forged
- * packet can put the peer's true packets behind the expected PSN, and up to so many are lost.
- */
-#define UC_LATE_PACKETS		1024
-
 /* ---- requests ---- */
 
 /* Fill in what the packet itself says. For the first packet of a message that is everything. */
@@ -553,7 +545,7 @@ static void peal_responder_receive_uc(struct peal_responder *in, const struct pe
 {
 	s32 distance = peal_psn_distance(in->psn, packet->psn);
 
-	if (distance < 0 && distance >= -UC_LATE_PACKETS) {
+	if (peal_responder_is_late_uc(in->psn, packet->psn)) {
 		request->duplicate = true;
 		peal_responder_drop(request, PEAL_DROP_sequence);
 		return;

@@ -32,6 +32,7 @@
 #include <rdma/peal-abi.h>
 
 #include "proto/packet.h"
+#include "proto/psn.h"
 #include "proto/reorder.h"
 
 struct peal_responder_config {
@@ -147,6 +148,21 @@ struct peal_reply {
 };
 
 /* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
+/*
+ * UC: a packet at most this far behind the expected PSN is late or a duplicate, and is dropped.
+ * The specification would accept it as new if it begins a message (9.8). 1024 packets are about
+ * a millisecond at 10 Gb/s, as far as networks reorder. The limit is no higher, because a forged
+ * packet can put the peer's true packets behind the expected PSN, and up to so many are lost.
+ */
+#define PEAL_UC_LATE_PACKETS	1024
+
+static inline bool peal_responder_is_late_uc(u32 expected, u32 psn)
+{
+	s32 distance = peal_psn_distance(expected, psn);
+
+	return distance < 0 && distance >= -PEAL_UC_LATE_PACKETS;
+}
+
 void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries);
 /* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
 void peal_responder_reset(struct peal_responder *in);

@@ -141,14 +141,24 @@ static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
 	return qp->direct ?: qp->wire;
 }
 
+/*
+ * A program is asked for kicks where a sender in this kernel waits for its receives. Packets do not
+ * wait, and neither do messages without a connection that is reliable.
+ */
+static void peal_qp_set_receiver(struct peal_qp *qp, struct peal_transport *receiver)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	qp->receiver = receiver;
+	peal_rq_set_patient(&qp->rq, receiver->ops->packets || qp->ib.qp_type != IB_QPT_RC);
+}
+
 /* The caller holds both locks. */
 static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 {
 	peal_qp_assert_both_held(qp);
 	WRITE_ONCE(qp->transport, transport);
 	qp->sender = transport;
-	qp->receiver = transport;
-	peal_rq_set_patient(&qp->rq, transport->ops->packets);
+	peal_qp_set_receiver(qp, transport);
 }
 
 /*
@@ -267,8 +277,7 @@ void peal_qp_change_receiver(struct peal_qp *qp, struct peal_transport *to)
 	if (qp->receiver == to)
 		return;
 	to->ops->start_recv(to, qp->receiver->ops->recv_psn(qp->receiver));
-	qp->receiver = to;
-	peal_rq_set_patient(&qp->rq, to->ops->packets);
+	peal_qp_set_receiver(qp, to);
 }
 
 static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)

@@ -10,6 +10,7 @@
 #include "base/compat.h"
 #include "base/trace.h"
 #include "proto/psn.h"
+#include "proto/responder.h"
 #include "transport/direct.h"
 #include "transport/execute.h"
 #include "transport/sender.h"
@@ -90,6 +91,18 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	return outcome;
 }
 
+/*
+ * May this message, or its next chunk, have the PSN that it has? After a lost message the PSNs of
+ * an unreliable connection differ, so the beginning of a message may have another one.
+ */
+static bool peal_direct_psn_fits(const struct peal_direct *d, const struct peal_direct *to)
+{
+	if (likely(to->at.psn == d->psn))
+		return true;
+	return d->base.qp->ib.qp_type == IB_QPT_UC && !d->done &&
+	       !peal_responder_is_late_uc(to->at.psn, d->psn);
+}
+
 /* The last byte is placed, so advance the expected PSN and the MSN. */
 static void peal_direct_delivered(struct peal_direct *to, u64 length)
 {
@@ -113,6 +126,7 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	to->message = true;
+	to->at.psn = d->psn;
 	if (peal_op(wqe->opcode)->atomic) {
 		outcome = peal_direct_atomic(qp, peer, notify, local, &remote);
 		bytes = outcome.bytes;
@@ -159,11 +173,14 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 	struct peal_outcome outcome;
 
 	lockdep_assert_held(&peer->rq.lock);
-	if (unlikely(to->at.psn != d->psn))
+	if (unlikely(!peal_direct_psn_fits(d, to)))
 		return peal_silent(PEAL_REASON_PEER_PSN);
 	/* A peer that was reset meanwhile has forgotten our first bytes. */
-	if (unlikely(d->done && !to->message))
+	if (unlikely(d->done && !to->message)) {
+		if (qp->ib.qp_type == IB_QPT_UC)
+			return peal_silent(PEAL_REASON_PEER_PSN);
 		d->done = 0;
+	}
 	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
 	outcome = peal_direct_deliver(d, to, notify, local);
 	if (unlikely(peer->rq.refusing))
@@ -205,35 +222,88 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 }
 
 /*
- * Transfer the message in sq.wqe, or its next chunk. Takes the peer's rq.lock.
+ * Meet the peer, with its rq.lock, which this takes. @local was checked.
  *
  * Who uses memory of a fast registration must not wait for a lock (see mr.h). So the use of it
  * ends before the peer's lock is taken, and begins again when the lock is held.
  */
-static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
+static struct peal_outcome peal_direct_transfer(struct peal_direct *d, struct peal_notify *notify,
+						struct peal_cursor *local)
 {
+	bool counted = local->counted;
 	struct peal_outcome outcome;
-	struct peal_cursor local PEAL_UNINITIALIZED;
+	enum peal_reason reason;
 	struct peal_qp *peer;
-	enum peal_reason reason = peal_direct_local(d->base.qp, &local);
-	bool counted;
 
-	if (unlikely(reason))
-		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	counted = local.counted;
-	peal_cursor_end(&local);
+	peal_cursor_end(local);
 	peer = peal_direct_peer(d, &reason);
 	if (unlikely(!peer))
 		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	reason = unlikely(counted) ? peal_direct_local(d->base.qp, &local) : PEAL_REASON_NONE;
+	reason = unlikely(counted) ? peal_direct_local(d->base.qp, local) : PEAL_REASON_NONE;
 	if (likely(!reason)) {
-		outcome = peal_direct_meet(d, peer, notify, &local);
-		peal_cursor_end(&local);
+		outcome = peal_direct_meet(d, peer, notify, local);
+		peal_cursor_end(local);
 	} else {
 		outcome = peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	}
 	spin_unlock(&peer->rq.lock);
+	return outcome;
+}
+
+static enum peal_drop peal_direct_drop(enum peal_what what, enum peal_reason reason)
+{
+	if (what == PEAL_NOT_READY)
+		return PEAL_DROP_receive;
+	switch (reason) {
+	case PEAL_REASON_PEER_UNKNOWN:
+		return PEAL_DROP_qpn;
+	case PEAL_REASON_PEER_STATE:
+		return PEAL_DROP_state;
+	case PEAL_REASON_PEER_OTHER:
+		return PEAL_DROP_source;
+	case PEAL_REASON_PEER_PSN:
+		return PEAL_DROP_sequence;
+	case PEAL_REASON_RECV_TOO_SHORT:
+		return PEAL_DROP_length;
+	default:
+		return PEAL_DROP_rights;
+	}
+}
+
+/*
+ * The peer on an unreliable connection has not taken the message. The message is lost, and
+ * counted where packets would be. The requester is not told.
+ */
+static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d,
+						     enum peal_what what, enum peal_reason reason)
+{
+	const struct peal_qp *qp = d->base.qp;
+	enum peal_drop drop = peal_direct_drop(what, reason);
+	struct peal_packet packet = {
+		.opcode = peal_opcode_request(PEAL_UC, qp->sq.wqe.opcode, !d->done, true),
+		.qpn = qp->attr.dest_qp_num,
+		.psn = d->psn,
+	};
+
+	peal_count_drop(qp->table, drop);
+	trace_peal_drop(&packet, drop);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/* Transfer the message in sq.wqe, or its next chunk. */
+static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor local PEAL_UNINITIALIZED;
+	enum peal_reason reason = peal_direct_local(d->base.qp, &local);
+
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	outcome = peal_direct_transfer(d, notify, &local);
+	if (unlikely(outcome.what > PEAL_PROGRESS) && d->base.qp->ib.qp_type == IB_QPT_UC &&
+	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))
+		return peal_direct_lose(d, outcome.what, outcome.reason);
 	return outcome;
 }
 
@@ -394,7 +464,7 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
 		peal_direct_expire(d, notify);
-		if (unlikely(qp->state == IB_QPS_ERR))
+		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
 		if (!peal_sender_may_run(qp, notify) || d->wait || !peal_direct_step(d, notify,
 										     budget))

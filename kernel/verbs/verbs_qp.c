@@ -170,9 +170,9 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 }
 
 /*
- * Choose the transport for a new path. An RC queue pair whose peer is on this device gets the
- * direct transport, if the options allow it. All others get the wire. In later states than INIT
- * a connection keeps its transport. The caller holds qp->control.
+ * Choose the transport for a new path. A connection whose peer is on this device gets the direct
+ * transport, if the options allow it. All others get the wire. In later states than INIT a
+ * connection keeps its transport. The caller holds qp->control.
  *
  * Return: 0, -EOPNOTSUPP if a direct connection would have to leave the device, or an error of
  * peal_wire_attach().
@@ -187,8 +187,7 @@ static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_at
 
 	lockdep_assert_held(&qp->control);
 	if (qp->state == IB_QPS_INIT)
-		on_wire = qp->ib.qp_type != IB_QPT_RC || !local ||
-			  !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
+		on_wire = !local || !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
 	*transport = qp->direct;
 	if (!on_wire)
 		return local ? 0 : -EOPNOTSUPP;

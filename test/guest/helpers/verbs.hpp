@@ -726,11 +726,14 @@ constexpr int uc_rtr_mask =
 	IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
 /* Takes one end of an unreliable connection to RTS. */
-inline void connect_uc(const Endpoint &from, const Endpoint &to)
+inline void connect_uc(const Endpoint &from, const Endpoint &to, std::uint32_t sq_psn = 0,
+		       std::uint32_t rq_psn = 0)
 {
 	auto rtr = rtr_attr(from.device, to.qp->qp_num, to.device.gid());
 	auto rts = rts_attr();
 
+	rtr.rq_psn = rq_psn;
+	rts.sq_psn = sq_psn;
 	to_init(from.qp);
 	must(ibv_modify_qp(from.qp, &rtr, uc_rtr_mask), "modify to RTR");
 	must(ibv_modify_qp(from.qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");

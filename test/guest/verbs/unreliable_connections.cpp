@@ -3,14 +3,16 @@
 /*
  * Unreliable connections on a path without loss.
  *
- * Holds: Each operation of UC works, in order, also when the program changes its CPU. A send that
- * fails stops only the send queue. The peer drops messages that it cannot take, and the sender does
- * not notice.
- * Does not hold: lost packets (test/sim), other machines (wire/every_operation).
+ * Holds: Each operation of UC works, in order, also when the program changes its CPU. Messages of
+ * one device are no packets, unless an administrator wants that. A send that fails stops only the
+ * send queue. The peer drops and counts messages that it cannot take, and the sender does not
+ * notice. Does not hold: lost packets (test/sim), other machines (wire/every_operation).
  */
-#include "verbs.hpp"
+#include "counters.hpp"
 
+#include <atomic>
 #include <sched.h>
+#include <thread>
 
 using namespace peal_test;
 
@@ -147,4 +149,127 @@ TEST_CASE("what the peer does not take is gone, and nothing else")
 	CHECK(state_name(query_state(pair.b.qp)) == "RTS");
 	CHECK(all_equal(pair.to.bytes(0, 3000), 0));
 	check_send(pair, 3000, 11);
+}
+
+TEST_CASE("what is lost is counted, whatever the reason")
+{
+	if (!is_peal())
+		SKIP_CASE("reads peal's counters");
+	Device device;
+	const auto lost = [&](UcPair &pair, Send send, const std::string &reason) {
+		const auto before = counter("drop_" + reason);
+		INFO(reason);
+		post(pair.a.qp, std::move(send));
+		wait_success(pair.a.send_cq);
+		CHECK(eventually([&] { return counter("drop_" + reason) == before + 1; }));
+		CHECK(describe(drain(pair.b.recv_cq)) == "0 completions");
+		CHECK(state_name(query_state(pair.a.qp)) == "RTS");
+	};
+	UcPair pair(device);
+	const auto send = [&] { return Send(IBV_WR_SEND, {pair.from.sge(0, 100)}); };
+
+	lost(pair, send(), "receive");
+	lost(pair,
+	     Send(IBV_WR_RDMA_WRITE, {pair.from.sge(0, 100)}).remote(pair.to.address(), 0xdead00),
+	     "rights");
+	post_recv(pair.b.qp, 1, {pair.to.sge(0, 99)});
+	lost(pair, send(), "length");
+	/* The receive is still there. */
+	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 99)}));
+	CHECK(wait_success(pair.b.recv_cq).front().wr_id == 1);
+	wait_success(pair.a.send_cq);
+
+	to_state(pair.b.qp, IBV_QPS_ERR);
+	lost(pair, send(), "state");
+	const auto qpn = pair.b.qp->qp_num;
+	pair.b.qp = Qp();
+	REQUIRE(qpn != 0);
+	const auto before = counter("drop_qpn");
+	post(pair.a.qp, send());
+	wait_success(pair.a.send_cq);
+	CHECK(eventually([&] { return counter("drop_qpn") == before + 1; }));
+}
+
+TEST_CASE("a message is late if its PSN is a little behind, and new otherwise")
+{
+	Device device;
+	struct Case {
+		std::uint32_t sent, expected;
+		bool arrives;
+	};
+
+	for (const auto &at : std::vector<Case>{{1000, 1000, true},
+						{999, 1000, false},
+						{1000, 2024, false},
+						{1000, 2025, true},
+						{5000, 1000, true},
+						{0xffffff, 0, false},
+						{0, 0xffffff, true}}) {
+		INFO("sent " << at.sent << ", expected " << at.expected);
+		Endpoint a(device, unreliable()), b(device, unreliable());
+		Region memory(b.pd, page_bytes), from(a.pd, page_bytes);
+		connect_uc(a, b, at.sent, 0);
+		connect_uc(b, a, 0, at.expected);
+		post_recv(b.qp, 1, {memory.sge(0, 8)});
+		post_recv(b.qp, 2, {memory.sge(0, 8)});
+		post(a.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));
+		wait_success(a.send_cq);
+		if (at.arrives) {
+			CHECK(wait_success(b.recv_cq).front().wr_id == 1);
+			/* From here on both agree. */
+			post(a.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));
+			wait_success(a.send_cq);
+			CHECK(wait_success(b.recv_cq).front().wr_id == 2);
+		} else {
+			CHECK(describe(drain(b.recv_cq)) == "0 completions");
+		}
+	}
+}
+
+TEST_CASE("messages of one device are no packets")
+{
+	if (on_wire())
+		SKIP_CASE("on the wire they are");
+	Device device;
+	UcPair pair(device);
+	const auto packets = counter("packets_sent"), direct = counter("direct_messages");
+
+	check_send(pair, long_message, 3);
+	check_send(pair, 10, 4);
+	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 10)})); /* lost */
+	wait_success(pair.a.send_cq);
+	CHECK(counter("packets_sent") == packets);
+	CHECK(counter("direct_messages") == direct + 3);
+}
+
+TEST_CASE("a peer that resets and goes leaves the sender alone")
+{
+	Device device;
+	Endpoint a(device, unreliable());
+	Region from(a.pd, long_message);
+	std::atomic<std::uint32_t> rounds = 0;
+	std::atomic<bool> stop = false;
+	const auto b = std::make_unique<Endpoint>(device, unreliable());
+	Region to(b->pd, long_message);
+
+	connect_uc(a, *b);
+	connect_uc(*b, a);
+	std::thread resetter([&] {
+		while (!stop) {
+			to_state(b->qp, IBV_QPS_RESET);
+			connect_uc(*b, a);
+			for (int i = 0; i < 4; i++)
+				post_recv(b->qp, 1, {to.sge(0, long_message)});
+			drain(b->recv_cq);
+			rounds++;
+		}
+	});
+	for (int i = 0; i < 40 || rounds < 20; i++) {
+		/* Longer than a chunk, so that the peer resets within a message. */
+		post(a.qp, Send(IBV_WR_SEND, {from.sge(0, i % 2 ? long_message : 100)}));
+		wait_success(a.send_cq);
+	}
+	stop = true;
+	resetter.join();
+	CHECK(state_name(query_state(a.qp)) == "RTS");
 }
