@@ -86,7 +86,7 @@ static u32 peal_path_cookie(const struct peal_path *path, const struct dst_entry
 #endif
 
 /* A multicast route is marked local when this host is a member, so the mark does not count. */
-static bool peal_path_route_is_local(const struct peal_path *path, const struct dst_entry *dst)
+bool peal_path_route_is_local(const struct peal_path *path, const struct dst_entry *dst)
 {
 	if (path->multicast)
 		return false;

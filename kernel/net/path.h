@@ -99,5 +99,7 @@ bool peal_path_leaves_by(struct peal_path *path, int ifindex);
  * until the RCU section ends. Return: the route or an ERR_PTR.
  */
 struct dst_entry *peal_path_route(struct peal_path *path, struct net *net);
+/* For tx.c. As peal_path_is_local(), for the route that peal_path_route() has returned. */
+bool peal_path_route_is_local(const struct peal_path *path, const struct dst_entry *dst);
 
 #endif

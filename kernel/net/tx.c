@@ -71,42 +71,48 @@ static void peal_tx_udp(const struct peal_path *path, struct sk_buff *skb)
  * The ICRC covers length and identification, so both must be final here. DF is set and the
  * identification is 0, as RFC 6864 allows.
  */
-static void peal_tx_ipv4(const struct peal_path *path, struct sk_buff *skb,
+static void peal_tx_ipv4(const struct peal_path *path, struct iphdr *ip, u32 bytes,
 			 const struct dst_entry *dst)
 {
 	u8 ttl = path->hop_limit;
 
 	if (!ttl)
 		ttl = path->multicast ? 1 : ip4_dst_hoplimit(dst);
-	*ip_hdr(skb) = (struct iphdr){
+	*ip = (struct iphdr){
 		.version = 4,
 		.ihl = sizeof(struct iphdr) / 4,
 		.tos = path->tclass,
-		.tot_len = htons(skb->len),
+		.tot_len = htons(bytes),
 		.frag_off = htons(IP_DF),
 		.ttl = ttl,
 		.protocol = IPPROTO_UDP,
 		.saddr = ((struct in6_addr *)path->sgid.raw)->s6_addr32[3],
 		.daddr = ((struct in6_addr *)path->dgid.raw)->s6_addr32[3],
 	};
-	skb->protocol = htons(ETH_P_IP);
 }
 
-static void peal_tx_ipv6(const struct peal_path *path, struct sk_buff *skb,
+static void peal_tx_ipv6(const struct peal_path *path, struct ipv6hdr *ip, u32 bytes,
 			 struct dst_entry *dst)
 {
-	struct ipv6hdr *ip = ipv6_hdr(skb);
 	u8 hops = path->hop_limit;
 
 	if (!hops)
 		hops = path->multicast ? IPV6_DEFAULT_MCASTHOPS : ip6_dst_hoplimit(dst);
 	ip6_flow_hdr(ip, path->tclass, htonl(path->flow_label));
-	ip->payload_len = htons(skb->len - sizeof(*ip));
+	ip->payload_len = htons(bytes - sizeof(*ip));
 	ip->nexthdr = IPPROTO_UDP;
 	ip->hop_limit = hops;
 	memcpy(&ip->saddr, path->sgid.raw, sizeof(ip->saddr));
 	memcpy(&ip->daddr, path->dgid.raw, sizeof(ip->daddr));
-	skb->protocol = htons(ETH_P_IPV6);
+}
+
+static void peal_tx_ip(const struct peal_path *path, struct sk_buff *skb, struct dst_entry *dst)
+{
+	if (path->ipv6)
+		peal_tx_ipv6(path, ipv6_hdr(skb), skb->len, dst);
+	else
+		peal_tx_ipv4(path, ip_hdr(skb), skb->len, dst);
+	skb->protocol = htons(path->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
 static void peal_tx_icrc(const struct peal_path *path, struct sk_buff *skb)
@@ -180,10 +186,7 @@ static int peal_tx_out(struct peal_path *path, struct net *net, struct sk_buff *
 		return PTR_ERR(dst);
 	}
 	peal_tx_udp(path, skb);
-	if (path->ipv6)
-		peal_tx_ipv6(path, skb, dst);
-	else
-		peal_tx_ipv4(path, skb, dst);
+	peal_tx_ip(path, skb, dst);
 	peal_tx_icrc(path, skb);
 	skb->priority = peal_tx_priority(path);
 	skb_dst_set_noref(skb, dst);
@@ -212,4 +215,39 @@ int peal_tx_send(struct peal_path *path, struct sk_buff *skb)
 		peal_count_by(table, packet_bytes_sent, bytes);
 	}
 	return ret;
+}
+
+/* From the IP header to the ICRC. */
+static u32 peal_tx_bytes(const struct peal_path *path, const struct peal_packet *packet)
+{
+	return peal_tx_ip_bytes(path) + sizeof(struct udphdr) +
+	       peal_packet_opcode(packet)->header_bytes + ALIGN(packet->payload_bytes, 4) +
+	       PEAL_ICRC_BYTES;
+}
+
+/* The stack adds the checksum of an IPv4 header to a packet. Here nobody else does. */
+static void peal_tx_grh4(const struct peal_path *path, u32 bytes, const struct dst_entry *dst,
+			 void *to)
+{
+	struct iphdr *ip = to + sizeof(struct ib_grh) - sizeof(*ip);
+
+	memset(to, 0, sizeof(struct ib_grh) - sizeof(*ip));
+	peal_tx_ipv4(path, ip, bytes, dst);
+	ip_send_check(ip);
+}
+
+bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to)
+{
+	struct dst_entry *dst;
+	bool local;
+
+	rcu_read_lock();
+	dst = peal_path_route(path, path->port->net);
+	local = !IS_ERR(dst) && peal_path_route_is_local(path, dst);
+	if (likely(local && path->ipv6))
+		peal_tx_ipv6(path, to, peal_tx_bytes(path, packet), dst);
+	else if (likely(local))
+		peal_tx_grh4(path, peal_tx_bytes(path, packet), dst, to);
+	rcu_read_unlock();
+	return local;
 }

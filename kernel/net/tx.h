@@ -36,5 +36,11 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
  * Return: 0, or the reason as a negative errno, which is for traces. It is counted here.
  */
 int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
+/*
+ * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
+ * peal_datagram_grh() does for a packet that has arrived. With softirqs off. Return: false when the
+ * route does not end on this host.
+ */
+bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to);
 
 #endif

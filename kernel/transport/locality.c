@@ -29,7 +29,7 @@
 
 /* By number. Writers take its xa_lock, readers are inside the epoch. */
 static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
-static u32 peal_locality_next;
+static u32 peal_locality_next_number;
 
 int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
 		      const struct peal_options *options)
@@ -40,7 +40,7 @@ int peal_locality_add(struct peal_locality_device *device, struct peal_table *ta
 	device->options = options;
 	device->net = NULL;
 	ret = xa_alloc_cyclic(&peal_locality_devices, &device->number, device, xa_limit_31b,
-			      &peal_locality_next, GFP_KERNEL);
+			      &peal_locality_next_number, GFP_KERNEL);
 	return min(ret, 0);
 }
 
@@ -75,9 +75,16 @@ void peal_locality_forget(struct peal_qp *qp)
 	peal_locality_clear(qp->locality);
 }
 
-static struct peal_locality_device *peal_locality_find(u32 number)
+struct peal_locality_device *peal_locality_find(u32 number)
 {
+	peal_epoch_assert_held();
 	return xa_load(&peal_locality_devices, number);
+}
+
+struct peal_locality_device *peal_locality_next(unsigned long *number)
+{
+	peal_epoch_assert_held();
+	return xa_find_after(&peal_locality_devices, number, ULONG_MAX, XA_PRESENT);
 }
 
 /* Inside the epoch. Return: the tables of the device, or NULL when it is gone. */
@@ -101,22 +108,29 @@ static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *
 	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
 }
 
-static enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
-					      const struct peal_locality_device *b)
+enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
+				       const struct peal_locality_device *b)
 {
 	const struct net *net = READ_ONCE(a->net);
 
+	if (a == b)
+		return PEAL_NL_SCOPE_DEVICE;
 	return net && net == READ_ONCE(b->net) ? PEAL_NL_SCOPE_NETNS : PEAL_NL_SCOPE_HOST;
+}
+
+bool peal_locality_allows(const struct peal_locality_device *a,
+			  const struct peal_locality_device *b)
+{
+	enum peal_nl_scope scope = peal_locality_scope(a, b);
+
+	return peal_options_allow(a->options, scope) && peal_options_allow(b->options, scope);
 }
 
 /* May the next message of @qp go direct to @device? */
 static bool peal_locality_is_allowed(const struct peal_qp *qp,
 				     const struct peal_locality_device *device)
 {
-	enum peal_nl_scope scope = peal_locality_scope(qp->locality->device, device);
-
-	return peal_options_allow(qp->locality->device->options, scope) &&
-	       peal_options_allow(device->options, scope);
+	return peal_locality_allows(qp->locality->device, device);
 }
 
 /*
@@ -145,9 +159,9 @@ static bool peal_locality_may_be_at(const struct peal_qp *qp,
 static bool peal_locality_may_be_here(const struct peal_qp *qp)
 {
 	struct peal_locality_device *device;
-	unsigned long number;
+	unsigned long number = 0;
 
-	xa_for_each(&peal_locality_devices, number, device)
+	while ((device = peal_locality_next(&number)))
 		if (peal_locality_may_be_at(qp, device))
 			return true;
 	return false;

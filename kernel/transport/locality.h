@@ -74,6 +74,18 @@ void peal_locality_set_net(struct peal_locality_device *device, const struct net
 /* Sleeps. After this no queue pair finds the device. */
 void peal_locality_remove(struct peal_locality_device *device);
 
+/* Inside the epoch. Return: the device with this number, or NULL when it is gone. */
+struct peal_locality_device *peal_locality_find(u32 number);
+/* Inside the epoch. Return: the first device whose number is greater than *@number, or NULL. */
+struct peal_locality_device *peal_locality_next(unsigned long *number);
+
+/* How far apart are the two devices? */
+enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
+				       const struct peal_locality_device *b);
+/* Do both devices and the host allow direct messages between them? */
+bool peal_locality_allows(const struct peal_locality_device *a,
+			  const struct peal_locality_device *b);
+
 /*
  * May the next message go direct? The result is also stored in ->wanted. Under
  * sq.lock, inside the epoch.
