@@ -17,7 +17,7 @@
 #include "queue/cq.h"
 #include "queue/srq.h"
 
-#define PEAL_NOTIFY_CQS		4
+#define PEAL_NOTIFY_CQS		8
 #define PEAL_NOTIFY_EVENTS	8
 #define PEAL_NOTIFY_QPS		2
 #define PEAL_NOTIFY_SRQS	2
@@ -52,7 +52,7 @@ static inline void peal_notify_begin(struct peal_notify *notify)
 
 /*
  * Note that @cq must be notified. All arrays are long enough, because one turn concerns only
- * one queue pair and its peer.
+ * one queue pair and its peer, or asks peal_notify_has_room() before the next receiver.
  */
 static inline void peal_notify_cq(struct peal_notify *notify, struct peal_cq *cq)
 {
@@ -108,6 +108,17 @@ static inline void peal_notify_fail(struct peal_notify *notify, struct peal_qp *
 	notify->failed[i].qp = qp;
 	notify->failed[i].generation = generation;
 	notify->num_failed = max(notify->num_failed, i + 1);
+}
+
+/*
+ * Is there room for what one more message may cause at its sender and its receiver? That is a
+ * completion at each, an error of each, and the event that the send queue is drained.
+ */
+static inline bool peal_notify_has_room(const struct peal_notify *notify)
+{
+	return notify->num_cqs + 2 <= PEAL_NOTIFY_CQS &&
+	       notify->num_events + 3 <= PEAL_NOTIFY_EVENTS && !notify->num_failed &&
+	       notify->num_srqs < PEAL_NOTIFY_SRQS;
 }
 
 static inline void peal_notify_raise_event(struct ib_qp *qp, enum ib_event_type type)

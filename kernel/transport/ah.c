@@ -36,6 +36,7 @@ int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_p
 	if (!address)
 		return -ENOMEM;
 	address->pd = ah->ib.pd;
+	peal_proof_init(&address->proof);
 	ret = peal_path_init(&address->path, port, tx_quota, attr, peal_ah_hash(attr));
 	if (ret)
 		goto free;

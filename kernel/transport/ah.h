@@ -2,8 +2,8 @@
 /*
  * Address handles, which name the destination of a datagram.
  *
- * Owns: the path of a handle, its number, and its life. The RDMA core frees its ib_ah as soon
- * as destroy returns, also where nothing may sleep. The data path therefore uses struct
+ * Owns: the path of a handle, its proof, its number, and its life. The RDMA core frees its ib_ah as
+ * soon as destroy returns, also where nothing may sleep. The data path therefore uses struct
  * peal_address, which RCU frees. This is safe because a section of the epoch is an RCU reader.
  * Does not know: what is sent there.
  */
@@ -15,6 +15,7 @@
 
 #include "base/table.h"
 #include "net/path.h"
+#include "transport/proof.h"
 
 /*
  * The object that a WQE's ah_index names. An address that is found inside the epoch stays valid
@@ -24,6 +25,7 @@ struct peal_address {
 	const struct ib_pd *pd;
 	u32 index;
 	struct peal_path path;
+	struct peal_proof proof;
 	struct rcu_head rcu;
 };
 

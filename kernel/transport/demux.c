@@ -215,6 +215,8 @@ static enum peal_drop peal_demux_check_locality(struct peal_nic *nic, struct pea
 {
 	struct peal_locality_challenge challenge;
 
+	if (qp->ib.qp_type == IB_QPT_UD)
+		return peal_ud_challenged(&nic->locality, dg);
 	if (peal_demux_transport(qp) != PEAL_RC)
 		return PEAL_DROP_opcode;
 	if (!peal_locality_read(dg, &challenge))

@@ -22,22 +22,181 @@
 /* Bytes before the payload in every receive buffer (IBTA 11.4.2.1). */
 #define PEAL_GRH_BYTES		40
 
+/* The least that a receiver in this kernel looks up or copies: its buffer, and the header there. */
+#define PEAL_UD_PIECES		2
+
 /* A Q_Key with this bit in a work request stands for the queue pair's own Q_Key. */
 #define PEAL_QKEY_CONTROLLED	0x80000000U
 
 struct peal_ud {
 	struct peal_transport base;
 	struct peal_port *port;
+	const struct peal_locality_device *device;	/* the queue pair's own device */
 	struct peal_tx_quota *tx_quota;	/* also the transmit quota of its address handles */
 	struct peal_waiter waiter;
 
 	/* Guarded by sq.lock: */
 	u32 psn;			/* PSN of the next datagram */
+	struct peal_lookup peer;	/* look-up of the last receiver on this device */
+};
+
+/* A datagram as its receiver sees it. Its payload is in an skb, or still with its sender. */
+struct peal_ud_arrival {
+	const struct peal_packet *packet;
+	bool ipv6, multicast;
+	u16 vlan_id;
+	const struct peal_datagram *dg;	/* NULL: the payload is at *from */
+	struct peal_cursor *from;
+	u8 grh[PEAL_GRH_BYTES] __aligned(8);
 };
 
 static struct peal_ud *peal_ud(const struct peal_transport *transport)
 {
 	return container_of(transport, struct peal_ud, base);
+}
+
+/* ---- receiving ---- */
+
+/* IBTA 9.8.3.2: a datagram that is not for this queue pair is dropped without an answer. */
+static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_ud_arrival *arrival)
+{
+	const struct peal_packet *packet = arrival->packet;
+	bool names_group = packet->qpn == PEAL_QPN_MULTICAST;
+
+	if (unlikely(!peal_qp_receives(qp)))
+		return PEAL_DROP_state;
+	/* IBTA 9.6.1.2: the IP address and the QP number must both be a group's, or neither. */
+	if (unlikely(arrival->multicast != names_group))
+		return PEAL_DROP_group;
+	if (unlikely(!peal_packet_pkey_matches(packet)))
+		return PEAL_DROP_pkey;
+	if (unlikely(packet->qkey != qp->attr.qkey))
+		return PEAL_DROP_qkey;
+	return PEAL_DROP_none;
+}
+
+/*
+ * Take a receive that has room for the datagram. A datagram that is too long leaves the receive
+ * as it is, for the next one (class D of IBTA 9.9.3.2, table 58). The ring is read only once,
+ * because a second read may find a different WQE. No kick is asked for when the ring is empty,
+ * because a datagram does not wait (see peal_rq_set_patient()).
+ */
+static enum peal_drop peal_ud_take(struct peal_qp *qp, struct peal_notify *notify,
+				   const struct peal_packet *packet, enum peal_reason *reason)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	switch (peal_qp_take_recv(qp, notify, reason)) {
+	case PEAL_RQ_EMPTY:
+		return PEAL_DROP_receive;
+	case PEAL_RQ_MALFORMED:
+		return PEAL_DROP_none;
+	case PEAL_RQ_TAKEN:
+		break;
+	}
+	if (unlikely(PEAL_GRH_BYTES + packet->payload_bytes > qp->rq.wqe.length))
+		return PEAL_DROP_length;
+	return PEAL_DROP_none;
+}
+
+/*
+ * The receive cannot be used, so it completes in error and the queue pair goes into error. If a
+ * shared receive queue is in error, there is no receive, and an event tells of the error.
+ */
+static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
+			   const struct peal_packet *packet, u8 status, enum peal_reason reason)
+{
+	struct peal_cqe cqe = {
+		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
+		.src_qp = packet->src_qpn,
+	};
+
+	trace_peal_refuse(qp->ib.qp_num, packet->src_qpn, PEAL_OP_SEND, 0, 0,
+			  packet->payload_bytes, reason);
+	if (likely(qp->rq.holding))
+		peal_qp_complete_recv(qp, notify, &cqe);
+	else
+		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
+	peal_rq_refuse(&qp->rq);
+	peal_notify_fail(notify, qp, qp->generation);
+}
+
+static void peal_ud_scatter(struct peal_cursor *to, const struct peal_ud_arrival *arrival)
+{
+	struct peal_cursor grh PEAL_UNINITIALIZED;
+
+	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));
+	peal_cursor_copy(to, &grh, sizeof(arrival->grh));
+	if (arrival->dg)
+		peal_datagram_scatter(arrival->dg, to, arrival->packet->payload_bytes);
+	else
+		peal_cursor_copy(to, arrival->from, arrival->packet->payload_bytes);
+}
+
+static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
+			     const struct peal_ud_arrival *arrival)
+{
+	const struct peal_packet *packet = arrival->packet;
+	struct peal_cqe cqe = {
+		.opcode = peal_packet_opcode(packet)->operation,
+		.byte_len = PEAL_GRH_BYTES + packet->payload_bytes, .src_qp = packet->src_qpn,
+		.imm_or_rkey = packet->imm,
+		.flags = PEAL_CQE_GRH | (arrival->ipv6 ? 0 : PEAL_CQE_IPV4) |
+			 (packet->solicited ? PEAL_CQE_SOLICITED : 0),
+	};
+
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_IMM))
+		cqe.imm_or_rkey = 0;
+	if (arrival->vlan_id != PEAL_VLAN_NONE) {
+		cqe.flags |= PEAL_CQE_VLAN;
+		cqe.vlan_id = arrival->vlan_id;
+	}
+	peal_qp_complete_recv(qp, notify, &cqe);
+}
+
+/* Under rq.lock. */
+static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
+				      const struct peal_ud_arrival *arrival)
+{
+	struct peal_cursor to PEAL_UNINITIALIZED;
+	enum peal_reason reason = PEAL_REASON_NONE;
+	enum peal_drop drop = peal_ud_check(qp, arrival);
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (!drop)
+		drop = peal_ud_take(qp, notify, arrival->packet, &reason);
+	if (unlikely(drop))
+		return drop;
+	if (unlikely(reason)) {
+		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_QP_OP_ERR, reason);
+		return PEAL_DROP_none;
+	}
+	reason = peal_cursor_local(&to, qp->table, qp->recv_pd, qp->rq.wqe.sge,
+				   qp->rq.wqe.num_sge, true);
+	if (unlikely(reason)) {
+		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_PROT_ERR,
+			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
+		return PEAL_DROP_none;
+	}
+	peal_ud_scatter(&to, arrival);
+	peal_cursor_end(&to);
+	peal_ud_complete(qp, notify, arrival);
+	return PEAL_DROP_none;
+}
+
+/* Takes rq.lock of @qp. */
+static void peal_ud_hand_over(struct peal_qp *qp, struct peal_notify *notify,
+			      const struct peal_ud_arrival *arrival)
+{
+	enum peal_drop drop;
+
+	peal_epoch_assert_held();
+	spin_lock(&qp->rq.lock);
+	drop = peal_ud_receive(qp, notify, arrival);
+	spin_unlock(&qp->rq.lock);
+	if (unlikely(drop)) {
+		peal_count_drop(qp->table, drop);
+		trace_peal_drop(arrival->packet, drop);
+	}
 }
 
 /* ---- sending ---- */
@@ -85,26 +244,118 @@ static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *pa
 }
 
 /*
- * Send the datagram. Without memory, without a route, or with a full queue it is
+ * Send the datagram as a packet. Without memory, without a route, or with a full queue it is
  * lost, which UD allows.
  */
 static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
-			     struct peal_cursor *local)
+			     const struct peal_packet *packet, struct peal_cursor *local)
 {
 	struct peal_cursor payload PEAL_UNINITIALIZED;
-	struct peal_packet packet;
 	struct sk_buff *skb;
 	void *bytes;
 
-	peal_ud_fill_header(ud, &packet);
-	skb = peal_tx_prepare(path, &packet, &bytes);
+	skb = peal_tx_prepare(path, packet, &bytes);
 	if (unlikely(!skb))
 		return;
-	peal_cursor_inline(&payload, bytes, packet.payload_bytes);
-	peal_cursor_copy(&payload, local, packet.payload_bytes);
+	peal_cursor_inline(&payload, bytes, packet->payload_bytes);
+	peal_cursor_copy(&payload, local, packet->payload_bytes);
 	peal_cursor_end(local);
-	trace_peal_packet_sent(ud->base.qp->ib.qp_num, &packet, false);
+	trace_peal_packet_sent(ud->base.qp->ib.qp_num, packet, false);
 	peal_tx_send(path, skb);
+}
+
+/*
+ * Do packets of the handle arrive at this device? Send the question as a packet, in the
+ * sender's name. See proof.h.
+ */
+static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_address *address,
+				       u32 qpn)
+{
+	struct peal_proof_challenge challenge;
+	struct peal_packet header = {
+		.opcode = PEAL_OPCODE_CHALLENGE, .pkey = PEAL_DEFAULT_PKEY, .qpn = qpn,
+		.payload_bytes = sizeof(challenge),
+	};
+	struct sk_buff *skb;
+	void *payload;
+
+	if (!peal_proof_begin(&address->proof, ud->device, &address->path, qpn, &challenge))
+		return;
+	challenge.address = address->index;
+	skb = peal_tx_prepare(&address->path, &header, &payload);
+	if (!skb)
+		return;
+	memcpy(payload, &challenge, sizeof(challenge));
+	trace_peal_packet_sent(ud->base.qp->ib.qp_num, &header, false);
+	peal_tx_send(&address->path, skb);
+}
+
+/*
+ * Return: the receiver, or NULL when a packet may find one that is not a UD queue pair of peal's. A
+ * look-up at another device is not remembered, because that device may be removed.
+ */
+static struct peal_qp *peal_ud_peer(struct peal_ud *ud, struct peal_table *table, u32 qpn)
+{
+	struct peal_qp *peer;
+
+	if (likely(table == ud->base.qp->table))
+		peer = peal_table_qp_again(table, &ud->peer, qpn);
+	else
+		peer = peal_table_qp(table, qpn);
+	return peer && peer->ib.qp_type == IB_QPT_UD ? peer : NULL;
+}
+
+/*
+ * Copy the datagram to its receiver, if packets of the handle are proven to arrive at a device of
+ * this namespace. Takes the receiver's rq.lock. Return: false when it must leave as a packet.
+ */
+static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
+			   struct peal_address *address, const struct peal_packet *packet,
+			   struct peal_cursor *local)
+{
+	struct peal_ud_arrival arrival PEAL_UNINITIALIZED;
+	struct peal_proof_place place;
+	struct peal_qp *peer;
+
+	if (!peal_proof_find(&address->proof, ud->device, &place))
+		return false;
+	peer = peal_ud_peer(ud, place.table, packet->qpn);
+	if (unlikely(!peer || !peal_tx_grh(&address->path, packet, arrival.grh)))
+		return false;
+	arrival.packet = packet;
+	arrival.ipv6 = address->path.ipv6;
+	arrival.multicast = false;
+	arrival.vlan_id = place.vlan_id;
+	arrival.dg = NULL;
+	arrival.from = local;
+	peal_ud_hand_over(peer, notify, &arrival);
+	return true;
+}
+
+/*
+ * Three kinds of datagrams are always packets. The network stack decides who gets those to a group.
+ * The connection manager's need no speed. Memory of a fast registration must not be in use while
+ * this waits for the receiver's lock (see mr.h).
+ */
+static struct peal_outcome peal_ud_send(struct peal_ud *ud, struct peal_notify *notify,
+					struct peal_address *address, struct peal_cursor *local)
+{
+	struct peal_outcome outcome = { .what = PEAL_CARRIED };
+	bool may = ud->base.qp->ib.qp_type == IB_QPT_UD && !address->path.multicast &&
+		   !local->counted;
+	struct peal_packet packet;
+
+	peal_ud_fill_header(ud, &packet);
+	if (may && peal_ud_direct(ud, notify, address, &packet, local)) {
+		peal_count(ud->base.qp->table, direct_messages);
+		outcome.pieces = local->num_sge + PEAL_UD_PIECES;
+	} else {
+		peal_ud_transmit(ud, &address->path, &packet, local);
+		peal_count(ud->base.qp->table, wire_messages);
+	}
+	if (may && unlikely(peal_proof_is_due(&address->proof)))
+		peal_ud_challenge(ud, address, packet.qpn);
+	return outcome;
 }
 
 static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cursor)
@@ -119,12 +370,13 @@ static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cu
 }
 
 /* One message is one packet (IBTA 9.8.3.1). */
-static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
+static struct peal_outcome peal_ud_carry(struct peal_ud *ud, struct peal_notify *notify)
 {
 	struct peal_qp *qp = ud->base.qp;
 	const struct peal_wqe *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
+	struct peal_outcome outcome;
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -135,28 +387,32 @@ static struct peal_outcome peal_ud_carry(struct peal_ud *ud)
 	reason = peal_ud_local(qp, &local);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	peal_ud_transmit(ud, &address->path, &local);
+	outcome = peal_ud_send(ud, notify, address, &local);
 	peal_cursor_end(&local);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return outcome;
 }
 
-static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify)
+static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
+			    struct peal_budget *budget)
 {
 	struct peal_qp *qp = ud->base.qp;
-	struct peal_outcome outcome = peal_ud_carry(ud);
+	struct peal_outcome outcome = peal_ud_carry(ud, notify);
 
 	if (unlikely(outcome.what == PEAL_FAILED)) {
 		peal_sender_fail(qp, notify, outcome.status, outcome.reason);
 		return;
 	}
+	peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
 	peal_count(qp->table, messages);
-	peal_count(qp->table, wire_messages);
 	peal_count_by(qp->table, bytes, qp->sq.wqe.length);
 	ud->psn = peal_psn_add(ud->psn, 1);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }
 
-/* A WQE completes as soon as its packet is sent, because the peer does not answer. */
+/*
+ * A WQE completes as soon as its datagram is sent, because the peer does not answer. Each datagram
+ * may have another receiver, so the turn also ends when there is no room for more notifications.
+ */
 static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *notify,
 			struct peal_budget *budget)
 {
@@ -166,6 +422,8 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *no
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
+		if (unlikely(!peal_notify_has_room(notify)))
+			return true;
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
 		if (!peal_sender_may_begin(qp, notify) || !peal_ud_has_room(ud) ||
@@ -175,154 +433,71 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *no
 		if (unlikely(!qp->sq.busy))
 			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		peal_ud_execute(ud, notify);
+		peal_ud_execute(ud, notify, budget);
 	}
 	return true;
 }
 
-/* ---- receiving ---- */
-
-/* IBTA 9.8.3.2: a datagram that is not for this queue pair is dropped without an answer. */
-static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_datagram *dg)
-{
-	const struct peal_packet *packet = &dg->packet;
-	bool names_group = packet->qpn == PEAL_QPN_MULTICAST;
-
-	if (unlikely(!peal_qp_receives(qp)))
-		return PEAL_DROP_state;
-	/* IBTA 9.6.1.2: the IP address and the QP number must both be a group's, or neither. */
-	if (unlikely(dg->multicast != names_group))
-		return PEAL_DROP_group;
-	if (unlikely(!peal_packet_pkey_matches(packet)))
-		return PEAL_DROP_pkey;
-	if (unlikely(packet->qkey != qp->attr.qkey))
-		return PEAL_DROP_qkey;
-	return PEAL_DROP_none;
-}
-
-/*
- * Take a receive that has room for the datagram. A datagram that is too long leaves the receive
- * as it is, for the next one (class D of IBTA 9.9.3.2, table 58). The ring is read only once,
- * because a second read may find a different WQE. No kick is asked for when the ring is empty,
- * because a datagram does not wait (see peal_rq_set_patient()).
- */
-static enum peal_drop peal_ud_take(struct peal_qp *qp, struct peal_notify *notify,
-				   const struct peal_packet *packet, enum peal_reason *reason)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_qp_take_recv(qp, notify, reason)) {
-	case PEAL_RQ_EMPTY:
-		return PEAL_DROP_receive;
-	case PEAL_RQ_MALFORMED:
-		return PEAL_DROP_none;
-	case PEAL_RQ_TAKEN:
-		break;
-	}
-	if (unlikely(PEAL_GRH_BYTES + packet->payload_bytes > qp->rq.wqe.length))
-		return PEAL_DROP_length;
-	return PEAL_DROP_none;
-}
-
-/*
- * The receive cannot be used, so it completes in error and the queue pair goes into error. If a
- * shared receive queue is in error, there is no receive, and an event tells of the error.
- */
-static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
-			   const struct peal_datagram *dg, u8 status, enum peal_reason reason)
-{
-	struct peal_cqe cqe = {
-		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
-		.src_qp = dg->packet.src_qpn,
-	};
-
-	trace_peal_refuse(qp->ib.qp_num, dg->packet.src_qpn, PEAL_OP_SEND, 0, 0,
-			  dg->packet.payload_bytes, reason);
-	if (likely(qp->rq.holding))
-		peal_qp_complete_recv(qp, notify, &cqe);
-	else
-		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
-	peal_rq_refuse(&qp->rq);
-	peal_notify_fail(notify, qp, qp->generation);
-}
-
-static void peal_ud_scatter(struct peal_cursor *to, const struct peal_datagram *dg)
-{
-	u8 grh[PEAL_GRH_BYTES];
-	struct peal_cursor from PEAL_UNINITIALIZED;
-
-	peal_datagram_grh(dg, grh);
-	peal_cursor_inline(&from, grh, sizeof(grh));
-	peal_cursor_copy(to, &from, sizeof(grh));
-	peal_datagram_scatter(dg, to, dg->packet.payload_bytes);
-}
-
-static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
-			     const struct peal_datagram *dg)
-{
-	const struct peal_packet *packet = &dg->packet;
-	struct peal_cqe cqe = {
-		.opcode = peal_packet_opcode(packet)->operation,
-		.byte_len = PEAL_GRH_BYTES + packet->payload_bytes, .src_qp = packet->src_qpn,
-		.imm_or_rkey = packet->imm,
-		.flags = PEAL_CQE_GRH | (dg->ipv6 ? 0 : PEAL_CQE_IPV4) |
-			 (packet->solicited ? PEAL_CQE_SOLICITED : 0),
-	};
-
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_IMM))
-		cqe.imm_or_rkey = 0;
-	if (dg->vlan_id != PEAL_VLAN_NONE) {
-		cqe.flags |= PEAL_CQE_VLAN;
-		cqe.vlan_id = dg->vlan_id;
-	}
-	peal_qp_complete_recv(qp, notify, &cqe);
-}
-
-/* Under rq.lock. */
-static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
-				      const struct peal_datagram *dg)
-{
-	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_reason reason = PEAL_REASON_NONE;
-	enum peal_drop drop = peal_ud_check(qp, dg);
-
-	lockdep_assert_held(&qp->rq.lock);
-	if (!drop)
-		drop = peal_ud_take(qp, notify, &dg->packet, &reason);
-	if (unlikely(drop))
-		return drop;
-	if (unlikely(reason)) {
-		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_QP_OP_ERR, reason);
-		return PEAL_DROP_none;
-	}
-	reason = peal_cursor_local(&to, qp->table, qp->recv_pd, qp->rq.wqe.sge,
-				   qp->rq.wqe.num_sge, true);
-	if (unlikely(reason)) {
-		peal_ud_refuse(qp, notify, dg, IB_WC_LOC_PROT_ERR,
-			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
-		return PEAL_DROP_none;
-	}
-	peal_ud_scatter(&to, dg);
-	peal_cursor_end(&to);
-	peal_ud_complete(qp, notify, dg);
-	return PEAL_DROP_none;
-}
+/* ---- packets ---- */
 
 void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 {
+	struct peal_ud_arrival arrival PEAL_UNINITIALIZED;
 	struct peal_notify notify PEAL_UNINITIALIZED;
-	enum peal_drop drop;
 
 	peal_epoch_assert_held();
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
+	arrival.packet = &dg->packet;
+	arrival.ipv6 = dg->ipv6;
+	arrival.multicast = dg->multicast;
+	arrival.vlan_id = dg->vlan_id;
+	arrival.dg = dg;
+	peal_datagram_grh(dg, arrival.grh);
 	peal_notify_begin(&notify);
-	spin_lock(&qp->rq.lock);
-	drop = peal_ud_receive(qp, &notify, dg);
-	spin_unlock(&qp->rq.lock);
-	if (unlikely(drop)) {
-		peal_count_drop(qp->table, drop);
-		trace_peal_drop(&dg->packet, drop);
-	}
+	peal_ud_hand_over(qp, &notify, &arrival);
 	peal_turn_end(&notify);
+}
+
+/* ---- challenges, which ask where the packets of an address handle arrive ---- */
+
+/* An ordinary packet may arrive through any netdev. A challenge must come the handle's own way. */
+static enum peal_drop peal_ud_check_way(struct peal_address *address,
+					const struct peal_datagram *dg)
+{
+	struct peal_path *path = &address->path;
+
+	if (memcmp(&path->sgid, &dg->sgid, sizeof(path->sgid)) ||
+	    memcmp(&path->dgid, &dg->dgid, sizeof(path->dgid)))
+		return PEAL_DROP_source;
+	if (!peal_packet_pkey_matches(&dg->packet))
+		return PEAL_DROP_pkey;
+	if (!peal_path_is_local(path) || !peal_path_leaves_by(path, peal_datagram_iif(dg)))
+		return PEAL_DROP_path;
+	return PEAL_DROP_none;
+}
+
+enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
+				  const struct peal_datagram *dg)
+{
+	struct peal_proof_challenge challenge;
+	const struct peal_locality_device *device;
+	struct peal_address *address;
+	enum peal_drop drop;
+
+	peal_epoch_assert_held();
+	if (dg->packet.payload_bytes != sizeof(challenge))
+		return PEAL_DROP_pad;
+	peal_datagram_copy(dg, 0, &challenge, sizeof(challenge));
+	device = peal_locality_find(challenge.device);
+	if (!device || peal_locality_scope(device, at) > PEAL_NL_SCOPE_NETNS)
+		return PEAL_DROP_stale;
+	address = peal_table_address(device->table, challenge.address);
+	if (!address)
+		return PEAL_DROP_stale;
+	drop = peal_ud_check_way(address, dg);
+	if (!drop && !peal_proof_end(&address->proof, &challenge, at, dg->vlan_id))
+		drop = PEAL_DROP_stale;
+	return drop;
 }
 
 /* ---- the transport ---- */
@@ -365,7 +540,8 @@ static const struct peal_transport_ops peal_ud_ops = {
 	.send_psn = peal_ud_send_psn,
 };
 
-int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_quota *tx_quota)
+int peal_ud_attach(struct peal_qp *qp, struct peal_port *port,
+		   const struct peal_locality_device *device, struct peal_tx_quota *tx_quota)
 {
 	struct peal_ud *ud = kzalloc(sizeof(*ud), GFP_KERNEL_ACCOUNT);
 
@@ -374,6 +550,7 @@ int peal_ud_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_qu
 	ud->base.ops = &peal_ud_ops;
 	ud->base.qp = qp;
 	ud->port = port;
+	ud->device = device;
 	ud->tx_quota = tx_quota;
 	ud->waiter.ready = peal_ud_ready;
 	INIT_LIST_HEAD(&ud->waiter.node);

@@ -78,7 +78,8 @@ static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
 				       struct peal_context *ctx)
 {
 	if (peal_qp_is_datagram(qp))
-		return peal_ud_attach(qp, &dev->nic.port, peal_nic_tx_quota(&dev->nic, ctx));
+		return peal_ud_attach(qp, &dev->nic.port, &dev->nic.locality,
+				      peal_nic_tx_quota(&dev->nic, ctx));
 	return peal_direct_attach(qp, &dev->nic.locality);
 }
 

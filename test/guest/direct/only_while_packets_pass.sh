@@ -66,9 +66,9 @@ neighbours() {
 	ip neighbour replace 10.76.1.1 lladdr "$(</sys/class/net/near_c/address)" nud permanent dev near_d
 }
 
-# neighbours_run: checks the data between these devices. It prints how many messages went direct.
+# neighbours_run OPERATIONS SIZES: checks the data between these devices. It prints how many messages went direct.
 neighbours_run() {
-	local before arguments=(--ops "rc-send,rc-write,rc-read" --sizes "1,4096,65536" --count 20)
+	local before arguments=(--ops "$1" --sizes "$2" --count 20)
 	before=$(($(counter peal_c direct_messages) + $(counter peal_d direct_messages)))
 	timeout "$(limit 60)" "$verify" -d peal_c -g "$(gid_of peal_c 10.76.1.1)" -p 18700 "${arguments[@]}" >&2 &
 	local server=$!
@@ -80,13 +80,18 @@ neighbours_run() {
 }
 
 neighbours || fail "cannot make two devices in one namespace"
-carried=$(neighbours_run) || fail "between two devices in one namespace"
-((carried > 0)) || fail "nothing went direct between two devices in one namespace"
-echo "direct between two devices in one namespace: $carried messages"
-for where in device none; do
-	scope $where
-	carried=$(neighbours_run) || fail "between two devices in one namespace"
-	((carried == 0)) || fail "with direct $where, $carried messages went direct between two devices"
+for operations in "rc-send,rc-write,rc-read 1,4096,65536" "ud-send,ud-send-imm 1,1024"; do
+	# shellcheck disable=SC2086 # two words
+	carried=$(neighbours_run $operations) || fail "between two devices in one namespace: $operations"
+	((carried > 0)) || fail "nothing went direct between two devices in one namespace: $operations"
+	echo "direct between two devices in one namespace: $carried messages ($operations)"
+	for where in device none; do
+		scope $where
+		# shellcheck disable=SC2086 # two words
+		carried=$(neighbours_run $operations) || fail "between two devices in one namespace: $operations"
+		((carried == 0)) || fail "with direct $where, $carried messages went direct between two devices: $operations"
+	done
+	scope netns
 done
 peal_down peal_c
 peal_down peal_d

@@ -131,4 +131,32 @@ struct Datagram : Send {
 	}
 };
 
+/*
+ * Sends empty datagrams to `to` on the handle until they go direct. Nothing may be posted there to
+ * receive them. On the wire, and with other devices, they stay packets.
+ */
+inline void settle(UdEnd &from, const UdEnd &to, ibv_ah *ah)
+{
+	if (on_wire())
+		return;
+	const bool direct = eventually([&] {
+		const auto before = counter("direct_messages");
+		post(from.qp, Datagram(ah, to.qp->qp_num, {}));
+		wait_success(from.send_cq);
+		return counter("direct_messages") > before;
+	});
+	if (!direct)
+		throw std::runtime_error("datagrams of one device do not go direct");
+	/* Within a tick of its clock the kernel repeats the value of a counter. */
+	for (const Stopwatch watch; watch.elapsed() < 20ms;)
+		;
+}
+
+/* The same for each end's handle to its own device. */
+inline void settle(std::initializer_list<UdEnd *> ends)
+{
+	for (auto *end : ends)
+		settle(*end, *end, end->to_self);
+}
+
 } // namespace peal_test

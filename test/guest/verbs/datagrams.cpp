@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
-// transport: any
 /*
  * Datagrams between UD queue pairs of one device.
  *
  * Holds: Data and GRH are right with IPv4 and IPv6, with immediate data, with several peers and
  * with buffers of every shape and key. Some datagrams are dropped silently and counted. Others fail
- * at the sender, whose receives continue. Address handles work.
+ * at the sender, whose receives continue. Address handles work. Datagrams are no packets, but only
+ * while packets of their handle would pass, and they look the same.
  * Does not hold: multicast (verbs/multicast), the connection manager (tools/connect_on_one_host),
  * two hosts.
  */
+#include "commands.hpp"
 #include "datagram.hpp"
+#include "packets.hpp"
 
 #include <atomic>
 #include <thread>
@@ -85,6 +87,53 @@ void check_dropped(const UdEnd &to, const std::string &reason, std::uint64_t bef
 	CHECK(describe(drain(to.recv_cq)) == "0 completions");
 }
 
+/* The payload of the first challenge that the loopback device carries while `send` is repeated. */
+template <class Send_>
+Bytes see_challenge(Send_ send)
+{
+	constexpr std::size_t bth = ethernet_bytes + 20 + udp_bytes, payload = bth + 12, bytes = 32;
+	const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
+	Bytes seen;
+
+	eventually([&] {
+		std::array<std::uint8_t, 2048> frame{};
+		send();
+		for (ssize_t n; seen.empty() && (n = recv(fd, frame.data(), frame.size(), 0)) > 0;)
+			if (n == payload + bytes + icrc_bytes && frame[bth] == 0xc0)
+				seen.assign(&frame[payload], &frame[payload] + bytes);
+		return !seen.empty();
+	});
+	close(fd);
+	return seen;
+}
+
+/* Sends the challenge with each byte of its number changed in turn. */
+void forge_challenges(const Device &device, std::uint16_t from_port, std::uint32_t qpn,
+		      const Bytes &challenge)
+{
+	const int fd = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
+	Route route;
+	sockaddr_in to{};
+
+	std::memcpy(route.from.data(), device.gid().raw + 12, 4);
+	route.to = route.from;
+	route.from_port = from_port;
+	to.sin_family = AF_INET;
+	std::memcpy(&to.sin_addr, route.to.data(), 4);
+	for (std::size_t i = 0; i < 16; i++) {
+		Bytes body;
+		Bth{.opcode = 0xc0, .qpn = qpn}.put_to(body);
+		put(body, challenge);
+		body[12 + i] ^= 1;
+		const Bytes frame = fragmentable(make_frame(route, body, 0), 1);
+		const auto packet = std::span(frame).subspan(ethernet_bytes);
+		must(sendto(fd, packet.data(), packet.size(), 0,
+			    reinterpret_cast<const sockaddr *>(&to), sizeof(to)) < 0,
+		     "sendto");
+	}
+	close(fd);
+}
+
 ibv_qp_attr query(ibv_qp *qp)
 {
 	ibv_qp_attr attr{};
@@ -116,6 +165,7 @@ TEST_CASE("a datagram arrives behind its GRH, by either IP version")
 		if (!address)
 			SKIP_CASE("the device lacks an address");
 		const auto ah = create_ah(a.pd, address->index, address->gid);
+		settle(a, b, ah);
 		for (const std::size_t bytes :
 		     {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{33},
 		      port_mtu(device) - 1, port_mtu(device)}) {
@@ -175,6 +225,7 @@ TEST_CASE("one queue pair serves many, and itself")
 
 	for (int i = 0; i < 5; i++)
 		peers.push_back(std::make_unique<UdEnd>(device));
+	settle({&hub, peers[0].get(), peers[1].get()});
 	for (std::size_t i = 0; i < peers.size(); i++) {
 		exchange(hub, *peers[i], hub.to_self, 100 + i, i);
 		exchange(*peers[i], hub, peers[i]->to_self, 200 + i, i);
@@ -192,6 +243,7 @@ TEST_CASE("buffers of any shape, on both sides")
 	UdEnd a(device), b(device);
 	auto &m = b.memory;
 
+	settle({&a});
 	fill_pattern(a.memory.bytes(0, 600), 3);
 	/*
 	 * The buffer is cut within the GRH, at its end, and within the payload.
@@ -229,6 +281,7 @@ TEST_CASE("immediate data, inline data, order")
 	UdEnd a(device, common_qkey, options), b(device);
 	constexpr unsigned count = 40;
 
+	settle({&a});
 	for (unsigned i = 0; i < count; i++)
 		post_recv(b.qp, i, {b.memory.sge(i * 300, 300)});
 	for (unsigned i = 0; i < count; i++) {
@@ -259,6 +312,7 @@ TEST_CASE("ibv_wr_* and extended completion queues know datagrams")
 	UdEnd a(device, common_qkey, options), b(device);
 	ibv_qp_ex *qp = ibv_qp_to_qp_ex(a.qp);
 
+	settle({&a});
 	fill_pattern(a.memory.bytes(0, 128), 1);
 	for (int i = 0; i < 2; i++)
 		post_recv(b.qp, i, {b.memory.sge(i * 512, 512)});
@@ -288,6 +342,8 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 	if (!is_peal())
 		SKIP_CASE("reads peal's counters");
 	UdEnd a(device), b(device), other(device, 0x1234);
+	settle({&a});
+	settle(other, b, other.to_self);
 	const auto before = counter("drop_qkey");
 
 	post_recv(b.qp, 1, {b.memory.sge(0, 512)});
@@ -311,6 +367,7 @@ TEST_CASE("what nobody takes is dropped and counted, and the sender does not not
 	if (!is_peal())
 		SKIP_CASE("reads peal's counters");
 	UdEnd a(device), b(device);
+	settle({&a});
 	const auto send = [&](std::size_t bytes, std::uint32_t qpn) {
 		post(a.qp, Datagram(a.to_self, qpn, {a.memory.sge(0, bytes)}));
 		wait_success(a.send_cq);
@@ -358,6 +415,7 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 	Region foreign(other, page_bytes);
 	Ah foreign_ah = create_ah(other, device);
 	const std::size_t mtu = port_mtu(device);
+	settle({&a, &b});
 
 	struct Failure {
 		const char *name;
@@ -406,6 +464,7 @@ TEST_CASE("what was posted behind a failed send is flushed, once, in order")
 	UdEnd a(device), b(device);
 	std::vector<Send> list;
 
+	settle({&a});
 	list.push_back(Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 8)}).id(0));
 	list.push_back(
 		Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, port_mtu(device) + 1)}).id(1));
@@ -431,6 +490,7 @@ TEST_CASE("a receive that cannot be written ends the queue pair")
 	UdEnd a(device), b(device);
 	Region readonly(b.pd, page_bytes, 0);
 
+	settle({&a});
 	post_recv(b.qp, 1, {readonly.sge(0, 512)});
 	post_recv(b.qp, 2, {b.memory.sge(0, 512)});
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
@@ -503,6 +563,7 @@ TEST_CASE("address handles come and go while others send")
 	});
 	unsigned sent = 0;
 
+	settle({&a});
 	for (const Stopwatch watch; watch.elapsed() < 1s; sent++) {
 		post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 8)}));
 		wait_success(a.send_cq);
@@ -522,6 +583,7 @@ TEST_CASE("a solicited datagram wakes who waits for such")
 	Cq cq = create_cq(device, 64, channel);
 	Qp b = create_qp(a.pd, cq, cq, ud_options());
 	ud_ready(b);
+	settle({&a});
 
 	must(ibv_req_notify_cq(cq, 1), "req_notify_cq");
 	for (int i = 0; i < 2; i++)
@@ -536,4 +598,217 @@ TEST_CASE("a solicited datagram wakes who waits for such")
 	void *context = nullptr;
 	must(ibv_get_cq_event(channel, &fired, &context), "get_cq_event");
 	ibv_ack_cq_events(cq, 1);
+}
+
+TEST_CASE("datagrams of one device are no packets")
+{
+	if (on_wire())
+		SKIP_CASE("on the wire they are");
+	Device device;
+	UdEnd a(device), b(device);
+
+	settle({&a});
+	/* A handle asks once a second whether its packets arrive. */
+	const auto packets = [] {
+		return counter("packets_sent") - counter("locality_challenges");
+	};
+	const auto before = packets(), direct = counter("direct_messages");
+	for (std::uint64_t i = 0; i < 50; i++)
+		exchange(a, b, a.to_self, 64, i);
+	CHECK(packets() == before);
+	CHECK(counter("direct_messages") == direct + 50);
+}
+
+TEST_CASE("a direct datagram has the header that a packet would have")
+{
+	if (on_wire())
+		SKIP_CASE("on the wire it is a packet");
+	Device device;
+	UdEnd a(device), b(device);
+
+	for (const bool ipv4 : {true, false})
+		for (const int hops : {0, 1, 64})
+			for (const std::size_t bytes : {std::size_t{0}, std::size_t{61}}) {
+				const auto address = find_address(device, ipv4);
+				REQUIRE(address.has_value());
+				auto attr = ah_attr(address->index, address->gid);
+				attr.grh.hop_limit = static_cast<std::uint8_t>(hops);
+				attr.grh.traffic_class = 0x68;
+				attr.grh.flow_label = 0x12345;
+				const Ah ah(ibv_create_ah(a.pd, &attr), "create_ah");
+				INFO((ipv4 ? "IPv4" : "IPv6") << ", hop limit " << hops);
+
+				const auto packets = counter("wire_messages");
+				const auto first = exchange(a, b, ah, bytes, 1);
+				CHECK(eventually(
+					[&] { return counter("wire_messages") > packets; }));
+				const auto grh = b.memory.bytes(0, grh_bytes);
+				const std::vector<std::uint8_t> packet(grh.begin(), grh.end());
+				settle(a, b, ah);
+				const auto second = exchange(a, b, ah, bytes, 2);
+				CHECK(difference(grh, packet).empty());
+				CHECK(first.wc_flags == second.wc_flags);
+			}
+}
+
+TEST_CASE("a rule that stops packets stops datagrams of one device, too")
+{
+	if (!is_peal())
+		SKIP_CASE("about peal's direct path");
+	if (run("command -v nft >/dev/null"))
+		SKIP_CASE("needs nft");
+	Device device;
+	UdEnd a(device), b(device);
+
+	for (const std::string hook : {"input", "output"}) {
+		INFO(hook);
+		settle({&a});
+		exchange(a, b, a.to_self, 64, 1);
+		post_recv(b.qp, 1, {b.memory.sge(0, 512)});
+		must(run("nft 'add table inet wall; add chain inet wall c { type filter hook " +
+			 hook + " priority 0; }; add rule inet wall c udp dport 4791 drop'"),
+		     "nft");
+		/* The proof may last for three seconds. */
+		const bool stopped = eventually(
+			[&] {
+				post(a.qp,
+				     Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
+				wait_success(a.send_cq);
+				const auto arrived = drain(b.recv_cq);
+				if (!arrived.empty())
+					post_recv(b.qp, 1, {b.memory.sge(0, 512)});
+				return arrived.empty();
+			},
+			patience);
+		CHECK(stopped);
+		for (const Stopwatch watch; watch.elapsed() < 1500ms;) {
+			post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
+			wait_success(a.send_cq);
+		}
+		CHECK(describe(drain(b.recv_cq)) == "0 completions");
+		must(run("nft delete table inet wall"), "nft");
+		/* It comes back without a new handle. The datagram finds the old receive. */
+		CHECK(eventually([&] {
+			post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
+			wait_success(a.send_cq);
+			return !drain(b.recv_cq).empty();
+		}));
+	}
+}
+
+TEST_CASE("a challenge with a wrong number proves nothing")
+{
+	if (!is_peal())
+		SKIP_CASE("about peal's direct path");
+	if (run("command -v nft >/dev/null"))
+		SKIP_CASE("needs nft");
+	constexpr std::uint16_t port = 50000;
+	Device device;
+	UdEnd a(device), b(device);
+
+	/* The forger's packets pass, and nobody else's. */
+	must(run("nft 'add table inet wall; add chain inet wall c { type filter hook input "
+		 "priority 0; }; add rule inet wall c udp dport 4791 udp sport != 50000 drop'"),
+	     "nft");
+	post_recv(b.qp, 1, {b.memory.sge(0, 512)});
+	const auto stale = counter("drop_stale");
+	const auto send = [&] {
+		post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
+		wait_success(a.send_cq);
+	};
+	const Bytes challenge = see_challenge(send);
+	REQUIRE(challenge.size() == 32);
+	forge_challenges(device, port, b.qp->qp_num, challenge);
+	CHECK(eventually([&] { return counter("drop_stale") >= stale + 16; }));
+	send();
+	CHECK(describe(drain(b.recv_cq)) == "0 completions");
+	must(run("nft delete table inet wall"), "nft");
+	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}));
+	check_received(wait_completion(b.recv_cq), a, 64);
+}
+
+TEST_CASE("an administrator's switch counts from the next datagram on")
+{
+	if (on_wire())
+		SKIP_CASE("it is off");
+	const std::string option = "build/user/userspace/tools/peal-option ";
+	Device device;
+	UdEnd a(device), b(device);
+
+	for (const auto &where : {device_name() + " direct ", std::string("host direct ")}) {
+		const bool host = where[0] == 'h';
+		settle({&a});
+		must(run(option + where + (host ? "none" : "0")), "peal-option");
+		const auto before = counter("direct_messages");
+		exchange(a, b, a.to_self, 64, 1);
+		CHECK(counter("direct_messages") == before);
+		must(run(option + where + (host ? "netns" : "1")), "peal-option");
+	}
+	settle({&a});
+}
+
+TEST_CASE("one list of datagrams for many queue pairs, each with a completion queue")
+{
+	Device device;
+	UdEnd hub(device);
+	std::vector<std::unique_ptr<UdEnd>> peers;
+	std::vector<Send> list;
+	constexpr unsigned rounds = 3;
+
+	for (unsigned i = 0; i < 30; i++) {
+		peers.push_back(std::make_unique<UdEnd>(device));
+		for (unsigned n = 0; n < rounds; n++)
+			post_recv(peers[i]->qp, n, {peers[i]->memory.sge(n * 100, 100)});
+	}
+	settle({&hub});
+	for (const auto &peer : peers)
+		list.push_back(Datagram(hub.to_self, peer->qp->qp_num, {hub.memory.sge(0, 8)}));
+	for (unsigned n = 0; n < rounds; n++) {
+		ibv_send_wr *bad = nullptr;
+		must(post_list(hub.qp, list, &bad), "post_send");
+		wait_success(hub.send_cq, list.size());
+	}
+	for (const auto &peer : peers) {
+		const auto received = wait_success(peer->recv_cq, rounds);
+		for (unsigned n = 0; n < rounds; n++)
+			CHECK(received[n].wr_id == n);
+	}
+}
+
+TEST_CASE("receivers come and go, fail and are reset while others send to them")
+{
+	Device device;
+	UdEnd a(device), other(device);
+	std::atomic<std::uint32_t> target = 0;
+	std::atomic<bool> stop = false;
+	unsigned rounds = 0;
+
+	settle({&a, &other});
+	const auto sends = [&](UdEnd &from) {
+		while (!stop) {
+			std::vector<Send> list(
+				8, Datagram(from.to_self, target, {from.memory.sge(0, 500)}));
+			ibv_send_wr *bad = nullptr;
+			must(post_list(from.qp, list, &bad), "post_send");
+			wait_success(from.send_cq, list.size());
+		}
+	};
+	std::thread one([&] { sends(a); }), two([&] { sends(other); });
+	for (const Stopwatch watch; watch.elapsed() < 3s; rounds++) {
+		UdEnd b(device);
+		Region readonly(b.pd, page_bytes, 0);
+		for (int i = 0; i < 40; i++)
+			post_recv(b.qp, 1, {b.memory.sge(0, 1000)});
+		if (rounds % 3 == 1)
+			post_recv(b.qp, 2, {readonly.sge(0, 1000)});
+		target = b.qp->qp_num;
+		wait_completion(b.recv_cq);
+		if (rounds % 3 == 2)
+			to_state(b.qp, IBV_QPS_RESET);
+	}
+	stop = true;
+	one.join();
+	two.join();
+	std::printf("%u receivers\n", rounds);
+	CHECK(rounds > 3);
 }
