@@ -769,6 +769,44 @@ TEST_CASE("datagrams take shared receives")
 	CHECK(device.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp.get()));
 }
 
+/*
+ * A datagram that is too long for its receive is dropped, and the queue pair keeps the receive for
+ * the next one.
+ */
+TEST_CASE("a receive that a queue pair keeps comes back when the queue pair goes")
+{
+	Device device;
+
+	for (const std::string way : {"error", "reset", "destruction"}) {
+		INFO(way);
+		const Shared shared(device, 2);
+		UdEnd a(device), b(device, common_qkey, sharing(shared.srq)),
+			c(device, common_qkey, sharing(shared.srq));
+
+		shared.post(0, 2);
+		post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 1000)}));
+		post(a.qp, Datagram(a.to_self, c.qp->qp_num, {a.memory.sge(0, 100)}));
+		wait_success(a.send_cq, 2);
+		CHECK(wait_success(c.recv_cq).front().wr_id == 1);
+		shared.post(3);
+		REQUIRE(shared.try_post(99) == ENOMEM);
+		if (way == "error") {
+			to_state(b.qp, IBV_QPS_ERR);
+			const auto wc = wait_completion(b.recv_cq);
+			CHECK(wc.wr_id == 0);
+			check_status(wc, IBV_WC_WR_FLUSH_ERR, PEAL_REASON_FLUSHED);
+			CHECK(device.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp.get()));
+		} else if (way == "reset") {
+			to_state(b.qp, IBV_QPS_RESET);
+			CHECK(describe(drain(b.recv_cq)) == "0 completions");
+		} else {
+			b.qp.reset();
+		}
+		CHECK(shared.try_post(2) == 0);
+		CHECK(shared.try_post(99) == ENOMEM);
+	}
+}
+
 TEST_CASE("unreliable connections take shared receives")
 {
 	Device device;
