@@ -17,8 +17,10 @@
 #include "transport/demux.h"
 #include "verbs/dev.h"
 #include "verbs/parent.h"
+#include "verbs/pma.h"
 #include "verbs/post.h"
 #include "verbs/query.h"
+#include "verbs/restrack.h"
 #include "verbs/verbs.h"
 
 /* All requests consist of these fields. */
@@ -423,6 +425,9 @@ const struct ib_device_ops peal_verbs_ops = {
 	.destroy_srq = peal_verbs_destroy_srq,
 	.detach_mcast = peal_verbs_detach_mcast,
 	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
+	.fill_res_cq_entry = peal_restrack_fill_cq,
+	.fill_res_mr_entry = peal_restrack_fill_mr,
+	.fill_res_qp_entry = peal_restrack_fill_qp,
 	.get_dma_mr = peal_verbs_get_dma_mr,
 	.get_hw_stats = peal_query_stats,
 	.get_link_layer = peal_query_link_layer,
@@ -436,6 +441,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.post_recv = peal_verbs_post_recv,
 	.post_send = peal_verbs_post_send,
 	.post_srq_recv = peal_verbs_post_srq_recv,
+	.process_mad = peal_pma_process_mad,
 	.query_ah = peal_verbs_query_ah,
 	.query_device = peal_query_device,
 	.query_pkey = peal_query_pkey,

@@ -40,6 +40,11 @@ expect "$(rdma dev show "$device")" "$device: node_type ca"
 resources=$(rdma resource show "$device") || fail "rdma resource show"
 expect "$resources" "pd [0-9]+" "cq [0-9]+" "qp [0-9]+" "cm_id [0-9]+" "mr [0-9]+" "ctx 0"
 
+details=$(rdma resource show qp link "$device/1" -dd) || fail "rdma resource show qp -dd"
+expect "$details" "type GSI" "drv_transport packets" "drv_sq-entries [1-9]" "drv_rq-posted [1-9]"
+expect "$(rdma resource show cq link "$device" -dd)" "drv_written [0-9]+" "drv_overflowed 0"
+expect "$(rdma resource show mr link "$device" -dd)" "drv_windows 0"
+
 counters=$(rdma statistic show link "$device/1") || fail "rdma statistic show"
 expect "$counters" "posts [0-9]+" "kicks [0-9]+" "errors [0-9]+"
 

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# transport: wire
+# timeout: 60
+#
+# The counters of the port, as every RDMA device shows them: the files of ports/1/counters, which monitoring programs read,
+# and the answers to performance management MADs. They say the same as peal's own counters.
+# It does not look at the direct transport, whose messages never reach the port.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+counters=/sys/class/infiniband/$device/ports/1/counters
+require ibv_rc_pingpong python3
+index=$(gid_index "$device") || fail "$device has no IPv4 GID"
+gid=$(<"/sys/class/infiniband/$device/ports/1/gids/$index")
+
+# says FILE NAME [UNIT]: the file says the value of peal's counter, in units of UNIT.
+says() { (($(<"$counters/$1") == $(counter "$device" "$2") / ${3:-1})); }
+
+all_say() {
+	says port_xmit_packets packets_sent && says port_rcv_packets packets_received &&
+		says port_xmit_data packet_bytes_sent 4 && says port_rcv_data packet_bytes_received 4 &&
+		says port_rcv_errors drops && says port_xmit_discards packets_unsent
+}
+
+[[ -d $counters ]] || fail "$counters is missing"
+start_server 18700 ibv_rc_pingpong -d "$device" -g "$index" -p 18700 -n 50 >/dev/null
+ibv_rc_pingpong -d "$device" -g "$index" -p 18700 -n 50 localhost >/dev/null || fail "ibv_rc_pingpong"
+wait "$server" || fail "the server of ibv_rc_pingpong"
+wait_for all_say || fail "the files differ from peal's counters: $(grep . "$counters"/port_*)"
+# 50 messages of 4096 bytes in each direction.
+(($(<"$counters/port_xmit_data") >= 2 * 50 * 4096 / 4)) || fail "port_xmit_data: $(<"$counters/port_xmit_data")"
+(($(<"$counters/port_xmit_packets") >= 2 * 50)) || fail "port_xmit_packets: $(<"$counters/port_xmit_packets")"
+echo "ok: sysfs"
+
+modprobe ib_umad || skip "this kernel has no ib_umad"
+umad=
+for entry in /sys/class/infiniband_mad/umad*; do
+	[[ $(<"$entry/ibdev") != "$device" ]] || umad=/dev/infiniband/${entry##*/}
+done
+[[ $umad ]] || fail "$device has no umad device"
+wait_for test -c "$umad" || fail "$umad is missing"
+
+# Get of PortCountersExtended twice, of ClassPortInfo, of PortCounters of all ports; then of a port that does not exist, of an
+# unknown attribute, and a Set.
+mapfile -t answers < <("$(dirname "$0")/../helpers/pma_query.py" "$umad" "$gid" "$index" \
+	1:1d:1 1:1d:1 1:1:0 1:12:ff 1:1d:2 1:15:1 2:12:1)
+((${#answers[@]} == 7)) || fail "7 answers expected: ${answers[*]}"
+read -r status sent_before _ packets_before _ <<<"${answers[0]}"
+read -r status sent _ packets _ <<<"${answers[1]}"
+[[ $status == 0x0 ]] || fail "PortCountersExtended: ${answers[1]}"
+# The first answer and the second query are packets, of 256 bytes of MAD each.
+((packets >= packets_before + 2 && sent >= sent_before + 2 * 256 / 4)) ||
+	fail "the counters did not count the queries: ${answers[0]}, then ${answers[1]}"
+[[ ${answers[2]} == 0x0 && ${answers[3]} == 0x0 ]] || fail "ClassPortInfo, PortCounters: ${answers[2]}, ${answers[3]}"
+[[ ${answers[4]} == 0x1c ]] || fail "a port that does not exist: ${answers[4]}"
+[[ ${answers[5]} == 0xc ]] || fail "an unknown attribute: ${answers[5]}"
+[[ ${answers[6]} == 0x8 ]] || fail "a Set: ${answers[6]}"
+echo "ok: MADs"
