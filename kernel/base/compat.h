@@ -33,6 +33,15 @@
 #define PEAL_CQ_UDATA		cq_udata
 #endif
 
+/* Newer kernels have another name for resize_cq, because kernel users do not have it. */
+#ifdef PEAL_HAS_RESIZE_USER_CQ
+#define PEAL_RESIZE_CQ_OP	resize_user_cq
+#define PEAL_RESIZE_CQ_ENTRIES	unsigned int
+#else
+#define PEAL_RESIZE_CQ_OP	resize_cq
+#define PEAL_RESIZE_CQ_ENTRIES	int
+#endif
+
 /* In newer kernels reg_user_mr has an argument for a DMA handle. peal has none to offer. */
 #ifdef PEAL_HAS_DMAH
 #define PEAL_MR_DMAH_ARG	struct ib_dmah *dmah,

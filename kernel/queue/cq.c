@@ -8,6 +8,10 @@
 #include "base/epoch.h"
 #include "queue/cq.h"
 
+/* A resize copies this many CQEs between two looks at the ring, and the last ones with the lock. */
+#define PEAL_CQ_COPY		4096U
+#define PEAL_CQ_COPY_LOCKED	64
+
 /**
  * peal_cq_init() - give a completion queue its ring
  * @account: the context's account, or the kernel's
@@ -36,6 +40,7 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	cq->clocks = clocks;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
+	mutex_init(&cq->resizing);
 	base = peal_map_address(cq->map);
 	cq->ring = (struct peal_cq_ring){
 		.ctl = base, .cqe = base + PEAL_CQ_RING_OFFSET, .mask = size - 1,
@@ -51,6 +56,8 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_epoch_wait();
+	if (cq->resized)
+		peal_map_free(cq->resized);
 	peal_map_free(cq->map);
 	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
 }
@@ -77,6 +84,101 @@ static void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_cqe *cqe)
 	if (cq->clocks & PEAL_CQ_WALL_CLOCK)
 		stamped.wall_ns = ktime_get_real_ns();
 	peal_cq_ring_push(&cq->ring, &stamped);
+}
+
+/* Copy the CQEs from *copied to @end. */
+static void peal_cq_copy(struct peal_cq *cq, struct peal_cq_ring *to, u32 *copied, u32 end)
+{
+	for (; *copied != end; (*copied)++)
+		peal_cq_ring_copy(to, &cq->ring, *copied);
+}
+
+/*
+ * Let @to take the place of the ring. The program has consumed the CQEs before @first. CQEs that
+ * have been written do not change any more, so all but the last few are copied without the lock,
+ * because pushes wait for the lock.
+ *
+ * Return: 0, or -EINVAL if @to is too small for what is unread.
+ */
+static int peal_cq_replace_ring(struct peal_cq *cq, struct peal_cq_ring *to, u32 first)
+{
+	u32 room = min(to->mask, cq->ring.mask) + 1, copied = first, end;
+	bool done = false;
+	int ret = 0;
+
+	lockdep_assert_held(&cq->resizing);
+	while (!done) {
+		spin_lock_bh(&cq->lock);
+		end = cq->ring.next;
+		if (end - first > room)
+			ret = -EINVAL;
+		done = ret || end - copied <= PEAL_CQ_COPY_LOCKED;
+		if (done && !ret) {
+			peal_cq_copy(cq, to, &copied, end);
+			cq->ring.cqe = to->cqe;
+			cq->ring.mask = to->mask;
+		}
+		spin_unlock_bh(&cq->lock);
+		if (!done)
+			peal_cq_copy(cq, to, &copied, min(end - copied, PEAL_CQ_COPY) + copied);
+		cond_resched();
+	}
+	return ret;
+}
+
+/*
+ * Prepare the slots of a new ring for the indices from @first on. A zeroed slot would look valid
+ * to an index whose lap has phase 0.
+ */
+static void peal_cq_clear_ring(struct peal_cq_ring *ring, u32 first)
+{
+	u32 i;
+
+	for (i = 0; i <= ring->mask; i++) {
+		peal_cq_ring_invalidate(ring, first + i);
+		if (i % PEAL_CQ_COPY == 0)
+			cond_resched();
+	}
+}
+
+/**
+ * peal_cq_resize() - give a program's completion queue a ring of another size
+ * @uctx: the program's context
+ * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
+ * @resp: describes the new ring
+ *
+ * The program does not poll during the call. Queue pairs go on to complete.
+ *
+ * Return: 0, -ENOMEM, or -EINVAL if more than @entries CQEs are unread (IBTA 11.2.8.4).
+ */
+int peal_cq_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
+		   struct peal_resize_cq_resp *resp)
+{
+	u32 size = roundup_pow_of_two(entries), first;
+	struct peal_cq_ring ring;
+	struct peal_map *map = peal_map_alloc(uctx, (size_t)size * sizeof(struct peal_cqe));
+	int ret;
+
+	if (IS_ERR(map))
+		return PTR_ERR(map);
+	mutex_lock(&cq->resizing);
+	ring = (struct peal_cq_ring){ .cqe = peal_map_address(map), .mask = size - 1 };
+	first = peal_cq_ring_consumed(&cq->ring);
+	peal_cq_clear_ring(&ring, first);
+	ret = peal_cq_replace_ring(cq, &ring, first);
+	if (!ret) {
+		swap(cq->resized, map);
+		cq->ib.cqe = size;
+		*resp = (struct peal_resize_cq_resp){
+			.entries = size,
+			.map_offset = peal_map_offset(cq->resized),
+			.map_bytes = peal_map_bytes(cq->resized),
+		};
+	}
+	mutex_unlock(&cq->resizing);
+	if (map)
+		peal_map_free(map);
+	return ret;
 }
 
 /**

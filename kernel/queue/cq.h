@@ -12,6 +12,7 @@
 #ifndef PEAL_CQ_H
 #define PEAL_CQ_H
 
+#include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
 #include "base/quota.h"
@@ -30,7 +31,12 @@ struct peal_cq {
 	bool overflow_reported;
 
 	u32 clocks;			/* PEAL_CQ_*: the times that a CQE gets */
-	struct peal_map *map;
+	struct peal_map *map;		/* control words, and the CQEs until the first resize */
+	struct mutex resizing;		/* serialises resizes */
+
+	/* Guarded by cq.resizing: */
+	struct peal_map *resized;	/* the CQEs since the last resize, or NULL */
+
 	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* for kernel consumers */
 
@@ -49,6 +55,8 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 		 u32 entries, u32 clocks);
 void peal_cq_destroy(struct peal_cq *cq);
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
+int peal_cq_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
+		   struct peal_resize_cq_resp *resp);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);

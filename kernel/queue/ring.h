@@ -114,6 +114,31 @@ static inline u8 peal_cq_ring_phase(const struct peal_cq_ring *ring, u32 index)
 	return index & (ring->mask + 1) ? 0 : PEAL_CQE_PHASE;
 }
 
+/* Return: the index of the first CQE that the program has not consumed. It may be any value. */
+static inline u32 peal_cq_ring_consumed(const struct peal_cq_ring *ring)
+{
+	return smp_load_acquire(&ring->ctl->consumer);	/* F */
+}
+
+/* Make the CQE at @index look unwritten. */
+static inline void peal_cq_ring_invalidate(const struct peal_cq_ring *ring, u32 index)
+{
+	ring->cqe[index & ring->mask].flags = peal_cq_ring_phase(ring, index) ^ PEAL_CQE_PHASE;
+}
+
+/*
+ * Copy the CQE at @index to a ring of another size, which the program does not read yet. The
+ * phase differs there. The contents are the program's, so they may be any bytes.
+ */
+static inline void peal_cq_ring_copy(const struct peal_cq_ring *to,
+				     const struct peal_cq_ring *from, u32 index)
+{
+	struct peal_cqe *slot = &to->cqe[index & to->mask];
+
+	memcpy(slot, &from->cqe[index & from->mask], sizeof(*slot));
+	slot->flags = (slot->flags & ~PEAL_CQE_PHASE) | peal_cq_ring_phase(to, index);
+}
+
 /* For kernel consumers. Return: whether the CQE at @index has been written. */
 static inline bool peal_cq_ring_peek(const struct peal_cq_ring *ring, u32 index)
 {

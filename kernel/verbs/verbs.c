@@ -258,6 +258,27 @@ static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 	return 0;
 }
 
+static int peal_verbs_resize_cq(struct ib_cq *ib, PEAL_RESIZE_CQ_ENTRIES entries,
+				struct ib_udata *udata)
+{
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_resize_cq_resp resp;
+	int ret;
+
+	if (!ctx)
+		return -EOPNOTSUPP;
+	ret = peal_verbs_check_request(udata);
+	if (ret)
+		return ret;
+	/* A program of an older provider would go on to poll the old ring. */
+	if (udata->outlen < sizeof(resp))
+		return -EOPNOTSUPP;
+	if (entries < 1 || entries > PEAL_MAX_CQE)
+		return -EINVAL;
+	ret = peal_cq_resize(peal_cq(ib), ctx->ib, entries, &resp);
+	return ret ?: peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
 static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
 {
 	return peal_post_poll(&peal_dev(ib->device)->nic.table, peal_cq(ib), n, wc);
@@ -452,6 +473,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 	.rereg_user_mr = peal_verbs_rereg_user_mr,
+	.PEAL_RESIZE_CQ_OP = peal_verbs_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),

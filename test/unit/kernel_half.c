@@ -87,6 +87,19 @@ void kernel_cq_push(struct kernel_cq *cq, const struct peal_cqe *cqe)
 	peal_cq_ring_push(&cq->ring, cqe);
 }
 
+void kernel_cq_resize(struct kernel_cq *cq, struct peal_cqe *cqe, uint32_t entries)
+{
+	struct peal_cq_ring to = { .cqe = cqe, .mask = entries - 1 };
+	uint32_t first = peal_cq_ring_consumed(&cq->ring), i;
+
+	for (i = 0; i < entries; i++)
+		peal_cq_ring_invalidate(&to, first + i);
+	for (i = first; i != cq->ring.next; i++)
+		peal_cq_ring_copy(&to, &cq->ring, i);
+	cq->ring.cqe = to.cqe;
+	cq->ring.mask = to.mask;
+}
+
 uint32_t kernel_cq_fire(struct kernel_cq *cq)
 {
 	uint32_t arm = peal_cq_ring_armed(&cq->ring);

@@ -33,6 +33,8 @@ struct kernel_cq *kernel_cq_new(void *base, uint32_t entries);
 void kernel_cq_delete(struct kernel_cq *cq);
 bool kernel_cq_full(struct kernel_cq *cq);
 void kernel_cq_push(struct kernel_cq *cq, const struct peal_cqe *cqe);
+/* Goes on with a ring of `entries` CQEs at `cqe`, as a resize does. */
+void kernel_cq_resize(struct kernel_cq *cq, struct peal_cqe *cqe, uint32_t entries);
 /* Return: the arm value whose event is due, or 0. The event then counts as raised. */
 uint32_t kernel_cq_fire(struct kernel_cq *cq);
 

@@ -2,6 +2,7 @@
 /* Completion ring: phases, laps, overflow and arming, tested with kernel/queue/ring.h. */
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "catch.hpp"
 #include "shared_memory.hpp"
@@ -72,6 +73,42 @@ TEST_CASE("the kernel does not overwrite what was not given back")
 	REQUIRE(kernel_cq_full(cq.kernel.get())); /* read, not published */
 	cq.user.publish();
 	REQUIRE_FALSE(kernel_cq_full(cq.kernel.get()));
+}
+
+TEST_CASE("a resized ring goes on with the same CQEs")
+{
+	const std::uint32_t from = GENERATE(1U, 4U, 16U), to = GENERATE(1U, 2U, 8U, 64U);
+	const std::uint32_t unread = GENERATE(0U, 1U, 2U, 7U);
+
+	if (unread > from || unread > to)
+		return;
+	/* The resize comes at every place of a lap of both rings. */
+	for (std::uint32_t place = 0; place < 2 * from + 2 * to; ++place) {
+		CqPair cq(from);
+		std::vector<peal_cqe> larger(to);
+		std::uint32_t pushed = 0, polled = 0;
+		const auto push = [&] {
+			const peal_cqe cqe = cqe_of(pushed++);
+
+			REQUIRE_FALSE(kernel_cq_full(cq.kernel.get()));
+			kernel_cq_push(cq.kernel.get(), &cqe);
+		};
+
+		for (; pushed < place; REQUIRE(poll(cq, polled++)))
+			push();
+		for (std::uint32_t i = 0; i < unread; ++i)
+			push();
+		kernel_cq_resize(cq.kernel.get(), larger.data(), to);
+		cq.user.resize(reinterpret_cast<std::byte *>(larger.data()), to);
+		while (polled < pushed)
+			REQUIRE(poll(cq, polled++));
+		REQUIRE_FALSE(cq.user.peek());
+		for (std::uint32_t i = 0; i < 3 * to; ++i) {
+			push();
+			REQUIRE(poll(cq, polled++));
+			REQUIRE_FALSE(cq.user.peek());
+		}
+	}
 }
 
 namespace {

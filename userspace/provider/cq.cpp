@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a completion queue, and its arming.
+ * Owns: the life and the size of a completion queue, and its arming.
  * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
  */
 #include "cq.hpp"
 
 #include <bit>
+#include <mutex>
+#include <utility>
 
 namespace peal {
 
@@ -106,6 +108,33 @@ int cq_destroy(ibv_cq *ibcq)
 	pthread_mutex_destroy(&ibcq->mutex);
 	pthread_cond_destroy(&ibcq->cond);
 	delete cq;
+	return 0;
+}
+
+/*
+ * The kernel uses the new ring when the call returns, so nothing may fail afterwards. The address
+ * range is therefore reserved before.
+ */
+int cq_resize(ibv_cq *ibcq, int cqe)
+{
+	Cq &cq = Cq::of(ibcq);
+	const peal_resize_cq_req driver_request{};
+	ib_uverbs_resize_cq_resp response{};
+	peal_resize_cq_resp shape{};
+
+	if (cqe <= 0 || cqe > PEAL_MAX_CQE)
+		return EINVAL;
+	Mapping ring(std::bit_ceil(static_cast<std::uint32_t>(cqe)) * sizeof(peal_cqe));
+	std::lock_guard hold(cq.lock);
+	cq.ring.publish();
+	check(cq.context.device.command(
+		IB_USER_VERBS_CMD_RESIZE_CQ,
+		ib_uverbs_resize_cq{0, ibcq->handle, static_cast<std::uint32_t>(cqe)}, response,
+		uverbs::in(driver_request), uverbs::out(shape)));
+	ring.fill(cq.context.device.fd(), shape.map_offset, shape.map_bytes);
+	cq.resized = std::move(ring);
+	cq.ring.resize(cq.resized.data(), shape.entries);
+	ibcq->cqe = static_cast<int>(response.cqe);
 	return 0;
 }
 

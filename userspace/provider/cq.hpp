@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Completion queues: creation, destruction, arming.
+ * Completion queues: creation, destruction, resize, arming.
  *
  * Owns: the completion ring, its mapping and its lock.
  * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
@@ -30,7 +30,8 @@ struct CqRequest {
 
 struct Cq : verbs_cq {
 	Context &context;
-	Mapping mapping;
+	Mapping mapping; /* the control words, and the CQEs until the first resize */
+	Mapping resized; /* the CQEs since the last resize */
 	/* Guards `ring` and `current`. Held from ibv_start_poll to ibv_end_poll. */
 	Lock lock;
 	CompletionRing ring;
@@ -49,6 +50,7 @@ struct Cq : verbs_cq {
 
 ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 int cq_destroy(ibv_cq *cq);
+int cq_resize(ibv_cq *cq, int cqe);
 int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept;
 
 } // namespace peal

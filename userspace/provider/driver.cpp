@@ -71,6 +71,7 @@ const verbs_context_ops context_ops = {
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
 	.rereg_mr = entry<&mr_reregister>,
+	.resize_cq = entry<&cq_resize>,
 	.unimport_mr = mr_unimport,
 	.unimport_pd = pd_unimport,
 };

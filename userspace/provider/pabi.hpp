@@ -225,7 +225,7 @@ struct verbs_context_ops {
 #endif
 	pabi_op<int(ibv_cq *, int solicited_only)> req_notify_cq{};
 	pabi_op<int(verbs_mr *, int flags, ibv_pd *, void *addr, std::size_t, int access)> rereg_mr{};
-	pabi_unused_op resize_cq{};
+	pabi_op<int(ibv_cq *, int cqe)> resize_cq{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op set_comp_cntr{};
 #endif

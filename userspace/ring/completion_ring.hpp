@@ -5,7 +5,7 @@
  * Owns: the consumer index, the phase test, the arm word.
  * Does not know: the meaning of a CQE, the queue pair of a CQE, locks.
  *
- * The caller of peek, advance, publish, for_each and drop holds the CQ lock. Any thread may
+ * The caller of resize, peek, advance, publish, for_each and drop holds the CQ lock. Any thread may
  * call arm at any time.
  */
 #pragma once
@@ -34,6 +34,16 @@ public:
 		: ctl_(reinterpret_cast<peal_cq_ctl *>(base)),
 		  cqe_(reinterpret_cast<peal_cqe *>(base + PEAL_CQ_RING_OFFSET)), entries_(entries)
 	{
+	}
+
+	/*
+	 * Goes on with `entries` CQEs at `base`. The kernel has copied all CQEs that were not
+	 * published, and each keeps its index. The control words stay where they are.
+	 */
+	void resize(std::byte *base, std::uint32_t entries) noexcept
+	{
+		cqe_ = reinterpret_cast<peal_cqe *>(base);
+		entries_ = entries;
 	}
 
 	/*

@@ -381,6 +381,23 @@ struct peal_create_cq_resp {
 	__aligned_u64 map_bytes;
 };
 
+/*
+ * The new ring. The CQEs that the program has not consumed are in it, under the same
+ * free-running indices. The control words stay where create_cq put them, because other
+ * threads may arm the queue at any time. The program must not poll during the call.
+ */
+struct peal_resize_cq_req {
+	__u32 comp_mask;
+	__u32 reserved;
+};
+
+struct peal_resize_cq_resp {
+	__u32 comp_mask;
+	__u32 entries;			/* CQEs; they begin at the start of the mapping */
+	__aligned_u64 map_offset;
+	__aligned_u64 map_bytes;
+};
+
 struct peal_create_qp_req {
 	__u32 comp_mask;
 	__u32 reserved;
@@ -545,6 +562,7 @@ PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, bits) == PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_CACHE_LINE + 8 * PEAL_DB_WORDS);
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
+PEAL_ABI_ASSERT_(sizeof(struct peal_resize_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_ah_resp) == 8);
