@@ -42,6 +42,13 @@
 #define PEAL_RESIZE_CQ_ENTRIES	int
 #endif
 
+/* Newer kernels tell the port when a queue pair is bound to a counter. peal has one port. */
+#ifdef PEAL_HAS_COUNTER_PORT
+#define PEAL_COUNTER_PORT_ARG	, u32 port
+#else
+#define PEAL_COUNTER_PORT_ARG
+#endif
+
 /* In newer kernels reg_user_mr has an argument for a DMA handle. peal has none to offer. */
 #ifdef PEAL_HAS_DMAH
 #define PEAL_MR_DMAH_ARG	struct ib_dmah *dmah,

@@ -71,9 +71,22 @@ struct peal_counters {
 	u64 value[PEAL_COUNTER_COUNT];
 };
 
-#define peal_count_by(table, name, n) \
-	this_cpu_add((table)->counters->value[PEAL_COUNTER_##name], n)
-#define peal_count(table, name) peal_count_by(table, name, 1)
+/* @owner is the table of a device, or a queue pair. */
+#define peal_count_by(owner, name, n) \
+	this_cpu_add((owner)->counters->value[PEAL_COUNTER_##name], n)
+#define peal_count(owner, name) peal_count_by(owner, name, 1)
+
+/* The sum is no snapshot, because other CPUs go on counting. */
+static inline u64 peal_counters_sum(const struct peal_counters __percpu *counters,
+				    enum peal_counter counter)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(counters, cpu)->value[counter]);
+	return sum;
+}
 
 /* Count a received packet that is dropped. @drop is not PEAL_DROP_none. */
 #define peal_count_drop(table, drop) do {						\

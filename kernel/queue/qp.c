@@ -217,6 +217,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 		return ret;
 	mutex_init(&qp->control);
 	qp->table = table;
+	qp->counters = table->counters;
 	qp->state = IB_QPS_RESET;
 	qp->sig_type = init->sq_sig_type;
 	peal_qp_round_cap(qp, &init->cap);
@@ -233,6 +234,16 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine)
 {
 	qp->engine = engine;
+}
+
+/* Count in @counters from now on. A CPU that counts at this moment may still use the set before. */
+void peal_qp_set_counters(struct peal_qp *qp, struct peal_counters __percpu *counters)
+{
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	WRITE_ONCE(qp->counters, counters);
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
 }
 
 /* Note the context and the doorbell bit of a program's queue pair. */
@@ -673,7 +684,7 @@ static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct 
 	trace_peal_complete(cqe);
 	if (likely(peal_cq_push(cq, cqe)))
 		return;
-	peal_count(qp->table, cq_overflows);
+	peal_count(qp, cq_overflows);
 	if (qp->state == IB_QPS_ERR)
 		return;
 	peal_notify_fail(notify, qp, qp->generation);
@@ -683,9 +694,9 @@ static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct 
 static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 {
 	if (status == IB_WC_WR_FLUSH_ERR)
-		peal_count(qp->table, flushes);
+		peal_count(qp, flushes);
 	else if (status)
-		peal_count(qp->table, errors);
+		peal_count(qp, errors);
 }
 
 /* The caller holds sq.lock. A failed message gets a CQE even if it is unsignaled. */

@@ -134,6 +134,10 @@ struct peal_transport {
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
+
+	/* Guarded by sq.lock and rq.lock: */
+	struct peal_counters __percpu *counters;	/* the table's, or bound ones; see statistic.h */
+
 	struct mutex control;		/* serialises modify and query */
 
 	/* Guarded by sq.lock and rq.lock: */
@@ -237,6 +241,7 @@ static inline bool peal_qp_send_failed(const struct peal_qp *qp)
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init);
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine);
+void peal_qp_set_counters(struct peal_qp *qp, struct peal_counters __percpu *counters);
 void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
 void peal_qp_stop(struct peal_qp *qp);
 void peal_qp_unpublish(struct peal_qp *qp);

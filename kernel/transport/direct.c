@@ -345,9 +345,9 @@ static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notif
 	struct peal_qp *qp = d->base.qp;
 
 	if (!peal_op(qp->sq.wqe.opcode)->local) {
-		peal_count(qp->table, messages);
-		peal_count(qp->table, direct_messages);
-		peal_count_by(qp->table, bytes, qp->sq.wqe.length);
+		peal_count(qp, messages);
+		peal_count(qp, direct_messages);
+		peal_count_by(qp, bytes, qp->sq.wqe.length);
 		d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, qp->sq.wqe.length));
 	}
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
@@ -362,7 +362,7 @@ static void peal_direct_not_ready(struct peal_direct *d, struct peal_notify *not
 {
 	struct peal_qp *qp = d->base.qp;
 
-	peal_count(qp->table, rnr_waits);
+	peal_count(qp, rnr_waits);
 	if (peal_retry_use_rnr(&d->retry, qp->attr.rnr_retry))
 		peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
 				 peal_retry_rnr_ns(&d->retry, outcome->timer), outcome->reason);
@@ -378,7 +378,7 @@ static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome
 {
 	struct peal_qp *qp = d->base.qp;
 
-	peal_count(qp->table, silence_waits);
+	peal_count(qp, silence_waits);
 	peal_direct_wait(d, PEAL_DIRECT_WAITS_ANSWER,
 			 peal_qp_timeout_ns(qp) ?: PEAL_NO_TIMEOUT_NS, outcome->reason);
 }

@@ -370,7 +370,7 @@ void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output
 	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_locality_prepare(qp, &challenge, trip))
 		return;
-	peal_count(qp->table, locality_challenges);
+	peal_count(qp, locality_challenges);
 	peal_locality_emit(output, &challenge);
 }
 
@@ -378,7 +378,7 @@ void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
 			   const struct peal_locality_challenge *response)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	peal_count(qp->table, locality_responses);
+	peal_count(qp, locality_responses);
 	peal_locality_emit(output, response);
 }
 

@@ -123,7 +123,7 @@ bool peal_output_has_quota(struct peal_output *output)
 	peal_qp_assert_either_held(output->qp);
 	if (likely(peal_tx_quota_is_left(tx_quota)))
 		return true;
-	peal_count(output->qp->table, full_queues);
+	peal_count(output->qp, full_queues);
 	return !peal_tx_quota_wait(tx_quota, &output->waiter);
 }
 
@@ -165,7 +165,7 @@ void peal_output_send(struct peal_output *output, const struct peal_packet *head
 	peal_qp_assert_either_held(output->qp);
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
 	if (again)
-		peal_count(output->qp->table, retransmits);
+		peal_count(output->qp, retransmits);
 	peal_tx_send(peal_output_path(output), skb);
 }
 

@@ -86,7 +86,7 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
 				   sq->wqe.length, psn);
 		break;
 	}
-	peal_count(qp->table, posts);
+	peal_count(qp, posts);
 	return true;
 }
 
@@ -105,7 +105,7 @@ static bool peal_sender_flush_send(struct peal_qp *qp, struct peal_notify *notif
 		if (peal_ring_pending(&qp->sq.ring) <= 0 ||
 		    peal_sq_fetch(&qp->sq, &reason) == PEAL_SQ_EMPTY)
 			return false;
-		peal_count(qp->table, posts);
+		peal_count(qp, posts);
 	}
 	peal_sender_finish(qp, notify, IB_WC_WR_FLUSH_ERR, peal_qp_flush_reason(qp));
 	return true;

@@ -347,11 +347,11 @@ static struct peal_outcome peal_ud_send(struct peal_ud *ud, struct peal_notify *
 
 	peal_ud_fill_header(ud, &packet);
 	if (may && peal_ud_direct(ud, notify, address, &packet, local)) {
-		peal_count(ud->base.qp->table, direct_messages);
+		peal_count(ud->base.qp, direct_messages);
 		outcome.pieces = local->num_sge + PEAL_UD_PIECES;
 	} else {
 		peal_ud_transmit(ud, &address->path, &packet, local);
-		peal_count(ud->base.qp->table, wire_messages);
+		peal_count(ud->base.qp, wire_messages);
 	}
 	if (may && unlikely(peal_proof_is_due(&address->proof)))
 		peal_ud_challenge(ud, address, packet.qpn);
@@ -403,8 +403,8 @@ static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
 		return;
 	}
 	peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
-	peal_count(qp->table, messages);
-	peal_count_by(qp->table, bytes, qp->sq.wqe.length);
+	peal_count(qp, messages);
+	peal_count_by(qp, bytes, qp->sq.wqe.length);
 	ud->psn = peal_psn_add(ud->psn, 1);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 }

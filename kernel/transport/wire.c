@@ -53,9 +53,9 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 {
 	if (peal_op(done->opcode)->local)
 		return;
-	peal_count(qp->table, messages);
-	peal_count(qp->table, wire_messages);
-	peal_count_by(qp->table, bytes, done->length);
+	peal_count(qp, messages);
+	peal_count(qp, wire_messages);
+	peal_count_by(qp, bytes, done->length);
 }
 
 /*
@@ -188,7 +188,7 @@ static bool peal_wire_fetch(struct peal_wire *w)
 	 * need of the message.
 	 */
 	peal_sq_finish(&qp->sq);
-	peal_count(qp->table, posts);
+	peal_count(qp, posts);
 	return true;
 }
 
@@ -321,9 +321,9 @@ static void peal_wire_count_timer(struct peal_wire *w, u64 now)
 	bool gave_up = now >= w->requester.give_up_at;
 
 	if (gave_up)
-		peal_count(qp->table, timeouts);
+		peal_count(qp, timeouts);
 	else if (now >= w->requester.probe_at)
-		peal_count(qp->table, probes);
+		peal_count(qp, probes);
 	else
 		return;
 	trace_peal_timeout(qp->ib.qp_num, !gave_up, w->requester.inflight.una,
@@ -355,21 +355,21 @@ static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *pa
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH))
 		return;
 	if ((packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR) {
-		peal_count(qp->table, naks_received_rnr);
-		peal_count(qp->table, rnr_waits);
+		peal_count(qp, naks_received_rnr);
+		peal_count(qp, rnr_waits);
 	}
 	switch (packet->syndrome) {
 	case PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE:
-		peal_count(qp->table, naks_received_sequence);
+		peal_count(qp, naks_received_sequence);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_INVALID_REQUEST:
-		peal_count(qp->table, naks_received_invalid);
+		peal_count(qp, naks_received_invalid);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS:
-		peal_count(qp->table, naks_received_access);
+		peal_count(qp, naks_received_access);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_OPERATION:
-		peal_count(qp->table, naks_received_operation);
+		peal_count(qp, naks_received_operation);
 		break;
 	}
 }
@@ -429,7 +429,7 @@ static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
 			   const struct peal_landing *landing)
 {
 	if (landing->duplicate)
-		peal_count(qp->table, duplicates);
+		peal_count(qp, duplicates);
 	peal_count_drop(qp->table, landing->drop);
 	trace_peal_drop(packet, landing->drop);
 }

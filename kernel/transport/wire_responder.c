@@ -255,7 +255,7 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 					      s->in.reorder.count);
 	peal_responder_receive(&s->in, &dg->packet, now, handle, &request);
 	if (request.duplicate)
-		peal_count(qp->table, duplicates);
+		peal_count(qp, duplicates);
 	switch (request.what) {
 	case PEAL_REQUEST_KEPT:
 		peal_reorder_mem_add(peal_wire_responder_mem(s), dg->skb);
@@ -324,19 +324,19 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH))
 		return;
 	if ((packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR)
-		peal_count(qp->table, naks_sent_rnr);
+		peal_count(qp, naks_sent_rnr);
 	switch (packet->syndrome) {
 	case PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE:
-		peal_count(qp->table, naks_sent_sequence);
+		peal_count(qp, naks_sent_sequence);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_INVALID_REQUEST:
-		peal_count(qp->table, naks_sent_invalid);
+		peal_count(qp, naks_sent_invalid);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS:
-		peal_count(qp->table, naks_sent_access);
+		peal_count(qp, naks_sent_access);
 		break;
 	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_OPERATION:
-		peal_count(qp->table, naks_sent_operation);
+		peal_count(qp, naks_sent_operation);
 		break;
 	}
 }

@@ -5,6 +5,7 @@
 #ifndef PEAL_DEV_H
 #define PEAL_DEV_H
 
+#include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
 #include "transport/nic.h"
@@ -21,6 +22,7 @@ struct peal_dev {
 	struct peal_nic nic;
 	struct peal_parent *parent;	/* NULL: the netdev has a parent of its own */
 	struct work_struct rescan;	/* of gids.c; holds a reference while it is queued */
+	struct xarray statistics;	/* counters of bound queue pairs, by rdma_counter.id */
 
 	/* Guarded by peal_netlink_lock: */
 	struct list_head node;		/* in the list of netlink.c */

@@ -187,6 +187,7 @@ static int peal_link_make(const char *name, struct net_device *ndev)
 	dev = ib_alloc_device(peal_dev, ib);
 	if (!dev)
 		return -ENOMEM;
+	xa_init_flags(&dev->statistics, XA_FLAGS_ALLOC1);
 	ret = peal_link_prepare(dev, ndev, name);
 	if (!ret)
 		ret = peal_link_register(dev, ndev, name);

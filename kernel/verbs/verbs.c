@@ -21,6 +21,7 @@
 #include "verbs/post.h"
 #include "verbs/query.h"
 #include "verbs/restrack.h"
+#include "verbs/statistic.h"
 #include "verbs/verbs.h"
 
 /* All requests consist of these fields. */
@@ -416,6 +417,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_groups_destroy(&dev->nic.groups);
 	peal_quota_end(&dev->nic.quota);
 	peal_port_end(&dev->nic.port);
+	xa_destroy(&dev->statistics);
 	peal_parent_free(dev->parent);
 }
 
@@ -430,6 +432,14 @@ const struct ib_device_ops peal_verbs_ops = {
 	.alloc_pd = peal_verbs_alloc_pd,
 	.alloc_ucontext = peal_verbs_alloc_ucontext,
 	.attach_mcast = peal_verbs_attach_mcast,
+	.counter_alloc_stats = peal_statistic_alloc_stats,
+	.counter_bind_qp = peal_statistic_bind_qp,
+	.counter_dealloc = peal_statistic_dealloc,
+#ifdef PEAL_HAS_COUNTER_INIT
+	.counter_init = peal_statistic_init,
+#endif
+	.counter_unbind_qp = peal_statistic_unbind_qp,
+	.counter_update_stats = peal_statistic_update_stats,
 	.create_ah = peal_verbs_create_ah,
 	.create_cq = peal_verbs_create_cq,
 	.create_qp = peal_verbs_create_qp,
@@ -481,5 +491,8 @@ const struct ib_device_ops peal_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
+#ifdef PEAL_HAS_COUNTER_INIT
+	.size_rdma_counter = sizeof(struct rdma_counter),
+#endif
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
 };

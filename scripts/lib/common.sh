@@ -107,12 +107,22 @@ progress_line() {
 	printf "$start%s$1" "$what${counted:+: $counted}, $((SECONDS - begin)) s" >&2
 }
 
-# need_packages NAME...: installs the Debian packages that are missing.
+# need_packages NAME...: installs the Debian packages that are missing. Two virtual machines may start at the same time, but
+# only one apt-get can run.
 need_packages() {
-	local name missing=()
+	[[ -z $(missing_packages "$@") ]] || with_lock packages install_packages "$@"
+}
+
+missing_packages() {
+	local name
 	for name in "$@"; do
-		package_installed "$name" || missing+=("$name")
+		package_installed "$name" || printf '%s\n' "$name"
 	done
+}
+
+install_packages() {
+	local missing
+	mapfile -t missing < <(missing_packages "$@")
 	((${#missing[@]})) || return 0
 	command -v apt-get >/dev/null ||
 		die "this machine has no apt-get; install what these Debian packages hold: ${missing[*]}"

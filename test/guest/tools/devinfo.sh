@@ -42,8 +42,11 @@ expect "$resources" "pd [0-9]+" "cq [0-9]+" "qp [0-9]+" "cm_id [0-9]+" "mr [0-9]
 
 details=$(rdma resource show qp link "$device/1" -dd) || fail "rdma resource show qp -dd"
 expect "$details" "type GSI" "drv_transport packets" "drv_sq-entries [1-9]" "drv_rq-posted [1-9]"
-expect "$(rdma resource show cq link "$device" -dd)" "drv_written [0-9]+" "drv_overflowed 0"
-expect "$(rdma resource show mr link "$device" -dd)" "drv_windows 0"
+expect "$(rdma resource show cq dev "$device" -dd)" "drv_written [0-9]+" "drv_overflowed 0"
+start_server 18690 ibv_rc_pingpong -d "$device" -g "$(gid_index "$device")" -p 18690 >/dev/null
+expect "$(rdma resource show mr dev "$device" -dd)" "drv_windows 0"
+expect "$(rdma resource show qp link "$device/1" -dd)" "type RC .* drv_rq-posted 500"
+kill "$server"
 
 counters=$(rdma statistic show link "$device/1") || fail "rdma statistic show"
 expect "$counters" "posts [0-9]+" "kicks [0-9]+" "errors [0-9]+"
