@@ -76,18 +76,6 @@ struct peal_counters {
 	this_cpu_add((owner)->counters->value[PEAL_COUNTER_##name], n)
 #define peal_count(owner, name) peal_count_by(owner, name, 1)
 
-/* The sum is no snapshot, because other CPUs go on counting. */
-static inline u64 peal_counters_sum(const struct peal_counters __percpu *counters,
-				    enum peal_counter counter)
-{
-	u64 sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu_ptr(counters, cpu)->value[counter]);
-	return sum;
-}
-
 /* Count a received packet that is dropped. @drop is not PEAL_DROP_none. */
 #define peal_count_drop(table, drop) do {						\
 	peal_count(table, drops);							\

@@ -232,6 +232,18 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 	peal_quota_give(account, PEAL_QUOTA_AH);
 }
 
+/* The sum is no snapshot, because other CPUs go on counting. */
+u64 peal_counters_sum(const struct peal_counters __percpu *counters,
+		      enum peal_counter counter)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(counters, cpu)->value[counter]);
+	return sum;
+}
+
 u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
 {
 	return peal_counters_sum(table->counters, counter);

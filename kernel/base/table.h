@@ -125,6 +125,7 @@ static inline struct peal_address *peal_table_address(struct peal_table *table, 
 	return xa_load(&table->addresses, index);
 }
 
+u64 peal_counters_sum(const struct peal_counters __percpu *counters, enum peal_counter counter);
 u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter);
 
 #endif
