@@ -44,9 +44,9 @@
 
 /* Newer kernels tell the port when a queue pair is bound to a counter. peal has one port. */
 #ifdef PEAL_HAS_COUNTER_PORT
-#define PEAL_COUNTER_PORT_ARG	, u32 port
+#define PEAL_COUNTER_QP(qp)	qp, u32 port
 #else
-#define PEAL_COUNTER_PORT_ARG
+#define PEAL_COUNTER_QP(qp)	qp
 #endif
 
 /* In newer kernels reg_user_mr has an argument for a DMA handle. peal has none to offer. */

@@ -136,7 +136,7 @@ struct peal_qp {
 	struct peal_table *table;
 
 	/* Guarded by sq.lock and rq.lock: */
-	struct peal_counters __percpu *counters;	/* the table's, or bound ones; see statistic.h */
+	struct peal_counters __percpu *counters; /* the table's, or own ones; see statistic.h */
 
 	struct mutex control;		/* serialises modify and query */
 

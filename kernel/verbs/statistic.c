@@ -36,7 +36,7 @@ static int peal_statistic_new_set(struct rdma_counter *counter)
 	return ret;
 }
 
-int peal_statistic_bind_qp(struct rdma_counter *counter, struct ib_qp *ib PEAL_COUNTER_PORT_ARG)
+int peal_statistic_bind_qp(struct rdma_counter *counter, PEAL_COUNTER_QP(struct ib_qp *ib))
 {
 	int ret = counter->id ? 0 : peal_statistic_new_set(counter);
 
@@ -47,7 +47,7 @@ int peal_statistic_bind_qp(struct rdma_counter *counter, struct ib_qp *ib PEAL_C
 	return 0;
 }
 
-int peal_statistic_unbind_qp(struct ib_qp *ib PEAL_COUNTER_PORT_ARG)
+int peal_statistic_unbind_qp(PEAL_COUNTER_QP(struct ib_qp *ib))
 {
 	struct peal_qp *qp = peal_qp(ib);
 

@@ -13,8 +13,8 @@
 
 #include "base/compat.h"
 
-int peal_statistic_bind_qp(struct rdma_counter *counter, struct ib_qp *ib PEAL_COUNTER_PORT_ARG);
-int peal_statistic_unbind_qp(struct ib_qp *ib PEAL_COUNTER_PORT_ARG);
+int peal_statistic_bind_qp(struct rdma_counter *counter, PEAL_COUNTER_QP(struct ib_qp *ib));
+int peal_statistic_unbind_qp(PEAL_COUNTER_QP(struct ib_qp *ib));
 int peal_statistic_dealloc(struct rdma_counter *counter);
 struct rdma_hw_stats *peal_statistic_alloc_stats(struct rdma_counter *counter);
 int peal_statistic_update_stats(struct rdma_counter *counter);
