@@ -176,7 +176,7 @@ void peal_table_remove_key(struct peal_table *table, struct peal_account *accoun
 	peal_quota_give(account, PEAL_QUOTA_KEY);
 }
 
-/* The index stays taken, but nobody finds the key. A taken index needs no memory. */
+/* The index stays taken, but the key is not found any more. A taken index needs no memory. */
 void peal_table_hide_key(struct peal_table *table, u32 value)
 {
 	xa_store(&table->keys, value >> 8, XA_ZERO_ENTRY, GFP_KERNEL);

@@ -180,7 +180,7 @@ static struct ib_umem *peal_mr_pin_again(struct peal_mr *mr, int flags, u64 star
 	return peal_mr_pin(mr->ib.device, umem->address, umem->length, access, x);
 }
 
-/* Nobody finds the region and nobody uses it any more. Return: its old pages, if they go. */
+/* The region is not found and not in use any more. Return: its old pages, if they go. */
 static struct ib_umem *peal_mr_exchange(struct peal_mr *mr, struct ib_umem *umem,
 					struct peal_extents *x)
 {
@@ -463,8 +463,8 @@ enum peal_reason peal_mr_fast_register(struct peal_table *table, const struct ib
 }
 
 /*
- * Nobody new can use the memory. Wait for those who do. They have what locks they need, and copy no
- * more than one chunk.
+ * No further user can begin. Wait for the present ones. They have the locks that they need, and
+ * copy no more than one chunk.
  */
 static void peal_mr_wait_users(struct peal_fast_reg *fast_reg)
 {

@@ -13,9 +13,9 @@
  * meanwhile.
  *
  * A region for fast registration is registered and invalidated by work requests, which cannot wait
- * for the epoch. Who uses it counts itself in `users`, and the invalidation waits for all of them.
+ * for the epoch. Each user of it counts in `users`, and the invalidation waits for all of them.
  * So whoever uses such a region (from peal_mr_local() or peal_rkey_check() to peal_target_end())
- * must not wait for a lock, because who holds that lock may be waiting for the users.
+ * must not wait for a lock, because the holder of that lock may be waiting for the users.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
@@ -48,7 +48,7 @@ struct peal_key {
 /* What a region for fast registration has besides. */
 struct peal_fast_reg {
 	spinlock_t lock;		/* guards the fields marked with it */
-	atomic_t users;			/* who reads or writes the memory; barrier N */
+	atomic_t users;			/* number of those that use the memory; barrier N */
 	struct peal_page_list next;	/* of the next registration; its owner fills it */
 
 	/* Guarded by fast_reg.lock: */

@@ -5,7 +5,7 @@
  * Owns: the table of pieces, which is allocated once and filled for each registration. Filling it
  * may not sleep. In a list of pages the pieces are equally large; in a list with gaps they are as
  * long as the entries of the scatterlist.
- * Does not know: keys, rights, who may use the memory.
+ * Does not know: keys, rights, the users of the memory.
  *
  * This is a virt-dma device, so a DMA address is a kernel address.
  */

@@ -225,7 +225,7 @@ static u32 peal_tx_bytes(const struct peal_path *path, const struct peal_packet 
 	       PEAL_ICRC_BYTES;
 }
 
-/* The stack adds the checksum of an IPv4 header to a packet. Here nobody else does. */
+/* The stack adds the checksum of a packet's IPv4 header, but it never sees this header. */
 static void peal_tx_grh4(const struct peal_path *path, u32 bytes, const struct dst_entry *dst,
 			 void *to)
 {

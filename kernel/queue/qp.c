@@ -302,7 +302,7 @@ static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)
 
 /*
  * Before a RESET. The program gets a slot of a shared receive queue back only by a CQE. It drops
- * that CQE, as it drops the others of this queue pair, so nobody is notified.
+ * that CQE, as it drops the others of this queue pair, so no event is raised.
  */
 static void peal_qp_return_recv(struct peal_qp *qp)
 {
@@ -347,8 +347,8 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 }
 
 /*
- * First part of destruction. Who finds the queue pair sees RESET, so he runs nothing, and sees no
- * transport. The query checks for that, because some cores forget a queue pair only after
+ * First part of destruction. A CPU that finds the queue pair sees RESET, so it runs nothing, and
+ * sees no transport. The query checks for that, because some cores forget a queue pair only after
  * destroy_qp and may query this one until then. No CQE is pushed from here on.
  */
 void peal_qp_stop(struct peal_qp *qp)

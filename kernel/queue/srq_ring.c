@@ -18,14 +18,14 @@ void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, const u32 *numbers
 	srq->limits = *limits;
 }
 
-/* Ask for kicks as long as somebody waits. */
+/* Ask for kicks as long as a receive queue waits. */
 static void peal_srq_ring_ask(struct peal_srq_ring *srq)
 {
 	lockdep_assert_held(&srq->lock);
 	peal_ring_want_kick(&srq->ring, !list_empty(&srq->starving));
 }
 
-/* Who waits already keeps his place. */
+/* A receive queue that waits already keeps its place. */
 static void peal_srq_ring_enter(struct peal_srq_ring *srq, struct list_head *waiter)
 {
 	lockdep_assert_held(&srq->lock);
@@ -147,10 +147,10 @@ void peal_srq_ring_leave(struct peal_srq_ring *srq, struct list_head *waiter)
 }
 
 /*
- * Take the one that has waited longest off the list, if there is something to take for him, or an
+ * Take the receive queue that has waited longest off the list, if there is a WQE for it, or an
  * error to learn of. The caller has softirqs off.
  *
- * Return: his list head, or NULL.
+ * Return: its list head, or NULL.
  */
 struct list_head *peal_srq_ring_next_waiter(struct peal_srq_ring *srq)
 {

@@ -224,7 +224,7 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 /*
  * Meet the peer, with its rq.lock, which this takes. @local was checked.
  *
- * Who uses memory of a fast registration must not wait for a lock (see mr.h). So the use of it
+ * A user of memory of a fast registration must not wait for a lock (see mr.h). So the use of it
  * ends before the peer's lock is taken, and begins again when the lock is held.
  */
 static struct peal_outcome peal_direct_transfer(struct peal_direct *d, struct peal_notify *notify,
