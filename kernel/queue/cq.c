@@ -49,6 +49,15 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	return 0;
 }
 
+/* Put @map into @place, and free the map that was there. */
+static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, struct peal_map *map)
+{
+	lockdep_assert_held(&cq->resizing);
+	if (*place)
+		peal_map_free(*place);
+	*place = map;
+}
+
 /*
  * The core has destroyed the queue pairs of this completion queue. Wait for the epoch, because
  * another CPU may still be in peal_cq_notify().
@@ -56,8 +65,10 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_epoch_wait();
-	if (cq->resized)
-		peal_map_free(cq->resized);
+	mutex_lock(&cq->resizing);
+	peal_cq_replace_map(cq, &cq->prepared, NULL);
+	peal_cq_replace_map(cq, &cq->resized, NULL);
+	mutex_unlock(&cq->resizing);
 	peal_map_free(cq->map);
 	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
 }
@@ -142,42 +153,73 @@ static void peal_cq_clear_ring(struct peal_cq_ring *ring, u32 first)
 }
 
 /**
- * peal_cq_resize() - give a program's completion queue a ring of another size
+ * peal_cq_prepare_resize() - make a ring of another size for a program's completion queue
  * @uctx: the program's context
  * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
  * @resp: describes the new ring
  *
- * The program does not poll during the call. Queue pairs go on to complete.
+ * The old ring stays in use. A ring that was prepared before is freed.
  *
- * Return: 0, -ENOMEM, or -EINVAL if more than @entries CQEs are unread (IBTA 11.2.8.4).
+ * Return: 0 or -ENOMEM.
  */
-int peal_cq_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
-		   struct peal_resize_cq_resp *resp)
+int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
+			   struct peal_resize_cq_resp *resp)
 {
-	u32 size = roundup_pow_of_two(entries), first;
-	struct peal_cq_ring ring;
+	u32 size = roundup_pow_of_two(entries);
 	struct peal_map *map = peal_map_alloc(uctx, (size_t)size * sizeof(struct peal_cqe));
-	int ret;
 
 	if (IS_ERR(map))
 		return PTR_ERR(map);
+	*resp = (struct peal_resize_cq_resp){
+		.entries = size,
+		.map_offset = peal_map_offset(map),
+		.map_bytes = peal_map_bytes(map),
+	};
 	mutex_lock(&cq->resizing);
-	ring = (struct peal_cq_ring){ .cqe = peal_map_address(map), .mask = size - 1 };
+	peal_cq_replace_map(cq, &cq->prepared, map);
+	cq->prepared_entries = size;
+	mutex_unlock(&cq->resizing);
+	return 0;
+}
+
+static int peal_cq_use_prepared(struct peal_cq *cq)
+{
+	struct peal_cq_ring ring;
+	u32 first;
+	int ret;
+
+	lockdep_assert_held(&cq->resizing);
+	if (!cq->prepared)
+		return -EINVAL;
+	ring = (struct peal_cq_ring){
+		.cqe = peal_map_address(cq->prepared), .mask = cq->prepared_entries - 1,
+	};
 	first = peal_cq_ring_consumed(&cq->ring);
 	peal_cq_clear_ring(&ring, first);
 	ret = peal_cq_replace_ring(cq, &ring, first);
-	if (!ret) {
-		swap(cq->resized, map);
-		cq->ib.cqe = size;
-		*resp = (struct peal_resize_cq_resp){
-			.entries = size,
-			.map_offset = peal_map_offset(cq->resized),
-			.map_bytes = peal_map_bytes(cq->resized),
-		};
-	}
+	if (ret)
+		return ret;
+	peal_cq_replace_map(cq, &cq->resized, cq->prepared);
+	cq->prepared = NULL;
+	cq->ib.cqe = ring.mask + 1;
+	return 0;
+}
+
+/**
+ * peal_cq_resize() - let the prepared ring take the place of the old one
+ *
+ * The program does not poll during the call. Queue pairs go on to complete.
+ *
+ * Return: 0, or -EINVAL if no ring is prepared, or it is too small for the unread CQEs
+ * (IBTA 11.2.8.4).
+ */
+int peal_cq_resize(struct peal_cq *cq)
+{
+	int ret;
+
+	mutex_lock(&cq->resizing);
+	ret = peal_cq_use_prepared(cq);
 	mutex_unlock(&cq->resizing);
-	if (map)
-		peal_map_free(map);
 	return ret;
 }
 

@@ -36,6 +36,8 @@ struct peal_cq {
 
 	/* Guarded by cq.resizing: */
 	struct peal_map *resized;	/* the CQEs since the last resize, or NULL */
+	struct peal_map *prepared;	/* the next ring, or NULL */
+	u32 prepared_entries;
 
 	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* for kernel consumers */
@@ -55,8 +57,9 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 		 u32 entries, u32 clocks);
 void peal_cq_destroy(struct peal_cq *cq);
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
-int peal_cq_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
-		   struct peal_resize_cq_resp *resp);
+int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
+			   struct peal_resize_cq_resp *resp);
+int peal_cq_resize(struct peal_cq *cq);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);

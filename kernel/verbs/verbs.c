@@ -27,7 +27,7 @@
 /* All requests consist of these fields. */
 struct peal_request {
 	u32 comp_mask;
-	u32 flags;	/* the clocks of a completion queue; reserved in other requests */
+	u32 flags;	/* clocks of a completion queue, step of a resize; otherwise reserved */
 };
 
 /*
@@ -264,19 +264,19 @@ static int peal_verbs_resize_cq(struct ib_cq *ib, PEAL_RESIZE_CQ_ENTRIES entries
 {
 	struct peal_context *ctx = peal_verbs_context(udata);
 	struct peal_resize_cq_resp resp;
+	struct peal_request req;
 	int ret;
 
 	if (!ctx)
 		return -EOPNOTSUPP;
-	ret = peal_verbs_check_request(udata);
+	ret = peal_verbs_read_request(udata, &req);
 	if (ret)
 		return ret;
-	/* A program of an older provider would go on to poll the old ring. */
-	if (udata->outlen < sizeof(resp))
-		return -EOPNOTSUPP;
-	if (entries < 1 || entries > PEAL_MAX_CQE)
+	if (req.flags == PEAL_RESIZE_CQ_COMMIT)
+		return peal_cq_resize(peal_cq(ib));
+	if (req.flags != PEAL_RESIZE_CQ_PREPARE || entries < 1 || entries > PEAL_MAX_CQE)
 		return -EINVAL;
-	ret = peal_cq_resize(peal_cq(ib), ctx->ib, entries, &resp);
+	ret = peal_cq_prepare_resize(peal_cq(ib), ctx->ib, entries, &resp);
 	return ret ?: peal_verbs_respond(udata, &resp, sizeof(resp));
 }
 

@@ -111,30 +111,38 @@ int cq_destroy(ibv_cq *ibcq)
 	return 0;
 }
 
-/*
- * The kernel uses the new ring when the call returns, so nothing may fail afterwards. The address
- * range is therefore reserved before.
- */
+namespace {
+
+/* One of the two calls of a resize. `shape` is written by PREPARE. */
+int resize_step(const Cq &cq, peal_resize_cq_step step, std::uint32_t cqe,
+		uverbs::WritableBytes shape = {}) noexcept
+{
+	const peal_resize_cq_req request{0, step};
+	ib_uverbs_resize_cq_resp response{};
+
+	return cq.context.device.command(IB_USER_VERBS_CMD_RESIZE_CQ,
+					 ib_uverbs_resize_cq{0, cq.cq.handle, cqe}, response,
+					 uverbs::in(request), shape);
+}
+
+} // namespace
+
 int cq_resize(ibv_cq *ibcq, int cqe)
 {
 	Cq &cq = Cq::of(ibcq);
-	const peal_resize_cq_req driver_request{};
-	ib_uverbs_resize_cq_resp response{};
 	peal_resize_cq_resp shape{};
 
 	if (cqe <= 0 || cqe > PEAL_MAX_CQE)
 		return EINVAL;
-	Mapping ring(std::bit_ceil(static_cast<std::uint32_t>(cqe)) * sizeof(peal_cqe));
+	const auto entries = static_cast<std::uint32_t>(cqe);
 	std::lock_guard hold(cq.lock);
+	check(resize_step(cq, PEAL_RESIZE_CQ_PREPARE, entries, uverbs::out(shape)));
+	Mapping ring(cq.context.device.fd(), shape.map_offset, shape.map_bytes);
 	cq.ring.publish();
-	check(cq.context.device.command(
-		IB_USER_VERBS_CMD_RESIZE_CQ,
-		ib_uverbs_resize_cq{0, ibcq->handle, static_cast<std::uint32_t>(cqe)}, response,
-		uverbs::in(driver_request), uverbs::out(shape)));
-	ring.fill(cq.context.device.fd(), shape.map_offset, shape.map_bytes);
+	check(resize_step(cq, PEAL_RESIZE_CQ_COMMIT, entries));
 	cq.resized = std::move(ring);
 	cq.ring.resize(cq.resized.data(), shape.entries);
-	ibcq->cqe = static_cast<int>(response.cqe);
+	ibcq->cqe = static_cast<int>(shape.entries);
 	return 0;
 }
 

@@ -49,13 +49,6 @@ public:
 		if (address_ == MAP_FAILED)
 			throw_errno(errno);
 	}
-	/* Reserves addresses for fill(). */
-	explicit Mapping(std::size_t length) : length_(length)
-	{
-		address_ = ::mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (address_ == MAP_FAILED)
-			throw_errno(errno);
-	}
 	Mapping(Mapping &&other) noexcept
 		: address_(std::exchange(other.address_, MAP_FAILED)), length_(other.length_)
 	{
@@ -73,15 +66,6 @@ public:
 	}
 
 	std::byte *data() const noexcept { return static_cast<std::byte *>(address_); }
-
-	/* Maps device memory at the reserved addresses. Its length in pages is the reserved one. */
-	void fill(int fd, std::uint64_t offset, std::uint64_t length)
-	{
-		if (::mmap(address_, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-			   static_cast<off_t>(offset)) == MAP_FAILED)
-			throw_errno(errno);
-		length_ = length;
-	}
 };
 
 class UniqueFd {

@@ -382,15 +382,23 @@ struct peal_create_cq_resp {
 };
 
 /*
- * The new ring. The CQEs that the program has not consumed are in it, under the same
+ * A resize takes two calls. PREPARE makes a ring, which the program maps. COMMIT lets it
+ * take the place of the old one. So a program that cannot map the new ring keeps the old.
+ * The CQEs that the program has not consumed are then in the new ring, under the same
  * free-running indices. The control words stay where create_cq put them, because other
- * threads may arm the queue at any time. The program must not poll during the call.
+ * threads may arm the queue at any time. The program must not poll during a COMMIT.
  */
-struct peal_resize_cq_req {
-	__u32 comp_mask;
-	__u32 reserved;
+enum peal_resize_cq_step {
+	PEAL_RESIZE_CQ_PREPARE	= 0,
+	PEAL_RESIZE_CQ_COMMIT	= 1,
 };
 
+struct peal_resize_cq_req {
+	__u32 comp_mask;
+	__u32 step;		/* enum peal_resize_cq_step */
+};
+
+/* The response to PREPARE. A COMMIT has none. */
 struct peal_resize_cq_resp {
 	__u32 comp_mask;
 	__u32 entries;			/* CQEs; they begin at the start of the mapping */

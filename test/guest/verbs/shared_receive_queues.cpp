@@ -342,6 +342,8 @@ TEST_CASE("one post wakes the sender that waits")
 
 TEST_CASE("posts wake every sender that waits, the longest wait first")
 {
+	if (on_wire())
+		SKIP_CASE("the senders' RNR timers run out in any order");
 	constexpr unsigned count = 12;
 	Device device;
 	const Shared shared(device);
@@ -361,16 +363,14 @@ TEST_CASE("posts wake every sender that waits, the longest wait first")
 				shared.post(round * count + i);
 			const auto wc = wait_success(all[i]->b.recv_cq).front();
 
-			if (!on_wire())
-				CHECK(wc.wr_id == round * count + i);
+			CHECK(wc.wr_id == round * count + i);
 			CHECK(wc.imm_data == round * count + i);
 			check_received(shared, wc);
 			wait_success(all[i]->a.send_cq);
 		}
 		times.push_back(milliseconds(watch.elapsed()));
 	}
-	if (!on_wire())
-		CHECK(*std::min_element(times.begin(), times.end()) < 500);
+	CHECK(*std::min_element(times.begin(), times.end()) < 500);
 }
 
 TEST_CASE("one list of receives wakes every sender that waits")
