@@ -86,7 +86,7 @@ void peal_extents_free(struct peal_extents *x)
 	x->granule = NULL;
 }
 
-/* Nobody uses @to, which is free or zeroed. @from is free afterwards. */
+/* @to is free or zeroed, and not in use. @from is free afterwards. */
 void peal_extents_move(struct peal_extents *to, struct peal_extents *from)
 {
 	*to = *from;

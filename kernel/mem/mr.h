@@ -14,7 +14,7 @@
  *
  * A region for fast registration is registered and invalidated by work requests, which cannot wait
  * for the epoch. Each user of it counts in `users`, and the invalidation waits for all of them.
- * So whoever uses such a region (from peal_mr_local() or peal_rkey_check() to peal_target_end())
+ * So a user of such a region (from peal_mr_local() or peal_rkey_check() to peal_target_end())
  * must not wait for a lock, because the holder of that lock may be waiting for the users.
  */
 #ifndef PEAL_MR_H

@@ -109,7 +109,7 @@ static void peal_cq_copy(struct peal_cq *cq, struct peal_cq_ring *to, u32 *copie
  * have been written do not change any more, so all but the last few are copied without the lock,
  * because pushes wait for the lock.
  *
- * Return: 0, or -EINVAL if @to is too small for what is unread.
+ * Return: 0, or -EINVAL if @to is too small for the unread CQEs.
  */
 static int peal_cq_replace_ring(struct peal_cq *cq, struct peal_cq_ring *to, u32 first)
 {

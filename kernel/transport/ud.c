@@ -333,7 +333,7 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 }
 
 /*
- * Three kinds of datagrams are always packets. The network stack decides who gets those to a group.
+ * Three kinds of datagrams are always packets. The network stack chooses the receivers of a group.
  * The connection manager's need no speed. Memory of a fast registration must not be in use while
  * this waits for the receiver's lock (see mr.h).
  */

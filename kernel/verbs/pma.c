@@ -12,7 +12,7 @@
 #define PEAL_PMA_ALL_PORTS	0xff
 
 /*
- * The counters of the port count what was sent and received as packets. Messages of the direct
+ * The port counts only packets. Messages of the direct
  * transport never reach the port.
  */
 #define peal_pma_counter(table, name) peal_table_counter(table, PEAL_COUNTER_##name)

@@ -4,7 +4,7 @@
  *
  * Owns: these sets of counters, and which set each queue pair counts in. A queue pair counts in
  * one set only, because the core adds the sets of a port to the port's own values.
- * Does not know: what is counted, and where.
+ * Does not know: the events that are counted.
  */
 #ifndef PEAL_STATISTIC_H
 #define PEAL_STATISTIC_H
