@@ -5,12 +5,15 @@
 #include <linux/ktime.h>
 #include <linux/log2.h>
 
+#include "base/compat.h"
 #include "base/epoch.h"
 #include "queue/cq.h"
 
 /* A resize copies this many CQEs between two looks at the ring, and the last ones with the lock. */
 #define PEAL_CQ_COPY		4096U
 #define PEAL_CQ_COPY_LOCKED	64
+
+static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
 
 /**
  * peal_cq_init() - give a completion queue its ring
@@ -41,6 +44,8 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	mutex_init(&cq->resizing);
+	peal_hrtimer_setup(&cq->moderation, peal_cq_expire, CLOCK_MONOTONIC,
+			   HRTIMER_MODE_REL_SOFT);
 	base = peal_map_address(cq->map);
 	cq->ring = (struct peal_cq_ring){
 		.ctl = base, .cqe = base + PEAL_CQ_RING_OFFSET, .mask = size - 1,
@@ -60,11 +65,12 @@ static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, str
 
 /*
  * The core has destroyed the queue pairs of this completion queue. Wait for the epoch, because
- * another CPU may still be in peal_cq_notify().
+ * another CPU may still be in peal_cq_notify(). Nothing sets the timer afterwards.
  */
 void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_epoch_wait();
+	hrtimer_cancel(&cq->moderation);
 	mutex_lock(&cq->resizing);
 	peal_cq_replace_map(cq, &cq->prepared, NULL);
 	peal_cq_replace_map(cq, &cq->resized, NULL);
@@ -249,6 +255,55 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 	return pushed;
 }
 
+/**
+ * peal_cq_moderate() - set how many completions one event may wait for, and how long
+ * @count: completions; 0 or 1: each event is raised at once
+ * @us: microseconds; 0: each event is raised at once
+ *
+ * An event that is held already is raised when its timer expires.
+ */
+void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us)
+{
+	spin_lock_bh(&cq->lock);
+	cq->most_held = count > 1 && us ? count : 0;
+	cq->held_us = us;
+	cq->held_from = cq->ring.next;
+	spin_unlock_bh(&cq->lock);
+}
+
+static bool peal_cq_is_due(const struct peal_cq *cq, u32 arm)
+{
+	lockdep_assert_held(&cq->lock);
+	return arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
+}
+
+/* Only later CQEs make another event due. If one is @due for @arm, the caller raises it now. */
+static void peal_cq_settle(struct peal_cq *cq, u32 arm, bool due)
+{
+	lockdep_assert_held(&cq->lock);
+	if (due)
+		peal_cq_ring_fire(&cq->ring, arm);
+	cq->solicited = false;
+	cq->held = false;
+	cq->held_from = cq->ring.next;
+}
+
+/*
+ * Must the event that is due wait for more CQEs? The timer raises it if they do not come, so that
+ * the event for the last CQE is never lost.
+ */
+static noinline bool peal_cq_hold(struct peal_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	if (cq->ring.next - cq->held_from >= cq->most_held)
+		return false;
+	if (!cq->held)
+		hrtimer_start(&cq->moderation, ns_to_ktime(cq->held_us * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	cq->held = true;
+	return true;
+}
+
 static bool peal_cq_event_due(struct peal_cq *cq)
 {
 	u32 arm;
@@ -256,10 +311,27 @@ static bool peal_cq_event_due(struct peal_cq *cq)
 
 	spin_lock(&cq->lock);
 	arm = peal_cq_ring_armed(&cq->ring);
-	due = arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
-	if (due)
-		peal_cq_ring_fire(&cq->ring, arm);
-	cq->solicited = false;
+	due = peal_cq_is_due(cq, arm);
+	if (due && unlikely(cq->most_held) && peal_cq_hold(cq))
+		due = false;
+	else
+		peal_cq_settle(cq, arm, due);
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+/* The timer has expired. An event that was raised in the meantime may have covered the held one. */
+static bool peal_cq_held_event_due(struct peal_cq *cq)
+{
+	bool due = false;
+	u32 arm;
+
+	spin_lock(&cq->lock);
+	if (cq->held) {
+		arm = peal_cq_ring_armed(&cq->ring);
+		due = peal_cq_is_due(cq, arm);
+		peal_cq_settle(cq, arm, due);
+	}
 	spin_unlock(&cq->lock);
 	return due;
 }
@@ -303,6 +375,17 @@ void peal_cq_notify(struct peal_cq *cq)
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
 		peal_cq_report_overflow(cq);
+}
+
+static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer)
+{
+	struct peal_cq *cq = container_of(timer, struct peal_cq, moderation);
+
+	peal_epoch_enter();
+	if (peal_cq_held_event_due(cq))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	peal_epoch_exit();
+	return HRTIMER_NORESTART;
 }
 
 /* The caller holds poll_lock. Return: false when there is no further CQE. */

@@ -2,7 +2,8 @@
 /*
  * Completion queues.
  *
- * Owns: the CQE ring, the decision when an event is due, and the handling of a full ring.
+ * Owns: the CQE ring, the decision when an event is due, its moderation, and the handling of a full
+ * ring.
  * A kernel user's completion queue has the same ring; the kernel is then its consumer too.
  * Does not know: queue pairs beyond their number, the causes of completions.
  *
@@ -12,6 +13,7 @@
 #ifndef PEAL_CQ_H
 #define PEAL_CQ_H
 
+#include <linux/hrtimer.h>
 #include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
@@ -29,7 +31,12 @@ struct peal_cq {
 	bool solicited;			/* a solicited or failed CQE came since the last check */
 	bool overflowed;		/* a CQE was lost; no further CQE is accepted */
 	bool overflow_reported;
+	u16 most_held;			/* moderation: an event for so many CQEs; 0: at once */
+	u16 held_us;			/* moderation: or this long after the first CQE */
+	bool held;			/* the next event is due, and waits for the timer */
+	u32 held_from;			/* index of the first CQE that the next event is for */
 
+	struct hrtimer moderation;	/* raises the held event; softirq */
 	u32 clocks;			/* PEAL_CQ_*: the times that a CQE gets */
 	struct peal_map *map;		/* control words, and the CQEs until the first resize */
 	struct mutex resizing;		/* serialises resizes */
@@ -60,6 +67,7 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
 			   struct peal_resize_cq_resp *resp);
 int peal_cq_resize(struct peal_cq *cq);
+void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);

@@ -62,6 +62,8 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.atomic_cap = IB_ATOMIC_GLOB,
 		.masked_atomic_cap = IB_ATOMIC_NONE,
 		.max_pkeys = 1,
+		.cq_caps = { .max_cq_moderation_count = U16_MAX,
+			     .max_cq_moderation_period = U16_MAX },
 		.timestamp_mask = U64_MAX,
 		.hca_core_clock = PEAL_CLOCK_KHZ,
 		.local_ca_ack_delay = 0,

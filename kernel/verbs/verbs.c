@@ -280,6 +280,12 @@ static int peal_verbs_resize_cq(struct ib_cq *ib, PEAL_RESIZE_CQ_ENTRIES entries
 	return ret ?: peal_verbs_respond(udata, &resp, sizeof(resp));
 }
 
+static int peal_verbs_modify_cq(struct ib_cq *ib, u16 count, u16 us)
+{
+	peal_cq_moderate(peal_cq(ib), count, us);
+	return 0;
+}
+
 static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
 {
 	return peal_post_poll(&peal_dev(ib->device)->nic.table, peal_cq(ib), n, wc);
@@ -466,6 +472,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.map_mr_sg = peal_verbs_map_mr_sg,
 	.mmap = peal_map_mmap,
 	.mmap_free = peal_map_release,
+	.modify_cq = peal_verbs_modify_cq,
 	.modify_qp = peal_verbs_modify_qp,
 	.modify_srq = peal_verbs_modify_srq,
 	.poll_cq = peal_verbs_poll_cq,

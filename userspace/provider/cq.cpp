@@ -146,6 +146,17 @@ int cq_resize(ibv_cq *ibcq, int cqe)
 	return 0;
 }
 
+int cq_modify(ibv_cq *cq, ibv_modify_cq_attr *attr)
+{
+	const ib_uverbs_ex_modify_cq core{cq->handle,
+					  attr->attr_mask,
+					  {attr->moderate.cq_count, attr->moderate.cq_period},
+					  0};
+
+	return Cq::of(cq).context.device.command(
+		IB_USER_VERBS_EX_CMD_MODIFY_CQ | IB_USER_VERBS_CMD_FLAG_EXTENDED, core);
+}
+
 /* Arming is a store and barrier E. It needs no system call. */
 int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept
 {

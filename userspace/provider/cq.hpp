@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Completion queues: creation, destruction, resize, arming.
+ * Completion queues: creation, destruction, resize, moderation, arming.
  *
  * Owns: the completion ring, its mapping and its lock.
  * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
@@ -50,6 +50,7 @@ struct Cq : verbs_cq {
 
 ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 int cq_destroy(ibv_cq *cq);
+int cq_modify(ibv_cq *cq, ibv_modify_cq_attr *attr);
 int cq_resize(ibv_cq *cq, int cqe);
 int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept;
 

@@ -57,6 +57,7 @@ const verbs_context_ops context_ops = {
 	.free_context = context_free,
 	.import_mr = entry<&mr_import>,
 	.import_pd = entry<&pd_import>,
+	.modify_cq = entry<&cq_modify>,
 	.modify_qp = entry<&qp_modify>,
 	.modify_srq = entry<&srq_modify>,
 	.poll_cq = cq_poll,

@@ -187,7 +187,8 @@ struct verbs_context_ops {
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op inc_comp_cntr{}, inc_err_comp_cntr{};
 #endif
-	pabi_unused_op modify_cq{}, modify_flow_action_esp{};
+	pabi_op<int(ibv_cq *, ibv_modify_cq_attr *)> modify_cq{};
+	pabi_unused_op modify_flow_action_esp{};
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
 	pabi_unused_op modify_qp_rate_limit{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *, int mask)> modify_srq{};

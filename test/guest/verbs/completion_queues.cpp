@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
 /*
- * Completion queues: polling, events, overflow.
+ * Completion queues: polling, events, moderation, overflow.
  *
  * Holds: Completions keep their order over many laps of the ring, in batches, and when several
  * queue pairs share the queue. Each way of arming raises an event for the right completions. An
- * overflow is reported and contained. A resize loses nothing. The limits of query_device are true.
+ * overflow is reported and contained. A resize loses nothing. Moderation holds an event until there
+ * are enough completions or enough time has passed, and loses none. The limits of query_device are
+ * true.
  * Does not hold: the completions of errors (verbs/failed_requests), the extended polling
  * interface (verbs/post_and_poll).
  */
@@ -60,6 +62,21 @@ struct Watched {
 	Qp qp;
 	Region from, to;
 };
+
+int try_moderate(ibv_cq *cq, std::uint16_t count, std::uint16_t us,
+		 std::uint32_t mask = IBV_CQ_ATTR_MODERATE)
+{
+	ibv_modify_cq_attr attr{};
+
+	attr.attr_mask = mask;
+	attr.moderate = {count, us};
+	return ibv_modify_cq(cq, &attr);
+}
+
+void moderate(ibv_cq *cq, std::uint16_t count, std::uint16_t us)
+{
+	must(try_moderate(cq, count, us), "modify_cq");
+}
 
 void write_nothing(ibv_qp *qp, std::uint64_t id, unsigned flags = IBV_SEND_SIGNALED)
 {
@@ -319,6 +336,152 @@ TEST_CASE("an overflow is reported and ends the queue pair")
 		CHECK(device.wait_event(IBV_EVENT_QP_FATAL, pair.a.qp.get()));
 	write_nothing(bystander.a.qp, 5);
 	wait_success(bystander.a.send_cq);
+}
+
+TEST_CASE("moderation holds an event for as many completions as were asked for")
+{
+	constexpr auto longest = 65ms; /* the longest period is half a millisecond longer */
+	Device device;
+	Watched watched(device);
+	const int count = GENERATE(2, 3, 20);
+	bool by_count = false;
+
+	moderate(watched.cq, static_cast<std::uint16_t>(count), 0xffff);
+	/* A slow machine may need several rounds to send them all before the timer expires. */
+	for (int round = 0; round < 30 && !by_count; round++) {
+		watched.arm(next);
+		Stopwatch watch;
+		for (int i = 1; i < count; i++)
+			watched.message(false);
+		const bool early = watched.has_event(0s);
+		CHECK((!early || watch.elapsed() >= longest));
+		watched.message(false);
+		watched.take_event();
+		by_count = !early && watch.elapsed() < longest;
+		CHECK(drain(watched.cq).size() == static_cast<std::size_t>(count));
+	}
+	CHECK(by_count);
+}
+
+TEST_CASE("moderation loses no event when too few completions come")
+{
+	Device device;
+	Watched watched(device);
+	const auto kind = GENERATE(next, solicited_only);
+
+	moderate(watched.cq, 1000, 500);
+	for (int i = 0; i < 30; i++) {
+		watched.arm(kind);
+		watched.message(kind == solicited_only);
+		watched.take_event();
+		CHECK(drain(watched.cq).size() == 1);
+		if (i % 10 == 9)
+			CHECK_FALSE(watched.has_event(absence));
+	}
+}
+
+TEST_CASE("moderation holds only events that are due")
+{
+	Device device;
+	Watched watched(device);
+
+	moderate(watched.cq, 2, 100);
+	watched.message(true);
+	watched.message(true);
+	CHECK_FALSE(watched.has_event(absence)); /* not armed */
+	watched.arm(solicited_only);
+	watched.message(false);
+	watched.message(false);
+	CHECK_FALSE(watched.has_event(absence)); /* not solicited */
+	watched.message(true);
+	watched.message(false);
+	watched.take_event();
+	CHECK_FALSE(watched.has_event(absence));
+}
+
+TEST_CASE("a held event survives the end of moderation and a resize")
+{
+	Device device;
+	Watched watched(device);
+
+	for (int i = 0; i < 5; i++) {
+		moderate(watched.cq, 1000, 0xffff);
+		watched.arm(next);
+		watched.message(false);
+		moderate(watched.cq, 0, 0);
+		must(ibv_resize_cq(watched.cq, 64 << i % 2), "resize_cq");
+		watched.take_event();
+		watched.arm(next);
+		watched.message(false);
+		watched.take_event();
+	}
+	CHECK(drain(watched.cq).size() == 10);
+}
+
+TEST_CASE("without a count or without a period an event is raised at once")
+{
+	Device device;
+	Watched watched(device);
+	const auto values =
+		GENERATE(std::pair(0, 0xffff), std::pair(1, 0xffff), std::pair(1000, 0));
+
+	moderate(watched.cq, static_cast<std::uint16_t>(values.first),
+		 static_cast<std::uint16_t>(values.second));
+	for (int i = 0; i < 3; i++) {
+		watched.arm(next);
+		watched.message(false);
+		watched.take_event();
+	}
+}
+
+TEST_CASE("a queue is destroyed while an event is held")
+{
+	Device device;
+
+	for (int i = 0; i < 10; i++) {
+		Watched watched(device);
+		moderate(watched.cq, 1000, static_cast<std::uint16_t>(i % 2 ? 0xffff : 100));
+		watched.arm(next);
+		watched.message(false);
+	}
+}
+
+TEST_CASE("limits of moderation")
+{
+	Device device;
+	Cq cq(create_cq(device, 16));
+	ibv_device_attr_ex attr{};
+
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	CHECK(attr.cq_mod_caps.max_cq_count == 0xffff);
+	CHECK(attr.cq_mod_caps.max_cq_period == 0xffff);
+	CHECK(try_moderate(cq, 0xffff, 0xffff) == 0);
+	CHECK(errno_name(try_moderate(cq, 1, 1, 0)) == "EINVAL");
+	CHECK(errno_name(try_moderate(cq, 1, 1, IBV_CQ_ATTR_MODERATE << 1)) == "EOPNOTSUPP");
+}
+
+TEST_CASE("every completion vector raises events")
+{
+	Device device;
+	Channel channel(ibv_create_comp_channel(device), "create_comp_channel");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const int vectors = device.context()->num_comp_vectors;
+
+	CHECK(vectors >= sysconf(_SC_NPROCESSORS_ONLN));
+	for (int vector = 0; vector < vectors; vector++) {
+		Cq cq(ibv_create_cq(device, 16, nullptr, channel, vector), "create_cq");
+		Qp qp(create_qp(pd, cq, cq));
+		ibv_cq *which = nullptr;
+		void *context = nullptr;
+
+		connect_to(qp, device, qp->qp_num);
+		must(ibv_req_notify_cq(cq, 0), "req_notify_cq");
+		write_nothing(qp, 1);
+		REQUIRE(readable(channel->fd, patience));
+		must(ibv_get_cq_event(channel, &which, &context), "get_cq_event");
+		CHECK(which == cq.get());
+		ibv_ack_cq_events(which, 1);
+	}
 }
 
 TEST_CASE("limits of completion queues")
