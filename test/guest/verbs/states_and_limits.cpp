@@ -439,6 +439,31 @@ TEST_CASE("types of queue pairs that are not supported")
 	}
 }
 
+TEST_CASE("features that are absent are not advertised and say so")
+{
+	Device device;
+	Pair pair(device);
+	ibv_device_attr_ex attr{};
+	ibv_ece ece{};
+	ibv_qp_rate_limit_attr rate{};
+
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	CHECK(attr.packet_pacing_caps.qp_rate_limit_max == 0);
+	CHECK(attr.packet_pacing_caps.supported_qpts == 0);
+	rate.rate_limit = 1000;
+	CHECK(errno_name(ibv_modify_qp_rate_limit(pair.a.qp, &rate)) == "EOPNOTSUPP");
+
+	ece.vendor_id = 0x15b3;
+	ece.options = 1;
+	CHECK(errno_name(ibv_set_ece(pair.a.qp, &ece)) == "EOPNOTSUPP");
+	CHECK(errno_name(ibv_query_ece(pair.a.qp, &ece)) == "EOPNOTSUPP");
+
+	/* String instructions store out of order, so only the last eight bytes are known to be
+	 * last. */
+	for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND})
+		CHECK(ibv_query_qp_data_in_order(pair.a.qp, opcode, 0) == 0);
+}
+
 TEST_CASE("limits of queue pairs are what query_device says")
 {
 	Device device;
@@ -618,8 +643,11 @@ TEST_CASE("port, MTU and GIDs follow the netdev")
 
 	run("ip addr add 10.78.9.7/24 dev tctl0");
 	CHECK(eventually([&] { return has_gid(device, 9, 7); }));
+	CHECK(device.wait_event(IBV_EVENT_GID_CHANGE, port_object));
+	device.forget_events();
 	run("ip addr del 10.78.9.7/24 dev tctl0");
 	CHECK(eventually([&] { return !has_gid(device, 9, 7); }));
+	CHECK(device.wait_event(IBV_EVENT_GID_CHANGE, port_object));
 }
 
 TEST_CASE("a path MTU that the link cannot carry is refused")
