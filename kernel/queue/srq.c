@@ -13,14 +13,16 @@ struct peal_srq_layout {
 	size_t ring_offset, slots_offset, bytes;
 };
 
-static void peal_srq_lay_out(const struct ib_srq_attr *attr, struct peal_srq_layout *layout)
+/* The ring begins at @ring_offset. */
+static void peal_srq_lay_out(u32 max_wr, u32 max_sge, size_t ring_offset,
+			     struct peal_srq_layout *layout)
 {
 	size_t ring_bytes;
 
-	layout->entries = roundup_pow_of_two(attr->max_wr);
-	layout->stride = ALIGN(sizeof(struct peal_recv_wqe) +
-			       attr->max_sge * sizeof(struct peal_sge), PEAL_WQE_UNIT);
-	layout->ring_offset = sizeof(struct peal_ring_ctl);
+	layout->entries = roundup_pow_of_two(max_wr);
+	layout->stride = ALIGN(sizeof(struct peal_recv_wqe) + max_sge * sizeof(struct peal_sge),
+			       PEAL_WQE_UNIT);
+	layout->ring_offset = ring_offset;
 	ring_bytes = layout->entries * sizeof(u32);
 	layout->slots_offset = ALIGN(layout->ring_offset + ring_bytes, PEAL_CACHE_LINE);
 	layout->bytes = layout->slots_offset + (size_t)layout->entries * layout->stride;
@@ -33,7 +35,7 @@ static int peal_srq_init_ring(struct peal_srq *srq, struct ib_ucontext *uctx,
 	struct peal_srq_layout layout;
 	void *base;
 
-	peal_srq_lay_out(attr, &layout);
+	peal_srq_lay_out(attr->max_wr, attr->max_sge, sizeof(struct peal_ring_ctl), &layout);
 	srq->map = peal_map_alloc(uctx, layout.bytes);
 	if (IS_ERR(srq->map))
 		return PTR_ERR(srq->map);
@@ -63,6 +65,7 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 	if (ret)
 		return ret;
 	srq->account = account;
+	mutex_init(&srq->resizing);
 	ret = peal_srq_init_ring(srq, uctx, attr);
 	if (ret)
 		peal_quota_give(account, PEAL_QUOTA_SRQ);
@@ -71,9 +74,23 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 	return ret;
 }
 
+/* Put @map into @place, and free the map that was there. */
+static void peal_srq_replace_map(struct peal_srq *srq, struct peal_map **place,
+				 struct peal_map *map)
+{
+	lockdep_assert_held(&srq->resizing);
+	if (*place)
+		peal_map_free(*place);
+	*place = map;
+}
+
 /* The core has destroyed the queue pairs. The caller has waited for the epoch. */
 void peal_srq_free(struct peal_srq *srq)
 {
+	mutex_lock(&srq->resizing);
+	peal_srq_replace_map(srq, &srq->prepared, NULL);
+	peal_srq_replace_map(srq, &srq->resized, NULL);
+	mutex_unlock(&srq->resizing);
 	peal_map_free(srq->map);
 	peal_quota_give(srq->account, PEAL_QUOTA_SRQ);
 }
@@ -111,7 +128,8 @@ void peal_srq_describe(const struct peal_srq *srq, struct peal_create_srq_resp *
  *
  * If there are fewer WQEs already, the event is raised here.
  *
- * Return: 0, -EINVAL (a limit beyond the ring, or an unknown attribute), -EOPNOTSUPP (resizing).
+ * Return: 0, -EINVAL (a limit beyond the ring, or an unknown attribute), -EOPNOTSUPP (resizing, for
+ * which programs use peal_srq_resize()).
  */
 int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int mask)
 {
@@ -121,7 +139,7 @@ int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int ma
 		return -EOPNOTSUPP;
 	if (!(mask & IB_SRQ_LIMIT))
 		return 0;
-	if (attr->srq_limit > srq->ring.ring.mask + 1)
+	if (attr->srq_limit > peal_srq_ring_entries(&srq->ring))
 		return -EINVAL;
 	peal_srq_ring_arm(&srq->ring, attr->srq_limit);
 	peal_epoch_enter();
@@ -130,9 +148,82 @@ int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int ma
 	return 0;
 }
 
+/**
+ * peal_srq_prepare_resize() - make a ring of another size for a program's queue
+ * @uctx: the program's context
+ * @max_wr: the ring holds at least this many WQEs
+ * @resp: describes the new ring
+ *
+ * The old ring stays in use. A ring that was prepared before is freed.
+ *
+ * Return: 0, -EINVAL (beyond the limits) or -ENOMEM.
+ */
+int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 max_wr,
+			    struct peal_resize_srq_resp *resp)
+{
+	struct peal_srq_layout layout;
+	struct peal_map *map;
+
+	if (!max_wr || max_wr > PEAL_MAX_SRQ_WR)
+		return -EINVAL;
+	peal_srq_lay_out(max_wr, srq->ring.limits.max_sge, 0, &layout);
+	map = peal_map_alloc(uctx, layout.bytes);
+	if (IS_ERR(map))
+		return PTR_ERR(map);
+	*resp = (struct peal_resize_srq_resp){
+		.entries = layout.entries,
+		.map_offset = peal_map_offset(map),
+		.map_bytes = peal_map_bytes(map),
+		.slots_offset = layout.slots_offset,
+		.stride = layout.stride,
+	};
+	mutex_lock(&srq->resizing);
+	peal_srq_replace_map(srq, &srq->prepared, map);
+	srq->prepared_entries = layout.entries;
+	mutex_unlock(&srq->resizing);
+	return 0;
+}
+
+static int peal_srq_use_prepared(struct peal_srq *srq, struct peal_resize_srq_resp *resp)
+{
+	struct peal_srq_layout layout;
+	void *base;
+	int ret;
+
+	lockdep_assert_held(&srq->resizing);
+	if (!srq->prepared)
+		return -EINVAL;
+	peal_srq_lay_out(srq->prepared_entries, srq->ring.limits.max_sge, 0, &layout);
+	base = peal_map_address(srq->prepared);
+	*resp = (struct peal_resize_srq_resp){ .entries = layout.entries };
+	ret = peal_srq_ring_replace(&srq->ring, base, base + layout.slots_offset, layout.entries,
+				    &resp->taken);
+	if (ret)
+		return ret;
+	peal_srq_replace_map(srq, &srq->resized, srq->prepared);
+	srq->prepared = NULL;
+	return 0;
+}
+
+/**
+ * peal_srq_resize() - let the prepared ring take the place of the old one
+ * @resp: entries and taken are set
+ *
+ * Return: 0, or -EINVAL if no ring is prepared, or as peal_srq_ring_replace().
+ */
+int peal_srq_resize(struct peal_srq *srq, struct peal_resize_srq_resp *resp)
+{
+	int ret;
+
+	mutex_lock(&srq->resizing);
+	ret = peal_srq_use_prepared(srq, resp);
+	mutex_unlock(&srq->resizing);
+	return ret;
+}
+
 void peal_srq_query(struct peal_srq *srq, struct ib_srq_attr *attr)
 {
-	attr->max_wr = srq->ring.ring.mask + 1;
+	attr->max_wr = peal_srq_ring_entries(&srq->ring);
 	attr->max_sge = srq->ring.limits.max_sge;
 	attr->srq_limit = peal_srq_ring_limit(&srq->ring);
 }

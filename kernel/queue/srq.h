@@ -6,12 +6,15 @@
  * Does not know: the queue pairs (the core counts them), senders that wait (srq_ring.h has their
  * list), when those run (the engine).
  *
+ * Lock: `resizing` serialises resizes. It may sleep, and srq_ring.lock is taken inside it.
+ *
  * A WQE belongs to the queue pair that took it until that completes it. The keys in the WQE are
  * those of the protection domain of the shared receive queue, which need not be the queue pair's.
  */
 #ifndef PEAL_SRQ_H
 #define PEAL_SRQ_H
 
+#include <linux/mutex.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
@@ -35,7 +38,14 @@ struct peal_srq_posts {
 struct peal_srq {
 	struct ib_srq ib;
 	struct peal_srq_ring ring;
-	struct peal_map *map;
+	struct peal_map *map;		/* the control words, and the ring until the first resize */
+	struct mutex resizing;
+
+	/* Guarded by srq.resizing: */
+	struct peal_map *resized;	/* the ring since the last resize, or NULL */
+	struct peal_map *prepared;	/* the next ring, or NULL */
+	u32 prepared_entries;
+
 	struct peal_account *account;	/* the context's, or the kernel's */
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* in the context */
@@ -56,6 +66,9 @@ void peal_srq_set_owner(struct peal_srq *srq, struct peal_context *ctx, u32 inde
 void peal_srq_describe(const struct peal_srq *srq, struct peal_create_srq_resp *resp);
 
 int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int mask);
+int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 max_wr,
+			    struct peal_resize_srq_resp *resp);
+int peal_srq_resize(struct peal_srq *srq, struct peal_resize_srq_resp *resp);
 void peal_srq_query(struct peal_srq *srq, struct ib_srq_attr *attr);
 void peal_srq_notify(struct peal_srq *srq);
 

@@ -192,6 +192,45 @@ u32 peal_srq_ring_limit(struct peal_srq_ring *srq)
 	return limit;
 }
 
+u32 peal_srq_ring_entries(struct peal_srq_ring *srq)
+{
+	u32 entries;
+
+	spin_lock_bh(&srq->lock);
+	entries = srq->ring.mask + 1;
+	spin_unlock_bh(&srq->lock);
+	return entries;
+}
+
+/**
+ * peal_srq_ring_replace() - take the next WQEs from another ring
+ * @entries: the size of the new ring; a power of two. Its slots have the same stride
+ * @taken: set to the index of the first WQE that is taken from the new ring
+ *
+ * The program has copied the WQEs, and what it copied is checked when it is taken. No CPU reads the
+ * old ring afterwards.
+ *
+ * Return: 0, or -EINVAL (too small for the WQEs that were not taken, or for the limit that is
+ * armed; or the queue is in error).
+ */
+int peal_srq_ring_replace(struct peal_srq_ring *srq, const u32 *numbers, void *slots, u32 entries,
+			  u32 *taken)
+{
+	int pending, ret = -EINVAL;
+
+	spin_lock_bh(&srq->lock);
+	pending = peal_srq_ring_pending(srq);
+	*taken = srq->ring.next;
+	if (pending >= 0 && pending <= entries && srq->limit <= entries) {
+		srq->numbers = numbers;
+		srq->ring.slots = slots;
+		srq->ring.mask = entries - 1;
+		ret = 0;
+	}
+	spin_unlock_bh(&srq->lock);
+	return ret;
+}
+
 /* The caller has softirqs off. Return: the events to raise, each once. */
 u32 peal_srq_ring_take_due(struct peal_srq_ring *srq)
 {

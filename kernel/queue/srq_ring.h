@@ -24,9 +24,9 @@
 struct peal_srq_ring {
 	spinlock_t lock;		/* guards the fields marked with it */
 	struct peal_wqe_limits limits;
-	const u32 *numbers;		/* shared with the program: slot numbers, as posted */
 
 	/* Guarded by srq_ring.lock: */
+	const u32 *numbers;		/* shared with the program: slot numbers, as posted */
 	struct peal_ring ring;		/* `next` is an index of `numbers` */
 	u32 limit;			/* an event is due below so many WQEs; 0: not armed */
 	u32 due;			/* PEAL_SRQ_DUE_* */
@@ -43,6 +43,9 @@ struct list_head *peal_srq_ring_next_waiter(struct peal_srq_ring *srq);
 
 void peal_srq_ring_arm(struct peal_srq_ring *srq, u32 limit);
 u32 peal_srq_ring_limit(struct peal_srq_ring *srq);
+u32 peal_srq_ring_entries(struct peal_srq_ring *srq);
+int peal_srq_ring_replace(struct peal_srq_ring *srq, const u32 *numbers, void *slots, u32 entries,
+			  u32 *taken);
 u32 peal_srq_ring_take_due(struct peal_srq_ring *srq);
 
 #endif

@@ -179,6 +179,7 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(peal_verbs_query_context, UVERBS_OBJECT_DEVICE,
 
 const struct uapi_definition peal_verbs_attributes[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
+	UAPI_DEF_CHAIN(peal_verbs_srq_attributes),
 	{}
 };
 

@@ -18,6 +18,7 @@ struct peal_dev;
 
 extern const struct ib_device_ops peal_verbs_ops;
 extern const struct uapi_definition peal_verbs_attributes[];
+extern const struct uapi_definition peal_verbs_srq_attributes[];
 
 int peal_verbs_check_request(struct ib_udata *udata);
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);

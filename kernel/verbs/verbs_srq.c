@@ -4,6 +4,9 @@
  */
 #include <rdma/uverbs_ioctl.h>
 
+#define UVERBS_MODULE_NAME peal
+#include <rdma/uverbs_named_ioctl.h>
+
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "queue/context.h"
@@ -91,3 +94,54 @@ int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
 	peal_verbs_remove_srq(peal_srq(ib));
 	return 0;
 }
+
+static int peal_verbs_resize_srq(struct peal_srq *srq, const struct peal_resize_srq_req *req,
+				 struct peal_resize_srq_resp *resp)
+{
+	if (req->comp_mask || req->reserved)
+		return -EINVAL;
+	if (req->step == PEAL_RESIZE_SRQ_COMMIT && !req->max_wr)
+		return peal_srq_resize(srq, resp);
+	if (req->step != PEAL_RESIZE_SRQ_PREPARE)
+		return -EINVAL;
+	return peal_srq_prepare_resize(srq, srq->context->ib, req->max_wr, resp);
+}
+
+/* modify_srq has no response, so a resize is a method of its own. */
+static int UVERBS_HANDLER(PEAL_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_SRQ_RESIZE_HANDLE);
+	struct peal_resize_srq_resp resp;
+	struct peal_resize_srq_req req;
+	int ret;
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	ret = uverbs_copy_from(&req, attrs, PEAL_ATTR_SRQ_RESIZE_REQ);
+	if (!ret)
+		ret = peal_verbs_resize_srq(peal_srq(ib), &req, &resp);
+	if (ret)
+		return ret;
+	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_SRQ_RESIZE_RESP, &resp,
+					     sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_SRQ_RESIZE,
+			    UVERBS_ATTR_IDR(PEAL_ATTR_SRQ_RESIZE_HANDLE, UVERBS_OBJECT_SRQ,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(PEAL_ATTR_SRQ_RESIZE_REQ,
+					       UVERBS_ATTR_STRUCT(struct peal_resize_srq_req,
+								  reserved),
+					       UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_SRQ_RESIZE_RESP,
+						UVERBS_ATTR_STRUCT(struct peal_resize_srq_resp,
+								   reserved),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(peal_verbs_srq_methods, UVERBS_OBJECT_SRQ,
+		   &UVERBS_METHOD(PEAL_METHOD_SRQ_RESIZE));
+
+const struct uapi_definition peal_verbs_srq_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &peal_verbs_srq_methods),
+	{}
+};

@@ -117,6 +117,82 @@ TEST_CASE("a flag in the control words asks for a kick of a shared ring")
 	CHECK(pair.user.wants_kick());
 }
 
+/* Between prepare() and finish() the kernel takes `between` WQEs from the old ring. */
+TEST_CASE("a shared ring keeps its WQEs, their order and wr_ids when it is resized")
+{
+	const auto posted = GENERATE(0U, 1U, 3U, 8U);
+	const auto in_use = GENERATE(0U, 2U, 5U); /* taken and not completed */
+	const auto entries = GENERATE(1U, 2U, 4U, 8U, 32U);
+	const auto between = GENERATE(0U, 1U, 3U);
+	const auto spin = GENERATE(0U, 5U); /* so that indices and numbers differ */
+	SharedPair pair(8);
+	std::uint64_t next = 0, taken = 0;
+	std::vector<std::pair<std::uint32_t, std::uint64_t>> open;
+
+	if (posted + in_use > 8 || between > posted)
+		return;
+	CAPTURE(posted, in_use, entries, between, spin);
+	for (; next < spin; ++next, ++taken) {
+		post(pair, next);
+		CHECK(pair.user.complete(pair.take()) == next);
+	}
+	for (; next < spin + in_use + posted; ++next)
+		REQUIRE(post(pair, next));
+	for (; taken < spin + in_use; ++taken)
+		open.emplace_back(pair.take(), taken);
+	OtherRing other(pair, entries);
+	auto resize = pair.user.prepare(other.shape);
+
+	/* What is in use without a place fails, and changes nothing. */
+	if (posted > entries || (posted + in_use > entries && !resize)) {
+		CHECK_FALSE(resize);
+	} else {
+		REQUIRE(resize);
+		for (std::uint32_t i = 0; i < between; ++i, ++taken)
+			open.emplace_back(pair.take(), taken);
+		pair.user.finish(*resize, static_cast<std::uint32_t>(taken));
+		other.use(pair);
+		std::uint32_t more = 0;
+		for (; post(pair, next); ++next)
+			++more;
+		CHECK(more + posted - between <= entries);
+	}
+	for (; taken < next; ++taken) {
+		const auto number = pair.take();
+
+		CHECK(number <= pair.mask);
+		CHECK(reinterpret_cast<const peal_sge *>(pair.slots + std::size_t{number} * 64 + 16)
+			      ->addr == taken);
+		open.emplace_back(number, taken);
+	}
+	for (const auto &[number, wr_id] : open)
+		CHECK(pair.user.complete(number) == wr_id);
+	/* Every slot is free again, and no other. */
+	for (std::uint32_t i = 0; i <= pair.mask; ++i)
+		CHECK(post(pair, next++));
+	CHECK_FALSE(post(pair, next));
+}
+
+TEST_CASE("a resize of a shared ring that is abandoned leaves the old ring")
+{
+	SharedPair pair(8);
+
+	for (std::uint64_t i = 0; i < 6; ++i)
+		post(pair, i);
+	for (std::uint64_t i = 0; i < 4; ++i)
+		CHECK(pair.user.complete(pair.take()) == i);
+	OtherRing other(pair, 4);
+	const auto resize = pair.user.prepare(other.shape);
+	REQUIRE(resize);
+	CHECK(resize->moved.size() == 2);
+	pair.user.abandon(*resize);
+	for (std::uint64_t i = 6; i < 12; ++i)
+		REQUIRE(post(pair, i));
+	CHECK_FALSE(post(pair, 12));
+	for (std::uint64_t i = 4; i < 12; ++i)
+		CHECK(pair.user.complete(pair.take()) == i);
+}
+
 /* One poster, one kernel, and two pollers to which the kernel hands WQEs in turn. */
 TEST_CASE("two pollers give slots back while the poster posts", "[threads]")
 {

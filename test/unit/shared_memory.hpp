@@ -14,6 +14,7 @@
 #include <memory>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "../../userspace/ring/completion_ring.hpp"
 #include "../../userspace/ring/recv_ring.hpp"
@@ -108,7 +109,29 @@ struct SharedPair {
 			load_relaxed(numbers[kernel_ring_next(kernel.get()) & mask]);
 
 		kernel_ring_take(kernel.get());
+		ctl->consumer = kernel_ring_next(kernel.get());
 		return number;
+	}
+};
+
+/* The memory of another ring for a SharedPair. */
+struct OtherRing {
+	std::vector<__u32> numbers;
+	std::vector<std::byte> slots;
+	SharedRingShape shape;
+
+	OtherRing(const SharedPair &pair, std::uint32_t entries)
+		: numbers(entries),
+		  slots(std::size_t{entries} * 64), shape{pair.ctl, numbers.data(), slots.data(),
+							  entries, 64}
+	{
+	}
+	/* The kernel uses this ring from now on. */
+	void use(SharedPair &pair)
+	{
+		pair.numbers = numbers.data();
+		pair.slots = slots.data();
+		pair.mask = shape.entries - 1;
 	}
 };
 

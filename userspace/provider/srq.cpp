@@ -6,6 +6,7 @@
 #include "srq.hpp"
 
 #include <bit>
+#include <mutex>
 
 #include "pd.hpp"
 
@@ -102,18 +103,70 @@ ibv_srq *srq_create(ibv_pd *pd, ibv_srq_init_attr *init)
 	return Srq::create(pd, *init).release();
 }
 
-int srq_modify(ibv_srq *srq, ibv_srq_attr *attr, int mask)
+namespace {
+
+int resize_step(const Srq &srq, const peal_resize_srq_req &request,
+		peal_resize_srq_resp &response) noexcept
 {
+	return srq.context.device.method(
+		UVERBS_OBJECT_SRQ, PEAL_METHOD_SRQ_RESIZE,
+		uverbs::attr_handle(PEAL_ATTR_SRQ_RESIZE_HANDLE, srq.handle),
+		uverbs::attr_in(PEAL_ATTR_SRQ_RESIZE_REQ, uverbs::in(request)),
+		uverbs::attr_out(PEAL_ATTR_SRQ_RESIZE_RESP, uverbs::out(response)));
+}
+
+bool plausible(const Srq &srq, const peal_resize_srq_resp &shape) noexcept
+{
+	const std::uint64_t entries = shape.entries;
+
+	return !shape.comp_mask && std::has_single_bit(entries) && entries <= PEAL_MAX_SRQ_WR &&
+	       shape.slots_offset >= entries * sizeof(__u32) &&
+	       !(shape.slots_offset % alignof(peal_sge)) && shape.stride == srq.ring.stride() &&
+	       shape.slots_offset + entries * shape.stride <= shape.map_bytes;
+}
+
+void resize(Srq &srq, std::uint32_t max_wr)
+{
+	peal_resize_srq_resp shape{}, done{};
+	std::lock_guard hold(srq.lock);
+
+	check(resize_step(srq, {0, PEAL_RESIZE_SRQ_PREPARE, max_wr, 0}, shape));
+	if (!plausible(srq, shape))
+		throw_errno(EPROTO);
+	Mapping mapping(srq.context.device.fd(), shape.map_offset, shape.map_bytes);
+	const auto copied = srq.ring.prepare({reinterpret_cast<peal_ring_ctl *>(srq.mapping.data()),
+					      reinterpret_cast<__u32 *>(mapping.data()),
+					      mapping.data() + shape.slots_offset, shape.entries,
+					      shape.stride});
+	if (!copied)
+		throw_errno(EINVAL);
+	if (const int error = resize_step(srq, {0, PEAL_RESIZE_SRQ_COMMIT, 0, 0}, done)) {
+		srq.ring.abandon(*copied);
+		throw_errno(error);
+	}
+	srq.ring.finish(*copied, done.taken);
+	srq.resized = std::move(mapping);
+}
+
+} // namespace
+
+/* A resize comes first, so that a limit which needs the larger ring can be armed with it. */
+int srq_modify(ibv_srq *ibsrq, ibv_srq_attr *attr, int mask)
+{
+	Srq &srq = Srq::of(ibsrq);
 	ib_uverbs_modify_srq request{};
 
-	/* Read only the attributes in the mask, because the others may be uninitialised. */
-	request.srq_handle = srq->handle;
-	request.attr_mask = static_cast<std::uint32_t>(mask);
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
 	if (mask & IBV_SRQ_MAX_WR)
-		request.max_wr = attr->max_wr;
-	if (mask & IBV_SRQ_LIMIT)
-		request.srq_limit = attr->srq_limit;
-	return Srq::of(srq).context.device.command(IB_USER_VERBS_CMD_MODIFY_SRQ, request);
+		resize(srq, attr->max_wr);
+	/* Read only the attributes in the mask, because the others may be uninitialised. */
+	if (!(mask & IBV_SRQ_LIMIT))
+		return 0;
+	request.srq_handle = srq.handle;
+	request.attr_mask = IBV_SRQ_LIMIT;
+	request.srq_limit = attr->srq_limit;
+	return srq.context.device.command(IB_USER_VERBS_CMD_MODIFY_SRQ, request);
 }
 
 int srq_query(ibv_srq *srq, ibv_srq_attr *attr)

@@ -26,7 +26,8 @@ struct Srq : ibv_srq {
 	Context &context;
 	std::uint32_t srq_index = 0;
 	std::uint32_t max_sge = 0; /* as granted */
-	Mapping mapping;
+	Mapping mapping;	   /* the control words, and the ring until the first resize */
+	Mapping resized;	   /* the ring since the last resize */
 	Lock lock;
 	SharedRecvRing ring;
 	std::atomic<unsigned> users = 0; /* queue pairs */

@@ -4,11 +4,13 @@
  *
  * Owns: the free slots, the wr_id of each slot, the order of posting, and barrier C. The kernel
  * never gets a wr_id, so it can neither read nor forge one.
- * Does not know: verbs, the contents of a slot (RecvSlot), locks, the kick.
+ * Does not know: verbs, the contents of a slot (RecvSlot), locks, the kick, how the kernel learns
+ *of another size.
  *
  * The slots complete in no order, so the ring holds their numbers, and the free ones are in lists.
  * A ring has two sides:
- *	the poster (SRQ lock)		take_free, slot, set_wr_id, enqueue, publish, wants_kick
+ *	the poster (SRQ lock)		take_free, slot, set_wr_id, enqueue, publish, wants_kick,
+ *					prepare, finish, abandon
  *	pollers (each its CQ's lock)	complete, is_posted
  * Pollers of several completion queues put slots on the list `returned_`, one by one. The poster
  * takes that whole list when its own is empty, so no slot can leave and come back between a
@@ -20,6 +22,12 @@
  * An entry of the ring is free whenever a slot is. When the WQE of index i + entries is posted, at
  * most entries - 1 of those before it are not complete, so at least i + 1 are. The kernel takes
  * them in the order of their indices, so it has read entry i.
+ *
+ * A resize moves the WQEs that the kernel has not taken to another ring while the kernel goes on to
+ * take them from the old one, and pollers go on to return slots. The notes about slots therefore
+ * stay where they are, in memory for the largest ring. A WQE whose slot the new ring does not have
+ * gets another slot. Only one of the two slots completes, which depends on what the kernel had
+ * taken when it changed rings. A slot beyond a smaller ring is not used again after it is returned.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -27,8 +35,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "barrier.hpp"
 
@@ -46,29 +59,70 @@ struct SharedRingShape {
 class SharedRecvRing {
 	static constexpr std::uint32_t NONE = UINT32_MAX;
 
-	/* Both sides read these for each WQE. Nothing writes them after attach(). */
+	struct Note {
+		std::uint64_t wr_id;
+		std::uint32_t next;  /* the slot after this one in its list */
+		std::uint8_t posted; /* whether a CQE of the slot may come */
+		std::uint8_t known;  /* the poster's: free, posted, or on its way back */
+	};
+	struct Free {
+		void operator()(Note *notes) const noexcept { std::free(notes); }
+	};
+
+	/* A WQE that a resize has copied to another slot. */
+	struct Moved {
+		std::uint32_t index, from, to;
+	};
+
+	/* The poster writes it. Pollers do not read it. */
 	SharedRingShape shape_{};
-	std::unique_ptr<std::uint64_t[]> wr_id_;
-	std::unique_ptr<std::uint32_t[]> next_;	 /* the slot after this one in its list */
-	std::unique_ptr<std::uint8_t[]> posted_; /* whether a CQE of the slot may come */
+	/* For the largest ring. Pages that no ring reached stay untouched. */
+	std::unique_ptr<Note[], Free> notes_;
+	std::uint32_t notes_size_ = 0;
 	/* The poster writes these. */
 	alignas(PEAL_CACHE_LINE) std::uint32_t head_ = 0;
 	std::uint32_t free_ = NONE;
 	/* The pollers write this, and the poster empties it. */
 	alignas(PEAL_CACHE_LINE) std::atomic<std::uint32_t> returned_ = NONE;
 
+	void put_free(std::uint32_t number) noexcept
+	{
+		store_relaxed(notes_[number].next, free_);
+		free_ = number;
+	}
+
+	std::optional<std::uint32_t> pop_free() noexcept
+	{
+		if (free_ == NONE)
+			free_ = returned_.exchange(NONE, std::memory_order_acquire);
+		if (free_ == NONE)
+			return std::nullopt;
+		const std::uint32_t number = free_;
+		free_ = load_relaxed(notes_[number].next);
+		return number;
+	}
+
 public:
+	/* A resize between prepare() and finish() or abandon(). */
+	struct Resize {
+		SharedRingShape to;
+		std::vector<std::uint32_t> free; /* the poster's free slots */
+		std::vector<Moved> moved;
+	};
+
 	SharedRecvRing() = default;
 
 	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
 	void attach(const SharedRingShape &shape)
 	{
-		wr_id_ = std::make_unique<std::uint64_t[]>(shape.entries);
-		next_ = std::make_unique<std::uint32_t[]>(shape.entries);
-		posted_ = std::make_unique<std::uint8_t[]>(shape.entries);
-		for (std::uint32_t i = 0; i < shape.entries; ++i)
-			next_[i] = i + 1 < shape.entries ? i + 1 : NONE;
-		free_ = shape.entries ? 0 : NONE;
+		notes_.reset(static_cast<Note *>(std::calloc(PEAL_MAX_SRQ_WR, sizeof(Note))));
+		if (!notes_)
+			throw std::bad_alloc();
+		notes_size_ = PEAL_MAX_SRQ_WR;
+		for (std::uint32_t i = shape.entries; i-- > 0;) {
+			notes_[i].known = 1;
+			put_free(i);
+		}
 		shape_ = shape;
 	}
 
@@ -78,14 +132,20 @@ public:
 	/* Returns the number of a free slot, which is then the caller's, or nothing. */
 	std::optional<std::uint32_t> take_free() noexcept
 	{
-		if (free_ == NONE)
-			free_ = returned_.exchange(NONE, std::memory_order_acquire);
-		if (free_ == NONE)
-			return std::nullopt;
-		const std::uint32_t number = free_;
-		free_ = load_relaxed(next_[number]);
+		auto number = pop_free();
+
+		/* A smaller ring does not have it. */
+		while (number && *number >= shape_.entries)
+			[[unlikely]]
+			{
+				notes_[*number].known = 0;
+				number = pop_free();
+			}
 		return number;
 	}
+
+	/* Bytes from slot to slot. */
+	std::uint32_t stride() const noexcept { return shape_.stride; }
 
 	std::byte *slot(std::uint32_t number) const noexcept
 	{
@@ -94,13 +154,13 @@ public:
 
 	void set_wr_id(std::uint32_t number, std::uint64_t wr_id) noexcept
 	{
-		store_relaxed(wr_id_[number], wr_id);
+		store_relaxed(notes_[number].wr_id, wr_id);
 	}
 
 	/* Makes slot `number` the WQE of `index` (head() or later). */
 	void enqueue(std::uint32_t index, std::uint32_t number) noexcept
 	{
-		store_relaxed(posted_[number], std::uint8_t{1});
+		store_relaxed(notes_[number].posted, std::uint8_t{1});
 		store_relaxed(shape_.numbers[index & (shape_.entries - 1)], __u32{number});
 	}
 
@@ -121,7 +181,7 @@ public:
 	/* Returns whether complete() would accept a CQE of slot `number`. */
 	bool is_posted(std::uint32_t number) const noexcept
 	{
-		return number < shape_.entries && load_relaxed(posted_[number]);
+		return number < notes_size_ && load_relaxed(notes_[number].posted);
 	}
 
 	/*
@@ -133,14 +193,99 @@ public:
 	{
 		if (!is_posted(number))
 			return std::nullopt;
-		store_relaxed(posted_[number], std::uint8_t{0});
-		const std::uint64_t wr_id = load_relaxed(wr_id_[number]);
+		store_relaxed(notes_[number].posted, std::uint8_t{0});
+		const std::uint64_t wr_id = load_relaxed(notes_[number].wr_id);
 		std::uint32_t first = returned_.load(std::memory_order_relaxed);
 		do
-			store_relaxed(next_[number], first);
+			store_relaxed(notes_[number].next, first);
 		while (!returned_.compare_exchange_weak(first, number, std::memory_order_release,
 							std::memory_order_relaxed));
 		return wr_id;
+	}
+
+	/*
+	 * Copies the WQEs that the kernel may not have taken yet to the ring `to`, whose slots have
+	 * the same stride. Nothing is posted before finish() or abandon(). Returns nothing if more
+	 * slots are in use than `to` has. Throws std::bad_alloc.
+	 */
+	std::optional<Resize> prepare(const SharedRingShape &to)
+	{
+		/* The kernel has taken at least these, because a slot in use is not posted again.
+		 */
+		const std::uint32_t first = load_acquire(shape_.ctl->consumer);
+		Resize resize{to, {}, {}};
+
+		resize.free.reserve(std::size_t{shape_.entries} + 2 * std::size_t{to.entries});
+		if (head_ - first > to.entries)
+			return std::nullopt;
+		resize.moved.reserve(head_ - first);
+		while (const auto number = take_free())
+			resize.free.push_back(*number);
+		std::size_t look = 0;
+		for (std::uint32_t i = first; i != head_; ++i) {
+			const std::uint32_t from =
+				load_relaxed(shape_.numbers[i & (shape_.entries - 1)]);
+			std::uint32_t number = from;
+
+			if (from >= shape_.entries) { /* the program scribbled */
+				abandon(resize);
+				return std::nullopt;
+			}
+			if (number >= to.entries) {
+				while (look < resize.free.size() && resize.free[look] >= to.entries)
+					++look;
+				if (look == resize.free.size()) {
+					abandon(resize);
+					return std::nullopt;
+				}
+				number = std::exchange(resize.free[look], NONE);
+				resize.moved.push_back({i, from, number});
+				set_wr_id(number, load_relaxed(notes_[from].wr_id));
+				store_relaxed(notes_[number].posted, std::uint8_t{1});
+			}
+			std::memcpy(to.slots + std::size_t{number} * to.stride, slot(from),
+				    to.stride);
+			store_relaxed(to.numbers[i & (to.entries - 1)], __u32{number});
+		}
+		return resize;
+	}
+
+	/* The kernel uses the new ring since it had taken the WQEs before index `taken`. */
+	void finish(const Resize &resize, std::uint32_t taken) noexcept
+	{
+		const std::uint32_t before = shape_.entries;
+
+		shape_ = resize.to;
+		for (const std::uint32_t number : resize.free)
+			if (number < shape_.entries)
+				put_free(number);
+			else if (number != NONE)
+				notes_[number].known = 0;
+		for (const Moved &move : resize.moved) {
+			const bool was_taken = static_cast<std::int32_t>(move.index - taken) < 0;
+			const std::uint32_t unused = was_taken ? move.to : move.from;
+
+			store_relaxed(notes_[unused].posted, std::uint8_t{0});
+			if (was_taken)
+				put_free(unused);
+			else
+				notes_[unused].known = 0;
+		}
+		for (std::uint32_t i = before; i < shape_.entries; ++i)
+			if (!std::exchange(notes_[i].known, std::uint8_t{1}))
+				put_free(i);
+	}
+
+	/* The old ring stays. */
+	void abandon(const Resize &resize) noexcept
+	{
+		for (const std::uint32_t number : resize.free)
+			if (number != NONE)
+				put_free(number);
+		for (const Moved &move : resize.moved) {
+			store_relaxed(notes_[move.to].posted, std::uint8_t{0});
+			put_free(move.to);
+		}
 	}
 };
 

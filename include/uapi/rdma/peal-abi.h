@@ -440,6 +440,48 @@ struct peal_create_srq_resp {
 	__u32 stride;
 };
 
+/*
+ * A driver's method of UVERBS_OBJECT_SRQ, in two steps, because a program that cannot map the new
+ * ring has to keep the old one. PREPARE allocates the ring. The program maps it, copies the WQEs
+ * that may not have been taken into it, and stores their numbers at the same indices. COMMIT lets
+ * it take the place of the old ring. Between the steps the program posts nothing, and the kernel
+ * goes on to take WQEs from the old ring. The control words stay where they are. The numbers are
+ * the first ones of a driver.
+ */
+enum peal_method_srq {
+	PEAL_METHOD_SRQ_RESIZE	= 0x1000,
+};
+
+enum peal_attr_srq_resize {
+	PEAL_ATTR_SRQ_RESIZE_HANDLE	= 0x1000,
+	PEAL_ATTR_SRQ_RESIZE_REQ	= 0x1001,	/* struct peal_resize_srq_req */
+	PEAL_ATTR_SRQ_RESIZE_RESP	= 0x1002,	/* struct peal_resize_srq_resp */
+};
+
+/* Values of peal_resize_srq_req.step. */
+enum peal_resize_srq_step {
+	PEAL_RESIZE_SRQ_PREPARE	= 1,
+	PEAL_RESIZE_SRQ_COMMIT	= 2,
+};
+
+struct peal_resize_srq_req {
+	__u32 comp_mask;
+	__u32 step;			/* enum peal_resize_srq_step */
+	__u32 max_wr;			/* PREPARE; 0 in COMMIT */
+	__u32 reserved;
+};
+
+struct peal_resize_srq_resp {
+	__u32 comp_mask;
+	__u32 entries;
+	__aligned_u64 map_offset;	/* PREPARE: the mapping starts with the ring */
+	__aligned_u64 map_bytes;
+	__u32 slots_offset;		/* PREPARE */
+	__u32 stride;			/* PREPARE */
+	__u32 taken;			/* COMMIT: older WQEs came from the old ring */
+	__u32 reserved;
+};
+
 struct peal_create_ah_req {
 	__u32 comp_mask;
 	__u32 reserved;
@@ -573,6 +615,7 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_srq_resp) == 40);
+PEAL_ABI_ASSERT_(sizeof(struct peal_resize_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_ah_resp) == 8);
 
 #endif /* RDMA_PEAL_ABI_H */

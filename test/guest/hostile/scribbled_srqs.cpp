@@ -268,6 +268,58 @@ TEST_CASE("kicks of shared receive queues that make no sense")
 	CHECK(errno_name(stage.context.kick(PEAL_IOC_KICK_SRQ, index)) == "ENOENT");
 }
 
+namespace {
+
+std::string resize(Stage &stage, std::uint32_t handle, const peal_resize_srq_req &request,
+		   peal_resize_srq_resp &response)
+{
+	return errno_name(stage.context.device().method(
+		UVERBS_OBJECT_SRQ, PEAL_METHOD_SRQ_RESIZE,
+		uv::attr_handle(PEAL_ATTR_SRQ_RESIZE_HANDLE, handle),
+		uv::attr_in(PEAL_ATTR_SRQ_RESIZE_REQ, uv::in(request)),
+		uv::attr_out(PEAL_ATTR_SRQ_RESIZE_RESP, uv::out(response))));
+}
+
+} // namespace
+
+TEST_CASE("steps of a resize that make no sense, and a new ring full of nonsense")
+{
+	STAGE_OR_SKIP(stage);
+	constexpr __u32 prepare = PEAL_RESIZE_SRQ_PREPARE, commit = PEAL_RESIZE_SRQ_COMMIT;
+	RawSrq srq(stage.context, 16);
+	peal_resize_srq_resp shape{}, done{};
+
+	CHECK(resize(stage, srq.handle(), {0, commit, 0, 0}, done) == "EINVAL");
+	CHECK(resize(stage, srq.handle() + 1000, {0, prepare, 8, 0}, shape) == "ENOENT");
+	for (const peal_resize_srq_req &wrong : {peal_resize_srq_req{1, prepare, 8, 0},
+						 {0, prepare, 8, 1},
+						 {0, 0, 8, 0},
+						 {0, 3, 8, 0},
+						 {0, prepare, 0, 0},
+						 {0, prepare, PEAL_MAX_SRQ_WR + 1, 0},
+						 {0, prepare, ~0U, 0},
+						 {0, commit, 8, 0}})
+		CHECK(resize(stage, srq.handle(), wrong, done) == "EINVAL");
+	check_works(stage, srq);
+	REQUIRE(resize(stage, srq.handle(), {0, prepare, 100, 0}, shape) == "0");
+	REQUIRE(resize(stage, srq.handle(), {0, prepare, 8, 0}, shape) == "0"); /* another one */
+	CHECK(shape.entries == 8);
+	CHECK(shape.slots_offset >= 4 * shape.entries);
+	CHECK(shape.slots_offset + shape.entries * shape.stride <= shape.map_bytes);
+	Map map(stage.context.fd(), shape.map_offset, shape.map_bytes);
+	srq.publish(srq.control().producer + 9);
+	CHECK(resize(stage, srq.handle(), {0, commit, 0, 0}, done) == "EINVAL");
+	srq.publish(srq.control().producer - 8);
+	std::memset(map.at(), 0xff, map.bytes());
+	REQUIRE(resize(stage, srq.handle(), {0, commit, 0, 0}, done) == "0");
+	CHECK(done.entries == 8);
+	CHECK(done.taken == srq.control().consumer);
+	CHECK(resize(stage, srq.handle(), {0, commit, 0, 0}, done) == "EINVAL");
+	check_broken(stage, srq);
+	REQUIRE(resize(stage, srq.handle(), {0, prepare, 64, 0}, shape) == "0");
+	CHECK(resize(stage, srq.handle(), {0, commit, 0, 0}, done) == "EINVAL");
+}
+
 TEST_CASE("a shared receive queue in use stays, and its mapping goes with it")
 {
 	STAGE_OR_SKIP(stage);

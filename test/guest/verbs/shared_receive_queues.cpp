@@ -53,6 +53,13 @@ struct Shared {
 		must(ibv_query_srq(srq, &attr), "query_srq");
 		return attr;
 	}
+	int resize(std::uint32_t max_wr) const
+	{
+		ibv_srq_attr attr{};
+
+		attr.max_wr = max_wr;
+		return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+	}
 	int arm(std::uint32_t limit) const
 	{
 		ibv_srq_attr attr{};
@@ -175,17 +182,165 @@ TEST_CASE("attributes out of range are refused")
 	CHECK(error(0xffffffff, 0xffffffff) == "EINVAL");
 
 	const Shared shared(device, 16);
-	ibv_srq_attr attr{};
-	attr.max_wr = 32;
 	CHECK(errno_name(shared.arm(17)) == "EINVAL");
 	CHECK(errno_name(shared.arm(16)) == "0");
-	if (is_peal())
-		CHECK(errno_name(ibv_modify_srq(shared.srq, &attr, IBV_SRQ_MAX_WR)) ==
-		      "EOPNOTSUPP");
+	ibv_srq_attr attr{};
 	CHECK(errno_name(ibv_modify_srq(shared.srq, &attr, 1 << 2)) == "EINVAL");
 	CHECK(shared.query().max_wr == 16);
-	if (is_peal())
-		CHECK_FALSE(device.attributes().device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
+}
+
+TEST_CASE("a shared receive queue is resized, and refuses sizes that do not fit")
+{
+	Device device;
+	const auto limits = device.attributes();
+	const Shared shared(device, 16);
+
+	CHECK(limits.device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
+	CHECK(errno_name(shared.resize(0)) == "EINVAL");
+	CHECK(errno_name(shared.resize(std::uint32_t(limits.max_srq_wr) + 1)) == "EINVAL");
+	shared.post(0, 16);
+	CHECK(errno_name(shared.resize(8)) == "EINVAL");
+	CHECK(shared.query().max_wr == 16);
+	CHECK(errno_name(shared.resize(64)) == "0");
+	CHECK(shared.query().max_wr == 64);
+	shared.post(16, 48);
+	CHECK(errno_name(shared.try_post(64)) == "ENOMEM");
+	CHECK(errno_name(shared.arm(60)) == "0");
+	CHECK(errno_name(shared.resize(std::uint32_t(limits.max_srq_wr))) == "0");
+	CHECK(errno_name(shared.resize(64)) == "0");
+	CHECK(errno_name(shared.resize(32)) == "EINVAL");
+	CHECK(device.count_events(IBV_EVENT_SRQ_LIMIT_REACHED, shared.srq.get()) == 0);
+
+	ibv_srq_attr both{};
+	both.max_wr = 128;
+	both.srq_limit = 100;
+	CHECK(errno_name(ibv_modify_srq(shared.srq, &both, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) == "0");
+	CHECK(device.count_events(IBV_EVENT_SRQ_LIMIT_REACHED, shared.srq.get()) == 1);
+}
+
+TEST_CASE("receives keep their order and buffers through every resize")
+{
+	constexpr std::uint32_t depth = 64;
+	Device device;
+	const Shared shared(device, depth);
+	Lane lane(device, shared);
+	std::uint64_t posted = 0, taken = 0;
+
+	/* The number of receives that are posted, and the next size. */
+	for (const auto &[fill, size] : {std::pair(5U, 8U),
+					 {8U, 32U},
+					 {30U, 64U},
+					 {3U, 4U},
+					 {4U, 16U},
+					 {16U, 16U},
+					 {1U, 1U},
+					 {1U, 64U},
+					 {60U, 64U}}) {
+		INFO(fill << " receives, then " << size << " entries");
+		while (posted - taken > fill || posted - taken == depth) {
+			lane.send(std::uint32_t(taken));
+			check_received(shared, wait_success(lane.b.recv_cq).front());
+			wait_success(lane.a.send_cq);
+			taken++;
+		}
+		while (posted - taken < fill)
+			shared.post(posted++);
+		REQUIRE(errno_name(shared.resize(size)) == "0");
+		for (unsigned i = 0; i < 2 && taken < posted; i++, taken++) {
+			lane.send(std::uint32_t(taken));
+			const auto wc = wait_success(lane.b.recv_cq).front();
+
+			CHECK(wc.wr_id == taken);
+			check_received(shared, wc);
+			wait_success(lane.a.send_cq);
+		}
+		/* As many fit as the new size says. */
+		while (posted - taken < size)
+			shared.post(posted++);
+		CHECK(errno_name(shared.try_post(posted)) == "ENOMEM");
+		while (taken < posted) {
+			lane.send(std::uint32_t(taken));
+			const auto wc = wait_success(lane.b.recv_cq).front();
+
+			CHECK(wc.wr_id == taken++);
+			check_received(shared, wc);
+			wait_success(lane.a.send_cq);
+		}
+	}
+}
+
+TEST_CASE("completions that were not read when the queue shrank give their receives back")
+{
+	Device device;
+	const Shared shared(device, 16);
+	Lane lane(device, shared);
+
+	shared.post(0, 16);
+	for (std::uint32_t i = 0; i < 14; i++)
+		lane.send(i, 8);
+	wait_success(lane.a.send_cq, 14);
+	CHECK(errno_name(shared.resize(8)) == "EINVAL"); /* 16 are in use */
+	std::set<std::uint64_t> ids;
+	for (const auto &wc : wait_success(lane.b.recv_cq, 10))
+		ids.insert(wc.wr_id);
+	REQUIRE(errno_name(shared.resize(8)) == "0"); /* two posted, four to read */
+	for (const auto &wc : wait_success(lane.b.recv_cq, 4))
+		ids.insert(wc.wr_id);
+	CHECK(ids.size() == 14);
+	shared.post(16, 6);
+	CHECK(errno_name(shared.try_post(22)) == "ENOMEM");
+	for (std::uint32_t i = 14; i < 22; i++) {
+		lane.send(i);
+		const auto wc = wait_success(lane.b.recv_cq).front();
+
+		CHECK(wc.wr_id == i);
+		check_received(shared, wc);
+		wait_success(lane.a.send_cq);
+	}
+}
+
+TEST_CASE("a resize while messages arrive loses no receive")
+{
+	constexpr std::uint32_t depth = 256, count = 4000;
+	Device device;
+	const Shared shared(device, depth);
+	const auto all = lanes(device, shared, 2);
+	std::atomic<bool> done = false;
+	std::thread resizer([&] {
+		constexpr std::array<std::uint32_t, 6> sizes = {128, 256, 32, 64, 1024, 16};
+
+		/* A smaller size may not fit. */
+		for (std::size_t i = 0; !done; i++) {
+			const int error = shared.resize(sizes[i % sizes.size()]);
+
+			if (error && error != EINVAL)
+				must(error, "resize");
+			std::this_thread::yield();
+		}
+	});
+	std::vector<unsigned> seen(depth);
+	std::uint32_t sent = 0, received = 0, posted = 0;
+
+	while (received < count) {
+		/* At most as many as the smallest size has, and each buffer once at a time. */
+		while (posted < count && posted - received < 12 && !shared.try_post(posted % depth))
+			posted++;
+		for (; sent < posted && sent - received < 12; sent++)
+			all[sent % 2]->send(sent, 32 + sent % 100);
+		for (auto &lane : all) {
+			for (const auto &wc : drain(lane->b.recv_cq)) {
+				REQUIRE(describe(wc).find("success") != std::string::npos);
+				seen[wc.wr_id]++;
+				CHECK(wc.byte_len == 32 + wc.imm_data % 100);
+				received++;
+			}
+			drain(lane->a.send_cq);
+		}
+	}
+	done = true;
+	resizer.join();
+	for (std::uint32_t i = 0; i < depth; i++)
+		CHECK(seen[i] == count / depth + (i < count % depth));
 }
 
 TEST_CASE("receives beyond the granted number or entries are refused")
