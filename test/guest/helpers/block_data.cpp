@@ -27,6 +27,8 @@
 #include <thread>
 #include <vector>
 
+#include "position_data.hpp"
+
 namespace {
 
 constexpr std::size_t mebibyte = 1 << 20;
@@ -50,33 +52,6 @@ void report(int value, const std::string &what)
 		std::fprintf(stderr, "FAILED: %s\n", what.c_str());
 }
 
-std::uint64_t word(std::uint64_t position, std::uint64_t salt)
-{
-	return (position / 8 + salt * 0x10001) * 0x9e3779b97f4a7c15U;
-}
-
-void fill(std::uint64_t *words, std::size_t bytes, std::uint64_t position, std::uint64_t salt)
-{
-	for (std::size_t i = 0; i < bytes; i += 8)
-		words[i / 8] = word(position + i, salt);
-}
-
-void compare(const std::uint64_t *words, std::size_t bytes, std::uint64_t position,
-	     std::uint64_t salt)
-{
-	for (std::size_t i = 0; i < bytes; i += 8)
-		if (words[i / 8] != word(position + i, salt)) {
-			char text[100];
-			std::snprintf(text, sizeof(text),
-				      "byte %llu: expected %016llx, got %016llx",
-				      static_cast<unsigned long long>(position + i),
-				      static_cast<unsigned long long>(word(position + i, salt)),
-				      static_cast<unsigned long long>(words[i / 8]));
-			report(1, text);
-			return;
-		}
-}
-
 /* The pieces have many sizes, so that some requests are one block and some are a megabyte. */
 std::size_t piece_size(std::uint64_t position, std::size_t left)
 {
@@ -91,7 +66,7 @@ bool move(const Job &job, std::uint64_t *words, std::size_t bytes, std::uint64_t
 	ssize_t done;
 
 	if (job.writes) {
-		fill(words, bytes, position, job.salt);
+		fill_by_position(words, bytes, position, job.salt);
 		done = pwrite(job.fd, words, bytes, at);
 	} else {
 		std::memset(words, 0xee, bytes);
@@ -103,8 +78,12 @@ bool move(const Job &job, std::uint64_t *words, std::size_t bytes, std::uint64_t
 				  (done < 0 ? std::strerror(errno) : "too short"));
 		return false;
 	}
-	if (!job.writes)
-		compare(words, bytes, position, job.salt);
+	if (!job.writes) {
+		const auto difference = compare_by_position(words, bytes, position, job.salt);
+
+		if (!difference.empty())
+			report(1, difference);
+	}
 	return status == 0;
 }
 
