@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 120
+# run: long
+#
+# SMC-R: sockets of the family AF_SMC, in two network namespaces with a device in each, find each other's device over their
+# TCP connection and then use RDMA. smc_diag shows that they did not fall back to TCP. Data that depend on their position
+# go both ways. RoCE v2 needs version 2 of SMC-R, hence a name that both hosts know (EID), and SMC has to be told which
+# device belongs to which netdev (PNETID). Without that, sockets fall back to TCP and still work.
+# It does not cover SMC over RoCE v1, which peal does not speak.
+set -u
+# shellcheck disable=SC2154 # wire_work is wire.sh's
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+helpers=$(dirname "$0")/../helpers
+stream_data=$(dirname "$0")/../../../build/user/test/guest/stream_data
+[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the test makes its own devices"
+[[ -x $stream_data ]] || skip "the helper 'stream_data' is not built"
+size=${SMC_MIB:-64}
+connections=10
+port=19500
+modprobe -a smc smc_diag 2>/dev/null || skip "the kernel has no SMC"
+
+# stream SERVER_KIND CLIENT_KIND MIB: a server at b and a client at a.
+stream() {
+	port=$((port + 1))
+	wire_exec="exec" wire_on b "$stream_data" serve "$1" "${wire_v4[b]}" $port >"$wire_work/server" 2>&1 &
+	server=$!
+	wait_for server_listens_or_died_at_b || fail "the server does not listen: $(<"$wire_work/server")"
+	wire_on a "$stream_data" talk "$2" "${wire_v4[b]}" $port "$3" >"$wire_work/client" 2>&1 ||
+		fail "$1 server, $2 client: $(<"$wire_work/client") $(<"$wire_work/server") $(dmesg | tail -n 5)"
+	wait "$server" || fail "the server: $(<"$wire_work/server")"
+}
+
+server_listens_or_died_at_b() { port_listens $port "$server" || ! kill -0 "$server"; }
+
+sum_of() { echo $(($(counter peal_a "$1") + $(counter peal_b "$1"))); }
+
+wire_up peal peal 4500
+if [[ ${PEAL_TRANSPORT:-direct} != wire ]]; then
+	set_direct host host
+	direct_on peal_a
+	direct_on peal_b
+fi
+stream smc smc 4
+grep -q "mode: TCP" "$wire_work/client" || fail "expected TCP without a PNETID, got: $(<"$wire_work/client")"
+echo "ok: falls back to TCP without a PNETID"
+
+for end in a b; do
+	"$helpers/smc_netlink.py" ib "PEAL${end^}" "peal_$end" 1 || fail "no PNETID for peal_$end"
+	wire_on "$end" "$helpers/smc_netlink.py" eth "PEAL${end^}" "wire_$end" || fail "no PNETID for wire_$end"
+done
+"$helpers/smc_netlink.py" ueid PEAL.TEST || skip "the kernel has no version 2 of SMC-R"
+before=$(sum_of bytes)
+stream smc smcr "$size"
+echo "ok: $size MiB over SMC-R, $(tail -n 1 "$wire_work/client")"
+bytes=$(($(sum_of bytes) - before))
+((bytes >= 2 * size << 20)) || fail "expected $((2 * size)) MiB through the devices, got $bytes bytes"
+for ((i = 0; i < connections; i++)); do
+	stream smc smcr 1
+done
+echo "ok: $connections connections"
+stream tcp smc 4
+grep -q "mode: TCP" "$wire_work/client" || fail "expected TCP with a TCP server, got: $(<"$wire_work/client")"
+echo "ok: a TCP server"
+
+# The link groups end with their device, and the sockets fall back again.
+wire_on b rdma link delete peal_b || fail "cannot remove peal_b"
+wait_gone device_exists peal_b || fail "peal_b is still there"
+stream smc smc 4
+grep -q "mode: TCP" "$wire_work/client" || fail "expected TCP without a device, got: $(<"$wire_work/client")"
+echo "ok: falls back to TCP without a device"
+[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host netns
+wire_down
