@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 120
+# run: long
+#
+# RDS (reliable datagram sockets, AF_RDS) over RDMA: messages of many sizes, RDMA in both directions into memory that a
+# message has mapped, between two sockets of one device. All data depend on their position. RDS works again after the device
+# was removed.
+# RDS over RDMA exists in the initial network namespace only (rds_set_transport), so both sockets are there. The test does
+# not cover atomics, because RDS maps memory without the right to them (rds_ib_post_reg_frmr), so that no device can execute
+# them.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+rds_data=$(dirname "$0")/../../../build/user/test/guest/rds_data
+[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "only peal0 is tested"
+[[ -x $rds_data ]] || skip "the helper 'rds_data' is not built"
+address=10.77.0.1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+peal_up peal0
+modprobe -a rds rds_rdma 2>/dev/null || skip "the kernel has no RDS over RDMA"
+
+start_serving() {
+	"$rds_data" serve $address >"$work/server" 2>&1 &
+	server=$!
+	wait_for serves_or_died || fail "the server does not start"
+	kill -0 "$server" 2>/dev/null || fail "the server ended: $(<"$work/server")"
+}
+
+serves_or_died() { first_line "$work/server" && [[ $line == ready ]] || ! kill -0 "$server"; }
+
+talk() {
+	timeout "$(limit 60)" "$rds_data" talk $address $address "$@" >"$work/client" 2>&1 ||
+		fail "$*: $(<"$work/client") $(<"$work/server") $(dmesg | tail -n 5)"
+	kill -0 "$server" 2>/dev/null || fail "the server ended: $(<"$work/server")"
+	echo "ok: $* $(<"$work/client")"
+}
+
+stop_serving() {
+	"$rds_data" quit $address $address || fail "cannot ask the server to end"
+	wait_gone kill -0 "$server" || fail "the server does not end"
+	wait "$server" || fail "the server: $(<"$work/server")"
+}
+
+before=$(counter peal0 bytes)
+start_serving
+talk messages
+talk rdma
+talk stream 64
+bytes=$(($(counter peal0 bytes) - before))
+((bytes >= 64 << 20)) || fail "expected at least 64 MiB through peal0, got $bytes bytes"
+stop_serving
+
+# RDS frees its domain later than it leaves the device, so it goes first (rds_ib_remove_one).
+modprobe -r rds_rdma || fail "RDS does not leave the device"
+peal_down peal0
+peal_up peal0
+modprobe rds_rdma || fail "RDS does not return"
+start_serving
+talk messages
+talk rdma
+stop_serving
