@@ -27,6 +27,7 @@ struct peal_quota_user {
  * pairs, keys and address handles the total is how many numbers there are (table.h). A
  * device has at most 4096 multicast groups. Protection domains, completion queues and shared
  * receive queues have no number. Their limits bound the memory that the RDMA core takes for them.
+ * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
  */
 struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
@@ -42,6 +43,7 @@ static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
 	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },
 	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },
+	[PEAL_QUOTA_DM] = { 7 << 11, 1 << 11, 1 << 8 },
 };
 
 void peal_quota_init(struct peal_quota *quota)
@@ -124,17 +126,19 @@ void peal_quota_close(struct peal_account *account)
 		kfree(user);
 }
 
-static bool peal_quota_may(const struct peal_account *account, enum peal_quota_kind kind)
+/* Is the last of @n more objects allowed? The rule counts the @n - 1 before it as held. */
+static bool peal_quota_may(const struct peal_account *account, enum peal_quota_kind kind, u32 n)
 {
 	const struct peal_quota_limits *limits = &peal_quota_limits[kind];
-	u32 held = account->held[kind];
+	u64 before = n - 1;
+	u64 held = account->held[kind] + before;
 
 	lockdep_assert_held(&account->quota->lock);
 	if (!account->user)
 		return held < limits->kernel;
 	return held < limits->context &&
-	       (u64)account->quota->programs[kind] + account->user->held[kind] +
-	       (u64)held * PEAL_QUOTA_WEIGHT < limits->programs;
+	       account->quota->programs[kind] + before + account->user->held[kind] + before +
+	       held * PEAL_QUOTA_WEIGHT < limits->programs;
 }
 
 static void peal_quota_add(struct peal_account *account, enum peal_quota_kind kind, int n)
@@ -147,16 +151,16 @@ static void peal_quota_add(struct peal_account *account, enum peal_quota_kind ki
 	account->quota->programs[kind] += n;
 }
 
-int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind)
+int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind, u32 n)
 {
 	struct peal_quota *quota = account->quota;
 	unsigned long flags;
 	bool may;
 
 	spin_lock_irqsave(&quota->lock, flags);
-	may = peal_quota_may(account, kind);
+	may = peal_quota_may(account, kind, n);
 	if (may)
-		peal_quota_add(account, kind, 1);
+		peal_quota_add(account, kind, n);
 	else
 		trace_peal_quota(kind, account->held[kind],
 				 account->user ? account->user->held[kind] : 0,
@@ -165,14 +169,14 @@ int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind)
 	return may ? 0 : -ENOSPC;
 }
 
-void peal_quota_give(struct peal_account *account, enum peal_quota_kind kind)
+void peal_quota_give_some(struct peal_account *account, enum peal_quota_kind kind, u32 n)
 {
 	struct peal_quota *quota = account->quota;
 	unsigned long flags;
 
 	spin_lock_irqsave(&quota->lock, flags);
-	WARN_ON(!account->held[kind]);
-	peal_quota_add(account, kind, -1);
+	WARN_ON(account->held[kind] < n);
+	peal_quota_add(account, kind, -(int)n);
 	spin_unlock_irqrestore(&quota->lock, flags);
 }
 

@@ -45,6 +45,7 @@ enum peal_quota_kind {
 	PEAL_QUOTA_KEY,		/* a memory region or a memory window */
 	PEAL_QUOTA_AH,
 	PEAL_QUOTA_GROUP,	/* a multicast group; its oldest member holds it */
+	PEAL_QUOTA_DM,		/* a page of device memory */
 	PEAL_QUOTA_KINDS
 };
 
@@ -81,9 +82,22 @@ int peal_quota_open(struct peal_quota *quota, struct peal_account *account);
 /* Call when the context holds nothing any more. */
 void peal_quota_close(struct peal_account *account);
 
-/* Neither sleeps. Return: 0, or -ENOSPC when the rule or a limit forbids one more. */
-int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind);
-void peal_quota_give(struct peal_account *account, enum peal_quota_kind kind);
+/*
+ * Take or give back @n objects, all or none. Neither sleeps. Return: 0, or -ENOSPC when the
+ * rule or a limit forbids the last of them.
+ */
+int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind, u32 n);
+void peal_quota_give_some(struct peal_account *account, enum peal_quota_kind kind, u32 n);
+static inline int peal_quota_take(struct peal_account *account, enum peal_quota_kind kind)
+{
+	return peal_quota_take_some(account, kind, 1);
+}
+
+static inline void peal_quota_give(struct peal_account *account, enum peal_quota_kind kind)
+{
+	peal_quota_give_some(account, kind, 1);
+}
+
 /* Make @to the holder of an object of @from, even if @to is then beyond its limit. */
 void peal_quota_move(struct peal_account *from, struct peal_account *to,
 		     enum peal_quota_kind kind);
