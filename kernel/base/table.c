@@ -18,6 +18,7 @@
 #define PEAL_QPN_RIGHT_BITS	12
 #define PEAL_QPN_RIGHT	0xfff
 #define PEAL_QPN_LEFT	0x7ff
+/* Index 0 is that of PEAL_NULL_LKEY. */
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 

@@ -9,6 +9,8 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "mem/mr.h"
+#include "mem/null.h"
+#include "queue/map.h"
 
 /* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
 #define PEAL_MR_ACCESS								\
@@ -144,6 +146,50 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 	}
 	mr->skip = ib_umem_offset(mr->umem);
 	return peal_mr_publish(mr, table, account);
+}
+
+static int peal_mr_extend_map(struct peal_mr *mr, const struct peal_map *map)
+{
+	void *base = peal_map_address(map);
+	u64 bytes = peal_map_bytes(map);
+	int ret;
+
+	peal_extents_measure(&mr->extents, base, bytes);
+	ret = peal_extents_alloc(&mr->extents);
+	if (!ret)
+		peal_extents_fill(&mr->extents, base, bytes);
+	return ret;
+}
+
+/**
+ * peal_mr_register_map() - give a part of device memory a key
+ * @map: the device memory; its owner keeps it until the region is deregistered
+ * @offset: where the part begins in the memory; the memory has @length bytes from there
+ * @length: bytes; 0 makes a region that gives access to nothing
+ * @access: IB_ACCESS_*, with IB_ZERO_BASED
+ *
+ * Return: the region, or ERR_PTR() of -EOPNOTSUPP, -ENOMEM or -ENOSPC.
+ */
+struct ib_mr *peal_mr_register_map(struct peal_table *table, struct peal_account *account,
+				   struct ib_pd *pd, const struct peal_map *map, u64 offset,
+				   u64 length, int access)
+{
+	struct peal_mr *mr;
+	int ret;
+
+	if (access & ~(PEAL_MR_ACCESS | IB_ACCESS_OPTIONAL))
+		return ERR_PTR(-EOPNOTSUPP);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){ .pd = pd, .length = length, .access = access };
+	mr->ib.length = length;
+	mr->skip = offset;
+	ret = peal_mr_extend_map(mr, map);
+	if (!ret)
+		return peal_mr_publish(mr, table, account);
+	kfree(mr);
+	return ERR_PTR(ret);
 }
 
 /*
@@ -522,14 +568,24 @@ void peal_mr_end_use(struct peal_mr *mr)
 	atomic_dec(&mr->fast_reg->users);
 }
 
-/* Memory that is not pinned: of a fast registration, or all kernel memory. */
+/*
+ * Memory that is not pinned: of a fast registration, device memory, the null region, or all kernel
+ * memory.
+ */
 void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {
-	const struct peal_fast_reg *fast_reg = target->mr->fast_reg;
+	const struct peal_mr *mr = target->mr;
 
-	if (!fast_reg)
-		return (void *)(uintptr_t)(target->offset + offset);
-	return peal_page_list_at(&fast_reg->list, target->offset + offset, bytes);
+	offset += target->offset;
+	if (mr->fast_reg)
+		return peal_page_list_at(&mr->fast_reg->list, offset, bytes);
+	if (mr->extents.granule)
+		return peal_extents_at(&mr->extents, mr->skip + offset, bytes);
+	if (mr->null_page) {
+		*bytes = min_t(u64, *bytes, PAGE_SIZE);
+		return mr->null_page;
+	}
+	return (void *)(uintptr_t)offset;
 }
 
 /* ---- look-ups and checks ---- */
@@ -573,10 +629,15 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 	enum peal_reason reason;
 
 	peal_epoch_assert_held();
-	if (unlikely(!mr))
+	if (unlikely(!mr)) {
+		if (sge->lkey == PEAL_NULL_LKEY) {
+			*target = (struct peal_target){ .mr = peal_null_mr(write) };
+			return PEAL_REASON_NONE;
+		}
 		mr = peal_mr_use(table, sge->lkey);
-	if (unlikely(!mr))
-		return PEAL_REASON_LKEY_UNKNOWN;
+		if (!mr)
+			return PEAL_REASON_LKEY_UNKNOWN;
+	}
 	target->mr = mr;
 	target->offset = sge->addr - mr->key.iova;
 	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,

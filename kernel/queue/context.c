@@ -94,6 +94,7 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 		.doorbell_bytes = peal_map_bytes(ctx->map),
 		.max_send_sge = PEAL_MAX_SGE,
 		.max_inline = PEAL_MAX_INLINE,
+		.null_lkey = PEAL_NULL_LKEY,
 	};
 }
 

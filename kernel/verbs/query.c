@@ -8,6 +8,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "base/quota.h"
+#include "mem/dm.h"
 #include "mem/page_list.h"
 #include "transport/group.h"
 #include "verbs/dev.h"
@@ -37,6 +38,7 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
 	attr->max_cqe = PEAL_MAX_CQE;
 	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_dm_size = peal_dm_limit();
 	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;
 	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);

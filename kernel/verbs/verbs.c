@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c.
+ * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, device memory in
+ * verbs_dm.c.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -174,12 +175,13 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(peal_verbs_query_context, UVERBS_OBJECT_DEVICE,
 			     UVERBS_METHOD_QUERY_CONTEXT,
 			     UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_CONTEXT_RESP,
 						 UVERBS_ATTR_STRUCT(struct peal_alloc_ucontext_resp,
-								    reserved),
+								    null_lkey),
 						 UA_MANDATORY));
 
 const struct uapi_definition peal_verbs_attributes[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
 	UAPI_DEF_CHAIN(peal_verbs_srq_attributes),
+	UAPI_DEF_CHAIN(peal_verbs_dm_attributes),
 	{}
 };
 
@@ -433,6 +435,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
 	.uverbs_abi_ver = PEAL_ABI_VERSION,
 
+	.alloc_dm = peal_verbs_alloc_dm,
 	.alloc_hw_port_stats = peal_query_alloc_stats,
 	.alloc_mr = peal_verbs_alloc_mr,
 	.alloc_mw = peal_verbs_alloc_mw,
@@ -452,6 +455,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.create_qp = peal_verbs_create_qp,
 	.create_srq = peal_verbs_create_srq,
 	.create_user_ah = peal_verbs_create_ah,
+	.dealloc_dm = peal_verbs_dealloc_dm,
 	.dealloc_driver = peal_verbs_dealloc_driver,
 	.dealloc_mw = peal_verbs_dealloc_mw,
 	.dealloc_pd = peal_verbs_dealloc_pd,
@@ -488,6 +492,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.query_qp = peal_verbs_query_qp,
 	.query_srq = peal_verbs_query_srq,
 	.query_ucontext = peal_verbs_query_ucontext,
+	.reg_dm_mr = peal_verbs_reg_dm_mr,
 	.reg_user_mr = peal_verbs_reg_user_mr,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 	.rereg_user_mr = peal_verbs_rereg_user_mr,

@@ -19,6 +19,7 @@ struct peal_dev;
 extern const struct ib_device_ops peal_verbs_ops;
 extern const struct uapi_definition peal_verbs_attributes[];
 extern const struct uapi_definition peal_verbs_srq_attributes[];
+extern const struct uapi_definition peal_verbs_dm_attributes[];
 
 int peal_verbs_check_request(struct ib_udata *udata);
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);
@@ -44,6 +45,12 @@ int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);
 int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
 			     const struct ib_recv_wr **bad);
 int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata);
+
+struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,
+				  struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs);
+int peal_verbs_dealloc_dm(struct ib_dm *ib, struct uverbs_attr_bundle *attrs);
+struct ib_mr *peal_verbs_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib,
+				   struct ib_dm_mr_attr *attr, struct uverbs_attr_bundle *attrs);
 
 int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);

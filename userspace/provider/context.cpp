@@ -39,11 +39,11 @@ bool wants_single_thread() noexcept
 
 } // namespace
 
-Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page)
+Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey)
 	: device(opened), kick_file(std::move(kick)), doorbell_page(std::move(page)),
 	  doorbell(reinterpret_cast<peal_doorbell *>(doorbell_page.data()),
 		   IoctlKick(kick_file.get())),
-	  single_threaded(wants_single_thread())
+	  null_lkey(null_region_lkey), single_threaded(wants_single_thread())
 {
 }
 
@@ -85,7 +85,7 @@ Context *Context::make(uverbs::Device device, const peal_alloc_ucontext_resp &re
 	if (kick.get() < 0 || response.comp_mask || response.doorbell_bytes < sizeof(peal_doorbell))
 		throw_errno(EPROTO);
 	Mapping page(device.fd(), response.doorbell_offset, response.doorbell_bytes);
-	return new Context(device, std::move(kick), std::move(page));
+	return new Context(device, std::move(kick), std::move(page), response.null_lkey);
 }
 
 Context &Context::of(ibv_context *context) noexcept

@@ -26,7 +26,8 @@ struct Context {
 	Mapping doorbell_page;
 	Doorbell doorbell;
 	QpTable qp_table;
-	const bool single_threaded; /* PEAL_SINGLE_THREADED=1: no locks at all */
+	const std::uint32_t null_lkey; /* of the null region; 0: the kernel has none */
+	const bool single_threaded;    /* PEAL_SINGLE_THREADED=1: no locks at all */
 
 	static Context &of(ibv_context *context) noexcept;
 
@@ -39,7 +40,7 @@ struct Context {
 
 private:
 	static Context *make(uverbs::Device device, const peal_alloc_ucontext_resp &response);
-	Context(uverbs::Device opened, UniqueFd kick, Mapping page);
+	Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey);
 };
 
 /*

@@ -19,6 +19,7 @@
 #include "cq.hpp"
 #include "cq_ex.hpp"
 #include "device.hpp"
+#include "dm.hpp"
 #include "entry.hpp"
 #include "mr.hpp"
 #include "mw.hpp"
@@ -33,7 +34,9 @@ namespace peal {
 
 /* Control-path functions may throw, so they need entry<>. The others are noexcept. */
 const verbs_context_ops context_ops = {
+	.alloc_dm = entry<&dm_alloc>,
 	.alloc_mw = entry<&mw_alloc>,
+	.alloc_null_mr = entry<&mr_alloc_null>,
 	.alloc_parent_domain = entry<&parent_domain_alloc>,
 	.alloc_pd = entry<&pd_alloc>,
 	.alloc_td = entry<&td_alloc>,
@@ -55,6 +58,8 @@ const verbs_context_ops context_ops = {
 	.destroy_srq = entry<&srq_destroy>,
 	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
+	.free_dm = entry<&dm_free>,
+	.import_dm = entry<&dm_import>,
 	.import_mr = entry<&mr_import>,
 	.import_pd = entry<&pd_import>,
 	.modify_cq = entry<&cq_modify>,
@@ -69,10 +74,12 @@ const verbs_context_ops context_ops = {
 	.query_qp = entry<&qp_query>,
 	.query_rt_values = rt_values_query,
 	.query_srq = entry<&srq_query>,
+	.reg_dm_mr = entry<&mr_register_dm>,
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
 	.rereg_mr = entry<&mr_reregister>,
 	.resize_cq = entry<&cq_resize>,
+	.unimport_dm = dm_unimport,
 	.unimport_mr = mr_unimport,
 	.unimport_pd = pd_unimport,
 };

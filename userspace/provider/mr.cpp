@@ -38,11 +38,55 @@ ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t io
 	return &mr.release()->mr;
 }
 
+ibv_mr *mr_alloc_null(ibv_pd *pd)
+{
+	const std::uint32_t lkey = Context::of(pd->context).null_lkey;
+
+	if (!lkey)
+		throw_errno(EOPNOTSUPP);
+	auto mr = std::make_unique<verbs_mr>();
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.length = SIZE_MAX;
+	mr->mr.lkey = lkey;
+	mr->mr_type = PABI_MR_NULL;
+	return &mr.release()->mr;
+}
+
+ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t length,
+		       unsigned access)
+{
+	auto mr = std::make_unique<verbs_mr>();
+
+	check(Context::of(pd->context)
+		      .device.create(
+			      UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG,
+			      UVERBS_ATTR_REG_DM_MR_HANDLE, mr->mr.handle,
+			      uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
+			      uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
+			      uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_OFFSET, offset),
+			      uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_LENGTH, length),
+			      uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS,
+					      uverbs::in(access)),
+			      uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY,
+					       uverbs::out(mr->mr.lkey)),
+			      uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY,
+					       uverbs::out(mr->mr.rkey))));
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.length = length;
+	mr->mr_type = PABI_MR_NO_ADDRESS;
+	mr->access = static_cast<int>(access);
+	return &mr.release()->mr;
+}
+
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access)
 {
 	ib_uverbs_rereg_mr request{};
 	ib_uverbs_rereg_mr_resp response{};
 
+	if (mr->mr_type == PABI_MR_NULL)
+		return errno = EINVAL;
 	request.mr_handle = mr->mr.handle;
 	request.flags = static_cast<std::uint32_t>(flags);
 	request.start = reinterpret_cast<std::uintptr_t>(addr);
@@ -93,9 +137,11 @@ void mr_unimport(ibv_mr *mr) noexcept
 
 int mr_deregister(verbs_mr *mr)
 {
-	const int error = Context::of(mr->mr.context)
-				  .device.command(IB_USER_VERBS_CMD_DEREG_MR,
-						  ib_uverbs_dereg_mr{mr->mr.handle});
+	const int error = mr->mr_type == PABI_MR_NULL
+				  ? 0
+				  : Context::of(mr->mr.context)
+					    .device.command(IB_USER_VERBS_CMD_DEREG_MR,
+							    ib_uverbs_dereg_mr{mr->mr.handle});
 
 	if (!object_is_gone(error))
 		return error;

@@ -16,6 +16,11 @@ struct verbs_mr;
 namespace peal {
 
 ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access);
+/* A region that reads as zeros and forgets what is written to it. */
+ibv_mr *mr_alloc_null(ibv_pd *pd);
+/* A part of device memory. */
+ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t length,
+		       unsigned access);
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access);
 int mr_deregister(verbs_mr *mr);
 /* A region that the kernel has already, perhaps of another process. */

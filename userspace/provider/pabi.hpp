@@ -100,7 +100,12 @@ struct verbs_cq {
 };
 
 /* Values of verbs_mr.mr_type. The library undoes the fork protection of plain ones only. */
-enum pabi_mr_type { PABI_MR_PLAIN = 0, PABI_MR_IMPORTED = 2 };
+enum pabi_mr_type {
+	PABI_MR_PLAIN = 0,
+	PABI_MR_NULL = 1, /* the kernel has no object for it */
+	PABI_MR_IMPORTED = 2,
+	PABI_MR_NO_ADDRESS = 3, /* none of the program's memory, as of a DMA buffer */
+};
 
 struct verbs_mr {
 	ibv_mr mr;
@@ -128,12 +133,12 @@ struct verbs_context_ops {
 #if PEAL_IBV_LAYOUT >= 64
 	pabi_unused_op alloc_buf{};
 #endif
-	pabi_unused_op alloc_dm{};
+	pabi_op<ibv_dm *(ibv_context *, ibv_alloc_dm_attr *)> alloc_dm{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op alloc_dmah{};
 #endif
 	pabi_op<ibv_mw *(ibv_pd *, ibv_mw_type)> alloc_mw{};
-	pabi_unused_op alloc_null_mr{};
+	pabi_op<ibv_mr *(ibv_pd *)> alloc_null_mr{};
 	pabi_op<ibv_pd *(ibv_context *, ibv_parent_domain_init_attr *)> alloc_parent_domain{};
 	pabi_op<ibv_pd *(ibv_context *)> alloc_pd{};
 	pabi_op<ibv_td *(ibv_context *, ibv_td_init_attr *)> alloc_td{};
@@ -181,7 +186,9 @@ struct verbs_context_ops {
 	pabi_unused_op free_buf{};
 #endif
 	pabi_op<void(ibv_context *)> free_context{};
-	pabi_unused_op free_dm{}, get_srq_num{}, import_dm{};
+	pabi_op<int(ibv_dm *)> free_dm{};
+	pabi_unused_op get_srq_num{};
+	pabi_op<ibv_dm *(ibv_context *, std::uint32_t handle)> import_dm{};
 	pabi_op<ibv_mr *(ibv_pd *, std::uint32_t handle)> import_mr{};
 	pabi_op<ibv_pd *(ibv_context *, std::uint32_t handle)> import_pd{};
 #if PEAL_IBV_LAYOUT >= 65
@@ -219,7 +226,8 @@ struct verbs_context_ops {
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op read_err_comp_cntr{};
 #endif
-	pabi_unused_op reg_dm_mr{}, reg_dmabuf_mr{};
+	pabi_op<ibv_mr *(ibv_pd *, ibv_dm *, std::uint64_t offset, std::size_t, unsigned access)> reg_dm_mr{};
+	pabi_unused_op reg_dmabuf_mr{};
 	pabi_op<ibv_mr *(ibv_pd *, void *addr, std::size_t, std::uint64_t iova, int access)> reg_mr{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op reg_mr_ex{};
@@ -234,7 +242,7 @@ struct verbs_context_ops {
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op set_err_comp_cntr{};
 #endif
-	pabi_unused_op unimport_dm{};
+	pabi_op<void(ibv_dm *)> unimport_dm{};
 	pabi_op<void(ibv_mr *)> unimport_mr{};
 	pabi_op<void(ibv_pd *)> unimport_pd{};
 };

@@ -98,7 +98,23 @@ public:
 	int method(std::uint16_t object, std::uint16_t method_id,
 		   const Attrs &...attrs) const noexcept
 	{
-		return run(object, method_id, std::array{attrs...}, sizeof...(Attrs));
+		std::array list{attrs...};
+		return run(object, method_id, list, sizeof...(Attrs));
+	}
+
+	/*
+	 * A method that makes an object. The kernel writes the object's number into the
+	 * attribute `handle_id`, and `handle` gets it.
+	 */
+	template <std::same_as<ib_uverbs_attr>... Attrs>
+	int create(std::uint16_t object, std::uint16_t method_id, std::uint16_t handle_id,
+		   std::uint32_t &handle, const Attrs &...attrs) const noexcept
+	{
+		std::array list{attr_handle(handle_id, 0), attrs...};
+		const int error = run(object, method_id, list, list.size());
+
+		handle = static_cast<std::uint32_t>(list[0].data);
+		return error;
 	}
 
 	/*
@@ -127,9 +143,10 @@ public:
 	}
 
 private:
+	/* The kernel may write into attributes, so they are copied back. */
 	template <std::size_t N>
-	int run(std::uint16_t object, std::uint16_t method_id,
-		const std::array<ib_uverbs_attr, N> &attrs, std::size_t n) const noexcept
+	int run(std::uint16_t object, std::uint16_t method_id, std::array<ib_uverbs_attr, N> &attrs,
+		std::size_t n) const noexcept
 	{
 		/* Bytes, because ib_uverbs_ioctl_hdr ends in a flexible array. */
 		alignas(8) std::array<std::byte,
@@ -146,7 +163,11 @@ private:
 		std::memcpy(message.data(), &header, sizeof(header));
 		std::memcpy(message.data() + sizeof(header), attrs.data(),
 			    n * sizeof(ib_uverbs_attr));
-		return ::ioctl(fd_, RDMA_VERBS_IOCTL, message.data()) ? errno : 0;
+		const int error = ::ioctl(fd_, RDMA_VERBS_IOCTL, message.data()) ? errno : 0;
+
+		std::memcpy(attrs.data(), message.data() + sizeof(header),
+			    n * sizeof(ib_uverbs_attr));
+		return error;
 	}
 };
 

@@ -43,6 +43,12 @@
 #define PEAL_MAX_CQE		(1 << 20)
 #define PEAL_MAX_MSG		(1U << 31)	/* bytes in one message */
 
+/*
+ * The lkey of the null region, of every protection domain. It reads as zeros, and forgets
+ * what is written to it. No region that is registered has a key below 256.
+ */
+#define PEAL_NULL_LKEY		1
+
 /* ------------------------------------------------------------------------
  * Send queue
  * ------------------------------------------------------------------------
@@ -354,7 +360,7 @@ struct peal_alloc_ucontext_resp {
 	__u32 doorbell_bytes;		/* bytes to map */
 	__u32 max_send_sge;
 	__u32 max_inline;
-	__u32 reserved;
+	__u32 null_lkey;		/* PEAL_NULL_LKEY; 0: not supported */
 };
 
 /*
@@ -363,6 +369,27 @@ struct peal_alloc_ucontext_resp {
  * is 1 << UVERBS_ID_NS_SHIFT, the first one of a driver.
  */
 #define PEAL_ATTR_QUERY_CONTEXT_RESP	0x1000
+
+/*
+ * A driver's method of UVERBS_OBJECT_DM, and its attributes: where to map device memory. The
+ * program that allocated the memory calls it, and a program that imports the memory.
+ */
+enum peal_dm_methods {
+	PEAL_METHOD_QUERY_DM		= 0x1000,
+};
+
+enum peal_query_dm_attributes {
+	PEAL_ATTR_QUERY_DM_HANDLE	= 0x1000,
+	PEAL_ATTR_QUERY_DM_RESP		= 0x1001,	/* struct peal_query_dm_resp */
+};
+
+struct peal_query_dm_resp {
+	__u32 comp_mask;
+	__u32 reserved;
+	__aligned_u64 map_offset;	/* the memory begins at the start of the mapping */
+	__aligned_u64 map_bytes;
+	__aligned_u64 length;		/* bytes that the program allocated */
+};
 
 /* Bits of peal_create_cq_req.clocks: the times that each CQE has. */
 #define PEAL_CQ_CLOCK		0x1	/* peal_cqe.clock_ns */
@@ -611,6 +638,7 @@ PEAL_ABI_ASSERT_(PEAL_CQ_RING_OFFSET % sizeof(struct peal_cqe) == 0);
 PEAL_ABI_ASSERT_(offsetof(struct peal_doorbell, bits) == PEAL_CACHE_LINE);
 PEAL_ABI_ASSERT_(sizeof(struct peal_doorbell) == PEAL_CACHE_LINE + 8 * PEAL_DB_WORDS);
 PEAL_ABI_ASSERT_(sizeof(struct peal_alloc_ucontext_resp) == 32);
+PEAL_ABI_ASSERT_(sizeof(struct peal_query_dm_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
