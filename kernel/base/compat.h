@@ -9,6 +9,7 @@
 #ifndef PEAL_COMPAT_H
 #define PEAL_COMPAT_H
 
+#include <linux/dma-buf.h>
 #include <linux/hrtimer.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -56,6 +57,27 @@
 #else
 #define PEAL_MR_DMAH_ARG
 #define PEAL_MR_DMAH		NULL
+#endif
+
+/*
+ * The last argument of reg_user_mr_dmabuf: the attribute bundle, or in older kernels the udata
+ * in it.
+ */
+#ifdef PEAL_HAS_DMABUF_ATTRS
+#define PEAL_DMABUF_UDATA_ARG	struct uverbs_attr_bundle *attrs
+#define PEAL_DMABUF_UDATA	(&attrs->driver_udata)
+#else
+#define PEAL_DMABUF_UDATA_ARG	struct ib_udata *dmabuf_udata
+#define PEAL_DMABUF_UDATA	dmabuf_udata
+#endif
+
+/* In newer kernels these take the buffer's lock only under another name. */
+#ifdef PEAL_HAS_VMAP_UNLOCKED
+#define peal_dma_buf_vmap(buf, map)	dma_buf_vmap_unlocked(buf, map)
+#define peal_dma_buf_vunmap(buf, map)	dma_buf_vunmap_unlocked(buf, map)
+#else
+#define peal_dma_buf_vmap(buf, map)	dma_buf_vmap(buf, map)
+#define peal_dma_buf_vunmap(buf, map)	dma_buf_vunmap(buf, map)
 #endif
 
 static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u64 length,

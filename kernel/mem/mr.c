@@ -8,6 +8,7 @@
 
 #include "base/compat.h"
 #include "base/epoch.h"
+#include "mem/dmabuf.h"
 #include "mem/mr.h"
 #include "mem/null.h"
 #include "queue/map.h"
@@ -81,6 +82,8 @@ static void peal_mr_free_fast_reg(struct peal_fast_reg *fast_reg)
 static void peal_mr_free(struct peal_mr *mr)
 {
 	peal_mr_free_fast_reg(mr->fast_reg);
+	if (mr->dmabuf)
+		peal_dmabuf_put(mr->dmabuf, mr->extents.single);
 	peal_extents_free(&mr->extents);
 	if (mr->umem)
 		ib_umem_release(mr->umem);
@@ -148,10 +151,9 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 	return peal_mr_publish(mr, table, account);
 }
 
-static int peal_mr_extend_map(struct peal_mr *mr, const struct peal_map *map)
+/* Memory that is contiguous for the kernel. @base: page aligned */
+static int peal_mr_extend(struct peal_mr *mr, void *base, u64 bytes)
 {
-	void *base = peal_map_address(map);
-	u64 bytes = peal_map_bytes(map);
 	int ret;
 
 	peal_extents_measure(&mr->extents, base, bytes);
@@ -185,7 +187,64 @@ struct ib_mr *peal_mr_register_map(struct peal_table *table, struct peal_account
 	mr->key = (struct peal_key){ .pd = pd, .length = length, .access = access };
 	mr->ib.length = length;
 	mr->skip = offset;
-	ret = peal_mr_extend_map(mr, map);
+	ret = peal_mr_extend(mr, peal_map_address(map), peal_map_bytes(map));
+	if (!ret)
+		return peal_mr_publish(mr, table, account);
+	kfree(mr);
+	return ERR_PTR(ret);
+}
+
+static int peal_mr_map_dmabuf(struct peal_mr *mr, int fd, u64 offset, u64 length)
+{
+	void *base;
+	struct dma_buf *buf = peal_dmabuf_get(fd, mr->key.access & PEAL_WRITE_ACCESS, &base);
+	u64 bytes;
+	int ret;
+
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	bytes = peal_dmabuf_bytes(buf);
+	if (offset > bytes || length > bytes - offset)
+		ret = -EINVAL;
+	else
+		ret = peal_mr_extend(mr, base, bytes);
+	if (ret) {
+		peal_dmabuf_put(buf, base);
+		return ret;
+	}
+	mr->dmabuf = buf;
+	mr->skip = offset;
+	return 0;
+}
+
+/**
+ * peal_mr_register_dmabuf() - give a part of a DMA buffer a key
+ * @fd: the program's descriptor of the buffer
+ * @offset: where the part begins in the buffer
+ * @length: bytes; not 0
+ * @iova: the address by which requests name the first byte
+ *
+ * Return: the region, or ERR_PTR() of an error of peal_mr_register() or peal_dmabuf_get().
+ */
+struct ib_mr *peal_mr_register_dmabuf(struct peal_table *table, struct peal_account *account,
+				      struct ib_pd *pd, int fd, u64 offset, u64 length, u64 iova,
+				      int access)
+{
+	struct peal_mr *mr;
+	int ret = peal_mr_check(length, iova, access);
+
+	if (ret)
+		return ERR_PTR(ret);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){
+		.pd = pd, .iova = iova, .length = length, .access = access,
+	};
+	mr->iova = iova;
+	mr->ib.iova = iova;
+	mr->ib.length = length;
+	ret = peal_mr_map_dmabuf(mr, fd, offset, length);
 	if (!ret)
 		return peal_mr_publish(mr, table, account);
 	kfree(mr);
@@ -287,6 +346,8 @@ int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 i
 
 	if (flags & ~(IB_MR_REREG_TRANS | IB_MR_REREG_PD | IB_MR_REREG_ACCESS))
 		return -EOPNOTSUPP;
+	if (!mr->umem)
+		return -EOPNOTSUPP;	/* a DMA buffer */
 	if (flags & IB_MR_REREG_TRANS)
 		key.length = length;
 	else
@@ -569,8 +630,8 @@ void peal_mr_end_use(struct peal_mr *mr)
 }
 
 /*
- * Memory that is not pinned: of a fast registration, device memory, the null region, or all kernel
- * memory.
+ * Memory that is not a program's pinned memory: of a fast registration, device memory, a DMA
+ * buffer, the null region, or all kernel memory.
  */
 void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {

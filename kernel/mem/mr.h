@@ -3,7 +3,7 @@
  * Memory regions and the keys that name them.
  *
  * Owns: pinned user memory (through ib_umem, which also accounts it), the key, the rights and the
- * range of each region, regions of device memory, the fast registration of kernel memory, and the
+ * range of each region, regions of device memory and of DMA buffers, the fast registration of kernel memory, and the
  * check of a request against all of this.
  * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
  *
@@ -29,6 +29,7 @@
 #include "mem/extents.h"
 #include "mem/page_list.h"
 
+struct dma_buf;
 struct peal_map;
 
 enum peal_key_kind {
@@ -61,10 +62,11 @@ struct peal_fast_reg {
 struct peal_mr {
 	struct ib_mr ib;
 	struct peal_key key;
-	struct ib_umem *umem;		/* NULL for kernel memory and device memory */
+	struct ib_umem *umem;		/* pinned user memory; NULL for other memory */
 	struct peal_fast_reg *fast_reg;	/* NULL but for fast registration */
 	void *null_page;		/* the null region: stands for each page; else NULL */
-	struct peal_extents extents;	/* of all pages of the umem or of the device memory */
+	struct dma_buf *dmabuf;		/* NULL but for a DMA buffer */
+	struct peal_extents extents;	/* of the umem, the device memory or the DMA buffer */
 	u64 skip;			/* bytes of the first page before the region */
 	u64 iova;			/* the program's; key.iova is 0 with IB_ZERO_BASED */
 	atomic_t windows;		/* windows bound here; -1 while deregistering or changing */
@@ -83,6 +85,9 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 struct ib_mr *peal_mr_register_map(struct peal_table *table, struct peal_account *account,
 				   struct ib_pd *pd, const struct peal_map *map, u64 offset,
 				   u64 length, int access);
+struct ib_mr *peal_mr_register_dmabuf(struct peal_table *table, struct peal_account *account,
+				      struct ib_pd *pd, int fd, u64 offset, u64 length, u64 iova,
+				      int access);
 struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
 			  struct ib_pd *pd, int access);
 int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,

@@ -313,6 +313,22 @@ static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 len
 				iova, access);
 }
 
+static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+						   u64 iova, int fd, int access,
+						   PEAL_MR_DMAH_ARG PEAL_DMABUF_UDATA_ARG)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+	struct ib_udata *udata = PEAL_DMABUF_UDATA;
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret && PEAL_MR_DMAH)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ERR_PTR(ret);
+	return peal_mr_register_dmabuf(&dev->nic.table, peal_verbs_account(dev, udata), pd, fd,
+				       offset, length, iova, access);
+}
+
 static struct ib_mr *peal_verbs_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
@@ -494,6 +510,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.query_ucontext = peal_verbs_query_ucontext,
 	.reg_dm_mr = peal_verbs_reg_dm_mr,
 	.reg_user_mr = peal_verbs_reg_user_mr,
+	.reg_user_mr_dmabuf = peal_verbs_reg_user_mr_dmabuf,
 	.req_notify_cq = peal_verbs_req_notify_cq,
 	.rereg_user_mr = peal_verbs_rereg_user_mr,
 	.PEAL_RESIZE_CQ_OP = peal_verbs_resize_cq,

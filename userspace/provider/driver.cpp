@@ -75,6 +75,7 @@ const verbs_context_ops context_ops = {
 	.query_rt_values = rt_values_query,
 	.query_srq = entry<&srq_query>,
 	.reg_dm_mr = entry<&mr_register_dm>,
+	.reg_dmabuf_mr = entry<&mr_register_dmabuf>,
 	.reg_mr = entry<&mr_register>,
 	.req_notify_cq = cq_req_notify,
 	.rereg_mr = entry<&mr_reregister>,

@@ -80,6 +80,34 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 	return &mr.release()->mr;
 }
 
+ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+			   int fd, int access)
+{
+	auto mr = std::make_unique<verbs_mr>();
+
+	check(Context::of(pd->context)
+		      .device.create(
+			      UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR,
+			      UVERBS_ATTR_REG_DMABUF_MR_HANDLE, mr->mr.handle,
+			      uverbs::attr_handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle),
+			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset),
+			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, length),
+			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova),
+			      uverbs::attr_fd(UVERBS_ATTR_REG_DMABUF_MR_FD, fd),
+			      uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS,
+					      uverbs::in(access)),
+			      uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY,
+					       uverbs::out(mr->mr.lkey)),
+			      uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY,
+					       uverbs::out(mr->mr.rkey))));
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.length = length;
+	mr->mr_type = PABI_MR_NO_ADDRESS;
+	mr->access = access;
+	return &mr.release()->mr;
+}
+
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access)
 {
 	ib_uverbs_rereg_mr request{};

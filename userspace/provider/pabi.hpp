@@ -227,7 +227,8 @@ struct verbs_context_ops {
 	pabi_unused_op read_err_comp_cntr{};
 #endif
 	pabi_op<ibv_mr *(ibv_pd *, ibv_dm *, std::uint64_t offset, std::size_t, unsigned access)> reg_dm_mr{};
-	pabi_unused_op reg_dmabuf_mr{};
+	pabi_op<ibv_mr *(ibv_pd *, std::uint64_t offset, std::size_t, std::uint64_t iova, int fd,
+			 int access)> reg_dmabuf_mr{};
 	pabi_op<ibv_mr *(ibv_pd *, void *addr, std::size_t, std::uint64_t iova, int access)> reg_mr{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op reg_mr_ex{};
