@@ -10,7 +10,6 @@
 #include "base/epoch.h"
 #include "mem/dmabuf.h"
 #include "mem/mr.h"
-#include "mem/null.h"
 #include "queue/map.h"
 
 /* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
@@ -27,6 +26,10 @@
 #define PEAL_FAST_REG_ACCESS							\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
 	 IB_ACCESS_REMOTE_ATOMIC)
+
+/* The null region has no end, no key in the table, and belongs to all protection domains. */
+static struct peal_mr peal_mr_zeros = { .null = PEAL_NULL_SOURCE };
+static struct peal_mr peal_mr_sink = { .null = PEAL_NULL_SINK };
 
 typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
 
@@ -642,10 +645,8 @@ void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *b
 		return peal_page_list_at(&mr->fast_reg->list, offset, bytes);
 	if (mr->extents.granule)
 		return peal_extents_at(&mr->extents, mr->skip + offset, bytes);
-	if (mr->null_page) {
-		*bytes = min_t(u64, *bytes, PAGE_SIZE);
-		return mr->null_page;
-	}
+	if (mr->null)
+		return peal_null_at(mr->null, bytes);
 	return (void *)(uintptr_t)offset;
 }
 
@@ -692,7 +693,8 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 	peal_epoch_assert_held();
 	if (unlikely(!mr)) {
 		if (sge->lkey == PEAL_NULL_LKEY) {
-			*target = (struct peal_target){ .mr = peal_null_mr(write) };
+			target->mr = write ? &peal_mr_sink : &peal_mr_zeros;
+			target->offset = 0;
 			return PEAL_REASON_NONE;
 		}
 		mr = peal_mr_use(table, sge->lkey);

@@ -3,8 +3,8 @@
  * Memory regions and the keys that name them.
  *
  * Owns: pinned user memory (through ib_umem, which also accounts it), the key, the rights and the
- * range of each region, regions of device memory and of DMA buffers, the fast registration of kernel memory, and the
- * check of a request against all of this.
+ * range of each region, regions of device memory and of DMA buffers, the null region, the fast
+ * registration of kernel memory, and the check of a request against all of this.
  * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
  *
  * The key, range and rights of a region do not change while its key is in the table, so the data
@@ -27,6 +27,7 @@
 
 #include "base/table.h"
 #include "mem/extents.h"
+#include "mem/null.h"
 #include "mem/page_list.h"
 
 struct dma_buf;
@@ -64,7 +65,7 @@ struct peal_mr {
 	struct peal_key key;
 	struct ib_umem *umem;		/* pinned user memory; NULL for other memory */
 	struct peal_fast_reg *fast_reg;	/* NULL but for fast registration */
-	void *null_page;		/* the null region: stands for each page; else NULL */
+	enum peal_null null;		/* not PEAL_NULL_NONE: no memory but the null region's */
 	struct dma_buf *dmabuf;		/* NULL but for a DMA buffer */
 	struct peal_extents extents;	/* of the umem, the device memory or the DMA buffer */
 	u64 skip;			/* bytes of the first page before the region */

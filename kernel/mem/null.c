@@ -2,19 +2,17 @@
 /*
  * See null.h.
  */
+#include <linux/minmax.h>
 #include <linux/mm.h>
 
-#include "mem/mr.h"
 #include "mem/null.h"
 
 static u8 peal_null_zeros[PAGE_SIZE] __aligned(PAGE_SIZE);	/* never written */
-static u8 peal_null_sink[PAGE_SIZE] __aligned(PAGE_SIZE);	/* never read */
+static u8 peal_null_forgotten[PAGE_SIZE] __aligned(PAGE_SIZE);	/* never read */
 
-static struct peal_mr peal_null_source = { .null_page = peal_null_zeros };
-static struct peal_mr peal_null_target = { .null_page = peal_null_sink };
-
-/* Return: the region for one direction, without end. */
-struct peal_mr *peal_null_mr(bool write)
+/* Return: the address of any byte. Limits *bytes to the contiguous bytes. */
+void *peal_null_at(enum peal_null which, u64 *bytes)
 {
-	return write ? &peal_null_target : &peal_null_source;
+	*bytes = min_t(u64, *bytes, PAGE_SIZE);
+	return which == PEAL_NULL_SINK ? peal_null_forgotten : peal_null_zeros;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, device memory in
- * verbs_dm.c.
+ * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, and device
+ * memory in verbs_dm.c.
  */
 #include <linux/file.h>
 #include <linux/module.h>

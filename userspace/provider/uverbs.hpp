@@ -73,17 +73,6 @@ inline ib_uverbs_attr attr_handle(std::uint16_t id, std::uint32_t handle) noexce
 	return attr;
 }
 
-/* The number of a file descriptor. */
-inline ib_uverbs_attr attr_fd(std::uint16_t id, int fd) noexcept
-{
-	ib_uverbs_attr attr{};
-
-	attr.attr_id = id;
-	attr.flags = UVERBS_ATTR_F_MANDATORY;
-	attr.data_s64 = fd;
-	return attr;
-}
-
 inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
 {
 	ib_uverbs_attr attr{};
