@@ -10,6 +10,8 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
+# shellcheck source=test/guest/helpers/nfs.sh
+source "$(dirname "$0")/../helpers/nfs.sh"
 block_data=$(dirname "$0")/../../../build/user/test/guest/block_data
 [[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "only peal0 is tested"
 [[ -x $block_data ]] || skip "the helper 'block_data' is not built"
@@ -17,38 +19,20 @@ address=10.77.0.1
 size=64
 rounds=5
 work=$(mktemp -d)
-nfsd=/proc/fs/nfsd
-for_ever=2147483647
 
 clean_up() {
 	umount "$work/mnt"
-	echo 0 >$nfsd/threads
-	umount $nfsd "$work/export"
+	nfs_stop "$work/export"
 	rm -rf "$work"
 } >/dev/null 2>&1
 trap clean_up EXIT
 
 peal_up peal0
-modprobe -a nfsd rpcrdma nfsv4 2>/dev/null || skip "the kernel has no NFS over RDMA"
+nfs_load
 mkdir "$work/export" "$work/mnt"
-mount -t tmpfs -o size=$((size * 2))M none "$work/export" || fail "no file system to export"
-mountpoint -q $nfsd || mount -t nfsd none $nfsd || fail "no file system of nfsd"
+nfs_serve "$work/export" $((size * 2)) $address
 
-# Read and write, as root, asynchronously, from any port, without a check of subtrees, and with the number 0, which makes
-# it the root of NFS 4.
-flags=$((0x2000 | 0x400 | 0x10 | 0x2))
-echo "nfsd $address $for_ever peal" >/proc/net/rpc/auth.unix.ip/channel || fail "client"
-echo "peal $work/export $for_ever $flags 65534 65534 0" >/proc/net/rpc/nfsd.export/channel || fail "export"
-printf 'peal 1 \\x00000000 %s %s\n' "$for_ever" "$work/export" >/proc/net/rpc/nfsd.fh/channel || fail "root of the export"
-echo 10 >$nfsd/nfsv4gracetime
-echo "-2 -3 +4 +4.1" >$nfsd/versions 2>/dev/null || echo "-3 +4 +4.1" >$nfsd/versions
-echo "rdma 20049" >$nfsd/portlist || fail "the server does not listen: $(dmesg | tail -n 5)"
-echo 4 >$nfsd/threads || fail "the server does not start: $(dmesg | tail -n 5)"
-
-mount_it() {
-	mount -i -t nfs4 -o "vers=4.1,proto=rdma,port=20049,addr=$address,clientaddr=$address" $address:/ "$work/mnt" ||
-		fail "cannot mount: $(dmesg | tail -n 5)"
-}
+mount_it() { nfs_mount $address $address "$work/mnt"; }
 
 before=$(counter peal0 bytes)
 mount_it
