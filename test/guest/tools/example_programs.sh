@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 120
+#
+# The examples of librdmacm that tools/connect_on_one_host does not run work between two programs of one host: sockets over
+# RDMA (riostream, rcopy) and the synchronous calls (rdma_client, rdma_xclient). ibstat describes the device, and
+# ibv_asyncwatch reports when its port goes down and up.
+# Most of the examples compare no data. rcopy's file is compared here, and riostream compares its own.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+device=${PEAL_DEV:-peal0}
+address=10.77.0.1
+next_port=18850
+work=$(mktemp -d)
+modprobe -a rdma_cm rdma_ucm ib_umad
+require riostream rcopy rdma_server rdma_xserver ibstat ibv_asyncwatch stdbuf rdma
+
+listens() { rdma resource show cm_id | grep -qE "state LISTEN.*:$1( |\$)"; }
+
+# pair SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number.
+pair() {
+	local server=() client=() word pid status=0 port=$((next_port++))
+	for word in "$@"; do
+		[[ $word == -- ]] && server=("${client[@]}") && client=() && continue
+		client+=("${word//@PORT/$port}")
+	done
+	timeout "$(limit 40)" "${server[@]}" >"$work/server" 2>&1 &
+	pid=$!
+	wait_for server_is_up "$pid" "$port" || fail "${server[*]} does not listen: $(<"$work/server")"
+	timeout "$(limit 40)" "${client[@]}" >"$work/client" 2>&1 || status=$?
+	# rcopy goes on waiting for clients.
+	((status == 0)) && [[ ${server[0]} != rcopy ]] || kill "$pid" 2>/dev/null
+	wait "$pid" || [[ ${server[0]} == rcopy ]] || status=$((status ? status : 1))
+	((status == 0)) || fail "${client[*]} ($status): $(<"$work/client") server: $(<"$work/server")"
+	echo "ok: ${client[*]}"
+}
+
+server_is_up() { listens "$2" || ! kill -0 "$1"; }
+
+pair riostream -p @PORT -S 4096 -C 10 -I 50 -T v -- riostream -s $address -p @PORT -S 4096 -C 10 -I 50 -T v
+pair riostream -p @PORT -S 65536 -C 4 -I 10 -T v -T a -- riostream -s $address -p @PORT -S 65536 -C 4 -I 10 -T v -T a
+head -c 3000001 /dev/urandom >"$work/source"
+pair rcopy -p @PORT -- rcopy "$work/source" "$address:$work/copy" -p @PORT
+cmp "$work/source" "$work/copy" || fail "rcopy's copy differs"
+pair rdma_server -s $address -p @PORT -- rdma_client -s $address -p @PORT
+pair rdma_xserver -p @PORT -- rdma_xclient -s $address -p @PORT
+
+status=$(ibstat "$device" 1) || fail "ibstat: $status"
+[[ $status == *"State: Active"*"Physical state: LinkUp"*"Link layer: Ethernet"* ]] || fail "ibstat: $status"
+ibstat -l | grep -qx "$device" || fail "ibstat -l: $(ibstat -l)"
+echo "ok: ibstat"
+
+if [[ $device == peal0 ]]; then
+	stdbuf -oL ibv_asyncwatch -d "$device" >"$work/events" 2>&1 &
+	watcher=$!
+	wait_for grep -q FD "$work/events" || fail "ibv_asyncwatch: $(<"$work/events")"
+	ip link set veth1 down
+	wait_for grep -q PORT_ERR "$work/events" || fail "no event when the link went down: $(<"$work/events")"
+	ibstat "$device" 1 | grep -q "State: Down" || fail "ibstat while the link is down: $(ibstat "$device" 1)"
+	ip link set veth1 up
+	wait_for grep -q PORT_ACTIVE "$work/events" || fail "no event when the link came up: $(<"$work/events")"
+	kill $watcher
+	wait $watcher 2>/dev/null
+	wait_for device_ready "$device" || fail "$device is not ready again"
+	echo "ok: ibv_asyncwatch"
+fi
+rm -rf "$work"
+exit 0
