@@ -73,7 +73,7 @@ bool peal_message_is_carried(const struct peal_message *f)
 	case PEAL_OP_WRITE_IMM:
 		return f->transport != PEAL_UD;
 	default:
-		return f->transport == PEAL_RC;
+		return peal_transport_is_reliable(f->transport);
 	}
 }
 
@@ -112,7 +112,7 @@ static void peal_message_build_operands(const struct peal_wr *m, struct peal_pac
 static void peal_message_build_read(const struct peal_message *f, u32 at, u32 packets,
 				    struct peal_packet *header)
 {
-	header->opcode = peal_opcode_of(PEAL_RC, PEAL_WIRE_READ_REQUEST);
+	header->opcode = peal_opcode_of(f->transport, PEAL_WIRE_READ_REQUEST);
 	header->remote_addr = f->wr.remote_addr + peal_message_offset(f, at);
 	header->length = peal_message_bytes(f, at, packets);
 }
@@ -140,6 +140,7 @@ void peal_message_build(const struct peal_message *f, u32 at, u32 packets,
 	memset(header, 0, sizeof(*header));
 	header->psn = peal_psn_add(f->psn, at);
 	header->rkey = f->wr.rkey;
+	header->srqn = f->wr.srqn;
 	header->migrated = true;	/* always set without path migration (9.2, 17.2.8) */
 	if (peal_message_is_read(f))
 		peal_message_build_read(f, at, packets, header);

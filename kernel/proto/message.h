@@ -30,6 +30,7 @@ struct peal_wr {
 	u32 index;		/* of the WQE; only the caller uses it */
 	u32 imm_or_rkey;
 	u32 rkey;
+	u32 srqn;		/* XRC: the peer's shared receive queue */
 	u64 remote_addr;
 	u64 length;		/* bytes, up to PEAL_MAX_MSG */
 	struct peal_atomic_seg atomic;

@@ -9,6 +9,7 @@
 /* The sizes of the headers are from IBTA 9.2 and 9.3. */
 #define HEADER_BYTES(has)				\
 	(12 +						\
+	 ((has) & PEAL_HAS_XRCETH ? 4 : 0) +		\
 	 ((has) & PEAL_HAS_DETH ? 8 : 0) +		\
 	 ((has) & PEAL_HAS_RETH ? 16 : 0) +		\
 	 ((has) & PEAL_HAS_ATOMIC_ETH ? 28 : 0) +	\
@@ -17,9 +18,18 @@
 	 ((has) & PEAL_HAS_IMM ? 4 : 0) +		\
 	 ((has) & PEAL_HAS_IETH ? 4 : 0))
 
+/* Every request of XRC names a shared receive queue. */
+#define XRCETH_RC(bits)		0
+#define XRCETH_UC(bits)		0
+#define XRCETH_UD(bits)		0
+#define XRCETH_XRC(bits)	((bits) & PEAL_HAS_REQUEST ? PEAL_HAS_XRCETH : 0)
+#define ALL(transport, bits)	((bits) | XRCETH_##transport(bits))
+
 #define WIRE(transport, wire, op, bits)						\
 	[PEAL_##transport << PEAL_TRANSPORT_SHIFT | PEAL_WIRE_##wire] = {	\
-		.has = (bits), .header_bytes = HEADER_BYTES(bits), .operation = (op),	\
+		.has = ALL(transport, bits),					\
+		.header_bytes = HEADER_BYTES(ALL(transport, bits)),		\
+		.operation = (op),						\
 	}
 
 #define FIRST		PEAL_HAS_FIRST
@@ -36,7 +46,7 @@
 #define ATOMIC		(PEAL_HAS_REQUEST | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ETH | ONLY)
 #define ACK		(PEAL_HAS_RESPONSE | AETH | ONLY)
 
-/* The operations that RC and UC both have. */
+/* The operations that RC, XRC and UC have. */
 #define SENDS_AND_WRITES(t)						\
 	WIRE(t, SEND_FIRST, PEAL_OP_SEND, OF_SEND | FIRST),		\
 	WIRE(t, SEND_MIDDLE, PEAL_OP_SEND, OF_SEND),			\
@@ -51,21 +61,25 @@
 	WIRE(t, WRITE_ONLY, PEAL_OP_WRITE, OF_WRITE | ONLY | RETH),	\
 	WIRE(t, WRITE_ONLY_IMM, PEAL_OP_WRITE_IMM, OF_WRITE | ONLY | RETH | IMM)
 
-/* IBTA 9.2.1, table 38. ATOMIC_ACK has operation 0, because it answers both atomics. */
-const struct peal_wire_opcode peal_wire_opcodes[256] = {
-	SENDS_AND_WRITES(RC),
-	WIRE(RC, READ_REQUEST, PEAL_OP_READ, OF_READ),
-	WIRE(RC, READ_RESPONSE_FIRST, PEAL_OP_READ, RESPONSE | FIRST | AETH),
-	WIRE(RC, READ_RESPONSE_MIDDLE, PEAL_OP_READ, RESPONSE),
-	WIRE(RC, READ_RESPONSE_LAST, PEAL_OP_READ, RESPONSE | LAST | AETH),
-	WIRE(RC, READ_RESPONSE_ONLY, PEAL_OP_READ, RESPONSE | ONLY | AETH),
-	WIRE(RC, ACK, 0, ACK),
-	WIRE(RC, ATOMIC_ACK, 0, ACK | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ACK_ETH),
-	WIRE(RC, CMP_SWAP, PEAL_OP_CMP_SWAP, ATOMIC),
-	WIRE(RC, FETCH_ADD, PEAL_OP_FETCH_ADD, ATOMIC),
-	WIRE(RC, SEND_LAST_INV, PEAL_OP_SEND_INV, OF_SEND | LAST | INV),
-	WIRE(RC, SEND_ONLY_INV, PEAL_OP_SEND_INV, OF_SEND | ONLY | INV),
+/* The operations of reliable transports. ATOMIC_ACK has none (0), as it answers both atomics. */
+#define RELIABLE(t)								\
+	SENDS_AND_WRITES(t),							\
+	WIRE(t, READ_REQUEST, PEAL_OP_READ, OF_READ),				\
+	WIRE(t, READ_RESPONSE_FIRST, PEAL_OP_READ, RESPONSE | FIRST | AETH),	\
+	WIRE(t, READ_RESPONSE_MIDDLE, PEAL_OP_READ, RESPONSE),			\
+	WIRE(t, READ_RESPONSE_LAST, PEAL_OP_READ, RESPONSE | LAST | AETH),	\
+	WIRE(t, READ_RESPONSE_ONLY, PEAL_OP_READ, RESPONSE | ONLY | AETH),	\
+	WIRE(t, ACK, 0, ACK),							\
+	WIRE(t, ATOMIC_ACK, 0, ACK | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ACK_ETH),	\
+	WIRE(t, CMP_SWAP, PEAL_OP_CMP_SWAP, ATOMIC),				\
+	WIRE(t, FETCH_ADD, PEAL_OP_FETCH_ADD, ATOMIC),				\
+	WIRE(t, SEND_LAST_INV, PEAL_OP_SEND_INV, OF_SEND | LAST | INV),		\
+	WIRE(t, SEND_ONLY_INV, PEAL_OP_SEND_INV, OF_SEND | ONLY | INV)
 
+/* IBTA 9.2.1, table 38, and annex A14. */
+const struct peal_wire_opcode peal_wire_opcodes[256] = {
+	RELIABLE(RC),
+	RELIABLE(XRC),
 	SENDS_AND_WRITES(UC),
 
 	WIRE(UD, SEND_ONLY, PEAL_OP_SEND, OF_SEND | ONLY | PEAL_HAS_DETH),
@@ -105,7 +119,7 @@ u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)
 	return peal_opcode_of(transport, peal_wire_ops[operation][POSITION(first, last)]);
 }
 
-u8 peal_opcode_read_response(bool first, bool last)
+u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 {
 	static const u8 ops[] = {
 		[FIRST_PACKET] = PEAL_WIRE_READ_RESPONSE_FIRST,
@@ -114,5 +128,5 @@ u8 peal_opcode_read_response(bool first, bool last)
 		[ONLY_PACKET] = PEAL_WIRE_READ_RESPONSE_ONLY,
 	};
 
-	return peal_opcode_of(PEAL_RC, ops[POSITION(first, last)]);
+	return peal_opcode_of(transport, ops[POSITION(first, last)]);
 }

@@ -16,11 +16,13 @@ enum peal_bth_transport {
 	PEAL_RC = 0,
 	PEAL_UC = 1,
 	PEAL_UD = 3,
+	PEAL_XRC = 5,		/* extended reliable connected (annex A14) */
+	PEAL_NO_TRANSPORT = 8,	/* no packet has it */
 };
 
 #define PEAL_TRANSPORT_SHIFT	5
 
-/* The lower five bits. RC has all of these, UC and UD only some. */
+/* The lower five bits. RC and XRC have all of these, UC and UD only some. */
 enum peal_wire_op {
 	PEAL_WIRE_SEND_FIRST = 0x00,
 	PEAL_WIRE_SEND_MIDDLE,
@@ -70,9 +72,10 @@ enum peal_wire_op {
 #define PEAL_HAS_ATOMIC_ACK_ETH	0x2000
 #define PEAL_HAS_IMM		0x4000
 #define PEAL_HAS_IETH		0x8000
+#define PEAL_HAS_XRCETH		0x10000	/* before all other extended headers */
 
 struct peal_wire_opcode {
-	u16 has;		/* PEAL_HAS_*; 0: unknown opcode */
+	u32 has;		/* PEAL_HAS_*; 0: unknown opcode */
 	u8 header_bytes;	/* BTH and extended headers */
 	u8 operation;		/* enum peal_opcode of the message; 0: ACK, ATOMIC_ACK */
 };
@@ -93,6 +96,12 @@ static inline u8 peal_opcode_transport(u8 opcode)
 	return opcode >> PEAL_TRANSPORT_SHIFT;
 }
 
+/* Is each request acknowledged? */
+static inline bool peal_transport_is_reliable(u8 transport)
+{
+	return transport == PEAL_RC || transport == PEAL_XRC;
+}
+
 static inline u8 peal_opcode_of(u8 transport, u8 op)
 {
 	return transport << PEAL_TRANSPORT_SHIFT | op;
@@ -100,6 +109,6 @@ static inline u8 peal_opcode_of(u8 transport, u8 op)
 
 /* The BTH opcode of a packet of @operation (enum peal_opcode) at this position in the message. */
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
-u8 peal_opcode_read_response(bool first, bool last);
+u8 peal_opcode_read_response(u8 transport, bool first, bool last);
 
 #endif

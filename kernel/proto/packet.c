@@ -20,7 +20,7 @@
 
 #define ACK_REQUEST	0x80000000U
 
-/* PSN, MSN and queue pair numbers are the low 24 bits of a word. */
+/* PSN, MSN and the numbers of queues are the low 24 bits of a word. */
 #define LOW_24		0x00ffffffU
 
 /* Headers are big-endian and may be unaligned. */
@@ -81,8 +81,12 @@ static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 }
 
 /* The checks are in the order in which the extended headers follow each other on the wire. */
-static void peal_get_extended(const u8 *p, u16 has, struct peal_packet *packet)
+static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
 {
+	if (has & PEAL_HAS_XRCETH) {
+		packet->srqn = peal_get32(p) & LOW_24;
+		p += 4;
+	}
 	if (has & PEAL_HAS_DETH) {
 		packet->qkey = peal_get32(p);
 		packet->src_qpn = peal_get32(p + 4) & LOW_24;
@@ -119,8 +123,12 @@ static void peal_get_extended(const u8 *p, u16 has, struct peal_packet *packet)
 		packet->inv_rkey = peal_get32(p);
 }
 
-static void peal_put_extended(u8 *p, u16 has, const struct peal_packet *packet)
+static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
 {
+	if (has & PEAL_HAS_XRCETH) {
+		peal_put32(p, packet->srqn & LOW_24);
+		p += 4;
+	}
 	if (has & PEAL_HAS_DETH) {
 		peal_put32(p, packet->qkey);
 		peal_put32(p + 4, packet->src_qpn & LOW_24);
@@ -161,7 +169,7 @@ static void peal_put_extended(u8 *p, u16 has, const struct peal_packet *packet)
  * has no padding. The caller checks that FIRST and MIDDLE packets fill the path MTU, because the
  * MTU is not known here.
  */
-static enum peal_drop peal_packet_measure(u32 total, u16 has, struct peal_packet *packet)
+static enum peal_drop peal_packet_measure(u32 total, u32 has, struct peal_packet *packet)
 {
 	u32 rest = total - packet->header_bytes - PEAL_ICRC_BYTES;
 
@@ -214,5 +222,5 @@ bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)
 	return a->payload_bytes == b->payload_bytes && a->remote_addr == b->remote_addr &&
 	       a->rkey == b->rkey && a->length == b->length && a->swap_add == b->swap_add &&
 	       a->compare == b->compare && a->original == b->original && a->imm == b->imm &&
-	       a->inv_rkey == b->inv_rkey;
+	       a->inv_rkey == b->inv_rkey && a->srqn == b->srqn;
 }

@@ -2,7 +2,7 @@
 /*
  * The headers of one packet, as checked values and as bytes.
  *
- * Owns: parsing and building of BTH, DETH, RETH, AtomicETH, AETH, AtomicAckETH,
+ * Owns: parsing and building of BTH, XRCETH, DETH, RETH, AtomicETH, AETH, AtomicAckETH,
  * ImmDt and IETH (IBTA 9.2 to 9.4). Parsing checks all lengths against the packet, and no other
  * code reads the bytes of these headers.
  * Does not know: IP, UDP, the ICRC, queue pairs, payload.
@@ -17,8 +17,11 @@
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_ICRC_BYTES		4
-/* BTH and AtomicETH is the longest. DETH and RETH never come together, because there is no RD. */
-#define PEAL_HEADERS_MAX	(PEAL_BTH_BYTES + 28)
+/*
+ * BTH, XRCETH and AtomicETH is the longest. DETH and RETH never come together, because there is no
+ * RD.
+ */
+#define PEAL_HEADERS_MAX	(PEAL_BTH_BYTES + 4 + 28)
 #define PEAL_DEFAULT_PKEY	0xffff
 
 /* The destination QPN of a datagram to a multicast group (IBTA 9.2.3). */
@@ -56,6 +59,7 @@ struct peal_packet {
 	u32 qpn;		/* destination */
 	u32 psn;
 	/* Extended headers. Those that the opcode does not have are 0. */
+	u32 srqn;				/* XRCETH */
 	u32 qkey, src_qpn;			/* DETH */
 	u64 remote_addr;			/* RETH, AtomicETH */
 	u32 rkey;				/* RETH, AtomicETH */

@@ -125,7 +125,7 @@ void peal_requester_set_psn(struct peal_requester *o, u32 psn);
 
 static inline bool peal_requester_reliable(const struct peal_requester *o)
 {
-	return o->config.transport == PEAL_RC;
+	return peal_transport_is_reliable(o->config.transport);
 }
 
 static inline bool peal_requester_has_room(const struct peal_requester *o)

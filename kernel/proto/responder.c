@@ -37,6 +37,7 @@ static void peal_request_describe(struct peal_request *request, const struct pea
 	request->solicited = packet->solicited;
 	request->bytes = packet->payload_bytes;
 	request->rkey = packet->rkey;
+	request->srqn = packet->srqn;
 	request->remote_addr = packet->remote_addr;
 	request->length = packet->length;
 	if (wire->has & PEAL_HAS_IMM)
@@ -62,7 +63,7 @@ static bool peal_request_continues(const struct peal_wire_opcode *wire, u8 opera
 }
 
 /* All packets but the last fill the path MTU. Only a message of one packet may be empty. */
-static bool peal_request_packet_fits(const struct peal_packet *packet, u16 has, u32 mtu)
+static bool peal_request_packet_fits(const struct peal_packet *packet, u32 has, u32 mtu)
 {
 	if (!(has & PEAL_HAS_PAYLOAD))
 		return true;
@@ -75,7 +76,7 @@ static bool peal_request_packet_fits(const struct peal_packet *packet, u16 has, 
 
 /* A message has at most 2^31 bytes. A WRITE has exactly the length that its RETH names. */
 static bool peal_request_message_fits(const struct peal_request *request,
-				      const struct peal_packet *packet, u16 has)
+				      const struct peal_packet *packet, u32 has)
 {
 	u64 bytes = request->offset + packet->payload_bytes;
 
@@ -87,7 +88,7 @@ static bool peal_request_message_fits(const struct peal_request *request,
 }
 
 static bool peal_request_fits(const struct peal_request *request, const struct peal_packet *packet,
-			      u16 has, u32 mtu)
+			      u32 has, u32 mtu)
 {
 	return peal_request_packet_fits(packet, has, mtu) &&
 	       peal_request_message_fits(request, packet, has);
@@ -97,7 +98,7 @@ static bool peal_request_fits(const struct peal_request *request, const struct p
 
 static bool peal_responder_reliable(const struct peal_responder *in)
 {
-	return in->config.transport == PEAL_RC;
+	return peal_transport_is_reliable(in->config.transport);
 }
 
 static u32 peal_responder_mtu(const struct peal_responder *in)
@@ -183,6 +184,7 @@ static void peal_responder_save(struct peal_responder *in, u8 operation, u64 ori
 									      packet->length) : 1,
 		.operation = operation,
 		.rkey = packet->rkey,
+		.srqn = packet->srqn,
 		.remote_addr = packet->remote_addr,
 		.length = operation == PEAL_OP_READ ? packet->length : 0,
 		.original = original,
@@ -312,11 +314,21 @@ void peal_responder_set_psn(struct peal_responder *in, u32 psn)
 
 /* ---- checks of the expected packet; false: an invalid request (9.7.4.1) ---- */
 
+/* All packets of a message name one shared receive queue. Without XRC the numbers are 0. */
+static bool peal_responder_same_srq(const struct peal_responder *in,
+				    const struct peal_packet *packet,
+				    const struct peal_wire_opcode *wire)
+{
+	return wire->has & PEAL_HAS_FIRST || packet->srqn == in->srqn;
+}
+
 static bool peal_responder_valid(struct peal_responder *in, const struct peal_packet *packet,
 				 const struct peal_wire_opcode *wire,
 				 const struct peal_request *request)
 {
 	if (!peal_request_continues(wire, in->operation))
+		return false;
+	if (!peal_responder_same_srq(in, packet, wire))
 		return false;
 	if (!peal_request_fits(request, packet, wire->has, peal_responder_mtu(in)))
 		return false;
@@ -591,6 +603,7 @@ static void peal_responder_advance_message(struct peal_responder *in,
 		in->offset = 0;
 		in->length = packet->length;
 		in->rkey = packet->rkey;
+		in->srqn = packet->srqn;
 		in->remote_addr = packet->remote_addr;
 	}
 	in->offset += packet->payload_bytes;
@@ -719,14 +732,17 @@ static void peal_responder_answer_read(struct peal_responder *in, struct peal_re
 	header->pad = -header->payload_bytes & 3;
 	reply->read = true;
 	reply->rkey = res->rkey;
+	reply->srqn = res->srqn;
 	reply->remote_addr = res->remote_addr + offset;
 }
 
-static u8 peal_responder_answer_opcode(const struct peal_resource *res)
+static u8 peal_responder_answer_opcode(const struct peal_responder *in,
+				       const struct peal_resource *res)
 {
 	if (res->operation != PEAL_OP_READ)
-		return peal_opcode_of(PEAL_RC, PEAL_WIRE_ATOMIC_ACK);
-	return peal_opcode_read_response(res->from == res->begin, res->from + 1 == res->to);
+		return peal_opcode_of(in->config.transport, PEAL_WIRE_ATOMIC_ACK);
+	return peal_opcode_read_response(in->config.transport, res->from == res->begin,
+					 res->from + 1 == res->to);
 }
 
 /* A response acknowledges every request up to its PSN (9.7.5.1). */
@@ -752,7 +768,7 @@ static void peal_responder_answer(struct peal_responder *in, struct peal_resourc
 {
 	u32 psn = peal_psn_add(res->psn, res->from);
 
-	peal_responder_head(in, reply, peal_responder_answer_opcode(res), psn,
+	peal_responder_head(in, reply, peal_responder_answer_opcode(in, res), psn,
 			    PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
 	reply->header.msn = res->msn;
 	reply->header.original = res->original;
@@ -810,7 +826,7 @@ static u32 peal_responder_ack_psn(struct peal_responder *in)
 bool peal_responder_next(struct peal_responder *in, struct peal_reply *reply)
 {
 	struct peal_resource *res = peal_responder_oldest_reply(in);
-	u8 ack = peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK);
+	u8 ack = peal_opcode_of(in->config.transport, PEAL_WIRE_ACK);
 
 	if (res) {
 		peal_responder_answer(in, res, reply);
@@ -857,7 +873,7 @@ void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *r
 	u32 psn = reply->header.psn;
 	struct peal_resource *res = peal_responder_find(in, psn);
 
-	peal_responder_head(in, reply, peal_opcode_of(PEAL_RC, PEAL_WIRE_ACK), psn,
+	peal_responder_head(in, reply, peal_opcode_of(in->config.transport, PEAL_WIRE_ACK), psn,
 			    PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS);
 	reply->again = true;
 	if (res && res->replying && res->from < res->sent)

@@ -36,7 +36,7 @@
 #include "proto/reorder.h"
 
 struct peal_responder_config {
-	u8 transport;		/* PEAL_RC or PEAL_UC */
+	u8 transport;		/* PEAL_RC, _UC or _XRC; PEAL_NO_TRANSPORT: accepts nothing */
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
 	u8 rd_atomic;		/* attribute max_dest_rd_atomic: responder resources */
 	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
@@ -51,6 +51,7 @@ struct peal_resource {
 	u32 rkey;
 	u64 remote_addr;
 	u64 length;
+	u32 srqn;		/* XRC: the shared receive queue that it names */
 	u64 original;		/* atomic: the value that it returned */
 	u32 msn;		/* of its responses */
 	u32 sent;		/* responses sent at least once, counted from the first */
@@ -75,6 +76,7 @@ struct peal_responder {
 	u64 offset;			/* bytes received so far */
 	u64 length;			/* WRITE: from the RETH */
 	u32 rkey;
+	u32 srqn;
 	u64 remote_addr;
 	/* Pending acknowledgments. */
 	u32 unanswered;			/* packets executed since the last acknowledgment */
@@ -121,6 +123,7 @@ struct peal_request {
 	u32 bytes;		/* payload bytes of this packet */
 	u64 length;		/* WRITE, READ: of the message; SEND: with this packet */
 	u32 rkey;		/* WRITE, READ, atomic: of the message */
+	u32 srqn;		/* XRC: of the message */
 	u64 remote_addr;	/* WRITE, READ, atomic: of the first byte of the message */
 	struct peal_atomic_seg atomic;
 	u32 imm_or_rkey;	/* valid in the last packet */
@@ -143,6 +146,7 @@ struct peal_reply {
 	struct peal_packet header;	/* the caller fills in qpn and pkey */
 	bool read;			/* has payload: header.payload_bytes at remote_addr */
 	bool again;			/* a replay */
+	u32 srqn;			/* XRC: it says which domain the key must have */
 	u32 rkey;			/* check it; if gone, refuse_read() or refuse_again() */
 	u64 remote_addr;		/* of the first byte of this packet */
 };

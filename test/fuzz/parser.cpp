@@ -24,12 +24,14 @@ std::unique_ptr<std::uint8_t[]> copy_of(const std::uint8_t *data, std::size_t by
 }
 
 /* Clears what a receiver ignores (IBTA 9.2, 9.3.3), because it is not sent again. */
-void clear_reserved(std::uint8_t *bytes, std::uint16_t has)
+void clear_reserved(std::uint8_t *bytes, std::uint32_t has)
 {
 	bytes[4] &= 0xc0;
 	bytes[8] &= 0x80;
 	if (has & PEAL_HAS_DETH)
 		bytes[PEAL_BTH_BYTES + 4] = 0;
+	if (has & PEAL_HAS_XRCETH)
+		bytes[PEAL_BTH_BYTES] = 0;
 }
 
 void check_taken(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total,
@@ -45,7 +47,7 @@ void check_taken(const std::uint8_t *data, std::uint32_t linear, std::uint32_t t
 	MUST((packet.payload_bytes + packet.pad) % 4 == 0);
 	MUST(wire->has & PEAL_HAS_PAYLOAD || packet.payload_bytes + packet.pad == 0);
 	MUST(packet.psn <= PEAL_PSN_MASK && packet.qpn <= 0xffffff && packet.msn <= 0xffffff);
-	MUST(packet.src_qpn <= 0xffffff);
+	MUST(packet.src_qpn <= 0xffffff && packet.srqn <= 0xffffff);
 
 	MUST(peal_packet_build(&packet, built) == packet.header_bytes);
 	std::copy_n(data, packet.header_bytes, wanted);

@@ -47,7 +47,10 @@ class Run {
 		const std::uint8_t what = in_.byte();
 		peal_requester_config config = {};
 
-		config.transport = what % 16 == 15 ? PEAL_UC : what % 16 == 14 ? PEAL_UD : PEAL_RC;
+		config.transport = what % 16 == 15   ? PEAL_UC
+				   : what % 16 == 14 ? PEAL_UD
+				   : what % 16 == 13 ? PEAL_XRC
+						     : PEAL_RC;
 		config.mtu_shift = static_cast<u8>(8 + (what >> 4) % 5);
 		config.retry_limit = static_cast<u8>(in_.below(8));
 		config.rnr_limit = static_cast<u8>(in_.below(8));
@@ -88,6 +91,7 @@ class Run {
 		m.index = next_index_++;
 		m.imm_or_rkey = in_.byte();
 		m.rkey = 7;
+		m.srqn = model_->config().transport == PEAL_XRC ? in_.byte() : 0;
 		m.remote_addr = 1 << 20;
 		m.length = std::min<std::uint64_t>(message_size(in_, mtu()), PEAL_MAX_MSG);
 		m.more = in_.one_in(2);
@@ -185,7 +189,9 @@ class Run {
 	{
 		peal_packet p = {};
 
-		p.opcode = peal_opcode_of(PEAL_RC, static_cast<u8>(wire));
+		p.opcode =
+			peal_opcode_of(model_->config().transport == PEAL_XRC ? PEAL_XRC : PEAL_RC,
+				       static_cast<u8>(wire));
 		p.psn = psn & PEAL_PSN_MASK;
 		p.syndrome = PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED;
 		return p;

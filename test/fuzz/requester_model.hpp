@@ -67,7 +67,7 @@ class RequesterModel {
 	}
 	bool carried(std::uint8_t opcode) const
 	{
-		if (config_.transport == PEAL_RC)
+		if (reliable())
 			return opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_FETCH_ADD;
 		if (opcode == PEAL_OP_SEND || opcode == PEAL_OP_SEND_IMM)
 			return true;
@@ -82,7 +82,7 @@ public:
 	{
 	}
 	std::uint32_t mtu() const { return 1U << config_.mtu_shift; }
-	bool reliable() const { return config_.transport == PEAL_RC; }
+	bool reliable() const { return peal_transport_is_reliable(config_.transport); }
 	const peal_requester_config &config() const { return config_; }
 	void configure(const peal_requester_config &config) { config_ = config; }
 	std::uint32_t una() const { return una_ & PEAL_PSN_MASK; }
@@ -261,7 +261,8 @@ private:
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
 		const std::uint32_t span = h.length ? (h.length + mtu() - 1) / mtu() : 1;
 
-		MUST(h.opcode == PEAL_WIRE_READ_REQUEST && !h.payload_bytes);
+		MUST(h.opcode == peal_opcode_of(config_.transport, PEAL_WIRE_READ_REQUEST));
+		MUST(!h.payload_bytes && h.srqn == m.wr.srqn);
 		MUST(h.rkey == m.wr.rkey && h.remote_addr == m.wr.remote_addr + offset);
 		MUST(offset + h.length <= m.wr.length);
 		MUST(offset + h.length == m.wr.length || h.length == span * mtu());
@@ -275,12 +276,13 @@ private:
 	}
 	std::uint32_t check_request(const peal_packet &h, const Posted &m, std::uint32_t at) const
 	{
-		const std::uint16_t has = peal_packet_opcode(&h)->has;
+		const std::uint32_t has = peal_packet_opcode(&h)->has;
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
 		const std::uint64_t rest = m.wr.length - offset;
 
 		MUST(peal_opcode_transport(h.opcode) == config_.transport);
-		MUST(has & PEAL_HAS_REQUEST);
+		MUST(has & PEAL_HAS_REQUEST && h.srqn == m.wr.srqn);
+		MUST(!(has & PEAL_HAS_XRCETH) == (config_.transport != PEAL_XRC));
 		MUST(!(has & PEAL_HAS_FIRST) == (at != 0));
 		MUST(!(has & PEAL_HAS_LAST) == (at + 1 != m.packets));
 		if (has & PEAL_HAS_LAST)

@@ -46,7 +46,9 @@ class Run {
 	void begin()
 	{
 		const std::uint8_t what = in_.byte();
-		const auto config = choose_config(what % 8 == 7 ? PEAL_UC : PEAL_RC,
+		const auto config = choose_config(what % 8 == 7	  ? PEAL_UC
+						  : what % 8 == 6 ? PEAL_XRC
+								  : PEAL_RC,
 						  static_cast<std::uint8_t>(8 + (what >> 3) % 5));
 		const std::uint32_t psn = in_.number(3);
 
@@ -67,6 +69,9 @@ class Run {
 		p.psn = model_->expected();
 		p.remote_addr = in_.below(4) * 4096;
 		p.rkey = 7;
+		/* Sometimes a message changes its queue on the way. */
+		if (model_->config().transport == PEAL_XRC)
+			p.srqn = in_.one_in(16) ? 6 : 5;
 		p.ack_request = in_.one_in(4);
 		p.imm = in_.byte();
 		p.swap_add = p.compare = in_.byte();

@@ -23,7 +23,7 @@ struct Executed {
 
 	std::uint32_t psn, packets;
 	std::uint8_t operation;
-	std::uint32_t rkey;
+	std::uint32_t rkey, srqn;
 	std::uint64_t address, length;
 	std::uint64_t original;
 	std::uint32_t msn;
@@ -39,7 +39,7 @@ class ResponderModel {
 	struct Message {
 		bool open = false, write = false;
 		std::uint64_t offset = 0, length = 0, address = 0;
-		std::uint32_t rkey = 0;
+		std::uint32_t rkey = 0, srqn = 0;
 	};
 	/* What next() still has to return. */
 	struct Owed {
@@ -98,19 +98,19 @@ class ResponderModel {
 			return true;
 		return !data_.empty() && data_.front().sent >= data_.front().packets;
 	}
-	bool continues(std::uint16_t has) const
+	bool continues(std::uint32_t has) const
 	{
 		if (has & PEAL_HAS_FIRST)
 			return !message_.open;
 		return message_.open && message_.write == !!(has & PEAL_HAS_WRITE);
 	}
-	bool payload_fits(const peal_packet &p, std::uint16_t has) const
+	bool payload_fits(const peal_packet &p, std::uint32_t has) const
 	{
 		if (!(has & PEAL_HAS_LAST))
 			return p.payload_bytes == mtu();
 		return p.payload_bytes <= mtu() && (has & PEAL_HAS_FIRST || p.payload_bytes);
 	}
-	bool length_fits(const peal_packet &p, std::uint16_t has) const
+	bool length_fits(const peal_packet &p, std::uint32_t has) const
 	{
 		const bool first = has & PEAL_HAS_FIRST;
 		const std::uint64_t so_far = (first ? 0 : message_.offset) + p.payload_bytes;
@@ -142,7 +142,7 @@ public:
 		trim();
 	}
 	const peal_responder_config &config() const { return config_; }
-	bool reliable() const { return config_.transport == PEAL_RC; }
+	bool reliable() const { return peal_transport_is_reliable(config_.transport); }
 	std::uint32_t expected() const { return expected_; }
 	std::uint32_t msn() const { return msn_; }
 	bool fatal() const { return fatal_; }
@@ -156,9 +156,11 @@ public:
 
 	bool valid(const peal_packet &p) const
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 
 		if (!continues(has) || !length_fits(p, has))
+			return false;
+		if (!(has & PEAL_HAS_FIRST) && p.srqn != message_.srqn)
 			return false;
 		if (has & PEAL_HAS_PAYLOAD && !payload_fits(p, has))
 			return false;
@@ -167,7 +169,7 @@ public:
 	/* The host must do what the packet asks, at its place. */
 	void check_execute(const peal_packet &p, const peal_request &r) const
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 		const bool first = has & PEAL_HAS_FIRST;
 		const std::uint64_t offset = first ? 0 : message_.offset;
 
@@ -177,6 +179,7 @@ public:
 		MUST(r.first == first && r.last == !!(has & PEAL_HAS_LAST));
 		MUST(r.offset == offset && r.bytes == p.payload_bytes && r.bytes <= mtu());
 		MUST(r.length <= PEAL_MAX_MSG);
+		MUST(r.srqn == p.srqn);
 		if (has & (PEAL_HAS_SEND | PEAL_HAS_WRITE))
 			MUST(r.offset + r.bytes <= r.length);
 		if (has & PEAL_HAS_SEND)
@@ -231,7 +234,7 @@ public:
 	/* A duplicate was answered. */
 	void repeated(const peal_packet &p)
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 		Executed *d;
 
 		if (has & (PEAL_HAS_SEND | PEAL_HAS_WRITE)) {
@@ -267,7 +270,7 @@ public:
 	 */
 	bool may_begin(const peal_packet &p) const
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 
 		return has & PEAL_HAS_FIRST && length_fits(p, has) && payload_fits(p, has);
 	}
@@ -291,7 +294,7 @@ public:
 
 	void check_reply(const peal_reply &reply)
 	{
-		const std::uint16_t has = peal_packet_opcode(&reply.header)->has;
+		const std::uint32_t has = peal_packet_opcode(&reply.header)->has;
 
 		MUST(reliable());
 		check_header(reply.header);
@@ -334,11 +337,12 @@ private:
 	}
 	void advance(const peal_packet &p)
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 
 		if (has & PEAL_HAS_FIRST)
-			message_ = {true,  !!(has & PEAL_HAS_WRITE), 0, p.length, p.remote_addr,
-				    p.rkey};
+			message_ = {
+				true,  !!(has & PEAL_HAS_WRITE), 0, p.length, p.remote_addr, p.rkey,
+				p.srqn};
 		message_.offset += p.payload_bytes;
 		if (!(has & PEAL_HAS_LAST))
 			return;
@@ -354,6 +358,7 @@ private:
 		d.packets = read ? packets(p.length) : 1;
 		d.operation = peal_packet_opcode(&p)->operation;
 		d.rkey = p.rkey;
+		d.srqn = p.srqn;
 		d.address = p.remote_addr;
 		d.length = read ? p.length : 0;
 		d.original = original;
@@ -365,7 +370,7 @@ private:
 	}
 	void executed(const peal_packet &p, std::uint64_t original, bool kept)
 	{
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 
 		advance(p);
 		close_gap();
@@ -422,9 +427,10 @@ private:
 	void check_read(const peal_reply &reply, const Executed &d, std::uint32_t at)
 	{
 		const std::uint64_t offset = std::uint64_t{at} * mtu();
-		const std::uint16_t has = peal_packet_opcode(&reply.header)->has;
+		const std::uint32_t has = peal_packet_opcode(&reply.header)->has;
 		bool asked = false;
 
+		MUST(reply.srqn == d.srqn);
 		MUST(reply.rkey == d.rkey && reply.remote_addr == d.address + offset);
 		MUST(offset + reply.header.payload_bytes <= d.length);
 		for (const Executed::Asked &a : d.asked) {

@@ -44,7 +44,7 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 {
 	Random &random = world_.random;
 	u8 transport = random.pick<u8>({PEAL_RC, PEAL_RC, PEAL_RC, PEAL_RC, PEAL_RC, PEAL_RC,
-					PEAL_RC, PEAL_RC, PEAL_UC, PEAL_UC});
+					PEAL_XRC, PEAL_XRC, PEAL_UC, PEAL_UC});
 	u32 mtu = 256u << random.below(5);
 	u64 trip = 2 * (path.longest() + habits.batch_delay + habits.timer_slack) +
 		   8 * habits.full_for + 600 * US;
@@ -56,6 +56,7 @@ void Connection::plan_rules(const Path &path, const NodeHabits &habits)
 		Rules &r = rules_[i];
 
 		r.transport = transport;
+		r.queues = random.pick<u32>({1, 2, 3});
 		r.mtu = mtu;
 		r.psn = plan_psn(random);
 		r.retry_limit = static_cast<u8>(random.one_in(2) ? 7 : random.below(8));
@@ -95,7 +96,7 @@ void Connection::plan_load()
 			l.messages = std::min(l.messages, 8u);
 		}
 		/* Nothing slows an unreliable sender down. */
-		if (r.transport != PEAL_RC)
+		if (!r.reliable())
 			l.bulk_bytes = std::min<u64>(l.bulk_bytes, 64ULL * r.mtu);
 		l.gap = random.pick<u64>({0, 0, 10 * US, 200 * US});
 		l.late_receives = random.pick<u32>({0, 0, 100000, 1000000});
@@ -123,11 +124,15 @@ void Connection::plan_load()
 void Connection::plan_fate(const Path &path)
 {
 	Random &random = world_.random;
-	bool reliable = rules_[0].transport == PEAL_RC;
+	bool reliable = rules_[0].reliable();
 
 	fate_at_ = world_.now() + random.below(20 * path.delay + 100 * US);
 	if (always_planted || random.one_in(10)) {
 		fate = Fate::PLANTED;
+		/* The forger does not know XRC. */
+		for (Rules &r : rules_)
+			if (r.xrc())
+				r.transport = PEAL_RC;
 		plan_planted();
 		return;
 	}
@@ -151,6 +156,17 @@ void Connection::plan_fate(const Path &path)
 	rules_[0].forged = rules_[1].forged = fate == Fate::FORGERY;
 	rules_[0].clean &= fate == Fate::NONE;
 	rules_[1].clean &= fate == Fate::NONE;
+}
+
+/* Every receive fits every message, and as many are posted as are needed. */
+void Connection::plan_sharing(SharedQueues &queues)
+{
+	queues_ = &queues;
+	for (Load &l : load_) {
+		l.max_packets = std::min(l.max_packets, 4u);
+		l.bulk_bytes = 0;
+		l.no_receives = false;
+	}
 }
 
 /* Pair @i of the two, which is peal's or the strict one. */
@@ -204,7 +220,7 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 }
 
 Connection::Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
-		       bool laboratory)
+		       bool laboratory, SharedQueues *queues)
 	: world_(world), network_(network), tag_(tag)
 {
 	Random &random = world_.random;
@@ -215,7 +231,9 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 		plan_experiment(path);
 	else
 		plan_fate(path);
-	if (!laboratory && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
+	if (queues && rules_[0].transport == PEAL_RC)
+		plan_sharing(*queues);
+	if (!laboratory && !queues_ && rules_[0].transport == PEAL_RC && fate != Fate::RESET &&
 	    fate != Fate::PLANTED && random.one_in(4)) {
 		strict_ = static_cast<int>(random.below(2));
 		rules_[strict_].strict = true;
@@ -235,7 +253,7 @@ Connection::Connection(World &world, Network &network, Node &a, Node &b, const P
 	begin();
 	if (fate == Fate::PLANTED) {
 		forger = std::make_unique<Forger>(world_, network_, *pairs[0], *pairs[1],
-						  rules_[0].transport == PEAL_RC);
+						  rules_[0].reliable());
 		forger->begin();
 	}
 	if (fate == Fate::RESET || fate == Fate::BROKEN)
@@ -256,6 +274,13 @@ void Connection::begin()
 
 		streams.push_back(std::make_unique<Stream>(world_, name, rules_[i]));
 		now[i] = streams.back().get();
+		if (queues_) {
+			auto &queue = (*queues_)[pairs[!i]->node.id];
+
+			if (!queue)
+				queue = std::make_shared<ReceiveQueue>();
+			now[i]->shared = queue;
+		}
 	}
 	for (int i = 0; i < 2; i++) {
 		const Rules &r = rules_[i];
@@ -373,9 +398,12 @@ std::string Connection::describe() const
 		std::snprintf(line, sizeof(line),
 			      "%s[%s mtu %u psn %06x retry %u rnr %u timer %u timeout %llu us "
 			      "rd %u window %u%s%s]",
-			      i ? " " : "", r.transport == PEAL_RC ? "RC" : "UC", r.mtu, r.psn,
-			      r.retry_limit, r.rnr_limit, r.rnr_timer, r.timeout_ns / US,
-			      r.max_rd_atomic, r.window, r.clean ? " clean" : "",
+			      i ? " " : "",
+			      r.xrc()	     ? "XRC"
+			      : r.reliable() ? "RC"
+					     : "UC",
+			      r.mtu, r.psn, r.retry_limit, r.rnr_limit, r.rnr_timer,
+			      r.timeout_ns / US, r.max_rd_atomic, r.window, r.clean ? " clean" : "",
 			      r.may_exceed ? " may exceed" : "");
 		text += line;
 	}

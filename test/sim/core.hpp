@@ -43,4 +43,10 @@ enum Status : u8 {
 	RNR_RETRY_EXC_ERR = 13,
 };
 
+/* The lower part of the BTH opcode, which RC and XRC have in common. */
+inline u8 wire_op(u8 opcode)
+{
+	return opcode & 0x1f;
+}
+
 } // namespace peal::sim

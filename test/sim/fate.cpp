@@ -13,7 +13,8 @@ static u32 get24(const u8 *at)
 
 static bool is_response(u8 opcode)
 {
-	return opcode >= PEAL_WIRE_READ_RESPONSE_FIRST && opcode <= PEAL_WIRE_ATOMIC_ACK;
+	return wire_op(opcode) >= PEAL_WIRE_READ_RESPONSE_FIRST &&
+	       wire_op(opcode) <= PEAL_WIRE_ATOMIC_ACK;
 }
 
 /* Builds the frame again, with other headers and that many bytes of payload. */
@@ -44,7 +45,7 @@ static bool forge_request(Random &random, Frame &frame)
 
 	if (!(wire->has & PEAL_HAS_PAYLOAD))
 		return false;
-	switch (random.below(4)) {
+	switch (random.below(5)) {
 	case 0: /* shorter than it says, or than the path MTU */
 		if (bytes < 4)
 			return false;
@@ -54,20 +55,29 @@ static bool forge_request(Random &random, Frame &frame)
 		bytes += static_cast<u32>(random.between(1, 4));
 		break;
 	case 2: /* does not continue the current message */
-		if (p.opcode == PEAL_WIRE_SEND_FIRST || p.opcode == PEAL_WIRE_WRITE_FIRST)
+		if (wire_op(p.opcode) == PEAL_WIRE_SEND_FIRST ||
+		    wire_op(p.opcode) == PEAL_WIRE_WRITE_FIRST)
 			p.opcode++;
-		else if (p.opcode == PEAL_WIRE_SEND_MIDDLE || p.opcode == PEAL_WIRE_WRITE_MIDDLE)
+		else if (wire_op(p.opcode) == PEAL_WIRE_SEND_MIDDLE ||
+			 wire_op(p.opcode) == PEAL_WIRE_WRITE_MIDDLE)
 			p.opcode--;
 		else
 			return false;
 		break;
 	case 3: /* another operation */
-		if (p.opcode == PEAL_WIRE_SEND_MIDDLE)
-			p.opcode = PEAL_WIRE_WRITE_MIDDLE;
-		else if (p.opcode == PEAL_WIRE_WRITE_MIDDLE)
-			p.opcode = PEAL_WIRE_SEND_MIDDLE;
+		if (wire_op(p.opcode) == PEAL_WIRE_SEND_MIDDLE)
+			p.opcode = peal_opcode_of(peal_opcode_transport(p.opcode),
+						  PEAL_WIRE_WRITE_MIDDLE);
+		else if (wire_op(p.opcode) == PEAL_WIRE_WRITE_MIDDLE)
+			p.opcode = peal_opcode_of(peal_opcode_transport(p.opcode),
+						  PEAL_WIRE_SEND_MIDDLE);
 		else
 			return false;
+		break;
+	case 4: /* names another queue than the packets before */
+		if (!(wire->has & PEAL_HAS_XRCETH) || wire->has & PEAL_HAS_FIRST)
+			return false;
+		p.srqn ^= 0x1000;
 		break;
 	}
 	/* A SEND may have any length. Only its middle packets may not. */
@@ -83,7 +93,7 @@ static bool forge_response(Random &random, Frame &frame)
 	peal_packet p = frame.packet;
 	u32 bytes = p.payload_bytes;
 
-	if (p.opcode < PEAL_WIRE_ACK) {
+	if (wire_op(p.opcode) < PEAL_WIRE_ACK) {
 		bytes += random.one_in(2) || bytes < 4 ? 4 : -4;
 	} else {
 		switch (random.below(3)) {
@@ -98,7 +108,7 @@ static bool forge_response(Random &random, Frame &frame)
 			p.syndrome = static_cast<u8>(0x60 | random.between(5, 31));
 			break;
 		}
-		if (p.opcode != PEAL_WIRE_ACK)
+		if (wire_op(p.opcode) != PEAL_WIRE_ACK)
 			return false;
 	}
 	rebuild(frame, p, bytes);
@@ -249,7 +259,7 @@ void Connection::plan_planted()
 		r.clean = false;
 		r.duplicates = true;
 		r.may_exceed |= r.retry_limit < 4;
-		r.harmless = r.transport != PEAL_RC && r.harmless;
+		r.harmless = !r.reliable() && r.harmless;
 		if (!r.harmless)
 			continue;
 		load_[i].late_receives = load_[i].fault = 0;

@@ -373,9 +373,9 @@ void PealPair::note_aeth(const peal_packet &p, bool dropped)
 {
 	u8 kind = p.syndrome & PEAL_SYNDROME_KIND, value = p.syndrome & PEAL_SYNDROME_VALUE;
 
-	if (p.opcode == PEAL_WIRE_READ_RESPONSE_MIDDLE)
+	if (wire_op(p.opcode) == PEAL_WIRE_READ_RESPONSE_MIDDLE)
 		return;
-	if (p.opcode == PEAL_WIRE_ACK && kind == PEAL_SYNDROME_RNR && !dropped)
+	if (wire_op(p.opcode) == PEAL_WIRE_ACK && kind == PEAL_SYNDROME_RNR && !dropped)
 		outgoing->told_not_ready(p.psn, value);
 	else if (kind == PEAL_SYNDROME_ACK)
 		outgoing->told_credits(p.psn, value, p.msn);
@@ -461,7 +461,7 @@ void PealPair::arrive(FramePtr frame)
 	    outgoing->rel(frame->packet.psn) - outgoing->una() <=
 		    outgoing->sent_up_to() - outgoing->una())
 		outgoing->rules.forged = true;
-	if (!frame->forged && frame->packet.opcode != PEAL_WIRE_ACK) {
+	if (!frame->forged && wire_op(frame->packet.opcode) != PEAL_WIRE_ACK) {
 		auto &packets = wire->has & PEAL_HAS_RESPONSE ? kept_responses_ : kept_requests_;
 		auto found = packets.find(frame->packet.psn);
 

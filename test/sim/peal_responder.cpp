@@ -57,10 +57,11 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 		.compare_add = request.atomic.compare_add,
 		.swap = request.atomic.swap,
 		.imm_or_rkey = request.imm_or_rkey,
+		.srqn = request.srqn,
 	};
 	u64 original;
 
-	if (frame.forged && incoming->rules.transport != PEAL_RC && request.rkey == 0 &&
+	if (frame.forged && !incoming->rules.reliable() && request.rkey == 0 &&
 	    request.operation == PEAL_OP_WRITE) {
 		peal_responder_done(&in_, PEAL_VERDICT_ACCESS, 0, world_.now());
 		return;

@@ -155,9 +155,9 @@ bool Program::apply(Fault fault, Message &m)
 		plan_target(m, m.reads() ? MAY_WRITE | MAY_ATOMIC : MAY_READ | MAY_ATOMIC);
 		return true;
 	case Fault::TOO_LONG:
-		return m.sends() && m.wire.length && stream_.rules.transport == PEAL_RC;
+		return m.sends() && m.wire.length && stream_.rules.reliable() && !stream_.shared;
 	case Fault::RECV_KEY:
-		return m.sends() && stream_.rules.transport == PEAL_RC;
+		return m.sends() && stream_.rules.reliable() && !stream_.shared;
 	case Fault::MISALIGNED:
 		m.wire.remote_addr += 4;
 		return m.is_atomic();
@@ -217,6 +217,8 @@ void Program::plan_message()
 				       (random.one_in(4) ? PEAL_WQE_SOLICITED : 0) |
 				       (random.ppm(load_.fenced) ? PEAL_WQE_FENCE : 0));
 	m.wire.imm_or_rkey = static_cast<u32>(random.bits());
+	if (stream_.rules.xrc())
+		m.wire.srqn = static_cast<u32>(random.between(1, stream_.rules.queues));
 	if (m.is_atomic())
 		plan_atomic(m);
 	else if (m.on_wire())
@@ -239,6 +241,7 @@ void Program::plan_receives()
 {
 	Random &random = world_.random;
 	Region *buffers = to_.memory.add_region(0);
+	std::map<u32, u64> next;
 	u64 most = 0;
 	u32 spare = static_cast<u32>(random.below(4));
 
@@ -248,18 +251,22 @@ void Program::plan_receives()
 		u64 room = m.wire.length;
 		Receive receive;
 
-		if (!m.receives() && (stream_.rules.transport == PEAL_RC || !spare--))
+		if (!m.receives() && (stream_.rules.reliable() || !spare--))
 			continue;
 		if (m.fault == Fault::TOO_LONG)
 			room -= random.between(1, std::min<u64>(room, 3));
 		else
 			room += random.one_in(2) ? random.below(64) : 0;
 		/* An unreliable message may get another one's receive. */
-		if (stream_.rules.transport != PEAL_RC)
+		if (!stream_.rules.reliable())
 			room = most;
-		receive.number = receives_.size();
+		/* A shared one may be that of any message. */
+		if (stream_.shared)
+			room = SHARED_BYTES;
+		receive.queue = m.wire.srqn;
+		receive.number = next[m.wire.srqn]++;
 		receive.bad = m.fault == Fault::RECV_KEY;
-		receive.range = to_.memory.grant(buffers, m.writes() ? 0 : room);
+		receive.range = to_.memory.grant(buffers, m.writes() && !stream_.shared ? 0 : room);
 		receives_.push_back(receive);
 	}
 	if (load_.no_receives)
@@ -292,7 +299,9 @@ void Program::post()
 void Program::receive()
 {
 	while (received_ < receives_.size()) {
-		stream_.receives().push_back(receives_[received_++]);
+		const Receive &receive = receives_[received_++];
+
+		stream_.receives(receive.queue).push_back(receive);
 		if (world_.random.ppm(load_.late_receives)) {
 			world_.in(world_.random.below(load_.receive_gap + 1), this, RECEIVE);
 			return;
@@ -302,6 +311,9 @@ void Program::receive()
 
 void Program::wake(u64 what)
 {
+	/* What others take from a shared queue is posted in any case. */
+	if (what == RECEIVE && stream_.shared)
+		return receive();
 	if (stopped_)
 		return;
 	switch (what) {

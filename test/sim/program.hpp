@@ -31,6 +31,9 @@ struct Load {
 	u64 invalidate_at = NEVER;	      /* the responder's program invalidates its keys */
 };
 
+/* The receives of a shared queue, which the longest message fits into. */
+constexpr u64 SHARED_BYTES = 4 * 4096 + 64;
+
 class Program : public Actor {
 	enum { POST, RECEIVE, INVALIDATE };
 

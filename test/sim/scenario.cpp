@@ -89,13 +89,15 @@ Scenario::Scenario(u64 seed, bool verbose) : world_(seed, verbose), network_(wor
 		nodes_.push_back(std::make_unique<Node>(world_, network_, i, v6, habits_));
 	for (u32 i = 0; i < nodes * nodes; i++)
 		network_.set_path(i / nodes, i % nodes, path_);
+	bool sharing = connections > 1 && random.one_in(2);
 	for (u32 i = 0; i < connections; i++) {
 		/* Sometimes a node sends to itself. */
 		u32 a = static_cast<u32>(random.below(nodes));
 		u32 b = random.one_in(20) ? a : static_cast<u32>((a + 1) % nodes);
 
 		connections_.push_back(std::make_unique<Connection>(
-			world_, network_, *nodes_[a], *nodes_[b], path_, i + 1, laboratory_));
+			world_, network_, *nodes_[a], *nodes_[b], path_, i + 1, laboratory_,
+			sharing ? &queues_ : nullptr));
 		world_.trace("connection %u: nodes %u, %u: %s", i + 1, a, b,
 			     connections_.back()->describe().c_str());
 	}

@@ -29,6 +29,9 @@ enum class Fate : u8 {
 	PLANTED, /* an attacker that does not see the packets forges some */
 };
 
+/* The shared receive queues of a scenario, by node. */
+using SharedQueues = std::map<u32, std::shared_ptr<ReceiveQueue>>;
+
 /* Two queue pairs and both directions between them, with new streams after a reset. */
 class Connection : public Actor {
 	enum { FATE = 1, WATCH };
@@ -39,6 +42,7 @@ class Connection : public Actor {
 	Rules rules_[2]; /* [0] when pair 0 is the requester */
 	Load load_[2];
 	peal_responder_config in_[2];
+	SharedQueues *queues_ = nullptr;
 	int strict_ = -1; /* the end that is not peal's */
 	u64 silent_from_ = NEVER;
 	u32 hole_ = ~0U; /* a PSN of stream 0 */
@@ -59,6 +63,7 @@ class Connection : public Actor {
 	void plan_experiment(const Path &path);
 	void plan_victim(const Path &path);
 	void plan_unready();
+	void plan_sharing(SharedQueues &queues);
 	void check_experiment() const;
 	void check_victim() const;
 	void plan_planted();
@@ -72,8 +77,9 @@ public:
 	std::vector<std::unique_ptr<Stream>> streams; /* only the last two are alive */
 	std::vector<std::unique_ptr<Program>> programs;
 
+	/* @queues: take receives from these; or null. */
 	Connection(World &world, Network &network, Node &a, Node &b, const Path &path, u32 tag,
-		   bool laboratory);
+		   bool laboratory, SharedQueues *queues = nullptr);
 	void wake(u64 what) override;
 	/* Applies the fate to a frame of any sender. */
 	Touch touch(Frame &frame);
@@ -87,6 +93,7 @@ class Scenario {
 	Network network_;
 	std::vector<std::unique_ptr<Node>> nodes_;
 	std::vector<std::unique_ptr<Connection>> connections_;
+	SharedQueues queues_;
 	bool laboratory_; /* a perfect path, and one connection */
 	Path path_;
 	NodeHabits habits_;

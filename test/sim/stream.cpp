@@ -146,6 +146,8 @@ void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) co
 		broken(m, "wrong immediate data");
 	if (last && m.wire.opcode == PEAL_OP_SEND_INV && p.inv_rkey != m.wire.imm_or_rkey)
 		broken(m, "wrong key to invalidate");
+	if (p.srqn != m.wire.srqn)
+		broken(m, "packet %u names queue %u", place, p.srqn);
 	if (m.receives() && p.solicited != (last && m.wire.flags & PEAL_WQE_SOLICITED))
 		broken(m, "solicited bit in packet %u is wrong", place);
 }
@@ -308,11 +310,11 @@ void Stream::check_success(const Message &m)
 		broken(m, "completed before it had left");
 	if (m.responds() && !m.answered())
 		broken(m, "completed, %u of %u packets answered", m.landed_packets, m.packets);
-	if (rules.transport == PEAL_RC && m.on_wire() && !m.finished)
+	if (rules.reliable() && m.on_wire() && !m.finished)
 		broken(m, "completed, and the peer has not executed it");
 	if (!m.on_wire() && !m.sent)
 		broken(m, "completed without having been executed");
-	if (m.expected() && rules.transport == PEAL_RC)
+	if (m.expected() && rules.reliable())
 		broken(m, "completed well");
 }
 
@@ -424,11 +426,12 @@ void Stream::finish()
 {
 	if (completed_ != messages_.size() && !error_)
 		broken(messages_[completed_], "never completed");
-	for (const Receive &receive : receives_)
-		if (receive.taken && !receive.completed && !peer_dead && !failed_ && !error_ &&
-		    rules.transport == PEAL_RC && settled())
-			violation("%s: receive %llu never completed", name_.c_str(),
-				  receive.number);
+	for (const auto &[number, queue] : queues_)
+		for (const Receive &receive : queue.receives)
+			if (receive.taken && !receive.completed && !peer_dead && !failed_ &&
+			    !error_ && rules.reliable() && settled())
+				violation("%s: receive %llu never completed", name_.c_str(),
+					  receive.number);
 }
 
 } // namespace peal::sim

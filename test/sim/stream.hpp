@@ -9,6 +9,8 @@
  */
 #pragma once
 #include <deque>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "core.hpp"
@@ -92,10 +94,12 @@ struct Request {
 	u64 remote_addr;
 	u64 compare_add, swap;
 	u32 imm_or_rkey;
+	u32 srqn;
 };
 
 struct Receive {
-	u64 number = 0;
+	u64 number = 0; /* in its queue */
+	u32 queue = 0;
 	Range *range = nullptr;
 	bool bad = false; /* its local key is not valid */
 	bool taken = false, completed = false;
@@ -105,6 +109,7 @@ struct Receive {
 /* The promises to both ends. */
 struct Rules {
 	u8 transport = PEAL_RC;
+	u32 queues = 1; /* XRC: shared receive queues at the responder, numbered from 1 */
 	u32 mtu = 1024;
 	u32 psn = 0;
 	u8 retry_limit = 7, rnr_limit = 7, rnr_timer = 0;
@@ -118,14 +123,26 @@ struct Rules {
 	bool harmless = false;	 /* UC: the network loses nothing and keeps the order */
 	bool clean = false;	 /* the network neither loses nor reorders nor duplicates */
 	bool strict = false;	 /* its requester believes every NAK, even an old one */
+
+	bool reliable() const { return peal_transport_is_reliable(transport); }
+	bool xrc() const { return transport == PEAL_XRC; }
+};
+
+/*
+ * A receive queue. A stream of XRC has several, and each message names one. A shared receive queue
+ * is that of several streams, whose messages complete its receives in any order.
+ */
+struct ReceiveQueue {
+	std::deque<Receive> receives;
+	size_t taken = 0, done = 0;
 };
 
 class Stream {
 	World &world_;
 	std::string name_;
 	std::deque<Message> messages_;
-	std::deque<Receive> receives_;
-	u32 next_first_ = 0; /* PSN of the next message to be posted */
+	std::map<u32, ReceiveQueue> queues_; /* by number; without XRC only number 0 */
+	u32 next_first_ = 0;		     /* PSN of the next message to be posted */
 	/* requester */
 	u32 new_packet_ = 0;	    /* PSN of the next packet that was never sent */
 	size_t begun_ = 0;	    /* messages that have begun to be sent */
@@ -148,7 +165,6 @@ class Stream {
 	u32 executed_ = 0;   /* its PSN */
 	u32 requests_ = 0;   /* requests executed completely, the MSN */
 	size_t reading_ = 0; /* first message whose replies are not all sent */
-	size_t taken_ = 0, receives_done_ = 0;
 	Message *refused_ = nullptr;
 	u32 refused_psn_ = ~0U;
 	u32 refused_again_ = ~0U;		/* PSN of a repetition */
@@ -169,6 +185,8 @@ class Stream {
 	[[noreturn, gnu::format(printf, 3, 4)]] void broken(const Message &m, const char *format,
 							    ...) const;
 
+	ReceiveQueue &queue(u32 number) { return shared ? *shared : queues_[number]; }
+
 public:
 	Rules rules;
 	bool peer_dead = false; /* the other end does not answer any more */
@@ -179,11 +197,14 @@ public:
 		: world_(world), name_(std::move(name)), rules(rules)
 	{
 	}
+	/* The receives of all streams to this node that share, or null. */
+	std::shared_ptr<ReceiveQueue> shared;
+
 	const std::string &name() const { return name_; }
 	size_t count() const { return messages_.size(); }
 	size_t completed_count() const { return completed_; }
 	Message &message(size_t index) { return messages_.at(index); }
-	std::deque<Receive> &receives() { return receives_; }
+	std::deque<Receive> &receives(u32 number) { return queue(number).receives; }
 	/*
 	 * PSNs, counted from the first: the next to be executed; the
 	 * first and the last outstanding.
@@ -213,7 +234,8 @@ public:
 	/* An acknowledgement with credits was taken. */
 	void told_credits(u32 psn, u8 code, u32 msn);
 	u64 not_before() const { return not_before_; }
-	size_t receives_left() const { return receives_.size() - taken_; }
+	/* Without XRC, which the strict peer does not have. */
+	size_t receives_left() { return queues_[0].receives.size() - queues_[0].taken; }
 	/* An RNR NAK for @psn was taken. */
 	void told_not_ready(u32 psn, u8 timer);
 	/* The data of a READ's or atomic's answer was placed. */
@@ -232,7 +254,9 @@ public:
 	/* The responder sends a reply. */
 	void replied(const peal_packet &packet, bool again);
 	/* Receives are taken and completed in order. */
-	Receive *take();
+	/* The next receive of queue @number. In error: of any that has one. */
+	Receive *take(u32 number);
+	Receive *take_any();
 	void received(Receive *receive, const Message *m, u8 status, u64 length);
 
 	/* Called at the end. Throws unless everything posted has completed once. */

@@ -40,8 +40,8 @@ bool Stream::awaits_data(const peal_packet &p)
 			return false;
 	}
 	if (m->is_atomic())
-		return p.opcode == PEAL_WIRE_ATOMIC_ACK;
-	return p.opcode < PEAL_WIRE_ACK &&
+		return wire_op(p.opcode) == PEAL_WIRE_ATOMIC_ACK;
+	return wire_op(p.opcode) < PEAL_WIRE_ACK &&
 	       p.payload_bytes ==
 		       std::min<u64>(rules.mtu,
 				     m->wire.length - u64{rel(p.psn) - m->first} * rules.mtu);
@@ -77,6 +77,8 @@ void Stream::check_request(const Message &m, const Request &r) const
 		broken(m, "wrong addend");
 	if (last && imm && r.imm_or_rkey != m.wire.imm_or_rkey)
 		broken(m, "wrong immediate data, or key");
+	if (r.srqn != m.wire.srqn)
+		broken(m, "packet %u names queue %u", place, r.srqn);
 	if (last && m.receives() && r.solicited != !!(m.wire.flags & PEAL_WQE_SOLICITED))
 		broken(m, "solicited is %d", r.solicited);
 }
@@ -91,10 +93,10 @@ Message &Stream::executing(const Request &r)
 	if (refused_)
 		broken(*m, "PSN %06x is executed after message %u was refused", r.psn,
 		       refused_->wire.index);
-	if (rules.transport == PEAL_RC ? psn != executed_ : psn < executed_)
+	if (rules.reliable() ? psn != executed_ : psn < executed_)
 		broken(*m, "PSN %06x is executed, it is the turn of %06x", r.psn,
 		       (rules.psn + executed_) & 0xffffff);
-	if (rules.transport != PEAL_RC && !r.first && (psn != executed_ || !m->executed_packets))
+	if (!rules.reliable() && !r.first && (psn != executed_ || !m->executed_packets))
 		broken(*m, "PSN %06x continues a message that was lost", r.psn);
 	if (!m->begun)
 		broken(*m, "is executed and was never sent");
@@ -115,14 +117,14 @@ void Stream::settle(Message &m, const Request &r, enum peal_verdict verdict, u64
 	world_.trace("  %s: message %u, %u bytes at %llu: verdict %d", name_.c_str(), m.wire.index,
 		     r.bytes, r.offset, verdict);
 	/* A request that an unreliable responder refuses changes nothing. */
-	if (rules.transport == PEAL_RC || verdict == PEAL_VERDICT_DONE)
+	if (rules.reliable() || verdict == PEAL_VERDICT_DONE)
 		executed_ = rel(r.psn);
 	m.refused = status[verdict];
 	m.not_ready += verdict == PEAL_VERDICT_NOT_READY;
-	if (rules.transport == PEAL_RC && m.refused)
+	if (rules.reliable() && m.refused)
 		refused_ = &m;
 	if (verdict != PEAL_VERDICT_DONE) {
-		m.executed_packets = rules.transport == PEAL_RC ? m.executed_packets : 0;
+		m.executed_packets = rules.reliable() ? m.executed_packets : 0;
 		return;
 	}
 	m.executed_packets += psns(m, r.length);
@@ -197,13 +199,13 @@ void Stream::replied(const peal_packet &p, bool again)
 {
 	u32 psn = rel(p.psn);
 	u8 kind = p.syndrome & PEAL_SYNDROME_KIND;
-	bool read = p.opcode >= PEAL_WIRE_READ_RESPONSE_FIRST &&
-		    p.opcode <= PEAL_WIRE_READ_RESPONSE_ONLY;
-	bool answer = read || p.opcode == PEAL_WIRE_ATOMIC_ACK;
+	bool read = wire_op(p.opcode) >= PEAL_WIRE_READ_RESPONSE_FIRST &&
+		    wire_op(p.opcode) <= PEAL_WIRE_READ_RESPONSE_ONLY;
+	bool answer = read || wire_op(p.opcode) == PEAL_WIRE_ATOMIC_ACK;
 	bool positive = answer || kind == PEAL_SYNDROME_ACK;
 	Message *m = at_psn(psn);
 
-	if (rules.transport != PEAL_RC)
+	if (!rules.reliable())
 		violation("%s: an unreliable responder replies", name_.c_str());
 	/* A PSN before the first message acknowledges a duplicate of an earlier connection. */
 	if (positive && psn >= executed_ && psn < 0x800000)
@@ -231,24 +233,41 @@ void Stream::replied(const peal_packet &p, bool again)
 		broken(*m, "PSN %06x is answered by opcode %02x", p.psn, p.opcode);
 }
 
-Receive *Stream::take()
+Receive *Stream::take(u32 number)
 {
-	if (taken_ >= receives_.size())
+	ReceiveQueue &queue = this->queue(number);
+
+	if (queue.taken >= queue.receives.size())
 		return nullptr;
-	receives_[taken_].taken = true;
-	return &receives_[taken_++];
+	queue.receives[queue.taken].taken = true;
+	return &queue.receives[queue.taken++];
+}
+
+/* The others go on to take what this one leaves in a shared queue. */
+Receive *Stream::take_any()
+{
+	if (shared)
+		return nullptr;
+	for (const auto &entry : queues_)
+		if (Receive *receive = take(entry.first))
+			return receive;
+	return nullptr;
 }
 
 void Stream::received(Receive *receive, const Message *m, u8 status, u64 length)
 {
-	if (receive->number != receives_done_)
-		violation("%s: receive %llu completed, it is the turn of %zu", name_.c_str(),
-			  receive->number, receives_done_);
+	ReceiveQueue &queue = this->queue(receive->queue);
+
+	if (!shared && receive->number != queue.done)
+		violation("%s: receive %llu of queue %u completed, it is the turn of %zu",
+			  name_.c_str(), receive->number, receive->queue, queue.done);
+	if (m && m->wire.srqn != receive->queue)
+		broken(*m, "was received by queue %u", receive->queue);
 	if (receive->completed)
 		violation("%s: receive %llu completed twice", name_.c_str(), receive->number);
 	receive->completed = true;
 	receive->status = status;
-	receives_done_++;
+	queue.done++;
 	world_.trace("  %s: receive %llu completes with status %u, %llu bytes", name_.c_str(),
 		     receive->number, status, length);
 	if (status || !m || !m->sends())

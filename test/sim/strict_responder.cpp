@@ -174,6 +174,7 @@ void StrictPair::execute(const Wire &wire)
 		.compare_add = wire.opcode == 19 ? wire.compare : wire.swap_add,
 		.swap = wire.swap_add,
 		.imm_or_rkey = wire.imm,
+		.srqn = 0,
 	};
 	enum peal_verdict verdict = target.execute(*incoming, r, wire.payload.data(), &original);
 

@@ -34,7 +34,7 @@ enum peal_verdict Target::check_receive(Stream &stream, const Request &request)
 	if (!needs)
 		return PEAL_VERDICT_DONE;
 	if (!holding_)
-		holding_ = stream.take();
+		holding_ = stream.take(request.srqn);
 	if (!holding_)
 		return PEAL_VERDICT_NOT_READY;
 	if (!sends(request))
@@ -125,7 +125,7 @@ enum peal_verdict Target::execute(Stream &stream, const Request &r, const u8 *pa
 	stream.settle(m, r, verdict, *original);
 	if (verdict == PEAL_VERDICT_DONE && r.last)
 		finish(stream, r, m);
-	if (verdict > PEAL_VERDICT_NOT_READY && holding_ && stream.rules.transport == PEAL_RC) {
+	if (verdict > PEAL_VERDICT_NOT_READY && holding_ && stream.rules.reliable()) {
 		stream.received(holding_, nullptr, LOC_QP_OP_ERR, 0);
 		holding_ = nullptr;
 	}
@@ -134,10 +134,10 @@ enum peal_verdict Target::execute(Stream &stream, const Request &r, const u8 *pa
 
 void Target::flush(Stream &stream)
 {
-	Receive *receive = holding_ ? holding_ : stream.take();
+	Receive *receive = holding_ ? holding_ : stream.take_any();
 
 	holding_ = nullptr;
-	for (; receive; receive = stream.take())
+	for (; receive; receive = stream.take_any())
 		stream.received(receive, nullptr, WR_FLUSH_ERR, 0);
 }
 

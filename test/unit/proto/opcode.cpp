@@ -57,6 +57,30 @@ const std::map<unsigned, Known> known = {
 	{0x2b, {32, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
 	{0x64, {20, PEAL_OP_SEND, 'o', 'r', true}},
 	{0x65, {24, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+	/* XRC (annex A14). Each request has an XRCETH. */
+	{0xa0, {16, PEAL_OP_SEND, 'f', 'r', true}},
+	{0xa1, {16, PEAL_OP_SEND, 'm', 'r', true}},
+	{0xa2, {16, PEAL_OP_SEND, 'l', 'r', true}},
+	{0xa3, {20, PEAL_OP_SEND_IMM, 'l', 'r', true}},
+	{0xa4, {16, PEAL_OP_SEND, 'o', 'r', true}},
+	{0xa5, {20, PEAL_OP_SEND_IMM, 'o', 'r', true}},
+	{0xa6, {32, PEAL_OP_WRITE, 'f', 'r', true}},
+	{0xa7, {16, PEAL_OP_WRITE, 'm', 'r', true}},
+	{0xa8, {16, PEAL_OP_WRITE, 'l', 'r', true}},
+	{0xa9, {20, PEAL_OP_WRITE_IMM, 'l', 'r', true}},
+	{0xaa, {32, PEAL_OP_WRITE, 'o', 'r', true}},
+	{0xab, {36, PEAL_OP_WRITE_IMM, 'o', 'r', true}},
+	{0xac, {32, PEAL_OP_READ, 'o', 'r', false}},
+	{0xad, {16, PEAL_OP_READ, 'f', 'b', true}},
+	{0xae, {12, PEAL_OP_READ, 'm', 'b', true}},
+	{0xaf, {16, PEAL_OP_READ, 'l', 'b', true}},
+	{0xb0, {16, PEAL_OP_READ, 'o', 'b', true}},
+	{0xb1, {16, 0, 'o', 'b', false}},
+	{0xb2, {24, 0, 'o', 'b', false}},
+	{0xb3, {44, PEAL_OP_CMP_SWAP, 'o', 'r', false}},
+	{0xb4, {44, PEAL_OP_FETCH_ADD, 'o', 'r', false}},
+	{0xb6, {20, PEAL_OP_SEND_INV, 'l', 'r', true}},
+	{0xb7, {20, PEAL_OP_SEND_INV, 'o', 'r', true}},
 	/* Our opcode, from the manufacturers' range. It goes to neither half of a connection. */
 	{PEAL_OPCODE_CHALLENGE, {12, 0, 'o', '-', true}},
 };
@@ -108,13 +132,14 @@ TEST_CASE("an operation and a place name the opcode, and the other way round", "
 			CHECK(peal_opcode_request(peal_opcode_transport(opcode), row.operation,
 						  begins(row), ends(row)) == opcode);
 		else if (row.operation == PEAL_OP_READ)
-			CHECK(peal_opcode_read_response(begins(row), ends(row)) == opcode);
+			CHECK(peal_opcode_read_response(peal_opcode_transport(opcode), begins(row),
+							ends(row)) == opcode);
 	}
 }
 
 TEST_CASE("a message begins the same way whatever it ends with", "[opcode]")
 {
-	for (unsigned transport : {PEAL_RC, PEAL_UC}) {
+	for (unsigned transport : {PEAL_RC, PEAL_UC, PEAL_XRC}) {
 		for (bool first : {true, false}) {
 			CHECK(peal_opcode_request(transport, PEAL_OP_SEND_IMM, first, false) ==
 			      peal_opcode_request(transport, PEAL_OP_SEND, first, false));

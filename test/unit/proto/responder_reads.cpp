@@ -30,7 +30,7 @@ void check_responses(const std::vector<peal_reply> &replies, std::uint32_t psn, 
 		INFO("response " << i << " of " << replies.size());
 		CHECK(reply.read);
 		CHECK(reply.header.opcode ==
-		      peal_opcode_read_response(i == 0, i + 1 == replies.size()));
+		      peal_opcode_read_response(PEAL_RC, i == 0, i + 1 == replies.size()));
 		CHECK(reply.header.psn == peal_psn_add(psn, from + i));
 		CHECK(unsigned(reply.header.syndrome) == PLAIN_ACK);
 		CHECK(reply.header.payload_bytes == bytes);
