@@ -128,7 +128,7 @@ End::End(const EndOptions &options, const Operation &operation, std::size_t larg
 	  context_(open_device(options.device), ("open " + options.device).c_str()),
 	  pd_(ibv_alloc_pd(context_), "alloc_pd"), send_cq_(create_cq(context_, 64)),
 	  recv_cq_(create_cq(context_, 64)),
-	  region_(pd_, region_for(largest_message), access_rights), qp_(make_qp())
+	  region_(pd_, region_for(largest_message), access_rights), srq_(make_srq()), qp_(make_qp())
 {
 	ibv_device_attr attr{};
 
@@ -143,12 +143,20 @@ End::End(const EndOptions &options, const Operation &operation, std::size_t larg
 	own_.rd_atomic = static_cast<std::uint32_t>(std::min(attr.max_qp_rd_atom, 16));
 }
 
+Srq End::make_srq()
+{
+	if (!options_.srq)
+		return {};
+	return create_srq(pd_, max_depth + 4, 4);
+}
+
 Qp End::make_qp()
 {
 	ibv_qp_init_attr init{};
 
 	init.send_cq = send_cq_;
 	init.recv_cq = recv_cq_;
+	init.srq = srq_.get();
 	init.cap = {max_depth + 4, max_depth + 4, 4, 4, 0};
 	init.qp_type = operation_.type;
 	return {ibv_create_qp(pd_, &init), "create_qp"};
@@ -358,8 +366,16 @@ void End::post_receives(const Batch &batch)
 			list = pieces(batch, i);
 		if (operation_.type == IBV_QPT_UD)
 			list.insert(list.begin(), region_.sge(i * 64, grh_bytes));
-		post_recv(qp_, i, list);
+		post_receive(i, list);
 	}
+}
+
+void End::post_receive(std::uint64_t id, std::vector<ibv_sge> list)
+{
+	if (options_.srq)
+		post_srq_recv(srq_, id, std::move(list));
+	else
+		post_recv(qp_, id, std::move(list));
 }
 
 /* Binds one window for each message. The client's SEND invalidates it. */
@@ -389,9 +405,9 @@ std::string End::bind_windows(const Batch &batch)
 void End::prepare_fault(const Batch &)
 {
 	if (operation_.expected == IBV_WC_REM_INV_REQ_ERR)
-		post_recv(qp_, 0, {region_.sge(0, fault_bytes / 2)});
+		post_receive(0, {region_.sge(0, fault_bytes / 2)});
 	if (operation_.expected == IBV_WC_REM_OP_ERR)
-		post_recv(qp_, 0, {{region_.address(), fault_bytes, region_.lkey() ^ 0x5a5a00}});
+		post_receive(0, {{region_.address(), fault_bytes, region_.lkey() ^ 0x5a5a00}});
 }
 
 void End::check(const Batch &batch)

@@ -47,6 +47,7 @@ struct EndOptions {
 	std::uint8_t timeout = 14;
 	peal_test::Duration limit = std::chrono::seconds(20) * peal_test::slowness();
 	std::uint64_t seed = std::random_device{}();
+	bool srq = false; /* receives come from a shared receive queue */
 };
 
 /* Messages of one size that are outstanding together. */
@@ -108,7 +109,9 @@ public:
 private:
 	using Bytes = std::span<std::uint8_t>;
 
+	peal_test::Srq make_srq();
 	peal_test::Qp make_qp();
+	void post_receive(std::uint64_t id, std::vector<ibv_sge> list);
 	ibv_ah_attr vector() const;
 	void to_ready(std::uint32_t rd_atomic);
 	void datagrams_ready();
@@ -140,6 +143,7 @@ private:
 	peal_test::Cq send_cq_;
 	peal_test::Cq recv_cq_;
 	peal_test::Region region_;
+	peal_test::Srq srq_; /* or null */
 	peal_test::Qp qp_;
 	peal_test::Handle<ibv_ah, ibv_destroy_ah> ah_;
 	std::vector<std::unique_ptr<ibv_mw, FreeWindow>> windows_;

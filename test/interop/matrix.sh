@@ -97,6 +97,15 @@ verify_rows() {
 	done
 }
 
+# Operations that take receives, from a shared receive queue at both ends.
+shared_rows() {
+	local operation
+	for operation in $("$verify" --list | grep -E 'send|imm'); do
+		row "verify $operation, SRQ" "$verify" -d @DEVICE -g @GID -p @PORT --ops "$operation" --count 4 \
+			--sizes "$sizes" --limit 60 --srq
+	done
+}
+
 cm() { row "$1" "${@:2}"; }
 
 cm_rows() {
@@ -111,6 +120,7 @@ run_matrix() {
 	local family=4 seconds=120 runner=wire_pair
 	printf '%-28s| %-24s| %s\n' "client asks server" "$(direction a)" "$(direction b)" >"$wire_work/table"
 	verify_rows
+	sizes=1,mtu+1,65536 shared_rows
 	perftest_rows
 	pingpong_rows
 	cm_rows

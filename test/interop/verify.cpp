@@ -12,6 +12,7 @@
  * 	--timeout N	 of the queue pair, default 14 (67 ms), at both ends
  * 	--limit S	 seconds that a batch may take, default 20 (PEAL_SLOWNESS times as many)
  * 	--seed N	 of the data
+ * 	--srq		 take receives from a shared receive queue, at both ends
  *
  * Prints a line for each operation and size, "ok OPERATION SIZE" or "FAILED OPERATION SIZE:
  * why". Exit status: 0 everything arrived, 1 something did not, 2 a wrong call or no peer.
@@ -59,15 +60,20 @@ void print_operations()
 {
 	std::fprintf(stderr, "usage: verify -d DEVICE -g GID_INDEX [-p PORT] [--ops NAME,...] "
 			     "[--sizes BYTES,...] [--count N] [--timeout N] [--limit S] "
-			     "[--seed N] [HOST]\n");
+			     "[--seed N] [--srq] [HOST]\n");
 	std::exit(2);
 }
 
 const option known[] = {
-	{"ops", required_argument, nullptr, 'o'},   {"sizes", required_argument, nullptr, 's'},
-	{"count", required_argument, nullptr, 'c'}, {"timeout", required_argument, nullptr, 't'},
-	{"limit", required_argument, nullptr, 'l'}, {"seed", required_argument, nullptr, 'r'},
-	{"list", no_argument, nullptr, 'L'},	    {},
+	{"ops", required_argument, nullptr, 'o'},
+	{"sizes", required_argument, nullptr, 's'},
+	{"count", required_argument, nullptr, 'c'},
+	{"timeout", required_argument, nullptr, 't'},
+	{"limit", required_argument, nullptr, 'l'},
+	{"seed", required_argument, nullptr, 'r'},
+	{"list", no_argument, nullptr, 'L'},
+	{"srq", no_argument, nullptr, 'S'},
+	{},
 };
 
 void take_option(Options &options, int name)
@@ -101,6 +107,9 @@ void take_option(Options &options, int name)
 		break;
 	case 'r':
 		options.end.seed = number();
+		break;
+	case 'S':
+		options.end.srq = true;
 		break;
 	case 'L':
 		print_operations();

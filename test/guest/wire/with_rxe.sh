@@ -4,8 +4,8 @@
 # transport: any
 #
 # peal in a network namespace works with rdma_rxe in the first one. The test runs every operation with checked data,
-# each end once as the client. It runs the connection manager, and perftest's READs and atomics, whose client uses the
-# depth that the server advertises. `scripts/test interop` covers the whole matrix.
+# each end once as the client, also with shared receive queues. It runs the connection manager, and perftest's READs and
+# atomics, whose client uses the depth that the server advertises. `scripts/test interop` covers the whole matrix.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
@@ -22,6 +22,8 @@ for end in a b; do
 		complain "server ${wire_device[$end]}"
 	wire_pair "$end" 6 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 3,65536 --count 4 ||
 		complain "IPv6, server ${wire_device[$end]}"
+	wire_pair "$end" 4 100 "$verify" -d @DEVICE -g @GID -p @PORT --sizes 1,mtu+1,65536 --count 4 --srq ||
+		complain "shared receive queue, server ${wire_device[$end]}"
 	wire_cm_pair "$end" 4 60 rping -s -a @ADDRESS -p @PORT -V -C 20 -S 3000 -- \
 		rping -c -a @PEER -p @PORT -V -C 20 -S 3000 || complain "rping, server ${wire_device[$end]}"
 	for tool in ib_read_bw ib_atomic_bw; do
