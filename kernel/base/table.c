@@ -21,6 +21,7 @@
 /* Index 0 is that of PEAL_NULL_LKEY. */
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
+#define PEAL_SRQ_LIMIT		XA_LIMIT(1, 0xffffff)
 
 /* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1
@@ -32,6 +33,7 @@ int peal_table_init(struct peal_table *table)
 	xa_init_flags(&table->keys, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&table->addresses,
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	table->next_qpn = PEAL_QPN_LEAST;
 	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
 	table->removals = 0;
@@ -50,6 +52,7 @@ void peal_table_destroy(struct peal_table *table)
 	xa_destroy(&table->qps);
 	xa_destroy(&table->keys);
 	xa_destroy(&table->addresses);
+	xa_destroy(&table->srqs);
 	free_percpu(table->received);
 	free_percpu(table->counters);
 }
@@ -131,6 +134,19 @@ int peal_table_add_qp(struct peal_table *table, struct peal_qp *qp, u32 *qpn)
 	*qpn = peal_table_ordinal_to_qpn(table, ordinal);
 	xa_store(&table->qps, ordinal, qp, GFP_KERNEL);	/* a reserved ordinal needs no memory */
 	return 0;
+}
+
+int peal_table_add_srq(struct peal_table *table, struct peal_srq *srq, u32 *number)
+{
+	int ret = xa_alloc_cyclic(&table->srqs, number, srq, PEAL_SRQ_LIMIT, &table->next_srq,
+				  GFP_KERNEL_ACCOUNT);
+
+	return ret < 0 ? ret : 0;
+}
+
+void peal_table_remove_srq(struct peal_table *table, u32 number)
+{
+	xa_erase(&table->srqs, number);
 }
 
 /* Return: -EBUSY when there is a GSI already. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The tables of one device: queue pairs by number, memory keys and addresses by index, and
- * the counters. A request can name an object only through these tables.
+ * The tables of one device: queue pairs and XRC shared receive queues by number, memory keys and
+ * addresses by index, and the counters. A request can name an object only through these tables.
  *
  * Owns: the numbers. They are handed out cyclically, so that a stale number stays unknown
  * for as long as possible. QP numbers come in a secret order, which differs from device to
@@ -22,6 +22,7 @@
 struct peal_qp;
 struct peal_key;
 struct peal_address;
+struct peal_srq;
 
 #define PEAL_QPN_ROUNDS	4
 
@@ -50,6 +51,8 @@ struct peal_table {
 	struct xarray keys;	/* by key >> 8; lock as for qps */
 	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
 
+	struct xarray srqs;	/* XRC only, by number; lock as for qps */
+
 	/* Guarded by table.qps.xa_lock: */
 	u32 next_qpn;		/* next ordinal in the order of QP numbers */
 
@@ -59,6 +62,8 @@ struct peal_table {
 	u32 next_key;
 	/* Guarded by table.addresses.xa_lock: */
 	u32 next_address;
+	/* Guarded by table.srqs.xa_lock: */
+	u32 next_srq;
 
 	struct peal_counters __percpu *counters;
 };
@@ -79,7 +84,17 @@ int peal_table_add_address(struct peal_table *table, struct peal_account *accoun
 			   struct peal_address *address, u32 *index, gfp_t gfp);
 void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index);
 
+/* Return: 0, -ENOMEM or -EBUSY (no number is left). */
+int peal_table_add_srq(struct peal_table *table, struct peal_srq *srq, u32 *number);
+void peal_table_remove_srq(struct peal_table *table, u32 number);
+
 struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
+
+/* Call inside the epoch, which the caller asserts. */
+static inline struct peal_srq *peal_table_srq(struct peal_table *table, u32 number)
+{
+	return xa_load(&table->srqs, number);
+}
 
 /*
  * As peal_table_qp(), but remembers the answer in @last. Only the caller uses @last, under

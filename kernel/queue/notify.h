@@ -20,7 +20,7 @@
 #define PEAL_NOTIFY_CQS		8
 #define PEAL_NOTIFY_EVENTS	8
 #define PEAL_NOTIFY_QPS		2
-#define PEAL_NOTIFY_SRQS	2
+#define PEAL_NOTIFY_SRQS	6
 
 struct peal_qp;
 
@@ -52,7 +52,8 @@ static inline void peal_notify_begin(struct peal_notify *notify)
 
 /*
  * Note that @cq must be notified. All arrays are long enough, because one turn concerns only
- * one queue pair and its peer, or asks peal_notify_has_room() before the next receiver.
+ * one queue pair and its peer, or asks peal_notify_has_room() before the next receiver or, with
+ * XRC, before the next shared receive queue.
  */
 static inline void peal_notify_cq(struct peal_notify *notify, struct peal_cq *cq)
 {

@@ -58,10 +58,32 @@ static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *
 	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
 }
 
-/* Where a queue pair takes its receives from is decided once, before others can find it. */
+static u8 peal_qp_peer_type(enum ib_qp_type type)
+{
+	switch (type) {
+	case IB_QPT_XRC_INI:
+		return IB_QPT_XRC_TGT;
+	case IB_QPT_XRC_TGT:
+		return IB_QPT_XRC_INI;
+	default:
+		return type;
+	}
+}
+
+/*
+ * Where a queue pair takes its receives from is decided before others can find it. An XRC target
+ * learns it from each message.
+ */
 static void peal_qp_choose_recv(struct peal_qp *qp, struct ib_qp_init_attr *init)
 {
+	qp->peer_type = peal_qp_peer_type(init->qp_type);
 	qp->recv_pd = qp->ib.pd;
+	qp->rkey_pd = qp->ib.pd;
+	qp->recv_cq = qp->ib.recv_cq;
+	if (init->qp_type == IB_QPT_XRC_TGT) {
+		qp->xrcd = init->xrcd;
+		init->cap = (struct ib_qp_cap){ };	/* it has no queues of its own */
+	}
 	if (!init->srq)
 		return;
 	qp->srq = peal_srq(init->srq);
@@ -102,12 +124,22 @@ static u32 peal_qp_forbidden(enum ib_qp_type type, bool program)
 
 	switch (type) {
 	case IB_QPT_RC:
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
 		return forbidden;
 	case IB_QPT_UC:
 		return forbidden | PEAL_UC_FORBIDDEN;
 	default:
 		return PEAL_UD_FORBIDDEN;
 	}
+}
+
+/* What the WQE may have in ah_index or srqn. */
+static u32 peal_qp_max_target(const struct peal_qp *qp)
+{
+	if (peal_qp_is_datagram(qp))
+		return U32_MAX;
+	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_XRC_SRQN_MAX : 0;
 }
 
 static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
@@ -117,6 +149,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
 		.forbidden = peal_qp_forbidden(qp->ib.qp_type, uctx),
 		.datagram = peal_qp_is_datagram(qp),
+		.max_target = peal_qp_max_target(qp),
 	};
 	struct peal_qp_layout layout;
 	struct peal_qp_ctl *ctl;
@@ -132,6 +165,8 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 		     layout.rq_stride, &recv);
 	if (qp->srq)
 		peal_rq_share(&qp->rq, &qp->srq->ring);
+	if (qp->xrcd || qp->ib.qp_type == IB_QPT_XRC_INI)
+		peal_rq_set_named(&qp->rq);
 	return 0;
 }
 
@@ -149,7 +184,7 @@ static void peal_qp_set_receiver(struct peal_qp *qp, struct peal_transport *rece
 {
 	lockdep_assert_held(&qp->rq.lock);
 	qp->receiver = receiver;
-	peal_rq_set_patient(&qp->rq, receiver->ops->packets || qp->ib.qp_type != IB_QPT_RC);
+	peal_rq_set_patient(&qp->rq, receiver->ops->packets || !peal_qp_is_reliable(qp));
 }
 
 /* The caller holds both locks. */
@@ -298,11 +333,18 @@ static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)
 	cqe->qp_num = qp->ib.qp_num;
 	cqe->wqe_index = qp->rq.wqe.index;
 	cqe->kind = PEAL_CQE_RECV;
+	if (unlikely(qp->xrcd)) {
+		cqe->kind = PEAL_CQE_XRC_RECV;
+		cqe->qp_index = qp->srq->index;
+		cqe->srq_num = qp->srq->ib.ext.xrc.srq_num;
+	}
 }
 
 /*
- * Before a RESET. The program gets a slot of a shared receive queue back only by a CQE. It drops
- * that CQE, as it drops the others of this queue pair, so no event is raised.
+ * The message of the held receive was given up. The program gets a slot of a shared receive queue
+ * back only by a CQE. Before a RESET it drops that CQE, as it drops the others of this queue pair,
+ * so no event is raised. The owner of an XRC shared receive queue finds it with its next
+ * completion.
  */
 static void peal_qp_return_recv(struct peal_qp *qp)
 {
@@ -310,12 +352,43 @@ static void peal_qp_return_recv(struct peal_qp *qp)
 		.status = IB_WC_WR_FLUSH_ERR, .vendor_err = PEAL_REASON_FLUSHED,
 	};
 
-	peal_qp_assert_both_held(qp);
+	lockdep_assert_held(&qp->rq.lock);
 	if (!qp->srq || !qp->rq.holding)
 		return;
 	peal_qp_fill_recv(qp, &cqe);
-	peal_cq_push(peal_cq(qp->ib.recv_cq), &cqe);
+	peal_cq_push(peal_cq(qp->recv_cq), &cqe);
 	peal_rq_done(&qp->rq);
+}
+
+/**
+ * peal_qp_name_srq() - a message names its shared receive queue
+ * @srq: a queue of the domain of @qp, found inside this epoch
+ * @receives: the message takes a receive from it
+ *
+ * XRC target, under rq.lock. A receive of another queue is held only if its message was given up.
+ */
+void peal_qp_name_srq(struct peal_qp *qp, struct peal_srq *srq, bool receives)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	qp->rkey_pd = srq->ib.pd;
+	if (!receives || likely(qp->srq == srq))
+		return;
+	peal_qp_return_recv(qp);
+	peal_rq_change_shared(&qp->rq, &srq->ring);
+	qp->srq = srq;
+	qp->recv_pd = srq->ib.pd;
+	qp->recv_cq = srq->ib.ext.cq;
+}
+
+/* XRC target. @srq is being destroyed; see peal_xrcd_forget(). */
+void peal_qp_forget_srq(struct peal_qp *qp, struct peal_srq *srq)
+{
+	spin_lock_bh(&qp->rq.lock);
+	if (qp->srq == srq) {
+		peal_rq_change_shared(&qp->rq, NULL);
+		qp->srq = NULL;
+	}
+	spin_unlock_bh(&qp->rq.lock);
 }
 
 static void peal_qp_forget(struct peal_qp *qp)
@@ -600,7 +673,7 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	init->qp_type = qp->ib.qp_type;
 	init->send_cq = qp->ib.send_cq;
 	init->recv_cq = qp->ib.recv_cq;
-	init->srq = qp->srq ? &qp->srq->ib : NULL;
+	init->srq = qp->ib.srq;
 	init->event_handler = qp->ib.event_handler;
 	init->qp_context = qp->ib.qp_context;
 }
@@ -618,14 +691,14 @@ void peal_qp_fail_locked(struct peal_qp *qp)
 /**
  * peal_qp_fail_send_locked() - change the state after a send failed for a local reason
  *
- * RC goes to ERR. With UC and UD only the send queue goes into error (SQE). Receives continue,
- * and the program may move the queue pair back to RTS (IBTA 10.3.1). The caller holds sq.lock
- * and rq.lock.
+ * RC and XRC go to ERR. With UC and UD only the send queue goes into error (SQE). Receives
+ * continue, and the program may move the queue pair back to RTS (IBTA 10.3.1). The caller holds
+ * sq.lock and rq.lock.
  */
 void peal_qp_fail_send_locked(struct peal_qp *qp)
 {
 	peal_qp_assert_both_held(qp);
-	if (qp->ib.qp_type == IB_QPT_RC)
+	if (peal_qp_is_reliable(qp))
 		peal_qp_fail_locked(qp);
 	else if (qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD)
 		qp->state = IB_QPS_SQE;
@@ -742,6 +815,6 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 	lockdep_assert_held(&qp->rq.lock);
 	peal_qp_fill_recv(qp, &full);
 	peal_qp_count_status(qp, cqe->status);
-	peal_qp_push(qp, notify, qp->ib.recv_cq, &full);
+	peal_qp_push(qp, notify, qp->recv_cq, &full);
 	peal_rq_done(&qp->rq);
 }

@@ -169,8 +169,19 @@ struct peal_qp {
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* number of the doorbell bit */
 	struct peal_account *account;	/* account of the context, or of the kernel */
+	u8 peer_type;			/* enum ib_qp_type of the queue pair that it sends to */
+	struct ib_xrcd *xrcd;		/* XRC target: its domain; else NULL */
+
+	/* Guarded by xrcd.lock: */
+	struct list_head target;	/* XRC target: in xrcd->targets */
+
+	/* Only XRC targets change these four, because each message names its queue. */
+	/* Guarded by rq.lock: */
 	struct peal_srq *srq;		/* where receives are taken from; NULL: from rq.ring */
 	struct ib_pd *recv_pd;		/* of the keys in receive WQEs */
+	struct ib_pd *rkey_pd;		/* of the keys in messages */
+	struct ib_cq *recv_cq;		/* where receives complete */
+
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
 	struct peal_map *map;
@@ -199,6 +210,13 @@ static inline void peal_qp_assert_both_held(const struct peal_qp *qp)
 static inline bool peal_qp_is_datagram(const struct peal_qp *qp)
 {
 	return qp->ib.qp_type == IB_QPT_UD || qp->ib.qp_type == IB_QPT_GSI;
+}
+
+/* RC and XRC: each message is acknowledged, or the queue pair goes into error. */
+static inline bool peal_qp_is_reliable(const struct peal_qp *qp)
+{
+	return qp->ib.qp_type == IB_QPT_RC || qp->ib.qp_type == IB_QPT_XRC_INI ||
+	       qp->ib.qp_type == IB_QPT_XRC_TGT;
 }
 
 /*
@@ -248,6 +266,9 @@ void peal_qp_unpublish(struct peal_qp *qp);
 void peal_qp_free_transports(struct peal_qp *qp);
 void peal_qp_free(struct peal_qp *qp);
 void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp);
+
+void peal_qp_name_srq(struct peal_qp *qp, struct peal_srq *srq, bool receives);
+void peal_qp_forget_srq(struct peal_qp *qp, struct peal_srq *srq);
 
 void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
 			struct peal_locality *locality);

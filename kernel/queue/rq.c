@@ -23,12 +23,34 @@ void peal_rq_share(struct peal_rq *rq, struct peal_srq_ring *shared)
 	rq->shared = shared;
 }
 
+/*
+ * XRC: the own ring is never used, because each message names one, or because there are no
+ * messages. Nothing in the own ring may be completed, whatever the program writes there. Call
+ * before others can find the queue, so nothing asserts the lock.
+ */
+void peal_rq_set_named(struct peal_rq *rq)
+{
+	rq->named = true;
+}
+
 /* No sender waits for a receive of this queue any more. */
 static void peal_rq_end_wait(struct peal_rq *rq)
 {
 	lockdep_assert_held(&rq->lock);
 	if (rq->shared)
 		peal_srq_ring_leave(rq->shared, &rq->starving);
+}
+
+/*
+ * XRC. The next WQEs come from @shared, or from nowhere if it is NULL. A WQE that is held is
+ * forgotten, so the caller completes it first if its queue still exists.
+ */
+void peal_rq_change_shared(struct peal_rq *rq, struct peal_srq_ring *shared)
+{
+	lockdep_assert_held(&rq->lock);
+	peal_rq_end_wait(rq);
+	rq->holding = false;
+	rq->shared = shared;
 }
 
 void peal_rq_reset(struct peal_rq *rq)
@@ -41,6 +63,7 @@ void peal_rq_reset(struct peal_rq *rq)
 	rq->holding = false;
 	rq->refusing = false;
 	rq->established = false;
+	rq->routine = false;
 }
 
 /*
@@ -121,17 +144,18 @@ bool peal_rq_take_flushed(struct peal_rq *rq)
 	enum peal_reason reason;
 
 	lockdep_assert_held(&rq->lock);
-	return rq->holding || (!rq->shared && peal_ring_pending(&rq->ring) > 0 &&
+	return rq->holding || (!rq->shared && !rq->named && peal_ring_pending(&rq->ring) > 0 &&
 			       peal_rq_take(rq, &reason) != PEAL_RQ_EMPTY);
 }
 
 /*
  * In error, when nothing is left to flush. Return: true once, if the WQEs were taken from a shared
- * receive queue, because the event "last WQE reached" is due then.
+ * receive queue, because the event "last WQE reached" is due then. An XRC queue pair belongs to no
+ * shared receive queue.
  */
 bool peal_rq_is_last(struct peal_rq *rq)
 {
-	bool first = rq->shared && !rq->last_told;
+	bool first = rq->shared && !rq->named && !rq->last_told;
 
 	lockdep_assert_held(&rq->lock);
 	rq->last_told |= first;
@@ -163,6 +187,7 @@ bool peal_rq_establish(struct peal_rq *rq)
 
 	lockdep_assert_held(&rq->lock);
 	rq->established = true;
+	rq->routine = !rq->named;
 	return first;
 }
 

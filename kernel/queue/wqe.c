@@ -69,8 +69,7 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 
 	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS))
 		return PEAL_REASON_WQE_FLAGS;
-	if (unlikely(wqe->reserved0 || wqe->reserved1 ||
-		     (!limits->datagram && wqe->ah_index)))
+	if (unlikely(wqe->reserved0 || wqe->reserved1 || wqe->ah_index > limits->max_target))
 		return PEAL_REASON_WQE_RESERVED;
 	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends))
 		return PEAL_REASON_WQE_INLINE;

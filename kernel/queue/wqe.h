@@ -39,7 +39,10 @@ struct peal_wqe {
 	u32 rkey;
 	u64 remote_addr;
 	struct peal_ud_target ud;	/* for datagrams */
-	u32 ah_index;			/* for datagrams; else 0 */
+	union {
+		u32 ah_index;		/* for datagrams; else 0 */
+		u32 srqn;		/* for XRC */
+	};
 	u64 length;			/* bytes of payload, up to PEAL_MAX_MSG */
 	const void *inline_data;	/* in the slot; NULL without PEAL_WQE_INLINE */
 	union {
@@ -63,12 +66,15 @@ struct peal_wqe_limits {
 	u32 max_inline;
 	u32 forbidden;		/* bit 1 << enum peal_opcode: refuse the opcode */
 	bool datagram;		/* each WQE names its destination */
+	u32 max_target;		/* of ah_index or srqn; 0: the WQE has neither */
 };
 
 #define PEAL_UC_FORBIDDEN						\
 	(1 << PEAL_OP_SEND_INV | 1 << PEAL_OP_READ | 1 << PEAL_OP_CMP_SWAP |	\
 	 1 << PEAL_OP_FETCH_ADD)
 #define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
+
+#define PEAL_XRC_SRQN_MAX	0xffffff
 
 #define PEAL_PROGRAM_FORBIDDEN	(0U | 1U << PEAL_OP_REG_MR)
 

@@ -31,6 +31,9 @@ static u8 peal_demux_transport(const struct peal_qp *qp)
 		return PEAL_RC;
 	case IB_QPT_UC:
 		return PEAL_UC;
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		return PEAL_XRC;
 	default:
 		return PEAL_UD;
 	}
@@ -217,7 +220,7 @@ static enum peal_drop peal_demux_check_locality(struct peal_nic *nic, struct pea
 
 	if (qp->ib.qp_type == IB_QPT_UD)
 		return peal_ud_challenged(&nic->locality, dg);
-	if (peal_demux_transport(qp) != PEAL_RC)
+	if (!peal_transport_is_reliable(peal_demux_transport(qp)))
 		return PEAL_DROP_opcode;
 	if (!peal_locality_read(dg, &challenge))
 		return PEAL_DROP_pad;

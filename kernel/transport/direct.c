@@ -41,7 +41,7 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 	lockdep_assert_held(&peer->rq.lock);
 	if (unlikely(!peal_qp_receives(peer)))
 		return PEAL_REASON_PEER_STATE;
-	if (unlikely(peer->ib.qp_type != qp->ib.qp_type ||
+	if (unlikely(peer->ib.qp_type != qp->peer_type ||
 		     peer->attr.dest_qp_num != qp->ib.qp_num ||
 		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid))))
 		return PEAL_REASON_PEER_OTHER;
@@ -506,7 +506,7 @@ bool peal_direct_peer_found(struct peal_qp *qp)
 static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
 {
 	lockdep_assert_held(&sender->sq.lock);
-	if (sender->ib.qp_type != IB_QPT_RC || sender->attr.dest_qp_num != qp->ib.qp_num ||
+	if (!peal_qp_is_reliable(sender) || sender->attr.dest_qp_num != qp->ib.qp_num ||
 	    !sender->direct || sender->sender != sender->direct)
 		return false;
 	if (peal_qp_is_on_wire(sender))
@@ -521,7 +521,7 @@ static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal
  */
 static bool peal_direct_may_send_to(const struct peal_qp *sender, const struct peal_qp *qp)
 {
-	return sender->ib.qp_type == IB_QPT_RC &&
+	return peal_qp_is_reliable(sender) && sender->peer_type == qp->ib.qp_type &&
 	       READ_ONCE(sender->attr.dest_qp_num) == qp->ib.qp_num;
 }
 

@@ -4,7 +4,10 @@
  */
 #include <linux/atomic.h>
 
+#include "base/budget.h"
+#include "base/epoch.h"
 #include "base/trace.h"
+#include "engine/turn.h"
 #include "mem/mw.h"
 #include "transport/execute.h"
 
@@ -82,7 +85,7 @@ static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	if (wqe->length)
-		reason = peal_rkey_check(qp->table, qp->ib.pd, qp->ib.qp_num, wqe,
+		reason = peal_rkey_check(qp->table, qp->rkey_pd, qp->ib.qp_num, wqe,
 					 peal_op(wqe->opcode)->access, &target);
 	if (likely(!reason))
 		peal_cursor_target(cursor, &target, wqe->length);
@@ -106,6 +109,22 @@ static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct 
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
+/*
+ * XRC (annex A14). The message names a shared receive queue, whose protection domain its keys must
+ * have. The queue must be in the domain of the queue pair. Return: false if there is none.
+ */
+static bool peal_execute_name_srq(struct peal_qp *qp, const struct peal_wqe *wqe)
+{
+	struct peal_srq *srq = peal_table_srq(qp->table, wqe->srqn);
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
+	if (!srq || srq->ib.ext.xrc.xrcd != qp->xrcd)
+		return false;
+	peal_qp_name_srq(qp, srq, peal_op(wqe->opcode)->receives);
+	return true;
+}
+
 /**
  * peal_execute_read() - find the bytes of a READ response
  * @wqe: describes only the bytes in this response
@@ -118,6 +137,9 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 				      struct peal_cursor *cursor)
 {
 	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   PEAL_REASON_XRC_SRQ);
 	return peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
 }
 
@@ -129,6 +151,8 @@ bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
 			     struct peal_cursor *cursor)
 {
 	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
+		return false;
 	return !peal_execute_rights(qp, peal_op(wqe->opcode)) &&
 	       !peal_execute_range(qp, wqe, cursor);
 }
@@ -188,11 +212,28 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_execute_establish(struct peal_qp *qp, struct peal_notify *notify)
+/*
+ * A turn of XRC concerns any number of shared receive queues and completion queues. When no more
+ * can be notified, the message makes no progress, and its price ends the turn. The responder on
+ * the wire looks before it takes a packet.
+ */
+static const struct peal_outcome peal_execute_later = {
+	.what = PEAL_PROGRESS, .pieces = PEAL_TURN_BUDGET / PEAL_COST_PIECE + 1,
+};
+
+/* The first message since RTR, or any message of XRC. */
+static struct peal_outcome peal_execute_prepare(struct peal_qp *qp, const struct peal_wqe *wqe,
+						u32 src_qpn, struct peal_notify *notify)
 {
-	if (unlikely(!qp->rq.established) && peal_rq_establish(&qp->rq) &&
-	    qp->state == IB_QPS_RTR)
+	lockdep_assert_held(&qp->rq.lock);
+	if (qp->xrcd && unlikely(!peal_notify_has_room(notify)))
+		return peal_execute_later;
+	if (peal_rq_establish(&qp->rq) && qp->state == IB_QPS_RTR)
 		peal_notify_event(notify, &qp->ib, IB_EVENT_COMM_EST);
+	if (qp->xrcd && !peal_execute_name_srq(qp, wqe))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_XRC_SRQ);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
 /**
@@ -203,8 +244,8 @@ static void peal_execute_establish(struct peal_qp *qp, struct peal_notify *notif
  * Nothing is written before everything is checked. Every chunk is checked again, because keys
  * may have become invalid since the last one.
  *
- * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, or PEAL_FAILED when @qp has
- * refused and is going into error.
+ * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, PEAL_PROGRESS without bytes to try again in the
+ * next turn (XRC), or PEAL_FAILED when @qp has refused and is going into error.
  */
 struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify,
@@ -214,7 +255,11 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	struct peal_outcome outcome = { .what = PEAL_CARRIED };
 
 	lockdep_assert_held(&qp->rq.lock);
-	peal_execute_establish(qp, notify);
+	if (unlikely(!qp->rq.routine)) {
+		outcome = peal_execute_prepare(qp, wqe, src_qpn, notify);
+		if (outcome.what != PEAL_CARRIED)
+			return outcome;
+	}
 	if (op->remote)
 		outcome = peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
 	if (outcome.what == PEAL_CARRIED && op->receives) {
@@ -280,7 +325,7 @@ struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wq
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (op->invalidates)
-		reason = peal_rkey_invalidate(qp->table, qp->ib.pd, qp->ib.qp_num,
+		reason = peal_rkey_invalidate(qp->table, qp->rkey_pd, qp->ib.qp_num,
 					      wqe->imm_or_rkey);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,

@@ -102,7 +102,7 @@ struct peal_table *peal_locality_device_table(u32 number)
  */
 static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *peer)
 {
-	return peer->ib.qp_type == qp->ib.qp_type && peal_qp_is_on_wire(peer) &&
+	return peer->ib.qp_type == qp->peer_type && peal_qp_is_on_wire(peer) &&
 	       READ_ONCE(peer->attr.dest_qp_num) == qp->ib.qp_num &&
 	       !memcmp(&peer->sgid, &qp->attr.ah_attr.grh.dgid, sizeof(peer->sgid)) &&
 	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));

@@ -33,7 +33,15 @@ static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
 
 static u8 peal_wire_transport(const struct peal_qp *qp)
 {
-	return qp->ib.qp_type == IB_QPT_UC ? PEAL_UC : PEAL_RC;
+	switch (qp->ib.qp_type) {
+	case IB_QPT_UC:
+		return PEAL_UC;
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		return PEAL_XRC;
+	default:
+		return PEAL_RC;
+	}
 }
 
 /* ---- completions ---- */
@@ -132,6 +140,7 @@ static void peal_wire_post(struct peal_wire *w)
 		.index = wqe->index,
 		.imm_or_rkey = wqe->imm_or_rkey,
 		.rkey = wqe->rkey,
+		.srqn = wqe->srqn,
 		.remote_addr = wqe->remote_addr,
 		.length = wqe->length,
 		.more = peal_sq_is_followed(&qp->sq),
@@ -583,7 +592,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	bool near;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (qp->ib.qp_type != IB_QPT_RC || !peal_sender_works(qp))
+	if (!peal_qp_is_reliable(qp) || !peal_sender_works(qp))
 		return qp->sender;
 	if (unlikely(peal_locality_is_due(qp->locality)))
 		peal_locality_challenge_peer(qp, &w->output, peal_rto_estimate(&w->requester.rto));

@@ -54,11 +54,26 @@ void peal_wire_responder_free(struct peal_wire_responder *s)
 	kvfree(s->resource);
 }
 
+/* The transport of the requests that it accepts. An XRC initiator accepts none. */
+static u8 peal_wire_responder_transport(const struct peal_qp *qp)
+{
+	switch (qp->ib.qp_type) {
+	case IB_QPT_UC:
+		return PEAL_UC;
+	case IB_QPT_XRC_TGT:
+		return PEAL_XRC;
+	case IB_QPT_XRC_INI:
+		return PEAL_NO_TRANSPORT;
+	default:
+		return PEAL_RC;
+	}
+}
+
 void peal_wire_responder_configure(struct peal_wire_responder *s)
 {
 	const struct peal_qp *qp = peal_wire_responder_qp(s);
 	struct peal_responder_config config = {
-		.transport = qp->ib.qp_type == IB_QPT_UC ? PEAL_UC : PEAL_RC,
+		.transport = peal_wire_responder_transport(qp),
 		.mtu_shift = peal_qp_mtu_shift(qp),
 		.rd_atomic = qp->attr.max_dest_rd_atomic,
 		.rnr_timer = qp->attr.min_rnr_timer,
@@ -118,6 +133,7 @@ static void peal_wire_responder_describe(struct peal_wire_responder *s,
 	s->ask.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
 	s->ask.imm_or_rkey = request->imm_or_rkey;
 	s->ask.rkey = request->rkey;
+	s->ask.srqn = request->srqn;
 	s->ask.remote_addr = request->remote_addr;
 	s->ask.length = request->length;
 	s->ask.atomic = request->atomic;
@@ -281,6 +297,8 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
  * Process the kept requests whose turn has come. If the budget ends first, no budget is left
  * for peal_wire_responder_reply() either, so the rest is due together with the replies. Check
  * rq.refusing each time, because another transport may have refused a request in the meantime.
+ * The messages of XRC may complete in many completion queues. When no more can be notified, this
+ * counts as the end of the budget.
  */
 static void peal_wire_responder_take_reordered(struct peal_wire_responder *s,
 					       struct peal_notify *notify,
@@ -297,6 +315,8 @@ static void peal_wire_responder_take_reordered(struct peal_wire_responder *s,
 		peal_datagram_parse(skb, &reorder);
 		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
 		peal_wire_responder_take(s, &reorder, notify, true);
+		if (unlikely(!peal_notify_has_room(notify)))
+			peal_budget_spend(budget, budget->left);
 	}
 	WRITE_ONCE(s->deadline, peal_responder_deadline(&s->in));
 }
@@ -358,6 +378,7 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 	lockdep_assert_held(&qp->rq.lock);
 	s->ask.opcode = PEAL_OP_READ;
 	s->ask.rkey = reply->rkey;
+	s->ask.srqn = reply->srqn;
 	s->ask.remote_addr = reply->remote_addr;
 	s->ask.length = bytes;
 	if (reply->again)

@@ -52,13 +52,14 @@ void peal_post_free(struct peal_qp *qp)
  */
 void peal_post_drop_shared(struct peal_qp *qp)
 {
-	struct peal_cq *cq = peal_cq(qp->ib.recv_cq);
+	struct peal_cq *cq;
 	struct peal_cqe *cqe;
 	unsigned long flags;
 	u32 i;
 
-	if (!qp->srq || qp->context)
+	if (!qp->ib.srq || qp->context)
 		return;
+	cq = peal_cq(qp->ib.recv_cq);
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	for (i = 0; (cqe = peal_cq_untaken(cq, i)); i++) {
 		if (cqe->qp_num != qp->ib.qp_num || cqe->kind != PEAL_CQE_RECV)

@@ -14,6 +14,7 @@
 #include "engine/lifecycle.h"
 #include "mem/mw.h"
 #include "net/netns.h"
+#include "queue/xrcd.h"
 #include "transport/ah.h"
 #include "transport/demux.h"
 #include "verbs/dev.h"
@@ -457,6 +458,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.alloc_mw = peal_verbs_alloc_mw,
 	.alloc_pd = peal_verbs_alloc_pd,
 	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.alloc_xrcd = peal_verbs_alloc_xrcd,
 	.attach_mcast = peal_verbs_attach_mcast,
 	.counter_alloc_stats = peal_statistic_alloc_stats,
 	.counter_bind_qp = peal_statistic_bind_qp,
@@ -476,6 +478,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.dealloc_mw = peal_verbs_dealloc_mw,
 	.dealloc_pd = peal_verbs_dealloc_pd,
 	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
+	.dealloc_xrcd = peal_verbs_dealloc_xrcd,
 	.dereg_mr = peal_verbs_dereg_mr,
 	.destroy_ah = peal_verbs_destroy_ah,
 	.destroy_cq = peal_verbs_destroy_cq,
@@ -525,4 +528,5 @@ const struct ib_device_ops peal_verbs_ops = {
 	.size_rdma_counter = sizeof(struct rdma_counter),
 #endif
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, peal_xrcd, ib),
 };

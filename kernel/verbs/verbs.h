@@ -39,6 +39,8 @@ int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
 
 int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 			  struct ib_udata *udata);
+int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);
+int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);
 int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
 			  enum ib_srq_attr_mask mask, struct ib_udata *udata);
 int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);

@@ -7,6 +7,7 @@
 
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
+#include "queue/xrcd.h"
 #include "transport/direct.h"
 #include "transport/ud.h"
 #include "transport/wire.h"
@@ -34,6 +35,11 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 	case IB_QPT_UC:
 	case IB_QPT_UD:
 		return 0;
+	case IB_QPT_XRC_INI:
+		/* A kernel user's work request has no field for the shared receive queue. */
+		return user ? 0 : -EOPNOTSUPP;
+	case IB_QPT_XRC_TGT:
+		return init->xrcd && !init->srq ? 0 : -EINVAL;
 	case IB_QPT_GSI:
 		/* Only for kernel users. The device has one port. */
 		return user || init->port_num != 1 ? -EINVAL : 0;
@@ -53,9 +59,13 @@ static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 	peal_qp_stop(qp);
 	peal_post_drop_shared(qp);
 	peal_qp_unpublish(qp);
-	peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
-	peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
+	if (qp->ib.send_cq)
+		peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
+	if (qp->ib.recv_cq)
+		peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
 	peal_engine_remove_qp(qp);
+	if (qp->xrcd)
+		peal_xrcd_remove(peal_xrcd(qp->xrcd), qp);
 	peal_post_free(qp);
 	peal_qp_free(qp);
 }
@@ -83,6 +93,15 @@ static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
 	return peal_direct_attach(qp, &dev->nic.locality);
 }
 
+/* An XRC target may outlive the context of its maker, so its domain pays for it. */
+static struct peal_account *peal_verbs_qp_account(struct peal_dev *dev, struct peal_context *ctx,
+						  const struct ib_qp_init_attr *init)
+{
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		return &peal_xrcd(init->xrcd)->account;
+	return ctx ? &ctx->account : &dev->nic.quota.kernel;
+}
+
 static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
 			      struct ib_qp_init_attr *init)
 {
@@ -90,13 +109,25 @@ static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct p
 
 	if (ret)
 		return ret;
-	ret = peal_qp_init(qp, &dev->nic.table, ctx ? &ctx->account : &dev->nic.quota.kernel,
+	ret = peal_qp_init(qp, &dev->nic.table, peal_verbs_qp_account(dev, ctx, init),
 			   ctx ? ctx->ib : NULL, init);
 	if (ret)
 		peal_qp_free_transports(qp);
 	return ret;
 }
 
+/* Let the owner of the queue pair use it. An XRC target has no owner who posts. */
+static int peal_verbs_hand_over_qp(struct peal_context *ctx, struct peal_qp *qp,
+				   struct ib_udata *udata)
+{
+	if (qp->xrcd) {
+		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);
+		return 0;
+	}
+	return ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
+}
+
+/* The core makes XRC targets in its own name, without udata. */
 int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
@@ -118,7 +149,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	ret = peal_verbs_init_qp(dev, qp, ctx, init);
 	if (ret)
 		return ret;
-	ret = ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
+	ret = peal_verbs_hand_over_qp(ctx, qp, udata);
 	if (ret)
 		peal_verbs_remove_qp(dev, qp);
 	return ret;

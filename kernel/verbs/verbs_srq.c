@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The verbs of shared receive queues. See verbs.h.
+ * The verbs of shared receive queues and XRC domains. See verbs.h.
  */
 #include <rdma/uverbs_ioctl.h>
 
@@ -10,14 +10,24 @@
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "queue/context.h"
+#include "queue/xrcd.h"
 #include "verbs/dev.h"
 #include "verbs/srq_post.h"
 #include "verbs/verbs.h"
+
+static void peal_verbs_remove_xrc_srq(struct peal_srq *srq)
+{
+	peal_table_remove_srq(&peal_dev(srq->ib.device)->nic.table, srq->ib.ext.xrc.srq_num);
+	peal_epoch_wait();
+	peal_xrcd_forget(peal_xrcd(srq->ib.ext.xrc.xrcd), srq);
+}
 
 /* It leaves the table first, then this waits for the kicks that found it before. */
 static void peal_verbs_remove_srq(struct peal_srq *srq)
 {
 	peal_context_remove_srq(srq);
+	if (srq->ib.ext.xrc.srq_num)
+		peal_verbs_remove_xrc_srq(srq);
 	peal_engine_remove_srq(srq);
 	peal_srq_post_free(srq);
 	peal_srq_free(srq);
@@ -30,10 +40,21 @@ static int peal_verbs_introduce_srq(struct peal_context *ctx, struct peal_srq *s
 	struct peal_create_srq_resp resp;
 	int ret = peal_context_add_srq(ctx, srq);
 
+	if (!ret && srq->ib.srq_type == IB_SRQT_XRC)
+		ret = peal_table_add_srq(&peal_dev(srq->ib.device)->nic.table, srq,
+					 &srq->ib.ext.xrc.srq_num);
 	if (ret)
 		return ret;
 	peal_srq_describe(srq, &resp);
 	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+/* A kernel user has no use for an XRC queue, because it cannot make the queue pairs. */
+static int peal_verbs_check_srq_type(const struct ib_srq_init_attr *init, bool user)
+{
+	if (init->srq_type == IB_SRQT_XRC && user)
+		return init->ext.xrc.xrcd && init->ext.cq ? 0 : -EINVAL;
+	return init->srq_type == IB_SRQT_BASIC ? 0 : -EOPNOTSUPP;
 }
 
 int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
@@ -44,8 +65,8 @@ int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 	struct peal_context *ctx = peal_verbs_context(udata);
 	int ret = udata ? peal_verbs_check_request(udata) : 0;
 
-	if (!ret && init->srq_type != IB_SRQT_BASIC)
-		ret = -EOPNOTSUPP;
+	if (!ret)
+		ret = peal_verbs_check_srq_type(init, ctx);
 	if (ret)
 		return ret;
 	peal_engine_add_srq(srq);
@@ -57,6 +78,17 @@ int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 	if (ret)
 		peal_verbs_remove_srq(srq);
 	return ret;
+}
+
+int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
+{
+	return peal_xrcd_init(peal_xrcd(ib), &peal_dev(ib->device)->nic.quota);
+}
+
+int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
+{
+	peal_xrcd_end(peal_xrcd(ib));
+	return 0;
 }
 
 int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,

@@ -29,6 +29,7 @@
 #include "qp.hpp"
 #include "qp_ex.hpp"
 #include "srq.hpp"
+#include "xrcd.hpp"
 
 namespace peal {
 
@@ -42,12 +43,14 @@ const verbs_context_ops context_ops = {
 	.alloc_td = entry<&td_alloc>,
 	.attach_mcast = entry<&mcast_attach>,
 	.bind_mw = mw_bind,
+	.close_xrcd = entry<&xrcd_close>,
 	.create_ah = entry<&ah_create>,
 	.create_cq = entry<&cq_create>,
 	.create_cq_ex = entry<&cq_ex_create>,
 	.create_qp = entry<&qp_create>,
 	.create_qp_ex = entry<&qp_ex_create>,
 	.create_srq = entry<&srq_create>,
+	.create_srq_ex = entry<&srq_create_ex>,
 	.dealloc_mw = entry<&mw_dealloc>,
 	.dealloc_pd = entry<&pd_dealloc>,
 	.dealloc_td = entry<&td_dealloc>,
@@ -59,12 +62,15 @@ const verbs_context_ops context_ops = {
 	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
 	.free_dm = entry<&dm_free>,
+	.get_srq_num = srq_number,
 	.import_dm = entry<&dm_import>,
 	.import_mr = entry<&mr_import>,
 	.import_pd = entry<&pd_import>,
 	.modify_cq = entry<&cq_modify>,
 	.modify_qp = entry<&qp_modify>,
 	.modify_srq = entry<&srq_modify>,
+	.open_qp = entry<&qp_open>,
+	.open_xrcd = entry<&xrcd_open>,
 	.poll_cq = cq_poll,
 	.post_recv = post_recv,
 	.post_send = post_send,

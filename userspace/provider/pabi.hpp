@@ -145,7 +145,7 @@ struct verbs_context_ops {
 	pabi_unused_op async_event{}, attach_counters_point_flow{};
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> attach_mcast{};
 	pabi_op<int(ibv_qp *, ibv_mw *, ibv_mw_bind *)> bind_mw{};
-	pabi_unused_op close_xrcd{};
+	pabi_op<int(ibv_xrcd *)> close_xrcd{};
 	pabi_op<void(ibv_cq *)> cq_event{};
 	pabi_op<ibv_ah *(ibv_pd *, ibv_ah_attr *)> create_ah{};
 #if PEAL_IBV_LAYOUT >= 65
@@ -159,7 +159,8 @@ struct verbs_context_ops {
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
 	pabi_unused_op create_rwq_ind_table{};
 	pabi_op<ibv_srq *(ibv_pd *, ibv_srq_init_attr *)> create_srq{};
-	pabi_unused_op create_srq_ex{}, create_wq{};
+	pabi_op<ibv_srq *(ibv_context *, ibv_srq_init_attr_ex *)> create_srq_ex{};
+	pabi_unused_op create_wq{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op dealloc_dmah{};
 #endif
@@ -187,7 +188,7 @@ struct verbs_context_ops {
 #endif
 	pabi_op<void(ibv_context *)> free_context{};
 	pabi_op<int(ibv_dm *)> free_dm{};
-	pabi_unused_op get_srq_num{};
+	pabi_op<int(ibv_srq *, std::uint32_t *)> get_srq_num{};
 	pabi_op<ibv_dm *(ibv_context *, std::uint32_t handle)> import_dm{};
 	pabi_op<ibv_mr *(ibv_pd *, std::uint32_t handle)> import_mr{};
 	pabi_op<ibv_pd *(ibv_context *, std::uint32_t handle)> import_pd{};
@@ -199,7 +200,9 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
 	pabi_unused_op modify_qp_rate_limit{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *, int mask)> modify_srq{};
-	pabi_unused_op modify_wq{}, open_qp{}, open_xrcd{};
+	pabi_unused_op modify_wq{};
+	pabi_op<ibv_qp *(ibv_context *, ibv_qp_open_attr *)> open_qp{};
+	pabi_op<ibv_xrcd *(ibv_context *, ibv_xrcd_init_attr *)> open_xrcd{};
 	pabi_op<int(ibv_cq *, int n, ibv_wc *)> poll_cq{};
 	pabi_op<int(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad)> post_recv{};
 	pabi_op<int(ibv_qp *, ibv_send_wr *, ibv_send_wr **bad)> post_send{};

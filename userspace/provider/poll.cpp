@@ -57,8 +57,14 @@ Result with_ring(Context &context, const peal_cqe &cqe, Result none, Action acti
 {
 	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
 
-	if (!qp)
-		return none;
+	/* The number in a CQE of XRC is that of a target, which is never in the table. */
+	if (!qp) [[unlikely]] {
+		Srq *srq = cqe.kind == PEAL_CQE_XRC_RECV
+				   ? context.srq_table.find(cqe.qp_index, cqe.srq_num)
+				   : nullptr;
+
+		return srq ? action(srq->ring) : none;
+	}
 	switch (cqe.kind) {
 	case PEAL_CQE_SEND:
 		return action(qp->sq);
@@ -114,12 +120,12 @@ ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept
 {
 	const OpcodeRow &row = opcode_row(cqe);
 
-	return cqe.kind == PEAL_CQE_RECV ? row.recv : row.send;
+	return cqe.kind == PEAL_CQE_SEND ? row.send : row.recv;
 }
 
 unsigned int wc_flags(const peal_cqe &cqe) noexcept
 {
-	if (cqe.kind != PEAL_CQE_RECV || cqe.status != IBV_WC_SUCCESS)
+	if (cqe.kind == PEAL_CQE_SEND || cqe.status != IBV_WC_SUCCESS)
 		return 0;
 	return opcode_row(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0);
 }

@@ -28,6 +28,9 @@ peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) 
 
 	header.opcode = row.opcode;
 	header.flags = wqe_flags(qp, row, wr.send_flags);
+	if (qp.is_xrc() && row.shape != WrShape::BIND && row.shape != WrShape::INVALIDATE)
+		[[unlikely]]
+		header.srqn = wr.qp_type.xrc.remote_srqn;
 	if (row.immediate)
 		header.imm_or_rkey = wr.imm_data;
 	switch (row.shape) {

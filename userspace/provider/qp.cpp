@@ -16,14 +16,26 @@
 #include "pd.hpp"
 #include "poll.hpp"
 #include "qp_attr.hpp"
+#include "xrcd.hpp"
 
 namespace peal {
 
 namespace {
 
-bool needs_locks(ibv_pd *pd) noexcept
+bool needs_locks(const Context &context, ibv_pd *pd) noexcept
 {
-	return !Context::of(pd->context).single_threaded && !Pd::of(pd).single_threaded();
+	return !context.single_threaded && !(pd && Pd::of(pd).single_threaded());
+}
+
+bool is_target(const ibv_qp_init_attr_ex &attr) noexcept
+{
+	return c_enum(attr.qp_type) == IBV_QPT_XRC_RECV;
+}
+
+/* An initiator receives nothing, so its other completion queue is the same. */
+Cq &recv_queue_of(const ibv_qp_init_attr_ex &attr, Cq &send_queue) noexcept
+{
+	return attr.recv_cq ? Cq::of(attr.recv_cq) : send_queue;
 }
 
 std::uint8_t transport_of(std::uint32_t qp_type) noexcept
@@ -35,6 +47,8 @@ std::uint8_t transport_of(std::uint32_t qp_type) noexcept
 		return TRANSPORT_UC;
 	case IBV_QPT_UD:
 		return TRANSPORT_UD;
+	case IBV_QPT_XRC_SEND:
+		return TRANSPORT_XRC;
 	default:
 		return 0;
 	}
@@ -65,6 +79,8 @@ void drop_stale_completions(Qp &qp) noexcept
 void forget_posts(Qp &qp) noexcept
 {
 	qp.state = IBV_QPS_RESET;
+	if (qp.no_queue)
+		return;
 	qp.sq.reset();
 	qp.rq.reset();
 	drop_shared(qp);
@@ -130,17 +146,19 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 
 } // namespace
 
-Qp::Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept
-	: context(Context::of(pd->context)), send_queue(Cq::of(attr.send_cq)),
-	  recv_queue(Cq::of(attr.recv_cq)), shared(attr.srq ? &Srq::of(attr.srq) : nullptr),
-	  signal_all(attr.sq_sig_all), transport(transport_of(c_enum(attr.qp_type))),
-	  sq_lock(needs_locks(pd)), rq_lock(needs_locks(pd))
+Qp::Qp(Context &owner, const ibv_qp_init_attr_ex &attr)
+	: context(owner), no_queue(is_target(attr) ? std::make_unique<Cq>(owner, false) : nullptr),
+	  send_queue(no_queue ? *no_queue : Cq::of(attr.send_cq)),
+	  recv_queue(no_queue ? *no_queue : recv_queue_of(attr, send_queue)),
+	  shared(attr.srq ? &Srq::of(attr.srq) : nullptr), signal_all(attr.sq_sig_all),
+	  transport(transport_of(c_enum(attr.qp_type))), sq_lock(needs_locks(owner, attr.pd)),
+	  rq_lock(needs_locks(owner, attr.pd))
 {
 	/* Clear both members of the union, so that builders that were not requested are null. */
 	std::memset(static_cast<verbs_qp *>(this), 0, sizeof(verbs_qp));
-	qp.context = pd->context;
+	qp.context = attr.pd ? attr.pd->context : attr.xrcd->context;
 	qp.qp_context = attr.qp_context;
-	qp.pd = pd;
+	qp.pd = attr.pd;
 	qp.send_cq = attr.send_cq;
 	qp.recv_cq = attr.recv_cq;
 	qp.srq = attr.srq;
@@ -163,14 +181,21 @@ Qp::~Qp()
 	pthread_cond_destroy(&qp.cond);
 }
 
-std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
+/* An XRC initiator receives nothing. */
+std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &requested)
 {
-	if (!attr.send_cq || !attr.recv_cq)
+	ibv_qp_init_attr_ex attr = requested;
+
+	if (c_enum(attr.qp_type) == IBV_QPT_XRC_SEND) {
+		attr.recv_cq = nullptr;
+		attr.srq = nullptr;
+	}
+	if (!attr.send_cq || (c_enum(attr.qp_type) != IBV_QPT_XRC_SEND && !attr.recv_cq))
 		throw_errno(EINVAL);
 	/* A handle of another context may name another shared receive queue in this one. */
 	if (attr.srq && attr.srq->context != attr.pd->context)
 		throw_errno(EINVAL);
-	auto owned = std::make_unique<Qp>(attr.pd, attr);
+	auto owned = std::make_unique<Qp>(Context::of(attr.pd->context), attr);
 	Qp &qp = *owned;
 	const peal_create_qp_req driver_request{};
 	ib_uverbs_create_qp_resp response{};
@@ -190,14 +215,75 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &attr)
 	qp.cap = granted_cap(response);
 	map_rings(qp, shape);
 	qp.context.qp_table.insert(qp.qp_index, qp.qp.qp_num, &qp);
-	attr.cap = qp.cap;
+	requested.cap = qp.cap;
 	destroy.dismiss();
 	return owned;
+}
+
+/*
+ * A target has no rings and no doorbell, so the provider keeps nothing but its handle. The kernel
+ * makes it for all processes of the domain.
+ */
+std::unique_ptr<Qp> Qp::create_target(const ibv_qp_init_attr_ex &attr)
+{
+	auto owned = std::make_unique<Qp>(Context::of(attr.xrcd->context), attr);
+	Qp &qp = *owned;
+	ib_uverbs_create_qp request{};
+	ib_uverbs_create_qp_resp response{};
+
+	request.user_handle = reinterpret_cast<std::uintptr_t>(&qp.qp);
+	request.pd_handle = Xrcd::of(attr.xrcd).handle;
+	request.qp_type = IBV_QPT_XRC_RECV;
+	check(qp.context.device.command(IB_USER_VERBS_CMD_CREATE_QP, request, response));
+	qp.qp.handle = response.qp_handle;
+	qp.qp.qp_type = IBV_QPT_XRC_RECV;
+	qp.qp.qp_num = response.qpn;
+	return owned;
+}
+
+std::unique_ptr<Qp> Qp::open_target(const ibv_qp_open_attr &attr)
+{
+	ibv_qp_init_attr_ex init{};
+
+	init.qp_type = IBV_QPT_XRC_RECV;
+	init.xrcd = attr.xrcd;
+	if (attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
+		init.qp_context = attr.qp_context;
+	auto owned = std::make_unique<Qp>(Context::of(attr.xrcd->context), init);
+	Qp &qp = *owned;
+	ib_uverbs_open_qp request{};
+	ib_uverbs_create_qp_resp response{};
+
+	request.user_handle = reinterpret_cast<std::uintptr_t>(&qp.qp);
+	request.pd_handle = Xrcd::of(attr.xrcd).handle;
+	request.qpn = attr.qp_num;
+	request.qp_type = IBV_QPT_XRC_RECV;
+	check(qp.context.device.command(IB_USER_VERBS_CMD_OPEN_QP, request, response));
+	qp.qp.handle = response.qp_handle;
+	qp.qp.qp_type = IBV_QPT_XRC_RECV;
+	qp.qp.qp_num = attr.qp_num;
+	return owned;
+}
+
+/* Another process may have changed the state, which only the kernel knows. */
+ibv_qp *qp_open(ibv_context *context, ibv_qp_open_attr *attr)
+{
+	constexpr std::uint32_t needed =
+		IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+
+	if ((attr->comp_mask & ~std::uint32_t{IBV_QP_OPEN_ATTR_CONTEXT}) != needed || !attr->xrcd ||
+	    attr->xrcd->context != context || c_enum(attr->qp_type) != IBV_QPT_XRC_RECV)
+		throw_errno(EINVAL);
+	return &Qp::open_target(*attr).release()->qp;
 }
 
 ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr)
 {
 	ibv_qp_init_attr_ex extended{};
+
+	/* A target needs a domain, which only ibv_create_qp_ex can name. */
+	if (c_enum(attr->qp_type) == IBV_QPT_XRC_RECV)
+		throw_errno(EINVAL);
 
 	/* The plain attributes are the first members of the extended ones. */
 	std::memcpy(static_cast<void *>(&extended), attr, sizeof(*attr));
@@ -276,7 +362,7 @@ int destroy_and_forget(Qp &qp, std::uint32_t &events)
 {
 	const int error = destroy_command(qp.context, qp.qp.handle, events);
 
-	if (object_is_gone(error))
+	if (object_is_gone(error) && !qp.no_queue)
 		with_pollers_out(qp, [&] {
 			return_shared(qp);
 			qp.context.qp_table.remove(qp.qp_index, &qp);

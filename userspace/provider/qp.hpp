@@ -35,7 +35,12 @@ namespace peal {
 struct WrRow;
 
 /* One bit for each type of queue pair. 0 is a type that the kernel refuses to programs. */
-enum Transport : std::uint8_t { TRANSPORT_RC = 1, TRANSPORT_UC = 2, TRANSPORT_UD = 4 };
+enum Transport : std::uint8_t {
+	TRANSPORT_RC = 1,
+	TRANSPORT_UC = 2,
+	TRANSPORT_UD = 4,
+	TRANSPORT_XRC = 8, /* an initiator. A target sends nothing, so it has no bit */
+};
 
 /* The WQEs between ibv_wr_start and ibv_wr_complete. The program's thread holds sq_lock then. */
 struct WrBatch {
@@ -54,6 +59,8 @@ struct Qp : verbs_qp {
 	std::byte slack[128] = {};
 
 	Context &context;
+	/* An XRC target has no completion queues. It gets this one, which nothing is pushed to. */
+	std::unique_ptr<Cq> no_queue;
 	Cq &send_queue; /* where sends complete */
 	Cq &recv_queue; /* where receives complete */
 	Srq *shared;	/* where receives are taken from; null: from rq */
@@ -78,7 +85,7 @@ struct Qp : verbs_qp {
 	Lock rq_lock;
 	RecvRing rq;
 
-	Qp(ibv_pd *pd, const ibv_qp_init_attr_ex &attr) noexcept;
+	Qp(Context &owner, const ibv_qp_init_attr_ex &attr);
 	~Qp();
 
 	static Qp &of(ibv_qp *qp) noexcept
@@ -90,11 +97,17 @@ struct Qp : verbs_qp {
 	/* True if each send names its destination. */
 	bool is_datagram() const noexcept { return transport == TRANSPORT_UD; }
 
+	bool is_xrc() const noexcept { return transport == TRANSPORT_XRC; }
+
 	/* `attr` contains the PD. Its cap is set to the granted values. */
 	static std::unique_ptr<Qp> create(ibv_qp_init_attr_ex &attr);
+	/* `attr` contains the XRC domain. */
+	static std::unique_ptr<Qp> create_target(const ibv_qp_init_attr_ex &attr);
+	static std::unique_ptr<Qp> open_target(const ibv_qp_open_attr &attr);
 };
 
 ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr);
+ibv_qp *qp_open(ibv_context *context, ibv_qp_open_attr *attr);
 int qp_modify(ibv_qp *qp, ibv_qp_attr *attr, int mask);
 int qp_query(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
 int qp_destroy(ibv_qp *qp);

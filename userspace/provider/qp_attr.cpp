@@ -20,7 +20,8 @@ ib_uverbs_create_qp create_qp_request(const ibv_qp_init_attr_ex &attr, const ibv
 	request.user_handle = reinterpret_cast<std::uintptr_t>(qp);
 	request.pd_handle = attr.pd->handle;
 	request.send_cq_handle = attr.send_cq->handle;
-	request.recv_cq_handle = attr.recv_cq->handle;
+	if (attr.recv_cq)
+		request.recv_cq_handle = attr.recv_cq->handle;
 	request.max_send_wr = attr.cap.max_send_wr;
 	request.max_recv_wr = attr.cap.max_recv_wr;
 	request.max_send_sge = attr.cap.max_send_sge;

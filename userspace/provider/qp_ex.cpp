@@ -159,6 +159,16 @@ void wr_set_ud_addr(ibv_qp_ex *ibqp, ibv_ah *ah, std::uint32_t remote_qpn,
 		qp.batch.slot.target(Ah::of(ah).index, remote_qpn, remote_qkey);
 }
 
+void wr_set_xrc_srqn(ibv_qp_ex *ibqp, std::uint32_t remote_srqn) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!qp.batch.error && qp.batch.row == &NO_WR_ROW)
+		qp.batch.error = EINVAL;
+	if (!qp.batch.error)
+		qp.batch.slot.name_srq(remote_srqn);
+}
+
 /*
  * Returns whether the current WQE may get `count` entries; if not, the batch fails. A
  * second setter fails too, because `count` does not include the entries of the first one,
@@ -229,6 +239,7 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 
 	switch (qp_type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
 	case IBV_QPT_UC:
@@ -272,10 +283,31 @@ void set_batch_calls(ibv_qp_ex &qp) noexcept
 	qp.wr_abort = wr_abort;
 	if (Qp::of(&qp).is_datagram())
 		qp.wr_set_ud_addr = wr_set_ud_addr;
+	if (Qp::of(&qp).is_xrc())
+		qp.wr_set_xrc_srqn = wr_set_xrc_srqn;
 	qp.wr_set_sge = wr_set_sge;
 	qp.wr_set_sge_list = wr_set_sge_list;
 	qp.wr_set_inline_data = wr_set_inline_data;
 	qp.wr_set_inline_data_list = wr_set_inline_data_list;
+}
+
+bool is_target(const ibv_qp_init_attr_ex &attr) noexcept
+{
+	return c_enum(attr.qp_type) == IBV_QPT_XRC_RECV;
+}
+
+/* A target needs a domain. Its other attributes are ignored, because it posts nothing. */
+ibv_qp *create_target(ibv_context *context, const ibv_qp_init_attr_ex &attr)
+{
+	ibv_qp_init_attr_ex target{};
+
+	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr.xrcd ||
+	    attr.xrcd->context != context)
+		throw_errno(EINVAL);
+	target.qp_type = attr.qp_type;
+	target.qp_context = attr.qp_context;
+	target.xrcd = attr.xrcd;
+	return &Qp::create_target(target).release()->qp;
 }
 
 /*
@@ -292,6 +324,8 @@ void check_attr(const ibv_qp_init_attr_ex &attr)
 
 	if (attr.comp_mask & ~known)
 		throw_errno(EINVAL);
+	if (is_target(attr))
+		return;
 	if (attr.comp_mask & ~ours)
 		throw_errno(EOPNOTSUPP);
 	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_PD) || !attr.pd)
@@ -305,9 +339,11 @@ void check_attr(const ibv_qp_init_attr_ex &attr)
 
 } // namespace
 
-ibv_qp *qp_ex_create(ibv_context *, ibv_qp_init_attr_ex *attr)
+ibv_qp *qp_ex_create(ibv_context *context, ibv_qp_init_attr_ex *attr)
 {
 	check_attr(*attr);
+	if (is_target(*attr))
+		return create_target(context, *attr);
 	Qp *qp = Qp::create(*attr).release();
 
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {

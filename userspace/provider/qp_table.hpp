@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Finds the queue pair of a CQE.
+ * Finds the queue pair of a CQE, or the XRC shared receive queue.
  *
- * Owns: the map from qp_index to Qp, and the rule by which a stale CQE never finds
- * a new or a freed queue pair.
- * Does not know: the contents of a Qp.
+ * Owns: the maps from qp_index to Qp and from srq_index to Srq, and the rule by which a stale CQE
+ * never finds a new or a freed object.
+ * Does not know: the contents of a Qp or an Srq.
  *
  * A CQE may outlive its queue pair, because it stays in the completion queue when
  * the queue pair is destroyed. The kernel may then give the index to another queue
@@ -19,6 +19,8 @@
  *    insert() of the new owner may therefore come before remove() of the old one,
  *    which then leaves the entry alone. A poller that reads the old number and the
  *    new pointer sees that the number has changed when it reads it again.
+ *
+ * An XRC shared receive queue completes to one CQ, whose lock the caller of remove() holds.
  *
  * The writers' lock is held for a few stores only, so it may be taken inside CQ locks.
  */
@@ -35,11 +37,13 @@
 namespace peal {
 
 struct Qp;
+struct Srq;
 
-class QpTable {
+template <class Object, std::uint32_t MOST>
+class ObjectTable {
 	struct Slot {
-		std::atomic<std::uint32_t> qp_num;
-		std::atomic<Qp *> qp;
+		std::atomic<std::uint32_t> number;
+		std::atomic<Object *> object;
 	};
 	struct Free {
 		void operator()(Slot *slots) const noexcept { std::free(slots); }
@@ -50,47 +54,53 @@ class QpTable {
 
 public:
 	/* Use calloc, so that only the pages of used indices take memory. */
-	QpTable() : slots_(static_cast<Slot *>(std::calloc(PEAL_MAX_QP, sizeof(Slot))))
+	ObjectTable() : slots_(static_cast<Slot *>(std::calloc(MOST, sizeof(Slot))))
 	{
 		if (!slots_)
 			throw std::bad_alloc();
 	}
 
 	/* Returns null if the index or the number is unknown. The poller holds its CQ's lock. */
-	Qp *find(std::uint32_t index, std::uint32_t qp_num) const noexcept
+	Object *find(std::uint32_t index, std::uint32_t number) const noexcept
 	{
-		if (index >= PEAL_MAX_QP)
+		if (index >= MOST)
 			return nullptr;
 		const Slot &slot = slots_[index];
-		if (slot.qp_num.load(std::memory_order_acquire) != qp_num)
+		if (slot.number.load(std::memory_order_acquire) != number)
 			return nullptr;
-		Qp *const qp = slot.qp.load(std::memory_order_acquire);
-		return slot.qp_num.load(std::memory_order_relaxed) == qp_num ? qp : nullptr;
+		Object *const object = slot.object.load(std::memory_order_acquire);
+		return slot.number.load(std::memory_order_relaxed) == number ? object : nullptr;
 	}
 
 	/*
 	 * Clear the number before changing the pointer, so that a reader of the new pointer
 	 * also sees that the old number is gone.
 	 */
-	void insert(std::uint32_t index, std::uint32_t qp_num, Qp *qp)
+	void insert(std::uint32_t index, std::uint32_t number, Object *object)
 	{
 		std::lock_guard guard(writer_);
 
-		slots_[index].qp_num.store(0, std::memory_order_relaxed);
-		slots_[index].qp.store(qp, std::memory_order_release);
-		slots_[index].qp_num.store(qp_num, std::memory_order_release);
+		slots_[index].number.store(0, std::memory_order_relaxed);
+		slots_[index].object.store(object, std::memory_order_release);
+		slots_[index].number.store(number, std::memory_order_release);
 	}
 
-	/* Does nothing if another queue pair has the index now. Holds both CQ locks of `qp`. */
-	void remove(std::uint32_t index, const Qp *qp)
+	/* Does nothing if another object has the index now. Holds the locks of its CQs. */
+	void remove(std::uint32_t index, const Object *object)
 	{
 		std::lock_guard guard(writer_);
 
-		if (slots_[index].qp.load(std::memory_order_relaxed) != qp)
+		if (index >= MOST || slots_[index].object.load(std::memory_order_relaxed) != object)
 			return;
-		slots_[index].qp_num.store(0, std::memory_order_relaxed);
-		slots_[index].qp.store(nullptr, std::memory_order_release);
+		slots_[index].number.store(0, std::memory_order_relaxed);
+		slots_[index].object.store(nullptr, std::memory_order_release);
 	}
 };
+
+using QpTable = ObjectTable<Qp, PEAL_MAX_QP>;
+
+/* The XRC shared receive queues, by their index. The kernel hands the lowest index out. */
+inline constexpr std::uint32_t MAX_XRC_SRQS = 1 << 16;
+using SrqTable = ObjectTable<Srq, MAX_XRC_SRQS>;
 
 } // namespace peal

@@ -8,7 +8,10 @@
 #include <bit>
 #include <mutex>
 
+#include "c_enum.hpp"
 #include "pd.hpp"
+#include "poll.hpp"
+#include "xrcd.hpp"
 
 namespace peal {
 
@@ -65,6 +68,21 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 	return error;
 }
 
+/* The kernel has created `srq`. If its ring cannot be used, it is destroyed. */
+void finish_creation(Srq &srq, const ib_uverbs_create_srq_resp &response,
+		     const peal_create_srq_resp &shape)
+{
+	Rollback destroy([&] {
+		std::uint32_t events;
+
+		destroy_command(srq.context, response.srq_handle, events);
+	});
+	srq.handle = response.srq_handle;
+	srq.max_sge = response.max_sge;
+	map_ring(srq, shape);
+	destroy.dismiss();
+}
+
 } // namespace
 
 Srq::Srq(ibv_pd *owner) noexcept
@@ -83,18 +101,88 @@ std::unique_ptr<Srq> Srq::create(ibv_pd *pd, ibv_srq_init_attr &init)
 	check(srq->context.device.command(IB_USER_VERBS_CMD_CREATE_SRQ,
 					  core_request(init, *pd, srq.get()), response,
 					  uverbs::in(driver_request), uverbs::out(shape)));
-	Rollback destroy([&] {
+	finish_creation(*srq, response, shape);
+	init.attr.max_wr = response.max_wr;
+	init.attr.max_sge = response.max_sge;
+	return srq;
+}
+
+namespace {
+
+ib_uverbs_create_xsrq xrc_request(const ibv_srq_init_attr_ex &init, const Srq &srq) noexcept
+{
+	ib_uverbs_create_xsrq request{};
+
+	request.user_handle = reinterpret_cast<std::uintptr_t>(static_cast<const ibv_srq *>(&srq));
+	request.srq_type = IBV_SRQT_XRC;
+	request.pd_handle = init.pd->handle;
+	request.max_wr = init.attr.max_wr;
+	request.max_sge = init.attr.max_sge;
+	request.srq_limit = init.attr.srq_limit;
+	request.xrcd_handle = Xrcd::of(init.xrcd).handle;
+	request.cq_handle = init.cq->handle;
+	return request;
+}
+
+} // namespace
+
+std::unique_ptr<Srq> Srq::create_xrc(ibv_srq_init_attr_ex &init)
+{
+	auto srq = std::make_unique<Srq>(init.pd);
+	const peal_create_srq_req driver_request{};
+	ib_uverbs_create_srq_resp response{};
+	peal_create_srq_resp shape{};
+
+	check(srq->context.device.command(IB_USER_VERBS_CMD_CREATE_XSRQ, xrc_request(init, *srq),
+					  response, uverbs::in(driver_request),
+					  uverbs::out(shape)));
+	if (shape.srq_index >= MAX_XRC_SRQS) {
 		std::uint32_t events;
 
 		destroy_command(srq->context, response.srq_handle, events);
-	});
-	srq->handle = response.srq_handle;
-	srq->max_sge = response.max_sge;
-	map_ring(*srq, shape);
+		throw_errno(EPROTO);
+	}
+	finish_creation(*srq, response, shape);
+	srq->number = response.srqn;
+	srq->cq = &Cq::of(init.cq);
+	++srq->cq->users;
+	srq->context.srq_table.insert(srq->srq_index, srq->number, srq.get());
 	init.attr.max_wr = response.max_wr;
 	init.attr.max_sge = response.max_sge;
-	destroy.dismiss();
 	return srq;
+}
+
+/* libibverbs comes here for other types than the basic one, and sets no member of the result. */
+ibv_srq *srq_create_ex(ibv_context *context, ibv_srq_init_attr_ex *init)
+{
+	constexpr std::uint32_t needed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+					 IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+
+	if (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && c_enum(init->srq_type) != IBV_SRQT_XRC)
+		throw_errno(EOPNOTSUPP);
+	if (init->comp_mask != needed || !init->pd || !init->xrcd || !init->cq ||
+	    init->pd->context != context || init->xrcd->context != context ||
+	    init->cq->context != context)
+		throw_errno(EINVAL);
+	auto srq = Srq::create_xrc(*init);
+	ibv_srq *ibsrq = srq.release();
+
+	ibsrq->context = context;
+	ibsrq->srq_context = init->srq_context;
+	ibsrq->pd = init->pd;
+	pthread_mutex_init(&ibsrq->mutex, nullptr);
+	pthread_cond_init(&ibsrq->cond, nullptr);
+	return ibsrq;
+}
+
+int srq_number(ibv_srq *ibsrq, std::uint32_t *number) noexcept
+{
+	const Srq &srq = Srq::of(ibsrq);
+
+	if (!srq.cq)
+		return EOPNOTSUPP;
+	*number = srq.number;
+	return 0;
 }
 
 /* libibverbs sets the other members of the result. */
@@ -198,6 +286,20 @@ void wait_for_acks(ibv_srq &srq, std::uint32_t events) noexcept
 
 } // namespace
 
+namespace {
+
+/* An XRC queue is gone. No poller can find it afterwards, and none is using it. */
+void leave_cq(Srq &srq) noexcept
+{
+	std::lock_guard guard(srq.cq->lock);
+
+	srq.context.srq_table.remove(srq.srq_index, &srq);
+	drop_stale(*srq.cq);
+	--srq.cq->users;
+}
+
+} // namespace
+
 int srq_destroy(ibv_srq *ibsrq)
 {
 	Srq *srq = &Srq::of(ibsrq);
@@ -210,6 +312,8 @@ int srq_destroy(ibv_srq *ibsrq)
 
 	if (!object_is_gone(error))
 		return error;
+	if (srq->cq)
+		leave_cq(*srq);
 	if (!error)
 		wait_for_acks(*ibsrq, events);
 	pthread_mutex_destroy(&ibsrq->mutex);

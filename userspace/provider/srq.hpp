@@ -17,6 +17,7 @@
 
 #include "../ring/shared_recv_ring.hpp"
 #include "context.hpp"
+#include "cq.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
 
@@ -31,6 +32,8 @@ struct Srq : ibv_srq {
 	Lock lock;
 	SharedRecvRing ring;
 	std::atomic<unsigned> users = 0; /* queue pairs */
+	Cq *cq = nullptr;		 /* XRC: where receives complete */
+	std::uint32_t number = 0;	 /* XRC: messages name the queue by it */
 
 	static Srq &of(ibv_srq *srq) noexcept { return *static_cast<Srq *>(srq); }
 
@@ -38,9 +41,12 @@ struct Srq : ibv_srq {
 
 	/* The attributes are set to the granted values. */
 	static std::unique_ptr<Srq> create(ibv_pd *pd, ibv_srq_init_attr &init);
+	static std::unique_ptr<Srq> create_xrc(ibv_srq_init_attr_ex &init);
 };
 
 ibv_srq *srq_create(ibv_pd *pd, ibv_srq_init_attr *init);
+ibv_srq *srq_create_ex(ibv_context *context, ibv_srq_init_attr_ex *init);
+int srq_number(ibv_srq *srq, std::uint32_t *number) noexcept;
 int srq_modify(ibv_srq *srq, ibv_srq_attr *attr, int mask);
 int srq_query(ibv_srq *srq, ibv_srq_attr *attr);
 int srq_destroy(ibv_srq *srq);

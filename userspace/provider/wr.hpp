@@ -37,21 +37,21 @@ struct WrRow {
 inline constexpr std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> WR_ROWS = [] {
 	std::array<WrRow, IBV_WR_SEND_WITH_INV + 2> row{};
 
-	constexpr std::uint8_t connected = TRANSPORT_RC | TRANSPORT_UC;
+	constexpr std::uint8_t reliable = TRANSPORT_RC | TRANSPORT_XRC;
+	constexpr std::uint8_t connected = reliable | TRANSPORT_UC;
 	constexpr std::uint8_t all = connected | TRANSPORT_UD;
 
 	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true, all};
 	row[IBV_WR_SEND_WITH_IMM] = {PEAL_OP_SEND_IMM, WrShape::SEND, true, true, true, all};
-	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true,
-				     TRANSPORT_RC};
+	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true, reliable};
 	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false, connected};
 	row[IBV_WR_RDMA_WRITE_WITH_IMM] = {PEAL_OP_WRITE_IMM, WrShape::RDMA, true, true, true,
 					   connected};
-	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false, TRANSPORT_RC};
+	row[IBV_WR_RDMA_READ] = {PEAL_OP_READ, WrShape::RDMA, false, false, false, reliable};
 	row[IBV_WR_ATOMIC_CMP_AND_SWP] = {PEAL_OP_CMP_SWAP, WrShape::ATOMIC, false, false, false,
-					  TRANSPORT_RC};
+					  reliable};
 	row[IBV_WR_ATOMIC_FETCH_AND_ADD] = {PEAL_OP_FETCH_ADD, WrShape::ATOMIC, false, false, false,
-					    TRANSPORT_RC};
+					    reliable};
 	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false, connected};
 	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false,
 				 connected};

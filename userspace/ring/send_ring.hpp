@@ -44,6 +44,9 @@ public:
 		wqe_->ud = {qpn, qkey};
 	}
 
+	/* For XRC, at any time before publish(), as target(). */
+	void name_srq(std::uint32_t srqn) noexcept { wqe_->srqn = srqn; }
+
 	void bind(const peal_bind_seg &segment) noexcept { append(segment); }
 
 	void add_sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) noexcept

@@ -106,7 +106,10 @@ struct peal_send_wqe {
 	};
 	__u32 rkey;		/* UD: 0 */
 	__u32 inline_len;	/* bytes; 0 without PEAL_WQE_INLINE */
-	__u32 ah_index;		/* UD: peal_create_ah_resp.ah_index; others: 0 */
+	union {			/* others: 0 */
+		__u32 ah_index;	/* UD: peal_create_ah_resp.ah_index */
+		__u32 srqn;	/* XRC: number of the peer's shared receive queue, 24 bits */
+	};
 	__u32 reserved1;
 };
 
@@ -203,6 +206,8 @@ struct peal_qp_ctl {
  * that then needs a receive goes into error. Nothing else flushes its WQEs. A queue pair
  * that is reset or destroyed while its message fills a slot completes that slot as
  * flushed, so that the program gets the slot back.
+ *
+ * An XRC shared receive queue is the same, but its WQEs complete in its own completion queue.
  */
 
 /* ------------------------------------------------------------------------
@@ -218,6 +223,12 @@ struct peal_qp_ctl {
 enum peal_cqe_kind {
 	PEAL_CQE_SEND		= 1,	/* a send WQE; opcode is that of the WQE */
 	PEAL_CQE_RECV		= 2,	/* a receive WQE; opcode is that of the message */
+	/*
+	 * A receive WQE of an XRC shared receive queue, in the queue's own completion queue.
+	 * qp_index is peal_create_srq_resp.srq_index, and qp_num that of the target queue pair,
+	 * which may be another process's.
+	 */
+	PEAL_CQE_XRC_RECV	= 3,
 };
 
 /* Bits of peal_cqe.flags. */
@@ -247,7 +258,7 @@ struct peal_cqe {
 	__u8  reserved0;
 	__u16 vlan_id;		/* with PEAL_CQE_VLAN, otherwise 0 */
 	__u16 reserved1;
-	__u32 reserved2;
+	__u32 srq_num;		/* XRC_RECV: number of the shared receive queue; else 0 */
 	__u64 clock_ns;		/* with PEAL_CQ_CLOCK: CLOCK_MONOTONIC_RAW; otherwise 0 */
 	__u64 wall_ns;		/* with PEAL_CQ_WALL_CLOCK: CLOCK_REALTIME; otherwise 0 */
 	__u32 reserved3;
@@ -589,6 +600,8 @@ struct peal_reg_mr_req {
 	X(REG_STATE, 64, "region is registered already") \
 	X(REG_RANGE, 65, "registration is longer than the pages that were mapped") \
 	X(REG_ACCESS, 66, "a fast registration cannot give these rights") \
+	X(XRC_SRQ, 68, \
+	  "no XRC shared receive queue of that number in the domain of the peer's queue pair") \
 	X(NO_ROUTE, 70, "no route, or no source address, to the destination GID") \
 	X(PATH_MTU, 71, "path MTU is larger than the link allows")
 

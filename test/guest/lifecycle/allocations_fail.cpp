@@ -15,6 +15,7 @@
 #include "netlink.hpp"
 #include "usage.hpp"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -372,8 +373,55 @@ TEST_CASE("shared receive queues")
 				   ibv_srq_attr attr{receives, 4, 0};
 				   return try_create_srq(pd, attr);
 			   }));
+	const auto resize = [&](std::uint32_t receives) {
+		ibv_srq_attr attr{};
+
+		attr.max_wr = receives;
+		return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+	};
+	check_verb(faults, {"modify_srq", [&] { return resize(1024); },
+			    [&] { must(resize(16), "undo modify_srq"); }});
 	check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp that shares", [&] {
 			   auto init = init_attributes(pd, cq, cq, sharing);
+			   return ibv_create_qp_ex(device, &init);
+		   }));
+	check_works(device);
+}
+
+/*
+ * Not the target queue pairs, because a failure in the core (create_xrc_qp_user) leaves the domain
+ * in use for ever.
+ */
+TEST_CASE("XRC domains, their shared receive queues and initiators")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 16));
+	ibv_xrcd_init_attr domain{};
+	domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+	domain.fd = -1;
+	domain.oflags = O_CREAT;
+	const Handle<ibv_xrcd, ibv_close_xrcd> xrcd(ibv_open_xrcd(device, &domain), "open_xrcd");
+
+	check_verb(faults, maker<ibv_xrcd, ibv_close_xrcd>(
+				   "open_xrcd", [&] { return ibv_open_xrcd(device, &domain); }));
+	check_verb(faults, maker<ibv_srq, ibv_destroy_srq>("create_srq_ex", [&] {
+			   ibv_srq_init_attr_ex init{};
+
+			   init.attr = {64, 2, 0};
+			   init.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+					    IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+			   init.srq_type = IBV_SRQT_XRC;
+			   init.pd = pd;
+			   init.xrcd = xrcd;
+			   init.cq = cq;
+			   return ibv_create_srq_ex(device, &init);
+		   }));
+	check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp of an initiator", [&] {
+			   auto init = init_attributes(pd, cq, cq, {});
+
+			   init.qp_type = IBV_QPT_XRC_SEND;
 			   return ibv_create_qp_ex(device, &init);
 		   }));
 	check_works(device);

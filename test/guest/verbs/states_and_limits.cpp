@@ -430,7 +430,7 @@ TEST_CASE("types of queue pairs that are not supported")
 
 	if (!is_peal())
 		SKIP_CASE("other devices have other types");
-	for (auto type : {IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_DRIVER}) {
+	for (auto type : {IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER}) {
 		auto init = init_attributes(pd, cq, cq, {});
 		init.qp_type = type;
 		INFO("type " << type);

@@ -81,6 +81,7 @@ const std::map<std::string, int> frozen = {
 	{"REG_STATE", 64},
 	{"REG_RANGE", 65},
 	{"REG_ACCESS", 66},
+	{"XRC_SRQ", 68},
 	{"NO_ROUTE", 70},
 	{"PATH_MTU", 71},
 };

@@ -406,6 +406,21 @@ TEST_CASE("an opcode that the transport does not carry is refused", "[wqe]")
 	}
 }
 
+TEST_CASE("a message of XRC names a shared receive queue", "[wqe]")
+{
+	Sender sender(PEAL_OP_SEND_IMM);
+	auto &wqe = sender.view.header();
+
+	sender.limits.max_target = PEAL_XRC_SRQN_MAX;
+	for (const u32 srqn : {0U, 1U, 0xffffffU}) {
+		wqe.srqn = srqn;
+		CHECK(sender.parse() == PEAL_REASON_NONE);
+		CHECK(sender.send.srqn == srqn);
+	}
+	wqe.srqn = 0x1000000;
+	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
+}
+
 TEST_CASE("a datagram names its destination, other messages name none", "[wqe]")
 {
 	Sender sender(PEAL_OP_SEND_IMM);
@@ -414,6 +429,7 @@ TEST_CASE("a datagram names its destination, other messages name none", "[wqe]")
 	wqe.ah_index = 7;
 	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
 	sender.limits.datagram = true;
+	sender.limits.max_target = 0xffffffff;
 	wqe.ud = {0x00ffffff, 0x80000001};
 	CHECK(sender.parse() == PEAL_REASON_NONE);
 	CHECK(sender.send.ah_index == 7);

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 120
+/*
+ * Extended reliable connections (XRC).
+ *
+ * Holds: One connection delivers to every XRC shared receive queue of its domain, each message to
+ * the one that it names, into the right bytes, and completes in that queue's completion queue. Keys
+ * must be of that queue's protection domain. Processes share a domain through a file, and a target
+ * queue pair lives as long as a process has it open. A queue that is unknown, of another domain or
+ * destroyed ends the connection with the NAK of the specification.
+ * Does not hold: the ring of a shared receive queue (verbs/shared_receive_queues).
+ */
+#include "verbs.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace peal_test;
+
+namespace {
+
+using Xrcd = Handle<ibv_xrcd, ibv_close_xrcd>;
+
+constexpr std::size_t bytes = 8192;
+
+ibv_xrcd *try_open(ibv_context *context, int fd = -1, int flags = O_CREAT)
+{
+	ibv_xrcd_init_attr attr{};
+
+	attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+	attr.fd = fd;
+	attr.oflags = flags;
+	return ibv_open_xrcd(context, &attr);
+}
+
+Xrcd open_domain(ibv_context *context, int fd = -1, int flags = O_CREAT)
+{
+	return {try_open(context, fd, flags), "open_xrcd"};
+}
+
+struct File {
+	File() : file(std::tmpfile()) {}
+	~File() { std::fclose(file); }
+	int fd() const { return fileno(file); }
+	std::FILE *file;
+};
+
+/* An XRC shared receive queue with its own domains and completion queue, and buffers. */
+struct Shared {
+	Shared(Device &device, ibv_xrcd *xrcd, ibv_comp_channel *channel = nullptr)
+		: pd(ibv_alloc_pd(device), "alloc_pd"), cq(create_cq(device, 64, channel)),
+		  memory(pd, 8 * bytes), srq(create(device, xrcd))
+	{
+		must(ibv_get_srq_num(srq, &number), "get_srq_num");
+	}
+	Srq create(Device &device, ibv_xrcd *xrcd) const
+	{
+		ibv_srq_init_attr_ex init{};
+
+		init.attr = {8, 2, 0};
+		init.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+				 IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+		init.srq_type = IBV_SRQT_XRC;
+		init.pd = pd;
+		init.xrcd = xrcd;
+		init.cq = cq;
+		return {ibv_create_srq_ex(device, &init), "create_srq_ex"};
+	}
+	void post(std::uint64_t i) const
+	{
+		must(try_post_srq_recv(srq, i, {memory.sge(i % 8 * bytes, bytes)}),
+		     "post_srq_recv");
+	}
+	std::span<std::uint8_t> buffer(std::uint64_t i, std::size_t length) const
+	{
+		return memory.bytes(i % 8 * bytes, length);
+	}
+
+	Pd pd;
+	Cq cq;
+	Region memory;
+	Srq srq;
+	std::uint32_t number = 0;
+};
+
+Qp create_target(Device &device, ibv_xrcd *xrcd)
+{
+	ibv_qp_init_attr_ex init{};
+
+	init.qp_type = IBV_QPT_XRC_RECV;
+	init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+	init.xrcd = xrcd;
+	return {ibv_create_qp_ex(device, &init), "create_qp_ex"};
+}
+
+QpOptions initiator()
+{
+	QpOptions options;
+
+	options.type = IBV_QPT_XRC_SEND;
+	return options;
+}
+
+/* The initiator's attributes are a subset, and so are the target's. */
+void connect_initiator(ibv_qp *qp, const Device &device, std::uint32_t dest, const Link &link)
+{
+	auto rtr = rtr_attr(device, dest, device.gid(), link);
+
+	to_init(qp, link);
+	must(ibv_modify_qp(qp, &rtr, uc_rtr_mask), "modify to RTR");
+	to_rts(qp, link);
+}
+
+void connect_target(ibv_qp *qp, const Device &device, std::uint32_t source, const Link &link)
+{
+	auto rts = rts_attr(link);
+
+	to_init(qp, link);
+	to_rtr(qp, device, source, link);
+	must(ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN),
+	     "modify to RTS");
+}
+
+/* An initiator that is connected to a target in `xrcd`. */
+struct Lane {
+	Lane(Device &device, ibv_xrcd *xrcd, const Link &link = {})
+		: a(device, initiator()), from(a.pd, 4 * bytes), target(create_target(device, xrcd))
+	{
+		connect_initiator(a.qp, device, target->qp_num, link);
+		connect_target(target, device, a.qp->qp_num, link);
+	}
+	void send(const Shared &to, std::uint32_t tag, std::size_t length)
+	{
+		fill_pattern(from.bytes(0, length), tag);
+		post_to(to.number,
+			Send(IBV_WR_SEND_WITH_IMM, {from.sge(0, length)}).imm(tag).id(tag));
+	}
+	void post_to(std::uint32_t number, Send send) const
+	{
+		send.wr.qp_type.xrc.remote_srqn = number;
+		post(a.qp, std::move(send));
+	}
+	Endpoint a;
+	Region from;
+	Qp target;
+};
+
+std::vector<std::uint8_t> expected(std::uint32_t tag, std::size_t length)
+{
+	std::vector<std::uint8_t> all(length);
+
+	fill_pattern(all, tag);
+	return all;
+}
+
+void check_received(const Lane &lane, const Shared &shared, std::uint64_t id, std::uint32_t tag,
+		    std::size_t length)
+{
+	const auto wc = wait_success(shared.cq).front();
+
+	INFO(describe(wc));
+	CHECK(wc.wr_id == id);
+	CHECK(wc.opcode == IBV_WC_RECV);
+	CHECK(wc.imm_data == tag);
+	CHECK(wc.byte_len == length);
+	CHECK(wc.qp_num == lane.target->qp_num);
+	CHECK(wc.src_qp == lane.a.qp->qp_num);
+	CHECK(difference(shared.buffer(id, length), expected(tag, length)) == "");
+}
+
+} // namespace
+
+TEST_CASE("a domain is private, or shared through a file")
+{
+	Device device;
+	File one, two;
+
+	CHECK(device.attributes().device_cap_flags & IBV_DEVICE_XRC);
+	const Xrcd alone = open_domain(device);
+	errno = 0;
+	CHECK_FALSE(try_open(device, one.fd(), 0)); /* no domain yet */
+	CHECK(errno_name(errno) == "EAGAIN");
+	const Xrcd first = open_domain(device, one.fd());
+	const Xrcd again = open_domain(device, one.fd(), 0), other = open_domain(device, two.fd());
+	errno = 0;
+	CHECK_FALSE(try_open(device, one.fd(), O_CREAT | O_EXCL));
+	CHECK(errno_name(errno) == "EINVAL");
+	errno = 0;
+	CHECK_FALSE(try_open(device, 9999));
+	CHECK(errno_name(errno) == "EBADF");
+	CHECK(first.get() != again.get());
+
+	Device second;
+	const Xrcd there = open_domain(second, one.fd(), 0);
+	const Shared shared(device, first), far(second, there);
+	Lane lane(second, there);
+	far.post(1);
+	shared.post(2);
+	lane.send(shared, 5, 100);
+	check_received(lane, shared, 2, 5, 100);
+	lane.send(far, 6, 200);
+	check_received(lane, far, 1, 6, 200);
+	wait_success(lane.a.send_cq, 2);
+}
+
+TEST_CASE("a domain in use is not closed, and wrong attributes are refused")
+{
+	Device device, other;
+	Xrcd xrcd = open_domain(device);
+	{
+		const Shared shared(device, xrcd);
+		CHECK(errno_name(ibv_close_xrcd(xrcd)) == "EBUSY");
+		Pd pd(ibv_alloc_pd(device), "alloc_pd");
+		Cq cq = create_cq(device, 4);
+		QpOptions options;
+		options.srq = shared.srq; /* only targets use it, by its number */
+		auto init = init_attributes(pd, cq, cq, options);
+		errno = 0;
+		CHECK_FALSE(ibv_create_qp_ex(device, &init));
+		CHECK(errno_name(errno) == "EINVAL");
+	}
+	const Qp target = create_target(device, xrcd);
+	CHECK(errno_name(ibv_close_xrcd(xrcd)) == "EBUSY");
+	CHECK(errno_name(try_post_recv(target, 1, {})) != "0");
+	ibv_send_wr wr{}, *bad;
+	CHECK(errno_name(ibv_post_send(target, &wr, &bad)) == "EINVAL");
+
+	ibv_qp_init_attr_ex init{};
+	init.qp_type = IBV_QPT_XRC_RECV;
+	errno = 0;
+	CHECK_FALSE(ibv_create_qp_ex(device, &init)); /* no domain */
+	CHECK(errno_name(errno) == "EINVAL");
+	ibv_srq_attr basic{8, 1, 0};
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const Srq srq(try_create_srq(pd, basic), "create_srq");
+	std::uint32_t number;
+	CHECK(ibv_get_srq_num(srq, &number) != 0);
+
+	ibv_qp_open_attr open{};
+	open.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	open.qp_num = target->qp_num ^ 1;
+	open.xrcd = xrcd;
+	open.qp_type = IBV_QPT_XRC_RECV;
+	errno = 0;
+	CHECK_FALSE(ibv_open_qp(device, &open));
+	CHECK(errno_name(errno) == "EINVAL");
+}
+
+TEST_CASE("one connection delivers to the queue that each message names")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared one(device, xrcd), two(device, xrcd);
+	Lane lane(device, xrcd);
+
+	CHECK(one.number != two.number);
+	for (std::uint64_t round = 0; round < 20; round++) {
+		const std::size_t length = 1 + round * 409;
+
+		one.post(round);
+		two.post(round + 100);
+		lane.send(one, std::uint32_t(2 * round), length);
+		lane.send(two, std::uint32_t(2 * round + 1), 8);
+		check_received(lane, two, round + 100, std::uint32_t(2 * round + 1), 8);
+		const auto wc = wait_success(one.cq).front();
+		CHECK(wc.wr_id == round);
+		CHECK(wc.byte_len == length);
+		if (length > 8) { /* the second message has changed the first bytes of `from` */
+			const auto all = expected(std::uint32_t(2 * round), length);
+			CHECK(difference(one.buffer(round, length).subspan(8),
+					 std::span(all).subspan(8)) == "");
+		}
+		wait_success(lane.a.send_cq, 2);
+	}
+}
+
+TEST_CASE("every operation works, with keys of the named queue's protection domain")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared shared(device, xrcd), other(device, xrcd);
+	Lane lane(device, xrcd);
+	const Region to(shared.pd, 4 * bytes), foreign(other.pd, bytes);
+	const auto number = shared.number;
+	const std::size_t length = 3 * bytes + 5;
+
+	fill_pattern(lane.from.bytes(0, length), 1);
+	lane.post_to(number, Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, length)})
+				     .remote(to.address(), to.rkey()));
+	wait_success(lane.a.send_cq);
+	CHECK(difference(to.bytes(0, length), expected(1, length)) == "");
+	shared.post(3);
+	lane.post_to(number, Send(IBV_WR_RDMA_WRITE_WITH_IMM, {lane.from.sge(0, 100)})
+				     .remote(to.address(8), to.rkey())
+				     .imm(77));
+	wait_success(lane.a.send_cq);
+	const auto wc = wait_success(shared.cq).front();
+	CHECK(wc.wr_id == 3);
+	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+	CHECK(wc.imm_data == 77);
+	fill_pattern(to.bytes(0, length), 2);
+	lane.post_to(
+		number,
+		Send(IBV_WR_RDMA_READ, {lane.from.sge(0, length)}).remote(to.address(), to.rkey()));
+	wait_success(lane.a.send_cq);
+	CHECK(difference(lane.from.bytes(0, length), expected(2, length)) == "");
+	std::uint64_t word = 40;
+	std::memcpy(to.data(), &word, 8);
+	lane.post_to(number, Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {lane.from.sge(0, 8)})
+				     .atomic(to.address(), to.rkey(), 2));
+	lane.post_to(number, Send(IBV_WR_ATOMIC_CMP_AND_SWP, {lane.from.sge(8, 8)})
+				     .atomic(to.address(), to.rkey(), 42, 7));
+	wait_success(lane.a.send_cq, 2);
+	std::memcpy(&word, to.data(), 8);
+	CHECK(word == 7);
+	std::memcpy(&word, lane.from.data(), 8);
+	CHECK(word == 40);
+	/* The key is valid, but of another queue's domain. */
+	lane.post_to(number, Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, 8)})
+				     .remote(foreign.address(), foreign.rkey()));
+	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_PD);
+	CHECK(eventually([&] { return query_state(lane.target) == IBV_QPS_ERR; }));
+	CHECK(device.count_events(IBV_EVENT_QP_LAST_WQE_REACHED, lane.target.get()) == 0);
+}
+
+TEST_CASE("a queue that the target cannot reach ends the connection")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device), elsewhere = open_domain(device);
+	const Shared shared(device, xrcd), other(device, elsewhere);
+	auto gone = std::make_unique<Shared>(device, xrcd);
+	const auto gone_number = gone->number;
+
+	gone.reset();
+	other.post(1);
+	for (const std::uint32_t number : {other.number, gone_number, 0U, 0xffffffU}) {
+		Lane lane(device, xrcd);
+
+		INFO("number " << number);
+		lane.post_to(number, Send(IBV_WR_SEND, {lane.from.sge(0, 8)}));
+		check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_REM_INV_REQ_ERR,
+			     PEAL_REASON_XRC_SRQ);
+		CHECK(eventually([&] { return query_state(lane.target) == IBV_QPS_ERR; }));
+		CHECK(device.wait_event(IBV_EVENT_QP_REQ_ERR, lane.target.get()));
+	}
+	CHECK(describe(drain(other.cq)) == "0 completions");
+	Lane lane(device, xrcd);
+	lane.post_to(0x1000000, Send(IBV_WR_SEND, {lane.from.sge(0, 8)})); /* 25 bits */
+	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_LOC_QP_OP_ERR,
+		     PEAL_REASON_WQE_RESERVED);
+}
+
+TEST_CASE("a queue may go while a sender waits for its receives")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared stays(device, xrcd);
+	auto goes = std::make_unique<Shared>(device, xrcd);
+	Link link;
+	link.min_rnr_timer = 14; /* 1 ms */
+	Lane lane(device, xrcd, link), second(device, xrcd, link);
+
+	lane.send(*goes, 1, 8);
+	second.send(stays, 2, 64);
+	CHECK(describe(drain(lane.a.send_cq)) == "0 completions");
+	goes.reset();
+	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_REM_INV_REQ_ERR,
+		     PEAL_REASON_XRC_SRQ);
+	stays.post(4);
+	check_received(second, stays, 4, 2, 64);
+	wait_success(second.a.send_cq);
+}
+
+TEST_CASE("one list of messages to many queues notifies each of them")
+{
+	constexpr std::uint32_t count = 20;
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	Channel channel(ibv_create_comp_channel(device), "create_comp_channel");
+	std::vector<std::unique_ptr<Shared>> all;
+	std::vector<Send> list;
+	Lane lane(device, xrcd);
+
+	for (std::uint32_t i = 0; i < count; i++) {
+		all.push_back(std::make_unique<Shared>(device, xrcd, channel));
+		all.back()->post(1);
+		all.back()->post(2);
+		must(ibv_req_notify_cq(all.back()->cq, 0), "req_notify_cq");
+		fill_pattern(lane.from.bytes(i * 64, 64), i);
+	}
+	for (std::uint32_t i = 0; i < 2 * count; i++) {
+		Send send(IBV_WR_SEND_WITH_IMM, {lane.from.sge(i % count * 64, 64)});
+
+		send.wr.qp_type.xrc.remote_srqn = all[i % count]->number;
+		list.push_back(send.imm(i % count));
+	}
+	ibv_send_wr *bad = nullptr;
+	must(post_list(lane.a.qp, list, &bad), "post_send");
+	for (std::uint32_t i = 0; i < count; i++) {
+		ibv_cq *cq = nullptr;
+		void *context;
+
+		REQUIRE(readable(channel->fd, patience));
+		must(ibv_get_cq_event(channel, &cq, &context), "get_cq_event");
+		ibv_ack_cq_events(cq, 1);
+	}
+	for (std::uint32_t i = 0; i < count; i++) {
+		check_received(lane, *all[i], 1, i, 64);
+		check_received(lane, *all[i], 2, i, 64);
+	}
+	wait_success(lane.a.send_cq, 2 * count);
+}
+
+TEST_CASE("the limit of an XRC queue is told")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared shared(device, xrcd);
+	Lane lane(device, xrcd);
+	ibv_srq_attr attr{};
+
+	for (std::uint64_t i = 0; i < 4; i++)
+		shared.post(i);
+	attr.srq_limit = 3;
+	must(ibv_modify_srq(shared.srq, &attr, IBV_SRQ_LIMIT), "modify_srq");
+	attr.max_wr = 32;
+	must(ibv_modify_srq(shared.srq, &attr, IBV_SRQ_MAX_WR), "resize");
+	for (std::uint32_t i = 0; i < 3; i++) {
+		lane.send(shared, i, 16);
+		check_received(lane, shared, i, i, 16);
+		CHECK(device.count_events(IBV_EVENT_SRQ_LIMIT_REACHED, shared.srq.get()) ==
+		      (i > 0));
+	}
+	wait_success(lane.a.send_cq, 3);
+}
+
+TEST_CASE("ibv_wr: a message names its queue")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared shared(device, xrcd);
+	auto options = initiator();
+	options.send_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ;
+	Endpoint a(device, options);
+	const Region from(a.pd, bytes);
+	const Qp target = create_target(device, xrcd);
+	connect_initiator(a.qp, device, target->qp_num, {});
+	connect_target(target, device, a.qp->qp_num, {});
+	ibv_qp_ex *qp = ibv_qp_to_qp_ex(a.qp);
+	REQUIRE(qp);
+
+	shared.post(1);
+	fill_pattern(from.bytes(0, 1000), 9);
+	ibv_wr_start(qp);
+	qp->wr_id = 5;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_xrc_srqn(qp, shared.number);
+	ibv_wr_set_sge(qp, from.lkey(), from.address(), 1000);
+	must(ibv_wr_complete(qp), "wr_complete");
+	CHECK(wait_success(a.send_cq).front().wr_id == 5);
+	CHECK(wait_success(shared.cq).front().wr_id == 1);
+	CHECK(difference(shared.buffer(1, 1000), expected(9, 1000)) == "");
+}
+
+TEST_CASE("a target lives as long as a process has it open")
+{
+	File file;
+	int up[2], down[2];
+	REQUIRE(!pipe(up));
+	REQUIRE(!pipe(down));
+	const pid_t child = fork();
+
+	if (!child) {
+		/* Makes the target, and ends when told. */
+		std::uint32_t source = 0;
+		Device device;
+		const Xrcd xrcd = open_domain(device, file.fd());
+		const Qp target = create_target(device, xrcd);
+		const std::uint32_t number = target->qp_num;
+
+		if (write(up[1], &number, 4) != 4 || read(down[0], &source, 4) != 4)
+			_exit(1);
+		connect_target(target, device, source, {});
+		if (write(up[1], &number, 4) != 4 || read(down[0], &source, 4) != 4)
+			_exit(1);
+		_exit(0);
+	}
+	std::uint32_t number = 0;
+	REQUIRE(read(up[0], &number, 4) == 4);
+	Device device;
+	const Xrcd xrcd = open_domain(device, file.fd(), 0);
+	const Shared shared(device, xrcd);
+	ibv_qp_open_attr open{};
+	open.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	open.qp_num = number;
+	open.xrcd = xrcd;
+	open.qp_type = IBV_QPT_XRC_RECV;
+	Qp opened(ibv_open_qp(device, &open), "open_qp");
+	CHECK(opened->qp_num == number);
+	Endpoint a(device, initiator());
+	const Region from(a.pd, bytes);
+	connect_initiator(a.qp, device, number, {});
+	REQUIRE(write(down[1], &a.qp->qp_num, 4) == 4);
+	REQUIRE(read(up[0], &number, 4) == 4);
+
+	const auto send = [&](std::uint32_t tag) {
+		Send message(IBV_WR_SEND, {from.sge(0, 777)});
+
+		fill_pattern(from.bytes(0, 777), tag);
+		message.wr.qp_type.xrc.remote_srqn = shared.number;
+		post(a.qp, std::move(message));
+	};
+	shared.post(1);
+	send(1);
+	CHECK(wait_success(shared.cq).front().qp_num == number);
+	CHECK(difference(shared.buffer(1, 777), expected(1, 777)) == "");
+	REQUIRE(write(down[1], &number, 4) == 4);
+	int status = 0;
+	REQUIRE(waitpid(child, &status, 0) == child);
+	CHECK(status == 0);
+	shared.post(2);
+	send(2);
+	CHECK(wait_success(shared.cq).front().wr_id == 2);
+	CHECK(difference(shared.buffer(2, 777), expected(2, 777)) == "");
+	wait_success(a.send_cq, 2);
+	CHECK(query_state(opened) == IBV_QPS_RTS);
+	/* The last handle goes, and so does the target. */
+	opened.reset();
+	shared.post(3);
+	send(3);
+	CHECK(status_name(wait_completions(a.send_cq, 1, 30s).front().status) ==
+	      status_name(IBV_WC_RETRY_EXC_ERR));
+	errno = 0;
+	CHECK_FALSE(ibv_open_qp(device, &open));
+	close(up[0]);
+	close(up[1]);
+	close(down[0]);
+	close(down[1]);
+}
