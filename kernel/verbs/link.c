@@ -134,12 +134,47 @@ static int peal_link_set_parent(struct peal_dev *dev, struct net_device *ndev)
 	return 0;
 }
 
+/*
+ * In exclusive mode the RDMA core shows a device only in the device's own namespace, and a new
+ * device belongs to the initial one. So there the device is made in its netdev's namespace, on
+ * kernels that can do that. In shared mode it is not, because the core makes no entry in the sysfs
+ * of the initial namespace for a device that belongs elsewhere.
+ */
+static struct peal_dev *peal_link_alloc(const struct net_device *ndev)
+{
+	struct peal_dev *dev = ib_alloc_device(peal_dev, ib);
+#ifdef PEAL_HAS_DEVICE_NET
+	struct net *net = dev_net(ndev);
+
+	if (dev && !rdma_dev_access_netns(&dev->ib, net)) {
+		ib_dealloc_device(&dev->ib);
+		dev = ib_alloc_device_with_net(peal_dev, ib, net);
+	}
+#endif
+	return dev;
+}
+
+/*
+ * The netdev may have moved since the device was allocated. The device must not name a namespace
+ * that it is not attached to, because that one would not wait for the device when it ends.
+ */
+static bool peal_link_is_in_place(const struct peal_dev *dev)
+{
+#ifdef PEAL_HAS_DEVICE_NET
+	return rdma_dev_access_netns(&dev->ib, dev->nic.port.net);
+#else
+	return true;
+#endif
+}
+
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
 	int ret = peal_netns_attach(&dev->nic.port, ndev);
 
 	if (ret)
 		return ret;
+	if (!peal_link_is_in_place(dev))
+		return -ENODEV;
 	peal_locality_set_net(&dev->nic.locality, dev->nic.port.net);
 	ret = peal_link_set_parent(dev, ndev);
 	if (ret)
@@ -184,7 +219,7 @@ static int peal_link_make(const char *name, struct net_device *ndev)
 
 	if (ret)
 		return ret;
-	dev = ib_alloc_device(peal_dev, ib);
+	dev = peal_link_alloc(ndev);
 	if (!dev)
 		return -ENOMEM;
 	xa_init_flags(&dev->statistics, XA_FLAGS_ALLOC1);
