@@ -194,6 +194,8 @@ wire_device_up() {
 	wire_device[$end]=$device
 	wire_ask "$end" wire_load "$kind" || fail "cannot load the module of $device"
 	wire_on "$end" rdma link add "$device" type "$kind" netdev "${wire_netdev[$end]}" || fail "cannot make $device"
+	# In exclusive mode the device may be seen only in the end's namespace. Then the caller does the rest there.
+	wire_ask "$end" device_exists "$device" || return 0
 	[[ $kind != peal ]] || wire_ask "$end" direct_off "$device" || fail "$device cannot be told to use the wire"
 	wait_for wire_ask "$end" wire_ready "$device" "${wire_v4[$end]}" "${wire_v6[$end]}" ||
 		fail "$device is not ready: $(wire_ask "$end" device_state "$device")"
