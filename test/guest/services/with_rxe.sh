@@ -1,0 +1,129 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# timeout: 240
+# run: long
+# transport: any
+# vm: peers 2
+#
+# Services between two machines, with peal in one and rdma_rxe in the other: NVMe over RDMA and NFS over RDMA, with the
+# target once at each end, and messages and RDMA through RDS. Data that depend on their position are written, and the other
+# end or the same end compares them.
+# It does not cover SCSI, iSCSI and SMC, nor what the services' own tests show.
+set -u
+# shellcheck disable=SC2154 # wire_work is wire.sh's
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "$0")/../helpers/wire.sh"
+# shellcheck source=test/guest/helpers/nvme.sh
+source "$(dirname "$0")/../helpers/nvme.sh"
+# shellcheck source=test/guest/helpers/nfs.sh
+source "$(dirname "$0")/../helpers/nfs.sh"
+self=$(realpath "$0")
+programs=$(dirname "$self")/../../../build/user/test/guest
+block_data=$programs/block_data
+rds_data=$programs/rds_data
+folder=/run/peal-services
+size=16
+read -r -a kinds <<<"${WIRE_KINDS:-peal rxe}"
+
+# role NAME ARGUMENT...: what one end does. The script runs itself there.
+role() {
+	case $1 in
+	nvme_target)
+		nvme_load $size
+		nvme_make_target "$2"
+		;;
+	nvme_host)
+		nvme_load $size
+		nvme_connect "$2"
+		"$block_data" write "$nvme_disk" $size 1 4 || fail "writing"
+		nvme_disconnect
+		nvme_connect "$2"
+		"$block_data" check "$nvme_disk" $size 1 2 || fail "reading"
+		nvme_disconnect
+		nvme_clean_up
+		;;
+	nvme_check) "$block_data" check /dev/ram0 $size 1 ;;
+	nvme_end) nvme_clean_up ;;
+	nfs_server)
+		nfs_load
+		mkdir -p $folder/export
+		nfs_serve $folder/export $((2 * size)) "$2"
+		;;
+	nfs_client)
+		nfs_load
+		mkdir -p $folder/mnt
+		nfs_mount "$2" "$3" $folder/mnt
+		"$block_data" write $folder/mnt/file $size 5 4 || fail "writing"
+		umount $folder/mnt || fail "cannot unmount"
+		nfs_mount "$2" "$3" $folder/mnt
+		"$block_data" check $folder/mnt/file $size 5 2 || fail "reading"
+		umount $folder/mnt || fail "cannot unmount"
+		;;
+	nfs_check) "$block_data" check $folder/export/file $size 5 ;;
+	nfs_end) nfs_stop $folder/export ;;
+	rds_load) modprobe -a rds rds_rdma 2>/dev/null ;;
+	rds_end) modprobe -r rds_rdma ;;
+	*) fail "no role $1" ;;
+	esac
+}
+
+if (($#)); then
+	role "$@"
+	exit
+fi
+
+# at END ROLE ARGUMENT...
+at() { wire_on "$1" "$self" "${@:2}"; }
+
+# must END ROLE ARGUMENT...
+must() { at "$@" >"$wire_work/out" 2>&1 || fail "$*: $(<"$wire_work/out")"; }
+
+nvme() {
+	local target=$1 host
+	host=$(other_end "$1")
+	must "$target" nvme_target "${wire_v4[$target]}"
+	must "$host" nvme_host "${wire_v4[$target]}"
+	must "$target" nvme_check
+	at "$target" nvme_end >/dev/null 2>&1
+	echo "ok: NVMe, target ${wire_device[$target]}, host ${wire_device[$host]}"
+}
+
+nfs() {
+	local server=$1 client
+	client=$(other_end "$1")
+	must "$server" nfs_server "${wire_v4[$client]}"
+	must "$client" nfs_client "${wire_v4[$server]}" "${wire_v4[$client]}"
+	must "$server" nfs_check
+	at "$server" nfs_end
+	echo "ok: NFS, server ${wire_device[$server]}, client ${wire_device[$client]}"
+}
+
+rds_server_is_up() { grep -q ready "$wire_work/server" || ! kill -0 "$server"; }
+
+rds() {
+	local end what
+	for end in a b; do
+		at $end rds_load || skip "the kernel has no RDS over RDMA"
+	done
+	wire_exec="exec" wire_on b "$rds_data" serve "${wire_v4[b]}" >"$wire_work/server" 2>&1 &
+	server=$!
+	wait_for rds_server_is_up || fail "RDS: no server: $(<"$wire_work/server")"
+	for what in messages rdma; do
+		wire_on a timeout "$(limit 60)" "$rds_data" talk "${wire_v4[a]}" "${wire_v4[b]}" $what >"$wire_work/client" 2>&1 ||
+			fail "RDS, $what: $(<"$wire_work/client") $(<"$wire_work/server") $(dmesg | tail -n 5)"
+	done
+	wire_on a "$rds_data" quit "${wire_v4[a]}" "${wire_v4[b]}"
+	wait_gone kill -0 "$server" || fail "RDS: the server does not end"
+	for end in a b; do
+		must $end rds_end
+	done
+	echo "ok: RDS, ${wire_device[a]} and ${wire_device[b]}"
+}
+
+wire_up_two "${kinds[@]}" 1500
+nvme b
+nvme a
+nfs b
+nfs a
+rds
+wire_down
