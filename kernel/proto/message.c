@@ -10,8 +10,15 @@
 
 static bool peal_message_opcode_is_local(u8 opcode)
 {
-	return opcode == PEAL_OP_INVALID || opcode == PEAL_OP_BIND_MW ||
-	       opcode >= PEAL_OP_LOCAL_INV;
+	switch (opcode) {
+	case PEAL_OP_INVALID:
+	case PEAL_OP_BIND_MW:
+	case PEAL_OP_LOCAL_INV:
+	case PEAL_OP_REG_MR:
+		return true;
+	default:
+		return opcode >= PEAL_OP_COUNT;
+	}
 }
 
 /* A READ takes one PSN for each response, other messages one for each request packet (9.7.2). */
@@ -105,6 +112,11 @@ static void peal_message_build_operands(const struct peal_wr *m, struct peal_pac
 	case PEAL_OP_SEND_INV:
 		header->inv_rkey = m->imm_or_rkey;
 		break;
+	case PEAL_OP_FLUSH:
+		header->length = m->flush.length;
+		header->placement = m->flush.placement;
+		header->selectivity = m->flush.selectivity;
+		break;
 	}
 }
 
@@ -149,13 +161,21 @@ void peal_message_build(const struct peal_message *f, u32 at, u32 packets,
 	header->header_bytes = peal_packet_opcode(header)->header_bytes;
 }
 
-/* A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). */
+/*
+ * A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). The response to
+ * ATOMIC_WRITE and FLUSH is that of a READ of no bytes (A19).
+ */
 bool peal_message_fits(const struct peal_message *f, const struct peal_packet *packet)
 {
 	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
 
+	if (peal_message_is_atomic(f))
+		return !read;
+	if (peal_message_is_placement(f))
+		return packet->opcode == peal_opcode_read_response(f->transport, true, true) &&
+		       !packet->payload_bytes;
 	if (!peal_message_is_read(f))
-		return peal_message_is_atomic(f) && !read;
+		return false;
 	return read && packet->payload_bytes ==
 		       peal_message_bytes(f, peal_psn_ahead(f->psn, packet->psn), 1);
 }

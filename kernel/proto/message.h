@@ -32,8 +32,11 @@ struct peal_wr {
 	u32 rkey;
 	u32 srqn;		/* XRC: the peer's shared receive queue */
 	u64 remote_addr;
-	u64 length;		/* bytes, up to PEAL_MAX_MSG */
-	struct peal_atomic_seg atomic;
+	u64 length;		/* bytes of payload, up to PEAL_MAX_MSG */
+	union {
+		struct peal_atomic_seg atomic;
+		struct peal_flush_seg flush;
+	};
 	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
 	bool last;		/* local operation: not before all packets are acknowledged */
 };
@@ -70,10 +73,20 @@ static inline bool peal_message_is_atomic(const struct peal_message *f)
 	return f->wr.opcode == PEAL_OP_CMP_SWAP || f->wr.opcode == PEAL_OP_FETCH_ADD;
 }
 
-/* Only the message's own response acknowledges it, because it carries data (IBTA 9.7.5.1). */
+/* One of the memory placement extensions of annex A19. */
+static inline bool peal_message_is_placement(const struct peal_message *f)
+{
+	return f->wr.opcode == PEAL_OP_ATOMIC_WRITE || f->wr.opcode == PEAL_OP_FLUSH;
+}
+
+/*
+ * Only the message's own response acknowledges it, because it carries data, or tells that the
+ * peer has executed it (IBTA 9.7.5.1, A19).
+ */
 static inline bool peal_message_wants_data(const struct peal_message *f)
 {
-	return peal_message_is_read(f) || peal_message_is_atomic(f);
+	return peal_message_is_read(f) || peal_message_is_atomic(f) ||
+	       peal_message_is_placement(f);
 }
 
 static inline bool peal_message_takes_receive(const struct peal_message *f)

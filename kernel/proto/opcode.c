@@ -11,6 +11,7 @@
 	(12 +						\
 	 ((has) & PEAL_HAS_XRCETH ? 4 : 0) +		\
 	 ((has) & PEAL_HAS_DETH ? 8 : 0) +		\
+	 ((has) & PEAL_HAS_FETH ? 4 : 0) +		\
 	 ((has) & PEAL_HAS_RETH ? 16 : 0) +		\
 	 ((has) & PEAL_HAS_ATOMIC_ETH ? 28 : 0) +	\
 	 ((has) & PEAL_HAS_AETH ? 4 : 0) +		\
@@ -44,6 +45,8 @@
 #define OF_READ		(PEAL_HAS_REQUEST | PEAL_HAS_READ | RETH | ONLY)
 #define RESPONSE	(PEAL_HAS_RESPONSE | PEAL_HAS_PAYLOAD | PEAL_HAS_READ)
 #define ATOMIC		(PEAL_HAS_REQUEST | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ETH | ONLY)
+#define ATOMIC_WRITE	(PEAL_HAS_REQUEST | PEAL_HAS_PAYLOAD | PEAL_HAS_ATOMIC | RETH | ONLY)
+#define FLUSH		(PEAL_HAS_REQUEST | PEAL_HAS_ATOMIC | PEAL_HAS_FETH | RETH | ONLY)
 #define ACK		(PEAL_HAS_RESPONSE | AETH | ONLY)
 
 /* The operations that RC, XRC and UC have. */
@@ -73,10 +76,12 @@
 	WIRE(t, ATOMIC_ACK, 0, ACK | PEAL_HAS_ATOMIC | PEAL_HAS_ATOMIC_ACK_ETH),	\
 	WIRE(t, CMP_SWAP, PEAL_OP_CMP_SWAP, ATOMIC),				\
 	WIRE(t, FETCH_ADD, PEAL_OP_FETCH_ADD, ATOMIC),				\
+	WIRE(t, FLUSH, PEAL_OP_FLUSH, FLUSH),					\
+	WIRE(t, ATOMIC_WRITE, PEAL_OP_ATOMIC_WRITE, ATOMIC_WRITE),		\
 	WIRE(t, SEND_LAST_INV, PEAL_OP_SEND_INV, OF_SEND | LAST | INV),		\
 	WIRE(t, SEND_ONLY_INV, PEAL_OP_SEND_INV, OF_SEND | ONLY | INV)
 
-/* IBTA 9.2.1, table 38, and annex A14. */
+/* IBTA 9.2.1, table 38, and annexes A14 and A19. */
 const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	RELIABLE(RC),
 	RELIABLE(XRC),
@@ -112,6 +117,8 @@ static const u8 peal_wire_ops[PEAL_OP_COUNT][4] = {
 	[PEAL_OP_READ] = { [ONLY_PACKET] = PEAL_WIRE_READ_REQUEST },
 	[PEAL_OP_CMP_SWAP] = { [ONLY_PACKET] = PEAL_WIRE_CMP_SWAP },
 	[PEAL_OP_FETCH_ADD] = { [ONLY_PACKET] = PEAL_WIRE_FETCH_ADD },
+	[PEAL_OP_ATOMIC_WRITE] = { [ONLY_PACKET] = PEAL_WIRE_ATOMIC_WRITE },
+	[PEAL_OP_FLUSH] = { [ONLY_PACKET] = PEAL_WIRE_FLUSH },
 };
 
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)

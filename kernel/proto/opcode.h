@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The opcodes of the base transport header (IBTA 9.2.1, table 38).
+ * The opcodes of the base transport header (IBTA 9.2.1, table 38, and annex A19).
  *
  * Owns: the meaning of each of the 256 values, that is transport, operation, position in the
  * message, and extended headers.
@@ -47,6 +47,8 @@ enum peal_wire_op {
 	PEAL_WIRE_FETCH_ADD,
 	PEAL_WIRE_SEND_LAST_INV = 0x16,
 	PEAL_WIRE_SEND_ONLY_INV,
+	PEAL_WIRE_FLUSH = 0x1c,
+	PEAL_WIRE_ATOMIC_WRITE,
 };
 
 /*
@@ -56,23 +58,24 @@ enum peal_wire_op {
 #define PEAL_OPCODE_CHALLENGE	0xc0
 
 /* Properties of an opcode, and its extended headers in the order of the wire. */
-#define PEAL_HAS_FIRST		0x0001	/* begins a message */
-#define PEAL_HAS_LAST		0x0002	/* ends a message */
-#define PEAL_HAS_REQUEST	0x0004	/* goes to the responder */
-#define PEAL_HAS_RESPONSE	0x0008	/* goes to the requester */
-#define PEAL_HAS_PAYLOAD	0x0010
-#define PEAL_HAS_SEND		0x0020
-#define PEAL_HAS_WRITE		0x0040
-#define PEAL_HAS_READ		0x0080
-#define PEAL_HAS_ATOMIC		0x0100
-#define PEAL_HAS_DETH		0x0200
-#define PEAL_HAS_RETH		0x0400
-#define PEAL_HAS_ATOMIC_ETH	0x0800
-#define PEAL_HAS_AETH		0x1000
-#define PEAL_HAS_ATOMIC_ACK_ETH	0x2000
-#define PEAL_HAS_IMM		0x4000
-#define PEAL_HAS_IETH		0x8000
+#define PEAL_HAS_FIRST		0x00001	/* begins a message */
+#define PEAL_HAS_LAST		0x00002	/* ends a message */
+#define PEAL_HAS_REQUEST	0x00004	/* goes to the responder */
+#define PEAL_HAS_RESPONSE	0x00008	/* goes to the requester */
+#define PEAL_HAS_PAYLOAD	0x00010
+#define PEAL_HAS_SEND		0x00020
+#define PEAL_HAS_WRITE		0x00040
+#define PEAL_HAS_READ		0x00080
+#define PEAL_HAS_ATOMIC		0x00100	/* executed once, and answered by one packet */
+#define PEAL_HAS_DETH		0x00200
+#define PEAL_HAS_RETH		0x00400
+#define PEAL_HAS_ATOMIC_ETH	0x00800
+#define PEAL_HAS_AETH		0x01000
+#define PEAL_HAS_ATOMIC_ACK_ETH	0x02000
+#define PEAL_HAS_IMM		0x04000
+#define PEAL_HAS_IETH		0x08000
 #define PEAL_HAS_XRCETH		0x10000	/* before all other extended headers */
+#define PEAL_HAS_FETH		0x20000	/* before the RETH */
 
 struct peal_wire_opcode {
 	u32 has;		/* PEAL_HAS_*; 0: unknown opcode */

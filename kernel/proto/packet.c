@@ -20,6 +20,11 @@
 
 #define ACK_REQUEST	0x80000000U
 
+/* Fields of the FETH (A19.4.2). The other bits are reserved, and ignored on receipt. */
+#define PLACEMENT	0x0000000fU
+#define SELECTIVITY_SHIFT 4
+#define SELECTIVITY	0x3U
+
 /* PSN, MSN and the numbers of queues are the low 24 bits of a word. */
 #define LOW_24		0x00ffffffU
 
@@ -92,6 +97,11 @@ static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
 		packet->src_qpn = peal_get32(p + 4) & LOW_24;
 		p += 8;
 	}
+	if (has & PEAL_HAS_FETH) {
+		packet->placement = peal_get32(p) & PLACEMENT;
+		packet->selectivity = peal_get32(p) >> SELECTIVITY_SHIFT & SELECTIVITY;
+		p += 4;
+	}
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
 		packet->remote_addr = peal_get64(p);
 		packet->rkey = peal_get32(p + 8);
@@ -133,6 +143,11 @@ static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
 		peal_put32(p, packet->qkey);
 		peal_put32(p + 4, packet->src_qpn & LOW_24);
 		p += 8;
+	}
+	if (has & PEAL_HAS_FETH) {
+		peal_put32(p, (packet->placement & PLACEMENT) |
+			   (packet->selectivity & SELECTIVITY) << SELECTIVITY_SHIFT);
+		p += 4;
 	}
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
 		peal_put64(p, packet->remote_addr);
@@ -218,6 +233,8 @@ bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)
 	bool response = peal_packet_opcode(a)->has & peal_packet_opcode(b)->has & PEAL_HAS_RESPONSE;
 
 	if (!response && (a->opcode != b->opcode || a->solicited != b->solicited))
+		return false;
+	if (a->placement != b->placement || a->selectivity != b->selectivity)
 		return false;
 	return a->payload_bytes == b->payload_bytes && a->remote_addr == b->remote_addr &&
 	       a->rkey == b->rkey && a->length == b->length && a->swap_add == b->swap_add &&

@@ -2,9 +2,9 @@
 /*
  * The headers of one packet, as checked values and as bytes.
  *
- * Owns: parsing and building of BTH, XRCETH, DETH, RETH, AtomicETH, AETH, AtomicAckETH,
- * ImmDt and IETH (IBTA 9.2 to 9.4). Parsing checks all lengths against the packet, and no other
- * code reads the bytes of these headers.
+ * Owns: parsing and building of BTH, XRCETH, DETH, FETH, RETH, AtomicETH, AETH,
+ * AtomicAckETH, ImmDt and IETH (IBTA 9.2 to 9.4, annex A19). Parsing checks all lengths against
+ * the packet, and no other code reads the bytes of these headers.
  * Does not know: IP, UDP, the ICRC, queue pairs, payload.
  */
 #ifndef PEAL_PACKET_H
@@ -61,6 +61,7 @@ struct peal_packet {
 	/* Extended headers. Those that the opcode does not have are 0. */
 	u32 srqn;				/* XRCETH */
 	u32 qkey, src_qpn;			/* DETH */
+	u8 placement, selectivity;		/* FETH, as in struct peal_flush_seg */
 	u64 remote_addr;			/* RETH, AtomicETH */
 	u32 rkey;				/* RETH, AtomicETH */
 	u32 length;				/* RETH: bytes of the message */

@@ -662,7 +662,7 @@ static void peal_requester_land(const struct peal_requester *o, const struct pea
 	landing->message = o->inflight.acking;
 	landing->original = packet->original;
 	landing->bytes = sizeof(u64);
-	if (!peal_message_is_read(f))
+	if (peal_message_is_atomic(f))
 		return;
 	landing->what = PEAL_LANDING_READ;
 	landing->offset = peal_message_offset(f, peal_psn_ahead(f->psn, packet->psn));

@@ -50,6 +50,11 @@ static void peal_request_describe(struct peal_request *request, const struct pea
 	}
 	if (wire->operation == PEAL_OP_FETCH_ADD)
 		request->atomic.compare_add = packet->swap_add;
+	if (wire->operation == PEAL_OP_FLUSH)
+		request->flush = (struct peal_flush_seg) {
+			.length = packet->length, .placement = packet->placement,
+			.selectivity = packet->selectivity,
+		};
 }
 
 /* FIRST and ONLY begin a message. MIDDLE and LAST continue a message of the same operation. */
@@ -74,7 +79,10 @@ static bool peal_request_packet_fits(const struct peal_packet *packet, u32 has, 
 	return packet->payload_bytes <= mtu;
 }
 
-/* A message has at most 2^31 bytes. A WRITE has exactly the length that its RETH names. */
+/*
+ * A message has at most 2^31 bytes. A WRITE has exactly the length that its RETH names, and so has
+ * an ATOMIC_WRITE, which has 8 bytes (A19).
+ */
 static bool peal_request_message_fits(const struct peal_request *request,
 				      const struct peal_packet *packet, u32 has)
 {
@@ -82,6 +90,8 @@ static bool peal_request_message_fits(const struct peal_request *request,
 
 	if (request->length > PEAL_MAX_MSG)
 		return false;
+	if (request->operation == PEAL_OP_ATOMIC_WRITE)
+		return bytes == sizeof(u64) && request->length == bytes;
 	if (!(has & PEAL_HAS_WRITE))
 		return true;
 	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
@@ -739,7 +749,7 @@ static void peal_responder_answer_read(struct peal_responder *in, struct peal_re
 static u8 peal_responder_answer_opcode(const struct peal_responder *in,
 				       const struct peal_resource *res)
 {
-	if (res->operation != PEAL_OP_READ)
+	if (res->operation == PEAL_OP_CMP_SWAP || res->operation == PEAL_OP_FETCH_ADD)
 		return peal_opcode_of(in->config.transport, PEAL_WIRE_ATOMIC_ACK);
 	return peal_opcode_read_response(in->config.transport, res->from == res->begin,
 					 res->from + 1 == res->to);

@@ -47,7 +47,7 @@ struct peal_responder_config {
 struct peal_resource {
 	u32 psn;		/* of the request */
 	u32 packets;		/* PSNs that it takes */
-	u8 operation;		/* PEAL_OP_READ, PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD */
+	u8 operation;		/* enum peal_opcode */
 	u32 rkey;
 	u64 remote_addr;
 	u64 length;
@@ -121,11 +121,14 @@ struct peal_request {
 	bool solicited;
 	u64 offset;		/* of the payload in the message */
 	u32 bytes;		/* payload bytes of this packet */
-	u64 length;		/* WRITE, READ: of the message; SEND: with this packet */
+	u64 length;		/* of the message; SEND: with this packet; FLUSH: its range */
 	u32 rkey;		/* WRITE, READ, atomic: of the message */
 	u32 srqn;		/* XRC: of the message */
 	u64 remote_addr;	/* WRITE, READ, atomic: of the first byte of the message */
-	struct peal_atomic_seg atomic;
+	union {
+		struct peal_atomic_seg atomic;
+		struct peal_flush_seg flush;
+	};
 	u32 imm_or_rkey;	/* valid in the last packet */
 };
 

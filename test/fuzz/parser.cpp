@@ -32,6 +32,12 @@ void clear_reserved(std::uint8_t *bytes, std::uint32_t has)
 		bytes[PEAL_BTH_BYTES + 4] = 0;
 	if (has & PEAL_HAS_XRCETH)
 		bytes[PEAL_BTH_BYTES] = 0;
+	if (has & PEAL_HAS_FETH) {
+		auto *feth = bytes + PEAL_BTH_BYTES + (has & PEAL_HAS_XRCETH ? 4 : 0);
+
+		std::fill_n(feth, 3, std::uint8_t{0});
+		feth[3] &= 0x3f;
+	}
 }
 
 void check_taken(const std::uint8_t *data, std::uint32_t linear, std::uint32_t total,

@@ -95,6 +95,13 @@ class Run {
 		m.remote_addr = 1 << 20;
 		m.length = std::min<std::uint64_t>(message_size(in_, mtu()), PEAL_MAX_MSG);
 		m.more = in_.one_in(2);
+		if (m.opcode == PEAL_OP_ATOMIC_WRITE)
+			m.length = 8;
+		if (m.opcode == PEAL_OP_FLUSH) {
+			m.flush = {static_cast<u32>(m.length), PEAL_FLUSH_GLOBAL, PEAL_FLUSH_REGION,
+				   0, 0};
+			m.length = 0;
+		}
 		if (model_->config().transport == PEAL_UD)
 			m.length = std::min<std::uint64_t>(m.length, mtu());
 		peal_requester_post(o_.get(), &m);
@@ -210,6 +217,8 @@ class Run {
 			p.original = now_;
 			return p;
 		}
+		if (m->is_placement())
+			return response(PEAL_WIRE_READ_RESPONSE_ONLY, psn);
 		p = response(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(4), psn);
 		p.payload_bytes = static_cast<u32>(
 			std::min<std::uint64_t>(mtu(), m->wr.length - (at - m->psn) * mtu()));

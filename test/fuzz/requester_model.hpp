@@ -31,7 +31,11 @@ struct Posted {
 	{
 		return wr.opcode == PEAL_OP_CMP_SWAP || wr.opcode == PEAL_OP_FETCH_ADD;
 	}
-	bool wants_data() const { return is_read() || is_atomic(); }
+	bool is_placement() const
+	{
+		return wr.opcode == PEAL_OP_ATOMIC_WRITE || wr.opcode == PEAL_OP_FLUSH;
+	}
+	bool wants_data() const { return is_read() || is_atomic() || is_placement(); }
 	std::uint64_t end() const { return psn + packets; }
 };
 
@@ -53,7 +57,8 @@ class RequesterModel {
 
 	static bool is_local(std::uint8_t opcode)
 	{
-		return opcode == PEAL_OP_INVALID || opcode >= PEAL_OP_BIND_MW;
+		return opcode == PEAL_OP_INVALID ||
+		       (opcode >= PEAL_OP_BIND_MW && opcode <= PEAL_OP_REG_MR);
 	}
 	std::uint32_t packets_of(const peal_wr &m) const
 	{
@@ -68,7 +73,8 @@ class RequesterModel {
 	bool carried(std::uint8_t opcode) const
 	{
 		if (reliable())
-			return opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_FETCH_ADD;
+			return (opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_FETCH_ADD) ||
+			       opcode == PEAL_OP_ATOMIC_WRITE || opcode == PEAL_OP_FLUSH;
 		if (opcode == PEAL_OP_SEND || opcode == PEAL_OP_SEND_IMM)
 			return true;
 		return config_.transport == PEAL_UC &&
@@ -147,7 +153,8 @@ public:
 			MUST(m->is_atomic() && !m->landings && landing.original == p.original);
 			return;
 		}
-		MUST(m->is_read() && landing.bytes == p.payload_bytes);
+		MUST(landing.bytes == p.payload_bytes);
+		MUST(m->is_read() || (m->is_placement() && !landing.bytes && !m->landings));
 		MUST(landing.offset == m->landed);
 		MUST(landing.offset + landing.bytes <= m->wr.length);
 	}
@@ -191,7 +198,7 @@ public:
 		MUST(m.left == m.packets && m.end() <= una_);
 		if (m.is_read())
 			MUST(m.landed == m.wr.length && m.landings == m.packets);
-		if (m.is_atomic())
+		if (m.is_atomic() || m.is_placement())
 			MUST(m.landings == 1);
 	}
 	void check_flushed(const peal_completion &c)
@@ -289,7 +296,10 @@ private:
 			MUST(peal_packet_opcode(&h)->operation == m.wr.opcode);
 		if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH))
 			MUST(h.rkey == m.wr.rkey && h.remote_addr == m.wr.remote_addr);
-		if (has & PEAL_HAS_RETH)
+		if (has & PEAL_HAS_FETH)
+			MUST(h.length == m.wr.flush.length && h.placement == m.wr.flush.placement &&
+			     h.selectivity == m.wr.flush.selectivity);
+		else if (has & PEAL_HAS_RETH)
 			MUST(h.length == m.wr.length);
 		if (has & PEAL_HAS_IMM)
 			MUST(h.imm == m.wr.imm_or_rkey);

@@ -83,11 +83,11 @@ class Run {
 			PEAL_WIRE_SEND_FIRST,	  PEAL_WIRE_SEND_ONLY,	  PEAL_WIRE_SEND_ONLY_IMM,
 			PEAL_WIRE_SEND_ONLY_INV,  PEAL_WIRE_WRITE_FIRST,  PEAL_WIRE_WRITE_ONLY,
 			PEAL_WIRE_WRITE_ONLY_IMM, PEAL_WIRE_READ_REQUEST, PEAL_WIRE_CMP_SWAP,
-			PEAL_WIRE_FETCH_ADD,
+			PEAL_WIRE_FETCH_ADD,	  PEAL_WIRE_ATOMIC_WRITE, PEAL_WIRE_FLUSH,
 		};
 		const std::uint8_t wire = wires[in_.below(sizeof(wires))];
 		peal_packet p = packet(wire, 0);
-		const std::uint16_t has = peal_packet_opcode(&p)->has;
+		const std::uint32_t has = peal_packet_opcode(&p)->has;
 
 		if (has & PEAL_HAS_PAYLOAD)
 			p.payload_bytes = has & PEAL_HAS_LAST ? in_.number(2) % (mtu() + 1) : mtu();
@@ -96,6 +96,10 @@ class Run {
 			p.length = has & PEAL_HAS_LAST
 					   ? p.payload_bytes
 					   : mtu() * (1 + in_.below(6)) + 1 + in_.byte();
+		if (wire == PEAL_WIRE_ATOMIC_WRITE && !in_.one_in(8))
+			p.length = p.payload_bytes = 8;
+		p.placement = in_.below(4);
+		p.selectivity = in_.below(3);
 		return p;
 	}
 	peal_packet continues_message()
@@ -137,10 +141,13 @@ class Run {
 		const Executed &d = model_->data()[in_.below(
 			static_cast<std::uint32_t>(model_->data().size()))];
 		const std::uint32_t from = in_.below(2) ? in_.byte() % d.packets : 0;
-		peal_packet p = packet(d.operation == PEAL_OP_READ	 ? PEAL_WIRE_READ_REQUEST
-				       : d.operation == PEAL_OP_CMP_SWAP ? PEAL_WIRE_CMP_SWAP
-									 : PEAL_WIRE_FETCH_ADD,
-				       0);
+		peal_packet p =
+			packet(d.operation == PEAL_OP_READ	     ? PEAL_WIRE_READ_REQUEST
+			       : d.operation == PEAL_OP_CMP_SWAP     ? PEAL_WIRE_CMP_SWAP
+			       : d.operation == PEAL_OP_ATOMIC_WRITE ? PEAL_WIRE_ATOMIC_WRITE
+			       : d.operation == PEAL_OP_FLUSH	     ? PEAL_WIRE_FLUSH
+								     : PEAL_WIRE_FETCH_ADD,
+			       d.operation == PEAL_OP_ATOMIC_WRITE ? 8 : 0);
 
 		p.psn = peal_psn_add(d.psn, from);
 		p.rkey = d.rkey;

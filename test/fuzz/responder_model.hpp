@@ -116,7 +116,9 @@ class ResponderModel {
 		const std::uint64_t so_far = (first ? 0 : message_.offset) + p.payload_bytes;
 		const std::uint64_t whole = first ? p.length : message_.length;
 
-		if (has & PEAL_HAS_READ)
+		if (peal_packet_opcode(&p)->operation == PEAL_OP_ATOMIC_WRITE)
+			return p.length == 8 && p.payload_bytes == 8;
+		if (has & (PEAL_HAS_READ | PEAL_HAS_FETH))
 			return p.length <= PEAL_MAX_MSG;
 		if (has & PEAL_HAS_SEND)
 			return so_far <= PEAL_MAX_MSG;
@@ -191,6 +193,9 @@ public:
 		}
 		if (has & PEAL_HAS_ATOMIC)
 			MUST(r.remote_addr == p.remote_addr && r.rkey == p.rkey);
+		if (has & PEAL_HAS_FETH)
+			MUST(r.flush.length == p.length && r.flush.placement == p.placement &&
+			     r.flush.selectivity == p.selectivity);
 		if (has & PEAL_HAS_IMM)
 			MUST(r.imm_or_rkey == p.imm);
 	}
@@ -300,7 +305,7 @@ public:
 		check_header(reply.header);
 		MUST(has & PEAL_HAS_RESPONSE);
 		MUST(reply.header.payload_bytes <= mtu());
-		MUST(reply.read == !!(has & PEAL_HAS_READ));
+		MUST(!reply.read || has & PEAL_HAS_READ);
 		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
 			check_data(reply);
 		else
@@ -417,11 +422,25 @@ private:
 		MUST(reply.again || at == d->sent || d->jumped);
 		if (d->sent <= at)
 			d->sent = at + 1;
-		if (d->operation == PEAL_OP_READ)
+		if (d->operation == PEAL_OP_READ) {
+			MUST(reply.read);
 			check_read(reply, *d, at);
-		else
-			MUST(reply.header.original == d->original && !reply.read);
+		} else {
+			check_word(reply, *d);
+		}
 		acknowledged(reply.header.psn);
+	}
+	/* An ATOMIC_WRITE and a FLUSH are answered as a READ of no bytes. */
+	void check_word(const peal_reply &reply, const Executed &d) const
+	{
+		const bool atomic =
+			d.operation == PEAL_OP_CMP_SWAP || d.operation == PEAL_OP_FETCH_ADD;
+
+		MUST(reply.header.original == d.original && !reply.read);
+		MUST(!reply.header.payload_bytes);
+		MUST(reply.header.opcode ==
+		     peal_opcode_of(config_.transport,
+				    atomic ? PEAL_WIRE_ATOMIC_ACK : PEAL_WIRE_READ_RESPONSE_ONLY));
 	}
 	/* The peer asked for exactly these bytes in this packet. */
 	void check_read(const peal_reply &reply, const Executed &d, std::uint32_t at)

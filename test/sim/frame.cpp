@@ -195,6 +195,11 @@ const char *opcode_name(u8 opcode)
 	};
 	const char *name = names[opcode & 31];
 
+	if (opcode == PEAL_WIRE_FLUSH)
+		return "FLUSH";
+	if (opcode == PEAL_WIRE_ATOMIC_WRITE)
+		return "ATOMIC_WRITE";
+
 	return name ? name : "?";
 }
 

@@ -192,7 +192,7 @@ bool PealPair::spoiled(const peal_outgoing &out)
 	const peal_message &posted = messages_[out.message & out_.inflight.mask];
 	const Message &m = outgoing->message(posted.wr.index);
 
-	if (m.fault != Fault::LOCAL || m.responds() ||
+	if (m.fault != Fault::LOCAL || (m.responds() && !m.stores()) ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
 		return false;
 	peal_requester_spoil(&out_, out.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);

@@ -19,7 +19,10 @@ void PealPair::request(FramePtr frame)
 		peal_responder_receive(&in_, &frame->packet, world_.now(),
 				       may ? frame.get() : nullptr, &request);
 		if (request.what == PEAL_REQUEST_ANSWERED && request.duplicate)
-			incoming->asked_again(frame->packet.psn, frame->packet.length);
+			incoming->asked_again(frame->packet.psn,
+					      (frame->packet.opcode & 31) == PEAL_WIRE_READ_REQUEST
+						      ? frame->packet.length
+						      : 0);
 		if (request.what == PEAL_REQUEST_KEPT) {
 			if (!may)
 				violation("kept a request that was not to be kept");
@@ -58,6 +61,7 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 		.swap = request.atomic.swap,
 		.imm_or_rkey = request.imm_or_rkey,
 		.srqn = request.srqn,
+		.flush = request.flush,
 	};
 	u64 original;
 

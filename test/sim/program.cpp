@@ -71,19 +71,20 @@ u8 Program::opcode()
 		return random.pick<u8>(
 			{PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM});
 	if (load_.reads && random.one_in(2))
-		return random.pick<u8>({PEAL_OP_READ, PEAL_OP_READ, PEAL_OP_READ, PEAL_OP_CMP_SWAP,
-					PEAL_OP_FETCH_ADD});
+		return random.pick<u8>({PEAL_OP_READ, PEAL_OP_READ, PEAL_OP_READ, PEAL_OP_READ,
+					PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD, PEAL_OP_ATOMIC_WRITE,
+					PEAL_OP_FLUSH});
 	return random.pick<u8>({PEAL_OP_SEND, PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_SEND_INV,
 				PEAL_OP_WRITE, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM});
 }
 
-void Program::plan_target(Message &m, u32 rights)
+void Program::plan_target(Message &m, u32 rights, u64 alignment)
 {
 	Random &random = world_.random;
 	Region *region = rights == (MAY_READ | MAY_WRITE) ? regions_[random.below(regions_.size())]
 							  : to_.memory.add_region(rights);
 
-	m.remote = to_.memory.grant(region, m.wire.length);
+	m.remote = to_.memory.grant(region, m.wire.length, alignment);
 	m.wire.rkey = region->key;
 	m.wire.remote_addr = m.remote->addr;
 	m.remote->id = m.id;
@@ -102,6 +103,22 @@ void Program::plan_atomic(Message &m)
 	m.wire.remote_addr = add ? counter_->addr : swapped_->addr;
 	m.wire.atomic.compare_add = add ? random.bits() : random.below(4);
 	m.wire.atomic.swap = add ? 0 : random.below(4);
+}
+
+void Program::plan_placement(Message &m)
+{
+	Random &random = world_.random;
+	u32 bytes = static_cast<u32>(random.below(stream_.rules.mtu * load_.max_packets + 1));
+
+	m.wire.length = 8;
+	plan_target(m, MAY_READ | MAY_WRITE, 8);
+	if (m.is_atomic_write())
+		return;
+	/* What it flushes stays as it is. */
+	m.wire.length = 0;
+	m.wire.flush = {bytes, PEAL_FLUSH_GLOBAL, PEAL_FLUSH_RANGE, 0, 0};
+	m.remote = to_.memory.grant(to_.memory.region(m.wire.rkey), bytes);
+	m.wire.remote_addr = m.remote->addr;
 }
 
 /*
@@ -130,7 +147,7 @@ bool Program::apply(Fault fault, Message &m)
 
 	switch (fault) {
 	case Fault::KEY:
-		if (!keyed && !m.is_atomic())
+		if (!keyed && !m.is_atomic() && !m.is_atomic_write())
 			return false;
 		do {
 			m.wire.rkey = static_cast<u32>(world_.random.bits());
@@ -160,7 +177,7 @@ bool Program::apply(Fault fault, Message &m)
 		return m.sends() && stream_.rules.reliable() && !stream_.shared;
 	case Fault::MISALIGNED:
 		m.wire.remote_addr += 4;
-		return m.is_atomic();
+		return m.is_atomic() || m.is_atomic_write();
 	case Fault::INV_KEY:
 		if (m.wire.opcode != PEAL_OP_SEND_INV)
 			return false;
@@ -221,11 +238,13 @@ void Program::plan_message()
 		m.wire.srqn = static_cast<u32>(random.between(1, stream_.rules.queues));
 	if (m.is_atomic())
 		plan_atomic(m);
+	else if (m.places())
+		plan_placement(m);
 	else if (m.on_wire())
 		m.wire.length = length();
 	if (m.writes() || m.reads())
 		plan_target(m, MAY_READ | MAY_WRITE);
-	if (m.responds()) {
+	if (m.reads() || m.is_atomic()) {
 		m.local = from_.memory.grant(local_, m.wire.length);
 		m.local->id = m.id;
 		m.local->words = m.is_atomic();

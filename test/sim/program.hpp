@@ -55,8 +55,9 @@ class Program : public Actor {
 	void plan_message();
 	u8 opcode();
 	u64 length();
-	void plan_target(Message &m, u32 rights);
+	void plan_target(Message &m, u32 rights, u64 alignment = 1);
 	void plan_atomic(Message &m);
+	void plan_placement(Message &m);
 	void plan_invalidation(Message &m);
 	bool apply(Fault fault, Message &m);
 	void plan_fault(Message &m);

@@ -81,6 +81,11 @@ static u8 request_opcode(const Message &m, u8 transport, bool first, bool last)
 		[PEAL_OP_READ] = {0x0c, 0x0c, 0x0c, 0x0c},
 		[PEAL_OP_CMP_SWAP] = {0x13, 0x13, 0x13, 0x13},
 		[PEAL_OP_FETCH_ADD] = {0x14, 0x14, 0x14, 0x14},
+		[PEAL_OP_BIND_MW] = {0xff, 0xff, 0xff, 0xff},
+		[PEAL_OP_LOCAL_INV] = {0xff, 0xff, 0xff, 0xff},
+		[PEAL_OP_REG_MR] = {0xff, 0xff, 0xff, 0xff},
+		[PEAL_OP_ATOMIC_WRITE] = {0x1d, 0x1d, 0x1d, 0x1d},
+		[PEAL_OP_FLUSH] = {0x1c, 0x1c, 0x1c, 0x1c},
 	};
 	const auto &row = rows[m.wire.opcode];
 
@@ -113,7 +118,8 @@ void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) co
 {
 	u32 place = rel(p.psn) - m.first;
 	bool first = place == 0, last = place + 1 == m.packets;
-	bool reth = m.writes() && first;
+	bool reth = (m.writes() && first) || m.places();
+	u64 length = m.flushes() ? m.wire.flush.length : m.wire.length;
 	u64 rest = m.wire.length - std::min(m.wire.length, offset);
 
 	if (rel(p.psn) < m.first || place >= m.packets)
@@ -122,17 +128,20 @@ void Stream::check_header(const Message &m, const peal_packet &p, u64 offset) co
 		first = last = true;
 	if (p.opcode != request_opcode(m, rules.transport, first, last))
 		broken(m, "packet %u of %u left with opcode %02x", place, m.packets, p.opcode);
-	if (m.responds() ? p.payload_bytes != 0
-			 : offset != static_cast<u64>(place) * rules.mtu ||
-				   p.payload_bytes != std::min<u64>(rest, rules.mtu))
+	if (m.responds() && !m.stores() ? p.payload_bytes != 0
+					: offset != static_cast<u64>(place) * rules.mtu ||
+						  p.payload_bytes != std::min<u64>(rest, rules.mtu))
 		broken(m, "packet %u of %u has %u bytes from %llu", place, m.packets,
 		       p.payload_bytes, offset);
 	if (p.pad != (-p.payload_bytes & 3))
 		broken(m, "%u bytes are padded by %u", p.payload_bytes, p.pad);
 	if (m.reads())
 		check_read(m, rel(p.psn), p.remote_addr, p.length);
-	if (reth && (p.remote_addr != m.wire.remote_addr || p.length != m.wire.length))
+	if (reth && (p.remote_addr != m.wire.remote_addr || p.length != length))
 		broken(m, "wrong address or length in packet %u", place);
+	if (m.flushes() &&
+	    (p.placement != m.wire.flush.placement || p.selectivity != m.wire.flush.selectivity))
+		broken(m, "flushes %u, %u", p.placement, p.selectivity);
 	if ((m.responds() || reth) && p.rkey != m.wire.rkey)
 		broken(m, "wrong key in packet %u", place);
 	if (m.is_atomic() &&

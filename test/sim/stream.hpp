@@ -65,7 +65,13 @@ struct Message {
 	{
 		return wire.opcode == PEAL_OP_CMP_SWAP || wire.opcode == PEAL_OP_FETCH_ADD;
 	}
-	bool responds() const { return reads() || is_atomic(); }
+	bool is_atomic_write() const { return wire.opcode == PEAL_OP_ATOMIC_WRITE; }
+	bool flushes() const { return wire.opcode == PEAL_OP_FLUSH; }
+	/* It has an answer without data (annex A19). */
+	bool places() const { return is_atomic_write() || flushes(); }
+	bool responds() const { return reads() || is_atomic() || places(); }
+	/* Its bytes go to the memory that it names. */
+	bool stores() const { return writes() || is_atomic_write(); }
 	bool sends() const
 	{
 		return wire.opcode >= PEAL_OP_SEND && wire.opcode <= PEAL_OP_SEND_INV;
@@ -95,6 +101,7 @@ struct Request {
 	u64 compare_add, swap;
 	u32 imm_or_rkey;
 	u32 srqn;
+	peal_flush_seg flush{};
 };
 
 struct Receive {

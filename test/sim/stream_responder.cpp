@@ -41,6 +41,8 @@ bool Stream::awaits_data(const peal_packet &p)
 	}
 	if (m->is_atomic())
 		return wire_op(p.opcode) == PEAL_WIRE_ATOMIC_ACK;
+	if (m->places())
+		return wire_op(p.opcode) == PEAL_WIRE_READ_RESPONSE_ONLY && !p.payload_bytes;
 	return wire_op(p.opcode) < PEAL_WIRE_ACK &&
 	       p.payload_bytes ==
 		       std::min<u64>(rules.mtu,
@@ -53,7 +55,9 @@ void Stream::check_request(const Message &m, const Request &r) const
 	u32 place = rel(r.psn) - m.first;
 	bool last = m.responds() || place + 1 == m.packets;
 	u64 offset = m.responds() ? 0 : static_cast<u64>(place) * rules.mtu;
-	u64 bytes = m.responds() ? 0 : std::min<u64>(rules.mtu, m.wire.length - offset);
+	u64 bytes =
+		m.responds() && !m.stores() ? 0 : std::min<u64>(rules.mtu, m.wire.length - offset);
+	u64 length = m.sends() ? offset + bytes : m.flushes() ? m.wire.flush.length : m.wire.length;
 	bool imm = m.wire.opcode == PEAL_OP_SEND_IMM || m.wire.opcode == PEAL_OP_SEND_INV ||
 		   m.wire.opcode == PEAL_OP_WRITE_IMM;
 
@@ -65,7 +69,7 @@ void Stream::check_request(const Message &m, const Request &r) const
 		broken(m, "asks for operation %u", r.operation);
 	if (m.reads())
 		check_read(m, rel(r.psn), r.remote_addr, r.length);
-	else if (r.length != (m.sends() ? offset + bytes : m.wire.length) && !m.is_atomic())
+	else if (r.length != length && !m.is_atomic())
 		broken(m, "packet %u says that it is %llu bytes long", place, r.length);
 	if ((m.writes() || m.responds()) &&
 	    (r.rkey != m.wire.rkey || (!m.reads() && r.remote_addr != m.wire.remote_addr)))
@@ -75,6 +79,9 @@ void Stream::check_request(const Message &m, const Request &r) const
 		broken(m, "wrong operands");
 	if (m.wire.opcode == PEAL_OP_FETCH_ADD && r.compare_add != m.wire.atomic.compare_add)
 		broken(m, "wrong addend");
+	if (m.flushes() && (r.flush.placement != m.wire.flush.placement ||
+			    r.flush.selectivity != m.wire.flush.selectivity))
+		broken(m, "asks to flush %u, %u", r.flush.placement, r.flush.selectivity);
 	if (last && imm && r.imm_or_rkey != m.wire.imm_or_rkey)
 		broken(m, "wrong immediate data, or key");
 	if (r.srqn != m.wire.srqn)
@@ -131,7 +138,7 @@ void Stream::settle(Message &m, const Request &r, enum peal_verdict verdict, u64
 	executed_ += psns(m, r.length);
 	requests_ += r.last;
 	m.before = original;
-	if (m.remote && m.writes())
+	if (m.remote && m.stores())
 		m.remote->written = r.offset + r.bytes;
 	m.finished = m.executed_packets == m.packets;
 }

@@ -70,6 +70,8 @@ static peal_packet as_packet(const Wire &wire)
 	p.remote_addr = wire.addr;
 	p.rkey = wire.key;
 	p.length = wire.length;
+	p.placement = wire.placement;
+	p.selectivity = wire.selectivity;
 	p.swap_add = wire.swap_add;
 	p.compare = wire.compare;
 	p.imm = wire.imm;
@@ -103,13 +105,22 @@ Wire StrictPair::build(const Sent &sent, u32 skip)
 		w.compare = swaps ? m.wire.atomic.compare_add : 0;
 		return w;
 	}
+	if (m.flushes()) {
+		w.opcode = 28;
+		w.length = m.wire.flush.length;
+		w.placement = m.wire.flush.placement;
+		w.selectivity = m.wire.flush.selectivity;
+		return w;
+	}
 	if (m.reads()) {
 		w.opcode = 12;
 		w.addr += offset;
 		w.length -= static_cast<u32>(offset);
 		return w;
 	}
-	if (m.writes())
+	if (m.is_atomic_write())
+		w.opcode = 29;
+	else if (m.writes())
 		w.opcode = first ? last ? imm ? 11 : 10 : 6 : last ? imm ? 9 : 8 : 7;
 	else
 		w.opcode = first  ? last ? inv	  ? 23
@@ -388,6 +399,10 @@ void StrictPair::data(const Wire &wire, u32 psn)
 	if (m.is_atomic()) {
 		outgoing->landed(m.wire.index, 0, 0, wire.original);
 		std::memcpy(m.local->at, &wire.original, 8);
+	} else if (m.places()) {
+		if (wire.opcode != 16 || !wire.payload.empty())
+			return finish(m.wire.index, BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+		outgoing->landed(m.wire.index, 0, 0, 0);
 	} else {
 		u64 offset = at * 1ULL * outgoing->rules.mtu;
 		u32 bytes = static_cast<u32>(wire.payload.size());

@@ -91,13 +91,13 @@ void StrictPair::duplicate(const Wire &wire)
 {
 	if (wire.opcode == 12)
 		return read(wire);
-	if (!wire.atomic())
+	if (!wire.atomic() && !wire.places())
 		return acknowledge(habits_.newest ? expected_ - 1 : wire.psn, credit_code());
 	for (const Atomic &atomic : atomics_) {
 		if (atomic.psn != wire.psn)
 			continue;
 		acknowledge(wire.psn, credit_code());
-		replies_.back().opcode = 18;
+		replies_.back().opcode = wire.atomic() ? 18 : 16;
 		replies_.back().original = atomic.original;
 		return;
 	}
@@ -116,6 +116,8 @@ bool StrictPair::in_order(const Wire &wire) const
 		return false;
 	if (n > mtu || (!wire.first() && !n))
 		return false;
+	if (wire.atomic_write())
+		return n == 8 && wire.length == 8;
 	if (!wire.writes())
 		return true;
 	u64 length = wire.first() ? wire.length : begun_.length;
@@ -142,6 +144,10 @@ static u8 operation(const Wire &w)
 		return PEAL_OP_CMP_SWAP;
 	case 20:
 		return PEAL_OP_FETCH_ADD;
+	case 28:
+		return PEAL_OP_FLUSH;
+	case 29:
+		return PEAL_OP_ATOMIC_WRITE;
 	default:
 		return w.sends() ? PEAL_OP_SEND : PEAL_OP_WRITE;
 	}
@@ -175,6 +181,7 @@ void StrictPair::execute(const Wire &wire)
 		.swap = wire.swap_add,
 		.imm_or_rkey = wire.imm,
 		.srqn = 0,
+		.flush = {wire.length, wire.placement, wire.selectivity, 0, 0},
 	};
 	enum peal_verdict verdict = target.execute(*incoming, r, wire.payload.data(), &original);
 
@@ -196,7 +203,7 @@ void StrictPair::execute(const Wire &wire)
 	expected_ = (expected_ + span) & 0xffffff;
 	if (wire.opcode == 12)
 		return read(wire);
-	if (wire.atomic()) {
+	if (wire.atomic() || wire.places()) {
 		atomics_.push_back({wire.psn, original});
 		if (atomics_.size() > std::max(1u, incoming->rules.max_rd_atomic))
 			atomics_.pop_front();

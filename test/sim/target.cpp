@@ -15,12 +15,19 @@ static bool sends(const Request &request)
 
 static bool writes(const Request &request)
 {
-	return request.operation == PEAL_OP_WRITE || request.operation == PEAL_OP_WRITE_IMM;
+	return request.operation == PEAL_OP_WRITE || request.operation == PEAL_OP_WRITE_IMM ||
+	       request.operation == PEAL_OP_ATOMIC_WRITE;
 }
 
 static bool is_atomic(const Request &request)
 {
 	return request.operation == PEAL_OP_CMP_SWAP || request.operation == PEAL_OP_FETCH_ADD;
+}
+
+static bool responds(const Request &request)
+{
+	return is_atomic(request) || request.operation == PEAL_OP_READ ||
+	       request.operation == PEAL_OP_ATOMIC_WRITE || request.operation == PEAL_OP_FLUSH;
 }
 
 /*
@@ -44,16 +51,17 @@ enum peal_verdict Target::check_receive(Stream &stream, const Request &request)
 	return holding_->bad ? PEAL_VERDICT_OPERATION : PEAL_VERDICT_DONE;
 }
 
+/* Regions that may be read may be flushed here. */
 enum peal_verdict Target::check(Stream &stream, const Request &r)
 {
 	u32 right = writes(r) ? MAY_WRITE : is_atomic(r) ? MAY_ATOMIC : MAY_READ;
 	u64 bytes = is_atomic(r) ? 8 : r.length;
 
-	if ((is_atomic(r) || r.operation == PEAL_OP_READ) && !max_dest_rd_atomic)
+	if (responds(r) && !max_dest_rd_atomic)
 		return PEAL_VERDICT_INVALID_REQUEST;
 	if (!sends(r) && bytes && !memory_.allows(r.rkey, r.remote_addr, bytes, right))
 		return PEAL_VERDICT_ACCESS;
-	if (is_atomic(r) && r.remote_addr & 7)
+	if ((is_atomic(r) || r.operation == PEAL_OP_ATOMIC_WRITE) && r.remote_addr & 7)
 		return PEAL_VERDICT_INVALID_REQUEST;
 	if (r.operation == PEAL_OP_SEND_INV && r.last) {
 		Region *region = memory_.region(r.imm_or_rkey);

@@ -24,6 +24,8 @@ std::vector<u8> Wire::headers() const
 	put(&h, 0xffff, 2);
 	put(&h, qpn, 4);
 	put(&h, (ack_request ? 0x80000000U : 0) | psn, 4);
+	if (flush())
+		put(&h, selectivity << 4 | placement, 4);
 	if (reth() || atomic()) {
 		put(&h, addr, 8);
 		put(&h, key, 4);
@@ -87,8 +89,14 @@ std::optional<Wire> Wire::read(const u8 *bytes, size_t n)
 	w.solicited = flags & 0x80;
 	w.ack_request = last & 0x80000000;
 	w.psn = last & 0xffffff;
-	if (flags & 0x0f || w.opcode > 23 || w.opcode == 21)
+	if (flags & 0x0f || w.opcode == 21 || (w.opcode > 23 && !w.places()))
 		return {};
+	if (w.flush()) {
+		u64 feth = r.get(4);
+
+		w.placement = feth & 15;
+		w.selectivity = feth >> 4 & 3;
+	}
 	if (w.reth() || w.atomic()) {
 		w.addr = r.get(8);
 		w.key = static_cast<u32>(r.get(4));

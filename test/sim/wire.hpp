@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The transport headers as the strict peer reads and writes them. They are written again
- * from IBTA 9.2 to 9.4, so that they do not repeat a mistake of the core.
+ * from IBTA 9.2 to 9.4 and A19, so that they do not repeat a mistake of the core.
  *
  * Owns: the conversion of bytes to values and back. Does not know: the core's packet.c.
  */
@@ -18,15 +18,22 @@ struct Wire {
 	bool solicited = false, ack_request = false;
 	u32 qpn = 0, psn = 0;
 	u64 addr = 0;
-	u32 key = 0, length = 0;       /* RETH; key is also in AtomicETH */
-	u64 swap_add = 0, compare = 0; /* AtomicETH */
-	u8 syndrome = 0;	       /* AETH */
+	u32 key = 0, length = 0;	   /* RETH; key is also in AtomicETH */
+	u8 placement = 0, selectivity = 0; /* FETH */
+	u64 swap_add = 0, compare = 0;	   /* AtomicETH */
+	u8 syndrome = 0;		   /* AETH */
 	u32 msn = 0;
 	u64 original = 0; /* AtomicAckETH */
 	u32 imm = 0;	  /* ImmDt as it is on the wire; IETH in host order */
 	std::vector<u8> payload;
 
-	bool reth() const { return opcode == 6 || opcode == 10 || opcode == 11 || opcode == 12; }
+	bool flush() const { return opcode == 28; }
+	bool atomic_write() const { return opcode == 29; }
+	bool places() const { return flush() || atomic_write(); }
+	bool reth() const
+	{
+		return opcode == 6 || opcode == 10 || opcode == 11 || opcode == 12 || places();
+	}
 	bool atomic() const { return opcode == 19 || opcode == 20; }
 	bool aeth() const { return opcode == 13 || (opcode >= 15 && opcode <= 18); }
 	bool has_imm() const { return opcode == 3 || opcode == 5 || opcode == 9 || opcode == 11; }
@@ -38,7 +45,7 @@ struct Wire {
 	bool only() const
 	{
 		return opcode == 4 || opcode == 5 || opcode == 10 || opcode == 11 || opcode == 12 ||
-		       opcode == 23 || atomic();
+		       opcode == 23 || atomic() || places();
 	}
 	bool last() const
 	{

@@ -53,9 +53,11 @@
  * Send queue
  * ------------------------------------------------------------------------
  * An array of `entries` (a power of two) slots of `stride` bytes (a multiple
- * of 64). One WQE fills one slot: header, then for atomics the atomic segment and
- * for BIND_MW the bind segment, then num_sge scatter-gather entries or inline_len
- * bytes of data. Indices are free-running modulo 2^32; slot = index & (entries - 1).
+ * of 64). One WQE fills one slot: header, then for atomics the atomic segment, for
+ * FLUSH the flush segment and for BIND_MW the bind segment, then num_sge
+ * scatter-gather entries or inline_len bytes of data. ATOMIC_WRITE has exactly 8 bytes
+ * of data, which may always be inline. Indices are free-running modulo 2^32;
+ * slot = index & (entries - 1).
  */
 
 /* Values of peal_send_wqe.opcode. Zero is invalid, so that an unwritten slot fails. */
@@ -72,6 +74,8 @@ enum peal_opcode {
 	PEAL_OP_BIND_MW		= 9,
 	PEAL_OP_LOCAL_INV	= 10,
 	PEAL_OP_REG_MR		= 11,	/* kernel users only; a program's is refused */
+	PEAL_OP_ATOMIC_WRITE	= 12,
+	PEAL_OP_FLUSH		= 13,
 	PEAL_OP_COUNT
 };
 
@@ -117,6 +121,26 @@ struct peal_send_wqe {
 struct peal_atomic_seg {
 	__u64 compare_add;	/* compare operand, or the addend */
 	__u64 swap;		/* CMP_SWAP only; FETCH_ADD ignores it */
+};
+
+/* Bits of peal_flush_seg.placement, as in the header on the wire. At least one is set. */
+#define PEAL_FLUSH_GLOBAL	0x1	/* visible to all of the peer's host */
+#define PEAL_FLUSH_PERSISTENT	0x2	/* stored persistently */
+#define PEAL_FLUSH_PLACEMENTS	0x3
+
+/* Values of peal_flush_seg.selectivity. */
+enum peal_flush_selectivity {
+	PEAL_FLUSH_RANGE	= 0,	/* the bytes that the WQE names */
+	PEAL_FLUSH_REGION	= 1,	/* the whole memory region */
+};
+
+/* Follows the header of FLUSH, whose num_sge is 0. */
+struct peal_flush_seg {
+	__u32 length;		/* bytes of the range */
+	__u8  placement;	/* PEAL_FLUSH_* */
+	__u8  selectivity;	/* enum peal_flush_selectivity */
+	__u16 reserved0;
+	__u64 reserved1;
 };
 
 /*
@@ -548,7 +572,7 @@ struct peal_reg_mr_req {
 	X(WQE_INLINE, 5, \
 	  "inline data longer than the queue allows, or with an opcode that sends none") \
 	X(WQE_LENGTH, 6, "message longer than 2 GiB") \
-	X(WQE_ATOMIC_LENGTH, 7, "local buffer of an atomic is not one entry of 8 bytes") \
+	X(WQE_ATOMIC_LENGTH, 7, "local data of an atomic are not one entry of 8 bytes") \
 	X(RING_INDEX, 8, "producer index ran more than the ring's depth ahead") \
 	X(WQE_AH, 9, "address handle unknown or of another protection domain") \
 	X(LKEY_UNKNOWN, 10, "lkey names no memory region") \
@@ -634,6 +658,7 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_ud_target) == 8);
 PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, inline_len) == 20);
 PEAL_ABI_ASSERT_(offsetof(struct peal_send_wqe, ah_index) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_atomic_seg) == 16);
+PEAL_ABI_ASSERT_(sizeof(struct peal_flush_seg) == 16);
 PEAL_ABI_ASSERT_(sizeof(struct peal_bind_seg) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_recv_wqe) == 16);
 PEAL_ABI_ASSERT_(sizeof(struct peal_ring_ctl) == 3 * PEAL_CACHE_LINE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The opcode table, compared with a second one that was written from IBTA table 38.
+ * The opcode table, compared with a second one that was written from IBTA table 38 and annex A19.
  *
  * Holds: all 256 values. Opcodes that are not listed here are unknown.
  */
@@ -43,6 +43,8 @@ const std::map<unsigned, Known> known = {
 	{0x14, {40, PEAL_OP_FETCH_ADD, 'o', 'r', false}},
 	{0x16, {16, PEAL_OP_SEND_INV, 'l', 'r', true}},
 	{0x17, {16, PEAL_OP_SEND_INV, 'o', 'r', true}},
+	{0x1c, {32, PEAL_OP_FLUSH, 'o', 'r', false}},
+	{0x1d, {28, PEAL_OP_ATOMIC_WRITE, 'o', 'r', true}},
 	{0x20, {12, PEAL_OP_SEND, 'f', 'r', true}},
 	{0x21, {12, PEAL_OP_SEND, 'm', 'r', true}},
 	{0x22, {12, PEAL_OP_SEND, 'l', 'r', true}},

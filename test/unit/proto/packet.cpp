@@ -117,6 +117,29 @@ TEST_CASE("headers lie where the specification puts them", "[packet]")
 				      0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28,
 				      0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38}));
 	}
+	SECTION("FLUSH: FETH, RETH")
+	{
+		peal_packet packet = plain(0x1c);
+
+		packet.placement = PEAL_FLUSH_GLOBAL | PEAL_FLUSH_PERSISTENT;
+		packet.selectivity = PEAL_FLUSH_REGION;
+		packet.remote_addr = 0x0102030405060708;
+		packet.rkey = 0x11121314;
+		packet.length = 0x21222324;
+		CHECK(build(packet) ==
+		      expected(0x1c, {0, 0, 0,	  0x13, 1,    2,    3,	  4,	5,    6,
+				      7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24}));
+	}
+	SECTION("ATOMIC_WRITE: RETH")
+	{
+		peal_packet packet = plain(0x1d);
+
+		packet.remote_addr = 0x0102030405060708;
+		packet.rkey = 0x11121314;
+		packet.length = 8;
+		CHECK(build(packet) ==
+		      expected(0x1d, {1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0, 0, 0, 8}));
+	}
 	SECTION("ATOMIC_ACK: AETH, AtomicAckETH")
 	{
 		peal_packet packet = plain(0x12);

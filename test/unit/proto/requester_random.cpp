@@ -91,7 +91,7 @@ class Responder {
 	}
 	void execute(const peal_packet &packet, Path &back, std::uint64_t now)
 	{
-		const u16 has = peal_packet_opcode(&packet)->has;
+		const u32 has = peal_packet_opcode(&packet)->has;
 
 		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
 			reads_.push_back(packet);

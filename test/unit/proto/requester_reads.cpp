@@ -387,3 +387,57 @@ TEST_CASE("what came before it could be asked for again is not", "[reads]")
 	r.receive_and_land(read_response(1));
 	CHECK(r.send().empty());
 }
+
+TEST_CASE("ATOMIC_WRITE and FLUSH wait for their own response", "[reads]")
+{
+	Requester r;
+	peal_packet response_only = response(PEAL_WIRE_READ_RESPONSE_ONLY, 0);
+	peal_wr flush = r.wr(PEAL_OP_FLUSH, 0);
+
+	r.post(PEAL_OP_ATOMIC_WRITE, 8);
+	flush.index++;
+	flush.flush = {4096, PEAL_FLUSH_GLOBAL, PEAL_FLUSH_RANGE, 0, 0};
+	r.post(flush);
+	CHECK(r.send_one().header.opcode == PEAL_WIRE_ATOMIC_WRITE);
+	CHECK(r.out.header.payload_bytes == 8);
+	CHECK(r.out.header.length == 8);
+	CHECK(r.out.header.remote_addr == 0x10000);
+	CHECK(r.out.header.rkey == 77);
+	CHECK(r.send_one().header.opcode == PEAL_WIRE_FLUSH);
+	CHECK(r.out.header.payload_bytes == 0);
+	CHECK(r.out.header.length == 4096);
+	CHECK(r.out.header.placement == PEAL_FLUSH_GLOBAL);
+	CHECK(r.out.header.psn == psn(1));
+	CHECK(r->rd_atomic == 2);
+	/* An ACK does not replace it. */
+	r.receive(ack(1));
+	CHECK(r.completed() == 0);
+	r.receive_and_land(response_only);
+	CHECK(r.landing.bytes == 0);
+	CHECK(r.completed() == 1);
+	response_only.psn = psn(1);
+	r.receive_and_land(response_only);
+	CHECK(r.completed() == 1);
+	CHECK(r->rd_atomic == 0);
+}
+
+TEST_CASE("a response that does not fit an ATOMIC_WRITE or FLUSH fails it", "[reads]")
+{
+	for (unsigned operation : {PEAL_OP_ATOMIC_WRITE, PEAL_OP_FLUSH}) {
+		for (const peal_packet &wrong :
+		     {atomic_ack(0, 0), read_response(0, 0), [] {
+			      peal_packet packet = response(PEAL_WIRE_READ_RESPONSE_ONLY, 0);
+
+			      packet.payload_bytes = 8;
+			      return packet;
+		      }()}) {
+			Requester r;
+
+			CAPTURE(operation, wrong.opcode, wrong.payload_bytes);
+			r.post(operation, operation == PEAL_OP_FLUSH ? 0 : 8);
+			r.send();
+			r.receive(wrong);
+			r.check_failed(IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
+		}
+	}
+}

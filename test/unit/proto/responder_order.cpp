@@ -122,6 +122,8 @@ Request fitting(unsigned opcode, std::uint32_t psn, char family)
 	packet.length = payload && wire->has & PEAL_HAS_LAST ? MTU : 2 * MTU;
 	if (write_goes_on)
 		packet.payload_bytes = MTU;
+	if (opcode == PEAL_WIRE_ATOMIC_WRITE)
+		packet.payload_bytes = packet.length = 8;
 	return packet;
 }
 

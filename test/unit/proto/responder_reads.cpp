@@ -456,3 +456,87 @@ TEST_CASE("an ACK names the newest request also one circle of PSNs after a READ"
 	r.give(rc(PEAL_WIRE_SEND_ONLY, FIRST).asks_ack());
 	check_answer(r.reply(), PLAIN_ACK, FIRST);
 }
+
+namespace {
+
+Request atomic_write(std::uint32_t psn, std::uint32_t bytes = 8, std::uint32_t length = 8)
+{
+	return rc(PEAL_WIRE_ATOMIC_WRITE, psn, bytes).at(ADDRESS, length);
+}
+
+Request flush_request(std::uint32_t psn, std::uint32_t length)
+{
+	Request packet = rc(PEAL_WIRE_FLUSH, psn).at(ADDRESS, length);
+
+	packet.placement = PEAL_FLUSH_GLOBAL;
+	packet.selectivity = PEAL_FLUSH_REGION;
+	return packet;
+}
+
+/* It is answered as a READ of no bytes. */
+void check_placed(const peal_reply &reply, std::uint32_t psn, bool again)
+{
+	CHECK(reply.header.opcode == peal_opcode_of(PEAL_RC, PEAL_WIRE_READ_RESPONSE_ONLY));
+	CHECK(reply.header.psn == psn);
+	CHECK(unsigned(reply.header.syndrome) == PLAIN_ACK);
+	CHECK(reply.header.payload_bytes == 0);
+	CHECK_FALSE(reply.read);
+	CHECK(reply.again == again);
+}
+
+} // namespace
+
+TEST_CASE("ATOMIC_WRITE and FLUSH are executed once and answered as often as asked", "[responder]")
+{
+	Responder r(0);
+	peal_request request = r.run(atomic_write(0));
+
+	CHECK(request.operation == PEAL_OP_ATOMIC_WRITE);
+	CHECK(request.bytes == 8);
+	CHECK((request.first && request.last));
+	CHECK(request.remote_addr == ADDRESS);
+	CHECK(request.rkey == 7);
+	check_placed(r.reply(), 0, false);
+	request = r.run(flush_request(1, PEAL_MAX_MSG));
+	CHECK(request.operation == PEAL_OP_FLUSH);
+	CHECK(request.bytes == 0);
+	CHECK(request.flush.length == PEAL_MAX_MSG);
+	CHECK(request.flush.placement == PEAL_FLUSH_GLOBAL);
+	CHECK(request.flush.selectivity == PEAL_FLUSH_REGION);
+	check_placed(r.reply(), 1, false);
+	CHECK(r->msn == 2);
+	CHECK(r->psn == 2);
+	for (const Request &packet : {atomic_write(0), flush_request(1, PEAL_MAX_MSG)}) {
+		request = r.give(packet);
+		CHECK(request.what == PEAL_REQUEST_ANSWERED);
+		CHECK(request.duplicate);
+		check_placed(r.reply(), packet.psn, true);
+	}
+	/* Another operation, key or address has no saved answer. */
+	check_dropped(r.give(flush_request(0, 8)), PEAL_DROP_stale);
+	check_dropped(r.give(atomic_write(1)), PEAL_DROP_stale);
+	check_dropped(r.give(atomic_write(0).at(ADDRESS, 8, 9)), PEAL_DROP_stale);
+	check_dropped(r.give(atomic_write(0).at(ADDRESS + 8, 8)), PEAL_DROP_stale);
+}
+
+TEST_CASE("an ATOMIC_WRITE has 8 bytes, and a FLUSH names at most 2 GiB", "[responder]")
+{
+	for (std::uint32_t bytes : {0U, 4U, 7U, 9U, 16U, MTU}) {
+		Responder payload(0), length(0);
+
+		CAPTURE(bytes);
+		check_refused(payload.give(atomic_write(0, bytes, bytes)));
+		check_refused(length.give(atomic_write(0, 8, bytes)));
+	}
+	Responder r(0);
+	check_refused(r.give(flush_request(0, PEAL_MAX_MSG + 1)));
+}
+
+TEST_CASE("ATOMIC_WRITE and FLUSH take responder resources", "[responder]")
+{
+	Responder r(0, 2);
+
+	r.run(atomic_write(0));
+	r.run(flush_request(1, 0));
+	check_refused(r.give(atomic_write(2)));
+}
