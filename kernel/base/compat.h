@@ -43,6 +43,17 @@
 #define PEAL_RESIZE_CQ_ENTRIES	int
 #endif
 
+/*
+ * The rights of FLUSH, and what a device can do. The core of older kernels does not know them. It
+ * refuses to register a region with these rights, so there FLUSH is not offered to programs.
+ */
+#ifndef PEAL_HAS_FLUSH
+#define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
+#define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
+#define IB_DEVICE_FLUSH_GLOBAL		0
+#define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
+#endif
+
 /* Newer kernels tell the port when a queue pair is bound to a counter. peal has one port. */
 #ifdef PEAL_HAS_COUNTER_PORT
 #define PEAL_COUNTER_QP(qp)	qp, u32 port

@@ -15,7 +15,8 @@
 /* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
 #define PEAL_MR_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
-	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB)
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |	\
+	 IB_ACCESS_FLUSH_GLOBAL)
 
 /* With one of these the pages of a region may be written. */
 #define PEAL_WRITE_ACCESS							\

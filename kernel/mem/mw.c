@@ -229,3 +229,25 @@ enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *p
 	spin_unlock(&mw->lock);
 	return reason;
 }
+
+/**
+ * peal_rkey_check_flush() - check whether a request may flush memory
+ * @whole: all bytes of the region; otherwise the range that @wqe names
+ * @access: IB_ACCESS_FLUSH_*
+ *
+ * A window, and a fast registration, gives no right to flush. Call inside the epoch.
+ *
+ * Return: PEAL_REASON_NONE or an RKEY reason.
+ */
+enum peal_reason peal_rkey_check_flush(struct peal_table *table, const struct ib_pd *pd,
+				       const struct peal_wqe *wqe, bool whole, int access)
+{
+	struct peal_mr *mr = peal_mr_find(table, wqe->rkey);
+
+	peal_epoch_assert_held();
+	if (!mr)
+		return PEAL_REASON_RKEY_UNKNOWN;
+	if (whole)
+		return peal_key_allows(&mr->key, pd, mr->key.iova, 0, access);
+	return peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->flush.length, access);
+}

@@ -45,5 +45,7 @@ enum peal_reason peal_rkey_invalidate(struct peal_table *table, const struct ib_
 enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
 				 const struct peal_wqe *wqe, int access,
 				 struct peal_target *target);
+enum peal_reason peal_rkey_check_flush(struct peal_table *table, const struct ib_pd *pd,
+				       const struct peal_wqe *wqe, bool whole, int access);
 
 #endif

@@ -23,16 +23,28 @@ const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 		.known = true, .sends = true, .receives = true, .remote = true,
 		.immediate = true, .access = IB_ACCESS_REMOTE_WRITE,
 	},
-	[PEAL_OP_READ] = { .known = true, .remote = true, .access = IB_ACCESS_REMOTE_READ },
+	[PEAL_OP_READ] = {
+		.known = true, .remote = true, .resource = true, .access = IB_ACCESS_REMOTE_READ,
+	},
 	[PEAL_OP_CMP_SWAP] = {
-		.known = true, .remote = true, .atomic = true, .access = IB_ACCESS_REMOTE_ATOMIC,
+		.known = true, .remote = true, .atomic = true, .resource = true,
+		.access = IB_ACCESS_REMOTE_ATOMIC,
 	},
 	[PEAL_OP_FETCH_ADD] = {
-		.known = true, .remote = true, .atomic = true, .access = IB_ACCESS_REMOTE_ATOMIC,
+		.known = true, .remote = true, .atomic = true, .resource = true,
+		.access = IB_ACCESS_REMOTE_ATOMIC,
 	},
 	[PEAL_OP_BIND_MW] = { .known = true, .local = true },
 	[PEAL_OP_LOCAL_INV] = { .known = true, .local = true, .invalidates = true },
 	[PEAL_OP_REG_MR] = { .known = true, .local = true },
+	[PEAL_OP_ATOMIC_WRITE] = {
+		.known = true, .sends = true, .remote = true, .atomic = true, .placement = true,
+		.resource = true, .access = IB_ACCESS_REMOTE_WRITE,
+	},
+	/* The rights that it needs depend on the placement; see peal_execute_flush(). */
+	[PEAL_OP_FLUSH] = {
+		.known = true, .remote = true, .atomic = true, .placement = true, .resource = true,
+	},
 };
 
 /*
@@ -61,6 +73,12 @@ static u64 peal_wqe_copy_sges(struct peal_sge *sge, const void *from, u32 num_sg
 	return length;
 }
 
+/* The data of an ATOMIC_WRITE fit every slot, so they may be inline on every queue. */
+static bool peal_wqe_is_inline_word(const struct peal_send_wqe *wqe)
+{
+	return wqe->opcode == PEAL_OP_ATOMIC_WRITE && wqe->inline_len == sizeof(u64);
+}
+
 static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 					      const struct peal_op *op,
 					      const struct peal_wqe_limits *limits)
@@ -71,7 +89,8 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 		return PEAL_REASON_WQE_FLAGS;
 	if (unlikely(wqe->reserved0 || wqe->reserved1 || wqe->ah_index > limits->max_target))
 		return PEAL_REASON_WQE_RESERVED;
-	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends))
+	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends) &&
+	    !peal_wqe_is_inline_word(wqe))
 		return PEAL_REASON_WQE_INLINE;
 	if (unlikely(!inlined && wqe->inline_len))
 		return PEAL_REASON_WQE_INLINE;
@@ -86,6 +105,43 @@ static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
 	if (unlikely(wqe->rkey || wqe->ud.qpn > 0xffffff))
 		return PEAL_REASON_WQE_RESERVED;
 	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
+}
+
+static enum peal_reason peal_wqe_parse_atomic_write(const void *body, u32 inline_len,
+						    struct peal_wqe *send)
+{
+	if (send->flags & PEAL_WQE_INLINE) {
+		send->inline_data = body;
+		send->length = inline_len;
+	} else {
+		send->length = peal_wqe_copy_sges(send->sge, body, send->num_sge);
+	}
+	if (send->length != sizeof(u64) || send->num_sge > 1)
+		return PEAL_REASON_WQE_ATOMIC_LENGTH;
+	return PEAL_REASON_NONE;
+}
+
+/* The length of the message is 0, because no bytes travel. */
+static enum peal_reason peal_wqe_parse_flush(const void *body, struct peal_wqe *send)
+{
+	send->length = 0;
+	if (send->num_sge)
+		return PEAL_REASON_WQE_NUM_SGE;
+	peal_wqe_snapshot(&send->flush, body, sizeof(send->flush));
+	if (send->flush.reserved0 || send->flush.reserved1)
+		return PEAL_REASON_WQE_RESERVED;
+	if (!send->flush.placement || send->flush.placement & ~PEAL_FLUSH_PLACEMENTS ||
+	    send->flush.selectivity > PEAL_FLUSH_REGION)
+		return PEAL_REASON_WQE_FLAGS;
+	return send->flush.length <= PEAL_MAX_MSG ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
+}
+
+static enum peal_reason peal_wqe_parse_placement(const void *body, u32 inline_len,
+						 struct peal_wqe *send)
+{
+	if (send->opcode == PEAL_OP_FLUSH)
+		return peal_wqe_parse_flush(body, send);
+	return peal_wqe_parse_atomic_write(body, inline_len, send);
 }
 
 static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_wqe *send)
@@ -112,7 +168,9 @@ static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
 					    const struct peal_op *op, struct peal_wqe *send)
 {
 	if (op->atomic)
-		return peal_wqe_parse_atomic(body, send);
+		return unlikely(op->placement) ?
+		       peal_wqe_parse_placement(body, inline_len, send) :
+		       peal_wqe_parse_atomic(body, send);
 	if (op->local)
 		return peal_wqe_parse_local(body, send);
 	if (send->flags & PEAL_WQE_INLINE) {

@@ -19,10 +19,12 @@
 /* The properties of one opcode. */
 struct peal_op {
 	bool known;
-	bool sends;		/* local data go out; false for READ and atomics */
+	bool sends;		/* local data go out; false for READ, CMP_SWAP and FETCH_ADD */
 	bool receives;		/* consumes a receive WQE at the peer */
 	bool remote;		/* uses remote_addr and rkey */
-	bool atomic;
+	bool atomic;		/* executed as a whole */
+	bool placement;		/* an atomic one of IBTA annex A19: ATOMIC_WRITE, FLUSH */
+	bool resource;		/* takes a responder resource at the peer */
 	bool local;		/* executed without the peer */
 	bool immediate;		/* imm_or_rkey holds immediate data */
 	bool invalidates;	/* imm_or_rkey holds an rkey */
@@ -47,6 +49,7 @@ struct peal_wqe {
 	const void *inline_data;	/* in the slot; NULL without PEAL_WQE_INLINE */
 	union {
 		struct peal_atomic_seg atomic;
+		struct peal_flush_seg flush;
 		struct peal_bind_seg bind;
 	};
 	struct peal_sge sge[PEAL_MAX_SGE];
@@ -71,7 +74,7 @@ struct peal_wqe_limits {
 
 #define PEAL_UC_FORBIDDEN						\
 	(1 << PEAL_OP_SEND_INV | 1 << PEAL_OP_READ | 1 << PEAL_OP_CMP_SWAP |	\
-	 1 << PEAL_OP_FETCH_ADD)
+	 1 << PEAL_OP_FETCH_ADD | 1 << PEAL_OP_ATOMIC_WRITE | 1 << PEAL_OP_FLUSH)
 #define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
 
 #define PEAL_XRC_SRQN_MAX	0xffffff

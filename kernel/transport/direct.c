@@ -91,6 +91,23 @@ static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp
 	return outcome;
 }
 
+static noinline struct peal_outcome peal_direct_placement(struct peal_qp *qp, struct peal_qp *peer,
+							  struct peal_notify *notify,
+							  struct peal_cursor *local,
+							  const struct peal_cursor *remote)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor word PEAL_UNINITIALIZED;
+	u64 bytes = qp->sq.wqe.length;	/* 0 for a FLUSH */
+	u64 value = 0;
+
+	peal_cursor_inline(&word, &value, sizeof(value));
+	peal_cursor_copy(&word, local, bytes);
+	outcome = peal_execute_placement(peer, &qp->sq.wqe, qp->ib.qp_num, notify, remote, value);
+	outcome.bytes = outcome.what == PEAL_CARRIED ? bytes : 0;
+	return outcome;
+}
+
 /*
  * May this message, or its next chunk, have the PSN that it has? After a lost message the PSNs of
  * an unreliable connection differ, so the beginning of a message may have another one.
@@ -128,7 +145,9 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 	to->message = true;
 	to->at.psn = d->psn;
 	if (peal_op(wqe->opcode)->atomic) {
-		outcome = peal_direct_atomic(qp, peer, notify, local, &remote);
+		outcome = unlikely(peal_op(wqe->opcode)->placement) ?
+			  peal_direct_placement(qp, peer, notify, local, &remote) :
+			  peal_direct_atomic(qp, peer, notify, local, &remote);
 		bytes = outcome.bytes;
 	} else {
 		bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
@@ -310,8 +329,7 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_
 /* A READ or atomic needs a depth. The depth was negotiated, so 0 is an error of the program. */
 static bool peal_direct_may_read(const struct peal_qp *qp, const struct peal_op *op)
 {
-	return !(op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)) ||
-	       qp->attr.max_rd_atomic;
+	return !op->resource || qp->attr.max_rd_atomic;
 }
 
 static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct peal_notify *notify)

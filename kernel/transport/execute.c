@@ -5,6 +5,7 @@
 #include <linux/atomic.h>
 
 #include "base/budget.h"
+#include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
 #include "engine/turn.h"
@@ -71,8 +72,7 @@ static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const stru
 {
 	if (op->access & ~qp->attr.qp_access_flags)
 		return PEAL_REASON_QP_ACCESS;
-	if (op->access & (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC) &&
-	    !qp->attr.max_dest_rd_atomic)
+	if (op->resource && !qp->attr.max_dest_rd_atomic)
 		return PEAL_REASON_RD_ATOMIC_LIMIT;
 	return PEAL_REASON_NONE;
 }
@@ -294,6 +294,62 @@ struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wq
 		*old = atomic64_cmpxchg(word, wqe->atomic.compare_add, wqe->atomic.swap);
 	else
 		*old = atomic64_fetch_add(wqe->atomic.compare_add, word);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/*
+ * A19.4.2. Every byte that was placed before is in memory that all CPUs see, because CPUs have
+ * placed it. So a flush to global visibility is only a barrier, after the checks. No region gives
+ * the right to flush to persistence.
+ */
+static struct peal_outcome peal_execute_flush(struct peal_qp *qp, const struct peal_wqe *wqe,
+					      u32 src_qpn, struct peal_notify *notify)
+{
+	const struct peal_flush_seg *flush = &wqe->flush;
+	enum peal_reason reason;
+	int access = 0;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (flush->placement & PEAL_FLUSH_GLOBAL)
+		access |= IB_ACCESS_FLUSH_GLOBAL;
+	if (flush->placement & PEAL_FLUSH_PERSISTENT)
+		access |= IB_ACCESS_FLUSH_PERSISTENT;
+	if (!access || flush->placement & ~PEAL_FLUSH_PLACEMENTS ||
+	    flush->selectivity > PEAL_FLUSH_REGION)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_BAD_REQUEST);
+	if (access & ~qp->attr.qp_access_flags)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_QP_ACCESS);
+	reason = peal_rkey_check_flush(qp->table, qp->ib.pd, wqe,
+				       flush->selectivity == PEAL_FLUSH_REGION, access);
+	if (reason)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access, reason);
+	smp_mb();	/* the bytes of earlier messages are visible before the response */
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_placement() - execute an accepted ATOMIC_WRITE or FLUSH
+ * @value: what an ATOMIC_WRITE writes
+ *
+ * The eight bytes are stored at once, and after those of earlier messages.
+ */
+struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal_wqe *wqe,
+					   u32 src_qpn, struct peal_notify *notify,
+					   const struct peal_cursor *cursor, u64 value)
+{
+	u64 bytes = sizeof(value);
+	atomic64_t *word;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (wqe->opcode == PEAL_OP_FLUSH)
+		return peal_execute_flush(qp, wqe, src_qpn, notify);
+	word = peal_cursor_here(cursor, &bytes);
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_ATOMIC_ALIGN);
+	atomic64_set_release(word, value);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 

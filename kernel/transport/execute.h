@@ -21,6 +21,9 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify,
 					const struct peal_cursor *cursor, u64 *old);
+struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal_wqe *wqe,
+					   u32 src_qpn, struct peal_notify *notify,
+					   const struct peal_cursor *cursor, u64 value);
 struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify);
 struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,

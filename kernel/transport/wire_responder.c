@@ -138,7 +138,7 @@ static void peal_wire_responder_describe(struct peal_wire_responder *s,
 	s->ask.length = request->length;
 	s->ask.atomic = request->atomic;
 	if (peal_op(request->operation)->atomic)
-		s->ask.length = sizeof(u64);
+		s->ask.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
 }
 
 /* Translate the result of the checks into the protocol's terms (IBTA 9.9.3, table 58). */
@@ -176,6 +176,20 @@ static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
 	trace_peal_drop(packet, drop);
 }
 
+static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_responder *s,
+							      const struct peal_datagram *dg,
+							      const struct peal_request *request,
+							      struct peal_notify *notify,
+							      const struct peal_cursor *cursor)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	u64 value = 0;
+
+	/* The responder has checked that an ATOMIC_WRITE has eight bytes, and a FLUSH none. */
+	peal_datagram_copy(dg, 0, &value, min_t(u32, request->bytes, sizeof(value)));
+	return peal_execute_placement(qp, &s->ask, qp->attr.dest_qp_num, notify, cursor, value);
+}
+
 /* Execute the packet. *original gets the old value of an atomic. */
 static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
 							      const struct peal_datagram *dg,
@@ -191,9 +205,11 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 	outcome = peal_execute_accept(qp, &s->ask, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
-	if (peal_op(s->ask.opcode)->atomic)
+	if (unlikely(peal_op(s->ask.opcode)->placement)) {
+		outcome = peal_wire_responder_place(s, dg, request, notify, &cursor);
+	} else if (peal_op(s->ask.opcode)->atomic) {
 		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, notify, &cursor, original);
-	if (request->bytes && likely(outcome.what == PEAL_CARRIED)) {
+	} else if (request->bytes) {
 		peal_cursor_skip(&cursor, request->offset);
 		peal_datagram_scatter(dg, &cursor, request->bytes);
 	}

@@ -7,6 +7,7 @@
 #include <rdma/ib_mad.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "base/compat.h"
 #include "base/quota.h"
 #include "mem/dm.h"
 #include "mem/page_list.h"
@@ -20,7 +21,8 @@
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_MEM_MGT_EXTENSIONS | \
-	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC)
+	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC | IB_DEVICE_ATOMIC_WRITE | \
+	 IB_DEVICE_FLUSH_GLOBAL)
 
 /* The limits of one context, because a program can have no more than that. */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)

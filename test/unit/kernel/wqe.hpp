@@ -50,12 +50,25 @@ struct SendView {
 	peal_send_wqe &header() const { return *reinterpret_cast<peal_send_wqe *>(slot); }
 	peal_sge &sge(std::size_t i) const { return reinterpret_cast<peal_sge *>(slot + 32)[i]; }
 	peal_sge &atomic_sge() const { return *reinterpret_cast<peal_sge *>(slot + 48); }
+	peal_flush_seg &flush() const { return *reinterpret_cast<peal_flush_seg *>(slot + 32); }
 	peal_bind_seg &bind() const { return *reinterpret_cast<peal_bind_seg *>(slot + 32); }
 };
 
 inline bool is_atomic(unsigned opcode)
 {
 	return opcode == PEAL_OP_CMP_SWAP || opcode == PEAL_OP_FETCH_ADD;
+}
+
+/* The memory placement extensions. */
+inline bool is_placement(unsigned opcode)
+{
+	return opcode == PEAL_OP_ATOMIC_WRITE || opcode == PEAL_OP_FLUSH;
+}
+
+inline bool flush_is_good(const peal_flush_seg &flush)
+{
+	return !flush.reserved0 && !flush.reserved1 && flush.length <= PEAL_MAX_MSG &&
+	       flush.placement >= 1 && flush.placement <= 3 && flush.selectivity <= 1;
 }
 
 inline bool is_local(unsigned opcode)
@@ -70,7 +83,8 @@ inline bool has_bind_segment(unsigned opcode)
 
 inline bool may_inline(unsigned opcode)
 {
-	return opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_WRITE_IMM;
+	return (opcode >= PEAL_OP_SEND && opcode <= PEAL_OP_WRITE_IMM) ||
+	       opcode == PEAL_OP_ATOMIC_WRITE;
 }
 
 inline std::uint64_t sum(const peal_sge *sge, std::size_t count)
@@ -88,7 +102,9 @@ inline bool header_is_good(const peal_send_wqe &wqe, const peal_wqe_limits &limi
 
 	return wqe.opcode >= PEAL_OP_SEND && wqe.opcode < PEAL_OP_COUNT && wqe.flags <= 0x0f &&
 	       !wqe.reserved0 && !wqe.reserved1 && !wqe.ah_index &&
-	       (inlined ? may_inline(wqe.opcode) && wqe.inline_len <= limits.max_inline
+	       (inlined ? may_inline(wqe.opcode) &&
+				  (wqe.inline_len <= limits.max_inline ||
+				   (wqe.opcode == PEAL_OP_ATOMIC_WRITE && wqe.inline_len == 8))
 			: wqe.inline_len == 0) &&
 	       wqe.num_sge <= (inlined ? 0 : limits.max_sge);
 }
@@ -102,6 +118,11 @@ inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
 		return false;
 	if (is_atomic(wqe.opcode))
 		return wqe.num_sge == 1 && view.atomic_sge().length == 8;
+	if (wqe.opcode == PEAL_OP_ATOMIC_WRITE)
+		return wqe.flags & PEAL_WQE_INLINE ? wqe.inline_len == 8
+						   : wqe.num_sge == 1 && view.sge(0).length == 8;
+	if (wqe.opcode == PEAL_OP_FLUSH)
+		return !wqe.num_sge && flush_is_good(view.flush());
 	if (has_bind_segment(wqe.opcode))
 		return !wqe.num_sge && !view.bind().reserved;
 	if (wqe.opcode == PEAL_OP_LOCAL_INV)
@@ -119,6 +140,13 @@ inline bool is_consistent(const peal_wqe &send, const peal_wqe_limits &limits,
 	if (send.opcode == 0 || send.opcode >= PEAL_OP_COUNT || send.flags & ~PEAL_WQE_FLAGS ||
 	    send.num_sge > limits.max_sge || send.length > PEAL_MAX_MSG)
 		return false;
+	if (send.opcode == PEAL_OP_ATOMIC_WRITE && send.length != 8)
+		return false;
+	if (send.opcode == PEAL_OP_FLUSH &&
+	    (send.num_sge != 0 || send.length != 0 || !flush_is_good(send.flush)))
+		return false;
+	if (send.flags & PEAL_WQE_INLINE && send.opcode == PEAL_OP_ATOMIC_WRITE)
+		return send.num_sge == 0 && send.inline_data == slot + 32;
 	if (send.flags & PEAL_WQE_INLINE)
 		return may_inline(send.opcode) && send.num_sge == 0 &&
 		       send.inline_data == slot + 32 && send.length <= limits.max_inline;
@@ -157,7 +185,10 @@ inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 	}
 	if (!random.one_in(16))
 		wqe.num_sge = static_cast<__u8>(
-			random.below(wqe.flags & PEAL_WQE_INLINE || is_local(wqe.opcode) ? 2 : 40));
+			random.below(wqe.flags & PEAL_WQE_INLINE || is_local(wqe.opcode) ||
+						     is_placement(wqe.opcode)
+					     ? 2
+					     : 40));
 	if (!random.one_in(16))
 		wqe.inline_len =
 			static_cast<__u32>(wqe.flags & PEAL_WQE_INLINE ? random.below(600) : 0);
@@ -167,8 +198,18 @@ inline void scramble(Random &random, const SendView &view, const SendCaps &caps)
 	}
 	if (!random.one_in(4) && has_bind_segment(wqe.opcode))
 		view.bind().reserved = 0;
+	if (!random.one_in(4) && wqe.opcode == PEAL_OP_ATOMIC_WRITE) {
+		view.sge(0).length = 8;
+		if (wqe.inline_len)
+			wqe.inline_len = 8;
+	}
+	if (!random.one_in(4) && wqe.opcode == PEAL_OP_FLUSH)
+		view.flush() = {static_cast<__u32>(random.bits() >> 32 >> random.below(3)),
+				static_cast<__u8>(random.below(5)),
+				static_cast<__u8>(random.below(3)), 0, 0};
 	for (std::uint32_t i = 0; i < std::max(caps.max_sge, 1U); ++i)
-		if (!is_atomic(wqe.opcode) && !is_local(wqe.opcode) && !random.one_in(50))
+		if (!is_atomic(wqe.opcode) && !is_local(wqe.opcode) && !is_placement(wqe.opcode) &&
+		    !random.one_in(50))
 			view.sge(i).length >>= random.below(32);
 }
 

@@ -31,6 +31,10 @@ struct Sender {
 			view.header().num_sge = 1;
 			view.atomic_sge().length = 8;
 		}
+		if (opcode == PEAL_OP_ATOMIC_WRITE)
+			use_sges(1, 8);
+		if (opcode == PEAL_OP_FLUSH)
+			view.flush().placement = PEAL_FLUSH_GLOBAL;
 	}
 	peal_reason parse() { return peal_wqe_parse_send(memory.data(), &limits, &send); }
 	void use_inline(std::uint32_t bytes)
@@ -47,9 +51,10 @@ struct Sender {
 };
 
 const std::vector<unsigned> known = {
-	PEAL_OP_SEND,	   PEAL_OP_SEND_IMM,  PEAL_OP_SEND_INV, PEAL_OP_WRITE,
-	PEAL_OP_WRITE_IMM, PEAL_OP_READ,      PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD,
-	PEAL_OP_BIND_MW,   PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR,
+	PEAL_OP_SEND,	   PEAL_OP_SEND_IMM,  PEAL_OP_SEND_INV,	    PEAL_OP_WRITE,
+	PEAL_OP_WRITE_IMM, PEAL_OP_READ,      PEAL_OP_CMP_SWAP,	    PEAL_OP_FETCH_ADD,
+	PEAL_OP_BIND_MW,   PEAL_OP_LOCAL_INV, PEAL_OP_ATOMIC_WRITE, PEAL_OP_FLUSH,
+	PEAL_OP_REG_MR,
 };
 
 const std::vector<unsigned> with_list = {
@@ -85,6 +90,8 @@ TEST_CASE("the table of opcodes says what each may do", "[wqe]")
 		{PEAL_OP_READ, IB_ACCESS_REMOTE_READ},
 		{PEAL_OP_CMP_SWAP, IB_ACCESS_REMOTE_ATOMIC},
 		{PEAL_OP_FETCH_ADD, IB_ACCESS_REMOTE_ATOMIC},
+		{PEAL_OP_ATOMIC_WRITE, IB_ACCESS_REMOTE_WRITE},
+		{PEAL_OP_FLUSH, 0}, /* it depends on the WQE */
 	};
 
 	for (unsigned opcode : known) {
@@ -93,7 +100,9 @@ TEST_CASE("the table of opcodes says what each may do", "[wqe]")
 		CAPTURE(opcode);
 		CHECK(op.known);
 		CHECK(op.sends == may_inline(opcode));
-		CHECK(op.atomic == is_atomic(opcode));
+		CHECK(op.atomic == (is_atomic(opcode) || is_placement(opcode)));
+		CHECK(op.placement == is_placement(opcode));
+		CHECK(op.resource == (op.atomic || opcode == PEAL_OP_READ));
 		CHECK(op.local == is_local(opcode));
 		CHECK(op.remote == (access.count(opcode) == 1));
 		CHECK(op.access == access[opcode]);
@@ -117,6 +126,8 @@ TEST_CASE("flags are accepted exactly if they are known and fit the opcode", "[w
 				expected = PEAL_REASON_WQE_FLAGS;
 			else if (flags & PEAL_WQE_INLINE && !may_inline(opcode))
 				expected = PEAL_REASON_WQE_INLINE;
+			else if (flags & PEAL_WQE_INLINE && opcode == PEAL_OP_ATOMIC_WRITE)
+				expected = PEAL_REASON_WQE_NUM_SGE;
 			CAPTURE(opcode, flags);
 			CHECK(sender.parse() == expected);
 			CHECK(sender.send.flags == flags);
@@ -160,7 +171,8 @@ TEST_CASE("num_sge is refused exactly if it exceeds the queue's", "[wqe]")
 
 TEST_CASE("an opcode without data refuses scatter-gather entries", "[wqe]")
 {
-	for (unsigned opcode : {PEAL_OP_BIND_MW, PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR}) {
+	for (unsigned opcode :
+	     {PEAL_OP_BIND_MW, PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR, PEAL_OP_FLUSH}) {
 		for (unsigned num_sge = 1; num_sge < 256; ++num_sge) {
 			Sender sender(opcode);
 
@@ -320,6 +332,59 @@ TEST_CASE("an atomic wants exactly one entry of 8 bytes", "[wqe]")
 			CHECK(sender.parse() == PEAL_REASON_WQE_ATOMIC_LENGTH);
 		}
 	}
+}
+
+TEST_CASE("an ATOMIC_WRITE wants 8 bytes, in one entry or inline", "[wqe]")
+{
+	for (std::uint32_t bytes : {0U, 1U, 4U, 7U, 8U, 9U, 16U, 32U, 0xffffffffU}) {
+		Sender sender(PEAL_OP_ATOMIC_WRITE, {1, 0});
+
+		CAPTURE(bytes);
+		sender.view.sge(0).length = bytes;
+		CHECK(sender.parse() ==
+		      (bytes == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH));
+		sender.view.header().num_sge = 0;
+		sender.use_inline(bytes);
+		sender.limits.max_inline = 0; /* 8 bytes fit every slot */
+		CHECK((sender.parse() == PEAL_REASON_NONE) == (bytes == 8));
+	}
+	Sender sender(PEAL_OP_ATOMIC_WRITE);
+	sender.use_sges(2, 4);
+	CHECK(sender.parse() == PEAL_REASON_WQE_ATOMIC_LENGTH);
+	sender.use_sges(0, 0);
+	CHECK(sender.parse() == PEAL_REASON_WQE_ATOMIC_LENGTH);
+}
+
+TEST_CASE("a FLUSH has a known placement and selectivity", "[wqe]")
+{
+	for (unsigned value = 0; value < 256; ++value) {
+		Sender sender(PEAL_OP_FLUSH);
+
+		CAPTURE(value);
+		sender.view.flush().placement = static_cast<__u8>(value);
+		CHECK(sender.parse() ==
+		      (value >= 1 && value <= 3 ? PEAL_REASON_NONE : PEAL_REASON_WQE_FLAGS));
+		sender.view.flush().placement = PEAL_FLUSH_GLOBAL;
+		sender.view.flush().selectivity = static_cast<__u8>(value);
+		CHECK(sender.parse() == (value <= 1 ? PEAL_REASON_NONE : PEAL_REASON_WQE_FLAGS));
+	}
+	for (unsigned bit = 0; bit < 16 + 64; ++bit) {
+		Sender sender(PEAL_OP_FLUSH);
+
+		CAPTURE(bit);
+		if (bit < 16)
+			sender.view.flush().reserved0 = static_cast<__u16>(1 << bit);
+		else
+			sender.view.flush().reserved1 = 1ULL << (bit - 16);
+		CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
+	}
+	Sender sender(PEAL_OP_FLUSH);
+	sender.view.flush().length = PEAL_MAX_MSG;
+	REQUIRE(sender.parse() == PEAL_REASON_NONE);
+	CHECK(sender.send.length == 0);
+	CHECK(sender.send.flush.length == PEAL_MAX_MSG);
+	sender.view.flush().length = PEAL_MAX_MSG + 1;
+	CHECK(sender.parse() == PEAL_REASON_WQE_LENGTH);
 }
 
 TEST_CASE("an atomic's operands precede its entry", "[wqe]")
