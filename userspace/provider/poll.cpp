@@ -24,6 +24,9 @@ struct OpcodeRow {
 	unsigned int recv_flags;
 };
 
+/* Older releases of verbs.h do not have it. */
+constexpr auto WC_FLUSH = static_cast<ibv_wc_opcode>(8);
+
 /* Indexed by enum peal_opcode. Row 0 is for a flushed receive. */
 constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
 	std::array<OpcodeRow, PEAL_OP_COUNT> row{};
@@ -36,6 +39,8 @@ constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
 	row[PEAL_OP_READ].send = IBV_WC_RDMA_READ;
 	row[PEAL_OP_CMP_SWAP].send = IBV_WC_COMP_SWAP;
 	row[PEAL_OP_FETCH_ADD].send = IBV_WC_FETCH_ADD;
+	row[PEAL_OP_ATOMIC_WRITE].send = IBV_WC_ATOMIC_WRITE;
+	row[PEAL_OP_FLUSH].send = WC_FLUSH;
 	row[PEAL_OP_BIND_MW].send = IBV_WC_BIND_MW;
 	row[PEAL_OP_LOCAL_INV].send = IBV_WC_LOCAL_INV; /* a program has no REG_MR */
 	return row;

@@ -132,6 +132,34 @@ void wr_atomic_fetch_add(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr
 		qp.batch.slot.atomic(add, 0);
 }
 
+/* The data are inline, whatever the queue pair allows, because they fit every slot. */
+void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+		     const void *value) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!begin(qp, IBV_WR_ATOMIC_WRITE, remote_header(rkey, addr)))
+		return;
+	qp.batch.slot.add_inline(value, sizeof(std::uint64_t));
+	qp.batch.slot.mark_inline();
+}
+
+[[maybe_unused]] void wr_flush(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+			       std::size_t length, std::uint8_t type, std::uint8_t level) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!qp.batch.error && length > PEAL_MAX_MSG)
+		qp.batch.error = EINVAL;
+	if (!begin(qp, WR_FLUSH, remote_header(rkey, addr)))
+		return;
+	peal_flush_seg segment{};
+	segment.length = static_cast<std::uint32_t>(length);
+	segment.placement = type;
+	segment.selectivity = level;
+	qp.batch.slot.flush(segment);
+}
+
 void wr_local_inv(ibv_qp_ex *qp, std::uint32_t rkey) noexcept
 {
 	begin(Qp::of(qp), IBV_WR_LOCAL_INV, remote_header(0, 0, rkey));
@@ -229,6 +257,24 @@ void wr_set_inline_data(ibv_qp_ex *qp, void *addr, std::size_t length) noexcept
 	wr_set_inline_data_list(qp, 1, &buffer);
 }
 
+/* Older releases of verbs.h have no builder for FLUSH. Returns its flag, or 0. */
+template <class QpEx>
+constexpr std::uint64_t flush_op() noexcept
+{
+	if constexpr (requires(QpEx qp) { qp.wr_flush; })
+		return 1 << 11;
+	return 0;
+}
+
+template <class QpEx>
+void set_flush(QpEx &qp, std::uint64_t ops) noexcept
+{
+	if constexpr (requires { qp.wr_flush; }) {
+		if (ops & flush_op<QpEx>())
+			qp.wr_flush = wr_flush;
+	}
+}
+
 /* The send ops that this type of queue pair supports. 0: the kernel refuses the type. */
 std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 {
@@ -241,7 +287,8 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 	case IBV_QPT_RC:
 	case IBV_QPT_XRC_SEND:
 		return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+		       IBV_QP_EX_WITH_ATOMIC_WRITE | flush_op<ibv_qp_ex>();
 	case IBV_QPT_UC:
 		return unreliable;
 	case IBV_QPT_UD:
@@ -270,6 +317,9 @@ void set_builders(ibv_qp_ex &qp, std::uint64_t ops) noexcept
 		qp.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		qp.wr_atomic_fetch_add = wr_atomic_fetch_add;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		qp.wr_atomic_write = wr_atomic_write;
+	set_flush(qp, ops);
 	if (ops & IBV_QP_EX_WITH_LOCAL_INV)
 		qp.wr_local_inv = wr_local_inv;
 	if (ops & IBV_QP_EX_WITH_BIND_MW)

@@ -18,7 +18,10 @@
 
 namespace peal {
 
-/* Call the constructor first, then atomic() or bind() if the opcode needs it, then add the data. */
+/*
+ * Call the constructor first, then atomic(), flush() or bind() if the opcode needs it, then add the
+ * data.
+ */
 class SendSlot {
 	peal_send_wqe *wqe_ = nullptr;
 	std::byte *tail_ = nullptr; /* the next segment is written here */
@@ -46,6 +49,8 @@ public:
 
 	/* For XRC, at any time before publish(), as target(). */
 	void name_srq(std::uint32_t srqn) noexcept { wqe_->srqn = srqn; }
+
+	void flush(const peal_flush_seg &segment) noexcept { append(segment); }
 
 	void bind(const peal_bind_seg &segment) noexcept { append(segment); }
 
