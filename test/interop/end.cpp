@@ -99,6 +99,7 @@ const std::vector<Operation> &operations()
 		{"rc-read", IBV_QPT_RC, IBV_WR_RDMA_READ, Kind::read},
 		{"rc-fetch-add", IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD, Kind::fetch_add},
 		{"rc-compare-swap", IBV_QPT_RC, IBV_WR_ATOMIC_CMP_AND_SWP, Kind::compare_swap},
+		{"rc-atomic-write", IBV_QPT_RC, IBV_WR_ATOMIC_WRITE, Kind::atomic_write},
 		{"uc-send", IBV_QPT_UC, IBV_WR_SEND, Kind::send},
 		{"uc-send-imm", IBV_QPT_UC, IBV_WR_SEND_WITH_IMM, Kind::send},
 		{"uc-write", IBV_QPT_UC, IBV_WR_RDMA_WRITE, Kind::write},
@@ -159,6 +160,13 @@ Qp End::make_qp()
 	init.srq = srq_.get();
 	init.cap = {max_depth + 4, max_depth + 4, 4, 4, 0};
 	init.qp_type = operation_.type;
+	if (operation_.kind == Kind::atomic_write) {
+		QpOptions options;
+
+		options.send_wr = options.recv_wr = max_depth + 4;
+		options.send_ops = IBV_QP_EX_WITH_ATOMIC_WRITE;
+		return create_qp(pd_, send_cq_, recv_cq_, options);
+	}
 	return {ibv_create_qp(pd_, &init), "create_qp"};
 }
 
@@ -269,7 +277,7 @@ std::size_t End::slot(const Batch &batch, std::uint32_t index) const
 	const std::size_t stride = batch.size + 3 * guard_bytes;
 	const std::size_t begin = slots_begin + index * stride + guard_bytes;
 
-	if (operation_.atomic())
+	if (operation_.word())
 		return begin / 64 * 64;
 	return begin + message_key(batch, index) % 64;
 }
@@ -287,7 +295,7 @@ std::vector<ibv_sge> End::pieces(const Batch &batch, std::uint32_t index) const
 
 	if (!batch.size)
 		return {};
-	if (index % 2 == 0 || operation_.atomic() || first == 0 || first == batch.size)
+	if (index % 2 == 0 || operation_.word() || first == 0 || first == batch.size)
 		return {region_.sge(begin, batch.size)};
 	return {region_.sge(begin, first), region_.sge(begin + first, batch.size - first)};
 }
@@ -504,16 +512,23 @@ void End::run(const Batch &batch, const std::string &prepared)
 			return IBV_WC_FETCH_ADD;
 		case Kind::compare_swap:
 			return IBV_WC_COMP_SWAP;
+		case Kind::atomic_write:
+			return IBV_WC_ATOMIC_WRITE;
 		default:
 			return IBV_WC_RDMA_WRITE;
 		}
 	};
 
 	paint(batch);
-	if (operation_.kind == Kind::send || operation_.kind == Kind::write)
+	if (operation_.kind == Kind::send || operation_.kind == Kind::write ||
+	    operation_.kind == Kind::atomic_write)
 		fill(batch);
-	for (std::uint32_t i = 0; i < batch.count; i++)
-		post(qp_, request(batch, i, answers));
+	for (std::uint32_t i = 0; i < batch.count; i++) {
+		if (operation_.kind == Kind::atomic_write)
+			post_atomic_write(batch, i);
+		else
+			post(qp_, request(batch, i, answers));
+	}
 	if (operation_.kind == Kind::fault)
 		return expect_fault();
 	const auto all = wait(send_cq_, batch.count);
@@ -527,6 +542,18 @@ void End::run(const Batch &batch, const std::string &prepared)
 		compare(batch);
 	if (operation_.atomic())
 		check_results(batch);
+}
+
+void End::post_atomic_write(const Batch &batch, std::uint32_t index)
+{
+	ibv_qp_ex *qp = ibv_qp_to_qp_ex(qp_);
+
+	ibv_wr_start(qp);
+	qp->wr_id = index;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qp, peer_.rkey, peer_.base + slot(batch, index),
+			    bytes(batch, index).data());
+	must(ibv_wr_complete(qp), "wr_complete");
 }
 
 Send End::request(const Batch &batch, std::uint32_t index, std::istream &prepared)

@@ -15,7 +15,7 @@
 
 namespace verify {
 
-enum class Kind { send, write, read, fetch_add, compare_swap, fault };
+enum class Kind { send, write, read, fetch_add, compare_swap, atomic_write, fault };
 
 struct Operation {
 	const char *name;
@@ -30,8 +30,12 @@ struct Operation {
 	}
 	bool takes_receive() const { return kind == Kind::send || immediate(); }
 	bool atomic() const { return kind == Kind::fetch_add || kind == Kind::compare_swap; }
+	/* Whether each message is an aligned word. */
+	bool word() const { return atomic() || kind == Kind::atomic_write; }
 	/* Whether the caller may choose the size. */
-	bool sized() const { return !atomic() && kind != Kind::fault; }
+	bool sized() const { return !word() && kind != Kind::fault; }
+	/* Whether every device has it. rxe has ATOMIC_WRITE since Linux 6.2. */
+	bool usual() const { return kind != Kind::fault && kind != Kind::atomic_write; }
 	bool allows(std::uint32_t size, std::uint32_t mtu) const
 	{
 		return type != IBV_QPT_UD || size <= mtu;
@@ -127,6 +131,7 @@ private:
 	void post_receives(const Batch &batch);
 	std::string bind_windows(const Batch &batch);
 	void prepare_fault(const Batch &batch);
+	void post_atomic_write(const Batch &batch, std::uint32_t index);
 	peal_test::Send request(const Batch &batch, std::uint32_t index, std::istream &prepared);
 	void expect_fault();
 	void check_results(const Batch &batch) const;

@@ -6,7 +6,8 @@
  * 	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS]	the server of one client
  * 	verify -d DEVICE -g GID_INDEX [-p PORT] [OPTIONS] HOST	the client
  *
- * 	--ops NAME,...	 of those that --list prints; default: all that should succeed
+ * 	--ops NAME,...	 of those that --list prints; default: all that should succeed on every
+ * device
  * 	--sizes BYTES,... default 0,1,3,33,mtu-1,mtu,mtu+1,65536; mtu is the path's
  * 	--count N	 messages of each size, default 16
  * 	--timeout N	 of the queue pair, default 14 (67 ms), at both ends
@@ -129,7 +130,7 @@ Options parse(int argc, char **argv)
 		options.host = argv[optind];
 	if (options.ops.empty())
 		for (const auto &operation : operations())
-			if (operation.kind != Kind::fault)
+			if (operation.usual())
 				options.ops.push_back(operation.name);
 	return options;
 }
@@ -189,7 +190,7 @@ public:
 		bool good = true;
 
 		if (!operation.sized())
-			good = run_size(operation, operation.atomic() ? "8" : "64");
+			good = run_size(operation, operation.word() ? "8" : "64");
 		else
 			for (const auto &name : options_.sizes)
 				good &= run_size(operation, name);

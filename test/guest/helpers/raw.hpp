@@ -119,7 +119,8 @@ public:
 	{
 		device_.command(IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd{pd});
 	}
-	Keys register_memory(std::uint32_t pd, const Memory &memory) const
+	Keys register_memory(std::uint32_t pd, const Memory &memory,
+			     int access = all_access | IBV_ACCESS_MW_BIND) const
 	{
 		ib_uverbs_reg_mr request{};
 		ib_uverbs_reg_mr_resp response{};
@@ -127,7 +128,7 @@ public:
 		request.start = request.hca_va = memory.address();
 		request.length = memory.size();
 		request.pd_handle = pd;
-		request.access_flags = all_access | IBV_ACCESS_MW_BIND;
+		request.access_flags = static_cast<std::uint32_t>(access);
 		must(device_.command(IB_USER_VERBS_CMD_REG_MR, request, response), "REG_MR");
 		return {response.lkey, response.rkey, response.mr_handle};
 	}
@@ -410,6 +411,7 @@ struct RawShape {
 	std::uint32_t peer = 0; /* the number of the queue pair it sends to, or 0 for itself */
 	const RawSrq *srq = nullptr;
 	std::uint8_t rnr_timer = 1;
+	int access = all_access; /* what the peer may do */
 };
 
 /*
@@ -420,8 +422,8 @@ class RawQp {
 public:
 	RawQp(const RawContext &context, const Device &device, const RawShape &shape = {})
 		: context_(context), type_(shape.type), peer_(shape.peer),
-		  rnr_timer_(shape.rnr_timer), memory_(shape.bytes), pd_(context.alloc_pd()),
-		  cq_(context, 4 * shape.depth)
+		  rnr_timer_(shape.rnr_timer), access_(shape.access), memory_(shape.bytes),
+		  pd_(context.alloc_pd()), cq_(context, 4 * shape.depth)
 	{
 		if (shape.scattered)
 			scatter(memory_);
@@ -582,7 +584,7 @@ private:
 		request.attr_mask = static_cast<std::uint32_t>(mask);
 		request.qp_state = static_cast<std::uint8_t>(state);
 		request.port_num = 1;
-		request.qp_access_flags = all_access;
+		request.qp_access_flags = static_cast<std::uint32_t>(access_);
 		request.path_mtu = IBV_MTU_1024;
 		request.dest_qp_num = peer_ ? peer_ : number_;
 		request.max_rd_atomic = request.max_dest_rd_atomic = 4;
@@ -615,6 +617,7 @@ private:
 	ibv_qp_type type_;
 	std::uint32_t peer_;
 	std::uint8_t rnr_timer_;
+	int access_;
 	Memory memory_;
 	std::uint32_t pd_;
 	Keys keys_{};

@@ -153,7 +153,7 @@ public:
 		static const std::array opcodes{
 			PEAL_OP_SEND,	  PEAL_OP_SEND_IMM, PEAL_OP_WRITE,     PEAL_OP_WRITE_IMM,
 			PEAL_OP_READ,	  PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD, PEAL_OP_BIND_MW,
-			PEAL_OP_SEND_INV, PEAL_OP_BIND_MW,  PEAL_OP_LOCAL_INV,
+			PEAL_OP_SEND_INV, PEAL_OP_BIND_MW,  PEAL_OP_LOCAL_INV, PEAL_OP_ATOMIC_WRITE,
 		};
 		if (ah_.handle) {
 			for (std::uint32_t i = 0; i < depth / 2; i++)
@@ -220,6 +220,9 @@ private:
 		case PEAL_OP_FETCH_ADD:
 			send.sge(qp_.sge(64, 8), sizeof(peal_atomic_seg));
 			break;
+		case PEAL_OP_ATOMIC_WRITE:
+			send.sge(qp_.sge(64, 8));
+			break;
 		case PEAL_OP_BIND_MW:
 			bind(send);
 			break;
@@ -232,7 +235,8 @@ private:
 		send.header.flags = PEAL_WQE_SIGNALED;
 		if (opcode == PEAL_OP_SEND_INV || opcode == PEAL_OP_LOCAL_INV)
 			send.header.imm_or_rkey = window_.rkey;
-		if (opcode >= PEAL_OP_WRITE && opcode <= PEAL_OP_FETCH_ADD) {
+		if ((opcode >= PEAL_OP_WRITE && opcode <= PEAL_OP_FETCH_ADD) ||
+		    opcode == PEAL_OP_ATOMIC_WRITE) {
 			send.header.remote_addr = qp_.memory().address(4 * page_bytes);
 			send.header.rkey = qp_.rkey();
 		}

@@ -232,7 +232,7 @@ TEST_CASE("opcodes that do not exist, or that are not for programs")
 	STAGE_OR_SKIP(stage);
 
 	for (unsigned opcode = 0; opcode < 256; opcode++)
-		if (opcode == 0 || opcode >= PEAL_OP_REG_MR)
+		if (opcode == 0 || opcode == PEAL_OP_REG_MR || opcode >= PEAL_OP_COUNT)
 			check_refused(stage, request(static_cast<std::uint8_t>(opcode)),
 				      PEAL_REASON_WQE_OPCODE, "opcode " + std::to_string(opcode));
 	check_bystander(stage.device);

@@ -29,6 +29,7 @@ check a 6 --sizes 0,1,mtu+1,65536 --count 4
 # rxe answers a message that is too long with a remote operation error.
 [[ ${kinds[*]} == *rxe* ]] || check b 4 --ops nak-invalid
 check b 4 --ops nak-access,nak-operation,rnr
+[[ ${kinds[*]} == *rxe* ]] || check b 4 --ops rc-atomic-write --count 64
 check a 4 --ops rc-send,rc-write,rc-read --sizes $((8388608 / ${PEAL_SLOWNESS:-1})) --count 2
 if [[ ${kinds[*]} == "peal peal" ]]; then
 	wire_vlan

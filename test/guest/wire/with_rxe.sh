@@ -30,6 +30,11 @@ for end in a b; do
 		wire_pair "$end" 4 60 "$tool" -d @DEVICE -x @GID -p @PORT -F -n 1000 ||
 			complain "$tool, server ${wire_device[$end]}"
 	done
+	# rxe has ATOMIC_WRITE since Linux 6.2.
+	if [[ $(uname -r) != 6.1.* ]]; then
+		wire_pair "$end" 4 60 "$verify" -d @DEVICE -g @GID -p @PORT --ops rc-atomic-write --count 100 ||
+			complain "ATOMIC_WRITE, server ${wire_device[$end]}"
+	fi
 	echo "ok: server ${wire_device[$end]}"
 done
 wire_down
