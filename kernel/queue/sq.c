@@ -51,17 +51,21 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 /**
  * peal_sq_is_followed() - tell whether a message will leave right behind the one just fetched
  *
- * A READ or atomic does not count, because it may have to wait: a READ takes one PSN for each
- * packet of its response, which may be more than the window has left. A local operation (bind,
- * invalidate) does not count, because it waits for all earlier messages. The answer is a hint,
- * because the program may change the slot.
+ * A READ, an atomic or an ATOMIC_WRITE does not count, because it may have to wait: it takes a
+ * responder resource, and a READ takes one PSN for each packet of its response. A local operation
+ * (bind, invalidate) does not count, because it waits for all earlier messages. The answer is a
+ * hint, because the program may change the slot.
  */
 bool peal_sq_is_followed(const struct peal_sq *sq)
 {
 	const struct peal_send_wqe *next = peal_ring_slot(&sq->ring);
+	const struct peal_op *op;
 
 	lockdep_assert_held(&sq->lock);
-	return peal_ring_pending(&sq->ring) > 0 && peal_op(READ_ONCE(next->opcode))->sends;
+	if (peal_ring_pending(&sq->ring) <= 0)
+		return false;
+	op = peal_op(READ_ONCE(next->opcode));
+	return op->sends && !op->resource;
 }
 
 /* The WQE was executed, or its message is in flight and the transport keeps its state. */
