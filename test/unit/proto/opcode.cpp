@@ -83,6 +83,8 @@ const std::map<unsigned, Known> known = {
 	{0xb4, {44, PEAL_OP_FETCH_ADD, 'o', 'r', false}},
 	{0xb6, {20, PEAL_OP_SEND_INV, 'l', 'r', true}},
 	{0xb7, {20, PEAL_OP_SEND_INV, 'o', 'r', true}},
+	{0xbc, {36, PEAL_OP_FLUSH, 'o', 'r', false}},
+	{0xbd, {32, PEAL_OP_ATOMIC_WRITE, 'o', 'r', true}},
 	/* Our opcode, from the manufacturers' range. It goes to neither half of a connection. */
 	{PEAL_OPCODE_CHALLENGE, {12, 0, 'o', '-', true}},
 };
