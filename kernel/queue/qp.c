@@ -20,9 +20,14 @@
 	 IB_QP_MIN_RNR_TIMER | IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |		\
 	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN | IB_QP_QKEY)
 
+/*
+ * A queue pair may have the right to flush to persistence, because the connection manager gives
+ * both rights to flush to a device that has one of them. No region gives it.
+ */
 #define PEAL_QP_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
-	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_FLUSH_GLOBAL)
+	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_FLUSH_GLOBAL |	\
+	 IB_ACCESS_FLUSH_PERSISTENT)
 
 #define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
 

@@ -375,6 +375,10 @@ TEST_CASE("FLUSH needs rights that not every kernel can give")
 		    PEAL_REASON_RKEY_ACCESS);
 	check_flush(device, context, {PEAL_FLUSH_PERSISTENT}, 0, access_flush_global,
 		    IBV_WC_REM_INV_REQ_ERR, PEAL_REASON_QP_ACCESS);
+	/* The connection manager gives a queue pair both rights. */
+	check_flush(device, context, {PEAL_FLUSH_PERSISTENT}, 0,
+		    access_flush_global | access_flush_persistent, IBV_WC_REM_ACCESS_ERR,
+		    PEAL_REASON_RKEY_ACCESS);
 	const auto requester = IBV_WC_LOC_QP_OP_ERR;
 	check_flush(device, context, {0}, 0, access_flush_global, requester, PEAL_REASON_WQE_FLAGS);
 	check_flush(device, context, {4}, 0, access_flush_global, requester, PEAL_REASON_WQE_FLAGS);
