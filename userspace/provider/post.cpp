@@ -41,7 +41,6 @@ peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) 
 		}
 		break;
 	case WrShape::RDMA:
-	case WrShape::ATOMIC_WRITE:
 		header.remote_addr = wr.wr.rdma.remote_addr;
 		header.rkey = wr.wr.rdma.rkey;
 		break;
@@ -114,9 +113,7 @@ int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type w
 
 	const unsigned int inline_flag = row.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
 
-	/* An ibv_send_wr has no fields for a FLUSH. */
 	if (!wr_allowed(qp, row) || (wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
-	    row.shape == WrShape::FLUSH ||
 	    (row.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
 		return EINVAL;
 	if (!qp.sq.has_room(index))

@@ -56,10 +56,9 @@ int begin_error(Qp &qp, const WrRow &row, unsigned int flags) noexcept
 }
 
 /* Takes the next slot and writes `header`. Returns false after an error, now or earlier. */
-bool begin(Qp &qp, unsigned int opcode, peal_send_wqe header) noexcept
+bool begin(Qp &qp, const WrRow &row, peal_send_wqe header) noexcept
 {
 	WrBatch &batch = qp.batch;
-	const WrRow &row = wr_row(opcode);
 
 	if (!batch.error)
 		batch.error = begin_error(qp, row, qp.qp_ex.wr_flags);
@@ -72,6 +71,11 @@ bool begin(Qp &qp, unsigned int opcode, peal_send_wqe header) noexcept
 	qp.sq.set_wr_id(batch.next, qp.qp_ex.wr_id);
 	++batch.next;
 	return true;
+}
+
+bool begin(Qp &qp, unsigned int opcode, peal_send_wqe header) noexcept
+{
+	return begin(qp, wr_row(opcode), header);
 }
 
 peal_send_wqe remote_header(std::uint32_t rkey, std::uint64_t addr, std::uint32_t imm = 0) noexcept
@@ -151,7 +155,7 @@ void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
 
 	if (!qp.batch.error && length > PEAL_MAX_MSG)
 		qp.batch.error = EINVAL;
-	if (!begin(qp, WR_FLUSH, remote_header(rkey, addr)))
+	if (!begin(qp, FLUSH_ROW, remote_header(rkey, addr)))
 		return;
 	peal_flush_seg segment{};
 	segment.length = static_cast<std::uint32_t>(length);

@@ -22,20 +22,7 @@
 namespace peal {
 
 /* The layout of a WQE: which header fields are used, and what follows. NONE: cannot be posted. */
-enum class WrShape : std::uint8_t {
-	NONE,
-	SEND,
-	RDMA,
-	ATOMIC,
-	ATOMIC_WRITE,
-	FLUSH,
-	BIND,
-	INVALIDATE
-};
-
-/* Of enum ibv_wr_opcode. Older releases of verbs.h have no FLUSH. */
-inline constexpr unsigned int WR_FLUSH = 14;
-inline constexpr unsigned int WR_LAST = IBV_WR_ATOMIC_WRITE;
+enum class WrShape : std::uint8_t { NONE, SEND, RDMA, ATOMIC, BIND, INVALIDATE };
 
 struct WrRow {
 	peal_opcode opcode;
@@ -47,8 +34,8 @@ struct WrRow {
 };
 
 /* Indexed by ibv_wr_opcode. The last row is for opcodes that peal does not have. */
-inline constexpr std::array<WrRow, WR_LAST + 2> WR_ROWS = [] {
-	std::array<WrRow, WR_LAST + 2> row{};
+inline constexpr std::array<WrRow, IBV_WR_ATOMIC_WRITE + 2> WR_ROWS = [] {
+	std::array<WrRow, IBV_WR_ATOMIC_WRITE + 2> row{};
 
 	constexpr std::uint8_t reliable = TRANSPORT_RC | TRANSPORT_XRC;
 	constexpr std::uint8_t connected = reliable | TRANSPORT_UC;
@@ -68,13 +55,16 @@ inline constexpr std::array<WrRow, WR_LAST + 2> WR_ROWS = [] {
 	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false, connected};
 	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false,
 				 connected};
-	row[IBV_WR_ATOMIC_WRITE] = {PEAL_OP_ATOMIC_WRITE, WrShape::ATOMIC_WRITE, true, false, false,
+	row[IBV_WR_ATOMIC_WRITE] = {PEAL_OP_ATOMIC_WRITE, WrShape::RDMA, true, false, false,
 				    TRANSPORT_RC};
-	row[WR_FLUSH] = {PEAL_OP_FLUSH, WrShape::FLUSH, false, false, false, TRANSPORT_RC};
 	return row;
 }();
 
 inline constexpr const WrRow &NO_WR_ROW = WR_ROWS.back();
+
+/* It is not in the table, because an ibv_send_wr has no fields for it. */
+inline constexpr WrRow FLUSH_ROW{PEAL_OP_FLUSH, WrShape::INVALIDATE, false, false,
+				 false,		TRANSPORT_RC};
 
 inline const WrRow &wr_row(unsigned int opcode) noexcept
 {
@@ -95,7 +85,6 @@ inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
 	case WrShape::RDMA:
 		return qp.cap.max_send_sge;
 	case WrShape::ATOMIC:
-	case WrShape::ATOMIC_WRITE:
 		return 1; /* more might not fit the slot */
 	default:
 		return 0;
