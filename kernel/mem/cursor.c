@@ -159,7 +159,8 @@ void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 }
 
 /*
- * Copy @bytes. The caller has compared the lengths, so both sides have at least that many left.
+ * Copy @bytes. The caller has compared the lengths, so both sides have at least that many left. A
+ * cursor may be left at the end of an entry. All functions but peal_cursor_here() step over it.
  *
  * Return: the number of contiguous pieces that were copied.
  */
@@ -175,10 +176,15 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 		void *to = peal_cursor_here(dst, &piece);
 
 		peal_copy(to, from, piece);
-		peal_cursor_skip(src, piece);
-		peal_cursor_skip(dst, piece);
-		bytes -= piece;
 		pieces++;
+		/* The piece is within one entry of each side. */
+		src->offset += piece;
+		dst->offset += piece;
+		bytes -= piece;
+		if (likely(!bytes))
+			break;
+		peal_cursor_next_entry(dst);
+		peal_cursor_next_entry(src);
 	}
 	return pieces;
 }

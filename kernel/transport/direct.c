@@ -66,8 +66,10 @@ static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
 static u32 peal_direct_copy(const struct peal_direct *d, struct peal_cursor *local,
 			    struct peal_cursor *remote, u64 bytes)
 {
-	peal_cursor_skip(local, d->done);
-	peal_cursor_skip(remote, d->done);
+	if (unlikely(d->done)) {
+		peal_cursor_skip(local, d->done);
+		peal_cursor_skip(remote, d->done);
+	}
 	if (peal_op(d->base.qp->sq.wqe.opcode)->sends)
 		return peal_cursor_copy(remote, local, bytes);
 	return peal_cursor_copy(local, remote, bytes);
