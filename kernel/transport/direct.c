@@ -50,6 +50,7 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 
 /* Set @cursor to the requester's side of the copy. */
 static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
+							  const struct peal_op *op,
 							  struct peal_cursor *cursor)
 {
 	const struct peal_wqe *wqe = &qp->sq.wqe;
@@ -59,18 +60,18 @@ static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
 		return PEAL_REASON_NONE;
 	}
 	return peal_cursor_local(cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
-				 !peal_op(wqe->opcode)->sends);
+				 !op->sends);
 }
 
 /* Copy one chunk of @bytes in the message's direction. Return: the number of pieces copied. */
-static u32 peal_direct_copy(const struct peal_direct *d, struct peal_cursor *local,
-			    struct peal_cursor *remote, u64 bytes)
+static u32 peal_direct_copy(const struct peal_direct *d, const struct peal_op *op,
+			    struct peal_cursor *local, struct peal_cursor *remote, u64 bytes)
 {
 	if (unlikely(d->done)) {
 		peal_cursor_skip(local, d->done);
 		peal_cursor_skip(remote, d->done);
 	}
-	if (peal_op(d->base.qp->sq.wqe.opcode)->sends)
+	if (op->sends)
 		return peal_cursor_copy(remote, local, bytes);
 	return peal_cursor_copy(local, remote, bytes);
 }
@@ -131,6 +132,7 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 }
 
 static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
+					       const struct peal_op *op,
 					       struct peal_notify *notify,
 					       struct peal_cursor *local)
 {
@@ -146,14 +148,14 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 		return outcome;
 	to->message = true;
 	to->at.psn = d->psn;
-	if (peal_op(wqe->opcode)->atomic) {
-		outcome = unlikely(peal_op(wqe->opcode)->placement) ?
+	if (op->atomic) {
+		outcome = unlikely(op->placement) ?
 			  peal_direct_placement(qp, peer, notify, local, &remote) :
 			  peal_direct_atomic(qp, peer, notify, local, &remote);
 		bytes = outcome.bytes;
 	} else {
 		bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
-		pieces += remote.num_sge + peal_direct_copy(d, local, &remote, bytes);
+		pieces += remote.num_sge + peal_direct_copy(d, op, local, &remote, bytes);
 	}
 	peal_cursor_end(local);
 	peal_cursor_end(&remote);
@@ -187,6 +189,7 @@ static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
  * needs the sq.lock of the peer.
  */
 static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,
+					       const struct peal_op *op,
 					       struct peal_notify *notify,
 					       struct peal_cursor *local)
 {
@@ -203,14 +206,15 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 		d->done = 0;
 	}
 	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
-	outcome = peal_direct_deliver(d, to, notify, local);
+	outcome = peal_direct_deliver(d, to, op, notify, local);
 	if (unlikely(peer->rq.refusing))
 		peal_notify_fail(notify, peer, peer->generation);
 	return outcome;
 }
 
 static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_qp *peer,
-					    struct peal_notify *notify, struct peal_cursor *local)
+					    const struct peal_op *op, struct peal_notify *notify,
+					    struct peal_cursor *local)
 {
 	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
 
@@ -219,7 +223,7 @@ static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_q
 		return peal_silent(reason);
 	if (unlikely(peer->receiver != peer->direct))
 		peal_qp_change_receiver(peer, peer->direct);
-	return peal_direct_attempt(d, peal_direct(peer->direct), notify, local);
+	return peal_direct_attempt(d, peal_direct(peer->direct), op, notify, local);
 }
 
 /*
@@ -248,7 +252,8 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
  * A user of memory of a fast registration must not wait for a lock (see mr.h). So the use of it
  * ends before the peer's lock is taken, and begins again when the lock is held.
  */
-static struct peal_outcome peal_direct_transfer(struct peal_direct *d, struct peal_notify *notify,
+static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const struct peal_op *op,
+						struct peal_notify *notify,
 						struct peal_cursor *local)
 {
 	bool counted = local->counted;
@@ -261,9 +266,9 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, struct pe
 	if (unlikely(!peer))
 		return peal_silent(reason);
 	spin_lock(&peer->rq.lock);
-	reason = unlikely(counted) ? peal_direct_local(d->base.qp, local) : PEAL_REASON_NONE;
+	reason = unlikely(counted) ? peal_direct_local(d->base.qp, op, local) : PEAL_REASON_NONE;
 	if (likely(!reason)) {
-		outcome = peal_direct_meet(d, peer, notify, local);
+		outcome = peal_direct_meet(d, peer, op, notify, local);
 		peal_cursor_end(local);
 	} else {
 		outcome = peal_failed(IB_WC_LOC_PROT_ERR, reason);
@@ -313,15 +318,16 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 }
 
 /* Transfer the message in sq.wqe, or its next chunk. */
-static struct peal_outcome peal_direct_carry(struct peal_direct *d, struct peal_notify *notify)
+static struct peal_outcome peal_direct_carry(struct peal_direct *d, const struct peal_op *op,
+					     struct peal_notify *notify)
 {
 	struct peal_outcome outcome;
 	struct peal_cursor local PEAL_UNINITIALIZED;
-	enum peal_reason reason = peal_direct_local(d->base.qp, &local);
+	enum peal_reason reason = peal_direct_local(d->base.qp, op, &local);
 
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	outcome = peal_direct_transfer(d, notify, &local);
+	outcome = peal_direct_transfer(d, op, notify, &local);
 	if (unlikely(outcome.what > PEAL_PROGRESS) && d->base.qp->ib.qp_type == IB_QPT_UC &&
 	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))
 		return peal_direct_lose(d, outcome.what, outcome.reason);
@@ -344,7 +350,7 @@ static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct pea
 		return peal_sender_local(qp);
 	if (unlikely(!peal_direct_may_read(qp, op)))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
-	return peal_direct_carry(d, notify);
+	return peal_direct_carry(d, op, notify);
 }
 
 /* ---- the result of an attempt ---- */

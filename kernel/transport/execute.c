@@ -79,30 +79,31 @@ static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const stru
 
 /* IBTA 9.7.4.1.5: check the remote range. A request for no bytes has no key to check. */
 static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_wqe *wqe,
-					   struct peal_cursor *cursor)
+					   const struct peal_op *op, struct peal_cursor *cursor)
 {
 	struct peal_target target = {};
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	if (wqe->length)
 		reason = peal_rkey_check(qp->table, qp->rkey_pd, qp->ib.qp_num, wqe,
-					 peal_op(wqe->opcode)->access, &target);
+					 op->access, &target);
 	if (likely(!reason))
 		peal_cursor_target(cursor, &target, wqe->length);
 	return reason;
 }
 
 static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_wqe *wqe,
-					       u32 src_qpn, struct peal_notify *notify,
+					       const struct peal_op *op, u32 src_qpn,
+					       struct peal_notify *notify,
 					       struct peal_cursor *cursor)
 {
-	enum peal_reason reason = peal_execute_rights(qp, peal_op(wqe->opcode));
+	enum peal_reason reason = peal_execute_rights(qp, op);
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   reason);
-	reason = peal_execute_range(qp, wqe, cursor);
+	reason = peal_execute_range(qp, wqe, op, cursor);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
 					   reason);
@@ -140,7 +141,7 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
 					   PEAL_REASON_XRC_SRQ);
-	return peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
+	return peal_execute_remote(qp, wqe, peal_op(wqe->opcode), src_qpn, notify, cursor);
 }
 
 /*
@@ -150,11 +151,12 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
 			     struct peal_cursor *cursor)
 {
+	const struct peal_op *op = peal_op(wqe->opcode);
+
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
 		return false;
-	return !peal_execute_rights(qp, peal_op(wqe->opcode)) &&
-	       !peal_execute_range(qp, wqe, cursor);
+	return !peal_execute_rights(qp, op) && !peal_execute_range(qp, wqe, op, cursor);
 }
 
 /* Refuse packets of the peer that do not form a request. */
@@ -261,7 +263,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 			return outcome;
 	}
 	if (op->remote)
-		outcome = peal_execute_remote(qp, wqe, src_qpn, notify, cursor);
+		outcome = peal_execute_remote(qp, wqe, op, src_qpn, notify, cursor);
 	if (outcome.what == PEAL_CARRIED && op->receives) {
 		outcome = peal_execute_receive(qp, wqe, src_qpn, notify);
 		if (op->remote && unlikely(outcome.what != PEAL_CARRIED))
@@ -365,18 +367,11 @@ static void peal_execute_complete(struct peal_qp *qp, const struct peal_wqe *wqe
 	peal_qp_complete_recv(qp, notify, &cqe);
 }
 
-/**
- * peal_execute_finish() - finish a message after its last byte is placed
- *
- * Invalidates the key that the message names, and completes the receive. The data are visible
- * before the CQE (release D). The caller has ended the use of all cursors.
- *
- * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
- */
-struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
-					u32 src_qpn, struct peal_notify *notify)
+/* Not inlined, because other messages must not pay for its stack. */
+static noinline struct peal_outcome
+peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
+			    const struct peal_op *op, u32 src_qpn, struct peal_notify *notify)
 {
-	const struct peal_op *op = peal_op(wqe->opcode);
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -389,4 +384,24 @@ struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wq
 	if (op->receives)
 		peal_execute_complete(qp, wqe, src_qpn, notify);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_finish() - finish a message after its last byte is placed
+ *
+ * Invalidates the key that the message names, and completes the receive. The data are visible
+ * before the CQE (release D). The caller has ended the use of all cursors.
+ *
+ * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
+ */
+struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+
+	lockdep_assert_held(&qp->rq.lock);
+	/* A READ, a WRITE and an atomic leave nothing to do. */
+	if (!op->invalidates && !op->receives)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_execute_finish_receive(qp, wqe, op, src_qpn, notify);
 }
