@@ -6,6 +6,7 @@
 
 #include <rdma/peal-abi.h>
 
+#include "base/epoch.h"
 #include "base/table.h"
 
 /* 0 and 1 are the management queue pairs. The other small numbers stay unused. */
@@ -37,12 +38,14 @@ int peal_table_init(struct peal_table *table)
 	table->next_qpn = PEAL_QPN_LEAST;
 	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
 	table->removals = 0;
+	table->key_removals = 0;
 	table->counters = alloc_percpu(struct peal_counters);
-	if (!table->counters)
-		return -ENOMEM;
 	table->received = alloc_percpu(struct peal_lookup);
-	if (table->received)
+	table->found = alloc_percpu(struct peal_key_lookups);
+	if (table->counters && table->received && table->found)
 		return 0;
+	free_percpu(table->found);
+	free_percpu(table->received);
 	free_percpu(table->counters);
 	return -ENOMEM;
 }
@@ -53,6 +56,7 @@ void peal_table_destroy(struct peal_table *table)
 	xa_destroy(&table->keys);
 	xa_destroy(&table->addresses);
 	xa_destroy(&table->srqs);
+	free_percpu(table->found);
 	free_percpu(table->received);
 	free_percpu(table->counters);
 }
@@ -187,16 +191,49 @@ int peal_table_add_key(struct peal_table *table, struct peal_account *account,
 	return 0;
 }
 
+/*
+ * Inside the epoch. Find the key of @index, and remember the answer in @last, which is this CPU's.
+ *
+ * Barrier M: key_removals is loaded before the tree, as removals is for queue pairs. Pairs with
+ * peal_table_end_key().
+ */
+struct peal_key *peal_table_find_key(struct peal_table *table, struct peal_key_lookup *last,
+				     u32 index)
+{
+	peal_epoch_assert_held();
+	last->removals = smp_load_acquire(&table->key_removals);	/* M */
+	last->index = index;
+	last->key = xa_load(&table->keys, index);
+	return last->key;
+}
+
+/* The key of some index is not in the tree any more. */
+static void peal_table_end_key(struct peal_table *table)
+{
+	lockdep_assert_held(&table->keys.xa_lock);
+	/*
+	 * M: a look-up that loads the new value does not find the key in the tree. Pairs with the
+	 * loads in peal_table_key() and peal_table_find_key().
+	 */
+	smp_store_release(&table->key_removals, table->key_removals + 1);
+}
+
 void peal_table_remove_key(struct peal_table *table, struct peal_account *account, u32 value)
 {
-	xa_erase(&table->keys, value >> 8);
+	xa_lock(&table->keys);
+	__xa_erase(&table->keys, value >> 8);
+	peal_table_end_key(table);
+	xa_unlock(&table->keys);
 	peal_quota_give(account, PEAL_QUOTA_KEY);
 }
 
 /* The index stays taken, but the key is not found any more. A taken index needs no memory. */
 void peal_table_hide_key(struct peal_table *table, u32 value)
 {
-	xa_store(&table->keys, value >> 8, XA_ZERO_ENTRY, GFP_KERNEL);
+	xa_lock(&table->keys);
+	__xa_store(&table->keys, value >> 8, XA_ZERO_ENTRY, GFP_ATOMIC);
+	peal_table_end_key(table);
+	xa_unlock(&table->keys);
 }
 
 void peal_table_show_key(struct peal_table *table, struct peal_key *key, u32 value)

@@ -42,10 +42,29 @@ struct peal_lookup {
 	unsigned long removals;	/* the table's value, loaded before qp was found */
 };
 
+/* How many look-ups of keys each CPU remembers. A power of two. */
+#define PEAL_KEYS_REMEMBERED	8
+
+/* A look-up of a key. */
+struct peal_key_lookup {
+	struct peal_key *key;	/* NULL: there was none */
+	u32 index;
+	unsigned long removals;	/* the table's key_removals, loaded before key was found */
+};
+
+/* The last look-ups of keys on one CPU, each in the place that its index has. */
+struct peal_key_lookups {
+	struct peal_key_lookup last[PEAL_KEYS_REMEMBERED];
+};
+
 struct peal_table {
 	/* Guarded by table.qps.xa_lock: */
 	unsigned long removals;	/* queue pairs that have left; readers use barrier M */
 
+	/* Guarded by table.keys.xa_lock: */
+	unsigned long key_removals;	/* keys that have left; readers use barrier M */
+
+	struct peal_key_lookups __percpu *found;	/* of keys; used inside the epoch */
 	struct peal_lookup __percpu *received;	/* last look-up for packets; inside the epoch */
 	struct xarray qps;	/* by ordinal; writers take its xa_lock */
 	struct xarray keys;	/* by key >> 8; lock as for qps */
@@ -126,13 +145,27 @@ static inline struct peal_qp *peal_table_receiver(struct peal_table *table, u32 
 	return peal_table_qp_again(table, this_cpu_ptr(table->received), qpn);
 }
 
+struct peal_key *peal_table_find_key(struct peal_table *table, struct peal_key_lookup *last,
+				     u32 index);
+
 /*
- * The caller must compare the low byte, because the value may be an old key of the same index
- * with another low byte.
+ * Inside the epoch, which the caller asserts. It keeps the caller on this CPU, and softirqs off it,
+ * so no other user changes the look-ups that this CPU remembers. The caller must compare the low
+ * byte, because the value may be an old key of the same index with another low byte.
+ *
+ * Barrier M, as in peal_table_find_key(). Pairs with peal_table_remove_key() and
+ * peal_table_hide_key().
  */
 static inline struct peal_key *peal_table_key(struct peal_table *table, u32 value)
 {
-	return xa_load(&table->keys, value >> 8);
+	u32 index = value >> 8;
+	struct peal_key_lookup *last = this_cpu_ptr(table->found)->last +
+				       index % PEAL_KEYS_REMEMBERED;
+
+	if (likely(last->removals == smp_load_acquire(&table->key_removals) &&	/* M */
+		   last->index == index && last->key))
+		return last->key;
+	return peal_table_find_key(table, last, index);
 }
 
 static inline struct peal_address *peal_table_address(struct peal_table *table, u32 index)

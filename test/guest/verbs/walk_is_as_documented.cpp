@@ -12,6 +12,8 @@
 #include "tracing.hpp"
 #include "verbs.hpp"
 
+#include <sched.h>
+
 #include <set>
 #include <sstream>
 
@@ -187,14 +189,25 @@ void check_walk(const std::string &name, const std::vector<Call> &calls, std::si
 	CHECK(describe(documented) == describe(calls));
 }
 
+/* Each CPU remembers look-ups of its own. */
+void stay_on_this_cpu()
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sched_getcpu(), &cpus);
+	must(sched_setaffinity(0, sizeof(cpus), &cpus), "stay on this CPU");
+}
+
 /* Traces the second message, because the first one has done all look-ups. */
 std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 {
 	const Graph graph;
+	Region to(pair.b.pd, 4096), from(pair.a.pd, 4096);
 	std::vector<Call> calls;
 
+	stay_on_this_cpu();
 	for (int i = 0; i < 2; i++) {
-		Region to(pair.b.pd, 4096), from(pair.a.pd, 4096);
 		Send send(opcode, {from.sge(0, 64)});
 
 		if (opcode == IBV_WR_RDMA_WRITE)
