@@ -61,16 +61,6 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
 	return PEAL_REASON_NONE;
 }
 
-static void peal_cursor_piece(struct peal_cursor *cursor, u64 bytes)
-{
-	cursor->sge = NULL;
-	cursor->num_sge = 1;
-	cursor->at = 0;
-	cursor->offset = 0;
-	cursor->counted = 0;
-	cursor->bytes = bytes;
-}
-
 /**
  * peal_cursor_part() - begin a cursor over a part of a scatter-gather list
  * @offset: where the part begins in the list, in bytes; the list is long enough
@@ -103,21 +93,6 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 	}
 	peal_cursor_skip(cursor, offset);
 	return PEAL_REASON_NONE;
-}
-
-/* Begin a cursor over a range that the caller has already checked. */
-void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes)
-{
-	peal_cursor_piece(cursor, bytes);
-	cursor->inline_data = NULL;
-	cursor->target[0] = *target;
-	cursor->counted = peal_target_is_counted(target);
-}
-
-void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
-{
-	peal_cursor_piece(cursor, bytes);
-	cursor->inline_data = data;
 }
 
 static u64 peal_cursor_left(const struct peal_cursor *cursor)

@@ -32,12 +32,35 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,
 				  u32 num_sge, bool write, u64 offset, u64 bytes);
-void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target, u64 bytes);
-void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes);
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
 void peal_cursor_end_counted(struct peal_cursor *cursor);
+
+static inline void peal_cursor_piece(struct peal_cursor *cursor, const void *data, u64 bytes)
+{
+	cursor->sge = NULL;
+	cursor->num_sge = 1;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->bytes = bytes;
+	cursor->counted = 0;
+	cursor->inline_data = data;
+}
+
+/* Begin a cursor over a range that the caller has already checked. */
+static inline void peal_cursor_target(struct peal_cursor *cursor,
+				      const struct peal_target *target, u64 bytes)
+{
+	peal_cursor_piece(cursor, NULL, bytes);
+	cursor->target[0] = *target;
+	cursor->counted = peal_target_is_counted(target);
+}
+
+static inline void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
+{
+	peal_cursor_piece(cursor, data, bytes);
+}
 
 /* The bytes are not used any more. May be called twice. */
 static inline void peal_cursor_end(struct peal_cursor *cursor)
