@@ -91,19 +91,17 @@ int fill_slot(const Qp &qp, const WrRow &row, std::byte *memory, const ibv_send_
 {
 	SendSlot slot(memory, wqe_header(qp, row, wr));
 
-	switch (row.shape) {
-	case WrShape::ATOMIC:
-		slot.atomic(wr.wr.atomic.compare_add,
-			    row.opcode == PEAL_OP_CMP_SWAP ? wr.wr.atomic.swap : 0);
-		return fill_data(qp, row, slot, wr);
-	case WrShape::BIND:
+	if (row.shape == WrShape::INVALIDATE)
+		return 0;
+	if (row.shape == WrShape::BIND) {
 		slot.bind(bind_segment(wr.bind_mw.bind_info, wr.bind_mw.rkey));
 		return 0;
-	case WrShape::INVALIDATE:
-		return 0;
-	default:
-		return fill_data(qp, row, slot, wr);
 	}
+	if (row.shape == WrShape::ATOMIC)
+		slot.atomic(wr.wr.atomic.compare_add,
+			    row.opcode == PEAL_OP_CMP_SWAP ? wr.wr.atomic.swap : 0);
+	/* The only call, so that it is inlined. */
+	return fill_data(qp, row, slot, wr);
 }
 
 /* Writes one work request into the slot of `index`, which is not published yet. */
