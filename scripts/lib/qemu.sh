@@ -85,7 +85,8 @@ counter_speed() {
 		's/.*tsc: (Detected|Refined TSC clocksource calibration:) ([0-9]+)\.([0-9]{3}) MHz.*/tsc_early_khz=\2\3/p' | tail -n 1
 }
 
-# Fixed addresses make instruction counts repeatable.
+# Fixed addresses make instruction counts repeatable. Emulated programs have them, too, because QEMU translates code again
+# for each address at which it runs, so also a library at a new address in each process.
 kernel_arguments() {
 	local always="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
 	[[ $kernel != debug || -n ${PEAL_VM_LEAKS:-} ]] || always+=" kmemleak=off"
@@ -93,7 +94,7 @@ kernel_arguments() {
 	[[ $kernel != races ]] || always+=" kcsan.skip_watch=400"
 	case $accel in
 	kvm) echo "$always" ;;
-	tcg) echo "$always tsc=reliable clocksource=tsc $(counter_speed)" ;;
+	tcg) echo "$always tsc=reliable clocksource=tsc norandmaps $(counter_speed)" ;;
 	icount) echo "$always tsc=reliable clocksource=tsc nokaslr norandmaps" ;;
 	esac
 }
