@@ -11,6 +11,9 @@
 
 #include <linux/dma-buf.h>
 #include <linux/hrtimer.h>
+#ifdef PEAL_HAS_GSO_H
+#include <net/gso.h>
+#endif
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>

@@ -46,6 +46,7 @@ enum peal_quota_kind {
 	PEAL_QUOTA_AH,
 	PEAL_QUOTA_GROUP,	/* a multicast group; its oldest member holds it */
 	PEAL_QUOTA_DM,		/* a page of device memory */
+	PEAL_QUOTA_FLOW,	/* a flow rule */
 	PEAL_QUOTA_KINDS
 };
 

@@ -27,8 +27,8 @@
 	X(sequence, "out of order, and not kept")				\
 	X(conflict, "out of order, and another packet speaks against it")	\
 	X(order, "opcode does not continue the message")			\
-	X(receive, "no receive was posted (UC, UD)")				\
-	X(length, "longer than the receive buffer (UC, UD)")			\
+	X(receive, "no receive was posted (UC, UD, raw packets)")		\
+	X(length, "longer than the receive buffer (UC, UD, raw packets)")	\
 	X(rights, "key, range or right is missing (UC, UD)")			\
 	X(resource, "no memory, queue room or time for it")
 

@@ -134,6 +134,8 @@ static u32 peal_qp_forbidden(enum ib_qp_type type, bool program)
 		return forbidden;
 	case IB_QPT_UC:
 		return forbidden | PEAL_UC_FORBIDDEN;
+	case IB_QPT_RAW_PACKET:
+		return PEAL_RAW_FORBIDDEN;
 	default:
 		return PEAL_UD_FORBIDDEN;
 	}
@@ -155,6 +157,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 		.forbidden = peal_qp_forbidden(qp->ib.qp_type, uctx),
 		.datagram = peal_qp_is_datagram(qp),
 		.max_target = peal_qp_max_target(qp),
+		.raw = qp->ib.qp_type == IB_QPT_RAW_PACKET,
 	};
 	struct peal_qp_layout layout;
 	struct peal_qp_ctl *ctl;
@@ -175,7 +178,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	return 0;
 }
 
-/* RC and UC begin with the direct transport. UD and GSI have only the one kept in qp->wire. */
+/* RC and UC begin with the direct transport. The others have only the one kept in qp->wire. */
 static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
 {
 	return qp->direct ?: qp->wire;

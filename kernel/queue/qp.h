@@ -148,7 +148,7 @@ struct peal_qp {
 
 	struct peal_transport *direct;	/* RC and UC: from creation to destruction; else NULL */
 	/* Guarded by qp.control: */
-	struct peal_transport *wire;	/* RC, UC: NULL until a path needs it; UD, GSI: always */
+	struct peal_transport *wire;	/* RC, UC: NULL until a path needs it; else always */
 
 	/* These three point to direct or wire, or are NULL during destruction. */
 	/* Guarded by qp.control, sq.lock and rq.lock: */

@@ -88,7 +88,8 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 {
 	bool inlined = wqe->flags & PEAL_WQE_INLINE;
 
-	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS))
+	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS) &&
+	    (!limits->raw || wqe->flags & ~(PEAL_WQE_FLAGS | PEAL_WQE_IP_CSUM)))
 		return PEAL_REASON_WQE_FLAGS;
 	if (unlikely(wqe->reserved0 || wqe->reserved1 || wqe->ah_index > limits->max_target))
 		return PEAL_REASON_WQE_RESERVED;

@@ -70,12 +70,14 @@ struct peal_wqe_limits {
 	u32 forbidden;		/* bit 1 << enum peal_opcode: refuse the opcode */
 	bool datagram;		/* each WQE names its destination */
 	u32 max_target;		/* of ah_index or srqn; 0: the WQE has neither */
+	bool raw;		/* the data are an Ethernet frame */
 };
 
 #define PEAL_UC_FORBIDDEN						\
 	(1 << PEAL_OP_SEND_INV | 1 << PEAL_OP_READ | 1 << PEAL_OP_CMP_SWAP |	\
 	 1 << PEAL_OP_FETCH_ADD | 1 << PEAL_OP_ATOMIC_WRITE | 1 << PEAL_OP_FLUSH)
 #define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
+#define PEAL_RAW_FORBIDDEN	(~(1U << PEAL_OP_SEND))
 
 #define PEAL_XRC_SRQN_MAX	0xffffff
 

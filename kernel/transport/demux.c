@@ -24,6 +24,9 @@ static void peal_demux_drop(struct peal_nic *nic, struct peal_datagram *dg, enum
 
 /* ---- connected queue pairs; the checks need sq.lock or rq.lock ---- */
 
+/* No packet is of this transport, because raw packet queue pairs receive frames (flow.h). */
+#define PEAL_DEMUX_NOTHING	0xff
+
 static u8 peal_demux_transport(const struct peal_qp *qp)
 {
 	switch (qp->ib.qp_type) {
@@ -34,6 +37,8 @@ static u8 peal_demux_transport(const struct peal_qp *qp)
 	case IB_QPT_XRC_INI:
 	case IB_QPT_XRC_TGT:
 		return PEAL_XRC;
+	case IB_QPT_RAW_PACKET:
+		return PEAL_DEMUX_NOTHING;
 	default:
 		return PEAL_UD;
 	}

@@ -15,6 +15,7 @@
 #include "net/port.h"
 #include "queue/context.h"
 #include "queue/qp.h"
+#include "transport/flow.h"
 #include "transport/group.h"
 #include "transport/locality.h"
 
@@ -25,6 +26,7 @@ struct peal_nic {
 	struct peal_quota quota;
 	struct peal_port port;
 	struct peal_groups groups;
+	struct peal_flows flows;
 	struct peal_locality_device locality;
 };
 

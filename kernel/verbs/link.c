@@ -102,6 +102,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 		goto stop_engine;
 	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
 	peal_groups_init(&dev->nic.groups, &dev->nic.port);
+	peal_flows_init(&dev->nic.flows, &dev->nic.port);
 	peal_gids_init(dev);
 	peal_link_describe(&dev->ib, ndev);
 	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
@@ -189,6 +190,7 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 static void peal_link_leave(struct ib_device *ib)
 {
 	peal_parent_hide(peal_dev(ib)->parent);
+	peal_ingress_leave(&peal_dev(ib)->nic.flows.ingress);
 	ib_unregister_device_queued(ib);
 }
 

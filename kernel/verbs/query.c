@@ -22,7 +22,7 @@
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_MEM_MGT_EXTENSIONS | \
 	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC | IB_DEVICE_ATOMIC_WRITE | \
-	 IB_DEVICE_FLUSH_GLOBAL)
+	 IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_RAW_IP_CSUM | IB_DEVICE_MANAGED_FLOW_STEERING)
 
 /* The limits of one context, because a program can have no more than that. */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
@@ -44,6 +44,7 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;
 	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
+	attr->max_raw_ethy_qp = attr->max_qp;
 	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
 	attr->max_mcast_grp = peal_quota_limit(PEAL_QUOTA_GROUP);
 	attr->max_mcast_qp_attach = PEAL_CONTEXT_GROUP_QPS;
@@ -66,6 +67,7 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_SG_GAPS_REG,
 		.atomic_cap = IB_ATOMIC_GLOB,
 		.masked_atomic_cap = IB_ATOMIC_NONE,
+		.raw_packet_caps = IB_RAW_PACKET_CAP_IP_CSUM,
 		.max_pkeys = 1,
 		.cq_caps = { .max_cq_moderation_count = U16_MAX,
 			     .max_cq_moderation_period = U16_MAX },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, and device
- * memory in verbs_dm.c.
+ * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, device memory
+ * in verbs_dm.c, and flow rules in verbs_flow.c.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -441,6 +441,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_engine_stop(&dev->nic.engine);
 	peal_table_destroy(&dev->nic.table);
 	peal_groups_destroy(&dev->nic.groups);
+	peal_flows_destroy(&dev->nic.flows);
 	peal_quota_end(&dev->nic.quota);
 	peal_port_end(&dev->nic.port);
 	xa_destroy(&dev->statistics);
@@ -470,6 +471,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.counter_update_stats = peal_statistic_update_stats,
 	.create_ah = peal_verbs_create_ah,
 	.create_cq = peal_verbs_create_cq,
+	.create_flow = peal_verbs_create_flow,
 	.create_qp = peal_verbs_create_qp,
 	.create_srq = peal_verbs_create_srq,
 	.create_user_ah = peal_verbs_create_ah,
@@ -482,6 +484,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.dereg_mr = peal_verbs_dereg_mr,
 	.destroy_ah = peal_verbs_destroy_ah,
 	.destroy_cq = peal_verbs_destroy_cq,
+	.destroy_flow = peal_verbs_destroy_flow,
 	.destroy_qp = peal_verbs_destroy_qp,
 	.destroy_srq = peal_verbs_destroy_srq,
 	.detach_mcast = peal_verbs_detach_mcast,

@@ -9,6 +9,7 @@
 #include "engine/lifecycle.h"
 #include "queue/xrcd.h"
 #include "transport/direct.h"
+#include "transport/raw.h"
 #include "transport/ud.h"
 #include "transport/wire.h"
 #include "verbs/dev.h"
@@ -40,6 +41,8 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 		return user ? 0 : -EOPNOTSUPP;
 	case IB_QPT_XRC_TGT:
 		return init->xrcd && !init->srq ? 0 : -EINVAL;
+	case IB_QPT_RAW_PACKET:
+		return user ? 0 : -EOPNOTSUPP;
 	case IB_QPT_GSI:
 		/* Only for kernel users. The device has one port. */
 		return user || init->port_num != 1 ? -EINVAL : 0;
@@ -87,6 +90,9 @@ static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
 static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
 				       struct peal_context *ctx)
 {
+	if (qp->ib.qp_type == IB_QPT_RAW_PACKET)
+		return peal_raw_attach(qp, &dev->nic.port, &dev->nic.flows.ingress,
+				       peal_nic_tx_quota(&dev->nic, ctx));
 	if (peal_qp_is_datagram(qp))
 		return peal_ud_attach(qp, &dev->nic.port, &dev->nic.locality,
 				      peal_nic_tx_quota(&dev->nic, ctx));
@@ -136,6 +142,8 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 	struct peal_context *ctx;
 	int ret = peal_verbs_check_init(init, udata);
 
+	if (!ret && init->qp_type == IB_QPT_RAW_PACKET)
+		ret = peal_verbs_permit_raw(dev);
 	if (!ret)
 		ret = peal_verbs_check_srq(ib, init);
 	if (!ret && udata)

@@ -84,7 +84,8 @@ enum peal_opcode {
 #define PEAL_WQE_SOLICITED	0x02	/* mark the peer's CQE as solicited */
 #define PEAL_WQE_FENCE		0x04	/* start after earlier READs and atomics finish */
 #define PEAL_WQE_INLINE		0x08	/* data follow the header instead of SGEs */
-#define PEAL_WQE_FLAGS		0x0f
+#define PEAL_WQE_FLAGS		0x0f	/* those that every queue pair has */
+#define PEAL_WQE_IP_CSUM	0x10	/* raw packets: fill in checksums of IPv4, TCP and UDP */
 
 struct peal_sge {
 	__u64 addr;
@@ -260,6 +261,7 @@ enum peal_cqe_kind {
 #define PEAL_CQE_GRH		0x02	/* UD: the buffer begins with 40 bytes of GRH */
 #define PEAL_CQE_IPV4		0x04	/* with GRH: its last 20 bytes are an IPv4 header */
 #define PEAL_CQE_VLAN		0x08	/* with GRH: it arrived on VLAN vlan_id */
+#define PEAL_CQE_IP_CSUM_OK	0x10	/* raw packets: IPv4, and its and TCP's or UDP's sums fit */
 /*
  * The phase bit. The kernel stores its byte last, with release D. The phase is 1
  * on the first lap and flips with each lap. A CQE at free-running index i is valid
@@ -617,6 +619,8 @@ struct peal_reg_mr_req {
 	X(BAD_RESPONSE, 55, "peer's response does not fit the request") \
 	X(UD_LENGTH, 56, "datagram longer than the path MTU") \
 	X(BAD_REQUEST, 57, "peer's packets do not make a valid request") \
+	X(FRAME_LENGTH, 58, \
+	  "frame longer than the netdev takes, or shorter than an Ethernet header") \
 	X(CQ_OVERFLOW, 60, "completion queue overflowed") \
 	X(FLUSHED, 61, "flushed: the queue pair was in error") \
 	X(DEVICE_REMOVED, 62, "flushed: the device was removed") \
