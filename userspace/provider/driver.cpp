@@ -21,6 +21,7 @@
 #include "device.hpp"
 #include "dm.hpp"
 #include "entry.hpp"
+#include "flow.hpp"
 #include "mr.hpp"
 #include "mw.hpp"
 #include "pd.hpp"
@@ -47,6 +48,7 @@ const verbs_context_ops context_ops = {
 	.create_ah = entry<&ah_create>,
 	.create_cq = entry<&cq_create>,
 	.create_cq_ex = entry<&cq_ex_create>,
+	.create_flow = entry<&flow_create>,
 	.create_qp = entry<&qp_create>,
 	.create_qp_ex = entry<&qp_ex_create>,
 	.create_srq = entry<&srq_create>,
@@ -57,6 +59,7 @@ const verbs_context_ops context_ops = {
 	.dereg_mr = entry<&mr_deregister>,
 	.destroy_ah = entry<&ah_destroy>,
 	.destroy_cq = entry<&cq_destroy>,
+	.destroy_flow = entry<&flow_destroy>,
 	.destroy_qp = entry<&qp_destroy>,
 	.destroy_srq = entry<&srq_destroy>,
 	.detach_mcast = entry<&mcast_detach>,

@@ -154,7 +154,8 @@ struct verbs_context_ops {
 	pabi_unused_op create_counters{};
 	pabi_op<ibv_cq *(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector)> create_cq{};
 	pabi_op<ibv_cq_ex *(ibv_context *, ibv_cq_init_attr_ex *)> create_cq_ex{};
-	pabi_unused_op create_flow{}, create_flow_action_esp{};
+	pabi_op<ibv_flow *(ibv_qp *, ibv_flow_attr *)> create_flow{};
+	pabi_unused_op create_flow_action_esp{};
 	pabi_op<ibv_qp *(ibv_pd *, ibv_qp_init_attr *)> create_qp{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
 	pabi_unused_op create_rwq_ind_table{};
@@ -174,7 +175,8 @@ struct verbs_context_ops {
 #endif
 	pabi_unused_op destroy_counters{};
 	pabi_op<int(ibv_cq *)> destroy_cq{};
-	pabi_unused_op destroy_flow{}, destroy_flow_action{};
+	pabi_op<int(ibv_flow *)> destroy_flow{};
+	pabi_unused_op destroy_flow_action{};
 	pabi_op<int(ibv_qp *)> destroy_qp{};
 	pabi_unused_op destroy_rwq_ind_table{};
 	pabi_op<int(ibv_srq *)> destroy_srq{};

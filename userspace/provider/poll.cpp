@@ -132,7 +132,8 @@ unsigned int wc_flags(const peal_cqe &cqe) noexcept
 {
 	if (cqe.kind == PEAL_CQE_SEND || cqe.status != IBV_WC_SUCCESS)
 		return 0;
-	return opcode_row(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0);
+	return opcode_row(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0) |
+	       (cqe.flags & PEAL_CQE_IP_CSUM_OK ? unsigned{IBV_WC_IP_CSUM_OK} : 0);
 }
 
 bool take_completion(Cq &cq, Completion &completion) noexcept

@@ -110,14 +110,19 @@ int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type w
 	const WrRow &row = wr_row(c_enum(wr.opcode));
 
 	const unsigned int inline_flag = row.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
+	const unsigned int rare_flags = wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag);
 
-	if (!wr_allowed(qp, row) || (wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
+	if (!wr_allowed(qp, row) || !rare_flags_allowed(qp, rare_flags) ||
 	    (row.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
 		return EINVAL;
 	if (!qp.sq.has_room(index))
 		return ENOMEM;
 	qp.sq.set_wr_id(index, wr.wr_id);
-	return fill_slot(qp, row, qp.sq.slot(index), wr);
+	const int error = fill_slot(qp, row, qp.sq.slot(index), wr);
+
+	if (rare_flags) [[unlikely]]
+		SendSlot::request_checksums(qp.sq.slot(index));
+	return error;
 }
 
 /* Builds and publishes a list. Returns whether at least one WQE was published. */

@@ -49,6 +49,8 @@ std::uint8_t transport_of(std::uint32_t qp_type) noexcept
 		return TRANSPORT_UD;
 	case IBV_QPT_XRC_SEND:
 		return TRANSPORT_XRC;
+	case IBV_QPT_RAW_PACKET:
+		return TRANSPORT_RAW;
 	default:
 		return 0;
 	}

@@ -39,7 +39,8 @@ enum Transport : std::uint8_t {
 	TRANSPORT_RC = 1,
 	TRANSPORT_UC = 2,
 	TRANSPORT_UD = 4,
-	TRANSPORT_XRC = 8, /* an initiator. A target sends nothing, so it has no bit */
+	TRANSPORT_XRC = 8,  /* an initiator. A target sends nothing, so it has no bit */
+	TRANSPORT_RAW = 16, /* Ethernet frames */
 };
 
 /* The WQEs between ibv_wr_start and ibv_wr_complete. The program's thread holds sq_lock then. */

@@ -50,7 +50,8 @@ int wr_complete(ibv_qp_ex *ibqp) noexcept
 int begin_error(Qp &qp, const WrRow &row, unsigned int flags) noexcept
 {
 	/* Accept INLINE with any opcode and ignore it, because the setter decides that. */
-	if (!wr_allowed(qp, row) || flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE))
+	if (!wr_allowed(qp, row) ||
+	    !rare_flags_allowed(qp, flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE)))
 		return EINVAL;
 	return qp.sq.has_room(qp.batch.next) ? 0 : ENOMEM;
 }
@@ -66,6 +67,8 @@ bool begin(Qp &qp, const WrRow &row, peal_send_wqe header) noexcept
 		return false;
 	header.opcode = row.opcode;
 	header.flags = wqe_flags(qp, row, qp.qp_ex.wr_flags);
+	if (qp.qp_ex.wr_flags & IBV_SEND_IP_CSUM) [[unlikely]]
+		header.flags |= PEAL_WQE_IP_CSUM;
 	batch.slot = SendSlot(qp.sq.slot(batch.next), header);
 	batch.row = &row;
 	qp.sq.set_wr_id(batch.next, qp.qp_ex.wr_id);
@@ -297,6 +300,8 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 		return unreliable;
 	case IBV_QPT_UD:
 		return datagram;
+	case IBV_QPT_RAW_PACKET:
+		return IBV_QP_EX_WITH_SEND;
 	default:
 		return 0;
 	}

@@ -127,14 +127,28 @@ public:
 		    Bytes driver_in = {}, WritableBytes driver_out = {}) const noexcept
 	{
 		using Plain = std::remove_cvref_t<Response>;
+		Bytes core_in;
+		WritableBytes core_out;
+
+		if constexpr (!std::is_same_v<Request, None>)
+			core_in = in(request);
+		if constexpr (!std::is_same_v<Plain, None>)
+			core_out = out(response);
+		return command_bytes(number, core_in, core_out, driver_in, driver_out);
+	}
+
+	/* As command(), for a request whose length varies. */
+	int command_bytes(std::uint32_t number, Bytes core_in, WritableBytes core_out,
+			  Bytes driver_in = {}, WritableBytes driver_out = {}) const noexcept
+	{
 		std::array<ib_uverbs_attr, 5> attrs{};
 		std::size_t n = 0;
 
 		attrs[n++] = attr_value(UVERBS_ATTR_WRITE_CMD, number);
-		if constexpr (!std::is_same_v<Request, None>)
-			attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, in(request));
-		if constexpr (!std::is_same_v<Plain, None>)
-			attrs[n++] = attr_out(UVERBS_ATTR_CORE_OUT, out(response));
+		if (!core_in.empty())
+			attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, core_in);
+		if (!core_out.empty())
+			attrs[n++] = attr_out(UVERBS_ATTR_CORE_OUT, core_out);
 		if (!driver_in.empty())
 			attrs[n++] = attr_in(UVERBS_ATTR_UHW_IN, driver_in);
 		if (!driver_out.empty())

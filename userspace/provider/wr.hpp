@@ -41,7 +41,7 @@ inline constexpr std::array<WrRow, IBV_WR_ATOMIC_WRITE + 2> WR_ROWS = [] {
 	constexpr std::uint8_t connected = reliable | TRANSPORT_UC;
 	constexpr std::uint8_t all = connected | TRANSPORT_UD;
 
-	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true, all};
+	row[IBV_WR_SEND] = {PEAL_OP_SEND, WrShape::SEND, true, false, true, all | TRANSPORT_RAW};
 	row[IBV_WR_SEND_WITH_IMM] = {PEAL_OP_SEND_IMM, WrShape::SEND, true, true, true, all};
 	row[IBV_WR_SEND_WITH_INV] = {PEAL_OP_SEND_INV, WrShape::SEND, true, true, true, reliable};
 	row[IBV_WR_RDMA_WRITE] = {PEAL_OP_WRITE, WrShape::RDMA, true, false, false, connected};
@@ -94,6 +94,15 @@ inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
 /* IBV_SEND_INLINE is checked separately, because only some opcodes allow it. */
 inline constexpr unsigned int PLAIN_SEND_FLAGS =
 	IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+
+/*
+ * Returns whether a work request may have `flags`, which are those that not every queue pair has.
+ * Only raw packets have checksums that the device fills in.
+ */
+inline bool rare_flags_allowed(const Qp &qp, unsigned int flags) noexcept
+{
+	return !flags || (flags == IBV_SEND_IP_CSUM && qp.transport == TRANSPORT_RAW);
+}
 
 /* Drops SOLICITED if the opcode ignores it. INLINE is set by SendSlot::mark_inline(). */
 inline std::uint8_t wqe_flags(const Qp &qp, const WrRow &row, unsigned int send_flags) noexcept

@@ -71,6 +71,12 @@ public:
 	/* Says that inline data follow the header instead of SGEs. The data may be empty. */
 	void mark_inline() noexcept { wqe_->flags |= PEAL_WQE_INLINE; }
 
+	/* For raw packets, when the WQE is in the slot. */
+	static void request_checksums(std::byte *slot) noexcept
+	{
+		reinterpret_cast<peal_send_wqe *>(slot)->flags |= PEAL_WQE_IP_CSUM;
+	}
+
 private:
 	template <class Segment>
 	void append(const Segment &segment) noexcept

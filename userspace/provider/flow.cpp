@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Owns: the life of a flow rule.
+ * Does not know: frames.
+ */
+#include "flow.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include "c_enum.hpp"
+#include "context.hpp"
+#include "uverbs.hpp"
+
+namespace peal {
+
+namespace {
+
+/* The most specifications of the kernel's interface (IB_FLOW_SPEC_SUPPORT_LAYERS). */
+constexpr std::size_t MAX_SPECS = 10;
+
+/* A request of the older interface: the fixed part, and then the specifications. */
+class FlowRequest {
+	static constexpr std::size_t FIXED = sizeof(ib_uverbs_create_flow);
+
+	std::array<std::byte, FIXED + MAX_SPECS * sizeof(ib_uverbs_flow_spec_ipv6)> message_{};
+	std::size_t bytes_ = FIXED;
+	std::uint8_t count_ = 0;
+
+public:
+	template <class Spec>
+	void add(const Spec &spec) noexcept
+	{
+		std::memcpy(&message_[bytes_], &spec, sizeof(spec));
+		bytes_ += sizeof(spec);
+		++count_;
+	}
+
+	/* Call when all specifications are there. */
+	void set_header(ib_uverbs_create_flow &header) noexcept
+	{
+		header.flow_attr.num_of_specs = count_;
+		header.flow_attr.size = static_cast<std::uint16_t>(bytes_ - FIXED);
+		std::memcpy(message_.data(), &header, FIXED);
+	}
+
+	uverbs::Bytes bytes() const noexcept { return {message_.data(), bytes_}; }
+};
+
+template <class Spec>
+Spec kernel_spec(std::uint32_t type) noexcept
+{
+	Spec spec{};
+
+	spec.type = type;
+	spec.size = sizeof(spec);
+	return spec;
+}
+
+/* Both sides lay these filters out alike, except that a filter of the kernel may be longer. */
+template <class Spec, class From>
+void add_alike(FlowRequest &request, std::uint32_t type, const From &from) noexcept
+{
+	auto spec = kernel_spec<Spec>(type);
+
+	static_assert(sizeof(from.val) <= sizeof(spec.val));
+	std::memcpy(&spec.val, &from.val, sizeof(from.val));
+	std::memcpy(&spec.mask, &from.mask, sizeof(from.mask));
+	/* The program's filter has padding here, which it need not set. */
+	if constexpr (requires { spec.mask.reserved; })
+		spec.val.reserved = spec.mask.reserved = 0;
+	request.add(spec);
+}
+
+/* Throws EOPNOTSUPP for a type that peal does not have, and EINVAL for a wrong size. */
+template <class From>
+const From &checked(const std::byte *from, std::size_t size)
+{
+	if (size < sizeof(From))
+		throw_errno(EINVAL);
+	return *reinterpret_cast<const From *>(from);
+}
+
+void add_spec(FlowRequest &request, const std::byte *from, std::uint32_t type, std::size_t size)
+{
+	switch (type) {
+	case IBV_FLOW_SPEC_ETH:
+		return add_alike<ib_uverbs_flow_spec_eth>(request, type,
+							  checked<ibv_flow_spec_eth>(from, size));
+	case IBV_FLOW_SPEC_IPV4:
+		return add_alike<ib_uverbs_flow_spec_ipv4>(request, type,
+							   checked<ibv_flow_spec_ipv4>(from, size));
+	case IBV_FLOW_SPEC_IPV4_EXT: /* the kernel's IPV4 has all fields */
+		return add_alike<ib_uverbs_flow_spec_ipv4>(
+			request, IBV_FLOW_SPEC_IPV4, checked<ibv_flow_spec_ipv4_ext>(from, size));
+	case IBV_FLOW_SPEC_IPV6:
+		return add_alike<ib_uverbs_flow_spec_ipv6>(request, type,
+							   checked<ibv_flow_spec_ipv6>(from, size));
+	case IBV_FLOW_SPEC_TCP:
+	case IBV_FLOW_SPEC_UDP:
+		return add_alike<ib_uverbs_flow_spec_tcp_udp>(
+			request, type, checked<ibv_flow_spec_tcp_udp>(from, size));
+	default:
+		throw_errno(EOPNOTSUPP);
+	}
+}
+
+/* The specifications follow the attributes, each as long as it says. */
+void add_specs(FlowRequest &request, const ibv_flow_attr &attr)
+{
+	const auto *from = reinterpret_cast<const std::byte *>(&attr + 1);
+
+	if (attr.num_of_specs > MAX_SPECS)
+		throw_errno(EINVAL);
+	for (unsigned i = 0; i < attr.num_of_specs; ++i) {
+		const auto *head = reinterpret_cast<const ibv_flow_spec *>(from);
+		const std::size_t size = head->hdr.size;
+
+		add_spec(request, from, c_enum(head->hdr.type), size);
+		from += size;
+	}
+}
+
+FlowRequest make_request(const ibv_qp &qp, const ibv_flow_attr &attr)
+{
+	FlowRequest request;
+	ib_uverbs_create_flow header{};
+
+	if (attr.comp_mask)
+		throw_errno(EINVAL);
+	add_specs(request, attr);
+	header.qp_handle = qp.handle;
+	header.flow_attr.type = c_enum(attr.type);
+	header.flow_attr.priority = attr.priority;
+	header.flow_attr.port = attr.port;
+	header.flow_attr.flags = attr.flags;
+	request.set_header(header);
+	return request;
+}
+
+} // namespace
+
+ibv_flow *flow_create(ibv_qp *qp, ibv_flow_attr *attr)
+{
+	const FlowRequest request = make_request(*qp, *attr);
+	ib_uverbs_create_flow_resp response{};
+	auto flow = std::make_unique<ibv_flow>();
+
+	check(Context::of(qp->context)
+		      .device.command_bytes(IB_USER_VERBS_EX_CMD_CREATE_FLOW |
+						    IB_USER_VERBS_CMD_FLAG_EXTENDED,
+					    request.bytes(), uverbs::out(response)));
+	flow->context = qp->context;
+	flow->handle = response.flow_handle;
+	return flow.release();
+}
+
+int flow_destroy(ibv_flow *flow)
+{
+	ib_uverbs_destroy_flow request{};
+
+	request.flow_handle = flow->handle;
+	const int error = Context::of(flow->context)
+				  .device.command(IB_USER_VERBS_EX_CMD_DESTROY_FLOW |
+							  IB_USER_VERBS_CMD_FLAG_EXTENDED,
+						  request);
+	if (!object_is_gone(error))
+		return error;
+	delete flow;
+	return 0;
+}
+
+} // namespace peal
