@@ -457,6 +457,7 @@ public:
 	std::uint32_t lkey() const { return keys_.lkey; }
 	std::uint32_t rkey() const { return keys_.rkey; }
 	std::uint32_t index() const { return resp_.qp_index; }
+	std::uint32_t handle() const { return handle_; }
 	std::uint32_t number() const { return number_; }
 	const peal_create_qp_resp &response() const { return resp_; }
 	peal_qp_ctl &control() const { return *map_.at<peal_qp_ctl>(); }
@@ -541,7 +542,9 @@ public:
 	/* Brings the queue pair out of SQE. */
 	void recover() const
 	{
-		auto request = step(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_CUR_STATE);
+		auto request = step(IBV_QPS_RTS, type_ == IBV_QPT_RAW_PACKET
+							 ? IBV_QP_STATE
+							 : IBV_QP_STATE | IBV_QP_CUR_STATE);
 
 		request.cur_qp_state = IBV_QPS_SQE;
 		modify(request);
@@ -600,6 +603,12 @@ private:
 				    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
 			modify(step(IBV_QPS_RTR, IBV_QP_STATE));
 			modify(step(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN));
+			return;
+		}
+		if (type_ == IBV_QPT_RAW_PACKET) {
+			modify(step(IBV_QPS_INIT, IBV_QP_STATE | IBV_QP_PORT));
+			modify(step(IBV_QPS_RTR, IBV_QP_STATE));
+			modify(step(IBV_QPS_RTS, IBV_QP_STATE));
 			return;
 		}
 		modify(step(IBV_QPS_INIT, init_mask));

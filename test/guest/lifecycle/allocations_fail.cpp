@@ -12,6 +12,7 @@
  * Does not hold: allocations that other tasks make on behalf of a call.
  */
 #include "faults.hpp"
+#include "frames.hpp"
 #include "netlink.hpp"
 #include "usage.hpp"
 
@@ -448,7 +449,27 @@ TEST_CASE("queue pairs")
 	check(large, IBV_QPT_RC);
 	check({}, IBV_QPT_UC);
 	check({}, IBV_QPT_UD);
+	check({}, IBV_QPT_RAW_PACKET);
 	check_works(device);
+}
+
+TEST_CASE("flow rules")
+{
+	Faults faults;
+	Device device;
+	RawEnd end(device);
+
+	const auto check = [&](Rule rule) {
+		check_verb(faults,
+			   maker<ibv_flow, ibv_destroy_flow>("create_flow", [&, rule]() mutable {
+				   return rule.try_create(end.qp);
+			   }));
+	};
+
+	check(Rule().to(station));
+	check(Rule().to(group));
+	check(Rule(IBV_FLOW_ATTR_ALL_DEFAULT));
+	check(Rule(IBV_FLOW_ATTR_SNIFFER));
 }
 
 TEST_CASE("address handles and multicast groups")
