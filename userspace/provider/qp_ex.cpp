@@ -289,13 +289,15 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 	constexpr std::uint64_t unreliable = datagram | IBV_QP_EX_WITH_RDMA_WRITE |
 					     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 					     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+	constexpr std::uint64_t reliable =
+		unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
 
 	switch (qp_type) {
 	case IBV_QPT_RC:
+		return reliable | IBV_QP_EX_WITH_ATOMIC_WRITE | flush_op<ibv_qp_ex>();
 	case IBV_QPT_XRC_SEND:
-		return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
-		       IBV_QP_EX_WITH_ATOMIC_WRITE | flush_op<ibv_qp_ex>();
+		return reliable;
 	case IBV_QPT_UC:
 		return unreliable;
 	case IBV_QPT_UD:
