@@ -16,7 +16,7 @@ constexpr std::uint32_t DEPTH = 4;
 
 struct Queue {
 	PostedRing ring{DEPTH, 64};
-	peal_wqe_limits limits = {2, 0, 0, false, 0};
+	peal_wqe_limits limits = {2, 0, 0, false, 0, false};
 	peal_rq rq = {};
 	peal_reason reason = PEAL_REASON_FLUSHED;
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t DEPTH = 8;
 
 struct Queue {
 	PostedRing ring{DEPTH, 64};
-	peal_wqe_limits limits = {2, 32, 0, false, 0};
+	peal_wqe_limits limits = {2, 32, 0, false, 0, false};
 	peal_sq sq = {};
 	peal_reason reason = PEAL_REASON_FLUSHED;
 

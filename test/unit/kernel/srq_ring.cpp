@@ -18,7 +18,7 @@ constexpr std::uint32_t DEPTH = 4;
 struct Shared {
 	PostedRing ring{DEPTH, 64};
 	Exactly numbers_{DEPTH * sizeof(std::uint32_t), 16};
-	peal_wqe_limits limits = {2, 0, 0, false, 0};
+	peal_wqe_limits limits = {2, 0, 0, false, 0, false};
 	peal_srq_ring srq = {};
 
 	explicit Shared(std::uint32_t first = 0)

@@ -31,8 +31,12 @@ struct SendCaps {
 	{
 		const std::uint32_t inlined = std::max(max_inline, stride() - 32);
 
-		return {std::max(max_sge, 1U), std::min<std::uint32_t>(inlined, PEAL_MAX_INLINE), 0,
-			false, 0};
+		return {std::max(max_sge, 1U),
+			std::min<std::uint32_t>(inlined, PEAL_MAX_INLINE),
+			0,
+			false,
+			0,
+			false};
 	}
 };
 
@@ -40,7 +44,7 @@ struct RecvCaps {
 	std::uint32_t max_sge = PEAL_MAX_SGE;
 
 	std::uint32_t stride() const { return (16 + max_sge * 16 + 63) / 64 * 64; }
-	peal_wqe_limits limits() const { return {max_sge, 0, 0, false, 0}; }
+	peal_wqe_limits limits() const { return {max_sge, 0, 0, false, 0, false}; }
 };
 
 /* A view of a slot. Its fields are where peal-abi.h says. */
