@@ -74,6 +74,7 @@ const std::map<std::string, int> frozen = {
 	{"BAD_RESPONSE", 55},
 	{"UD_LENGTH", 56},
 	{"BAD_REQUEST", 57},
+	{"FRAME_LENGTH", 58},
 	{"CQ_OVERFLOW", 60},
 	{"FLUSHED", 61},
 	{"DEVICE_REMOVED", 62},
