@@ -117,6 +117,19 @@ void Forger::wake(u64)
 		world_.in(random.below(gap_ + 1), this, 0);
 }
 
+/*
+ * Forges the responses behind the response @seen. The responder sends them all at once, so a single
+ * forged response would seldom arrive before the real one.
+ */
+void Forger::race(Pair &to, peal_packet seen)
+{
+	seen.opcode = PEAL_WIRE_READ_RESPONSE_MIDDLE;
+	for (u64 more = world_.random.between(1, 8); more; more--) {
+		seen.psn = (seen.psn + 1) & 0xffffff;
+		plant(to, seen, to.outgoing->rules.mtu);
+	}
+}
+
 void Forger::see(const Frame &real)
 {
 	Frame copy = real;
@@ -141,9 +154,14 @@ void Forger::see(const Frame &real)
 				: pairs_[0]->incoming->rules.mtu;
 		p.payload_bytes = bytes;
 	}
-	for (Pair *to : pairs_)
-		if (to->qpn == p.qpn)
-			plant(*to, p, p.payload_bytes);
+	for (Pair *to : pairs_) {
+		if (to->qpn != p.qpn)
+			continue;
+		plant(*to, p, p.payload_bytes);
+		if (p.opcode == PEAL_WIRE_READ_RESPONSE_FIRST ||
+		    p.opcode == PEAL_WIRE_READ_RESPONSE_MIDDLE)
+			race(*to, copy.packet);
+	}
 }
 
 } // namespace peal::sim

@@ -28,6 +28,7 @@ class Forger : public Actor {
 
 	u32 ahead();
 	void disguise(peal_packet *p);
+	void race(Pair &to, peal_packet seen);
 	void plant(Pair &to, const peal_packet &like, u32 payload_bytes);
 
 public:
