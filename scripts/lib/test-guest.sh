@@ -3,7 +3,7 @@
 #
 # Runs the tests below test/guest/ in virtual machines. Tests with the same "vm:" options share a queue. One or more
 # machines take tests from it, beginning with the tests that have the longest limit. A machine boots once and runs tests
-# on both transports. If a test hangs or kills the machine, a new machine continues. In the guest, guest-tests runs the
+# on both transports. If a test fails, a new machine continues. In the guest, guest-tests runs the
 # tests.
 # Needs common.sh, build.sh, debian-root.sh and results.sh.
 
