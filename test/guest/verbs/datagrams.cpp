@@ -79,11 +79,14 @@ ibv_wc exchange(UdEnd &from, UdEnd &to, ibv_ah *ah, std::size_t bytes, std::uint
 	return wc;
 }
 
-/* Checks that nothing arrived and that the counter went up by one. */
+/*
+ * Checks that nothing arrived and that the counter went up. It may have gone up by more than one,
+ * because a challenge of an earlier test may arrive after the end of its queue pair.
+ */
 void check_dropped(const UdEnd &to, const std::string &reason, std::uint64_t before)
 {
 	INFO(reason);
-	CHECK(eventually([&] { return counter("drop_" + reason) == before + 1; }));
+	CHECK(eventually([&] { return counter("drop_" + reason) > before; }));
 	CHECK(describe(drain(to.recv_cq)) == "0 completions");
 }
 
