@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // vm: cpus 1
+// run: long
 // transport: wire
 /*
  * Trains of forged packets make a device do a bounded amount of work before their sender continues.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
+// run: long
 // transport: any
 /*
  * A random administrator acts while programs work. Devices and netdevs come, go, and change their

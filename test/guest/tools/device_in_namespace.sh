@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 120
+# run: long
 #
 # Devices and network namespaces, as "rdma system" knows them. In shared mode every namespace sees every device, and no
 # device can be moved. In exclusive mode "rdma dev set DEVICE netns NAME" moves a device, open programs lose it, and only

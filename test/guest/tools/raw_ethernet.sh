@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 240
+# run: long
 # transport: any
 #
 # perftest's raw_ethernet_bw and raw_ethernet_lat work between the devices on veth0 and veth1: plain frames, frames with IP

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // vm: mem 4G
 // timeout: 300
+// run: long
 // transport: any
 /*
  * The longest message has 2 GiB. One byte more is refused.

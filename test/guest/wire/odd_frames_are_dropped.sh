@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 180
+# run: long
 # transport: any
 #
 # The peer netdev and this host send frames of every shape, right and wrong (wire_drop.py). Each frame is taken, or is
