@@ -356,6 +356,10 @@ TEST_CASE("completion queues")
 				   maker<ibv_cq, ibv_destroy_cq>("create_cq", [&, with, cqe] {
 					   return ibv_create_cq(device, cqe, nullptr, with, 0);
 				   }));
+	Cq cq(create_cq(device, 64));
+	const auto resize = [&](int cqe) { return ibv_resize_cq(cq, cqe); };
+	check_verb(faults, {"resize_cq", [&] { return resize(4000); },
+			    [&] { must(resize(64), "undo resize_cq"); }});
 	check_works(device);
 }
 
@@ -566,6 +570,28 @@ TEST_CASE("changes of a memory region")
 	scatter(large);
 	check_verb(faults, {"rereg_mr", [&] { return change(large); },
 			    [&] { must(change(small), "undo"); }});
+	check_works(device);
+}
+
+TEST_CASE("device memory")
+{
+	Faults faults;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	const std::size_t bytes = 64 * page_bytes;
+	const auto allocate = [&] {
+		ibv_alloc_dm_attr attr{bytes, 0, 0};
+		return ibv_alloc_dm(device, &attr);
+	};
+
+	check_verb(faults, maker<ibv_dm, ibv_free_dm>("alloc_dm", allocate));
+	ibv_dm *memory = allocate();
+	REQUIRE(memory);
+	check_verb(faults, maker<ibv_mr, ibv_dereg_mr>("reg_dm_mr", [&] {
+			   return ibv_reg_dm_mr(pd, memory, 0, bytes,
+						IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+		   }));
+	must(ibv_free_dm(memory), "free_dm");
 	check_works(device);
 }
 
