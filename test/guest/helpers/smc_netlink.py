@@ -5,6 +5,7 @@
     smc_netlink.py ib PNETID DEVICE PORT     the RDMA device belongs to the network (initial namespace only)
     smc_netlink.py eth PNETID NETDEV         the netdev of this network namespace belongs to the network
     smc_netlink.py ueid EID                  hosts with this name speak SMC version 2 with one another
+    smc_netlink.py flush                     forget all of this
 """
 
 import os
@@ -20,8 +21,8 @@ CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 1, 2
 
 # include/uapi/linux/smc.h
 SMC_PNETID_NAME, SMC_PNETID_ETHNAME, SMC_PNETID_IBNAME, SMC_PNETID_IBPORT = 1, 2, 3, 4
-SMC_PNETID_ADD = 2
-SMC_NETLINK_ADD_UEID = 10
+SMC_PNETID_ADD, SMC_PNETID_FLUSH = 2, 4
+SMC_NETLINK_ADD_UEID, SMC_NETLINK_FLUSH_UEID = 10, 12
 SMC_NLA_EID_TABLE_ENTRY = 1
 SMC_MAX_EID_LEN = 32
 
@@ -77,6 +78,9 @@ def main(arguments):
     elif arguments[0] == "ueid":
         entry = text(SMC_NLA_EID_TABLE_ENTRY, arguments[1].ljust(SMC_MAX_EID_LEN))
         generic.call("SMC_GEN_NETLINK", SMC_NETLINK_ADD_UEID, entry)
+    elif arguments[0] == "flush":
+        generic.call("SMC_PNETID", SMC_PNETID_FLUSH, b"")
+        generic.call("SMC_GEN_NETLINK", SMC_NETLINK_FLUSH_UEID, b"")
     else:
         sys.exit(__doc__)
 

@@ -71,4 +71,6 @@ stream smc smc 4
 grep -q "mode: TCP" "$wire_work/client" || fail "expected TCP without a device, got: $(<"$wire_work/client")"
 echo "ok: falls back to TCP without a device"
 [[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host netns
+# SMC remembers the networks by the names of devices that are gone.
+"$helpers/smc_netlink.py" flush || fail "the networks are not forgotten"
 wire_down
