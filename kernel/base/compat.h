@@ -57,6 +57,12 @@
 #define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
 #endif
 
+/* Older kernels have no name for these capabilities of on-demand paging. */
+#ifndef PEAL_HAS_ODP_FLUSH
+#define IB_ODP_SUPPORT_FLUSH		0
+#define IB_ODP_SUPPORT_ATOMIC_WRITE	0
+#endif
+
 /* Newer kernels tell the port when a queue pair is bound to a counter. peal has one port. */
 #ifdef PEAL_HAS_COUNTER_PORT
 #define PEAL_COUNTER_QP(qp)	qp, u32 port

@@ -124,6 +124,28 @@ void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 	}
 }
 
+enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
+					     bool write)
+{
+	u64 offset = cursor->offset + skip;
+	enum peal_odp_state state;
+	u32 i;
+
+	for (i = cursor->at; i < cursor->num_sge && bytes; i++) {
+		u64 length = cursor->sge ? cursor->sge[i].length : cursor->bytes;
+		u64 step = offset < length ? min(bytes, length - offset) : 0;
+
+		if (step && cursor->counted & 1U << i) {
+			state = peal_target_look(&cursor->target[i], offset, step, write);
+			if (state != PEAL_ODP_PRESENT)
+				return state;
+		}
+		bytes -= step;
+		offset -= min(offset, length);
+	}
+	return PEAL_ODP_PRESENT;
+}
+
 /* Return: the address of the next byte. Limits *bytes to the contiguous bytes from there. */
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 {

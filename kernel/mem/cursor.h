@@ -62,6 +62,21 @@ static inline void peal_cursor_inline(struct peal_cursor *cursor, const void *da
 	peal_cursor_piece(cursor, data, bytes);
 }
 
+enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
+					     bool write);
+
+/*
+ * Are the bytes from @skip bytes after the cursor's present place in memory? Ask before copying
+ * them, with the locks held until they are copied.
+ */
+static inline enum peal_odp_state peal_cursor_look(const struct peal_cursor *cursor, u64 skip,
+						   u64 bytes, bool write)
+{
+	if (likely(!cursor->counted))
+		return PEAL_ODP_PRESENT;
+	return peal_cursor_look_passing(cursor, skip, bytes, write);
+}
+
 /* The bytes are not used any more. May be called twice. */
 static inline void peal_cursor_end(struct peal_cursor *cursor)
 {

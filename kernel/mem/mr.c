@@ -86,6 +86,8 @@ static void peal_mr_free_fast_reg(struct peal_fast_reg *fast_reg)
 static void peal_mr_free(struct peal_mr *mr)
 {
 	peal_mr_free_fast_reg(mr->fast_reg);
+	if (mr->odp)
+		peal_odp_destroy(mr->odp);
 	if (mr->dmabuf)
 		peal_dmabuf_put(mr->dmabuf, mr->extents.single);
 	peal_extents_free(&mr->extents);
@@ -119,12 +121,43 @@ static int peal_mr_check(u64 length, u64 iova, int access)
 	return length && iova + length >= iova ? 0 : -EINVAL;
 }
 
+/* Memory that is not pinned. A huge page is found page by page. */
+static struct ib_mr *peal_mr_register_on_demand(struct peal_table *table,
+						struct peal_account *account, struct ib_pd *pd,
+						u64 start, u64 length, u64 iova, int access)
+{
+	struct peal_mr *mr;
+	int ret;
+
+	if (access & IB_ACCESS_MW_BIND)
+		return ERR_PTR(-EOPNOTSUPP);	/* windows are only for pinned memory */
+	/* All memory of the program has the program's addresses. */
+	if (length == U64_MAX && (start || iova || access & (IB_ACCESS_HUGETLB | IB_ZERO_BASED)))
+		return ERR_PTR(-EINVAL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->key = (struct peal_key){
+		.kind = PEAL_KEY_ON_DEMAND, .pd = pd, .iova = access & IB_ZERO_BASED ? 0 : iova,
+		.length = length, .access = access,
+	};
+	mr->iova = iova;
+	mr->start = start;
+	mr->passing = true;
+	mr->odp = peal_odp_create(start, length, access & PEAL_WRITE_ACCESS);
+	if (!IS_ERR(mr->odp))
+		return peal_mr_publish(mr, table, account);
+	ret = PTR_ERR(mr->odp);
+	kfree(mr);
+	return ERR_PTR(ret);
+}
+
 /**
  * peal_mr_register() - pin user memory and give it a key
  * @start: first byte, an address in the calling program
  * @length: bytes; not 0
  * @iova: the address by which requests name the first byte; ignored with IB_ZERO_BASED
- * @access: IB_ACCESS_*
+ * @access: IB_ACCESS_*; with IB_ACCESS_ON_DEMAND nothing is pinned
  *
  * Return: the region, or after undoing everything ERR_PTR() of -EINVAL, -EOPNOTSUPP, -ENOMEM
  * (RLIMIT_MEMLOCK is one cause), -ENOSPC (the account's limit of keys is reached) or -EFAULT.
@@ -133,10 +166,12 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 			       struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
 {
 	struct peal_mr *mr;
-	int ret = peal_mr_check(length, iova, access);
+	int ret = peal_mr_check(length, iova, access & ~IB_ACCESS_ON_DEMAND);
 
 	if (ret)
 		return ERR_PTR(ret);
+	if (access & IB_ACCESS_ON_DEMAND)
+		return peal_mr_register_on_demand(table, account, pd, start, length, iova, access);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
@@ -351,7 +386,7 @@ int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 i
 	if (flags & ~(IB_MR_REREG_TRANS | IB_MR_REREG_PD | IB_MR_REREG_ACCESS))
 		return -EOPNOTSUPP;
 	if (!mr->umem)
-		return -EOPNOTSUPP;	/* a DMA buffer */
+		return -EOPNOTSUPP;	/* a DMA buffer, or on-demand paging */
 	if (flags & IB_MR_REREG_TRANS)
 		key.length = length;
 	else
@@ -447,6 +482,7 @@ struct ib_mr *peal_mr_alloc(struct peal_table *table, struct peal_account *accou
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->key = (struct peal_key){ .kind = PEAL_KEY_FAST_REG, .pd = pd };
+	mr->passing = true;
 	mr->fast_reg = peal_mr_make_fast_reg(max_pages, type == IB_MR_TYPE_SG_GAPS);
 	if (mr->fast_reg)
 		return peal_mr_publish(mr, table, account);
@@ -611,14 +647,24 @@ bool peal_mr_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 va
 	return ours;
 }
 
-/* Return: the registered region of this key, with one user more, or NULL. */
+/* The epoch is enough to use it. */
+struct peal_mr *peal_mr_find_on_demand(struct peal_table *table, u32 value)
+{
+	struct peal_key *key = peal_table_key(table, value);
+
+	if (!key || key->value != value || key->kind != PEAL_KEY_ON_DEMAND)
+		return NULL;
+	return container_of(key, struct peal_mr, key);
+}
+
+/* Return: the region of this key whose pages may go, with one user more, or NULL. */
 struct peal_mr *peal_mr_use(struct peal_table *table, u32 value)
 {
 	struct peal_mr *mr = peal_mr_find_fast_reg(table, value);
 
 	peal_epoch_assert_held();
 	if (!mr)
-		return NULL;
+		return peal_mr_find_on_demand(table, value);
 	atomic_inc(&mr->fast_reg->users);
 	smp_mb__after_atomic();	/* N: pairs with peal_mr_wait_users() */
 	if (smp_load_acquire(&mr->fast_reg->valid) && mr->key.value == value)	/* N */
@@ -629,13 +675,15 @@ struct peal_mr *peal_mr_use(struct peal_table *table, u32 value)
 
 void peal_mr_end_use(struct peal_mr *mr)
 {
+	if (!mr->fast_reg)
+		return;
 	smp_mb__before_atomic();	/* N: the use ends before it */
 	atomic_dec(&mr->fast_reg->users);
 }
 
 /*
  * Memory that is not a program's pinned memory: of a fast registration, device memory, a DMA
- * buffer, the null region, or all kernel memory.
+ * buffer, the null region, on-demand paging, or all kernel memory.
  */
 void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {
@@ -646,9 +694,52 @@ void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *b
 		return peal_page_list_at(&mr->fast_reg->list, offset, bytes);
 	if (mr->extents.granule)
 		return peal_extents_at(&mr->extents, mr->skip + offset, bytes);
+	if (mr->odp)
+		return peal_odp_at(mr->odp, mr->start + offset, bytes);
 	if (mr->null)
 		return peal_null_at(mr->null, bytes);
 	return (void *)(uintptr_t)offset;
+}
+
+/* Are these bytes there? They stay so until the epoch is left. */
+enum peal_odp_state peal_target_look(const struct peal_target *target, u64 offset, u64 bytes,
+				     bool write)
+{
+	const struct peal_mr *mr = target->mr;
+
+	if (!mr->odp)
+		return PEAL_ODP_PRESENT;
+	return peal_odp_look(mr->odp, mr->start + target->offset + offset, bytes, write);
+}
+
+/**
+ * peal_mr_prefetch() - bring in pages of a region with on-demand paging
+ * @write: the device will write them
+ * @fault: false: only those that are in memory already
+ *
+ * Sleeps. Return: 0 or -EFAULT, or -ENOMEM, -EBUSY or -EINTR before all pages are there.
+ */
+int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const struct ib_sge *sge,
+		     bool write, bool fault)
+{
+	struct peal_odp *odp = NULL;
+	struct peal_mr *mr;
+	u64 address = 0;
+	int ret;
+
+	peal_epoch_enter();
+	mr = peal_mr_find_on_demand(table, sge->lkey);
+	if (mr && !peal_key_allows(&mr->key, pd, sge->addr, sge->length,
+				   write ? IB_ACCESS_LOCAL_WRITE : 0) && peal_odp_get(mr->odp)) {
+		odp = mr->odp;
+		address = mr->start + (sge->addr - mr->key.iova);
+	}
+	peal_epoch_exit();
+	if (!odp)
+		return -EFAULT;
+	ret = peal_odp_prefetch(odp, address, sge->length, write, fault);
+	peal_odp_put(odp);
+	return ret;
 }
 
 /* ---- look-ups and checks ---- */

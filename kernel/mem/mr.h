@@ -28,15 +28,19 @@
 #include "base/table.h"
 #include "mem/extents.h"
 #include "mem/null.h"
+#include "mem/odp.h"
 #include "mem/page_list.h"
 
 struct dma_buf;
+struct ib_sge;
 struct peal_map;
+struct peal_odp;
 
 enum peal_key_kind {
 	PEAL_KEY_REGION,
 	PEAL_KEY_WINDOW,
 	PEAL_KEY_FAST_REG,	/* a region for fast registration */
+	PEAL_KEY_ON_DEMAND,	/* a region whose pages are found on demand */
 };
 
 /* What an lkey or rkey refers to. Regions and windows embed it. */
@@ -67,6 +71,9 @@ struct peal_mr {
 	struct peal_fast_reg *fast_reg;	/* NULL but for fast registration */
 	enum peal_null null;		/* not PEAL_NULL_NONE: no memory but the null region's */
 	struct dma_buf *dmabuf;		/* NULL but for a DMA buffer */
+	struct peal_odp *odp;		/* NULL but for on-demand paging */
+	u64 start;			/* on-demand paging: first byte in the program */
+	bool passing;			/* fast registration or on demand: its pages may go */
 	struct peal_extents extents;	/* of the umem, the device memory or the DMA buffer */
 	u64 skip;			/* bytes of the first page before the region */
 	u64 iova;			/* the program's; key.iova is 0 with IB_ZERO_BASED */
@@ -89,6 +96,8 @@ struct ib_mr *peal_mr_register_map(struct peal_table *table, struct peal_account
 struct ib_mr *peal_mr_register_dmabuf(struct peal_table *table, struct peal_account *account,
 				      struct ib_pd *pd, int fd, u64 offset, u64 length, u64 iova,
 				      int access);
+int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const struct ib_sge *sge,
+		     bool write, bool fault);
 struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account,
 			  struct ib_pd *pd, int access);
 int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
@@ -114,9 +123,12 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
 				 u64 length, int access);
 struct peal_mr *peal_mr_find(struct peal_table *table, u32 value);
+struct peal_mr *peal_mr_find_on_demand(struct peal_table *table, u32 value);
 bool peal_mr_add_window(struct peal_mr *mr);
 void peal_mr_drop_window(struct peal_mr *mr);
 
+enum peal_odp_state peal_target_look(const struct peal_target *target, u64 offset, u64 bytes,
+				     bool write);
 void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes);
 
 /* Return: the kernel address of the byte at @offset. Limits *bytes to the contiguous bytes. */
@@ -128,10 +140,13 @@ static inline void *peal_target_at(const struct peal_target *target, u64 offset,
 			       bytes);
 }
 
-/* Must this use be ended? Only memory of a fast registration counts its users. */
+/*
+ * Must this use be ended, and the pages be looked for before it? So it is with memory of a fast
+ * registration, which counts its users, and of on-demand paging.
+ */
 static inline bool peal_target_is_counted(const struct peal_target *target)
 {
-	return target->mr && target->mr->fast_reg;
+	return target->mr && target->mr->passing;
 }
 
 /* The use of the memory ends. */

@@ -235,14 +235,16 @@ enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *p
  * @whole: all bytes of the region; otherwise the range that @wqe names
  * @access: IB_ACCESS_FLUSH_*
  *
- * A window, and a fast registration, gives no right to flush. Call inside the epoch.
+ * A window, and a fast registration, gives no right to flush. Pages that are not in memory
+ * (on-demand paging) have nothing to flush. Call inside the epoch.
  *
  * Return: PEAL_REASON_NONE or an RKEY reason.
  */
 enum peal_reason peal_rkey_check_flush(struct peal_table *table, const struct ib_pd *pd,
 				       const struct peal_wqe *wqe, bool whole, int access)
 {
-	struct peal_mr *mr = peal_mr_find(table, wqe->rkey);
+	struct peal_mr *mr = peal_mr_find(table, wqe->rkey) ?:
+			     peal_mr_find_on_demand(table, wqe->rkey);
 
 	peal_epoch_assert_held();
 	if (!mr)

@@ -22,12 +22,13 @@
 
 /*
  * A queue pair may have the right to flush to persistence, because the connection manager gives
- * both rights to flush to a device that has one of them. No region gives it.
+ * both rights to flush to a device that has one of them. No region gives it. IB_ACCESS_ON_DEMAND
+ * means nothing here, but programs give a queue pair the flags of a region.
  */
 #define PEAL_QP_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_FLUSH_GLOBAL |	\
-	 IB_ACCESS_FLUSH_PERSISTENT)
+	 IB_ACCESS_FLUSH_PERSISTENT | IB_ACCESS_ON_DEMAND)
 
 #define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
 
@@ -563,7 +564,7 @@ static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr
 static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
 {
 	if (mask & IB_QP_ACCESS_FLAGS)
-		to->qp_access_flags = attr->qp_access_flags;
+		to->qp_access_flags = attr->qp_access_flags & ~IB_ACCESS_ON_DEMAND;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
 		to->max_rd_atomic = attr->max_rd_atomic;
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)

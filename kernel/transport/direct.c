@@ -131,6 +131,33 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 	to->at.msn = peal_psn_add(to->at.msn, 1);
 }
 
+/*
+ * Is the memory of both sides there, for the next @bytes? It stays until the epoch is left. Local
+ * memory that is not there fails the message. Of the peer's memory the peer decides.
+ */
+static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
+						     struct peal_qp *peer,
+						     struct peal_notify *notify,
+						     const struct peal_cursor *local,
+						     const struct peal_cursor *remote, u64 bytes)
+{
+	const struct peal_wqe *wqe = &d->base.qp->sq.wqe;
+	const struct peal_op *op = peal_op(wqe->opcode);
+	enum peal_odp_state near, far;
+
+	/* Ask for both, so that both are brought in at the same time. */
+	near = peal_cursor_look(local, d->done, bytes, !op->sends);
+	far = peal_cursor_look(remote, d->done, bytes, op->sends || op->atomic);
+	if (near == PEAL_ODP_FAULT)
+		return peal_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PAGE);
+	if (far == PEAL_ODP_FAULT)
+		return peal_execute_no_page(peer, wqe, d->base.qp->ib.qp_num, notify);
+	if (near == PEAL_ODP_ABSENT || far == PEAL_ODP_ABSENT)
+		return peal_absent();
+	d->page_waits = 0;
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
 static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
 					       const struct peal_op *op,
 					       struct peal_notify *notify,
@@ -141,6 +168,7 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 	struct peal_cursor remote PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 	u32 pieces = local->num_sge;
+	u32 counted;
 	u64 bytes;
 
 	outcome = peal_execute_accept(peer, wqe, qp->ib.qp_num, notify, &remote);
@@ -148,17 +176,24 @@ static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct pea
 		return outcome;
 	to->message = true;
 	to->at.psn = d->psn;
-	if (op->atomic) {
+	bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
+	counted = local->counted | remote.counted;
+	if (unlikely(counted))
+		outcome = peal_direct_look(d, peer, notify, local, &remote, bytes);
+	if (unlikely(outcome.what != PEAL_CARRIED)) {
+		;
+	} else if (op->atomic) {
 		outcome = unlikely(op->placement) ?
 			  peal_direct_placement(qp, peer, notify, local, &remote) :
 			  peal_direct_atomic(qp, peer, notify, local, &remote);
 		bytes = outcome.bytes;
 	} else {
-		bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
 		pieces += remote.num_sge + peal_direct_copy(d, op, local, &remote, bytes);
 	}
-	peal_cursor_end(local);
-	peal_cursor_end(&remote);
+	if (unlikely(counted)) {
+		peal_cursor_end(local);
+		peal_cursor_end(&remote);
+	}
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	outcome.what = PEAL_PROGRESS;
@@ -329,6 +364,7 @@ static struct peal_outcome peal_direct_carry(struct peal_direct *d, const struct
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	outcome = peal_direct_transfer(d, op, notify, &local);
 	if (unlikely(outcome.what > PEAL_PROGRESS) && d->base.qp->ib.qp_type == IB_QPT_UC &&
+	    outcome.what != PEAL_ABSENT &&
 	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))
 		return peal_direct_lose(d, outcome.what, outcome.reason);
 	return outcome;
@@ -409,6 +445,15 @@ static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome
 			 peal_qp_timeout_ns(qp) ?: PEAL_NO_TIMEOUT_NS, outcome->reason);
 }
 
+/* The time between two tries grows, because a page may come from a slow disk. */
+static void peal_direct_await_page(struct peal_direct *d, const struct peal_outcome *outcome)
+{
+	u32 shift = min_t(u32, d->page_waits, PEAL_ODP_RETRY_SHIFT);
+
+	d->page_waits++;
+	peal_direct_wait(d, PEAL_DIRECT_WAITS_PAGE, PEAL_ODP_RETRY_NS << shift, outcome->reason);
+}
+
 static void peal_direct_conclude(struct peal_direct *d, struct peal_notify *notify,
 				 const struct peal_outcome *outcome)
 {
@@ -425,6 +470,9 @@ static void peal_direct_conclude(struct peal_direct *d, struct peal_notify *noti
 		break;
 	case PEAL_SILENT:
 		peal_direct_silence(d, outcome);
+		break;
+	case PEAL_ABSENT:
+		peal_direct_await_page(d, outcome);
 		break;
 	case PEAL_FAILED:
 		peal_sender_fail(d->base.qp, notify, outcome->status, outcome->reason);

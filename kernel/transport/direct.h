@@ -22,6 +22,7 @@ enum peal_direct_wait {
 	PEAL_DIRECT_RUNS = 0,
 	PEAL_DIRECT_WAITS_RECEIVE,	/* the peer has no receive posted (RNR) */
 	PEAL_DIRECT_WAITS_ANSWER,	/* the peer does not answer */
+	PEAL_DIRECT_WAITS_PAGE,		/* memory of either side is brought in */
 };
 
 struct peal_direct {
@@ -33,6 +34,7 @@ struct peal_direct {
 	u64 done;			/* bytes of sq.wqe that were copied */
 	struct peal_retry retry;	/* for sq.wqe */
 	enum peal_direct_wait wait;
+	u32 page_waits;			/* in a row */
 	ktime_t until;			/* end of the wait */
 	enum peal_reason why;		/* reason of the wait */
 	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */

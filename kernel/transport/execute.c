@@ -274,6 +274,18 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	return outcome;
 }
 
+/* The memory of an accepted message is not there (on-demand paging). Return: PEAL_FAILED. */
+struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_wqe *wqe,
+					 u32 src_qpn, struct peal_notify *notify)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (peal_op(wqe->opcode)->remote)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   PEAL_REASON_RKEY_PAGE);
+	return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
+				   PEAL_REASON_RECV_LKEY_PAGE);
+}
+
 /**
  * peal_execute_atomic() - execute an accepted CMP_SWAP or FETCH_ADD
  * @old: set to the value before, for the requester

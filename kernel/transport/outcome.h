@@ -16,6 +16,7 @@ enum peal_what {
 	PEAL_PROGRESS,		/* a chunk; call again for the next one */
 	PEAL_NOT_READY,		/* RNR NAK; try again after `timer` */
 	PEAL_SILENT,		/* no answer; try again after the timeout */
+	PEAL_ABSENT,		/* a page is not in memory; try again soon */
 	PEAL_FAILED,		/* complete with status and reason */
 };
 
@@ -38,6 +39,11 @@ static inline struct peal_outcome peal_failed(u8 status, enum peal_reason reason
 static inline struct peal_outcome peal_silent(enum peal_reason reason)
 {
 	return (struct peal_outcome){ .what = PEAL_SILENT, .reason = reason };
+}
+
+static inline struct peal_outcome peal_absent(void)
+{
+	return (struct peal_outcome){ .what = PEAL_ABSENT, .reason = PEAL_REASON_LKEY_PAGE };
 }
 
 #endif

@@ -24,6 +24,9 @@ struct peal_raw {
 	struct peal_ingress *ingress;	/* of the device, for frames that come back */
 	struct peal_tx_quota *tx_quota;
 	struct peal_waiter waiter;
+
+	/* Guarded by sq.lock: */
+	u32 page_waits;			/* for pages of sq.wqe, in a row */
 };
 
 static struct peal_raw *peal_raw(const struct peal_transport *transport)
@@ -72,6 +75,27 @@ static void peal_raw_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 
 	peal_notify_fail(notify, qp, qp->generation);
 }
 
+/*
+ * Is the receive buffer in memory (on-demand paging)? If not, the frame is lost, and the receive
+ * stays for the next one.
+ */
+static noinline enum peal_drop peal_raw_look(struct peal_qp *qp, struct peal_notify *notify,
+					     const struct peal_cursor *to, u32 bytes)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	switch (peal_cursor_look(to, 0, bytes, true)) {
+	case PEAL_ODP_PRESENT:
+		break;
+	case PEAL_ODP_ABSENT:
+		return PEAL_DROP_receive;
+	case PEAL_ODP_FAULT:
+		peal_raw_refuse(qp, notify, bytes, IB_WC_LOC_PROT_ERR,
+				PEAL_REASON_RECV_LKEY_PAGE);
+		break;
+	}
+	return PEAL_DROP_none;
+}
+
 static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *notify,
 				       const struct peal_frame *frame)
 {
@@ -97,6 +121,13 @@ static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *n
 		peal_raw_refuse(qp, notify, bytes, IB_WC_LOC_PROT_ERR,
 				reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
 		return PEAL_DROP_none;
+	}
+	if (unlikely(to.counted)) {
+		drop = peal_raw_look(qp, notify, &to, bytes);
+		if (drop || qp->rq.refusing) {
+			peal_cursor_end(&to);
+			return drop;
+		}
 	}
 	peal_frame_scatter(frame, &to);
 	peal_cursor_end(&to);
@@ -172,6 +203,7 @@ static struct peal_outcome peal_raw_carry(struct peal_raw *raw)
 	const struct peal_wqe *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
+	struct peal_outcome outcome = { .what = PEAL_CARRIED };
 	struct peal_frame frame;
 	enum peal_reason reason;
 	void *bytes;
@@ -182,9 +214,12 @@ static struct peal_outcome peal_raw_carry(struct peal_raw *raw)
 	reason = peal_raw_local(qp, &local);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	if (unlikely(!peal_frame_begin(&frame, raw->port, send->length, &bytes))) {
+	if (unlikely(local.counted))
+		outcome = peal_sender_look(qp, &local, send->length);
+	if (unlikely(outcome.what != PEAL_CARRIED ||
+		     !peal_frame_begin(&frame, raw->port, send->length, &bytes))) {
 		peal_cursor_end(&local);
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return outcome;
 	}
 	peal_cursor_inline(&to, bytes, send->length);
 	peal_cursor_copy(&to, &local, send->length);
@@ -192,19 +227,26 @@ static struct peal_outcome peal_raw_carry(struct peal_raw *raw)
 	return peal_raw_send(raw, &frame);
 }
 
-static void peal_raw_execute(struct peal_raw *raw, struct peal_notify *notify)
+/* Return: false when the frame has to wait. */
+static bool peal_raw_execute(struct peal_raw *raw, struct peal_notify *notify)
 {
 	struct peal_qp *qp = raw->base.qp;
 	struct peal_outcome outcome = peal_raw_carry(raw);
 
 	if (unlikely(outcome.what == PEAL_FAILED)) {
 		peal_sender_fail(qp, notify, outcome.status, outcome.reason);
-		return;
+		return true;
 	}
+	if (unlikely(outcome.what == PEAL_ABSENT)) {
+		peal_sender_await_page(qp, &raw->page_waits);
+		return false;
+	}
+	raw->page_waits = 0;
 	peal_count(qp, messages);
 	peal_count(qp, wire_messages);
 	peal_count_by(qp, bytes, qp->sq.wqe.length);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	return true;
 }
 
 /* A WQE completes as soon as its frame is with the netdev. */
@@ -219,14 +261,17 @@ static bool peal_raw_run(struct peal_transport *transport, struct peal_notify *n
 	while (peal_budget_is_left(budget)) {
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
-		if (!peal_sender_may_begin(qp, notify) || !peal_raw_has_room(raw) ||
-		    !peal_sender_fetch(qp, notify, 0))
+		if (!peal_sender_may_run(qp, notify) || !peal_raw_has_room(raw))
+			return false;
+		/* A WQE that waited for a page is still here. */
+		if (likely(!qp->sq.busy) && !peal_sender_fetch(qp, notify, 0))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
 			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		peal_raw_execute(raw, notify);
+		if (unlikely(!peal_raw_execute(raw, notify)))
+			return false;
 	}
 	return true;
 }

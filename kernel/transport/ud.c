@@ -38,6 +38,7 @@ struct peal_ud {
 	/* Guarded by sq.lock: */
 	u32 psn;			/* PSN of the next datagram */
 	struct peal_lookup peer;	/* look-up of the last receiver on this device */
+	u32 page_waits;			/* for pages of sq.wqe, in a row */
 };
 
 /* A datagram as its receiver sees it. Its payload is in an skb, or still with its sender. */
@@ -153,6 +154,30 @@ static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
 	peal_qp_complete_recv(qp, notify, &cqe);
 }
 
+/*
+ * Is the receive buffer in memory? If not, the datagram is lost, and the receive stays for the
+ * next one.
+ */
+static noinline enum peal_drop peal_ud_look(struct peal_qp *qp, struct peal_notify *notify,
+					    const struct peal_ud_arrival *arrival,
+					    const struct peal_cursor *to)
+{
+	u32 bytes = PEAL_GRH_BYTES + arrival->packet->payload_bytes;
+
+	lockdep_assert_held(&qp->rq.lock);
+	switch (peal_cursor_look(to, 0, bytes, true)) {
+	case PEAL_ODP_PRESENT:
+		break;
+	case PEAL_ODP_ABSENT:
+		return PEAL_DROP_receive;
+	case PEAL_ODP_FAULT:
+		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_PROT_ERR,
+			       PEAL_REASON_RECV_LKEY_PAGE);
+		break;
+	}
+	return PEAL_DROP_none;
+}
+
 /* Under rq.lock. */
 static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 				      const struct peal_ud_arrival *arrival)
@@ -176,6 +201,13 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *no
 		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_PROT_ERR,
 			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
 		return PEAL_DROP_none;
+	}
+	if (unlikely(to.counted)) {
+		drop = peal_ud_look(qp, notify, arrival, &to);
+		if (drop || qp->rq.refusing) {
+			peal_cursor_end(&to);
+			return drop;
+		}
 	}
 	peal_ud_scatter(&to, arrival);
 	peal_cursor_end(&to);
@@ -387,12 +419,17 @@ static struct peal_outcome peal_ud_carry(struct peal_ud *ud, struct peal_notify 
 	reason = peal_ud_local(qp, &local);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	outcome = peal_ud_send(ud, notify, address, &local);
+	outcome = (struct peal_outcome){ .what = PEAL_CARRIED };
+	if (unlikely(local.counted))
+		outcome = peal_sender_look(qp, &local, send->length);
+	if (likely(outcome.what == PEAL_CARRIED))
+		outcome = peal_ud_send(ud, notify, address, &local);
 	peal_cursor_end(&local);
 	return outcome;
 }
 
-static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
+/* Return: false when the datagram has to wait. */
+static bool peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_qp *qp = ud->base.qp;
@@ -400,13 +437,19 @@ static void peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
 
 	if (unlikely(outcome.what == PEAL_FAILED)) {
 		peal_sender_fail(qp, notify, outcome.status, outcome.reason);
-		return;
+		return true;
 	}
+	if (unlikely(outcome.what == PEAL_ABSENT)) {
+		peal_sender_await_page(qp, &ud->page_waits);
+		return false;
+	}
+	ud->page_waits = 0;
 	peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
 	peal_count(qp, messages);
 	peal_count_by(qp, bytes, qp->sq.wqe.length);
 	ud->psn = peal_psn_add(ud->psn, 1);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	return true;
 }
 
 /*
@@ -426,14 +469,17 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *no
 			return true;
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
-		if (!peal_sender_may_begin(qp, notify) || !peal_ud_has_room(ud) ||
-		    !peal_sender_fetch(qp, notify, ud->psn))
+		if (!peal_sender_may_run(qp, notify) || !peal_ud_has_room(ud))
+			return false;
+		/* A WQE that waited for a page is still here. */
+		if (likely(!qp->sq.busy) && !peal_sender_fetch(qp, notify, ud->psn))
 			return false;
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		if (unlikely(!qp->sq.busy))
 			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		peal_ud_execute(ud, notify, budget);
+		if (unlikely(!peal_ud_execute(ud, notify, budget)))
+			return false;
 	}
 	return true;
 }

@@ -240,9 +240,26 @@ static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *o
 	peal_requester_local_done(&w->requester, out->message, outcome.status, outcome.reason);
 }
 
-/* Copy the payload of a packet from the program's memory. */
+/*
+ * Is the memory of a packet there? Return: PEAL_REASON_LKEY_PAGE if not. *absent: it is being
+ * brought in.
+ */
+static noinline enum peal_reason peal_wire_look(const struct peal_cursor *cursor, u32 bytes,
+						bool write, bool *absent)
+{
+	enum peal_odp_state state = peal_cursor_look(cursor, 0, bytes, write);
+
+	*absent = state == PEAL_ODP_ABSENT;
+	return state == PEAL_ODP_PRESENT ? PEAL_REASON_NONE : PEAL_REASON_LKEY_PAGE;
+}
+
+/*
+ * Copy the payload of a packet from the program's memory. *absent: it is not in memory (on-demand
+ * paging).
+ */
 static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
-						  const struct peal_outgoing *out, void *payload)
+						  const struct peal_outgoing *out, void *payload,
+						  bool *absent)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
@@ -254,32 +271,38 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 				    out->offset, bytes, &from);
 	if (unlikely(reason))
 		return reason;
-	peal_cursor_inline(&to, payload, bytes);
-	peal_cursor_copy(&to, &from, bytes);
+	if (unlikely(from.counted))
+		reason = peal_wire_look(&from, bytes, false, absent);
+	if (likely(!reason)) {
+		peal_cursor_inline(&to, payload, bytes);
+		peal_cursor_copy(&to, &from, bytes);
+	}
 	peal_cursor_end(&from);
-	return PEAL_REASON_NONE;
+	return reason;
 }
 
 /*
  * A packet that cannot be built for lack of memory counts as lost, like one that
- * the network drops.
+ * the network drops. So does a packet whose payload is not in memory (on-demand paging).
  */
 static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 {
 	void *payload;
 	struct sk_buff *skb = peal_output_prepare(&w->output, &out->header, &payload);
 	enum peal_reason reason = PEAL_REASON_NONE;
+	bool absent = false;
 
 	if (unlikely(!skb))
 		return;
 	if (out->header.payload_bytes)
-		reason = peal_wire_gather(w, out, payload);
+		reason = peal_wire_gather(w, out, payload, &absent);
 	if (likely(!reason)) {
 		peal_output_send(&w->output, &out->header, skb, out->again);
 		return;
 	}
 	peal_output_discard(skb);
-	peal_wire_spoil(w, out->message, reason);
+	if (!absent)
+		peal_wire_spoil(w, out->message, reason);
 }
 
 /*
@@ -386,7 +409,7 @@ static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *pa
 /* Copy the payload of a response to the program's memory. */
 static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 						   const struct peal_datagram *dg,
-						   const struct peal_landing *landing)
+						   const struct peal_landing *landing, bool *absent)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor to PEAL_UNINITIALIZED;
@@ -396,13 +419,16 @@ static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 				    landing->offset, landing->bytes, &to);
 	if (unlikely(reason))
 		return reason;
-	peal_datagram_scatter(dg, &to, landing->bytes);
+	if (unlikely(to.counted))
+		reason = peal_wire_look(&to, landing->bytes, true, absent);
+	if (likely(!reason))
+		peal_datagram_scatter(dg, &to, landing->bytes);
 	peal_cursor_end(&to);
-	return PEAL_REASON_NONE;
+	return reason;
 }
 
 static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
-						 const struct peal_landing *landing)
+						 const struct peal_landing *landing, bool *absent)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
@@ -413,24 +439,30 @@ static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
 				    sizeof(landing->original), &to);
 	if (unlikely(reason))
 		return reason;
-	peal_cursor_inline(&from, &landing->original, sizeof(landing->original));
-	peal_cursor_copy(&to, &from, sizeof(landing->original));
+	if (unlikely(to.counted))
+		reason = peal_wire_look(&to, sizeof(landing->original), true, absent);
+	if (likely(!reason)) {
+		peal_cursor_inline(&from, &landing->original, sizeof(landing->original));
+		peal_cursor_copy(&to, &from, sizeof(landing->original));
+	}
 	peal_cursor_end(&to);
-	return PEAL_REASON_NONE;
+	return reason;
 }
 
+/* A response whose destination is not in memory (on-demand paging) counts as lost. */
 static void peal_wire_land(struct peal_wire *w, const struct peal_datagram *dg,
 			   const struct peal_landing *landing, u64 now)
 {
 	enum peal_reason reason = PEAL_REASON_NONE;
+	bool absent = false;
 
 	if (landing->what == PEAL_LANDING_ATOMIC)
-		reason = peal_wire_store(w, landing);
+		reason = peal_wire_store(w, landing, &absent);
 	else if (landing->bytes)
-		reason = peal_wire_scatter(w, dg, landing);
+		reason = peal_wire_scatter(w, dg, landing, &absent);
 	if (likely(!reason))
 		peal_requester_landed(&w->requester, landing, now);
-	else
+	else if (!absent)
 		peal_wire_spoil(w, landing->message, reason);
 }
 

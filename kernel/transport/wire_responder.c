@@ -190,6 +190,34 @@ static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_r
 	return peal_execute_placement(qp, &s->ask, qp->attr.dest_qp_num, notify, cursor, value);
 }
 
+/*
+ * Is the memory there that this packet writes? If not, the peer is asked to wait, as for a missing
+ * receive. A READ has no bytes yet.
+ */
+static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *s,
+							     const struct peal_request *request,
+							     struct peal_notify *notify,
+							     const struct peal_cursor *cursor)
+{
+	struct peal_qp *qp = peal_wire_responder_qp(s);
+	u32 bytes = peal_op(s->ask.opcode)->atomic ? sizeof(u64) : request->bytes;
+
+	if (!bytes)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	switch (peal_cursor_look(cursor, request->offset, bytes, true)) {
+	case PEAL_ODP_PRESENT:
+		break;
+	case PEAL_ODP_ABSENT:
+		return (struct peal_outcome){
+			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RKEY_PAGE,
+			.timer = qp->attr.min_rnr_timer,
+		};
+	case PEAL_ODP_FAULT:
+		return peal_execute_no_page(qp, &s->ask, qp->attr.dest_qp_num, notify);
+	}
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
 /* Execute the packet. *original gets the old value of an atomic. */
 static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
 							      const struct peal_datagram *dg,
@@ -205,7 +233,11 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 	outcome = peal_execute_accept(qp, &s->ask, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
-	if (unlikely(peal_op(s->ask.opcode)->placement)) {
+	if (unlikely(cursor.counted))
+		outcome = peal_wire_responder_look(s, request, notify, &cursor);
+	if (unlikely(outcome.what != PEAL_CARRIED)) {
+		;
+	} else if (unlikely(peal_op(s->ask.opcode)->placement)) {
 		outcome = peal_wire_responder_place(s, dg, request, notify, &cursor);
 	} else if (peal_op(s->ask.opcode)->atomic) {
 		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, notify, &cursor, original);
@@ -378,17 +410,18 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
 }
 
 /*
- * Copy the bytes of a READ response. Return: false when the key has become
- * invalid since the request.
+ * Copy the bytes of a READ response. Return: PEAL_ODP_FAULT when the key has become invalid since
+ * the request, or when the memory is gone.
  */
-static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
-					      const struct peal_reply *reply,
-					      void *payload, struct peal_notify *notify)
+static noinline enum peal_odp_state
+peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply *reply,
+			 void *payload, struct peal_notify *notify)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(s);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = reply->header.payload_bytes;
+	enum peal_odp_state state;
 	bool found;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -403,15 +436,21 @@ static noinline bool peal_wire_responder_read(struct peal_wire_responder *s,
 		found = peal_execute_read(qp, &s->ask, qp->attr.dest_qp_num, notify,
 					  &from).what == PEAL_CARRIED;
 	if (!found)
-		return false;
-	peal_cursor_inline(&to, payload, bytes);
-	peal_cursor_copy(&to, &from, bytes);
+		return PEAL_ODP_FAULT;
+	state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
+	if (likely(state == PEAL_ODP_PRESENT)) {
+		peal_cursor_inline(&to, payload, bytes);
+		peal_cursor_copy(&to, &from, bytes);
+	} else if (state == PEAL_ODP_FAULT && !reply->again) {
+		peal_execute_no_page(qp, &s->ask, qp->attr.dest_qp_num, notify);
+	}
 	peal_cursor_end(&from);
-	return true;
+	return state;
 }
 
 /*
- * A packet that cannot be built for lack of memory counts as lost. When the key of a READ is
+ * A packet that cannot be built for lack of memory counts as lost, also when the bytes are not in
+ * memory (on-demand paging). When the key of a READ is
  * not valid any more, a repeated response turns into a NAK at once. For a first response the
  * NAK is due later, in its turn.
  */
@@ -421,10 +460,16 @@ static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
 {
 	void *payload;
 	struct sk_buff *skb = peal_output_prepare(s->output, &reply->header, &payload);
+	enum peal_odp_state state;
 
-	if (!skb || !reply->read || likely(peal_wire_responder_read(s, reply, payload, notify)))
+	if (!skb || !reply->read)
+		return skb;
+	state = peal_wire_responder_read(s, reply, payload, notify);
+	if (likely(state == PEAL_ODP_PRESENT))
 		return skb;
 	peal_output_discard(skb);
+	if (state == PEAL_ODP_ABSENT)
+		return NULL;
 	if (!reply->again) {
 		peal_responder_refuse_read(&s->in);
 		return NULL;

@@ -6,6 +6,7 @@
 #include <linux/rcupdate.h>
 
 #include "base/workers.h"
+#include "mem/odp.h"
 #include "net/crc.h"
 #include "net/netns.h"
 #include "verbs/link.h"
@@ -22,6 +23,9 @@ static int __init peal_main_init(void)
 
 	if (ret)
 		return ret;
+	ret = peal_odp_init();
+	if (ret)
+		goto err_workers;
 	peal_crc_init();
 	ret = peal_netns_init();
 	if (ret)
@@ -45,6 +49,8 @@ err_netns:
 	peal_netns_exit();
 err_crc:
 	peal_crc_exit();
+	peal_odp_exit();
+err_workers:
 	peal_workers_exit();
 	return ret;
 }
@@ -57,6 +63,7 @@ static void __exit peal_main_exit(void)
 	peal_netns_exit();
 	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
 	peal_crc_exit();
+	peal_odp_exit();
 	peal_workers_exit();
 }
 

@@ -10,6 +10,7 @@
 #include "base/compat.h"
 #include "base/quota.h"
 #include "mem/dm.h"
+#include "mem/odp.h"
 #include "mem/page_list.h"
 #include "transport/group.h"
 #include "verbs/dev.h"
@@ -54,6 +55,27 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;
 }
 
+/*
+ * A datagram whose receive buffer is not in memory would be lost, so UD has no receives. The same
+ * is true of UC, whose bits stay clear.
+ */
+static void peal_query_odp(struct ib_device_attr *attr)
+{
+	if (!peal_odp_is_supported())
+		return;
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	attr->odp_caps.per_transport_caps.rc_odp_caps =
+		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_WRITE |
+		IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV |
+		IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE;
+	attr->odp_caps.per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND;
+	/* Programs post ATOMIC_WRITE and FLUSH to RC only. */
+	attr->odp_caps.per_transport_caps.xrc_odp_caps =
+		attr->odp_caps.per_transport_caps.rc_odp_caps &
+		~(IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE);
+}
+
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
 {
 	if (udata && (udata->inlen || udata->outlen))
@@ -75,6 +97,7 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.hca_core_clock = PEAL_CLOCK_KHZ,
 		.local_ca_ack_delay = 0,
 	};
+	peal_query_odp(attr);
 	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->nic.options));
 	return 0;
 }

@@ -330,6 +330,24 @@ static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset,
 				       offset, length, iova, access);
 }
 
+/* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH a program does not learn which pages could not come. */
+static int peal_verbs_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
+				u32 flags, struct ib_sge *list, u32 num_sge,
+				struct uverbs_attr_bundle *attrs)
+{
+	struct peal_table *table = &peal_dev(pd->device)->nic.table;
+	bool write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	bool fault = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	int ret = 0;
+	u32 i;
+
+	if (advice > IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return -EOPNOTSUPP;
+	for (i = 0; !ret && i < num_sge; i++)
+		ret = peal_mr_prefetch(table, pd, &list[i], write, fault);
+	return ret;
+}
+
 static struct ib_mr *peal_verbs_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
@@ -453,6 +471,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
 	.uverbs_abi_ver = PEAL_ABI_VERSION,
 
+	.advise_mr = peal_verbs_advise_mr,
 	.alloc_dm = peal_verbs_alloc_dm,
 	.alloc_hw_port_stats = peal_query_alloc_stats,
 	.alloc_mr = peal_verbs_alloc_mr,

@@ -631,7 +631,12 @@ struct peal_reg_mr_req {
 	X(XRC_SRQ, 68, \
 	  "no XRC shared receive queue of that number in the domain of the peer's queue pair") \
 	X(NO_ROUTE, 70, "no route, or no source address, to the destination GID") \
-	X(PATH_MTU, 71, "path MTU is larger than the link allows")
+	X(PATH_MTU, 71, "path MTU is larger than the link allows") \
+	X(LKEY_PAGE, 72, "on-demand paging: the program has no such memory, or may not write it") \
+	X(RKEY_PAGE, 73, \
+	  "on-demand paging: the peer's program has no such memory, or may not write it") \
+	X(RECV_LKEY_PAGE, 74, \
+	  "on-demand paging: no memory at the receive buffer, or none that may be written")
 
 #define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
 enum peal_reason {

@@ -159,7 +159,7 @@ extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_p
 		return PEAL_REASON_LKEY_UNKNOWN;
 	target->mr = &regions[sge->lkey].mr();
 	target->offset = sge->addr - target->mr->key.iova;
-	users += target->mr->fast_reg != nullptr;
+	users += target->mr->passing;
 	return PEAL_REASON_NONE;
 }
 
@@ -171,6 +171,16 @@ extern "C" void peal_mr_end_use(struct peal_mr *)
 extern "C" void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *)
 {
 	return reinterpret_cast<void *>(static_cast<std::uintptr_t>(target->offset + offset));
+}
+
+/* The ranges that were asked for, as {offset, bytes}. */
+std::vector<std::pair<u64, u64>> asked;
+
+extern "C" enum peal_odp_state peal_target_look(const struct peal_target *, u64 offset, u64 bytes,
+						bool)
+{
+	asked.emplace_back(offset, bytes);
+	return PEAL_ODP_PRESENT;
 }
 
 TEST_CASE("random lists, in random chunks: every byte arrives, no other changes", "[cursor]")
@@ -285,10 +295,9 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 {
 	Random random("users");
 	Regions all(random, 2);
-	struct peal_fast_reg fast_reg = {};
 	struct peal_cursor cursor;
 
-	regions[1].mr().fast_reg = &fast_reg;
+	regions[1].mr().passing = true;
 	for (int round = 0; round < 1000; ++round) {
 		std::vector<peal_sge> sges(random.below(PEAL_MAX_SGE + 1));
 		int counted = 0;
@@ -319,6 +328,36 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 	peal_cursor_target(&cursor, &target, 1);
 	peal_cursor_end(&cursor);
 	CHECK(users == 0);
+}
+
+TEST_CASE("only the bytes of a chunk, of memory whose pages may go, are looked for", "[cursor]")
+{
+	Random random("pages");
+	Regions all(random, 2);
+	struct peal_cursor cursor;
+	const u64 iova = regions[1].mr().key.iova;
+	const std::vector<peal_sge> sges = {
+		{iova, 100, 1}, {0, 50, 0}, {iova, 0, 1}, {iova, 200, 1}};
+
+	regions[1].mr().passing = true;
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 4, true) ==
+		PEAL_REASON_NONE);
+	const auto ask = [&](u64 skip, u64 bytes) {
+		asked.clear();
+		CHECK(peal_cursor_look(&cursor, skip, bytes, true) == PEAL_ODP_PRESENT);
+		return asked;
+	};
+	using Ranges = std::vector<std::pair<u64, u64>>;
+	CHECK(ask(0, 350) == Ranges{{0, 100}, {0, 200}});
+	CHECK(ask(0, 10) == Ranges{{0, 10}});
+	CHECK(ask(90, 20) == Ranges{{90, 10}});
+	CHECK(ask(100, 50).empty());
+	CHECK(ask(149, 2) == Ranges{{0, 1}});
+	CHECK(ask(200, 100) == Ranges{{50, 100}});
+	peal_cursor_skip(&cursor, 160);
+	CHECK(ask(0, 20) == Ranges{{10, 20}});
+	CHECK(ask(30, 160) == Ranges{{40, 160}});
+	peal_cursor_end(&cursor);
 }
 
 TEST_CASE("keys of entries without bytes are not looked up", "[cursor]")

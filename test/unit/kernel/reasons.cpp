@@ -85,6 +85,9 @@ const std::map<std::string, int> frozen = {
 	{"XRC_SRQ", 68},
 	{"NO_ROUTE", 70},
 	{"PATH_MTU", 71},
+	{"LKEY_PAGE", 72},
+	{"RKEY_PAGE", 73},
+	{"RECV_LKEY_PAGE", 74},
 };
 
 } // namespace

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * On-demand paging: a program's memory that is not pinned.
+ *
+ * Owns: a table of the pages that are present, the MMU notifier that takes pages out of it, and a
+ * worker that brings pages in. It covers a range of the program's addresses, or all of them.
+ * Does not know: keys, rights of a region, queue pairs.
+ *
+ * The data path may not sleep. Inside the epoch it first asks peal_odp_look() for all bytes of a
+ * chunk, and then copies through peal_odp_at(). An absent page is requested, and the caller tries
+ * again later.
+ *
+ * Barrier G (epoch.h) makes the copy safe. An invalidation marks the pages as stale, waits for the
+ * epoch, and only then forgets where they are. A section that did not see the mark has ended by
+ * then, and a section that sees it finds no page.
+ */
+#ifndef PEAL_ODP_H
+#define PEAL_ODP_H
+
+#include <linux/types.h>
+
+struct peal_odp;
+
+enum peal_odp_state {
+	PEAL_ODP_PRESENT,	/* peal_odp_at() may be used until the epoch is left */
+	PEAL_ODP_ABSENT,	/* requested; try again later */
+	PEAL_ODP_FAULT,		/* the program has no such memory, or may not write it */
+};
+
+/* Times between two tries: from the first to the longest. */
+#define PEAL_ODP_RETRY_NS	(20 * NSEC_PER_USEC)
+#define PEAL_ODP_RETRY_SHIFT	8
+
+int peal_odp_init(void);
+void peal_odp_exit(void);
+bool peal_odp_is_supported(void);
+
+struct peal_odp *peal_odp_create(u64 start, u64 length, bool writable);
+void peal_odp_destroy(struct peal_odp *odp);
+bool peal_odp_get(struct peal_odp *odp);
+void peal_odp_put(struct peal_odp *odp);
+
+enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, bool write);
+void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes);
+int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, bool fault);
+
+#endif
