@@ -36,6 +36,7 @@ namespace peal {
 
 /* Control-path functions may throw, so they need entry<>. The others are noexcept. */
 const verbs_context_ops context_ops = {
+	.advise_mr = entry<&mr_advise>,
 	.alloc_dm = entry<&dm_alloc>,
 	.alloc_mw = entry<&mw_alloc>,
 	.alloc_null_mr = entry<&mr_alloc_null>,

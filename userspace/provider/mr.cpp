@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <span>
 
 #include "context.hpp"
 #include "pabi.hpp"
@@ -106,6 +107,23 @@ ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length,
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = access;
 	return &mr.release()->mr;
+}
+
+int mr_advise(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge *list,
+	      std::uint32_t num_sge)
+{
+	/* The kernel has the same structure of 16 bytes. */
+	const auto bytes = std::as_bytes(std::span<const ibv_sge>(list, num_sge));
+
+	if (bytes.size() > UINT16_MAX)
+		return EINVAL;
+	return Context::of(pd->context)
+		.device.method(
+			UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR,
+			uverbs::attr_handle(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle),
+			uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_ADVICE, std::uint64_t{advice}),
+			uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_FLAGS, std::uint64_t{flags}),
+			uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, bytes));
 }
 
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access)

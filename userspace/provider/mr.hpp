@@ -24,6 +24,8 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 /* A part of a DMA buffer, which is open as `fd`. */
 ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
 			   int fd, int access);
+int mr_advise(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge *list,
+	      std::uint32_t num_sge);
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access);
 int mr_deregister(verbs_mr *mr);
 /* A region that the kernel has already, perhaps of another process. */

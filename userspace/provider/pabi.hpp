@@ -129,7 +129,8 @@ extern "C" {
 /* clang-format off */
 /* The order is alphabetical, as in the library, so an added op shifts all ops after it. */
 struct verbs_context_ops {
-	pabi_unused_op advise_mr{};
+	pabi_op<int(ibv_pd *, ibv_advise_mr_advice, std::uint32_t flags, ibv_sge *, std::uint32_t num_sge)>
+		advise_mr{};
 #if PEAL_IBV_LAYOUT >= 64
 	pabi_unused_op alloc_buf{};
 #endif
