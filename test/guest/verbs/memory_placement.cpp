@@ -428,6 +428,16 @@ TEST_CASE("FLUSH of a range and of a region")
 	good({PEAL_FLUSH_GLOBAL, PEAL_FLUSH_REGION, 1, 10 * bytes});
 	range({PEAL_FLUSH_GLOBAL, PEAL_FLUSH_RANGE, bytes + 1});
 	range({PEAL_FLUSH_GLOBAL, PEAL_FLUSH_RANGE, 2, bytes - 1});
+	ibv_device_attr_ex attr{};
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		return;
+	for (auto selectivity : {PEAL_FLUSH_RANGE, PEAL_FLUSH_REGION})
+		check_flush(device, context,
+			    {PEAL_FLUSH_GLOBAL, static_cast<std::uint8_t>(selectivity)},
+			    right | IBV_ACCESS_ON_DEMAND, right, IBV_WC_SUCCESS, PEAL_REASON_NONE);
+	check_flush(device, context, {}, IBV_ACCESS_ON_DEMAND, right, IBV_WC_REM_ACCESS_ERR,
+		    PEAL_REASON_RKEY_ACCESS);
 }
 
 TEST_CASE("FLUSH completes after what was posted before it")

@@ -227,9 +227,7 @@ TEST_CASE("access flags that are not supported")
 	Device device;
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Memory memory(4 * page_bytes);
-	const auto odp = try_register(pd, memory.data(), 4096, IBV_ACCESS_ON_DEMAND);
 
-	CHECK((odp == "EOPNOTSUPP" || odp == "EINVAL"));
 	CHECK(try_register(pd, memory.data(), 4096, 1 << 12) != "0");
 }
 

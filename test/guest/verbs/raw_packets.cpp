@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using namespace peal_test;
 
@@ -226,6 +227,54 @@ TEST_CASE("keys that are wrong")
 	receiver.post_receive();
 	wire.send(plain_frame(100, 8));
 	check_same(receiver.received(), plain_frame(100, 8));
+}
+
+TEST_CASE("memory that comes on demand")
+{
+	Device device;
+	ibv_device_attr_ex attr{};
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP_CASE("this kernel has no on-demand paging");
+	RawEnd sender(device), receiver(device);
+	const Flow flow = Rule().to(station).create(receiver.qp);
+	Wire wire("veth1");
+	Memory from(2 * page_bytes), to(2 * page_bytes);
+	Mr local(ibv_reg_mr(sender.pd, from.data(), from.size(), all_access | IBV_ACCESS_ON_DEMAND),
+		 "reg_mr"),
+		remote(ibv_reg_mr(receiver.pd, to.data(), to.size(),
+				  all_access | IBV_ACCESS_ON_DEMAND),
+		       "reg_mr");
+	const auto frame = plain_frame(200, 3);
+	const std::size_t at = page_bytes - 100;
+
+	for (int round = 0; round < 3; round++) {
+		must(madvise(from.data(), from.size(), MADV_DONTNEED) ? errno : 0, "madvise");
+		must(madvise(to.data(), to.size(), MADV_DONTNEED) ? errno : 0, "madvise");
+		std::copy(frame.begin(), frame.end(), from.data() + at);
+		post(sender.qp, Send(IBV_WR_SEND, {{from.address(at), 200, local->lkey}}));
+		wait_success(sender.send_cq);
+		/* Frames are lost until the pages are there. The receive waits. */
+		post_recv(receiver.qp, 1, {{to.address(at), 400, remote->lkey}});
+		CHECK(eventually([&] {
+			wire.send(frame);
+			usleep(2000);
+			return !drain(receiver.recv_cq).empty();
+		}));
+		CHECK(difference(to.bytes(at, 200), frame) == "");
+	}
+	munmap(from.data(), from.size());
+	post(sender.qp, Send(IBV_WR_SEND, {{from.address(at), 200, local->lkey}}));
+	check_status(wait_completion(sender.send_cq), IBV_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PAGE);
+	munmap(to.data(), to.size());
+	post_recv(receiver.qp, 1, {{to.address(at), 400, remote->lkey}});
+	CHECK(eventually([&] {
+		wire.send(frame);
+		usleep(2000);
+		const auto all = drain(receiver.recv_cq);
+		return !all.empty() && all.front().status == IBV_WC_LOC_PROT_ERR &&
+		       all.front().vendor_err == PEAL_REASON_RECV_LKEY_PAGE;
+	}));
 }
 
 TEST_CASE("receives of a shared receive queue")

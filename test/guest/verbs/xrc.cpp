@@ -48,9 +48,10 @@ struct File {
 
 /* An XRC shared receive queue with its own domains and completion queue, and buffers. */
 struct Shared {
-	Shared(Device &device, ibv_xrcd *xrcd, ibv_comp_channel *channel = nullptr)
+	Shared(Device &device, ibv_xrcd *xrcd, ibv_comp_channel *channel = nullptr,
+	       int access = all_access)
 		: pd(ibv_alloc_pd(device), "alloc_pd"), cq(create_cq(device, 64, channel)),
-		  memory(pd, 8 * bytes), srq(create(device, xrcd))
+		  memory(pd, 8 * bytes, access), srq(create(device, xrcd))
 	{
 		must(ibv_get_srq_num(srq, &number), "get_srq_num");
 	}
@@ -202,6 +203,45 @@ TEST_CASE("a domain is private, or shared through a file")
 	lane.send(far, 6, 200);
 	check_received(lane, far, 1, 6, 200);
 	wait_success(lane.a.send_cq, 2);
+}
+
+TEST_CASE("memory that comes on demand")
+{
+	Device device;
+	ibv_device_attr_ex attr{};
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	if (!(attr.xrc_odp_caps & IBV_ODP_SUPPORT_SRQ_RECV))
+		SKIP_CASE("this kernel has no on-demand paging");
+	const Xrcd xrcd = open_domain(device);
+	const Shared shared(device, xrcd, nullptr, all_access | IBV_ACCESS_ON_DEMAND);
+	Lane lane(device, xrcd);
+	const auto drop_pages = [&] {
+		must(madvise(shared.memory.data(), shared.memory.size(), MADV_DONTNEED) ? errno : 0,
+		     "madvise");
+	};
+
+	for (std::uint32_t i = 0; i < 4; i++) {
+		drop_pages();
+		shared.post(i);
+		lane.send(shared, i + 1, 5000);
+		check_received(lane, shared, i, i + 1, 5000);
+		wait_success(lane.a.send_cq);
+
+		drop_pages();
+		const auto to = shared.memory.bytes(4000, 5000), from = lane.from.bytes(0, 5000);
+		lane.post_to(shared.number,
+			     Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, 5000)})
+				     .remote(shared.memory.address(4000), shared.memory.rkey()));
+		wait_success(lane.a.send_cq);
+		CHECK(difference(to, from) == "");
+
+		fill_pattern(from, 99);
+		lane.post_to(shared.number,
+			     Send(IBV_WR_RDMA_READ, {lane.from.sge(0, 5000)})
+				     .remote(shared.memory.address(4000), shared.memory.rkey()));
+		wait_success(lane.a.send_cq);
+		CHECK(difference(to, from) == "");
+	}
 }
 
 TEST_CASE("a domain in use is not closed, and wrong attributes are refused")
