@@ -46,7 +46,7 @@ make_root() {
 	# Debian 13 is also where the provider has to run.
 	[[ $suite != trixie ]] ||
 		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
-	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev
+	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
 	[[ $(cat "$root.complete" 2>/dev/null) != "$packages" ]] || return 0
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
@@ -55,7 +55,7 @@ make_root() {
 	with_progress "making the Debian root of $suite" uncounted mmdebstrap --variant=essential --include="$packages" \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-		--dpkgopt='path-exclude=/usr/share/locale/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-include=/usr/share/doc/rdma-core/*' \
 		"$suite" "$root" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
 	echo "$packages" >"$root.complete"
 }

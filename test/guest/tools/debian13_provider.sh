@@ -8,28 +8,22 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
+# shellcheck source=test/guest/helpers/debian13.sh
+source "$(dirname "$0")/../helpers/debian13.sh"
 device=${PEAL_DEV:-peal0}
-checkout=$(cd "$(dirname "$0")/../../.." && pwd)
-root=$(cat "$checkout/build/user-trixie/root" 2>/dev/null) || skip "no Debian 13 root; scripts/test kernels makes it"
 gid=$(gid_index "$device")
 
-for folder in dev proc sys; do
-	mount --rbind "/$folder" "$root/$folder" || fail "cannot mount /$folder into the root"
-done
-mount --bind "$checkout" "$root$checkout" || fail "cannot mount the checkout into the root"
-in_root() { IBV_DRIVERS=$checkout/build/user-trixie/userspace/provider/libpeal chroot "$root" "$@"; }
-
-in_root ibv_devinfo -d "$device" | grep -q PORT_ACTIVE || fail "expected an active port from Debian 13's ibv_devinfo"
+in_debian13 ibv_devinfo -d "$device" | grep -q PORT_ACTIVE || fail "expected an active port from Debian 13's ibv_devinfo"
 for options in "" "-e" "-N"; do
 	# shellcheck disable=SC2086 # an empty $options must not become a word
-	start_server 18515 in_root ibv_rc_pingpong -d "$device" -g "$gid" -c -n 200 $options >/dev/null ||
+	start_server 18515 in_debian13 ibv_rc_pingpong -d "$device" -g "$gid" -c -n 200 $options >/dev/null ||
 		fail "ibv_rc_pingpong $options does not listen"
 	# shellcheck disable=SC2086
-	in_root ibv_rc_pingpong -d "$device" -g "$gid" -c -n 200 $options 127.0.0.1 ||
+	in_debian13 ibv_rc_pingpong -d "$device" -g "$gid" -c -n 200 $options 127.0.0.1 ||
 		fail "ibv_rc_pingpong $options failed"
 	wait "$server" || fail "the server of ibv_rc_pingpong $options failed"
 done
-start_server 18600 in_root ib_write_bw -d "$device" -x "$gid" -F -n 500 -p 18600 >/dev/null ||
+start_server 18600 in_debian13 ib_write_bw -d "$device" -x "$gid" -F -n 500 -p 18600 >/dev/null ||
 	fail "ib_write_bw does not listen"
-in_root ib_write_bw -d "$device" -x "$gid" -F -n 500 -p 18600 127.0.0.1 || fail "ib_write_bw failed"
+in_debian13 ib_write_bw -d "$device" -x "$gid" -F -n 500 -p 18600 127.0.0.1 || fail "ib_write_bw failed"
 wait "$server" || fail "the server of ib_write_bw failed"

@@ -9,22 +9,6 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-device=${PEAL_DEV:-peal0}
-conformance=$(dirname "$0")/../../conformance
-suite=/usr/share/doc/rdma-core/tests
-[[ -e $suite/run_tests.py ]] || skip "the package python3-pyverbs, or its documentation, is not installed"
-modprobe -a rdma_cm rdma_ucm
-# Some tests want huge pages.
-echo 16 >/proc/sys/vm/nr_hugepages
-gid=$(gid_index "$device") || fail "$device has no IPv4 GID"
-work=$(mktemp -d)
-cp -r "$suite" "$work/tests"
-gunzip "$work"/tests/*.gz
-"$conformance/run_suite.py" "$work/tests" "$device" "$gid" "$work/result" >"$work/output" 2>&1 || {
-	tail -n 40 "$work/output"
-	fail "the suite did not end"
-}
-[[ -z ${PEAL_SUITE_RESULT:-} ]] || cp "$work/result" "$PEAL_SUITE_RESULT"
-grep -v -E '^(passed|skipped)' "$work/output"
-grep -E '^(passed|skipped)' "$work/output" | sort -k 2nr | head -n 5
-"$conformance/conformance.py" judge "$work/result" || fail "the list above"
+# shellcheck source=test/guest/helpers/suite.sh
+source "$(dirname "$0")/../helpers/suite.sh"
+run_suite /usr/share/doc/rdma-core/tests "${PEAL_DEV:-peal0}"

@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# run: long
+# transport: direct
+# timeout: 300
+#
+# As tools/rdma_core_suite, with the suite and the libraries of Debian 13 (rdma-core 56). They know FLUSH, which needs a kernel
+# of 6.2 or later: `PEAL_KERNEL=6.12 scripts/test guest debian13_suite`.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+# shellcheck source=test/guest/helpers/debian13.sh
+source "$(dirname "$0")/../helpers/debian13.sh"
+# shellcheck source=test/guest/helpers/suite.sh
+source "$(dirname "$0")/../helpers/suite.sh"
+# shellcheck disable=SC2154 # debian13.sh sets it
+run_suite "$debian13/usr/share/doc/rdma-core/tests" "${PEAL_DEV:-peal0}" in_debian13 /usr/bin/python3
