@@ -508,6 +508,48 @@ TEST_CASE("mappings that are not offered")
 			CHECK(page * page_bytes == other.response().doorbell_offset);
 }
 
+TEST_CASE("an XRC initiator has a receive ring that nothing reads")
+{
+	STAGE_OR_SKIP(stage);
+	const auto &context = stage.context;
+	const auto pd = context.alloc_pd();
+	RawCq cq(context, 16);
+	ib_uverbs_create_qp request{};
+	ib_uverbs_create_qp_resp response{};
+	const peal_create_qp_req driver{};
+	peal_create_qp_resp shape{};
+
+	request.pd_handle = pd;
+	request.send_cq_handle = cq.handle();
+	request.max_send_wr = 4;
+	request.max_send_sge = 1;
+	request.qp_type = IBV_QPT_XRC_SEND;
+	must(context.device().command(IB_USER_VERBS_CMD_CREATE_QP, request, response,
+				      uv::in(driver), uv::out(shape)),
+	     "CREATE_QP");
+	Map map(context.fd(), shape.map_offset, shape.map_bytes);
+	map.at<peal_qp_ctl>()->rq.producer = 1;
+	ib_uverbs_modify_qp modify{};
+	modify.qp_handle = response.qp_handle;
+	modify.attr_mask = init_mask;
+	modify.qp_state = IBV_QPS_INIT;
+	modify.port_num = 1;
+	must(context.device().command(IB_USER_VERBS_CMD_MODIFY_QP, modify), "to INIT");
+	modify.attr_mask = IBV_QP_STATE;
+	modify.qp_state = IBV_QPS_ERR;
+	must(context.device().command(IB_USER_VERBS_CMD_MODIFY_QP, modify), "MODIFY_QP");
+	CHECK(errno_name(context.kick(PEAL_IOC_KICK_RECV, shape.qp_index)) == "0");
+	CHECK(errno_name(context.kick(PEAL_IOC_KICK_SEND, shape.qp_index)) == "0");
+	peal_cqe cqe{};
+	CHECK_FALSE(cq.poll(cqe));
+	ib_uverbs_destroy_qp destroy{};
+	ib_uverbs_destroy_qp_resp destroyed{};
+	destroy.qp_handle = response.qp_handle;
+	must(context.device().command(IB_USER_VERBS_CMD_DESTROY_QP, destroy, destroyed),
+	     "DESTROY_QP");
+	context.dealloc_pd(pd);
+}
+
 TEST_CASE("requests of the future are refused, short and absent ones work")
 {
 	STAGE_OR_SKIP(stage);
