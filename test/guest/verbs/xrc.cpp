@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
 using namespace peal_test;
 
 namespace {
@@ -458,6 +460,47 @@ TEST_CASE("one list of messages to many queues notifies each of them")
 		check_received(lane, *all[i], 2, i, 64);
 	}
 	wait_success(lane.a.send_cq, 2 * count);
+}
+
+TEST_CASE("queues and targets go while messages flow")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	Link link;
+	link.retry_cnt = 1;
+
+	for (std::uint32_t round = 0; round < 16; round++) {
+		std::vector<std::unique_ptr<Shared>> all;
+		std::vector<std::uint32_t> numbers;
+
+		for (int i = 0; i < 3; i++) {
+			all.push_back(std::make_unique<Shared>(device, xrcd));
+			numbers.push_back(all.back()->number);
+			for (std::uint64_t id = 0; id < 8; id++)
+				all.back()->post(id);
+		}
+		Lane lane(device, xrcd, link);
+		std::thread sender([&] {
+			for (std::uint32_t i = 0; i < 30; i++) {
+				Send send(IBV_WR_SEND, {lane.from.sge(0, 1 + i * 273)});
+
+				send.wr.qp_type.xrc.remote_srqn = numbers[i % 3];
+				try_post(lane.a.qp, std::move(send));
+				std::this_thread::yield();
+			}
+		});
+		if (round % 4 < 2)
+			eventually([&] { return !drain(all[2]->cq).empty(); });
+		all[round % 3].reset();
+		if (round % 2)
+			lane.target.reset();
+		sender.join();
+	}
+	const Shared shared(device, xrcd);
+	Lane lane(device, xrcd);
+	shared.post(1);
+	lane.send(shared, 3, 300);
+	check_received(lane, shared, 1, 3, 300);
 }
 
 TEST_CASE("the limit of an XRC queue is told")
