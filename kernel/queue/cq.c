@@ -4,6 +4,7 @@
  */
 #include <linux/ktime.h>
 #include <linux/log2.h>
+#include <linux/sched/isolation.h>
 
 #include "base/compat.h"
 #include "base/epoch.h"
@@ -14,6 +15,7 @@
 #define PEAL_CQ_COPY_LOCKED	64
 
 static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
+static void peal_cq_call(void *data);
 
 /**
  * peal_cq_init() - give a completion queue its ring
@@ -41,6 +43,7 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	}
 	cq->account = account;
 	cq->clocks = clocks;
+	cq->cpu = -1;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	mutex_init(&cq->resizing);
@@ -52,6 +55,37 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	};
 	cq->ib.cqe = size;
 	return 0;
+}
+
+/* Vector number n is the n-th possible CPU. */
+static int peal_cq_vector_cpu(u32 vector)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu)
+		if (!vector--)
+			return cpu;
+	return -1;
+}
+
+/**
+ * peal_cq_set_vector() - let the handler run on one CPU
+ * @vector: smaller than the number of possible CPUs
+ *
+ * For a queue that the RDMA core polls for a kernel user. Its handler only schedules the polling,
+ * which then happens on the same CPU. That is why the handler may run with interrupts off, and why
+ * the CPU decides where the user's functions run.
+ *
+ * A CPU that an administrator keeps free of device interrupts (isolcpus=managed_irq) is left alone.
+ */
+void peal_cq_set_vector(struct peal_cq *cq, u32 vector)
+{
+	int cpu = peal_cq_vector_cpu(vector);
+
+	if (cpu < 0 || !housekeeping_test_cpu(cpu, HK_TYPE_MANAGED_IRQ))
+		return;
+	INIT_CSD(&cq->call, peal_cq_call, cq);
+	cq->cpu = cpu;
 }
 
 /* Put @map into @place, and free the map that was there. */
@@ -71,6 +105,7 @@ void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_epoch_wait();
 	hrtimer_cancel(&cq->moderation);
+	peal_cq_wait_handler(cq);
 	mutex_lock(&cq->resizing);
 	peal_cq_replace_map(cq, &cq->prepared, NULL);
 	peal_cq_replace_map(cq, &cq->resized, NULL);
@@ -363,6 +398,56 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 	return cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context);
 }
 
+/*
+ * On the CPU of the vector, with interrupts off. An event that is raised from here on needs
+ * another call, because the handler may have looked at the queue already. After the last line the
+ * queue may be gone.
+ */
+static void peal_cq_call(void *data)
+{
+	struct peal_cq *cq = data;
+
+	atomic_xchg(&cq->call_queued, 0);
+	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	atomic_fetch_dec_release(&cq->calls);
+}
+
+/*
+ * Softirqs are off, so this CPU does not change. Return: false if the CPU of the vector is this
+ * one, or is offline.
+ */
+static noinline bool peal_cq_call_cpu(struct peal_cq *cq)
+{
+	if (cq->cpu == smp_processor_id())
+		return false;
+	if (atomic_xchg(&cq->call_queued, 1))
+		return true;	/* its handler comes later than this event */
+	atomic_inc(&cq->calls);
+	if (!smp_call_function_single_async(cq->cpu, &cq->call))
+		return true;
+	atomic_xchg(&cq->call_queued, 0);
+	atomic_dec(&cq->calls);
+	return false;
+}
+
+static void peal_cq_raise(struct peal_cq *cq)
+{
+	if (likely(cq->cpu < 0) || !peal_cq_call_cpu(cq))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+}
+
+/**
+ * peal_cq_wait_handler() - wait until the handler has run for each event that was raised
+ *
+ * Process context. The caller has made sure that the events that matter to it have been raised, for
+ * example by peal_epoch_wait().
+ */
+void peal_cq_wait_handler(struct peal_cq *cq)
+{
+	while (atomic_read_acquire(&cq->calls))
+		cpu_relax();
+}
+
 /**
  * peal_cq_notify() - raise the events that the pushed CQEs made due
  *
@@ -372,7 +457,7 @@ void peal_cq_notify(struct peal_cq *cq)
 {
 	peal_epoch_assert_held();
 	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
-		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+		peal_cq_raise(cq);
 	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
 		peal_cq_report_overflow(cq);
 }
@@ -383,7 +468,7 @@ static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer)
 
 	peal_epoch_enter();
 	if (peal_cq_held_event_due(cq))
-		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+		peal_cq_raise(cq);
 	peal_epoch_exit();
 	return HRTIMER_NORESTART;
 }

@@ -7,14 +7,16 @@
  * A kernel user's completion queue has the same ring; the kernel is then its consumer too.
  * Does not know: queue pairs beyond their number, the causes of completions.
  *
- * Lock: cq->lock, the innermost of the data path. Only peal_cq_notify() calls completion
- * handlers, and it holds no lock, because a handler may post again.
+ * Lock: cq->lock, the innermost of the data path. Completion handlers are called with no lock held,
+ * because a handler may post again. The handlers of a queue that the RDMA core polls do not post,
+ * and run on the CPU of its completion vector (peal_cq_set_vector()).
  */
 #ifndef PEAL_CQ_H
 #define PEAL_CQ_H
 
 #include <linux/hrtimer.h>
 #include <linux/mutex.h>
+#include <linux/smp.h>
 #include <rdma/ib_verbs.h>
 
 #include "base/quota.h"
@@ -46,6 +48,11 @@ struct peal_cq {
 	struct peal_map *prepared;	/* the next ring, or NULL */
 	u32 prepared_entries;
 
+	int cpu;			/* where the handler runs, or -1: anywhere */
+	call_single_data_t call;	/* of the handler; in use while call_queued is set */
+	atomic_t call_queued;		/* a call is queued and has not begun */
+	atomic_t calls;			/* calls that have not ended */
+
 	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* for kernel consumers */
 
@@ -62,6 +69,7 @@ static inline struct peal_cq *peal_cq(struct ib_cq *ib)
 
 int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
 		 u32 entries, u32 clocks);
+void peal_cq_set_vector(struct peal_cq *cq, u32 vector);
 void peal_cq_destroy(struct peal_cq *cq);
 void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp);
 int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
@@ -71,6 +79,7 @@ void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 void peal_cq_notify(struct peal_cq *cq);
+void peal_cq_wait_handler(struct peal_cq *cq);
 
 bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe);
 struct peal_cqe *peal_cq_untaken(struct peal_cq *cq, u32 i);

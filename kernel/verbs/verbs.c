@@ -228,6 +228,15 @@ static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	return 0;
 }
 
+/*
+ * Will the core poll this queue, on the CPU of its handler? Then it has allocated an array for that
+ * (__ib_alloc_cq). On the unbound workqueue the scheduler chooses the CPU.
+ */
+static bool peal_verbs_is_polled_by_core(const struct ib_cq *ib)
+{
+	return ib->wc && (ib->poll_ctx == IB_POLL_SOFTIRQ || ib->poll_ctx == IB_POLL_WORKQUEUE);
+}
+
 static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 				PEAL_CQ_UDATA_ARG)
 {
@@ -244,10 +253,13 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 		return -EINVAL;
 	if (attr->flags)
 		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE)
+	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE ||
+	    attr->comp_vector >= ib->device->num_comp_vectors)
 		return -EINVAL;
 	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
 			   ctx ? ctx->ib : NULL, attr->cqe, req.flags);
+	if (!ret && peal_verbs_is_polled_by_core(ib))
+		peal_cq_set_vector(cq, attr->comp_vector);
 	if (ret || !udata)
 		return ret;
 	peal_cq_describe(cq, &resp);

@@ -52,6 +52,18 @@ static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
 }
 
 /*
+ * The queue pair pushes no further CQE, and the epoch was waited for. When ib_free_cq() has stopped
+ * the polling of a completion queue, its handler must not schedule another one.
+ */
+static void peal_verbs_wait_handlers(struct peal_qp *qp)
+{
+	if (qp->ib.send_cq)
+		peal_cq_wait_handler(peal_cq(qp->ib.send_cq));
+	if (qp->ib.recv_cq)
+		peal_cq_wait_handler(peal_cq(qp->ib.recv_cq));
+}
+
+/*
  * Remove a queue pair that the data path and pollers may already use. It stops and leaves the
  * table first, then this waits for the users that found it before. Pollers find it until the slots
  * of a shared receive queue are free.
@@ -67,6 +79,7 @@ static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 	if (qp->ib.recv_cq)
 		peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
 	peal_engine_remove_qp(qp);
+	peal_verbs_wait_handlers(qp);
 	if (qp->xrcd)
 		peal_xrcd_remove(peal_xrcd(qp->xrcd), qp);
 	peal_post_free(qp);

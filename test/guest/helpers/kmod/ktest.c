@@ -46,6 +46,10 @@ static bool ktest_wire;
 module_param_named(wire, ktest_wire, bool, 0444);
 MODULE_PARM_DESC(wire, "peal0 has its direct transport switched off");
 
+static bool ktest_polling_only;
+module_param_named(polling_only, ktest_polling_only, bool, 0444);
+MODULE_PARM_DESC(polling_only, "run only the tests of completion queues that the core polls");
+
 static struct ib_sge ktest_sge(struct ktest *t, u32 offset, u32 length)
 {
 	return (struct ib_sge){ (uintptr_t)t->buf + offset, length, t->pd->local_dma_lkey };
@@ -716,7 +720,9 @@ static int ktest_add(struct ib_device *dev)
 		return -EOPNOTSUPP;
 	ktest.dev = dev;
 	init_completion(&ktest.reposted);
-	ktest.error = ktest_with_device(&ktest) ?: ktest_fast_reg(dev) ?: ktest_polling(dev);
+	if (!ktest_polling_only)
+		ktest.error = ktest_with_device(&ktest) ?: ktest_fast_reg(dev);
+	ktest.error = ktest.error ?: ktest_polling(dev);
 	return -EOPNOTSUPP;
 }
 

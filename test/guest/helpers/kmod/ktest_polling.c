@@ -4,10 +4,14 @@
  *
  * Holds: Each poll context (softirq, workqueues, direct) gets each completion once, also when its
  * handler posts the next request, when requests are posted with a spinlock held, and when all
- * contexts work at once. ib_drain_qp() returns after all completions, from RTS and from error.
+ * contexts work at once. ib_drain_qp() returns after all completions, from RTS and from error. With
+ * each completion vector the handlers run on the vector's CPU, in softirq and on the workqueue,
+ * whichever CPU posts; if that CPU is offline, they run elsewhere.
  * Does not hold: completion queues that the user polls itself (ktest.c).
  */
 #include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
@@ -28,6 +32,9 @@ struct kpoll {
 	int left;		/* WRITEs to post from the handler */
 	atomic_t completed, flushed;
 	bool atomic;		/* the last handler could not sleep */
+	int vector;
+	int cpu;		/* where the handlers must run, or -1 */
+	int strays;		/* handlers that ran elsewhere */
 	int error;
 };
 
@@ -58,6 +65,7 @@ static void kpoll_done(struct ib_cq *cq, struct ib_wc *wc)
 	struct kpoll *t = container_of(wc->wr_cqe, struct kpoll, cqe);
 
 	t->atomic = in_serving_softirq();
+	t->strays += t->cpu >= 0 && t->cpu != raw_smp_processor_id();
 	atomic_inc(wc->status == IB_WC_WR_FLUSH_ERR ? &t->flushed : &t->completed);
 	if (wc->status || t->left <= 0)
 		return;
@@ -157,6 +165,7 @@ static void kpoll_run(struct kpoll *t)
 		kpoll_locked(t);
 	if (!t->error)
 		kpoll_drain(t);
+	KTEST_CHECK(t, !t->strays);
 }
 
 static int kpoll_with_context(struct kpoll *t, enum ib_poll_context context)
@@ -165,9 +174,10 @@ static int kpoll_with_context(struct kpoll *t, enum ib_poll_context context)
 
 	t->error = 0;
 	t->left = 0;
+	t->strays = 0;
 	atomic_set(&t->completed, 0);
 	atomic_set(&t->flushed, 0);
-	t->cq = ib_alloc_cq(t->dev, t, 128, 0, context);
+	t->cq = ib_alloc_cq(t->dev, t, 128, t->vector, context);
 	if (IS_ERR(t->cq))
 		return PTR_ERR(t->cq);
 	ret = kpoll_make_qp(t);
@@ -179,8 +189,40 @@ static int kpoll_with_context(struct kpoll *t, enum ib_poll_context context)
 		ib_destroy_qp(t->qp);
 	ib_free_cq(t->cq);
 	if (ret)
-		pr_info("peal_ktest: poll context %d: %d\n", context, ret);
+		pr_info("peal_ktest: poll context %d, vector %d: %d\n", context, t->vector, ret);
 	return ret;
+}
+
+/* Requests are posted on another CPU than that of the vector, if there is one. */
+static int kpoll_with_vector(struct kpoll *t, int vector, int cpu)
+{
+	unsigned int other = cpumask_any_but(cpu_online_mask, cpu);
+	int ret;
+
+	if (other >= nr_cpu_ids)
+		other = cpu;
+	set_cpus_allowed_ptr(current, cpumask_of(other));
+	t->vector = vector;
+	t->cpu = cpu_online(cpu) ? cpu : -1;
+	ret = kpoll_with_context(t, IB_POLL_SOFTIRQ) ?: kpoll_with_context(t, IB_POLL_WORKQUEUE);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	return ret;
+}
+
+/* Vector number n is the n-th possible CPU, and there is no further vector. */
+static int kpoll_with_vectors(struct kpoll *t)
+{
+	int cpu, vector = 0, ret = 0;
+	struct ib_cq *cq;
+
+	for_each_possible_cpu(cpu)
+		ret = ret ?: kpoll_with_vector(t, vector++, cpu);
+	if (ret || vector != t->dev->num_comp_vectors)
+		return ret ?: -EIO;
+	cq = ib_alloc_cq(t->dev, t, 128, vector, IB_POLL_SOFTIRQ);
+	if (!IS_ERR(cq))
+		ib_free_cq(cq);
+	return PTR_ERR_OR_ZERO(cq) == -EINVAL ? 0 : -EIO;
 }
 
 int ktest_polling(struct ib_device *dev)
@@ -194,6 +236,7 @@ int ktest_polling(struct ib_device *dev)
 	if (!t)
 		return -ENOMEM;
 	t->dev = dev;
+	t->cpu = -1;
 	t->cqe.done = kpoll_done;
 	t->recv_cqe.done = kpoll_recv_done;
 	init_completion(&t->done);
@@ -204,6 +247,8 @@ int ktest_polling(struct ib_device *dev)
 		ret = -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(contexts) && !ret; i++)
 		ret = kpoll_with_context(t, contexts[i]);
+	if (!ret)
+		ret = kpoll_with_vectors(t);
 	if (!IS_ERR(t->pd))
 		ib_dealloc_pd(t->pd);
 	kfree(t->buf);
