@@ -24,6 +24,9 @@ static const struct peal_post_op peal_post_ops[] = {
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = { PEAL_OP_FETCH_ADD, IB_WC_FETCH_ADD },
 	[IB_WR_LOCAL_INV] = { PEAL_OP_LOCAL_INV, IB_WC_LOCAL_INV },
 	[IB_WR_REG_MR] = { PEAL_OP_REG_MR, IB_WC_REG_MR },
+#ifdef PEAL_HAS_FLUSH
+	[IB_WR_ATOMIC_WRITE] = { PEAL_OP_ATOMIC_WRITE, IB_WC_ATOMIC_WRITE },
+#endif
 };
 
 /*
@@ -157,7 +160,7 @@ static void *peal_post_address(const struct peal_qp *qp, struct peal_send_wqe *w
 		wqe->imm_or_rkey = (__force u32)wr->ex.imm_data;
 	if (op->invalidates)
 		wqe->imm_or_rkey = wr->ex.invalidate_rkey;
-	if (op->atomic) {
+	if (op->atomic && !op->placement) {
 		wqe->remote_addr = atomic_wr(wr)->remote_addr;
 		wqe->rkey = atomic_wr(wr)->rkey;
 		atomic->compare_add = atomic_wr(wr)->compare_add;
@@ -184,7 +187,9 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 	u8 opcode = wr->opcode < ARRAY_SIZE(peal_post_ops) ? peal_post_ops[wr->opcode].opcode : 0;
 
 	lockdep_assert_held(&qp->posts.lock);
-	if (!opcode || wr->num_sge > qp->cap.max_send_sge)
+	if (unlikely(!opcode))
+		return -EOPNOTSUPP;
+	if (wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
 	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
 		return -ENOMEM;
@@ -205,7 +210,7 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
  * peal_post_send() - put work requests into the send ring
  * @bad: set to the first work request that was refused
  *
- * Return: 0, -EINVAL or -ENOMEM. The work requests before @bad are posted.
+ * Return: 0, -EINVAL, -ENOMEM or -EOPNOTSUPP. The work requests before @bad are posted.
  */
 int peal_post_send(struct peal_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
 {

@@ -7,8 +7,8 @@
 # message has mapped, between two sockets of one device. All data depend on their position. RDS works again after the device
 # was removed.
 # RDS over RDMA exists in the initial network namespace only (rds_set_transport), so both sockets are there. The test does
-# not cover atomics, because RDS maps memory without the right to them (rds_ib_post_reg_frmr), so that no device can execute
-# them.
+# not cover atomics. RDS posts all of them as masked atomics (rds_ib_xmit_atomic), which have no standard form on the wire,
+# and maps memory without the right to atomics (rds_ib_post_reg_frmr), except with on-demand paging (rds_ib_get_mr).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

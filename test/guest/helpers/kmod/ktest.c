@@ -7,14 +7,16 @@
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
- * inline data, a full ring, a shared receive queue, making objects without memory,
- * errors and flushes, a queue pair that is queried after its destruction.
+ * inline data, ATOMIC_WRITE, requests that are not supported, a full ring, a
+ * shared receive queue, making objects without memory, errors and flushes, a
+ * queue pair that is queried after its destruction.
  * Does not hold: fast registration (ktest_fast_reg.c), completion queues that the
  * core polls (ktest_polling.c), programs, which the other guest tests cover.
  */
 #include <linux/completion.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
@@ -275,6 +277,71 @@ static void ktest_remote(struct ktest *t)
 	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 32, 3, IB_SEND_SIGNALED | IB_SEND_INLINE));
 	KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 3 && !wc.status);
 	KTEST_CHECK(t, !memcmp(t->buf, t->buf + KTEST_HALF, 32));
+}
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+/* The eight bytes arrive, and nothing beside them changes. */
+static void ktest_atomic_write(struct ktest *t)
+{
+	struct ib_sge sge = ktest_sge(t, 24, 8);
+	struct ib_rdma_wr write = {
+		.wr = { .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_ATOMIC_WRITE },
+		.rkey = t->pd->unsafe_global_rkey,
+	};
+	u8 expected[256] = {};
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+	int i;
+
+	ktest_fill(t);
+	for (i = 0; i < 4; i++) {
+		sge.addr = (uintptr_t)t->buf + 24 + i * 9;
+		memcpy(expected + 64 + i * 16, t->buf + 24 + i * 9, 8);
+		write.remote_addr = (uintptr_t)t->buf + KTEST_HALF + 64 + i * 16;
+		write.wr.wr_id = 70 + i;
+		write.wr.send_flags = IB_SEND_SIGNALED | (i % 2 ? IB_SEND_INLINE : 0);
+		KTEST_CHECK(t, !ib_post_send(t->qp, &write.wr, &bad));
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 70 + i && !wc.status);
+		KTEST_CHECK(t, wc.opcode == IB_WC_ATOMIC_WRITE);
+		KTEST_CHECK(t, !memcmp(t->buf + KTEST_HALF, expected, sizeof(expected)));
+	}
+}
+#else
+static void ktest_atomic_write(struct ktest *t)
+{
+}
+#endif
+
+/* The queue pair takes the WRITE in front of the request that it refuses, and works on. */
+static void ktest_unsupported(struct ktest *t)
+{
+	static const int opcodes[] = {
+		IB_WR_MASKED_ATOMIC_CMP_AND_SWP, IB_WR_MASKED_ATOMIC_FETCH_AND_ADD, IB_WR_LSO,
+		IB_WR_RDMA_READ_WITH_INV, IB_WR_REG_MR_INTEGRITY, 14 /* IB_WR_FLUSH */, 255,
+	};
+	struct ib_sge sge = ktest_sge(t, 0, 8);
+	struct ib_atomic_wr refused = {
+		.wr = { .sg_list = &sge, .num_sge = 1, .send_flags = IB_SEND_SIGNALED },
+		.remote_addr = (uintptr_t)t->buf + KTEST_HALF, .rkey = t->pd->unsafe_global_rkey,
+		.compare_add_mask = ~0ULL, .swap_mask = ~0ULL,
+	};
+	struct ib_rdma_wr write = {
+		.wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_RDMA_WRITE,
+			.send_flags = IB_SEND_SIGNALED, .next = &refused.wr },
+		.remote_addr = (uintptr_t)t->buf + KTEST_HALF, .rkey = t->pd->unsafe_global_rkey,
+	};
+	const struct ib_send_wr *bad = NULL;
+	struct ib_wc wc;
+	int i;
+
+	KTEST_CHECK(t, t->dev->attrs.masked_atomic_cap == IB_ATOMIC_NONE);
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		refused.wr.opcode = opcodes[i];
+		KTEST_CHECK(t, ib_post_send(t->qp, &write.wr, &bad) == -EOPNOTSUPP);
+		KTEST_CHECK(t, bad == &refused.wr);
+		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 5 && !wc.status);
+		KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
+	}
 }
 
 static void ktest_events(struct ktest *t)
@@ -634,9 +701,10 @@ static void ktest_no_memory(struct ktest *t)
 static void ktest_run_all(struct ktest *t)
 {
 	static void (*const tests[])(struct ktest *) = {
-		ktest_send, ktest_receive_late, ktest_remote, ktest_events,
-		ktest_interrupts_off, ktest_post_from_handler, ktest_full, ktest_reset,
-		ktest_shared, ktest_no_memory, ktest_errors,
+		ktest_send, ktest_receive_late, ktest_remote, ktest_atomic_write,
+		ktest_unsupported, ktest_events, ktest_interrupts_off,
+		ktest_post_from_handler, ktest_full, ktest_reset, ktest_shared,
+		ktest_no_memory, ktest_errors,
 	};
 	int i;
 
