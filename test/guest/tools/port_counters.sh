@@ -4,14 +4,15 @@
 # timeout: 60
 #
 # The counters of the port, as every RDMA device shows them: the files of ports/1/counters, which monitoring programs read,
-# and the answers to performance management MADs. They say the same as peal's own counters.
+# and the answers to performance management MADs. They say the same as peal's own counters and as rdma statistic. perfquery
+# gets no answer from any RoCE port (Documentation/counters.rst); the test notices when it does.
 # It does not look at the direct transport, whose messages never reach the port.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 device=${PEAL_DEV:-peal0}
 counters=/sys/class/infiniband/$device/ports/1/counters
-require ibv_rc_pingpong python3
+require ibv_rc_pingpong perfquery python3 rdma
 index=$(gid_index "$device") || fail "$device has no IPv4 GID"
 
 # says FILE NAME [UNIT]: the file says the value of peal's counter, in units of UNIT.
@@ -24,10 +25,18 @@ says_short() {
 	(($(<"$counters/$1") == (value < 65535 ? value : 65535)))
 }
 
+# statistic_says NAME: rdma statistic shows the same as the file.
+statistic_says() {
+	local shown
+	shown=" $(rdma statistic show link "$device/1") "
+	[[ $shown == *" $1 $(counter "$device" "$1") "* ]]
+}
+
 all_say() {
 	says port_xmit_packets packets_sent && says port_rcv_packets packets_received &&
 		says port_xmit_data packet_bytes_sent 4 && says port_rcv_data packet_bytes_received 4 &&
-		says_short port_rcv_errors drops && says_short port_xmit_discards packets_unsent
+		says_short port_rcv_errors drops && says_short port_xmit_discards packets_unsent &&
+		statistic_says packets_sent && statistic_says packets_received
 }
 
 # ipv6_gid: prints the index of the RoCE v2 GID of fd77::1, and the GID.
@@ -76,3 +85,7 @@ read -r status sent _ packets _ <<<"${answers[1]}"
 [[ ${answers[5]} == 0xc ]] || fail "an unknown attribute: ${answers[5]}"
 [[ ${answers[6]} == 0x8 ]] || fail "a Set: ${answers[6]}"
 echo "ok: MADs"
+
+answer=$(perfquery -C "$device" -P 1 2>&1) && fail "perfquery can ask a RoCE port now: $answer"
+[[ $answer == *"client_register for mgmt 1 failed"* ]] || fail "perfquery fails for another reason: $answer"
+echo "ok: perfquery"
