@@ -28,7 +28,8 @@ struct peal_quota_user {
  * device has at most 4096 multicast groups. Protection domains, completion queues and shared
  * receive queues have no number. Their limits bound the memory that the RDMA core takes for them.
  * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
- * The limit of flow rules bounds how long a frame is compared with them.
+ * The limit of flow rules bounds how long a frame is compared with them. The limit of indirection
+ * tables bounds the memory that the RDMA core takes for their entries.
  */
 struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
@@ -46,6 +47,8 @@ static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },
 	[PEAL_QUOTA_DM] = { 7 << 11, 1 << 11, 1 << 8 },
 	[PEAL_QUOTA_FLOW] = { 7 << 8, 1 << 8, 1 << 7 },
+	[PEAL_QUOTA_WQ] = { 7 << 15, 1 << 15, PEAL_MAX_WQ },
+	[PEAL_QUOTA_IND_TABLE] = { 7 << 11, 1 << 11, 1 << 10 },
 };
 
 void peal_quota_init(struct peal_quota *quota)

@@ -23,6 +23,7 @@
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 #define PEAL_SRQ_LIMIT		XA_LIMIT(1, 0xffffff)
+#define PEAL_WQ_LIMIT		XA_LIMIT(PEAL_QPN_MOST + 1, 0xffffff)
 
 /* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1
@@ -35,6 +36,7 @@ int peal_table_init(struct peal_table *table)
 	xa_init_flags(&table->addresses,
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&table->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&table->wqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	table->next_qpn = PEAL_QPN_LEAST;
 	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
 	table->removals = 0;
@@ -56,6 +58,7 @@ void peal_table_destroy(struct peal_table *table)
 	xa_destroy(&table->keys);
 	xa_destroy(&table->addresses);
 	xa_destroy(&table->srqs);
+	xa_destroy(&table->wqs);
 	free_percpu(table->found);
 	free_percpu(table->received);
 	free_percpu(table->counters);
@@ -151,6 +154,19 @@ int peal_table_add_srq(struct peal_table *table, struct peal_srq *srq, u32 *numb
 void peal_table_remove_srq(struct peal_table *table, u32 number)
 {
 	xa_erase(&table->srqs, number);
+}
+
+int peal_table_add_wq(struct peal_table *table, struct peal_wq *wq, u32 *number)
+{
+	int ret = xa_alloc_cyclic(&table->wqs, number, wq, PEAL_WQ_LIMIT, &table->next_wq,
+				  GFP_KERNEL_ACCOUNT);
+
+	return ret < 0 ? ret : 0;
+}
+
+void peal_table_remove_wq(struct peal_table *table, u32 number)
+{
+	xa_erase(&table->wqs, number);
 }
 
 /* Return: -EBUSY when there is a GSI already. */

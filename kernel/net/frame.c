@@ -60,6 +60,7 @@ static void peal_frame_parse_ipv4(struct peal_frame *frame, int mac, int at)
 	if (ip->frag_off & htons(IP_MF))
 		fields->ip_flags |= IB_IPV4_MORE_FRAG;
 	frame->ip = at - mac;
+	frame->fragment = ip->frag_off & htons(IP_MF | IP_OFFSET);
 	if (!(ip->frag_off & htons(IP_OFFSET)))
 		peal_frame_parse_transport(frame, mac, at + 4 * ip->ihl);
 }
@@ -82,6 +83,7 @@ static void peal_frame_parse_ipv6(struct peal_frame *frame, int mac, int at)
 	fields->hop_limit = ip->hop_limit;
 	frame->ip = at - mac;
 	at = ipv6_skip_exthdr(frame->skb, at + sizeof(*ip), &fields->protocol, &fragment);
+	frame->fragment = fragment & htons(IP6_MF | IP6_OFFSET);
 	if (at >= 0 && !(fragment & htons(IP6_OFFSET)))
 		peal_frame_parse_transport(frame, mac, at);
 }

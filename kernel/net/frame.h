@@ -55,6 +55,7 @@ struct peal_frame {
 	struct sk_buff *skb;
 	struct peal_frame_fields fields;
 	int ip, transport;	/* offsets of these headers from the MAC header; 0: none */
+	bool fragment;		/* one of several fragments of an IP datagram */
 	bool checksums_ok;	/* IPv4 with TCP or UDP, and both checksums are right */
 };
 

@@ -113,7 +113,7 @@ static void peal_qp_round_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	struct peal_qp_layout layout;
 
 	peal_qp_lay_out(cap, &layout);
-	cap->max_send_wr = layout.sq_entries;
+	cap->max_send_wr = qp->ib.send_cq ? layout.sq_entries : 0;
 	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
 	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
 				       cap->max_inline_data, PEAL_MAX_INLINE);

@@ -16,6 +16,7 @@
 #include "net/tx_quota.h"
 #include "transport/outcome.h"
 #include "transport/raw.h"
+#include "transport/rss.h"
 #include "transport/sender.h"
 
 struct peal_raw {
@@ -23,6 +24,7 @@ struct peal_raw {
 	struct peal_port *port;
 	struct peal_ingress *ingress;	/* of the device, for frames that come back */
 	struct peal_tx_quota *tx_quota;
+	struct peal_rss *rss;		/* spreads the frames; NULL: the queue pair receives them */
 	struct peal_waiter waiter;
 
 	/* Guarded by sq.lock: */
@@ -141,6 +143,10 @@ void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame)
 	enum peal_drop drop;
 
 	peal_epoch_assert_held();
+	if (peal_raw(qp->wire)->rss) {
+		peal_rss_deliver(peal_raw(qp->wire)->rss, qp, frame);
+		return;
+	}
 	peal_notify_begin(&notify);
 	spin_lock(&qp->rq.lock);
 	drop = peal_raw_receive(qp, &notify, frame);
@@ -297,6 +303,7 @@ static u32 peal_raw_send_psn(const struct peal_transport *transport)
 
 static void peal_raw_free(struct peal_transport *transport)
 {
+	kfree(peal_raw(transport)->rss);
 	kfree(peal_raw(transport));
 }
 
@@ -324,4 +331,9 @@ int peal_raw_attach(struct peal_qp *qp, struct peal_port *port, struct peal_ingr
 	INIT_LIST_HEAD(&raw->waiter.node);
 	peal_qp_set_wire(qp, &raw->base);
 	return 0;
+}
+
+void peal_raw_spread(struct peal_qp *qp, struct peal_rss *rss)
+{
+	peal_raw(qp->wire)->rss = rss;
 }

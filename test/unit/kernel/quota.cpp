@@ -17,8 +17,9 @@
 namespace {
 
 /* The total of each kind, in the order of enum peal_quota_kind. */
-constexpr std::uint64_t everything[] = {
-	1 << 20, 1 << 20, 1 << 20, 0x7fffff - 0x10 + 1, 0xffffff, 1 << 20, 4096, 1 << 14, 1 << 11};
+constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 1 << 20, 0x7fffff - 0x10 + 1,
+					0xffffff, 1 << 20, 4096,    1 << 14,
+					1 << 11,  1 << 18, 1 << 14};
 static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 
 /* A device. At its end nothing may be missing. */
