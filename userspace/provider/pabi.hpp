@@ -159,10 +159,10 @@ struct verbs_context_ops {
 	pabi_unused_op create_flow_action_esp{};
 	pabi_op<ibv_qp *(ibv_pd *, ibv_qp_init_attr *)> create_qp{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
-	pabi_unused_op create_rwq_ind_table{};
+	pabi_op<ibv_rwq_ind_table *(ibv_context *, ibv_rwq_ind_table_init_attr *)> create_rwq_ind_table{};
 	pabi_op<ibv_srq *(ibv_pd *, ibv_srq_init_attr *)> create_srq{};
 	pabi_op<ibv_srq *(ibv_context *, ibv_srq_init_attr_ex *)> create_srq_ex{};
-	pabi_unused_op create_wq{};
+	pabi_op<ibv_wq *(ibv_context *, ibv_wq_init_attr *)> create_wq{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op dealloc_dmah{};
 #endif
@@ -179,9 +179,9 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_flow *)> destroy_flow{};
 	pabi_unused_op destroy_flow_action{};
 	pabi_op<int(ibv_qp *)> destroy_qp{};
-	pabi_unused_op destroy_rwq_ind_table{};
+	pabi_op<int(ibv_rwq_ind_table *)> destroy_rwq_ind_table{};
 	pabi_op<int(ibv_srq *)> destroy_srq{};
-	pabi_unused_op destroy_wq{};
+	pabi_op<int(ibv_wq *)> destroy_wq{};
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> detach_mcast{};
 #if PEAL_IBV_LAYOUT >= 62
 	pabi_unused_op dm_export_dmabuf_fd{};
@@ -203,7 +203,7 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
 	pabi_unused_op modify_qp_rate_limit{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *, int mask)> modify_srq{};
-	pabi_unused_op modify_wq{};
+	pabi_op<int(ibv_wq *, ibv_wq_attr *)> modify_wq{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_open_attr *)> open_qp{};
 	pabi_op<ibv_xrcd *(ibv_context *, ibv_xrcd_init_attr *)> open_xrcd{};
 	pabi_op<int(ibv_cq *, int n, ibv_wc *)> poll_cq{};

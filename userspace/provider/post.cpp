@@ -16,6 +16,7 @@
 
 #include "ah.hpp"
 #include "c_enum.hpp"
+#include "wq.hpp"
 #include "wr.hpp"
 
 namespace peal {
@@ -167,14 +168,15 @@ int post_send_list(Qp &qp, ibv_send_wr *wr, ibv_send_wr **bad, ibv_mw_type windo
 	return error;
 }
 
-int build_recv(Qp &qp, std::uint32_t index, const ibv_recv_wr &wr) noexcept
+int build_recv(RecvRing &ring, std::uint32_t max_sge, std::uint32_t index,
+	       const ibv_recv_wr &wr) noexcept
 {
-	if (static_cast<std::uint32_t>(wr.num_sge) > qp.cap.max_recv_sge)
+	if (static_cast<std::uint32_t>(wr.num_sge) > max_sge)
 		return EINVAL;
-	if (!qp.rq.has_room(index))
+	if (!ring.has_room(index))
 		return ENOMEM;
-	qp.rq.set_wr_id(index, wr.wr_id);
-	RecvSlot slot(qp.rq.slot(index));
+	ring.set_wr_id(index, wr.wr_id);
+	RecvSlot slot(ring.slot(index));
 	for (int i = 0; i < wr.num_sge; ++i)
 		slot.add_sge(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
 	return 0;
@@ -189,7 +191,7 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 
 	error = qp.shared || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
 	for (; wr && !error; wr = wr->next) {
-		error = build_recv(qp, next, *wr);
+		error = build_recv(qp.rq, qp.cap.max_recv_sge, next, *wr);
 		if (error)
 			break;
 		++next;
@@ -198,6 +200,26 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 		return false;
 	qp.rq.publish(next);
 	return qp.rq.wants_kick();
+}
+
+/* As build_recv_list(). */
+bool build_wq_recv_list(Wq &wq, ibv_recv_wr *&wr, int &error) noexcept
+{
+	std::lock_guard guard(wq.lock);
+	const std::uint32_t first = wq.ring.head();
+	std::uint32_t next = first;
+
+	error = wq.state == IBV_WQS_RESET ? EINVAL : 0;
+	for (; wr && !error; wr = wr->next) {
+		error = build_recv(wq.ring, wq.max_sge, next, *wr);
+		if (error)
+			break;
+		++next;
+	}
+	if (next == first)
+		return false;
+	wq.ring.publish(next);
+	return wq.ring.wants_kick();
 }
 
 int build_srq_recv(Srq &srq, std::uint32_t index, const ibv_recv_wr &wr) noexcept
@@ -264,6 +286,29 @@ int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 	if (!kick)
 		return error;
 	if (const int kick_error = qp.context.doorbell.kick_recv(qp.qp_index)) {
+		*bad = first;
+		return kick_error;
+	}
+	return error;
+}
+
+int post_wq_recv(ibv_wq *ibwq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	Wq &wq = Wq::of(ibwq);
+	ibv_recv_wr *const first = wr;
+	int error = 0;
+
+	if (wq.context.doorbell.gone()) [[unlikely]] {
+		*bad = wr;
+		return EIO;
+	}
+	const bool kick = build_wq_recv_list(wq, wr, error);
+
+	if (error)
+		*bad = wr;
+	if (!kick)
+		return error;
+	if (const int kick_error = wq.context.doorbell.kick_wq(wq.wq_index)) {
 		*bad = first;
 		return kick_error;
 	}

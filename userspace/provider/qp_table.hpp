@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Finds the queue pair of a CQE, or the XRC shared receive queue.
+ * Finds the queue pair of a CQE, or the XRC shared receive queue or the work queue.
  *
- * Owns: the maps from qp_index to Qp and from srq_index to Srq, and the rule by which a stale CQE
- * never finds a new or a freed object.
- * Does not know: the contents of a Qp or an Srq.
+ * Owns: the maps from qp_index to Qp, from srq_index to Srq and from wq_index to Wq, and the rule
+ * by which a stale CQE never finds a new or a freed object. Does not know: the contents of a Qp or
+ * an Srq.
  *
  * A CQE may outlive its queue pair, because it stays in the completion queue when
  * the queue pair is destroyed. The kernel may then give the index to another queue
@@ -20,7 +20,8 @@
  *    which then leaves the entry alone. A poller that reads the old number and the
  *    new pointer sees that the number has changed when it reads it again.
  *
- * An XRC shared receive queue completes to one CQ, whose lock the caller of remove() holds.
+ * An XRC shared receive queue or a work queue completes to one CQ, whose lock the caller of
+ * remove() holds.
  *
  * The writers' lock is held for a few stores only, so it may be taken inside CQ locks.
  */
@@ -38,6 +39,7 @@ namespace peal {
 
 struct Qp;
 struct Srq;
+struct Wq;
 
 template <class Object, std::uint32_t MOST>
 class ObjectTable {
@@ -102,5 +104,7 @@ using QpTable = ObjectTable<Qp, PEAL_MAX_QP>;
 /* The XRC shared receive queues, by their index. The kernel hands the lowest index out. */
 inline constexpr std::uint32_t MAX_XRC_SRQS = 1 << 16;
 using SrqTable = ObjectTable<Srq, MAX_XRC_SRQS>;
+
+using WqTable = ObjectTable<Wq, PEAL_MAX_WQ>;
 
 } // namespace peal
