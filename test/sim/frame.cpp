@@ -192,13 +192,10 @@ const char *opcode_name(u8 opcode)
 		"READ_LAST",	  "READ_ONLY",	   "ACK",
 		"ATOMIC_ACK",	  "CMP_SWAP",	   "FETCH_ADD",
 		nullptr,	  "SEND_LAST_INV", "SEND_ONLY_INV",
+		nullptr,	  nullptr,	   nullptr,
+		nullptr,	  "FLUSH",	   "ATOMIC_WRITE",
 	};
 	const char *name = names[opcode & 31];
-
-	if (opcode == PEAL_WIRE_FLUSH)
-		return "FLUSH";
-	if (opcode == PEAL_WIRE_ATOMIC_WRITE)
-		return "ATOMIC_WRITE";
 
 	return name ? name : "?";
 }

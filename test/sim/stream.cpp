@@ -360,7 +360,13 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 		broken(m, "gave up only after %llu us of silence; it is %llu us times %u",
 		       (world_.now() - restart_at_) / 1000, rules.timeout_ns / 1000,
 		       rules.retry_limit + 1);
-	if (una_sent_ < rules.retry_limit + 1U &&
+	/*
+	 * The NAK may have taken the last retry while a READ in front was not answered. The failure
+	 * then waits for that READ, and an ACK of the repeated message may arrive meanwhile.
+	 */
+	bool decided = reason == PEAL_REASON_NAK_SEQUENCE && una_ == new_packet_;
+
+	if (una_sent_ < rules.retry_limit + 1U && !decided &&
 	    !(rules.strict && reason == PEAL_REASON_NAK_SEQUENCE))
 		broken(m, "gave up when the oldest packet had left %u times", una_sent_);
 }
