@@ -122,12 +122,12 @@ int peal_verbs_destroy_ind_table(struct ib_rwq_ind_table *ib)
 /* ---- queue pairs with an indirection table ---- */
 
 /* As the request of other objects, it may be shorter or longer than this version knows. */
-static int peal_verbs_read_rx_hash(struct ib_udata *udata, struct peal_create_qp_req *req)
+static int peal_verbs_read_rx_hash(struct ib_udata *udata, struct peal_create_rss_qp_req *req)
 {
 	size_t known = min(udata->inlen, sizeof(*req));
 	int ret;
 
-	*req = (struct peal_create_qp_req){ };
+	*req = (struct peal_create_rss_qp_req){ };
 	ret = ib_copy_from_udata(req, udata, known);
 	if (ret)
 		return ret;
@@ -140,7 +140,7 @@ static int peal_verbs_read_rx_hash(struct ib_udata *udata, struct peal_create_qp
 }
 
 /* Without a field all frames go to the first entry, so a table of several makes no sense. */
-static int peal_verbs_check_rx_hash(const struct peal_create_qp_req *req, u32 entries)
+static int peal_verbs_check_rx_hash(const struct peal_create_rss_qp_req *req, u32 entries)
 {
 	if (req->rx_hash_function != PEAL_RX_HASH_TOEPLITZ ||
 	    req->rx_hash_fields & ~(u64)PEAL_RX_HASH_FIELDS)
@@ -159,7 +159,7 @@ static int peal_verbs_check_rx_hash(const struct peal_create_qp_req *req, u32 en
 struct peal_rss *peal_verbs_create_rss(const struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	u32 entries = 1U << init->rwq_ind_tbl->log_ind_tbl_size;
-	struct peal_create_qp_req req;
+	struct peal_create_rss_qp_req req;
 	struct peal_rss *rss;
 	int ret = peal_verbs_read_rx_hash(udata, &req);
 

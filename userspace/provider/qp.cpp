@@ -283,9 +283,9 @@ std::unique_ptr<Qp> Qp::open_target(const ibv_qp_open_attr &attr)
 namespace {
 
 /* The kernel judges the values. A key of another length does not fit into the request. */
-peal_create_qp_req hash_request(const ibv_rx_hash_conf &hash)
+peal_create_rss_qp_req hash_request(const ibv_rx_hash_conf &hash)
 {
-	peal_create_qp_req request{};
+	peal_create_rss_qp_req request{};
 
 	request.rx_hash_fields = hash.rx_hash_fields_mask;
 	request.rx_hash_function = hash.rx_hash_function;
@@ -320,7 +320,7 @@ std::unique_ptr<Qp> Qp::create_spreading(ibv_qp_init_attr_ex &attr)
 		throw_errno(EINVAL);
 	auto owned = std::make_unique<Qp>(Context::of(attr.pd->context), attr);
 	Qp &qp = *owned;
-	const peal_create_qp_req driver_request = hash_request(attr.rx_hash_conf);
+	const peal_create_rss_qp_req driver_request = hash_request(attr.rx_hash_conf);
 	ib_uverbs_ex_create_qp_resp response{};
 
 	check(qp.context.device.command(

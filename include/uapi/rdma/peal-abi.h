@@ -488,8 +488,8 @@ struct peal_resize_cq_resp {
 };
 
 /*
- * Bits of peal_create_qp_req.rx_hash_fields: what the hash of a frame covers. The numbers are those
- * of ibv_rx_hash_fields. A frame that lacks a field is hashed without it. The order is always
+ * Bits of peal_create_rss_qp_req.rx_hash_fields: what the hash of a frame covers. The numbers are
+ * those of ibv_rx_hash_fields. A frame that lacks a field is hashed without it. The order is always
  * source address, destination address, source port, destination port.
  */
 #define PEAL_RX_HASH_SRC_IPV4		0x01
@@ -506,11 +506,11 @@ struct peal_resize_cq_resp {
 #define PEAL_RX_HASH_KEY_BYTES	40	/* the only value of rx_hash_key_len */
 
 /*
- * The rx_hash fields are for a queue pair with an indirection table, and 0 for others. The frame
- * goes to the work queue in entry (hash & (entries - 1)) of the table. A frame without any of the
- * fields goes to entry 0.
+ * Of a queue pair with an indirection table. A frame goes to the work queue in entry
+ * (hash & (entries - 1)) of the table. A frame without any of the fields goes to entry 0. Other
+ * queue pairs have peal_create_qp_req.
  */
-struct peal_create_qp_req {
+struct peal_create_rss_qp_req {
 	__u32 comp_mask;
 	__u32 reserved;
 	__aligned_u64 rx_hash_fields;	/* PEAL_RX_HASH_*; 0 only with a table of one entry */
@@ -518,6 +518,11 @@ struct peal_create_qp_req {
 	__u8  rx_hash_key_len;
 	__u8  reserved1[6];
 	__u8  rx_hash_key[PEAL_RX_HASH_KEY_BYTES];
+};
+
+struct peal_create_qp_req {
+	__u32 comp_mask;
+	__u32 reserved;
 };
 
 /* A queue pair with an indirection table has no rings, and so no response. */
@@ -751,7 +756,7 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_query_dm_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
-PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_req) == 64);
+PEAL_ABI_ASSERT_(sizeof(struct peal_create_rss_qp_req) == 64);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_wq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_srq_resp) == 40);

@@ -129,9 +129,9 @@ private:
 	Map map_;
 };
 
-peal_create_qp_req hash_request()
+peal_create_rss_qp_req hash_request()
 {
-	peal_create_qp_req request{};
+	peal_create_rss_qp_req request{};
 
 	request.rx_hash_fields = all_fields;
 	request.rx_hash_function = PEAL_RX_HASH_TOEPLITZ;
@@ -173,7 +173,7 @@ public:
 	RawSpread(const RawSpread &) = delete;
 	RawSpread &operator=(const RawSpread &) = delete;
 
-	int create(const peal_create_qp_req &driver, std::uint32_t &handle) const
+	int create(const peal_create_rss_qp_req &driver, std::uint32_t &handle) const
 	{
 		ib_uverbs_ex_create_qp request{};
 		ib_uverbs_ex_create_qp_resp response{};
@@ -363,7 +363,7 @@ TEST_CASE("requests for a hash that make no sense")
 	const RawWq wq(stage.context);
 	const RawSpread spread(stage.context, wq);
 	const auto error = [&](auto change) {
-		peal_create_qp_req request = hash_request();
+		peal_create_rss_qp_req request = hash_request();
 		std::uint32_t handle = 0;
 
 		change(request);
