@@ -171,8 +171,8 @@ wait_for device_ready peal_a || fail "peal_a is not ready in the initial namespa
 ip netns delete wire_b
 wait_for device_ready peal0 || fail "peal0 did not return: $(device_state peal0)"
 # The namespace takes its end of the veth pair with it, and so the other end, too.
-wait_gone verbs_node peal_b || fail "peal_b outlived its netdev"
-wait_gone verbs_node peal_a || fail "peal_a outlived its netdev"
+wait_gone device_exists peal_b || fail "peal_b outlived its netdev"
+wait_gone device_exists peal_a || fail "peal_a outlived its netdev"
 wire_down
 wait_for rdma system set netns shared || fail "cannot change back to shared mode"
 [[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host netns
