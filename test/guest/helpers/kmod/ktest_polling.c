@@ -9,7 +9,6 @@
  * whichever CPU posts; if that CPU is offline, they run elsewhere.
  * Does not hold: completion queues that the user polls itself (ktest.c).
  */
-#include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -26,7 +25,6 @@ struct kpoll {
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	struct ib_cqe cqe, recv_cqe;
-	struct completion done;
 	spinlock_t lock;
 	u8 *buf;
 	int left;		/* WRITEs to post from the handler */
@@ -66,13 +64,11 @@ static void kpoll_done(struct ib_cq *cq, struct ib_wc *wc)
 
 	t->atomic = in_serving_softirq();
 	t->strays += t->cpu >= 0 && t->cpu != raw_smp_processor_id();
-	atomic_inc(wc->status == IB_WC_WR_FLUSH_ERR ? &t->flushed : &t->completed);
-	if (wc->status || t->left <= 0)
-		return;
-	if (!--t->left)
-		complete(&t->done);
-	else if (kpoll_post(t))
+	if (!wc->status && t->left > 0 && --t->left && kpoll_post(t))
 		t->error = -EIO;
+	/* The count comes last, because kpoll_wait() reads the other fields when it is full. */
+	smp_mb__before_atomic();
+	atomic_inc(wc->status == IB_WC_WR_FLUSH_ERR ? &t->flushed : &t->completed);
 }
 
 static void kpoll_recv_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -92,7 +88,7 @@ static bool kpoll_wait(struct kpoll *t, atomic_t *count, int value)
 			ib_process_cq_direct(t->cq, -1);
 		cond_resched();
 	}
-	return atomic_read(count) == value;
+	return atomic_read_acquire(count) == value;	/* pairs with kpoll_done() */
 }
 
 /* Each handler posts the next WRITE. */
@@ -239,7 +235,6 @@ int ktest_polling(struct ib_device *dev)
 	t->cpu = -1;
 	t->cqe.done = kpoll_done;
 	t->recv_cqe.done = kpoll_recv_done;
-	init_completion(&t->done);
 	spin_lock_init(&t->lock);
 	t->buf = kzalloc(128, GFP_KERNEL);
 	t->pd = ib_alloc_pd(dev, IB_PD_UNSAFE_GLOBAL_RKEY);
