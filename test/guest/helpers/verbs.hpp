@@ -313,6 +313,14 @@ constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 
 constexpr std::size_t page_bytes = 4096;
 
+inline bool has_on_demand_paging(ibv_context *context)
+{
+	ibv_device_attr_ex attr{};
+
+	must(ibv_query_device_ex(context, nullptr, &attr), "query_device_ex");
+	return attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
+}
+
 /* Anonymous memory that begins at a page. */
 class Memory {
 public:

@@ -596,6 +596,36 @@ TEST_CASE("changes of a memory region")
 	check_works(device);
 }
 
+TEST_CASE("memory found on demand")
+{
+	Faults faults;
+	Device device;
+	if (!has_on_demand_paging(device))
+		SKIP_CASE("this kernel has no on-demand paging");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Memory memory(100 * page_bytes);
+	const int access = all_access | IBV_ACCESS_ON_DEMAND;
+
+	check_verb(faults, maker<ibv_mr, ibv_dereg_mr>("reg_mr", [&] {
+			   return ibv_reg_mr(pd, memory.data(), memory.size(), access);
+		   }));
+	check_verb(faults, maker<ibv_mr, ibv_dereg_mr>("reg_mr of all memory", [&] {
+			   return ibv_reg_mr(pd, nullptr, SIZE_MAX, access);
+		   }));
+
+	/* The memory manager says EFAULT when a page of the program cannot be allocated. */
+	Mr mr(ibv_reg_mr(pd, memory.data(), memory.size(), access), "reg_mr");
+	ibv_sge sge{memory.address(), static_cast<std::uint32_t>(memory.size()), mr->lkey};
+	check_verb(faults, {"advise_mr",
+			    [&] {
+				    return ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+							 IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+			    },
+			    [&] { madvise(memory.data(), memory.size(), MADV_DONTNEED); },
+			    {"ENOMEM", "EFAULT"}});
+	check_works(device);
+}
+
 TEST_CASE("device memory")
 {
 	Faults faults;

@@ -28,14 +28,6 @@ namespace {
 constexpr int odp_access = all_access | IBV_ACCESS_ON_DEMAND;
 constexpr std::size_t size = 64 * page_bytes;
 
-bool is_supported(ibv_context *context)
-{
-	ibv_device_attr_ex attr{};
-
-	must(ibv_query_device_ex(context, nullptr, &attr), "query_device_ex");
-	return attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
-}
-
 std::size_t present_pages(const Memory &memory)
 {
 	std::vector<unsigned char> there(memory.size() / page_bytes);
@@ -104,7 +96,7 @@ constexpr std::array operations{IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ
 TEST_CASE("every operation finds its pages")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	std::uint64_t salt = 0;
 
@@ -127,7 +119,7 @@ TEST_CASE("every operation finds its pages")
 TEST_CASE("atomics find their pages")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Scene scene(device);
 	auto &a = scene.pair.a;
@@ -148,7 +140,7 @@ TEST_CASE("atomics find their pages")
 TEST_CASE("ATOMIC_WRITE, inline data and immediate data find their pages")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	QpOptions options;
 	options.inline_bytes = 64;
@@ -195,7 +187,7 @@ TEST_CASE("ATOMIC_WRITE, inline data and immediate data find their pages")
 TEST_CASE("lists with other memory between, and a shared receive queue")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Srq srq(create_srq(pd, 8, 4));
@@ -241,7 +233,7 @@ TEST_CASE("lists with other memory between, and a shared receive queue")
 TEST_CASE("an iova of its own, and zero-based")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Pair pair(device);
 	Region local(pair.a.pd, size);
@@ -268,7 +260,7 @@ TEST_CASE("an iova of its own, and zero-based")
 TEST_CASE("nothing is pinned, and pages come only when they are needed")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	const auto before = pinned_pages();
 	Scene scene(device);
@@ -283,7 +275,7 @@ TEST_CASE("nothing is pinned, and pages come only when they are needed")
 TEST_CASE("pages move while messages use them")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Scene scene(device);
 	std::atomic<bool> done = false;
@@ -317,7 +309,7 @@ TEST_CASE("pages move while messages use them")
 TEST_CASE("a fork")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Scene scene(device);
 	scene.check(IBV_WR_RDMA_WRITE, 0, size, 5);
@@ -344,7 +336,7 @@ TEST_CASE("a fork")
 TEST_CASE("memory that is not there")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	for (bool implicit : {false, true}) {
 		INFO("implicit " << implicit);
@@ -386,7 +378,7 @@ TEST_CASE("memory that is not there")
 TEST_CASE("memory is moved away, and other memory takes its place")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Scene scene(device);
 	Memory place(size);
@@ -411,7 +403,7 @@ TEST_CASE("memory is moved away, and other memory takes its place")
 TEST_CASE("memory is unmapped while messages use it")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	for (auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
 		INFO("opcode " << opcode);
@@ -448,7 +440,7 @@ TEST_CASE("memory is unmapped while messages use it")
 TEST_CASE("memory that the kernel cannot reach")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	const int file = static_cast<int>(syscall(SYS_memfd_secret, 0));
 	if (file < 0)
@@ -475,7 +467,7 @@ TEST_CASE("memory that the kernel cannot reach")
 TEST_CASE("RLIMIT_MEMLOCK does not count")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	const pid_t child = spawn([&] {
 		const rlimit limit = {0, 0};
@@ -508,7 +500,7 @@ TEST_CASE("RLIMIT_MEMLOCK does not count")
 TEST_CASE("datagrams are received in it, when its pages are there")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	UdEnd a(device), b(device);
 	Memory memory(4 * page_bytes);
@@ -535,7 +527,7 @@ TEST_CASE("datagrams are received in it, when its pages are there")
 TEST_CASE("datagrams are sent from it")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	UdEnd a(device), b(device);
 	Memory memory(4 * page_bytes);
@@ -567,7 +559,7 @@ TEST_CASE("datagrams are sent from it")
 TEST_CASE("prefetching")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Scene scene(device);
 	auto *pd = scene.pair.b.pd.get();
@@ -612,7 +604,7 @@ TEST_CASE("prefetching")
 TEST_CASE("dereg while pages come, and a program that is killed")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	for (int round = 0; round < 20; round++) {
 		Scene scene(device, round % 2);
@@ -645,7 +637,7 @@ TEST_CASE("dereg while pages come, and a program that is killed")
 TEST_CASE("registrations that are refused")
 {
 	Device device;
-	if (!is_supported(device))
+	if (!has_on_demand_paging(device))
 		SKIP_CASE("this kernel has no on-demand paging");
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Memory memory(size);

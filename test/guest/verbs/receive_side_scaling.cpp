@@ -7,9 +7,9 @@
  * Holds: Each frame arrives with its bytes at the work queue that a Toeplitz hash of this test
  * names, for IPv4 and IPv6, UDP and TCP, fragments, and several sets of fields. A frame without a
  * field goes to the first entry. States, flushes, errors, the event, what is dropped and counted.
- * Objects in use stay. Objects are destroyed while frames come, and the device is removed. Wrong
- * attributes get their errno. Does not hold: the published values of the hash (unit test), hostile
- * rings (hostile/scribbled_work_queues).
+ * Receives may lie in memory found on demand. Objects in use stay. Objects are destroyed while
+ * frames come, and the device is removed. Wrong attributes get their errno. Does not hold: the
+ * published values of the hash (unit test), hostile rings (hostile/scribbled_work_queues).
  */
 #include "commands.hpp"
 #include "counters.hpp"
@@ -286,6 +286,50 @@ TEST_CASE("a receive that cannot be used ends its work queue only")
 	while (&stage.spread.entry(hash_of(other, all_fields)) == &queue)
 		other.from_port++;
 	stage.check(frame_of(other), hash_of(other, all_fields));
+}
+
+TEST_CASE("frames are received in memory found on demand, when its pages are there")
+{
+	Stage stage;
+	if (!has_on_demand_paging(stage.device))
+		SKIP_CASE("this kernel has no on-demand paging");
+	const FrameShape shape = shape_of(0x0800, 17);
+	const Bytes frame = frame_of(shape);
+	Spread::Queue &queue = stage.spread.entry(hash_of(shape, all_fields));
+	Memory memory(2 * page_bytes);
+	Mr mr(ibv_reg_mr(stage.spread.pd, memory.data(), memory.size(),
+			 all_access | IBV_ACCESS_ON_DEMAND),
+	      "reg_mr");
+	ibv_sge sge{memory.address(page_bytes - 10), 2048, mr->lkey};
+	ibv_recv_wr wr{}, *bad = nullptr;
+
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	CHECK(modify(queue.wq, IBV_WQS_RESET) == 0);
+	CHECK(modify(queue.wq, IBV_WQS_RDY) == 0);
+	for (int round = 0; round < 4; round++) {
+		must(madvise(memory.data(), memory.size(), MADV_DONTNEED) ? errno : 0, "madvise");
+		must(ibv_post_wq_recv(queue.wq, &wr, &bad), "post_wq_recv");
+		/* Frames are lost until the pages are there. The receive waits. */
+		CHECK(eventually([&] {
+			stage.wire.send(frame);
+			usleep(2000);
+			return drain(queue.cq).size() == 1;
+		}));
+		CHECK(difference(memory.bytes(page_bytes - 10, frame.size()), frame) == "");
+	}
+
+	munmap(memory.data() + page_bytes, page_bytes);
+	must(ibv_post_wq_recv(queue.wq, &wr, &bad), "post_wq_recv");
+	std::vector<ibv_wc> failed;
+	CHECK(eventually([&] {
+		stage.wire.send(frame);
+		usleep(2000);
+		failed = drain(queue.cq);
+		return failed.size() == 1;
+	}));
+	check_status(failed.at(0), IBV_WC_LOC_PROT_ERR, PEAL_REASON_RECV_LKEY_PAGE);
+	CHECK(stage.device.wait_event(IBV_EVENT_WQ_FATAL, queue.wq.get()));
 }
 
 TEST_CASE("a completion queue that overflows ends the work queue")
