@@ -115,7 +115,8 @@ rds() {
 	wire_on a "$rds_data" quit "${wire_v4[a]}" "${wire_v4[b]}"
 	wait_gone kill -0 "$server" || fail "RDS: the server does not end"
 	for end in a b; do
-		must $end rds_end
+		# As in services/rds, RDS of Linux 7.2 cannot be unloaded.
+		[[ $(uname -r) == 7.* ]] || must $end rds_end
 	done
 	echo "ok: RDS, ${wire_device[a]} and ${wire_device[b]}"
 }
