@@ -2,12 +2,14 @@
 # shellcheck shell=bash
 #
 # Runs guest tests on kernels that check themselves. Without names, the debug kernel runs tests with hostile programs,
-# peers, memory and administrators for a few minutes. The kernel that detects data races runs tests in which many things
-# happen at the same time. Each test prints its seed.
+# peers, memory and administrators for a few minutes. It also runs on-demand paging, because its locks nest with those of
+# the memory manager. The kernel that detects data races runs tests in which many things happen at the same time. Each
+# test prints its seed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
 debug_smoke=(hostile/scribbled_rings hostile/scribbled_datagram_rings hostile/random_packets hostile/random_objects
-	hostile/random_calls lifecycle/random_administrator fairness/calls_cost_others_nothing)
+	hostile/random_calls lifecycle/random_administrator fairness/calls_cost_others_nothing
+	verbs/on_demand_paging)
 races_smoke=(verbs/threads_share_objects hostile/random_objects verbs/every_byte_arrives verbs/wait_for_peer
 	verbs/completion_queues verbs/memory_regions verbs/memory_windows verbs/unreliable_connections verbs/datagrams
 	hostile/scribbled_datagram_rings lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
