@@ -165,9 +165,14 @@ bool connects()
 	const std::string rping = "rping -a 10.77.0.1 -p 18990 -C 5 ";
 
 	must(run("modprobe -a rdma_cm rdma_ucm"), "modprobe");
-	const pid_t server = spawn([&] { return run(rping + "-s"); });
+	/* No shell stays between, so that a signal to the child ends rping. */
+	const pid_t server = spawn([&] {
+		return execl("/bin/sh", "sh", "-c", ("exec " + rping + "-s").c_str(), nullptr);
+	});
+	/* A kernel service may listen, too. */
 	const bool listens = eventually([] {
-		return read_command("rdma resource show cm_id").find("LISTEN") != std::string::npos;
+		return !read_command("rdma resource show cm_id | grep 'LISTEN.*comm rping'")
+				.empty();
 	});
 	const bool connected = listens && run("timeout 60 " + rping + "-c") == 0;
 	int status = -1;

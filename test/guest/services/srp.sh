@@ -50,8 +50,11 @@ remove_target() {
 	rmdir "$group/lun/lun_0" "$group" "$target/srpt/$guid"
 }
 
+# The target's identifier is the GUID of the device that its module found first.
 log_in() {
-	local name=${guid//:/}
+	local name
+	name=$(</sys/module/ib_srpt/parameters/srpt_service_guid)
+	name=${name#0x}
 	echo "id_ext=$name,ioc_guid=$name,dest=$address:$port,queue_size=32" >/sys/class/infiniband_srp/srp-peal0-1/add_target
 } 2>/dev/null
 
