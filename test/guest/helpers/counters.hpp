@@ -9,16 +9,33 @@
 
 #include "verbs.hpp"
 
+#include <ctime>
 #include <fstream>
+#include <unistd.h>
 
 namespace peal_test {
+
+/* Waits for the next jiffy. The coarse clock changes after it. */
+inline void wait_jiffy()
+{
+	const auto now = [] {
+		timespec time{};
+		clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+		return std::pair(time.tv_sec, time.tv_nsec);
+	};
+	const auto begin = now();
+
+	while (now() == begin)
+		usleep(500);
+}
 
 /* A counter of the device, as `rdma statistic` shows it. */
 inline std::uint64_t counter(const std::string &name, const std::string &device = device_name())
 {
 	const std::string folder = "/sys/class/infiniband/" + device + "/ports/1/hw_counters/";
-	/* Otherwise the core repeats a value that is up to 10 ms old. */
+	/* Otherwise the core repeats a value that is up to 10 ms old, or one of the same jiffy. */
 	std::ofstream(folder + "lifespan") << 0;
+	wait_jiffy();
 	std::ifstream file(folder + name);
 	std::uint64_t value = 0;
 
