@@ -14,7 +14,6 @@
  */
 #include <arpa/inet.h>
 #include <linux/rds.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -214,11 +213,24 @@ public:
 		return message;
 	}
 
-	bool readable(int milliseconds) const
+	/* poll() is no help, because it also returns when a congestion map came. */
+	bool readable(int seconds) const
 	{
-		pollfd entry{fd, POLLIN, 0};
+		char byte = 0;
 
-		return poll(&entry, 1, milliseconds) == 1;
+		wait_at_most(seconds);
+		const bool there = recv(fd, &byte, 1, MSG_PEEK) >= 0;
+		wait_at_most(0);
+		return there;
+	}
+
+	/* 0 stands for no limit. */
+	void wait_at_most(int seconds) const
+	{
+		const timeval limit{seconds, 0};
+
+		if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)))
+			system_error("SO_RCVTIMEO");
 	}
 
 	static void sleep(long milliseconds)
@@ -396,7 +408,7 @@ public:
 	{
 		for (int tries = 0; tries < 20; tries++) {
 			socket.send(server, Header{echo, 7, greeting, 0});
-			if (!socket.readable(3000))
+			if (!socket.readable(3))
 				continue;
 			expect(socket.receive().header().position, greeting, "greeting");
 			return;
