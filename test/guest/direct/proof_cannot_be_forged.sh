@@ -91,6 +91,9 @@ forge() {
 # them.
 forgers_end() {
 	local end
+	for end in "$@"; do
+		wait_for grep -q "put in" "$wire_work/forged_$end"
+	done
 	kill "${forgers[@]}" 2>/dev/null
 	wait "${forgers[@]}" 2>/dev/null
 	forgers=()

@@ -11,6 +11,7 @@ an address of their own. "broadcast" uses that the stack gives this host a copy 
 line for each packet that it puts in.
 direct/proof_cannot_be_forged runs it. It knows the form of the packets, and not what the devices do with them.
 """
+import ctypes
 import os
 import select
 import socket
@@ -18,7 +19,7 @@ import struct
 import sys
 import zlib
 
-PORT, CHALLENGE, PACKET_OUTGOING, SO_BINDTODEVICE = 4791, 0xC0, 4, 25
+PORT, CHALLENGE, PACKET_OUTGOING, SO_BINDTODEVICE, SO_ATTACH_FILTER, ETH_P_ALL = 4791, 0xC0, 4, 25, 26, 3
 
 
 def challenge_of(frame):
@@ -46,11 +47,27 @@ def response_to(packet):
     return with_icrc(ip + udp + bth + nonce + struct.pack("=IIII", 0, 0, 1, 0) + b"\0\0\0\0")
 
 
+def take_only_challenges(sniffer):
+    """Makes the kernel drop all other frames. Otherwise thousands of packets with data fill the receive buffer of the
+    sniffer, and a challenge that does not fit is lost."""
+    load_half, load_byte, jump_if_equal, accept = 0x28, 0x30, 0x15, 0x06
+    packet_type = 0xFFFFF004  # linux/filter.h: SKF_AD_OFF + SKF_AD_PKTTYPE
+    wanted = [(load_byte, packet_type, PACKET_OUTGOING), (load_half, 12, 0x0800), (load_byte, 14 + 9, 17),
+              (load_half, 14 + 20 + 2, PORT), (load_byte, 14 + 28, CHALLENGE)]
+    code = []
+    for at, (load, offset, value) in enumerate(wanted):
+        code += [(load, 0, 0, offset), (jump_if_equal, 0, 2 * (len(wanted) - at) - 1, value)]
+    code += [(accept, 0, 0, 65536), (accept, 0, 0, 0)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *instruction) for instruction in code))
+    sniffer.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", len(code), ctypes.addressof(program)))
+
+
 class Namespace:
     def __init__(self, netdev, source, way):
         self.source = socket.inet_aton(source)
-        self.sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
-        self.sniffer.bind((netdev, 0x0003))
+        self.sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        take_only_challenges(self.sniffer)
+        self.sniffer.bind((netdev, ETH_P_ALL))
         self.raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self.way = way
         if way == "broadcast":
