@@ -110,7 +110,7 @@ progress_line() {
 # need_packages NAME...: installs the Debian packages that are missing. Two virtual machines may start at the same time, but
 # only one apt-get can run.
 need_packages() {
-	[[ -z $(missing_packages "$@") ]] || with_lock packages install_packages "$@"
+	[[ -z $(missing_packages "$@") ]] || with_cache_lock packages install_packages "$@"
 }
 
 missing_packages() {
@@ -151,12 +151,23 @@ apt_percent() {
 
 # with_lock NAME COMMAND...: lets only one process of this checkout run it at a time.
 with_lock() {
-	local name=$1 lock status
-	shift
 	mkdir -p "$build"
-	exec {lock}>"$build/.$name.lock"
+	locked "$build/.$1.lock" "${@:2}"
+}
+
+# with_cache_lock NAME COMMAND...: the same for all checkouts that share the cache.
+with_cache_lock() {
+	local folder
+	folder=$(make_cache "")
+	locked "$folder/.$1.lock" "${@:2}"
+}
+
+# locked FILE COMMAND...
+locked() {
+	local lock status
+	exec {lock}>"$1"
 	flock "$lock"
-	"$@"
+	"${@:2}"
 	status=$?
 	exec {lock}>&-
 	return "$status"

@@ -33,7 +33,7 @@ debian_root() {
 	local suite=$1 root
 	((EUID == 0)) || die "only root can make a Debian root for $suite"
 	root=$(make_cache roots)/$suite
-	with_lock "root-$suite" make_root "$suite" "$root"
+	with_cache_lock "root-$suite" make_root "$suite" "$root"
 	printf '%s\n' "$root"
 }
 

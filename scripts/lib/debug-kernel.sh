@@ -25,7 +25,7 @@ debug_wishes() {
 fetch_debug_kernel() {
 	local folder
 	folder=$(make_cache "kernel-$1-$(debug_wishes "$1" | sha256sum | cut -c 1-16)")
-	[[ -e $folder/complete ]] || with_lock "kernel-$1" build_debug_kernel "$1" "$folder"
+	[[ -e $folder/complete ]] || with_cache_lock "kernel-$1" build_debug_kernel "$1" "$folder"
 	printf '%s\n' "$folder"
 }
 

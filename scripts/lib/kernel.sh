@@ -12,7 +12,7 @@ initrd_modules=(virtio_pci 9pnet_virtio 9p overlay virtio_console)
 fetch_kernel() {
 	local release=$1 folder
 	folder=$(make_cache "kernel-$1")
-	[[ -e $folder/complete ]] || with_lock "fetch-$release" unpack_kernel "$release" "$folder"
+	[[ -e $folder/complete ]] || with_cache_lock "fetch-$release" unpack_kernel "$release" "$folder"
 	printf '%s\n' "$folder"
 }
 
