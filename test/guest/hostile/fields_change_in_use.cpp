@@ -2,15 +2,16 @@
 // timeout: 240
 /*
  * Every field of the rings, the control words and the doorbell page changes between a right value
- * and an extreme one, while the kernel works on requests that use it.
+ * and an extreme one, while the kernel works on requests that use it. The rings are those of queue
+ * pairs and of a shared receive queue.
  *
  * Holds: Memory that no key opens for the queue pair stays unchanged while a key, an address or a
  * length changes. No more requests complete than were posted. Another queue pair continues to work.
  * Whether the kernel reads beyond its memory shows only in its log (scripts/test debug).
  * Does not hold: the effect of one wrong value (hostile/scribbled_rings,
- * hostile/scribbled_datagram_rings), random contents (hostile/scribbled_rings).
- * The test goes through all fields once. PEAL_FUZZ_SECONDS, default 0, is how long it continues
- * after that.
+ * hostile/scribbled_datagram_rings, hostile/scribbled_srqs), random contents
+ * (hostile/scribbled_rings). The test goes through all fields once. PEAL_FUZZ_SECONDS, default 0,
+ * is how long it continues after that.
  */
 #include "innocent.hpp"
 #include "raw.hpp"
@@ -29,7 +30,16 @@ constexpr std::size_t recv_offset = 8 * page_bytes;
 /* ------------------------------------------------------------------ what changes */
 
 /* The memory that a field is in. */
-enum class Place { send_slot, recv_slot, qp_control, cq_control, doorbell };
+enum class Place {
+	send_slot,
+	recv_slot,
+	qp_control,
+	cq_control,
+	doorbell,
+	srq_slot,
+	srq_number, /* an entry of the ring of slot numbers */
+	srq_control,
+};
 
 struct Field {
 	const char *name;
@@ -96,6 +106,19 @@ constexpr std::array fields{
 	FIELD(doorbell, 0, peal_doorbell, bits[0]),
 };
 
+constexpr std::array srq_fields{
+	FIELD(srq_slot, 0, peal_recv_wqe, num_sge),
+	FIELD(srq_slot, 0, peal_recv_wqe, reserved[0]),
+	FIELD(srq_slot, 0, peal_recv_wqe, reserved[2]),
+	FIELD(srq_slot, sizeof(peal_recv_wqe), peal_sge, addr),
+	FIELD(srq_slot, sizeof(peal_recv_wqe), peal_sge, length),
+	FIELD(srq_slot, sizeof(peal_recv_wqe), peal_sge, lkey),
+	Field{"number of a slot", Place::srq_number, 0, sizeof(std::uint32_t)},
+	FIELD(srq_control, 0, peal_ring_ctl, producer),
+	FIELD(srq_control, 0, peal_ring_ctl, consumer),
+	FIELD(srq_control, 0, peal_ring_ctl, flags),
+};
+
 /* ---------------------------------------------------------------------- the stage */
 
 /* Memory of the same program in another protection domain. */
@@ -126,14 +149,22 @@ private:
 	Keys keys_;
 };
 
+/* Shared: its receives come from a shared receive queue. */
+struct Kind {
+	ibv_qp_type type;
+	bool shared = false;
+};
+
 /* A queue pair with correct requests of every opcode, posted again and again. */
 class Worker {
 public:
-	Worker(const RawContext &context, const Device &device, ibv_qp_type type)
-		: context_(context), qp_(context, device, {.depth = depth, .type = type}),
-		  window_(context.alloc_mw(qp_.pd()))
+	Worker(const RawContext &context, const Device &device, Kind kind)
+		: context_(context), srq_(context, depth),
+		  qp_(context, device,
+		      {.depth = depth, .type = kind.type, .srq = kind.shared ? &srq_ : nullptr}),
+		  window_(context.alloc_mw(qp_.pd())), shared_(kind.shared)
 	{
-		if (type == IBV_QPT_UD)
+		if (kind.type == IBV_QPT_UD)
 			ah_ = context.create_ah(qp_.pd(), device);
 	}
 	~Worker()
@@ -147,6 +178,7 @@ public:
 	Worker &operator=(const Worker &) = delete;
 
 	RawQp &qp() { return qp_; }
+	const RawSrq &srq() const { return srq_; }
 	/* Return: whether each request completed with success, as far as the program can see. */
 	bool round(Duration limit = absence)
 	{
@@ -184,15 +216,27 @@ private:
 	}
 	void post(const RawSend &send, bool receive)
 	{
-		const peal_sge entries[] = {qp_.sge(recv_offset, recv_bytes / 2),
-					    qp_.sge(recv_offset + recv_bytes, recv_bytes / 2)};
-
-		if (receive) {
-			qp_.write_recv({2, {}}, entries);
-			qp_.publish_recv();
-		}
+		if (receive)
+			post_receive();
 		qp_.post(send);
 		posted_ += receive ? 2 : 1;
+	}
+	/* A round has fewer receives than there are slots, so the slots can be used in turn. */
+	void post_receive()
+	{
+		const auto entries = [](const auto &queue) {
+			return std::array{queue.sge(recv_offset, recv_bytes / 2),
+					  queue.sge(recv_offset + recv_bytes, recv_bytes / 2)};
+		};
+
+		if (!shared_) {
+			qp_.write_recv({2, {}}, entries(qp_));
+			return qp_.publish_recv();
+		}
+		const auto number = srq_.next() % depth;
+		srq_.write(number, {2, {}}, entries(srq_));
+		srq_.enqueue(number);
+		srq_.publish();
 	}
 	RawSend plain(std::uint8_t opcode, std::uint32_t bytes) const
 	{
@@ -256,8 +300,10 @@ private:
 	}
 
 	const RawContext &context_;
+	RawSrq srq_;
 	RawQp qp_;
 	RawContext::RawMw window_;
+	bool shared_;
 	RawContext::RawAh ah_{};
 	std::uint64_t posted_ = 0, completed_ = 0;
 	bool failed_ = false;
@@ -296,8 +342,12 @@ void store(std::uint8_t *at, std::size_t bytes, std::uint64_t value)
 }
 
 /* The field's address in the slot that is being posted or was posted last. */
-std::uint8_t *place_of(const Field &field, const RawContext &context, RawQp &qp, std::uint32_t back)
+std::uint8_t *place_of(const Field &field, const RawContext &context, Worker &worker,
+		       std::uint32_t back)
 {
+	RawQp &qp = worker.qp();
+	const RawSrq &srq = worker.srq();
+
 	switch (field.place) {
 	case Place::send_slot:
 		return qp.send_slot(std::atomic_ref(qp.control().sq.producer).load() - back) +
@@ -309,6 +359,16 @@ std::uint8_t *place_of(const Field &field, const RawContext &context, RawQp &qp,
 		return qp.map().at(field.offset);
 	case Place::cq_control:
 		return qp.cq().map().at(field.offset);
+	case Place::srq_slot:
+		return srq.slot((std::atomic_ref(srq.control().producer).load() - back) % depth) +
+		       field.offset;
+	case Place::srq_number:
+		return srq.map().at(srq.response().ring_offset +
+				    ((std::atomic_ref(srq.control().producer).load() - back) &
+				     (srq.response().entries - 1)) *
+					    field.bytes);
+	case Place::srq_control:
+		return srq.map().at(field.offset);
 	default:
 		return context.doorbell_map().at(field.offset);
 	}
@@ -322,7 +382,7 @@ struct Signals {
  * Writes the old value and this one in turn, until it is told to stop. It does this as fast as it
  * can, so that the value changes between two reads that are a few instructions apart.
  */
-void flip(const Field &field, std::uint64_t value, const RawContext &context, RawQp &qp,
+void flip(const Field &field, std::uint64_t value, const RawContext &context, Worker &worker,
 	  std::uint32_t salt, Signals &signals)
 {
 	std::minstd_rand random(salt);
@@ -330,7 +390,7 @@ void flip(const Field &field, std::uint64_t value, const RawContext &context, Ra
 	signals.begun = true;
 	while (!signals.stop.load(std::memory_order_relaxed)) {
 		const auto number = random();
-		auto *at = place_of(field, context, qp, number >> 8 & 1);
+		auto *at = place_of(field, context, worker, number >> 8 & 1);
 		const auto right = load(at, field.bytes);
 
 		store(at, field.bytes, value);
@@ -383,14 +443,16 @@ std::vector<std::uint64_t> edges(const Field &field, RawQp &qp, const Foreign &f
 class Stage {
 public:
 	/* Goes through all fields once. Return: how many changes were tried. */
-	unsigned pass(ibv_qp_type type)
+	unsigned pass(Kind kind)
 	{
+		const auto chosen = kind.shared ? std::span<const Field>(srq_fields)
+						: std::span<const Field>(fields);
 		unsigned tried = 0;
 
-		for (const auto &field : fields) {
-			renew(type);
+		for (const auto &field : chosen) {
+			renew(kind);
 			for (const auto value : edges(field, worker_->qp(), foreign_)) {
-				attack(field, value, type);
+				attack(field, value, kind);
 				tried++;
 			}
 		}
@@ -401,17 +463,17 @@ public:
 	unsigned noticed() const { return noticed_; }
 
 private:
-	void renew(ibv_qp_type type)
+	void renew(Kind kind)
 	{
 		worker_.reset();
-		worker_ = std::make_unique<Worker>(context_, device_, type);
+		worker_ = std::make_unique<Worker>(context_, device_, kind);
 	}
-	void attack(const Field &field, std::uint64_t value, ibv_qp_type type)
+	void attack(const Field &field, std::uint64_t value, Kind kind)
 	{
 		INFO(field.name << " and " << value);
 		Signals signals{};
 		std::thread thread(flip, std::cref(field), value, std::cref(context_),
-				   std::ref(worker_->qp()), salt_++, std::ref(signals));
+				   std::ref(*worker_), salt_++, std::ref(signals));
 		while (!signals.begun)
 			;
 		bool well = true;
@@ -421,11 +483,12 @@ private:
 		thread.join();
 		CHECK(foreign_.is_untouched());
 		/* A program that changes its own indices or completions cannot count them. */
-		if (field.place == Place::send_slot || field.place == Place::recv_slot)
+		if (field.place == Place::send_slot || field.place == Place::recv_slot ||
+		    field.place == Place::srq_slot)
 			CHECK(worker_->drain() <= worker_->posted());
 		noticed_ += !well;
 		if (!well)
-			renew(type);
+			renew(kind);
 	}
 
 	Device device_;
@@ -436,19 +499,21 @@ private:
 	unsigned noticed_ = 0;
 };
 
-void check_type(ibv_qp_type type)
+void check_kind(Kind kind)
 {
 	const auto time = time_from("PEAL_FUZZ_SECONDS", 0);
+	const Duration most = std::chrono::seconds(30);
 	const Stopwatch watch;
 	Stage stage;
 	Innocent innocent(stage.device());
 	unsigned tried = 0;
 
 	do {
-		tried += stage.pass(type);
+		tried += stage.pass(kind);
 		for (int i = 0; i < 20; i++)
 			innocent.message();
-	} while (watch.elapsed() < time);
+		/* On one CPU at a time, few changes meet the moment that counts. */
+	} while (watch.elapsed() < (stage.noticed() ? time : std::max(time, most)));
 	std::printf("%u changes in %.1f s, %u of them noticed\n", tried,
 		    milliseconds(watch.elapsed()) / 1000, stage.noticed());
 	/* About half of the changes do if the machine's two CPUs really run at the same time. */
@@ -464,8 +529,9 @@ TEST_CASE("requests that are right work")
 	Device device;
 	RawContext context;
 
-	for (auto type : {IBV_QPT_RC, IBV_QPT_UD}) {
-		Worker worker(context, device, type);
+	for (const Kind kind :
+	     {Kind{IBV_QPT_RC}, Kind{IBV_QPT_UD}, Kind{IBV_QPT_RC, true}, Kind{IBV_QPT_UD, true}}) {
+		Worker worker(context, device, kind);
 		for (int i = 0; i < 20; i++)
 			REQUIRE(worker.round(patience));
 	}
@@ -475,12 +541,19 @@ TEST_CASE("fields of a connected queue pair change while they are used")
 {
 	if (!is_peal())
 		SKIP_CASE("the rings are those of peal");
-	check_type(IBV_QPT_RC);
+	check_kind({IBV_QPT_RC});
 }
 
 TEST_CASE("fields of a UD queue pair change while they are used")
 {
 	if (!is_peal())
 		SKIP_CASE("the rings are those of peal");
-	check_type(IBV_QPT_UD);
+	check_kind({IBV_QPT_UD});
+}
+
+TEST_CASE("fields of a shared receive queue change while they are used")
+{
+	if (!is_peal())
+		SKIP_CASE("the rings are those of peal");
+	check_kind({.type = IBV_QPT_RC, .shared = true});
 }
