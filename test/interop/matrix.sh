@@ -25,6 +25,7 @@ reason() {
 known_reason() {
 	case "$1, $(direction "$2")" in
 	verify\ nak-invalid*asks\ rxe) echo "rxe calls it a remote operation error" ;;
+	verify\ rc-atomic-write,*) [[ $(uname -r) == 6.1.* ]] && echo "rxe has it since 6.2" ;;
 	verify\ uc-*rxe\ asks*) echo "rxe sends from several CPUs and overtakes itself; UC loses what is overtaken" ;;
 	*) return 1 ;;
 	esac
