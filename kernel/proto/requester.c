@@ -434,7 +434,7 @@ static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack
 		o->rnr_until = 0;
 	}
 	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->inflight.top,
-			   peal_rto_is_slow(&o->rto));
+			   peal_rto_slow(&o->rto));
 	peal_retransmit_advance(&o->retransmit, &o->inflight);
 	peal_requester_rearm(o, now);
 	if (peal_retransmit_is_moot(&o->retransmit, &o->inflight, &o->reorder))

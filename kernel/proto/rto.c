@@ -12,7 +12,7 @@
 #define RTO_START_NS	5000000ULL
 /* The least wait, because thread scheduling delays answers by about as much. */
 #define RTO_LEAST_NS	100000ULL
-/* A peer is slow if its answers wait for one SLOW-th of the longest estimate. */
+/* An answer is slow if it takes one SLOW-th of the longest estimate more than the shortest. */
 #define SLOW			4
 /* Every HEARD_MOST-th silence without a sample keeps its back-off. */
 #define HEARD_MOST		3
@@ -66,9 +66,12 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 {
 	u64 off = rto->srtt > rtt ? rto->srtt - rtt : rtt - rto->srtt;
 
-	rto->latest = rtt;
 	if (!rto->srtt || rtt < rto->shortest)
 		rto->shortest = rtt;
+	if (rtt <= rto->shortest + rto->longest / SLOW)
+		rto->slow = 0;
+	else if (rto->slow < U8_MAX)
+		rto->slow++;
 	if (rto->srtt) {
 		rto->rttvar = rto->rttvar - rto->rttvar / 4 + off / 4;
 		rto->srtt = rto->srtt - rto->srtt / 8 + rtt / 8;
@@ -110,9 +113,9 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 	peal_rto_set(rto, max_t(u64, rto->ns, least));
 }
 
-bool peal_rto_is_slow(const struct peal_rto *rto)
+u8 peal_rto_slow(const struct peal_rto *rto)
 {
-	return rto->latest > rto->shortest + rto->longest / SLOW;
+	return rto->slow;
 }
 
 void peal_rto_back_off(struct peal_rto *rto)

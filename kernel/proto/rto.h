@@ -15,7 +15,7 @@
 struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: no sample yet */
 	u64 shortest;		/* shortest sample, halved by peal_rto_doubt(), ns; 0: none */
-	u64 latest;		/* latest sample, ns */
+	u8 slow;		/* latest samples in a row that were long; see SLOW */
 	u64 ns;			/* current wait for an answer, with back-off */
 	u64 longest;		/* upper limit of `ns` */
 	u8 heard;		/* silences that ended without a sample; see HEARD_MOST */
@@ -42,10 +42,11 @@ void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
 /* A response ended a silence. It may answer the probe that was sent at @since. */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
 /*
- * The latest answer took so much longer than the shortest that silence no longer means loss. The
- * packets in flight are queued in front of a slow peer.
+ * How many answers in a row took so much longer than the shortest that silence no longer means
+ * loss. If it is several, the packets in flight are queued in front of a slow peer. One alone may
+ * be the jitter of the path. Return: at most 255.
  */
-bool peal_rto_is_slow(const struct peal_rto *rto);
+u8 peal_rto_slow(const struct peal_rto *rto);
 /*
  * The estimate was too short, or the peer is silent. Doubles the wait until the next sample (Karn).
  */

@@ -24,10 +24,11 @@ void peal_window_limit(struct peal_window *w, u32 limit);
 /* The PSNs start anew, so no packet of an earlier loss is in flight any more. */
 void peal_window_recover(struct peal_window *w);
 /*
- * @packets more packets were acknowledged, all before @una. The window grows, or is halved if the
- * peer is @slow to answer. @top: the PSN after the last packet that was sent.
+ * @packets more packets were acknowledged, all before @una. The window grows, but not after a few
+ * @slow answers in a row (peal_rto_slow()), and it is halved after several. @top: the PSN after the
+ * last packet that was sent.
  */
-void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, bool slow);
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow);
 /* The peer was silent. */
 void peal_window_halve(struct peal_window *w, u32 top);
 /* A packet was lost, and later ones arrived. */

@@ -8,5 +8,6 @@
 
 #define U64_MAX		UINT64_MAX
 #define U32_MAX		UINT32_MAX
+#define U8_MAX		UINT8_MAX
 
 #endif

@@ -245,23 +245,60 @@ TEST_CASE("windows grow by what is acknowledged and shrink once for each loss", 
 
 	peal_window_limit(&w, 100);
 	CHECK(w.size == 32);
-	peal_window_follow(&w, 10, 10, 0, false);
+	peal_window_follow(&w, 10, 10, 0, 0);
 	CHECK(w.size == 42);
 	peal_window_halve(&w, 50);
 	CHECK(w.size == 21);
 	peal_window_halve(&w, 60);
 	peal_window_shrink(&w, 60);
 	CHECK(w.size == 21);
-	peal_window_follow(&w, 39, 49, 0, false);
+	peal_window_follow(&w, 39, 49, 0, 0);
 	CHECK(w.size == 21);
-	peal_window_follow(&w, 1, 50, 0, false);
+	peal_window_follow(&w, 1, 50, 0, 0);
 	CHECK(w.size == 22);
 	peal_window_shrink(&w, 60);
 	CHECK(w.size == 20);
-	peal_window_follow(&w, 1000, 1050, 0, false);
+	peal_window_follow(&w, 1000, 1050, 0, 0);
 	CHECK(w.size == 100);
 	peal_window_limit(&w, 0);
 	CHECK(w.size == 1);
+}
+
+TEST_CASE("slow answers in a row keep a window from growing, and more of them halve it", "[parts]")
+{
+	peal_window w = {};
+
+	peal_window_limit(&w, 100);
+	peal_window_follow(&w, 1, 1, 0, 1);
+	CHECK(w.size == 33);
+	for (std::uint8_t slow = 2; slow < 8; slow++) {
+		peal_window_follow(&w, 1, slow, 0, slow);
+		CHECK(w.size == 33);
+	}
+	peal_window_follow(&w, 1, 8, 10, 8);
+	CHECK(w.size == 17);
+	peal_window_follow(&w, 1, 9, 20, 255);
+	CHECK(w.size == 17);
+	peal_window_follow(&w, 1, 10, 20, 255);
+	CHECK(w.size == 9);
+	peal_window_follow(&w, 10, 20, 30, 0);
+	CHECK(w.size == 19);
+}
+
+TEST_CASE("slow answers are counted while they come in a row", "[parts]")
+{
+	peal_rto rto = fresh(40 * MS);
+
+	CHECK(peal_rto_slow(&rto) == 0);
+	sample(rto, 2 * MS);
+	sample(rto, 12 * MS);
+	CHECK(peal_rto_slow(&rto) == 0);
+	for (int i = 1; i <= 300; i++) {
+		sample(rto, 12 * MS + 1);
+		CHECK(peal_rto_slow(&rto) == std::min(i, 255));
+	}
+	sample(rto, 3 * MS);
+	CHECK(peal_rto_slow(&rto) == 0);
 }
 
 TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
@@ -273,7 +310,7 @@ TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
 	peal_window_halve(&w, 50);
 	CHECK(w.size == 16);
 	peal_window_recover(&w);
-	peal_window_follow(&w, 10, 0x900000, 0x900000, false);
+	peal_window_follow(&w, 10, 0x900000, 0x900000, 0);
 	CHECK(w.size == 26);
 }
 
