@@ -96,12 +96,12 @@ static void peal_requester_arm(struct peal_requester *o, u64 now)
 {
 	u64 timeout = peal_requester_timeout(o);
 
-	if (o->probe_at == U64_MAX)
+	if (o->probe_at == U64_MAX) {
 		o->probe_at = now + o->rto.ns;
-	if (o->give_up_at == U64_MAX && timeout) {
-		o->give_up_at = now + timeout;
 		o->silent_since = now;
 	}
+	if (o->give_up_at == U64_MAX && timeout)
+		o->give_up_at = now + timeout;
 }
 
 /*

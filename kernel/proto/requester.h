@@ -63,7 +63,7 @@ struct peal_requester {
 	/* Timers, in ns; U64_MAX: not armed. */
 	u64 probe_at;			/* probe for silence, by the estimate (rto) */
 	u64 give_up_at;			/* end of the attribute's timeout */
-	u64 silent_since;		/* start of that timeout, ns */
+	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	u16 flow;			/* UDP source port of the last response in order */
