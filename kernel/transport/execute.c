@@ -301,7 +301,8 @@ struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wq
 	atomic64_t *word = peal_cursor_here(cursor, &bytes);
 
 	lockdep_assert_held(&qp->rq.lock);
-	if (wqe->remote_addr & 7 || (unsigned long)word & 7)
+	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_ATOMIC_ALIGN);
 	if (wqe->opcode == PEAL_OP_CMP_SWAP)
@@ -360,7 +361,8 @@ struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal
 	if (wqe->opcode == PEAL_OP_FLUSH)
 		return peal_execute_flush(qp, wqe, src_qpn, notify);
 	word = peal_cursor_here(cursor, &bytes);
-	if (wqe->remote_addr & 7 || (unsigned long)word & 7)
+	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_ATOMIC_ALIGN);
 	atomic64_set_release(word, value);

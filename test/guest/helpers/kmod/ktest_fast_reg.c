@@ -504,6 +504,42 @@ static void kreg_test_gaps(struct kreg *t)
 	KTEST_CHECK(t, wc.status == IB_WC_REM_ACCESS_ERR && !kreg_again(t));
 }
 
+static struct ib_wc kreg_add_one(struct kreg *t, u64 offset)
+{
+	struct ib_sge sge = kreg_local(t, 8);
+	struct ib_atomic_wr add = {
+		.wr = { .opcode = IB_WR_ATOMIC_FETCH_AND_ADD, .wr_id = 4,
+			.send_flags = IB_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1 },
+		.remote_addr = t->mr->iova + offset, .rkey = t->mr->rkey, .compare_add = 1,
+	};
+
+	return kreg_do(t, t->a, &add.wr);
+}
+
+/* An atomic on a word that lies in two pieces changes neither them nor the bytes between. */
+static void kreg_test_gap_atomics(struct kreg *t)
+{
+	u64 *first = page_address(t->pages[0]), *second = page_address(t->pages[1]);
+	struct ib_wc wc = kreg_invalidate(t, t->b, t->mr->rkey);
+
+	KTEST_CHECK(t, kreg_is(&wc, IB_WC_SUCCESS, 0));
+	kreg_zero(t);
+	sg_init_table(t->sg, 2);
+	sg_set_page(&t->sg[0], t->pages[0], 12, 0);
+	sg_set_page(&t->sg[1], t->pages[1], PAGE_SIZE, 0);
+	KTEST_CHECK(t, ib_dma_map_sg(t->dev, t->sg, 2, DMA_BIDIRECTIONAL) == 2);
+	KTEST_CHECK(t, ib_map_mr_sg(t->mr, t->sg, 2, NULL, PAGE_SIZE) == 2);
+	wc = kreg_register(t, t->b, KREG_ALL | IB_ACCESS_REMOTE_ATOMIC);
+	KTEST_CHECK(t, kreg_is(&wc, IB_WC_SUCCESS, 0));
+	wc = kreg_add_one(t, 0);
+	KTEST_CHECK(t, kreg_is(&wc, IB_WC_SUCCESS, 0));
+	KTEST_CHECK(t, first[0] == 1);
+	wc = kreg_add_one(t, 8);
+	KTEST_CHECK(t, wc.status == IB_WC_REM_INV_REQ_ERR);
+	KTEST_CHECK(t, first[0] == 1 && !first[1] && !second[0]);
+	KTEST_CHECK(t, !kreg_again(t));
+}
+
 /* What ib_alloc_mr() and ib_map_mr_sg() refuse. */
 static void kreg_test_limits(struct kreg *t)
 {
@@ -678,7 +714,9 @@ int ktest_fast_reg(struct ib_device *dev)
 		kreg_test_refused, kreg_test_domains, kreg_test_remote, kreg_test_next,
 		kreg_test_order, kreg_test_limits, kreg_test_race,
 	};
-	static void (*const gap_tests[])(struct kreg *) = { kreg_test_gaps };
+	static void (*const gap_tests[])(struct kreg *) = {
+		kreg_test_gaps, kreg_test_gap_atomics,
+	};
 	struct kreg *t = vzalloc(sizeof(*t));
 	int ret;
 
