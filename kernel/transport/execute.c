@@ -336,7 +336,7 @@ static struct peal_outcome peal_execute_flush(struct peal_qp *qp, const struct p
 	if (access & ~qp->attr.qp_access_flags)
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_QP_ACCESS);
-	reason = peal_rkey_check_flush(qp->table, qp->ib.pd, wqe,
+	reason = peal_rkey_check_flush(qp->table, qp->rkey_pd, wqe,
 				       flush->selectivity == PEAL_FLUSH_REGION, access);
 	if (reason)
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access, reason);
