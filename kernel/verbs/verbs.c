@@ -470,9 +470,10 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	peal_netns_detach(&dev->nic.port);
 	peal_locality_remove(&dev->nic.locality);
 	peal_engine_stop(&dev->nic.engine);
-	peal_table_destroy(&dev->nic.table);
-	peal_groups_destroy(&dev->nic.groups);
+	/* The work that takes frames for the flows counts drops in the table. */
 	peal_flows_destroy(&dev->nic.flows);
+	peal_groups_destroy(&dev->nic.groups);
+	peal_table_destroy(&dev->nic.table);
 	peal_quota_end(&dev->nic.quota);
 	peal_port_end(&dev->nic.port);
 	xa_destroy(&dev->statistics);
