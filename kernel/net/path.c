@@ -25,8 +25,8 @@
 #include "net/port.h"
 #include "proto/packet.h"
 
-/* In bytes: UDP, BTH, RETH, ImmDt and ICRC. No packet with payload has longer headers. */
-#define PEAL_PATH_OVERHEAD	(8 + 12 + 16 + 4 + 4)
+/* In bytes: UDP, and what a RoCE packet has besides its payload. */
+#define PEAL_PATH_OVERHEAD	(8 + PEAL_PACKET_MOST_OVERHEAD)
 
 static const struct in6_addr *peal_path_in6(const union ib_gid *gid)
 {

@@ -16,6 +16,7 @@
 #include "base/table.h"
 #include "net/reorder_mem.h"
 #include "net/tx_quota.h"
+#include "proto/packet.h"
 
 struct peal_datagram;
 struct peal_netns;
@@ -59,16 +60,16 @@ struct peal_port {
 	struct peal_reorder_mem reorder_mem;
 };
 
-/* In bytes: IPv6, UDP, BTH, RETH, ImmDt, ICRC. No packet with payload has longer headers. */
-#define PEAL_HEADERS_BYTES	(40 + 8 + 12 + 16 + 4 + 4)
+/* In bytes: IPv6, UDP, and what a RoCE packet has besides its payload. */
+#define PEAL_HEADERS_BYTES	(40 + 8 + PEAL_PACKET_MOST_OVERHEAD)
 
 /* The port's MTU: the largest path MTU whose packets fit the link, or 256 when none fits. */
 static inline enum ib_mtu peal_port_mtu(const struct peal_port *port)
 {
-	int tx_quota = (int)READ_ONCE(port->ndev->mtu) - PEAL_HEADERS_BYTES;
+	int room = (int)READ_ONCE(port->ndev->mtu) - PEAL_HEADERS_BYTES;
 	enum ib_mtu mtu = IB_MTU_4096;
 
-	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > tx_quota)
+	while (mtu > IB_MTU_256 && ib_mtu_enum_to_int(mtu) > room)
 		mtu--;
 	return mtu;
 }

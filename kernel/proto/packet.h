@@ -22,6 +22,11 @@
  * RD.
  */
 #define PEAL_HEADERS_MAX	(PEAL_BTH_BYTES + 4 + 28)
+/*
+ * What a packet has besides its payload: BTH, XRCETH, RETH, ImmDt and ICRC. No packet with payload
+ * has more.
+ */
+#define PEAL_PACKET_MOST_OVERHEAD	(PEAL_BTH_BYTES + 4 + 16 + 4 + PEAL_ICRC_BYTES)
 #define PEAL_DEFAULT_PKEY	0xffff
 
 /* The destination QPN of a datagram to a multicast group (IBTA 9.2.3). */

@@ -160,3 +160,16 @@ TEST_CASE("no header is longer than the room for it", "[opcode]")
 	for (unsigned opcode = 0; opcode < 256; ++opcode)
 		CHECK(peal_wire_opcode(opcode)->header_bytes <= PEAL_HEADERS_MAX);
 }
+
+TEST_CASE("no packet with payload has more besides than a path makes room for", "[opcode]")
+{
+	std::uint32_t most = 0;
+
+	for (unsigned opcode = 0; opcode < 256; ++opcode) {
+		const auto *wire = peal_wire_opcode(opcode);
+
+		if (wire->has & PEAL_HAS_PAYLOAD)
+			most = std::max<std::uint32_t>(most, wire->header_bytes + PEAL_ICRC_BYTES);
+	}
+	CHECK(most == PEAL_PACKET_MOST_OVERHEAD);
+}
