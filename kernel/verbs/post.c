@@ -107,13 +107,13 @@ static void *peal_post_sges(struct peal_sge *to, const struct ib_sge *from, int 
 }
 
 /* A kernel user's inline data is at kernel addresses. */
-static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 tx_quota)
+static int peal_post_inline(struct peal_send_wqe *wqe, const struct ib_send_wr *wr, u32 most)
 {
 	void *to = wqe + 1;
 	int i;
 
 	for (i = 0; i < wr->num_sge; i++) {
-		if (wr->sg_list[i].length > tx_quota - wqe->inline_len)
+		if (wr->sg_list[i].length > most - wqe->inline_len)
 			return -EINVAL;
 		memcpy(to + wqe->inline_len, (void *)(uintptr_t)wr->sg_list[i].addr,
 		       wr->sg_list[i].length);
@@ -189,7 +189,8 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 	lockdep_assert_held(&qp->posts.lock);
 	if (unlikely(!opcode))
 		return -EOPNOTSUPP;
-	if (wr->num_sge > qp->cap.max_send_sge)
+	/* The slot of an atomic has room for one SGE only, because of its segment. */
+	if (wr->num_sge > (peal_op(opcode)->atomic ? 1 : qp->cap.max_send_sge))
 		return -EINVAL;
 	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
 		return -ENOMEM;

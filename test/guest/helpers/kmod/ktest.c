@@ -320,6 +320,7 @@ static void ktest_unsupported(struct ktest *t)
 		IB_WR_RDMA_READ_WITH_INV, IB_WR_REG_MR_INTEGRITY, 14 /* IB_WR_FLUSH */, 255,
 	};
 	struct ib_sge sge = ktest_sge(t, 0, 8);
+	struct ib_sge two[] = { ktest_sge(t, 0, 4), ktest_sge(t, 4, 4) };
 	struct ib_atomic_wr refused = {
 		.wr = { .sg_list = &sge, .num_sge = 1, .send_flags = IB_SEND_SIGNALED },
 		.remote_addr = (uintptr_t)t->buf + KTEST_HALF, .rkey = t->pd->unsafe_global_rkey,
@@ -342,6 +343,11 @@ static void ktest_unsupported(struct ktest *t)
 		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && wc.wr_id == 5 && !wc.status);
 		KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
 	}
+	/* The segment of an atomic takes the place of the second SGE. */
+	refused.wr.opcode = IB_WR_ATOMIC_FETCH_AND_ADD;
+	refused.wr.sg_list = two;
+	refused.wr.num_sge = ARRAY_SIZE(two);
+	KTEST_CHECK(t, ib_post_send(t->qp, &refused.wr, &bad) == -EINVAL);
 }
 
 static void ktest_events(struct ktest *t)
