@@ -154,15 +154,13 @@ bool put_option(nl_msg *msg, std::string_view name, const char *value)
 	char *end = nullptr;
 	const unsigned long number = std::strtoul(value, &end, 0);
 
-	if (*end)
+	if (end == value || *end || number > UINT32_MAX)
 		return false;
 	if (name == "direct")
-		nla_put_u8(msg, PEAL_NL_DEV_DIRECT, static_cast<uint8_t>(number));
-	else if (name == "max-rd-atomic")
-		nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, static_cast<uint32_t>(number));
-	else
-		return false;
-	return true;
+		return number <= UINT8_MAX &&
+		       nla_put_u8(msg, PEAL_NL_DEV_DIRECT, static_cast<uint8_t>(number)) == 0;
+	return name == "max-rd-atomic" &&
+	       nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, static_cast<uint32_t>(number)) == 0;
 }
 
 bool put_scope(nl_msg *msg, std::string_view name, std::string_view value)

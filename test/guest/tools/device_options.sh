@@ -46,6 +46,10 @@ direct_before=$(value direct)
 refused "Numerical result out of range" "$option" "$device" max-rd-atomic 0
 refused "Numerical result out of range" "$option" "$device" max-rd-atomic 129
 refused "Numerical result out of range" "$option" "$device" direct 2
+for wrong in 256 "" x -1; do
+	refused "usage" "$option" "$device" direct "$wrong"
+done
+refused "usage" "$option" "$device" max-rd-atomic 4294967297
 refused "no such peal device" "$option" no-such-device
 refused "no such peal device" "$option" no-such-device direct 0
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
