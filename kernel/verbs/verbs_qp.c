@@ -267,6 +267,10 @@ static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_at
 	*transport = qp->direct;
 	if (!on_wire)
 		return local ? 0 : -EOPNOTSUPP;
+	/*
+	 * An XRC target belongs to no context, because it may live longer than the program that
+	 * made it. So its packets count as those of the kernel's users.
+	 */
 	ret = peal_wire_attach(qp, &dev->nic.port, peal_nic_tx_quota(&dev->nic, qp->context), attr,
 			       mask);
 	*transport = qp->wire;
