@@ -75,7 +75,7 @@ static int peal_kick_file_make_file(struct peal_kick_file *kick_file)
  *
  * Call peal_kick_file_open() when nothing can fail any more, otherwise peal_kick_file_discard().
  *
- * Return: the kick file or an ERR_PTR: -ENOMEM, -EMFILE.
+ * Return: the kick file, or an ERR_PTR: -ENOMEM, -EMFILE, -ENFILE.
  */
 struct peal_kick_file *peal_kick_file_create(const struct peal_kick_file_ops *ops, void *owner)
 {

@@ -24,9 +24,9 @@ struct peal_quota_user {
 
 /*
  * Programs get seven eighths of each total, and the kernel's users get the rest. For queue
- * pairs, keys and address handles the total is how many numbers there are (table.h). A
- * device has at most 4096 multicast groups. Protection domains, completion queues and shared
- * receive queues have no number. Their limits bound the memory that the RDMA core takes for them.
+ * pairs, keys and address handles the total is how many numbers there are (table.c). A
+ * device has at most 4096 multicast groups. For protection domains, completion queues and shared
+ * receive queues the limits bound the memory that the RDMA core takes for them.
  * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
  * The limit of flow rules bounds how long a frame is compared with them. The limit of indirection
  * tables bounds the memory that the RDMA core takes for their entries.

@@ -174,9 +174,9 @@ static int peal_kick_wq(struct peal_context *ctx, unsigned long index, struct pe
 }
 
 /*
- * Flush @wq if it is in error, in as many turns as flush a full ring, so that a program that goes
- * on posting keeps nothing waiting. What it posts later comes with a kick. The caller keeps @wq,
- * because it is the work, for which the destruction waits, or a verb on @wq. Sleeps.
+ * Flush @wq if it is in error. It ends after as many turns as a full ring needs, because a program
+ * that goes on posting must not keep the caller here. A later kick flushes what is posted later.
+ * @wq cannot be destroyed meanwhile, because the caller is its work item or a verb on it. Sleeps.
  */
 void peal_kick_wq_failed(struct peal_wq *wq)
 {

@@ -51,7 +51,7 @@ void peal_engine_stop(struct peal_engine *e)
 	destroy_workqueue(e->cpu_wq);
 }
 
-/* Return: a context whose kick file is not open yet, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE). */
+/* Return: a context whose kick file is not open yet, or an ERR_PTR: -ENOMEM, -EMFILE, -ENFILE. */
 struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_ucontext *ib,
 					     struct peal_quota *quota)
 {

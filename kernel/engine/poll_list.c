@@ -9,10 +9,10 @@
 #include "engine/poll_list.h"
 
 /*
- * How much of the list is dealt with at a time, because a program may open any number of
- * contexts. So many contexts are told that the engine is awake, which happens a thousand times
- * a second. The others go on to kick. So many contexts and doorbell words, together, are
- * scanned in one section of the epoch.
+ * A program may open any number of contexts, so each walk of the list ends after this many. When
+ * the engine wakes up, this many contexts are told, and the programs of the others still kick,
+ * which is only slower. One section of the epoch scans this many contexts and doorbell words,
+ * together.
  */
 #define PEAL_POLL_LIST_PART	512
 

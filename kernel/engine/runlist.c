@@ -26,7 +26,7 @@ void peal_runlist_add(struct peal_runlist *list, struct peal_qp *qp)
 	spin_unlock_irqrestore(&list->lock, flags);
 }
 
-/* A program's call left @qp unfinished. The next kick of its context may go on with it. */
+/* A turn of @qp ended before its work. The next kick of its context may go on with it. */
 void peal_runlist_owe(struct peal_runlist *list, struct peal_qp *qp)
 {
 	unsigned long flags;

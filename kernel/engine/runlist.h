@@ -2,8 +2,8 @@
 /*
  * The queue pairs of one device that have work to do.
  *
- * Owns: the run list, and for each context the list of its overdue queue pairs, which a
- * call of the program has left unfinished. A queue pair that is taken from one list is
+ * Owns: the run list, and for each context the list of its overdue queue pairs, whose
+ * last turn ended before their work. A queue pair that is taken from one list is
  * taken from the other, too.
  * Does not know: which context takes a queue pair, and what it does with it.
  *

@@ -64,7 +64,7 @@ void peal_defer(struct peal_qp *qp)
 		peal_workers_queue(&e->work);
 }
 
-/* Inside the epoch, in a program's call that has used up its budget. */
+/* Inside the epoch, when the budget ended before the work of @qp. */
 void peal_defer_overdue(struct peal_qp *qp)
 {
 	peal_epoch_assert_held();

@@ -8,7 +8,8 @@
  * Does not know: directions, messages, queue pairs.
  *
  * A cursor lives on the stack and only inside the epoch, because its targets are valid only there.
- * peal_cursor_end() ends the use of them. Between, the user waits for no lock (see mr.h).
+ * peal_cursor_end() ends the use of them. Between, the user waits
+ * for no queue pair's lock (see mr.h).
  */
 #ifndef PEAL_CURSOR_H
 #define PEAL_CURSOR_H

@@ -306,9 +306,10 @@ struct ib_mr *peal_mr_dma(struct peal_table *table, struct peal_account *account
 }
 
 /*
- * Which memory has a changed region? It keeps its pages if neither they nor the right to write them
- * change. A program that wants to write pages must show that it may write them now, so they are
- * pinned again. The addresses are those of the program that pinned the pages.
+ * Find the memory of a region whose registration changes. It keeps its pages if neither the
+ * addresses nor the right to write change. A program that wants to write pages must show that it
+ * may write them now, so they are pinned again. The addresses are those of the program that pinned
+ * the pages.
  */
 static struct ib_umem *peal_mr_pin_again(struct peal_mr *mr, int flags, u64 start, u64 length,
 					 int access, struct peal_extents *x)
@@ -428,8 +429,8 @@ int peal_mr_deregister(struct ib_mr *ib)
 }
 
 /*
- * Count one more bound window. Return: false if the region is being deregistered. Binding and
- * deregistration may race; the atomic counter lets only one of them succeed.
+ * Count one more bound window. Return: false if the region is being deregistered or changed.
+ * Binding and deregistration may race; the atomic counter lets only one of them succeed.
  */
 bool peal_mr_add_window(struct peal_mr *mr)
 {

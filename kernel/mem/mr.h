@@ -15,7 +15,8 @@
  * A region for fast registration is registered and invalidated by work requests, which cannot wait
  * for the epoch. Each user of it counts in `users`, and the invalidation waits for all of them.
  * So a user of such a region (from peal_mr_local() or peal_rkey_check() to peal_target_end())
- * must not wait for a lock, because the holder of that lock may be waiting for the users.
+ * must not wait for a queue pair's lock, because its holder may be waiting for the users. It may
+ * take locks inside which no region is invalidated, such as cq->lock.
  */
 #ifndef PEAL_MR_H
 #define PEAL_MR_H
@@ -141,8 +142,8 @@ static inline void *peal_target_at(const struct peal_target *target, u64 offset,
 }
 
 /*
- * Must this use be ended, and the pages be looked for before it? So it is with memory of a fast
- * registration, which counts its users, and of on-demand paging.
+ * Memory of a fast registration counts its users, so each use must be ended. Memory of on-demand
+ * paging must be looked for before each use. Return: true for both kinds.
  */
 static inline bool peal_target_is_counted(const struct peal_target *target)
 {

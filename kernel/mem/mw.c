@@ -80,7 +80,7 @@ static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
 	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;
 }
 
-/* The caller holds mw->lock. Return: false when the region is being deregistered. */
+/* The caller holds mw->lock. Return: false if the region is being deregistered or changed. */
 static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 			const struct peal_bind_seg *bind)
 {

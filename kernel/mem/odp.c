@@ -351,9 +351,10 @@ int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, 
 /* ---- the data path ---- */
 
 /*
- * Does this fault answer a request for these pages? One that waits does if it brings in the first
- * of them. One that failed only if it was for the same pages, because it does not tell which of
- * them could not come. It does not count for long, because the program may map memory there.
+ * Does this fault answer a request for these pages? A fault that waits does if it will bring in the
+ * first page. A fault that failed does only if it was for the same pages, because it does not tell
+ * which page could not be brought in. It is forgotten soon, because the program may map memory
+ * there.
  */
 static bool peal_odp_covers(const struct peal_odp_fault *fault, unsigned long first,
 			    unsigned long last, bool write)

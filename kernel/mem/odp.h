@@ -27,7 +27,7 @@ enum peal_odp_state {
 	PEAL_ODP_FAULT,		/* the program has no such memory, or may not write it */
 };
 
-/* Times between two tries: from the first to the longest. */
+/* The first wait between two tries. It doubles with each try, PEAL_ODP_RETRY_SHIFT times. */
 #define PEAL_ODP_RETRY_NS	(20 * NSEC_PER_USEC)
 #define PEAL_ODP_RETRY_SHIFT	8
 

@@ -18,7 +18,7 @@
 #define PEAL_MAX_FAST_REG_PAGES	1024
 
 struct peal_page_list {
-	void **piece;		/* where each begins; the first page may before the region */
+	void **piece;		/* where each begins; the first may begin before the region */
 	u64 *end;		/* with gaps: where each piece ends in the region; else NULL */
 	u32 max;		/* pieces that fit */
 	u32 count;		/* pieces in use */

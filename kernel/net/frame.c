@@ -307,7 +307,7 @@ void peal_frame_add_checksums(struct peal_frame *frame)
 
 	if (frame->fields.kinds & PEAL_FRAME_IPV4 && frame->ip + 4 * ip_hdr(skb)->ihl <= skb->len)
 		ip_send_check(ip_hdr(skb));
-	/* The sum of a fragment's datagram is not to be had from the fragment. */
+	/* A fragment does not have all bytes that the checksum of its datagram covers. */
 	if (!frame->transport || frame->fields.ip_flags & IB_IPV4_MORE_FRAG ||
 	    bytes < (tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr)))
 		return;

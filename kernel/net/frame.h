@@ -8,7 +8,10 @@
  *
  *	if (peal_frame_begin(&frame, port, length, &bytes)) {
  *		... write length bytes at bytes ...
- *		peal_frame_send(&frame, port, tx_quota);
+ *		if (peal_frame_finish(&frame, port))
+ *			peal_frame_send(&frame, port, tx_quota);
+ *		else
+ *			peal_frame_drop(&frame);
  *	}
  *
  * A frame that was begun and is not sent must be dropped with peal_frame_drop().

@@ -346,7 +346,7 @@ struct peal_tx_quota *peal_tx_quota_open(struct peal_tx_quotas *quotas)
 
 /*
  * A closed quota counts as long as its packets wait. Otherwise a program could get a new
- * room for each packet that it leaves behind.
+ * quota for each packet that it leaves behind.
  */
 void peal_tx_quota_close(struct peal_tx_quota *quota)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The requester of one queue pair. It turns messages into request packets, and
- * responses into completions. It serves RC, UC and UD.
+ * responses into completions. It serves RC, UC and XRC.
  *
  * Owns: when a packet is sent and what a response means, with retries, timers and
  * gaps in the responses. Its parts are inflight, retransmit, window, credit, rto and reorder.

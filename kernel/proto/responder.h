@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The responder of one queue pair. It turns request packets into requests for the
- * caller to execute, and into responses. It serves RC and UC; UD needs none of it.
+ * caller to execute, and into responses. It serves RC, UC and XRC.
  *
  * Owns: the order of opcodes in a message and the lengths of its packets (9.7.4.1), the
  * expected PSN, the position in the current message, saved responder resources (READ and
@@ -154,7 +154,6 @@ struct peal_reply {
 	u64 remote_addr;		/* of the first byte of this packet */
 };
 
-/* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
 /*
  * UC: a packet at most this far behind the expected PSN is late or a duplicate, and is dropped.
  * The specification would accept it as new if it begins a message (9.8). 1024 packets are about
@@ -170,6 +169,7 @@ static inline bool peal_responder_is_late_uc(u32 expected, u32 psn)
 	return distance < 0 && distance >= -PEAL_UC_LATE_PACKETS;
 }
 
+/* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
 void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries);
 /* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
 void peal_responder_reset(struct peal_responder *in);

@@ -45,7 +45,7 @@ close:
  * @ops: handle the program's kicks
  * @engine: runs the context's queue pairs
  *
- * Return: the context, ERR_PTR(-ENOMEM) or ERR_PTR(-EMFILE).
+ * Return: the context, or an ERR_PTR: -ENOMEM, -EMFILE, -ENFILE.
  */
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
 					 const struct peal_kick_file_ops *ops,

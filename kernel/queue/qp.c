@@ -179,7 +179,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	return 0;
 }
 
-/* RC and UC begin with the direct transport. The others have only the one kept in qp->wire. */
+/* RC, UC and XRC begin with the direct transport. The others have only the one in qp->wire. */
 static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
 {
 	return qp->direct ?: qp->wire;
@@ -245,7 +245,7 @@ static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
  * @init: the requested values; cap is updated to the granted values. A shared receive queue is
  *	one of this device
  *
- * The caller has attached the first transport: the direct transport, or the datagram transport.
+ * The caller has attached the first transport, which is the direct one for RC, UC and XRC.
  *
  * Return: 0, or after undoing everything -EINVAL (beyond the limits), -EBUSY (a second GSI),
  * -ENOMEM or -ENOSPC (the account's limit is reached).

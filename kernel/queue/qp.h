@@ -76,8 +76,9 @@ struct peal_recv_psn {
 
 /*
  * The operations of a transport on a queue pair. "Both locks" means sq.lock and rq.lock. All
- * operations but `free` are called inside the epoch or with `control` held. A transport leaves an
- * operation NULL if it does not need it; the callers check that.
+ * operations but `free` are called inside the epoch or with `control` held. `apply`, `fail`,
+ * `deadline`, `flush` and `idle` may be NULL. Only a transport that can take turns with another one
+ * on a queue pair has start_send, start_recv, recv_psn and waiting_sender.
  */
 struct peal_transport_ops {
 	bool packets;			/* messages leave as packets */
@@ -146,9 +147,9 @@ struct peal_qp {
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* own GID, from the address vector */
 
-	struct peal_transport *direct;	/* RC and UC: from creation to destruction; else NULL */
+	struct peal_transport *direct;	/* RC, UC, XRC: until destruction; else NULL */
 	/* Guarded by qp.control: */
-	struct peal_transport *wire;	/* RC, UC: NULL until a path needs it; else always */
+	struct peal_transport *wire;	/* RC, UC, XRC: NULL until a path needs it */
 
 	/* These three point to direct or wire, or are NULL during destruction. */
 	/* Guarded by qp.control, sq.lock and rq.lock: */

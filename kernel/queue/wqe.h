@@ -85,7 +85,7 @@ struct peal_wqe_limits {
 
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];
 
-/* @opcode must be below PEAL_OP_COUNT. The mask keeps speculation inside the table. */
+/* An @opcode that is not below PEAL_OP_COUNT counts as 0 (invalid), also under speculation. */
 static inline const struct peal_op *peal_op(u8 opcode)
 {
 	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];

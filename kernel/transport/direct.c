@@ -132,8 +132,9 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 }
 
 /*
- * Is the memory of both sides there, for the next @bytes? It stays until the epoch is left. Local
- * memory that is not there fails the message. Of the peer's memory the peer decides.
+ * Are the next @bytes of both sides in memory? If so, they stay there until the epoch is left. If
+ * the program has no such local memory, the message fails. If the peer has none, the peer decides
+ * how the message ends.
  */
 static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
 						     struct peal_qp *peer,
@@ -284,8 +285,8 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 /*
  * Meet the peer, with its rq.lock, which this takes. @local was checked.
  *
- * A user of memory of a fast registration must not wait for a lock (see mr.h). So the use of it
- * ends before the peer's lock is taken, and begins again when the lock is held.
+ * A user of memory of a fast registration must not wait for a queue pair's lock (see mr.h). So the
+ * use of it ends before the peer's lock is taken, and begins again when the lock is held.
  */
 static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const struct peal_op *op,
 						struct peal_notify *notify,

@@ -45,7 +45,7 @@ struct peal_direct {
 	u32 waiter;			/* device of the sender to wake on a kick; 0: ours */
 };
 
-/* Called before @qp, an RC or UC queue pair, is published. Sleeps. Return: 0 or -ENOMEM. */
+/* Called before @qp, of type RC, UC or XRC, is published. Sleeps. Return: 0 or -ENOMEM. */
 int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device);
 
 /* Under sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */

@@ -30,7 +30,7 @@ struct peal_qp;
 enum peal_flow_kind {
 	PEAL_FLOW_NORMAL,
 	PEAL_FLOW_MULTICAST,	/* all multicast frames that no other rule matches */
-	PEAL_FLOW_ALL,		/* all frames that no other rule matches */
+	PEAL_FLOW_ALL,		/* multicast and foreign frames that no other rule matches */
 	PEAL_FLOW_SNIFFER,
 };
 

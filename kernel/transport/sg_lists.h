@@ -8,8 +8,8 @@
  * the program may reuse only after the completion.
  * Does not know: packets, the protocol.
  *
- * Lock: everything is under sq.lock, inside the epoch. The callers assert it, because a load
- * does not know its queue pair.
+ * Lock: everything is under sq.lock, inside the epoch. The callers assert it, because the
+ * lists do not know their queue pair.
  */
 #ifndef PEAL_SG_LISTS_H
 #define PEAL_SG_LISTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * RC and UC on the wire: the transport, and the requester's side of it.
+ * RC, UC and XRC on the wire: the transport, and the requester's side of it.
  *
  * Owns: struct peal_wire, which has the output to the peer, the messages in flight
  * and their scatter lists; what happens with responses; when the direct transport

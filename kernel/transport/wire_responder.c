@@ -449,10 +449,9 @@ peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply 
 }
 
 /*
- * A packet that cannot be built for lack of memory counts as lost, also when the bytes are not in
- * memory (on-demand paging). When the key of a READ is
- * not valid any more, a repeated response turns into a NAK at once. For a first response the
- * NAK is due later, in its turn.
+ * A packet counts as lost when there is no memory for it, or when on-demand paging must first bring
+ * its bytes in. If the key of a READ is not valid any more, a repeated response turns into a NAK at
+ * once. The NAK of a first response is due later, in its turn.
  */
 static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
 						 struct peal_reply *reply,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * RC and UC on the wire: the responder's side.
+ * RC, UC and XRC on the wire: the responder's side.
  *
  * Owns: struct peal_wire_responder, one half of a queue pair's transport. It knows what has
  * been requested so far and which replies are due.

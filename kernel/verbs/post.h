@@ -9,7 +9,8 @@
  *
  * Locks: posts->lock guards the two producer sides of a queue pair, cq->poll_lock the
  * consumer side of a completion queue. Both are taken with interrupts off, because ULPs
- * call from any context. No other lock is taken while one of them is held.
+ * call from any context. Only srq_posts.lock is taken inside one of them, inside
+ * cq->poll_lock.
  */
 #ifndef PEAL_POST_H
 #define PEAL_POST_H

@@ -343,7 +343,7 @@ static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset,
 				       offset, length, iova, access);
 }
 
-/* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH a program does not learn which pages could not come. */
+/* It brings the pages in before it returns, so IB_UVERBS_ADVISE_MR_FLAG_FLUSH changes nothing. */
 static int peal_verbs_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 				u32 flags, struct ib_sge *list, u32 num_sge,
 				struct uverbs_attr_bundle *attrs)

@@ -22,7 +22,7 @@ namespace {
  * libibverbs allocates this with calloc(). A library newer than the header that peal
  * was built with has a longer verbs_context, because verbs_context grows at its front.
  * Such a library writes into the slack. Its `sz` is at a fixed distance from the end,
- * so context_open() does not find the right value in verbs.sz and refuses.
+ * so context_make() does not find the right value in verbs.sz and refuses.
  */
 struct ContextMemory {
 	verbs_context verbs;

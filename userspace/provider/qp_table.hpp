@@ -87,7 +87,7 @@ public:
 		slots_[index].number.store(number, std::memory_order_release);
 	}
 
-	/* Does nothing if another object has the index now. Holds the locks of its CQs. */
+	/* Does nothing if another object has the index now. The caller holds its CQs' locks. */
 	void remove(std::uint32_t index, const Object *object)
 	{
 		std::lock_guard guard(writer_);

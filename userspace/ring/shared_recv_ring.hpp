@@ -5,7 +5,7 @@
  * Owns: the free slots, the wr_id of each slot, the order of posting, and barrier C. The kernel
  * never gets a wr_id, so it can neither read nor forge one.
  * Does not know: verbs, the contents of a slot (RecvSlot), locks, the kick, how the kernel learns
- *of another size.
+ * of another size.
  *
  * The slots complete in no order, so the ring holds their numbers, and the free ones are in lists.
  * A ring has two sides:

@@ -276,7 +276,7 @@ enum peal_cqe_kind {
 #define PEAL_CQE_GRH		0x02	/* UD: the buffer begins with 40 bytes of GRH */
 #define PEAL_CQE_IPV4		0x04	/* with GRH: its last 20 bytes are an IPv4 header */
 #define PEAL_CQE_VLAN		0x08	/* with GRH: it arrived on VLAN vlan_id */
-#define PEAL_CQE_IP_CSUM_OK	0x10	/* raw packets: IPv4, and its and TCP's or UDP's sums fit */
+#define PEAL_CQE_IP_CSUM_OK	0x10	/* raw packets: the sums of IPv4 and TCP or UDP are right */
 /*
  * The phase bit. The kernel stores its byte last, with release D. The phase is 1
  * on the first lap and flips with each lap. A CQE at free-running index i is valid
