@@ -181,3 +181,25 @@ TEST_CASE("what is old postpones giving up, four times the timeout at most", "[s
 	CHECK(r.now - begin >= 4 * TIMEOUT);
 	CHECK(r.now - begin <= 4 * TIMEOUT + 10 * MS);
 }
+
+TEST_CASE("what is old postpones the probe also without a timeout", "[slow]")
+{
+	peal_requester_config config = plain_config();
+
+	config.timeout_ns = 0;
+	Requester r(config);
+
+	r.now += 3600ULL * 1000 * MS;
+	r.post_packets(1);
+	r.send();
+	r.now += 1 * MS;
+	r.receive(ack(0));
+	CHECK(r.completed() == 1);
+	r.post_packets(1);
+	r.send();
+	const auto probe = r.deadline();
+	REQUIRE(probe != U64_MAX);
+	r.now = (r.now + probe) / 2;
+	r.receive(ack(0)); /* a second time */
+	CHECK(r.deadline() > probe);
+}
