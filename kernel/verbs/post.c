@@ -190,7 +190,7 @@ static int peal_post_build_send(struct peal_qp *qp, u32 index, const struct ib_s
 	if (unlikely(!opcode))
 		return -EOPNOTSUPP;
 	/* The slot of an atomic has room for one SGE only, because of its segment. */
-	if (wr->num_sge > (peal_op(opcode)->atomic ? 1 : qp->cap.max_send_sge))
+	if (wr->num_sge > min(qp->cap.max_send_sge, peal_op(opcode)->atomic ? 1U : U32_MAX))
 		return -EINVAL;
 	if (index - smp_load_acquire(&qp->posts.send.tail) > qp->sq.ring.mask)	/* L */
 		return -ENOMEM;
