@@ -15,9 +15,9 @@
 struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: no sample yet */
 	u64 shortest;		/* shortest sample, halved by peal_rto_doubt(), ns; 0: none */
-	u8 slow;		/* latest samples in a row that were long; see SLOW */
 	u64 ns;			/* current wait for an answer, with back-off */
 	u64 longest;		/* upper limit of `ns` */
+	u8 slow;		/* slow samples in a row, up to the latest; see SLOW */
 	u8 heard;		/* silences that ended without a sample; see HEARD_MOST */
 	bool timing;		/* a sample is being taken */
 	u64 since;		/* when the sampled packet was sent, ns */

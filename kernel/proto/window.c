@@ -10,12 +10,12 @@
 #define WINDOW_START	32
 #define WINDOW_LEAST	4
 /*
- * After so many slow answers in a row the window stays as it is, and after so many it is halved,
- * because they mean a queue in front of the peer. Jitter alone rarely makes so many, because each
- * answer is late or early by itself.
+ * The window stops growing after WINDOW_STAY slow answers in a row. It is halved after
+ * WINDOW_HALVE, because they mean a queue in front of the peer. Jitter alone rarely makes so many,
+ * because each answer is late or early by itself.
  */
 #define WINDOW_STAY	2
-#define WINDOW_SLOW	8
+#define WINDOW_HALVE	8
 /* PSNs compare only within 2^23. With this limit the PSNs in use stay far below that. */
 #define WINDOW_MOST	0x200000U
 
@@ -64,7 +64,7 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 {
 	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
 		w->shrunk = false;
-	if (slow >= WINDOW_SLOW)
+	if (slow >= WINDOW_HALVE)
 		peal_window_halve(w, top);
 	else if (slow < WINDOW_STAY && !w->shrunk)
 		peal_window_set(w, w->size + packets);

@@ -24,9 +24,9 @@ void peal_window_limit(struct peal_window *w, u32 limit);
 /* The PSNs start anew, so no packet of an earlier loss is in flight any more. */
 void peal_window_recover(struct peal_window *w);
 /*
- * @packets more packets were acknowledged, all before @una. The window grows, but not after a few
- * @slow answers in a row (peal_rto_slow()), and it is halved after several. @top: the PSN after the
- * last packet that was sent.
+ * @packets more packets were acknowledged, all before @una. @slow: the slow answers in a row, by
+ * peal_rto_slow(). The window grows, unless these are a few. If they are many, it is halved. @top:
+ * the PSN after the last packet that was sent.
  */
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow);
 /* The peer was silent. */
