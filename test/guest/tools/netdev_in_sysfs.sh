@@ -48,6 +48,8 @@ wait_gone device_exists peal-sys || fail "the device outlives its netdev"
 rdma link delete peal-other
 ip netns delete other
 wait_gone device_exists peal-other || fail "peal-other is left"
+# The kernel ends a namespace later than the command returns. The pair of the netdev in it goes then.
+wait_gone test -e /sys/class/net/sys1 || fail "sys1 outlives the namespace of its peer"
 
 # A device that could not be made leaves nothing.
 ip link add sys0 type veth peer name sys1
