@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 240
+# timeout: 300
 # run: long
 # transport: any
 # vm: peers 2
 #
-# Services between two machines, with peal in one and rdma_rxe in the other: NVMe over RDMA and NFS over RDMA, with the
-# target once at each end, and messages and RDMA through RDS. Data that depend on their position are written, and the other
-# end or the same end compares them.
-# It does not cover SCSI, iSCSI and SMC, nor what the services' own tests show.
+# Services between two machines, with peal in one and rdma_rxe in the other: NVMe, NFS and SCSI (SRP) over RDMA, with the
+# target once at each end, stream sockets through SMC-R, with the server once at each end, and messages and RDMA through
+# RDS. Data that depend on their position are written, and the other end or the same end compares them.
+# It does not cover iSCSI, nor what the services' own tests show.
 set -u
 # shellcheck disable=SC2154 # wire_work is wire.sh's
 # shellcheck source=test/guest/helpers/wire.sh
@@ -17,12 +17,17 @@ source "$(dirname "$0")/../helpers/wire.sh"
 source "$(dirname "$0")/../helpers/nvme.sh"
 # shellcheck source=test/guest/helpers/nfs.sh
 source "$(dirname "$0")/../helpers/nfs.sh"
+# shellcheck source=test/guest/helpers/srp.sh
+source "$(dirname "$0")/../helpers/srp.sh"
 self=$(realpath "$0")
+helpers=$(dirname "$self")/../helpers
 programs=$(dirname "$self")/../../../build/user/test/guest
 block_data=$programs/block_data
 rds_data=$programs/rds_data
+stream_data=$programs/stream_data
 folder=/run/peal-services
 size=16
+smc_port=19500
 read -r -a kinds <<<"${WIRE_KINDS:-peal rxe}"
 
 # role NAME ARGUMENT...: what one end does. The script runs itself there.
@@ -61,6 +66,29 @@ role() {
 		;;
 	nfs_check) "$block_data" check $folder/export/file $size 5 ;;
 	nfs_end) nfs_stop $folder/export ;;
+	srp_target)
+		srp_load $size
+		srp_make_target "$2" "$3"
+		srp_identifier
+		;;
+	srp_host)
+		srp_load $size
+		srp_connect "$2" "$3" "$4"
+		"$block_data" write "$srp_disk" $size 3 4 || fail "writing"
+		srp_disconnect
+		srp_connect "$2" "$3" "$4"
+		"$block_data" check "$srp_disk" $size 3 2 || fail "reading"
+		srp_disconnect
+		srp_clean_up
+		;;
+	srp_check) "$block_data" check /dev/ram0 $size 3 ;;
+	srp_end) srp_clean_up ;;
+	smc_load)
+		modprobe -a smc smc_diag 2>/dev/null || return
+		"$helpers/smc_netlink.py" ib PEALTEST "$2" 1 &&
+			"$helpers/smc_netlink.py" eth PEALTEST "$3" && "$helpers/smc_netlink.py" ueid PEAL.TEST
+		;;
+	smc_end) "$helpers/smc_netlink.py" flush && rmmod smc_diag smc ;;
 	rds_load) modprobe -a rds rds_rdma 2>/dev/null ;;
 	rds_end) modprobe -r rds_rdma ;;
 	*) fail "no role $1" ;;
@@ -98,6 +126,44 @@ nfs() {
 	echo "ok: NFS, server ${wire_device[$server]}, client ${wire_device[$client]}"
 }
 
+srp() {
+	local target=$1 host
+	host=$(other_end "$1")
+	must "$target" srp_target "${wire_device[$target]}" "${wire_v4[$target]}"
+	must "$host" srp_host "${wire_device[$host]}" "$(<"$wire_work/out")" "${wire_v4[$target]}"
+	must "$target" srp_check
+	at "$target" srp_end
+	echo "ok: SRP, target ${wire_device[$target]}, host ${wire_device[$host]}"
+}
+
+# smc SERVER_END: the client fails if the connection is not SMC-R.
+smc() {
+	local end=$1 client
+	client=$(other_end "$1")
+	smc_port=$((smc_port + 1))
+	wire_serve wire_listens "$end" $smc_port "$stream_data" serve smc "${wire_v4[$end]}" $smc_port \
+		>"$wire_work/server" 2>&1 || fail "SMC: no server: $(<"$wire_work/server")"
+	wire_on "$client" "$stream_data" talk smcr "${wire_v4[$end]}" $smc_port $size >"$wire_work/client" 2>&1 ||
+		fail "SMC: $(<"$wire_work/client") $(<"$wire_work/server") $(dmesg | tail -n 5)"
+	wait "$server" || fail "SMC: the server: $(<"$wire_work/server")"
+	echo "ok: SMC-R, server ${wire_device[$end]}, client ${wire_device[$client]}, $(tail -n 1 "$wire_work/client")"
+}
+
+both_smc() {
+	local end
+	[[ $(uname -r) != 7.* ]] || { echo "not tested: SMC is not in this kernel" && return; }
+	# The QP of SMC never sends a packet, also if both ends are rxe.
+	[[ $(uname -r) != 6.1.* ]] || { echo "not tested: SMC-R does not work on rxe of this kernel" && return; }
+	for end in a b; do
+		must $end smc_load "${wire_device[$end]}" "${wire_netdev[$end]}"
+	done
+	smc b
+	smc a
+	for end in a b; do
+		must $end smc_end
+	done
+}
+
 rds_server_is_up() { grep -q ready "$wire_work/server" || ! kill -0 "$server"; }
 
 rds() {
@@ -126,5 +192,8 @@ nvme b
 nvme a
 nfs b
 nfs a
+srp b
+srp a
+both_smc
 rds
 wire_down
