@@ -268,27 +268,32 @@ watch_machine() {
 	done
 }
 
-# judge_end GROUP RESULTS STATUS: reports a failure if a test was running when the machine ended. The next machine takes the
-# other tests.
+# judge_end GROUP RESULTS STATUS: reports a failure if a test was running when the machine ended, or if no test could be run.
+# The next machine takes the other tests.
 judge_end() {
 	local transport name
 	if [[ ! -e $2/now ]]; then
 		# Another machine may have taken the last test while this one booted.
 		(($3)) || return 0
+		# Emulation rarely crashes a stock kernel while it boots. This is no result of a test, so one more machine boots.
+		if ! grep -q -s "peal_kick_file: loading" "$2/dmesg" && mkdir "$1/boot-failed" 2>/dev/null; then
+			show_death "a machine died before it loaded a module of peal; another one boots" "$2"
+			return
+		fi
 		touch "$1/broken"
 		echo "FAIL direct guest/boot" >>"$2/done"
-		show_death "$(title guest/boot direct): no test could be run" "$2"
+		show_death "FAIL $(title guest/boot direct): no test could be run" "$2"
 		return
 	fi
 	read -r _ transport name <"$2/now"
 	! grep -q " $transport $name\$" "$2/done" 2>/dev/null || return 0
 	echo "FAIL $transport $name" >>"$2/done"
-	show_death "$(title "$name" "$transport"): the virtual machine ended in it" "$2"
+	show_death "FAIL $(title "$name" "$transport"): the virtual machine ended in it" "$2"
 }
 
 show_death() {
 	{
-		echo "FAIL $1"
+		echo "$1"
 		tail -n 40 "$2/messages" | sed 's/^/    /'
 	} | count_lines
 }
