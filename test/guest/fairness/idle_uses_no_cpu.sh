@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 60
+# run: long
 #
 # A device without traffic uses no CPU. The test reads the scheduler's figures of the device's engine thread. The thread
 # does not run at all, with and without programs that have the device open.

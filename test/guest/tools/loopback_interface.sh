@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # timeout: 120
+# run: long
 # transport: direct, thorough wire
 #
 # A device on the loopback interface serves programs of a machine, or of a container, that has no other interface. Its GIDs

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 180
+// run: long
 /*
  * Several threads and processes use the same objects at the same time.
  *
