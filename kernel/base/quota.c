@@ -27,6 +27,8 @@ struct peal_quota_user {
  * pairs, keys and address handles the total is how many numbers there are (table.c). A
  * device has at most 4096 multicast groups. For protection domains, completion queues and shared
  * receive queues the limits bound the memory that the RDMA core takes for them.
+ * The limit of XRC domains bounds the transmit quotas, because each domain has one. A domain is
+ * charged to an account of its own, and kernel users have none.
  * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
  * The limit of flow rules bounds how long a frame is compared with them. The limit of indirection
  * tables bounds the memory that the RDMA core takes for their entries.
@@ -41,6 +43,7 @@ static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
 	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 16 },
 	[PEAL_QUOTA_SRQ] = { 7 << 17, 1 << 17, 1 << 16 },
+	[PEAL_QUOTA_XRCD] = { .programs = 7 << 9, .context = 1 },
 	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
 	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
 	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },

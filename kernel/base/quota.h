@@ -41,6 +41,7 @@ enum peal_quota_kind {
 	PEAL_QUOTA_PD,
 	PEAL_QUOTA_CQ,
 	PEAL_QUOTA_SRQ,
+	PEAL_QUOTA_XRCD,
 	PEAL_QUOTA_QP,
 	PEAL_QUOTA_KEY,		/* a memory region or a memory window */
 	PEAL_QUOTA_AH,

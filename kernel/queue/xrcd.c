@@ -6,19 +6,21 @@
 #include "queue/xrcd.h"
 
 /*
- * The account's user is the caller. Domains count as protection domains.
+ * The account's user is the caller. @tx_quota outlives the domain.
  *
  * Return: 0, -ENOMEM or -ENOSPC (the user's limit is reached).
  */
-int peal_xrcd_init(struct peal_xrcd *xrcd, struct peal_quota *quota)
+int peal_xrcd_init(struct peal_xrcd *xrcd, struct peal_quota *quota,
+		   struct peal_tx_quota *tx_quota)
 {
 	int ret = peal_quota_open(quota, &xrcd->account);
 
 	if (ret)
 		return ret;
-	ret = peal_quota_take(&xrcd->account, PEAL_QUOTA_PD);
+	ret = peal_quota_take(&xrcd->account, PEAL_QUOTA_XRCD);
 	if (ret)
 		peal_quota_close(&xrcd->account);
+	xrcd->tx_quota = tx_quota;
 	mutex_init(&xrcd->lock);
 	INIT_LIST_HEAD(&xrcd->targets);
 	return ret;
@@ -27,7 +29,7 @@ int peal_xrcd_init(struct peal_xrcd *xrcd, struct peal_quota *quota)
 /* The core has destroyed the queue pairs and the shared receive queues of the domain. */
 void peal_xrcd_end(struct peal_xrcd *xrcd)
 {
-	peal_quota_give(&xrcd->account, PEAL_QUOTA_PD);
+	peal_quota_give(&xrcd->account, PEAL_QUOTA_XRCD);
 	peal_quota_close(&xrcd->account);
 }
 

@@ -122,6 +122,14 @@ static struct peal_account *peal_verbs_qp_account(struct peal_dev *dev, struct p
 	return ctx ? &ctx->account : &dev->nic.quota.kernel;
 }
 
+/* An XRC target has the account and the transmit quota of its domain for the same reason. */
+static struct peal_tx_quota *peal_verbs_qp_tx_quota(struct peal_dev *dev, const struct peal_qp *qp)
+{
+	if (qp->xrcd)
+		return peal_xrcd(qp->xrcd)->tx_quota;
+	return peal_nic_tx_quota(&dev->nic, qp->context);
+}
+
 /* With an indirection table the queue pair has no queues of its own. */
 static int peal_verbs_attach_rss(struct peal_qp *qp, struct ib_qp_init_attr *init,
 				 struct ib_udata *udata)
@@ -267,12 +275,7 @@ static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_at
 	*transport = qp->direct;
 	if (!on_wire)
 		return local ? 0 : -EOPNOTSUPP;
-	/*
-	 * An XRC target belongs to no context, because it may live longer than the program that
-	 * made it. So its packets count as those of the kernel's users.
-	 */
-	ret = peal_wire_attach(qp, &dev->nic.port, peal_nic_tx_quota(&dev->nic, qp->context), attr,
-			       mask);
+	ret = peal_wire_attach(qp, &dev->nic.port, peal_verbs_qp_tx_quota(dev, qp), attr, mask);
 	*transport = qp->wire;
 	return ret;
 }

@@ -9,6 +9,7 @@
 
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
+#include "net/tx_quota.h"
 #include "queue/context.h"
 #include "queue/xrcd.h"
 #include "verbs/dev.h"
@@ -82,12 +83,24 @@ int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 
 int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 {
-	return peal_xrcd_init(peal_xrcd(ib), &peal_dev(ib->device)->nic.quota);
+	struct peal_nic *nic = &peal_dev(ib->device)->nic;
+	struct peal_tx_quota *tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
+	int ret;
+
+	if (IS_ERR(tx_quota))
+		return PTR_ERR(tx_quota);
+	ret = peal_xrcd_init(peal_xrcd(ib), &nic->quota, tx_quota);
+	if (ret)
+		peal_tx_quota_close(tx_quota);
+	return ret;
 }
 
 int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 {
+	struct peal_tx_quota *tx_quota = peal_xrcd(ib)->tx_quota;
+
 	peal_xrcd_end(peal_xrcd(ib));
+	peal_tx_quota_close(tx_quota);
 	return 0;
 }
 

@@ -5,13 +5,15 @@
  * Packets of one program that wait in transmit queues stop no other program.
  *
  * Holds: Other programs continue when a traffic class is starved, when many programs fill that
- * class, when programs end and leave packets there, and when neighbours do not answer.
+ * class, when programs end and leave packets there, and when neighbours do not answer. The
+ * responses of an XRC domain stop no other domain.
  * Does not hold: queues that are only slow, packets whose device or module goes away
  * (lifecycle/network_changes).
  */
 #include "datagram.hpp"
 #include "innocent.hpp"
 #include "neighbour.hpp"
+#include "xrc.hpp"
 
 using namespace peal_test;
 
@@ -155,6 +157,46 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 	Stuck last;
 	last.fill();
 	last.finish();
+}
+
+TEST_CASE("responses of one XRC domain that are held up leave other domains their room")
+{
+	if (!is_peal() || !on_wire())
+		SKIP_CASE("packets are peal's, and within a device there are none");
+	/* 32 targets send 32 KiB each before the first answer, which is more than any quota. */
+	constexpr int lanes = 32;
+	const Hold hold;
+	if (!hold.works())
+		SKIP_CASE("the kernel has no qdisc prio or plug");
+	Device device;
+	Innocent innocent(device);
+	const auto stuck = xrc::open_domain(device), other = xrc::open_domain(device);
+	const xrc::Shared queue(device, stuck), others_queue(device, other);
+	xrc::Lane lane(device, other);
+	std::vector<std::unique_ptr<xrc::Lane>> held;
+	Link slow;
+	slow.timeout = 20; /* 4 s */
+	const auto read = [](const xrc::Lane &from, const xrc::Shared &to) {
+		from.post_to(to.number, Send(IBV_WR_RDMA_READ, {from.from.sge(0, 4 * xrc::bytes)})
+						.remote(to.memory.address(), to.memory.rkey()));
+	};
+
+	const auto waits = counter("full_queues");
+	for (int i = 0; i < lanes; i++) {
+		held.push_back(std::make_unique<xrc::Lane>(device, stuck, slow, 1));
+		read(*held.back(), queue);
+	}
+	REQUIRE(eventually([&] { return counter("full_queues") > waits; }));
+	for (int i = 0; i < 20; i++) {
+		innocent.message();
+		read(lane, others_queue);
+		wait_success(lane.a.send_cq);
+	}
+	for (const auto &each : held)
+		CHECK(drain(each->a.send_cq).empty());
+	hold.release();
+	for (const auto &each : held)
+		wait_success(each->a.send_cq);
 }
 
 TEST_CASE("peers that do not answer leave others their room")

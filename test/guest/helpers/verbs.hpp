@@ -611,6 +611,7 @@ struct Link {
 	std::uint8_t dest_rd_atomic = 16;
 	std::uint32_t psn = 0x00fffff0; /* wraps soon */
 	int access = all_access;
+	std::uint8_t service_level = 0;
 };
 
 constexpr int init_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -644,6 +645,7 @@ inline ibv_qp_attr rtr_attr(const Device &device, std::uint32_t dest_qpn, const 
 	attr.ah_attr.grh.dgid = dest;
 	attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(device.gid_index());
 	attr.ah_attr.grh.hop_limit = 64;
+	attr.ah_attr.sl = link.service_level;
 	attr.ah_attr.port_num = 1;
 	return attr;
 }

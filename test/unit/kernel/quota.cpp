@@ -17,9 +17,9 @@
 namespace {
 
 /* The total of each kind, in the order of enum peal_quota_kind. */
-constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 1 << 20, 0x7fffff - 0x10 + 1,
-					0xffffff, 1 << 20, 4096,    1 << 14,
-					1 << 11,  1 << 18, 1 << 14};
+constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 1 << 20, 7 << 9,  0x7fffff - 0x10 + 1,
+					0xffffff, 1 << 20, 4096,    1 << 14, 1 << 11,
+					1 << 18,  1 << 14};
 static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 
 /* A device. At its end nothing may be missing. */
@@ -77,10 +77,12 @@ private:
 	peal_account account_{};
 };
 
+/* All but XRC domains, which have an account each. */
 peal_quota_kind any_kind()
 {
 	return GENERATE(PEAL_QUOTA_PD, PEAL_QUOTA_CQ, PEAL_QUOTA_SRQ, PEAL_QUOTA_QP, PEAL_QUOTA_KEY,
-			PEAL_QUOTA_AH, PEAL_QUOTA_GROUP, PEAL_QUOTA_DM);
+			PEAL_QUOTA_AH, PEAL_QUOTA_GROUP, PEAL_QUOTA_DM, PEAL_QUOTA_FLOW,
+			PEAL_QUOTA_WQ, PEAL_QUOTA_IND_TABLE);
 }
 
 /* A user opens context after context, until a new one gets nothing. */
@@ -170,6 +172,19 @@ TEST_CASE("programs do not get what is the kernel's, nor the kernel's users what
 	CHECK(program.take(kind) == peal_quota_limit(kind));
 	while (kernel--)
 		peal_quota_give(quota.kernel(), kind);
+}
+
+TEST_CASE("XRC domains count for their user", "[quota]")
+{
+	Quota quota;
+	std::deque<Context> greedy, others;
+	become(1000);
+	const auto half = take_all(quota, greedy, PEAL_QUOTA_XRCD);
+
+	CHECK(half == everything[PEAL_QUOTA_XRCD] / 2);
+	become(1001);
+	CHECK(take_all(quota, others, PEAL_QUOTA_XRCD) == half / 2);
+	CHECK(peal_quota_take(quota.kernel(), PEAL_QUOTA_XRCD) == -ENOSPC);
 }
 
 TEST_CASE("ids inside of a user namespace count as its maker", "[quota]")
