@@ -58,12 +58,25 @@
 	X(locality_late)	/* challenges and responses that came late */ \
 	X(drops)		/* received packets thrown away, see drop_* */
 
+/*
+ * Messages by operation. They are counted while an administrator has them enabled, because each of
+ * them costs an instruction or two of every message. The core wants them behind all others.
+ */
+#define PEAL_OPTIONAL_COUNTERS(X)					\
+	X(sends)		/* SEND of any kind, datagrams and frames too */ \
+	X(writes)		/* RDMA WRITE of any kind, ATOMIC_WRITE too */ \
+	X(reads)							\
+	X(atomics)		/* CMP_SWAP and FETCH_ADD */		\
+	X(remote_flushes)	/* FLUSH */
+
 #define PEAL_COUNTER_ENUM_(name) PEAL_COUNTER_##name,
 #define PEAL_COUNTER_DROP_ENUM_(name, text) PEAL_COUNTER_drop_##name,
 enum peal_counter {
 	PEAL_COUNTERS(PEAL_COUNTER_ENUM_)
 	PEAL_DROPS(PEAL_COUNTER_DROP_ENUM_)
-	PEAL_COUNTER_COUNT
+	PEAL_OPTIONAL_COUNTERS(PEAL_COUNTER_ENUM_)
+	PEAL_COUNTER_COUNT,
+	PEAL_COUNTER_OPTIONAL = PEAL_COUNTER_sends	/* the first of them */
 };
 
 #undef PEAL_COUNTER_ENUM_

@@ -318,3 +318,15 @@ u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter
 {
 	return peal_counters_sum(table->counters, counter);
 }
+
+void peal_table_enable_counter(struct peal_table *table, enum peal_counter counter, bool enable)
+{
+	assign_bit(counter - PEAL_COUNTER_OPTIONAL, &table->optional, enable);
+}
+
+/* Return: whether @counter counts now, which only optional ones may not. */
+bool peal_table_counter_is_enabled(const struct peal_table *table, enum peal_counter counter)
+{
+	return counter < PEAL_COUNTER_OPTIONAL ||
+	       test_bit(counter - PEAL_COUNTER_OPTIONAL, &table->optional);
+}

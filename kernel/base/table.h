@@ -90,6 +90,7 @@ struct peal_table {
 	u32 next_wq;
 
 	struct peal_counters __percpu *counters;
+	unsigned long optional;	/* bit n: PEAL_COUNTER_OPTIONAL + n is enabled; atomic bits */
 };
 
 int peal_table_init(struct peal_table *table);
@@ -184,5 +185,7 @@ static inline struct peal_address *peal_table_address(struct peal_table *table, 
 
 u64 peal_counters_sum(const struct peal_counters __percpu *counters, enum peal_counter counter);
 u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter);
+void peal_table_enable_counter(struct peal_table *table, enum peal_counter counter, bool enable);
+bool peal_table_counter_is_enabled(const struct peal_table *table, enum peal_counter counter);
 
 #endif

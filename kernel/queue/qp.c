@@ -756,6 +756,29 @@ enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp)
 	return READ_ONCE(qp->removed) ? PEAL_REASON_DEVICE_REMOVED : PEAL_REASON_FLUSHED;
 }
 
+/* The optional counter of each operation. Local ones have none. */
+static const enum peal_counter peal_qp_op_counters[PEAL_OP_COUNT] = {
+	[PEAL_OP_SEND] = PEAL_COUNTER_sends,
+	[PEAL_OP_SEND_IMM] = PEAL_COUNTER_sends,
+	[PEAL_OP_SEND_INV] = PEAL_COUNTER_sends,
+	[PEAL_OP_WRITE] = PEAL_COUNTER_writes,
+	[PEAL_OP_WRITE_IMM] = PEAL_COUNTER_writes,
+	[PEAL_OP_ATOMIC_WRITE] = PEAL_COUNTER_writes,
+	[PEAL_OP_READ] = PEAL_COUNTER_reads,
+	[PEAL_OP_CMP_SWAP] = PEAL_COUNTER_atomics,
+	[PEAL_OP_FETCH_ADD] = PEAL_COUNTER_atomics,
+	[PEAL_OP_FLUSH] = PEAL_COUNTER_remote_flushes,
+};
+
+/* Some optional counters are enabled. Is that of this operation among them? */
+void peal_qp_count_operation(struct peal_qp *qp, u8 opcode)
+{
+	enum peal_counter counter = peal_qp_op_counters[opcode];
+
+	if (counter && peal_table_counter_is_enabled(qp->table, counter))
+		this_cpu_inc(qp->counters->value[counter]);
+}
+
 static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct ib_cq *ibcq,
 			 const struct peal_cqe *cqe)
 {

@@ -295,6 +295,7 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);
+void peal_qp_count_operation(struct peal_qp *qp, u8 opcode);
 
 /* Take a receive WQE; see peal_rq_take(). The caller holds rq.lock. */
 static inline enum peal_rq_taken peal_qp_take_recv(struct peal_qp *qp, struct peal_notify *notify,
@@ -304,6 +305,15 @@ static inline enum peal_rq_taken peal_qp_take_recv(struct peal_qp *qp, struct pe
 	if (qp->srq)
 		peal_notify_srq(notify, qp->srq);
 	return peal_rq_take(&qp->rq, reason);
+}
+
+/* Count a message that the requester has completed. */
+static inline void peal_qp_count_message(struct peal_qp *qp, u8 opcode, u64 bytes)
+{
+	peal_count(qp, messages);
+	peal_count_by(qp, bytes, bytes);
+	if (unlikely(READ_ONCE(qp->table->optional)))
+		peal_qp_count_operation(qp, opcode);
 }
 
 /* log2 of the path MTU in bytes. Adding 7 is right because IB_MTU_256 is 1. */

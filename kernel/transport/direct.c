@@ -408,9 +408,8 @@ static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notif
 	struct peal_qp *qp = d->base.qp;
 
 	if (!peal_op(qp->sq.wqe.opcode)->local) {
-		peal_count(qp, messages);
+		peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
 		peal_count(qp, direct_messages);
-		peal_count_by(qp, bytes, qp->sq.wqe.length);
 		d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, qp->sq.wqe.length));
 	}
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);

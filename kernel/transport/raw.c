@@ -248,9 +248,8 @@ static bool peal_raw_execute(struct peal_raw *raw, struct peal_notify *notify)
 		return false;
 	}
 	raw->page_waits = 0;
-	peal_count(qp, messages);
+	peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
 	peal_count(qp, wire_messages);
-	peal_count_by(qp, bytes, qp->sq.wqe.length);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 	return true;
 }

@@ -445,8 +445,7 @@ static bool peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
 	}
 	ud->page_waits = 0;
 	peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
-	peal_count(qp, messages);
-	peal_count_by(qp, bytes, qp->sq.wqe.length);
+	peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
 	ud->psn = peal_psn_add(ud->psn, 1);
 	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
 	return true;

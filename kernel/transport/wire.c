@@ -61,9 +61,8 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 {
 	if (peal_op(done->opcode)->local)
 		return;
-	peal_count(qp, messages);
+	peal_qp_count_message(qp, done->opcode, done->length);
 	peal_count(qp, wire_messages);
-	peal_count_by(qp, bytes, done->length);
 }
 
 /*

@@ -165,15 +165,38 @@ enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port)
 
 #define PEAL_COUNTER_DESC_(name_) { .name = #name_ },
 #define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
+#define PEAL_COUNTER_OPTIONAL_DESC_(name_) { .name = #name_, .flags = IB_STAT_FLAG_OPTIONAL },
 static const struct rdma_stat_desc peal_query_stat_descs[] = {
 	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
 	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)
+	PEAL_OPTIONAL_COUNTERS(PEAL_COUNTER_OPTIONAL_DESC_)
 };
+
+/* Tell the core which optional counters it must not show. */
+void peal_query_hide_stats(const struct peal_table *table, struct rdma_hw_stats *stats)
+{
+	int i;
+
+	for (i = PEAL_COUNTER_OPTIONAL; i < PEAL_COUNTER_COUNT; i++)
+		assign_bit(i, stats->is_disabled, !peal_table_counter_is_enabled(table, i));
+}
 
 struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port)
 {
-	return rdma_alloc_hw_stats_struct(peal_query_stat_descs,
-					  ARRAY_SIZE(peal_query_stat_descs), 0);
+	struct rdma_hw_stats *stats;
+
+	stats = rdma_alloc_hw_stats_struct(peal_query_stat_descs,
+					   ARRAY_SIZE(peal_query_stat_descs), 0);
+	if (stats)
+		peal_query_hide_stats(&peal_dev(ib)->nic.table, stats);
+	return stats;
+}
+
+/* The core holds the port's stats->lock, and has checked that the counter is optional. */
+int peal_query_modify_stat(struct ib_device *ib, u32 port, unsigned int counter, bool enable)
+{
+	peal_table_enable_counter(&peal_dev(ib)->nic.table, counter, enable);
+	return 0;
 }
 
 int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index)

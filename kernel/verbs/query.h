@@ -10,12 +10,16 @@
 
 #include <rdma/ib_verbs.h>
 
+struct peal_table;
+
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
 int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
 int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
 enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port);
 struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port);
+void peal_query_hide_stats(const struct peal_table *table, struct rdma_hw_stats *stats);
+int peal_query_modify_stat(struct ib_device *ib, u32 port, unsigned int counter, bool enable);
 int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
 
 #endif

@@ -94,12 +94,16 @@ struct rdma_hw_stats *peal_statistic_alloc_stats(struct rdma_counter *counter)
 	return peal_query_alloc_stats(counter->device, counter->port);
 }
 
-/* Before the first queue pair is bound there is no set. */
+/*
+ * Before the first queue pair is bound there is no set. Optional counters are enabled for a port,
+ * so that its state may have changed since the last call.
+ */
 int peal_statistic_update_stats(struct rdma_counter *counter)
 {
 	const struct peal_statistic *statistic = peal_statistic_find(counter);
 	int i;
 
+	peal_query_hide_stats(&peal_dev(counter->device)->nic.table, counter->stats);
 	for (i = 0; statistic && i < PEAL_COUNTER_COUNT; i++)
 		counter->stats->value[i] = peal_counters_sum(statistic->counters, i);
 	return 0;

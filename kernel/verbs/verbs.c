@@ -537,6 +537,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.mmap = peal_map_mmap,
 	.mmap_free = peal_map_release,
 	.modify_cq = peal_verbs_modify_cq,
+	.modify_hw_stat = peal_query_modify_stat,
 	.modify_qp = peal_verbs_modify_qp,
 	.modify_srq = peal_verbs_modify_srq,
 	.modify_wq = peal_verbs_modify_wq,
