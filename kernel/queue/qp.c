@@ -569,8 +569,14 @@ static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr 
 		to->max_rd_atomic = attr->max_rd_atomic;
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
 		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
-	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
-		to->en_sqd_async_notify = attr->en_sqd_async_notify;
+}
+
+/* A request for SQ_DRAINED is for one change to SQD, so any later change ends it. */
+static void peal_qp_apply_notify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_STATE && attr->qp_state != qp->state)
+		qp->attr.en_sqd_async_notify = mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
+					       attr->en_sqd_async_notify;
 }
 
 static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
@@ -579,6 +585,7 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 	peal_qp_apply_addressing(&qp->attr, attr, mask);
 	peal_qp_apply_retries(&qp->attr, attr, mask);
 	peal_qp_apply_rights(&qp->attr, attr, mask);
+	peal_qp_apply_notify(qp, attr, mask);
 	if (mask & IB_QP_AV)
 		peal_qp_apply_path(qp, attr);
 	if (mask & IB_QP_SQ_PSN)
