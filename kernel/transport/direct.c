@@ -43,7 +43,8 @@ static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const st
 		return PEAL_REASON_PEER_STATE;
 	if (unlikely(peer->ib.qp_type != qp->peer_type ||
 		     peer->attr.dest_qp_num != qp->ib.qp_num ||
-		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid))))
+		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid)) ||
+		     memcmp(&qp->attr.ah_attr.grh.dgid, &peer->sgid, sizeof(peer->sgid))))
 		return PEAL_REASON_PEER_OTHER;
 	return PEAL_REASON_NONE;
 }
