@@ -60,7 +60,8 @@ void peal_post_drop_shared(struct peal_qp *qp)
 	unsigned long flags;
 	u32 i;
 
-	if (!qp->ib.srq || qp->context)
+	/* A program's queue pair may not have its context yet, so ask the queue whose it is. */
+	if (!qp->ib.srq || !peal_srq(qp->ib.srq)->posts.ids)
 		return;
 	cq = peal_cq(qp->ib.recv_cq);
 	spin_lock_irqsave(&cq->poll_lock, flags);
