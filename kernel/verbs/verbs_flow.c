@@ -148,7 +148,8 @@ static void peal_verbs_mask_value(struct peal_flow_rule *rule)
 
 static int peal_verbs_add_specs(struct peal_flow_rule *rule, const struct ib_flow_attr *attr)
 {
-	const void *spec = attr->flows;
+	const union ib_flow_spec *spec = (const void *)attr->flows;
+	bool has_eth = false;
 	u32 i;
 	int ret;
 
@@ -156,10 +157,14 @@ static int peal_verbs_add_specs(struct peal_flow_rule *rule, const struct ib_flo
 	if (attr->num_of_specs && rule->kind != PEAL_FLOW_NORMAL)
 		return -EINVAL;
 	for (i = 0; i < attr->num_of_specs; i++) {
+		/* Other layers have a bit in `kinds`; see peal_verbs_want_kind(). */
+		if (spec->type == IB_FLOW_SPEC_ETH && has_eth)
+			return -EINVAL;
+		has_eth |= spec->type == IB_FLOW_SPEC_ETH;
 		ret = peal_verbs_add_spec(rule, spec);
 		if (ret)
 			return ret;
-		spec += ((const union ib_flow_spec *)spec)->size;
+		spec = (const void *)spec + spec->size;
 	}
 	peal_verbs_mask_value(rule);
 	return 0;

@@ -479,6 +479,8 @@ TEST_CASE("rules that are refused")
 	CHECK(errno_name(Rule().add(port_spec, IBV_FLOW_SPEC_TCP)
 				 .add(port_spec, IBV_FLOW_SPEC_UDP)
 				 .error(end.qp)) == "EINVAL");
+	CHECK(errno_name(Rule().to(station).add(eth_spec, IBV_FLOW_SPEC_ETH).error(end.qp)) ==
+	      "EINVAL");
 	Rule port;
 	port.to(station).attr().port = 2;
 	CHECK(errno_name(port.error(end.qp)) == "EINVAL");
