@@ -24,6 +24,9 @@ struct peal_dev {
 	struct work_struct rescan;	/* of gids.c; holds a reference while it is queued */
 	struct xarray statistics;	/* counters of bound queue pairs, by rdma_counter.id */
 
+	/* Guarded by RTNL: */
+	enum ib_port_state told_state;	/* of the last port event; IB_PORT_NOP: there was none */
+
 	/* Guarded by peal_netlink_lock: */
 	struct list_head node;		/* in the list of netlink.c */
 };

@@ -253,15 +253,24 @@ static struct rdma_link_ops peal_link_ops = {
 };
 
 #ifndef PEAL_HAS_CORE_PORT_EVENTS
-/* Later kernels raise the port events themselves, for every RoCE device. */
+/*
+ * Later kernels raise the port events themselves, for every RoCE device. A netdev has many other
+ * changes, so that an event is raised only if it differs from the last one.
+ */
 static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
 {
+	struct peal_dev *dev = peal_dev(ib);
 	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
+	enum ib_port_state state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	struct ib_event event = {
 		.device = ib, .element.port_num = 1,
 		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
 	};
 
+	ASSERT_RTNL();
+	if (dev->told_state == state)
+		return;
+	dev->told_state = state;
 	ib_dispatch_event(&event);
 }
 #else
