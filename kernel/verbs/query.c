@@ -21,6 +21,8 @@
 
 #define PEAL_DEVICE_CAPS							\
 	(IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_SYS_IMAGE_GUID | \
+	 IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR | IB_DEVICE_PORT_ACTIVE_EVENT | \
+	 IB_DEVICE_UD_AV_PORT_ENFORCE | \
 	 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_MEM_MGT_EXTENSIONS | \
 	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC | IB_DEVICE_ATOMIC_WRITE | \
 	 IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_RAW_IP_CSUM | IB_DEVICE_MANAGED_FLOW_STEERING)
@@ -125,6 +127,7 @@ static void peal_query_speed(struct ib_device *ib, u32 port, struct ib_port_attr
 
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
+	const struct peal_table *table = &peal_dev(ib)->nic.table;
 	struct net_device *ndev = peal_dev(ib)->nic.port.ndev;
 	bool up = netif_running(ndev) && netif_carrier_ok(ndev);
 
@@ -137,6 +140,9 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->max_msg_sz = PEAL_MAX_MSG;
 	attr->max_vl_num = 1;
 	attr->ip_gids = true;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
+	attr->bad_pkey_cntr = peal_table_counter(table, PEAL_COUNTER_drop_pkey);
+	attr->qkey_viol_cntr = peal_table_counter(table, PEAL_COUNTER_drop_qkey);
 	peal_query_speed(ib, port, attr);
 	return 0;
 }

@@ -353,6 +353,7 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}, common_qkey + 1));
 	wait_success(a.send_cq);
 	check_dropped(b, "qkey", before);
+	CHECK(device.port().qkey_viol_cntr == before + 1);
 
 	/* This bit asks for the sender's own Q_Key. The receive is still there. */
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 64)}, 0x80000000U));
