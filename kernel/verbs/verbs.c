@@ -66,6 +66,15 @@ int peal_verbs_check_request(struct ib_udata *udata)
 	return ret ?: req.flags ? -EINVAL : 0;
 }
 
+/*
+ * A request without data of the driver. a program may leave room for some, so zeros are
+ * accepted. Return: 0 or -EINVAL.
+ */
+int peal_verbs_check_no_request(struct ib_udata *udata)
+{
+	return !udata || ib_is_udata_cleared(udata, 0, udata->inlen) ? 0 : -EINVAL;
+}
+
 /* The response is cut to what the program has room for, because an older one knows less. */
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 {
@@ -218,9 +227,10 @@ static struct peal_pd *peal_pd(struct ib_pd *ib)
 static int peal_verbs_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 {
 	struct peal_pd *pd = peal_pd(ib);
+	int ret = peal_verbs_check_no_request(udata);
 
 	pd->account = peal_verbs_account(peal_dev(ib->device), udata);
-	return peal_quota_take(pd->account, PEAL_QUOTA_PD);
+	return ret ?: peal_quota_take(pd->account, PEAL_QUOTA_PD);
 }
 
 static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
@@ -410,7 +420,8 @@ static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 
-	return peal_mw_init(peal_mw(ib), &dev->nic.table, peal_verbs_account(dev, udata), ib->pd);
+	return peal_verbs_check_no_request(udata) ?:
+	       peal_mw_init(peal_mw(ib), &dev->nic.table, peal_verbs_account(dev, udata), ib->pd);
 }
 
 static int peal_verbs_dealloc_mw(struct ib_mw *ib)

@@ -23,6 +23,7 @@ extern const struct uapi_definition peal_verbs_srq_attributes[];
 extern const struct uapi_definition peal_verbs_dm_attributes[];
 
 int peal_verbs_check_request(struct ib_udata *udata);
+int peal_verbs_check_no_request(struct ib_udata *udata);
 int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes);
 struct peal_context *peal_verbs_context(struct ib_udata *udata);
 struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata);

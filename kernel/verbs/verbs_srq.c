@@ -84,9 +84,12 @@ int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 {
 	struct peal_nic *nic = &peal_dev(ib->device)->nic;
-	struct peal_tx_quota *tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
-	int ret;
+	struct peal_tx_quota *tx_quota;
+	int ret = peal_verbs_check_no_request(udata);
 
+	if (ret)
+		return ret;
+	tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
 	if (IS_ERR(tx_quota))
 		return PTR_ERR(tx_quota);
 	ret = peal_xrcd_init(peal_xrcd(ib), &nic->quota, tx_quota);
