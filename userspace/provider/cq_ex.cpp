@@ -136,7 +136,7 @@ std::uint32_t clocks_of(std::uint64_t wc_flags) noexcept
  * Throws EINVAL for an unknown attribute, and EOPNOTSUPP for a known one that peal does not
  * support. Returns whether the completion queue is single-threaded.
  */
-bool check_attr(const ibv_cq_init_attr_ex &attr)
+bool check_attr(const ibv_context *context, const ibv_cq_init_attr_ex &attr)
 {
 	constexpr std::uint32_t known_masks =
 		IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -151,7 +151,7 @@ bool check_attr(const ibv_cq_init_attr_ex &attr)
 	if ((attr.wc_flags & ~(std::uint64_t{IBV_WC_STANDARD_FLAGS} | TIME_FLAGS)) ||
 	    (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		throw_errno(EOPNOTSUPP);
-	if (domain && !static_cast<const Pd *>(domain)->parent)
+	if (domain && (domain->context != context || !static_cast<const Pd *>(domain)->parent))
 		throw_errno(EINVAL);
 	return (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
 	       (domain && static_cast<const Pd *>(domain)->single_threaded());
@@ -161,7 +161,7 @@ bool check_attr(const ibv_cq_init_attr_ex &attr)
 
 ibv_cq_ex *cq_ex_create(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
-	const bool single_threaded = check_attr(*attr);
+	const bool single_threaded = check_attr(context, *attr);
 	const CqRequest request{attr->cqe, attr->comp_vector, attr->channel, single_threaded,
 				clocks_of(attr->wc_flags)};
 	Cq *cq = Cq::create(Context::of(context), request).release();

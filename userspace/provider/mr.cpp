@@ -57,6 +57,8 @@ ibv_mr *mr_alloc_null(ibv_pd *pd)
 ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t length,
 		       unsigned access)
 {
+	if (dm->context != pd->context)
+		throw_errno(EINVAL);
 	auto mr = std::make_unique<verbs_mr>();
 
 	check(Context::of(pd->context)
@@ -131,7 +133,8 @@ int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t l
 	ib_uverbs_rereg_mr request{};
 	ib_uverbs_rereg_mr_resp response{};
 
-	if (mr->mr_type == PABI_MR_NULL)
+	if (mr->mr_type == PABI_MR_NULL ||
+	    ((flags & IBV_REREG_MR_CHANGE_PD) && pd->context != mr->mr.context))
 		return errno = EINVAL;
 	request.mr_handle = mr->mr.handle;
 	request.flags = static_cast<std::uint32_t>(flags);

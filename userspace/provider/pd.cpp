@@ -140,7 +140,7 @@ ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *a
 	if (!attr->pd || (attr->comp_mask & ~known))
 		throw_errno(EINVAL);
 	Pd &base = Pd::of(attr->pd);
-	if (base.parent)
+	if (base.parent || base.context != context || (attr->td && attr->td->context != context))
 		throw_errno(EINVAL);
 
 	auto pd = std::make_unique<Pd>();

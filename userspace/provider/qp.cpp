@@ -207,8 +207,11 @@ std::unique_ptr<Qp> Qp::create(ibv_qp_init_attr_ex &requested)
 	}
 	if (!attr.send_cq || (c_enum(attr.qp_type) != IBV_QPT_XRC_SEND && !attr.recv_cq))
 		throw_errno(EINVAL);
-	/* A handle of another context may name another shared receive queue in this one. */
-	if (attr.srq && attr.srq->context != attr.pd->context)
+	/* A handle of another context may name another object in this one. */
+	const ibv_context *context = attr.pd->context;
+	if (attr.send_cq->context != context ||
+	    (attr.recv_cq && attr.recv_cq->context != context) ||
+	    (attr.srq && attr.srq->context != context))
 		throw_errno(EINVAL);
 	auto owned = std::make_unique<Qp>(Context::of(attr.pd->context), attr);
 	Qp &qp = *owned;

@@ -407,6 +407,8 @@ ibv_qp *qp_ex_create(ibv_context *context, ibv_qp_init_attr_ex *attr)
 	check_attr(*attr);
 	if (is_target(*attr))
 		return create_target(context, *attr);
+	if (attr->pd->context != context)
+		throw_errno(EINVAL);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
 		/* It sends nothing. */
 		if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
