@@ -137,7 +137,10 @@ static u8 peal_post_flags(const struct peal_qp *qp, const struct ib_send_wr *wr)
 	return flags;
 }
 
-/* The region may get other pages for its next registration as soon as this one is posted. */
+/*
+ * Copy what the region says now, because its user may map it anew when the registration is posted.
+ * The pages are not copied. peal_mr_fast_register() takes them when the request is executed.
+ */
 static void peal_post_reg(struct peal_bind_seg *seg, const struct ib_reg_wr *reg)
 {
 	*seg = (struct peal_bind_seg){

@@ -422,6 +422,141 @@ TEST_CASE("SQD: what was posted is finished, what is posted waits")
 	CHECK(wait_success(pair.a.send_cq).front().wr_id == 2);
 }
 
+TEST_CASE("SQ_DRAINED is raised only for the change to SQD that asks for it")
+{
+	Device device;
+	Pair pair(device);
+	ibv_qp_attr attr{};
+	const auto drained = [&] {
+		return device.count_events(IBV_EVENT_SQ_DRAINED, pair.a.qp.get());
+	};
+	const bool by_reset = GENERATE(false, true);
+
+	INFO("after " << (by_reset ? "a reset" : "RTS"));
+	attr.qp_state = IBV_QPS_SQD;
+	attr.en_sqd_async_notify = 1;
+	must(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+	     "modify to SQD");
+	CHECK(device.wait_event(IBV_EVENT_SQ_DRAINED, pair.a.qp.get()));
+	if (by_reset) {
+		to_state(pair.a.qp, IBV_QPS_RESET);
+		to_state(pair.b.qp, IBV_QPS_RESET);
+		connect(pair.a, pair.b);
+	} else {
+		to_state(pair.a.qp, IBV_QPS_RTS);
+	}
+	to_state(pair.a.qp, IBV_QPS_SQD);
+	CHECK(eventually([&] { return query(pair.a.qp).sq_draining == 0; }));
+	to_state(pair.a.qp, IBV_QPS_RTS);
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(1));
+	wait_success(pair.a.send_cq);
+	CHECK(drained() == 1);
+}
+
+TEST_CASE("a peer that was given another GID of the device gets no message")
+{
+	OwnDevice own;
+	if (!own.ok())
+		SKIP_CASE("cannot make a second device");
+	Device device(own.name());
+	run("ip addr add 10.78.9.7/24 dev tctl0");
+	REQUIRE(eventually([&] { return has_gid(device, 9, 7); }));
+	auto other = device.gid();
+	other.raw[14] = 9;
+	other.raw[15] = 7;
+	const auto type = GENERATE(IBV_QPT_RC, IBV_QPT_UC);
+	QpOptions options;
+	options.type = type;
+	Endpoint a(device, options), b(device, options);
+	Link link;
+	link.timeout = 10; /* 4 ms */
+	link.retry_cnt = 1;
+	const auto rtr = type == IBV_QPT_RC ? rtr_mask : uc_rtr_mask;
+	const auto rts = type == IBV_QPT_RC ? rts_mask : IBV_QP_STATE | IBV_QP_SQ_PSN;
+	const auto ready = [&](Endpoint &end, std::uint32_t peer, const ibv_gid &gid) {
+		auto attr = rtr_attr(device, peer, gid, link);
+		to_init(end.qp, link);
+		must(ibv_modify_qp(end.qp, &attr, rtr), "modify to RTR");
+		attr = rts_attr(link);
+		must(ibv_modify_qp(end.qp, &attr, rts), "modify to RTS");
+	};
+
+	INFO("type " << type);
+	/* b's own GID is the first one, and a addresses the second. b addresses a as it is. */
+	ready(a, b.qp->qp_num, other);
+	ready(b, a.qp->qp_num, device.gid());
+	post_recv(b.qp, 1, {});
+	post(a.qp, Send(IBV_WR_SEND));
+	const auto wc = wait_completions(a.send_cq, 1).front();
+	CHECK(wc.status == (type == IBV_QPT_RC ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS));
+	CHECK(describe(drain(b.recv_cq)) == "0 completions");
+}
+
+TEST_CASE("objects of another context are refused")
+{
+	Device device, other;
+	/* The objects of both contexts have the same handles. */
+	Pd pd(ibv_alloc_pd(device), "alloc_pd"), theirs(ibv_alloc_pd(other), "alloc_pd");
+	Cq cq = create_cq(device, 16), their_cq = create_cq(other, 16);
+	const auto qp_error = [&](ibv_cq *send, ibv_cq *recv) {
+		auto init = init_attributes(pd, send, recv, {});
+		errno = 0;
+		ibv_qp *qp = ibv_create_qp_ex(device, &init);
+		if (qp)
+			ibv_destroy_qp(qp);
+		return errno_name(qp ? 0 : errno);
+	};
+
+	CHECK(qp_error(cq, cq) == "0");
+	CHECK(qp_error(their_cq, cq) == "EINVAL");
+	CHECK(qp_error(cq, their_cq) == "EINVAL");
+	auto init = init_attributes(theirs, cq, cq, {});
+	CHECK_FALSE(ibv_create_qp_ex(device, &init));
+	CHECK(errno_name(errno) == "EINVAL");
+
+	ibv_td_init_attr td_init{};
+	ibv_td *td = ibv_alloc_td(other, &td_init);
+	REQUIRE(td);
+	ibv_parent_domain_init_attr domain{};
+	domain.pd = theirs;
+	CHECK_FALSE(ibv_alloc_parent_domain(device, &domain));
+	CHECK(errno_name(errno) == "EINVAL");
+	domain.pd = pd;
+	domain.td = td;
+	CHECK_FALSE(ibv_alloc_parent_domain(device, &domain));
+	CHECK(errno_name(errno) == "EINVAL");
+	must(ibv_dealloc_td(td), "dealloc_td");
+
+	domain = {};
+	domain.pd = theirs;
+	ibv_pd *parent = ibv_alloc_parent_domain(other, &domain);
+	REQUIRE(parent);
+	ibv_cq_init_attr_ex cq_init{};
+	cq_init.cqe = 16;
+	cq_init.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+	cq_init.parent_domain = parent;
+	CHECK_FALSE(ibv_create_cq_ex(device, &cq_init));
+	CHECK(errno_name(errno) == "EINVAL");
+	must(ibv_dealloc_pd(parent), "dealloc_pd");
+
+	Region region(pd, page_bytes);
+	CHECK(ibv_rereg_mr(region.mr(), IBV_REREG_MR_CHANGE_PD, theirs, nullptr, 0, 0) != 0);
+	CHECK(errno_name(errno) == "EINVAL");
+}
+
+TEST_CASE("the device tells which events and counters it has")
+{
+	Device device;
+	if (!is_peal())
+		SKIP_CASE("other devices have other capabilities");
+	const auto flags = device.attributes().device_cap_flags;
+
+	for (const unsigned flag : {IBV_DEVICE_PORT_ACTIVE_EVENT, IBV_DEVICE_UD_AV_PORT_ENFORCE,
+				    IBV_DEVICE_BAD_PKEY_CNTR, IBV_DEVICE_BAD_QKEY_CNTR})
+		CHECK((flags & flag) == flag);
+	CHECK(device.port().port_cap_flags & (1 << 16)); /* IB_PORT_CM_SUP */
+}
+
 TEST_CASE("a type of queue pair that no standard defines is not supported")
 {
 	Device device;
@@ -631,6 +766,16 @@ TEST_CASE("port, MTU and GIDs follow the netdev")
 	CHECK(device.wait_event(IBV_EVENT_PORT_ERR, port_object));
 	run("ip link set tctl0 up");
 	CHECK(eventually([&] { return device.port().state == IBV_PORT_ACTIVE; }));
+	CHECK(device.wait_event(IBV_EVENT_PORT_ACTIVE, port_object));
+
+	/* The state of the port stays. */
+	device.forget_events();
+	run("ip link set tctl0 arp off; ip link set tctl0 arp on; ip link set tctl0 promisc on");
+	run("ip link set tctl0 down");
+	CHECK(device.wait_event(IBV_EVENT_PORT_ERR, port_object));
+	CHECK(device.count_events(IBV_EVENT_PORT_ACTIVE, port_object) == 0);
+	CHECK(device.count_events(IBV_EVENT_PORT_ERR, port_object) == 1);
+	run("ip link set tctl0 up");
 	CHECK(device.wait_event(IBV_EVENT_PORT_ACTIVE, port_object));
 
 	run("ip link set tctl0 mtu 5000");
