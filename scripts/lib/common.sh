@@ -17,7 +17,8 @@ die() {
 	exit 1
 }
 
-# The comment at the head of a script is its help text.
+# The comment at the head of a script is its help text. It goes to stdout with --help. After wrong arguments it goes to
+# stderr (say "$(print_help)").
 print_help() { sed -n '/^# SPDX/d; /^#!/d; /^#/!q; s/^# \{0,1\}//; p' "$0"; }
 
 # make_cache [FOLDER]: makes a folder below the cache and prints its path.
