@@ -21,7 +21,7 @@
 	X(qpn, "no such queue pair")						\
 	X(state, "queue pair is not ready to receive")				\
 	X(source, "sender is not the connected peer")				\
-	X(path, "probe came in by another netdev than leads to the peer")	\
+	X(path, "challenge came in by another netdev than leads to the peer")	\
 	X(group, "no queue pair is attached to the multicast group")		\
 	X(stale, "response to, or repetition of, nothing that is known")			\
 	X(sequence, "out of order, and not kept")				\
@@ -29,7 +29,7 @@
 	X(order, "opcode does not continue the message")			\
 	X(receive, "no receive was posted (UC, UD, raw packets)")		\
 	X(length, "longer than the receive buffer (UC, UD, raw packets)")	\
-	X(rights, "key, range or right is missing (UC, UD)")			\
+	X(rights, "key, range or right is missing (UC)")			\
 	X(resource, "no memory, queue room or time for it")
 
 #define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,

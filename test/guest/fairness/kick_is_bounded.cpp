@@ -7,7 +7,7 @@
  * A kick keeps its caller in the kernel for a bounded time. The test counts instructions, because
  * the guest's clock counts those (scripts/vm --icount).
  *
- * Holds: A kick returns after its budget, whatever is posted. The engine's thread does the rest,
+ * Holds: A kick returns after its budget, whatever is posted. The worker does the rest,
  * nothing is lost, and the context's next kick continues with it. The test posts expensive work:
  * long messages, many entries, parts without a common alignment, and memory whose pages are all
  * apart. It lets many senders wait for one shared receive queue.
