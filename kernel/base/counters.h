@@ -22,8 +22,8 @@
 	X(overdue_turns)	/* turns that kicks gave to deferred queue pairs */ \
 	X(messages)		/* messages that requesters completed */ \
 	X(bytes)		/* payload of messages */		\
-	X(direct_messages)	/* messages by the direct transport */	\
-	X(wire_messages)	/* messages by packets */		\
+	X(direct_messages)	/* messages on the direct path */	\
+	X(wire_messages)	/* messages on the wire */		\
 	X(rnr_waits)		/* waits because the peer had no receive */ \
 	X(silence_waits)	/* waits because the peer did not answer */ \
 	X(errors)		/* completions in error, except flushes */ \

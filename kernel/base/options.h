@@ -29,11 +29,11 @@
 
 struct peal_options {
 	/* Guarded by peal_netlink_lock: */
-	bool direct;		/* the direct transport may be used */
+	bool direct;		/* the direct path may be used */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };
 
-/* How far the direct transport may reach on this host. Only options.c writes it. */
+/* How far the direct path may reach on this host. Only options.c writes it. */
 extern enum peal_nl_scope peal_options_host_scope;
 
 void peal_options_init(struct peal_options *options);

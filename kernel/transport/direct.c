@@ -574,7 +574,7 @@ bool peal_direct_peer_found(struct peal_qp *qp)
 /* ---- receives were posted ---- */
 
 /*
- * Under @sender's sq.lock. Does @sender send to @qp on the direct transport? A program may name
+ * Under @sender's sq.lock. Does @sender send to @qp on the direct path? A program may name
  * any queue pair as its peer. A sender that does not send to @qp must not be woken, because
  * each try in vain costs it a retry.
  */

@@ -134,7 +134,7 @@ static bool peal_locality_is_allowed(const struct peal_qp *qp,
 }
 
 /*
- * A message that has started on the direct transport finishes there, whatever an
+ * A message that has started on the direct path finishes there, whatever an
  * administrator sets meanwhile.
  */
 static bool peal_locality_is_in_use(const struct peal_qp *qp,

@@ -2,7 +2,7 @@
 /*
  * Locality: which device of this kernel the packets of a queue pair arrive at.
  *
- * Two devices of one host, in containers for example, talk by packets. The direct transport may
+ * Two devices of one host, in containers for example, talk by packets. The direct path may
  * replace the packets when it is shown that packets really arrive, through the routes, bridges
  * and firewalls as they are at the moment.
  *

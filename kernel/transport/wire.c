@@ -200,7 +200,7 @@ static bool peal_wire_fetch(struct peal_wire *w)
 	return true;
 }
 
-/* Messages started on the wire finish there; the next one may use the direct transport. */
+/* Messages started on the wire finish there; the next one may use the direct path. */
 static bool peal_wire_yields(const struct peal_qp *qp)
 {
 	return qp->sender != qp->wire || qp->locality->wanted;
@@ -630,7 +630,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	near = peal_locality_look(qp);
 	if (qp->sender == qp->wire && !peal_qp_idle(qp))
 		return qp->sender;
-	/* A message that has started on the direct transport finishes there. */
+	/* A message that has started on the direct path finishes there. */
 	near |= qp->sq.busy;
 	peal_qp_change_sender(qp, near ? qp->direct : qp->wire);
 	return qp->sender;

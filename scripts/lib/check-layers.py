@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that includes point only down the floors of kernel/, and never in a circle. It reads include lines and the
+"""Checks that includes point only down the layers of kernel/, and never in a circle. It reads include lines and the
 names of functions. It does not know what they are used for.
 """
 import pathlib
@@ -8,8 +8,8 @@ import sys
 
 from sources import sources
 
-# From the bottom up. A file may include its own floor and those below it.
-FLOORS = ["proto", "base", "queue", "mem", "net", "engine", "transport", "verbs"]
+# From the bottom up. A file may include its own layer and those below it.
+LAYERS = ["proto", "base", "queue", "mem", "net", "engine", "transport", "verbs"]
 
 # Below verbs/ few files name the RDMA core and the network stack, because a later step links them into a process. These
 # numbers may fall. A commit that raises one says why.
@@ -91,12 +91,12 @@ def kernel_findings():
     for path in sources("kernel/*.c", "kernel/*.h"):
         mine = path.relative_to(root)
         texts[mine] = path.read_text()
-        if mine.parts[0] not in FLOORS:
-            yield f"{path}: is on no floor; put it into one of {' '.join(FLOORS)}"
+        if mine.parts[0] not in LAYERS:
+            yield f"{path}: is in no layer; put it into one of {' '.join(LAYERS)}"
             continue
         for target in included(path, root):
-            if FLOORS.index(target.parts[0]) > FLOORS.index(mine.parts[0]):
-                yield f"{path}: includes {target} of a higher floor"
+            if LAYERS.index(target.parts[0]) > LAYERS.index(mine.parts[0]):
+                yield f"{path}: includes {target} of a higher layer"
             if noun(target) != noun(mine):
                 graph.setdefault(noun(mine), set()).add(noun(target))
     for circle in circles(graph):

@@ -3,7 +3,7 @@
 #
 # Runs the tests below test/guest/ in virtual machines. Tests with the same "vm:" options share a queue. One or more
 # machines take tests from it, beginning with the tests that have the longest limit. A machine boots once and runs tests
-# on both transports. If a test fails, a new machine continues. In the guest, guest-tests runs the
+# on both paths. If a test fails, a new machine continues. In the guest, guest-tests runs the
 # tests.
 # Needs common.sh, build.sh, debian-root.sh and results.sh.
 
@@ -75,7 +75,7 @@ title() {
 	printf '%s\n' "$1${remarks:+ (${remarks#, })}"
 }
 
-# transports_of SOURCE: prints the transports that the test runs on. PEAL_TRANSPORTS may exclude some.
+# transports_of SOURCE: prints the paths that the test runs on: direct, wire. PEAL_TRANSPORTS may exclude some.
 transports_of() {
 	local transport all="direct wire"
 	case $(test_option "$1" transport) in
@@ -89,7 +89,7 @@ transports_of() {
 }
 
 # The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
-# device, and that data moves on both transports.
+# device, and that data moves on both paths.
 smoke_tests=(verbs/post_and_poll verbs/memory_regions verbs/kernel_user tools/devinfo)
 
 # run_smoke_suite NAME...: runs those of them whose names contain one of these, or all.

@@ -25,7 +25,7 @@ enum peal_nl_dev_attr {
 	PEAL_NL_DEV_UNSPEC,
 	PEAL_NL_DEV_INDEX,		/* u32: the device index of RDMA netlink */
 	PEAL_NL_DEV_NAME,		/* string */
-	PEAL_NL_DEV_DIRECT,		/* u8: 1 if the direct transport may be used */
+	PEAL_NL_DEV_DIRECT,		/* u8: 1 if the direct path may be used */
 	PEAL_NL_DEV_MAX_RD_ATOMIC,	/* u32: 1..128 */
 	PEAL_NL_DEV_COUNT_
 };
@@ -36,7 +36,7 @@ enum peal_nl_host_attr {
 	PEAL_NL_HOST_COUNT_
 };
 
-/* Which queue pairs may use the direct transport. Each scope includes those before it. */
+/* Which queue pairs may use the direct path. Each scope includes those before it. */
 enum peal_nl_scope {
 	PEAL_NL_SCOPE_NONE,
 	PEAL_NL_SCOPE_DEVICE,		/* queue pairs of one device */

@@ -114,7 +114,7 @@ interface_up() {
 
 set_direct() {
 	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct "$2" ||
-		fail "cannot set the direct transport of $1 to $2"
+		fail "cannot set the direct path of $1 to $2"
 }
 
 # direct_off DEVICE: makes the device send all messages as packets, also messages to itself. PEAL_TRANSPORT=wire does this

@@ -6,7 +6,7 @@
 # The counters of the port, as every RDMA device shows them: the files of ports/1/counters, which monitoring programs read,
 # and the answers to performance management MADs. They say the same as peal's own counters and as rdma statistic. perfquery
 # gets no answer from any RoCE port (Documentation/counters.rst); the test notices when it does.
-# It does not look at the direct transport, whose messages never reach the port.
+# It does not look at the direct path, whose messages never reach the port.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"

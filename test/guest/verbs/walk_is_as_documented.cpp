@@ -230,7 +230,7 @@ std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 TEST_CASE("a WRITE and a SEND pass the functions that the page names")
 {
 	if (on_wire())
-		SKIP_CASE("the direct transport");
+		SKIP_CASE("the direct path");
 	if (!is_documented())
 		SKIP_CASE("the page has the functions of Linux 6.1 with function_graph");
 	Device device;

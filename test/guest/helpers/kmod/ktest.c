@@ -46,7 +46,7 @@ static struct ktest ktest;
 
 static bool ktest_wire;
 module_param_named(wire, ktest_wire, bool, 0444);
-MODULE_PARM_DESC(wire, "peal0 has its direct transport switched off");
+MODULE_PARM_DESC(wire, "peal0 has its direct path switched off");
 
 static bool ktest_polling_only;
 module_param_named(polling_only, ktest_polling_only, bool, 0444);
