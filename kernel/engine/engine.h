@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The engine of one device. It decides when each queue pair runs, in which
- * context, and for how long.
+ * place in the kernel, and for how long.
  *
- * Each of these contexts gives a queue pair a turn (turn.h):
+ * Each of these places gives a queue pair a turn (turn.h):
  *  - the caller of a kick, within a budget (kick.c). This is the normal case, because it needs
  *    no wake-up;
  *  - the poller (poller.c), a thread that spins on the doorbells. It spins only while it is
