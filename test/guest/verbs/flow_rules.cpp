@@ -5,9 +5,10 @@
  * Flow rules choose the frames that a raw packet queue pair receives.
  *
  * Holds: For each field of a rule a frame that matches comes in, and a frame that differs in this
- * field alone does not. Priorities, equal rules of several queue pairs, rules that pass frames on,
- * default rules and sniffers. What the stack still sees. RoCE and rdma_rxe's port are untouched.
- * Rules that peal does not have get EOPNOTSUPP, wrong ones EINVAL.
+ * field alone does not. Priorities count. Equal rules of several queue pairs, rules that pass
+ * frames on, default rules and sniffers get what they should, and the stack still sees the rest.
+ * RoCE and rdma_rxe's port are untouched. Rules that peal does not have get EOPNOTSUPP, wrong ones
+ * EINVAL.
  * Does not hold: bytes of frames (verbs/raw_packets), random rules (hostile/random_flows).
  */
 #include "commands.hpp"

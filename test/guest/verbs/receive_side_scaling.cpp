@@ -6,10 +6,12 @@
  *
  * Holds: Each frame arrives with its bytes at the work queue that a Toeplitz hash of this test
  * names, for IPv4 and IPv6, UDP and TCP, fragments, and several sets of fields. A frame without a
- * field goes to the first entry. States, flushes, errors, the event, what is dropped and counted.
- * Receives may lie in memory found on demand. Objects in use stay. Objects are destroyed while
- * frames come, and the device is removed. Wrong attributes get their errno. Does not hold: the
- * published values of the hash (unit test), hostile rings (hostile/scribbled_work_queues).
+ * field goes to the first entry. A work queue has the right states, flushes its receives, and
+ * reports an error by an event. Frames that it cannot take are dropped and counted. Receives may
+ * lie in memory found on demand. Objects in use stay. Objects are destroyed while frames come, and
+ * the device is removed. Wrong attributes get their errno.
+ * Does not hold: the published values of the hash (unit test), hostile rings
+ * (hostile/scribbled_work_queues).
  */
 #include "commands.hpp"
 #include "counters.hpp"
