@@ -245,7 +245,8 @@ static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget
 	if (!qp)
 		return false;
 	if (peal_kick_is_elsewhere(qp)) {
-		peal_runlist_owe(&e->run, qp);
+		/* It may have come from the run list, so that no work of its own is queued. */
+		peal_defer_overdue(qp);
 		return false;
 	}
 	peal_count(e->table, overdue_turns);
