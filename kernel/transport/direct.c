@@ -513,18 +513,29 @@ static bool peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
 	return !d->wait;
 }
 
+static bool peal_direct_resume(struct peal_direct *d)
+{
+	d->wait = PEAL_DIRECT_RUNS;
+	return true;
+}
+
 /*
  * End a wait whose time is over. Another try follows, or the message fails if the last retry
- * was used (IBTA 9.7.6.1.3).
+ * was used (IBTA 9.7.6.1.3). In error the flush completes the message, so its wait ends at once and
+ * does not fail it.
  */
 static void peal_direct_expire(struct peal_direct *d, struct peal_notify *notify)
 {
 	struct peal_qp *qp = d->base.qp;
 	bool silent = d->wait == PEAL_DIRECT_WAITS_ANSWER && peal_qp_timeout_ns(qp);
 
-	if (likely(!d->wait) || ktime_before(ktime_get(), d->until))
+	if (likely(!d->wait))
 		return;
-	d->wait = PEAL_DIRECT_RUNS;
+	if (unlikely(peal_qp_send_failed(qp)))
+		silent = false;
+	else if (ktime_before(ktime_get(), d->until))
+		return;
+	peal_direct_resume(d);
 	if (silent && !peal_retry_use(&d->retry, qp->attr.retry_cnt))
 		peal_sender_fail(qp, notify, IB_WC_RETRY_EXC_ERR, d->why);
 }
@@ -554,12 +565,6 @@ static ktime_t peal_direct_deadline(struct peal_transport *transport)
 
 	lockdep_assert_held(&transport->qp->sq.lock);
 	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
-}
-
-static bool peal_direct_resume(struct peal_direct *d)
-{
-	d->wait = PEAL_DIRECT_RUNS;
-	return true;
 }
 
 bool peal_direct_peer_found(struct peal_qp *qp)

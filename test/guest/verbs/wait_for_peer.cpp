@@ -7,7 +7,10 @@
  * receive ends a wait at once. The reason code says why a peer is silent.
  * Does not hold: loss and delay on a wire (test/sim).
  */
+#include "counters.hpp"
 #include "neighbour.hpp"
+
+#include <thread>
 
 using namespace peal_test;
 
@@ -326,6 +329,28 @@ TEST_CASE("a peer that wakes up in time hears the message")
 	connect_to(b.qp, device, a.qp->qp_num, link);
 	wait_success(a.send_cq);
 	CHECK(all_equal(to.bytes(0, 64), 0x11));
+}
+
+TEST_CASE("a message that waits for a silent peer is flushed once")
+{
+	Device device;
+	if (!is_peal())
+		SKIP_CASE("reads peal's counters");
+	Endpoint a(device), b(device);
+	Link link;
+	link.timeout = 17; /* 0.5 s */
+	link.retry_cnt = 0;
+	connect_to(a.qp, device, b.qp->qp_num, link);
+
+	const auto errors = counter("errors");
+	post(a.qp, Send(IBV_WR_SEND));
+	CHECK(describe(drain(a.send_cq)) == "0 completions");
+	const auto end = Clock::now() + ack_timeout(link.timeout);
+	to_state(a.qp, IBV_QPS_ERR);
+	CHECK(wait_completions(a.send_cq, 1).front().status == IBV_WC_WR_FLUSH_ERR);
+	/* The timer of the wait must find nothing to fail. */
+	std::this_thread::sleep_until(end + 100ms);
+	CHECK(counter("errors") == errors);
 }
 
 TEST_CASE("queue pairs that wait can be destroyed")
