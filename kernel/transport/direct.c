@@ -402,6 +402,7 @@ static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, 
 	d->wait = wait;
 	d->why = why;
 	d->until = ktime_add_ns(ktime_get(), ns);
+	d->woken = false;
 }
 
 static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notify)
@@ -417,6 +418,18 @@ static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notif
 }
 
 /*
+ * A kick ended the wait early, but another queue pair has taken the receive. Wait for the rest of
+ * the time, because only a wait of the full time is a retry.
+ */
+static bool peal_direct_wait_on(struct peal_direct *d)
+{
+	if (!d->woken || !ktime_before(ktime_get(), d->until))
+		return false;
+	d->wait = PEAL_DIRECT_WAITS_RECEIVE;
+	return true;
+}
+
+/*
  * IBTA 9.7.5.2.8: the peer gives the time to wait, and the attribute rnr_retry
  * limits the retries.
  */
@@ -425,6 +438,8 @@ static void peal_direct_not_ready(struct peal_direct *d, struct peal_notify *not
 {
 	struct peal_qp *qp = d->base.qp;
 
+	if (peal_direct_wait_on(d))
+		return;
 	peal_count(qp, rnr_waits);
 	if (peal_retry_use_rnr(&d->retry, qp->attr.rnr_retry))
 		peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
@@ -491,6 +506,7 @@ static bool peal_direct_fetch(struct peal_direct *d, struct peal_notify *notify)
 	if (qp->sq.busy)
 		return true;
 	d->done = 0;
+	d->woken = false;
 	peal_retry_reset(&d->retry);
 	return peal_sender_fetch(qp, notify, d->psn);
 }
@@ -612,7 +628,10 @@ static bool peal_direct_end_wait(struct peal_qp *sender, const struct peal_qp *q
 	if (!peal_direct_sends_to(sender, qp))
 		return false;
 	d = peal_direct(sender->direct);
-	return d->wait == PEAL_DIRECT_WAITS_RECEIVE && peal_direct_resume(d);
+	if (d->wait != PEAL_DIRECT_WAITS_RECEIVE)
+		return false;
+	d->woken = true;
+	return peal_direct_resume(d);
 }
 
 /* Return: the one sender that can wait for receives of this queue pair, if it did wait, or NULL. */

@@ -36,6 +36,7 @@ struct peal_direct {
 	enum peal_direct_wait wait;
 	u32 page_waits;			/* in a row */
 	ktime_t until;			/* end of the wait */
+	bool woken;			/* a kick ended the wait for a receive before `until` */
 	enum peal_reason why;		/* reason of the wait */
 	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
 	/* The receive side. */

@@ -724,6 +724,32 @@ TEST_CASE("a shared receive queue of another context is refused")
 	CHECK(errno_name(errno) == "EINVAL");
 }
 
+TEST_CASE("a receive that another queue pair takes costs no retry")
+{
+	if (is_peal() && on_wire())
+		SKIP_CASE("on the wire only the timer ends the wait");
+	Device device;
+	const Shared shared(device);
+	Link patient, hasty;
+	patient.min_rnr_timer = hasty.min_rnr_timer = 31; /* 491 ms */
+	hasty.rnr_retry = 2;
+	const auto before_it = lanes(device, shared, 4, patient);
+	Lane last(device, shared, hasty);
+	std::uint32_t tag = 0;
+
+	/* They wait in this order, and each receive wakes all of them. */
+	for (const auto &lane : before_it)
+		lane->send(++tag);
+	last.send(++tag);
+	for (std::uint64_t i = 0; i < before_it.size(); i++) {
+		shared.post(i);
+		wait_success(before_it[i]->a.send_cq);
+		CHECK(describe(drain(last.a.send_cq)) == "0 completions");
+	}
+	shared.post(before_it.size());
+	wait_success(last.a.send_cq);
+}
+
 TEST_CASE("receives of a destroyed queue pair can be posted again")
 {
 	constexpr std::uint32_t depth = 4;
