@@ -6,56 +6,56 @@
 
 #include "proto/inflight.h"
 
-void peal_inflight_init(struct peal_inflight *t, struct peal_message *message, u32 entries)
+void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *message, u32 entries)
 {
-	*t = (struct peal_inflight) { .message = message, .mask = entries - 1 };
+	*inflight = (struct peal_inflight) { .message = message, .mask = entries - 1 };
 }
 
-static void peal_inflight_all_acknowledged(struct peal_inflight *t)
+static void peal_inflight_all_acknowledged(struct peal_inflight *inflight)
 {
-	t->una = t->top;
-	t->seen = t->top;
-	t->executed = t->top;
+	inflight->una = inflight->top;
+	inflight->seen = inflight->top;
+	inflight->executed = inflight->top;
 }
 
-void peal_inflight_set_psn(struct peal_inflight *t, u32 psn)
+void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn)
 {
-	t->top = psn & PEAL_PSN_MASK;
-	t->posted = t->top;
-	peal_inflight_all_acknowledged(t);
+	inflight->top = psn & PEAL_PSN_MASK;
+	inflight->posted = inflight->top;
+	peal_inflight_all_acknowledged(inflight);
 }
 
-void peal_inflight_post(struct peal_inflight *t, const struct peal_wr *wr, u8 transport,
+void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
 			u8 mtu_shift)
 {
-	struct peal_message *f = peal_inflight_at(t, t->head++);
+	struct peal_message *message = peal_inflight_at(inflight, inflight->head++);
 
-	peal_message_init(f, wr, transport, mtu_shift, t->posted);
-	t->posted = peal_psn_add(t->posted, f->packets);
+	peal_message_init(message, wr, transport, mtu_shift, inflight->posted);
+	inflight->posted = peal_psn_add(inflight->posted, message->packets);
 }
 
-void peal_inflight_left(struct peal_inflight *t, u32 span)
+void peal_inflight_left(struct peal_inflight *inflight, u32 span)
 {
-	t->top = peal_psn_add(t->top, span);
-	t->packet += span;
-	if (t->packet < peal_inflight_at(t, t->sending)->packets)
+	inflight->top = peal_psn_add(inflight->top, span);
+	inflight->packet += span;
+	if (inflight->packet < peal_inflight_at(inflight, inflight->sending)->packets)
 		return;
-	t->sending++;
-	t->packet = 0;
+	inflight->sending++;
+	inflight->packet = 0;
 }
 
-void peal_inflight_named(struct peal_inflight *t)
+void peal_inflight_named(struct peal_inflight *inflight)
 {
-	t->sending++;
-	t->locals++;
-	peal_inflight_follow(t);
+	inflight->sending++;
+	inflight->locals++;
+	peal_inflight_follow(inflight);
 }
 
-void peal_inflight_forget(struct peal_inflight *t)
+void peal_inflight_forget(struct peal_inflight *inflight)
 {
-	peal_inflight_all_acknowledged(t);
-	t->acking = t->sending;
-	t->locals = 0;
+	peal_inflight_all_acknowledged(inflight);
+	inflight->acking = inflight->sending;
+	inflight->locals = 0;
 }
 
 /*
@@ -63,18 +63,18 @@ void peal_inflight_forget(struct peal_inflight *t)
  * never decrease from `acking` on. A bisection is needed because there may be as many local
  * operations between two READs as the queue has slots.
  */
-u32 peal_inflight_find(const struct peal_inflight *t, u32 psn)
+u32 peal_inflight_find(const struct peal_inflight *inflight, u32 psn)
 {
-	u32 base = peal_inflight_at(t, t->acking)->psn;
+	u32 base = peal_inflight_at(inflight, inflight->acking)->psn;
 	u32 ahead = peal_psn_ahead(base, psn);
-	u32 left = t->sending - t->acking;
-	u32 index = t->acking;
+	u32 left = inflight->sending - inflight->acking;
+	u32 index = inflight->acking;
 
 	while (left) {
 		u32 half = left / 2;
-		const struct peal_message *f = peal_inflight_at(t, index + half);
+		const struct peal_message *message = peal_inflight_at(inflight, index + half);
 
-		if (peal_psn_ahead(base, f->psn) + f->packets > ahead) {
+		if (peal_psn_ahead(base, message->psn) + message->packets > ahead) {
 			left = half;
 		} else {
 			index += half + 1;
@@ -84,81 +84,83 @@ u32 peal_inflight_find(const struct peal_inflight *t, u32 psn)
 	return index;
 }
 
-void peal_inflight_execute(struct peal_inflight *t, u32 psn)
+void peal_inflight_execute(struct peal_inflight *inflight, u32 psn)
 {
-	peal_psn_raise(&t->executed, psn);
+	peal_psn_raise(&inflight->executed, psn);
 }
 
-void peal_inflight_see(struct peal_inflight *t, u32 psn)
+void peal_inflight_see(struct peal_inflight *inflight, u32 psn)
 {
-	peal_psn_raise(&t->seen, psn);
-	peal_psn_raise(&t->executed, psn);
+	peal_psn_raise(&inflight->seen, psn);
+	peal_psn_raise(&inflight->executed, psn);
 }
 
-void peal_inflight_follow(struct peal_inflight *t)
+void peal_inflight_follow(struct peal_inflight *inflight)
 {
-	while (t->acking != t->head) {
-		const struct peal_message *f = peal_inflight_at(t, t->acking);
-		u32 left = f->packets - peal_psn_ahead(f->psn, t->una);
-		u32 step = min_t(u32, left, peal_psn_ahead(t->una, t->executed));
+	while (inflight->acking != inflight->head) {
+		const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+		u32 left = message->packets - peal_psn_ahead(message->psn, inflight->una);
+		u32 step = min_t(u32, left, peal_psn_ahead(inflight->una, inflight->executed));
 
-		if (left && (!step || peal_message_wants_data(f)))
+		if (left && (!step || peal_message_wants_data(message)))
 			break;
-		if (!left && t->acking == t->sending)
+		if (!left && inflight->acking == inflight->sending)
 			break;
-		t->una = peal_psn_add(t->una, step);
+		inflight->una = peal_psn_add(inflight->una, step);
 		if (step < left)
 			continue;
-		t->acking++;
-		t->locals -= f->local;
+		inflight->acking++;
+		inflight->locals -= message->local;
 	}
-	peal_inflight_see(t, t->una);
+	peal_inflight_see(inflight, inflight->una);
 }
 
-void peal_inflight_land(struct peal_inflight *t)
+void peal_inflight_land(struct peal_inflight *inflight)
 {
-	const struct peal_message *f = peal_inflight_at(t, t->acking);
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
 
-	t->una = peal_psn_add(t->una, 1);
-	if (peal_psn_ahead(f->psn, t->una) == f->packets)
-		t->acking++;
-	peal_inflight_see(t, t->una);
-	peal_inflight_follow(t);
+	inflight->una = peal_psn_add(inflight->una, 1);
+	if (peal_psn_ahead(message->psn, inflight->una) == message->packets)
+		inflight->acking++;
+	peal_inflight_see(inflight, inflight->una);
+	peal_inflight_follow(inflight);
 }
 
 /* 9.9.2. The messages before @index still complete in order. */
-void peal_inflight_fail(struct peal_inflight *t, u32 index, u8 status, u32 reason)
+void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason)
 {
-	if (peal_inflight_before(index, t->tail) || !peal_inflight_before(index, t->head) ||
-	    peal_inflight_is_lost(t, index))
+	if (peal_inflight_before(index, inflight->tail) ||
+	    !peal_inflight_before(index, inflight->head) || peal_inflight_is_lost(inflight, index))
 		return;
-	t->failed = true;
-	t->bad = index;
-	peal_message_fail(peal_inflight_at(t, index), status, reason);
+	inflight->failed = true;
+	inflight->bad = index;
+	peal_message_fail(peal_inflight_at(inflight, index), status, reason);
 }
 
-const struct peal_message *peal_inflight_complete(struct peal_inflight *t)
+const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight)
 {
-	const struct peal_message *f = peal_inflight_at(t, t->tail);
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->tail);
 
-	if (peal_inflight_is_lost(t, t->tail)) {
-		if (t->tail != t->bad)
+	if (peal_inflight_is_lost(inflight, inflight->tail)) {
+		if (inflight->tail != inflight->bad)
 			return NULL;
-	} else if (!peal_inflight_before(t->tail, t->acking) || (f->local && !f->done)) {
+	} else if (!peal_inflight_before(inflight->tail, inflight->acking) ||
+		   (message->local && !message->done)) {
 		return NULL;
 	}
-	t->tail++;
-	return f;
+	inflight->tail++;
+	return message;
 }
 
-const struct peal_message *peal_inflight_flush(struct peal_inflight *t)
+const struct peal_message *peal_inflight_flush(struct peal_inflight *inflight)
 {
-	if (!peal_inflight_is_lost(t, t->tail)) {
-		t->failed = true;
-		t->bad = t->tail;
+	if (!peal_inflight_is_lost(inflight, inflight->tail)) {
+		inflight->failed = true;
+		inflight->bad = inflight->tail;
 	}
-	t->sending = t->head;
-	t->acking = t->head;
-	t->locals = 0;
-	return t->tail == t->head ? NULL : peal_inflight_at(t, t->tail++);
+	inflight->sending = inflight->head;
+	inflight->acking = inflight->head;
+	inflight->locals = 0;
+	return inflight->tail == inflight->head ? NULL :
+						  peal_inflight_at(inflight, inflight->tail++);
 }

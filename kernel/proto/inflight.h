@@ -34,9 +34,9 @@ struct peal_inflight {
 	u32 bad;			/* that message; it and all after it are not sent */
 };
 
-static inline struct peal_message *peal_inflight_at(const struct peal_inflight *t, u32 index)
+static inline struct peal_message *peal_inflight_at(const struct peal_inflight *inflight, u32 index)
 {
-	return &t->message[index & t->mask];
+	return &inflight->message[index & inflight->mask];
 }
 
 static inline bool peal_inflight_before(u32 a, u32 b)
@@ -44,51 +44,51 @@ static inline bool peal_inflight_before(u32 a, u32 b)
 	return (s32)(a - b) < 0;
 }
 
-static inline u32 peal_inflight_outstanding(const struct peal_inflight *t)
+static inline u32 peal_inflight_outstanding(const struct peal_inflight *inflight)
 {
-	return peal_psn_ahead(t->una, t->top);
+	return peal_psn_ahead(inflight->una, inflight->top);
 }
 
 /* Message @index failed, or is behind the one that failed. */
-static inline bool peal_inflight_is_lost(const struct peal_inflight *t, u32 index)
+static inline bool peal_inflight_is_lost(const struct peal_inflight *inflight, u32 index)
 {
-	return t->failed && !peal_inflight_before(index, t->bad);
+	return inflight->failed && !peal_inflight_before(index, inflight->bad);
 }
 
 /* A packet in flight still needs its acknowledgment. Packets of failed messages do not. */
-static inline bool peal_inflight_waits(const struct peal_inflight *t)
+static inline bool peal_inflight_waits(const struct peal_inflight *inflight)
 {
-	return t->una != t->top && !peal_inflight_is_lost(t, t->acking);
+	return inflight->una != inflight->top && !peal_inflight_is_lost(inflight, inflight->acking);
 }
 
-void peal_inflight_init(struct peal_inflight *t, struct peal_message *message, u32 entries);
-void peal_inflight_set_psn(struct peal_inflight *t, u32 psn);
+void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *message, u32 entries);
+void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn);
 
-void peal_inflight_post(struct peal_inflight *t, const struct peal_wr *wr, u8 transport,
+void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
 			u8 mtu_shift);
 /* A new packet of message `sending` was sent. It took @span PSNs. */
-void peal_inflight_left(struct peal_inflight *t, u32 span);
+void peal_inflight_left(struct peal_inflight *inflight, u32 span);
 /* The local operation `sending` was returned to the caller. */
-void peal_inflight_named(struct peal_inflight *t);
+void peal_inflight_named(struct peal_inflight *inflight);
 /* UC and UD: treat all sent packets as acknowledged, because the peer sends no ACKs. */
-void peal_inflight_forget(struct peal_inflight *t);
+void peal_inflight_forget(struct peal_inflight *inflight);
 
 /* Index of the message that has @psn; una <= @psn < top. */
-u32 peal_inflight_find(const struct peal_inflight *t, u32 psn);
+u32 peal_inflight_find(const struct peal_inflight *inflight, u32 psn);
 /* The peer has executed everything before @psn. */
-void peal_inflight_execute(struct peal_inflight *t, u32 psn);
+void peal_inflight_execute(struct peal_inflight *inflight, u32 psn);
 /* A response was about the PSN before @psn. */
-void peal_inflight_see(struct peal_inflight *t, u32 psn);
+void peal_inflight_see(struct peal_inflight *inflight, u32 psn);
 /* Move una up to `executed`, but stop at a READ or atomic whose response is missing. */
-void peal_inflight_follow(struct peal_inflight *t);
+void peal_inflight_follow(struct peal_inflight *inflight);
 /* The response at una was placed: one packet of a READ, or that of an atomic. */
-void peal_inflight_land(struct peal_inflight *t);
+void peal_inflight_land(struct peal_inflight *inflight);
 
 /* Fail message @index. Only the first failure in the order of messages counts. */
-void peal_inflight_fail(struct peal_inflight *t, u32 index, u8 status, u32 reason);
+void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason);
 /* Return: the oldest message if it has ended and may be completed, otherwise NULL. */
-const struct peal_message *peal_inflight_complete(struct peal_inflight *t);
+const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight);
 /* Return: the oldest message in any state, or NULL. No packet is sent after this. */
-const struct peal_message *peal_inflight_flush(struct peal_inflight *t);
+const struct peal_message *peal_inflight_flush(struct peal_inflight *inflight);
 
 #endif

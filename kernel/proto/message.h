@@ -63,63 +63,63 @@ struct peal_completion {
 	u64 length;
 };
 
-static inline bool peal_message_is_read(const struct peal_message *f)
+static inline bool peal_message_is_read(const struct peal_message *message)
 {
-	return f->wr.opcode == PEAL_OP_READ;
+	return message->wr.opcode == PEAL_OP_READ;
 }
 
-static inline bool peal_message_is_atomic(const struct peal_message *f)
+static inline bool peal_message_is_atomic(const struct peal_message *message)
 {
-	return f->wr.opcode == PEAL_OP_CMP_SWAP || f->wr.opcode == PEAL_OP_FETCH_ADD;
+	return message->wr.opcode == PEAL_OP_CMP_SWAP || message->wr.opcode == PEAL_OP_FETCH_ADD;
 }
 
 /* One of the memory placement extensions of annex A19. */
-static inline bool peal_message_is_placement(const struct peal_message *f)
+static inline bool peal_message_is_placement(const struct peal_message *message)
 {
-	return f->wr.opcode == PEAL_OP_ATOMIC_WRITE || f->wr.opcode == PEAL_OP_FLUSH;
+	return message->wr.opcode == PEAL_OP_ATOMIC_WRITE || message->wr.opcode == PEAL_OP_FLUSH;
 }
 
 /*
  * Only the message's own response acknowledges it, because it carries data, or tells that the
  * peer has executed it (IBTA 9.7.5.1, A19).
  */
-static inline bool peal_message_wants_data(const struct peal_message *f)
+static inline bool peal_message_wants_data(const struct peal_message *message)
 {
-	return peal_message_is_read(f) || peal_message_is_atomic(f) ||
-	       peal_message_is_placement(f);
+	return peal_message_is_read(message) || peal_message_is_atomic(message) ||
+	       peal_message_is_placement(message);
 }
 
-static inline bool peal_message_takes_receive(const struct peal_message *f)
+static inline bool peal_message_takes_receive(const struct peal_message *message)
 {
-	return f->wr.opcode == PEAL_OP_SEND || f->wr.opcode == PEAL_OP_SEND_IMM ||
-	       f->wr.opcode == PEAL_OP_SEND_INV || f->wr.opcode == PEAL_OP_WRITE_IMM;
+	return message->wr.opcode == PEAL_OP_SEND || message->wr.opcode == PEAL_OP_SEND_IMM ||
+	       message->wr.opcode == PEAL_OP_SEND_INV || message->wr.opcode == PEAL_OP_WRITE_IMM;
 }
 
-void peal_message_init(struct peal_message *f, const struct peal_wr *wr, u8 transport,
+void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
 		       u8 mtu_shift, u32 psn);
-void peal_message_executed(struct peal_message *f);
-void peal_message_fail(struct peal_message *f, u8 status, u32 reason);
-void peal_message_describe(const struct peal_message *f, struct peal_completion *completion);
+void peal_message_executed(struct peal_message *message);
+void peal_message_fail(struct peal_message *message, u8 status, u32 reason);
+void peal_message_describe(const struct peal_message *message, struct peal_completion *completion);
 
 /* Does the transport of the message have its operation? */
-bool peal_message_is_carried(const struct peal_message *f);
+bool peal_message_is_carried(const struct peal_message *message);
 /* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
-u32 peal_message_piece(const struct peal_message *f, u32 at);
+u32 peal_message_piece(const struct peal_message *message, u32 at);
 /* Payload bytes of @packets PSNs from number @at on. */
-u32 peal_message_bytes(const struct peal_message *f, u32 at, u32 packets);
+u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets);
 
-static inline u64 peal_message_offset(const struct peal_message *f, u32 at)
+static inline u64 peal_message_offset(const struct peal_message *message, u32 at)
 {
-	return (u64)at << f->mtu_shift;
+	return (u64)at << message->mtu_shift;
 }
 
 /* Build the headers of the packet that takes @packets PSNs from number @at on. */
-void peal_message_build(const struct peal_message *f, u32 at, u32 packets,
+void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
 			struct peal_packet *header);
 /*
  * Has @packet, a response with a PSN of this message, the kind and the length that the message
  * waits for?
  */
-bool peal_message_fits(const struct peal_message *f, const struct peal_packet *packet);
+bool peal_message_fits(const struct peal_message *message, const struct peal_packet *packet);
 
 #endif

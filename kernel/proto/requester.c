@@ -129,13 +129,13 @@ static void peal_requester_rearm(struct peal_requester *o, u64 now)
 static void peal_requester_build(const struct peal_requester *o, u32 index, u32 at, u32 span,
 				 struct peal_outgoing *out)
 {
-	const struct peal_message *f = peal_inflight_at(&o->inflight, index);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, index);
 
 	out->local = false;
 	out->again = false;
 	out->message = index;
-	out->offset = peal_message_offset(f, at);
-	peal_message_build(f, at, span, &out->header);
+	out->offset = peal_message_offset(message, at);
+	peal_message_build(message, at, span, &out->header);
 }
 
 /*
@@ -146,16 +146,16 @@ static void peal_requester_build(const struct peal_requester *o, u32 index, u32 
 static enum peal_blocked peal_requester_resend(struct peal_requester *o, u64 now,
 					       struct peal_outgoing *out)
 {
-	const struct peal_message *f = peal_inflight_at(&o->inflight, o->retransmit.index);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, o->retransmit.index);
 	u32 span = peal_retransmit_span(&o->retransmit, &o->inflight, &o->reorder);
 	u32 ahead = peal_psn_ahead(o->inflight.una, o->retransmit.next);
 
 	if (!o->retransmit.probe && ahead && ahead + span > o->window.size)
 		return PEAL_BLOCKED_WINDOW;
-	peal_requester_build(o, o->retransmit.index, peal_psn_ahead(f->psn, o->retransmit.next),
-			     span, out);
+	peal_requester_build(o, o->retransmit.index,
+			     peal_psn_ahead(message->psn, o->retransmit.next), span, out);
 	out->again = true;
-	out->header.ack_request = !peal_message_wants_data(f);
+	out->header.ack_request = !peal_message_wants_data(message);
 	peal_retransmit_left(&o->retransmit, &o->inflight, &o->reorder, span, now);
 	if (o->retransmit.probe == PEAL_PROBE_SILENCE)
 		peal_retry_copied(&o->retry);
@@ -227,31 +227,33 @@ static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 n
  * could stop the connection. Its acknowledgment proves that there was a receive, so the rest of
  * the message follows (9.7.7.2.5).
  */
-static bool peal_requester_has_credit(const struct peal_requester *o, const struct peal_message *f)
+static bool peal_requester_has_credit(const struct peal_requester *o,
+				      const struct peal_message *message)
 {
-	const struct peal_inflight *t = &o->inflight;
-	bool first = !t->packet;
+	const struct peal_inflight *inflight = &o->inflight;
+	bool first = !inflight->packet;
 	u32 ssn = peal_psn_add(o->credit.ssn, first ? 1 : 0);
 
-	if (!peal_message_takes_receive(f) || peal_credit_covers(&o->credit, ssn))
+	if (!peal_message_takes_receive(message) || peal_credit_covers(&o->credit, ssn))
 		return true;
-	return t->una == t->top || (!first && t->una != f->psn && t->acking == t->sending);
+	return inflight->una == inflight->top ||
+	       (!first && inflight->una != message->psn && inflight->acking == inflight->sending);
 }
 
 static enum peal_blocked peal_requester_may_begin(const struct peal_requester *o,
-						  const struct peal_message *f)
+						  const struct peal_message *message)
 {
-	if (!o->inflight.packet && f->wr.flags & PEAL_WQE_FENCE && o->rd_atomic)
+	if (!o->inflight.packet && message->wr.flags & PEAL_WQE_FENCE && o->rd_atomic)
 		return PEAL_BLOCKED_FENCE;
-	if (f->wr.last && o->inflight.una != o->inflight.top)
+	if (message->wr.last && o->inflight.una != o->inflight.top)
 		return PEAL_BLOCKED_LAST;
-	if (f->local)
+	if (message->local)
 		return o->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
 	if (!peal_requester_reliable(o))
 		return PEAL_BLOCKED_NONE;
-	if (peal_message_wants_data(f) && o->rd_atomic >= o->config.max_rd_atomic)
+	if (peal_message_wants_data(message) && o->rd_atomic >= o->config.max_rd_atomic)
 		return PEAL_BLOCKED_RD_ATOMIC;
-	if (!peal_requester_has_credit(o, f))
+	if (!peal_requester_has_credit(o, message))
 		return PEAL_BLOCKED_CREDIT;
 	return PEAL_BLOCKED_NONE;
 }
@@ -268,34 +270,35 @@ static bool peal_requester_window_is_open(const struct peal_requester *o, u32 sp
 }
 
 /* PSNs that the next packet of @f takes. A READ request takes one for each response. */
-static u32 peal_requester_span(const struct peal_requester *o, const struct peal_message *f)
+static u32 peal_requester_span(const struct peal_requester *o, const struct peal_message *message)
 {
-	return peal_message_is_read(f) ? peal_message_piece(f, o->inflight.packet) : 1;
+	return peal_message_is_read(message) ? peal_message_piece(message, o->inflight.packet) : 1;
 }
 
 /*
  * @f: the message whose turn it is. Return: PEAL_BLOCKED_NONE if its next packet may be sent now.
  */
 static enum peal_blocked peal_requester_may_leave(const struct peal_requester *o,
-						  const struct peal_message *f)
+						  const struct peal_message *message)
 {
-	enum peal_blocked blocked = peal_requester_may_begin(o, f);
+	enum peal_blocked blocked = peal_requester_may_begin(o, message);
 
-	if (!blocked && !f->local && !peal_requester_window_is_open(o, peal_requester_span(o, f)))
+	if (!blocked && !message->local &&
+	    !peal_requester_window_is_open(o, peal_requester_span(o, message)))
 		blocked = PEAL_BLOCKED_WINDOW;
 	return blocked;
 }
 
 /* A message that can never be sent fails when its turn comes. */
-static bool peal_requester_refuses(struct peal_requester *o, const struct peal_message *f)
+static bool peal_requester_refuses(struct peal_requester *o, const struct peal_message *message)
 {
 	u32 reason = 0;
 
-	if (f->local)
+	if (message->local)
 		return false;
-	if (!peal_message_is_carried(f))
+	if (!peal_message_is_carried(message))
 		reason = PEAL_REASON_WQE_OPCODE;
-	else if (peal_message_wants_data(f) && !o->config.max_rd_atomic)
+	else if (peal_message_wants_data(message) && !o->config.max_rd_atomic)
 		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
 	if (reason)
 		peal_requester_spoil(o, o->inflight.sending, IB_WC_LOC_QP_OP_ERR, reason);
@@ -304,7 +307,7 @@ static bool peal_requester_refuses(struct peal_requester *o, const struct peal_m
 
 static enum peal_blocked peal_requester_may_send(struct peal_requester *o)
 {
-	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.sending);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.sending);
 
 	if (peal_inflight_is_lost(&o->inflight, o->inflight.sending))
 		return PEAL_BLOCKED_FAILED;
@@ -312,49 +315,51 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *o)
 		return PEAL_BLOCKED_ANSWER;
 	if (!peal_requester_unsent(o))
 		return PEAL_BLOCKED_EMPTY;
-	if (peal_requester_refuses(o, f))
+	if (peal_requester_refuses(o, message))
 		return PEAL_BLOCKED_FAILED;
-	return peal_requester_may_leave(o, f);
+	return peal_requester_may_leave(o, message);
 }
 
 /*
  * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
  * signaled or that no other message follows at once.
  */
-static bool peal_requester_must_ask(const struct peal_requester *o, const struct peal_message *f)
+static bool peal_requester_must_ask(const struct peal_requester *o,
+				    const struct peal_message *message)
 {
-	bool last = o->inflight.packet + 1 == f->packets;
-	bool followed = f->wr.more && peal_requester_has_room(o) &&
+	bool last = o->inflight.packet + 1 == message->packets;
+	bool followed = message->wr.more && peal_requester_has_room(o) &&
 			peal_credit_covers(&o->credit, peal_psn_add(o->credit.ssn, 1));
 
-	if (last && (f->wr.flags & PEAL_WQE_SIGNALED || !followed))
+	if (last && (message->wr.flags & PEAL_WQE_SIGNALED || !followed))
 		return true;
-	return peal_message_takes_receive(f) && !peal_credit_covers(&o->credit, o->credit.ssn);
+	return peal_message_takes_receive(message) &&
+	       !peal_credit_covers(&o->credit, o->credit.ssn);
 }
 
 /*
  * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
  * requester would otherwise have to wait, and at intervals.
  */
-static bool peal_requester_asks(struct peal_requester *o, const struct peal_message *f)
+static bool peal_requester_asks(struct peal_requester *o, const struct peal_message *message)
 {
 	u32 outstanding = peal_inflight_outstanding(&o->inflight) + 1;
-	bool ask = peal_window_ask(&o->window, outstanding) || peal_requester_must_ask(o, f);
+	bool ask = peal_window_ask(&o->window, outstanding) || peal_requester_must_ask(o, message);
 
-	if (ask || peal_message_wants_data(f))
+	if (ask || peal_message_wants_data(message))
 		peal_window_asked(&o->window);
-	return ask && !peal_message_wants_data(f);
+	return ask && !peal_message_wants_data(message);
 }
 
-static void peal_requester_leave(struct peal_requester *o, const struct peal_message *f, u64 now,
-				 struct peal_packet *header)
+static void peal_requester_leave(struct peal_requester *o, const struct peal_message *message,
+				 u64 now, struct peal_packet *header)
 {
-	bool wants_data = peal_message_wants_data(f);
+	bool wants_data = peal_message_wants_data(message);
 
-	if (!o->inflight.packet || peal_message_is_read(f))
+	if (!o->inflight.packet || peal_message_is_read(message))
 		peal_credit_use(&o->credit);
 	o->rd_atomic += wants_data;
-	header->ack_request = peal_requester_asks(o, f);
+	header->ack_request = peal_requester_asks(o, message);
 	if (header->ack_request || wants_data)
 		peal_rto_start(&o->rto, header->psn, now);
 	peal_requester_arm(o, now);
@@ -362,12 +367,12 @@ static void peal_requester_leave(struct peal_requester *o, const struct peal_mes
 
 static void peal_requester_send(struct peal_requester *o, u64 now, struct peal_outgoing *out)
 {
-	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.sending);
-	u32 span = peal_requester_span(o, f);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.sending);
+	u32 span = peal_requester_span(o, message);
 
 	peal_requester_build(o, o->inflight.sending, o->inflight.packet, span, out);
 	if (peal_requester_reliable(o))
-		peal_requester_leave(o, f, now, &out->header);
+		peal_requester_leave(o, message, now, &out->header);
 	peal_inflight_left(&o->inflight, span);
 	if (!peal_requester_reliable(o))
 		peal_inflight_forget(&o->inflight);
@@ -655,27 +660,27 @@ static void peal_requester_reorder(struct peal_requester *o, u32 psn, u64 now, v
 		peal_requester_drop(landing, PEAL_DROP_sequence, false);
 }
 
-static void peal_requester_land(const struct peal_requester *o, const struct peal_message *f,
+static void peal_requester_land(const struct peal_requester *o, const struct peal_message *message,
 				const struct peal_packet *packet, struct peal_landing *landing)
 {
 	landing->what = PEAL_LANDING_ATOMIC;
 	landing->message = o->inflight.acking;
 	landing->original = packet->original;
 	landing->bytes = sizeof(u64);
-	if (peal_message_is_atomic(f))
+	if (peal_message_is_atomic(message))
 		return;
 	landing->what = PEAL_LANDING_READ;
-	landing->offset = peal_message_offset(f, peal_psn_ahead(f->psn, packet->psn));
+	landing->offset = peal_message_offset(message, peal_psn_ahead(message->psn, packet->psn));
 	landing->bytes = packet->payload_bytes;
 }
 
 /* A response proves that its whole request piece was executed, and everything before it. */
-static void peal_requester_acknowledge_data(struct peal_requester *o, const struct peal_message *f,
-					    u32 psn, u64 now)
+static void peal_requester_acknowledge_data(struct peal_requester *o,
+					    const struct peal_message *message, u32 psn, u64 now)
 {
-	u32 at = peal_psn_ahead(f->psn, psn);
+	u32 at = peal_psn_ahead(message->psn, psn);
 
-	peal_inflight_execute(&o->inflight, peal_psn_add(psn, peal_message_piece(f, at)));
+	peal_inflight_execute(&o->inflight, peal_psn_add(psn, peal_message_piece(message, at)));
 	peal_requester_acknowledge(o, psn, false, now);
 	peal_requester_see(o, peal_psn_add(psn, 1), now);
 }
@@ -685,7 +690,7 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 					u64 now, void *handle, struct peal_landing *landing)
 {
 	u32 index = peal_inflight_find(&o->inflight, packet->psn);
-	const struct peal_message *f = peal_inflight_at(&o->inflight, index);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, index);
 	bool again = o->again;
 
 	o->again = false;
@@ -698,12 +703,12 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 		peal_requester_drop(landing, PEAL_DROP_conflict, false);
 		return;
 	}
-	if (!peal_message_fits(f, packet)) {
+	if (!peal_message_fits(message, packet)) {
 		peal_inflight_fail(&o->inflight, index, IB_WC_BAD_RESP_ERR,
 				   PEAL_REASON_BAD_RESPONSE);
 		return;
 	}
-	peal_requester_acknowledge_data(o, f, packet->psn, now);
+	peal_requester_acknowledge_data(o, message, packet->psn, now);
 	if (packet->psn != o->inflight.una) {
 		peal_requester_reorder(o, packet->psn, now, handle, landing);
 		peal_requester_watch_gap(o, now);
@@ -711,7 +716,7 @@ static void peal_requester_receive_data(struct peal_requester *o, const struct p
 		peal_requester_copy(o, packet->psn, landing);
 	} else {
 		o->flow = packet->flow;
-		peal_requester_land(o, f, packet, landing);
+		peal_requester_land(o, message, packet, landing);
 	}
 }
 
@@ -768,14 +773,14 @@ void peal_requester_receive(struct peal_requester *o, const struct peal_packet *
 /* Ignores a landing that is not the one that receive() named last. */
 void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now)
 {
-	const struct peal_message *f = peal_inflight_at(&o->inflight, o->inflight.acking);
+	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.acking);
 	u32 from = o->inflight.una;
-	u32 at = peal_psn_ahead(f->psn, from);
+	u32 at = peal_psn_ahead(message->psn, from);
 
 	if (!peal_inflight_waits(&o->inflight) || landing->message != o->inflight.acking ||
-	    landing->offset != peal_message_offset(f, at))
+	    landing->offset != peal_message_offset(message, at))
 		return;
-	o->rd_atomic -= peal_message_piece(f, at) == 1;
+	o->rd_atomic -= peal_message_piece(message, at) == 1;
 	peal_inflight_land(&o->inflight);
 	peal_requester_progress(o, from, false, now);
 	peal_requester_watch_gap(o, now);
@@ -807,22 +812,22 @@ void *peal_requester_drop_reordered(struct peal_requester *o)
 
 bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion)
 {
-	const struct peal_message *f = peal_inflight_complete(&o->inflight);
+	const struct peal_message *message = peal_inflight_complete(&o->inflight);
 
-	if (!f)
+	if (!message)
 		return false;
-	peal_message_describe(f, completion);
+	peal_message_describe(message, completion);
 	return true;
 }
 
 bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion)
 {
-	const struct peal_message *f = peal_inflight_flush(&o->inflight);
+	const struct peal_message *message = peal_inflight_flush(&o->inflight);
 
 	o->rnr_until = 0;
-	if (!f)
+	if (!message)
 		return false;
-	peal_message_describe(f, completion);
+	peal_message_describe(message, completion);
 	completion->status = IB_WC_WR_FLUSH_ERR;
 	completion->reason = PEAL_REASON_FLUSHED;
 	return true;

@@ -45,43 +45,43 @@ enum peal_verdict_of_probe {
 	PEAL_PROBE_LONE,	/* the packet after the probe is missing, too */
 };
 
-void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *t);
+void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *inflight);
 /* End the retransmission and the probe. */
-void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *t);
+void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *inflight);
 /* Go-back-N: retransmit everything from una on, except what the peer is known to have. */
-void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *t);
+void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *inflight);
 /* Retransmit only what is missing at una. A probe that was sent still waits for its answer. */
-void peal_retransmit_ask(struct peal_retransmit *r, const struct peal_inflight *t,
+void peal_retransmit_ask(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			 const struct peal_reorder *reorder);
 /* Retransmit what is missing before @psn, and @psn, as a probe. */
-void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *t,
+void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn);
 /* una has moved. Packets before it need no retransmission. */
-void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *t);
+void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *inflight);
 enum peal_verdict_of_probe peal_retransmit_judge(const struct peal_retransmit *r,
-						 const struct peal_inflight *t);
+						 const struct peal_inflight *inflight);
 /*
  * End a probe that was judged OVER. If the peer has packets behind the probe, this also notes that
  * the peer keeps out-of-order packets.
  */
-void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *t);
+void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *inflight);
 /*
  * Go on after a probe that was judged LONE, with another probe or with go-back-N. @nak: a sequence
  * NAK for the PSN after the probe said so.
  */
-void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *t,
+void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			      const struct peal_reorder *reorder, bool nak);
 
 /* Move `next` to the next PSN to retransmit. Return: false if there is none. */
-bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *t,
+bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			  const struct peal_reorder *reorder);
 /* PSNs that the packet at `next` takes. */
-u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *t,
+u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *inflight,
 			 const struct peal_reorder *reorder);
 /* The probe was not sent yet, and is no longer needed because its packets were answered. */
-bool peal_retransmit_is_moot(struct peal_retransmit *r, const struct peal_inflight *t,
+bool peal_retransmit_is_moot(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			     const struct peal_reorder *reorder);
-void peal_retransmit_left(struct peal_retransmit *r, const struct peal_inflight *t,
+void peal_retransmit_left(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			  const struct peal_reorder *reorder, u32 span, u64 now);
 /* Return: true once for each probe, at the first response after it was sent. */
 bool peal_retransmit_hear(struct peal_retransmit *r);
