@@ -17,18 +17,18 @@ struct lockdep_map peal_epoch_lockdep = STATIC_LOCKDEP_MAP_INIT("peal_epoch", &p
 /* A CPU that was outside, or has left since, cannot hold a pointer to the removed object. */
 static void peal_epoch_wait_cpu(int cpu)
 {
-	const struct peal_epoch *g = per_cpu_ptr(&peal_epoch, cpu);
+	const struct peal_epoch *epoch = per_cpu_ptr(&peal_epoch, cpu);
 	unsigned long seq;
 
 	/*
 	 * G: pairs with the release in peal_epoch_exit(). The last barrier of
 	 * peal_epoch_wait() does the same for the value that ends the loop.
 	 */
-	seq = smp_load_acquire(&g->seq);
+	seq = smp_load_acquire(&epoch->seq);
 	while (seq & 1) {
 		cpu_relax();
 		cond_resched();
-		if (READ_ONCE(g->seq) != seq)
+		if (READ_ONCE(epoch->seq) != seq)
 			break;
 	}
 }

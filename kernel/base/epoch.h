@@ -43,15 +43,15 @@ extern struct lockdep_map peal_epoch_lockdep;
 
 static inline void peal_epoch_enter(void)
 {
-	struct peal_epoch *g;
+	struct peal_epoch *epoch;
 
 	local_bh_disable();
 	__acquire(peal_epoch);	/* sparse: each section ends in the function that began it */
 	peal_epoch_lockdep_enter();
-	g = this_cpu_ptr(&peal_epoch);
-	if (g->depth++)
+	epoch = this_cpu_ptr(&peal_epoch);
+	if (epoch->depth++)
 		return;
-	WRITE_ONCE(g->seq, g->seq + 1);
+	WRITE_ONCE(epoch->seq, epoch->seq + 1);
 	/*
 	 * G, reader: "inside" is visible before any table is read. Pairs with the full
 	 * barrier G in peal_epoch_wait(), so either the destroyer sees this CPU inside, or
@@ -62,11 +62,11 @@ static inline void peal_epoch_enter(void)
 
 static inline void peal_epoch_exit(void)
 {
-	struct peal_epoch *g = this_cpu_ptr(&peal_epoch);
+	struct peal_epoch *epoch = this_cpu_ptr(&peal_epoch);
 
-	if (!--g->depth)
+	if (!--epoch->depth)
 		/* G: uses of the objects end before "outside" is visible. */
-		smp_store_release(&g->seq, g->seq + 1);
+		smp_store_release(&epoch->seq, epoch->seq + 1);
 	peal_epoch_lockdep_exit();
 	__release(peal_epoch);
 	local_bh_enable();

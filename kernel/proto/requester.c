@@ -20,116 +20,119 @@
 
 /* ---- set-up ---- */
 
-static void peal_requester_stop_timers(struct peal_requester *o)
+static void peal_requester_stop_timers(struct peal_requester *requester)
 {
-	o->probe_at = U64_MAX;
-	o->give_up_at = U64_MAX;
-	o->gap_at = U64_MAX;
+	requester->probe_at = U64_MAX;
+	requester->give_up_at = U64_MAX;
+	requester->gap_at = U64_MAX;
 }
 
-void peal_requester_init(struct peal_requester *o, struct peal_message *message, u32 entries)
+void peal_requester_init(struct peal_requester *requester, struct peal_message *message,
+			 u32 entries)
 {
-	memset(o, 0, sizeof(*o));
-	peal_inflight_init(&o->inflight, message, entries);
-	peal_requester_reset(o);
+	memset(requester, 0, sizeof(*requester));
+	peal_inflight_init(&requester->inflight, message, entries);
+	peal_requester_reset(requester);
 }
 
-void peal_requester_reset(struct peal_requester *o)
+void peal_requester_reset(struct peal_requester *requester)
 {
-	struct peal_requester_config config = o->config;
-	struct peal_inflight inflight = o->inflight;
+	struct peal_requester_config config = requester->config;
+	struct peal_inflight inflight = requester->inflight;
 
-	memset(o, 0, sizeof(*o));
-	peal_inflight_init(&o->inflight, inflight.message, inflight.mask + 1);
-	peal_requester_configure(o, &config);
-	peal_window_reset(&o->window);
-	peal_credit_reset(&o->credit);
-	peal_rto_reset(&o->rto);
-	peal_requester_stop_timers(o);
-	peal_requester_set_psn(o, 0);
+	memset(requester, 0, sizeof(*requester));
+	peal_inflight_init(&requester->inflight, inflight.message, inflight.mask + 1);
+	peal_requester_configure(requester, &config);
+	peal_window_reset(&requester->window);
+	peal_credit_reset(&requester->credit);
+	peal_rto_reset(&requester->rto);
+	peal_requester_stop_timers(requester);
+	peal_requester_set_psn(requester, 0);
 }
 
-static u64 peal_requester_timeout(const struct peal_requester *o)
+static u64 peal_requester_timeout(const struct peal_requester *requester)
 {
-	return o->config.timeout_ns ?: (o->inflight.failed ? LAST_TIMEOUT_NS : 0);
+	return requester->config.timeout_ns ?: (requester->inflight.failed ? LAST_TIMEOUT_NS : 0);
 }
 
-void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config)
+void peal_requester_configure(struct peal_requester *requester,
+			      const struct peal_requester_config *config)
 {
-	o->config = *config;
-	if (!peal_requester_timeout(o))
-		o->give_up_at = U64_MAX;
-	peal_window_limit(&o->window, config->window);
-	peal_rto_limit(&o->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
+	requester->config = *config;
+	if (!peal_requester_timeout(requester))
+		requester->give_up_at = U64_MAX;
+	peal_window_limit(&requester->window, config->window);
+	peal_rto_limit(&requester->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
 }
 
-void peal_requester_set_psn(struct peal_requester *o, u32 psn)
+void peal_requester_set_psn(struct peal_requester *requester, u32 psn)
 {
-	peal_inflight_set_psn(&o->inflight, psn);
-	peal_retransmit_reset(&o->retransmit, &o->inflight);
-	peal_window_recover(&o->window);
-	o->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
-	o->rnr_psn = o->gap_psn;
+	peal_inflight_set_psn(&requester->inflight, psn);
+	peal_retransmit_reset(&requester->retransmit, &requester->inflight);
+	peal_window_recover(&requester->window);
+	requester->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
+	requester->rnr_psn = requester->gap_psn;
 }
 
-void peal_requester_post(struct peal_requester *o, const struct peal_wr *wr)
+void peal_requester_post(struct peal_requester *requester, const struct peal_wr *wr)
 {
-	peal_inflight_post(&o->inflight, wr, o->config.transport, o->config.mtu_shift);
+	peal_inflight_post(&requester->inflight, wr, requester->config.transport,
+			   requester->config.mtu_shift);
 }
 
-void peal_requester_spoil(struct peal_requester *o, u32 message, u8 status, u32 reason)
+void peal_requester_spoil(struct peal_requester *requester, u32 message, u8 status, u32 reason)
 {
-	peal_inflight_fail(&o->inflight, message, status, reason);
+	peal_inflight_fail(&requester->inflight, message, status, reason);
 }
 
-void peal_requester_local_done(struct peal_requester *o, u32 message, u8 status, u32 reason)
+void peal_requester_local_done(struct peal_requester *requester, u32 message, u8 status, u32 reason)
 {
-	peal_message_executed(peal_inflight_at(&o->inflight, message));
+	peal_message_executed(peal_inflight_at(&requester->inflight, message));
 	if (status)
-		peal_requester_spoil(o, message, status, reason);
+		peal_requester_spoil(requester, message, status, reason);
 }
 
 /* ---- timers ---- */
 
 /* Packets are in flight. Arm the timers that are not armed. */
-static void peal_requester_arm(struct peal_requester *o, u64 now)
+static void peal_requester_arm(struct peal_requester *requester, u64 now)
 {
-	u64 timeout = peal_requester_timeout(o);
+	u64 timeout = peal_requester_timeout(requester);
 
-	if (o->probe_at == U64_MAX) {
-		o->probe_at = now + o->rto.ns;
-		o->silent_since = now;
+	if (requester->probe_at == U64_MAX) {
+		requester->probe_at = now + requester->rto.ns;
+		requester->silent_since = now;
 	}
-	if (o->give_up_at == U64_MAX && timeout)
-		o->give_up_at = now + timeout;
+	if (requester->give_up_at == U64_MAX && timeout)
+		requester->give_up_at = now + timeout;
 }
 
 /*
  * A stale response shows that the peer is still busy with earlier packets. Postpone the timers,
  * because a retransmission would only add to its work.
  */
-static void peal_requester_be_patient(struct peal_requester *o, u64 now)
+static void peal_requester_be_patient(struct peal_requester *requester, u64 now)
 {
-	u64 since = o->silent_since;
+	u64 since = requester->silent_since;
 
-	peal_retry_put_off(&o->probe_at, now, since, o->rto.ns);
-	peal_retry_put_off(&o->give_up_at, now, since, peal_requester_timeout(o));
+	peal_retry_put_off(&requester->probe_at, now, since, requester->rto.ns);
+	peal_retry_put_off(&requester->give_up_at, now, since, peal_requester_timeout(requester));
 }
 
 /* After progress all timers start anew. */
-static void peal_requester_rearm(struct peal_requester *o, u64 now)
+static void peal_requester_rearm(struct peal_requester *requester, u64 now)
 {
-	peal_requester_stop_timers(o);
-	if (o->inflight.una != o->inflight.top)
-		peal_requester_arm(o, now);
+	peal_requester_stop_timers(requester);
+	if (requester->inflight.una != requester->inflight.top)
+		peal_requester_arm(requester, now);
 }
 
 /* ---- retransmission ---- */
 
-static void peal_requester_build(const struct peal_requester *o, u32 index, u32 at, u32 span,
-				 struct peal_outgoing *out)
+static void peal_requester_build(const struct peal_requester *requester, u32 index, u32 at,
+				 u32 span, struct peal_outgoing *out)
 {
-	const struct peal_message *message = peal_inflight_at(&o->inflight, index);
+	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
 
 	out->local = false;
 	out->again = false;
@@ -143,75 +146,83 @@ static void peal_requester_build(const struct peal_requester *o, u32 index, u32 
  * retransmission carries AckReq, unless data answers it, because the answer decides what else is
  * retransmitted.
  */
-static enum peal_blocked peal_requester_resend(struct peal_requester *o, u64 now,
+static enum peal_blocked peal_requester_resend(struct peal_requester *requester, u64 now,
 					       struct peal_outgoing *out)
 {
-	const struct peal_message *message = peal_inflight_at(&o->inflight, o->retransmit.index);
-	u32 span = peal_retransmit_span(&o->retransmit, &o->inflight, &o->reorder);
-	u32 ahead = peal_psn_ahead(o->inflight.una, o->retransmit.next);
+	const struct peal_message *message =
+		peal_inflight_at(&requester->inflight, requester->retransmit.index);
+	u32 span = peal_retransmit_span(&requester->retransmit, &requester->inflight,
+					&requester->reorder);
+	u32 ahead = peal_psn_ahead(requester->inflight.una, requester->retransmit.next);
 
-	if (!o->retransmit.probe && ahead && ahead + span > o->window.size)
+	if (!requester->retransmit.probe && ahead && ahead + span > requester->window.size)
 		return PEAL_BLOCKED_WINDOW;
-	peal_requester_build(o, o->retransmit.index,
-			     peal_psn_ahead(message->psn, o->retransmit.next), span, out);
+	peal_requester_build(requester, requester->retransmit.index,
+			     peal_psn_ahead(message->psn, requester->retransmit.next), span, out);
 	out->again = true;
 	out->header.ack_request = !peal_message_wants_data(message);
-	peal_retransmit_left(&o->retransmit, &o->inflight, &o->reorder, span, now);
-	if (o->retransmit.probe == PEAL_PROBE_SILENCE)
-		peal_retry_copied(&o->retry);
-	peal_rto_sent_again(&o->rto, out->header.psn, peal_psn_add(out->header.psn, span));
-	peal_window_asked(&o->window);
-	peal_requester_arm(o, now);
+	peal_retransmit_left(&requester->retransmit, &requester->inflight, &requester->reorder,
+			     span, now);
+	if (requester->retransmit.probe == PEAL_PROBE_SILENCE)
+		peal_retry_copied(&requester->retry);
+	peal_rto_sent_again(&requester->rto, out->header.psn, peal_psn_add(out->header.psn, span));
+	peal_window_asked(&requester->window);
+	peal_requester_arm(requester, now);
 	return PEAL_BLOCKED_NONE;
 }
 
-static void peal_requester_probe(struct peal_requester *o, enum peal_probe why, u32 psn, u64 now)
+static void peal_requester_probe(struct peal_requester *requester, enum peal_probe why, u32 psn,
+				 u64 now)
 {
-	peal_retransmit_probe(&o->retransmit, &o->inflight, &o->reorder, why, psn);
+	peal_retransmit_probe(&requester->retransmit, &requester->inflight, &requester->reorder,
+			      why, psn);
 	if (why != PEAL_PROBE_NAK)
-		peal_rto_forget(&o->rto);
-	o->probe_at = now + o->rto.ns;
+		peal_rto_forget(&requester->rto);
+	requester->probe_at = now + requester->rto.ns;
 }
 
 /*
  * A response that arrives sooner after the probe than any answer to the probe can, answers an
  * earlier packet.
  */
-static bool peal_requester_answers_probe(struct peal_requester *o, u64 now)
+static bool peal_requester_answers_probe(struct peal_requester *requester, u64 now)
 {
-	if (!o->retransmit.left)
+	if (!requester->retransmit.left)
 		return false;
-	if (peal_rto_plausible(&o->rto, o->retransmit.left_at, now))
+	if (peal_rto_plausible(&requester->rto, requester->retransmit.left_at, now))
 		return true;
-	if (peal_retransmit_doubt(&o->retransmit))
-		peal_rto_doubt(&o->rto);
+	if (peal_retransmit_doubt(&requester->retransmit))
+		peal_rto_doubt(&requester->rto);
 	return false;
 }
 
-static void peal_requester_lone_probe(struct peal_requester *o, bool nak, u64 now)
+static void peal_requester_lone_probe(struct peal_requester *requester, bool nak, u64 now)
 {
-	peal_retransmit_continue(&o->retransmit, &o->inflight, &o->reorder, nak);
-	o->probe_at = now + o->rto.ns;
+	peal_retransmit_continue(&requester->retransmit, &requester->inflight, &requester->reorder,
+				 nak);
+	requester->probe_at = now + requester->rto.ns;
 }
 
 /*
  * There was progress while a probe is in flight. @ack: the progress came from an ACK packet,
  * which names all that the peer has executed. READ responses do not; an ACK may follow them.
  */
-static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 now)
+static void peal_requester_judge_probe(struct peal_requester *requester, bool ack, u64 now)
 {
-	enum peal_verdict_of_probe verdict = peal_retransmit_judge(&o->retransmit, &o->inflight);
+	enum peal_verdict_of_probe verdict =
+		peal_retransmit_judge(&requester->retransmit, &requester->inflight);
 	/* A peer that sent an RNR NAK has surely dropped all later packets. */
-	bool sure = o->retransmit.probe == PEAL_PROBE_RNR;
+	bool sure = requester->retransmit.probe == PEAL_PROBE_RNR;
 
 	if (verdict == PEAL_PROBE_OPEN)
 		return;
-	if (verdict == PEAL_PROBE_OVER || (ack && !sure && !peal_requester_answers_probe(o, now)))
-		peal_retransmit_conclude(&o->retransmit, &o->inflight);
+	if (verdict == PEAL_PROBE_OVER ||
+	    (ack && !sure && !peal_requester_answers_probe(requester, now)))
+		peal_retransmit_conclude(&requester->retransmit, &requester->inflight);
 	else if (ack)
-		peal_requester_lone_probe(o, false, now);
+		peal_requester_lone_probe(requester, false, now);
 	else
-		o->probe_at = now + peal_rto_patience(&o->rto);
+		requester->probe_at = now + peal_rto_patience(&requester->rto);
 }
 
 /* ---- new packets ---- */
@@ -227,70 +238,76 @@ static void peal_requester_judge_probe(struct peal_requester *o, bool ack, u64 n
  * could stop the connection. Its acknowledgment proves that there was a receive, so the rest of
  * the message follows (9.7.7.2.5).
  */
-static bool peal_requester_has_credit(const struct peal_requester *o,
+static bool peal_requester_has_credit(const struct peal_requester *requester,
 				      const struct peal_message *message)
 {
-	const struct peal_inflight *inflight = &o->inflight;
+	const struct peal_inflight *inflight = &requester->inflight;
 	bool first = !inflight->packet;
-	u32 ssn = peal_psn_add(o->credit.ssn, first ? 1 : 0);
+	u32 ssn = peal_psn_add(requester->credit.ssn, first ? 1 : 0);
 
-	if (!peal_message_takes_receive(message) || peal_credit_covers(&o->credit, ssn))
+	if (!peal_message_takes_receive(message) || peal_credit_covers(&requester->credit, ssn))
 		return true;
 	return inflight->una == inflight->top ||
 	       (!first && inflight->una != message->psn && inflight->acking == inflight->sending);
 }
 
-static enum peal_blocked peal_requester_may_begin(const struct peal_requester *o,
+static enum peal_blocked peal_requester_may_begin(const struct peal_requester *requester,
 						  const struct peal_message *message)
 {
-	if (!o->inflight.packet && message->wr.flags & PEAL_WQE_FENCE && o->rd_atomic)
+	if (!requester->inflight.packet && message->wr.flags & PEAL_WQE_FENCE &&
+	    requester->rd_atomic)
 		return PEAL_BLOCKED_FENCE;
-	if (message->wr.last && o->inflight.una != o->inflight.top)
+	if (message->wr.last && requester->inflight.una != requester->inflight.top)
 		return PEAL_BLOCKED_LAST;
 	if (message->local)
-		return o->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
-	if (!peal_requester_reliable(o))
+		return requester->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE :
+								  PEAL_BLOCKED_WINDOW;
+	if (!peal_requester_reliable(requester))
 		return PEAL_BLOCKED_NONE;
-	if (peal_message_wants_data(message) && o->rd_atomic >= o->config.max_rd_atomic)
+	if (peal_message_wants_data(message) &&
+	    requester->rd_atomic >= requester->config.max_rd_atomic)
 		return PEAL_BLOCKED_RD_ATOMIC;
-	if (!peal_requester_has_credit(o, message))
+	if (!peal_requester_has_credit(requester, message))
 		return PEAL_BLOCKED_CREDIT;
 	return PEAL_BLOCKED_NONE;
 }
 
 /* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
-static bool peal_requester_window_is_open(const struct peal_requester *o, u32 span)
+static bool peal_requester_window_is_open(const struct peal_requester *requester, u32 span)
 {
-	u32 outstanding = peal_inflight_outstanding(&o->inflight);
-	u32 size = o->window.size;
+	u32 outstanding = peal_inflight_outstanding(&requester->inflight);
+	u32 size = requester->window.size;
 
-	if (o->retransmit.probe || o->retransmit.peer_reorders)
+	if (requester->retransmit.probe || requester->retransmit.peer_reorders)
 		size = min_t(u32, size, PEAL_REORDER_SLOTS);
 	return !outstanding || outstanding + span <= size;
 }
 
 /* PSNs that the next packet of @f takes. A READ request takes one for each response. */
-static u32 peal_requester_span(const struct peal_requester *o, const struct peal_message *message)
+static u32 peal_requester_span(const struct peal_requester *requester,
+			       const struct peal_message *message)
 {
-	return peal_message_is_read(message) ? peal_message_piece(message, o->inflight.packet) : 1;
+	return peal_message_is_read(message) ?
+	       peal_message_piece(message, requester->inflight.packet) : 1;
 }
 
 /*
  * @f: the message whose turn it is. Return: PEAL_BLOCKED_NONE if its next packet may be sent now.
  */
-static enum peal_blocked peal_requester_may_leave(const struct peal_requester *o,
+static enum peal_blocked peal_requester_may_leave(const struct peal_requester *requester,
 						  const struct peal_message *message)
 {
-	enum peal_blocked blocked = peal_requester_may_begin(o, message);
+	enum peal_blocked blocked = peal_requester_may_begin(requester, message);
 
 	if (!blocked && !message->local &&
-	    !peal_requester_window_is_open(o, peal_requester_span(o, message)))
+	    !peal_requester_window_is_open(requester, peal_requester_span(requester, message)))
 		blocked = PEAL_BLOCKED_WINDOW;
 	return blocked;
 }
 
 /* A message that can never be sent fails when its turn comes. */
-static bool peal_requester_refuses(struct peal_requester *o, const struct peal_message *message)
+static bool peal_requester_refuses(struct peal_requester *requester,
+				   const struct peal_message *message)
 {
 	u32 reason = 0;
 
@@ -298,122 +315,133 @@ static bool peal_requester_refuses(struct peal_requester *o, const struct peal_m
 		return false;
 	if (!peal_message_is_carried(message))
 		reason = PEAL_REASON_WQE_OPCODE;
-	else if (peal_message_wants_data(message) && !o->config.max_rd_atomic)
+	else if (peal_message_wants_data(message) && !requester->config.max_rd_atomic)
 		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
 	if (reason)
-		peal_requester_spoil(o, o->inflight.sending, IB_WC_LOC_QP_OP_ERR, reason);
+		peal_requester_spoil(requester, requester->inflight.sending, IB_WC_LOC_QP_OP_ERR,
+				     reason);
 	return reason;
 }
 
-static enum peal_blocked peal_requester_may_send(struct peal_requester *o)
+static enum peal_blocked peal_requester_may_send(struct peal_requester *requester)
 {
-	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.sending);
+	const struct peal_message *message =
+		peal_inflight_at(&requester->inflight, requester->inflight.sending);
 
-	if (peal_inflight_is_lost(&o->inflight, o->inflight.sending))
+	if (peal_inflight_is_lost(&requester->inflight, requester->inflight.sending))
 		return PEAL_BLOCKED_FAILED;
-	if (peal_retransmit_is_lone(&o->retransmit))
+	if (peal_retransmit_is_lone(&requester->retransmit))
 		return PEAL_BLOCKED_ANSWER;
-	if (!peal_requester_unsent(o))
+	if (!peal_requester_unsent(requester))
 		return PEAL_BLOCKED_EMPTY;
-	if (peal_requester_refuses(o, message))
+	if (peal_requester_refuses(requester, message))
 		return PEAL_BLOCKED_FAILED;
-	return peal_requester_may_leave(o, message);
+	return peal_requester_may_leave(requester, message);
 }
 
 /*
  * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
  * signaled or that no other message follows at once.
  */
-static bool peal_requester_must_ask(const struct peal_requester *o,
+static bool peal_requester_must_ask(const struct peal_requester *requester,
 				    const struct peal_message *message)
 {
-	bool last = o->inflight.packet + 1 == message->packets;
-	bool followed = message->wr.more && peal_requester_has_room(o) &&
-			peal_credit_covers(&o->credit, peal_psn_add(o->credit.ssn, 1));
+	bool last = requester->inflight.packet + 1 == message->packets;
+	bool followed =
+		message->wr.more && peal_requester_has_room(requester) &&
+		peal_credit_covers(&requester->credit, peal_psn_add(requester->credit.ssn, 1));
 
 	if (last && (message->wr.flags & PEAL_WQE_SIGNALED || !followed))
 		return true;
 	return peal_message_takes_receive(message) &&
-	       !peal_credit_covers(&o->credit, o->credit.ssn);
+	       !peal_credit_covers(&requester->credit, requester->credit.ssn);
 }
 
 /*
  * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
  * requester would otherwise have to wait, and at intervals.
  */
-static bool peal_requester_asks(struct peal_requester *o, const struct peal_message *message)
+static bool peal_requester_asks(struct peal_requester *requester,
+				const struct peal_message *message)
 {
-	u32 outstanding = peal_inflight_outstanding(&o->inflight) + 1;
-	bool ask = peal_window_ask(&o->window, outstanding) || peal_requester_must_ask(o, message);
+	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + 1;
+	bool ask = peal_window_ask(&requester->window, outstanding) ||
+		   peal_requester_must_ask(requester, message);
 
 	if (ask || peal_message_wants_data(message))
-		peal_window_asked(&o->window);
+		peal_window_asked(&requester->window);
 	return ask && !peal_message_wants_data(message);
 }
 
-static void peal_requester_leave(struct peal_requester *o, const struct peal_message *message,
-				 u64 now, struct peal_packet *header)
+static void peal_requester_leave(struct peal_requester *requester,
+				 const struct peal_message *message, u64 now,
+				 struct peal_packet *header)
 {
 	bool wants_data = peal_message_wants_data(message);
 
-	if (!o->inflight.packet || peal_message_is_read(message))
-		peal_credit_use(&o->credit);
-	o->rd_atomic += wants_data;
-	header->ack_request = peal_requester_asks(o, message);
+	if (!requester->inflight.packet || peal_message_is_read(message))
+		peal_credit_use(&requester->credit);
+	requester->rd_atomic += wants_data;
+	header->ack_request = peal_requester_asks(requester, message);
 	if (header->ack_request || wants_data)
-		peal_rto_start(&o->rto, header->psn, now);
-	peal_requester_arm(o, now);
+		peal_rto_start(&requester->rto, header->psn, now);
+	peal_requester_arm(requester, now);
 }
 
-static void peal_requester_send(struct peal_requester *o, u64 now, struct peal_outgoing *out)
+static void peal_requester_send(struct peal_requester *requester, u64 now,
+				struct peal_outgoing *out)
 {
-	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.sending);
-	u32 span = peal_requester_span(o, message);
+	const struct peal_message *message =
+		peal_inflight_at(&requester->inflight, requester->inflight.sending);
+	u32 span = peal_requester_span(requester, message);
 
-	peal_requester_build(o, o->inflight.sending, o->inflight.packet, span, out);
-	if (peal_requester_reliable(o))
-		peal_requester_leave(o, message, now, &out->header);
-	peal_inflight_left(&o->inflight, span);
-	if (!peal_requester_reliable(o))
-		peal_inflight_forget(&o->inflight);
+	peal_requester_build(requester, requester->inflight.sending, requester->inflight.packet,
+			     span, out);
+	if (peal_requester_reliable(requester))
+		peal_requester_leave(requester, message, now, &out->header);
+	peal_inflight_left(&requester->inflight, span);
+	if (!peal_requester_reliable(requester))
+		peal_inflight_forget(&requester->inflight);
 }
 
-static void peal_requester_name_local(struct peal_requester *o, struct peal_outgoing *out)
+static void peal_requester_name_local(struct peal_requester *requester, struct peal_outgoing *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->local = true;
-	out->message = o->inflight.sending;
-	peal_inflight_named(&o->inflight);
+	out->message = requester->inflight.sending;
+	peal_inflight_named(&requester->inflight);
 }
 
 /* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
-void peal_requester_hurry(struct peal_requester *o, u64 now)
+void peal_requester_hurry(struct peal_requester *requester, u64 now)
 {
-	if (!o->window.unasked || o->inflight.una == o->inflight.top)
+	if (!requester->window.unasked || requester->inflight.una == requester->inflight.top)
 		return;
-	peal_window_asked(&o->window);
-	o->probe_at = now;
+	peal_window_asked(&requester->window);
+	requester->probe_at = now;
 }
 
-enum peal_blocked peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out)
+enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
+				      struct peal_outgoing *out)
 {
 	enum peal_blocked blocked;
 
-	if (o->rnr_until)
+	if (requester->rnr_until)
 		return PEAL_BLOCKED_RNR;
-	if (peal_retransmit_is_moot(&o->retransmit, &o->inflight, &o->reorder))
-		peal_retransmit_stop(&o->retransmit, &o->inflight);
-	if (peal_retransmit_seek(&o->retransmit, &o->inflight, &o->reorder))
-		return peal_requester_resend(o, now, out);
-	blocked = peal_requester_may_send(o);
+	if (peal_retransmit_is_moot(&requester->retransmit, &requester->inflight,
+				    &requester->reorder))
+		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
+	if (peal_retransmit_seek(&requester->retransmit, &requester->inflight, &requester->reorder))
+		return peal_requester_resend(requester, now, out);
+	blocked = peal_requester_may_send(requester);
 	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)
-		peal_requester_hurry(o, now);
+		peal_requester_hurry(requester, now);
 	if (blocked)
 		return blocked;
-	if (peal_inflight_at(&o->inflight, o->inflight.sending)->local)
-		peal_requester_name_local(o, out);
+	if (peal_inflight_at(&requester->inflight, requester->inflight.sending)->local)
+		peal_requester_name_local(requester, out);
 	else
-		peal_requester_send(o, now, out);
+		peal_requester_send(requester, now, out);
 	return PEAL_BLOCKED_NONE;
 }
 
@@ -427,25 +455,26 @@ static void peal_requester_drop(struct peal_landing *landing, enum peal_drop dro
 }
 
 /* una has moved on from @from. Progress restores all retries (9.7.6.1.3). */
-static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack, u64 now)
+static void peal_requester_progress(struct peal_requester *requester, u32 from, bool ack, u64 now)
 {
-	u32 una = o->inflight.una;
+	u32 una = requester->inflight.una;
 
 	if (una == from)
 		return;
-	peal_retry_progress(&o->retry);
-	if (peal_psn_before(o->rnr_psn, una)) {
-		peal_retry_received(&o->retry);
-		o->rnr_until = 0;
+	peal_retry_progress(&requester->retry);
+	if (peal_psn_before(requester->rnr_psn, una)) {
+		peal_retry_received(&requester->retry);
+		requester->rnr_until = 0;
 	}
-	peal_window_follow(&o->window, peal_psn_ahead(from, una), una, o->inflight.top,
-			   peal_rto_slow(&o->rto));
-	peal_retransmit_advance(&o->retransmit, &o->inflight);
-	peal_requester_rearm(o, now);
-	if (peal_retransmit_is_moot(&o->retransmit, &o->inflight, &o->reorder))
-		peal_retransmit_stop(&o->retransmit, &o->inflight);
-	if (o->retransmit.probe)
-		peal_requester_judge_probe(o, ack, now);
+	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una,
+			   requester->inflight.top, peal_rto_slow(&requester->rto));
+	peal_retransmit_advance(&requester->retransmit, &requester->inflight);
+	peal_requester_rearm(requester, now);
+	if (peal_retransmit_is_moot(&requester->retransmit, &requester->inflight,
+				    &requester->reorder))
+		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
+	if (requester->retransmit.probe)
+		peal_requester_judge_probe(requester, ack, now);
 }
 
 /*
@@ -453,49 +482,49 @@ static void peal_requester_progress(struct peal_requester *o, u32 from, bool ack
  * (9.7.5.2, implied NAK). Request it again soon, but only once for each gap. If that is lost too,
  * the probe timer repeats it.
  */
-static void peal_requester_watch_gap(struct peal_requester *o, u64 now)
+static void peal_requester_watch_gap(struct peal_requester *requester, u64 now)
 {
-	if (o->inflight.una == o->inflight.seen) {
-		o->gap_at = U64_MAX;
+	if (requester->inflight.una == requester->inflight.seen) {
+		requester->gap_at = U64_MAX;
 		return;
 	}
-	if (o->gap_psn == o->inflight.una)
+	if (requester->gap_psn == requester->inflight.una)
 		return;
-	o->gap_psn = o->inflight.una;
-	o->gap_at = now + peal_rto_patience(&o->rto);
+	requester->gap_psn = requester->inflight.una;
+	requester->gap_at = now + peal_rto_patience(&requester->rto);
 }
 
 /* A response was about the PSN before @psn. If that is new, the peer is not silent. */
-static void peal_requester_see(struct peal_requester *o, u32 psn, u64 now)
+static void peal_requester_see(struct peal_requester *requester, u32 psn, u64 now)
 {
-	if (peal_psn_before(o->inflight.seen, psn)) {
-		peal_retry_heard(&o->retry);
-		o->give_up_at = U64_MAX;
+	if (peal_psn_before(requester->inflight.seen, psn)) {
+		peal_retry_heard(&requester->retry);
+		requester->give_up_at = U64_MAX;
 	}
-	peal_inflight_see(&o->inflight, psn);
-	peal_rto_answered(&o->rto, o->inflight.seen, now);
+	peal_inflight_see(&requester->inflight, psn);
+	peal_rto_answered(&requester->rto, requester->inflight.seen, now);
 }
 
 /* The peer has executed everything before @psn. */
-static void peal_requester_acknowledge(struct peal_requester *o, u32 psn, bool ack, u64 now)
+static void peal_requester_acknowledge(struct peal_requester *requester, u32 psn, bool ack, u64 now)
 {
-	u32 from = o->inflight.una;
+	u32 from = requester->inflight.una;
 
-	peal_requester_see(o, psn, now);
-	peal_inflight_follow(&o->inflight);
-	peal_requester_progress(o, from, ack, now);
+	peal_requester_see(requester, psn, now);
+	peal_inflight_follow(&requester->inflight);
+	peal_requester_progress(requester, from, ack, now);
 }
 
 /*
  * A NAK is stale if the peer has executed the packet since, or if it answers an earlier packet
  * and repeats the NAK that the probe is for.
  */
-static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now)
+static bool peal_requester_nak_is_old(struct peal_requester *requester, u32 psn, u64 now)
 {
-	if (peal_psn_before(psn, o->inflight.executed))
+	if (peal_psn_before(psn, requester->inflight.executed))
 		return true;
-	return o->retransmit.probe && psn == o->retransmit.probe_psn &&
-	       !peal_requester_answers_probe(o, now);
+	return requester->retransmit.probe && psn == requester->retransmit.probe_psn &&
+	       !peal_requester_answers_probe(requester, now);
 }
 
 /*
@@ -504,24 +533,26 @@ static bool peal_requester_nak_is_old(struct peal_requester *o, u32 psn, u64 now
  * the probed packet is stale only until this packet is retransmitted, even if later packets of
  * the probe are not sent yet.
  */
-static bool peal_requester_rnr_is_old(const struct peal_requester *o, u32 psn)
+static bool peal_requester_rnr_is_old(const struct peal_requester *requester, u32 psn)
 {
-	if (o->rnr_until || peal_psn_before(psn, o->inflight.executed))
+	if (requester->rnr_until || peal_psn_before(psn, requester->inflight.executed))
 		return true;
-	return o->retransmit.probe && psn == o->retransmit.probe_psn &&
-	       peal_retransmit_covers(&o->retransmit, psn);
+	return requester->retransmit.probe && psn == requester->retransmit.probe_psn &&
+	       peal_retransmit_covers(&requester->retransmit, psn);
 }
 
 /*
  * Use one retry, after silence or after a NAK that answers a retransmission of the same packet
  * (9.7.6.1.3). Return: false if there was none left; the message of @psn has failed.
  */
-static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
+static bool peal_requester_use_retry(struct peal_requester *requester, u32 psn)
 {
-	if (peal_retry_use(&o->retry, o->config.retry_limit))
+	if (peal_retry_use(&requester->retry, requester->config.retry_limit))
 		return true;
-	peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn), IB_WC_RETRY_EXC_ERR,
-			   o->retry.naked ? PEAL_REASON_NAK_SEQUENCE : PEAL_REASON_PEER_SILENT);
+	peal_inflight_fail(&requester->inflight, peal_inflight_find(&requester->inflight, psn),
+			   IB_WC_RETRY_EXC_ERR,
+			   requester->retry.naked ? PEAL_REASON_NAK_SEQUENCE :
+						    PEAL_REASON_PEER_SILENT);
 	return false;
 }
 
@@ -529,54 +560,58 @@ static bool peal_requester_use_retry(struct peal_requester *o, u32 psn)
  * 9.7.5.2.2. A NAK for the packet behind a probe continues the probe. A NAK that repeats the probed
  * PSN uses a retry. Any NAK for a packet that is not being retransmitted starts a new probe.
  */
-static void peal_requester_receive_nak_sequence(struct peal_requester *o, u32 psn, u64 now)
+static void peal_requester_receive_nak_sequence(struct peal_requester *requester, u32 psn, u64 now)
 {
-	bool again = o->retransmit.probe && psn == o->retransmit.probe_psn;
-	bool lone = o->retransmit.probe == PEAL_PROBE_NAK && psn == o->retransmit.probe_end;
+	bool again = requester->retransmit.probe && psn == requester->retransmit.probe_psn;
+	bool lone = requester->retransmit.probe == PEAL_PROBE_NAK &&
+		    psn == requester->retransmit.probe_end;
 
-	peal_requester_acknowledge(o, psn, false, now);
-	peal_retry_naked(&o->retry);
-	if (lone && o->inflight.una == psn) {
-		peal_requester_lone_probe(o, true, now);
+	peal_requester_acknowledge(requester, psn, false, now);
+	peal_retry_naked(&requester->retry);
+	if (lone && requester->inflight.una == psn) {
+		peal_requester_lone_probe(requester, true, now);
 		return;
 	}
-	if (again && !peal_requester_use_retry(o, psn))
+	if (again && !peal_requester_use_retry(requester, psn))
 		return;
-	if (peal_retransmit_covers(&o->retransmit, psn))
+	if (peal_retransmit_covers(&requester->retransmit, psn))
 		return;
-	peal_window_shrink(&o->window, o->inflight.top);
-	peal_requester_probe(o, PEAL_PROBE_NAK, psn, now);
+	peal_window_shrink(&requester->window, requester->inflight.top);
+	peal_requester_probe(requester, PEAL_PROBE_NAK, psn, now);
 }
 
-static void peal_requester_wait_receive(struct peal_requester *o, u32 psn, u8 timer, u64 now)
+static void peal_requester_wait_receive(struct peal_requester *requester, u32 psn, u8 timer,
+					u64 now)
 {
-	peal_retry_heard(&o->retry);
-	o->rnr_psn = psn;
-	o->rnr_until = now + peal_retry_rnr_ns(&o->retry, timer);
-	peal_retransmit_stop(&o->retransmit, &o->inflight);
-	peal_requester_stop_timers(o);
-	peal_rto_forget(&o->rto);
+	peal_retry_heard(&requester->retry);
+	requester->rnr_psn = psn;
+	requester->rnr_until = now + peal_retry_rnr_ns(&requester->retry, timer);
+	peal_retransmit_stop(&requester->retransmit, &requester->inflight);
+	peal_requester_stop_timers(requester);
+	peal_rto_forget(&requester->rto);
 }
 
 /* 9.7.5.2.8. An RNR NAK acknowledges all packets before its PSN. */
-static void peal_requester_receive_rnr(struct peal_requester *o, u32 psn, u8 timer, u64 now)
+static void peal_requester_receive_rnr(struct peal_requester *requester, u32 psn, u8 timer, u64 now)
 {
-	peal_requester_acknowledge(o, psn, false, now);
+	peal_requester_acknowledge(requester, psn, false, now);
 	/*
 	 * Each message has its own RNR retries. rnr_psn is compared with `executed` and not with
 	 * una, because una may still wait for the data of READs in front of that message.
 	 */
-	if (peal_psn_before(o->rnr_psn, o->inflight.executed))
-		peal_retry_received(&o->retry);
-	if (peal_retry_use_rnr(&o->retry, o->config.rnr_limit))
-		peal_requester_wait_receive(o, psn, timer, now);
+	if (peal_psn_before(requester->rnr_psn, requester->inflight.executed))
+		peal_retry_received(&requester->retry);
+	if (peal_retry_use_rnr(&requester->retry, requester->config.rnr_limit))
+		peal_requester_wait_receive(requester, psn, timer, now);
 	else
-		peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn),
+		peal_inflight_fail(&requester->inflight,
+				   peal_inflight_find(&requester->inflight, psn),
 				   IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
 }
 
 /* 9.7.5.2.3 to 9.7.5.2.6. The message fails; the messages before it still complete. */
-static void peal_requester_receive_fatal(struct peal_requester *o, u32 psn, u8 code, u64 now)
+static void peal_requester_receive_fatal(struct peal_requester *requester, u32 psn, u8 code,
+					 u64 now)
 {
 	static const struct {
 		u8 status;
@@ -588,83 +623,85 @@ static void peal_requester_receive_fatal(struct peal_requester *o, u32 psn, u8 c
 		[PEAL_NAK_REMOTE_OPERATION] = { IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION },
 	};
 
-	peal_requester_acknowledge(o, psn, false, now);
-	peal_inflight_fail(&o->inflight, peal_inflight_find(&o->inflight, psn), naks[code].status,
-			   naks[code].reason);
+	peal_requester_acknowledge(requester, psn, false, now);
+	peal_inflight_fail(&requester->inflight, peal_inflight_find(&requester->inflight, psn),
+			   naks[code].status, naks[code].reason);
 }
 
-static void peal_requester_receive_nak(struct peal_requester *o, u32 psn, u8 code, u64 now,
+static void peal_requester_receive_nak(struct peal_requester *requester, u32 psn, u8 code, u64 now,
 				       struct peal_landing *landing)
 {
 	if (code > PEAL_NAK_REMOTE_OPERATION)
 		peal_requester_drop(landing, PEAL_DROP_opcode, false);
 	else if (code != PEAL_NAK_SEQUENCE)
-		peal_requester_receive_fatal(o, psn, code, now);
-	else if (peal_requester_nak_is_old(o, psn, now))
+		peal_requester_receive_fatal(requester, psn, code, now);
+	else if (peal_requester_nak_is_old(requester, psn, now))
 		peal_requester_drop(landing, PEAL_DROP_stale, true);
 	else
-		peal_requester_receive_nak_sequence(o, psn, now);
+		peal_requester_receive_nak_sequence(requester, psn, now);
 }
 
-static void peal_requester_receive_ack(struct peal_requester *o, const struct peal_packet *packet,
-				       u64 now, struct peal_landing *landing)
+static void peal_requester_receive_ack(struct peal_requester *requester,
+				       const struct peal_packet *packet, u64 now,
+				       struct peal_landing *landing)
 {
 	u8 value = packet->syndrome & PEAL_SYNDROME_VALUE;
 
 	switch (packet->syndrome & PEAL_SYNDROME_KIND) {
 	case PEAL_SYNDROME_ACK:
-		peal_requester_acknowledge(o, peal_psn_add(packet->psn, 1), true, now);
+		peal_requester_acknowledge(requester, peal_psn_add(packet->psn, 1), true, now);
 		break;
 	case PEAL_SYNDROME_RNR:
-		if (peal_requester_rnr_is_old(o, packet->psn))
+		if (peal_requester_rnr_is_old(requester, packet->psn))
 			peal_requester_drop(landing, PEAL_DROP_stale, true);
 		else
-			peal_requester_receive_rnr(o, packet->psn, value, now);
+			peal_requester_receive_rnr(requester, packet->psn, value, now);
 		break;
 	case PEAL_SYNDROME_NAK:
-		peal_requester_receive_nak(o, packet->psn, value, now, landing);
+		peal_requester_receive_nak(requester, packet->psn, value, now, landing);
 		break;
 	default:
 		peal_requester_drop(landing, PEAL_DROP_opcode, false);
 		break;
 	}
-	peal_requester_watch_gap(o, now);
+	peal_requester_watch_gap(requester, now);
 }
 
 /* The caller compares the two packets, because only the caller has the payload. */
-static void peal_requester_copy(const struct peal_requester *o, u32 psn,
+static void peal_requester_copy(const struct peal_requester *requester, u32 psn,
 				struct peal_landing *landing)
 {
 	landing->what = PEAL_LANDING_COPY;
 	landing->drop = PEAL_DROP_sequence;
 	landing->duplicate = true;
-	landing->kept = peal_reorder_find(&o->reorder, psn);
+	landing->kept = peal_reorder_find(&requester->reorder, psn);
 }
 
 /* The response at una arrived and was dropped as suspect. Request it again soon. */
-static void peal_requester_ask_again(struct peal_requester *o, u64 now)
+static void peal_requester_ask_again(struct peal_requester *requester, u64 now)
 {
-	o->gap_psn = o->inflight.una;
-	o->gap_at = now + peal_rto_patience(&o->rto);
+	requester->gap_psn = requester->inflight.una;
+	requester->gap_at = now + peal_rto_patience(&requester->rto);
 }
 
-static void peal_requester_reorder(struct peal_requester *o, u32 psn, u64 now, void *handle,
+static void peal_requester_reorder(struct peal_requester *requester, u32 psn, u64 now, void *handle,
 				   struct peal_landing *landing)
 {
-	if (peal_reorder_has(&o->reorder, psn))
-		peal_requester_copy(o, psn, landing);
-	else if (handle && peal_reorder_insert(&o->reorder, o->inflight.una, psn, handle, now,
-					       o->config.reorder_ns))
+	if (peal_reorder_has(&requester->reorder, psn))
+		peal_requester_copy(requester, psn, landing);
+	else if (handle && peal_reorder_insert(&requester->reorder, requester->inflight.una, psn,
+					       handle, now, requester->config.reorder_ns))
 		landing->what = PEAL_LANDING_KEPT;
 	else
 		peal_requester_drop(landing, PEAL_DROP_sequence, false);
 }
 
-static void peal_requester_land(const struct peal_requester *o, const struct peal_message *message,
+static void peal_requester_land(const struct peal_requester *requester,
+				const struct peal_message *message,
 				const struct peal_packet *packet, struct peal_landing *landing)
 {
 	landing->what = PEAL_LANDING_ATOMIC;
-	landing->message = o->inflight.acking;
+	landing->message = requester->inflight.acking;
 	landing->original = packet->original;
 	landing->bytes = sizeof(u64);
 	if (peal_message_is_atomic(message))
@@ -675,144 +712,152 @@ static void peal_requester_land(const struct peal_requester *o, const struct pea
 }
 
 /* A response proves that its whole request piece was executed, and everything before it. */
-static void peal_requester_acknowledge_data(struct peal_requester *o,
+static void peal_requester_acknowledge_data(struct peal_requester *requester,
 					    const struct peal_message *message, u32 psn, u64 now)
 {
 	u32 at = peal_psn_ahead(message->psn, psn);
 
-	peal_inflight_execute(&o->inflight, peal_psn_add(psn, peal_message_piece(message, at)));
-	peal_requester_acknowledge(o, psn, false, now);
-	peal_requester_see(o, peal_psn_add(psn, 1), now);
+	peal_inflight_execute(&requester->inflight,
+			      peal_psn_add(psn, peal_message_piece(message, at)));
+	peal_requester_acknowledge(requester, psn, false, now);
+	peal_requester_see(requester, peal_psn_add(psn, 1), now);
 }
 
 /* The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). */
-static void peal_requester_receive_data(struct peal_requester *o, const struct peal_packet *packet,
-					u64 now, void *handle, struct peal_landing *landing)
+static void peal_requester_receive_data(struct peal_requester *requester,
+					const struct peal_packet *packet, u64 now, void *handle,
+					struct peal_landing *landing)
 {
-	u32 index = peal_inflight_find(&o->inflight, packet->psn);
-	const struct peal_message *message = peal_inflight_at(&o->inflight, index);
-	bool again = o->again;
+	u32 index = peal_inflight_find(&requester->inflight, packet->psn);
+	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
+	bool again = requester->again;
 
-	o->again = false;
+	requester->again = false;
 	/*
 	 * The response was kept out of order, and the response in front of it has another flow. One
 	 * of them may be forged.
 	 */
-	if (again && packet->flow != o->flow) {
-		peal_requester_ask_again(o, now);
+	if (again && packet->flow != requester->flow) {
+		peal_requester_ask_again(requester, now);
 		peal_requester_drop(landing, PEAL_DROP_conflict, false);
 		return;
 	}
 	if (!peal_message_fits(message, packet)) {
-		peal_inflight_fail(&o->inflight, index, IB_WC_BAD_RESP_ERR,
+		peal_inflight_fail(&requester->inflight, index, IB_WC_BAD_RESP_ERR,
 				   PEAL_REASON_BAD_RESPONSE);
 		return;
 	}
-	peal_requester_acknowledge_data(o, message, packet->psn, now);
-	if (packet->psn != o->inflight.una) {
-		peal_requester_reorder(o, packet->psn, now, handle, landing);
-		peal_requester_watch_gap(o, now);
-	} else if (peal_reorder_has(&o->reorder, packet->psn)) {
-		peal_requester_copy(o, packet->psn, landing);
+	peal_requester_acknowledge_data(requester, message, packet->psn, now);
+	if (packet->psn != requester->inflight.una) {
+		peal_requester_reorder(requester, packet->psn, now, handle, landing);
+		peal_requester_watch_gap(requester, now);
+	} else if (peal_reorder_has(&requester->reorder, packet->psn)) {
+		peal_requester_copy(requester, packet->psn, landing);
 	} else {
-		o->flow = packet->flow;
-		peal_requester_land(o, message, packet, landing);
+		requester->flow = packet->flow;
+		peal_requester_land(requester, message, packet, landing);
 	}
 }
 
-static void peal_requester_receive_fresh(struct peal_requester *o, const struct peal_packet *packet,
-					 u64 now, void *handle, struct peal_landing *landing)
+static void peal_requester_receive_fresh(struct peal_requester *requester,
+					 const struct peal_packet *packet, u64 now, void *handle,
+					 struct peal_landing *landing)
 {
-	if (o->retransmit.probe == PEAL_PROBE_SILENCE && peal_retransmit_hear(&o->retransmit))
-		peal_rto_heard(&o->rto, o->retransmit.left_at, now);
+	if (requester->retransmit.probe == PEAL_PROBE_SILENCE &&
+	    peal_retransmit_hear(&requester->retransmit))
+		peal_rto_heard(&requester->rto, requester->retransmit.left_at, now);
 	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
-		peal_requester_receive_data(o, packet, now, handle, landing);
+		peal_requester_receive_data(requester, packet, now, handle, landing);
 	else
-		peal_requester_receive_ack(o, packet, now, landing);
-	if (o->inflight.una != o->inflight.top && !o->rnr_until)
-		peal_requester_arm(o, now);
+		peal_requester_receive_ack(requester, packet, now, landing);
+	if (requester->inflight.una != requester->inflight.top && !requester->rnr_until)
+		peal_requester_arm(requester, now);
 }
 
 /* A repetition of the newest acknowledgment may bring new credits, too (9.7.7.2.4). */
-static bool peal_requester_learn(struct peal_requester *o, const struct peal_packet *packet,
+static bool peal_requester_learn(struct peal_requester *requester, const struct peal_packet *packet,
 				 bool fresh)
 {
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH) ||
 	    (packet->syndrome & PEAL_SYNDROME_KIND) != PEAL_SYNDROME_ACK)
 		return false;
-	if (!fresh && peal_psn_add(packet->psn, 1) != o->inflight.una)
+	if (!fresh && peal_psn_add(packet->psn, 1) != requester->inflight.una)
 		return false;
-	return peal_credit_learn(&o->credit, packet->syndrome, packet->msn);
+	return peal_credit_learn(&requester->credit, packet->syndrome, packet->msn);
 }
 
-void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
-			    void *handle, struct peal_landing *landing)
+void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
+			    u64 now, void *handle, struct peal_landing *landing)
 {
-	bool fresh = peal_inflight_waits(&o->inflight) &&
-		     peal_psn_ahead(o->inflight.una, packet->psn) <
-			     peal_inflight_outstanding(&o->inflight);
+	bool fresh = peal_inflight_waits(&requester->inflight) &&
+		     peal_psn_ahead(requester->inflight.una, packet->psn) <
+			     peal_inflight_outstanding(&requester->inflight);
 	bool learned;
 
 	memset(landing, 0, sizeof(*landing));
 	landing->what = PEAL_LANDING_TAKEN;
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_RESPONSE) || !peal_requester_reliable(o)) {
+	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_RESPONSE) ||
+	    !peal_requester_reliable(requester)) {
 		peal_requester_drop(landing, PEAL_DROP_opcode, false);
 		return;
 	}
-	learned = peal_requester_learn(o, packet, fresh);
+	learned = peal_requester_learn(requester, packet, fresh);
 	if (fresh)
-		peal_requester_receive_fresh(o, packet, now, handle, landing);
+		peal_requester_receive_fresh(requester, packet, now, handle, landing);
 	if (fresh || learned)
 		return;
 	/* A duplicate response or a ghost acknowledge (9.7.5.1). */
 	peal_requester_drop(landing, PEAL_DROP_stale,
-			    peal_psn_before(packet->psn, o->inflight.una));
-	peal_requester_be_patient(o, now);
+			    peal_psn_before(packet->psn, requester->inflight.una));
+	peal_requester_be_patient(requester, now);
 }
 
 /* Ignores a landing that is not the one that receive() named last. */
-void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now)
+void peal_requester_landed(struct peal_requester *requester, const struct peal_landing *landing,
+			   u64 now)
 {
-	const struct peal_message *message = peal_inflight_at(&o->inflight, o->inflight.acking);
-	u32 from = o->inflight.una;
+	const struct peal_message *message =
+		peal_inflight_at(&requester->inflight, requester->inflight.acking);
+	u32 from = requester->inflight.una;
 	u32 at = peal_psn_ahead(message->psn, from);
 
-	if (!peal_inflight_waits(&o->inflight) || landing->message != o->inflight.acking ||
+	if (!peal_inflight_waits(&requester->inflight) ||
+	    landing->message != requester->inflight.acking ||
 	    landing->offset != peal_message_offset(message, at))
 		return;
-	o->rd_atomic -= peal_message_piece(message, at) == 1;
-	peal_inflight_land(&o->inflight);
-	peal_requester_progress(o, from, false, now);
-	peal_requester_watch_gap(o, now);
+	requester->rd_atomic -= peal_message_piece(message, at) == 1;
+	peal_inflight_land(&requester->inflight);
+	peal_requester_progress(requester, from, false, now);
+	peal_requester_watch_gap(requester, now);
 }
 
-void *peal_requester_take_reordered(struct peal_requester *o)
+void *peal_requester_take_reordered(struct peal_requester *requester)
 {
 	void *handle = NULL;
 
-	if (peal_inflight_waits(&o->inflight))
-		handle = peal_reorder_take(&o->reorder, o->inflight.una);
-	o->again = handle;
+	if (peal_inflight_waits(&requester->inflight))
+		handle = peal_reorder_take(&requester->reorder, requester->inflight.una);
+	requester->again = handle;
 	return handle;
 }
 
-void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now)
+void *peal_requester_contradict(struct peal_requester *requester, u32 psn, u64 now)
 {
-	if (psn == o->inflight.una)
-		peal_requester_ask_again(o, now);
-	return peal_reorder_take(&o->reorder, psn);
+	if (psn == requester->inflight.una)
+		peal_requester_ask_again(requester, now);
+	return peal_reorder_take(&requester->reorder, psn);
 }
 
-void *peal_requester_drop_reordered(struct peal_requester *o)
+void *peal_requester_drop_reordered(struct peal_requester *requester)
 {
-	return peal_reorder_drop(&o->reorder);
+	return peal_reorder_drop(&requester->reorder);
 }
 
 /* ---- completions ---- */
 
-bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion)
+bool peal_requester_complete(struct peal_requester *requester, struct peal_completion *completion)
 {
-	const struct peal_message *message = peal_inflight_complete(&o->inflight);
+	const struct peal_message *message = peal_inflight_complete(&requester->inflight);
 
 	if (!message)
 		return false;
@@ -820,11 +865,11 @@ bool peal_requester_complete(struct peal_requester *o, struct peal_completion *c
 	return true;
 }
 
-bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion)
+bool peal_requester_flush(struct peal_requester *requester, struct peal_completion *completion)
 {
-	const struct peal_message *message = peal_inflight_flush(&o->inflight);
+	const struct peal_message *message = peal_inflight_flush(&requester->inflight);
 
-	o->rnr_until = 0;
+	requester->rnr_until = 0;
 	if (!message)
 		return false;
 	peal_message_describe(message, completion);
@@ -835,84 +880,85 @@ bool peal_requester_flush(struct peal_requester *o, struct peal_completion *comp
 
 /* ---- time ---- */
 
-u64 peal_requester_deadline(const struct peal_requester *o)
+u64 peal_requester_deadline(const struct peal_requester *requester)
 {
-	if (!peal_inflight_waits(&o->inflight))
+	if (!peal_inflight_waits(&requester->inflight))
 		return U64_MAX;
-	if (o->rnr_until)
-		return o->rnr_until;
-	return min_t(u64, min_t(u64, o->probe_at, o->give_up_at),
-		     min_t(u64, o->gap_at, peal_reorder_deadline(&o->reorder)));
+	if (requester->rnr_until)
+		return requester->rnr_until;
+	return min_t(u64, min_t(u64, requester->probe_at, requester->give_up_at),
+		     min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
 }
 
 /*
  * The peer was silent for longer than the estimate, which lies below the timeout of 9.7.6.1.3.
  * Probe. This counts as no retry.
  */
-static void peal_requester_suspect(struct peal_requester *o, u64 now)
+static void peal_requester_suspect(struct peal_requester *requester, u64 now)
 {
-	o->probe_at = now + o->rto.ns;
-	if (o->retransmit.probe && !o->retransmit.left)
+	requester->probe_at = now + requester->rto.ns;
+	if (requester->retransmit.probe && !requester->retransmit.left)
 		return;
-	if (o->retransmit.probe &&
-	    peal_retransmit_judge(&o->retransmit, &o->inflight) == PEAL_PROBE_LONE) {
-		peal_requester_lone_probe(o, false, now);
+	if (requester->retransmit.probe &&
+	    peal_retransmit_judge(&requester->retransmit, &requester->inflight) ==
+		    PEAL_PROBE_LONE) {
+		peal_requester_lone_probe(requester, false, now);
 		return;
 	}
-	peal_rto_back_off(&o->rto);
-	peal_window_halve(&o->window, o->inflight.top);
-	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->inflight.una, now);
+	peal_rto_back_off(&requester->rto);
+	peal_window_halve(&requester->window, requester->inflight.top);
+	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
 }
 
 /* The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent yet. */
-static void peal_requester_give_up(struct peal_requester *o, u64 now)
+static void peal_requester_give_up(struct peal_requester *requester, u64 now)
 {
-	o->give_up_at = now + peal_requester_timeout(o);
-	o->silent_since = now;
-	if (o->retransmit.probe && !o->retransmit.left)
+	requester->give_up_at = now + peal_requester_timeout(requester);
+	requester->silent_since = now;
+	if (requester->retransmit.probe && !requester->retransmit.left)
 		return;
-	if (!peal_requester_use_retry(o, o->inflight.una))
+	if (!peal_requester_use_retry(requester, requester->inflight.una))
 		return;
-	peal_window_halve(&o->window, o->inflight.top);
-	peal_requester_probe(o, PEAL_PROBE_SILENCE, o->inflight.una, now);
+	peal_window_halve(&requester->window, requester->inflight.top);
+	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
 }
 
-static void peal_requester_ask_gap(struct peal_requester *o)
+static void peal_requester_ask_gap(struct peal_requester *requester)
 {
-	o->gap_at = U64_MAX;
-	if (o->retransmit.next != o->retransmit.end ||
-	    peal_reorder_has(&o->reorder, o->inflight.una))
+	requester->gap_at = U64_MAX;
+	if (requester->retransmit.next != requester->retransmit.end ||
+	    peal_reorder_has(&requester->reorder, requester->inflight.una))
 		return;
-	peal_retransmit_ask(&o->retransmit, &o->inflight, &o->reorder);
-	peal_window_shrink(&o->window, o->inflight.top);
+	peal_retransmit_ask(&requester->retransmit, &requester->inflight, &requester->reorder);
+	peal_window_shrink(&requester->window, requester->inflight.top);
 }
 
 /* Return: true while an RNR wait is running. */
-static bool peal_requester_expire_rnr(struct peal_requester *o, u64 now)
+static bool peal_requester_expire_rnr(struct peal_requester *requester, u64 now)
 {
-	if (!o->rnr_until)
+	if (!requester->rnr_until)
 		return false;
-	if (now < o->rnr_until)
+	if (now < requester->rnr_until)
 		return true;
-	o->rnr_until = 0;
-	peal_requester_probe(o, PEAL_PROBE_RNR, o->rnr_psn, now);
+	requester->rnr_until = 0;
+	peal_requester_probe(requester, PEAL_PROBE_RNR, requester->rnr_psn, now);
 	return false;
 }
 
-void peal_requester_expire(struct peal_requester *o, u64 now)
+void peal_requester_expire(struct peal_requester *requester, u64 now)
 {
-	if (!peal_inflight_waits(&o->inflight) || peal_requester_expire_rnr(o, now))
+	if (!peal_inflight_waits(&requester->inflight) || peal_requester_expire_rnr(requester, now))
 		return;
-	peal_requester_arm(o, now);
-	if (now >= o->give_up_at)
-		peal_requester_give_up(o, now);
-	else if (now >= o->probe_at)
-		peal_requester_suspect(o, now);
-	if (now >= o->gap_at)
-		peal_requester_ask_gap(o);
+	peal_requester_arm(requester, now);
+	if (now >= requester->give_up_at)
+		peal_requester_give_up(requester, now);
+	else if (now >= requester->probe_at)
+		peal_requester_suspect(requester, now);
+	if (now >= requester->gap_at)
+		peal_requester_ask_gap(requester);
 }
 
-void *peal_requester_take_expired(struct peal_requester *o, u64 now)
+void *peal_requester_take_expired(struct peal_requester *requester, u64 now)
 {
-	return peal_reorder_expire(&o->reorder, now, o->config.reorder_ns);
+	return peal_reorder_expire(&requester->reorder, now, requester->config.reorder_ns);
 }

@@ -116,117 +116,122 @@ struct peal_landing {
 };
 
 /* @entries: a power of two, the number of slots in the send queue. */
-void peal_requester_init(struct peal_requester *o, struct peal_message *message, u32 entries);
+void peal_requester_init(struct peal_requester *requester, struct peal_message *message,
+			 u32 entries);
 /* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
-void peal_requester_reset(struct peal_requester *o);
+void peal_requester_reset(struct peal_requester *requester);
 /* May be called at any time. The retries that are used so far stay used. */
-void peal_requester_configure(struct peal_requester *o, const struct peal_requester_config *config);
-void peal_requester_set_psn(struct peal_requester *o, u32 psn);
+void peal_requester_configure(struct peal_requester *requester,
+			      const struct peal_requester_config *config);
+void peal_requester_set_psn(struct peal_requester *requester, u32 psn);
 
-static inline bool peal_requester_reliable(const struct peal_requester *o)
+static inline bool peal_requester_reliable(const struct peal_requester *requester)
 {
-	return peal_transport_is_reliable(o->config.transport);
+	return peal_transport_is_reliable(requester->config.transport);
 }
 
-static inline bool peal_requester_has_room(const struct peal_requester *o)
+static inline bool peal_requester_has_room(const struct peal_requester *requester)
 {
-	return o->inflight.head - o->inflight.tail <= o->inflight.mask;
+	return requester->inflight.head - requester->inflight.tail <= requester->inflight.mask;
 }
 
 /*
  * Messages that are not yet sent completely. Post the next message only when this is 0, so
  * that SQD stops soon and no queue pair gets ahead of the others.
  */
-static inline u32 peal_requester_unsent(const struct peal_requester *o)
+static inline u32 peal_requester_unsent(const struct peal_requester *requester)
 {
-	return o->inflight.head - o->inflight.sending;
+	return requester->inflight.head - requester->inflight.sending;
 }
 
 /* All posted messages have completed. */
-static inline bool peal_requester_idle(const struct peal_requester *o)
+static inline bool peal_requester_idle(const struct peal_requester *requester)
 {
-	return o->inflight.head == o->inflight.tail;
+	return requester->inflight.head == requester->inflight.tail;
 }
 
 /* Index of the message that post() adds next. */
-static inline u32 peal_requester_head(const struct peal_requester *o)
+static inline u32 peal_requester_head(const struct peal_requester *requester)
 {
-	return o->inflight.head;
+	return requester->inflight.head;
 }
 
 /* @message: index of a message that is posted and not completed. */
-static inline const struct peal_wr *peal_requester_wr(const struct peal_requester *o,
+static inline const struct peal_wr *peal_requester_wr(const struct peal_requester *requester,
 						      u32 message)
 {
-	return &peal_inflight_at(&o->inflight, message)->wr;
+	return &peal_inflight_at(&requester->inflight, message)->wr;
 }
 
 /* A message has failed. complete() returns it in order; after it only flush() may be called. */
-static inline bool peal_requester_failed(const struct peal_requester *o)
+static inline bool peal_requester_failed(const struct peal_requester *requester)
 {
-	return o->inflight.failed;
+	return requester->inflight.failed;
 }
 
 /* PSN of the next new packet. With set_psn() another requester can continue here. */
-static inline u32 peal_requester_psn(const struct peal_requester *o)
+static inline u32 peal_requester_psn(const struct peal_requester *requester)
 {
-	return o->inflight.top;
+	return requester->inflight.top;
 }
 
 /* The caller has checked has_room(). */
-void peal_requester_post(struct peal_requester *o, const struct peal_wr *wr);
+void peal_requester_post(struct peal_requester *requester, const struct peal_wr *wr);
 
 /* Return: PEAL_BLOCKED_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
-enum peal_blocked peal_requester_next(struct peal_requester *o, u64 now, struct peal_outgoing *out);
+enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
+				      struct peal_outgoing *out);
 
 /*
  * Call this when no further message will be posted for now, although the last one said so
  * (`more`). No later packet will carry AckReq, so this makes a probe due at once to get the
  * packets in flight acknowledged.
  */
-void peal_requester_hurry(struct peal_requester *o, u64 now);
+void peal_requester_hurry(struct peal_requester *requester, u64 now);
 
 /*
  * The local operation that next() returned was executed, or was refused as malformed.
  * @status: 0 for success. Call this before the next next().
  */
-void peal_requester_local_done(struct peal_requester *o, u32 message, u8 status, u32 reason);
+void peal_requester_local_done(struct peal_requester *requester, u32 message, u8 status,
+			       u32 reason);
 
 /*
  * The message cannot go on, because its local buffer is gone or its WQE is malformed.
  * (A malformed WQE is posted with opcode PEAL_OP_INVALID; next() returns it as a local
  * operation.) The messages before it complete first. Then it completes with @status.
  */
-void peal_requester_spoil(struct peal_requester *o, u32 message, u8 status, u32 reason);
+void peal_requester_spoil(struct peal_requester *requester, u32 message, u8 status, u32 reason);
 
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
-void peal_requester_receive(struct peal_requester *o, const struct peal_packet *packet, u64 now,
-			    void *handle, struct peal_landing *landing);
+void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
+			    u64 now, void *handle, struct peal_landing *landing);
 /* The caller has placed the payload that receive() named. */
-void peal_requester_landed(struct peal_requester *o, const struct peal_landing *landing, u64 now);
+void peal_requester_landed(struct peal_requester *requester, const struct peal_landing *landing,
+			   u64 now);
 /* Return: the kept response that is next in order, to be passed to receive() again, or NULL. */
-void *peal_requester_take_reordered(struct peal_requester *o);
+void *peal_requester_take_reordered(struct peal_requester *requester);
 /*
  * The response that receive() just called a COPY differs from the kept one, so one of them
  * is forged. Neither is placed, and the response is requested again. Return: the kept one.
  */
-void *peal_requester_contradict(struct peal_requester *o, u32 psn, u64 now);
+void *peal_requester_contradict(struct peal_requester *requester, u32 psn, u64 now);
 /* Return: any kept response, to be released, or NULL. */
-void *peal_requester_drop_reordered(struct peal_requester *o);
+void *peal_requester_drop_reordered(struct peal_requester *requester);
 
 /*
  * Return: true with the next completion in order. After a completion with a status only
  * flush() may be called.
  */
-bool peal_requester_complete(struct peal_requester *o, struct peal_completion *completion);
+bool peal_requester_complete(struct peal_requester *requester, struct peal_completion *completion);
 /* In the error state. Return: true with the next remaining message, as flushed. */
-bool peal_requester_flush(struct peal_requester *o, struct peal_completion *completion);
+bool peal_requester_flush(struct peal_requester *requester, struct peal_completion *completion);
 
 /* When to call expire(), in ns; U64_MAX: never. */
-u64 peal_requester_deadline(const struct peal_requester *o);
+u64 peal_requester_deadline(const struct peal_requester *requester);
 /* Run the timers that are due. Call next() and complete() afterwards. */
-void peal_requester_expire(struct peal_requester *o, u64 now);
+void peal_requester_expire(struct peal_requester *requester, u64 now);
 /* Return: a response that was kept for too long, to be released; NULL: no more of them. */
-void *peal_requester_take_expired(struct peal_requester *o, u64 now);
+void *peal_requester_take_expired(struct peal_requester *requester, u64 now);
 
 #endif

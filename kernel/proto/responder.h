@@ -170,56 +170,57 @@ static inline bool peal_responder_is_late_uc(u32 expected, u32 psn)
 }
 
 /* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
-void peal_responder_init(struct peal_responder *in, struct peal_resource *resource, u32 entries);
+void peal_responder_init(struct peal_responder *responder, struct peal_resource *resource,
+			 u32 entries);
 /* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
-void peal_responder_reset(struct peal_responder *in);
-void peal_responder_configure(struct peal_responder *in,
+void peal_responder_reset(struct peal_responder *responder);
+void peal_responder_configure(struct peal_responder *responder,
 			      const struct peal_responder_config *config);
-void peal_responder_set_psn(struct peal_responder *in, u32 psn);
+void peal_responder_set_psn(struct peal_responder *responder, u32 psn);
 
 /*
  * The direct transport has delivered whole messages. The next packet has PSN @psn, and
  * @msn messages are completed. The messages before need no replay, because they have been
  * answered.
  */
-void peal_responder_skip(struct peal_responder *in, u32 psn, u32 msn);
+void peal_responder_skip(struct peal_responder *responder, u32 psn, u32 msn);
 
 /* @handle: what to keep if the packet is out of order; NULL: never keep it. */
-void peal_responder_receive(struct peal_responder *in, const struct peal_packet *packet, u64 now,
-			    void *handle, struct peal_request *request);
+void peal_responder_receive(struct peal_responder *responder, const struct peal_packet *packet,
+			    u64 now, void *handle, struct peal_request *request);
 /* The verdict on the request under execution. @original: for atomics, the value before. */
-void peal_responder_done(struct peal_responder *in, enum peal_verdict verdict, u64 original,
+void peal_responder_done(struct peal_responder *responder, enum peal_verdict verdict, u64 original,
 			 u64 now);
 /* Return: the kept request with the expected PSN, to be passed to receive() again, or NULL. */
-void *peal_responder_take_reordered(struct peal_responder *in);
+void *peal_responder_take_reordered(struct peal_responder *responder);
 /*
  * The packet that receive() just called a COPY differs from the kept one, so one of them is
  * forged. Neither is executed, and the peer is asked for the PSN again. Return: the kept one.
  */
-void *peal_responder_contradict(struct peal_responder *in, u32 psn);
+void *peal_responder_contradict(struct peal_responder *responder, u32 psn);
 
 /* Return: any kept request, to be released, or NULL. */
-static inline void *peal_responder_drop_reordered(struct peal_responder *in)
+static inline void *peal_responder_drop_reordered(struct peal_responder *responder)
 {
-	return peal_reorder_drop(&in->reorder);
+	return peal_reorder_drop(&responder->reorder);
 }
 
 /* Return: true with the next reply in PSN order; false: no reply is due. */
-bool peal_responder_next(struct peal_responder *in, struct peal_reply *reply);
+bool peal_responder_next(struct peal_responder *responder, struct peal_reply *reply);
 /* The key of the READ reply that next() just returned is gone. A fatal NAK replaces the reply. */
-void peal_responder_refuse_read(struct peal_responder *in);
+void peal_responder_refuse_read(struct peal_responder *responder);
 /*
  * Like peal_responder_refuse_read(), but for a replay. Once a READ is answered its key may
  * legitimately be removed while a late copy of the request is still on its way, so this is
  * no error. *reply becomes a NAK, which only a requester that still lacks these bytes
  * believes. The connection goes on.
  */
-void peal_responder_refuse_again(struct peal_responder *in, struct peal_reply *reply);
+void peal_responder_refuse_again(struct peal_responder *responder, struct peal_reply *reply);
 
 /* When to call expire() or take_expired(), in ns; U64_MAX: never. */
-u64 peal_responder_deadline(const struct peal_responder *in);
-void peal_responder_expire(struct peal_responder *in, u64 now);
+u64 peal_responder_deadline(const struct peal_responder *responder);
+void peal_responder_expire(struct peal_responder *responder, u64 now);
 /* Return: a request that was kept for too long, to be released; NULL: no more of them. */
-void *peal_responder_take_expired(struct peal_responder *in, u64 now);
+void *peal_responder_take_expired(struct peal_responder *responder, u64 now);
 
 #endif

@@ -13,34 +13,34 @@
 #include "transport/nic.h"
 #include "transport/wire_responder.h"
 
-static struct peal_qp *peal_wire_responder_qp(const struct peal_wire_responder *s)
+static struct peal_qp *peal_wire_responder_qp(const struct peal_wire_responder *r)
 {
-	return s->output->qp;
+	return r->output->qp;
 }
 
-static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_responder *s)
+static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_responder *r)
 {
-	return &peal_nic(peal_wire_responder_qp(s))->port.reorder_mem;
+	return &peal_nic(peal_wire_responder_qp(r))->port.reorder_mem;
 }
 
 /* Free the kept packets. The callers assert rq.lock, unless they free the queue pair. */
-static void peal_wire_responder_lose_reordered(struct peal_wire_responder *s)
+static void peal_wire_responder_lose_reordered(struct peal_wire_responder *r)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_responder_drop_reordered(&s->in)))
-		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+	while ((skb = peal_responder_drop_reordered(&r->responder)))
+		peal_reorder_mem_lose(peal_wire_responder_mem(r), skb);
 }
 
 /* Sleeps, before the queue pair can use the wire. Return: 0 or -ENOMEM. */
-int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_output *output)
+int peal_wire_responder_init(struct peal_wire_responder *r, struct peal_output *output)
 {
-	s->output = output;
-	s->deadline = U64_MAX;
-	s->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*s->resource), GFP_KERNEL_ACCOUNT);
-	if (!s->resource)
+	r->output = output;
+	r->deadline = U64_MAX;
+	r->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*r->resource), GFP_KERNEL_ACCOUNT);
+	if (!r->resource)
 		return -ENOMEM;
-	peal_responder_init(&s->in, s->resource, PEAL_MAX_RD_ATOMIC);
+	peal_responder_init(&r->responder, r->resource, PEAL_MAX_RD_ATOMIC);
 	return 0;
 }
 
@@ -48,10 +48,10 @@ int peal_wire_responder_init(struct peal_wire_responder *s, struct peal_output *
  * No lock is needed, because the queue pair is unpublished and the caller has
  * waited for the epoch.
  */
-void peal_wire_responder_free(struct peal_wire_responder *s)
+void peal_wire_responder_free(struct peal_wire_responder *r)
 {
-	peal_wire_responder_lose_reordered(s);
-	kvfree(s->resource);
+	peal_wire_responder_lose_reordered(r);
+	kvfree(r->resource);
 }
 
 /* The transport of the requests that it accepts. An XRC initiator accepts none. */
@@ -69,9 +69,9 @@ static u8 peal_wire_responder_transport(const struct peal_qp *qp)
 	}
 }
 
-void peal_wire_responder_configure(struct peal_wire_responder *s)
+void peal_wire_responder_configure(struct peal_wire_responder *r)
 {
-	const struct peal_qp *qp = peal_wire_responder_qp(s);
+	const struct peal_qp *qp = peal_wire_responder_qp(r);
 	struct peal_responder_config config = {
 		.transport = peal_wire_responder_transport(qp),
 		.mtu_shift = peal_qp_mtu_shift(qp),
@@ -81,64 +81,64 @@ void peal_wire_responder_configure(struct peal_wire_responder *s)
 	};
 
 	lockdep_assert_held(&qp->rq.lock);
-	peal_responder_configure(&s->in, &config);
+	peal_responder_configure(&r->responder, &config);
 }
 
-void peal_wire_responder_set_psn(struct peal_wire_responder *s, u32 psn)
+void peal_wire_responder_set_psn(struct peal_wire_responder *r, u32 psn)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_responder_set_psn(&s->in, psn);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	peal_responder_set_psn(&r->responder, psn);
 }
 
-void peal_wire_responder_forget_reordered(struct peal_wire_responder *s)
+void peal_wire_responder_forget_reordered(struct peal_wire_responder *r)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_lose_reordered(s);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	peal_wire_responder_lose_reordered(r);
 }
 
-void peal_wire_responder_reset(struct peal_wire_responder *s)
+void peal_wire_responder_reset(struct peal_wire_responder *r)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_forget_reordered(s);
-	peal_responder_reset(&s->in);
-	WRITE_ONCE(s->due, false);
-	WRITE_ONCE(s->deadline, U64_MAX);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	peal_wire_responder_forget_reordered(r);
+	peal_responder_reset(&r->responder);
+	WRITE_ONCE(r->due, false);
+	WRITE_ONCE(r->deadline, U64_MAX);
 }
 
-struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *s)
+struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *r)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	return (struct peal_recv_psn){ .psn = s->in.psn, .msn = s->in.msn };
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	return (struct peal_recv_psn){.psn = r->responder.psn, .msn = r->responder.msn};
 }
 
 /*
  * The peer's next messages come as packets. Packets that were kept out of order before another
  * transport delivered whole messages are late now, so they are dropped.
  */
-void peal_wire_responder_start(struct peal_wire_responder *s, struct peal_recv_psn at)
+void peal_wire_responder_start(struct peal_wire_responder *r, struct peal_recv_psn at)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	if (at.psn == s->in.psn)
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	if (at.psn == r->responder.psn)
 		return;
-	peal_wire_responder_forget_reordered(s);
-	peal_responder_skip(&s->in, at.psn, at.msn);
+	peal_wire_responder_forget_reordered(r);
+	peal_responder_skip(&r->responder, at.psn, at.msn);
 }
 
 /* ---- requests ---- */
 
-static void peal_wire_responder_describe(struct peal_wire_responder *s,
+static void peal_wire_responder_describe(struct peal_wire_responder *r,
 					 const struct peal_request *request)
 {
-	s->ask.opcode = request->operation;
-	s->ask.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
-	s->ask.imm_or_rkey = request->imm_or_rkey;
-	s->ask.rkey = request->rkey;
-	s->ask.srqn = request->srqn;
-	s->ask.remote_addr = request->remote_addr;
-	s->ask.length = request->length;
-	s->ask.atomic = request->atomic;
+	r->ask.opcode = request->operation;
+	r->ask.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
+	r->ask.imm_or_rkey = request->imm_or_rkey;
+	r->ask.rkey = request->rkey;
+	r->ask.srqn = request->srqn;
+	r->ask.remote_addr = request->remote_addr;
+	r->ask.length = request->length;
+	r->ask.atomic = request->atomic;
 	if (peal_op(request->operation)->atomic)
-		s->ask.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
+		r->ask.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
 }
 
 /* Translate the result of the checks into the protocol's terms (IBTA 9.9.3, table 58). */
@@ -159,11 +159,11 @@ static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *
 }
 
 /* Count a lost message of an unreliable connection, because no NAK and no completion reports it. */
-static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
+static void peal_wire_responder_note_loss(struct peal_wire_responder *r,
 					  const struct peal_packet *packet,
 					  const struct peal_outcome *outcome)
 {
-	const struct peal_qp *qp = peal_wire_responder_qp(s);
+	const struct peal_qp *qp = peal_wire_responder_qp(r);
 	enum peal_drop drop = PEAL_DROP_rights;
 
 	if (qp->ib.qp_type != IB_QPT_UC || outcome->what == PEAL_CARRIED)
@@ -176,31 +176,31 @@ static void peal_wire_responder_note_loss(struct peal_wire_responder *s,
 	trace_peal_drop(packet, drop);
 }
 
-static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_responder *s,
+static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_responder *r,
 							      const struct peal_datagram *dg,
 							      const struct peal_request *request,
 							      struct peal_notify *notify,
 							      const struct peal_cursor *cursor)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 	u64 value = 0;
 
 	/* The responder has checked that an ATOMIC_WRITE has eight bytes, and a FLUSH none. */
 	peal_datagram_copy(dg, 0, &value, min_t(u32, request->bytes, sizeof(value)));
-	return peal_execute_placement(qp, &s->ask, qp->attr.dest_qp_num, notify, cursor, value);
+	return peal_execute_placement(qp, &r->ask, qp->attr.dest_qp_num, notify, cursor, value);
 }
 
 /*
  * Is the memory there that this packet writes? If not, the peer is asked to wait, as for a missing
  * receive. A READ has no bytes yet.
  */
-static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *s,
+static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *r,
 							     const struct peal_request *request,
 							     struct peal_notify *notify,
 							     const struct peal_cursor *cursor)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
-	u32 bytes = peal_op(s->ask.opcode)->atomic ? sizeof(u64) : request->bytes;
+	struct peal_qp *qp = peal_wire_responder_qp(r);
+	u32 bytes = peal_op(r->ask.opcode)->atomic ? sizeof(u64) : request->bytes;
 
 	if (!bytes)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
@@ -213,99 +213,98 @@ static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_re
 			.timer = qp->attr.min_rnr_timer,
 		};
 	case PEAL_ODP_FAULT:
-		return peal_execute_no_page(qp, &s->ask, qp->attr.dest_qp_num, notify);
+		return peal_execute_no_page(qp, &r->ask, qp->attr.dest_qp_num, notify);
 	}
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
 /* Execute the packet. *original gets the old value of an atomic. */
-static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *s,
+static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *r,
 							      const struct peal_datagram *dg,
 							      const struct peal_request *request,
 							      struct peal_notify *notify,
 							      u64 *original)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 	u32 src_qpn = qp->attr.dest_qp_num;
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 
-	outcome = peal_execute_accept(qp, &s->ask, src_qpn, notify, &cursor);
+	outcome = peal_execute_accept(qp, &r->ask, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	if (unlikely(cursor.counted))
-		outcome = peal_wire_responder_look(s, request, notify, &cursor);
+		outcome = peal_wire_responder_look(r, request, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED)) {
 		;
-	} else if (unlikely(peal_op(s->ask.opcode)->placement)) {
-		outcome = peal_wire_responder_place(s, dg, request, notify, &cursor);
-	} else if (peal_op(s->ask.opcode)->atomic) {
-		outcome = peal_execute_atomic(qp, &s->ask, src_qpn, notify, &cursor, original);
+	} else if (unlikely(peal_op(r->ask.opcode)->placement)) {
+		outcome = peal_wire_responder_place(r, dg, request, notify, &cursor);
+	} else if (peal_op(r->ask.opcode)->atomic) {
+		outcome = peal_execute_atomic(qp, &r->ask, src_qpn, notify, &cursor, original);
 	} else if (request->bytes) {
 		peal_cursor_skip(&cursor, request->offset);
 		peal_datagram_scatter(dg, &cursor, request->bytes);
 	}
 	peal_cursor_end(&cursor);
 	if (request->last && likely(outcome.what == PEAL_CARRIED))
-		outcome = peal_execute_finish(qp, &s->ask, src_qpn, notify);
+		outcome = peal_execute_finish(qp, &r->ask, src_qpn, notify);
 	return outcome;
 }
 
-static void peal_wire_responder_execute(struct peal_wire_responder *s,
+static void peal_wire_responder_execute(struct peal_wire_responder *r,
 					const struct peal_datagram *dg,
 					const struct peal_request *request,
-					struct peal_notify *notify,
-					u64 now)
+					struct peal_notify *notify, u64 now)
 {
 	struct peal_outcome outcome;
 	u64 original = 0;
 
-	peal_wire_responder_describe(s, request);
-	outcome = peal_wire_responder_carry(s, dg, request, notify, &original);
-	peal_wire_responder_note_loss(s, &dg->packet, &outcome);
-	peal_responder_done(&s->in, peal_wire_responder_verdict(&outcome), original, now);
+	peal_wire_responder_describe(r, request);
+	outcome = peal_wire_responder_carry(r, dg, request, notify, &original);
+	peal_wire_responder_note_loss(r, &dg->packet, &outcome);
+	peal_responder_done(&r->responder, peal_wire_responder_verdict(&outcome), original, now);
 }
 
 /*
  * The packets do not form a valid request. A fatal NAK is due, so the queue pair
  * refuses from now on.
  */
-static void peal_wire_responder_invalid(struct peal_wire_responder *s,
+static void peal_wire_responder_invalid(struct peal_wire_responder *r,
 					const struct peal_request *request,
 					struct peal_notify *notify)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 
-	peal_wire_responder_describe(s, request);
-	peal_execute_invalid(qp, &s->ask, qp->attr.dest_qp_num, notify);
+	peal_wire_responder_describe(r, request);
+	peal_execute_invalid(qp, &r->ask, qp->attr.dest_qp_num, notify);
 }
 
-static void peal_wire_responder_drop(struct peal_wire_responder *s,
+static void peal_wire_responder_drop(struct peal_wire_responder *r,
 				     const struct peal_packet *packet,
 				     const struct peal_request *request)
 {
-	peal_count_drop(peal_wire_responder_qp(s)->table, request->drop);
+	peal_count_drop(peal_wire_responder_qp(r)->table, request->drop);
 	trace_peal_drop(packet, request->drop);
 }
 
 /* A packet has the PSN of one that is kept. If the two differ, one of them is forged. */
-static noinline void peal_wire_responder_compare(struct peal_wire_responder *s,
+static noinline void peal_wire_responder_compare(struct peal_wire_responder *r,
 						 const struct peal_datagram *dg,
 						 struct peal_request *request)
 {
 	if (!peal_datagram_same(request->kept, dg)) {
 		request->drop = PEAL_DROP_conflict;
-		peal_reorder_mem_lose(peal_wire_responder_mem(s),
-				      peal_responder_contradict(&s->in, dg->packet.psn));
+		peal_reorder_mem_lose(peal_wire_responder_mem(r),
+				      peal_responder_contradict(&r->responder, dg->packet.psn));
 	}
-	peal_wire_responder_drop(s, &dg->packet, request);
+	peal_wire_responder_drop(r, &dg->packet, request);
 }
 
 /* Process one request. Consumes dg->skb. @again: it was kept until its turn came. */
-static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_datagram *dg,
+static void peal_wire_responder_take(struct peal_wire_responder *r, struct peal_datagram *dg,
 				     struct peal_notify *notify, bool again)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 	struct peal_request request;
 	struct sk_buff *handle = NULL;
 	u64 now = ktime_get_ns();
@@ -313,29 +312,29 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
 	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
 	/* A packet in its turn is never kept. */
-	if (unlikely(dg->packet.psn != s->in.psn))
-		handle = peal_reorder_mem_may(peal_wire_responder_mem(s), dg,
+	if (unlikely(dg->packet.psn != r->responder.psn))
+		handle = peal_reorder_mem_may(peal_wire_responder_mem(r), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
-					      s->in.reorder.count);
-	peal_responder_receive(&s->in, &dg->packet, now, handle, &request);
+					      r->responder.reorder.count);
+	peal_responder_receive(&r->responder, &dg->packet, now, handle, &request);
 	if (request.duplicate)
 		peal_count(qp, duplicates);
 	switch (request.what) {
 	case PEAL_REQUEST_KEPT:
-		peal_reorder_mem_add(peal_wire_responder_mem(s), dg->skb);
+		peal_reorder_mem_add(peal_wire_responder_mem(r), dg->skb);
 		return;
 	case PEAL_REQUEST_DROPPED:
-		peal_wire_responder_drop(s, &dg->packet, &request);
+		peal_wire_responder_drop(r, &dg->packet, &request);
 		break;
 	case PEAL_REQUEST_COPY:
-		peal_wire_responder_compare(s, dg, &request);
+		peal_wire_responder_compare(r, dg, &request);
 		break;
 	case PEAL_REQUEST_ANSWERED:
 		if (request.fatal)
-			peal_wire_responder_invalid(s, &request, notify);
+			peal_wire_responder_invalid(r, &request, notify);
 		break;
 	case PEAL_REQUEST_EXECUTE:
-		peal_wire_responder_execute(s, dg, &request, notify, now);
+		peal_wire_responder_execute(r, dg, &request, notify, now);
 		break;
 	}
 	peal_datagram_consume(dg);
@@ -348,25 +347,25 @@ static void peal_wire_responder_take(struct peal_wire_responder *s, struct peal_
  * The messages of XRC may complete in many completion queues. When no more can be notified, this
  * counts as the end of the budget.
  */
-static void peal_wire_responder_take_reordered(struct peal_wire_responder *s,
+static void peal_wire_responder_take_reordered(struct peal_wire_responder *r,
 					       struct peal_notify *notify,
 					       struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 	struct peal_datagram reorder;
 	struct sk_buff *skb;
 
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
 	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
-	       (skb = peal_responder_take_reordered(&s->in))) {
-		peal_reorder_mem_take(peal_wire_responder_mem(s), skb);
+	       (skb = peal_responder_take_reordered(&r->responder))) {
+		peal_reorder_mem_take(peal_wire_responder_mem(r), skb);
 		peal_datagram_parse(skb, &reorder);
 		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
-		peal_wire_responder_take(s, &reorder, notify, true);
+		peal_wire_responder_take(r, &reorder, notify, true);
 		if (unlikely(!peal_notify_has_room(notify)))
 			peal_budget_spend(budget, budget->left);
 	}
-	WRITE_ONCE(s->deadline, peal_responder_deadline(&s->in));
+	WRITE_ONCE(r->deadline, peal_responder_deadline(&r->responder));
 }
 
 /**
@@ -375,14 +374,13 @@ static void peal_wire_responder_take_reordered(struct peal_wire_responder *s,
  * With it the turn of kept requests may have come, which are processed, too. In RTR or later.
  * Consumes dg->skb. The caller calls peal_wire_responder_reply() afterwards.
  */
-void peal_wire_responder_request(struct peal_wire_responder *s, struct peal_datagram *dg,
-				 struct peal_notify *notify,
-				 struct peal_budget *budget)
+void peal_wire_responder_request(struct peal_wire_responder *r, struct peal_datagram *dg,
+				 struct peal_notify *notify, struct peal_budget *budget)
 {
 	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_wire_responder_take(s, dg, notify, false);
-	peal_wire_responder_take_reordered(s, notify, budget);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	peal_wire_responder_take(r, dg, notify, false);
+	peal_wire_responder_take_reordered(r, notify, budget);
 }
 
 /* ---- replies ---- */
@@ -414,10 +412,10 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
  * the request, or when the memory is gone.
  */
 static noinline enum peal_odp_state
-peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply *reply,
+peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply *reply,
 			 void *payload, struct peal_notify *notify)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = reply->header.payload_bytes;
@@ -425,15 +423,15 @@ peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply 
 	bool found;
 
 	lockdep_assert_held(&qp->rq.lock);
-	s->ask.opcode = PEAL_OP_READ;
-	s->ask.rkey = reply->rkey;
-	s->ask.srqn = reply->srqn;
-	s->ask.remote_addr = reply->remote_addr;
-	s->ask.length = bytes;
+	r->ask.opcode = PEAL_OP_READ;
+	r->ask.rkey = reply->rkey;
+	r->ask.srqn = reply->srqn;
+	r->ask.remote_addr = reply->remote_addr;
+	r->ask.length = bytes;
 	if (reply->again)
-		found = peal_execute_read_again(qp, &s->ask, &from);
+		found = peal_execute_read_again(qp, &r->ask, &from);
 	else
-		found = peal_execute_read(qp, &s->ask, qp->attr.dest_qp_num, notify,
+		found = peal_execute_read(qp, &r->ask, qp->attr.dest_qp_num, notify,
 					  &from).what == PEAL_CARRIED;
 	if (!found)
 		return PEAL_ODP_FAULT;
@@ -442,7 +440,7 @@ peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply 
 		peal_cursor_inline(&to, payload, bytes);
 		peal_cursor_copy(&to, &from, bytes);
 	} else if (state == PEAL_ODP_FAULT && !reply->again) {
-		peal_execute_no_page(qp, &s->ask, qp->attr.dest_qp_num, notify);
+		peal_execute_no_page(qp, &r->ask, qp->attr.dest_qp_num, notify);
 	}
 	peal_cursor_end(&from);
 	return state;
@@ -453,51 +451,51 @@ peal_wire_responder_read(struct peal_wire_responder *s, const struct peal_reply 
  * its bytes in. If the key of a READ is not valid any more, a repeated response turns into a NAK at
  * once. The NAK of a first response is due later, in its turn.
  */
-static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *s,
+static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *r,
 						 struct peal_reply *reply,
 						 struct peal_notify *notify)
 {
 	void *payload;
-	struct sk_buff *skb = peal_output_prepare(s->output, &reply->header, &payload);
+	struct sk_buff *skb = peal_output_prepare(r->output, &reply->header, &payload);
 	enum peal_odp_state state;
 
 	if (!skb || !reply->read)
 		return skb;
-	state = peal_wire_responder_read(s, reply, payload, notify);
+	state = peal_wire_responder_read(r, reply, payload, notify);
 	if (likely(state == PEAL_ODP_PRESENT))
 		return skb;
 	peal_output_discard(skb);
 	if (state == PEAL_ODP_ABSENT)
 		return NULL;
 	if (!reply->again) {
-		peal_responder_refuse_read(&s->in);
+		peal_responder_refuse_read(&r->responder);
 		return NULL;
 	}
-	peal_responder_refuse_again(&s->in, reply);
-	return peal_output_prepare(s->output, &reply->header, &payload);
+	peal_responder_refuse_again(&r->responder, reply);
+	return peal_output_prepare(r->output, &reply->header, &payload);
 }
 
-static void peal_wire_responder_send(struct peal_wire_responder *s, struct peal_reply *reply,
+static void peal_wire_responder_send(struct peal_wire_responder *r, struct peal_reply *reply,
 				     struct peal_notify *notify)
 {
-	struct sk_buff *skb = peal_wire_responder_build(s, reply, notify);
+	struct sk_buff *skb = peal_wire_responder_build(r, reply, notify);
 
 	if (unlikely(!skb))
 		return;
-	peal_wire_responder_count_nak(peal_wire_responder_qp(s), &reply->header);
-	peal_output_send(s->output, &reply->header, skb, reply->again);
+	peal_wire_responder_count_nak(peal_wire_responder_qp(r), &reply->header);
+	peal_output_send(r->output, &reply->header, skb, reply->again);
 }
 
 /*
  * All replies that were due have been sent, among them the NAK of a refused request. Therefore
  * the queue pair goes into error only now, because no reply is sent in error.
  */
-static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct peal_notify *notify)
+static bool peal_wire_responder_finish(struct peal_wire_responder *r, struct peal_notify *notify)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(s);
+	struct peal_qp *qp = peal_wire_responder_qp(r);
 
 	lockdep_assert_held(&qp->rq.lock);
-	WRITE_ONCE(s->due, false);
+	WRITE_ONCE(r->due, false);
 	if (unlikely(qp->rq.refusing))
 		peal_notify_fail(notify, qp, qp->generation);
 	return false;
@@ -508,21 +506,21 @@ static bool peal_wire_responder_finish(struct peal_wire_responder *s, struct pea
  *
  * Return: true when the budget ended first.
  */
-bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_notify *notify,
+bool peal_wire_responder_reply(struct peal_wire_responder *r, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
 	struct peal_reply reply;
 
 	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
-	WRITE_ONCE(s->due, true);
+	WRITE_ONCE(r->due, true);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_output_has_quota(s->output))
+		if (!peal_output_has_quota(r->output))
 			return false;
-		if (!peal_responder_next(&s->in, &reply))
-			return peal_wire_responder_finish(s, notify);
-		peal_wire_responder_send(s, &reply, notify);
+		if (!peal_responder_next(&r->responder, &reply))
+			return peal_wire_responder_finish(r, notify);
+		peal_wire_responder_send(r, &reply, notify);
 		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
 	return true;
@@ -534,43 +532,43 @@ bool peal_wire_responder_reply(struct peal_wire_responder *s, struct peal_notify
  * No lock. Return: when peal_wire_responder_run() is due at the latest. KTIME_MAX:
  * only packets make it due.
  */
-ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *s)
+ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *r)
 {
-	u64 deadline = READ_ONCE(s->deadline);
+	u64 deadline = READ_ONCE(r->deadline);
 
 	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
 }
 
 /* No lock, so only a hint. Would peal_wire_responder_run() find something to do? */
-bool peal_wire_responder_is_due(const struct peal_wire_responder *s)
+bool peal_wire_responder_is_due(const struct peal_wire_responder *r)
 {
-	u64 deadline = READ_ONCE(s->deadline);
+	u64 deadline = READ_ONCE(r->deadline);
 
-	return READ_ONCE(s->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
+	return READ_ONCE(r->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
 }
 
-static void peal_wire_responder_expire(struct peal_wire_responder *s)
+static void peal_wire_responder_expire(struct peal_wire_responder *r)
 {
 	u64 now = ktime_get_ns();
 	struct sk_buff *skb;
 
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	peal_responder_expire(&s->in, now);
-	while ((skb = peal_responder_take_expired(&s->in, now)))
-		peal_reorder_mem_lose(peal_wire_responder_mem(s), skb);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	peal_responder_expire(&r->responder, now);
+	while ((skb = peal_responder_take_expired(&r->responder, now)))
+		peal_reorder_mem_lose(peal_wire_responder_mem(r), skb);
 }
 
 /*
  * Process kept requests, expire them, and send the replies that were left.
  * Return: true when the budget ended first.
  */
-bool peal_wire_responder_run(struct peal_wire_responder *s, struct peal_notify *notify,
+bool peal_wire_responder_run(struct peal_wire_responder *r, struct peal_notify *notify,
 			     struct peal_budget *budget)
 {
 	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(s)->rq.lock);
-	if (s->deadline != U64_MAX)
-		peal_wire_responder_expire(s);
-	peal_wire_responder_take_reordered(s, notify, budget);
-	return peal_wire_responder_reply(s, notify, budget);
+	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	if (r->deadline != U64_MAX)
+		peal_wire_responder_expire(r);
+	peal_wire_responder_take_reordered(r, notify, budget);
+	return peal_wire_responder_reply(r, notify, budget);
 }
