@@ -11,7 +11,7 @@ void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *mes
 	*inflight = (struct peal_inflight) { .message = message, .mask = entries - 1 };
 }
 
-static void peal_inflight_all_acknowledged(struct peal_inflight *inflight)
+static void peal_inflight_acknowledge_psns(struct peal_inflight *inflight)
 {
 	inflight->una = inflight->top;
 	inflight->seen = inflight->top;
@@ -22,7 +22,7 @@ void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn)
 {
 	inflight->top = psn & PEAL_PSN_MASK;
 	inflight->posted = inflight->top;
-	peal_inflight_all_acknowledged(inflight);
+	peal_inflight_acknowledge_psns(inflight);
 }
 
 void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
@@ -34,7 +34,7 @@ void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr
 	inflight->posted = peal_psn_add(inflight->posted, message->packets);
 }
 
-void peal_inflight_left(struct peal_inflight *inflight, u32 span)
+void peal_inflight_sent(struct peal_inflight *inflight, u32 span)
 {
 	inflight->top = peal_psn_add(inflight->top, span);
 	inflight->packet += span;
@@ -44,16 +44,16 @@ void peal_inflight_left(struct peal_inflight *inflight, u32 span)
 	inflight->packet = 0;
 }
 
-void peal_inflight_named(struct peal_inflight *inflight)
+void peal_inflight_local_begun(struct peal_inflight *inflight)
 {
 	inflight->sending++;
 	inflight->locals++;
 	peal_inflight_follow(inflight);
 }
 
-void peal_inflight_forget(struct peal_inflight *inflight)
+void peal_inflight_acknowledge_all(struct peal_inflight *inflight)
 {
-	peal_inflight_all_acknowledged(inflight);
+	peal_inflight_acknowledge_psns(inflight);
 	inflight->acking = inflight->sending;
 	inflight->locals = 0;
 }

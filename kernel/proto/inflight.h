@@ -67,11 +67,11 @@ void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn);
 void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
 			u8 mtu_shift);
 /* A new packet of message `sending` was sent. It took @span PSNs. */
-void peal_inflight_left(struct peal_inflight *inflight, u32 span);
-/* The local operation `sending` was returned to the caller. */
-void peal_inflight_named(struct peal_inflight *inflight);
+void peal_inflight_sent(struct peal_inflight *inflight, u32 span);
+/* The local operation `sending` was returned to the caller, which executes it. */
+void peal_inflight_local_begun(struct peal_inflight *inflight);
 /* UC and UD: treat all sent packets as acknowledged, because the peer sends no ACKs. */
-void peal_inflight_forget(struct peal_inflight *inflight);
+void peal_inflight_acknowledge_all(struct peal_inflight *inflight);
 
 /* Index of the message that has @psn; una <= @psn < top. */
 u32 peal_inflight_find(const struct peal_inflight *inflight, u32 psn);

@@ -161,7 +161,7 @@ static enum peal_blocked peal_requester_resend(struct peal_requester *requester,
 			     peal_psn_ahead(message->psn, requester->retransmit.next), span, out);
 	out->again = true;
 	out->header.ack_request = !peal_message_wants_data(message);
-	peal_retransmit_left(&requester->retransmit, &requester->inflight, &requester->reorder,
+	peal_retransmit_sent(&requester->retransmit, &requester->inflight, &requester->reorder,
 			     span, now);
 	if (requester->retransmit.probe == PEAL_PROBE_SILENCE)
 		peal_retry_copied(&requester->retry);
@@ -187,9 +187,9 @@ static void peal_requester_probe(struct peal_requester *requester, enum peal_pro
  */
 static bool peal_requester_answers_probe(struct peal_requester *requester, u64 now)
 {
-	if (!requester->retransmit.left)
+	if (!requester->retransmit.sent)
 		return false;
-	if (peal_rto_plausible(&requester->rto, requester->retransmit.left_at, now))
+	if (peal_rto_plausible(&requester->rto, requester->retransmit.sent_at, now))
 		return true;
 	if (peal_retransmit_doubt(&requester->retransmit))
 		peal_rto_doubt(&requester->rto);
@@ -204,19 +204,19 @@ static void peal_requester_lone_probe(struct peal_requester *requester, bool nak
 }
 
 /*
- * There was progress while a probe is in flight. @ack: the progress came from an ACK packet,
- * which names all that the peer has executed. READ responses do not; an ACK may follow them.
+ * Progress came while a probe was in flight. @ack: the progress came from an ACK packet, which
+ * names all that the peer has executed. READ responses do not; an ACK may follow them.
  */
 static void peal_requester_judge_probe(struct peal_requester *requester, bool ack, u64 now)
 {
-	enum peal_verdict_of_probe verdict =
+	enum peal_probe_verdict verdict =
 		peal_retransmit_judge(&requester->retransmit, &requester->inflight);
 	/* A peer that sent an RNR NAK has surely dropped all later packets. */
 	bool sure = requester->retransmit.probe == PEAL_PROBE_RNR;
 
-	if (verdict == PEAL_PROBE_OPEN)
+	if (verdict == PEAL_PROBE_VERDICT_OPEN)
 		return;
-	if (verdict == PEAL_PROBE_OVER ||
+	if (verdict == PEAL_PROBE_VERDICT_OVER ||
 	    (ack && !sure && !peal_requester_answers_probe(requester, now)))
 		peal_retransmit_conclude(&requester->retransmit, &requester->inflight);
 	else if (ack)
@@ -294,8 +294,8 @@ static u32 peal_requester_span(const struct peal_requester *requester,
 /*
  * @f: the message whose turn it is. Return: PEAL_BLOCKED_NONE if its next packet may be sent now.
  */
-static enum peal_blocked peal_requester_may_leave(const struct peal_requester *requester,
-						  const struct peal_message *message)
+static enum peal_blocked peal_requester_may_send_packet(const struct peal_requester *requester,
+							const struct peal_message *message)
 {
 	enum peal_blocked blocked = peal_requester_may_begin(requester, message);
 
@@ -336,7 +336,7 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
 		return PEAL_BLOCKED_EMPTY;
 	if (peal_requester_refuses(requester, message))
 		return PEAL_BLOCKED_FAILED;
-	return peal_requester_may_leave(requester, message);
+	return peal_requester_may_send_packet(requester, message);
 }
 
 /*
@@ -373,9 +373,13 @@ static bool peal_requester_asks(struct peal_requester *requester,
 	return ask && !peal_message_wants_data(message);
 }
 
-static void peal_requester_leave(struct peal_requester *requester,
-				 const struct peal_message *message, u64 now,
-				 struct peal_packet *header)
+/*
+ * A new packet of a reliable connection is sent. Decide whether it carries AckReq, count it, and
+ * start the timers.
+ */
+static void peal_requester_note_sent(struct peal_requester *requester,
+				     const struct peal_message *message, u64 now,
+				     struct peal_packet *header)
 {
 	bool wants_data = peal_message_wants_data(message);
 
@@ -398,18 +402,18 @@ static void peal_requester_send(struct peal_requester *requester, u64 now,
 	peal_requester_build(requester, requester->inflight.sending, requester->inflight.packet,
 			     span, out);
 	if (peal_requester_reliable(requester))
-		peal_requester_leave(requester, message, now, &out->header);
-	peal_inflight_left(&requester->inflight, span);
+		peal_requester_note_sent(requester, message, now, &out->header);
+	peal_inflight_sent(&requester->inflight, span);
 	if (!peal_requester_reliable(requester))
-		peal_inflight_forget(&requester->inflight);
+		peal_inflight_acknowledge_all(&requester->inflight);
 }
 
-static void peal_requester_name_local(struct peal_requester *requester, struct peal_outgoing *out)
+static void peal_requester_begin_local(struct peal_requester *requester, struct peal_outgoing *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->local = true;
 	out->message = requester->inflight.sending;
-	peal_inflight_named(&requester->inflight);
+	peal_inflight_local_begun(&requester->inflight);
 }
 
 /* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
@@ -428,8 +432,8 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 
 	if (requester->rnr_until)
 		return PEAL_BLOCKED_RNR;
-	if (peal_retransmit_is_moot(&requester->retransmit, &requester->inflight,
-				    &requester->reorder))
+	if (peal_retransmit_probe_is_needless(&requester->retransmit, &requester->inflight,
+					      &requester->reorder))
 		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
 	if (peal_retransmit_seek(&requester->retransmit, &requester->inflight, &requester->reorder))
 		return peal_requester_resend(requester, now, out);
@@ -439,7 +443,7 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 	if (blocked)
 		return blocked;
 	if (peal_inflight_at(&requester->inflight, requester->inflight.sending)->local)
-		peal_requester_name_local(requester, out);
+		peal_requester_begin_local(requester, out);
 	else
 		peal_requester_send(requester, now, out);
 	return PEAL_BLOCKED_NONE;
@@ -470,8 +474,8 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 			   requester->inflight.top, peal_rto_slow(&requester->rto));
 	peal_retransmit_advance(&requester->retransmit, &requester->inflight);
 	peal_requester_rearm(requester, now);
-	if (peal_retransmit_is_moot(&requester->retransmit, &requester->inflight,
-				    &requester->reorder))
+	if (peal_retransmit_probe_is_needless(&requester->retransmit, &requester->inflight,
+					      &requester->reorder))
 		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
 	if (requester->retransmit.probe)
 		peal_requester_judge_probe(requester, ack, now);
@@ -765,7 +769,7 @@ static void peal_requester_receive_fresh(struct peal_requester *requester,
 {
 	if (requester->retransmit.probe == PEAL_PROBE_SILENCE &&
 	    peal_retransmit_hear(&requester->retransmit))
-		peal_rto_heard(&requester->rto, requester->retransmit.left_at, now);
+		peal_rto_heard(&requester->rto, requester->retransmit.sent_at, now);
 	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
 		peal_requester_receive_data(requester, packet, now, handle, landing);
 	else
@@ -897,11 +901,11 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
 static void peal_requester_suspect(struct peal_requester *requester, u64 now)
 {
 	requester->probe_at = now + requester->rto.ns;
-	if (requester->retransmit.probe && !requester->retransmit.left)
+	if (requester->retransmit.probe && !requester->retransmit.sent)
 		return;
 	if (requester->retransmit.probe &&
 	    peal_retransmit_judge(&requester->retransmit, &requester->inflight) ==
-		    PEAL_PROBE_LONE) {
+		    PEAL_PROBE_VERDICT_LONE) {
 		peal_requester_lone_probe(requester, false, now);
 		return;
 	}
@@ -915,7 +919,7 @@ static void peal_requester_give_up(struct peal_requester *requester, u64 now)
 {
 	requester->give_up_at = now + peal_requester_timeout(requester);
 	requester->silent_since = now;
-	if (requester->retransmit.probe && !requester->retransmit.left)
+	if (requester->retransmit.probe && !requester->retransmit.sent)
 		return;
 	if (!peal_requester_use_retry(requester, requester->inflight.una))
 		return;

@@ -87,7 +87,7 @@ void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight
 	r->probe = why;
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
-	r->left = false;
+	r->sent = false;
 	r->heard = false;
 	r->doubted = false;
 	peal_retransmit_from_una(r, inflight, r->probe_end);
@@ -114,16 +114,16 @@ static bool peal_retransmit_lacks_data(const struct peal_retransmit *r,
 	       peal_message_wants_data(peal_inflight_at(inflight, inflight->acking));
 }
 
-enum peal_verdict_of_probe peal_retransmit_judge(const struct peal_retransmit *r,
-						 const struct peal_inflight *inflight)
+enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
+					      const struct peal_inflight *inflight)
 {
 	if (peal_retransmit_lacks_data(r, inflight))
-		return PEAL_PROBE_LONE;
+		return PEAL_PROBE_VERDICT_LONE;
 	if (peal_psn_before(r->probe_end, inflight->executed))
-		return PEAL_PROBE_OVER;
+		return PEAL_PROBE_VERDICT_OVER;
 	if (inflight->una != r->probe_end)
-		return PEAL_PROBE_OPEN;
-	return inflight->una == inflight->top ? PEAL_PROBE_OVER : PEAL_PROBE_LONE;
+		return PEAL_PROBE_VERDICT_OPEN;
+	return inflight->una == inflight->top ? PEAL_PROBE_VERDICT_OVER : PEAL_PROBE_VERDICT_LONE;
 }
 
 /*
@@ -157,10 +157,10 @@ void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_infli
 }
 
 /* PSNs from `next` on, within one message, that need no retransmission. */
-static u32 peal_retransmit_needless(const struct peal_retransmit *r,
-				    const struct peal_inflight *inflight,
-				    const struct peal_reorder *reorder,
-				    const struct peal_message *message)
+static u32 peal_retransmit_skippable(const struct peal_retransmit *r,
+				     const struct peal_inflight *inflight,
+				     const struct peal_reorder *reorder,
+				     const struct peal_message *message)
 {
 	u32 left = message->packets - peal_psn_ahead(message->psn, r->next);
 
@@ -182,7 +182,7 @@ bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight 
 			r->index = peal_inflight_find(inflight, r->next);
 			continue;
 		}
-		skip = peal_retransmit_needless(r, inflight, reorder, message);
+		skip = peal_retransmit_skippable(r, inflight, reorder, message);
 		if (!skip)
 			return true;
 		r->next = peal_psn_add(r->next, min_t(u32, skip, peal_psn_ahead(r->next, r->end)));
@@ -200,29 +200,30 @@ u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_infl
 				       r->next, limit);
 }
 
-bool peal_retransmit_is_moot(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			     const struct peal_reorder *reorder)
+bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
+				       const struct peal_inflight *inflight,
+				       const struct peal_reorder *reorder)
 {
-	return r->probe && !r->left && !peal_retransmit_seek(r, inflight, reorder);
+	return r->probe && !r->sent && !peal_retransmit_seek(r, inflight, reorder);
 }
 
-void peal_retransmit_left(struct peal_retransmit *r, const struct peal_inflight *inflight,
+void peal_retransmit_sent(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			  const struct peal_reorder *reorder, u32 span, u64 now)
 {
 	r->next = peal_psn_add(r->next, span);
 	peal_psn_raise(&r->end, r->next);
-	if (!r->probe || r->left)
+	if (!r->probe || r->sent)
 		return;
 	peal_psn_raise(&r->probe_end, r->end);
 	if (peal_retransmit_seek(r, inflight, reorder))
 		return;
-	r->left = true;
-	r->left_at = now;
+	r->sent = true;
+	r->sent_at = now;
 }
 
 bool peal_retransmit_hear(struct peal_retransmit *r)
 {
-	if (!r->left || r->heard)
+	if (!r->sent || r->heard)
 		return false;
 	r->heard = true;
 	return true;

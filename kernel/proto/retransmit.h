@@ -30,8 +30,8 @@ struct peal_retransmit {
 	u8 probe;		/* enum peal_probe: the probe that waits for its answer */
 	u32 probe_psn;		/* first PSN that the probe is about */
 	u32 probe_end;		/* PSN after the probe */
-	bool left;		/* the probe was sent */
-	u64 left_at;		/* when the probe was sent, ns */
+	bool sent;		/* the probe was sent */
+	u64 sent_at;		/* when the probe was sent, ns */
 	bool heard;		/* the peer has answered some packet since */
 	bool doubted;		/* an answer came too soon to be the probe's */
 	u8 lone;		/* probes in a row that filled only their own gap */
@@ -39,10 +39,10 @@ struct peal_retransmit {
 };
 
 /* What an acknowledgment says about the probe. */
-enum peal_verdict_of_probe {
-	PEAL_PROBE_OPEN,	/* nothing yet, keep waiting */
-	PEAL_PROBE_OVER,	/* the peer has what follows the probe, or nothing follows */
-	PEAL_PROBE_LONE,	/* the packet after the probe is missing, too */
+enum peal_probe_verdict {
+	PEAL_PROBE_VERDICT_OPEN, /* nothing yet, keep waiting */
+	PEAL_PROBE_VERDICT_OVER, /* the peer has what follows the probe, or nothing follows */
+	PEAL_PROBE_VERDICT_LONE, /* the packet after the probe is missing, too */
 };
 
 void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *inflight);
@@ -58,8 +58,8 @@ void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight
 			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn);
 /* una has moved. Packets before it need no retransmission. */
 void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *inflight);
-enum peal_verdict_of_probe peal_retransmit_judge(const struct peal_retransmit *r,
-						 const struct peal_inflight *inflight);
+enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
+					      const struct peal_inflight *inflight);
 /*
  * End a probe that was judged OVER. If the peer has packets behind the probe, this also notes that
  * the peer keeps out-of-order packets.
@@ -79,9 +79,10 @@ bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight 
 u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *inflight,
 			 const struct peal_reorder *reorder);
 /* The probe was not sent yet, and is no longer needed because its packets were answered. */
-bool peal_retransmit_is_moot(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			     const struct peal_reorder *reorder);
-void peal_retransmit_left(struct peal_retransmit *r, const struct peal_inflight *inflight,
+bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
+				       const struct peal_inflight *inflight,
+				       const struct peal_reorder *reorder);
+void peal_retransmit_sent(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			  const struct peal_reorder *reorder, u32 span, u64 now);
 /* Return: true once for each probe, at the first response after it was sent. */
 bool peal_retransmit_hear(struct peal_retransmit *r);

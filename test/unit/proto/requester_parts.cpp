@@ -64,9 +64,9 @@ private:
 	{
 		while (inflight_.sending != inflight_.head) {
 			if (peal_inflight_at(&inflight_, inflight_.sending)->local)
-				peal_inflight_named(&inflight_);
+				peal_inflight_local_begun(&inflight_);
 			else if (packets--)
-				peal_inflight_left(&inflight_, 1);
+				peal_inflight_sent(&inflight_, 1);
 			else
 				return;
 		}
