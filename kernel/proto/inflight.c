@@ -115,7 +115,7 @@ void peal_inflight_follow(struct peal_inflight *inflight)
 	peal_inflight_see(inflight, inflight->una);
 }
 
-void peal_inflight_land(struct peal_inflight *inflight)
+void peal_inflight_placed(struct peal_inflight *inflight)
 {
 	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
 

@@ -82,7 +82,7 @@ void peal_inflight_see(struct peal_inflight *inflight, u32 psn);
 /* Move una up to `executed`, but stop at a READ or atomic whose response is missing. */
 void peal_inflight_follow(struct peal_inflight *inflight);
 /* The response at una was placed: one packet of a READ, or that of an atomic. */
-void peal_inflight_land(struct peal_inflight *inflight);
+void peal_inflight_placed(struct peal_inflight *inflight);
 
 /* Fail message @index. Only the first failure in the order of messages counts. */
 void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason);

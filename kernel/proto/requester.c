@@ -80,7 +80,8 @@ void peal_requester_post(struct peal_requester *requester, const struct peal_wr 
 			   requester->config.mtu_shift);
 }
 
-void peal_requester_spoil(struct peal_requester *requester, u32 message, u8 status, u32 reason)
+void peal_requester_fail_message(struct peal_requester *requester, u32 message, u8 status,
+				 u32 reason)
 {
 	peal_inflight_fail(&requester->inflight, message, status, reason);
 }
@@ -89,7 +90,7 @@ void peal_requester_local_done(struct peal_requester *requester, u32 message, u8
 {
 	peal_message_executed(peal_inflight_at(&requester->inflight, message));
 	if (status)
-		peal_requester_spoil(requester, message, status, reason);
+		peal_requester_fail_message(requester, message, status, reason);
 }
 
 /* ---- timers ---- */
@@ -111,12 +112,12 @@ static void peal_requester_arm(struct peal_requester *requester, u64 now)
  * A stale response shows that the peer is still busy with earlier packets. Postpone the timers,
  * because a retransmission would only add to its work.
  */
-static void peal_requester_be_patient(struct peal_requester *requester, u64 now)
+static void peal_requester_postpone_timers(struct peal_requester *requester, u64 now)
 {
 	u64 since = requester->silent_since;
 
-	peal_retry_put_off(&requester->probe_at, now, since, requester->rto.ns);
-	peal_retry_put_off(&requester->give_up_at, now, since, peal_requester_timeout(requester));
+	peal_retry_postpone(&requester->probe_at, now, since, requester->rto.ns);
+	peal_retry_postpone(&requester->give_up_at, now, since, peal_requester_timeout(requester));
 }
 
 /* After progress all timers start anew. */
@@ -166,7 +167,7 @@ static enum peal_blocked peal_requester_resend(struct peal_requester *requester,
 	if (requester->retransmit.probe == PEAL_PROBE_SILENCE)
 		peal_retry_copied(&requester->retry);
 	peal_rto_sent_again(&requester->rto, out->header.psn, peal_psn_add(out->header.psn, span));
-	peal_window_asked(&requester->window);
+	peal_window_ack_requested(&requester->window);
 	peal_requester_arm(requester, now);
 	return PEAL_BLOCKED_NONE;
 }
@@ -318,8 +319,8 @@ static bool peal_requester_refuses(struct peal_requester *requester,
 	else if (peal_message_wants_data(message) && !requester->config.max_rd_atomic)
 		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
 	if (reason)
-		peal_requester_spoil(requester, requester->inflight.sending, IB_WC_LOC_QP_OP_ERR,
-				     reason);
+		peal_requester_fail_message(requester, requester->inflight.sending,
+					    IB_WC_LOC_QP_OP_ERR, reason);
 	return reason;
 }
 
@@ -343,8 +344,8 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
  * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
  * signaled or that no other message follows at once.
  */
-static bool peal_requester_must_ask(const struct peal_requester *requester,
-				    const struct peal_message *message)
+static bool peal_requester_must_request_ack(const struct peal_requester *requester,
+					    const struct peal_message *message)
 {
 	bool last = requester->inflight.packet + 1 == message->packets;
 	bool followed =
@@ -361,16 +362,16 @@ static bool peal_requester_must_ask(const struct peal_requester *requester,
  * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
  * requester would otherwise have to wait, and at intervals.
  */
-static bool peal_requester_asks(struct peal_requester *requester,
-				const struct peal_message *message)
+static bool peal_requester_wants_ack(struct peal_requester *requester,
+				     const struct peal_message *message)
 {
 	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + 1;
-	bool ask = peal_window_ask(&requester->window, outstanding) ||
-		   peal_requester_must_ask(requester, message);
+	bool wants = peal_window_wants_ack(&requester->window, outstanding) ||
+		     peal_requester_must_request_ack(requester, message);
 
-	if (ask || peal_message_wants_data(message))
-		peal_window_asked(&requester->window);
-	return ask && !peal_message_wants_data(message);
+	if (wants || peal_message_wants_data(message))
+		peal_window_ack_requested(&requester->window);
+	return wants && !peal_message_wants_data(message);
 }
 
 /*
@@ -386,7 +387,7 @@ static void peal_requester_note_sent(struct peal_requester *requester,
 	if (!requester->inflight.packet || peal_message_is_read(message))
 		peal_credit_use(&requester->credit);
 	requester->rd_atomic += wants_data;
-	header->ack_request = peal_requester_asks(requester, message);
+	header->ack_request = peal_requester_wants_ack(requester, message);
 	if (header->ack_request || wants_data)
 		peal_rto_start(&requester->rto, header->psn, now);
 	peal_requester_arm(requester, now);
@@ -417,11 +418,12 @@ static void peal_requester_begin_local(struct peal_requester *requester, struct 
 }
 
 /* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
-void peal_requester_hurry(struct peal_requester *requester, u64 now)
+void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 {
-	if (!requester->window.unasked || requester->inflight.una == requester->inflight.top)
+	if (!requester->window.since_ack_request ||
+	    requester->inflight.una == requester->inflight.top)
 		return;
-	peal_window_asked(&requester->window);
+	peal_window_ack_requested(&requester->window);
 	requester->probe_at = now;
 }
 
@@ -439,7 +441,7 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 		return peal_requester_resend(requester, now, out);
 	blocked = peal_requester_may_send(requester);
 	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)
-		peal_requester_hurry(requester, now);
+		peal_requester_request_ack(requester, now);
 	if (blocked)
 		return blocked;
 	if (peal_inflight_at(&requester->inflight, requester->inflight.sending)->local)
@@ -451,11 +453,11 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 
 /* ---- responses ---- */
 
-static void peal_requester_drop(struct peal_landing *landing, enum peal_drop drop, bool duplicate)
+static void peal_requester_drop(struct peal_response *response, enum peal_drop drop, bool duplicate)
 {
-	landing->what = PEAL_LANDING_DROPPED;
-	landing->drop = drop;
-	landing->duplicate = duplicate;
+	response->what = PEAL_RESPONSE_DROPPED;
+	response->drop = drop;
+	response->duplicate = duplicate;
 }
 
 /* una has moved on from @from. Progress restores all retries (9.7.6.1.3). */
@@ -555,8 +557,8 @@ static bool peal_requester_use_retry(struct peal_requester *requester, u32 psn)
 		return true;
 	peal_inflight_fail(&requester->inflight, peal_inflight_find(&requester->inflight, psn),
 			   IB_WC_RETRY_EXC_ERR,
-			   requester->retry.naked ? PEAL_REASON_NAK_SEQUENCE :
-						    PEAL_REASON_PEER_SILENT);
+			   requester->retry.nak_seen ? PEAL_REASON_NAK_SEQUENCE :
+						       PEAL_REASON_PEER_SILENT);
 	return false;
 }
 
@@ -571,7 +573,7 @@ static void peal_requester_receive_nak_sequence(struct peal_requester *requester
 		    psn == requester->retransmit.probe_end;
 
 	peal_requester_acknowledge(requester, psn, false, now);
-	peal_retry_naked(&requester->retry);
+	peal_retry_nak_seen(&requester->retry);
 	if (lone && requester->inflight.una == psn) {
 		peal_requester_lone_probe(requester, true, now);
 		return;
@@ -633,21 +635,21 @@ static void peal_requester_receive_fatal(struct peal_requester *requester, u32 p
 }
 
 static void peal_requester_receive_nak(struct peal_requester *requester, u32 psn, u8 code, u64 now,
-				       struct peal_landing *landing)
+				       struct peal_response *response)
 {
 	if (code > PEAL_NAK_REMOTE_OPERATION)
-		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+		peal_requester_drop(response, PEAL_DROP_opcode, false);
 	else if (code != PEAL_NAK_SEQUENCE)
 		peal_requester_receive_fatal(requester, psn, code, now);
 	else if (peal_requester_nak_is_old(requester, psn, now))
-		peal_requester_drop(landing, PEAL_DROP_stale, true);
+		peal_requester_drop(response, PEAL_DROP_stale, true);
 	else
 		peal_requester_receive_nak_sequence(requester, psn, now);
 }
 
 static void peal_requester_receive_ack(struct peal_requester *requester,
 				       const struct peal_packet *packet, u64 now,
-				       struct peal_landing *landing)
+				       struct peal_response *response)
 {
 	u8 value = packet->syndrome & PEAL_SYNDROME_VALUE;
 
@@ -657,15 +659,15 @@ static void peal_requester_receive_ack(struct peal_requester *requester,
 		break;
 	case PEAL_SYNDROME_RNR:
 		if (peal_requester_rnr_is_old(requester, packet->psn))
-			peal_requester_drop(landing, PEAL_DROP_stale, true);
+			peal_requester_drop(response, PEAL_DROP_stale, true);
 		else
 			peal_requester_receive_rnr(requester, packet->psn, value, now);
 		break;
 	case PEAL_SYNDROME_NAK:
-		peal_requester_receive_nak(requester, packet->psn, value, now, landing);
+		peal_requester_receive_nak(requester, packet->psn, value, now, response);
 		break;
 	default:
-		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+		peal_requester_drop(response, PEAL_DROP_opcode, false);
 		break;
 	}
 	peal_requester_watch_gap(requester, now);
@@ -673,46 +675,47 @@ static void peal_requester_receive_ack(struct peal_requester *requester,
 
 /* The caller compares the two packets, because only the caller has the payload. */
 static void peal_requester_copy(const struct peal_requester *requester, u32 psn,
-				struct peal_landing *landing)
+				struct peal_response *response)
 {
-	landing->what = PEAL_LANDING_COPY;
-	landing->drop = PEAL_DROP_sequence;
-	landing->duplicate = true;
-	landing->kept = peal_reorder_find(&requester->reorder, psn);
+	response->what = PEAL_RESPONSE_COPY;
+	response->drop = PEAL_DROP_sequence;
+	response->duplicate = true;
+	response->kept = peal_reorder_find(&requester->reorder, psn);
 }
 
 /* The response at una arrived and was dropped as suspect. Request it again soon. */
-static void peal_requester_ask_again(struct peal_requester *requester, u64 now)
+static void peal_requester_request_again(struct peal_requester *requester, u64 now)
 {
 	requester->gap_psn = requester->inflight.una;
 	requester->gap_at = now + peal_rto_patience(&requester->rto);
 }
 
 static void peal_requester_reorder(struct peal_requester *requester, u32 psn, u64 now, void *handle,
-				   struct peal_landing *landing)
+				   struct peal_response *response)
 {
 	if (peal_reorder_has(&requester->reorder, psn))
-		peal_requester_copy(requester, psn, landing);
+		peal_requester_copy(requester, psn, response);
 	else if (handle && peal_reorder_insert(&requester->reorder, requester->inflight.una, psn,
 					       handle, now, requester->config.reorder_ns))
-		landing->what = PEAL_LANDING_KEPT;
+		response->what = PEAL_RESPONSE_KEPT;
 	else
-		peal_requester_drop(landing, PEAL_DROP_sequence, false);
+		peal_requester_drop(response, PEAL_DROP_sequence, false);
 }
 
-static void peal_requester_land(const struct peal_requester *requester,
-				const struct peal_message *message,
-				const struct peal_packet *packet, struct peal_landing *landing)
+static void peal_requester_describe_data(const struct peal_requester *requester,
+					 const struct peal_message *message,
+					 const struct peal_packet *packet,
+					 struct peal_response *response)
 {
-	landing->what = PEAL_LANDING_ATOMIC;
-	landing->message = requester->inflight.acking;
-	landing->original = packet->original;
-	landing->bytes = sizeof(u64);
+	response->what = PEAL_RESPONSE_ATOMIC;
+	response->message = requester->inflight.acking;
+	response->original = packet->original;
+	response->bytes = sizeof(u64);
 	if (peal_message_is_atomic(message))
 		return;
-	landing->what = PEAL_LANDING_READ;
-	landing->offset = peal_message_offset(message, peal_psn_ahead(message->psn, packet->psn));
-	landing->bytes = packet->payload_bytes;
+	response->what = PEAL_RESPONSE_READ;
+	response->offset = peal_message_offset(message, peal_psn_ahead(message->psn, packet->psn));
+	response->bytes = packet->payload_bytes;
 }
 
 /* A response proves that its whole request piece was executed, and everything before it. */
@@ -730,7 +733,7 @@ static void peal_requester_acknowledge_data(struct peal_requester *requester,
 /* The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). */
 static void peal_requester_receive_data(struct peal_requester *requester,
 					const struct peal_packet *packet, u64 now, void *handle,
-					struct peal_landing *landing)
+					struct peal_response *response)
 {
 	u32 index = peal_inflight_find(&requester->inflight, packet->psn);
 	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
@@ -742,8 +745,8 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	 * of them may be forged.
 	 */
 	if (again && packet->flow != requester->flow) {
-		peal_requester_ask_again(requester, now);
-		peal_requester_drop(landing, PEAL_DROP_conflict, false);
+		peal_requester_request_again(requester, now);
+		peal_requester_drop(response, PEAL_DROP_conflict, false);
 		return;
 	}
 	if (!peal_message_fits(message, packet)) {
@@ -753,27 +756,27 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	}
 	peal_requester_acknowledge_data(requester, message, packet->psn, now);
 	if (packet->psn != requester->inflight.una) {
-		peal_requester_reorder(requester, packet->psn, now, handle, landing);
+		peal_requester_reorder(requester, packet->psn, now, handle, response);
 		peal_requester_watch_gap(requester, now);
 	} else if (peal_reorder_has(&requester->reorder, packet->psn)) {
-		peal_requester_copy(requester, packet->psn, landing);
+		peal_requester_copy(requester, packet->psn, response);
 	} else {
 		requester->flow = packet->flow;
-		peal_requester_land(requester, message, packet, landing);
+		peal_requester_describe_data(requester, message, packet, response);
 	}
 }
 
 static void peal_requester_receive_fresh(struct peal_requester *requester,
 					 const struct peal_packet *packet, u64 now, void *handle,
-					 struct peal_landing *landing)
+					 struct peal_response *response)
 {
 	if (requester->retransmit.probe == PEAL_PROBE_SILENCE &&
 	    peal_retransmit_hear(&requester->retransmit))
 		peal_rto_heard(&requester->rto, requester->retransmit.sent_at, now);
 	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
-		peal_requester_receive_data(requester, packet, now, handle, landing);
+		peal_requester_receive_data(requester, packet, now, handle, response);
 	else
-		peal_requester_receive_ack(requester, packet, now, landing);
+		peal_requester_receive_ack(requester, packet, now, response);
 	if (requester->inflight.una != requester->inflight.top && !requester->rnr_until)
 		peal_requester_arm(requester, now);
 }
@@ -791,33 +794,33 @@ static bool peal_requester_learn(struct peal_requester *requester, const struct 
 }
 
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
-			    u64 now, void *handle, struct peal_landing *landing)
+			    u64 now, void *handle, struct peal_response *response)
 {
 	bool fresh = peal_inflight_waits(&requester->inflight) &&
 		     peal_psn_ahead(requester->inflight.una, packet->psn) <
 			     peal_inflight_outstanding(&requester->inflight);
 	bool learned;
 
-	memset(landing, 0, sizeof(*landing));
-	landing->what = PEAL_LANDING_TAKEN;
+	memset(response, 0, sizeof(*response));
+	response->what = PEAL_RESPONSE_TAKEN;
 	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_RESPONSE) ||
 	    !peal_requester_reliable(requester)) {
-		peal_requester_drop(landing, PEAL_DROP_opcode, false);
+		peal_requester_drop(response, PEAL_DROP_opcode, false);
 		return;
 	}
 	learned = peal_requester_learn(requester, packet, fresh);
 	if (fresh)
-		peal_requester_receive_fresh(requester, packet, now, handle, landing);
+		peal_requester_receive_fresh(requester, packet, now, handle, response);
 	if (fresh || learned)
 		return;
 	/* A duplicate response or a ghost acknowledge (9.7.5.1). */
-	peal_requester_drop(landing, PEAL_DROP_stale,
+	peal_requester_drop(response, PEAL_DROP_stale,
 			    peal_psn_before(packet->psn, requester->inflight.una));
-	peal_requester_be_patient(requester, now);
+	peal_requester_postpone_timers(requester, now);
 }
 
-/* Ignores a landing that is not the one that receive() named last. */
-void peal_requester_landed(struct peal_requester *requester, const struct peal_landing *landing,
+/* Ignores a response that is not the one that receive() named last. */
+void peal_requester_placed(struct peal_requester *requester, const struct peal_response *response,
 			   u64 now)
 {
 	const struct peal_message *message =
@@ -826,11 +829,11 @@ void peal_requester_landed(struct peal_requester *requester, const struct peal_l
 	u32 at = peal_psn_ahead(message->psn, from);
 
 	if (!peal_inflight_waits(&requester->inflight) ||
-	    landing->message != requester->inflight.acking ||
-	    landing->offset != peal_message_offset(message, at))
+	    response->message != requester->inflight.acking ||
+	    response->offset != peal_message_offset(message, at))
 		return;
 	requester->rd_atomic -= peal_message_piece(message, at) == 1;
-	peal_inflight_land(&requester->inflight);
+	peal_inflight_placed(&requester->inflight);
 	peal_requester_progress(requester, from, false, now);
 	peal_requester_watch_gap(requester, now);
 }
@@ -848,7 +851,7 @@ void *peal_requester_take_reordered(struct peal_requester *requester)
 void *peal_requester_contradict(struct peal_requester *requester, u32 psn, u64 now)
 {
 	if (psn == requester->inflight.una)
-		peal_requester_ask_again(requester, now);
+		peal_requester_request_again(requester, now);
 	return peal_reorder_take(&requester->reorder, psn);
 }
 
@@ -898,7 +901,7 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
  * The peer was silent for longer than the estimate, which lies below the timeout of 9.7.6.1.3.
  * Probe. This counts as no retry.
  */
-static void peal_requester_suspect(struct peal_requester *requester, u64 now)
+static void peal_requester_probe_silence(struct peal_requester *requester, u64 now)
 {
 	requester->probe_at = now + requester->rto.ns;
 	if (requester->retransmit.probe && !requester->retransmit.sent)
@@ -927,13 +930,14 @@ static void peal_requester_give_up(struct peal_requester *requester, u64 now)
 	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
 }
 
-static void peal_requester_ask_gap(struct peal_requester *requester)
+static void peal_requester_request_missing(struct peal_requester *requester)
 {
 	requester->gap_at = U64_MAX;
 	if (requester->retransmit.next != requester->retransmit.end ||
 	    peal_reorder_has(&requester->reorder, requester->inflight.una))
 		return;
-	peal_retransmit_ask(&requester->retransmit, &requester->inflight, &requester->reorder);
+	peal_retransmit_request_missing(&requester->retransmit, &requester->inflight,
+					&requester->reorder);
 	peal_window_shrink(&requester->window, requester->inflight.top);
 }
 
@@ -957,9 +961,9 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 	if (now >= requester->give_up_at)
 		peal_requester_give_up(requester, now);
 	else if (now >= requester->probe_at)
-		peal_requester_suspect(requester, now);
+		peal_requester_probe_silence(requester, now);
 	if (now >= requester->gap_at)
-		peal_requester_ask_gap(requester);
+		peal_requester_request_missing(requester);
 }
 
 void *peal_requester_take_expired(struct peal_requester *requester, u64 now)

@@ -12,13 +12,14 @@
  *
  *	post()			one message, while unsent() is 0 and has_room() is true
  *	next()			until it returns a reason why there is no packet; send each
- *	receive()		for each response; place the data that it names, call landed(),
+ *	receive()		for each response; place the data that it names, call placed(),
  *				then receive() again with what take_reordered() returns
  *	contradict()		if a COPY differs from the kept packet; release what it returns
  *	complete()		after any of these, for the completed messages in order
  *	deadline(), expire()	call expire() at that time, then release what
  *				take_expired() returns until it returns NULL
- *	spoil()			if a message cannot go on for a local reason
+ *	request_ack()		if no further message follows for now
+ *	fail_message()		if a message cannot go on for a local reason
  *	flush()			in the error state, for the remaining messages in order
  */
 #ifndef PEAL_REQUESTER_H
@@ -95,17 +96,17 @@ struct peal_outgoing {
 };
 
 /* What receive() did with a response. */
-enum peal_landing_what {
-	PEAL_LANDING_DROPPED,	/* the caller counts it under `drop`; nothing changed */
-	PEAL_LANDING_TAKEN,	/* the state changed; call complete() and next() */
-	PEAL_LANDING_READ,	/* place the payload at `offset`, then landed() or spoil() */
-	PEAL_LANDING_ATOMIC,	/* place `original` (8 bytes), then landed() or spoil() */
-	PEAL_LANDING_KEPT,	/* the requester owns it until take_reordered() returns it */
-	PEAL_LANDING_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
+enum peal_response_what {
+	PEAL_RESPONSE_DROPPED,	/* the caller counts it under `drop`; nothing changed */
+	PEAL_RESPONSE_TAKEN,	/* the state changed; call complete() and next() */
+	PEAL_RESPONSE_READ,	/* place the payload at `offset`, then placed() or fail_message() */
+	PEAL_RESPONSE_ATOMIC,	/* place `original` (8 bytes), then placed() or fail_message() */
+	PEAL_RESPONSE_KEPT,	/* the requester owns it until take_reordered() returns it */
+	PEAL_RESPONSE_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
 };
 
-struct peal_landing {
-	enum peal_landing_what what;
+struct peal_response {
+	enum peal_response_what what;
 	enum peal_drop drop;	/* DROPPED, COPY */
 	bool duplicate;		/* DROPPED, COPY: this response had arrived before */
 	void *kept;		/* COPY: a handle, still owned by the requester */
@@ -187,7 +188,7 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
  * (`more`). No later packet will carry AckReq, so this makes a probe due at once to get the
  * packets in flight acknowledged.
  */
-void peal_requester_hurry(struct peal_requester *requester, u64 now);
+void peal_requester_request_ack(struct peal_requester *requester, u64 now);
 
 /*
  * The local operation that next() returned was executed, or was refused as malformed.
@@ -201,13 +202,14 @@ void peal_requester_local_done(struct peal_requester *requester, u32 message, u8
  * (A malformed WQE is posted with opcode PEAL_OP_INVALID; next() returns it as a local
  * operation.) The messages before it complete first. Then it completes with @status.
  */
-void peal_requester_spoil(struct peal_requester *requester, u32 message, u8 status, u32 reason);
+void peal_requester_fail_message(struct peal_requester *requester, u32 message, u8 status,
+				 u32 reason);
 
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
-			    u64 now, void *handle, struct peal_landing *landing);
+			    u64 now, void *handle, struct peal_response *response);
 /* The caller has placed the payload that receive() named. */
-void peal_requester_landed(struct peal_requester *requester, const struct peal_landing *landing,
+void peal_requester_placed(struct peal_requester *requester, const struct peal_response *response,
 			   u64 now);
 /* Return: the kept response that is next in order, to be passed to receive() again, or NULL. */
 void *peal_requester_take_reordered(struct peal_requester *requester);

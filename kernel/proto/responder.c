@@ -406,7 +406,7 @@ static void peal_responder_copy(const struct peal_responder *responder, u32 psn,
  * A packet with this PSN arrived and was dropped as suspect. Remember the PSN to report a gap
  * there, because its sender may believe that the packet was received.
  */
-static void peal_responder_ask_again(struct peal_responder *responder, u32 psn)
+static void peal_responder_request_again(struct peal_responder *responder, u32 psn)
 {
 	responder->contradicted = true;
 	responder->contradicted_psn = psn;
@@ -420,7 +420,7 @@ static void peal_responder_ask_again(struct peal_responder *responder, u32 psn)
 static void peal_responder_mistrust(struct peal_responder *responder, u64 now,
 				    struct peal_request *request)
 {
-	peal_responder_ask_again(responder, responder->psn);
+	peal_responder_request_again(responder, responder->psn);
 	peal_responder_next_gap(responder, now);
 	peal_responder_drop(request, PEAL_DROP_conflict);
 }
@@ -727,7 +727,7 @@ void *peal_responder_contradict(struct peal_responder *responder, u32 psn)
 {
 	if (psn == responder->psn)
 		peal_responder_owe_sequence_nak(responder);
-	peal_responder_ask_again(responder, psn);
+	peal_responder_request_again(responder, psn);
 	return peal_reorder_take(&responder->reorder, psn);
 }
 

@@ -65,8 +65,9 @@ static u32 peal_retransmit_enough(enum peal_probe why)
 	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
 }
 
-void peal_retransmit_ask(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			 const struct peal_reorder *reorder)
+void peal_retransmit_request_missing(struct peal_retransmit *r,
+				     const struct peal_inflight *inflight,
+				     const struct peal_reorder *reorder)
 {
 	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
 	u32 span = peal_retransmit_span_at(inflight, reorder, message, inflight->una, U32_MAX);

@@ -51,8 +51,9 @@ void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight 
 /* Go-back-N: retransmit everything from una on, except what the peer is known to have. */
 void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *inflight);
 /* Retransmit only what is missing at una. A probe that was sent still waits for its answer. */
-void peal_retransmit_ask(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			 const struct peal_reorder *reorder);
+void peal_retransmit_request_missing(struct peal_retransmit *r,
+				     const struct peal_inflight *inflight,
+				     const struct peal_reorder *reorder);
 /* Retransmit what is missing before @psn, and @psn, as a probe. */
 void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
 			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn);

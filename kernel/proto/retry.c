@@ -18,7 +18,7 @@ void peal_retry_progress(struct peal_retry *r)
 {
 	r->used = 0;
 	r->copies = 0;
-	r->naked = false;
+	r->nak_seen = false;
 }
 
 void peal_retry_received(struct peal_retry *r)
@@ -33,9 +33,9 @@ void peal_retry_heard(struct peal_retry *r)
 	r->used = 0;
 }
 
-void peal_retry_naked(struct peal_retry *r)
+void peal_retry_nak_seen(struct peal_retry *r)
 {
-	r->naked = true;
+	r->nak_seen = true;
 }
 
 void peal_retry_copied(struct peal_retry *r)
@@ -78,7 +78,7 @@ u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer)
 	return max_t(u64, ns, min_t(u64, ns << times, LONGEST_RNR_NS));
 }
 
-void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns)
+void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns)
 {
 	if (*at != U64_MAX)
 		*at = max_t(u64, *at, min_t(u64, now + ns, since + LONGEST * ns));

@@ -17,7 +17,7 @@ struct peal_retry {
 	u8 waits;		/* RNR waits in a row if rnr_retry sets no limit; saturates */
 	u8 copies;		/* retransmissions after silence since progress; saturates */
 	u8 excused;		/* further RNR NAKs that those copies may cause, not counted */
-	bool naked;		/* a sequence NAK arrived */
+	bool nak_seen;		/* a sequence NAK arrived */
 };
 
 /*
@@ -35,7 +35,7 @@ void peal_retry_progress(struct peal_retry *r);
 void peal_retry_received(struct peal_retry *r);
 /* The peer answered, so its silence is over. */
 void peal_retry_heard(struct peal_retry *r);
-void peal_retry_naked(struct peal_retry *r);
+void peal_retry_nak_seen(struct peal_retry *r);
 /* A packet was retransmitted after silence. This alone is no retry. */
 void peal_retry_copied(struct peal_retry *r);
 /* Use one more retry of @limit. Return: false if none is left. */
@@ -58,6 +58,6 @@ u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer);
  * and lasts at most four times @ns, because 9.7.6.1.3 bounds a timeout at four times the
  * attribute.
  */
-void peal_retry_put_off(u64 *at, u64 now, u64 since, u64 ns);
+void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns);
 
 #endif

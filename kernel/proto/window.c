@@ -70,13 +70,13 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 		peal_window_set(w, w->size + packets);
 }
 
-bool peal_window_ask(struct peal_window *w, u32 outstanding)
+bool peal_window_wants_ack(struct peal_window *w, u32 outstanding)
 {
-	w->unasked++;
-	return outstanding >= w->size || w->unasked >= max_t(u32, w->size / 4, 1);
+	w->since_ack_request++;
+	return outstanding >= w->size || w->since_ack_request >= max_t(u32, w->size / 4, 1);
 }
 
-void peal_window_asked(struct peal_window *w)
+void peal_window_ack_requested(struct peal_window *w)
 {
-	w->unasked = 0;
+	w->since_ack_request = 0;
 }

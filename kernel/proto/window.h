@@ -16,7 +16,7 @@ struct peal_window {
 	u32 limit;		/* upper limit of size */
 	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
 	u32 recovered;		/* PSN after the last packet sent when it shrank */
-	u32 unasked;		/* packets sent since the last AckReq */
+	u32 since_ack_request;	/* packets sent since the last AckReq */
 };
 
 void peal_window_reset(struct peal_window *w);
@@ -34,8 +34,8 @@ void peal_window_halve(struct peal_window *w, u32 top);
 /* A packet was lost, and later ones arrived. */
 void peal_window_shrink(struct peal_window *w, u32 top);
 /* One more packet is sent, which makes @outstanding in flight. Return: should it carry AckReq? */
-bool peal_window_ask(struct peal_window *w, u32 outstanding);
+bool peal_window_wants_ack(struct peal_window *w, u32 outstanding);
 /* A packet that makes the peer answer was sent. */
-void peal_window_asked(struct peal_window *w);
+void peal_window_ack_requested(struct peal_window *w);
 
 #endif

@@ -93,9 +93,9 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 /* ---- from ring to message ---- */
 
 /* Fail a message because its memory on this side is not valid. */
-static void peal_wire_spoil(struct peal_wire *w, u32 message, enum peal_reason reason)
+static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_reason reason)
 {
-	peal_requester_spoil(&w->requester, message, IB_WC_LOC_PROT_ERR, reason);
+	peal_requester_fail_message(&w->requester, message, IB_WC_LOC_PROT_ERR, reason);
 }
 
 /*
@@ -167,8 +167,8 @@ static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 	u32 message = peal_requester_head(&w->requester);
 
 	peal_requester_post(&w->requester, &wr);
-	peal_requester_spoil(&w->requester, message, reason == PEAL_REASON_WQE_LENGTH ?
-			     IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+	peal_requester_fail_message(&w->requester, message, reason == PEAL_REASON_WQE_LENGTH ?
+				    IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
 }
 
 /* Return: false when the ring has no WQE. */
@@ -188,7 +188,7 @@ static bool peal_wire_fetch(struct peal_wire *w)
 		peal_wire_post(w);
 		reason = peal_wire_check_keys(qp);
 		if (unlikely(reason))
-			peal_wire_spoil(w, peal_requester_head(&w->requester) - 1, reason);
+			peal_wire_fail_message(w, peal_requester_head(&w->requester) - 1, reason);
 		break;
 	}
 	/*
@@ -217,7 +217,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_sender_may_begin(qp, notify) || peal_wire_yields(qp)) {
-		peal_requester_hurry(&w->requester, ktime_get_ns());
+		peal_requester_request_ack(&w->requester, ktime_get_ns());
 		return false;
 	}
 	if (!peal_requester_has_room(&w->requester) || !peal_wire_fetch(w))
@@ -301,7 +301,7 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 	}
 	peal_output_discard(skb);
 	if (!absent)
-		peal_wire_spoil(w, out->message, reason);
+		peal_wire_fail_message(w, out->message, reason);
 }
 
 /*
@@ -408,86 +408,87 @@ static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *pa
 /* Copy the payload of a response to the program's memory. */
 static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
 						   const struct peal_datagram *dg,
-						   const struct peal_landing *landing, bool *absent)
+						   const struct peal_response *response,
+						   bool *absent)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_sg_lists_find(&w->sg_lists, landing->message, qp->table, qp->ib.pd, true,
-				    landing->offset, landing->bytes, &to);
+	reason = peal_sg_lists_find(&w->sg_lists, response->message, qp->table, qp->ib.pd, true,
+				    response->offset, response->bytes, &to);
 	if (unlikely(reason))
 		return reason;
 	if (unlikely(to.counted))
-		reason = peal_wire_look(&to, landing->bytes, true, absent);
+		reason = peal_wire_look(&to, response->bytes, true, absent);
 	if (likely(!reason))
-		peal_datagram_scatter(dg, &to, landing->bytes);
+		peal_datagram_scatter(dg, &to, response->bytes);
 	peal_cursor_end(&to);
 	return reason;
 }
 
 static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
-						 const struct peal_landing *landing, bool *absent)
+						 const struct peal_response *response, bool *absent)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_sg_lists_find(&w->sg_lists, landing->message, qp->table, qp->ib.pd, true, 0,
-				    sizeof(landing->original), &to);
+	reason = peal_sg_lists_find(&w->sg_lists, response->message, qp->table, qp->ib.pd, true, 0,
+				    sizeof(response->original), &to);
 	if (unlikely(reason))
 		return reason;
 	if (unlikely(to.counted))
-		reason = peal_wire_look(&to, sizeof(landing->original), true, absent);
+		reason = peal_wire_look(&to, sizeof(response->original), true, absent);
 	if (likely(!reason)) {
-		peal_cursor_inline(&from, &landing->original, sizeof(landing->original));
-		peal_cursor_copy(&to, &from, sizeof(landing->original));
+		peal_cursor_inline(&from, &response->original, sizeof(response->original));
+		peal_cursor_copy(&to, &from, sizeof(response->original));
 	}
 	peal_cursor_end(&to);
 	return reason;
 }
 
 /* A response whose destination is not in memory (on-demand paging) counts as lost. */
-static void peal_wire_land(struct peal_wire *w, const struct peal_datagram *dg,
-			   const struct peal_landing *landing, u64 now)
+static void peal_wire_place(struct peal_wire *w, const struct peal_datagram *dg,
+			    const struct peal_response *response, u64 now)
 {
 	enum peal_reason reason = PEAL_REASON_NONE;
 	bool absent = false;
 
-	if (landing->what == PEAL_LANDING_ATOMIC)
-		reason = peal_wire_store(w, landing, &absent);
-	else if (landing->bytes)
-		reason = peal_wire_scatter(w, dg, landing, &absent);
+	if (response->what == PEAL_RESPONSE_ATOMIC)
+		reason = peal_wire_store(w, response, &absent);
+	else if (response->bytes)
+		reason = peal_wire_scatter(w, dg, response, &absent);
 	if (likely(!reason))
-		peal_requester_landed(&w->requester, landing, now);
+		peal_requester_placed(&w->requester, response, now);
 	else if (!absent)
-		peal_wire_spoil(w, landing->message, reason);
+		peal_wire_fail_message(w, response->message, reason);
 }
 
 static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
-			   const struct peal_landing *landing)
+			   const struct peal_response *response)
 {
-	if (landing->duplicate)
+	if (response->duplicate)
 		peal_count(qp, duplicates);
-	peal_count_drop(qp->table, landing->drop);
-	trace_peal_drop(packet, landing->drop);
+	peal_count_drop(qp->table, response->drop);
+	trace_peal_drop(packet, response->drop);
 }
 
 /* A response has the PSN of one that is kept. If the two differ, one of them is forged. */
 static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_datagram *dg,
-				       struct peal_landing *landing, u64 now)
+				       struct peal_response *response, u64 now)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 
-	if (!peal_datagram_same(landing->kept, dg)) {
-		landing->drop = PEAL_DROP_conflict;
-		landing->duplicate = false;
+	if (!peal_datagram_same(response->kept, dg)) {
+		response->drop = PEAL_DROP_conflict;
+		response->duplicate = false;
 		peal_reorder_mem_lose(peal_wire_mem(w), peal_requester_contradict(&w->requester,
 										  dg->packet.psn,
 										  now));
 	}
-	peal_wire_drop(qp, &dg->packet, landing);
+	peal_wire_drop(qp, &dg->packet, response);
 }
 
 /* Process one response. Consumes dg->skb. @again: it was kept until its turn came. */
@@ -495,7 +496,7 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	struct sk_buff *handle = NULL;
-	struct peal_landing landing;
+	struct peal_response response;
 	u64 now = ktime_get_ns();
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -505,23 +506,23 @@ static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool a
 		handle = peal_reorder_mem_may(peal_wire_mem(w), dg,
 					      ib_mtu_enum_to_int(qp->attr.path_mtu),
 					      w->requester.reorder.count);
-	peal_requester_receive(&w->requester, &dg->packet, now, handle, &landing);
-	switch (landing.what) {
-	case PEAL_LANDING_KEPT:
+	peal_requester_receive(&w->requester, &dg->packet, now, handle, &response);
+	switch (response.what) {
+	case PEAL_RESPONSE_KEPT:
 		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
 		return;
-	case PEAL_LANDING_DROPPED:
-		peal_wire_drop(qp, &dg->packet, &landing);
+	case PEAL_RESPONSE_DROPPED:
+		peal_wire_drop(qp, &dg->packet, &response);
 		break;
-	case PEAL_LANDING_COPY:
-		peal_wire_compare(w, dg, &landing, now);
+	case PEAL_RESPONSE_COPY:
+		peal_wire_compare(w, dg, &response, now);
 		break;
-	case PEAL_LANDING_TAKEN:
+	case PEAL_RESPONSE_TAKEN:
 		peal_wire_count_nak(qp, &dg->packet);
 		break;
-	case PEAL_LANDING_READ:
-	case PEAL_LANDING_ATOMIC:
-		peal_wire_land(w, dg, &landing, now);
+	case PEAL_RESPONSE_READ:
+	case PEAL_RESPONSE_ATOMIC:
+		peal_wire_place(w, dg, &response, now);
 		break;
 	}
 	peal_datagram_consume(dg);
@@ -562,8 +563,8 @@ static void peal_wire_forget_reordered(struct peal_wire *w)
 
 /* ---- turns ---- */
 
-static bool peal_wire_ask(struct peal_wire *w, struct peal_notify *notify,
-			  struct peal_budget *budget)
+static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *notify,
+				    struct peal_budget *budget)
 {
 	if (!peal_qp_requests(peal_wire_qp(w)))
 		return false;
@@ -571,8 +572,8 @@ static bool peal_wire_ask(struct peal_wire *w, struct peal_notify *notify,
 	return peal_wire_transmit(w, notify, budget);
 }
 
-static bool peal_wire_answer(struct peal_wire *w, struct peal_notify *notify,
-			     struct peal_budget *budget)
+static bool peal_wire_run_responder(struct peal_wire *w, struct peal_notify *notify,
+				    struct peal_budget *budget)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
 	bool more;
@@ -602,12 +603,12 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 		peal_wire_take_reordered(w, budget);
 		more = peal_wire_complete(w, notify, budget);
 	}
-	w->asks_first = !w->asks_first;
-	if (w->asks_first)
-		more |= peal_wire_ask(w, notify, budget);
-	more |= peal_wire_answer(w, notify, budget);
-	if (!w->asks_first)
-		more |= peal_wire_ask(w, notify, budget);
+	w->requester_first = !w->requester_first;
+	if (w->requester_first)
+		more |= peal_wire_run_requester(w, notify, budget);
+	more |= peal_wire_run_responder(w, notify, budget);
+	if (!w->requester_first)
+		more |= peal_wire_run_requester(w, notify, budget);
 	return more;
 }
 

@@ -30,7 +30,7 @@ struct peal_wire {
 	struct peal_requester requester;
 	struct peal_message *message;		/* the requester's array of messages */
 	struct peal_sg_lists sg_lists;		/* one item for each entry of message */
-	bool asks_first;			/* the requester goes first in this turn */
+	bool requester_first;			/* the requester goes first in this turn */
 };
 
 static inline struct peal_wire *peal_wire(const struct peal_transport *transport)

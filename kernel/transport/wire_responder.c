@@ -129,16 +129,16 @@ void peal_wire_responder_start(struct peal_wire_responder *r, struct peal_recv_p
 static void peal_wire_responder_describe(struct peal_wire_responder *r,
 					 const struct peal_request *request)
 {
-	r->ask.opcode = request->operation;
-	r->ask.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
-	r->ask.imm_or_rkey = request->imm_or_rkey;
-	r->ask.rkey = request->rkey;
-	r->ask.srqn = request->srqn;
-	r->ask.remote_addr = request->remote_addr;
-	r->ask.length = request->length;
-	r->ask.atomic = request->atomic;
+	r->executing.opcode = request->operation;
+	r->executing.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
+	r->executing.imm_or_rkey = request->imm_or_rkey;
+	r->executing.rkey = request->rkey;
+	r->executing.srqn = request->srqn;
+	r->executing.remote_addr = request->remote_addr;
+	r->executing.length = request->length;
+	r->executing.atomic = request->atomic;
 	if (peal_op(request->operation)->atomic)
-		r->ask.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
+		r->executing.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
 }
 
 /* Translate the result of the checks into the protocol's terms (IBTA 9.9.3, table 58). */
@@ -187,7 +187,8 @@ static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_r
 
 	/* The responder has checked that an ATOMIC_WRITE has eight bytes, and a FLUSH none. */
 	peal_datagram_copy(dg, 0, &value, min_t(u32, request->bytes, sizeof(value)));
-	return peal_execute_placement(qp, &r->ask, qp->attr.dest_qp_num, notify, cursor, value);
+	return peal_execute_placement(qp, &r->executing, qp->attr.dest_qp_num, notify, cursor,
+				      value);
 }
 
 /*
@@ -200,7 +201,7 @@ static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_re
 							     const struct peal_cursor *cursor)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(r);
-	u32 bytes = peal_op(r->ask.opcode)->atomic ? sizeof(u64) : request->bytes;
+	u32 bytes = peal_op(r->executing.opcode)->atomic ? sizeof(u64) : request->bytes;
 
 	if (!bytes)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
@@ -213,7 +214,7 @@ static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_re
 			.timer = qp->attr.min_rnr_timer,
 		};
 	case PEAL_ODP_FAULT:
-		return peal_execute_no_page(qp, &r->ask, qp->attr.dest_qp_num, notify);
+		return peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify);
 	}
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
@@ -230,24 +231,25 @@ static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_r
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	struct peal_outcome outcome;
 
-	outcome = peal_execute_accept(qp, &r->ask, src_qpn, notify, &cursor);
+	outcome = peal_execute_accept(qp, &r->executing, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	if (unlikely(cursor.counted))
 		outcome = peal_wire_responder_look(r, request, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED)) {
 		;
-	} else if (unlikely(peal_op(r->ask.opcode)->placement)) {
+	} else if (unlikely(peal_op(r->executing.opcode)->placement)) {
 		outcome = peal_wire_responder_place(r, dg, request, notify, &cursor);
-	} else if (peal_op(r->ask.opcode)->atomic) {
-		outcome = peal_execute_atomic(qp, &r->ask, src_qpn, notify, &cursor, original);
+	} else if (peal_op(r->executing.opcode)->atomic) {
+		outcome = peal_execute_atomic(qp, &r->executing, src_qpn, notify, &cursor,
+					      original);
 	} else if (request->bytes) {
 		peal_cursor_skip(&cursor, request->offset);
 		peal_datagram_scatter(dg, &cursor, request->bytes);
 	}
 	peal_cursor_end(&cursor);
 	if (request->last && likely(outcome.what == PEAL_CARRIED))
-		outcome = peal_execute_finish(qp, &r->ask, src_qpn, notify);
+		outcome = peal_execute_finish(qp, &r->executing, src_qpn, notify);
 	return outcome;
 }
 
@@ -276,7 +278,7 @@ static void peal_wire_responder_invalid(struct peal_wire_responder *r,
 	struct peal_qp *qp = peal_wire_responder_qp(r);
 
 	peal_wire_responder_describe(r, request);
-	peal_execute_invalid(qp, &r->ask, qp->attr.dest_qp_num, notify);
+	peal_execute_invalid(qp, &r->executing, qp->attr.dest_qp_num, notify);
 }
 
 static void peal_wire_responder_drop(struct peal_wire_responder *r,
@@ -423,15 +425,15 @@ peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply 
 	bool found;
 
 	lockdep_assert_held(&qp->rq.lock);
-	r->ask.opcode = PEAL_OP_READ;
-	r->ask.rkey = reply->rkey;
-	r->ask.srqn = reply->srqn;
-	r->ask.remote_addr = reply->remote_addr;
-	r->ask.length = bytes;
+	r->executing.opcode = PEAL_OP_READ;
+	r->executing.rkey = reply->rkey;
+	r->executing.srqn = reply->srqn;
+	r->executing.remote_addr = reply->remote_addr;
+	r->executing.length = bytes;
 	if (reply->again)
-		found = peal_execute_read_again(qp, &r->ask, &from);
+		found = peal_execute_read_again(qp, &r->executing, &from);
 	else
-		found = peal_execute_read(qp, &r->ask, qp->attr.dest_qp_num, notify,
+		found = peal_execute_read(qp, &r->executing, qp->attr.dest_qp_num, notify,
 					  &from).what == PEAL_CARRIED;
 	if (!found)
 		return PEAL_ODP_FAULT;
@@ -440,7 +442,7 @@ peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply 
 		peal_cursor_inline(&to, payload, bytes);
 		peal_cursor_copy(&to, &from, bytes);
 	} else if (state == PEAL_ODP_FAULT && !reply->again) {
-		peal_execute_no_page(qp, &r->ask, qp->attr.dest_qp_num, notify);
+		peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify);
 	}
 	peal_cursor_end(&from);
 	return state;

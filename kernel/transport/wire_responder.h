@@ -25,7 +25,7 @@ struct peal_wire_responder {
 	/* Guarded by rq.lock: */
 	struct peal_responder responder;
 	struct peal_resource *resource;	/* the responder's array of resources */
-	struct peal_wqe ask;		/* the request being executed, as execute.h wants it */
+	struct peal_wqe executing;	/* the request being executed, as execute.h wants it */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when run() is due, ns; U64_MAX: never */
 };

@@ -3,8 +3,8 @@
  * Feeds any messages, responses and waits to the requester.
  *
  * Holds: RequesterModel accepts everything. Packets are sent in order and inside the window.
- * Nothing is acknowledged that no response covers. Payload lands in order and once, and messages
- * complete in order and once. The requester gives up a peer that is silent, or that always
+ * Nothing is acknowledged that no response covers. Payload is placed in order and once, and
+ * messages complete in order and once. The requester gives up a peer that is silent, or that always
  * refuses, in the agreed time and number of tries.
  */
 #include <algorithm>
@@ -31,14 +31,14 @@ constexpr std::uint64_t KEEP = 20000000;
 class Run {
 	Input in_;
 	std::vector<peal_message> messages_{ENTRIES};
-	std::unique_ptr<peal_requester> o_ = std::make_unique<peal_requester>();
+	std::unique_ptr<peal_requester> requester_ = std::make_unique<peal_requester>();
 	std::unique_ptr<RequesterModel> model_;
 	std::set<Kept *> kept_;
 	std::uint64_t now_ = 1000000;
 	std::uint32_t base_ = 0; /* index in flight of the model's first message */
 	std::uint32_t next_index_ = 0;
 	bool again_ = false;	 /* the response was kept */
-	std::uint16_t flow_ = 0; /* flow of the last packet that landed */
+	std::uint16_t flow_ = 0; /* flow of the last packet that was placed */
 
 	std::uint32_t mtu() const { return model_->mtu(); }
 	peal_requester_config choose_config()
@@ -65,16 +65,16 @@ class Run {
 		const peal_requester_config config = choose_config();
 		const std::uint32_t psn = in_.number(3);
 
-		peal_requester_init(o_.get(), messages_.data(), ENTRIES);
-		peal_requester_configure(o_.get(), &config);
-		peal_requester_set_psn(o_.get(), psn);
+		peal_requester_init(requester_.get(), messages_.data(), ENTRIES);
+		peal_requester_configure(requester_.get(), &config);
+		peal_requester_set_psn(requester_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
 	}
 	void follow()
 	{
 		if (!model_->reliable())
 			model_->forget();
-		model_->follow(o_->inflight.una);
+		model_->follow(requester_->inflight.una);
 	}
 	std::size_t index_of(std::uint32_t index) const { return index - base_; }
 
@@ -84,7 +84,8 @@ class Run {
 	{
 		peal_wr m = {};
 
-		if (peal_requester_unsent(o_.get()) || !peal_requester_has_room(o_.get()))
+		if (peal_requester_unsent(requester_.get()) ||
+		    !peal_requester_has_room(requester_.get()))
 			return;
 		m.opcode = static_cast<u8>(in_.below(PEAL_OP_COUNT));
 		m.flags = in_.byte() & PEAL_WQE_FLAGS;
@@ -104,28 +105,29 @@ class Run {
 		}
 		if (model_->config().transport == PEAL_UD)
 			m.length = std::min<std::uint64_t>(m.length, mtu());
-		peal_requester_post(o_.get(), &m);
+		peal_requester_post(requester_.get(), &m);
 		model_->post(m);
 		if (m.opcode == PEAL_OP_INVALID)
-			spoil(peal_requester_head(o_.get()) - 1);
+			fail_message(peal_requester_head(requester_.get()) - 1);
 	}
-	void spoil(std::uint32_t index)
+	void fail_message(std::uint32_t index)
 	{
-		peal_requester_spoil(o_.get(), index, IB_WC_LOC_PROT_ERR, PEAL_REASON_WQE_OPCODE);
-		model_->spoil(index_of(index));
+		peal_requester_fail_message(requester_.get(), index, IB_WC_LOC_PROT_ERR,
+					    PEAL_REASON_WQE_OPCODE);
+		model_->fail_message(index_of(index));
 	}
 	/* Memory that some message uses goes. The requester learns this when a packet needs it. */
-	void leave(const peal_outgoing &out)
+	void execute_or_fail(const peal_outgoing &out)
 	{
 		if (out.local) {
 			const bool well = !in_.one_in(16);
 
 			model_->local_done(index_of(out.message), well);
-			peal_requester_local_done(o_.get(), out.message,
+			peal_requester_local_done(requester_.get(), out.message,
 						  well ? 0 : IB_WC_MW_BIND_ERR,
 						  well ? 0 : PEAL_REASON_WQE_OPCODE);
 		} else if (in_.one_in(128)) {
-			spoil(out.message);
+			fail_message(out.message);
 		}
 	}
 	peal_blocked send(unsigned most)
@@ -134,13 +136,14 @@ class Run {
 		peal_blocked why = PEAL_BLOCKED_NONE;
 
 		while (most-- && !why) {
-			why = peal_requester_next(o_.get(), now_, &out);
+			why = peal_requester_next(requester_.get(), now_, &out);
 			MUST(why <= PEAL_BLOCKED_FAILED);
 			if (why)
 				break;
-			model_->check_outgoing(out, peal_requester_wr(o_.get(), out.message));
+			model_->check_outgoing(out,
+					       peal_requester_wr(requester_.get(), out.message));
 			follow();
-			leave(out);
+			execute_or_fail(out);
 			follow();
 		}
 		return why;
@@ -150,11 +153,11 @@ class Run {
 		peal_completion c;
 
 		follow();
-		while (peal_requester_complete(o_.get(), &c)) {
+		while (peal_requester_complete(requester_.get(), &c)) {
 			model_->check_completion(c);
 			if (!c.status)
 				continue;
-			MUST(!peal_requester_complete(o_.get(), &c));
+			MUST(!peal_requester_complete(requester_.get(), &c));
 			flush();
 		}
 	}
@@ -167,7 +170,7 @@ class Run {
 	}
 	void drop_reordered()
 	{
-		while (void *handle = peal_requester_drop_reordered(o_.get()))
+		while (void *handle = peal_requester_drop_reordered(requester_.get()))
 			take_back(handle);
 		MUST(kept_.empty());
 	}
@@ -178,21 +181,22 @@ class Run {
 		peal_completion c;
 		std::uint32_t psn = in_.number(3);
 
-		while (peal_requester_flush(o_.get(), &c))
+		while (peal_requester_flush(requester_.get(), &c))
 			model_->check_flushed(c);
 		MUST(model_->completed() == model_->posted());
-		MUST(peal_requester_idle(o_.get()) && peal_requester_deadline(o_.get()) == U64_MAX);
+		MUST(peal_requester_idle(requester_.get()) &&
+		     peal_requester_deadline(requester_.get()) == U64_MAX);
 		drop_reordered();
-		peal_requester_reset(o_.get());
-		peal_requester_set_psn(o_.get(), psn);
+		peal_requester_reset(requester_.get());
+		peal_requester_set_psn(requester_.get(), psn);
 		model_ = std::make_unique<RequesterModel>(config, psn);
-		base_ = peal_requester_head(o_.get());
+		base_ = peal_requester_head(requester_.get());
 		flow_ = 0;
 	}
 
 	/* ---- the peer's side ---- */
 
-	peal_packet response(unsigned wire, std::uint32_t psn)
+	peal_packet make_response(unsigned wire, std::uint32_t psn)
 	{
 		peal_packet p = {};
 
@@ -211,22 +215,23 @@ class Run {
 		peal_packet p;
 
 		if (!m || !m->wants_data())
-			return response(PEAL_WIRE_ACK, psn);
+			return make_response(PEAL_WIRE_ACK, psn);
 		if (m->is_atomic()) {
-			p = response(PEAL_WIRE_ATOMIC_ACK, psn);
+			p = make_response(PEAL_WIRE_ATOMIC_ACK, psn);
 			p.original = now_;
 			return p;
 		}
 		if (m->is_placement())
-			return response(PEAL_WIRE_READ_RESPONSE_ONLY, psn);
-		p = response(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(4), psn);
+			return make_response(PEAL_WIRE_READ_RESPONSE_ONLY, psn);
+		p = make_response(PEAL_WIRE_READ_RESPONSE_FIRST + in_.below(4), psn);
 		p.payload_bytes = static_cast<u32>(
 			std::min<std::uint64_t>(mtu(), m->wr.length - (at - m->psn) * mtu()));
 		return p;
 	}
 	peal_packet any_answer()
 	{
-		peal_packet p = response(0, model_->una() + static_cast<std::uint32_t>(in_.near()));
+		peal_packet p =
+			make_response(0, model_->una() + static_cast<std::uint32_t>(in_.near()));
 
 		p.opcode = in_.one_in(4)
 				   ? in_.byte()
@@ -248,27 +253,27 @@ class Run {
 			0 + PEAL_SYNDROME_ACK,
 		};
 		const std::uint8_t kind = kinds[in_.below(4)];
-		peal_packet p = response(PEAL_WIRE_ACK, model_->una() + in_.below(20));
+		peal_packet p = make_response(PEAL_WIRE_ACK, model_->una() + in_.below(20));
 
 		p.syndrome = kind;
 		p.syndrome |= kind == PEAL_SYNDROME_NAK ? in_.below(64) / 60 : in_.below(32);
 		p.msn = in_.byte();
 		return p;
 	}
-	void land(const peal_landing &landing, const peal_packet &p)
+	void place(const peal_response &response, const peal_packet &p)
 	{
-		model_->name_landing(index_of(landing.message));
-		model_->check_landing(landing, p);
+		model_->name_response(index_of(response.message));
+		model_->check_response(response, p);
 		if (in_.one_in(128)) {
-			spoil(landing.message);
+			fail_message(response.message);
 			return;
 		}
-		model_->landed(landing);
-		peal_requester_landed(o_.get(), &landing, now_);
+		model_->placed(response);
+		peal_requester_placed(requester_.get(), &response, now_);
 	}
 	void give(std::unique_ptr<Kept> kept, bool keepable)
 	{
-		peal_landing landing;
+		peal_response response;
 		const bool again = again_;
 
 		again_ = false;
@@ -277,26 +282,26 @@ class Run {
 			return;
 		}
 		model_->hears(kept->packet);
-		peal_requester_receive(o_.get(), &kept->packet, now_,
-				       keepable ? kept.get() : nullptr, &landing);
-		switch (landing.what) {
-		case PEAL_LANDING_DROPPED:
-			MUST(landing.drop > PEAL_DROP_none && landing.drop < PEAL_DROP_COUNT);
+		peal_requester_receive(requester_.get(), &kept->packet, now_,
+				       keepable ? kept.get() : nullptr, &response);
+		switch (response.what) {
+		case PEAL_RESPONSE_DROPPED:
+			MUST(response.drop > PEAL_DROP_none && response.drop < PEAL_DROP_COUNT);
 			break;
-		case PEAL_LANDING_TAKEN:
+		case PEAL_RESPONSE_TAKEN:
 			break;
-		case PEAL_LANDING_READ:
-		case PEAL_LANDING_ATOMIC:
+		case PEAL_RESPONSE_READ:
+		case PEAL_RESPONSE_ATOMIC:
 			flow_ = kept->packet.flow;
-			follow_landing(landing, kept->packet);
+			follow_response(response, kept->packet);
 			break;
-		case PEAL_LANDING_KEPT:
+		case PEAL_RESPONSE_KEPT:
 			MUST(keepable && kept_.insert(kept.get()).second);
 			kept->since = now_;
 			(void)kept.release();
 			break;
-		case PEAL_LANDING_COPY:
-			check_copy(landing, kept->packet);
+		case PEAL_RESPONSE_COPY:
+			check_copy(response, kept->packet);
 			break;
 		}
 		follow();
@@ -304,29 +309,29 @@ class Run {
 	/* A packet of another flow than the last one in its turn has no effect at all. */
 	void check_mistrusted(const peal_packet &p)
 	{
-		peal_landing landing;
+		peal_response response;
 
-		peal_requester_receive(o_.get(), &p, now_, nullptr, &landing);
-		MUST(landing.what == PEAL_LANDING_DROPPED && landing.drop == PEAL_DROP_conflict);
-		MUST(o_->inflight.una == p.psn);
+		peal_requester_receive(requester_.get(), &p, now_, nullptr, &response);
+		MUST(response.what == PEAL_RESPONSE_DROPPED && response.drop == PEAL_DROP_conflict);
+		MUST(requester_->inflight.una == p.psn);
 	}
 	/* Only a kept packet can have a copy. The host may find that a packet is no copy. */
-	void check_copy(const peal_landing &landing, const peal_packet &p)
+	void check_copy(const peal_response &response, const peal_packet &p)
 	{
-		auto *kept = static_cast<Kept *>(landing.kept);
+		auto *kept = static_cast<Kept *>(response.kept);
 
 		MUST(kept_.count(kept) && kept->packet.psn == p.psn);
 		if (!in_.one_in(2))
 			return;
-		MUST(peal_requester_contradict(o_.get(), p.psn, now_) == kept);
+		MUST(peal_requester_contradict(requester_.get(), p.psn, now_) == kept);
 		take_back(kept);
-		MUST(!peal_reorder_has(&o_->reorder, p.psn));
+		MUST(!peal_reorder_has(&requester_->reorder, p.psn));
 	}
 	/* Packets that were acknowledged before it are acknowledged first. */
-	void follow_landing(const peal_landing &landing, const peal_packet &p)
+	void follow_response(const peal_response &response, const peal_packet &p)
 	{
 		follow();
-		land(landing, p);
+		place(response, p);
 	}
 	void give(peal_packet p)
 	{
@@ -334,23 +339,23 @@ class Run {
 			return;
 		p.flow = in_.one_in(8);
 		give(std::make_unique<Kept>(Kept{p, 0}), !in_.one_in(8));
-		while (void *handle = peal_requester_take_reordered(o_.get())) {
+		while (void *handle = peal_requester_take_reordered(requester_.get())) {
 			auto kept = take_back(handle);
 
 			MUST(kept->packet.psn == model_->una());
 			again_ = true;
 			give(std::move(kept), true);
 		}
-		MUST(o_->reorder.count == kept_.size());
+		MUST(requester_->reorder.count == kept_.size());
 		complete();
 	}
 
 	/* ---- time ---- */
 
-	std::uint64_t deadline() const { return peal_requester_deadline(o_.get()); }
+	std::uint64_t deadline() const { return peal_requester_deadline(requester_.get()); }
 	void give_up_early()
 	{
-		while (void *handle = peal_requester_take_expired(o_.get(), now_)) {
+		while (void *handle = peal_requester_take_expired(requester_.get(), now_)) {
 			auto *kept = static_cast<Kept *>(handle);
 
 			MUST(now_ >= kept->since + KEEP);
@@ -361,7 +366,7 @@ class Run {
 	void expire()
 	{
 		for (unsigned tries = 0; tries < 8; ++tries) {
-			peal_requester_expire(o_.get(), now_);
+			peal_requester_expire(requester_.get(), now_);
 			give_up_early();
 			complete();
 			if (deadline() > now_)
@@ -389,7 +394,7 @@ class Run {
 		/* A new timeout is set when the queue has drained (SQD to SQD). */
 		if (!model_->outstanding())
 			config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
-		peal_requester_configure(o_.get(), &config);
+		peal_requester_configure(requester_.get(), &config);
 		model_->configure(config);
 	}
 	void seldom()
@@ -468,7 +473,7 @@ class Run {
 		unsigned events = 0;
 
 		while (model_->outstanding() && events++ < PATIENCE) {
-			peal_packet p = response(PEAL_WIRE_ACK, model_->una());
+			peal_packet p = make_response(PEAL_WIRE_ACK, model_->una());
 
 			p.syndrome = syndrome;
 			now_ += 20 * SECOND / 1000;

@@ -2,7 +2,7 @@
 /*
  * The behaviour that is allowed to a requester, as an independent model.
  *
- * Owns: the model, which records what was posted, sent, answered, landed and completed.
+ * Owns: the model, which records what was posted, sent, answered, placed and completed.
  * Does not know: the code of kernel/proto/requester.c. Of its state it uses only `una`, after
  * checking that a response allows it. PSNs here do not wrap.
  */
@@ -19,11 +19,11 @@ struct Posted {
 	peal_wr wr;
 	std::uint64_t psn;	/* of its first packet */
 	std::uint32_t packets;	/* 0 for a local operation */
-	std::uint32_t left = 0; /* how many of these were sent, in order */
-	std::uint32_t landings = 0;
-	std::uint64_t landed = 0; /* bytes of a READ, in order */
+	std::uint32_t sent = 0; /* how many of these were sent, in order */
+	std::uint32_t responses = 0;
+	std::uint64_t placed = 0; /* bytes of a READ, in order */
 	bool executed = false;	  /* local */
-	bool spoiled = false;	  /* the host gave it an error status */
+	bool host_failed = false; /* the host gave it an error status */
 
 	bool local() const { return !packets; }
 	bool is_read() const { return wr.opcode == PEAL_OP_READ; }
@@ -112,9 +112,9 @@ public:
 		messages_.push_back({message, posted_psn_, packets_of(message)});
 		posted_psn_ += messages_.back().packets;
 	}
-	void spoil(std::size_t index) { messages_[index].spoiled = true; }
+	void fail_message(std::size_t index) { messages_[index].host_failed = true; }
 
-	/* ---- what leaves ---- */
+	/* ---- what is sent ---- */
 
 	void check_outgoing(const peal_outgoing &out, const peal_wr *message)
 	{
@@ -127,7 +127,7 @@ public:
 	void local_done(std::size_t index, bool well)
 	{
 		messages_[index].executed = true;
-		messages_[index].spoiled |= !well;
+		messages_[index].host_failed |= !well;
 	}
 
 	/* ---- answers ---- */
@@ -143,28 +143,28 @@ public:
 			return;
 		vouched_ = std::max(vouched_, psn + (ack || data));
 	}
-	void check_landing(const peal_landing &landing, const peal_packet &p)
+	void check_response(const peal_response &response, const peal_packet &p)
 	{
 		Posted *m = find(unwrap(p.psn));
 
-		MUST(m && m->wr.index == messages_[landing_index_].wr.index);
+		MUST(m && m->wr.index == messages_[response_index_].wr.index);
 		MUST(unwrap(p.psn) == una_ && una_ < top_);
-		if (landing.what == PEAL_LANDING_ATOMIC) {
-			MUST(m->is_atomic() && !m->landings && landing.original == p.original);
+		if (response.what == PEAL_RESPONSE_ATOMIC) {
+			MUST(m->is_atomic() && !m->responses && response.original == p.original);
 			return;
 		}
-		MUST(landing.bytes == p.payload_bytes);
-		MUST(m->is_read() || (m->is_placement() && !landing.bytes && !m->landings));
-		MUST(landing.offset == m->landed);
-		MUST(landing.offset + landing.bytes <= m->wr.length);
+		MUST(response.bytes == p.payload_bytes);
+		MUST(m->is_read() || (m->is_placement() && !response.bytes && !m->responses));
+		MUST(response.offset == m->placed);
+		MUST(response.offset + response.bytes <= m->wr.length);
 	}
-	void name_landing(std::size_t index) { landing_index_ = index; }
-	void landed(const peal_landing &landing)
+	void name_response(std::size_t index) { response_index_ = index; }
+	void placed(const peal_response &response)
 	{
-		Posted &m = messages_[landing_index_];
+		Posted &m = messages_[response_index_];
 
-		m.landings++;
-		m.landed += landing.what == PEAL_LANDING_READ ? landing.bytes : 0;
+		m.responses++;
+		m.placed += response.what == PEAL_RESPONSE_READ ? response.bytes : 0;
 	}
 	/* Called with the requester's `una` after each call. */
 	void follow(std::uint32_t una)
@@ -186,20 +186,20 @@ public:
 
 		check_identity(c, m);
 		if (c.status) {
-			MUST(c.reason || m.spoiled);
+			MUST(c.reason || m.host_failed);
 			failed_ = true;
 			return;
 		}
-		MUST(!m.spoiled);
+		MUST(!m.host_failed);
 		if (m.local()) {
 			MUST(m.executed);
 			return;
 		}
-		MUST(m.left == m.packets && m.end() <= una_);
+		MUST(m.sent == m.packets && m.end() <= una_);
 		if (m.is_read())
-			MUST(m.landed == m.wr.length && m.landings == m.packets);
+			MUST(m.placed == m.wr.length && m.responses == m.packets);
 		if (m.is_atomic() || m.is_placement())
-			MUST(m.landings == 1);
+			MUST(m.responses == 1);
 	}
 	void check_flushed(const peal_completion &c)
 	{
@@ -222,7 +222,7 @@ public:
 	}
 
 private:
-	std::size_t landing_index_ = 0;
+	std::size_t response_index_ = 0;
 
 	static void check_identity(const peal_completion &c, const Posted &m)
 	{
@@ -319,7 +319,7 @@ private:
 	 */
 	void check_new(Posted &m, std::uint32_t at, std::uint32_t span)
 	{
-		MUST(&m == &messages_[sending_] && at == m.left && !m.spoiled);
+		MUST(&m == &messages_[sending_] && at == m.sent && !m.host_failed);
 		if (!at)
 			check_fence(m);
 		if (m.is_read())
@@ -327,9 +327,9 @@ private:
 		if (reliable())
 			MUST(!outstanding() ||
 			     outstanding() + span <= std::max(config_.window, 1U));
-		m.left += span;
+		m.sent += span;
 		top_ += span;
-		if (m.left == m.packets)
+		if (m.sent == m.packets)
 			sending_++;
 		if (!m.wants_data())
 			return;

@@ -59,9 +59,9 @@ class ResponderModel {
 	std::uint32_t unanswered_ = 0;
 	Owed owed_;
 	bool fatal_ = false;
-	bool beyond_ = false; /* a packet is known to be missing */
-	bool naked_ = false;  /* and a NAK was sent for it */
-	bool thrown_ = false; /* a packet with thrown_psn_ came and was dropped */
+	bool beyond_ = false;	/* a packet is known to be missing */
+	bool nak_sent_ = false; /* and a NAK was sent for it */
+	bool thrown_ = false;	/* a packet with thrown_psn_ came and was dropped */
 	std::uint32_t thrown_psn_ = 0;
 	std::uint16_t flow_ = 0; /* flow of the last packet that arrived in its turn */
 	std::uint32_t last_read_ = 0;
@@ -330,7 +330,7 @@ private:
 	void close_gap()
 	{
 		owed_.rnr = false;
-		naked_ = false;
+		nak_sent_ = false;
 		beyond_ = false;
 	}
 	void owe_fatal(std::uint8_t code)
@@ -513,8 +513,8 @@ private:
 		}
 		/* A gap is reported once, and only when there is one. */
 		MUST(code == PEAL_NAK_SEQUENCE && header.psn == expected_);
-		MUST(!fatal_ && beyond_ && !naked_);
-		naked_ = true;
+		MUST(!fatal_ && beyond_ && !nak_sent_);
+		nak_sent_ = true;
 	}
 };
 

@@ -16,8 +16,8 @@ u64 PealPair::guessed;
 PealPair::PealPair(Node &node, u32 qpn, const PealHabits &habits, u32 resources)
 	: Pair(node, qpn), messages_(habits.entries), resources_(resources), habits(habits)
 {
-	peal_requester_init(&out_, messages_.data(), habits.entries);
-	peal_responder_init(&in_, resources_.data(), resources);
+	peal_requester_init(&requester_, messages_.data(), habits.entries);
+	peal_responder_init(&responder_, resources_.data(), resources);
 }
 
 static void release(void *handle)
@@ -36,19 +36,19 @@ static void release_all(peal_requester *out, peal_responder *in)
 
 PealPair::~PealPair()
 {
-	release_all(&out_, &in_);
+	release_all(&requester_, &responder_);
 }
 
 void PealPair::connect(const peal_requester_config &out, u32 out_psn,
 		       const peal_responder_config &in, u32 in_psn)
 {
-	release_all(&out_, &in_);
-	peal_requester_reset(&out_);
-	peal_responder_reset(&in_);
-	peal_requester_configure(&out_, &out);
-	peal_responder_configure(&in_, &in);
-	peal_requester_set_psn(&out_, out_psn);
-	peal_responder_set_psn(&in_, in_psn);
+	release_all(&requester_, &responder_);
+	peal_requester_reset(&requester_);
+	peal_responder_reset(&responder_);
+	peal_requester_configure(&requester_, &out);
+	peal_responder_configure(&responder_, &in);
+	peal_requester_set_psn(&requester_, out_psn);
+	peal_responder_set_psn(&responder_, in_psn);
 	posted_.clear();
 	kept_requests_.clear();
 	kept_responses_.clear();
@@ -60,7 +60,7 @@ void PealPair::connect(const peal_requester_config &out, u32 out_psn,
 /* Arms a timer for each deadline. A timer that expires too early does no harm. */
 void PealPair::arm()
 {
-	u64 out = peal_requester_deadline(&out_), in = peal_responder_deadline(&in_);
+	u64 out = peal_requester_deadline(&requester_), in = peal_responder_deadline(&responder_);
 
 	if (!dead_ && out < armed_out_)
 		world_.at(armed_out_ = node.late(out), this, TIMER_OUT);
@@ -75,21 +75,22 @@ void PealPair::wake(u64 what)
 		if (world_.now() != armed_out_)
 			return;
 		armed_out_ = NEVER;
-		if (!dead_ && world_.now() >= peal_requester_deadline(&out_)) {
-			bool probed = out_.retransmit.probe == PEAL_PROBE_SILENCE;
+		if (!dead_ && world_.now() >= peal_requester_deadline(&requester_)) {
+			bool probed = requester_.retransmit.probe == PEAL_PROBE_SILENCE;
 
 			world_.trace("%u timer", qpn);
-			peal_requester_expire(&out_, world_.now());
+			peal_requester_expire(&requester_, world_.now());
 			expire_kept();
-			outgoing->stalls += !probed && out_.retransmit.probe == PEAL_PROBE_SILENCE;
+			outgoing->stalls +=
+				!probed && requester_.retransmit.probe == PEAL_PROBE_SILENCE;
 		}
 		break;
 	case TIMER_IN:
 		if (world_.now() != armed_in_)
 			return;
 		armed_in_ = NEVER;
-		if (!error_ && world_.now() >= peal_responder_deadline(&in_)) {
-			peal_responder_expire(&in_, world_.now());
+		if (!error_ && world_.now() >= peal_responder_deadline(&responder_)) {
+			peal_responder_expire(&responder_, world_.now());
 			expire_kept();
 			reply();
 		}
@@ -128,7 +129,7 @@ bool PealPair::followed() const
 
 void PealPair::feed()
 {
-	while (!peal_requester_unsent(&out_) && peal_requester_has_room(&out_) &&
+	while (!peal_requester_unsent(&requester_) && peal_requester_has_room(&requester_) &&
 	       !posted_.empty()) {
 		const Message &m = outgoing->message(posted_.front());
 		peal_wr wire = m.wire;
@@ -137,7 +138,7 @@ void PealPair::feed()
 			wire.opcode = PEAL_OP_INVALID;
 		posted_.pop_front();
 		wire.more = followed();
-		peal_requester_post(&out_, &wire);
+		peal_requester_post(&requester_, &wire);
 	}
 }
 
@@ -145,7 +146,7 @@ void PealPair::complete()
 {
 	peal_completion c;
 
-	while (!dead_ && peal_requester_complete(&out_, &c)) {
+	while (!dead_ && peal_requester_complete(&requester_, &c)) {
 		const Message &m = outgoing->message(c.index);
 
 		/* The host's own name for a malformed WQE. */
@@ -167,7 +168,7 @@ void PealPair::flush()
 
 	error_ = dead_ = true;
 	outgoing->error();
-	while (peal_requester_flush(&out_, &c))
+	while (peal_requester_flush(&requester_, &c))
 		outgoing->completed(c.index, outgoing->message(c.index).wire.opcode, c.flags,
 				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, c.length);
 	while (!posted_.empty()) {
@@ -187,37 +188,41 @@ void PealPair::fail()
 		flush();
 }
 
-bool PealPair::spoiled(const peal_outgoing &out)
+bool PealPair::failed_by_host(const peal_outgoing &out)
 {
-	const peal_message &posted = messages_[out.message & out_.inflight.mask];
+	const peal_message &posted = messages_[out.message & requester_.inflight.mask];
 	const Message &m = outgoing->message(posted.wr.index);
 
 	if (m.fault != Fault::LOCAL || (m.responds() && !m.stores()) ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
 		return false;
-	peal_requester_spoil(&out_, out.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_fail_message(&requester_, out.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	return true;
 }
 
 void PealPair::execute_local(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(messages_[out.message & out_.inflight.mask].wr.index);
+	const Message &m =
+		outgoing->message(messages_[out.message & requester_.inflight.mask].wr.index);
 
 	if (m.fault == Fault::OPCODE) {
-		peal_requester_spoil(&out_, out.message, LOC_QP_OP_ERR, PEAL_REASON_WQE_OPCODE);
+		peal_requester_fail_message(&requester_, out.message, LOC_QP_OP_ERR,
+					    PEAL_REASON_WQE_OPCODE);
 		return;
 	}
 	outgoing->executed_locally(m.wire.index);
 	/* It was not executed yet, so it must not complete. */
 	if (world_.random.one_in(2))
 		complete();
-	peal_requester_local_done(&out_, out.message, m.fault == Fault::BIND ? MW_BIND_ERR : 0,
+	peal_requester_local_done(&requester_, out.message,
+				  m.fault == Fault::BIND ? MW_BIND_ERR : 0,
 				  m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
 }
 
 void PealPair::transmit(const peal_outgoing &out)
 {
-	const Message &m = outgoing->message(messages_[out.message & out_.inflight.mask].wr.index);
+	const Message &m =
+		outgoing->message(messages_[out.message & requester_.inflight.mask].wr.index);
 	u8 *payload;
 	FramePtr made;
 
@@ -240,12 +245,12 @@ bool PealPair::turn()
 	feed();
 	if (!node.room())
 		return false;
-	why = peal_requester_next(&out_, world_.now(), &out);
+	why = peal_requester_next(&requester_, world_.now(), &out);
 	if (why)
 		return false;
 	if (out.local)
 		execute_local(out);
-	else if (!spoiled(out))
+	else if (!failed_by_host(out))
 		transmit(out);
 	return true;
 }
@@ -255,10 +260,10 @@ void PealPair::run()
 	u32 packets = 0;
 
 	if (world_.random.ppm(habits.reconfigure)) {
-		peal_requester_config config = out_.config;
+		peal_requester_config config = requester_.config;
 
 		config.window = static_cast<u32>(world_.random.between(1, outgoing->rules.window));
-		peal_requester_configure(&out_, &config);
+		peal_requester_configure(&requester_, &config);
 	}
 	while (packets < habits.turn && turn())
 		packets++;
@@ -277,9 +282,9 @@ bool PealPair::may_keep()
 
 void PealPair::expire_kept()
 {
-	while (void *handle = peal_requester_take_expired(&out_, world_.now()))
+	while (void *handle = peal_requester_take_expired(&requester_, world_.now()))
 		unkeep(kept_responses_, handle);
-	while (void *handle = peal_responder_take_expired(&in_, world_.now()))
+	while (void *handle = peal_responder_take_expired(&responder_, world_.now()))
 		unkeep(kept_requests_, handle);
 }
 
@@ -384,65 +389,66 @@ void PealPair::note_aeth(const peal_packet &p, bool dropped)
 /* A response arrives. Places its data, and the data of responses that waited for it. */
 void PealPair::respond(FramePtr frame)
 {
-	peal_landing landing{};
+	peal_response response{};
 
 	while (frame) {
 		bool may = may_keep();
-		u32 una = out_.inflight.una;
+		u32 una = requester_.inflight.una;
 
-		peal_requester_receive(&out_, &frame->packet, world_.now(),
-				       may ? frame.get() : nullptr, &landing);
-		note_aeth(frame->packet, landing.what == PEAL_LANDING_DROPPED);
-		if (landing.what == PEAL_LANDING_KEPT) {
+		peal_requester_receive(&requester_, &frame->packet, world_.now(),
+				       may ? frame.get() : nullptr, &response);
+		note_aeth(frame->packet, response.what == PEAL_RESPONSE_DROPPED);
+		if (response.what == PEAL_RESPONSE_KEPT) {
 			if (!may)
 				violation("kept a response that was not to be kept");
 			keep(kept_responses_, std::move(frame));
-		} else if (landing.what == PEAL_LANDING_COPY) {
-			if (differs(kept_responses_, landing.kept, *frame))
+		} else if (response.what == PEAL_RESPONSE_COPY) {
+			if (differs(kept_responses_, response.kept, *frame))
 				unkeep(kept_responses_,
-				       peal_requester_contradict(&out_, frame->packet.psn,
+				       peal_requester_contradict(&requester_, frame->packet.psn,
 								 world_.now()));
-		} else if (landing.what != PEAL_LANDING_DROPPED) {
-			land(landing, *frame);
+		} else if (response.what != PEAL_RESPONSE_DROPPED) {
+			place(response, *frame);
 		} else {
-			world_.trace("  dropped: %d%s", landing.drop,
-				     landing.duplicate ? ", duplicate" : "");
+			world_.trace("  dropped: %d%s", response.drop,
+				     response.duplicate ? ", duplicate" : "");
 		}
-		if (out_.inflight.una != una)
-			outgoing->progressed(out_.inflight.una);
+		if (requester_.inflight.una != una)
+			outgoing->progressed(requester_.inflight.una);
 		else
 			outgoing->heard();
-		frame = unkeep(kept_responses_, peal_requester_take_reordered(&out_));
+		frame = unkeep(kept_responses_, peal_requester_take_reordered(&requester_));
 	}
 }
 
-void PealPair::land(const peal_landing &landing, const Frame &frame)
+void PealPair::place(const peal_response &response, const Frame &frame)
 {
-	if (landing.what == PEAL_LANDING_TAKEN)
+	if (response.what == PEAL_RESPONSE_TAKEN)
 		return;
-	const peal_message &posted = messages_[landing.message & out_.inflight.mask];
+	const peal_message &posted = messages_[response.message & requester_.inflight.mask];
 	const Message &m = outgoing->message(posted.wr.index);
 
 	take_effect(frame, "placed");
-	if (m.fault == Fault::LOCAL && landing.offset + landing.bytes > m.fault_offset) {
-		peal_requester_spoil(&out_, landing.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	if (m.fault == Fault::LOCAL && response.offset + response.bytes > m.fault_offset) {
+		peal_requester_fail_message(&requester_, response.message, LOC_PROT_ERR,
+					    PEAL_REASON_LKEY_RANGE);
 		return;
 	}
-	if (landing.what == PEAL_LANDING_READ) {
-		if (landing.bytes != frame.packet.payload_bytes)
-			violation("%u bytes to land of %u", landing.bytes,
+	if (response.what == PEAL_RESPONSE_READ) {
+		if (response.bytes != frame.packet.payload_bytes)
+			violation("%u bytes to place of %u", response.bytes,
 				  frame.packet.payload_bytes);
-		outgoing->landed(m.wire.index, landing.offset, landing.bytes, 0);
-		if (landing.bytes)
-			std::memcpy(m.local->at + landing.offset, frame.payload, landing.bytes);
-		if (!pattern_is(frame.payload, m.id, landing.offset, landing.bytes))
+		outgoing->placed(m.wire.index, response.offset, response.bytes, 0);
+		if (response.bytes)
+			std::memcpy(m.local->at + response.offset, frame.payload, response.bytes);
+		if (!pattern_is(frame.payload, m.id, response.offset, response.bytes))
 			violation("%s: READ %u got other bytes at %llu", outgoing->name().c_str(),
-				  m.wire.index, landing.offset);
+				  m.wire.index, response.offset);
 	} else {
-		outgoing->landed(m.wire.index, 0, 0, landing.original);
-		std::memcpy(m.local->at, &landing.original, 8);
+		outgoing->placed(m.wire.index, 0, 0, response.original);
+		std::memcpy(m.local->at, &response.original, 8);
 	}
-	peal_requester_landed(&out_, &landing, world_.now());
+	peal_requester_placed(&requester_, &response, world_.now());
 }
 
 void PealPair::arrive(FramePtr frame)
@@ -491,9 +497,9 @@ void PealPair::room()
 
 bool PealPair::quiet() const
 {
-	return dead_ ||
-	       (posted_.empty() && peal_requester_idle(&out_) &&
-		peal_requester_deadline(&out_) == NEVER && (error_ || kept_requests_.empty()));
+	return dead_ || (posted_.empty() && peal_requester_idle(&requester_) &&
+			 peal_requester_deadline(&requester_) == NEVER &&
+			 (error_ || kept_requests_.empty()));
 }
 
 } // namespace peal::sim

@@ -25,8 +25,8 @@ struct PealHabits {
 class PealPair : public Pair {
 	enum { TIMER_OUT = 1, TIMER_IN, TURN, REPLY_TURN };
 
-	peal_requester out_{};
-	peal_responder in_{};
+	peal_requester requester_{};
+	peal_responder responder_{};
 	std::vector<peal_message> messages_;
 	std::vector<peal_resource> resources_;
 	std::deque<u32> posted_; /* not passed to the core yet */
@@ -51,11 +51,11 @@ class PealPair : public Pair {
 	void arm();
 	void transmit(const peal_outgoing &out);
 	void execute_local(const peal_outgoing &out);
-	bool spoiled(const peal_outgoing &out);
+	bool failed_by_host(const peal_outgoing &out);
 	void complete();
 	void flush();
 	void respond(FramePtr frame);
-	void land(const peal_landing &landing, const Frame &frame);
+	void place(const peal_response &response, const Frame &frame);
 	void request(FramePtr frame);
 	void serve(const peal_request &request, const Frame &frame);
 	void reply();

@@ -16,7 +16,7 @@ void PealPair::request(FramePtr frame)
 	while (frame) {
 		bool may = may_keep();
 
-		peal_responder_receive(&in_, &frame->packet, world_.now(),
+		peal_responder_receive(&responder_, &frame->packet, world_.now(),
 				       may ? frame.get() : nullptr, &request);
 		if (request.what == PEAL_REQUEST_ANSWERED && request.duplicate)
 			incoming->asked_again(frame->packet.psn,
@@ -30,7 +30,7 @@ void PealPair::request(FramePtr frame)
 		} else if (request.what == PEAL_REQUEST_COPY) {
 			if (differs(kept_requests_, request.kept, *frame))
 				unkeep(kept_requests_,
-				       peal_responder_contradict(&in_, frame->packet.psn));
+				       peal_responder_contradict(&responder_, frame->packet.psn));
 		} else if (request.what == PEAL_REQUEST_EXECUTE) {
 			serve(request, *frame);
 		} else if (request.what == PEAL_REQUEST_ANSWERED && request.fatal) {
@@ -40,7 +40,7 @@ void PealPair::request(FramePtr frame)
 			world_.trace("  dropped: %d%s", request.drop,
 				     request.duplicate ? ", duplicate" : "");
 		}
-		frame = unkeep(kept_requests_, peal_responder_take_reordered(&in_));
+		frame = unkeep(kept_requests_, peal_responder_take_reordered(&responder_));
 	}
 }
 
@@ -67,13 +67,13 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 
 	if (frame.forged && !incoming->rules.reliable() && request.rkey == 0 &&
 	    request.operation == PEAL_OP_WRITE) {
-		peal_responder_done(&in_, PEAL_VERDICT_ACCESS, 0, world_.now());
+		peal_responder_done(&responder_, PEAL_VERDICT_ACCESS, 0, world_.now());
 		return;
 	}
 	take_effect(frame, "executed");
 	enum peal_verdict verdict = target.execute(*incoming, r, frame.payload, &original);
 
-	peal_responder_done(&in_, verdict, original, world_.now());
+	peal_responder_done(&responder_, verdict, original, world_.now());
 }
 
 /* Sends replies. After a fatal one the queue pair is in error. */
@@ -83,7 +83,7 @@ void PealPair::reply()
 	peal_reply reply{};
 
 	while (!dead_ && node.room() && packets < habits.turn &&
-	       peal_responder_next(&in_, &reply)) {
+	       peal_responder_next(&responder_, &reply)) {
 		const u8 *bytes = nullptr;
 		u8 *payload;
 		FramePtr made;
@@ -93,11 +93,11 @@ void PealPair::reply()
 		    !target.readable(reply.rkey, reply.remote_addr, reply.header.payload_bytes)) {
 			if (!reply.again) {
 				incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
-				peal_responder_refuse_read(&in_);
+				peal_responder_refuse_read(&responder_);
 				continue;
 			}
 			incoming->refuse_again(reply.header.psn);
-			peal_responder_refuse_again(&in_, &reply);
+			peal_responder_refuse_again(&responder_, &reply);
 		}
 		if (reply.header.payload_bytes)
 			bytes = target.bytes(reply.rkey, reply.remote_addr,
@@ -114,7 +114,7 @@ void PealPair::reply()
 	if (packets == habits.turn && !reply_due_) {
 		reply_due_ = true;
 		world_.in(world_.random.below(2000), this, REPLY_TURN);
-	} else if (in_.fatal && packets < habits.turn && node.room() && !dead_) {
+	} else if (responder_.fatal && packets < habits.turn && node.room() && !dead_) {
 		flush();
 	}
 	arm();

@@ -175,7 +175,7 @@ void Stream::check_begin(Message &m)
 			broken(m, "fenced, and left before message %zu was answered", i);
 	}
 	m.begun = true;
-	m.left_at = world_.now();
+	m.sent_at = world_.now();
 	begun_++;
 }
 
@@ -291,7 +291,7 @@ void Stream::executed_locally(u32 index)
 	m.sent = true;
 }
 
-void Stream::landed(u32 index, u64 offset, u32 bytes, u64 original)
+void Stream::placed(u32 index, u64 offset, u32 bytes, u64 original)
 {
 	Message &m = message(index);
 
@@ -340,7 +340,7 @@ bool Stream::fails_after(const Message &m) const
 void Stream::judge_exceeded(const Message &m, u32 reason)
 {
 	u64 least = (rules.retry_limit + 1ULL) * rules.timeout_ns;
-	u64 silence = world_.now() - std::max(progress_at_, m.left_at);
+	u64 silence = world_.now() - std::max(progress_at_, m.sent_at);
 	u64 most = least + rules.timeout_ns / 2;
 
 	/* With few retries, a packet that was sent twice without need looks like a retry. */

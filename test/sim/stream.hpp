@@ -44,7 +44,7 @@ struct Message {
 	u64 fault_offset = 0;
 	u64 post_at = 0;
 	/* the requester's side */
-	u64 left_at = 0;
+	u64 sent_at = 0;
 	u32 first = 0, packets = 0; /* PSNs, counted from the stream's first */
 	bool begun = false, sent = false;
 	u32 sent_packets = 0;
@@ -246,7 +246,7 @@ public:
 	/* An RNR NAK for @psn was taken. */
 	void told_not_ready(u32 psn, u8 timer);
 	/* The data of a READ's or atomic's answer was placed. */
-	void landed(u32 index, u64 offset, u32 bytes, u64 original);
+	void placed(u32 index, u64 offset, u32 bytes, u64 original);
 	void completed(u32 index, u8 opcode, u8 flags, u8 status, u32 reason, u64 length);
 
 	/* The responder is asked to execute, and then says with what verdict. */

@@ -238,7 +238,7 @@ void StrictPair::go_back(u32 psn)
 /* Return: false when no retry is left. Then the queue pair has failed. */
 bool StrictPair::retry(bool rnr, bool nak)
 {
-	bool naked = naked_ |= nak;
+	bool nak_seen = nak_seen_ |= nak;
 
 	const Rules &r = outgoing->rules;
 	u32 message = out_.begin()->second.message;
@@ -247,9 +247,9 @@ bool StrictPair::retry(bool rnr, bool nak)
 		: !r.timeout_ns || retries_++ < r.retry_limit)
 		return true;
 	finish(message, rnr ? RNR_RETRY_EXC_ERR : RETRY_EXC_ERR,
-	       rnr     ? PEAL_REASON_RNR_EXHAUSTED
-	       : naked ? PEAL_REASON_NAK_SEQUENCE
-		       : PEAL_REASON_PEER_SILENT);
+	       rnr	  ? PEAL_REASON_RNR_EXHAUSTED
+	       : nak_seen ? PEAL_REASON_NAK_SEQUENCE
+			  : PEAL_REASON_PEER_SILENT);
 	return false;
 }
 
@@ -341,7 +341,7 @@ void StrictPair::progress()
 {
 	retries_ = rnr_retries_ = 0;
 	rnr_until_ = 0;
-	naked_ = false;
+	nak_seen_ = false;
 	outgoing->progressed((outgoing->rules.psn + una_) & 0xffffff);
 	restart();
 }
@@ -397,19 +397,19 @@ void StrictPair::data(const Wire &wire, u32 psn)
 	if (!m.responds() || (wire.opcode == 18) != m.is_atomic())
 		return;
 	if (m.is_atomic()) {
-		outgoing->landed(m.wire.index, 0, 0, wire.original);
+		outgoing->placed(m.wire.index, 0, 0, wire.original);
 		std::memcpy(m.local->at, &wire.original, 8);
 	} else if (m.places()) {
 		if (wire.opcode != 16 || !wire.payload.empty())
 			return finish(m.wire.index, BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
-		outgoing->landed(m.wire.index, 0, 0, 0);
+		outgoing->placed(m.wire.index, 0, 0, 0);
 	} else {
 		u64 offset = at * 1ULL * outgoing->rules.mtu;
 		u32 bytes = static_cast<u32>(wire.payload.size());
 
 		if (bytes != std::min<u64>(outgoing->rules.mtu, m.wire.length - offset))
 			return finish(m.wire.index, BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
-		outgoing->landed(m.wire.index, offset, bytes, 0);
+		outgoing->placed(m.wire.index, offset, bytes, 0);
 		if (bytes)
 			std::memcpy(m.local->at + offset, wire.payload.data(), bytes);
 		if (!pattern_is(m.local->at + offset, m.id, offset, bytes))

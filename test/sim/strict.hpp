@@ -46,7 +46,7 @@ class StrictPair : public Pair {
 	u32 reads_ = 0;
 	u32 completed_ = 0, left_ = 0; /* messages */
 	u8 retries_ = 0, rnr_retries_ = 0;
-	bool naked_ = false; /* a sequence NAK came since the last progress */
+	bool nak_seen_ = false; /* a sequence NAK came since the last progress */
 	u64 timer_ = NEVER, rnr_until_ = 0;
 	/* the responder; PSNs as they are */
 	u32 expected_ = 0, msn_ = 0;

@@ -90,33 +90,33 @@ inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
 
 class Requester {
 	std::vector<peal_message> messages_;
-	std::unique_ptr<peal_requester> out_ = std::make_unique<peal_requester>();
+	std::unique_ptr<peal_requester> requester_ = std::make_unique<peal_requester>();
 	std::uint32_t posted_ = 0;
 
 public:
 	std::uint64_t now = 1 * MS;
 	peal_outgoing out{};
-	peal_landing landing{};
+	peal_response response{};
 
 	explicit Requester(const peal_requester_config &config = plain_config(),
 			   std::uint32_t entries = ENTRIES)
 		: messages_(entries)
 	{
-		peal_requester_init(out_.get(), messages_.data(), entries);
+		peal_requester_init(requester_.get(), messages_.data(), entries);
 		configure(config);
-		peal_requester_set_psn(out_.get(), FIRST_PSN);
+		peal_requester_set_psn(requester_.get(), FIRST_PSN);
 	}
-	peal_requester *get() { return out_.get(); }
-	peal_requester *operator->() { return out_.get(); }
+	peal_requester *get() { return requester_.get(); }
+	peal_requester *operator->() { return requester_.get(); }
 	void configure(const peal_requester_config &config)
 	{
-		peal_requester_configure(out_.get(), &config);
+		peal_requester_configure(requester_.get(), &config);
 	}
 
 	void post(const peal_wr &wr)
 	{
-		REQUIRE(peal_requester_has_room(out_.get()));
-		peal_requester_post(out_.get(), &wr);
+		REQUIRE(peal_requester_has_room(requester_.get()));
+		peal_requester_post(requester_.get(), &wr);
 		++posted_;
 	}
 	peal_wr wr(unsigned opcode, std::uint64_t length = 1,
@@ -140,7 +140,7 @@ public:
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
 	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
 
-	peal_blocked next() { return peal_requester_next(out_.get(), now, &out); }
+	peal_blocked next() { return peal_requester_next(requester_.get(), now, &out); }
 	/* Sends all packets that may be sent now. Return: their PSNs, as numbers of a test. */
 	std::vector<std::uint32_t> send()
 	{
@@ -168,27 +168,27 @@ public:
 		return why;
 	}
 
-	peal_landing_what receive(const peal_packet &packet, void *handle = nullptr)
+	peal_response_what receive(const peal_packet &packet, void *handle = nullptr)
 	{
-		peal_requester_receive(out_.get(), &packet, now, handle, &landing);
-		return landing.what;
+		peal_requester_receive(requester_.get(), &packet, now, handle, &response);
+		return response.what;
 	}
-	void land() { peal_requester_landed(out_.get(), &landing, now); }
-	void receive_and_land(const peal_packet &packet)
+	void place() { peal_requester_placed(requester_.get(), &response, now); }
+	void receive_and_place(const peal_packet &packet)
 	{
-		const peal_landing_what what = receive(packet);
+		const peal_response_what what = receive(packet);
 
-		REQUIRE((what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC));
-		land();
+		REQUIRE((what == PEAL_RESPONSE_READ || what == PEAL_RESPONSE_ATOMIC));
+		place();
 	}
 
-	std::uint64_t deadline() { return peal_requester_deadline(out_.get()); }
+	std::uint64_t deadline() { return peal_requester_deadline(requester_.get()); }
 	/* Advances the time to the next deadline. */
 	void expire()
 	{
 		REQUIRE(deadline() != U64_MAX);
 		now = std::max(now, deadline());
-		peal_requester_expire(out_.get(), now);
+		peal_requester_expire(requester_.get(), now);
 	}
 	/* Waits until a packet is sent, while nothing arrives. Several deadlines may pass. */
 	std::vector<std::uint32_t> wait()
@@ -203,7 +203,7 @@ public:
 
 	bool complete(peal_completion *completion)
 	{
-		return peal_requester_complete(out_.get(), completion);
+		return peal_requester_complete(requester_.get(), completion);
 	}
 	/* Return: how many complete successfully, in order. A failure stays for check_failed(). */
 	std::uint32_t completed()
@@ -211,7 +211,7 @@ public:
 		peal_completion completion;
 		std::uint32_t n = 0;
 
-		while (!peal_inflight_is_lost(&out_->inflight, out_->inflight.tail) &&
+		while (!peal_inflight_is_lost(&requester_->inflight, requester_->inflight.tail) &&
 		       complete(&completion)) {
 			REQUIRE(completion.status == IB_WC_SUCCESS);
 			REQUIRE(completion.reason == PEAL_REASON_NONE);

@@ -11,7 +11,7 @@ TEST_CASE("one ACK covers all before it", "[acks]")
 	for (int i = 0; i < 5; ++i)
 		r.post_packets(2);
 	r.send();
-	CHECK(r.receive(ack(0)) == PEAL_LANDING_TAKEN);
+	CHECK(r.receive(ack(0)) == PEAL_RESPONSE_TAKEN);
 	CHECK(r.completed() == 0);
 	r.receive(ack(4));
 	CHECK(r.completed() == 2);
@@ -30,9 +30,9 @@ TEST_CASE("what was answered before is a duplicate", "[acks]")
 	r.receive(ack(1));
 	for (std::uint32_t n : {1U, 0U, 0x1000000U - 1, 0x1000000U - 1000}) {
 		CAPTURE(n);
-		CHECK(r.receive(ack(n)) == PEAL_LANDING_DROPPED);
-		CHECK(r.landing.drop == PEAL_DROP_stale);
-		CHECK(r.landing.duplicate);
+		CHECK(r.receive(ack(n)) == PEAL_RESPONSE_DROPPED);
+		CHECK(r.response.drop == PEAL_DROP_stale);
+		CHECK(r.response.duplicate);
 	}
 	CHECK(r.completed() == 1);
 }
@@ -51,9 +51,9 @@ TEST_CASE("what never left is not answered", "[acks]")
 	      +[](std::uint32_t n) { return atomic_ack(n, 0); }}) {
 		for (std::uint32_t n : {32U, 33U, 0x400000U, 0x7fffffU}) {
 			CAPTURE(n);
-			CHECK(r.receive(make(n)) == PEAL_LANDING_DROPPED);
-			CHECK(r.landing.drop == PEAL_DROP_stale);
-			CHECK_FALSE(r.landing.duplicate);
+			CHECK(r.receive(make(n)) == PEAL_RESPONSE_DROPPED);
+			CHECK(r.response.drop == PEAL_DROP_stale);
+			CHECK_FALSE(r.response.duplicate);
 		}
 	}
 	CHECK(r->inflight.una == psn(0));
@@ -73,13 +73,13 @@ TEST_CASE("only responses are taken", "[acks]")
 		if (peal_wire_opcode(packet.opcode)->has & PEAL_HAS_RESPONSE)
 			continue;
 		CAPTURE(opcode);
-		CHECK(r.receive(packet) == PEAL_LANDING_DROPPED);
-		CHECK(r.landing.drop == PEAL_DROP_opcode);
+		CHECK(r.receive(packet) == PEAL_RESPONSE_DROPPED);
+		CHECK(r.response.drop == PEAL_DROP_opcode);
 	}
 	/* The reserved kind of syndrome, and NAK codes that do not exist for RC. */
 	for (unsigned syndrome : {0x40U, 0x5fU, 0x64U, 0x7fU}) {
-		CHECK(r.receive(ack(0, syndrome)) == PEAL_LANDING_DROPPED);
-		CHECK(r.landing.drop == PEAL_DROP_opcode);
+		CHECK(r.receive(ack(0, syndrome)) == PEAL_RESPONSE_DROPPED);
+		CHECK(r.response.drop == PEAL_DROP_opcode);
 	}
 	CHECK(r.completed() == 0);
 }
@@ -102,7 +102,7 @@ TEST_CASE("an ACK behind a READ does not complete it, and its loss is noticed", 
 	CHECK(r.out.again);
 	CHECK(r.out.header.length == 4 * MTU);
 	for (std::uint32_t i = 1; i < 5; ++i)
-		r.receive_and_land(read_response(i));
+		r.receive_and_place(read_response(i));
 	CHECK(r.completed() == 2);
 	CHECK(r->inflight.una == psn(6));
 	r.receive(ack(6));
@@ -121,7 +121,7 @@ TEST_CASE("an ACK behind an atomic does not complete it", "[acks]")
 	CHECK(r.completed() == 0);
 	CHECK(r.wait() == Psns{0});
 	CHECK(r.out.header.opcode == PEAL_WIRE_FETCH_ADD);
-	r.receive_and_land(atomic_ack(0, 9));
+	r.receive_and_place(atomic_ack(0, 9));
 	CHECK(r.completed() == 2);
 }
 
@@ -132,9 +132,9 @@ TEST_CASE("a READ response covers all before it", "[acks]")
 	r.post_packets(3);
 	r.post_read(2);
 	r.send();
-	r.receive_and_land(read_response(3));
+	r.receive_and_place(read_response(3));
 	CHECK(r.completed() == 1);
-	r.receive_and_land(read_response(4));
+	r.receive_and_place(read_response(4));
 	CHECK(r.completed() == 1);
 }
 

@@ -61,7 +61,7 @@ TEST_CASE("WINDOW: the responses of READs count", "[blocked]")
 	r.post_read(3);
 	CHECK(r.send() == Psns{0});
 	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(r.send() == Psns{30});
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("WINDOW: one answer does not end more than 256 local operations", "[bl
 	name_all();
 	CHECK(named == 256);
 	CHECK(r.next() == PEAL_BLOCKED_WINDOW);
-	r.receive_and_land(read_response(0, 8));
+	r.receive_and_place(read_response(0, 8));
 	name_all();
 	CHECK(named == 44);
 	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
@@ -123,7 +123,7 @@ TEST_CASE("RD_ATOMIC: exactly as many as configured", "[blocked]")
 		CHECK(r.send() == range(0, depth));
 		CHECK(r.next() == PEAL_BLOCKED_RD_ATOMIC);
 		for (std::uint32_t i = 0; i + depth < 20; ++i) {
-			r.receive_and_land(i % 2 ? atomic_ack(i, 0) : read_response(i, 8));
+			r.receive_and_place(i % 2 ? atomic_ack(i, 0) : read_response(i, 8));
 			CHECK(r.send() == Psns{i + depth});
 		}
 		CHECK(r.next() == PEAL_BLOCKED_EMPTY);
@@ -157,9 +157,9 @@ TEST_CASE("FENCE: behind READs and atomics", "[blocked]")
 	r.post(PEAL_OP_SEND, 8, PEAL_WQE_FENCE);
 	CHECK(r.send() == range(0, 3));
 	CHECK(r.next() == PEAL_BLOCKED_FENCE);
-	r.receive_and_land(read_response(0, 8));
+	r.receive_and_place(read_response(0, 8));
 	CHECK(r.next() == PEAL_BLOCKED_FENCE);
-	r.receive_and_land(atomic_ack(1, 5));
+	r.receive_and_place(atomic_ack(1, 5));
 	CHECK(r.send() == Psns{3});
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("FENCE: local operations too", "[blocked]")
 	r.post(PEAL_OP_LOCAL_INV, 0, PEAL_WQE_FENCE);
 	CHECK(r.send() == Psns{0});
 	CHECK(r.next() == PEAL_BLOCKED_FENCE);
-	r.receive_and_land(read_response(0, 8));
+	r.receive_and_place(read_response(0, 8));
 	REQUIRE(r.next() == PEAL_BLOCKED_NONE);
 	CHECK(r.out.local);
 }
@@ -246,6 +246,7 @@ TEST_CASE("FAILED: behind a message that cannot go on", "[blocked]")
 
 	r.post_packets(3);
 	r.send_one();
-	peal_requester_spoil(r.get(), r.out.message, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_fail_message(r.get(), r.out.message, IB_WC_LOC_PROT_ERR,
+				    PEAL_REASON_LKEY_RANGE);
 	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 }

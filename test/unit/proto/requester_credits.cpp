@@ -116,11 +116,11 @@ TEST_CASE("the newest acknowledgment may come again with more", "[credits]")
 	r.send();
 	r.post(PEAL_OP_SEND);
 	CHECK(r.next() == PEAL_BLOCKED_CREDIT);
-	CHECK(r.receive(ack(0, 0, 1)) == PEAL_LANDING_DROPPED);
-	CHECK(r.receive(ack(0, 2, 1)) == PEAL_LANDING_TAKEN);
+	CHECK(r.receive(ack(0, 0, 1)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.receive(ack(0, 2, 1)) == PEAL_RESPONSE_TAKEN);
 	CHECK(r.send() == Psns{2});
 	/* An older one has no effect. */
-	CHECK(r.receive(ack(0xfffff0, 20, 1)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(ack(0xfffff0, 20, 1)) == PEAL_RESPONSE_DROPPED);
 }
 
 TEST_CASE("the limit never falls, and may be lifted", "[credits]")

@@ -15,12 +15,12 @@ TEST_CASE("a spoiled message completes after all before it", "[failures]")
 	r.post_packets(3);
 	r.post_packets(1);
 	CHECK(r.send() == Psns{0, 1, 2, 3, 4, 5, 6});
-	peal_requester_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_fail_message(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.completed() == 0);
 	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	r.receive(ack(6));
 	CHECK(r.completed() == 1);
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(2));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
@@ -32,7 +32,7 @@ TEST_CASE("what is before it is sent again, and nothing from it on", "[failures]
 	r.post_packets(2);
 	r.post_packets(3);
 	CHECK(r.send() == range(0, 5));
-	peal_requester_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_fail_message(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(r.wait() == Psns{0});
 	r.now += 10 * MS;
 	r.receive(ack(0));
@@ -50,7 +50,7 @@ TEST_CASE("what is before it may fail itself", "[failures]")
 	r.post_packets(2);
 	r.post_packets(3);
 	r.send();
-	peal_requester_spoil(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_fail_message(r.get(), 1, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	while (r.deadline() != U64_MAX) {
 		r.expire();
 		r.send();
@@ -65,13 +65,13 @@ TEST_CASE("the first failure in order is the one that counts", "[failures]")
 	for (int i = 0; i < 4; ++i)
 		r.post_packets(1);
 	r.send();
-	peal_requester_spoil(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
-	peal_requester_spoil(r.get(), 3, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
-	peal_requester_spoil(r.get(), 2, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
-	peal_requester_spoil(r.get(), 1, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_fail_message(r.get(), 2, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_fail_message(r.get(), 3, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
+	peal_requester_fail_message(r.get(), 2, IB_WC_LOC_LEN_ERR, PEAL_REASON_WQE_LENGTH);
+	peal_requester_fail_message(r.get(), 1, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	/* Neither past nor future messages. */
-	peal_requester_spoil(r.get(), 4, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
-	peal_requester_spoil(r.get(), 0xffffffff, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_fail_message(r.get(), 4, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
+	peal_requester_fail_message(r.get(), 0xffffffff, IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
 	r.receive(ack(3));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_LKEY_PD);
@@ -147,7 +147,8 @@ TEST_CASE("UC: a failure is the last completion", "[failures]")
 	r.post_packets(3);
 	r.send_one();
 	r.send_one();
-	peal_requester_spoil(r.get(), r.out.message, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
+	peal_requester_fail_message(r.get(), r.out.message, IB_WC_LOC_PROT_ERR,
+				    PEAL_REASON_LKEY_RANGE);
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 }
@@ -178,7 +179,7 @@ TEST_CASE("flush returns what is left, in order, once", "[failures]")
 		CHECK(peal_requester_idle(r.get()));
 		CHECK(peal_requester_unsent(r.get()) == 0);
 		CHECK(r.next() == PEAL_BLOCKED_FAILED);
-		CHECK(r.receive(ack(2)) == PEAL_LANDING_DROPPED);
+		CHECK(r.receive(ack(2)) == PEAL_RESPONSE_DROPPED);
 		/* Messages that are posted later are flushed as well. */
 		r.post_packets(1);
 		CHECK(r.next() == PEAL_BLOCKED_FAILED);
@@ -214,8 +215,8 @@ TEST_CASE("SQD: when nothing more is posted, it drains", "[failures]")
 	CHECK(peal_requester_unsent(r.get()) == 0);
 	CHECK_FALSE(peal_requester_idle(r.get()));
 	r.receive(ack(2));
-	r.receive_and_land(read_response(3));
-	r.receive_and_land(read_response(4));
+	r.receive_and_place(read_response(3));
+	r.receive_and_place(read_response(4));
 	CHECK(r.completed() == 2);
 	CHECK(peal_requester_idle(r.get()));
 	CHECK(r.deadline() == U64_MAX);
@@ -252,7 +253,7 @@ TEST_CASE("a reset forgets all but the configuration", "[failures]")
 	r.post_packets(100);
 	r.send();
 	r.receive(rnr(3));
-	peal_requester_spoil(r.get(), 0, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
+	peal_requester_fail_message(r.get(), 0, IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 	peal_requester_reset(r.get());
 	CHECK(peal_requester_idle(r.get()));
 	CHECK_FALSE(peal_requester_failed(r.get()));

@@ -116,12 +116,12 @@ TEST_CASE("sequence: the same NAK doubled costs nothing", "[naks]")
 	Requester r = busy();
 
 	r.receive(nak(3));
-	CHECK(r.receive(nak(3)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(nak(3)) == PEAL_RESPONSE_DROPPED);
 	CHECK(r.send() == Psns{3});
 	for (int i = 0; i < 20; ++i) {
 		r.now += 1 * US;
-		CHECK(r.receive(nak(3)) == PEAL_LANDING_DROPPED);
-		CHECK(r.landing.duplicate);
+		CHECK(r.receive(nak(3)) == PEAL_RESPONSE_DROPPED);
+		CHECK(r.response.duplicate);
 		CHECK(r.send().empty());
 	}
 	CHECK(r->retry.used == 0);
@@ -132,8 +132,8 @@ TEST_CASE("sequence: an older one that comes late is dropped", "[naks]")
 	Requester r = busy();
 
 	r.receive(ack(6));
-	CHECK(r.receive(nak(5)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.duplicate);
+	CHECK(r.receive(nak(5)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.duplicate);
 	CHECK(r.send() == Psns{11});
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("sequence: behind a READ whose responses are missing, both are asked f
 	CHECK(r.next() == PEAL_BLOCKED_ANSWER);
 	r.now += 1 * MS;
 	for (std::uint32_t n = 1; n < 4; ++n)
-		r.receive_and_land(read_response(n));
+		r.receive_and_place(read_response(n));
 	CHECK(r.completed() == 1);
 	CHECK(r->inflight.una == psn(6));
 	r.receive(ack(7));
@@ -251,8 +251,8 @@ TEST_CASE("fatal: a READ before it is still waited for", "[naks]")
 	CHECK(r.completed() == 0);
 	CHECK(r.next() == PEAL_BLOCKED_FAILED);
 	CHECK(r.wait() == Psns{0});
-	r.receive_and_land(read_response(0));
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(0));
+	r.receive_and_place(read_response(1));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS);
 }
@@ -282,7 +282,7 @@ TEST_CASE("fatal: in the middle of a READ", "[naks]")
 	r.post_packets(1);
 	r.post_read(3);
 	r.send();
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(1));
 	r.receive(nak(2, PEAL_NAK_REMOTE_ACCESS));
 	CHECK(r.completed() == 1);
 	r.check_failed(IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS);
@@ -369,9 +369,9 @@ TEST_CASE("RNR: doubled, it counts once", "[naks]")
 
 	r.receive(rnr(5));
 	for (int i = 0; i < 5; ++i)
-		CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
+		CHECK(r.receive(rnr(5)) == PEAL_RESPONSE_DROPPED);
 	r.expire();
-	CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(rnr(5)) == PEAL_RESPONSE_DROPPED);
 	CHECK(r.send() == Psns{5});
 	pass(r);
 	r.receive(ack(5));
@@ -419,7 +419,7 @@ TEST_CASE("RNR: the answer may come before all of a probe has left", "[naks]")
 
 	r->retransmit.lone = 2; /* as after NAKs for one packet after the other */
 	r.receive(nak(1));
-	CHECK(r.receive(rnr(1)) == PEAL_LANDING_DROPPED); /* it was on its way before */
+	CHECK(r.receive(rnr(1)) == PEAL_RESPONSE_DROPPED); /* it was on its way before */
 	CHECK(r.send_one().header.psn == peal_psn_add(FIRST_PSN, 1));
 	r.receive(rnr(1));
 	CHECK(r.next() == PEAL_BLOCKED_RNR);
@@ -480,10 +480,10 @@ TEST_CASE("sequence: a late one about what the peer has executed since is droppe
 	r.send();
 	/* The READ's responses are late, but the peer has everything. */
 	r.receive(ack(6));
-	CHECK(r.receive(nak(4)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.duplicate);
-	CHECK(r.receive(rnr(5)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.duplicate);
+	CHECK(r.receive(nak(4)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.duplicate);
+	CHECK(r.receive(rnr(5)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.duplicate);
 	CHECK(r.send().empty());
 }
 
@@ -537,7 +537,7 @@ TEST_CASE("RNR: a message has all retries, also when READs before it wait for an
 	r.wait();
 	r.now += 1 * MS;
 	r.receive(rnr(2));
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(r.completed() == 2);
 	r.check_failed(IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
 }
@@ -549,9 +549,9 @@ TEST_CASE("sequence: in the middle of a READ that was executed there is none", "
 	r.post_read(4);
 	r.post_packets(1);
 	r.send();
-	r.receive_and_land(read_response(0));
-	CHECK(r.receive(nak(2)) == PEAL_LANDING_DROPPED);
-	CHECK(r.receive(nak(4)) == PEAL_LANDING_TAKEN);
+	r.receive_and_place(read_response(0));
+	CHECK(r.receive(nak(2)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.receive(nak(4)) == PEAL_RESPONSE_TAKEN);
 }
 
 TEST_CASE("sequence: a probe of which nothing is left to send does not stop everything", "[naks]")
@@ -571,6 +571,6 @@ TEST_CASE("sequence: a probe of which nothing is left to send does not stop ever
 	CHECK(r.send() == Psns{});
 	/* The answer to the first packet is lost. */
 	CHECK(r.wait() == Psns{0});
-	r.receive_and_land(atomic_ack(0, 1));
+	r.receive_and_place(atomic_ack(0, 1));
 	CHECK(r.completed() == 2);
 }

@@ -156,7 +156,7 @@ class Run {
 	Path there_{random_}, back_{random_};
 	Responder responder_;
 	std::vector<std::unique_ptr<peal_packet>> kept_;
-	std::uint64_t landed_ = 0; /* bytes of the current READ */
+	std::uint64_t placed_ = 0; /* bytes of the current READ */
 	unsigned posted_ = 0;
 
 	static peal_requester_config config()
@@ -197,27 +197,27 @@ class Run {
 			REQUIRE(r_->rd_atomic <= 4);
 		}
 	}
-	void land()
+	void place()
 	{
-		const peal_wr *m = peal_requester_wr(r_.get(), r_.landing.message);
+		const peal_wr *m = peal_requester_wr(r_.get(), r_.response.message);
 
-		if (r_.landing.what == PEAL_LANDING_READ) {
-			REQUIRE(r_.landing.offset == landed_);
-			landed_ += r_.landing.bytes;
-			if (landed_ == m->length)
-				landed_ = 0;
+		if (r_.response.what == PEAL_RESPONSE_READ) {
+			REQUIRE(r_.response.offset == placed_);
+			placed_ += r_.response.bytes;
+			if (placed_ == m->length)
+				placed_ = 0;
 		}
-		r_.land();
+		r_.place();
 	}
 	void receive(const peal_packet &packet, std::unique_ptr<peal_packet> handle)
 	{
 		switch (r_.receive(packet, handle.get())) {
-		case PEAL_LANDING_KEPT:
+		case PEAL_RESPONSE_KEPT:
 			(void)handle.release();
 			break;
-		case PEAL_LANDING_READ:
-		case PEAL_LANDING_ATOMIC:
-			land();
+		case PEAL_RESPONSE_READ:
+		case PEAL_RESPONSE_ATOMIC:
+			place();
 			break;
 		default:
 			break;
@@ -269,7 +269,7 @@ public:
 				receive(back_.take());
 		}
 		CHECK(r_->rd_atomic == 0);
-		CHECK(landed_ == 0);
+		CHECK(placed_ == 0);
 		CHECK(r_.deadline() == U64_MAX);
 		CHECK(r_->reorder.count == 0);
 	}
@@ -328,11 +328,11 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			packet.syndrome = static_cast<u8>(random.one_in(3) ? random.bits() : 0x1f);
 			packet.msn = static_cast<u32>(random.below(20));
 			packet.payload_bytes = random.one_in(20) ? 7 : MTU;
-			const peal_landing_what what =
+			const peal_response_what what =
 				r.receive(packet, random.one_in(2) ? &handle : nullptr);
 
-			if (what == PEAL_LANDING_READ || what == PEAL_LANDING_ATOMIC)
-				r.land();
+			if (what == PEAL_RESPONSE_READ || what == PEAL_RESPONSE_ATOMIC)
+				r.place();
 			peal_requester_take_reordered(r.get());
 			while (r.complete(&completion))
 				;

@@ -26,16 +26,16 @@ TEST_CASE("responses in order land one behind the other", "[reads]")
 {
 	Requester r = reading(3, 2 * MTU + 9);
 
-	r.receive_and_land(read_response(0));
-	CHECK(r.landing.offset == 0);
-	CHECK(r.landing.bytes == MTU);
-	r.receive_and_land(read_response(1));
-	CHECK(r.landing.offset == MTU);
-	CHECK(r.receive(read_response(2, 9)) == PEAL_LANDING_READ);
-	CHECK(r.landing.offset == 2 * MTU);
-	CHECK(r.landing.bytes == 9);
+	r.receive_and_place(read_response(0));
+	CHECK(r.response.offset == 0);
+	CHECK(r.response.bytes == MTU);
+	r.receive_and_place(read_response(1));
+	CHECK(r.response.offset == MTU);
+	CHECK(r.receive(read_response(2, 9)) == PEAL_RESPONSE_READ);
+	CHECK(r.response.offset == 2 * MTU);
+	CHECK(r.response.bytes == 9);
 	CHECK(r.completed() == 0);
-	r.land();
+	r.place();
 	CHECK(r.completed() == 1);
 	CHECK(r.deadline() == U64_MAX);
 }
@@ -48,7 +48,7 @@ TEST_CASE("any place of a READ response opcode will do", "[reads]")
 		peal_packet packet = read_response(0);
 
 		packet.opcode = static_cast<u8>(wire);
-		r.receive_and_land(packet);
+		r.receive_and_place(packet);
 		CHECK(r->inflight.una == psn(1));
 	}
 }
@@ -64,8 +64,8 @@ TEST_CASE("a response of the wrong length fails the READ", "[reads]")
 
 		CAPTURE(at, bytes);
 		for (std::uint32_t i = 0; i < at; ++i)
-			r.receive_and_land(read_response(i));
-		CHECK(r.receive(read_response(at, bytes)) == PEAL_LANDING_TAKEN);
+			r.receive_and_place(read_response(i));
+		CHECK(r.receive(read_response(at, bytes)) == PEAL_RESPONSE_TAKEN);
 		r.check_failed(IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
 	}
 }
@@ -97,37 +97,37 @@ TEST_CASE("responses that came already are dropped", "[reads]")
 {
 	Requester r = reading(3);
 
-	r.receive_and_land(read_response(0));
-	CHECK(r.receive(read_response(0)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.duplicate);
-	r.receive_and_land(read_response(1));
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(0));
+	CHECK(r.receive(read_response(0)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.duplicate);
+	r.receive_and_place(read_response(1));
+	r.receive_and_place(read_response(2));
 	CHECK(r.completed() == 1);
-	CHECK(r.receive(read_response(2)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.duplicate);
+	CHECK(r.receive(read_response(2)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.duplicate);
 }
 
 TEST_CASE("out-of-order responses are kept, and taken in their turn", "[reads]")
 {
 	Requester r = reading(4);
 
-	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
-	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_LANDING_KEPT);
-	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_LANDING_COPY);
-	CHECK(r.landing.duplicate);
-	CHECK(r.landing.kept == &handle[1]);
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_RESPONSE_KEPT);
+	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_RESPONSE_KEPT);
+	CHECK(r.receive(read_response(1), &handle[0]) == PEAL_RESPONSE_COPY);
+	CHECK(r.response.duplicate);
+	CHECK(r.response.kept == &handle[1]);
 	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	/* A copy that comes before the kept one was taken is one too many. */
-	CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
-	CHECK(r.landing.duplicate);
-	CHECK(r.landing.kept == &handle[1]);
+	CHECK(r.receive(read_response(1)) == PEAL_RESPONSE_COPY);
+	CHECK(r.response.duplicate);
+	CHECK(r.response.kept == &handle[1]);
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[1]);
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(1));
 	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(2));
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
-	r.receive_and_land(read_response(3));
+	r.receive_and_place(read_response(3));
 	CHECK(r.completed() == 1);
 }
 
@@ -135,29 +135,29 @@ TEST_CASE("two responses with one number that differ: neither, and it is asked f
 {
 	Requester r = reading(4);
 
-	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_LANDING_KEPT);
-	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(1), &handle[1]) == PEAL_RESPONSE_KEPT);
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_RESPONSE_KEPT);
 
 	SECTION("before its turn")
 	{
-		CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
+		CHECK(r.receive(read_response(1)) == PEAL_RESPONSE_COPY);
 		CHECK(peal_requester_contradict(r.get(), psn(1), r.now) == &handle[1]);
-		r.receive_and_land(read_response(0));
+		r.receive_and_place(read_response(0));
 	}
 	SECTION("when its turn has come, and the host has not")
 	{
-		r.receive_and_land(read_response(0));
-		CHECK(r.receive(read_response(1)) == PEAL_LANDING_COPY);
+		r.receive_and_place(read_response(0));
+		CHECK(r.receive(read_response(1)) == PEAL_RESPONSE_COPY);
 		CHECK(peal_requester_contradict(r.get(), psn(1), r.now) == &handle[1]);
 	}
 	CHECK(peal_requester_take_reordered(r.get()) == nullptr);
 	CHECK(r.wait() == Psns{1});
 	CHECK(r.out.header.length == 2 * MTU);
 	CHECK(r->retry.used == 0);
-	r.receive_and_land(read_response(1));
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(1));
+	r.receive_and_place(read_response(2));
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
-	r.receive_and_land(read_response(3));
+	r.receive_and_place(read_response(3));
 	CHECK(r.completed() == 1);
 }
 
@@ -167,11 +167,11 @@ TEST_CASE("a response of another flow than the one in front of it is not placed"
 	peal_packet planted = read_response(1);
 
 	planted.flow = 8;
-	CHECK(r.receive(planted, &handle[1]) == PEAL_LANDING_KEPT);
-	r.receive_and_land(read_response(0));
+	CHECK(r.receive(planted, &handle[1]) == PEAL_RESPONSE_KEPT);
+	r.receive_and_place(read_response(0));
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[1]);
-	CHECK(r.receive(planted) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.drop == PEAL_DROP_conflict);
+	CHECK(r.receive(planted) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.drop == PEAL_DROP_conflict);
 	CHECK(r->inflight.una == psn(1));
 
 	SECTION("the peer's comes") {}
@@ -180,8 +180,8 @@ TEST_CASE("a response of another flow than the one in front of it is not placed"
 		CHECK(r.wait() == Psns{1});
 		CHECK(r->retry.used == 0);
 	}
-	r.receive_and_land(read_response(1));
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(1));
+	r.receive_and_place(read_response(2));
 	CHECK(r.completed() == 1);
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("a response whose turn does not come is given up", "[reads]")
 
 	r.post_read(3);
 	r.send();
-	CHECK(r.receive(read_response(2), &handle[2]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(2), &handle[2]) == PEAL_RESPONSE_KEPT);
 	const std::uint64_t since = r.now;
 	void *given_up = nullptr;
 
@@ -235,11 +235,11 @@ TEST_CASE("without a handle, or too far ahead, an out-of-order response is not k
 	}
 	r.post_read(2 * PEAL_READ_PIECE);
 	CHECK(r.send() == Psns{500, 500 + PEAL_READ_PIECE});
-	CHECK(r.receive(read_response(501)) == PEAL_LANDING_DROPPED);
-	CHECK(r.landing.drop == PEAL_DROP_sequence);
-	CHECK_FALSE(r.landing.duplicate);
-	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS), handle) == PEAL_LANDING_DROPPED);
-	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS - 1), handle) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(501)) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.response.drop == PEAL_DROP_sequence);
+	CHECK_FALSE(r.response.duplicate);
+	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS), handle) == PEAL_RESPONSE_DROPPED);
+	CHECK(r.receive(read_response(500 + PEAL_REORDER_SLOTS - 1), handle) == PEAL_RESPONSE_KEPT);
 	peal_requester_drop_reordered(r.get());
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("only the missing piece is asked for again", "[reads]")
 {
 	Requester r = reading(6);
 
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	r.receive(read_response(3), handle);
 	r.receive(read_response(5), handle);
 	CHECK(r.wait() == Psns{1});
@@ -255,15 +255,15 @@ TEST_CASE("only the missing piece is asked for again", "[reads]")
 	CHECK(r.out.header.remote_addr == 0x10000 + MTU);
 	CHECK(r.out.header.length == 2 * MTU);
 	CHECK(r.out.header.rkey == 77);
-	r.receive_and_land(read_response(1));
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(1));
+	r.receive_and_place(read_response(2));
 	CHECK(peal_requester_take_reordered(r.get()) == handle);
-	r.receive_and_land(read_response(3));
+	r.receive_and_place(read_response(3));
 	CHECK(r.wait() == Psns{4});
 	CHECK(r.out.header.length == MTU);
-	r.receive_and_land(read_response(4));
+	r.receive_and_place(read_response(4));
 	CHECK(peal_requester_take_reordered(r.get()) == handle);
-	r.receive_and_land(read_response(5));
+	r.receive_and_place(read_response(5));
 	CHECK(r.completed() == 1);
 	CHECK(r->retry.used == 0);
 }
@@ -272,7 +272,7 @@ TEST_CASE("when nothing was kept, the rest is asked for again", "[reads]")
 {
 	Requester r = reading(6, 5 * MTU + 3);
 
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	r.receive(read_response(3));
 	CHECK(r.wait() == Psns{1});
 	CHECK(r.out.header.length == 4 * MTU + 3);
@@ -287,9 +287,9 @@ TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
 
 	CHECK(patience >= r.now + 20 * US);
 	r.now += 10 * US;
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(peal_requester_take_reordered(r.get()) == handle);
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(1));
 	r.now = patience;
 	peal_requester_expire(r.get(), r.now);
 	CHECK(r.send().empty());
@@ -319,16 +319,16 @@ TEST_CASE("of two READs the second's responses may come first", "[reads]")
 	r.post(PEAL_OP_FETCH_ADD, 8);
 	r.post_read(1);
 	CHECK(r.send() == Psns{0, 2, 3});
-	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_LANDING_KEPT);
-	CHECK(r.receive(atomic_ack(2, 5), &handle[2]) == PEAL_LANDING_KEPT);
+	CHECK(r.receive(read_response(3), &handle[3]) == PEAL_RESPONSE_KEPT);
+	CHECK(r.receive(atomic_ack(2, 5), &handle[2]) == PEAL_RESPONSE_KEPT);
 	CHECK(r->rd_atomic == 3);
-	r.receive_and_land(read_response(0));
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(0));
+	r.receive_and_place(read_response(1));
 	CHECK(r.completed() == 1);
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[2]);
-	r.receive_and_land(atomic_ack(2, 5));
+	r.receive_and_place(atomic_ack(2, 5));
 	CHECK(peal_requester_take_reordered(r.get()) == &handle[3]);
-	r.receive_and_land(read_response(3));
+	r.receive_and_place(read_response(3));
 	CHECK(r.completed() == 2);
 	CHECK(r->rd_atomic == 0);
 }
@@ -350,16 +350,16 @@ TEST_CASE("what was not named last does not land", "[reads]")
 	Requester r = reading(3);
 
 	r.receive(read_response(0));
-	const peal_landing first = r.landing;
+	const peal_response first = r.response;
 
-	r.land();
+	r.place();
 	CHECK(r->inflight.una == psn(1));
-	r.landing = first;
-	r.land();
+	r.response = first;
+	r.place();
 	CHECK(r->inflight.una == psn(1));
 	r.receive(read_response(1));
-	r.landing.message++;
-	r.land();
+	r.response.message++;
+	r.place();
 	CHECK(r->inflight.una == psn(1));
 }
 
@@ -367,11 +367,11 @@ TEST_CASE("a READ whose buffer is gone fails", "[reads]")
 {
 	Requester r = reading(3);
 
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	r.receive(read_response(1));
-	peal_requester_spoil(r.get(), r.landing.message, IB_WC_LOC_PROT_ERR,
-			     PEAL_REASON_LKEY_UNKNOWN);
-	CHECK(r.receive(read_response(2), handle) == PEAL_LANDING_DROPPED);
+	peal_requester_fail_message(r.get(), r.response.message, IB_WC_LOC_PROT_ERR,
+				    PEAL_REASON_LKEY_UNKNOWN);
+	CHECK(r.receive(read_response(2), handle) == PEAL_RESPONSE_DROPPED);
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
 
@@ -381,10 +381,10 @@ TEST_CASE("what came before it could be asked for again is not", "[reads]")
 
 	r.receive(read_response(1), handle);
 	r.expire();
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(r.send().empty());
 	CHECK(peal_requester_take_reordered(r.get()) == handle);
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(1));
 	CHECK(r.send().empty());
 }
 
@@ -412,11 +412,11 @@ TEST_CASE("ATOMIC_WRITE and FLUSH wait for their own response", "[reads]")
 	/* An ACK does not replace it. */
 	r.receive(ack(1));
 	CHECK(r.completed() == 0);
-	r.receive_and_land(response_only);
-	CHECK(r.landing.bytes == 0);
+	r.receive_and_place(response_only);
+	CHECK(r.response.bytes == 0);
 	CHECK(r.completed() == 1);
 	response_only.psn = psn(1);
-	r.receive_and_land(response_only);
+	r.receive_and_place(response_only);
 	CHECK(r.completed() == 1);
 	CHECK(r->rd_atomic == 0);
 }

@@ -125,7 +125,7 @@ TEST_CASE("UC: no window", "[segments]")
 	r.post_packets(1000);
 	CHECK(r.send() == range(0, 1000));
 	CHECK(r.completed() == 1);
-	CHECK(r.receive(ack(0)) == PEAL_LANDING_DROPPED);
+	CHECK(r.receive(ack(0)) == PEAL_RESPONSE_DROPPED);
 }
 
 TEST_CASE("UD: one packet for each message", "[segments]")
@@ -197,7 +197,7 @@ TEST_CASE("an empty READ has one response", "[segments]")
 	r.post(PEAL_OP_READ, 0);
 	CHECK(r.send_one().header.length == 0);
 	CHECK(peal_requester_psn(r.get()) == psn(1));
-	r.receive_and_land(read_response(0, 0));
+	r.receive_and_place(read_response(0, 0));
 	CHECK(r.completed() == 1);
 }
 
@@ -231,16 +231,16 @@ TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[seg
 	CHECK(peal_requester_unsent(r.get()) == 1);
 	for (std::uint32_t i = 0; i < piece; ++i) {
 		CHECK(r.next() == PEAL_BLOCKED_RD_ATOMIC);
-		r.receive_and_land(read_response(base + i));
-		CHECK(r.landing.offset == i * MTU);
+		r.receive_and_place(read_response(base + i));
+		CHECK(r.response.offset == i * MTU);
 	}
 	CHECK(r.send_one().header.psn == psn(base + 2 * piece));
 	CHECK(r.out.header.length == 5 * MTU - 7);
 	CHECK(r.next() == PEAL_BLOCKED_EMPTY);
 	for (std::uint32_t i = piece; i < 2 * piece + 4; ++i)
-		r.receive_and_land(read_response(base + i));
+		r.receive_and_place(read_response(base + i));
 	CHECK(r.completed() == 0);
-	r.receive_and_land(read_response(base + 2 * piece + 4, MTU - 7));
+	r.receive_and_place(read_response(base + 2 * piece + 4, MTU - 7));
 	CHECK(r.completed() == 1);
 	CHECK(r->rd_atomic == 0);
 	/* The peer counts each segment as a message. */
@@ -266,11 +266,11 @@ TEST_CASE("atomics carry their operands", "[segments]")
 	CHECK(r.send_one().header.opcode == PEAL_WIRE_FETCH_ADD);
 	CHECK(r.out.header.swap_add == 11);
 	CHECK(r.out.header.psn == psn(1));
-	CHECK(r.receive(atomic_ack(0, 0xdead)) == PEAL_LANDING_ATOMIC);
-	CHECK(r.landing.original == 0xdead);
-	CHECK(r.landing.bytes == 8);
-	r.land();
-	r.receive_and_land(atomic_ack(1, 1));
+	CHECK(r.receive(atomic_ack(0, 0xdead)) == PEAL_RESPONSE_ATOMIC);
+	CHECK(r.response.original == 0xdead);
+	CHECK(r.response.bytes == 8);
+	r.place();
+	r.receive_and_place(atomic_ack(1, 1));
 	CHECK(r.completed() == 2);
 }
 
@@ -294,8 +294,8 @@ TEST_CASE("the longest message at the smallest MTU", "[segments]")
 				continue;
 			}
 			for (std::uint32_t end = sent + PEAL_READ_PIECE; sent < end; ++sent) {
-				r.receive_and_land(read_response(sent));
-				REQUIRE(r.landing.offset == std::uint64_t{sent} * MTU);
+				r.receive_and_place(read_response(sent));
+				REQUIRE(r.response.offset == std::uint64_t{sent} * MTU);
 			}
 		}
 		CHECK(r.completed() == 1);

@@ -56,8 +56,8 @@ class SlowPeer {
 	}
 	void answer(const peal_packet &packet)
 	{
-		if (r_.receive(packet) == PEAL_LANDING_READ)
-			r_.land();
+		if (r_.receive(packet) == PEAL_RESPONSE_READ)
+			r_.place();
 	}
 	void work()
 	{

@@ -116,7 +116,7 @@ TEST_CASE("also READ responses are progress", "[timers]")
 	for (std::uint32_t n = 0; n < 10; ++n) {
 		stay_silent(r, TIMEOUT + 1);
 		CHECK(r->retry.used == 1);
-		r.receive_and_land(read_response(n));
+		r.receive_and_place(read_response(n));
 		CHECK(r->retry.used == 0);
 	}
 	CHECK(r.completed() == 1);
@@ -244,13 +244,13 @@ TEST_CASE("a READ of long ago is asked for again: one response, and then the res
 
 	r.post_read(5);
 	r.send();
-	r.receive_and_land(read_response(0));
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(0));
+	r.receive_and_place(read_response(1));
 	CHECK(r.wait() == Psns{2});
 	CHECK(r.out.header.remote_addr == 0x10000 + 2 * MTU);
 	CHECK(r.out.header.length == MTU);
 	r.now += 50 * US;
-	r.receive_and_land(read_response(2));
+	r.receive_and_place(read_response(2));
 	const std::uint64_t begin = r.now;
 	CHECK(r.wait() == Psns{3});
 	CHECK(r.now - begin < 1 * MS);
@@ -264,8 +264,8 @@ TEST_CASE("several packets of a READ are asked for in one request", "[timers]")
 
 	r.post_read(7);
 	r.send();
-	r.receive_and_land(read_response(0));
-	r.receive_and_land(read_response(1));
+	r.receive_and_place(read_response(0));
+	r.receive_and_place(read_response(1));
 	r->retransmit.lone = 2; /* as after NAKs for one packet after the other */
 	CHECK(r.wait() == Psns{2});
 	CHECK(r.out.header.remote_addr == 0x10000 + 2 * MTU);
@@ -278,14 +278,14 @@ TEST_CASE("a READ of which more comes after all is not asked for again", "[timer
 
 	r.post_read(5);
 	r.send();
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(r.wait() == Psns{1});
 	for (std::uint32_t i : {1, 2, 3})
-		r.receive_and_land(read_response(i));
+		r.receive_and_place(read_response(i));
 	r.now += 20 * US;
 	CHECK(r.send().empty());
 	CHECK(r->retransmit.probe == PEAL_PROBE_NONE);
-	r.receive_and_land(read_response(4));
+	r.receive_and_place(read_response(4));
 	CHECK(r.completed() == 1);
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("after the answer to a READ the rest waits a moment for its ACK", "[ti
 	r.send();
 	CHECK(r.wait() == Psns{10});
 	r.now += 50 * US;
-	r.receive_and_land(read_response(10));
+	r.receive_and_place(read_response(10));
 	CHECK(r.send().empty());
 	SECTION("it comes")
 	{
@@ -391,7 +391,7 @@ TEST_CASE("news of something later end the silence", "[timers]")
 	stay_silent(r, 2 * TIMEOUT + 1);
 	r.receive(read_response(3));
 	CHECK(r->retry.used == 2);
-	r.receive_and_land(read_response(0));
+	r.receive_and_place(read_response(0));
 	CHECK(r->retry.used == 0);
 	CHECK(stay_silent(r).ns == 3 * TIMEOUT);
 }
@@ -406,7 +406,7 @@ TEST_CASE("a probe that is not needed any more does not hold up the rest", "[tim
 	r.send();
 	r.expire(); /* it is due, but there is no room to send */
 	CHECK(r->retransmit.probe == PEAL_PROBE_SILENCE);
-	r.receive_and_land(read_response(10));
+	r.receive_and_place(read_response(10));
 	CHECK(r.wait() == Psns{11});
 }
 

@@ -82,7 +82,7 @@ inline Request atomic_request(std::uint32_t psn, std::uint64_t address)
 
 class Responder {
 	std::vector<peal_resource> resources_;
-	std::unique_ptr<peal_responder> in_ = std::make_unique<peal_responder>();
+	std::unique_ptr<peal_responder> responder_ = std::make_unique<peal_responder>();
 
 public:
 	std::uint64_t now = 1000000;
@@ -98,24 +98,24 @@ public:
 			.reorder_ns = KEEP,
 		};
 
-		peal_responder_init(in_.get(), resources_.data(), resources_.size());
-		peal_responder_configure(in_.get(), &config);
-		peal_responder_set_psn(in_.get(), psn);
+		peal_responder_init(responder_.get(), resources_.data(), resources_.size());
+		peal_responder_configure(responder_.get(), &config);
+		peal_responder_set_psn(responder_.get(), psn);
 	}
-	peal_responder *operator->() { return in_.get(); }
-	peal_responder *get() { return in_.get(); }
+	peal_responder *operator->() { return responder_.get(); }
+	peal_responder *get() { return responder_.get(); }
 
 	peal_request give(const peal_packet &packet, const void *handle = nullptr)
 	{
 		peal_request request;
 
-		peal_responder_receive(in_.get(), &packet, now, const_cast<void *>(handle),
+		peal_responder_receive(responder_.get(), &packet, now, const_cast<void *>(handle),
 				       &request);
 		return request;
 	}
 	void done(peal_verdict verdict = PEAL_VERDICT_DONE, std::uint64_t original = 0)
 	{
-		peal_responder_done(in_.get(), verdict, original, now);
+		peal_responder_done(responder_.get(), verdict, original, now);
 	}
 	/* Sends a packet that must be executed. */
 	peal_request run(const peal_packet &packet, peal_verdict verdict = PEAL_VERDICT_DONE,
@@ -127,8 +127,8 @@ public:
 		done(verdict, original);
 		return request;
 	}
-	void *take_reordered() { return peal_responder_take_reordered(in_.get()); }
-	bool next(peal_reply &reply) { return peal_responder_next(in_.get(), &reply); }
+	void *take_reordered() { return peal_responder_take_reordered(responder_.get()); }
+	bool next(peal_reply &reply) { return peal_responder_next(responder_.get(), &reply); }
 	std::vector<peal_reply> replies()
 	{
 		std::vector<peal_reply> all;
@@ -145,17 +145,23 @@ public:
 		REQUIRE(all.size() == 1);
 		return all.front();
 	}
-	void *contradict(std::uint32_t psn) { return peal_responder_contradict(in_.get(), psn); }
-	void *take_expired() { return peal_responder_take_expired(in_.get(), now); }
-	std::uint64_t deadline() const { return peal_responder_deadline(in_.get()); }
+	void *contradict(std::uint32_t psn)
+	{
+		return peal_responder_contradict(responder_.get(), psn);
+	}
+	void *take_expired() { return peal_responder_take_expired(responder_.get(), now); }
+	std::uint64_t deadline() const { return peal_responder_deadline(responder_.get()); }
 	/* Nothing is due except the time at which out-of-order packets are given up. */
-	bool looks_at_no_gap() const { return deadline() == peal_reorder_deadline(&in_->reorder); }
+	bool looks_at_no_gap() const
+	{
+		return deadline() == peal_reorder_deadline(&responder_->reorder);
+	}
 	/* Advances the time to the deadline. */
 	void wait()
 	{
 		REQUIRE(deadline() != U64_MAX);
 		now = deadline();
-		peal_responder_expire(in_.get(), now);
+		peal_responder_expire(responder_.get(), now);
 	}
 };
 
