@@ -243,7 +243,7 @@ void check_same_extended(const peal_packet &sent, const peal_packet &parsed)
 
 } // namespace
 
-TEST_CASE("what is built is parsed, for every opcode", "[packet]")
+TEST_CASE("a built packet is parsed, for every opcode", "[packet]")
 {
 	Random random("packet round trip");
 

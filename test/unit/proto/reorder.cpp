@@ -102,7 +102,7 @@ TEST_CASE("a packet is not taken for the one a lap later", "[reorder]")
 	CHECK(slots.take(12) == handle(1));
 }
 
-TEST_CASE("what is kept is given up between one time and twice that", "[reorder]")
+TEST_CASE("a kept packet is released after one to two times the limit", "[reorder]")
 {
 	Slots slots;
 
@@ -135,7 +135,7 @@ TEST_CASE("what is kept is given up between one time and twice that", "[reorder]
 	CHECK(slots.take(12) == handle(4));
 }
 
-TEST_CASE("what is old is still found and taken", "[reorder]")
+TEST_CASE("an old kept packet is still found and taken", "[reorder]")
 {
 	Slots slots;
 

@@ -21,7 +21,7 @@ TEST_CASE("one ACK covers all before it", "[acks]")
 	CHECK(r.deadline() == U64_MAX);
 }
 
-TEST_CASE("what was answered before is a duplicate", "[acks]")
+TEST_CASE("a response to an answered packet is a duplicate", "[acks]")
 {
 	Requester r;
 
@@ -37,7 +37,7 @@ TEST_CASE("what was answered before is a duplicate", "[acks]")
 	CHECK(r.completed() == 1);
 }
 
-TEST_CASE("what never left is not answered", "[acks]")
+TEST_CASE("a response to an unsent packet is dropped", "[acks]")
 {
 	Requester r;
 

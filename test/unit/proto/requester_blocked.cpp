@@ -210,7 +210,7 @@ TEST_CASE("LAST: a missing acknowledgement is asked for at once", "[blocked]")
 	CHECK(r.deadline() <= r.now);
 }
 
-TEST_CASE("RNR: nothing leaves while it lasts", "[blocked]")
+TEST_CASE("RNR: nothing is sent while it lasts", "[blocked]")
 {
 	Requester r;
 

@@ -49,7 +49,7 @@ TEST_CASE("as many as the peer says, of what takes a receive", "[credits]")
 	}
 }
 
-TEST_CASE("what takes no receive needs no credit", "[credits]")
+TEST_CASE("messages that take no receive need no credit", "[credits]")
 {
 	Requester r = limited(0);
 
@@ -79,7 +79,7 @@ TEST_CASE("without credit, one packet when nothing else is out", "[credits]")
 	CHECK(r.send() == Psns{5});
 }
 
-TEST_CASE("the last before one without credit asks for an ACK", "[credits]")
+TEST_CASE("the last message before one without credit carries AckReq", "[credits]")
 {
 	Requester r = limited(2);
 	peal_wr m = r.wr(PEAL_OP_SEND, 8, 0);

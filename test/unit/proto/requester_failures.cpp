@@ -6,7 +6,7 @@
 
 using namespace peal::test;
 
-TEST_CASE("a spoiled message completes after all before it", "[failures]")
+TEST_CASE("a failed message completes after all before it", "[failures]")
 {
 	Requester r;
 
@@ -25,7 +25,7 @@ TEST_CASE("a spoiled message completes after all before it", "[failures]")
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
 
-TEST_CASE("what is before it is sent again, and nothing from it on", "[failures]")
+TEST_CASE("only messages before the failed one are retransmitted", "[failures]")
 {
 	Requester r;
 
@@ -43,7 +43,7 @@ TEST_CASE("what is before it is sent again, and nothing from it on", "[failures]
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
 
-TEST_CASE("what is before it may fail itself", "[failures]")
+TEST_CASE("a message before the failed one may fail, too", "[failures]")
 {
 	Requester r;
 

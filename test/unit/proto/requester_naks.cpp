@@ -413,7 +413,7 @@ TEST_CASE("RNR: is no silence", "[naks]")
 	CHECK(r.completed() == 2);
 }
 
-TEST_CASE("RNR: the answer may come before all of a probe has left", "[naks]")
+TEST_CASE("RNR: the answer may come before all of a probe was sent", "[naks]")
 {
 	Requester r = busy();
 
@@ -436,7 +436,7 @@ TEST_CASE("RNR: an acknowledgment of the packet ends the wait", "[naks]")
 	CHECK(r.send() == Psns{11});
 }
 
-TEST_CASE("to a peer that keeps out-of-order packets no more leave than it can keep", "[naks]")
+TEST_CASE("to a peer that keeps out-of-order packets no more are sent than it can keep", "[naks]")
 {
 	peal_requester_config config = plain_config();
 	std::uint32_t acked = 0;
@@ -487,7 +487,7 @@ TEST_CASE("sequence: a late one about what the peer has executed since is droppe
 	CHECK(r.send().empty());
 }
 
-TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]")
+TEST_CASE("sequence: a NAK for a packet that is retransmitted anyway changes nothing", "[naks]")
 {
 	Requester r = busy();
 
@@ -499,7 +499,7 @@ TEST_CASE("sequence: about what leaves again anyway it changes nothing", "[naks]
 	CHECK(r.send() == range(6, 12));
 }
 
-TEST_CASE("RNR: a copy that left by suspicion meets it once more, and uses up no retry", "[naks]")
+TEST_CASE("RNR: a copy that a probe sent meets it once more, and uses up no retry", "[naks]")
 {
 	peal_requester_config config = plain_config();
 

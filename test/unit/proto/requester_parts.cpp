@@ -146,7 +146,7 @@ TEST_CASE("the estimate has bounds", "[parts]")
 	CHECK(rto.ns == 50 * US);
 }
 
-TEST_CASE("what was sent again is no sample", "[parts]")
+TEST_CASE("a retransmitted packet gives no sample", "[parts]")
 {
 	peal_rto rto = fresh();
 

@@ -22,7 +22,7 @@ int handle[200];
 
 } // namespace
 
-TEST_CASE("responses in order land one behind the other", "[reads]")
+TEST_CASE("responses in order are placed one behind the other", "[reads]")
 {
 	Requester r = reading(3, 2 * MTU + 9);
 
@@ -131,7 +131,7 @@ TEST_CASE("out-of-order responses are kept, and taken in their turn", "[reads]")
 	CHECK(r.completed() == 1);
 }
 
-TEST_CASE("two responses with one number that differ: neither, and it is asked for", "[reads]")
+TEST_CASE("of two different responses with one PSN neither is placed", "[reads]")
 {
 	Requester r = reading(4);
 
@@ -243,7 +243,7 @@ TEST_CASE("without a handle, or too far ahead, an out-of-order response is not k
 	peal_requester_drop_reordered(r.get());
 }
 
-TEST_CASE("only the missing piece is asked for again", "[reads]")
+TEST_CASE("only the missing piece is requested again", "[reads]")
 {
 	Requester r = reading(6);
 
@@ -268,7 +268,7 @@ TEST_CASE("only the missing piece is asked for again", "[reads]")
 	CHECK(r->retry.used == 0);
 }
 
-TEST_CASE("when nothing was kept, the rest is asked for again", "[reads]")
+TEST_CASE("when nothing was kept, the rest is requested again", "[reads]")
 {
 	Requester r = reading(6, 5 * MTU + 3);
 
@@ -278,7 +278,7 @@ TEST_CASE("when nothing was kept, the rest is asked for again", "[reads]")
 	CHECK(r.out.header.length == 4 * MTU + 3);
 }
 
-TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
+TEST_CASE("a gap is not requested when it fills itself", "[reads]")
 {
 	Requester r = reading(3);
 
@@ -295,7 +295,7 @@ TEST_CASE("a gap is not asked for when it fills itself", "[reads]")
 	CHECK(r.send().empty());
 }
 
-TEST_CASE("a gap is asked for once, then the estimate decides", "[reads]")
+TEST_CASE("a gap is requested once, then the estimate decides", "[reads]")
 {
 	Requester r = reading(8);
 
@@ -333,7 +333,7 @@ TEST_CASE("of two READs the second's responses may come first", "[reads]")
 	CHECK(r->rd_atomic == 0);
 }
 
-TEST_CASE("a READ that was not executed is asked for as it was", "[reads]")
+TEST_CASE("a READ that was not executed is requested as it was", "[reads]")
 {
 	Requester r;
 
@@ -345,7 +345,7 @@ TEST_CASE("a READ that was not executed is asked for as it was", "[reads]")
 	CHECK(r.out.header.length == 4 * MTU);
 }
 
-TEST_CASE("what was not named last does not land", "[reads]")
+TEST_CASE("a response that receive() did not name last is ignored", "[reads]")
 {
 	Requester r = reading(3);
 
@@ -375,7 +375,7 @@ TEST_CASE("a READ whose buffer is gone fails", "[reads]")
 	r.check_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_UNKNOWN);
 }
 
-TEST_CASE("what came before it could be asked for again is not", "[reads]")
+TEST_CASE("a response that comes before its second request is not requested again", "[reads]")
 {
 	Requester r = reading(3);
 

@@ -93,7 +93,7 @@ TEST_CASE("RC messages are cut by the path MTU", "[segments]")
 	}
 }
 
-TEST_CASE("UC messages are cut likewise, and done when they have left", "[segments]")
+TEST_CASE("UC messages are cut likewise, and done when they were sent", "[segments]")
 {
 	for (const Segmented &s : SEGMENTED) {
 		peal_requester_config config = plain_config();
@@ -150,7 +150,7 @@ TEST_CASE("UD: one packet for each message", "[segments]")
 	CHECK(r.send() == Psns{2});
 }
 
-TEST_CASE("what a transport does not carry fails in its turn", "[segments]")
+TEST_CASE("an operation that the transport lacks fails in its turn", "[segments]")
 {
 	const std::pair<unsigned, unsigned> WRONG[] = {
 		{PEAL_UC, PEAL_OP_READ},      {PEAL_UC, PEAL_OP_FETCH_ADD},
@@ -201,7 +201,7 @@ TEST_CASE("an empty READ has one response", "[segments]")
 	CHECK(r.completed() == 1);
 }
 
-TEST_CASE("a long READ is asked for in pieces, each one of max_rd_atomic", "[segments]")
+TEST_CASE("a long READ is requested in pieces, each one of max_rd_atomic", "[segments]")
 {
 	peal_requester_config config = plain_config();
 	const std::uint32_t piece = PEAL_READ_PIECE;
@@ -303,7 +303,7 @@ TEST_CASE("the longest message at the smallest MTU", "[segments]")
 	}
 }
 
-TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]")
+TEST_CASE("unsignaled messages carry AckReq when nothing follows", "[segments]")
 {
 	Requester r;
 	peal_wr m = r.wr(PEAL_OP_WRITE, 8, 0);
@@ -324,7 +324,7 @@ TEST_CASE("unsignaled messages ask for an ACK when nothing follows", "[segments]
 	CHECK(r.send_one().header.ack_request);
 }
 
-TEST_CASE("a long message asks for an ACK every quarter of the window", "[segments]")
+TEST_CASE("a long message carries AckReq every quarter of the window", "[segments]")
 {
 	Requester r;
 	Psns asked;

@@ -156,7 +156,7 @@ TEST_CASE("a path that is long stays full", "[slow]")
 	CHECK(r->window.size == 128);
 }
 
-TEST_CASE("what is old postpones giving up, four times the timeout at most", "[slow]")
+TEST_CASE("a stale response postpones giving up, up to four timeouts", "[slow]")
 {
 	peal_requester_config config = plain_config();
 
@@ -182,7 +182,7 @@ TEST_CASE("what is old postpones giving up, four times the timeout at most", "[s
 	CHECK(r.now - begin <= 4 * TIMEOUT + 10 * MS);
 }
 
-TEST_CASE("what is old postpones the probe also without a timeout", "[slow]")
+TEST_CASE("a stale response postpones the probe also without a timeout", "[slow]")
 {
 	peal_requester_config config = plain_config();
 

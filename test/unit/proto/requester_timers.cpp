@@ -238,7 +238,7 @@ TEST_CASE("probes come ever less often, up to the timeout", "[timers]")
 	CHECK(gap >= 10 * MS);
 }
 
-TEST_CASE("a READ of long ago is asked for again: one response, and then the rest", "[timers]")
+TEST_CASE("a READ of long ago is requested again: one response, and then the rest", "[timers]")
 {
 	Requester r;
 
@@ -258,7 +258,7 @@ TEST_CASE("a READ of long ago is asked for again: one response, and then the res
 	CHECK(r.out.header.length == 2 * MTU);
 }
 
-TEST_CASE("several packets of a READ are asked for in one request", "[timers]")
+TEST_CASE("several packets of a READ are requested at once", "[timers]")
 {
 	Requester r;
 
@@ -272,7 +272,7 @@ TEST_CASE("several packets of a READ are asked for in one request", "[timers]")
 	CHECK(r.out.header.length == 4 * MTU);
 }
 
-TEST_CASE("a READ of which more comes after all is not asked for again", "[timers]")
+TEST_CASE("a READ of which more comes after all is not requested again", "[timers]")
 {
 	Requester r;
 
@@ -314,7 +314,7 @@ TEST_CASE("after the answer to a READ the rest waits a moment for its ACK", "[ti
 	}
 }
 
-TEST_CASE("a retransmission that cannot leave uses up no retry", "[timers]")
+TEST_CASE("a retransmission that cannot be sent uses up no retry", "[timers]")
 {
 	Requester r;
 

@@ -249,7 +249,7 @@ TEST_CASE("a SEND of more than 2 GiB is invalid", "[responder]")
 	check_refused(r.give(rc(PEAL_WIRE_SEND_LAST, 2, 1)));
 }
 
-TEST_CASE("what is not a request of this transport is dropped", "[responder]")
+TEST_CASE("packets that are no requests of this transport are dropped", "[responder]")
 {
 	Responder r(0);
 
@@ -290,7 +290,7 @@ TEST_CASE("the number of messages has 24 bits", "[responder]")
 	CHECK(r.reply().header.msn == 0);
 }
 
-TEST_CASE("who never asks is acknowledged now and then", "[responder]")
+TEST_CASE("a requester that never sets AckReq gets an ACK every 32 packets", "[responder]")
 {
 	Responder r(0);
 	unsigned acks = 0;

@@ -257,7 +257,7 @@ TEST_CASE("a READ that comes again while it is answered starts over", "[responde
 	CHECK(r->saved == 1);
 }
 
-TEST_CASE("responses that have not left yet are not overtaken by their repetition", "[responder]")
+TEST_CASE("responses that were not sent yet are not overtaken by their repetition", "[responder]")
 {
 	for (std::uint32_t again : {1, 2, 3}) {
 		Responder r(10);
@@ -344,7 +344,7 @@ TEST_CASE("an answered READ makes room for the next", "[responder]")
 	}
 }
 
-TEST_CASE("a repetition is cut short by who asks anew, a first answer is not", "[responder]")
+TEST_CASE("a new request cuts a replay short, not a first answer", "[responder]")
 {
 	Responder r(0, 1);
 	peal_reply reply;
@@ -386,7 +386,7 @@ TEST_CASE("a key that is gone turns the response into a refusal", "[responder]")
 	CHECK(r.replies().empty());
 }
 
-TEST_CASE("a key that is gone when an answer is repeated is nobody's error", "[responder]")
+TEST_CASE("a key that is gone during a replay does not end the connection", "[responder]")
 {
 	const std::uint32_t left = GENERATE(2, 3); /* answers that were sent before */
 	Responder r(0);

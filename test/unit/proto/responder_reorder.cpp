@@ -72,7 +72,7 @@ TEST_CASE("one packet late: the others wait, and nothing is said", "[responder]"
 	CHECK(r.replies().empty());
 }
 
-TEST_CASE("who has come and was not taken yet is not missing", "[responder]")
+TEST_CASE("a kept packet that was not taken yet is not missing", "[responder]")
 {
 	Keeper r(0);
 
@@ -300,7 +300,7 @@ TEST_CASE("a READ moves the expected number over what is kept", "[responder]")
 	CHECK(r.replies().size() == 4);
 }
 
-TEST_CASE("two packets with one number that differ: neither, and it is asked for", "[responder]")
+TEST_CASE("of two different packets with one PSN neither is executed", "[responder]")
 {
 	Keeper r(0);
 
