@@ -21,6 +21,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/table.h"
+#include "proto/opcode.h"
 #include "queue/map.h"
 #include "queue/notify.h"
 #include "queue/rq.h"
@@ -218,6 +219,27 @@ static inline bool peal_qp_is_reliable(const struct peal_qp *qp)
 {
 	return qp->ib.qp_type == IB_QPT_RC || qp->ib.qp_type == IB_QPT_XRC_INI ||
 	       qp->ib.qp_type == IB_QPT_XRC_TGT;
+}
+
+/*
+ * Return: the transport in the opcodes of the queue pair's packets. A raw packet queue pair has
+ * none, because it sends and receives frames.
+ */
+static inline u8 peal_qp_bth_transport(const struct peal_qp *qp)
+{
+	switch (qp->ib.qp_type) {
+	case IB_QPT_RC:
+		return PEAL_RC;
+	case IB_QPT_UC:
+		return PEAL_UC;
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		return PEAL_XRC;
+	case IB_QPT_RAW_PACKET:
+		return PEAL_NO_TRANSPORT;
+	default:
+		return PEAL_UD;
+	}
 }
 
 /*

@@ -24,26 +24,6 @@ static void peal_demux_drop(struct peal_nic *nic, struct peal_datagram *dg, enum
 
 /* ---- connected queue pairs; the checks need sq.lock or rq.lock ---- */
 
-/* No packet is of this transport, because raw packet queue pairs receive frames (flow.h). */
-#define PEAL_DEMUX_NOTHING	0xff
-
-static u8 peal_demux_transport(const struct peal_qp *qp)
-{
-	switch (qp->ib.qp_type) {
-	case IB_QPT_RC:
-		return PEAL_RC;
-	case IB_QPT_UC:
-		return PEAL_UC;
-	case IB_QPT_XRC_INI:
-	case IB_QPT_XRC_TGT:
-		return PEAL_XRC;
-	case IB_QPT_RAW_PACKET:
-		return PEAL_DEMUX_NOTHING;
-	default:
-		return PEAL_UD;
-	}
-}
-
 static struct peal_output *peal_demux_output(const struct peal_qp *qp)
 {
 	return &peal_wire(qp->wire)->output;
@@ -225,7 +205,7 @@ static enum peal_drop peal_demux_check_locality(struct peal_nic *nic, struct pea
 
 	if (qp->ib.qp_type == IB_QPT_UD)
 		return peal_ud_challenged(&nic->locality, dg);
-	if (!peal_transport_is_reliable(peal_demux_transport(qp)))
+	if (!peal_transport_is_reliable(peal_qp_bth_transport(qp)))
 		return PEAL_DROP_opcode;
 	if (!peal_locality_read(dg, &challenge))
 		return PEAL_DROP_pad;
@@ -269,7 +249,7 @@ static void peal_demux_to(struct peal_nic *nic, struct peal_qp *qp, struct peal_
 {
 	u8 transport = peal_opcode_transport(dg->packet.opcode);
 
-	if (unlikely(transport != peal_demux_transport(qp))) {
+	if (unlikely(transport != peal_qp_bth_transport(qp))) {
 		peal_demux_drop(nic, dg, PEAL_DROP_opcode);
 	} else if (transport == PEAL_UD) {
 		peal_ud_deliver(qp, dg);

@@ -31,19 +31,6 @@ static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
 	return &peal_nic(peal_wire_qp(w))->port.reorder_mem;
 }
 
-static u8 peal_wire_transport(const struct peal_qp *qp)
-{
-	switch (qp->ib.qp_type) {
-	case IB_QPT_UC:
-		return PEAL_UC;
-	case IB_QPT_XRC_INI:
-	case IB_QPT_XRC_TGT:
-		return PEAL_XRC;
-	default:
-		return PEAL_RC;
-	}
-}
-
 /* ---- completions ---- */
 
 /*
@@ -713,7 +700,7 @@ static void peal_wire_configure(struct peal_wire *w)
 	const struct peal_qp *qp = peal_wire_qp(w);
 	u8 shift = peal_qp_mtu_shift(qp);
 	struct peal_requester_config config = {
-		.transport = peal_wire_transport(qp),
+		.transport = peal_qp_bth_transport(qp),
 		.mtu_shift = shift,
 		.retry_limit = qp->attr.retry_cnt,
 		.rnr_limit = qp->attr.rnr_retry,

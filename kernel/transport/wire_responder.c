@@ -57,16 +57,7 @@ void peal_wire_responder_free(struct peal_wire_responder *r)
 /* The transport of the requests that it accepts. An XRC initiator accepts none. */
 static u8 peal_wire_responder_transport(const struct peal_qp *qp)
 {
-	switch (qp->ib.qp_type) {
-	case IB_QPT_UC:
-		return PEAL_UC;
-	case IB_QPT_XRC_TGT:
-		return PEAL_XRC;
-	case IB_QPT_XRC_INI:
-		return PEAL_NO_TRANSPORT;
-	default:
-		return PEAL_RC;
-	}
+	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NO_TRANSPORT : peal_qp_bth_transport(qp);
 }
 
 void peal_wire_responder_configure(struct peal_wire_responder *r)
