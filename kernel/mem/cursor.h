@@ -33,6 +33,13 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,
 				  u32 num_sge, bool write, u64 offset, u64 bytes);
+/* Return: the reason for a receive WQE, for a @reason that peal_cursor_local() has returned. */
+static inline enum peal_reason peal_recv_reason(enum peal_reason reason)
+{
+	return (enum peal_reason)(reason - PEAL_REASON_LKEY_UNKNOWN +
+				  PEAL_REASON_RECV_LKEY_UNKNOWN);
+}
+
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);

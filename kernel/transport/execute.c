@@ -209,8 +209,7 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 	reason = peal_cursor_local(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
-					   reason - PEAL_REASON_LKEY_UNKNOWN +
-					   PEAL_REASON_RECV_LKEY_UNKNOWN);
+					   peal_recv_reason(reason));
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 

@@ -6,7 +6,6 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
-#include "base/trace.h"
 #include "engine/schedule.h"
 #include "engine/turn.h"
 #include "mem/cursor.h"
@@ -16,6 +15,7 @@
 #include "net/tx_quota.h"
 #include "transport/outcome.h"
 #include "transport/raw.h"
+#include "transport/receive.h"
 #include "transport/rss.h"
 #include "transport/sender.h"
 
@@ -38,98 +38,27 @@ static struct peal_raw *peal_raw(const struct peal_transport *transport)
 
 /* ---- receiving ---- */
 
-/*
- * Take a receive that has room for the frame. As with datagrams, a frame that is too long leaves
- * the receive as it is, for the next one.
- */
-static enum peal_drop peal_raw_take(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
-				    enum peal_reason *reason)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	if (unlikely(!peal_qp_receives(qp)))
-		return PEAL_DROP_state;
-	switch (peal_qp_take_recv(qp, notify, reason)) {
-	case PEAL_RQ_EMPTY:
-		return PEAL_DROP_receive;
-	case PEAL_RQ_MALFORMED:
-		return PEAL_DROP_none;
-	case PEAL_RQ_TAKEN:
-		break;
-	}
-	return bytes > qp->rq.wqe.length ? PEAL_DROP_length : PEAL_DROP_none;
-}
-
-/* As peal_ud_refuse(): the receive cannot be used, and the queue pair goes into error. */
-static void peal_raw_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 bytes, u8 status,
-			    enum peal_reason reason)
-{
-	struct peal_cqe cqe = {
-		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
-	};
-
-	lockdep_assert_held(&qp->rq.lock);
-	trace_peal_refuse(qp->ib.qp_num, 0, PEAL_OP_SEND, 0, 0, bytes, reason);
-	if (likely(qp->rq.holding))
-		peal_qp_complete_recv(qp, notify, &cqe);
-	else
-		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
-	peal_rq_refuse(&qp->rq);
-	peal_notify_fail(notify, qp, qp->generation);
-}
-
-/*
- * Is the receive buffer in memory (on-demand paging)? If not, the frame is lost, and the receive
- * stays for the next one.
- */
-static noinline enum peal_drop peal_raw_look(struct peal_qp *qp, struct peal_notify *notify,
-					     const struct peal_cursor *to, u32 bytes)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_cursor_look(to, 0, bytes, true)) {
-	case PEAL_ODP_PRESENT:
-		break;
-	case PEAL_ODP_ABSENT:
-		return PEAL_DROP_receive;
-	case PEAL_ODP_FAULT:
-		peal_raw_refuse(qp, notify, bytes, IB_WC_LOC_PROT_ERR,
-				PEAL_REASON_RECV_LKEY_PAGE);
-		break;
-	}
-	return PEAL_DROP_none;
-}
-
 static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *notify,
 				       const struct peal_frame *frame)
 {
+	struct peal_receive_fault fault PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_reason reason = PEAL_REASON_NONE;
 	u32 bytes = peal_frame_bytes(frame);
-	enum peal_drop drop = peal_raw_take(qp, notify, bytes, &reason);
 	struct peal_cqe cqe = {
 		.opcode = PEAL_OP_SEND, .byte_len = bytes,
 		.flags = frame->checksums_ok ? PEAL_CQE_IP_CSUM_OK : 0,
 	};
+	enum peal_drop drop;
 
 	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(!peal_qp_receives(qp)))
+		return PEAL_DROP_state;
+	drop = peal_receive_begin_qp(qp, notify, bytes, &to, &fault);
 	if (unlikely(drop))
 		return drop;
-	if (unlikely(reason)) {
-		peal_raw_refuse(qp, notify, bytes, IB_WC_LOC_QP_OP_ERR, reason);
+	if (unlikely(fault.reason)) {
+		peal_receive_refuse(qp, notify, 0, bytes, &fault);
 		return PEAL_DROP_none;
-	}
-	reason = peal_cursor_local(&to, qp->table, qp->recv_pd, qp->rq.wqe.sge,
-				   qp->rq.wqe.num_sge, true);
-	if (unlikely(reason)) {
-		peal_raw_refuse(qp, notify, bytes, IB_WC_LOC_PROT_ERR,
-				reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
-		return PEAL_DROP_none;
-	}
-	if (unlikely(to.counted)) {
-		drop = peal_raw_look(qp, notify, &to, bytes);
-		if (drop || qp->rq.refusing) {
-			peal_cursor_end(&to);
-			return drop;
-		}
 	}
 	peal_frame_scatter(frame, &to);
 	peal_cursor_end(&to);

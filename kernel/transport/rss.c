@@ -13,6 +13,7 @@
 #include "net/toeplitz.h"
 #include "queue/qp.h"
 #include "queue/wq.h"
+#include "transport/receive.h"
 #include "transport/rss.h"
 
 struct peal_rss *peal_rss_create(struct ib_wq **wqs, u32 entries, u32 fields, const u8 *key)
@@ -82,88 +83,42 @@ static struct peal_wq *peal_rss_choose(const struct peal_rss *rss, const struct 
 
 /* ---- receiving ---- */
 
-/* As in raw.c, a frame that is too long leaves the receive as it is, for the next one. */
-static enum peal_drop peal_rss_take(struct peal_wq *wq, u32 bytes, enum peal_reason *reason)
-{
-	lockdep_assert_held(&wq->rq.lock);
-	if (unlikely(wq->state != IB_WQS_RDY))
-		return PEAL_DROP_state;
-	switch (peal_rq_take(&wq->rq, reason)) {
-	case PEAL_RQ_EMPTY:
-		return PEAL_DROP_receive;
-	case PEAL_RQ_MALFORMED:
-		return PEAL_DROP_none;
-	case PEAL_RQ_TAKEN:
-		break;
-	}
-	return bytes > wq->rq.wqe.length ? PEAL_DROP_length : PEAL_DROP_none;
-}
-
 /* The receive cannot be used, and the work queue goes into error. */
-static void peal_rss_refuse(struct peal_wq *wq, struct peal_notify *notify, u32 bytes, u8 status,
-			    enum peal_reason reason)
+static void peal_rss_refuse(struct peal_wq *wq, struct peal_notify *notify, u32 bytes,
+			    const struct peal_receive_fault *fault)
 {
 	struct peal_cqe cqe = {
-		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
+		.status = fault->status, .vendor_err = fault->reason, .opcode = PEAL_OP_SEND,
 	};
 
 	lockdep_assert_held(&wq->rq.lock);
-	trace_peal_refuse(wq->ib.wq_num, 0, PEAL_OP_SEND, 0, 0, bytes, reason);
+	trace_peal_refuse(wq->ib.wq_num, 0, PEAL_OP_SEND, 0, 0, bytes, fault->reason);
 	peal_count(wq->table, errors);
 	peal_wq_complete(wq, notify, &cqe);
 	peal_wq_fail_locked(wq);
 }
 
-/* As in raw.c, a frame is lost if the receive buffer is not in memory (on-demand paging). */
-static noinline enum peal_drop peal_rss_look(struct peal_wq *wq, struct peal_notify *notify,
-					     const struct peal_cursor *to, u32 bytes)
-{
-	lockdep_assert_held(&wq->rq.lock);
-	switch (peal_cursor_look(to, 0, bytes, true)) {
-	case PEAL_ODP_PRESENT:
-		break;
-	case PEAL_ODP_ABSENT:
-		return PEAL_DROP_receive;
-	case PEAL_ODP_FAULT:
-		peal_rss_refuse(wq, notify, bytes, IB_WC_LOC_PROT_ERR,
-				PEAL_REASON_RECV_LKEY_PAGE);
-		break;
-	}
-	return PEAL_DROP_none;
-}
-
 static enum peal_drop peal_rss_receive(struct peal_wq *wq, struct peal_notify *notify,
 				       const struct peal_frame *frame)
 {
+	struct peal_receive_fault fault PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_reason reason = PEAL_REASON_NONE;
 	u32 bytes = peal_frame_bytes(frame);
-	enum peal_drop drop = peal_rss_take(wq, bytes, &reason);
 	struct peal_cqe cqe = {
 		.opcode = PEAL_OP_SEND, .byte_len = bytes,
 		.flags = frame->checksums_ok ? PEAL_CQE_IP_CSUM_OK : 0,
 	};
+	enum peal_drop drop;
 
 	lockdep_assert_held(&wq->rq.lock);
+	if (unlikely(wq->state != IB_WQS_RDY))
+		return PEAL_DROP_state;
+	drop = peal_receive_begin(&wq->rq, wq->table, wq->ib.pd, bytes, &to, &fault);
 	if (unlikely(drop))
 		return drop;
-	if (unlikely(reason)) {
-		peal_rss_refuse(wq, notify, bytes, IB_WC_LOC_QP_OP_ERR, reason);
+	if (unlikely(fault.reason)) {
+		peal_rss_refuse(wq, notify, bytes, &fault);
 		return PEAL_DROP_none;
-	}
-	reason = peal_cursor_local(&to, wq->table, wq->ib.pd, wq->rq.wqe.sge, wq->rq.wqe.num_sge,
-				   true);
-	if (unlikely(reason)) {
-		peal_rss_refuse(wq, notify, bytes, IB_WC_LOC_PROT_ERR,
-				reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
-		return PEAL_DROP_none;
-	}
-	if (unlikely(to.counted)) {
-		drop = peal_rss_look(wq, notify, &to, bytes);
-		if (drop || wq->rq.refusing) {
-			peal_cursor_end(&to);
-			return drop;
-		}
 	}
 	peal_frame_scatter(frame, &to);
 	peal_cursor_end(&to);

@@ -16,6 +16,7 @@
 #include "proto/psn.h"
 #include "transport/ah.h"
 #include "transport/outcome.h"
+#include "transport/receive.h"
 #include "transport/sender.h"
 #include "transport/ud.h"
 
@@ -76,51 +77,6 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_ud_arr
 	return PEAL_DROP_none;
 }
 
-/*
- * Take a receive that has room for the datagram. A datagram that is too long leaves the receive
- * as it is, for the next one (class D of IBTA 9.9.3.2, table 58). The ring is read only once,
- * because a second read may find a different WQE. No kick is asked for when the ring is empty,
- * because a datagram does not wait (see peal_rq_set_patient()).
- */
-static enum peal_drop peal_ud_take(struct peal_qp *qp, struct peal_notify *notify,
-				   const struct peal_packet *packet, enum peal_reason *reason)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_qp_take_recv(qp, notify, reason)) {
-	case PEAL_RQ_EMPTY:
-		return PEAL_DROP_receive;
-	case PEAL_RQ_MALFORMED:
-		return PEAL_DROP_none;
-	case PEAL_RQ_TAKEN:
-		break;
-	}
-	if (unlikely(PEAL_GRH_BYTES + packet->payload_bytes > qp->rq.wqe.length))
-		return PEAL_DROP_length;
-	return PEAL_DROP_none;
-}
-
-/*
- * The receive cannot be used, so it completes in error and the queue pair goes into error. If a
- * shared receive queue is in error, there is no receive, and an event tells of the error.
- */
-static void peal_ud_refuse(struct peal_qp *qp, struct peal_notify *notify,
-			   const struct peal_packet *packet, u8 status, enum peal_reason reason)
-{
-	struct peal_cqe cqe = {
-		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND,
-		.src_qp = packet->src_qpn,
-	};
-
-	trace_peal_refuse(qp->ib.qp_num, packet->src_qpn, PEAL_OP_SEND, 0, 0,
-			  packet->payload_bytes, reason);
-	if (likely(qp->rq.holding))
-		peal_qp_complete_recv(qp, notify, &cqe);
-	else
-		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
-	peal_rq_refuse(&qp->rq);
-	peal_notify_fail(notify, qp, qp->generation);
-}
-
 static void peal_ud_scatter(struct peal_cursor *to, const struct peal_ud_arrival *arrival)
 {
 	struct peal_cursor grh PEAL_UNINITIALIZED;
@@ -154,60 +110,24 @@ static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
 	peal_qp_complete_recv(qp, notify, &cqe);
 }
 
-/*
- * Is the receive buffer in memory? If not, the datagram is lost, and the receive stays for the
- * next one.
- */
-static noinline enum peal_drop peal_ud_look(struct peal_qp *qp, struct peal_notify *notify,
-					    const struct peal_ud_arrival *arrival,
-					    const struct peal_cursor *to)
-{
-	u32 bytes = PEAL_GRH_BYTES + arrival->packet->payload_bytes;
-
-	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_cursor_look(to, 0, bytes, true)) {
-	case PEAL_ODP_PRESENT:
-		break;
-	case PEAL_ODP_ABSENT:
-		return PEAL_DROP_receive;
-	case PEAL_ODP_FAULT:
-		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_PROT_ERR,
-			       PEAL_REASON_RECV_LKEY_PAGE);
-		break;
-	}
-	return PEAL_DROP_none;
-}
-
 /* Under rq.lock. */
 static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 				      const struct peal_ud_arrival *arrival)
 {
+	const struct peal_packet *packet = arrival->packet;
+	struct peal_receive_fault fault PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_reason reason = PEAL_REASON_NONE;
 	enum peal_drop drop = peal_ud_check(qp, arrival);
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (!drop)
-		drop = peal_ud_take(qp, notify, arrival->packet, &reason);
+		drop = peal_receive_begin_qp(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
+					     &to, &fault);
 	if (unlikely(drop))
 		return drop;
-	if (unlikely(reason)) {
-		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_QP_OP_ERR, reason);
+	if (unlikely(fault.reason)) {
+		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, &fault);
 		return PEAL_DROP_none;
-	}
-	reason = peal_cursor_local(&to, qp->table, qp->recv_pd, qp->rq.wqe.sge,
-				   qp->rq.wqe.num_sge, true);
-	if (unlikely(reason)) {
-		peal_ud_refuse(qp, notify, arrival->packet, IB_WC_LOC_PROT_ERR,
-			       reason - PEAL_REASON_LKEY_UNKNOWN + PEAL_REASON_RECV_LKEY_UNKNOWN);
-		return PEAL_DROP_none;
-	}
-	if (unlikely(to.counted)) {
-		drop = peal_ud_look(qp, notify, arrival, &to);
-		if (drop || qp->rq.refusing) {
-			peal_cursor_end(&to);
-			return drop;
-		}
 	}
 	peal_ud_scatter(&to, arrival);
 	peal_cursor_end(&to);
