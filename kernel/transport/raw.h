@@ -2,10 +2,9 @@
 /*
  * The transport of raw packet queue pairs: a message is an Ethernet frame.
  *
- * Owns: the way from a send WQE to a frame, the way from a frame to a receive, and the wait for
- * room in the transmit queue.
- * Does not know: the contents of frames, which frames a queue pair receives (flow.h), how frames
- * are spread to work queues (rss.h).
+ * Owns: the way from a send WQE to a frame, and the way from a frame to a receive.
+ * Does not know: when the WQEs are executed (packet_sender.h), the contents of frames, which frames
+ * a queue pair receives (flow.h), how frames are spread to work queues (rss.h).
  */
 #ifndef PEAL_RAW_H
 #define PEAL_RAW_H

@@ -3,8 +3,6 @@
  * See sender.h. The caller of each function holds sq.lock, inside the epoch.
  */
 #include "base/trace.h"
-#include "engine/schedule.h"
-#include "mem/cursor.h"
 #include "mem/mw.h"
 #include "transport/sender.h"
 
@@ -61,38 +59,6 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
 	return peal_failed(send->opcode == PEAL_OP_LOCAL_INV ? IB_WC_LOC_QP_OP_ERR :
 			   IB_WC_MW_BIND_ERR, reason);
-}
-
-/*
- * Are the bytes of a message that is one packet in memory (on-demand paging)? Return: PEAL_CARRIED
- * if they are, PEAL_ABSENT or PEAL_FAILED.
- */
-struct peal_outcome peal_sender_look(const struct peal_qp *qp, const struct peal_cursor *local,
-				     u32 bytes)
-{
-	lockdep_assert_held(&qp->sq.lock);
-	switch (peal_cursor_look(local, 0, bytes, false)) {
-	case PEAL_ODP_PRESENT:
-		break;
-	case PEAL_ODP_ABSENT:
-		return peal_absent();
-	case PEAL_ODP_FAULT:
-		return peal_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PAGE);
-	}
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
-}
-
-/*
- * A page of sq.wqe is being brought in. The WQE stays, and the timer gives the next turn. @waits
- * counts the waits in a row.
- */
-void peal_sender_await_page(struct peal_qp *qp, u32 *waits)
-{
-	u32 shift = min_t(u32, *waits, PEAL_ODP_RETRY_SHIFT);
-
-	lockdep_assert_held(&qp->sq.lock);
-	++*waits;
-	peal_schedule_timer(qp, ktime_add_ns(ktime_get(), PEAL_ODP_RETRY_NS << shift));
 }
 
 /**

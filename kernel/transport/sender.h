@@ -13,8 +13,6 @@
 #include "queue/qp.h"
 #include "transport/outcome.h"
 
-struct peal_cursor;
-
 void peal_sender_drain(struct peal_qp *qp, struct peal_notify *notify);
 
 /*
@@ -44,9 +42,6 @@ static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_notify *n
 }
 
 bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn);
-struct peal_outcome peal_sender_look(const struct peal_qp *qp, const struct peal_cursor *local,
-				     u32 bytes);
-void peal_sender_await_page(struct peal_qp *qp, u32 *waits);
 struct peal_outcome peal_sender_local(struct peal_qp *qp);
 void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			enum peal_reason reason);

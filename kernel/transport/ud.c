@@ -6,18 +6,16 @@
 
 #include "base/compat.h"
 #include "base/trace.h"
-#include "engine/schedule.h"
 #include "engine/turn.h"
 #include "mem/cursor.h"
 #include "net/datagram.h"
 #include "net/port.h"
 #include "net/tx.h"
-#include "net/tx_quota.h"
 #include "proto/psn.h"
 #include "transport/ah.h"
 #include "transport/outcome.h"
+#include "transport/packet_sender.h"
 #include "transport/receive.h"
-#include "transport/sender.h"
 #include "transport/ud.h"
 
 /* Bytes before the payload in every receive buffer (IBTA 11.4.2.1). */
@@ -30,16 +28,12 @@
 #define PEAL_QKEY_CONTROLLED	0x80000000U
 
 struct peal_ud {
-	struct peal_transport base;
+	struct peal_packet_sender sender;	/* its quota is also that of the address handles */
 	struct peal_port *port;
 	const struct peal_locality_device *device;	/* the queue pair's own device */
-	struct peal_tx_quota *tx_quota;	/* also the transmit quota of its address handles */
-	struct peal_waiter waiter;
 
 	/* Guarded by sq.lock: */
-	u32 psn;			/* PSN of the next datagram */
 	struct peal_lookup peer;	/* look-up of the last receiver on this device */
-	u32 page_waits;			/* for pages of sq.wqe, in a row */
 };
 
 /* A datagram as its receiver sees it. Its payload is in an skb, or still with its sender. */
@@ -54,7 +48,12 @@ struct peal_ud_arrival {
 
 static struct peal_ud *peal_ud(const struct peal_transport *transport)
 {
-	return container_of(transport, struct peal_ud, base);
+	return container_of(transport, struct peal_ud, sender.base);
+}
+
+static struct peal_qp *peal_ud_qp(const struct peal_ud *ud)
+{
+	return ud->sender.base.qp;
 }
 
 /* ---- receiving ---- */
@@ -153,21 +152,6 @@ static void peal_ud_hand_over(struct peal_qp *qp, struct peal_notify *notify,
 
 /* ---- sending ---- */
 
-/* There is room again. See struct peal_waiter for how this is called. */
-static void peal_ud_ready(struct peal_waiter *waiter)
-{
-	struct peal_ud *ud = container_of(waiter, struct peal_ud, waiter);
-
-	peal_defer(ud->base.qp);
-}
-
-/* A full transmit queue is back-pressure, so the WQE stays in its ring. */
-static bool peal_ud_has_room(struct peal_ud *ud)
-{
-	return peal_tx_quota_is_left(ud->tx_quota) ||
-	       !peal_tx_quota_wait(ud->tx_quota, &ud->waiter);
-}
-
 /* IBTA 10.2.5: programs cannot use the Q_Keys of privileged services. */
 static u32 peal_ud_qkey(const struct peal_qp *qp)
 {
@@ -178,7 +162,7 @@ static u32 peal_ud_qkey(const struct peal_qp *qp)
 
 static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *packet)
 {
-	const struct peal_qp *qp = ud->base.qp;
+	const struct peal_qp *qp = peal_ud_qp(ud);
 	const struct peal_wqe *send = &qp->sq.wqe;
 
 	*packet = (struct peal_packet){
@@ -187,7 +171,7 @@ static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *pa
 		.migrated = true,
 		.pkey = PEAL_DEFAULT_PKEY,
 		.qpn = send->ud.qpn,
-		.psn = ud->psn,
+		.psn = ud->sender.psn,
 		.qkey = peal_ud_qkey(qp),
 		.src_qpn = qp->ib.qp_num,
 		.imm = send->imm_or_rkey,
@@ -212,7 +196,7 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 	peal_cursor_inline(&payload, bytes, packet->payload_bytes);
 	peal_cursor_copy(&payload, local, packet->payload_bytes);
 	peal_cursor_end(local);
-	trace_peal_packet_sent(ud->base.qp->ib.qp_num, packet, false);
+	trace_peal_packet_sent(peal_ud_qp(ud)->ib.qp_num, packet, false);
 	peal_tx_send(path, skb);
 }
 
@@ -238,7 +222,7 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 	if (!skb)
 		return;
 	memcpy(payload, &challenge, sizeof(challenge));
-	trace_peal_packet_sent(ud->base.qp->ib.qp_num, &header, false);
+	trace_peal_packet_sent(peal_ud_qp(ud)->ib.qp_num, &header, false);
 	peal_tx_send(&address->path, skb);
 }
 
@@ -250,7 +234,7 @@ static struct peal_qp *peal_ud_peer(struct peal_ud *ud, struct peal_table *table
 {
 	struct peal_qp *peer;
 
-	if (likely(table == ud->base.qp->table))
+	if (likely(table == peal_ud_qp(ud)->table))
 		peer = peal_table_qp_again(table, &ud->peer, qpn);
 	else
 		peer = peal_table_qp(table, qpn);
@@ -293,114 +277,54 @@ static struct peal_outcome peal_ud_send(struct peal_ud *ud, struct peal_notify *
 					struct peal_address *address, struct peal_cursor *local)
 {
 	struct peal_outcome outcome = { .what = PEAL_CARRIED };
-	bool may = ud->base.qp->ib.qp_type == IB_QPT_UD && !address->path.multicast &&
-		   !local->counted;
+	struct peal_qp *qp = peal_ud_qp(ud);
+	bool may = qp->ib.qp_type == IB_QPT_UD && !address->path.multicast && !local->counted;
 	struct peal_packet packet;
 
 	peal_ud_fill_header(ud, &packet);
 	if (may && peal_ud_direct(ud, notify, address, &packet, local)) {
-		peal_count(ud->base.qp, direct_messages);
+		peal_count(qp, direct_messages);
 		outcome.pieces = local->num_sge + PEAL_UD_PIECES;
 	} else {
 		peal_ud_transmit(ud, &address->path, &packet, local);
-		peal_count(ud->base.qp, wire_messages);
+		peal_count(qp, wire_messages);
 	}
 	if (may && unlikely(peal_proof_is_due(&address->proof)))
 		peal_ud_challenge(ud, address, packet.qpn);
+	ud->sender.psn = peal_psn_add(ud->sender.psn, 1);
 	return outcome;
 }
 
-static enum peal_reason peal_ud_local(struct peal_qp *qp, struct peal_cursor *cursor)
-{
-	const struct peal_wqe *send = &qp->sq.wqe;
-
-	if (send->inline_data) {
-		peal_cursor_inline(cursor, send->inline_data, send->length);
-		return PEAL_REASON_NONE;
-	}
-	return peal_cursor_local(cursor, qp->table, qp->ib.pd, send->sge, send->num_sge, false);
-}
-
 /* One message is one packet (IBTA 9.8.3.1). */
-static struct peal_outcome peal_ud_carry(struct peal_ud *ud, struct peal_notify *notify)
+static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
+					 struct peal_notify *notify)
 {
-	struct peal_qp *qp = ud->base.qp;
+	struct peal_ud *ud = container_of(sender, struct peal_ud, sender);
+	struct peal_qp *qp = peal_ud_qp(ud);
 	const struct peal_wqe *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
 	struct peal_outcome outcome;
-	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!address || address->pd != qp->ib.pd))
 		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_WQE_AH);
 	if (unlikely(send->length > ib_mtu_enum_to_int(peal_port_mtu(ud->port))))
 		return peal_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_UD_LENGTH);
-	reason = peal_ud_local(qp, &local);
-	if (unlikely(reason))
-		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
-	outcome = (struct peal_outcome){ .what = PEAL_CARRIED };
-	if (unlikely(local.counted))
-		outcome = peal_sender_look(qp, &local, send->length);
-	if (likely(outcome.what == PEAL_CARRIED))
-		outcome = peal_ud_send(ud, notify, address, &local);
+	outcome = peal_packet_sender_begin(qp, &local);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	outcome = peal_ud_send(ud, notify, address, &local);
 	peal_cursor_end(&local);
 	return outcome;
 }
 
-/* Return: false when the datagram has to wait. */
-static bool peal_ud_execute(struct peal_ud *ud, struct peal_notify *notify,
-			    struct peal_budget *budget)
-{
-	struct peal_qp *qp = ud->base.qp;
-	struct peal_outcome outcome = peal_ud_carry(ud, notify);
-
-	if (unlikely(outcome.what == PEAL_FAILED)) {
-		peal_sender_fail(qp, notify, outcome.status, outcome.reason);
-		return true;
-	}
-	if (unlikely(outcome.what == PEAL_ABSENT)) {
-		peal_sender_await_page(qp, &ud->page_waits);
-		return false;
-	}
-	ud->page_waits = 0;
-	peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
-	peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
-	ud->psn = peal_psn_add(ud->psn, 1);
-	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
-	return true;
-}
-
-/*
- * A WQE completes as soon as its datagram is sent, because the peer does not answer. Each datagram
- * may have another receiver, so the turn also ends when there is no room for more notifications.
- */
 static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *notify,
 			struct peal_budget *budget)
 {
-	struct peal_ud *ud = peal_ud(transport);
-	struct peal_qp *qp = transport->qp;
-
 	peal_epoch_assert_held();
-	lockdep_assert_held(&qp->sq.lock);
-	while (peal_budget_is_left(budget)) {
-		if (unlikely(!peal_notify_has_room(notify)))
-			return true;
-		if (unlikely(peal_qp_send_failed(qp)))
-			return peal_sender_flush(qp, notify, budget);
-		if (!peal_sender_may_run(qp, notify) || !peal_ud_has_room(ud))
-			return false;
-		/* A WQE that waited for a page is still here. */
-		if (likely(!qp->sq.busy) && !peal_sender_fetch(qp, notify, ud->psn))
-			return false;
-		peal_budget_spend(budget, PEAL_COST_WQE);
-		if (unlikely(!qp->sq.busy))
-			continue;	/* malformed, and completed already */
-		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
-		if (unlikely(!peal_ud_execute(ud, notify, budget)))
-			return false;
-	}
-	return true;
+	lockdep_assert_held(&transport->qp->sq.lock);
+	return peal_packet_sender_run(transport, notify, budget, peal_ud_carry);
 }
 
 /* ---- packets ---- */
@@ -472,23 +396,13 @@ static void peal_ud_apply(struct peal_transport *transport, int mask)
 {
 	peal_qp_assert_both_held(transport->qp);
 	if (mask & IB_QP_SQ_PSN)
-		peal_ud(transport)->psn = transport->qp->attr.sq_psn;
-}
-
-/*
- * Nothing is in flight. Cancel the wait for room, because ready() must not find a queue
- * pair that is being destroyed.
- */
-static void peal_ud_reset(struct peal_transport *transport)
-{
-	peal_qp_assert_both_held(transport->qp);
-	peal_tx_quota_cancel(peal_ud(transport)->tx_quota, &peal_ud(transport)->waiter);
+		peal_ud(transport)->sender.psn = transport->qp->attr.sq_psn;
 }
 
 static u32 peal_ud_send_psn(const struct peal_transport *transport)
 {
 	lockdep_assert_held(&transport->qp->sq.lock);
-	return peal_ud(transport)->psn;
+	return peal_ud(transport)->sender.psn;
 }
 
 static void peal_ud_free(struct peal_transport *transport)
@@ -499,7 +413,7 @@ static void peal_ud_free(struct peal_transport *transport)
 static const struct peal_transport_ops peal_ud_ops = {
 	.packets = true,
 	.apply = peal_ud_apply,
-	.reset = peal_ud_reset,
+	.reset = peal_packet_sender_reset,
 	.free = peal_ud_free,
 	.run = peal_ud_run,
 	.send_psn = peal_ud_send_psn,
@@ -512,13 +426,9 @@ int peal_ud_attach(struct peal_qp *qp, struct peal_port *port,
 
 	if (!ud)
 		return -ENOMEM;
-	ud->base.ops = &peal_ud_ops;
-	ud->base.qp = qp;
+	peal_packet_sender_init(&ud->sender, qp, &peal_ud_ops, tx_quota);
 	ud->port = port;
 	ud->device = device;
-	ud->tx_quota = tx_quota;
-	ud->waiter.ready = peal_ud_ready;
-	INIT_LIST_HEAD(&ud->waiter.node);
-	peal_qp_set_wire(qp, &ud->base);
+	peal_qp_set_wire(qp, &ud->sender.base);
 	return 0;
 }

@@ -2,10 +2,10 @@
 /*
  * The transport of datagrams, for UD queue pairs and the GSI queue pair (IBTA 9.8.3).
  *
- * Owns: the way from a send WQE to one packet, the way from one packet to a receive, the way from
- * the one to the other without a packet, and the wait for room in the transmit queue.
- * Does not know: IP (path.h, tx.h, rx.h), multicast groups (group.h), when packets may be left out
- * (proof.h).
+ * Owns: the way from a send WQE to one packet, the way from one packet to a receive, and the way
+ * from the one to the other without a packet.
+ * Does not know: when the WQEs are executed (packet_sender.h), IP (path.h, tx.h, rx.h), multicast
+ * groups (group.h), when packets may be left out (proof.h).
  */
 #ifndef PEAL_UD_H
 #define PEAL_UD_H
