@@ -674,7 +674,7 @@ void peal_qp_query(struct peal_qp *qp, struct ib_qp_attr *attr, struct ib_qp_ini
 	*attr = qp->attr;
 	attr->qp_state = qp->state;
 	attr->cur_qp_state = qp->state;
-	if (qp->sender)
+	if (qp->sender && qp->sender->ops->send_psn)
 		attr->sq_psn = qp->sender->ops->send_psn(qp->sender);
 	if (qp->receiver && qp->receiver->ops->recv_psn)
 		attr->rq_psn = qp->receiver->ops->recv_psn(qp->receiver).psn;

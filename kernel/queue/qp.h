@@ -78,8 +78,8 @@ struct peal_recv_psn {
 /*
  * The operations of a transport on a queue pair. "Both locks" means sq.lock and rq.lock. All
  * operations but `free` are called inside the epoch or with `control` held. `apply`, `fail`,
- * `deadline`, `flush` and `idle` may be NULL. Only a transport that can take turns with another one
- * on a queue pair has start_send, start_recv, recv_psn and waiting_sender.
+ * `deadline`, `flush`, `idle` and `send_psn` may be NULL. Only a transport that can take turns with
+ * another one on a queue pair has start_send, start_recv, recv_psn and waiting_sender.
  */
 struct peal_transport_ops {
 	bool packets;			/* messages leave as packets */
@@ -111,7 +111,7 @@ struct peal_transport_ops {
 	 * the sending transport.
 	 */
 	bool (*idle)(struct peal_transport *transport);
-	/* sq.lock: PSN of the next message's first packet. */
+	/* sq.lock: PSN of the next message's first packet. Frames have none. */
 	u32 (*send_psn)(const struct peal_transport *transport);
 	/* sq.lock, idle: send the next messages by this transport, the first one at @psn. */
 	void (*start_send)(struct peal_transport *transport, u32 psn);

@@ -145,13 +145,6 @@ static bool peal_raw_run(struct peal_transport *transport, struct peal_notify *n
 
 /* ---- the transport ---- */
 
-/* Frames have no sequence numbers. */
-static u32 peal_raw_send_psn(const struct peal_transport *transport)
-{
-	lockdep_assert_held(&transport->qp->sq.lock);
-	return 0;
-}
-
 static void peal_raw_free(struct peal_transport *transport)
 {
 	kfree(peal_raw(transport)->rss);
@@ -163,7 +156,6 @@ static const struct peal_transport_ops peal_raw_ops = {
 	.reset = peal_packet_sender_reset,
 	.free = peal_raw_free,
 	.run = peal_raw_run,
-	.send_psn = peal_raw_send_psn,
 };
 
 int peal_raw_attach(struct peal_qp *qp, struct peal_port *port, struct peal_ingress *ingress,
