@@ -157,8 +157,8 @@ static void peal_poll_list_continue_at(struct peal_poll_list *poll_list, struct 
 
 /* One section of a scan. */
 struct peal_poll_list_look {
-	void (*found)(void *owner, struct peal_qp *qp);
-	void *owner;
+	struct peal_poll_list *poll_list;
+	void (*found)(struct peal_poll_list *poll_list, struct peal_qp *qp);
 	u32 words;	/* cost so far: one for each doorbell word and each context */
 };
 
@@ -170,14 +170,13 @@ static void peal_poll_list_ring(struct peal_poll_list_look *look, struct peal_co
 	for (; bits; bits &= bits - 1) {
 		qp = peal_context_qp(ctx, first + __ffs64(bits));
 		if (qp)
-			look->found(look->owner, qp);
+			look->found(look->poll_list, qp);
 	}
 }
 
-static void peal_poll_list_scan_context(struct peal_poll_list_look *look, struct peal_context *ctx,
-					u64 pass)
+static void peal_poll_list_scan_context(struct peal_poll_list_look *look, struct peal_context *ctx)
 {
-	u32 words = peal_context_begin_scan(ctx, pass);
+	u32 words = peal_context_begin_scan(ctx, look->poll_list->pass);
 	u32 w;
 
 	look->words += 1 + words;
@@ -191,9 +190,9 @@ static void peal_poll_list_scan_context(struct peal_poll_list_look *look, struct
  * Contexts that were scanned are at the end of the list. Contexts behind those were opened
  * during this pass and need no scan, because they were not told that the engine is awake.
  */
-static struct peal_context *peal_poll_list_scan_section(struct peal_poll_list *poll_list,
-							struct peal_poll_list_look *look)
+static struct peal_context *peal_poll_list_scan_section(struct peal_poll_list_look *look)
 {
+	struct peal_poll_list *poll_list = look->poll_list;
 	struct peal_context *ctx;
 
 	list_for_each_entry_rcu(ctx, &poll_list->contexts, node, peal_epoch_held()) {
@@ -201,7 +200,7 @@ static struct peal_context *peal_poll_list_scan_section(struct peal_poll_list *p
 			break;
 		if (look->words >= PEAL_POLL_LIST_PART)
 			return ctx;
-		peal_poll_list_scan_context(look, ctx, poll_list->pass);
+		peal_poll_list_scan_context(look, ctx);
 	}
 	return NULL;
 }
@@ -215,13 +214,13 @@ static struct peal_context *peal_poll_list_scan_section(struct peal_poll_list *p
  * Return: false when the pass has not ended.
  */
 bool peal_poll_list_scan(struct peal_poll_list *poll_list,
-			 void (*found)(void *owner, struct peal_qp *qp), void *owner)
+			 void (*found)(struct peal_poll_list *poll_list, struct peal_qp *qp))
 {
-	struct peal_poll_list_look look = { .found = found, .owner = owner };
+	struct peal_poll_list_look look = { .poll_list = poll_list, .found = found };
 	struct peal_context *next;
 
 	peal_epoch_enter();
-	next = peal_poll_list_scan_section(poll_list, &look);
+	next = peal_poll_list_scan_section(&look);
 	if (unlikely(next))
 		peal_poll_list_continue_at(poll_list, next);
 	peal_epoch_exit();

@@ -40,6 +40,6 @@ void peal_poll_list_return(struct peal_poll_list *poll_list);
 
 void peal_poll_list_begin_pass(struct peal_poll_list *poll_list);
 bool peal_poll_list_scan(struct peal_poll_list *poll_list,
-			 void (*found)(void *owner, struct peal_qp *qp), void *owner);
+			 void (*found)(struct peal_poll_list *poll_list, struct peal_qp *qp));
 
 #endif
