@@ -353,14 +353,8 @@ static void peal_locality_emit(struct peal_output *output,
 		.opcode = PEAL_OPCODE_CHALLENGE,
 		.payload_bytes = sizeof(*challenge),
 	};
-	struct sk_buff *skb;
-	void *payload;
 
-	skb = peal_output_prepare(output, &header, &payload);
-	if (!skb)
-		return;
-	memcpy(payload, challenge, sizeof(*challenge));
-	peal_output_send(output, &header, skb, false);
+	peal_output_send_bytes(output, &header, challenge);
 }
 
 void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip)

@@ -169,6 +169,24 @@ void peal_output_send(struct peal_output *output, const struct peal_packet *head
 	peal_tx_send(peal_output_path(output), skb);
 }
 
+/*
+ * Send a new packet with header->payload_bytes bytes from @payload. Without memory the packet counts
+ * as lost.
+ */
+void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
+			    const void *payload)
+{
+	struct sk_buff *skb;
+	void *bytes;
+
+	peal_qp_assert_either_held(output->qp);
+	skb = peal_output_prepare(output, header, &bytes);
+	if (!skb)
+		return;
+	memcpy(bytes, payload, header->payload_bytes);
+	peal_output_send(output, header, skb, false);
+}
+
 void peal_output_discard(struct sk_buff *skb)
 {
 	kfree_skb(skb);

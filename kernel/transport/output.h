@@ -56,6 +56,8 @@ struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_pack
 				    void **payload);
 void peal_output_send(struct peal_output *output, const struct peal_packet *header,
 		      struct sk_buff *skb, bool again);
+void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
+			    const void *payload);
 /*
  * Return: how long a packet is kept until its turn comes, in ns. It is kept for at least this
  * long and at most twice as long.
