@@ -14,6 +14,18 @@ void peal_cursor_end_counted(struct peal_cursor *cursor)
 		peal_target_end(&cursor->target[__ffs(cursor->counted)]);
 }
 
+/* No entry is looked up yet. */
+static __always_inline void peal_cursor_begin_list(struct peal_cursor *cursor,
+						   const struct peal_sge *sge, u32 num_sge)
+{
+	cursor->sge = sge;
+	cursor->num_sge = num_sge;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->counted = 0;
+	cursor->inline_data = NULL;
+}
+
 /* Look up the key of entry @i. On failure the uses of all entries are ended. */
 static __always_inline enum peal_reason peal_cursor_look_up(struct peal_cursor *cursor,
 							    struct peal_table *table,
@@ -45,12 +57,7 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
 	enum peal_reason reason;
 	u32 i;
 
-	cursor->sge = sge;
-	cursor->num_sge = num_sge;
-	cursor->at = 0;
-	cursor->offset = 0;
-	cursor->counted = 0;
-	cursor->inline_data = NULL;
+	peal_cursor_begin_list(cursor, sge, num_sge);
 	for (i = 0; i < num_sge; i++) {
 		if (!sge[i].length)
 			continue;
@@ -77,12 +84,7 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 	enum peal_reason reason;
 	u32 i;
 
-	cursor->sge = sge;
-	cursor->num_sge = num_sge;
-	cursor->at = 0;
-	cursor->offset = 0;
-	cursor->counted = 0;
-	cursor->inline_data = NULL;
+	peal_cursor_begin_list(cursor, sge, num_sge);
 	for (i = 0; i < num_sge && end < offset + bytes; i++) {
 		end += sge[i].length;
 		if (!sge[i].length || end <= offset)
