@@ -5,10 +5,6 @@
  */
 #include <linux/file.h>
 #include <linux/module.h>
-#include <rdma/uverbs_ioctl.h>
-
-#define UVERBS_MODULE_NAME peal
-#include <rdma/uverbs_named_ioctl.h>
 
 #include "base/compat.h"
 #include "engine/lifecycle.h"
@@ -19,6 +15,7 @@
 #include "transport/ah.h"
 #include "transport/demux.h"
 #include "verbs/dev.h"
+#include "verbs/methods.h"
 #include "verbs/parent.h"
 #include "verbs/pma.h"
 #include "verbs/post.h"

@@ -2,15 +2,11 @@
 /*
  * The verbs of device memory. See verbs.h.
  */
-#include <rdma/uverbs_ioctl.h>
-
-#define UVERBS_MODULE_NAME peal
-#include <rdma/uverbs_named_ioctl.h>
-
 #include "mem/dm.h"
 #include "mem/mr.h"
 #include "queue/context.h"
 #include "verbs/dev.h"
+#include "verbs/methods.h"
 #include "verbs/verbs.h"
 
 struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,

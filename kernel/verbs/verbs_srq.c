@@ -2,17 +2,13 @@
 /*
  * The verbs of shared receive queues and XRC domains. See verbs.h.
  */
-#include <rdma/uverbs_ioctl.h>
-
-#define UVERBS_MODULE_NAME peal
-#include <rdma/uverbs_named_ioctl.h>
-
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "net/tx_quota.h"
 #include "queue/context.h"
 #include "queue/xrcd.h"
 #include "verbs/dev.h"
+#include "verbs/methods.h"
 #include "verbs/srq_post.h"
 #include "verbs/verbs.h"
 
