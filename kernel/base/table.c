@@ -8,6 +8,7 @@
 
 #include "base/epoch.h"
 #include "base/table.h"
+#include "proto/packet.h"
 
 /* 0 and 1 are the management queue pairs. The other small numbers stay unused. */
 #define PEAL_QPN_LEAST	0x10
@@ -19,11 +20,11 @@
 #define PEAL_QPN_RIGHT_BITS	12
 #define PEAL_QPN_RIGHT	0xfff
 #define PEAL_QPN_LEFT	0x7ff
-/* Index 0 is that of PEAL_NULL_LKEY. */
-#define PEAL_KEY_LIMIT	XA_LIMIT(1, 0xffffff)
+/* The index in a key has 24 bits, too. Index 0 is that of PEAL_NULL_LKEY. */
+#define PEAL_KEY_LIMIT	XA_LIMIT(1, PEAL_NUMBER_MAX)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
-#define PEAL_SRQ_LIMIT		XA_LIMIT(1, 0xffffff)
-#define PEAL_WQ_LIMIT		XA_LIMIT(PEAL_QPN_MOST + 1, 0xffffff)
+#define PEAL_SRQ_LIMIT		XA_LIMIT(1, PEAL_NUMBER_MAX)
+#define PEAL_WQ_LIMIT		XA_LIMIT(PEAL_QPN_MOST + 1, PEAL_NUMBER_MAX)
 
 /* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1

@@ -6,11 +6,11 @@
 #include <linux/string.h>
 
 #include "proto/icrc.h"
+#include "proto/packet.h"
 
 #define IPV4_BYTES	20
 #define IPV6_BYTES	40
 #define UDP_BYTES	8
-#define BTH_BYTES	12
 
 /* CRC-32, begun with ones, of the eight bytes of ones that stand for the LRH. */
 #define AFTER_LRH	0xdebb20e3U
@@ -23,14 +23,14 @@ static u32 peal_icrc_headers(u8 *head, u32 ip_bytes, const void *udp, const void
 
 	memcpy(masked_udp, udp, UDP_BYTES);
 	memset(masked_udp + 6, 0xff, 2);	/* checksum */
-	memcpy(masked_bth, bth, BTH_BYTES);
+	memcpy(masked_bth, bth, PEAL_BTH_BYTES);
 	masked_bth[4] = 0xff;			/* FECN, BECN, reserved */
-	return crc32_le(AFTER_LRH, head, ip_bytes + UDP_BYTES + BTH_BYTES);
+	return crc32_le(AFTER_LRH, head, ip_bytes + UDP_BYTES + PEAL_BTH_BYTES);
 }
 
 u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth)
 {
-	u8 head[IPV4_BYTES + UDP_BYTES + BTH_BYTES];
+	u8 head[IPV4_BYTES + UDP_BYTES + PEAL_BTH_BYTES];
 
 	memcpy(head, ip, IPV4_BYTES);
 	head[1] = 0xff;				/* type of service */
@@ -41,7 +41,7 @@ u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth)
 
 u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth)
 {
-	u8 head[IPV6_BYTES + UDP_BYTES + BTH_BYTES];
+	u8 head[IPV6_BYTES + UDP_BYTES + PEAL_BTH_BYTES];
 
 	memcpy(head, ip, IPV6_BYTES);
 	head[0] |= 0x0f;			/* traffic class, high half */

@@ -29,6 +29,9 @@
 #define PEAL_PACKET_MOST_OVERHEAD	(PEAL_BTH_BYTES + 4 + 16 + 4 + PEAL_ICRC_BYTES)
 #define PEAL_DEFAULT_PKEY	0xffff
 
+/* Numbers of queue pairs and shared receive queues have 24 bits in the headers. */
+#define PEAL_NUMBER_MAX		0xffffff
+
 /* The destination QPN of a datagram to a multicast group (IBTA 9.2.3). */
 #define PEAL_QPN_MULTICAST	0xffffff
 #define PEAL_ROCE_PORT		4791

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/trace.h"
 #include "proto/message.h"
+#include "proto/packet.h"
 #include "proto/psn.h"
 #include "queue/qp.h"
 
@@ -147,7 +148,7 @@ static u32 peal_qp_max_target(const struct peal_qp *qp)
 {
 	if (peal_qp_is_datagram(qp))
 		return U32_MAX;
-	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_XRC_SRQN_MAX : 0;
+	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NUMBER_MAX : 0;
 }
 
 static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
@@ -505,7 +506,7 @@ static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > PEAL_NUMBER_MAX) ||
 	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
 		return -EINVAL;

@@ -6,6 +6,7 @@
 #include <linux/compiler.h>
 #include <rdma/ib_verbs.h>
 
+#include "proto/packet.h"
 #include "queue/wqe.h"
 
 const struct peal_op peal_ops[PEAL_OP_COUNT] = {
@@ -103,10 +104,10 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 	return PEAL_REASON_NONE;
 }
 
-/* QP numbers have 24 bits. The transport looks the address handle up by its index. */
+/* The transport looks the address handle up by its index. */
 static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
 {
-	if (unlikely(wqe->rkey || wqe->ud.qpn > 0xffffff))
+	if (unlikely(wqe->rkey || wqe->ud.qpn > PEAL_NUMBER_MAX))
 		return PEAL_REASON_WQE_RESERVED;
 	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
 }

@@ -79,8 +79,6 @@ struct peal_wqe_limits {
 #define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
 #define PEAL_RAW_FORBIDDEN	(~(1U << PEAL_OP_SEND))
 
-#define PEAL_XRC_SRQN_MAX	0xffffff
-
 #define PEAL_PROGRAM_FORBIDDEN	(0U | 1U << PEAL_OP_REG_MR)
 
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];

@@ -29,6 +29,7 @@ extern "C" {
 #include "queue/sq.h"
 #include "queue/srq_ring.h"
 #include "queue/wqe.h"
+#include "proto/packet.h"
 }
 #pragma GCC diagnostic pop
 #undef min

@@ -476,7 +476,7 @@ TEST_CASE("a message of XRC names a shared receive queue", "[wqe]")
 	Sender sender(PEAL_OP_SEND_IMM);
 	auto &wqe = sender.view.header();
 
-	sender.limits.max_target = PEAL_XRC_SRQN_MAX;
+	sender.limits.max_target = PEAL_NUMBER_MAX;
 	for (const u32 srqn : {0U, 1U, 0xffffffU}) {
 		wqe.srqn = srqn;
 		CHECK(sender.parse() == PEAL_REASON_NONE);
