@@ -276,6 +276,7 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 {
 	bool pushed;
 
+	lockdep_assert(softirq_count());
 	spin_lock(&cq->lock);
 	cq->overflowed |= peal_cq_ring_full(&cq->ring);
 	pushed = !cq->overflowed;

@@ -123,6 +123,7 @@ bool peal_srq_ring_take(struct peal_srq_ring *srq, struct list_head *waiter,
 {
 	int pending;
 
+	lockdep_assert(softirq_count());
 	*reason = PEAL_REASON_NONE;
 	spin_lock(&srq->lock);
 	pending = peal_srq_ring_pending_or_wait(srq, waiter);
@@ -141,6 +142,7 @@ bool peal_srq_ring_take(struct peal_srq_ring *srq, struct list_head *waiter,
 /* @waiter waits no more. The caller has softirqs off. */
 void peal_srq_ring_leave(struct peal_srq_ring *srq, struct list_head *waiter)
 {
+	lockdep_assert(softirq_count());
 	spin_lock(&srq->lock);
 	peal_srq_ring_remove(srq, waiter);
 	spin_unlock(&srq->lock);
@@ -156,6 +158,7 @@ struct list_head *peal_srq_ring_next_waiter(struct peal_srq_ring *srq)
 {
 	struct list_head *waiter = NULL;
 
+	lockdep_assert(softirq_count());
 	spin_lock(&srq->lock);
 	if (!list_empty(&srq->starving) && peal_srq_ring_pending(srq)) {
 		waiter = srq->starving.next;
@@ -236,6 +239,7 @@ u32 peal_srq_ring_take_due(struct peal_srq_ring *srq)
 {
 	u32 due;
 
+	lockdep_assert(softirq_count());
 	spin_lock(&srq->lock);
 	due = srq->due;
 	srq->due = 0;
