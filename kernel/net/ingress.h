@@ -61,7 +61,7 @@ struct peal_ingress {
 	struct sk_buff_head backlog;
 	struct work_struct work;	/* delivers the frames of the backlog */
 
-	/* Written under RTNL, which also guards them; hooks and taps are hints without it: */
+	/* Guarded by RTNL: */
 	bool left;			/* the netdev has left, or is leaving */
 	bool used;			/* there was a use */
 	u32 hooks, taps;		/* number of uses */

@@ -22,7 +22,7 @@ struct peal_parent {
 	struct device dev;
 	int number;
 
-	/* Under RTNL, which is not ours: */
+	/* Guarded by RTNL: */
 	struct kobject *net;		/* the directory, or NULL while no netdev is shown */
 	char name[IFNAMSIZ];		/* of the link in it */
 };

@@ -12,6 +12,7 @@ from sources import sources
 
 PAGE = pathlib.Path("Documentation/locking.rst")
 LOCK_TYPES = {"spinlock_t", "struct mutex"}
+STACK_LOCKS = {"RTNL"}
 
 STRUCT = re.compile(r"^struct peal_(\w+) \{\n(.*?)^\}", re.M | re.S)
 GUARDED = re.compile(r"/\* Guarded by ([^:]*): \*/$")
@@ -65,7 +66,7 @@ def lock_exists(lock, types, globals_):
         if found == "struct xarray" and name == "xa_lock":
             return True
         found = types.get((found.removeprefix("struct peal_"), name), "")
-    return lock in globals_ or found in LOCK_TYPES
+    return lock in globals_ | STACK_LOCKS or found in LOCK_TYPES
 
 
 def field_findings(texts, page):
