@@ -31,9 +31,10 @@
 
 struct peal_engine {
 	struct peal_table *table;	/* set by lifecycle.c */
-	struct peal_runlist run;	/* filled by schedule.c, poller.c and worker.c */
-	struct work_struct work;	/* worker.c: serves the run list */
-	struct workqueue_struct *cpu_wq;	/* worker.c: for queue pairs that send packets */
+	struct peal_runlist run;	/* filled by schedule.c, kick.c, poller.c, worker.c */
+	/* worker.c */
+	struct work_struct work;	/* serves the run list */
+	struct workqueue_struct *cpu_wq;	/* for queue pairs that send packets */
 	/* poller.c */
 	struct peal_poll_list poll_list;	/* contexts whose doorbells the thread scans */
 	bool awake;			/* the thread scans doorbells and run list */

@@ -4,7 +4,6 @@
  */
 #include <linux/rcupdate.h>
 
-#include "base/compat.h"
 #include "base/epoch.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
@@ -27,14 +26,12 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 
 	e->table = table;
 	peal_runlist_init(&e->run);
-	INIT_WORK(&e->work, peal_worker_work);
-	e->cpu_wq = alloc_workqueue("peal-%s-cpu", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
-				   WQ_MEM_RECLAIM, 0, name);
-	if (!e->cpu_wq)
-		return -ENOMEM;
+	ret = peal_worker_start(e, name);
+	if (ret)
+		return ret;
 	ret = peal_poller_start(e, name);
 	if (ret)
-		destroy_workqueue(e->cpu_wq);
+		peal_worker_stop(e);
 	return ret;
 }
 
@@ -47,8 +44,7 @@ void peal_engine_stop(struct peal_engine *e)
 {
 	synchronize_rcu_expedited();
 	peal_poller_stop(e);
-	cancel_work_sync(&e->work);
-	destroy_workqueue(e->cpu_wq);
+	peal_worker_stop(e);
 }
 
 /* Return: a context whose kick file is not open yet, or an ERR_PTR: -ENOMEM, -EMFILE, -ENFILE. */

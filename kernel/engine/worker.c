@@ -2,6 +2,7 @@
 /*
  * See worker.h.
  */
+#include "base/compat.h"
 #include "base/epoch.h"
 #include "engine/schedule.h"
 #include "engine/turn.h"
@@ -28,7 +29,7 @@ bool peal_worker_serve_next(struct peal_engine *e)
 	return qp;
 }
 
-void peal_worker_work(struct work_struct *work)
+static void peal_worker_work(struct work_struct *work)
 {
 	struct peal_engine *e = container_of(work, struct peal_engine, work);
 
@@ -56,3 +57,18 @@ void peal_worker_work_on_cpu(struct work_struct *work)
 	peal_epoch_exit();
 }
 
+/* Return: 0 or -ENOMEM. */
+int peal_worker_start(struct peal_engine *e, const char *name)
+{
+	INIT_WORK(&e->work, peal_worker_work);
+	e->cpu_wq = alloc_workqueue("peal-%s-cpu", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
+				   WQ_MEM_RECLAIM, 0, name);
+	return e->cpu_wq ? 0 : -ENOMEM;
+}
+
+/* Nothing queues works any more. Wait for the one of the run list. Sleeps. */
+void peal_worker_stop(struct peal_engine *e)
+{
+	cancel_work_sync(&e->work);
+	destroy_workqueue(e->cpu_wq);
+}

@@ -10,8 +10,9 @@
 
 #include "engine/engine.h"
 
+int peal_worker_start(struct peal_engine *e, const char *name);
+void peal_worker_stop(struct peal_engine *e);
 bool peal_worker_serve_next(struct peal_engine *e);
-void peal_worker_work(struct work_struct *work);
 void peal_worker_work_on_cpu(struct work_struct *work);
 
 #endif
