@@ -94,7 +94,6 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
-
 	enum peal_reason reason;
 
 	if (wqe->inline_data || op->local)
