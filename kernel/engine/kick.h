@@ -10,7 +10,6 @@
 
 #include "base/kick_file.h"
 #include "queue/qp.h"
-#include "queue/wq.h"
 
 extern const struct peal_kick_file_ops peal_kick_ops;
 
@@ -18,8 +17,5 @@ void peal_kick(struct peal_qp *qp);
 void peal_kick_receives(struct peal_qp *qp);
 void peal_kick_srq_receives(struct peal_srq *srq);
 void peal_kick_srq_work(struct work_struct *work);
-void peal_kick_wq_failed(struct peal_wq *wq);
-bool peal_kick_abandoned_wq(struct peal_table *table, unsigned long *number, u32 *turns);
-void peal_kick_wq_work(struct work_struct *work);
 
 #endif

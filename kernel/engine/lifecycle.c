@@ -5,6 +5,7 @@
 #include <linux/rcupdate.h>
 
 #include "base/epoch.h"
+#include "engine/flush.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "engine/poller.h"
@@ -104,7 +105,7 @@ void peal_engine_remove_srq(struct peal_srq *srq)
 
 void peal_engine_add_wq(struct peal_wq *wq)
 {
-	peal_wq_set_work(wq, peal_kick_wq_work);
+	peal_wq_set_work(wq, peal_flush_wq_work);
 }
 
 /*
@@ -173,7 +174,7 @@ void peal_engine_abandon(struct peal_engine *e)
 	smp_mb();	/* B: GONE is visible before the flush reads the rings */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
-	while (peal_kick_abandoned_wq(e->table, &wq.index, &wq.turns))
+	while (peal_flush_abandoned_wq(e->table, &wq.index, &wq.turns))
 		cond_resched();
 }
 

@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "engine/kick.h"
+#include "engine/flush.h"
 #include "engine/lifecycle.h"
 #include "queue/context.h"
 #include "queue/ind_table.h"
@@ -88,7 +88,7 @@ int peal_verbs_modify_wq(struct ib_wq *ib, struct ib_wq_attr *attr, u32 mask,
 	if (!ret)
 		ret = peal_wq_modify(wq, attr, mask);
 	if (!ret)
-		peal_kick_wq_failed(wq);
+		peal_flush_failed_wq(wq);
 	return ret;
 }
 
