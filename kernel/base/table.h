@@ -78,7 +78,7 @@ struct peal_table {
 	/* Guarded by table.qps.xa_lock: */
 	u32 next_qpn;		/* next ordinal in the order of QP numbers */
 
-	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from places to numbers */
+	struct peal_qpn_round qpn_order[PEAL_QPN_ROUNDS];	/* from ordinals to QP numbers */
 
 	/* Guarded by table.keys.xa_lock: */
 	u32 next_key;

@@ -64,7 +64,7 @@ void peal_poller_note_kick(struct peal_engine *e)
 
 /* ---- the thread ---- */
 
-static void peal_poller_rung(struct peal_poll_list *poll_list, struct peal_qp *qp)
+static void peal_poller_found(struct peal_poll_list *poll_list, struct peal_qp *qp)
 {
 	struct peal_engine *e = container_of(poll_list, struct peal_engine, poll_list);
 
@@ -78,7 +78,7 @@ static void peal_poller_rung(struct peal_poll_list *poll_list, struct peal_qp *q
  */
 static bool peal_poller_scan(struct peal_engine *e)
 {
-	return peal_poll_list_scan(&e->poll_list, peal_poller_rung);
+	return peal_poll_list_scan(&e->poll_list, peal_poller_found);
 }
 
 /*

@@ -27,7 +27,7 @@ void peal_runlist_add(struct peal_runlist *list, struct peal_qp *qp)
 }
 
 /* A turn of @qp ended before its work. The next kick of its context may go on with it. */
-void peal_runlist_owe(struct peal_runlist *list, struct peal_qp *qp)
+void peal_runlist_mark_overdue(struct peal_runlist *list, struct peal_qp *qp)
 {
 	unsigned long flags;
 

@@ -32,7 +32,7 @@ void peal_runlist_init(struct peal_runlist *list);
 void peal_runlist_init_qp(struct peal_qp *qp);
 
 void peal_runlist_add(struct peal_runlist *list, struct peal_qp *qp);
-void peal_runlist_owe(struct peal_runlist *list, struct peal_qp *qp);
+void peal_runlist_mark_overdue(struct peal_runlist *list, struct peal_qp *qp);
 void peal_runlist_remove(struct peal_runlist *list, struct peal_qp *qp);
 struct peal_qp *peal_runlist_pop(struct peal_runlist *list);
 struct peal_qp *peal_runlist_pop_overdue(struct peal_runlist *list, struct peal_context *ctx);

@@ -68,7 +68,7 @@ void peal_defer(struct peal_qp *qp)
 void peal_defer_overdue(struct peal_qp *qp)
 {
 	peal_epoch_assert_held();
-	peal_runlist_owe(&qp->engine->run, qp);
+	peal_runlist_mark_overdue(&qp->engine->run, qp);
 	peal_defer(qp);
 }
 

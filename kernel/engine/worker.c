@@ -22,7 +22,7 @@ bool peal_worker_serve_next(struct peal_engine *e)
 	peal_epoch_enter();
 	qp = peal_runlist_pop(&e->run);
 	if (qp && peal_turn_once(qp)) {
-		peal_runlist_owe(&e->run, qp);
+		peal_runlist_mark_overdue(&e->run, qp);
 		peal_runlist_add(&e->run, qp);
 	}
 	peal_epoch_exit();
@@ -51,7 +51,7 @@ void peal_worker_work_on_cpu(struct work_struct *work)
 		peal_runlist_remove(&e->run, qp);
 	peal_epoch_enter();
 	if (peal_turn_once(qp)) {
-		peal_runlist_owe(&e->run, qp);
+		peal_runlist_mark_overdue(&e->run, qp);
 		peal_defer_on_cpu(qp);
 	}
 	peal_epoch_exit();

@@ -84,7 +84,7 @@ bool peal_odp_is_supported(void)
 	return true;
 }
 
-/* ---- pages leave ---- */
+/* ---- invalidation ---- */
 
 /* Return: whether a page was there. */
 static bool peal_odp_mark(struct peal_odp *odp, unsigned long first, unsigned long last)
@@ -146,7 +146,7 @@ static const struct mmu_interval_notifier_ops peal_odp_ops = {
 	.invalidate = peal_odp_invalidate,
 };
 
-/* ---- pages come ---- */
+/* ---- faults ---- */
 
 static int peal_odp_reserve(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
@@ -445,7 +445,7 @@ void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes)
 	return page_address(pfn_to_page(value >> PEAL_ODP_SHIFT)) + inside;
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 /**
  * peal_odp_create() - let memory of the calling program be found on demand

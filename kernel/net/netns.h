@@ -3,8 +3,8 @@
  * What peal keeps for a network namespace while it has devices there: the receive hooks and
  * the list of devices.
  *
- * Owns: struct peal_netns and its life. Without a device in the namespace no port is open
- * and no hook exists.
+ * Owns: creation and destruction of struct peal_netns. Without a device in the namespace no port is
+ * open and no hook exists.
  * Does not know: what is received and sent.
  *
  * A namespace that ends removes its devices and waits for them. Otherwise the routes that

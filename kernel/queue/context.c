@@ -67,7 +67,7 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
  * Call before the program makes a queue pair. The caller keeps the transmit quota, which must
  * outlive the context's queue pairs.
  */
-void peal_context_set_room(struct peal_context *ctx, struct peal_tx_quota *tx_quota)
+void peal_context_set_tx_quota(struct peal_context *ctx, struct peal_tx_quota *tx_quota)
 {
 	ctx->tx_quota = tx_quota;
 }

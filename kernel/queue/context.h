@@ -72,7 +72,7 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
 					 const struct peal_kick_file_ops *ops,
 					 struct peal_engine *engine);
-void peal_context_set_room(struct peal_context *ctx, struct peal_tx_quota *tx_quota);
+void peal_context_set_tx_quota(struct peal_context *ctx, struct peal_tx_quota *tx_quota);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 

@@ -314,7 +314,7 @@ static bool peal_cq_is_due(const struct peal_cq *cq, u32 arm)
 }
 
 /* Only later CQEs make another event due. If one is @due for @arm, the caller raises it now. */
-static void peal_cq_settle(struct peal_cq *cq, u32 arm, bool due)
+static void peal_cq_restart_event(struct peal_cq *cq, u32 arm, bool due)
 {
 	lockdep_assert_held(&cq->lock);
 	if (due)
@@ -351,7 +351,7 @@ static bool peal_cq_event_due(struct peal_cq *cq)
 	if (due && unlikely(cq->most_held) && peal_cq_hold(cq))
 		due = false;
 	else
-		peal_cq_settle(cq, arm, due);
+		peal_cq_restart_event(cq, arm, due);
 	spin_unlock(&cq->lock);
 	return due;
 }
@@ -366,7 +366,7 @@ static bool peal_cq_held_event_due(struct peal_cq *cq)
 	if (cq->held) {
 		arm = peal_cq_ring_armed(&cq->ring);
 		due = peal_cq_is_due(cq, arm);
-		peal_cq_settle(cq, arm, due);
+		peal_cq_restart_event(cq, arm, due);
 	}
 	spin_unlock(&cq->lock);
 	return due;

@@ -176,7 +176,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	if (qp->srq)
 		peal_rq_share(&qp->rq, &qp->srq->ring);
 	if (qp->xrcd || qp->ib.qp_type == IB_QPT_XRC_INI)
-		peal_rq_set_named(&qp->rq);
+		peal_rq_set_srq_by_message(&qp->rq);
 	return 0;
 }
 
@@ -194,7 +194,7 @@ static void peal_qp_set_receiver(struct peal_qp *qp, struct peal_transport *rece
 {
 	lockdep_assert_held(&qp->rq.lock);
 	qp->receiver = receiver;
-	peal_rq_set_patient(&qp->rq, receiver->ops->packets || !peal_qp_is_reliable(qp));
+	peal_rq_set_no_kicks(&qp->rq, receiver->ops->packets || !peal_qp_is_reliable(qp));
 }
 
 /* The caller holds both locks. */

@@ -28,9 +28,9 @@ void peal_rq_share(struct peal_rq *rq, struct peal_srq_ring *shared)
  * messages. Nothing in the own ring may be completed, whatever the program writes there. Call
  * before others can find the queue, so nothing asserts the lock.
  */
-void peal_rq_set_named(struct peal_rq *rq)
+void peal_rq_set_srq_by_message(struct peal_rq *rq)
 {
-	rq->named = true;
+	rq->srq_by_message = true;
 }
 
 /* No sender waits for a receive of this queue any more. */
@@ -68,13 +68,13 @@ void peal_rq_reset(struct peal_rq *rq)
 
 /*
  * On the wire a kick is useless, because an RNR NAK has told the peer when to send again. Set
- * @patient to ask for none.
+ * @no_kicks to ask for none.
  */
-void peal_rq_set_patient(struct peal_rq *rq, bool patient)
+void peal_rq_set_no_kicks(struct peal_rq *rq, bool no_kicks)
 {
 	lockdep_assert_held(&rq->lock);
-	rq->patient = patient;
-	if (patient)
+	rq->no_kicks = no_kicks;
+	if (no_kicks)
 		peal_rq_end_wait(rq);
 }
 
@@ -83,7 +83,7 @@ static int peal_rq_pending(struct peal_rq *rq)
 	int pending = peal_ring_pending(&rq->ring);
 
 	lockdep_assert_held(&rq->lock);
-	if (pending || rq->patient)
+	if (pending || rq->no_kicks)
 		return pending;
 	peal_rq_want_kick(rq, true);
 	return peal_ring_pending(&rq->ring);	/* after barrier C */
@@ -92,7 +92,7 @@ static int peal_rq_pending(struct peal_rq *rq)
 /* Without a WQE that could be named, nothing is held. */
 static enum peal_rq_taken peal_rq_take_shared(struct peal_rq *rq, enum peal_reason *reason)
 {
-	struct list_head *waiter = rq->patient ? NULL : &rq->starving;
+	struct list_head *waiter = rq->no_kicks ? NULL : &rq->starving;
 
 	lockdep_assert_held(&rq->lock);
 	if (!peal_srq_ring_take(rq->shared, waiter, &rq->wqe, reason))
@@ -105,9 +105,9 @@ static enum peal_rq_taken peal_rq_take_shared(struct peal_rq *rq, enum peal_reas
  * peal_rq_take() - take the next receive WQE, unless one is held already
  * @reason: set to the fault of a malformed WQE, otherwise to PEAL_REASON_NONE
  *
- * If the queue is empty and not patient, the program's next post kicks. A malformed WQE is taken
- * too, because the caller completes it in error. If a shared receive queue is in error, there is
- * none to complete, and rq->holding is false.
+ * If the queue is empty, the program's next post kicks, unless no_kicks is set. A malformed WQE is
+ * taken too, because the caller completes it in error. If a shared receive queue is in error, there
+ * is none to complete, and rq->holding is false.
  */
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 {
@@ -144,7 +144,8 @@ bool peal_rq_take_flushed(struct peal_rq *rq)
 	enum peal_reason reason;
 
 	lockdep_assert_held(&rq->lock);
-	return rq->holding || (!rq->shared && !rq->named && peal_ring_pending(&rq->ring) > 0 &&
+	return rq->holding || (!rq->shared && !rq->srq_by_message &&
+			       peal_ring_pending(&rq->ring) > 0 &&
 			       peal_rq_take(rq, &reason) != PEAL_RQ_EMPTY);
 }
 
@@ -155,7 +156,7 @@ bool peal_rq_take_flushed(struct peal_rq *rq)
  */
 bool peal_rq_is_last(struct peal_rq *rq)
 {
-	bool first = rq->shared && !rq->named && !rq->last_told;
+	bool first = rq->shared && !rq->srq_by_message && !rq->last_told;
 
 	lockdep_assert_held(&rq->lock);
 	rq->last_told |= first;
@@ -187,7 +188,7 @@ bool peal_rq_establish(struct peal_rq *rq)
 
 	lockdep_assert_held(&rq->lock);
 	rq->established = true;
-	rq->routine = !rq->named;
+	rq->routine = !rq->srq_by_message;
 	return first;
 }
 

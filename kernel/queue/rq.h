@@ -40,19 +40,19 @@ struct peal_rq {
 	bool refusing;			/* accepts nothing: in error now or soon */
 	bool established;		/* a message has arrived since RTR */
 	bool routine;			/* established, and messages name no shared receive queue */
-	bool patient;			/* senders retry by their RNR timers and need no kick */
+	bool no_kicks;			/* senders retry by their RNR timers and need no kick */
 	bool kicked;			/* the program is asked to kick */
 	bool last_told;			/* peal_rq_is_last() was true once since the RESET */
-	bool named;			/* XRC: only messages name where WQEs come from */
+	bool srq_by_message;		/* XRC: only messages name where WQEs come from */
 };
 
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,
 		  const struct peal_wqe_limits *limits);
 void peal_rq_share(struct peal_rq *rq, struct peal_srq_ring *shared);
-void peal_rq_set_named(struct peal_rq *rq);
+void peal_rq_set_srq_by_message(struct peal_rq *rq);
 void peal_rq_change_shared(struct peal_rq *rq, struct peal_srq_ring *shared);
 void peal_rq_reset(struct peal_rq *rq);
-void peal_rq_set_patient(struct peal_rq *rq, bool patient);
+void peal_rq_set_no_kicks(struct peal_rq *rq, bool no_kicks);
 
 enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);
 bool peal_rq_take_flushed(struct peal_rq *rq);

@@ -25,7 +25,7 @@ static int peal_wq_init_ring(struct peal_wq *wq, struct ib_ucontext *uctx,
 	peal_rq_init(&wq->rq, base, base + PEAL_WQ_SLOTS_OFFSET, entries, stride, &limits);
 	/* Frames do not wait for receives. The lock is held for the function that asserts it. */
 	spin_lock_bh(&wq->rq.lock);
-	peal_rq_set_patient(&wq->rq, true);
+	peal_rq_set_no_kicks(&wq->rq, true);
 	spin_unlock_bh(&wq->rq.lock);
 	return 0;
 }

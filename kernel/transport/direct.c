@@ -249,9 +249,10 @@ static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct pea
 	return outcome;
 }
 
-static struct peal_outcome peal_direct_meet(struct peal_direct *d, struct peal_qp *peer,
-					    const struct peal_op *op, struct peal_notify *notify,
-					    struct peal_cursor *local)
+static struct peal_outcome peal_direct_try_peer(struct peal_direct *d, struct peal_qp *peer,
+						const struct peal_op *op,
+						struct peal_notify *notify,
+						struct peal_cursor *local)
 {
 	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
 
@@ -305,7 +306,7 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	spin_lock(&peer->rq.lock);
 	reason = unlikely(counted) ? peal_direct_local(d->base.qp, op, local) : PEAL_REASON_NONE;
 	if (likely(!reason)) {
-		outcome = peal_direct_meet(d, peer, op, notify, local);
+		outcome = peal_direct_try_peer(d, peer, op, notify, local);
 		peal_cursor_end(local);
 	} else {
 		outcome = peal_failed(IB_WC_LOC_PROT_ERR, reason);
@@ -314,7 +315,7 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	return outcome;
 }
 
-static enum peal_drop peal_direct_drop(enum peal_what what, enum peal_reason reason)
+static enum peal_drop peal_direct_drop(enum peal_outcome_kind what, enum peal_reason reason)
 {
 	if (what == PEAL_NOT_READY)
 		return PEAL_DROP_receive;
@@ -339,7 +340,8 @@ static enum peal_drop peal_direct_drop(enum peal_what what, enum peal_reason rea
  * counted where packets would be. The requester is not told.
  */
 static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d,
-						     enum peal_what what, enum peal_reason reason)
+						     enum peal_outcome_kind what,
+						     enum peal_reason reason)
 {
 	const struct peal_qp *qp = d->base.qp;
 	enum peal_drop drop = peal_direct_drop(what, reason);

@@ -11,7 +11,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
-enum peal_what {
+enum peal_outcome_kind {
 	PEAL_CARRIED,		/* the whole message; complete the WQE */
 	PEAL_PROGRESS,		/* a chunk; call again for the next one */
 	PEAL_NOT_READY,		/* RNR NAK; try again after `timer` */
@@ -21,7 +21,7 @@ enum peal_what {
 };
 
 struct peal_outcome {
-	u8 what;			/* enum peal_what */
+	u8 what;			/* enum peal_outcome_kind */
 	u8 status;			/* FAILED: enum ib_wc_status */
 	u16 pieces;			/* PROGRESS, CARRIED: pieces looked up and copied */
 	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */

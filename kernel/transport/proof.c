@@ -22,7 +22,7 @@ void peal_proof_init(struct peal_proof *proof)
 }
 
 bool peal_proof_find(struct peal_proof *proof, const struct peal_locality_device *own,
-		     struct peal_proof_place *place)
+		     struct peal_proof_target *target)
 {
 	const struct peal_locality_device *device = own;
 	u32 number;
@@ -32,13 +32,13 @@ bool peal_proof_find(struct peal_proof *proof, const struct peal_locality_device
 		return false;
 	spin_lock(&proof->lock);
 	number = time_after(jiffies, proof->until) ? 0 : proof->device;
-	place->vlan_id = proof->vlan_id;
+	target->vlan_id = proof->vlan_id;
 	spin_unlock(&proof->lock);
 	if (number != own->number)
 		device = number ? peal_locality_find(number) : NULL;
 	if (!device || !peal_locality_allows(own, device))
 		return false;
-	place->table = device->table;
+	target->table = device->table;
 	return true;
 }
 

@@ -44,7 +44,7 @@ struct peal_proof_challenge {
 };
 
 /* Where the datagrams of a handle arrive. */
-struct peal_proof_place {
+struct peal_proof_target {
 	struct peal_table *table;
 	u16 vlan_id;
 };
@@ -52,11 +52,11 @@ struct peal_proof_place {
 void peal_proof_init(struct peal_proof *proof);
 
 /*
- * May the next datagram of the device @own go direct? Inside the epoch. Return: true with *@place
- * set.
+ * May the next datagram of the device @own go direct? Inside the epoch. Return: true with
+ * *@target set.
  */
 bool peal_proof_find(struct peal_proof *proof, const struct peal_locality_device *own,
-		     struct peal_proof_place *place);
+		     struct peal_proof_target *target);
 
 /* Is it time for peal_proof_begin()? Only a hint, because no lock is held. */
 static inline bool peal_proof_is_due(const struct peal_proof *proof)

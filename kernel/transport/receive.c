@@ -32,7 +32,7 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
  * The receive stays as it is, for the next arrival, if the bytes are too many for it (class D of
  * IBTA 9.9.3.2, table 58), or if its buffer is not in memory. The ring is read only once, because a
  * second read may find a different WQE. No kick is asked for when the ring is empty, because an
- * arrival does not wait (see peal_rq_set_patient()).
+ * arrival does not wait (see peal_rq_set_no_kicks()).
  *
  * Return: why the bytes are lost. PEAL_DROP_none: they can be placed, or the receive cannot be
  * used.

@@ -250,18 +250,18 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 			   struct peal_cursor *local)
 {
 	struct peal_ud_arrival arrival PEAL_UNINITIALIZED;
-	struct peal_proof_place place;
+	struct peal_proof_target target;
 	struct peal_qp *peer;
 
-	if (!peal_proof_find(&address->proof, ud->device, &place))
+	if (!peal_proof_find(&address->proof, ud->device, &target))
 		return false;
-	peer = peal_ud_peer(ud, place.table, packet->qpn);
+	peer = peal_ud_peer(ud, target.table, packet->qpn);
 	if (unlikely(!peer || !peal_tx_grh(&address->path, packet, arrival.grh)))
 		return false;
 	arrival.packet = packet;
 	arrival.ipv6 = address->path.ipv6;
 	arrival.multicast = false;
-	arrival.vlan_id = place.vlan_id;
+	arrival.vlan_id = target.vlan_id;
 	arrival.dg = NULL;
 	arrival.from = local;
 	peal_ud_hand_over(peer, notify, &arrival);

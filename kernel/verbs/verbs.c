@@ -111,7 +111,7 @@ static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, stru
 	if (IS_ERR(ctx))
 		peal_tx_quota_close(tx_quota);
 	else
-		peal_context_set_room(ctx, tx_quota);
+		peal_context_set_tx_quota(ctx, tx_quota);
 	return ctx;
 }
 

@@ -134,12 +134,12 @@ TEST_CASE("who retries by his timer does not wait for a kick", "[srq]")
 	Shared shared;
 	Sharer a(shared), b(shared);
 
-	peal_rq_set_patient(&a.rq, true);
+	peal_rq_set_no_kicks(&a.rq, true);
 	CHECK(a.take() == PEAL_RQ_EMPTY);
 	CHECK_FALSE(a.waits());
 	CHECK_FALSE(shared.wants_kick());
 	CHECK(b.take() == PEAL_RQ_EMPTY);
-	peal_rq_set_patient(&b.rq, true);
+	peal_rq_set_no_kicks(&b.rq, true);
 	CHECK_FALSE(b.waits());
 	CHECK_FALSE(shared.wants_kick());
 }
