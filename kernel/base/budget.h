@@ -2,10 +2,10 @@
 /*
  * A budget: how much work may be done before another queue pair or program has its turn.
  *
- * Each step has a price in bytes: the time that copying as many bytes would take. The price
- * stands for time, because a lock is held, and a caller is kept in the kernel, for a time
- * and not for a number of WQEs. The last step may overdraw the budget, because each step is
- * bounded by itself.
+ * Each step has a price in bytes, which is the time that copying as many bytes would take. The
+ * price stands for time, because the budget bounds how long a lock is held and how long a caller
+ * stays in the kernel. The last step may overdraw the budget, because each step is bounded by
+ * itself.
  * Does not know: what the budget is spent on, and which turn is next.
  */
 #ifndef PEAL_BUDGET_H

@@ -51,6 +51,6 @@ void peal_epoch_wait(void)
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		peal_epoch_wait_cpu(cpu);
-	/* G: what follows happens after the last use of the removed objects. */
+	/* G: the code below runs after the last use of the removed objects. */
 	smp_mb();
 }

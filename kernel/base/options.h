@@ -33,7 +33,7 @@ struct peal_options {
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 };
 
-/* How far the direct path may reach on this host. Only options.c writes it. */
+/* Between which queue pairs the host allows the direct path. Only options.c writes it. */
 extern enum peal_nl_scope peal_options_host_scope;
 
 void peal_options_init(struct peal_options *options);

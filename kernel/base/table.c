@@ -224,7 +224,7 @@ struct peal_key *peal_table_find_key(struct peal_table *table, struct peal_key_l
 	return last->key;
 }
 
-/* The key of some index is not in the tree any more. */
+/* A key was removed, so CPUs must look up remembered keys again. */
 static void peal_table_end_key(struct peal_table *table)
 {
 	lockdep_assert_held(&table->keys.xa_lock);

@@ -197,7 +197,7 @@ TRACE_EVENT(peal_timeout,
 		  __entry->probe ? "probe" : "timeout", __entry->psn, __entry->retries)
 );
 
-/* Why was an object refused: who holds how many of its kind (enum peal_quota_kind)? */
+/* Why was an object refused, and how many of its kind are held (enum peal_quota_kind)? */
 TRACE_EVENT(peal_quota,
 	TP_PROTO(u32 kind, u32 context, u32 user, u32 programs),
 	TP_ARGS(kind, context, user, programs),

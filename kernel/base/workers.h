@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The module's workqueue. It does what is left when a budget ends, and what cannot be done
- * where it was noticed.
+ * The module's workqueue. It runs the work that is left when a budget ends, and work that must not
+ * run in the context that found it.
  *
  * Owns: one unbound workqueue. It has WQ_MEM_RECLAIM, because storage that memory reclaim
  * waits for may use a queue pair whose remaining work is done here. It is in sysfs, where

@@ -95,8 +95,8 @@ static bool peal_kick_next_waiter(struct peal_srq *srq, struct peal_budget *budg
 }
 
 /*
- * Inside the epoch. Leave what is left after @budget to the work.
- * Return: whether to go on here.
+ * Inside the epoch. Serve one waiting sender. When @budget is used up, the work item serves the
+ * rest. Return: whether to serve another one here.
  */
 static bool peal_kick_waiters_step(struct peal_srq *srq, struct peal_budget *budget)
 {
@@ -124,7 +124,9 @@ static int peal_kick_srq(struct peal_context *ctx, unsigned long index,
 	return srq ? 0 : -ENOENT;
 }
 
-/* The caller keeps @srq: it is the work, for which the destruction waits, or the queue's user. */
+/*
+ * @srq stays valid, because the caller is its work item, for which destruction waits, or its user.
+ */
 static void peal_kick_waiters(struct peal_srq *srq)
 {
 	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };

@@ -45,8 +45,8 @@ void peal_poll_list_remove(struct peal_poll_list *poll_list, struct peal_context
 }
 
 /*
- * Under the lock. Tell the contexts at the front. After each pass another part
- * of the list is there.
+ * Under the lock. Tell the contexts at the front. A long pass moves contexts that it has scanned to
+ * the end, so the next announcement tells others.
  */
 static void peal_poll_list_say_awake(struct peal_poll_list *poll_list)
 {

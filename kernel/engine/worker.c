@@ -38,8 +38,8 @@ static void peal_worker_work(struct work_struct *work)
 }
 
 /*
- * Give the queue pair a turn. What is left is queued again behind the works that wait, because a
- * CPU runs only a limited number of works at a time.
+ * Give the queue pair a turn. The rest is queued again behind the works that wait, because a CPU
+ * runs only a limited number of works at a time.
  */
 void peal_worker_work_on_cpu(struct work_struct *work)
 {

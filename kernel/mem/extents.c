@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See extents.h. The caller builds extents in two passes over the same runs: it measures every
- * run, allocates the table, and fills every run in.
+ * See extents.h. The caller walks the same runs twice. It measures each run, allocates the table,
+ * and then fills each run in.
  */
 #include <linux/bitops.h>
 #include <linux/kernel.h>

@@ -702,7 +702,7 @@ void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *b
 	return (void *)(uintptr_t)offset;
 }
 
-/* Are these bytes there? They stay so until the epoch is left. */
+/* Are these bytes in memory? If so, they stay there until the epoch is left. */
 enum peal_odp_state peal_target_look(const struct peal_target *target, u64 offset, u64 bytes,
 				     bool write)
 {
@@ -758,7 +758,7 @@ struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
 enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
 				 u64 length, int access)
 {
-	u64 offset = addr - key->iova;	/* wraps for an address below iova: refused below */
+	u64 offset = addr - key->iova;	/* wraps below iova; the range check refuses that */
 
 	if (unlikely(key->pd != pd))
 		return PEAL_REASON_RKEY_PD;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The memory of the null region: it reads as zeros and forgets what is written to it.
+ * The memory of the null region, which reads as zeros and forgets what is written to it.
  *
  * Owns: the two pages behind it. One is only read, and the other is only written, so that no
  * program sees what another one has written.

@@ -57,7 +57,7 @@ struct peal_odp {
 	struct mutex fault_mutex;	/* one fault at a time; guards the field marked with it */
 
 	/* Guarded by odp.fault_mutex: */
-	bool dead;			/* the notifier is going */
+	bool dead;			/* it is being destroyed */
 
 	struct work_struct work;	/* brings the requested pages in */
 	spinlock_t fault_lock;		/* guards the fields marked with it */
@@ -95,7 +95,7 @@ static bool peal_odp_mark(struct peal_odp *odp, unsigned long first, unsigned lo
 
 	lockdep_assert_held(&odp->lock);
 	xa_for_each_range(&odp->pages, i, entry, first, last) {
-		/* It takes the place of another entry, which needs no memory. */
+		/* Replacing an entry needs no memory. */
 		xa_store(&odp->pages, i, xa_mk_value(xa_to_value(entry) | PEAL_ODP_STALE),
 			 GFP_NOWAIT);
 		any = true;
@@ -111,7 +111,7 @@ static void peal_odp_forget(struct peal_odp *odp, unsigned long first, unsigned 
 	lockdep_assert_held(&odp->lock);
 	xa_for_each_range(&odp->pages, i, entry, first, last) {
 		value = xa_to_value(entry);
-		/* The copies leave no trace in the page table. */
+		/* A copy does not set the dirty bit of the page table, so mark the page here. */
 		if (value & PEAL_ODP_WRITE)
 			folio_mark_dirty(page_folio(pfn_to_page(value >> PEAL_ODP_SHIFT)));
 		xa_erase(&odp->pages, i);
@@ -158,7 +158,7 @@ static int peal_odp_reserve(struct peal_odp *odp, unsigned long first, unsigned 
 	return ret;
 }
 
-/* What was reserved and has no page. */
+/* Release the entries that were reserved but got no page. */
 static void peal_odp_release(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
 	unsigned long i;
@@ -169,7 +169,8 @@ static void peal_odp_release(struct peal_odp *odp, unsigned long first, unsigned
 
 /*
  * Can the kernel reach this page? It cannot reach the pages of memfd_secret(2), and memory of
- * another device is not for the CPU. The page is mapped meanwhile, so it has its mapping.
+ * another device is not for the CPU. The page is mapped at this time, so its mapping does not
+ * change.
  */
 static bool peal_odp_is_reachable(struct page *page)
 {
@@ -212,7 +213,7 @@ static int peal_odp_fill(struct peal_odp *odp, const struct hmm_range *range)
 	return ret;
 }
 
-/* Try again when an invalidation came between, but not without end. */
+/* Retry after an invalidation, up to a time limit. */
 static int peal_odp_try(struct peal_odp *odp, struct hmm_range *range)
 {
 	unsigned long limit = jiffies + msecs_to_jiffies(HMM_RANGE_DEFAULT_TIMEOUT);
@@ -492,7 +493,10 @@ void peal_odp_destroy(struct peal_odp *odp)
 	mutex_lock(&odp->fault_mutex);
 	odp->dead = true;
 	mutex_unlock(&odp->fault_mutex);
-	/* Before the notifier goes, because pages are only known to be there while it is. */
+	/*
+	 * Forget the pages before the notifier is removed, because only the notifier tells when a
+	 * page leaves.
+	 */
 	mutex_lock(&odp->lock);
 	peal_odp_forget(odp, 0, ULONG_MAX);
 	mutex_unlock(&odp->lock);
@@ -500,7 +504,7 @@ void peal_odp_destroy(struct peal_odp *odp)
 	peal_odp_put(odp);
 }
 
-/* Inside the epoch. Return: false if it is going. */
+/* Inside the epoch. Return: false if it is being destroyed. */
 bool peal_odp_get(struct peal_odp *odp)
 {
 	peal_epoch_assert_held();

@@ -2,11 +2,10 @@
 /*
  * See path.h.
  *
- * Choice of the interface: packets leave through the netdev of the GID that they are sent
- * from, as those of a hardware adapter do. The routing table may choose another netdev (two
- * netdevs in one subnet). Then the lookup is repeated for the GID's netdev alone.
- * Destinations on this host are the exception, because their route is local whatever the
- * netdev.
+ * Packets leave through the netdev of the GID that they are sent from, as those of a hardware
+ * adapter do. The routing table may choose another netdev (two netdevs in one subnet). Then the
+ * lookup is repeated for the GID's netdev alone. Destinations on this host are the exception,
+ * because their route is local whatever the netdev.
  */
 #include <linux/capability.h>
 #include <linux/if_vlan.h>

@@ -401,8 +401,8 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 
 /*
  * On the CPU of the vector, with interrupts off. An event that is raised from here on needs
- * another call, because the handler may have looked at the queue already. After the last line the
- * queue may be gone.
+ * another call, because the handler may have looked at the queue already. The queue may be freed
+ * after the last statement.
  */
 static void peal_cq_call(void *data)
 {

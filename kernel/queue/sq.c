@@ -51,7 +51,7 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 /**
  * peal_sq_is_followed() - tell whether a message will leave right behind the one just fetched
  *
- * A READ, an atomic or an ATOMIC_WRITE does not count, because it may have to wait: it takes a
+ * A READ, an atomic or an ATOMIC_WRITE does not count, because it may have to wait. It takes a
  * responder resource, and a READ takes one PSN for each packet of its response. A local operation
  * (bind, invalidate) does not count, because it waits for all earlier messages. The answer is a
  * hint, because the program may change the slot.

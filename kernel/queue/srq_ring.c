@@ -44,7 +44,7 @@ static void peal_srq_ring_remove(struct peal_srq_ring *srq, struct list_head *wa
 	peal_srq_ring_ask(srq);
 }
 
-/* The program stored nonsense. What it means by its later words cannot be known either. */
+/* The program stored an invalid value, so its later words cannot be trusted either. */
 static void peal_srq_ring_break(struct peal_srq_ring *srq)
 {
 	lockdep_assert_held(&srq->lock);
@@ -210,8 +210,8 @@ u32 peal_srq_ring_entries(struct peal_srq_ring *srq)
  * @entries: the size of the new ring; a power of two. Its slots have the same stride
  * @taken: set to the index of the first WQE that is taken from the new ring
  *
- * The program has copied the WQEs, and what it copied is checked when it is taken. No CPU reads the
- * old ring afterwards.
+ * The program has copied the WQEs. Each is checked when it is taken. No CPU reads the old ring
+ * afterwards.
  *
  * Return: 0, or -EINVAL (too small for the WQEs that were not taken, or for the limit that is
  * armed; or the queue is in error).

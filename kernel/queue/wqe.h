@@ -4,8 +4,8 @@
  *
  * Owns: the private copy of each WQE, and every check that needs only the WQE itself. After
  * parsing the kernel does not read the slot again, because the program may change it. Inline data
- * are the exception: the transport copies them from the slot, because they are payload, which the
- * kernel does not check.
+ * are the exception. The transport copies them from the slot, because the kernel does not check
+ * payload.
  * Does not know: rings, keys, queue pairs. Compiles in userspace for the tests.
  */
 #ifndef PEAL_WQE_H

@@ -4,8 +4,8 @@
  *
  * Owns: creation and destruction of handles, and the path, the proof and the number of each. The
  * RDMA core frees its ib_ah as soon as destroy returns, also where nothing may sleep. The data path
- * therefore uses struct peal_address, which RCU frees. This is safe because a section of the epoch is
- * an RCU reader.
+ * therefore uses struct peal_address, which RCU frees. This is safe because a section of the epoch
+ * is an RCU reader.
  * Does not know: what is sent there.
  */
 #ifndef PEAL_AH_H

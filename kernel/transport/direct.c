@@ -2,7 +2,7 @@
 /*
  * See direct.h. The functions of the send side are called with sq.lock held. Those of the
  * receive side are called with rq.lock of the peer held. The two are of different lock classes,
- * because a queue pair may be its own peer. What a turn calls runs inside the epoch.
+ * because a queue pair may be its own peer. Functions that a turn calls run inside the epoch.
  */
 #include <linux/slab.h>
 
@@ -285,7 +285,7 @@ static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason 
 }
 
 /*
- * Meet the peer, with its rq.lock, which this takes. @local was checked.
+ * Take the peer's rq.lock and try the message. The caller has checked @local.
  *
  * A user of memory of a fast registration must not wait for a queue pair's lock (see mr.h). So the
  * use of it ends before the peer's lock is taken, and begins again when the lock is held.

@@ -156,7 +156,10 @@ static void peal_flow_insert(struct peal_flows *flows, struct peal_flow *flow)
 	list_for_each_entry(other, &flows->rules, node)
 		if (peal_flow_rank(&other->rule) > peal_flow_rank(&flow->rule))
 			break;
-	/* Behind all others, `other` stands for the head of the list. */
+	/*
+	 * If no rule has a higher rank, `other` is the head of the list, so the rule goes to the
+	 * end.
+	 */
 	list_add_tail_rcu(&flow->node, &other->node);
 }
 

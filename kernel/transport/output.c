@@ -170,8 +170,8 @@ void peal_output_send(struct peal_output *output, const struct peal_packet *head
 }
 
 /*
- * Send a new packet with header->payload_bytes bytes from @payload. Without memory the packet counts
- * as lost.
+ * Send a new packet with header->payload_bytes bytes from @payload. Without memory the packet
+ * counts as lost.
  */
 void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
 			    const void *payload)

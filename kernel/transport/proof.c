@@ -9,7 +9,9 @@
 #include "queue/qp.h"
 #include "transport/proof.h"
 
-/* As with connections: a proof is renewed while there is traffic, and lasts for two failures. */
+/*
+ * As for connections, a proof is renewed while there is traffic, and survives two failed renewals.
+ */
 #define PEAL_PROOF_RENEW	(HZ)
 #define PEAL_PROOF_LASTS	(3 * HZ)
 
@@ -42,7 +44,10 @@ bool peal_proof_find(struct peal_proof *proof, const struct peal_locality_device
 	return true;
 }
 
-/* Does a queue pair of datagrams with this number wait for them at a device of the namespace? */
+/*
+ * Does a device of this namespace to which direct messages are allowed have a UD queue pair with
+ * this number?
+ */
 static bool peal_proof_may_arrive(const struct peal_locality_device *own, u32 qpn)
 {
 	struct peal_locality_device *device;
@@ -60,7 +65,7 @@ static bool peal_proof_may_arrive(const struct peal_locality_device *own, u32 qp
 }
 
 /*
- * Is it this sender that sends the next challenge? Many handles are used for one datagram, and for
+ * Must this sender send the next challenge? Many handles are used for one datagram, and for
  * these a challenge would be a waste.
  */
 static bool peal_proof_take_turn(struct peal_proof *proof)

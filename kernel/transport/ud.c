@@ -201,8 +201,8 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 }
 
 /*
- * Do packets of the handle arrive at this device? Send the question as a packet, in the
- * sender's name. See proof.h.
+ * Send a challenge in the sender's name to ask whether packets of the handle arrive at a device
+ * (proof.h).
  */
 static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_address *address,
 				       u32 qpn)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See wire.h. What a turn calls runs under sq.lock, inside the epoch. The operations of the
- * transport run under the locks that struct peal_transport_ops names.
+ * See wire.h. Functions that a turn calls run under sq.lock, inside the epoch. The operations of
+ * the transport run under the locks that struct peal_transport_ops names.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -16,7 +16,7 @@
 
 /*
  * Most bytes and packets in flight. The bytes are enough for 10 Gb/s and 200 us. There are no
- * more packets than a peer like us keeps when the first of them is late.
+ * more packets than a peal peer keeps when the first of them is late.
  */
 #define PEAL_WINDOW_BYTES	(256 << 10)
 #define PEAL_WINDOW_PACKETS	((u32)PEAL_REORDER_SLOTS)
@@ -226,8 +226,8 @@ static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *o
 }
 
 /*
- * Is the memory of a packet there? Return: PEAL_REASON_LKEY_PAGE if not. *absent: it is being
- * brought in.
+ * Are the bytes of a packet in memory? Return: PEAL_REASON_LKEY_PAGE if not. *absent: they are
+ * being brought in.
  */
 static noinline enum peal_reason peal_wire_look(const struct peal_cursor *cursor, u32 bytes,
 						bool write, bool *absent)
@@ -623,7 +623,9 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	return qp->sender;
 }
 
-/* Messages waited in the ring until all packets were acknowledged. Are they now? */
+/*
+ * Have all packets been acknowledged, so that waiting messages can use the direct transport?
+ */
 static bool peal_wire_may_change(struct peal_qp *qp)
 {
 	lockdep_assert_held(&qp->sq.lock);

@@ -183,8 +183,8 @@ static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_r
 }
 
 /*
- * Is the memory there that this packet writes? If not, the peer is asked to wait, as for a missing
- * receive. A READ has no bytes yet.
+ * Are the bytes that this packet writes in memory? If not, the peer is asked to wait, as for a
+ * missing receive. A READ has no bytes yet.
  */
 static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *r,
 							     const struct peal_request *request,

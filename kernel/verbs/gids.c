@@ -13,7 +13,10 @@
 #include "verbs/gids.h"
 #include "verbs/verbs.h"
 
-/* The core takes RTNL, so this is a work. The reference keeps the device until it has ended. */
+/*
+ * The core takes RTNL, so the scan is a work item. The reference keeps the device until the scan
+ * has ended.
+ */
 static void peal_gids_work(struct work_struct *work)
 {
 	struct peal_dev *dev = container_of(work, struct peal_dev, rescan);

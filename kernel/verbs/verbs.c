@@ -149,8 +149,8 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 }
 
 /*
- * A program imports the context: it has got the descriptor of the uverbs file from another one.
- * It maps the same doorbell page, and gets a descriptor of its own for the kick file.
+ * A program imports the context, whose uverbs descriptor it got from another one. It maps the same
+ * doorbell page, and gets a descriptor of its own for the kick file.
  */
 static int peal_verbs_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attrs)
 {
@@ -237,8 +237,8 @@ static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 }
 
 /*
- * Will the core poll this queue, on the CPU of its handler? Then it has allocated an array for that
- * (__ib_alloc_cq). On the unbound workqueue the scheduler chooses the CPU.
+ * Will the core poll this queue on the CPU of its handler? Only queues that it makes itself have
+ * ib->wc (__ib_alloc_cq). On the unbound workqueue the scheduler chooses the CPU.
  */
 static bool peal_verbs_is_polled_by_core(const struct ib_cq *ib)
 {
@@ -350,7 +350,10 @@ static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset,
 				       offset, length, iova, access);
 }
 
-/* It brings the pages in before it returns, so IB_UVERBS_ADVISE_MR_FLAG_FLUSH changes nothing. */
+/*
+ * The call brings the pages in before it returns, so IB_UVERBS_ADVISE_MR_FLAG_FLUSH changes
+ * nothing.
+ */
 static int peal_verbs_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 				u32 flags, struct ib_sge *list, u32 num_sge,
 				struct uverbs_attr_bundle *attrs)

@@ -208,8 +208,8 @@ static int peal_verbs_read_rule(struct peal_flow_rule *rule, const struct ib_flo
 }
 
 /*
- * The core asks for CAP_NET_RAW, in newer kernels in the namespace of the RDMA device. What counts
- * is the namespace of the netdev, because its frames are sent and taken.
+ * The core asks for CAP_NET_RAW, in newer kernels in the namespace of the RDMA device. peal checks
+ * the namespace of the netdev, because its frames are sent and taken.
  */
 int peal_verbs_permit_raw(const struct peal_dev *dev)
 {

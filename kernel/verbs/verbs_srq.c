@@ -19,7 +19,7 @@ static void peal_verbs_remove_xrc_srq(struct peal_srq *srq)
 	peal_xrcd_forget(peal_xrcd(srq->ib.ext.xrc.xrcd), srq);
 }
 
-/* It leaves the table first, then this waits for the kicks that found it before. */
+/* Remove the queue from the tables, then wait for the kicks that found it before. */
 static void peal_verbs_remove_srq(struct peal_srq *srq)
 {
 	peal_context_remove_srq(srq);

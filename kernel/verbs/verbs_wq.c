@@ -16,7 +16,7 @@
 
 /* ---- work queues ---- */
 
-/* It leaves the tables first, then this waits for the users that found it before. */
+/* Remove the queue from the tables, then wait for the users that found it before. */
 static void peal_verbs_remove_wq(struct peal_wq *wq)
 {
 	peal_context_remove_wq(wq);
@@ -163,7 +163,7 @@ struct peal_rss *peal_verbs_create_rss(const struct ib_qp_init_attr *init, struc
 	struct peal_rss *rss;
 	int ret = peal_verbs_read_rx_hash(udata, &req);
 
-	/* It sends nothing, and its receives are those of the work queues. */
+	/* Such a queue pair sends nothing, and its receives are those of the work queues. */
 	if (!ret && (init->send_cq || init->recv_cq || init->srq))
 		ret = -EINVAL;
 	if (!ret)
