@@ -11,6 +11,7 @@
 #include "mem/mr.h"
 #include "queue/cq.h"
 #include "queue/qp.h"
+#include "queue/srq.h"
 #include "verbs/restrack.h"
 
 /* What a queue pair does, copied under its locks. */
@@ -128,5 +129,30 @@ int peal_restrack_fill_mr(struct sk_buff *msg, struct ib_mr *ib)
 		return -EMSGSIZE;
 	failed = rdma_nl_put_driver_u32_hex(msg, "access", mr->key.access) ||
 		 rdma_nl_put_driver_u32(msg, "windows", max(atomic_read(&mr->windows), 0));
+	return peal_restrack_end(msg, driver, failed);
+}
+
+/* Only the kernel's own words are read, because some cores list a queue whose ring is freed. */
+int peal_restrack_fill_srq(struct sk_buff *msg, struct ib_srq *ib)
+{
+	struct peal_srq_ring *srq = &peal_srq(ib)->ring;
+	u32 entries, taken, limit;
+	struct nlattr *driver;
+	bool wanted;
+	int failed;
+
+	spin_lock_bh(&srq->lock);
+	entries = srq->ring.mask + 1;
+	taken = srq->ring.next;
+	limit = srq->limit;
+	wanted = !list_empty(&srq->starving);
+	spin_unlock_bh(&srq->lock);
+	driver = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!driver)
+		return -EMSGSIZE;
+	failed = rdma_nl_put_driver_u32(msg, "entries", entries) ||
+		 rdma_nl_put_driver_u32(msg, "taken", taken) ||
+		 rdma_nl_put_driver_u32(msg, "limit", limit) ||
+		 rdma_nl_put_driver_u32(msg, "senders-wait", wanted);
 	return peal_restrack_end(msg, driver, failed);
 }

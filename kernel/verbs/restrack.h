@@ -13,5 +13,6 @@
 int peal_restrack_fill_cq(struct sk_buff *msg, struct ib_cq *ib);
 int peal_restrack_fill_mr(struct sk_buff *msg, struct ib_mr *ib);
 int peal_restrack_fill_qp(struct sk_buff *msg, struct ib_qp *ib);
+int peal_restrack_fill_srq(struct sk_buff *msg, struct ib_srq *ib);
 
 #endif

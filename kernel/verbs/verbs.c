@@ -540,6 +540,9 @@ const struct ib_device_ops peal_verbs_ops = {
 	.fill_res_cq_entry = peal_restrack_fill_cq,
 	.fill_res_mr_entry = peal_restrack_fill_mr,
 	.fill_res_qp_entry = peal_restrack_fill_qp,
+#ifdef PEAL_HAS_SRQ_RESTRACK
+	.fill_res_srq_entry = peal_restrack_fill_srq,
+#endif
 	.get_dma_mr = peal_verbs_get_dma_mr,
 	.get_hw_stats = peal_query_stats,
 	.get_link_layer = peal_query_link_layer,
