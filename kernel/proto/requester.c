@@ -120,6 +120,16 @@ static void peal_requester_postpone_timers(struct peal_requester *requester, u64
 	peal_retry_postpone(&requester->give_up_at, now, since, peal_requester_timeout(requester));
 }
 
+void peal_requester_excuse_silence(struct peal_requester *requester, u64 now)
+{
+	u64 from = requester->probe_at == U64_MAX ? now : max_t(u64, now, requester->probe_at);
+
+	peal_retry_heard(&requester->retry);
+	/* After the next probe, because that may find the memory still missing. */
+	if (requester->give_up_at != U64_MAX)
+		requester->give_up_at = from + peal_requester_timeout(requester);
+}
+
 /* After progress all timers start anew. */
 static void peal_requester_rearm(struct peal_requester *requester, u64 now)
 {

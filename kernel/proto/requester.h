@@ -205,6 +205,13 @@ void peal_requester_local_done(struct peal_requester *requester, u32 message, u8
 void peal_requester_fail_message(struct peal_requester *requester, u32 message, u8 status,
 				 u32 reason);
 
+/*
+ * Memory of this host is missing, so that the packet that next() returned was not sent, or the
+ * response that receive() named was not placed. The peer is not to blame. Its time to answer starts
+ * anew, with all retries.
+ */
+void peal_requester_excuse_silence(struct peal_requester *requester, u64 now);
+
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_response *response);

@@ -286,7 +286,9 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 		return;
 	}
 	peal_output_discard(skb);
-	if (!absent)
+	if (absent)
+		peal_requester_excuse_silence(&w->requester, ktime_get_ns());
+	else
 		peal_wire_fail_message(w, out->message, reason);
 }
 
@@ -448,7 +450,9 @@ static void peal_wire_place(struct peal_wire *w, const struct peal_datagram *dg,
 		reason = peal_wire_scatter(w, dg, response, &absent);
 	if (likely(!reason))
 		peal_requester_placed(&w->requester, response, now);
-	else if (!absent)
+	else if (absent)
+		peal_requester_excuse_silence(&w->requester, now);
+	else
 		peal_wire_fail_message(w, response->message, reason);
 }
 

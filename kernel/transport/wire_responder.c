@@ -183,20 +183,32 @@ static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_r
 }
 
 /*
- * Are the bytes that this packet writes in memory? If not, the peer is asked to wait, as for a
- * missing receive. A READ has no bytes yet.
+ * How many bytes must be in memory for this packet: those that it writes, or for a READ those of
+ * the first response. A later response whose bytes are not there counts as lost.
  */
+static u32 peal_wire_responder_needs(const struct peal_wire_responder *r,
+				     const struct peal_request *request)
+{
+	const struct peal_qp *qp = peal_wire_responder_qp(r);
+
+	if (r->executing.opcode == PEAL_OP_READ)
+		return min_t(u64, request->length, 1 << peal_qp_mtu_shift(qp));
+	return peal_op(r->executing.opcode)->atomic ? sizeof(u64) : request->bytes;
+}
+
+/* Are these bytes in memory? If not, the peer is asked to wait, as for a missing receive. */
 static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *r,
 							     const struct peal_request *request,
 							     struct peal_notify *notify,
 							     const struct peal_cursor *cursor)
 {
 	struct peal_qp *qp = peal_wire_responder_qp(r);
-	u32 bytes = peal_op(r->executing.opcode)->atomic ? sizeof(u64) : request->bytes;
+	bool write = r->executing.opcode != PEAL_OP_READ;
+	u32 bytes = peal_wire_responder_needs(r, request);
 
 	if (!bytes)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
-	switch (peal_cursor_look(cursor, request->offset, bytes, true)) {
+	switch (peal_cursor_look(cursor, request->offset, bytes, write)) {
 	case PEAL_ODP_PRESENT:
 		break;
 	case PEAL_ODP_ABSENT:

@@ -203,3 +203,31 @@ TEST_CASE("a stale response postpones the probe also without a timeout", "[slow]
 	r.receive(ack(0)); /* a second time */
 	CHECK(r.deadline() > probe);
 }
+
+TEST_CASE("a host whose own memory is missing does not give up the peer", "[slow]")
+{
+	peal_requester_config config = plain_config();
+
+	config.retry_limit = 0;
+	Requester r(config);
+	const bool excuse = GENERATE(true, false);
+
+	INFO((excuse ? "with" : "without") << " an excuse");
+	r.post_packets(1);
+	r.send();
+	const std::uint64_t begin = r.now;
+	while (r.now - begin < 20 * TIMEOUT && r.deadline() != U64_MAX) {
+		if (excuse)
+			peal_requester_excuse_silence(r.operator->(), r.now);
+		r.now = r.deadline() + MS; /* the timer is late */
+		r.expire();
+		r.send();
+	}
+	if (!excuse) {
+		CHECK(r.now - begin <= 2 * TIMEOUT);
+		return;
+	}
+	CHECK(r.now - begin >= 20 * TIMEOUT);
+	r.receive(ack(0));
+	CHECK(r.completed() == 1);
+}
