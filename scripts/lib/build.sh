@@ -100,18 +100,19 @@ module_arguments=()
 
 # choose_tree KERNEL: sets tree, which modules are built against, and how make is called. A newer kernel's tree is in
 # its root. Its modules are compiled once, for scripts/vm and for
-# `scripts/test kernels`, so they have the flags of the latter.
+# `scripts/test kernels`, so they have the flags of the latter. Callers are often part of a condition, in which errexit does
+# not work.
 choose_tree() {
 	local root
 	if is_debug_kind "$1"; then
-		tree=$(fetch_debug_kernel "$1")/tree
+		tree=$(fetch_debug_kernel "$1")/tree || return
 	elif is_newer_kernel "$1"; then
-		root=$(kernel_root "$1")
+		root=$(kernel_root "$1") || return
 		tree=/lib/modules/$(root_release "$root")/build
 		module_make=(in_root "$root" make)
 		module_arguments+=(KCFLAGS=-Werror)
 	else
-		tree=/lib/modules/$(headers_release)/build
+		tree=/lib/modules/$(headers_release)/build || return
 	fi
 }
 
@@ -119,7 +120,7 @@ choose_tree() {
 build_modules() {
 	local tree module_make=("${module_make[@]}") module_arguments=("${module_arguments[@]}")
 	have_modules || return 0
-	choose_tree "$1"
+	choose_tree "$1" || return
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$tree" "${module_arguments[@]}"
 }
 
@@ -135,7 +136,7 @@ make_test_module() {
 
 build_test_module() {
 	local tree module_make=("${module_make[@]}") module_arguments=()
-	choose_tree "$1"
+	choose_tree "$1" || return
 	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$tree"
 }
 

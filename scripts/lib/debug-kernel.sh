@@ -29,6 +29,7 @@ fetch_debug_kernel() {
 	printf '%s\n' "$folder"
 }
 
+# Callers may be part of a condition, in which errexit does not work, so each command that can fail is checked.
 build_debug_kernel() {
 	local kind=$1 folder=$2 begin=$SECONDS
 	[[ ! -e $folder/complete ]] || return 0
@@ -36,13 +37,14 @@ build_debug_kernel() {
 	need_space "$folder" 4000 "building the $kind kernel"
 	say "building the $kind kernel (once, 10 to 20 minutes on two cores)"
 	rm -rf "$folder/tree"
-	mkdir -p "$folder/tree" "$folder/boot"
-	tar -xf "/usr/src/$debug_source.tar.xz" --strip-components=1 -C "$folder/tree"
+	mkdir -p "$folder/tree" "$folder/boot" || die "$folder cannot be written"
+	tar -xf "/usr/src/$debug_source.tar.xz" --strip-components=1 -C "$folder/tree" ||
+		die "the kernel's source cannot be unpacked in $folder"
 	configure_debug_kernel "$kind" "$folder"
 	with_progress "compiling the $kind kernel" compiled_by_make \
 		make -C "$folder/tree" -j"$(nproc)" ${debug_arguments[$kind]:+"${debug_arguments[$kind]}"} bzImage modules ||
 		die "the $kind kernel does not build"
-	install_debug_kernel "$folder"
+	install_debug_kernel "$folder" || die "the $kind kernel cannot be installed in $folder"
 	touch "$folder/complete"
 	say "the $kind kernel took $((SECONDS - begin)) s"
 }
@@ -62,14 +64,14 @@ configure_debug_kernel() {
 # Removes the objects, which are not needed any more. It keeps what builds modules outside of the tree.
 install_debug_kernel() {
 	local folder=$1 release
-	release=$(make -s -C "$folder/tree" kernelrelease)
-	cp "$folder/tree/arch/x86/boot/bzImage" "$folder/boot/vmlinuz-$release"
-	quietly make -C "$folder/tree" INSTALL_MOD_PATH="$folder" modules_install ||
-		die "this kernel's modules cannot be installed"
-	printf '%s\n' "$release" >"$folder/release"
+	release=$(make -s -C "$folder/tree" kernelrelease) || return
+	cp "$folder/tree/arch/x86/boot/bzImage" "$folder/boot/vmlinuz-$release" || return
+	quietly make -C "$folder/tree" INSTALL_MOD_PATH="$folder" modules_install || return
+	printf '%s\n' "$release" >"$folder/release" || return
 	(
-		cd "$folder/tree" || exit
-		find . \( -name '*.o' -o -name '*.a' -o -name '*.cmd' \) -not -path './scripts/*' -not -path './tools/*' -delete
-		rm -rf vmlinux arch/x86/boot Documentation drivers/gpu sound
+		cd "$folder/tree" &&
+			find . \( -name '*.o' -o -name '*.a' -o -name '*.cmd' \) \
+				-not -path './scripts/*' -not -path './tools/*' -delete &&
+			rm -rf vmlinux arch/x86/boot Documentation drivers/gpu sound
 	)
 }

@@ -27,11 +27,12 @@ compile_userspace() {
 	fi
 }
 
+# It is called in a condition, in which errexit does not work.
 compile_userspace_in_root() {
 	local root
-	root=$(debian_root trixie)
-	[[ -e $build/user-trixie/build.ninja ]] || in_root "$root" meson setup "$build/user-trixie" "$repo"
-	in_root "$root" meson compile -C "$build/user-trixie" peal-rdmav34
+	root=$(debian_root trixie) || return
+	[[ -e $build/user-trixie/build.ninja ]] || in_root "$root" meson setup "$build/user-trixie" "$repo" || return
+	in_root "$root" meson compile -C "$build/user-trixie" peal-rdmav34 || return
 	printf '%s\n' "$root" >"$build/user-trixie/root"
 }
 
@@ -53,8 +54,8 @@ compile_kernel() {
 # compile KERNEL FOLDER
 compile() {
 	local folder=$2 tree
-	choose_tree "$1"
+	choose_tree "$1" || return
 	farm_sources "$folder"
-	basename "$(dirname "$tree")" >"$folder/release"
+	basename "$(dirname "$tree")" >"$folder/release" || return
 	"${module_make[@]}" -sk -C "$tree" M="$folder/kernel" KCFLAGS=-Werror -j"$(nproc)" modules
 }
