@@ -10,8 +10,16 @@ declare -A newer_kernels=([6.12]=trixie [7.2]=sid)
 
 is_newer_kernel() { [[ ${newer_kernels[$1]:-} ]]; }
 
-# kernel_root KERNEL: prints the path of the root that has it.
-kernel_root() { debian_root "${newer_kernels[$1]}"; }
+# kernel_root KERNEL: prints the path of the root that has it. Debian replaces the kernel of sid now and then. Results on
+# another version must not have this kernel's name.
+kernel_root() {
+	local root release
+	root=$(debian_root "${newer_kernels[$1]}") || return
+	release=$(root_release "$root") || return
+	[[ $release == "$1".* ]] ||
+		die "Debian ${newer_kernels[$1]} has the kernel $release now, not $1; change newer_kernels in scripts/lib/debian-root.sh"
+	printf '%s\n' "$root"
+}
 
 # root_release ROOT: prints the release of its kernel.
 root_release() { basename "$(dirname "$(printf '%s\n' "$1"/lib/modules/*/build | sort -V | tail -n 1)")"; }
@@ -28,39 +36,49 @@ in_root() {
 		exec chroot "$@"' - "$repo" "$@"
 }
 
-# debian_root SUITE: prints the path of a root with that suite's kernel, its headers and compiler.
+# root_packages SUITE: prints the list of the root's packages.
+root_packages() {
+	local packages=linux-headers-amd64,gcc,make,libc6-dev
+	# Debian 13's headers bring the kernel with them.
+	[[ $1 != sid ]] || packages+=,linux-image-amd64
+	# Debian 13 is also where the provider has to run.
+	[[ $1 != trixie ]] ||
+		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
+	[[ $1 != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
+	echo "$packages"
+}
+
+# debian_root SUITE: prints the path of a root with that suite's kernel, its headers and compiler. The name has a hash of the
+# list of packages, so that a checkout with another list does not replace a root that is in use.
 debian_root() {
-	local suite=$1 root
+	local suite=$1 packages root
 	((EUID == 0)) || die "only root can make a Debian root for $suite"
-	root=$(make_cache roots)/$suite
-	with_cache_lock "root-$suite" make_root "$suite" "$root"
+	packages=$(root_packages "$suite")
+	root=$(make_cache roots) || return
+	root+=/$suite-$(sha256sum <<<"unpacked $packages" | cut -c 1-16)
+	[[ -e $root ]] || with_cache_lock "root-$suite" make_root "$suite" "$packages" "$root" || return
 	printf '%s\n' "$root"
 }
 
+# make_root SUITE PACKAGES ROOT: ROOT exists only when it is complete, because it is made under another name.
 # The mirror, and how to reach it, are those of this machine. The release file of sid may be past its date on a
 # mirror that lags. The packages are only unpacked, because running their scripts takes twice as long. finish_root
 # does what the root needs of these scripts.
 make_root() {
-	local suite=$1 root=$2 options=() packages=linux-headers-amd64,gcc,make,libc6-dev
-	# Debian 13's headers bring the kernel with them.
-	[[ $suite != sid ]] || packages+=,linux-image-amd64
-	# Debian 13 is also where the provider has to run.
-	[[ $suite != trixie ]] ||
-		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
-	[[ $suite != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
-	[[ $(cat "$root.complete" 2>/dev/null) != "unpacked $packages" ]] || return 0
+	local suite=$1 packages=$2 root=$3 new=$3.new options=()
+	[[ ! -e $root ]] || return 0
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
 	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
-	rm -rf "$root"
+	rm -rf "$new"
 	with_progress "making the Debian root of $suite" uncounted mmdebstrap --variant=extract \
 		--include='?essential' --include="$packages" \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-include=/usr/share/doc/rdma-core/*' \
-		"$suite" "$root" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
-	finish_root "$root" || die "the Debian root of $suite cannot be finished"
-	echo "unpacked $packages" >"$root.complete"
+		"$suite" "$new" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
+	finish_root "$new" || die "the Debian root of $suite cannot be finished"
+	mv "$new" "$root" || die "$root cannot be written"
 }
 
 # finish_root ROOT: does what the scripts of the packages would do. It makes the links that compiling needs, the list of the
