@@ -11,8 +11,14 @@ kvm_works() {
 	[[ -r /dev/kvm && -w /dev/kvm ]] || return 1
 	folder=$(make_cache probe)
 	answer=$folder/kvm-$(</proc/sys/kernel/random/boot_id)
-	[[ -e $answer ]] || probe_kvm >"$answer"
+	[[ -e $answer ]] || with_cache_lock probe save_probe "$answer"
 	[[ $(<"$answer") == yes ]]
+}
+
+# save_probe FILE: another machine must not read the file before the answer is in it.
+save_probe() {
+	[[ ! -e $1 ]] || return 0
+	probe_kvm >"$1.new" && mv "$1.new" "$1"
 }
 
 probe_kvm() {
