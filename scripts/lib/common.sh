@@ -132,12 +132,15 @@ install_packages() {
 	update_packages
 	need_space /var 1000 "installing packages"
 	DEBIAN_FRONTEND=noninteractive with_progress "installing Debian packages" apt_percent \
-		apt-get -q -o APT::Status-Fd=1 install -y --no-install-recommends "${missing[@]}" ||
+		"${apt_get[@]}" -o APT::Status-Fd=1 install -y --no-install-recommends "${missing[@]}" ||
 		die "apt-get could not install: ${missing[*]}"
 }
 
+# Another program may hold dpkg's lock for a moment.
+apt_get=(apt-get -q -o DPkg::Lock::Timeout=300)
+
 update_packages() {
-	with_progress "reading the lists of Debian packages" uncounted apt-get -q update ||
+	with_progress "reading the lists of Debian packages" uncounted "${apt_get[@]}" update ||
 		die "apt-get update failed; check the network and /etc/apt"
 }
 

@@ -22,7 +22,7 @@ unpack_kernel() {
 	need_space "$folder" 700 "unpacking the kernel"
 	version=$(dpkg-query -W -f '${Version}' "linux-headers-$release")
 	download=$(mktemp -d)
-	download_package "$download" "linux-image-$release=$version"
+	with_cache_lock packages download_package "$download" "linux-image-$release=$version"
 	with_progress "unpacking the Debian kernel $release" uncounted dpkg -x "$download"/*.deb "$folder" ||
 		die "the kernel package cannot be unpacked in $folder"
 	rm -rf "$download"
@@ -30,7 +30,7 @@ unpack_kernel() {
 	touch "$folder/complete"
 }
 
-# download_package FOLDER NAME=VERSION
+# download_package FOLDER NAME=VERSION: the caller holds the lock "packages", because another script may update the lists.
 download_package() {
 	try_download "$@" && return
 	((EUID != 0)) || update_packages
@@ -42,7 +42,7 @@ try_download() {
 	local folder=$1 size
 	size=$(apt-cache show "$2" 2>/dev/null | awk '$1 == "Size:" { printf " of %d", $2 / 1e6; exit }')
 	(cd "$folder" && with_progress "fetching the Debian package ${2%%=*}" downloaded \
-		apt-get -q -o APT::Sandbox::User=root download "$2")
+		"${apt_get[@]}" -o APT::Sandbox::User=root download "$2")
 }
 
 # Prints how much of the package is in the folder.
