@@ -8,7 +8,8 @@
 # Needs common.sh, build.sh, debian-root.sh and results.sh.
 
 # Packages that the tests need in addition to those of scripts/vm.
-guest_packages=(procps strace rdmacm-utils infiniband-diags open-iscsi python3-pyverbs python3-scapy nftables tcpdump tshark)
+guest_packages=(procps e2fsprogs strace rdmacm-utils infiniband-diags open-iscsi python3-pyverbs python3-scapy nftables
+	tcpdump tshark)
 # The kernel that the machines boot (scripts/vm --kernel), and how many times longer a test may take on it than on a stock
 # kernel.
 guest_kernel=${PEAL_KERNEL:-6.1}
