@@ -5,7 +5,9 @@
 
 kernel_alarms='BUG:|WARNING:|Oops|KASAN|UBSAN|KCSAN|lockdep is turned off|possible circular|general protection|rcu.*stall'
 kernel_alarms+='|ODEBUG|INFO: trying to register|suspicious RCU|inconsistent lock|unreferenced object'
-kernel_alarms+='|refcount_t|slab.*corrupt|hung task|blocked for more than|soft lockup|Call Trace'
+kernel_alarms+='|refcount_t|slab.*corrupt|hung task|blocked for more than|soft lockup|Call Trace|Kernel panic'
+# A reference to a netdev that was never given back.
+kernel_alarms+='|unregister_netdevice: waiting for'
 
 # show_alarms LOG: prints the alarms with the lines that follow them. It fails when there are none.
 show_alarms() {
