@@ -43,7 +43,7 @@ fuzz_target() {
 # report_fuzz TARGET SECONDS
 report_fuzz() {
 	local log=$build/fuzz/$1.log
-	if [[ $(cat "$build/fuzz/$1.status") == 0 ]]; then
+	if [[ $(cat "$build/fuzz/$1.status" 2>/dev/null) == 0 ]]; then
 		pass "fuzz/$1" "$2"
 		awk '$1 == "stat::number_of_executed_units:" { runs = $2 } /cov: / { for (n = 1; n < NF; n++)
 			if ($n == "cov:") cover = $(n + 1) } END { print "    " runs " runs, " cover " places reached" }' "$log"
@@ -71,6 +71,8 @@ run_fuzz_suite() {
 		return 0
 	fi
 	for target in "${chosen[@]}"; do
+		# The status of an earlier run must not count.
+		rm -f "$build/fuzz/$target.status"
 		fuzz_target "$target" "$seconds" &
 	done
 	wait

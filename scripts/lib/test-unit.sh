@@ -32,10 +32,13 @@ chosen_tests() {
 	END
 }
 
-# report_log VARIANT: prints and counts the result of each test that meson has run.
+# report_log VARIANT TEST...: prints and counts the result of each test. A test that meson has not run counts as failed,
+# because meson may have been killed.
 report_log() {
 	local log=$build/$1/meson-logs/testlog.json result name seconds
+	local -A ran=()
 	while IFS=$'\t' read -r result name seconds; do
+		ran[$name]=1
 		case $result in
 		OK | EXPECTEDFAIL) pass "$1/$name" "$seconds" ;;
 		SKIP) skip "$1/$name" "see build/$1/meson-logs/testlog.txt" ;;
@@ -49,6 +52,9 @@ report_log() {
 		    print(test["result"], name, f'{test["duration"]:.1f}', sep="\t")
 	END
 	)
+	for name in "${@:2}"; do
+		[[ ${ran[$name]:-} ]] || fail "$1/$name: was not run"
+	done
 }
 
 # tests_output LOG NAME: prints the last lines of a test's output.
@@ -80,7 +86,7 @@ run_variant() {
 	with_progress "building and running the unit tests ($variant)" steps_of_meson \
 		with_lock "$variant" run_meson "$folder" "${tests[@]}"
 	if [[ -s $folder/meson-logs/testlog.json ]]; then
-		report_log "$variant"
+		report_log "$variant" "${tests[@]}"
 	else
 		fail "$variant/build"
 		tail -n 40 "$folder/test.log" | sed 's/^/    /'
