@@ -132,7 +132,8 @@ run_machine_suite() {
 	local list=$1 suite machines group worker workers=() begin=$SECONDS
 	shift
 	need_packages "${guest_packages[@]}"
-	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
+	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user &&
+		{ ! needs_debian13 "$list" "$@" || build_debian13; }); then
 		fail "$(title guest/build direct)"
 		return
 	fi
@@ -154,6 +155,25 @@ run_machine_suite() {
 	rm -rf "$suite"
 }
 
+# chosen_sources LIST NAME...: prints the tests of LIST whose names contain one of NAME.
+chosen_sources() {
+	local path
+	"$1" | while read -r path; do
+		! matches "$(test_name "$path")" "${@:2}" || printf '%s\n' "$path"
+	done
+}
+
+# uses_debian13 SOURCE...: whether a test runs programs of Debian 13.
+uses_debian13() { grep -q -s '^source .*/helpers/debian13\.sh' "$@"; }
+
+# needs_debian13 LIST NAME...: whether one of these tests does. Only root can make what they need.
+needs_debian13() {
+	local paths
+	((EUID == 0)) || return 1
+	mapfile -t paths < <(chosen_sources "$@")
+	((${#paths[@]})) && uses_debian13 "${paths[@]}"
+}
+
 # matches NAME PATTERN...
 matches() {
 	local name=$1 pattern
@@ -173,7 +193,10 @@ queue_tests() {
 	local -A groups=()
 	shift 2
 	while read -r path; do
-		matches "$(test_name "$path")" "$@" || continue
+		if ((EUID)) && uses_debian13 "$path"; then
+			skip "$(test_name "$path")" "only root can make the Debian root that the programs are in"
+			continue
+		fi
 		if [[ ! -x $(test_program "$path") ]]; then
 			fail "$(test_name "$path"): not compiled or not executable"
 			continue
@@ -189,7 +212,7 @@ queue_tests() {
 			[[ $transport == direct ]] || limit=$((limit * 2))
 			groups[x$options]+="$limit $transport $(test_name "$path") $(test_program "$path")"$'\n'
 		done
-	done < <("$list")
+	done < <(chosen_sources "$list" "$@")
 	while read -r _ options; do
 		path=$suite/$(printf '%03d' "$number")
 		number=$((number + 1))

@@ -19,21 +19,12 @@ run_kernels_suite() {
 # Compiles the provider against Debian 13's rdma-core. The test tools/debian13_provider runs it.
 compile_userspace() {
 	local begin=$SECONDS log=$build/compile-userspace-trixie.log
-	if (compile_userspace_in_root) >"$log" 2>&1; then
+	if (build_debian13) >"$log" 2>&1; then
 		pass "kernels/userspace-trixie" "$((SECONDS - begin))"
 	else
 		fail "kernels/userspace-trixie"
 		tail -n 40 "$log" | sed 's/^/    /'
 	fi
-}
-
-# It is called in a condition, in which errexit does not work.
-compile_userspace_in_root() {
-	local root
-	root=$(debian_root trixie) || return
-	[[ -e $build/user-trixie/build.ninja ]] || in_root "$root" meson setup "$build/user-trixie" "$repo" || return
-	in_root "$root" meson compile -C "$build/user-trixie" peal-rdmav34 || return
-	printf '%s\n' "$root" >"$build/user-trixie/root"
 }
 
 # compile_kernel VERSION-SUITE: in the folder of scripts/vm if that compiles with the same flags.

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs programs of Debian 13 on the guest's kernel, in the Debian root that `scripts/test kernels` makes. They load the
+# Runs programs of Debian 13 on the guest's kernel, in the Debian root that scripts/test makes. They load the
 # provider that was compiled there. Needs lib.sh.
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-debian13=$(cat "$checkout/build/user-trixie/root" 2>/dev/null) || skip "no Debian 13 root; scripts/test kernels makes it"
+built=$checkout/build/user-trixie/root
+debian13=$(cat "$built" 2>/dev/null) || skip "no Debian 13 root; scripts/test kernels makes it"
+[[ ! $(find "$checkout"/{userspace,include,meson.build} -newer "$built" -print -quit) ]] ||
+	fail "the provider for Debian 13 is older than its sources; scripts/test kernels compiles it"
 
 for folder in dev proc sys tmp; do
 	mount --rbind "/$folder" "$debian13/$folder" || fail "cannot mount /$folder into the root"

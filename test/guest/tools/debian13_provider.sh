@@ -4,7 +4,7 @@
 # timeout: 120
 #
 # The libibverbs of Debian 13 loads the provider that was built against it, and passes data. The test runs on the
-# guest's kernel, in the Debian root that `scripts/test kernels` makes.
+# guest's kernel, in the Debian root that scripts/test makes.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
