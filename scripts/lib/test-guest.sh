@@ -19,6 +19,11 @@ guest_machines=
 # Called when a machine has ended, with its results folder.
 after_machine=:
 
+# A machine takes no new test after about so many seconds.
+machine_seconds=9000
+# How long a machine may take to boot, to power off, or for anything else that is no test, in seconds.
+idle_limit=300
+
 # machines_at_once: prints how many machines to run. Two machines keep two processors busy, because tests often wait.
 # Each machine may use 3 GiB.
 machines_at_once() {
@@ -253,17 +258,18 @@ take_seat() {
 	return "$status"
 }
 
-# run_machine GROUP OPTION...: runs a machine, and leaves its results in a new folder in GROUP. It ends the machine if a
-# test runs far past its limit, because the guest could not end that test itself.
+# run_machine GROUP OPTION...: runs a machine, and leaves its results in a new folder in GROUP. A test may take longer than
+# machine_seconds. Then it is the only one of its machine.
 run_machine() {
-	local group=$1 results machine lines counter status=0
+	local group=$1 results machine lines counter seconds status=0
 	shift
+	seconds=$(awk -v least="$machine_seconds" '$1 > least { least = $1 } END { print least }' "$group/queue")
 	results=$(mktemp -d "$group/machine-XXXX")
 	exec {lines}> >(count_lines)
 	counter=$!
 	PEAL_VM_RESULTS=$group PEAL_VM_DMESG=$results/dmesg PEAL_VM_NOBUILD=1 \
-		"$repo/scripts/vm" --kernel "$guest_kernel" --timeout 10800 "$@" -- scripts/lib/guest-tests "${results##*/}" \
-		1>&"$lines" 2>"$results/messages" &
+		setpriv --pdeathsig TERM "$repo/scripts/vm" --kernel "$guest_kernel" --timeout $((seconds + 1800)) "$@" -- \
+		scripts/lib/guest-tests "${results##*/}" "$guest_kernel" "$seconds" 1>&"$lines" 2>>"$results/messages" &
 	machine=$!
 	exec {lines}>&-
 	# shellcheck disable=SC2064 # the number of this machine is meant, not that of a later one
