@@ -279,32 +279,63 @@ run_machine() {
 	trap - INT TERM
 	wait "$counter" || true
 	rm -f "$group/booting-$BASHPID"
-	((status == 3)) || judge_end "$group" "$results" "$status"
+	judge_end "$group" "$results" "$status"
 	"$after_machine" "$results"
 }
 
+# watch_machine PROCESS RESULTS: waits until the machine ends. It ends the machine if that hangs, and if scripts/test was
+# killed.
 watch_machine() {
-	local name limit begin
+	local why
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 1
-		begin=$(stat -c %Y "$2/now" 2>/dev/null) || continue
-		rm -f "${2%/*}/booting-$BASHPID"
-		read -r limit _ name <"$2/now" || continue
-		if (($(date +%s) > begin + limit + 60)); then
-			echo "the guest does not answer any more in $name" >>"$2/messages"
-			kill "$1" 2>/dev/null || true
-			return
+		[[ ! -e $2/now && ! -e $2/done ]] || rm -f "${2%/*}/booting-$BASHPID"
+		if is_orphan; then
+			kill "$1" 2>/dev/null
+			exit 1
 		fi
+		why=$(what_hangs "$2") || continue
+		echo "$why" >>"$2/messages"
+		kill "$1" 2>/dev/null || true
+		return
 	done
 }
 
-# judge_end GROUP RESULTS STATUS: reports a failure if a test was running when the machine ended, or if no test could be run.
-# The next machine takes the other tests.
+# is_orphan: whether the process that started this subshell is gone.
+is_orphan() {
+	local parent
+	read -r _ _ _ parent _ <"/proc/$BASHPID/stat" && ((parent != $$))
+}
+
+# what_hangs RESULTS: fails if the machine does not hang. Otherwise it prints what hangs: a test far past its limit, because the
+# guest could not end that test itself, or a guest that has run no test for long. The latter hangs while it boots, loads peal
+# or powers off. What scripts/vm does before the guest boots may take longer.
+what_hangs() {
+	local limit=$((idle_limit * guest_slowness)) name begin why="the guest does not answer any more, and runs no test"
+	if begin=$(stat -c %Y "$1/now" 2>/dev/null); then
+		read -r limit _ name 2>/dev/null <"$1/now" || return 1
+		limit=$((limit + 60))
+		why="the guest does not answer any more in $name"
+	else
+		grep -q -s '^booting a virtual machine' "$1/messages" || return 1
+		begin=$(stat -c %Y "$1/messages" "$1/done" 2>/dev/null | sort -n | tail -n 1) || true
+	fi
+	(($(date +%s) > begin + limit)) && echo "$why"
+}
+
+# judge_end GROUP RESULTS STATUS: reports a failure if a test was running when the machine ended, if the machine died or warned
+# outside of a test, or if no test could be run. The next machine takes the other tests.
 judge_end() {
 	local transport name
-	if [[ ! -e $2/now ]]; then
-		# Another machine may have taken the last test while this one booted.
-		(($3)) || return 0
+	if read -r _ transport name 2>/dev/null <"$2/now" && ! grep -q -s " $transport $name\$" "$2/done"; then
+		echo "FAIL $transport $name" >>"$2/done"
+		show_death "FAIL $(title "$name" "$transport"): the virtual machine ended in it" "$2"
+		return
+	fi
+	# 3: guest-tests has reported the failure after which it ended. Without a result and without an error, another machine took
+	# the last test while this one booted.
+	(($3 != 0 && $3 != 3)) || return 0
+	if [[ ! -s $2/done ]] && (($3 != 99)); then
 		# Emulation rarely crashes a stock kernel while it boots. This is no result of a test, so one more machine boots.
 		if ! grep -q -s "peal_kick_file: loading" "$2/dmesg" && mkdir "$1/boot-failed" 2>/dev/null; then
 			show_death "a machine died before it loaded a module of peal; another one boots" "$2"
@@ -315,22 +346,29 @@ judge_end() {
 		show_death "FAIL $(title guest/boot direct): no test could be run" "$2"
 		return
 	fi
-	read -r _ transport name <"$2/now"
-	! grep -q " $transport $name\$" "$2/done" 2>/dev/null || return 0
-	echo "FAIL $transport $name" >>"$2/done"
-	show_death "FAIL $(title "$name" "$transport"): the virtual machine ended in it" "$2"
+	name=
+	! read -r _ transport name < <(tail -n 1 "$2/done" 2>/dev/null) || name=" after $(title "$name" "$transport")"
+	echo "FAIL direct guest/end" >>"$2/done"
+	# scripts/vm says what its exit status means.
+	show_death "FAIL $(title guest/end direct)$name: the virtual machine died or warned outside of a test ($3)" "$2"
 }
 
+# show_death LINE RESULTS: prints the line, and what scripts/vm said. That includes the kernel log's end, unless the machine was
+# ended from outside.
 show_death() {
 	{
 		echo "$1"
-		tail -n 40 "$2/messages" | sed 's/^/    /'
+		{
+			tail -n 100 "$2/messages"
+			grep -q "^--- the kernel log" "$2/messages" || tail -n 40 "$2/dmesg"
+		} 2>/dev/null | sed 's/^/    /'
 	} | count_lines
 }
 
-# Does not count kmemleak and guest/boot, because they are in no queue.
+# Does not count kmemleak, guest/boot and guest/end, because they are in no queue.
 ended_tests() {
-	find "$suite" -name 'done' -exec cat {} + | awk '$NF != "kmemleak" && $NF != "guest/boot" { n++ } END { print n + 0 }'
+	find "$suite" -name 'done' -exec cat {} + |
+		awk '$NF != "kmemleak" && $NF != "guest/boot" && $NF != "guest/end" { n++ } END { print n + 0 }'
 }
 
 queued_tests() { cat "$suite"/*/queue | wc -l; }
