@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Judges a run of rdma-core's test suite, and writes Documentation/conformance.rst from runs.
 
-    conformance.py judge RESULT [PATTERN...]
+    conformance.py judge RESULT [--title TITLE] [PATTERN...]
                                          fails unless every test passed, or is skipped for a reason of skips.txt; tests of
-                                         a PATTERN may be skipped as well
+                                         a PATTERN may be skipped as well. If the page has this TITLE, its totals must be
+                                         those of RESULT
     conformance.py page PEAL RXE TITLE   prints the page: both results side by side
 
 RESULT, PEAL and RXE are files of run_suite.py. It runs no test.
@@ -13,9 +14,11 @@ import collections
 import fnmatch
 import json
 import pathlib
+import re
 import sys
 
 SKIPS = pathlib.Path(__file__).parent / "skips.txt"
+PAGE = pathlib.Path(__file__).parents[2] / "Documentation" / "conformance.rst"
 
 
 def read_skips():
@@ -54,10 +57,29 @@ def findings(found, skips, others):
             yield f"no test has a name that skips.txt names: {pattern}"
 
 
+def totals_of_page(text):
+    """peal's cells in the row of all classes. An empty cell is found by its column."""
+    lines = text.splitlines()
+    row = next(number for number, line in enumerate(lines) if line.startswith("all "))
+    columns = [match.span() for match in re.finditer("=+", lines[row + 1])]
+    return [lines[row][begin:end].strip() for begin, end in columns[1:4]]
+
+
+def stale_page(count, words):
+    text = PAGE.read_text(encoding="utf-8")
+    if f"with {words}." in " ".join(text.split()) and totals_of_page(text) != [str(cell) for cell in cells(count)]:
+        yield f"{PAGE.name} has other totals. Run scripts/conformance"
+
+
 def judge(path, *others):
+    words = None
+    if others[:1] == ("--title",):
+        words, others = others[1], others[2:]
     found = load(path)
     count = collections.Counter(entry["result"] for entry in found.values())
     bad = list(findings(found, read_skips(), others))
+    if words:
+        bad += stale_page(count, words)
     print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped of {len(found)}")
     for line in bad:
         print("FAILED:", line)

@@ -24,6 +24,8 @@ run() {
 
 run peal0 peal
 peal_down peal0
+# scripts/conformance looks for warnings before this line.
+echo "conformance: rdma_rxe is next" >/dev/kmsg
 modprobe rdma_rxe || fail "no rdma_rxe"
 rdma link add rxe0 type rxe netdev veth0 || fail "no rxe device"
 wait_for device_ready rxe0 || fail "rxe0 is not ready"
