@@ -26,7 +26,17 @@ make_cache() {
 	local folder=$cache${1:+/$1}
 	mkdir -p "$folder" 2>/dev/null ||
 		die "cannot make the cache folder $folder; set PEAL_CACHE to a folder that can be written"
+	note_use "$folder"
 	printf '%s\n' "$folder"
+}
+
+# note_use FOLDER: its date says when it was used last. It may belong to another user.
+note_use() { touch -c "$1" 2>/dev/null || true; }
+
+# Removes the kernels and roots in the cache that were not used for 30 days. Each change of a configuration or of a list of
+# packages leaves one of 2 GB or more.
+prune_cache() {
+	find "$cache"/kernel-* "$cache"/roots/* -maxdepth 0 -type d -mtime +30 -exec rm -rf {} + 2>/dev/null || true
 }
 
 # need_space FOLDER MEGABYTES WHAT

@@ -57,6 +57,7 @@ debian_root() {
 	root=$(make_cache roots) || return
 	root+=/$suite-$(sha256sum <<<"unpacked $packages" | cut -c 1-16)
 	[[ -e $root ]] || with_cache_lock "root-$suite" make_root "$suite" "$packages" "$root" || return
+	note_use "$root"
 	printf '%s\n' "$root"
 }
 
@@ -67,6 +68,7 @@ debian_root() {
 make_root() {
 	local suite=$1 packages=$2 root=$3 new=$3.new options=()
 	[[ ! -e $root ]] || return 0
+	prune_cache
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
 	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')

@@ -33,6 +33,7 @@ fetch_debug_kernel() {
 build_debug_kernel() {
 	local kind=$1 folder=$2 begin=$SECONDS
 	[[ ! -e $folder/complete ]] || return 0
+	prune_cache
 	need_packages "${debug_packages[@]}"
 	need_space "$folder" 4000 "building the $kind kernel"
 	say "building the $kind kernel (once, 10 to 20 minutes on two cores)"
