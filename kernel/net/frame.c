@@ -308,7 +308,7 @@ void peal_frame_add_checksums(struct peal_frame *frame)
 	if (frame->fields.kinds & PEAL_FRAME_IPV4 && frame->ip + 4 * ip_hdr(skb)->ihl <= skb->len)
 		ip_send_check(ip_hdr(skb));
 	/* A fragment does not have all bytes that the checksum of its datagram covers. */
-	if (!frame->transport || frame->fields.ip_flags & IB_IPV4_MORE_FRAG ||
+	if (!frame->transport || frame->fragment ||
 	    bytes < (tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr)))
 		return;
 	*(__sum16 *)(skb_transport_header(skb) + offset) = peal_frame_pseudo_sum(frame, bytes);

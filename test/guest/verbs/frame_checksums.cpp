@@ -5,9 +5,9 @@
  * Checksums of IPv4, TCP and UDP in the frames of raw packet queue pairs.
  *
  * Holds: The device fills the sums in when a send asks for it, with ibv_post_send and with
- * ibv_wr_*. A completion says that the sums are right only when they are. A frame whose sum the
- * stack has left to hardware, and a train of segments, come in as they would be on a wire. Does not
- * hold: other bytes of frames (verbs/raw_packets).
+ * ibv_wr_*. A fragment gets none. A completion says that the sums are right only when they are. A
+ * frame whose sum the stack has left to hardware, and a train of segments, come in as they would be
+ * on a wire. Does not hold: other bytes of frames (verbs/raw_packets).
  */
 #include "frames.hpp"
 
@@ -64,6 +64,21 @@ struct Stage {
 		return end.last.wc_flags & IBV_WC_IP_CSUM_OK;
 	}
 };
+
+/* The first of two fragments of the IPv6 datagram. */
+Bytes as_fragment6(const Bytes &frame)
+{
+	constexpr std::size_t ip = 14, behind = ip + 40;
+	Bytes fragment(frame.begin(), frame.begin() + behind);
+
+	put(fragment, std::uint64_t{17} << 24 | 1, 4); /* UDP follows, and more fragments */
+	put(fragment, 0x12345678, 4);
+	put(fragment, std::span(frame).subspan(behind));
+	fragment.resize(fragment.size() - (fragment.size() - behind) % 8);
+	fragment[ip + 6] = 44;
+	put_at(fragment, ip + 4, static_cast<std::uint16_t>(fragment.size() - behind));
+	return fragment;
+}
 
 /* The sum over the pseudo header, which the stack leaves in the frame for the hardware. */
 Bytes with_partial_sum(const FrameShape &shape)
@@ -155,6 +170,32 @@ TEST_CASE("other queue pairs refuse to be asked")
 	CHECK(errno_name(try_post(pair.a.qp, Send(IBV_WR_SEND, {memory.sge(0, 64)})
 						     .flags(IBV_SEND_SIGNALED |
 							    IBV_SEND_IP_CSUM))) == "EINVAL");
+}
+
+TEST_CASE("a fragment gets no sum, because it does not have all bytes")
+{
+	Stage stage;
+
+	/* The first one has the header of UDP. */
+	for (const std::uint16_t type : {0x0800, 0x86dd}) {
+		INFO(type);
+		const FrameShape shape = shape_of(type, 17, -1);
+		const FrameOffsets at(shape);
+		Bytes frame = without_sums(shape), expected;
+
+		if (type == 0x0800) {
+			put_at(frame, at.ip + 6, 0x2000);
+			expected = frame;
+			put_at(expected, at.ip + 10, 0);
+			put_at(expected, at.ip + 10,
+			       ip_checksum(std::span(expected).subspan(at.ip, 20)));
+		} else {
+			frame = as_fragment6(frame);
+			expected = frame;
+		}
+		stage.end.send(frame, IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM);
+		CHECK(stage.wire.receive(shape.from) == expected);
+	}
 }
 
 TEST_CASE("sums cannot be filled in where there are none")
