@@ -295,26 +295,56 @@ static __sum16 peal_frame_pseudo_sum(const struct peal_frame *frame, u32 bytes)
 }
 
 /*
- * The frame is in one piece, so its headers can be written in place. The length that counts is that
- * of the frame, because the program may have written any length into the headers.
+ * Return: the bytes of the TCP or UDP header and its payload, as the IP header says. Padding may
+ * follow them. The program may have written any length into the header, so the frame is the limit.
  */
+static u32 peal_frame_transport_bytes(const struct peal_frame *frame)
+{
+	const struct sk_buff *skb = frame->skb;
+	u32 headers = frame->transport - frame->ip, bytes = ntohs(ip_hdr(skb)->tot_len);
+
+	if (frame->fields.kinds & PEAL_FRAME_IPV6)
+		bytes = sizeof(struct ipv6hdr) + ntohs(ipv6_hdr(skb)->payload_len);
+	return min_t(u32, bytes > headers ? bytes - headers : 0, skb->len - frame->transport);
+}
+
+/*
+ * The field at @offset of the transport header has the sum over the pseudo header. Add that over
+ * @bytes. The stack and hardware would add all bytes up to the frame's end, also padding.
+ */
+static void peal_frame_sum(struct sk_buff *skb, u32 offset, u32 bytes)
+{
+	u32 at = skb_transport_offset(skb);
+
+	if (at + bytes < skb->len) {
+		__sum16 sum = csum_fold(skb_checksum(skb, at, bytes, 0));
+
+		*(__sum16 *)(skb_transport_header(skb) + offset) = sum ?: CSUM_MANGLED_0;
+		return;
+	}
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offset;
+}
+
+/* The frame is in one piece, so its headers can be written in place. */
 void peal_frame_add_checksums(struct peal_frame *frame)
 {
 	struct sk_buff *skb = frame->skb;
 	bool tcp = frame->fields.kinds & PEAL_FRAME_TCP;
 	u32 offset = tcp ? offsetof(struct tcphdr, check) : offsetof(struct udphdr, check);
-	u32 bytes = skb->len - frame->transport;
+	u32 bytes;
 
 	if (frame->fields.kinds & PEAL_FRAME_IPV4 && frame->ip + 4 * ip_hdr(skb)->ihl <= skb->len)
 		ip_send_check(ip_hdr(skb));
 	/* A fragment does not have all bytes that the checksum of its datagram covers. */
-	if (!frame->transport || frame->fragment ||
-	    bytes < (tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr)))
+	if (!frame->transport || frame->fragment)
+		return;
+	bytes = peal_frame_transport_bytes(frame);
+	if (bytes < (tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr)))
 		return;
 	*(__sum16 *)(skb_transport_header(skb) + offset) = peal_frame_pseudo_sum(frame, bytes);
-	skb->ip_summed = CHECKSUM_PARTIAL;
-	skb->csum_start = skb_transport_header(skb) - skb->head;
-	skb->csum_offset = offset;
+	peal_frame_sum(skb, offset, bytes);
 }
 
 /*

@@ -5,9 +5,10 @@
  * Checksums of IPv4, TCP and UDP in the frames of raw packet queue pairs.
  *
  * Holds: The device fills the sums in when a send asks for it, with ibv_post_send and with
- * ibv_wr_*. A fragment gets none. A completion says that the sums are right only when they are. A
- * frame whose sum the stack has left to hardware, and a train of segments, come in as they would be
- * on a wire. Does not hold: other bytes of frames (verbs/raw_packets).
+ * ibv_wr_*, over what the IP header says and not over padding. A fragment gets none. A completion
+ * says that the sums are right only when they are. A frame whose sum the stack has left to
+ * hardware, and a train of segments, come in as they would be on a wire. Does not hold: other bytes
+ * of frames (verbs/raw_packets).
  */
 #include "frames.hpp"
 
@@ -170,6 +171,41 @@ TEST_CASE("other queue pairs refuse to be asked")
 	CHECK(errno_name(try_post(pair.a.qp, Send(IBV_WR_SEND, {memory.sge(0, 64)})
 						     .flags(IBV_SEND_SIGNALED |
 							    IBV_SEND_IP_CSUM))) == "EINVAL");
+}
+
+TEST_CASE("the sum of a padded frame does not cover the padding")
+{
+	Stage stage;
+
+	for_each_shape([&](FrameShape shape) {
+		shape.payload = 4;
+		Bytes frame = without_sums(shape), expected = frame_of(shape);
+
+		/* Padding counts neither as bytes nor in the length, whatever it is. */
+		for (const std::uint8_t byte : {0, 0x37}) {
+			const std::size_t length = frame_of(shape).size() + 18;
+			frame.resize(length, byte);
+			expected.resize(length, byte);
+			stage.end.send(frame, IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM);
+			CHECK(stage.wire.receive(shape.from) == expected);
+			frame.resize(frame_of(shape).size());
+			expected.resize(frame.size());
+		}
+	});
+}
+
+TEST_CASE("the frame's own length counts if its header claims more")
+{
+	Stage stage;
+	const FrameShape shape = shape_of(0x0800, 17, -1);
+	const FrameOffsets at(shape);
+	Bytes frame = without_sums(shape);
+
+	put_at(frame, at.ip + 2, 2000);
+	stage.end.send(frame, IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM);
+	const Bytes got = stage.wire.receive(shape.from);
+	REQUIRE(got.size() == frame.size());
+	CHECK(got[at.sum] * 256 + got[at.sum + 1] != 0xdead);
 }
 
 TEST_CASE("a fragment gets no sum, because it does not have all bytes")
