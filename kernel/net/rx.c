@@ -216,6 +216,7 @@ static struct net_device *peal_rx_owner(struct net *net, const struct sk_buff *s
 static enum peal_drop peal_rx_shape(struct sk_buff *skb)
 {
 	u32 at = peal_arrival(skb)->udp, bytes;
+	bool ipv6 = peal_arrival(skb)->ipv6;
 	const struct udphdr *udp;
 
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
@@ -227,7 +228,8 @@ static enum peal_drop peal_rx_shape(struct sk_buff *skb)
 	if (pskb_trim(skb, at + bytes) ||
 	    !pskb_may_pull(skb, min_t(u32, at + sizeof(*udp) + PEAL_HEADERS_MAX, skb->len)))
 		return PEAL_DROP_resource;
-	if (at != (peal_arrival(skb)->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)))
+	if (at != (ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) ||
+	    (!ipv6 && ip_is_fragment(ip_hdr(skb))))
 		return PEAL_DROP_options;
 	__skb_pull(skb, at + sizeof(*udp));
 	return PEAL_DROP_none;
@@ -267,21 +269,16 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 }
 
 /*
- * One skb may hold several packets: those of a sender's segmentation offload on a virtual
- * link, or those of the receiver's aggregation. The stack divides the skb and makes the
- * headers, because the sender computed the ICRCs for the headers that the stack makes. The
- * packets may be for different queue pairs, so deliver() looks each queue pair up.
+ * The stack divides the skb and makes the headers, because the sender computed the ICRCs for the
+ * headers that the stack makes. The packets may be for different queue pairs, so deliver() looks
+ * each queue pair up.
  */
-static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
+static void peal_rx_take_train(struct peal_port *port, struct sk_buff *skb,
+			       struct peal_budget *budget)
 {
-	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
 	struct sk_buff *next;
 
 	peal_epoch_assert_held();
-	if (!skb_is_gso(skb)) {
-		peal_rx_take(port, skb, qp, &budget);
-		return;
-	}
 	__skb_push(skb, -skb_mac_offset(skb));
 	skb = udp_rcv_segment(peal_tx_quotas_sock(&port->tx_quotas), skb, !peal_arrival(skb)->ipv6);
 	if (!skb)
@@ -289,8 +286,29 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 	skb_list_walk_safe(skb, skb, next) {
 		skb_mark_not_on_list(skb);
 		__skb_pull(skb, skb_network_offset(skb));
-		peal_rx_take(port, skb, NULL, &budget);
+		peal_rx_take(port, skb, NULL, budget);
 	}
+}
+
+/*
+ * One skb may hold several packets: those of a sender's segmentation offload on a virtual link, or
+ * those of the receiver's aggregation. An skb of UDP fragmentation offload (SKB_GSO_UDP) is one
+ * packet, because only a wire needs it in fragments. It must not be divided here: the sender could
+ * make a fragment look like a packet. Its fields of the offload stay as they are, because a clone
+ * may share them, and nobody reads them any more.
+ */
+static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
+{
+	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
+	static const struct peal_packet unread;
+
+	peal_epoch_assert_held();
+	if (!skb_is_gso(skb) || skb_shinfo(skb)->gso_type & SKB_GSO_UDP)
+		peal_rx_take(port, skb, qp, &budget);
+	else if (skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST))
+		peal_rx_take_train(port, skb, &budget);
+	else
+		peal_rx_drop(port, skb, &unread, PEAL_DROP_resource);
 }
 
 static void peal_rx_work(struct work_struct *work)

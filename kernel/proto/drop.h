@@ -13,7 +13,7 @@
 	X(short, "shorter than its headers")					\
 	X(version, "transport header version is not 0")				\
 	X(opcode, "unknown opcode, or not of this transport")			\
-	X(options, "IP options or extension headers, which the ICRC does not cover") \
+	X(options, "IP options, extension headers or a fragment, without a defined ICRC") \
 	X(pad, "pad count or payload length does not fit the opcode")		\
 	X(icrc, "invariant CRC is wrong")					\
 	X(pkey, "partition key does not match")					\
