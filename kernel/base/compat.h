@@ -100,6 +100,22 @@
 #define peal_dma_buf_vunmap(buf, map)	dma_buf_vunmap(buf, map)
 #endif
 
+/*
+ * Older kernels require this function of every dynamic importer of a DMA buffer. It has nothing to
+ * do, because peal pins a buffer before it maps it, and a pinned buffer does not move. In newer
+ * kernels it is optional. An importer that has it there promises to stop its access at any time,
+ * which peal cannot.
+ */
+#ifdef PEAL_HAS_MOVE_NOTIFY
+static inline void peal_dma_buf_moved(struct dma_buf_attachment *attach)
+{
+}
+
+#define PEAL_DMABUF_MOVE_NOTIFY	.move_notify = peal_dma_buf_moved,
+#else
+#define PEAL_DMABUF_MOVE_NOTIFY
+#endif
+
 static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u64 length,
 					    int access)
 {

@@ -236,10 +236,12 @@ struct ib_mr *peal_mr_register_map(struct peal_table *table, struct peal_account
 static int peal_mr_map_dmabuf(struct peal_mr *mr, int fd, u64 offset, u64 length)
 {
 	void *base;
-	struct dma_buf *buf = peal_dmabuf_get(fd, mr->key.access & PEAL_WRITE_ACCESS, &base);
+	struct dma_buf_attachment *buf;
 	u64 bytes;
 	int ret;
 
+	buf = peal_dmabuf_get(fd, &mr->key.pd->device->dev, mr->key.access & PEAL_WRITE_ACCESS,
+			      &base);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	bytes = peal_dmabuf_bytes(buf);

@@ -71,7 +71,7 @@ struct peal_mr {
 	struct ib_umem *umem;		/* pinned user memory; NULL for other memory */
 	struct peal_fast_reg *fast_reg;	/* NULL but for fast registration */
 	enum peal_null null;		/* not PEAL_NULL_NONE: no memory but the null region's */
-	struct dma_buf *dmabuf;		/* NULL but for a DMA buffer */
+	struct dma_buf_attachment *dmabuf;	/* NULL but for a DMA buffer */
 	struct peal_odp *odp;		/* NULL but for on-demand paging */
 	u64 start;			/* on-demand paging: first byte in the program */
 	bool passing;			/* fast registration or on demand: its pages may go */

@@ -125,8 +125,8 @@ build_modules() {
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$tree" "${module_arguments[@]}"
 }
 
-# Builds the modules of test/guest/helpers/kmod. With them, verbs/kernel_user tests the verbs as a kernel user, and
-# lifecycle/allocations_fail makes allocations fail.
+# Builds the modules of test/guest/helpers/kmod. With them, verbs/kernel_user tests the verbs as a kernel user,
+# lifecycle/allocations_fail makes allocations fail, and verbs/dma_buffers has buffers that move.
 make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"

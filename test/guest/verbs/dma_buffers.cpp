@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Regions of DMA buffers. The buffers are memory files (udmabuf) or those of the graphics device
- * without hardware (vgem).
+ * Regions of DMA buffers. The buffers are memory files (udmabuf), those of the graphics device
+ * without hardware (vgem), or those of an exporter that moves them (kmod/peal_kbuffer.c).
  *
  * Holds: Every operation reads and writes a buffer, at both ends, atomics too, from any offset. A
  * region lives on when the program has closed its descriptor, and gives the buffer back. What is
  * no DMA buffer, lies outside of it, or asks for rights that the descriptor has not, is refused.
+ * The exporter cannot move a buffer while a region has it, and can afterwards, also after a
+ * registration that failed.
  * Does not hold: other regions (verbs/memory_regions).
  */
+#include "commands.hpp"
 #include "innocent.hpp"
+
+#include "kmod/peal_kbuffer.h"
 
 #include <fcntl.h>
 #include <linux/udmabuf.h>
@@ -78,14 +83,19 @@ int make_of_graphics(int flags)
 
 /* A buffer that the program has mapped. */
 struct Buffer {
-	explicit Buffer(int flags = O_RDWR) : file(make(flags))
+	explicit Buffer(int flags = O_RDWR)
+		: Buffer(File(make(flags)), flags == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ)
 	{
-		address = static_cast<std::uint8_t *>(mmap(
-			nullptr, buffer_bytes, flags == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ,
-			MAP_SHARED, file.number, 0));
+	}
+	Buffer(File of, int protection) : file(std::move(of))
+	{
+		address = static_cast<std::uint8_t *>(
+			mmap(nullptr, buffer_bytes, protection, MAP_SHARED, file.number, 0));
 		if (address == MAP_FAILED)
 			throw_errno("mmap of a DMA buffer");
 	}
+	Buffer(const Buffer &) = delete;
+	Buffer &operator=(const Buffer &) = delete;
 	~Buffer() { munmap(address, buffer_bytes); }
 	static int make(int flags)
 	{
@@ -114,6 +124,58 @@ bool have_buffers()
 	}();
 	return have;
 }
+
+/* An exporter of buffers that moves them when the test wants it. */
+class Exporter {
+public:
+	Exporter()
+	{
+		if (run("modprobe peal_kbuffer"))
+			throw std::runtime_error("peal_kbuffer does not load");
+		fd_ = open("/dev/peal_kbuffer", O_RDWR | O_CLOEXEC);
+		if (fd_ < 0)
+			throw_errno("open /dev/peal_kbuffer");
+	}
+	~Exporter()
+	{
+		close(fd_);
+		run("rmmod peal_kbuffer");
+	}
+	Exporter(const Exporter &) = delete;
+	Exporter &operator=(const Exporter &) = delete;
+
+	int make(int flags) const
+	{
+		const int fd = ioctl(fd_, PEAL_KBUFFER_MAKE, flags);
+
+		if (fd < 0)
+			throw_errno("make a buffer that moves");
+		return fd;
+	}
+	std::string move(int buffer) const
+	{
+		return ioctl(fd_, PEAL_KBUFFER_MOVE, buffer) ? errno_name(errno) : "0";
+	}
+	peal_kbuffer_state state(int buffer) const
+	{
+		peal_kbuffer_state state{};
+
+		state.fd = buffer;
+		must(ioctl(fd_, PEAL_KBUFFER_STATE, &state) ? errno : 0, "state of a buffer");
+		return state;
+	}
+	bool is_unused(int buffer) const
+	{
+		const auto now = state(buffer);
+
+		return !now.attached && !now.pinned && !now.mapped && !now.accessed;
+	}
+
+private:
+	int fd_;
+};
+
+static_assert(buffer_bytes == PEAL_KBUFFER_BYTES);
 
 Mr reg(ibv_pd *pd, const Buffer &buffer, std::uint64_t offset, std::size_t length,
        std::uint64_t iova, int access = all_access)
@@ -278,4 +340,75 @@ TEST_CASE("a descriptor that cannot write gives no right to write")
 	post(pair.a.qp, Send(IBV_WR_RDMA_READ, {local.sge(0, 100)}).remote(0, mr->rkey));
 	wait_success(pair.a.send_cq);
 	CHECK(all_equal(local.bytes(0, 100), 0));
+}
+
+TEST_CASE("the exporter does not move a buffer that is registered")
+{
+	const Exporter exporter;
+	Device device;
+
+	for (const int flags : {0, PEAL_KBUFFER_DYNAMIC}) {
+		INFO("flags " << flags);
+		Pair pair(device);
+		Region local(pair.a.pd, 2 * buffer_bytes);
+		const Buffer buffer(File(exporter.make(flags)), PROT_READ | PROT_WRITE);
+		const int fd = buffer.file.number;
+
+		fill_pattern(buffer.bytes(0, buffer_bytes), 1);
+		fill_pattern(local.bytes(0, buffer_bytes), 2);
+		fill_pattern(local.bytes(buffer_bytes, buffer_bytes), 1);
+		REQUIRE(exporter.move(fd) == "0");
+		Mr mr = reg(pair.b.pd, buffer, 0, buffer_bytes, 0);
+		Mr second = reg(pair.b.pd, buffer, 0, buffer_bytes, 0);
+		REQUIRE(exporter.move(fd) == "EBUSY");
+		second.reset();
+		REQUIRE(exporter.move(fd) == "EBUSY");
+
+		CHECK(difference(buffer.bytes(0, buffer_bytes),
+				 local.bytes(buffer_bytes, buffer_bytes)) == "");
+		post(pair.a.qp,
+		     Send(IBV_WR_RDMA_WRITE, {local.sge(0, buffer_bytes)}).remote(0, mr->rkey));
+		wait_success(pair.a.send_cq);
+		CHECK(difference(buffer.bytes(0, buffer_bytes), local.bytes(0, buffer_bytes)) ==
+		      "");
+		post(pair.a.qp, Send(IBV_WR_RDMA_READ, {local.sge(buffer_bytes, buffer_bytes)})
+					.remote(0, mr->rkey));
+		wait_success(pair.a.send_cq);
+		CHECK(difference(local.bytes(buffer_bytes, buffer_bytes),
+				 local.bytes(0, buffer_bytes)) == "");
+
+		CHECK(exporter.move(fd) == "EBUSY");
+		const auto state = exporter.state(fd);
+		CHECK(state.attached == 1);
+		CHECK(state.pinned == (flags ? 1 : 0));
+		mr.reset();
+		CHECK(exporter.is_unused(fd));
+		CHECK(exporter.move(fd) == "0");
+		CHECK(difference(buffer.bytes(0, buffer_bytes), local.bytes(0, buffer_bytes)) ==
+		      "");
+	}
+}
+
+TEST_CASE("a registration that fails leaves the buffer to its exporter")
+{
+	const Exporter exporter;
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+
+	for (const int kind : {0, PEAL_KBUFFER_DYNAMIC}) {
+		const auto check = [&](int flags, std::size_t length, const char *error) {
+			INFO("flags " << (kind | flags) << ", length " << length);
+			const File file(exporter.make(kind | flags));
+			CHECK(try_register(pd, file.number, 0, length, 0) == error);
+			CHECK(exporter.is_unused(file.number));
+			CHECK(exporter.move(file.number) == "0");
+		};
+
+		check(0, buffer_bytes, "0");
+		check(0, buffer_bytes + 1, "EINVAL");
+		check(PEAL_KBUFFER_STUBBORN, buffer_bytes, "EBUSY");
+		check(PEAL_KBUFFER_NO_VMAP, buffer_bytes, "EINVAL");
+		check(PEAL_KBUFFER_IO, buffer_bytes, "EOPNOTSUPP");
+		check(PEAL_KBUFFER_NO_ACCESS, buffer_bytes, "EIO");
+	}
 }
