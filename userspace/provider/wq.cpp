@@ -238,8 +238,11 @@ IndTable::IndTable(ibv_context *owner, const ibv_rwq_ind_table_init_attr &init)
 	: ibv_rwq_ind_table{}
 {
 	context = owner;
-	wqs.reserve(std::size_t{1} << init.log_ind_tbl_size);
-	for (std::size_t i = 0; i < wqs.capacity(); ++i) {
+	const std::size_t entries = std::size_t{1} << init.log_ind_tbl_size;
+
+	/* reserve() may reserve more. */
+	wqs.reserve(entries);
+	for (std::size_t i = 0; i < entries; ++i) {
 		ibv_wq *wq = init.ind_tbl[i];
 
 		if (!wq || wq->context != owner)
