@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# transport: direct, wire
 # timeout: 60
 #
 # rdma statistic gives queue pairs counters of their own, by number and automatically by type. The values of the port

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// transport: both
 /*
  * The walks of Documentation/data-path.rst are what the kernel does.
  *
