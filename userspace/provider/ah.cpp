@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of an address handle, and the attachment to multicast groups.
+ * Owns: creation and destruction of an address handle, and the attachment to multicast groups.
  * Does not know: the path of a handle, which the kernel resolves.
  */
 #include "ah.hpp"

@@ -2,7 +2,7 @@
 /*
  * Address handles, and the attachment to multicast groups, for datagrams.
  *
- * Owns: the life of a handle, and the index of the handle in a WQE.
+ * Owns: creation and destruction of a handle, and the index of the handle in a WQE.
  * Does not know: how a datagram is posted (post, qp_ex).
  */
 #pragma once

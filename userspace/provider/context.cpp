@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a context, and the memory of it that libibverbs allocates.
+ * Owns: creation and destruction of a context, and the memory of it that libibverbs allocates.
  * Does not know: the op table (driver.cpp).
  */
 #include "context.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life and the size of a completion queue, and its arming.
+ * Owns: creation, destruction and resizing of a completion queue, and its arming.
  * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
  */
 #include "cq.hpp"

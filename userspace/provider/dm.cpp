@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of device memory in the program.
+ * Owns: creation and destruction of device memory in the program.
  * Does not know: the quota (the kernel).
  */
 #include "dm.hpp"

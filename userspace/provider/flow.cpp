@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a flow rule.
+ * Owns: creation and destruction of a flow rule.
  * Does not know: frames.
  */
 #include "flow.hpp"

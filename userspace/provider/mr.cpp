@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a region in the program.
+ * Owns: creation and destruction of a region in the program.
  * Does not know: pinning (the kernel), fork protection (libibverbs).
  */
 #include "mr.hpp"

@@ -2,7 +2,7 @@
 /*
  * Memory regions.
  *
- * Owns: the life of a region.
+ * Owns: creation and destruction of a region.
  * Does not know: windows (mw), queues.
  */
 #pragma once

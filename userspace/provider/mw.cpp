@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a window, and the key of a type 1 window.
+ * Owns: creation and destruction of a window, and the key of a type 1 window.
  * Does not know: how a bind is posted (post).
  */
 #include "mw.hpp"

@@ -2,7 +2,7 @@
 /*
  * Memory windows.
  *
- * Owns: the life of a window, and the key of a type 1 window.
+ * Owns: creation and destruction of a window, and the key of a type 1 window.
  * Does not know: how a bind is posted (post).
  */
 #pragma once

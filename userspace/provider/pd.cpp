@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of protection, thread and parent domains.
+ * Owns: creation and destruction of protection, thread and parent domains.
  * Does not know: the objects created on them, which the kernel counts.
  */
 #include "pd.hpp"

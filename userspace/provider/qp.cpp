@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a queue pair.
+ * Owns: creation and destruction of a queue pair.
  * Does not know: the kernel's encoding of attributes (qp_attr), how work requests
  * become WQEs (post, qp_ex).
  */
@@ -316,7 +316,10 @@ ib_uverbs_ex_create_qp spreading_request(const ibv_qp_init_attr_ex &attr, const 
 
 } // namespace
 
-/* It has no rings and no doorbell, because its work queues receive, and it sends nothing. */
+/*
+ * A queue pair with an indirection table has no rings and no doorbell, because its work queues
+ * receive, and it sends nothing.
+ */
 std::unique_ptr<Qp> Qp::create_spreading(ibv_qp_init_attr_ex &attr)
 {
 	if (!attr.rwq_ind_tbl)

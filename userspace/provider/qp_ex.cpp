@@ -410,7 +410,7 @@ ibv_qp *qp_ex_create(ibv_context *context, ibv_qp_init_attr_ex *attr)
 	if (attr->pd->context != context)
 		throw_errno(EINVAL);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
-		/* It sends nothing. */
+		/* A queue pair with an indirection table sends nothing. */
 		if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 			throw_errno(EINVAL);
 		return &Qp::create_spreading(*attr).release()->qp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a shared receive queue, and its attributes.
+ * Owns: creation and destruction of a shared receive queue, and its attributes.
  * Does not know: how work requests become WQEs (post).
  */
 #include "srq.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of a work queue and of an indirection table.
+ * Owns: creation and destruction of a work queue and of an indirection table.
  * Does not know: how work requests become WQEs (post).
  */
 #include "wq.hpp"

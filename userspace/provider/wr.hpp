@@ -62,7 +62,7 @@ inline constexpr std::array<WrRow, IBV_WR_ATOMIC_WRITE + 2> WR_ROWS = [] {
 
 inline constexpr const WrRow &NO_WR_ROW = WR_ROWS.back();
 
-/* It is not in the table, because an ibv_send_wr has no fields for it. */
+/* FLUSH is not in the table, because an ibv_send_wr has no fields for it. */
 inline constexpr WrRow FLUSH_ROW{PEAL_OP_FLUSH, WrShape::INVALIDATE, false, false,
 				 false,		TRANSPORT_RC};
 

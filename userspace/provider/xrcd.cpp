@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the life of an XRC domain's handle.
+ * Owns: creation and destruction of an XRC domain's handle.
  * Does not know: what the domain contains.
  */
 #include "xrcd.hpp"

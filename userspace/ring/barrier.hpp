@@ -13,7 +13,7 @@
  *	E	store arm; full; look at the next CQE	store CQE; full; load arm
  *	F	release store of consumer		acquire load of consumer
  *
- * A, D and F hand over memory. B, C and E are store-load pairs: each side stores
+ * A, D and F hand over memory. B, C and E are store-load pairs. Each side stores
  * one word and then loads the other's, and at least one side must see the other's
  * store. This needs a full barrier on both sides, because release and acquire do
  * not order a store before a later load.

@@ -105,8 +105,8 @@ public:
 	 *
 	 * The kernel looks only at the last value, so a request for solicited events must
 	 * not replace an outstanding request for all events. The load of `fired` needs no
-	 * order: `fired` equals `old` only if the kernel has raised the event of `old`, and
-	 * an older value only causes one unneeded event.
+	 * order, because `fired` equals `old` only if the kernel has raised the event of
+	 * `old`, and an older value only causes one unneeded event.
 	 */
 	void arm(std::uint32_t kind) noexcept
 	{

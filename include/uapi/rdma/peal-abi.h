@@ -186,7 +186,7 @@ struct peal_ring_ctl {
 	 * Written by the kernel: WQEs taken. This is informative. A program may
 	 * reuse a slot only when it has polled the completion that covers it, as
 	 * with an RNIC, because the wr_ids are in an array of the program.
-	 * Only RESET depends on this word: the kernel then drops all posted WQEs
+	 * Only RESET depends on this word. The kernel then drops all posted WQEs
 	 * and stores the producer index here, and both sides continue from it.
 	 */
 	__u32 consumer;
@@ -222,7 +222,7 @@ struct peal_qp_ctl {
  * with release A. Producer is free-running modulo 2^32.
  *
  * The ring holds numbers, because the WQEs of a shared receive queue complete in no
- * order: each is completed by the queue pair whose message takes it. peal_cqe.wqe_index
+ * order. Each is completed by the queue pair whose message takes it. peal_cqe.wqe_index
  * is then the number of the slot, and the slot is free when the program has read the
  * CQE. As many slots as the ring has entries are free, so the program never overwrites
  * an entry of the ring that the kernel has not read.
@@ -630,7 +630,7 @@ struct peal_reg_mr_req {
 
 /* ------------------------------------------------------------------------
  * Reasons of failed completions, in peal_cqe.vendor_err, ibv_wc.vendor_err and the
- * tracepoints. The numbers are ABI: append new ones, never renumber.
+ * tracepoints. The numbers are ABI. Append new ones and never renumber.
  */
 #define PEAL_REASONS(X) \
 	X(NONE, 0, "no error") \
