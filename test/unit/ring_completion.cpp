@@ -307,7 +307,7 @@ TEST_CASE("stale CQEs are taken out while the kernel goes on pushing", "[threads
 	CHECK_FALSE(failed);
 }
 
-TEST_CASE("who arms, polls once more and sleeps is always woken", "[threads]")
+TEST_CASE("a program that arms, polls once more and sleeps is always woken", "[threads]")
 {
 	constexpr std::uint32_t rounds = 100'000 / SLOWDOWN;
 	CqPair cq(4);

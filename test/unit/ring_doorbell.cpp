@@ -79,7 +79,7 @@ TEST_CASE("a removed device is gone, and so is a page that the kernel has not wr
 	CHECK(f.doorbell.gone());
 }
 
-TEST_CASE("what was published when the device goes is not refused: it may be flushed")
+TEST_CASE("a WQE published when the device goes is accepted and may be flushed")
 {
 	Fixture f;
 
@@ -89,7 +89,7 @@ TEST_CASE("what was published when the device goes is not refused: it may be flu
 	CHECK(f.log.calls == 2);
 }
 
-TEST_CASE("what was published before the device was seen to be gone is flushed by a kick")
+TEST_CASE("a kick flushes a WQE published before the program saw GONE")
 {
 	Fixture f;
 

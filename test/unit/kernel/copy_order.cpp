@@ -76,7 +76,7 @@ public:
 
 } // namespace
 
-TEST_CASE("who sees the last byte sees all", "[copy][order]")
+TEST_CASE("a reader that sees the last byte sees all", "[copy][order]")
 {
 	Race race;
 

@@ -109,7 +109,7 @@ TEST_CASE("a queue pair holds its shared receive until that is done", "[srq]")
 	CHECK(b.rq.wqe.length == 20);
 }
 
-TEST_CASE("the program is asked to kick exactly while somebody waits", "[srq]")
+TEST_CASE("WANTS_KICK is set exactly while a sender waits", "[srq]")
 {
 	Shared shared;
 	Sharer a(shared), b(shared);
@@ -129,7 +129,7 @@ TEST_CASE("the program is asked to kick exactly while somebody waits", "[srq]")
 	CHECK_FALSE(shared.wants_kick());
 }
 
-TEST_CASE("who retries by his timer does not wait for a kick", "[srq]")
+TEST_CASE("a sender that retries by its timer asks for no kick", "[srq]")
 {
 	Shared shared;
 	Sharer a(shared), b(shared);
@@ -285,7 +285,7 @@ TEST_CASE("a number that is no slot's ends a shared receive queue", "[srq]")
 	}
 }
 
-TEST_CASE("who waits at a shared receive queue learns of its end", "[srq]")
+TEST_CASE("waiters learn that the queue is in error", "[srq]")
 {
 	Shared shared;
 	Sharer a(shared);

@@ -424,7 +424,7 @@ TEST_CASE("the values of a bind arrive", "[wqe]")
 	CHECK(sender.send.length == 0);
 }
 
-TEST_CASE("what a local invalidation has behind its header is not looked at", "[wqe]")
+TEST_CASE("bytes behind the header of a local invalidation are ignored", "[wqe]")
 {
 	Sender sender(PEAL_OP_LOCAL_INV);
 
