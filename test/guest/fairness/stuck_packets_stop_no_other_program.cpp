@@ -97,7 +97,7 @@ private:
 
 } // namespace
 
-TEST_CASE("a program whose packets are held up leaves others their room")
+TEST_CASE("a program whose packets are held up leaves other programs room")
 {
 	if (!is_peal() || !on_wire())
 		SKIP_CASE("packets are peal's, and within a device there are none");
@@ -119,7 +119,7 @@ TEST_CASE("a program whose packets are held up leaves others their room")
 	stuck.finish();
 }
 
-TEST_CASE("what many programs have waiting is bounded, and none is without room")
+TEST_CASE("waiting packets of many programs are bounded, and each program has room")
 {
 	if (!is_peal() || !on_wire())
 		SKIP_CASE("packets are peal's, and within a device there are none");
@@ -159,7 +159,7 @@ TEST_CASE("what many programs have waiting is bounded, and none is without room"
 	last.finish();
 }
 
-TEST_CASE("responses of one XRC domain that are held up leave other domains their room")
+TEST_CASE("responses of one XRC domain that are held up leave other domains and programs room")
 {
 	if (!is_peal() || !on_wire())
 		SKIP_CASE("packets are peal's, and within a device there are none");
