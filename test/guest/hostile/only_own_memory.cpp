@@ -567,7 +567,7 @@ int flood()
 
 } // namespace
 
-TEST_CASE("what a key does not open stays as it is, whatever is posted")
+TEST_CASE("memory without a matching key stays unchanged")
 {
 	Device device;
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");

@@ -206,7 +206,7 @@ struct Victim {
 
 } // namespace
 
-TEST_CASE("what a train is owed does not leave all at once")
+TEST_CASE("replies to a train leave in parts")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
@@ -235,7 +235,7 @@ TEST_CASE("what a train is owed does not leave all at once")
 	CHECK(eventually([&] { return counter("packets_sent") - before > 10 * budget / mtu; }));
 }
 
-TEST_CASE("what waited for a train does not take effect all at once")
+TEST_CASE("packets that waited for a train take effect in parts")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
@@ -277,7 +277,7 @@ TEST_CASE("what waited for a train does not take effect all at once")
 	CHECK(eventually([&] { return executed() == few * (ahead + 1); }));
 }
 
-TEST_CASE("what is kept of a train does not hold the rest of it")
+TEST_CASE("a kept packet does not hold the rest of its train")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");

@@ -273,7 +273,7 @@ TEST_CASE("a packet that is planted on an idle connection is given up")
 	target.check_got(real);
 }
 
-TEST_CASE("what is kept does not hold the IPsec state that it came by")
+TEST_CASE("kept packets hold no IPsec state")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
@@ -333,7 +333,7 @@ TEST_CASE("an out-of-order packet is kept when it is no longer than the path MTU
 	}
 }
 
-TEST_CASE("what a device keeps of out-of-order packets is bounded, and nobody has all of it")
+TEST_CASE("a device keeps a bounded amount of out-of-order packets, shared by all its queue pairs")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");

@@ -622,7 +622,7 @@ void print_counters()
 
 } // namespace
 
-TEST_CASE("random packets hurt nobody")
+TEST_CASE("random packets disturb no other queue pair and use up no memory")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");

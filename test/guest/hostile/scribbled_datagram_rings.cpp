@@ -94,7 +94,7 @@ TEST_CASE("an address handle that does not exist, or not for this queue pair")
 	}
 }
 
-TEST_CASE("what datagrams do not have")
+TEST_CASE("opcodes and fields that datagrams lack are refused")
 {
 	STAGE_OR_SKIP(stage);
 

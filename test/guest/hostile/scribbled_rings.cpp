@@ -468,7 +468,7 @@ TEST_CASE("the kernel's commands do not read a program's completion queue")
 	check_bystander(stage.device);
 }
 
-TEST_CASE("a kick for receives wakes nobody who does not send there")
+TEST_CASE("a kick for receives wakes only senders to its queue")
 {
 	STAGE_OR_SKIP(stage);
 	Endpoint asker(stage.device), answerer(stage.device);

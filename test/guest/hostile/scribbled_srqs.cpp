@@ -5,7 +5,7 @@
  *
  * Holds: A wrong producer index or slot number ends the shared receive queue with an event, and
  * each queue pair that needs it with the reason, and nothing else. A malformed receive ends only
- * the queue pair that took it. Kicks wake nobody who does not wait there. A program scribbles over
+ * the queue pair that took it. Kicks wake only senders that wait there. A program scribbles over
  * such queues while they are in use, and the data of another program stays right.
  * Does not hold: the rings of queue pairs (hostile/scribbled_rings).
  * PEAL_FUZZ_SECONDS, default 4, is how long the scribbling takes.
@@ -198,7 +198,7 @@ TEST_CASE("a sender that waits learns that the shared receive queue has ended")
 	CHECK(eventually([&] { return errors(stage, srq) == 1; }));
 }
 
-TEST_CASE("malformed shared receives end only who takes them")
+TEST_CASE("a malformed shared receive ends only the queue pair that takes it")
 {
 	STAGE_OR_SKIP(stage);
 	const std::vector<peal_recv_wqe> bad{
@@ -333,7 +333,7 @@ TEST_CASE("a shared receive queue in use stays, and its mapping goes with it")
 	std::memset(srq.map().at(), 0xff, srq.map().bytes()); /* harmless memory */
 }
 
-TEST_CASE("a kick for shared receives wakes nobody who does not send there")
+TEST_CASE("a kick for shared receives wakes only senders to its queue")
 {
 	STAGE_OR_SKIP(stage);
 	Endpoint asker(stage.device), answerer(stage.device);

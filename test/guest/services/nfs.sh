@@ -5,7 +5,7 @@
 #
 # NFS over RDMA: the kernel's server (nfsd, svcrdma) and client (xprtrdma) work over peal, both ends on one device, with
 # NFS 4.1. A file whose data depend on their position is written and read back, also after the client has mounted the
-# server again. No programs of NFS are needed: the test fills in the server's tables of clients and exports.
+# server again. No programs of NFS are needed, because the test fills in the server's tables of clients and exports.
 # It does not cover two machines, nor a device that is removed meanwhile.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh

@@ -156,7 +156,7 @@ TEST_CASE("an armed queue raises one event for the next completion")
 	CHECK(drain(watched.cq).size() == 2);
 }
 
-TEST_CASE("what completed before the arming raises no event")
+TEST_CASE("a completion before the arming raises no event")
 {
 	Device device;
 	Watched watched(device);
@@ -625,7 +625,7 @@ TEST_CASE("completions stay after their queue pair is gone or is told apart")
 	CHECK(wait_success(pair.a.send_cq).front().wr_id == 77);
 }
 
-TEST_CASE("what a queue pair leaves behind takes no room")
+TEST_CASE("completions of reset and destroyed queue pairs take no slots")
 {
 	constexpr int depth = 16;
 	QpOptions options;
@@ -655,7 +655,7 @@ TEST_CASE("what a queue pair leaves behind takes no room")
 	CHECK(query_state(kept) == IBV_QPS_RTS);
 }
 
-TEST_CASE("what is left behind a completion of another queue pair takes no room")
+TEST_CASE("completions of reset and destroyed queue pairs take no slots behind those of another queue pair")
 {
 	constexpr std::size_t depth = 16;
 	constexpr std::uint64_t first = 100;

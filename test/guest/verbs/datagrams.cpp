@@ -183,7 +183,7 @@ TEST_CASE("a datagram arrives behind its GRH, by either IP version")
 	}
 }
 
-TEST_CASE("what leaves does not claim to heed ECN marks")
+TEST_CASE("packets carry Not-ECT")
 {
 	Device device;
 	UdEnd a(device), b(device);
@@ -365,7 +365,7 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 	check_dropped(b, "qkey", before + 1);
 }
 
-TEST_CASE("what nobody takes is dropped and counted, and the sender does not notice")
+TEST_CASE("a datagram that no queue pair takes is dropped and counted, and its send succeeds")
 {
 	Device device;
 	if (!is_peal())
@@ -462,7 +462,7 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 	}
 }
 
-TEST_CASE("what was posted behind a failed send is flushed, once, in order")
+TEST_CASE("requests behind a failed send are flushed once, in order")
 {
 	Device device;
 	UdEnd a(device), b(device);
@@ -579,7 +579,7 @@ TEST_CASE("address handles come and go while others send")
 	CHECK(sent > 0);
 }
 
-TEST_CASE("a solicited datagram wakes who waits for such")
+TEST_CASE("a solicited datagram raises a solicited event")
 {
 	Device device;
 	UdEnd a(device);

@@ -4,7 +4,7 @@
  *
  * Holds: Its copies check their range. Every operation reads and writes it, at both ends, atomics
  * too. A region covers no more than its part. Memory with a region, and more than the limit, are
- * refused. Another process imports it. What a killed process had is given back.
+ * refused. Another process imports it. Memory of a killed process is given back.
  * Does not hold: keys and ranges of ordinary regions (verbs/failed_requests), the quota's rule
  * (test/unit/kernel/quota).
  */
@@ -96,7 +96,7 @@ std::vector<std::uint8_t> pattern_of(std::size_t length, std::uint64_t salt)
 
 } // namespace
 
-TEST_CASE("what can be allocated")
+TEST_CASE("allocation obeys length, alignment and limit")
 {
 	Device device;
 	const auto limit = max_dm_bytes(device);
@@ -297,7 +297,7 @@ TEST_CASE("another process imports it")
 	CHECK(std::string(word, 4) == "peal");
 }
 
-TEST_CASE("what killed processes had is given back")
+TEST_CASE("memory of killed processes is given back")
 {
 	/* Together they take more than all programs may have. */
 	for (int round = 0; round < 70; round++) {

@@ -4,8 +4,9 @@
  * without hardware (vgem), or those of an exporter that moves them (kmod/peal_kbuffer.c).
  *
  * Holds: Every operation reads and writes a buffer, at both ends, atomics too, from any offset. A
- * region lives on when the program has closed its descriptor, and gives the buffer back. What is
- * no DMA buffer, lies outside of it, or asks for rights that the descriptor has not, is refused.
+ * region lives on when the program has closed its descriptor, and gives the buffer back. A
+ * descriptor of no DMA buffer, a range outside of it, and rights that the descriptor lacks are
+ * refused.
  * The exporter cannot move a buffer while a region has it, and can afterwards, also after a
  * registration that failed.
  * Does not hold: other regions (verbs/memory_regions).

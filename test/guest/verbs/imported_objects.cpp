@@ -4,8 +4,8 @@
  *
  * Holds: Another process that has the descriptor of an open device makes queue pairs in the same
  * protection domain, and uses the regions that are there. Its kicks and doorbells work, beside
- * those of the first process. What it makes goes with it, and what it imported stays. Handles
- * that name nothing are refused.
+ * those of the first process. Objects that it makes go with it; imported ones stay. Handles
+ * without an object are refused.
  * Does not hold: the limits of a context, which both share (verbs/states_and_limits).
  */
 #include "verbs.hpp"

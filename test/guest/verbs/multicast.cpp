@@ -142,7 +142,7 @@ TEST_CASE("one that has no receive does not keep the others from theirs")
 	CHECK(describe(drain(b.recv_cq)) == "0 completions");
 }
 
-TEST_CASE("what cannot be attached is refused")
+TEST_CASE("invalid attachments are refused")
 {
 	Device device;
 	UdEnd a(device);

@@ -264,7 +264,7 @@ TEST_CASE("a fence waits for earlier reads and atomics")
 }
 
 /* A query in another thread writes an old state into ibv_qp after a modify. */
-TEST_CASE("what libibverbs notes of the state is not what posts go by")
+TEST_CASE("posts do not rely on libibverbs' copy of the state")
 {
 	if (!is_peal())
 		SKIP_CASE("rxe's provider has no states of its own");

@@ -6,7 +6,7 @@
  * Holds: Queue pairs of every type take their receives from one queue, in order, each once, into
  * the right bytes. A post wakes the senders that wait, each of them. The limit and the last receive
  * of a queue pair are told once. Receives whose completions are lost with a queue pair can be
- * posted again. What is out of range, in use or another context's is refused.
+ * posted again. Values out of range, queues in use and objects of another context are refused.
  * Does not hold: rings with nonsense (hostile/scribbled_srqs), kernel users (verbs/kernel_user).
  */
 #include "datagram.hpp"

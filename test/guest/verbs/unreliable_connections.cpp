@@ -133,7 +133,7 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 	check_send(pair, 5000, 7);
 }
 
-TEST_CASE("what the peer does not take is gone, and nothing else")
+TEST_CASE("only messages that the peer refuses are lost")
 {
 	Device device;
 	UcPair pair(device);
@@ -151,7 +151,7 @@ TEST_CASE("what the peer does not take is gone, and nothing else")
 	check_send(pair, 3000, 11);
 }
 
-TEST_CASE("what is lost is counted, whatever the reason")
+TEST_CASE("lost messages are counted by their reason")
 {
 	if (!is_peal())
 		SKIP_CASE("reads peal's counters");

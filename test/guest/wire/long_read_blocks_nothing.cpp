@@ -116,7 +116,7 @@ TEST_CASE("a long READ of the peer's does not keep back what the program sends")
 	CHECK(eventually([&] { return counter("packets_sent") - before >= answers; }));
 }
 
-TEST_CASE("a long READ does not wait for an ACK that nobody asked for")
+TEST_CASE("a long READ does not wait for an unrequested ACK")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");

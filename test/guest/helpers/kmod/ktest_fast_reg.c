@@ -5,7 +5,7 @@
  *
  * Holds: Lists of pages and lists with gaps are registered and give access to exactly their bytes.
  * Each rule of REG_MR, LOCAL_INV and SEND_INV is checked, with its status and reason. Work requests
- * keep their order. After an invalidation nobody touches the pages.
+ * keep their order. After an invalidation no CPU touches the pages.
  * Does not hold: the services of the kernel that use it (test/guest/services).
  */
 #include <linux/kthread.h>
