@@ -44,8 +44,24 @@ details=$(rdma resource show qp link "$device/1" -dd) || fail "rdma resource sho
 expect "$details" "type GSI" "drv_transport packets" "drv_sq-entries [1-9]" "drv_rq-posted [1-9]"
 expect "$(rdma resource show cq dev "$device" -dd)" "drv_written [0-9]+" "drv_overflowed 0"
 start_server 18690 ibv_rc_pingpong -d "$device" -g "$(gid_index "$device")" -p 18690 >/dev/null
-expect "$(rdma resource show mr dev "$device" -dd)" "drv_windows 0"
-expect "$(rdma resource show qp link "$device/1" -dd)" "type RC .* drv_rq-posted 500"
+owner="ctxn [1-9][0-9]* pid $server comm ibv_rc_pingpong"
+expect "$(rdma resource show ctx dev "$device" -dd)" "ctxn [1-9][0-9]* pid $server comm ibv_rc_pingpong"
+# A region and a queue pair use the domain.
+expect "$(rdma resource show pd dev "$device" -dd)" "pdn [0-9]+ local_dma_lkey 0x0 users 2 $owner"
+# The program asks for local writes.
+expect "$(rdma resource show mr dev "$device" -dd)" \
+	"mrlen 4096 pdn [1-9][0-9]* pid $server comm ibv_rc_pingpong drv_access 0x1 drv_windows 0"
+expect "$(rdma resource show cq dev "$device" -dd)" "cqe [0-9]+ users 2 .*$owner"
+expect "$(rdma resource show qp link "$device/1" -dd)" "type RC .* pid $server .* drv_rq-posted 500"
+kill "$server"
+
+# A shared receive queue names the queue pairs that use it.
+start_server 18691 ibv_srq_pingpong -d "$device" -g "$(gid_index "$device")" -p 18691 -q 2 >/dev/null
+numbers=$(rdma resource show qp link "$device/1" pid "$server" | sed -E 's/.* lqpn ([0-9]+) .*/\1/' | sort -n)
+[[ $(wc -l <<<"$numbers") == 2 ]] || fail "expected two queue pairs, got: $numbers"
+expect "$(rdma resource show srq dev "$device" -dd)" \
+	"srqn [0-9]+ type BASIC lqpn ${numbers//$'\n'/,} pdn [1-9][0-9]* pid $server comm ibv_srq_pingpon"
+expect "$(rdma resource show pd dev "$device" -dd)" "users 4 ctxn [1-9][0-9]* pid $server comm ibv_srq_pingpon"
 kill "$server"
 
 counters=$(rdma statistic show link "$device/1") || fail "rdma statistic show"
