@@ -42,7 +42,7 @@ inline int slowness()
 inline const Duration patience = 10s * slowness();
 
 /* Long enough to believe that an event does not come. */
-constexpr Duration absence = 50ms;
+inline const Duration absence = 50ms * slowness();
 
 /* How long an endless test runs: the seconds that the variable has. */
 inline Duration time_from(const char *variable, int otherwise)
