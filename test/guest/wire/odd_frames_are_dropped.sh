@@ -21,7 +21,14 @@ ip address add fd77:5::1/64 dev veth0.5 nodad
 ip link set veth0.5 up
 ip link add peal-other type dummy && ip address add 10.78.0.1/24 dev peal-other && ip link set peal-other up
 
+# The host can answer the frames.
+peer=$(</sys/class/net/veth1/address)
+ip neighbour replace 10.77.0.2 lladdr "$peer" nud permanent dev veth0 &&
+	ip neighbour replace fd77::2 lladdr "$peer" nud permanent dev veth0 || fail "cannot make neighbours"
+
 cleanup() {
+	ip neighbour del 10.77.0.2 dev veth0
+	ip neighbour del fd77::2 dev veth0
 	ip link del veth0.5
 	ip link del peal-other
 	ip link set veth1 mtu 1500
