@@ -3,7 +3,8 @@
 # timeout: 120
 #
 # The examples of librdmacm that tools/connect_on_one_host does not run work between two programs of one host: sockets over
-# RDMA (riostream, rcopy) and the synchronous calls (rdma_client, rdma_xclient). ibstat describes the device, and
+# RDMA (riostream, rcopy) and the synchronous calls (rdma_client, rdma_xclient). Two examples fail as they do on other devices:
+# rdma_xclient with XRC, and udpong. ibstat describes the device, and
 # ibv_asyncwatch reports when its port goes down and up.
 # Most of the examples compare no data. rcopy's file is compared here, and riostream compares its own.
 set -u
@@ -14,7 +15,7 @@ address=10.77.0.1
 next_port=18850
 work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm ib_umad
-require riostream rcopy rdma_server rdma_xserver ibstat ibv_asyncwatch stdbuf rdma
+require riostream rcopy rdma_server rdma_xserver ibstat ibv_asyncwatch stdbuf rdma udpong
 
 listens() { rdma resource show cm_id | grep -qE "state LISTEN.*:$1( |\$)"; }
 
@@ -45,6 +46,23 @@ pair rcopy -p @PORT -- rcopy "$work/source" "$address:$work/copy" -p @PORT
 cmp "$work/source" "$work/copy" || fail "rcopy's copy differs"
 pair rdma_server -s $address -p @PORT -- rdma_client -s $address -p @PORT
 pair rdma_xserver -p @PORT -- rdma_xclient -s $address -p @PORT
+
+# rdma_xserver cannot serve XRC. It asks librdmacm for a shared receive queue in the protection domain of its id, which has
+# none (rdma_create_srq_ex).
+port=$((next_port++))
+timeout "$(limit 40)" rdma_xserver -p $port -c x >"$work/server" 2>&1 &
+xrc_server=$!
+wait_for server_is_up $xrc_server $port || fail "rdma_xserver -c x does not listen: $(<"$work/server")"
+! timeout "$(limit 40)" rdma_xclient -s $address -p $port -c x >"$work/client" 2>&1 || fail "rdma_xclient -c x works"
+wait $xrc_server
+grep -q "rdma_create_srq.*Invalid argument" "$work/server" || fail "rdma_xserver -c x: $(<"$work/server") $(<"$work/client")"
+echo "ok: rdma_xserver -c x fails as expected"
+
+# udpong cannot connect through any RoCE device, also not through rdma_rxe, because librdmacm makes an address handle without a
+# GRH for it (ds_add_qp_dest).
+! timeout "$(limit 40)" udpong -s $address -p $((next_port++)) -C 10 -S 1000 >"$work/client" 2>&1 || fail "udpong works"
+grep -q "rconnect: No such file or directory" "$work/client" || fail "udpong: $(<"$work/client")"
+echo "ok: udpong fails as expected"
 
 status=$(ibstat "$device" 1) || fail "ibstat: $status"
 [[ $status == *"State: Active"*"Physical state: LinkUp"*"Link layer: Ethernet"* ]] || fail "ibstat: $status"
