@@ -2,7 +2,8 @@
 /*
  * Messages between two queue pairs, as a program at work sends them.
  *
- * Holds: one WRITE and one SEND with checked bytes. Does not hold: their possible failures.
+ * Holds: one WRITE and one SEND, or one WRITE of new queue pairs, with checked bytes. Does not
+ * hold: their possible failures.
  */
 #pragma once
 
@@ -43,6 +44,19 @@ inline bool exchange(Pair &pair, Region &from, Region &to, std::size_t size, std
 	if (!wrong.empty())
 		throw WrongBytes("message " + std::to_string(number) + ": " + wrong);
 	return true;
+}
+
+/* Two new queue pairs of the device move checked bytes. */
+inline void check_works(Device &device)
+{
+	Pair pair(device);
+	Region from(pair.a.pd, page_bytes), to(pair.b.pd, page_bytes);
+
+	fill_pattern(from.bytes(0, 1000), 1);
+	post(pair.a.qp,
+	     Send(IBV_WR_RDMA_WRITE, {from.sge(0, 1000)}).remote(to.address(), to.rkey()));
+	wait_success(pair.a.send_cq);
+	CHECK(difference(to.bytes(0, 1000), from.bytes(0, 1000)) == "");
 }
 
 } // namespace peal_test

@@ -407,6 +407,14 @@ inline void fill_pattern(std::span<std::uint8_t> bytes, std::uint64_t salt)
 		bytes[i] = pattern(i, salt);
 }
 
+inline std::vector<std::uint8_t> pattern_of(std::size_t length, std::uint64_t salt)
+{
+	std::vector<std::uint8_t> bytes(length);
+
+	fill_pattern(bytes, salt);
+	return bytes;
+}
+
 /* Return: empty, or where the two first differ. */
 inline std::string difference(std::span<const std::uint8_t> got,
 			      std::span<const std::uint8_t> expected)
@@ -580,6 +588,22 @@ inline ibv_cq_ex *create_cq_ex(ibv_context *context)
 	attr.cqe = 64;
 	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
 	return ibv_create_cq_ex(context, &attr);
+}
+
+/* An XRC shared receive queue of this many receives, with two pieces each. */
+inline ibv_srq_init_attr_ex xrc_srq_attr(ibv_pd *pd, ibv_xrcd *xrcd, ibv_cq *cq,
+					 std::uint32_t receives)
+{
+	ibv_srq_init_attr_ex init{};
+
+	init.attr = {receives, 2, 0};
+	init.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			 IBV_SRQ_INIT_ATTR_CQ;
+	init.srq_type = IBV_SRQT_XRC;
+	init.pd = pd;
+	init.xrcd = xrcd;
+	init.cq = cq;
+	return init;
 }
 
 /* Return: null when the device refuses, with errno. `attr` is set to what was granted. */
@@ -851,4 +875,17 @@ inline void post_recv(ibv_qp *qp, std::uint64_t id, std::vector<ibv_sge> sges)
 	must(try_post_recv(qp, id, std::move(sges)), "post_recv");
 }
 
+/* Free memory of the machine. */
+inline std::size_t available_bytes()
+{
+	return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
+}
+
 } // namespace peal_test
+
+/* Defines the completion queue and its extended form, or leaves the test case. */
+#define CREATE_CQ_EX_OR_SKIP(extended, queue, device)                                              \
+	auto *extended = create_cq_ex(device);                                                     \
+	if (!extended)                                                                             \
+		SKIP_CASE("no extended completion queues: " + errno_name(errno));                  \
+	Cq queue(ibv_cq_ex_to_cq(extended), "create_cq_ex")

@@ -42,15 +42,8 @@ struct Shared {
 	}
 	Srq create(Device &device, ibv_xrcd *xrcd) const
 	{
-		ibv_srq_init_attr_ex init{};
+		auto init = xrc_srq_attr(pd, xrcd, cq, 8);
 
-		init.attr = {8, 2, 0};
-		init.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-				 IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-		init.srq_type = IBV_SRQT_XRC;
-		init.pd = pd;
-		init.xrcd = xrcd;
-		init.cq = cq;
 		return {ibv_create_srq_ex(device, &init), "create_srq_ex"};
 	}
 	void post(std::uint64_t i) const

@@ -11,6 +11,7 @@
  * created an object that works. Destroying objects and moving data need no memory.
  * Does not hold: allocations that other tasks make on behalf of a call.
  */
+#include "exchange.hpp"
 #include "faults.hpp"
 #include "frames.hpp"
 #include "netlink.hpp"
@@ -231,18 +232,6 @@ Verb maker(const std::string &name, std::function<T *()> make)
 		[=] { must(destroy(*made), "undo " + name); }};
 }
 
-void check_works(Device &device)
-{
-	Pair pair(device);
-	Region from(pair.a.pd, page_bytes), to(pair.b.pd, page_bytes);
-
-	fill_pattern(from.bytes(0, 1000), 1);
-	post(pair.a.qp,
-	     Send(IBV_WR_RDMA_WRITE, {from.sge(0, 1000)}).remote(to.address(), to.rkey()));
-	wait_success(pair.a.send_cq);
-	CHECK(difference(to.bytes(0, 1000), from.bytes(0, 1000)) == "");
-}
-
 /* Each call uses a new queue pair, because one that uses the wire keeps its allocations. */
 Verb make_ready(Endpoint &endpoint, const ibv_gid &peer)
 {
@@ -413,15 +402,8 @@ TEST_CASE("XRC domains, their shared receive queues and initiators")
 	check_verb(faults, maker<ibv_xrcd, ibv_close_xrcd>(
 				   "open_xrcd", [&] { return ibv_open_xrcd(device, &domain); }));
 	check_verb(faults, maker<ibv_srq, ibv_destroy_srq>("create_srq_ex", [&] {
-			   ibv_srq_init_attr_ex init{};
+			   auto init = xrc_srq_attr(pd, xrcd, cq, 64);
 
-			   init.attr = {64, 2, 0};
-			   init.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-					    IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-			   init.srq_type = IBV_SRQT_XRC;
-			   init.pd = pd;
-			   init.xrcd = xrcd;
-			   init.cq = cq;
 			   return ibv_create_srq_ex(device, &init);
 		   }));
 	check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp of an initiator", [&] {

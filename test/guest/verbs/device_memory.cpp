@@ -86,14 +86,6 @@ struct Part {
 	Mr mr;
 };
 
-std::vector<std::uint8_t> pattern_of(std::size_t length, std::uint64_t salt)
-{
-	std::vector<std::uint8_t> bytes(length);
-
-	fill_pattern(bytes, salt);
-	return bytes;
-}
-
 } // namespace
 
 TEST_CASE("allocation obeys length, alignment and limit")

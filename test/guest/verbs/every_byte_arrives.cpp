@@ -257,11 +257,6 @@ void stamp_pages(std::span<std::uint8_t> bytes, std::uint64_t salt)
 	}
 }
 
-std::size_t available_bytes()
-{
-	return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
-}
-
 void huge_message(Device &device, std::size_t bytes)
 {
 	Endpoint a(device), b(device);

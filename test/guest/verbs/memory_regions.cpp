@@ -57,11 +57,6 @@ void check_memory(Device &device, const Memory &memory)
 	check_usable(pair, mr, memory.address(), memory.bytes(0, memory.size()));
 }
 
-std::size_t available_bytes()
-{
-	return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
-}
-
 void set_huge_pages(int count)
 {
 	std::ofstream("/proc/sys/vm/nr_hugepages") << count;

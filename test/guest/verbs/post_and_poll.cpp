@@ -477,10 +477,7 @@ bool check_extended(ibv_cq_ex *cqx, std::uint32_t qp_num)
 TEST_CASE("the extended completion queue reads every field")
 {
 	Device device;
-	auto *cqx = create_cq_ex(device);
-	if (!cqx)
-		SKIP_CASE("no extended completion queues: " + errno_name(errno));
-	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	CREATE_CQ_EX_OR_SKIP(cqx, cq, device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Qp qp(create_qp(pd, cq, cq));
 	Region region(pd, page_bytes);

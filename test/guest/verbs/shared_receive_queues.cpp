@@ -111,20 +111,12 @@ std::vector<std::unique_ptr<Lane>> lanes(Device &device, const Shared &shared, u
 	return all;
 }
 
-std::vector<std::uint8_t> expected(std::uint32_t tag, std::size_t length = bytes)
-{
-	std::vector<std::uint8_t> all(length);
-
-	fill_pattern(all, tag);
-	return all;
-}
-
 /* The receive must hold what its tag says. */
 void check_received(const Shared &shared, const ibv_wc &wc, std::size_t length = bytes)
 {
 	INFO(describe(wc));
 	CHECK(wc.byte_len == length);
-	CHECK(difference(shared.buffer(wc.wr_id).first(length), expected(wc.imm_data, length)) ==
+	CHECK(difference(shared.buffer(wc.wr_id).first(length), pattern_of(length, wc.imm_data)) ==
 	      "");
 }
 
@@ -436,7 +428,7 @@ TEST_CASE("a WRITE with immediate data takes a shared receive")
 	CHECK(wc.wr_id == 5);
 	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
 	CHECK(wc.imm_data == 77);
-	CHECK(difference(to.bytes(0, 1000), expected(1, 1000)) == "");
+	CHECK(difference(to.bytes(0, 1000), pattern_of(1000, 1)) == "");
 }
 
 TEST_CASE("an extended completion queue returns shared receives")
@@ -467,7 +459,7 @@ TEST_CASE("an extended completion queue returns shared receives")
 			CHECK(ibv_wc_read_byte_len(extended) == 64);
 			ibv_end_poll(extended);
 			CHECK(difference(shared.buffer(i).first(64),
-					 expected(std::uint32_t(i), 64)) == "");
+					 pattern_of(64, std::uint32_t(i))) == "");
 		}
 	}
 }
@@ -937,7 +929,8 @@ TEST_CASE("datagrams take shared receives")
 		CHECK(wc.wr_id == i);
 		CHECK(wc.byte_len == grh_bytes + 200);
 		CHECK(wc.src_qp == a.qp->qp_num);
-		CHECK(difference(shared.buffer(i).subspan(grh_bytes, 200), expected(i, 200)) == "");
+		CHECK(difference(shared.buffer(i).subspan(grh_bytes, 200), pattern_of(200, i)) ==
+		      "");
 	}
 	/* Without a receive a datagram is lost, and nobody waits. */
 	post(a.qp, Datagram(a.to_self, b.qp->qp_num, {a.memory.sge(0, 200)}));

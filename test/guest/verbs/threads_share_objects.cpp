@@ -335,10 +335,7 @@ TEST_CASE("events while queues come and go")
 TEST_CASE("a RESET that waits for a poller undoes nothing that comes after it")
 {
 	Device device;
-	auto *cqx = create_cq_ex(device);
-	if (!cqx)
-		SKIP_CASE("no extended completion queues: " + errno_name(errno));
-	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	CREATE_CQ_EX_OR_SKIP(cqx, cq, device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Qp busy(create_qp(pd, cq, cq)), qp(create_qp(pd, cq, cq));
 	ibv_poll_cq_attr poll{};

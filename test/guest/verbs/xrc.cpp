@@ -29,14 +29,6 @@ struct File {
 	std::FILE *file;
 };
 
-std::vector<std::uint8_t> expected(std::uint32_t tag, std::size_t length)
-{
-	std::vector<std::uint8_t> all(length);
-
-	fill_pattern(all, tag);
-	return all;
-}
-
 void check_received(const Lane &lane, const Shared &shared, std::uint64_t id, std::uint32_t tag,
 		    std::size_t length)
 {
@@ -49,7 +41,7 @@ void check_received(const Lane &lane, const Shared &shared, std::uint64_t id, st
 	CHECK(wc.byte_len == length);
 	CHECK(wc.qp_num == lane.target->qp_num);
 	CHECK(wc.src_qp == lane.a.qp->qp_num);
-	CHECK(difference(shared.buffer(id, length), expected(tag, length)) == "");
+	CHECK(difference(shared.buffer(id, length), pattern_of(length, tag)) == "");
 }
 
 } // namespace
@@ -196,7 +188,7 @@ TEST_CASE("one connection delivers to the queue that each message names")
 		CHECK(wc.wr_id == round);
 		CHECK(wc.byte_len == length);
 		if (length > 8) { /* the second message has changed the first bytes of `from` */
-			const auto all = expected(std::uint32_t(2 * round), length);
+			const auto all = pattern_of(length, std::uint32_t(2 * round));
 			CHECK(difference(one.buffer(round, length).subspan(8),
 					 std::span(all).subspan(8)) == "");
 		}
@@ -218,7 +210,7 @@ TEST_CASE("every operation works, with keys of the named queue's protection doma
 	lane.post_to(number, Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, length)})
 				     .remote(to.address(), to.rkey()));
 	wait_success(lane.a.send_cq);
-	CHECK(difference(to.bytes(0, length), expected(1, length)) == "");
+	CHECK(difference(to.bytes(0, length), pattern_of(length, 1)) == "");
 	shared.post(3);
 	lane.post_to(number, Send(IBV_WR_RDMA_WRITE_WITH_IMM, {lane.from.sge(0, 100)})
 				     .remote(to.address(8), to.rkey())
@@ -233,7 +225,7 @@ TEST_CASE("every operation works, with keys of the named queue's protection doma
 		number,
 		Send(IBV_WR_RDMA_READ, {lane.from.sge(0, length)}).remote(to.address(), to.rkey()));
 	wait_success(lane.a.send_cq);
-	CHECK(difference(lane.from.bytes(0, length), expected(2, length)) == "");
+	CHECK(difference(lane.from.bytes(0, length), pattern_of(length, 2)) == "");
 	std::uint64_t word = 40;
 	std::memcpy(to.data(), &word, 8);
 	lane.post_to(number, Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {lane.from.sge(0, 8)})
@@ -432,7 +424,7 @@ TEST_CASE("ibv_wr: a message names its queue")
 	must(ibv_wr_complete(qp), "wr_complete");
 	CHECK(wait_success(a.send_cq).front().wr_id == 5);
 	CHECK(wait_success(shared.cq).front().wr_id == 1);
-	CHECK(difference(shared.buffer(1, 1000), expected(9, 1000)) == "");
+	CHECK(difference(shared.buffer(1, 1000), pattern_of(1000, 9)) == "");
 }
 
 TEST_CASE("a target lives as long as a process has it open")
@@ -486,7 +478,7 @@ TEST_CASE("a target lives as long as a process has it open")
 	shared.post(1);
 	send(1);
 	CHECK(wait_success(shared.cq).front().qp_num == number);
-	CHECK(difference(shared.buffer(1, 777), expected(1, 777)) == "");
+	CHECK(difference(shared.buffer(1, 777), pattern_of(777, 1)) == "");
 	REQUIRE(write(down[1], &number, 4) == 4);
 	int status = 0;
 	REQUIRE(waitpid(child, &status, 0) == child);
@@ -494,7 +486,7 @@ TEST_CASE("a target lives as long as a process has it open")
 	shared.post(2);
 	send(2);
 	CHECK(wait_success(shared.cq).front().wr_id == 2);
-	CHECK(difference(shared.buffer(2, 777), expected(2, 777)) == "");
+	CHECK(difference(shared.buffer(2, 777), pattern_of(777, 2)) == "");
 	wait_success(a.send_cq, 2);
 	CHECK(query_state(opened) == IBV_QPS_RTS);
 	/* The last handle goes, and so does the target. */
