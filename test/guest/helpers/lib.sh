@@ -23,9 +23,10 @@ skip() {
 	exit 77
 }
 
-# pause: waits for 50 ms without starting a program. It reads from a socket that never receives anything.
+# pause: waits for 50 ms without starting a program. It reads from a pipe into which nothing is written. The shell keeps both
+# ends open, and the pipe has no name any more.
 pause() {
-	[[ ${nothing:-} ]] || exec {nothing}<>/dev/udp/127.0.0.1/9
+	[[ ${nothing:-} ]] || exec {nothing}<> <(:)
 	read -r -t 0.05 -u "$nothing" || true
 }
 
@@ -62,6 +63,36 @@ first_line() { { line= && read -r line <"$1"; } 2>/dev/null || [[ $line ]]; }
 counter() {
 	local line
 	first_line "/sys/class/infiniband/$1/ports/1/hw_counters/$2" && echo "$line"
+}
+
+# note_messages DEVICE...: remembers how many messages these devices have moved on each path.
+note_messages() {
+	noted_devices=("$@")
+	noted_direct=$(sum_of direct_messages)
+	noted_wire=$(sum_of wire_messages)
+}
+
+# sum_of COUNTER: prints the sum of the devices of note_messages.
+sum_of() {
+	local device sum=0
+	for device in "${noted_devices[@]}"; do
+		sum=$((sum + $(counter "$device" "$1")))
+	done
+	echo $sum
+}
+
+# expect_path LEAST: fails unless the devices have moved so many messages since then on the path of this test. With the direct
+# path switched off they must not have used it.
+expect_path() {
+	local direct wire
+	direct=$(($(sum_of direct_messages) - noted_direct))
+	wire=$(($(sum_of wire_messages) - noted_wire))
+	if [[ ${PEAL_TRANSPORT:-direct} == wire ]]; then
+		((wire >= $1 && direct == 0)) || fail "expected $1 messages on the wire, got $wire, and $direct on the direct path"
+	else
+		((direct >= $1)) || fail "expected $1 messages on the direct path, got $direct, and $wire on the wire"
+	fi
+	echo "ok: $direct messages on the direct path, $wire on the wire"
 }
 
 port_active() {
