@@ -1,15 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Data for services: each 8 bytes depend on their position and on a salt, so that data in a wrong
- * place are found, too.
+ * place are found, too. And how the programs that compare such data end.
  */
 #ifndef PEAL_TEST_POSITION_DATA_HPP
 #define PEAL_TEST_POSITION_DATA_HPP
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
+
+/* End the program with the exit status that the shell tests expect. */
+[[noreturn]] inline void system_error(const std::string &what)
+{
+	std::fprintf(stderr, "%s: %s\n", what.c_str(), std::strerror(errno));
+	std::exit(2);
+}
+
+[[noreturn]] inline void wrong(const std::string &what)
+{
+	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+	std::exit(1);
+}
 
 inline std::uint64_t position_word(std::uint64_t position, std::uint64_t salt)
 {

@@ -3,12 +3,13 @@
  * rds_data: messages and RDMA through AF_RDS sockets, for the shell tests of RDS.
  *
  *	rds_data serve ADDRESS
- *	rds_data talk LOCAL REMOTE messages|rdma|stream [MIB]
+ *	rds_data talk LOCAL REMOTE messages|rdma|atomic|stream [MIB]
  *	rds_data quit LOCAL REMOTE
  *
  * The server sends each message back, after it has compared it. For RDMA it maps its buffer
  * by a message (RDS_CMSG_RDMA_MAP), and compares it when the client asks. All data depend on
- * their position. Only the RDMA transport is used. "stream" prints how long MIB one way take.
+ * their position. Only the RDMA transport is used. "atomic" expects that an atomic has no effect
+ * and no end. "stream" prints how long MIB one way take.
  * Exit status: 0 on success, 1 with a line that says what was expected and what came, 2 when the
  * system reported an error.
  */
@@ -38,6 +39,7 @@ constexpr std::uint64_t greeting = ~0ULL; /* the position in a greeting and in i
 /* The buffer begins inside a page, and so does the client's. */
 constexpr std::size_t offset = 264;
 constexpr std::size_t buffer_bytes = 256 << 10;
+constexpr std::uint64_t untouched = 0x5555555555555555U;
 
 enum Kind : std::uint64_t { echo, sink, sunk, map, mapped, check, checked, quit };
 
@@ -47,18 +49,6 @@ struct Header {
 	std::uint64_t position;
 	std::uint64_t bytes;
 };
-
-[[noreturn]] void system_error(const std::string &what)
-{
-	std::fprintf(stderr, "%s: %s\n", what.c_str(), std::strerror(errno));
-	std::exit(2);
-}
-
-[[noreturn]] void wrong(const std::string &what)
-{
-	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-	std::exit(1);
-}
 
 void expect(std::uint64_t got, std::uint64_t expected, const std::string &what)
 {
@@ -222,6 +212,22 @@ public:
 		const bool there = recv(fd, &byte, 1, MSG_PEEK) >= 0;
 		wait_at_most(0);
 		return there;
+	}
+
+	/* RDS lists the messages of all sockets that it has not sent yet. */
+	void wait_until_sent() const
+	{
+		char nothing = 0;
+		socklen_t bytes = 0;
+
+		for (int tries = 0; tries < 1200; tries++, bytes = 0) {
+			if (getsockopt(fd, SOL_RDS, RDS_INFO_SEND_MESSAGES, &nothing, &bytes) > 0)
+				return;
+			if (errno != ENOSPC)
+				system_error("RDS_INFO_SEND_MESSAGES");
+			sleep(50);
+		}
+		wrong("a message does not leave");
 	}
 
 	/* 0 stands for no limit. */
@@ -476,7 +482,28 @@ public:
 	void end_server()
 	{
 		socket.send(server, Header{quit, 0, 0, 0});
-		Socket::sleep(200);
+		socket.wait_until_sent();
+	}
+
+	/*
+	 * RDS posts it as a masked atomic, which the device refuses. RDS then tries again for ever,
+	 * and the program learns nothing.
+	 */
+	void atomic()
+	{
+		alignas(8) std::uint64_t result = untouched;
+		rds_atomic_args args{};
+
+		args.cookie = map_at_server(30);
+		args.local_addr = number(&result);
+		args.fadd.add = 1;
+		args.flags = RDS_RDMA_NOTIFY_ME;
+		args.user_token = ++token;
+		const Control control(RDS_CMSG_ATOMIC_FADD, args);
+		socket.send(server, Header{echo, 3, 0, 64}, nullptr, &control);
+		if (socket.readable(3))
+			wrong("the message of an atomic was answered");
+		expect(result, untouched, "result of an atomic");
 	}
 };
 
@@ -491,6 +518,8 @@ int talk(int argc, char **argv)
 		client.messages();
 	else if (what == "rdma")
 		client.rdma();
+	else if (what == "atomic")
+		client.atomic();
 	else if (what == "stream")
 		client.stream(argc > 5 ? std::strtoul(argv[5], nullptr, 0) : 16);
 	else
@@ -509,7 +538,7 @@ int main(int argc, char **argv)
 	if (argc >= 4 && (std::string(argv[1]) == "talk" || std::string(argv[1]) == "quit"))
 		return talk(argc, argv);
 	std::fprintf(stderr, "usage: rds_data serve ADDRESS\n"
-			     "       rds_data talk LOCAL REMOTE messages|rdma|stream [MIB]\n"
+			     "       rds_data talk LOCAL REMOTE messages|rdma|atomic|stream [MIB]\n"
 			     "       rds_data quit LOCAL REMOTE\n");
 	return 2;
 }

@@ -39,18 +39,6 @@ namespace {
 constexpr std::size_t mebibyte = 1 << 20;
 constexpr std::uint64_t to_server = 11, to_client = 12;
 
-[[noreturn]] void system_error(const std::string &what)
-{
-	std::fprintf(stderr, "%s: %s\n", what.c_str(), std::strerror(errno));
-	std::exit(2);
-}
-
-[[noreturn]] void wrong(const std::string &what)
-{
-	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-	std::exit(1);
-}
-
 struct Arguments {
 	bool smc;
 	bool must_be_smcr;
