@@ -78,11 +78,11 @@ module_leaves_packets() {
 	modprobe sch_netem || skip "this kernel has no netem"
 	tc qdisc add dev lo root netem delay 4s limit 10000 || fail "cannot delay lo"
 	start peal0 --until-removed
-	sleep 1 # so that some packets are in the queue
+	wait_for packets_wait || fail "no packet is in the queue"
 	timed modprobe -r peal
 	wait_for ended "$program" || fail "the program still runs"
 	wait "$program" || fail "the program did not end well"
-	tc -s qdisc show dev lo | grep -q 'backlog [1-9]' || fail "no packet was left behind: $(tc -s qdisc show dev lo)"
+	packets_wait || fail "no packet was left behind: $(tc -s qdisc show dev lo)"
 	modprobe peal || fail "cannot load the module again"
 	WAIT_LIMIT=$(limit 30) wait_for queue_is_empty || fail "the packets stay: $(tc -s qdisc show dev lo)"
 	tc qdisc delete dev lo root
@@ -90,6 +90,8 @@ module_leaves_packets() {
 	direct_off peal0
 	works peal0 "after the module came back"
 }
+
+packets_wait() { tc -s qdisc show dev lo | grep -q 'backlog [1-9]'; }
 
 queue_is_empty() { tc -s qdisc show dev lo | grep -q 'backlog 0b 0p'; }
 
