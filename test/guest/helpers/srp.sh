@@ -4,6 +4,9 @@
 # SCSI over RDMA with the kernel's target and initiator, for shell tests that have sourced lib.sh. The target's disk is
 # /dev/ram0.
 
+# shellcheck source=test/guest/helpers/block.sh
+source "$(dirname "${BASH_SOURCE[0]}")/block.sh"
+
 srp_target=/sys/kernel/config/target
 srp_backend=$srp_target/core/iblock_0/peal
 srp_port=5555
@@ -63,15 +66,8 @@ srp_log_in() {
 # refuses a second one until then.
 srp_connect() {
 	wait_for srp_log_in "$@" || fail "cannot log in: $(dmesg | tail -n 5)"
-	wait_for srp_find_disk || fail "no disk appeared: $(dmesg | tail -n 5)"
-}
-
-srp_find_disk() {
-	local path
-	for path in /sys/block/sd*; do
-		[[ -b /dev/${path##*/} ]] && srp_disk=/dev/${path##*/} && return
-	done
-	return 1
+	wait_for find_scsi_disk || fail "no disk appeared: $(dmesg | tail -n 5)"
+	srp_disk=$disk
 }
 
 srp_disconnect() {
