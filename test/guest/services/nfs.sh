@@ -5,8 +5,9 @@
 #
 # NFS over RDMA: the kernel's server (nfsd, svcrdma) and client (xprtrdma) work over peal, both ends on one device, with
 # NFS 4.1. A file whose data depend on their position is written and read back, also after the client has mounted the
-# server again. No programs of NFS are needed, because the test fills in the server's tables of clients and exports.
-# It does not cover two machines, nor a device that is removed meanwhile.
+# server again. The device is removed while a file is written, and made again: the writer waits, and the client connects
+# again by itself. No programs of NFS are needed, because the test fills in the server's tables of clients and exports.
+# It does not cover two machines.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -34,6 +35,7 @@ nfs_serve "$work/export" $((size * 2)) $address
 
 mount_it() { nfs_mount $address $address "$work/mnt"; }
 
+note_messages peal0
 before=$(counter peal0 bytes)
 mount_it
 SECONDS=0
@@ -43,6 +45,8 @@ echo "ok: wrote and read $size MiB in $SECONDS s"
 "$block_data" check "$work/export/file" $size 5 || fail "the server's file"
 bytes=$(($(counter peal0 bytes) - before))
 ((bytes >= 2 * size << 20)) || fail "expected $((2 * size)) MiB through peal0, got $bytes bytes"
+# A request and its answer are two messages, and the data of at most 1 MiB at least one.
+expect_path $((6 * size))
 for ((round = 0; round < rounds; round++)); do
 	umount "$work/mnt" || fail "cannot unmount"
 	mount_it
@@ -50,3 +54,16 @@ for ((round = 0; round < rounds; round++)); do
 	cp -r /etc/default "$work/mnt/$round" && diff -r /etc/default "$work/mnt/$round" || fail "files in round $round"
 done
 echo "ok: mounted $rounds times"
+
+"$block_data" write "$work/mnt/file" $size 6 2 "$work/ready" 2>"$work/writer" &
+writer=$!
+wait_for test -e "$work/ready" || fail "the writer does not write"
+peal_down peal0
+kill -0 $writer 2>/dev/null || fail "the writer did not wait for the device: $(<"$work/writer")"
+peal_up peal0
+note_messages peal0
+wait $writer || fail "the writer: $(<"$work/writer")"
+"$block_data" check "$work/mnt/file" $size 6 || fail "after the removal"
+"$block_data" check "$work/export/file" $size 6 || fail "the server's file after the removal"
+expect_path $size
+echo "ok: device removed under load"
