@@ -716,7 +716,7 @@ TEST_CASE("a shared receive queue of another context is refused")
 	CHECK(errno_name(errno) == "EINVAL");
 }
 
-TEST_CASE("a receive that another queue pair takes costs no retry")
+TEST_CASE("senders that wait get receives in the order in which they came, and lose no retry")
 {
 	if (is_peal() && on_wire())
 		SKIP_CASE("on the wire only the timer ends the wait");
@@ -729,7 +729,7 @@ TEST_CASE("a receive that another queue pair takes costs no retry")
 	Lane last(device, shared, hasty);
 	std::uint32_t tag = 0;
 
-	/* They wait in this order, and each receive wakes all of them. */
+	/* They wait in this order. */
 	for (const auto &lane : before_it)
 		lane->send(++tag);
 	last.send(++tag);
