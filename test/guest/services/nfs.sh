@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 180
+# timeout: 240
 # run: long
 #
 # NFS over RDMA: the kernel's server (nfsd, svcrdma) and client (xprtrdma) work over peal, both ends on one device, with
