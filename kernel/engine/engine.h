@@ -31,7 +31,7 @@
 
 struct peal_engine {
 	struct peal_table *table;	/* set by lifecycle.c */
-	struct peal_runlist run;	/* filled by schedule.c, kick.c, poller.c, worker.c */
+	struct peal_runlist run;	/* filled by schedule.c, poller.c and worker.c */
 	/* worker.c */
 	struct work_struct work;	/* serves the run list */
 	struct workqueue_struct *cpu_wq;	/* for queue pairs that send packets */

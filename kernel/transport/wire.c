@@ -628,7 +628,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 }
 
 /*
- * Have all packets been acknowledged, so that waiting messages can use the direct transport?
+ * Have all packets been acknowledged, so that waiting messages can use the direct path?
  */
 static bool peal_wire_may_change(struct peal_qp *qp)
 {
