@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # transport: direct, thorough wire
-# timeout: 30
+# timeout: 60
 #
 # The standard tools describe the device correctly: ibv_devinfo, and rdma link, resource and statistic. Unlike in other tests,
 # libibverbs chooses among all providers that are installed.
