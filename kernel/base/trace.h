@@ -106,7 +106,7 @@ TRACE_EVENT(peal_complete,
 		__entry->bytes = cqe->byte_len;
 	),
 	TP_printk("qpn 0x%x %s wqe %u opcode %u status %u reason %u bytes %u", __entry->qpn,
-		  __entry->kind == PEAL_CQE_RECV ? "recv" : "send", __entry->index,
+		  __entry->kind == PEAL_CQE_SEND ? "send" : "recv", __entry->index,
 		  __entry->opcode, __entry->status, __entry->reason, __entry->bytes)
 );
 
