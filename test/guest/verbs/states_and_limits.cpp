@@ -47,21 +47,43 @@ bool allowed(ibv_qp_state from, ibv_qp_state to)
 	}
 }
 
-/* The attributes that this step requires. */
+/* The attributes that each step of a type of queue pair requires (IBTA 11.2.5.2, core's table). */
+struct Steps {
+	ibv_qp_type type;
+	int init, rtr, rts;
+};
+
+constexpr std::array steps{
+	Steps{IBV_QPT_RC, init_mask, rtr_mask, rts_mask},
+	Steps{IBV_QPT_UC, init_mask, uc_rtr_mask, IBV_QP_STATE | IBV_QP_SQ_PSN},
+	Steps{IBV_QPT_UD, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+	      IBV_QP_STATE, IBV_QP_STATE | IBV_QP_SQ_PSN},
+	Steps{IBV_QPT_XRC_SEND, init_mask, uc_rtr_mask, rts_mask},
+	Steps{IBV_QPT_RAW_PACKET, IBV_QP_STATE | IBV_QP_PORT, IBV_QP_STATE, IBV_QP_STATE},
+};
+
+const Steps &steps_of(const Endpoint &endpoint)
+{
+	return *std::find_if(steps.begin(), steps.end(),
+			     [&](const Steps &each) { return each.type == endpoint.qp->qp_type; });
+}
+
+/* With the attributes that this step requires. */
 int try_step(Endpoint &endpoint, ibv_qp_state from, ibv_qp_state to)
 {
+	const Steps &its = steps_of(endpoint);
 	ibv_qp_attr attr{};
 	int mask = IBV_QP_STATE;
 
 	if (to == IBV_QPS_INIT) {
 		attr = init_attr();
-		mask = from == IBV_QPS_RESET ? init_mask : IBV_QP_STATE;
+		mask = from == IBV_QPS_RESET ? its.init : IBV_QP_STATE;
 	} else if (to == IBV_QPS_RTR) {
 		attr = rtr_attr(endpoint.device, endpoint.qp->qp_num, endpoint.device.gid());
-		mask = rtr_mask;
+		mask = its.rtr;
 	} else if (to == IBV_QPS_RTS && (from == IBV_QPS_RTR || !allowed(from, to))) {
 		attr = rts_attr();
-		mask = rts_mask;
+		mask = its.rts;
 	}
 	attr.qp_state = to;
 	return ibv_modify_qp(endpoint.qp, &attr, mask);
@@ -84,13 +106,22 @@ void bring_to(Endpoint &endpoint, ibv_qp_state state)
 		to_state(endpoint.qp, IBV_QPS_ERR);
 }
 
+QpOptions of_type(ibv_qp_type type)
+{
+	QpOptions options;
+
+	options.type = type;
+	return options;
+}
+
 /* Leaves out each required attribute in turn. */
-void check_required(Device &device, ibv_qp_state before, ibv_qp_attr attr, int mask)
+void check_required(Device &device, ibv_qp_type type, ibv_qp_state before, ibv_qp_attr attr,
+		    int mask)
 {
 	for (int bit = 1; bit <= mask; bit <<= 1) {
 		if (!(mask & bit) || bit == IBV_QP_STATE)
 			continue;
-		Endpoint endpoint(device);
+		Endpoint endpoint(device, of_type(type));
 		bring_to(endpoint, before);
 		attr.dest_qp_num = endpoint.qp->qp_num;
 		INFO("to " << state_name(attr.qp_state) << " without attribute " << bit);
@@ -205,13 +236,17 @@ bool has_gid(Device &device, std::uint8_t third, std::uint8_t last)
 
 } // namespace
 
-TEST_CASE("the state table")
+TEST_CASE("the state table of every type of queue pair")
 {
 	Device device;
+	const auto &type = GENERATE(from_range(steps.begin(), steps.end()));
 
+	if (!is_peal() && type.type != IBV_QPT_RC)
+		SKIP_CASE("other devices lack some types");
+	INFO("type " << type.type);
 	for (auto from : states) {
 		for (auto to : states) {
-			Endpoint endpoint(device);
+			Endpoint endpoint(device, of_type(type.type));
 			bring_to(endpoint, from);
 			INFO(state_name(from) << " to " << state_name(to));
 			const bool may = allowed(from, to);
@@ -225,9 +260,41 @@ TEST_CASE("each step requires its attributes")
 {
 	Device device;
 
-	check_required(device, IBV_QPS_RESET, init_attr(), init_mask);
-	check_required(device, IBV_QPS_INIT, rtr_attr(device, 0, device.gid()), rtr_mask);
-	check_required(device, IBV_QPS_RTR, rts_attr(), rts_mask);
+	for (const auto &[type, init, rtr, rts] : steps) {
+		if (!is_peal() && type != IBV_QPT_RC)
+			continue;
+		INFO("type " << type);
+		check_required(device, type, IBV_QPS_RESET, init_attr(), init);
+		check_required(device, type, IBV_QPS_INIT, rtr_attr(device, 0, device.gid()), rtr);
+		check_required(device, type, IBV_QPS_RTR, rts_attr(), rts);
+	}
+}
+
+TEST_CASE("attributes that a step does not have are refused")
+{
+	Device device;
+	if (!is_peal())
+		SKIP_CASE("other devices ignore some of them");
+
+	for (const auto &[type, init, rtr, rts] : steps) {
+		Endpoint endpoint(device, of_type(type));
+		auto attr = init_attr();
+
+		INFO("type " << type);
+		attr.qp_state = IBV_QPS_INIT;
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, init | IBV_QP_SQ_PSN)) ==
+		      "EINVAL");
+		bring_to(endpoint, IBV_QPS_RTS);
+		attr = rts_attr();
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr,
+					       IBV_QP_STATE | IBV_QP_PKEY_INDEX)) == "EINVAL");
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, IBV_QP_STATE | IBV_QP_RQ_PSN)) ==
+		      "EINVAL");
+		attr.cur_qp_state = IBV_QPS_SQD;
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr,
+					       IBV_QP_STATE | IBV_QP_CUR_STATE)) == "EINVAL");
+		CHECK(state_name(query_state(endpoint.qp)) == "RTS");
+	}
 }
 
 TEST_CASE("values that no queue pair can have are refused")
@@ -243,14 +310,31 @@ TEST_CASE("values that no queue pair can have are refused")
 	init = init_attr();
 	init.pkey_index = 0xffff;
 	CHECK(refuses(init, init_mask));
+	init = init_attr();
+	init.qp_access_flags = 1U << 12;
+	CHECK(refuses(init, init_mask));
+	init = init_attr();
+	init.qp_state = static_cast<ibv_qp_state>(7);
+	CHECK(refuses(init, init_mask));
 	to_init(endpoint.qp);
 
 	const auto good = rtr_attr(device, endpoint.qp->qp_num, device.gid());
 	auto bad = good;
 	bad.ah_attr.grh.sgid_index = 250;
 	CHECK(refuses(bad, rtr_mask));
+	for (const int mtu : {0, 6, 9}) {
+		bad = good;
+		bad.path_mtu = static_cast<ibv_mtu>(mtu);
+		CHECK(refuses(bad, rtr_mask));
+	}
 	bad = good;
-	bad.path_mtu = static_cast<ibv_mtu>(9);
+	bad.dest_qp_num = 1U << 24;
+	CHECK(refuses(bad, rtr_mask));
+	bad = good;
+	bad.min_rnr_timer = 32;
+	CHECK(refuses(bad, rtr_mask));
+	bad = good;
+	bad.ah_attr.is_global = 0;
 	CHECK(refuses(bad, rtr_mask));
 	bad = good;
 	for (const unsigned depth : {129, 255}) {
@@ -265,7 +349,33 @@ TEST_CASE("values that no queue pair can have are refused")
 		ready.max_rd_atomic = static_cast<std::uint8_t>(depth);
 		CHECK(refuses(ready, rts_mask));
 	}
+	ready = rts_attr();
+	ready.timeout = 32;
+	CHECK(refuses(ready, rts_mask));
+	ready = rts_attr();
+	ready.retry_cnt = 8;
+	CHECK(refuses(ready, rts_mask));
+	ready = rts_attr();
+	ready.rnr_retry = 8;
+	CHECK(refuses(ready, rts_mask));
 	CHECK(state_name(query_state(endpoint.qp)) == "RTR");
+
+	if (!is_peal())
+		return;
+	ready = rts_attr();
+	/* The RDMA core allows alternate paths on InfiniBand only. */
+	ready.alt_port_num = 1;
+	ready.alt_ah_attr = good.ah_attr;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &ready, rts_mask | IBV_QP_ALT_PATH)) ==
+	      "EINVAL");
+	ready = rts_attr();
+	ready.path_mig_state = IBV_MIG_REARM;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &ready, rts_mask | IBV_QP_PATH_MIG_STATE)) ==
+	      "EOPNOTSUPP");
+	to_rts(endpoint.qp);
+	ready.cap.max_send_wr = 1;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &ready, IBV_QP_CAP)) == "EOPNOTSUPP");
+	CHECK(state_name(query_state(endpoint.qp)) == "RTS");
 }
 
 /* Programs take the depth that the peer advertises, and real peers advertise 128. */
