@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// transport: direct, thorough wire
 /*
  * Counters that an administrator configures with `rdma statistic`.
  *
