@@ -3,7 +3,7 @@
  * Flushing of work queues, which have no turns because they send nothing.
  *
  * Owns: how long a caller flushes, and the work item that flushes what a caller leaves.
- * Does not know: who has posted, and why a work queue is in error.
+ * Does not know: the programs that post, and why a work queue is in error.
  */
 #ifndef PEAL_FLUSH_H
 #define PEAL_FLUSH_H

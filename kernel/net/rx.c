@@ -295,7 +295,7 @@ static void peal_rx_take_train(struct peal_port *port, struct sk_buff *skb,
  * those of the receiver's aggregation. An skb of UDP fragmentation offload (SKB_GSO_UDP) is one
  * packet, because only a wire needs it in fragments. It must not be divided here: the sender could
  * make a fragment look like a packet. Its fields of the offload stay as they are, because a clone
- * may share them, and nobody reads them any more.
+ * may share them, and no code reads them any more.
  */
 static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
 {

@@ -255,7 +255,7 @@ static struct rdma_link_ops peal_link_ops = {
 #ifndef PEAL_HAS_CORE_PORT_EVENTS
 /*
  * Later kernels raise the port events themselves, for every RoCE device. A netdev has many other
- * changes, so that an event is raised only if it differs from the last one.
+ * changes, so an event is raised only if it differs from the last one.
  */
 static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
 {

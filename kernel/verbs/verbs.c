@@ -64,7 +64,7 @@ int peal_verbs_check_request(struct ib_udata *udata)
 }
 
 /*
- * A request without data of the driver. a program may leave room for some, so zeros are
+ * The request has no data for the driver. A program may leave room for some, so zeros are
  * accepted. Return: 0 or -EINVAL.
  */
 int peal_verbs_check_no_request(struct ib_udata *udata)
