@@ -31,60 +31,44 @@ constexpr std::uint8_t send_only = 0x04, write_only = 0x0a, read_request = 0x0c,
 		       datagram_only = 0x64;
 
 /* The thread to which the kernel hands softirqs that take too long. */
-class SoftirqThread {
-	std::string stat_;
+pid_t softirq_thread()
+{
+	for (const auto &process : std::filesystem::directory_iterator("/proc")) {
+		std::string name;
 
-public:
-	SoftirqThread()
-	{
-		for (const auto &process : std::filesystem::directory_iterator("/proc")) {
-			std::string name;
-
-			std::getline(std::ifstream(process.path() / "comm"), name);
-			if (name == "ksoftirqd/0")
-				stat_ = process.path() / "stat";
-		}
-		if (stat_.empty())
-			throw std::runtime_error("expected a thread ksoftirqd/0, found none");
+		std::getline(std::ifstream(process.path() / "comm"), name);
+		if (name == "ksoftirqd/0")
+			return std::stoi(process.path().filename());
 	}
-	bool sleeps() const
-	{
-		std::string text;
-
-		std::getline(std::ifstream(stat_), text);
-		return text.find(") S ") != std::string::npos;
-	}
-};
+	throw std::runtime_error("expected a thread ksoftirqd/0, found none");
+}
 
 /*
  * Work that is left to other threads does not run while this object lives, because there is one
- * CPU. Packets are processed, because no softirq has been handed to the thread before.
+ * CPU. Packets are processed before their sender continues. The thread of softirqs precedes the
+ * sender, because the kernel may hand the packets to that thread.
  */
 class Undisturbed {
-	static void become(int policy, int priority)
+	const pid_t softirqs_ = softirq_thread();
+
+	static void become(pid_t who, int policy, int priority)
 	{
 		const sched_param param{priority};
 
-		must(sched_setscheduler(0, policy, &param), "sched_setscheduler");
+		must(sched_setscheduler(who, policy, &param), "sched_setscheduler");
 	}
 
 public:
 	Undisturbed()
 	{
-		const SoftirqThread thread;
-		const bool alone = eventually([&] {
-			become(SCHED_OTHER, 0);
-			sched_yield();
-			become(SCHED_FIFO, 1);
-			return thread.sleeps();
-		});
-
-		if (!alone) {
-			become(SCHED_OTHER, 0);
-			throw std::runtime_error("expected ksoftirqd/0 to sleep, it runs");
-		}
+		become(softirqs_, SCHED_FIFO, 2);
+		become(0, SCHED_FIFO, 1);
 	}
-	~Undisturbed() { become(SCHED_OTHER, 0); }
+	~Undisturbed()
+	{
+		become(softirqs_, SCHED_OTHER, 0);
+		become(0, SCHED_OTHER, 0);
+	}
 	Undisturbed(const Undisturbed &) = delete;
 	Undisturbed &operator=(const Undisturbed &) = delete;
 };
