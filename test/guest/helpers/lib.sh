@@ -137,10 +137,12 @@ interface_up() {
 	if [[ ! -e /sys/class/net/veth0 ]]; then
 		ip link add veth0 type veth peer name veth1 || fail "cannot make veth0"
 	fi
-	ip address replace 10.77.0.1/24 dev veth0
-	ip address replace fd77::1/64 dev veth0 nodad
-	ip link set veth1 up
-	ip link set veth0 up
+	ip -batch - <<-'END'
+		address replace 10.77.0.1/24 dev veth0
+		address replace fd77::1/64 dev veth0 nodad
+		link set veth1 up
+		link set veth0 up
+	END
 }
 
 set_direct() {
