@@ -9,8 +9,8 @@
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
 	libnl-genl-3-dev)
 test_packages=(catch2 libnl-3-dev libnl-route-3-dev zlib1g-dev)
-vm_packages=(qemu-system-x86 busybox-static xz-utils kmod mount hostname iproute2 rdma-core ibverbs-utils ibverbs-providers
-	perftest)
+vm_packages=(qemu-system-x86 busybox-static python3 xz-utils zstd kmod mount hostname iproute2 rdma-core ibverbs-utils
+	ibverbs-providers perftest)
 
 # Prints the newest 6.1 kernel whose headers are installed here.
 headers_release() {

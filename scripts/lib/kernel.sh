@@ -48,6 +48,17 @@ try_download() {
 # Prints how much of the package is in the folder.
 downloaded() { du -sb "$folder" | awk -v of="$size" '{ printf "%d%s MB\n", $1 / 1e6, of }'; }
 
+# unpacked_kernel RELEASE FOLDER: prints the path of the kernel without its compression, because an emulated processor takes
+# 3 s to decompress it.
+unpacked_kernel() {
+	local image=$2/boot/vmlinuz-$1 kernel=$2/vmlinux-$1
+	if [[ ! -e $kernel ]]; then
+		"$repo/scripts/lib/unpack-kernel" "$image" >"$kernel.$$" || die "$image cannot be unpacked"
+		mv "$kernel.$$" "$kernel"
+	fi
+	printf '%s\n' "$kernel"
+}
+
 # make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
 make_initrd() {
 	local release=$1 folder=$2 sum initrd

@@ -29,7 +29,7 @@ probe_kvm() {
 	(
 		ulimit -c 0
 		timeout --kill-after=2 15 qemu-system-x86_64 -accel kvm -cpu host -m 512M -nodefaults -display none \
-			-no-reboot -serial "file:$log" -kernel "$vmlinuz" -initrd "$initrd" \
+			-no-reboot -serial "file:$log" -kernel "$image" -initrd "$initrd" \
 			-append "console=ttyS0 earlyprintk=ttyS0 panic=-1 peal.probe" </dev/null &
 		end_silent_probe "$!" "$log" || true
 		wait "$!" || true
@@ -53,7 +53,6 @@ end_silent_probe() {
 }
 
 choose_accelerator() {
-	vmlinuz=$folder/boot/vmlinuz-$release
 	if [[ -n $icount ]]; then
 		accel=icount
 	elif [[ -z $accel ]]; then
@@ -116,7 +115,7 @@ qemu_command() {
 	# The other machine computes its interrupt routes in ACPI code, which takes these kernels minutes.
 	! is_debug_kind "$kernel" || arguments+=(-machine q35)
 	qemu=(qemu-system-x86_64 "${arguments[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
-		-kernel "$vmlinuz" -initrd "$initrd" -append "$(kernel_arguments)"
+		-kernel "$image" -initrd "$initrd" -append "$(kernel_arguments)"
 		-serial "file:$folder/dmesg.log"
 		-device virtio-serial-pci
 		-chardev "file,id=output,path=$folder/output" -device "virtserialport,chardev=output,name=output"
