@@ -114,7 +114,7 @@ public:
 	}
 	void fail_message(std::size_t index) { messages_[index].host_failed = true; }
 
-	/* ---- what is sent ---- */
+	/* ---- packets to send ---- */
 
 	void check_outgoing(const peal_outgoing &out, const peal_wr *message)
 	{
