@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
 // run: long
-// transport: direct, thorough wire
 /*
  * Several threads and processes make and destroy objects of every kind in any order, legal or not,
  * while they are used.

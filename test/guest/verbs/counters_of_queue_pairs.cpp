@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// transport: direct, thorough wire
 /*
  * Counters that an administrator configures with `rdma statistic`.
  *

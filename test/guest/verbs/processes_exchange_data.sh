@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# transport: direct, thorough wire
 # timeout: 60
 #
 # Two processes on one device exchange data with every operation of RC, UC and UD. Each byte, and the bytes around it, are

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 180
 // run: long
-// transport: direct, thorough wire
 /*
  * Several threads and processes use the same objects at the same time.
  *
