@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests that need no kernel module. These are meson's suite "unit" and, under the thread sanitizer, "tsan". It
-# gets the list of tests from meson.
+# Runs the tests that need no kernel module. These are meson's suites "unit" and "proto" and, under the thread sanitizer,
+# "tsan". It gets the list of tests from meson.
 # Needs common.sh, build.sh and results.sh.
 
 # variant_arguments VARIANT: prints meson's arguments for build/VARIANT. With the sanitizers, compiling takes longer than
@@ -104,14 +104,17 @@ steps_of_meson() {
 	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p; s,^ *([0-9]+)/([0-9]+) .*,\1 of \2 tests,p' "$1" | tail -n 1
 }
 
-# run_suite SUITE NAME...: runs the tests without a sanitizer and under the address sanitizer. The tests with threads also
-# run under the thread sanitizer. With PEAL_THOROUGH all tests do.
-run_suite() {
-	local suite=$1 threads=tsan
-	[[ -z ${PEAL_THOROUGH:-} ]] || threads="$suite tsan"
-	shift
+# run_unit_suite NAME...: runs all tests under the address sanitizer. Those of the transport core do not run without it, because
+# the guest tests run this core without a sanitizer. The tests with threads also run under the thread sanitizer. With
+# PEAL_THOROUGH all tests run in each way.
+run_unit_suite() {
+	local all="unit proto" plain=unit threads=tsan
+	if [[ ${PEAL_THOROUGH:-} ]]; then
+		plain=$all
+		threads="$all tsan"
+	fi
 	have_userspace || return 0
-	run_variant user "$suite" "$@"
-	run_variant asan "$suite" "$@"
+	run_variant user "$plain" "$@"
+	run_variant asan "$all" "$@"
 	run_variant tsan "$threads" "$@"
 }

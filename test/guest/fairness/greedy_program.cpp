@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
+// run: long
 // transport: any
 /*
  * A program that takes all that it can get leaves something to other programs.

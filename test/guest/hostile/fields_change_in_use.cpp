@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 240
+// run: long
 /*
  * Every field of the rings, the control words and the doorbell page changes between a right value
  * and an extreme one, while the kernel works on requests that use it. The rings are those of queue

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 150
+// run: long
 // transport: wire
 /*
  * A live device receives random and mutated packets of every opcode, pad and length, with PSNs near
