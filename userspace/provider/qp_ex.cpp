@@ -291,11 +291,11 @@ std::uint64_t supported_ops(std::uint32_t qp_type) noexcept
 					     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 	constexpr std::uint64_t reliable =
 		unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+		IBV_QP_EX_WITH_ATOMIC_WRITE | flush_op<ibv_qp_ex>();
 
 	switch (qp_type) {
 	case IBV_QPT_RC:
-		return reliable | IBV_QP_EX_WITH_ATOMIC_WRITE | flush_op<ibv_qp_ex>();
 	case IBV_QPT_XRC_SEND:
 		return reliable;
 	case IBV_QPT_UC:

@@ -55,16 +55,16 @@ inline constexpr std::array<WrRow, IBV_WR_ATOMIC_WRITE + 2> WR_ROWS = [] {
 	row[IBV_WR_BIND_MW] = {PEAL_OP_BIND_MW, WrShape::BIND, false, false, false, connected};
 	row[IBV_WR_LOCAL_INV] = {PEAL_OP_LOCAL_INV, WrShape::INVALIDATE, false, true, false,
 				 connected};
-	row[IBV_WR_ATOMIC_WRITE] = {PEAL_OP_ATOMIC_WRITE, WrShape::RDMA, true, false, false,
-				    TRANSPORT_RC};
+	row[IBV_WR_ATOMIC_WRITE] = {
+		PEAL_OP_ATOMIC_WRITE, WrShape::RDMA, true, false, false, reliable};
 	return row;
 }();
 
 inline constexpr const WrRow &NO_WR_ROW = WR_ROWS.back();
 
 /* FLUSH is not in the table, because an ibv_send_wr has no fields for it. */
-inline constexpr WrRow FLUSH_ROW{PEAL_OP_FLUSH, WrShape::INVALIDATE, false, false,
-				 false,		TRANSPORT_RC};
+inline constexpr WrRow FLUSH_ROW{PEAL_OP_FLUSH, WrShape::INVALIDATE,	     false, false,
+				 false,		TRANSPORT_RC | TRANSPORT_XRC};
 
 inline const WrRow &wr_row(unsigned int opcode) noexcept
 {

@@ -416,7 +416,7 @@ struct RawShape {
 
 /*
  * A queue pair connected to itself or another one, and all that it needs. A UD
- * queue pair is connected to none.
+ * queue pair is connected to none. An XRC initiator needs a target as its peer.
  */
 class RawQp {
 public:
@@ -612,7 +612,7 @@ private:
 			return;
 		}
 		modify(step(IBV_QPS_INIT, init_mask));
-		auto rtr = step(IBV_QPS_RTR, rtr_mask);
+		auto rtr = step(IBV_QPS_RTR, type_ == IBV_QPT_XRC_SEND ? uc_rtr_mask : rtr_mask);
 		std::memcpy(rtr.dest.dgid, device.gid().raw, sizeof(rtr.dest.dgid));
 		rtr.dest.is_global = 1;
 		rtr.dest.port_num = 1;

@@ -5,12 +5,13 @@
  *
  * Holds: An ATOMIC_WRITE stores its eight bytes at once and nothing else, posted in each way, in
  * order with other requests, and as often as there are responder resources. A FLUSH waits for what
- * was posted before it. Each wrong request ends with its status and reason. The device advertises
- * what it has.
+ * was posted before it. Over XRC both need a key of the named queue's protection domain. Each wrong
+ * request ends with its status and reason. The device advertises what it has.
  * Does not hold: persistence, because peal registers no persistent memory.
  */
 #include "raw.hpp"
 #include "verbs.hpp"
+#include "xrc.hpp"
 
 #include <atomic>
 #include <thread>
@@ -294,6 +295,48 @@ TEST_CASE("UC has no ATOMIC_WRITE")
 	      "EINVAL");
 }
 
+TEST_CASE("ATOMIC_WRITE over XRC, posted in each way")
+{
+	Device device;
+	const auto domain = xrc::open_domain(device);
+	const xrc::Shared shared(device, domain), other(device, domain);
+	auto options = xrc::initiator();
+	options.send_ops = IBV_QP_EX_WITH_ATOMIC_WRITE;
+	Endpoint a(device, options);
+	const Region from(a.pd, page_bytes), to(shared.pd, page_bytes), foreign(other.pd, 8);
+	const Qp target = xrc::create_target(device, domain);
+	xrc::connect_initiator(a.qp, device, target->qp_num, {});
+	xrc::connect_target(target, device, a.qp->qp_num, {});
+	ibv_qp_ex *qpx = ibv_qp_to_qp_ex(a.qp);
+	REQUIRE(qpx);
+	const auto by_list = [&](const Region &region) {
+		auto send = Send(IBV_WR_ATOMIC_WRITE, {from.sge(0, 8)})
+				    .remote(region.address(), region.rkey());
+
+		send.wr.qp_type.xrc.remote_srqn = shared.number;
+		post(a.qp, std::move(send));
+	};
+	std::uint64_t value = word(1), read = 0;
+
+	std::memcpy(from.data(), &value, sizeof(value));
+	by_list(to);
+	value = word(2);
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qpx, to.rkey(), to.address(16), &value);
+	ibv_wr_set_xrc_srqn(qpx, shared.number);
+	must(ibv_wr_complete(qpx), "wr_complete");
+	for (const auto &wc : wait_success(a.send_cq, 2))
+		CHECK(wc.opcode == IBV_WC_ATOMIC_WRITE);
+	std::memcpy(&read, to.data(), sizeof(read));
+	CHECK(read == word(1));
+	std::memcpy(&read, to.data() + 16, sizeof(read));
+	CHECK(read == word(2));
+	CHECK(all_equal(to.bytes(8, 8), 0));
+	by_list(foreign);
+	check_status(wait_completion(a.send_cq), IBV_WC_REM_ACCESS_ERR, PEAL_REASON_RKEY_PD);
+}
+
 /* The libibverbs of Debian 12 cannot post a FLUSH, so these tests write the ring. */
 
 namespace {
@@ -474,4 +517,40 @@ TEST_CASE("FLUSH completes after what was posted before it")
 		CHECK(difference(to, from) == "");
 	}
 	context.deregister(keys);
+}
+
+TEST_CASE("FLUSH over XRC")
+{
+	if (!is_peal())
+		SKIP_CASE("only peal has these rings");
+	Device device;
+	if (!has_flush(device))
+		SKIP_CASE("the kernel's core does not know the right to flush");
+	constexpr auto access = all_access | static_cast<int>(access_flush_global);
+	const auto domain = xrc::open_domain(device);
+	const xrc::Shared shared(device, domain, nullptr, access),
+		other(device, domain, nullptr, access);
+	const Qp target = xrc::create_target(device, domain);
+	RawContext context;
+	RawShape shape;
+	shape.type = IBV_QPT_XRC_SEND;
+	shape.peer = target->qp_num;
+	RawQp qp(context, device, shape);
+	Link link;
+	link.access = access;
+	link.psn = 0;
+	xrc::connect_target(target, device, qp.number(), link);
+	const auto flush = [&](const Region &region, ibv_wc_status status, peal_reason reason) {
+		auto send = flush_request(qp, region.rkey(), {});
+		peal_cqe cqe{};
+
+		send.header.remote_addr = region.address();
+		send.header.srqn = shared.number;
+		qp.post(send);
+		REQUIRE(qp.wait(cqe));
+		check_cqe(cqe, status, reason);
+	};
+
+	flush(shared.memory, IBV_WC_SUCCESS, PEAL_REASON_NONE);
+	flush(other.memory, IBV_WC_REM_ACCESS_ERR, PEAL_REASON_RKEY_PD);
 }
