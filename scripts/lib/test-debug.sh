@@ -31,7 +31,7 @@ run_races_suite() {
 run_suite_on() {
 	guest_kernel=$1
 	guest_slowness=${debug_slowness[$1]}
-	# The debug kernel's tests took 280 to 300 s in two machines and 360 s in one, on two processors.
+	# On two processors the debug kernel took 275 s to 304 s in two machines, and 363 s in one (software emulation).
 	machine_processors=1
 	shift
 	run_machine_suite debug_tests "$@"
