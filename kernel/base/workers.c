@@ -21,3 +21,8 @@ bool peal_workers_queue(struct work_struct *work)
 {
 	return queue_work(peal_workers, work);
 }
+
+bool peal_workers_queue_later(struct delayed_work *work, unsigned long delay)
+{
+	return queue_delayed_work(peal_workers, work, delay);
+}

@@ -19,5 +19,7 @@ void peal_workers_exit(void);
 
 /* Any context. Return: false when @work was queued already. */
 bool peal_workers_queue(struct work_struct *work);
+/* The same, when @delay jiffies are over. */
+bool peal_workers_queue_later(struct delayed_work *work, unsigned long delay);
 
 #endif

@@ -10,7 +10,9 @@
  *    the only runnable task of its CPU. While it spins, posting is a store;
  *  - a worker (worker.c), for the work that a budget or a timer left over. For a queue pair
  *    that sends packets it runs on the CPU of the last turn. A link queues packets by CPU, so
- *    packets of one queue pair that leave from two CPUs overtake each other;
+ *    packets of one queue pair that leave from two CPUs overtake each other. A device has one
+ *    worker for each CPU, and one that runs anywhere. Each serves a run list (runlist.h). If
+ *    that of a CPU does not run, because a real-time thread has the CPU, the other one helps;
  *  - the queue pair's timer (timer.c);
  *  - a packet that arrives (../transport/demux.c).
  *
@@ -29,12 +31,15 @@
 #include "engine/poll_list.h"
 #include "engine/runlist.h"
 
+/* How often `watch` looks. It replaces a worker that two looks in a row find waiting for its CPU. */
+#define PEAL_WATCH_JIFFIES	(HZ / 50)
+
 struct peal_engine {
 	struct peal_table *table;	/* set by lifecycle.c */
-	struct peal_runlist run;	/* filled by schedule.c, poller.c and worker.c */
+	struct peal_runlists run;	/* filled by schedule.c, poller.c and worker.c */
 	/* worker.c */
-	struct work_struct work;	/* serves the run list */
-	struct workqueue_struct *cpu_wq;	/* for queue pairs that send packets */
+	struct workqueue_struct *cpu_wq;	/* for the works of the CPUs' run lists */
+	struct delayed_work watch;	/* looks whether each CPU serves its run list */
 	/* poller.c */
 	struct peal_poll_list poll_list;	/* contexts whose doorbells the thread scans */
 	bool awake;			/* the thread scans doorbells and run list */

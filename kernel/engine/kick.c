@@ -162,7 +162,7 @@ static int peal_kick_wq(struct peal_context *ctx, unsigned long index, struct pe
  */
 static bool peal_kick_is_elsewhere(const struct peal_qp *qp)
 {
-	return peal_qp_is_on_wire(qp) && READ_ONCE(qp->run.cpu) != smp_processor_id();
+	return peal_qp_sends_packets(qp) && READ_ONCE(qp->run.cpu) != smp_processor_id();
 }
 
 /*
@@ -178,7 +178,6 @@ static bool peal_kick_serve_overdue(struct peal_context *ctx, struct peal_budget
 	if (!qp)
 		return false;
 	if (peal_kick_is_elsewhere(qp)) {
-		/* It may have come from the run list, so that no work of its own is queued. */
 		peal_defer_overdue(qp);
 		return false;
 	}

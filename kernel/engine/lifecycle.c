@@ -26,7 +26,6 @@ int peal_engine_start(struct peal_engine *e, struct peal_table *table, const cha
 	int ret;
 
 	e->table = table;
-	peal_runlist_init(&e->run);
 	ret = peal_worker_start(e, name);
 	if (ret)
 		return ret;
@@ -73,13 +72,13 @@ void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 
 void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp)
 {
-	peal_schedule_init(qp, e, peal_worker_work_on_cpu, peal_timer_expired);
+	peal_schedule_init(qp, e, peal_timer_expired);
 }
 
 /*
  * The queue pair is unpublished and in RESET. Only code that found it earlier can still use it,
- * and the first wait ends that code. After it the timer, the work and the run list may still
- * give @qp a turn, which finds nothing to do. The second wait ends the last such turn.
+ * and the first wait ends that code. After it the timer and the run list may still give @qp a
+ * turn, which finds nothing to do. The second wait ends the last such turn.
  */
 void peal_engine_remove_qp(struct peal_qp *qp)
 {

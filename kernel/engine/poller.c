@@ -69,7 +69,7 @@ static void peal_poller_found(struct peal_poll_list *poll_list, struct peal_qp *
 	struct peal_engine *e = container_of(poll_list, struct peal_engine, poll_list);
 
 	peal_count(e->table, doorbells);
-	peal_runlist_add(&e->run, qp);
+	peal_runlist_add(&e->run, &e->run.any, qp);
 }
 
 /*
@@ -83,7 +83,7 @@ static bool peal_poller_scan(struct peal_engine *e)
 
 /*
  * B: ASLEEP is visible before the last scan. The programs' half is between their doorbell bit
- * and their second look at the word. The other half in the kernel is in peal_defer().
+ * and their second look at the word. The other half in the kernel is in peal_defer_anywhere().
  */
 static void peal_poller_announce(struct peal_engine *e, bool awake)
 {
@@ -103,8 +103,8 @@ static void peal_poller_set_policy(struct peal_engine *e, int policy)
 
 static void peal_poller_leave_work(struct peal_engine *e)
 {
-	if (!peal_runlist_is_empty(&e->run))
-		peal_workers_queue(&e->work);
+	if (!peal_runlist_is_empty(&e->run.any))
+		peal_workers_queue(&e->run.any.work);
 }
 
 /*
@@ -160,7 +160,7 @@ static bool peal_poller_spin_for(struct peal_engine *e, u64 *idle_since)
 
 	while (peal_poller_may_spin() && now - begin < PEAL_BREATH_NS) {
 		peal_poller_scan(e);
-		if (peal_worker_serve_next(e))
+		if (peal_worker_serve_next(&e->run.any))
 			*idle_since = now;
 		else
 			cpu_relax();

@@ -13,55 +13,72 @@
  */
 #define PEAL_TIMER_LEAST_NS	(5 * NSEC_PER_USEC)
 
-void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e, work_func_t work,
+void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e,
 			enum hrtimer_restart (*expired)(struct hrtimer *timer))
 {
 	struct peal_run *run = &qp->run;
 
 	peal_qp_set_engine(qp, e);
 	peal_runlist_init_qp(qp);
-	INIT_WORK(&run->work, work);
 	spin_lock_init(&run->timer_lock);
 	peal_hrtimer_setup(&run->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 
-/* No code may ask for a turn of @qp any more. Sleeps. */
+/*
+ * No code may ask for a turn of @qp any more. A worker may have taken it from its list and be
+ * giving it the last one, so the caller waits for the epoch afterwards. Sleeps.
+ */
 void peal_schedule_cancel(struct peal_qp *qp)
 {
 	hrtimer_cancel(&qp->run.timer);
-	cancel_work_sync(&qp->run.work);
 	peal_runlist_remove(&qp->engine->run, qp);
 }
 
 /*
- * Queue the work on the CPU of the last turn. If that CPU is offline, the workqueue picks
- * another one. This is rare, so the reordering that it may cause is acceptable.
- */
-void peal_defer_on_cpu(struct peal_qp *qp)
-{
-	queue_work_on(READ_ONCE(qp->run.cpu), qp->engine->cpu_wq, &qp->run.work);
-}
-
-/*
- * Leave the turn to another context. Any context may call.
+ * Leave the turn to the worker that runs anywhere, or to the poller.
  *
  * Barrier B is between the run list and `awake` here. Either the thread finds the
  * entry in its last look before it sleeps, or this function sees that the thread is
  * asleep and queues the worker.
  */
-void peal_defer(struct peal_qp *qp)
+static void peal_defer_anywhere(struct peal_qp *qp)
 {
 	struct peal_engine *e = qp->engine;
 
-	peal_count(e->table, deferrals);
-	if (peal_qp_is_on_wire(qp)) {
-		peal_defer_on_cpu(qp);
-		return;
-	}
-	peal_runlist_add(&e->run, qp);
+	peal_runlist_add(&e->run, &e->run.any, qp);
 	smp_mb();	/* B */
 	if (!READ_ONCE(e->awake))
-		peal_workers_queue(&e->work);
+		peal_workers_queue(&e->run.any.work);
+}
+
+/*
+ * Leave the turn to the worker of the CPU of the last turn. If that CPU is offline, the workqueue
+ * picks another one. This is rare, so the reordering that it may cause is acceptable. UC stays with
+ * a CPU that does not run its worker until peal_turn_may_send() allows another one.
+ */
+void peal_defer_on_cpu(struct peal_qp *qp)
+{
+	struct peal_engine *e = qp->engine;
+	int cpu = READ_ONCE(qp->run.cpu);
+	struct peal_runlist *list = per_cpu_ptr(e->run.cpu, cpu);
+
+	if (unlikely(peal_runlist_starves(list)) && qp->ib.qp_type != IB_QPT_UC) {
+		peal_defer_anywhere(qp);
+		return;
+	}
+	peal_runlist_add(&e->run, list, qp);
+	queue_work_on(cpu, e->cpu_wq, &list->work);
+	peal_workers_queue_later(&e->watch, PEAL_WATCH_JIFFIES);
+}
+
+/* Leave the turn to another context. Any context may call. */
+void peal_defer(struct peal_qp *qp)
+{
+	peal_count(qp->engine->table, deferrals);
+	if (peal_qp_sends_packets(qp))
+		peal_defer_on_cpu(qp);
+	else
+		peal_defer_anywhere(qp);
 }
 
 /* Inside the epoch, when the budget ended before the work of @qp. */

@@ -13,7 +13,7 @@
 
 #include "queue/qp.h"
 
-void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e, work_func_t work,
+void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e,
 			enum hrtimer_restart (*expired)(struct hrtimer *timer));
 void peal_schedule_cancel(struct peal_qp *qp);
 

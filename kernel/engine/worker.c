@@ -2,73 +2,98 @@
 /*
  * See worker.h.
  */
+#include <linux/cpumask.h>
+
 #include "base/compat.h"
 #include "base/epoch.h"
+#include "base/workers.h"
 #include "engine/schedule.h"
 #include "engine/turn.h"
 #include "engine/worker.h"
 
 /*
- * Give the first queue pair on the run list a turn. If it is unfinished it goes
- * to the end of the list.
+ * Give the first queue pair on @list a turn. If it is unfinished it goes to the end of the list.
  * Return: false when the list was empty.
  */
-bool peal_worker_serve_next(struct peal_engine *e)
+bool peal_worker_serve_next(struct peal_runlist *list)
 {
+	struct peal_runlists *lists = &list->engine->run;
 	struct peal_qp *qp;
 
-	if (peal_runlist_is_empty(&e->run))
+	if (peal_runlist_is_empty(list) && !peal_runlist_starves(list))
 		return false;
 	peal_epoch_enter();
-	qp = peal_runlist_pop(&e->run);
-	if (qp && peal_turn_once(qp)) {
-		peal_runlist_mark_overdue(&e->run, qp);
-		peal_runlist_add(&e->run, qp);
-	}
+	qp = peal_runlist_pop(lists, list);
+	if (qp && peal_turn_once(qp))
+		peal_runlist_return(lists, list, qp);
 	peal_epoch_exit();
 	return qp;
 }
 
 static void peal_worker_work(struct work_struct *work)
 {
-	struct peal_engine *e = container_of(work, struct peal_engine, work);
+	struct peal_runlist *list = container_of(work, struct peal_runlist, work);
 
-	while (peal_worker_serve_next(e))
+	while (peal_worker_serve_next(list))
 		cond_resched();
 }
 
 /*
- * Give the queue pair a turn. The rest is queued again behind the works that wait, because a CPU
- * runs only a limited number of works at a time.
+ * A real-time thread may keep a CPU's worker from running for as long as it likes, also while it
+ * polls for the completion of that work. So work that has waited is given to the worker that runs
+ * anywhere. Packets of a reliable queue pair may then overtake each other once.
  */
-void peal_worker_work_on_cpu(struct work_struct *work)
+static void peal_worker_watch(struct work_struct *work)
 {
-	struct peal_qp *qp = container_of(work, struct peal_qp, run.work);
-	struct peal_engine *e = qp->engine;
+	struct peal_engine *e = container_of(to_delayed_work(work), struct peal_engine, watch);
+	bool waits = false, starves = false;
+	struct peal_runlist *list;
+	int cpu;
 
-	/* The work has started, so no kick needs to go on with @qp. */
-	if (peal_runlist_is_overdue(qp))
-		peal_runlist_remove(&e->run, qp);
-	peal_epoch_enter();
-	if (peal_turn_once(qp)) {
-		peal_runlist_mark_overdue(&e->run, qp);
-		peal_defer_on_cpu(qp);
+	if (num_online_cpus() == 1)
+		return;		/* no other CPU could help */
+	for_each_possible_cpu(cpu) {
+		list = per_cpu_ptr(e->run.cpu, cpu);
+		if (peal_runlist_is_empty(list))
+			continue;
+		switch (peal_runlist_look(&e->run, list)) {
+		case PEAL_RUNLIST_STARVES:
+			starves = true;
+			fallthrough;
+		case PEAL_RUNLIST_WAITS:
+			waits = true;
+			break;
+		case PEAL_RUNLIST_SERVED:
+			break;
+		}
 	}
-	peal_epoch_exit();
+	if (starves)
+		peal_workers_queue(&e->run.any.work);
+	if (waits)
+		peal_workers_queue_later(&e->watch, PEAL_WATCH_JIFFIES);
 }
 
 /* Return: 0 or -ENOMEM. */
 int peal_worker_start(struct peal_engine *e, const char *name)
 {
-	INIT_WORK(&e->work, peal_worker_work);
+	int ret = peal_runlists_init(&e->run, e, peal_worker_work);
+
+	if (ret)
+		return ret;
+	INIT_DELAYED_WORK(&e->watch, peal_worker_watch);
 	e->cpu_wq = alloc_workqueue("peal-%s-cpu", PEAL_WQ_PERCPU | WQ_CPU_INTENSIVE |
 				   WQ_MEM_RECLAIM, 0, name);
-	return e->cpu_wq ? 0 : -ENOMEM;
+	if (e->cpu_wq)
+		return 0;
+	peal_runlists_free(&e->run);
+	return -ENOMEM;
 }
 
-/* Nothing queues works any more. Wait for the one of the run list. Sleeps. */
+/* Nothing queues works any more. Wait for them. Sleeps. */
 void peal_worker_stop(struct peal_engine *e)
 {
-	cancel_work_sync(&e->work);
+	cancel_delayed_work_sync(&e->watch);
+	cancel_work_sync(&e->run.any.work);
 	destroy_workqueue(e->cpu_wq);
+	peal_runlists_free(&e->run);
 }

@@ -2,7 +2,7 @@
 /*
  * The worker does in process context what a budget or a timer left over.
  *
- * Owns: the works of the run list and of single queue pairs.
+ * Owns: the works that serve the run lists, and the look whether each CPU serves its list.
  * Does not know: which context has left something to it.
  */
 #ifndef PEAL_WORKER_H
@@ -12,7 +12,6 @@
 
 int peal_worker_start(struct peal_engine *e, const char *name);
 void peal_worker_stop(struct peal_engine *e);
-bool peal_worker_serve_next(struct peal_engine *e);
-void peal_worker_work_on_cpu(struct work_struct *work);
+bool peal_worker_serve_next(struct peal_runlist *list);
 
 #endif

@@ -51,7 +51,7 @@ struct peal_context {
 	struct peal_kick_file *kick_file;
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
 
-	/* Guarded by runlist.lock: */
+	/* Guarded by runlists.lock: */
 	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
 
 	struct peal_account account;		/* how many objects the context holds */

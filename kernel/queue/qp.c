@@ -202,7 +202,7 @@ static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 {
 	peal_qp_assert_both_held(qp);
 	WRITE_ONCE(qp->transport, transport);
-	qp->sender = transport;
+	WRITE_ONCE(qp->sender, transport);
 	peal_qp_set_receiver(qp, transport);
 }
 
@@ -323,7 +323,7 @@ void peal_qp_change_sender(struct peal_qp *qp, struct peal_transport *to)
 	if (qp->sender == to)
 		return;
 	to->ops->start_send(to, qp->sender->ops->send_psn(qp->sender));
-	qp->sender = to;
+	WRITE_ONCE(qp->sender, to);
 }
 
 /* Let @to receive the next messages. The caller holds rq.lock. */
@@ -440,7 +440,7 @@ void peal_qp_stop(struct peal_qp *qp)
 	spin_lock(&qp->rq.lock);
 	peal_qp_apply_state(qp, IB_QPS_RESET);
 	WRITE_ONCE(qp->transport, NULL);
-	qp->sender = NULL;
+	WRITE_ONCE(qp->sender, NULL);
 	qp->receiver = NULL;
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);

@@ -32,15 +32,14 @@ struct peal_engine;
 
 /* The engine's part of a queue pair. schedule.c writes lists and timer, turn.c writes the CPU. */
 struct peal_run {
-	/* Guarded by runlist.lock: */
-	struct list_head node;		/* on the engine's run list, or empty */
+	/* Guarded by runlists.lock: */
+	struct list_head node;		/* on a run list of the engine, or empty */
 	struct list_head overdue;	/* on the list of its context, or empty */
 
 	/* Guarded by run.timer_lock: */
 	struct hrtimer timer;		/* expires in softirq */
 
 	spinlock_t timer_lock;	/* guards the fields marked with it */
-	struct work_struct work;	/* sends the remaining packets, on CPU `cpu` */
 
 	/* Guarded by sq.lock: */
 	int cpu;			/* CPU of the last turn with packets */
@@ -251,6 +250,17 @@ static inline bool peal_qp_is_on_wire(const struct peal_qp *qp)
 	const struct peal_transport *transport = READ_ONCE(qp->transport);
 
 	return transport && transport->ops->packets;
+}
+
+/*
+ * Return: whether the next message leaves as packets, and not by memory to a peer in this kernel.
+ * Only a hint, because no lock is held.
+ */
+static inline bool peal_qp_sends_packets(const struct peal_qp *qp)
+{
+	const struct peal_transport *sender = READ_ONCE(qp->sender);
+
+	return sender && sender->ops->packets;
 }
 
 /* Return: whether the queue pair accepts requests (IBTA 10.3.1). */
