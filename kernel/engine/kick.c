@@ -233,8 +233,8 @@ const struct peal_kick_file_ops peal_kick_ops = { .ioctl = peal_kick_ioctl };
 
 /*
  * May the caller run a queue pair? Not with interrupts off, because the epoch and the locks
- * only disable softirqs. Not inside a handler that we have called either, because a handler
- * that posts would be called again for that post, and so on until the stack overflows.
+ * only disable softirqs. Not inside the epoch either, because there the caller was called from a
+ * turn, and a turn for its post could call it again, and so on until the stack overflows.
  */
 static bool peal_kick_may_run_here(void)
 {

@@ -2,6 +2,7 @@
 /*
  * See cq.h.
  */
+#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/log2.h>
 #include <linux/sched/isolation.h>
@@ -15,7 +16,9 @@
 #define PEAL_CQ_COPY_LOCKED	64
 
 static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
+static void peal_cq_run_handler(struct tasklet_struct *tasklet);
 static void peal_cq_call(void *data);
+static void peal_cq_events_work(struct work_struct *work);
 
 /**
  * peal_cq_init() - give a completion queue its ring
@@ -44,6 +47,8 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	cq->account = account;
 	cq->clocks = clocks;
 	cq->cpu = -1;
+	tasklet_setup(&cq->tasklet, peal_cq_run_handler);
+	peal_events_init(&cq->events, peal_cq_events_work);
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	mutex_init(&cq->resizing);
@@ -73,8 +78,7 @@ static int peal_cq_vector_cpu(u32 vector)
  * @vector: smaller than the number of possible CPUs
  *
  * For a queue that the RDMA core polls for a kernel user. Its handler only schedules the polling,
- * which then happens on the same CPU. That is why the handler may run with interrupts off, and why
- * the CPU decides where the user's functions run.
+ * which then happens on the same CPU. That is why the CPU decides where the user's functions run.
  *
  * A CPU that an administrator keeps free of device interrupts (isolcpus=managed_irq) is left alone.
  */
@@ -106,6 +110,8 @@ void peal_cq_destroy(struct peal_cq *cq)
 	peal_epoch_wait();
 	hrtimer_cancel(&cq->moderation);
 	peal_cq_wait_handler(cq);
+	tasklet_kill(&cq->tasklet);	/* the handler has returned; now the tasklet has */
+	peal_events_end(&cq->events);
 	mutex_lock(&cq->resizing);
 	peal_cq_replace_map(cq, &cq->prepared, NULL);
 	peal_cq_replace_map(cq, &cq->resized, NULL);
@@ -383,14 +389,32 @@ static bool peal_cq_overflow_due(struct peal_cq *cq)
 	return due;
 }
 
-static void peal_cq_report_overflow(struct peal_cq *cq)
+static void peal_cq_call_overflow(struct peal_cq *cq)
 {
 	struct ib_event event = {
 		.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR,
 	};
 
-	if (cq->ib.event_handler)
-		cq->ib.event_handler(&event, cq->ib.cq_context);
+	cq->ib.event_handler(&event, cq->ib.cq_context);
+}
+
+static void peal_cq_events_work(struct work_struct *work)
+{
+	struct peal_cq *cq = container_of(work, struct peal_cq, events.work);
+	enum ib_event_type type;
+
+	while (peal_events_take(&cq->events, &type))
+		peal_cq_call_overflow(cq);
+}
+
+static void peal_cq_report_overflow(struct peal_cq *cq)
+{
+	if (!cq->ib.event_handler)
+		return;
+	if (cq->ib.uobject)
+		peal_cq_call_overflow(cq);
+	else
+		peal_events_note(&cq->events, IB_EVENT_CQ_ERR);
 }
 
 /* A program's completion queue without a completion channel needs no event. */
@@ -400,59 +424,77 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 }
 
 /*
- * On the CPU of the vector, with interrupts off. An event that is raised from here on needs
- * another call, because the handler may have looked at the queue already. The queue may be freed
- * after the last statement.
+ * Call a kernel user's handler. Events that are raised meanwhile schedule the tasklet again,
+ * because the handler may have looked at the queue already.
  */
+static void peal_cq_run_handler(struct tasklet_struct *tasklet)
+{
+	struct peal_cq *cq = container_of(tasklet, struct peal_cq, tasklet);
+	int raised = atomic_read(&cq->raised);
+
+	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	atomic_set_release(&cq->handled, raised);
+}
+
+/* On the CPU of the vector, with interrupts off. */
 static void peal_cq_call(void *data)
 {
 	struct peal_cq *cq = data;
 
 	atomic_xchg(&cq->call_queued, 0);
-	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
-	atomic_fetch_dec_release(&cq->calls);
+	tasklet_schedule(&cq->tasklet);
 }
 
 /*
  * Softirqs are off, so this CPU does not change. Return: false if the CPU of the vector is this
  * one, or is offline.
  */
-static noinline bool peal_cq_call_cpu(struct peal_cq *cq)
+static bool peal_cq_call_cpu(struct peal_cq *cq)
 {
 	if (cq->cpu == smp_processor_id())
 		return false;
 	if (atomic_xchg(&cq->call_queued, 1))
 		return true;	/* its handler comes later than this event */
-	atomic_inc(&cq->calls);
 	if (!smp_call_function_single_async(cq->cpu, &cq->call))
 		return true;
 	atomic_xchg(&cq->call_queued, 0);
-	atomic_dec(&cq->calls);
 	return false;
+}
+
+/* A kernel user's event. The count comes first, so that a handler which begins later covers it. */
+static noinline void peal_cq_schedule(struct peal_cq *cq)
+{
+	atomic_inc(&cq->raised);
+	if (cq->cpu < 0 || !peal_cq_call_cpu(cq))
+		tasklet_schedule(&cq->tasklet);
 }
 
 static void peal_cq_raise(struct peal_cq *cq)
 {
-	if (likely(cq->cpu < 0) || !peal_cq_call_cpu(cq))
+	if (likely(cq->ib.uobject))
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	else
+		peal_cq_schedule(cq);
 }
 
 /**
  * peal_cq_wait_handler() - wait until the handler has run for each event that was raised
  *
- * Process context. The caller has made sure that the events that matter to it have been raised, for
- * example by peal_epoch_wait().
+ * The caller has made sure that the events that matter to it have been raised, for example by
+ * peal_epoch_wait(). It does not wait for later events. Sleeps.
  */
 void peal_cq_wait_handler(struct peal_cq *cq)
 {
-	while (atomic_read_acquire(&cq->calls))
-		cpu_relax();
+	int raised = atomic_read(&cq->raised);
+
+	while (atomic_read_acquire(&cq->handled) - raised < 0)
+		usleep_range(10, 50);
 }
 
 /**
  * peal_cq_notify() - raise the events that the pushed CQEs made due
  *
- * Call inside the epoch with no lock held, because a kernel handler may post and poll.
+ * Call inside the epoch with no lock held.
  */
 void peal_cq_notify(struct peal_cq *cq)
 {

@@ -8,19 +8,26 @@
  * Does not know: queue pairs beyond their number, the causes of completions.
  *
  * Lock: cq->lock, the innermost of the data path. Completion handlers are called with no lock held,
- * because a handler may post again. The handlers of a queue that the RDMA core polls do not post,
- * and run on the CPU of its completion vector (peal_cq_set_vector()).
+ * because a handler may post again.
+ *
+ * The kernel's contract (core_locking.rst) forbids to call a handler in the call chain of a verb,
+ * and two handlers of one queue at a time. So a tasklet calls the handlers of kernel users. For a
+ * queue that the RDMA core polls it runs on the CPU of the completion vector
+ * (peal_cq_set_vector()). A program's handler is the core's. It only wakes up the program, and is
+ * called at once.
  */
 #ifndef PEAL_CQ_H
 #define PEAL_CQ_H
 
 #include <linux/hrtimer.h>
+#include <linux/interrupt.h>
 #include <linux/mutex.h>
 #include <linux/smp.h>
 #include <rdma/ib_verbs.h>
 
 #include "base/quota.h"
 #include "base/table.h"
+#include "queue/events.h"
 #include "queue/map.h"
 #include "queue/ring.h"
 
@@ -48,10 +55,14 @@ struct peal_cq {
 	struct peal_map *prepared;	/* the next ring, or NULL */
 	u32 prepared_entries;
 
-	int cpu;			/* where the handler runs, or -1: anywhere */
-	call_single_data_t call;	/* of the handler; in use while call_queued is set */
+	/* Only queues of kernel users need these: */
+	struct tasklet_struct tasklet;	/* calls the handler */
+	atomic_t raised;		/* number of events that were raised for it */
+	atomic_t handled;		/* of these, those whose handler has returned */
+	int cpu;			/* where the tasklet is scheduled, or -1: anywhere */
+	call_single_data_t call;	/* schedules it there; in use while call_queued is set */
 	atomic_t call_queued;		/* a call is queued and has not begun */
-	atomic_t calls;			/* calls that have not ended */
+	struct peal_events events;
 
 	struct peal_account *account;	/* the context's, or the kernel's */
 	spinlock_t poll_lock;		/* for kernel consumers */

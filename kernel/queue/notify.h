@@ -5,9 +5,9 @@
  *
  * Owns: the lists of completion queues to notify, of events to raise, of shared receive queues
  * whose events may be due, and of queue pairs to put into error. The struct lives on the stack of
- * the function that begins it. Completion and event handlers may call back into the device. They
- * therefore run last, with no lock held, but still inside the epoch, because the epoch keeps the
- * objects alive.
+ * the function that begins it. They are raised last, with no lock held, but still inside the epoch,
+ * because the epoch keeps the objects alive. The handlers of kernel users, which may call back into
+ * the device, run later (cq.h, events.h).
  * Does not know: the causes of the notifications.
  */
 #ifndef PEAL_NOTIFY_H
@@ -122,15 +122,10 @@ static inline bool peal_notify_has_room(const struct peal_notify *notify)
 	       notify->num_srqs < PEAL_NOTIFY_SRQS;
 }
 
-static inline void peal_notify_raise_event(struct ib_qp *qp, enum ib_event_type type)
-{
-	struct ib_event event = { .device = qp->device, .element.qp = qp, .event = type };
+/* qp.c */
+void peal_qp_raise(struct ib_qp *ib, enum ib_event_type type);
 
-	if (qp->event_handler)
-		qp->event_handler(&event, qp->qp_context);
-}
-
-/* Call inside the epoch with no lock held, because handlers may post and poll. */
+/* Call inside the epoch with no lock held, because the core's handlers take locks. */
 static inline void peal_notify_raise(struct peal_notify *notify)
 {
 	u32 i;
@@ -141,7 +136,7 @@ static inline void peal_notify_raise(struct peal_notify *notify)
 	for (i = 0; i < notify->num_srqs; i++)
 		peal_srq_notify(notify->srq[i]);
 	for (i = 0; i < notify->num_events; i++)
-		peal_notify_raise_event(notify->event[i].qp, notify->event[i].type);
+		peal_qp_raise(notify->event[i].qp, notify->event[i].type);
 }
 
 #endif

@@ -206,6 +206,38 @@ static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 	peal_qp_set_receiver(qp, transport);
 }
 
+static void peal_qp_call(struct peal_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ib.device, .element.qp = &qp->ib, .event = type,
+	};
+
+	qp->ib.event_handler(&event, qp->ib.qp_context);
+}
+
+static void peal_qp_events_work(struct work_struct *work)
+{
+	struct peal_qp *qp = container_of(work, struct peal_qp, events.work);
+	enum ib_event_type type;
+
+	while (peal_events_take(&qp->events, &type))
+		peal_qp_call(qp, type);
+}
+
+/* Raise an event. Inside the epoch, with no lock held. */
+void peal_qp_raise(struct ib_qp *ib, enum ib_event_type type)
+{
+	struct peal_qp *qp = peal_qp(ib);
+
+	peal_epoch_assert_held();
+	if (!ib->event_handler)
+		return;
+	if (qp->context)
+		peal_qp_call(qp, type);
+	else
+		peal_events_note(&qp->events, type);
+}
+
 /*
  * Nothing can find the queue pair before it has its number. The locks are held for the functions
  * that assert them.
@@ -261,6 +293,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	if (ret)
 		return ret;
 	mutex_init(&qp->control);
+	peal_events_init(&qp->events, peal_qp_events_work);
 	qp->table = table;
 	qp->counters = table->counters;
 	qp->state = IB_QPS_RESET;

@@ -22,6 +22,7 @@
 
 #include "base/table.h"
 #include "proto/opcode.h"
+#include "queue/events.h"
 #include "queue/map.h"
 #include "queue/notify.h"
 #include "queue/rq.h"
@@ -189,6 +190,7 @@ struct peal_qp {
 	struct peal_sq sq;
 	struct peal_rq rq;
 	struct peal_run run;
+	struct peal_events events;	/* for the handler of a kernel user */
 	struct peal_posts posts;
 };
 

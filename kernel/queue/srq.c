@@ -45,6 +45,34 @@ static int peal_srq_init_ring(struct peal_srq *srq, struct ib_ucontext *uctx,
 	return 0;
 }
 
+static void peal_srq_call(struct peal_srq *srq, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = srq->ib.device, .element.srq = &srq->ib, .event = type,
+	};
+
+	srq->ib.event_handler(&event, srq->ib.srq_context);
+}
+
+static void peal_srq_events_work(struct work_struct *work)
+{
+	struct peal_srq *srq = container_of(work, struct peal_srq, events.work);
+	enum ib_event_type type;
+
+	while (peal_events_take(&srq->events, &type))
+		peal_srq_call(srq, type);
+}
+
+static void peal_srq_raise(struct peal_srq *srq, enum ib_event_type type)
+{
+	if (!srq->ib.event_handler)
+		return;
+	if (srq->context)
+		peal_srq_call(srq, type);
+	else
+		peal_events_note(&srq->events, type);
+}
+
 /**
  * peal_srq_init() - give a shared receive queue its ring
  * @account: the context's account, or the kernel's
@@ -66,6 +94,7 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 		return ret;
 	srq->account = account;
 	mutex_init(&srq->resizing);
+	peal_events_init(&srq->events, peal_srq_events_work);
 	ret = peal_srq_init_ring(srq, uctx, attr);
 	if (ret)
 		peal_quota_give(account, PEAL_QUOTA_SRQ);
@@ -87,6 +116,7 @@ static void peal_srq_replace_map(struct peal_srq *srq, struct peal_map **place,
 /* The core has destroyed the queue pairs. The caller has waited for the epoch. */
 void peal_srq_free(struct peal_srq *srq)
 {
+	peal_events_end(&srq->events);
 	mutex_lock(&srq->resizing);
 	peal_srq_replace_map(srq, &srq->prepared, NULL);
 	peal_srq_replace_map(srq, &srq->resized, NULL);
@@ -228,20 +258,7 @@ void peal_srq_query(struct peal_srq *srq, struct ib_srq_attr *attr)
 	attr->srq_limit = peal_srq_ring_limit(&srq->ring);
 }
 
-static void peal_srq_raise(struct peal_srq *srq, enum ib_event_type type)
-{
-	struct ib_event event = {
-		.device = srq->ib.device, .element.srq = &srq->ib, .event = type,
-	};
-
-	if (srq->ib.event_handler)
-		srq->ib.event_handler(&event, srq->ib.srq_context);
-}
-
-/*
- * Raise the events that takes made due. Call inside the epoch with no lock held, because a kernel
- * user's handler may post.
- */
+/* Raise the events that takes made due. Call inside the epoch with no lock held. */
 void peal_srq_notify(struct peal_srq *srq)
 {
 	u32 due;

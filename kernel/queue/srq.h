@@ -19,6 +19,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/quota.h"
+#include "queue/events.h"
 #include "queue/map.h"
 #include "queue/srq_ring.h"
 
@@ -50,6 +51,7 @@ struct peal_srq {
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* in the context */
 	struct work_struct work;	/* wakes the senders that a kick had no budget for */
+	struct peal_events events;	/* for the handler of a kernel user */
 	struct peal_srq_posts posts;
 };
 

@@ -80,6 +80,7 @@ static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
 	if (qp->ib.recv_cq)
 		peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
 	peal_engine_remove_qp(qp);
+	peal_events_end(&qp->events);
 	peal_verbs_wait_handlers(qp);
 	if (qp->xrcd)
 		peal_xrcd_remove(peal_xrcd(qp->xrcd), qp);

@@ -7,6 +7,7 @@
  *
  * Holds: kernel completion queues (poll, arm, missed events, events), posting
  * from process context, with interrupts off and from a completion handler,
+ * no handler in the call chain of a verb, and one at a time for each queue,
  * inline data, ATOMIC_WRITE, requests that are not supported, a full ring, a
  * shared receive queue, making objects without memory, errors and flushes, a
  * queue pair that is queried after its destruction.
@@ -14,6 +15,8 @@
  * core polls (ktest_polling.c), programs, which the other guest tests cover.
  */
 #include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -26,6 +29,8 @@
 #define KTEST_BYTES	4096
 #define KTEST_HALF	(KTEST_BYTES / 2)
 #define KTEST_REPOSTS	100
+#define KTEST_RIVALS	2
+#define KTEST_RIVAL_POSTS	200
 
 struct ktest {
 	struct ib_device *dev;
@@ -37,6 +42,12 @@ struct ktest {
 	atomic_t events;
 	atomic_t limits;		/* events SRQ_LIMIT_REACHED */
 	atomic_t lasts;			/* events QP_LAST_WQE_REACHED */
+	struct task_struct *caller;	/* the thread that runs the tests */
+	atomic_t chained;		/* handlers in the call chain of its verbs */
+	bool rivals;			/* several threads post; the handler takes long */
+	atomic_t running, overlaps;	/* handlers at a time, while there are rivals */
+	atomic_t unpolled;		/* their posts */
+	atomic_t finished;		/* rivals that have posted all */
 	int reposts_left;		/* the handler posts that many WRITEs */
 	struct completion reposted;
 	int error;
@@ -89,11 +100,35 @@ static int ktest_post(struct ktest *t, enum ib_wr_opcode opcode, u32 length, u64
 	return ib_post_send(t->qp, &rdma.wr, &bad);
 }
 
+/* A handler may interrupt the caller of a verb, but the verb must not call it. */
+static void ktest_note_context(struct ktest *t)
+{
+	if (in_task() && current == t->caller)
+		atomic_inc(&t->chained);
+}
+
+/* Other threads post meanwhile, and what they post makes further events. */
+static void ktest_handle_slowly(struct ktest *t)
+{
+	struct ib_wc wc;
+
+	if (atomic_inc_return(&t->running) > 1)
+		atomic_inc(&t->overlaps);
+	ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP);
+	while (ib_poll_cq(t->cq, 1, &wc) > 0)
+		atomic_dec(&t->unpolled);
+	udelay(100);
+	atomic_dec(&t->running);
+}
+
 static void ktest_handler(struct ib_cq *cq, void *context)
 {
 	struct ktest *t = context;
 	struct ib_wc wc;
 
+	ktest_note_context(t);
+	if (t->rivals)
+		ktest_handle_slowly(t);
 	atomic_inc(&t->events);
 	if (!t->reposts_left)
 		return;
@@ -172,6 +207,7 @@ static void ktest_event(struct ib_event *event, void *context)
 {
 	struct ktest *t = context;
 
+	ktest_note_context(t);
 	if (event->event == IB_EVENT_SRQ_LIMIT_REACHED && event->element.srq == t->srq)
 		atomic_inc(&t->limits);
 	if (event->event == IB_EVENT_QP_LAST_WQE_REACHED && event->element.qp == t->qp)
@@ -205,6 +241,16 @@ int ktest_connect_to(struct ib_qp *qp, u32 peer)
 static int ktest_connect(struct ktest *t)
 {
 	return ktest_connect_to(t->qp, t->qp->qp_num);
+}
+
+/* Return: whether the handlers have counted to @value. */
+static bool ktest_becomes(const atomic_t *count, int value)
+{
+	unsigned long end = jiffies + 20 * HZ;
+
+	while (atomic_read(count) != value && time_before(jiffies, end))
+		cond_resched();
+	return atomic_read(count) == value;
 }
 
 /* ---- the tests ---- */
@@ -357,7 +403,7 @@ static void ktest_events(struct ktest *t)
 	atomic_set(&t->events, 0);
 	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS));
 	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
-	KTEST_CHECK(t, atomic_read(&t->events) == 1);
+	KTEST_CHECK(t, ktest_becomes(&t->events, 1));
 	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
 	KTEST_CHECK(t, atomic_read(&t->events) == 1);
 	KTEST_CHECK(t, ib_req_notify_cq(t->cq, IB_CQ_SOLICITED | IB_CQ_REPORT_MISSED_EVENTS) == 1);
@@ -368,8 +414,62 @@ static void ktest_events(struct ktest *t)
 	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP));
 	KTEST_CHECK(t, !ib_req_notify_cq(t->cq, IB_CQ_SOLICITED));
 	KTEST_CHECK(t, !ktest_post(t, IB_WR_RDMA_WRITE, 8, 1, IB_SEND_SIGNALED));
-	KTEST_CHECK(t, atomic_read(&t->events) == 2);
+	KTEST_CHECK(t, ktest_becomes(&t->events, 2));
 	KTEST_CHECK(t, ktest_poll_one(t, &wc));
+}
+
+static int ktest_rival(void *context)
+{
+	struct ktest *t = context;
+	int i, ret;
+
+	for (i = 0; i < KTEST_RIVAL_POSTS && !kthread_should_stop(); i += !ret) {
+		ret = ktest_post(t, IB_WR_RDMA_WRITE, 8, i, IB_SEND_SIGNALED);
+		if (!ret)
+			atomic_inc(&t->unpolled);
+		cond_resched();
+	}
+	atomic_inc(&t->finished);
+	while (!kthread_should_stop())
+		schedule_timeout_idle(1);
+	return 0;
+}
+
+/* One handler of a completion queue at a time, whatever the threads that post. */
+static void ktest_rivals(struct ktest *t)
+{
+	struct task_struct *rivals[KTEST_RIVALS];
+	unsigned long end = jiffies + 20 * HZ;
+	int cpu, i, n = 0;
+	struct ib_wc wc;
+
+	t->rivals = true;
+	ib_req_notify_cq(t->cq, IB_CQ_NEXT_COMP);
+	for_each_online_cpu(cpu) {
+		if (n == KTEST_RIVALS)
+			break;
+		rivals[n] = kthread_create(ktest_rival, t, "ktest-rival%d", n);
+		if (IS_ERR(rivals[n]))
+			break;
+		kthread_bind(rivals[n], cpu);
+		wake_up_process(rivals[n++]);
+	}
+	ktest_becomes(&t->finished, n);
+	for (i = 0; i < n; i++)
+		kthread_stop(rivals[i]);
+	while (atomic_read(&t->unpolled) && time_before(jiffies, end)) {
+		if (ib_poll_cq(t->cq, 1, &wc) > 0)
+			atomic_dec(&t->unpolled);
+		cond_resched();
+	}
+	t->rivals = false;
+	KTEST_CHECK(t, n && atomic_read(&t->finished) == n && !atomic_read(&t->unpolled));
+	KTEST_CHECK(t, !atomic_read(&t->overlaps));
+}
+
+static void ktest_no_chain(struct ktest *t)
+{
+	KTEST_CHECK(t, !atomic_read(&t->chained));
 }
 
 /* Nothing can be executed here, so the worker does it. */
@@ -510,7 +610,7 @@ static void ktest_shared_limit(struct ktest *t)
 	for (i = 0; i < 3; i++) {
 		KTEST_CHECK(t, !ktest_post_message(t, i));
 		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1 && ktest_poll_one(t, &wc) == 1);
-		KTEST_CHECK(t, atomic_read(&t->limits) == (i >= 1));
+		KTEST_CHECK(t, ktest_becomes(&t->limits, i >= 1));
 	}
 }
 
@@ -518,7 +618,6 @@ static void ktest_shared_limit(struct ktest *t)
 static void ktest_shared_reset(struct ktest *t)
 {
 	struct ib_qp_attr error = { .qp_state = IB_QPS_ERR }, reset = { .qp_state = IB_QPS_RESET };
-	unsigned long end = jiffies + 5 * HZ;
 	struct ib_wc wc;
 	int i;
 
@@ -528,9 +627,7 @@ static void ktest_shared_reset(struct ktest *t)
 	for (i = 0; i < 4; i++)
 		KTEST_CHECK(t, ktest_poll_one(t, &wc) == 1);
 	KTEST_CHECK(t, !ib_modify_qp(t->qp, &error, IB_QP_STATE));
-	while (!atomic_read(&t->lasts) && time_before(jiffies, end))
-		cond_resched();
-	KTEST_CHECK(t, atomic_read(&t->lasts) == 1);
+	KTEST_CHECK(t, ktest_becomes(&t->lasts, 1));
 	KTEST_CHECK(t, !ib_modify_qp(t->qp, &reset, IB_QP_STATE) && !ktest_connect(t));
 	KTEST_CHECK(t, !ib_poll_cq(t->cq, 1, &wc));
 }
@@ -709,8 +806,8 @@ static void ktest_run_all(struct ktest *t)
 	static void (*const tests[])(struct ktest *) = {
 		ktest_send, ktest_receive_late, ktest_remote, ktest_atomic_write,
 		ktest_unsupported, ktest_events, ktest_interrupts_off,
-		ktest_post_from_handler, ktest_full, ktest_reset, ktest_shared,
-		ktest_no_memory, ktest_errors,
+		ktest_post_from_handler, ktest_rivals, ktest_full, ktest_reset, ktest_shared,
+		ktest_no_memory, ktest_errors, ktest_no_chain,
 	};
 	int i;
 
@@ -793,6 +890,7 @@ static int ktest_add(struct ib_device *dev)
 	if (strcmp(dev_name(&dev->dev), "peal0"))
 		return -EOPNOTSUPP;
 	ktest.dev = dev;
+	ktest.caller = current;
 	init_completion(&ktest.reposted);
 	if (!ktest_polling_only)
 		ktest.error = ktest_with_device(&ktest) ?: ktest_fast_reg(dev);
