@@ -31,8 +31,8 @@
 #include "engine/poll_list.h"
 #include "engine/runlist.h"
 
-/* How often `watch` looks. It replaces a worker that two looks in a row find waiting for its CPU. */
-#define PEAL_WATCH_JIFFIES	(HZ / 50)
+/* How often `watch` looks. It helps a CPU whose list two looks in a row find not served. */
+#define PEAL_WATCH_JIFFIES	(HZ / 20)
 
 struct peal_engine {
 	struct peal_table *table;	/* set by lifecycle.c */

@@ -12,7 +12,25 @@
 #include "engine/worker.h"
 
 /*
- * Give the first queue pair on @list a turn. If it is unfinished it goes to the end of the list.
+ * A turn of @qp, which came from @list, ended before its work. It goes to the end of the list. The
+ * worker that runs anywhere leaves packets to the CPU on which it has run, so that a queue pair
+ * that it took over does not stay with it. The poller goes on with what it has begun.
+ */
+static void peal_worker_return(struct peal_runlist *list, struct peal_qp *qp)
+{
+	struct peal_engine *e = list->engine;
+
+	peal_epoch_assert_held();
+	if (list == &e->run.any && peal_qp_sends_packets(qp) && !READ_ONCE(e->awake)) {
+		peal_runlist_mark_overdue(&e->run, qp);
+		peal_defer_on_cpu(qp);
+	} else {
+		peal_runlist_return(&e->run, list, qp);
+	}
+}
+
+/*
+ * Give the first queue pair on @list a turn.
  * Return: false when the list was empty.
  */
 bool peal_worker_serve_next(struct peal_runlist *list)
@@ -25,7 +43,7 @@ bool peal_worker_serve_next(struct peal_runlist *list)
 	peal_epoch_enter();
 	qp = peal_runlist_pop(lists, list);
 	if (qp && peal_turn_once(qp))
-		peal_runlist_return(lists, list, qp);
+		peal_worker_return(list, qp);
 	peal_epoch_exit();
 	return qp;
 }

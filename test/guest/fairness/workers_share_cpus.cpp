@@ -223,7 +223,7 @@ void check_victim(bool direct)
 	CHECK(most < depth);
 	CHECK(share > 0.30);
 	CHECK(least > 0);
-	CHECK(least * 3 > most);
+	CHECK(least * 4 > most);
 }
 
 /*
