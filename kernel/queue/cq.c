@@ -102,12 +102,13 @@ static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, str
 }
 
 /*
- * The core has destroyed the queue pairs of this completion queue. Wait for the epoch, because
- * another CPU may still be in peal_cq_notify(). Nothing sets the timer afterwards.
+ * The core has destroyed the queue pairs, work queues and XRC shared receive queues that complete
+ * here. Each destruction waited for the epoch after its last CQE (peal_engine_remove_qp(), _wq()
+ * and _srq()), and a section that pushes a CQE ends after its peal_cq_notify(). So no CPU is there
+ * any more, and this need not wait for the epoch. Nothing sets the timer either.
  */
 void peal_cq_destroy(struct peal_cq *cq)
 {
-	peal_epoch_wait();
 	hrtimer_cancel(&cq->moderation);
 	peal_cq_wait_handler(cq);
 	tasklet_kill(&cq->tasklet);	/* the handler has returned; now the tasklet has */

@@ -4,8 +4,9 @@
 /*
  * The calls of one program cost other programs nothing beside the time that they take.
  *
- * Holds: Closing a context waits for no grace period, so it interrupts no other CPU. A kick takes
- * only the locks of queue pairs that send to a queue pair of its caller.
+ * Holds: Closing a context waits for no grace period, so it interrupts no other CPU. Destroying a
+ * completion queue does not wait for other CPUs. A kick takes only the locks of queue pairs that
+ * send to a queue pair of its caller.
  * Does not hold: how long a kick lasts (fairness/kick_is_bounded), how CPUs are shared
  * (fairness/pollers_share_cpus).
  */
@@ -41,6 +42,20 @@ TEST_CASE("closing a context waits for no grace period")
 	for (std::uint64_t i = 0; i < rounds; i++)
 		const RawContext context;
 	CHECK(interrupts.value() == 0);
+	CHECK(waits.value() == 0);
+}
+
+TEST_CASE("destroying a completion queue does not wait for other CPUs")
+{
+	Device device;
+	const Probe destroy("peal_cq_destroy"), wait("peal_epoch_wait");
+
+	if (!destroy || !wait)
+		SKIP_CASE("this kernel has no kprobes");
+	const EventCount destroyed(destroy.event()), waits(wait.event());
+	for (std::uint64_t i = 0; i < rounds; i++)
+		const Cq cq = create_cq(device, 16);
+	CHECK(destroyed.value() == rounds);
 	CHECK(waits.value() == 0);
 }
 
