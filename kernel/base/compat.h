@@ -126,6 +126,18 @@ static inline struct ib_umem *peal_umem_get(struct ib_device *dev, u64 start, u6
 #endif
 }
 
+/*
+ * The last arguments of the look-ups of a UDP socket: the table, which was the host's before each
+ * network namespace had one, and no packet. The newest kernels have no argument for the table.
+ */
+#if !defined(PEAL_HAS_UDP_TABLE_ARG)
+#define PEAL_UDP_TABLE(net)	NULL
+#elif defined(PEAL_HAS_UDP_TABLE_OF_NET)
+#define PEAL_UDP_TABLE(net)	(net)->ipv4.udp_table, NULL
+#else
+#define PEAL_UDP_TABLE(net)	&udp_table, NULL
+#endif
+
 /* A workqueue is bound to CPUs by default. Newer kernels require a flag that says so. */
 #ifdef PEAL_HAS_WQ_PERCPU
 #define PEAL_WQ_PERCPU	WQ_PERCPU

@@ -27,7 +27,7 @@ struct peal_qp;
 struct peal_port_ops {
 	/*
 	 * Inside the epoch. Return: the queue pair of this number. NULL: there is none, so
-	 * another user of the UDP port may own the packet.
+	 * another device of the kernel may own the packet.
 	 */
 	struct peal_qp *(*find)(struct peal_port *port, u32 qpn);
 	/*

@@ -6,7 +6,8 @@
  * every rule of the administrator and before the UDP layer. The alternative is a socket
  * bound to port 4791. But rdma_rxe has such a socket, and only one socket in a namespace
  * can be bound to an address and port. That socket still gets the packets that are not for
- * us: those to addresses of other netdevs, and to QP numbers that we do not know.
+ * us: those to addresses of other netdevs, and to QP numbers that we do not know. A program's
+ * socket gets only those to addresses of other netdevs.
  *
  * A packet may arrive while this CPU is inside the epoch, because a redirection (tc mirred)
  * can lead from our own transmission straight back to this hook. The lock of a queue pair
@@ -29,10 +30,12 @@
 #include <net/xfrm.h>
 
 #include "base/budget.h"
+#include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
 #include "base/workers.h"
 #include "net/datagram.h"
+#include "net/kernel_socket.h"
 #include "net/port.h"
 #include "net/rx.h"
 
@@ -344,59 +347,42 @@ static void peal_rx_later(struct peal_rx *rx, struct peal_port *port, struct sk_
 /* The owner of a packet */
 
 /*
- * @sk was found without regard to VRFs. Does the stack deliver to @sk a packet that came in
- * by @slave (0: outside of all VRFs)? Releases @sk.
+ * Under RCU. Return: the socket that gets the packet if we leave it to the stack. The stack may
+ * have chosen one before (early demultiplexing). In a VRF, a socket may be bound to the VRF's
+ * device or to the slave.
  */
-static bool peal_rx_socket_found(struct net *net, struct sock *sk, int iif, int slave)
+static const struct sock *peal_rx_socket(struct net *net, const struct sk_buff *skb, bool ipv6,
+					 __be16 sport)
 {
-	bool hears;
-
-	if (!sk)
-		return false;
-	hears = udp_sk_bound_dev_eq(net, READ_ONCE(sk->sk_bound_dev_if), iif, slave);
-	sock_put(sk);
-	return hears;
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a socket is looked up outside RCU");
+	if (skb->sk)
+		return skb->sk;
+	if (!ipv6)
+		return __udp4_lib_lookup(net, ip_hdr(skb)->saddr, sport, ip_hdr(skb)->daddr,
+					 htons(PEAL_ROCE_PORT), inet_iif(skb), inet_sdif(skb),
+					 PEAL_UDP_TABLE(net));
+#if IS_ENABLED(CONFIG_IPV6)
+	return __udp6_lib_lookup(net, &ipv6_hdr(skb)->saddr, sport, &ipv6_hdr(skb)->daddr,
+				 htons(PEAL_ROCE_PORT), inet6_iif(skb), inet6_sdif(skb),
+				 PEAL_UDP_TABLE(net));
+#else
+	return NULL;
+#endif
 }
 
 /*
- * Would a socket get the packet? Without these options the kernel does not offer the
- * lookup. Then the answer is true, so that the stack gets the packet and answers for it.
- * @iif: a netdev that the socket may be bound to.
+ * The packet names no queue pair of the device. Return: PEAL_DROP_none if it is left to a socket of
+ * the kernel, as rdma_rxe has one. No program gets the packet, because it may be one of a peer's to
+ * a queue pair that has just been destroyed.
  */
-static bool peal_rx_socket4(struct net *net, const struct sk_buff *skb, __be16 sport, int iif)
+static enum peal_drop peal_rx_stray(struct net *net, const struct sk_buff *skb, bool ipv6,
+				    __be16 sport)
 {
-#if IS_ENABLED(CONFIG_NF_TPROXY_IPV4) || IS_ENABLED(CONFIG_NF_SOCKET_IPV4)
-	struct sock *sk = udp4_lib_lookup(net, ip_hdr(skb)->saddr, sport, ip_hdr(skb)->daddr,
-					  htons(PEAL_ROCE_PORT), iif);
+	const struct sock *sk = peal_rx_socket(net, skb, ipv6, sport);
 
-	return peal_rx_socket_found(net, sk, iif, inet_sdif(skb));
-#else
-	return true;
-#endif
-}
-
-static bool peal_rx_socket6(struct net *net, const struct sk_buff *skb, __be16 sport, int iif)
-{
-#if IS_ENABLED(CONFIG_NF_TPROXY_IPV6) || IS_ENABLED(CONFIG_NF_SOCKET_IPV6)
-	struct sock *sk = udp6_lib_lookup(net, &ipv6_hdr(skb)->saddr, sport,
-					  &ipv6_hdr(skb)->daddr, htons(PEAL_ROCE_PORT), iif);
-
-	return peal_rx_socket_found(net, sk, iif, inet6_sdif(skb));
-#else
-	return true;
-#endif
-}
-
-/* In a VRF, a socket may be bound to the VRF's device or to the slave. */
-static bool peal_rx_socket(struct net *net, const struct sk_buff *skb, bool ipv6, __be16 sport)
-{
-	int slave = ipv6 ? inet6_sdif(skb) : inet_sdif(skb);
-
-	if (ipv6)
-		return peal_rx_socket6(net, skb, sport, inet6_iif(skb)) ||
-		       (slave && peal_rx_socket6(net, skb, sport, slave));
-	return peal_rx_socket4(net, skb, sport, inet_iif(skb)) ||
-	       (slave && peal_rx_socket4(net, skb, sport, slave));
+	if (!sk)
+		return PEAL_DROP_qpn;
+	return peal_socket_is_kernels(sk) ? PEAL_DROP_none : PEAL_DROP_socket;
 }
 
 /*
@@ -468,6 +454,7 @@ static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 
 	struct net_device *owner;
 	struct peal_packet packet = { };
 	struct peal_port *port;
+	enum peal_drop drop;
 	struct peal_qp *qp;
 
 	peal_epoch_assert_held();
@@ -477,9 +464,10 @@ static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 
 	if (!port)
 		return NF_ACCEPT;
 	if (!peal_rx_known(port, skb, at, &packet.qpn, &qp)) {
-		if (peal_rx_socket(rx->net, skb, ipv6, sport))
+		drop = peal_rx_stray(rx->net, skb, ipv6, sport);
+		if (!drop)
 			return NF_ACCEPT;
-		peal_rx_drop(port, skb, &packet, PEAL_DROP_qpn);
+		peal_rx_drop(port, skb, &packet, drop);
 		return NF_STOLEN;
 	}
 	if (!peal_rx_permitted(skb, ipv6))

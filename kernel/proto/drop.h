@@ -19,6 +19,7 @@
 	X(pkey, "partition key does not match")					\
 	X(qkey, "queue key does not match")					\
 	X(qpn, "no such queue pair")						\
+	X(socket, "no such queue pair, and the program with a socket there gets no packet") \
 	X(state, "queue pair is not ready to receive")				\
 	X(source, "sender is not the connected peer")				\
 	X(path, "challenge came in by another netdev than leads to the peer")	\
