@@ -43,12 +43,19 @@ static struct peal_netns *peal_netns_new(struct net *net)
 		return ERR_PTR(-ENOMEM);
 	ns->net = net;
 	ret = peal_rx_open(&ns->rx, net);
-	if (ret) {
-		kfree(ns);
-		return ERR_PTR(ret);
-	}
+	if (ret)
+		goto free;
+	ret = peal_guard_open(&ns->guard, &ns->rx);
+	if (ret)
+		goto stop;
 	list_add(&ns->node, &peal_netns_all);
 	return ns;
+
+stop:
+	peal_rx_stop(&ns->rx);
+free:
+	kfree_rcu(ns, rcu);
+	return ERR_PTR(ret);
 }
 
 /*
@@ -114,6 +121,7 @@ bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev
 static void peal_netns_close(struct peal_netns *ns)
 {
 	peal_rx_stop(&ns->rx);
+	peal_guard_stop(&ns->guard);
 	synchronize_net();	/* until no CPU runs a hook */
 	peal_rx_drain(&ns->rx);
 	rcu_barrier();		/* address handles release their routes by RCU */
@@ -219,8 +227,10 @@ static void peal_netns_close_all(struct list_head *ending)
 
 	if (list_empty(ending))
 		return;
-	list_for_each_entry(ns, ending, node)
+	list_for_each_entry(ns, ending, node) {
 		peal_rx_stop(&ns->rx);
+		peal_guard_stop(&ns->guard);
+	}
 	synchronize_net();
 	list_for_each_entry(ns, ending, node)
 		peal_rx_drain(&ns->rx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What peal keeps for a network namespace while it has devices there: the receive hooks and
- * the list of devices.
+ * What peal keeps for a network namespace while it has devices there: the hooks and the list of
+ * devices.
  *
  * Owns: creation and destruction of struct peal_netns. Without a device in the namespace no port is
  * open and no hook exists.
@@ -21,6 +21,7 @@
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 
+#include "net/guard.h"
 #include "net/rx.h"
 
 struct net_device;
@@ -35,7 +36,9 @@ struct peal_netns {
 	bool ending;			/* the namespace's end closes it, not the last device */
 	struct completion *gone;	/* the namespace's end waits for it; NULL: not ending */
 
-	struct peal_rx rx;		/* the hooks, and the list of ports */
+	struct peal_rx rx;		/* the receive hooks, and the list of ports */
+	struct peal_guard guard;	/* the hooks for packets that leave */
+	struct rcu_head rcu;		/* a hook may still run when the other one cannot be had */
 };
 
 /*

@@ -118,6 +118,12 @@ static bool peal_rx_has(struct peal_rx *rx, const struct peal_port *port)
 	return false;
 }
 
+struct peal_port *peal_rx_first_port(struct peal_rx *rx)
+{
+	peal_epoch_assert_held();
+	return list_first_or_null_rcu(&rx->ports, struct peal_port, node);
+}
+
 /* Which netdev has the destination address */
 
 /*
@@ -146,11 +152,42 @@ static bool peal_rx_has_address4(const struct net_device *ndev, __be32 address)
 	return false;
 }
 
-static bool peal_rx_has_address(struct net_device *ndev, const struct sk_buff *skb, bool ipv6)
+static bool peal_rx_has_address6(struct net_device *ndev, const struct in6_addr *address)
 {
-	if (ipv6)
-		return ipv6_chk_addr(dev_net(ndev), &ipv6_hdr(skb)->daddr, ndev, 1);
-	return peal_rx_has_address4(ndev, ip_hdr(skb)->daddr);
+	return ipv6_chk_addr(dev_net(ndev), address, ndev, 1);
+}
+
+static bool peal_rx_has_destination(struct net_device *ndev, const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? peal_rx_has_address6(ndev, &ipv6_hdr(skb)->daddr) :
+		      peal_rx_has_address4(ndev, ip_hdr(skb)->daddr);
+}
+
+static bool peal_rx_has_source(struct net_device *ndev, const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? peal_rx_has_address6(ndev, &ipv6_hdr(skb)->saddr) :
+		      peal_rx_has_address4(ndev, ip_hdr(skb)->saddr);
+}
+
+/*
+ * More than one netdev may have the address, in different VRFs, so look at all of them. Few packets
+ * come here (guard.c).
+ */
+struct peal_port *peal_rx_source_port(struct peal_rx *rx, const struct sk_buff *skb, bool ipv6)
+{
+	struct net_device *ndev;
+	struct peal_port *port;
+
+	peal_epoch_assert_held();
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a netdev is looked up outside RCU");
+	for_each_netdev_rcu(rx->net, ndev) {
+		if (!peal_rx_has_source(ndev, skb, ipv6))
+			continue;
+		port = peal_rx_find(rx, ndev);
+		if (port)
+			return port;
+	}
+	return NULL;
 }
 
 /* When several netdevs have the address, take the one that the packet came in by. Under RCU. */
@@ -184,7 +221,7 @@ static struct net_device *peal_rx_owner_in_vrf(struct net *net, const struct sk_
 
 	for_each_netdev_rcu(net, ndev)
 		if (l3mdev_master_ifindex_rcu(ndev) == vrf &&
-		    peal_rx_has_address(ndev, skb, ipv6))
+		    peal_rx_has_destination(ndev, skb, ipv6))
 			return ndev;
 	return NULL;
 }
@@ -504,6 +541,18 @@ static unsigned int peal_rx_hook4(void *priv, struct sk_buff *skb,
 	return peal_rx_udp(priv, skb, ip_hdrlen(skb), false);
 }
 
+int peal_rx_behind_headers6(const struct sk_buff *skb)
+{
+	u8 next = ipv6_hdr(skb)->nexthdr;
+	__be16 fragment = 0;
+	int at;
+
+	if (!ipv6_ext_hdr(next))
+		return -1;
+	at = ipv6_skip_exthdr(skb, sizeof(struct ipv6hdr), &next, &fragment);
+	return next == IPPROTO_UDP && !(fragment & htons(IP6_OFFSET)) ? at : -1;
+}
+
 /*
  * At LOCAL_IN the packet still has its IPv6 extension headers, also that of a fragment,
  * unless connection tracking has reassembled it. A packet for us with such headers is
@@ -514,15 +563,11 @@ static unsigned int peal_rx_hook4(void *priv, struct sk_buff *skb,
 static unsigned int peal_rx_hook6(void *priv, struct sk_buff *skb,
 				  const struct nf_hook_state *state)
 {
-	u8 next = ipv6_hdr(skb)->nexthdr;
 	int at = sizeof(struct ipv6hdr);
-	__be16 fragment = 0;
 
-	if (next != IPPROTO_UDP) {
-		if (!ipv6_ext_hdr(next))
-			return NF_ACCEPT;
-		at = ipv6_skip_exthdr(skb, at, &next, &fragment);
-		if (at < 0 || next != IPPROTO_UDP || fragment & htons(IP6_OFFSET))
+	if (ipv6_hdr(skb)->nexthdr != IPPROTO_UDP) {
+		at = peal_rx_behind_headers6(skb);
+		if (at < 0)
 			return NF_ACCEPT;
 	}
 	return peal_rx_udp(priv, skb, at, true);

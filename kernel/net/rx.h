@@ -44,4 +44,17 @@ void peal_rx_add_port(struct peal_rx *rx, struct peal_port *port);
 void peal_rx_remove_port(struct peal_rx *rx, struct peal_port *port);
 void peal_rx_forget_port(struct peal_rx *rx);
 
+/* Inside the epoch. Return: NULL when no device is there. */
+struct peal_port *peal_rx_first_port(struct peal_rx *rx);
+/*
+ * Inside the epoch and RCU. Return: a port whose netdev, or one above it, has the packet's source
+ * address, or NULL.
+ */
+struct peal_port *peal_rx_source_port(struct peal_rx *rx, const struct sk_buff *skb, bool ipv6);
+/*
+ * Return: the offset of the UDP header of an IPv6 packet with extension headers from skb->data,
+ * where its IPv6 header is. Negative: it is not UDP, or not its first fragment.
+ */
+int peal_rx_behind_headers6(const struct sk_buff *skb);
+
 #endif

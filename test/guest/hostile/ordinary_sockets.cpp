@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // transport: wire
 /*
- * The user nobody opens UDP sockets of every kind, to receive packets of a device's peers.
+ * The user nobody opens UDP sockets of every kind, to receive packets of a device's peers, and to
+ * send packets in the device's name.
  *
  * Holds: No socket of a program receives a packet for an address of a device. A packet for another
- * address still reaches its socket. rdma_rxe works on the same netdev.
+ * address still reaches its socket. No program sends to port 4791 from an address of a device, also
+ * not through a VLAN on its netdev, behind a masquerade, or with a capability of another user
+ * namespace, nor from the address of a peer. The call fails with EPERM, and a counter counts it.
+ * A socket that was opened with CAP_NET_RAW may send. So do rdma_rxe on the same netdev, and the
+ * device. Other ports and other addresses are free.
+ *
  * Does not hold: raw and packet sockets, because they need CAP_NET_RAW (hostile/random_packets).
  */
 #include "commands.hpp"
 #include "datagram.hpp"
+#include "exchange.hpp"
 #include "packets.hpp"
 
+#include <atomic>
+#include <fcntl.h>
 #include <grp.h>
+#include <linux/io_uring.h>
 #include <netinet/udp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 using namespace peal_test;
@@ -20,7 +33,7 @@ using namespace peal_test;
 namespace {
 
 constexpr const char *host4 = "10.77.0.1", *host6 = "fd77::1", *peer4 = "10.77.0.2",
-		     *peer6 = "fd77::2", *other4 = "10.78.0.1";
+		     *peer6 = "fd77::2", *vlan4 = "10.77.5.1", *other4 = "10.78.0.1";
 constexpr std::uint32_t nobody_id = 65534, unknown_qpn = 0xabcdee;
 constexpr std::uint16_t from_port = 0xc000;
 constexpr std::uint8_t send_only = 0x04;
@@ -84,6 +97,8 @@ public:
 		if (setsockopt(fd_, level, name, &value, sizeof(value)))
 			throw_errno("setsockopt");
 	}
+	/* The stack then writes identification 0, which the ICRC covers. */
+	void whole() const { option(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_DO}); }
 	void connect_to(const Place &to) const
 	{
 		if (connect(fd_, to.address(), to.bytes))
@@ -141,10 +156,271 @@ Bytes body_of(std::uint32_t qpn, std::uint32_t psn)
 	return body;
 }
 
+/* The bytes behind UDP, with a right ICRC for the headers that the stack writes. */
+Bytes behind_udp(const char *from, const char *to, const Bytes &body)
+{
+	const bool ipv6 = std::strchr(from, ':');
+	const Route route{.ipv6 = ipv6, .from = address(from), .to = address(to)};
+	const Bytes frame = make_frame(route, body, 0);
+
+	return {frame.begin() + static_cast<long>(ethernet_bytes + ip_bytes(ipv6) + udp_bytes),
+		frame.end()};
+}
+
+/* ---- ways to send; each returns 0 or errno, and throws when it cannot be tried ---- */
+
+int outcome(long sent)
+{
+	return sent < 0 ? errno : 0;
+}
+
+int by_sendto(int fd, const Place &to, const Bytes &bytes, int flags = 0)
+{
+	return outcome(sendto(fd, bytes.data(), bytes.size(), flags, to.address(), to.bytes));
+}
+
+int from_bound(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(Place(from, from_port));
+
+	if (!std::strchr(from, ':'))
+		udp.whole();
+	return by_sendto(udp, Place(to, roce_port), bytes);
+}
+
+int from_connected(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(Place(from, from_port));
+
+	udp.connect_to(Place(to, roce_port));
+	return outcome(send(udp, bytes.data(), bytes.size(), 0));
+}
+
+/* A message with one control message, or with none. */
+struct Message {
+	iovec piece{};
+	alignas(cmsghdr) std::array<char, 64> control{};
+	msghdr header{};
+
+	Message(Place &to, const Bytes &bytes)
+	{
+		piece = {const_cast<std::uint8_t *>(bytes.data()), bytes.size()};
+		header.msg_name = to.address();
+		header.msg_namelen = to.bytes;
+		header.msg_iov = &piece;
+		header.msg_iovlen = 1;
+	}
+	template <class Value>
+	void add(int level, int type, const Value &value)
+	{
+		header.msg_control = control.data();
+		header.msg_controllen = CMSG_SPACE(sizeof(value));
+		cmsghdr *first = CMSG_FIRSTHDR(&header);
+
+		first->cmsg_level = level;
+		first->cmsg_type = type;
+		first->cmsg_len = CMSG_LEN(sizeof(value));
+		std::memcpy(CMSG_DATA(first), &value, sizeof(value));
+	}
+};
+
+int from_chosen_source(const char *from, const char *to, const Bytes &bytes)
+{
+	Place where(to, roce_port);
+	const Udp udp(Place(std::strchr(from, ':') ? "::" : "0.0.0.0", from_port));
+	Message message(where, bytes);
+
+	if (std::strchr(from, ':')) {
+		in6_pktinfo info{};
+
+		inet_pton(AF_INET6, from, &info.ipi6_addr);
+		message.add(IPPROTO_IPV6, IPV6_PKTINFO, info);
+	} else {
+		in_pktinfo info{};
+
+		inet_pton(AF_INET, from, &info.ipi_spec_dst);
+		message.add(IPPROTO_IP, IP_PKTINFO, info);
+	}
+	return outcome(sendmsg(udp, &message.header, 0));
+}
+
+int by_train(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(Place(from, from_port));
+	Bytes all = bytes;
+
+	put(all, bytes);
+	udp.option(SOL_UDP, UDP_SEGMENT, static_cast<int>(bytes.size()));
+	return by_sendto(udp, Place(to, roce_port), all);
+}
+
+int by_pieces(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(Place(from, from_port));
+	const Place where(to, roce_port);
+	const auto middle = bytes.begin() + static_cast<long>(bytes.size() / 2);
+
+	udp.whole();
+	const int first = by_sendto(udp, where, {bytes.begin(), middle}, MSG_MORE);
+	return first ? first : by_sendto(udp, where, {middle, bytes.end()});
+}
+
+int by_sendmmsg(const char *from, const char *to, const Bytes &bytes)
+{
+	Place where(to, roce_port);
+	const Udp udp(Place(from, from_port));
+	const Message message(where, bytes);
+	std::array<mmsghdr, 2> both{mmsghdr{message.header, 0}, mmsghdr{message.header, 0}};
+
+	udp.whole();
+	return outcome(sendmmsg(udp, both.data(), both.size(), 0));
+}
+
+int from_mapped(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(Place(from, from_port, true));
+
+	udp.option(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_DO});
+	return by_sendto(udp, Place(to, roce_port, true), bytes);
+}
+
+/* A segment routing header (RFC 8754) stands between IPv6 and UDP. */
+int by_routing_header(const char *from, const char *to, const Bytes &bytes)
+{
+	struct {
+		std::uint8_t next = 0, words = 2, type = 4, left = 0, last = 0, flags = 0;
+		std::uint16_t tag = 0;
+		in6_addr segment{};
+	} header;
+	const Udp udp(Place(from, from_port));
+
+	inet_pton(AF_INET6, to, &header.segment);
+	udp.option(IPPROTO_IPV6, IPV6_RTHDR, header);
+	return by_sendto(udp, Place(to, roce_port), bytes);
+}
+
+/* One SENDMSG through a ring of io_uring, without a library. */
+int by_io_uring(const char *from, const char *to, const Bytes &bytes)
+{
+	Place where(to, roce_port);
+	const Udp udp(Place(from, from_port));
+	Message message(where, bytes);
+	io_uring_params params{};
+	const int ring = static_cast<int>(syscall(SYS_io_uring_setup, 1, &params));
+
+	if (ring < 0)
+		throw_errno("io_uring_setup");
+	const auto map = [&](std::size_t size, long offset) {
+		void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+				ring, offset);
+		if (at == MAP_FAILED)
+			throw_errno("mmap of io_uring");
+		return static_cast<char *>(at);
+	};
+	char *sq = map(params.sq_off.array + sizeof(std::uint32_t), IORING_OFF_SQ_RING);
+	char *cq = map(params.cq_off.cqes + params.cq_entries * sizeof(io_uring_cqe),
+		       IORING_OFF_CQ_RING);
+	auto *entry = reinterpret_cast<io_uring_sqe *>(map(sizeof(io_uring_sqe), IORING_OFF_SQES));
+
+	udp.whole();
+	*entry = {};
+	entry->opcode = IORING_OP_SENDMSG;
+	entry->fd = udp;
+	entry->addr = reinterpret_cast<std::uintptr_t>(&message.header);
+	entry->len = 1;
+	reinterpret_cast<std::uint32_t *>(sq + params.sq_off.array)[0] = 0;
+	std::atomic_ref(*reinterpret_cast<std::uint32_t *>(sq + params.sq_off.tail)).store(1);
+	if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, nullptr, 0) != 1)
+		throw_errno("io_uring_enter");
+	const int result = reinterpret_cast<io_uring_cqe *>(cq + params.cq_off.cqes)->res;
+
+	close(ring);
+	return result < 0 ? -result : 0;
+}
+
+/* IPv6 lets every program use any address. */
+int from_foreign(const char *from, const char *to, const Bytes &bytes)
+{
+	const Udp udp(AF_INET6);
+	const Place at(from, from_port);
+
+	udp.option(IPPROTO_IPV6, IPV6_FREEBIND, 1);
+	must(bind(udp, at.address(), at.bytes) ? errno : 0, "bind");
+	return by_sendto(udp, Place(to, roce_port), bytes);
+}
+
+/* CAP_NET_RAW in a user namespace of one's own is none in that of the network namespace. */
+int from_user_namespace(const char *from, const char *to, const Bytes &bytes)
+{
+	if (getuid() == nobody_id && unshare(CLONE_NEWUSER))
+		throw_errno("unshare");
+	return from_bound(from, to, bytes);
+}
+
+struct Way {
+	const char *name;
+	int (*send)(const char *from, const char *to, const Bytes &bytes);
+	bool ipv6;
+};
+
+constexpr Way ways[] = {
+	{"a bound socket", from_bound, false},
+	{"a connected socket", from_connected, false},
+	{"a source chosen for the message", from_chosen_source, false},
+	{"a train", by_train, false},
+	{"a message in pieces", by_pieces, false},
+	{"sendmmsg", by_sendmmsg, false},
+	{"io_uring", by_io_uring, false},
+	{"an IPv4 address of an IPv6 socket", from_mapped, false},
+	{"another user namespace", from_user_namespace, false},
+	{"a bound IPv6 socket", from_bound, true},
+	{"a connected IPv6 socket", from_connected, true},
+	{"a source chosen for the IPv6 message", from_chosen_source, true},
+	{"an IPv6 train", by_train, true},
+	{"a routing header", by_routing_header, true},
+};
+
+/* ---- the device ---- */
+
+/* It takes requests that come from the device's own address. */
+struct Victim {
+	Link link;
+	Endpoint end;
+
+	Victim(Device &device, const char *peer) : end(device)
+	{
+		auto rtr = rtr_attr(device, 0x77, gid_of(peer), link);
+
+		if (std::strchr(peer, ':'))
+			rtr.ah_attr.grh.sgid_index = find_address(device, false).value().index;
+		to_init(end.qp, link);
+		must(ibv_modify_qp(end.qp, &rtr, rtr_mask), "modify to RTR");
+	}
+	std::uint32_t psn() const
+	{
+		ibv_qp_attr attr{};
+		ibv_qp_init_attr init{};
+
+		must(ibv_query_qp(end.qp, &attr, IBV_QP_RQ_PSN, &init), "query_qp");
+		return attr.rq_psn;
+	}
+};
+
 std::uint64_t arrivals()
 {
 	return counter("packets_received") + counter("drops");
 }
+
+struct Vlan {
+	Vlan()
+	{
+		run_command("ip link add link veth0 name veth0.5 type vlan id 5");
+		run_command("ip address add 10.77.5.1/24 dev veth0.5 && ip link set veth0.5 up");
+	}
+	Vlan(const Vlan &) = delete;
+	Vlan &operator=(const Vlan &) = delete;
+	~Vlan() { run("ip link delete veth0.5"); }
+};
 
 /* Another netdev, without a device. */
 struct OtherNetdev {
@@ -157,6 +433,198 @@ struct OtherNetdev {
 	OtherNetdev &operator=(const OtherNetdev &) = delete;
 	~OtherNetdev() { run("ip link delete peal-other"); }
 };
+
+int as_nobody(int (*send)(const char *, const char *, const Bytes &), const char *from,
+	      const char *to, const Bytes &bytes)
+{
+	return end_child(start_child([&] {
+		become_nobody();
+		return send(from, to, bytes);
+	}));
+}
+
+} // namespace
+
+TEST_CASE("no program sends in a device's name")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	Device device;
+	Victim victim4(device, host4), victim6(device, host6);
+
+	for (const auto &way : ways) {
+		Victim &victim = way.ipv6 ? victim6 : victim4;
+		const char *host = way.ipv6 ? host6 : host4;
+		const auto bytes =
+			behind_udp(host, host, body_of(victim.end.qp->qp_num, victim.psn()));
+		const auto arrived = arrivals(), refused = counter("packets_refused");
+		INFO(way.name);
+
+		CHECK(errno_name(as_nobody(way.send, host, host, bytes)) == "EPERM");
+		CHECK(arrivals() == arrived);
+		CHECK(counter("packets_refused") > refused);
+		/* The same call by the root user. */
+		CHECK(errno_name(way.send(host, host, bytes)) == "0");
+		CHECK(eventually([&] { return arrivals() > arrived; }, 2s));
+	}
+}
+
+TEST_CASE("a right packet of a program does not reach the queue pair")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	Device device;
+	Victim victim(device, host4);
+	const Region area(victim.end.pd, page_bytes);
+	const auto bytes = behind_udp(host4, host4, body_of(victim.end.qp->qp_num, victim.psn()));
+
+	post_recv(victim.end.qp, 1, {area.sge(0, 64)});
+	as_nobody(from_bound, host4, host4, bytes);
+	CHECK(victim.psn() == victim.link.psn);
+	CHECK(drain(victim.end.recv_cq).empty());
+
+	/* A socket that was opened with CAP_NET_RAW may be handed on. */
+	const Udp udp(Place(host4, from_port));
+	udp.whole();
+	CHECK(end_child(start_child([&] {
+		      become_nobody();
+		      return by_sendto(udp, Place(host4, roce_port), bytes);
+	      })) == 0);
+	wait_success(victim.end.recv_cq);
+}
+
+TEST_CASE("no program sends in a peer's name")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	Device device;
+	make_neighbours();
+	Victim victim(device, peer6);
+	const auto bytes = behind_udp(peer6, host6, body_of(victim.end.qp->qp_num, victim.psn()));
+	const Region area(victim.end.pd, page_bytes);
+	const auto refused = counter("packets_refused");
+
+	post_recv(victim.end.qp, 1, {area.sge(0, 64)});
+	CHECK(errno_name(as_nobody(from_foreign, peer6, host6, bytes)) == "EPERM");
+	CHECK(counter("packets_refused") == refused + 1);
+	CHECK(victim.psn() == victim.link.psn);
+	CHECK(from_foreign(peer6, host6, bytes) == 0);
+	wait_success(victim.end.recv_cq);
+}
+
+TEST_CASE("what is not in a device's name is free")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	const OtherNetdev other;
+	const Vlan vlan;
+	Device device;
+	const Bytes bytes = behind_udp(host4, host4, body_of(unknown_qpn, 0));
+	const auto refused = counter("packets_refused");
+
+	/* The address of another netdev, and another port. */
+	CHECK(as_nobody(from_bound, other4, host4, bytes) == 0);
+	CHECK(as_nobody(
+		      [](const char *from, const char *to, const Bytes &some) {
+			      const Udp udp(Place(from, from_port));
+			      return by_sendto(udp, Place(to, roce_port + 1), some);
+		      },
+		      host4, host4, bytes) == 0);
+	CHECK(counter("packets_refused") == refused);
+	/* The address of a VLAN is one of the device. */
+	REQUIRE(eventually([&] {
+		return run("grep -q 0a4d:0501 /sys/class/infiniband/" + device_name() +
+			   "/ports/1/gids/*") == 0;
+	}));
+	CHECK(errno_name(as_nobody(from_bound, vlan4, vlan4, bytes)) == "EPERM");
+}
+
+/* ---- neighbours behind a masquerade ---- */
+
+namespace {
+
+/* A network namespace whose packets leave with the address of the device. */
+struct Behind {
+	Behind()
+	{
+		run_command("ip netns add behind && ip link add behind0 type veth peer name "
+			    "behind1 netns behind && ip address add 10.90.0.1/24 dev behind0 && "
+			    "ip link set behind0 up && ip -n behind address add 10.90.0.2/24 dev "
+			    "behind1 && ip -n behind link set behind1 up && ip -n behind route add "
+			    "default via 10.90.0.1 && sysctl -qw net.ipv4.ip_forward=1");
+		run_command("nft 'add table ip behind; add chain ip behind out { type nat hook "
+			    "postrouting priority 100; }; add rule ip behind out oifname veth0 "
+			    "masquerade'");
+	}
+	Behind(const Behind &) = delete;
+	Behind &operator=(const Behind &) = delete;
+	~Behind()
+	{
+		run("nft delete table ip behind; ip netns delete behind; "
+		    "sysctl -qw net.ipv4.ip_forward=0");
+	}
+	int send(std::uint16_t port) const
+	{
+		return end_child(start_child([&] {
+			const int fd = ::open("/run/netns/behind", O_RDONLY);
+
+			if (fd < 0 || setns(fd, CLONE_NEWNET))
+				throw_errno("setns");
+			const Udp udp(Place("10.90.0.2", from_port));
+			return by_sendto(udp, Place(peer4, port), Bytes(32));
+		}));
+	}
+};
+
+} // namespace
+
+TEST_CASE("a masquerade gives nobody a device's name")
+{
+	if (!is_peal())
+		SKIP_CASE("the counters are peal's");
+	if (run("nft list tables >/dev/null 2>&1"))
+		SKIP_CASE("this kernel has no nf_tables");
+	Device device;
+	make_neighbours();
+	const Behind behind;
+	const int packets = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
+	sockaddr_ll where{};
+
+	where.sll_family = AF_PACKET;
+	where.sll_protocol = htons(ETH_P_ALL);
+	where.sll_ifindex = static_cast<int>(if_nametoindex("veth1"));
+	REQUIRE(packets >= 0);
+	REQUIRE(!bind(packets, reinterpret_cast<sockaddr *>(&where), sizeof(where)));
+	const auto refused = counter("packets_refused");
+
+	/* The second packet of a connection must not take a shorter way. */
+	for (int i = 0; i < 3; i++)
+		CHECK(behind.send(roce_port) == 0);
+	CHECK(behind.send(roce_port + 1) == 0);
+	unsigned others = 0, forged = 0;
+	const auto look = [&] {
+		std::array<std::uint8_t, 2048> frame{};
+		ssize_t bytes;
+
+		while ((bytes = recv(packets, frame.data(), frame.size(), MSG_DONTWAIT)) > 0) {
+			const auto *ip = &frame[ethernet_bytes];
+			if (bytes < 42 || frame[12] != 8 || frame[13] || ip[9] != IPPROTO_UDP ||
+			    std::memcmp(ip + 12, address(host4).data(), 4))
+				continue;
+			forged += (ip[22] << 8 | ip[23]) == roce_port;
+			others += (ip[22] << 8 | ip[23]) == roce_port + 1;
+		}
+		return others > 0;
+	};
+	CHECK(eventually(look));
+	CHECK(forged == 0);
+	CHECK(counter("packets_refused") - refused == 3);
+	close(packets);
+}
+
+/* ---- receivers ---- */
+
+namespace {
 
 Bytes frame_to(const char *from, const char *to, std::uint32_t qpn)
 {
@@ -322,7 +790,8 @@ TEST_CASE("rdma_rxe works beside the device")
 	if (run("modprobe rdma_rxe 2>/dev/null"))
 		SKIP_CASE("this kernel has no rdma_rxe");
 	REQUIRE(run("rdma link add rxe9 type rxe netdev veth0") == 0);
-	const auto dropped = counter("drop_socket") + counter("drop_qpn");
+	const auto dropped = counter("drop_socket") + counter("drop_qpn"),
+		   refused = counter("packets_refused");
 	/* The server may not listen yet, so the client tries again. */
 	const int status =
 		run("gid=$(grep -l 0a4d:0001 /sys/class/infiniband/rxe9/ports/1/gids/* | "
@@ -333,5 +802,6 @@ TEST_CASE("rdma_rxe works beside the device")
 
 	CHECK(status == 0);
 	CHECK(counter("drop_socket") + counter("drop_qpn") == dropped);
+	CHECK(counter("packets_refused") == refused);
 	CHECK(run("rdma link delete rxe9; modprobe -r rdma_rxe") == 0);
 }
