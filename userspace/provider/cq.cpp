@@ -25,11 +25,21 @@ ib_uverbs_create_cq core_request(const CqRequest &request, const ibv_cq *cq) noe
 	return core;
 }
 
+bool is_ring(std::uint32_t entries, std::uint64_t bytes) noexcept
+{
+	return std::has_single_bit(entries) && bytes / sizeof(peal_cqe) >= entries;
+}
+
 bool plausible(const peal_create_cq_resp &shape) noexcept
 {
-	return !shape.comp_mask && std::has_single_bit(shape.entries) &&
-	       shape.map_bytes >= PEAL_CQ_RING_OFFSET &&
-	       (shape.map_bytes - PEAL_CQ_RING_OFFSET) / sizeof(peal_cqe) >= shape.entries;
+	return !shape.comp_mask && shape.map_bytes >= PEAL_CQ_RING_OFFSET &&
+	       is_ring(shape.entries, shape.map_bytes - PEAL_CQ_RING_OFFSET);
+}
+
+bool plausible(const peal_resize_cq_resp &shape, std::uint32_t asked) noexcept
+{
+	return !shape.comp_mask && shape.entries >= asked &&
+	       is_ring(shape.entries, shape.map_bytes);
 }
 
 } // namespace
@@ -136,7 +146,15 @@ int cq_resize(ibv_cq *ibcq, int cqe)
 		return EINVAL;
 	const auto entries = static_cast<std::uint32_t>(cqe);
 	std::lock_guard hold(cq.lock);
+	/*
+	 * Between start_poll and end_poll the program reads `current` in the old ring. Only a
+	 * single-threaded CQ gets here then, because its lock does nothing.
+	 */
+	if (cq.current)
+		return EBUSY;
 	check(resize_step(cq, PEAL_RESIZE_CQ_PREPARE, entries, uverbs::out(shape)));
+	if (!plausible(shape, entries))
+		return EPROTO;
 	Mapping ring(cq.context.device.fd(), shape.map_offset, shape.map_bytes);
 	cq.ring.publish();
 	check(resize_step(cq, PEAL_RESIZE_CQ_COMMIT, entries));

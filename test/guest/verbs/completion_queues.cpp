@@ -5,18 +5,60 @@
  *
  * Holds: Completions keep their order over many laps of the ring, in batches, and when several
  * queue pairs share the queue. Each way of arming raises an event for the right completions. An
- * overflow is reported and contained. A resize loses nothing. Moderation holds an event until there
- * are enough completions or enough time has passed, and loses none. The limits of query_device are
- * true.
+ * overflow is reported and contained. A resize loses nothing, and changes nothing if it is refused.
+ * Moderation holds an event until there are enough completions or enough time has passed, and loses
+ * none. The limits of query_device are true.
  * Does not hold: the completions of errors (verbs/failed_requests), the extended polling
  * interface (verbs/post_and_poll).
  */
+#include "uverbs.hpp"
 #include "verbs.hpp"
 
 #include <atomic>
+#include <cstdarg>
+#include <dlfcn.h>
 #include <thread>
 
 using namespace peal_test;
+
+namespace {
+
+/* Changes what the kernel has answered to a resize, before the provider reads it. */
+void (*spoil)(peal_resize_cq_resp &shape);
+
+void spoil_answer(const ib_uverbs_ioctl_hdr &header)
+{
+	peal_resize_cq_resp *shape = nullptr;
+	std::uint64_t command = 0;
+
+	for (const auto &attr : std::span(header.attrs, header.num_attrs)) {
+		if (attr.attr_id == UVERBS_ATTR_WRITE_CMD)
+			command = attr.data;
+		if (attr.attr_id == UVERBS_ATTR_UHW_OUT)
+			shape = reinterpret_cast<peal_resize_cq_resp *>(attr.data);
+	}
+	if (header.object_id == UVERBS_OBJECT_DEVICE &&
+	    header.method_id == UVERBS_METHOD_INVOKE_WRITE &&
+	    command == IB_USER_VERBS_CMD_RESIZE_CQ && shape)
+		spoil(*shape);
+}
+
+} // namespace
+
+/* Stands before the C library's, also for the provider. */
+extern "C" int ioctl(int fd, unsigned long request, ...) noexcept
+{
+	static const auto real = reinterpret_cast<decltype(&ioctl)>(dlsym(RTLD_NEXT, "ioctl"));
+	va_list list;
+
+	va_start(list, request);
+	void *argument = va_arg(list, void *);
+	va_end(list);
+	const int rc = real(fd, request, argument);
+	if (!rc && spoil && request == RDMA_VERBS_IOCTL)
+		spoil_answer(*static_cast<ib_uverbs_ioctl_hdr *>(argument));
+	return rc;
+}
 
 namespace {
 
@@ -606,6 +648,79 @@ TEST_CASE("limits of a resize")
 	CHECK(errno_name(ibv_resize_cq(cq, -1)) == "EINVAL");
 	CHECK(errno_name(ibv_resize_cq(cq, device.attributes().max_cqe + 1)) == "EINVAL");
 	CHECK(ibv_resize_cq(cq, device.attributes().max_cqe) == 0);
+}
+
+TEST_CASE("a resize refuses a ring that cannot be")
+{
+	if (!is_peal())
+		SKIP_CASE("the answer is that of peal");
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq(create_cq(device, 16));
+	Qp qp(create_qp(pd, cq, cq));
+	constexpr void (*spoilers[])(peal_resize_cq_resp &) = {
+		[](peal_resize_cq_resp &shape) { shape.comp_mask = 1; },
+		[](peal_resize_cq_resp &shape) { shape.entries = 0; },
+		[](peal_resize_cq_resp &shape) { shape.entries /= 2; },
+		[](peal_resize_cq_resp &shape) { shape.entries -= 1; },
+		[](peal_resize_cq_resp &shape) { shape.entries = 1U << 31; },
+		[](peal_resize_cq_resp &shape) { shape.map_bytes = 0; },
+		[](peal_resize_cq_resp &shape) {
+			shape.map_bytes = shape.entries * sizeof(peal_cqe) - 1;
+		},
+	};
+
+	connect_to(qp, device, qp->qp_num);
+	for (const auto spoiler : spoilers) {
+		spoil = spoiler;
+		const int error = ibv_resize_cq(cq, 256);
+		spoil = nullptr;
+		CHECK(errno_name(error) == "EPROTO");
+		CHECK(cq->cqe == 16);
+	}
+	run_laps(qp, cq, 4, 4, 100);
+	CHECK(ibv_resize_cq(cq, 256) == 0);
+	CHECK(cq->cqe == 256);
+	run_laps(qp, cq, 4, 4, 1000);
+}
+
+TEST_CASE("a queue is not resized between start_poll and end_poll")
+{
+	Device device;
+	ibv_cq_init_attr_ex attr{};
+	ibv_poll_cq_attr poll{};
+
+	/* With a lock of the queue the thread would wait for itself, as with other devices. */
+	attr.cqe = 16;
+	attr.wc_flags = IBV_WC_EX_WITH_QP_NUM;
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	auto *cqx = ibv_create_cq_ex(device, &attr);
+	if (!cqx)
+		SKIP_CASE("no single-threaded completion queues: " + errno_name(errno));
+	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Qp qp(create_qp(pd, cq, cq));
+	connect_to(qp, device, qp->qp_num);
+
+	/* A second resize unmaps what the first has mapped. */
+	must(ibv_resize_cq(cq, 32), "resize_cq");
+	write_nothing(qp, 1);
+	write_nothing(qp, 2);
+	REQUIRE(eventually([&] { return !ibv_start_poll(cqx, &poll); }));
+	REQUIRE(errno_name(ibv_resize_cq(cq, 64)) == "EBUSY");
+	CHECK(cqx->wr_id == 1);
+	CHECK(ibv_wc_read_qp_num(cqx) == qp->qp_num);
+	CHECK(eventually([&] { return !ibv_next_poll(cqx); }));
+	CHECK(cqx->wr_id == 2);
+	CHECK(ibv_next_poll(cqx) == ENOENT);
+	CHECK(errno_name(ibv_resize_cq(cq, 64)) == "EBUSY");
+	CHECK(ibv_wc_read_qp_num(cqx) == qp->qp_num);
+	ibv_end_poll(cqx);
+	CHECK(ibv_start_poll(cqx, &poll) == ENOENT);
+	CHECK(ibv_resize_cq(cq, 64) == 0);
+	CHECK(cq->cqe == 64);
+	run_laps(qp, cq, 4, 4, 1000);
 }
 
 TEST_CASE("completions stay after their queue pair is gone or is told apart")
