@@ -291,6 +291,9 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	/* Its frames follow the states of its work queues. */
 	if (ib->rwq_ind_tbl)
 		return -EOPNOTSUPP;
+	ret = peal_verbs_check_no_request(udata);
+	if (ret)
+		return ret;
 	mutex_lock(&qp->control);
 	ret = peal_qp_check(qp, attr, mask);
 	if (!ret && mask & IB_QP_AV && udata)

@@ -106,7 +106,7 @@ int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
 			  enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
-	return peal_srq_modify(peal_srq(ib), attr, mask);
+	return peal_verbs_check_no_request(udata) ?: peal_srq_modify(peal_srq(ib), attr, mask);
 }
 
 int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)

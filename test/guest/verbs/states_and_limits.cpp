@@ -6,12 +6,14 @@
  *
  * Holds: The table of states allows the right steps and refuses the others. A query returns what a
  * modify has set. A queue pair can be used again after RESET, and SQD works. Unsupported features
- * are refused. The limits of query_device are true. Many queue pairs can exist, and their numbers
- * cannot be guessed. Objects leave nothing behind. Port state, MTU and GIDs follow the netdev.
+ * and driver data that nobody knows are refused. The limits of query_device are true. Many queue
+ * pairs can exist, and their numbers cannot be guessed. Objects leave nothing behind. Port state,
+ * MTU and GIDs follow the netdev.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), memory regions
  * (verbs/memory_regions).
  */
 #include "commands.hpp"
+#include "uverbs.hpp"
 #include "verbs.hpp"
 
 #include <fstream>
@@ -652,6 +654,63 @@ TEST_CASE("objects of another context are refused")
 	Region region(pd, page_bytes);
 	CHECK(ibv_rereg_mr(region.mr(), IBV_REREG_MR_CHANGE_PD, theirs, nullptr, 0, 0) != 0);
 	CHECK(errno_name(errno) == "EINVAL");
+}
+
+TEST_CASE("driver data that nobody knows are refused")
+{
+	if (!is_peal())
+		SKIP_CASE("other devices have other driver data");
+	Device device;
+	Pair pair(device);
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Srq srq(create_srq(pd, 4));
+	const peal::uverbs::Device raw(device.context()->cmd_fd, PEAL_DRIVER_ID);
+	std::array<std::byte, 16> data{};
+	ib_uverbs_modify_qp qp{};
+	ib_uverbs_ex_modify_qp qp_ex{};
+	ib_uverbs_modify_srq limit{};
+	ib_uverbs_alloc_mw mw{};
+	ib_uverbs_alloc_mw_resp mw_made{};
+	const auto modify_qp = [&] {
+		return raw.command(IB_USER_VERBS_CMD_MODIFY_QP, qp, peal::uverbs::None{}, data);
+	};
+	const auto modify_qp_ex = [&] {
+		ib_uverbs_ex_modify_qp_resp response{};
+
+		return raw.command(IB_USER_VERBS_EX_CMD_MODIFY_QP | IB_USER_VERBS_CMD_FLAG_EXTENDED,
+				   qp_ex, response, data);
+	};
+	const auto modify_srq = [&] {
+		return raw.command(IB_USER_VERBS_CMD_MODIFY_SRQ, limit, peal::uverbs::None{}, data);
+	};
+	const auto alloc_mw = [&] {
+		return raw.command(IB_USER_VERBS_CMD_ALLOC_MW, mw, mw_made, data);
+	};
+	const auto state = [&] { return query_state(pair.a.qp); };
+
+	qp.qp_handle = pair.a.qp->handle;
+	qp.attr_mask = IBV_QP_STATE;
+	qp.qp_state = IBV_QPS_ERR;
+	qp_ex.base = qp;
+	limit.srq_handle = srq->handle;
+	limit.attr_mask = IBV_SRQ_LIMIT;
+	limit.srq_limit = 2;
+	mw.pd_handle = pd->handle;
+	mw.mw_type = IBV_MW_TYPE_1;
+	/* Zeros may be room for data of a later version. */
+	data.back() = std::byte{1};
+	CHECK(errno_name(modify_qp()) == "EINVAL");
+	CHECK(errno_name(modify_qp_ex()) == "EINVAL");
+	CHECK(state() == IBV_QPS_RTS);
+	CHECK(errno_name(modify_srq()) == "EINVAL");
+	CHECK(errno_name(alloc_mw()) == "EINVAL");
+	data.back() = {};
+	CHECK(modify_qp() == 0);
+	CHECK(state() == IBV_QPS_ERR);
+	CHECK(modify_srq() == 0);
+	CHECK(alloc_mw() == 0);
+	CHECK(raw.command(IB_USER_VERBS_CMD_DEALLOC_MW, ib_uverbs_dealloc_mw{mw_made.mw_handle}) ==
+	      0);
 }
 
 TEST_CASE("the device tells which events and counters it has")
