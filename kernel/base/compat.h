@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Differences between the kernels that this module builds for: 6.1, 6.12 and 7.2.
+ * Differences between the kernels that this module builds for: 6.1, 6.12, 7.2 and 7.3.
  *
  * Owns: shims that make the older kernels look like the newest. The probes in Kbuild
  * (PEAL_HAS_*) decide which shims are used, not the version, wherever a name can be probed.

@@ -67,11 +67,11 @@ static bool peal_copy_string(void *dst, const void *src, size_t bytes)
 
 	if (bytes < PEAL_COPY_STRING_MIN || (apart && apart < 64))
 		return false;
-	if (static_cpu_has(X86_FEATURE_ERMS)) {
+	if (cpu_feature_enabled(X86_FEATURE_ERMS)) {
 		asm volatile("rep movsb" : "+D" (dst), "+S" (src), "+c" (bytes) : : "memory");
 		return true;
 	}
-	if (!static_cpu_has(X86_FEATURE_REP_GOOD))
+	if (!cpu_feature_enabled(X86_FEATURE_REP_GOOD))
 		return false;
 	asm volatile("rep movsq" : "+D" (dst), "+S" (src), "+c" (words) : : "memory");
 	peal_copy_bytes(dst, src, rest);

@@ -117,7 +117,7 @@ choose_tree() {
 	fi
 }
 
-# build_modules KERNEL: KERNEL is 6.1, 6.12, 7.2, debug or races.
+# build_modules KERNEL: KERNEL is 6.1, 6.12, 7.2, 7.3, debug or races.
 build_modules() {
 	local tree module_make=("${module_make[@]}") module_arguments=("${module_arguments[@]}")
 	have_modules || return 0

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Provides Debian 13 and sid as roots in the cache, each with its kernel, the kernel's headers and the compiler, because
+# Provides Debian 13, Debian 13 with the kernel of its backports, and sid as roots in the cache, each with its kernel, the kernel's headers and the compiler, because
 # headers, compiler and C library belong together. It runs commands in them. It loads nothing.
 # Needs common.sh.
 
 # The newer kernels, and where they come from.
-declare -A newer_kernels=([6.12]=trixie [7.2]=sid)
+declare -A newer_kernels=([6.12]=trixie [7.2]=sid [7.3]=trixie-backports)
 
 is_newer_kernel() { [[ ${newer_kernels[$1]:-} ]]; }
 
@@ -40,7 +40,7 @@ in_root() {
 root_packages() {
 	local packages=linux-headers-amd64,gcc,make,libc6-dev
 	# Debian 13's headers bring the kernel with them.
-	[[ $1 != sid ]] || packages+=,linux-image-amd64
+	[[ $1 == trixie ]] || packages+=,linux-image-amd64
 	# Debian 13 is also where the provider has to run.
 	[[ $1 != trixie ]] ||
 		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
@@ -66,19 +66,23 @@ debian_root() {
 # mirror that lags. The packages are only unpacked, because running their scripts takes twice as long. finish_root
 # does what the root needs of these scripts.
 make_root() {
-	local suite=$1 packages=$2 root=$3 new=$3.new options=()
+	local suite=$1 packages=$2 root=$3 new=$3.new mirror options=() sources
 	[[ ! -e $root ]] || return 0
 	prune_cache
 	need_packages mmdebstrap debian-archive-keyring
 	need_space "$(dirname "$root")" 2500 "the Debian root of $suite"
+	mirror=$(debian_mirror) || return
 	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
+	# A kernel from the backports runs with the rest of the release. Of what backports have, the newest is taken.
+	sources=("deb $mirror $suite main")
+	[[ $suite != *-backports ]] || sources+=("deb $mirror ${suite%-backports} main")
 	rm -rf "$new"
 	with_progress "making the Debian root of $suite" uncounted mmdebstrap --variant=extract \
 		--include='?essential' --include="$packages" \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-include=/usr/share/doc/rdma-core/*' \
-		"$suite" "$new" "$(debian_mirror)" || die "the Debian root of $suite cannot be made"
+		--aptopt="APT::Default-Release \"$suite\"" "$suite" "$new" "${sources[@]}" || die "the Debian root of $suite cannot be made"
 	finish_root "$new" || die "the Debian root of $suite cannot be finished"
 	mv "$new" "$root" || die "$root cannot be written"
 }

@@ -108,7 +108,7 @@ run_smoke_suite() {
 		! matches "$name" "$@" || chosen+=("$name")
 	done
 	((${#chosen[@]})) || return 0
-	for guest_kernel in 6.12 7.2; do
+	for guest_kernel in 6.12 7.2 7.3; do
 		if ((EUID == 0)); then
 			run_guest_suite "${chosen[@]}"
 		else

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Compiles the modules for the kernels of Debian 12, 13 and sid, and the userspace part for Debian 13. A warning is a
-# failure. It compiles for Debian 12 on this machine, and for Debian 13 and sid in their roots. It does not load the modules.
+# Compiles the modules for the kernels of Debian 12, 13, sid and 13's backports, and the userspace part for Debian 13. A
+# warning is a failure. It compiles for Debian 12 on this machine, and for the others in their roots. It does not load the modules.
 # Needs common.sh, build.sh, debian-root.sh and results.sh.
 
 # run_kernels_suite NAME...
 run_kernels_suite() {
 	local kernel
 	have_modules || return 0
-	for kernel in 6.1-bookworm 6.12-trixie 7.2-sid; do
+	for kernel in 6.1-bookworm 6.12-trixie 7.2-sid 7.3-trixie-backports; do
 		matches "$kernel" "$@" || continue
 		compile_kernel "$kernel"
 	done
@@ -30,9 +30,9 @@ compile_userspace() {
 # compile_kernel VERSION-SUITE: in the folder of scripts/vm if that compiles with the same flags.
 compile_kernel() {
 	local kernel=$1 begin=$SECONDS log=$build/compile-$1.log folder=$build/compile-$1
-	! is_newer_kernel "${kernel%-*}" || folder=$build/kernel-${kernel%-*}
+	! is_newer_kernel "${kernel%%-*}" || folder=$build/kernel-${kernel%%-*}
 	mkdir -p "$build"
-	if ! (with_lock "kernel-${kernel%-*}" compile "${kernel%-*}" "$folder") >"$log" 2>&1; then
+	if ! (with_lock "kernel-${kernel%%-*}" compile "${kernel%%-*}" "$folder") >"$log" 2>&1; then
 		fail "kernels/$kernel"
 		tail -n 40 "$log" | sed 's/^/    /'
 	elif grep -i -E 'warning' "$log" | grep -v 'Skipping BTF'; then

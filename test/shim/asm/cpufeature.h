@@ -18,6 +18,6 @@ struct shim_cpu_feature {
 
 extern struct shim_cpu_feature shim_cpu[SHIM_CPU_FEATURES];
 
-#define static_cpu_has(feature) (shim_cpu[feature].questions++, shim_cpu[feature].present)
+#define cpu_feature_enabled(feature) (shim_cpu[feature].questions++, shim_cpu[feature].present)
 
 #endif
