@@ -78,10 +78,8 @@ static void peal_query_odp(struct ib_device_attr *attr)
 		IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV |
 		IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE;
 	attr->odp_caps.per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND;
-	/* Programs post ATOMIC_WRITE and FLUSH to RC only. */
 	attr->odp_caps.per_transport_caps.xrc_odp_caps =
-		attr->odp_caps.per_transport_caps.rc_odp_caps &
-		~(IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE);
+		attr->odp_caps.per_transport_caps.rc_odp_caps;
 }
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)

@@ -528,7 +528,11 @@ TEST_CASE("FLUSH over XRC")
 		SKIP_CASE("the kernel's core does not know the right to flush");
 	constexpr auto access = all_access | static_cast<int>(access_flush_global);
 	const auto domain = xrc::open_domain(device);
+	ibv_device_attr_ex attr{};
+	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
+	const int on_demand = attr.xrc_odp_caps ? IBV_ACCESS_ON_DEMAND : 0;
 	const xrc::Shared shared(device, domain, nullptr, access),
+		demanded(device, domain, nullptr, access | on_demand),
 		other(device, domain, nullptr, access);
 	const Qp target = xrc::create_target(device, domain);
 	RawContext context;
@@ -540,17 +544,19 @@ TEST_CASE("FLUSH over XRC")
 	link.access = access;
 	link.psn = 0;
 	xrc::connect_target(target, device, qp.number(), link);
-	const auto flush = [&](const Region &region, ibv_wc_status status, peal_reason reason) {
+	const auto flush = [&](const Region &region, std::uint32_t srq, ibv_wc_status status,
+			       peal_reason reason) {
 		auto send = flush_request(qp, region.rkey(), {});
 		peal_cqe cqe{};
 
 		send.header.remote_addr = region.address();
-		send.header.srqn = shared.number;
+		send.header.srqn = srq;
 		qp.post(send);
 		REQUIRE(qp.wait(cqe));
 		check_cqe(cqe, status, reason);
 	};
 
-	flush(shared.memory, IBV_WC_SUCCESS, PEAL_REASON_NONE);
-	flush(other.memory, IBV_WC_REM_ACCESS_ERR, PEAL_REASON_RKEY_PD);
+	flush(shared.memory, shared.number, IBV_WC_SUCCESS, PEAL_REASON_NONE);
+	flush(demanded.memory, demanded.number, IBV_WC_SUCCESS, PEAL_REASON_NONE);
+	flush(other.memory, shared.number, IBV_WC_REM_ACCESS_ERR, PEAL_REASON_RKEY_PD);
 }

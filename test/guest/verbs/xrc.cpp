@@ -86,6 +86,8 @@ TEST_CASE("memory that comes on demand")
 	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
 	if (!(attr.xrc_odp_caps & IBV_ODP_SUPPORT_SRQ_RECV))
 		SKIP_CASE("this kernel has no on-demand paging");
+	/* Newer kernels also have bits for ATOMIC_WRITE and FLUSH. */
+	CHECK(attr.xrc_odp_caps == attr.odp_caps.per_transport_caps.rc_odp_caps);
 	const Xrcd xrcd = open_domain(device);
 	const Shared shared(device, xrcd, nullptr, all_access | IBV_ACCESS_ON_DEMAND);
 	Lane lane(device, xrcd);
@@ -115,6 +117,14 @@ TEST_CASE("memory that comes on demand")
 				     .remote(shared.memory.address(4000), shared.memory.rkey()));
 		wait_success(lane.a.send_cq);
 		CHECK(difference(to, from) == "");
+
+		drop_pages();
+		lane.post_to(shared.number,
+			     Send(IBV_WR_ATOMIC_WRITE, {lane.from.sge(0, 8)})
+				     .remote(shared.memory.address(4000), shared.memory.rkey()));
+		wait_success(lane.a.send_cq);
+		CHECK(difference(to.first(8), from.first(8)) == "");
+		CHECK(all_equal(to.subspan(8), 0));
 	}
 }
 
