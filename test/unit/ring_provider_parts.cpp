@@ -14,7 +14,7 @@
 
 /* The table never looks inside. */
 struct peal::Qp {
-	int dummy;
+	int dummy = 0;
 };
 
 using namespace peal;
@@ -41,9 +41,133 @@ TEST_CASE("an index that is used again before its last owner is forgotten")
 
 	table.insert(3, 17, &first);
 	table.insert(3, 18, &second);
+	/* Its completions still give slots of a shared receive queue back. */
+	CHECK(table.find(3, 17) == &first);
+	CHECK(table.find(3, 18) == &second);
+	CHECK(table.find(3, 19) == nullptr);
 	table.remove(3, &first);
 	CHECK(table.find(3, 17) == nullptr);
 	CHECK(table.find(3, 18) == &second);
+}
+
+TEST_CASE("several owners of an index that are not forgotten yet")
+{
+	QpTable table;
+	Qp owner[4];
+
+	for (std::uint32_t i = 0; i < 4; ++i)
+		table.insert(3, 17 + i, &owner[i]);
+	for (const std::uint32_t gone : {1U, 3U, 0U, 2U}) {
+		for (std::uint32_t i = 0; i < 4; ++i)
+			CHECK((table.find(3, 17 + i) == &owner[i]) == (owner[i].dummy == 0));
+		table.remove(3, &owner[gone]);
+		owner[gone].dummy = 1;
+	}
+	for (std::uint32_t i = 0; i < 4; ++i)
+		CHECK(table.find(3, 17 + i) == nullptr);
+}
+
+namespace {
+
+/* What the provider shares between threads, with queue pairs of one index, one after the other. */
+struct OneIndex {
+	static constexpr std::uint32_t index = 3;
+	SharedPair shared{8};
+	CqPair cq{8};
+	Lock cq_lock{true};
+	QpTable table;
+
+	void poll()
+	{
+		std::lock_guard guard(cq_lock);
+
+		while (const peal_cqe *cqe = cq.user.peek()) {
+			if (table.find(cqe->qp_index, cqe->qp_num))
+				shared.user.complete(cqe->wqe_index);
+			cq.user.advance();
+		}
+		cq.user.publish();
+	}
+	/* As the provider does when the kernel has destroyed the queue pair. */
+	void forget(std::uint32_t number, const Qp &qp)
+	{
+		std::lock_guard guard(cq_lock);
+
+		cq.user.for_each([&](const peal_cqe &cqe) {
+			if (cqe.qp_num == number)
+				shared.user.complete(cqe.wqe_index);
+		});
+		table.remove(index, &qp);
+		cq.user.drop(
+			[&](const peal_cqe &cqe) { return !table.find(cqe.qp_index, cqe.qp_num); });
+	}
+	bool post()
+	{
+		const auto number = shared.user.take_free();
+
+		if (!number)
+			return false;
+		shared.user.enqueue(shared.user.head(), *number);
+		shared.user.publish(shared.user.head() + 1);
+		return true;
+	}
+	/* The kernel completes a receive of queue pair `number`. */
+	void receive(std::uint32_t number)
+	{
+		peal_cqe cqe{};
+
+		cqe.qp_index = index;
+		cqe.qp_num = number;
+		cqe.kind = PEAL_CQE_RECV;
+		cqe.wqe_index = shared.take();
+		kernel_cq_push(cq.kernel.get(), &cqe);
+	}
+};
+
+} // namespace
+
+/* One thread destroys queue pairs, another makes the next ones of that index, and a third polls. */
+TEST_CASE("no slot is lost when queue pairs follow each other on one index", "[threads]")
+{
+	constexpr std::uint32_t rounds = 20'000 / SLOWDOWN;
+	OneIndex device;
+	std::vector<Qp> qps(rounds + 1);
+	/* Queue pairs that the kernel, and the provider, have let go. */
+	std::atomic<std::uint32_t> gone = 0, forgotten = 0;
+	std::atomic<bool> done = false, stuck = false;
+	std::uint32_t lost_at = 0;
+
+	std::thread poller([&] {
+		while (!done)
+			device.poll();
+	});
+	std::thread destroyer([&] {
+		for (std::uint32_t i = 0; i < rounds && !stuck; ++i) {
+			stuck = !eventually([&] { return gone > i || done; });
+			if (gone <= i)
+				break;
+			device.forget(100 + i, qps[i]);
+			++forgotten;
+		}
+	});
+	device.table.insert(device.index, 100, &qps[0]);
+	for (std::uint32_t i = 0; i < rounds && !lost_at && !stuck; ++i) {
+		/* Every slot is free again when all older queue pairs are forgotten. */
+		for (std::uint32_t n = 0; n < 8 && !lost_at; ++n)
+			if (!device.post())
+				lost_at = i + 1;
+		for (std::uint32_t n = 0; n < 8 && !lost_at; ++n)
+			device.receive(100 + i);
+		gone = i + 1;
+		device.table.insert(device.index, 100 + i + 1, &qps[i + 1]);
+		if (!eventually([&] { return forgotten > i || stuck; }))
+			stuck = true;
+	}
+	done = true;
+	poller.join();
+	destroyer.join();
+	CHECK(lost_at == 0);
+	CHECK_FALSE(stuck);
 }
 
 TEST_CASE("a scribbled CQE finds nothing")

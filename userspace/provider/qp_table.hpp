@@ -16,14 +16,17 @@
  *    finds queue pair X holds the lock of a CQ that X completes to, so X stays in
  *    the table, and in memory, until the poller unlocks.
  *  - The kernel may reuse an index as soon as it has destroyed the queue pair.
- *    insert() of the new owner may therefore come before remove() of the old one,
- *    which then leaves the entry alone. A poller that reads the old number and the
- *    new pointer sees that the number has changed when it reads it again.
+ *    insert() of the new owner may therefore come before remove() of the old one.
+ *    Until then the old one is on the list `displaced_`, where find() still finds it,
+ *    because only its completions give the slots of a shared receive queue back. A
+ *    poller that reads the old number and the new pointer sees that the number has
+ *    changed when it reads it again.
  *
  * An XRC shared receive queue or a work queue completes to one CQ, whose lock the caller of
  * remove() holds.
  *
- * The writers' lock is held for a few stores only, so it may be taken inside CQ locks.
+ * The writers' lock is held for a few stores only, so it may be taken inside CQ locks. A poller
+ * takes it only while an object is displaced.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -34,6 +37,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <vector>
 
 namespace peal {
 
@@ -51,8 +55,37 @@ class ObjectTable {
 		void operator()(Slot *slots) const noexcept { std::free(slots); }
 	};
 
+	/* An object whose index has another owner already, and which is not removed yet. */
+	struct Displaced {
+		std::uint32_t index, number;
+		Object *object;
+	};
+
 	std::unique_ptr<Slot[], Free> slots_;
-	std::mutex writer_;
+	mutable std::mutex writer_;
+	std::vector<Displaced> displaced_;	 /* guarded by writer_ */
+	std::atomic<std::size_t> num_displaced_; /* read without it */
+
+	/* The caller holds writer_. */
+	void count_displaced() noexcept
+	{
+		num_displaced_.store(displaced_.size(), std::memory_order_relaxed);
+	}
+
+	/*
+	 * The entry has another number. The caller has acquired that number, or the pointer that
+	 * came with it, so it also sees what insert() has counted before.
+	 */
+	Object *find_displaced(std::uint32_t index, std::uint32_t number) const noexcept
+	{
+		if (!num_displaced_.load(std::memory_order_relaxed))
+			return nullptr;
+		std::lock_guard guard(writer_);
+		for (const Displaced &old : displaced_)
+			if (old.index == index && old.number == number)
+				return old.object;
+		return nullptr;
+	}
 
 public:
 	/* Use calloc, so that only the pages of used indices take memory. */
@@ -69,33 +102,50 @@ public:
 			return nullptr;
 		const Slot &slot = slots_[index];
 		if (slot.number.load(std::memory_order_acquire) != number)
-			return nullptr;
+			return find_displaced(index, number);
 		Object *const object = slot.object.load(std::memory_order_acquire);
-		return slot.number.load(std::memory_order_relaxed) == number ? object : nullptr;
+		if (slot.number.load(std::memory_order_acquire) != number)
+			return find_displaced(index, number);
+		return object;
 	}
 
 	/*
 	 * Clear the number before changing the pointer, so that a reader of the new pointer
-	 * also sees that the old number is gone.
+	 * also sees that the old number is gone. Release it, so that a reader that misses the
+	 * old number sees that its object is displaced. Throws std::bad_alloc.
 	 */
 	void insert(std::uint32_t index, std::uint32_t number, Object *object)
 	{
 		std::lock_guard guard(writer_);
+		Slot &slot = slots_[index];
+		Object *const old = slot.object.load(std::memory_order_relaxed);
 
-		slots_[index].number.store(0, std::memory_order_relaxed);
-		slots_[index].object.store(object, std::memory_order_release);
-		slots_[index].number.store(number, std::memory_order_release);
+		if (old) {
+			displaced_.push_back(
+				{index, slot.number.load(std::memory_order_relaxed), old});
+			count_displaced();
+		}
+		slot.number.store(0, std::memory_order_release);
+		slot.object.store(object, std::memory_order_release);
+		slot.number.store(number, std::memory_order_release);
 	}
 
-	/* Does nothing if another object has the index now. The caller holds its CQs' locks. */
+	/* Leaves an object alone that has the index now. The caller holds the CQs' locks. */
 	void remove(std::uint32_t index, const Object *object)
 	{
 		std::lock_guard guard(writer_);
 
-		if (index >= MOST || slots_[index].object.load(std::memory_order_relaxed) != object)
+		if (index >= MOST)
 			return;
-		slots_[index].number.store(0, std::memory_order_relaxed);
-		slots_[index].object.store(nullptr, std::memory_order_release);
+		Slot &slot = slots_[index];
+		if (slot.object.load(std::memory_order_relaxed) == object) {
+			slot.number.store(0, std::memory_order_relaxed);
+			slot.object.store(nullptr, std::memory_order_release);
+			return;
+		}
+		std::erase_if(displaced_,
+			      [&](const Displaced &old) { return old.object == object; });
+		count_displaced();
 	}
 };
 

@@ -781,6 +781,53 @@ TEST_CASE("receives of a destroyed queue pair can be posted again")
 	}
 }
 
+/* The poller holds the lock of the queue when the queue pair goes and another gets its index. */
+TEST_CASE("a receive comes back although another queue pair has taken the place of its own")
+{
+	constexpr std::uint32_t depth = 2;
+	Device device;
+	const Shared shared(device, depth);
+	Endpoint sender(device), other_sender(device);
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	ibv_cq_ex *extended = create_cq_ex(device);
+	if (!extended)
+		SKIP_CASE("the device has no extended completion queues");
+	Cq cq(ibv_cq_ex_to_cq(extended), "create_cq_ex"), other_cq = create_cq(device, 64);
+	Region from(sender.pd, page_bytes), other_from(other_sender.pd, page_bytes);
+	Qp stays = create_qp(pd, cq, cq, sharing(shared.srq));
+	Qp gone = create_qp(pd, cq, cq, sharing(shared.srq));
+	ibv_poll_cq_attr poll{};
+
+	connect_to(other_sender.qp, device, stays->qp_num);
+	connect_to(stays, device, other_sender.qp->qp_num);
+	connect_to(sender.qp, device, gone->qp_num);
+	connect_to(gone, device, sender.qp->qp_num);
+	shared.post(0, depth);
+	post(other_sender.qp, Send(IBV_WR_SEND, {other_from.sge(0, 8)}));
+	wait_success(other_sender.send_cq);
+	post(sender.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));
+	wait_success(sender.send_cq);
+	REQUIRE(eventually([&] { return !ibv_start_poll(extended, &poll); }));
+	CHECK(extended->wr_id == 0);
+	/* The call is refused while the other thread's query is in the kernel. */
+	ibv_qp *const going = gone.release();
+	bool destroyed = false;
+	std::thread destroyer(
+		[&] { destroyed = eventually([&] { return ibv_destroy_qp(going) != EBUSY; }); });
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+	CHECK(eventually([&] { return ibv_query_qp(going, &attr, IBV_QP_STATE, &init) != 0; }));
+	Qp successor = create_qp(pd, other_cq, other_cq);
+	if (!ibv_next_poll(extended))
+		CHECK(extended->wr_id == 1);
+	ibv_end_poll(extended);
+	destroyer.join();
+	CHECK(destroyed);
+	CHECK(shared.try_post(0) == 0);
+	CHECK(shared.try_post(1) == 0);
+	CHECK(shared.try_post(99) == ENOMEM);
+}
+
 TEST_CASE("a queue pair that goes leaves the completions of others alone")
 {
 	constexpr std::uint32_t depth = 8;
