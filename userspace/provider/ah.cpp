@@ -56,7 +56,7 @@ int group_command(std::uint32_t number, const ibv_qp &qp, const ibv_gid &gid, st
 ibv_ah *ah_create(ibv_pd *pd, ibv_ah_attr *attr)
 {
 	const Context &context = Context::of(pd->context);
-	auto ah = std::make_unique<Ah>();
+	auto ah = std::make_unique<Ah>(pd);
 	const peal_create_ah_req driver_request{};
 	peal_create_ah_resp driver_response{};
 	ib_uverbs_create_ah request{};

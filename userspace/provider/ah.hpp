@@ -10,11 +10,15 @@
 
 #include <cstdint>
 
+#include "pd.hpp"
+
 namespace peal {
 
 struct Ah : ibv_ah {
+	DomainHold domain;
 	std::uint32_t index = 0; /* peal_create_ah_resp.ah_index */
 
+	explicit Ah(ibv_pd *owner) noexcept : ibv_ah{}, domain(owner) {}
 	static const Ah &of(const ibv_ah *ah) noexcept { return *static_cast<const Ah *>(ah); }
 };
 

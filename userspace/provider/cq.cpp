@@ -44,8 +44,8 @@ bool plausible(const peal_resize_cq_resp &shape, std::uint32_t asked) noexcept
 
 } // namespace
 
-Cq::Cq(Context &owner, bool single_threaded) noexcept
-	: context(owner), lock(!single_threaded && !owner.single_threaded)
+Cq::Cq(Context &owner, bool single_threaded, ibv_pd *parent_domain) noexcept
+	: context(owner), domain(parent_domain), lock(!single_threaded && !owner.single_threaded)
 {
 	/* Clear both members of the union, because ibv_cq_ex is longer. Unset readers are null. */
 	std::memset(static_cast<verbs_cq *>(this), 0, sizeof(verbs_cq));
@@ -53,7 +53,7 @@ Cq::Cq(Context &owner, bool single_threaded) noexcept
 
 std::unique_ptr<Cq> Cq::create(Context &context, const CqRequest &request)
 {
-	auto cq = std::make_unique<Cq>(context, request.single_threaded);
+	auto cq = std::make_unique<Cq>(context, request.single_threaded, request.domain);
 	const peal_create_cq_req driver_request{0, request.clocks};
 	ib_uverbs_create_cq_resp response{};
 	peal_create_cq_resp shape{};

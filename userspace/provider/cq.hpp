@@ -17,6 +17,7 @@
 #include "lock.hpp"
 #include "mapping.hpp"
 #include "pabi.hpp"
+#include "pd.hpp"
 
 namespace peal {
 
@@ -26,10 +27,12 @@ struct CqRequest {
 	ibv_comp_channel *channel;
 	bool single_threaded;
 	std::uint32_t clocks = 0; /* PEAL_CQ_*: the times that each completion has */
+	ibv_pd *domain = nullptr; /* a parent domain */
 };
 
 struct Cq : verbs_cq {
 	Context &context;
+	DomainHold domain;
 	Mapping mapping; /* the control words, and the CQEs until the first resize */
 	Mapping resized; /* the CQEs since the last resize */
 	/* Guards `ring` and `current`. Held from ibv_start_poll to ibv_end_poll. */
@@ -44,7 +47,7 @@ struct Cq : verbs_cq {
 	}
 	static Cq &of(ibv_cq_ex *cq) noexcept { return of(ibv_cq_ex_to_cq(cq)); }
 
-	Cq(Context &owner, bool single_threaded) noexcept;
+	Cq(Context &owner, bool single_threaded, ibv_pd *parent_domain = nullptr) noexcept;
 	static std::unique_ptr<Cq> create(Context &context, const CqRequest &request);
 };
 

@@ -162,8 +162,13 @@ bool check_attr(const ibv_context *context, const ibv_cq_init_attr_ex &attr)
 ibv_cq_ex *cq_ex_create(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
 	const bool single_threaded = check_attr(context, *attr);
-	const CqRequest request{attr->cqe, attr->comp_vector, attr->channel, single_threaded,
-				clocks_of(attr->wc_flags)};
+	const CqRequest request{attr->cqe,
+				attr->comp_vector,
+				attr->channel,
+				single_threaded,
+				clocks_of(attr->wc_flags),
+				attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain
+									   : nullptr};
 	Cq *cq = Cq::create(Context::of(context), request).release();
 
 	set_readers(cq->cq_ex, attr->wc_flags);

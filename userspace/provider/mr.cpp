@@ -13,12 +13,28 @@
 
 #include "context.hpp"
 #include "pabi.hpp"
+#include "pd.hpp"
 
 namespace peal {
 
+namespace {
+
+struct Mr : verbs_mr {
+	DomainHold domain;
+
+	explicit Mr(ibv_pd *pd) noexcept : verbs_mr{}, domain(pd)
+	{
+		mr.context = pd->context;
+		mr.pd = pd;
+	}
+	static Mr &of(verbs_mr *mr) noexcept { return *static_cast<Mr *>(mr); }
+};
+
+} // namespace
+
 ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova, int access)
 {
-	auto mr = std::make_unique<verbs_mr>();
+	auto mr = std::make_unique<Mr>(pd);
 	const peal_reg_mr_req driver_request{};
 	ib_uverbs_reg_mr request{};
 	ib_uverbs_reg_mr_resp response{};
@@ -31,7 +47,7 @@ ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t io
 	check(Context::of(pd->context)
 		      .device.command(IB_USER_VERBS_CMD_REG_MR, request, response,
 				      uverbs::in(driver_request)));
-	/* libibverbs sets context, pd, addr and length. */
+	/* libibverbs sets addr and length. */
 	mr->mr.handle = response.mr_handle;
 	mr->mr.lkey = response.lkey;
 	mr->mr.rkey = response.rkey;
@@ -45,9 +61,7 @@ ibv_mr *mr_alloc_null(ibv_pd *pd)
 
 	if (!lkey)
 		throw_errno(EOPNOTSUPP);
-	auto mr = std::make_unique<verbs_mr>();
-	mr->mr.context = pd->context;
-	mr->mr.pd = pd;
+	auto mr = std::make_unique<Mr>(pd);
 	mr->mr.length = SIZE_MAX;
 	mr->mr.lkey = lkey;
 	mr->mr_type = PABI_MR_NULL;
@@ -59,7 +73,7 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 {
 	if (dm->context != pd->context)
 		throw_errno(EINVAL);
-	auto mr = std::make_unique<verbs_mr>();
+	auto mr = std::make_unique<Mr>(pd);
 
 	check(Context::of(pd->context)
 		      .device.create(
@@ -75,8 +89,6 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 					       uverbs::out(mr->mr.lkey)),
 			      uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY,
 					       uverbs::out(mr->mr.rkey))));
-	mr->mr.context = pd->context;
-	mr->mr.pd = pd;
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = static_cast<int>(access);
@@ -86,7 +98,7 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
 			   int fd, int access)
 {
-	auto mr = std::make_unique<verbs_mr>();
+	auto mr = std::make_unique<Mr>(pd);
 
 	check(Context::of(pd->context)
 		      .device.create(
@@ -103,8 +115,6 @@ ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length,
 					       uverbs::out(mr->mr.lkey)),
 			      uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY,
 					       uverbs::out(mr->mr.rkey))));
-	mr->mr.context = pd->context;
-	mr->mr.pd = pd;
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = access;
@@ -154,12 +164,17 @@ int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t l
 	mr->mr.rkey = response.rkey;
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		mr->access = access;
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		DomainHold now(pd);
+
+		Mr::of(mr).domain.swap(now);
+	}
 	return 0;
 }
 
 ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle)
 {
-	auto mr = std::make_unique<verbs_mr>();
+	auto mr = std::make_unique<Mr>(pd);
 	std::uint64_t length = 0;
 
 	check(Context::of(pd->context)
@@ -171,8 +186,6 @@ ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle)
 						      uverbs::out(mr->mr.rkey)),
 				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH,
 						      uverbs::out(length))));
-	mr->mr.context = pd->context;
-	mr->mr.pd = pd;
 	mr->mr.handle = handle;
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_IMPORTED;
@@ -181,7 +194,7 @@ ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle)
 
 void mr_unimport(ibv_mr *mr) noexcept
 {
-	delete reinterpret_cast<verbs_mr *>(mr);
+	delete &Mr::of(reinterpret_cast<verbs_mr *>(mr));
 }
 
 int mr_deregister(verbs_mr *mr)
@@ -194,7 +207,7 @@ int mr_deregister(verbs_mr *mr)
 
 	if (!object_is_gone(error))
 		return error;
-	delete mr;
+	delete &Mr::of(mr);
 	return 0;
 }
 

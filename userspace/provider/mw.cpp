@@ -9,13 +9,24 @@
 
 #include "c_enum.hpp"
 #include "context.hpp"
+#include "pd.hpp"
 #include "post.hpp"
 
 namespace peal {
 
+namespace {
+
+struct Mw : ibv_mw {
+	DomainHold domain;
+
+	explicit Mw(ibv_pd *owner) noexcept : ibv_mw{}, domain(owner) {}
+};
+
+} // namespace
+
 ibv_mw *mw_alloc(ibv_pd *pd, ibv_mw_type type)
 {
-	auto mw = std::make_unique<ibv_mw>();
+	auto mw = std::make_unique<Mw>(pd);
 	ib_uverbs_alloc_mw request{};
 	ib_uverbs_alloc_mw_resp response{};
 
@@ -39,7 +50,7 @@ int mw_dealloc(ibv_mw *mw)
 
 	if (!object_is_gone(error))
 		return error;
-	delete mw;
+	delete static_cast<Mw *>(mw);
 	return 0;
 }
 

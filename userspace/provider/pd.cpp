@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Owns: creation and destruction of protection, thread and parent domains.
- * Does not know: the objects created on them, which the kernel counts.
+ * Does not know: the objects created on them. The kernel counts those of a protection domain, and
+ * each object those of a parent domain (DomainHold).
  */
 #include "pd.hpp"
 
@@ -110,7 +111,6 @@ void free_wr_ids(void *owner, std::uint64_t *memory) noexcept
 	Pd *pd = static_cast<Pd *>(owner);
 
 	pd->allocators.free(pd, pd->allocators.context, memory, RESOURCE_WR_IDS);
-	--pd->users;
 }
 
 } // namespace
@@ -128,7 +128,6 @@ WrIds Pd::alloc_wr_ids(std::uint32_t entries)
 	if (!memory)
 		throw_errno(ENOMEM);
 	std::memset(memory, 0, bytes);
-	++users;
 	return WrIds(static_cast<std::uint64_t *>(memory), FreeWrIds{free_wr_ids, this});
 }
 

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "../ring/work_ring.hpp"
 
@@ -37,7 +38,10 @@ struct Td : ibv_td {
 };
 
 struct Pd : ibv_pd {
-	/* Number of parent domains on this one, or of arrays from the allocators. */
+	/*
+	 * Number of parent domains on this one, or of objects of this parent domain. The kernel
+	 * counts only the objects of the real PD.
+	 */
 	std::atomic<unsigned> users = 0;
 	Pd *parent = nullptr; /* for a parent domain: its real PD */
 	Td *td = nullptr;
@@ -49,6 +53,31 @@ struct Pd : ibv_pd {
 
 	/* Returns null if the program has no allocator or leaves it to peal. */
 	WrIds alloc_wr_ids(std::uint32_t entries);
+};
+
+/*
+ * The hold of an object on its parent domain. Memory from the domain's allocators must go before.
+ * A real PD is not touched, because it may be gone before its objects after a removal of the
+ * device.
+ */
+class DomainHold {
+	Pd *parent_domain_;
+
+public:
+	explicit DomainHold(ibv_pd *pd) noexcept
+		: parent_domain_(pd && Pd::of(pd).parent ? &Pd::of(pd) : nullptr)
+	{
+		if (parent_domain_)
+			++parent_domain_->users;
+	}
+	~DomainHold()
+	{
+		if (parent_domain_)
+			--parent_domain_->users;
+	}
+	DomainHold(const DomainHold &) = delete;
+	DomainHold &operator=(const DomainHold &) = delete;
+	void swap(DomainHold &other) noexcept { std::swap(parent_domain_, other.parent_domain_); }
 };
 
 ibv_pd *pd_alloc(ibv_context *context);

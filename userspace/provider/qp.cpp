@@ -155,7 +155,7 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 } // namespace
 
 Qp::Qp(Context &owner, const ibv_qp_init_attr_ex &attr)
-	: context(owner),
+	: context(owner), domain(attr.pd),
 	  no_queue(is_target(attr) || is_spreading(attr) ? std::make_unique<Cq>(owner, false)
 							 : nullptr),
 	  send_queue(no_queue ? *no_queue : Cq::of(attr.send_cq)),

@@ -28,6 +28,7 @@
 #include "lock.hpp"
 #include "mapping.hpp"
 #include "pabi.hpp"
+#include "pd.hpp"
 #include "srq.hpp"
 
 namespace peal {
@@ -61,6 +62,7 @@ struct Qp : verbs_qp {
 	std::byte slack[128] = {};
 
 	Context &context;
+	DomainHold domain;
 	/*
 	 * An XRC target has no completion queues, and neither has a queue pair with an indirection
 	 * table. They get this one, which nothing is pushed to.

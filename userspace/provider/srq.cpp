@@ -86,7 +86,7 @@ void finish_creation(Srq &srq, const ib_uverbs_create_srq_resp &response,
 } // namespace
 
 Srq::Srq(ibv_pd *owner) noexcept
-	: ibv_srq{}, context(Context::of(owner->context)),
+	: ibv_srq{}, context(Context::of(owner->context)), domain(owner),
 	  lock(!context.single_threaded && !Pd::of(owner).single_threaded())
 {
 }

@@ -20,11 +20,13 @@
 #include "cq.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
+#include "pd.hpp"
 
 namespace peal {
 
 struct Srq : ibv_srq {
 	Context &context;
+	DomainHold domain;
 	std::uint32_t srq_index = 0;
 	std::uint32_t max_sge = 0; /* as granted */
 	Mapping mapping;	   /* the control words, and the ring until the first resize */

@@ -89,7 +89,7 @@ void check_init(const ibv_context *context, const ibv_wq_init_attr &init)
 } // namespace
 
 Wq::Wq(const ibv_wq_init_attr &init)
-	: ibv_wq{}, context(Context::of(init.pd->context)), queue(Cq::of(init.cq)),
+	: ibv_wq{}, context(Context::of(init.pd->context)), domain(init.pd), queue(Cq::of(init.cq)),
 	  lock(!context.single_threaded && !Pd::of(init.pd).single_threaded())
 {
 	ibv_wq::context = init.pd->context;

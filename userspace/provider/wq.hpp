@@ -20,11 +20,13 @@
 #include "cq.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
+#include "pd.hpp"
 
 namespace peal {
 
 struct Wq : ibv_wq {
 	Context &context;
+	DomainHold domain;
 	Cq &queue; /* where receives complete */
 	std::uint32_t wq_index = 0;
 	std::uint32_t max_sge = 0; /* as granted */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // transport: direct, thorough wire
 /*
- * Parent domains: the program's allocators.
+ * Parent domains: the program's allocators, and the objects on a domain.
  *
  * Holds: The memory that peal keeps in the program for a queue comes from the allocators, and goes
- * back to them once. They may leave it to peal, or refuse. A domain that is in use cannot be
- * destroyed. Wrong attributes are refused.
+ * back to them once. They may leave it to peal, or refuse. A domain with an object of
+ * any kind cannot be deallocated, nor can its thread domain. Wrong attributes are refused.
  * Does not hold: thread domains (verbs/threads_share_objects).
  */
 #include "verbs.hpp"
@@ -170,6 +170,93 @@ TEST_CASE("a domain whose memory is in use stays")
 	CHECK(errno_name(ibv_dealloc_pd(domain)) == "EBUSY");
 	qp.reset();
 	CHECK(memories.all.empty());
+}
+
+/* What is made on a domain of a thread, with the program's allocators or without. */
+TEST_CASE("a domain with objects stays")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	ibv_td_init_attr td_attr{};
+	ibv_td *td = ibv_alloc_td(device, &td_attr);
+	REQUIRE(td);
+	ibv_parent_domain_init_attr attr{};
+	attr.pd = pd;
+	attr.td = td;
+	{
+		Pd domain(ibv_alloc_parent_domain(device, &attr), "alloc_parent_domain");
+		Cq cq = create_cq(device, 64);
+		const auto stays = [&](const char *object) {
+			INFO(object);
+			const bool busy = ibv_dealloc_pd(domain) == EBUSY;
+			CHECK(busy);
+			CHECK(errno_name(ibv_dealloc_td(td)) == "EBUSY");
+			CHECK(errno_name(ibv_dealloc_pd(pd)) == "EBUSY");
+			if (!busy) { /* for what follows */
+				domain.release();
+				domain = Pd(ibv_alloc_parent_domain(device, &attr),
+					    "alloc_parent_domain");
+			}
+		};
+
+		{
+			const Qp qp = create_qp(domain, cq, cq);
+			stays("a queue pair");
+		}
+		{
+			const Srq srq = create_srq(domain, 16);
+			stays("a shared receive queue");
+		}
+		{
+			ibv_cq_init_attr_ex extended{};
+			extended.cqe = 16;
+			extended.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+			extended.parent_domain = domain;
+			ibv_cq_ex *made = ibv_create_cq_ex(device, &extended);
+			REQUIRE(made);
+			const Cq of_domain(ibv_cq_ex_to_cq(made), "create_cq_ex");
+			stays("a completion queue");
+		}
+		{
+			const Region region(domain, page_bytes);
+			stays("a memory region");
+		}
+		{
+			const Mw window(ibv_alloc_mw(domain, IBV_MW_TYPE_2), "alloc_mw");
+			stays("a memory window");
+		}
+		{
+			ibv_ah_attr to{};
+			to.is_global = 1;
+			to.port_num = 1;
+			to.grh.dgid = device.gid();
+			to.grh.sgid_index = static_cast<std::uint8_t>(device.gid_index());
+			to.grh.hop_limit = 64;
+			const Ah ah(ibv_create_ah(domain, &to), "create_ah");
+			stays("an address handle");
+		}
+		CHECK(errno_name(ibv_dealloc_td(td)) == "EBUSY");
+	}
+	CHECK(ibv_dealloc_td(td) == 0);
+}
+
+TEST_CASE("a domain that did not get its queue pair goes")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	ibv_parent_domain_init_attr attr{};
+	attr.pd = pd;
+	Pd domain(ibv_alloc_parent_domain(device, &attr), "alloc_parent_domain");
+	Cq cq = create_cq(device, 64);
+	QpOptions options;
+	options.send_wr = 1 << 30;
+	auto init = init_attributes(domain, cq, cq, options);
+
+	CHECK(ibv_create_qp_ex(device, &init) == nullptr);
+	ibv_srq_attr shared{1U << 30, 1, 0};
+	CHECK(try_create_srq(domain, shared) == nullptr);
+	CHECK(ibv_reg_mr(domain, nullptr, page_bytes, 0) == nullptr);
+	CHECK(ibv_dealloc_pd(domain.release()) == 0);
 }
 
 TEST_CASE("allocators come in pairs")
