@@ -70,11 +70,7 @@ void peal_quota_end(const struct peal_quota *quota)
 		WARN_ON(quota->programs[kind] || quota->kernel.held[kind]);
 }
 
-/*
- * Return: the user that the caller counts as. An unprivileged user may map thousands of ids
- * into a user namespace, so the maker of the namespace counts.
- */
-static kuid_t peal_quota_current(void)
+kuid_t peal_quota_current(void)
 {
 	const struct user_namespace *ns = current_user_ns();
 	kuid_t uid = current_uid();

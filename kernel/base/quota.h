@@ -36,6 +36,7 @@
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/user_namespace.h>
 
 enum peal_quota_kind {
 	PEAL_QUOTA_PD,
@@ -77,6 +78,12 @@ struct peal_quota {
 void peal_quota_init(struct peal_quota *quota);
 /* Call when all objects and contexts are gone. */
 void peal_quota_end(const struct peal_quota *quota);
+
+/*
+ * Return: the user that the caller counts as. An unprivileged user may map thousands of ids
+ * into a user namespace, so the maker of the namespace counts.
+ */
+kuid_t peal_quota_current(void);
 
 /*
  * Open the account of a new context. Its user is the calling program's. May sleep. Return:

@@ -2,28 +2,38 @@
 /*
  * See odp.h.
  */
+#include <linux/dax.h>
+#include <linux/fadvise.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/hmm.h>
+#include <linux/hugetlb_inline.h>
 #include <linux/jiffies.h>
 #include <linux/magic.h>
 #include <linux/memcontrol.h>
 #include <linux/memremap.h>
 #include <linux/mmu_notifier.h>
+#include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/workqueue.h>
+#include <linux/userfaultfd_k.h>
 #include <linux/xarray.h>
 
 #include "base/epoch.h"
 #include "mem/null.h"
 #include "mem/odp.h"
+#include "mem/odp_queue.h"
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 
-/* Most pages that one fault brings in, and most faults that wait for the worker. */
+/* Most pages that are brought in at a time, and most faults that wait for the work. */
 #define PEAL_ODP_BATCH	32
 #define PEAL_ODP_FAULTS	16
+
+/* Most pages that are forgotten at a time, with odp.lock held. */
+#define PEAL_ODP_FORGET	1024
 
 /* An entry of the table is the page frame number and these bits. */
 #define PEAL_ODP_WRITE	0x1	/* the page may be written */
@@ -32,51 +42,61 @@
 
 enum peal_odp_fault_state {
 	PEAL_ODP_FREE,
-	PEAL_ODP_WAITS,		/* for the worker, which may work on it */
-	PEAL_ODP_FAILED,	/* until a caller asks for the page again */
+	PEAL_ODP_WAITS,		/* for the work, which may be at it */
+	PEAL_ODP_AGAIN,		/* nobody's error: the next request for the pages repeats it */
+	PEAL_ODP_FAILED,	/* until a caller asks for the pages again */
 };
 
 struct peal_odp_fault {
 	enum peal_odp_fault_state state;
 	unsigned long first, last;	/* page numbers */
 	bool write;
-	unsigned long failed_at;	/* jiffies */
+	unsigned long since;		/* jiffies, when it was requested */
+	unsigned long ended;		/* jiffies, when AGAIN or FAILED began */
 };
 
-/* A caller that was told to try again learns the failure within this time, or asks once more. */
-#define PEAL_ODP_FAILED_JIFFIES	(2 * HZ)
+/* A caller that was told to try again learns the end within this time, or asks anew. */
+#define PEAL_ODP_ENDED_JIFFIES	(2 * HZ)
 
 struct peal_odp {
 	struct mmu_interval_notifier notifier;
-	struct mm_struct *mm;		/* the notifier holds it */
+	struct mm_struct *mm;		/* kept, but not the program's memory in it */
 	unsigned long end;		/* number of the page after the last one */
 	bool writable;
-	struct kref ref;
+	struct kref ref;		/* the region's; the turn's, if not idle; a prefetch's */
 	struct xarray pages;		/* by page number; present pages */
-	struct mutex lock;		/* serializes changes of `pages` */
-	struct mutex fault_mutex;	/* one fault at a time; guards the field marked with it */
-
-	/* Guarded by odp.fault_mutex: */
-	bool dead;			/* it is being destroyed */
-
-	struct work_struct work;	/* brings the requested pages in */
+	struct mutex storing;		/* one batch at a time reserves entries of `pages` */
+	struct mutex lock;		/* guards the fields marked with it, and `pages` */
+	struct peal_odp_turn turn;	/* its work brings the requested pages in */
 	spinlock_t fault_lock;		/* guards the fields marked with it */
+
+	/* Guarded by odp.lock: */
+	bool dead;			/* the region is gone */
 
 	/* Guarded by odp.fault_lock: */
 	struct peal_odp_fault fault[PEAL_ODP_FAULTS];
 };
 
-static struct workqueue_struct *peal_odp_wq;
+/* At most PEAL_ODP_BATCH pages that are brought in. */
+struct peal_odp_batch {
+	struct peal_odp *odp;
+	unsigned long first, last;	/* page numbers */
+	bool write;
+	bool fault;			/* false: only those that are in memory already */
+	bool holds_module;
+	struct hmm_range range;
+	unsigned long pfns[PEAL_ODP_BATCH];
+};
 
 int peal_odp_init(void)
 {
-	peal_odp_wq = alloc_workqueue("peal_odp", WQ_UNBOUND, 0);
-	return peal_odp_wq ? 0 : -ENOMEM;
+	return peal_odp_queue_init();
 }
 
+/* Waits for works, but for none that may take for ever. See peal_odp_hold_module(). */
 void peal_odp_exit(void)
 {
-	destroy_workqueue(peal_odp_wq);
+	peal_odp_queue_exit();
 }
 
 bool peal_odp_is_supported(void)
@@ -86,48 +106,79 @@ bool peal_odp_is_supported(void)
 
 /* ---- invalidation ---- */
 
-/* Return: whether a page was there. */
-static bool peal_odp_mark(struct peal_odp *odp, unsigned long first, unsigned long last)
+/*
+ * Mark up to PEAL_ODP_FORGET pages from @first on as stale. Return: how many. *@last is set to the
+ * last one of them, if there may be more.
+ */
+static unsigned int peal_odp_mark(struct peal_odp *odp, unsigned long first, unsigned long *last)
 {
-	unsigned long i;
+	XA_STATE(xas, &odp->pages, first);
+	unsigned int count = 0;
 	void *entry;
-	bool any = false;
 
 	lockdep_assert_held(&odp->lock);
-	xa_for_each_range(&odp->pages, i, entry, first, last) {
+	xas_lock(&xas);
+	xas_for_each(&xas, entry, *last) {
+		if (!xa_is_value(entry))
+			continue;	/* reserved */
 		/* Replacing an entry needs no memory. */
-		xa_store(&odp->pages, i, xa_mk_value(xa_to_value(entry) | PEAL_ODP_STALE),
-			 GFP_NOWAIT);
-		any = true;
+		xas_store(&xas, xa_mk_value(xa_to_value(entry) | PEAL_ODP_STALE));
+		if (++count == PEAL_ODP_FORGET) {
+			*last = xas.xa_index;
+			break;
+		}
 	}
-	return any;
+	xas_unlock(&xas);
+	return count;
 }
 
 static void peal_odp_forget(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
-	unsigned long i, value;
+	XA_STATE(xas, &odp->pages, first);
+	unsigned long value;
 	void *entry;
 
 	lockdep_assert_held(&odp->lock);
-	xa_for_each_range(&odp->pages, i, entry, first, last) {
+	xas_lock(&xas);
+	xas_for_each(&xas, entry, last) {
+		if (!xa_is_value(entry))
+			continue;	/* reserved */
 		value = xa_to_value(entry);
 		/* A copy does not set the dirty bit of the page table, so mark the page here. */
 		if (value & PEAL_ODP_WRITE)
 			folio_mark_dirty(page_folio(pfn_to_page(value >> PEAL_ODP_SHIFT)));
-		xa_erase(&odp->pages, i);
+		xas_store(&xas, NULL);
 	}
+	xas_unlock(&xas);
 }
 
+/*
+ * No page comes into the range meanwhile. The lock is dropped now and then, because a program
+ * chooses how many pages there are, and memory reclaim may wait for the lock.
+ */
 static void peal_odp_drop(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
-	lockdep_assert_held(&odp->lock);
-	if (!peal_odp_mark(odp, first, last))
-		return;
-	peal_epoch_wait();
-	peal_odp_forget(odp, first, last);
+	unsigned long end;
+	unsigned int count;
+
+	do {
+		end = last;
+		mutex_lock(&odp->lock);
+		count = peal_odp_mark(odp, first, &end);
+		if (count) {
+			peal_epoch_wait();
+			peal_odp_forget(odp, first, end);
+		}
+		mutex_unlock(&odp->lock);
+		first = end + 1;
+		cond_resched();
+	} while (count == PEAL_ODP_FORGET && end != last);
 }
 
-/* The kernel takes pages from the program, moves them, or takes the right to write them. */
+/*
+ * The kernel takes pages from the program, moves them, or takes the right to write them. With the
+ * sequence number set no page is stored until the invalidation has ended.
+ */
 static bool peal_odp_invalidate(struct mmu_interval_notifier *notifier,
 				const struct mmu_notifier_range *range, unsigned long seq)
 {
@@ -137,8 +188,8 @@ static bool peal_odp_invalidate(struct mmu_interval_notifier *notifier,
 		return false;
 	mutex_lock(&odp->lock);
 	mmu_interval_set_seq(notifier, seq);
-	peal_odp_drop(odp, range->start >> PAGE_SHIFT, (range->end - 1) >> PAGE_SHIFT);
 	mutex_unlock(&odp->lock);
+	peal_odp_drop(odp, range->start >> PAGE_SHIFT, (range->end - 1) >> PAGE_SHIFT);
 	return true;
 }
 
@@ -198,163 +249,367 @@ static int peal_odp_store(struct peal_odp *odp, unsigned long i, unsigned long h
 }
 
 /* Return: 0, -ENOMEM, -EFAULT, or -EBUSY when an invalidation came between. */
-static int peal_odp_fill(struct peal_odp *odp, const struct hmm_range *range)
+static int peal_odp_fill(struct peal_odp_batch *batch)
 {
-	unsigned long i, first = range->start >> PAGE_SHIFT;
-	unsigned long count = (range->end - range->start) >> PAGE_SHIFT;
+	struct peal_odp *odp = batch->odp;
+	unsigned long i;
+	int ret;
+
+	mutex_lock(&odp->storing);
+	ret = peal_odp_reserve(odp, batch->first, batch->last);
+	mutex_lock(&odp->lock);
+	if (!ret && odp->dead)
+		ret = -EFAULT;
+	else if (!ret && mmu_interval_read_retry(&odp->notifier, batch->range.notifier_seq))
+		ret = -EBUSY;
+	for (i = batch->first; !ret && i <= batch->last; i++)
+		ret = peal_odp_store(odp, i, batch->pfns[i - batch->first]);
+	mutex_unlock(&odp->lock);
+	peal_odp_release(odp, batch->first, batch->last);
+	mutex_unlock(&odp->storing);
+	return ret;
+}
+
+/*
+ * From here on the batch may wait for ever. The module cannot be removed until it ends. A removal
+ * that has begun waits for the works of peal_odp_queue.c, so it lets none of them wait. The
+ * reference is dropped inside the work, which is safe, because the removal then waits for the
+ * few instructions that are left.
+ */
+static bool peal_odp_hold_module(struct peal_odp_batch *batch)
+{
+	if (!batch->holds_module)
+		batch->holds_module = try_module_get(THIS_MODULE);
+	return batch->holds_module;
+}
+
+/* Keep the program's memory, and take its mmap_lock. Return: 0 or -EFAULT or -EINTR. */
+static int peal_odp_enter_mm(struct peal_odp_batch *batch)
+{
+	struct mm_struct *mm = batch->odp->mm;
+	int ret = -EFAULT;
+
+	if (!mmget_not_zero(mm))
+		return ret;
+	if (mmap_read_trylock(mm))
+		return 0;
+	/* A thread of the program may hold it for as long as it waits for a page. */
+	if (peal_odp_hold_module(batch))
+		ret = mmap_read_lock_killable(mm);
+	if (ret)
+		mmput_async(mm);
+	return ret;
+}
+
+/* The last user of the memory frees it, which this work leaves to another one. */
+static void peal_odp_leave_mm(const struct peal_odp_batch *batch, bool locked)
+{
+	if (locked)
+		mmap_read_unlock(batch->odp->mm);
+	mmput_async(batch->odp->mm);
+}
+
+/* Find the pages that are in memory. Return: 0, -EBUSY, -EFAULT or -EINTR. */
+static int peal_odp_snapshot(struct peal_odp_batch *batch)
+{
+	int ret;
+
+	batch->range = (struct hmm_range){
+		.notifier = &batch->odp->notifier,
+		.start = batch->first << PAGE_SHIFT,
+		.end = (batch->last + 1) << PAGE_SHIFT,
+		.hmm_pfns = batch->pfns,
+	};
+	batch->range.notifier_seq = mmu_interval_read_begin(&batch->odp->notifier);
+	ret = peal_odp_enter_mm(batch);
+	if (ret)
+		return ret;
+	ret = hmm_range_fault(&batch->range);
+	peal_odp_leave_mm(batch, true);
+	return ret;
+}
+
+/* Does the snapshot lack this page? */
+static bool peal_odp_lacks(const struct peal_odp_batch *batch, unsigned long i)
+{
+	unsigned long needs = HMM_PFN_VALID | (batch->write ? HMM_PFN_WRITE : 0);
+
+	return (batch->pfns[i - batch->first] & needs) != needs;
+}
+
+/* Return: the first page from @i on that the snapshot lacks, or the one after the last. */
+static unsigned long peal_odp_next_lacking(const struct peal_odp_batch *batch, unsigned long i)
+{
+	while (i <= batch->last && !peal_odp_lacks(batch, i))
+		i++;
+	return i;
+}
+
+/* Does this memory show pages of the page cache, which can be read without it? */
+static bool peal_odp_is_readable(struct vm_area_struct *vma)
+{
+	const struct address_space *mapping;
+
+	if (!vma->vm_file || is_vm_hugetlb_page(vma))
+		return false;
+	mapping = vma->vm_file->f_mapping;
+	return mapping->a_ops->read_folio && !IS_DAX(mapping->host);
+}
+
+/*
+ * Wait until the page cache has a page of a file. read_mapping_folio() would wait for a locked
+ * folio where nothing can kill it, and where the kernel reports a hung task. Return: 0 or an errno.
+ */
+static int peal_odp_read_page(struct file *file, pgoff_t index)
+{
+	struct folio *folio = filemap_get_folio(file->f_mapping, index);
 	int ret = 0;
 
-	mutex_lock(&odp->lock);
-	if (mmu_interval_read_retry(&odp->notifier, range->notifier_seq))
-		ret = -EBUSY;
-	for (i = 0; !ret && i < count; i++)
-		ret = peal_odp_store(odp, first + i, range->hmm_pfns[i]);
-	mutex_unlock(&odp->lock);
+	/* Kernels before 6.4 return NULL for a page that is not there, and newer ones an error. */
+	if (!IS_ERR_OR_NULL(folio)) {
+		while (!ret && !folio_test_uptodate(folio) && folio_test_locked(folio))
+			ret = folio_wait_locked_killable(folio);
+		if (ret || folio_test_uptodate(folio)) {
+			folio_put(folio);
+			return ret;
+		}
+		folio_put(folio);
+	}
+	folio = read_mapping_folio(file->f_mapping, index, file);
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	folio_put(folio);
+	return 0;
+}
+
+/*
+ * Read pages of a file into the page cache. May take for ever. Return: 0, -ENOMEM, -EINTR or
+ * -EFAULT.
+ */
+static int peal_odp_read(struct file *file, pgoff_t index, unsigned long count)
+{
+	pgoff_t end = DIV_ROUND_UP(i_size_read(file->f_mapping->host), PAGE_SIZE);
+	int ret = 0;
+
+	/* Pages behind the end of the file fail when they are mapped. */
+	end = min(end, index + count);
+	if (index >= end)
+		return 0;
+	vfs_fadvise(file, (loff_t)index << PAGE_SHIFT, (loff_t)(end - index) << PAGE_SHIFT,
+		    POSIX_FADV_WILLNEED);
+	for (; !ret && index < end; index++) {
+		ret = peal_odp_read_page(file, index);
+		cond_resched();
+	}
+	return !ret || ret == -ENOMEM || ret == -EINTR ? ret : -EFAULT;
+}
+
+/*
+ * Map a page as if the program had touched it. The caller has called peal_odp_enter_mm(). The fault
+ * drops the mmap_lock before it waits for the page; then the page must be mapped again. It never
+ * says that it was tried before, because then it would wait without dropping the lock. Return: 0,
+ * or after peal_odp_leave_mm() -EBUSY when the page should be looked for again, -ENOMEM or -EFAULT.
+ */
+static int peal_odp_map(struct peal_odp_batch *batch, struct vm_area_struct *vma, unsigned long i)
+{
+	unsigned int flags = FAULT_FLAG_REMOTE | (batch->write ? FAULT_FLAG_WRITE : 0);
+	vm_fault_t fault;
+
+	lockdep_assert_held(&batch->odp->mm->mmap_lock);
+	/* Nobody promises that a page of userfaultfd comes, so it fails at once. */
+	if (!userfaultfd_armed(vma))
+		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_KILLABLE;
+	fault = handle_mm_fault(vma, i << PAGE_SHIFT, flags, NULL);
+	if (fault & (VM_FAULT_COMPLETED | VM_FAULT_RETRY)) {
+		peal_odp_leave_mm(batch, false);
+		return -EBUSY;
+	}
+	if (!(fault & VM_FAULT_ERROR))
+		return 0;
+	peal_odp_leave_mm(batch, true);
+	return fault & VM_FAULT_OOM ? -ENOMEM : -EFAULT;
+}
+
+/*
+ * Bring in the pages that the snapshot lacks. A file's pages are read first, while this holds
+ * nothing of the program but the file, so that the program may end meanwhile. Return: 0 or -EBUSY
+ * when there should be another snapshot, or -EFAULT, -ENOMEM or -EINTR.
+ */
+static int peal_odp_bring_in(struct peal_odp_batch *batch)
+{
+	unsigned long i = peal_odp_next_lacking(batch, batch->first), read = i, last;
+	unsigned long needs = VM_READ | (batch->write ? VM_WRITE : 0);
+	struct vm_area_struct *vma;
+	struct file *file;
+	pgoff_t index;
+	int ret;
+
+	ret = peal_odp_enter_mm(batch);
+	while (!ret && i <= batch->last) {
+		vma = vma_lookup(batch->odp->mm, i << PAGE_SHIFT);
+		if (!vma || vma->vm_flags & (VM_IO | VM_PFNMAP) ||
+		    (vma->vm_flags & needs) != needs ||
+		    (vma->vm_file && !peal_odp_hold_module(batch))) {
+			peal_odp_leave_mm(batch, true);
+			return -EFAULT;
+		}
+		if (i < read || !peal_odp_is_readable(vma)) {
+			ret = peal_odp_map(batch, vma, i);
+			i = peal_odp_next_lacking(batch, i + 1);
+			continue;
+		}
+		file = get_file(vma->vm_file);
+		index = linear_page_index(vma, i << PAGE_SHIFT);
+		last = min(batch->last, (vma->vm_end >> PAGE_SHIFT) - 1);
+		peal_odp_leave_mm(batch, true);
+		ret = peal_odp_read(file, index, last - i + 1);
+		fput(file);
+		if (ret)
+			return ret;
+		read = last + 1;
+		ret = peal_odp_enter_mm(batch);
+	}
+	if (!ret)
+		peal_odp_leave_mm(batch, true);
 	return ret;
 }
 
 /* Retry after an invalidation, up to a time limit. */
-static int peal_odp_try(struct peal_odp *odp, struct hmm_range *range)
+static int peal_odp_fault_batch(struct peal_odp_batch *batch)
 {
 	unsigned long limit = jiffies + msecs_to_jiffies(HMM_RANGE_DEFAULT_TIMEOUT);
 	int ret;
 
 	do {
-		range->notifier_seq = mmu_interval_read_begin(&odp->notifier);
-		mmap_read_lock(odp->mm);
-		ret = hmm_range_fault(range);
-		mmap_read_unlock(odp->mm);
-		if (!ret)
-			ret = peal_odp_fill(odp, range);
-	} while (ret == -EBUSY && time_before(jiffies, limit));
+		ret = peal_odp_snapshot(batch);
+		if (ret)
+			continue;
+		if (batch->fault && peal_odp_next_lacking(batch, batch->first) <= batch->last)
+			ret = peal_odp_bring_in(batch) ?: -EBUSY;
+		else
+			ret = peal_odp_fill(batch);
+	} while (ret == -EBUSY && time_before(jiffies, limit) &&
+		 !fatal_signal_pending(current));
+	if (batch->holds_module)
+		module_put(THIS_MODULE);
 	return ret;
 }
 
-/* At most PEAL_ODP_BATCH pages. @fault: bring in pages that are not in memory. */
-static int peal_odp_fault_batch(struct peal_odp *odp, unsigned long first, unsigned long last,
-				bool write, bool fault)
-{
-	unsigned long pfns[PEAL_ODP_BATCH];
-	struct hmm_range range = {
-		.notifier = &odp->notifier,
-		.start = first << PAGE_SHIFT,
-		.end = (last + 1) << PAGE_SHIFT,
-		.hmm_pfns = pfns,
-		.default_flags = fault ? HMM_PFN_REQ_FAULT | (write ? HMM_PFN_REQ_WRITE : 0) : 0,
-	};
-	int ret = peal_odp_reserve(odp, first, last);
-
-	lockdep_assert_held(&odp->fault_mutex);
-	if (!ret)
-		ret = peal_odp_try(odp, &range);
-	peal_odp_release(odp, first, last);
-	return ret;
-}
-
+/* @fault: bring in pages that are not in memory. */
 static int peal_odp_fault_in(struct peal_odp *odp, unsigned long first, unsigned long last,
 			     bool write, bool fault)
 {
-	int ret = -EFAULT;
+	struct peal_odp_batch batch;
+	int ret = 0;
 
-	lockdep_assert_held(&odp->fault_mutex);
-	if (odp->dead || (write && !odp->writable) || last >= odp->end ||
-	    !mmget_not_zero(odp->mm))
-		return ret;
-	for (; first <= last; first += PEAL_ODP_BATCH) {
-		ret = peal_odp_fault_batch(odp, first, min(last, first + PEAL_ODP_BATCH - 1),
-					   write, fault);
-		if (ret)
-			break;
+	if ((write && !odp->writable) || last >= odp->end)
+		return -EFAULT;
+	for (; !ret && first <= last; first += PEAL_ODP_BATCH) {
+		if (READ_ONCE(odp->dead))
+			return -EFAULT;
+		batch = (struct peal_odp_batch){
+			.odp = odp, .first = first, .last = min(last, first + PEAL_ODP_BATCH - 1),
+			.write = write, .fault = fault,
+		};
+		ret = peal_odp_fault_batch(&batch);
 		cond_resched();
-		if (fatal_signal_pending(current)) {
+		if (fatal_signal_pending(current))
 			ret = -EINTR;
-			break;
-		}
 	}
-	mmput_async(odp->mm);
 	return ret;
 }
 
-/* Bring in more than was asked for, because the next chunk is likely to need it. */
-static int peal_odp_fault_ahead(struct peal_odp *odp, const struct peal_odp_fault *fault)
+/*
+ * Bring in more than was asked for, because the next chunk is likely to need it. Not beyond the
+ * mapping, because pages of another file have nothing to do with these.
+ */
+static void peal_odp_fault_ahead(struct peal_odp *odp, const struct peal_odp_fault *fault)
 {
-	unsigned long ahead = min(fault->first + PEAL_ODP_BATCH - 1, odp->end - 1);
-	int ret = -EFAULT;
+	struct peal_odp_batch batch = { .odp = odp };
+	unsigned long ahead = fault->last;
+	struct vm_area_struct *vma;
 
-	mutex_lock(&odp->fault_mutex);
+	if (!peal_odp_enter_mm(&batch)) {
+		vma = vma_lookup(odp->mm, fault->last << PAGE_SHIFT);
+		if (vma)
+			ahead = min3(fault->first + PEAL_ODP_BATCH - 1, odp->end - 1,
+				     (vma->vm_end >> PAGE_SHIFT) - 1);
+		peal_odp_leave_mm(&batch, true);
+	}
+	if (batch.holds_module)
+		module_put(THIS_MODULE);
 	if (ahead > fault->last)
-		ret = peal_odp_fault_in(odp, fault->first, ahead, fault->write, true);
-	if (ret)
-		ret = peal_odp_fault_in(odp, fault->first, fault->last, fault->write, true);
-	mutex_unlock(&odp->fault_mutex);
-	return ret;
+		peal_odp_fault_in(odp, fault->last + 1, ahead, fault->write, true);
 }
 
-/* Return: the index of a fault that waits, or -1. *@fault is a copy of it. */
+/* Return: the index of the fault that waits longest, or -1. *@fault is a copy of it. */
 static int peal_odp_next(struct peal_odp *odp, struct peal_odp_fault *fault)
 {
-	int i;
+	int i, oldest = -1;
 
 	spin_lock_bh(&odp->fault_lock);
-	for (i = PEAL_ODP_FAULTS - 1; i >= 0; i--)
-		if (odp->fault[i].state == PEAL_ODP_WAITS)
-			break;
-	if (i >= 0)
-		*fault = odp->fault[i];
+	for (i = 0; i < PEAL_ODP_FAULTS; i++)
+		if (odp->fault[i].state == PEAL_ODP_WAITS &&
+		    (oldest < 0 || time_before(odp->fault[i].since, odp->fault[oldest].since)))
+			oldest = i;
+	if (oldest >= 0)
+		*fault = odp->fault[oldest];
 	spin_unlock_bh(&odp->fault_lock);
-	return i;
+	return oldest;
 }
 
 /* Lack of memory and endless invalidations are no errors of the program. */
 static void peal_odp_end_fault(struct peal_odp *odp, struct peal_odp_fault *fault, int ret)
 {
 	spin_lock_bh(&odp->fault_lock);
-	fault->state = ret && ret != -ENOMEM && ret != -EBUSY ? PEAL_ODP_FAILED : PEAL_ODP_FREE;
-	fault->failed_at = jiffies;
+	if (!ret)
+		fault->state = PEAL_ODP_FREE;
+	else
+		fault->state = ret == -ENOMEM || ret == -EBUSY ? PEAL_ODP_AGAIN : PEAL_ODP_FAILED;
+	fault->ended = jiffies;
 	spin_unlock_bh(&odp->fault_lock);
 }
 
-/* The program's memory cgroup is charged for the table, as for the pages. */
+/*
+ * One fault, so that the program's regions take turns. The program's memory cgroup is charged for
+ * the table, as for the pages.
+ */
 static void peal_odp_work(struct work_struct *work)
 {
-	struct peal_odp *odp = container_of(work, struct peal_odp, work);
+	struct peal_odp *odp = container_of(work, struct peal_odp, turn.work);
 	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(odp->mm);
 	struct mem_cgroup *old = set_active_memcg(memcg);
 	struct peal_odp_fault fault;
-	int i;
+	int i = peal_odp_next(odp, &fault);
+	int ret;
 
-	while ((i = peal_odp_next(odp, &fault)) >= 0)
-		peal_odp_end_fault(odp, &odp->fault[i], peal_odp_fault_ahead(odp, &fault));
+	if (i >= 0) {
+		ret = peal_odp_fault_in(odp, fault.first, fault.last, fault.write, true);
+		peal_odp_end_fault(odp, &odp->fault[i], ret);
+		if (!ret)
+			peal_odp_fault_ahead(odp, &fault);
+	}
 	set_active_memcg(old);
 	mem_cgroup_put(memcg);
+	if (!peal_odp_queue_finish(&odp->turn, peal_odp_next(odp, &fault) >= 0))
+		peal_odp_put(odp);
 }
 
-/*
- * A program asks for pages to be brought in. Sleeps. The worker, and the end of the region, get
- * their turn after each batch. Return: 0 or an errno.
- */
+/* A program asks for pages to be brought in. Sleeps until then. Return: 0 or an errno. */
 int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, bool fault)
 {
-	unsigned long first = address >> PAGE_SHIFT, last = (address + bytes - 1) >> PAGE_SHIFT;
-	int ret = 0;
-
 	if (!bytes)
 		return 0;
-	for (; !ret && first <= last; first += PEAL_ODP_BATCH) {
-		mutex_lock(&odp->fault_mutex);
-		ret = peal_odp_fault_in(odp, first, min(last, first + PEAL_ODP_BATCH - 1), write,
-					fault);
-		mutex_unlock(&odp->fault_mutex);
-	}
-	return ret;
+	return peal_odp_fault_in(odp, address >> PAGE_SHIFT, (address + bytes - 1) >> PAGE_SHIFT,
+				 write, fault);
 }
 
 /* ---- the data path ---- */
 
 /*
  * Does this fault answer a request for these pages? A fault that waits does if it will bring in the
- * first page. A fault that failed does only if it was for the same pages, because it does not tell
- * which page could not be brought in. It is forgotten soon, because the program may map memory
+ * first page. A fault that has ended does only if it was for the same pages, because it does not
+ * tell which page could not be brought in. It is forgotten soon, because the program may map memory
  * there.
  */
 static bool peal_odp_covers(const struct peal_odp_fault *fault, unsigned long first,
@@ -365,7 +620,7 @@ static bool peal_odp_covers(const struct peal_odp_fault *fault, unsigned long fi
 	if (fault->state == PEAL_ODP_WAITS)
 		return first >= fault->first && first <= fault->last;
 	return first == fault->first && last == fault->last &&
-	       time_before(jiffies, fault->failed_at + PEAL_ODP_FAILED_JIFFIES);
+	       time_before(jiffies, fault->ended + PEAL_ODP_ENDED_JIFFIES);
 }
 
 /* Return: the fault of these pages, or a new one, or NULL when too many wait already. */
@@ -385,7 +640,9 @@ static struct peal_odp_fault *peal_odp_find(struct peal_odp *odp, unsigned long 
 			best = fault;
 	}
 	if (best)
-		best->state = PEAL_ODP_FREE;
+		*best = (struct peal_odp_fault){
+			.first = first, .last = last, .write = write, .since = jiffies,
+		};
 	return best;
 }
 
@@ -393,18 +650,23 @@ static enum peal_odp_state peal_odp_request(struct peal_odp *odp, unsigned long 
 					    unsigned long last, bool write)
 {
 	enum peal_odp_state state = PEAL_ODP_ABSENT;
+	const struct peal_odp_fault *oldest;
 	struct peal_odp_fault *fault;
 
 	spin_lock(&odp->fault_lock);
 	fault = peal_odp_find(odp, first, last, write);
-	if (fault && fault->state == PEAL_ODP_FREE) {
-		*fault = (struct peal_odp_fault){
-			.state = PEAL_ODP_WAITS, .first = first, .last = last, .write = write,
-		};
-		queue_work(peal_odp_wq, &odp->work);
-	} else if (fault && fault->state == PEAL_ODP_FAILED) {
+	/* If there is no room, the page is as late as those that wait before it. */
+	oldest = fault ?: &odp->fault[0];
+	if (fault && fault->state == PEAL_ODP_FAILED) {
 		fault->state = PEAL_ODP_FREE;
 		state = PEAL_ODP_FAULT;
+	} else if (time_after(jiffies, oldest->since + PEAL_ODP_LATE_SECONDS * HZ)) {
+		state = PEAL_ODP_LATE;
+	} else if (fault && fault->state != PEAL_ODP_WAITS) {
+		fault->state = PEAL_ODP_WAITS;
+		/* The work needs fault_lock, so it cannot put this reference before. */
+		if (peal_odp_queue_add(&odp->turn))
+			kref_get(&odp->ref);
 	}
 	spin_unlock(&odp->fault_lock);
 	return state;
@@ -474,32 +736,44 @@ struct peal_odp *peal_odp_create(u64 start, u64 length, bool writable)
 	odp->writable = writable;
 	kref_init(&odp->ref);
 	xa_init_flags(&odp->pages, XA_FLAGS_ACCOUNT);
+	mutex_init(&odp->storing);
 	mutex_init(&odp->lock);
-	mutex_init(&odp->fault_mutex);
 	spin_lock_init(&odp->fault_lock);
-	INIT_WORK(&odp->work, peal_odp_work);
+	ret = peal_odp_queue_join(&odp->turn, odp->mm, peal_odp_work);
+	if (ret)
+		goto err_free;
 	ret = mmu_interval_notifier_insert(&odp->notifier, odp->mm, first, end - first,
 					   &peal_odp_ops);
-	if (!ret)
-		return odp;
+	if (ret)
+		goto err_leave;
+	/* The notifier has a reference, too, but works may outlive the notifier. */
+	mmgrab(odp->mm);
+	return odp;
+
+err_leave:
+	peal_odp_queue_leave(&odp->turn);
+err_free:
 	kfree(odp);
 	return ERR_PTR(ret);
 }
 
-/* The caller has waited for the epoch, so no request comes any more. A prefetch may still run. */
+/*
+ * The caller has waited for the epoch, so no request comes any more. A work or a prefetch may still
+ * wait for a page, perhaps for ever. This does not wait for it. It stores nothing any more, and
+ * puts its reference when the page comes.
+ */
 void peal_odp_destroy(struct peal_odp *odp)
 {
-	cancel_work_sync(&odp->work);
-	mutex_lock(&odp->fault_mutex);
-	odp->dead = true;
-	mutex_unlock(&odp->fault_mutex);
+	if (peal_odp_queue_cancel(&odp->turn))
+		peal_odp_put(odp);
+	mutex_lock(&odp->lock);
+	WRITE_ONCE(odp->dead, true);
+	mutex_unlock(&odp->lock);
 	/*
 	 * Forget the pages before the notifier is removed, because only the notifier tells when a
 	 * page leaves.
 	 */
-	mutex_lock(&odp->lock);
-	peal_odp_forget(odp, 0, ULONG_MAX);
-	mutex_unlock(&odp->lock);
+	peal_odp_drop(odp, 0, ULONG_MAX);
 	mmu_interval_notifier_remove(&odp->notifier);
 	peal_odp_put(odp);
 }
@@ -515,7 +789,9 @@ static void peal_odp_free(struct kref *ref)
 {
 	struct peal_odp *odp = container_of(ref, struct peal_odp, ref);
 
+	peal_odp_queue_leave(&odp->turn);
 	xa_destroy(&odp->pages);
+	mmdrop(odp->mm);
 	kfree(odp);
 }
 

@@ -3,12 +3,16 @@
  * On-demand paging: a program's memory that is not pinned.
  *
  * Owns: a table of the pages that are present, the MMU notifier that takes pages out of it, and a
- * worker that brings pages in. It covers a range of the program's addresses, or all of them.
- * Does not know: keys, rights of a region, queue pairs.
+ * work that brings pages in. It covers a range of the program's addresses, or all of them.
+ * Does not know: keys, rights of a region, queue pairs; when its work runs (odp_queue.h).
  *
  * The data path may not sleep. Inside the epoch it first asks peal_odp_look() for all bytes of a
  * chunk, and then copies through peal_odp_at(). An absent page is requested, and the caller tries
  * again later.
+ *
+ * A page may take for ever, because another program may have to deliver it (FUSE). Whoever brings
+ * pages in therefore waits without any lock, and without the program's memory if the page is a
+ * file's. The work has a reference of its own, and finds out afterwards that the region is gone.
  *
  * Barrier G (epoch.h) makes the copy safe. An invalidation marks the pages as stale, waits for the
  * epoch, and only then forgets where they are. A section that did not see the mark has ended by
@@ -18,6 +22,7 @@
 #define PEAL_ODP_H
 
 #include <linux/types.h>
+#include <rdma/peal-abi.h>
 
 struct peal_odp;
 
@@ -25,11 +30,21 @@ enum peal_odp_state {
 	PEAL_ODP_PRESENT,	/* peal_odp_at() may be used until the epoch is left */
 	PEAL_ODP_ABSENT,	/* requested; try again later */
 	PEAL_ODP_FAULT,		/* the program has no such memory, or may not write it */
+	PEAL_ODP_LATE,		/* requested, but has not come for PEAL_ODP_LATE_SECONDS */
 };
+
+/* Longer than a disk or a file server takes to recover. PEAL_REASON_PAGE_LATE names it, too. */
+#define PEAL_ODP_LATE_SECONDS	60
 
 /* The first wait between two tries. It doubles with each try, PEAL_ODP_RETRY_SHIFT times. */
 #define PEAL_ODP_RETRY_NS	(20 * NSEC_PER_USEC)
 #define PEAL_ODP_RETRY_SHIFT	8
+
+/* Why a message fails that meets FAULT or LATE. @fault: the reason for FAULT. */
+static inline enum peal_reason peal_odp_reason(enum peal_odp_state state, enum peal_reason fault)
+{
+	return state == PEAL_ODP_LATE ? PEAL_REASON_PAGE_LATE : fault;
+}
 
 int peal_odp_init(void);
 void peal_odp_exit(void);

@@ -134,8 +134,8 @@ static void peal_direct_delivered(struct peal_direct *to, u64 length)
 
 /*
  * Are the next @bytes of both sides in memory? If so, they stay there until the epoch is left. If
- * the program has no such local memory, the message fails. If the peer has none, the peer decides
- * how the message ends.
+ * the program has no such local memory, or it does not come, the message fails. If the peer has
+ * none, the peer decides how the message ends.
  */
 static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
 						     struct peal_qp *peer,
@@ -150,10 +150,11 @@ static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
 	/* Ask for both, so that both are brought in at the same time. */
 	near = peal_cursor_look(local, d->done, bytes, !op->sends);
 	far = peal_cursor_look(remote, d->done, bytes, op->sends || op->atomic);
-	if (near == PEAL_ODP_FAULT)
-		return peal_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PAGE);
-	if (far == PEAL_ODP_FAULT)
-		return peal_execute_no_page(peer, wqe, d->base.qp->ib.qp_num, notify);
+	if (near == PEAL_ODP_FAULT || near == PEAL_ODP_LATE)
+		return peal_failed(IB_WC_LOC_PROT_ERR,
+				   peal_odp_reason(near, PEAL_REASON_LKEY_PAGE));
+	if (far == PEAL_ODP_FAULT || far == PEAL_ODP_LATE)
+		return peal_execute_no_page(peer, wqe, d->base.qp->ib.qp_num, notify, far);
 	if (near == PEAL_ODP_ABSENT || far == PEAL_ODP_ABSENT)
 		return peal_absent();
 	d->page_waits = 0;

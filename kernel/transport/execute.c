@@ -273,16 +273,20 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	return outcome;
 }
 
-/* The memory of an accepted message is not there (on-demand paging). Return: PEAL_FAILED. */
+/*
+ * The memory of an accepted message is not there (on-demand paging). @state: PEAL_ODP_FAULT or
+ * PEAL_ODP_LATE. Return: PEAL_FAILED.
+ */
 struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_wqe *wqe,
-					 u32 src_qpn, struct peal_notify *notify)
+					 u32 src_qpn, struct peal_notify *notify,
+					 enum peal_odp_state state)
 {
 	lockdep_assert_held(&qp->rq.lock);
 	if (peal_op(wqe->opcode)->remote)
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
-					   PEAL_REASON_RKEY_PAGE);
+					   peal_odp_reason(state, PEAL_REASON_RKEY_PAGE));
 	return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
-				   PEAL_REASON_RECV_LKEY_PAGE);
+				   peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE));
 }
 
 /**

@@ -19,7 +19,8 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 					u32 src_qpn, struct peal_notify *notify,
 					struct peal_cursor *cursor);
 struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_wqe *wqe,
-					 u32 src_qpn, struct peal_notify *notify);
+					 u32 src_qpn, struct peal_notify *notify,
+					 enum peal_odp_state state);
 struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify,
 					const struct peal_cursor *cursor, u64 *old);

@@ -43,7 +43,7 @@ struct peal_outcome peal_packet_sender_look(const struct peal_qp *qp, struct pea
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
 	peal_cursor_end(local);
 	return state == PEAL_ODP_ABSENT ? peal_absent() :
-	       peal_failed(IB_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PAGE);
+	       peal_failed(IB_WC_LOC_PROT_ERR, peal_odp_reason(state, PEAL_REASON_LKEY_PAGE));
 }
 
 /* A page of sq.wqe is being brought in. The WQE stays, and the timer gives the next turn. */

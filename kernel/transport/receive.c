@@ -18,7 +18,9 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
 	peal_cursor_end(to);
 	if (state == PEAL_ODP_ABSENT)
 		return PEAL_DROP_receive;
-	*fault = (struct peal_receive_fault){ IB_WC_LOC_PROT_ERR, PEAL_REASON_RECV_LKEY_PAGE };
+	*fault = (struct peal_receive_fault){
+		IB_WC_LOC_PROT_ERR, peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE),
+	};
 	return PEAL_DROP_none;
 }
 

@@ -226,8 +226,8 @@ static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *o
 }
 
 /*
- * Are the bytes of a packet in memory? Return: PEAL_REASON_LKEY_PAGE if not. *absent: they are
- * being brought in.
+ * Are the bytes of a packet in memory? Return: PEAL_REASON_LKEY_PAGE if not, or
+ * PEAL_REASON_PAGE_LATE. *absent: they are being brought in.
  */
 static noinline enum peal_reason peal_wire_look(const struct peal_cursor *cursor, u32 bytes,
 						bool write, bool *absent)
@@ -235,7 +235,8 @@ static noinline enum peal_reason peal_wire_look(const struct peal_cursor *cursor
 	enum peal_odp_state state = peal_cursor_look(cursor, 0, bytes, write);
 
 	*absent = state == PEAL_ODP_ABSENT;
-	return state == PEAL_ODP_PRESENT ? PEAL_REASON_NONE : PEAL_REASON_LKEY_PAGE;
+	return state == PEAL_ODP_PRESENT ? PEAL_REASON_NONE :
+	       peal_odp_reason(state, PEAL_REASON_LKEY_PAGE);
 }
 
 /*

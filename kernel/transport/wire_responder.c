@@ -205,10 +205,12 @@ static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_re
 	struct peal_qp *qp = peal_wire_responder_qp(r);
 	bool write = r->executing.opcode != PEAL_OP_READ;
 	u32 bytes = peal_wire_responder_needs(r, request);
+	enum peal_odp_state state;
 
 	if (!bytes)
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
-	switch (peal_cursor_look(cursor, request->offset, bytes, write)) {
+	state = peal_cursor_look(cursor, request->offset, bytes, write);
+	switch (state) {
 	case PEAL_ODP_PRESENT:
 		break;
 	case PEAL_ODP_ABSENT:
@@ -217,7 +219,8 @@ static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_re
 			.timer = qp->attr.min_rnr_timer,
 		};
 	case PEAL_ODP_FAULT:
-		return peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify);
+	case PEAL_ODP_LATE:
+		return peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify, state);
 	}
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
@@ -414,7 +417,7 @@ static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_
 
 /*
  * Copy the bytes of a READ response. Return: PEAL_ODP_FAULT when the key has become invalid since
- * the request, or when the memory is gone.
+ * the request, or when the memory is gone; PEAL_ODP_LATE when it does not come.
  */
 static noinline enum peal_odp_state
 peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply *reply,
@@ -444,8 +447,8 @@ peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply 
 	if (likely(state == PEAL_ODP_PRESENT)) {
 		peal_cursor_inline(&to, payload, bytes);
 		peal_cursor_copy(&to, &from, bytes);
-	} else if (state == PEAL_ODP_FAULT && !reply->again) {
-		peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify);
+	} else if (state != PEAL_ODP_ABSENT && !reply->again) {
+		peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify, state);
 	}
 	peal_cursor_end(&from);
 	return state;

@@ -88,6 +88,7 @@ const std::map<std::string, int> frozen = {
 	{"LKEY_PAGE", 72},
 	{"RKEY_PAGE", 73},
 	{"RECV_LKEY_PAGE", 74},
+	{"PAGE_LATE", 75},
 };
 
 } // namespace
