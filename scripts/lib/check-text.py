@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks every text file: it has a licence, no loose ends, and no paths of the machine it was written on."""
+"""Checks every text file: it has a licence, no loose ends, no paths of the machine it was written on, and nothing that a
+merge left behind."""
 import re
 import sys
 
@@ -11,9 +12,34 @@ LOOSE_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 NO_LICENCE_LINE = re.compile(r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$")
 GUEST_HOME = "HOME=/root"
 
+# What git writes around the two sides of a conflict, and around their common ancestor.
+CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
+DIVIDER = 7 * "="
+# The border of a simple table of reStructuredText, and a row of one as this project writes them.
+BORDER = re.compile(r"=+(?: +=+)+$")
+ROW = re.compile(r"``[^`]+``(?:,? ``[^`]+``)*  +\S")
 
 # Inputs of the fuzz targets may have any bytes.
 NOT_TEXT = re.compile(r"^test/fuzz/corpus/")
+
+
+def conflicts(lines):
+    """What a merge left. A line of seven equal signs may also be the frame of a title of that length."""
+    for i, line in enumerate(lines):
+        title = max((lines[j] for j in (i - 1, i + 1) if 0 <= j < len(lines)), key=len, default="")
+        if CONFLICT.match(line) or (line == DIVIDER and not 0 < len(title) <= len(DIVIDER)):
+            yield i + 1, "is what a merge left: " + line
+
+
+def rows_outside_of_tables(lines):
+    """docutils takes a row without a border above it for a paragraph, and says nothing."""
+    inside = False
+    for i, line in enumerate(lines):
+        last = i + 1 == len(lines) or not lines[i + 1].strip()
+        if BORDER.match(line):
+            inside = not (inside and last)
+        elif not inside and ROW.match(line):
+            yield i + 1, "is a row outside of a table: " + line
 
 
 def findings(path):
@@ -25,7 +51,11 @@ def findings(path):
         return
     if not NO_LICENCE_LINE.search(str(path)) and "SPDX-License-Identifier:" not in text[:400]:
         yield 1, "has no SPDX-License-Identifier line"
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    yield from conflicts(lines)
+    if path.suffix == ".rst":
+        yield from rows_outside_of_tables(lines)
+    for number, line in enumerate(lines, 1):
         if LOOSE_END.search(line):
             yield number, "has a loose end: " + line.strip()
         if MACHINE.search(line) and GUEST_HOME not in line:
