@@ -48,7 +48,10 @@ static struct peal_mw *peal_mw_find(struct peal_table *table, u32 rkey)
 	return container_of(key, struct peal_mw, key);
 }
 
-/* Check that the region may be bound, and that it covers the window's range and rights. */
+/*
+ * Check that the region may be bound, and that it covers the window's range and rights. The bind
+ * names the range by the region's addresses, also if the window is zero-based.
+ */
 static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const struct ib_pd *pd,
 					     const struct peal_bind_seg *bind)
 {
@@ -58,7 +61,7 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 	if (!mr || mr->key.pd != pd || !(access & IB_ACCESS_MW_BIND) || access & IB_ZERO_BASED)
 		return PEAL_REASON_BIND_REGION;
 	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0);
-	if (reason || bind->access & ~PEAL_MW_ACCESS)
+	if (reason || bind->access & ~(PEAL_MW_ACCESS | IB_ZERO_BASED))
 		return PEAL_REASON_BIND_RANGE;
 	/* C10-75: remote write and atomic access need a region with local write access. */
 	if (bind->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC) &&
@@ -67,17 +70,21 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 	return PEAL_REASON_NONE;
 }
 
-static bool peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
-			     const struct peal_wqe *wqe)
+static enum peal_reason peal_mw_may_bind(const struct peal_mw *mw, const struct ib_pd *pd,
+					 const struct peal_bind_seg *bind)
 {
-	bool same_index = !((wqe->bind.new_rkey ^ mw->key.value) >> 8);
-
 	lockdep_assert_held(&mw->lock);
 	/* Do not compare the current low byte, because libibverbs does not track it. */
-	if (mw->key.pd != pd || !same_index)
-		return false;
+	if (mw->key.pd != pd)
+		return PEAL_REASON_BIND_WINDOW;
+	/* o10-36.2.2: a window of type 1 is not zero-based. */
+	if (mw->ib.type == IB_MW_TYPE_1)
+		return bind->access & IB_ZERO_BASED ? PEAL_REASON_BIND_RANGE : PEAL_REASON_NONE;
 	/* A type 2 window can be bound again only after it was invalidated. */
-	return mw->ib.type == IB_MW_TYPE_1 || !mw->region;
+	if (mw->region)
+		return PEAL_REASON_BIND_WINDOW;
+	/* o10-37.2.40: a bind does not invalidate it. */
+	return bind->length ? PEAL_REASON_NONE : PEAL_REASON_BIND_RANGE;
 }
 
 /* The caller holds mw->lock. Return: false if the region is being deregistered or changed. */
@@ -88,13 +95,15 @@ static bool peal_mw_set(struct peal_mw *mw, struct peal_mr *mr, u32 qpn,
 	if (bind->length && !peal_mr_add_window(mr))
 		return false;
 	peal_mw_unbind(mw);
-	mw->key.value = bind->new_rkey;
-	mw->key.iova = bind->addr;
+	/* The program chooses the low byte only. RNICs and rdma_rxe ignore the index, too. */
+	mw->key.value = (mw->key.value & ~0xffU) | (bind->new_rkey & 0xff);
+	mw->key.iova = bind->access & IB_ZERO_BASED ? 0 : bind->addr;
 	mw->key.length = bind->length;
 	mw->key.access = bind->access;
 	if (!bind->length)
-		return true;	/* IBTA: a bind of length 0 unbinds the window */
+		return true;	/* IBTA: a bind of length 0 unbinds a type 1 window */
 	mw->region = mr;
+	mw->offset = bind->addr - mr->key.iova;
 	mw->qpn = mw->ib.type == IB_MW_TYPE_2 ? qpn : 0;
 	return true;
 }
@@ -121,9 +130,8 @@ enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, 
 	if (reason)
 		return reason;
 	spin_lock(&mw->lock);
-	if (!peal_mw_may_bind(mw, pd, wqe))
-		reason = PEAL_REASON_BIND_WINDOW;
-	else if (!peal_mw_set(mw, mr, qpn, &wqe->bind))
+	reason = peal_mw_may_bind(mw, pd, &wqe->bind);
+	if (!reason && !peal_mw_set(mw, mr, qpn, &wqe->bind))
 		reason = PEAL_REASON_BIND_REGION;
 	spin_unlock(&mw->lock);
 	return reason;
@@ -177,7 +185,7 @@ static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd
 		return PEAL_REASON_RKEY_QP;
 	reason = peal_key_allows(&mw->key, pd, wqe->remote_addr, wqe->length, access);
 	target->mr = mw->region;
-	target->offset = wqe->remote_addr - mw->region->key.iova;
+	target->offset = wqe->remote_addr - mw->key.iova + mw->offset;
 	return reason;
 }
 

@@ -22,6 +22,7 @@ struct peal_mw {
 	/* Guarded by mw.lock: */
 	struct peal_key key;		/* its kind and pd do not change */
 	struct peal_mr *region;		/* the bound region; NULL: unbound */
+	u64 offset;			/* from the region's first byte to the window's */
 	u32 qpn;			/* type 2: number of the binding queue pair; else 0 */
 
 	struct peal_table *table;

@@ -162,6 +162,61 @@ TEST_CASE("a type 2 window opens its range and no more")
 	CHECK(all_equal(scene.to.bytes(300, 64), 0));
 }
 
+TEST_CASE("a bind chooses the low byte of a type 2 window's key, and no more")
+{
+	Device device;
+	if (!has_windows(device))
+		SKIP_CASE("no memory windows");
+	Scene scene(device);
+	const auto rkey = ibv_inc_rkey(scene.window->rkey);
+	const auto named = rkey ^ 0xffffff00;
+
+	post(scene.pair.b.qp, scene.bind_request(named, scene.info(0, 4096)));
+	wait_success(scene.pair.b.send_cq);
+	must_succeed(scene.write(scene.to.address(), rkey));
+	scene.expect_written(0);
+	const auto wc = scene.write(scene.to.address(), named);
+	CHECK(status_name(wc.status) == status_name(IBV_WC_REM_ACCESS_ERR));
+}
+
+TEST_CASE("the first byte of a zero-based type 2 window has address 0")
+{
+	Device device;
+	if (!has_windows(device))
+		SKIP_CASE("no memory windows");
+	Scene scene(device);
+	const auto rkey = scene.bind(100, 200, window_access | IBV_ACCESS_ZERO_BASED);
+
+	must_succeed(scene.write(0, rkey));
+	must_succeed(scene.write(136, rkey));
+	scene.expect_written(100);
+	scene.expect_written(236);
+	CHECK(all_equal(scene.to.bytes(0, 100), 0));
+	check_status(scene.write(137, rkey), IBV_WC_REM_ACCESS_ERR, PEAL_REASON_RKEY_RANGE);
+	CHECK(all_equal(scene.to.bytes(300, 64), 0));
+
+	Scene by_address(device);
+	const auto key = by_address.bind(100, 200, window_access | IBV_ACCESS_ZERO_BASED);
+	check_status(by_address.write(by_address.to.address(100), key), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_RANGE);
+}
+
+TEST_CASE("a type 1 window is not zero-based")
+{
+	Device device;
+	if (!has_windows(device))
+		SKIP_CASE("no memory windows");
+	Scene scene(device, IBV_MW_TYPE_1);
+	ibv_mw_bind bind{};
+	bind.send_flags = IBV_SEND_SIGNALED;
+	bind.bind_info = scene.info(0, 4096, window_access | IBV_ACCESS_ZERO_BASED);
+
+	if (ibv_bind_mw(scene.pair.b.qp, scene.window, &bind))
+		return; /* libibverbs may refuse it at once */
+	check_status(wait_completion(scene.pair.b.send_cq), IBV_WC_MW_BIND_ERR,
+		     PEAL_REASON_BIND_RANGE);
+}
+
 TEST_CASE("a window starts where it starts")
 {
 	Device device;
@@ -268,6 +323,18 @@ TEST_CASE("binds that are refused")
 	check_bad_bind(device, {"behind the region",
 				[](Scene &s, auto rkey) {
 					return s.bind_request(rkey, s.info(1, region_bytes));
+				},
+				PEAL_REASON_BIND_RANGE});
+	check_bad_bind(device,
+		       {"no byte of the region",
+			[](Scene &s, auto rkey) { return s.bind_request(rkey, s.info(0, 0)); },
+			PEAL_REASON_BIND_RANGE});
+	check_bad_bind(device, {"a zero-based window behind the region",
+				[](Scene &s, auto rkey) {
+					return s.bind_request(
+						rkey,
+						s.info(1, region_bytes,
+						       window_access | IBV_ACCESS_ZERO_BASED));
 				},
 				PEAL_REASON_BIND_RANGE});
 	check_bad_bind(device, {"a range that wraps",
