@@ -118,7 +118,7 @@ static int peal_mr_check(u64 length, u64 iova, int access)
 {
 	if (access & ~(PEAL_MR_ACCESS | IB_ACCESS_OPTIONAL))
 		return -EOPNOTSUPP;
-	return length && iova + length >= iova ? 0 : -EINVAL;
+	return iova + length >= iova ? 0 : -EINVAL;
 }
 
 /* Memory that is not pinned. A huge page is found page by page. */
@@ -155,7 +155,7 @@ static struct ib_mr *peal_mr_register_on_demand(struct peal_table *table,
 /**
  * peal_mr_register() - pin user memory and give it a key
  * @start: first byte, an address in the calling program
- * @length: bytes; not 0
+ * @length: bytes; 0 makes a region that gives access to nothing
  * @iova: the address by which requests name the first byte; ignored with IB_ZERO_BASED
  * @access: IB_ACCESS_*; with IB_ACCESS_ON_DEMAND nothing is pinned
  *
@@ -170,7 +170,7 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 
 	if (ret)
 		return ERR_PTR(ret);
-	if (access & IB_ACCESS_ON_DEMAND)
+	if (access & IB_ACCESS_ON_DEMAND && length)
 		return peal_mr_register_on_demand(table, account, pd, start, length, iova, access);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
@@ -180,6 +180,8 @@ struct ib_mr *peal_mr_register(struct peal_table *table, struct peal_account *ac
 		.length = length, .access = access,
 	};
 	mr->iova = iova;
+	if (!length)
+		return peal_mr_publish(mr, table, account);
 	mr->umem = peal_mr_pin(pd->device, start, length, access, &mr->extents);
 	if (IS_ERR(mr->umem)) {
 		ret = PTR_ERR(mr->umem);
@@ -272,7 +274,7 @@ struct ib_mr *peal_mr_register_dmabuf(struct peal_table *table, struct peal_acco
 				      int access)
 {
 	struct peal_mr *mr;
-	int ret = peal_mr_check(length, iova, access);
+	int ret = length ? peal_mr_check(length, iova, access) : -EINVAL;
 
 	if (ret)
 		return ERR_PTR(ret);
@@ -389,7 +391,7 @@ int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 i
 	if (flags & ~(IB_MR_REREG_TRANS | IB_MR_REREG_PD | IB_MR_REREG_ACCESS))
 		return -EOPNOTSUPP;
 	if (!mr->umem)
-		return -EOPNOTSUPP;	/* a DMA buffer, or on-demand paging */
+		return -EOPNOTSUPP;	/* a DMA buffer, on-demand paging, or length 0 */
 	if (flags & IB_MR_REREG_TRANS)
 		key.length = length;
 	else
@@ -399,7 +401,7 @@ int peal_mr_reregister(struct ib_mr *ib, int flags, u64 start, u64 length, u64 i
 	if (flags & IB_MR_REREG_PD)
 		key.pd = pd;
 	key.iova = key.access & IB_ZERO_BASED ? 0 : iova;
-	ret = peal_mr_check(key.length, iova, key.access);
+	ret = key.length ? peal_mr_check(key.length, iova, key.access) : -EINVAL;
 	if (ret)
 		return ret;
 	if (atomic_cmpxchg(&mr->windows, 0, -1))

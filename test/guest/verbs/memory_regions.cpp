@@ -233,12 +233,39 @@ TEST_CASE("ranges that are no memory")
 	Memory memory(4 * page_bytes);
 	Memory hole(4 * page_bytes);
 
-	CHECK(try_register(pd, memory.data(), 0, all_access) != "EFAULT");
 	CHECK(try_register(pd, memory.data(), ~0ULL, all_access) != "0");
 	CHECK(try_register(pd, reinterpret_cast<void *>(~0ULL - 100), 4096, all_access) != "0");
 	munmap(hole.data() + page_bytes, page_bytes);
 	CHECK(try_register(pd, hole.data(), hole.size(), all_access) != "0");
 	CHECK(try_register(pd, hole.data(), page_bytes, all_access) == "0");
+}
+
+TEST_CASE("a region of length 0 gives access to nothing")
+{
+	Device device;
+	Memory memory(page_bytes);
+
+	for (const std::size_t offset : {0, 100}) {
+		Pair pair(device);
+		Region from(pair.a.pd, page_bytes);
+		Mr mr(ibv_reg_mr(pair.b.pd, memory.data() + offset, 0, all_access), "reg_mr");
+		Mr local(ibv_reg_mr(pair.a.pd, memory.data() + offset, 0, all_access), "reg_mr");
+		const auto address = memory.address(offset);
+
+		post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {{address, 0, local->lkey}})
+					.remote(address, mr->rkey));
+		wait_success(pair.a.send_cq);
+		post(pair.a.qp,
+		     Send(IBV_WR_RDMA_WRITE, {from.sge(0, 1)}).remote(address, mr->rkey));
+		check_status(wait_completion(pair.a.send_cq), IBV_WC_REM_ACCESS_ERR,
+			     PEAL_REASON_RKEY_RANGE);
+		Pair other(device);
+		Mr empty(ibv_reg_mr(other.a.pd, memory.data() + offset, 0, all_access), "reg_mr");
+		post(other.a.qp, Send(IBV_WR_SEND, {{address, 1, empty->lkey}}));
+		check_status(wait_completion(other.a.send_cq), IBV_WC_LOC_PROT_ERR,
+			     PEAL_REASON_LKEY_RANGE);
+	}
+	CHECK(all_equal({reinterpret_cast<const std::uint8_t *>(memory.data()), page_bytes}, 0));
 }
 
 TEST_CASE("a read-only mapping can be read and not written")
