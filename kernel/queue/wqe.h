@@ -14,6 +14,7 @@
 #include <linux/nospec.h>
 #include <linux/types.h>
 
+#include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
 /* The properties of one opcode. */
@@ -87,6 +88,13 @@ extern const struct peal_op peal_ops[PEAL_OP_COUNT];
 static inline const struct peal_op *peal_op(u8 opcode)
 {
 	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
+}
+
+/* The status of a send WQE that peal_wqe_parse_send() refuses for @reason. */
+static inline enum ib_wc_status peal_wqe_status(enum peal_reason reason)
+{
+	return reason == PEAL_REASON_WQE_LENGTH || reason == PEAL_REASON_WQE_ATOMIC_LENGTH ?
+	       IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR;
 }
 
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,

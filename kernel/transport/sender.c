@@ -78,8 +78,7 @@ bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
 	case PEAL_SQ_EMPTY:
 		return false;
 	case PEAL_SQ_MALFORMED:
-		peal_sender_fail(qp, notify, reason == PEAL_REASON_WQE_LENGTH ?
-				 IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+		peal_sender_fail(qp, notify, peal_wqe_status(reason), reason);
 		break;
 	case PEAL_SQ_FETCHED:
 		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,

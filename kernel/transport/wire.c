@@ -153,8 +153,7 @@ static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 	u32 message = peal_requester_head(&w->requester);
 
 	peal_requester_post(&w->requester, &wr);
-	peal_requester_fail_message(&w->requester, message, reason == PEAL_REASON_WQE_LENGTH ?
-				    IB_WC_LOC_LEN_ERR : IB_WC_LOC_QP_OP_ERR, reason);
+	peal_requester_fail_message(&w->requester, message, peal_wqe_status(reason), reason);
 }
 
 /* Return: false when the ring has no WQE. */

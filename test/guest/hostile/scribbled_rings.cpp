@@ -53,7 +53,9 @@ void check_refused(Stage &stage, const RawSend &send, peal_reason reason, const 
 	qp.post(send);
 	REQUIRE(qp.wait(cqe));
 	const auto status =
-		reason == PEAL_REASON_WQE_LENGTH ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_QP_OP_ERR;
+		reason == PEAL_REASON_WQE_LENGTH || reason == PEAL_REASON_WQE_ATOMIC_LENGTH
+			? IBV_WC_LOC_LEN_ERR
+			: IBV_WC_LOC_QP_OP_ERR;
 	CHECK(peal_status(cqe) == status_name(status) + " (" + reason_name(reason) + ")");
 	CHECK(cqe.wqe_index == 0);
 	CHECK(cqe.qp_index == qp.index());

@@ -444,7 +444,7 @@ TEST_CASE("the local buffer of an atomic has 8 bytes")
 		if (try_post(scene.a.qp,
 			     add_to(scene, scene.to.address(), scene.to.rkey(), length)))
 			continue; /* the provider may refuse it at once */
-		check_status(wait_completion(scene.a.send_cq), IBV_WC_LOC_QP_OP_ERR,
+		check_status(wait_completion(scene.a.send_cq), IBV_WC_LOC_LEN_ERR,
 			     PEAL_REASON_WQE_ATOMIC_LENGTH);
 		CHECK(state_name(query_state(scene.a.qp)) == "ERR");
 		CHECK(scene.target_untouched());

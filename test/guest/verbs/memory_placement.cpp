@@ -199,7 +199,6 @@ TEST_CASE("a reader never sees a part of an ATOMIC_WRITE, nor an older value aft
 TEST_CASE("wrong ATOMIC_WRITEs")
 {
 	Device device;
-	const auto requester = IBV_WC_LOC_QP_OP_ERR;
 
 	check_refusals(
 		device,
@@ -225,19 +224,19 @@ TEST_CASE("wrong ATOMIC_WRITEs")
 			 [](Scene &s) {
 				 post(s.pair.a.qp, s.by_list(s.to.address(), s.to.rkey(), 4));
 			 },
-			 requester, PEAL_REASON_WQE_ATOMIC_LENGTH},
+			 IBV_WC_LOC_LEN_ERR, PEAL_REASON_WQE_ATOMIC_LENGTH},
 			{"16 bytes",
 			 [](Scene &s) {
 				 post(s.pair.a.qp, s.by_list(s.to.address(), s.to.rkey(), 16));
 			 },
-			 requester, PEAL_REASON_WQE_ATOMIC_LENGTH},
+			 IBV_WC_LOC_LEN_ERR, PEAL_REASON_WQE_ATOMIC_LENGTH},
 			{"no bytes",
 			 [](Scene &s) {
 				 auto send = s.by_list(s.to.address(), s.to.rkey());
 				 send.sges.clear();
 				 post(s.pair.a.qp, send);
 			 },
-			 requester, PEAL_REASON_WQE_ATOMIC_LENGTH},
+			 IBV_WC_LOC_LEN_ERR, PEAL_REASON_WQE_ATOMIC_LENGTH},
 			{"lkey of nothing",
 			 [](Scene &s) {
 				 auto send = s.by_list(s.to.address(), s.to.rkey());
