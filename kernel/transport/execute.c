@@ -192,8 +192,8 @@ static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
 }
 
 /*
- * Check the receive buffer of a SEND. It must be long enough, and the receiver
- * must be allowed to write it.
+ * Check the receive buffer of a SEND. It must be long enough, and the receiver must be allowed to
+ * write it. An entry that gets no byte is not checked, because programs leave it empty.
  */
 static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_wqe *wqe,
 					       u32 src_qpn, struct peal_notify *notify,
@@ -206,7 +206,8 @@ static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct 
 	if (unlikely(wqe->length > recv->length))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
 					   PEAL_REASON_RECV_TOO_SHORT);
-	reason = peal_cursor_local(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true);
+	reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true,
+				  0, wqe->length);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
 					   peal_recv_reason(reason));

@@ -31,6 +31,8 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
  *	receive
  * @fault: set to why the receive cannot be used, for which the caller refuses it
  *
+ * An entry of the receive that gets no byte is not checked.
+ *
  * The receive stays as it is, for the next arrival, if the bytes are too many for it (class D of
  * IBTA 9.9.3.2, table 58), or if its buffer is not in memory. The ring is read only once, because a
  * second read may find a different WQE. No kick is asked for when the ring is empty, because an
@@ -58,7 +60,7 @@ enum peal_drop peal_receive_begin(struct peal_rq *rq, struct peal_table *table,
 	}
 	if (unlikely(bytes > rq->wqe.length))
 		return PEAL_DROP_length;
-	reason = peal_cursor_local(to, table, pd, rq->wqe.sge, rq->wqe.num_sge, true);
+	reason = peal_cursor_part(to, table, pd, rq->wqe.sge, rq->wqe.num_sge, true, 0, bytes);
 	if (unlikely(reason)) {
 		*fault = (struct peal_receive_fault){
 			IB_WC_LOC_PROT_ERR, peal_recv_reason(reason),

@@ -382,6 +382,29 @@ TEST_CASE("receives with bad buffers")
 	run_all(bad_receives());
 }
 
+TEST_CASE("an entry of a receive that gets no byte is not checked")
+{
+	Device device;
+	Scene scene(device);
+	const ibv_sge nothing{0, 64, 0};
+
+	post_recv(scene.b.qp, 1, {nothing});
+	post(scene.a.qp, Send(IBV_WR_SEND, {}));
+	wait_success(scene.a.send_cq);
+	CHECK(wait_success(scene.b.recv_cq).front().byte_len == 0);
+	post_recv(scene.b.qp, 2, {scene.local_b.sge(0, 16), nothing});
+	post(scene.a.qp, Send(IBV_WR_SEND, {scene.from.sge(0, 16)}));
+	wait_success(scene.a.send_cq);
+	CHECK(wait_success(scene.b.recv_cq).front().byte_len == 16);
+	CHECK(difference(scene.local_b.bytes(0, 16), scene.from.bytes(0, 16)).empty());
+	post_recv(scene.b.qp, 3, {scene.local_b.sge(0, 16), nothing});
+	post(scene.a.qp, Send(IBV_WR_SEND, {scene.from.sge(0, 17)}));
+	check_status(wait_completion(scene.a.send_cq), IBV_WC_REM_OP_ERR,
+		     PEAL_REASON_RECV_LKEY_UNKNOWN);
+	check_status(wait_completion(scene.b.recv_cq), IBV_WC_LOC_PROT_ERR,
+		     PEAL_REASON_RECV_LKEY_UNKNOWN);
+}
+
 TEST_CASE("a receive buffer that is too short")
 {
 	Device device;
