@@ -107,7 +107,7 @@ static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
 /* The transport looks the address handle up by its index. */
 static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
 {
-	if (unlikely(wqe->rkey || wqe->ud.qpn > PEAL_NUMBER_MAX))
+	if (unlikely(wqe->rkey))
 		return PEAL_REASON_WQE_RESERVED;
 	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
 }
@@ -216,6 +216,7 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 	send->rkey = wqe.rkey;
 	send->remote_addr = wqe.remote_addr;
 	send->ud = wqe.ud;
+	send->ud.qpn &= PEAL_NUMBER_MAX;	/* the other bits of remote_qpn do not count */
 	send->ah_index = wqe.ah_index;
 	send->inline_data = NULL;
 	op = peal_op(wqe.opcode);

@@ -503,9 +503,9 @@ TEST_CASE("a datagram names its destination, other messages name none", "[wqe]")
 	wqe.ah_index = 0;
 	CHECK(sender.parse() == PEAL_REASON_WQE_AH);
 	wqe.ah_index = 1;
-	wqe.ud.qpn = 0x01000000;
-	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
-	wqe.ud.qpn = 0;
+	wqe.ud.qpn = 0xff123456;
+	CHECK(sender.parse() == PEAL_REASON_NONE);
+	CHECK(sender.send.ud.qpn == 0x123456);
 	wqe.rkey = 1;
 	CHECK(sender.parse() == PEAL_REASON_WQE_RESERVED);
 }
