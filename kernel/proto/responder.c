@@ -571,8 +571,9 @@ static void peal_responder_lose_message(struct peal_responder *responder)
 
 /*
  * A packet that continues a message must have the expected PSN. A packet that begins one may have
- * any other (9.8), because the end of the message before it may be lost. A packet with another
- * PSN than the expected one may be forged, so it changes no state unless it is executed.
+ * any (9.8), because the end of the message before it may be lost, and the requester may have given
+ * that message up before it sent the end. A packet with another PSN than the expected one may be
+ * forged, so it changes no state unless it is executed.
  */
 static void peal_responder_receive_uc(struct peal_responder *responder,
 				      const struct peal_packet *packet,
@@ -587,8 +588,8 @@ static void peal_responder_receive_uc(struct peal_responder *responder,
 		return;
 	}
 	peal_responder_describe(responder, packet, wire, request);
-	if ((distance ? wire->has & PEAL_HAS_FIRST :
-			peal_request_continues(wire, responder->operation)) &&
+	if ((wire->has & PEAL_HAS_FIRST ||
+	     (!distance && peal_request_continues(wire, responder->operation))) &&
 	    peal_request_fits(request, packet, wire->has, peal_responder_mtu(responder))) {
 		peal_responder_execute(responder, packet);
 		return;

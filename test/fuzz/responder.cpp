@@ -196,7 +196,7 @@ class Run {
 		if (late)
 			return;
 		MUST((request.what == PEAL_REQUEST_EXECUTE) ==
-		     (distance ? model_->may_begin(p) : model_->valid(p)));
+		     (model_->may_begin(p) || (!distance && model_->valid(p))));
 		if (request.what == PEAL_REQUEST_EXECUTE)
 			execute(p, request);
 		else if (!distance)

@@ -176,7 +176,7 @@ public:
 		const std::uint64_t offset = first ? 0 : message_.offset;
 
 		MUST(p.psn == expected_ || !reliable());
-		MUST(p.psn == expected_ ? valid(p) : may_begin(p));
+		MUST((p.psn == expected_ && valid(p)) || (!reliable() && may_begin(p)));
 		MUST(r.operation == peal_packet_opcode(&p)->operation);
 		MUST(r.first == first && r.last == !!(has & PEAL_HAS_LAST));
 		MUST(r.offset == offset && r.bytes == p.payload_bytes && r.bytes <= mtu());
@@ -270,9 +270,7 @@ public:
 		advance(p);
 		expected_ = peal_psn_add(p.psn, 1);
 	}
-	/*
-	 * Whether a packet out of its turn begins a message. The current message does not matter.
-	 */
+	/* Whether a packet begins a message, whatever its PSN is and whether a message is open. */
 	bool may_begin(const peal_packet &p) const
 	{
 		const std::uint32_t has = peal_packet_opcode(&p)->has;

@@ -131,6 +131,17 @@ TEST_CASE("a send that fails stops the send queue alone, and the program brings 
 	attr.cur_qp_state = IBV_QPS_SQE;
 	must(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), "modify to RTS");
 	check_send(pair, 5000, 7);
+
+	/* Packets of a message leave before the key that is wrong. The next message arrives. */
+	post_recv(pair.b.qp, 4, {pair.to.sge(0, long_message)});
+	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 10000), foreign.sge(0, 64)}).id(5));
+	check_status(wait_completion(pair.a.send_cq), IBV_WC_LOC_PROT_ERR, PEAL_REASON_LKEY_PD);
+	must(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), "modify to RTS");
+	fill_pattern(pair.from.bytes(0, 5000), 8);
+	post(pair.a.qp, Send(IBV_WR_SEND, {pair.from.sge(0, 5000)}));
+	wait_success(pair.a.send_cq);
+	CHECK(wait_success(pair.b.recv_cq).front().byte_len == 5000);
+	CHECK(difference(pair.to.bytes(0, 5000), pair.from.bytes(0, 5000)) == "");
 }
 
 TEST_CASE("only messages that the peer refuses are lost")
