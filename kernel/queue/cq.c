@@ -111,7 +111,9 @@ void peal_cq_destroy(struct peal_cq *cq)
 {
 	hrtimer_cancel(&cq->moderation);
 	peal_cq_wait_handler(cq);
-	tasklet_kill(&cq->tasklet);	/* the handler has returned; now the tasklet has */
+	while (atomic_read_acquire(&cq->calls))
+		usleep_range(10, 50);
+	tasklet_kill(&cq->tasklet);	/* nothing schedules it any more; it may still be running */
 	peal_events_end(&cq->events);
 	mutex_lock(&cq->resizing);
 	peal_cq_replace_map(cq, &cq->prepared, NULL);
@@ -426,24 +428,32 @@ static bool peal_cq_has_listener(const struct peal_cq *cq)
 
 /*
  * Call a kernel user's handler. Events that are raised meanwhile schedule the tasklet again,
- * because the handler may have looked at the queue already.
+ * because the handler may have looked at the queue already. If the handler covered an event whose
+ * call was still on its way to the CPU of the vector, the tasklet has nothing to do. It must not
+ * call the handler then, because the user may be destroying the queue.
  */
 static void peal_cq_run_handler(struct tasklet_struct *tasklet)
 {
 	struct peal_cq *cq = container_of(tasklet, struct peal_cq, tasklet);
 	int raised = atomic_read(&cq->raised);
 
+	if (raised == atomic_read(&cq->handled))
+		return;
 	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 	atomic_set_release(&cq->handled, raised);
 }
 
-/* On the CPU of the vector, with interrupts off. */
+/*
+ * On the CPU of the vector, with interrupts off. An event that is raised from here on needs
+ * another call. The queue may be freed after the last statement.
+ */
 static void peal_cq_call(void *data)
 {
 	struct peal_cq *cq = data;
 
 	atomic_xchg(&cq->call_queued, 0);
 	tasklet_schedule(&cq->tasklet);
+	atomic_fetch_dec_release(&cq->calls);
 }
 
 /*
@@ -456,9 +466,11 @@ static bool peal_cq_call_cpu(struct peal_cq *cq)
 		return false;
 	if (atomic_xchg(&cq->call_queued, 1))
 		return true;	/* its handler comes later than this event */
+	atomic_inc(&cq->calls);
 	if (!smp_call_function_single_async(cq->cpu, &cq->call))
 		return true;
 	atomic_xchg(&cq->call_queued, 0);
+	atomic_dec(&cq->calls);
 	return false;
 }
 

@@ -62,6 +62,7 @@ struct peal_cq {
 	int cpu;			/* where the tasklet is scheduled, or -1: anywhere */
 	call_single_data_t call;	/* schedules it there; in use while call_queued is set */
 	atomic_t call_queued;		/* a call is queued and has not begun */
+	atomic_t calls;			/* calls that have not ended */
 	struct peal_events events;
 
 	struct peal_account *account;	/* the context's, or the kernel's */
