@@ -2,6 +2,9 @@
 /*
  * The verbs of queue pairs. See verbs.h.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -310,10 +313,40 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	return ret;
 }
 
+/*
+ * May the caller know what a sender needs to forge packets of @ib? The user whose program made the
+ * queue pair may, and the administrator of the network namespace. A program that has changed its
+ * user ids shares its secrets with none of them, as for ptrace(2).
+ */
+static bool peal_verbs_may_know_psns(const struct ib_qp *ib)
+{
+	const struct net *net = peal_dev(ib->device)->nic.port.net;
+	kuid_t uid = current_uid();
+	const struct cred *owner;
+	bool same = false;
+
+	if (ib->res.task) {
+		rcu_read_lock();
+		owner = __task_cred(ib->res.task);
+		same = uid_eq(owner->uid, uid) && uid_eq(owner->euid, uid) &&
+		       uid_eq(owner->suid, uid);
+		rcu_read_unlock();
+	}
+	return same || ns_capable(net->user_ns, CAP_NET_ADMIN);
+}
+
+/*
+ * The core asks for no attribute (@mask 0) when it answers `rdma resource show`, which any user may
+ * call. A program that has the queue pair asks for those that it wants to know.
+ */
 int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 			struct ib_qp_init_attr *init)
 {
 	peal_qp_query(peal_qp(ib), attr, init);
+	if (!mask && !peal_verbs_may_know_psns(ib)) {
+		attr->sq_psn = 0;
+		attr->rq_psn = 0;
+	}
 	return 0;
 }
 
