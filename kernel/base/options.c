@@ -17,6 +17,7 @@ void peal_options_init(struct peal_options *options)
 {
 	options->direct = true;
 	options->max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC;
+	options->rate = 0;
 }
 
 /*
@@ -45,4 +46,10 @@ void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_devi
 	WRITE_ONCE(attrs->max_qp_rd_atom, max);
 	WRITE_ONCE(attrs->max_qp_init_rd_atom, max);
 	WRITE_ONCE(attrs->max_res_rd_atom, max * PEAL_MAX_QP);
+}
+
+/* Only shown. It limits nothing. @gbps: a rate that a port can show, or 0. */
+void peal_options_set_rate(struct peal_options *options, u32 gbps)
+{
+	WRITE_ONCE(options->rate, gbps);
 }

@@ -31,6 +31,7 @@ struct peal_options {
 	/* Guarded by peal_netlink_lock: */
 	bool direct;		/* the direct path may be used */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
+	u32 rate;		/* of the port, in Gb/s; 0: as the netdev says */
 };
 
 /* Between which queue pairs the host allows the direct path. Only options.c writes it. */
@@ -41,6 +42,7 @@ void peal_options_set_scope(enum peal_nl_scope scope);
 void peal_options_set_direct(struct peal_options *options, bool on);
 void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
 				    u32 max);
+void peal_options_set_rate(struct peal_options *options, u32 gbps);
 
 static inline bool peal_options_direct(const struct peal_options *options)
 {
@@ -61,6 +63,11 @@ static inline bool peal_options_allow(const struct peal_options *options, enum p
 static inline u32 peal_options_max_rd_atomic(const struct peal_options *options)
 {
 	return READ_ONCE(options->max_rd_atomic);
+}
+
+static inline u32 peal_options_rate(const struct peal_options *options)
+{
+	return READ_ONCE(options->rate);
 }
 
 #endif

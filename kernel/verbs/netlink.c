@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "verbs/dev.h"
 #include "verbs/netlink.h"
+#include "verbs/query.h"
 
 /*
  * Guards the device list, the options of the devices on it, and the host's options. Holders may
@@ -24,6 +25,7 @@ static const struct nla_policy peal_netlink_policy[] = {
 	[PEAL_NL_DEV_NAME] = { .type = NLA_NUL_STRING, .len = IB_DEVICE_NAME_MAX - 1 },
 	[PEAL_NL_DEV_DIRECT] = NLA_POLICY_MAX(NLA_U8, 1),
 	[PEAL_NL_DEV_MAX_RD_ATOMIC] = NLA_POLICY_RANGE(NLA_U32, 1, PEAL_MAX_RD_ATOMIC),
+	[PEAL_NL_DEV_RATE] = { .type = NLA_U32 },
 };
 
 static const struct nla_policy peal_netlink_host_policy[] = {
@@ -83,7 +85,8 @@ static int peal_netlink_put(struct sk_buff *msg, const struct peal_dev *dev)
 	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
 	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->nic.options)) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC,
-			peal_options_max_rd_atomic(&dev->nic.options)))
+			peal_options_max_rd_atomic(&dev->nic.options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(&dev->nic.options)))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -153,13 +156,20 @@ static void peal_netlink_apply(struct peal_dev *dev, struct nlattr **attrs)
 	if (attrs[PEAL_NL_DEV_MAX_RD_ATOMIC])
 		peal_options_set_max_rd_atomic(&dev->nic.options, &dev->ib.attrs,
 					       nla_get_u32(attrs[PEAL_NL_DEV_MAX_RD_ATOMIC]));
+	if (attrs[PEAL_NL_DEV_RATE])
+		peal_options_set_rate(&dev->nic.options, nla_get_u32(attrs[PEAL_NL_DEV_RATE]));
 }
 
 static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 {
+	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
 	struct peal_dev *dev;
 	int ret = 0;
 
+	if (rate && nla_get_u32(rate) && !peal_query_has_rate(nla_get_u32(rate))) {
+		NL_SET_ERR_MSG(info->extack, "a port cannot show this rate");
+		return -EINVAL;
+	}
 	mutex_lock(&peal_netlink_lock);
 	dev = peal_netlink_find(info, &ret);
 	if (dev) {

@@ -108,19 +108,60 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 	return 0;
 }
 
+/* The rates that an administrator can set, as the attributes of a port say them. */
+static const struct peal_query_rate {
+	u32 gbps;
+	u16 speed;
+	u8 width;
+} peal_query_rates[] = {
+	{ 10, IB_SPEED_FDR10, IB_WIDTH_1X },	/* of a software netdev, see below */
+	{ 25, IB_SPEED_EDR, IB_WIDTH_1X },
+	{ 40, IB_SPEED_FDR10, IB_WIDTH_4X },
+	{ 50, IB_SPEED_HDR, IB_WIDTH_1X },
+	{ 100, IB_SPEED_EDR, IB_WIDTH_4X },
+	{ 200, IB_SPEED_HDR, IB_WIDTH_4X },
+	{ 400, IB_SPEED_NDR, IB_WIDTH_4X },
+};
+
+/* Return: NULL if a port cannot show it. */
+static const struct peal_query_rate *peal_query_find_rate(u32 gbps)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(peal_query_rates); i++)
+		if (peal_query_rates[i].gbps == gbps)
+			return &peal_query_rates[i];
+	return NULL;
+}
+
+bool peal_query_has_rate(u32 gbps)
+{
+	return peal_query_find_rate(gbps);
+}
+
 /*
- * The core would guess for a netdev that does not tell its speed, such as the loopback interface,
- * and write that into the kernel log at each query. It fails while the netdev is being removed.
+ * Programs choose among devices by their rate. A netdev without hardware has none. Some tell the
+ * core nothing, and some a low number that means nothing, as tun does. They show 10 Gb/s at least,
+ * as veth does. The core would guess for a netdev that does not tell its speed, such as the
+ * loopback interface, and write that into the kernel log at each query. It fails while the netdev
+ * is being removed.
  */
 static void peal_query_speed(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
-	const struct ethtool_ops *ops = peal_dev(ib)->nic.port.ndev->ethtool_ops;
+	const struct net_device *ndev = peal_dev(ib)->nic.port.ndev;
+	const struct peal_query_rate *rate;
+	bool known;
 
-	if (ops && ops->get_link_ksettings &&
-	    !ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width))
-		return;
-	attr->active_speed = IB_SPEED_SDR;
-	attr->active_width = IB_WIDTH_1X;
+	rate = peal_query_find_rate(peal_options_rate(&peal_dev(ib)->nic.options));
+	if (!rate) {
+		known = ndev->ethtool_ops && ndev->ethtool_ops->get_link_ksettings &&
+			!ib_get_eth_speed(ib, port, &attr->active_speed, &attr->active_width);
+		if (known && (ndev->dev.parent || attr->active_speed != IB_SPEED_SDR))
+			return;
+		rate = &peal_query_rates[0];
+	}
+	attr->active_speed = rate->speed;
+	attr->active_width = rate->width;
 }
 
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)

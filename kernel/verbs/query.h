@@ -14,6 +14,8 @@ struct peal_table;
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
+/* May an administrator set this rate? */
+bool peal_query_has_rate(u32 gbps);
 int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
 int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
 enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port);

@@ -6,6 +6,7 @@
  *	peal-option DEV				print one device
  *	peal-option DEV direct 0|1		set an option of a device
  *	peal-option DEV max-rd-atomic N		set an option of a device
+ *	peal-option DEV rate GBPS		set an option of a device
  *	peal-option host			print the options of the host
  *	peal-option host direct none|device|netns|host
  *
@@ -65,9 +66,13 @@ void print_device(nlmsghdr *header)
 	nlattr *attr[PEAL_NL_DEV_COUNT_] = {};
 
 	genlmsg_parse(header, 0, attr, PEAL_NL_DEV_COUNT_ - 1, nullptr);
-	std::printf("%u: %s direct %u max-rd-atomic %u\n", nla_get_u32(attr[PEAL_NL_DEV_INDEX]),
+	std::printf("%u: %s direct %u max-rd-atomic %u", nla_get_u32(attr[PEAL_NL_DEV_INDEX]),
 		    nla_get_string(attr[PEAL_NL_DEV_NAME]), nla_get_u8(attr[PEAL_NL_DEV_DIRECT]),
 		    nla_get_u32(attr[PEAL_NL_DEV_MAX_RD_ATOMIC]));
+	/* An older kernel has no such option. */
+	if (attr[PEAL_NL_DEV_RATE])
+		std::printf(" rate %u", nla_get_u32(attr[PEAL_NL_DEV_RATE]));
+	std::printf("\n");
 }
 
 int print(nl_msg *msg, void *)
@@ -143,7 +148,7 @@ private:
 
 int usage()
 {
-	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N]]\n"
+	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N | rate GBPS]]\n"
 		   "       peal-option host [direct none|device|netns|host]\n",
 		   stderr);
 	return 2;
@@ -159,6 +164,8 @@ bool put_option(nl_msg *msg, std::string_view name, const char *value)
 	if (name == "direct")
 		return number <= UINT8_MAX &&
 		       nla_put_u8(msg, PEAL_NL_DEV_DIRECT, static_cast<uint8_t>(number)) == 0;
+	if (name == "rate")
+		return nla_put_u32(msg, PEAL_NL_DEV_RATE, static_cast<uint32_t>(number)) == 0;
 	return name == "max-rd-atomic" &&
 	       nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, static_cast<uint32_t>(number)) == 0;
 }

@@ -27,6 +27,7 @@ enum peal_nl_dev_attr {
 	PEAL_NL_DEV_NAME,		/* string */
 	PEAL_NL_DEV_DIRECT,		/* u8: 1 if the direct path may be used */
 	PEAL_NL_DEV_MAX_RD_ATOMIC,	/* u32: 1..128 */
+	PEAL_NL_DEV_RATE,		/* u32: Gb/s, see peal.yaml; 0: the netdev's */
 	PEAL_NL_DEV_COUNT_
 };
 

@@ -4,8 +4,8 @@
 # timeout: 60
 #
 # The options of a device can be read, set and refused through generic netlink, and they take effect. ibv_devinfo shows
-# the effect of max-rd-atomic. The counters of a ping-pong show the effect of "direct", the device's and the host's.
-# Only the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
+# the effect of max-rd-atomic, and sysfs that of rate. The counters of a ping-pong show the effect of "direct", the device's
+# and the host's. Only the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -42,6 +42,36 @@ direct_before=$(value direct)
 [[ $(value max-rd-atomic) == 128 && $(attribute max_qp_rd_atom) == 128 &&
 	$(attribute max_qp_init_rd_atom) == 128 ]] || fail "max-rd-atomic is not in effect"
 "$option" "$device" max-rd-atomic 16 || fail "cannot set max-rd-atomic back"
+
+# rate DEVICE: prints the number of Gb/s that sysfs shows.
+rate() { sed -E 's/^([0-9.]+) Gb.*/\1/' "/sys/class/infiniband/$1/ports/1/rate"; }
+
+[[ $(value rate) == 0 && $(rate "$device") == 10 ]] || fail "the rate of veth: $(value rate), $(rate "$device")"
+for gbps in 25 40 50 100 200 400; do
+	"$option" "$device" rate $gbps || fail "cannot set the rate to $gbps"
+	[[ $(value rate) == "$gbps" && $(rate "$device") == "$gbps" ]] ||
+		fail "rate $gbps: $(value rate), sysfs $(rate "$device")"
+done
+[[ $(attribute active_width) == 4X ]] || fail "ibv_devinfo: active_width $(attribute active_width)"
+refused "a port cannot show this rate" "$option" "$device" rate 7
+refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+	"$option" "$device" rate 10
+[[ $(value rate) == 400 ]] || fail "a refused request changed the rate"
+"$option" "$device" rate 0 || fail "cannot set the rate back"
+[[ $(rate "$device") == 10 ]] || fail "the rate of veth, set back: $(rate "$device")"
+
+# Netdevs without hardware: one that tells no speed, and one that tells 10 Mb/s.
+ip link add dummy.opt type dummy || fail "cannot make a dummy netdev"
+modprobe tun || fail "the module tun is missing"
+ip tuntap add tap.opt mode tap || fail "cannot make a tap netdev"
+for netdev in dummy.opt tap.opt; do
+	ip link set "$netdev" up
+	rdma link add peal-opt type peal netdev "$netdev" || fail "cannot add a device on $netdev"
+	[[ $(rate peal-opt) == 10 ]] || fail "the rate on $netdev: $(rate peal-opt)"
+	rdma link delete peal-opt
+	wait_gone device_exists peal-opt || fail "the device on $netdev is still there"
+	ip link delete "$netdev"
+done
 
 refused "Numerical result out of range" "$option" "$device" max-rd-atomic 0
 refused "Numerical result out of range" "$option" "$device" max-rd-atomic 129
