@@ -43,7 +43,7 @@
 enum peal_odp_fault_state {
 	PEAL_ODP_FREE,
 	PEAL_ODP_WAITS,		/* for the work, which may be at it */
-	PEAL_ODP_AGAIN,		/* nobody's error: the next request for the pages repeats it */
+	PEAL_ODP_AGAIN,		/* out of memory, or invalidated: the next request repeats it */
 	PEAL_ODP_FAILED,	/* until a caller asks for the pages again */
 };
 

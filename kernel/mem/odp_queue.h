@@ -7,8 +7,8 @@
  *
  * A page may take for ever, because another program may have to deliver it (FUSE). So the number of
  * works is limited for each program and for each user, and nothing that is limited by one delays
- * others. A program is a struct mm_struct. Its user is the one who registered its first region. A
- * region that is gone keeps its work's place until the page has come.
+ * others. A program is a struct mm_struct. Its user is the user that registered its first region.
+ * A region that is gone keeps its work's place until the page has come.
  */
 #ifndef PEAL_ODP_QUEUE_H
 #define PEAL_ODP_QUEUE_H

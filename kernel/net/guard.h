@@ -4,7 +4,7 @@
  * sends to port 4791 from an address of a device, or from one that this host does not have, comes
  * from the kernel, or from a socket that was opened with CAP_NET_RAW.
  *
- * Owns: the netfilter hooks, the decision, and the count of what was refused.
+ * Owns: the netfilter hooks, the decision, and the count of refused packets.
  * Does not know: queue pairs, and the contents of packets behind UDP.
  */
 #ifndef PEAL_GUARD_H

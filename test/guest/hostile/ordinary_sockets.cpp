@@ -512,7 +512,7 @@ TEST_CASE("no program sends in a peer's name")
 	wait_success(victim.end.recv_cq);
 }
 
-TEST_CASE("what is not in a device's name is free")
+TEST_CASE("packets from other addresses and to other ports are sent")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
@@ -578,7 +578,7 @@ struct Behind {
 
 } // namespace
 
-TEST_CASE("a masquerade gives nobody a device's name")
+TEST_CASE("a program does not get a device's address by a masquerade")
 {
 	if (!is_peal())
 		SKIP_CASE("the counters are peal's");
@@ -720,7 +720,7 @@ struct Pipe {
 	}
 };
 
-/* How many of the frames the listener, a process of nobody, receives. */
+/* Returns how many of the frames arrive at a listener that runs as the user nobody. */
 int received(const Listener &listener, std::vector<Bytes> &frames, std::uint64_t handled)
 {
 	RawSocket wire("veth1");

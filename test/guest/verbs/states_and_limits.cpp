@@ -6,7 +6,7 @@
  *
  * Holds: The table of states allows the right steps and refuses the others. A query returns what a
  * modify has set. A queue pair can be used again after RESET, and SQD works. Unsupported features
- * and driver data that nobody knows are refused. The limits of query_device are true. Many queue
+ * and unknown driver data are refused. The limits of query_device are true. Many queue
  * pairs can exist, and their numbers cannot be guessed. Objects leave nothing behind. Port state,
  * MTU and GIDs follow the netdev.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), memory regions
@@ -656,7 +656,7 @@ TEST_CASE("objects of another context are refused")
 	CHECK(errno_name(errno) == "EINVAL");
 }
 
-TEST_CASE("driver data that nobody knows are refused")
+TEST_CASE("unknown driver data are refused")
 {
 	if (!is_peal())
 		SKIP_CASE("other devices have other driver data");
