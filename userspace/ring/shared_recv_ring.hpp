@@ -25,14 +25,17 @@
  *
  * A resize moves the WQEs that the kernel has not taken to another ring while the kernel goes on to
  * take them from the old one, and pollers go on to return slots. The notes about slots therefore
- * stay where they are, in memory for the largest ring. A WQE whose slot the new ring does not have
- * gets another slot. Only one of the two slots completes, which depends on what the kernel had
- * taken when it changed rings. A slot beyond a smaller ring is not used again after it is returned.
+ * stay where they are, and a larger ring gets more of them beside. A WQE whose slot the new ring
+ *does not have gets another slot. Only one of the two slots completes, which depends on what the
+ *kernel had taken when it changed rings. A slot beyond a smaller ring is not used again after it is
+ *returned.
  */
 #pragma once
 #include <rdma/peal-abi.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -65,8 +68,65 @@ class SharedRecvRing {
 		std::uint8_t posted; /* whether a CQE of the slot may come */
 		std::uint8_t known;  /* the poster's: free, posted, or on its way back */
 	};
-	struct Free {
-		void operator()(Note *notes) const noexcept { std::free(notes); }
+
+	/*
+	 * The notes of all slots that a ring had so far. The first ring's are in one array. Each of
+	 * the others doubles their number. The poster adds arrays. A poller learns of a slot by its
+	 * CQE, which comes after the array.
+	 */
+	class Notes {
+		struct Free {
+			void operator()(Note *notes) const noexcept { std::free(notes); }
+		};
+		static std::unique_ptr<Note[], Free> allocate(std::uint32_t count)
+		{
+			auto *const notes = static_cast<Note *>(std::calloc(count, sizeof(Note)));
+
+			if (!notes)
+				throw std::bad_alloc();
+			return std::unique_ptr<Note[], Free>(notes);
+		}
+
+		std::unique_ptr<Note[], Free> first_;
+		std::uint32_t first_size_ = 0; /* a power of two */
+		std::uint32_t shift_ = 0;      /* its logarithm */
+		std::array<std::atomic<Note *>, std::bit_width(unsigned{PEAL_MAX_SRQ_WR})> more_{};
+
+	public:
+		Notes() = default;
+		Notes(const Notes &) = delete;
+		Notes &operator=(const Notes &) = delete;
+		~Notes()
+		{
+			for (auto &notes : more_)
+				std::free(notes.load(std::memory_order_relaxed));
+		}
+		/* Makes notes for `count` slots, which is a power of two. Throws std::bad_alloc. */
+		void grow(std::uint32_t count)
+		{
+			if (!first_) {
+				first_ = allocate(count);
+				first_size_ = count;
+				shift_ = static_cast<std::uint32_t>(std::countr_zero(count));
+			}
+			for (std::size_t i = 0; std::size_t{first_size_} << i < count; ++i)
+				if (!more_[i].load(std::memory_order_relaxed))
+					more_[i].store(allocate(first_size_ << i).release(),
+						       std::memory_order_release);
+		}
+		/* Any number may be asked for. Returns nullptr if no ring had the slot. */
+		Note *find(std::uint32_t number) const noexcept
+		{
+			if (number < first_size_)
+				return &first_[number];
+			const auto i =
+				static_cast<std::size_t>(std::bit_width(number >> shift_)) - 1;
+			Note *const notes = i < more_.size()
+						    ? more_[i].load(std::memory_order_acquire)
+						    : nullptr;
+			return notes ? &notes[number - (first_size_ << i)] : nullptr;
+		}
+		Note &operator[](std::uint32_t number) const noexcept { return *find(number); }
 	};
 
 	/* A WQE that a resize has copied to another slot. */
@@ -76,9 +136,7 @@ class SharedRecvRing {
 
 	/* The poster writes it. Pollers do not read it. */
 	SharedRingShape shape_{};
-	/* For the largest ring. Pages that no ring reached stay untouched. */
-	std::unique_ptr<Note[], Free> notes_;
-	std::uint32_t notes_size_ = 0;
+	Notes notes_;
 	/* The poster writes these. */
 	alignas(PEAL_CACHE_LINE) std::uint32_t head_ = 0;
 	std::uint32_t free_ = NONE;
@@ -115,10 +173,7 @@ public:
 	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
 	void attach(const SharedRingShape &shape)
 	{
-		notes_.reset(static_cast<Note *>(std::calloc(PEAL_MAX_SRQ_WR, sizeof(Note))));
-		if (!notes_)
-			throw std::bad_alloc();
-		notes_size_ = PEAL_MAX_SRQ_WR;
+		notes_.grow(shape.entries);
 		for (std::uint32_t i = shape.entries; i-- > 0;) {
 			notes_[i].known = 1;
 			put_free(i);
@@ -181,7 +236,9 @@ public:
 	/* Returns whether complete() would accept a CQE of slot `number`. */
 	bool is_posted(std::uint32_t number) const noexcept
 	{
-		return number < notes_size_ && load_relaxed(notes_[number].posted);
+		const Note *const note = notes_.find(number);
+
+		return note && load_relaxed(note->posted);
 	}
 
 	/*
@@ -191,13 +248,15 @@ public:
 	 */
 	std::optional<std::uint64_t> complete(std::uint32_t number) noexcept
 	{
-		if (!is_posted(number))
+		Note *const note = notes_.find(number);
+
+		if (!note || !load_relaxed(note->posted))
 			return std::nullopt;
-		store_relaxed(notes_[number].posted, std::uint8_t{0});
-		const std::uint64_t wr_id = load_relaxed(notes_[number].wr_id);
+		store_relaxed(note->posted, std::uint8_t{0});
+		const std::uint64_t wr_id = load_relaxed(note->wr_id);
 		std::uint32_t first = returned_.load(std::memory_order_relaxed);
 		do
-			store_relaxed(notes_[number].next, first);
+			store_relaxed(note->next, first);
 		while (!returned_.compare_exchange_weak(first, number, std::memory_order_release,
 							std::memory_order_relaxed));
 		return wr_id;
@@ -218,6 +277,7 @@ public:
 		resize.free.reserve(std::size_t{shape_.entries} + 2 * std::size_t{to.entries});
 		if (head_ - first > to.entries)
 			return std::nullopt;
+		notes_.grow(to.entries);
 		resize.moved.reserve(head_ - first);
 		while (const auto number = take_free())
 			resize.free.push_back(*number);
