@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "datagram.hpp"
 #include "innocent.hpp"
+#include "program.hpp"
 #include "usage.hpp"
 
 using namespace peal_test;
@@ -22,52 +23,6 @@ using namespace peal_test;
 namespace {
 
 constexpr uid_t a_user = 65534, another_user = 65533;
-
-/* A process of one user. It keeps what it has until this object ends. */
-class Program {
-public:
-	using Hold = std::function<void(long)>;
-
-	/* The body reports a number when it has all that it wants. */
-	Program(uid_t uid, const std::function<void(const Hold &)> &body)
-	{
-		if (pipe(result_) || pipe(end_))
-			throw_errno("pipe");
-		child_ = spawn([&] { return live(uid, body); });
-		close(result_[1]);
-		if (read(result_[0], &number_, sizeof(number_)) != sizeof(number_))
-			throw std::runtime_error("the other program failed");
-	}
-	~Program()
-	{
-		for (int fd : {end_[0], end_[1], result_[0]})
-			close(fd);
-		waitpid(child_, nullptr, 0);
-	}
-	Program(const Program &) = delete;
-	Program &operator=(const Program &) = delete;
-	long number() const { return number_; }
-
-private:
-	int live(uid_t uid, const std::function<void(const Hold &)> &body) const
-	{
-		if (setgid(uid) || setuid(uid))
-			return 1;
-		close(end_[1]);
-		body([&](long number) {
-			char byte = 0;
-
-			if (write(result_[1], &number, sizeof(number)) != sizeof(number) ||
-			    read(end_[0], &byte, 1) != 0)
-				throw std::runtime_error("the test is gone");
-		});
-		return 0;
-	}
-
-	int result_[2]{}, end_[2]{};
-	pid_t child_ = -1;
-	long number_ = 0;
-};
 
 /* The program stops here and the test fails, because it has met no limit yet. */
 constexpr long enough = 40000;

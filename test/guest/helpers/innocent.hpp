@@ -2,14 +2,13 @@
 /*
  * A correct program beside hostile ones.
  *
- * Holds: messages with checked data, one after the other; child processes for the hostile programs.
+ * Holds: messages with checked data, one after the other.
  * Does not hold: the work of the hostile programs.
  */
 #pragma once
 
+#include "program.hpp"
 #include "verbs.hpp"
-
-#include <sys/wait.h>
 
 #include <fstream>
 #include <functional>
@@ -53,24 +52,6 @@ private:
 	Random random_{77};
 	std::uint64_t messages_ = 0;
 };
-
-/*
- * Starts a process with this body. Its status is what the body returns, or 1 when the body throws.
- */
-inline pid_t spawn(const std::function<int()> &body)
-{
-	const pid_t child = fork();
-
-	if (child)
-		return child;
-	int result = 1;
-	try {
-		result = body();
-	} catch (const std::exception &error) {
-		std::fprintf(stderr, "child: %s\n", error.what());
-	}
-	_exit(result);
-}
 
 /* Sends messages until all children have ended. `fine` must accept the status of each. */
 template <class Fine>

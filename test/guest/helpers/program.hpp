@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Other programs beside the test.
+ *
+ * Holds: child processes, and a program of one user that reports a number when it has what it
+ * wants, and keeps that until it is told to end, or is killed. Does not hold: what they do.
+ */
+#pragma once
+
+#include "verbs.hpp"
+
+#include <csignal>
+#include <sys/wait.h>
+
+namespace peal_test {
+
+/*
+ * Starts a process with this body. Its status is what the body returns, or 1 when the body throws.
+ */
+inline pid_t spawn(const std::function<int()> &body)
+{
+	const pid_t child = fork();
+
+	if (child)
+		return child;
+	int result = 1;
+	try {
+		result = body();
+	} catch (const std::exception &error) {
+		std::fprintf(stderr, "child: %s\n", error.what());
+	}
+	_exit(result);
+}
+
+/* A process of one user. It keeps what it has until this object ends. */
+class Program {
+public:
+	using Hold = std::function<void(long)>;
+
+	/* The body reports a number when it has all that it wants. */
+	Program(uid_t uid, const std::function<void(const Hold &)> &body)
+	{
+		if (pipe(result_) || pipe(end_))
+			throw_errno("pipe");
+		child_ = spawn([&] { return live(uid, body); });
+		close(result_[1]);
+		if (read(result_[0], &number_, sizeof(number_)) != sizeof(number_))
+			throw std::runtime_error("the other program failed");
+	}
+	~Program()
+	{
+		for (int fd : {end_[0], end_[1], result_[0]})
+			close(fd);
+		waitpid(child_, nullptr, 0);
+	}
+	Program(const Program &) = delete;
+	Program &operator=(const Program &) = delete;
+	long number() const { return number_; }
+	/* It is gone when this object ends. */
+	void kill() const { ::kill(child_, SIGKILL); }
+
+private:
+	int live(uid_t uid, const std::function<void(const Hold &)> &body) const
+	{
+		if (setgid(uid) || setuid(uid))
+			return 1;
+		close(end_[1]);
+		body([&](long number) {
+			char byte = 0;
+
+			if (write(result_[1], &number, sizeof(number)) != sizeof(number) ||
+			    read(end_[0], &byte, 1) != 0)
+				throw std::runtime_error("the test is gone");
+		});
+		return 0;
+	}
+
+	int result_[2]{}, end_[2]{};
+	pid_t child_ = -1;
+	long number_ = 0;
+};
+
+} // namespace peal_test
