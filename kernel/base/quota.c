@@ -26,7 +26,8 @@ struct peal_quota_user {
  * Programs get seven eighths of each total, and the kernel's users get the rest. For queue
  * pairs, keys and address handles the total is how many numbers there are (table.c). A
  * device has at most 4096 multicast groups. For protection domains, completion queues and shared
- * receive queues the limits bound the memory that the RDMA core takes for them.
+ * receive queues the limits bound the memory that the RDMA core takes for them. A program maps
+ * each queue, and can have 65530 mappings by default (vm.max_map_count).
  * The limit of XRC domains bounds the transmit quotas, because each domain has one. A domain is
  * charged to an account of its own, and kernel users have none.
  * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
@@ -41,8 +42,8 @@ struct peal_quota_limits {
 
 static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
-	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 16 },
-	[PEAL_QUOTA_SRQ] = { 7 << 17, 1 << 17, 1 << 16 },
+	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 15 },
+	[PEAL_QUOTA_SRQ] = { 7 << 17, 1 << 17, 1 << 15 },
 	[PEAL_QUOTA_XRCD] = { .programs = 7 << 9, .context = 1 },
 	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
 	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
@@ -95,10 +96,17 @@ int peal_quota_open(struct peal_quota *quota, struct peal_account *account)
 {
 	struct peal_quota_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	struct peal_quota_user *user;
+	int ret;
 
 	if (!fresh)
 		return -ENOMEM;
+	*account = (struct peal_account){ .quota = quota };
 	fresh->uid = peal_quota_current();
+	ret = peal_page_quota_open(&account->pages, fresh->uid);
+	if (ret) {
+		kfree(fresh);
+		return ret;
+	}
 	spin_lock_irq(&quota->lock);
 	user = peal_quota_find(quota, fresh->uid);
 	if (!user) {
@@ -108,7 +116,7 @@ int peal_quota_open(struct peal_quota *quota, struct peal_account *account)
 	user->accounts++;
 	spin_unlock_irq(&quota->lock);
 	kfree(fresh);
-	*account = (struct peal_account){ .quota = quota, .user = user };
+	account->user = user;
 	return 0;
 }
 
@@ -119,6 +127,7 @@ void peal_quota_close(struct peal_account *account)
 	bool last;
 	int kind;
 
+	peal_page_quota_close(&account->pages);
 	for (kind = 0; kind < PEAL_QUOTA_KINDS; kind++)
 		WARN_ON(account->held[kind]);
 	spin_lock_irq(&quota->lock);

@@ -38,6 +38,8 @@
 #include <linux/types.h>
 #include <linux/user_namespace.h>
 
+#include "base/page_quota.h"
+
 enum peal_quota_kind {
 	PEAL_QUOTA_PD,
 	PEAL_QUOTA_CQ,
@@ -51,7 +53,9 @@ enum peal_quota_kind {
 	PEAL_QUOTA_FLOW,	/* a flow rule */
 	PEAL_QUOTA_WQ,		/* a work queue */
 	PEAL_QUOTA_IND_TABLE,	/* an indirection table of work queues */
-	PEAL_QUOTA_KINDS
+	PEAL_QUOTA_KINDS,
+	/* Not counted here, but in page_quota.h. The tracepoint says it when that refuses pages. */
+	PEAL_QUOTA_PAGE = PEAL_QUOTA_KINDS
 };
 
 struct peal_quota_user;
@@ -60,6 +64,7 @@ struct peal_quota_user;
 struct peal_account {
 	struct peal_quota *quota;
 	struct peal_quota_user *user;	/* NULL: the kernel's users */
+	struct peal_page_account pages;	/* for rings; see page_quota.h */
 
 	/* Guarded by quota.lock: */
 	u32 held[PEAL_QUOTA_KINDS];

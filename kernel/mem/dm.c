@@ -20,7 +20,7 @@ static int peal_dm_fill(struct peal_dm *dm, struct ib_ucontext *uctx, u64 length
 
 	if (ret)
 		return ret;
-	dm->map = peal_map_alloc(uctx, length);
+	dm->map = peal_map_alloc(uctx, dm->account, length);
 	if (!IS_ERR(dm->map))
 		return 0;
 	peal_quota_give_some(dm->account, PEAL_QUOTA_DM, dm->pages);

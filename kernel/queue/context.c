@@ -15,7 +15,7 @@ static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 	if (ret)
 		return ret;
 	ctx->ib = ib;
-	ctx->map = peal_map_alloc(ib, sizeof(struct peal_doorbell));
+	ctx->map = peal_map_alloc(ib, &ctx->account, sizeof(struct peal_doorbell));
 	if (IS_ERR(ctx->map)) {
 		ret = PTR_ERR(ctx->map);
 		goto close;

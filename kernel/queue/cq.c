@@ -38,7 +38,7 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 
 	if (ret)
 		return ret;
-	cq->map = peal_map_alloc(uctx, PEAL_CQ_RING_OFFSET +
+	cq->map = peal_map_alloc(uctx, account, PEAL_CQ_RING_OFFSET +
 				 (size_t)size * sizeof(struct peal_cqe));
 	if (IS_ERR(cq->map)) {
 		peal_quota_give(account, PEAL_QUOTA_CQ);
@@ -210,13 +210,14 @@ static void peal_cq_clear_ring(struct peal_cq_ring *ring, u32 first)
  *
  * The old ring stays in use. A ring that was prepared before is freed.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
 			   struct peal_resize_cq_resp *resp)
 {
 	u32 size = roundup_pow_of_two(entries);
-	struct peal_map *map = peal_map_alloc(uctx, (size_t)size * sizeof(struct peal_cqe));
+	struct peal_map *map = peal_map_alloc(uctx, cq->account,
+					      (size_t)size * sizeof(struct peal_cqe));
 
 	if (IS_ERR(map))
 		return PTR_ERR(map);

@@ -4,68 +4,62 @@
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 
+#include "base/shared_pages.h"
+#include "base/trace.h"
 #include "queue/map.h"
 
 struct peal_map {
 	struct rdma_user_mmap_entry entry;
-	struct page **pages;
-	void *address;
-	size_t bytes;		/* a multiple of PAGE_SIZE */
+	struct peal_shared_pages *pages;
 	bool shared;		/* entry is inserted; the core frees the map through it */
 };
 
 static void peal_map_destroy(struct peal_map *map)
 {
-	size_t i;
-
-	vunmap(map->address);
-	for (i = 0; map->pages && i < map->bytes >> PAGE_SHIFT; i++)
-		if (map->pages[i])
-			__free_page(map->pages[i]);
-	kvfree(map->pages);
+	peal_shared_pages_free(map->pages);
 	kfree(map);
 }
 
-/* Do not use vmalloc_user(), because the program's memory control group must pay for the pages. */
-static int peal_map_fill(struct peal_map *map)
+static struct peal_shared_pages *peal_map_alloc_pages(struct ib_ucontext *uctx,
+						      struct peal_account *account, size_t bytes)
 {
-	size_t i, count = map->bytes >> PAGE_SHIFT;
+	struct peal_shared_pages *pages;
+	struct peal_page_use use;
 
-	map->pages = kvcalloc(count, sizeof(*map->pages), GFP_KERNEL_ACCOUNT);
-	if (!map->pages)
-		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		map->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-		if (!map->pages[i])
-			return -ENOMEM;
-	}
-	map->address = vmap(map->pages, count, VM_MAP | VM_USERMAP, PAGE_KERNEL);
-	return map->address ? 0 : -ENOMEM;
+	pages = peal_shared_pages_alloc(&account->pages, PAGE_ALIGN(bytes) >> PAGE_SHIFT, uctx,
+					&use);
+	if (pages == ERR_PTR(-ENOSPC))
+		trace_peal_quota(PEAL_QUOTA_PAGE, use.context, use.user, use.programs);
+	return pages;
 }
 
 /**
  * peal_map_alloc() - allocate zeroed memory that a program can map
  * @uctx: the context whose file maps the memory; NULL for memory of the kernel alone
+ * @account: pays for the memory. It must live until peal_map_free() was called and no mmap call is
+ *	running. A context is not closed while one is.
  * @bytes: the size, rounded up to whole pages
  *
- * Return: the map or ERR_PTR(-ENOMEM).
+ * Return: the map, or an ERR_PTR: -ENOMEM, -ENFILE, -ENOSPC (the account's limit is reached).
  */
-struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, size_t bytes)
+struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, struct peal_account *account,
+				size_t bytes)
 {
 	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	int ret;
 
 	if (!map)
 		return ERR_PTR(-ENOMEM);
-	map->bytes = PAGE_ALIGN(bytes);
-	if (peal_map_fill(map))
-		goto err;
+	map->pages = peal_map_alloc_pages(uctx, account, bytes);
+	if (IS_ERR(map->pages)) {
+		ret = PTR_ERR(map->pages);
+		kfree(map);
+		return ERR_PTR(ret);
+	}
 	map->shared = uctx;
-	if (uctx && rdma_user_mmap_entry_insert(uctx, &map->entry, map->bytes))
-		goto err;
-	return map;
-err:
+	if (!uctx || !rdma_user_mmap_entry_insert(uctx, &map->entry, peal_map_bytes(map)))
+		return map;
 	peal_map_destroy(map);
 	return ERR_PTR(-ENOMEM);
 }
@@ -81,12 +75,12 @@ void peal_map_free(struct peal_map *map)
 
 void *peal_map_address(const struct peal_map *map)
 {
-	return map->address;
+	return peal_shared_pages_address(map->pages);
 }
 
 size_t peal_map_bytes(const struct peal_map *map)
 {
-	return map->bytes;
+	return peal_shared_pages_bytes(map->pages);
 }
 
 u64 peal_map_offset(const struct peal_map *map)
@@ -112,15 +106,12 @@ void peal_map_release(struct rdma_user_mmap_entry *entry)
 int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;
-	struct peal_map *map;
-	int ret = -EINVAL;
+	int ret;
 
 	entry = rdma_user_mmap_entry_get(uctx, vma);
 	if (!entry)
 		return -EINVAL;
-	map = container_of(entry, struct peal_map, entry);
-	if (vma->vm_end - vma->vm_start == map->bytes)
-		ret = remap_vmalloc_range(vma, map->address, 0);
+	ret = peal_shared_pages_mmap(container_of(entry, struct peal_map, entry)->pages, vma);
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }

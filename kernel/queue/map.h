@@ -2,10 +2,9 @@
 /*
  * Memory that the kernel and one program share: rings and doorbells.
  *
- * Owns: zeroed pages with a kernel address and, if a program maps them, an mmap offset. The pages
- * are freed when peal_map_free() was called and no mmap call is running. A mapping that outlives
- * the object holds references to its pages. The program can then still use them, but the kernel
- * no longer reads them.
+ * Owns: the mmap offset of an object's shared pages. The object gives the pages up when
+ * peal_map_free() was called and no mmap call is running. A mapping that outlives the object keeps
+ * them (shared_pages.h). The program can then still use them, but the kernel no longer reads them.
  * Does not know: the contents of the memory.
  */
 #ifndef PEAL_MAP_H
@@ -13,9 +12,12 @@
 
 #include <rdma/ib_verbs.h>
 
+#include "base/quota.h"
+
 struct peal_map;
 
-struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, size_t bytes);
+struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, struct peal_account *account,
+				size_t bytes);
 void peal_map_free(struct peal_map *map);
 void *peal_map_address(const struct peal_map *map);
 size_t peal_map_bytes(const struct peal_map *map);

@@ -165,7 +165,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	struct peal_qp_ctl *ctl;
 
 	peal_qp_lay_out(&qp->cap, &layout);
-	qp->map = peal_map_alloc(uctx, layout.bytes);
+	qp->map = peal_map_alloc(uctx, qp->account, layout.bytes);
 	if (IS_ERR(qp->map))
 		return PTR_ERR(qp->map);
 	ctl = peal_map_address(qp->map);
@@ -258,16 +258,15 @@ static int peal_qp_number(struct peal_qp *qp)
 	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
 }
 
-static int peal_qp_publish(struct peal_qp *qp, struct peal_account *account)
+static int peal_qp_publish(struct peal_qp *qp)
 {
-	int ret = peal_quota_take(account, PEAL_QUOTA_QP);
+	int ret = peal_quota_take(qp->account, PEAL_QUOTA_QP);
 
 	if (ret)
 		return ret;
-	qp->account = account;
 	ret = peal_qp_number(qp);
 	if (ret)
-		peal_quota_give(account, PEAL_QUOTA_QP);
+		peal_quota_give(qp->account, PEAL_QUOTA_QP);
 	return ret;
 }
 
@@ -294,6 +293,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 		return ret;
 	mutex_init(&qp->control);
 	peal_events_init(&qp->events, peal_qp_events_work);
+	qp->account = account;
 	qp->table = table;
 	qp->counters = table->counters;
 	qp->state = IB_QPS_RESET;
@@ -302,7 +302,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	ret = peal_qp_init_rings(qp, uctx);
 	if (ret)
 		return ret;
-	ret = peal_qp_publish(qp, account);
+	ret = peal_qp_publish(qp);
 	if (ret)
 		peal_map_free(qp->map);
 	return ret;

@@ -36,7 +36,7 @@ static int peal_srq_init_ring(struct peal_srq *srq, struct ib_ucontext *uctx,
 	void *base;
 
 	peal_srq_lay_out(attr->max_wr, attr->max_sge, sizeof(struct peal_ring_ctl), &layout);
-	srq->map = peal_map_alloc(uctx, layout.bytes);
+	srq->map = peal_map_alloc(uctx, srq->account, layout.bytes);
 	if (IS_ERR(srq->map))
 		return PTR_ERR(srq->map);
 	base = peal_map_address(srq->map);
@@ -186,7 +186,7 @@ int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int ma
  *
  * The old ring stays in use. A ring that was prepared before is freed.
  *
- * Return: 0, -EINVAL (beyond the limits) or -ENOMEM.
+ * Return: 0, -EINVAL (beyond the limits), -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 max_wr,
 			    struct peal_resize_srq_resp *resp)
@@ -197,7 +197,7 @@ int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 
 	if (!max_wr || max_wr > PEAL_MAX_SRQ_WR)
 		return -EINVAL;
 	peal_srq_lay_out(max_wr, srq->ring.limits.max_sge, 0, &layout);
-	map = peal_map_alloc(uctx, layout.bytes);
+	map = peal_map_alloc(uctx, srq->account, layout.bytes);
 	if (IS_ERR(map))
 		return PTR_ERR(map);
 	*resp = (struct peal_resize_srq_resp){

@@ -18,7 +18,8 @@ static int peal_wq_init_ring(struct peal_wq *wq, struct ib_ucontext *uctx,
 	u32 entries = roundup_pow_of_two(init->max_wr);
 	void *base;
 
-	wq->map = peal_map_alloc(uctx, PEAL_WQ_SLOTS_OFFSET + (size_t)entries * stride);
+	wq->map = peal_map_alloc(uctx, wq->account,
+				 PEAL_WQ_SLOTS_OFFSET + (size_t)entries * stride);
 	if (IS_ERR(wq->map))
 		return PTR_ERR(wq->map);
 	base = peal_map_address(wq->map);

@@ -27,21 +27,34 @@
 	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC | IB_DEVICE_ATOMIC_WRITE | \
 	 IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_RAW_IP_CSUM | IB_DEVICE_MANAGED_FLOW_STEERING)
 
-/* The limits of one context, because a program can have no more than that. */
+/* Return: how many entries a completion queue can have in @pages beside its control words. */
+static int peal_query_max_cqe(u64 pages)
+{
+	u64 fit = ((pages << PAGE_SHIFT) - PEAL_CQ_RING_OFFSET) / sizeof(struct peal_cqe);
+
+	return min_t(u64, rounddown_pow_of_two(fit), PEAL_MAX_CQE);
+}
+
+/*
+ * The limits of one context, because a program can have no more than that. The smallest rings of a
+ * queue fit in one page. On a small host the limit of pages is met first.
+ */
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 {
+	u64 pages = peal_page_quota_limit() - 1;	/* the context has a doorbell page */
+
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
-	attr->max_qp = peal_quota_limit(PEAL_QUOTA_QP);
+	attr->max_qp = min_t(u64, peal_quota_limit(PEAL_QUOTA_QP), pages);
 	attr->max_qp_wr = PEAL_MAX_QP_WR;
 	attr->max_send_sge = PEAL_MAX_SGE;
 	attr->max_recv_sge = PEAL_MAX_SGE;
 	attr->max_sge_rd = PEAL_MAX_SGE;
-	attr->max_srq = peal_quota_limit(PEAL_QUOTA_SRQ);
+	attr->max_srq = min_t(u64, peal_quota_limit(PEAL_QUOTA_SRQ), pages);
 	attr->max_srq_wr = PEAL_MAX_SRQ_WR;
 	attr->max_srq_sge = PEAL_MAX_SGE;
-	attr->max_cq = peal_quota_limit(PEAL_QUOTA_CQ);
-	attr->max_cqe = PEAL_MAX_CQE;
+	attr->max_cq = min_t(u64, peal_quota_limit(PEAL_QUOTA_CQ), pages);
+	attr->max_cqe = peal_query_max_cqe(pages);
 	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_dm_size = peal_dm_limit();
 	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;

@@ -6,21 +6,25 @@
 #include <linux/kernel.h>
 #include <linux/ktime.h>
 #include <linux/slab.h>
+#include <linux/mm.h>
 #include <stdlib.h>
 
 struct shim_cpu_feature shim_cpu[SHIM_CPU_FEATURES];
 ktime_t shim_now;
 void (*shim_after_read)(const volatile void *word);
 bool shim_no_memory;
+int shim_fail_at;
 long shim_allocations;
 int shim_warnings;
 kuid_t shim_uid;
+unsigned long shim_pages = 1 << 18;
 static struct user_namespace shim_init_user_ns;
 struct user_namespace *shim_user_ns = &shim_init_user_ns;
 
 void *shim_calloc(size_t count, size_t size)
 {
-	void *memory = shim_no_memory ? NULL : calloc(count, size);
+	bool fails = shim_no_memory || (shim_fail_at && !--shim_fail_at);
+	void *memory = fails ? NULL : calloc(count, size);
 
 	if (memory)
 		shim_allocations++;

@@ -8,6 +8,8 @@
 #include <linux/minmax.h>
 #include <linux/types.h>
 
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
+
 /* The number of warnings so far, for tests. */
 extern int shim_warnings;
 

@@ -10,6 +10,7 @@
 #define GFP_KERNEL_ACCOUNT	0
 
 extern bool shim_no_memory;
+extern int shim_fail_at;		/* the how manyth allocation from now fails; 0: none */
 extern long shim_allocations;	/* not freed yet */
 
 void *shim_calloc(size_t count, size_t size);

@@ -17,6 +17,8 @@ extern "C" {
 #include <rdma/ib_verbs.h>
 #include <asm/cpufeature.h>
 #include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 
 #include "mem/copy.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The limits of a device's objects for programs (quota.c), for every kind of object.
+ * The limits of a device's objects for programs (quota.c), for every kind of object, and of the
+ * memory for their rings (page_quota.c).
  *
  * Holds: Greedy contexts of one user and of several users are limited. Other users and the kernel's
  * users get their part. Everything that was taken can be given back.
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <vector>
 
 #include "kernel_parts.hpp"
 
@@ -25,7 +27,8 @@ static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 /* A device. At its end nothing may be missing. */
 class Quota {
 public:
-	Quota()
+	/* @allocations: how many outlive it */
+	explicit Quota(long allocations = 0) : allocations_(allocations)
 	{
 		shim_warnings = 0;
 		peal_quota_init(&quota_);
@@ -34,7 +37,7 @@ public:
 	{
 		peal_quota_end(&quota_);
 		CHECK(shim_warnings == 0);
-		CHECK(shim_allocations == 0);
+		CHECK(shim_allocations == allocations_);
 	}
 	Quota(const Quota &) = delete;
 	Quota &operator=(const Quota &) = delete;
@@ -43,6 +46,7 @@ public:
 
 private:
 	peal_quota quota_{};
+	long allocations_;
 };
 
 void become(std::uint32_t uid)
@@ -226,7 +230,179 @@ TEST_CASE("no memory for a new user", "[quota]")
 	Quota quota;
 	peal_account account{};
 
-	shim_no_memory = true;
+	shim_fail_at = GENERATE(1, 2);
 	CHECK(peal_quota_open(&quota, &account) == -ENOMEM);
-	shim_no_memory = false;
+	CHECK(shim_fail_at == 0);
+}
+
+namespace {
+
+/* A context's rings. What it took is given back at the end. */
+class Rings {
+public:
+	explicit Rings(Quota &quota) : context_(quota) {}
+	~Rings()
+	{
+		while (!held_.empty())
+			free(true);
+	}
+	Rings(const Rings &) = delete;
+	Rings &operator=(const Rings &) = delete;
+	bool take(std::uint64_t pages)
+	{
+		auto *const user = peal_page_quota_take(account(), pages, &use);
+
+		if (user == ERR_PTR(-ENOSPC))
+			return false;
+		held_.push_back({user, pages});
+		return true;
+	}
+	/* Return: how many pages it got, in the largest pieces that it could get. */
+	std::uint64_t take_all()
+	{
+		std::uint64_t sum = 0;
+
+		for (std::uint64_t piece = shim_pages; piece; piece /= 2)
+			while (take(piece))
+				sum += piece;
+		return sum;
+	}
+	/* A ring is destroyed, and its mapping is unmapped or stays. */
+	peal_page_user *free(bool unmapped)
+	{
+		const auto ring = held_.back();
+
+		held_.pop_back();
+		peal_page_quota_drop(account(), ring.pages);
+		if (unmapped)
+			peal_page_quota_give(ring.user, ring.pages);
+		return ring.user;
+	}
+	peal_page_use use{};
+
+private:
+	struct Ring {
+		peal_page_user *user;
+		std::uint64_t pages;
+	};
+	peal_page_account *account() { return &(&context_)->pages; }
+
+	Context context_;
+	std::vector<Ring> held_;
+};
+
+std::uint64_t take_all_pages(Quota &quota, std::deque<Rings> &contexts)
+{
+	std::uint64_t sum = 0;
+
+	for (;;) {
+		const auto taken = contexts.emplace_back(quota).take_all();
+
+		sum += taken;
+		if (!taken)
+			return sum;
+	}
+}
+
+} // namespace
+
+TEST_CASE("rings of one context, and of one user, have a limit", "[quota]")
+{
+	const auto half = shim_pages / 2;
+	Quota quota;
+	std::deque<Rings> greedy;
+	become(1000);
+
+	CHECK(peal_page_quota_limit() == (half + 9) / 10);
+	CHECK(greedy.emplace_back(quota).take_all() == peal_page_quota_limit());
+	CHECK(greedy.front().use.context == peal_page_quota_limit());
+	CHECK(greedy.front().use.user == peal_page_quota_limit());
+	CHECK(greedy.front().use.programs == peal_page_quota_limit());
+	const auto sum = peal_page_quota_limit() + take_all_pages(quota, greedy);
+	CHECK(sum <= half / 2);
+	CHECK(sum > half / 3);
+	/* Another user gets as much as if it were alone. */
+	become(1001);
+	CHECK(Rings(quota).take_all() >= peal_page_quota_limit() / 2);
+	/* So does the first, when all is given back. */
+	become(1000);
+	greedy.clear();
+	CHECK(Rings(quota).take_all() == peal_page_quota_limit());
+}
+
+TEST_CASE("rings of all devices are counted together", "[quota]")
+{
+	Quota one, two;
+	std::deque<Rings> greedy;
+	become(1000);
+	take_all_pages(one, greedy);
+
+	CHECK(Rings(two).take_all() == 0);
+	/* Objects of the other device are another matter. */
+	CHECK(Context(two).take(PEAL_QUOTA_PD) == peal_quota_limit(PEAL_QUOTA_PD));
+}
+
+TEST_CASE("a large ring is taken as a whole or not at all", "[quota]")
+{
+	Quota quota;
+	become(1000);
+	Rings rings(quota);
+	const auto limit = peal_page_quota_limit();
+
+	CHECK(!rings.take(limit + 1));
+	CHECK(rings.take(limit));
+	CHECK(!rings.take(1));
+	rings.free(true);
+	CHECK(rings.take(1));
+	CHECK(!rings.take(limit));
+	CHECK(rings.take(limit - 1));
+}
+
+TEST_CASE("a mapping that outlives its ring, context and device still counts", "[quota]")
+{
+	const auto limit = peal_page_quota_limit();
+	peal_page_user *user = nullptr;
+	become(1000);
+	{
+		Quota quota(1);
+		Rings rings(quota);
+
+		REQUIRE(rings.take(limit));
+		user = rings.free(false);
+		/* The context has no ring any more, but its user has the pages. */
+		const auto more = rings.take_all();
+		CHECK(more > 0);
+		CHECK(more < limit);
+	}
+	Quota quota;
+	const auto beside = Rings(quota).take_all();
+	CHECK(beside > 0);
+	CHECK(beside < limit);
+	peal_page_quota_give(user, limit);
+	CHECK(Rings(quota).take_all() == limit);
+}
+
+TEST_CASE("the kernel's users have pages without a limit", "[quota]")
+{
+	Quota quota;
+	peal_page_use use{};
+
+	CHECK(peal_page_quota_take(&quota.kernel()->pages, 1UL << 40, &use) == nullptr);
+	peal_page_quota_drop(&quota.kernel()->pages, 1UL << 40);
+	peal_page_quota_give(nullptr, 1UL << 40);
+}
+
+TEST_CASE("memory that the host loses leaves holders above the limit", "[quota]")
+{
+	Quota quota;
+	become(1000);
+	Rings rings(quota);
+	const auto pages = shim_pages;
+
+	REQUIRE(rings.take_all() == peal_page_quota_limit());
+	shim_pages /= 4;
+	rings.free(true);
+	CHECK(!rings.take(1));
+	shim_pages = pages;
+	CHECK(rings.take(1));
 }
