@@ -37,14 +37,17 @@ typedef void peal_mr_run_fn(struct peal_extents *x, void *base, u64 bytes);
 /*
  * Call @fn for each contiguous run. Because this is a virt-dma device, the pages of the list are
  * in the direct map, and page_address() works. ib_umem has merged adjacent pages into one entry.
+ * A program chooses how many there are, so others get the CPU in between.
  */
 static void peal_mr_each_run(struct ib_umem *umem, struct peal_extents *x, peal_mr_run_fn *fn)
 {
 	struct scatterlist *sg;
 	int i;
 
-	for_each_sgtable_sg(&umem->sgt_append.sgt, sg, i)
+	for_each_sgtable_sg(&umem->sgt_append.sgt, sg, i) {
 		fn(x, page_address(sg_page(sg)), sg->length);
+		cond_resched();
+	}
 }
 
 static int peal_mr_build_extents(struct ib_umem *umem, struct peal_extents *x)

@@ -58,7 +58,9 @@ void peal_xrcd_forget(struct peal_xrcd *xrcd, struct peal_srq *srq)
 	struct peal_qp *qp;
 
 	mutex_lock(&xrcd->lock);
-	list_for_each_entry(qp, &xrcd->targets, target)
+	list_for_each_entry(qp, &xrcd->targets, target) {
 		peal_qp_forget_srq(qp, srq);
+		cond_resched();
+	}
 	mutex_unlock(&xrcd->lock);
 }
