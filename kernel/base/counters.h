@@ -34,6 +34,7 @@
 	X(packet_bytes_sent)	/* from the BTH to the ICRC */		\
 	X(packet_bytes_received)					\
 	X(packets_unsent)	/* refused by the stack, or no memory */ \
+	X(packets_too_long)	/* of these, refused because of an MTU */ \
 	X(packets_refused)	/* of programs, in the device's name, see guard.h */ \
 	X(frames_sent)		/* by raw packet queue pairs */		\
 	X(frames_received)	/* by raw packet queue pairs */		\

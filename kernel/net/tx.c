@@ -210,6 +210,8 @@ int peal_tx_send(struct peal_path *path, struct sk_buff *skb)
 	rcu_read_unlock();
 	if (ret) {
 		peal_count(table, packets_unsent);
+		if (ret == -EMSGSIZE)
+			peal_count(table, packets_too_long);
 	} else {
 		peal_count(table, packets_sent);
 		peal_count_by(table, packet_bytes_sent, bytes);

@@ -33,7 +33,8 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
  * sleeps.
  * The stack may take a packet for this host through its whole receive side within this
  * call. rx.c ensures that deliver() of the port is not called inside it.
- * Return: 0, or the reason as a negative errno, which is for traces. It is counted here.
+ * Return: 0, or the reason as a negative errno, -EMSGSIZE when the MTU of the netdev or the
+ * route is too small. It is counted here.
  */
 int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
 /*

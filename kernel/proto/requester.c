@@ -130,6 +130,14 @@ void peal_requester_excuse_silence(struct peal_requester *requester, u64 now)
 		requester->give_up_at = from + peal_requester_timeout(requester);
 }
 
+void peal_requester_too_long(struct peal_requester *requester, u32 psn)
+{
+	if (requester->too_long && peal_psn_before(requester->too_long_psn, psn))
+		return;
+	requester->too_long = true;
+	requester->too_long_psn = psn;
+}
+
 /* After progress all timers start anew. */
 static void peal_requester_rearm(struct peal_requester *requester, u64 now)
 {
@@ -172,6 +180,8 @@ static enum peal_blocked peal_requester_resend(struct peal_requester *requester,
 			     peal_psn_ahead(message->psn, requester->retransmit.next), span, out);
 	out->again = true;
 	out->header.ack_request = !peal_message_wants_data(message);
+	if (out->header.psn == requester->too_long_psn)
+		requester->too_long = false;	/* the caller says so again if it still is */
 	peal_retransmit_sent(&requester->retransmit, &requester->inflight, &requester->reorder,
 			     span, now);
 	if (requester->retransmit.probe == PEAL_PROBE_SILENCE)
@@ -478,6 +488,8 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 	if (una == from)
 		return;
 	peal_retry_progress(&requester->retry);
+	if (peal_psn_before(requester->too_long_psn, una))
+		requester->too_long = false;
 	if (peal_psn_before(requester->rnr_psn, una)) {
 		peal_retry_received(&requester->retry);
 		requester->rnr_until = 0;
@@ -563,12 +575,17 @@ static bool peal_requester_rnr_is_old(const struct peal_requester *requester, u3
  */
 static bool peal_requester_use_retry(struct peal_requester *requester, u32 psn)
 {
+	u32 reason = PEAL_REASON_PEER_SILENT;
+
 	if (peal_retry_use(&requester->retry, requester->config.retry_limit))
 		return true;
+	/* The peer sends a NAK for a packet that never left if a shorter one follows. */
+	if (requester->too_long && psn == requester->too_long_psn)
+		reason = PEAL_REASON_ROUTE_MTU;
+	else if (requester->retry.nak_seen)
+		reason = PEAL_REASON_NAK_SEQUENCE;
 	peal_inflight_fail(&requester->inflight, peal_inflight_find(&requester->inflight, psn),
-			   IB_WC_RETRY_EXC_ERR,
-			   requester->retry.nak_seen ? PEAL_REASON_NAK_SEQUENCE :
-						       PEAL_REASON_PEER_SILENT);
+			   IB_WC_RETRY_EXC_ERR, reason);
 	return false;
 }
 

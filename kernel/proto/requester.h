@@ -61,6 +61,8 @@ struct peal_requester {
 	u32 rd_atomic;			/* READ pieces and atomics in flight */
 	u32 rnr_psn;			/* the last PSN that got an RNR NAK */
 	u64 rnr_until;			/* end of the RNR wait, ns; 0: not waiting */
+	bool too_long;			/* too_long_psn is valid */
+	u32 too_long_psn;		/* the oldest packet whose last copy was too long */
 	/* Timers, in ns; U64_MAX: not armed. */
 	u64 probe_at;			/* probe for silence, by the estimate (rto) */
 	u64 give_up_at;			/* end of the attribute's timeout */
@@ -211,6 +213,12 @@ void peal_requester_fail_message(struct peal_requester *requester, u32 message, 
  * anew, with all retries.
  */
 void peal_requester_excuse_silence(struct peal_requester *requester, u64 now);
+
+/*
+ * The packet @psn that next() returned did not leave, because it is too long for the way to the
+ * peer. It counts as lost. If the retries end so, this is the reason.
+ */
+void peal_requester_too_long(struct peal_requester *requester, u32 psn);
 
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,

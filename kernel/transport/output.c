@@ -159,14 +159,14 @@ struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_pack
 	return peal_tx_prepare(peal_output_path(output), header, payload);
 }
 
-void peal_output_send(struct peal_output *output, const struct peal_packet *header,
-		      struct sk_buff *skb, bool again)
+int peal_output_send(struct peal_output *output, const struct peal_packet *header,
+		     struct sk_buff *skb, bool again)
 {
 	peal_qp_assert_either_held(output->qp);
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(output->qp, retransmits);
-	peal_tx_send(peal_output_path(output), skb);
+	return peal_tx_send(peal_output_path(output), skb);
 }
 
 /*

@@ -54,8 +54,9 @@ bool peal_output_leaves_by(struct peal_output *output, int ifindex);
 bool peal_output_has_quota(struct peal_output *output);
 struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_packet *header,
 				    void **payload);
-void peal_output_send(struct peal_output *output, const struct peal_packet *header,
-		      struct sk_buff *skb, bool again);
+/* Return: as peal_tx_send(). */
+int peal_output_send(struct peal_output *output, const struct peal_packet *header,
+		     struct sk_buff *skb, bool again);
 void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
 			    const void *payload);
 /*

@@ -282,7 +282,9 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 	if (out->header.payload_bytes)
 		reason = peal_wire_gather(w, out, payload, &absent);
 	if (likely(!reason)) {
-		peal_output_send(&w->output, &out->header, skb, out->again);
+		if (unlikely(peal_output_send(&w->output, &out->header, skb, out->again) ==
+			     -EMSGSIZE))
+			peal_requester_too_long(&w->requester, out->header.psn);
 		return;
 	}
 	peal_output_discard(skb);

@@ -139,12 +139,14 @@ void Connection::plan_fate(const Path &path)
 	if (!random.one_in(6))
 		return;
 	fate = random.pick<Fate>({Fate::SILENCE, Fate::RESET, Fate::RESET, Fate::HOLE, Fate::BROKEN,
-				  Fate::FORGERY, Fate::FORGERY});
+				  Fate::FORGERY, Fate::FORGERY, Fate::NARROW});
 	/* An unreliable connection cannot see that a packet is of an earlier connection. */
 	if (!reliable)
 		fate = Fate::BROKEN;
 	if (fate == Fate::SILENCE)
 		rules_[0].may_exceed = rules_[1].may_exceed = true;
+	if (fate == Fate::NARROW)
+		plan_narrow();
 	if (fate == Fate::HOLE) {
 		hole_ = (rules_[0].psn + static_cast<u32>(random.below(20))) & 0xffffff;
 		rules_[0].may_exceed = true;
@@ -355,6 +357,7 @@ void Connection::watch()
 	for (auto &pair : pairs) {
 		Stream &s = *pair->outgoing;
 		bool hopeless = s.peer_dead || world_.now() >= silent_from_ || hole_ != ~0U ||
+				fate == Fate::NARROW ||
 				(s.rules.strict && world_.now() >= PATIENCE);
 
 		if (!s.settled() && hopeless && !s.rules.timeout_ns)
@@ -388,7 +391,7 @@ std::string Connection::describe() const
 {
 	static const char *const fates[] = {"",		 ", SILENCE", ", RESET",    ", HOLE",
 					    ", BROKEN",	 ", FORGERY", ", ONE_LOST", ", ONE_LATE",
-					    ", UNREADY", ", PLANTED"};
+					    ", UNREADY", ", PLANTED", ", NARROW"};
 	std::string text;
 	char line[256];
 

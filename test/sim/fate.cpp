@@ -250,6 +250,23 @@ void Connection::check_victim() const
 			  fate == Fate::ONE_LOST ? "lost" : "late", s.retransmitted);
 }
 
+/* The strict end does not learn that its packets do not leave. */
+void Connection::plan_narrow()
+{
+	Random &random = world_.random;
+	Rules &r = rules_[0];
+
+	r.may_exceed = rules_[1].may_exceed = true;
+	r.narrow_from = fate_at_;
+	r.narrow_bytes = static_cast<u32>(random.below(r.mtu));
+	if (random.one_in(2))
+		return;
+	/* Long enough for some retries, also for the last one. */
+	r.narrow_until = fate_at_ + random.below((r.retry_limit + 2ULL) * r.timeout_ns + MS);
+	if (random.one_in(2))
+		silent_from_ = r.narrow_until;
+}
+
 /* A forger costs packets and so retries. Only peal's own end is tested. */
 void Connection::plan_planted()
 {

@@ -228,6 +228,10 @@ void PealPair::transmit(const peal_outgoing &out)
 
 	show(out.again ? "repeats" : "sends", out.header);
 	outgoing->sent(m.wire.index, out.header, out.offset, out.again);
+	if (outgoing->stops(out.header)) {
+		peal_requester_too_long(&requester_, out.header.psn);
+		return;
+	}
 	made = frame(out.header, &payload);
 	pattern_fill(payload, m.id, out.offset, out.header.payload_bytes);
 	ship(std::move(made), Code::CORE);

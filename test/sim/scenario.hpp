@@ -27,6 +27,7 @@ enum class Fate : u8 {
 	ONE_LATE,
 	UNREADY, /* in a laboratory, some receives are posted late */
 	PLANTED, /* an attacker that does not see the packets forges some */
+	NARROW,	 /* long request packets of one end do not leave, for a time or for ever */
 };
 
 /* The shared receive queues of a scenario, by node. */
@@ -67,6 +68,7 @@ class Connection : public Actor {
 	void check_experiment() const;
 	void check_victim() const;
 	void plan_planted();
+	void plan_narrow();
 	void check_planted() const;
 
 public:

@@ -200,6 +200,7 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 		broken(m, "left %llu us before the peer's RNR timer",
 		       (not_before_ - world_.now()) / 1000);
 	count_sent(psn);
+	too_long_.erase(psn);
 	if (again) {
 		if (psn + psns(m, packet.length) > new_packet_)
 			broken(m, "asks again for what it never asked for");
@@ -222,6 +223,16 @@ void Stream::sent(u32 index, const peal_packet &packet, u64 offset, bool again)
 	reads_out_.push_back(new_packet_);
 	if (reads_out_.size() > rules.max_rd_atomic)
 		broken(m, "READ or atomic number %zu outstanding", reads_out_.size());
+}
+
+bool Stream::stops(const peal_packet &packet)
+{
+	if (packet.payload_bytes <= rules.narrow_bytes || world_.now() < rules.narrow_from ||
+	    world_.now() >= rules.narrow_until)
+		return false;
+	too_long_.insert(rel(packet.psn));
+	world_.trace("    it is too long to leave");
+	return true;
 }
 
 void Stream::count_sent(u32 psn)
@@ -336,6 +347,23 @@ bool Stream::fails_after(const Message &m) const
 	return false;
 }
 
+/*
+ * The reason names the length of packets if the last copy of the oldest packet did not leave. When
+ * long packets leave again, some may not have been sent again yet.
+ */
+void Stream::judge_length(const Message &m, u32 reason) const
+{
+	auto first = too_long_.lower_bound(m.first);
+
+	if (reason != PEAL_REASON_ROUTE_MTU) {
+		if (una_ >= m.first && too_long_.count(una_) && world_.now() < rules.narrow_until)
+			broken(m, "the oldest packet was too long to leave, and the reason is %u",
+			       reason);
+	} else if (first == too_long_.end() || *first >= m.first + m.packets) {
+		broken(m, "every packet left, and it is said to have packets that are too long");
+	}
+}
+
 /* IBTA 9.7.6.1.3: checks the number of timeouts, and that each took at least its time. */
 void Stream::judge_exceeded(const Message &m, u32 reason)
 {
@@ -348,8 +376,10 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 
 	if (!rules.may_exceed && !peer_dead && !hasty)
 		broken(m, "retries exceeded (reason %u), and the peer is alive", reason);
-	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE)
+	if (reason != PEAL_REASON_PEER_SILENT && reason != PEAL_REASON_NAK_SEQUENCE &&
+	    reason != PEAL_REASON_ROUTE_MTU)
 		broken(m, "retries exceeded with reason %u", reason);
+	judge_length(m, reason);
 	/* Behind a failure no message waits for ever for an earlier one. */
 	if (reason == PEAL_REASON_PEER_SILENT && !rules.timeout_ns && !fails_after(m))
 		broken(m, "gave up without a timeout");
@@ -364,7 +394,7 @@ void Stream::judge_exceeded(const Message &m, u32 reason)
 	 * The NAK may have taken the last retry while a READ in front was not answered. The failure
 	 * then waits for that READ, and an ACK of the repeated message may arrive meanwhile.
 	 */
-	bool decided = reason == PEAL_REASON_NAK_SEQUENCE && una_ == new_packet_;
+	bool decided = reason != PEAL_REASON_PEER_SILENT && una_ == new_packet_;
 
 	if (una_sent_ < rules.retry_limit + 1U && !decided &&
 	    !(rules.strict && reason == PEAL_REASON_NAK_SEQUENCE))

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core.hpp"
@@ -130,6 +131,9 @@ struct Rules {
 	bool harmless = false;	 /* UC: the network loses nothing and keeps the order */
 	bool clean = false;	 /* the network neither loses nor reorders nor duplicates */
 	bool strict = false;	 /* its requester believes every NAK, even an old one */
+	/* Requests with more payload than narrow_bytes do not leave in this time. */
+	u64 narrow_from = NEVER, narrow_until = NEVER;
+	u32 narrow_bytes = 0;
 
 	bool reliable() const { return peal_transport_is_reliable(transport); }
 	bool xrc() const { return transport == PEAL_XRC; }
@@ -163,6 +167,7 @@ class Stream {
 	u32 una_ = 0;		    /* PSN of the oldest packet without an answer */
 	u32 una_sent_ = 0;	    /* how often it was sent since it is the oldest */
 	u64 restart_at_ = 0;	    /* the latest time at which the timeout began anew */
+	std::set<u32> too_long_;    /* PSNs of packets whose last copy did not leave */
 	u32 not_ready_psn_ = 0;	    /* RNR: from this packet on nothing is sent ... */
 	u64 not_before_ = 0;	    /* ... before this */
 	bool failed_ = false;	    /* a completion with an error was seen */
@@ -189,6 +194,7 @@ class Stream {
 	void judge(const Message &m, u8 status, u32 reason);
 	bool fails_after(const Message &m) const;
 	void judge_exceeded(const Message &m, u32 reason);
+	void judge_length(const Message &m, u32 reason) const;
 	[[noreturn, gnu::format(printf, 3, 4)]] void broken(const Message &m, const char *format,
 							    ...) const;
 
@@ -233,6 +239,9 @@ public:
 
 	/* The requester sends a packet of message @index, from @offset of its payload. */
 	void sent(u32 index, const peal_packet &packet, u64 offset, bool again);
+	/* Return: whether a packet that was sent is too long to leave now. The sender is told so.
+	 */
+	bool stops(const peal_packet &packet);
 	void executed_locally(u32 index);
 	/* A response was taken without progress. It may have ended the peer's silence. */
 	void heard() { heard_ = true; }

@@ -704,7 +704,9 @@ struct peal_reg_mr_req {
 	  "on-demand paging: the peer's program has no such memory, or may not write it") \
 	X(RECV_LKEY_PAGE, 74, \
 	  "on-demand paging: no memory at the receive buffer, or none that may be written") \
-	X(PAGE_LATE, 75, "on-demand paging: a page has not come for 60 seconds")
+	X(PAGE_LATE, 75, "on-demand paging: a page has not come for 60 seconds") \
+	X(ROUTE_MTU, 76, \
+	  "packets do not leave, because the MTU of the netdev or the route became too small")
 
 #define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
 enum peal_reason {

@@ -89,6 +89,7 @@ const std::map<std::string, int> frozen = {
 	{"RKEY_PAGE", 73},
 	{"RECV_LKEY_PAGE", 74},
 	{"PAGE_LATE", 75},
+	{"ROUTE_MTU", 76},
 };
 
 } // namespace

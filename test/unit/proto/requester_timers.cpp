@@ -155,6 +155,103 @@ TEST_CASE("new retry counts leave used ones alone", "[timers]")
 	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
 }
 
+/* Sends what may be sent. The packets before @left leave; the others are too long. */
+static std::vector<std::uint32_t> send_short(Requester &r, std::uint32_t left)
+{
+	auto sent = r.send();
+
+	for (auto n : sent)
+		if (n >= left)
+			peal_requester_too_long(r.get(), psn(n));
+	return sent;
+}
+
+static void expire_all(Requester &r, std::uint32_t left)
+{
+	while (r.deadline() != U64_MAX) {
+		r.expire();
+		send_short(r, left);
+	}
+}
+
+TEST_CASE("packets that are too long to leave give the reason", "[timers]")
+{
+	for (int retries : {0, 1, 7}) {
+		peal_requester_config config = plain_config();
+
+		CAPTURE(retries);
+		config.retry_limit = static_cast<u8>(retries);
+		Requester r(config);
+
+		r.post_packets(1);
+		r.post_packets(3);
+		CHECK(send_short(r, 2) == range(0, 4));
+		r.receive(ack(1));
+		CHECK(r.completed() == 1);
+		expire_all(r, 2);
+		r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_ROUTE_MTU);
+	}
+}
+
+TEST_CASE("the reason is the oldest packet's, not a later one's", "[timers]")
+{
+	Requester r;
+
+	r.post_packets(1);
+	r.post_packets(2);
+	send_short(r, 1);
+	expire_all(r, 1);
+	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
+}
+
+TEST_CASE("a NAK for a packet that is too long does not hide the reason", "[timers]")
+{
+	peal_requester_config config = plain_config();
+
+	config.retry_limit = 0;
+	Requester r(config);
+
+	r.post(PEAL_OP_WRITE, MTU + 4);
+	CHECK(r.send() == Psns{0, 1});
+	peal_requester_too_long(r.get(), psn(0));
+	r.receive(nak(0));
+	CHECK(r.send() == Psns{0});
+	peal_requester_too_long(r.get(), psn(0));
+	CHECK(r->retry.nak_seen);
+	expire_all(r, 0);
+	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_ROUTE_MTU);
+}
+
+TEST_CASE("only the last copy of a packet gives the reason", "[timers]")
+{
+	Requester r;
+
+	r.post_packets(2);
+	send_short(r, 0);
+	for (int i = 0; i < 3; ++i) {
+		r.expire();
+		send_short(r, 0);
+	}
+	expire_all(r, 2);
+	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
+}
+
+TEST_CASE("a packet that was too long once and left later is forgotten", "[timers]")
+{
+	Requester r;
+
+	r.post_packets(2);
+	send_short(r, 0);
+	r.wait();
+	r.receive(ack(1));
+	CHECK(r.completed() == 1);
+	CHECK_FALSE(r->too_long);
+	r.post_packets(1);
+	CHECK(send_short(r, 3) == Psns{2});
+	expire_all(r, 3);
+	r.check_failed(IB_WC_RETRY_EXC_ERR, PEAL_REASON_PEER_SILENT);
+}
+
 TEST_CASE("a peer that NAKs and never advances is not called silent", "[timers]")
 {
 	peal_requester_config config = plain_config();
