@@ -8,6 +8,7 @@
 #include "base/epoch.h"
 #include "base/options.h"
 #include "base/trace.h"
+#include "base/workers.h"
 #include "proto/message.h"
 #include "proto/packet.h"
 #include "proto/psn.h"
@@ -384,6 +385,20 @@ static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)
 }
 
 /*
+ * End the use of the held receive, whose CQE was pushed unless the completion queue has overflowed.
+ * Without a CQE a receive of a shared receive queue stays posted, because the program gets its slot
+ * back only by a CQE. The work wakes senders that wait for it.
+ */
+static void peal_qp_end_recv(struct peal_qp *qp, bool pushed)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (likely(pushed || !qp->srq))
+		peal_rq_done(&qp->rq);
+	else if (peal_rq_repost(&qp->rq))
+		peal_workers_queue(&qp->srq->work);
+}
+
+/*
  * The message of the held receive was given up. The program gets a slot of a shared receive queue
  * back only by a CQE. Before a RESET it drops that CQE, as it drops the others of this queue pair,
  * so no event is raised. The owner of an XRC shared receive queue finds it with its next
@@ -399,8 +414,7 @@ static void peal_qp_return_recv(struct peal_qp *qp)
 	if (!qp->srq || !qp->rq.holding)
 		return;
 	peal_qp_fill_recv(qp, &cqe);
-	peal_cq_push(peal_cq(qp->recv_cq), &cqe);
-	peal_rq_done(&qp->rq);
+	peal_qp_end_recv(qp, peal_cq_push(peal_cq(qp->recv_cq), &cqe));
 }
 
 /**
@@ -820,7 +834,8 @@ void peal_qp_count_operation(struct peal_qp *qp, u8 opcode)
 		this_cpu_inc(qp->counters->value[counter]);
 }
 
-static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct ib_cq *ibcq,
+/* Return: false when the CQE was lost. */
+static bool peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct ib_cq *ibcq,
 			 const struct peal_cqe *cqe)
 {
 	struct peal_cq *cq = peal_cq(ibcq);
@@ -829,12 +844,13 @@ static void peal_qp_push(struct peal_qp *qp, struct peal_notify *notify, struct 
 	peal_notify_cq(notify, cq);
 	trace_peal_complete(cqe);
 	if (likely(peal_cq_push(cq, cqe)))
-		return;
+		return true;
 	peal_count(qp, cq_overflows);
-	if (qp->state == IB_QPS_ERR)
-		return;
-	peal_notify_fail(notify, qp, qp->generation);
-	peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
+	if (qp->state != IB_QPS_ERR) {
+		peal_notify_fail(notify, qp, qp->generation);
+		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
+	}
+	return false;
 }
 
 static void peal_qp_count_status(struct peal_qp *qp, u8 status)
@@ -888,6 +904,5 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 	lockdep_assert_held(&qp->rq.lock);
 	peal_qp_fill_recv(qp, &full);
 	peal_qp_count_status(qp, cqe->status);
-	peal_qp_push(qp, notify, qp->recv_cq, &full);
-	peal_rq_done(&qp->rq);
+	peal_qp_end_recv(qp, peal_qp_push(qp, notify, qp->recv_cq, &full));
 }

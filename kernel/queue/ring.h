@@ -61,6 +61,12 @@ static inline void peal_ring_take(struct peal_ring *ring)
 	ring->next++;
 }
 
+/* The caller stores a WQE at the index before the next one. */
+static inline void peal_ring_untake(struct peal_ring *ring)
+{
+	ring->next--;
+}
+
 /* Show the program how many WQEs were taken. This is informative, except after RESET. */
 static inline void peal_ring_show(const struct peal_ring *ring)
 {

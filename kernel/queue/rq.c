@@ -172,6 +172,17 @@ void peal_rq_done(struct peal_rq *rq)
 		peal_ring_show(&rq->ring);
 }
 
+/*
+ * The held WQE ends without a CQE. It goes back to the shared receive queue that it was taken from.
+ * Return: whether receive queues wait there.
+ */
+bool peal_rq_repost(struct peal_rq *rq)
+{
+	lockdep_assert_held(&rq->lock);
+	rq->holding = false;
+	return peal_srq_ring_repost(rq->shared, &rq->wqe);
+}
+
 /* Accept nothing more. Ask for kicks, because receives posted from now on must be flushed. */
 void peal_rq_refuse(struct peal_rq *rq)
 {

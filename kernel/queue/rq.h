@@ -58,6 +58,7 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason);
 bool peal_rq_take_flushed(struct peal_rq *rq);
 bool peal_rq_is_last(struct peal_rq *rq);
 void peal_rq_done(struct peal_rq *rq);
+bool peal_rq_repost(struct peal_rq *rq);
 void peal_rq_refuse(struct peal_rq *rq);
 bool peal_rq_establish(struct peal_rq *rq);
 void peal_rq_want_kick(struct peal_rq *rq, bool want);

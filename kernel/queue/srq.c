@@ -210,6 +210,7 @@ int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 
 	mutex_lock(&srq->resizing);
 	peal_srq_replace_map(srq, &srq->prepared, map);
 	srq->prepared_entries = layout.entries;
+	peal_srq_ring_prepare(&srq->ring);
 	mutex_unlock(&srq->resizing);
 	return 0;
 }

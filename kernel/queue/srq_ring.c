@@ -6,7 +6,7 @@
 
 #include "queue/srq_ring.h"
 
-void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, const u32 *numbers, void *slots,
+void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, u32 *numbers, void *slots,
 			u32 entries, u32 stride, const struct peal_wqe_limits *limits)
 {
 	spin_lock_init(&srq->lock);
@@ -139,6 +139,41 @@ bool peal_srq_ring_take(struct peal_srq_ring *srq, struct list_head *waiter,
 	return pending;
 }
 
+/**
+ * peal_srq_ring_repost() - let a WQE be the next one again
+ * @recv: as it was taken
+ *
+ * For a WQE that ends without a CQE. The program learns only from a CQE that a slot is free, so it
+ * would never use this one again.
+ *
+ * The entry before the next one is free, because this slot is not posted; see peal-abi.h. If the
+ * ring was replaced since the WQE was taken, the program has not copied the WQE to the new slot, so
+ * it is written again. A smaller ring may not have the slot, which the program then does not use
+ * again either. Such a WQE is forgotten. A program that has posted the slot twice may find more
+ * WQEs than entries in its ring, which the next look reports as its error.
+ *
+ * The caller has softirqs off. Return: whether receive queues wait.
+ */
+bool peal_srq_ring_repost(struct peal_srq_ring *srq, const struct peal_recv *recv)
+{
+	bool waited = false;
+	u32 number;
+
+	lockdep_assert(softirq_count());
+	spin_lock(&srq->lock);
+	if (!srq->broken && recv->index <= srq->ring.mask) {
+		number = array_index_nospec(recv->index, srq->ring.mask + 1);
+		peal_wqe_restore_recv(srq->ring.slots + (size_t)number * srq->ring.stride, recv);
+		peal_ring_untake(&srq->ring);
+		WRITE_ONCE(srq->numbers[srq->ring.next & srq->ring.mask], number);
+		peal_ring_show(&srq->ring);
+		srq->reposted = true;
+		waited = !list_empty(&srq->starving);
+	}
+	spin_unlock(&srq->lock);
+	return waited;
+}
+
 /* @waiter waits no more. The caller has softirqs off. */
 void peal_srq_ring_leave(struct peal_srq_ring *srq, struct list_head *waiter)
 {
@@ -205,6 +240,14 @@ u32 peal_srq_ring_entries(struct peal_srq_ring *srq)
 	return entries;
 }
 
+/* The program copies the WQEs to another ring from now on. */
+void peal_srq_ring_prepare(struct peal_srq_ring *srq)
+{
+	spin_lock_bh(&srq->lock);
+	srq->reposted = false;
+	spin_unlock_bh(&srq->lock);
+}
+
 /**
  * peal_srq_ring_replace() - take the next WQEs from another ring
  * @entries: the size of the new ring; a power of two. Its slots have the same stride
@@ -213,10 +256,10 @@ u32 peal_srq_ring_entries(struct peal_srq_ring *srq)
  * The program has copied the WQEs. Each is checked when it is taken. No CPU reads the old ring
  * afterwards.
  *
- * Return: 0, or -EINVAL (too small for the WQEs that were not taken, or for the limit that is
- * armed; or the queue is in error).
+ * Return: 0, -EINVAL (too small for the WQEs that were not taken, or for the limit that is armed;
+ * or the queue is in error), or -EAGAIN (a WQE was reposted, so the program's copy may be wrong).
  */
-int peal_srq_ring_replace(struct peal_srq_ring *srq, const u32 *numbers, void *slots, u32 entries,
+int peal_srq_ring_replace(struct peal_srq_ring *srq, u32 *numbers, void *slots, u32 entries,
 			  u32 *taken)
 {
 	int pending, ret = -EINVAL;
@@ -224,7 +267,9 @@ int peal_srq_ring_replace(struct peal_srq_ring *srq, const u32 *numbers, void *s
 	spin_lock_bh(&srq->lock);
 	pending = peal_srq_ring_pending(srq);
 	*taken = srq->ring.next;
-	if (pending >= 0 && pending <= entries && srq->limit <= entries) {
+	if (pending >= 0 && srq->reposted) {
+		ret = -EAGAIN;
+	} else if (pending >= 0 && pending <= entries && srq->limit <= entries) {
 		srq->numbers = numbers;
 		srq->ring.slots = slots;
 		srq->ring.mask = entries - 1;

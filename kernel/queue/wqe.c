@@ -4,6 +4,7 @@
  */
 #include <linux/build_bug.h>
 #include <linux/compiler.h>
+#include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
 #include "proto/packet.h"
@@ -249,4 +250,13 @@ enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_lim
 	recv->num_sge = wqe.num_sge;
 	recv->length = peal_wqe_copy_sges(recv->sge, slot + sizeof(wqe), wqe.num_sge);
 	return PEAL_REASON_NONE;
+}
+
+/* Write @recv as peal_wqe_parse_recv() has read it. A malformed WQE becomes an empty one. */
+void peal_wqe_restore_recv(void *slot, const struct peal_recv *recv)
+{
+	const struct peal_recv_wqe wqe = { .num_sge = recv->num_sge };
+
+	memcpy(slot, &wqe, sizeof(wqe));
+	memcpy(slot + sizeof(wqe), recv->sge, recv->num_sge * sizeof(recv->sge[0]));
 }

@@ -101,5 +101,6 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 				     struct peal_wqe *send);
 enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_recv *recv);
+void peal_wqe_restore_recv(void *slot, const struct peal_recv *recv);
 
 #endif

@@ -54,7 +54,7 @@ static int peal_srq_post_build(struct peal_srq *srq, const struct ib_recv_wr *wr
 	for (i = 0; i < wr->num_sge; i++)
 		sge[i] = (struct peal_sge){ wr->sg_list[i].addr, wr->sg_list[i].length,
 					    wr->sg_list[i].lkey };
-	WRITE_ONCE(((u32 *)srq->ring.numbers)[posts->head++ & ring->mask], number);
+	WRITE_ONCE(srq->ring.numbers[posts->head++ & ring->mask], number);
 	return 0;
 }
 

@@ -213,10 +213,13 @@ bool plausible(const Srq &srq, const peal_resize_srq_resp &shape) noexcept
 	       shape.slots_offset + entries * shape.stride <= shape.map_bytes;
 }
 
-void resize(Srq &srq, std::uint32_t max_wr)
+/*
+ * The caller holds the lock. Returns false if the kernel has posted a WQE again since PREPARE,
+ * which `prepare` may not have copied.
+ */
+bool try_resize(Srq &srq, std::uint32_t max_wr)
 {
 	peal_resize_srq_resp shape{}, done{};
-	std::lock_guard hold(srq.lock);
 
 	check(resize_step(srq, {0, PEAL_RESIZE_SRQ_PREPARE, max_wr, 0}, shape));
 	if (!plausible(srq, shape))
@@ -230,10 +233,21 @@ void resize(Srq &srq, std::uint32_t max_wr)
 		throw_errno(EINVAL);
 	if (const int error = resize_step(srq, {0, PEAL_RESIZE_SRQ_COMMIT, 0, 0}, done)) {
 		srq.ring.abandon(*copied);
+		if (error == EAGAIN)
+			return false;
 		throw_errno(error);
 	}
 	srq.ring.finish(*copied, done.taken);
 	srq.resized = std::move(mapping);
+	return true;
+}
+
+void resize(Srq &srq, std::uint32_t max_wr)
+{
+	std::lock_guard hold(srq.lock);
+
+	while (!try_resize(srq, max_wr))
+		;
 }
 
 } // namespace

@@ -26,9 +26,10 @@
  * A resize moves the WQEs that the kernel has not taken to another ring while the kernel goes on to
  * take them from the old one, and pollers go on to return slots. The notes about slots therefore
  * stay where they are, and a larger ring gets more of them beside. A WQE whose slot the new ring
- *does not have gets another slot. Only one of the two slots completes, which depends on what the
- *kernel had taken when it changed rings. A slot beyond a smaller ring is not used again after it is
- *returned.
+ * does not have gets another slot. Only one of the two slots completes, which depends on what the
+ * kernel had taken when it changed rings. A slot beyond a smaller ring is not used again after it
+ * is returned. If the kernel has posted a WQE again meanwhile, the entries that were read are of no
+ * use, and it refuses the new ring.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -269,8 +270,7 @@ public:
 	 */
 	std::optional<Resize> prepare(const SharedRingShape &to)
 	{
-		/* The kernel has taken at least these, because a slot in use is not posted again.
-		 */
+		/* The kernel has taken at least these, unless it refuses the new ring. */
 		const std::uint32_t first = load_acquire(shape_.ctl->consumer);
 		Resize resize{to, {}, {}};
 

@@ -227,6 +227,11 @@ struct peal_qp_ctl {
  * CQE. As many slots as the ring has entries are free, so the program never overwrites
  * an entry of the ring that the kernel has not read.
  *
+ * If the completion queue has overflowed, so that a WQE ends without a CQE, the kernel
+ * posts that WQE again, as the next one to take. It writes the WQE into its slot again
+ * and the number into the entry before the one that it would have read next, and
+ * consumer goes back by one. That entry is free, because the slot is not.
+ *
  * Of peal_ring_ctl, `consumer` is informative. WANTS_KICK is set while senders wait for
  * a receive. A producer more than `entries` ahead, or a number that is no slot's, puts
  * the shared receive queue into error for good (IB_EVENT_SRQ_ERR), and each queue pair
@@ -576,8 +581,9 @@ struct peal_create_srq_resp {
  * ring has to keep the old one. PREPARE allocates the ring. The program maps it, copies the WQEs
  * that may not have been taken into it, and stores their numbers at the same indices. COMMIT lets
  * it take the place of the old ring. Between the steps the program posts nothing, and the kernel
- * goes on to take WQEs from the old ring. The control words stay where they are. The numbers are
- * the first ones of a driver.
+ * goes on to take WQEs from the old ring. If it has posted one again meanwhile, COMMIT fails with
+ * EAGAIN, and the program begins with another PREPARE. The control words stay where they are. The
+ * numbers are the first ones of a driver.
  */
 enum peal_method_srq {
 	PEAL_METHOD_SRQ_RESIZE	= 0x1000,

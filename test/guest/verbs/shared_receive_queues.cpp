@@ -781,6 +781,164 @@ TEST_CASE("receives of a destroyed queue pair can be posted again")
 	}
 }
 
+namespace {
+
+/*
+ * Queue pairs whose receives complete in one queue with room for four, which each of them may
+ * overflow. The queue pair whose completion is lost ends.
+ */
+struct Overflow {
+	Overflow(Device &device, const Shared &shared)
+		: device(device), shared(shared), pd(ibv_alloc_pd(device), "alloc_pd"),
+		  send_cq(create_cq(device, 64)), cq(create_cq(device, 4))
+	{
+	}
+	std::uint32_t room() const { return static_cast<std::uint32_t>(cq->cqe); }
+	/* Sends one message to each of `count` new queue pairs. */
+	void send(std::uint32_t count)
+	{
+		for (std::uint32_t i = 0; i < count; i++) {
+			Endpoint &sender =
+				*senders.emplace_back(std::make_unique<Endpoint>(device));
+			Qp &receiver = receivers.emplace_back(
+				create_qp(pd, send_cq, cq, sharing(shared.srq)));
+
+			connect_to(sender.qp, device, receiver->qp_num);
+			connect_to(receiver, device, sender.qp->qp_num);
+			post(sender.qp, Send(IBV_WR_SEND));
+			wait_completion(sender.send_cq);
+			if (++sent > room())
+				CHECK(eventually(
+					[&] { return query_state(receiver) == IBV_QPS_ERR; }));
+		}
+	}
+	/* Posts again what completed, when the completions that were lost were the only others. */
+	void post_completed()
+	{
+		CHECK(shared.try_post(99) == ENOMEM);
+		for (const auto &wc : wait_success(cq, room()))
+			shared.post(wc.wr_id);
+		CHECK(shared.try_post(99) == ENOMEM);
+	}
+	Device &device;
+	const Shared &shared;
+	Pd pd;
+	Cq send_cq, cq;
+	std::vector<std::unique_ptr<Endpoint>> senders;
+	std::vector<Qp> receivers;
+	std::uint32_t sent = 0;
+};
+
+/* Every receive of a full queue completes once. The wr_ids are those from 0 on. */
+void check_all_come(Lane &lane, const Shared &shared, std::uint32_t depth)
+{
+	std::set<std::uint64_t> seen;
+
+	for (std::uint32_t i = 0; i < depth; i++) {
+		lane.send(i);
+		const auto wc = wait_success(lane.b.recv_cq).front();
+		check_received(shared, wc);
+		seen.insert(wc.wr_id);
+		wait_success(lane.a.send_cq);
+	}
+	CHECK(seen.size() == depth);
+	CHECK(*seen.rbegin() == depth - 1);
+	shared.post(0, depth);
+	CHECK(shared.try_post(99) == ENOMEM);
+}
+
+} // namespace
+
+TEST_CASE("receives whose completions an overflow lost stay posted")
+{
+	if (!is_peal())
+		SKIP_CASE("others lose them");
+	constexpr std::uint32_t depth = 16;
+	Device device;
+	const Shared shared(device, depth);
+	Overflow overflow(device, shared);
+	Lane other(device, shared);
+
+	REQUIRE(overflow.room() < depth);
+	shared.post(0, depth);
+	overflow.send(depth);
+	overflow.post_completed();
+	overflow.receivers.clear();
+	check_all_come(other, shared, depth);
+}
+
+TEST_CASE("a receive that a queue pair keeps stays posted if its completion finds no room")
+{
+	if (!is_peal())
+		SKIP_CASE("others lose it");
+	constexpr std::uint32_t depth = 8;
+	Device device;
+
+	for (const std::string way : {"error", "reset", "destruction"}) {
+		INFO(way);
+		const Shared shared(device, depth);
+		Overflow overflow(device, shared);
+		UdEnd a(device);
+		Qp kept = create_qp(overflow.pd, overflow.send_cq, overflow.cq,
+				    sharing(shared.srq, IBV_QPT_UD));
+		UdEnd after(device, common_qkey, sharing(shared.srq));
+		Lane other(device, shared);
+
+		ud_ready(kept, common_qkey);
+		shared.post(0, depth);
+		post(a.qp, Datagram(a.to_self, kept->qp_num, {a.memory.sge(0, 1000)}));
+		post(a.qp, Datagram(a.to_self, after.qp->qp_num, {a.memory.sge(0, 100)}));
+		wait_success(a.send_cq, 2);
+		CHECK(wait_success(after.recv_cq).front().wr_id == 1);
+		shared.post(1);
+		overflow.send(overflow.room() + 1);
+		if (way == "error") {
+			to_state(kept, IBV_QPS_ERR);
+			CHECK(device.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, kept.get()));
+		} else if (way == "reset") {
+			to_state(kept, IBV_QPS_RESET);
+		} else {
+			kept.reset();
+		}
+		overflow.post_completed();
+		check_all_come(other, shared, depth);
+	}
+}
+
+TEST_CASE("a resize while completions are lost loses no receive")
+{
+	if (!is_peal())
+		SKIP_CASE("others lose them without a resize");
+	constexpr std::uint32_t depth = 16;
+	Device device;
+	const Shared shared(device, depth);
+	Lane other(device, shared);
+	std::jthread resizer([&](const std::stop_token &stop) {
+		/* The smaller size may not fit. */
+		for (unsigned i = 0; !stop.stop_requested(); i++) {
+			const int error = shared.resize(i % 2 ? depth : 2 * depth);
+
+			if (error && error != EINVAL)
+				must(error, "resize");
+			std::this_thread::yield();
+		}
+	});
+
+	shared.post(0, depth);
+	for (int round = 0; round < 8; round++) {
+		Overflow overflow(device, shared);
+
+		overflow.send(8);
+		for (const auto &wc : wait_success(overflow.cq, overflow.room()))
+			shared.post(wc.wr_id);
+	}
+	resizer.request_stop();
+	resizer.join();
+	must(shared.resize(depth), "resize");
+	CHECK(shared.try_post(99) == ENOMEM);
+	check_all_come(other, shared, depth);
+}
+
 /* The poller holds the lock of the queue when the queue pair goes and another gets its index. */
 TEST_CASE("a receive comes back although another queue pair has taken the place of its own")
 {

@@ -3,8 +3,9 @@
  * kernel/queue/srq_ring.c, and rq.c with a shared receive queue.
  *
  * Holds: WQEs are taken in the order of the ring, from any slot. The program is asked to kick
- * exactly while somebody waits, and the longest wait comes first. The limit is reached once. What
- * the program scribbles ends the queue, and never leads outside its memory.
+ * exactly while somebody waits, and the longest wait comes first. The limit is reached once. A WQE
+ * that is posted again is the next one, also after a resize. What the program scribbles ends the
+ * queue, and never leads outside its memory.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
@@ -307,6 +308,148 @@ TEST_CASE("a slot that is posted twice is taken twice", "[srq]")
 	CHECK(a.take() == PEAL_RQ_TAKEN);
 	CHECK(b.take() == PEAL_RQ_TAKEN);
 	CHECK(b.rq.wqe.index == 1);
+}
+
+TEST_CASE("a receive that is posted again is the next one, with its contents", "[srq]")
+{
+	for (std::uint32_t first : {0U, 3U, 0xfffffffeU}) {
+		Shared shared(first);
+		Sharer a(shared), b(shared);
+		const std::uint32_t order[] = {2, 0, 3, 1};
+
+		CAPTURE(first);
+		for (std::uint32_t number : order)
+			shared.post(number, 10 + number);
+		a.take();
+		b.take();
+		shared.ring.slot(2)[0] = 99; /* number of entries */
+		CHECK_FALSE(peal_rq_repost(&a.rq));
+		CHECK_FALSE(a.rq.holding);
+		CHECK(shared.ring.ctl().consumer == first + 1);
+		for (std::uint32_t number : {2U, 3U, 1U}) {
+			REQUIRE(a.take_next() == PEAL_RQ_TAKEN);
+			CHECK(a.rq.wqe.index == number);
+			CHECK(a.rq.wqe.length == 10 + number);
+		}
+		CHECK(a.take_next() == PEAL_RQ_EMPTY);
+		CHECK(b.rq.wqe.index == 0);
+	}
+}
+
+TEST_CASE("all receives of a shared ring can be posted again", "[srq]")
+{
+	Shared shared;
+	Sharer sharers[] = {Sharer(shared), Sharer(shared), Sharer(shared), Sharer(shared)};
+	std::uint32_t seen = 0;
+
+	for (std::uint32_t i = 0; i < DEPTH; ++i)
+		shared.post(i, 10 + i);
+	for (Sharer &sharer : sharers)
+		REQUIRE(sharer.take() == PEAL_RQ_TAKEN);
+	for (unsigned i : {2U, 0U, 1U, 3U})
+		peal_rq_repost(&sharers[i].rq);
+	CHECK(shared.ring.ctl().consumer == 0);
+	for (std::uint32_t i = 0; i < DEPTH; ++i) {
+		REQUIRE(sharers[0].take_next() == PEAL_RQ_TAKEN);
+		CHECK(sharers[0].rq.wqe.length == 10 + sharers[0].rq.wqe.index);
+		seen |= 1U << sharers[0].rq.wqe.index;
+	}
+	CHECK(seen == 15);
+	CHECK(sharers[0].take_next() == PEAL_RQ_EMPTY);
+	CHECK(shared.due() == 0);
+}
+
+TEST_CASE("receive queues that wait learn of a receive that is posted again", "[srq]")
+{
+	Shared shared;
+	Sharer a(shared), b(shared);
+
+	shared.post(1, 10);
+	a.take();
+	CHECK(b.take() == PEAL_RQ_EMPTY);
+	CHECK(peal_rq_repost(&a.rq));
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &b.rq.starving);
+	CHECK(b.take() == PEAL_RQ_TAKEN);
+	CHECK(b.rq.wqe.index == 1);
+}
+
+TEST_CASE("a receive that is posted again into a ring full of others ends the queue", "[srq]")
+{
+	Shared shared;
+	Sharer a(shared), b(shared);
+
+	shared.post(0, 10);
+	a.take();
+	for (std::uint32_t i = 0; i < DEPTH; ++i)
+		shared.post(i, 10); /* slot 0 is in use */
+	peal_rq_repost(&a.rq);
+	CHECK(b.take() == PEAL_RQ_MALFORMED);
+	CHECK(b.reason == PEAL_REASON_SRQ_RING);
+	CHECK(shared.due() == PEAL_SRQ_DUE_ERROR);
+	/* Nothing is posted to a queue in error. */
+	const auto next = shared.srq.ring.next;
+	b.rq.wqe.index = 0;
+	CHECK_FALSE(peal_rq_repost(&b.rq));
+	CHECK(shared.srq.ring.next == next);
+}
+
+TEST_CASE("a receive that was taken from a ring of another size is posted again", "[srq]")
+{
+	for (std::uint32_t entries : {2U, 8U}) {
+		Shared shared;
+		Sharer a(shared), b(shared), c(shared);
+		Exactly numbers{entries * sizeof(std::uint32_t), 8};
+		Exactly slots{std::size_t{entries} * shared.ring.stride, 64};
+		std::uint32_t taken;
+
+		CAPTURE(entries);
+		std::memset(slots.data(), 0, std::size_t{entries} * shared.ring.stride);
+		shared.post(3, 13);
+		shared.post(1, 11);
+		a.take();
+		b.take();
+		peal_srq_ring_prepare(&shared.srq);
+		REQUIRE(peal_srq_ring_replace(&shared.srq,
+					      reinterpret_cast<std::uint32_t *>(numbers.data()),
+					      slots.data(), entries, &taken) == 0);
+		CHECK(taken == 2);
+		peal_rq_repost(&b.rq);
+		peal_rq_repost(&a.rq);
+		if (entries > 3) {
+			REQUIRE(c.take() == PEAL_RQ_TAKEN);
+			CHECK(c.rq.wqe.index == 3);
+			CHECK(c.rq.wqe.length == 13);
+		}
+		REQUIRE(c.take_next() == PEAL_RQ_TAKEN);
+		CHECK(c.rq.wqe.index == 1);
+		CHECK(c.rq.wqe.length == 11);
+		CHECK(c.take_next() == PEAL_RQ_EMPTY);
+	}
+}
+
+TEST_CASE("a receive that is posted again during a resize makes it begin again", "[srq]")
+{
+	Shared shared;
+	Sharer a(shared);
+	std::uint32_t taken;
+	const auto replace = [&] {
+		return peal_srq_ring_replace(&shared.srq, shared.numbers(), shared.ring.slots(),
+					     DEPTH, &taken);
+	};
+
+	shared.post(1, 10);
+	a.take();
+	peal_rq_repost(&a.rq);
+	peal_srq_ring_prepare(&shared.srq);
+	CHECK(replace() == 0);
+	CHECK(taken == 0);
+	peal_srq_ring_prepare(&shared.srq);
+	a.take();
+	peal_rq_repost(&a.rq);
+	CHECK(replace() == -EAGAIN);
+	CHECK(replace() == -EAGAIN);
+	peal_srq_ring_prepare(&shared.srq);
+	CHECK(replace() == 0);
 }
 
 TEST_CASE("the number of a slot is read once", "[srq]")
