@@ -10,6 +10,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
+#include <linux/topology.h>
 
 #include "verbs/parent.h"
 
@@ -47,14 +48,53 @@ static void peal_parent_release(struct device *dev)
 	kfree(container_of(dev, struct peal_parent, dev));
 }
 
+static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", dev_to_node(dev));
+}
+static DEVICE_ATTR_RO(numa_node);
+
+/* A device that belongs to no node is near to every CPU. */
+static const struct cpumask *peal_parent_cpus(struct device *dev)
+{
+	int node = dev_to_node(dev);
+
+	return node == NUMA_NO_NODE ? cpu_online_mask : cpumask_of_node(node);
+}
+
+static ssize_t local_cpus_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%*pb\n", cpumask_pr_args(peal_parent_cpus(dev)));
+}
+static DEVICE_ATTR_RO(local_cpus);
+
+static ssize_t local_cpulist_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%*pbl\n", cpumask_pr_args(peal_parent_cpus(dev)));
+}
+static DEVICE_ATTR_RO(local_cpulist);
+
+static struct attribute *peal_parent_attrs[] = {
+	&dev_attr_numa_node.attr,
+	&dev_attr_local_cpus.attr,
+	&dev_attr_local_cpulist.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(peal_parent);
+
+/*
+ * NCCL takes devices whose paths differ in the last four characters only for ports of one card, and
+ * joins them. So the number comes before those.
+ */
 static int peal_parent_add(struct peal_parent *parent)
 {
 	int ret;
 
 	device_initialize(&parent->dev);
 	parent->dev.parent = peal_parent_root;
+	parent->dev.groups = peal_parent_groups;
 	parent->dev.release = peal_parent_release;
-	ret = dev_set_name(&parent->dev, "link%d", parent->number);
+	ret = dev_set_name(&parent->dev, "link%d.rdma", parent->number);
 	return ret ?: device_add(&parent->dev);
 }
 

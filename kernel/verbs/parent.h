@@ -5,7 +5,8 @@
  * Many tools find the netdev of an RDMA device in sysfs, below `device/net/`. `device` is the
  * parent that both have in common, for example a PCI device. Without one, peal makes a device,
  * below /sys/devices/peal, with a directory `net` in which a link leads to the netdev. As in the
- * directory of a PCI device, only the netdev's namespace sees it.
+ * directory of a PCI device, only the netdev's namespace sees it. Also as there, the files
+ * `numa_node`, `local_cpus` and `local_cpulist` say which CPUs are near.
  *
  * Owns: these devices, and the name of the link.
  * Does not know: when a netdev changes. link.c has the notifier.

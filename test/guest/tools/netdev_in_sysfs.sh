@@ -4,7 +4,8 @@
 # timeout: 60
 #
 # Tools find the netdev of a device below device/net/ in sysfs, also when the netdev has no parent of its own. The link has the
-# present name of the netdev, and only the netdev's namespace sees it.
+# present name of the netdev, and only the netdev's namespace sees it. Beside it are the files by which programs place their
+# threads, and a path that programs do not take for another port of the same card.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -24,6 +25,21 @@ wait_for verbs_node peal-sys
 node=$(verbs_node peal-sys)
 [[ $(readlink -f "/sys/class/infiniband_verbs/${node##*/}/device") == "$(readlink -f /sys/class/infiniband/peal-sys/device)" ]] ||
 	fail "the uverbs device has another parent"
+
+# A virtual netdev is near to every processor.
+folder=/sys/class/infiniband/peal-sys/device
+[[ $(<$folder/numa_node) == -1 ]] || fail "numa_node: $(<$folder/numa_node)"
+[[ $(<$folder/local_cpulist) == "$(</sys/devices/system/cpu/online)" ]] || fail "local_cpulist: $(<$folder/local_cpulist)"
+((0x$(tr -d , <$folder/local_cpus) == (1 << $(nproc --all)) - 1)) || fail "local_cpus: $(<$folder/local_cpus)"
+
+# NCCL joins devices whose paths differ in the last four characters only, because it takes them for ports of one card.
+ip link add sys2 type veth peer name sys3
+rdma link add peal-sys2 type peal netdev sys2 || fail "cannot make a second device"
+paths=("$(readlink -f $folder)" "$(readlink -f /sys/class/infiniband/peal-sys2/device)")
+[[ ${paths[1]} != "${paths[0]::-4}"* && ${paths[0]} != "${paths[1]::-4}"* ]] || fail "NCCL joins ${paths[*]}"
+rdma link delete peal-sys2
+wait_gone device_exists peal-sys2 || fail "peal-sys2 is left"
+ip link delete sys2
 
 ip link set sys0 name renamed0
 shows peal-sys renamed0 || fail "after a new name: $(netdevs peal-sys)"
