@@ -199,6 +199,22 @@ int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	return 0;
 }
 
+#ifdef PEAL_HAS_PORT_SPEED
+/* It is the rate that the attributes of the port say, because a netdev lends peal no part of it. */
+int peal_query_port_speed(struct ib_device *ib, u32 port, u64 *speed)
+{
+	struct ib_port_speed_info info;
+	struct ib_port_attr attr = {};
+	int ret;
+
+	peal_query_speed(ib, port, &attr);
+	ret = ib_port_attr_to_speed_info(&attr, &info);
+	if (!ret)
+		*speed = info.rate;
+	return ret;
+}
+#endif
+
 int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
 {
 	if (index)

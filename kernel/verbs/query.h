@@ -14,6 +14,10 @@ struct peal_table;
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
+#ifdef PEAL_HAS_PORT_SPEED
+/* @speed: in units of 100 Mb/s. */
+int peal_query_port_speed(struct ib_device *ib, u32 port, u64 *speed);
+#endif
 /* May an administrator set this rate? */
 bool peal_query_has_rate(u32 gbps);
 int peal_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);

@@ -564,6 +564,9 @@ const struct ib_device_ops peal_verbs_ops = {
 	.query_device = peal_query_device,
 	.query_pkey = peal_query_pkey,
 	.query_port = peal_query_port,
+#ifdef PEAL_HAS_PORT_SPEED
+	.query_port_speed = peal_query_port_speed,
+#endif
 	.query_qp = peal_verbs_query_qp,
 	.query_srq = peal_verbs_query_srq,
 	.query_ucontext = peal_verbs_query_ucontext,

@@ -199,4 +199,12 @@ int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 	return 0;
 }
 
+int port_query_speed(ibv_context *context, std::uint32_t port, std::uint64_t *speed)
+{
+	return Context::of(context).device.method(
+		UVERBS_OBJECT_DEVICE, uverbs::METHOD_QUERY_PORT_SPEED,
+		uverbs::attr_value(uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, port),
+		uverbs::attr_out(uverbs::ATTR_QUERY_PORT_SPEED_RESP, uverbs::out(*speed)));
+}
+
 } // namespace peal

@@ -18,5 +18,7 @@ int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
 /* The clock of IBV_WC_EX_WITH_COMPLETION_TIMESTAMP. */
 int rt_values_query(ibv_context *context, ibv_values_ex *values) noexcept;
 int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr);
+/* @speed: in units of 100 Mb/s. */
+int port_query_speed(ibv_context *context, std::uint32_t port, std::uint64_t *speed);
 
 } // namespace peal

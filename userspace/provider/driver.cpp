@@ -87,6 +87,9 @@ const verbs_context_ops context_ops = {
 	.post_srq_recv = post_srq_recv,
 	.query_device_ex = entry<&device_query>,
 	.query_port = entry<&port_query>,
+#if PEAL_IBV_LAYOUT >= 62
+	.query_port_speed = entry<&port_query_speed>,
+#endif
 	.query_qp = entry<&qp_query>,
 	.query_rt_values = rt_values_query,
 	.query_srq = entry<&srq_query>,

@@ -219,7 +219,7 @@ struct verbs_context_ops {
 	pabi_unused_op query_ece{};
 	pabi_op<int(ibv_context *, std::uint8_t, ibv_port_attr *)> query_port{};
 #if PEAL_IBV_LAYOUT >= 62
-	pabi_unused_op query_port_speed{};
+	pabi_op<int(ibv_context *, std::uint32_t port, std::uint64_t *speed)> query_port_speed{};
 #endif
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *)> query_qp{};
 	pabi_unused_op query_qp_data_in_order{};

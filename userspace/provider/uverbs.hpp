@@ -40,6 +40,11 @@ WritableBytes out(T &value) noexcept
 	return std::as_writable_bytes(std::span<T, 1>(&value, 1));
 }
 
+/* Numbers that are newer than the headers of Debian 12. */
+constexpr std::uint16_t METHOD_QUERY_PORT_SPEED = UVERBS_METHOD_QUERY_GID_ENTRY + 1;
+constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_PORT_NUM = 0;
+constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_RESP = 1;
+
 /* The type for a command without a core request or without a core response. */
 struct None {};
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 namespace peal_test {
@@ -34,6 +35,13 @@ inline int run(const std::string &command)
 	std::printf("+ %s\n", command.c_str());
 	std::fflush(stdout);
 	return std::system(command.c_str());
+}
+
+/* Return: the path of the administrator's tool in the build folder. */
+inline std::string peal_option()
+{
+	return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+	       "../../userspace/tools/peal-option";
 }
 
 /* Return: the counts of the RDMA core, as "peal0: pd 0 cq 0 ..." */

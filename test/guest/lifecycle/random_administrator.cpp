@@ -24,7 +24,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <filesystem>
 #include <map>
 
 using namespace peal_test;
@@ -280,11 +279,9 @@ private:
 	}
 	bool change_carrier()
 	{
-		const auto tool = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-				  "../../userspace/tools/peal-option";
 		const std::string value = random_.between(0, 1) ? "1" : "0";
 
-		return !std::system((tool.string() + " " + storm_device + " direct " + value +
+		return !std::system((peal_option() + " " + storm_device + " direct " + value +
 				     " >/dev/null 2>&1")
 					    .c_str());
 	}

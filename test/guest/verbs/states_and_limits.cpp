@@ -8,7 +8,7 @@
  * modify has set. A queue pair can be used again after RESET, and SQD works. Unsupported features
  * and unknown driver data are refused. The limits of query_device are true. Many queue
  * pairs can exist, and their numbers cannot be guessed. Objects leave nothing behind. Port state,
- * MTU and GIDs follow the netdev.
+ * MTU and GIDs follow the netdev. The speed of the port is the rate in sysfs.
  * Does not hold: removal of the device (lifecycle/device_removed_in_use), memory regions
  * (verbs/memory_regions).
  */
@@ -814,6 +814,41 @@ TEST_CASE("the device says what it is")
 	CHECK(device.port().max_msg_sz == PEAL_MAX_MSG);
 	CHECK(attr.vendor_id != 0);
 	CHECK(attr.vendor_id != 0xffffff);
+}
+
+TEST_CASE("the speed of the port is the rate that sysfs shows")
+{
+	if (!is_peal())
+		SKIP_CASE("other devices have other drivers");
+	Device device;
+	const peal::uverbs::Device raw(device.context()->cmd_fd, PEAL_DRIVER_ID);
+	const std::string name = ibv_get_device_name(device.context()->device);
+	const auto rate = [&] {
+		std::ifstream file("/sys/class/infiniband/" + name + "/ports/1/rate");
+		double gbps = 0;
+
+		file >> gbps;
+		return gbps;
+	};
+	std::uint64_t speed = 0;
+	const auto query = [&](std::uint32_t port) {
+		return raw.method(UVERBS_OBJECT_DEVICE, peal::uverbs::METHOD_QUERY_PORT_SPEED,
+				  peal::uverbs::attr_value(
+					  peal::uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, port),
+				  peal::uverbs::attr_out(peal::uverbs::ATTR_QUERY_PORT_SPEED_RESP,
+							 peal::uverbs::out(speed)));
+	};
+
+	if (query(1) == EPROTONOSUPPORT)
+		SKIP_CASE("the kernel has no such call");
+	CHECK(errno_name(query(2)) == "EINVAL");
+	for (const unsigned gbps : {0U, 25U, 400U, 0U}) {
+		REQUIRE(run(peal_option() + " " + name + " rate " + std::to_string(gbps)) == 0);
+		must(query(1), "query_port_speed");
+		CHECK(static_cast<double>(speed) == 10 * rate());
+		if (gbps)
+			CHECK(speed == 10 * gbps);
+	}
 }
 
 TEST_CASE("a thousand queue pairs pass messages")
