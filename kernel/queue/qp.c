@@ -22,15 +22,18 @@
 	 IB_QP_MIN_RNR_TIMER | IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC |		\
 	 IB_QP_PATH_MIG_STATE | IB_QP_CAP | IB_QP_DEST_QPN | IB_QP_QKEY)
 
+/* These mean nothing here, but programs give a queue pair the flags of a region. */
+#define PEAL_QP_IGNORED_ACCESS							\
+	(IB_ACCESS_ON_DEMAND | IB_ZERO_BASED | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
 /*
  * A queue pair may have the right to flush to persistence, because the connection manager gives
- * both rights to flush to a device that has one of them. No region gives it. IB_ACCESS_ON_DEMAND
- * means nothing here, but programs give a queue pair the flags of a region.
+ * both rights to flush to a device that has one of them. No region gives it.
  */
 #define PEAL_QP_ACCESS								\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |	\
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_FLUSH_GLOBAL |	\
-	 IB_ACCESS_FLUSH_PERSISTENT | IB_ACCESS_ON_DEMAND)
+	 IB_ACCESS_FLUSH_PERSISTENT | PEAL_QP_IGNORED_ACCESS)
 
 #define PEAL_QP_RINGS_OFFSET	ALIGN(sizeof(struct peal_qp_ctl), PEAL_WQE_UNIT)
 
@@ -553,7 +556,6 @@ static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr 
 	    (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IB_QP_DEST_QPN && attr->dest_qp_num > PEAL_NUMBER_MAX) ||
 	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
 		return -EINVAL;
@@ -592,7 +594,7 @@ static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_a
 	if (mask & IB_QP_PATH_MTU)
 		to->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_DEST_QPN)
-		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num);
+		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num & PEAL_NUMBER_MAX);
 	if (mask & IB_QP_QKEY)
 		to->qkey = attr->qkey;
 }
@@ -612,7 +614,7 @@ static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr
 static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
 {
 	if (mask & IB_QP_ACCESS_FLAGS)
-		to->qp_access_flags = attr->qp_access_flags & ~IB_ACCESS_ON_DEMAND;
+		to->qp_access_flags = attr->qp_access_flags & ~PEAL_QP_IGNORED_ACCESS;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
 		to->max_rd_atomic = attr->max_rd_atomic;
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)

@@ -9,6 +9,7 @@
 #include "base/compat.h"
 #include "base/trace.h"
 #include "net/datagram.h"
+#include "proto/packet.h"
 #include "transport/locality.h"
 #include "transport/nic.h"
 #include "transport/sender.h"
@@ -878,5 +879,5 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_
 	lockdep_assert_held(&qp->control);
 	return ret ? ret :
 		     peal_output_stage(&peal_wire(qp->wire)->output, port, tx_quota, &attr->ah_attr,
-				       peer, mtu);
+				       peer & PEAL_NUMBER_MAX, mtu);
 }

@@ -31,7 +31,7 @@ peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) 
 	header.flags = wqe_flags(qp, row, wr.send_flags);
 	if (qp.is_xrc() && row.shape != WrShape::BIND && row.shape != WrShape::INVALIDATE)
 		[[unlikely]]
-		header.srqn = wr.qp_type.xrc.remote_srqn;
+		header.srqn = wr.qp_type.xrc.remote_srqn & NUMBER_MASK;
 	if (row.immediate)
 		header.imm_or_rkey = wr.imm_data;
 	switch (row.shape) {

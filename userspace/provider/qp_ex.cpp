@@ -201,7 +201,7 @@ void wr_set_xrc_srqn(ibv_qp_ex *ibqp, std::uint32_t remote_srqn) noexcept
 	if (!qp.batch.error && qp.batch.row == &NO_WR_ROW)
 		qp.batch.error = EINVAL;
 	if (!qp.batch.error)
-		qp.batch.slot.name_srq(remote_srqn);
+		qp.batch.slot.name_srq(remote_srqn & NUMBER_MASK);
 }
 
 /*

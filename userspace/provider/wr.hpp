@@ -91,6 +91,9 @@ inline std::uint32_t sge_limit(const Qp &qp, const WrRow &row) noexcept
 	}
 }
 
+/* Of the number of a shared receive queue only these bits count, as of that of a queue pair. */
+inline constexpr std::uint32_t NUMBER_MASK = 0xffffff;
+
 /* IBV_SEND_INLINE is checked separately, because only some opcodes allow it. */
 inline constexpr unsigned int PLAIN_SEND_FLAGS =
 	IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;

@@ -330,9 +330,6 @@ TEST_CASE("values that no queue pair can have are refused")
 		CHECK(refuses(bad, rtr_mask));
 	}
 	bad = good;
-	bad.dest_qp_num = 1U << 24;
-	CHECK(refuses(bad, rtr_mask));
-	bad = good;
 	bad.min_rnr_timer = 32;
 	CHECK(refuses(bad, rtr_mask));
 	bad = good;
@@ -464,6 +461,40 @@ TEST_CASE("query tells what modify set")
 	CHECK(init.qp_type == IBV_QPT_RC);
 	CHECK(init.send_cq == endpoint.send_cq.get());
 	CHECK(init.recv_cq == endpoint.recv_cq.get());
+}
+
+/* A program may have one variable for the rights of its regions and of its queue pairs. */
+TEST_CASE("flags that only a region has do not count for a queue pair")
+{
+	Device device;
+	Endpoint endpoint(device);
+	Link link;
+	link.access = IBV_ACCESS_REMOTE_READ;
+	connect_to(endpoint.qp, device, endpoint.qp->qp_num, link);
+	ibv_qp_attr attr{};
+
+	for (const unsigned flag :
+	     {unsigned{IBV_ACCESS_RELAXED_ORDERING}, 1U << 29, unsigned{IBV_ACCESS_ZERO_BASED},
+	      unsigned{IBV_ACCESS_HUGETLB}, unsigned{IBV_ACCESS_ON_DEMAND}}) {
+		INFO("flag " << flag);
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | flag;
+		CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr, IBV_QP_ACCESS_FLAGS)) == "0");
+		CHECK(query(endpoint.qp).qp_access_flags == IBV_ACCESS_REMOTE_WRITE);
+	}
+}
+
+TEST_CASE("the number of the peer has 24 bits")
+{
+	Device device;
+	Endpoint endpoint(device);
+	Link link;
+
+	connect_to(endpoint.qp, device, endpoint.qp->qp_num | 0xff000000, link);
+	CHECK(query(endpoint.qp).dest_qp_num == endpoint.qp->qp_num);
+	Region memory(endpoint.pd, page_bytes);
+	post(endpoint.qp,
+	     Send(IBV_WR_RDMA_WRITE, {memory.sge(0, 8)}).remote(memory.address(64), memory.rkey()));
+	wait_success(endpoint.send_cq);
 }
 
 TEST_CASE("attributes change while the queue pair works")

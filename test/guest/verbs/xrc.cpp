@@ -276,10 +276,20 @@ TEST_CASE("a queue that the target cannot reach ends the connection")
 		CHECK(device.wait_event(IBV_EVENT_QP_REQ_ERR, lane.target.get()));
 	}
 	CHECK(describe(drain(other.cq)) == "0 completions");
+}
+
+TEST_CASE("the number of a shared receive queue has 24 bits")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared shared(device, xrcd);
 	Lane lane(device, xrcd);
-	lane.post_to(0x1000000, Send(IBV_WR_SEND, {lane.from.sge(0, 8)})); /* 25 bits */
-	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_LOC_QP_OP_ERR,
-		     PEAL_REASON_WQE_RESERVED);
+
+	shared.post(1);
+	lane.post_to(shared.number | 0xff000000,
+		     Send(IBV_WR_SEND_WITH_IMM, {lane.from.sge(0, 8)}).imm(7));
+	wait_success(lane.a.send_cq);
+	CHECK(wait_success(shared.cq).front().wr_id == 1);
 }
 
 TEST_CASE("a queue may go while a sender waits for its receives")
