@@ -211,4 +211,9 @@ int mr_deregister(verbs_mr *mr)
 	return 0;
 }
 
+bool mr_is_zero_based(const ibv_mr &mr) noexcept
+{
+	return reinterpret_cast<const verbs_mr &>(mr).access & IBV_ACCESS_ZERO_BASED;
+}
+
 } // namespace peal

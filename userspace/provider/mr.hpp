@@ -28,6 +28,8 @@ int mr_advise(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
 	      std::uint32_t num_sge);
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access);
 int mr_deregister(verbs_mr *mr);
+/* Do addresses in it count from 0? */
+bool mr_is_zero_based(const ibv_mr &mr) noexcept;
 /* A region that the kernel has already, perhaps of another process. */
 ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle);
 void mr_unimport(ibv_mr *mr) noexcept;

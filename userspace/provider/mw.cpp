@@ -9,6 +9,7 @@
 
 #include "c_enum.hpp"
 #include "context.hpp"
+#include "mr.hpp"
 #include "pd.hpp"
 #include "post.hpp"
 
@@ -57,13 +58,17 @@ int mw_dealloc(ibv_mw *mw)
 /*
  * Binds a type 1 window, for which the provider chooses the new rkey. mw->rkey changes when
  * the bind is posted, because ibv_bind_mw promises that. If the bind then fails, the new
- * rkey gives no access.
+ * rkey gives no access. Neither the window nor its region may be zero-based. The providers of
+ * RNICs and of rdma_rxe say so at once, because a bind that fails ends the queue pair.
  */
 int mw_bind(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
 {
+	const ibv_mw_bind_info &info = bind->bind_info;
 	ibv_send_wr wr{};
 	ibv_send_wr *bad;
 
+	if (info.mw_access_flags & IBV_ACCESS_ZERO_BASED || (info.mr && mr_is_zero_based(*info.mr)))
+		return EINVAL;
 	wr.wr_id = bind->wr_id;
 	wr.opcode = IBV_WR_BIND_MW;
 	wr.send_flags = bind->send_flags;
