@@ -217,6 +217,26 @@ TEST_CASE("access flags")
 	}
 }
 
+TEST_CASE("a zero-based region is named by offsets, as a local and as a remote buffer")
+{
+	Device device;
+	Pair pair(device);
+	Memory from(2 * page_bytes), to(2 * page_bytes);
+	constexpr int access = all_access | IBV_ACCESS_ZERO_BASED;
+	/* Neither starts at a page. */
+	const Mr source(ibv_reg_mr(pair.a.pd, from.data() + 100, 5000, access), "reg_mr");
+	const Mr sink(ibv_reg_mr(pair.b.pd, to.data() + 60, 5000, access), "reg_mr");
+
+	fill_pattern(from.bytes(0, from.size()), 5);
+	post(pair.a.qp,
+	     Send(IBV_WR_RDMA_WRITE, {{10, 4900, source->lkey}}).remote(100, sink->rkey));
+	wait_success(pair.a.send_cq);
+	CHECK(difference(to.bytes(60 + 100, 4900), from.bytes(100 + 10, 4900)) == "");
+	post(pair.a.qp, Send(IBV_WR_RDMA_WRITE, {{0, 8, source->lkey}}).remote(4993, sink->rkey));
+	check_status(wait_completion(pair.a.send_cq), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_RANGE);
+}
+
 TEST_CASE("access flags that are not supported")
 {
 	Device device;

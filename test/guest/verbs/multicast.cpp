@@ -158,6 +158,21 @@ TEST_CASE("invalid attachments are refused")
 	CHECK(limits.max_ah > 0);
 }
 
+TEST_CASE("an attached queue pair is not destroyed, and goes on")
+{
+	Device device;
+	const auto gid = group_gid("239.1.2.7");
+	UdEnd sender(device), a(device);
+	const auto ah = create_ah(sender.pd, static_cast<std::uint8_t>(device.gid_index()), gid);
+	const Attachment attached(a.qp, gid);
+
+	CHECK(errno_name(ibv_destroy_qp(a.qp)) == "EBUSY");
+	post_recv(a.qp, 1, {a.memory.sge(4096, 1024)});
+	post(sender.qp, Datagram(ah, multicast_qpn, {sender.memory.sge(0, 64)}));
+	wait_success(sender.send_cq);
+	check_copy(a, sender, 64);
+}
+
 TEST_CASE("the program ends with its queue pairs attached")
 {
 	Device device;

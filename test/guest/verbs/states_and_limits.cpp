@@ -497,6 +497,24 @@ TEST_CASE("the number of the peer has 24 bits")
 	wait_success(endpoint.send_cq);
 }
 
+TEST_CASE("queues and entries of size 0 can be asked for")
+{
+	Device device;
+	Pd pd(ibv_alloc_pd(device), "alloc_pd");
+	Cq cq = create_cq(device, 4);
+	ibv_qp_init_attr init{};
+
+	for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+		init = {};
+		init.send_cq = init.recv_cq = cq;
+		init.qp_type = type;
+		const Qp qp(ibv_create_qp(pd, &init), "create_qp");
+
+		INFO("type " << type);
+		CHECK(init.cap.max_recv_wr == 0);
+	}
+}
+
 TEST_CASE("attributes change while the queue pair works")
 {
 	Device device;
