@@ -181,20 +181,14 @@ static enum peal_drop peal_demux_prove(struct peal_qp *qp, const struct peal_dat
 	return drop;
 }
 
-/* A response has arrived. A message that waits for the proof goes on. */
-static enum peal_drop peal_demux_responded(struct peal_nic *nic, struct peal_qp *qp,
-					   const struct peal_datagram *dg,
+static enum peal_drop peal_demux_responded(struct peal_qp *qp, const struct peal_datagram *dg,
 					   const struct peal_locality_challenge *challenge)
 {
 	enum peal_drop drop;
-	bool waited;
 
 	spin_lock(&qp->sq.lock);
 	drop = peal_demux_prove(qp, dg, challenge);
-	waited = !drop && peal_direct_peer_found(qp);
 	spin_unlock(&qp->sq.lock);
-	if (waited)
-		peal_defer(qp);
 	return drop;
 }
 
@@ -209,7 +203,7 @@ static enum peal_drop peal_demux_check_locality(struct peal_nic *nic, struct pea
 		return PEAL_DROP_opcode;
 	if (!peal_locality_read(dg, &challenge))
 		return PEAL_DROP_pad;
-	return challenge.is_response ? peal_demux_responded(nic, qp, dg, &challenge) :
+	return challenge.is_response ? peal_demux_responded(qp, dg, &challenge) :
 			    peal_demux_challenged(nic, qp, dg, &challenge);
 }
 

@@ -266,20 +266,20 @@ static struct peal_outcome peal_direct_try_peer(struct peal_direct *d, struct pe
 }
 
 /*
- * Return: the peer, or NULL with *reason set. The look-up is not remembered for another device,
+ * Return: the peer, or NULL with *missing set. The look-up is not remembered for another device,
  * because that device may be removed, and a new one may get the same place in memory.
  */
-static struct peal_qp *peal_direct_peer(struct peal_direct *d, enum peal_reason *reason)
+static struct peal_qp *peal_direct_peer(struct peal_direct *d, struct peal_outcome *missing)
 {
 	struct peal_qp *qp = d->base.qp;
 	struct peal_table *table = qp->table;
 
-	*reason = PEAL_REASON_PEER_UNKNOWN;
+	*missing = peal_silent(PEAL_REASON_PEER_UNKNOWN);
 	if (qp->transport == qp->direct)
 		return peal_table_qp_again(table, &d->peer, qp->attr.dest_qp_num);
 	table = peal_locality_table(qp);
 	if (unlikely(!table)) {
-		*reason = PEAL_REASON_PEER_UNREACHABLE;
+		*missing = peal_unproven();
 		return NULL;
 	}
 	return peal_table_qp(table, qp->attr.dest_qp_num);
@@ -301,9 +301,9 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	struct peal_qp *peer;
 
 	peal_cursor_end(local);
-	peer = peal_direct_peer(d, &reason);
+	peer = peal_direct_peer(d, &outcome);
 	if (unlikely(!peer))
-		return peal_silent(reason);
+		return outcome;
 	spin_lock(&peer->rq.lock);
 	reason = unlikely(counted) ? peal_direct_local(d->base.qp, op, local) : PEAL_REASON_NONE;
 	if (likely(!reason)) {
@@ -493,6 +493,9 @@ static void peal_direct_conclude(struct peal_direct *d, struct peal_notify *noti
 	case PEAL_ABSENT:
 		peal_direct_await_page(d, outcome);
 		break;
+	case PEAL_UNPROVEN:
+		peal_direct_wait(d, PEAL_DIRECT_WAITS_WIRE, 0, outcome->reason);
+		break;
 	case PEAL_FAILED:
 		peal_sender_fail(d->base.qp, notify, outcome->status, outcome->reason);
 		break;
@@ -586,13 +589,13 @@ static ktime_t peal_direct_deadline(struct peal_transport *transport)
 	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
 }
 
-bool peal_direct_peer_found(struct peal_qp *qp)
+void peal_direct_give_up(struct peal_qp *qp)
 {
 	struct peal_direct *d = peal_direct(qp->direct);
 
 	lockdep_assert_held(&qp->sq.lock);
-	return d->wait == PEAL_DIRECT_WAITS_ANSWER && d->why == PEAL_REASON_PEER_UNREACHABLE &&
-	       peal_direct_resume(d);
+	d->wait = PEAL_DIRECT_RUNS;
+	d->page_waits = 0;
 }
 
 /* ---- receives were posted ---- */

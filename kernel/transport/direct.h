@@ -23,6 +23,7 @@ enum peal_direct_wait {
 	PEAL_DIRECT_WAITS_RECEIVE,	/* the peer has no receive posted (RNR) */
 	PEAL_DIRECT_WAITS_ANSWER,	/* the peer does not answer */
 	PEAL_DIRECT_WAITS_PAGE,		/* memory of either side is brought in */
+	PEAL_DIRECT_WAITS_WIRE,		/* the next turn gives the message to the wire */
 };
 
 struct peal_direct {
@@ -49,7 +50,10 @@ struct peal_direct {
 /* Called before @qp, of type RC, UC or XRC, is published. Sleeps. Return: 0 or -ENOMEM. */
 int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device);
 
-/* Under sq.lock. Packets reach the peer again. Return: true when the send queue waited for that. */
-bool peal_direct_peer_found(struct peal_qp *qp);
+/*
+ * Under sq.lock. The wire carries the message in sq.wqe, if there is one, from its beginning. The
+ * peer has not executed it, because the direct path tells the sender at the same moment.
+ */
+void peal_direct_give_up(struct peal_qp *qp);
 
 #endif

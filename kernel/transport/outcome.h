@@ -17,6 +17,7 @@ enum peal_outcome_kind {
 	PEAL_NOT_READY,		/* RNR NAK; try again after `timer` */
 	PEAL_SILENT,		/* no answer; try again after the timeout */
 	PEAL_ABSENT,		/* a page is not in memory; try again soon */
+	PEAL_UNPROVEN,		/* the peer is not known to be in this kernel any more */
 	PEAL_FAILED,		/* complete with status and reason */
 };
 
@@ -44,6 +45,13 @@ static inline struct peal_outcome peal_silent(enum peal_reason reason)
 static inline struct peal_outcome peal_absent(void)
 {
 	return (struct peal_outcome){ .what = PEAL_ABSENT, .reason = PEAL_REASON_LKEY_PAGE };
+}
+
+static inline struct peal_outcome peal_unproven(void)
+{
+	return (struct peal_outcome){
+		.what = PEAL_UNPROVEN, .reason = PEAL_REASON_PEER_UNREACHABLE,
+	};
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/trace.h"
 #include "net/datagram.h"
 #include "proto/packet.h"
+#include "transport/direct.h"
 #include "transport/locality.h"
 #include "transport/nic.h"
 #include "transport/sender.h"
@@ -116,6 +117,10 @@ static bool peal_wire_must_wait(const struct peal_qp *qp)
 	return qp->sq.wqe.opcode == PEAL_OP_LOCAL_INV && !qp->context;
 }
 
+/*
+ * Post the message in sq.wqe. That is free afterwards, because the requester and the
+ * scatter-gather lists keep what they need of the message.
+ */
 static void peal_wire_post(struct peal_wire *w)
 {
 	struct peal_qp *qp = peal_wire_qp(w);
@@ -132,6 +137,7 @@ static void peal_wire_post(struct peal_wire *w)
 		.more = peal_sq_is_followed(&qp->sq),
 		.last = peal_wire_must_wait(qp),
 	};
+	enum peal_reason reason;
 
 	if (peal_op(wqe->opcode)->atomic)
 		wr.atomic = wqe->atomic;
@@ -139,6 +145,10 @@ static void peal_wire_post(struct peal_wire *w)
 			   peal_requester_psn(&w->requester));
 	peal_sg_lists_save(&w->sg_lists, peal_requester_head(&w->requester), wqe);
 	peal_requester_post(&w->requester, &wr);
+	reason = peal_wire_check_keys(qp);
+	if (unlikely(reason))
+		peal_wire_fail_message(w, peal_requester_head(&w->requester) - 1, reason);
+	peal_sq_finish(&qp->sq);
 }
 
 /*
@@ -155,6 +165,7 @@ static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
 
 	peal_requester_post(&w->requester, &wr);
 	peal_requester_fail_message(&w->requester, message, peal_wqe_status(reason), reason);
+	peal_sq_finish(&peal_wire_qp(w)->sq);
 }
 
 /* Return: false when the ring has no WQE. */
@@ -172,16 +183,8 @@ static bool peal_wire_fetch(struct peal_wire *w)
 		break;
 	case PEAL_SQ_FETCHED:
 		peal_wire_post(w);
-		reason = peal_wire_check_keys(qp);
-		if (unlikely(reason))
-			peal_wire_fail_message(w, peal_requester_head(&w->requester) - 1, reason);
 		break;
 	}
-	/*
-	 * sq.wqe is free now, because the requester and the scatter-gather lists keep what they
-	 * need of the message.
-	 */
-	peal_sq_finish(&qp->sq);
 	peal_count(qp, posts);
 	return true;
 }
@@ -607,8 +610,10 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 
 /*
  * The direct transport may take over from the wire if the peer is proven to be in this kernel.
- * This happens between two messages, when all packets that were sent are acknowledged. The
- * direct transport gives back to the wire when the proof has ended.
+ * This happens between two messages, when all packets that were sent are acknowledged. A message
+ * that has started on the direct path finishes there as long as the proof lasts, whatever an
+ * administrator sets meanwhile. When the proof has ended, the direct transport gives back to the
+ * wire, also a message that waits or is placed in part. Its retries begin anew.
  * Return: the transport that sends now.
  */
 static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
@@ -624,9 +629,14 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	near = peal_locality_look(qp);
 	if (qp->sender == qp->wire && !peal_qp_idle(qp))
 		return qp->sender;
-	/* A message that has started on the direct path finishes there. */
-	near |= qp->sq.busy;
-	peal_qp_change_sender(qp, near ? qp->direct : qp->wire);
+	if (near || (qp->sq.busy && peal_locality_table(qp))) {
+		peal_qp_change_sender(qp, qp->direct);
+	} else if (qp->sender == qp->direct) {
+		peal_direct_give_up(qp);
+		peal_qp_change_sender(qp, qp->wire);
+		if (qp->sq.busy)
+			peal_wire_post(w);
+	}
 	return qp->sender;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A file whose pages never come: a FUSE file system with one file, which answers no READ.
+ * A file whose pages do not come: a FUSE file system with one file, which answers no READ before it
+ * is told to.
  *
- * Holds: the mount, the daemon (a process, or a thread of the caller), how many READs wait.
+ * Holds: the mount, the daemon (a process, or a thread of the caller), how many READs came.
  * Does not hold: which program maps the file.
  */
 #pragma once
@@ -12,6 +13,7 @@
 
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -81,12 +83,20 @@ public:
 		close(fd);
 		return static_cast<std::uint8_t *>(base);
 	}
-	/* READs that wait at the daemon. The kernel keeps some of them back. */
+	/* READs that came to the daemon. The kernel keeps some of them back. */
 	unsigned reads() const { return counts_->reads; }
+	/* The daemon answers READs from now on, those that wait and all later ones. */
+	void release() { counts_->released = true; }
+	static constexpr std::uint8_t content = 0x5a; /* each byte of the file */
 
 private:
 	struct Counts {
 		std::atomic<unsigned> reads;
+		std::atomic<bool> released;
+	};
+	struct Read {
+		fuse_in_header in;
+		fuse_read_in what;
 	};
 
 	static fuse_attr attributes(std::uint64_t node)
@@ -121,12 +131,26 @@ private:
 	void serve(int fd)
 	{
 		std::vector<std::uint8_t> request(256 << 10);
+		std::vector<Read> waiting;
+		pollfd event{fd, POLLIN, 0};
 
-		while (read(fd, request.data(), request.size()) > 0) {
-			fuse_in_header in{};
+		while (poll(&event, 1, 10) >= 0) {
+			Read read_request{};
 
-			std::memcpy(&in, request.data(), sizeof(in));
-			serve(fd, in);
+			if (event.revents) {
+				if (read(fd, request.data(), request.size()) <= 0)
+					return;
+				std::memcpy(&read_request, request.data(), sizeof(read_request));
+				if (read_request.in.opcode == FUSE_READ)
+					waiting.push_back(read_request);
+				serve(fd, read_request.in);
+			}
+			for (; counts_->released && !waiting.empty(); waiting.pop_back()) {
+				const std::vector<std::uint8_t> bytes(waiting.back().what.size,
+								      content);
+
+				answer(fd, waiting.back().in, 0, bytes.data(), bytes.size());
+			}
 		}
 	}
 	void serve(int fd, const fuse_in_header &in)

@@ -4,12 +4,16 @@
  * direct/only_while_packets_pass runs this program, after it has made peal_a, peal_b and the wire
  * between them.
  *
- * Holds: No change loses a request, and none ends a connection that packets would keep.
+ * Holds: No change loses a request, and none ends a connection that packets would keep. A message
+ * that waits on the direct path when the proof ends goes on as packets, and arrives once.
  * Does not hold: the condition for the direct path (direct/only_while_packets_pass).
  */
 #include "commands.hpp"
 #include "counters.hpp"
+#include "stuck_file.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <thread>
 
 using namespace peal_test;
@@ -36,6 +40,30 @@ void cut(bool on)
 		REQUIRE(run(std::string("tc -n wire_") + end + " qdisc " + (on ? "add" : "delete") +
 			    " dev wire_" + end + " root netem loss 100%") == 0);
 }
+
+/* The network drops the packets that prove that two devices are in one kernel, and no others. */
+class NoChallenges {
+public:
+	NoChallenges()
+	{
+		for (const std::string end : {"a", "b"})
+			REQUIRE(run(nft(end, "add table inet hide; add chain inet hide in "
+					     "{ type filter hook input priority 0; }; add rule "
+					     "inet hide in udp dport 4791 @th,64,8 0xc0 drop")) ==
+				0);
+	}
+	~NoChallenges()
+	{
+		for (const std::string end : {"a", "b"})
+			run(nft(end, "delete table inet hide"));
+	}
+
+private:
+	static std::string nft(const std::string &end, const std::string &rules)
+	{
+		return "ip netns exec wire_" + end + " nft '" + rules + "'";
+	}
+};
 
 std::uint64_t messages(const std::string &transport)
 {
@@ -177,4 +205,88 @@ TEST_CASE("a wire that is mended")
 	cut(false);
 	wait_success(ends.a.send_cq);
 	wait_success(ends.b.recv_cq);
+}
+
+TEST_CASE("a message that waits for its receive when the proof ends")
+{
+	Wire wire;
+	Ends ends(wire, impatient());
+
+	ends.go_near();
+	const auto direct = messages("direct"), packets = messages("wire");
+	const auto refused = counter("naks_received_rnr", "peal_a");
+	ends.send_early();
+	std::optional<NoChallenges> firewall(std::in_place);
+	CHECK(eventually([&] { return counter("naks_received_rnr", "peal_a") > refused; }));
+	CHECK(describe(drain(ends.a.send_cq)) == "0 completions");
+	ends.receive_it();
+	CHECK(difference(ends.to.bytes(0, 100), ends.from.bytes(0, 100)) == "");
+	/* It came once, so the next one gets the next receive. */
+	post_recv(ends.b.qp, 2, {ends.to.sge(4096, 100)});
+	CHECK(describe(drain(ends.b.recv_cq)) == "0 completions");
+	fill_pattern(ends.from.bytes(0, 100), 7);
+	ends.send_early();
+	wait_success(ends.a.send_cq);
+	CHECK(wait_success(ends.b.recv_cq).front().wr_id == 2);
+	CHECK(difference(ends.to.bytes(4096, 100), ends.from.bytes(0, 100)) == "");
+	CHECK(messages("direct") == direct);
+	CHECK(messages("wire") == packets + 2);
+	firewall.reset();
+	ends.go_near();
+}
+
+/* The peer has taken a receive for the message, and has got a part of it. */
+TEST_CASE("a message that waits for a page when the proof ends")
+{
+	if (run("modprobe fuse"))
+		SKIP_CASE("the kernel has no FUSE");
+	constexpr std::uint32_t before = 100 << 10, length = before + page_bytes;
+	Wire wire;
+	StuckFile file;
+	Ends ends(wire, impatient());
+	auto *const page = const_cast<std::uint8_t *>(file.map());
+	const Mr mr(ibv_reg_mr(ends.a.pd, page, page_bytes, IBV_ACCESS_ON_DEMAND), "reg_mr");
+
+	ends.go_near();
+	const auto direct = messages("direct"), packets = messages("wire");
+	const auto probes = counter("probes", "peal_a");
+	post_recv(ends.b.qp, 1, {ends.to.sge(0, length)});
+	post_recv(ends.b.qp, 2, {ends.to.sge(0, length)});
+	std::memset(ends.to.data(), 0, length);
+	post(ends.a.qp,
+	     Send(IBV_WR_SEND, {ends.from.sge(0, before),
+				{reinterpret_cast<std::uintptr_t>(page), page_bytes, mr->lkey}}));
+	REQUIRE(eventually([&] { return file.reads() > 0; }));
+	CHECK(eventually([&] {
+		return difference(ends.to.bytes(0, 64 << 10), ends.from.bytes(0, 64 << 10)) == "";
+	}));
+	const NoChallenges firewall;
+	CHECK(eventually([&] { return counter("probes", "peal_a") > probes; }));
+	CHECK(describe(drain(ends.a.send_cq)) == "0 completions");
+	file.release();
+	wait_success(ends.a.send_cq);
+	const auto wc = wait_success(ends.b.recv_cq).front();
+	CHECK(wc.wr_id == 1);
+	CHECK(wc.byte_len == length);
+	CHECK(difference(ends.to.bytes(0, before), ends.from.bytes(0, before)) == "");
+	CHECK(std::ranges::count(ends.to.bytes(before, page_bytes), file.content) == page_bytes);
+	CHECK(messages("direct") == direct);
+	CHECK(messages("wire") == packets + 1);
+	/* It came once, so the next one gets the next receive. */
+	ends.send_early();
+	wait_success(ends.a.send_cq);
+	CHECK(wait_success(ends.b.recv_cq).front().wr_id == 2);
+}
+
+TEST_CASE("a message that waits when the wire is cut")
+{
+	Wire wire;
+	Ends ends(wire, impatient());
+
+	ends.go_near();
+	ends.send_early();
+	cut(true);
+	check_status(wait_completion(ends.a.send_cq), IBV_WC_RETRY_EXC_ERR,
+		     PEAL_REASON_PEER_SILENT);
+	cut(false);
 }
