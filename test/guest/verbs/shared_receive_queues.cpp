@@ -362,6 +362,16 @@ TEST_CASE("a queue pair that shares has no receive queue of its own")
 	CHECK(errno_name(try_post_recv(lane.b.qp, 1, {})) == "EINVAL");
 	must(ibv_query_qp(lane.a.qp, &attr, IBV_QP_CAP, &init), "query_qp");
 	CHECK(init.srq == nullptr);
+
+	/* What it asks for its own is ignored. */
+	init = {};
+	init.send_cq = lane.b.send_cq;
+	init.recv_cq = lane.b.recv_cq;
+	init.srq = shared.srq;
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_recv_wr = ~0U;
+	init.cap.max_recv_sge = ~0U;
+	const Qp greedy(ibv_create_qp(lane.b.pd, &init), "create_qp");
 }
 
 TEST_CASE("several queue pairs take each receive once, into the right bytes")

@@ -497,6 +497,32 @@ TEST_CASE("the number of the peer has 24 bits")
 	wait_success(endpoint.send_cq);
 }
 
+TEST_CASE("one wrong attribute keeps the others from being set")
+{
+	Device device;
+	Endpoint endpoint(device);
+	Link link;
+	link.access = IBV_ACCESS_REMOTE_READ;
+	link.min_rnr_timer = 17;
+	connect_to(endpoint.qp, device, endpoint.qp->qp_num, link);
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_SQD;
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	attr.min_rnr_timer = 32;
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr,
+				       IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER)) == "EINVAL");
+	attr.min_rnr_timer = 3;
+	/* The step to SQD sets neither. */
+	CHECK(errno_name(ibv_modify_qp(endpoint.qp, &attr,
+				       IBV_QP_STATE | IBV_QP_ACCESS_FLAGS |
+					       IBV_QP_MIN_RNR_TIMER)) == "EINVAL");
+	const auto now = query(endpoint.qp);
+	CHECK(state_name(now.qp_state) == "RTS");
+	CHECK(now.qp_access_flags == IBV_ACCESS_REMOTE_READ);
+	CHECK(now.min_rnr_timer == 17);
+}
+
 TEST_CASE("queues and entries of size 0 can be asked for")
 {
 	Device device;
