@@ -103,15 +103,21 @@ static noinline unsigned int peal_guard_judge(struct peal_guard *guard, struct s
 	return port ? NF_DROP : NF_ACCEPT;
 }
 
-/* @at: offset of the UDP header from the IP header, at which skb->data is. */
+/*
+ * @at: offset of the UDP header from the IP header, at which skb->data is. The socket is looked at
+ * first, because peal's own packets are the most, and need no look at the header then.
+ */
 static unsigned int peal_guard_udp(struct peal_guard *guard, struct sk_buff *skb,
 				   const struct nf_hook_state *state, u32 at, bool ipv6)
 {
-	struct udphdr buffer;
-	const struct udphdr *udp = skb_header_pointer(skb, at, sizeof(buffer), &buffer);
 	struct sock *sk = state->sk ?: skb->sk;
+	struct udphdr buffer;
+	const struct udphdr *udp;
 
-	if (!udp || udp->dest != htons(PEAL_ROCE_PORT) || (sk && peal_socket_is_kernels(sk)))
+	if (sk && peal_socket_is_kernels(sk))
+		return NF_ACCEPT;
+	udp = skb_header_pointer(skb, at, sizeof(buffer), &buffer);
+	if (!udp || udp->dest != htons(PEAL_ROCE_PORT))
 		return NF_ACCEPT;
 	return peal_guard_judge(guard, skb, sk, ipv6);
 }
