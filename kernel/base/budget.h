@@ -40,4 +40,25 @@ static inline bool peal_budget_is_left(const struct peal_budget *budget)
 	return budget->left > 0;
 }
 
+/*
+ * What one kind of work in softirq may cost on one CPU in a jiffy. A budget for each piece of such
+ * work is not enough, because many pieces may be due at once.
+ */
+struct peal_allowance {
+	u64 jiffy;			/* in which the budget was given */
+	struct peal_budget budget;
+};
+
+/*
+ * On the CPU of @allowance, with softirqs off. @now: the present jiffy, from get_jiffies_64().
+ * Return: the budget of this jiffy, which was @most in the beginning.
+ */
+static inline struct peal_budget *peal_allowance_at(struct peal_allowance *allowance, u64 now,
+						    s64 most)
+{
+	if (allowance->jiffy != now)
+		*allowance = (struct peal_allowance){ .jiffy = now, .budget.left = most };
+	return &allowance->budget;
+}
+
 #endif

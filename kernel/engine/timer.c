@@ -16,36 +16,19 @@
  */
 #define PEAL_TIMERS_BUDGET	(16 * PEAL_TURN_BUDGET)
 
-/* What is left of that budget on one CPU. Only timers use it. */
-struct peal_allowance {
-	u64 jiffy;			/* in which the budget was given */
-	struct peal_budget budget;
-};
-
-static DEFINE_PER_CPU(struct peal_allowance, peal_allowance);
-
-/* Inside the epoch and in softirq, so no other timer of ours interrupts. */
-static struct peal_budget *peal_timer_budget(void)
-{
-	struct peal_allowance *allowance = this_cpu_ptr(&peal_allowance);
-	u64 now = get_jiffies_64();
-
-	peal_epoch_assert_held();
-	if (allowance->jiffy != now)
-		*allowance = (struct peal_allowance){
-			.jiffy = now, .budget.left = PEAL_TIMERS_BUDGET,
-		};
-	return &allowance->budget;
-}
+/* Only timers use it, because otherwise packets could keep them from running. */
+static DEFINE_PER_CPU(struct peal_allowance, peal_timer_allowance);
 
 /*
- * Return: true when work is left, because the turn did not finish or because
- * there was no budget.
+ * Inside the epoch and in softirq, so no other timer of ours interrupts. Return: true when work is
+ * left, because the turn did not finish or because there was no budget.
  */
 static bool peal_timer_turn(struct peal_qp *qp)
 {
-	struct peal_budget *budget = peal_timer_budget();
+	struct peal_budget *budget = peal_allowance_at(this_cpu_ptr(&peal_timer_allowance),
+						       get_jiffies_64(), PEAL_TIMERS_BUDGET);
 
+	peal_epoch_assert_held();
 	if (unlikely(!peal_budget_is_left(budget)))
 		return true;
 	peal_budget_spend(budget, PEAL_COST_PIECE);
