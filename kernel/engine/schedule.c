@@ -81,6 +81,20 @@ void peal_defer(struct peal_qp *qp)
 		peal_defer_anywhere(qp);
 }
 
+/*
+ * Inside the epoch, when the budget ended before everything that a packet for @qp causes. The
+ * worker of this CPU does the rest, because the first part has left from here. sq.lock is not held,
+ * because the CPU is only a hint, except for UC. UC keeps its CPU, because packets that it receives
+ * cause no packets.
+ */
+void peal_defer_here(struct peal_qp *qp)
+{
+	peal_epoch_assert_held();
+	if (qp->ib.qp_type != IB_QPT_UC)
+		WRITE_ONCE(qp->run.cpu, smp_processor_id());
+	peal_defer(qp);
+}
+
 /* Inside the epoch, when the budget ended before the work of @qp. */
 void peal_defer_overdue(struct peal_qp *qp)
 {

@@ -18,6 +18,7 @@ void peal_schedule_init(struct peal_qp *qp, struct peal_engine *e,
 void peal_schedule_cancel(struct peal_qp *qp);
 
 void peal_defer(struct peal_qp *qp);
+void peal_defer_here(struct peal_qp *qp);
 void peal_defer_overdue(struct peal_qp *qp);
 void peal_defer_on_cpu(struct peal_qp *qp);
 

@@ -19,6 +19,7 @@
 #include <linux/ipv6.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6.h>
+#include <linux/percpu.h>
 #include <linux/udp.h>
 #include <net/addrconf.h>
 #include <net/ip6_fib.h>
@@ -43,14 +44,22 @@
 #define PEAL_RX_BACKLOG	1000
 
 /*
- * The budget for what one received piece causes at once. A piece is a packet, or a train of
- * packets in one skb. The engine does the rest. The budget suffices for a window, or for a
- * piece of a READ, because packets that another CPU sends meanwhile overtake those that
- * this CPU has sent, on every link with a queue per CPU. Packets that one NAPI poll
- * delivers one by one, 64 at most, have this budget each, because the epoch is left between
- * them.
+ * The budget for what received pieces cause at once on one CPU in a jiffy. A piece is a packet, or
+ * a train of packets in one skb, and one NAPI poll delivers up to 64 of them. The engine does the
+ * rest, on this CPU, because packets that another CPU sends meanwhile overtake those that this CPU
+ * has sent, on every link with a queue per CPU. The cost of the pieces themselves does not count,
+ * because the stack has its own limits for it.
  */
 #define PEAL_RX_BUDGET	(1024 << 10)
+/*
+ * A piece may cause so much even if nothing is left, so that acknowledgments leave at once. It
+ * suffices for the responses of a READ of 64 KiB with any path MTU. With less the engine would have
+ * to finish each of them.
+ */
+#define PEAL_RX_LEAST	(96 << 10)
+
+/* Only received packets use it. Timers have their own (timer.c). */
+static DEFINE_PER_CPU(struct peal_allowance, peal_rx_allowance);
 
 static void peal_rx_drop(struct peal_port *port, struct sk_buff *skb,
 			 const struct peal_packet *packet, enum peal_drop why)
@@ -298,7 +307,6 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	enum peal_drop drop = peal_rx_check(skb, &dg);
 
 	peal_epoch_assert_held();
-	peal_budget_spend(budget, PEAL_COST_PACKET + skb->len);
 	if (drop) {
 		peal_rx_drop(port, skb, &dg.packet, drop);
 		return;
@@ -337,9 +345,11 @@ static void peal_rx_take_train(struct peal_port *port, struct sk_buff *skb,
  * make a fragment look like a packet. Its fields of the offload stay as they are, because a clone
  * may share them, and no code reads them any more.
  */
-static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp)
+static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
+			     struct peal_budget *allowance)
 {
-	struct peal_budget budget = { .left = PEAL_RX_BUDGET };
+	s64 granted = max_t(s64, allowance->left, PEAL_RX_LEAST);
+	struct peal_budget budget = { .left = granted };
 	static const struct peal_packet unread;
 
 	peal_epoch_assert_held();
@@ -349,19 +359,22 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 		peal_rx_take_train(port, skb, &budget);
 	else
 		peal_rx_drop(port, skb, &unread, PEAL_DROP_resource);
+	peal_budget_spend(allowance, granted - budget.left);
 }
 
+/* Each piece has the whole budget, because this thread competes with others. */
 static void peal_rx_work(struct work_struct *work)
 {
 	struct peal_rx *rx = container_of(work, struct peal_rx, work);
 	struct sk_buff *skb;
 
 	while ((skb = skb_dequeue(&rx->backlog))) {
+		struct peal_budget budget = { .left = PEAL_RX_BUDGET };
 		struct peal_port *port = peal_arrival(skb)->port;
 
 		peal_epoch_enter();
 		if (peal_rx_has(rx, port))
-			peal_rx_take_all(port, skb, NULL);
+			peal_rx_take_all(port, skb, NULL, &budget);
 		else
 			kfree_skb(skb);
 		peal_epoch_exit();
@@ -513,7 +526,9 @@ static unsigned int peal_rx_packet(struct peal_rx *rx, struct sk_buff *skb, u32 
 	if (nested)
 		peal_rx_later(rx, port, skb);
 	else
-		peal_rx_take_all(port, skb, qp);
+		peal_rx_take_all(port, skb, qp,
+				 peal_allowance_at(this_cpu_ptr(&peal_rx_allowance),
+						   get_jiffies_64(), PEAL_RX_BUDGET));
 	return NF_STOLEN;
 }
 

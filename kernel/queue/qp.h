@@ -31,7 +31,10 @@
 struct peal_context;
 struct peal_engine;
 
-/* The engine's part of a queue pair. schedule.c writes lists and timer, turn.c writes the CPU. */
+/*
+ * The engine's part of a queue pair. schedule.c writes lists and timer, turn.c writes the CPU, and
+ * so does peal_defer_here().
+ */
 struct peal_run {
 	/* Guarded by runlists.lock: */
 	struct list_head node;		/* on a run list of the engine, or empty */

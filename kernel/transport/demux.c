@@ -78,7 +78,7 @@ static void peal_demux_request(struct peal_nic *nic, struct peal_qp *qp,
 		peal_demux_drop(nic, dg, drop);
 	peal_turn_end(&notify);
 	if (unlikely(more))
-		peal_defer(qp);
+		peal_defer_here(qp);
 }
 
 /* Under sq.lock. Run the queue at once, because the response may have opened the window. */
@@ -115,7 +115,7 @@ static void peal_demux_response(struct peal_nic *nic, struct peal_qp *qp,
 		peal_demux_drop(nic, dg, drop);
 	peal_turn_end(&notify);
 	if (more)
-		peal_defer(qp);
+		peal_defer_here(qp);
 }
 
 /* ---- challenges, which ask about the path of a queue pair ---- */

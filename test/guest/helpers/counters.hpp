@@ -29,19 +29,26 @@ inline void wait_jiffy()
 		usleep(500);
 }
 
-/* A counter of the device, as `rdma statistic` shows it. */
-inline std::uint64_t counter(const std::string &name, const std::string &device = device_name())
+/* A counter of the device. Without sleeping, so the core may repeat a value of the same jiffy. */
+inline std::uint64_t counter_at_once(const std::string &name,
+				     const std::string &device = device_name())
 {
 	const std::string folder = "/sys/class/infiniband/" + device + "/ports/1/hw_counters/";
-	/* Otherwise the core repeats a value that is up to 10 ms old, or one of the same jiffy. */
+	/* Otherwise the core repeats a value that is up to 10 ms old. */
 	std::ofstream(folder + "lifespan") << 0;
-	wait_jiffy();
 	std::ifstream file(folder + name);
 	std::uint64_t value = 0;
 
 	if (!(file >> value))
 		throw std::runtime_error("no counter " + name);
 	return value;
+}
+
+/* A counter of the device, as `rdma statistic` shows it. */
+inline std::uint64_t counter(const std::string &name, const std::string &device = device_name())
+{
+	wait_jiffy();
+	return counter_at_once(name, device);
 }
 
 } // namespace peal_test
