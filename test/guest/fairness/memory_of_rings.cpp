@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // timeout: 120
+// run: long
 // transport: any
 /*
  * The memory of rings, which cannot be swapped out, has a limit for each program and user.
