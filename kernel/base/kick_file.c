@@ -147,6 +147,6 @@ void peal_kick_file_revoke(struct peal_kick_file *kick_file)
 }
 EXPORT_SYMBOL_GPL(peal_kick_file_revoke);
 
-MODULE_DESCRIPTION("The file at which programs kick a peal device");
+MODULE_DESCRIPTION("Files of a peal device that programs may keep: for kicks, and behind mapped rings");
 MODULE_AUTHOR("The peal developers");
 MODULE_LICENSE("Dual BSD/GPL");

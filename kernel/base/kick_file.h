@@ -3,8 +3,8 @@
  * The kick file: the file at which a program kicks the device.
  *
  * Owns: the anonymous file, and the state that tells whether the owner still exists. The
- * kick file is a module of its own, peal_kick_file.ko, because an open file pins the module whose
- * functions it calls, and peal.ko must be removable while programs hold their kick files open. A
+ * kick file is a part of peal_kick_file.ko, because an open file pins the module whose functions
+ * it calls, and peal.ko must be removable while programs hold their kick files open. A
  * revoked kick file answers EIO. Calls that began before the kick file was revoked are RCU readers
  * until they end.
  * Does not know: what a kick does.

@@ -3,7 +3,7 @@
  * How much memory the rings of programs may take.
  *
  * Owns: how many pages each context, each user and all programs of the host share with the kernel.
- * Does not know: what is in the pages, and how they are allocated.
+ * Does not know: the contents of the pages, or their allocation.
  *
  * The memory cannot be swapped out. It is the host's, so the programs of all devices count
  * together. The rule for each page is that of quota.h. The total is half of the host's memory.
@@ -44,10 +44,10 @@ int peal_page_quota_open(struct peal_page_account *account, kuid_t uid);
 void peal_page_quota_close(struct peal_page_account *account);
 
 /*
- * Take @n pages, all or none.
+ * Take @n pages, all or none. They count for the user until peal_page_quota_give().
  *
- * Return: the user, who is charged until peal_page_quota_give(), or NULL for the kernel's users, or
- * ERR_PTR(-ENOSPC) when the rule forbids it. @use is then set.
+ * Return: the user; NULL for the kernel's users; ERR_PTR(-ENOSPC) when the rule forbids it. Only
+ * that sets @use.
  */
 struct peal_page_user *peal_page_quota_take(struct peal_page_account *account, u64 n,
 					    struct peal_page_use *use);

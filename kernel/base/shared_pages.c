@@ -66,17 +66,6 @@ static const struct file_operations peal_shared_pages_fops = {
 	.release = peal_shared_pages_release,
 };
 
-static int peal_shared_pages_make_file(struct peal_shared_pages *shared)
-{
-	struct file *file = anon_inode_getfile("[peal-ring]", &peal_shared_pages_fops, shared,
-					       O_RDWR);
-
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	shared->file = file;
-	return 0;
-}
-
 /**
  * peal_shared_pages_alloc() - allocate zeroed pages
  * @account: of the context whose object needs them; must live until peal_shared_pages_free()
@@ -90,6 +79,7 @@ struct peal_shared_pages *peal_shared_pages_alloc(struct peal_page_account *acco
 						  bool mappable, struct peal_page_use *use)
 {
 	struct peal_shared_pages *shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
+	struct file *file;
 	int ret;
 
 	if (!shared)
@@ -103,8 +93,11 @@ struct peal_shared_pages *peal_shared_pages_alloc(struct peal_page_account *acco
 		return ERR_PTR(ret);
 	}
 	ret = peal_shared_pages_fill(shared);
-	if (!ret && mappable)
-		ret = peal_shared_pages_make_file(shared);
+	if (!ret && mappable) {
+		file = anon_inode_getfile("[peal-ring]", &peal_shared_pages_fops, shared, O_RDWR);
+		ret = PTR_ERR_OR_ZERO(file);
+		shared->file = ret ? NULL : file;
+	}
 	if (!ret)
 		return shared;
 	peal_page_quota_drop(account, count);

@@ -3,7 +3,7 @@
  * Zeroed pages that the kernel and programs share.
  *
  * Owns: the pages, their address in the kernel, and the charge for them (page_quota.h).
- * Does not know: what is in them, and at which offset of a device's file a program maps them.
+ * Does not know: the contents of the pages, or the mmap offset.
  *
  * Pages that a program may map belong to a file. Each mapping has a reference to it, and so has the
  * object that uses the pages. So the pages are freed and given back when the last mapping is gone,

@@ -21,19 +21,6 @@ static void peal_map_destroy(struct peal_map *map)
 	kfree(map);
 }
 
-static struct peal_shared_pages *peal_map_alloc_pages(struct ib_ucontext *uctx,
-						      struct peal_account *account, size_t bytes)
-{
-	struct peal_shared_pages *pages;
-	struct peal_page_use use;
-
-	pages = peal_shared_pages_alloc(&account->pages, PAGE_ALIGN(bytes) >> PAGE_SHIFT, uctx,
-					&use);
-	if (pages == ERR_PTR(-ENOSPC))
-		trace_peal_quota(PEAL_QUOTA_PAGE, use.context, use.user, use.programs);
-	return pages;
-}
-
 /**
  * peal_map_alloc() - allocate zeroed memory that a program can map
  * @uctx: the context whose file maps the memory; NULL for memory of the kernel alone
@@ -47,13 +34,17 @@ struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, struct peal_account *a
 				size_t bytes)
 {
 	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	struct peal_page_use use;
 	int ret;
 
 	if (!map)
 		return ERR_PTR(-ENOMEM);
-	map->pages = peal_map_alloc_pages(uctx, account, bytes);
+	map->pages = peal_shared_pages_alloc(&account->pages, PAGE_ALIGN(bytes) >> PAGE_SHIFT,
+					     uctx, &use);
 	if (IS_ERR(map->pages)) {
 		ret = PTR_ERR(map->pages);
+		if (ret == -ENOSPC)
+			trace_peal_quota(PEAL_QUOTA_PAGE, use.context, use.user, use.programs);
 		kfree(map);
 		return ERR_PTR(ret);
 	}

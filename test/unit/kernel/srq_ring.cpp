@@ -3,9 +3,9 @@
  * kernel/queue/srq_ring.c, and rq.c with a shared receive queue.
  *
  * Holds: WQEs are taken in the order of the ring, from any slot. The program is asked to kick
- * exactly while somebody waits, and the longest wait comes first. The limit is reached once. A WQE
- * that is posted again is the next one, also after a resize. What the program scribbles ends the
- * queue, and never leads outside its memory.
+ * exactly while a queue pair waits. The queue pair that has waited longest comes first. The limit
+ * is reached once. If a WQE is posted again, it is the next one, also after a resize. What the
+ * program scribbles ends the queue, and never leads outside its memory.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
