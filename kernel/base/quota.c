@@ -31,8 +31,7 @@ struct peal_quota_user {
  * The limit of XRC domains bounds the transmit quotas, because each domain has one. A domain is
  * charged to an account of its own, and kernel users have none.
  * All device memory of programs is 56 MiB, and 1 MiB of it may be one context's.
- * The limit of flow rules bounds how long a frame is compared with them. The limit of indirection
- * tables bounds the memory that the RDMA core takes for their entries.
+ * The limit of flow rules bounds how long a frame is compared with them.
  */
 struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
@@ -51,8 +50,6 @@ static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },
 	[PEAL_QUOTA_DM] = { 7 << 11, 1 << 11, 1 << 8 },
 	[PEAL_QUOTA_FLOW] = { 7 << 8, 1 << 8, 1 << 7 },
-	[PEAL_QUOTA_WQ] = { 7 << 15, 1 << 15, PEAL_MAX_WQ },
-	[PEAL_QUOTA_IND_TABLE] = { 7 << 11, 1 << 11, 1 << 10 },
 };
 
 void peal_quota_init(struct peal_quota *quota)

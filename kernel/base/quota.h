@@ -51,8 +51,6 @@ enum peal_quota_kind {
 	PEAL_QUOTA_GROUP,	/* a multicast group; its oldest member holds it */
 	PEAL_QUOTA_DM,		/* a page of device memory */
 	PEAL_QUOTA_FLOW,	/* a flow rule */
-	PEAL_QUOTA_WQ,		/* a work queue */
-	PEAL_QUOTA_IND_TABLE,	/* an indirection table of work queues */
 	PEAL_QUOTA_KINDS,
 	/* Not counted here, but in page_quota.h. The tracepoint says it when that refuses pages. */
 	PEAL_QUOTA_PAGE = PEAL_QUOTA_KINDS

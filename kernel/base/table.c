@@ -24,7 +24,6 @@
 #define PEAL_KEY_LIMIT	XA_LIMIT(1, PEAL_NUMBER_MAX)
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 #define PEAL_SRQ_LIMIT		XA_LIMIT(1, PEAL_NUMBER_MAX)
-#define PEAL_WQ_LIMIT		XA_LIMIT(PEAL_QPN_MOST + 1, PEAL_NUMBER_MAX)
 
 /* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
 #define PEAL_GSI_QPN	1
@@ -37,7 +36,6 @@ int peal_table_init(struct peal_table *table)
 	xa_init_flags(&table->addresses,
 		      XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&table->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&table->wqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	table->next_qpn = PEAL_QPN_LEAST;
 	get_random_bytes(table->qpn_order, sizeof(table->qpn_order));
 	table->removals = 0;
@@ -59,7 +57,6 @@ void peal_table_destroy(struct peal_table *table)
 	xa_destroy(&table->keys);
 	xa_destroy(&table->addresses);
 	xa_destroy(&table->srqs);
-	xa_destroy(&table->wqs);
 	free_percpu(table->found);
 	free_percpu(table->received);
 	free_percpu(table->counters);
@@ -155,19 +152,6 @@ int peal_table_add_srq(struct peal_table *table, struct peal_srq *srq, u32 *numb
 void peal_table_remove_srq(struct peal_table *table, u32 number)
 {
 	xa_erase(&table->srqs, number);
-}
-
-int peal_table_add_wq(struct peal_table *table, struct peal_wq *wq, u32 *number)
-{
-	int ret = xa_alloc_cyclic(&table->wqs, number, wq, PEAL_WQ_LIMIT, &table->next_wq,
-				  GFP_KERNEL_ACCOUNT);
-
-	return ret < 0 ? ret : 0;
-}
-
-void peal_table_remove_wq(struct peal_table *table, u32 number)
-{
-	xa_erase(&table->wqs, number);
 }
 
 /* Return: -EBUSY when there is a GSI already. */

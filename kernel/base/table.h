@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The tables of one device: queue pairs, work queues and XRC shared receive queues by number,
- * memory keys and addresses by index, and the counters. A request can name an object only through
- * these tables.
+ * The tables of one device: queue pairs and XRC shared receive queues by number, memory keys and
+ * addresses by index, and the counters. A request can name an object only through these tables.
  *
  * Owns: the numbers. They are handed out cyclically, so that a stale number stays unknown
  * for as long as possible. QP numbers come in a secret order, which differs from device to
  * device, because a sender that sees no packets has to guess the number of a queue pair
  * before that queue pair accepts anything from it. QP numbers are from the lower half of
- * the 24-bit numbers, and those of work queues from the upper half.
+ * the 24-bit numbers.
  * Does not know: how many objects each program may have (quota.h), and what the entries
  * contain. Entries found inside the epoch stay valid until its end (epoch.h).
  */
@@ -24,7 +23,6 @@ struct peal_qp;
 struct peal_key;
 struct peal_address;
 struct peal_srq;
-struct peal_wq;
 
 #define PEAL_QPN_ROUNDS	4
 
@@ -73,7 +71,6 @@ struct peal_table {
 	struct xarray addresses; /* by index; lock as for qps, with interrupts off */
 
 	struct xarray srqs;	/* XRC only, by number; lock as for qps */
-	struct xarray wqs;	/* by number; lock as for qps */
 
 	/* Guarded by table.qps.xa_lock: */
 	u32 next_qpn;		/* next ordinal in the order of QP numbers */
@@ -86,8 +83,6 @@ struct peal_table {
 	u32 next_address;
 	/* Guarded by table.srqs.xa_lock: */
 	u32 next_srq;
-	/* Guarded by table.wqs.xa_lock: */
-	u32 next_wq;
 
 	struct peal_counters __percpu *counters;
 	unsigned long optional;	/* bit n: PEAL_COUNTER_OPTIONAL + n is enabled; atomic bits */
@@ -112,10 +107,6 @@ void peal_table_remove_address(struct peal_table *table, struct peal_account *ac
 /* Return: 0, -ENOMEM or -EBUSY (no number is left). */
 int peal_table_add_srq(struct peal_table *table, struct peal_srq *srq, u32 *number);
 void peal_table_remove_srq(struct peal_table *table, u32 number);
-
-/* Return: 0, -ENOMEM or -EBUSY (no number is left). */
-int peal_table_add_wq(struct peal_table *table, struct peal_wq *wq, u32 *number);
-void peal_table_remove_wq(struct peal_table *table, u32 number);
 
 struct peal_qp *peal_table_qp(struct peal_table *table, u32 qpn);
 

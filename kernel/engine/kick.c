@@ -7,7 +7,6 @@
 
 #include "base/epoch.h"
 #include "base/workers.h"
-#include "engine/flush.h"
 #include "engine/kick.h"
 #include "engine/poller.h"
 #include "engine/schedule.h"
@@ -144,18 +143,6 @@ void peal_kick_srq_work(struct work_struct *work)
 	peal_kick_waiters(container_of(work, struct peal_srq, work));
 }
 
-static int peal_kick_wq(struct peal_context *ctx, unsigned long index, struct peal_budget *budget)
-{
-	struct peal_wq *wq;
-
-	peal_epoch_enter();
-	wq = peal_context_wq(ctx, index);
-	if (wq && peal_flush_wq(wq, budget))
-		peal_workers_queue(&wq->work);
-	peal_epoch_exit();
-	return wq ? 0 : -ENOENT;
-}
-
 /*
  * Was the last turn of @qp on another CPU? Packets that leave from two CPUs overtake each
  * other, which costs more than to leave the turn to the worker on that CPU.
@@ -218,8 +205,6 @@ static int peal_kick_ioctl(void *owner, unsigned int cmd, unsigned long arg)
 		ret = peal_kick_recv(ctx, arg, &budget);
 	else if (cmd == PEAL_IOC_KICK_SRQ)
 		ret = peal_kick_srq(ctx, arg, &budget);
-	else if (cmd == PEAL_IOC_KICK_WQ)
-		ret = peal_kick_wq(ctx, arg, &budget);
 	else
 		return -ENOTTY;
 	if (unlikely(!list_empty(&ctx->overdue)))

@@ -5,7 +5,6 @@
 #include <linux/rcupdate.h>
 
 #include "base/epoch.h"
-#include "engine/flush.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "engine/poller.h"
@@ -102,21 +101,6 @@ void peal_engine_remove_srq(struct peal_srq *srq)
 	cancel_work_sync(&srq->work);
 }
 
-void peal_engine_add_wq(struct peal_wq *wq)
-{
-	peal_wq_set_work(wq, peal_flush_wq_work);
-}
-
-/*
- * No queue pair spreads frames to @wq any more, and no later kick finds it. Wait as for a shared
- * receive queue. Sleeps.
- */
-void peal_engine_remove_wq(struct peal_wq *wq)
-{
-	peal_epoch_wait();
-	cancel_work_sync(&wq->work);
-}
-
 /* Return: as many turns as it takes to flush full rings and the messages in flight. */
 static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 {
@@ -127,7 +111,7 @@ static u32 peal_engine_flush_turns(const struct peal_qp *qp)
 
 /* How far the removal of a device has come. */
 struct peal_abandoned {
-	unsigned long index;	/* index in the table of queue pairs, or of work queues */
+	unsigned long index;	/* index in the table of queue pairs */
 	u32 turns;		/* turns that this queue has had */
 };
 
@@ -155,7 +139,7 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
 }
 
 /**
- * peal_engine_abandon() - flush every queue pair and work queue of a device that is being removed
+ * peal_engine_abandon() - flush every queue pair of a device that is being removed
  *
  * Everything posted completes as flushed while the programs' rings still exist. The
  * GSI queue pair is left to the core, because kernel users end their connections
@@ -167,13 +151,11 @@ static bool peal_engine_abandon_next(struct peal_engine *e, struct peal_abandone
  */
 void peal_engine_abandon(struct peal_engine *e)
 {
-	struct peal_abandoned at = { }, wq = { };
+	struct peal_abandoned at = { };
 
 	peal_poll_list_leave(&e->poll_list);
 	smp_mb();	/* B: GONE is visible before the flush reads the rings */
 	while (peal_engine_abandon_next(e, &at))
-		cond_resched();
-	while (peal_flush_abandoned_wq(e->table, &wq.index, &wq.turns))
 		cond_resched();
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Creation and removal of devices, contexts, queue pairs, shared receive queues and work queues, as
- * far as the engine is concerned.
+ * Creation and removal of devices, contexts, queue pairs and shared receive queues, as far as the
+ * engine is concerned.
  *
- * Owns: the order of the steps, and the flush of every queue pair and work queue when the device is
- * removed.
+ * Owns: the order of the steps, and the flush of every queue pair when the device is removed.
  * Does not know: the RDMA core.
  */
 #ifndef PEAL_LIFECYCLE_H
@@ -23,8 +22,6 @@ void peal_engine_add_qp(struct peal_engine *e, struct peal_qp *qp);
 void peal_engine_remove_qp(struct peal_qp *qp);
 void peal_engine_add_srq(struct peal_srq *srq);
 void peal_engine_remove_srq(struct peal_srq *srq);
-void peal_engine_add_wq(struct peal_wq *wq);
-void peal_engine_remove_wq(struct peal_wq *wq);
 
 void peal_engine_abandon(struct peal_engine *e);
 void peal_engine_return(struct peal_engine *e);

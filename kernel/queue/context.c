@@ -25,7 +25,6 @@ static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
 	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
 	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&ctx->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&ctx->wqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
 	INIT_LIST_HEAD(&ctx->overdue);
@@ -83,7 +82,6 @@ void peal_context_destroy(struct peal_context *ctx)
 	peal_map_free(ctx->map);
 	xa_destroy(&ctx->qps);
 	xa_destroy(&ctx->srqs);
-	xa_destroy(&ctx->wqs);
 	peal_quota_close(&ctx->account);
 	kfree_rcu(ctx, rcu);
 }
@@ -161,24 +159,6 @@ void peal_context_remove_srq(struct peal_srq *srq)
 {
 	if (srq->context)
 		xa_erase(&srq->context->srqs, srq->index);
-}
-
-int peal_context_add_wq(struct peal_context *ctx, struct peal_wq *wq)
-{
-	u32 index;
-	int ret = xa_alloc(&ctx->wqs, &index, wq, XA_LIMIT(0, PEAL_MAX_WQ - 1),
-			   GFP_KERNEL_ACCOUNT);
-
-	if (ret)
-		return ret == -EBUSY ? -ENOSPC : ret;
-	peal_wq_set_owner(wq, ctx, index);
-	return 0;
-}
-
-void peal_context_remove_wq(struct peal_wq *wq)
-{
-	if (wq->context)
-		xa_erase(&wq->context->wqs, wq->index);
 }
 
 void peal_context_set_listed(struct peal_context *ctx, bool listed)

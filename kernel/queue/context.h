@@ -3,7 +3,7 @@
  * User contexts: one opened device of one program.
  *
  * Owns: the doorbell page, the doorbell index of each queue pair, the index of each shared receive
- * queue and of each work queue, the kick file.
+ * queue, the kick file.
  * Does not know: when to scan the doorbells, how to run a queue pair.
  *
  * Closing a context does not wait for running kicks. The core frees its own object when the
@@ -25,7 +25,6 @@
 #include "base/quota.h"
 #include "queue/map.h"
 #include "queue/qp.h"
-#include "queue/wq.h"
 
 struct peal_tx_quota;
 
@@ -40,7 +39,6 @@ struct peal_context {
 
 	struct xarray qps;			/* by index; writers take its xa_lock */
 	struct xarray srqs;			/* by index; writers take its xa_lock */
-	struct xarray wqs;			/* by index; writers take its xa_lock */
 
 	/* Guarded by context.qps.xa_lock: */
 	u32 words;				/* doorbell words up to the last queue pair's */
@@ -80,8 +78,6 @@ int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp);
 void peal_context_remove_qp(struct peal_qp *qp);
 int peal_context_add_srq(struct peal_context *ctx, struct peal_srq *srq);
 void peal_context_remove_srq(struct peal_srq *srq);
-int peal_context_add_wq(struct peal_context *ctx, struct peal_wq *wq);
-void peal_context_remove_wq(struct peal_wq *wq);
 
 /* Call inside the epoch, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
@@ -101,13 +97,6 @@ static inline struct peal_srq *peal_context_srq(struct peal_context *ctx, unsign
 static inline bool peal_context_was_scanned(const struct peal_context *ctx, u64 pass)
 {
 	return ctx->pass == pass;
-}
-
-/* Call inside the epoch, which keeps the work queue valid. */
-static inline struct peal_wq *peal_context_wq(struct peal_context *ctx, unsigned long index)
-{
-	peal_epoch_assert_held();
-	return xa_load(&ctx->wqs, index);
 }
 
 void peal_context_set_listed(struct peal_context *ctx, bool listed);

@@ -102,9 +102,9 @@ static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, str
 }
 
 /*
- * The core has destroyed the queue pairs, work queues and XRC shared receive queues that complete
- * here. Each destruction waited for the epoch after its last CQE (peal_engine_remove_qp(), _wq()
- * and _srq()), and a section that pushes a CQE ends after its peal_cq_notify(). So no CPU is there
+ * The core has destroyed the queue pairs and XRC shared receive queues that complete
+ * here. Each destruction waited for the epoch after its last CQE (peal_engine_remove_qp() and
+ * _srq()), and a section that pushes a CQE ends after its peal_cq_notify(). So no CPU is there
  * any more, and this need not wait for the epoch. Nothing sets the timer either.
  */
 void peal_cq_destroy(struct peal_cq *cq)

@@ -15,13 +15,11 @@
 #include "transport/packet_sender.h"
 #include "transport/raw.h"
 #include "transport/receive.h"
-#include "transport/rss.h"
 
 struct peal_raw {
 	struct peal_packet_sender sender;
 	struct peal_port *port;
 	struct peal_ingress *ingress;	/* of the device, for frames that come back */
-	struct peal_rss *rss;		/* spreads the frames; NULL: the queue pair receives them */
 };
 
 static struct peal_raw *peal_raw(const struct peal_transport *transport)
@@ -46,7 +44,7 @@ static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *n
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
-	drop = peal_receive_begin_qp(qp, notify, bytes, &to, &fault);
+	drop = peal_receive_begin(qp, notify, bytes, &to, &fault);
 	if (unlikely(drop))
 		return drop;
 	if (unlikely(fault.reason)) {
@@ -65,10 +63,6 @@ void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame)
 	enum peal_drop drop;
 
 	peal_epoch_assert_held();
-	if (peal_raw(qp->wire)->rss) {
-		peal_rss_deliver(peal_raw(qp->wire)->rss, qp, frame);
-		return;
-	}
 	peal_notify_begin(&notify);
 	spin_lock(&qp->rq.lock);
 	drop = peal_raw_receive(qp, &notify, frame);
@@ -147,7 +141,6 @@ static bool peal_raw_run(struct peal_transport *transport, struct peal_notify *n
 
 static void peal_raw_free(struct peal_transport *transport)
 {
-	kfree(peal_raw(transport)->rss);
 	kfree(peal_raw(transport));
 }
 
@@ -170,9 +163,4 @@ int peal_raw_attach(struct peal_qp *qp, struct peal_port *port, struct peal_ingr
 	raw->ingress = ingress;
 	peal_qp_set_wire(qp, &raw->sender.base);
 	return 0;
-}
-
-void peal_raw_spread(struct peal_qp *qp, struct peal_rss *rss)
-{
-	peal_raw(qp->wire)->rss = rss;
 }

@@ -4,7 +4,7 @@
  *
  * Owns: the way from a send WQE to a frame, and the way from a frame to a receive.
  * Does not know: when the WQEs are executed (packet_sender.h), the contents of frames, which frames
- * a queue pair receives (flow.h), how frames are spread to work queues (rss.h).
+ * a queue pair receives (flow.h).
  */
 #ifndef PEAL_RAW_H
 #define PEAL_RAW_H
@@ -14,18 +14,11 @@
 struct peal_frame;
 struct peal_ingress;
 struct peal_port;
-struct peal_rss;
 struct peal_tx_quota;
 
 /* Called before @qp is published. @tx_quota outlives @qp. Return: 0 or -ENOMEM. */
 int peal_raw_attach(struct peal_qp *qp, struct peal_port *port, struct peal_ingress *ingress,
 		    struct peal_tx_quota *tx_quota);
-
-/*
- * Spread the frames of @qp to work queues. Call after peal_raw_attach() and before @qp is
- * published. @rss is freed with the transport.
- */
-void peal_raw_spread(struct peal_qp *qp, struct peal_rss *rss);
 
 /* Deliver a frame to @qp. Inside the epoch, no lock held. The frame stays the caller's. */
 void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame);

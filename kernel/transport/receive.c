@@ -26,7 +26,6 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
 
 /**
  * peal_receive_begin() - take the receive for @bytes bytes, and begin a cursor over its buffer
- * @pd: of the keys in the receive
  * @to: set to the buffer if the bytes can be placed. The caller ends its use and completes the
  *	receive
  * @fault: set to why the receive cannot be used, for which the caller refuses it
@@ -41,13 +40,15 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
  * Return: why the bytes are lost. PEAL_DROP_none: they can be placed, or the receive cannot be
  * used.
  */
-enum peal_drop peal_receive_begin(struct peal_rq *rq, struct peal_table *table,
-				  const struct ib_pd *pd, u32 bytes, struct peal_cursor *to,
-				  struct peal_receive_fault *fault)
+enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
+				  struct peal_cursor *to, struct peal_receive_fault *fault)
 {
+	struct peal_rq *rq = &qp->rq;
 	enum peal_reason reason;
 
 	lockdep_assert_held(&rq->lock);
+	if (qp->srq)
+		peal_notify_srq(notify, qp->srq);
 	fault->reason = PEAL_REASON_NONE;
 	switch (peal_rq_take(rq, &reason)) {
 	case PEAL_RQ_EMPTY:
@@ -60,7 +61,8 @@ enum peal_drop peal_receive_begin(struct peal_rq *rq, struct peal_table *table,
 	}
 	if (unlikely(bytes > rq->wqe.length))
 		return PEAL_DROP_length;
-	reason = peal_cursor_part(to, table, pd, rq->wqe.sge, rq->wqe.num_sge, true, 0, bytes);
+	reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge, true, 0,
+				  bytes);
 	if (unlikely(reason)) {
 		*fault = (struct peal_receive_fault){
 			IB_WC_LOC_PROT_ERR, peal_recv_reason(reason),

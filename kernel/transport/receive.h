@@ -5,9 +5,9 @@
  *
  * Owns: the checks of the receive (room for the bytes, keys, pages in memory), and the error of a
  * queue pair whose receive cannot be used.
- * Does not know: what arrives, which queue it is for, messages of connections (execute.h).
+ * Does not know: what arrives, messages of connections (execute.h).
  *
- * Lock: every function is called with rq->lock held, inside the epoch.
+ * Lock: every function is called with qp->rq.lock held, inside the epoch.
  */
 #ifndef PEAL_RECEIVE_H
 #define PEAL_RECEIVE_H
@@ -22,21 +22,9 @@ struct peal_receive_fault {
 	enum peal_reason reason;	/* PEAL_REASON_NONE: it can be used */
 };
 
-enum peal_drop peal_receive_begin(struct peal_rq *rq, struct peal_table *table,
-				  const struct ib_pd *pd, u32 bytes, struct peal_cursor *to,
-				  struct peal_receive_fault *fault);
+enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
+				  struct peal_cursor *to, struct peal_receive_fault *fault);
 void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
 			 const struct peal_receive_fault *fault);
-
-/* peal_receive_begin() for a queue pair. */
-static inline enum peal_drop peal_receive_begin_qp(struct peal_qp *qp, struct peal_notify *notify,
-						   u32 bytes, struct peal_cursor *to,
-						   struct peal_receive_fault *fault)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	if (qp->srq)
-		peal_notify_srq(notify, qp->srq);
-	return peal_receive_begin(&qp->rq, qp->table, qp->recv_pd, bytes, to, fault);
-}
 
 #endif

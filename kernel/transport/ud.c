@@ -120,8 +120,8 @@ static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *no
 
 	lockdep_assert_held(&qp->rq.lock);
 	if (!drop)
-		drop = peal_receive_begin_qp(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
-					     &to, &fault);
+		drop = peal_receive_begin(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
+					  &to, &fault);
 	if (unlikely(drop))
 		return drop;
 	if (unlikely(fault.reason)) {

@@ -61,12 +61,6 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
 	attr->max_raw_ethy_qp = attr->max_qp;
-	attr->max_wq_type_rq = peal_quota_limit(PEAL_QUOTA_WQ);
-	attr->rss_caps = (struct ib_rss_caps){
-		.supported_qpts = 1 << IB_QPT_RAW_PACKET,
-		.max_rwq_indirection_tables = peal_quota_limit(PEAL_QUOTA_IND_TABLE),
-		.max_rwq_indirection_table_size = PEAL_MAX_IND_TABLE,
-	};
 	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
 	attr->max_mcast_grp = peal_quota_limit(PEAL_QUOTA_GROUP);
 	attr->max_mcast_qp_attach = PEAL_CONTEXT_GROUP_QPS;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, work queues in
- * verbs_wq.c, device memory in verbs_dm.c, and flow rules in verbs_flow.c.
+ * See verbs.h. Queue pairs are in verbs_qp.c, shared receive queues in verbs_srq.c, device
+ * memory in verbs_dm.c, and flow rules in verbs_flow.c.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -10,7 +10,6 @@
 #include "engine/lifecycle.h"
 #include "mem/mw.h"
 #include "net/netns.h"
-#include "queue/ind_table.h"
 #include "queue/xrcd.h"
 #include "transport/ah.h"
 #include "transport/demux.h"
@@ -517,10 +516,8 @@ const struct ib_device_ops peal_verbs_ops = {
 	.create_cq = peal_verbs_create_cq,
 	.create_flow = peal_verbs_create_flow,
 	.create_qp = peal_verbs_create_qp,
-	.create_rwq_ind_table = peal_verbs_create_ind_table,
 	.create_srq = peal_verbs_create_srq,
 	.create_user_ah = peal_verbs_create_ah,
-	.create_wq = peal_verbs_create_wq,
 	.dealloc_dm = peal_verbs_dealloc_dm,
 	.dealloc_driver = peal_verbs_dealloc_driver,
 	.dealloc_mw = peal_verbs_dealloc_mw,
@@ -532,9 +529,7 @@ const struct ib_device_ops peal_verbs_ops = {
 	.destroy_cq = peal_verbs_destroy_cq,
 	.destroy_flow = peal_verbs_destroy_flow,
 	.destroy_qp = peal_verbs_destroy_qp,
-	.destroy_rwq_ind_table = peal_verbs_destroy_ind_table,
 	.destroy_srq = peal_verbs_destroy_srq,
-	.destroy_wq = peal_verbs_destroy_wq,
 	.detach_mcast = peal_verbs_detach_mcast,
 	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
 	.fill_res_cq_entry = peal_restrack_fill_cq,
@@ -554,7 +549,6 @@ const struct ib_device_ops peal_verbs_ops = {
 	.modify_hw_stat = peal_query_modify_stat,
 	.modify_qp = peal_verbs_modify_qp,
 	.modify_srq = peal_verbs_modify_srq,
-	.modify_wq = peal_verbs_modify_wq,
 	.poll_cq = peal_verbs_poll_cq,
 	.post_recv = peal_verbs_post_recv,
 	.post_send = peal_verbs_post_send,
@@ -582,7 +576,6 @@ const struct ib_device_ops peal_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
-	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, peal_ind_table, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
 #ifdef PEAL_HAS_COUNTER_INIT
 	.size_rdma_counter = sizeof(struct rdma_counter),

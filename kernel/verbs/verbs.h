@@ -15,7 +15,6 @@
 struct peal_account;
 struct peal_context;
 struct peal_dev;
-struct peal_rss;
 
 extern const struct ib_device_ops peal_verbs_ops;
 extern const struct uapi_definition peal_verbs_attributes[];
@@ -54,16 +53,6 @@ int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);
 int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
 			     const struct ib_recv_wr **bad);
 int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata);
-
-struct ib_wq *peal_verbs_create_wq(struct ib_pd *pd, struct ib_wq_init_attr *init,
-				   struct ib_udata *udata);
-int peal_verbs_modify_wq(struct ib_wq *ib, struct ib_wq_attr *attr, u32 mask,
-			 struct ib_udata *udata);
-int peal_verbs_destroy_wq(struct ib_wq *ib, struct ib_udata *udata);
-int peal_verbs_create_ind_table(struct ib_rwq_ind_table *ib,
-				struct ib_rwq_ind_table_init_attr *init, struct ib_udata *udata);
-int peal_verbs_destroy_ind_table(struct ib_rwq_ind_table *ib);
-struct peal_rss *peal_verbs_create_rss(const struct ib_qp_init_attr *init, struct ib_udata *udata);
 
 struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,
 				  struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs);

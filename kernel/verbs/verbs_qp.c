@@ -13,7 +13,6 @@
 #include "queue/xrcd.h"
 #include "transport/direct.h"
 #include "transport/raw.h"
-#include "transport/rss.h"
 #include "transport/ud.h"
 #include "transport/wire.h"
 #include "verbs/dev.h"
@@ -134,46 +133,24 @@ static struct peal_tx_quota *peal_verbs_qp_tx_quota(struct peal_dev *dev, const 
 	return peal_nic_tx_quota(&dev->nic, qp->context);
 }
 
-/* With an indirection table the queue pair has no queues of its own. */
-static int peal_verbs_attach_rss(struct peal_qp *qp, struct ib_qp_init_attr *init,
-				 struct ib_udata *udata)
-{
-	struct peal_rss *rss = peal_verbs_create_rss(init, udata);
-
-	if (IS_ERR(rss))
-		return PTR_ERR(rss);
-	peal_raw_spread(qp, rss);
-	init->cap = (struct ib_qp_cap){ };
-	return 0;
-}
-
 static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
-			      struct ib_qp_init_attr *init, struct ib_udata *udata)
+			      struct ib_qp_init_attr *init)
 {
-	struct ib_ucontext *uctx = ctx && !init->rwq_ind_tbl ? ctx->ib : NULL;
 	int ret = peal_verbs_attach_transport(dev, qp, ctx);
 
 	if (ret)
 		return ret;
-	if (init->rwq_ind_tbl)
-		ret = peal_verbs_attach_rss(qp, init, udata);
-	if (!ret)
-		ret = peal_qp_init(qp, &dev->nic.table, peal_verbs_qp_account(dev, ctx, init),
-				   uctx, init);
+	ret = peal_qp_init(qp, &dev->nic.table, peal_verbs_qp_account(dev, ctx, init),
+			   ctx ? ctx->ib : NULL, init);
 	if (ret)
 		peal_qp_free_transports(qp);
 	return ret;
 }
 
-/*
- * Let the owner of the queue pair use it. An XRC target has no owner who posts, and to a queue pair
- * with an indirection table nothing can be posted.
- */
+/* Let the owner of the queue pair use it. An XRC target has no owner who posts. */
 static int peal_verbs_hand_over_qp(struct peal_context *ctx, struct peal_qp *qp,
 				   struct ib_udata *udata)
 {
-	if (qp->ib.rwq_ind_tbl)
-		return 0;
 	if (qp->xrcd) {
 		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);
 		return 0;
@@ -194,7 +171,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 		ret = peal_verbs_permit_raw(dev);
 	if (!ret)
 		ret = peal_verbs_check_srq(ib, init);
-	if (!ret && udata && !init->rwq_ind_tbl)
+	if (!ret && udata)
 		ret = peal_verbs_check_request(udata);
 	if (ret)
 		return ret;
@@ -202,7 +179,7 @@ int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct 
 		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
 	ctx = uctx ? uctx->ctx : NULL;
 	peal_engine_add_qp(&dev->nic.engine, qp);
-	ret = peal_verbs_init_qp(dev, qp, ctx, init, udata);
+	ret = peal_verbs_init_qp(dev, qp, ctx, init);
 	if (ret)
 		return ret;
 	ret = peal_verbs_hand_over_qp(ctx, qp, udata);
@@ -291,9 +268,6 @@ int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	struct peal_transport *transport = NULL;
 	int ret;
 
-	/* Its frames follow the states of its work queues. */
-	if (ib->rwq_ind_tbl)
-		return -EOPNOTSUPP;
 	ret = peal_verbs_check_no_request(udata);
 	if (ret)
 		return ret;

@@ -3,7 +3,7 @@
  * An open device.
  *
  * Owns: the kernel's user context, the doorbell's mapping, the kick file, and
- * the tables of queue pairs, XRC shared receive queues and work queues.
+ * the tables of queue pairs and XRC shared receive queues.
  * Does not know: how the queues work.
  */
 #pragma once
@@ -26,8 +26,7 @@ struct Context {
 	Mapping doorbell_page;
 	Doorbell doorbell;
 	QpTable qp_table;
-	SrqTable srq_table; /* XRC only */
-	WqTable wq_table;
+	SrqTable srq_table;	       /* XRC only */
 	const std::uint32_t null_lkey; /* of the null region; 0: the kernel has none */
 	const bool single_threaded;    /* PEAL_SINGLE_THREADED=1: no locks at all */
 

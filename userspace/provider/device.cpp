@@ -70,18 +70,6 @@ void fill_base(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) n
 	fill_limits(base, attr);
 }
 
-/* The core has no fields for the hash, which is part of peal's interface. */
-void fill_rss(const ib_uverbs_rss_caps &from, ibv_rss_caps &to) noexcept
-{
-	if (!from.supported_qpts)
-		return;
-	to.supported_qpts = from.supported_qpts;
-	to.max_rwq_indirection_tables = from.max_rwq_indirection_tables;
-	to.max_rwq_indirection_table_size = from.max_rwq_indirection_table_size;
-	to.rx_hash_fields_mask = PEAL_RX_HASH_FIELDS;
-	to.rx_hash_function = PEAL_RX_HASH_TOEPLITZ;
-}
-
 void fill_extended(const ib_uverbs_ex_query_device_resp &response,
 		   ibv_device_attr_ex &attr) noexcept
 {
@@ -95,8 +83,6 @@ void fill_extended(const ib_uverbs_ex_query_device_resp &response,
 	attr.completion_timestamp_mask = response.timestamp_mask;
 	attr.hca_core_clock = response.hca_core_clock;
 	attr.device_cap_flags_ex = response.device_cap_flags_ex;
-	attr.max_wq_type_rq = response.max_wq_type_rq;
-	fill_rss(response.rss_caps, attr.rss_caps);
 	attr.raw_packet_caps = response.raw_packet_caps;
 	attr.cq_mod_caps.max_cq_count = response.cq_moderation_caps.max_cq_moderation_count;
 	attr.cq_mod_caps.max_cq_period = response.cq_moderation_caps.max_cq_moderation_period;

@@ -30,7 +30,6 @@
 #include "qp.hpp"
 #include "qp_ex.hpp"
 #include "srq.hpp"
-#include "wq.hpp"
 #include "xrcd.hpp"
 
 namespace peal {
@@ -53,10 +52,8 @@ const verbs_context_ops context_ops = {
 	.create_flow = entry<&flow_create>,
 	.create_qp = entry<&qp_create>,
 	.create_qp_ex = entry<&qp_ex_create>,
-	.create_rwq_ind_table = entry<&ind_table_create>,
 	.create_srq = entry<&srq_create>,
 	.create_srq_ex = entry<&srq_create_ex>,
-	.create_wq = entry<&wq_create>,
 	.dealloc_mw = entry<&mw_dealloc>,
 	.dealloc_pd = entry<&pd_dealloc>,
 	.dealloc_td = entry<&td_dealloc>,
@@ -65,9 +62,7 @@ const verbs_context_ops context_ops = {
 	.destroy_cq = entry<&cq_destroy>,
 	.destroy_flow = entry<&flow_destroy>,
 	.destroy_qp = entry<&qp_destroy>,
-	.destroy_rwq_ind_table = entry<&ind_table_destroy>,
 	.destroy_srq = entry<&srq_destroy>,
-	.destroy_wq = entry<&wq_destroy>,
 	.detach_mcast = entry<&mcast_detach>,
 	.free_context = context_free,
 	.free_dm = entry<&dm_free>,
@@ -78,7 +73,6 @@ const verbs_context_ops context_ops = {
 	.modify_cq = entry<&cq_modify>,
 	.modify_qp = entry<&qp_modify>,
 	.modify_srq = entry<&srq_modify>,
-	.modify_wq = entry<&wq_modify>,
 	.open_qp = entry<&qp_open>,
 	.open_xrcd = entry<&xrcd_open>,
 	.poll_cq = cq_poll,

@@ -13,7 +13,6 @@
 #include <optional>
 
 #include "qp.hpp"
-#include "wq.hpp"
 
 namespace peal {
 
@@ -63,16 +62,8 @@ Result with_ring(Context &context, const peal_cqe &cqe, Result none, Action acti
 {
 	Qp *qp = context.qp_table.find(cqe.qp_index, cqe.qp_num);
 
-	/*
-	 * The number in a CQE of XRC is that of a target, and the number of a work queue is no
-	 * queue pair's. Neither is ever in the table.
-	 */
+	/* The number in a CQE of XRC is that of a target, which is never in the table. */
 	if (!qp) [[unlikely]] {
-		if (cqe.kind == PEAL_CQE_WQ_RECV) {
-			Wq *wq = context.wq_table.find(cqe.qp_index, cqe.qp_num);
-
-			return wq ? action(wq->ring) : none;
-		}
 		Srq *srq = cqe.kind == PEAL_CQE_XRC_RECV
 				   ? context.srq_table.find(cqe.qp_index, cqe.srq_num)
 				   : nullptr;

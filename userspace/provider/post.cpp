@@ -16,7 +16,6 @@
 
 #include "ah.hpp"
 #include "c_enum.hpp"
-#include "wq.hpp"
 #include "wr.hpp"
 
 namespace peal {
@@ -202,26 +201,6 @@ bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
 	return qp.rq.wants_kick();
 }
 
-/* As build_recv_list(). */
-bool build_wq_recv_list(Wq &wq, ibv_recv_wr *&wr, int &error) noexcept
-{
-	std::lock_guard guard(wq.lock);
-	const std::uint32_t first = wq.ring.head();
-	std::uint32_t next = first;
-
-	error = wq.state == IBV_WQS_RESET ? EINVAL : 0;
-	for (; wr && !error; wr = wr->next) {
-		error = build_recv(wq.ring, wq.max_sge, next, *wr);
-		if (error)
-			break;
-		++next;
-	}
-	if (next == first)
-		return false;
-	wq.ring.publish(next);
-	return wq.ring.wants_kick();
-}
-
 int build_srq_recv(Srq &srq, std::uint32_t index, const ibv_recv_wr &wr) noexcept
 {
 	if (static_cast<std::uint32_t>(wr.num_sge) > srq.max_sge)
@@ -286,29 +265,6 @@ int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 	if (!kick)
 		return error;
 	if (const int kick_error = qp.context.doorbell.kick_recv(qp.qp_index)) {
-		*bad = first;
-		return kick_error;
-	}
-	return error;
-}
-
-int post_wq_recv(ibv_wq *ibwq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
-{
-	Wq &wq = Wq::of(ibwq);
-	ibv_recv_wr *const first = wr;
-	int error = 0;
-
-	if (wq.context.doorbell.gone()) [[unlikely]] {
-		*bad = wr;
-		return EIO;
-	}
-	const bool kick = build_wq_recv_list(wq, wr, error);
-
-	if (error)
-		*bad = wr;
-	if (!kick)
-		return error;
-	if (const int kick_error = wq.context.doorbell.kick_wq(wq.wq_index)) {
 		*bad = first;
 		return kick_error;
 	}

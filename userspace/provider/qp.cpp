@@ -16,7 +16,6 @@
 #include "pd.hpp"
 #include "poll.hpp"
 #include "qp_attr.hpp"
-#include "wq.hpp"
 #include "xrcd.hpp"
 
 namespace peal {
@@ -31,11 +30,6 @@ bool needs_locks(const Context &context, ibv_pd *pd) noexcept
 bool is_target(const ibv_qp_init_attr_ex &attr) noexcept
 {
 	return c_enum(attr.qp_type) == IBV_QPT_XRC_RECV;
-}
-
-bool is_spreading(const ibv_qp_init_attr_ex &attr) noexcept
-{
-	return attr.comp_mask & IBV_QP_INIT_ATTR_IND_TABLE;
 }
 
 /* An initiator receives nothing, so its other completion queue is the same. */
@@ -156,14 +150,12 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 
 Qp::Qp(Context &owner, const ibv_qp_init_attr_ex &attr)
 	: context(owner), domain(attr.pd),
-	  no_queue(is_target(attr) || is_spreading(attr) ? std::make_unique<Cq>(owner, false)
-							 : nullptr),
+	  no_queue(is_target(attr) ? std::make_unique<Cq>(owner, false) : nullptr),
 	  send_queue(no_queue ? *no_queue : Cq::of(attr.send_cq)),
 	  recv_queue(no_queue ? *no_queue : recv_queue_of(attr, send_queue)),
-	  shared(attr.srq ? &Srq::of(attr.srq) : nullptr),
-	  table(is_spreading(attr) ? &IndTable::of(attr.rwq_ind_tbl) : nullptr),
-	  signal_all(attr.sq_sig_all), transport(transport_of(c_enum(attr.qp_type))),
-	  sq_lock(needs_locks(owner, attr.pd)), rq_lock(needs_locks(owner, attr.pd))
+	  shared(attr.srq ? &Srq::of(attr.srq) : nullptr), signal_all(attr.sq_sig_all),
+	  transport(transport_of(c_enum(attr.qp_type))), sq_lock(needs_locks(owner, attr.pd)),
+	  rq_lock(needs_locks(owner, attr.pd))
 {
 	/* Clear both members of the union, so that builders that were not requested are null. */
 	std::memset(static_cast<verbs_qp *>(this), 0, sizeof(verbs_qp));
@@ -180,8 +172,6 @@ Qp::Qp(Context &owner, const ibv_qp_init_attr_ex &attr)
 	++recv_queue.users;
 	if (shared)
 		++shared->users;
-	if (table)
-		++table->users;
 }
 
 Qp::~Qp()
@@ -190,8 +180,6 @@ Qp::~Qp()
 	--recv_queue.users;
 	if (shared)
 		--shared->users;
-	if (table)
-		--table->users;
 	pthread_mutex_destroy(&qp.mutex);
 	pthread_cond_destroy(&qp.cond);
 }
@@ -280,62 +268,6 @@ std::unique_ptr<Qp> Qp::open_target(const ibv_qp_open_attr &attr)
 	qp.qp.handle = response.qp_handle;
 	qp.qp.qp_type = IBV_QPT_XRC_RECV;
 	qp.qp.qp_num = attr.qp_num;
-	return owned;
-}
-
-namespace {
-
-/* The kernel judges the values. A key of another length does not fit into the request. */
-peal_create_rss_qp_req hash_request(const ibv_rx_hash_conf &hash)
-{
-	peal_create_rss_qp_req request{};
-
-	request.rx_hash_fields = hash.rx_hash_fields_mask;
-	request.rx_hash_function = hash.rx_hash_function;
-	request.rx_hash_key_len = hash.rx_hash_key_len;
-	if (hash.rx_hash_key_len != sizeof(request.rx_hash_key) || !hash.rx_hash_key)
-		throw_errno(EINVAL);
-	std::memcpy(request.rx_hash_key, hash.rx_hash_key, sizeof(request.rx_hash_key));
-	return request;
-}
-
-ib_uverbs_ex_create_qp spreading_request(const ibv_qp_init_attr_ex &attr, const ibv_qp *qp)
-{
-	ib_uverbs_ex_create_qp request{};
-
-	if (attr.send_cq || attr.recv_cq || attr.srq || attr.cap.max_send_wr ||
-	    attr.cap.max_recv_wr || attr.rwq_ind_tbl->context != qp->context)
-		throw_errno(EINVAL);
-	request.user_handle = reinterpret_cast<std::uintptr_t>(qp);
-	request.pd_handle = attr.pd->handle;
-	request.qp_type = c_enum8(attr.qp_type);
-	request.comp_mask = IB_UVERBS_CREATE_QP_MASK_IND_TABLE;
-	request.rwq_ind_tbl_handle = static_cast<std::uint32_t>(attr.rwq_ind_tbl->ind_tbl_handle);
-	return request;
-}
-
-} // namespace
-
-/*
- * A queue pair with an indirection table has no rings and no doorbell, because its work queues
- * receive, and it sends nothing.
- */
-std::unique_ptr<Qp> Qp::create_spreading(ibv_qp_init_attr_ex &attr)
-{
-	if (!attr.rwq_ind_tbl)
-		throw_errno(EINVAL);
-	auto owned = std::make_unique<Qp>(Context::of(attr.pd->context), attr);
-	Qp &qp = *owned;
-	const peal_create_rss_qp_req driver_request = hash_request(attr.rx_hash_conf);
-	ib_uverbs_ex_create_qp_resp response{};
-
-	check(qp.context.device.command(
-		IB_USER_VERBS_EX_CMD_CREATE_QP | IB_USER_VERBS_CMD_FLAG_EXTENDED,
-		spreading_request(attr, &qp.qp), response, uverbs::in(driver_request)));
-	qp.qp.handle = response.base.qp_handle;
-	qp.qp.qp_type = attr.qp_type; /* valid, because the kernel accepted it */
-	qp.qp.qp_num = response.base.qpn;
-	attr.cap = granted_cap(response.base);
 	return owned;
 }
 

@@ -33,7 +33,6 @@
 
 namespace peal {
 
-struct IndTable;
 struct WrRow;
 
 /* One bit for each type of queue pair. 0 is a type that the kernel refuses to programs. */
@@ -63,15 +62,11 @@ struct Qp : verbs_qp {
 
 	Context &context;
 	DomainHold domain;
-	/*
-	 * An XRC target has no completion queues, and neither has a queue pair with an indirection
-	 * table. They get this one, which nothing is pushed to.
-	 */
+	/* An XRC target has no completion queues. It gets this one, which nothing is pushed to. */
 	std::unique_ptr<Cq> no_queue;
-	Cq &send_queue;	 /* where sends complete */
-	Cq &recv_queue;	 /* where receives complete */
-	Srq *shared;	 /* where receives are taken from; null: from rq */
-	IndTable *table; /* spreads what is received; null: receives are the queue pair's */
+	Cq &send_queue; /* where sends complete */
+	Cq &recv_queue; /* where receives complete */
+	Srq *shared;	/* where receives are taken from; null: from rq */
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;
@@ -112,8 +107,6 @@ struct Qp : verbs_qp {
 	/* `attr` contains the XRC domain. */
 	static std::unique_ptr<Qp> create_target(const ibv_qp_init_attr_ex &attr);
 	static std::unique_ptr<Qp> open_target(const ibv_qp_open_attr &attr);
-	/* `attr` contains the PD, the indirection table and the hash. */
-	static std::unique_ptr<Qp> create_spreading(ibv_qp_init_attr_ex &attr);
 };
 
 ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr);

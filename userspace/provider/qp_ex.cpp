@@ -379,18 +379,16 @@ void check_attr(const ibv_qp_init_attr_ex &attr)
 {
 	constexpr std::uint32_t ours = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 				       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	constexpr std::uint32_t spreading = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
-	constexpr std::uint32_t known =
-		ours | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER | spreading;
+	constexpr std::uint32_t known = ours | IBV_QP_INIT_ATTR_XRCD |
+					IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+					IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 
 	if (attr.comp_mask & ~known)
 		throw_errno(EINVAL);
 	if (is_target(attr))
 		return;
-	if (attr.comp_mask & ~(ours | spreading))
+	if (attr.comp_mask & ~ours)
 		throw_errno(EOPNOTSUPP);
-	if ((attr.comp_mask & spreading) && (attr.comp_mask & spreading) != spreading)
-		throw_errno(EINVAL);
 	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_PD) || !attr.pd)
 		throw_errno(EINVAL);
 	if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags)
@@ -409,12 +407,6 @@ ibv_qp *qp_ex_create(ibv_context *context, ibv_qp_init_attr_ex *attr)
 		return create_target(context, *attr);
 	if (attr->pd->context != context)
 		throw_errno(EINVAL);
-	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
-		/* A queue pair with an indirection table sends nothing. */
-		if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-			throw_errno(EINVAL);
-		return &Qp::create_spreading(*attr).release()->qp;
-	}
 	Qp *qp = Qp::create(*attr).release();
 
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {

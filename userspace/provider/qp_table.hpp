@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Finds the queue pair of a CQE, or the XRC shared receive queue or the work queue.
+ * Finds the queue pair or the XRC shared receive queue of a CQE.
  *
- * Owns: the maps from qp_index to Qp, from srq_index to Srq and from wq_index to Wq, and the rule
- * by which a stale CQE never finds a new or a freed object. Does not know: the contents of a Qp or
- * an Srq.
+ * Owns: the maps from qp_index to Qp and from srq_index to Srq, and the rule by which a stale CQE
+ * never finds a new or a freed object. Does not know: the contents of a Qp or an Srq.
  *
  * A CQE may outlive its queue pair, because it stays in the completion queue when
  * the queue pair is destroyed. The kernel may then give the index to another queue
@@ -22,8 +21,7 @@
  *    poller that reads the old number and the new pointer sees that the number has
  *    changed when it reads it again.
  *
- * An XRC shared receive queue or a work queue completes to one CQ, whose lock the caller of
- * remove() holds.
+ * An XRC shared receive queue completes to one CQ, whose lock the caller of remove() holds.
  *
  * The writers' lock is held for a few stores only, so it may be taken inside CQ locks. A poller
  * takes it only while an object is displaced.
@@ -43,7 +41,6 @@ namespace peal {
 
 struct Qp;
 struct Srq;
-struct Wq;
 
 template <class Object, std::uint32_t MOST>
 class ObjectTable {
@@ -154,7 +151,5 @@ using QpTable = ObjectTable<Qp, PEAL_MAX_QP>;
 /* The XRC shared receive queues, by their index. The kernel hands the lowest index out. */
 inline constexpr std::uint32_t MAX_XRC_SRQS = 1 << 16;
 using SrqTable = ObjectTable<Srq, MAX_XRC_SRQS>;
-
-using WqTable = ObjectTable<Wq, PEAL_MAX_WQ>;
 
 } // namespace peal

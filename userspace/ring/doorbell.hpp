@@ -76,9 +76,6 @@ public:
 	/* The same for a shared receive queue, with its srq_index. */
 	int kick_srq(std::uint32_t index) const noexcept { return kick(PEAL_IOC_KICK_SRQ, index); }
 
-	/* The same for a work queue, with its wq_index. */
-	int kick_wq(std::uint32_t index) const noexcept { return kick(PEAL_IOC_KICK_WQ, index); }
-
 private:
 	/*
 	 * Removal of the device stores GONE first, then destroys the objects (ENOENT),

@@ -40,8 +40,6 @@
 #define PEAL_MAX_INLINE		512
 #define PEAL_MAX_QP_WR		32768
 #define PEAL_MAX_SRQ_WR		32768
-#define PEAL_MAX_WQ		16384	/* work queues of one context */
-#define PEAL_MAX_IND_TABLE	512	/* entries of an indirection table */
 #define PEAL_MAX_CQE		(1 << 20)
 #define PEAL_MAX_MSG		(1U << 31)	/* bytes in one message */
 
@@ -243,14 +241,6 @@ struct peal_qp_ctl {
  */
 
 /* ------------------------------------------------------------------------
- * Work queue (WQ): a receive queue of its own, to which a raw packet queue pair with
- * an indirection table spreads its frames. One mapping: a peal_ring_ctl, then at
- * slots_offset `entries` (a power of two) slots of `stride` bytes, as those of a receive
- * queue. The program posts as to a receive queue. WANTS_KICK is set while the work queue
- * is in error. PEAL_IOC_KICK_WQ then flushes what was posted.
- */
-
-/* ------------------------------------------------------------------------
  * Completion queue: control words, then at PEAL_CQ_RING_OFFSET `entries` (a
  * power of two) CQEs. There is no shared producer index, because the program
  * recognises a new CQE by its phase. The kernel writes each CQE once and never
@@ -269,11 +259,7 @@ enum peal_cqe_kind {
 	 * which may be another process's.
 	 */
 	PEAL_CQE_XRC_RECV	= 3,
-	/*
-	 * A receive WQE of a work queue. qp_index is peal_create_wq_resp.wq_index, and qp_num the
-	 * number of the work queue, which is no queue pair's.
-	 */
-	PEAL_CQE_WQ_RECV	= 4,
+	/* 4 was the receive WQE of a work queue, which older kernels have. */
 };
 
 /* Bits of peal_cqe.flags. */
@@ -386,20 +372,20 @@ struct peal_doorbell {
 
 /*
  * The ioctls of the file peal_alloc_ucontext_resp.kick_fd. The argument is a
- * qp_index, a srq_index for KICK_SRQ, or a wq_index for KICK_WQ. KICK_SEND runs the send
- * queue in the caller, within a budget. A worker then runs the remaining work. KICK_RECV
+ * qp_index, or a srq_index for KICK_SRQ. KICK_SEND runs the send queue in the
+ * caller, within a budget. A worker then runs the remaining work. KICK_RECV
  * runs a sender that waits for a receive of this queue pair, and flushes if the queue
  * pair is in error.
  * KICK_SRQ runs senders that wait for receives of this shared receive queue, the one
  * that has waited longest first, as long as there are receives. It has the budget of
- * KICK_SEND. KICK_WQ flushes the work queue if it is in error.
+ * KICK_SEND.
  * Errors: ENOENT (no such object), EIO (the device was removed).
  */
 #define PEAL_IOC_MAGIC		0xea
 #define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
 #define PEAL_IOC_KICK_RECV	_IO(PEAL_IOC_MAGIC, 2)
 #define PEAL_IOC_KICK_SRQ	_IO(PEAL_IOC_MAGIC, 3)
-#define PEAL_IOC_KICK_WQ	_IO(PEAL_IOC_MAGIC, 4)
+/* 4 was the kick of a work queue, which older kernels have. */
 
 /* ------------------------------------------------------------------------
  * Requests and responses of the verbs (driver data, "udata")
@@ -492,45 +478,11 @@ struct peal_resize_cq_resp {
 	__aligned_u64 map_bytes;
 };
 
-/*
- * Bits of peal_create_rss_qp_req.rx_hash_fields: what the hash of a frame covers. The numbers are
- * those of ibv_rx_hash_fields. A frame that lacks a field is hashed without it. The order is always
- * source address, destination address, source port, destination port.
- */
-#define PEAL_RX_HASH_SRC_IPV4		0x01
-#define PEAL_RX_HASH_DST_IPV4		0x02
-#define PEAL_RX_HASH_SRC_IPV6		0x04
-#define PEAL_RX_HASH_DST_IPV6		0x08
-#define PEAL_RX_HASH_SRC_PORT_TCP	0x10
-#define PEAL_RX_HASH_DST_PORT_TCP	0x20
-#define PEAL_RX_HASH_SRC_PORT_UDP	0x40
-#define PEAL_RX_HASH_DST_PORT_UDP	0x80
-#define PEAL_RX_HASH_FIELDS		0xff
-
-#define PEAL_RX_HASH_TOEPLITZ	1	/* the only value of rx_hash_function */
-#define PEAL_RX_HASH_KEY_BYTES	40	/* the only value of rx_hash_key_len */
-
-/*
- * Of a queue pair with an indirection table. A frame goes to the work queue in entry
- * (hash & (entries - 1)) of the table. A frame without any of the fields goes to entry 0. Other
- * queue pairs have peal_create_qp_req.
- */
-struct peal_create_rss_qp_req {
-	__u32 comp_mask;
-	__u32 reserved;
-	__aligned_u64 rx_hash_fields;	/* PEAL_RX_HASH_*; 0 only with a table of one entry */
-	__u8  rx_hash_function;
-	__u8  rx_hash_key_len;
-	__u8  reserved1[6];
-	__u8  rx_hash_key[PEAL_RX_HASH_KEY_BYTES];
-};
-
 struct peal_create_qp_req {
 	__u32 comp_mask;
 	__u32 reserved;
 };
 
-/* A queue pair with an indirection table has no rings, and so no response. */
 struct peal_create_qp_resp {
 	__u32 comp_mask;
 	__u32 qp_index;			/* doorbell bit and peal_cqe.qp_index */
@@ -542,22 +494,6 @@ struct peal_create_qp_resp {
 	__u32 rq_offset;
 	__u32 rq_entries;
 	__u32 rq_stride;
-};
-
-struct peal_create_wq_req {
-	__u32 comp_mask;
-	__u32 reserved;
-};
-
-struct peal_create_wq_resp {
-	__u32 comp_mask;
-	__u32 wq_index;			/* for PEAL_IOC_KICK_WQ; peal_cqe.qp_index */
-	__aligned_u64 map_offset;	/* the mapping starts with struct peal_ring_ctl */
-	__aligned_u64 map_bytes;
-	__u32 slots_offset;		/* bytes from the start of the mapping */
-	__u32 entries;
-	__u32 stride;
-	__u32 reserved;
 };
 
 struct peal_create_srq_req {
@@ -765,8 +701,6 @@ PEAL_ABI_ASSERT_(sizeof(struct peal_query_dm_resp) == 32);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_cq_resp) == 24);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_qp_resp) == 48);
-PEAL_ABI_ASSERT_(sizeof(struct peal_create_rss_qp_req) == 64);
-PEAL_ABI_ASSERT_(sizeof(struct peal_create_wq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_resize_srq_resp) == 40);
 PEAL_ABI_ASSERT_(sizeof(struct peal_create_ah_resp) == 8);

@@ -15,7 +15,6 @@
 #include "faults.hpp"
 #include "frames.hpp"
 #include "netlink.hpp"
-#include "spread.hpp"
 #include "usage.hpp"
 
 #include <fcntl.h>
@@ -457,28 +456,6 @@ TEST_CASE("flow rules")
 	check(Rule().to(group));
 	check(Rule(IBV_FLOW_ATTR_ALL_DEFAULT));
 	check(Rule(IBV_FLOW_ATTR_SNIFFER));
-}
-
-TEST_CASE("work queues, indirection tables and their queue pairs")
-{
-	Faults faults;
-	Device device;
-	Pd pd(ibv_alloc_pd(device), "alloc_pd");
-	Cq cq(create_cq(device, 64));
-	ibv_wq_init_attr wq_init = wq_attributes(pd, cq, 1000);
-	const Spread spread(device, all_fields);
-	std::vector<ibv_wq *> entries(64, spread.queues[0].wq.get());
-	ibv_rwq_ind_table_init_attr table_init{6, entries.data(), 0};
-	auto qp_init = spread_attributes(pd, *spread.table, all_fields);
-
-	check_verb(faults, maker<ibv_wq, destroy_wq>(
-				   "create_wq", [&] { return ibv_create_wq(device, &wq_init); }));
-	check_verb(faults, maker<ibv_rwq_ind_table, destroy_table>("create_rwq_ind_table", [&] {
-			   return ibv_create_rwq_ind_table(device, &table_init);
-		   }));
-	check_verb(faults, maker<ibv_qp, ibv_destroy_qp>("create_qp", [&] {
-			   return ibv_create_qp_ex(device, &qp_init);
-		   }));
 }
 
 TEST_CASE("address handles and multicast groups")

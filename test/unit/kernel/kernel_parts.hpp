@@ -25,7 +25,6 @@ extern "C" {
 #include "mem/cursor.h"
 #include "mem/extents.h"
 #include "mem/page_list.h"
-#include "net/toeplitz.h"
 #include "base/quota.h"
 #include "queue/rq.h"
 #include "queue/sq.h"

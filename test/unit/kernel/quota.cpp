@@ -20,8 +20,7 @@ namespace {
 
 /* The total of each kind, in the order of enum peal_quota_kind. */
 constexpr std::uint64_t everything[] = {1 << 20,  1 << 20, 1 << 20, 7 << 9,  0x7fffff - 0x10 + 1,
-					0xffffff, 1 << 20, 4096,    1 << 14, 1 << 11,
-					1 << 18,  1 << 14};
+					0xffffff, 1 << 20, 4096,    1 << 14, 1 << 11};
 static_assert(std::size(everything) == PEAL_QUOTA_KINDS);
 
 /* A device. At its end nothing may be missing. */
@@ -85,8 +84,7 @@ private:
 peal_quota_kind any_kind()
 {
 	return GENERATE(PEAL_QUOTA_PD, PEAL_QUOTA_CQ, PEAL_QUOTA_SRQ, PEAL_QUOTA_QP, PEAL_QUOTA_KEY,
-			PEAL_QUOTA_AH, PEAL_QUOTA_GROUP, PEAL_QUOTA_DM, PEAL_QUOTA_FLOW,
-			PEAL_QUOTA_WQ, PEAL_QUOTA_IND_TABLE);
+			PEAL_QUOTA_AH, PEAL_QUOTA_GROUP, PEAL_QUOTA_DM, PEAL_QUOTA_FLOW);
 }
 
 /* A user opens context after context, until a new one gets nothing. */
