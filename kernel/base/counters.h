@@ -11,7 +11,7 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
-#include "proto/drop.h"
+#include "proto/packet.h"
 
 #define PEAL_COUNTERS(X)						\
 	X(posts)		/* send WQEs taken from rings */	\
@@ -35,7 +35,7 @@
 	X(packet_bytes_received)					\
 	X(packets_unsent)	/* refused by the stack, or no memory */ \
 	X(packets_too_long)	/* of these, refused because of an MTU */ \
-	X(packets_refused)	/* of programs, in the device's name, see guard.h */ \
+	X(packets_refused)	/* of programs, in the device's name, see rx.h */ \
 	X(frames_sent)		/* by raw packet queue pairs */		\
 	X(frames_received)	/* by raw packet queue pairs */		\
 	X(full_queues)		/* waits for room in the transmit queues */ \
@@ -55,7 +55,7 @@
 	X(naks_received_access)						\
 	X(naks_received_operation)					\
 	X(naks_received_rnr)						\
-	X(locality_challenges)		/* sent, see locality.h */	\
+	X(locality_challenges)		/* sent, see local.h */	\
 	X(locality_responses)	/* sent for challenges of peers */	\
 	X(locality_late)	/* challenges and responses that came late */ \
 	X(drops)		/* received packets thrown away, see drop_* */

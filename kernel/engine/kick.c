@@ -9,8 +9,7 @@
 #include "base/workers.h"
 #include "engine/kick.h"
 #include "engine/poller.h"
-#include "engine/schedule.h"
-#include "engine/turn.h"
+#include "engine/engine.h"
 #include "queue/context.h"
 
 /* The budget of one kick. The worker does the rest, so that a program's call stays short. */

@@ -8,10 +8,7 @@
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
 #include "engine/poller.h"
-#include "engine/schedule.h"
-#include "engine/timer.h"
-#include "engine/turn.h"
-#include "engine/worker.h"
+#include "engine/engine.h"
 
 /**
  * peal_engine_start() - start the engine of a device

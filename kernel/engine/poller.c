@@ -13,7 +13,7 @@
 
 #include "base/workers.h"
 #include "engine/poller.h"
-#include "engine/worker.h"
+#include "engine/engine.h"
 
 /*
  * A streak is so many kicks on one CPU, each at most the gap after the one before. The thread

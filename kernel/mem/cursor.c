@@ -5,7 +5,7 @@
 #include <linux/bitops.h>
 #include <linux/minmax.h>
 
-#include "mem/copy.h"
+#include "mem/extents.h"
 #include "mem/cursor.h"
 
 void peal_cursor_end_counted(struct peal_cursor *cursor)

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
+ * Where the bytes of a region are, and how they are copied.
+ *
+ * Owns: the tables of pinned pages and of fast registration, and the order of the bytes of a copy.
+ * Does not know: keys and rights (mr.h).
+ */
+#ifndef PEAL_EXTENTS_H
+#define PEAL_EXTENTS_H
+
+#include <linux/types.h>
+
+/*
  * Extents: where the bytes of a memory region are in kernel memory.
  *
  * Owns: one table of equally large granules. The granule size is the largest power of two such
  * that every boundary between physically contiguous runs is a granule boundary. The table has one
  * entry for a contiguous region, one entry per 2 MiB for huge pages wherever the region begins,
  * and one entry per page in the worst case. To find an address takes a shift and a load.
- * Does not know: keys, rights, user addresses, how the memory is pinned.
  */
-#ifndef PEAL_EXTENTS_H
-#define PEAL_EXTENTS_H
-
-#include <linux/types.h>
 
 struct peal_extents {
 	void **granule;		/* where each granule begins, even if before the region */
@@ -57,5 +63,46 @@ static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u6
 		*bytes = have;
 	return base + inside;
 }
+
+/*
+ * The page list of a fast registration: where the bytes of the region are in kernel memory.
+ *
+ * Owns: the table of pieces, which is allocated once and filled for each registration. Filling it
+ * may not sleep. In a list of pages the pieces are equally large; in a list with gaps they are as
+ * long as the entries of the scatterlist.
+ *
+ * This is a virt-dma device, so a DMA address is a kernel address.
+ */
+
+/* Most pieces of one registration. */
+#define PEAL_MAX_FAST_REG_PAGES	1024
+
+struct peal_page_list {
+	void **piece;		/* where each begins; the first may begin before the region */
+	u64 *end;		/* with gaps: where each piece ends in the region; else NULL */
+	u32 max;		/* pieces that fit */
+	u32 count;		/* pieces in use */
+	u32 shift;		/* without gaps: log2 of the page size */
+	u64 skip;		/* without gaps: bytes of the first page before the region */
+};
+
+int peal_page_list_init(struct peal_page_list *list, u32 max, bool gaps);
+void peal_page_list_free(struct peal_page_list *list);
+void peal_page_list_clear(struct peal_page_list *list);
+bool peal_page_list_add(struct peal_page_list *list, u64 address);
+bool peal_page_list_add_piece(struct peal_page_list *list, u64 address, u64 bytes);
+void peal_page_list_finish(struct peal_page_list *list, u64 iova, u32 page_size);
+u64 peal_page_list_bytes(const struct peal_page_list *list);
+void *peal_page_list_at(const struct peal_page_list *list, u64 offset, u64 *bytes);
+
+/*
+ * Copying payload. Every copy of payload goes through this function.
+ *
+ * Owns: the order in which bytes become visible. Some programs poll the last byte of a message
+ * (ib_write_lat does), so the last eight bytes are stored by one plain store after all others.
+ * The others are stored in ascending order, except within one string instruction.
+ */
+
+void peal_copy(void *dst, const void *src, size_t bytes);
 
 #endif

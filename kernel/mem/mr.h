@@ -5,7 +5,7 @@
  * Owns: pinned user memory (through ib_umem, which also accounts it), the key, the rights and the
  * range of each region, regions of device memory and of DMA buffers, the null region, the fast
  * registration of kernel memory, and the check of a request against all of this.
- * Does not know: queue pairs, the sources of requests. Windows (mw.c) use the same struct peal_key.
+ * Does not know: queue pairs, the sources of requests. Windows use the same struct peal_key.
  *
  * The key, range and rights of a region do not change while its key is in the table, so the data
  * path reads them without a lock, inside the epoch. Deregistration takes the key out of the table,
@@ -28,9 +28,8 @@
 
 #include "base/table.h"
 #include "mem/extents.h"
-#include "mem/null.h"
 #include "mem/odp.h"
-#include "mem/page_list.h"
+#include "queue/wqe.h"
 
 struct dma_buf;
 struct ib_sge;
@@ -161,5 +160,49 @@ static inline struct peal_mr *peal_mr(struct ib_mr *ib)
 {
 	return container_of(ib, struct peal_mr, ib);
 }
+
+/*
+ * Memory windows: keys that a work request binds to a part of a region.
+ *
+ * Owns: the binding (region, range, rights, queue pair), the bind and invalidate operations, and
+ * the check of an rkey, which may name a region or a window.
+ *
+ * Lock: mw->lock guards the binding, because a bind may race with a remote access through the
+ * same window. It is an innermost lock, like cq->lock.
+ */
+
+struct peal_mw {
+	struct ib_mw ib;
+	spinlock_t lock;		/* guards the fields marked with it */
+
+	/* Guarded by mw.lock: */
+	struct peal_key key;		/* its kind and pd do not change */
+	struct peal_mr *region;		/* the bound region; NULL: unbound */
+	u64 offset;			/* from the region's first byte to the window's */
+	u32 qpn;			/* type 2: number of the binding queue pair; else 0 */
+
+	struct peal_table *table;
+	struct peal_account *account;	/* account of the context, or of the kernel */
+};
+
+static inline struct peal_mw *peal_mw(struct ib_mw *ib)
+{
+	return container_of(ib, struct peal_mw, ib);
+}
+
+int peal_mw_init(struct peal_mw *mw, struct peal_table *table, struct peal_account *account,
+		 struct ib_pd *pd);
+void peal_mw_destroy(struct peal_mw *mw);
+
+enum peal_reason peal_mw_bind(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+			      const struct peal_wqe *wqe);
+enum peal_reason peal_rkey_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				      u32 rkey);
+
+enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *pd, u32 qpn,
+				 const struct peal_wqe *wqe, int access,
+				 struct peal_target *target);
+enum peal_reason peal_rkey_check_flush(struct peal_table *table, const struct ib_pd *pd,
+				       const struct peal_wqe *wqe, bool whole, int access);
 
 #endif

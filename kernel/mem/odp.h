@@ -4,7 +4,7 @@
  *
  * Owns: a table of the pages that are present, the MMU notifier that takes pages out of it, and a
  * work that brings pages in. It covers a range of the program's addresses, or all of them.
- * Does not know: keys, rights of a region, queue pairs; when its work runs (odp_queue.h).
+ * Does not know: keys, rights of a region, queue pairs.
  *
  * The data path may not sleep. Inside the epoch it first asks peal_odp_look() for all bytes of a
  * chunk, and then copies through peal_odp_at(). An absent page is requested, and the caller tries
@@ -23,6 +23,21 @@
 
 #include <linux/types.h>
 #include <rdma/peal-abi.h>
+
+/*
+ * The memory of the null region, which reads as zeros and forgets what is written to it.
+ *
+ * Owns: the two pages behind it. One is only read, and the other is only written, so that no
+ * program sees what another one has written.
+ */
+
+enum peal_null {
+	PEAL_NULL_NONE = 0,
+	PEAL_NULL_SOURCE,	/* reads as zeros */
+	PEAL_NULL_SINK,		/* forgets what is written */
+};
+
+void *peal_null_at(enum peal_null which, u64 *bytes);
 
 struct peal_odp;
 

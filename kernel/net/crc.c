@@ -9,7 +9,7 @@
 #include <linux/init.h>
 
 #include "net/crc.h"
-#include "proto/icrc.h"
+#include "proto/packet.h"
 
 #ifdef PEAL_HAS_FAST_CRC32
 

@@ -4,7 +4,7 @@
  *
  * Owns: the handle of the kernel's hash algorithm, on kernels where the library is not the
  * fastest.
- * Does not know: which bytes an ICRC covers (proto/icrc.h).
+ * Does not know: which bytes an ICRC covers (proto/packet.h).
  */
 #ifndef PEAL_CRC_H
 #define PEAL_CRC_H

@@ -10,10 +10,10 @@
 #include <linux/udp.h>
 #include <net/ipv6.h>
 
-#include "mem/copy.h"
+#include "mem/extents.h"
 #include "net/crc.h"
 #include "net/datagram.h"
-#include "proto/icrc.h"
+#include "proto/packet.h"
 
 /* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_DATAGRAM_PIECE	64

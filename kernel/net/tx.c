@@ -19,7 +19,7 @@
 #include "net/port.h"
 #include "net/tx.h"
 #include "net/tx_quota.h"
-#include "proto/icrc.h"
+#include "proto/packet.h"
 
 static u32 peal_tx_ip_bytes(const struct peal_path *path)
 {

@@ -1,19 +1,235 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The headers of one packet, as checked values and as bytes.
+ * Packets of RoCEv2: their opcodes, headers, checksum and sequence numbers, and why one is dropped.
  *
- * Owns: parsing and building of BTH, XRCETH, DETH, FETH, RETH, AtomicETH, AETH,
- * AtomicAckETH, ImmDt and IETH (IBTA 9.2 to 9.4, annex A19). Parsing checks all lengths against
- * the packet, and no other code reads the bytes of these headers.
- * Does not know: IP, UDP, the ICRC, queue pairs, payload.
+ * Owns: the layout of every header, what an opcode means, and the checks of a packet by itself.
+ * Does not know: connections, and how packets travel.
  */
 #ifndef PEAL_PACKET_H
 #define PEAL_PACKET_H
 
 #include <linux/types.h>
 
-#include "proto/drop.h"
-#include "proto/opcode.h"
+/*
+ * Packet and message sequence numbers, 24 bits that wrap.
+ *
+ * Owns: their arithmetic (IBTA 9.7.1). Number b is later than a if it is less than 2^23
+ * ahead of a.
+ */
+
+#define PEAL_PSN_MASK	0xffffffU
+
+static inline u32 peal_psn_add(u32 psn, u32 n)
+{
+	return (psn + n) & PEAL_PSN_MASK;
+}
+
+/* The signed distance, negative if @to is earlier: -2^23 .. 2^23 - 1. */
+static inline s32 peal_psn_distance(u32 from, u32 to)
+{
+	return (s32)((to - from) << 8) >> 8;
+}
+
+static inline bool peal_psn_before(u32 a, u32 b)
+{
+	return peal_psn_distance(a, b) > 0;
+}
+
+/* The distance to @to, which the caller knows not to be before @from: 0 .. 2^24 - 1. */
+static inline u32 peal_psn_ahead(u32 from, u32 to)
+{
+	return (to - from) & PEAL_PSN_MASK;
+}
+
+static inline void peal_psn_raise(u32 *psn, u32 to)
+{
+	if (peal_psn_before(*psn, to))
+		*psn = to;
+}
+
+/*
+ * The opcodes of the base transport header (IBTA 9.2.1, table 38, and annex A19).
+ *
+ * Owns: the meaning of each of the 256 values, that is transport, operation, position in the
+ * message, and extended headers.
+ */
+
+/* The upper three bits of the opcode. */
+enum peal_bth_transport {
+	PEAL_RC = 0,
+	PEAL_UC = 1,
+	PEAL_UD = 3,
+	PEAL_XRC = 5,		/* extended reliable connected (annex A14) */
+	PEAL_NO_TRANSPORT = 8,	/* no packet has it */
+};
+
+#define PEAL_TRANSPORT_SHIFT	5
+
+/* The lower five bits. RC and XRC have all of these, UC and UD only some. */
+enum peal_wire_op {
+	PEAL_WIRE_SEND_FIRST = 0x00,
+	PEAL_WIRE_SEND_MIDDLE,
+	PEAL_WIRE_SEND_LAST,
+	PEAL_WIRE_SEND_LAST_IMM,
+	PEAL_WIRE_SEND_ONLY,
+	PEAL_WIRE_SEND_ONLY_IMM,
+	PEAL_WIRE_WRITE_FIRST,
+	PEAL_WIRE_WRITE_MIDDLE,
+	PEAL_WIRE_WRITE_LAST,
+	PEAL_WIRE_WRITE_LAST_IMM,
+	PEAL_WIRE_WRITE_ONLY,
+	PEAL_WIRE_WRITE_ONLY_IMM,
+	PEAL_WIRE_READ_REQUEST,
+	PEAL_WIRE_READ_RESPONSE_FIRST,
+	PEAL_WIRE_READ_RESPONSE_MIDDLE,
+	PEAL_WIRE_READ_RESPONSE_LAST,
+	PEAL_WIRE_READ_RESPONSE_ONLY,
+	PEAL_WIRE_ACK,
+	PEAL_WIRE_ATOMIC_ACK,
+	PEAL_WIRE_CMP_SWAP,
+	PEAL_WIRE_FETCH_ADD,
+	PEAL_WIRE_SEND_LAST_INV = 0x16,
+	PEAL_WIRE_SEND_ONLY_INV,
+	PEAL_WIRE_FLUSH = 0x1c,
+	PEAL_WIRE_ATOMIC_WRITE,
+};
+
+/*
+ * A manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to them). This packet has a BTH and
+ * payload, and is no message of a queue pair. See transport/local.h.
+ */
+#define PEAL_OPCODE_CHALLENGE	0xc0
+
+/* Properties of an opcode, and its extended headers in the order of the wire. */
+#define PEAL_HAS_FIRST		0x00001	/* begins a message */
+#define PEAL_HAS_LAST		0x00002	/* ends a message */
+#define PEAL_HAS_REQUEST	0x00004	/* goes to the responder */
+#define PEAL_HAS_RESPONSE	0x00008	/* goes to the requester */
+#define PEAL_HAS_PAYLOAD	0x00010
+#define PEAL_HAS_SEND		0x00020
+#define PEAL_HAS_WRITE		0x00040
+#define PEAL_HAS_READ		0x00080
+#define PEAL_HAS_ATOMIC		0x00100	/* executed once, and answered by one packet */
+#define PEAL_HAS_DETH		0x00200
+#define PEAL_HAS_RETH		0x00400
+#define PEAL_HAS_ATOMIC_ETH	0x00800
+#define PEAL_HAS_AETH		0x01000
+#define PEAL_HAS_ATOMIC_ACK_ETH	0x02000
+#define PEAL_HAS_IMM		0x04000
+#define PEAL_HAS_IETH		0x08000
+#define PEAL_HAS_XRCETH		0x10000	/* before all other extended headers */
+#define PEAL_HAS_FETH		0x20000	/* before the RETH */
+
+struct peal_wire_opcode {
+	u32 has;		/* PEAL_HAS_*; 0: unknown opcode */
+	u8 header_bytes;	/* BTH and extended headers */
+	u8 operation;		/* enum peal_opcode of the message; 0: ACK, ATOMIC_ACK */
+};
+
+extern const struct peal_wire_opcode peal_wire_opcodes[256];
+
+/*
+ * Return: never NULL. The table has an entry for every u8, so no opcode is out of range, not even
+ * under speculation.
+ */
+static inline const struct peal_wire_opcode *peal_wire_opcode(u8 opcode)
+{
+	return &peal_wire_opcodes[opcode];
+}
+
+static inline u8 peal_opcode_transport(u8 opcode)
+{
+	return opcode >> PEAL_TRANSPORT_SHIFT;
+}
+
+/* Is each request acknowledged? */
+static inline bool peal_transport_is_reliable(u8 transport)
+{
+	return transport == PEAL_RC || transport == PEAL_XRC;
+}
+
+static inline u8 peal_opcode_of(u8 transport, u8 op)
+{
+	return transport << PEAL_TRANSPORT_SHIFT | op;
+}
+
+/* The BTH opcode of a packet of @operation (enum peal_opcode) at this position in the message. */
+u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
+u8 peal_opcode_read_response(u8 transport, bool first, bool last);
+
+/*
+ * Why a received packet was dropped. The enum, the device counters `drop_<name>` and the
+ * words of the tracepoint all come from this one list.
+ *
+ * Owns: the list.
+ */
+
+#define PEAL_DROPS(X)								\
+	X(short, "shorter than its headers")					\
+	X(version, "transport header version is not 0")				\
+	X(opcode, "unknown opcode, or not of this transport")			\
+	X(options, "IP options, extension headers or a fragment, without a defined ICRC") \
+	X(pad, "pad count or payload length does not fit the opcode")		\
+	X(icrc, "invariant CRC is wrong")					\
+	X(pkey, "partition key does not match")					\
+	X(qkey, "queue key does not match")					\
+	X(qpn, "no such queue pair")						\
+	X(socket, "no such queue pair, and the program with a socket there gets no packet") \
+	X(state, "queue pair is not ready to receive")				\
+	X(source, "sender is not the connected peer")				\
+	X(path, "challenge came in by another netdev than leads to the peer")	\
+	X(group, "no queue pair is attached to the multicast group")		\
+	X(stale, "response to, or repetition of, nothing that is known")			\
+	X(sequence, "out of order, and not kept")				\
+	X(conflict, "out of order, and another packet speaks against it")	\
+	X(order, "opcode does not continue the message")			\
+	X(receive, "no receive was posted (UC, UD, raw packets)")		\
+	X(length, "longer than the receive buffer (UC, UD, raw packets)")	\
+	X(rights, "key, range or right is missing (UC)")			\
+	X(resource, "no memory, queue room or time for it")
+
+#define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,
+enum peal_drop {
+	PEAL_DROP_none,		/* not dropped */
+	PEAL_DROPS(PEAL_DROP_ENUM_)
+	PEAL_DROP_COUNT
+};
+
+#undef PEAL_DROP_ENUM_
+
+/*
+ * The invariant CRC of RoCEv2 (IBTA 7.8.1 and annex A17.3.3). It is the CRC-32 of 8 bytes of
+ * ones, which stand for the LRH, and of the packet. The fields that routers may change are
+ * masked with ones.
+ *
+ * Owns: which bytes are masked.
+ */
+
+/*
+ * Begin with the IP header (20 or 40 bytes), the UDP header (8) and the BTH (12) as they are on
+ * the wire. These fields are masked: TOS, TTL and checksum of IPv4; traffic class, flow label and
+ * hop limit of IPv6; the UDP checksum; the byte of the BTH with FECN, BECN and reserved bits. The
+ * ICRC does not cover IPv4 options, so packets with options are refused elsewhere.
+ */
+u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth);
+u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth);
+
+/* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
+u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
+
+/* The ICRC, to be stored in little-endian order behind the padding. */
+static inline u32 peal_icrc_end(u32 crc)
+{
+	return ~crc;
+}
+
+/*
+ * The headers of one packet, as checked values and as bytes.
+ *
+ * Owns: parsing and building of BTH, XRCETH, DETH, FETH, RETH, AtomicETH, AETH,
+ * AtomicAckETH, ImmDt and IETH (IBTA 9.2 to 9.4, annex A19). Parsing checks all lengths against
+ * the packet, and no other code reads the bytes of these headers.
+ */
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_ICRC_BYTES		4

@@ -2,7 +2,7 @@
 /*
  * See reorder.h.
  */
-#include "proto/psn.h"
+#include "proto/packet.h"
 #include "proto/reorder.h"
 
 bool peal_reorder_insert(struct peal_reorder *reorder, u32 expected, u32 psn, void *handle, u64 now,

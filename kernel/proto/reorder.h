@@ -13,7 +13,7 @@
 #include <linux/limits.h>
 #include <linux/types.h>
 
-#include "proto/psn.h"
+#include "proto/packet.h"
 
 #define PEAL_REORDER_SLOTS	128	/* a power of two */
 #define PEAL_REORDER_OLD		0x80000000U	/* kept since before the last expire() */

@@ -7,8 +7,614 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
+#include "proto/packet.h"
 #include "proto/requester.h"
-#include "proto/rnr.h"
+#include "proto/timers.h"
+
+/*
+ * See requester.h. Clauses are those of the IBTA specification, volume 1.
+ */
+
+static bool peal_message_opcode_is_local(u8 opcode)
+{
+	switch (opcode) {
+	case PEAL_OP_INVALID:
+	case PEAL_OP_BIND_MW:
+	case PEAL_OP_LOCAL_INV:
+	case PEAL_OP_REG_MR:
+		return true;
+	default:
+		return opcode >= PEAL_OP_COUNT;
+	}
+}
+
+/* A READ takes one PSN for each response, other messages one for each request packet (9.7.2). */
+static u32 peal_message_packets(const struct peal_message *message)
+{
+	u64 last = message->wr.length ? message->wr.length - 1 : 0;
+
+	if (message->local)
+		return 0;
+	if (peal_message_is_atomic(message) || message->transport == PEAL_UD)
+		return 1;
+	return (last >> message->mtu_shift) + 1;
+}
+
+void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
+		       u8 mtu_shift, u32 psn)
+{
+	*message = (struct peal_message) {
+		.wr = *wr,
+		.transport = transport,
+		.mtu_shift = mtu_shift,
+		.psn = psn,
+		.local = peal_message_opcode_is_local(wr->opcode),
+	};
+	message->packets = peal_message_packets(message);
+}
+
+void peal_message_executed(struct peal_message *message)
+{
+	message->done = true;
+}
+
+void peal_message_fail(struct peal_message *message, u8 status, u32 reason)
+{
+	message->status = status;
+	message->reason = reason;
+}
+
+void peal_message_describe(const struct peal_message *message, struct peal_completion *completion)
+{
+	*completion = (struct peal_completion) {
+		.index = message->wr.index,
+		.opcode = message->wr.opcode,
+		.flags = message->wr.flags,
+		.status = message->status,
+		.reason = message->reason,
+		.length = message->wr.length,
+	};
+}
+
+/* 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
+bool peal_message_is_carried(const struct peal_message *message)
+{
+	switch (message->wr.opcode) {
+	case PEAL_OP_SEND:
+	case PEAL_OP_SEND_IMM:
+		return true;
+	case PEAL_OP_WRITE:
+	case PEAL_OP_WRITE_IMM:
+		return message->transport != PEAL_UD;
+	default:
+		return peal_transport_is_reliable(message->transport);
+	}
+}
+
+u32 peal_message_piece(const struct peal_message *message, u32 at)
+{
+	return min_t(u32, PEAL_READ_PIECE - at % PEAL_READ_PIECE, message->packets - at);
+}
+
+u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets)
+{
+	return min_t(u64, (u64)packets << message->mtu_shift,
+		     message->wr.length - peal_message_offset(message, at));
+}
+
+static void peal_message_build_operands(const struct peal_wr *wr, struct peal_packet *header)
+{
+	switch (wr->opcode) {
+	case PEAL_OP_CMP_SWAP:
+		header->compare = wr->atomic.compare_add;
+		header->swap_add = wr->atomic.swap;
+		break;
+	case PEAL_OP_FETCH_ADD:
+		header->swap_add = wr->atomic.compare_add;
+		break;
+	case PEAL_OP_SEND_IMM:
+	case PEAL_OP_WRITE_IMM:
+		header->imm = wr->imm_or_rkey;
+		break;
+	case PEAL_OP_SEND_INV:
+		header->inv_rkey = wr->imm_or_rkey;
+		break;
+	case PEAL_OP_FLUSH:
+		header->length = wr->flush.length;
+		header->placement = wr->flush.placement;
+		header->selectivity = wr->flush.selectivity;
+		break;
+	}
+}
+
+/* The RETH of a READ request names only the part that is requested (9.7.5.1.1). */
+static void peal_message_build_read(const struct peal_message *message, u32 at, u32 packets,
+				    struct peal_packet *header)
+{
+	header->opcode = peal_opcode_of(message->transport, PEAL_WIRE_READ_REQUEST);
+	header->remote_addr = message->wr.remote_addr + peal_message_offset(message, at);
+	header->length = peal_message_bytes(message, at, packets);
+}
+
+static void peal_message_build_request(const struct peal_message *message, u32 at,
+				       struct peal_packet *header)
+{
+	const struct peal_wr *wr = &message->wr;
+	bool last = at + 1 == message->packets;
+
+	header->opcode = peal_opcode_request(message->transport, wr->opcode, at == 0, last);
+	header->remote_addr = wr->remote_addr;
+	header->length = wr->length;
+	peal_message_build_operands(wr, header);
+	if (peal_message_is_atomic(message))
+		return;
+	header->payload_bytes =
+		message->transport == PEAL_UD ? wr->length : peal_message_bytes(message, at, 1);
+	header->pad = -header->payload_bytes & 3;
+	header->solicited =
+		last && wr->flags & PEAL_WQE_SOLICITED && peal_message_takes_receive(message);
+}
+
+void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
+			struct peal_packet *header)
+{
+	memset(header, 0, sizeof(*header));
+	header->psn = peal_psn_add(message->psn, at);
+	header->rkey = message->wr.rkey;
+	header->srqn = message->wr.srqn;
+	header->migrated = true;	/* always set without path migration (9.2, 17.2.8) */
+	if (peal_message_is_read(message))
+		peal_message_build_read(message, at, packets, header);
+	else
+		peal_message_build_request(message, at, header);
+	header->header_bytes = peal_packet_opcode(header)->header_bytes;
+}
+
+/*
+ * A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). The response to
+ * ATOMIC_WRITE and FLUSH is that of a READ of no bytes (A19).
+ */
+bool peal_message_fits(const struct peal_message *message, const struct peal_packet *packet)
+{
+	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
+
+	if (peal_message_is_atomic(message))
+		return !read;
+	if (peal_message_is_placement(message))
+		return packet->opcode ==
+			       peal_opcode_read_response(message->transport, true, true) &&
+		       !packet->payload_bytes;
+	if (!peal_message_is_read(message))
+		return false;
+	return read && packet->payload_bytes ==
+		       peal_message_bytes(message, peal_psn_ahead(message->psn, packet->psn), 1);
+}
+
+void peal_credit_reset(struct peal_credit *credit)
+{
+	*credit = (struct peal_credit) { .limited = false };
+}
+
+/* The limit only rises, because an older acknowledgment may arrive later (9.7.7.2.4). */
+bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn)
+{
+	u32 code = syndrome & PEAL_SYNDROME_VALUE;
+	bool was_limited = credit->limited;
+	u32 limit;
+
+	credit->limited = code != PEAL_CREDITS_UNLIMITED;
+	if (!credit->limited)
+		return was_limited;
+	limit = peal_psn_add(msn, peal_rnr_credits(code));
+	if (was_limited && peal_psn_distance(credit->limit, limit) <= 0)
+		return false;
+	credit->limit = limit;
+	return true;
+}
+
+void peal_credit_use(struct peal_credit *credit)
+{
+	credit->ssn = peal_psn_add(credit->ssn, 1);
+}
+
+bool peal_credit_covers(const struct peal_credit *credit, u32 ssn)
+{
+	return !credit->limited || peal_psn_distance(credit->limit, ssn) <= 0;
+}
+
+/*
+ * See requester.h. Clauses are those of the IBTA specification, volume 1.
+ */
+
+void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *message, u32 entries)
+{
+	*inflight = (struct peal_inflight) { .message = message, .mask = entries - 1 };
+}
+
+static void peal_inflight_acknowledge_psns(struct peal_inflight *inflight)
+{
+	inflight->una = inflight->top;
+	inflight->seen = inflight->top;
+	inflight->executed = inflight->top;
+}
+
+void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn)
+{
+	inflight->top = psn & PEAL_PSN_MASK;
+	inflight->posted = inflight->top;
+	peal_inflight_acknowledge_psns(inflight);
+}
+
+void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
+			u8 mtu_shift)
+{
+	struct peal_message *message = peal_inflight_at(inflight, inflight->head++);
+
+	peal_message_init(message, wr, transport, mtu_shift, inflight->posted);
+	inflight->posted = peal_psn_add(inflight->posted, message->packets);
+}
+
+void peal_inflight_sent(struct peal_inflight *inflight, u32 span)
+{
+	inflight->top = peal_psn_add(inflight->top, span);
+	inflight->packet += span;
+	if (inflight->packet < peal_inflight_at(inflight, inflight->sending)->packets)
+		return;
+	inflight->sending++;
+	inflight->packet = 0;
+}
+
+void peal_inflight_local_begun(struct peal_inflight *inflight)
+{
+	inflight->sending++;
+	inflight->locals++;
+	peal_inflight_follow(inflight);
+}
+
+void peal_inflight_acknowledge_all(struct peal_inflight *inflight)
+{
+	peal_inflight_acknowledge_psns(inflight);
+	inflight->acking = inflight->sending;
+	inflight->locals = 0;
+}
+
+/*
+ * Messages take consecutive PSNs and local operations take none, so the end PSNs of the messages
+ * never decrease from `acking` on. A bisection is needed because there may be as many local
+ * operations between two READs as the queue has slots.
+ */
+u32 peal_inflight_find(const struct peal_inflight *inflight, u32 psn)
+{
+	u32 base = peal_inflight_at(inflight, inflight->acking)->psn;
+	u32 ahead = peal_psn_ahead(base, psn);
+	u32 left = inflight->sending - inflight->acking;
+	u32 index = inflight->acking;
+
+	while (left) {
+		u32 half = left / 2;
+		const struct peal_message *message = peal_inflight_at(inflight, index + half);
+
+		if (peal_psn_ahead(base, message->psn) + message->packets > ahead) {
+			left = half;
+		} else {
+			index += half + 1;
+			left -= half + 1;
+		}
+	}
+	return index;
+}
+
+void peal_inflight_execute(struct peal_inflight *inflight, u32 psn)
+{
+	peal_psn_raise(&inflight->executed, psn);
+}
+
+void peal_inflight_see(struct peal_inflight *inflight, u32 psn)
+{
+	peal_psn_raise(&inflight->seen, psn);
+	peal_psn_raise(&inflight->executed, psn);
+}
+
+void peal_inflight_follow(struct peal_inflight *inflight)
+{
+	while (inflight->acking != inflight->head) {
+		const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+		u32 left = message->packets - peal_psn_ahead(message->psn, inflight->una);
+		u32 step = min_t(u32, left, peal_psn_ahead(inflight->una, inflight->executed));
+
+		if (left && (!step || peal_message_wants_data(message)))
+			break;
+		if (!left && inflight->acking == inflight->sending)
+			break;
+		inflight->una = peal_psn_add(inflight->una, step);
+		if (step < left)
+			continue;
+		inflight->acking++;
+		inflight->locals -= message->local;
+	}
+	peal_inflight_see(inflight, inflight->una);
+}
+
+void peal_inflight_placed(struct peal_inflight *inflight)
+{
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+
+	inflight->una = peal_psn_add(inflight->una, 1);
+	if (peal_psn_ahead(message->psn, inflight->una) == message->packets)
+		inflight->acking++;
+	peal_inflight_see(inflight, inflight->una);
+	peal_inflight_follow(inflight);
+}
+
+/* 9.9.2. The messages before @index still complete in order. */
+void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason)
+{
+	if (peal_inflight_before(index, inflight->tail) ||
+	    !peal_inflight_before(index, inflight->head) || peal_inflight_is_lost(inflight, index))
+		return;
+	inflight->failed = true;
+	inflight->bad = index;
+	peal_message_fail(peal_inflight_at(inflight, index), status, reason);
+}
+
+const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight)
+{
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->tail);
+
+	if (peal_inflight_is_lost(inflight, inflight->tail)) {
+		if (inflight->tail != inflight->bad)
+			return NULL;
+	} else if (!peal_inflight_before(inflight->tail, inflight->acking) ||
+		   (message->local && !message->done)) {
+		return NULL;
+	}
+	inflight->tail++;
+	return message;
+}
+
+const struct peal_message *peal_inflight_flush(struct peal_inflight *inflight)
+{
+	if (!peal_inflight_is_lost(inflight, inflight->tail)) {
+		inflight->failed = true;
+		inflight->bad = inflight->tail;
+	}
+	inflight->sending = inflight->head;
+	inflight->acking = inflight->head;
+	inflight->locals = 0;
+	return inflight->tail == inflight->head ? NULL :
+						  peal_inflight_at(inflight, inflight->tail++);
+}
+
+/* After so many lone probes a peer is no longer believed to keep out-of-order packets. */
+#define LONE_PROBES	2
+/* Each lone probe doubles the packets of the next one, up to 2^LONE_SHIFT. */
+#define LONE_SHIFT	5
+
+void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *inflight)
+{
+	*r = (struct peal_retransmit) { .probe = PEAL_PROBE_NONE };
+	peal_retransmit_stop(r, inflight);
+}
+
+static void peal_retransmit_from_una(struct peal_retransmit *r,
+				     const struct peal_inflight *inflight, u32 end)
+{
+	r->next = inflight->una;
+	r->end = end;
+	r->index = inflight->acking;
+}
+
+void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *inflight)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_retransmit_from_una(r, inflight, inflight->una);
+}
+
+void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *inflight)
+{
+	r->probe = PEAL_PROBE_NONE;
+	peal_retransmit_from_una(r, inflight, inflight->top);
+}
+
+/*
+ * A READ that the peer has not executed must be requested as it was. Of an executed READ, only
+ * the missing responses up to the first kept one are requested, and at most @limit of them.
+ */
+static u32 peal_retransmit_span_at(const struct peal_inflight *inflight,
+				   const struct peal_reorder *reorder,
+				   const struct peal_message *message, u32 psn, u32 limit)
+{
+	u32 span, kept;
+
+	if (!peal_message_is_read(message))
+		return 1;
+	span = peal_message_piece(message, peal_psn_ahead(message->psn, psn));
+	if (!peal_psn_before(psn, inflight->executed))
+		return span;
+	kept = peal_reorder_first(reorder, psn);
+	if (kept != psn)
+		span = min_t(u32, span, peal_psn_ahead(psn, kept));
+	return min_t(u32, span, limit);
+}
+
+/* After silence request one response only, because the others may be on their way. */
+static u32 peal_retransmit_enough(enum peal_probe why)
+{
+	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
+}
+
+void peal_retransmit_request_missing(struct peal_retransmit *r,
+				     const struct peal_inflight *inflight,
+				     const struct peal_reorder *reorder)
+{
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+	u32 span = peal_retransmit_span_at(inflight, reorder, message, inflight->una, U32_MAX);
+
+	peal_retransmit_from_una(r, inflight, peal_psn_add(inflight->una, span));
+}
+
+void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
+			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn)
+{
+	const struct peal_message *message =
+		peal_inflight_at(inflight, peal_inflight_find(inflight, psn));
+	u32 packets = min_t(u32, 1U << r->lone, peal_psn_ahead(psn, inflight->top));
+
+	packets = max_t(u32, packets,
+			peal_retransmit_span_at(inflight, reorder, message, psn,
+						peal_retransmit_enough(why)));
+	r->probe = why;
+	r->probe_psn = psn;
+	r->probe_end = peal_psn_add(psn, packets);
+	r->sent = false;
+	r->heard = false;
+	r->doubted = false;
+	peal_retransmit_from_una(r, inflight, r->probe_end);
+}
+
+void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *inflight)
+{
+	if (peal_psn_before(r->next, inflight->una)) {
+		r->next = inflight->una;
+		r->index = inflight->acking;
+	}
+	peal_psn_raise(&r->end, r->next);
+}
+
+/*
+ * After silence the data of a READ or atomic behind the probe is missing. That the peer has
+ * executed the request does not help, only its responses do.
+ */
+static bool peal_retransmit_lacks_data(const struct peal_retransmit *r,
+				       const struct peal_inflight *inflight)
+{
+	return r->probe == PEAL_PROBE_SILENCE && inflight->una == r->probe_end &&
+	       inflight->una != inflight->top &&
+	       peal_message_wants_data(peal_inflight_at(inflight, inflight->acking));
+}
+
+enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
+					      const struct peal_inflight *inflight)
+{
+	if (peal_retransmit_lacks_data(r, inflight))
+		return PEAL_PROBE_VERDICT_LONE;
+	if (peal_psn_before(r->probe_end, inflight->executed))
+		return PEAL_PROBE_VERDICT_OVER;
+	if (inflight->una != r->probe_end)
+		return PEAL_PROBE_VERDICT_OPEN;
+	return inflight->una == inflight->top ? PEAL_PROBE_VERDICT_OVER : PEAL_PROBE_VERDICT_LONE;
+}
+
+/*
+ * After silence no packet was known to be missing, so packets behind the probe do not prove that
+ * the peer kept them out of order.
+ */
+void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *inflight)
+{
+	if (r->probe != PEAL_PROBE_SILENCE && peal_psn_before(r->probe_end, inflight->executed))
+		r->peer_reorders = true;
+	r->lone = 0;
+	r->probe = PEAL_PROBE_NONE;
+}
+
+/* A peer that sends a NAK must have received a later packet, otherwise it would see no gap. */
+void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *inflight,
+			      const struct peal_reorder *reorder, bool nak)
+{
+	bool keeps = r->probe == PEAL_PROBE_NAK && (nak || r->peer_reorders);
+
+	if (r->lone < LONE_SHIFT)
+		r->lone++;
+	if (keeps && (nak || r->lone < LONE_PROBES)) {
+		peal_retransmit_probe(r, inflight, reorder, PEAL_PROBE_NAK, inflight->una);
+		return;
+	}
+	if (keeps)
+		r->peer_reorders = false;
+	r->lone = 0;
+	peal_retransmit_go_back(r, inflight);
+}
+
+/* PSNs from `next` on, within one message, that need no retransmission. */
+static u32 peal_retransmit_skippable(const struct peal_retransmit *r,
+				     const struct peal_inflight *inflight,
+				     const struct peal_reorder *reorder,
+				     const struct peal_message *message)
+{
+	u32 left = message->packets - peal_psn_ahead(message->psn, r->next);
+
+	if (!peal_psn_before(r->next, inflight->executed))
+		return 0;
+	if (peal_message_wants_data(message))
+		return peal_reorder_has(reorder, r->next) ? 1 : 0;
+	return min_t(u32, left, peal_psn_ahead(r->next, inflight->executed));
+}
+
+bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *inflight,
+			  const struct peal_reorder *reorder)
+{
+	while (r->next != r->end && !peal_inflight_is_lost(inflight, r->index)) {
+		const struct peal_message *message = peal_inflight_at(inflight, r->index);
+		u32 skip;
+
+		if (peal_psn_ahead(message->psn, r->next) >= message->packets) {
+			r->index = peal_inflight_find(inflight, r->next);
+			continue;
+		}
+		skip = peal_retransmit_skippable(r, inflight, reorder, message);
+		if (!skip)
+			return true;
+		r->next = peal_psn_add(r->next, min_t(u32, skip, peal_psn_ahead(r->next, r->end)));
+	}
+	r->end = r->next;
+	return false;
+}
+
+u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *inflight,
+			 const struct peal_reorder *reorder)
+{
+	u32 limit = r->probe == PEAL_PROBE_SILENCE ? peal_psn_ahead(r->next, r->end) : U32_MAX;
+
+	return peal_retransmit_span_at(inflight, reorder, peal_inflight_at(inflight, r->index),
+				       r->next, limit);
+}
+
+bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
+				       const struct peal_inflight *inflight,
+				       const struct peal_reorder *reorder)
+{
+	return r->probe && !r->sent && !peal_retransmit_seek(r, inflight, reorder);
+}
+
+void peal_retransmit_sent(struct peal_retransmit *r, const struct peal_inflight *inflight,
+			  const struct peal_reorder *reorder, u32 span, u64 now)
+{
+	r->next = peal_psn_add(r->next, span);
+	peal_psn_raise(&r->end, r->next);
+	if (!r->probe || r->sent)
+		return;
+	peal_psn_raise(&r->probe_end, r->end);
+	if (peal_retransmit_seek(r, inflight, reorder))
+		return;
+	r->sent = true;
+	r->sent_at = now;
+}
+
+bool peal_retransmit_hear(struct peal_retransmit *r)
+{
+	if (!r->sent || r->heard)
+		return false;
+	r->heard = true;
+	return true;
+}
+
+bool peal_retransmit_doubt(struct peal_retransmit *r)
+{
+	bool first = !r->doubted;
+
+	r->doubted = true;
+	return first;
+}
 
 /* The longest wait of the estimate, also if there is no timeout. */
 #define LONGEST_RTO_NS		1000000000ULL

@@ -6,7 +6,7 @@
 #include <linux/minmax.h>
 #include <linux/string.h>
 
-#include "proto/psn.h"
+#include "proto/packet.h"
 #include "proto/responder.h"
 
 /*

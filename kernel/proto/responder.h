@@ -32,7 +32,6 @@
 #include <rdma/peal-abi.h>
 
 #include "proto/packet.h"
-#include "proto/psn.h"
 #include "proto/reorder.h"
 
 struct peal_responder_config {

@@ -4,7 +4,7 @@
  */
 #include <linux/minmax.h>
 
-#include "proto/psn.h"
+#include "proto/packet.h"
 #include "proto/window.h"
 
 #define WINDOW_START	32

@@ -50,7 +50,7 @@ struct peal_context {
 	struct peal_engine *engine;		/* runs the queue pairs of this context */
 
 	/* Guarded by runlists.lock: */
-	struct list_head overdue;		/* unfinished queue pairs; see runlist.h */
+	struct list_head overdue;		/* unfinished queue pairs; see engine.h */
 
 	struct peal_account account;		/* how many objects the context holds */
 	struct peal_tx_quota *tx_quota;		/* transmit memory of its packets; net/tx_quota.h */

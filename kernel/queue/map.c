@@ -5,7 +5,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "base/shared_pages.h"
+#include "base/kick_file.h"
 #include "base/trace.h"
 #include "queue/map.h"
 

@@ -4,7 +4,7 @@
  *
  * Owns: the mmap offset of an object's shared pages. The object gives the pages up when
  * peal_map_free() was called and no mmap call is running. A mapping that outlives the object keeps
- * them (shared_pages.h). The program can then still use them, but the kernel no longer reads them.
+ * them (kick_file.h). The program can then still use them, but the kernel no longer reads them.
  * Does not know: the contents of the memory.
  */
 #ifndef PEAL_MAP_H

@@ -9,9 +9,8 @@
 #include "base/options.h"
 #include "base/trace.h"
 #include "base/workers.h"
-#include "proto/message.h"
 #include "proto/packet.h"
-#include "proto/psn.h"
+#include "proto/requester.h"
 #include "queue/qp.h"
 
 /* The attributes that peal supports. The core's table says which ones a queue pair type has. */

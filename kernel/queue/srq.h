@@ -3,7 +3,7 @@
  * Shared receive queues: receives that several queue pairs take their WQEs from.
  *
  * Owns: identity, attributes, the ring's memory, and the events of the queue.
- * Does not know: the queue pairs (the core counts them), senders that wait (srq_ring.h has their
+ * Does not know: the queue pairs (the core counts them), senders that wait (wqe.h has their
  * list), when those run (the engine).
  *
  * Lock: `resizing` serialises resizes. It may sleep, and srq_ring.lock is taken inside it.
@@ -19,13 +19,13 @@
 #include <rdma/ib_verbs.h>
 
 #include "base/quota.h"
-#include "queue/events.h"
+#include "queue/cq.h"
 #include "queue/map.h"
-#include "queue/srq_ring.h"
+#include "queue/wqe.h"
 
 struct peal_context;
 
-/* srq_post.c's part. Only queues of kernel users have it. */
+/* post.c's part. Only queues of kernel users have it. */
 struct peal_srq_posts {
 	spinlock_t lock;	/* guards the fields marked with it */
 

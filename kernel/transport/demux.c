@@ -4,16 +4,14 @@
  */
 #include "base/compat.h"
 #include "base/trace.h"
-#include "engine/schedule.h"
-#include "engine/turn.h"
+#include "engine/engine.h"
 #include "net/datagram.h"
 #include "transport/demux.h"
-#include "transport/direct.h"
-#include "transport/group.h"
+#include "transport/local.h"
+#include "transport/ud.h"
 #include "transport/nic.h"
 #include "transport/sender.h"
-#include "transport/ud.h"
-#include "transport/wire.h"
+#include "transport/conn.h"
 
 static void peal_demux_drop(struct peal_nic *nic, struct peal_datagram *dg, enum peal_drop drop)
 {

@@ -16,8 +16,8 @@
 #include "queue/context.h"
 #include "queue/qp.h"
 #include "transport/flow.h"
-#include "transport/group.h"
-#include "transport/locality.h"
+#include "transport/ud.h"
+#include "transport/local.h"
 
 struct peal_nic {
 	struct peal_table table;

@@ -5,7 +5,7 @@
 #include <linux/hash.h>
 
 #include "base/trace.h"
-#include "engine/schedule.h"
+#include "engine/engine.h"
 #include "net/port.h"
 #include "transport/output.h"
 

@@ -6,15 +6,14 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
-#include "engine/turn.h"
+#include "engine/engine.h"
 #include "mem/cursor.h"
 #include "net/frame.h"
 #include "net/ingress.h"
 #include "net/port.h"
-#include "transport/outcome.h"
-#include "transport/packet_sender.h"
+#include "transport/exec.h"
+#include "transport/sender.h"
 #include "transport/raw.h"
-#include "transport/receive.h"
 
 struct peal_raw {
 	struct peal_packet_sender sender;

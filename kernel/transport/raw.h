@@ -3,7 +3,7 @@
  * The transport of raw packet queue pairs: a message is an Ethernet frame.
  *
  * Owns: the way from a send WQE to a frame, and the way from a frame to a receive.
- * Does not know: when the WQEs are executed (packet_sender.h), the contents of frames, which frames
+ * Does not know: when the WQEs are executed (sender.h), the contents of frames, which frames
  * a queue pair receives (flow.h).
  */
 #ifndef PEAL_RAW_H

@@ -10,8 +10,10 @@
 #define PEAL_SENDER_H
 
 #include "base/budget.h"
+#include "mem/cursor.h"
+#include "net/tx_quota.h"
 #include "queue/qp.h"
-#include "transport/outcome.h"
+#include "transport/exec.h"
 
 void peal_sender_drain(struct peal_qp *qp, struct peal_notify *notify);
 
@@ -48,5 +50,116 @@ void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 statu
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
 bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
+
+/*
+ * The sending side of a transport whose messages are single packets that are not acknowledged:
+ * datagrams and Ethernet frames.
+ *
+ * Owns: the loop over the WQEs, the wait for room in the transmit queue, and the wait for pages.
+ *
+ * A WQE completes as soon as its message is carried, so nothing is ever in flight.
+ */
+
+struct peal_packet_sender {
+	struct peal_transport base;
+	struct peal_tx_quota *tx_quota;
+	struct peal_waiter waiter;
+
+	/* Guarded by sq.lock: */
+	u32 psn;			/* PSN of the next packet; 0 for frames, which have none */
+	u32 page_waits;			/* for pages of sq.wqe, in a row */
+};
+
+void peal_packet_sender_init(struct peal_packet_sender *sender, struct peal_qp *qp,
+			     const struct peal_transport_ops *ops, struct peal_tx_quota *tx_quota);
+/* The `reset` of struct peal_transport_ops. */
+void peal_packet_sender_reset(struct peal_transport *transport);
+bool peal_packet_sender_stop(struct peal_packet_sender *sender, struct peal_notify *notify,
+			     struct peal_outcome outcome);
+struct peal_outcome peal_packet_sender_look(const struct peal_qp *qp, struct peal_cursor *local);
+
+static inline struct peal_packet_sender *
+peal_packet_sender(const struct peal_transport *transport)
+{
+	return container_of(transport, struct peal_packet_sender, base);
+}
+
+/*
+ * Begin a cursor over the bytes of the message. Under sq.lock, inside the epoch. Return:
+ * PEAL_CARRIED when the bytes can be read; PEAL_ABSENT or PEAL_FAILED without a cursor.
+ */
+static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp *qp,
+							   struct peal_cursor *local)
+{
+	const struct peal_wqe *send = &qp->sq.wqe;
+	enum peal_reason reason;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	if (send->inline_data) {
+		peal_cursor_inline(local, send->inline_data, send->length);
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	}
+	reason = peal_cursor_local(local, qp->table, qp->ib.pd, send->sge, send->num_sge, false);
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	if (unlikely(local->counted))
+		return peal_packet_sender_look(qp, local);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/* A full transmit queue is back-pressure, so the WQE stays in its ring. */
+static inline bool peal_packet_sender_has_room(struct peal_packet_sender *sender)
+{
+	return peal_tx_quota_is_left(sender->tx_quota) ||
+	       !peal_tx_quota_wait(sender->tx_quota, &sender->waiter);
+}
+
+/**
+ * peal_packet_sender_run() - the `run` of struct peal_transport_ops
+ * @carry: carries the message in sq.wqe
+ *
+ * Each message may have another receiver, so the turn also ends when there is no room for more
+ * notifications. This is inlined so that the call of @carry is direct.
+ */
+static __always_inline bool
+peal_packet_sender_run(struct peal_transport *transport, struct peal_notify *notify,
+		       struct peal_budget *budget,
+		       struct peal_outcome (*carry)(struct peal_packet_sender *sender,
+						    struct peal_notify *notify))
+{
+	struct peal_packet_sender *sender = peal_packet_sender(transport);
+	struct peal_qp *qp = transport->qp;
+	struct peal_outcome outcome;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	while (peal_budget_is_left(budget)) {
+		if (unlikely(!peal_notify_has_room(notify)))
+			return true;
+		if (unlikely(peal_qp_send_failed(qp)))
+			return peal_sender_flush(qp, notify, budget);
+		if (!peal_sender_may_run(qp, notify) || !peal_packet_sender_has_room(sender))
+			return false;
+		/* A WQE that waited for a page is still here. */
+		if (likely(!qp->sq.busy) && !peal_sender_fetch(qp, notify, sender->psn))
+			return false;
+		peal_budget_spend(budget, PEAL_COST_WQE);
+		if (unlikely(!qp->sq.busy))
+			continue;	/* malformed, and completed already */
+		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
+		outcome = carry(sender, notify);
+		if (unlikely(outcome.what != PEAL_CARRIED)) {
+			if (!peal_packet_sender_stop(sender, notify, outcome))
+				return false;
+			continue;
+		}
+		sender->page_waits = 0;
+		peal_budget_spend(budget, outcome.pieces * PEAL_COST_PIECE);
+		peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
+		peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	}
+	return true;
+}
 
 #endif

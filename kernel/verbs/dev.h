@@ -21,7 +21,7 @@ struct peal_dev {
 	struct ib_device ib;
 	struct peal_nic nic;
 	struct peal_parent *parent;	/* NULL: the netdev has a parent of its own */
-	struct work_struct rescan;	/* of gids.c; holds a reference while it is queued */
+	struct work_struct rescan;	/* of link.c; holds a reference while it is queued */
 	struct xarray statistics;	/* counters of bound queue pairs, by rdma_counter.id */
 
 	/* Guarded by RTNL: */

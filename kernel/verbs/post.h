@@ -16,6 +16,21 @@
 #define PEAL_POST_H
 
 #include "queue/qp.h"
+#include "queue/srq.h"
+
+/*
+ * Posts of kernel users to shared receive queues. Programs post without the kernel's help.
+ *
+ * Owns: the free slots, and the wr_id of each slot that is in use.
+ *
+ * Lock: srq_posts.lock, taken inside cq.poll_lock, with interrupts off. Nothing is taken inside it.
+ */
+
+int peal_srq_post_init(struct peal_srq *srq);
+void peal_srq_post_free(struct peal_srq *srq);
+int peal_srq_post_recv(struct peal_srq *srq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad, bool *wants_kick);
+u64 peal_srq_post_complete(struct peal_srq *srq, u32 number);
 
 int peal_post_init(struct peal_qp *qp);
 void peal_post_free(struct peal_qp *qp);

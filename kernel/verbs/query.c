@@ -11,8 +11,8 @@
 #include "base/quota.h"
 #include "mem/dm.h"
 #include "mem/odp.h"
-#include "mem/page_list.h"
-#include "transport/group.h"
+#include "mem/extents.h"
+#include "transport/ud.h"
 #include "verbs/dev.h"
 #include "verbs/query.h"
 

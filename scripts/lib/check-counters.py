@@ -21,7 +21,7 @@ def defined():
         yield name, "peal_count_drop" if name == "drops" else rf"peal_count(?:_by)?\([^,;]*,\s*{name}\b"
     for name in ENTRY.findall(optional):
         yield name, rf"= PEAL_COUNTER_{name}\b"
-    for name in ENTRY.findall(pathlib.Path("kernel/proto/drop.h").read_text()):
+    for name in ENTRY.findall(pathlib.Path("kernel/proto/packet.h").read_text()):
         yield "drop_" + name, rf"\bPEAL_DROP_{name}\b"
     for name in EVENT.findall(pathlib.Path("kernel/base/trace.h").read_text()):
         yield name, rf"\btrace_{name}\("

@@ -14,7 +14,7 @@
 #include "requester_model.hpp"
 
 extern "C" {
-#include "proto/rnr.h"
+#include "proto/timers.h"
 }
 
 using namespace peal::fuzz;

@@ -18,13 +18,10 @@ extern "C" {
 #include <rdma/peal-abi.h>
 
 #include "proto/reorder.h"
-#include "proto/icrc.h"
-#include "proto/opcode.h"
 #include "proto/packet.h"
-#include "proto/psn.h"
 #include "proto/requester.h"
 #include "proto/responder.h"
-#include "proto/rnr.h"
+#include "proto/timers.h"
 }
 #undef min
 #undef max

@@ -13,11 +13,9 @@ extern "C" {
 #include <rdma/peal-abi.h>
 
 #include "proto/reorder.h"
-#include "proto/icrc.h"
+#include "proto/packet.h"
 #include "proto/responder.h"
 #include "proto/requester.h"
-#include "proto/packet.h"
-#include "proto/psn.h"
 }
 #undef min
 #undef max

@@ -49,4 +49,8 @@ struct ib_mr {
 	u32 rkey;
 };
 
+struct ib_mw {
+	u32 rkey;
+};
+
 #endif

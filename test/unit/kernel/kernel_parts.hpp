@@ -21,14 +21,9 @@ extern "C" {
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "mem/copy.h"
-#include "mem/cursor.h"
 #include "mem/extents.h"
-#include "mem/page_list.h"
+#include "mem/cursor.h"
 #include "base/quota.h"
-#include "queue/rq.h"
-#include "queue/sq.h"
-#include "queue/srq_ring.h"
 #include "queue/wqe.h"
 #include "proto/packet.h"
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/proto/retry.c: the number of retries, and the time between them.
+ * kernel/proto/timers.c: the number of retries, and the time between them.
  *
  * Holds: Retries and RNR retries are counted as IBTA 9.7.5.2.8 and 9.7.6.1.3 demand, and do not
  * use each other up. Progress gives all of them back. Endless RNR waits grow up to a limit.

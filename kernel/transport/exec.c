@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See exec.h.
+ */
+#include <linux/atomic.h>
+
+#include "base/budget.h"
+#include "base/compat.h"
+#include "base/epoch.h"
+#include "base/trace.h"
+#include "engine/engine.h"
+#include "mem/mr.h"
+#include "transport/exec.h"
+
+/* What a failed check means to both sides (IBTA 9.9.3, tables 57 and 58). */
+struct peal_refusal {
+	u8 requester;			/* status of the sender's completion */
+	u8 receiver;			/* status of the held receive WQE, if any */
+	enum ib_event_type event;	/* at the responder */
+	bool passes;			/* on UC only the message is lost */
+};
+
+static const struct peal_refusal peal_refuse_request = {
+	IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
+};
+
+static const struct peal_refusal peal_refuse_access = {
+	IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
+};
+
+static const struct peal_refusal peal_refuse_operation = {
+	IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
+};
+
+static const struct peal_refusal peal_refuse_receive = {
+	IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
+};
+
+/*
+ * Refuse a message with a fatal NAK. The queue pair accepts nothing from here on. Its transport
+ * puts it into error, on the wire only after the NAK has been sent. A receive completion that
+ * reports the error replaces the event.
+ *
+ * A peer on an unreliable connection can do no harm. Its message is lost, and the receive stays
+ * for the next message (class D of IBTA 9.9.3.2).
+ */
+static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       u32 src_qpn, struct peal_notify *notify,
+					       const struct peal_refusal *refusal,
+					       enum peal_reason reason)
+{
+	struct peal_cqe cqe = {
+		.status = refusal->receiver, .vendor_err = reason, .opcode = wqe->opcode,
+		.src_qp = src_qpn,
+	};
+
+	lockdep_assert_held(&qp->rq.lock);
+	trace_peal_refuse(qp->ib.qp_num, src_qpn, wqe->opcode, wqe->rkey, wqe->remote_addr,
+			  wqe->length, reason);
+	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
+		return peal_failed(refusal->requester, reason);
+	if (qp->rq.holding && peal_op(wqe->opcode)->receives)
+		peal_qp_complete_recv(qp, notify, &cqe);
+	else
+		peal_notify_event(notify, &qp->ib, refusal->event);
+	peal_rq_refuse(&qp->rq);
+	return peal_failed(refusal->requester, reason);
+}
+
+/* IBTA 9.7.4.1.4: does the queue pair allow this operation? */
+static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const struct peal_op *op)
+{
+	if (op->access & ~qp->attr.qp_access_flags)
+		return PEAL_REASON_QP_ACCESS;
+	if (op->resource && !qp->attr.max_dest_rd_atomic)
+		return PEAL_REASON_RD_ATOMIC_LIMIT;
+	return PEAL_REASON_NONE;
+}
+
+/* IBTA 9.7.4.1.5: check the remote range. A request for no bytes has no key to check. */
+static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_wqe *wqe,
+					   const struct peal_op *op, struct peal_cursor *cursor)
+{
+	struct peal_target target = {};
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	if (wqe->length)
+		reason = peal_rkey_check(qp->table, qp->rkey_pd, qp->ib.qp_num, wqe,
+					 op->access, &target);
+	if (likely(!reason))
+		peal_cursor_target(cursor, &target, wqe->length);
+	return reason;
+}
+
+static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       const struct peal_op *op, u32 src_qpn,
+					       struct peal_notify *notify,
+					       struct peal_cursor *cursor)
+{
+	enum peal_reason reason = peal_execute_rights(qp, op);
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   reason);
+	reason = peal_execute_range(qp, wqe, op, cursor);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   reason);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/*
+ * XRC (annex A14). The message names a shared receive queue, whose protection domain its keys must
+ * have. The queue must be in the domain of the queue pair. Return: false if there is none.
+ */
+static bool peal_execute_name_srq(struct peal_qp *qp, const struct peal_wqe *wqe)
+{
+	struct peal_srq *srq = peal_table_srq(qp->table, wqe->srqn);
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
+	if (!srq || srq->ib.ext.xrc.xrcd != qp->xrcd)
+		return false;
+	peal_qp_name_srq(qp, srq, peal_op(wqe->opcode)->receives);
+	return true;
+}
+
+/**
+ * peal_execute_read() - find the bytes of a READ response
+ * @wqe: describes only the bytes in this response
+ *
+ * Return: PEAL_CARRIED with @cursor set, whose use the caller ends, or PEAL_FAILED when the key
+ * has become invalid since the request. On failure the queue pair has refused.
+ */
+struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,
+				      u32 src_qpn, struct peal_notify *notify,
+				      struct peal_cursor *cursor)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   PEAL_REASON_XRC_SRQ);
+	return peal_execute_remote(qp, wqe, peal_op(wqe->opcode), src_qpn, notify, cursor);
+}
+
+/*
+ * The same for a response that is sent again. Return: false when the key is not valid any more.
+ * @qp does not refuse then, because no side has made an error.
+ */
+bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
+			     struct peal_cursor *cursor)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
+		return false;
+	return !peal_execute_rights(qp, op) && !peal_execute_range(qp, wqe, op, cursor);
+}
+
+/* Refuse packets of the peer that do not form a request. */
+void peal_execute_invalid(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
+			  struct peal_notify *notify)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+			    PEAL_REASON_BAD_REQUEST);
+}
+
+/* Take a receive WQE, unless one is held for this message already. */
+static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
+						const struct peal_wqe *wqe, u32 src_qpn,
+						struct peal_notify *notify)
+{
+	enum peal_reason reason;
+
+	lockdep_assert_held(&qp->rq.lock);
+	switch (peal_qp_take_recv(qp, notify, &reason)) {
+	case PEAL_RQ_EMPTY:
+		return (struct peal_outcome){
+			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
+			.timer = qp->attr.min_rnr_timer,
+		};
+	case PEAL_RQ_MALFORMED:
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_receive,
+					   reason);
+	case PEAL_RQ_TAKEN:
+		break;
+	}
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/*
+ * Check the receive buffer of a SEND. It must be long enough, and the receiver must be allowed to
+ * write it. An entry that gets no byte is not checked, because programs leave it empty.
+ */
+static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_wqe *wqe,
+					       u32 src_qpn, struct peal_notify *notify,
+					       struct peal_cursor *cursor)
+{
+	const struct peal_recv *recv = &qp->rq.wqe;
+	enum peal_reason reason;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(wqe->length > recv->length))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_RECV_TOO_SHORT);
+	reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true,
+				  0, wqe->length);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
+					   peal_recv_reason(reason));
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/*
+ * A turn of XRC concerns any number of shared receive queues and completion queues. When no more
+ * can be notified, the message makes no progress, and its price ends the turn. The responder on
+ * the wire looks before it takes a packet.
+ */
+static const struct peal_outcome peal_execute_later = {
+	.what = PEAL_PROGRESS, .pieces = PEAL_TURN_BUDGET / PEAL_COST_PIECE + 1,
+};
+
+/* The first message since RTR, or any message of XRC. */
+static struct peal_outcome peal_execute_prepare(struct peal_qp *qp, const struct peal_wqe *wqe,
+						u32 src_qpn, struct peal_notify *notify)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (qp->xrcd && unlikely(!peal_notify_has_room(notify)))
+		return peal_execute_later;
+	if (peal_rq_establish(&qp->rq) && qp->state == IB_QPS_RTR)
+		peal_notify_event(notify, &qp->ib, IB_EVENT_COMM_EST);
+	if (qp->xrcd && !peal_execute_name_srq(qp, wqe))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_XRC_SRQ);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_accept() - check a message, or its next chunk, and find its bytes
+ * @cursor: set to the responder's side of the copy on success. The message writes
+ *	there, or a READ or atomic reads there. The caller ends its use
+ *
+ * Nothing is written before everything is checked. Every chunk is checked again, because keys
+ * may have become invalid since the last one.
+ *
+ * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, PEAL_PROGRESS without bytes to try again in the
+ * next turn (XRC), or PEAL_FAILED when @qp has refused and is going into error.
+ */
+struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify,
+					struct peal_cursor *cursor)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+	struct peal_outcome outcome = { .what = PEAL_CARRIED };
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(!qp->rq.routine)) {
+		outcome = peal_execute_prepare(qp, wqe, src_qpn, notify);
+		if (outcome.what != PEAL_CARRIED)
+			return outcome;
+	}
+	if (op->remote)
+		outcome = peal_execute_remote(qp, wqe, op, src_qpn, notify, cursor);
+	if (outcome.what == PEAL_CARRIED && op->receives) {
+		outcome = peal_execute_receive(qp, wqe, src_qpn, notify);
+		if (op->remote && unlikely(outcome.what != PEAL_CARRIED))
+			peal_cursor_end(cursor);
+	}
+	if (outcome.what == PEAL_CARRIED && op->receives && !op->remote)
+		outcome = peal_execute_buffer(qp, wqe, src_qpn, notify, cursor);
+	return outcome;
+}
+
+/*
+ * The memory of an accepted message is not there (on-demand paging). @state: PEAL_ODP_FAULT or
+ * PEAL_ODP_LATE. Return: PEAL_FAILED.
+ */
+struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_wqe *wqe,
+					 u32 src_qpn, struct peal_notify *notify,
+					 enum peal_odp_state state)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	if (peal_op(wqe->opcode)->remote)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   peal_odp_reason(state, PEAL_REASON_RKEY_PAGE));
+	return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
+				   peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE));
+}
+
+/**
+ * peal_execute_atomic() - execute an accepted CMP_SWAP or FETCH_ADD
+ * @old: set to the value before, for the requester
+ *
+ * It is a CPU atomic on the memory itself, so that it is atomic with respect to
+ * the program, too.
+ */
+struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify,
+					const struct peal_cursor *cursor, u64 *old)
+{
+	u64 bytes = sizeof(u64);
+	atomic64_t *word = peal_cursor_here(cursor, &bytes);
+
+	lockdep_assert_held(&qp->rq.lock);
+	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_ATOMIC_ALIGN);
+	if (wqe->opcode == PEAL_OP_CMP_SWAP)
+		*old = atomic64_cmpxchg(word, wqe->atomic.compare_add, wqe->atomic.swap);
+	else
+		*old = atomic64_fetch_add(wqe->atomic.compare_add, word);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/*
+ * A19.4.2. Every byte that was placed before is in memory that all CPUs see, because CPUs have
+ * placed it. So a flush to global visibility is only a barrier, after the checks. No region gives
+ * the right to flush to persistence.
+ */
+static struct peal_outcome peal_execute_flush(struct peal_qp *qp, const struct peal_wqe *wqe,
+					      u32 src_qpn, struct peal_notify *notify)
+{
+	const struct peal_flush_seg *flush = &wqe->flush;
+	enum peal_reason reason;
+	int access = 0;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (flush->placement & PEAL_FLUSH_GLOBAL)
+		access |= IB_ACCESS_FLUSH_GLOBAL;
+	if (flush->placement & PEAL_FLUSH_PERSISTENT)
+		access |= IB_ACCESS_FLUSH_PERSISTENT;
+	if (!access || flush->placement & ~PEAL_FLUSH_PLACEMENTS ||
+	    flush->selectivity > PEAL_FLUSH_REGION)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_BAD_REQUEST);
+	if (access & ~qp->attr.qp_access_flags)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_QP_ACCESS);
+	reason = peal_rkey_check_flush(qp->table, qp->rkey_pd, wqe,
+				       flush->selectivity == PEAL_FLUSH_REGION, access);
+	if (reason)
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access, reason);
+	smp_mb();	/* the bytes of earlier messages are visible before the response */
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_placement() - execute an accepted ATOMIC_WRITE or FLUSH
+ * @value: what an ATOMIC_WRITE writes
+ *
+ * The eight bytes are stored at once, and after those of earlier messages.
+ */
+struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal_wqe *wqe,
+					   u32 src_qpn, struct peal_notify *notify,
+					   const struct peal_cursor *cursor, u64 value)
+{
+	u64 bytes = sizeof(value);
+	atomic64_t *word;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (wqe->opcode == PEAL_OP_FLUSH)
+		return peal_execute_flush(qp, wqe, src_qpn, notify);
+	word = peal_cursor_here(cursor, &bytes);
+	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
+					   PEAL_REASON_ATOMIC_ALIGN);
+	atomic64_set_release(word, value);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+static void peal_execute_complete(struct peal_qp *qp, const struct peal_wqe *wqe,
+				  u32 src_qpn, struct peal_notify *notify)
+{
+	struct peal_cqe cqe = {
+		.opcode = wqe->opcode, .byte_len = wqe->length, .src_qp = src_qpn,
+		.imm_or_rkey = wqe->imm_or_rkey,
+		.flags = wqe->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0,
+	};
+
+	peal_qp_complete_recv(qp, notify, &cqe);
+}
+
+/* Not inlined, because other messages must not pay for its stack. */
+static noinline struct peal_outcome
+peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
+			    const struct peal_op *op, u32 src_qpn, struct peal_notify *notify)
+{
+	enum peal_reason reason = PEAL_REASON_NONE;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (op->invalidates)
+		reason = peal_rkey_invalidate(qp->table, qp->rkey_pd, qp->ib.qp_num,
+					      wqe->imm_or_rkey);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
+					   reason);
+	if (op->receives)
+		peal_execute_complete(qp, wqe, src_qpn, notify);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/**
+ * peal_execute_finish() - finish a message after its last byte is placed
+ *
+ * Invalidates the key that the message names, and completes the receive. The data are visible
+ * before the CQE (release D). The caller has ended the use of all cursors.
+ *
+ * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
+ */
+struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+
+	lockdep_assert_held(&qp->rq.lock);
+	/* A READ, a WRITE and an atomic leave nothing to do. */
+	if (!op->invalidates && !op->receives)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_execute_finish_receive(qp, wqe, op, src_qpn, notify);
+}
+
+/* Is the buffer in memory (on-demand paging)? If not, the use of the buffer is ended. */
+static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
+						 struct peal_cursor *to,
+						 struct peal_receive_fault *fault)
+{
+	enum peal_odp_state state = peal_cursor_look(to, 0, bytes, true);
+
+	lockdep_assert_held(&rq->lock);
+	if (state == PEAL_ODP_PRESENT)
+		return PEAL_DROP_none;
+	peal_cursor_end(to);
+	if (state == PEAL_ODP_ABSENT)
+		return PEAL_DROP_receive;
+	*fault = (struct peal_receive_fault){
+		IB_WC_LOC_PROT_ERR, peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE),
+	};
+	return PEAL_DROP_none;
+}
+
+/**
+ * peal_receive_begin() - take the receive for @bytes bytes, and begin a cursor over its buffer
+ * @to: set to the buffer if the bytes can be placed. The caller ends its use and completes the
+ *	receive
+ * @fault: set to why the receive cannot be used, for which the caller refuses it
+ *
+ * An entry of the receive that gets no byte is not checked.
+ *
+ * The receive stays as it is, for the next arrival, if the bytes are too many for it (class D of
+ * IBTA 9.9.3.2, table 58), or if its buffer is not in memory. The ring is read only once, because a
+ * second read may find a different WQE. No kick is asked for when the ring is empty, because an
+ * arrival does not wait (see peal_rq_set_no_kicks()).
+ *
+ * Return: why the bytes are lost. PEAL_DROP_none: they can be placed, or the receive cannot be
+ * used.
+ */
+enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
+				  struct peal_cursor *to, struct peal_receive_fault *fault)
+{
+	struct peal_rq *rq = &qp->rq;
+	enum peal_reason reason;
+
+	lockdep_assert_held(&rq->lock);
+	if (qp->srq)
+		peal_notify_srq(notify, qp->srq);
+	fault->reason = PEAL_REASON_NONE;
+	switch (peal_rq_take(rq, &reason)) {
+	case PEAL_RQ_EMPTY:
+		return PEAL_DROP_receive;
+	case PEAL_RQ_MALFORMED:
+		*fault = (struct peal_receive_fault){ IB_WC_LOC_QP_OP_ERR, reason };
+		return PEAL_DROP_none;
+	case PEAL_RQ_TAKEN:
+		break;
+	}
+	if (unlikely(bytes > rq->wqe.length))
+		return PEAL_DROP_length;
+	reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge, true, 0,
+				  bytes);
+	if (unlikely(reason)) {
+		*fault = (struct peal_receive_fault){
+			IB_WC_LOC_PROT_ERR, peal_recv_reason(reason),
+		};
+		return PEAL_DROP_none;
+	}
+	return unlikely(to->counted) ? peal_receive_look(rq, bytes, to, fault) : PEAL_DROP_none;
+}
+
+/*
+ * Complete the receive in error, and put the queue pair into error. If a shared receive queue is in
+ * error, there is no receive, and an event tells of the error. @bytes: of the payload that arrived.
+ */
+void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
+			 const struct peal_receive_fault *fault)
+{
+	struct peal_cqe cqe = {
+		.status = fault->status, .vendor_err = fault->reason, .opcode = PEAL_OP_SEND,
+		.src_qp = src_qpn,
+	};
+
+	lockdep_assert_held(&qp->rq.lock);
+	trace_peal_refuse(qp->ib.qp_num, src_qpn, PEAL_OP_SEND, 0, 0, bytes, fault->reason);
+	if (likely(qp->rq.holding))
+		peal_qp_complete_recv(qp, notify, &cqe);
+	else
+		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
+	peal_rq_refuse(&qp->rq);
+	peal_notify_fail(notify, qp, qp->generation);
+}

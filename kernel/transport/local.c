@@ -1,0 +1,1257 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See local.h.
+ */
+#include <crypto/algapi.h>
+#include <linux/ktime.h>
+#include <linux/minmax.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "base/budget.h"
+#include "base/compat.h"
+#include "base/epoch.h"
+#include "base/trace.h"
+#include "net/datagram.h"
+#include "proto/packet.h"
+#include "proto/responder.h"
+#include "queue/qp.h"
+#include "transport/exec.h"
+#include "transport/local.h"
+#include "transport/output.h"
+#include "transport/sender.h"
+
+/* A proof is renewed while there is traffic. It ends when two renewals in a row fail. */
+#define PEAL_LOCALITY_RENEW	(HZ)
+#define PEAL_LOCALITY_LASTS	(3 * HZ)
+
+/*
+ * A response must arrive within so many round trips, and within these limits. The lower limit is
+ * for a loaded machine, where ksoftirqd waits for some ticks of the scheduler. The measured
+ * round trip does not contain this wait.
+ */
+#define PEAL_LOCALITY_TRIPS	4
+#define PEAL_LOCALITY_LEAST_NS	(100 * NSEC_PER_MSEC)
+#define PEAL_LOCALITY_MOST_NS	(500 * NSEC_PER_MSEC)
+
+/* By number. Writers take its xa_lock, readers are inside the epoch. */
+static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
+static u32 peal_locality_next_number;
+
+int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
+		      const struct peal_options *options)
+{
+	int ret;
+
+	device->table = table;
+	device->options = options;
+	device->net = NULL;
+	ret = xa_alloc_cyclic(&peal_locality_devices, &device->number, device, xa_limit_31b,
+			      &peal_locality_next_number, GFP_KERNEL);
+	return min(ret, 0);
+}
+
+void peal_locality_set_net(struct peal_locality_device *device, const struct net *net)
+{
+	WRITE_ONCE(device->net, net);
+}
+
+void peal_locality_remove(struct peal_locality_device *device)
+{
+	xa_erase(&peal_locality_devices, device->number);
+	peal_epoch_wait();
+}
+
+static void peal_locality_clear(struct peal_locality *loc)
+{
+	loc->proven = 0;
+	WRITE_ONCE(loc->pending, false);
+	loc->wanted = false;
+	loc->next = jiffies;
+}
+
+void peal_locality_init(struct peal_locality *loc, const struct peal_locality_device *device)
+{
+	loc->device = device;
+	peal_locality_clear(loc);
+}
+
+void peal_locality_forget(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	peal_locality_clear(qp->locality);
+}
+
+struct peal_locality_device *peal_locality_find(u32 number)
+{
+	peal_epoch_assert_held();
+	return xa_load(&peal_locality_devices, number);
+}
+
+struct peal_locality_device *peal_locality_next(unsigned long *number)
+{
+	peal_epoch_assert_held();
+	return xa_find_after(&peal_locality_devices, number, ULONG_MAX, XA_PRESENT);
+}
+
+/* Inside the epoch. Return: the tables of the device, or NULL when it is gone. */
+struct peal_table *peal_locality_device_table(u32 number)
+{
+	struct peal_locality_device *device = peal_locality_find(number);
+
+	peal_epoch_assert_held();
+	return device ? device->table : NULL;
+}
+
+/*
+ * Do the two queue pairs name each other as peers? Only a hint, because a wrong
+ * answer proves nothing.
+ */
+static bool peal_locality_match(const struct peal_qp *qp, const struct peal_qp *peer)
+{
+	return peer->ib.qp_type == qp->peer_type && peal_qp_is_on_wire(peer) &&
+	       READ_ONCE(peer->attr.dest_qp_num) == qp->ib.qp_num &&
+	       !memcmp(&peer->sgid, &qp->attr.ah_attr.grh.dgid, sizeof(peer->sgid)) &&
+	       !memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid));
+}
+
+enum peal_nl_scope peal_locality_scope(const struct peal_locality_device *a,
+				       const struct peal_locality_device *b)
+{
+	const struct net *net = READ_ONCE(a->net);
+
+	if (a == b)
+		return PEAL_NL_SCOPE_DEVICE;
+	return net && net == READ_ONCE(b->net) ? PEAL_NL_SCOPE_NETNS : PEAL_NL_SCOPE_HOST;
+}
+
+bool peal_locality_allows(const struct peal_locality_device *a,
+			  const struct peal_locality_device *b)
+{
+	enum peal_nl_scope scope = peal_locality_scope(a, b);
+
+	return peal_options_allow(a->options, scope) && peal_options_allow(b->options, scope);
+}
+
+/* May the next message of @qp go direct to @device? */
+static bool peal_locality_is_allowed(const struct peal_qp *qp,
+				     const struct peal_locality_device *device)
+{
+	return peal_locality_allows(qp->locality->device, device);
+}
+
+/*
+ * A message that has started on the direct path finishes there, whatever an
+ * administrator sets meanwhile.
+ */
+static bool peal_locality_is_in_use(const struct peal_qp *qp,
+				    const struct peal_locality_device *device)
+{
+	return qp->sender == qp->direct && qp->locality->proven == device->number;
+}
+
+static bool peal_locality_may_be_at(const struct peal_qp *qp,
+				    const struct peal_locality_device *device)
+{
+	const struct peal_qp *peer;
+
+	if (device == qp->locality->device)
+		return false;
+	if (!peal_locality_is_allowed(qp, device) && !peal_locality_is_in_use(qp, device))
+		return false;
+	peer = peal_table_qp(device->table, qp->attr.dest_qp_num);
+	return peer && peal_locality_match(qp, peer);
+}
+
+static bool peal_locality_may_be_here(const struct peal_qp *qp)
+{
+	struct peal_locality_device *device;
+	unsigned long number = 0;
+
+	while ((device = peal_locality_next(&number)))
+		if (peal_locality_may_be_at(qp, device))
+			return true;
+	return false;
+}
+
+/*
+ * Prepare a challenge if the peer may be in this kernel. @trip: as in
+ * peal_locality_challenge_peer(). Under sq.lock, inside the epoch. Return: false when no challenge
+ * is needed.
+ */
+static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_challenge *challenge,
+				  u64 trip)
+{
+	struct peal_locality *loc = qp->locality;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	loc->next = jiffies + PEAL_LOCALITY_RENEW;
+	WRITE_ONCE(loc->pending, peal_locality_may_be_here(qp));
+	if (!loc->pending)
+		return false;
+	*challenge = (struct peal_locality_challenge){
+		.device = loc->device->number,
+		.qpn = qp->ib.qp_num,
+	};
+	get_random_bytes(challenge->nonce, sizeof(challenge->nonce));
+	WRITE_ONCE(loc->nonce[0], challenge->nonce[0]);
+	WRITE_ONCE(loc->nonce[1], challenge->nonce[1]);
+	WRITE_ONCE(loc->seen, 0);
+	loc->late = ktime_get_ns() + clamp_t(u64, PEAL_LOCALITY_TRIPS * trip,
+					     PEAL_LOCALITY_LEAST_NS,
+					     PEAL_LOCALITY_MOST_NS);
+	return true;
+}
+
+/*
+ * Is this the challenge that @loc has sent, and is it not seen yet? Only a hint, because no lock is
+ * held. It is checked first so that a remote packet takes the lock of another queue pair only
+ * if it carries the number of that queue pair's challenge.
+ */
+static bool peal_locality_may_have_sent(const struct peal_locality *loc,
+					const struct peal_locality_challenge *challenge)
+{
+	u64 differs = (READ_ONCE(loc->nonce[0]) ^ challenge->nonce[0]) |
+		      (READ_ONCE(loc->nonce[1]) ^ challenge->nonce[1]);
+
+	return !differs && READ_ONCE(loc->pending) && !READ_ONCE(loc->seen);
+}
+
+/*
+ * Under sq.lock. Has the challenge of @qp taken too long? If so, forget it, and count it at
+ * @table, the device that notices.
+ */
+static bool peal_locality_is_late(struct peal_qp *qp, struct peal_table *table)
+{
+	struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (ktime_get_ns() <= loc->late)
+		return false;
+	WRITE_ONCE(loc->pending, false);
+	peal_count(table, locality_late);
+	return true;
+}
+
+/* Under sq.lock of @qp. Has @qp sent this challenge to the queue pair @qpn of the device @at? */
+static bool peal_locality_sent(const struct peal_qp *qp,
+			       const struct peal_locality_challenge *challenge,
+			       const struct peal_locality_device *at, u32 qpn)
+{
+	const struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
+	return loc->pending && !loc->seen &&
+	       !crypto_memneq(loc->nonce, challenge->nonce, sizeof(loc->nonce)) &&
+	       qp->attr.dest_qp_num == qpn && peal_locality_may_be_at(qp, at);
+}
+
+/*
+ * Under sq.lock. The challenge has arrived at the device @at. Make the second number and the
+ * response.
+ */
+static void peal_locality_note(struct peal_qp *qp, const struct peal_locality_device *at,
+			       struct peal_locality_challenge *response)
+{
+	struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
+	WRITE_ONCE(loc->seen, at->number);
+	get_random_bytes(loc->response, sizeof(loc->response));
+	*response = (struct peal_locality_challenge){
+		.nonce = { loc->response[0], loc->response[1] },
+		.is_response = 1,
+	};
+}
+
+/**
+ * peal_locality_see() - a challenge has arrived
+ * @challenge: becomes the response
+ * @at: the device where it arrived. Only this counts, because several devices may look
+ *	like the peer's
+ * @qpn: the queue pair that it is addressed to
+ *
+ * Inside the epoch, no lock held. A challenge has one response. A copy of the challenge that
+ * arrives later gets none. A different number would make the first response void, and the same
+ * number would be told to a sender of copies.
+ *
+ * Return: true when a queue pair of this kernel has sent this challenge to its peer.
+ */
+bool peal_locality_see(struct peal_locality_challenge *challenge,
+		       const struct peal_locality_device *at, u32 qpn)
+{
+	struct peal_table *table = peal_locality_device_table(challenge->device);
+	struct peal_qp *qp = table ? peal_table_qp(table, challenge->qpn) : NULL;
+	bool asks;
+
+	peal_epoch_assert_held();
+	if (!qp || !qp->locality || !peal_locality_may_have_sent(qp->locality, challenge))
+		return false;
+	spin_lock(&qp->sq.lock);
+	asks = peal_locality_sent(qp, challenge, at, qpn) && !peal_locality_is_late(qp, at->table);
+	if (asks)
+		peal_locality_note(qp, at, challenge);
+	spin_unlock(&qp->sq.lock);
+	return asks;
+}
+
+/**
+ * peal_locality_prove() - a response has arrived for @qp
+ *
+ * Under sq.lock, inside the epoch. Return: true when it answers the last challenge in time.
+ */
+bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_challenge *response)
+{
+	struct peal_locality *loc = qp->locality;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	if (!loc->pending || !loc->seen ||
+	    crypto_memneq(loc->response, response->nonce, sizeof(loc->response)))
+		return false;
+	if (peal_locality_is_late(qp, qp->table))
+		return false;
+	WRITE_ONCE(loc->pending, false);
+	loc->proven = loc->seen;
+	loc->until = jiffies + PEAL_LOCALITY_LASTS;
+	return true;
+}
+
+static bool peal_locality_is_proven(const struct peal_locality *loc)
+{
+	return loc->proven && !time_after(jiffies, loc->until);
+}
+
+/**
+ * peal_locality_table() - the tables of the peer's device
+ *
+ * Under sq.lock, inside the epoch. Return: NULL when it is not proven that
+ * packets arrive there.
+ */
+struct peal_table *peal_locality_table(const struct peal_qp *qp)
+{
+	const struct peal_locality *loc = qp->locality;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	return peal_locality_is_proven(loc) ? peal_locality_device_table(loc->proven) : NULL;
+}
+
+bool peal_locality_look(struct peal_qp *qp)
+{
+	struct peal_locality *loc = qp->locality;
+	struct peal_locality_device *device = NULL;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	if (peal_locality_is_proven(loc))
+		device = peal_locality_find(loc->proven);
+	loc->wanted = device && peal_locality_is_allowed(qp, device);
+	return loc->wanted;
+}
+
+/* ---- challenges as packets ---- */
+
+static void peal_locality_emit(struct peal_output *output,
+			       const struct peal_locality_challenge *challenge)
+{
+	struct peal_packet header = {
+		.opcode = PEAL_OPCODE_CHALLENGE,
+		.payload_bytes = sizeof(*challenge),
+	};
+
+	peal_output_send_bytes(output, &header, challenge);
+}
+
+void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip)
+{
+	struct peal_locality_challenge challenge;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (!peal_locality_prepare(qp, &challenge, trip))
+		return;
+	peal_count(qp, locality_challenges);
+	peal_locality_emit(output, &challenge);
+}
+
+void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
+			   const struct peal_locality_challenge *response)
+{
+	lockdep_assert_held(&qp->rq.lock);
+	peal_count(qp, locality_responses);
+	peal_locality_emit(output, response);
+}
+
+bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_challenge *challenge)
+{
+	if (dg->packet.payload_bytes != sizeof(*challenge))
+		return false;
+	peal_datagram_copy(dg, 0, challenge, sizeof(*challenge));
+	return true;
+}
+
+/*
+ * As for connections, a proof is renewed while there is traffic, and survives two failed renewals.
+ */
+#define PEAL_PROOF_RENEW	(HZ)
+#define PEAL_PROOF_LASTS	(3 * HZ)
+
+/* A challenge must arrive within this time. On a loaded machine ksoftirqd waits for some ticks. */
+#define PEAL_PROOF_TRIP		(HZ / 2)
+
+void peal_proof_init(struct peal_proof *proof)
+{
+	spin_lock_init(&proof->lock);
+}
+
+bool peal_proof_find(struct peal_proof *proof, const struct peal_locality_device *own,
+		     struct peal_proof_target *target)
+{
+	const struct peal_locality_device *device = own;
+	u32 number;
+
+	peal_epoch_assert_held();
+	if (!READ_ONCE(proof->device))
+		return false;
+	spin_lock(&proof->lock);
+	number = time_after(jiffies, proof->until) ? 0 : proof->device;
+	target->vlan_id = proof->vlan_id;
+	spin_unlock(&proof->lock);
+	if (number != own->number)
+		device = number ? peal_locality_find(number) : NULL;
+	if (!device || !peal_locality_allows(own, device))
+		return false;
+	target->table = device->table;
+	return true;
+}
+
+/*
+ * Does a device of this namespace to which direct messages are allowed have a UD queue pair with
+ * this number?
+ */
+static bool peal_proof_may_arrive(const struct peal_locality_device *own, u32 qpn)
+{
+	struct peal_locality_device *device;
+	unsigned long number = 0;
+
+	while ((device = peal_locality_next(&number))) {
+		const struct peal_qp *qp = peal_table_qp(device->table, qpn);
+
+		if (qp && qp->ib.qp_type == IB_QPT_UD &&
+		    peal_locality_scope(own, device) <= PEAL_NL_SCOPE_NETNS &&
+		    peal_locality_allows(own, device))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Must this sender send the next challenge? Many handles are used for one datagram, and for
+ * these a challenge would be a waste.
+ */
+static bool peal_proof_take_turn(struct peal_proof *proof)
+{
+	bool mine;
+
+	spin_lock(&proof->lock);
+	mine = proof->used && time_after_eq(jiffies, proof->next);
+	if (mine || !proof->used)
+		WRITE_ONCE(proof->next, jiffies + (mine ? PEAL_PROOF_RENEW : 0));
+	WRITE_ONCE(proof->used, true);
+	spin_unlock(&proof->lock);
+	return mine;
+}
+
+bool peal_proof_begin(struct peal_proof *proof, const struct peal_locality_device *own,
+		      struct peal_path *path, u32 qpn, struct peal_proof_challenge *challenge)
+{
+	peal_epoch_assert_held();
+	if (!peal_proof_take_turn(proof) || !peal_path_is_local(path) ||
+	    !peal_proof_may_arrive(own, qpn))
+		return false;
+	*challenge = (struct peal_proof_challenge){ .device = own->number };
+	get_random_bytes(challenge->nonce, sizeof(challenge->nonce));
+	spin_lock(&proof->lock);
+	memcpy(proof->nonce, challenge->nonce, sizeof(proof->nonce));
+	proof->pending = true;
+	proof->late = jiffies + PEAL_PROOF_TRIP;
+	spin_unlock(&proof->lock);
+	peal_count(own->table, locality_challenges);
+	return true;
+}
+
+static bool peal_proof_is_late(const struct peal_proof *proof,
+			       const struct peal_locality_device *at)
+{
+	lockdep_assert_held(&proof->lock);
+	if (!time_after(jiffies, proof->late))
+		return false;
+	peal_count(at->table, locality_late);
+	return true;
+}
+
+bool peal_proof_end(struct peal_proof *proof, const struct peal_proof_challenge *challenge,
+		    const struct peal_locality_device *at, u16 vlan_id)
+{
+	bool proves = false;
+
+	peal_epoch_assert_held();
+	spin_lock(&proof->lock);
+	if (proof->pending &&
+	    !crypto_memneq(proof->nonce, challenge->nonce, sizeof(proof->nonce))) {
+		proof->pending = false;
+		proves = !peal_proof_is_late(proof, at);
+	}
+	if (proves) {
+		WRITE_ONCE(proof->device, at->number);
+		proof->vlan_id = vlan_id;
+		proof->until = jiffies + PEAL_PROOF_LASTS;
+	}
+	spin_unlock(&proof->lock);
+	return proves;
+}
+
+/*
+ * See local.h. The functions of the send side are called with sq.lock held. Those of the
+ * receive side are called with rq.lock of the peer held. The two are of different lock classes,
+ * because a queue pair may be its own peer. Functions that a turn calls run inside the epoch.
+ */
+
+/*
+ * How often to look for a silent peer when the program set no timeout. These
+ * looks count no retries.
+ */
+#define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
+
+/* A step copies at most so much, so that the locks are not held for longer. */
+#define PEAL_CHUNK_BYTES	(64 << 10)
+
+static struct peal_direct *peal_direct(const struct peal_transport *transport)
+{
+	return container_of(transport, struct peal_direct, base);
+}
+
+/* ---- one message, or a chunk of it ---- */
+
+/*
+ * Would @peer accept a packet of @qp? If not, @peer does not answer and the requester runs into
+ * its timeout, as on the wire.
+ */
+static enum peal_reason peal_direct_connected(const struct peal_qp *qp, const struct peal_qp *peer)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&peer->rq.lock);
+	if (unlikely(!peal_qp_receives(peer)))
+		return PEAL_REASON_PEER_STATE;
+	if (unlikely(peer->ib.qp_type != qp->peer_type ||
+		     peer->attr.dest_qp_num != qp->ib.qp_num ||
+		     memcmp(&peer->attr.ah_attr.grh.dgid, &qp->sgid, sizeof(qp->sgid)) ||
+		     memcmp(&qp->attr.ah_attr.grh.dgid, &peer->sgid, sizeof(peer->sgid))))
+		return PEAL_REASON_PEER_OTHER;
+	return PEAL_REASON_NONE;
+}
+
+/* Set @cursor to the requester's side of the copy. */
+static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
+							  const struct peal_op *op,
+							  struct peal_cursor *cursor)
+{
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+
+	if (wqe->inline_data) {
+		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
+		return PEAL_REASON_NONE;
+	}
+	return peal_cursor_local(cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
+				 !op->sends);
+}
+
+/* Copy one chunk of @bytes in the message's direction. Return: the number of pieces copied. */
+static u32 peal_direct_copy(const struct peal_direct *d, const struct peal_op *op,
+			    struct peal_cursor *local, struct peal_cursor *remote, u64 bytes)
+{
+	if (unlikely(d->done)) {
+		peal_cursor_skip(local, d->done);
+		peal_cursor_skip(remote, d->done);
+	}
+	if (op->sends)
+		return peal_cursor_copy(remote, local, bytes);
+	return peal_cursor_copy(local, remote, bytes);
+}
+
+static struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struct peal_qp *peer,
+					      struct peal_notify *notify,
+					      struct peal_cursor *local,
+					      const struct peal_cursor *remote)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor result PEAL_UNINITIALIZED;
+	u64 old;
+
+	outcome = peal_execute_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, notify, remote, &old);
+	if (outcome.what != PEAL_CARRIED)
+		return outcome;
+	peal_cursor_inline(&result, &old, sizeof(old));
+	peal_cursor_copy(local, &result, sizeof(old));
+	outcome.bytes = sizeof(old);
+	return outcome;
+}
+
+static noinline struct peal_outcome peal_direct_placement(struct peal_qp *qp, struct peal_qp *peer,
+							  struct peal_notify *notify,
+							  struct peal_cursor *local,
+							  const struct peal_cursor *remote)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor word PEAL_UNINITIALIZED;
+	u64 bytes = qp->sq.wqe.length;	/* 0 for a FLUSH */
+	u64 value = 0;
+
+	peal_cursor_inline(&word, &value, sizeof(value));
+	peal_cursor_copy(&word, local, bytes);
+	outcome = peal_execute_placement(peer, &qp->sq.wqe, qp->ib.qp_num, notify, remote, value);
+	outcome.bytes = outcome.what == PEAL_CARRIED ? bytes : 0;
+	return outcome;
+}
+
+/*
+ * May this message, or its next chunk, have the PSN that it has? After a lost message the PSNs of
+ * an unreliable connection differ, so the beginning of a message may have another one.
+ */
+static bool peal_direct_psn_fits(const struct peal_direct *d, const struct peal_direct *to)
+{
+	if (likely(to->at.psn == d->psn))
+		return true;
+	return d->base.qp->ib.qp_type == IB_QPT_UC && !d->done &&
+	       !peal_responder_is_late_uc(to->at.psn, d->psn);
+}
+
+/* The last byte is placed, so advance the expected PSN and the MSN. */
+static void peal_direct_delivered(struct peal_direct *to, u64 length)
+{
+	to->message = false;
+	to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(to->base.qp, length));
+	to->at.msn = peal_psn_add(to->at.msn, 1);
+}
+
+/*
+ * Are the next @bytes of both sides in memory? If so, they stay there until the epoch is left. If
+ * the program has no such local memory, or it does not come, the message fails. If the peer has
+ * none, the peer decides how the message ends.
+ */
+static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
+						     struct peal_qp *peer,
+						     struct peal_notify *notify,
+						     const struct peal_cursor *local,
+						     const struct peal_cursor *remote, u64 bytes)
+{
+	const struct peal_wqe *wqe = &d->base.qp->sq.wqe;
+	const struct peal_op *op = peal_op(wqe->opcode);
+	enum peal_odp_state near, far;
+
+	/* Ask for both, so that both are brought in at the same time. */
+	near = peal_cursor_look(local, d->done, bytes, !op->sends);
+	far = peal_cursor_look(remote, d->done, bytes, op->sends || op->atomic);
+	if (near == PEAL_ODP_FAULT || near == PEAL_ODP_LATE)
+		return peal_failed(IB_WC_LOC_PROT_ERR,
+				   peal_odp_reason(near, PEAL_REASON_LKEY_PAGE));
+	if (far == PEAL_ODP_FAULT || far == PEAL_ODP_LATE)
+		return peal_execute_no_page(peer, wqe, d->base.qp->ib.qp_num, notify, far);
+	if (near == PEAL_ODP_ABSENT || far == PEAL_ODP_ABSENT)
+		return peal_absent();
+	d->page_waits = 0;
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+static struct peal_outcome peal_direct_deliver(struct peal_direct *d, struct peal_direct *to,
+					       const struct peal_op *op,
+					       struct peal_notify *notify,
+					       struct peal_cursor *local)
+{
+	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_cursor remote PEAL_UNINITIALIZED;
+	struct peal_outcome outcome;
+	u32 pieces = local->num_sge;
+	u32 counted;
+	u64 bytes;
+
+	outcome = peal_execute_accept(peer, wqe, qp->ib.qp_num, notify, &remote);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	to->message = true;
+	to->at.psn = d->psn;
+	bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
+	counted = local->counted | remote.counted;
+	if (unlikely(counted))
+		outcome = peal_direct_look(d, peer, notify, local, &remote, bytes);
+	if (unlikely(outcome.what != PEAL_CARRIED)) {
+		;
+	} else if (op->atomic) {
+		outcome = unlikely(op->placement) ?
+			  peal_direct_placement(qp, peer, notify, local, &remote) :
+			  peal_direct_atomic(qp, peer, notify, local, &remote);
+		bytes = outcome.bytes;
+	} else {
+		pieces += remote.num_sge + peal_direct_copy(d, op, local, &remote, bytes);
+	}
+	if (unlikely(counted)) {
+		peal_cursor_end(local);
+		peal_cursor_end(&remote);
+	}
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	outcome.what = PEAL_PROGRESS;
+	if (d->done + bytes == wqe->length) {
+		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
+		if (likely(outcome.what == PEAL_CARRIED))
+			peal_direct_delivered(to, wqe->length);
+	}
+	outcome.bytes = bytes;
+	outcome.pieces = pieces;
+	return outcome;
+}
+
+/*
+ * Note the device of a sender that may find no receive. The store is visible before the flag
+ * that asks for a kick, because the kick reads it.
+ */
+static void peal_direct_note_waiter(struct peal_direct *to, u32 device)
+{
+	if (likely(to->waiter == device))
+		return;
+	WRITE_ONCE(to->waiter, device);
+	smp_wmb();	/* K: pairs with peal_direct_waiting_sender() */
+}
+
+/*
+ * A peer that has refused goes into error only when the notifications are raised, because that
+ * needs the sq.lock of the peer.
+ */
+static struct peal_outcome peal_direct_attempt(struct peal_direct *d, struct peal_direct *to,
+					       const struct peal_op *op,
+					       struct peal_notify *notify,
+					       struct peal_cursor *local)
+{
+	struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
+	struct peal_outcome outcome;
+
+	lockdep_assert_held(&peer->rq.lock);
+	if (unlikely(!peal_direct_psn_fits(d, to)))
+		return peal_silent(PEAL_REASON_PEER_PSN);
+	/* A peer that was reset meanwhile has forgotten our first bytes. */
+	if (unlikely(d->done && !to->message)) {
+		if (qp->ib.qp_type == IB_QPT_UC)
+			return peal_silent(PEAL_REASON_PEER_PSN);
+		d->done = 0;
+	}
+	peal_direct_note_waiter(to, qp->transport == qp->direct ? 0 : d->locality.device->number);
+	outcome = peal_direct_deliver(d, to, op, notify, local);
+	if (unlikely(peer->rq.refusing))
+		peal_notify_fail(notify, peer, peer->generation);
+	return outcome;
+}
+
+static struct peal_outcome peal_direct_try_peer(struct peal_direct *d, struct peal_qp *peer,
+						const struct peal_op *op,
+						struct peal_notify *notify,
+						struct peal_cursor *local)
+{
+	enum peal_reason reason = peal_direct_connected(d->base.qp, peer);
+
+	lockdep_assert_held(&peer->rq.lock);
+	if (unlikely(reason))
+		return peal_silent(reason);
+	if (unlikely(peer->receiver != peer->direct))
+		peal_qp_change_receiver(peer, peer->direct);
+	return peal_direct_attempt(d, peal_direct(peer->direct), op, notify, local);
+}
+
+/*
+ * Return: the peer, or NULL with *missing set. The look-up is not remembered for another device,
+ * because that device may be removed, and a new one may get the same place in memory.
+ */
+static struct peal_qp *peal_direct_peer(struct peal_direct *d, struct peal_outcome *missing)
+{
+	struct peal_qp *qp = d->base.qp;
+	struct peal_table *table = qp->table;
+
+	*missing = peal_silent(PEAL_REASON_PEER_UNKNOWN);
+	if (qp->transport == qp->direct)
+		return peal_table_qp_again(table, &d->peer, qp->attr.dest_qp_num);
+	table = peal_locality_table(qp);
+	if (unlikely(!table)) {
+		*missing = peal_unproven();
+		return NULL;
+	}
+	return peal_table_qp(table, qp->attr.dest_qp_num);
+}
+
+/*
+ * Take the peer's rq.lock and try the message. The caller has checked @local.
+ *
+ * A user of memory of a fast registration must not wait for a queue pair's lock (see mr.h). So the
+ * use of it ends before the peer's lock is taken, and begins again when the lock is held.
+ */
+static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const struct peal_op *op,
+						struct peal_notify *notify,
+						struct peal_cursor *local)
+{
+	bool counted = local->counted;
+	struct peal_outcome outcome;
+	enum peal_reason reason;
+	struct peal_qp *peer;
+
+	peal_cursor_end(local);
+	peer = peal_direct_peer(d, &outcome);
+	if (unlikely(!peer))
+		return outcome;
+	spin_lock(&peer->rq.lock);
+	reason = unlikely(counted) ? peal_direct_local(d->base.qp, op, local) : PEAL_REASON_NONE;
+	if (likely(!reason)) {
+		outcome = peal_direct_try_peer(d, peer, op, notify, local);
+		peal_cursor_end(local);
+	} else {
+		outcome = peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	}
+	spin_unlock(&peer->rq.lock);
+	return outcome;
+}
+
+static enum peal_drop peal_direct_drop(enum peal_outcome_kind what, enum peal_reason reason)
+{
+	if (what == PEAL_NOT_READY)
+		return PEAL_DROP_receive;
+	switch (reason) {
+	case PEAL_REASON_PEER_UNKNOWN:
+		return PEAL_DROP_qpn;
+	case PEAL_REASON_PEER_STATE:
+		return PEAL_DROP_state;
+	case PEAL_REASON_PEER_OTHER:
+		return PEAL_DROP_source;
+	case PEAL_REASON_PEER_PSN:
+		return PEAL_DROP_sequence;
+	case PEAL_REASON_RECV_TOO_SHORT:
+		return PEAL_DROP_length;
+	default:
+		return PEAL_DROP_rights;
+	}
+}
+
+/*
+ * The peer on an unreliable connection has not taken the message. The message is lost, and
+ * counted where packets would be. The requester is not told.
+ */
+static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d,
+						     enum peal_outcome_kind what,
+						     enum peal_reason reason)
+{
+	const struct peal_qp *qp = d->base.qp;
+	enum peal_drop drop = peal_direct_drop(what, reason);
+	struct peal_packet packet = {
+		.opcode = peal_opcode_request(PEAL_UC, qp->sq.wqe.opcode, !d->done, true),
+		.qpn = qp->attr.dest_qp_num,
+		.psn = d->psn,
+	};
+
+	peal_count_drop(qp->table, drop);
+	trace_peal_drop(&packet, drop);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
+}
+
+/* Transfer the message in sq.wqe, or its next chunk. */
+static struct peal_outcome peal_direct_carry(struct peal_direct *d, const struct peal_op *op,
+					     struct peal_notify *notify)
+{
+	struct peal_outcome outcome;
+	struct peal_cursor local PEAL_UNINITIALIZED;
+	enum peal_reason reason = peal_direct_local(d->base.qp, op, &local);
+
+	if (unlikely(reason))
+		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
+	outcome = peal_direct_transfer(d, op, notify, &local);
+	if (unlikely(outcome.what > PEAL_PROGRESS) && d->base.qp->ib.qp_type == IB_QPT_UC &&
+	    outcome.what != PEAL_ABSENT &&
+	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))
+		return peal_direct_lose(d, outcome.what, outcome.reason);
+	return outcome;
+}
+
+/* A READ or atomic needs a depth. The depth was negotiated, so 0 is an error of the program. */
+static bool peal_direct_may_read(const struct peal_qp *qp, const struct peal_op *op)
+{
+	return !op->resource || qp->attr.max_rd_atomic;
+}
+
+static struct peal_outcome peal_direct_execute(struct peal_direct *d, struct peal_notify *notify)
+{
+	struct peal_qp *qp = d->base.qp;
+	const struct peal_op *op = peal_op(qp->sq.wqe.opcode);
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (op->local)
+		return peal_sender_local(qp);
+	if (unlikely(!peal_direct_may_read(qp, op)))
+		return peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
+	return peal_direct_carry(d, op, notify);
+}
+
+/* ---- the result of an attempt ---- */
+
+static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, u64 ns,
+			     enum peal_reason why)
+{
+	const struct peal_qp *qp = d->base.qp;
+
+	trace_peal_wait(qp->ib.qp_num, qp->sq.wqe.index, why, ns);
+	d->wait = wait;
+	d->why = why;
+	d->until = ktime_add_ns(ktime_get(), ns);
+	d->woken = false;
+}
+
+static void peal_direct_carried(struct peal_direct *d, struct peal_notify *notify)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	if (!peal_op(qp->sq.wqe.opcode)->local) {
+		peal_qp_count_message(qp, qp->sq.wqe.opcode, qp->sq.wqe.length);
+		peal_count(qp, direct_messages);
+		d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, qp->sq.wqe.length));
+	}
+	peal_sender_finish(qp, notify, IB_WC_SUCCESS, PEAL_REASON_NONE);
+}
+
+/*
+ * A kick ended the wait early, but another queue pair has taken the receive. Wait for the rest of
+ * the time, because only a wait of the full time is a retry.
+ */
+static bool peal_direct_wait_on(struct peal_direct *d)
+{
+	if (!d->woken || !ktime_before(ktime_get(), d->until))
+		return false;
+	d->wait = PEAL_DIRECT_WAITS_RECEIVE;
+	return true;
+}
+
+/*
+ * IBTA 9.7.5.2.8: the peer gives the time to wait, and the attribute rnr_retry
+ * limits the retries.
+ */
+static void peal_direct_not_ready(struct peal_direct *d, struct peal_notify *notify,
+				  const struct peal_outcome *outcome)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	if (peal_direct_wait_on(d))
+		return;
+	peal_count(qp, rnr_waits);
+	if (peal_retry_use_rnr(&d->retry, qp->attr.rnr_retry))
+		peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
+				 peal_retry_rnr_ns(&d->retry, outcome->timer), outcome->reason);
+	else
+		peal_sender_fail(qp, notify, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);
+}
+
+/*
+ * Wait for a peer that does not answer. Without a timeout the wait uses up no retry. The last
+ * retry gets a full wait, too.
+ */
+static void peal_direct_silence(struct peal_direct *d, const struct peal_outcome *outcome)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	peal_count(qp, silence_waits);
+	peal_direct_wait(d, PEAL_DIRECT_WAITS_ANSWER,
+			 peal_qp_timeout_ns(qp) ?: PEAL_NO_TIMEOUT_NS, outcome->reason);
+}
+
+/* The time between two tries grows, because a page may come from a slow disk. */
+static void peal_direct_await_page(struct peal_direct *d, const struct peal_outcome *outcome)
+{
+	u32 shift = min_t(u32, d->page_waits, PEAL_ODP_RETRY_SHIFT);
+
+	d->page_waits++;
+	peal_direct_wait(d, PEAL_DIRECT_WAITS_PAGE, PEAL_ODP_RETRY_NS << shift, outcome->reason);
+}
+
+static void peal_direct_conclude(struct peal_direct *d, struct peal_notify *notify,
+				 const struct peal_outcome *outcome)
+{
+	switch (outcome->what) {
+	case PEAL_CARRIED:
+		peal_direct_carried(d, notify);
+		break;
+	case PEAL_PROGRESS:
+		d->done += outcome->bytes;
+		peal_retry_reset(&d->retry);	/* the peer answered */
+		break;
+	case PEAL_NOT_READY:
+		peal_direct_not_ready(d, notify, outcome);
+		break;
+	case PEAL_SILENT:
+		peal_direct_silence(d, outcome);
+		break;
+	case PEAL_ABSENT:
+		peal_direct_await_page(d, outcome);
+		break;
+	case PEAL_UNPROVEN:
+		peal_direct_wait(d, PEAL_DIRECT_WAITS_WIRE, 0, outcome->reason);
+		break;
+	case PEAL_FAILED:
+		peal_sender_fail(d->base.qp, notify, outcome->status, outcome->reason);
+		break;
+	}
+}
+
+/* ---- the send queue ---- */
+
+/* Return: false when the queue is empty. True without sq.busy means that the WQE was malformed. */
+static bool peal_direct_fetch(struct peal_direct *d, struct peal_notify *notify)
+{
+	struct peal_qp *qp = d->base.qp;
+
+	if (qp->sq.busy)
+		return true;
+	d->done = 0;
+	d->woken = false;
+	peal_retry_reset(&d->retry);
+	return peal_sender_fetch(qp, notify, d->psn);
+}
+
+/* Process the next WQE or chunk. Return: false when there is nothing to do now. */
+static bool peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
+			     struct peal_budget *budget)
+{
+	struct peal_outcome outcome;
+
+	if (!peal_direct_fetch(d, notify))
+		return false;
+	peal_budget_spend(budget, PEAL_COST_WQE);
+	if (unlikely(!d->base.qp->sq.busy))
+		return true;	/* malformed, and completed already */
+	outcome = peal_direct_execute(d, notify);
+	if (likely(outcome.what <= PEAL_PROGRESS))
+		peal_budget_spend(budget, outcome.bytes + outcome.pieces * PEAL_COST_PIECE);
+	peal_direct_conclude(d, notify, &outcome);
+	return !d->wait;
+}
+
+static bool peal_direct_resume(struct peal_direct *d)
+{
+	d->wait = PEAL_DIRECT_RUNS;
+	return true;
+}
+
+/*
+ * End a wait whose time is over. Another try follows, or the message fails if the last retry
+ * was used (IBTA 9.7.6.1.3). In error the flush completes the message, so its wait ends at once and
+ * does not fail it.
+ */
+static void peal_direct_expire(struct peal_direct *d, struct peal_notify *notify)
+{
+	struct peal_qp *qp = d->base.qp;
+	bool silent = d->wait == PEAL_DIRECT_WAITS_ANSWER && peal_qp_timeout_ns(qp);
+
+	if (likely(!d->wait))
+		return;
+	if (unlikely(peal_qp_send_failed(qp)))
+		silent = false;
+	else if (ktime_before(ktime_get(), d->until))
+		return;
+	peal_direct_resume(d);
+	if (silent && !peal_retry_use(&d->retry, qp->attr.retry_cnt))
+		peal_sender_fail(qp, notify, IB_WC_RETRY_EXC_ERR, d->why);
+}
+
+static bool peal_direct_run(struct peal_transport *transport, struct peal_notify *notify,
+			    struct peal_budget *budget)
+{
+	struct peal_direct *d = peal_direct(transport);
+	struct peal_qp *qp = transport->qp;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	while (peal_budget_is_left(budget)) {
+		peal_direct_expire(d, notify);
+		if (unlikely(peal_qp_send_failed(qp)))
+			return peal_sender_flush(qp, notify, budget);
+		if (!peal_sender_may_run(qp, notify) || d->wait || !peal_direct_step(d, notify,
+										     budget))
+			return false;
+	}
+	return true;
+}
+
+static ktime_t peal_direct_deadline(struct peal_transport *transport)
+{
+	const struct peal_direct *d = peal_direct(transport);
+
+	lockdep_assert_held(&transport->qp->sq.lock);
+	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
+}
+
+void peal_direct_give_up(struct peal_qp *qp)
+{
+	struct peal_direct *d = peal_direct(qp->direct);
+
+	lockdep_assert_held(&qp->sq.lock);
+	d->wait = PEAL_DIRECT_RUNS;
+	d->page_waits = 0;
+}
+
+/* ---- receives were posted ---- */
+
+/*
+ * Under @sender's sq.lock. Does @sender send to @qp on the direct path? A program may name
+ * any queue pair as its peer. A sender that does not send to @qp must not be woken, because
+ * each try in vain costs it a retry.
+ */
+static bool peal_direct_sends_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	lockdep_assert_held(&sender->sq.lock);
+	if (!peal_qp_is_reliable(sender) || sender->attr.dest_qp_num != qp->ib.qp_num ||
+	    !sender->direct || sender->sender != sender->direct)
+		return false;
+	if (peal_qp_is_on_wire(sender))
+		return sender->locality->proven == qp->locality->device->number;
+	return sender->table == qp->table;
+}
+
+/*
+ * Is it worth taking @sender's lock? Not if @sender names another queue pair as its peer,
+ * otherwise a program could disturb the queue pairs of others by naming them. Only a hint,
+ * because no lock is held. peal_direct_sends_to() decides.
+ */
+static bool peal_direct_may_send_to(const struct peal_qp *sender, const struct peal_qp *qp)
+{
+	return peal_qp_is_reliable(sender) && sender->peer_type == qp->ib.qp_type &&
+	       READ_ONCE(sender->attr.dest_qp_num) == qp->ib.qp_num;
+}
+
+static bool peal_direct_end_wait(struct peal_qp *sender, const struct peal_qp *qp)
+{
+	struct peal_direct *d;
+
+	if (!peal_direct_sends_to(sender, qp))
+		return false;
+	d = peal_direct(sender->direct);
+	if (d->wait != PEAL_DIRECT_WAITS_RECEIVE)
+		return false;
+	d->woken = true;
+	return peal_direct_resume(d);
+}
+
+/* Return: the one sender that can wait for receives of this queue pair, if it did wait, or NULL. */
+static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transport)
+{
+	struct peal_qp *qp = transport->qp, *sender = NULL;
+	struct peal_table *table = qp->table;
+	bool waited;
+	u32 device;
+
+	peal_epoch_assert_held();
+	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_note_waiter() */
+	device = READ_ONCE(peal_direct(transport)->waiter);
+	if (device)
+		table = peal_locality_device_table(device);
+	if (table)
+		sender = peal_table_qp(table, READ_ONCE(qp->attr.dest_qp_num));
+	if (!sender || !peal_direct_may_send_to(sender, qp))
+		return NULL;
+	spin_lock(&sender->sq.lock);
+	waited = peal_direct_end_wait(sender, qp);
+	spin_unlock(&sender->sq.lock);
+	return waited ? sender : NULL;
+}
+
+/* ---- the transport ---- */
+
+/* Under sq.lock and rq.lock. */
+static void peal_direct_apply(struct peal_transport *transport, int mask)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	peal_qp_assert_both_held(transport->qp);
+	if (mask & IB_QP_SQ_PSN)
+		d->psn = transport->qp->attr.sq_psn;
+	if (mask & IB_QP_RQ_PSN)
+		d->at.psn = transport->qp->attr.rq_psn;
+}
+
+/* Under sq.lock and rq.lock. */
+static void peal_direct_reset(struct peal_transport *transport)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	peal_qp_assert_both_held(transport->qp);
+	d->wait = PEAL_DIRECT_RUNS;
+	d->message = false;
+	d->at.msn = 0;
+	peal_locality_forget(transport->qp);
+}
+
+static u32 peal_direct_send_psn(const struct peal_transport *transport)
+{
+	lockdep_assert_held(&transport->qp->sq.lock);
+	return peal_direct(transport)->psn;
+}
+
+static void peal_direct_start_send(struct peal_transport *transport, u32 psn)
+{
+	lockdep_assert_held(&transport->qp->sq.lock);
+	peal_direct(transport)->psn = psn;
+}
+
+static struct peal_recv_psn peal_direct_recv_psn(const struct peal_transport *transport)
+{
+	lockdep_assert_held(&transport->qp->rq.lock);
+	return peal_direct(transport)->at;
+}
+
+static void peal_direct_start_recv(struct peal_transport *transport, struct peal_recv_psn at)
+{
+	struct peal_direct *d = peal_direct(transport);
+
+	lockdep_assert_held(&transport->qp->rq.lock);
+	/*
+	 * If the PSN is the same, a message that goes on here after packets in between
+	 * is still the same message.
+	 */
+	if (d->at.psn != at.psn)
+		d->message = false;
+	d->at = at;
+}
+
+static void peal_direct_free(struct peal_transport *transport)
+{
+	kfree(peal_direct(transport));
+}
+
+static const struct peal_transport_ops peal_direct_ops = {
+	.apply = peal_direct_apply,
+	.reset = peal_direct_reset,
+	.free = peal_direct_free,
+	.run = peal_direct_run,
+	.deadline = peal_direct_deadline,
+	.send_psn = peal_direct_send_psn,
+	.start_send = peal_direct_start_send,
+	.recv_psn = peal_direct_recv_psn,
+	.start_recv = peal_direct_start_recv,
+	.waiting_sender = peal_direct_waiting_sender,
+};
+
+int peal_direct_attach(struct peal_qp *qp, const struct peal_locality_device *device)
+{
+	struct peal_direct *d = kzalloc(sizeof(*d), GFP_KERNEL_ACCOUNT);
+
+	if (!d)
+		return -ENOMEM;
+	d->base.ops = &peal_direct_ops;
+	d->base.qp = qp;
+	peal_locality_init(&d->locality, device);
+	peal_qp_set_direct(qp, &d->base, &d->locality);
+	return 0;
+}
