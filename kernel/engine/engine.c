@@ -164,9 +164,7 @@ enum peal_runlist_looks peal_runlist_look(struct peal_runlists *lists, struct pe
 	return looks;
 }
 
-/*
- * See engine.h. Every function runs inside the epoch.
- */
+/* ---- turns; every function runs inside the epoch ---- */
 
 /*
  * Packets have left a CPU's queue after this time, even if its ksoftirqd had to

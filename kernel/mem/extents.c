@@ -207,10 +207,8 @@ void *peal_page_list_at(const struct peal_page_list *list, u64 offset, u64 *byte
 }
 
 /*
- * See extents.h.
- *
- * There are two ways to copy. A string instruction is the fastest plain copy on current x86
- * CPUs. A loop of eight-byte moves replaces it in the two cases where it is slow:
+ * The copy. There are two ways to copy. A string instruction is the fastest plain copy on current
+ * x86 CPUs. A loop of eight-byte moves replaces it in the two cases where it is slow:
  *  - the copy is too short to pay for the start of the string instruction;
  *  - the destination is less than 64 bytes above the source modulo a page. AMD CPUs then copy up
  *    to 25 times slower (glibc bug 30994).

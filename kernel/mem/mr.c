@@ -812,7 +812,7 @@ enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 }
 
 /*
- * See mr.h. Rules: IBTA 10.6.7.2 (memory windows), 10.6.7.2.6 (type 2B).
+ * Memory windows. Rules: IBTA 10.6.7.2, and 10.6.7.2.6 for type 2B.
  */
 
 #define PEAL_MW_ACCESS \

@@ -18,7 +18,7 @@
 #include "net/port.h"
 
 /*
- * See netns.h. No socket joins the groups, because one socket may join only
+ * Multicast memberships. No socket joins the groups, because one socket may join only
  * net.ipv4.igmp_max_memberships groups.
  */
 

@@ -183,7 +183,7 @@ static bool peal_rx_has_source(struct net_device *ndev, const struct sk_buff *sk
 
 /*
  * More than one netdev may have the address, in different VRFs, so look at all of them. Few packets
- * come here (rx.c).
+ * come here.
  */
 struct peal_port *peal_rx_source_port(struct peal_rx *rx, const struct sk_buff *skb, bool ipv6)
 {
@@ -631,12 +631,10 @@ void peal_rx_drain(struct peal_rx *rx)
 }
 
 /*
- * See rx.h.
- *
- * RoCEv2 has no authentication, so a program that knows the numbers of a queue pair could send to
- * its peer by an ordinary UDP socket from the same address. Any UDP source port would do. In IPv6
- * an ordinary socket may even have the address of the peer (IPV6_FREEBIND), and could send to the
- * queue pair of this host.
+ * The guard. RoCEv2 has no authentication, so a program that knows the numbers of a queue pair
+ * could send to its peer by an ordinary UDP socket from the same address. Any UDP source port
+ * would do. In IPv6 an ordinary socket may even have the address of the peer (IPV6_FREEBIND), and
+ * could send to the queue pair of this host.
  *
  * The hooks are at POST_ROUTING and not at LOCAL_OUT, because there the source address is final. A
  * masquerade may give a device's address to packets of another namespace or of another address.

@@ -11,10 +11,6 @@
 #include "proto/requester.h"
 #include "proto/timers.h"
 
-/*
- * See requester.h. Clauses are those of the IBTA specification, volume 1.
- */
-
 static bool peal_message_opcode_is_local(u8 opcode)
 {
 	switch (opcode) {
@@ -221,10 +217,6 @@ bool peal_credit_covers(const struct peal_credit *credit, u32 ssn)
 {
 	return !credit->limited || peal_psn_distance(credit->limit, ssn) <= 0;
 }
-
-/*
- * See requester.h. Clauses are those of the IBTA specification, volume 1.
- */
 
 void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *message, u32 entries)
 {

@@ -3,7 +3,7 @@
  * The waits of a requester: for a receive of the peer (RNR), for a response, and between attempts.
  *
  * Owns: how long each wait lasts, and how many attempts there are.
- * Does not know: what is sent again (requester.h).
+ * Does not know: which packets are retransmitted (requester.h).
  */
 #ifndef PEAL_TIMERS_H
 #define PEAL_TIMERS_H

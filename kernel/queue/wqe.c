@@ -263,7 +263,7 @@ void peal_wqe_restore_recv(void *slot, const struct peal_recv *recv)
 }
 
 /*
- * See wqe.h. The caller of each function but peal_sq_init() holds sq->lock.
+ * The send queue. The caller of each function but peal_sq_init() holds sq->lock.
  */
 
 void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 stride,
@@ -640,7 +640,8 @@ u32 peal_srq_ring_take_due(struct peal_srq_ring *srq)
 }
 
 /*
- * See wqe.h. The caller of each function but peal_rq_init() and peal_rq_share() holds rq->lock.
+ * The receive queue. The caller of each function but peal_rq_init() and peal_rq_share() holds
+ * rq->lock.
  */
 
 void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 stride,

@@ -73,7 +73,7 @@ enum peal_reason peal_sg_lists_find(const struct peal_sg_lists *sg_lists, u32 in
 }
 
 /*
- * See conn.h. Unless its comment says otherwise, each function is called with
+ * The responder. Unless its comment says otherwise, each function is called with
  * rq.lock held. Those that process packets and send replies run inside the epoch, too.
  */
 
@@ -646,7 +646,7 @@ bool peal_wire_responder_run(struct peal_wire_responder *r, struct peal_notify *
 }
 
 /*
- * See conn.h. Functions that a turn calls run under sq.lock, inside the epoch. The operations of
+ * The requester. Functions that a turn calls run under sq.lock, inside the epoch. The operations of
  * the transport run under the locks that struct peal_transport_ops names.
  */
 

@@ -514,7 +514,7 @@ bool peal_proof_end(struct peal_proof *proof, const struct peal_proof_challenge 
 }
 
 /*
- * See local.h. The functions of the send side are called with sq.lock held. Those of the
+ * The direct path. The functions of the send side are called with sq.lock held. Those of the
  * receive side are called with rq.lock of the peer held. The two are of different lock classes,
  * because a queue pair may be its own peer. Functions that a turn calls run inside the epoch.
  */

@@ -21,8 +21,8 @@
 #include "verbs/statistics.h"
 
 /*
- * See statistics.h. The core serialises all calls for one counter (rdma_counter.lock), except
- * dealloc, which is the last one.
+ * Counters of queue pairs. The core serialises all calls for one counter (rdma_counter.lock),
+ * except dealloc, which is the last one.
  */
 
 /* A set of counters. The per-CPU memory cannot be in the tree itself. */

@@ -3,7 +3,7 @@
  * What the RDMA core shows about objects: counters of queue pairs, ``rdma resource``, and the
  * port counters that peers ask for.
  *
- * Does not know: who counts (base/counters.h).
+ * Does not know: where events are counted (base/counters.h).
  */
 #ifndef PEAL_STATISTICS_H
 #define PEAL_STATISTICS_H

@@ -728,7 +728,7 @@ static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct p
 	return ret;
 }
 
-/* Let the owner of the queue pair use it. An XRC target has no owner who posts. */
+/* Let the owner of the queue pair use it. Nobody posts to an XRC target. */
 static int peal_verbs_hand_over_qp(struct peal_context *ctx, struct peal_qp *qp,
 				   struct ib_udata *udata)
 {
