@@ -36,8 +36,8 @@
 #include "base/budget.h"
 #include "base/table.h"
 #include "engine/poll_list.h"
-#include "queue/context.h"
-#include "queue/qp.h"
+#include "object/context.h"
+#include "object/qp.h"
 
 /*
  * The queue pairs of one device that have work to do.

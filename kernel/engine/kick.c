@@ -10,7 +10,7 @@
 #include "engine/kick.h"
 #include "engine/poller.h"
 #include "engine/engine.h"
-#include "queue/context.h"
+#include "object/context.h"
 
 /* The budget of one kick. The worker does the rest, so that a program's call stays short. */
 #define PEAL_KICK_BUDGET	(4 * PEAL_TURN_BUDGET)

@@ -9,7 +9,7 @@
 #define PEAL_KICK_H
 
 #include "base/kick_file.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 
 extern const struct peal_kick_file_ops peal_kick_ops;
 

@@ -16,7 +16,7 @@
 #include <linux/list.h>
 #include <linux/spinlock.h>
 
-#include "queue/context.h"
+#include "object/context.h"
 
 struct peal_poll_list {
 	spinlock_t lock;		/* also guards the pages' words */

@@ -10,7 +10,7 @@
 #include <linux/udp.h>
 #include <net/ipv6.h>
 
-#include "mem/extents.h"
+#include "object/extents.h"
 #include "net/crc.h"
 #include "net/datagram.h"
 #include "proto/packet.h"

@@ -11,7 +11,7 @@
 #include <linux/skbuff.h>
 #include <rdma/ib_verbs.h>
 
-#include "mem/cursor.h"
+#include "object/cursor.h"
 #include "proto/packet.h"
 
 struct peal_port;

@@ -8,11 +8,11 @@
 #ifndef PEAL_CONN_H
 #define PEAL_CONN_H
 
-#include "mem/cursor.h"
+#include "object/cursor.h"
 #include "proto/requester.h"
 #include "proto/responder.h"
-#include "queue/qp.h"
-#include "queue/wqe.h"
+#include "object/qp.h"
+#include "object/wqe.h"
 #include "transport/output.h"
 
 /*

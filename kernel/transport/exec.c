@@ -9,7 +9,7 @@
 #include "base/epoch.h"
 #include "base/trace.h"
 #include "engine/engine.h"
-#include "mem/mr.h"
+#include "object/mr.h"
 #include "transport/exec.h"
 
 /* What a failed check means to both sides (IBTA 9.9.3, tables 57 and 58). */

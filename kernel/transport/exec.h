@@ -13,9 +13,9 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
-#include "mem/cursor.h"
+#include "object/cursor.h"
 #include "proto/packet.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 
 /*
  * The result of one attempt to transfer a message. It says as a value why a queue does not

@@ -16,7 +16,7 @@
 #include "net/datagram.h"
 #include "proto/packet.h"
 #include "proto/responder.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 #include "transport/exec.h"
 #include "transport/local.h"
 #include "transport/output.h"

@@ -17,7 +17,7 @@
 #include "base/table.h"
 #include "net/path.h"
 #include "proto/timers.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 
 /*
  * Locality: which device of this kernel the packets of a queue pair arrive at.

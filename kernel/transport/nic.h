@@ -3,7 +3,7 @@
  * The NIC half of a device, which is everything below the verbs.
  *
  * Owns: only the struct. The file of each part's name writes that part.
- * Does not know: the RDMA core's device object (verbs/dev.h), which embeds it.
+ * Does not know: the RDMA core's device object (device/dev.h), which embeds it.
  */
 #ifndef PEAL_NIC_H
 #define PEAL_NIC_H
@@ -13,9 +13,8 @@
 #include "base/table.h"
 #include "engine/engine.h"
 #include "net/port.h"
-#include "queue/context.h"
-#include "queue/qp.h"
-#include "transport/flow.h"
+#include "object/context.h"
+#include "object/qp.h"
 #include "transport/ud.h"
 #include "transport/local.h"
 
@@ -26,7 +25,6 @@ struct peal_nic {
 	struct peal_quota quota;
 	struct peal_port port;
 	struct peal_groups groups;
-	struct peal_flows flows;
 	struct peal_locality_device locality;
 };
 

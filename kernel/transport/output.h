@@ -13,7 +13,7 @@
 
 #include "net/tx.h"
 #include "net/tx_quota.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 
 struct peal_output {
 	struct peal_qp *qp;

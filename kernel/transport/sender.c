@@ -4,7 +4,7 @@
  */
 #include "base/trace.h"
 #include "engine/engine.h"
-#include "mem/mr.h"
+#include "object/mr.h"
 #include "transport/sender.h"
 
 void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,

@@ -10,9 +10,9 @@
 #define PEAL_SENDER_H
 
 #include "base/budget.h"
-#include "mem/cursor.h"
+#include "object/cursor.h"
 #include "net/tx_quota.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 #include "transport/exec.h"
 
 void peal_sender_drain(struct peal_qp *qp, struct peal_notify *notify);

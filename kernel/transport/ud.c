@@ -11,7 +11,7 @@
 #include "base/epoch.h"
 #include "base/trace.h"
 #include "engine/engine.h"
-#include "mem/cursor.h"
+#include "object/cursor.h"
 #include "net/datagram.h"
 #include "net/netns.h"
 #include "net/port.h"

@@ -15,7 +15,7 @@
 #include "base/table.h"
 #include "net/path.h"
 #include "proto/packet.h"
-#include "queue/qp.h"
+#include "object/qp.h"
 #include "transport/local.h"
 
 /*

@@ -9,9 +9,9 @@ import sys
 from sources import sources
 
 # From the bottom up. A file may include its own layer and those below it.
-LAYERS = ["proto", "base", "queue", "mem", "net", "engine", "transport", "verbs"]
+LAYERS = ["proto", "base", "object", "net", "engine", "transport", "raw", "device"]
 
-# Below verbs/ few files name the RDMA core and the network stack, because a later step links them into a process. These
+# Below device/ few files name the RDMA core and the network stack, because a later step links them into a process. These
 # numbers may fall. A commit that raises one says why.
 MOST_CORE_FUNCTIONS = 14
 SKB_FILES = {"net", "transport/output.c", "transport/output.h", "transport/conn.c",
@@ -74,12 +74,12 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def core_findings(texts):
-    """How many names of the RDMA core and of the network stack are used below verbs/ and outside net/."""
-    below = {path: COMMENT.sub("", text) for path, text in texts.items() if path.parts[0] not in ("verbs", "net")}
+    """How many names of the RDMA core and of the network stack are used below device/ and outside net/ and raw/."""
+    below = {path: COMMENT.sub("", text) for path, text in texts.items() if path.parts[0] not in ("device", "net", "raw")}
     core = sorted({name for text in below.values() for name in CORE_CALL.findall(text)})
     skbs = sorted(str(path) for path, text in below.items() if "sk_buff" in text)
     if len(core) > MOST_CORE_FUNCTIONS:
-        yield f"kernel: below verbs/ {len(core)} functions of the RDMA core are named: {' '.join(core)}"
+        yield f"kernel: below device/ {len(core)} functions of the RDMA core are named: {' '.join(core)}"
     for path in skbs:
         if path not in SKB_FILES:
             yield f"kernel/{path}: names sk_buff; packets are net/'s"

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "queue/wqe.h"
+#include "object/wqe.h"
 
 struct kernel_ring {
 	struct peal_ring ring;

@@ -2,7 +2,7 @@
 /*
  * The kernel's half of the rings, callable from C++.
  *
- * Owns: only the wrapping. The code behind it is kernel/queue/wqe.h itself, which is C.
+ * Owns: only the wrapping. The code behind it is kernel/object/wqe.h itself, which is C.
  * Does not know: doorbells (fake_engine.hpp).
  */
 #ifndef PEAL_TEST_KERNEL_HALF_H

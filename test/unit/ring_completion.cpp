@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Completion ring: phases, laps, overflow and arming, tested with kernel/queue/wqe.h. */
+/* Completion ring: phases, laps, overflow and arming, tested with kernel/object/wqe.h. */
 #include <atomic>
 #include <thread>
 #include <vector>

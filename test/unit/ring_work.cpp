@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Send and receive rings: layout, slots and completions, tested with kernel/queue/wqe.h. */
+/* Send and receive rings: layout, slots and completions, tested with kernel/object/wqe.h. */
 #include <atomic>
 #include <cstring>
 #include <thread>

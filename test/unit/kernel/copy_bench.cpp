@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How long kernel/mem/extents.c takes for what the engine moves under a lock (one turn) and
+ * How long kernel/object/extents.c takes for what the engine moves under a lock (one turn) and
  * for one caller (one kick), on this machine.
  *
  * Holds: buffers in the cache and out of it; aligned, not aligned, and so close

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/cursor.c walks both sides of a copy.
+ * kernel/object/cursor.c walks both sides of a copy.
  *
  * Holds: Byte n of one side goes to byte n of the other, and no other byte changes, for any lists,
  * pages and chunks. Every key is checked before that, except those of entries without bytes.
- * The keys here are numbers of regions. kernel/mem/mr.c is not part of the test.
+ * The keys here are numbers of regions. kernel/object/mr.c is not part of the test.
  */
 #include <algorithm>
 #include <deque>
@@ -149,7 +149,7 @@ std::uint64_t count_touched(Region &region)
 
 } // namespace
 
-/* Replaces kernel/mem/mr.c. */
+/* Replaces kernel/object/mr.c. */
 extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *,
 					  const struct peal_sge *sge, bool,
 					  struct peal_target *target)

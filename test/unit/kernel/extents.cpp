@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/extents.c finds the bytes of a memory region.
+ * kernel/object/extents.c finds the bytes of a memory region.
  *
  * Holds: For every list of runs, the address of each byte and the number of contiguous bytes after
  * it are the same as in a list that is searched from its beginning. The table is as small as

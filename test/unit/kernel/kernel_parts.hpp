@@ -21,10 +21,10 @@ extern "C" {
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "mem/extents.h"
-#include "mem/cursor.h"
+#include "object/extents.h"
+#include "object/cursor.h"
 #include "base/quota.h"
-#include "queue/wqe.h"
+#include "object/wqe.h"
 #include "proto/packet.h"
 }
 #pragma GCC diagnostic pop

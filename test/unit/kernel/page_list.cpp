@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/mem/extents.c finds the bytes of a fast registration.
+ * kernel/object/extents.c finds the bytes of a fast registration.
  *
  * Holds: For every list of pages or pieces, the address of each byte is the same as in a list that
  * is searched from its beginning, and as many bytes are contiguous as it says. A full list takes no

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c: the receive queue.
+ * kernel/object/wqe.c: the receive queue.
  *
  * Holds: Receives are taken in order, one at a time, even malformed ones. The program is asked to
  * kick exactly while a sender waits or the queue is in error. A reset forgets everything.

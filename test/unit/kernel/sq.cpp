@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c: the send queue.
+ * kernel/object/wqe.c: the send queue.
  *
  * Holds: WQEs are taken in order, even malformed ones. An impossible producer index is an error.
  * SQD reports once that the queue is drained. A reset forgets what was posted.

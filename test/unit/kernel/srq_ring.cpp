@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c: the ring of a shared receive queue, and a receive queue that takes from it.
+ * kernel/object/wqe.c: the ring of a shared receive queue, and a receive queue that takes from it.
  *
  * Holds: WQEs are taken in the order of the ring, from any slot. The program is asked to kick
  * exactly while a queue pair waits. The queue pair that has waited longest comes first. The limit

@@ -2,7 +2,7 @@
 /*
  * Slots of a send or receive ring, as a program may leave them.
  *
- * Owns: the sizes that kernel/queue/qp.c gives a ring, and an independent check of which
+ * Owns: the sizes that kernel/object/qp.c gives a ring, and an independent check of which
  * WQEs are well-formed, written from peal-abi.h.
  * Does not know: reasons, because wqe.c chooses which of several faults it names.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c with the worst program, which changes each word of a slot
+ * kernel/object/wqe.c with the worst program, which changes each word of a slot
  * right after the kernel has read it.
  *
  * Holds: No word is read twice, so the result is that of an unchanged slot.

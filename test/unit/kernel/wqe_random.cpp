@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c with send WQEs of a hostile program.
+ * kernel/object/wqe.c with send WQEs of a hostile program.
  *
  * Holds: For any bytes, parsing reads nothing outside the slot, accepts exactly the well-formed
  * WQEs, and its result is consistent in itself, even while another thread of the program

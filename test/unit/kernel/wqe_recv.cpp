@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c: receive WQEs.
+ * kernel/object/wqe.c: receive WQEs.
  *
  * Holds: The invalid values of each field are refused. The room is the sum of all entries, however
  * long. Nothing outside the slot is read.

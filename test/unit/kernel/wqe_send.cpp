@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/queue/wqe.c: send WQEs, field by field.
+ * kernel/object/wqe.c: send WQEs, field by field.
  *
  * Holds: The invalid values of each field are refused, each with its own reason. The values of an
  * accepted WQE are those of the slot.

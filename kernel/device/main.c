@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Module init and exit: everything that exists without a device.
+ */
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+
+#include "base/workers.h"
+#include "object/odp.h"
+#include "net/crc.h"
+#include "net/netns.h"
+#include "device/link.h"
+#include "device/netlink.h"
+#include "device/parent.h"
+
+#ifdef CONFIG_PREEMPT_RT
+#error "the epoch and the engine need spinlocks that do not sleep"
+#endif
+
+static int __init peal_main_init(void)
+{
+	int ret = peal_workers_init();
+
+	if (ret)
+		return ret;
+	ret = peal_odp_init();
+	if (ret)
+		goto err_workers;
+	peal_crc_init();
+	ret = peal_netns_init();
+	if (ret)
+		goto err_crc;
+	ret = peal_netlink_init();
+	if (ret)
+		goto err_netns;
+	ret = peal_parent_init();
+	if (ret)
+		goto err_netlink;
+	ret = peal_link_init();
+	if (ret)
+		goto err_parent;
+	return 0;
+
+err_parent:
+	peal_parent_exit();
+err_netlink:
+	peal_netlink_exit();
+err_netns:
+	peal_netns_exit();
+err_crc:
+	peal_crc_exit();
+	peal_odp_exit();
+err_workers:
+	peal_workers_exit();
+	return ret;
+}
+
+static void __exit peal_main_exit(void)
+{
+	peal_link_exit();
+	peal_parent_exit();
+	peal_netlink_exit();
+	peal_netns_exit();
+	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
+	peal_crc_exit();
+	peal_odp_exit();
+	peal_workers_exit();
+}
+
+module_init(peal_main_init);
+module_exit(peal_main_exit);
+
+MODULE_DESCRIPTION("Software RDMA device");
+MODULE_AUTHOR("The peal developers");
+MODULE_LICENSE("Dual BSD/GPL");
+MODULE_INFO(import_ns, "DMA_BUF");	/* MODULE_IMPORT_NS() differs between kernels */

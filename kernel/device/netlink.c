@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See netlink.h.
+ */
+#include <linux/mutex.h>
+#include <net/genetlink.h>
+#include <rdma/peal-netlink.h>
+
+#include "base/options.h"
+#include "device/dev.h"
+#include "device/netlink.h"
+#include "device/query.h"
+
+/*
+ * Guards the device list, the options of the devices on it, and the host's options. Holders may
+ * sleep. No other lock of peal is taken inside.
+ */
+static DEFINE_MUTEX(peal_netlink_lock);
+static LIST_HEAD(peal_netlink_devices);
+
+static struct genl_family peal_netlink_family;
+
+static const struct nla_policy peal_netlink_policy[] = {
+	[PEAL_NL_DEV_INDEX] = { .type = NLA_U32 },
+	[PEAL_NL_DEV_NAME] = { .type = NLA_NUL_STRING, .len = IB_DEVICE_NAME_MAX - 1 },
+	[PEAL_NL_DEV_DIRECT] = NLA_POLICY_MAX(NLA_U8, 1),
+	[PEAL_NL_DEV_MAX_RD_ATOMIC] = NLA_POLICY_RANGE(NLA_U32, 1, PEAL_MAX_RD_ATOMIC),
+	[PEAL_NL_DEV_RATE] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy peal_netlink_host_policy[] = {
+	[PEAL_NL_HOST_DIRECT] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_SCOPE_COUNT_ - 1),
+};
+
+void peal_netlink_add(struct peal_dev *dev)
+{
+	mutex_lock(&peal_netlink_lock);
+	list_add_tail(&dev->node, &peal_netlink_devices);
+	mutex_unlock(&peal_netlink_lock);
+}
+
+void peal_netlink_remove(struct peal_dev *dev)
+{
+	mutex_lock(&peal_netlink_lock);
+	list_del(&dev->node);
+	mutex_unlock(&peal_netlink_lock);
+}
+
+static bool peal_netlink_names(struct genl_info *info, const struct peal_dev *dev)
+{
+	const struct nlattr *index = info->attrs[PEAL_NL_DEV_INDEX];
+	const struct nlattr *name = info->attrs[PEAL_NL_DEV_NAME];
+
+	return (!index || nla_get_u32(index) == dev->ib.index) &&
+	       (!name || !nla_strcmp(name, dev->ib.name));
+}
+
+/*
+ * The caller holds peal_netlink_lock.
+ *
+ * Return: the device, or NULL with -EINVAL or -ENODEV in *ret and an extack message.
+ */
+static struct peal_dev *peal_netlink_find(struct genl_info *info, int *ret)
+{
+	struct peal_dev *dev;
+
+	lockdep_assert_held(&peal_netlink_lock);
+	*ret = -EINVAL;
+	if (!info->attrs[PEAL_NL_DEV_INDEX] && !info->attrs[PEAL_NL_DEV_NAME]) {
+		NL_SET_ERR_MSG(info->extack, "name the device by index or name");
+		return NULL;
+	}
+	list_for_each_entry(dev, &peal_netlink_devices, node)
+		if (peal_netlink_names(info, dev) &&
+		    rdma_dev_access_netns(&dev->ib, genl_info_net(info)))
+			return dev;
+	*ret = -ENODEV;
+	NL_SET_ERR_MSG(info->extack, "no such peal device");
+	return NULL;
+}
+
+static int peal_netlink_put(struct sk_buff *msg, const struct peal_dev *dev)
+{
+	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
+	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
+	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->nic.options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC,
+			peal_options_max_rd_atomic(&dev->nic.options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(&dev->nic.options)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags,
+			     const struct peal_dev *dev)
+{
+	void *head = genlmsg_put(msg, portid, seq, &peal_netlink_family, flags,
+				 PEAL_NL_CMD_DEV_GET);
+
+	if (!head)
+		return -EMSGSIZE;
+	if (peal_netlink_put(msg, dev)) {
+		genlmsg_cancel(msg, head);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, head);
+	return 0;
+}
+
+static int peal_netlink_get(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *msg = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	struct peal_dev *dev;
+	int ret;
+
+	if (!msg)
+		return -ENOMEM;
+	mutex_lock(&peal_netlink_lock);
+	dev = peal_netlink_find(info, &ret);
+	if (dev)
+		ret = peal_netlink_fill(msg, info->snd_portid, info->snd_seq, 0, dev);
+	mutex_unlock(&peal_netlink_lock);
+	if (!ret)
+		return genlmsg_reply(msg, info);
+	nlmsg_free(msg);
+	return ret;
+}
+
+/* cb->args[0] is the position in the list where the next message of the dump continues. */
+static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
+{
+	struct peal_dev *dev;
+	long next = cb->args[0];
+	long at = 0;
+
+	mutex_lock(&peal_netlink_lock);
+	list_for_each_entry(dev, &peal_netlink_devices, node) {
+		if (at++ < next || !rdma_dev_access_netns(&dev->ib, sock_net(cb->skb->sk)))
+			continue;
+		if (peal_netlink_fill(msg, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+				      NLM_F_MULTI, dev)) {
+			at--;
+			break;
+		}
+	}
+	mutex_unlock(&peal_netlink_lock);
+	cb->args[0] = at;
+	return msg->len;
+}
+
+static void peal_netlink_apply(struct peal_dev *dev, struct nlattr **attrs)
+{
+	lockdep_assert_held(&peal_netlink_lock);
+	if (attrs[PEAL_NL_DEV_DIRECT])
+		peal_options_set_direct(&dev->nic.options, nla_get_u8(attrs[PEAL_NL_DEV_DIRECT]));
+	if (attrs[PEAL_NL_DEV_MAX_RD_ATOMIC])
+		peal_options_set_max_rd_atomic(&dev->nic.options, &dev->ib.attrs,
+					       nla_get_u32(attrs[PEAL_NL_DEV_MAX_RD_ATOMIC]));
+	if (attrs[PEAL_NL_DEV_RATE])
+		peal_options_set_rate(&dev->nic.options, nla_get_u32(attrs[PEAL_NL_DEV_RATE]));
+}
+
+static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
+	struct peal_dev *dev;
+	int ret = 0;
+
+	if (rate && nla_get_u32(rate) && !peal_query_has_rate(nla_get_u32(rate))) {
+		NL_SET_ERR_MSG(info->extack, "a port cannot show this rate");
+		return -EINVAL;
+	}
+	mutex_lock(&peal_netlink_lock);
+	dev = peal_netlink_find(info, &ret);
+	if (dev) {
+		peal_netlink_apply(dev, info->attrs);
+		ret = 0;
+	}
+	mutex_unlock(&peal_netlink_lock);
+	return ret;
+}
+
+static int peal_netlink_fill_host(struct sk_buff *msg, const struct genl_info *info)
+{
+	void *head = genlmsg_put(msg, info->snd_portid, info->snd_seq, &peal_netlink_family, 0,
+				 PEAL_NL_CMD_HOST_GET);
+
+	if (!head || nla_put_u32(msg, PEAL_NL_HOST_DIRECT, peal_options_scope()))
+		return -EMSGSIZE;
+	genlmsg_end(msg, head);
+	return 0;
+}
+
+static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *msg = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	int ret;
+
+	if (!msg)
+		return -ENOMEM;
+	ret = peal_netlink_fill_host(msg, info);
+	if (!ret)
+		return genlmsg_reply(msg, info);
+	nlmsg_free(msg);
+	return ret;
+}
+
+/*
+ * A container may have CAP_NET_ADMIN in the initial user namespace, but must not change options
+ * of other containers. So the caller must also be in the initial network namespace.
+ */
+static int peal_netlink_set_host(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *direct = info->attrs[PEAL_NL_HOST_DIRECT];
+
+	if (!net_eq(genl_info_net(info), &init_net)) {
+		NL_SET_ERR_MSG(info->extack, "only from the initial network namespace");
+		return -EPERM;
+	}
+	mutex_lock(&peal_netlink_lock);
+	if (direct)
+		peal_options_set_scope(nla_get_u32(direct));
+	mutex_unlock(&peal_netlink_lock);
+	return 0;
+}
+
+static const struct genl_ops peal_netlink_ops[] = {
+	{ .cmd = PEAL_NL_CMD_DEV_GET, .doit = peal_netlink_get, .dumpit = peal_netlink_dump },
+	{ .cmd = PEAL_NL_CMD_DEV_SET, .doit = peal_netlink_set, .flags = GENL_ADMIN_PERM },
+	{
+		.cmd = PEAL_NL_CMD_HOST_GET,
+		.doit = peal_netlink_get_host,
+		.policy = peal_netlink_host_policy,
+		.maxattr = PEAL_NL_HOST_COUNT_ - 1,
+	}, {
+		.cmd = PEAL_NL_CMD_HOST_SET,
+		.doit = peal_netlink_set_host,
+		.policy = peal_netlink_host_policy,
+		.maxattr = PEAL_NL_HOST_COUNT_ - 1,
+		.flags = GENL_ADMIN_PERM,
+	},
+};
+
+static struct genl_family peal_netlink_family __ro_after_init = {
+	.name = PEAL_NL_FAMILY,
+	.version = PEAL_NL_VERSION,
+	.maxattr = PEAL_NL_DEV_COUNT_ - 1,
+	.policy = peal_netlink_policy,
+	.module = THIS_MODULE,
+	.netnsok = true,
+	.ops = peal_netlink_ops,
+	.n_ops = ARRAY_SIZE(peal_netlink_ops),
+	.resv_start_op = PEAL_NL_CMD_COUNT_,
+};
+
+int peal_netlink_init(void)
+{
+	return genl_register_family(&peal_netlink_family);
+}
+
+void peal_netlink_exit(void)
+{
+	genl_unregister_family(&peal_netlink_family);
+}

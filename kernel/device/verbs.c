@@ -1,0 +1,1407 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See verbs.h.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "base/compat.h"
+#include "engine/kick.h"
+#include "engine/lifecycle.h"
+#include "object/dm.h"
+#include "object/mr.h"
+#include "net/netns.h"
+#include "net/tx_quota.h"
+#include "object/context.h"
+#include "object/xrcd.h"
+#include "transport/conn.h"
+#include "transport/demux.h"
+#include "raw/flow.h"
+#include "transport/local.h"
+#include "raw/raw.h"
+#include "transport/ud.h"
+#include "device/dev.h"
+#include "device/methods.h"
+#include "device/parent.h"
+#include "device/post.h"
+#include "device/query.h"
+#include "device/statistics.h"
+#include "device/verbs.h"
+
+/* All requests consist of these fields. */
+struct peal_udata_request {
+	u32 comp_mask;
+	u32 flags;	/* clocks of a completion queue, step of a resize; otherwise reserved */
+};
+
+/*
+ * Read the driver data of a create call. They may be absent, or longer than this version knows. The
+ * unknown part must be zero.
+ */
+static int peal_verbs_read_request(struct ib_udata *udata, struct peal_udata_request *req)
+{
+	size_t known = min(udata->inlen, sizeof(*req));
+	int ret;
+
+	*req = (struct peal_udata_request){ };
+	ret = ib_copy_from_udata(req, udata, known);
+	if (ret)
+		return ret;
+	if (req->comp_mask)
+		return -EINVAL;
+	if (udata->inlen > known && !ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * peal_verbs_check_request() - check the driver data of a create call that has no flags
+ *
+ * Return: 0, -EINVAL or -EFAULT.
+ */
+int peal_verbs_check_request(struct ib_udata *udata)
+{
+	struct peal_udata_request req;
+	int ret = peal_verbs_read_request(udata, &req);
+
+	return ret ?: req.flags ? -EINVAL : 0;
+}
+
+/*
+ * The request has no data for the driver. A program may leave room for some, so zeros are
+ * accepted. Return: 0 or -EINVAL.
+ */
+int peal_verbs_check_no_request(struct ib_udata *udata)
+{
+	return !udata || ib_is_udata_cleared(udata, 0, udata->inlen) ? 0 : -EINVAL;
+}
+
+/* The response is cut to what the program has room for, because an older one knows less. */
+int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
+{
+	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
+}
+
+/* Return: the context of the calling program, or NULL if a kernel user calls. */
+struct peal_context *peal_verbs_context(struct ib_udata *udata)
+{
+	struct peal_ucontext *uctx = NULL;
+
+	if (udata)
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	return uctx ? uctx->ctx : NULL;
+}
+
+/* Return: the account that a new object is charged to. Kernel users share one. */
+struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+{
+	struct peal_context *ctx = peal_verbs_context(udata);
+
+	return ctx ? &ctx->account : &dev->nic.quota.kernel;
+}
+
+/*
+ * The context gets a transmit quota (socket) of its own, opened by the program, so that its packets
+ * carry the cgroup that the program is in now.
+ */
+static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
+{
+	struct peal_tx_quota *tx_quota = peal_tx_quota_open(&dev->nic.port.tx_quotas);
+	struct peal_context *ctx;
+
+	if (IS_ERR(tx_quota))
+		return ERR_CAST(tx_quota);
+	ctx = peal_engine_add_context(&dev->nic.engine, ib, &dev->nic.quota);
+	if (IS_ERR(ctx))
+		peal_tx_quota_close(tx_quota);
+	else
+		peal_context_set_tx_quota(ctx, tx_quota);
+	return ctx;
+}
+
+/* The caller has revoked or discarded the kick file. The context has no queue pairs any more. */
+static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
+{
+	struct peal_tx_quota *tx_quota = ctx->tx_quota;
+
+	peal_engine_remove_context(&dev->nic.engine, ctx);
+	peal_tx_quota_close(tx_quota);
+}
+
+static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_alloc_ucontext_resp resp;
+	struct peal_context *ctx;
+	int ret = peal_verbs_check_request(udata);
+
+	if (ret)
+		return ret;
+	ctx = peal_verbs_create_context(dev, ib);
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
+	peal_context_describe(ctx, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret) {
+		peal_kick_file_discard(ctx->kick_file);
+		peal_verbs_destroy_context(dev, ctx);
+		return ret;
+	}
+	peal_ucontext(ib)->ctx = ctx;
+	peal_kick_file_open(ctx->kick_file);
+	return 0;
+}
+
+/*
+ * A program imports the context, whose uverbs descriptor it got from another one. It maps the same
+ * doorbell page, and gets a descriptor of its own for the kick file.
+ */
+static int peal_verbs_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attrs)
+{
+	struct peal_context *ctx = peal_ucontext(ib)->ctx;
+	int fd = get_unused_fd_flags(O_CLOEXEC), ret;
+	struct peal_alloc_ucontext_resp resp;
+	struct file *file;
+
+	if (fd < 0)
+		return fd;
+	file = peal_kick_file_again(ctx->kick_file);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	peal_context_describe(ctx, &resp);
+	resp.kick_fd = fd;
+	ret = uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_QUERY_CONTEXT_RESP, &resp,
+					    sizeof(resp));
+	if (ret) {
+		put_unused_fd(fd);
+		fput(file);
+		return ret;
+	}
+	fd_install(fd, file);
+	return 0;
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(peal_verbs_query_context, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_CONTEXT_RESP,
+						 UVERBS_ATTR_STRUCT(struct peal_alloc_ucontext_resp,
+								    null_lkey),
+						 UA_MANDATORY));
+
+const struct uapi_definition peal_verbs_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
+	UAPI_DEF_CHAIN(peal_verbs_srq_attributes),
+	UAPI_DEF_CHAIN(peal_verbs_dm_attributes),
+	{}
+};
+
+static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
+{
+	struct peal_context *ctx = peal_ucontext(ib)->ctx;
+
+	peal_kick_file_revoke(ctx->kick_file);
+	peal_verbs_destroy_context(peal_dev(ib->device), ctx);
+}
+
+/*
+ * Empty, but it must exist, because it tells the core that removal of the device need not wait for
+ * programs. Nothing is left to do. The rings are plain memory that stays mapped, and the kick file
+ * is revoked with the context.
+ */
+static void peal_verbs_disassociate_ucontext(struct ib_ucontext *ib)
+{
+}
+
+/* A protection domain is only an identity. The objects compare pointers to it. */
+struct peal_pd {
+	struct ib_pd ib;
+	struct peal_account *account;
+};
+
+static struct peal_pd *peal_pd(struct ib_pd *ib)
+{
+	return container_of(ib, struct peal_pd, ib);
+}
+
+static int peal_verbs_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
+{
+	struct peal_pd *pd = peal_pd(ib);
+	int ret = peal_verbs_check_no_request(udata);
+
+	pd->account = peal_verbs_account(peal_dev(ib->device), udata);
+	return ret ?: peal_quota_take(pd->account, PEAL_QUOTA_PD);
+}
+
+static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
+{
+	peal_quota_give(peal_pd(ib)->account, PEAL_QUOTA_PD);
+	return 0;
+}
+
+/*
+ * Will the core poll this queue on the CPU of its handler? Only queues that it makes itself have
+ * ib->wc (__ib_alloc_cq). On the unbound workqueue the scheduler chooses the CPU.
+ */
+static bool peal_verbs_is_polled_by_core(const struct ib_cq *ib)
+{
+	return ib->wc && (ib->poll_ctx == IB_POLL_SOFTIRQ || ib->poll_ctx == IB_POLL_WORKQUEUE);
+}
+
+static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
+				PEAL_CQ_UDATA_ARG)
+{
+	struct ib_udata *udata = PEAL_CQ_UDATA;
+	struct peal_cq *cq = peal_cq(ib);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_create_cq_resp resp;
+	struct peal_udata_request req = {};
+	int ret = udata ? peal_verbs_read_request(udata, &req) : 0;
+
+	if (ret)
+		return ret;
+	if (req.flags & ~PEAL_CQ_CLOCKS)
+		return -EINVAL;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE ||
+	    attr->comp_vector >= ib->device->num_comp_vectors)
+		return -EINVAL;
+	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
+			   ctx ? ctx->ib : NULL, attr->cqe, req.flags);
+	if (!ret && peal_verbs_is_polled_by_core(ib))
+		peal_cq_set_vector(cq, attr->comp_vector);
+	if (ret || !udata)
+		return ret;
+	peal_cq_describe(cq, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+	if (ret)
+		peal_cq_destroy(cq);
+	return ret;
+}
+
+static int peal_verbs_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
+{
+	peal_cq_destroy(peal_cq(ib));
+	return 0;
+}
+
+static int peal_verbs_resize_cq(struct ib_cq *ib, PEAL_RESIZE_CQ_ENTRIES entries,
+				struct ib_udata *udata)
+{
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_resize_cq_resp resp;
+	struct peal_udata_request req;
+	int ret;
+
+	if (!ctx)
+		return -EOPNOTSUPP;
+	ret = peal_verbs_read_request(udata, &req);
+	if (ret)
+		return ret;
+	if (req.flags == PEAL_RESIZE_CQ_COMMIT)
+		return peal_cq_resize(peal_cq(ib));
+	if (req.flags != PEAL_RESIZE_CQ_PREPARE || entries < 1 || entries > PEAL_MAX_CQE)
+		return -EINVAL;
+	ret = peal_cq_prepare_resize(peal_cq(ib), ctx->ib, entries, &resp);
+	return ret ?: peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+static int peal_verbs_modify_cq(struct ib_cq *ib, u16 count, u16 us)
+{
+	peal_cq_moderate(peal_cq(ib), count, us);
+	return 0;
+}
+
+static int peal_verbs_poll_cq(struct ib_cq *ib, int n, struct ib_wc *wc)
+{
+	return peal_post_poll(&peal_dev(ib->device)->nic.table, peal_cq(ib), n, wc);
+}
+
+static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags)
+{
+	return peal_cq_arm(peal_cq(ib), flags);
+}
+
+static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret && PEAL_MR_DMAH)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ERR_PTR(ret);
+	return peal_mr_register(&dev->nic.table, peal_verbs_account(dev, udata), pd, start, length,
+				iova, access);
+}
+
+static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+						   u64 iova, int fd, int access,
+						   PEAL_MR_DMAH_ARG PEAL_DMABUF_UDATA_ARG)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+	struct ib_udata *udata = PEAL_DMABUF_UDATA;
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret && PEAL_MR_DMAH)
+		ret = -EOPNOTSUPP;
+	if (ret)
+		return ERR_PTR(ret);
+	return peal_mr_register_dmabuf(&dev->nic.table, peal_verbs_account(dev, udata), pd, fd,
+				       offset, length, iova, access);
+}
+
+/*
+ * The call brings the pages in before it returns, so IB_UVERBS_ADVISE_MR_FLAG_FLUSH changes
+ * nothing.
+ */
+static int peal_verbs_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
+				u32 flags, struct ib_sge *list, u32 num_sge,
+				struct uverbs_attr_bundle *attrs)
+{
+	struct peal_table *table = &peal_dev(pd->device)->nic.table;
+	bool write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	bool fault = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	int ret = 0;
+	u32 i;
+
+	if (advice > IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return -EOPNOTSUPP;
+	for (i = 0; !ret && i < num_sge; i++)
+		ret = peal_mr_prefetch(table, pd, &list[i], write, fault);
+	return ret;
+}
+
+static struct ib_mr *peal_verbs_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_alloc(&dev->nic.table, &dev->nic.quota.kernel, pd, type, max_pages);
+}
+
+static int peal_verbs_map_mr_sg(struct ib_mr *ib, struct scatterlist *sg, int count,
+				unsigned int *offset)
+{
+	int ret = peal_mr_begin_map(ib);
+
+	if (ret)
+		return ret;
+	if (ib->type == IB_MR_TYPE_SG_GAPS)
+		return peal_mr_add_pieces(ib, sg, count, offset);
+	ret = ib_sg_to_pages(ib, sg, count, offset, peal_mr_add_page);
+	peal_mr_finish_pages(ib);
+	return ret;
+}
+
+static struct ib_mr *peal_verbs_get_dma_mr(struct ib_pd *pd, int access)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_dma(&dev->nic.table, &dev->nic.quota.kernel, pd, access);
+}
+
+/* The region stays the same object, which a return value of NULL tells the core. */
+static struct ib_mr *peal_verbs_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length,
+					      u64 iova, int access, struct ib_pd *pd,
+					      struct ib_udata *udata)
+{
+	int ret = peal_verbs_check_request(udata);
+
+	if (!ret)
+		ret = peal_mr_reregister(ib, flags, start, length, iova, access, pd);
+	return ERR_PTR(ret);
+}
+
+static int peal_verbs_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
+{
+	return peal_mr_deregister(ib);
+}
+
+static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+
+	return peal_verbs_check_no_request(udata) ?:
+	       peal_mw_init(peal_mw(ib), &dev->nic.table, peal_verbs_account(dev, udata), ib->pd);
+}
+
+static int peal_verbs_dealloc_mw(struct ib_mw *ib)
+{
+	peal_mw_destroy(peal_mw(ib));
+	return 0;
+}
+
+/* A program gets the number by which its work requests name the address handle. */
+static int peal_verbs_introduce_ah(struct peal_ah *ah, struct ib_udata *udata)
+{
+	struct peal_create_ah_resp resp = { .ah_index = ah->address->index };
+
+	return udata ? peal_verbs_respond(udata, &resp, sizeof(resp)) : 0;
+}
+
+static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init,
+				struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
+	struct peal_tx_quota *tx_quota = peal_nic_tx_quota(&dev->nic, peal_verbs_context(udata));
+	struct peal_ah *ah = peal_ah(ib);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret && udata)
+		ret = peal_path_permit(&dev->nic.port, init->ah_attr);
+	if (!ret)
+		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), &dev->nic.port, tx_quota,
+				   init->ah_attr, gfp);
+	if (ret)
+		return ret;
+	ret = peal_verbs_introduce_ah(ah, udata);
+	if (ret)
+		peal_ah_destroy(ah);
+	return ret;
+}
+
+static int peal_verbs_query_ah(struct ib_ah *ib, struct rdma_ah_attr *attr)
+{
+	peal_ah_query(peal_ah(ib), attr);
+	return 0;
+}
+
+/* Must not sleep, because it may be called with interrupts off. */
+static int peal_verbs_destroy_ah(struct ib_ah *ib, u32 flags)
+{
+	peal_ah_destroy(peal_ah(ib));
+	return 0;
+}
+
+/* The core frees the memory afterwards. */
+static void peal_verbs_dealloc_driver(struct ib_device *ib)
+{
+	struct peal_dev *dev = peal_dev(ib);
+
+	peal_netns_detach(&dev->nic.port);
+	peal_locality_remove(&dev->nic.locality);
+	peal_engine_stop(&dev->nic.engine);
+	/* The work that takes frames for the flows counts drops in the table. */
+	peal_flows_destroy(&dev->flows);
+	peal_groups_destroy(&dev->nic.groups);
+	peal_table_destroy(&dev->nic.table);
+	peal_quota_end(&dev->nic.quota);
+	peal_port_end(&dev->nic.port);
+	xa_destroy(&dev->statistics);
+	peal_parent_free(dev->parent);
+}
+
+const struct ib_device_ops peal_verbs_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
+	.uverbs_abi_ver = PEAL_ABI_VERSION,
+
+	.advise_mr = peal_verbs_advise_mr,
+	.alloc_dm = peal_verbs_alloc_dm,
+	.alloc_hw_port_stats = peal_query_alloc_stats,
+	.alloc_mr = peal_verbs_alloc_mr,
+	.alloc_mw = peal_verbs_alloc_mw,
+	.alloc_pd = peal_verbs_alloc_pd,
+	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.alloc_xrcd = peal_verbs_alloc_xrcd,
+	.attach_mcast = peal_verbs_attach_mcast,
+	.counter_alloc_stats = peal_statistic_alloc_stats,
+	.counter_bind_qp = peal_statistic_bind_qp,
+	.counter_dealloc = peal_statistic_dealloc,
+#ifdef PEAL_HAS_COUNTER_INIT
+	.counter_init = peal_statistic_init,
+#endif
+	.counter_unbind_qp = peal_statistic_unbind_qp,
+	.counter_update_stats = peal_statistic_update_stats,
+	.create_ah = peal_verbs_create_ah,
+	.create_cq = peal_verbs_create_cq,
+	.create_flow = peal_verbs_create_flow,
+	.create_qp = peal_verbs_create_qp,
+	.create_srq = peal_verbs_create_srq,
+	.create_user_ah = peal_verbs_create_ah,
+	.dealloc_dm = peal_verbs_dealloc_dm,
+	.dealloc_driver = peal_verbs_dealloc_driver,
+	.dealloc_mw = peal_verbs_dealloc_mw,
+	.dealloc_pd = peal_verbs_dealloc_pd,
+	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
+	.dealloc_xrcd = peal_verbs_dealloc_xrcd,
+	.dereg_mr = peal_verbs_dereg_mr,
+	.destroy_ah = peal_verbs_destroy_ah,
+	.destroy_cq = peal_verbs_destroy_cq,
+	.destroy_flow = peal_verbs_destroy_flow,
+	.destroy_qp = peal_verbs_destroy_qp,
+	.destroy_srq = peal_verbs_destroy_srq,
+	.detach_mcast = peal_verbs_detach_mcast,
+	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
+	.fill_res_cq_entry = peal_restrack_fill_cq,
+	.fill_res_mr_entry = peal_restrack_fill_mr,
+	.fill_res_qp_entry = peal_restrack_fill_qp,
+#ifdef PEAL_HAS_SRQ_RESTRACK
+	.fill_res_srq_entry = peal_restrack_fill_srq,
+#endif
+	.get_dma_mr = peal_verbs_get_dma_mr,
+	.get_hw_stats = peal_query_stats,
+	.get_link_layer = peal_query_link_layer,
+	.get_port_immutable = peal_query_immutable,
+	.map_mr_sg = peal_verbs_map_mr_sg,
+	.mmap = peal_map_mmap,
+	.mmap_free = peal_map_release,
+	.modify_cq = peal_verbs_modify_cq,
+	.modify_hw_stat = peal_query_modify_stat,
+	.modify_qp = peal_verbs_modify_qp,
+	.modify_srq = peal_verbs_modify_srq,
+	.poll_cq = peal_verbs_poll_cq,
+	.post_recv = peal_verbs_post_recv,
+	.post_send = peal_verbs_post_send,
+	.post_srq_recv = peal_verbs_post_srq_recv,
+	.process_mad = peal_pma_process_mad,
+	.query_ah = peal_verbs_query_ah,
+	.query_device = peal_query_device,
+	.query_pkey = peal_query_pkey,
+	.query_port = peal_query_port,
+#ifdef PEAL_HAS_PORT_SPEED
+	.query_port_speed = peal_query_port_speed,
+#endif
+	.query_qp = peal_verbs_query_qp,
+	.query_srq = peal_verbs_query_srq,
+	.query_ucontext = peal_verbs_query_ucontext,
+	.reg_dm_mr = peal_verbs_reg_dm_mr,
+	.reg_user_mr = peal_verbs_reg_user_mr,
+	.reg_user_mr_dmabuf = peal_verbs_reg_user_mr_dmabuf,
+	.req_notify_cq = peal_verbs_req_notify_cq,
+	.rereg_user_mr = peal_verbs_rereg_user_mr,
+	.PEAL_RESIZE_CQ_OP = peal_verbs_resize_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
+	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
+	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
+	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
+#ifdef PEAL_HAS_COUNTER_INIT
+	.size_rdma_counter = sizeof(struct rdma_counter),
+#endif
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, peal_xrcd, ib),
+};
+
+/*
+ * The verbs of queue pairs. See verbs.h.
+ */
+
+/* A shared receive queue may be of another protection domain, but not of another device. */
+static int peal_verbs_check_srq(const struct ib_qp *ib, const struct ib_qp_init_attr *init)
+{
+	if (!init->srq)
+		return 0;
+	if (init->srq->device != ib->device || init->srq->srq_type != IB_SRQT_BASIC ||
+	    init->qp_type == IB_QPT_GSI)
+		return -EINVAL;
+	return 0;
+}
+
+static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
+{
+	if (init->create_flags || (init->rwq_ind_tbl && init->qp_type != IB_QPT_RAW_PACKET))
+		return -EOPNOTSUPP;
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UC:
+	case IB_QPT_UD:
+		return 0;
+	case IB_QPT_XRC_INI:
+		/* A kernel user's work request has no field for the shared receive queue. */
+		return user ? 0 : -EOPNOTSUPP;
+	case IB_QPT_XRC_TGT:
+		return init->xrcd && !init->srq ? 0 : -EINVAL;
+	case IB_QPT_RAW_PACKET:
+		return user ? 0 : -EOPNOTSUPP;
+	case IB_QPT_GSI:
+		/* Only for kernel users. The device has one port. */
+		return user || init->port_num != 1 ? -EINVAL : 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/*
+ * The queue pair pushes no further CQE, and the epoch was waited for. When ib_free_cq() has stopped
+ * the polling of a completion queue, its handler must not schedule another one.
+ */
+static void peal_verbs_wait_handlers(struct peal_qp *qp)
+{
+	if (qp->ib.send_cq)
+		peal_cq_wait_handler(peal_cq(qp->ib.send_cq));
+	if (qp->ib.recv_cq)
+		peal_cq_wait_handler(peal_cq(qp->ib.recv_cq));
+}
+
+/*
+ * Remove a queue pair that the data path and pollers may already use. It stops and leaves the
+ * table first, then this waits for the users that found it before. Pollers find it until the slots
+ * of a shared receive queue are free.
+ */
+static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
+{
+	peal_context_remove_qp(qp);
+	peal_qp_stop(qp);
+	peal_post_drop_shared(qp);
+	peal_qp_unpublish(qp);
+	if (qp->ib.send_cq)
+		peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
+	if (qp->ib.recv_cq)
+		peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
+	peal_engine_remove_qp(qp);
+	peal_events_end(&qp->events);
+	peal_verbs_wait_handlers(qp);
+	if (qp->xrcd)
+		peal_xrcd_remove(peal_xrcd(qp->xrcd), qp);
+	peal_post_free(qp);
+	peal_qp_free(qp);
+}
+
+/* A program gets a doorbell bit for the queue pair, and the offsets of the rings. */
+static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
+				   struct ib_udata *udata)
+{
+	struct peal_create_qp_resp resp;
+	int ret = peal_context_add_qp(ctx, qp);
+
+	if (ret)
+		return ret;
+	peal_qp_describe(qp, &resp);
+	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+/* Attach the initial transport. A connection may get another one with its path. */
+static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
+				       struct peal_context *ctx)
+{
+	if (qp->ib.qp_type == IB_QPT_RAW_PACKET)
+		return peal_raw_attach(qp, &dev->nic.port, &dev->flows.ingress,
+				       peal_nic_tx_quota(&dev->nic, ctx));
+	if (peal_qp_is_datagram(qp))
+		return peal_ud_attach(qp, &dev->nic.port, &dev->nic.locality,
+				      peal_nic_tx_quota(&dev->nic, ctx));
+	return peal_direct_attach(qp, &dev->nic.locality);
+}
+
+/* An XRC target may outlive the context of its maker, so its domain pays for it. */
+static struct peal_account *peal_verbs_qp_account(struct peal_dev *dev, struct peal_context *ctx,
+						  const struct ib_qp_init_attr *init)
+{
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		return &peal_xrcd(init->xrcd)->account;
+	return ctx ? &ctx->account : &dev->nic.quota.kernel;
+}
+
+/* An XRC target has the account and the transmit quota of its domain for the same reason. */
+static struct peal_tx_quota *peal_verbs_qp_tx_quota(struct peal_dev *dev, const struct peal_qp *qp)
+{
+	if (qp->xrcd)
+		return peal_xrcd(qp->xrcd)->tx_quota;
+	return peal_nic_tx_quota(&dev->nic, qp->context);
+}
+
+static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
+			      struct ib_qp_init_attr *init)
+{
+	int ret = peal_verbs_attach_transport(dev, qp, ctx);
+
+	if (ret)
+		return ret;
+	ret = peal_qp_init(qp, &dev->nic.table, peal_verbs_qp_account(dev, ctx, init),
+			   ctx ? ctx->ib : NULL, init);
+	if (ret)
+		peal_qp_free_transports(qp);
+	return ret;
+}
+
+/* Let the owner of the queue pair use it. Nobody posts to an XRC target. */
+static int peal_verbs_hand_over_qp(struct peal_context *ctx, struct peal_qp *qp,
+				   struct ib_udata *udata)
+{
+	if (qp->xrcd) {
+		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);
+		return 0;
+	}
+	return ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
+}
+
+/* The core makes XRC targets in its own name, without udata. */
+int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_qp *qp = peal_qp(ib);
+	struct peal_ucontext *uctx = NULL;
+	struct peal_context *ctx;
+	int ret = peal_verbs_check_init(init, udata);
+
+	if (!ret && init->qp_type == IB_QPT_RAW_PACKET)
+		ret = peal_verbs_permit_raw(dev);
+	if (!ret)
+		ret = peal_verbs_check_srq(ib, init);
+	if (!ret && udata)
+		ret = peal_verbs_check_request(udata);
+	if (ret)
+		return ret;
+	if (udata)
+		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
+	ctx = uctx ? uctx->ctx : NULL;
+	peal_engine_add_qp(&dev->nic.engine, qp);
+	ret = peal_verbs_init_qp(dev, qp, ctx, init);
+	if (ret)
+		return ret;
+	ret = peal_verbs_hand_over_qp(ctx, qp, udata);
+	if (ret)
+		peal_verbs_remove_qp(dev, qp);
+	return ret;
+}
+
+/* ib_post_send() and ib_post_recv() are for kernel users only. Programs write to their rings. */
+int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	int ret;
+
+	if (!qp->posts.send.ids || READ_ONCE(qp->state) < IB_QPS_RTS) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_send(qp, wr, bad);
+	peal_kick(qp);
+	return ret;
+}
+
+int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!qp->posts.recv.ids || qp->srq || READ_ONCE(qp->state) == IB_QPS_RESET) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_post_recv(qp, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_kick_receives(qp);
+	return ret;
+}
+
+/* Is the destination GID a GID of this device? */
+static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
+	const struct ib_gid_attr *found;
+
+	found = rdma_find_gid_by_port(ib, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(found))
+		return false;
+	rdma_put_gid_attr(found);
+	return true;
+}
+
+/*
+ * Choose the transport for a new path. A connection whose peer is on this device gets the direct
+ * transport, if the options allow it. All others get the wire. In later states than INIT a
+ * connection keeps its transport. The caller holds qp->control.
+ *
+ * Return: 0, -EOPNOTSUPP if a direct connection would have to leave the device, or an error of
+ * peal_wire_attach().
+ */
+static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
+				       struct peal_transport **transport)
+{
+	struct peal_dev *dev = peal_dev(qp->ib.device);
+	bool local = peal_verbs_gid_is_local(&dev->ib, attr);
+	bool on_wire = peal_qp_is_on_wire(qp);
+	int ret;
+
+	lockdep_assert_held(&qp->control);
+	if (qp->state == IB_QPS_INIT)
+		on_wire = !local || !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
+	*transport = qp->direct;
+	if (!on_wire)
+		return local ? 0 : -EOPNOTSUPP;
+	ret = peal_wire_attach(qp, &dev->nic.port, peal_verbs_qp_tx_quota(dev, qp), attr, mask);
+	*transport = qp->wire;
+	return ret;
+}
+
+int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			 struct ib_udata *udata)
+{
+	struct peal_qp *qp = peal_qp(ib);
+	struct peal_transport *transport = NULL;
+	int ret;
+
+	ret = peal_verbs_check_no_request(udata);
+	if (ret)
+		return ret;
+	mutex_lock(&qp->control);
+	ret = peal_qp_check(qp, attr, mask);
+	if (!ret && mask & IB_QP_AV && udata)
+		ret = peal_path_permit(&peal_dev(ib->device)->nic.port, &attr->ah_attr);
+	if (!ret && mask & IB_QP_AV)
+		ret = peal_verbs_choose_transport(qp, attr, mask, &transport);
+	if (!ret)
+		ret = peal_qp_modify(qp, attr, mask, transport);
+	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+		peal_post_forget(qp);
+	mutex_unlock(&qp->control);
+	if (!ret)
+		peal_kick(qp);
+	return ret;
+}
+
+/*
+ * May the caller know what a sender needs to forge packets of @ib? The user whose program made the
+ * queue pair may, and the administrator of the network namespace. A program that has changed its
+ * user ids shares its secrets with none of them, as for ptrace(2).
+ */
+static bool peal_verbs_may_know_psns(const struct ib_qp *ib)
+{
+	const struct net *net = peal_dev(ib->device)->nic.port.net;
+	kuid_t uid = current_uid();
+	const struct cred *owner;
+	bool same = false;
+
+	if (ib->res.task) {
+		rcu_read_lock();
+		owner = __task_cred(ib->res.task);
+		same = uid_eq(owner->uid, uid) && uid_eq(owner->euid, uid) &&
+		       uid_eq(owner->suid, uid);
+		rcu_read_unlock();
+	}
+	return same || ns_capable(net->user_ns, CAP_NET_ADMIN);
+}
+
+/*
+ * The core asks for no attribute (@mask 0) when it answers `rdma resource show`, which any user may
+ * call. A program that has the queue pair asks for those that it wants to know.
+ */
+int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			struct ib_qp_init_attr *init)
+{
+	peal_qp_query(peal_qp(ib), attr, init);
+	if (!mask && !peal_verbs_may_know_psns(ib)) {
+		attr->sq_psn = 0;
+		attr->rq_psn = 0;
+	}
+	return 0;
+}
+
+int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
+{
+	peal_verbs_remove_qp(peal_dev(ib->device), peal_qp(ib));
+	return 0;
+}
+
+/* RoCE has no LIDs, so @lid is ignored. */
+int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_attach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
+}
+
+int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_detach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
+}
+
+/*
+ * The verbs of shared receive queues and XRC domains. See verbs.h.
+ */
+
+static void peal_verbs_remove_xrc_srq(struct peal_srq *srq)
+{
+	peal_table_remove_srq(&peal_dev(srq->ib.device)->nic.table, srq->ib.ext.xrc.srq_num);
+	peal_epoch_wait();
+	peal_xrcd_forget(peal_xrcd(srq->ib.ext.xrc.xrcd), srq);
+}
+
+/* Remove the queue from the tables, then wait for the kicks that found it before. */
+static void peal_verbs_remove_srq(struct peal_srq *srq)
+{
+	peal_context_remove_srq(srq);
+	if (srq->ib.ext.xrc.srq_num)
+		peal_verbs_remove_xrc_srq(srq);
+	peal_engine_remove_srq(srq);
+	peal_srq_post_free(srq);
+	peal_srq_free(srq);
+}
+
+/* A program gets a number for its kicks, and the offsets of the ring. */
+static int peal_verbs_introduce_srq(struct peal_context *ctx, struct peal_srq *srq,
+				    struct ib_udata *udata)
+{
+	struct peal_create_srq_resp resp;
+	int ret = peal_context_add_srq(ctx, srq);
+
+	if (!ret && srq->ib.srq_type == IB_SRQT_XRC)
+		ret = peal_table_add_srq(&peal_dev(srq->ib.device)->nic.table, srq,
+					 &srq->ib.ext.xrc.srq_num);
+	if (ret)
+		return ret;
+	peal_srq_describe(srq, &resp);
+	return peal_verbs_respond(udata, &resp, sizeof(resp));
+}
+
+/* A kernel user has no use for an XRC queue, because it cannot make the queue pairs. */
+static int peal_verbs_check_srq_type(const struct ib_srq_init_attr *init, bool user)
+{
+	if (init->srq_type == IB_SRQT_XRC && user)
+		return init->ext.xrc.xrcd && init->ext.cq ? 0 : -EINVAL;
+	return init->srq_type == IB_SRQT_BASIC ? 0 : -EOPNOTSUPP;
+}
+
+int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
+			  struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_srq *srq = peal_srq(ib);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	int ret = udata ? peal_verbs_check_request(udata) : 0;
+
+	if (!ret)
+		ret = peal_verbs_check_srq_type(init, ctx);
+	if (ret)
+		return ret;
+	peal_engine_add_srq(srq);
+	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL,
+			    &init->attr);
+	if (ret)
+		return ret;
+	ret = ctx ? peal_verbs_introduce_srq(ctx, srq, udata) : peal_srq_post_init(srq);
+	if (ret)
+		peal_verbs_remove_srq(srq);
+	return ret;
+}
+
+int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
+{
+	struct peal_nic *nic = &peal_dev(ib->device)->nic;
+	struct peal_tx_quota *tx_quota;
+	int ret = peal_verbs_check_no_request(udata);
+
+	if (ret)
+		return ret;
+	tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
+	if (IS_ERR(tx_quota))
+		return PTR_ERR(tx_quota);
+	ret = peal_xrcd_init(peal_xrcd(ib), &nic->quota, tx_quota);
+	if (ret)
+		peal_tx_quota_close(tx_quota);
+	return ret;
+}
+
+int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
+{
+	struct peal_tx_quota *tx_quota = peal_xrcd(ib)->tx_quota;
+
+	peal_xrcd_end(peal_xrcd(ib));
+	peal_tx_quota_close(tx_quota);
+	return 0;
+}
+
+int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
+			  enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	return peal_verbs_check_no_request(udata) ?: peal_srq_modify(peal_srq(ib), attr, mask);
+}
+
+int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)
+{
+	peal_srq_query(peal_srq(ib), attr);
+	return 0;
+}
+
+/* For kernel users only. Programs write to their rings. */
+int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
+			     const struct ib_recv_wr **bad)
+{
+	struct peal_srq *srq = peal_srq(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!srq->posts.ids) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_srq_post_recv(srq, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_kick_srq_receives(srq);
+	return ret;
+}
+
+int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
+{
+	peal_verbs_remove_srq(peal_srq(ib));
+	return 0;
+}
+
+static int peal_verbs_resize_srq(struct peal_srq *srq, const struct peal_resize_srq_req *req,
+				 struct peal_resize_srq_resp *resp)
+{
+	if (req->comp_mask || req->reserved)
+		return -EINVAL;
+	if (req->step == PEAL_RESIZE_SRQ_COMMIT && !req->max_wr)
+		return peal_srq_resize(srq, resp);
+	if (req->step != PEAL_RESIZE_SRQ_PREPARE)
+		return -EINVAL;
+	return peal_srq_prepare_resize(srq, srq->context->ib, req->max_wr, resp);
+}
+
+/* modify_srq has no response, so a resize is a method of its own. */
+static int UVERBS_HANDLER(PEAL_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_SRQ_RESIZE_HANDLE);
+	struct peal_resize_srq_resp resp;
+	struct peal_resize_srq_req req;
+	int ret;
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	ret = uverbs_copy_from(&req, attrs, PEAL_ATTR_SRQ_RESIZE_REQ);
+	if (!ret)
+		ret = peal_verbs_resize_srq(peal_srq(ib), &req, &resp);
+	if (ret)
+		return ret;
+	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_SRQ_RESIZE_RESP, &resp,
+					     sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_SRQ_RESIZE,
+			    UVERBS_ATTR_IDR(PEAL_ATTR_SRQ_RESIZE_HANDLE, UVERBS_OBJECT_SRQ,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(PEAL_ATTR_SRQ_RESIZE_REQ,
+					       UVERBS_ATTR_STRUCT(struct peal_resize_srq_req,
+								  reserved),
+					       UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_SRQ_RESIZE_RESP,
+						UVERBS_ATTR_STRUCT(struct peal_resize_srq_resp,
+								   reserved),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(peal_verbs_srq_methods, UVERBS_OBJECT_SRQ,
+		   &UVERBS_METHOD(PEAL_METHOD_SRQ_RESIZE));
+
+const struct uapi_definition peal_verbs_srq_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &peal_verbs_srq_methods),
+	{}
+};
+
+/*
+ * The verbs of device memory. See verbs.h.
+ */
+
+struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,
+				  struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs)
+{
+	struct peal_account *account = peal_verbs_account(peal_dev(ib), &attrs->driver_udata);
+	struct peal_dm *dm = peal_dm_create(uctx, account, attr->length, attr->alignment);
+
+	return IS_ERR(dm) ? ERR_CAST(dm) : &dm->ib;
+}
+
+/* The core has refused while a region is registered. */
+int peal_verbs_dealloc_dm(struct ib_dm *ib, struct uverbs_attr_bundle *attrs)
+{
+	peal_dm_destroy(peal_dm(ib));
+	return 0;
+}
+
+/* The core has compared the range with the memory's length. */
+struct ib_mr *peal_verbs_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib,
+				   struct ib_dm_mr_attr *attr, struct uverbs_attr_bundle *attrs)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_register_map(&dev->nic.table, peal_verbs_account(dev, &attrs->driver_udata),
+				    pd, peal_dm(ib)->map, attr->offset, attr->length,
+				    attr->access_flags);
+}
+
+/* A program maps its device memory, or memory that it has imported. */
+static int UVERBS_HANDLER(PEAL_METHOD_QUERY_DM)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_QUERY_DM_HANDLE);
+	struct peal_query_dm_resp resp;
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	peal_dm_describe(peal_dm(ib), &resp);
+	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_QUERY_DM_RESP, &resp, sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_QUERY_DM,
+			    UVERBS_ATTR_IDR(PEAL_ATTR_QUERY_DM_HANDLE, UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_DM_RESP,
+						UVERBS_ATTR_STRUCT(struct peal_query_dm_resp,
+								   length),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(peal_verbs_dm_methods, UVERBS_OBJECT_DM, &UVERBS_METHOD(PEAL_METHOD_QUERY_DM));
+
+const struct uapi_definition peal_verbs_dm_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &peal_verbs_dm_methods),
+	{}
+};
+
+/*
+ * The verbs of flow rules, for raw packet queue pairs. See verbs.h.
+ *
+ * The core has checked the sizes of a program's specifications. They are checked again here,
+ * because the core passes on types that peal does not have.
+ */
+
+struct peal_verbs_flow {
+	struct ib_flow ib;
+	struct peal_flow flow;
+};
+
+static void peal_verbs_eth_fields(struct peal_frame_fields *to,
+				  const struct ib_flow_eth_filter *from)
+{
+	memcpy(to->dst_mac, from->dst_mac, sizeof(to->dst_mac));
+	memcpy(to->src_mac, from->src_mac, sizeof(to->src_mac));
+	to->ether_type = from->ether_type;
+	to->vlan_tag = from->vlan_tag;
+}
+
+static void peal_verbs_ipv4_fields(struct peal_frame_fields *to,
+				   const struct ib_flow_ipv4_filter *from)
+{
+	memcpy(to->src_ip, &from->src_ip, sizeof(from->src_ip));
+	memcpy(to->dst_ip, &from->dst_ip, sizeof(from->dst_ip));
+	to->protocol = from->proto;
+	to->traffic_class = from->tos;
+	to->hop_limit = from->ttl;
+	to->ip_flags = from->flags;
+}
+
+static void peal_verbs_ipv6_fields(struct peal_frame_fields *to,
+				   const struct ib_flow_ipv6_filter *from)
+{
+	memcpy(to->src_ip, from->src_ip, sizeof(to->src_ip));
+	memcpy(to->dst_ip, from->dst_ip, sizeof(to->dst_ip));
+	to->flow_label = from->flow_label;
+	to->protocol = from->next_hdr;
+	to->traffic_class = from->traffic_class;
+	to->hop_limit = from->hop_limit;
+}
+
+static void peal_verbs_port_fields(struct peal_frame_fields *to,
+				   const struct ib_flow_tcp_udp_filter *from)
+{
+	to->src_port = from->src_port;
+	to->dst_port = from->dst_port;
+}
+
+/* The frame must have this header. A rule that asks for two of one layer matches nothing. */
+static int peal_verbs_want_kind(struct peal_flow_rule *rule, u8 kind, u8 layer)
+{
+	if (rule->value.kinds & layer)
+		return -EINVAL;
+	rule->value.kinds |= kind;
+	rule->mask.kinds |= kind;
+	return 0;
+}
+
+static int peal_verbs_add_eth(struct peal_flow_rule *rule, const struct ib_flow_spec_eth *spec)
+{
+	peal_verbs_eth_fields(&rule->value, &spec->val);
+	peal_verbs_eth_fields(&rule->mask, &spec->mask);
+	return spec->mask.vlan_tag ?
+	       peal_verbs_want_kind(rule, PEAL_FRAME_VLAN, PEAL_FRAME_VLAN) : 0;
+}
+
+static int peal_verbs_add_ipv4(struct peal_flow_rule *rule, const struct ib_flow_spec_ipv4 *spec)
+{
+	peal_verbs_ipv4_fields(&rule->value, &spec->val);
+	peal_verbs_ipv4_fields(&rule->mask, &spec->mask);
+	return peal_verbs_want_kind(rule, PEAL_FRAME_IPV4, PEAL_FRAME_IPV4 | PEAL_FRAME_IPV6);
+}
+
+static int peal_verbs_add_ipv6(struct peal_flow_rule *rule, const struct ib_flow_spec_ipv6 *spec)
+{
+	peal_verbs_ipv6_fields(&rule->value, &spec->val);
+	peal_verbs_ipv6_fields(&rule->mask, &spec->mask);
+	return peal_verbs_want_kind(rule, PEAL_FRAME_IPV6, PEAL_FRAME_IPV4 | PEAL_FRAME_IPV6);
+}
+
+static int peal_verbs_add_ports(struct peal_flow_rule *rule,
+				const struct ib_flow_spec_tcp_udp *spec, u8 kind)
+{
+	peal_verbs_port_fields(&rule->value, &spec->val);
+	peal_verbs_port_fields(&rule->mask, &spec->mask);
+	return peal_verbs_want_kind(rule, kind, PEAL_FRAME_TCP | PEAL_FRAME_UDP);
+}
+
+static u32 peal_verbs_spec_bytes(u32 type)
+{
+	switch (type) {
+	case IB_FLOW_SPEC_ETH:
+		return sizeof(struct ib_flow_spec_eth);
+	case IB_FLOW_SPEC_IPV4:
+		return sizeof(struct ib_flow_spec_ipv4);
+	case IB_FLOW_SPEC_IPV6:
+		return sizeof(struct ib_flow_spec_ipv6);
+	case IB_FLOW_SPEC_TCP:
+	case IB_FLOW_SPEC_UDP:
+		return sizeof(struct ib_flow_spec_tcp_udp);
+	default:
+		return 0;
+	}
+}
+
+static int peal_verbs_add_spec(struct peal_flow_rule *rule, const union ib_flow_spec *spec)
+{
+	u32 bytes = peal_verbs_spec_bytes(spec->type);
+
+	if (!bytes)
+		return -EOPNOTSUPP;
+	if (spec->size < bytes)
+		return -EINVAL;
+	switch (spec->type) {
+	case IB_FLOW_SPEC_ETH:
+		return peal_verbs_add_eth(rule, &spec->eth);
+	case IB_FLOW_SPEC_IPV4:
+		return peal_verbs_add_ipv4(rule, &spec->ipv4);
+	case IB_FLOW_SPEC_IPV6:
+		return peal_verbs_add_ipv6(rule, &spec->ipv6);
+	default:
+		return peal_verbs_add_ports(rule, &spec->tcp_udp, spec->type == IB_FLOW_SPEC_TCP ?
+					    PEAL_FRAME_TCP : PEAL_FRAME_UDP);
+	}
+}
+
+/* Bits of the value that the mask lacks do not count, and equal rules must look equal. */
+static void peal_verbs_mask_value(struct peal_flow_rule *rule)
+{
+	const u8 *mask = (const u8 *)&rule->mask;
+	u8 *value = (u8 *)&rule->value;
+	u32 i;
+
+	for (i = 0; i < sizeof(rule->value); i++)
+		value[i] &= mask[i];
+}
+
+static int peal_verbs_add_specs(struct peal_flow_rule *rule, const struct ib_flow_attr *attr)
+{
+	const union ib_flow_spec *spec = (const void *)attr->flows;
+	bool has_eth = false;
+	u32 i;
+	int ret;
+
+	/* A default rule and a sniffer match by their kind alone. */
+	if (attr->num_of_specs && rule->kind != PEAL_FLOW_NORMAL)
+		return -EINVAL;
+	for (i = 0; i < attr->num_of_specs; i++) {
+		/* Other layers have a bit in `kinds`; see peal_verbs_want_kind(). */
+		if (spec->type == IB_FLOW_SPEC_ETH && has_eth)
+			return -EINVAL;
+		has_eth |= spec->type == IB_FLOW_SPEC_ETH;
+		ret = peal_verbs_add_spec(rule, spec);
+		if (ret)
+			return ret;
+		spec = (const void *)spec + spec->size;
+	}
+	peal_verbs_mask_value(rule);
+	return 0;
+}
+
+static int peal_verbs_flow_kind(enum ib_flow_attr_type type, enum peal_flow_kind *kind)
+{
+	switch (type) {
+	case IB_FLOW_ATTR_NORMAL:
+		*kind = PEAL_FLOW_NORMAL;
+		return 0;
+	case IB_FLOW_ATTR_ALL_DEFAULT:
+		*kind = PEAL_FLOW_ALL;
+		return 0;
+	case IB_FLOW_ATTR_MC_DEFAULT:
+		*kind = PEAL_FLOW_MULTICAST;
+		return 0;
+	case IB_FLOW_ATTR_SNIFFER:
+		*kind = PEAL_FLOW_SNIFFER;
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int peal_verbs_read_rule(struct peal_flow_rule *rule, const struct ib_flow_attr *attr)
+{
+	int ret;
+
+	memset(rule, 0, sizeof(*rule));
+	ret = peal_verbs_flow_kind(attr->type, &rule->kind);
+	if (ret)
+		return ret;
+	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
+		return -EOPNOTSUPP;
+	if (attr->port != 1)
+		return -EINVAL;
+	rule->passes = attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP;
+	rule->priority = attr->priority;
+	return peal_verbs_add_specs(rule, attr);
+}
+
+/*
+ * The core asks for CAP_NET_RAW, in newer kernels in the namespace of the RDMA device. peal checks
+ * the namespace of the netdev, because its frames are sent and taken.
+ */
+int peal_verbs_permit_raw(const struct peal_dev *dev)
+{
+	return ns_capable(dev->nic.port.net->user_ns, CAP_NET_RAW) ? 0 : -EPERM;
+}
+
+struct ib_flow *peal_verbs_create_flow(struct ib_qp *qp, struct ib_flow_attr *attr,
+				       struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(qp->device);
+	struct peal_verbs_flow *flow;
+	struct peal_flow_rule rule;
+	int ret = peal_verbs_permit_raw(dev);
+
+	if (!ret && qp->qp_type != IB_QPT_RAW_PACKET)
+		ret = -EOPNOTSUPP;
+	if (!ret && udata)
+		ret = peal_verbs_check_request(udata);
+	if (!ret)
+		ret = peal_verbs_read_rule(&rule, attr);
+	if (ret)
+		return ERR_PTR(ret);
+	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
+	if (!flow)
+		return ERR_PTR(-ENOMEM);
+	ret = peal_flow_add(&dev->flows, &flow->flow, peal_qp(qp), &rule);
+	if (!ret)
+		return &flow->ib;
+	kfree(flow);
+	return ERR_PTR(ret);
+}
+
+int peal_verbs_destroy_flow(struct ib_flow *ib)
+{
+	struct peal_verbs_flow *flow = container_of(ib, struct peal_verbs_flow, ib);
+
+	peal_flow_remove(&peal_dev(ib->device)->flows, &flow->flow);
+	kfree(flow);
+	return 0;
+}

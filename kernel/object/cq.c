@@ -1,0 +1,605 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * See cq.h.
+ */
+#include <linux/delay.h>
+#include <linux/ktime.h>
+#include <linux/log2.h>
+#include <linux/sched/isolation.h>
+
+#include "base/compat.h"
+#include "base/epoch.h"
+#include "object/cq.h"
+
+/* A resize copies this many CQEs between two looks at the ring, and the last ones with the lock. */
+#define PEAL_CQ_COPY		4096U
+#define PEAL_CQ_COPY_LOCKED	64
+
+static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
+static void peal_cq_run_handler(struct tasklet_struct *tasklet);
+static void peal_cq_call(void *data);
+static void peal_cq_events_work(struct work_struct *work);
+
+/**
+ * peal_cq_init() - give a completion queue its ring
+ * @account: the context's account, or the kernel's
+ * @uctx: the program's context, or NULL for a kernel user's queue
+ * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
+ * @clocks: PEAL_CQ_*, the times that each CQE gets
+ *
+ * Return: 0, -ENOMEM or -ENOSPC (the account's limit is reached).
+ */
+int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_ucontext *uctx,
+		 u32 entries, u32 clocks)
+{
+	u32 size = roundup_pow_of_two(entries);
+	int ret = peal_quota_take(account, PEAL_QUOTA_CQ);
+	void *base;
+
+	if (ret)
+		return ret;
+	cq->map = peal_map_alloc(uctx, account, PEAL_CQ_RING_OFFSET +
+				 (size_t)size * sizeof(struct peal_cqe));
+	if (IS_ERR(cq->map)) {
+		peal_quota_give(account, PEAL_QUOTA_CQ);
+		return PTR_ERR(cq->map);
+	}
+	cq->account = account;
+	cq->clocks = clocks;
+	cq->cpu = -1;
+	tasklet_setup(&cq->tasklet, peal_cq_run_handler);
+	peal_events_init(&cq->events, peal_cq_events_work);
+	spin_lock_init(&cq->lock);
+	spin_lock_init(&cq->poll_lock);
+	mutex_init(&cq->resizing);
+	peal_hrtimer_setup(&cq->moderation, peal_cq_expire, CLOCK_MONOTONIC,
+			   HRTIMER_MODE_REL_SOFT);
+	base = peal_map_address(cq->map);
+	cq->ring = (struct peal_cq_ring){
+		.ctl = base, .cqe = base + PEAL_CQ_RING_OFFSET, .mask = size - 1,
+	};
+	cq->ib.cqe = size;
+	return 0;
+}
+
+/* Vector number n is the n-th possible CPU. */
+static int peal_cq_vector_cpu(u32 vector)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu)
+		if (!vector--)
+			return cpu;
+	return -1;
+}
+
+/**
+ * peal_cq_set_vector() - let the handler run on one CPU
+ * @vector: smaller than the number of possible CPUs
+ *
+ * For a queue that the RDMA core polls for a kernel user. Its handler only schedules the polling,
+ * which then happens on the same CPU. That is why the CPU decides where the user's functions run.
+ *
+ * A CPU that an administrator keeps free of device interrupts (isolcpus=managed_irq) is left alone.
+ */
+void peal_cq_set_vector(struct peal_cq *cq, u32 vector)
+{
+	int cpu = peal_cq_vector_cpu(vector);
+
+	if (cpu < 0 || !housekeeping_test_cpu(cpu, HK_TYPE_MANAGED_IRQ))
+		return;
+	INIT_CSD(&cq->call, peal_cq_call, cq);
+	cq->cpu = cpu;
+}
+
+/* Put @map into @place, and free the map that was there. */
+static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, struct peal_map *map)
+{
+	lockdep_assert_held(&cq->resizing);
+	if (*place)
+		peal_map_free(*place);
+	*place = map;
+}
+
+/*
+ * The core has destroyed the queue pairs and XRC shared receive queues that complete
+ * here. Each destruction waited for the epoch after its last CQE (peal_engine_remove_qp() and
+ * _srq()), and a section that pushes a CQE ends after its peal_cq_notify(). So no CPU is there
+ * any more, and this need not wait for the epoch. Nothing sets the timer either.
+ */
+void peal_cq_destroy(struct peal_cq *cq)
+{
+	hrtimer_cancel(&cq->moderation);
+	peal_cq_wait_handler(cq);
+	while (atomic_read_acquire(&cq->calls))
+		usleep_range(10, 50);
+	tasklet_kill(&cq->tasklet);	/* nothing schedules it any more; it may still be running */
+	peal_events_end(&cq->events);
+	mutex_lock(&cq->resizing);
+	peal_cq_replace_map(cq, &cq->prepared, NULL);
+	peal_cq_replace_map(cq, &cq->resized, NULL);
+	mutex_unlock(&cq->resizing);
+	peal_map_free(cq->map);
+	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
+}
+
+void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp)
+{
+	*resp = (struct peal_create_cq_resp){
+		.entries = cq->ring.mask + 1,
+		.map_offset = peal_map_offset(cq->map),
+		.map_bytes = peal_map_bytes(cq->map),
+	};
+}
+
+/*
+ * Under cq.lock, so that the times of one queue's CQEs never go back, as far as the clock does not.
+ */
+static void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	struct peal_cqe stamped = *cqe;
+
+	lockdep_assert_held(&cq->lock);
+	if (cq->clocks & PEAL_CQ_CLOCK)
+		stamped.clock_ns = ktime_get_raw_ns();
+	if (cq->clocks & PEAL_CQ_WALL_CLOCK)
+		stamped.wall_ns = ktime_get_real_ns();
+	peal_cq_ring_push(&cq->ring, &stamped);
+}
+
+/* Copy the CQEs from *copied to @end. */
+static void peal_cq_copy(struct peal_cq *cq, struct peal_cq_ring *to, u32 *copied, u32 end)
+{
+	for (; *copied != end; (*copied)++)
+		peal_cq_ring_copy(to, &cq->ring, *copied);
+}
+
+/*
+ * Let @to take the place of the ring. The program has consumed the CQEs before @first. CQEs that
+ * have been written do not change any more, so all but the last few are copied without the lock,
+ * because pushes wait for the lock.
+ *
+ * Return: 0, or -EINVAL if @to is too small for the unread CQEs.
+ */
+static int peal_cq_replace_ring(struct peal_cq *cq, struct peal_cq_ring *to, u32 first)
+{
+	u32 room = min(to->mask, cq->ring.mask) + 1, copied = first, end;
+	bool done = false;
+	int ret = 0;
+
+	lockdep_assert_held(&cq->resizing);
+	while (!done) {
+		spin_lock_bh(&cq->lock);
+		end = cq->ring.next;
+		if (end - first > room)
+			ret = -EINVAL;
+		done = ret || end - copied <= PEAL_CQ_COPY_LOCKED;
+		if (done && !ret) {
+			peal_cq_copy(cq, to, &copied, end);
+			cq->ring.cqe = to->cqe;
+			cq->ring.mask = to->mask;
+		}
+		spin_unlock_bh(&cq->lock);
+		if (!done)
+			peal_cq_copy(cq, to, &copied, min(end - copied, PEAL_CQ_COPY) + copied);
+		cond_resched();
+	}
+	return ret;
+}
+
+/*
+ * Prepare the slots of a new ring for the indices from @first on. A zeroed slot would look valid
+ * to an index whose lap has phase 0.
+ */
+static void peal_cq_clear_ring(struct peal_cq_ring *ring, u32 first)
+{
+	u32 i;
+
+	for (i = 0; i <= ring->mask; i++) {
+		peal_cq_ring_invalidate(ring, first + i);
+		if (i % PEAL_CQ_COPY == 0)
+			cond_resched();
+	}
+}
+
+/**
+ * peal_cq_prepare_resize() - make a ring of another size for a program's completion queue
+ * @uctx: the program's context
+ * @entries: the ring holds at least this many CQEs; 1 to PEAL_MAX_CQE
+ * @resp: describes the new ring
+ *
+ * The old ring stays in use. A ring that was prepared before is freed.
+ *
+ * Return: 0, -ENOMEM or -ENOSPC (the account's limit is reached).
+ */
+int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 entries,
+			   struct peal_resize_cq_resp *resp)
+{
+	u32 size = roundup_pow_of_two(entries);
+	struct peal_map *map = peal_map_alloc(uctx, cq->account,
+					      (size_t)size * sizeof(struct peal_cqe));
+
+	if (IS_ERR(map))
+		return PTR_ERR(map);
+	*resp = (struct peal_resize_cq_resp){
+		.entries = size,
+		.map_offset = peal_map_offset(map),
+		.map_bytes = peal_map_bytes(map),
+	};
+	mutex_lock(&cq->resizing);
+	peal_cq_replace_map(cq, &cq->prepared, map);
+	cq->prepared_entries = size;
+	mutex_unlock(&cq->resizing);
+	return 0;
+}
+
+static int peal_cq_use_prepared(struct peal_cq *cq)
+{
+	struct peal_cq_ring ring;
+	u32 first;
+	int ret;
+
+	lockdep_assert_held(&cq->resizing);
+	if (!cq->prepared)
+		return -EINVAL;
+	ring = (struct peal_cq_ring){
+		.cqe = peal_map_address(cq->prepared), .mask = cq->prepared_entries - 1,
+	};
+	first = peal_cq_ring_consumed(&cq->ring);
+	peal_cq_clear_ring(&ring, first);
+	ret = peal_cq_replace_ring(cq, &ring, first);
+	if (ret)
+		return ret;
+	peal_cq_replace_map(cq, &cq->resized, cq->prepared);
+	cq->prepared = NULL;
+	cq->ib.cqe = ring.mask + 1;
+	return 0;
+}
+
+/**
+ * peal_cq_resize() - let the prepared ring take the place of the old one
+ *
+ * The program does not poll during the call. Queue pairs go on to complete.
+ *
+ * Return: 0, or -EINVAL if no ring is prepared, or it is too small for the unread CQEs
+ * (IBTA 11.2.8.4).
+ */
+int peal_cq_resize(struct peal_cq *cq)
+{
+	int ret;
+
+	mutex_lock(&cq->resizing);
+	ret = peal_cq_use_prepared(cq);
+	mutex_unlock(&cq->resizing);
+	return ret;
+}
+
+/**
+ * peal_cq_push() - add one CQE
+ *
+ * The caller has softirqs off. The event is raised later, in peal_cq_notify(), so that a batch of
+ * CQEs needs one event.
+ *
+ * Return: false when the CQE was lost, because the queue overflowed now or earlier.
+ */
+bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	bool pushed;
+
+	lockdep_assert(softirq_count());
+	spin_lock(&cq->lock);
+	cq->overflowed |= peal_cq_ring_full(&cq->ring);
+	pushed = !cq->overflowed;
+	if (likely(pushed)) {
+		if (unlikely(cq->clocks))
+			peal_cq_push_stamped(cq, cqe);
+		else
+			peal_cq_ring_push(&cq->ring, cqe);
+		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
+	}
+	spin_unlock(&cq->lock);
+	return pushed;
+}
+
+/**
+ * peal_cq_moderate() - set how many completions one event may wait for, and how long
+ * @count: completions; 0 or 1: each event is raised at once
+ * @us: microseconds; 0: each event is raised at once
+ *
+ * An event that is held already is raised when its timer expires.
+ */
+void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us)
+{
+	spin_lock_bh(&cq->lock);
+	cq->most_held = count > 1 && us ? count : 0;
+	cq->held_us = us;
+	cq->held_from = cq->ring.next;
+	spin_unlock_bh(&cq->lock);
+}
+
+static bool peal_cq_is_due(const struct peal_cq *cq, u32 arm)
+{
+	lockdep_assert_held(&cq->lock);
+	return arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
+}
+
+/* Only later CQEs make another event due. If one is @due for @arm, the caller raises it now. */
+static void peal_cq_restart_event(struct peal_cq *cq, u32 arm, bool due)
+{
+	lockdep_assert_held(&cq->lock);
+	if (due)
+		peal_cq_ring_fire(&cq->ring, arm);
+	cq->solicited = false;
+	cq->held = false;
+	cq->held_from = cq->ring.next;
+}
+
+/*
+ * Must the event that is due wait for more CQEs? The timer raises it if they do not come, so that
+ * the event for the last CQE is never lost.
+ */
+static noinline bool peal_cq_hold(struct peal_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	if (cq->ring.next - cq->held_from >= cq->most_held)
+		return false;
+	if (!cq->held)
+		hrtimer_start(&cq->moderation, ns_to_ktime(cq->held_us * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	cq->held = true;
+	return true;
+}
+
+static bool peal_cq_event_due(struct peal_cq *cq)
+{
+	u32 arm;
+	bool due;
+
+	spin_lock(&cq->lock);
+	arm = peal_cq_ring_armed(&cq->ring);
+	due = peal_cq_is_due(cq, arm);
+	if (due && unlikely(cq->most_held) && peal_cq_hold(cq))
+		due = false;
+	else
+		peal_cq_restart_event(cq, arm, due);
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+/* The timer has expired. An event that was raised in the meantime may have covered the held one. */
+static bool peal_cq_held_event_due(struct peal_cq *cq)
+{
+	bool due = false;
+	u32 arm;
+
+	spin_lock(&cq->lock);
+	if (cq->held) {
+		arm = peal_cq_ring_armed(&cq->ring);
+		due = peal_cq_is_due(cq, arm);
+		peal_cq_restart_event(cq, arm, due);
+	}
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+static bool peal_cq_overflow_due(struct peal_cq *cq)
+{
+	bool due;
+
+	spin_lock(&cq->lock);
+	due = cq->overflowed && !cq->overflow_reported;
+	cq->overflow_reported |= due;
+	spin_unlock(&cq->lock);
+	return due;
+}
+
+static void peal_cq_call_overflow(struct peal_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR,
+	};
+
+	cq->ib.event_handler(&event, cq->ib.cq_context);
+}
+
+static void peal_cq_events_work(struct work_struct *work)
+{
+	struct peal_cq *cq = container_of(work, struct peal_cq, events.work);
+	enum ib_event_type type;
+
+	while (peal_events_take(&cq->events, &type))
+		peal_cq_call_overflow(cq);
+}
+
+static void peal_cq_report_overflow(struct peal_cq *cq)
+{
+	if (!cq->ib.event_handler)
+		return;
+	if (cq->ib.uobject)
+		peal_cq_call_overflow(cq);
+	else
+		peal_events_note(&cq->events, IB_EVENT_CQ_ERR);
+}
+
+/* A program's completion queue without a completion channel needs no event. */
+static bool peal_cq_has_listener(const struct peal_cq *cq)
+{
+	return cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context);
+}
+
+/*
+ * Call a kernel user's handler. Events that are raised meanwhile schedule the tasklet again,
+ * because the handler may have looked at the queue already. If the handler covered an event whose
+ * call was still on its way to the CPU of the vector, the tasklet has nothing to do. It must not
+ * call the handler then, because the user may be destroying the queue.
+ */
+static void peal_cq_run_handler(struct tasklet_struct *tasklet)
+{
+	struct peal_cq *cq = container_of(tasklet, struct peal_cq, tasklet);
+	int raised = atomic_read(&cq->raised);
+
+	if (raised == atomic_read(&cq->handled))
+		return;
+	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	atomic_set_release(&cq->handled, raised);
+}
+
+/*
+ * On the CPU of the vector, with interrupts off. An event that is raised from here on needs
+ * another call. The queue may be freed after the last statement.
+ */
+static void peal_cq_call(void *data)
+{
+	struct peal_cq *cq = data;
+
+	atomic_xchg(&cq->call_queued, 0);
+	tasklet_schedule(&cq->tasklet);
+	atomic_fetch_dec_release(&cq->calls);
+}
+
+/*
+ * Softirqs are off, so this CPU does not change. Return: false if the CPU of the vector is this
+ * one, or is offline.
+ */
+static bool peal_cq_call_cpu(struct peal_cq *cq)
+{
+	if (cq->cpu == smp_processor_id())
+		return false;
+	if (atomic_xchg(&cq->call_queued, 1))
+		return true;	/* its handler comes later than this event */
+	atomic_inc(&cq->calls);
+	if (!smp_call_function_single_async(cq->cpu, &cq->call))
+		return true;
+	atomic_xchg(&cq->call_queued, 0);
+	atomic_dec(&cq->calls);
+	return false;
+}
+
+/* A kernel user's event. The count comes first, so that a handler which begins later covers it. */
+static noinline void peal_cq_schedule(struct peal_cq *cq)
+{
+	atomic_inc(&cq->raised);
+	if (cq->cpu < 0 || !peal_cq_call_cpu(cq))
+		tasklet_schedule(&cq->tasklet);
+}
+
+static void peal_cq_raise(struct peal_cq *cq)
+{
+	if (likely(cq->ib.uobject))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	else
+		peal_cq_schedule(cq);
+}
+
+/**
+ * peal_cq_wait_handler() - wait until the handler has run for each event that was raised
+ *
+ * The caller has made sure that the events that matter to it have been raised, for example by
+ * peal_epoch_wait(). It does not wait for later events. Sleeps.
+ */
+void peal_cq_wait_handler(struct peal_cq *cq)
+{
+	int raised = atomic_read(&cq->raised);
+
+	while (atomic_read_acquire(&cq->handled) - raised < 0)
+		usleep_range(10, 50);
+}
+
+/**
+ * peal_cq_notify() - raise the events that the pushed CQEs made due
+ *
+ * Call inside the epoch with no lock held.
+ */
+void peal_cq_notify(struct peal_cq *cq)
+{
+	peal_epoch_assert_held();
+	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
+		peal_cq_raise(cq);
+	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
+		peal_cq_report_overflow(cq);
+}
+
+static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer)
+{
+	struct peal_cq *cq = container_of(timer, struct peal_cq, moderation);
+
+	peal_epoch_enter();
+	if (peal_cq_held_event_due(cq))
+		peal_cq_raise(cq);
+	peal_epoch_exit();
+	return HRTIMER_NORESTART;
+}
+
+/* The caller holds poll_lock. Return: false when there is no further CQE. */
+bool peal_cq_take(struct peal_cq *cq, struct peal_cqe *cqe)
+{
+	lockdep_assert_held(&cq->poll_lock);
+	if (!peal_cq_ring_peek(&cq->ring, cq->taken))
+		return false;
+	*cqe = cq->ring.cqe[cq->taken & cq->ring.mask];
+	cq->taken++;
+	return true;
+}
+
+/*
+ * The caller holds poll_lock. Return: CQE number @i of those not taken yet, or NULL. It is the
+ * kernel user's, so the caller may change it, but not its flags.
+ */
+struct peal_cqe *peal_cq_untaken(struct peal_cq *cq, u32 i)
+{
+	u32 index = cq->taken + i;
+
+	lockdep_assert_held(&cq->poll_lock);
+	if (i > cq->ring.mask || !peal_cq_ring_peek(&cq->ring, index))
+		return NULL;
+	return &cq->ring.cqe[index & cq->ring.mask];
+}
+
+/* The caller holds poll_lock. Lets the ring reuse the slots of the CQEs that were read. */
+void peal_cq_show_taken(struct peal_cq *cq)
+{
+	lockdep_assert_held(&cq->poll_lock);
+	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
+}
+
+/*
+ * Return: whether an event on any CQE is armed and has not been raised. The answer may be stale
+ * at once, because cq->lock is not held and the event may be raised at any time.
+ */
+static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
+{
+	u32 arm = READ_ONCE(cq->ring.ctl->arm);
+
+	return arm & PEAL_CQ_ARM_NEXT && arm != READ_ONCE(cq->ring.fired);
+}
+
+/**
+ * peal_cq_arm() - ib_req_notify_cq of a kernel queue
+ *
+ * A request for solicited events does not replace an outstanding request for events on any CQE.
+ *
+ * Return: 1 when @flags has IB_CQ_REPORT_MISSED_EVENTS and there are CQEs to poll, else 0.
+ */
+int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
+{
+	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+	unsigned long irq;
+	int missed;
+
+	spin_lock_irqsave(&cq->poll_lock, irq);
+	solicited &= !peal_cq_is_armed_for_all(cq);
+	cq->armings += 1 << PEAL_CQ_ARM_SHIFT;
+	WRITE_ONCE(cq->ring.ctl->arm,
+		   cq->armings | (solicited ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT));
+	smp_mb();	/* E: pairs with peal_cq_ring_armed() */
+	missed = flags & IB_CQ_REPORT_MISSED_EVENTS && peal_cq_ring_peek(&cq->ring, cq->taken);
+	spin_unlock_irqrestore(&cq->poll_lock, irq);
+	return missed;
+}
+
+/* Wait until the pollers that hold poll_lock have released it. */
+void peal_cq_wait_pollers(struct peal_cq *cq)
+{
+	spin_lock_irq(&cq->poll_lock);
+	spin_unlock_irq(&cq->poll_lock);
+}
