@@ -14,58 +14,14 @@ void peal_cursor_end_counted(struct peal_cursor *cursor)
 		peal_target_end(&cursor->target[__ffs(cursor->counted)]);
 }
 
-/* No entry is looked up yet. */
-static __always_inline void peal_cursor_begin_list(struct peal_cursor *cursor,
-						   const struct peal_sge *sge, u32 num_sge)
+/* Step over finished and empty entries to the one that holds the next byte. */
+static inline void peal_cursor_next_entry(struct peal_cursor *cursor)
 {
-	cursor->sge = sge;
-	cursor->num_sge = num_sge;
-	cursor->at = 0;
-	cursor->offset = 0;
-	cursor->counted = 0;
-	cursor->inline_data = NULL;
-}
-
-/* Look up the key of entry @i. On failure the uses of all entries are ended. */
-static __always_inline enum peal_reason peal_cursor_look_up(struct peal_cursor *cursor,
-							    struct peal_table *table,
-							    const struct ib_pd *pd, u32 i,
-							    bool write)
-{
-	enum peal_reason reason = peal_mr_local(table, pd, &cursor->sge[i], write,
-						&cursor->target[i]);
-
-	if (unlikely(reason))
-		peal_cursor_end(cursor);
-	else if (unlikely(peal_target_is_counted(&cursor->target[i])))
-		cursor->counted |= 1U << i;
-	return reason;
-}
-
-/**
- * peal_cursor_local() - begin a cursor over a scatter-gather list and check every lkey
- * @write: whether the list receives data
- *
- * An entry of length 0 is not looked up, because it names no byte.
- *
- * Return: PEAL_REASON_NONE or the LKEY reason of the first bad entry.
- */
-enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
-				   const struct ib_pd *pd, const struct peal_sge *sge,
-				   u32 num_sge, bool write)
-{
-	enum peal_reason reason;
-	u32 i;
-
-	peal_cursor_begin_list(cursor, sge, num_sge);
-	for (i = 0; i < num_sge; i++) {
-		if (!sge[i].length)
-			continue;
-		reason = peal_cursor_look_up(cursor, table, pd, i, write);
-		if (unlikely(reason))
-			return reason;
+	while (unlikely(!cursor->left) && cursor->at + 1 < cursor->num_sge) {
+		cursor->at++;
+		cursor->offset = 0;
+		cursor->left = cursor->sge[cursor->at].length;
 	}
-	return PEAL_REASON_NONE;
 }
 
 /**
@@ -78,39 +34,29 @@ enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table
  */
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,
-				  u32 num_sge, bool write, u64 offset, u64 bytes)
+				  u32 num_sge, enum peal_key_use use, u64 offset, u64 bytes)
 {
 	u64 end = 0;
 	enum peal_reason reason;
 	u32 i;
 
-	peal_cursor_begin_list(cursor, sge, num_sge);
+	peal_cursor_local(cursor, table, pd, sge, 0, use);
+	cursor->num_sge = num_sge;
+	cursor->left = num_sge ? sge[0].length : 0;
 	for (i = 0; i < num_sge && end < offset + bytes; i++) {
 		end += sge[i].length;
 		if (!sge[i].length || end <= offset)
 			continue;
-		reason = peal_cursor_look_up(cursor, table, pd, i, write);
-		if (unlikely(reason))
+		reason = peal_mr_local(table, pd, &sge[i], use, &cursor->target[i]);
+		if (unlikely(reason)) {
+			peal_cursor_end(cursor);
 			return reason;
+		}
+		if (unlikely(peal_target_is_counted(&cursor->target[i])))
+			cursor->counted |= 1U << i;
 	}
 	peal_cursor_skip(cursor, offset);
 	return PEAL_REASON_NONE;
-}
-
-static u64 peal_cursor_left(const struct peal_cursor *cursor)
-{
-	u64 length = cursor->sge ? cursor->sge[cursor->at].length : cursor->bytes;
-
-	return length - cursor->offset;
-}
-
-/* Step over finished and empty entries to the one that holds the next byte. */
-static void peal_cursor_next_entry(struct peal_cursor *cursor)
-{
-	while (cursor->at + 1 < cursor->num_sge && !peal_cursor_left(cursor)) {
-		cursor->at++;
-		cursor->offset = 0;
-	}
 }
 
 /* Skip @bytes that were already copied. The cursor must have that many left. */
@@ -118,9 +64,10 @@ void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 {
 	peal_cursor_next_entry(cursor);
 	while (bytes) {
-		u64 step = min(bytes, peal_cursor_left(cursor));
+		u64 step = min(bytes, cursor->left);
 
 		cursor->offset += step;
+		cursor->left -= step;
 		bytes -= step;
 		peal_cursor_next_entry(cursor);
 	}
@@ -129,29 +76,33 @@ void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes)
 enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
 					     bool write)
 {
-	u64 offset = cursor->offset + skip;
+	u64 offset = cursor->offset, left = cursor->left;
 	enum peal_odp_state state;
-	u32 i;
+	u32 i = cursor->at;
 
-	for (i = cursor->at; i < cursor->num_sge && bytes; i++) {
-		u64 length = cursor->sge ? cursor->sge[i].length : cursor->bytes;
-		u64 step = offset < length ? min(bytes, length - offset) : 0;
+	while (bytes) {
+		u64 past = min(skip, left);
+		u64 step = min(bytes, left - past);
 
 		if (step && cursor->counted & 1U << i) {
-			state = peal_target_look(&cursor->target[i], offset, step, write);
+			state = peal_target_look(&cursor->target[i], offset + past, step, write);
 			if (state != PEAL_ODP_PRESENT)
 				return state;
 		}
+		skip -= past;
 		bytes -= step;
-		offset -= min(offset, length);
+		if (++i >= cursor->num_sge)
+			break;
+		offset = 0;
+		left = cursor->sge[i].length;
 	}
 	return PEAL_ODP_PRESENT;
 }
 
 /* Return: the address of the next byte. Limits *bytes to the contiguous bytes from there. */
-void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
+inline void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 {
-	*bytes = min(*bytes, peal_cursor_left(cursor));
+	*bytes = min(*bytes, cursor->left);
 	if (cursor->inline_data)
 		return (void *)cursor->inline_data + cursor->offset;
 	return peal_target_at(&cursor->target[cursor->at], cursor->offset, bytes);
@@ -167,23 +118,22 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 {
 	u32 pieces = 0;
 
-	peal_cursor_next_entry(dst);
-	peal_cursor_next_entry(src);
 	while (bytes) {
 		u64 piece = bytes;
-		void *from = peal_cursor_here(src, &piece);
-		void *to = peal_cursor_here(dst, &piece);
+		void *from, *to;
 
+		peal_cursor_next_entry(dst);
+		peal_cursor_next_entry(src);
+		from = peal_cursor_here(src, &piece);
+		to = peal_cursor_here(dst, &piece);
 		peal_copy(to, from, piece);
 		pieces++;
 		/* The piece is within one entry of each side. */
 		src->offset += piece;
+		src->left -= piece;
 		dst->offset += piece;
+		dst->left -= piece;
 		bytes -= piece;
-		if (likely(!bytes))
-			break;
-		peal_cursor_next_entry(dst);
-		peal_cursor_next_entry(src);
 	}
 	return pieces;
 }

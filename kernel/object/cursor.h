@@ -5,7 +5,6 @@
  *
  * Owns: the check of every local key before the first byte is copied, and the steps from entry to
  * entry and from extent to extent.
- * Does not know: directions, messages, queue pairs.
  *
  * A cursor lives on the stack and only inside the epoch, because its targets are valid only there.
  * peal_cursor_end() ends the use of them. Between, the user waits
@@ -21,57 +20,98 @@ struct peal_cursor {
 	u32 num_sge;
 	u32 at;				/* index of the current entry */
 	u64 offset;			/* bytes into the current entry */
-	u64 bytes;			/* length of the single piece */
+	u64 left;			/* bytes of the current entry from there */
 	u32 counted;			/* bit i: the use of target[i] must be ended */
 	const void *inline_data;	/* NULL: the bytes are in target[] */
 	struct peal_target target[PEAL_MAX_SGE];	/* by entry */
 };
 
-enum peal_reason peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table,
-				   const struct ib_pd *pd, const struct peal_sge *sge,
-				   u32 num_sge, bool write);
+void peal_cursor_end_counted(struct peal_cursor *cursor);
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,
-				  u32 num_sge, bool write, u64 offset, u64 bytes);
-/* Return: the reason for a receive WQE, for a @reason that peal_cursor_local() has returned. */
-static inline enum peal_reason peal_recv_reason(enum peal_reason reason)
-{
-	return (enum peal_reason)(reason - PEAL_REASON_LKEY_UNKNOWN +
-				  PEAL_REASON_RECV_LKEY_UNKNOWN);
-}
-
+				  u32 num_sge, enum peal_key_use use, u64 offset, u64 bytes);
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
-void peal_cursor_end_counted(struct peal_cursor *cursor);
+enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
+					     bool write);
 
-static inline void peal_cursor_piece(struct peal_cursor *cursor, const void *data, u64 bytes)
+/* The bytes are not used any more. May be called twice. */
+static inline void peal_cursor_end(struct peal_cursor *cursor)
+{
+	if (unlikely(cursor->counted))
+		peal_cursor_end_counted(cursor);
+}
+
+/* Begin a cursor over inline data. */
+static inline void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
 {
 	cursor->sge = NULL;
 	cursor->num_sge = 1;
 	cursor->at = 0;
 	cursor->offset = 0;
-	cursor->bytes = bytes;
+	cursor->left = bytes;
 	cursor->counted = 0;
 	cursor->inline_data = data;
 }
 
-/* Begin a cursor over a range that the caller has already checked. */
-static inline void peal_cursor_target(struct peal_cursor *cursor,
-				      const struct peal_target *target, u64 bytes)
+/**
+ * peal_cursor_local() - begin a cursor over a scatter-gather list and check every lkey
+ *
+ * An entry of length 0 is not looked up, because it names no byte.
+ *
+ * Return: PEAL_REASON_NONE or the LKEY reason of the first bad entry.
+ */
+static __always_inline enum peal_reason
+peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table, const struct ib_pd *pd,
+		  const struct peal_sge *sge, u32 num_sge, enum peal_key_use use)
 {
-	peal_cursor_piece(cursor, NULL, bytes);
-	cursor->target[0] = *target;
-	cursor->counted = peal_target_is_counted(target);
+	enum peal_reason reason;
+	u32 i;
+
+	cursor->sge = sge;
+	cursor->num_sge = num_sge;
+	cursor->at = 0;
+	cursor->offset = 0;
+	cursor->left = num_sge ? sge[0].length : 0;
+	cursor->counted = 0;
+	cursor->inline_data = NULL;
+	for (i = 0; i < num_sge; i++) {
+		if (!sge[i].length)
+			continue;
+		reason = peal_mr_local(table, pd, &sge[i], use, &cursor->target[i]);
+		if (unlikely(reason)) {
+			peal_cursor_end(cursor);
+			return reason;
+		}
+		if (unlikely(peal_target_is_counted(&cursor->target[i])))
+			cursor->counted |= 1U << i;
+	}
+	return PEAL_REASON_NONE;
 }
 
-static inline void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
+/**
+ * peal_cursor_remote() - check whether a request may use its remote range, and begin a cursor there
+ *
+ * The parameters are those of peal_rkey_check(). A request for no bytes has no key to check.
+ *
+ * Return: PEAL_REASON_NONE or an RKEY reason.
+ */
+static __always_inline enum peal_reason
+peal_cursor_remote(struct peal_cursor *cursor, struct peal_table *table, const struct ib_pd *pd,
+		   u32 qpn, const struct peal_wqe *wqe, int access)
 {
-	peal_cursor_piece(cursor, data, bytes);
-}
+	struct peal_target *target = &cursor->target[0];
+	enum peal_reason reason;
 
-enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
-					     bool write);
+	peal_cursor_inline(cursor, NULL, wqe->length);
+	if (!wqe->length)
+		return PEAL_REASON_NONE;
+	reason = peal_rkey_check(table, pd, qpn, wqe, access, target);
+	if (likely(!reason) && unlikely(peal_target_is_counted(target)))
+		cursor->counted = 1;
+	return reason;
+}
 
 /*
  * Are the bytes from @skip bytes after the cursor's present place in memory? Ask before copying
@@ -83,13 +123,6 @@ static inline enum peal_odp_state peal_cursor_look(const struct peal_cursor *cur
 	if (likely(!cursor->counted))
 		return PEAL_ODP_PRESENT;
 	return peal_cursor_look_passing(cursor, skip, bytes, write);
-}
-
-/* The bytes are not used any more. May be called twice. */
-static inline void peal_cursor_end(struct peal_cursor *cursor)
-{
-	if (unlikely(cursor->counted))
-		peal_cursor_end_counted(cursor);
 }
 
 #endif

@@ -738,7 +738,8 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
 	peal_epoch_enter();
 	mr = peal_mr_find_on_demand(table, sge->lkey);
 	if (mr && !peal_key_allows(&mr->key, pd, sge->addr, sge->length,
-				   write ? IB_ACCESS_LOCAL_WRITE : 0) && peal_odp_get(mr->odp)) {
+				   write ? IB_ACCESS_LOCAL_WRITE : 0, &peal_lkey_reasons) &&
+	    peal_odp_get(mr->odp)) {
 		odp = mr->odp;
 		address = mr->start + (sge->addr - mr->key.iova);
 	}
@@ -750,65 +751,39 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
 	return ret;
 }
 
-/* ---- look-ups and checks ---- */
-
-struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
-{
-	struct peal_key *key = peal_table_key(table, value);
-
-	if (!key || key->value != value || key->kind != PEAL_KEY_REGION)
-		return NULL;
-	return container_of(key, struct peal_mr, key);
-}
-
-/* The reasons are those of a remote request. peal_mr_local() translates them for a local one. */
-enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
-				 u64 length, int access)
-{
-	u64 offset = addr - key->iova;	/* wraps below iova; the range check refuses that */
-
-	if (unlikely(key->pd != pd))
-		return PEAL_REASON_RKEY_PD;
-	if (unlikely(offset > key->length || length > key->length - offset))
-		return PEAL_REASON_RKEY_RANGE;
-	if (unlikely(access & ~key->access))
-		return PEAL_REASON_RKEY_ACCESS;
-	return PEAL_REASON_NONE;
-}
-
 /**
  * peal_mr_local() - check one scatter-gather entry
- * @write: whether the entry receives data
  * @target: set on success; peal_target_end() ends its use
  *
  * Call inside the epoch. Return: PEAL_REASON_NONE or an LKEY reason.
  */
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
-			       const struct peal_sge *sge, bool write,
+			       const struct peal_sge *sge, enum peal_key_use use,
 			       struct peal_target *target)
 {
+	const struct peal_key_reasons *reasons =
+		use == PEAL_RECEIVE ? &peal_recv_reasons : &peal_lkey_reasons;
 	struct peal_mr *mr = peal_mr_find(table, sge->lkey);
 	enum peal_reason reason;
 
 	peal_epoch_assert_held();
 	if (unlikely(!mr)) {
 		if (sge->lkey == PEAL_NULL_LKEY) {
-			target->mr = write ? &peal_mr_sink : &peal_mr_zeros;
+			target->mr = use == PEAL_GATHER ? &peal_mr_zeros : &peal_mr_sink;
 			target->offset = 0;
 			return PEAL_REASON_NONE;
 		}
 		mr = peal_mr_use(table, sge->lkey);
 		if (!mr)
-			return PEAL_REASON_LKEY_UNKNOWN;
+			return reasons->unknown;
 	}
 	target->mr = mr;
 	target->offset = sge->addr - mr->key.iova;
 	reason = peal_key_allows(&mr->key, pd, sge->addr, sge->length,
-				 write ? IB_ACCESS_LOCAL_WRITE : 0);
-	if (likely(!reason))
-		return PEAL_REASON_NONE;
-	peal_target_end(target);
-	return reason - PEAL_REASON_RKEY_UNKNOWN + PEAL_REASON_LKEY_UNKNOWN;
+				 use == PEAL_GATHER ? 0 : IB_ACCESS_LOCAL_WRITE, reasons);
+	if (unlikely(reason))
+		peal_target_end(target);
+	return reason;
 }
 
 /*
@@ -870,7 +845,7 @@ static enum peal_reason peal_mw_check_region(const struct peal_mr *mr, const str
 
 	if (!mr || mr->key.pd != pd || !(access & IB_ACCESS_MW_BIND) || access & IB_ZERO_BASED)
 		return PEAL_REASON_BIND_REGION;
-	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0);
+	reason = peal_key_allows(&mr->key, pd, bind->addr, bind->length, 0, &peal_rkey_reasons);
 	if (reason || bind->access & ~(PEAL_MW_ACCESS | IB_ZERO_BASED))
 		return PEAL_REASON_BIND_RANGE;
 	/* C10-75: remote write and atomic access need a region with local write access. */
@@ -982,39 +957,6 @@ enum peal_reason peal_rkey_invalidate(struct peal_table *table, const struct ib_
 	return peal_mw_invalidate(table, pd, qpn, rkey);
 }
 
-static enum peal_reason peal_mw_check(struct peal_mw *mw, const struct ib_pd *pd, u32 qpn,
-				      const struct peal_wqe *wqe, int access,
-				      struct peal_target *target)
-{
-	enum peal_reason reason;
-
-	lockdep_assert_held(&mw->lock);
-	if (mw->key.value != wqe->rkey || !mw->region)
-		return PEAL_REASON_RKEY_UNKNOWN;
-	if (mw->qpn && mw->qpn != qpn)
-		return PEAL_REASON_RKEY_QP;
-	reason = peal_key_allows(&mw->key, pd, wqe->remote_addr, wqe->length, access);
-	target->mr = mw->region;
-	target->offset = wqe->remote_addr - mw->key.iova + mw->offset;
-	return reason;
-}
-
-static enum peal_reason peal_fast_reg_check(struct peal_table *table, const struct ib_pd *pd,
-					    const struct peal_wqe *wqe, int access,
-					    struct peal_target *target)
-{
-	enum peal_reason reason;
-
-	target->mr = peal_mr_use(table, wqe->rkey);
-	if (!target->mr)
-		return PEAL_REASON_RKEY_UNKNOWN;
-	target->offset = wqe->remote_addr - target->mr->key.iova;
-	reason = peal_key_allows(&target->mr->key, pd, wqe->remote_addr, wqe->length, access);
-	if (reason)
-		peal_target_end(target);
-	return reason;
-}
-
 /**
  * peal_rkey_check() - check whether a request may use its remote range
  * @pd: protection domain of the responding queue pair
@@ -1030,21 +972,37 @@ enum peal_reason peal_rkey_check(struct peal_table *table, const struct ib_pd *p
 				 struct peal_target *target)
 {
 	struct peal_mr *mr = peal_mr_find(table, wqe->rkey);
-	struct peal_mw *mw;
+	struct peal_mw *mw = NULL;
 	enum peal_reason reason;
 
 	peal_epoch_assert_held();
-	if (likely(mr)) {
-		target->mr = mr;
-		target->offset = wqe->remote_addr - mr->key.iova;
-		return peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->length, access);
+	if (unlikely(!mr))
+		mw = peal_mw_find(table, wqe->rkey);
+	if (unlikely(mw)) {
+		spin_lock(&mw->lock);
+		if (mw->key.value != wqe->rkey || !mw->region)
+			reason = PEAL_REASON_RKEY_UNKNOWN;
+		else if (mw->qpn && mw->qpn != qpn)
+			reason = PEAL_REASON_RKEY_QP;
+		else
+			reason = peal_key_allows(&mw->key, pd, wqe->remote_addr, wqe->length,
+						 access, &peal_rkey_reasons);
+		target->mr = mw->region;
+		target->offset = wqe->remote_addr - mw->key.iova + mw->offset;
+		spin_unlock(&mw->lock);
+		return reason;
 	}
-	mw = peal_mw_find(table, wqe->rkey);
-	if (!mw)
-		return peal_fast_reg_check(table, pd, wqe, access, target);
-	spin_lock(&mw->lock);
-	reason = peal_mw_check(mw, pd, qpn, wqe, access, target);
-	spin_unlock(&mw->lock);
+	if (unlikely(!mr)) {
+		mr = peal_mr_use(table, wqe->rkey);
+		if (!mr)
+			return PEAL_REASON_RKEY_UNKNOWN;
+	}
+	target->mr = mr;
+	target->offset = wqe->remote_addr - mr->key.iova;
+	reason = peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->length, access,
+				 &peal_rkey_reasons);
+	if (unlikely(reason))
+		peal_target_end(target);
 	return reason;
 }
 
@@ -1068,6 +1026,7 @@ enum peal_reason peal_rkey_check_flush(struct peal_table *table, const struct ib
 	if (!mr)
 		return PEAL_REASON_RKEY_UNKNOWN;
 	if (whole)
-		return peal_key_allows(&mr->key, pd, mr->key.iova, 0, access);
-	return peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->flush.length, access);
+		return peal_key_allows(&mr->key, pd, mr->key.iova, 0, access, &peal_rkey_reasons);
+	return peal_key_allows(&mr->key, pd, wqe->remote_addr, wqe->flush.length, access,
+			       &peal_rkey_reasons);
 }

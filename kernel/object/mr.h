@@ -117,12 +117,6 @@ bool peal_mr_invalidate(struct peal_table *table, const struct ib_pd *pd, u32 va
 struct peal_mr *peal_mr_use(struct peal_table *table, u32 value);
 void peal_mr_end_use(struct peal_mr *mr);
 
-enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
-			       const struct peal_sge *sge, bool write,
-			       struct peal_target *target);
-enum peal_reason peal_key_allows(const struct peal_key *key, const struct ib_pd *pd, u64 addr,
-				 u64 length, int access);
-struct peal_mr *peal_mr_find(struct peal_table *table, u32 value);
 struct peal_mr *peal_mr_find_on_demand(struct peal_table *table, u32 value);
 bool peal_mr_add_window(struct peal_mr *mr);
 void peal_mr_drop_window(struct peal_mr *mr);
@@ -160,6 +154,64 @@ static inline struct peal_mr *peal_mr(struct ib_mr *ib)
 {
 	return container_of(ib, struct peal_mr, ib);
 }
+
+/* What a key is used for. */
+enum peal_key_use {
+	PEAL_GATHER,		/* local memory that is read */
+	PEAL_SCATTER,		/* local memory that is written */
+	PEAL_RECEIVE,		/* the buffer of a receive */
+};
+
+/* The reasons for which a key is refused. */
+struct peal_key_reasons {
+	enum peal_reason unknown, pd, range, access;
+};
+
+static const struct peal_key_reasons peal_lkey_reasons = {
+	PEAL_REASON_LKEY_UNKNOWN, PEAL_REASON_LKEY_PD,
+	PEAL_REASON_LKEY_RANGE, PEAL_REASON_LKEY_ACCESS,
+};
+
+static const struct peal_key_reasons peal_recv_reasons = {
+	PEAL_REASON_RECV_LKEY_UNKNOWN, PEAL_REASON_RECV_LKEY_PD,
+	PEAL_REASON_RECV_LKEY_RANGE, PEAL_REASON_RECV_LKEY_ACCESS,
+};
+
+static const struct peal_key_reasons peal_rkey_reasons = {
+	PEAL_REASON_RKEY_UNKNOWN, PEAL_REASON_RKEY_PD,
+	PEAL_REASON_RKEY_RANGE, PEAL_REASON_RKEY_ACCESS,
+};
+
+/* The check of a key, of any kind and for any use. Return: PEAL_REASON_NONE or one of @reasons. */
+static __always_inline enum peal_reason peal_key_allows(const struct peal_key *key,
+							const struct ib_pd *pd, u64 addr,
+							u64 length, int access,
+							const struct peal_key_reasons *reasons)
+{
+	u64 offset = addr - key->iova;	/* wraps below iova; the range check refuses that */
+
+	if (unlikely(key->pd != pd))
+		return reasons->pd;
+	if (unlikely(offset > key->length || length > key->length - offset))
+		return reasons->range;
+	if (unlikely(access & ~key->access))
+		return reasons->access;
+	return PEAL_REASON_NONE;
+}
+
+/* Return: the region of pinned memory with this key, or NULL. */
+static __always_inline struct peal_mr *peal_mr_find(struct peal_table *table, u32 value)
+{
+	struct peal_key *key = peal_table_key(table, value);
+
+	if (!key || key->value != value || key->kind != PEAL_KEY_REGION)
+		return NULL;
+	return container_of(key, struct peal_mr, key);
+}
+
+enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
+			       const struct peal_sge *sge, enum peal_key_use use,
+			       struct peal_target *target);
 
 /*
  * Memory windows: keys that a work request binds to a part of a region.

@@ -242,8 +242,8 @@ static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_r
 
 	/* The responder has checked that an ATOMIC_WRITE has eight bytes, and a FLUSH none. */
 	peal_datagram_copy(dg, 0, &value, min_t(u32, request->bytes, sizeof(value)));
-	return peal_execute_placement(qp, &r->executing, qp->attr.dest_qp_num, notify, cursor,
-				      value);
+	return peal_execute_atomic(qp, &r->executing, qp->attr.dest_qp_num, notify, cursor,
+				   &value);
 }
 
 /*

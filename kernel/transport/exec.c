@@ -20,21 +20,47 @@ struct peal_refusal {
 	bool passes;			/* on UC only the message is lost */
 };
 
-static const struct peal_refusal peal_refuse_request = {
-	IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
-};
+/*
+ * Return: the consequences of @reason. PAGE_LATE is a reason for both sides, so the range that the
+ * message uses decides.
+ */
+static const struct peal_refusal *peal_refusal(enum peal_reason reason, const struct peal_op *op)
+{
+	static const struct peal_refusal request = {
+		IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
+	}, access = {
+		IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
+	}, buffer = {
+		IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
+	}, receive = {
+		IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
+	};
 
-static const struct peal_refusal peal_refuse_access = {
-	IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
-};
-
-static const struct peal_refusal peal_refuse_operation = {
-	IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
-};
-
-static const struct peal_refusal peal_refuse_receive = {
-	IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
-};
+	switch (reason) {
+	case PEAL_REASON_RKEY_UNKNOWN:
+	case PEAL_REASON_RKEY_PD:
+	case PEAL_REASON_RKEY_RANGE:
+	case PEAL_REASON_RKEY_ACCESS:
+	case PEAL_REASON_RKEY_QP:
+	case PEAL_REASON_RKEY_PAGE:
+	case PEAL_REASON_INV_RKEY:
+		return &access;
+	case PEAL_REASON_RECV_LKEY_UNKNOWN:
+	case PEAL_REASON_RECV_LKEY_PD:
+	case PEAL_REASON_RECV_LKEY_RANGE:
+	case PEAL_REASON_RECV_LKEY_ACCESS:
+	case PEAL_REASON_RECV_LKEY_PAGE:
+		return &buffer;
+	case PEAL_REASON_PAGE_LATE:
+		return op->remote ? &access : &buffer;
+	case PEAL_REASON_RECV_WQE:
+	case PEAL_REASON_RECV_RING_INDEX:
+	case PEAL_REASON_SRQ_RING:
+		return &receive;
+	default:
+		return &request;
+	}
+}
 
 /*
  * Refuse a message with a fatal NAK. The queue pair accepts nothing from here on. Its transport
@@ -44,11 +70,13 @@ static const struct peal_refusal peal_refuse_receive = {
  * A peer on an unreliable connection can do no harm. Its message is lost, and the receive stays
  * for the next message (class D of IBTA 9.9.3.2).
  */
-static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct peal_wqe *wqe,
-					       u32 src_qpn, struct peal_notify *notify,
-					       const struct peal_refusal *refusal,
-					       enum peal_reason reason)
+static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
+							const struct peal_wqe *wqe, u32 src_qpn,
+							struct peal_notify *notify,
+							enum peal_reason reason)
 {
+	const struct peal_op *op = peal_op(wqe->opcode);
+	const struct peal_refusal *refusal = peal_refusal(reason, op);
 	struct peal_cqe cqe = {
 		.status = refusal->receiver, .vendor_err = reason, .opcode = wqe->opcode,
 		.src_qp = src_qpn,
@@ -59,7 +87,7 @@ static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct 
 			  wqe->length, reason);
 	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
 		return peal_failed(refusal->requester, reason);
-	if (qp->rq.holding && peal_op(wqe->opcode)->receives)
+	if (qp->rq.holding && op->receives)
 		peal_qp_complete_recv(qp, notify, &cqe);
 	else
 		peal_notify_event(notify, &qp->ib, refusal->event);
@@ -67,47 +95,20 @@ static struct peal_outcome peal_execute_refuse(struct peal_qp *qp, const struct 
 	return peal_failed(refusal->requester, reason);
 }
 
-/* IBTA 9.7.4.1.4: does the queue pair allow this operation? */
-static enum peal_reason peal_execute_rights(const struct peal_qp *qp, const struct peal_op *op)
+/*
+ * Does the queue pair allow this operation (IBTA 9.7.4.1.4), and does the key allow this range
+ * (9.7.4.1.5)? A request for no bytes has no key to check. If the reason is NONE, @cursor is set.
+ */
+static __always_inline enum peal_reason peal_execute_remote(struct peal_qp *qp,
+							    const struct peal_wqe *wqe,
+							    const struct peal_op *op,
+							    struct peal_cursor *cursor)
 {
-	if (op->access & ~qp->attr.qp_access_flags)
+	if (unlikely(op->access & ~qp->attr.qp_access_flags))
 		return PEAL_REASON_QP_ACCESS;
-	if (op->resource && !qp->attr.max_dest_rd_atomic)
+	if (unlikely(op->resource && !qp->attr.max_dest_rd_atomic))
 		return PEAL_REASON_RD_ATOMIC_LIMIT;
-	return PEAL_REASON_NONE;
-}
-
-/* IBTA 9.7.4.1.5: check the remote range. A request for no bytes has no key to check. */
-static enum peal_reason peal_execute_range(struct peal_qp *qp, const struct peal_wqe *wqe,
-					   const struct peal_op *op, struct peal_cursor *cursor)
-{
-	struct peal_target target = {};
-	enum peal_reason reason = PEAL_REASON_NONE;
-
-	if (wqe->length)
-		reason = peal_rkey_check(qp->table, qp->rkey_pd, qp->ib.qp_num, wqe,
-					 op->access, &target);
-	if (likely(!reason))
-		peal_cursor_target(cursor, &target, wqe->length);
-	return reason;
-}
-
-static struct peal_outcome peal_execute_remote(struct peal_qp *qp, const struct peal_wqe *wqe,
-					       const struct peal_op *op, u32 src_qpn,
-					       struct peal_notify *notify,
-					       struct peal_cursor *cursor)
-{
-	enum peal_reason reason = peal_execute_rights(qp, op);
-
-	lockdep_assert_held(&qp->rq.lock);
-	if (unlikely(reason))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   reason);
-	reason = peal_execute_range(qp, wqe, op, cursor);
-	if (unlikely(reason))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
-					   reason);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_cursor_remote(cursor, qp->table, qp->rkey_pd, qp->ib.qp_num, wqe, op->access);
 }
 
 /*
@@ -137,11 +138,14 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 				      u32 src_qpn, struct peal_notify *notify,
 				      struct peal_cursor *cursor)
 {
+	enum peal_reason reason = PEAL_REASON_XRC_SRQ;
+
 	lockdep_assert_held(&qp->rq.lock);
-	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
-					   PEAL_REASON_XRC_SRQ);
-	return peal_execute_remote(qp, wqe, peal_op(wqe->opcode), src_qpn, notify, cursor);
+	if (!qp->xrcd || peal_execute_name_srq(qp, wqe))
+		reason = peal_execute_remote(qp, wqe, peal_op(wqe->opcode), cursor);
+	if (unlikely(reason))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
 /*
@@ -151,12 +155,10 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
 			     struct peal_cursor *cursor)
 {
-	const struct peal_op *op = peal_op(wqe->opcode);
-
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->xrcd) && !peal_execute_name_srq(qp, wqe))
 		return false;
-	return !peal_execute_rights(qp, op) && !peal_execute_range(qp, wqe, op, cursor);
+	return !peal_execute_remote(qp, wqe, peal_op(wqe->opcode), cursor);
 }
 
 /* Refuse packets of the peer that do not form a request. */
@@ -164,54 +166,7 @@ void peal_execute_invalid(struct peal_qp *qp, const struct peal_wqe *wqe, u32 sr
 			  struct peal_notify *notify)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-			    PEAL_REASON_BAD_REQUEST);
-}
-
-/* Take a receive WQE, unless one is held for this message already. */
-static struct peal_outcome peal_execute_receive(struct peal_qp *qp,
-						const struct peal_wqe *wqe, u32 src_qpn,
-						struct peal_notify *notify)
-{
-	enum peal_reason reason;
-
-	lockdep_assert_held(&qp->rq.lock);
-	switch (peal_qp_take_recv(qp, notify, &reason)) {
-	case PEAL_RQ_EMPTY:
-		return (struct peal_outcome){
-			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
-			.timer = qp->attr.min_rnr_timer,
-		};
-	case PEAL_RQ_MALFORMED:
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_receive,
-					   reason);
-	case PEAL_RQ_TAKEN:
-		break;
-	}
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
-}
-
-/*
- * Check the receive buffer of a SEND. It must be long enough, and the receiver must be allowed to
- * write it. An entry that gets no byte is not checked, because programs leave it empty.
- */
-static struct peal_outcome peal_execute_buffer(struct peal_qp *qp, const struct peal_wqe *wqe,
-					       u32 src_qpn, struct peal_notify *notify,
-					       struct peal_cursor *cursor)
-{
-	const struct peal_recv *recv = &qp->rq.wqe;
-	enum peal_reason reason;
-
-	lockdep_assert_held(&qp->rq.lock);
-	if (unlikely(wqe->length > recv->length))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_RECV_TOO_SHORT);
-	reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge, recv->num_sge, true,
-				  0, wqe->length);
-	if (unlikely(reason))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
-					   peal_recv_reason(reason));
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	peal_execute_refuse(qp, wqe, src_qpn, notify, PEAL_REASON_BAD_REQUEST);
 }
 
 /*
@@ -223,28 +178,15 @@ static const struct peal_outcome peal_execute_later = {
 	.what = PEAL_PROGRESS, .pieces = PEAL_TURN_BUDGET / PEAL_COST_PIECE + 1,
 };
 
-/* The first message since RTR, or any message of XRC. */
-static struct peal_outcome peal_execute_prepare(struct peal_qp *qp, const struct peal_wqe *wqe,
-						u32 src_qpn, struct peal_notify *notify)
-{
-	lockdep_assert_held(&qp->rq.lock);
-	if (qp->xrcd && unlikely(!peal_notify_has_room(notify)))
-		return peal_execute_later;
-	if (peal_rq_establish(&qp->rq) && qp->state == IB_QPS_RTR)
-		peal_notify_event(notify, &qp->ib, IB_EVENT_COMM_EST);
-	if (qp->xrcd && !peal_execute_name_srq(qp, wqe))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_XRC_SRQ);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
-}
-
 /**
  * peal_execute_accept() - check a message, or its next chunk, and find its bytes
  * @cursor: set to the responder's side of the copy on success. The message writes
  *	there, or a READ or atomic reads there. The caller ends its use
  *
  * Nothing is written before everything is checked. Every chunk is checked again, because keys
- * may have become invalid since the last one.
+ * may have become invalid since the last one. A SEND takes a receive, unless one is held for it
+ * already. An entry of the receive that gets no byte is not checked, because programs leave it
+ * empty.
  *
  * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, PEAL_PROGRESS without bytes to try again in the
  * next turn (XRC), or PEAL_FAILED when @qp has refused and is going into error.
@@ -254,24 +196,52 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 					struct peal_cursor *cursor)
 {
 	const struct peal_op *op = peal_op(wqe->opcode);
-	struct peal_outcome outcome = { .what = PEAL_CARRIED };
+	const struct peal_recv *recv = &qp->rq.wqe;
+	enum peal_reason reason = PEAL_REASON_NONE;
 
 	lockdep_assert_held(&qp->rq.lock);
+	/* The first message since RTR, or any message of XRC. */
 	if (unlikely(!qp->rq.routine)) {
-		outcome = peal_execute_prepare(qp, wqe, src_qpn, notify);
-		if (outcome.what != PEAL_CARRIED)
-			return outcome;
+		if (qp->xrcd && !peal_notify_has_room(notify))
+			return peal_execute_later;
+		if (peal_rq_establish(&qp->rq) && qp->state == IB_QPS_RTR)
+			peal_notify_event(notify, &qp->ib, IB_EVENT_COMM_EST);
+		if (qp->xrcd && !peal_execute_name_srq(qp, wqe)) {
+			reason = PEAL_REASON_XRC_SRQ;
+			goto refuse;
+		}
 	}
-	if (op->remote)
-		outcome = peal_execute_remote(qp, wqe, op, src_qpn, notify, cursor);
-	if (outcome.what == PEAL_CARRIED && op->receives) {
-		outcome = peal_execute_receive(qp, wqe, src_qpn, notify);
-		if (op->remote && unlikely(outcome.what != PEAL_CARRIED))
+	if (op->remote) {
+		reason = peal_execute_remote(qp, wqe, op, cursor);
+		if (unlikely(reason))
+			goto refuse;
+	}
+	if (!op->receives)
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	switch (peal_qp_take_recv(qp, notify, &reason)) {
+	case PEAL_RQ_EMPTY:
+		if (op->remote)
 			peal_cursor_end(cursor);
+		return (struct peal_outcome){
+			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
+			.timer = qp->attr.min_rnr_timer,
+		};
+	case PEAL_RQ_MALFORMED:
+		if (op->remote)
+			peal_cursor_end(cursor);
+		goto refuse;
+	case PEAL_RQ_TAKEN:
+		break;
 	}
-	if (outcome.what == PEAL_CARRIED && op->receives && !op->remote)
-		outcome = peal_execute_buffer(qp, wqe, src_qpn, notify, cursor);
-	return outcome;
+	if (!op->remote && unlikely(wqe->length > recv->length))
+		reason = PEAL_REASON_RECV_TOO_SHORT;
+	else if (!op->remote)
+		reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge,
+					  recv->num_sge, PEAL_RECEIVE, 0, wqe->length);
+	if (likely(!reason))
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+refuse:
+	return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 }
 
 /*
@@ -283,37 +253,10 @@ struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_w
 					 enum peal_odp_state state)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	if (peal_op(wqe->opcode)->remote)
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
-					   peal_odp_reason(state, PEAL_REASON_RKEY_PAGE));
-	return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_operation,
-				   peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE));
-}
-
-/**
- * peal_execute_atomic() - execute an accepted CMP_SWAP or FETCH_ADD
- * @old: set to the value before, for the requester
- *
- * It is a CPU atomic on the memory itself, so that it is atomic with respect to
- * the program, too.
- */
-struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
-					u32 src_qpn, struct peal_notify *notify,
-					const struct peal_cursor *cursor, u64 *old)
-{
-	u64 bytes = sizeof(u64);
-	atomic64_t *word = peal_cursor_here(cursor, &bytes);
-
-	lockdep_assert_held(&qp->rq.lock);
-	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
-	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_ATOMIC_ALIGN);
-	if (wqe->opcode == PEAL_OP_CMP_SWAP)
-		*old = atomic64_cmpxchg(word, wqe->atomic.compare_add, wqe->atomic.swap);
-	else
-		*old = atomic64_fetch_add(wqe->atomic.compare_add, word);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_execute_refuse(qp, wqe, src_qpn, notify,
+				   peal_odp_reason(state, peal_op(wqe->opcode)->remote ?
+						   PEAL_REASON_RKEY_PAGE :
+						   PEAL_REASON_RECV_LKEY_PAGE));
 }
 
 /*
@@ -335,61 +278,62 @@ static struct peal_outcome peal_execute_flush(struct peal_qp *qp, const struct p
 		access |= IB_ACCESS_FLUSH_PERSISTENT;
 	if (!access || flush->placement & ~PEAL_FLUSH_PLACEMENTS ||
 	    flush->selectivity > PEAL_FLUSH_REGION)
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_BAD_REQUEST);
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, PEAL_REASON_BAD_REQUEST);
 	if (access & ~qp->attr.qp_access_flags)
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_QP_ACCESS);
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, PEAL_REASON_QP_ACCESS);
 	reason = peal_rkey_check_flush(qp->table, qp->rkey_pd, wqe,
 				       flush->selectivity == PEAL_FLUSH_REGION, access);
 	if (reason)
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access, reason);
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 	smp_mb();	/* the bytes of earlier messages are visible before the response */
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
 /**
- * peal_execute_placement() - execute an accepted ATOMIC_WRITE or FLUSH
- * @value: what an ATOMIC_WRITE writes
+ * peal_execute_atomic() - execute an accepted atomic, ATOMIC_WRITE or FLUSH
+ * @value: CMP_SWAP, FETCH_ADD: set to the value before, for the requester. ATOMIC_WRITE: the value
+ *	to write
  *
- * The eight bytes are stored at once, and after those of earlier messages.
+ * It is a CPU atomic on the memory itself, so that it is atomic with respect to
+ * the program, too. An ATOMIC_WRITE stores its eight bytes after those of earlier messages.
  */
-struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal_wqe *wqe,
-					   u32 src_qpn, struct peal_notify *notify,
-					   const struct peal_cursor *cursor, u64 value)
+struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
+					u32 src_qpn, struct peal_notify *notify,
+					const struct peal_cursor *cursor, u64 *value)
 {
-	u64 bytes = sizeof(value);
+	u64 bytes = sizeof(*value);
 	atomic64_t *word;
 
 	lockdep_assert_held(&qp->rq.lock);
-	if (wqe->opcode == PEAL_OP_FLUSH)
+	if (unlikely(wqe->opcode == PEAL_OP_FLUSH))
 		return peal_execute_flush(qp, wqe, src_qpn, notify);
 	word = peal_cursor_here(cursor, &bytes);
 	/* In a region with gaps, a word may lie in two pieces. No CPU atomic covers that. */
-	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(u64))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_request,
-					   PEAL_REASON_ATOMIC_ALIGN);
-	atomic64_set_release(word, value);
+	if (wqe->remote_addr & 7 || (unsigned long)word & 7 || bytes < sizeof(*value))
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, PEAL_REASON_ATOMIC_ALIGN);
+	if (wqe->opcode == PEAL_OP_CMP_SWAP)
+		*value = atomic64_cmpxchg(word, wqe->atomic.compare_add, wqe->atomic.swap);
+	else if (wqe->opcode == PEAL_OP_FETCH_ADD)
+		*value = atomic64_fetch_add(wqe->atomic.compare_add, word);
+	else
+		atomic64_set_release(word, *value);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-static void peal_execute_complete(struct peal_qp *qp, const struct peal_wqe *wqe,
-				  u32 src_qpn, struct peal_notify *notify)
+/**
+ * peal_execute_finish_receive() - the part of peal_execute_finish() for messages that leave a trace
+ *
+ * Not inlined, because other messages must not pay for its stack.
+ */
+struct peal_outcome peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
+						u32 src_qpn, struct peal_notify *notify)
 {
+	const struct peal_op *op = peal_op(wqe->opcode);
 	struct peal_cqe cqe = {
 		.opcode = wqe->opcode, .byte_len = wqe->length, .src_qp = src_qpn,
 		.imm_or_rkey = wqe->imm_or_rkey,
 		.flags = wqe->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0,
 	};
-
-	peal_qp_complete_recv(qp, notify, &cqe);
-}
-
-/* Not inlined, because other messages must not pay for its stack. */
-static noinline struct peal_outcome
-peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
-			    const struct peal_op *op, u32 src_qpn, struct peal_notify *notify)
-{
 	enum peal_reason reason = PEAL_REASON_NONE;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -397,31 +341,10 @@ peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
 		reason = peal_rkey_invalidate(qp->table, qp->rkey_pd, qp->ib.qp_num,
 					      wqe->imm_or_rkey);
 	if (unlikely(reason))
-		return peal_execute_refuse(qp, wqe, src_qpn, notify, &peal_refuse_access,
-					   reason);
+		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 	if (op->receives)
-		peal_execute_complete(qp, wqe, src_qpn, notify);
+		peal_qp_complete_recv(qp, notify, &cqe);
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
-}
-
-/**
- * peal_execute_finish() - finish a message after its last byte is placed
- *
- * Invalidates the key that the message names, and completes the receive. The data are visible
- * before the CQE (release D). The caller has ended the use of all cursors.
- *
- * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
- */
-struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
-					u32 src_qpn, struct peal_notify *notify)
-{
-	const struct peal_op *op = peal_op(wqe->opcode);
-
-	lockdep_assert_held(&qp->rq.lock);
-	/* A READ, a WRITE and an atomic leave nothing to do. */
-	if (!op->invalidates && !op->receives)
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
-	return peal_execute_finish_receive(qp, wqe, op, src_qpn, notify);
 }
 
 /* Is the buffer in memory (on-demand paging)? If not, the use of the buffer is ended. */
@@ -480,11 +403,11 @@ enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify
 	}
 	if (unlikely(bytes > rq->wqe.length))
 		return PEAL_DROP_length;
-	reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge, true, 0,
-				  bytes);
+	reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge,
+				  PEAL_RECEIVE, 0, bytes);
 	if (unlikely(reason)) {
 		*fault = (struct peal_receive_fault){
-			IB_WC_LOC_PROT_ERR, peal_recv_reason(reason),
+			IB_WC_LOC_PROT_ERR, reason,
 		};
 		return PEAL_DROP_none;
 	}

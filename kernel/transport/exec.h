@@ -83,12 +83,9 @@ struct peal_outcome peal_execute_no_page(struct peal_qp *qp, const struct peal_w
 					 enum peal_odp_state state);
 struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify,
-					const struct peal_cursor *cursor, u64 *old);
-struct peal_outcome peal_execute_placement(struct peal_qp *qp, const struct peal_wqe *wqe,
-					   u32 src_qpn, struct peal_notify *notify,
-					   const struct peal_cursor *cursor, u64 value);
-struct peal_outcome peal_execute_finish(struct peal_qp *qp, const struct peal_wqe *wqe,
-					u32 src_qpn, struct peal_notify *notify);
+					const struct peal_cursor *cursor, u64 *value);
+struct peal_outcome peal_execute_finish_receive(struct peal_qp *qp, const struct peal_wqe *wqe,
+						u32 src_qpn, struct peal_notify *notify);
 struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,
 				      u32 src_qpn, struct peal_notify *notify,
 				      struct peal_cursor *cursor);
@@ -96,6 +93,27 @@ bool peal_execute_read_again(struct peal_qp *qp, const struct peal_wqe *wqe,
 			     struct peal_cursor *cursor);
 void peal_execute_invalid(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
 			  struct peal_notify *notify);
+
+/**
+ * peal_execute_finish() - finish a message after its last byte is placed
+ *
+ * Invalidates the key that the message names, and completes the receive. The data are visible
+ * before the CQE (release D). The caller has ended the use of all cursors.
+ *
+ * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
+ */
+static inline struct peal_outcome peal_execute_finish(struct peal_qp *qp,
+						      const struct peal_wqe *wqe, u32 src_qpn,
+						      struct peal_notify *notify)
+{
+	const struct peal_op *op = peal_op(wqe->opcode);
+
+	lockdep_assert_held(&qp->rq.lock);
+	/* A READ, a WRITE and an atomic leave nothing to do. */
+	if (likely(!op->invalidates && !op->receives))
+		return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return peal_execute_finish_receive(qp, wqe, src_qpn, notify);
+}
 
 /*
  * The receive that a datagram or a frame fills. Neither waits for a receive, and neither is

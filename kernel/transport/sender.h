@@ -100,7 +100,8 @@ static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp 
 		peal_cursor_inline(local, send->inline_data, send->length);
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
 	}
-	reason = peal_cursor_local(local, qp->table, qp->ib.pd, send->sge, send->num_sge, false);
+	reason = peal_cursor_local(local, qp->table, qp->ib.pd, send->sge, send->num_sge,
+				   PEAL_GATHER);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	if (unlikely(local->counted))

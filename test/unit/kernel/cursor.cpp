@@ -119,7 +119,7 @@ struct List {
 	}
 	peal_reason open(struct peal_cursor &cursor) const
 	{
-		return peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count(), false);
+		return peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count(), PEAL_GATHER);
 	}
 };
 
@@ -132,6 +132,15 @@ struct Regions {
 	}
 	~Regions() { regions.clear(); }
 };
+
+/* Begins a cursor over one range. */
+void peal_cursor_target(struct peal_cursor *cursor, const struct peal_target *target,
+			std::uint64_t bytes)
+{
+	peal_cursor_inline(cursor, nullptr, bytes);
+	cursor->target[0] = *target;
+	cursor->counted = peal_target_is_counted(target);
+}
 
 void poison(struct peal_cursor &cursor)
 {
@@ -151,7 +160,7 @@ std::uint64_t count_touched(Region &region)
 
 /* Replaces kernel/object/mr.c. */
 extern "C" enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *,
-					  const struct peal_sge *sge, bool,
+					  const struct peal_sge *sge, enum peal_key_use,
 					  struct peal_target *target)
 {
 	looked_up.push_back(sge->lkey);
@@ -286,7 +295,7 @@ TEST_CASE("the reason is that of the first bad key", "[cursor]")
 		{regions[0].mr().key.iova, 1, 0}, {0, 1, NOBODYS}, {0, 1, NOBODYS + 1}};
 	struct peal_cursor cursor;
 
-	CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 3, true) ==
+	CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 3, PEAL_SCATTER) ==
 	      PEAL_REASON_LKEY_UNKNOWN);
 	CHECK(looked_up == std::vector<std::uint32_t>{0, NOBODYS});
 }
@@ -309,7 +318,7 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 		}
 		const auto count = static_cast<std::uint32_t>(sges.size());
 		poison(cursor);
-		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) ==
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) ==
 			PEAL_REASON_NONE);
 		CHECK(users == counted);
 		peal_cursor_end(&cursor);
@@ -319,7 +328,7 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 		if (sges.empty())
 			continue;
 		sges.back() = {0, 1, NOBODYS};
-		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) !=
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) !=
 			PEAL_REASON_NONE);
 		CHECK(users == 0);
 	}
@@ -340,7 +349,7 @@ TEST_CASE("only the bytes of a chunk, of memory whose pages may go, are looked f
 		{iova, 100, 1}, {0, 50, 0}, {iova, 0, 1}, {iova, 200, 1}};
 
 	regions[1].mr().passing = true;
-	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 4, true) ==
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), 4, PEAL_SCATTER) ==
 		PEAL_REASON_NONE);
 	const auto ask = [&](u64 skip, u64 bytes) {
 		asked.clear();
@@ -367,7 +376,7 @@ TEST_CASE("keys of entries without bytes are not looked up", "[cursor]")
 
 	looked_up.clear();
 	for (std::uint32_t count = 0; count <= PEAL_MAX_SGE; ++count)
-		CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, true) ==
+		CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) ==
 		      PEAL_REASON_NONE);
 	CHECK(looked_up.empty());
 }
@@ -381,7 +390,7 @@ TEST_CASE("sides without bytes are copied without looking at them", "[cursor]")
 		struct peal_cursor src, dst;
 
 		poison(src);
-		REQUIRE(peal_cursor_local(&src, nullptr, nullptr, &nothing, count, false) ==
+		REQUIRE(peal_cursor_local(&src, nullptr, nullptr, &nothing, count, PEAL_GATHER) ==
 			PEAL_REASON_NONE);
 		peal_cursor_target(&dst, &nowhere, 0);
 		peal_cursor_skip(&src, 0);
@@ -419,7 +428,7 @@ TEST_CASE("here is the next byte, and how many follow it", "[cursor]")
 	struct peal_cursor cursor;
 	u64 bytes = 1 << 20;
 
-	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, false) == PEAL_REASON_NONE);
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, PEAL_GATHER) == PEAL_REASON_NONE);
 	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(16));
 	CHECK(bytes == 8);
 	peal_cursor_skip(&cursor, 8);
