@@ -124,28 +124,6 @@ static void peal_qp_round_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
 	qp->cap = *cap;
 }
 
-/*
- * The opcodes that a queue pair of this type must refuse: IBTA 9.2.1, table 38. A program cannot
- * register memory without the kernel.
- */
-static u32 peal_qp_forbidden(enum ib_qp_type type, bool program)
-{
-	u32 forbidden = program ? PEAL_PROGRAM_FORBIDDEN : 0;
-
-	switch (type) {
-	case IB_QPT_RC:
-	case IB_QPT_XRC_INI:
-	case IB_QPT_XRC_TGT:
-		return forbidden;
-	case IB_QPT_UC:
-		return forbidden | PEAL_UC_FORBIDDEN;
-	case IB_QPT_RAW_PACKET:
-		return PEAL_RAW_FORBIDDEN;
-	default:
-		return PEAL_UD_FORBIDDEN;
-	}
-}
-
 /* What the WQE may have in ah_index or srqn. */
 static u32 peal_qp_max_target(const struct peal_qp *qp)
 {
@@ -159,7 +137,7 @@ static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
 	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
 	struct peal_wqe_limits send = {
 		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
-		.forbidden = peal_qp_forbidden(qp->ib.qp_type, uctx),
+		.refused = peal_ops_refused(peal_qp_bth_transport(qp), !uctx),
 		.datagram = peal_qp_is_datagram(qp),
 		.max_target = peal_qp_max_target(qp),
 		.raw = qp->ib.qp_type == IB_QPT_RAW_PACKET,
@@ -812,26 +790,21 @@ enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp)
 	return READ_ONCE(qp->removed) ? PEAL_REASON_DEVICE_REMOVED : PEAL_REASON_FLUSHED;
 }
 
-/* The optional counter of each operation. Local ones have none. */
-static const enum peal_counter peal_qp_op_counters[PEAL_OP_COUNT] = {
-	[PEAL_OP_SEND] = PEAL_COUNTER_sends,
-	[PEAL_OP_SEND_IMM] = PEAL_COUNTER_sends,
-	[PEAL_OP_SEND_INV] = PEAL_COUNTER_sends,
-	[PEAL_OP_WRITE] = PEAL_COUNTER_writes,
-	[PEAL_OP_WRITE_IMM] = PEAL_COUNTER_writes,
-	[PEAL_OP_ATOMIC_WRITE] = PEAL_COUNTER_writes,
-	[PEAL_OP_READ] = PEAL_COUNTER_reads,
-	[PEAL_OP_CMP_SWAP] = PEAL_COUNTER_atomics,
-	[PEAL_OP_FETCH_ADD] = PEAL_COUNTER_atomics,
-	[PEAL_OP_FLUSH] = PEAL_COUNTER_remote_flushes,
-};
-
 /* Some optional counters are enabled. Is that of this operation among them? */
 void peal_qp_count_operation(struct peal_qp *qp, u8 opcode)
 {
-	enum peal_counter counter = peal_qp_op_counters[opcode];
+	const struct peal_op *op = peal_op(opcode);
+	enum peal_counter counter = PEAL_COUNTER_sends;
 
-	if (counter && peal_table_counter_is_enabled(qp->table, counter))
+	if (op->access & IB_ACCESS_REMOTE_WRITE)
+		counter = PEAL_COUNTER_writes;
+	else if (op->access & IB_ACCESS_REMOTE_READ)
+		counter = PEAL_COUNTER_reads;
+	else if (op->access & IB_ACCESS_REMOTE_ATOMIC)
+		counter = PEAL_COUNTER_atomics;
+	else if (op->placement)
+		counter = PEAL_COUNTER_remote_flushes;
+	if (!op->local && peal_table_counter_is_enabled(qp->table, counter))
 		this_cpu_inc(qp->counters->value[counter]);
 }
 

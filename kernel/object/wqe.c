@@ -11,45 +11,6 @@
 #include "proto/packet.h"
 #include "object/wqe.h"
 
-const struct peal_op peal_ops[PEAL_OP_COUNT] = {
-	[PEAL_OP_SEND] = { .known = true, .sends = true, .receives = true },
-	[PEAL_OP_SEND_IMM] = {
-		.known = true, .sends = true, .receives = true, .immediate = true,
-	},
-	[PEAL_OP_SEND_INV] = {
-		.known = true, .sends = true, .receives = true, .invalidates = true,
-	},
-	[PEAL_OP_WRITE] = {
-		.known = true, .sends = true, .remote = true, .access = IB_ACCESS_REMOTE_WRITE,
-	},
-	[PEAL_OP_WRITE_IMM] = {
-		.known = true, .sends = true, .receives = true, .remote = true,
-		.immediate = true, .access = IB_ACCESS_REMOTE_WRITE,
-	},
-	[PEAL_OP_READ] = {
-		.known = true, .remote = true, .resource = true, .access = IB_ACCESS_REMOTE_READ,
-	},
-	[PEAL_OP_CMP_SWAP] = {
-		.known = true, .remote = true, .atomic = true, .resource = true,
-		.access = IB_ACCESS_REMOTE_ATOMIC,
-	},
-	[PEAL_OP_FETCH_ADD] = {
-		.known = true, .remote = true, .atomic = true, .resource = true,
-		.access = IB_ACCESS_REMOTE_ATOMIC,
-	},
-	[PEAL_OP_BIND_MW] = { .known = true, .local = true },
-	[PEAL_OP_LOCAL_INV] = { .known = true, .local = true, .invalidates = true },
-	[PEAL_OP_REG_MR] = { .known = true, .local = true },
-	[PEAL_OP_ATOMIC_WRITE] = {
-		.known = true, .sends = true, .remote = true, .atomic = true, .placement = true,
-		.resource = true, .access = IB_ACCESS_REMOTE_WRITE,
-	},
-	/* The rights that it needs depend on the placement; see peal_execute_flush(). */
-	[PEAL_OP_FLUSH] = {
-		.known = true, .remote = true, .atomic = true, .placement = true, .resource = true,
-	},
-};
-
 /*
  * Copy shared memory to private memory and read each word once. READ_ONCE() keeps the compiler
  * from reading a word again and from dropping the copy. Otherwise the program could change a
@@ -209,8 +170,8 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
 	send->flags = wqe.flags;
 	send->opcode = 0;
-	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->known ||
-		     limits->forbidden & 1U << wqe.opcode))
+	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->transports ||
+		     limits->refused & 1U << wqe.opcode))
 		return PEAL_REASON_WQE_OPCODE;
 	send->opcode = wqe.opcode;
 	send->num_sge = wqe.num_sge;

@@ -19,6 +19,8 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
+#include "proto/packet.h"
+
 /*
  * The kernel half of the rings. The program's half is userspace/ring/.
  *
@@ -206,21 +208,6 @@ static inline void peal_cq_ring_fire(struct peal_cq_ring *ring, u32 arm)
  * payload.
  */
 
-/* The properties of one opcode. */
-struct peal_op {
-	bool known;
-	bool sends;		/* local data go out; false for READ, CMP_SWAP and FETCH_ADD */
-	bool receives;		/* consumes a receive WQE at the peer */
-	bool remote;		/* uses remote_addr and rkey */
-	bool atomic;		/* executed as a whole */
-	bool placement;		/* an atomic one of IBTA annex A19: ATOMIC_WRITE, FLUSH */
-	bool resource;		/* takes a responder resource at the peer */
-	bool local;		/* executed without the peer */
-	bool immediate;		/* imm_or_rkey holds immediate data */
-	bool invalidates;	/* imm_or_rkey holds an rkey */
-	int access;		/* right that the rkey must give: IB_ACCESS_* */
-};
-
 /* A checked copy of a send WQE in private memory. */
 struct peal_wqe {
 	u8 opcode;			/* below PEAL_OP_COUNT */
@@ -257,27 +244,11 @@ struct peal_recv {
 struct peal_wqe_limits {
 	u32 max_sge;
 	u32 max_inline;
-	u32 forbidden;		/* bit 1 << enum peal_opcode: refuse the opcode */
+	u32 refused;		/* bit 1 << enum peal_opcode: refuse the opcode */
 	bool datagram;		/* each WQE names its destination */
 	u32 max_target;		/* of ah_index or srqn; 0: the WQE has neither */
 	bool raw;		/* the data are an Ethernet frame */
 };
-
-#define PEAL_UC_FORBIDDEN						\
-	(1 << PEAL_OP_SEND_INV | 1 << PEAL_OP_READ | 1 << PEAL_OP_CMP_SWAP |	\
-	 1 << PEAL_OP_FETCH_ADD | 1 << PEAL_OP_ATOMIC_WRITE | 1 << PEAL_OP_FLUSH)
-#define PEAL_UD_FORBIDDEN	(~(1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM))
-#define PEAL_RAW_FORBIDDEN	(~(1U << PEAL_OP_SEND))
-
-#define PEAL_PROGRAM_FORBIDDEN	(0U | 1U << PEAL_OP_REG_MR)
-
-extern const struct peal_op peal_ops[PEAL_OP_COUNT];
-
-/* An @opcode that is not below PEAL_OP_COUNT counts as 0 (invalid), also under speculation. */
-static inline const struct peal_op *peal_op(u8 opcode)
-{
-	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
-}
 
 /* The status of a send WQE that peal_wqe_parse_send() refuses for @reason. */
 static inline enum ib_wc_status peal_wqe_status(enum peal_reason reason)

@@ -5,6 +5,7 @@
 #include <asm/byteorder.h>
 #include <linux/crc32.h>
 #include <linux/string.h>
+#include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
 #include "proto/packet.h"
@@ -104,29 +105,87 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 #define FIRST_PACKET		POSITION(1, 0)
 #define ONLY_PACKET		POSITION(1, 1)
 
-static const u8 peal_wire_ops[PEAL_OP_COUNT][4] = {
-#define PACKETS(op, wire, last, only)						\
-	[PEAL_OP_##op] = {							\
+#define PACKETS(wire, last, only)						\
+	.packets = {								\
 		[FIRST_PACKET] = PEAL_WIRE_##wire##_FIRST,			\
 		[MIDDLE_PACKET] = PEAL_WIRE_##wire##_MIDDLE,			\
 		[LAST_PACKET] = PEAL_WIRE_##wire##_##last,			\
 		[ONLY_PACKET] = PEAL_WIRE_##wire##_##only,			\
 	}
-	PACKETS(SEND, SEND, LAST, ONLY),
-	PACKETS(SEND_IMM, SEND, LAST_IMM, ONLY_IMM),
-	PACKETS(SEND_INV, SEND, LAST_INV, ONLY_INV),
-	PACKETS(WRITE, WRITE, LAST, ONLY),
-	PACKETS(WRITE_IMM, WRITE, LAST_IMM, ONLY_IMM),
-	[PEAL_OP_READ] = { [ONLY_PACKET] = PEAL_WIRE_READ_REQUEST },
-	[PEAL_OP_CMP_SWAP] = { [ONLY_PACKET] = PEAL_WIRE_CMP_SWAP },
-	[PEAL_OP_FETCH_ADD] = { [ONLY_PACKET] = PEAL_WIRE_FETCH_ADD },
-	[PEAL_OP_ATOMIC_WRITE] = { [ONLY_PACKET] = PEAL_WIRE_ATOMIC_WRITE },
-	[PEAL_OP_FLUSH] = { [ONLY_PACKET] = PEAL_WIRE_FLUSH },
+#define ONE_PACKET(wire)	.packets = { [ONLY_PACKET] = PEAL_WIRE_##wire }
+
+/* IBTA 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
+#define IN_RELIABLE	(1 << PEAL_RC | 1 << PEAL_XRC)
+#define IN_CONNECTED	(IN_RELIABLE | 1 << PEAL_UC)
+#define IN_DATAGRAM	(IN_CONNECTED | 1 << PEAL_UD)
+#define IN_FRAME	(IN_DATAGRAM | 1 << PEAL_NO_TRANSPORT)
+
+const struct peal_op peal_ops[PEAL_OP_COUNT] = {
+	[PEAL_OP_SEND] = {
+		.transports = IN_FRAME, .sends = true, .receives = true,
+		PACKETS(SEND, LAST, ONLY),
+	},
+	[PEAL_OP_SEND_IMM] = {
+		.transports = IN_DATAGRAM, .sends = true, .receives = true, .immediate = true,
+		PACKETS(SEND, LAST_IMM, ONLY_IMM),
+	},
+	[PEAL_OP_SEND_INV] = {
+		.transports = IN_RELIABLE, .sends = true, .receives = true, .invalidates = true,
+		PACKETS(SEND, LAST_INV, ONLY_INV),
+	},
+	[PEAL_OP_WRITE] = {
+		.transports = IN_CONNECTED, .sends = true, .remote = true,
+		.access = IB_ACCESS_REMOTE_WRITE,
+		PACKETS(WRITE, LAST, ONLY),
+	},
+	[PEAL_OP_WRITE_IMM] = {
+		.transports = IN_CONNECTED, .sends = true, .receives = true, .remote = true,
+		.immediate = true, .access = IB_ACCESS_REMOTE_WRITE,
+		PACKETS(WRITE, LAST_IMM, ONLY_IMM),
+	},
+	[PEAL_OP_READ] = {
+		.transports = IN_RELIABLE, .remote = true, .resource = true,
+		.access = IB_ACCESS_REMOTE_READ, ONE_PACKET(READ_REQUEST),
+	},
+	[PEAL_OP_CMP_SWAP] = {
+		.transports = IN_RELIABLE, .remote = true, .atomic = true, .resource = true,
+		.access = IB_ACCESS_REMOTE_ATOMIC, ONE_PACKET(CMP_SWAP),
+	},
+	[PEAL_OP_FETCH_ADD] = {
+		.transports = IN_RELIABLE, .remote = true, .atomic = true, .resource = true,
+		.access = IB_ACCESS_REMOTE_ATOMIC, ONE_PACKET(FETCH_ADD),
+	},
+	[PEAL_OP_BIND_MW] = { .transports = IN_CONNECTED, .local = true },
+	[PEAL_OP_LOCAL_INV] = {
+		.transports = IN_CONNECTED, .local = true, .invalidates = true,
+	},
+	[PEAL_OP_REG_MR] = { .transports = IN_CONNECTED, .local = true, .kernel = true },
+	[PEAL_OP_ATOMIC_WRITE] = {
+		.transports = IN_RELIABLE, .sends = true, .remote = true, .atomic = true,
+		.placement = true, .resource = true, .access = IB_ACCESS_REMOTE_WRITE,
+		ONE_PACKET(ATOMIC_WRITE),
+	},
+	/* The rights that it needs depend on the placement; see peal_execute_flush(). */
+	[PEAL_OP_FLUSH] = {
+		.transports = IN_RELIABLE, .remote = true, .atomic = true, .placement = true,
+		.resource = true, ONE_PACKET(FLUSH),
+	},
 };
+
+u32 peal_ops_refused(u8 transport, bool kernel)
+{
+	u32 refused = ~0U, opcode;
+
+	for (opcode = 0; opcode < PEAL_OP_COUNT; opcode++)
+		if (peal_ops[opcode].transports & 1 << transport &&
+		    (kernel || !peal_ops[opcode].kernel))
+			refused &= ~(1U << opcode);
+	return refused;
+}
 
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)
 {
-	return peal_opcode_of(transport, peal_wire_ops[operation][POSITION(first, last)]);
+	return peal_opcode_of(transport, peal_op(operation)->packets[POSITION(first, last)]);
 }
 
 u8 peal_opcode_read_response(u8 transport, bool first, bool last)

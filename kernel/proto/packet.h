@@ -8,7 +8,9 @@
 #ifndef PEAL_PACKET_H
 #define PEAL_PACKET_H
 
+#include <linux/nospec.h>
 #include <linux/types.h>
+#include <rdma/peal-abi.h>
 
 /*
  * Packet and message sequence numbers, 24 bits that wrap.
@@ -60,7 +62,7 @@ enum peal_bth_transport {
 	PEAL_UC = 1,
 	PEAL_UD = 3,
 	PEAL_XRC = 5,		/* extended reliable connected (annex A14) */
-	PEAL_NO_TRANSPORT = 8,	/* no packet has it */
+	PEAL_NO_TRANSPORT = 8,	/* frames; no packet has it */
 };
 
 #define PEAL_TRANSPORT_SHIFT	5
@@ -152,6 +154,40 @@ static inline u8 peal_opcode_of(u8 transport, u8 op)
 {
 	return transport << PEAL_TRANSPORT_SHIFT | op;
 }
+
+/*
+ * What a program may ask for, and what follows from it. The checks of a WQE, the packets of a
+ * message, its execution, its counters and its completion all read this one table.
+ */
+struct peal_op {
+	u16 transports;		/* bit 1 << enum peal_bth_transport: it has the operation */
+	bool sends;		/* local data go out; false for READ, CMP_SWAP and FETCH_ADD */
+	bool receives;		/* consumes a receive WQE at the peer */
+	bool remote;		/* uses remote_addr and rkey */
+	bool atomic;		/* executed as a whole */
+	bool placement;		/* an atomic one of IBTA annex A19: ATOMIC_WRITE, FLUSH */
+	bool resource;		/* takes a responder resource at the peer; answered by itself */
+	bool local;		/* executed without the peer */
+	bool kernel;		/* only for kernel users */
+	bool immediate;		/* imm_or_rkey holds immediate data */
+	bool invalidates;	/* imm_or_rkey holds an rkey */
+	int access;		/* right that the rkey must give: IB_ACCESS_* */
+	u8 packets[4];		/* enum peal_wire_op, by position: first << 1 | last */
+};
+
+extern const struct peal_op peal_ops[PEAL_OP_COUNT];
+
+/* An @opcode that is not below PEAL_OP_COUNT counts as 0 (invalid), also under speculation. */
+static inline const struct peal_op *peal_op(u8 opcode)
+{
+	return &peal_ops[array_index_nospec(opcode, PEAL_OP_COUNT)];
+}
+
+/*
+ * Return: bit 1 << enum peal_opcode for each operation that a queue pair of @transport refuses.
+ * @kernel: the queue pair is a kernel user's.
+ */
+u32 peal_ops_refused(u8 transport, bool kernel);
 
 /* The BTH opcode of a packet of @operation (enum peal_opcode) at this position in the message. */
 u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);

@@ -11,56 +11,30 @@
 #include "proto/requester.h"
 #include "proto/timers.h"
 
-static bool peal_message_opcode_is_local(u8 opcode)
+/*
+ * A READ takes one PSN for each response, other messages one for each request packet (9.7.2). A
+ * malformed WQE has no operation. It is posted as a local one, so that it fails in its turn.
+ */
+static void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
+			      u8 mtu_shift, u32 psn)
 {
-	switch (opcode) {
-	case PEAL_OP_INVALID:
-	case PEAL_OP_BIND_MW:
-	case PEAL_OP_LOCAL_INV:
-	case PEAL_OP_REG_MR:
-		return true;
-	default:
-		return opcode >= PEAL_OP_COUNT;
-	}
-}
+	const struct peal_op *op = peal_op(wr->opcode);
+	u64 last = wr->length ? wr->length - 1 : 0;
+	bool local = op->local || !op->transports;
 
-/* A READ takes one PSN for each response, other messages one for each request packet (9.7.2). */
-static u32 peal_message_packets(const struct peal_message *message)
-{
-	u64 last = message->wr.length ? message->wr.length - 1 : 0;
-
-	if (message->local)
-		return 0;
-	if (peal_message_is_atomic(message) || message->transport == PEAL_UD)
-		return 1;
-	return (last >> message->mtu_shift) + 1;
-}
-
-void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
-		       u8 mtu_shift, u32 psn)
-{
 	*message = (struct peal_message) {
 		.wr = *wr,
+		.op = op,
 		.transport = transport,
 		.mtu_shift = mtu_shift,
 		.psn = psn,
-		.local = peal_message_opcode_is_local(wr->opcode),
+		.local = local,
+		.packets = local ? 0 : op->atomic ? 1 : (last >> mtu_shift) + 1,
 	};
-	message->packets = peal_message_packets(message);
 }
 
-void peal_message_executed(struct peal_message *message)
-{
-	message->done = true;
-}
-
-void peal_message_fail(struct peal_message *message, u8 status, u32 reason)
-{
-	message->status = status;
-	message->reason = reason;
-}
-
-void peal_message_describe(const struct peal_message *message, struct peal_completion *completion)
+static void peal_message_describe(const struct peal_message *message,
+				  struct peal_completion *completion)
 {
 	*completion = (struct peal_completion) {
 		.index = message->wr.index,
@@ -72,35 +46,56 @@ void peal_message_describe(const struct peal_message *message, struct peal_compl
 	};
 }
 
-/* 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
-bool peal_message_is_carried(const struct peal_message *message)
+static bool peal_message_is_read(const struct peal_message *message)
 {
-	switch (message->wr.opcode) {
-	case PEAL_OP_SEND:
-	case PEAL_OP_SEND_IMM:
-		return true;
-	case PEAL_OP_WRITE:
-	case PEAL_OP_WRITE_IMM:
-		return message->transport != PEAL_UD;
-	default:
-		return peal_transport_is_reliable(message->transport);
-	}
+	return message->wr.opcode == PEAL_OP_READ;
 }
 
-u32 peal_message_piece(const struct peal_message *message, u32 at)
+/* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
+static u32 peal_message_piece(const struct peal_message *message, u32 at)
 {
 	return min_t(u32, PEAL_READ_PIECE - at % PEAL_READ_PIECE, message->packets - at);
 }
 
-u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets)
+static u64 peal_message_offset(const struct peal_message *message, u32 at)
+{
+	return (u64)at << message->mtu_shift;
+}
+
+/* Payload bytes of @packets PSNs from number @at on. */
+static u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets)
 {
 	return min_t(u64, (u64)packets << message->mtu_shift,
 		     message->wr.length - peal_message_offset(message, at));
 }
 
-static void peal_message_build_operands(const struct peal_wr *wr, struct peal_packet *header)
+/*
+ * Build the headers of the packet that takes @packets PSNs from number @at on. The RETH of a READ
+ * request names only the part that is requested (9.7.5.1.1).
+ */
+static void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
+			       struct peal_packet *header)
 {
+	const struct peal_wr *wr = &message->wr;
+	const struct peal_op *op = message->op;
+	bool read = peal_message_is_read(message);
+	bool last = at + 1 == message->packets;
+
+	*header = (struct peal_packet) {
+		.opcode = peal_opcode_request(message->transport, wr->opcode, read || !at,
+					      read || last),
+		.psn = peal_psn_add(message->psn, at),
+		.rkey = wr->rkey,
+		.srqn = wr->srqn,
+		.remote_addr = wr->remote_addr,
+		.length = wr->length,
+		.migrated = true,	/* always set without path migration (9.2, 17.2.8) */
+	};
 	switch (wr->opcode) {
+	case PEAL_OP_READ:
+		header->remote_addr += peal_message_offset(message, at);
+		header->length = peal_message_bytes(message, at, packets);
+		break;
 	case PEAL_OP_CMP_SWAP:
 		header->compare = wr->atomic.compare_add;
 		header->swap_add = wr->atomic.swap;
@@ -108,91 +103,50 @@ static void peal_message_build_operands(const struct peal_wr *wr, struct peal_pa
 	case PEAL_OP_FETCH_ADD:
 		header->swap_add = wr->atomic.compare_add;
 		break;
-	case PEAL_OP_SEND_IMM:
-	case PEAL_OP_WRITE_IMM:
-		header->imm = wr->imm_or_rkey;
-		break;
-	case PEAL_OP_SEND_INV:
-		header->inv_rkey = wr->imm_or_rkey;
-		break;
 	case PEAL_OP_FLUSH:
 		header->length = wr->flush.length;
 		header->placement = wr->flush.placement;
 		header->selectivity = wr->flush.selectivity;
 		break;
 	}
-}
-
-/* The RETH of a READ request names only the part that is requested (9.7.5.1.1). */
-static void peal_message_build_read(const struct peal_message *message, u32 at, u32 packets,
-				    struct peal_packet *header)
-{
-	header->opcode = peal_opcode_of(message->transport, PEAL_WIRE_READ_REQUEST);
-	header->remote_addr = message->wr.remote_addr + peal_message_offset(message, at);
-	header->length = peal_message_bytes(message, at, packets);
-}
-
-static void peal_message_build_request(const struct peal_message *message, u32 at,
-				       struct peal_packet *header)
-{
-	const struct peal_wr *wr = &message->wr;
-	bool last = at + 1 == message->packets;
-
-	header->opcode = peal_opcode_request(message->transport, wr->opcode, at == 0, last);
-	header->remote_addr = wr->remote_addr;
-	header->length = wr->length;
-	peal_message_build_operands(wr, header);
-	if (peal_message_is_atomic(message))
-		return;
-	header->payload_bytes =
-		message->transport == PEAL_UD ? wr->length : peal_message_bytes(message, at, 1);
-	header->pad = -header->payload_bytes & 3;
-	header->solicited =
-		last && wr->flags & PEAL_WQE_SOLICITED && peal_message_takes_receive(message);
-}
-
-void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
-			struct peal_packet *header)
-{
-	memset(header, 0, sizeof(*header));
-	header->psn = peal_psn_add(message->psn, at);
-	header->rkey = message->wr.rkey;
-	header->srqn = message->wr.srqn;
-	header->migrated = true;	/* always set without path migration (9.2, 17.2.8) */
-	if (peal_message_is_read(message))
-		peal_message_build_read(message, at, packets, header);
-	else
-		peal_message_build_request(message, at, header);
+	if (op->immediate)
+		header->imm = wr->imm_or_rkey;
+	else if (op->invalidates)
+		header->inv_rkey = wr->imm_or_rkey;
+	if (op->sends) {
+		header->payload_bytes = peal_message_bytes(message, at, 1);
+		header->pad = -header->payload_bytes & 3;
+	}
+	header->solicited = last && wr->flags & PEAL_WQE_SOLICITED && op->receives;
 	header->header_bytes = peal_packet_opcode(header)->header_bytes;
 }
 
 /*
- * A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). The response to
- * ATOMIC_WRITE and FLUSH is that of a READ of no bytes (A19).
+ * Has @packet, a response with a PSN of this message, the kind and the length that the message
+ * waits for? A READ response must carry exactly the bytes that its PSN stands for (9.7.5.1.1). The
+ * response to ATOMIC_WRITE and FLUSH is that of a READ of no bytes (A19).
  */
-bool peal_message_fits(const struct peal_message *message, const struct peal_packet *packet)
+static bool peal_message_fits(const struct peal_message *message, const struct peal_packet *packet)
 {
 	bool read = peal_packet_opcode(packet)->has & PEAL_HAS_READ;
 
-	if (peal_message_is_atomic(message))
-		return !read;
-	if (peal_message_is_placement(message))
+	if (message->op->placement)
 		return packet->opcode ==
 			       peal_opcode_read_response(message->transport, true, true) &&
 		       !packet->payload_bytes;
+	if (message->op->atomic)
+		return !read;
 	if (!peal_message_is_read(message))
 		return false;
 	return read && packet->payload_bytes ==
 		       peal_message_bytes(message, peal_psn_ahead(message->psn, packet->psn), 1);
 }
 
-void peal_credit_reset(struct peal_credit *credit)
-{
-	*credit = (struct peal_credit) { .limited = false };
-}
-
-/* The limit only rises, because an older acknowledgment may arrive later (9.7.7.2.4). */
-bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn)
+/*
+ * Take the credits from the AETH of an acknowledgment. The limit only rises, because an older
+ * acknowledgment may arrive later (9.7.7.2.4). Return: true if the limit changed.
+ */
+static bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn)
 {
 	u32 code = syndrome & PEAL_SYNDROME_VALUE;
 	bool was_limited = credit->limited;
@@ -208,12 +162,8 @@ bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn)
 	return true;
 }
 
-void peal_credit_use(struct peal_credit *credit)
-{
-	credit->ssn = peal_psn_add(credit->ssn, 1);
-}
-
-bool peal_credit_covers(const struct peal_credit *credit, u32 ssn)
+/* Do the credits cover message number @ssn? */
+static bool peal_credit_covers(const struct peal_credit *credit, u32 ssn)
 {
 	return !credit->limited || peal_psn_distance(credit->limit, ssn) <= 0;
 }
@@ -263,13 +213,6 @@ void peal_inflight_local_begun(struct peal_inflight *inflight)
 	peal_inflight_follow(inflight);
 }
 
-void peal_inflight_acknowledge_all(struct peal_inflight *inflight)
-{
-	peal_inflight_acknowledge_psns(inflight);
-	inflight->acking = inflight->sending;
-	inflight->locals = 0;
-}
-
 /*
  * Messages take consecutive PSNs and local operations take none, so the end PSNs of the messages
  * never decrease from `acking` on. A bisection is needed because there may be as many local
@@ -301,7 +244,8 @@ void peal_inflight_execute(struct peal_inflight *inflight, u32 psn)
 	peal_psn_raise(&inflight->executed, psn);
 }
 
-void peal_inflight_see(struct peal_inflight *inflight, u32 psn)
+/* A response was about the PSN before @psn. */
+static void peal_inflight_see(struct peal_inflight *inflight, u32 psn)
 {
 	peal_psn_raise(&inflight->seen, psn);
 	peal_psn_raise(&inflight->executed, psn);
@@ -314,7 +258,7 @@ void peal_inflight_follow(struct peal_inflight *inflight)
 		u32 left = message->packets - peal_psn_ahead(message->psn, inflight->una);
 		u32 step = min_t(u32, left, peal_psn_ahead(inflight->una, inflight->executed));
 
-		if (left && (!step || peal_message_wants_data(message)))
+		if (left && (!step || message->op->resource))
 			break;
 		if (!left && inflight->acking == inflight->sending)
 			break;
@@ -327,29 +271,26 @@ void peal_inflight_follow(struct peal_inflight *inflight)
 	peal_inflight_see(inflight, inflight->una);
 }
 
-void peal_inflight_placed(struct peal_inflight *inflight)
-{
-	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
-
-	inflight->una = peal_psn_add(inflight->una, 1);
-	if (peal_psn_ahead(message->psn, inflight->una) == message->packets)
-		inflight->acking++;
-	peal_inflight_see(inflight, inflight->una);
-	peal_inflight_follow(inflight);
-}
-
-/* 9.9.2. The messages before @index still complete in order. */
-void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason)
+/*
+ * Fail message @index. Only the first failure in the order of messages counts. The messages before
+ * it still complete in order (9.9.2).
+ */
+static void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason)
 {
 	if (peal_inflight_before(index, inflight->tail) ||
 	    !peal_inflight_before(index, inflight->head) || peal_inflight_is_lost(inflight, index))
 		return;
 	inflight->failed = true;
 	inflight->bad = index;
-	peal_message_fail(peal_inflight_at(inflight, index), status, reason);
+	peal_inflight_at(inflight, index)->status = status;
+	peal_inflight_at(inflight, index)->reason = reason;
 }
 
-const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight)
+/*
+ * Return: the oldest message if it has ended and may be completed, otherwise NULL. A message behind
+ * the failed one is only flushed.
+ */
+static const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight)
 {
 	const struct peal_message *message = peal_inflight_at(inflight, inflight->tail);
 
@@ -364,29 +305,12 @@ const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight
 	return message;
 }
 
-const struct peal_message *peal_inflight_flush(struct peal_inflight *inflight)
-{
-	if (!peal_inflight_is_lost(inflight, inflight->tail)) {
-		inflight->failed = true;
-		inflight->bad = inflight->tail;
-	}
-	inflight->sending = inflight->head;
-	inflight->acking = inflight->head;
-	inflight->locals = 0;
-	return inflight->tail == inflight->head ? NULL :
-						  peal_inflight_at(inflight, inflight->tail++);
-}
+/* ---- retransmission ---- */
 
 /* After so many lone probes a peer is no longer believed to keep out-of-order packets. */
 #define LONE_PROBES	2
 /* Each lone probe doubles the packets of the next one, up to 2^LONE_SHIFT. */
 #define LONE_SHIFT	5
-
-void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *inflight)
-{
-	*r = (struct peal_retransmit) { .probe = PEAL_PROBE_NONE };
-	peal_retransmit_stop(r, inflight);
-}
 
 static void peal_retransmit_from_una(struct peal_retransmit *r,
 				     const struct peal_inflight *inflight, u32 end)
@@ -396,21 +320,23 @@ static void peal_retransmit_from_una(struct peal_retransmit *r,
 	r->index = inflight->acking;
 }
 
+/* End the retransmission and the probe. */
 void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *inflight)
 {
 	r->probe = PEAL_PROBE_NONE;
 	peal_retransmit_from_una(r, inflight, inflight->una);
 }
 
-void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *inflight)
+/* @psn is yet to be retransmitted. */
+static bool peal_retransmit_covers(const struct peal_retransmit *r, u32 psn)
 {
-	r->probe = PEAL_PROBE_NONE;
-	peal_retransmit_from_una(r, inflight, inflight->top);
+	return r->next != r->end && !peal_psn_before(psn, r->next) && peal_psn_before(psn, r->end);
 }
 
 /*
- * A READ that the peer has not executed must be requested as it was. Of an executed READ, only
- * the missing responses up to the first kept one are requested, and at most @limit of them.
+ * PSNs that the packet at @psn takes. A READ that the peer has not executed must be requested as
+ * it was. Of an executed READ, only the missing responses up to the first kept one are requested,
+ * and at most @limit of them.
  */
 static u32 peal_retransmit_span_at(const struct peal_inflight *inflight,
 				   const struct peal_reorder *reorder,
@@ -429,24 +355,12 @@ static u32 peal_retransmit_span_at(const struct peal_inflight *inflight,
 	return min_t(u32, span, limit);
 }
 
-/* After silence request one response only, because the others may be on their way. */
-static u32 peal_retransmit_enough(enum peal_probe why)
-{
-	return why == PEAL_PROBE_SILENCE ? 1 : U32_MAX;
-}
-
-void peal_retransmit_request_missing(struct peal_retransmit *r,
-				     const struct peal_inflight *inflight,
-				     const struct peal_reorder *reorder)
-{
-	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
-	u32 span = peal_retransmit_span_at(inflight, reorder, message, inflight->una, U32_MAX);
-
-	peal_retransmit_from_una(r, inflight, peal_psn_add(inflight->una, span));
-}
-
-void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn)
+/*
+ * Retransmit what is missing before @psn, and @psn, as a probe. After silence request one response
+ * only, because the others may be on their way.
+ */
+static void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
+				  const struct peal_reorder *reorder, enum peal_probe why, u32 psn)
 {
 	const struct peal_message *message =
 		peal_inflight_at(inflight, peal_inflight_find(inflight, psn));
@@ -454,7 +368,7 @@ void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight
 
 	packets = max_t(u32, packets,
 			peal_retransmit_span_at(inflight, reorder, message, psn,
-						peal_retransmit_enough(why)));
+						why == PEAL_PROBE_SILENCE ? 1 : U32_MAX));
 	r->probe = why;
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
@@ -464,31 +378,17 @@ void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight
 	peal_retransmit_from_una(r, inflight, r->probe_end);
 }
 
-void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *inflight)
-{
-	if (peal_psn_before(r->next, inflight->una)) {
-		r->next = inflight->una;
-		r->index = inflight->acking;
-	}
-	peal_psn_raise(&r->end, r->next);
-}
-
 /*
- * After silence the data of a READ or atomic behind the probe is missing. That the peer has
- * executed the request does not help, only its responses do.
+ * What do the acknowledgments say about the probe? After silence the data of a READ or atomic
+ * behind the probe is missing. That the peer has executed the request does not help, only its
+ * responses do.
  */
-static bool peal_retransmit_lacks_data(const struct peal_retransmit *r,
-				       const struct peal_inflight *inflight)
+static enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
+						     const struct peal_inflight *inflight)
 {
-	return r->probe == PEAL_PROBE_SILENCE && inflight->una == r->probe_end &&
-	       inflight->una != inflight->top &&
-	       peal_message_wants_data(peal_inflight_at(inflight, inflight->acking));
-}
-
-enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
-					      const struct peal_inflight *inflight)
-{
-	if (peal_retransmit_lacks_data(r, inflight))
+	if (r->probe == PEAL_PROBE_SILENCE && inflight->una == r->probe_end &&
+	    inflight->una != inflight->top &&
+	    peal_inflight_at(inflight, inflight->acking)->op->resource)
 		return PEAL_PROBE_VERDICT_LONE;
 	if (peal_psn_before(r->probe_end, inflight->executed))
 		return PEAL_PROBE_VERDICT_OVER;
@@ -498,62 +398,28 @@ enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
 }
 
 /*
- * After silence no packet was known to be missing, so packets behind the probe do not prove that
- * the peer kept them out of order.
+ * Move `next` to the next PSN to retransmit. Packets that the peer is known to have, and responses
+ * that are kept, need no retransmission. Return: false if there is none.
  */
-void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *inflight)
-{
-	if (r->probe != PEAL_PROBE_SILENCE && peal_psn_before(r->probe_end, inflight->executed))
-		r->peer_reorders = true;
-	r->lone = 0;
-	r->probe = PEAL_PROBE_NONE;
-}
-
-/* A peer that sends a NAK must have received a later packet, otherwise it would see no gap. */
-void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			      const struct peal_reorder *reorder, bool nak)
-{
-	bool keeps = r->probe == PEAL_PROBE_NAK && (nak || r->peer_reorders);
-
-	if (r->lone < LONE_SHIFT)
-		r->lone++;
-	if (keeps && (nak || r->lone < LONE_PROBES)) {
-		peal_retransmit_probe(r, inflight, reorder, PEAL_PROBE_NAK, inflight->una);
-		return;
-	}
-	if (keeps)
-		r->peer_reorders = false;
-	r->lone = 0;
-	peal_retransmit_go_back(r, inflight);
-}
-
-/* PSNs from `next` on, within one message, that need no retransmission. */
-static u32 peal_retransmit_skippable(const struct peal_retransmit *r,
-				     const struct peal_inflight *inflight,
-				     const struct peal_reorder *reorder,
-				     const struct peal_message *message)
-{
-	u32 left = message->packets - peal_psn_ahead(message->psn, r->next);
-
-	if (!peal_psn_before(r->next, inflight->executed))
-		return 0;
-	if (peal_message_wants_data(message))
-		return peal_reorder_has(reorder, r->next) ? 1 : 0;
-	return min_t(u32, left, peal_psn_ahead(r->next, inflight->executed));
-}
-
-bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			  const struct peal_reorder *reorder)
+static bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *inflight,
+				 const struct peal_reorder *reorder)
 {
 	while (r->next != r->end && !peal_inflight_is_lost(inflight, r->index)) {
 		const struct peal_message *message = peal_inflight_at(inflight, r->index);
+		u32 at = peal_psn_ahead(message->psn, r->next);
 		u32 skip;
 
-		if (peal_psn_ahead(message->psn, r->next) >= message->packets) {
+		if (at >= message->packets) {
 			r->index = peal_inflight_find(inflight, r->next);
 			continue;
 		}
-		skip = peal_retransmit_skippable(r, inflight, reorder, message);
+		if (!peal_psn_before(r->next, inflight->executed))
+			return true;
+		if (message->op->resource)
+			skip = peal_reorder_has(reorder, r->next) ? 1 : 0;
+		else
+			skip = min_t(u32, message->packets - at,
+				     peal_psn_ahead(r->next, inflight->executed));
 		if (!skip)
 			return true;
 		r->next = peal_psn_add(r->next, min_t(u32, skip, peal_psn_ahead(r->next, r->end)));
@@ -562,50 +428,12 @@ bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight 
 	return false;
 }
 
-u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *inflight,
-			 const struct peal_reorder *reorder)
-{
-	u32 limit = r->probe == PEAL_PROBE_SILENCE ? peal_psn_ahead(r->next, r->end) : U32_MAX;
-
-	return peal_retransmit_span_at(inflight, reorder, peal_inflight_at(inflight, r->index),
-				       r->next, limit);
-}
-
-bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
-				       const struct peal_inflight *inflight,
-				       const struct peal_reorder *reorder)
+/* The probe was not sent yet, and is no longer needed because its packets were answered. */
+static bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
+					      const struct peal_inflight *inflight,
+					      const struct peal_reorder *reorder)
 {
 	return r->probe && !r->sent && !peal_retransmit_seek(r, inflight, reorder);
-}
-
-void peal_retransmit_sent(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			  const struct peal_reorder *reorder, u32 span, u64 now)
-{
-	r->next = peal_psn_add(r->next, span);
-	peal_psn_raise(&r->end, r->next);
-	if (!r->probe || r->sent)
-		return;
-	peal_psn_raise(&r->probe_end, r->end);
-	if (peal_retransmit_seek(r, inflight, reorder))
-		return;
-	r->sent = true;
-	r->sent_at = now;
-}
-
-bool peal_retransmit_hear(struct peal_retransmit *r)
-{
-	if (!r->sent || r->heard)
-		return false;
-	r->heard = true;
-	return true;
-}
-
-bool peal_retransmit_doubt(struct peal_retransmit *r)
-{
-	bool first = !r->doubted;
-
-	r->doubted = true;
-	return first;
 }
 
 /* The longest wait of the estimate, also if there is no timeout. */
@@ -642,7 +470,6 @@ void peal_requester_reset(struct peal_requester *requester)
 	peal_inflight_init(&requester->inflight, inflight.message, inflight.mask + 1);
 	peal_requester_configure(requester, &config);
 	peal_window_reset(&requester->window);
-	peal_credit_reset(&requester->credit);
 	peal_rto_reset(&requester->rto);
 	peal_requester_stop_timers(requester);
 	peal_requester_set_psn(requester, 0);
@@ -666,7 +493,8 @@ void peal_requester_configure(struct peal_requester *requester,
 void peal_requester_set_psn(struct peal_requester *requester, u32 psn)
 {
 	peal_inflight_set_psn(&requester->inflight, psn);
-	peal_retransmit_reset(&requester->retransmit, &requester->inflight);
+	memset(&requester->retransmit, 0, sizeof(requester->retransmit));
+	peal_retransmit_stop(&requester->retransmit, &requester->inflight);
 	peal_window_recover(&requester->window);
 	requester->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
 	requester->rnr_psn = requester->gap_psn;
@@ -686,7 +514,7 @@ void peal_requester_fail_message(struct peal_requester *requester, u32 message, 
 
 void peal_requester_local_done(struct peal_requester *requester, u32 message, u8 status, u32 reason)
 {
-	peal_message_executed(peal_inflight_at(&requester->inflight, message));
+	peal_inflight_at(&requester->inflight, message)->done = true;
 	if (status)
 		peal_requester_fail_message(requester, message, status, reason);
 }
@@ -704,18 +532,6 @@ static void peal_requester_arm(struct peal_requester *requester, u64 now)
 	}
 	if (requester->give_up_at == U64_MAX && timeout)
 		requester->give_up_at = now + timeout;
-}
-
-/*
- * A stale response shows that the peer is still busy with earlier packets. Postpone the timers,
- * because a retransmission would only add to its work.
- */
-static void peal_requester_postpone_timers(struct peal_requester *requester, u64 now)
-{
-	u64 since = requester->silent_since;
-
-	peal_retry_postpone(&requester->probe_at, now, since, requester->rto.ns);
-	peal_retry_postpone(&requester->give_up_at, now, since, peal_requester_timeout(requester));
 }
 
 void peal_requester_excuse_silence(struct peal_requester *requester, u64 now)
@@ -736,59 +552,7 @@ void peal_requester_too_long(struct peal_requester *requester, u32 psn)
 	requester->too_long_psn = psn;
 }
 
-/* After progress all timers start anew. */
-static void peal_requester_rearm(struct peal_requester *requester, u64 now)
-{
-	peal_requester_stop_timers(requester);
-	if (requester->inflight.una != requester->inflight.top)
-		peal_requester_arm(requester, now);
-}
-
-/* ---- retransmission ---- */
-
-static void peal_requester_build(const struct peal_requester *requester, u32 index, u32 at,
-				 u32 span, struct peal_outgoing *out)
-{
-	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
-
-	out->local = false;
-	out->again = false;
-	out->message = index;
-	out->offset = peal_message_offset(message, at);
-	peal_message_build(message, at, span, &out->header);
-}
-
-/*
- * A probe ignores the window, because it is small and its answer is needed to go on. Every
- * retransmission carries AckReq, unless data answers it, because the answer decides what else is
- * retransmitted.
- */
-static enum peal_blocked peal_requester_resend(struct peal_requester *requester, u64 now,
-					       struct peal_outgoing *out)
-{
-	const struct peal_message *message =
-		peal_inflight_at(&requester->inflight, requester->retransmit.index);
-	u32 span = peal_retransmit_span(&requester->retransmit, &requester->inflight,
-					&requester->reorder);
-	u32 ahead = peal_psn_ahead(requester->inflight.una, requester->retransmit.next);
-
-	if (!requester->retransmit.probe && ahead && ahead + span > requester->window.size)
-		return PEAL_BLOCKED_WINDOW;
-	peal_requester_build(requester, requester->retransmit.index,
-			     peal_psn_ahead(message->psn, requester->retransmit.next), span, out);
-	out->again = true;
-	out->header.ack_request = !peal_message_wants_data(message);
-	if (out->header.psn == requester->too_long_psn)
-		requester->too_long = false;	/* the caller says so again if it still is */
-	peal_retransmit_sent(&requester->retransmit, &requester->inflight, &requester->reorder,
-			     span, now);
-	if (requester->retransmit.probe == PEAL_PROBE_SILENCE)
-		peal_retry_copied(&requester->retry);
-	peal_rto_sent_again(&requester->rto, out->header.psn, peal_psn_add(out->header.psn, span));
-	peal_window_ack_requested(&requester->window);
-	peal_requester_arm(requester, now);
-	return PEAL_BLOCKED_NONE;
-}
+/* ---- probes ---- */
 
 static void peal_requester_probe(struct peal_requester *requester, enum peal_probe why, u32 psn,
 				 u64 now)
@@ -806,42 +570,43 @@ static void peal_requester_probe(struct peal_requester *requester, enum peal_pro
  */
 static bool peal_requester_answers_probe(struct peal_requester *requester, u64 now)
 {
-	if (!requester->retransmit.sent)
+	struct peal_retransmit *r = &requester->retransmit;
+
+	if (!r->sent)
 		return false;
-	if (peal_rto_plausible(&requester->rto, requester->retransmit.sent_at, now))
+	if (peal_rto_plausible(&requester->rto, r->sent_at, now))
 		return true;
-	if (peal_retransmit_doubt(&requester->retransmit))
+	if (!r->doubted)
 		peal_rto_doubt(&requester->rto);
+	r->doubted = true;
 	return false;
 }
 
+/*
+ * The packet after the probe is missing, too. Go on with another probe, or with go-back-N. @nak: a
+ * sequence NAK for the PSN after the probe said so. A peer that sends a NAK must have received a
+ * later packet, otherwise it would see no gap.
+ */
 static void peal_requester_lone_probe(struct peal_requester *requester, bool nak, u64 now)
 {
-	peal_retransmit_continue(&requester->retransmit, &requester->inflight, &requester->reorder,
-				 nak);
+	const struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+	bool keeps = r->probe == PEAL_PROBE_NAK && (nak || r->peer_reorders);
+
+	if (r->lone < LONE_SHIFT)
+		r->lone++;
+	if (keeps && (nak || r->lone < LONE_PROBES)) {
+		peal_retransmit_probe(r, inflight, &requester->reorder, PEAL_PROBE_NAK,
+				      inflight->una);
+	} else {
+		if (keeps)
+			r->peer_reorders = false;
+		r->lone = 0;
+		/* Everything from una on, except what the peer is known to have. */
+		r->probe = PEAL_PROBE_NONE;
+		peal_retransmit_from_una(r, inflight, inflight->top);
+	}
 	requester->probe_at = now + requester->rto.ns;
-}
-
-/*
- * Progress came while a probe was in flight. @ack: the progress came from an ACK packet, which
- * names all that the peer has executed. READ responses do not; an ACK may follow them.
- */
-static void peal_requester_judge_probe(struct peal_requester *requester, bool ack, u64 now)
-{
-	enum peal_probe_verdict verdict =
-		peal_retransmit_judge(&requester->retransmit, &requester->inflight);
-	/* A peer that sent an RNR NAK has surely dropped all later packets. */
-	bool sure = requester->retransmit.probe == PEAL_PROBE_RNR;
-
-	if (verdict == PEAL_PROBE_VERDICT_OPEN)
-		return;
-	if (verdict == PEAL_PROBE_VERDICT_OVER ||
-	    (ack && !sure && !peal_requester_answers_probe(requester, now)))
-		peal_retransmit_conclude(&requester->retransmit, &requester->inflight);
-	else if (ack)
-		peal_requester_lone_probe(requester, false, now);
-	else
-		requester->probe_at = now + peal_rto_patience(&requester->rto);
 }
 
 /* ---- new packets ---- */
@@ -851,189 +616,6 @@ static void peal_requester_judge_probe(struct peal_requester *requester, bool ac
  * to one packet ends all local operations behind it. This limit bounds that work.
  */
 #define MOST_LOCALS	256
-
-/*
- * Without credit one packet may be sent if no other is in flight, otherwise a lost credit update
- * could stop the connection. Its acknowledgment proves that there was a receive, so the rest of
- * the message follows (9.7.7.2.5).
- */
-static bool peal_requester_has_credit(const struct peal_requester *requester,
-				      const struct peal_message *message)
-{
-	const struct peal_inflight *inflight = &requester->inflight;
-	bool first = !inflight->packet;
-	u32 ssn = peal_psn_add(requester->credit.ssn, first ? 1 : 0);
-
-	if (!peal_message_takes_receive(message) || peal_credit_covers(&requester->credit, ssn))
-		return true;
-	return inflight->una == inflight->top ||
-	       (!first && inflight->una != message->psn && inflight->acking == inflight->sending);
-}
-
-static enum peal_blocked peal_requester_may_begin(const struct peal_requester *requester,
-						  const struct peal_message *message)
-{
-	if (!requester->inflight.packet && message->wr.flags & PEAL_WQE_FENCE &&
-	    requester->rd_atomic)
-		return PEAL_BLOCKED_FENCE;
-	if (message->wr.last && requester->inflight.una != requester->inflight.top)
-		return PEAL_BLOCKED_LAST;
-	if (message->local)
-		return requester->inflight.locals < MOST_LOCALS ? PEAL_BLOCKED_NONE :
-								  PEAL_BLOCKED_WINDOW;
-	if (!peal_requester_reliable(requester))
-		return PEAL_BLOCKED_NONE;
-	if (peal_message_wants_data(message) &&
-	    requester->rd_atomic >= requester->config.max_rd_atomic)
-		return PEAL_BLOCKED_RD_ATOMIC;
-	if (!peal_requester_has_credit(requester, message))
-		return PEAL_BLOCKED_CREDIT;
-	return PEAL_BLOCKED_NONE;
-}
-
-/* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
-static bool peal_requester_window_is_open(const struct peal_requester *requester, u32 span)
-{
-	u32 outstanding = peal_inflight_outstanding(&requester->inflight);
-	u32 size = requester->window.size;
-
-	if (requester->retransmit.probe || requester->retransmit.peer_reorders)
-		size = min_t(u32, size, PEAL_REORDER_SLOTS);
-	return !outstanding || outstanding + span <= size;
-}
-
-/* PSNs that the next packet of @f takes. A READ request takes one for each response. */
-static u32 peal_requester_span(const struct peal_requester *requester,
-			       const struct peal_message *message)
-{
-	return peal_message_is_read(message) ?
-	       peal_message_piece(message, requester->inflight.packet) : 1;
-}
-
-/*
- * @f: the message whose turn it is. Return: PEAL_BLOCKED_NONE if its next packet may be sent now.
- */
-static enum peal_blocked peal_requester_may_send_packet(const struct peal_requester *requester,
-							const struct peal_message *message)
-{
-	enum peal_blocked blocked = peal_requester_may_begin(requester, message);
-
-	if (!blocked && !message->local &&
-	    !peal_requester_window_is_open(requester, peal_requester_span(requester, message)))
-		blocked = PEAL_BLOCKED_WINDOW;
-	return blocked;
-}
-
-/* A message that can never be sent fails when its turn comes. */
-static bool peal_requester_refuses(struct peal_requester *requester,
-				   const struct peal_message *message)
-{
-	u32 reason = 0;
-
-	if (message->local)
-		return false;
-	if (!peal_message_is_carried(message))
-		reason = PEAL_REASON_WQE_OPCODE;
-	else if (peal_message_wants_data(message) && !requester->config.max_rd_atomic)
-		reason = PEAL_REASON_RD_ATOMIC_LIMIT;
-	if (reason)
-		peal_requester_fail_message(requester, requester->inflight.sending,
-					    IB_WC_LOC_QP_OP_ERR, reason);
-	return reason;
-}
-
-static enum peal_blocked peal_requester_may_send(struct peal_requester *requester)
-{
-	const struct peal_message *message =
-		peal_inflight_at(&requester->inflight, requester->inflight.sending);
-
-	if (peal_inflight_is_lost(&requester->inflight, requester->inflight.sending))
-		return PEAL_BLOCKED_FAILED;
-	if (peal_retransmit_is_lone(&requester->retransmit))
-		return PEAL_BLOCKED_ANSWER;
-	if (!peal_requester_unsent(requester))
-		return PEAL_BLOCKED_EMPTY;
-	if (peal_requester_refuses(requester, message))
-		return PEAL_BLOCKED_FAILED;
-	return peal_requester_may_send_packet(requester, message);
-}
-
-/*
- * A packet must carry AckReq if it is sent without credit, or if it ends a message that is
- * signaled or that no other message follows at once.
- */
-static bool peal_requester_must_request_ack(const struct peal_requester *requester,
-					    const struct peal_message *message)
-{
-	bool last = requester->inflight.packet + 1 == message->packets;
-	bool followed =
-		message->wr.more && peal_requester_has_room(requester) &&
-		peal_credit_covers(&requester->credit, peal_psn_add(requester->credit.ssn, 1));
-
-	if (last && (message->wr.flags & PEAL_WQE_SIGNALED || !followed))
-		return true;
-	return peal_message_takes_receive(message) &&
-	       !peal_credit_covers(&requester->credit, requester->credit.ssn);
-}
-
-/*
- * READs and atomics are always answered, so they need no AckReq. Other packets carry it where the
- * requester would otherwise have to wait, and at intervals.
- */
-static bool peal_requester_wants_ack(struct peal_requester *requester,
-				     const struct peal_message *message)
-{
-	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + 1;
-	bool wants = peal_window_wants_ack(&requester->window, outstanding) ||
-		     peal_requester_must_request_ack(requester, message);
-
-	if (wants || peal_message_wants_data(message))
-		peal_window_ack_requested(&requester->window);
-	return wants && !peal_message_wants_data(message);
-}
-
-/*
- * A new packet of a reliable connection is sent. Decide whether it carries AckReq, count it, and
- * start the timers.
- */
-static void peal_requester_note_sent(struct peal_requester *requester,
-				     const struct peal_message *message, u64 now,
-				     struct peal_packet *header)
-{
-	bool wants_data = peal_message_wants_data(message);
-
-	if (!requester->inflight.packet || peal_message_is_read(message))
-		peal_credit_use(&requester->credit);
-	requester->rd_atomic += wants_data;
-	header->ack_request = peal_requester_wants_ack(requester, message);
-	if (header->ack_request || wants_data)
-		peal_rto_start(&requester->rto, header->psn, now);
-	peal_requester_arm(requester, now);
-}
-
-static void peal_requester_send(struct peal_requester *requester, u64 now,
-				struct peal_outgoing *out)
-{
-	const struct peal_message *message =
-		peal_inflight_at(&requester->inflight, requester->inflight.sending);
-	u32 span = peal_requester_span(requester, message);
-
-	peal_requester_build(requester, requester->inflight.sending, requester->inflight.packet,
-			     span, out);
-	if (peal_requester_reliable(requester))
-		peal_requester_note_sent(requester, message, now, &out->header);
-	peal_inflight_sent(&requester->inflight, span);
-	if (!peal_requester_reliable(requester))
-		peal_inflight_acknowledge_all(&requester->inflight);
-}
-
-static void peal_requester_begin_local(struct peal_requester *requester, struct peal_outgoing *out)
-{
-	memset(out, 0, sizeof(*out));
-	out->local = true;
-	out->message = requester->inflight.sending;
-	peal_inflight_local_begun(&requester->inflight);
-}
 
 /* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
 void peal_requester_request_ack(struct peal_requester *requester, u64 now)
@@ -1045,27 +627,205 @@ void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 	requester->probe_at = now;
 }
 
+/* PSNs that the next new packet takes. A READ request takes one for each response. */
+static u32 peal_requester_span(const struct peal_requester *requester,
+			       const struct peal_message *message)
+{
+	return peal_message_is_read(message) ?
+	       peal_message_piece(message, requester->inflight.packet) : 1;
+}
+
+/*
+ * Return: PEAL_BLOCKED_NONE if the next new packet, or local operation, may start now. A message
+ * that can never be sent fails when its turn comes.
+ */
+static enum peal_blocked peal_requester_may_send(struct peal_requester *requester)
+{
+	const struct peal_retransmit *r = &requester->retransmit;
+	struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->sending);
+	const struct peal_op *op = message->op;
+	u32 outstanding, size, ssn;
+
+	if (peal_inflight_is_lost(inflight, inflight->sending))
+		return PEAL_BLOCKED_FAILED;
+	/* Unless the peer is known to keep packets, no new one is sent before the answer. */
+	if (r->probe && !(r->probe == PEAL_PROBE_NAK && r->peer_reorders))
+		return PEAL_BLOCKED_ANSWER;
+	if (!peal_requester_unsent(requester))
+		return PEAL_BLOCKED_EMPTY;
+	if (!message->local && !(op->transports & 1 << message->transport)) {
+		peal_inflight_fail(inflight, inflight->sending, IB_WC_LOC_QP_OP_ERR,
+				   PEAL_REASON_WQE_OPCODE);
+		return PEAL_BLOCKED_FAILED;
+	}
+	if (op->resource && !requester->config.max_rd_atomic) {
+		peal_inflight_fail(inflight, inflight->sending, IB_WC_LOC_QP_OP_ERR,
+				   PEAL_REASON_RD_ATOMIC_LIMIT);
+		return PEAL_BLOCKED_FAILED;
+	}
+	if (!requester->inflight.packet && message->wr.flags & PEAL_WQE_FENCE &&
+	    requester->rd_atomic)
+		return PEAL_BLOCKED_FENCE;
+	if (message->wr.last && inflight->una != inflight->top)
+		return PEAL_BLOCKED_LAST;
+	if (message->local)
+		return inflight->locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
+	if (!peal_requester_reliable(requester))
+		goto window;
+	if (op->resource &&
+	    requester->rd_atomic >= requester->config.max_rd_atomic)
+		return PEAL_BLOCKED_RD_ATOMIC;
+	/*
+	 * Without credit one packet may be sent if no other is in flight, otherwise a lost credit
+	 * update could stop the connection. Its acknowledgment proves that there was a receive, so
+	 * the rest of the message follows (9.7.7.2.5).
+	 */
+	ssn = peal_psn_add(requester->credit.ssn, inflight->packet ? 0 : 1);
+	if (op->receives && !peal_credit_covers(&requester->credit, ssn) &&
+	    inflight->una != inflight->top &&
+	    (!inflight->packet || inflight->una == message->psn ||
+	     inflight->acking != inflight->sending))
+		return PEAL_BLOCKED_CREDIT;
+window:
+	/* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
+	outstanding = peal_inflight_outstanding(inflight);
+	size = requester->window.size;
+	if (r->probe || r->peer_reorders)
+		size = min_t(u32, size, PEAL_REORDER_SLOTS);
+	if (outstanding && outstanding + peal_requester_span(requester, message) > size)
+		return PEAL_BLOCKED_WINDOW;
+	return PEAL_BLOCKED_NONE;
+}
+
+/*
+ * Must the next new packet carry AckReq? READs and atomics are always answered, so they need none.
+ * Other packets carry it where the requester would otherwise have to wait, and at intervals: if the
+ * packet is sent without credit, or ends a message that is signaled or that no other message
+ * follows at once.
+ */
+static bool peal_requester_wants_ack(struct peal_requester *requester,
+				     const struct peal_message *message)
+{
+	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + 1;
+	const struct peal_credit *credit = &requester->credit;
+	bool last = requester->inflight.packet + 1 == message->packets;
+	bool followed =
+		message->wr.more && peal_requester_has_room(requester) &&
+		peal_credit_covers(credit, peal_psn_add(credit->ssn, 1));
+	bool wants = peal_window_wants_ack(&requester->window, outstanding) ||
+		     (last && (message->wr.flags & PEAL_WQE_SIGNALED || !followed)) ||
+		     (message->op->receives && !peal_credit_covers(credit, credit->ssn));
+
+	if (wants || message->op->resource)
+		peal_window_ack_requested(&requester->window);
+	return wants && !message->op->resource;
+}
+
+static void peal_requester_build(const struct peal_requester *requester, u32 index, u32 at,
+				 u32 span, struct peal_outgoing *out)
+{
+	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
+
+	out->local = false;
+	out->again = false;
+	out->message = index;
+	out->offset = peal_message_offset(message, at);
+	peal_message_build(message, at, span, &out->header);
+}
+
+/* Send a new packet. The peer of an unreliable connection acknowledges nothing. */
+static void peal_requester_send(struct peal_requester *requester, u64 now,
+				struct peal_outgoing *out)
+{
+	struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->sending);
+	u32 span = peal_requester_span(requester, message);
+
+	peal_requester_build(requester, inflight->sending, inflight->packet, span, out);
+	if (peal_requester_reliable(requester)) {
+		/* Messages of every kind count, because the peer's MSN counts all (9.7.7.1). */
+		if (!inflight->packet || peal_message_is_read(message))
+			requester->credit.ssn = peal_psn_add(requester->credit.ssn, 1);
+		requester->rd_atomic += message->op->resource;
+		out->header.ack_request = peal_requester_wants_ack(requester, message);
+		if (out->header.ack_request || message->op->resource)
+			peal_rto_start(&requester->rto, out->header.psn, now);
+		peal_requester_arm(requester, now);
+	}
+	peal_inflight_sent(inflight, span);
+	if (!peal_requester_reliable(requester)) {
+		peal_inflight_acknowledge_psns(inflight);
+		inflight->acking = inflight->sending;
+		inflight->locals = 0;
+	}
+}
+
+/*
+ * Send the packet at retransmit.next again. A probe ignores the window, because it is small and
+ * its answer is needed to go on. Every retransmission carries AckReq, unless data answers it,
+ * because the answer decides what else is retransmitted.
+ */
+static enum peal_blocked peal_requester_resend(struct peal_requester *requester, u64 now,
+					       struct peal_outgoing *out)
+{
+	struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+	const struct peal_message *message = peal_inflight_at(inflight, r->index);
+	u32 limit = r->probe == PEAL_PROBE_SILENCE ? peal_psn_ahead(r->next, r->end) : U32_MAX;
+	u32 span = peal_retransmit_span_at(inflight, &requester->reorder, message, r->next, limit);
+	u32 ahead = peal_psn_ahead(inflight->una, r->next);
+
+	if (!r->probe && ahead && ahead + span > requester->window.size)
+		return PEAL_BLOCKED_WINDOW;
+	peal_requester_build(requester, r->index, peal_psn_ahead(message->psn, r->next), span, out);
+	out->again = true;
+	out->header.ack_request = !message->op->resource;
+	if (out->header.psn == requester->too_long_psn)
+		requester->too_long = false;	/* the caller says so again if it still is */
+	r->next = peal_psn_add(r->next, span);
+	peal_psn_raise(&r->end, r->next);
+	if (r->probe && !r->sent) {
+		peal_psn_raise(&r->probe_end, r->end);
+		if (!peal_retransmit_seek(r, inflight, &requester->reorder)) {
+			r->sent = true;
+			r->sent_at = now;
+		}
+	}
+	if (r->probe == PEAL_PROBE_SILENCE)
+		peal_retry_copied(&requester->retry);
+	peal_rto_sent_again(&requester->rto, out->header.psn, peal_psn_add(out->header.psn, span));
+	peal_window_ack_requested(&requester->window);
+	peal_requester_arm(requester, now);
+	return PEAL_BLOCKED_NONE;
+}
+
 enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 				      struct peal_outgoing *out)
 {
+	struct peal_inflight *inflight = &requester->inflight;
 	enum peal_blocked blocked;
 
 	if (requester->rnr_until)
 		return PEAL_BLOCKED_RNR;
-	if (peal_retransmit_probe_is_needless(&requester->retransmit, &requester->inflight,
+	if (peal_retransmit_probe_is_needless(&requester->retransmit, inflight,
 					      &requester->reorder))
-		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
-	if (peal_retransmit_seek(&requester->retransmit, &requester->inflight, &requester->reorder))
+		peal_retransmit_stop(&requester->retransmit, inflight);
+	if (peal_retransmit_seek(&requester->retransmit, inflight, &requester->reorder))
 		return peal_requester_resend(requester, now, out);
 	blocked = peal_requester_may_send(requester);
 	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)
 		peal_requester_request_ack(requester, now);
 	if (blocked)
 		return blocked;
-	if (peal_inflight_at(&requester->inflight, requester->inflight.sending)->local)
-		peal_requester_begin_local(requester, out);
-	else
+	if (!peal_inflight_at(inflight, inflight->sending)->local) {
 		peal_requester_send(requester, now, out);
+		return PEAL_BLOCKED_NONE;
+	}
+	memset(out, 0, sizeof(*out));
+	out->local = true;
+	out->message = inflight->sending;
+	peal_inflight_local_begun(inflight);
 	return PEAL_BLOCKED_NONE;
 }
 
@@ -1078,10 +838,18 @@ static void peal_requester_drop(struct peal_response *response, enum peal_drop d
 	response->duplicate = duplicate;
 }
 
-/* una has moved on from @from. Progress restores all retries (9.7.6.1.3). */
+/*
+ * una has moved on from @from. Progress restores all retries (9.7.6.1.3). @ack: the progress came
+ * from an ACK packet, which names all that the peer has executed. READ responses do not; an ACK may
+ * follow them.
+ */
 static void peal_requester_progress(struct peal_requester *requester, u32 from, bool ack, u64 now)
 {
-	u32 una = requester->inflight.una;
+	const struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+	enum peal_probe_verdict verdict;
+	u32 una = inflight->una;
+	bool sure;
 
 	if (una == from)
 		return;
@@ -1092,15 +860,44 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		peal_retry_received(&requester->retry);
 		requester->rnr_until = 0;
 	}
-	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una,
-			   requester->inflight.top, peal_rto_slow(&requester->rto));
-	peal_retransmit_advance(&requester->retransmit, &requester->inflight);
-	peal_requester_rearm(requester, now);
-	if (peal_retransmit_probe_is_needless(&requester->retransmit, &requester->inflight,
-					      &requester->reorder))
-		peal_retransmit_stop(&requester->retransmit, &requester->inflight);
-	if (requester->retransmit.probe)
-		peal_requester_judge_probe(requester, ack, now);
+	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una, inflight->top,
+			   peal_rto_slow(&requester->rto));
+	/* Packets before una need no retransmission. */
+	if (peal_psn_before(r->next, una)) {
+		r->next = una;
+		r->index = inflight->acking;
+	}
+	peal_psn_raise(&r->end, r->next);
+	/* All timers start anew. */
+	peal_requester_stop_timers(requester);
+	if (una != inflight->top)
+		peal_requester_arm(requester, now);
+	if (peal_retransmit_probe_is_needless(r, inflight, &requester->reorder))
+		peal_retransmit_stop(r, inflight);
+	if (!r->probe)
+		return;
+
+	verdict = peal_retransmit_judge(r, inflight);
+	/* A peer that sent an RNR NAK has surely dropped all later packets. */
+	sure = r->probe == PEAL_PROBE_RNR;
+	if (verdict == PEAL_PROBE_VERDICT_OPEN)
+		return;
+	if (verdict == PEAL_PROBE_VERDICT_OVER ||
+	    (ack && !sure && !peal_requester_answers_probe(requester, now))) {
+		/*
+		 * If the peer has packets behind the probe, it keeps out-of-order packets. After
+		 * silence no packet was known to be missing, so this proves nothing.
+		 */
+		if (r->probe != PEAL_PROBE_SILENCE &&
+		    peal_psn_before(r->probe_end, inflight->executed))
+			r->peer_reorders = true;
+		r->lone = 0;
+		r->probe = PEAL_PROBE_NONE;
+	} else if (ack) {
+		peal_requester_lone_probe(requester, false, now);
+	} else {
+		requester->probe_at = now + peal_rto_patience(&requester->rto);
+	}
 }
 
 /*
@@ -1142,32 +939,6 @@ static void peal_requester_acknowledge(struct peal_requester *requester, u32 psn
 }
 
 /*
- * A NAK is stale if the peer has executed the packet since, or if it answers an earlier packet
- * and repeats the NAK that the probe is for.
- */
-static bool peal_requester_nak_is_old(struct peal_requester *requester, u32 psn, u64 now)
-{
-	if (peal_psn_before(psn, requester->inflight.executed))
-		return true;
-	return requester->retransmit.probe && psn == requester->retransmit.probe_psn &&
-	       !peal_requester_answers_probe(requester, now);
-}
-
-/*
- * Unlike for a sequence NAK, the time since the probe proves nothing here. A peer that lacks a
- * receive answers faster than one that executes, and each RNR NAK must be counted. An RNR NAK for
- * the probed packet is stale only until this packet is retransmitted, even if later packets of
- * the probe are not sent yet.
- */
-static bool peal_requester_rnr_is_old(const struct peal_requester *requester, u32 psn)
-{
-	if (requester->rnr_until || peal_psn_before(psn, requester->inflight.executed))
-		return true;
-	return requester->retransmit.probe && psn == requester->retransmit.probe_psn &&
-	       peal_retransmit_covers(&requester->retransmit, psn);
-}
-
-/*
  * Use one retry, after silence or after a NAK that answers a retransmission of the same packet
  * (9.7.6.1.3). Return: false if there was none left; the message of @psn has failed.
  */
@@ -1189,42 +960,48 @@ static bool peal_requester_use_retry(struct peal_requester *requester, u32 psn)
 
 /*
  * 9.7.5.2.2. A NAK for the packet behind a probe continues the probe. A NAK that repeats the probed
- * PSN uses a retry. Any NAK for a packet that is not being retransmitted starts a new probe.
+ * PSN uses a retry. Any NAK for a packet that is not being retransmitted starts a new probe. A NAK
+ * is stale if the peer has executed the packet since, or if it answers an earlier packet and
+ * repeats the NAK that the probe is for. Return: false if it is stale.
  */
-static void peal_requester_receive_nak_sequence(struct peal_requester *requester, u32 psn, u64 now)
+static bool peal_requester_receive_nak_sequence(struct peal_requester *requester, u32 psn, u64 now)
 {
-	bool again = requester->retransmit.probe && psn == requester->retransmit.probe_psn;
-	bool lone = requester->retransmit.probe == PEAL_PROBE_NAK &&
-		    psn == requester->retransmit.probe_end;
+	struct peal_retransmit *r = &requester->retransmit;
+	bool again = r->probe && psn == r->probe_psn;
+	bool lone = r->probe == PEAL_PROBE_NAK && psn == r->probe_end;
 
+	if (peal_psn_before(psn, requester->inflight.executed) ||
+	    (again && !peal_requester_answers_probe(requester, now)))
+		return false;
 	peal_requester_acknowledge(requester, psn, false, now);
 	peal_retry_nak_seen(&requester->retry);
 	if (lone && requester->inflight.una == psn) {
 		peal_requester_lone_probe(requester, true, now);
-		return;
+		return true;
 	}
 	if (again && !peal_requester_use_retry(requester, psn))
-		return;
-	if (peal_retransmit_covers(&requester->retransmit, psn))
-		return;
+		return true;
+	if (peal_retransmit_covers(r, psn))
+		return true;
 	peal_window_shrink(&requester->window, requester->inflight.top);
 	peal_requester_probe(requester, PEAL_PROBE_NAK, psn, now);
+	return true;
 }
 
-static void peal_requester_wait_receive(struct peal_requester *requester, u32 psn, u8 timer,
-					u64 now)
+/*
+ * 9.7.5.2.8. An RNR NAK acknowledges all packets before its PSN. Unlike for a sequence NAK, the
+ * time since the probe does not tell a stale one, because a peer that lacks a receive answers
+ * faster than one that executes, and each RNR NAK must be counted. An RNR NAK for the probed packet
+ * is stale only until this packet is retransmitted, even if later packets of the probe are not sent
+ * yet. Return: false if it is stale.
+ */
+static bool peal_requester_receive_rnr(struct peal_requester *requester, u32 psn, u8 timer, u64 now)
 {
-	peal_retry_heard(&requester->retry);
-	requester->rnr_psn = psn;
-	requester->rnr_until = now + peal_retry_rnr_ns(&requester->retry, timer);
-	peal_retransmit_stop(&requester->retransmit, &requester->inflight);
-	peal_requester_stop_timers(requester);
-	peal_rto_forget(&requester->rto);
-}
+	struct peal_retransmit *r = &requester->retransmit;
 
-/* 9.7.5.2.8. An RNR NAK acknowledges all packets before its PSN. */
-static void peal_requester_receive_rnr(struct peal_requester *requester, u32 psn, u8 timer, u64 now)
-{
+	if (requester->rnr_until || peal_psn_before(psn, requester->inflight.executed) ||
+	    (r->probe && psn == r->probe_psn && peal_retransmit_covers(r, psn)))
+		return false;
 	peal_requester_acknowledge(requester, psn, false, now);
 	/*
 	 * Each message has its own RNR retries. rnr_psn is compared with `executed` and not with
@@ -1232,17 +1009,25 @@ static void peal_requester_receive_rnr(struct peal_requester *requester, u32 psn
 	 */
 	if (peal_psn_before(requester->rnr_psn, requester->inflight.executed))
 		peal_retry_received(&requester->retry);
-	if (peal_retry_use_rnr(&requester->retry, requester->config.rnr_limit))
-		peal_requester_wait_receive(requester, psn, timer, now);
-	else
+	if (!peal_retry_use_rnr(&requester->retry, requester->config.rnr_limit)) {
 		peal_inflight_fail(&requester->inflight,
 				   peal_inflight_find(&requester->inflight, psn),
 				   IB_WC_RNR_RETRY_EXC_ERR, PEAL_REASON_RNR_EXHAUSTED);
+		return true;
+	}
+	peal_retry_heard(&requester->retry);
+	requester->rnr_psn = psn;
+	requester->rnr_until = now + peal_retry_rnr_ns(&requester->retry, timer);
+	peal_retransmit_stop(r, &requester->inflight);
+	peal_requester_stop_timers(requester);
+	peal_rto_forget(&requester->rto);
+	return true;
 }
 
-/* 9.7.5.2.3 to 9.7.5.2.6. The message fails; the messages before it still complete. */
-static void peal_requester_receive_fatal(struct peal_requester *requester, u32 psn, u8 code,
-					 u64 now)
+/* An acknowledgment, or a NAK. After a fatal one the message fails (9.7.5.2.3 to 9.7.5.2.6). */
+static void peal_requester_receive_ack(struct peal_requester *requester,
+				       const struct peal_packet *packet, u64 now,
+				       struct peal_response *response)
 {
 	static const struct {
 		u8 status;
@@ -1253,59 +1038,39 @@ static void peal_requester_receive_fatal(struct peal_requester *requester, u32 p
 		[PEAL_NAK_REMOTE_ACCESS] = { IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS },
 		[PEAL_NAK_REMOTE_OPERATION] = { IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION },
 	};
-
-	peal_requester_acknowledge(requester, psn, false, now);
-	peal_inflight_fail(&requester->inflight, peal_inflight_find(&requester->inflight, psn),
-			   naks[code].status, naks[code].reason);
-}
-
-static void peal_requester_receive_nak(struct peal_requester *requester, u32 psn, u8 code, u64 now,
-				       struct peal_response *response)
-{
-	if (code > PEAL_NAK_REMOTE_OPERATION)
-		peal_requester_drop(response, PEAL_DROP_opcode, false);
-	else if (code != PEAL_NAK_SEQUENCE)
-		peal_requester_receive_fatal(requester, psn, code, now);
-	else if (peal_requester_nak_is_old(requester, psn, now))
-		peal_requester_drop(response, PEAL_DROP_stale, true);
-	else
-		peal_requester_receive_nak_sequence(requester, psn, now);
-}
-
-static void peal_requester_receive_ack(struct peal_requester *requester,
-				       const struct peal_packet *packet, u64 now,
-				       struct peal_response *response)
-{
-	u8 value = packet->syndrome & PEAL_SYNDROME_VALUE;
+	u8 code = packet->syndrome & PEAL_SYNDROME_VALUE;
+	u32 psn = packet->psn;
+	bool known = true;
 
 	switch (packet->syndrome & PEAL_SYNDROME_KIND) {
 	case PEAL_SYNDROME_ACK:
-		peal_requester_acknowledge(requester, peal_psn_add(packet->psn, 1), true, now);
+		peal_requester_acknowledge(requester, peal_psn_add(psn, 1), true, now);
 		break;
 	case PEAL_SYNDROME_RNR:
-		if (peal_requester_rnr_is_old(requester, packet->psn))
+		if (!peal_requester_receive_rnr(requester, psn, code, now))
 			peal_requester_drop(response, PEAL_DROP_stale, true);
-		else
-			peal_requester_receive_rnr(requester, packet->psn, value, now);
 		break;
 	case PEAL_SYNDROME_NAK:
-		peal_requester_receive_nak(requester, packet->psn, value, now, response);
+		known = code <= PEAL_NAK_REMOTE_OPERATION;
+		if (!known)
+			break;
+		if (code == PEAL_NAK_SEQUENCE) {
+			if (!peal_requester_receive_nak_sequence(requester, psn, now))
+				peal_requester_drop(response, PEAL_DROP_stale, true);
+			break;
+		}
+		peal_requester_acknowledge(requester, psn, false, now);
+		peal_inflight_fail(&requester->inflight,
+				   peal_inflight_find(&requester->inflight, psn),
+				   naks[code].status, naks[code].reason);
 		break;
 	default:
-		peal_requester_drop(response, PEAL_DROP_opcode, false);
+		known = false;
 		break;
 	}
+	if (!known)
+		peal_requester_drop(response, PEAL_DROP_opcode, false);
 	peal_requester_watch_gap(requester, now);
-}
-
-/* The caller compares the two packets, because only the caller has the payload. */
-static void peal_requester_copy(const struct peal_requester *requester, u32 psn,
-				struct peal_response *response)
-{
-	response->what = PEAL_RESPONSE_COPY;
-	response->drop = PEAL_DROP_sequence;
-	response->duplicate = true;
-	response->kept = peal_reorder_find(&requester->reorder, psn);
 }
 
 /* The response at una arrived and was dropped as suspect. Request it again soon. */
@@ -1315,53 +1080,19 @@ static void peal_requester_request_again(struct peal_requester *requester, u64 n
 	requester->gap_at = now + peal_rto_patience(&requester->rto);
 }
 
-static void peal_requester_reorder(struct peal_requester *requester, u32 psn, u64 now, void *handle,
-				   struct peal_response *response)
-{
-	if (peal_reorder_has(&requester->reorder, psn))
-		peal_requester_copy(requester, psn, response);
-	else if (handle && peal_reorder_insert(&requester->reorder, requester->inflight.una, psn,
-					       handle, now, requester->config.reorder_ns))
-		response->what = PEAL_RESPONSE_KEPT;
-	else
-		peal_requester_drop(response, PEAL_DROP_sequence, false);
-}
-
-static void peal_requester_describe_data(const struct peal_requester *requester,
-					 const struct peal_message *message,
-					 const struct peal_packet *packet,
-					 struct peal_response *response)
-{
-	response->what = PEAL_RESPONSE_ATOMIC;
-	response->message = requester->inflight.acking;
-	response->original = packet->original;
-	response->bytes = sizeof(u64);
-	if (peal_message_is_atomic(message))
-		return;
-	response->what = PEAL_RESPONSE_READ;
-	response->offset = peal_message_offset(message, peal_psn_ahead(message->psn, packet->psn));
-	response->bytes = packet->payload_bytes;
-}
-
-/* A response proves that its whole request piece was executed, and everything before it. */
-static void peal_requester_acknowledge_data(struct peal_requester *requester,
-					    const struct peal_message *message, u32 psn, u64 now)
-{
-	u32 at = peal_psn_ahead(message->psn, psn);
-
-	peal_inflight_execute(&requester->inflight,
-			      peal_psn_add(psn, peal_message_piece(message, at)));
-	peal_requester_acknowledge(requester, psn, false, now);
-	peal_requester_see(requester, peal_psn_add(psn, 1), now);
-}
-
-/* The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). */
+/*
+ * The response to a READ or atomic (9.7.5.1.1, 9.7.5.1.2). It proves that its whole request piece
+ * was executed, and everything before it. A response whose PSN is kept already is returned as a
+ * COPY, because only the caller has the payload and can compare the two.
+ */
 static void peal_requester_receive_data(struct peal_requester *requester,
 					const struct peal_packet *packet, u64 now, void *handle,
 					struct peal_response *response)
 {
-	u32 index = peal_inflight_find(&requester->inflight, packet->psn);
-	const struct peal_message *message = peal_inflight_at(&requester->inflight, index);
+	struct peal_inflight *inflight = &requester->inflight;
+	u32 index = peal_inflight_find(inflight, packet->psn);
+	const struct peal_message *message = peal_inflight_at(inflight, index);
+	u32 at = peal_psn_ahead(message->psn, packet->psn);
 	bool again = requester->again;
 
 	requester->again = false;
@@ -1375,90 +1106,107 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 		return;
 	}
 	if (!peal_message_fits(message, packet)) {
-		peal_inflight_fail(&requester->inflight, index, IB_WC_BAD_RESP_ERR,
-				   PEAL_REASON_BAD_RESPONSE);
+		peal_inflight_fail(inflight, index, IB_WC_BAD_RESP_ERR, PEAL_REASON_BAD_RESPONSE);
 		return;
 	}
-	peal_requester_acknowledge_data(requester, message, packet->psn, now);
-	if (packet->psn != requester->inflight.una) {
-		peal_requester_reorder(requester, packet->psn, now, handle, response);
-		peal_requester_watch_gap(requester, now);
-	} else if (peal_reorder_has(&requester->reorder, packet->psn)) {
-		peal_requester_copy(requester, packet->psn, response);
-	} else {
+	peal_inflight_execute(inflight,
+			      peal_psn_add(packet->psn, peal_message_piece(message, at)));
+	peal_requester_acknowledge(requester, packet->psn, false, now);
+	peal_requester_see(requester, peal_psn_add(packet->psn, 1), now);
+
+	if (peal_reorder_has(&requester->reorder, packet->psn)) {
+		response->what = PEAL_RESPONSE_COPY;
+		response->drop = PEAL_DROP_sequence;
+		response->duplicate = true;
+		response->kept = peal_reorder_find(&requester->reorder, packet->psn);
+	} else if (packet->psn == inflight->una) {
 		requester->flow = packet->flow;
-		peal_requester_describe_data(requester, message, packet, response);
+		response->message = inflight->acking;
+		if (message->op->atomic && !message->op->placement) {
+			response->what = PEAL_RESPONSE_ATOMIC;
+			response->original = packet->original;
+			response->bytes = sizeof(u64);
+		} else {
+			response->what = PEAL_RESPONSE_READ;
+			response->offset = peal_message_offset(message, at);
+			response->bytes = packet->payload_bytes;
+		}
+		return;
+	} else if (handle && peal_reorder_insert(&requester->reorder, inflight->una, packet->psn,
+						 handle, now, requester->config.reorder_ns)) {
+		response->what = PEAL_RESPONSE_KEPT;
+	} else {
+		peal_requester_drop(response, PEAL_DROP_sequence, false);
 	}
-}
-
-static void peal_requester_receive_fresh(struct peal_requester *requester,
-					 const struct peal_packet *packet, u64 now, void *handle,
-					 struct peal_response *response)
-{
-	if (requester->retransmit.probe == PEAL_PROBE_SILENCE &&
-	    peal_retransmit_hear(&requester->retransmit))
-		peal_rto_heard(&requester->rto, requester->retransmit.sent_at, now);
-	if (peal_packet_opcode(packet)->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
-		peal_requester_receive_data(requester, packet, now, handle, response);
-	else
-		peal_requester_receive_ack(requester, packet, now, response);
-	if (requester->inflight.una != requester->inflight.top && !requester->rnr_until)
-		peal_requester_arm(requester, now);
-}
-
-/* A repetition of the newest acknowledgment may bring new credits, too (9.7.7.2.4). */
-static bool peal_requester_learn(struct peal_requester *requester, const struct peal_packet *packet,
-				 bool fresh)
-{
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH) ||
-	    (packet->syndrome & PEAL_SYNDROME_KIND) != PEAL_SYNDROME_ACK)
-		return false;
-	if (!fresh && peal_psn_add(packet->psn, 1) != requester->inflight.una)
-		return false;
-	return peal_credit_learn(&requester->credit, packet->syndrome, packet->msn);
+	if (packet->psn != inflight->una)
+		peal_requester_watch_gap(requester, now);
 }
 
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_response *response)
 {
-	bool fresh = peal_inflight_waits(&requester->inflight) &&
+	struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+	u32 has = peal_packet_opcode(packet)->has;
+	bool fresh = peal_inflight_waits(inflight) &&
 		     peal_psn_ahead(requester->inflight.una, packet->psn) <
 			     peal_inflight_outstanding(&requester->inflight);
-	bool learned;
+	bool learned = false;
 
 	memset(response, 0, sizeof(*response));
 	response->what = PEAL_RESPONSE_TAKEN;
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_RESPONSE) ||
-	    !peal_requester_reliable(requester)) {
+	if (!(has & PEAL_HAS_RESPONSE) || !peal_requester_reliable(requester)) {
 		peal_requester_drop(response, PEAL_DROP_opcode, false);
 		return;
 	}
-	learned = peal_requester_learn(requester, packet, fresh);
-	if (fresh)
-		peal_requester_receive_fresh(requester, packet, now, handle, response);
+	/* A repetition of the newest acknowledgment may bring new credits, too (9.7.7.2.4). */
+	if (has & PEAL_HAS_AETH && (packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_ACK &&
+	    (fresh || peal_psn_add(packet->psn, 1) == inflight->una))
+		learned = peal_credit_learn(&requester->credit, packet->syndrome, packet->msn);
+	if (fresh) {
+		if (r->probe == PEAL_PROBE_SILENCE && r->sent && !r->heard) {
+			r->heard = true;
+			peal_rto_heard(&requester->rto, r->sent_at, now);
+		}
+		if (has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC))
+			peal_requester_receive_data(requester, packet, now, handle, response);
+		else
+			peal_requester_receive_ack(requester, packet, now, response);
+		if (inflight->una != inflight->top && !requester->rnr_until)
+			peal_requester_arm(requester, now);
+	}
 	if (fresh || learned)
 		return;
-	/* A duplicate response or a ghost acknowledge (9.7.5.1). */
-	peal_requester_drop(response, PEAL_DROP_stale,
-			    peal_psn_before(packet->psn, requester->inflight.una));
-	peal_requester_postpone_timers(requester, now);
+	/*
+	 * A duplicate response or a ghost acknowledge (9.7.5.1). It shows that the peer is still
+	 * busy with earlier packets. Postpone the timers, because a retransmission would only add
+	 * to its work.
+	 */
+	peal_requester_drop(response, PEAL_DROP_stale, peal_psn_before(packet->psn, inflight->una));
+	peal_retry_postpone(&requester->probe_at, now, requester->silent_since, requester->rto.ns);
+	peal_retry_postpone(&requester->give_up_at, now, requester->silent_since,
+			    peal_requester_timeout(requester));
 }
 
 /* Ignores a response that is not the one that receive() named last. */
 void peal_requester_placed(struct peal_requester *requester, const struct peal_response *response,
 			   u64 now)
 {
-	const struct peal_message *message =
-		peal_inflight_at(&requester->inflight, requester->inflight.acking);
-	u32 from = requester->inflight.una;
+	struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+	u32 from = inflight->una;
 	u32 at = peal_psn_ahead(message->psn, from);
 
-	if (!peal_inflight_waits(&requester->inflight) ||
-	    response->message != requester->inflight.acking ||
+	if (!peal_inflight_waits(inflight) || response->message != inflight->acking ||
 	    response->offset != peal_message_offset(message, at))
 		return;
 	requester->rd_atomic -= peal_message_piece(message, at) == 1;
-	peal_inflight_placed(&requester->inflight);
+	/* One packet of a READ, or the response to an atomic. */
+	inflight->una = peal_psn_add(inflight->una, 1);
+	if (at + 1 == message->packets)
+		inflight->acking++;
+	peal_inflight_see(inflight, inflight->una);
+	peal_inflight_follow(inflight);
 	peal_requester_progress(requester, from, false, now);
 	peal_requester_watch_gap(requester, now);
 }
@@ -1499,12 +1247,20 @@ bool peal_requester_complete(struct peal_requester *requester, struct peal_compl
 
 bool peal_requester_flush(struct peal_requester *requester, struct peal_completion *completion)
 {
-	const struct peal_message *message = peal_inflight_flush(&requester->inflight);
+	struct peal_inflight *inflight = &requester->inflight;
 
 	requester->rnr_until = 0;
-	if (!message)
+	/* No packet is sent after this. */
+	if (!peal_inflight_is_lost(inflight, inflight->tail)) {
+		inflight->failed = true;
+		inflight->bad = inflight->tail;
+	}
+	inflight->sending = inflight->head;
+	inflight->acking = inflight->head;
+	inflight->locals = 0;
+	if (inflight->tail == inflight->head)
 		return false;
-	peal_message_describe(message, completion);
+	peal_message_describe(peal_inflight_at(inflight, inflight->tail++), completion);
 	completion->status = IB_WC_WR_FLUSH_ERR;
 	completion->reason = PEAL_REASON_FLUSHED;
 	return true;
@@ -1528,12 +1284,13 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
  */
 static void peal_requester_probe_silence(struct peal_requester *requester, u64 now)
 {
+	struct peal_retransmit *r = &requester->retransmit;
+
 	requester->probe_at = now + requester->rto.ns;
-	if (requester->retransmit.probe && !requester->retransmit.sent)
+	if (r->probe && !r->sent)
 		return;
-	if (requester->retransmit.probe &&
-	    peal_retransmit_judge(&requester->retransmit, &requester->inflight) ==
-		    PEAL_PROBE_VERDICT_LONE) {
+	if (r->probe &&
+	    peal_retransmit_judge(r, &requester->inflight) == PEAL_PROBE_VERDICT_LONE) {
 		peal_requester_lone_probe(requester, false, now);
 		return;
 	}
@@ -1542,53 +1299,44 @@ static void peal_requester_probe_silence(struct peal_requester *requester, u64 n
 	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
 }
 
-/* The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent yet. */
-static void peal_requester_give_up(struct peal_requester *requester, u64 now)
-{
-	requester->give_up_at = now + peal_requester_timeout(requester);
-	requester->silent_since = now;
-	if (requester->retransmit.probe && !requester->retransmit.sent)
-		return;
-	if (!peal_requester_use_retry(requester, requester->inflight.una))
-		return;
-	peal_window_halve(&requester->window, requester->inflight.top);
-	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
-}
-
-static void peal_requester_request_missing(struct peal_requester *requester)
-{
-	requester->gap_at = U64_MAX;
-	if (requester->retransmit.next != requester->retransmit.end ||
-	    peal_reorder_has(&requester->reorder, requester->inflight.una))
-		return;
-	peal_retransmit_request_missing(&requester->retransmit, &requester->inflight,
-					&requester->reorder);
-	peal_window_shrink(&requester->window, requester->inflight.top);
-}
-
-/* Return: true while an RNR wait is running. */
-static bool peal_requester_expire_rnr(struct peal_requester *requester, u64 now)
-{
-	if (!requester->rnr_until)
-		return false;
-	if (now < requester->rnr_until)
-		return true;
-	requester->rnr_until = 0;
-	peal_requester_probe(requester, PEAL_PROBE_RNR, requester->rnr_psn, now);
-	return false;
-}
-
 void peal_requester_expire(struct peal_requester *requester, u64 now)
 {
-	if (!peal_inflight_waits(&requester->inflight) || peal_requester_expire_rnr(requester, now))
+	struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+
+	if (!peal_inflight_waits(inflight) || now < requester->rnr_until)
 		return;
+	if (requester->rnr_until) {
+		requester->rnr_until = 0;
+		peal_requester_probe(requester, PEAL_PROBE_RNR, requester->rnr_psn, now);
+	}
 	peal_requester_arm(requester, now);
-	if (now >= requester->give_up_at)
-		peal_requester_give_up(requester, now);
-	else if (now >= requester->probe_at)
+	if (now >= requester->give_up_at) {
+		/*
+		 * The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent
+		 * yet.
+		 */
+		requester->give_up_at = now + peal_requester_timeout(requester);
+		requester->silent_since = now;
+		if ((!r->probe || r->sent) && peal_requester_use_retry(requester, inflight->una)) {
+			peal_window_halve(&requester->window, inflight->top);
+			peal_requester_probe(requester, PEAL_PROBE_SILENCE, inflight->una, now);
+		}
+	} else if (now >= requester->probe_at) {
 		peal_requester_probe_silence(requester, now);
-	if (now >= requester->gap_at)
-		peal_requester_request_missing(requester);
+	}
+	/* Request what is missing at una. A probe that was sent still waits for its answer. */
+	if (now < requester->gap_at)
+		return;
+	requester->gap_at = U64_MAX;
+	if (r->next == r->end && !peal_reorder_has(&requester->reorder, inflight->una)) {
+		u32 span = peal_retransmit_span_at(inflight, &requester->reorder,
+						   peal_inflight_at(inflight, inflight->acking),
+						   inflight->una, U32_MAX);
+
+		peal_retransmit_from_una(r, inflight, peal_psn_add(inflight->una, span));
+		peal_window_shrink(&requester->window, inflight->top);
+	}
 }
 
 void *peal_requester_take_expired(struct peal_requester *requester, u64 now)

@@ -52,6 +52,7 @@ struct peal_wr {
 
 struct peal_message {
 	struct peal_wr wr;
+	const struct peal_op *op;	/* of wr.opcode */
 	u8 transport;		/* enum peal_bth_transport, when it was posted */
 	u8 mtu_shift;		/* of the path MTU when it was posted */
 	u32 psn;		/* of the first packet */
@@ -72,65 +73,6 @@ struct peal_completion {
 	u64 length;
 };
 
-static inline bool peal_message_is_read(const struct peal_message *message)
-{
-	return message->wr.opcode == PEAL_OP_READ;
-}
-
-static inline bool peal_message_is_atomic(const struct peal_message *message)
-{
-	return message->wr.opcode == PEAL_OP_CMP_SWAP || message->wr.opcode == PEAL_OP_FETCH_ADD;
-}
-
-/* One of the memory placement extensions of annex A19. */
-static inline bool peal_message_is_placement(const struct peal_message *message)
-{
-	return message->wr.opcode == PEAL_OP_ATOMIC_WRITE || message->wr.opcode == PEAL_OP_FLUSH;
-}
-
-/*
- * Only the message's own response acknowledges it, because it carries data, or tells that the
- * peer has executed it (IBTA 9.7.5.1, A19).
- */
-static inline bool peal_message_wants_data(const struct peal_message *message)
-{
-	return peal_message_is_read(message) || peal_message_is_atomic(message) ||
-	       peal_message_is_placement(message);
-}
-
-static inline bool peal_message_takes_receive(const struct peal_message *message)
-{
-	return message->wr.opcode == PEAL_OP_SEND || message->wr.opcode == PEAL_OP_SEND_IMM ||
-	       message->wr.opcode == PEAL_OP_SEND_INV || message->wr.opcode == PEAL_OP_WRITE_IMM;
-}
-
-void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
-		       u8 mtu_shift, u32 psn);
-void peal_message_executed(struct peal_message *message);
-void peal_message_fail(struct peal_message *message, u8 status, u32 reason);
-void peal_message_describe(const struct peal_message *message, struct peal_completion *completion);
-
-/* Does the transport of the message have its operation? */
-bool peal_message_is_carried(const struct peal_message *message);
-/* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
-u32 peal_message_piece(const struct peal_message *message, u32 at);
-/* Payload bytes of @packets PSNs from number @at on. */
-u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets);
-
-static inline u64 peal_message_offset(const struct peal_message *message, u32 at)
-{
-	return (u64)at << message->mtu_shift;
-}
-
-/* Build the headers of the packet that takes @packets PSNs from number @at on. */
-void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
-			struct peal_packet *header);
-/*
- * Has @packet, a response with a PSN of this message, the kind and the length that the message
- * waits for?
- */
-bool peal_message_fits(const struct peal_message *message, const struct peal_packet *packet);
-
 /*
  * End-to-end flow control: how many receives the peer says it has posted (IBTA 9.7.7.2).
  *
@@ -142,17 +84,6 @@ struct peal_credit {
 	u32 ssn;		/* messages begun; 24 bits like the MSN */
 	u32 limit;		/* the last message that surely finds a receive */
 };
-
-void peal_credit_reset(struct peal_credit *credit);
-/* Take the credits from the AETH of an acknowledgment. Return: true if the limit changed. */
-bool peal_credit_learn(struct peal_credit *credit, u8 syndrome, u32 msn);
-/*
- * A message begins. Messages of every kind count, because the peer's MSN counts them all
- * (9.7.7.1).
- */
-void peal_credit_use(struct peal_credit *credit);
-/* Do the credits cover message number @ssn? */
-bool peal_credit_covers(const struct peal_credit *credit, u32 ssn);
 
 /*
  * The messages of a send queue in order, and the PSNs that they take.
@@ -217,26 +148,13 @@ void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr
 void peal_inflight_sent(struct peal_inflight *inflight, u32 span);
 /* The local operation `sending` was returned to the caller, which executes it. */
 void peal_inflight_local_begun(struct peal_inflight *inflight);
-/* UC and UD: treat all sent packets as acknowledged, because the peer sends no ACKs. */
-void peal_inflight_acknowledge_all(struct peal_inflight *inflight);
 
 /* Index of the message that has @psn; una <= @psn < top. */
 u32 peal_inflight_find(const struct peal_inflight *inflight, u32 psn);
 /* The peer has executed everything before @psn. */
 void peal_inflight_execute(struct peal_inflight *inflight, u32 psn);
-/* A response was about the PSN before @psn. */
-void peal_inflight_see(struct peal_inflight *inflight, u32 psn);
 /* Move una up to `executed`, but stop at a READ or atomic whose response is missing. */
 void peal_inflight_follow(struct peal_inflight *inflight);
-/* The response at una was placed: one packet of a READ, or that of an atomic. */
-void peal_inflight_placed(struct peal_inflight *inflight);
-
-/* Fail message @index. Only the first failure in the order of messages counts. */
-void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 status, u32 reason);
-/* Return: the oldest message if it has ended and may be completed, otherwise NULL. */
-const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight);
-/* Return: the oldest message in any state, or NULL. No packet is sent after this. */
-const struct peal_message *peal_inflight_flush(struct peal_inflight *inflight);
 
 /*
  * Retransmission: which packets are sent again.
@@ -269,69 +187,14 @@ struct peal_retransmit {
 	bool peer_reorders;	/* the peer is known to keep out-of-order packets */
 };
 
-/* What an acknowledgment says about the probe. */
+/* What the acknowledgments say about the probe. */
 enum peal_probe_verdict {
 	PEAL_PROBE_VERDICT_OPEN, /* nothing yet, keep waiting */
 	PEAL_PROBE_VERDICT_OVER, /* the peer has what follows the probe, or nothing follows */
 	PEAL_PROBE_VERDICT_LONE, /* the packet after the probe is missing, too */
 };
 
-void peal_retransmit_reset(struct peal_retransmit *r, const struct peal_inflight *inflight);
-/* End the retransmission and the probe. */
 void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight *inflight);
-/* Go-back-N: retransmit everything from una on, except what the peer is known to have. */
-void peal_retransmit_go_back(struct peal_retransmit *r, const struct peal_inflight *inflight);
-/* Retransmit only what is missing at una. A probe that was sent still waits for its answer. */
-void peal_retransmit_request_missing(struct peal_retransmit *r,
-				     const struct peal_inflight *inflight,
-				     const struct peal_reorder *reorder);
-/* Retransmit what is missing before @psn, and @psn, as a probe. */
-void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			   const struct peal_reorder *reorder, enum peal_probe why, u32 psn);
-/* una has moved. Packets before it need no retransmission. */
-void peal_retransmit_advance(struct peal_retransmit *r, const struct peal_inflight *inflight);
-enum peal_probe_verdict peal_retransmit_judge(const struct peal_retransmit *r,
-					      const struct peal_inflight *inflight);
-/*
- * End a probe that was judged OVER. If the peer has packets behind the probe, this also notes that
- * the peer keeps out-of-order packets.
- */
-void peal_retransmit_conclude(struct peal_retransmit *r, const struct peal_inflight *inflight);
-/*
- * Go on after a probe that was judged LONE, with another probe or with go-back-N. @nak: a sequence
- * NAK for the PSN after the probe said so.
- */
-void peal_retransmit_continue(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			      const struct peal_reorder *reorder, bool nak);
-
-/* Move `next` to the next PSN to retransmit. Return: false if there is none. */
-bool peal_retransmit_seek(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			  const struct peal_reorder *reorder);
-/* PSNs that the packet at `next` takes. */
-u32 peal_retransmit_span(const struct peal_retransmit *r, const struct peal_inflight *inflight,
-			 const struct peal_reorder *reorder);
-/* The probe was not sent yet, and is no longer needed because its packets were answered. */
-bool peal_retransmit_probe_is_needless(struct peal_retransmit *r,
-				       const struct peal_inflight *inflight,
-				       const struct peal_reorder *reorder);
-void peal_retransmit_sent(struct peal_retransmit *r, const struct peal_inflight *inflight,
-			  const struct peal_reorder *reorder, u32 span, u64 now);
-/* Return: true once for each probe, at the first response after it was sent. */
-bool peal_retransmit_hear(struct peal_retransmit *r);
-/* Return: true once for each probe. */
-bool peal_retransmit_doubt(struct peal_retransmit *r);
-
-/* @psn is yet to be retransmitted. */
-static inline bool peal_retransmit_covers(const struct peal_retransmit *r, u32 psn)
-{
-	return r->next != r->end && !peal_psn_before(psn, r->next) && peal_psn_before(psn, r->end);
-}
-
-/* No new packet may be sent before the probe is answered. */
-static inline bool peal_retransmit_is_lone(const struct peal_retransmit *r)
-{
-	return r->probe && !(r->probe == PEAL_PROBE_NAK && r->peer_reorders);
-}
 
 /*
  * The requester of one queue pair. It turns messages into request packets, and

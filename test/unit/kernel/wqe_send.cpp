@@ -98,7 +98,7 @@ TEST_CASE("the table of opcodes says what each may do", "[wqe]")
 		const struct peal_op &op = peal_ops[opcode];
 
 		CAPTURE(opcode);
-		CHECK(op.known);
+		CHECK(op.transports);
 		CHECK(op.sends == may_inline(opcode));
 		CHECK(op.atomic == (is_atomic(opcode) || is_placement(opcode)));
 		CHECK(op.placement == is_placement(opcode));
@@ -447,23 +447,25 @@ TEST_CASE("parsing a send WQE leaves its index to the caller", "[wqe]")
 TEST_CASE("an opcode that the transport does not carry is refused", "[wqe]")
 {
 	const struct {
-		std::uint32_t forbidden;
+		std::uint32_t refused;
 		std::set<unsigned> allowed;
 	} transports[] = {
-		{0, {known.begin(), known.end()}},
-		{PEAL_UC_FORBIDDEN,
+		{peal_ops_refused(PEAL_RC, true), {known.begin(), known.end()}},
+		{peal_ops_refused(PEAL_XRC, true), {known.begin(), known.end()}},
+		{peal_ops_refused(PEAL_NO_TRANSPORT, false), {PEAL_OP_SEND}},
+		{peal_ops_refused(PEAL_UC, true),
 		 {PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM, PEAL_OP_BIND_MW,
 		  PEAL_OP_LOCAL_INV, PEAL_OP_REG_MR}},
-		{PEAL_PROGRAM_FORBIDDEN, {known.begin(), known.end() - 1}},
-		{PEAL_UD_FORBIDDEN, {PEAL_OP_SEND, PEAL_OP_SEND_IMM}},
+		{peal_ops_refused(PEAL_RC, false), {known.begin(), known.end() - 1}},
+		{peal_ops_refused(PEAL_UD, false), {PEAL_OP_SEND, PEAL_OP_SEND_IMM}},
 	};
 
 	for (const auto &transport : transports) {
 		for (unsigned opcode : known) {
 			Sender sender(opcode);
 
-			CAPTURE(transport.forbidden, opcode);
-			sender.limits.forbidden = transport.forbidden;
+			CAPTURE(transport.refused, opcode);
+			sender.limits.refused = transport.refused;
 			CHECK(sender.parse() == (transport.allowed.count(opcode)
 							 ? PEAL_REASON_NONE
 							 : PEAL_REASON_WQE_OPCODE));

@@ -128,28 +128,6 @@ TEST_CASE("UC: no window", "[segments]")
 	CHECK(r.receive(ack(0)) == PEAL_RESPONSE_DROPPED);
 }
 
-TEST_CASE("UD: one packet for each message", "[segments]")
-{
-	peal_requester_config config = plain_config();
-
-	config.transport = PEAL_UD;
-	Requester r(config);
-
-	r.post(PEAL_OP_SEND, 200);
-	CHECK(r.send_one().header.opcode == peal_opcode_of(PEAL_UD, PEAL_WIRE_SEND_ONLY));
-	CHECK(r.out.header.payload_bytes == 200);
-	CHECK(r.completed() == 1);
-	r.post(PEAL_OP_SEND_IMM, 3);
-	CHECK(r.send_one().header.opcode == peal_opcode_of(PEAL_UD, PEAL_WIRE_SEND_ONLY_IMM));
-	CHECK(r.out.header.psn == psn(1));
-	CHECK(r.out.header.pad == 1);
-	CHECK_FALSE(r.out.header.ack_request);
-	CHECK(r.completed() == 1);
-	CHECK(peal_requester_psn(r.get()) == psn(2));
-	r.post(PEAL_OP_SEND, 3 * MTU); /* the host should refuse it, but it is one packet anyway */
-	CHECK(r.send() == Psns{2});
-}
-
 TEST_CASE("an operation that the transport lacks fails in its turn", "[segments]")
 {
 	const std::pair<unsigned, unsigned> WRONG[] = {
