@@ -300,7 +300,7 @@ static void peal_defer_anywhere(struct peal_qp *qp)
 
 	peal_runlist_add(&e->run, &e->run.any, qp);
 	smp_mb();	/* B */
-	if (!READ_ONCE(e->awake))
+	if (!READ_ONCE(e->poller.awake))
 		peal_workers_queue(&e->run.any.work);
 }
 
@@ -451,7 +451,7 @@ static void peal_worker_return(struct peal_runlist *list, struct peal_qp *qp)
 	struct peal_engine *e = list->engine;
 
 	peal_epoch_assert_held();
-	if (list == &e->run.any && peal_qp_sends_packets(qp) && !READ_ONCE(e->awake)) {
+	if (list == &e->run.any && peal_qp_sends_packets(qp) && !READ_ONCE(e->poller.awake)) {
 		peal_runlist_mark_overdue(&e->run, qp);
 		peal_defer_on_cpu(qp);
 	} else {

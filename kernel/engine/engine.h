@@ -35,7 +35,6 @@
 
 #include "base/budget.h"
 #include "base/table.h"
-#include "engine/poll_list.h"
 #include "object/context.h"
 #include "object/qp.h"
 
@@ -102,19 +101,30 @@ static inline bool peal_runlist_starves(const struct peal_runlist *list)
 /* How often `watch` looks. It helps a CPU whose list two looks in a row find not served. */
 #define PEAL_WATCH_JIFFIES	(HZ / 20)
 
+/* The thread that scans doorbells. Only poller.c writes it. */
+struct peal_poller {
+	spinlock_t lock;		/* also guards the pages' words */
+
+	/* Guarded by poller.lock: */
+	struct list_head contexts;	/* all contexts; scanned inside the epoch */
+	struct list_head told;		/* contexts whose pages say AWAKE, by peal_context.awake */
+	bool gone;			/* the device is being removed; no page says AWAKE */
+
+	u64 pass;			/* number of the present pass; the scanner's */
+	bool awake;			/* the thread scans doorbells and run list */
+	bool wanted;			/* the thread is asked to try to spin */
+	u64 not_before;			/* earliest next try to spin, local_clock() ns */
+	struct task_struct *thread;
+	struct work_struct last_pass;	/* finishes the last pass; the thread waits for it */
+};
+
 struct peal_engine {
 	struct peal_table *table;	/* set by lifecycle.c */
 	struct peal_runlists run;	/* filled here and by poller.c */
 	/* Written here: */
 	struct workqueue_struct *cpu_wq;	/* for the works of the CPUs' run lists */
 	struct delayed_work watch;	/* looks whether each CPU serves its run list */
-	/* Written by poller.c: */
-	struct peal_poll_list poll_list;	/* contexts whose doorbells the thread scans */
-	bool awake;			/* the thread scans doorbells and run list */
-	bool wanted;			/* the thread is asked to try to spin */
-	u64 not_before;			/* earliest next try to spin, local_clock() ns */
-	struct task_struct *thread;
-	struct work_struct last_pass;	/* finishes the last pass; the thread waits for it */
+	struct peal_poller poller;
 };
 
 /*

@@ -37,7 +37,7 @@ static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 			more = false;
 		}
 		if (!more)
-			peal_poller_note_kick(e);
+			peal_poller_note_kick(&e->poller);
 		peal_epoch_exit();
 	}
 	return qp ? 0 : -ENOENT;

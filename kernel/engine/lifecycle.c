@@ -50,7 +50,7 @@ struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_uc
 	struct peal_context *ctx = peal_context_create(ib, quota, &peal_kick_ops, e);
 
 	if (!IS_ERR(ctx))
-		peal_poll_list_add(&e->poll_list, ctx);
+		peal_poller_add(&e->poller, ctx);
 	return ctx;
 }
 
@@ -61,7 +61,7 @@ struct peal_context *peal_engine_add_context(struct peal_engine *e, struct ib_uc
  */
 void peal_engine_remove_context(struct peal_engine *e, struct peal_context *ctx)
 {
-	peal_poll_list_remove(&e->poll_list, ctx);
+	peal_poller_remove(&e->poller, ctx);
 	peal_epoch_wait();
 	peal_context_destroy(ctx);
 }
@@ -150,7 +150,7 @@ void peal_engine_abandon(struct peal_engine *e)
 {
 	struct peal_abandoned at = { };
 
-	peal_poll_list_leave(&e->poll_list);
+	peal_poller_set_gone(&e->poller, true);
 	smp_mb();	/* B: GONE is visible before the flush reads the rings */
 	while (peal_engine_abandon_next(e, &at))
 		cond_resched();
@@ -159,5 +159,5 @@ void peal_engine_abandon(struct peal_engine *e)
 /* The device has moved to another network namespace, where programs may use it again. */
 void peal_engine_return(struct peal_engine *e)
 {
-	peal_poll_list_return(&e->poll_list);
+	peal_poller_set_gone(&e->poller, false);
 }

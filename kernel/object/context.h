@@ -32,9 +32,9 @@ struct peal_context {
 	struct ib_ucontext *ib;			/* valid until the context is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
 
-	/* Guarded by poll_list.lock: */
-	struct list_head node;			/* in peal_poll_list.contexts */
-	struct list_head awake;			/* in peal_poll_list.awake if the page says AWAKE */
+	/* Guarded by poller.lock: */
+	struct list_head node;			/* in peal_poller.contexts */
+	struct list_head awake;			/* in peal_poller.told if the page says AWAKE */
 	bool listed;				/* node is in the poll list */
 
 	struct xarray qps;			/* by index; writers take its xa_lock */

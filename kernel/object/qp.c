@@ -852,20 +852,6 @@ void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 	peal_qp_push(qp, notify, qp->ib.send_cq, &cqe);
 }
 
-/* Complete the message in sq.wqe. The caller holds sq.lock. */
-void peal_qp_complete_send(struct peal_qp *qp, struct peal_notify *notify, u8 status,
-			   enum peal_reason reason)
-{
-	const struct peal_wqe *wqe = &qp->sq.wqe;
-	struct peal_completion done = {
-		.index = wqe->index, .opcode = wqe->opcode, .flags = wqe->flags,
-		.status = status, .reason = reason, .length = wqe->length,
-	};
-
-	lockdep_assert_held(&qp->sq.lock);
-	peal_qp_complete_message(qp, notify, &done);
-}
-
 /*
  * Complete the WQE in rq.wqe. The caller holds rq.lock, and has filled in the fields of @cqe that
  * come from the message.

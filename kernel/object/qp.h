@@ -457,8 +457,6 @@ void peal_qp_end(struct peal_qp *qp, u32 generation);
 bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);
 
-void peal_qp_complete_send(struct peal_qp *qp, struct peal_notify *notify, u8 status,
-			   enum peal_reason reason);
 void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 			      const struct peal_completion *done);
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,

@@ -40,41 +40,7 @@ static u64 peal_wqe_copy_sges(struct peal_sge *sge, const void *from, u32 num_sg
 	return length;
 }
 
-/* The data of an ATOMIC_WRITE fit every slot, so they may be inline on every queue. */
-static bool peal_wqe_is_inline_word(const struct peal_send_wqe *wqe)
-{
-	return wqe->opcode == PEAL_OP_ATOMIC_WRITE && wqe->inline_len == sizeof(u64);
-}
-
-static enum peal_reason peal_wqe_check_header(const struct peal_send_wqe *wqe,
-					      const struct peal_op *op,
-					      const struct peal_wqe_limits *limits)
-{
-	bool inlined = wqe->flags & PEAL_WQE_INLINE;
-
-	if (unlikely(wqe->flags & ~PEAL_WQE_FLAGS) &&
-	    (!limits->raw || wqe->flags & ~(PEAL_WQE_FLAGS | PEAL_WQE_IP_CSUM)))
-		return PEAL_REASON_WQE_FLAGS;
-	if (unlikely(wqe->reserved0 || wqe->reserved1 || wqe->ah_index > limits->max_target))
-		return PEAL_REASON_WQE_RESERVED;
-	if (inlined && (wqe->inline_len > limits->max_inline || !op->sends) &&
-	    !peal_wqe_is_inline_word(wqe))
-		return PEAL_REASON_WQE_INLINE;
-	if (unlikely(!inlined && wqe->inline_len))
-		return PEAL_REASON_WQE_INLINE;
-	if (unlikely(wqe->num_sge > limits->max_sge || (inlined && wqe->num_sge)))
-		return PEAL_REASON_WQE_NUM_SGE;
-	return PEAL_REASON_NONE;
-}
-
-/* The transport looks the address handle up by its index. */
-static enum peal_reason peal_wqe_check_target(const struct peal_send_wqe *wqe)
-{
-	if (unlikely(wqe->rkey))
-		return PEAL_REASON_WQE_RESERVED;
-	return wqe->ah_index ? PEAL_REASON_NONE : PEAL_REASON_WQE_AH;
-}
-
+/* ATOMIC_WRITE: its data fit every slot, so they may be inline on every queue. */
 static enum peal_reason peal_wqe_parse_atomic_write(const void *body, u32 inline_len,
 						    struct peal_wqe *send)
 {
@@ -89,65 +55,28 @@ static enum peal_reason peal_wqe_parse_atomic_write(const void *body, u32 inline
 	return PEAL_REASON_NONE;
 }
 
-/* The length of the message is 0, because no bytes travel. */
-static enum peal_reason peal_wqe_parse_flush(const void *body, struct peal_wqe *send)
+/* A local operation or a FLUSH. The length of the message is 0, because no bytes travel. */
+static enum peal_reason peal_wqe_parse_segment(const void *body, struct peal_wqe *send)
 {
 	send->length = 0;
 	if (send->num_sge)
 		return PEAL_REASON_WQE_NUM_SGE;
-	peal_wqe_snapshot(&send->flush, body, sizeof(send->flush));
-	if (send->flush.reserved0 || send->flush.reserved1)
-		return PEAL_REASON_WQE_RESERVED;
-	if (!send->flush.placement || send->flush.placement & ~PEAL_FLUSH_PLACEMENTS ||
-	    send->flush.selectivity > PEAL_FLUSH_REGION)
-		return PEAL_REASON_WQE_FLAGS;
-	return send->flush.length <= PEAL_MAX_MSG ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
-}
-
-static enum peal_reason peal_wqe_parse_placement(const void *body, u32 inline_len,
-						 struct peal_wqe *send)
-{
-	if (send->opcode == PEAL_OP_FLUSH)
-		return peal_wqe_parse_flush(body, send);
-	return peal_wqe_parse_atomic_write(body, inline_len, send);
-}
-
-static enum peal_reason peal_wqe_parse_atomic(const void *body, struct peal_wqe *send)
-{
-	if (send->num_sge != 1)
-		return PEAL_REASON_WQE_ATOMIC_LENGTH;
-	peal_wqe_snapshot(&send->atomic, body, sizeof(send->atomic));
-	send->length = peal_wqe_copy_sges(send->sge, body + sizeof(send->atomic), 1);
-	return send->length == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH;
-}
-
-static enum peal_reason peal_wqe_parse_local(const void *body, struct peal_wqe *send)
-{
-	send->length = 0;
-	if (send->num_sge)
-		return PEAL_REASON_WQE_NUM_SGE;
-	if (send->opcode == PEAL_OP_LOCAL_INV)
+	switch (send->opcode) {
+	case PEAL_OP_LOCAL_INV:
 		return PEAL_REASON_NONE;
-	peal_wqe_snapshot(&send->bind, body, sizeof(send->bind));
-	return send->bind.reserved ? PEAL_REASON_WQE_RESERVED : PEAL_REASON_NONE;
-}
-
-static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
-					    const struct peal_op *op, struct peal_wqe *send)
-{
-	if (op->atomic)
-		return unlikely(op->placement) ?
-		       peal_wqe_parse_placement(body, inline_len, send) :
-		       peal_wqe_parse_atomic(body, send);
-	if (op->local)
-		return peal_wqe_parse_local(body, send);
-	if (send->flags & PEAL_WQE_INLINE) {
-		send->inline_data = body;
-		send->length = inline_len;
-		return PEAL_REASON_NONE;
+	case PEAL_OP_FLUSH:
+		peal_wqe_snapshot(&send->flush, body, sizeof(send->flush));
+		if (send->flush.reserved0 || send->flush.reserved1)
+			return PEAL_REASON_WQE_RESERVED;
+		if (!send->flush.placement || send->flush.placement & ~PEAL_FLUSH_PLACEMENTS ||
+		    send->flush.selectivity > PEAL_FLUSH_REGION)
+			return PEAL_REASON_WQE_FLAGS;
+		return send->flush.length <= PEAL_MAX_MSG ? PEAL_REASON_NONE :
+							    PEAL_REASON_WQE_LENGTH;
+	default:
+		peal_wqe_snapshot(&send->bind, body, sizeof(send->bind));
+		return send->bind.reserved ? PEAL_REASON_WQE_RESERVED : PEAL_REASON_NONE;
 	}
-	send->length = peal_wqe_copy_sges(send->sge, body, send->num_sge);
-	return send->length <= PEAL_MAX_MSG ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
 }
 
 /**
@@ -157,14 +86,16 @@ static enum peal_reason peal_wqe_parse_body(const void *body, u32 inline_len,
  * @send: the result; the caller sets its index. On failure opcode and flags are valid
  *	too, because the caller writes a CQE from them
  *
+ * The transport looks the address handle of a datagram up by its index.
+ *
  * Return: PEAL_REASON_NONE or the reason to refuse the WQE.
  */
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_wqe *send)
 {
+	const void *body = slot + sizeof(struct peal_send_wqe);
 	struct peal_send_wqe wqe;
 	const struct peal_op *op;
-	enum peal_reason reason;
 
 	BUILD_BUG_ON(sizeof(wqe) % sizeof(u64) || sizeof(struct peal_sge) % sizeof(u64));
 	peal_wqe_snapshot(&wqe, slot, sizeof(wqe));
@@ -173,22 +104,57 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 	if (unlikely(wqe.opcode >= PEAL_OP_COUNT || !peal_op(wqe.opcode)->transports ||
 		     limits->refused & 1U << wqe.opcode))
 		return PEAL_REASON_WQE_OPCODE;
+	op = peal_op(wqe.opcode);
 	send->opcode = wqe.opcode;
 	send->num_sge = wqe.num_sge;
 	send->imm_or_rkey = wqe.imm_or_rkey;
 	send->rkey = wqe.rkey;
 	send->remote_addr = wqe.remote_addr;
-	send->ud = wqe.ud;
-	send->ud.qpn &= PEAL_NUMBER_MAX;	/* the other bits of remote_qpn do not count */
 	send->ah_index = wqe.ah_index;
 	send->inline_data = NULL;
-	op = peal_op(wqe.opcode);
-	reason = peal_wqe_check_header(&wqe, op, limits);
-	if (!reason && limits->datagram)
-		reason = peal_wqe_check_target(&wqe);
-	if (unlikely(reason))
-		return reason;
-	return peal_wqe_parse_body(slot + sizeof(wqe), wqe.inline_len, op, send);
+
+	if (unlikely(wqe.flags & ~PEAL_WQE_FLAGS) &&
+	    (!limits->raw || wqe.flags & ~(PEAL_WQE_FLAGS | PEAL_WQE_IP_CSUM)))
+		return PEAL_REASON_WQE_FLAGS;
+	if (unlikely(wqe.reserved0 || wqe.reserved1 || wqe.ah_index > limits->max_target))
+		return PEAL_REASON_WQE_RESERVED;
+	if (wqe.flags & PEAL_WQE_INLINE) {
+		if ((wqe.inline_len > limits->max_inline || !op->sends) &&
+		    !(wqe.opcode == PEAL_OP_ATOMIC_WRITE && wqe.inline_len == sizeof(u64)))
+			return PEAL_REASON_WQE_INLINE;
+		if (wqe.num_sge)
+			return PEAL_REASON_WQE_NUM_SGE;
+	} else {
+		if (unlikely(wqe.inline_len))
+			return PEAL_REASON_WQE_INLINE;
+		if (unlikely(wqe.num_sge > limits->max_sge))
+			return PEAL_REASON_WQE_NUM_SGE;
+	}
+	if (unlikely(limits->datagram)) {
+		send->ud.qpn &= PEAL_NUMBER_MAX;	/* the other bits do not count */
+		if (wqe.rkey)
+			return PEAL_REASON_WQE_RESERVED;
+		if (!wqe.ah_index)
+			return PEAL_REASON_WQE_AH;
+	}
+
+	if (unlikely(op->local || op->placement))
+		return op->sends ? peal_wqe_parse_atomic_write(body, wqe.inline_len, send) :
+				   peal_wqe_parse_segment(body, send);
+	if (op->atomic) {
+		if (send->num_sge != 1)
+			return PEAL_REASON_WQE_ATOMIC_LENGTH;
+		peal_wqe_snapshot(&send->atomic, body, sizeof(send->atomic));
+		send->length = peal_wqe_copy_sges(send->sge, body + sizeof(send->atomic), 1);
+		return send->length == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH;
+	}
+	if (wqe.flags & PEAL_WQE_INLINE) {
+		send->inline_data = body;
+		send->length = wqe.inline_len;
+		return PEAL_REASON_NONE;
+	}
+	send->length = peal_wqe_copy_sges(send->sge, body, wqe.num_sge);
+	return likely(send->length <= PEAL_MAX_MSG) ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
 }
 
 /**
@@ -260,15 +226,16 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 	sq->wqe.index = sq->ring.next;
 	if (!pending)
 		return PEAL_SQ_EMPTY;
-	sq->wqe.opcode = PEAL_OP_INVALID;
-	sq->wqe.flags = 0;
-	if (unlikely(pending < 0))
-		*reason = PEAL_REASON_RING_INDEX;
-	else
+	if (likely(pending > 0)) {
 		*reason = peal_wqe_parse_send(peal_ring_slot(&sq->ring), &sq->limits, &sq->wqe);
+	} else {
+		sq->wqe.opcode = PEAL_OP_INVALID;
+		sq->wqe.flags = 0;
+		*reason = PEAL_REASON_RING_INDEX;
+	}
 	peal_ring_take(&sq->ring);
 	sq->busy = true;
-	return *reason ? PEAL_SQ_MALFORMED : PEAL_SQ_FETCHED;
+	return unlikely(*reason) ? PEAL_SQ_MALFORMED : PEAL_SQ_FETCHED;
 }
 
 /**
@@ -289,19 +256,6 @@ bool peal_sq_is_followed(const struct peal_sq *sq)
 		return false;
 	op = peal_op(READ_ONCE(next->opcode));
 	return op->sends && !op->resource;
-}
-
-/* The WQE was executed, or its message is in flight and the transport keeps its state. */
-void peal_sq_finish(struct peal_sq *sq)
-{
-	lockdep_assert_held(&sq->lock);
-	sq->busy = false;
-}
-
-void peal_sq_begin_drain(struct peal_sq *sq)
-{
-	lockdep_assert_held(&sq->lock);
-	sq->drained = false;
 }
 
 /* In SQD. Return: true once, when no WQE is being executed any more. */

@@ -216,8 +216,10 @@ struct peal_wqe {
 	u32 index;			/* free-running index of its slot */
 	u32 imm_or_rkey;
 	u32 rkey;
-	u64 remote_addr;
-	struct peal_ud_target ud;	/* for datagrams */
+	union {
+		u64 remote_addr;
+		struct peal_ud_target ud;	/* for datagrams */
+	};
 	union {
 		u32 ah_index;		/* for datagrams; else 0 */
 		u32 srqn;		/* for XRC */
@@ -295,9 +297,20 @@ void peal_sq_reset(struct peal_sq *sq);
 
 enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason);
 bool peal_sq_is_followed(const struct peal_sq *sq);
-void peal_sq_finish(struct peal_sq *sq);
-void peal_sq_begin_drain(struct peal_sq *sq);
 bool peal_sq_drain(struct peal_sq *sq);
+
+/* The WQE was executed, or its message is in flight and the transport keeps its state. */
+static inline void peal_sq_finish(struct peal_sq *sq)
+{
+	lockdep_assert_held(&sq->lock);
+	sq->busy = false;
+}
+
+static inline void peal_sq_begin_drain(struct peal_sq *sq)
+{
+	lockdep_assert_held(&sq->lock);
+	sq->drained = false;
+}
 
 /*
  * The ring of a shared receive queue.

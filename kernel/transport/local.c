@@ -917,6 +917,8 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 		if (!peal_sender_may_run(qp, notify) || d->wait)
 			return false;
 		if (likely(!qp->sq.busy)) {
+			if (!peal_ring_pending(&qp->sq.ring))
+				return false;
 			d->done = 0;
 			d->woken = false;
 			peal_retry_reset(&d->retry);

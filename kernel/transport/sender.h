@@ -45,8 +45,19 @@ static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_notify *n
 
 bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn);
 struct peal_outcome peal_sender_local(struct peal_qp *qp);
-void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
-			enum peal_reason reason);
+void peal_sender_complete(struct peal_qp *qp, struct peal_notify *notify, u8 status,
+			  enum peal_reason reason);
+
+/* The message in sq.wqe has ended. A failed one gets a CQE even if it is unsignaled. */
+static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
+				      enum peal_reason reason)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	if (status || qp->sq.wqe.flags & PEAL_WQE_SIGNALED)
+		peal_sender_complete(qp, notify, status, reason);
+	peal_sq_finish(&qp->sq);
+}
+
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
 bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);

@@ -2,7 +2,7 @@
 /*
  * The kernel's side of the doorbell, as a thread.
  *
- * Owns: the model of kernel/engine/poller.c and poll_list.c, which scans, serves, falls asleep
+ * Owns: the model of kernel/engine/poller.c, which scans, serves, falls asleep
  * and is kicked.
  * Does not know: rings. The "work" of queue pair i is a pair of counters.
  *

@@ -120,7 +120,7 @@ void check_exchange(int cpu_a, int cpu_b)
 
 /*
  * So many contexts that the engine looks at their doorbells in several parts, and tells only some
- * of them at a time that it is awake (kernel/engine/poll_list.c).
+ * of them at a time that it is awake (kernel/engine/poller.c).
  */
 class Crowd {
 public:
