@@ -7,13 +7,11 @@
 # test prints its seed.
 # Needs common.sh, debug-kernel.sh and test-guest.sh.
 
-debug_smoke=(hostile/scribbled_rings hostile/scribbled_datagram_rings hostile/random_packets hostile/random_objects
-	hostile/random_calls lifecycle/random_administrator fairness/calls_cost_others_nothing
-	verbs/on_demand_paging)
+debug_smoke=(hostile/scribbled_rings hostile/random_packets hostile/random_objects hostile/random_calls
+	lifecycle/random_administrator fairness/calls_cost_others_nothing verbs/on_demand_paging)
 races_smoke=(verbs/threads_share_objects hostile/random_objects verbs/every_byte_arrives verbs/wait_for_peer
 	verbs/completion_queues verbs/memory_regions verbs/memory_windows verbs/unreliable_connections verbs/datagrams
-	hostile/scribbled_datagram_rings lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
-	lifecycle/random_administrator)
+	lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire lifecycle/random_administrator)
 
 # run_debug_suite NAME...
 run_debug_suite() {

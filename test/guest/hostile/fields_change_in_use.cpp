@@ -9,10 +9,8 @@
  * Holds: Memory that no key opens for the queue pair stays unchanged while a key, an address or a
  * length changes. No more requests complete than were posted. Another queue pair continues to work.
  * Whether the kernel reads beyond its memory shows only in its log (scripts/test debug).
- * Does not hold: the effect of one wrong value (hostile/scribbled_rings,
- * hostile/scribbled_datagram_rings, hostile/scribbled_srqs), random contents
- * (hostile/scribbled_rings). The test goes through all fields once. PEAL_FUZZ_SECONDS, default 0,
- * is how long it continues after that.
+ * Does not hold: the effect of one wrong value, random contents (hostile/scribbled_rings). The test
+ * goes through all fields once. PEAL_FUZZ_SECONDS, default 0, is how long it continues after that.
  */
 #include "innocent.hpp"
 #include "raw.hpp"

@@ -7,7 +7,7 @@
  * the right bytes. A post wakes the senders that wait, each of them. The limit and the last receive
  * of a queue pair are told once. Receives whose completions are lost with a queue pair can be
  * posted again. Values out of range, queues in use and objects of another context are refused.
- * Does not hold: rings with nonsense (hostile/scribbled_srqs), kernel users (verbs/kernel_user).
+ * Does not hold: rings with nonsense (hostile/scribbled_rings), kernel users (verbs/kernel_user).
  */
 #include "datagram.hpp"
 
