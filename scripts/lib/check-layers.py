@@ -1,33 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that includes point only down the layers of kernel/, and never in a circle. It reads include lines and the
-names of functions. It does not know what they are used for.
-"""
+"""Checks that kernel/ and userspace/ depend only downward: files include their own layer and those below, never in a circle,
+and no file finds by container_of() a struct of a higher layer around its own. It reads include lines and names. It does not
+know what they are used for."""
 import pathlib
 import re
 import sys
 
 from sources import sources
 
-# From the bottom up. A file may include its own layer and those below it.
+# From the bottom up.
 LAYERS = ["proto", "base", "object", "net", "engine", "transport", "raw", "device"]
+# What each folder of userspace/ may include.
+MAY_USE = {"ring": {"ring"}, "provider": {"ring", "provider"}, "tools": {"ring", "tools"}}
 
-# Below device/ few files name the RDMA core and the network stack, because a later step links them into a process. These
-# numbers may fall. A commit that raises one says why.
+# Below device/ few files name the RDMA core and the network stack, because a later step links them into a process. The
+# number may fall. A commit that raises it says why.
 MOST_CORE_FUNCTIONS = 14
-SKB_FILES = {"net", "transport/output.c", "transport/output.h", "transport/conn.c",
-             "transport/ud.c"}
+SKB_FILES = {"transport/output.c", "transport/output.h", "transport/conn.c", "transport/ud.c"}
 
-USERSPACE = [
-    ("ring", "userspace/ring"),
-    ("provider", "userspace/provider"),
-    ("tools", "userspace/tools"),
-]
-MAY_USE = {
-    "ring": {"ring"},
-    "provider": {"ring", "provider"},
-    "tools": {"ring", "tools"},
-}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+STRUCT = re.compile(r"^struct (peal_\w+) \{", re.M)
+CONTAINER = re.compile(r"\b(?:container_of|list_entry|hlist_entry)\([^;]*?\bstruct (peal_\w+)")
+CORE_CALL = re.compile(r"\b((?:ib|rdma|uverbs)_\w+)\(")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def included(path, root):
@@ -40,90 +35,54 @@ def included(path, root):
                 break
 
 
-def noun(path):
-    """A .c file and its .h file are one unit."""
-    return str(pathlib.PurePath(path).with_suffix(""))
-
-
 def circles(graph):
-    """Lists of units that include each other, directly or not (Tarjan)."""
-    index, low, stack, found = {}, {}, [], []
+    """What is left of the graph when the units that include none of the rest, or that none includes, go again and again."""
+    def at_an_end(unit):
+        return not graph[unit] or not any(unit in others for others in graph.values())
 
-    def visit(node):
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for other in graph.get(node, ()):
-            if other not in index:
-                visit(other)
-            if other in stack:
-                low[node] = min(low[node], low[other])
-        if low[node] == index[node]:
-            at = stack.index(node)
-            if len(stack) - at > 1:
-                found.append(sorted(stack[at:]))
-            del stack[at:]
-
-    for node in list(graph):
-        if node not in index:
-            visit(node)
-    return found
-
-
-CORE_CALL = re.compile(r"\b((?:ib|rdma|uverbs)_\w+)\(")
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
-
-
-def core_findings(texts):
-    """How many names of the RDMA core and of the network stack are used below device/ and outside net/ and raw/."""
-    below = {path: COMMENT.sub("", text) for path, text in texts.items() if path.parts[0] not in ("device", "net", "raw")}
-    core = sorted({name for text in below.values() for name in CORE_CALL.findall(text)})
-    skbs = sorted(str(path) for path, text in below.items() if "sk_buff" in text)
-    if len(core) > MOST_CORE_FUNCTIONS:
-        yield f"kernel: below device/ {len(core)} functions of the RDMA core are named: {' '.join(core)}"
-    for path in skbs:
-        if path not in SKB_FILES:
-            yield f"kernel/{path}: names sk_buff; packets are net/'s"
+    while ends := set(filter(at_an_end, graph)):
+        graph = {unit: others - ends for unit, others in graph.items() if unit not in ends}
+    return graph
 
 
 def kernel_findings():
     root = pathlib.Path("kernel")
-    graph, texts = {}, {}
-    for path in sources("kernel/*.c", "kernel/*.h"):
-        mine = path.relative_to(root)
-        texts[mine] = path.read_text()
-        if mine.parts[0] not in LAYERS:
-            yield f"{path}: is in no layer; put it into one of {' '.join(LAYERS)}"
-            continue
-        for target in included(path, root):
-            if LAYERS.index(target.parts[0]) > LAYERS.index(mine.parts[0]):
-                yield f"{path}: includes {target} of a higher layer"
-            if noun(target) != noun(mine):
-                graph.setdefault(noun(mine), set()).add(noun(target))
-    for circle in circles(graph):
-        yield f"kernel: these include each other: {' '.join(circle)}"
-    yield from core_findings(texts)
-
-
-def user_layer(path):
-    return next((name for name, folder in USERSPACE if str(path).startswith(folder + "/")), None)
+    texts = {path.relative_to(root): COMMENT.sub("", path.read_text()) for path in sources("kernel/*.c", "kernel/*.h")}
+    outside = [path for path in texts if path.parts[0] not in LAYERS]
+    if outside:
+        return [f"kernel/{path}: is in no layer; put it into one of {' '.join(LAYERS)}" for path in outside]
+    layer = {path: LAYERS.index(path.parts[0]) for path in texts}
+    structs = {struct: path for path, text in texts.items() for struct in STRUCT.findall(text)}
+    graph, core, found = {}, set(), []
+    for path, text in texts.items():
+        unit = graph.setdefault(path.with_suffix(""), set())
+        for target in included(root / path, root):
+            if layer[target] > layer[path]:
+                found.append(f"kernel/{path}: includes {target} of a higher layer")
+            if target.with_suffix("") != path.with_suffix(""):
+                unit.add(target.with_suffix(""))
+        for struct in CONTAINER.findall(text):
+            if struct in structs and layer[structs[struct]] > layer[path]:
+                found.append(f"kernel/{path}: climbs to struct {struct} of {structs[struct]} by container_of()")
+        if path.parts[0] not in ("device", "net", "raw"):
+            core.update(CORE_CALL.findall(text))
+            if "sk_buff" in text and str(path) not in SKB_FILES:
+                found.append(f"kernel/{path}: names sk_buff; packets are net/'s")
+    if len(core) > MOST_CORE_FUNCTIONS:
+        found.append(f"kernel: below device/ {len(core)} functions of the RDMA core are named: {' '.join(sorted(core))}")
+    for unit, others in circles(graph).items():
+        found.append(f"kernel/{unit}: is in a circle of includes with {' '.join(map(str, others))}")
+    return found
 
 
 def user_findings():
-    root = pathlib.Path(".")
     for path in sources("userspace/*.cpp", "userspace/*.hpp"):
-        mine = user_layer(path)
-        if mine is None:
-            continue
-        for target in included(path, root):
-            other = user_layer(target)
-            if str(target).startswith("kernel/") or (other and other not in MAY_USE[mine]):
-                yield f"{path}: is in {mine} and includes {target}"
+        may_use = MAY_USE.get(path.parts[1], MAY_USE.keys())
+        for target in included(path, pathlib.Path(".")):
+            if target.parts[0] == "kernel" or target.parts[0] == "userspace" and target.parts[1] not in may_use:
+                yield f"{path}: includes {target}, which {path.parts[1]} must not know"
 
 
-def main():
-    findings = [*kernel_findings(), *user_findings()]
-    print("\n".join(findings), end="\n" if findings else "")
-    return 1 if findings else 0
-
-
-sys.exit(main())
+findings = [*kernel_findings(), *user_findings()]
+print("\n".join(findings), end="\n" if findings else "")
+sys.exit(1 if findings else 0)
