@@ -14,7 +14,7 @@
 
 #include "proto/packet.h"
 
-/* Has the device seen my WQE, and what did it make of it? */
+/* Has the device taken my WQE, and how did it understand it? */
 TRACE_EVENT(peal_execute,
 	TP_PROTO(u32 qpn, u32 index, u8 opcode, u64 length, u32 psn),
 	TP_ARGS(qpn, index, opcode, length, psn),
@@ -36,7 +36,7 @@ TRACE_EVENT(peal_execute,
 		  __entry->index, __entry->opcode, __entry->length, __entry->psn)
 );
 
-/* Why does my send queue not move? */
+/* Why does my send queue not move (direct path)? */
 TRACE_EVENT(peal_wait,
 	TP_PROTO(u32 qpn, u32 index, u32 reason, u64 ns),
 	TP_ARGS(qpn, index, reason, ns),
@@ -56,7 +56,7 @@ TRACE_EVENT(peal_wait,
 		  __entry->reason, __entry->ns)
 );
 
-/* What was refused at the responder, with all numbers? */
+/* What did the responder refuse, with key, address, length and reason? */
 TRACE_EVENT(peal_refuse,
 	TP_PROTO(u32 qpn, u32 src_qpn, u8 opcode, u32 rkey, u64 addr, u64 length, u32 reason),
 	TP_ARGS(qpn, src_qpn, opcode, rkey, addr, length, reason),
@@ -144,19 +144,19 @@ DECLARE_EVENT_CLASS(peal_packet_class,
 		  __entry->again ? " again" : "")
 );
 
-/* What left, and was it a repetition? */
+/* Which packet was sent, and was it a repetition (`again`)? */
 DEFINE_EVENT(peal_packet_class, peal_packet_sent,
 	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
 	TP_ARGS(qpn, packet, again)
 );
 
-/* What reached a queue pair, and had it been kept for its turn? */
+/* Which packet reached a queue pair, and had it been kept until its turn (`again`)? */
 DEFINE_EVENT(peal_packet_class, peal_packet_received,
 	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
 	TP_ARGS(qpn, packet, again)
 );
 
-/* Why was a packet thrown away? */
+/* Why was a packet dropped? (Frames of raw packet queue pairs have no such event.) */
 TRACE_EVENT(peal_drop,
 	TP_PROTO(const struct peal_packet *packet, u32 drop),
 	TP_ARGS(packet, drop),
@@ -177,7 +177,7 @@ TRACE_EVENT(peal_drop,
 		  PEAL_DROPS(PEAL_TRACE_DROP_NAME_) { PEAL_DROP_none, "not dropped" }))
 );
 
-/* Which clock ran out, and what is sent again? */
+/* Which timer expired, and what is sent again? */
 TRACE_EVENT(peal_timeout,
 	TP_PROTO(u32 qpn, bool probe, u32 psn, u32 retries),
 	TP_ARGS(qpn, probe, psn, retries),
@@ -197,7 +197,7 @@ TRACE_EVENT(peal_timeout,
 		  __entry->probe ? "probe" : "timeout", __entry->psn, __entry->retries)
 );
 
-/* Why was an object refused, and how many of its kind are held (enum peal_quota_kind)? */
+/* Why was an object, or were pages for its rings, refused, and how many are held? */
 TRACE_EVENT(peal_quota,
 	TP_PROTO(u32 kind, u32 context, u32 user, u32 programs),
 	TP_ARGS(kind, context, user, programs),

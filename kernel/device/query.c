@@ -231,9 +231,9 @@ enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port)
 	return IB_LINK_LAYER_ETHERNET;
 }
 
-#define PEAL_COUNTER_DESC_(name_) { .name = #name_ },
+#define PEAL_COUNTER_DESC_(name_, text) { .name = #name_ },
 #define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
-#define PEAL_COUNTER_OPTIONAL_DESC_(name_) { .name = #name_, .flags = IB_STAT_FLAG_OPTIONAL },
+#define PEAL_COUNTER_OPTIONAL_DESC_(name_, text) { .name = #name_, .flags = IB_STAT_FLAG_OPTIONAL },
 static const struct rdma_stat_desc peal_query_stat_descs[] = {
 	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
 	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)

@@ -194,35 +194,34 @@ u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
 u8 peal_opcode_read_response(u8 transport, bool first, bool last);
 
 /*
- * Why a received packet was dropped. The enum, the device counters `drop_<name>` and the
- * words of the tracepoint all come from this one list.
- *
- * Owns: the list.
+ * Why a received packet was dropped. The enum, the device counters `drop_<name>`, the words of the
+ * tracepoint and a table of Documentation/counters.rst all come from this list.
  */
 
-#define PEAL_DROPS(X)								\
-	X(short, "shorter than its headers")					\
-	X(version, "transport header version is not 0")				\
-	X(opcode, "unknown opcode, or not of this transport")			\
-	X(options, "IP options, extension headers or a fragment, without a defined ICRC") \
-	X(pad, "pad count or payload length does not fit the opcode")		\
-	X(icrc, "invariant CRC is wrong")					\
-	X(pkey, "partition key does not match")					\
-	X(qkey, "queue key does not match")					\
-	X(qpn, "no such queue pair")						\
-	X(socket, "no such queue pair, and the program with a socket there gets no packet") \
-	X(state, "queue pair is not ready to receive")				\
-	X(source, "sender is not the connected peer")				\
-	X(path, "challenge came in by another netdev than leads to the peer")	\
-	X(group, "no queue pair is attached to the multicast group")		\
-	X(stale, "response to, or repetition of, nothing that is known")			\
-	X(sequence, "out of order, and not kept")				\
-	X(conflict, "out of order, and another packet speaks against it")	\
-	X(order, "opcode does not continue the message")			\
-	X(receive, "no receive was posted (UC, UD, raw packets)")		\
-	X(length, "longer than the receive buffer (UC, UD, raw packets)")	\
-	X(rights, "key, range or right is missing (UC)")			\
-	X(resource, "no memory, queue room or time for it")
+#define PEAL_DROPS(X)										\
+	/* Drops: */										\
+	X(short, "shorter than its headers, or than UDP says")					\
+	X(version, "the transport header version is not 0")					\
+	X(opcode, "unknown opcode, not of the queue pair's transport, or unknown syndrome")	\
+	X(options, "IP options, extension headers or a fragment, without a defined ICRC")	\
+	X(pad, "pad count or payload length does not fit the opcode")				\
+	X(icrc, "the invariant CRC is wrong")							\
+	X(pkey, "the partition key is not the default one")					\
+	X(qkey, "the queue key does not match (UD)")						\
+	X(qpn, "no queue pair has this number, and no socket has the port")			\
+	X(socket, "no queue pair has this number, and the socket at the port gets no packet")	\
+	X(state, "the queue pair is not ready to receive, or has refused a request")		\
+	X(source, "the sender's address is not the connected peer's")				\
+	X(path, "a challenge or response by a netdev that does not lead to the peer")		\
+	X(group, "no queue pair is attached to the multicast group")				\
+	X(stale, "a response or a repetition that matches no known request")			\
+	X(sequence, "out of order and not kept, because the device keeps enough; UC: late")	\
+	X(conflict, "out of order; a packet with its PSN differs, or the port of the one before") \
+	X(order, "UC: the opcode does not continue the message")				\
+	X(receive, "UC, UD, raw packets: no receive is posted, or its memory is absent (ODP)")	\
+	X(length, "UC, UD, raw packets: longer than the receive")				\
+	X(rights, "UC: key, range or right is missing")						\
+	X(resource, "no memory or queue space, or the budget of a train to a group ended")
 
 #define PEAL_DROP_ENUM_(name, text) PEAL_DROP_##name,
 enum peal_drop {

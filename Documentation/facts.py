@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""A Sphinx extension that takes facts from the sources, so that they are written once.
+
+    .. counters:: SECTION    a row for each X(name, "text") after the comment SECTION in the lists of counters and drops
+    .. tracepoints::         a row for each tracepoint, with the comment above it
+    .. guarded-fields::      the fields that follow comments "Guarded by LOCK:", by lock
+
+It warns about a counter that no code counts, a comment that names no lock, and a lock that the page does not name.
+"""
+import collections
+import pathlib
+import re
+
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+KERNEL = pathlib.Path(__file__).parent.parent / "kernel"
+LISTS = KERNEL / "base/counters.h", KERNEL / "proto/packet.h"
+TRACE = KERNEL / "base/trace.h"
+ENTRY = re.compile(r'^\t(?:/\* (.*): \*/|X\((\w+), "(.*)"\))', re.M)
+EVENT = re.compile(r"/\* (.*) \*/\n(?:TRACE_EVENT\(|DEFINE_EVENT\(\w+, )(\w+),")
+STRUCT = re.compile(r"^struct peal_(\w+) \{\n(.*?)^\}", re.M | re.S)
+FIELD = re.compile(r"^\t((?:(?:const|struct|enum|union|unsigned) )*\w+)\b(.*);")
+LOCK_TYPES = "spinlock_t", "struct mutex"
+warn = logging.getLogger(__name__).warning
+
+
+def table(rows):
+    width = max(len(name) for name, _ in rows) + 4
+    border = f"{'=' * width}  {'=' * 80}"
+    return ["", border, *(f"{f'``{name}``':{width}}  {re.sub('`', '``', text)}" for name, text in rows), border, ""]
+
+
+def counters():
+    """Yields the section, the name and the text of each."""
+    for path in LISTS:
+        section = None
+        for heading, name, text in ENTRY.findall(path.read_text()):
+            section = heading or section
+            if name and section:
+                yield section, name if path.name == "counters.h" else "drop_" + name, text
+
+
+def guarded_fields(texts):
+    """The fields of each lock by struct, and the locks that there are."""
+    guarded, locks = collections.defaultdict(lambda: collections.defaultdict(list)), {"RTNL"}
+    for text in texts:
+        locks.update(re.findall(r"\bDEFINE_(?:MUTEX|SPINLOCK)\((\w+)\)", text))
+        for struct, body in STRUCT.findall(text):
+            lock = None
+            for line in body.splitlines():
+                if section := re.search(r"/\* Guarded by (.*): \*/$", line):
+                    lock = section[1]
+                elif not line.strip():
+                    lock = None
+                elif field := FIELD.match(re.sub(r"/\*.*?\*/", "", line)):
+                    names = re.findall(r"(\w+)(?:\[[^\]]*\])?(?:,|$|\)\()", field[2].strip())
+                    if lock:
+                        guarded[lock][struct] += names
+                    if field[1] in LOCK_TYPES:
+                        locks.update(f"{struct}.{name}" for name in names)
+                    elif field[1] == "struct xarray":
+                        locks.update(f"{struct}.{name}.xa_lock" for name in names)
+    return guarded, locks
+
+
+class Facts(SphinxDirective):
+    optional_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        for path in KERNEL.rglob("*.[ch]"):
+            self.env.note_dependency(str(path))
+        self.state_machine.insert_input(list(self.lines()), self.name)
+        return []
+
+
+class Counters(Facts):
+    def lines(self):
+        code = "\n".join(path.read_text() for path in KERNEL.rglob("*.[ch]"))
+        rows = [(name, text) for section, name, text in counters() if section == self.arguments[0]]
+        for name, _ in rows:
+            reason = name.removeprefix("drop_")
+            if not re.search(rf"\bpeal_count\w*\([^,;]*,\s*{name}\b|\bPEAL_(?:COUNTER|DROP)_{reason}\b", code):
+                warn("kernel: no code counts %s", name, location=self.get_location())
+        return table(rows)
+
+
+class Tracepoints(Facts):
+    def lines(self):
+        return table([(name, text) for text, name in EVENT.findall(TRACE.read_text())])
+
+
+class GuardedFields(Facts):
+    def lines(self):
+        guarded, locks = guarded_fields(path.read_text() for path in sorted(KERNEL.rglob("*.[ch]")))
+        page = pathlib.Path(self.env.doc2path(self.env.docname)).read_text()
+        named = {lock for names in guarded for lock in re.split(", | and ", names)}
+        for lock in sorted(named - locks):
+            warn("a comment names the lock %s, which there is not", lock, location=self.get_location())
+        for lock in sorted(lock for lock in locks if lock not in page and not lock.endswith(".xa_lock")):
+            warn("the page does not name the lock %s", lock, location=self.get_location())
+        for lock, structs in sorted(guarded.items()):
+            yield f"``{lock}``"
+            yield "    " + "; ".join(f"``{struct}``: {', '.join(names)}" for struct, names in sorted(structs.items()))
+            yield ""
+
+
+def setup(app):
+    app.add_directive("counters", Counters)
+    app.add_directive("tracepoints", Tracepoints)
+    app.add_directive("guarded-fields", GuardedFields)
+    return {"parallel_read_safe": True}
