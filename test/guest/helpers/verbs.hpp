@@ -29,6 +29,7 @@
 #include <span>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace peal_test {
@@ -252,16 +253,24 @@ inline bool readable(int fd, Duration limit)
 	return poll(&waiter, 1, static_cast<int>(std::max<long>(ms, 0))) > 0;
 }
 
-/* Repeats until the condition holds. Return: false when it did not in time. */
+/*
+ * Repeats until the condition holds. A long wait sleeps in between, so that others get the
+ * processor of an emulated machine. Return: false when it did not hold in time.
+ */
 template <class Condition>
 bool eventually(Condition condition, Duration limit = patience)
 {
-	const auto deadline = Clock::now() + limit;
+	const auto begin = Clock::now();
 
 	while (!condition()) {
-		if (Clock::now() > deadline)
+		const auto waited = Clock::now() - begin;
+
+		if (waited > limit)
 			return condition();
-		sched_yield();
+		if (waited < 5ms)
+			sched_yield();
+		else
+			std::this_thread::sleep_for(500us);
 	}
 	return true;
 }
