@@ -20,10 +20,6 @@ headers_release() {
 	basename "$(dirname "$folders")"
 }
 
-have_modules() { [[ -e $repo/kernel/Kbuild ]]; }
-
-have_userspace() { [[ -e $repo/meson.build ]]; }
-
 # How meson sets a folder up. Without this option, a quarter of the compiler's work on a file of C++ tests is for names of
 # variables, and backtraces do not need them.
 user_arguments=(-Dbuildtype=debugoptimized -Dcpp_args=-g1)
@@ -100,18 +96,18 @@ make_provider() {
 module_arguments=()
 
 # choose_tree KERNEL: sets tree, which modules are built against, and how make is called. A newer kernel's tree is in
-# its root. Its modules are compiled once, for scripts/vm and for
-# `scripts/test kernels`, so they have the flags of the latter. Callers are often part of a condition, in which errexit does
-# not work.
+# its root. A warning is a failure on Debian's kernels. Callers are often part of a condition, in which errexit does not work.
 choose_tree() {
 	local root
 	if is_debug_kind "$1"; then
 		tree=$(fetch_debug_kernel "$1")/tree || return
-	elif is_newer_kernel "$1"; then
+		return
+	fi
+	module_arguments+=(KCFLAGS=-Werror)
+	if is_newer_kernel "$1"; then
 		root=$(kernel_root "$1") || return
 		tree=/lib/modules/$(root_release "$root")/build
 		module_make=(in_root "$root" make)
-		module_arguments+=(KCFLAGS=-Werror)
 	else
 		tree=/lib/modules/$(headers_release)/build || return
 	fi
@@ -120,7 +116,6 @@ choose_tree() {
 # build_modules KERNEL: KERNEL is 6.1, 6.12, 7.2, 7.3, debug or races.
 build_modules() {
 	local tree module_make=("${module_make[@]}") module_arguments=("${module_arguments[@]}")
-	have_modules || return 0
 	choose_tree "$1" || return
 	with_lock "kernel-$1" make_modules "$build/kernel-$1" "$tree" "${module_arguments[@]}"
 }
@@ -143,19 +138,16 @@ build_test_module() {
 
 # Builds the provider and the tests in one folder, so that the provider is compiled once.
 build_user() {
-	have_userspace || return 0
 	with_lock user make_user "$build/user" "${user_arguments[@]}"
 }
 
 build_provider() {
-	have_userspace || return 0
 	with_lock user make_provider "$build/user" "${user_arguments[@]}"
 }
 
 # Builds the provider for programs of Debian 13, in its root (test/guest/helpers/debian13.sh).
 build_debian13() {
 	local root
-	have_userspace || return 0
 	root=$(debian_root trixie) || return
 	with_lock user-trixie make_debian13 "$root" "$build/user-trixie"
 }

@@ -46,10 +46,6 @@ need_space() {
 	((free >= $2)) || die "$3 needs $2 MB in $1 and $free MB are free; set PEAL_CACHE to a larger disk"
 }
 
-package_installed() {
-	[[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]
-}
-
 # Runs a command silently. Shows its output only when it fails.
 quietly() {
 	local log
@@ -127,7 +123,7 @@ need_packages() {
 missing_packages() {
 	local name
 	for name in "$@"; do
-		package_installed "$name" || printf '%s\n' "$name"
+		[[ $(dpkg-query -W -f '${Status}' "$name" 2>/dev/null) == "install ok installed" ]] || echo "$name"
 	done
 }
 

@@ -8,30 +8,26 @@
 
 debug_source=linux-source-6.1
 debug_packages=("$debug_source" gcc make flex bison bc libelf-dev xz-utils kmod)
-debug_kinds=(debug races)
 # How many times longer than on a stock kernel a test may take.
 declare -A debug_slowness=([debug]=4 [races]=2)
 # Arguments of make for the kernel itself. Modules are built with what the configuration offers.
 declare -A debug_arguments=([races]=KCSAN_SANITIZE=n)
 
-is_debug_kind() { [[ " ${debug_kinds[*]} " == *" $1 "* ]]; }
-
-# debug_wishes KIND: prints the options that both files ask for.
-debug_wishes() {
-	cat "$repo/test/debug/base.config" "$repo/test/debug/$1.config" | grep CONFIG_
-}
+is_debug_kind() { [[ ${debug_slowness[$1]:-} ]]; }
 
 # fetch_debug_kernel KIND: prints the folder that has release, boot/vmlinuz-*, lib/modules/* and tree/.
 fetch_debug_kernel() {
-	local folder
-	folder=$(make_cache "kernel-$1-$(debug_wishes "$1" | sha256sum | cut -c 1-16)")
-	[[ -e $folder/complete ]] || with_cache_lock "kernel-$1" build_debug_kernel "$1" "$folder"
+	local folder wishes
+	wishes=$(grep -h CONFIG_ "$repo"/test/debug/{base,"$1"}.config)
+	folder=$(make_cache "kernel-$1-$(sha256sum <<<"$wishes" | cut -c 1-16)")
+	[[ -e $folder/complete ]] || with_cache_lock "kernel-$1" build_debug_kernel "$1" "$folder" "$wishes"
 	printf '%s\n' "$folder"
 }
 
-# Callers may be part of a condition, in which errexit does not work, so each command that can fail is checked.
+# build_debug_kernel KIND FOLDER WISHES: callers may be part of a condition, in which errexit does not work, so each command
+# that can fail is checked. make drops a wish silently when other options rule it out.
 build_debug_kernel() {
-	local kind=$1 folder=$2 begin=$SECONDS
+	local kind=$1 folder=$2 begin=$SECONDS wish ignored=()
 	[[ ! -e $folder/complete ]] || return 0
 	prune_cache
 	need_packages "${debug_packages[@]}"
@@ -41,25 +37,18 @@ build_debug_kernel() {
 	mkdir -p "$folder/tree" "$folder/boot" || die "$folder cannot be written"
 	tar -xf "/usr/src/$debug_source.tar.xz" --strip-components=1 -C "$folder/tree" ||
 		die "the kernel's source cannot be unpacked in $folder"
-	configure_debug_kernel "$kind" "$folder"
+	printf '%s\n' "$3" >"$folder/wishes"
+	quietly make -C "$folder/tree" KCONFIG_ALLCONFIG="$folder/wishes" allnoconfig || die "the $kind kernel's configuration fails"
+	while read -r wish; do
+		[[ $wish != CONFIG_* ]] || grep -qxF "$wish" "$folder/tree/.config" || ignored+=("$wish")
+	done <<<"$3"
+	((!${#ignored[@]})) || die "the $kind kernel cannot have: ${ignored[*]}"
 	with_progress "compiling the $kind kernel" compiled_by_make \
 		make -C "$folder/tree" -j"$(nproc)" ${debug_arguments[$kind]:+"${debug_arguments[$kind]}"} bzImage modules ||
 		die "the $kind kernel does not build"
 	install_debug_kernel "$folder" || die "the $kind kernel cannot be installed in $folder"
 	touch "$folder/complete"
 	say "the $kind kernel took $((SECONDS - begin)) s"
-}
-
-# configure_debug_kernel KIND FOLDER: fails when other options rule out a wish, because make
-# would drop the wish silently.
-configure_debug_kernel() {
-	local wish ignored=()
-	debug_wishes "$1" >"$2/wishes"
-	quietly make -C "$2/tree" KCONFIG_ALLCONFIG="$2/wishes" allnoconfig || die "the $1 kernel's configuration fails"
-	while read -r wish; do
-		[[ $wish != CONFIG_* ]] || grep -qxF "$wish" "$2/tree/.config" || ignored+=("$wish")
-	done <"$2/wishes"
-	((!${#ignored[@]})) || die "the $1 kernel cannot have: ${ignored[*]}"
 }
 
 # Removes the objects, which are not needed any more. It keeps what builds modules outside of the tree.

@@ -59,42 +59,28 @@ unpacked_kernel() {
 	printf '%s\n' "$kernel"
 }
 
-# make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, the modules above and guest-init.
+# make_initrd RELEASE FOLDER: prints the path of an initrd with busybox, guest-init, and initrd_modules with the modules that they
+# need, numbered in loading order.
 make_initrd() {
-	local release=$1 folder=$2 sum initrd
+	local release=$1 folder=$2 sum initrd stage module number=100
 	sum=$(cat "$repo/scripts/lib/guest-init" "$repo/scripts/lib/kernel.sh" | sha256sum | cut -c 1-16)
 	initrd=$folder/initrd-$sum
-	[[ -e $initrd ]] || pack_initrd "$release" "$folder" "$initrd"
+	if [[ ! -e $initrd ]]; then
+		stage=$(mktemp -d)
+		mkdir -p "$stage"/{bin,proc,sys,dev,modules,lower,upper,newroot}
+		cp "$(command -v busybox)" "$stage/bin/busybox"
+		while read -r module; do
+			number=$((number + 1))
+			xzcat -f "$module" >"$stage/modules/$number.ko"
+		done < <(for module in "${initrd_modules[@]}"; do
+			modprobe -d "$folder" -S "$release" --show-depends "$module"
+		done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }')
+		install -m 755 "$repo/scripts/lib/guest-init" "$stage/init"
+		(cd "$stage" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$initrd.$$"
+		mv "$initrd.$$" "$initrd"
+		rm -rf "$stage"
+	fi
 	printf '%s\n' "$initrd"
-}
-
-pack_initrd() {
-	local release=$1 folder=$2 initrd=$3 stage module number=100
-	stage=$(mktemp -d)
-	mkdir -p "$stage"/{bin,proc,sys,dev,modules,lower,upper,newroot}
-	cp "$(command -v busybox)" "$stage/bin/busybox"
-	for module in $(initrd_files "$release" "$folder"); do
-		unpack_module "$module" "$stage/modules/$((number++)).ko"
-	done
-	install -m 755 "$repo/scripts/lib/guest-init" "$stage/init"
-	(cd "$stage" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$initrd.$$"
-	mv "$initrd.$$" "$initrd"
-	rm -rf "$stage"
-}
-
-# Prints the files of initrd_modules and of the modules that they need, in loading order.
-initrd_files() {
-	local name
-	for name in "${initrd_modules[@]}"; do
-		modprobe -d "$2" -S "$1" --show-depends "$name"
-	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }'
-}
-
-unpack_module() {
-	case $1 in
-	*.xz) xz -dc "$1" >"$2" ;;
-	*) cp "$1" "$2" ;;
-	esac
 }
 
 # stage_modules RELEASE FOLDER BUILT: prints the guest's module folder. It has the kernel's own modules, and below

@@ -4,53 +4,52 @@
 # Counts the tests that passed, failed and were skipped. It prints a line for each test, a line with the sums, and the
 # longest tests and phases.
 
-passed=0
-failed=0
-skipped=0
-# Lines "SECONDS NAME" for the tests and for the phases of this run.
-durations=
-phases=
+# Lines "PASS NAME", "FAIL NAME", "SKIP NAME", "TIME SECONDS TEST" and "PHASE SECONDS NAME". They are in a file, so that
+# suites which run side by side can share it.
+recorded=$(mktemp)
+trap 'rm -f "$recorded"' EXIT
+
+record() { printf '%s\n' "$*" >>"$recorded"; }
 
 # pass NAME [SECONDS]
 pass() {
-	passed=$((passed + 1))
+	record PASS "$1"
 	echo "PASS $1${2:+ ($2 s)}"
-	[[ -z ${2:-} ]] || took "$2" "$1"
+	[[ -z ${2:-} ]] || record TIME "$2" "$1"
 }
 
-# took SECONDS TEST
-took() { durations+="$1 $2"$'\n'; }
+fail() {
+	record FAIL "$1"
+	echo "FAIL $1"
+}
+
+# skip NAME REASON
+skip() {
+	record SKIP "$1"
+	echo "SKIP $1: $2"
+}
 
 # phase NAME COMMAND...: runs the command and records its duration.
 phase() {
 	local name=$1 begin=$SECONDS
 	shift
 	"$@"
-	phases+="$((SECONDS - begin)) $name"$'\n'
+	record PHASE "$((SECONDS - begin))" "$name"
 }
 
-show_times() {
-	[[ -z $durations ]] || say "longest tests: $(sort -rg <<<"$durations" | listed 10)"
-	[[ -z $phases ]] || say "phases: $(listed 20 <<<"$phases"), together $SECONDS s"
-}
+# recorded_as WORD: prints how many lines there are.
+recorded_as() { grep -c "^$1 " "$recorded" || true; }
 
-# listed COUNT: joins the first COUNT lines "SECONDS NAME" to one line.
-listed() { awk -v count="$1" 'NF && n++ < count { $1 = $1 " s"; printf "%s%s", (n > 1 ? ", " : ""), $0 }'; }
-
-fail() {
-	failed=$((failed + 1))
-	echo "FAIL $1"
-}
-
-# skip NAME REASON
-skip() {
-	skipped=$((skipped + 1))
-	echo "SKIP $1: $2"
-}
+# listed WORD COMMAND...: prints the lines "WORD SECONDS NAME", as the command leaves them, as one line.
+listed() { sed -n -E "s/^$1 ([^ ]+) /\1 s /p" "$recorded" | "${@:2}" | sed -n 1,10p | paste -s -d ';' | sed 's/;/, /g'; }
 
 # summary: prints the last lines of the run, and fails if a test failed.
 summary() {
-	show_times
-	echo "$passed passed, $failed failed, $skipped skipped"
-	((failed == 0))
+	local longest phases
+	longest=$(listed TIME sort -rg)
+	phases=$(listed PHASE cat)
+	[[ -z $longest ]] || say "longest tests: $longest"
+	[[ -z $phases ]] || say "phases: $phases, together $SECONDS s"
+	echo "$(recorded_as PASS) passed, $(recorded_as FAIL) failed, $(recorded_as SKIP) skipped"
+	(($(recorded_as FAIL) == 0))
 }

@@ -13,7 +13,6 @@ coverage_folder=$build/coverage
 run_coverage_suite() {
 	need_packages "${coverage_packages[@]}"
 	guest_kernel=races
-	guest_slowness=${debug_slowness[$guest_kernel]}
 	after_machine=add_coverage
 	module_arguments=(GCOV_PROFILE=y KCSAN_SANITIZE=n)
 	rm -rf "$coverage_folder"

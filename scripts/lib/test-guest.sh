@@ -3,19 +3,16 @@
 #
 # Runs the tests below test/guest/ in virtual machines. Tests with the same "vm:" options share a queue. One or more
 # machines take tests from it, beginning with the tests that have the longest limit. A machine boots once and runs tests
-# on both paths. If a test fails, a new machine continues. In the guest, guest-tests runs the
-# tests.
-# Needs common.sh, build.sh, debian-root.sh and results.sh.
+# on both paths. If a test fails, a new machine continues. In the guest, guest-tests runs the tests.
+# Needs common.sh, build.sh, debug-kernel.sh, debian-root.sh, results.sh, judge.sh and matches of test-unit.sh.
 
 # Packages that the tests need in addition to those of scripts/vm.
 guest_packages=(procps e2fsprogs strace rdmacm-utils infiniband-diags open-iscsi python3-pyverbs python3-scapy nftables
 	tcpdump tshark)
-# The kernel that the machines boot (scripts/vm --kernel), and how many times longer a test may take on it than on a stock
-# kernel.
+# The kernel that the machines boot (scripts/vm --kernel).
 guest_kernel=${PEAL_KERNEL:-6.1}
-guest_slowness=1
 # How many machines run at the same time. If this is empty, machines_at_once decides.
-guest_machines=
+guest_machines=${PEAL_MACHINES:-}
 # How many of this host's processors a machine keeps busy. It has two, and most tests poll on both of them.
 machine_processors=2
 # Called when a machine has ended, with its results folder.
@@ -26,20 +23,22 @@ machine_seconds=9000
 # How long a machine may take to boot, to power off, or for anything else that is no test, in seconds.
 idle_limit=300
 
-# machines_at_once: prints how many machines to run. On a host of two processors without KVM, the tests below verbs/ took 220 s
-# and 240 s in two machines and 201 s and 196 s in one, because emulated processors wait for others that do not run. Each
-# machine may use 3 GiB.
-machines_at_once() {
-	local free
-	free=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
-	if [[ -n ${PEAL_MACHINES:-$guest_machines} ]]; then
-		echo "${PEAL_MACHINES:-$guest_machines}"
-	elif (($(nproc) >= 2 * machine_processors && free >= 8)); then
-		echo 2
-	else
-		echo 1
-	fi
-}
+# A test with such a line runs programs of Debian 13.
+uses_debian13='^source .*/helpers/debian13\.sh'
+
+# The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
+# device, and that data moves on both paths.
+smoke_tests=(verbs/post_and_poll verbs/memory_regions verbs/kernel_user tools/devinfo)
+# The tests that the debug kernel runs: with hostile programs, peers, memory and administrators for a few minutes, and on-demand
+# paging, because its locks nest with those of the memory manager.
+debug_smoke=(hostile/scribbled_rings hostile/random_packets hostile/random_objects
+	hostile/random_calls lifecycle/random_administrator fairness/calls_cost_others_nothing
+	verbs/on_demand_paging)
+# The tests that run where data races are detected. In them many things happen at the same time.
+races_smoke=(verbs/threads_share_objects hostile/random_objects verbs/every_byte_arrives verbs/wait_for_peer
+	verbs/completion_queues verbs/memory_regions verbs/memory_windows verbs/unreliable_connections verbs/datagrams
+	hostile/scribbled_rings lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
+	lifecycle/random_administrator)
 
 # guest_tests: lists the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp. helpers/ has no tests.
 guest_tests() {
@@ -47,74 +46,15 @@ guest_tests() {
 }
 
 # short_tests, long_tests: list the tests without and with a line "run: long" in their head.
-short_tests() { comm -23 <(guest_tests) <(long_tests); }
-
-long_tests() { guest_tests | xargs grep -l -E '^(#|//) run: long$' | sort; }
-
-# test_name SOURCE: prints FOLDER/NAME, or NAME for a test of test/interop.
-test_name() {
-	local name=${1%.*}
-	name=${name#"$repo/test/guest/"}
-	printf '%s\n' "${name#"$repo/test/interop/"}"
-}
-
-# test_program SOURCE: prints the program that the guest runs. This is the script itself or the compiled program.
-test_program() {
-	case $1 in
-	*.sh) printf '%s\n' "$1" ;;
-	*.cpp) printf '%s\n' "$build/user/test/guest/$(basename "$1" .cpp)" ;;
-	esac
-}
-
-# test_option SOURCE KEY: prints the VALUE of the test's line "# KEY: VALUE" or "// KEY: VALUE".
-test_option() { sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$1" | head -n 1; }
-
-# vm_options SOURCE: prints options of scripts/vm. "bare, cpus 1" in a test becomes --bare --cpus 1.
-vm_options() {
-	test_option "$1" vm | tr ',' '\n' | sed -E 's/^ *(--)?([a-z])/--\2/' | tr '\n' ' '
-}
+short_tests() { guest_tests | xargs grep -L -E '^(#|//) run: long$'; }
+long_tests() { guest_tests | xargs grep -l -E '^(#|//) run: long$'; }
 
 interop_tests() { printf '%s\n' "$repo"/test/interop/i_*.sh; }
 
-# title NAME TRANSPORT: prints the name of a test in a result.
-title() {
-	local remarks=
-	[[ $2 != wire ]] || remarks+=", wire"
-	! is_newer_kernel "$guest_kernel" || remarks+=", $guest_kernel"
-	printf '%s\n' "$1${remarks:+ (${remarks#, })}"
-}
-
-# transports_of SOURCE: prints the paths that the test runs on: direct, wire. PEAL_TRANSPORTS may exclude some.
-transports_of() {
-	local transport all="direct wire"
-	case $(test_option "$1" transport) in
-	direct | any) all=direct ;;
-	wire) all=wire ;;
-	"direct, thorough wire") [[ ${PEAL_THOROUGH:-} ]] || all=direct ;;
-	esac
-	for transport in $all; do
-		[[ " ${PEAL_TRANSPORTS:-direct wire} " != *" $transport "* ]] || echo "$transport"
-	done
-}
-
-# The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
-# device, and that data moves on both paths.
-smoke_tests=(verbs/post_and_poll verbs/memory_regions verbs/kernel_user tools/devinfo)
-
-# run_smoke_suite NAME...: runs those of them whose names contain one of these, or all.
-run_smoke_suite() {
-	local guest_kernel name chosen=()
-	for name in "${smoke_tests[@]}"; do
-		! matches "$name" "$@" || chosen+=("$name")
-	done
-	((${#chosen[@]})) || return 0
-	for guest_kernel in 6.12 7.2 7.3; do
-		if ((EUID == 0)); then
-			run_guest_suite "${chosen[@]}"
-		else
-			skip "smoke ($guest_kernel)" "only root can make the Debian root that the kernel is in"
-		fi
-	done
+# A caller may name a long test, or one of interop.
+debug_tests() {
+	guest_tests
+	interop_tests
 }
 
 # run_guest_suite NAME...: runs the tests whose names contain one of these. Without a name it runs the short tests, or with
@@ -133,10 +73,43 @@ run_long_suite() {
 	run_machine_suite long_tests "$@"
 }
 
+run_smoke_suite() {
+	local guest_kernel name chosen=()
+	for name in "${smoke_tests[@]}"; do
+		! matches "$name" "$@" || chosen+=("$name")
+	done
+	((${#chosen[@]})) || return 0
+	for guest_kernel in "${!newer_kernels[@]}"; do
+		if ((EUID == 0)); then
+			run_machine_suite guest_tests "${chosen[@]}"
+		else
+			skip "smoke ($guest_kernel)" "only root can make the Debian root that the kernel is in"
+		fi
+	done
+}
+
 # Run one machine, because the time limits of these tests assume that no other machine uses the processors.
 run_interop_suite() {
 	guest_machines=1
 	run_machine_suite interop_tests "$@"
+}
+
+run_debug_suite() {
+	(($#)) || set -- "${debug_smoke[@]}"
+	run_checking_suite debug "$@"
+}
+
+run_races_suite() {
+	(($#)) || set -- "${races_smoke[@]}"
+	run_checking_suite races "$@"
+}
+
+# run_checking_suite KERNEL NAME...: on two processors the debug kernel took 275 s to 304 s in two machines, and 363 s in one
+# (software emulation).
+run_checking_suite() {
+	guest_kernel=$1
+	machine_processors=1
+	run_machine_suite debug_tests "${@:2}"
 }
 
 # run_machine_suite LIST NAME...
@@ -144,15 +117,18 @@ run_machine_suite() {
 	local list=$1 suite machines group worker workers=() begin=$SECONDS
 	shift
 	need_packages "${guest_packages[@]}"
-	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user &&
-		{ ! needs_debian13 "$list" "$@" || build_debian13; }); then
-		fail "$(title guest/build direct)"
+	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
+		fail "$(title guest/build direct "$guest_kernel")"
 		return
 	fi
-	phases+="$((SECONDS - begin)) compiling for the guests ($guest_kernel)"$'\n'
 	suite=$(mktemp -d "$build/vm/suite-XXXX")
-	machines=$(machines_at_once)
 	queue_tests "$list" "$suite" "$@"
+	if awk '{ print $4 }' "$suite"/*/queue 2>/dev/null | xargs grep -q -s "$uses_debian13" && ! (build_debian13); then
+		fail "guest/build for Debian 13"
+		return
+	fi
+	record PHASE "$((SECONDS - begin))" "compiling for the guests ($guest_kernel)"
+	machines=$(machines_at_once)
 	for ((worker = 0; worker < machines; worker++)); do
 		run_machines "$suite" &
 		workers+=("$!")
@@ -162,71 +138,75 @@ run_machine_suite() {
 	tell_progress "$suite" "${workers[@]}"
 	trap - INT TERM
 	for group in "$suite"/*/; do
-		[[ ! -e $group/queue ]] || count_results "${group%/}"
+		count_results "${group%/}"
 	done
 	rm -rf "$suite"
 }
 
-# chosen_sources LIST NAME...: prints the tests of LIST whose names contain one of NAME.
-chosen_sources() {
-	local path
-	"$1" | while read -r path; do
-		! matches "$(test_name "$path")" "${@:2}" || printf '%s\n' "$path"
+# machines_at_once: prints how many machines to run. On a host of two processors without KVM, the tests below verbs/ took 220 s
+# and 240 s in two machines and 201 s and 196 s in one, because emulated processors wait for others that do not run. Each
+# machine may use 3 GiB.
+machines_at_once() {
+	local free
+	free=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
+	if [[ -n $guest_machines ]]; then
+		echo "$guest_machines"
+	else
+		echo $(($(nproc) >= 2 * machine_processors && free >= 8 ? 2 : 1))
+	fi
+}
+
+# test_option SOURCE KEY: prints the VALUE of the test's line "# KEY: VALUE" or "// KEY: VALUE".
+test_option() { sed -n -E "s,^(#|//) $2: *(.*[^ ]) *\$,\2,p" "$1" | head -n 1; }
+
+# transports_of SOURCE: prints the paths that the test runs on: direct, wire. PEAL_TRANSPORTS may exclude some.
+transports_of() {
+	local transport all="direct wire"
+	case $(test_option "$1" transport) in
+	direct | any) all=direct ;;
+	wire) all=wire ;;
+	"direct, thorough wire") [[ ${PEAL_THOROUGH:-} ]] || all=direct ;;
+	esac
+	for transport in $all; do
+		[[ " ${PEAL_TRANSPORTS:-direct wire} " != *" $transport "* ]] || echo "$transport"
 	done
 }
 
-# uses_debian13 SOURCE...: whether a test runs programs of Debian 13.
-uses_debian13() { grep -q -s '^source .*/helpers/debian13\.sh' "$@"; }
-
-# needs_debian13 LIST NAME...: whether one of these tests does. Only root can make what they need.
-needs_debian13() {
-	local paths
-	((EUID == 0)) || return 1
-	mapfile -t paths < <(chosen_sources "$@")
-	((${#paths[@]})) && uses_debian13 "${paths[@]}"
-}
-
-# matches NAME PATTERN...
-matches() {
-	local name=$1 pattern
-	shift
-	(($#)) || return 0
-	for pattern in "$@"; do
-		[[ $name != *"$pattern"* ]] || return 0
-	done
-	return 1
-}
-
-# queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue}. A group has all tests that need the same machine. A
-# line of a queue has the limit in seconds, the transport, the name and the program. Small groups come first, so that all
-# machines can share the largest group at the end.
+# queue_tests LIST SUITE NAME...: makes SUITE/GROUP/{options,queue} of the tests whose names contain one of NAME. A group has all
+# tests that need the same machine. A line of a queue has the limit in seconds, the transport, the name, and the program, which
+# is the script itself or the compiled program. Small groups come first, so that all machines can share the largest group at
+# the end.
 queue_tests() {
-	local list=$1 suite=$2 path transport limit options number=1
+	local list=$1 suite=$2 path name program transport limit options number=1
 	local -A groups=()
 	shift 2
 	while read -r path; do
-		if ((EUID)) && uses_debian13 "$path"; then
-			skip "$(test_name "$path")" "only root can make the Debian root that the programs are in"
+		name=${path#"$repo"/test/*/}
+		name=${name%.*}
+		program=$path
+		[[ $path != *.cpp ]] || program=$build/user/test/guest/${name##*/}
+		matches "$name" "$@" || continue
+		if ((EUID)) && grep -q "$uses_debian13" "$path"; then
+			skip "$name" "only root can make the Debian root that the programs are in"
 			continue
 		fi
-		if [[ ! -x $(test_program "$path") ]]; then
-			fail "$(test_name "$path"): not compiled or not executable"
+		if [[ ! -x $program ]]; then
+			fail "$name: not compiled or not executable"
 			continue
 		fi
-		limit=$(test_option "$path" timeout)
 		# Other work may share the processors.
-		limit=$((${limit:-60} * guest_slowness * 2))
-		options=$(vm_options "$path")
-		options=${options% }
+		limit=$(test_option "$path" timeout)
+		limit=$((${limit:-60} * ${debug_slowness[$guest_kernel]:-1} * 2))
+		# "bare, cpus 1" becomes --bare --cpus 1.
+		options=$(test_option "$path" vm | sed -E 's/(^|, *)([a-z])/ --\2/g')
 		for transport in $(transports_of "$path"); do
 			# Packets take longer than copying.
 			[[ $transport == direct ]] || limit=$((limit * 2))
-			groups[x$options]+="$limit $transport $(test_name "$path") $(test_program "$path")"$'\n'
+			groups[x$options]+="$limit $transport $name $program"$'\n'
 		done
-	done < <(chosen_sources "$list" "$@")
+	done < <("$list")
 	while read -r _ options; do
-		path=$suite/$(printf '%03d' "$number")
-		number=$((number + 1))
+		path=$suite/$(printf '%03d' "$((number++))")
 		mkdir -p "$path/claims"
 		printf '%s\n' "${options#x}" >"$path/options"
 		printf '%s' "${groups[$options]}" | sort -s -k 1,1nr >"$path/queue"
@@ -241,27 +221,19 @@ run_machines() {
 	for group in "$1"/*/; do
 		group=${group%/}
 		read -r -a options <"$group/options" || true
-		while take_seat "$group"; do
+		while locked "$group/seats.lock" take_seat "$group"; do
 			run_machine "$group" "${options[@]}"
 		done
 	done
 }
 
-unclaimed() { echo $(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l))); }
-
 # take_seat GROUP: decides whether to boot another machine. It does so only if more tests are left than machines are
 # booting.
 take_seat() {
-	local seats status=0
-	exec {seats}>"$1/seats.lock"
-	flock "$seats"
-	if (($(unclaimed "$1") > $(find "$1" -maxdepth 1 -name 'booting-*' | wc -l))) && [[ ! -e $1/broken ]]; then
-		touch "$1/booting-$BASHPID"
-	else
-		status=1
-	fi
-	exec {seats}>&-
-	return "$status"
+	local left booting
+	left=$(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l)))
+	booting=$(find "$1" -maxdepth 1 -name 'booting-*' | wc -l)
+	((left > booting)) && [[ ! -e $1/broken ]] && touch "$1/booting-$BASHPID"
 }
 
 # run_machine GROUP OPTION...: runs a machine, and leaves its results in a new folder in GROUP. A test may take longer than
@@ -290,13 +262,13 @@ run_machine() {
 }
 
 # watch_machine PROCESS RESULTS: waits until the machine ends. It ends the machine if that hangs, and if scripts/test was
-# killed.
+# killed, because this subshell then has another parent.
 watch_machine() {
-	local why
+	local why parent
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 1
 		[[ ! -e $2/now && ! -e $2/done ]] || rm -f "${2%/*}/booting-$BASHPID"
-		if is_orphan; then
+		if read -r _ _ _ parent _ <"/proc/$BASHPID/stat" && ((parent != $$)); then
 			kill "$1" 2>/dev/null
 			exit 1
 		fi
@@ -307,17 +279,12 @@ watch_machine() {
 	done
 }
 
-# is_orphan: whether the process that started this subshell is gone.
-is_orphan() {
-	local parent
-	read -r _ _ _ parent _ <"/proc/$BASHPID/stat" && ((parent != $$))
-}
-
 # what_hangs RESULTS: fails if the machine does not hang. Otherwise it prints what hangs: a test far past its limit, because the
 # guest could not end that test itself, or a guest that has run no test for long. The latter hangs while it boots, loads peal
 # or powers off. What scripts/vm does before the guest boots may take longer.
 what_hangs() {
-	local limit=$((idle_limit * guest_slowness)) name begin why="the guest does not answer any more, and runs no test"
+	local limit=$((idle_limit * ${debug_slowness[$guest_kernel]:-1})) name begin
+	local why="the guest does not answer any more, and runs no test"
 	if begin=$(stat -c %Y "$1/now" 2>/dev/null); then
 		read -r limit _ name 2>/dev/null <"$1/now" || return 1
 		limit=$((limit + 60))
@@ -335,7 +302,7 @@ judge_end() {
 	local transport name
 	if read -r _ transport name 2>/dev/null <"$2/now" && ! grep -q -s " $transport $name\$" "$2/done"; then
 		echo "FAIL $transport $name" >>"$2/done"
-		show_death "FAIL $(title "$name" "$transport"): the virtual machine ended in it" "$2"
+		show_death "FAIL $(title "$name" "$transport" "$guest_kernel"): the virtual machine ended in it" "$2"
 		return
 	fi
 	# 3: guest-tests has reported the failure after which it ended. Without a result and without an error, another machine took
@@ -349,14 +316,14 @@ judge_end() {
 		fi
 		touch "$1/broken"
 		echo "FAIL direct guest/boot" >>"$2/done"
-		show_death "FAIL $(title guest/boot direct): no test could be run" "$2"
+		show_death "FAIL $(title guest/boot direct "$guest_kernel"): no test could be run" "$2"
 		return
 	fi
 	name=
-	! read -r _ transport name < <(tail -n 1 "$2/done" 2>/dev/null) || name=" after $(title "$name" "$transport")"
+	! read -r _ transport name < <(tail -n 1 "$2/done" 2>/dev/null) || name=" after $(title "$name" "$transport" "$guest_kernel")"
 	echo "FAIL direct guest/end" >>"$2/done"
 	# scripts/vm says what its exit status means.
-	show_death "FAIL $(title guest/end direct)$name: the virtual machine died or warned outside of a test ($3)" "$2"
+	show_death "FAIL $(title guest/end direct "$guest_kernel")$name: the virtual machine died or warned outside of a test ($3)" "$2"
 }
 
 # show_death LINE RESULTS: prints the line, and what scripts/vm said. That includes the kernel log's end, unless the machine was
@@ -371,20 +338,19 @@ show_death() {
 	} | count_lines
 }
 
-# Does not count kmemleak, guest/boot and guest/end, because they are in no queue.
+# Prints "N of N", the numbers of ended and of all tests. kmemleak, guest/boot and guest/end are in no queue.
 ended_tests() {
-	find "$suite" -name 'done' -exec cat {} + |
-		awk '$NF != "kmemleak" && $NF != "guest/boot" && $NF != "guest/end" { n++ } END { print n + 0 }'
+	find "$suite" -name 'done' -exec cat {} + | awk -v all="$(cat "$suite"/*/queue | wc -l)" '
+		$NF != "kmemleak" && $NF != "guest/boot" && $NF != "guest/end" { n++ }
+		END { print n + 0 " of " all }'
 }
-
-queued_tests() { cat "$suite"/*/queue | wc -l; }
 
 # Adds the number of ended tests, the number of all tests and the time so far to the line of each result.
 count_lines() {
 	local line
 	while IFS= read -r line; do
 		case $line in
-		PASS* | FAIL* | SKIP*) line+=" [$(ended_tests) of $(queued_tests), $SECONDS s]" ;;
+		PASS* | FAIL* | SKIP*) line+=" [$(ended_tests), $SECONDS s]" ;;
 		esac
 		printf '%s\n' "$line"
 	done
@@ -404,25 +370,18 @@ tell_progress() {
 			grep -q " $transport $name\$" "${now%/now}/done" 2>/dev/null ||
 				running+=" $name ($transport) for $(($(date +%s) - $(stat -c %Y "$now"))) s,"
 		done
-		say "running:$running $(ended_tests) of $(queued_tests) have ended, $SECONDS s"
+		say "running:$running $(ended_tests) have ended, $SECONDS s"
 	done
 	wait "$@" || true
 }
 
-# count_results GROUP: counts the results of all machines. A test that no machine has run counts as failed.
+# count_results GROUP: records the results of all machines. A test that no machine has run counts as failed.
 count_results() {
-	local result transport name
-	while read -r result _; do
-		case $result in
-		PASS) passed=$((passed + 1)) ;;
-		FAIL) failed=$((failed + 1)) ;;
-		SKIP) skipped=$((skipped + 1)) ;;
-		esac
-	done < <(cat "$1"/machine-*/done 2>/dev/null)
-	while read -r result name; do
-		took "$result" "$name"
-	done < <(cat "$1"/machine-*/durations 2>/dev/null)
+	local transport name
+	cat "$1"/machine-*/done 2>/dev/null >>"$recorded" || true
+	sed 's/^/TIME /' "$1"/machine-*/durations 2>/dev/null >>"$recorded" || true
 	while read -r _ transport name _; do
-		grep -q -s -h " $transport $name\$" "$1"/machine-*/done || fail "$(title "$name" "$transport"): was not run"
+		grep -q -s -h " $transport $name\$" "$1"/machine-*/done ||
+			fail "$(title "$name" "$transport" "$guest_kernel"): was not run"
 	done <"$1/queue"
 }

@@ -7,12 +7,14 @@
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/lib/common.sh"
 source "$repo/scripts/lib/build.sh"
+source "$repo/scripts/lib/debug-kernel.sh"
 source "$repo/scripts/lib/debian-root.sh"
 source "$repo/scripts/lib/results.sh"
+source "$repo/scripts/lib/judge.sh"
+source "$repo/scripts/lib/test-unit.sh"
 source "$repo/scripts/lib/test-guest.sh"
-source "$repo/scripts/lib/skips.sh"
 suite=$(mktemp -d)
-trap 'rm -rf "$suite"' EXIT
+trap 'rm -rf "$suite" "$recorded"' EXIT
 guest_kernel=6.1
 group=$suite/001
 
@@ -53,11 +55,10 @@ ends() {
 
 # counts PASSED FAILED
 counts() {
-	passed=0
-	failed=0
+	: >"$recorded"
 	count_results "$group" >"$suite/printed"
-	((passed == $1 && failed == $2)) ||
-		wrong "expected $1 passed and $2 failed, got $passed and $failed: $(<"$suite/printed")"
+	(($(recorded_as PASS) == $1 && $(recorded_as FAIL) == $2)) ||
+		wrong "expected $1 passed and $2 failed, got: $(<"$recorded") $(<"$suite/printed")"
 }
 
 # age SECONDS FILE...
