@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Provides Debian 13, Debian 13 with the kernel of its backports, and sid as roots in the cache, each with its kernel, the kernel's headers and the compiler, because
-# headers, compiler and C library belong together. It runs commands in them. It loads nothing.
+# Provides Debian 13, Debian 13 with the kernel of its backports, and sid as roots in the cache, each with its kernel, the
+# kernel's headers and the compiler, because headers, compiler and C library belong together. It runs commands in them. It
+# loads nothing.
 # Needs common.sh.
 
 # The newer kernels, and where they come from.
@@ -36,24 +37,18 @@ in_root() {
 		exec chroot "$@"' - "$repo" "$@"
 }
 
-# root_packages SUITE: prints the list of the root's packages.
-root_packages() {
-	local packages=linux-headers-amd64,gcc,make,libc6-dev
-	# Debian 13's headers bring the kernel with them.
-	[[ $1 == trixie ]] || packages+=,linux-image-amd64
-	# Debian 13 is also where the provider has to run.
-	[[ $1 != trixie ]] ||
-		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
-	[[ $1 != trixie ]] || packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
-	echo "$packages"
-}
-
 # debian_root SUITE: prints the path of a root with that suite's kernel, its headers and compiler. The name has a hash of the
 # list of packages, so that a checkout with another list does not replace a root that is in use.
 debian_root() {
-	local suite=$1 packages root
+	local suite=$1 packages=linux-headers-amd64,gcc,make,libc6-dev root
 	((EUID == 0)) || die "only root can make a Debian root for $suite"
-	packages=$(root_packages "$suite")
+	if [[ $suite == trixie ]]; then
+		# Its headers bring the kernel with them. It is also where the provider has to run.
+		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
+		packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
+	else
+		packages+=,linux-image-amd64
+	fi
 	root=$(make_cache roots) || return
 	root+=/$suite-$(sha256sum <<<"unpacked $packages" | cut -c 1-16)
 	[[ -e $root ]] || with_cache_lock "root-$suite" make_root "$suite" "$packages" "$root" || return
