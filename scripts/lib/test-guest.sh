@@ -15,6 +15,8 @@ guest_kernel=${PEAL_KERNEL:-6.1}
 guest_machines=${PEAL_MACHINES:-}
 # How many of this host's processors a machine keeps busy. It has two, and most tests poll on both of them.
 machine_processors=2
+# Only the first suite of a run builds the programs. Unit tests that run beside a later one hold the lock of their folder.
+user_is_built=
 # Called when a machine has ended, with its results folder.
 after_machine=:
 
@@ -117,10 +119,11 @@ run_machine_suite() {
 	local list=$1 suite machines group worker workers=() begin=$SECONDS
 	shift
 	need_packages "${guest_packages[@]}"
-	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && build_user); then
+	if ! (build_modules "$guest_kernel" && build_test_module "$guest_kernel" && { [[ $user_is_built ]] || build_user; }); then
 		fail "$(title guest/build direct "$guest_kernel")"
 		return
 	fi
+	user_is_built=1
 	suite=$(mktemp -d "$build/vm/suite-XXXX")
 	queue_tests "$list" "$suite" "$@"
 	if awk '{ print $4 }' "$suite"/*/queue 2>/dev/null | xargs grep -q -s "$uses_debian13" && ! (build_debian13); then

@@ -64,7 +64,7 @@ run_variant() {
 		return
 	fi
 	# Configure again if needed, because meson's list of tests comes from the last configuration.
-	quietly ninja -C "$folder" build.ninja || die "meson could not set up $folder again"
+	with_lock "$variant" quietly ninja -C "$folder" build.ninja || die "meson could not set up $folder again"
 	while read -r test; do
 		! matches "$test" "$@" || tests+=("$test")
 	done < <(meson test -C "$folder" --no-rebuild --list --suite "${suites[@]}" | sed -n 's,^peal:.* / ,,p')
