@@ -42,21 +42,12 @@ module_make=(make)
 
 # make_modules FOLDER KBUILD [MAKE-ARGUMENT...]: makes FOLDER/kernel/peal.ko and peal_kick_file.ko.
 make_modules() {
-	local folder=$1 kbuild=$2 of=
+	local folder=$1 kbuild=$2
 	shift 2
 	farm_sources "$folder"
-	[[ -e $folder/kernel/peal.ko ]] || of=" of $(find "$folder/kernel" -name '*.c' ! -name '*.mod.c' | wc -l)"
-	with_progress "compiling the kernel modules" compiled_by_make \
+	with_progress "compiling the kernel modules" \
 		"${module_make[@]}" -C "$kbuild" M="$folder/kernel" -j"$(nproc)" "$@" modules ||
 		die "the kernel modules do not build against $kbuild"
-}
-
-# compiled_by_make LOG: prints how many files are compiled. The total is known only at the end.
-compiled_by_make() { echo "$(grep '^  CC ' "$1" | grep -vc '\.mod\.o$')${of:-} files"; }
-
-# compiled_by_ninja LOG: prints its last "[12/34]".
-compiled_by_ninja() {
-	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p' "$1" | tail -n 1
 }
 
 # setup_user FOLDER [MESON-ARGUMENT...]: sets the folder up with the tests, even if it was set up without them.
@@ -64,10 +55,10 @@ setup_user() {
 	local folder=$1
 	shift
 	if [[ ! -e $folder/build.ninja ]]; then
-		with_progress "configuring ${folder##*/}" uncounted meson setup "$@" "$folder" "$repo" ||
+		with_progress "configuring ${folder##*/}" meson setup "$@" "$folder" "$repo" ||
 			die "meson could not set up $folder"
 	elif ! has_tests "$folder"; then
-		with_progress "configuring the tests" uncounted meson setup --reconfigure "$@" -Dtests=true "$folder" "$repo" ||
+		with_progress "configuring the tests" meson setup --reconfigure "$@" -Dtests=true "$folder" "$repo" ||
 			die "meson could not set up $folder with the tests"
 	fi
 }
@@ -77,7 +68,7 @@ has_tests() { grep -q '^build test/unit/ring-test:' "$1/build.ninja" 2>/dev/null
 
 make_user() {
 	setup_user "$@"
-	with_progress "compiling the provider and the tests" compiled_by_ninja ninja -C "$1" ||
+	with_progress "compiling the provider and the tests" ninja -C "$1" ||
 		die "the userspace part does not build in $1"
 }
 
@@ -85,10 +76,10 @@ make_user() {
 make_provider() {
 	local folder=$1
 	if [[ ! -e $folder/build.ninja ]]; then
-		with_progress "configuring the provider" uncounted meson setup "${@:2}" -Dtests=false "$folder" "$repo" ||
+		with_progress "configuring the provider" meson setup "${@:2}" -Dtests=false "$folder" "$repo" ||
 			die "meson could not set up $folder"
 	fi
-	with_progress "compiling the provider" compiled_by_ninja ninja -C "$folder" installed ||
+	with_progress "compiling the provider" ninja -C "$folder" installed ||
 		die "the provider does not build in $folder"
 }
 
@@ -126,7 +117,7 @@ make_test_module() {
 	local folder=$1
 	mkdir -p "$folder"
 	cp -rsf "$repo/test/guest/helpers/kmod/." "$folder/"
-	with_progress "compiling the test modules" compiled_by_make "${module_make[@]}" -C "$2" M="$folder" modules ||
+	with_progress "compiling the test modules" "${module_make[@]}" -C "$2" M="$folder" modules ||
 		die "the test modules do not build against $2"
 }
 
@@ -159,9 +150,9 @@ make_debian13() {
 	[[ $(cat "$folder/root" 2>/dev/null) == "$root" ]] || rm -rf "$folder"
 	rm -f "$folder/root"
 	[[ -e $folder/build.ninja ]] ||
-		with_progress "configuring the provider for Debian 13" uncounted \
+		with_progress "configuring the provider for Debian 13" \
 			in_root "$root" meson setup "$folder" "$repo" || return
-	with_progress "compiling the provider for Debian 13" compiled_by_ninja \
+	with_progress "compiling the provider for Debian 13" \
 		in_root "$root" meson compile -C "$folder" peal-rdmav34 || return
 	printf '%s\n' "$root" >"$folder/root"
 }

@@ -59,26 +59,20 @@ quietly() {
 	return 1
 }
 
-# Prints nothing. It is the COUNT of a command of with_progress that has no count.
-uncounted() { :; }
-
-# with_progress WHAT COUNT COMMAND...: runs a command silently, as quietly does. Shows WHAT, the output of "COUNT LOG"
-# and the seconds so far. LOG is a file with the command's output. On a terminal this is one line that changes.
-# Elsewhere it prints a line now and then. A command that takes less than two seconds shows nothing.
+# with_progress WHAT COMMAND...: runs a command silently, as quietly does. Shows WHAT, the seconds so far, and the last line that
+# the command has printed. On a terminal this is one line that changes. Elsewhere it prints a line now and then. A command that
+# takes less than two seconds shows nothing.
 with_progress() {
-	local what=$1 count=$2 log begin=$SECONDS status=0 running progress
-	shift 2
+	local what=$1 log begin=$SECONDS status=0 running progress
+	shift
 	log=$(mktemp)
 	exec {running}> >(show_progress >&2)
 	progress=$!
 	"$@" >"$log" 2>&1 {running}>&- || status=$?
 	exec {running}>&-
 	wait "$progress" || true
-	if ((SECONDS - begin >= progress_from)); then
-		progress_line "\n"
-	elif [[ -t 2 ]]; then
-		printf '\r\e[K' >&2
-	fi
+	[[ ! -t 2 ]] || printf '\r\e[K' >&2
+	((SECONDS - begin < progress_from)) || say "$what, $((SECONDS - begin)) s"
 	((status == 0)) || cat "$log" >&2
 	rm -f "$log"
 	return "$status"
@@ -90,28 +84,21 @@ progress_from=2
 
 # Runs beside the command until its input ends. with_progress closes the input, or the end of the script does.
 show_progress() {
-	local next=$progress_from status
+	local next=$progress_from status line
 	trap '' INT
 	while :; do
 		status=0
 		read -r -t 0.5 || status=$?
 		((status > 128)) || return 0
 		((SECONDS - begin >= next)) || continue
+		line="$what, $((SECONDS - begin)) s: $(tail -n 1 "$log" | tr -s '[:space:]' ' ' | cut -c 1-60)"
 		if [[ -t 2 ]]; then
-			progress_line ""
+			printf '\r\e[K%s' "$line"
 		else
-			progress_line "\n"
+			echo "$line"
 			next=$((next + 10 + next / 5))
 		fi
 	done
-}
-
-# progress_line END
-progress_line() {
-	local counted start=""
-	counted=$("$count" "$log")
-	[[ ! -t 2 ]] || start='\r\e[K'
-	printf "$start%s$1" "$what${counted:+: $counted}, $((SECONDS - begin)) s" >&2
 }
 
 # need_packages NAME...: installs the Debian packages that are missing. Two virtual machines may start at the same time, but
@@ -137,8 +124,8 @@ install_packages() {
 	say "installing ${missing[*]}"
 	update_packages
 	need_space /var 1000 "installing packages"
-	DEBIAN_FRONTEND=noninteractive with_progress "installing Debian packages" apt_percent \
-		"${apt_get[@]}" -o APT::Status-Fd=1 install -y --no-install-recommends "${missing[@]}" ||
+	DEBIAN_FRONTEND=noninteractive with_progress "installing Debian packages" \
+		"${apt_get[@]}" install -y --no-install-recommends "${missing[@]}" ||
 		die "apt-get could not install: ${missing[*]}"
 }
 
@@ -146,17 +133,8 @@ install_packages() {
 apt_get=(apt-get -q -o DPkg::Lock::Timeout=300)
 
 update_packages() {
-	with_progress "reading the lists of Debian packages" uncounted "${apt_get[@]}" update ||
+	with_progress "reading the lists of Debian packages" "${apt_get[@]}" update ||
 		die "apt-get update failed; check the network and /etc/apt"
-}
-
-# apt_percent LOG: prints apt-get's progress, first of all downloads, then of the rest.
-apt_percent() {
-	awk -F: '
-		$1 == "dlstatus" { what = "downloaded" }
-		$1 == "pmstatus" { what = "unpacked and set up" }
-		$1 ~ /^(dl|pm)status$/ { percent = $3 }
-		END { if (what) printf "%d %% %s\n", percent, what }' "$1"
 }
 
 # with_lock NAME COMMAND...: lets only one process of this checkout run it at a time.

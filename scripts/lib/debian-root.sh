@@ -72,7 +72,7 @@ make_root() {
 	sources=("deb $mirror $suite main")
 	[[ $suite != *-backports ]] || sources+=("deb $mirror ${suite%-backports} main")
 	rm -rf "$new"
-	with_progress "making the Debian root of $suite" uncounted mmdebstrap --variant=extract \
+	with_progress "making the Debian root of $suite" mmdebstrap --variant=extract \
 		--include='?essential' --include="$packages" \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \

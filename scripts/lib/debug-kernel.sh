@@ -43,7 +43,7 @@ build_debug_kernel() {
 		[[ $wish != CONFIG_* ]] || grep -qxF "$wish" "$folder/tree/.config" || ignored+=("$wish")
 	done <<<"$3"
 	((!${#ignored[@]})) || die "the $kind kernel cannot have: ${ignored[*]}"
-	with_progress "compiling the $kind kernel" compiled_by_make \
+	with_progress "compiling the $kind kernel" \
 		make -C "$folder/tree" -j"$(nproc)" ${debug_arguments[$kind]:+"${debug_arguments[$kind]}"} bzImage modules ||
 		die "the $kind kernel does not build"
 	install_debug_kernel "$folder" || die "the $kind kernel cannot be installed in $folder"

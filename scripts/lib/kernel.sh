@@ -22,31 +22,23 @@ unpack_kernel() {
 	need_space "$folder" 700 "unpacking the kernel"
 	version=$(dpkg-query -W -f '${Version}' "linux-headers-$release")
 	download=$(mktemp -d)
-	with_cache_lock packages download_package "$download" "linux-image-$release=$version"
-	with_progress "unpacking the Debian kernel $release" uncounted dpkg -x "$download"/*.deb "$folder" ||
+	(with_cache_lock packages download_package "$download" "linux-image-$release=$version") || return
+	with_progress "unpacking the Debian kernel $release" dpkg -x "$download"/*.deb "$folder" ||
 		die "the kernel package cannot be unpacked in $folder"
 	rm -rf "$download"
-	with_progress "listing the modules of $release" uncounted depmod -b "$folder" "$release"
+	with_progress "listing the modules of $release" depmod -b "$folder" "$release"
 	touch "$folder/complete"
 }
 
 # download_package FOLDER NAME=VERSION: the caller holds the lock "packages", because another script may update the lists.
 download_package() {
-	try_download "$@" && return
+	local fetch=("${apt_get[@]}" -o APT::Sandbox::User=root download "$2")
+	cd "$1" || return
+	with_progress "fetching the Debian package ${2%%=*}" "${fetch[@]}" && return
 	((EUID != 0)) || update_packages
-	try_download "$@" ||
+	with_progress "fetching the Debian package ${2%%=*}" "${fetch[@]}" ||
 		die "$2 cannot be downloaded; run apt-get update && apt-get install linux-headers-amd64, so that headers and mirror agree"
 }
-
-try_download() {
-	local folder=$1 size
-	size=$(apt-cache show "$2" 2>/dev/null | awk '$1 == "Size:" { printf " of %d", $2 / 1e6; exit }')
-	(cd "$folder" && with_progress "fetching the Debian package ${2%%=*}" downloaded \
-		"${apt_get[@]}" -o APT::Sandbox::User=root download "$2")
-}
-
-# Prints how much of the package is in the folder.
-downloaded() { du -sb "$folder" | awk -v of="$size" '{ printf "%d%s MB\n", $1 / 1e6, of }'; }
 
 # unpacked_kernel RELEASE FOLDER: prints the path of the kernel without its compression, because an emulated processor takes
 # 3 s to decompress it.

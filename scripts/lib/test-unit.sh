@@ -70,7 +70,7 @@ run_variant() {
 	done < <(meson test -C "$folder" --no-rebuild --list --suite "${suites[@]}" | sed -n 's,^peal:.* / ,,p')
 	((${#tests[@]})) || return 0
 	rm -f "$folder/meson-logs/testlog.json"
-	with_progress "building and running the unit tests ($variant)" steps_of_meson \
+	with_progress "building and running the unit tests ($variant)" \
 		with_lock "$variant" run_meson "$folder" "${tests[@]}"
 	if [[ ! -s $folder/meson-logs/testlog.json ]]; then
 		fail "$variant/build"
@@ -96,11 +96,6 @@ run_variant() {
 # for address randomization.
 run_meson() {
 	setarch --addr-no-randomize meson test -t 4 -C "$@" 2>&1 | tee "$1/test.log" || true
-}
-
-# steps_of_meson LOG: prints the progress of the compilation, or later of the tests.
-steps_of_meson() {
-	sed -n -E 's,^\[([0-9]+)/([0-9]+)\].*,\1 of \2 steps,p; s,^ *([0-9]+)/([0-9]+) .*,\1 of \2 tests,p' "$1" | tail -n 1
 }
 
 # run_unit_suite NAME...: runs all tests under the address sanitizer. Those of the transport core do not run without it, because
@@ -131,7 +126,7 @@ run_sim() {
 run_sim_suite() {
 	local variant begin
 	for variant in asan user; do
-		if ! (setup_variant "$variant" && with_progress "compiling the simulation" compiled_by_ninja \
+		if ! (setup_variant "$variant" && with_progress "compiling the simulation" \
 			with_lock "$variant" ninja -C "$build/$variant" test/sim/sim); then
 			fail "sim/build-$variant"
 			return
@@ -153,7 +148,7 @@ run_sim_suite() {
 build_fuzz() {
 	need_packages "${fuzz_packages[@]}"
 	CC=clang CXX=clang++ setup_user "$build/fuzz" -Dbuildtype=debugoptimized -Doptimization=1
-	with_progress "compiling the fuzz targets" compiled_by_ninja ninja -C "$build/fuzz" "${fuzz_targets[@]/#/test/fuzz/fuzz-}"
+	with_progress "compiling the fuzz targets" ninja -C "$build/fuzz" "${fuzz_targets[@]/#/test/fuzz/fuzz-}"
 }
 
 # fuzz_target TARGET SECONDS: runs the inputs in test/fuzz/corpus, and then mutations of them. Inputs that reach new code are
