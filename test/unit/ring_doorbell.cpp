@@ -85,7 +85,7 @@ TEST_CASE("a WQE published when the device goes is accepted and may be flushed")
 
 	f.log.answer = EIO;
 	CHECK(f.doorbell.ring(5) == 0);
-	CHECK(f.doorbell.kick_recv(5) == 0);
+	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 5) == 0);
 	CHECK(f.log.calls == 2);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a queue pair that the removal has destroyed is no reason to refuse wh
 	f.log.removed = f.db;
 	CHECK(f.doorbell.ring(5) == 0);
 	f.db->engine = PEAL_ENGINE_ASLEEP;
-	CHECK(f.doorbell.kick_recv(5) == 0);
+	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 5) == 0);
 	CHECK(f.log.calls == 2);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("an error of the kick is passed on")
 
 	f.log.answer = ENOENT;
 	CHECK(f.doorbell.ring(5) == ENOENT);
-	CHECK(f.doorbell.kick_recv(6) == ENOENT);
+	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 6) == ENOENT);
 	CHECK(f.log.command == PEAL_IOC_KICK_RECV);
 	CHECK(f.log.index == 6);
 }

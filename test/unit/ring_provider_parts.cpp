@@ -103,11 +103,8 @@ struct OneIndex {
 	}
 	bool post()
 	{
-		const auto number = shared.user.take_free();
-
-		if (!number)
+		if (!shared.user.claim(shared.user.head(), 0))
 			return false;
-		shared.user.enqueue(shared.user.head(), *number);
 		shared.user.publish(shared.user.head() + 1);
 		return true;
 	}

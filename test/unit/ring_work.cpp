@@ -30,22 +30,20 @@ T read_at(const void *base, std::size_t offset)
 }
 
 /* Posts one WQE. Its wr_id is its index plus 1000. */
-template <class Ring>
-std::uint32_t post(Ring &ring)
+void post(WorkRing &ring)
 {
 	const std::uint32_t index = ring.head();
 
-	ring.set_wr_id(index, index + 1000ULL);
+	REQUIRE(ring.claim(index, index + 1000ULL));
 	ring.publish(index + 1);
-	return index;
 }
 
 } // namespace
 
 TEST_CASE("scatter-gather entries follow the header of a send")
 {
-	WorkPair<SendRing> pair(4, 128);
-	SendSlot slot(pair.user.slot(0), header(PEAL_OP_SEND));
+	WorkPair pair(4, 128);
+	SendSlot slot(pair.user.claim(0, 0), header(PEAL_OP_SEND));
 
 	REQUIRE_FALSE(slot.has_data());
 	slot.add_sge(0x1122334455667788, 7, 0xabc);
@@ -65,10 +63,10 @@ TEST_CASE("scatter-gather entries follow the header of a send")
 
 TEST_CASE("the atomic segment comes before the scatter-gather entry")
 {
-	WorkPair<SendRing> pair(4);
-	SendSlot slot(pair.user.slot(0), header(PEAL_OP_CMP_SWAP));
+	WorkPair pair(4);
+	SendSlot slot(pair.user.claim(0, 0), header(PEAL_OP_CMP_SWAP));
 
-	slot.atomic(5, 6);
+	slot.segment(peal_atomic_seg{5, 6});
 	slot.add_sge(0x1000, 8, 1);
 	const void *wqe = kernel_ring_slot(pair.kernel.get());
 	CHECK(read_at<peal_atomic_seg>(wqe, 32).compare_add == 5);
@@ -78,8 +76,8 @@ TEST_CASE("the atomic segment comes before the scatter-gather entry")
 
 TEST_CASE("inline data follows the header without gaps")
 {
-	WorkPair<SendRing> pair(4);
-	SendSlot slot(pair.user.slot(0), header(PEAL_OP_SEND));
+	WorkPair pair(4);
+	SendSlot slot(pair.user.claim(0, 0), header(PEAL_OP_SEND));
 
 	slot.add_inline("abc", 3);
 	slot.add_inline("", 0);
@@ -95,17 +93,18 @@ TEST_CASE("inline data follows the header without gaps")
 
 TEST_CASE("a new WQE shows nothing of the slot's previous one")
 {
-	WorkPair<SendRing> pair(4);
+	WorkPair pair(4);
 
-	SendSlot(pair.user.slot(0), header(PEAL_OP_SEND)).add_sge(1, 2, 3);
-	SendSlot reused(pair.user.slot(4), header(PEAL_OP_LOCAL_INV));
+	SendSlot(pair.user.claim(0, 0), header(PEAL_OP_SEND)).add_sge(1, 2, 3);
+	pair.user.complete(0);
+	SendSlot reused(pair.user.claim(4, 0), header(PEAL_OP_LOCAL_INV));
 	CHECK(read_at<peal_send_wqe>(kernel_ring_slot(pair.kernel.get()), 0).num_sge == 0);
 }
 
 TEST_CASE("receive entries follow the receive header")
 {
-	WorkPair<RecvRing> pair(4);
-	RecvSlot slot(pair.user.slot(0));
+	WorkPair pair(4);
+	RecvSlot slot(pair.user.claim(0, 0));
 
 	slot.add_sge(0x10, 20, 30);
 	slot.add_sge(0x11, 21, 31);
@@ -117,9 +116,9 @@ TEST_CASE("receive entries follow the receive header")
 
 TEST_CASE("a ring without entries takes and completes nothing")
 {
-	SendRing ring;
+	WorkRing ring;
 
-	CHECK_FALSE(ring.has_room(0));
+	CHECK_FALSE(ring.claim(0, 0));
 	CHECK_FALSE(ring.complete(0));
 }
 
@@ -127,35 +126,34 @@ TEST_CASE("slots are free again only when their completion was polled")
 {
 	/* Across the wrap of the 32-bit index, too. */
 	const std::uint32_t first = GENERATE(0U, 0xfffffffeU, 0x80000000U);
-	WorkPair<SendRing> pair(4, 64, first);
+	WorkPair pair(4, 64, first);
 
 	for (int i = 0; i < 4; ++i) {
-		REQUIRE(pair.user.has_room(pair.user.head()));
 		post(pair.user);
 	}
-	REQUIRE_FALSE(pair.user.has_room(pair.user.head()));
+	REQUIRE_FALSE(pair.user.claim(pair.user.head(), 0));
 	for (int i = 0; i < 4; ++i)
 		kernel_ring_take(pair.kernel.get());
-	REQUIRE_FALSE(pair.user.has_room(pair.user.head()));
+	REQUIRE_FALSE(pair.user.claim(pair.user.head(), 0));
 	REQUIRE(pair.user.complete(first) == first + 1000ULL);
-	REQUIRE(pair.user.has_room(pair.user.head()));
-	REQUIRE_FALSE(pair.user.has_room(pair.user.head() + 1));
+	REQUIRE(pair.user.claim(pair.user.head(), 0));
+	REQUIRE_FALSE(pair.user.claim(pair.user.head() + 1, 0));
 }
 
 TEST_CASE("a completion frees the unsignaled WQEs before it")
 {
-	WorkPair<SendRing> pair(4, 64, 0xffffffff);
+	WorkPair pair(4, 64, 0xffffffff);
 
 	for (int i = 0; i < 4; ++i)
 		post(pair.user);
 	REQUIRE(pair.user.complete(2) == 1002);
-	REQUIRE(pair.user.has_room(pair.user.head() + 3));
-	REQUIRE_FALSE(pair.user.has_room(pair.user.head() + 4));
+	REQUIRE(pair.user.claim(pair.user.head() + 3, 0));
+	REQUIRE_FALSE(pair.user.claim(pair.user.head() + 4, 0));
 }
 
 TEST_CASE("a completion of an index that is not in the ring is refused")
 {
-	WorkPair<SendRing> pair(8, 64, 100);
+	WorkPair pair(8, 64, 100);
 
 	post(pair.user);
 	post(pair.user);
@@ -169,7 +167,7 @@ TEST_CASE("a completion of an index that is not in the ring is refused")
 
 TEST_CASE("a reset forgets what was posted and refuses its completions")
 {
-	WorkPair<SendRing> pair(4);
+	WorkPair pair(4);
 
 	for (int i = 0; i < 3; ++i)
 		post(pair.user);
@@ -180,7 +178,6 @@ TEST_CASE("a reset forgets what was posted and refuses its completions")
 	CHECK_FALSE(pair.user.complete(0));
 	CHECK_FALSE(pair.user.complete(2));
 	for (int i = 0; i < 4; ++i) {
-		REQUIRE(pair.user.has_room(pair.user.head()));
 		post(pair.user);
 	}
 	CHECK(kernel_ring_pending(pair.kernel.get()) == 4);
@@ -189,7 +186,7 @@ TEST_CASE("a reset forgets what was posted and refuses its completions")
 
 TEST_CASE("a producer index that ran ahead is noticed by the kernel")
 {
-	WorkPair<SendRing> pair(4);
+	WorkPair pair(4);
 
 	pair.user.publish(5);
 	CHECK(kernel_ring_pending(pair.kernel.get()) == -EOVERFLOW);
@@ -198,7 +195,7 @@ TEST_CASE("a producer index that ran ahead is noticed by the kernel")
 TEST_CASE("poster, kernel and poller in three threads keep WQEs and wr_ids together", "[threads]")
 {
 	constexpr std::uint32_t count = 400'000 / SLOWDOWN;
-	WorkPair<SendRing> pair(8, 64, 0xffffff00);
+	WorkPair pair(8, 64, 0xffffff00);
 	CqPair cq(16);
 	const std::uint32_t first = pair.user.head();
 	std::atomic<std::uint32_t> bad = 0, polled = 0;
@@ -239,12 +236,13 @@ TEST_CASE("poster, kernel and poller in three threads keep WQEs and wr_ids toget
 	for (std::uint32_t i = 0; i < count; ++i) {
 		const std::uint32_t index = pair.user.head();
 
-		while (!pair.user.has_room(index))
+		std::byte *memory;
+
+		while (!(memory = pair.user.claim(index, std::uint64_t{index} * 3)))
 			std::this_thread::yield();
 		peal_send_wqe wqe = header(PEAL_OP_WRITE);
 		wqe.remote_addr = i;
-		SendSlot slot(pair.user.slot(index), wqe);
-		pair.user.set_wr_id(index, std::uint64_t{index} * 3);
+		SendSlot slot(memory, wqe);
 		pair.user.publish(index + 1);
 	}
 	kernel.join();
@@ -256,7 +254,7 @@ TEST_CASE("poster, kernel and poller in three threads keep WQEs and wr_ids toget
 TEST_CASE("a sender that begins to wait is either kicked or sees the receive", "[threads]")
 {
 	constexpr std::uint32_t rounds = 100'000 / SLOWDOWN;
-	WorkPair<RecvRing> pair(4);
+	WorkPair pair(4);
 	std::atomic<std::uint32_t> kicked = 0, lost = 0;
 
 	/*

@@ -17,9 +17,8 @@
 #include <vector>
 
 #include "../../userspace/ring/completion_ring.hpp"
-#include "../../userspace/ring/recv_ring.hpp"
-#include "../../userspace/ring/send_ring.hpp"
 #include "../../userspace/ring/shared_recv_ring.hpp"
+#include "../../userspace/ring/work_ring.hpp"
 #include "kernel_half.h"
 
 namespace peal::test {
@@ -58,11 +57,10 @@ struct KernelDelete {
 };
 
 /* One work ring. */
-template <class Ring>
 struct WorkPair {
 	Page page;
 	peal_ring_ctl *ctl;
-	Ring user;
+	WorkRing user;
 	std::unique_ptr<kernel_ring, KernelDelete<kernel_ring, kernel_ring_delete>> kernel;
 
 	/* Indices start at `first`, as if the queue had been used and reset before. */

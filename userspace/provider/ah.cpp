@@ -1,42 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: creation and destruction of an address handle, and the attachment to multicast groups.
- * Does not know: the path of a handle, which the kernel resolves.
+ * Address handles for datagrams, whose paths the kernel resolves, and multicast groups.
  */
-#include "ah.hpp"
+#include "verbs.hpp"
 
 #include <cstring>
 #include <memory>
 
 #include "context.hpp"
+#include "pd.hpp"
 
 namespace peal {
 
 namespace {
-
-ib_uverbs_ah_attr to_kernel(const ibv_ah_attr &attr) noexcept
-{
-	ib_uverbs_ah_attr ah{};
-
-	static_assert(sizeof(ah.grh.dgid) == sizeof(attr.grh.dgid));
-	std::memcpy(ah.grh.dgid, &attr.grh.dgid, sizeof(ah.grh.dgid));
-	ah.grh.flow_label = attr.grh.flow_label;
-	ah.grh.sgid_index = attr.grh.sgid_index;
-	ah.grh.hop_limit = attr.grh.hop_limit;
-	ah.grh.traffic_class = attr.grh.traffic_class;
-	ah.dlid = attr.dlid;
-	ah.sl = attr.sl;
-	ah.src_path_bits = attr.src_path_bits;
-	ah.static_rate = attr.static_rate;
-	ah.is_global = attr.is_global;
-	ah.port_num = attr.port_num;
-	return ah;
-}
-
-int destroy_command(const Context &context, std::uint32_t handle) noexcept
-{
-	return context.device.command(IB_USER_VERBS_CMD_DESTROY_AH, ib_uverbs_destroy_ah{handle});
-}
 
 template <class Request>
 int group_command(std::uint32_t number, const ibv_qp &qp, const ibv_gid &gid, std::uint16_t lid)
@@ -64,26 +40,35 @@ ibv_ah *ah_create(ibv_pd *pd, ibv_ah_attr *attr)
 
 	request.user_handle = reinterpret_cast<std::uintptr_t>(ah.get());
 	request.pd_handle = pd->handle;
-	request.attr = to_kernel(*attr);
+	static_assert(sizeof(request.attr.grh.dgid) == sizeof(attr->grh.dgid));
+	std::memcpy(request.attr.grh.dgid, &attr->grh.dgid, sizeof(request.attr.grh.dgid));
+	request.attr.grh.flow_label = attr->grh.flow_label;
+	request.attr.grh.sgid_index = attr->grh.sgid_index;
+	request.attr.grh.hop_limit = attr->grh.hop_limit;
+	request.attr.grh.traffic_class = attr->grh.traffic_class;
+	request.attr.dlid = attr->dlid;
+	request.attr.sl = attr->sl;
+	request.attr.src_path_bits = attr->src_path_bits;
+	request.attr.static_rate = attr->static_rate;
+	request.attr.is_global = attr->is_global;
+	request.attr.port_num = attr->port_num;
 	check(context.device.command(IB_USER_VERBS_CMD_CREATE_AH, request, response,
 				     uverbs::in(driver_request), uverbs::out(driver_response)));
 	ah->handle = response.ah_handle;
 	ah->index = driver_response.ah_index;
 	if (driver_response.comp_mask || !ah->index) {
-		destroy_command(context, ah->handle);
+		context.device.command(IB_USER_VERBS_CMD_DESTROY_AH,
+				       ib_uverbs_destroy_ah{ah->handle});
 		throw_errno(EPROTO);
 	}
 	return ah.release();
 }
 
-int ah_destroy(ibv_ah *ibah)
+int ah_destroy(ibv_ah *ah)
 {
-	const int error = destroy_command(Context::of(ibah->context), ibah->handle);
-
-	if (!object_is_gone(error))
-		return error;
-	delete static_cast<Ah *>(ibah);
-	return 0;
+	return delete_if_gone(device_of(ah).command(IB_USER_VERBS_CMD_DESTROY_AH,
+						    ib_uverbs_destroy_ah{ah->handle}),
+			      static_cast<Ah *>(ah));
 }
 
 int mcast_attach(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * An open device.
- *
- * Owns: the kernel's user context, the doorbell's mapping, the kick file, and
- * the tables of queue pairs and XRC shared receive queues.
- * Does not know: how the queues work.
- */
+/* An open device, and what the verbs of all its objects have in common. */
 #pragma once
 #include <infiniband/verbs.h>
+#include <pthread.h>
 
 #include <cstdint>
 
@@ -15,8 +10,6 @@
 #include "mapping.hpp"
 #include "qp_table.hpp"
 #include "uverbs.hpp"
-
-struct verbs_context_ops;
 
 namespace peal {
 
@@ -32,17 +25,15 @@ struct Context {
 
 	static Context &of(ibv_context *context) noexcept;
 
-	/* Throws if the device was removed or the kernel refuses. */
-	static Context *open(uverbs::Device device, std::uint32_t &comp_vectors,
-			     std::uint64_t &core_support);
-	/* The same for a context that the kernel has already. Another process may use it, too. */
-	static Context *import(uverbs::Device device, std::uint32_t &comp_vectors,
-			       std::uint64_t &core_support);
-
-private:
-	static Context *make(uverbs::Device device, const peal_alloc_ucontext_resp &response);
 	Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey);
 };
+
+/* The device of a verbs object. libibverbs sets `context` of some objects only after creation. */
+template <class Object>
+const uverbs::Device &device_of(const Object *object) noexcept
+{
+	return Context::of(object->context).device;
+}
 
 /*
  * Returns whether the object of a destroy command is gone. EIO means that the device was
@@ -55,9 +46,24 @@ inline bool object_is_gone(int error) noexcept
 	return !error || error == EIO;
 }
 
-/* Ops of verbs_device_ops and verbs_context_ops. */
-verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *private_data) noexcept;
-verbs_context *context_import(ibv_device *device, int cmd_fd) noexcept;
-void context_free(ibv_context *context) noexcept;
+/* Ends a verb whose destroy command returned `error`. Returns what the verb returns. */
+template <class Object>
+int delete_if_gone(int error, Object *object) noexcept
+{
+	if (!object_is_gone(error))
+		return error;
+	delete object;
+	return 0;
+}
+
+/* Waits until `done()`, because events that the program has read point to `object` until then. */
+template <class Object, class Done>
+void wait_for_acks(Object &object, Done done) noexcept
+{
+	pthread_mutex_lock(&object.mutex);
+	while (!done())
+		pthread_cond_wait(&object.cond, &object.mutex);
+	pthread_mutex_unlock(&object.mutex);
+}
 
 } // namespace peal

@@ -1,104 +1,111 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Owns: creation, destruction and resizing of a completion queue, and its arming.
- * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
- */
+/* Completion queues: creation, destruction, resize, moderation, arming. */
 #include "cq.hpp"
 
-#include <bit>
 #include <mutex>
 #include <utility>
+
+#include "entry.hpp"
+#include "verbs.hpp"
 
 namespace peal {
 
 namespace {
 
-ib_uverbs_create_cq core_request(const CqRequest &request, const ibv_cq *cq) noexcept
+/* The CQEs of a mapping begin at `offset`. */
+template <class Shape>
+MappedArray cqes(const Shape &shape, std::uint64_t offset) noexcept
 {
-	ib_uverbs_create_cq core{};
-
-	/* The kernel returns this in events, and libibverbs uses it as an ibv_cq pointer. */
-	core.user_handle = reinterpret_cast<std::uintptr_t>(cq);
-	core.cqe = request.cqe;
-	core.comp_vector = request.comp_vector;
-	core.comp_channel = request.channel ? request.channel->fd : -1;
-	return core;
-}
-
-bool is_ring(std::uint32_t entries, std::uint64_t bytes) noexcept
-{
-	return std::has_single_bit(entries) && bytes / sizeof(peal_cqe) >= entries;
-}
-
-bool plausible(const peal_create_cq_resp &shape) noexcept
-{
-	return !shape.comp_mask && shape.map_bytes >= PEAL_CQ_RING_OFFSET &&
-	       is_ring(shape.entries, shape.map_bytes - PEAL_CQ_RING_OFFSET);
-}
-
-bool plausible(const peal_resize_cq_resp &shape, std::uint32_t asked) noexcept
-{
-	return !shape.comp_mask && shape.entries >= asked &&
-	       is_ring(shape.entries, shape.map_bytes);
+	return {.offset = offset,
+		.entries = shape.entries,
+		.stride = sizeof(peal_cqe),
+		.begin = offset,
+		.bytes = sizeof(peal_cqe),
+		.most = PEAL_MAX_CQE,
+		.align = alignof(peal_cqe)};
 }
 
 } // namespace
 
 Cq::Cq(Context &owner, bool single_threaded, ibv_pd *parent_domain) noexcept
-	: context(owner), domain(parent_domain), lock(!single_threaded && !owner.single_threaded)
+	: context(owner), domain(parent_domain),
+	  lock(!single_threaded && needs_locks(owner, parent_domain))
 {
 	/* Clear both members of the union, because ibv_cq_ex is longer. Unset readers are null. */
 	std::memset(static_cast<verbs_cq *>(this), 0, sizeof(verbs_cq));
 }
 
-std::unique_ptr<Cq> Cq::create(Context &context, const CqRequest &request)
+Cq &Cq::create(Context &context, const CqRequest &request)
 {
 	auto cq = std::make_unique<Cq>(context, request.single_threaded, request.domain);
 	const peal_create_cq_req driver_request{0, request.clocks};
+	ib_uverbs_create_cq core{};
 	ib_uverbs_create_cq_resp response{};
 	peal_create_cq_resp shape{};
 
-	check(context.device.command(IB_USER_VERBS_CMD_CREATE_CQ, core_request(request, &cq->cq),
-				     response, uverbs::in(driver_request), uverbs::out(shape)));
+	/* The kernel returns this in events, and libibverbs uses it as an ibv_cq pointer. */
+	core.user_handle = reinterpret_cast<std::uintptr_t>(&cq->cq);
+	core.cqe = request.cqe;
+	core.comp_vector = request.comp_vector;
+	core.comp_channel = request.channel ? request.channel->fd : -1;
+	check(context.device.command(IB_USER_VERBS_CMD_CREATE_CQ, core, response,
+				     uverbs::in(driver_request), uverbs::out(shape)));
 	Rollback destroy([&] {
 		ib_uverbs_destroy_cq_resp ignored{};
 
 		context.device.command(IB_USER_VERBS_CMD_DESTROY_CQ,
 				       ib_uverbs_destroy_cq{0, response.cq_handle, 0}, ignored);
 	});
-	if (!plausible(shape))
-		throw_errno(EPROTO);
-	cq->mapping = Mapping(context.device.fd(), shape.map_offset, shape.map_bytes);
+	cq->mapping = map_ring(context.device.fd(), shape, {cqes(shape, PEAL_CQ_RING_OFFSET)});
 	cq->ring = CompletionRing(cq->mapping.data(), shape.entries);
 	cq->cq.handle = response.cq_handle;
 	cq->cq.cqe = static_cast<int>(response.cqe);
 	destroy.dismiss();
-	return cq;
+	return *cq.release();
 }
 
 ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
 {
 	if (cqe <= 0 || comp_vector < 0)
 		throw_errno(EINVAL);
-	const CqRequest request{static_cast<std::uint32_t>(cqe),
-				static_cast<std::uint32_t>(comp_vector), channel, false};
-
-	return &Cq::create(Context::of(context), request).release()->cq;
+	return &Cq::create(Context::of(context),
+			   {static_cast<std::uint32_t>(cqe),
+			    static_cast<std::uint32_t>(comp_vector), channel, false})
+			.cq;
 }
 
-namespace {
-
-/* Wait, because events that the program has read point to `cq` until acknowledged. */
-void wait_for_acks(ibv_cq &cq, const ib_uverbs_destroy_cq_resp &reported) noexcept
+/* EINVAL: an unknown attribute. EOPNOTSUPP: a known one that peal does not support. */
+ibv_cq_ex *cq_create_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
-	pthread_mutex_lock(&cq.mutex);
-	while (cq.comp_events_completed != reported.comp_events_reported ||
-	       cq.async_events_completed != reported.async_events_reported)
-		pthread_cond_wait(&cq.cond, &cq.mutex);
-	pthread_mutex_unlock(&cq.mutex);
-}
+	constexpr std::uint32_t known_masks =
+		IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	constexpr std::uint32_t known_flags =
+		IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	constexpr std::uint64_t supported_fields = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
+						   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+						   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const std::uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	ibv_pd *const domain =
+		attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : nullptr;
 
-} // namespace
+	if ((attr->comp_mask & ~known_masks) || (flags & ~known_flags))
+		throw_errno(EINVAL);
+	if ((attr->wc_flags & ~supported_fields) || (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		throw_errno(EOPNOTSUPP);
+	if (domain && (domain->context != context || !static_cast<const Pd *>(domain)->parent))
+		throw_errno(EINVAL);
+	CqRequest request{attr->cqe, attr->comp_vector, attr->channel,
+			  bool(flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED)};
+	request.domain = domain;
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		request.clocks |= PEAL_CQ_CLOCK;
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		request.clocks |= PEAL_CQ_WALL_CLOCK;
+	Cq &cq = Cq::create(Context::of(context), request);
+
+	set_readers(cq.cq_ex, attr->wc_flags);
+	return &cq.cq_ex;
+}
 
 int cq_destroy(ibv_cq *ibcq)
 {
@@ -114,37 +121,34 @@ int cq_destroy(ibv_cq *ibcq)
 	if (!object_is_gone(error))
 		return error;
 	if (!error)
-		wait_for_acks(*ibcq, reported);
+		wait_for_acks(*ibcq, [&] {
+			return ibcq->comp_events_completed == reported.comp_events_reported &&
+			       ibcq->async_events_completed == reported.async_events_reported;
+		});
 	pthread_mutex_destroy(&ibcq->mutex);
 	pthread_cond_destroy(&ibcq->cond);
 	delete cq;
 	return 0;
 }
 
-namespace {
-
-/* One of the two calls of a resize. `shape` is written by PREPARE. */
-int resize_step(const Cq &cq, peal_resize_cq_step step, std::uint32_t cqe,
-		uverbs::WritableBytes shape = {}) noexcept
-{
-	const peal_resize_cq_req request{0, step};
-	ib_uverbs_resize_cq_resp response{};
-
-	return cq.context.device.command(IB_USER_VERBS_CMD_RESIZE_CQ,
-					 ib_uverbs_resize_cq{0, cq.cq.handle, cqe}, response,
-					 uverbs::in(request), shape);
-}
-
-} // namespace
-
 int cq_resize(ibv_cq *ibcq, int cqe)
 {
 	Cq &cq = Cq::of(ibcq);
+	const uverbs::Device &device = cq.context.device;
 	peal_resize_cq_resp shape{};
+	/* `out` gets the response to PREPARE. */
+	const auto step = [&](peal_resize_cq_step number, uverbs::WritableBytes out) {
+		const peal_resize_cq_req request{0, number};
+		ib_uverbs_resize_cq_resp response{};
+
+		check(device.command(
+			IB_USER_VERBS_CMD_RESIZE_CQ,
+			ib_uverbs_resize_cq{0, ibcq->handle, static_cast<std::uint32_t>(cqe)},
+			response, uverbs::in(request), out));
+	};
 
 	if (cqe <= 0 || cqe > PEAL_MAX_CQE)
 		return EINVAL;
-	const auto entries = static_cast<std::uint32_t>(cqe);
 	std::lock_guard hold(cq.lock);
 	/*
 	 * Between start_poll and end_poll the program reads `current` in the old ring. Only a
@@ -152,12 +156,12 @@ int cq_resize(ibv_cq *ibcq, int cqe)
 	 */
 	if (cq.current)
 		return EBUSY;
-	check(resize_step(cq, PEAL_RESIZE_CQ_PREPARE, entries, uverbs::out(shape)));
-	if (!plausible(shape, entries))
+	step(PEAL_RESIZE_CQ_PREPARE, uverbs::out(shape));
+	if (shape.entries < static_cast<std::uint32_t>(cqe))
 		return EPROTO;
-	Mapping ring(cq.context.device.fd(), shape.map_offset, shape.map_bytes);
+	Mapping ring = map_ring(device.fd(), shape, {cqes(shape, 0)});
 	cq.ring.publish();
-	check(resize_step(cq, PEAL_RESIZE_CQ_COMMIT, entries));
+	step(PEAL_RESIZE_CQ_COMMIT, {});
 	cq.resized = std::move(ring);
 	cq.ring.resize(cq.resized.data(), shape.entries);
 	ibcq->cqe = static_cast<int>(shape.entries);

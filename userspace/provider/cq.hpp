@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Completion queues: creation, destruction, resize, moderation, arming.
- *
- * Owns: the completion ring, its mapping and its lock.
- * Does not know: the meaning of a completion (poll), how it is read (poll, cq_ex).
- */
+/* Completion queues, and the completions on them. */
 #pragma once
 #include <infiniband/verbs.h>
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "../ring/completion_ring.hpp"
 #include "context.hpp"
@@ -20,6 +14,8 @@
 #include "pd.hpp"
 
 namespace peal {
+
+struct Qp;
 
 struct CqRequest {
 	std::uint32_t cqe;
@@ -48,13 +44,26 @@ struct Cq : verbs_cq {
 	static Cq &of(ibv_cq_ex *cq) noexcept { return of(ibv_cq_ex_to_cq(cq)); }
 
 	Cq(Context &owner, bool single_threaded, ibv_pd *parent_domain = nullptr) noexcept;
-	static std::unique_ptr<Cq> create(Context &context, const CqRequest &request);
+	static Cq &create(Context &context, const CqRequest &request);
 };
 
-ibv_cq *cq_create(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
-int cq_destroy(ibv_cq *cq);
-int cq_modify(ibv_cq *cq, ibv_modify_cq_attr *attr);
-int cq_resize(ibv_cq *cq, int cqe);
-int cq_req_notify(ibv_cq *cq, int solicited_only) noexcept;
+/*
+ * Drops the CQEs that destroyed or reset queue pairs left in the ring, so that they take no
+ * slots. No poll would return them. The caller holds cq.lock.
+ */
+void drop_stale(Cq &cq) noexcept;
+
+/*
+ * `qp` was reset. Drops its receives of a shared receive queue, and frees their slots. If the
+ * program is between start_poll and end_poll, they stay and are returned later. The caller holds
+ * the lock of qp.recv_queue.
+ */
+void drop_shared(Qp &qp) noexcept;
+
+/* `qp` was destroyed, so that its CQEs will be dropped. Frees those slots. Locked as above. */
+void return_shared(Qp &qp) noexcept;
+
+/* Sets the functions of ibv_start_poll and its family. `wc_flags` says which a program wants. */
+void set_readers(ibv_cq_ex &cq, std::uint64_t wc_flags) noexcept;
 
 } // namespace peal

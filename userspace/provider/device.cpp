@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Owns: field-by-field copies of device and port attributes.
- * Does not know: the meaning of the attributes.
- */
-#include "device.hpp"
+/* The attributes of a device and its port. Only the kernel knows the limits of peal. */
+#include "verbs.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,8 +14,26 @@ namespace peal {
 
 namespace {
 
-void fill_limits(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) noexcept
+ibv_device_attr base_attr(const ib_uverbs_query_device_resp &base) noexcept
 {
+	ibv_device_attr attr{};
+
+	/* fw_ver consists of three 16-bit numbers. */
+	std::snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%u.%u.%u",
+		      static_cast<unsigned>(base.fw_ver >> 32 & 0xffff),
+		      static_cast<unsigned>(base.fw_ver >> 16 & 0xffff),
+		      static_cast<unsigned>(base.fw_ver & 0xffff));
+	attr.node_guid = base.node_guid;
+	attr.sys_image_guid = base.sys_image_guid;
+	attr.max_mr_size = base.max_mr_size;
+	attr.page_size_cap = base.page_size_cap;
+	attr.vendor_id = base.vendor_id;
+	attr.vendor_part_id = base.vendor_part_id;
+	attr.hw_ver = base.hw_ver;
+	attr.device_cap_flags = base.device_cap_flags;
+	attr.atomic_cap = static_cast<ibv_atomic_cap>(base.atomic_cap);
+	attr.local_ca_ack_delay = base.local_ca_ack_delay;
+	attr.phys_port_cnt = base.phys_port_cnt;
 	attr.max_qp = static_cast<int>(base.max_qp);
 	attr.max_qp_wr = static_cast<int>(base.max_qp_wr);
 	attr.max_sge = static_cast<int>(base.max_sge);
@@ -47,76 +62,6 @@ void fill_limits(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr)
 	attr.max_srq_wr = static_cast<int>(base.max_srq_wr);
 	attr.max_srq_sge = static_cast<int>(base.max_srq_sge);
 	attr.max_pkeys = base.max_pkeys;
-}
-
-void fill_base(const ib_uverbs_query_device_resp &base, ibv_device_attr &attr) noexcept
-{
-	/* fw_ver consists of three 16-bit numbers. */
-	std::snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%u.%u.%u",
-		      static_cast<unsigned>(base.fw_ver >> 32 & 0xffff),
-		      static_cast<unsigned>(base.fw_ver >> 16 & 0xffff),
-		      static_cast<unsigned>(base.fw_ver & 0xffff));
-	attr.node_guid = base.node_guid;
-	attr.sys_image_guid = base.sys_image_guid;
-	attr.max_mr_size = base.max_mr_size;
-	attr.page_size_cap = base.page_size_cap;
-	attr.vendor_id = base.vendor_id;
-	attr.vendor_part_id = base.vendor_part_id;
-	attr.hw_ver = base.hw_ver;
-	attr.device_cap_flags = base.device_cap_flags;
-	attr.atomic_cap = static_cast<ibv_atomic_cap>(base.atomic_cap);
-	attr.local_ca_ack_delay = base.local_ca_ack_delay;
-	attr.phys_port_cnt = base.phys_port_cnt;
-	fill_limits(base, attr);
-}
-
-void fill_extended(const ib_uverbs_ex_query_device_resp &response,
-		   ibv_device_attr_ex &attr) noexcept
-{
-	const auto &transport = response.odp_caps.per_transport_caps;
-
-	attr.odp_caps.general_caps = response.odp_caps.general_caps;
-	attr.odp_caps.per_transport_caps.rc_odp_caps = transport.rc_odp_caps;
-	attr.odp_caps.per_transport_caps.uc_odp_caps = transport.uc_odp_caps;
-	attr.odp_caps.per_transport_caps.ud_odp_caps = transport.ud_odp_caps;
-	attr.xrc_odp_caps = response.xrc_odp_caps;
-	attr.completion_timestamp_mask = response.timestamp_mask;
-	attr.hca_core_clock = response.hca_core_clock;
-	attr.device_cap_flags_ex = response.device_cap_flags_ex;
-	attr.raw_packet_caps = response.raw_packet_caps;
-	attr.cq_mod_caps.max_cq_count = response.cq_moderation_caps.max_cq_moderation_count;
-	attr.cq_mod_caps.max_cq_period = response.cq_moderation_caps.max_cq_moderation_period;
-	attr.max_dm_size = response.max_dm_size;
-	attr.phys_port_cnt_ex = response.base.phys_port_cnt;
-}
-
-ibv_port_attr port_attr(const ib_uverbs_query_port_resp_ex &response) noexcept
-{
-	const ib_uverbs_query_port_resp &legacy = response.legacy_resp;
-	ibv_port_attr attr{};
-
-	attr.state = static_cast<ibv_port_state>(legacy.state);
-	attr.max_mtu = static_cast<ibv_mtu>(legacy.max_mtu);
-	attr.active_mtu = static_cast<ibv_mtu>(legacy.active_mtu);
-	attr.gid_tbl_len = static_cast<int>(legacy.gid_tbl_len);
-	attr.port_cap_flags = legacy.port_cap_flags;
-	attr.max_msg_sz = legacy.max_msg_sz;
-	attr.bad_pkey_cntr = legacy.bad_pkey_cntr;
-	attr.qkey_viol_cntr = legacy.qkey_viol_cntr;
-	attr.pkey_tbl_len = legacy.pkey_tbl_len;
-	attr.lid = legacy.lid;
-	attr.sm_lid = legacy.sm_lid;
-	attr.lmc = legacy.lmc;
-	attr.max_vl_num = legacy.max_vl_num;
-	attr.sm_sl = legacy.sm_sl;
-	attr.subnet_timeout = legacy.subnet_timeout;
-	attr.init_type_reply = legacy.init_type_reply;
-	attr.active_width = legacy.active_width;
-	attr.active_speed = legacy.active_speed;
-	attr.phys_state = legacy.phys_state;
-	attr.link_layer = legacy.link_layer;
-	attr.flags = legacy.flags;
-	attr.port_cap_flags2 = response.port_cap_flags2;
 	return attr;
 }
 
@@ -148,8 +93,21 @@ int device_query(ibv_context *context, const ibv_query_device_ex_input *input,
 		ib_uverbs_ex_query_device{}, response);
 	if (error)
 		return error;
-	fill_base(response.base, all.orig_attr);
-	fill_extended(response, all);
+	const auto &transport = response.odp_caps.per_transport_caps;
+	all.orig_attr = base_attr(response.base);
+	all.odp_caps.general_caps = response.odp_caps.general_caps;
+	all.odp_caps.per_transport_caps.rc_odp_caps = transport.rc_odp_caps;
+	all.odp_caps.per_transport_caps.uc_odp_caps = transport.uc_odp_caps;
+	all.odp_caps.per_transport_caps.ud_odp_caps = transport.ud_odp_caps;
+	all.xrc_odp_caps = response.xrc_odp_caps;
+	all.completion_timestamp_mask = response.timestamp_mask;
+	all.hca_core_clock = response.hca_core_clock;
+	all.device_cap_flags_ex = response.device_cap_flags_ex;
+	all.raw_packet_caps = response.raw_packet_caps;
+	all.cq_mod_caps.max_cq_count = response.cq_moderation_caps.max_cq_moderation_count;
+	all.cq_mod_caps.max_cq_period = response.cq_moderation_caps.max_cq_moderation_period;
+	all.max_dm_size = response.max_dm_size;
+	all.phys_port_cnt_ex = response.base.phys_port_cnt;
 	std::memset(static_cast<void *>(attr), 0, attr_size);
 	std::memcpy(static_cast<void *>(attr), &all, std::min(attr_size, sizeof(all)));
 	return 0;
@@ -175,12 +133,35 @@ int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 	ib_uverbs_query_port_resp_ex response{};
 	const int error = Context::of(context).device.method(
 		UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT,
-		uverbs::attr_value(UVERBS_ATTR_QUERY_PORT_PORT_NUM, port),
-		uverbs::attr_out(UVERBS_ATTR_QUERY_PORT_RESP, uverbs::out(response)));
+		uverbs::attr_in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint64_t{port}),
+		uverbs::attr_out(UVERBS_ATTR_QUERY_PORT_RESP, response));
 
 	if (error)
 		return error;
-	*attr = port_attr(response);
+	const ib_uverbs_query_port_resp &legacy = response.legacy_resp;
+	*attr = {};
+	attr->state = static_cast<ibv_port_state>(legacy.state);
+	attr->max_mtu = static_cast<ibv_mtu>(legacy.max_mtu);
+	attr->active_mtu = static_cast<ibv_mtu>(legacy.active_mtu);
+	attr->gid_tbl_len = static_cast<int>(legacy.gid_tbl_len);
+	attr->port_cap_flags = legacy.port_cap_flags;
+	attr->max_msg_sz = legacy.max_msg_sz;
+	attr->bad_pkey_cntr = legacy.bad_pkey_cntr;
+	attr->qkey_viol_cntr = legacy.qkey_viol_cntr;
+	attr->pkey_tbl_len = legacy.pkey_tbl_len;
+	attr->lid = legacy.lid;
+	attr->sm_lid = legacy.sm_lid;
+	attr->lmc = legacy.lmc;
+	attr->max_vl_num = legacy.max_vl_num;
+	attr->sm_sl = legacy.sm_sl;
+	attr->subnet_timeout = legacy.subnet_timeout;
+	attr->init_type_reply = legacy.init_type_reply;
+	attr->active_width = legacy.active_width;
+	attr->active_speed = legacy.active_speed;
+	attr->phys_state = legacy.phys_state;
+	attr->link_layer = legacy.link_layer;
+	attr->flags = legacy.flags;
+	attr->port_cap_flags2 = response.port_cap_flags2;
 	copy_speed_ex(*attr, response);
 	return 0;
 }
@@ -189,8 +170,8 @@ int port_query_speed(ibv_context *context, std::uint32_t port, std::uint64_t *sp
 {
 	return Context::of(context).device.method(
 		UVERBS_OBJECT_DEVICE, uverbs::METHOD_QUERY_PORT_SPEED,
-		uverbs::attr_value(uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, port),
-		uverbs::attr_out(uverbs::ATTR_QUERY_PORT_SPEED_RESP, uverbs::out(*speed)));
+		uverbs::attr_in(uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, std::uint64_t{port}),
+		uverbs::attr_out(uverbs::ATTR_QUERY_PORT_SPEED_RESP, *speed));
 }
 
 } // namespace peal

@@ -1,41 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the op table, matching, registration.
- * Does not know: the implementation of the ops.
+ * The interface to libibverbs: the op table, registration, and contexts.
  *
- * To add a verb, give its type in pabi.hpp and its function in context_ops. For an
- * op that is null libibverbs returns EOPNOTSUPP.
+ * To add a verb, give its type in pabi.hpp, its prototype in verbs.hpp and its function in
+ * context_ops. For an op that is null libibverbs returns EOPNOTSUPP.
  */
-#include "driver.hpp"
+#include "verbs.hpp"
 
 #include <dlfcn.h>
 #include <rdma/peal-abi.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
-#include "ah.hpp"
 #include "context.hpp"
-#include "cq.hpp"
-#include "cq_ex.hpp"
-#include "device.hpp"
-#include "dm.hpp"
 #include "entry.hpp"
-#include "flow.hpp"
-#include "mr.hpp"
-#include "mw.hpp"
-#include "pd.hpp"
-#include "poll.hpp"
-#include "post.hpp"
-#include "qp.hpp"
-#include "qp_ex.hpp"
-#include "srq.hpp"
-#include "xrcd.hpp"
+#include "pabi.hpp"
 
 namespace peal {
 
+namespace {
+
+/*
+ * libibverbs allocates this with calloc(). A library newer than the header that peal
+ * was built with has a longer verbs_context, because verbs_context grows at its front.
+ * Such a library writes into the slack. Its `sz` is at a fixed distance from the end,
+ * so context_make() does not find the right value in verbs.sz and refuses.
+ */
+struct ContextMemory {
+	verbs_context verbs;
+	std::byte slack[1024];
+	Context *cpp;
+};
+
+void context_free(ibv_context *context) noexcept
+{
+	auto *memory = reinterpret_cast<ContextMemory *>(verbs_get_ctx(context));
+
+	delete memory->cpp;
+	verbs_uninit_context(&memory->verbs);
+	std::free(memory);
+}
+
 /* Control-path functions may throw, so they need entry<>. The others are noexcept. */
-const verbs_context_ops context_ops = {
+constexpr verbs_context_ops context_ops = {
 	.advise_mr = entry<&mr_advise>,
 	.alloc_dm = entry<&dm_alloc>,
 	.alloc_mw = entry<&mw_alloc>,
@@ -48,10 +58,10 @@ const verbs_context_ops context_ops = {
 	.close_xrcd = entry<&xrcd_close>,
 	.create_ah = entry<&ah_create>,
 	.create_cq = entry<&cq_create>,
-	.create_cq_ex = entry<&cq_ex_create>,
+	.create_cq_ex = entry<&cq_create_ex>,
 	.create_flow = entry<&flow_create>,
 	.create_qp = entry<&qp_create>,
-	.create_qp_ex = entry<&qp_ex_create>,
+	.create_qp_ex = entry<&qp_create_ex>,
 	.create_srq = entry<&srq_create>,
 	.create_srq_ex = entry<&srq_create_ex>,
 	.dealloc_mw = entry<&mw_dealloc>,
@@ -98,7 +108,71 @@ const verbs_context_ops context_ops = {
 	.unimport_pd = pd_unimport,
 };
 
-namespace {
+/* Opens the device, or imports a context that the kernel has already, perhaps another process's. */
+verbs_context *context_make(ibv_device *ibdevice, int cmd_fd, bool import)
+{
+	/* This call owns cmd_fd from now on, even if it fails. */
+	auto *memory = static_cast<ContextMemory *>(_verbs_init_and_alloc_context(
+		ibdevice, cmd_fd, sizeof(ContextMemory), nullptr, PEAL_DRIVER_ID));
+	if (!memory)
+		throw_errno(errno);
+	Rollback release([memory] {
+		verbs_uninit_context(&memory->verbs);
+		std::free(memory);
+	});
+	if (memory->verbs.sz != sizeof(verbs_context))
+		throw_errno(ENOTSUP); /* built for another libibverbs */
+
+	const uverbs::Device device(cmd_fd, PEAL_DRIVER_ID);
+	const peal_alloc_ucontext_req request{};
+	peal_alloc_ucontext_resp response{};
+	std::uint32_t comp_vectors = 0;
+	std::uint64_t core_support = 0;
+
+	response.kick_fd = -1;
+	if (import)
+		check(device.method(
+			UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
+			uverbs::attr_out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, comp_vectors),
+			uverbs::attr_out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, core_support),
+			uverbs::attr_out(PEAL_ATTR_QUERY_CONTEXT_RESP, response)));
+	else
+		check(device.method(
+			UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT,
+			uverbs::attr_out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, comp_vectors),
+			uverbs::attr_out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, core_support),
+			uverbs::attr_in(UVERBS_ATTR_UHW_IN, request),
+			uverbs::attr_out(UVERBS_ATTR_UHW_OUT, response)));
+	UniqueFd kick(response.kick_fd);
+	if (kick.get() < 0 || response.comp_mask || response.doorbell_bytes < sizeof(peal_doorbell))
+		throw_errno(EPROTO);
+	Mapping page(cmd_fd, response.doorbell_offset, response.doorbell_bytes);
+	memory->cpp = new Context(device, std::move(kick), std::move(page), response.null_lkey);
+	memory->verbs.context.num_comp_vectors = static_cast<int>(comp_vectors);
+	/* Use an atomic store, because another thread may open the device at the same time. */
+	std::atomic_ref(reinterpret_cast<verbs_device *>(ibdevice)->core_support)
+		.store(core_support, std::memory_order_relaxed);
+	verbs_set_ops(&memory->verbs, &context_ops);
+	release.dismiss();
+	return &memory->verbs;
+}
+
+verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *) noexcept
+{
+	return entry<&context_make>(device, cmd_fd, false);
+}
+
+verbs_context *context_import(ibv_device *device, int cmd_fd) noexcept
+{
+	return entry<&context_make>(device, cmd_fd, true);
+}
+
+bool wants_single_thread() noexcept
+{
+	const char *value = std::getenv("PEAL_SINGLE_THREADED");
+
+	return value && !std::strcmp(value, "1");
+}
 
 /* libibverbs matches by driver id. The name is for kernels that do not report the id. */
 const verbs_match_ent match_table[] = {
@@ -168,5 +242,19 @@ int running_layout() noexcept
 }
 
 } // namespace
+
+Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey)
+	: device(opened), kick_file(std::move(kick)), doorbell_page(std::move(page)),
+	  doorbell(reinterpret_cast<peal_doorbell *>(doorbell_page.data()),
+		   IoctlKick(kick_file.get())),
+	  null_lkey(null_region_lkey), single_threaded(wants_single_thread())
+{
+}
+
+Context &Context::of(ibv_context *context) noexcept
+{
+	/* verbs_context is the first member of ContextMemory. */
+	return *reinterpret_cast<ContextMemory *>(verbs_get_ctx(context))->cpp;
+}
 
 } // namespace peal

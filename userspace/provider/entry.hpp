@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The boundary between C and C++ for control-path verbs.
+ * The boundary between C and C++: errors and enums.
  *
- * Owns: the translation of exceptions to errors. No exception may leave the
- * provider, because libibverbs is C and would be unwound while it holds a mutex.
- * Does not know: the verbs. Data-path functions do not use this; they are noexcept
- * and neither allocate nor throw.
+ * No exception may leave the provider, because libibverbs is C and would be unwound while it holds
+ * a mutex. Control-path verbs are therefore entered through entry<>. Data-path functions are
+ * noexcept and neither allocate nor throw.
  */
 #pragma once
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <new>
 #include <system_error>
 #include <type_traits>
 
 namespace peal {
+
+[[noreturn]] inline void throw_errno(int error)
+{
+	throw std::system_error(error, std::generic_category());
+}
+
+/* For calls that return 0 or an errno. */
+inline void check(int error)
+{
+	if (error)
+		throw_errno(error);
+}
 
 /* A verb that returns a pointer fails with null and errno. The others return the error. */
 template <class Result>
@@ -49,5 +62,31 @@ struct Entry<Verb> {
 /* The entry of the op table for `Verb`. */
 template <auto Verb>
 constexpr auto entry = &Entry<Verb>::call;
+
+/*
+ * Reads an enum that a C program has written, which may have any int value. In C++ it is undefined
+ * to load a value that the enum cannot have, so this function reads the bytes.
+ */
+template <class Enum>
+std::uint32_t c_enum(const Enum &value) noexcept
+{
+	static_assert(sizeof(Enum) == sizeof(std::uint32_t));
+	std::uint32_t number;
+
+	std::memcpy(&number, &value, sizeof(number));
+	return number;
+}
+
+/*
+ * For the kernel's 8-bit fields. A value that does not fit becomes 255, so that the kernel
+ * still refuses it, because no state, MTU or type is 255.
+ */
+template <class Enum>
+std::uint8_t c_enum8(const Enum &value) noexcept
+{
+	const std::uint32_t number = c_enum(value);
+
+	return number < 255 ? static_cast<std::uint8_t>(number) : 255;
+}
 
 } // namespace peal

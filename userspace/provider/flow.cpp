@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Owns: creation and destruction of a flow rule.
- * Does not know: frames.
- */
-#include "flow.hpp"
+/* Flow rules of raw packet queue pairs, in the kernel's encoding. The kernel knows which it
+ * accepts. */
+#include "verbs.hpp"
 
 #include <array>
 #include <cerrno>
@@ -11,8 +9,8 @@
 #include <cstring>
 #include <memory>
 
-#include "c_enum.hpp"
 #include "context.hpp"
+#include "entry.hpp"
 #include "uverbs.hpp"
 
 namespace peal {
@@ -50,23 +48,15 @@ public:
 	uverbs::Bytes bytes() const noexcept { return {message_.data(), bytes_}; }
 };
 
-template <class Spec>
-Spec kernel_spec(std::uint32_t type) noexcept
-{
-	Spec spec{};
-
-	spec.type = type;
-	spec.size = sizeof(spec);
-	return spec;
-}
-
 /* Both sides lay these filters out alike, except that a filter of the kernel may be longer. */
 template <class Spec, class From>
 void add_alike(FlowRequest &request, std::uint32_t type, const From &from) noexcept
 {
-	auto spec = kernel_spec<Spec>(type);
+	Spec spec{};
 
 	static_assert(sizeof(from.val) <= sizeof(spec.val));
+	spec.type = type;
+	spec.size = sizeof(spec);
 	std::memcpy(&spec.val, &from.val, sizeof(from.val));
 	std::memcpy(&spec.mask, &from.mask, sizeof(from.mask));
 	/* The program's filter has padding here, which it need not set. */
@@ -108,51 +98,34 @@ void add_spec(FlowRequest &request, const std::byte *from, std::uint32_t type, s
 	}
 }
 
-/* The specifications follow the attributes, each as long as it says. */
-void add_specs(FlowRequest &request, const ibv_flow_attr &attr)
-{
-	const auto *from = reinterpret_cast<const std::byte *>(&attr + 1);
-
-	if (attr.num_of_specs > MAX_SPECS)
-		throw_errno(EINVAL);
-	for (unsigned i = 0; i < attr.num_of_specs; ++i) {
-		const auto *head = reinterpret_cast<const ibv_flow_spec *>(from);
-		const std::size_t size = head->hdr.size;
-
-		add_spec(request, from, c_enum(head->hdr.type), size);
-		from += size;
-	}
-}
-
-FlowRequest make_request(const ibv_qp &qp, const ibv_flow_attr &attr)
-{
-	FlowRequest request;
-	ib_uverbs_create_flow header{};
-
-	if (attr.comp_mask)
-		throw_errno(EINVAL);
-	add_specs(request, attr);
-	header.qp_handle = qp.handle;
-	header.flow_attr.type = c_enum(attr.type);
-	header.flow_attr.priority = attr.priority;
-	header.flow_attr.port = attr.port;
-	header.flow_attr.flags = attr.flags;
-	request.set_header(header);
-	return request;
-}
-
 } // namespace
 
 ibv_flow *flow_create(ibv_qp *qp, ibv_flow_attr *attr)
 {
-	const FlowRequest request = make_request(*qp, *attr);
+	FlowRequest request;
+	ib_uverbs_create_flow header{};
 	ib_uverbs_create_flow_resp response{};
 	auto flow = std::make_unique<ibv_flow>();
 
-	check(Context::of(qp->context)
-		      .device.command_bytes(IB_USER_VERBS_EX_CMD_CREATE_FLOW |
-						    IB_USER_VERBS_CMD_FLAG_EXTENDED,
-					    request.bytes(), uverbs::out(response)));
+	if (attr->comp_mask || attr->num_of_specs > MAX_SPECS)
+		throw_errno(EINVAL);
+	/* The specifications follow the attributes, each as long as it says. */
+	const auto *from = reinterpret_cast<const std::byte *>(attr + 1);
+	for (unsigned i = 0; i < attr->num_of_specs; ++i) {
+		const auto *spec = reinterpret_cast<const ibv_flow_spec *>(from);
+
+		add_spec(request, from, c_enum(spec->hdr.type), spec->hdr.size);
+		from += spec->hdr.size;
+	}
+	header.qp_handle = qp->handle;
+	header.flow_attr.type = c_enum(attr->type);
+	header.flow_attr.priority = attr->priority;
+	header.flow_attr.port = attr->port;
+	header.flow_attr.flags = attr->flags;
+	request.set_header(header);
+	check(device_of(qp).command_bytes(IB_USER_VERBS_EX_CMD_CREATE_FLOW |
+						  IB_USER_VERBS_CMD_FLAG_EXTENDED,
+					  request.bytes(), uverbs::out(response)));
 	flow->context = qp->context;
 	flow->handle = response.flow_handle;
 	return flow.release();
@@ -163,14 +136,10 @@ int flow_destroy(ibv_flow *flow)
 	ib_uverbs_destroy_flow request{};
 
 	request.flow_handle = flow->handle;
-	const int error = Context::of(flow->context)
-				  .device.command(IB_USER_VERBS_EX_CMD_DESTROY_FLOW |
-							  IB_USER_VERBS_CMD_FLAG_EXTENDED,
-						  request);
-	if (!object_is_gone(error))
-		return error;
-	delete flow;
-	return 0;
+	return delete_if_gone(device_of(flow).command(IB_USER_VERBS_EX_CMD_DESTROY_FLOW |
+							      IB_USER_VERBS_CMD_FLAG_EXTENDED,
+						      request),
+			      flow);
 }
 
 } // namespace peal

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The lock of one queue: SQ, RQ or CQ.
- *
- * Owns: mutual exclusion for a few dozen instructions, or none if the program has
- * promised to be single-threaded.
- * Does not know: what it guards.
+ * It excludes for a few dozen instructions, or not at all if the program has promised to be
+ * single-threaded.
  *
  * It is not a std::mutex, because an unlock here is a plain store. That is half the
  * cost, and it never makes a system call to wake a waiter, so a poll makes none.
@@ -59,18 +57,14 @@ private:
 					return;
 				cpu_relax();
 			}
-			if (round < YIELDS)
+			if (round < YIELDS) {
 				sched_yield();
-			else
-				sleep();
+			} else {
+				const timespec time{0, 50'000};
+
+				nanosleep(&time, nullptr);
+			}
 		}
-	}
-
-	static void sleep() noexcept
-	{
-		const timespec time{0, 50'000};
-
-		nanosleep(&time, nullptr);
 	}
 };
 

@@ -2,33 +2,20 @@
 /*
  * Objects that release something in their destructor: a mapping of device memory, a
  * file descriptor, and an undo step of a function that may fail.
- *
- * Owns: the release.
- * Does not know: what is mapped, opened or undone.
  */
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <system_error>
+#include <initializer_list>
 #include <utility>
 
+#include "entry.hpp"
+
 namespace peal {
-
-[[noreturn]] inline void throw_errno(int error)
-{
-	throw std::system_error(error, std::generic_category());
-}
-
-/* For calls that return 0 or an errno. */
-inline void check(int error)
-{
-	if (error)
-		throw_errno(error);
-}
 
 /*
  * Memory shared with the kernel. A forked child inherits it, as it inherits an RNIC's
@@ -67,6 +54,33 @@ public:
 
 	std::byte *data() const noexcept { return static_cast<std::byte *>(address_); }
 };
+
+/* An array of a mapping, as the kernel describes it, and what the provider expects of it. */
+struct MappedArray {
+	std::uint64_t offset, entries, stride; /* in bytes, except entries */
+	std::uint64_t begin;		       /* where the part before it ends */
+	std::uint64_t bytes;		       /* of an element, at least */
+	std::uint64_t most;		       /* entries */
+	std::uint64_t align;
+};
+
+/*
+ * Maps the memory of a ring. `shape` is the kernel's response. Throws EPROTO unless all arrays lie
+ * inside the mapping and their entries are powers of two.
+ */
+template <class Shape>
+Mapping map_ring(int fd, const Shape &shape, std::initializer_list<MappedArray> arrays)
+{
+	if (shape.comp_mask)
+		throw_errno(EPROTO);
+	for (const MappedArray &array : arrays)
+		if (!std::has_single_bit(array.entries) || array.entries > array.most ||
+		    array.offset < array.begin || array.offset % array.align ||
+		    array.stride < array.bytes || array.stride % array.align ||
+		    array.offset + array.entries * array.stride > shape.map_bytes)
+			throw_errno(EPROTO);
+	return Mapping(fd, shape.map_offset, shape.map_bytes);
+}
 
 class UniqueFd {
 	int fd_;

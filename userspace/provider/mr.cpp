@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Owns: creation and destruction of a region in the program.
- * Does not know: pinning (the kernel), fork protection (libibverbs).
- */
-#include "mr.hpp"
+/* Memory regions, memory windows and device memory. libibverbs protects regions from fork. */
+#include "verbs.hpp"
 
 #include <rdma/peal-abi.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <span>
 
 #include "context.hpp"
+#include "entry.hpp"
 #include "pabi.hpp"
 #include "pd.hpp"
 
@@ -44,9 +43,8 @@ ibv_mr *mr_register(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t io
 	request.hca_va = iova;
 	request.pd_handle = pd->handle;
 	request.access_flags = static_cast<std::uint32_t>(access);
-	check(Context::of(pd->context)
-		      .device.command(IB_USER_VERBS_CMD_REG_MR, request, response,
-				      uverbs::in(driver_request)));
+	check(device_of(pd).command(IB_USER_VERBS_CMD_REG_MR, request, response,
+				    uverbs::in(driver_request)));
 	/* libibverbs sets addr and length. */
 	mr->mr.handle = response.mr_handle;
 	mr->mr.lkey = response.lkey;
@@ -75,20 +73,15 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 		throw_errno(EINVAL);
 	auto mr = std::make_unique<Mr>(pd);
 
-	check(Context::of(pd->context)
-		      .device.create(
-			      UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG,
-			      UVERBS_ATTR_REG_DM_MR_HANDLE, mr->mr.handle,
-			      uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
-			      uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
-			      uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_OFFSET, offset),
-			      uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_LENGTH, length),
-			      uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS,
-					      uverbs::in(access)),
-			      uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY,
-					       uverbs::out(mr->mr.lkey)),
-			      uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY,
-					       uverbs::out(mr->mr.rkey))));
+	check(device_of(pd).create(
+		UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, UVERBS_ATTR_REG_DM_MR_HANDLE,
+		mr->mr.handle, uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
+		uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
+		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_OFFSET, std::uint64_t{offset}),
+		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_LENGTH, std::uint64_t{length}),
+		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access),
+		uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, mr->mr.lkey),
+		uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, mr->mr.rkey)));
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = static_cast<int>(access);
@@ -100,21 +93,16 @@ ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length,
 {
 	auto mr = std::make_unique<Mr>(pd);
 
-	check(Context::of(pd->context)
-		      .device.create(
-			      UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR,
-			      UVERBS_ATTR_REG_DMABUF_MR_HANDLE, mr->mr.handle,
-			      uverbs::attr_handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle),
-			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset),
-			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, length),
-			      uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova),
-			      uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_FD, uverbs::in(fd)),
-			      uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS,
-					      uverbs::in(access)),
-			      uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY,
-					       uverbs::out(mr->mr.lkey)),
-			      uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY,
-					       uverbs::out(mr->mr.rkey))));
+	check(device_of(pd).create(
+		UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, UVERBS_ATTR_REG_DMABUF_MR_HANDLE,
+		mr->mr.handle, uverbs::attr_handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle),
+		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, std::uint64_t{offset}),
+		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, std::uint64_t{length}),
+		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_IOVA, std::uint64_t{iova}),
+		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_FD, fd),
+		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, access),
+		uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, mr->mr.lkey),
+		uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, mr->mr.rkey)));
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = access;
@@ -129,13 +117,12 @@ int mr_advise(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
 
 	if (bytes.size() > UINT16_MAX)
 		return EINVAL;
-	return Context::of(pd->context)
-		.device.method(
-			UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR,
-			uverbs::attr_handle(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle),
-			uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_ADVICE, std::uint64_t{advice}),
-			uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_FLAGS, std::uint64_t{flags}),
-			uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, bytes));
+	return device_of(pd).method(
+		UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR,
+		uverbs::attr_handle(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle),
+		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_ADVICE, std::uint64_t{advice}),
+		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_FLAGS, std::uint64_t{flags}),
+		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, bytes));
 }
 
 int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length, int access)
@@ -153,8 +140,7 @@ int mr_reregister(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, std::size_t l
 	request.hca_va = request.start;
 	request.pd_handle = flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0;
 	request.access_flags = static_cast<std::uint32_t>(access);
-	const int error = Context::of(mr->mr.context)
-				  .device.command(IB_USER_VERBS_CMD_REREG_MR, request, response);
+	const int error = device_of(&mr->mr).command(IB_USER_VERBS_CMD_REREG_MR, request, response);
 	if (error) {
 		errno = error; /* libibverbs returns a number of its own */
 		return error;
@@ -177,15 +163,11 @@ ibv_mr *mr_import(ibv_pd *pd, std::uint32_t handle)
 	auto mr = std::make_unique<Mr>(pd);
 	std::uint64_t length = 0;
 
-	check(Context::of(pd->context)
-		      .device.method(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR,
-				     uverbs::attr_handle(UVERBS_ATTR_QUERY_MR_HANDLE, handle),
-				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY,
-						      uverbs::out(mr->mr.lkey)),
-				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY,
-						      uverbs::out(mr->mr.rkey)),
-				     uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH,
-						      uverbs::out(length))));
+	check(device_of(pd).method(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR,
+				   uverbs::attr_handle(UVERBS_ATTR_QUERY_MR_HANDLE, handle),
+				   uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr->mr.lkey),
+				   uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr->mr.rkey),
+				   uverbs::attr_out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, length)));
 	mr->mr.handle = handle;
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_IMPORTED;
@@ -199,21 +181,168 @@ void mr_unimport(ibv_mr *mr) noexcept
 
 int mr_deregister(verbs_mr *mr)
 {
-	const int error = mr->mr_type == PABI_MR_NULL
-				  ? 0
-				  : Context::of(mr->mr.context)
-					    .device.command(IB_USER_VERBS_CMD_DEREG_MR,
-							    ib_uverbs_dereg_mr{mr->mr.handle});
+	int error = 0;
 
-	if (!object_is_gone(error))
-		return error;
-	delete &Mr::of(mr);
+	if (mr->mr_type != PABI_MR_NULL)
+		error = device_of(&mr->mr).command(IB_USER_VERBS_CMD_DEREG_MR,
+						   ib_uverbs_dereg_mr{mr->mr.handle});
+	return delete_if_gone(error, &Mr::of(mr));
+}
+
+namespace {
+
+struct Mw : ibv_mw {
+	DomainHold domain;
+
+	explicit Mw(ibv_pd *owner) noexcept : ibv_mw{}, domain(owner) {}
+};
+
+} // namespace
+
+ibv_mw *mw_alloc(ibv_pd *pd, ibv_mw_type type)
+{
+	auto mw = std::make_unique<Mw>(pd);
+	ib_uverbs_alloc_mw request{};
+	ib_uverbs_alloc_mw_resp response{};
+
+	request.pd_handle = pd->handle;
+	request.mw_type = c_enum8(type);
+	check(device_of(pd).command(IB_USER_VERBS_CMD_ALLOC_MW, request, response));
+	mw->context = pd->context;
+	mw->pd = pd;
+	mw->type = type;
+	mw->handle = response.mw_handle;
+	mw->rkey = response.rkey;
+	return mw.release();
+}
+
+int mw_dealloc(ibv_mw *mw)
+{
+	return delete_if_gone(device_of(mw).command(IB_USER_VERBS_CMD_DEALLOC_MW,
+						    ib_uverbs_dealloc_mw{mw->handle}),
+			      static_cast<Mw *>(mw));
+}
+
+/*
+ * Binds a type 1 window, for which the provider chooses the new rkey. mw->rkey changes when
+ * the bind is posted, because ibv_bind_mw promises that. If the bind then fails, the new
+ * rkey gives no access. Neither the window nor its region may be zero-based. The providers of
+ * RNICs and of rdma_rxe say so at once, because a bind that fails ends the queue pair.
+ */
+int mw_bind(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
+{
+	const ibv_mw_bind_info &info = bind->bind_info;
+	ibv_send_wr wr{};
+	ibv_send_wr *bad;
+
+	if (info.mw_access_flags & IBV_ACCESS_ZERO_BASED ||
+	    (info.mr &&
+	     reinterpret_cast<const verbs_mr *>(info.mr)->access & IBV_ACCESS_ZERO_BASED))
+		return EINVAL;
+	wr.wr_id = bind->wr_id;
+	wr.opcode = IBV_WR_BIND_MW;
+	wr.send_flags = bind->send_flags;
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = bind->bind_info;
+	const int error = post_send_bind(qp, &wr, &bad);
+	if (!error)
+		mw->rkey = wr.bind_mw.rkey;
+	return error;
+}
+
+namespace {
+
+struct Dm : ibv_dm {
+	Mapping mapping;
+	std::uint64_t length = 0;
+
+	Dm() noexcept : ibv_dm{} {}
+	static Dm &of(ibv_dm *dm) noexcept { return *static_cast<Dm *>(dm); }
+
+	/* Offsets and lengths are multiples of four, as with devices that have such memory. */
+	bool has(std::uint64_t offset, std::size_t bytes) const noexcept
+	{
+		return !(offset % 4) && !(bytes % 4) && offset <= length &&
+		       bytes <= length - offset;
+	}
+};
+
+int copy_to_dm(ibv_dm *dm, std::uint64_t offset, const void *from, std::size_t bytes) noexcept
+{
+	Dm &to = Dm::of(dm);
+
+	if (!to.has(offset, bytes))
+		return EINVAL;
+	std::memcpy(to.mapping.data() + offset, from, bytes);
 	return 0;
 }
 
-bool mr_is_zero_based(const ibv_mr &mr) noexcept
+int copy_from_dm(void *to, ibv_dm *dm, std::uint64_t offset, std::size_t bytes) noexcept
 {
-	return reinterpret_cast<const verbs_mr &>(mr).access & IBV_ACCESS_ZERO_BASED;
+	const Dm &from = Dm::of(dm);
+
+	if (!from.has(offset, bytes))
+		return EINVAL;
+	std::memcpy(to, from.mapping.data() + offset, bytes);
+	return 0;
+}
+
+int free_command(const uverbs::Device &device, std::uint32_t handle) noexcept
+{
+	return device.method(UVERBS_OBJECT_DM, UVERBS_METHOD_DM_FREE,
+			     uverbs::attr_handle(UVERBS_ATTR_FREE_DM_HANDLE, handle));
+}
+
+} // namespace
+
+/* Maps memory that the kernel knows by this handle. */
+ibv_dm *dm_import(ibv_context *context, std::uint32_t handle)
+{
+	auto dm = std::make_unique<Dm>();
+	const uverbs::Device &device = Context::of(context).device;
+	peal_query_dm_resp shape{};
+
+	check(device.method(UVERBS_OBJECT_DM, PEAL_METHOD_QUERY_DM,
+			    uverbs::attr_handle(PEAL_ATTR_QUERY_DM_HANDLE, handle),
+			    uverbs::attr_out(PEAL_ATTR_QUERY_DM_RESP, shape)));
+	if (shape.comp_mask || shape.length > shape.map_bytes)
+		throw_errno(EPROTO);
+	dm->mapping = Mapping(device.fd(), shape.map_offset, shape.map_bytes);
+	dm->length = shape.length;
+	dm->context = context;
+	dm->handle = handle;
+	dm->memcpy_to_dm = copy_to_dm;
+	dm->memcpy_from_dm = copy_from_dm;
+	return dm.release();
+}
+
+void dm_unimport(ibv_dm *dm) noexcept
+{
+	delete &Dm::of(dm);
+}
+
+ibv_dm *dm_alloc(ibv_context *context, ibv_alloc_dm_attr *attr)
+{
+	const uverbs::Device &device = Context::of(context).device;
+	std::uint32_t handle = 0;
+
+	if (attr->comp_mask)
+		throw_errno(EINVAL);
+	/* The kernel writes the number of the new object into the attribute of the handle. */
+	check(device.create(
+		UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC, UVERBS_ATTR_ALLOC_DM_HANDLE, handle,
+		uverbs::attr_in(UVERBS_ATTR_ALLOC_DM_LENGTH, std::uint64_t{attr->length}),
+		uverbs::attr_in(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr->log_align_req)));
+	Rollback undo([&] { free_command(device, handle); });
+	ibv_dm *dm = dm_import(context, handle);
+	undo.dismiss();
+	return dm;
+}
+
+int dm_free(ibv_dm *dm)
+{
+	return delete_if_gone(free_command(device_of(dm), dm->handle), &Dm::of(dm));
 }
 
 } // namespace peal

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The parts of the private ABI of libibverbs that a provider needs.
- *
- * Owns: the layouts of the registration structures, of the op table and of the
- * wrapper structures. No installed header has them. They describe the behaviour of
- * the library's releases 36 to 65.
- * Does not know: peal.
+ * The parts of the private ABI of libibverbs that a provider needs: the layouts of the
+ * registration structures, of the op table and of the wrapper structures. No installed
+ * header has them. They describe the behaviour of the library's releases 36 to 65.
  *
  *	PEAL_IBV_PABI	the number in verbs_register_driver_NN and -rdmavNN.so
  *	PEAL_IBV_LAYOUT	release that last changed the op table: 36 (36..58),
  *			59 (59..61), 62 (62..63), 64, 65
  *
  * detect-pabi.sh reads both from the installed library. Three checks catch a wrong
- * pair: the assertions below, the constructor in driver.cpp, and the size check in
- * context.cpp.
+ * pair: the assertions below, and the constructor and the size check
+ * in driver.cpp.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -147,7 +144,7 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> attach_mcast{};
 	pabi_op<int(ibv_qp *, ibv_mw *, ibv_mw_bind *)> bind_mw{};
 	pabi_op<int(ibv_xrcd *)> close_xrcd{};
-	pabi_op<void(ibv_cq *)> cq_event{};
+	pabi_unused_op cq_event{};
 	pabi_op<ibv_ah *(ibv_pd *, ibv_ah_attr *)> create_ah{};
 #if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op create_comp_cntr{};
@@ -159,10 +156,10 @@ struct verbs_context_ops {
 	pabi_unused_op create_flow_action_esp{};
 	pabi_op<ibv_qp *(ibv_pd *, ibv_qp_init_attr *)> create_qp{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp_ex{};
-	pabi_op<ibv_rwq_ind_table *(ibv_context *, ibv_rwq_ind_table_init_attr *)> create_rwq_ind_table{};
+	pabi_unused_op create_rwq_ind_table{};
 	pabi_op<ibv_srq *(ibv_pd *, ibv_srq_init_attr *)> create_srq{};
 	pabi_op<ibv_srq *(ibv_context *, ibv_srq_init_attr_ex *)> create_srq_ex{};
-	pabi_op<ibv_wq *(ibv_context *, ibv_wq_init_attr *)> create_wq{};
+	pabi_unused_op create_wq{};
 #if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op dealloc_dmah{};
 #endif
@@ -179,9 +176,9 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_flow *)> destroy_flow{};
 	pabi_unused_op destroy_flow_action{};
 	pabi_op<int(ibv_qp *)> destroy_qp{};
-	pabi_op<int(ibv_rwq_ind_table *)> destroy_rwq_ind_table{};
+	pabi_unused_op destroy_rwq_ind_table{};
 	pabi_op<int(ibv_srq *)> destroy_srq{};
-	pabi_op<int(ibv_wq *)> destroy_wq{};
+	pabi_unused_op destroy_wq{};
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> detach_mcast{};
 #if PEAL_IBV_LAYOUT >= 62
 	pabi_unused_op dm_export_dmabuf_fd{};
@@ -203,7 +200,7 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
 	pabi_unused_op modify_qp_rate_limit{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *, int mask)> modify_srq{};
-	pabi_op<int(ibv_wq *, ibv_wq_attr *)> modify_wq{};
+	pabi_unused_op modify_wq{};
 	pabi_op<ibv_qp *(ibv_context *, ibv_qp_open_attr *)> open_qp{};
 	pabi_op<ibv_xrcd *(ibv_context *, ibv_xrcd_init_attr *)> open_xrcd{};
 	pabi_op<int(ibv_cq *, int n, ibv_wc *)> poll_cq{};
@@ -281,23 +278,18 @@ static_assert(offsetof(verbs_qp, comp_mask) == sizeof(ibv_qp_ex));
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
 static_assert(sizeof(verbs_mr) == 56);
 
-template <class T>
-concept HasRegMrEx = requires(T t)
+template <class Context>
+constexpr int header_layout()
 {
-	t.reg_mr_ex;
-};
-template <class T>
-concept HasDmExport = requires(T t)
-{
-	t.dm_export_dmabuf_fd;
-};
-template <class T>
-concept HasFreeBuf = requires(T t)
-{
-	t.free_buf;
-};
-static_assert(HasRegMrEx<verbs_context> == (PEAL_IBV_LAYOUT >= 59), "header and library differ");
-static_assert(HasDmExport<verbs_context> == (PEAL_IBV_LAYOUT >= 62), "header and library differ");
-static_assert(HasFreeBuf<verbs_context> == (PEAL_IBV_LAYOUT >= 64), "header and library differ");
+	if constexpr (requires(Context c) { c.free_buf; })
+		return 64;
+	if constexpr (requires(Context c) { c.dm_export_dmabuf_fd; })
+		return 62;
+	if constexpr (requires(Context c) { c.reg_mr_ex; })
+		return 59;
+	return 36;
+}
+static_assert(header_layout<verbs_context>() == (PEAL_IBV_LAYOUT >= 64 ? 64 : PEAL_IBV_LAYOUT),
+	      "header and library differ");
 
 } // namespace peal::pabi

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Protection domains, thread domains, and parent domains, which join the two.
- *
- * Owns: the program's promise that one thread at a time uses the objects of a parent
- * domain with a thread domain, and the reference counts for which the verbs return
- * EBUSY.
- * Does not know: the code that relies on the promise.
+ * Protection domains, thread domains, and parent domains, which join the two. XRC domains and
+ * address handles.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -16,6 +12,7 @@
 #include <utility>
 
 #include "../ring/work_ring.hpp"
+#include "context.hpp"
 
 namespace peal {
 
@@ -49,11 +46,15 @@ struct Pd : ibv_pd {
 
 	static Pd &of(ibv_pd *pd) noexcept { return *static_cast<Pd *>(pd); }
 
-	bool single_threaded() const noexcept { return td; }
-
 	/* Returns null if the program has no allocator or leaves it to peal. */
 	WrIds alloc_wr_ids(std::uint32_t entries);
 };
+
+/* Returns whether the queues of `pd` need locks. A thread domain promises that they do not. */
+inline bool needs_locks(const Context &context, ibv_pd *pd) noexcept
+{
+	return !context.single_threaded && !(pd && Pd::of(pd).td);
+}
 
 /*
  * The hold of an object on its parent domain. Memory from the domain's allocators must go before.
@@ -80,13 +81,19 @@ public:
 	void swap(DomainHold &other) noexcept { std::swap(parent_domain_, other.parent_domain_); }
 };
 
-ibv_pd *pd_alloc(ibv_context *context);
-int pd_dealloc(ibv_pd *pd);
-/* A domain that the kernel has already. A wrong handle shows when the domain is used. */
-ibv_pd *pd_import(ibv_context *context, std::uint32_t handle);
-void pd_unimport(ibv_pd *pd) noexcept;
-ibv_td *td_alloc(ibv_context *context, ibv_td_init_attr *attr);
-int td_dealloc(ibv_td *td);
-ibv_pd *parent_domain_alloc(ibv_context *context, ibv_parent_domain_init_attr *attr);
+/* XRC domains. Processes share one through a file. */
+struct Xrcd : ibv_xrcd {
+	std::uint32_t handle = 0;
+
+	static Xrcd &of(ibv_xrcd *xrcd) noexcept { return *static_cast<Xrcd *>(xrcd); }
+};
+
+struct Ah : ibv_ah {
+	DomainHold domain;
+	std::uint32_t index = 0; /* peal_create_ah_resp.ah_index */
+
+	explicit Ah(ibv_pd *owner) noexcept : ibv_ah{}, domain(owner) {}
+	static const Ah &of(const ibv_ah *ah) noexcept { return *static_cast<const Ah *>(ah); }
+};
 
 } // namespace peal

@@ -1,56 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the translation of a CQE to the verbs, and which CQEs are dropped.
- * Does not know: creation, arming.
+ * Taking completions off a completion queue, by ibv_poll_cq and by ibv_start_poll and its family.
  *
  * Data path: nothing here allocates, throws, or calls the kernel. No field of a
  * CQE is used as an index before it is bounded.
  */
-#include "poll.hpp"
+#include "cq.hpp"
 
-#include <array>
 #include <mutex>
 #include <optional>
 
+#include "opcode.hpp"
 #include "qp.hpp"
+#include "verbs.hpp"
 
 namespace peal {
 
 namespace {
 
-struct OpcodeRow {
-	ibv_wc_opcode send; /* at the sender */
-	ibv_wc_opcode recv; /* at the receiver, if the opcode consumes a receive */
-	unsigned int recv_flags;
-};
-
-/* Older releases of verbs.h do not have it. */
-constexpr auto WC_FLUSH = static_cast<ibv_wc_opcode>(8);
-
-/* Indexed by enum peal_opcode. Row 0 is for a flushed receive. */
-constexpr std::array<OpcodeRow, PEAL_OP_COUNT> OPCODES = [] {
-	std::array<OpcodeRow, PEAL_OP_COUNT> row{};
-
-	row.fill({IBV_WC_SEND, IBV_WC_RECV, 0});
-	row[PEAL_OP_SEND_IMM].recv_flags = IBV_WC_WITH_IMM;
-	row[PEAL_OP_SEND_INV].recv_flags = IBV_WC_WITH_INV;
-	row[PEAL_OP_WRITE].send = IBV_WC_RDMA_WRITE;
-	row[PEAL_OP_WRITE_IMM] = {IBV_WC_RDMA_WRITE, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM};
-	row[PEAL_OP_READ].send = IBV_WC_RDMA_READ;
-	row[PEAL_OP_CMP_SWAP].send = IBV_WC_COMP_SWAP;
-	row[PEAL_OP_FETCH_ADD].send = IBV_WC_FETCH_ADD;
-	row[PEAL_OP_ATOMIC_WRITE].send = IBV_WC_ATOMIC_WRITE;
-	row[PEAL_OP_FLUSH].send = WC_FLUSH;
-	row[PEAL_OP_BIND_MW].send = IBV_WC_BIND_MW;
-	row[PEAL_OP_LOCAL_INV].send = IBV_WC_LOCAL_INV; /* a program has no REG_MR */
-	return row;
-}();
-
-const OpcodeRow &opcode_row(const peal_cqe &cqe) noexcept
+const OpcodeFacts &opcode_of(const peal_cqe &cqe) noexcept
 {
-	const std::size_t row = cqe.opcode;
+	const std::size_t opcode = cqe.opcode;
 
-	return OPCODES[row < OPCODES.size() ? row : 0];
+	return OPCODES[opcode < OPCODES.size() ? opcode : 0];
+}
+
+ibv_wc_status wc_status(const peal_cqe &cqe) noexcept
+{
+	return cqe.status < IBV_WC_GENERAL_ERR ? static_cast<ibv_wc_status>(cqe.status)
+					       : IBV_WC_GENERAL_ERR;
+}
+
+ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept
+{
+	const OpcodeFacts &opcode = opcode_of(cqe);
+
+	return static_cast<ibv_wc_opcode>(cqe.kind == PEAL_CQE_SEND ? opcode.wc_opcode
+								    : opcode.recv_opcode);
+}
+
+unsigned int wc_flags(const peal_cqe &cqe) noexcept
+{
+	if (cqe.kind == PEAL_CQE_SEND || cqe.status != IBV_WC_SUCCESS)
+		return 0;
+	return opcode_of(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0) |
+	       (cqe.flags & PEAL_CQE_IP_CSUM_OK ? unsigned{IBV_WC_IP_CSUM_OK} : 0);
 }
 
 /*
@@ -80,66 +74,21 @@ Result with_ring(Context &context, const peal_cqe &cqe, Result none, Action acti
 	}
 }
 
-/* Returns the wr_id, or nothing if the CQE is stale (see drop_stale) or invalid. */
-std::optional<std::uint64_t> claim(Context &context, const peal_cqe &cqe) noexcept
-{
-	return with_ring(context, cqe, std::optional<std::uint64_t>(),
-			 [&](auto &ring) { return ring.complete(cqe.wqe_index); });
-}
+struct Completion {
+	const peal_cqe *cqe; /* valid until the ring is published */
+	std::uint64_t wr_id;
+};
 
-bool is_receive_of(const peal_cqe &cqe, const Qp &qp) noexcept
-{
-	return cqe.kind == PEAL_CQE_RECV && cqe.qp_index == qp.qp_index &&
-	       cqe.qp_num == qp.qp.qp_num;
-}
-
-void fill_wc(ibv_wc &wc, const Completion &completion) noexcept
-{
-	const peal_cqe &cqe = *completion.cqe;
-
-	wc.wr_id = completion.wr_id;
-	wc.status = wc_status(cqe);
-	wc.opcode = wc_opcode(cqe);
-	wc.vendor_err = cqe.vendor_err;
-	wc.byte_len = cqe.byte_len;
-	wc.imm_data = cqe.imm_or_rkey;
-	wc.qp_num = cqe.qp_num;
-	wc.src_qp = cqe.src_qp;
-	wc.wc_flags = wc_flags(cqe);
-	/* RoCE has no LIDs, and a connection has one P_Key. */
-	wc.pkey_index = 0;
-	wc.slid = 0;
-	wc.sl = 0;
-	wc.dlid_path_bits = 0;
-}
-
-} // namespace
-
-ibv_wc_status wc_status(const peal_cqe &cqe) noexcept
-{
-	return cqe.status < IBV_WC_GENERAL_ERR ? static_cast<ibv_wc_status>(cqe.status)
-					       : IBV_WC_GENERAL_ERR;
-}
-
-ibv_wc_opcode wc_opcode(const peal_cqe &cqe) noexcept
-{
-	const OpcodeRow &row = opcode_row(cqe);
-
-	return cqe.kind == PEAL_CQE_SEND ? row.send : row.recv;
-}
-
-unsigned int wc_flags(const peal_cqe &cqe) noexcept
-{
-	if (cqe.kind == PEAL_CQE_SEND || cqe.status != IBV_WC_SUCCESS)
-		return 0;
-	return opcode_row(cqe).recv_flags | (cqe.flags & PEAL_CQE_GRH ? unsigned{IBV_WC_GRH} : 0) |
-	       (cqe.flags & PEAL_CQE_IP_CSUM_OK ? unsigned{IBV_WC_IP_CSUM_OK} : 0);
-}
-
+/*
+ * Takes the next completion that is neither stale (see drop_stale) nor invalid. Returns false if
+ * there is none. The caller holds cq.lock.
+ */
 bool take_completion(Cq &cq, Completion &completion) noexcept
 {
 	while (const peal_cqe *cqe = cq.ring.peek()) {
-		const auto wr_id = claim(cq.context, *cqe);
+		const auto wr_id =
+			with_ring(cq.context, *cqe, std::optional<std::uint64_t>(),
+				  [&](auto &ring) { return ring.complete(cqe->wqe_index); });
 
 		cq.ring.advance();
 		if (wr_id) {
@@ -149,6 +98,14 @@ bool take_completion(Cq &cq, Completion &completion) noexcept
 	}
 	return false;
 }
+
+bool is_receive_of(const peal_cqe &cqe, const Qp &qp) noexcept
+{
+	return cqe.kind == PEAL_CQE_RECV && cqe.qp_index == qp.qp_index &&
+	       cqe.qp_num == qp.qp.qp_num;
+}
+
+} // namespace
 
 void drop_stale(Cq &cq) noexcept
 {
@@ -193,10 +150,124 @@ int cq_poll(ibv_cq *ibcq, int count, ibv_wc *wc) noexcept
 	Completion completion;
 	int done = 0;
 
-	while (done < count && take_completion(cq, completion))
-		fill_wc(wc[done++], completion);
+	for (; done < count && take_completion(cq, completion); ++done, ++wc) {
+		const peal_cqe &cqe = *completion.cqe;
+
+		wc->wr_id = completion.wr_id;
+		wc->status = wc_status(cqe);
+		wc->opcode = wc_opcode(cqe);
+		wc->vendor_err = cqe.vendor_err;
+		wc->byte_len = cqe.byte_len;
+		wc->imm_data = cqe.imm_or_rkey;
+		wc->qp_num = cqe.qp_num;
+		wc->src_qp = cqe.src_qp;
+		wc->wc_flags = wc_flags(cqe);
+		/* RoCE has no LIDs, and a connection has one P_Key. */
+		wc->pkey_index = 0;
+		wc->slid = 0;
+		wc->sl = 0;
+		wc->dlid_path_bits = 0;
+	}
 	cq.ring.publish();
 	return done;
+}
+
+namespace {
+
+int next_poll(ibv_cq_ex *ibcq) noexcept
+{
+	Cq &cq = Cq::of(ibcq);
+	Completion completion;
+
+	if (!take_completion(cq, completion))
+		return ENOENT;
+	cq.current = completion.cqe;
+	ibcq->wr_id = completion.wr_id;
+	ibcq->status = wc_status(*completion.cqe);
+	return 0;
+}
+
+/* Takes the lock, and keeps it if it returns 0. */
+int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept
+{
+	Cq &cq = Cq::of(ibcq);
+
+	if (attr->comp_mask)
+		return EINVAL;
+	cq.lock.lock();
+	if (!next_poll(ibcq))
+		return 0;
+	cq.ring.publish(); /* next_poll() may have dropped stale CQEs */
+	cq.lock.unlock();
+	return ENOENT;
+}
+
+void end_poll(ibv_cq_ex *ibcq) noexcept
+{
+	Cq &cq = Cq::of(ibcq);
+
+	cq.current = nullptr;
+	cq.ring.publish();
+	cq.lock.unlock();
+}
+
+const peal_cqe &current(ibv_cq_ex *cq) noexcept
+{
+	return *Cq::of(cq).current;
+}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex *cq) noexcept
+{
+	return wc_opcode(current(cq));
+}
+
+unsigned int read_wc_flags(ibv_cq_ex *cq) noexcept
+{
+	return wc_flags(current(cq));
+}
+
+/* Returns the member `Field` of the CQE without translation. */
+template <class Result, auto Field>
+Result read_field(ibv_cq_ex *cq) noexcept
+{
+	return current(cq).*Field;
+}
+
+/* For LIDs and service levels, which RoCE does not have. */
+template <class T>
+T read_zero(ibv_cq_ex *) noexcept
+{
+	return 0;
+}
+
+} // namespace
+
+void set_readers(ibv_cq_ex &cq, std::uint64_t wc_flags) noexcept
+{
+	cq.start_poll = start_poll;
+	cq.next_poll = next_poll;
+	cq.end_poll = end_poll;
+	cq.read_opcode = read_opcode;
+	cq.read_vendor_err = read_field<std::uint32_t, &peal_cqe::vendor_err>;
+	cq.read_wc_flags = read_wc_flags;
+	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		cq.read_byte_len = read_field<std::uint32_t, &peal_cqe::byte_len>;
+	if (wc_flags & IBV_WC_EX_WITH_IMM)
+		cq.read_imm_data = read_field<std::uint32_t, &peal_cqe::imm_or_rkey>;
+	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
+		cq.read_qp_num = read_field<std::uint32_t, &peal_cqe::qp_num>;
+	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		cq.read_src_qp = read_field<std::uint32_t, &peal_cqe::src_qp>;
+	if (wc_flags & IBV_WC_EX_WITH_SLID)
+		cq.read_slid = read_zero<std::uint32_t>;
+	if (wc_flags & IBV_WC_EX_WITH_SL)
+		cq.read_sl = read_zero<std::uint8_t>;
+	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		cq.read_dlid_path_bits = read_zero<std::uint8_t>;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		cq.read_completion_ts = read_field<std::uint64_t, &peal_cqe::clock_ns>;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		cq.read_completion_wallclock_ns = read_field<std::uint64_t, &peal_cqe::wall_ns>;
 }
 
 } // namespace peal

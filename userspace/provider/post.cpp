@@ -1,39 +1,112 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Owns: the way from a work request to a published WQE and a rung doorbell.
- * Does not know: completions, ibv_wr_* (qp_ex).
+ * Posting: from a work request to a published WQE and a rung doorbell, by ibv_post_send and the
+ * receive posts, and by ibv_wr_start .. ibv_wr_complete.
  *
  * Data path: nothing here allocates or throws. A system call is made only when the
- * engine sleeps, or when the receive ring wants a kick.
+ * engine sleeps, or when the receive ring wants a kick. The doorbell is rung outside the lock,
+ * because a kick may run the whole queue in this thread.
  *
- * A whole list is published by one release store of the producer index and one
- * doorbell. If a work request is bad, the ones before it are published. The doorbell
- * is rung outside the lock, because a kick may run the whole queue in this thread.
+ * The checks here only give the program an early error. The kernel checks every WQE
+ * again, because it does not trust the program.
  */
-#include "post.hpp"
-
 #include <mutex>
 
-#include "ah.hpp"
-#include "c_enum.hpp"
-#include "wr.hpp"
+#include "entry.hpp"
+#include "qp.hpp"
+#include "verbs.hpp"
 
 namespace peal {
 
 namespace {
 
-peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) noexcept
+/* Of the number of a shared receive queue only these bits count, as of that of a queue pair. */
+constexpr std::uint32_t NUMBER_MASK = 0xffffff;
+
+/* IBV_SEND_INLINE is checked separately, because only some opcodes allow it. */
+constexpr unsigned int PLAIN_SEND_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+
+/*
+ * Returns whether the queue pair accepts the opcode, and the flags `rare`, which are those that not
+ * every queue pair has. Only raw packets have checksums that the device fills in.
+ */
+bool is_allowed(const Qp &qp, const OpcodeFacts &opcode, unsigned int rare) noexcept
+{
+	return opcode.transports & qp.transport &&
+	       (!rare || (rare == IBV_SEND_IP_CSUM && qp.transport == TRANSPORT_RAW));
+}
+
+/* The most scatter-gather entries that a WQE of this opcode may have. */
+std::uint32_t sge_limit(const Qp &qp, const OpcodeFacts &opcode) noexcept
+{
+	switch (opcode.shape) {
+	case WrShape::SEND:
+	case WrShape::RDMA:
+		return qp.cap.max_send_sge;
+	case WrShape::ATOMIC:
+		return 1; /* more might not fit the slot */
+	default:
+		return 0;
+	}
+}
+
+/* Drops SOLICITED if the opcode ignores it. INLINE is set by SendSlot::mark_inline(). */
+std::uint8_t wqe_flags(const Qp &qp, const OpcodeFacts &opcode, unsigned int send_flags) noexcept
+{
+	unsigned int flags = 0;
+
+	if (qp.signal_all || (send_flags & IBV_SEND_SIGNALED))
+		flags |= PEAL_WQE_SIGNALED;
+	if (opcode.solicited && (send_flags & IBV_SEND_SOLICITED))
+		flags |= PEAL_WQE_SOLICITED;
+	if (send_flags & IBV_SEND_FENCE)
+		flags |= PEAL_WQE_FENCE;
+	if (send_flags & IBV_SEND_IP_CSUM) [[unlikely]]
+		flags |= PEAL_WQE_IP_CSUM;
+	return static_cast<std::uint8_t>(flags);
+}
+
+/*
+ * Returns EINVAL before RTS. Posts are allowed in all later states, because the kernel
+ * flushes them in error and keeps them for later in SQD.
+ */
+int send_state_error(const Qp &qp) noexcept
+{
+	switch (qp.state.load(std::memory_order_relaxed)) {
+	case IBV_QPS_RESET:
+	case IBV_QPS_INIT:
+	case IBV_QPS_RTR:
+		return EINVAL;
+	default:
+		return 0;
+	}
+}
+
+peal_bind_seg bind_segment(const ibv_mw_bind_info &info, std::uint32_t new_rkey) noexcept
+{
+	peal_bind_seg segment{};
+
+	segment.addr = info.addr;
+	segment.length = info.length;
+	segment.mr_lkey = info.mr ? info.mr->lkey : 0; /* length 0 unbinds */
+	/* Drop LOCAL_WRITE. Programs set it as for a region, but a window has no local access. */
+	segment.access = info.mw_access_flags & ~unsigned{IBV_ACCESS_LOCAL_WRITE};
+	segment.new_rkey = new_rkey;
+	return segment;
+}
+
+peal_send_wqe wqe_header(const Qp &qp, const OpcodeFacts &opcode, const ibv_send_wr &wr) noexcept
 {
 	peal_send_wqe header{};
 
-	header.opcode = row.opcode;
-	header.flags = wqe_flags(qp, row, wr.send_flags);
-	if (qp.is_xrc() && row.shape != WrShape::BIND && row.shape != WrShape::INVALIDATE)
+	header.opcode = opcode.opcode;
+	header.flags = wqe_flags(qp, opcode, wr.send_flags);
+	if (qp.is_xrc() && opcode.shape != WrShape::BIND && opcode.shape != WrShape::INVALIDATE)
 		[[unlikely]]
 		header.srqn = wr.qp_type.xrc.remote_srqn & NUMBER_MASK;
-	if (row.immediate)
+	if (opcode.immediate)
 		header.imm_or_rkey = wr.imm_data;
-	switch (row.shape) {
+	switch (opcode.shape) {
 	case WrShape::SEND:
 		if (qp.is_datagram()) {
 			header.ah_index = Ah::of(wr.wr.ud.ah).index;
@@ -57,10 +130,39 @@ peal_send_wqe wqe_header(const Qp &qp, const WrRow &row, const ibv_send_wr &wr) 
 	return header;
 }
 
-int copy_inline(const Qp &qp, SendSlot &slot, const ibv_send_wr &wr) noexcept
+/* Writes one work request into the slot of `index`, which is not published yet. */
+int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type window) noexcept
 {
-	std::uint32_t room = qp.cap.max_inline_data;
+	const std::uint32_t number = c_enum(wr.opcode);
+	const OpcodeFacts &opcode = number < WR_OPCODES.size() - 1 ? WR_OPCODES[number] : NO_OPCODE;
+	const unsigned int inline_flag = opcode.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
 
+	if (!is_allowed(qp, opcode, wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
+	    (opcode.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
+		return EINVAL;
+	std::byte *const memory = qp.sq.claim(index, wr.wr_id);
+	if (!memory)
+		return ENOMEM;
+	SendSlot slot(memory, wqe_header(qp, opcode, wr));
+
+	if (opcode.shape == WrShape::INVALIDATE)
+		return 0;
+	if (opcode.shape == WrShape::BIND) {
+		slot.segment(bind_segment(wr.bind_mw.bind_info, wr.bind_mw.rkey));
+		return 0;
+	}
+	if (opcode.shape == WrShape::ATOMIC)
+		slot.segment(
+			peal_atomic_seg{wr.wr.atomic.compare_add,
+					opcode.opcode == PEAL_OP_CMP_SWAP ? wr.wr.atomic.swap : 0});
+	if (static_cast<std::uint32_t>(wr.num_sge) > sge_limit(qp, opcode))
+		return EINVAL;
+	if (!(wr.send_flags & IBV_SEND_INLINE)) {
+		for (int i = 0; i < wr.num_sge; ++i)
+			slot.add_sge(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
+		return 0;
+	}
+	std::uint32_t room = qp.cap.max_inline_data;
 	for (int i = 0; i < wr.num_sge; ++i) {
 		const ibv_sge &sge = wr.sg_list[i];
 
@@ -73,225 +175,430 @@ int copy_inline(const Qp &qp, SendSlot &slot, const ibv_send_wr &wr) noexcept
 	return 0;
 }
 
-int fill_data(const Qp &qp, const WrRow &row, SendSlot &slot, const ibv_send_wr &wr) noexcept
-{
-	if (static_cast<std::uint32_t>(wr.num_sge) > sge_limit(qp, row))
-		return EINVAL;
-	if (wr.send_flags & IBV_SEND_INLINE)
-		return copy_inline(qp, slot, wr);
-	for (int i = 0; i < wr.num_sge; ++i) {
-		const ibv_sge &sge = wr.sg_list[i];
-
-		slot.add_sge(sge.addr, sge.length, sge.lkey);
-	}
-	return 0;
-}
-
-int fill_slot(const Qp &qp, const WrRow &row, std::byte *memory, const ibv_send_wr &wr) noexcept
-{
-	SendSlot slot(memory, wqe_header(qp, row, wr));
-
-	if (row.shape == WrShape::INVALIDATE)
-		return 0;
-	if (row.shape == WrShape::BIND) {
-		slot.bind(bind_segment(wr.bind_mw.bind_info, wr.bind_mw.rkey));
-		return 0;
-	}
-	if (row.shape == WrShape::ATOMIC)
-		slot.atomic(wr.wr.atomic.compare_add,
-			    row.opcode == PEAL_OP_CMP_SWAP ? wr.wr.atomic.swap : 0);
-	/* The only call, so that it is inlined. */
-	return fill_data(qp, row, slot, wr);
-}
-
-/* Writes one work request into the slot of `index`, which is not published yet. */
-int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type window) noexcept
-{
-	const WrRow &row = wr_row(c_enum(wr.opcode));
-
-	const unsigned int inline_flag = row.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
-	const unsigned int rare_flags = wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag);
-
-	if (!wr_allowed(qp, row) || !rare_flags_allowed(qp, rare_flags) ||
-	    (row.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
-		return EINVAL;
-	if (!qp.sq.has_room(index))
-		return ENOMEM;
-	qp.sq.set_wr_id(index, wr.wr_id);
-	const int error = fill_slot(qp, row, qp.sq.slot(index), wr);
-
-	if (rare_flags) [[unlikely]]
-		SendSlot::request_checksums(qp.sq.slot(index));
-	return error;
-}
-
-/* Builds and publishes a list. Returns whether at least one WQE was published. */
-bool build_send_list(Qp &qp, ibv_send_wr *&wr, ibv_mw_type window, int &error) noexcept
-{
-	std::lock_guard guard(qp.sq_lock);
-	const std::uint32_t first = qp.sq.head();
-	std::uint32_t next = first;
-
-	error = send_state_error(qp);
-	for (; wr && !error; wr = wr->next) {
-		error = build_send(qp, next, *wr, window);
-		if (error)
-			break;
-		++next;
-	}
-	if (next == first)
-		return false;
-	qp.sq.publish(next);
-	return true;
-}
-
-int post_send_list(Qp &qp, ibv_send_wr *wr, ibv_send_wr **bad, ibv_mw_type window) noexcept
-{
-	ibv_send_wr *const first = wr;
-	int error = 0;
-
-	/* Refuse the post, because nothing completes a WQE after the removal of the device. */
-	if (qp.context.doorbell.gone()) [[unlikely]] {
-		*bad = wr;
-		return EIO;
-	}
-	const bool posted = build_send_list(qp, wr, window, error);
-	if (error)
-		*bad = wr;
-	if (!posted)
-		return error;
-	if (const int kick_error = qp.context.doorbell.ring(qp.qp_index)) {
-		*bad = first;
-		return kick_error;
-	}
-	return error;
-}
-
-int build_recv(RecvRing &ring, std::uint32_t max_sge, std::uint32_t index,
+/* As build_send(), for a receive. */
+template <class Ring>
+int build_recv(Ring &ring, std::uint32_t max_sge, std::uint32_t index,
 	       const ibv_recv_wr &wr) noexcept
 {
 	if (static_cast<std::uint32_t>(wr.num_sge) > max_sge)
 		return EINVAL;
-	if (!ring.has_room(index))
+	std::byte *const memory = ring.claim(index, wr.wr_id);
+	if (!memory)
 		return ENOMEM;
-	ring.set_wr_id(index, wr.wr_id);
-	RecvSlot slot(ring.slot(index));
+	RecvSlot slot(memory);
 	for (int i = 0; i < wr.num_sge; ++i)
 		slot.add_sge(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
 	return 0;
 }
 
-/* Builds and publishes a list. Returns whether the kernel wants a kick for it. */
-bool build_recv_list(Qp &qp, ibv_recv_wr *&wr, int &error) noexcept
-{
-	std::lock_guard guard(qp.rq_lock);
-	const std::uint32_t first = qp.rq.head();
-	std::uint32_t next = first;
+/* What post_list() needs of each kind of queue. */
+struct SendQueue {
+	Qp &qp;
+	ibv_mw_type window; /* whose binds may be posted */
+	Context &context = qp.context;
+	Lock &lock = qp.sq_lock;
+	WorkRing &ring = qp.sq;
 
-	error = qp.shared || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
-	for (; wr && !error; wr = wr->next) {
-		error = build_recv(qp.rq, qp.cap.max_recv_sge, next, *wr);
-		if (error)
-			break;
-		++next;
+	int state_error() const noexcept { return send_state_error(qp); }
+	int build(std::uint32_t index, const ibv_send_wr &wr) const noexcept
+	{
+		return build_send(qp, index, wr, window);
 	}
-	if (next == first)
-		return false;
-	qp.rq.publish(next);
-	return qp.rq.wants_kick();
-}
+	bool wants_kick() const noexcept { return true; }
+	int kick() const noexcept { return context.doorbell.ring(qp.qp_index); }
+};
 
-int build_srq_recv(Srq &srq, std::uint32_t index, const ibv_recv_wr &wr) noexcept
-{
-	if (static_cast<std::uint32_t>(wr.num_sge) > srq.max_sge)
-		return EINVAL;
-	const auto number = srq.ring.take_free();
+struct RecvQueue {
+	Qp &qp;
+	Context &context = qp.context;
+	Lock &lock = qp.rq_lock;
+	WorkRing &ring = qp.rq;
 
-	if (!number)
-		return ENOMEM;
-	srq.ring.set_wr_id(*number, wr.wr_id);
-	RecvSlot slot(srq.ring.slot(*number));
-	for (int i = 0; i < wr.num_sge; ++i)
-		slot.add_sge(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
-	srq.ring.enqueue(index, *number);
-	return 0;
-}
-
-/* As build_recv_list(). */
-bool build_srq_recv_list(Srq &srq, ibv_recv_wr *&wr, int &error) noexcept
-{
-	std::lock_guard guard(srq.lock);
-	const std::uint32_t first = srq.ring.head();
-	std::uint32_t next = first;
-
-	for (; wr; wr = wr->next) {
-		error = build_srq_recv(srq, next, *wr);
-		if (error)
-			break;
-		++next;
+	int state_error() const noexcept
+	{
+		return qp.shared || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET
+			       ? EINVAL
+			       : 0;
 	}
-	if (next == first)
-		return false;
-	srq.ring.publish(next);
-	return srq.ring.wants_kick();
+	int build(std::uint32_t index, const ibv_recv_wr &wr) const noexcept
+	{
+		return build_recv(ring, qp.cap.max_recv_sge, index, wr);
+	}
+	bool wants_kick() const noexcept { return ring.wants_kick(); }
+	int kick() const noexcept { return context.doorbell.kick(PEAL_IOC_KICK_RECV, qp.qp_index); }
+};
+
+struct SharedQueue {
+	Srq &srq;
+	Context &context = srq.context;
+	Lock &lock = srq.lock;
+	SharedRecvRing &ring = srq.ring;
+
+	int state_error() const noexcept { return 0; }
+	int build(std::uint32_t index, const ibv_recv_wr &wr) const noexcept
+	{
+		return build_recv(ring, srq.max_sge, index, wr);
+	}
+	bool wants_kick() const noexcept { return ring.wants_kick(); }
+	int kick() const noexcept
+	{
+		return context.doorbell.kick(PEAL_IOC_KICK_SRQ, srq.srq_index);
+	}
+};
+
+/*
+ * A whole list is published by one release store of the producer index and one kick. If a work
+ * request is bad, the ones before it are published. Returns 0 or an errno; `bad` is then set.
+ */
+template <class Queue, class Wr>
+int post_list(const Queue &queue, Wr *wr, Wr **bad) noexcept
+{
+	Wr *const first = wr;
+	bool kick = false;
+	int error;
+
+	/* Refuse the post, because nothing completes a WQE after the removal of the device. */
+	if (queue.context.doorbell.gone()) [[unlikely]] {
+		*bad = wr;
+		return EIO;
+	}
+	{
+		std::lock_guard guard(queue.lock);
+		const std::uint32_t head = queue.ring.head();
+		std::uint32_t next = head;
+
+		error = queue.state_error();
+		for (; wr && !error; wr = wr->next) {
+			error = queue.build(next, *wr);
+			if (error)
+				break;
+			++next;
+		}
+		if (next != head) {
+			queue.ring.publish(next);
+			kick = queue.wants_kick();
+		}
+	}
+	if (error)
+		*bad = wr;
+	if (!kick)
+		return error;
+	if (const int kick_error = queue.kick()) {
+		*bad = first;
+		return kick_error;
+	}
+	return error;
 }
 
 } // namespace
 
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
-	return post_send_list(Qp::of(qp), wr, bad, IBV_MW_TYPE_2);
+	return post_list(SendQueue{Qp::of(qp), IBV_MW_TYPE_2}, wr, bad);
 }
 
 int post_send_bind(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
-	return post_send_list(Qp::of(qp), wr, bad, IBV_MW_TYPE_1);
+	return post_list(SendQueue{Qp::of(qp), IBV_MW_TYPE_1}, wr, bad);
 }
 
-int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return post_list(RecvQueue{Qp::of(qp)}, wr, bad);
+}
+
+int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return post_list(SharedQueue{Srq::of(srq)}, wr, bad);
+}
+
+/*
+ * From wr_start to wr_complete or wr_abort the thread holds sq_lock, so that no other
+ * thread uses Qp::batch. WQEs are built in free slots of the ring, which the kernel
+ * does not read before they are published. An abort therefore has nothing to undo.
+ * After the first error all calls do nothing, and wr_complete returns that error.
+ */
+namespace {
+
+void wr_start(ibv_qp_ex *ibqp) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
-	ibv_recv_wr *const first = wr;
-	int error = 0;
 
-	if (qp.context.doorbell.gone()) [[unlikely]] {
-		*bad = wr;
-		return EIO;
-	}
-	const bool kick = build_recv_list(qp, wr, error);
-
-	if (error)
-		*bad = wr;
-	if (!kick)
-		return error;
-	if (const int kick_error = qp.context.doorbell.kick_recv(qp.qp_index)) {
-		*bad = first;
-		return kick_error;
-	}
-	return error;
+	qp.sq_lock.lock();
+	qp.batch.next = qp.sq.head();
+	qp.batch.opcode = &NO_OPCODE; /* makes a setter before any builder fail */
+	qp.batch.error = qp.context.doorbell.gone() ? EIO : send_state_error(qp);
 }
 
-int post_srq_recv(ibv_srq *ibsrq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+void wr_abort(ibv_qp_ex *ibqp) noexcept
 {
-	Srq &srq = Srq::of(ibsrq);
-	ibv_recv_wr *const first = wr;
-	int error = 0;
+	Qp::of(ibqp).sq_lock.unlock();
+}
 
-	if (srq.context.doorbell.gone()) [[unlikely]] {
-		*bad = wr;
-		return EIO;
-	}
-	const bool kick = build_srq_recv_list(srq, wr, error);
+int wr_complete(ibv_qp_ex *ibqp) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+	const int error = qp.batch.error;
+	const bool post = !error && qp.batch.next != qp.sq.head();
 
-	if (error)
-		*bad = wr;
-	if (!kick)
-		return error;
-	if (const int kick_error = srq.context.doorbell.kick_srq(srq.srq_index)) {
-		*bad = first;
-		return kick_error;
+	if (post)
+		qp.sq.publish(qp.batch.next);
+	qp.sq_lock.unlock();
+	return post ? qp.context.doorbell.ring(qp.qp_index) : error;
+}
+
+/* Takes the next slot and writes `header`. Returns false after an error, now or earlier. */
+bool begin(Qp &qp, peal_opcode number, peal_send_wqe header) noexcept
+{
+	const OpcodeFacts &opcode = OPCODES[number];
+	const unsigned int flags = qp.qp_ex.wr_flags;
+	WrBatch &batch = qp.batch;
+
+	if (batch.error)
+		return false;
+	/* Accept INLINE with any opcode and ignore it, because the setter decides that. */
+	if (!is_allowed(qp, opcode, flags & ~(PLAIN_SEND_FLAGS | IBV_SEND_INLINE))) {
+		batch.error = EINVAL;
+		return false;
 	}
-	return error;
+	std::byte *const memory = qp.sq.claim(batch.next, qp.qp_ex.wr_id);
+	if (!memory) {
+		batch.error = ENOMEM;
+		return false;
+	}
+	header.opcode = opcode.opcode;
+	header.flags = wqe_flags(qp, opcode, flags);
+	batch.slot = SendSlot(memory, header);
+	batch.opcode = &opcode;
+	++batch.next;
+	return true;
+}
+
+peal_send_wqe remote_header(std::uint32_t rkey, std::uint64_t addr, std::uint32_t imm = 0) noexcept
+{
+	peal_send_wqe header{};
+
+	header.remote_addr = addr;
+	header.rkey = rkey;
+	header.imm_or_rkey = imm;
+	return header;
+}
+
+void wr_send(ibv_qp_ex *qp) noexcept
+{
+	begin(Qp::of(qp), PEAL_OP_SEND, {});
+}
+
+/* The builders of opcodes that have immediate data, or a key to invalidate, and no address. */
+template <peal_opcode Opcode>
+void wr_send_with(ibv_qp_ex *qp, std::uint32_t imm_or_rkey) noexcept
+{
+	begin(Qp::of(qp), Opcode, remote_header(0, 0, imm_or_rkey));
+}
+
+template <peal_opcode Opcode>
+void wr_rdma(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr) noexcept
+{
+	begin(Qp::of(qp), Opcode, remote_header(rkey, addr));
+}
+
+void wr_rdma_write_imm(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr, __be32 imm) noexcept
+{
+	begin(Qp::of(qp), PEAL_OP_WRITE_IMM, remote_header(rkey, addr, imm));
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+		       std::uint64_t compare, std::uint64_t swap) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (begin(qp, PEAL_OP_CMP_SWAP, remote_header(rkey, addr)))
+		qp.batch.slot.segment(peal_atomic_seg{compare, swap});
+}
+
+void wr_atomic_fetch_add(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+			 std::uint64_t add) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (begin(qp, PEAL_OP_FETCH_ADD, remote_header(rkey, addr)))
+		qp.batch.slot.segment(peal_atomic_seg{add, 0});
+}
+
+/* The data are inline, whatever the queue pair allows, because they fit every slot. */
+void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+		     const void *value) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!begin(qp, PEAL_OP_ATOMIC_WRITE, remote_header(rkey, addr)))
+		return;
+	qp.batch.slot.add_inline(value, sizeof(std::uint64_t));
+	qp.batch.slot.mark_inline();
+}
+
+[[maybe_unused]] void wr_flush(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
+			       std::size_t length, std::uint8_t type, std::uint8_t level) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!qp.batch.error && length > PEAL_MAX_MSG)
+		qp.batch.error = EINVAL;
+	if (!begin(qp, PEAL_OP_FLUSH, remote_header(rkey, addr)))
+		return;
+	peal_flush_seg segment{};
+	segment.length = static_cast<std::uint32_t>(length);
+	segment.placement = type;
+	segment.selectivity = level;
+	qp.batch.slot.segment(segment);
+}
+
+void wr_bind_mw(ibv_qp_ex *ibqp, ibv_mw *mw, std::uint32_t rkey,
+		const ibv_mw_bind_info *info) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!qp.batch.error && mw->type != IBV_MW_TYPE_2)
+		qp.batch.error = EINVAL;
+	if (begin(qp, PEAL_OP_BIND_MW, remote_header(mw->rkey, 0)))
+		qp.batch.slot.segment(bind_segment(*info, rkey));
+}
+
+/* Returns the header of the current WQE, or null after an error. No current WQE is one. */
+peal_send_wqe *current_header(Qp &qp) noexcept
+{
+	if (!qp.batch.error && qp.batch.opcode == &NO_OPCODE)
+		qp.batch.error = EINVAL;
+	return qp.batch.error ? nullptr : &qp.batch.slot.header();
+}
+
+void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, std::uint32_t remote_qpn,
+		    std::uint32_t remote_qkey) noexcept
+{
+	if (peal_send_wqe *header = current_header(Qp::of(qp))) {
+		header->ah_index = Ah::of(ah).index;
+		header->ud = {remote_qpn, remote_qkey};
+	}
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex *qp, std::uint32_t remote_srqn) noexcept
+{
+	if (peal_send_wqe *header = current_header(Qp::of(qp)))
+		header->srqn = remote_srqn & NUMBER_MASK;
+}
+
+/*
+ * Returns whether the current WQE may get `count` entries; if not, the batch fails. A
+ * second setter fails too, because `count` does not include the entries of the first one,
+ * so the WQE might not fit the slot.
+ */
+bool accepts_sges(Qp &qp, std::size_t count) noexcept
+{
+	WrBatch &batch = qp.batch;
+
+	if (!batch.error &&
+	    (count > sge_limit(qp, *batch.opcode) || (count && batch.slot.has_data())))
+		batch.error = EINVAL;
+	return !batch.error;
+}
+
+void wr_set_sge(ibv_qp_ex *ibqp, std::uint32_t lkey, std::uint64_t addr,
+		std::uint32_t length) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (accepts_sges(qp, 1))
+		qp.batch.slot.add_sge(addr, length, lkey);
+}
+
+void wr_set_sge_list(ibv_qp_ex *ibqp, std::size_t count, const ibv_sge *list) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (!accepts_sges(qp, count))
+		return;
+	for (std::size_t i = 0; i < count; ++i)
+		qp.batch.slot.add_sge(list[i].addr, list[i].length, list[i].lkey);
+}
+
+void wr_set_inline_data_list(ibv_qp_ex *ibqp, std::size_t count, const ibv_data_buf *list) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+	WrBatch &batch = qp.batch;
+	std::size_t room = qp.cap.max_inline_data;
+
+	if (!batch.error && (!batch.opcode->inline_allowed || batch.slot.has_data()))
+		batch.error = EINVAL;
+	for (std::size_t i = 0; i < count && !batch.error; ++i) {
+		if (list[i].length > room) {
+			batch.error = EINVAL;
+			return;
+		}
+		room -= list[i].length;
+		batch.slot.add_inline(list[i].addr, static_cast<std::uint32_t>(list[i].length));
+	}
+	if (!batch.error)
+		batch.slot.mark_inline();
+}
+
+void wr_set_inline_data(ibv_qp_ex *qp, void *addr, std::size_t length) noexcept
+{
+	const ibv_data_buf buffer{addr, length};
+
+	wr_set_inline_data_list(qp, 1, &buffer);
+}
+
+template <class QpEx>
+void set_flush(QpEx &qp) noexcept
+{
+	if constexpr (requires { qp.wr_flush; })
+		qp.wr_flush = wr_flush;
+}
+
+} // namespace
+
+void set_builders(Qp &qp, std::uint64_t builders) noexcept
+{
+	ibv_qp_ex &ex = qp.qp_ex;
+	const auto wanted = [&](peal_opcode opcode) { return builders & OPCODES[opcode].builder; };
+
+	ex.wr_start = wr_start;
+	ex.wr_complete = wr_complete;
+	ex.wr_abort = wr_abort;
+	if (qp.is_datagram())
+		ex.wr_set_ud_addr = wr_set_ud_addr;
+	if (qp.is_xrc())
+		ex.wr_set_xrc_srqn = wr_set_xrc_srqn;
+	ex.wr_set_sge = wr_set_sge;
+	ex.wr_set_sge_list = wr_set_sge_list;
+	ex.wr_set_inline_data = wr_set_inline_data;
+	ex.wr_set_inline_data_list = wr_set_inline_data_list;
+	/* Only the requested builders, so that a program that uses more fails in its first test. */
+	if (wanted(PEAL_OP_SEND))
+		ex.wr_send = wr_send;
+	if (wanted(PEAL_OP_SEND_IMM))
+		ex.wr_send_imm = wr_send_with<PEAL_OP_SEND_IMM>;
+	if (wanted(PEAL_OP_SEND_INV))
+		ex.wr_send_inv = wr_send_with<PEAL_OP_SEND_INV>;
+	if (wanted(PEAL_OP_WRITE))
+		ex.wr_rdma_write = wr_rdma<PEAL_OP_WRITE>;
+	if (wanted(PEAL_OP_WRITE_IMM))
+		ex.wr_rdma_write_imm = wr_rdma_write_imm;
+	if (wanted(PEAL_OP_READ))
+		ex.wr_rdma_read = wr_rdma<PEAL_OP_READ>;
+	if (wanted(PEAL_OP_CMP_SWAP))
+		ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	if (wanted(PEAL_OP_FETCH_ADD))
+		ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
+	if (wanted(PEAL_OP_ATOMIC_WRITE))
+		ex.wr_atomic_write = wr_atomic_write;
+	if (wanted(PEAL_OP_FLUSH))
+		set_flush(ex);
+	if (wanted(PEAL_OP_LOCAL_INV))
+		ex.wr_local_inv = wr_send_with<PEAL_OP_LOCAL_INV>;
+	if (wanted(PEAL_OP_BIND_MW))
+		ex.wr_bind_mw = wr_bind_mw;
+	qp.comp_mask |= PABI_QP_EX;
 }
 
 } // namespace peal

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Queue pairs: creation, state, destruction.
- *
- * Owns: the two rings, their locks, and the mapping that holds them.
- * Does not know: how work requests become WQEs (post, qp_ex).
+ * Queue pairs.
  *
  * Lock order: sq_lock and a CQ's lock have none, because a program may post between
  * ibv_start_poll and ibv_end_poll, and may poll between ibv_wr_start and ibv_wr_complete.
@@ -21,35 +18,24 @@
 #include <memory>
 #include <mutex>
 
-#include "../ring/recv_ring.hpp"
-#include "../ring/send_ring.hpp"
+#include "../ring/work_ring.hpp"
 #include "context.hpp"
 #include "cq.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
+#include "opcode.hpp"
 #include "pabi.hpp"
 #include "pd.hpp"
 #include "srq.hpp"
 
 namespace peal {
 
-struct WrRow;
-
-/* One bit for each type of queue pair. 0 is a type that the kernel refuses to programs. */
-enum Transport : std::uint8_t {
-	TRANSPORT_RC = 1,
-	TRANSPORT_UC = 2,
-	TRANSPORT_UD = 4,
-	TRANSPORT_XRC = 8,  /* an initiator. A target sends nothing, so it has no bit */
-	TRANSPORT_RAW = 16, /* Ethernet frames */
-};
-
 /* The WQEs between ibv_wr_start and ibv_wr_complete. The program's thread holds sq_lock then. */
 struct WrBatch {
-	std::uint32_t next = 0;	    /* index after the last WQE built */
-	int error = 0;		    /* the first error; no WQE is built after it */
-	const WrRow *row = nullptr; /* opcode of the current WQE */
-	SendSlot slot;		    /* slot of the current WQE */
+	std::uint32_t next = 0;		     /* index after the last WQE built */
+	int error = 0;			     /* the first error; no WQE is built after it */
+	const OpcodeFacts *opcode = nullptr; /* of the current WQE */
+	SendSlot slot;			     /* of the current WQE */
 };
 
 struct Qp : verbs_qp {
@@ -82,11 +68,11 @@ struct Qp : verbs_qp {
 	std::atomic<ibv_qp_state> state = IBV_QPS_RESET;
 
 	Lock sq_lock;
-	SendRing sq;
+	WorkRing sq;
 	WrBatch batch;
 
 	Lock rq_lock;
-	RecvRing rq;
+	WorkRing rq;
 
 	Qp(Context &owner, const ibv_qp_init_attr_ex &attr);
 	~Qp();
@@ -101,18 +87,9 @@ struct Qp : verbs_qp {
 	bool is_datagram() const noexcept { return transport == TRANSPORT_UD; }
 
 	bool is_xrc() const noexcept { return transport == TRANSPORT_XRC; }
-
-	/* `attr` contains the PD. Its cap is set to the granted values. */
-	static std::unique_ptr<Qp> create(ibv_qp_init_attr_ex &attr);
-	/* `attr` contains the XRC domain. */
-	static std::unique_ptr<Qp> create_target(const ibv_qp_init_attr_ex &attr);
-	static std::unique_ptr<Qp> open_target(const ibv_qp_open_attr &attr);
 };
 
-ibv_qp *qp_create(ibv_pd *pd, ibv_qp_init_attr *attr);
-ibv_qp *qp_open(ibv_context *context, ibv_qp_open_attr *attr);
-int qp_modify(ibv_qp *qp, ibv_qp_attr *attr, int mask);
-int qp_query(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
-int qp_destroy(ibv_qp *qp);
+/* Sets the calls of ibv_wr_start and its family. `builders` says which ibv_wr_* (post.cpp). */
+void set_builders(Qp &qp, std::uint64_t builders) noexcept;
 
 } // namespace peal

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Finds the queue pair or the XRC shared receive queue of a CQE.
- *
- * Owns: the maps from qp_index to Qp and from srq_index to Srq, and the rule by which a stale CQE
- * never finds a new or a freed object. Does not know: the contents of a Qp or an Srq.
+ * Finds the queue pair of a CQE by its qp_index, or the XRC shared receive queue by its srq_index.
  *
  * A CQE may outlive its queue pair, because it stays in the completion queue when
  * the queue pair is destroyed. The kernel may then give the index to another queue

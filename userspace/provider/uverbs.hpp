@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A thin client of the kernel's uverbs ioctl interface.
- *
- * Owns: the encoding of RDMA_VERBS_IOCTL messages.
- * Does not know: libibverbs (needs linux-libc-dev only), peal, objects.
- *
+ * A thin client of the kernel's uverbs ioctl interface, which needs linux-libc-dev only.
  * No function here throws. Each returns 0 or a positive errno.
  */
 #pragma once
@@ -62,7 +58,8 @@ inline ib_uverbs_attr attr_in(std::uint16_t id, Bytes bytes) noexcept
 	return attr;
 }
 
-inline ib_uverbs_attr attr_value(std::uint16_t id, std::uint64_t value) noexcept
+template <class T>
+ib_uverbs_attr attr_in(std::uint16_t id, const T &value) noexcept
 {
 	return attr_in(id, in(value));
 }
@@ -87,6 +84,12 @@ inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
 	attr.flags = UVERBS_ATTR_F_MANDATORY;
 	attr.data = reinterpret_cast<std::uintptr_t>(bytes.data());
 	return attr;
+}
+
+template <class T>
+ib_uverbs_attr attr_out(std::uint16_t id, T &value) noexcept
+{
+	return attr_out(id, out(value));
 }
 
 /* An open uverbs file. It does not own the descriptor. */
@@ -149,7 +152,7 @@ public:
 		std::array<ib_uverbs_attr, 5> attrs{};
 		std::size_t n = 0;
 
-		attrs[n++] = attr_value(UVERBS_ATTR_WRITE_CMD, number);
+		attrs[n++] = attr_in(UVERBS_ATTR_WRITE_CMD, std::uint64_t{number});
 		if (!core_in.empty())
 			attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, core_in);
 		if (!core_out.empty())

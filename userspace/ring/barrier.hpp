@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Loads, stores and barriers on the words that the program and the kernel share.
- *
- * Owns: the C++ form of each lettered barrier of <rdma/peal-abi.h>.
- * Does not know: rings, doorbells, the meaning of the words.
+ * Loads, stores and barriers on the words that the program and the kernel share: the C++ form of
+ * the lettered barriers of <rdma/peal-abi.h>.
  *
  *	letter	program's half (here)			kernel's half
  *	A	release store of producer		acquire load of producer

@@ -2,9 +2,6 @@
 /*
  * The program's half of the completion ring.
  *
- * Owns: the consumer index, the phase test, the arm word.
- * Does not know: the meaning of a CQE, the queue pair of a CQE, locks.
- *
  * The caller of resize, peek, advance, publish, for_each and drop holds the CQ lock. Any thread may
  * call arm at any time.
  */
@@ -112,10 +109,14 @@ public:
 	{
 		std::atomic_ref<__u32> word(ctl_->arm);
 		__u32 old = word.load(std::memory_order_relaxed);
+		__u32 next;
 
-		while (!word.compare_exchange_weak(old, next_arm(old, kind_after(old, kind)),
-						   std::memory_order_seq_cst))
-			;
+		do {
+			const bool all = old & PEAL_CQ_ARM_NEXT && old != load_relaxed(ctl_->fired);
+
+			next = (((old >> PEAL_CQ_ARM_SHIFT) + 1) << PEAL_CQ_ARM_SHIFT) |
+			       (all ? PEAL_CQ_ARM_NEXT : kind);
+		} while (!word.compare_exchange_weak(old, next, std::memory_order_seq_cst));
 		full_barrier(); /* E */
 	}
 
@@ -139,18 +140,6 @@ private:
 
 		cqe.flags = static_cast<__u8>((cqe.flags & ~PEAL_CQE_PHASE) | phase);
 		slot(to) = cqe;
-	}
-
-	std::uint32_t kind_after(std::uint32_t old, std::uint32_t kind) const noexcept
-	{
-		const bool all = old & PEAL_CQ_ARM_NEXT && old != load_relaxed(ctl_->fired);
-
-		return all ? PEAL_CQ_ARM_NEXT : kind;
-	}
-
-	static std::uint32_t next_arm(std::uint32_t old, std::uint32_t kind) noexcept
-	{
-		return (((old >> PEAL_CQ_ARM_SHIFT) + 1) << PEAL_CQ_ARM_SHIFT) | kind;
 	}
 };
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The doorbell: tells the engine which queue pair has new work.
- *
- * Owns: the order of stores and loads on struct peal_doorbell, and the kick.
- * Does not know: rings, queue pairs, locks. Any thread may call it at any time.
+ * The doorbell: tells the engine which queue pair has new work. Any thread may call it at any time.
  */
 #pragma once
 #include <rdma/peal-abi.h>
@@ -67,19 +64,11 @@ public:
 		return kick(PEAL_IOC_KICK_SEND, index);
 	}
 
-	/* Call this after a post to a receive ring with WANTS_KICK. Returns 0 or an errno. */
-	int kick_recv(std::uint32_t index) const noexcept
-	{
-		return kick(PEAL_IOC_KICK_RECV, index);
-	}
-
-	/* The same for a shared receive queue, with its srq_index. */
-	int kick_srq(std::uint32_t index) const noexcept { return kick(PEAL_IOC_KICK_SRQ, index); }
-
-private:
 	/*
-	 * Removal of the device stores GONE first, then destroys the objects (ENOENT),
-	 * then revokes the file (EIO). None of this is an error of the post; see ring().
+	 * Call this with KICK_RECV and the queue pair's index after a post to a receive ring with
+	 * WANTS_KICK, and with KICK_SRQ and the srq_index for that of a shared receive queue.
+	 * Returns 0 or an errno. Removal of the device stores GONE first, then destroys the objects
+	 * (ENOENT), then revokes the file (EIO). None of this is an error of the post; see ring().
 	 */
 	int kick(unsigned long command, std::uint32_t index) const noexcept
 	{
@@ -88,6 +77,7 @@ private:
 		return error == EIO || (error == ENOENT && gone()) ? 0 : error;
 	}
 
+private:
 	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
 
 	/*

@@ -2,15 +2,9 @@
 /*
  * The program's half of the ring of a shared receive queue.
  *
- * Owns: the free slots, the wr_id of each slot, the order of posting, and barrier C. The kernel
- * never gets a wr_id, so it can neither read nor forge one.
- * Does not know: verbs, the contents of a slot (RecvSlot), locks, the kick, how the kernel learns
- * of another size.
- *
  * The slots complete in no order, so the ring holds their numbers, and the free ones are in lists.
  * A ring has two sides:
- *	the poster (SRQ lock)		take_free, slot, set_wr_id, enqueue, publish, wants_kick,
- *					prepare, finish, abandon
+ *	the poster (SRQ lock)		head, claim, publish, wants_kick, prepare, finish, abandon
  *	pollers (each its CQ's lock)	complete, is_posted
  * Pollers of several completion queues put slots on the list `returned_`, one by one. The poster
  * takes that whole list when its own is empty, so no slot can leave and come back between a
@@ -25,18 +19,15 @@
  *
  * A resize moves the WQEs that the kernel has not taken to another ring while the kernel goes on to
  * take them from the old one, and pollers go on to return slots. The notes about slots therefore
- * stay where they are, and a larger ring gets more of them beside. A WQE whose slot the new ring
- * does not have gets another slot. Only one of the two slots completes, which depends on what the
- * kernel had taken when it changed rings. A slot beyond a smaller ring is not used again after it
- * is returned. If the kernel has posted a WQE again meanwhile, the entries that were read are of no
- * use, and it refuses the new ring.
+ * stay where they are. A WQE whose slot the new ring does not have gets another slot. Only one of
+ *the two slots completes, which depends on what the kernel had taken when it changed rings. A slot
+ *beyond a smaller ring is not used again after it is returned. If the kernel has posted a WQE again
+ *meanwhile, the entries that were read are of no use, and it refuses the new ring.
  */
 #pragma once
 #include <rdma/peal-abi.h>
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -70,64 +61,8 @@ class SharedRecvRing {
 		std::uint8_t known;  /* the poster's: free, posted, or on its way back */
 	};
 
-	/*
-	 * The notes of all slots that a ring had so far. The first ring's are in one array. Each of
-	 * the others doubles their number. The poster adds arrays. A poller learns of a slot by its
-	 * CQE, which comes after the array.
-	 */
-	class Notes {
-		struct Free {
-			void operator()(Note *notes) const noexcept { std::free(notes); }
-		};
-		static std::unique_ptr<Note[], Free> allocate(std::uint32_t count)
-		{
-			auto *const notes = static_cast<Note *>(std::calloc(count, sizeof(Note)));
-
-			if (!notes)
-				throw std::bad_alloc();
-			return std::unique_ptr<Note[], Free>(notes);
-		}
-
-		std::unique_ptr<Note[], Free> first_;
-		std::uint32_t first_size_ = 0; /* a power of two */
-		std::uint32_t shift_ = 0;      /* its logarithm */
-		std::array<std::atomic<Note *>, std::bit_width(unsigned{PEAL_MAX_SRQ_WR})> more_{};
-
-	public:
-		Notes() = default;
-		Notes(const Notes &) = delete;
-		Notes &operator=(const Notes &) = delete;
-		~Notes()
-		{
-			for (auto &notes : more_)
-				std::free(notes.load(std::memory_order_relaxed));
-		}
-		/* Makes notes for `count` slots, which is a power of two. Throws std::bad_alloc. */
-		void grow(std::uint32_t count)
-		{
-			if (!first_) {
-				first_ = allocate(count);
-				first_size_ = count;
-				shift_ = static_cast<std::uint32_t>(std::countr_zero(count));
-			}
-			for (std::size_t i = 0; std::size_t{first_size_} << i < count; ++i)
-				if (!more_[i].load(std::memory_order_relaxed))
-					more_[i].store(allocate(first_size_ << i).release(),
-						       std::memory_order_release);
-		}
-		/* Any number may be asked for. Returns nullptr if no ring had the slot. */
-		Note *find(std::uint32_t number) const noexcept
-		{
-			if (number < first_size_)
-				return &first_[number];
-			const auto i =
-				static_cast<std::size_t>(std::bit_width(number >> shift_)) - 1;
-			Note *const notes = i < more_.size()
-						    ? more_[i].load(std::memory_order_acquire)
-						    : nullptr;
-			return notes ? &notes[number - (first_size_ << i)] : nullptr;
-		}
-		Note &operator[](std::uint32_t number) const noexcept { return *find(number); }
+	struct Free {
+		void operator()(Note *notes) const noexcept { std::free(notes); }
 	};
 
 	/* A WQE that a resize has copied to another slot. */
@@ -137,7 +72,9 @@ class SharedRecvRing {
 
 	/* The poster writes it. Pollers do not read it. */
 	SharedRingShape shape_{};
-	Notes notes_;
+	/* Of all slots that a ring may have. calloc, so that only the pages of used ones take
+	 * memory. */
+	std::unique_ptr<Note[], Free> notes_;
 	/* The poster writes these. */
 	alignas(PEAL_CACHE_LINE) std::uint32_t head_ = 0;
 	std::uint32_t free_ = NONE;
@@ -150,15 +87,39 @@ class SharedRecvRing {
 		free_ = number;
 	}
 
-	std::optional<std::uint32_t> pop_free() noexcept
+	/* Returns the number of a free slot, which is then the caller's, or NONE. */
+	std::uint32_t take_free() noexcept
 	{
-		if (free_ == NONE)
-			free_ = returned_.exchange(NONE, std::memory_order_acquire);
-		if (free_ == NONE)
-			return std::nullopt;
-		const std::uint32_t number = free_;
-		free_ = load_relaxed(notes_[number].next);
-		return number;
+		for (;;) {
+			if (free_ == NONE)
+				free_ = returned_.exchange(NONE, std::memory_order_acquire);
+			const std::uint32_t number = free_;
+
+			if (number == NONE)
+				return NONE;
+			free_ = load_relaxed(notes_[number].next);
+			if (number < shape_.entries) [[likely]]
+				return number;
+			notes_[number].known = 0; /* a smaller ring does not have it */
+		}
+	}
+
+	std::byte *slot(std::uint32_t number) const noexcept
+	{
+		return shape_.slots + std::size_t{number} * shape_.stride;
+	}
+
+	/* A poller may complete slot `number` from now on. */
+	void set_posted(std::uint32_t number, std::uint64_t wr_id) noexcept
+	{
+		store_relaxed(notes_[number].wr_id, wr_id);
+		store_relaxed(notes_[number].posted, std::uint8_t{1});
+	}
+
+	/* Returns null if no ring can have a slot of that number. */
+	Note *find(std::uint32_t number) const noexcept
+	{
+		return notes_ && number < PEAL_MAX_SRQ_WR ? &notes_[number] : nullptr;
 	}
 
 public:
@@ -171,10 +132,15 @@ public:
 
 	SharedRecvRing() = default;
 
-	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
+	/*
+	 * Call once, before use. The memory must outlive the ring. It has at most PEAL_MAX_SRQ_WR
+	 * entries. Throws std::bad_alloc.
+	 */
 	void attach(const SharedRingShape &shape)
 	{
-		notes_.grow(shape.entries);
+		notes_.reset(static_cast<Note *>(std::calloc(PEAL_MAX_SRQ_WR, sizeof(Note))));
+		if (!notes_)
+			throw std::bad_alloc();
 		for (std::uint32_t i = shape.entries; i-- > 0;) {
 			notes_[i].known = 1;
 			put_free(i);
@@ -185,39 +151,22 @@ public:
 	/* The index of the next WQE; free-running. */
 	std::uint32_t head() const noexcept { return head_; }
 
-	/* Returns the number of a free slot, which is then the caller's, or nothing. */
-	std::optional<std::uint32_t> take_free() noexcept
-	{
-		auto number = pop_free();
-
-		/* A smaller ring does not have it. */
-		while (number && *number >= shape_.entries)
-			[[unlikely]]
-			{
-				notes_[*number].known = 0;
-				number = pop_free();
-			}
-		return number;
-	}
-
 	/* Bytes from slot to slot. */
 	std::uint32_t stride() const noexcept { return shape_.stride; }
 
-	std::byte *slot(std::uint32_t number) const noexcept
+	/*
+	 * Makes a free slot the WQE of `index` (head() or later), and notes its wr_id. Returns the
+	 * slot, or null if none is free.
+	 */
+	std::byte *claim(std::uint32_t index, std::uint64_t wr_id) noexcept
 	{
-		return shape_.slots + std::size_t{number} * shape_.stride;
-	}
+		const std::uint32_t number = take_free();
 
-	void set_wr_id(std::uint32_t number, std::uint64_t wr_id) noexcept
-	{
-		store_relaxed(notes_[number].wr_id, wr_id);
-	}
-
-	/* Makes slot `number` the WQE of `index` (head() or later). */
-	void enqueue(std::uint32_t index, std::uint32_t number) noexcept
-	{
-		store_relaxed(notes_[number].posted, std::uint8_t{1});
+		if (number == NONE)
+			return nullptr;
+		set_posted(number, wr_id);
 		store_relaxed(shape_.numbers[index & (shape_.entries - 1)], __u32{number});
+		return slot(number);
 	}
 
 	/* Lets the kernel take every WQE before index `next`. */
@@ -227,7 +176,7 @@ public:
 		store_release(shape_.ctl->producer, next); /* A */
 	}
 
-	/* Call this after publish(). Returns whether senders wait. See RecvRing. */
+	/* Call this after publish(). Returns whether senders wait. See WorkRing. */
 	bool wants_kick() const noexcept
 	{
 		full_barrier(); /* C */
@@ -237,7 +186,7 @@ public:
 	/* Returns whether complete() would accept a CQE of slot `number`. */
 	bool is_posted(std::uint32_t number) const noexcept
 	{
-		const Note *const note = notes_.find(number);
+		const Note *const note = find(number);
 
 		return note && load_relaxed(note->posted);
 	}
@@ -249,7 +198,7 @@ public:
 	 */
 	std::optional<std::uint64_t> complete(std::uint32_t number) noexcept
 	{
-		Note *const note = notes_.find(number);
+		Note *const note = find(number);
 
 		if (!note || !load_relaxed(note->posted))
 			return std::nullopt;
@@ -277,10 +226,9 @@ public:
 		resize.free.reserve(std::size_t{shape_.entries} + 2 * std::size_t{to.entries});
 		if (head_ - first > to.entries)
 			return std::nullopt;
-		notes_.grow(to.entries);
 		resize.moved.reserve(head_ - first);
-		while (const auto number = take_free())
-			resize.free.push_back(*number);
+		for (std::uint32_t number; (number = take_free()) != NONE;)
+			resize.free.push_back(number);
 		std::size_t look = 0;
 		for (std::uint32_t i = first; i != head_; ++i) {
 			const std::uint32_t from =
@@ -300,8 +248,7 @@ public:
 				}
 				number = std::exchange(resize.free[look], NONE);
 				resize.moved.push_back({i, from, number});
-				set_wr_id(number, load_relaxed(notes_[from].wr_id));
-				store_relaxed(notes_[number].posted, std::uint8_t{1});
+				set_posted(number, load_relaxed(notes_[from].wr_id));
 			}
 			std::memcpy(to.slots + std::size_t{number} * to.stride, slot(from),
 				    to.stride);

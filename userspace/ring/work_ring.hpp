@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The program's half of a send or receive ring: what both kinds have in common.
- *
- * Owns: the indices, the free slots, and the wr_id of each slot. The kernel never
- * gets a wr_id, so it can neither read nor forge one.
- * Does not know: the contents of a slot, locks, the doorbell.
+ * The program's half of a send or receive ring, and the layout of a WQE in a slot.
  *
  * A ring has two sides, and the callers serialise each side:
- *	the poster (SQ or RQ lock)	has_room, slot, set_wr_id, publish
- *	the poller (CQ lock)		complete
- * The two sides share only tail_. The poller releases a slot after it has read the
- * slot's wr_id. The poster acquires the slot before it writes a new wr_id. In the
- * other direction the barriers A and D order the poster's wr_id before the poller's
- * load, through the kernel. A race detector does not see the kernel's half, so the
- * accesses to wr_ids are atomic and relaxed.
+ *	the poster (SQ or RQ lock)	head, claim, publish, wants_kick
+ *	the poller (CQ lock)		complete, is_posted
+ * The two sides share only tail_ and the wr_ids, which the kernel never gets, so it can neither
+ * read nor forge one. The poller releases a slot after it has read the slot's wr_id. The poster
+ * acquires the slot before it writes a new wr_id. In the other direction the barriers A and D
+ * order the poster's wr_id before the poller's load, through the kernel. A race detector does not
+ * see the kernel's half, so the accesses to wr_ids are atomic and relaxed.
  *
  *	tail_ <= index < head_		posted, not completed
  *	head_ <= index < tail_ + entries	free
@@ -24,7 +20,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -85,23 +83,19 @@ public:
 	/* The index of the next WQE; free-running. */
 	std::uint32_t head() const noexcept { return head_; }
 
-	/* Returns whether the slot of `index` (head() or later) is free. */
-	bool has_room(std::uint32_t index) noexcept
+	/* Returns the slot of `index` (head() or later) and notes its wr_id. Null if it is in use.
+	 */
+	std::byte *claim(std::uint32_t index, std::uint64_t wr_id) noexcept
 	{
-		if (index - cached_tail_ < shape_.entries)
-			return true;
-		cached_tail_ = tail_.load(std::memory_order_acquire);
-		return index - cached_tail_ < shape_.entries;
-	}
+		if (index - cached_tail_ >= shape_.entries) {
+			cached_tail_ = tail_.load(std::memory_order_acquire);
+			if (index - cached_tail_ >= shape_.entries)
+				return nullptr;
+		}
+		const std::size_t number = slot_number(index);
 
-	std::byte *slot(std::uint32_t index) const noexcept
-	{
-		return shape_.slots + std::size_t{slot_number(index)} * shape_.stride;
-	}
-
-	void set_wr_id(std::uint32_t index, std::uint64_t wr_id) noexcept
-	{
-		store_relaxed(wr_id_[slot_number(index)], wr_id);
+		store_relaxed(wr_id_[number], wr_id);
+		return shape_.slots + number * shape_.stride;
 	}
 
 	/* Lets the kernel take every WQE before index `next`. */
@@ -109,6 +103,18 @@ public:
 	{
 		head_ = next;
 		store_release(shape_.ctl->producer, next); /* A */
+	}
+
+	/*
+	 * Call this after publish() on a receive ring. Returns whether the kernel wants a kick for
+	 * the post. Without the barrier the producer store could still be in the store buffer when
+	 * the flag is loaded as clear. A sender that has just begun to wait would then wait for its
+	 * whole RNR timer.
+	 */
+	bool wants_kick() const noexcept
+	{
+		full_barrier(); /* C */
+		return load_relaxed(shape_.ctl->flags) & PEAL_RING_WANTS_KICK;
 	}
 
 	/* Returns whether complete() would accept a CQE of WQE `index`. */
@@ -147,13 +153,74 @@ public:
 		tail_.store(head_, std::memory_order_relaxed);
 	}
 
-protected:
-	const peal_ring_ctl &ctl() const noexcept { return *shape_.ctl; }
-
 private:
 	std::uint32_t slot_number(std::uint32_t index) const noexcept
 	{
 		return index & (shape_.entries - 1);
+	}
+};
+
+/*
+ * Writes a send WQE into a claimed slot. Call the constructor first, then segment() if the opcode
+ * has a segment, then add the data. The caller has checked that all of it fits the slot.
+ */
+class SendSlot {
+	peal_send_wqe *wqe_ = nullptr;
+	std::byte *tail_ = nullptr; /* the next segment is written here */
+
+public:
+	SendSlot() = default;
+	SendSlot(std::byte *slot, const peal_send_wqe &header) noexcept
+		: wqe_(new (slot) peal_send_wqe(header)), tail_(slot + sizeof(peal_send_wqe))
+	{
+	}
+
+	/* To change the header before publish(). */
+	peal_send_wqe &header() const noexcept { return *wqe_; }
+
+	bool has_data() const noexcept { return wqe_->num_sge || (wqe_->flags & PEAL_WQE_INLINE); }
+
+	template <class Segment>
+	void segment(const Segment &segment) noexcept
+	{
+		new (tail_) Segment(segment);
+		tail_ += sizeof(Segment);
+	}
+
+	void add_sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) noexcept
+	{
+		segment(peal_sge{addr, length, lkey});
+		++wqe_->num_sge;
+	}
+
+	void add_inline(const void *data, std::uint32_t length) noexcept
+	{
+		if (length)
+			std::memcpy(tail_, data, length);
+		tail_ += length;
+		wqe_->inline_len += length;
+	}
+
+	/* Says that inline data follow the header instead of SGEs. The data may be empty. */
+	void mark_inline() noexcept { wqe_->flags |= PEAL_WQE_INLINE; }
+};
+
+/* The same for a receive WQE. */
+class RecvSlot {
+	peal_recv_wqe *wqe_;
+	peal_sge *next_;
+
+public:
+	explicit RecvSlot(std::byte *slot) noexcept
+		: wqe_(new (slot) peal_recv_wqe{}),
+		  next_(reinterpret_cast<peal_sge *>(slot + sizeof(peal_recv_wqe)))
+	{
+	}
+
+	void add_sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) noexcept
+	{
+		new (next_++) peal_sge{addr, length, lkey};
+		++wqe_->num_sge;
 	}
 };
 
