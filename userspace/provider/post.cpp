@@ -191,29 +191,29 @@ int build_recv(Ring &ring, std::uint32_t max_sge, std::uint32_t index,
 	return 0;
 }
 
-/* What post_list() needs of each kind of queue. */
+/* What post_list() needs of each kind of queue. Each is passed in registers. */
 struct SendQueue {
 	Qp &qp;
 	ibv_mw_type window; /* whose binds may be posted */
-	Context &context = qp.context;
-	Lock &lock = qp.sq_lock;
-	WorkRing &ring = qp.sq;
 
+	Context &context() const noexcept { return qp.context; }
+	Lock &lock() const noexcept { return qp.sq_lock; }
+	WorkRing &ring() const noexcept { return qp.sq; }
 	int state_error() const noexcept { return send_state_error(qp); }
 	int build(std::uint32_t index, const ibv_send_wr &wr) const noexcept
 	{
 		return build_send(qp, index, wr, window);
 	}
 	bool wants_kick() const noexcept { return true; }
-	int kick() const noexcept { return context.doorbell.ring(qp.qp_index); }
+	int kick() const noexcept { return qp.context.doorbell.ring(qp.qp_index); }
 };
 
 struct RecvQueue {
 	Qp &qp;
-	Context &context = qp.context;
-	Lock &lock = qp.rq_lock;
-	WorkRing &ring = qp.rq;
 
+	Context &context() const noexcept { return qp.context; }
+	Lock &lock() const noexcept { return qp.rq_lock; }
+	WorkRing &ring() const noexcept { return qp.rq; }
 	int state_error() const noexcept
 	{
 		return qp.shared || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET
@@ -222,27 +222,30 @@ struct RecvQueue {
 	}
 	int build(std::uint32_t index, const ibv_recv_wr &wr) const noexcept
 	{
-		return build_recv(ring, qp.cap.max_recv_sge, index, wr);
+		return build_recv(qp.rq, qp.cap.max_recv_sge, index, wr);
 	}
-	bool wants_kick() const noexcept { return ring.wants_kick(); }
-	int kick() const noexcept { return context.doorbell.kick(PEAL_IOC_KICK_RECV, qp.qp_index); }
+	bool wants_kick() const noexcept { return ring().wants_kick(); }
+	int kick() const noexcept
+	{
+		return qp.context.doorbell.kick(PEAL_IOC_KICK_RECV, qp.qp_index);
+	}
 };
 
 struct SharedQueue {
 	Srq &srq;
-	Context &context = srq.context;
-	Lock &lock = srq.lock;
-	SharedRecvRing &ring = srq.ring;
 
+	Context &context() const noexcept { return srq.context; }
+	Lock &lock() const noexcept { return srq.lock; }
+	SharedRecvRing &ring() const noexcept { return srq.ring; }
 	int state_error() const noexcept { return 0; }
 	int build(std::uint32_t index, const ibv_recv_wr &wr) const noexcept
 	{
-		return build_recv(ring, srq.max_sge, index, wr);
+		return build_recv(srq.ring, srq.max_sge, index, wr);
 	}
-	bool wants_kick() const noexcept { return ring.wants_kick(); }
+	bool wants_kick() const noexcept { return ring().wants_kick(); }
 	int kick() const noexcept
 	{
-		return context.doorbell.kick(PEAL_IOC_KICK_SRQ, srq.srq_index);
+		return srq.context.doorbell.kick(PEAL_IOC_KICK_SRQ, srq.srq_index);
 	}
 };
 
@@ -251,20 +254,20 @@ struct SharedQueue {
  * request is bad, the ones before it are published. Returns 0 or an errno; `bad` is then set.
  */
 template <class Queue, class Wr>
-int post_list(const Queue &queue, Wr *wr, Wr **bad) noexcept
+int post_list(Queue queue, Wr *wr, Wr **bad) noexcept
 {
 	Wr *const first = wr;
 	bool kick = false;
 	int error;
 
 	/* Refuse the post, because nothing completes a WQE after the removal of the device. */
-	if (queue.context.doorbell.gone()) [[unlikely]] {
+	if (queue.context().doorbell.gone()) [[unlikely]] {
 		*bad = wr;
 		return EIO;
 	}
 	{
-		std::lock_guard guard(queue.lock);
-		const std::uint32_t head = queue.ring.head();
+		std::lock_guard guard(queue.lock());
+		const std::uint32_t head = queue.ring().head();
 		std::uint32_t next = head;
 
 		error = queue.state_error();
@@ -275,7 +278,7 @@ int post_list(const Queue &queue, Wr *wr, Wr **bad) noexcept
 			++next;
 		}
 		if (next != head) {
-			queue.ring.publish(next);
+			queue.ring().publish(next);
 			kick = queue.wants_kick();
 		}
 	}
