@@ -30,14 +30,14 @@ constexpr unsigned int PLAIN_SEND_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | I
  * Returns whether the queue pair accepts the opcode, and the flags `rare`, which are those that not
  * every queue pair has. Only raw packets have checksums that the device fills in.
  */
-bool is_allowed(const Qp &qp, const OpcodeFacts &opcode, unsigned int rare) noexcept
+inline bool is_allowed(const Qp &qp, const OpcodeFacts &opcode, unsigned int rare) noexcept
 {
 	return opcode.transports & qp.transport &&
 	       (!rare || (rare == IBV_SEND_IP_CSUM && qp.transport == TRANSPORT_RAW));
 }
 
 /* The most scatter-gather entries that a WQE of this opcode may have. */
-std::uint32_t sge_limit(const Qp &qp, const OpcodeFacts &opcode) noexcept
+inline std::uint32_t sge_limit(const Qp &qp, const OpcodeFacts &opcode) noexcept
 {
 	switch (opcode.shape) {
 	case WrShape::SEND:
@@ -51,7 +51,8 @@ std::uint32_t sge_limit(const Qp &qp, const OpcodeFacts &opcode) noexcept
 }
 
 /* Drops SOLICITED if the opcode ignores it. INLINE is set by SendSlot::mark_inline(). */
-std::uint8_t wqe_flags(const Qp &qp, const OpcodeFacts &opcode, unsigned int send_flags) noexcept
+inline std::uint8_t wqe_flags(const Qp &qp, const OpcodeFacts &opcode,
+			      unsigned int send_flags) noexcept
 {
 	unsigned int flags = 0;
 
@@ -61,8 +62,6 @@ std::uint8_t wqe_flags(const Qp &qp, const OpcodeFacts &opcode, unsigned int sen
 		flags |= PEAL_WQE_SOLICITED;
 	if (send_flags & IBV_SEND_FENCE)
 		flags |= PEAL_WQE_FENCE;
-	if (send_flags & IBV_SEND_IP_CSUM) [[unlikely]]
-		flags |= PEAL_WQE_IP_CSUM;
 	return static_cast<std::uint8_t>(flags);
 }
 
@@ -70,7 +69,7 @@ std::uint8_t wqe_flags(const Qp &qp, const OpcodeFacts &opcode, unsigned int sen
  * Returns EINVAL before RTS. Posts are allowed in all later states, because the kernel
  * flushes them in error and keeps them for later in SQD.
  */
-int send_state_error(const Qp &qp) noexcept
+inline int send_state_error(const Qp &qp) noexcept
 {
 	switch (qp.state.load(std::memory_order_relaxed)) {
 	case IBV_QPS_RESET:
@@ -95,12 +94,28 @@ peal_bind_seg bind_segment(const ibv_mw_bind_info &info, std::uint32_t new_rkey)
 	return segment;
 }
 
-peal_send_wqe wqe_header(const Qp &qp, const OpcodeFacts &opcode, const ibv_send_wr &wr) noexcept
+/* Writes one work request into the slot of `index`, which is not published yet. */
+inline int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr,
+		      ibv_mw_type window) noexcept
 {
-	peal_send_wqe header{};
+	const std::uint32_t number = c_enum(wr.opcode);
+	const OpcodeFacts &opcode = number < WR_OPCODES.size() - 1 ? WR_OPCODES[number] : NO_OPCODE;
+	const unsigned int inline_flag = opcode.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
+	const unsigned int rare_flags = wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag);
+
+	if (!is_allowed(qp, opcode, rare_flags) ||
+	    (opcode.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
+		return EINVAL;
+	std::byte *const memory = qp.sq.claim(index, wr.wr_id);
+	if (!memory)
+		return ENOMEM;
+	SendSlot slot(memory, {});
+	peal_send_wqe &header = slot.header();
 
 	header.opcode = opcode.opcode;
 	header.flags = wqe_flags(qp, opcode, wr.send_flags);
+	if (rare_flags) [[unlikely]]
+		header.flags |= PEAL_WQE_IP_CSUM;
 	if (qp.is_xrc() && opcode.shape != WrShape::BIND && opcode.shape != WrShape::INVALIDATE)
 		[[unlikely]]
 		header.srqn = wr.qp_type.xrc.remote_srqn & NUMBER_MASK;
@@ -120,41 +135,17 @@ peal_send_wqe wqe_header(const Qp &qp, const OpcodeFacts &opcode, const ibv_send
 	case WrShape::ATOMIC:
 		header.remote_addr = wr.wr.atomic.remote_addr;
 		header.rkey = wr.wr.atomic.rkey;
-		break;
-	case WrShape::BIND:
-		header.rkey = wr.bind_mw.mw->rkey;
-		break;
-	default:
-		break;
-	}
-	return header;
-}
-
-/* Writes one work request into the slot of `index`, which is not published yet. */
-int build_send(Qp &qp, std::uint32_t index, const ibv_send_wr &wr, ibv_mw_type window) noexcept
-{
-	const std::uint32_t number = c_enum(wr.opcode);
-	const OpcodeFacts &opcode = number < WR_OPCODES.size() - 1 ? WR_OPCODES[number] : NO_OPCODE;
-	const unsigned int inline_flag = opcode.inline_allowed ? unsigned{IBV_SEND_INLINE} : 0;
-
-	if (!is_allowed(qp, opcode, wr.send_flags & ~(PLAIN_SEND_FLAGS | inline_flag)) ||
-	    (opcode.shape == WrShape::BIND && wr.bind_mw.mw->type != window))
-		return EINVAL;
-	std::byte *const memory = qp.sq.claim(index, wr.wr_id);
-	if (!memory)
-		return ENOMEM;
-	SendSlot slot(memory, wqe_header(qp, opcode, wr));
-
-	if (opcode.shape == WrShape::INVALIDATE)
-		return 0;
-	if (opcode.shape == WrShape::BIND) {
-		slot.segment(bind_segment(wr.bind_mw.bind_info, wr.bind_mw.rkey));
-		return 0;
-	}
-	if (opcode.shape == WrShape::ATOMIC)
 		slot.segment(
 			peal_atomic_seg{wr.wr.atomic.compare_add,
 					opcode.opcode == PEAL_OP_CMP_SWAP ? wr.wr.atomic.swap : 0});
+		break;
+	case WrShape::BIND:
+		header.rkey = wr.bind_mw.mw->rkey;
+		slot.segment(bind_segment(wr.bind_mw.bind_info, wr.bind_mw.rkey));
+		return 0;
+	default:
+		return 0;
+	}
 	if (static_cast<std::uint32_t>(wr.num_sge) > sge_limit(qp, opcode))
 		return EINVAL;
 	if (!(wr.send_flags & IBV_SEND_INLINE)) {
@@ -350,10 +341,10 @@ int wr_complete(ibv_qp_ex *ibqp) noexcept
 	return post ? qp.context.doorbell.ring(qp.qp_index) : error;
 }
 
-/* Takes the next slot and writes `header`. Returns false after an error, now or earlier. */
-bool begin(Qp &qp, peal_opcode number, peal_send_wqe header) noexcept
+/* Takes the next slot and writes its header. Returns false after an error, now or earlier. */
+bool begin(Qp &qp, const OpcodeFacts &opcode, std::uint32_t rkey = 0, std::uint64_t addr = 0,
+	   std::uint32_t imm_or_rkey = 0) noexcept
 {
-	const OpcodeFacts &opcode = OPCODES[number];
 	const unsigned int flags = qp.qp_ex.wr_flags;
 	WrBatch &batch = qp.batch;
 
@@ -369,45 +360,41 @@ bool begin(Qp &qp, peal_opcode number, peal_send_wqe header) noexcept
 		batch.error = ENOMEM;
 		return false;
 	}
-	header.opcode = opcode.opcode;
-	header.flags = wqe_flags(qp, opcode, flags);
-	batch.slot = SendSlot(memory, header);
+	batch.slot = SendSlot(memory, {});
 	batch.opcode = &opcode;
 	++batch.next;
-	return true;
-}
-
-peal_send_wqe remote_header(std::uint32_t rkey, std::uint64_t addr, std::uint32_t imm = 0) noexcept
-{
-	peal_send_wqe header{};
-
+	peal_send_wqe &header = batch.slot.header();
+	header.opcode = opcode.opcode;
+	header.flags = wqe_flags(qp, opcode, flags);
+	if (flags & IBV_SEND_IP_CSUM) [[unlikely]]
+		header.flags |= PEAL_WQE_IP_CSUM;
 	header.remote_addr = addr;
 	header.rkey = rkey;
-	header.imm_or_rkey = imm;
-	return header;
+	header.imm_or_rkey = imm_or_rkey;
+	return true;
 }
 
 void wr_send(ibv_qp_ex *qp) noexcept
 {
-	begin(Qp::of(qp), PEAL_OP_SEND, {});
+	begin(Qp::of(qp), OPCODES[PEAL_OP_SEND]);
 }
 
 /* The builders of opcodes that have immediate data, or a key to invalidate, and no address. */
 template <peal_opcode Opcode>
 void wr_send_with(ibv_qp_ex *qp, std::uint32_t imm_or_rkey) noexcept
 {
-	begin(Qp::of(qp), Opcode, remote_header(0, 0, imm_or_rkey));
+	begin(Qp::of(qp), OPCODES[Opcode], 0, 0, imm_or_rkey);
 }
 
 template <peal_opcode Opcode>
 void wr_rdma(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr) noexcept
 {
-	begin(Qp::of(qp), Opcode, remote_header(rkey, addr));
+	begin(Qp::of(qp), OPCODES[Opcode], rkey, addr);
 }
 
 void wr_rdma_write_imm(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr, __be32 imm) noexcept
 {
-	begin(Qp::of(qp), PEAL_OP_WRITE_IMM, remote_header(rkey, addr, imm));
+	begin(Qp::of(qp), OPCODES[PEAL_OP_WRITE_IMM], rkey, addr, imm);
 }
 
 void wr_atomic_cmp_swp(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
@@ -415,7 +402,7 @@ void wr_atomic_cmp_swp(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
 {
 	Qp &qp = Qp::of(ibqp);
 
-	if (begin(qp, PEAL_OP_CMP_SWAP, remote_header(rkey, addr)))
+	if (begin(qp, OPCODES[PEAL_OP_CMP_SWAP], rkey, addr))
 		qp.batch.slot.segment(peal_atomic_seg{compare, swap});
 }
 
@@ -424,7 +411,7 @@ void wr_atomic_fetch_add(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr
 {
 	Qp &qp = Qp::of(ibqp);
 
-	if (begin(qp, PEAL_OP_FETCH_ADD, remote_header(rkey, addr)))
+	if (begin(qp, OPCODES[PEAL_OP_FETCH_ADD], rkey, addr))
 		qp.batch.slot.segment(peal_atomic_seg{add, 0});
 }
 
@@ -434,7 +421,7 @@ void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
 {
 	Qp &qp = Qp::of(ibqp);
 
-	if (!begin(qp, PEAL_OP_ATOMIC_WRITE, remote_header(rkey, addr)))
+	if (!begin(qp, OPCODES[PEAL_OP_ATOMIC_WRITE], rkey, addr))
 		return;
 	qp.batch.slot.add_inline(value, sizeof(std::uint64_t));
 	qp.batch.slot.mark_inline();
@@ -447,7 +434,7 @@ void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
 
 	if (!qp.batch.error && length > PEAL_MAX_MSG)
 		qp.batch.error = EINVAL;
-	if (!begin(qp, PEAL_OP_FLUSH, remote_header(rkey, addr)))
+	if (!begin(qp, OPCODES[PEAL_OP_FLUSH], rkey, addr))
 		return;
 	peal_flush_seg segment{};
 	segment.length = static_cast<std::uint32_t>(length);
@@ -463,7 +450,7 @@ void wr_bind_mw(ibv_qp_ex *ibqp, ibv_mw *mw, std::uint32_t rkey,
 
 	if (!qp.batch.error && mw->type != IBV_MW_TYPE_2)
 		qp.batch.error = EINVAL;
-	if (begin(qp, PEAL_OP_BIND_MW, remote_header(mw->rkey, 0)))
+	if (begin(qp, OPCODES[PEAL_OP_BIND_MW], mw->rkey, 0))
 		qp.batch.slot.segment(bind_segment(*info, rkey));
 }
 
