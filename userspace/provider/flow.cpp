@@ -48,12 +48,18 @@ public:
 	uverbs::Bytes bytes() const noexcept { return {message_.data(), bytes_}; }
 };
 
-/* Both sides lay these filters out alike, except that a filter of the kernel may be longer. */
+/*
+ * Both sides lay these filters out alike, except that a filter of the kernel may be longer. Throws
+ * EINVAL if the program's specification is shorter than its type.
+ */
 template <class Spec, class From>
-void add_alike(FlowRequest &request, std::uint32_t type, const From &from) noexcept
+void add_alike(FlowRequest &request, std::uint32_t type, const std::byte *bytes, std::size_t size)
 {
+	const From &from = *reinterpret_cast<const From *>(bytes);
 	Spec spec{};
 
+	if (size < sizeof(From))
+		throw_errno(EINVAL);
 	static_assert(sizeof(from.val) <= sizeof(spec.val));
 	spec.type = type;
 	spec.size = sizeof(spec);
@@ -65,34 +71,26 @@ void add_alike(FlowRequest &request, std::uint32_t type, const From &from) noexc
 	request.add(spec);
 }
 
-/* Throws EOPNOTSUPP for a type that peal does not have, and EINVAL for a wrong size. */
-template <class From>
-const From &checked(const std::byte *from, std::size_t size)
-{
-	if (size < sizeof(From))
-		throw_errno(EINVAL);
-	return *reinterpret_cast<const From *>(from);
-}
-
+/* Throws EOPNOTSUPP for a type that peal does not have. */
 void add_spec(FlowRequest &request, const std::byte *from, std::uint32_t type, std::size_t size)
 {
 	switch (type) {
 	case IBV_FLOW_SPEC_ETH:
-		return add_alike<ib_uverbs_flow_spec_eth>(request, type,
-							  checked<ibv_flow_spec_eth>(from, size));
+		return add_alike<ib_uverbs_flow_spec_eth, ibv_flow_spec_eth>(request, type, from,
+									     size);
 	case IBV_FLOW_SPEC_IPV4:
-		return add_alike<ib_uverbs_flow_spec_ipv4>(request, type,
-							   checked<ibv_flow_spec_ipv4>(from, size));
+		return add_alike<ib_uverbs_flow_spec_ipv4, ibv_flow_spec_ipv4>(request, type, from,
+									       size);
 	case IBV_FLOW_SPEC_IPV4_EXT: /* the kernel's IPV4 has all fields */
-		return add_alike<ib_uverbs_flow_spec_ipv4>(
-			request, IBV_FLOW_SPEC_IPV4, checked<ibv_flow_spec_ipv4_ext>(from, size));
+		return add_alike<ib_uverbs_flow_spec_ipv4, ibv_flow_spec_ipv4_ext>(
+			request, IBV_FLOW_SPEC_IPV4, from, size);
 	case IBV_FLOW_SPEC_IPV6:
-		return add_alike<ib_uverbs_flow_spec_ipv6>(request, type,
-							   checked<ibv_flow_spec_ipv6>(from, size));
+		return add_alike<ib_uverbs_flow_spec_ipv6, ibv_flow_spec_ipv6>(request, type, from,
+									       size);
 	case IBV_FLOW_SPEC_TCP:
 	case IBV_FLOW_SPEC_UDP:
-		return add_alike<ib_uverbs_flow_spec_tcp_udp>(
-			request, type, checked<ibv_flow_spec_tcp_udp>(from, size));
+		return add_alike<ib_uverbs_flow_spec_tcp_udp, ibv_flow_spec_tcp_udp>(request, type,
+										     from, size);
 	default:
 		throw_errno(EOPNOTSUPP);
 	}

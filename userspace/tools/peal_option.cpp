@@ -11,7 +11,6 @@
  *	peal-option host direct none|device|netns|host
  *
  * Exit status: 0; 1 with the kernel's message on stderr; 2 for wrong arguments.
- * Does not know: the effect of the options.
  */
 #include <array>
 #include <cstdio>
@@ -50,19 +49,18 @@ void check(int ret, const char *what)
 /* Indexed by enum peal_nl_scope. */
 constexpr std::array<const char *, PEAL_NL_SCOPE_COUNT_> scopes{"none", "device", "netns", "host"};
 
-void print_host(nlmsghdr *header)
+int print(nl_msg *msg, void *)
 {
-	nlattr *attr[PEAL_NL_HOST_COUNT_] = {};
+	nlmsghdr *header = nlmsg_hdr(msg);
 
-	genlmsg_parse(header, 0, attr, PEAL_NL_HOST_COUNT_ - 1, nullptr);
+	if (genlmsg_hdr(header)->cmd == PEAL_NL_CMD_HOST_GET) {
+		nlattr *attr[PEAL_NL_HOST_COUNT_] = {};
 
-	const auto scope = nla_get_u32(attr[PEAL_NL_HOST_DIRECT]);
-
-	std::printf("host: direct %s\n", scope < scopes.size() ? scopes[scope] : "unknown");
-}
-
-void print_device(nlmsghdr *header)
-{
+		genlmsg_parse(header, 0, attr, PEAL_NL_HOST_COUNT_ - 1, nullptr);
+		const auto scope = nla_get_u32(attr[PEAL_NL_HOST_DIRECT]);
+		std::printf("host: direct %s\n", scope < scopes.size() ? scopes[scope] : "unknown");
+		return NL_OK;
+	}
 	nlattr *attr[PEAL_NL_DEV_COUNT_] = {};
 
 	genlmsg_parse(header, 0, attr, PEAL_NL_DEV_COUNT_ - 1, nullptr);
@@ -73,16 +71,6 @@ void print_device(nlmsghdr *header)
 	if (attr[PEAL_NL_DEV_RATE])
 		std::printf(" rate %u", nla_get_u32(attr[PEAL_NL_DEV_RATE]));
 	std::printf("\n");
-}
-
-int print(nl_msg *msg, void *)
-{
-	nlmsghdr *header = nlmsg_hdr(msg);
-
-	if (genlmsg_hdr(header)->cmd == PEAL_NL_CMD_HOST_GET)
-		print_host(header);
-	else
-		print_device(header);
 	return NL_OK;
 }
 
@@ -105,46 +93,6 @@ int failed(sockaddr_nl *, nlmsgerr *error, void *)
 	std::fprintf(stderr, "peal-option: %s: %s\n", std::strerror(-error->error), words(error));
 	std::exit(1);
 }
-
-void ask_for_words(nl_sock *sock)
-{
-	const int on = 1;
-
-	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
-	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
-}
-
-class Family {
-public:
-	Family() : sock_(nl_socket_alloc())
-	{
-		check(genl_connect(sock_.get()), "generic netlink");
-		ask_for_words(sock_.get());
-		id_ = genl_ctrl_resolve(sock_.get(), PEAL_NL_FAMILY);
-		check(id_, "family peal (is the module loaded?)");
-		nl_socket_modify_cb(sock_.get(), NL_CB_VALID, NL_CB_CUSTOM, print, nullptr);
-		nl_socket_modify_err_cb(sock_.get(), NL_CB_CUSTOM, failed, nullptr);
-	}
-
-	Message request(int command, int flags) const
-	{
-		Message msg(nlmsg_alloc());
-
-		genlmsg_put(msg.get(), NL_AUTO_PORT, NL_AUTO_SEQ, id_, 0, flags, command,
-			    PEAL_NL_VERSION);
-		return msg;
-	}
-
-	void send(Message msg)
-	{
-		check(nl_send_auto(sock_.get(), msg.get()), "request");
-		check(nl_recvmsgs_default(sock_.get()), "answer");
-	}
-
-private:
-	Socket sock_;
-	int id_ = 0;
-};
 
 int usage()
 {
@@ -178,40 +126,39 @@ bool put_scope(nl_msg *msg, std::string_view name, std::string_view value)
 	return false;
 }
 
-int run_host(Family &family, int argc, char **argv)
-{
-	const bool sets = argc == 4;
-	Message msg = family.request(sets ? PEAL_NL_CMD_HOST_SET : PEAL_NL_CMD_HOST_GET,
-				     sets ? NLM_F_ACK : 0);
-
-	if (sets && !put_scope(msg.get(), argv[2], argv[3]))
-		return usage();
-	family.send(std::move(msg));
-	return 0;
-}
-
 int run(int argc, char **argv)
 {
 	const bool sets = argc == 4;
+	const bool host = argc > 1 && std::string_view(argv[1]) == "host";
 
 	if (argc > 4 || argc == 3)
 		return usage();
 
-	Family family;
+	Socket socket(nl_socket_alloc());
+	nl_sock *const sock = socket.get();
+	const int on = 1;
+	check(genl_connect(sock), "generic netlink");
+	/* Ask for the kernel's words on errors. */
+	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
+	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on));
+	const int family = genl_ctrl_resolve(sock, PEAL_NL_FAMILY);
+	check(family, "family peal (is the module loaded?)");
+	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, print, nullptr);
+	nl_socket_modify_err_cb(sock, NL_CB_CUSTOM, failed, nullptr);
 
-	if (argc > 1 && std::string_view(argv[1]) == "host")
-		return run_host(family, argc, argv);
-
-	Message msg = family.request(sets ? PEAL_NL_CMD_DEV_SET : PEAL_NL_CMD_DEV_GET,
-				     argc == 1 ? NLM_F_DUMP
-				     : sets    ? NLM_F_ACK
-					       : 0);
-
-	if (argc > 1)
-		nla_put_string(msg.get(), PEAL_NL_DEV_NAME, argv[1]);
-	if (sets && !put_option(msg.get(), argv[2], argv[3]))
+	Message message(nlmsg_alloc());
+	nl_msg *const msg = message.get();
+	const int get = host ? PEAL_NL_CMD_HOST_GET : PEAL_NL_CMD_DEV_GET;
+	const int set = host ? PEAL_NL_CMD_HOST_SET : PEAL_NL_CMD_DEV_SET;
+	genlmsg_put(msg, NL_AUTO_PORT, NL_AUTO_SEQ, family, 0,
+		    argc == 1 ? NLM_F_DUMP : (sets ? NLM_F_ACK : 0), sets ? set : get,
+		    PEAL_NL_VERSION);
+	if (argc > 1 && !host)
+		nla_put_string(msg, PEAL_NL_DEV_NAME, argv[1]);
+	if (sets && !(host ? put_scope(msg, argv[2], argv[3]) : put_option(msg, argv[2], argv[3])))
 		return usage();
-	family.send(std::move(msg));
+	check(nl_send_auto(sock, msg), "request");
+	check(nl_recvmsgs_default(sock), "answer");
 	return 0;
 }
 
