@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The lock of one queue: SQ, RQ or CQ.
- * It excludes for a few dozen instructions, or not at all if the program has promised to be
- * single-threaded.
+ * The lock of one queue: SQ, RQ or CQ. It excludes for a few dozen instructions, or not at all if
+ * the program has promised to be single-threaded.
  *
  * It is not a std::mutex, because an unlock here is a plain store. That is half the
  * cost, and it never makes a system call to wake a waiter, so a poll makes none.

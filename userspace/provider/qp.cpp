@@ -193,9 +193,9 @@ Qp &create(ibv_qp_init_attr_ex &requested)
 }
 
 /*
- * Makes or opens an XRC target by the command `number`, whose request has the members of its own
- * set. A target has no rings and no doorbell, so the provider keeps nothing but its handle. The
- * kernel keeps it for all processes of the domain.
+ * Makes or opens an XRC target by the command `number`. The caller has set the members of `request`
+ * that only this command has. A target has no rings and no doorbell, so the provider keeps nothing
+ * but its handle. The kernel makes it for all processes of the domain.
  */
 template <class Request>
 ibv_qp *create_target(ibv_xrcd *xrcd, void *qp_context, std::uint32_t number, Request request)

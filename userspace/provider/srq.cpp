@@ -46,8 +46,8 @@ int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t 
 }
 
 /*
- * Creates a queue of `pd` by the command `number`, whose request has the members of its own set.
- * `attr` is set to the granted values, and `srqn` to the number of an XRC queue.
+ * Creates a queue by the command `number`. The caller has set the members of `request` that only
+ * one kind of queue has. `attr` is set to the granted values.
  */
 template <class Request>
 std::unique_ptr<Srq> create(ibv_pd *pd, ibv_srq_attr &attr, std::uint32_t number, Request request)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
 /*
- * The interface between a program and a peal device: shared memory.
- *
- * Owns: the layout of every byte that both the kernel module and the provider
- * access, the numbers in it, and the order in which the two sides write it. The
- * kernel (C), the provider (C++20) and the tests compile this one copy.
- * Does not know: how either side is implemented.
+ * The interface between a program and a peal device: the layout of the memory that they share, the
+ * numbers in it, and the order in which the two sides write it. The kernel (C), the provider
+ * (C++20) and the tests compile this one copy.
  *
  * Rules of this file
  *  - Types have a fixed width, natural alignment and explicit padding. There are
@@ -513,13 +510,12 @@ struct peal_create_srq_resp {
 };
 
 /*
- * A driver's method of UVERBS_OBJECT_SRQ, in two steps, because a program that cannot map the new
- * ring has to keep the old one. PREPARE allocates the ring. The program maps it, copies the WQEs
- * that may not have been taken into it, and stores their numbers at the same indices. COMMIT lets
- * it take the place of the old ring. Between the steps the program posts nothing, and the kernel
- * goes on to take WQEs from the old ring. If it has posted one again meanwhile, COMMIT fails with
- * EAGAIN, and the program begins with another PREPARE. The control words stay where they are. The
- * numbers are the first ones of a driver.
+ * A driver's method of UVERBS_OBJECT_SRQ, in two calls as the resize of a completion queue. After
+ * PREPARE the program copies the WQEs that may not have been taken into the new ring, and stores
+ * their numbers at the same indices. Until COMMIT it posts nothing, and the kernel goes on to take
+ * WQEs from the old ring. If the kernel has posted one again meanwhile, COMMIT fails with EAGAIN,
+ * and the program begins with another PREPARE. The control words stay where they are. The numbers
+ * are the first ones of a driver.
  */
 enum peal_method_srq {
 	PEAL_METHOD_SRQ_RESIZE	= 0x1000,
