@@ -8,7 +8,7 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
-#include "raw/flow.h"
+#include "raw/raw.h"
 #include "transport/nic.h"
 
 /* These ids belong to no real device, because programs apply quirks by the ids of real devices. */

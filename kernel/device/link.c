@@ -282,7 +282,7 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 static void peal_link_leave(struct ib_device *ib)
 {
 	peal_parent_hide(peal_dev(ib)->parent);
-	peal_ingress_leave(&peal_dev(ib)->flows.ingress);
+	peal_flows_leave(&peal_dev(ib)->flows);
 	ib_unregister_device_queued(ib);
 }
 

@@ -38,11 +38,6 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad);
 int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
 
-int peal_verbs_permit_raw(const struct peal_dev *dev);
-struct ib_flow *peal_verbs_create_flow(struct ib_qp *qp, struct ib_flow_attr *attr,
-				       struct ib_udata *udata);
-int peal_verbs_destroy_flow(struct ib_flow *ib);
-
 int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 			  struct ib_udata *udata);
 int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);

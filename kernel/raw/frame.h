@@ -1,29 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Ethernet frames of raw packet queue pairs, in both directions.
- *
- * Owns: struct peal_frame, the fields of a frame that a flow rule can match, the checksums of a
- * frame, and its way to the netdev.
- * Does not know: queue pairs, rules, where received frames come from (ingress.h).
- *
- *	if (peal_frame_begin(&frame, port, length, &bytes)) {
- *		... write length bytes at bytes ...
- *		if (peal_frame_finish(&frame, port))
- *			peal_frame_send(&frame, port, tx_quota);
- *		else
- *			peal_frame_drop(&frame);
- *	}
- *
- * A frame that was begun and is not sent must be dropped with peal_frame_drop().
+ * Ethernet frames of raw packet queue pairs, in both directions: the fields that a flow rule can
+ * match, the checksums, and the way to the netdev.
  */
 #ifndef PEAL_FRAME_H
 #define PEAL_FRAME_H
 
-#include <linux/build_bug.h>
 #include <linux/if_ether.h>
 #include <linux/types.h>
 
-struct peal_cursor;
 struct peal_port;
 struct peal_tx_quota;
 struct sk_buff;
@@ -62,50 +47,25 @@ struct peal_frame {
 	bool checksums_ok;	/* IPv4 with TCP or UDP, and both checksums are right */
 };
 
-/* Does @frame have what @value has where @mask is set? */
-static inline bool peal_frame_matches(const struct peal_frame_fields *frame,
-				      const struct peal_frame_fields *value,
-				      const struct peal_frame_fields *mask)
-{
-	const u64 *f = (const u64 *)frame, *v = (const u64 *)value, *m = (const u64 *)mask;
-	int i;
-
-	BUILD_BUG_ON(sizeof(*frame) != 64);
-	for (i = 0; i < sizeof(*frame) / sizeof(u64); i++)
-		if ((f[i] ^ v[i]) & m[i])
-			return false;
-	return true;
-}
-
 /* Read the headers of @skb, whose MAC header is set. Fills all of @frame but checksums_ok. */
 void peal_frame_parse(struct peal_frame *frame, struct sk_buff *skb);
+
 /*
  * Make @skb what would be on a wire. A train of segments becomes a list of skbs. A VLAN tag becomes
  * part of the bytes, and so do checksums that were left to hardware. Consumes @skb. Return: the
  * skbs, whose data begin at the MAC header, or NULL without memory.
  */
 struct sk_buff *peal_frame_complete(struct sk_buff *skb);
-/* Sets frame->checksums_ok. @known: the stack knows that the transport's checksum is right. */
-void peal_frame_check(struct peal_frame *frame, bool known);
+/* Return: the new checksums_ok. @known: the stack knows that the transport's checksum is right. */
+bool peal_frame_verify(const struct peal_frame *frame, bool known);
 
-u32 peal_frame_bytes(const struct peal_frame *frame);
-/* May be for a station other than this host? */
-bool peal_frame_is_foreign(const struct peal_frame *frame);
-bool peal_frame_is_multicast(const struct peal_frame *frame);
-/* Copy the frame to the position of @to, which must have room for it. */
-void peal_frame_scatter(const struct peal_frame *frame, struct peal_cursor *to);
-
-/* The longest frame that the netdev takes, with a VLAN tag. */
-u32 peal_frame_most(const struct peal_port *port);
-/* Return: false without memory; this is counted. @bytes: where the caller writes the frame. */
-bool peal_frame_begin(struct peal_frame *frame, struct peal_port *port, u32 length, void **bytes);
-/* Call when the bytes are written. Return: false when the frame is too long for the netdev. */
-bool peal_frame_finish(struct peal_frame *frame, const struct peal_port *port);
+/* Return: an skb for a frame of @length bytes, which begin at skb->data, or NULL without memory. */
+struct sk_buff *peal_frame_alloc(const struct peal_port *port, u32 length);
+/* The bytes of @skb are written. Tell the stack what they are, and fill @frame. */
+void peal_frame_finish(struct peal_frame *frame, struct sk_buff *skb, const struct peal_port *port);
 /* Write the checksum of the IPv4 header, and let the stack add that of TCP or UDP. */
 void peal_frame_add_checksums(struct peal_frame *frame);
-/* Consumes the frame. A frame that the netdev refuses is lost, and counted. With softirqs off. */
-void peal_frame_send(struct peal_frame *frame, struct peal_port *port,
-		     struct peal_tx_quota *tx_quota);
-void peal_frame_drop(struct peal_frame *frame);
+/* Consumes @skb. A frame that the netdev refuses is lost, and counted. With softirqs off. */
+void peal_frame_send(struct sk_buff *skb, struct peal_port *port, struct peal_tx_quota *tx_quota);
 
 #endif
