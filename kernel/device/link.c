@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See link.h.
+ * Creation and removal of devices: `rdma link add`, changes of netdevs and their addresses, and the
+ * RDMA client whose remove callback flushes the programs' queue pairs before the core destroys
+ * their objects.
  */
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
@@ -19,16 +21,17 @@
 #include "net/netns.h"
 #include "transport/demux.h"
 #include "device/dev.h"
-#include "device/link.h"
-#include "device/netlink.h"
-#include "device/parent.h"
-#include "device/verbs.h"
 
 /*
- * The core takes RTNL, so the scan is a work item. The reference keeps the device until the scan
+ * The GIDs of a device on the loopback interface. The RDMA core owns the GID table. It reads all
+ * addresses of the netdev when a device is registered, and follows the addresses of Ethernet
+ * netdevs afterwards, but not those of the loopback interface. A new network namespace has no
+ * address until its loopback interface is up, so peal asks the core to read the addresses again.
+ *
+ * The core takes RTNL for that, so it is a work item. The reference keeps the device until the scan
  * has ended.
  */
-static void peal_gids_work(struct work_struct *work)
+static void peal_link_rescan(struct work_struct *work)
 {
 	struct peal_dev *dev = container_of(work, struct peal_dev, rescan);
 
@@ -36,13 +39,8 @@ static void peal_gids_work(struct work_struct *work)
 	ib_device_put(&dev->ib);
 }
 
-void peal_gids_init(struct peal_dev *dev)
-{
-	INIT_WORK(&dev->rescan, peal_gids_work);
-}
-
-/* A work that is queued already has not begun, so it will see the newest address, too. */
-void peal_gids_refresh(struct net_device *ndev)
+/* Any context. A work that is queued already has not begun, so it will see the newest address. */
+static void peal_link_refresh_gids(struct net_device *ndev)
 {
 	struct ib_device *ib;
 
@@ -53,109 +51,26 @@ void peal_gids_refresh(struct net_device *ndev)
 		ib_device_put(ib);
 }
 
-static int peal_gids_notify4(struct notifier_block *nb, unsigned long what, void *info)
+static int peal_link_address4(struct notifier_block *nb, unsigned long what, void *info)
 {
 	const struct in_ifaddr *ifa = info;
 
 	if (what == NETDEV_UP)
-		peal_gids_refresh(ifa->ifa_dev->dev);
+		peal_link_refresh_gids(ifa->ifa_dev->dev);
 	return NOTIFY_DONE;
 }
 
-static struct notifier_block peal_gids_notifier4 = { .notifier_call = peal_gids_notify4 };
-
-#if IS_ENABLED(CONFIG_IPV6)
-static int peal_gids_notify6(struct notifier_block *nb, unsigned long what, void *info)
+static int peal_link_address6(struct notifier_block *nb, unsigned long what, void *info)
 {
 	const struct inet6_ifaddr *ifa = info;
 
 	if (what == NETDEV_UP)
-		peal_gids_refresh(ifa->idev->dev);
+		peal_link_refresh_gids(ifa->idev->dev);
 	return NOTIFY_DONE;
 }
 
-static struct notifier_block peal_gids_notifier6 = { .notifier_call = peal_gids_notify6 };
-
-static int peal_gids_register6(void)
-{
-	return register_inet6addr_notifier(&peal_gids_notifier6);
-}
-
-static void peal_gids_unregister6(void)
-{
-	unregister_inet6addr_notifier(&peal_gids_notifier6);
-}
-#else
-static int peal_gids_register6(void)
-{
-	return 0;
-}
-
-static void peal_gids_unregister6(void)
-{
-}
-#endif
-
-int peal_gids_register(void)
-{
-	int ret = register_inetaddr_notifier(&peal_gids_notifier4);
-
-	if (ret)
-		return ret;
-	ret = peal_gids_register6();
-	if (ret)
-		unregister_inetaddr_notifier(&peal_gids_notifier4);
-	return ret;
-}
-
-void peal_gids_unregister(void)
-{
-	peal_gids_unregister6();
-	unregister_inetaddr_notifier(&peal_gids_notifier4);
-}
-
-/*
- * RoCE needs Ethernet, or the loopback interface, whose packets reach this host without a MAC
- * address. A VLAN is an attribute of a GID, so a VLAN netdev gets no device.
- */
-static bool peal_link_fits(const struct net_device *ndev)
-{
-	return ndev->type == ARPHRD_LOOPBACK ||
-	       (ndev->type == ARPHRD_ETHER && !is_vlan_dev(ndev));
-}
-
-static int peal_link_check(struct net_device *ndev)
-{
-	struct ib_device *other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
-
-	if (other) {
-		ib_device_put(other);
-		return -EEXIST;
-	}
-	return peal_link_fits(ndev) ? 0 : -EOPNOTSUPP;
-}
-
-/* The GUID of a device is unique, but all loopback interfaces have one MAC address: zero. */
-static void peal_link_make_guid(struct ib_device *ib, const struct net_device *ndev)
-{
-	u8 mac[ETH_ALEN];
-
-	if (is_zero_ether_addr(ndev->dev_addr))
-		eth_random_addr(mac);
-	else
-		ether_addr_copy(mac, ndev->dev_addr);
-	addrconf_addr_eui48((u8 *)&ib->node_guid, mac);
-}
-
-static void peal_link_describe(struct ib_device *ib, const struct net_device *ndev)
-{
-	ib->node_type = RDMA_NODE_IB_CA;
-	ib->driver_def = peal_verbs_attributes;
-	ib->phys_port_cnt = 1;
-	ib->num_comp_vectors = num_possible_cpus();
-	peal_link_make_guid(ib, ndev);
-	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
-}
+static struct notifier_block peal_link_notifier4 = { .notifier_call = peal_link_address4 };
+static struct notifier_block peal_link_notifier6 = { .notifier_call = peal_link_address6 };
 
 /* The namespace ends. The removal is queued, because RTNL must not be taken here. */
 static void peal_link_remove(struct peal_port *port)
@@ -175,59 +90,6 @@ static const struct peal_port_ops peal_link_port_ops = {
 };
 
 /*
- * The operations are set last, because they include dealloc_driver. ib_dealloc_device() calls it,
- * and it undoes everything that is done here.
- */
-static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
-{
-	int ret = peal_table_init(&dev->nic.table);
-
-	if (ret)
-		return ret;
-	peal_quota_init(&dev->nic.quota);
-	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
-	if (ret)
-		goto destroy_table;
-	peal_options_init(&dev->nic.options);
-	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
-	if (ret)
-		goto stop_engine;
-	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
-	peal_groups_init(&dev->nic.groups, &dev->nic.port);
-	peal_flows_init(&dev->flows, &dev->nic.port);
-	peal_gids_init(dev);
-	peal_link_describe(&dev->ib, ndev);
-	ib_set_device_ops(&dev->ib, &peal_verbs_ops);
-	return 0;
-
-stop_engine:
-	peal_engine_stop(&dev->nic.engine);
-destroy_table:
-	peal_table_destroy(&dev->nic.table);
-	return ret;
-}
-
-/* Make the device a child of what its netdev is a child of. */
-static int peal_link_set_parent(struct peal_dev *dev, struct net_device *ndev)
-{
-	struct peal_parent *parent;
-
-	dev->ib.dev.parent = ndev->dev.parent;
-	if (dev->ib.dev.parent)
-		return 0;
-	parent = peal_parent_new();
-	if (IS_ERR(parent))
-		return PTR_ERR(parent);
-	dev->parent = parent;
-	dev->ib.dev.parent = peal_parent_device(parent);
-	rtnl_lock();
-	if (!peal_netns_left(&dev->nic.port, ndev))
-		peal_parent_show(parent, ndev);
-	rtnl_unlock();
-	return 0;
-}
-
-/*
  * In exclusive mode the RDMA core shows a device only in the device's own namespace, and a new
  * device belongs to the initial one. So there the device is made in its netdev's namespace, on
  * kernels that can do that. In shared mode it is not, because the core makes no entry in the sysfs
@@ -244,20 +106,55 @@ static struct peal_dev *peal_link_alloc(const struct net_device *ndev)
 		dev = ib_alloc_device_with_net(peal_dev, ib, net);
 	}
 #endif
+	if (dev)
+		xa_init_flags(&dev->statistics, XA_FLAGS_ALLOC1);
 	return dev;
 }
 
 /*
- * The netdev may have moved since the device was allocated. The device must not name a namespace
- * that it is not attached to, because that one would not wait for the device when it ends.
+ * The operations are set last, because they include dealloc_driver. ib_dealloc_device() calls it,
+ * and it undoes everything that is done here.
  */
-static bool peal_link_is_in_place(const struct peal_dev *dev)
+static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, const char *name)
 {
-#ifdef PEAL_HAS_DEVICE_NET
-	return rdma_dev_access_netns(&dev->ib, dev->nic.port.net);
-#else
-	return true;
-#endif
+	struct ib_device *ib = &dev->ib;
+	u8 mac[ETH_ALEN];
+	int ret;
+
+	ret = peal_table_init(&dev->nic.table);
+	if (ret)
+		return ret;
+	peal_quota_init(&dev->nic.quota);
+	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
+	if (ret)
+		goto destroy_table;
+	peal_options_init(&dev->nic.options);
+	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
+	if (ret)
+		goto stop_engine;
+	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
+	peal_groups_init(&dev->nic.groups, &dev->nic.port);
+	peal_flows_init(&dev->flows, &dev->nic.port);
+	INIT_WORK(&dev->rescan, peal_link_rescan);
+
+	ib->node_type = RDMA_NODE_IB_CA;
+	ib->driver_def = peal_verbs_attributes;
+	ib->phys_port_cnt = 1;
+	ib->num_comp_vectors = num_possible_cpus();
+	strscpy(ib->node_desc, "peal", sizeof(ib->node_desc));
+	/* A GUID is unique, but all loopback interfaces have one MAC address: zero. */
+	ether_addr_copy(mac, ndev->dev_addr);
+	if (is_zero_ether_addr(mac))
+		eth_random_addr(mac);
+	addrconf_addr_eui48((u8 *)&ib->node_guid, mac);
+	ib_set_device_ops(ib, &peal_verbs_ops);
+	return 0;
+
+stop_engine:
+	peal_engine_stop(&dev->nic.engine);
+destroy_table:
+	peal_table_destroy(&dev->nic.table);
+	return ret;
 }
 
 static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, const char *name)
@@ -266,12 +163,30 @@ static int peal_link_register(struct peal_dev *dev, struct net_device *ndev, con
 
 	if (ret)
 		return ret;
-	if (!peal_link_is_in_place(dev))
+#ifdef PEAL_HAS_DEVICE_NET
+	/*
+	 * The netdev may have moved since the device was allocated. The device must not name a
+	 * namespace that it is not attached to, because that one would not wait for the device when
+	 * it ends.
+	 */
+	if (!rdma_dev_access_netns(&dev->ib, dev->nic.port.net))
 		return -ENODEV;
+#endif
 	peal_locality_set_net(&dev->nic.locality, dev->nic.port.net);
-	ret = peal_link_set_parent(dev, ndev);
-	if (ret)
-		return ret;
+	/* The device becomes a child of what its netdev is a child of. */
+	dev->ib.dev.parent = ndev->dev.parent;
+	if (!dev->ib.dev.parent) {
+		struct device *parent = peal_parent_new();
+
+		if (IS_ERR(parent))
+			return PTR_ERR(parent);
+		dev->parent = parent;
+		dev->ib.dev.parent = parent;
+		rtnl_lock();
+		if (!peal_netns_left(&dev->nic.port, ndev))
+			peal_parent_show(parent, ndev);
+		rtnl_unlock();
+	}
 	ret = ib_device_set_netdev(&dev->ib, ndev, 1);
 	if (ret)
 		return ret;
@@ -302,21 +217,36 @@ static void peal_link_follow(struct net_device *ndev)
 		peal_parent_show(peal_dev(ib)->parent, ndev);
 	if (ib)
 		ib_device_put(ib);
-	peal_gids_refresh(ndev);
+	peal_link_refresh_gids(ndev);
 	rtnl_unlock();
 }
 
-static int peal_link_make(const char *name, struct net_device *ndev)
+/* The mutex makes sure that only one of two concurrent calls finds a netdev free. */
+static int peal_link_new(const char *name, struct net_device *ndev)
 {
+	static DEFINE_MUTEX(peal_link_mutex);
+	struct ib_device *other;
 	struct peal_dev *dev;
-	int ret = peal_link_check(ndev);
+	int ret;
 
-	if (ret)
-		return ret;
+	mutex_lock(&peal_link_mutex);
+	other = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
+	if (other) {
+		ib_device_put(other);
+		ret = -EEXIST;
+		goto unlock;
+	}
+	/*
+	 * RoCE needs Ethernet, or the loopback interface, whose packets reach this host without a
+	 * MAC address. A VLAN is an attribute of a GID, so a VLAN netdev gets no device.
+	 */
+	ret = -EOPNOTSUPP;
+	if (ndev->type != ARPHRD_LOOPBACK && (ndev->type != ARPHRD_ETHER || is_vlan_dev(ndev)))
+		goto unlock;
+	ret = -ENOMEM;
 	dev = peal_link_alloc(ndev);
 	if (!dev)
-		return -ENOMEM;
-	xa_init_flags(&dev->statistics, XA_FLAGS_ALLOC1);
+		goto unlock;
 	ret = peal_link_prepare(dev, ndev, name);
 	if (!ret)
 		ret = peal_link_register(dev, ndev, name);
@@ -324,17 +254,7 @@ static int peal_link_make(const char *name, struct net_device *ndev)
 		ib_dealloc_device(&dev->ib);
 	else
 		peal_link_follow(ndev);
-	return ret;
-}
-
-/* The mutex makes sure that only one of two concurrent calls finds a netdev free. */
-static int peal_link_new(const char *name, struct net_device *ndev)
-{
-	static DEFINE_MUTEX(peal_link_mutex);
-	int ret;
-
-	mutex_lock(&peal_link_mutex);
-	ret = peal_link_make(name, ndev);
+unlock:
 	mutex_unlock(&peal_link_mutex);
 	return ret;
 }
@@ -365,10 +285,6 @@ static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
 	dev->told_state = state;
 	ib_dispatch_event(&event);
 }
-#else
-static void peal_link_port_event(struct ib_device *ib, struct net_device *ndev)
-{
-}
 #endif
 
 /* Called under RTNL. */
@@ -387,11 +303,13 @@ static int peal_link_notify(struct notifier_block *nb, unsigned long what, void 
 	case NETDEV_CHANGENAME:
 		peal_parent_show(peal_dev(ib)->parent, ndev);
 		break;
+#ifndef PEAL_HAS_CORE_PORT_EVENTS
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
 		peal_link_port_event(ib, ndev);
 		break;
+#endif
 	}
 	ib_device_put(ib);
 	return NOTIFY_DONE;
@@ -439,12 +357,18 @@ int peal_link_init(void)
 	ret = register_netdevice_notifier(&peal_link_notifier);
 	if (ret)
 		goto err_client;
-	ret = peal_gids_register();
+	ret = register_inetaddr_notifier(&peal_link_notifier4);
 	if (ret)
 		goto err_netdev;
+	if (IS_ENABLED(CONFIG_IPV6))
+		ret = register_inet6addr_notifier(&peal_link_notifier6);
+	if (ret)
+		goto err_address4;
 	rdma_link_register(&peal_link_ops);
 	return 0;
 
+err_address4:
+	unregister_inetaddr_notifier(&peal_link_notifier4);
 err_netdev:
 	unregister_netdevice_notifier(&peal_link_notifier);
 err_client:
@@ -455,7 +379,9 @@ err_client:
 void peal_link_exit(void)
 {
 	rdma_link_unregister(&peal_link_ops);
-	peal_gids_unregister();
+	if (IS_ENABLED(CONFIG_IPV6))
+		unregister_inet6addr_notifier(&peal_link_notifier6);
+	unregister_inetaddr_notifier(&peal_link_notifier4);
 	unregister_netdevice_notifier(&peal_link_notifier);
 	ib_unregister_driver((enum rdma_driver_id)PEAL_DRIVER_ID);
 	ib_unregister_client(&peal_link_client);

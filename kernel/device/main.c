@@ -9,9 +9,7 @@
 #include "object/odp.h"
 #include "net/crc.h"
 #include "net/netns.h"
-#include "device/link.h"
-#include "device/netlink.h"
-#include "device/parent.h"
+#include "device/dev.h"
 
 #ifdef CONFIG_PREEMPT_RT
 #error "the epoch and the engine need spinlocks that do not sleep"

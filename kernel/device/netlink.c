@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See netlink.h.
- */
 #include <linux/mutex.h>
 #include <net/genetlink.h>
 #include <rdma/peal-netlink.h>
 
 #include "base/options.h"
 #include "device/dev.h"
-#include "device/netlink.h"
-#include "device/query.h"
 
 /*
  * Guards the device list, the options of the devices on it, and the host's options. Holders may
@@ -46,60 +41,45 @@ void peal_netlink_remove(struct peal_dev *dev)
 	mutex_unlock(&peal_netlink_lock);
 }
 
-static bool peal_netlink_names(struct genl_info *info, const struct peal_dev *dev)
-{
-	const struct nlattr *index = info->attrs[PEAL_NL_DEV_INDEX];
-	const struct nlattr *name = info->attrs[PEAL_NL_DEV_NAME];
-
-	return (!index || nla_get_u32(index) == dev->ib.index) &&
-	       (!name || !nla_strcmp(name, dev->ib.name));
-}
-
 /*
  * The caller holds peal_netlink_lock.
  *
- * Return: the device, or NULL with -EINVAL or -ENODEV in *ret and an extack message.
+ * Return: the device, or an ERR_PTR (-EINVAL, -ENODEV) with an extack message.
  */
-static struct peal_dev *peal_netlink_find(struct genl_info *info, int *ret)
+static struct peal_dev *peal_netlink_find(struct genl_info *info)
 {
+	const struct nlattr *index = info->attrs[PEAL_NL_DEV_INDEX];
+	const struct nlattr *name = info->attrs[PEAL_NL_DEV_NAME];
 	struct peal_dev *dev;
 
 	lockdep_assert_held(&peal_netlink_lock);
-	*ret = -EINVAL;
-	if (!info->attrs[PEAL_NL_DEV_INDEX] && !info->attrs[PEAL_NL_DEV_NAME]) {
+	if (!index && !name) {
 		NL_SET_ERR_MSG(info->extack, "name the device by index or name");
-		return NULL;
+		return ERR_PTR(-EINVAL);
 	}
 	list_for_each_entry(dev, &peal_netlink_devices, node)
-		if (peal_netlink_names(info, dev) &&
+		if ((!index || nla_get_u32(index) == dev->ib.index) &&
+		    (!name || !nla_strcmp(name, dev->ib.name)) &&
 		    rdma_dev_access_netns(&dev->ib, genl_info_net(info)))
 			return dev;
-	*ret = -ENODEV;
 	NL_SET_ERR_MSG(info->extack, "no such peal device");
-	return NULL;
-}
-
-static int peal_netlink_put(struct sk_buff *msg, const struct peal_dev *dev)
-{
-	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
-	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
-	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(&dev->nic.options)) ||
-	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC,
-			peal_options_max_rd_atomic(&dev->nic.options)) ||
-	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(&dev->nic.options)))
-		return -EMSGSIZE;
-	return 0;
+	return ERR_PTR(-ENODEV);
 }
 
 static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags,
 			     const struct peal_dev *dev)
 {
+	const struct peal_options *options = &dev->nic.options;
 	void *head = genlmsg_put(msg, portid, seq, &peal_netlink_family, flags,
 				 PEAL_NL_CMD_DEV_GET);
 
 	if (!head)
 		return -EMSGSIZE;
-	if (peal_netlink_put(msg, dev)) {
+	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
+	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
+	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, peal_options_max_rd_atomic(options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(options))) {
 		genlmsg_cancel(msg, head);
 		return -EMSGSIZE;
 	}
@@ -116,8 +96,9 @@ static int peal_netlink_get(struct sk_buff *skb, struct genl_info *info)
 	if (!msg)
 		return -ENOMEM;
 	mutex_lock(&peal_netlink_lock);
-	dev = peal_netlink_find(info, &ret);
-	if (dev)
+	dev = peal_netlink_find(info);
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret)
 		ret = peal_netlink_fill(msg, info->snd_portid, info->snd_seq, 0, dev);
 	mutex_unlock(&peal_netlink_lock);
 	if (!ret)
@@ -148,61 +129,50 @@ static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
 	return msg->len;
 }
 
-static void peal_netlink_apply(struct peal_dev *dev, struct nlattr **attrs)
-{
-	lockdep_assert_held(&peal_netlink_lock);
-	if (attrs[PEAL_NL_DEV_DIRECT])
-		peal_options_set_direct(&dev->nic.options, nla_get_u8(attrs[PEAL_NL_DEV_DIRECT]));
-	if (attrs[PEAL_NL_DEV_MAX_RD_ATOMIC])
-		peal_options_set_max_rd_atomic(&dev->nic.options, &dev->ib.attrs,
-					       nla_get_u32(attrs[PEAL_NL_DEV_MAX_RD_ATOMIC]));
-	if (attrs[PEAL_NL_DEV_RATE])
-		peal_options_set_rate(&dev->nic.options, nla_get_u32(attrs[PEAL_NL_DEV_RATE]));
-}
-
 static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 {
+	const struct nlattr *max_rd_atomic = info->attrs[PEAL_NL_DEV_MAX_RD_ATOMIC];
+	const struct nlattr *direct = info->attrs[PEAL_NL_DEV_DIRECT];
 	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
+	struct peal_options *options;
 	struct peal_dev *dev;
-	int ret = 0;
+	int ret;
 
 	if (rate && nla_get_u32(rate) && !peal_query_has_rate(nla_get_u32(rate))) {
 		NL_SET_ERR_MSG(info->extack, "a port cannot show this rate");
 		return -EINVAL;
 	}
 	mutex_lock(&peal_netlink_lock);
-	dev = peal_netlink_find(info, &ret);
-	if (dev) {
-		peal_netlink_apply(dev, info->attrs);
-		ret = 0;
+	dev = peal_netlink_find(info);
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret) {
+		options = &dev->nic.options;
+		if (direct)
+			peal_options_set_direct(options, nla_get_u8(direct));
+		if (max_rd_atomic)
+			peal_options_set_max_rd_atomic(options, &dev->ib.attrs,
+						       nla_get_u32(max_rd_atomic));
+		if (rate)
+			peal_options_set_rate(options, nla_get_u32(rate));
 	}
 	mutex_unlock(&peal_netlink_lock);
 	return ret;
 }
 
-static int peal_netlink_fill_host(struct sk_buff *msg, const struct genl_info *info)
-{
-	void *head = genlmsg_put(msg, info->snd_portid, info->snd_seq, &peal_netlink_family, 0,
-				 PEAL_NL_CMD_HOST_GET);
-
-	if (!head || nla_put_u32(msg, PEAL_NL_HOST_DIRECT, peal_options_scope()))
-		return -EMSGSIZE;
-	genlmsg_end(msg, head);
-	return 0;
-}
-
 static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
 {
 	struct sk_buff *msg = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
-	int ret;
+	void *head;
 
 	if (!msg)
 		return -ENOMEM;
-	ret = peal_netlink_fill_host(msg, info);
-	if (!ret)
-		return genlmsg_reply(msg, info);
-	nlmsg_free(msg);
-	return ret;
+	head = genlmsg_put_reply(msg, info, &peal_netlink_family, 0, PEAL_NL_CMD_HOST_GET);
+	if (!head || nla_put_u32(msg, PEAL_NL_HOST_DIRECT, peal_options_scope())) {
+		nlmsg_free(msg);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, head);
+	return genlmsg_reply(msg, info);
 }
 
 /*

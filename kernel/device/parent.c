@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See parent.h. The devices have no bus and no class, so that they cause no uevents and no driver
- * is looked for.
+ * The devices have no bus and no class, so that they cause no uevents and no driver is looked for.
  */
 #include <linux/device.h>
 #include <linux/idr.h>
@@ -12,7 +11,7 @@
 #include <linux/sysfs.h>
 #include <linux/topology.h>
 
-#include "device/parent.h"
+#include "device/dev.h"
 
 struct peal_parent {
 	/*
@@ -27,6 +26,11 @@ struct peal_parent {
 	struct kobject *net;		/* the directory, or NULL while no netdev is shown */
 	char name[IFNAMSIZ];		/* of the link in it */
 };
+
+static struct peal_parent *peal_parent(struct device *dev)
+{
+	return container_of(dev, struct peal_parent, dev);
+}
 
 static struct device *peal_parent_root;
 static DEFINE_IDA(peal_parent_numbers);
@@ -45,7 +49,7 @@ void peal_parent_exit(void)
 
 static void peal_parent_release(struct device *dev)
 {
-	kfree(container_of(dev, struct peal_parent, dev));
+	kfree(peal_parent(dev));
 }
 
 static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -82,23 +86,7 @@ static struct attribute *peal_parent_attrs[] = {
 };
 ATTRIBUTE_GROUPS(peal_parent);
 
-/*
- * NCCL takes devices whose paths differ in the last four characters only for ports of one card, and
- * joins them. So the number comes before those.
- */
-static int peal_parent_add(struct peal_parent *parent)
-{
-	int ret;
-
-	device_initialize(&parent->dev);
-	parent->dev.parent = peal_parent_root;
-	parent->dev.groups = peal_parent_groups;
-	parent->dev.release = peal_parent_release;
-	ret = dev_set_name(&parent->dev, "link%d.rdma", parent->number);
-	return ret ?: device_add(&parent->dev);
-}
-
-struct peal_parent *peal_parent_new(void)
+struct device *peal_parent_new(void)
 {
 	struct peal_parent *parent = kzalloc(sizeof(*parent), GFP_KERNEL);
 	int ret;
@@ -111,63 +99,66 @@ struct peal_parent *peal_parent_new(void)
 		kfree(parent);
 		return ERR_PTR(ret);
 	}
-	ret = peal_parent_add(parent);
+	device_initialize(&parent->dev);
+	parent->dev.parent = peal_parent_root;
+	parent->dev.groups = peal_parent_groups;
+	parent->dev.release = peal_parent_release;
+	/*
+	 * NCCL takes devices whose paths differ in the last four characters only for ports of one
+	 * card, and joins them. So the number comes before those.
+	 */
+	ret = dev_set_name(&parent->dev, "link%d.rdma", parent->number);
+	if (!ret)
+		ret = device_add(&parent->dev);
 	if (ret) {
 		ida_free(&peal_parent_numbers, parent->number);
 		put_device(&parent->dev);
 		return ERR_PTR(ret);
 	}
-	return parent;
+	return &parent->dev;
 }
 
-/* The netdev may be gone and its name with it, so the directory goes as a whole. */
-static void peal_parent_drop(struct peal_parent *parent)
-{
-	kobject_put(parent->net);
-	parent->net = NULL;
-}
-
-void peal_parent_free(struct peal_parent *parent)
+void peal_parent_free(struct device *dev)
 {
 	int number;
 
-	if (!parent)
+	if (!dev)
 		return;
 	rtnl_lock();
-	peal_parent_drop(parent);
+	peal_parent_hide(dev);
 	rtnl_unlock();
-	number = parent->number;
-	device_unregister(&parent->dev);
+	number = peal_parent(dev)->number;
+	device_unregister(dev);
 	ida_free(&peal_parent_numbers, number);
-}
-
-struct device *peal_parent_device(struct peal_parent *parent)
-{
-	return &parent->dev;
 }
 
 /*
  * A link in a directory with namespaces belongs to the namespace of its target. Failures are
  * ignored, since the link only informs.
  */
-void peal_parent_show(struct peal_parent *parent, struct net_device *ndev)
+void peal_parent_show(struct device *dev, struct net_device *ndev)
 {
+	struct peal_parent *parent = peal_parent(dev);
+
 	ASSERT_RTNL();
-	if (!parent || (parent->net && !strcmp(parent->name, ndev->name)))
+	if (!dev || (parent->net && !strcmp(parent->name, ndev->name)))
 		return;
-	peal_parent_drop(parent);
-	parent->net = kobject_create_and_add("net", &parent->dev.kobj);
+	peal_parent_hide(dev);
+	parent->net = kobject_create_and_add("net", &dev->kobj);
 	if (!parent->net)
 		return;
 	sysfs_enable_ns(parent->net->sd);
 	strscpy(parent->name, ndev->name, sizeof(parent->name));
 	if (sysfs_create_link(parent->net, &ndev->dev.kobj, parent->name))
-		peal_parent_drop(parent);
+		peal_parent_hide(dev);
 }
 
-void peal_parent_hide(struct peal_parent *parent)
+/* The netdev may be gone and its name with it, so the directory goes as a whole. */
+void peal_parent_hide(struct device *dev)
 {
 	ASSERT_RTNL();
-	if (parent)
-		peal_parent_drop(parent);
+	if (!dev)
+		return;
+	kobject_put(peal_parent(dev)->net);
+	peal_parent(dev)->net = NULL;
 }

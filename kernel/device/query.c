@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See query.h.
- */
 #include <linux/ethtool.h>
 #include <net/addrconf.h>
 #include <rdma/ib_mad.h>
@@ -14,7 +11,6 @@
 #include "object/extents.h"
 #include "transport/ud.h"
 #include "device/dev.h"
-#include "device/query.h"
 
 /* The device's clock counts nanoseconds. */
 #define PEAL_CLOCK_KHZ	1000000
@@ -27,14 +23,6 @@
 	 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC | IB_DEVICE_ATOMIC_WRITE | \
 	 IB_DEVICE_FLUSH_GLOBAL | IB_DEVICE_RAW_IP_CSUM | IB_DEVICE_MANAGED_FLOW_STEERING)
 
-/* Return: how many entries a completion queue can have in @pages beside its control words. */
-static int peal_query_max_cqe(u64 pages)
-{
-	u64 fit = ((pages << PAGE_SHIFT) - PEAL_CQ_RING_OFFSET) / sizeof(struct peal_cqe);
-
-	return min_t(u64, rounddown_pow_of_two(fit), PEAL_MAX_CQE);
-}
-
 /*
  * The limits of one context, because a program can have no more than that. The smallest rings of a
  * queue fit in one page. On a small host the limit of pages is met first.
@@ -42,6 +30,7 @@ static int peal_query_max_cqe(u64 pages)
 static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 {
 	u64 pages = peal_page_quota_limit() - 1;	/* the context has a doorbell page */
+	u64 cqes = ((pages << PAGE_SHIFT) - PEAL_CQ_RING_OFFSET) / sizeof(struct peal_cqe);
 
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
@@ -54,7 +43,7 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_srq_wr = PEAL_MAX_SRQ_WR;
 	attr->max_srq_sge = PEAL_MAX_SGE;
 	attr->max_cq = min_t(u64, peal_quota_limit(PEAL_QUOTA_CQ), pages);
-	attr->max_cqe = peal_query_max_cqe(pages);
+	attr->max_cqe = min_t(u64, rounddown_pow_of_two(cqes), PEAL_MAX_CQE);
 	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
 	attr->max_dm_size = peal_dm_limit();
 	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;
@@ -68,25 +57,6 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 	attr->max_qp_rd_atom = max_rd_atomic;
 	attr->max_qp_init_rd_atom = max_rd_atomic;
 	attr->max_res_rd_atom = max_rd_atomic * PEAL_MAX_QP;
-}
-
-/*
- * A datagram whose receive buffer is not in memory would be lost, so UD has no receives. The same
- * is true of UC, whose bits stay clear.
- */
-static void peal_query_odp(struct ib_device_attr *attr)
-{
-	if (!peal_odp_is_supported())
-		return;
-	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
-	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
-	attr->odp_caps.per_transport_caps.rc_odp_caps =
-		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_WRITE |
-		IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV |
-		IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE;
-	attr->odp_caps.per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND;
-	attr->odp_caps.per_transport_caps.xrc_odp_caps =
-		attr->odp_caps.per_transport_caps.rc_odp_caps;
 }
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
@@ -110,8 +80,22 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.hca_core_clock = PEAL_CLOCK_KHZ,
 		.local_ca_ack_delay = 0,
 	};
-	peal_query_odp(attr);
 	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->nic.options));
+	if (!peal_odp_is_supported())
+		return 0;
+	/*
+	 * A datagram whose receive buffer is not in memory would be lost, so UD has no receives.
+	 * The same is true of UC, whose bits stay clear.
+	 */
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	attr->odp_caps.per_transport_caps.rc_odp_caps =
+		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_WRITE |
+		IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV |
+		IB_ODP_SUPPORT_FLUSH | IB_ODP_SUPPORT_ATOMIC_WRITE;
+	attr->odp_caps.per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND;
+	attr->odp_caps.per_transport_caps.xrc_odp_caps =
+		attr->odp_caps.per_transport_caps.rc_odp_caps;
 	return 0;
 }
 
@@ -229,52 +213,4 @@ int peal_query_immutable(struct ib_device *ib, u32 port, struct ib_port_immutabl
 enum rdma_link_layer peal_query_link_layer(struct ib_device *ib, u32 port)
 {
 	return IB_LINK_LAYER_ETHERNET;
-}
-
-#define PEAL_COUNTER_DESC_(name_, text) { .name = #name_ },
-#define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
-#define PEAL_COUNTER_OPTIONAL_DESC_(name_, text) { .name = #name_, .flags = IB_STAT_FLAG_OPTIONAL },
-static const struct rdma_stat_desc peal_query_stat_descs[] = {
-	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
-	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)
-	PEAL_OPTIONAL_COUNTERS(PEAL_COUNTER_OPTIONAL_DESC_)
-};
-
-/* Tell the core which optional counters it must not show. */
-void peal_query_hide_stats(const struct peal_table *table, struct rdma_hw_stats *stats)
-{
-	int i;
-
-	for (i = PEAL_COUNTER_OPTIONAL; i < PEAL_COUNTER_COUNT; i++)
-		assign_bit(i, stats->is_disabled, !peal_table_counter_is_enabled(table, i));
-}
-
-struct rdma_hw_stats *peal_query_alloc_stats(struct ib_device *ib, u32 port)
-{
-	struct rdma_hw_stats *stats;
-
-	stats = rdma_alloc_hw_stats_struct(peal_query_stat_descs,
-					   ARRAY_SIZE(peal_query_stat_descs), 0);
-	if (stats)
-		peal_query_hide_stats(&peal_dev(ib)->nic.table, stats);
-	return stats;
-}
-
-/* The core holds the port's stats->lock, and has checked that the counter is optional. */
-int peal_query_modify_stat(struct ib_device *ib, u32 port, unsigned int counter, bool enable)
-{
-	peal_table_enable_counter(&peal_dev(ib)->nic.table, counter, enable);
-	return 0;
-}
-
-int peal_query_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index)
-{
-	const struct peal_table *table = &peal_dev(ib)->nic.table;
-	int i;
-
-	if (!port)
-		return -EINVAL;
-	for (i = 0; i < PEAL_COUNTER_COUNT; i++)
-		stats->value[i] = peal_table_counter(table, i);
-	return PEAL_COUNTER_COUNT;
 }

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See statistics.h.
- */
 #include <linux/slab.h>
 #include <linux/xarray.h>
 #include <net/netlink.h>
@@ -11,71 +8,100 @@
 #include <rdma/restrack.h>
 #include <uapi/rdma/rdma_netlink.h>
 
+#include "base/compat.h"
 #include "base/epoch.h"
 #include "object/mr.h"
 #include "object/cq.h"
 #include "object/qp.h"
 #include "object/srq.h"
 #include "device/dev.h"
-#include "device/query.h"
-#include "device/statistics.h"
 
-/*
- * Counters of queue pairs. The core serialises all calls for one counter (rdma_counter.lock),
- * except dealloc, which is the last one.
- */
+/* ---- counters of a port, and of queue pairs ---- */
 
-/* A set of counters. The per-CPU memory cannot be in the tree itself. */
-struct peal_statistic {
-	struct peal_counters __percpu *counters;
+#define PEAL_COUNTER_DESC_(name_, text) { .name = #name_ },
+#define PEAL_COUNTER_DROP_DESC_(name_, text) { .name = "drop_" #name_ },
+#define PEAL_COUNTER_OPTIONAL_DESC_(name_, text) { .name = #name_, .flags = IB_STAT_FLAG_OPTIONAL },
+static const struct rdma_stat_desc peal_statistic_descs[] = {
+	PEAL_COUNTERS(PEAL_COUNTER_DESC_)
+	PEAL_DROPS(PEAL_COUNTER_DROP_DESC_)
+	PEAL_OPTIONAL_COUNTERS(PEAL_COUNTER_OPTIONAL_DESC_)
 };
 
-/* Return: the set that belongs to @counter, or NULL. */
-static struct peal_statistic *peal_statistic_find(struct rdma_counter *counter)
+/* Tell the core which optional counters it must not show. */
+static void peal_statistic_hide(struct ib_device *ib, struct rdma_hw_stats *stats)
 {
-	return xa_load(&peal_dev(counter->device)->statistics, counter->id);
+	int i;
+
+	for (i = PEAL_COUNTER_OPTIONAL; i < PEAL_COUNTER_COUNT; i++)
+		assign_bit(i, stats->is_disabled,
+			   !peal_table_counter_is_enabled(&peal_dev(ib)->nic.table, i));
 }
 
-static void peal_statistic_free(struct peal_statistic *statistic)
+struct rdma_hw_stats *peal_statistic_alloc_port(struct ib_device *ib, u32 port)
 {
-	free_percpu(statistic->counters);
-	kfree(statistic);
+	struct rdma_hw_stats *stats;
+
+	stats = rdma_alloc_hw_stats_struct(peal_statistic_descs, ARRAY_SIZE(peal_statistic_descs),
+					   0);
+	if (stats)
+		peal_statistic_hide(ib, stats);
+	return stats;
 }
 
-/* Return: 0, -ENOMEM or -EBUSY (no number is left). */
-static int peal_statistic_number(struct rdma_counter *counter, struct peal_statistic *statistic)
+int peal_statistic_get_port(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port,
+			    int index)
 {
-	u32 id;
-	int ret = xa_alloc(&peal_dev(counter->device)->statistics, &id, statistic, xa_limit_31b,
-			   GFP_KERNEL);
+	const struct peal_table *table = &peal_dev(ib)->nic.table;
+	int i;
 
-	if (!ret)
-		counter->id = id;
-	return ret;
+	if (!port)
+		return -EINVAL;
+	for (i = 0; i < PEAL_COUNTER_COUNT; i++)
+		stats->value[i] = peal_table_counter(table, i);
+	return PEAL_COUNTER_COUNT;
 }
 
-/* The core asks for a new set by an id of 0. Return: as peal_statistic_number(). */
-static int peal_statistic_new(struct rdma_counter *counter)
+/* The core holds the port's stats->lock, and has checked that the counter is optional. */
+int peal_statistic_modify(struct ib_device *ib, u32 port, unsigned int counter, bool enable)
 {
-	struct peal_statistic *statistic = kzalloc(sizeof(*statistic), GFP_KERNEL_ACCOUNT);
-	int ret;
-
-	if (!statistic)
-		return -ENOMEM;
-	statistic->counters = alloc_percpu_gfp(struct peal_counters, GFP_KERNEL_ACCOUNT);
-	ret = statistic->counters ? peal_statistic_number(counter, statistic) : -ENOMEM;
-	if (ret)
-		peal_statistic_free(statistic);
-	return ret;
+	peal_table_enable_counter(&peal_dev(ib)->nic.table, counter, enable);
+	return 0;
 }
 
+/*
+ * Some queue pairs have counters of their own: `rdma statistic qp bind`, and the automatic mode. A
+ * queue pair counts in one set only, because the core adds the sets of a port to the port's own
+ * values. The core serialises all calls for one set (rdma_counter.lock), except dealloc, which is
+ * the last one.
+ *
+ * Return: the set that belongs to @counter, or NULL.
+ */
+static struct peal_counters __percpu *peal_statistic_find(struct rdma_counter *counter)
+{
+	return (__force void __percpu *)xa_load(&peal_dev(counter->device)->statistics,
+						counter->id);
+}
+
+/* The core asks for a new set by an id of 0. Return: 0, -ENOMEM or -EBUSY (no id is left). */
 int peal_statistic_bind_qp(struct rdma_counter *counter, PEAL_COUNTER_QP(struct ib_qp *ib))
 {
-	int ret = counter->id ? 0 : peal_statistic_new(counter);
+	struct peal_counters __percpu *counters;
+	u32 id;
+	int ret;
 
-	if (ret)
-		return ret;
-	peal_qp_set_counters(peal_qp(ib), peal_statistic_find(counter)->counters);
+	if (!counter->id) {
+		counters = alloc_percpu_gfp(struct peal_counters, GFP_KERNEL_ACCOUNT);
+		if (!counters)
+			return -ENOMEM;
+		ret = xa_alloc(&peal_dev(counter->device)->statistics, &id,
+			       (__force void *)counters, xa_limit_31b, GFP_KERNEL);
+		if (ret) {
+			free_percpu(counters);
+			return ret;
+		}
+		counter->id = id;
+	}
+	peal_qp_set_counters(peal_qp(ib), peal_statistic_find(counter));
 	ib->counter = counter;	/* the core leaves this to the driver */
 	return 0;
 }
@@ -92,19 +118,19 @@ int peal_statistic_unbind_qp(PEAL_COUNTER_QP(struct ib_qp *ib))
 /* No queue pair is bound any more, but another CPU may still count. */
 int peal_statistic_dealloc(struct rdma_counter *counter)
 {
-	struct peal_statistic *statistic = xa_erase(&peal_dev(counter->device)->statistics,
-						    counter->id);
+	struct peal_counters __percpu *counters = peal_statistic_find(counter);
 
-	if (!statistic)
+	if (!counters)
 		return 0;
+	xa_erase(&peal_dev(counter->device)->statistics, counter->id);
 	peal_epoch_wait();
-	peal_statistic_free(statistic);
+	free_percpu(counters);
 	return 0;
 }
 
 struct rdma_hw_stats *peal_statistic_alloc_stats(struct rdma_counter *counter)
 {
-	return peal_query_alloc_stats(counter->device, counter->port);
+	return peal_statistic_alloc_port(counter->device, counter->port);
 }
 
 /*
@@ -113,12 +139,12 @@ struct rdma_hw_stats *peal_statistic_alloc_stats(struct rdma_counter *counter)
  */
 int peal_statistic_update_stats(struct rdma_counter *counter)
 {
-	const struct peal_statistic *statistic = peal_statistic_find(counter);
+	const struct peal_counters __percpu *counters = peal_statistic_find(counter);
 	int i;
 
-	peal_query_hide_stats(&peal_dev(counter->device)->nic.table, counter->stats);
-	for (i = 0; statistic && i < PEAL_COUNTER_COUNT; i++)
-		counter->stats->value[i] = peal_counters_sum(statistic->counters, i);
+	peal_statistic_hide(counter->device, counter->stats);
+	for (i = 0; counters && i < PEAL_COUNTER_COUNT; i++)
+		counter->stats->value[i] = peal_counters_sum(counters, i);
 	return 0;
 }
 
@@ -129,50 +155,7 @@ void peal_statistic_init(struct rdma_counter *counter)
 }
 #endif
 
-/* What a queue pair does, copied under its locks. */
-struct peal_restrack_qp {
-	const char *transport;
-	u32 sends_posted, recvs_posted;	/* WQEs in the rings that no message has taken yet */
-	bool sends_in_flight;
-	bool wants_kick;
-};
-
-/* A program can make its ring's words say anything. */
-static u32 peal_restrack_pending(const struct peal_ring *ring)
-{
-	return max(peal_ring_pending(ring), 0);
-}
-
-/*
- * Some cores list a queue pair until destroy_qp has returned. Then it has no transport any more,
- * and its rings may be gone. While it has one, the epoch keeps the rings.
- *
- * Return: false if the queue pair is being destroyed.
- */
-static bool peal_restrack_look(struct peal_qp *qp, struct peal_restrack_qp *look)
-{
-	struct peal_transport *sender;
-	bool alive;
-
-	peal_epoch_enter();
-	spin_lock(&qp->sq.lock);
-	sender = qp->sender;
-	alive = sender;
-	if (alive) {
-		spin_lock(&qp->rq.lock);
-		*look = (struct peal_restrack_qp){
-			.transport = sender == qp->direct ? "direct" : "packets",
-			.sends_posted = peal_restrack_pending(&qp->sq.ring),
-			.recvs_posted = peal_restrack_pending(&qp->rq.ring),
-			.sends_in_flight = sender->ops->idle && !sender->ops->idle(sender),
-			.wants_kick = qp->rq.kicked,
-		};
-		spin_unlock(&qp->rq.lock);
-	}
-	spin_unlock(&qp->sq.lock);
-	peal_epoch_exit();
-	return alive;
-}
+/* ---- `rdma resource show -dd`: names and values are for people, so they may change ---- */
 
 /* Return: 0 or -EMSGSIZE. */
 static int peal_restrack_end(struct sk_buff *msg, struct nlattr *driver, int failed)
@@ -185,26 +168,48 @@ static int peal_restrack_end(struct sk_buff *msg, struct nlattr *driver, int fai
 	return 0;
 }
 
+/*
+ * Some cores list a queue pair until destroy_qp has returned. Then it has no transport any more,
+ * and its rings may be gone. While it has one, the epoch keeps the rings. A program can make its
+ * rings' words say anything, so the numbers of posted WQEs, which no message has taken yet, may be
+ * below 0.
+ */
 int peal_restrack_fill_qp(struct sk_buff *msg, struct ib_qp *ib)
 {
+	int sends_posted = 0, recvs_posted = 0, failed;
+	bool in_flight = false, wants_kick = false;
+	const char *transport = NULL;
 	struct peal_qp *qp = peal_qp(ib);
-	struct peal_restrack_qp look;
+	struct peal_transport *sender;
 	struct nlattr *driver;
-	int failed;
 
-	if (!peal_restrack_look(qp, &look))
+	peal_epoch_enter();
+	spin_lock(&qp->sq.lock);
+	sender = qp->sender;
+	if (sender) {
+		spin_lock(&qp->rq.lock);
+		transport = sender == qp->direct ? "direct" : "packets";
+		sends_posted = peal_ring_pending(&qp->sq.ring);
+		recvs_posted = peal_ring_pending(&qp->rq.ring);
+		in_flight = sender->ops->idle && !sender->ops->idle(sender);
+		wants_kick = qp->rq.kicked;
+		spin_unlock(&qp->rq.lock);
+	}
+	spin_unlock(&qp->sq.lock);
+	peal_epoch_exit();
+	if (!transport)
 		return 0;
 	driver = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!driver)
 		return -EMSGSIZE;
-	failed = rdma_nl_put_driver_string(msg, "transport", look.transport) ||
+	failed = rdma_nl_put_driver_string(msg, "transport", transport) ||
 		 rdma_nl_put_driver_u32(msg, "doorbell", qp->index) ||
 		 rdma_nl_put_driver_u32(msg, "sq-entries", qp->sq.ring.mask + 1) ||
-		 rdma_nl_put_driver_u32(msg, "sq-posted", look.sends_posted) ||
-		 rdma_nl_put_driver_u32(msg, "sq-in-flight", look.sends_in_flight) ||
+		 rdma_nl_put_driver_u32(msg, "sq-posted", max(sends_posted, 0)) ||
+		 rdma_nl_put_driver_u32(msg, "sq-in-flight", in_flight) ||
 		 rdma_nl_put_driver_u32(msg, "rq-entries", qp->rq.ring.mask + 1) ||
-		 rdma_nl_put_driver_u32(msg, "rq-posted", look.recvs_posted) ||
-		 rdma_nl_put_driver_u32(msg, "rq-wants-kick", look.wants_kick);
+		 rdma_nl_put_driver_u32(msg, "rq-posted", max(recvs_posted, 0)) ||
+		 rdma_nl_put_driver_u32(msg, "rq-wants-kick", wants_kick);
 	return peal_restrack_end(msg, driver, failed);
 }
 
@@ -272,14 +277,14 @@ int peal_restrack_fill_srq(struct sk_buff *msg, struct ib_srq *ib)
 	return peal_restrack_end(msg, driver, failed);
 }
 
+/*
+ * ---- the performance management agent (IBTA 16.1) ----
+ *
+ * The port counts only packets. Messages of the direct transport never reach the port.
+ */
+
 /* PortSelect of all ports, which are one here (IBTA 16.1.3.5). */
 #define PEAL_PMA_ALL_PORTS	0xff
-
-/*
- * The port counts only packets. Messages of the direct
- * transport never reach the port.
- */
-#define peal_pma_counter(table, name) peal_table_counter(table, PEAL_COUNTER_##name)
 
 /* The unit of the data counters is four bytes (IBTA 16.1.3.5). */
 #define PEAL_PMA_DATA_UNIT	4
@@ -295,75 +300,63 @@ static __be32 peal_pma_be32(u64 value)
 	return cpu_to_be32(min_t(u64, value, U32_MAX));
 }
 
-/*
- * NOIETF means that PortCountersExtended has 64-bit counters, but does not count unicast and
- * multicast packets apart.
- */
-static void peal_pma_class_port_info(struct ib_pma_mad *mad)
-{
-	struct ib_class_port_info *info = (void *)mad->data;
-
-	*info = (struct ib_class_port_info){
-		.base_version = IB_MGMT_BASE_VERSION,
-		.class_version = 1,
-		.capability_mask = IB_PMA_CLASS_CAP_ALLPORTSELECT |
-				   IB_PMA_CLASS_CAP_EXT_WIDTH_NOIETF,
-	};
-}
-
-static void peal_pma_port_counters(const struct peal_table *table, struct ib_pma_mad *mad)
-{
-	struct ib_pma_portcounters *counters = (void *)mad->data;
-
-	*counters = (struct ib_pma_portcounters){
-		.port_select = counters->port_select,
-		.counter_select = counters->counter_select,
-		.port_rcv_errors = peal_pma_be16(peal_pma_counter(table, drops)),
-		.port_xmit_discards = peal_pma_be16(peal_pma_counter(table, packets_unsent)),
-		.port_xmit_data = peal_pma_be32(peal_pma_counter(table, packet_bytes_sent) /
-						PEAL_PMA_DATA_UNIT),
-		.port_rcv_data = peal_pma_be32(peal_pma_counter(table, packet_bytes_received) /
-					       PEAL_PMA_DATA_UNIT),
-		.port_xmit_packets = peal_pma_be32(peal_pma_counter(table, packets_sent)),
-		.port_rcv_packets = peal_pma_be32(peal_pma_counter(table, packets_received)),
-	};
-}
-
-static void peal_pma_port_counters_ext(const struct peal_table *table, struct ib_pma_mad *mad)
-{
-	struct ib_pma_portcounters_ext *counters = (void *)mad->data;
-
-	*counters = (struct ib_pma_portcounters_ext){
-		.port_select = counters->port_select,
-		.counter_select = counters->counter_select,
-		.port_xmit_data = cpu_to_be64(peal_pma_counter(table, packet_bytes_sent) /
-					      PEAL_PMA_DATA_UNIT),
-		.port_rcv_data = cpu_to_be64(peal_pma_counter(table, packet_bytes_received) /
-					     PEAL_PMA_DATA_UNIT),
-		.port_xmit_packets = cpu_to_be64(peal_pma_counter(table, packets_sent)),
-		.port_rcv_packets = cpu_to_be64(peal_pma_counter(table, packets_received)),
-	};
-}
-
-/* Return: the status of the response, in host order. */
+/* Answer a Get. Return: the status of the response, in host order. */
 static u16 peal_pma_get(const struct peal_table *table, struct ib_pma_mad *mad)
 {
-	u8 port = mad->data[offsetof(struct ib_pma_portcounters, port_select)];
+	u64 sent_data = peal_table_counter(table, PEAL_COUNTER_packet_bytes_sent) /
+			PEAL_PMA_DATA_UNIT;
+	u64 received_data = peal_table_counter(table, PEAL_COUNTER_packet_bytes_received) /
+			    PEAL_PMA_DATA_UNIT;
+	u64 sent = peal_table_counter(table, PEAL_COUNTER_packets_sent);
+	u64 received = peal_table_counter(table, PEAL_COUNTER_packets_received);
+	u64 unsent = peal_table_counter(table, PEAL_COUNTER_packets_unsent);
+	u64 drops = peal_table_counter(table, PEAL_COUNTER_drops);
+	struct ib_pma_portcounters_ext *ext = (void *)mad->data;
+	struct ib_pma_portcounters *counters = (void *)mad->data;
+	u8 port = counters->port_select;
 
-	if (mad->mad_hdr.attr_id == IB_PMA_CLASS_PORT_INFO) {
-		peal_pma_class_port_info(mad);
+	switch (mad->mad_hdr.attr_id) {
+	case IB_PMA_CLASS_PORT_INFO:
+		/*
+		 * NOIETF means that PortCountersExtended has 64-bit counters, but does not count
+		 * unicast and multicast packets apart.
+		 */
+		*(struct ib_class_port_info *)mad->data = (struct ib_class_port_info){
+			.base_version = IB_MGMT_BASE_VERSION,
+			.class_version = 1,
+			.capability_mask = IB_PMA_CLASS_CAP_ALLPORTSELECT |
+					   IB_PMA_CLASS_CAP_EXT_WIDTH_NOIETF,
+		};
 		return IB_MGMT_MAD_STATUS_SUCCESS;
-	}
-	if (mad->mad_hdr.attr_id != IB_PMA_PORT_COUNTERS &&
-	    mad->mad_hdr.attr_id != IB_PMA_PORT_COUNTERS_EXT)
+	case IB_PMA_PORT_COUNTERS:
+		if (port != 1 && port != PEAL_PMA_ALL_PORTS)
+			return IB_MGMT_MAD_STATUS_INVALID_ATTRIB_VALUE;
+		*counters = (struct ib_pma_portcounters){
+			.port_select = port,
+			.counter_select = counters->counter_select,
+			.port_rcv_errors = peal_pma_be16(drops),
+			.port_xmit_discards = peal_pma_be16(unsent),
+			.port_xmit_data = peal_pma_be32(sent_data),
+			.port_rcv_data = peal_pma_be32(received_data),
+			.port_xmit_packets = peal_pma_be32(sent),
+			.port_rcv_packets = peal_pma_be32(received),
+		};
+		return IB_MGMT_MAD_STATUS_SUCCESS;
+	case IB_PMA_PORT_COUNTERS_EXT:
+		if (port != 1 && port != PEAL_PMA_ALL_PORTS)
+			return IB_MGMT_MAD_STATUS_INVALID_ATTRIB_VALUE;
+		*ext = (struct ib_pma_portcounters_ext){
+			.port_select = port,
+			.counter_select = ext->counter_select,
+			.port_xmit_data = cpu_to_be64(sent_data),
+			.port_rcv_data = cpu_to_be64(received_data),
+			.port_xmit_packets = cpu_to_be64(sent),
+			.port_rcv_packets = cpu_to_be64(received),
+		};
+		return IB_MGMT_MAD_STATUS_SUCCESS;
+	default:
 		return IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB;
-	if (port != 1 && port != PEAL_PMA_ALL_PORTS)
-		return IB_MGMT_MAD_STATUS_INVALID_ATTRIB_VALUE;
-	if (mad->mad_hdr.attr_id == IB_PMA_PORT_COUNTERS)
-		peal_pma_port_counters(table, mad);
-	else
-		peal_pma_port_counters_ext(table, mad);
-	return IB_MGMT_MAD_STATUS_SUCCESS;
+	}
 }
 
 /**

@@ -1,38 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See verbs.h.
+ * The verbs: the RDMA core's calls, passed on to the objects, and all handling of driver data
+ * (udata), which is sizes, unknown bits and responses. The table of operations is at the end.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/module.h>
-#include <linux/slab.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_cache.h>
-#include <rdma/ib_verbs.h>
-#include <rdma/uverbs_ioctl.h>
+
+#define UVERBS_MODULE_NAME peal
+#include <rdma/uverbs_named_ioctl.h>
 
 #include "base/compat.h"
+#include "device/dev.h"
+#include "device/post.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
-#include "object/dm.h"
-#include "object/mr.h"
 #include "net/netns.h"
 #include "net/tx_quota.h"
 #include "object/context.h"
+#include "object/dm.h"
+#include "object/mr.h"
 #include "object/xrcd.h"
-#include "transport/conn.h"
-#include "transport/demux.h"
-#include "transport/local.h"
 #include "raw/raw.h"
+#include "transport/conn.h"
+#include "transport/local.h"
 #include "transport/ud.h"
-#include "device/dev.h"
-#include "device/methods.h"
-#include "device/parent.h"
-#include "device/post.h"
-#include "device/query.h"
-#include "device/statistics.h"
-#include "device/verbs.h"
+
+/* ---- driver data ---- */
 
 /* All requests consist of these fields. */
 struct peal_udata_request {
@@ -60,15 +57,11 @@ static int peal_verbs_read_request(struct ib_udata *udata, struct peal_udata_req
 	return 0;
 }
 
-/**
- * peal_verbs_check_request() - check the driver data of a create call that has no flags
- *
- * Return: 0, -EINVAL or -EFAULT.
- */
-int peal_verbs_check_request(struct ib_udata *udata)
+/* Check the driver data of a create call that has no flags. Return: 0, -EINVAL or -EFAULT. */
+static int peal_verbs_check_request(struct ib_udata *udata)
 {
-	struct peal_udata_request req;
-	int ret = peal_verbs_read_request(udata, &req);
+	struct peal_udata_request req = {};
+	int ret = udata ? peal_verbs_read_request(udata, &req) : 0;
 
 	return ret ?: req.flags ? -EINVAL : 0;
 }
@@ -77,19 +70,19 @@ int peal_verbs_check_request(struct ib_udata *udata)
  * The request has no data for the driver. A program may leave room for some, so zeros are
  * accepted. Return: 0 or -EINVAL.
  */
-int peal_verbs_check_no_request(struct ib_udata *udata)
+static int peal_verbs_check_no_request(struct ib_udata *udata)
 {
 	return !udata || ib_is_udata_cleared(udata, 0, udata->inlen) ? 0 : -EINVAL;
 }
 
 /* The response is cut to what the program has room for, because an older one knows less. */
-int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
+static int peal_verbs_respond(struct ib_udata *udata, void *resp, size_t bytes)
 {
 	return ib_copy_to_udata(udata, resp, min(bytes, udata->outlen));
 }
 
 /* Return: the context of the calling program, or NULL if a kernel user calls. */
-struct peal_context *peal_verbs_context(struct ib_udata *udata)
+static struct peal_context *peal_verbs_context(struct ib_udata *udata)
 {
 	struct peal_ucontext *uctx = NULL;
 
@@ -99,63 +92,52 @@ struct peal_context *peal_verbs_context(struct ib_udata *udata)
 }
 
 /* Return: the account that a new object is charged to. Kernel users share one. */
-struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
+static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_udata *udata)
 {
 	struct peal_context *ctx = peal_verbs_context(udata);
 
 	return ctx ? &ctx->account : &dev->nic.quota.kernel;
 }
 
+/* ---- contexts and protection domains ---- */
+
 /*
  * The context gets a transmit quota (socket) of its own, opened by the program, so that its packets
  * carry the cgroup that the program is in now.
  */
-static struct peal_context *peal_verbs_create_context(struct peal_dev *dev, struct ib_ucontext *ib)
-{
-	struct peal_tx_quota *tx_quota = peal_tx_quota_open(&dev->nic.port.tx_quotas);
-	struct peal_context *ctx;
-
-	if (IS_ERR(tx_quota))
-		return ERR_CAST(tx_quota);
-	ctx = peal_engine_add_context(&dev->nic.engine, ib, &dev->nic.quota);
-	if (IS_ERR(ctx))
-		peal_tx_quota_close(tx_quota);
-	else
-		peal_context_set_tx_quota(ctx, tx_quota);
-	return ctx;
-}
-
-/* The caller has revoked or discarded the kick file. The context has no queue pairs any more. */
-static void peal_verbs_destroy_context(struct peal_dev *dev, struct peal_context *ctx)
-{
-	struct peal_tx_quota *tx_quota = ctx->tx_quota;
-
-	peal_engine_remove_context(&dev->nic.engine, ctx);
-	peal_tx_quota_close(tx_quota);
-}
-
 static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_alloc_ucontext_resp resp;
+	struct peal_tx_quota *tx_quota;
 	struct peal_context *ctx;
 	int ret = peal_verbs_check_request(udata);
 
 	if (ret)
 		return ret;
-	ctx = peal_verbs_create_context(dev, ib);
-	if (IS_ERR(ctx))
-		return PTR_ERR(ctx);
+	tx_quota = peal_tx_quota_open(&dev->nic.port.tx_quotas);
+	if (IS_ERR(tx_quota))
+		return PTR_ERR(tx_quota);
+	ctx = peal_engine_add_context(&dev->nic.engine, ib, &dev->nic.quota);
+	if (IS_ERR(ctx)) {
+		ret = PTR_ERR(ctx);
+		goto err_quota;
+	}
+	peal_context_set_tx_quota(ctx, tx_quota);
 	peal_context_describe(ctx, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
-	if (ret) {
-		peal_kick_file_discard(ctx->kick_file);
-		peal_verbs_destroy_context(dev, ctx);
-		return ret;
-	}
+	if (ret)
+		goto err_context;
 	peal_ucontext(ib)->ctx = ctx;
 	peal_kick_file_open(ctx->kick_file);
 	return 0;
+
+err_context:
+	peal_kick_file_discard(ctx->kick_file);
+	peal_engine_remove_context(&dev->nic.engine, ctx);
+err_quota:
+	peal_tx_quota_close(tx_quota);
+	return ret;
 }
 
 /*
@@ -196,19 +178,15 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(peal_verbs_query_context, UVERBS_OBJECT_DEVICE,
 								    null_lkey),
 						 UA_MANDATORY));
 
-const struct uapi_definition peal_verbs_attributes[] = {
-	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
-	UAPI_DEF_CHAIN(peal_verbs_srq_attributes),
-	UAPI_DEF_CHAIN(peal_verbs_dm_attributes),
-	{}
-};
-
+/* The context has no queue pairs any more. */
 static void peal_verbs_dealloc_ucontext(struct ib_ucontext *ib)
 {
 	struct peal_context *ctx = peal_ucontext(ib)->ctx;
+	struct peal_tx_quota *tx_quota = ctx->tx_quota;
 
 	peal_kick_file_revoke(ctx->kick_file);
-	peal_verbs_destroy_context(peal_dev(ib->device), ctx);
+	peal_engine_remove_context(&peal_dev(ib->device)->nic.engine, ctx);
+	peal_tx_quota_close(tx_quota);
 }
 
 /*
@@ -246,14 +224,7 @@ static int peal_verbs_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	return 0;
 }
 
-/*
- * Will the core poll this queue on the CPU of its handler? Only queues that it makes itself have
- * ib->wc (__ib_alloc_cq). On the unbound workqueue the scheduler chooses the CPU.
- */
-static bool peal_verbs_is_polled_by_core(const struct ib_cq *ib)
-{
-	return ib->wc && (ib->poll_ctx == IB_POLL_SOFTIRQ || ib->poll_ctx == IB_POLL_WORKQUEUE);
-}
+/* ---- completion queues ---- */
 
 static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 				PEAL_CQ_UDATA_ARG)
@@ -276,10 +247,16 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 		return -EINVAL;
 	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
 			   ctx ? ctx->ib : NULL, attr->cqe, req.flags);
-	if (!ret && peal_verbs_is_polled_by_core(ib))
-		peal_cq_set_vector(cq, attr->comp_vector);
-	if (ret || !udata)
+	if (ret)
 		return ret;
+	/*
+	 * The core polls this queue on the CPU of its handler. Only queues that the core makes
+	 * itself have ib->wc (__ib_alloc_cq). On the unbound workqueue the scheduler chooses.
+	 */
+	if (ib->wc && (ib->poll_ctx == IB_POLL_SOFTIRQ || ib->poll_ctx == IB_POLL_WORKQUEUE))
+		peal_cq_set_vector(cq, attr->comp_vector);
+	if (!udata)
+		return 0;
 	peal_cq_describe(cq, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret)
@@ -330,11 +307,13 @@ static int peal_verbs_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags fl
 	return peal_cq_arm(peal_cq(ib), flags);
 }
 
+/* ---- memory regions, memory windows and device memory ---- */
+
 static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
-	int ret = udata ? peal_verbs_check_request(udata) : 0;
+	int ret = peal_verbs_check_request(udata);
 
 	if (!ret && PEAL_MR_DMAH)
 		ret = -EOPNOTSUPP;
@@ -440,13 +419,58 @@ static int peal_verbs_dealloc_mw(struct ib_mw *ib)
 	return 0;
 }
 
-/* A program gets the number by which its work requests name the address handle. */
-static int peal_verbs_introduce_ah(struct peal_ah *ah, struct ib_udata *udata)
+static struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,
+					 struct ib_dm_alloc_attr *attr,
+					 struct uverbs_attr_bundle *attrs)
 {
-	struct peal_create_ah_resp resp = { .ah_index = ah->address->index };
+	struct peal_account *account = peal_verbs_account(peal_dev(ib), &attrs->driver_udata);
+	struct peal_dm *dm = peal_dm_create(uctx, account, attr->length, attr->alignment);
 
-	return udata ? peal_verbs_respond(udata, &resp, sizeof(resp)) : 0;
+	return IS_ERR(dm) ? ERR_CAST(dm) : &dm->ib;
 }
+
+/* The core has refused while a region is registered. */
+static int peal_verbs_dealloc_dm(struct ib_dm *ib, struct uverbs_attr_bundle *attrs)
+{
+	peal_dm_destroy(peal_dm(ib));
+	return 0;
+}
+
+/* The core has compared the range with the memory's length. */
+static struct ib_mr *peal_verbs_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib,
+					  struct ib_dm_mr_attr *attr,
+					  struct uverbs_attr_bundle *attrs)
+{
+	struct peal_dev *dev = peal_dev(pd->device);
+
+	return peal_mr_register_map(&dev->nic.table, peal_verbs_account(dev, &attrs->driver_udata),
+				    pd, peal_dm(ib)->map, attr->offset, attr->length,
+				    attr->access_flags);
+}
+
+/* A program maps its device memory, or memory that it has imported. */
+static int UVERBS_HANDLER(PEAL_METHOD_QUERY_DM)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_QUERY_DM_HANDLE);
+	struct peal_query_dm_resp resp;
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	peal_dm_describe(peal_dm(ib), &resp);
+	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_QUERY_DM_RESP, &resp, sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_QUERY_DM,
+			    UVERBS_ATTR_IDR(PEAL_ATTR_QUERY_DM_HANDLE, UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_DM_RESP,
+						UVERBS_ATTR_STRUCT(struct peal_query_dm_resp,
+								   length),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(peal_verbs_dm_methods, UVERBS_OBJECT_DM, &UVERBS_METHOD(PEAL_METHOD_QUERY_DM));
+
+/* ---- address handles, multicast groups and flow rules ---- */
 
 static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init,
 				struct ib_udata *udata)
@@ -454,17 +478,20 @@ static int peal_verbs_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init
 	struct peal_dev *dev = peal_dev(ib->device);
 	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL_ACCOUNT : GFP_ATOMIC;
 	struct peal_tx_quota *tx_quota = peal_nic_tx_quota(&dev->nic, peal_verbs_context(udata));
+	struct peal_create_ah_resp resp = {};
 	struct peal_ah *ah = peal_ah(ib);
-	int ret = udata ? peal_verbs_check_request(udata) : 0;
+	int ret = peal_verbs_check_request(udata);
 
 	if (!ret && udata)
 		ret = peal_path_permit(&dev->nic.port, init->ah_attr);
 	if (!ret)
 		ret = peal_ah_init(ah, peal_verbs_account(dev, udata), &dev->nic.port, tx_quota,
 				   init->ah_attr, gfp);
-	if (ret)
+	if (ret || !udata)
 		return ret;
-	ret = peal_verbs_introduce_ah(ah, udata);
+	/* A program's work requests name the address handle by this number. */
+	resp.ah_index = ah->address->index;
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret)
 		peal_ah_destroy(ah);
 	return ret;
@@ -483,6 +510,17 @@ static int peal_verbs_destroy_ah(struct ib_ah *ib, u32 flags)
 	return 0;
 }
 
+/* RoCE has no LIDs, so @lid is ignored. */
+static int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_attach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
+}
+
+static int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
+{
+	return peal_group_detach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
+}
+
 static struct ib_flow *peal_verbs_create_flow(struct ib_qp *ib, struct ib_flow_attr *attr,
 					      struct ib_udata *udata)
 {
@@ -491,167 +529,199 @@ static struct ib_flow *peal_verbs_create_flow(struct ib_qp *ib, struct ib_flow_a
 	return ret ? ERR_PTR(ret) : peal_flow_create(&peal_dev(ib->device)->flows, ib, attr);
 }
 
-/* The core frees the memory afterwards. */
-static void peal_verbs_dealloc_driver(struct ib_device *ib)
-{
-	struct peal_dev *dev = peal_dev(ib);
+/* ---- XRC domains and shared receive queues ---- */
 
-	peal_netns_detach(&dev->nic.port);
-	peal_locality_remove(&dev->nic.locality);
-	peal_engine_stop(&dev->nic.engine);
-	/* The work that takes frames for the flows counts drops in the table. */
-	peal_flows_destroy(&dev->flows);
-	peal_groups_destroy(&dev->nic.groups);
-	peal_table_destroy(&dev->nic.table);
-	peal_quota_end(&dev->nic.quota);
-	peal_port_end(&dev->nic.port);
-	xa_destroy(&dev->statistics);
-	peal_parent_free(dev->parent);
+static int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
+{
+	struct peal_nic *nic = &peal_dev(ib->device)->nic;
+	struct peal_tx_quota *tx_quota;
+	int ret = peal_verbs_check_no_request(udata);
+
+	if (ret)
+		return ret;
+	tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
+	if (IS_ERR(tx_quota))
+		return PTR_ERR(tx_quota);
+	ret = peal_xrcd_init(peal_xrcd(ib), &nic->quota, tx_quota);
+	if (ret)
+		peal_tx_quota_close(tx_quota);
+	return ret;
 }
 
-const struct ib_device_ops peal_verbs_ops = {
-	.owner = THIS_MODULE,
-	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
-	.uverbs_abi_ver = PEAL_ABI_VERSION,
-
-	.advise_mr = peal_verbs_advise_mr,
-	.alloc_dm = peal_verbs_alloc_dm,
-	.alloc_hw_port_stats = peal_query_alloc_stats,
-	.alloc_mr = peal_verbs_alloc_mr,
-	.alloc_mw = peal_verbs_alloc_mw,
-	.alloc_pd = peal_verbs_alloc_pd,
-	.alloc_ucontext = peal_verbs_alloc_ucontext,
-	.alloc_xrcd = peal_verbs_alloc_xrcd,
-	.attach_mcast = peal_verbs_attach_mcast,
-	.counter_alloc_stats = peal_statistic_alloc_stats,
-	.counter_bind_qp = peal_statistic_bind_qp,
-	.counter_dealloc = peal_statistic_dealloc,
-#ifdef PEAL_HAS_COUNTER_INIT
-	.counter_init = peal_statistic_init,
-#endif
-	.counter_unbind_qp = peal_statistic_unbind_qp,
-	.counter_update_stats = peal_statistic_update_stats,
-	.create_ah = peal_verbs_create_ah,
-	.create_cq = peal_verbs_create_cq,
-	.create_flow = peal_verbs_create_flow,
-	.create_qp = peal_verbs_create_qp,
-	.create_srq = peal_verbs_create_srq,
-	.create_user_ah = peal_verbs_create_ah,
-	.dealloc_dm = peal_verbs_dealloc_dm,
-	.dealloc_driver = peal_verbs_dealloc_driver,
-	.dealloc_mw = peal_verbs_dealloc_mw,
-	.dealloc_pd = peal_verbs_dealloc_pd,
-	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
-	.dealloc_xrcd = peal_verbs_dealloc_xrcd,
-	.dereg_mr = peal_verbs_dereg_mr,
-	.destroy_ah = peal_verbs_destroy_ah,
-	.destroy_cq = peal_verbs_destroy_cq,
-	.destroy_flow = peal_flow_destroy,
-	.destroy_qp = peal_verbs_destroy_qp,
-	.destroy_srq = peal_verbs_destroy_srq,
-	.detach_mcast = peal_verbs_detach_mcast,
-	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
-	.fill_res_cq_entry = peal_restrack_fill_cq,
-	.fill_res_mr_entry = peal_restrack_fill_mr,
-	.fill_res_qp_entry = peal_restrack_fill_qp,
-#ifdef PEAL_HAS_SRQ_RESTRACK
-	.fill_res_srq_entry = peal_restrack_fill_srq,
-#endif
-	.get_dma_mr = peal_verbs_get_dma_mr,
-	.get_hw_stats = peal_query_stats,
-	.get_link_layer = peal_query_link_layer,
-	.get_port_immutable = peal_query_immutable,
-	.map_mr_sg = peal_verbs_map_mr_sg,
-	.mmap = peal_map_mmap,
-	.mmap_free = peal_map_release,
-	.modify_cq = peal_verbs_modify_cq,
-	.modify_hw_stat = peal_query_modify_stat,
-	.modify_qp = peal_verbs_modify_qp,
-	.modify_srq = peal_verbs_modify_srq,
-	.poll_cq = peal_verbs_poll_cq,
-	.post_recv = peal_verbs_post_recv,
-	.post_send = peal_verbs_post_send,
-	.post_srq_recv = peal_verbs_post_srq_recv,
-	.process_mad = peal_pma_process_mad,
-	.query_ah = peal_verbs_query_ah,
-	.query_device = peal_query_device,
-	.query_pkey = peal_query_pkey,
-	.query_port = peal_query_port,
-#ifdef PEAL_HAS_PORT_SPEED
-	.query_port_speed = peal_query_port_speed,
-#endif
-	.query_qp = peal_verbs_query_qp,
-	.query_srq = peal_verbs_query_srq,
-	.query_ucontext = peal_verbs_query_ucontext,
-	.reg_dm_mr = peal_verbs_reg_dm_mr,
-	.reg_user_mr = peal_verbs_reg_user_mr,
-	.reg_user_mr_dmabuf = peal_verbs_reg_user_mr_dmabuf,
-	.req_notify_cq = peal_verbs_req_notify_cq,
-	.rereg_user_mr = peal_verbs_rereg_user_mr,
-	.PEAL_RESIZE_CQ_OP = peal_verbs_resize_cq,
-
-	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
-	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
-	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
-	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
-	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
-	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
-#ifdef PEAL_HAS_COUNTER_INIT
-	.size_rdma_counter = sizeof(struct rdma_counter),
-#endif
-	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
-	INIT_RDMA_OBJ_SIZE(ib_xrcd, peal_xrcd, ib),
-};
-
-/*
- * The verbs of queue pairs. See verbs.h.
- */
-
-/* A shared receive queue may be of another protection domain, but not of another device. */
-static int peal_verbs_check_srq(const struct ib_qp *ib, const struct ib_qp_init_attr *init)
+static int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 {
-	if (!init->srq)
-		return 0;
-	if (init->srq->device != ib->device || init->srq->srq_type != IB_SRQT_BASIC ||
-	    init->qp_type == IB_QPT_GSI)
-		return -EINVAL;
+	struct peal_tx_quota *tx_quota = peal_xrcd(ib)->tx_quota;
+
+	peal_xrcd_end(peal_xrcd(ib));
+	peal_tx_quota_close(tx_quota);
 	return 0;
 }
 
-static int peal_verbs_check_init(const struct ib_qp_init_attr *init, bool user)
+/* Remove the queue from the tables, then wait for the kicks that found it before. */
+static int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
 {
-	if (init->create_flags || (init->rwq_ind_tbl && init->qp_type != IB_QPT_RAW_PACKET))
+	struct peal_srq *srq = peal_srq(ib);
+
+	peal_context_remove_srq(srq);
+	if (ib->ext.xrc.srq_num) {
+		peal_table_remove_srq(&peal_dev(ib->device)->nic.table, ib->ext.xrc.srq_num);
+		peal_epoch_wait();
+		peal_xrcd_forget(peal_xrcd(ib->ext.xrc.xrcd), srq);
+	}
+	peal_engine_remove_srq(srq);
+	peal_srq_post_free(srq);
+	peal_srq_free(srq);
+	return 0;
+}
+
+static int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
+				 struct ib_udata *udata)
+{
+	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_srq *srq = peal_srq(ib);
+	struct peal_create_srq_resp resp;
+	int ret = peal_verbs_check_request(udata);
+
+	if (ret)
+		return ret;
+	/* A kernel user has no use for an XRC queue, because it cannot make the queue pairs. */
+	if (init->srq_type != IB_SRQT_BASIC && (init->srq_type != IB_SRQT_XRC || !ctx))
+		return -EOPNOTSUPP;
+	if (init->srq_type == IB_SRQT_XRC && (!init->ext.xrc.xrcd || !init->ext.cq))
+		return -EINVAL;
+	peal_engine_add_srq(srq);
+	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL,
+			    &init->attr);
+	if (ret)
+		return ret;
+	if (!ctx) {
+		ret = peal_srq_post_init(srq);
+		goto out;
+	}
+	/* A program gets a number for its kicks, and the offsets of the ring. */
+	ret = peal_context_add_srq(ctx, srq);
+	if (!ret && init->srq_type == IB_SRQT_XRC)
+		ret = peal_table_add_srq(&dev->nic.table, srq, &ib->ext.xrc.srq_num);
+	if (ret)
+		goto out;
+	peal_srq_describe(srq, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+out:
+	if (ret)
+		peal_verbs_destroy_srq(ib, udata);
+	return ret;
+}
+
+static int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
+				 enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	return peal_verbs_check_no_request(udata) ?: peal_srq_modify(peal_srq(ib), attr, mask);
+}
+
+static int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)
+{
+	peal_srq_query(peal_srq(ib), attr);
+	return 0;
+}
+
+/* For kernel users only. Programs write to their rings. */
+static int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
+				    const struct ib_recv_wr **bad)
+{
+	struct peal_srq *srq = peal_srq(ib);
+	bool wants_kick;
+	int ret;
+
+	if (!srq->posts.ids) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ret = peal_srq_post_recv(srq, wr, bad, &wants_kick);
+	if (wants_kick)
+		peal_kick_srq_receives(srq);
+	return ret;
+}
+
+/* modify_srq has no response, so a resize is a method of its own. */
+static int UVERBS_HANDLER(PEAL_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_SRQ_RESIZE_HANDLE);
+	struct peal_resize_srq_resp resp;
+	struct peal_resize_srq_req req;
+	int ret;
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	ret = uverbs_copy_from(&req, attrs, PEAL_ATTR_SRQ_RESIZE_REQ);
+	if (ret)
+		return ret;
+	if (req.comp_mask || req.reserved)
+		return -EINVAL;
+	if (req.step == PEAL_RESIZE_SRQ_COMMIT && !req.max_wr)
+		ret = peal_srq_resize(peal_srq(ib), &resp);
+	else if (req.step == PEAL_RESIZE_SRQ_PREPARE)
+		ret = peal_srq_prepare_resize(peal_srq(ib), peal_srq(ib)->context->ib, req.max_wr,
+					      &resp);
+	else
+		ret = -EINVAL;
+	if (ret)
+		return ret;
+	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_SRQ_RESIZE_RESP, &resp,
+					     sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_SRQ_RESIZE,
+			    UVERBS_ATTR_IDR(PEAL_ATTR_SRQ_RESIZE_HANDLE, UVERBS_OBJECT_SRQ,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(PEAL_ATTR_SRQ_RESIZE_REQ,
+					       UVERBS_ATTR_STRUCT(struct peal_resize_srq_req,
+								  reserved),
+					       UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_SRQ_RESIZE_RESP,
+						UVERBS_ATTR_STRUCT(struct peal_resize_srq_resp,
+								   reserved),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(peal_verbs_srq_methods, UVERBS_OBJECT_SRQ,
+		   &UVERBS_METHOD(PEAL_METHOD_SRQ_RESIZE));
+
+/* ---- queue pairs ---- */
+
+/* Does the device have such queue pairs, and may the caller make them? */
+static int peal_verbs_check_qp(const struct ib_qp *ib, const struct ib_qp_init_attr *init,
+			       bool user)
+{
+	const struct ib_srq *srq = init->srq;
+
+	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	switch (init->qp_type) {
 	case IB_QPT_RC:
 	case IB_QPT_UC:
 	case IB_QPT_UD:
-		return 0;
-	case IB_QPT_XRC_INI:
-		/* A kernel user's work request has no field for the shared receive queue. */
-		return user ? 0 : -EOPNOTSUPP;
-	case IB_QPT_XRC_TGT:
-		return init->xrcd && !init->srq ? 0 : -EINVAL;
+		break;
+	case IB_QPT_XRC_INI:	/* a kernel's work request has no field for the receive queue */
 	case IB_QPT_RAW_PACKET:
-		return user ? 0 : -EOPNOTSUPP;
+		if (!user)
+			return -EOPNOTSUPP;
+		break;
+	case IB_QPT_XRC_TGT:
+		if (!init->xrcd || srq)
+			return -EINVAL;
+		break;
 	case IB_QPT_GSI:
 		/* Only for kernel users. The device has one port. */
-		return user || init->port_num != 1 ? -EINVAL : 0;
+		if (user || init->port_num != 1 || srq)
+			return -EINVAL;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
-}
-
-/*
- * The queue pair pushes no further CQE, and the epoch was waited for. When ib_free_cq() has stopped
- * the polling of a completion queue, its handler must not schedule another one.
- */
-static void peal_verbs_wait_handlers(struct peal_qp *qp)
-{
-	if (qp->ib.send_cq)
-		peal_cq_wait_handler(peal_cq(qp->ib.send_cq));
-	if (qp->ib.recv_cq)
-		peal_cq_wait_handler(peal_cq(qp->ib.recv_cq));
+	/* A shared receive queue may be of another protection domain, but not of another device. */
+	if (srq && (srq->device != ib->device || srq->srq_type != IB_SRQT_BASIC))
+		return -EINVAL;
+	return 0;
 }
 
 /*
@@ -659,123 +729,92 @@ static void peal_verbs_wait_handlers(struct peal_qp *qp)
  * table first, then this waits for the users that found it before. Pollers find it until the slots
  * of a shared receive queue are free.
  */
-static void peal_verbs_remove_qp(struct peal_dev *dev, struct peal_qp *qp)
+static int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
+	struct peal_qp *qp = peal_qp(ib);
+
 	peal_context_remove_qp(qp);
 	peal_qp_stop(qp);
 	peal_post_drop_shared(qp);
 	peal_qp_unpublish(qp);
-	if (qp->ib.send_cq)
-		peal_cq_wait_pollers(peal_cq(qp->ib.send_cq));
-	if (qp->ib.recv_cq)
-		peal_cq_wait_pollers(peal_cq(qp->ib.recv_cq));
+	if (ib->send_cq)
+		peal_cq_wait_pollers(peal_cq(ib->send_cq));
+	if (ib->recv_cq)
+		peal_cq_wait_pollers(peal_cq(ib->recv_cq));
 	peal_engine_remove_qp(qp);
 	peal_events_end(&qp->events);
-	peal_verbs_wait_handlers(qp);
+	/*
+	 * The queue pair pushes no further CQE, and the epoch was waited for. When ib_free_cq() has
+	 * stopped the polling of a completion queue, its handler must not schedule another one.
+	 */
+	if (ib->send_cq)
+		peal_cq_wait_handler(peal_cq(ib->send_cq));
+	if (ib->recv_cq)
+		peal_cq_wait_handler(peal_cq(ib->recv_cq));
 	if (qp->xrcd)
 		peal_xrcd_remove(peal_xrcd(qp->xrcd), qp);
 	peal_post_free(qp);
 	peal_qp_free(qp);
-}
-
-/* A program gets a doorbell bit for the queue pair, and the offsets of the rings. */
-static int peal_verbs_introduce_qp(struct peal_context *ctx, struct peal_qp *qp,
-				   struct ib_udata *udata)
-{
-	struct peal_create_qp_resp resp;
-	int ret = peal_context_add_qp(ctx, qp);
-
-	if (ret)
-		return ret;
-	peal_qp_describe(qp, &resp);
-	return peal_verbs_respond(udata, &resp, sizeof(resp));
-}
-
-/* Attach the initial transport. A connection may get another one with its path. */
-static int peal_verbs_attach_transport(struct peal_dev *dev, struct peal_qp *qp,
-				       struct peal_context *ctx)
-{
-	if (qp->ib.qp_type == IB_QPT_RAW_PACKET)
-		return peal_raw_attach(qp, &dev->flows, peal_nic_tx_quota(&dev->nic, ctx));
-	if (peal_qp_is_datagram(qp))
-		return peal_ud_attach(qp, &dev->nic.port, &dev->nic.locality,
-				      peal_nic_tx_quota(&dev->nic, ctx));
-	return peal_direct_attach(qp, &dev->nic.locality);
-}
-
-/* An XRC target may outlive the context of its maker, so its domain pays for it. */
-static struct peal_account *peal_verbs_qp_account(struct peal_dev *dev, struct peal_context *ctx,
-						  const struct ib_qp_init_attr *init)
-{
-	if (init->qp_type == IB_QPT_XRC_TGT)
-		return &peal_xrcd(init->xrcd)->account;
-	return ctx ? &ctx->account : &dev->nic.quota.kernel;
-}
-
-/* An XRC target has the account and the transmit quota of its domain for the same reason. */
-static struct peal_tx_quota *peal_verbs_qp_tx_quota(struct peal_dev *dev, const struct peal_qp *qp)
-{
-	if (qp->xrcd)
-		return peal_xrcd(qp->xrcd)->tx_quota;
-	return peal_nic_tx_quota(&dev->nic, qp->context);
-}
-
-static int peal_verbs_init_qp(struct peal_dev *dev, struct peal_qp *qp, struct peal_context *ctx,
-			      struct ib_qp_init_attr *init)
-{
-	int ret = peal_verbs_attach_transport(dev, qp, ctx);
-
-	if (ret)
-		return ret;
-	ret = peal_qp_init(qp, &dev->nic.table, peal_verbs_qp_account(dev, ctx, init),
-			   ctx ? ctx->ib : NULL, init);
-	if (ret)
-		peal_qp_free_transports(qp);
-	return ret;
-}
-
-/* Let the owner of the queue pair use it. Nobody posts to an XRC target. */
-static int peal_verbs_hand_over_qp(struct peal_context *ctx, struct peal_qp *qp,
-				   struct ib_udata *udata)
-{
-	if (qp->xrcd) {
-		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);
-		return 0;
-	}
-	return ctx ? peal_verbs_introduce_qp(ctx, qp, udata) : peal_post_init(qp);
+	return 0;
 }
 
 /* The core makes XRC targets in its own name, without udata. */
-int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
+static int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init,
+				struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
+	struct peal_context *ctx = peal_verbs_context(udata);
+	struct peal_account *account = peal_verbs_account(dev, udata);
+	struct peal_tx_quota *tx_quota = peal_nic_tx_quota(&dev->nic, ctx);
+	struct peal_create_qp_resp resp;
 	struct peal_qp *qp = peal_qp(ib);
-	struct peal_ucontext *uctx = NULL;
-	struct peal_context *ctx;
-	int ret = peal_verbs_check_init(init, udata);
+	int ret = peal_verbs_check_qp(ib, init, udata);
 
 	if (!ret)
-		ret = peal_verbs_check_srq(ib, init);
-	if (!ret && udata)
 		ret = peal_verbs_check_request(udata);
 	if (ret)
 		return ret;
-	if (udata)
-		uctx = rdma_udata_to_drv_context(udata, struct peal_ucontext, ib);
-	ctx = uctx ? uctx->ctx : NULL;
 	peal_engine_add_qp(&dev->nic.engine, qp);
-	ret = peal_verbs_init_qp(dev, qp, ctx, init);
+	/* The initial transport. A connection may get another one with its path. */
+	if (init->qp_type == IB_QPT_RAW_PACKET)
+		ret = peal_raw_attach(qp, &dev->flows, tx_quota);
+	else if (peal_qp_is_datagram(qp))
+		ret = peal_ud_attach(qp, &dev->nic.port, &dev->nic.locality, tx_quota);
+	else
+		ret = peal_direct_attach(qp, &dev->nic.locality);
 	if (ret)
 		return ret;
-	ret = peal_verbs_hand_over_qp(ctx, qp, udata);
+	/* An XRC target may outlive the context of its maker, so its domain pays for it. */
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		account = &peal_xrcd(init->xrcd)->account;
+	ret = peal_qp_init(qp, &dev->nic.table, account, ctx ? ctx->ib : NULL, init);
+	if (ret) {
+		peal_qp_free_transports(qp);
+		return ret;
+	}
+	if (qp->xrcd) {
+		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);	/* and nobody posts to it */
+		return 0;
+	}
+	if (!ctx) {
+		ret = peal_post_init(qp);
+		goto out;
+	}
+	/* A program gets a doorbell bit for the queue pair, and the offsets of the rings. */
+	ret = peal_context_add_qp(ctx, qp);
 	if (ret)
-		peal_verbs_remove_qp(dev, qp);
+		goto out;
+	peal_qp_describe(qp, &resp);
+	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
+out:
+	if (ret)
+		peal_verbs_destroy_qp(ib, udata);
 	return ret;
 }
 
 /* ib_post_send() and ib_post_recv() are for kernel users only. Programs write to their rings. */
-int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
-			 const struct ib_send_wr **bad)
+static int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+				const struct ib_send_wr **bad)
 {
 	struct peal_qp *qp = peal_qp(ib);
 	int ret;
@@ -789,8 +828,8 @@ int peal_verbs_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
 	return ret;
 }
 
-int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
-			 const struct ib_recv_wr **bad)
+static int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
+				const struct ib_recv_wr **bad)
 {
 	struct peal_qp *qp = peal_qp(ib);
 	bool wants_kick;
@@ -806,19 +845,6 @@ int peal_verbs_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	return ret;
 }
 
-/* Is the destination GID a GID of this device? */
-static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_attr *attr)
-{
-	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
-	const struct ib_gid_attr *found;
-
-	found = rdma_find_gid_by_port(ib, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
-	if (IS_ERR(found))
-		return false;
-	rdma_put_gid_attr(found);
-	return true;
-}
-
 /*
  * Choose the transport for a new path. A connection whose peer is on this device gets the direct
  * transport, if the options allow it. All others get the wire. In later states than INIT a
@@ -830,30 +856,39 @@ static bool peal_verbs_gid_is_local(struct ib_device *ib, const struct ib_qp_att
 static int peal_verbs_choose_transport(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 				       struct peal_transport **transport)
 {
+	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
 	struct peal_dev *dev = peal_dev(qp->ib.device);
-	bool local = peal_verbs_gid_is_local(&dev->ib, attr);
-	bool on_wire = peal_qp_is_on_wire(qp);
+	bool on_wire = peal_qp_is_on_wire(qp), local;
+	const struct ib_gid_attr *destination;
+	struct peal_tx_quota *tx_quota;
 	int ret;
 
 	lockdep_assert_held(&qp->control);
+	destination = rdma_find_gid_by_port(&dev->ib, &grh->dgid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
+					    NULL);
+	local = !IS_ERR(destination);
+	if (local)
+		rdma_put_gid_attr(destination);
 	if (qp->state == IB_QPS_INIT)
 		on_wire = !local || !peal_options_allow(&dev->nic.options, PEAL_NL_SCOPE_DEVICE);
 	*transport = qp->direct;
 	if (!on_wire)
 		return local ? 0 : -EOPNOTSUPP;
-	ret = peal_wire_attach(qp, &dev->nic.port, peal_verbs_qp_tx_quota(dev, qp), attr, mask);
+	/* An XRC target has the quota of its domain, because it may outlive its maker's. */
+	tx_quota = qp->xrcd ? peal_xrcd(qp->xrcd)->tx_quota :
+			      peal_nic_tx_quota(&dev->nic, qp->context);
+	ret = peal_wire_attach(qp, &dev->nic.port, tx_quota, attr, mask);
 	*transport = qp->wire;
 	return ret;
 }
 
-int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
-			 struct ib_udata *udata)
+static int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+				struct ib_udata *udata)
 {
 	struct peal_qp *qp = peal_qp(ib);
 	struct peal_transport *transport = NULL;
-	int ret;
+	int ret = peal_verbs_check_no_request(udata);
 
-	ret = peal_verbs_check_no_request(udata);
 	if (ret)
 		return ret;
 	mutex_lock(&qp->control);
@@ -898,8 +933,8 @@ static bool peal_verbs_may_know_psns(const struct ib_qp *ib)
  * The core asks for no attribute (@mask 0) when it answers `rdma resource show`, which any user may
  * call. A program that has the queue pair asks for those that it wants to know.
  */
-int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
-			struct ib_qp_init_attr *init)
+static int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
+			       struct ib_qp_init_attr *init)
 {
 	peal_qp_query(peal_qp(ib), attr, init);
 	if (!mask && !peal_verbs_may_know_psns(ib)) {
@@ -909,259 +944,123 @@ int peal_verbs_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	return 0;
 }
 
-int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
+/* ---- the device ---- */
+
+/* The core frees the memory afterwards. */
+static void peal_verbs_dealloc_driver(struct ib_device *ib)
 {
-	peal_verbs_remove_qp(peal_dev(ib->device), peal_qp(ib));
-	return 0;
+	struct peal_dev *dev = peal_dev(ib);
+
+	peal_netns_detach(&dev->nic.port);
+	peal_locality_remove(&dev->nic.locality);
+	peal_engine_stop(&dev->nic.engine);
+	/* The work that takes frames for the flows counts drops in the table. */
+	peal_flows_destroy(&dev->flows);
+	peal_groups_destroy(&dev->nic.groups);
+	peal_table_destroy(&dev->nic.table);
+	peal_quota_end(&dev->nic.quota);
+	peal_port_end(&dev->nic.port);
+	xa_destroy(&dev->statistics);
+	peal_parent_free(dev->parent);
 }
 
-/* RoCE has no LIDs, so @lid is ignored. */
-int peal_verbs_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
-{
-	return peal_group_attach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
-}
-
-int peal_verbs_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
-{
-	return peal_group_detach(&peal_dev(ib->device)->nic.groups, peal_qp(ib), gid);
-}
-
-/*
- * The verbs of shared receive queues and XRC domains. See verbs.h.
- */
-
-static void peal_verbs_remove_xrc_srq(struct peal_srq *srq)
-{
-	peal_table_remove_srq(&peal_dev(srq->ib.device)->nic.table, srq->ib.ext.xrc.srq_num);
-	peal_epoch_wait();
-	peal_xrcd_forget(peal_xrcd(srq->ib.ext.xrc.xrcd), srq);
-}
-
-/* Remove the queue from the tables, then wait for the kicks that found it before. */
-static void peal_verbs_remove_srq(struct peal_srq *srq)
-{
-	peal_context_remove_srq(srq);
-	if (srq->ib.ext.xrc.srq_num)
-		peal_verbs_remove_xrc_srq(srq);
-	peal_engine_remove_srq(srq);
-	peal_srq_post_free(srq);
-	peal_srq_free(srq);
-}
-
-/* A program gets a number for its kicks, and the offsets of the ring. */
-static int peal_verbs_introduce_srq(struct peal_context *ctx, struct peal_srq *srq,
-				    struct ib_udata *udata)
-{
-	struct peal_create_srq_resp resp;
-	int ret = peal_context_add_srq(ctx, srq);
-
-	if (!ret && srq->ib.srq_type == IB_SRQT_XRC)
-		ret = peal_table_add_srq(&peal_dev(srq->ib.device)->nic.table, srq,
-					 &srq->ib.ext.xrc.srq_num);
-	if (ret)
-		return ret;
-	peal_srq_describe(srq, &resp);
-	return peal_verbs_respond(udata, &resp, sizeof(resp));
-}
-
-/* A kernel user has no use for an XRC queue, because it cannot make the queue pairs. */
-static int peal_verbs_check_srq_type(const struct ib_srq_init_attr *init, bool user)
-{
-	if (init->srq_type == IB_SRQT_XRC && user)
-		return init->ext.xrc.xrcd && init->ext.cq ? 0 : -EINVAL;
-	return init->srq_type == IB_SRQT_BASIC ? 0 : -EOPNOTSUPP;
-}
-
-int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
-			  struct ib_udata *udata)
-{
-	struct peal_dev *dev = peal_dev(ib->device);
-	struct peal_srq *srq = peal_srq(ib);
-	struct peal_context *ctx = peal_verbs_context(udata);
-	int ret = udata ? peal_verbs_check_request(udata) : 0;
-
-	if (!ret)
-		ret = peal_verbs_check_srq_type(init, ctx);
-	if (ret)
-		return ret;
-	peal_engine_add_srq(srq);
-	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL,
-			    &init->attr);
-	if (ret)
-		return ret;
-	ret = ctx ? peal_verbs_introduce_srq(ctx, srq, udata) : peal_srq_post_init(srq);
-	if (ret)
-		peal_verbs_remove_srq(srq);
-	return ret;
-}
-
-int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
-{
-	struct peal_nic *nic = &peal_dev(ib->device)->nic;
-	struct peal_tx_quota *tx_quota;
-	int ret = peal_verbs_check_no_request(udata);
-
-	if (ret)
-		return ret;
-	tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
-	if (IS_ERR(tx_quota))
-		return PTR_ERR(tx_quota);
-	ret = peal_xrcd_init(peal_xrcd(ib), &nic->quota, tx_quota);
-	if (ret)
-		peal_tx_quota_close(tx_quota);
-	return ret;
-}
-
-int peal_verbs_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
-{
-	struct peal_tx_quota *tx_quota = peal_xrcd(ib)->tx_quota;
-
-	peal_xrcd_end(peal_xrcd(ib));
-	peal_tx_quota_close(tx_quota);
-	return 0;
-}
-
-int peal_verbs_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr,
-			  enum ib_srq_attr_mask mask, struct ib_udata *udata)
-{
-	return peal_verbs_check_no_request(udata) ?: peal_srq_modify(peal_srq(ib), attr, mask);
-}
-
-int peal_verbs_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)
-{
-	peal_srq_query(peal_srq(ib), attr);
-	return 0;
-}
-
-/* For kernel users only. Programs write to their rings. */
-int peal_verbs_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
-			     const struct ib_recv_wr **bad)
-{
-	struct peal_srq *srq = peal_srq(ib);
-	bool wants_kick;
-	int ret;
-
-	if (!srq->posts.ids) {
-		*bad = wr;
-		return -EINVAL;
-	}
-	ret = peal_srq_post_recv(srq, wr, bad, &wants_kick);
-	if (wants_kick)
-		peal_kick_srq_receives(srq);
-	return ret;
-}
-
-int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
-{
-	peal_verbs_remove_srq(peal_srq(ib));
-	return 0;
-}
-
-static int peal_verbs_resize_srq(struct peal_srq *srq, const struct peal_resize_srq_req *req,
-				 struct peal_resize_srq_resp *resp)
-{
-	if (req->comp_mask || req->reserved)
-		return -EINVAL;
-	if (req->step == PEAL_RESIZE_SRQ_COMMIT && !req->max_wr)
-		return peal_srq_resize(srq, resp);
-	if (req->step != PEAL_RESIZE_SRQ_PREPARE)
-		return -EINVAL;
-	return peal_srq_prepare_resize(srq, srq->context->ib, req->max_wr, resp);
-}
-
-/* modify_srq has no response, so a resize is a method of its own. */
-static int UVERBS_HANDLER(PEAL_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_srq *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_SRQ_RESIZE_HANDLE);
-	struct peal_resize_srq_resp resp;
-	struct peal_resize_srq_req req;
-	int ret;
-
-	if (IS_ERR(ib))
-		return PTR_ERR(ib);
-	ret = uverbs_copy_from(&req, attrs, PEAL_ATTR_SRQ_RESIZE_REQ);
-	if (!ret)
-		ret = peal_verbs_resize_srq(peal_srq(ib), &req, &resp);
-	if (ret)
-		return ret;
-	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_SRQ_RESIZE_RESP, &resp,
-					     sizeof(resp));
-}
-
-DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_SRQ_RESIZE,
-			    UVERBS_ATTR_IDR(PEAL_ATTR_SRQ_RESIZE_HANDLE, UVERBS_OBJECT_SRQ,
-					    UVERBS_ACCESS_READ, UA_MANDATORY),
-			    UVERBS_ATTR_PTR_IN(PEAL_ATTR_SRQ_RESIZE_REQ,
-					       UVERBS_ATTR_STRUCT(struct peal_resize_srq_req,
-								  reserved),
-					       UA_MANDATORY),
-			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_SRQ_RESIZE_RESP,
-						UVERBS_ATTR_STRUCT(struct peal_resize_srq_resp,
-								   reserved),
-						UA_MANDATORY));
-
-ADD_UVERBS_METHODS(peal_verbs_srq_methods, UVERBS_OBJECT_SRQ,
-		   &UVERBS_METHOD(PEAL_METHOD_SRQ_RESIZE));
-
-const struct uapi_definition peal_verbs_srq_attributes[] = {
+const struct uapi_definition peal_verbs_attributes[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &peal_verbs_query_context),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &peal_verbs_srq_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &peal_verbs_dm_methods),
 	{}
 };
 
-/*
- * The verbs of device memory. See verbs.h.
- */
+const struct ib_device_ops peal_verbs_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)PEAL_DRIVER_ID,
+	.uverbs_abi_ver = PEAL_ABI_VERSION,
 
-struct ib_dm *peal_verbs_alloc_dm(struct ib_device *ib, struct ib_ucontext *uctx,
-				  struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs)
-{
-	struct peal_account *account = peal_verbs_account(peal_dev(ib), &attrs->driver_udata);
-	struct peal_dm *dm = peal_dm_create(uctx, account, attr->length, attr->alignment);
+	.advise_mr = peal_verbs_advise_mr,
+	.alloc_dm = peal_verbs_alloc_dm,
+	.alloc_hw_port_stats = peal_statistic_alloc_port,
+	.alloc_mr = peal_verbs_alloc_mr,
+	.alloc_mw = peal_verbs_alloc_mw,
+	.alloc_pd = peal_verbs_alloc_pd,
+	.alloc_ucontext = peal_verbs_alloc_ucontext,
+	.alloc_xrcd = peal_verbs_alloc_xrcd,
+	.attach_mcast = peal_verbs_attach_mcast,
+	.counter_alloc_stats = peal_statistic_alloc_stats,
+	.counter_bind_qp = peal_statistic_bind_qp,
+	.counter_dealloc = peal_statistic_dealloc,
+#ifdef PEAL_HAS_COUNTER_INIT
+	.counter_init = peal_statistic_init,
+#endif
+	.counter_unbind_qp = peal_statistic_unbind_qp,
+	.counter_update_stats = peal_statistic_update_stats,
+	.create_ah = peal_verbs_create_ah,
+	.create_cq = peal_verbs_create_cq,
+	.create_flow = peal_verbs_create_flow,
+	.create_qp = peal_verbs_create_qp,
+	.create_srq = peal_verbs_create_srq,
+	.create_user_ah = peal_verbs_create_ah,
+	.dealloc_dm = peal_verbs_dealloc_dm,
+	.dealloc_driver = peal_verbs_dealloc_driver,
+	.dealloc_mw = peal_verbs_dealloc_mw,
+	.dealloc_pd = peal_verbs_dealloc_pd,
+	.dealloc_ucontext = peal_verbs_dealloc_ucontext,
+	.dealloc_xrcd = peal_verbs_dealloc_xrcd,
+	.dereg_mr = peal_verbs_dereg_mr,
+	.destroy_ah = peal_verbs_destroy_ah,
+	.destroy_cq = peal_verbs_destroy_cq,
+	.destroy_flow = peal_flow_destroy,
+	.destroy_qp = peal_verbs_destroy_qp,
+	.destroy_srq = peal_verbs_destroy_srq,
+	.detach_mcast = peal_verbs_detach_mcast,
+	.disassociate_ucontext = peal_verbs_disassociate_ucontext,
+	.fill_res_cq_entry = peal_restrack_fill_cq,
+	.fill_res_mr_entry = peal_restrack_fill_mr,
+	.fill_res_qp_entry = peal_restrack_fill_qp,
+#ifdef PEAL_HAS_SRQ_RESTRACK
+	.fill_res_srq_entry = peal_restrack_fill_srq,
+#endif
+	.get_dma_mr = peal_verbs_get_dma_mr,
+	.get_hw_stats = peal_statistic_get_port,
+	.get_link_layer = peal_query_link_layer,
+	.get_port_immutable = peal_query_immutable,
+	.map_mr_sg = peal_verbs_map_mr_sg,
+	.mmap = peal_map_mmap,
+	.mmap_free = peal_map_release,
+	.modify_cq = peal_verbs_modify_cq,
+	.modify_hw_stat = peal_statistic_modify,
+	.modify_qp = peal_verbs_modify_qp,
+	.modify_srq = peal_verbs_modify_srq,
+	.poll_cq = peal_verbs_poll_cq,
+	.post_recv = peal_verbs_post_recv,
+	.post_send = peal_verbs_post_send,
+	.post_srq_recv = peal_verbs_post_srq_recv,
+	.process_mad = peal_pma_process_mad,
+	.query_ah = peal_verbs_query_ah,
+	.query_device = peal_query_device,
+	.query_pkey = peal_query_pkey,
+	.query_port = peal_query_port,
+#ifdef PEAL_HAS_PORT_SPEED
+	.query_port_speed = peal_query_port_speed,
+#endif
+	.query_qp = peal_verbs_query_qp,
+	.query_srq = peal_verbs_query_srq,
+	.query_ucontext = peal_verbs_query_ucontext,
+	.reg_dm_mr = peal_verbs_reg_dm_mr,
+	.reg_user_mr = peal_verbs_reg_user_mr,
+	.reg_user_mr_dmabuf = peal_verbs_reg_user_mr_dmabuf,
+	.req_notify_cq = peal_verbs_req_notify_cq,
+	.rereg_user_mr = peal_verbs_rereg_user_mr,
+	.PEAL_RESIZE_CQ_OP = peal_verbs_resize_cq,
 
-	return IS_ERR(dm) ? ERR_CAST(dm) : &dm->ib;
-}
-
-/* The core has refused while a region is registered. */
-int peal_verbs_dealloc_dm(struct ib_dm *ib, struct uverbs_attr_bundle *attrs)
-{
-	peal_dm_destroy(peal_dm(ib));
-	return 0;
-}
-
-/* The core has compared the range with the memory's length. */
-struct ib_mr *peal_verbs_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib,
-				   struct ib_dm_mr_attr *attr, struct uverbs_attr_bundle *attrs)
-{
-	struct peal_dev *dev = peal_dev(pd->device);
-
-	return peal_mr_register_map(&dev->nic.table, peal_verbs_account(dev, &attrs->driver_udata),
-				    pd, peal_dm(ib)->map, attr->offset, attr->length,
-				    attr->access_flags);
-}
-
-/* A program maps its device memory, or memory that it has imported. */
-static int UVERBS_HANDLER(PEAL_METHOD_QUERY_DM)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_dm *ib = uverbs_attr_get_obj(attrs, PEAL_ATTR_QUERY_DM_HANDLE);
-	struct peal_query_dm_resp resp;
-
-	if (IS_ERR(ib))
-		return PTR_ERR(ib);
-	peal_dm_describe(peal_dm(ib), &resp);
-	return uverbs_copy_to_struct_or_zero(attrs, PEAL_ATTR_QUERY_DM_RESP, &resp, sizeof(resp));
-}
-
-DECLARE_UVERBS_NAMED_METHOD(PEAL_METHOD_QUERY_DM,
-			    UVERBS_ATTR_IDR(PEAL_ATTR_QUERY_DM_HANDLE, UVERBS_OBJECT_DM,
-					    UVERBS_ACCESS_READ, UA_MANDATORY),
-			    UVERBS_ATTR_PTR_OUT(PEAL_ATTR_QUERY_DM_RESP,
-						UVERBS_ATTR_STRUCT(struct peal_query_dm_resp,
-								   length),
-						UA_MANDATORY));
-
-ADD_UVERBS_METHODS(peal_verbs_dm_methods, UVERBS_OBJECT_DM, &UVERBS_METHOD(PEAL_METHOD_QUERY_DM));
-
-const struct uapi_definition peal_verbs_dm_attributes[] = {
-	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &peal_verbs_dm_methods),
-	{}
+	INIT_RDMA_OBJ_SIZE(ib_ah, peal_ah, ib),
+	INIT_RDMA_OBJ_SIZE(ib_cq, peal_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, peal_mw, ib),
+	INIT_RDMA_OBJ_SIZE(ib_pd, peal_pd, ib),
+	INIT_RDMA_OBJ_SIZE(ib_qp, peal_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, peal_srq, ib),
+#ifdef PEAL_HAS_COUNTER_INIT
+	.size_rdma_counter = sizeof(struct rdma_counter),
+#endif
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, peal_ucontext, ib),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, peal_xrcd, ib),
 };

@@ -47,8 +47,8 @@ void peal_flows_leave(struct peal_flows *flows);
 void peal_flows_destroy(struct peal_flows *flows);
 
 /*
- * Both take RTNL. peal_flow_create() returns an ERR_PTR: -EPERM, -EOPNOTSUPP, -EINVAL, -ENOMEM,
- * -ENOSPC (the account has too many rules), -ENODEV (the netdev has left), or an error of the stack.
+ * Both take RTNL. Return: the rule, or an ERR_PTR: -EPERM, -EOPNOTSUPP, -EINVAL, -ENOMEM, -ENOSPC
+ * (the account has too many), -ENODEV (the netdev has left), or an error of the stack.
  */
 struct ib_flow *peal_flow_create(struct peal_flows *flows, struct ib_qp *ib,
 				 const struct ib_flow_attr *attr);
