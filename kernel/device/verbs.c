@@ -23,7 +23,6 @@
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"
-#include "object/xrcd.h"
 #include "raw/raw.h"
 #include "transport/conn.h"
 #include "transport/local.h"

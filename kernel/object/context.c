@@ -1,42 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See context.h.
- */
 #include <linux/slab.h>
 
 #include "object/context.h"
-
-static int peal_context_init(struct peal_context *ctx, struct ib_ucontext *ib,
-			     struct peal_quota *quota, const struct peal_kick_file_ops *ops,
-			     struct peal_engine *engine)
-{
-	int ret = peal_quota_open(quota, &ctx->account);
-
-	if (ret)
-		return ret;
-	ctx->ib = ib;
-	ctx->map = peal_map_alloc(ib, &ctx->account, sizeof(struct peal_doorbell));
-	if (IS_ERR(ctx->map)) {
-		ret = PTR_ERR(ctx->map);
-		goto close;
-	}
-	ctx->engine = engine;
-	ctx->doorbell = peal_map_address(ctx->map);
-	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
-	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&ctx->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	INIT_LIST_HEAD(&ctx->node);
-	INIT_LIST_HEAD(&ctx->awake);
-	INIT_LIST_HEAD(&ctx->overdue);
-	ctx->kick_file = peal_kick_file_create(ops, ctx);
-	if (!IS_ERR(ctx->kick_file))
-		return 0;
-	ret = PTR_ERR(ctx->kick_file);
-	peal_map_free(ctx->map);
-close:
-	peal_quota_close(&ctx->account);
-	return ret;
-}
+#include "object/dm.h"
 
 /**
  * peal_context_create() - make a context with its doorbell page and its kick file
@@ -55,20 +21,33 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
 
 	if (!ctx)
 		return ERR_PTR(-ENOMEM);
-	ret = peal_context_init(ctx, ib, quota, ops, engine);
-	if (!ret)
+	ret = peal_quota_open(quota, &ctx->account);
+	if (ret)
+		goto free;
+	ctx->ib = ib;
+	ctx->map = peal_map_alloc(ib, &ctx->account, sizeof(struct peal_doorbell));
+	if (IS_ERR(ctx->map)) {
+		ret = PTR_ERR(ctx->map);
+		goto close;
+	}
+	ctx->engine = engine;
+	ctx->doorbell = peal_map_address(ctx->map);
+	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
+	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ctx->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	INIT_LIST_HEAD(&ctx->node);
+	INIT_LIST_HEAD(&ctx->awake);
+	INIT_LIST_HEAD(&ctx->overdue);
+	ctx->kick_file = peal_kick_file_create(ops, ctx);
+	if (!IS_ERR(ctx->kick_file))
 		return ctx;
+	ret = PTR_ERR(ctx->kick_file);
+	peal_map_free(ctx->map);
+close:
+	peal_quota_close(&ctx->account);
+free:
 	kfree(ctx);
 	return ERR_PTR(ret);
-}
-
-/*
- * Call before the program makes a queue pair. The caller keeps the transmit quota, which must
- * outlive the context's queue pairs.
- */
-void peal_context_set_tx_quota(struct peal_context *ctx, struct peal_tx_quota *tx_quota)
-{
-	ctx->tx_quota = tx_quota;
 }
 
 /*
@@ -125,7 +104,8 @@ int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 
 	if (ret)
 		return ret == -EBUSY ? -ENOSPC : ret;
-	peal_qp_set_owner(qp, ctx, index);
+	qp->context = ctx;
+	qp->index = index;
 	xa_lock(&ctx->qps);
 	peal_context_set_words(ctx, max(ctx->words, index / 64 + 1));
 	xa_unlock(&ctx->qps);
@@ -151,7 +131,8 @@ int peal_context_add_srq(struct peal_context *ctx, struct peal_srq *srq)
 
 	if (ret)
 		return ret == -EBUSY ? -ENOSPC : ret;
-	peal_srq_set_owner(srq, ctx, index);
+	srq->context = ctx;
+	srq->index = index;
 	return 0;
 }
 

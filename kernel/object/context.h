@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * User contexts: one opened device of one program.
- *
- * Owns: the doorbell page, the doorbell index of each queue pair, the index of each shared receive
- * queue, the kick file.
- * Does not know: when to scan the doorbells, how to run a queue pair.
+ * User contexts: one opened device of one program, with its doorbell page, its kick file, the
+ * doorbell index of each queue pair and the index of each shared receive queue.
  *
  * Closing a context does not wait for running kicks. The core frees its own object when the
  * context is closed, so a kick must not use that object. Kicks use struct peal_context, which
@@ -23,7 +20,6 @@
 #include "base/epoch.h"
 #include "base/kick_file.h"
 #include "base/quota.h"
-#include "object/map.h"
 #include "object/qp.h"
 
 struct peal_tx_quota;
@@ -53,7 +49,7 @@ struct peal_context {
 	struct list_head overdue;		/* unfinished queue pairs; see engine.h */
 
 	struct peal_account account;		/* how many objects the context holds */
-	struct peal_tx_quota *tx_quota;		/* transmit memory of its packets; net/tx_quota.h */
+	struct peal_tx_quota *tx_quota;		/* transmit memory of its packets; outlives it */
 };
 
 /* The core's object, which the core frees when the context is closed. */
@@ -70,7 +66,6 @@ static inline struct peal_ucontext *peal_ucontext(struct ib_ucontext *ib)
 struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quota *quota,
 					 const struct peal_kick_file_ops *ops,
 					 struct peal_engine *engine);
-void peal_context_set_tx_quota(struct peal_context *ctx, struct peal_tx_quota *tx_quota);
 void peal_context_destroy(struct peal_context *ctx);
 void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_ucontext_resp *resp);
 

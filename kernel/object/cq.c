@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See cq.h.
- */
 #include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/log2.h>
@@ -10,6 +7,7 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "object/cq.h"
+#include "object/dm.h"
 
 /* A resize copies this many CQEs between two looks at the ring, and the last ones with the lock. */
 #define PEAL_CQ_COPY		4096U
@@ -18,7 +16,56 @@
 static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
 static void peal_cq_run_handler(struct tasklet_struct *tasklet);
 static void peal_cq_call(void *data);
-static void peal_cq_events_work(struct work_struct *work);
+
+static void peal_events_work(struct work_struct *work)
+{
+	struct peal_events *events = container_of(work, struct peal_events, work);
+	unsigned long due;
+	enum ib_event_type type;
+
+	while ((due = READ_ONCE(events->due))) {
+		type = __ffs(due);
+		clear_bit(type, &events->due);
+		/* An event that is noted from here on is another one. */
+		smp_mb__after_atomic();
+		events->call(events, type);
+	}
+}
+
+/* @call calls the handler of the object's user. */
+void peal_events_init(struct peal_events *events,
+		      void (*call)(struct peal_events *events, enum ib_event_type type))
+{
+	events->due = 0;
+	events->call = call;
+	INIT_WORK(&events->work, peal_events_work);
+}
+
+/*
+ * Inside the epoch with no lock held. @program: the object is a program's. The caller keeps the
+ * object alive until peal_events_end().
+ */
+void peal_events_raise(struct peal_events *events, bool program, enum ib_event_type type)
+{
+	peal_epoch_assert_held();
+	if (program) {
+		events->call(events, type);
+		return;
+	}
+	set_bit(type, &events->due);
+	peal_workers_queue(&events->work);
+}
+
+static void peal_cq_call_events(struct peal_events *events, enum ib_event_type type)
+{
+	struct peal_cq *cq = container_of(events, struct peal_cq, events);
+	struct ib_event event = {
+		.device = cq->ib.device, .element.cq = &cq->ib, .event = type,
+	};
+
+	if (cq->ib.event_handler)
+		cq->ib.event_handler(&event, cq->ib.cq_context);
+}
 
 /**
  * peal_cq_init() - give a completion queue its ring
@@ -48,7 +95,7 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	cq->clocks = clocks;
 	cq->cpu = -1;
 	tasklet_setup(&cq->tasklet, peal_cq_run_handler);
-	peal_events_init(&cq->events, peal_cq_events_work);
+	peal_events_init(&cq->events, peal_cq_call_events);
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
 	mutex_init(&cq->resizing);
@@ -62,17 +109,6 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	return 0;
 }
 
-/* Vector number n is the n-th possible CPU. */
-static int peal_cq_vector_cpu(u32 vector)
-{
-	unsigned int cpu;
-
-	for_each_possible_cpu(cpu)
-		if (!vector--)
-			return cpu;
-	return -1;
-}
-
 /**
  * peal_cq_set_vector() - let the handler run on one CPU
  * @vector: smaller than the number of possible CPUs
@@ -84,21 +120,15 @@ static int peal_cq_vector_cpu(u32 vector)
  */
 void peal_cq_set_vector(struct peal_cq *cq, u32 vector)
 {
-	int cpu = peal_cq_vector_cpu(vector);
+	unsigned int cpu;
 
-	if (cpu < 0 || !housekeeping_test_cpu(cpu, HK_TYPE_MANAGED_IRQ))
+	for_each_possible_cpu(cpu)
+		if (!vector--)
+			break;	/* vector number n is the n-th possible CPU */
+	if (cpu >= nr_cpu_ids || !housekeeping_test_cpu(cpu, HK_TYPE_MANAGED_IRQ))
 		return;
 	INIT_CSD(&cq->call, peal_cq_call, cq);
 	cq->cpu = cpu;
-}
-
-/* Put @map into @place, and free the map that was there. */
-static void peal_cq_replace_map(struct peal_cq *cq, struct peal_map **place, struct peal_map *map)
-{
-	lockdep_assert_held(&cq->resizing);
-	if (*place)
-		peal_map_free(*place);
-	*place = map;
 }
 
 /*
@@ -115,10 +145,8 @@ void peal_cq_destroy(struct peal_cq *cq)
 		usleep_range(10, 50);
 	tasklet_kill(&cq->tasklet);	/* nothing schedules it any more; it may still be running */
 	peal_events_end(&cq->events);
-	mutex_lock(&cq->resizing);
-	peal_cq_replace_map(cq, &cq->prepared, NULL);
-	peal_cq_replace_map(cq, &cq->resized, NULL);
-	mutex_unlock(&cq->resizing);
+	peal_map_free(cq->prepared);
+	peal_map_free(cq->resized);
 	peal_map_free(cq->map);
 	peal_quota_give(cq->account, PEAL_QUOTA_CQ);
 }
@@ -130,21 +158,6 @@ void peal_cq_describe(const struct peal_cq *cq, struct peal_create_cq_resp *resp
 		.map_offset = peal_map_offset(cq->map),
 		.map_bytes = peal_map_bytes(cq->map),
 	};
-}
-
-/*
- * Under cq.lock, so that the times of one queue's CQEs never go back, as far as the clock does not.
- */
-static void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_cqe *cqe)
-{
-	struct peal_cqe stamped = *cqe;
-
-	lockdep_assert_held(&cq->lock);
-	if (cq->clocks & PEAL_CQ_CLOCK)
-		stamped.clock_ns = ktime_get_raw_ns();
-	if (cq->clocks & PEAL_CQ_WALL_CLOCK)
-		stamped.wall_ns = ktime_get_real_ns();
-	peal_cq_ring_push(&cq->ring, &stamped);
 }
 
 /* Copy the CQEs from *copied to @end. */
@@ -187,21 +200,6 @@ static int peal_cq_replace_ring(struct peal_cq *cq, struct peal_cq_ring *to, u32
 	return ret;
 }
 
-/*
- * Prepare the slots of a new ring for the indices from @first on. A zeroed slot would look valid
- * to an index whose lap has phase 0.
- */
-static void peal_cq_clear_ring(struct peal_cq_ring *ring, u32 first)
-{
-	u32 i;
-
-	for (i = 0; i <= ring->mask; i++) {
-		peal_cq_ring_invalidate(ring, first + i);
-		if (i % PEAL_CQ_COPY == 0)
-			cond_resched();
-	}
-}
-
 /**
  * peal_cq_prepare_resize() - make a ring of another size for a program's completion queue
  * @uctx: the program's context
@@ -227,32 +225,10 @@ int peal_cq_prepare_resize(struct peal_cq *cq, struct ib_ucontext *uctx, u32 ent
 		.map_bytes = peal_map_bytes(map),
 	};
 	mutex_lock(&cq->resizing);
-	peal_cq_replace_map(cq, &cq->prepared, map);
+	peal_map_free(cq->prepared);
+	cq->prepared = map;
 	cq->prepared_entries = size;
 	mutex_unlock(&cq->resizing);
-	return 0;
-}
-
-static int peal_cq_use_prepared(struct peal_cq *cq)
-{
-	struct peal_cq_ring ring;
-	u32 first;
-	int ret;
-
-	lockdep_assert_held(&cq->resizing);
-	if (!cq->prepared)
-		return -EINVAL;
-	ring = (struct peal_cq_ring){
-		.cqe = peal_map_address(cq->prepared), .mask = cq->prepared_entries - 1,
-	};
-	first = peal_cq_ring_consumed(&cq->ring);
-	peal_cq_clear_ring(&ring, first);
-	ret = peal_cq_replace_ring(cq, &ring, first);
-	if (ret)
-		return ret;
-	peal_cq_replace_map(cq, &cq->resized, cq->prepared);
-	cq->prepared = NULL;
-	cq->ib.cqe = ring.mask + 1;
 	return 0;
 }
 
@@ -266,10 +242,31 @@ static int peal_cq_use_prepared(struct peal_cq *cq)
  */
 int peal_cq_resize(struct peal_cq *cq)
 {
-	int ret;
+	struct peal_cq_ring ring;
+	int ret = -EINVAL;
+	u32 first, i;
 
 	mutex_lock(&cq->resizing);
-	ret = peal_cq_use_prepared(cq);
+	if (!cq->prepared)
+		goto unlock;
+	ring = (struct peal_cq_ring){
+		.cqe = peal_map_address(cq->prepared), .mask = cq->prepared_entries - 1,
+	};
+	first = peal_cq_ring_consumed(&cq->ring);
+	/* A zeroed slot would look valid to an index whose lap has phase 0. */
+	for (i = 0; i <= ring.mask; i++) {
+		peal_cq_ring_invalidate(&ring, first + i);
+		if (i % PEAL_CQ_COPY == 0)
+			cond_resched();
+	}
+	ret = peal_cq_replace_ring(cq, &ring, first);
+	if (ret)
+		goto unlock;
+	peal_map_free(cq->resized);
+	cq->resized = cq->prepared;
+	cq->prepared = NULL;
+	cq->ib.cqe = ring.mask + 1;
+unlock:
 	mutex_unlock(&cq->resizing);
 	return ret;
 }
@@ -284,6 +281,7 @@ int peal_cq_resize(struct peal_cq *cq)
  */
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 {
+	struct peal_cqe stamped;
 	bool pushed;
 
 	lockdep_assert(softirq_count());
@@ -291,10 +289,16 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 	cq->overflowed |= peal_cq_ring_full(&cq->ring);
 	pushed = !cq->overflowed;
 	if (likely(pushed)) {
-		if (unlikely(cq->clocks))
-			peal_cq_push_stamped(cq, cqe);
-		else
-			peal_cq_ring_push(&cq->ring, cqe);
+		/* The times never go back, because the clocks are read with the lock. */
+		if (unlikely(cq->clocks)) {
+			stamped = *cqe;
+			if (cq->clocks & PEAL_CQ_CLOCK)
+				stamped.clock_ns = ktime_get_raw_ns();
+			if (cq->clocks & PEAL_CQ_WALL_CLOCK)
+				stamped.wall_ns = ktime_get_real_ns();
+			cqe = &stamped;
+		}
+		peal_cq_ring_push(&cq->ring, cqe);
 		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
 	}
 	spin_unlock(&cq->lock);
@@ -317,23 +321,6 @@ void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us)
 	spin_unlock_bh(&cq->lock);
 }
 
-static bool peal_cq_is_due(const struct peal_cq *cq, u32 arm)
-{
-	lockdep_assert_held(&cq->lock);
-	return arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
-}
-
-/* Only later CQEs make another event due. If one is @due for @arm, the caller raises it now. */
-static void peal_cq_restart_event(struct peal_cq *cq, u32 arm, bool due)
-{
-	lockdep_assert_held(&cq->lock);
-	if (due)
-		peal_cq_ring_fire(&cq->ring, arm);
-	cq->solicited = false;
-	cq->held = false;
-	cq->held_from = cq->ring.next;
-}
-
 /*
  * Must the event that is due wait for more CQEs? The timer raises it if they do not come, so that
  * the event for the last CQE is never lost.
@@ -350,39 +337,37 @@ static noinline bool peal_cq_hold(struct peal_cq *cq)
 	return true;
 }
 
-static bool peal_cq_event_due(struct peal_cq *cq)
-{
-	u32 arm;
-	bool due;
-
-	spin_lock(&cq->lock);
-	arm = peal_cq_ring_armed(&cq->ring);
-	due = peal_cq_is_due(cq, arm);
-	if (due && unlikely(cq->most_held) && peal_cq_hold(cq))
-		due = false;
-	else
-		peal_cq_restart_event(cq, arm, due);
-	spin_unlock(&cq->lock);
-	return due;
-}
-
-/* The timer has expired. An event that was raised in the meantime may have covered the held one. */
-static bool peal_cq_held_event_due(struct peal_cq *cq)
+/*
+ * @expired: the timer has, so the event waits no longer. An event that was raised in the meantime
+ * may have covered the held one. Return: whether the caller must raise an event now. Then only
+ * later CQEs make another one due.
+ */
+static __always_inline bool peal_cq_event_due(struct peal_cq *cq, bool expired)
 {
 	bool due = false;
 	u32 arm;
 
 	spin_lock(&cq->lock);
-	if (cq->held) {
-		arm = peal_cq_ring_armed(&cq->ring);
-		due = peal_cq_is_due(cq, arm);
-		peal_cq_restart_event(cq, arm, due);
+	if (expired && !cq->held)
+		goto unlock;
+	arm = peal_cq_ring_armed(&cq->ring);
+	due = arm & PEAL_CQ_ARM_NEXT || (arm & PEAL_CQ_ARM_SOLICITED && cq->solicited);
+	if (due && !expired && unlikely(cq->most_held) && peal_cq_hold(cq)) {
+		due = false;
+		goto unlock;
 	}
+	if (due)
+		peal_cq_ring_fire(&cq->ring, arm);
+	cq->solicited = false;
+	cq->held = false;
+	cq->held_from = cq->ring.next;
+unlock:
 	spin_unlock(&cq->lock);
 	return due;
 }
 
-static bool peal_cq_overflow_due(struct peal_cq *cq)
+/* A queue reports once that it has overflowed. */
+static void peal_cq_report_overflow(struct peal_cq *cq)
 {
 	bool due;
 
@@ -390,41 +375,8 @@ static bool peal_cq_overflow_due(struct peal_cq *cq)
 	due = cq->overflowed && !cq->overflow_reported;
 	cq->overflow_reported |= due;
 	spin_unlock(&cq->lock);
-	return due;
-}
-
-static void peal_cq_call_overflow(struct peal_cq *cq)
-{
-	struct ib_event event = {
-		.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR,
-	};
-
-	cq->ib.event_handler(&event, cq->ib.cq_context);
-}
-
-static void peal_cq_events_work(struct work_struct *work)
-{
-	struct peal_cq *cq = container_of(work, struct peal_cq, events.work);
-	enum ib_event_type type;
-
-	while (peal_events_take(&cq->events, &type))
-		peal_cq_call_overflow(cq);
-}
-
-static void peal_cq_report_overflow(struct peal_cq *cq)
-{
-	if (!cq->ib.event_handler)
-		return;
-	if (cq->ib.uobject)
-		peal_cq_call_overflow(cq);
-	else
-		peal_events_note(&cq->events, IB_EVENT_CQ_ERR);
-}
-
-/* A program's completion queue without a completion channel needs no event. */
-static bool peal_cq_has_listener(const struct peal_cq *cq)
-{
-	return cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context);
+	if (due)
+		peal_events_raise(&cq->events, cq->ib.uobject, IB_EVENT_CQ_ERR);
 }
 
 /*
@@ -458,29 +410,23 @@ static void peal_cq_call(void *data)
 }
 
 /*
- * Softirqs are off, so this CPU does not change. Return: false if the CPU of the vector is this
- * one, or is offline.
+ * Schedule a kernel user's handler. The count comes first, so that a handler which begins later
+ * covers the event. Softirqs are off, so this CPU does not change. If the CPU of the vector is this
+ * one, or is offline, the tasklet runs here.
  */
-static bool peal_cq_call_cpu(struct peal_cq *cq)
-{
-	if (cq->cpu == smp_processor_id())
-		return false;
-	if (atomic_xchg(&cq->call_queued, 1))
-		return true;	/* its handler comes later than this event */
-	atomic_inc(&cq->calls);
-	if (!smp_call_function_single_async(cq->cpu, &cq->call))
-		return true;
-	atomic_xchg(&cq->call_queued, 0);
-	atomic_dec(&cq->calls);
-	return false;
-}
-
-/* A kernel user's event. The count comes first, so that a handler which begins later covers it. */
 static noinline void peal_cq_schedule(struct peal_cq *cq)
 {
 	atomic_inc(&cq->raised);
-	if (cq->cpu < 0 || !peal_cq_call_cpu(cq))
-		tasklet_schedule(&cq->tasklet);
+	if (cq->cpu >= 0 && cq->cpu != smp_processor_id()) {
+		if (atomic_xchg(&cq->call_queued, 1))
+			return;	/* its handler comes later than this event */
+		atomic_inc(&cq->calls);
+		if (!smp_call_function_single_async(cq->cpu, &cq->call))
+			return;
+		atomic_xchg(&cq->call_queued, 0);
+		atomic_dec(&cq->calls);
+	}
+	tasklet_schedule(&cq->tasklet);
 }
 
 static void peal_cq_raise(struct peal_cq *cq)
@@ -513,9 +459,11 @@ void peal_cq_wait_handler(struct peal_cq *cq)
 void peal_cq_notify(struct peal_cq *cq)
 {
 	peal_epoch_assert_held();
-	if (peal_cq_has_listener(cq) && peal_cq_event_due(cq))
+	/* A program's completion queue without a completion channel needs no event. */
+	if (cq->ib.comp_handler && (!cq->ib.uobject || cq->ib.cq_context) &&
+	    peal_cq_event_due(cq, false))
 		peal_cq_raise(cq);
-	if (unlikely(READ_ONCE(cq->overflowed)) && peal_cq_overflow_due(cq))
+	if (unlikely(READ_ONCE(cq->overflowed)))
 		peal_cq_report_overflow(cq);
 }
 
@@ -524,7 +472,7 @@ static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer)
 	struct peal_cq *cq = container_of(timer, struct peal_cq, moderation);
 
 	peal_epoch_enter();
-	if (peal_cq_held_event_due(cq))
+	if (peal_cq_event_due(cq, true))
 		peal_cq_raise(cq);
 	peal_epoch_exit();
 	return HRTIMER_NORESTART;
@@ -562,17 +510,6 @@ void peal_cq_show_taken(struct peal_cq *cq)
 	smp_store_release(&cq->ring.ctl->consumer, cq->taken);	/* F */
 }
 
-/*
- * Return: whether an event on any CQE is armed and has not been raised. The answer may be stale
- * at once, because cq->lock is not held and the event may be raised at any time.
- */
-static bool peal_cq_is_armed_for_all(const struct peal_cq *cq)
-{
-	u32 arm = READ_ONCE(cq->ring.ctl->arm);
-
-	return arm & PEAL_CQ_ARM_NEXT && arm != READ_ONCE(cq->ring.fired);
-}
-
 /**
  * peal_cq_arm() - ib_req_notify_cq of a kernel queue
  *
@@ -585,9 +522,13 @@ int peal_cq_arm(struct peal_cq *cq, enum ib_cq_notify_flags flags)
 	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
 	unsigned long irq;
 	int missed;
+	u32 arm;
 
 	spin_lock_irqsave(&cq->poll_lock, irq);
-	solicited &= !peal_cq_is_armed_for_all(cq);
+	/* An outstanding request may be fulfilled at any time, because cq->lock is not held. */
+	arm = READ_ONCE(cq->ring.ctl->arm);
+	if (arm & PEAL_CQ_ARM_NEXT && arm != READ_ONCE(cq->ring.fired))
+		solicited = false;
 	cq->armings += 1 << PEAL_CQ_ARM_SHIFT;
 	WRITE_ONCE(cq->ring.ctl->arm,
 		   cq->armings | (solicited ? PEAL_CQ_ARM_SOLICITED : PEAL_CQ_ARM_NEXT));

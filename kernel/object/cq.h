@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Completion queues.
- *
- * Owns: the CQE ring, the decision when an event is due, its moderation, and the handling of a full
- * ring.
- * A kernel user's completion queue has the same ring; the kernel is then its consumer too.
- * Does not know: queue pairs beyond their number, the causes of completions.
+ * Completion queues: the CQEs, the decision when an event is due, its moderation, and the handling
+ * of a full ring. A kernel user's completion queue has the same ring; the kernel is then its
+ * consumer too.
  *
  * Lock: cq->lock, the innermost of the data path. Completion handlers are called with no lock held,
  * because a handler may post again.
@@ -30,54 +27,30 @@
 #include "base/quota.h"
 #include "base/table.h"
 #include "base/workers.h"
-#include "object/map.h"
 #include "object/wqe.h"
 
 /*
- * Asynchronous events of an object that belongs to a kernel user.
- *
- * Owns: which events are due, and the work that calls the user's handler. The kernel's contract
- * (core_locking.rst) forbids to call a handler in the call chain of a verb, and the data path runs
- * in post_send and modify_qp, too. A program's handler is the RDMA core's, which only queues the
- * event, so it is called at once.
+ * Asynchronous events of an object. The data path also runs in post_send and modify_qp, so a work
+ * calls the handlers of kernel users, for the same reason as above. A program's handler is the
+ * core's, which only queues the event, so it is called at once.
  */
-
 struct peal_events {
 	unsigned long due;		/* bits by enum ib_event_type; atomic */
 	struct work_struct work;
+	void (*call)(struct peal_events *events, enum ib_event_type type);
 };
 
-static inline void peal_events_init(struct peal_events *events, work_func_t work)
-{
-	events->due = 0;
-	INIT_WORK(&events->work, work);
-}
+void peal_events_init(struct peal_events *events,
+		      void (*call)(struct peal_events *events, enum ib_event_type type));
+void peal_events_raise(struct peal_events *events, bool program, enum ib_event_type type);
 
-/* Any context. The caller keeps the object alive until peal_events_end(). */
-static inline void peal_events_note(struct peal_events *events, enum ib_event_type type)
-{
-	set_bit(type, &events->due);
-	peal_workers_queue(&events->work);
-}
-
-/* The work function calls this until it returns false. */
-static inline bool peal_events_take(struct peal_events *events, enum ib_event_type *type)
-{
-	unsigned long due = READ_ONCE(events->due);
-
-	if (!due)
-		return false;
-	*type = __ffs(due);
-	clear_bit(*type, &events->due);
-	smp_mb__after_atomic();	/* an event that is noted from here on is another one */
-	return true;
-}
-
-/* Nothing notes events any more. Wait for the handler. Sleeps. */
+/* Nothing raises events any more. Wait for the handler. Sleeps. */
 static inline void peal_events_end(struct peal_events *events)
 {
 	flush_work(&events->work);
 }
+
+struct peal_map;
 
 struct peal_cq {
 	struct ib_cq ib;

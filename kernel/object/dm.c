@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See dm.h.
- */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/err.h>
@@ -11,8 +8,116 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
+#include "base/kick_file.h"
+#include "base/trace.h"
 #include "object/dm.h"
-#include "object/map.h"
+
+/* ---- memory that a program maps ---- */
+
+struct peal_map {
+	struct rdma_user_mmap_entry entry;
+	struct peal_shared_pages *pages;
+	bool shared;		/* entry is inserted; the core frees the map through it */
+};
+
+static void peal_map_destroy(struct peal_map *map)
+{
+	peal_shared_pages_free(map->pages);
+	kfree(map);
+}
+
+/**
+ * peal_map_alloc() - allocate zeroed memory that a program can map
+ * @uctx: the context whose file maps the memory; NULL for memory of the kernel alone
+ * @account: pays for the memory. It must live until peal_map_free() was called and no mmap call is
+ *	running. A context is not closed while one is.
+ * @bytes: the size, rounded up to whole pages
+ *
+ * Return: the map, or an ERR_PTR: -ENOMEM, -ENFILE, -ENOSPC (the account's limit is reached).
+ */
+struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, struct peal_account *account,
+				size_t bytes)
+{
+	struct peal_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	struct peal_page_use use;
+	int ret;
+
+	if (!map)
+		return ERR_PTR(-ENOMEM);
+	map->pages = peal_shared_pages_alloc(&account->pages, PAGE_ALIGN(bytes) >> PAGE_SHIFT,
+					     uctx, &use);
+	if (IS_ERR(map->pages)) {
+		ret = PTR_ERR(map->pages);
+		if (ret == -ENOSPC)
+			trace_peal_quota(PEAL_QUOTA_PAGE, use.context, use.user, use.programs);
+		kfree(map);
+		return ERR_PTR(ret);
+	}
+	map->shared = uctx;
+	if (!uctx || !rdma_user_mmap_entry_insert(uctx, &map->entry, peal_map_bytes(map)))
+		return map;
+	peal_map_destroy(map);
+	return ERR_PTR(-ENOMEM);
+}
+
+/*
+ * No later mmap call finds the map. A running mmap call delays the free until it has finished. @map
+ * may be NULL.
+ */
+void peal_map_free(struct peal_map *map)
+{
+	if (!map)
+		return;
+	if (map->shared)
+		rdma_user_mmap_entry_remove(&map->entry);
+	else
+		peal_map_destroy(map);
+}
+
+void *peal_map_address(const struct peal_map *map)
+{
+	return peal_shared_pages_address(map->pages);
+}
+
+size_t peal_map_bytes(const struct peal_map *map)
+{
+	return peal_shared_pages_bytes(map->pages);
+}
+
+u64 peal_map_offset(const struct peal_map *map)
+{
+	return rdma_user_mmap_get_offset(&map->entry);
+}
+
+/* ib_device_ops.mmap_free: the last reference to the entry is gone. */
+void peal_map_release(struct rdma_user_mmap_entry *entry)
+{
+	peal_map_destroy(container_of(entry, struct peal_map, entry));
+}
+
+/*
+ * ib_device_ops.mmap. Map ordinary, reference-counted pages, not I/O memory.
+ *
+ * Do not use rdma_user_mmap_io(), because the core zaps the mappings that it makes when the device
+ * is removed, and puts the same single page under all of them. The doorbell's engine, a send
+ * ring's producer and a completion queue's consumer all lie at offset 0, so a program that
+ * publishes an index would overwrite GONE. The core does not know the mappings made here and
+ * leaves them alone. A program can therefore still read GONE and its flushed CQEs after removal.
+ */
+int peal_map_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	int ret;
+
+	entry = rdma_user_mmap_entry_get(uctx, vma);
+	if (!entry)
+		return -EINVAL;
+	ret = peal_shared_pages_mmap(container_of(entry, struct peal_map, entry)->pages, vma);
+	rdma_user_mmap_entry_put(entry);
+	return ret;
+}
+
+/* ---- DMA buffers of other drivers ---- */
 
 static const struct dma_buf_attach_ops peal_dmabuf_importer = {
 	.allow_peer2peer = false,	/* because that memory is I/O memory */
@@ -20,28 +125,24 @@ static const struct dma_buf_attach_ops peal_dmabuf_importer = {
 };
 
 /*
- * The attachment is static for a static exporter, and dynamic for a dynamic one. Otherwise older
- * kernels would map the buffer for DMA by the device, which does none.
+ * The access by the CPU begins with the mapping and lasts until peal_dmabuf_put(), because the
+ * exporter's function may sleep, and a message may not.
  */
-static struct dma_buf_attachment *peal_dmabuf_attach(struct dma_buf *buf, struct device *dev)
+static int peal_dmabuf_map(struct dma_buf *buf, void **base)
 {
-	if (dma_buf_is_dynamic(buf))
-		return dma_buf_dynamic_attach(buf, dev, &peal_dmabuf_importer, NULL);
-	return dma_buf_attach(buf, dev);
-}
+	struct iosys_map map;
+	int ret = peal_dma_buf_vmap(buf, &map);
 
-/* A dynamic exporter may move the buffer until it is pinned, a static one until the attachment. */
-static int peal_dmabuf_pin(struct dma_buf_attachment *attach)
-{
-	struct dma_buf *buf = attach->dmabuf;
-	int ret;
-
-	if (!dma_buf_is_dynamic(buf))
-		return 0;
-	dma_resv_lock(buf->resv, NULL);
-	ret = dma_buf_pin(attach);
-	dma_resv_unlock(buf->resv);
-	return ret;
+	if (ret)
+		return ret;
+	/* Copies use plain loads and stores, which I/O memory does not allow. */
+	ret = map.is_iomem ? -EOPNOTSUPP : dma_buf_begin_cpu_access(buf, DMA_BIDIRECTIONAL);
+	if (ret) {
+		peal_dma_buf_vunmap(buf, &map);
+		return ret;
+	}
+	*base = map.vaddr;
+	return 0;
 }
 
 static void peal_dmabuf_unpin(struct dma_buf_attachment *attach)
@@ -55,73 +156,6 @@ static void peal_dmabuf_unpin(struct dma_buf_attachment *attach)
 	dma_resv_unlock(buf->resv);
 }
 
-/* Copies use plain loads and stores, which I/O memory does not allow. */
-static int peal_dmabuf_map(struct dma_buf *buf, void **base)
-{
-	struct iosys_map map;
-	int ret = peal_dma_buf_vmap(buf, &map);
-
-	if (ret)
-		return ret;
-	if (map.is_iomem) {
-		peal_dma_buf_vunmap(buf, &map);
-		return -EOPNOTSUPP;
-	}
-	*base = map.vaddr;
-	return 0;
-}
-
-static void peal_dmabuf_unmap(struct dma_buf *buf, void *base)
-{
-	struct iosys_map map = IOSYS_MAP_INIT_VADDR(base);
-
-	peal_dma_buf_vunmap(buf, &map);
-}
-
-/*
- * The access by the CPU begins here and lasts until peal_dmabuf_put(), because the exporter's
- * function may sleep, and a message may not.
- */
-static int peal_dmabuf_begin(struct dma_buf *buf, void **base)
-{
-	int ret = peal_dmabuf_map(buf, base);
-
-	if (ret)
-		return ret;
-	ret = dma_buf_begin_cpu_access(buf, DMA_BIDIRECTIONAL);
-	if (ret)
-		peal_dmabuf_unmap(buf, *base);
-	return ret;
-}
-
-/* The pin comes first, because the exporter may move a buffer that is only mapped. */
-static int peal_dmabuf_pin_and_begin(struct dma_buf_attachment *attach, void **base)
-{
-	int ret = peal_dmabuf_pin(attach);
-
-	if (ret)
-		return ret;
-	ret = peal_dmabuf_begin(attach->dmabuf, base);
-	if (ret)
-		peal_dmabuf_unpin(attach);
-	return ret;
-}
-
-static struct dma_buf_attachment *peal_dmabuf_take(struct dma_buf *buf, struct device *dev,
-						   void **base)
-{
-	struct dma_buf_attachment *attach = peal_dmabuf_attach(buf, dev);
-	int ret;
-
-	if (IS_ERR(attach))
-		return attach;
-	ret = peal_dmabuf_pin_and_begin(attach, base);
-	if (!ret)
-		return attach;
-	dma_buf_detach(buf, attach);
-	return ERR_PTR(ret);
-}
-
 /**
  * peal_dmabuf_get() - map the DMA buffer behind a program's file descriptor
  * @dev: the device that is attached to the buffer; it must exist until peal_dmabuf_put()
@@ -133,25 +167,52 @@ static struct dma_buf_attachment *peal_dmabuf_take(struct dma_buf *buf, struct d
  */
 struct dma_buf_attachment *peal_dmabuf_get(int fd, struct device *dev, bool write, void **base)
 {
-	struct dma_buf_attachment *attach = ERR_PTR(-EACCES);
 	struct dma_buf *buf = dma_buf_get(fd);
+	struct dma_buf_attachment *attach;
+	int ret = -EACCES;
 
 	if (IS_ERR(buf))
 		return ERR_CAST(buf);
-	if (!write || buf->file->f_mode & FMODE_WRITE)
-		attach = peal_dmabuf_take(buf, dev, base);
-	if (IS_ERR(attach))
-		dma_buf_put(buf);
-	return attach;
+	if (write && !(buf->file->f_mode & FMODE_WRITE))
+		goto put;
+	/*
+	 * The attachment is static for a static exporter, and dynamic for a dynamic one. Otherwise
+	 * older kernels would map the buffer for DMA by the device, which does none.
+	 */
+	if (dma_buf_is_dynamic(buf))
+		attach = dma_buf_dynamic_attach(buf, dev, &peal_dmabuf_importer, NULL);
+	else
+		attach = dma_buf_attach(buf, dev);
+	ret = PTR_ERR_OR_ZERO(attach);
+	if (ret)
+		goto put;
+	/* A dynamic exporter may move a buffer that is only mapped, so pin it first. */
+	if (dma_buf_is_dynamic(buf)) {
+		dma_resv_lock(buf->resv, NULL);
+		ret = dma_buf_pin(attach);
+		dma_resv_unlock(buf->resv);
+		if (ret)
+			goto detach;
+	}
+	ret = peal_dmabuf_map(buf, base);
+	if (!ret)
+		return attach;
+	peal_dmabuf_unpin(attach);
+detach:
+	dma_buf_detach(buf, attach);
+put:
+	dma_buf_put(buf);
+	return ERR_PTR(ret);
 }
 
 /* No CPU uses the mapping any more. */
 void peal_dmabuf_put(struct dma_buf_attachment *attach, void *base)
 {
+	struct iosys_map map = IOSYS_MAP_INIT_VADDR(base);
 	struct dma_buf *buf = attach->dmabuf;
 
 	dma_buf_end_cpu_access(buf, DMA_BIDIRECTIONAL);
-	peal_dmabuf_unmap(buf, base);
+	peal_dma_buf_vunmap(buf, &map);
 	peal_dmabuf_unpin(attach);
 	dma_buf_detach(buf, attach);
 	dma_buf_put(buf);
@@ -162,23 +223,12 @@ u64 peal_dmabuf_bytes(const struct dma_buf_attachment *attach)
 	return attach->dmabuf->size;
 }
 
+/* ---- device memory ---- */
+
 /* Return: the most bytes that one context can have. */
 u64 peal_dm_limit(void)
 {
 	return (u64)peal_quota_limit(PEAL_QUOTA_DM) << PAGE_SHIFT;
-}
-
-static int peal_dm_fill(struct peal_dm *dm, struct ib_ucontext *uctx, u64 length)
-{
-	int ret = peal_quota_take_some(dm->account, PEAL_QUOTA_DM, dm->pages);
-
-	if (ret)
-		return ret;
-	dm->map = peal_map_alloc(uctx, dm->account, length);
-	if (!IS_ERR(dm->map))
-		return 0;
-	peal_quota_give_some(dm->account, PEAL_QUOTA_DM, dm->pages);
-	return PTR_ERR(dm->map);
 }
 
 /**
@@ -202,9 +252,15 @@ struct peal_dm *peal_dm_create(struct ib_ucontext *uctx, struct peal_account *ac
 		return ERR_PTR(-ENOMEM);
 	dm->account = account;
 	dm->pages = PAGE_ALIGN(length) >> PAGE_SHIFT;
-	ret = peal_dm_fill(dm, uctx, length);
-	if (!ret)
+	ret = peal_quota_take_some(account, PEAL_QUOTA_DM, dm->pages);
+	if (ret)
+		goto free;
+	dm->map = peal_map_alloc(uctx, account, length);
+	if (!IS_ERR(dm->map))
 		return dm;
+	ret = PTR_ERR(dm->map);
+	peal_quota_give_some(account, PEAL_QUOTA_DM, dm->pages);
+free:
 	kfree(dm);
 	return ERR_PTR(ret);
 }

@@ -10,7 +10,6 @@
 #include "base/epoch.h"
 #include "object/dm.h"
 #include "object/mr.h"
-#include "object/map.h"
 
 /* The access flags that a region may have, besides IB_ACCESS_OPTIONAL. */
 #define PEAL_MR_ACCESS								\

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See qp.h.
- */
 #include <linux/log2.h>
 
 #include "base/compat.h"
@@ -11,6 +8,7 @@
 #include "base/workers.h"
 #include "proto/packet.h"
 #include "proto/requester.h"
+#include "object/dm.h"
 #include "object/qp.h"
 
 /* The attributes that peal supports. The core's table says which ones a queue pair type has. */
@@ -43,128 +41,49 @@ struct peal_qp_layout {
 	size_t rq_offset, bytes;
 };
 
-static u32 peal_qp_send_stride(const struct ib_qp_cap *cap)
+static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *layout)
 {
 	u32 sges = max(cap->max_send_sge, 1U) * sizeof(struct peal_sge);
 	/* An atomic needs its segment and one SGE. A bind needs its segment, which is as large. */
 	u32 body = max3(sges, cap->max_inline_data, (u32)sizeof(struct peal_atomic_seg) + 16);
 
-	return ALIGN(sizeof(struct peal_send_wqe) + body, PEAL_WQE_UNIT);
-}
-
-static u32 peal_qp_recv_stride(const struct ib_qp_cap *cap)
-{
-	return ALIGN(sizeof(struct peal_recv_wqe) + cap->max_recv_sge * sizeof(struct peal_sge),
-		     PEAL_WQE_UNIT);
-}
-
-static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *layout)
-{
 	layout->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
-	layout->sq_stride = peal_qp_send_stride(cap);
+	layout->sq_stride = ALIGN(sizeof(struct peal_send_wqe) + body, PEAL_WQE_UNIT);
 	layout->rq_entries = roundup_pow_of_two(max(cap->max_recv_wr, 1U));
-	layout->rq_stride = peal_qp_recv_stride(cap);
+	layout->rq_stride = ALIGN(sizeof(struct peal_recv_wqe) +
+				  cap->max_recv_sge * sizeof(struct peal_sge), PEAL_WQE_UNIT);
 	layout->rq_offset = PEAL_QP_RINGS_OFFSET + (size_t)layout->sq_entries * layout->sq_stride;
 	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
 }
 
-static u8 peal_qp_peer_type(enum ib_qp_type type)
+static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx,
+			      const struct peal_qp_layout *layout)
 {
-	switch (type) {
-	case IB_QPT_XRC_INI:
-		return IB_QPT_XRC_TGT;
-	case IB_QPT_XRC_TGT:
-		return IB_QPT_XRC_INI;
-	default:
-		return type;
-	}
-}
-
-/*
- * Where a queue pair takes its receives from is decided before others can find it. An XRC target
- * learns it from each message.
- */
-static void peal_qp_choose_recv(struct peal_qp *qp, struct ib_qp_init_attr *init)
-{
-	qp->peer_type = peal_qp_peer_type(init->qp_type);
-	qp->recv_pd = qp->ib.pd;
-	qp->rkey_pd = qp->ib.pd;
-	qp->recv_cq = qp->ib.recv_cq;
-	if (init->qp_type == IB_QPT_XRC_TGT) {
-		qp->xrcd = init->xrcd;
-		init->cap = (struct ib_qp_cap){ };	/* it has no queues of its own */
-	}
-	if (!init->srq)
-		return;
-	qp->srq = peal_srq(init->srq);
-	qp->recv_pd = init->srq->pd;
-	init->cap.max_recv_wr = 0;	/* it has no receive queue of its own */
-	init->cap.max_recv_sge = 0;
-}
-
-static int peal_qp_check_cap(const struct ib_qp_cap *cap)
-{
-	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
-	    cap->max_send_sge > PEAL_MAX_SGE || cap->max_recv_sge > PEAL_MAX_SGE ||
-	    cap->max_inline_data > PEAL_MAX_INLINE)
-		return -EINVAL;
-	return 0;
-}
-
-/* Return the granted values to the caller in @cap, and keep them as the limits. */
-static void peal_qp_round_cap(struct peal_qp *qp, struct ib_qp_cap *cap)
-{
-	struct peal_qp_layout layout;
-
-	peal_qp_lay_out(cap, &layout);
-	cap->max_send_wr = qp->ib.send_cq ? layout.sq_entries : 0;
-	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
-	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
-				       cap->max_inline_data, PEAL_MAX_INLINE);
-	qp->cap = *cap;
-}
-
-/* What the WQE may have in ah_index or srqn. */
-static u32 peal_qp_max_target(const struct peal_qp *qp)
-{
-	if (peal_qp_is_datagram(qp))
-		return U32_MAX;
-	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NUMBER_MAX : 0;
-}
-
-static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx)
-{
+	enum ib_qp_type type = qp->ib.qp_type;
 	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
 	struct peal_wqe_limits send = {
 		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
 		.refused = peal_ops_refused(peal_qp_bth_transport(qp), !uctx),
-		.datagram = peal_qp_is_datagram(qp),
-		.max_target = peal_qp_max_target(qp),
-		.raw = qp->ib.qp_type == IB_QPT_RAW_PACKET,
+		.datagram = peal_qp_is_datagram(qp), .raw = type == IB_QPT_RAW_PACKET,
+		/* The number is an address handle's, or with XRC a shared receive queue's. */
+		.max_target = peal_qp_is_datagram(qp) ? U32_MAX :
+			      type == IB_QPT_XRC_INI ? PEAL_NUMBER_MAX : 0,
 	};
-	struct peal_qp_layout layout;
 	struct peal_qp_ctl *ctl;
 
-	peal_qp_lay_out(&qp->cap, &layout);
-	qp->map = peal_map_alloc(uctx, qp->account, layout.bytes);
+	qp->map = peal_map_alloc(uctx, qp->account, layout->bytes);
 	if (IS_ERR(qp->map))
 		return PTR_ERR(qp->map);
 	ctl = peal_map_address(qp->map);
-	peal_sq_init(&qp->sq, &ctl->sq, (void *)ctl + PEAL_QP_RINGS_OFFSET, layout.sq_entries,
-		     layout.sq_stride, &send);
-	peal_rq_init(&qp->rq, &ctl->rq, (void *)ctl + layout.rq_offset, layout.rq_entries,
-		     layout.rq_stride, &recv);
+	peal_sq_init(&qp->sq, &ctl->sq, (void *)ctl + PEAL_QP_RINGS_OFFSET, layout->sq_entries,
+		     layout->sq_stride, &send);
+	peal_rq_init(&qp->rq, &ctl->rq, (void *)ctl + layout->rq_offset, layout->rq_entries,
+		     layout->rq_stride, &recv);
 	if (qp->srq)
 		peal_rq_share(&qp->rq, &qp->srq->ring);
-	if (qp->xrcd || qp->ib.qp_type == IB_QPT_XRC_INI)
+	if (qp->xrcd || type == IB_QPT_XRC_INI)
 		peal_rq_set_srq_by_message(&qp->rq);
 	return 0;
-}
-
-/* RC, UC and XRC begin with the direct transport. The others have only the one in qp->wire. */
-static struct peal_transport *peal_qp_first_transport(const struct peal_qp *qp)
-{
-	return qp->direct ?: qp->wire;
 }
 
 /*
@@ -178,7 +97,6 @@ static void peal_qp_set_receiver(struct peal_qp *qp, struct peal_transport *rece
 	peal_rq_set_no_kicks(&qp->rq, receiver->ops->packets || !peal_qp_is_reliable(qp));
 }
 
-/* The caller holds both locks. */
 static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 {
 	peal_qp_assert_both_held(qp);
@@ -187,68 +105,21 @@ static void peal_qp_use(struct peal_qp *qp, struct peal_transport *transport)
 	peal_qp_set_receiver(qp, transport);
 }
 
-static void peal_qp_call(struct peal_qp *qp, enum ib_event_type type)
+/* RC, UC and XRC begin with the direct transport. The others have only the one in qp->wire. */
+static void peal_qp_use_first(struct peal_qp *qp)
 {
+	peal_qp_use(qp, qp->direct ?: qp->wire);
+}
+
+static void peal_qp_call(struct peal_events *events, enum ib_event_type type)
+{
+	struct peal_qp *qp = container_of(events, struct peal_qp, events);
 	struct ib_event event = {
 		.device = qp->ib.device, .element.qp = &qp->ib, .event = type,
 	};
 
-	qp->ib.event_handler(&event, qp->ib.qp_context);
-}
-
-static void peal_qp_events_work(struct work_struct *work)
-{
-	struct peal_qp *qp = container_of(work, struct peal_qp, events.work);
-	enum ib_event_type type;
-
-	while (peal_events_take(&qp->events, &type))
-		peal_qp_call(qp, type);
-}
-
-/* Raise an event. Inside the epoch, with no lock held. */
-void peal_qp_raise(struct ib_qp *ib, enum ib_event_type type)
-{
-	struct peal_qp *qp = peal_qp(ib);
-
-	peal_epoch_assert_held();
-	if (!ib->event_handler)
-		return;
-	if (qp->context)
-		peal_qp_call(qp, type);
-	else
-		peal_events_note(&qp->events, type);
-}
-
-/*
- * Nothing can find the queue pair before it has its number. The locks are held for the functions
- * that assert them.
- */
-static int peal_qp_number(struct peal_qp *qp)
-{
-	bool gsi = qp->ib.qp_type == IB_QPT_GSI;
-
-	spin_lock_bh(&qp->sq.lock);
-	spin_lock(&qp->rq.lock);
-	peal_qp_use(qp, peal_qp_first_transport(qp));
-	if (gsi)
-		qp->attr.port_num = 1;
-	spin_unlock(&qp->rq.lock);
-	spin_unlock_bh(&qp->sq.lock);
-	if (gsi)
-		return peal_table_add_gsi(qp->table, qp, &qp->ib.qp_num);
-	return peal_table_add_qp(qp->table, qp, &qp->ib.qp_num);
-}
-
-static int peal_qp_publish(struct peal_qp *qp)
-{
-	int ret = peal_quota_take(qp->account, PEAL_QUOTA_QP);
-
-	if (ret)
-		return ret;
-	ret = peal_qp_number(qp);
-	if (ret)
-		peal_quota_give(qp->account, PEAL_QUOTA_QP);
-	return ret;
+	if (qp->ib.event_handler)
+		qp->ib.event_handler(&event, qp->ib.qp_context);
 }
 
 /**
@@ -266,26 +137,73 @@ static int peal_qp_publish(struct peal_qp *qp)
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
 {
+	bool gsi = init->qp_type == IB_QPT_GSI;
+	struct ib_qp_cap *cap = &init->cap;
+	struct peal_qp_layout layout;
 	int ret;
 
-	peal_qp_choose_recv(qp, init);
-	ret = peal_qp_check_cap(&init->cap);
-	if (ret)
-		return ret;
+	/* An XRC target learns from each message where it takes its receive from. */
+	qp->recv_pd = qp->ib.pd;
+	qp->rkey_pd = qp->ib.pd;
+	qp->recv_cq = qp->ib.recv_cq;
+	qp->peer_type = init->qp_type;
+	if (init->qp_type == IB_QPT_XRC_INI)
+		qp->peer_type = IB_QPT_XRC_TGT;
+	if (init->qp_type == IB_QPT_XRC_TGT) {
+		qp->peer_type = IB_QPT_XRC_INI;
+		qp->xrcd = init->xrcd;
+		*cap = (struct ib_qp_cap){ };	/* it has no queues of its own */
+	}
+	if (init->srq) {
+		qp->srq = peal_srq(init->srq);
+		qp->recv_pd = init->srq->pd;
+		cap->max_recv_wr = 0;	/* it has no receive queue of its own */
+		cap->max_recv_sge = 0;
+	}
+	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
+	    cap->max_send_sge > PEAL_MAX_SGE || cap->max_recv_sge > PEAL_MAX_SGE ||
+	    cap->max_inline_data > PEAL_MAX_INLINE)
+		return -EINVAL;
 	mutex_init(&qp->control);
-	peal_events_init(&qp->events, peal_qp_events_work);
+	peal_events_init(&qp->events, peal_qp_call);
 	qp->account = account;
 	qp->table = table;
 	qp->counters = table->counters;
 	qp->state = IB_QPS_RESET;
 	qp->sig_type = init->sq_sig_type;
-	peal_qp_round_cap(qp, &init->cap);
-	ret = peal_qp_init_rings(qp, uctx);
+
+	/* The granted values are the limits. */
+	peal_qp_lay_out(cap, &layout);
+	cap->max_send_wr = qp->ib.send_cq ? layout.sq_entries : 0;
+	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
+	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
+				       cap->max_inline_data, PEAL_MAX_INLINE);
+	qp->cap = *cap;
+	ret = peal_qp_init_rings(qp, uctx, &layout);
 	if (ret)
 		return ret;
-	ret = peal_qp_publish(qp);
+	ret = peal_quota_take(account, PEAL_QUOTA_QP);
 	if (ret)
-		peal_map_free(qp->map);
+		goto free;
+
+	/*
+	 * Nothing can find the queue pair before it has its number. The locks are held for the
+	 * functions that assert them.
+	 */
+	spin_lock_bh(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	peal_qp_use_first(qp);
+	if (gsi)
+		qp->attr.port_num = 1;
+	spin_unlock(&qp->rq.lock);
+	spin_unlock_bh(&qp->sq.lock);
+	ret = gsi ? peal_table_add_gsi(table, qp, &qp->ib.qp_num) :
+		    peal_table_add_qp(table, qp, &qp->ib.qp_num);
+	if (!ret)
+		return 0;
+	peal_quota_give(account, PEAL_QUOTA_QP);
+free:
+	peal_map_free(qp->map);
 	return ret;
 }
 
@@ -303,13 +221,6 @@ void peal_qp_set_counters(struct peal_qp *qp, struct peal_counters __percpu *cou
 	WRITE_ONCE(qp->counters, counters);
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
-}
-
-/* Note the context and the doorbell bit of a program's queue pair. */
-void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index)
-{
-	qp->context = ctx;
-	qp->index = index;
 }
 
 /* Call once, before @qp is published. */
@@ -369,7 +280,7 @@ static void peal_qp_fill_recv(const struct peal_qp *qp, struct peal_cqe *cqe)
  * Without a CQE a receive of a shared receive queue stays posted, because the program gets its slot
  * back only by a CQE. The work wakes senders that wait for it.
  */
-static void peal_qp_end_recv(struct peal_qp *qp, bool pushed)
+static __always_inline void peal_qp_end_recv(struct peal_qp *qp, bool pushed)
 {
 	lockdep_assert_held(&qp->rq.lock);
 	if (likely(pushed || !qp->srq))
@@ -417,31 +328,6 @@ void peal_qp_name_srq(struct peal_qp *qp, struct peal_srq *srq, bool receives)
 	qp->recv_cq = srq->ib.ext.cq;
 }
 
-/* XRC target. @srq is being destroyed; see peal_xrcd_forget(). */
-void peal_qp_forget_srq(struct peal_qp *qp, struct peal_srq *srq)
-{
-	spin_lock_bh(&qp->rq.lock);
-	if (qp->srq == srq) {
-		peal_rq_change_shared(&qp->rq, NULL);
-		qp->srq = NULL;
-	}
-	spin_unlock_bh(&qp->rq.lock);
-}
-
-static void peal_qp_forget(struct peal_qp *qp)
-{
-	peal_qp_assert_both_held(qp);
-	qp->generation++;
-	peal_qp_return_recv(qp);
-	peal_sq_reset(&qp->sq);
-	peal_rq_reset(&qp->rq);
-	if (qp->direct)
-		qp->direct->ops->reset(qp->direct);
-	if (qp->wire)
-		qp->wire->ops->reset(qp->wire);
-	peal_qp_use(qp, peal_qp_first_transport(qp));
-}
-
 static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 {
 	peal_qp_assert_both_held(qp);
@@ -449,8 +335,17 @@ static void peal_qp_apply_state(struct peal_qp *qp, enum ib_qp_state state)
 		peal_qp_fail_locked(qp);
 		return;
 	}
-	if (state == IB_QPS_RESET)
-		peal_qp_forget(qp);
+	if (state == IB_QPS_RESET) {
+		qp->generation++;
+		peal_qp_return_recv(qp);
+		peal_sq_reset(&qp->sq);
+		peal_rq_reset(&qp->rq);
+		if (qp->direct)
+			qp->direct->ops->reset(qp->direct);
+		if (qp->wire)
+			qp->wire->ops->reset(qp->wire);
+		peal_qp_use_first(qp);
+	}
 	if (state == IB_QPS_SQD && qp->state != IB_QPS_SQD)
 		peal_sq_begin_drain(&qp->sq);
 	qp->state = state;
@@ -517,8 +412,79 @@ void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp
 	};
 }
 
-static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
+	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+
+	if (cur != qp->state || !ib_modify_qp_is_ok(cur, next, qp->ib.qp_type, mask))
+		return -EINVAL;
+	if (mask & IB_QP_AV && !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	return 0;
+}
+
+static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	const struct ib_global_route *grh;
+	struct ib_qp_attr *to = &qp->attr;
+
+	peal_qp_assert_both_held(qp);
+	if (mask & IB_QP_PKEY_INDEX)
+		to->pkey_index = attr->pkey_index;
+	if (mask & IB_QP_PORT)
+		to->port_num = attr->port_num;
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_DEST_QPN)
+		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num & PEAL_NUMBER_MAX);
+	if (mask & IB_QP_QKEY)
+		to->qkey = attr->qkey;
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->qp_access_flags = attr->qp_access_flags & ~PEAL_QP_IGNORED_ACCESS;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_SQ_PSN)
+		to->sq_psn = attr->sq_psn & PEAL_PSN_MASK;
+	if (mask & IB_QP_RQ_PSN)
+		to->rq_psn = attr->rq_psn & PEAL_PSN_MASK;
+	if (mask & IB_QP_AV) {
+		grh = rdma_ah_read_grh(&attr->ah_attr);
+		to->ah_attr = attr->ah_attr;
+		to->ah_attr.grh.sgid_attr = NULL;	/* the reference belongs to the core */
+		qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
+	}
+	if (!(mask & IB_QP_STATE))
+		return;
+	/* A request for SQ_DRAINED is for one change to SQD, so any later change ends it. */
+	if (attr->qp_state != qp->state)
+		to->en_sqd_async_notify = mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
+					  attr->en_sqd_async_notify;
+	peal_qp_apply_state(qp, attr->qp_state);
+}
+
+/**
+ * peal_qp_check() - check whether the attributes may change to these values
+ *
+ * The caller holds `control`. Until peal_qp_modify() only an error of the queue pair can make
+ * the answer stale.
+ *
+ * Return: 0, -EINVAL (wrong value, or a transition that IBTA 10.3.1 and the core's table do not
+ * allow), -EOPNOTSUPP (alternate paths, rate limits, resizing).
+ */
+int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	lockdep_assert_held(&qp->control);
 	if (mask & (IB_QP_ALT_PATH | IB_QP_CAP | IB_QP_RATE_LIMIT))
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
@@ -536,108 +502,7 @@ static int peal_qp_check_attr(const struct peal_qp *qp, const struct ib_qp_attr 
 	    (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > PEAL_MAX_RD_ATOMIC) ||
 	    (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > PEAL_MAX_RD_ATOMIC))
 		return -EINVAL;
-	return 0;
-}
-
-static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
-	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
-
-	if (cur != qp->state || !ib_modify_qp_is_ok(cur, next, qp->ib.qp_type, mask))
-		return -EINVAL;
-	if (mask & IB_QP_AV && !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
-		return -EINVAL;
-	return 0;
-}
-
-/* Copy the GID and drop the sgid_attr pointer, because the reference belongs to the core. */
-static void peal_qp_apply_path(struct peal_qp *qp, const struct ib_qp_attr *attr)
-{
-	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
-
-	qp->attr.ah_attr = attr->ah_attr;
-	qp->attr.ah_attr.grh.sgid_attr = NULL;
-	qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
-}
-
-static void peal_qp_apply_addressing(struct ib_qp_attr *to, const struct ib_qp_attr *attr,
-				     int mask)
-{
-	if (mask & IB_QP_PKEY_INDEX)
-		to->pkey_index = attr->pkey_index;
-	if (mask & IB_QP_PORT)
-		to->port_num = attr->port_num;
-	if (mask & IB_QP_PATH_MTU)
-		to->path_mtu = attr->path_mtu;
-	if (mask & IB_QP_DEST_QPN)
-		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num & PEAL_NUMBER_MAX);
-	if (mask & IB_QP_QKEY)
-		to->qkey = attr->qkey;
-}
-
-static void peal_qp_apply_retries(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
-{
-	if (mask & IB_QP_TIMEOUT)
-		to->timeout = attr->timeout;
-	if (mask & IB_QP_RETRY_CNT)
-		to->retry_cnt = attr->retry_cnt;
-	if (mask & IB_QP_RNR_RETRY)
-		to->rnr_retry = attr->rnr_retry;
-	if (mask & IB_QP_MIN_RNR_TIMER)
-		to->min_rnr_timer = attr->min_rnr_timer;
-}
-
-static void peal_qp_apply_rights(struct ib_qp_attr *to, const struct ib_qp_attr *attr, int mask)
-{
-	if (mask & IB_QP_ACCESS_FLAGS)
-		to->qp_access_flags = attr->qp_access_flags & ~PEAL_QP_IGNORED_ACCESS;
-	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
-		to->max_rd_atomic = attr->max_rd_atomic;
-	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
-		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
-}
-
-/* A request for SQ_DRAINED is for one change to SQD, so any later change ends it. */
-static void peal_qp_apply_notify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	if (mask & IB_QP_STATE && attr->qp_state != qp->state)
-		qp->attr.en_sqd_async_notify = mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
-					       attr->en_sqd_async_notify;
-}
-
-static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	peal_qp_assert_both_held(qp);
-	peal_qp_apply_addressing(&qp->attr, attr, mask);
-	peal_qp_apply_retries(&qp->attr, attr, mask);
-	peal_qp_apply_rights(&qp->attr, attr, mask);
-	peal_qp_apply_notify(qp, attr, mask);
-	if (mask & IB_QP_AV)
-		peal_qp_apply_path(qp, attr);
-	if (mask & IB_QP_SQ_PSN)
-		qp->attr.sq_psn = attr->sq_psn & PEAL_PSN_MASK;
-	if (mask & IB_QP_RQ_PSN)
-		qp->attr.rq_psn = attr->rq_psn & PEAL_PSN_MASK;
-	if (mask & IB_QP_STATE)
-		peal_qp_apply_state(qp, attr->qp_state);
-}
-
-/**
- * peal_qp_check() - check whether the attributes may change to these values
- *
- * The caller holds `control`. Until peal_qp_modify() only an error of the queue pair can make
- * the answer stale.
- *
- * Return: 0, -EINVAL (wrong value, or a transition that IBTA 10.3.1 and the core's table do not
- * allow), -EOPNOTSUPP (alternate paths, rate limits, resizing).
- */
-int peal_qp_check(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	int ret = peal_qp_check_attr(qp, attr, mask);
-
-	lockdep_assert_held(&qp->control);
-	return ret ? ret : peal_qp_check_transition(qp, attr, mask);
+	return peal_qp_check_transition(qp, attr, mask);
 }
 
 /* The caller holds sq.lock. Return: whether no message is being executed or in flight. */
@@ -648,20 +513,6 @@ bool peal_qp_idle(struct peal_qp *qp)
 	lockdep_assert_held(&qp->sq.lock);
 	return !qp->sq.busy &&
 	       (!transport || !transport->ops->idle || transport->ops->idle(qp->transport));
-}
-
-/* The caller holds both locks. */
-static void peal_qp_modify_locked(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
-				  struct peal_transport *transport)
-{
-	peal_qp_assert_both_held(qp);
-	if (mask & IB_QP_AV && transport != qp->transport)
-		peal_qp_use(qp, transport);	/* in INIT; the PSNs follow */
-	else if (mask & IB_QP_AV)
-		peal_qp_change_sender(qp, transport);
-	peal_qp_apply(qp, attr, mask);
-	if (qp->transport->ops->apply)
-		qp->transport->ops->apply(qp->transport, mask);
 }
 
 /**
@@ -685,8 +536,16 @@ int peal_qp_modify(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask,
 	ret = peal_qp_check_transition(qp, attr, mask);
 	if (!ret && mask & IB_QP_AV && !peal_qp_idle(qp))
 		ret = -EBUSY;
-	if (!ret)
-		peal_qp_modify_locked(qp, attr, mask, transport);
+	if (ret)
+		goto unlock;
+	if (mask & IB_QP_AV && transport != qp->transport)
+		peal_qp_use(qp, transport);	/* in INIT; the PSNs follow */
+	else if (mask & IB_QP_AV)
+		peal_qp_change_sender(qp, transport);
+	peal_qp_apply(qp, attr, mask);
+	if (qp->transport->ops->apply)
+		qp->transport->ops->apply(qp->transport, mask);
+unlock:
 	spin_unlock(&qp->rq.lock);
 	spin_unlock_bh(&qp->sq.lock);
 	return ret;
@@ -865,4 +724,71 @@ void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 	peal_qp_fill_recv(qp, &full);
 	peal_qp_count_status(qp, cqe->status);
 	peal_qp_end_recv(qp, peal_qp_push(qp, notify, qp->recv_cq, &full));
+}
+
+/* ---- XRC domains ---- */
+
+/*
+ * The account's user is the caller. @tx_quota outlives the domain.
+ *
+ * Return: 0, -ENOMEM or -ENOSPC (the user's limit is reached).
+ */
+int peal_xrcd_init(struct peal_xrcd *xrcd, struct peal_quota *quota,
+		   struct peal_tx_quota *tx_quota)
+{
+	int ret = peal_quota_open(quota, &xrcd->account);
+
+	if (ret)
+		return ret;
+	ret = peal_quota_take(&xrcd->account, PEAL_QUOTA_XRCD);
+	if (ret)
+		peal_quota_close(&xrcd->account);
+	xrcd->tx_quota = tx_quota;
+	mutex_init(&xrcd->lock);
+	INIT_LIST_HEAD(&xrcd->targets);
+	return ret;
+}
+
+/* The core has destroyed the queue pairs and the shared receive queues of the domain. */
+void peal_xrcd_end(struct peal_xrcd *xrcd)
+{
+	peal_quota_give(&xrcd->account, PEAL_QUOTA_XRCD);
+	peal_quota_close(&xrcd->account);
+}
+
+/* Call before @qp can receive messages. */
+void peal_xrcd_add(struct peal_xrcd *xrcd, struct peal_qp *qp)
+{
+	mutex_lock(&xrcd->lock);
+	list_add(&qp->target, &xrcd->targets);
+	mutex_unlock(&xrcd->lock);
+}
+
+/* Call when @qp receives no messages any more. */
+void peal_xrcd_remove(struct peal_xrcd *xrcd, struct peal_qp *qp)
+{
+	mutex_lock(&xrcd->lock);
+	list_del(&qp->target);
+	mutex_unlock(&xrcd->lock);
+}
+
+/*
+ * No look-up finds @srq any more, and the caller has waited for the epoch. When this returns, no
+ * queue pair has a WQE of it or waits for one.
+ */
+void peal_xrcd_forget(struct peal_xrcd *xrcd, struct peal_srq *srq)
+{
+	struct peal_qp *qp;
+
+	mutex_lock(&xrcd->lock);
+	list_for_each_entry(qp, &xrcd->targets, target) {
+		spin_lock_bh(&qp->rq.lock);
+		if (qp->srq == srq) {
+			peal_rq_change_shared(&qp->rq, NULL);
+			qp->srq = NULL;
+		}
+		spin_unlock_bh(&qp->rq.lock);
+		cond_resched();
+	}
+	mutex_unlock(&xrcd->lock);
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Queue pairs.
- *
- * Owns: identity, attributes, state, the rings' memory, and the CQEs of the send queue and the
- * receive queue.
- * Does not know: how messages travel (the transports), when and where the queues run (the engine).
+ * Queue pairs: identity, attributes, state, the rings' memory, the CQEs of both queues, and the
+ * notifications that their users get.
  *
  * Locks: `control` serialises modify and query and may sleep. `attr` is written with control,
  * sq.lock and rq.lock all held, so any of the three is enough to read it. `state` is written with
@@ -24,19 +21,15 @@
 #include "base/table.h"
 #include "proto/packet.h"
 #include "object/cq.h"
-#include "object/map.h"
 #include "object/srq.h"
 #include "object/wqe.h"
 
 /*
- * Deferred notifications. Completions, events and queue pair errors are collected
- * under locks, and are raised after the locks are dropped.
- *
- * Owns: the lists of completion queues to notify, of events to raise, of shared receive queues
- * whose events may be due, and of queue pairs to put into error. The struct lives on the stack of
- * the function that begins it. They are raised last, with no lock held, but still inside the epoch,
- * because the epoch keeps the objects alive. The handlers of kernel users, which may call back into
- * the device, run later (cq.h, cq.h).
+ * Deferred notifications: completions, events and queue pair errors that are collected under locks,
+ * and raised after the locks are dropped. The struct lives on the stack of the function that begins
+ * it. They are raised with no lock held, but still inside the epoch, because the epoch keeps the
+ * objects alive. The handlers of kernel users, which may call back into the device, run later
+ * (cq.h).
  */
 
 #define PEAL_NOTIFY_CQS		8
@@ -144,24 +137,9 @@ static inline bool peal_notify_has_room(const struct peal_notify *notify)
 	       notify->num_srqs < PEAL_NOTIFY_SRQS;
 }
 
-void peal_qp_raise(struct ib_qp *ib, enum ib_event_type type);
-
-/* Call inside the epoch with no lock held, because the core's handlers take locks. */
-static inline void peal_notify_raise(struct peal_notify *notify)
-{
-	u32 i;
-
-	peal_epoch_assert_held();
-	for (i = 0; i < notify->num_cqs; i++)
-		peal_cq_notify(notify->cq[i]);
-	for (i = 0; i < notify->num_srqs; i++)
-		peal_srq_notify(notify->srq[i]);
-	for (i = 0; i < notify->num_events; i++)
-		peal_qp_raise(notify->event[i].qp, notify->event[i].type);
-}
-
 struct peal_context;
 struct peal_engine;
+struct peal_tx_quota;
 
 /*
  * The engine's part of a queue pair. engine.c writes lists and timer, engine.c writes the CPU, and
@@ -340,6 +318,23 @@ static inline void peal_qp_assert_both_held(const struct peal_qp *qp)
 	lockdep_assert_held(&qp->rq.lock);
 }
 
+/* Call inside the epoch with no lock held, because the core's handlers take locks. */
+static inline void peal_notify_raise(struct peal_notify *notify)
+{
+	struct peal_qp *qp;
+	u32 i;
+
+	peal_epoch_assert_held();
+	for (i = 0; i < notify->num_cqs; i++)
+		peal_cq_notify(notify->cq[i]);
+	for (i = 0; i < notify->num_srqs; i++)
+		peal_srq_notify(notify->srq[i]);
+	for (i = 0; i < notify->num_events; i++) {
+		qp = peal_qp(notify->event[i].qp);
+		peal_events_raise(&qp->events, qp->context, notify->event[i].type);
+	}
+}
+
 /* A macro, because only kernels with lockdep define lockdep_is_held(). */
 #define peal_qp_assert_either_held(qp)						\
 	lockdep_assert(lockdep_is_held(&(qp)->sq.lock) || lockdep_is_held(&(qp)->rq.lock))
@@ -430,7 +425,6 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init);
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine);
 void peal_qp_set_counters(struct peal_qp *qp, struct peal_counters __percpu *counters);
-void peal_qp_set_owner(struct peal_qp *qp, struct peal_context *ctx, u32 index);
 void peal_qp_stop(struct peal_qp *qp);
 void peal_qp_unpublish(struct peal_qp *qp);
 void peal_qp_free_transports(struct peal_qp *qp);
@@ -438,7 +432,6 @@ void peal_qp_free(struct peal_qp *qp);
 void peal_qp_describe(const struct peal_qp *qp, struct peal_create_qp_resp *resp);
 
 void peal_qp_name_srq(struct peal_qp *qp, struct peal_srq *srq, bool receives);
-void peal_qp_forget_srq(struct peal_qp *qp, struct peal_srq *srq);
 
 void peal_qp_set_direct(struct peal_qp *qp, struct peal_transport *direct,
 			struct peal_locality *locality);
@@ -502,5 +495,35 @@ static inline u32 peal_qp_packets(const struct peal_qp *qp, u64 bytes)
 
 	return bytes ? (bytes + (1 << shift) - 1) >> shift : 1;
 }
+
+/*
+ * XRC domains: target queue pairs and shared receive queues that may be used together. The core
+ * knows which processes share a domain. It may outlive the context that made it, so it has an
+ * account and a quota of its own.
+ *
+ * A message names its shared receive queue by number, and the target queue pair keeps a pointer to
+ * the last one. So a queue that is destroyed has to leave the target queue pairs first.
+ */
+struct peal_xrcd {
+	struct ib_xrcd ib;
+	struct peal_account account;	/* of the target queue pairs */
+	struct peal_tx_quota *tx_quota;	/* transmit memory of the target queue pairs' packets */
+	struct mutex lock;		/* may sleep; outside of rq->lock */
+
+	/* Guarded by xrcd.lock: */
+	struct list_head targets;	/* peal_qp.target */
+};
+
+static inline struct peal_xrcd *peal_xrcd(struct ib_xrcd *ib)
+{
+	return container_of(ib, struct peal_xrcd, ib);
+}
+
+int peal_xrcd_init(struct peal_xrcd *xrcd, struct peal_quota *quota,
+		   struct peal_tx_quota *tx_quota);
+void peal_xrcd_end(struct peal_xrcd *xrcd);
+void peal_xrcd_add(struct peal_xrcd *xrcd, struct peal_qp *qp);
+void peal_xrcd_remove(struct peal_xrcd *xrcd, struct peal_qp *qp);
+void peal_xrcd_forget(struct peal_xrcd *xrcd, struct peal_srq *srq);
 
 #endif

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See srq.h.
- */
 #include <linux/log2.h>
 
 #include "base/epoch.h"
+#include "object/dm.h"
 #include "object/srq.h"
 
 /* Memory layout of the mapping. The stride and the offsets are in bytes. */
@@ -28,49 +26,15 @@ static void peal_srq_lay_out(u32 max_wr, u32 max_sge, size_t ring_offset,
 	layout->bytes = layout->slots_offset + (size_t)layout->entries * layout->stride;
 }
 
-static int peal_srq_init_ring(struct peal_srq *srq, struct ib_ucontext *uctx,
-			      const struct ib_srq_attr *attr)
+static void peal_srq_call(struct peal_events *events, enum ib_event_type type)
 {
-	struct peal_wqe_limits limits = { .max_sge = attr->max_sge };
-	struct peal_srq_layout layout;
-	void *base;
-
-	peal_srq_lay_out(attr->max_wr, attr->max_sge, sizeof(struct peal_ring_ctl), &layout);
-	srq->map = peal_map_alloc(uctx, srq->account, layout.bytes);
-	if (IS_ERR(srq->map))
-		return PTR_ERR(srq->map);
-	base = peal_map_address(srq->map);
-	peal_srq_ring_init(&srq->ring, base, base + layout.ring_offset,
-			   base + layout.slots_offset, layout.entries, layout.stride, &limits);
-	return 0;
-}
-
-static void peal_srq_call(struct peal_srq *srq, enum ib_event_type type)
-{
+	struct peal_srq *srq = container_of(events, struct peal_srq, events);
 	struct ib_event event = {
 		.device = srq->ib.device, .element.srq = &srq->ib, .event = type,
 	};
 
-	srq->ib.event_handler(&event, srq->ib.srq_context);
-}
-
-static void peal_srq_events_work(struct work_struct *work)
-{
-	struct peal_srq *srq = container_of(work, struct peal_srq, events.work);
-	enum ib_event_type type;
-
-	while (peal_events_take(&srq->events, &type))
-		peal_srq_call(srq, type);
-}
-
-static void peal_srq_raise(struct peal_srq *srq, enum ib_event_type type)
-{
-	if (!srq->ib.event_handler)
-		return;
-	if (srq->context)
-		peal_srq_call(srq, type);
-	else
-		peal_events_note(&srq->events, type);
+	if (srq->ib.event_handler)
+		srq->ib.event_handler(&event, srq->ib.srq_context);
 }
 
 /**
@@ -85,6 +49,9 @@ static void peal_srq_raise(struct peal_srq *srq, enum ib_event_type type)
 int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_ucontext *uctx,
 		  struct ib_srq_attr *attr)
 {
+	struct peal_wqe_limits limits = { .max_sge = attr->max_sge };
+	struct peal_srq_layout layout;
+	void *base;
 	int ret;
 
 	if (!attr->max_wr || attr->max_wr > PEAL_MAX_SRQ_WR || attr->max_sge > PEAL_MAX_SGE)
@@ -92,35 +59,28 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 	ret = peal_quota_take(account, PEAL_QUOTA_SRQ);
 	if (ret)
 		return ret;
+	peal_srq_lay_out(attr->max_wr, attr->max_sge, sizeof(struct peal_ring_ctl), &layout);
+	srq->map = peal_map_alloc(uctx, account, layout.bytes);
+	if (IS_ERR(srq->map)) {
+		peal_quota_give(account, PEAL_QUOTA_SRQ);
+		return PTR_ERR(srq->map);
+	}
 	srq->account = account;
 	mutex_init(&srq->resizing);
-	peal_events_init(&srq->events, peal_srq_events_work);
-	ret = peal_srq_init_ring(srq, uctx, attr);
-	if (ret)
-		peal_quota_give(account, PEAL_QUOTA_SRQ);
-	else
-		peal_srq_query(srq, attr);
-	return ret;
-}
-
-/* Put @map into @place, and free the map that was there. */
-static void peal_srq_replace_map(struct peal_srq *srq, struct peal_map **place,
-				 struct peal_map *map)
-{
-	lockdep_assert_held(&srq->resizing);
-	if (*place)
-		peal_map_free(*place);
-	*place = map;
+	peal_events_init(&srq->events, peal_srq_call);
+	base = peal_map_address(srq->map);
+	peal_srq_ring_init(&srq->ring, base, base + layout.ring_offset,
+			   base + layout.slots_offset, layout.entries, layout.stride, &limits);
+	peal_srq_query(srq, attr);
+	return 0;
 }
 
 /* The core has destroyed the queue pairs. The caller has waited for the epoch. */
 void peal_srq_free(struct peal_srq *srq)
 {
 	peal_events_end(&srq->events);
-	mutex_lock(&srq->resizing);
-	peal_srq_replace_map(srq, &srq->prepared, NULL);
-	peal_srq_replace_map(srq, &srq->resized, NULL);
-	mutex_unlock(&srq->resizing);
+	peal_map_free(srq->prepared);
+	peal_map_free(srq->resized);
 	peal_map_free(srq->map);
 	peal_quota_give(srq->account, PEAL_QUOTA_SRQ);
 }
@@ -129,13 +89,6 @@ void peal_srq_free(struct peal_srq *srq)
 void peal_srq_set_work(struct peal_srq *srq, work_func_t work)
 {
 	INIT_WORK(&srq->work, work);
-}
-
-/* Note the context of a program's queue, and its number there. */
-void peal_srq_set_owner(struct peal_srq *srq, struct peal_context *ctx, u32 index)
-{
-	srq->context = ctx;
-	srq->index = index;
 }
 
 void peal_srq_describe(const struct peal_srq *srq, struct peal_create_srq_resp *resp)
@@ -208,31 +161,11 @@ int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 
 		.stride = layout.stride,
 	};
 	mutex_lock(&srq->resizing);
-	peal_srq_replace_map(srq, &srq->prepared, map);
+	peal_map_free(srq->prepared);
+	srq->prepared = map;
 	srq->prepared_entries = layout.entries;
 	peal_srq_ring_prepare(&srq->ring);
 	mutex_unlock(&srq->resizing);
-	return 0;
-}
-
-static int peal_srq_use_prepared(struct peal_srq *srq, struct peal_resize_srq_resp *resp)
-{
-	struct peal_srq_layout layout;
-	void *base;
-	int ret;
-
-	lockdep_assert_held(&srq->resizing);
-	if (!srq->prepared)
-		return -EINVAL;
-	peal_srq_lay_out(srq->prepared_entries, srq->ring.limits.max_sge, 0, &layout);
-	base = peal_map_address(srq->prepared);
-	*resp = (struct peal_resize_srq_resp){ .entries = layout.entries };
-	ret = peal_srq_ring_replace(&srq->ring, base, base + layout.slots_offset, layout.entries,
-				    &resp->taken);
-	if (ret)
-		return ret;
-	peal_srq_replace_map(srq, &srq->resized, srq->prepared);
-	srq->prepared = NULL;
 	return 0;
 }
 
@@ -244,10 +177,23 @@ static int peal_srq_use_prepared(struct peal_srq *srq, struct peal_resize_srq_re
  */
 int peal_srq_resize(struct peal_srq *srq, struct peal_resize_srq_resp *resp)
 {
-	int ret;
+	struct peal_srq_layout layout;
+	int ret = -EINVAL;
+	void *base;
 
 	mutex_lock(&srq->resizing);
-	ret = peal_srq_use_prepared(srq, resp);
+	if (srq->prepared) {
+		peal_srq_lay_out(srq->prepared_entries, srq->ring.limits.max_sge, 0, &layout);
+		base = peal_map_address(srq->prepared);
+		*resp = (struct peal_resize_srq_resp){ .entries = layout.entries };
+		ret = peal_srq_ring_replace(&srq->ring, base, base + layout.slots_offset,
+					    layout.entries, &resp->taken);
+	}
+	if (!ret) {
+		peal_map_free(srq->resized);
+		srq->resized = srq->prepared;
+		srq->prepared = NULL;
+	}
 	mutex_unlock(&srq->resizing);
 	return ret;
 }
@@ -269,7 +215,7 @@ void peal_srq_notify(struct peal_srq *srq)
 		return;
 	due = peal_srq_ring_take_due(&srq->ring);
 	if (due & PEAL_SRQ_DUE_LIMIT)
-		peal_srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
+		peal_events_raise(&srq->events, srq->context, IB_EVENT_SRQ_LIMIT_REACHED);
 	if (due & PEAL_SRQ_DUE_ERROR)
-		peal_srq_raise(srq, IB_EVENT_SRQ_ERR);
+		peal_events_raise(&srq->events, srq->context, IB_EVENT_SRQ_ERR);
 }

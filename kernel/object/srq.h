@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Shared receive queues: receives that several queue pairs take their WQEs from.
- *
- * Owns: identity, attributes, the ring's memory, and the events of the queue.
- * Does not know: the queue pairs (the core counts them), senders that wait (wqe.h has their
- * list), when those run (the engine).
+ * Shared receive queues: receives that several queue pairs take their WQEs from. wqe.h has the ring
+ * and the list of senders that wait.
  *
  * Lock: `resizing` serialises resizes. It may sleep, and srq_ring.lock is taken inside it.
  *
@@ -20,7 +17,6 @@
 
 #include "base/quota.h"
 #include "object/cq.h"
-#include "object/map.h"
 #include "object/wqe.h"
 
 struct peal_context;
@@ -64,7 +60,6 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 		  struct ib_srq_attr *attr);
 void peal_srq_free(struct peal_srq *srq);
 void peal_srq_set_work(struct peal_srq *srq, work_func_t work);
-void peal_srq_set_owner(struct peal_srq *srq, struct peal_context *ctx, u32 index);
 void peal_srq_describe(const struct peal_srq *srq, struct peal_create_srq_resp *resp);
 
 int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int mask);
