@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See kick_file.h.
- */
 #include <linux/anon_inodes.h>
 #include <linux/err.h>
 #include <linux/file.h>
@@ -14,7 +11,7 @@
 #include <linux/vmalloc.h>
 
 #include "base/kick_file.h"
-#include "base/page_quota.h"
+#include "base/quota.h"
 
 struct peal_shared_pages {
 	struct peal_page_account *account;	/* the context's; valid while the object exists */
@@ -36,23 +33,6 @@ static void peal_shared_pages_destroy(struct peal_shared_pages *shared)
 	kvfree(shared->pages);
 	peal_page_quota_give(shared->user, shared->count);
 	kfree(shared);
-}
-
-/* Do not use vmalloc_user(), because the program's memory control group must pay for the pages. */
-static int peal_shared_pages_fill(struct peal_shared_pages *shared)
-{
-	size_t i;
-
-	shared->pages = kvcalloc(shared->count, sizeof(*shared->pages), GFP_KERNEL_ACCOUNT);
-	if (!shared->pages)
-		return -ENOMEM;
-	for (i = 0; i < shared->count; i++) {
-		shared->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-		if (!shared->pages[i])
-			return -ENOMEM;
-	}
-	shared->address = vmap(shared->pages, shared->count, VM_MAP | VM_USERMAP, PAGE_KERNEL);
-	return shared->address ? 0 : -ENOMEM;
 }
 
 /* The object and all mappings are gone. */
@@ -82,7 +62,8 @@ struct peal_shared_pages *peal_shared_pages_alloc(struct peal_page_account *acco
 {
 	struct peal_shared_pages *shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
 	struct file *file;
-	int ret;
+	int ret = -ENOMEM;
+	size_t i;
 
 	if (!shared)
 		return ERR_PTR(-ENOMEM);
@@ -94,14 +75,27 @@ struct peal_shared_pages *peal_shared_pages_alloc(struct peal_page_account *acco
 		kfree(shared);
 		return ERR_PTR(ret);
 	}
-	ret = peal_shared_pages_fill(shared);
-	if (!ret && mappable) {
-		file = anon_inode_getfile("[peal-ring]", &peal_shared_pages_fops, shared, O_RDWR);
-		ret = PTR_ERR_OR_ZERO(file);
-		shared->file = ret ? NULL : file;
+	/* Not vmalloc_user(), because the program's memory control group must pay for the pages. */
+	shared->pages = kvcalloc(count, sizeof(*shared->pages), GFP_KERNEL_ACCOUNT);
+	if (!shared->pages)
+		goto undo;
+	for (i = 0; i < count; i++) {
+		shared->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!shared->pages[i])
+			goto undo;
 	}
-	if (!ret)
+	shared->address = vmap(shared->pages, count, VM_MAP | VM_USERMAP, PAGE_KERNEL);
+	if (!shared->address)
+		goto undo;
+	if (!mappable)
 		return shared;
+	file = anon_inode_getfile("[peal-ring]", &peal_shared_pages_fops, shared, O_RDWR);
+	if (!IS_ERR(file)) {
+		shared->file = file;
+		return shared;
+	}
+	ret = PTR_ERR(file);
+undo:
 	peal_page_quota_drop(account, count);
 	peal_shared_pages_destroy(shared);
 	return ERR_PTR(ret);
@@ -197,18 +191,6 @@ static struct file *peal_kick_file_new_file(struct peal_kick_file *kick_file)
 	return anon_inode_getfile("[peal]", &peal_kick_file_fops, kick_file, O_RDWR);
 }
 
-static int peal_kick_file_make_file(struct peal_kick_file *kick_file)
-{
-	kick_file->fd = get_unused_fd_flags(O_CLOEXEC);
-	if (kick_file->fd < 0)
-		return kick_file->fd;
-	kick_file->file = peal_kick_file_new_file(kick_file);
-	if (!IS_ERR(kick_file->file))
-		return 0;
-	put_unused_fd(kick_file->fd);
-	return PTR_ERR(kick_file->file);
-}
-
 /**
  * peal_kick_file_create() - make a kick file and reserve its fd, but do not open it yet
  *
@@ -226,9 +208,16 @@ struct peal_kick_file *peal_kick_file_create(const struct peal_kick_file_ops *op
 	kick_file->owner = owner;
 	RCU_INIT_POINTER(kick_file->ops, ops);
 	refcount_set(&kick_file->refs, 2);
-	ret = peal_kick_file_make_file(kick_file);
-	if (!ret)
+	ret = get_unused_fd_flags(O_CLOEXEC);
+	if (ret < 0)
+		goto free;
+	kick_file->fd = ret;
+	kick_file->file = peal_kick_file_new_file(kick_file);
+	if (!IS_ERR(kick_file->file))
 		return kick_file;
+	ret = PTR_ERR(kick_file->file);
+	put_unused_fd(kick_file->fd);
+free:
 	kfree(kick_file);
 	return ERR_PTR(ret);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kick file: the file at which a program kicks the device.
- *
- * Owns: the anonymous file, and the state that tells whether the owner still exists. The
- * kick file is a part of peal_kick_file.ko, because an open file pins the module whose functions
- * it calls, and peal.ko must be removable while programs hold their kick files open. A
- * revoked kick file answers EIO. Calls that began before the kick file was revoked are RCU readers
- * until they end.
- * Does not know: what a kick does.
+ * Files that a program may keep when its device is gone: the one at which it kicks the device, and
+ * those behind the pages that it maps. They are peal_kick_file.ko, because an open file or a
+ * mapping pins the module whose functions it calls, and peal.ko must be removable meanwhile.
  */
 #ifndef PEAL_KICK_FILE_H
 #define PEAL_KICK_FILE_H
@@ -15,16 +10,13 @@
 #include <linux/types.h>
 
 /*
- * Zeroed pages that the kernel and programs share.
- *
- * Owns: the pages, their address in the kernel, and the charge for them (page_quota.h).
+ * Zeroed pages that the kernel and programs share, their address in the kernel, and the charge for
+ * them (quota.h).
  *
  * Pages that a program may map belong to a file. Each mapping has a reference to it, and so has the
  * object that uses the pages. So the pages are freed and given back when the last mapping is gone,
- * also if the object, its context and its device end before. This is a part of peal_kick_file.ko,
- * because such a file pins the module, and peal.ko must be removable while programs have mappings.
+ * also if the object, its context and its device end before.
  */
-
 struct peal_page_account;
 struct peal_page_use;
 struct peal_shared_pages;
@@ -37,6 +29,10 @@ void *peal_shared_pages_address(const struct peal_shared_pages *shared);
 size_t peal_shared_pages_bytes(const struct peal_shared_pages *shared);
 int peal_shared_pages_mmap(struct peal_shared_pages *shared, struct vm_area_struct *vma);
 
+/*
+ * The kick file. It tells whether the owner still exists: a revoked one answers EIO. Calls that
+ * began before are RCU readers until they end.
+ */
 struct file;
 struct peal_kick_file;
 

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See page_quota.h.
- */
 #include <linux/err.h>
 #include <linux/export.h>
 #include <linux/list.h>
@@ -9,7 +6,7 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
-#include "base/page_quota.h"
+#include "base/quota.h"
 
 struct peal_page_user {
 	kuid_t uid;
@@ -40,17 +37,6 @@ static unsigned long peal_page_quota_total(void)
 	return totalram_pages() / 2;
 }
 
-static struct peal_page_user *peal_page_quota_find(kuid_t uid)
-{
-	struct peal_page_user *user;
-
-	lockdep_assert_held(&peal_page_quota.lock);
-	list_for_each_entry(user, &peal_page_quota.users, node)
-		if (uid_eq(user->uid, uid))
-			return user;
-	return NULL;
-}
-
 /* Return: the user if the caller has to free it, because nothing needs it any more. */
 static struct peal_page_user *peal_page_quota_forget(struct peal_page_user *user)
 {
@@ -64,13 +50,15 @@ static struct peal_page_user *peal_page_quota_forget(struct peal_page_user *user
 int peal_page_quota_open(struct peal_page_account *account, kuid_t uid)
 {
 	struct peal_page_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
-	struct peal_page_user *user;
+	struct peal_page_user *user = NULL, *at;
 
 	if (!fresh)
 		return -ENOMEM;
 	fresh->uid = uid;
 	spin_lock(&peal_page_quota.lock);
-	user = peal_page_quota_find(uid);
+	list_for_each_entry(at, &peal_page_quota.users, node)
+		if (uid_eq(at->uid, uid))
+			user = at;
 	if (!user) {
 		list_add(&fresh->node, &peal_page_quota.users);
 		swap(user, fresh);
@@ -96,15 +84,6 @@ void peal_page_quota_close(struct peal_page_account *account)
 }
 EXPORT_SYMBOL_GPL(peal_page_quota_close);
 
-/* The last page counts those before it as held. */
-static bool peal_page_quota_may(const struct peal_page_account *account, u64 n)
-{
-	lockdep_assert_held(&peal_page_quota.lock);
-	return peal_page_quota.held + account->user->held +
-	       account->held * PEAL_PAGE_QUOTA_WEIGHT +
-	       (n - 1) * (2 + PEAL_PAGE_QUOTA_WEIGHT) < peal_page_quota_total();
-}
-
 struct peal_page_user *peal_page_quota_take(struct peal_page_account *account, u64 n,
 					    struct peal_page_use *use)
 {
@@ -113,7 +92,9 @@ struct peal_page_user *peal_page_quota_take(struct peal_page_account *account, u
 	if (!user)
 		return NULL;
 	spin_lock(&peal_page_quota.lock);
-	if (peal_page_quota_may(account, n)) {
+	/* The last page counts those before it as held. */
+	if (peal_page_quota.held + user->held + account->held * PEAL_PAGE_QUOTA_WEIGHT +
+	    (n - 1) * (2 + PEAL_PAGE_QUOTA_WEIGHT) < peal_page_quota_total()) {
 		account->held += n;
 		user->held += n;
 		peal_page_quota.held += n;

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See quota.h.
- */
 #include <linux/cred.h>
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
@@ -78,21 +75,10 @@ kuid_t peal_quota_current(void)
 	return uid;
 }
 
-static struct peal_quota_user *peal_quota_find(struct peal_quota *quota, kuid_t uid)
-{
-	struct peal_quota_user *user;
-
-	lockdep_assert_held(&quota->lock);
-	list_for_each_entry(user, &quota->users, node)
-		if (uid_eq(user->uid, uid))
-			return user;
-	return NULL;
-}
-
 int peal_quota_open(struct peal_quota *quota, struct peal_account *account)
 {
 	struct peal_quota_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
-	struct peal_quota_user *user;
+	struct peal_quota_user *user = NULL, *at;
 	int ret;
 
 	if (!fresh)
@@ -105,7 +91,9 @@ int peal_quota_open(struct peal_quota *quota, struct peal_account *account)
 		return ret;
 	}
 	spin_lock_irq(&quota->lock);
-	user = peal_quota_find(quota, fresh->uid);
+	list_for_each_entry(at, &quota->users, node)
+		if (uid_eq(at->uid, fresh->uid))
+			user = at;
 	if (!user) {
 		list_add(&fresh->node, &quota->users);
 		swap(user, fresh);
@@ -136,21 +124,6 @@ void peal_quota_close(struct peal_account *account)
 		kfree(user);
 }
 
-/* Is the last of @n more objects allowed? The rule counts the @n - 1 before it as held. */
-static bool peal_quota_may(const struct peal_account *account, enum peal_quota_kind kind, u32 n)
-{
-	const struct peal_quota_limits *limits = &peal_quota_limits[kind];
-	u64 before = n - 1;
-	u64 held = account->held[kind] + before;
-
-	lockdep_assert_held(&account->quota->lock);
-	if (!account->user)
-		return held < limits->kernel;
-	return held < limits->context &&
-	       account->quota->programs[kind] + before + account->user->held[kind] + before +
-	       held * PEAL_QUOTA_WEIGHT < limits->programs;
-}
-
 static void peal_quota_add(struct peal_account *account, enum peal_quota_kind kind, int n)
 {
 	lockdep_assert_held(&account->quota->lock);
@@ -163,17 +136,26 @@ static void peal_quota_add(struct peal_account *account, enum peal_quota_kind ki
 
 int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind, u32 n)
 {
+	const struct peal_quota_limits *limits = &peal_quota_limits[kind];
+	struct peal_quota_user *user = account->user;
 	struct peal_quota *quota = account->quota;
+	u64 before = n - 1;	/* these count as held when the last one is taken */
 	unsigned long flags;
+	u64 held;
 	bool may;
 
 	spin_lock_irqsave(&quota->lock, flags);
-	may = peal_quota_may(account, kind, n);
+	held = account->held[kind] + before;
+	if (user)
+		may = held < limits->context &&
+		      quota->programs[kind] + before + user->held[kind] + before +
+		      held * PEAL_QUOTA_WEIGHT < limits->programs;
+	else
+		may = held < limits->kernel;
 	if (may)
 		peal_quota_add(account, kind, n);
 	else
-		trace_peal_quota(kind, account->held[kind],
-				 account->user ? account->user->held[kind] : 0,
+		trace_peal_quota(kind, account->held[kind], user ? user->held[kind] : 0,
 				 quota->programs[kind]);
 	spin_unlock_irqrestore(&quota->lock, flags);
 	return may ? 0 : -ENOSPC;

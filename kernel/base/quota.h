@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How many objects of a device each program may have.
- *
- * Owns: the limits, and how many objects of each kind a context, a user and all programs
- * together hold. The kernel's own users (the connection manager, for example) have limits
- * of their own, so that no program can take their objects.
- * Does not know: what an object is, and how much memory it takes.
+ * How many objects of a device each program may have, and how much memory its rings may take. The
+ * kernel's own users (the connection manager, for example) have limits of their own, so that no
+ * program can take their objects.
  *
  * The rule: a context may take one more object while it holds less than its own limit and
  * while
@@ -38,7 +35,54 @@
 #include <linux/types.h>
 #include <linux/user_namespace.h>
 
-#include "base/page_quota.h"
+/*
+ * The pages that each context, each user and all programs of the host share with the kernel. They
+ * cannot be swapped out. The memory is the host's, so the programs of all devices count together.
+ * The rule for each page is the same. The total is half of the host's memory. Pages of the kernel's
+ * users are not counted.
+ *
+ * A program can keep a mapping of a ring that is destroyed, also when its context is closed and
+ * its device is gone. The pages then still exist, so they still count for its user and for all
+ * programs, but no longer for the context. page_quota.c is therefore a part of peal_kick_file.ko,
+ * because a mapping pins that module, and peal.ko can be removed.
+ *
+ * Lock: page_quota.lock guards all counts. No lock is taken inside it.
+ */
+struct peal_page_user;
+
+/* What the objects of one context hold. */
+struct peal_page_account {
+	struct peal_page_user *user;	/* NULL: the kernel's users */
+
+	/* Guarded by page_quota.lock: */
+	u64 held;			/* pages */
+};
+
+/* How many pages were held when some were refused. */
+struct peal_page_use {
+	u64 context, user, programs;
+};
+
+/* May sleep. Return: 0 or -ENOMEM. */
+int peal_page_quota_open(struct peal_page_account *account, kuid_t uid);
+/* Call when no object of the context holds pages any more. Mappings may. */
+void peal_page_quota_close(struct peal_page_account *account);
+
+/*
+ * Take @n pages, all or none. They count for the user until peal_page_quota_give().
+ *
+ * Return: the user; NULL for the kernel's users; ERR_PTR(-ENOSPC) when the rule forbids it. Only
+ * that sets @use.
+ */
+struct peal_page_user *peal_page_quota_take(struct peal_page_account *account, u64 n,
+					    struct peal_page_use *use);
+/* The context's object does not hold the pages any more. */
+void peal_page_quota_drop(struct peal_page_account *account, u64 n);
+/* Nothing holds the pages any more. @user may be NULL. */
+void peal_page_quota_give(struct peal_page_user *user, u64 n);
+
+/* The most pages that one context can have, if there is no other. */
+u64 peal_page_quota_limit(void);
 
 enum peal_quota_kind {
 	PEAL_QUOTA_PD,
@@ -52,7 +96,7 @@ enum peal_quota_kind {
 	PEAL_QUOTA_DM,		/* a page of device memory */
 	PEAL_QUOTA_FLOW,	/* a flow rule */
 	PEAL_QUOTA_KINDS,
-	/* Not counted here, but in page_quota.h. The tracepoint says it when that refuses pages. */
+	/* Counted as below. The tracepoint says it when pages are refused. */
 	PEAL_QUOTA_PAGE = PEAL_QUOTA_KINDS
 };
 
@@ -62,7 +106,7 @@ struct peal_quota_user;
 struct peal_account {
 	struct peal_quota *quota;
 	struct peal_quota_user *user;	/* NULL: the kernel's users */
-	struct peal_page_account pages;	/* for rings; see page_quota.h */
+	struct peal_page_account pages;	/* for rings */
 
 	/* Guarded by quota.lock: */
 	u32 held[PEAL_QUOTA_KINDS];

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See table.h.
- */
 #include <linux/random.h>
 
 #include <rdma/peal-abi.h>
@@ -70,53 +67,49 @@ static u32 peal_table_mix(const struct peal_table *table, u32 round, u32 half)
 }
 
 /*
- * A Feistel network, so that each ordinal has one number and each number one ordinal, in an
- * order that cannot be told without the key. It need not resist a program that makes
- * thousands of queue pairs to find the key, because such a program learns only numbers of
- * its own host.
- */
-static u32 peal_table_permute(const struct peal_table *table, u32 n)
-{
-	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
-
-	for (round = 0; round < PEAL_QPN_ROUNDS; round += 2) {
-		left ^= peal_table_mix(table, round, right) & PEAL_QPN_LEFT;
-		right ^= peal_table_mix(table, round + 1, left);
-	}
-	return left << PEAL_QPN_RIGHT_BITS | right;
-}
-
-static u32 peal_table_permute_back(const struct peal_table *table, u32 n)
-{
-	u32 left = n >> PEAL_QPN_RIGHT_BITS, right = n & PEAL_QPN_RIGHT, round;
-
-	for (round = PEAL_QPN_ROUNDS; round; round -= 2) {
-		right ^= peal_table_mix(table, round - 1, left);
-		left ^= peal_table_mix(table, round - 2, right) & PEAL_QPN_LEFT;
-	}
-	return left << PEAL_QPN_RIGHT_BITS | right;
-}
-
-/*
+ * The order of the QP numbers is a Feistel network, so that each ordinal has one number and each
+ * number one ordinal, in an order that cannot be told without the key. It need not resist a program
+ * that makes thousands of queue pairs to find the key, because such a program learns only numbers
+ * of its own host.
+ *
  * A number below PEAL_QPN_LEAST is permuted again until it is large enough. The cycle of
  * the permutation returns to @ordinal at the latest, so the loop ends, and each ordinal has a
  * number of its own.
  */
 static u32 peal_table_ordinal_to_qpn(const struct peal_table *table, u32 ordinal)
 {
+	u32 left, right, round;
+
 	do {
-		ordinal = peal_table_permute(table, ordinal);
+		left = ordinal >> PEAL_QPN_RIGHT_BITS;
+		right = ordinal & PEAL_QPN_RIGHT;
+		for (round = 0; round < PEAL_QPN_ROUNDS; round += 2) {
+			left ^= peal_table_mix(table, round, right) & PEAL_QPN_LEFT;
+			right ^= peal_table_mix(table, round + 1, left);
+		}
+		ordinal = left << PEAL_QPN_RIGHT_BITS | right;
 	} while (ordinal < PEAL_QPN_LEAST);
 	return ordinal;
 }
 
-/* Numbers outside of the order stand for themselves: the GSI's, and those of no queue pair. */
+/*
+ * The way back. Numbers outside of the order stand for themselves: the GSI's, and those of no queue
+ * pair.
+ */
 static u32 peal_table_ordinal(const struct peal_table *table, u32 qpn)
 {
+	u32 left, right, round;
+
 	if (qpn < PEAL_QPN_LEAST || qpn > PEAL_QPN_MOST)
 		return qpn;
 	do {
-		qpn = peal_table_permute_back(table, qpn);
+		left = qpn >> PEAL_QPN_RIGHT_BITS;
+		right = qpn & PEAL_QPN_RIGHT;
+		for (round = PEAL_QPN_ROUNDS; round; round -= 2) {
+			right ^= peal_table_mix(table, round - 1, left);
+			left ^= peal_table_mix(table, round - 2, right) & PEAL_QPN_LEFT;
+		}
+		qpn = left << PEAL_QPN_RIGHT_BITS | right;
 	} while (qpn < PEAL_QPN_LEAST);
 	return qpn;
 }
@@ -246,35 +239,26 @@ void peal_table_show_key(struct peal_table *table, struct peal_key *key, u32 val
  * Without blocking, the caller may hold locks with interrupts off. With blocking, the
  * caller has interrupts on, and the xarray drops its lock to allocate memory.
  */
-static int peal_table_number_address(struct peal_table *table, struct peal_address *address,
-				     u32 *index, gfp_t gfp)
-{
-	unsigned long flags;
-	int ret;
-
-	if (gfpflags_allow_blocking(gfp)) {
-		ret = xa_alloc_cyclic_irq(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
-					  &table->next_address, gfp);
-		return min(ret, 0);
-	}
-	xa_lock_irqsave(&table->addresses, flags);
-	ret = __xa_alloc_cyclic(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
-				&table->next_address, gfp);
-	xa_unlock_irqrestore(&table->addresses, flags);
-	return min(ret, 0);
-}
-
 int peal_table_add_address(struct peal_table *table, struct peal_account *account,
 			   struct peal_address *address, u32 *index, gfp_t gfp)
 {
+	unsigned long flags;
 	int ret = peal_quota_take(account, PEAL_QUOTA_AH);
 
 	if (ret)
 		return ret;
-	ret = peal_table_number_address(table, address, index, gfp);
-	if (ret)
+	if (gfpflags_allow_blocking(gfp)) {
+		ret = xa_alloc_cyclic_irq(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+					  &table->next_address, gfp);
+	} else {
+		xa_lock_irqsave(&table->addresses, flags);
+		ret = __xa_alloc_cyclic(&table->addresses, index, address, PEAL_ADDRESS_LIMIT,
+					&table->next_address, gfp);
+		xa_unlock_irqrestore(&table->addresses, flags);
+	}
+	if (ret < 0)
 		peal_quota_give(account, PEAL_QUOTA_AH);
-	return ret;
+	return min(ret, 0);
 }
 
 void peal_table_remove_address(struct peal_table *table, struct peal_account *account, u32 index)
@@ -297,11 +281,6 @@ u64 peal_counters_sum(const struct peal_counters __percpu *counters,
 	for_each_possible_cpu(cpu)
 		sum += READ_ONCE(per_cpu_ptr(counters, cpu)->value[counter]);
 	return sum;
-}
-
-u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
-{
-	return peal_counters_sum(table->counters, counter);
 }
 
 void peal_table_enable_counter(struct peal_table *table, enum peal_counter counter, bool enable)

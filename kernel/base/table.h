@@ -3,13 +3,12 @@
  * The tables of one device: queue pairs and XRC shared receive queues by number, memory keys and
  * addresses by index, and the counters. A request can name an object only through these tables.
  *
- * Owns: the numbers. They are handed out cyclically, so that a stale number stays unknown
- * for as long as possible. QP numbers come in a secret order, which differs from device to
- * device, because a sender that sees no packets has to guess the number of a queue pair
- * before that queue pair accepts anything from it. QP numbers are from the lower half of
- * the 24-bit numbers.
- * Does not know: how many objects each program may have (quota.h), and what the entries
- * contain. Entries found inside the epoch stay valid until its end (epoch.h).
+ * Numbers are handed out cyclically, so that a stale number stays unknown for as long as possible.
+ * QP numbers come in a secret order, which differs from device to device, because a sender that
+ * sees no packets has to guess the number of a queue pair before that queue pair accepts anything
+ * from it. QP numbers are from the lower half of the 24-bit numbers.
+ *
+ * Entries found inside the epoch stay valid until its end (epoch.h).
  */
 #ifndef PEAL_TABLE_H
 #define PEAL_TABLE_H
@@ -175,7 +174,11 @@ static inline struct peal_address *peal_table_address(struct peal_table *table, 
 }
 
 u64 peal_counters_sum(const struct peal_counters __percpu *counters, enum peal_counter counter);
-u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter);
+static inline u64 peal_table_counter(const struct peal_table *table, enum peal_counter counter)
+{
+	return peal_counters_sum(table->counters, counter);
+}
+
 void peal_table_enable_counter(struct peal_table *table, enum peal_counter counter, bool enable);
 bool peal_table_counter_is_enabled(const struct peal_table *table, enum peal_counter counter);
 
