@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See odp.h.
- */
 #include <linux/dax.h>
 #include <linux/fadvise.h>
 #include <linux/file.h>
@@ -34,6 +31,11 @@
 static u8 peal_null_zeros[PAGE_SIZE] __aligned(PAGE_SIZE);	/* never written */
 static u8 peal_null_forgotten[PAGE_SIZE] __aligned(PAGE_SIZE);	/* never read */
 
+bool peal_odp_is_supported(void)
+{
+	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING);
+}
+
 /* Return: the address of any byte. Limits *bytes to the contiguous bytes. */
 void *peal_null_at(enum peal_null which, u64 *bytes)
 {
@@ -41,10 +43,10 @@ void *peal_null_at(enum peal_null which, u64 *bytes)
 	return which == PEAL_NULL_SINK ? peal_null_forgotten : peal_null_zeros;
 }
 
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+
 /*
- * Turns of regions with on-demand paging at bringing in pages.
- *
- * Owns: the works that run, and the queues of those that wait, by program and by user.
+ * Turns of regions at bringing in pages.
  *
  * A page may take for ever, because another program may have to deliver it (FUSE). So the number of
  * works is limited for each program and for each user, and nothing that is limited by one delays
@@ -112,20 +114,6 @@ static struct peal_odp_queue {
 	u32 running;
 } peal_odp_queue;
 
-static int peal_odp_queue_init(void)
-{
-	INIT_LIST_HEAD(&peal_odp_queue.users);
-	INIT_LIST_HEAD(&peal_odp_queue.ready);
-	hash_init(peal_odp_queue.programs);
-	peal_odp_queue.wq = alloc_workqueue("peal_odp", WQ_UNBOUND, PEAL_ODP_ALL_WORKS);
-	return peal_odp_queue.wq ? 0 : -ENOMEM;
-}
-
-static void peal_odp_queue_exit(void)
-{
-	destroy_workqueue(peal_odp_queue.wq);
-}
-
 /* Is @program ready, and is its user? Those that become ready come after the others. */
 static void peal_odp_queue_sort(struct peal_odp_program *program)
 {
@@ -166,69 +154,54 @@ static void peal_odp_queue_start(void)
 	}
 }
 
-static struct peal_odp_program *peal_odp_queue_find(const struct mm_struct *mm)
-{
-	struct peal_odp_program *program;
-
-	lockdep_assert_held(&peal_odp_queue_lock);
-	hash_for_each_possible(peal_odp_queue.programs, program, node, (unsigned long)mm)
-		if (program->mm == mm)
-			return program;
-	return NULL;
-}
-
-static struct peal_odp_user *peal_odp_queue_find_user(kuid_t uid)
-{
-	struct peal_odp_user *user;
-
-	lockdep_assert_held(&peal_odp_queue_lock);
-	list_for_each_entry(user, &peal_odp_queue.users, node)
-		if (uid_eq(user->uid, uid))
-			return user;
-	return NULL;
-}
-
 /*
  * @turn takes part, as a region of the calling program. The caller keeps @mm until the turn leaves.
  * Return: 0 or -ENOMEM.
  */
 static int peal_odp_queue_join(struct peal_odp_turn *turn, struct mm_struct *mm, work_func_t func)
 {
-	struct peal_odp_program *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *program;
+	struct peal_odp_program *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	struct peal_odp_user *fresh_user = kzalloc(sizeof(*fresh_user), GFP_KERNEL_ACCOUNT);
+	struct peal_odp_program *program = NULL, *p;
+	struct peal_odp_user *user = NULL, *u;
+	int ret = -ENOMEM;
 
-	if (!fresh || !fresh_user) {
-		kfree(fresh);
-		kfree(fresh_user);
-		return -ENOMEM;
-	}
+	if (!fresh || !fresh_user)
+		goto free;
 	INIT_WORK(&turn->work, func);
 	INIT_LIST_HEAD(&turn->node);
 	turn->state = PEAL_ODP_IDLE;
 	spin_lock_bh(&peal_odp_queue_lock);
-	program = peal_odp_queue_find(mm);
+	hash_for_each_possible(peal_odp_queue.programs, p, node, (unsigned long)mm)
+		if (p->mm == mm)
+			program = p;
 	if (!program) {
+		list_for_each_entry(u, &peal_odp_queue.users, node)
+			if (uid_eq(u->uid, peal_quota_current()))
+				user = u;
+		if (!user) {
+			swap(user, fresh_user);
+			user->uid = peal_quota_current();
+			INIT_LIST_HEAD(&user->ready_node);
+			INIT_LIST_HEAD(&user->ready);
+			list_add(&user->node, &peal_odp_queue.users);
+		}
+		user->programs++;
 		swap(program, fresh);
 		program->mm = mm;
+		program->user = user;
 		INIT_LIST_HEAD(&program->ready_node);
 		INIT_LIST_HEAD(&program->waiting);
 		hash_add(peal_odp_queue.programs, &program->node, (unsigned long)mm);
-		program->user = peal_odp_queue_find_user(peal_quota_current());
 	}
-	if (!program->user) {
-		swap(program->user, fresh_user);
-		program->user->uid = peal_quota_current();
-		INIT_LIST_HEAD(&program->user->ready_node);
-		INIT_LIST_HEAD(&program->user->ready);
-		list_add(&program->user->node, &peal_odp_queue.users);
-	}
-	if (!program->turns++)
-		program->user->programs++;
+	program->turns++;
 	spin_unlock_bh(&peal_odp_queue_lock);
 	turn->program = program;
+	ret = 0;
+free:
 	kfree(fresh);
 	kfree(fresh_user);
-	return 0;
+	return ret;
 }
 
 /* Its work neither waits nor runs. */
@@ -322,8 +295,6 @@ static bool peal_odp_queue_finish(struct peal_odp_turn *turn, bool more)
 	return again;
 }
 
-#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-
 /* Most pages that are brought in at a time, and most faults that wait for the work. */
 #define PEAL_ODP_BATCH	32
 #define PEAL_ODP_FAULTS	16
@@ -386,85 +357,65 @@ struct peal_odp_batch {
 
 int peal_odp_init(void)
 {
-	return peal_odp_queue_init();
+	INIT_LIST_HEAD(&peal_odp_queue.users);
+	INIT_LIST_HEAD(&peal_odp_queue.ready);
+	hash_init(peal_odp_queue.programs);
+	peal_odp_queue.wq = alloc_workqueue("peal_odp", WQ_UNBOUND, PEAL_ODP_ALL_WORKS);
+	return peal_odp_queue.wq ? 0 : -ENOMEM;
 }
 
 /* Waits for works, but for none that may take for ever. See peal_odp_hold_module(). */
 void peal_odp_exit(void)
 {
-	peal_odp_queue_exit();
-}
-
-bool peal_odp_is_supported(void)
-{
-	return true;
+	destroy_workqueue(peal_odp_queue.wq);
 }
 
 /* ---- invalidation ---- */
 
 /*
- * Mark up to PEAL_ODP_FORGET pages from @first on as stale. Return: how many. *@last is set to the
- * last one of them, if there may be more.
- */
-static unsigned int peal_odp_mark(struct peal_odp *odp, unsigned long first, unsigned long *last)
-{
-	XA_STATE(xas, &odp->pages, first);
-	unsigned int count = 0;
-	void *entry;
-
-	lockdep_assert_held(&odp->lock);
-	xas_lock(&xas);
-	xas_for_each(&xas, entry, *last) {
-		if (!xa_is_value(entry))
-			continue;	/* reserved */
-		/* Replacing an entry needs no memory. */
-		xas_store(&xas, xa_mk_value(xa_to_value(entry) | PEAL_ODP_STALE));
-		if (++count == PEAL_ODP_FORGET) {
-			*last = xas.xa_index;
-			break;
-		}
-	}
-	xas_unlock(&xas);
-	return count;
-}
-
-static void peal_odp_forget(struct peal_odp *odp, unsigned long first, unsigned long last)
-{
-	XA_STATE(xas, &odp->pages, first);
-	unsigned long value;
-	void *entry;
-
-	lockdep_assert_held(&odp->lock);
-	xas_lock(&xas);
-	xas_for_each(&xas, entry, last) {
-		if (!xa_is_value(entry))
-			continue;	/* reserved */
-		value = xa_to_value(entry);
-		/* A copy does not set the dirty bit of the page table, so mark the page here. */
-		if (value & PEAL_ODP_WRITE)
-			folio_mark_dirty(page_folio(pfn_to_page(value >> PEAL_ODP_SHIFT)));
-		xas_store(&xas, NULL);
-	}
-	xas_unlock(&xas);
-}
-
-/*
- * No page comes into the range meanwhile. The lock is dropped now and then, because a program
- * chooses how many pages there are, and memory reclaim may wait for the lock.
+ * Mark pages as stale, wait for the epoch, and forget where they are. No page comes into the range
+ * meanwhile. The lock is dropped now and then, because a program chooses how many pages there are,
+ * and memory reclaim may wait for the lock.
  */
 static void peal_odp_drop(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
-	unsigned long end;
+	unsigned long value, end = first;
 	unsigned int count;
+	void *entry;
 
 	do {
-		end = last;
+		XA_STATE(xas, &odp->pages, first);
+
+		count = 0;
 		mutex_lock(&odp->lock);
-		count = peal_odp_mark(odp, first, &end);
-		if (count) {
-			peal_epoch_wait();
-			peal_odp_forget(odp, first, end);
+		xas_lock(&xas);
+		xas_for_each(&xas, entry, last) {
+			if (!xa_is_value(entry))
+				continue;	/* reserved */
+			/* Replacing an entry needs no memory. */
+			xas_store(&xas, xa_mk_value(xa_to_value(entry) | PEAL_ODP_STALE));
+			end = xas.xa_index;
+			if (++count == PEAL_ODP_FORGET)
+				break;
 		}
+		xas_unlock(&xas);
+		if (!count) {
+			mutex_unlock(&odp->lock);
+			return;
+		}
+		peal_epoch_wait();
+		xas_set(&xas, first);
+		xas_lock(&xas);
+		xas_for_each(&xas, entry, end) {
+			if (!xa_is_value(entry))
+				continue;
+			value = xa_to_value(entry);
+			/* A copy does not set the page table's dirty bit, so mark the page here. */
+			if (value & PEAL_ODP_WRITE)
+				folio_mark_dirty(page_folio(pfn_to_page(value >> PEAL_ODP_SHIFT)));
+			xas_store(&xas, NULL);
+		}
+		xas_unlock(&xas);
 		mutex_unlock(&odp->lock);
 		first = end + 1;
 		cond_resched();
@@ -495,25 +446,6 @@ static const struct mmu_interval_notifier_ops peal_odp_ops = {
 
 /* ---- faults ---- */
 
-static int peal_odp_reserve(struct peal_odp *odp, unsigned long first, unsigned long last)
-{
-	unsigned long i;
-	int ret = 0;
-
-	for (i = first; !ret && i <= last; i++)
-		ret = xa_reserve(&odp->pages, i, GFP_KERNEL_ACCOUNT);
-	return ret;
-}
-
-/* Release the entries that were reserved but got no page. */
-static void peal_odp_release(struct peal_odp *odp, unsigned long first, unsigned long last)
-{
-	unsigned long i;
-
-	for (i = first; i <= last; i++)
-		xa_release(&odp->pages, i);
-}
-
 /*
  * Can the kernel reach this page? It cannot reach the pages of memfd_secret(2), and memory of
  * another device is not for the CPU. The page is mapped at this time, so its mapping does not
@@ -529,48 +461,49 @@ static bool peal_odp_is_reachable(struct page *page)
 	return !mapping || !mapping->host || mapping->host->i_sb->s_magic != SECRETMEM_MAGIC;
 }
 
-static int peal_odp_store(struct peal_odp *odp, unsigned long i, unsigned long hmm_pfn)
-{
-	unsigned long value;
-
-	lockdep_assert_held(&odp->lock);
-	if (!(hmm_pfn & HMM_PFN_VALID))
-		return 0;
-	if (!peal_odp_is_reachable(hmm_pfn_to_page(hmm_pfn)))
-		return -EFAULT;
-	value = page_to_pfn(hmm_pfn_to_page(hmm_pfn)) << PEAL_ODP_SHIFT;
-	if (odp->writable && hmm_pfn & HMM_PFN_WRITE)
-		value |= PEAL_ODP_WRITE;
-	return xa_err(xa_store(&odp->pages, i, xa_mk_value(value), GFP_NOWAIT));
-}
-
-/* Return: 0, -ENOMEM, -EFAULT, or -EBUSY when an invalidation came between. */
+/*
+ * Store the pages of the snapshot. Entries are reserved without the lock, because that may sleep
+ * for memory. Return: 0, -ENOMEM, -EFAULT, or -EBUSY when an invalidation came between.
+ */
 static int peal_odp_fill(struct peal_odp_batch *batch)
 {
 	struct peal_odp *odp = batch->odp;
-	unsigned long i;
-	int ret;
+	unsigned long i, hmm_pfn, value;
+	int ret = 0;
 
 	mutex_lock(&odp->storing);
-	ret = peal_odp_reserve(odp, batch->first, batch->last);
+	for (i = batch->first; !ret && i <= batch->last; i++)
+		ret = xa_reserve(&odp->pages, i, GFP_KERNEL_ACCOUNT);
 	mutex_lock(&odp->lock);
 	if (!ret && odp->dead)
 		ret = -EFAULT;
 	else if (!ret && mmu_interval_read_retry(&odp->notifier, batch->range.notifier_seq))
 		ret = -EBUSY;
-	for (i = batch->first; !ret && i <= batch->last; i++)
-		ret = peal_odp_store(odp, i, batch->pfns[i - batch->first]);
+	for (i = batch->first; !ret && i <= batch->last; i++) {
+		hmm_pfn = batch->pfns[i - batch->first];
+		if (!(hmm_pfn & HMM_PFN_VALID))
+			continue;
+		if (!peal_odp_is_reachable(hmm_pfn_to_page(hmm_pfn))) {
+			ret = -EFAULT;
+			break;
+		}
+		value = page_to_pfn(hmm_pfn_to_page(hmm_pfn)) << PEAL_ODP_SHIFT;
+		if (odp->writable && hmm_pfn & HMM_PFN_WRITE)
+			value |= PEAL_ODP_WRITE;
+		ret = xa_err(xa_store(&odp->pages, i, xa_mk_value(value), GFP_NOWAIT));
+	}
 	mutex_unlock(&odp->lock);
-	peal_odp_release(odp, batch->first, batch->last);
+	/* Some entries were reserved but got no page. */
+	for (i = batch->first; i <= batch->last; i++)
+		xa_release(&odp->pages, i);
 	mutex_unlock(&odp->storing);
 	return ret;
 }
 
 /*
  * From here on the batch may wait for ever. The module cannot be removed until it ends. A removal
- * that has begun waits for the works of peal_odp_queue.c, so it lets none of them wait. The
- * reference is dropped inside the work, which is safe, because the removal then waits for the
- * few instructions that are left.
+ * that has begun waits for the works, so it lets none of them wait. The reference is dropped inside
+ * the work, which is safe, because the removal then waits for the few instructions that are left.
  */
 static bool peal_odp_hold_module(struct peal_odp_batch *batch)
 {
@@ -605,38 +538,12 @@ static void peal_odp_leave_mm(const struct peal_odp_batch *batch, bool locked)
 	mmput_async(batch->odp->mm);
 }
 
-/* Find the pages that are in memory. Return: 0, -EBUSY, -EFAULT or -EINTR. */
-static int peal_odp_snapshot(struct peal_odp_batch *batch)
-{
-	int ret;
-
-	batch->range = (struct hmm_range){
-		.notifier = &batch->odp->notifier,
-		.start = batch->first << PAGE_SHIFT,
-		.end = (batch->last + 1) << PAGE_SHIFT,
-		.hmm_pfns = batch->pfns,
-	};
-	batch->range.notifier_seq = mmu_interval_read_begin(&batch->odp->notifier);
-	ret = peal_odp_enter_mm(batch);
-	if (ret)
-		return ret;
-	ret = hmm_range_fault(&batch->range);
-	peal_odp_leave_mm(batch, true);
-	return ret;
-}
-
-/* Does the snapshot lack this page? */
-static bool peal_odp_lacks(const struct peal_odp_batch *batch, unsigned long i)
-{
-	unsigned long needs = HMM_PFN_VALID | (batch->write ? HMM_PFN_WRITE : 0);
-
-	return (batch->pfns[i - batch->first] & needs) != needs;
-}
-
 /* Return: the first page from @i on that the snapshot lacks, or the one after the last. */
 static unsigned long peal_odp_next_lacking(const struct peal_odp_batch *batch, unsigned long i)
 {
-	while (i <= batch->last && !peal_odp_lacks(batch, i))
+	unsigned long needs = HMM_PFN_VALID | (batch->write ? HMM_PFN_WRITE : 0);
+
+	while (i <= batch->last && (batch->pfns[i - batch->first] & needs) == needs)
 		i++;
 	return i;
 }
@@ -653,38 +560,15 @@ static bool peal_odp_is_readable(struct vm_area_struct *vma)
 }
 
 /*
- * Wait until the page cache has a page of a file. read_mapping_folio() would wait for a locked
- * folio where nothing can kill it, and where the kernel reports a hung task. Return: 0 or an errno.
- */
-static int peal_odp_read_page(struct file *file, pgoff_t index)
-{
-	struct folio *folio = filemap_get_folio(file->f_mapping, index);
-	int ret = 0;
-
-	/* Kernels before 6.4 return NULL for a page that is not there, and newer ones an error. */
-	if (!IS_ERR_OR_NULL(folio)) {
-		while (!ret && !folio_test_uptodate(folio) && folio_test_locked(folio))
-			ret = folio_wait_locked_killable(folio);
-		if (ret || folio_test_uptodate(folio)) {
-			folio_put(folio);
-			return ret;
-		}
-		folio_put(folio);
-	}
-	folio = read_mapping_folio(file->f_mapping, index, file);
-	if (IS_ERR(folio))
-		return PTR_ERR(folio);
-	folio_put(folio);
-	return 0;
-}
-
-/*
  * Read pages of a file into the page cache. May take for ever. Return: 0, -ENOMEM, -EINTR or
  * -EFAULT.
  */
 static int peal_odp_read(struct file *file, pgoff_t index, unsigned long count)
 {
-	pgoff_t end = DIV_ROUND_UP(i_size_read(file->f_mapping->host), PAGE_SIZE);
+	struct address_space *mapping = file->f_mapping;
+	pgoff_t end = DIV_ROUND_UP(i_size_read(mapping->host), PAGE_SIZE);
+	struct folio *folio;
+	bool uptodate;
 	int ret = 0;
 
 	/* Pages behind the end of the file fail when they are mapped. */
@@ -694,8 +578,25 @@ static int peal_odp_read(struct file *file, pgoff_t index, unsigned long count)
 	vfs_fadvise(file, (loff_t)index << PAGE_SHIFT, (loff_t)(end - index) << PAGE_SHIFT,
 		    POSIX_FADV_WILLNEED);
 	for (; !ret && index < end; index++) {
-		ret = peal_odp_read_page(file, index);
 		cond_resched();
+		/*
+		 * read_mapping_folio() would wait for a locked folio where nothing can kill it, and
+		 * where the kernel reports a hung task. Kernels before 6.4 return NULL for a page
+		 * that is not there, and newer ones an error.
+		 */
+		folio = filemap_get_folio(mapping, index);
+		if (!IS_ERR_OR_NULL(folio)) {
+			while (!ret && !folio_test_uptodate(folio) && folio_test_locked(folio))
+				ret = folio_wait_locked_killable(folio);
+			uptodate = folio_test_uptodate(folio);
+			folio_put(folio);
+			if (ret || uptodate)
+				continue;
+		}
+		folio = read_mapping_folio(mapping, index, file);
+		ret = PTR_ERR_OR_ZERO(folio);
+		if (!ret)
+			folio_put(folio);
 	}
 	return !ret || ret == -ENOMEM || ret == -EINTR ? ret : -EFAULT;
 }
@@ -770,14 +671,29 @@ static int peal_odp_bring_in(struct peal_odp_batch *batch)
 	return ret;
 }
 
-/* Retry after an invalidation, up to a time limit. */
+/*
+ * Find the pages that are in memory, bring in those that are not, and store them all. Retry after
+ * an invalidation, up to a time limit. Return: 0, -EBUSY, -EFAULT, -ENOMEM or -EINTR.
+ */
 static int peal_odp_fault_batch(struct peal_odp_batch *batch)
 {
 	unsigned long limit = jiffies + msecs_to_jiffies(HMM_RANGE_DEFAULT_TIMEOUT);
+	struct peal_odp *odp = batch->odp;
 	int ret;
 
 	do {
-		ret = peal_odp_snapshot(batch);
+		batch->range = (struct hmm_range){
+			.notifier = &odp->notifier,
+			.start = batch->first << PAGE_SHIFT,
+			.end = (batch->last + 1) << PAGE_SHIFT,
+			.hmm_pfns = batch->pfns,
+		};
+		batch->range.notifier_seq = mmu_interval_read_begin(&odp->notifier);
+		ret = peal_odp_enter_mm(batch);
+		if (ret)
+			continue;
+		ret = hmm_range_fault(&batch->range);
+		peal_odp_leave_mm(batch, true);
 		if (ret)
 			continue;
 		if (batch->fault && peal_odp_next_lacking(batch, batch->first) <= batch->last)
@@ -854,18 +770,6 @@ static int peal_odp_next(struct peal_odp *odp, struct peal_odp_fault *fault)
 	return oldest;
 }
 
-/* Lack of memory and endless invalidations are no errors of the program. */
-static void peal_odp_end_fault(struct peal_odp *odp, struct peal_odp_fault *fault, int ret)
-{
-	spin_lock_bh(&odp->fault_lock);
-	if (!ret)
-		fault->state = PEAL_ODP_FREE;
-	else
-		fault->state = ret == -ENOMEM || ret == -EBUSY ? PEAL_ODP_AGAIN : PEAL_ODP_FAILED;
-	fault->ended = jiffies;
-	spin_unlock_bh(&odp->fault_lock);
-}
-
 /*
  * One fault, so that the program's regions take turns. The program's memory cgroup is charged for
  * the table, as for the pages.
@@ -881,7 +785,15 @@ static void peal_odp_work(struct work_struct *work)
 
 	if (i >= 0) {
 		ret = peal_odp_fault_in(odp, fault.first, fault.last, fault.write, true);
-		peal_odp_end_fault(odp, &odp->fault[i], ret);
+		spin_lock_bh(&odp->fault_lock);
+		if (!ret)
+			odp->fault[i].state = PEAL_ODP_FREE;
+		else if (ret == -ENOMEM || ret == -EBUSY)
+			odp->fault[i].state = PEAL_ODP_AGAIN;	/* no error of the program */
+		else
+			odp->fault[i].state = PEAL_ODP_FAILED;
+		odp->fault[i].ended = jiffies;
+		spin_unlock_bh(&odp->fault_lock);
 		if (!ret)
 			peal_odp_fault_ahead(odp, &fault);
 	}
@@ -919,44 +831,35 @@ static bool peal_odp_covers(const struct peal_odp_fault *fault, unsigned long fi
 	       time_before(jiffies, fault->ended + PEAL_ODP_ENDED_JIFFIES);
 }
 
-/* Return: the fault of these pages, or a new one, or NULL when too many wait already. */
-static struct peal_odp_fault *peal_odp_find(struct peal_odp *odp, unsigned long first,
-					    unsigned long last, bool write)
-{
-	struct peal_odp_fault *best = NULL;
-	int i;
-
-	lockdep_assert_held(&odp->fault_lock);
-	for (i = 0; i < PEAL_ODP_FAULTS; i++) {
-		struct peal_odp_fault *fault = &odp->fault[i];
-
-		if (peal_odp_covers(fault, first, last, write))
-			return fault;
-		if (fault->state != PEAL_ODP_WAITS && (!best || best->state != PEAL_ODP_FREE))
-			best = fault;
-	}
-	if (best)
-		*best = (struct peal_odp_fault){
-			.first = first, .last = last, .write = write, .since = jiffies,
-		};
-	return best;
-}
-
+/* Request pages, if they are not requested yet, and tell what became of the request. */
 static enum peal_odp_state peal_odp_request(struct peal_odp *odp, unsigned long first,
 					    unsigned long last, bool write)
 {
+	struct peal_odp_fault *fault = NULL, *spare = NULL;
 	enum peal_odp_state state = PEAL_ODP_ABSENT;
-	const struct peal_odp_fault *oldest;
-	struct peal_odp_fault *fault;
+	unsigned long since;
+	int i;
 
 	spin_lock(&odp->fault_lock);
-	fault = peal_odp_find(odp, first, last, write);
+	for (i = 0; !fault && i < PEAL_ODP_FAULTS; i++) {
+		if (peal_odp_covers(&odp->fault[i], first, last, write))
+			fault = &odp->fault[i];
+		else if (odp->fault[i].state != PEAL_ODP_WAITS &&
+			 (!spare || spare->state != PEAL_ODP_FREE))
+			spare = &odp->fault[i];
+	}
+	if (!fault && spare) {
+		fault = spare;
+		*fault = (struct peal_odp_fault){
+			.first = first, .last = last, .write = write, .since = jiffies,
+		};
+	}
 	/* If there is no room, the page is as late as those that wait before it. */
-	oldest = fault ?: &odp->fault[0];
+	since = fault ? fault->since : odp->fault[0].since;
 	if (fault && fault->state == PEAL_ODP_FAILED) {
 		fault->state = PEAL_ODP_FREE;
 		state = PEAL_ODP_FAULT;
-	} else if (time_after(jiffies, oldest->since + PEAL_ODP_LATE_SECONDS * HZ)) {
+	} else if (time_after(jiffies, since + PEAL_ODP_LATE_SECONDS * HZ)) {
 		state = PEAL_ODP_LATE;
 	} else if (fault && fault->state != PEAL_ODP_WAITS) {
 		fault->state = PEAL_ODP_WAITS;
@@ -1105,11 +1008,6 @@ int peal_odp_init(void)
 
 void peal_odp_exit(void)
 {
-}
-
-bool peal_odp_is_supported(void)
-{
-	return false;
 }
 
 struct peal_odp *peal_odp_create(u64 start, u64 length, bool writable)

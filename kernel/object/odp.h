@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * On-demand paging: a program's memory that is not pinned.
- *
- * Owns: a table of the pages that are present, the MMU notifier that takes pages out of it, and a
- * work that brings pages in. It covers a range of the program's addresses, or all of them.
- * Does not know: keys, rights of a region, queue pairs.
+ * On-demand paging: a program's memory that is not pinned. There is a table of the pages that are
+ * present, the MMU notifier that takes pages out of it, and a work that brings pages in. It covers
+ * a range of the program's addresses, or all of them.
  *
  * The data path may not sleep. Inside the epoch it first asks peal_odp_look() for all bytes of a
  * chunk, and then copies through peal_odp_at(). An absent page is requested, and the caller tries
@@ -25,12 +23,9 @@
 #include <rdma/peal-abi.h>
 
 /*
- * The memory of the null region, which reads as zeros and forgets what is written to it.
- *
- * Owns: the two pages behind it. One is only read, and the other is only written, so that no
- * program sees what another one has written.
+ * The memory of the null region. One page is only read and another only written, so that no program
+ * sees what another one has written.
  */
-
 enum peal_null {
 	PEAL_NULL_NONE = 0,
 	PEAL_NULL_SOURCE,	/* reads as zeros */
@@ -61,9 +56,9 @@ static inline enum peal_reason peal_odp_reason(enum peal_odp_state state, enum p
 	return state == PEAL_ODP_LATE ? PEAL_REASON_PAGE_LATE : fault;
 }
 
+bool peal_odp_is_supported(void);
 int peal_odp_init(void);
 void peal_odp_exit(void);
-bool peal_odp_is_supported(void);
 
 struct peal_odp *peal_odp_create(u64 start, u64 length, bool writable);
 void peal_odp_destroy(struct peal_odp *odp);
