@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * See extents.h. The caller walks the same runs twice. It measures each run, allocates the table,
- * and then fills each run in.
- */
 #include <linux/bitops.h>
 #include <linux/compiler.h>
 #include <linux/kernel.h>
@@ -37,19 +33,6 @@ void peal_extents_measure(struct peal_extents *x, void *base, u64 bytes)
 	x->bytes += bytes;
 }
 
-/*
- * Two runs have one boundary, which any granule size fits. Use the smallest size that gives each
- * run one granule.
- */
-static u32 peal_extents_shift(const struct peal_extents *x)
-{
-	if (!x->split)
-		return PEAL_EXTENTS_WHOLE;
-	if (x->spans)
-		return __ffs64(x->spans);
-	return ilog2(roundup_pow_of_two(max(x->first, x->bytes - x->first)));
-}
-
 /**
  * peal_extents_alloc() - between the passes: choose the granule size and allocate the table
  *
@@ -59,7 +42,16 @@ int peal_extents_alloc(struct peal_extents *x)
 {
 	u64 size;
 
-	x->shift = peal_extents_shift(x);
+	/*
+	 * Two runs have one boundary, which any granule size fits. Use the smallest size that
+	 * gives each run one granule.
+	 */
+	if (!x->split)
+		x->shift = PEAL_EXTENTS_WHOLE;
+	else if (x->spans)
+		x->shift = __ffs64(x->spans);
+	else
+		x->shift = ilog2(roundup_pow_of_two(max(x->first, x->bytes - x->first)));
 	size = 1ULL << x->shift;
 	x->phase = x->split ? (size - (x->first & (size - 1))) & (size - 1) : 0;
 	x->count = (x->phase + x->bytes + size - 1) >> x->shift;
@@ -162,39 +154,6 @@ u64 peal_page_list_bytes(const struct peal_page_list *list)
 	return ((u64)list->count << list->shift) - list->skip;
 }
 
-static void *peal_page_list_page_at(const struct peal_page_list *list, u64 offset, u64 *bytes)
-{
-	u64 at = list->skip + offset;
-	u64 size = 1ULL << list->shift;
-	u64 inside = at & (size - 1);
-	u32 i = at >> list->shift;
-	void *base = list->piece[i];
-	u64 have = size - inside;
-
-	while (have < *bytes && ++i < list->count && list->piece[i] == list->piece[i - 1] + size)
-		have += size;
-	*bytes = min(*bytes, have);
-	return base + inside;
-}
-
-static void *peal_page_list_piece_at(const struct peal_page_list *list, u64 offset, u64 *bytes)
-{
-	u32 first = 0, last = list->count - 1;
-	u64 begin;
-
-	while (first < last) {
-		u32 middle = first + (last - first) / 2;
-
-		if (offset < list->end[middle])
-			last = middle;
-		else
-			first = middle + 1;
-	}
-	begin = first ? list->end[first - 1] : 0;
-	*bytes = min(*bytes, list->end[first] - offset);
-	return list->piece[first] + (offset - begin);
-}
-
 /**
  * peal_page_list_at() - find the address of the byte at @offset
  * @offset: bytes from the start of the region; below peal_page_list_bytes()
@@ -202,8 +161,31 @@ static void *peal_page_list_piece_at(const struct peal_page_list *list, u64 offs
  */
 void *peal_page_list_at(const struct peal_page_list *list, u64 offset, u64 *bytes)
 {
-	return list->end ? peal_page_list_piece_at(list, offset, bytes) :
-			   peal_page_list_page_at(list, offset, bytes);
+	u64 at = list->skip + offset, size, inside, have;
+	u32 first = 0, last = list->count - 1, middle, i;
+	void *begin;
+
+	if (list->end) {
+		/* Find the first piece that ends behind the offset. */
+		while (first < last) {
+			middle = first + (last - first) / 2;
+			if (offset < list->end[middle])
+				last = middle;
+			else
+				first = middle + 1;
+		}
+		*bytes = min(*bytes, list->end[first] - offset);
+		return list->piece[first] + (offset - (first ? list->end[first - 1] : 0));
+	}
+	size = 1ULL << list->shift;
+	inside = at & (size - 1);
+	have = size - inside;
+	i = at >> list->shift;
+	begin = list->piece[i];
+	while (have < *bytes && ++i < list->count && list->piece[i] == list->piece[i - 1] + size)
+		have += size;
+	*bytes = min(*bytes, have);
+	return begin + inside;
 }
 
 /*

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Where the bytes of a region are, and how they are copied.
- *
- * Owns: the tables of pinned pages and of fast registration, and the order of the bytes of a copy.
- * Does not know: keys and rights (mr.h).
  */
 #ifndef PEAL_EXTENTS_H
 #define PEAL_EXTENTS_H
@@ -11,12 +8,15 @@
 #include <linux/types.h>
 
 /*
- * Extents: where the bytes of a memory region are in kernel memory.
+ * Extents: where the bytes of a pinned memory region are in kernel memory.
  *
- * Owns: one table of equally large granules. The granule size is the largest power of two such
- * that every boundary between physically contiguous runs is a granule boundary. The table has one
- * entry for a contiguous region, one entry per 2 MiB for huge pages wherever the region begins,
- * and one entry per page in the worst case. To find an address takes a shift and a load.
+ * All granules are equally large. The granule size is the largest power of two such that every
+ * boundary between physically contiguous runs is a granule boundary. The table has one entry for a
+ * contiguous region, one entry per 2 MiB for huge pages wherever the region begins, and one entry
+ * per page in the worst case. To find an address takes a shift and a load.
+ *
+ * The caller walks the same runs twice. It measures each run, allocates the table, and then fills
+ * each run in.
  */
 
 struct peal_extents {
@@ -65,11 +65,10 @@ static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u6
 }
 
 /*
- * The page list of a fast registration: where the bytes of the region are in kernel memory.
- *
- * Owns: the table of pieces, which is allocated once and filled for each registration. Filling it
- * may not sleep. In a list of pages the pieces are equally large; in a list with gaps they are as
- * long as the entries of the scatterlist.
+ * The page list of a fast registration: where the bytes of the region are in kernel memory. The
+ * table of pieces is allocated once and filled for each registration, which may not sleep. In a
+ * list of pages the pieces are equally large; in a list with gaps they are as long as the entries
+ * of the scatterlist.
  *
  * This is a virt-dma device, so a DMA address is a kernel address.
  */
@@ -96,13 +95,10 @@ u64 peal_page_list_bytes(const struct peal_page_list *list);
 void *peal_page_list_at(const struct peal_page_list *list, u64 offset, u64 *bytes);
 
 /*
- * Copying payload. Every copy of payload goes through this function.
- *
- * Owns: the order in which bytes become visible. Some programs poll the last byte of a message
- * (ib_write_lat does), so the last eight bytes are stored by one plain store after all others.
- * The others are stored in ascending order, except within one string instruction.
+ * Every copy of payload goes through peal_copy(), because some programs poll the last byte of a
+ * message (ib_write_lat does). So the last eight bytes are stored by one plain store after all
+ * others. The others are stored in ascending order, except within one string instruction.
  */
-
 void peal_copy(void *dst, const void *src, size_t bytes);
 
 #endif
