@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A budget: how much work may be done before another queue pair or program has its turn.
+ * A budget: how much work may be done before another queue pair or program has its turn, and where
+ * the rest is done.
  *
  * Each step has a price in bytes, which is the time that copying as many bytes would take. The
  * price stands for time, because the budget bounds how long a lock is held and how long a caller
  * stays in the kernel. The last step may overdraw the budget, because each step is bounded by
  * itself.
- * Does not know: what the budget is spent on, and which turn is next.
  */
 #ifndef PEAL_BUDGET_H
 #define PEAL_BUDGET_H
 
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 /* Take a WQE from its ring, check it, and complete it. */
 #define PEAL_COST_WQE		2048
@@ -59,6 +60,27 @@ static inline struct peal_budget *peal_allowance_at(struct peal_allowance *allow
 	if (allowance->jiffy != now)
 		*allowance = (struct peal_allowance){ .jiffy = now, .budget.left = most };
 	return &allowance->budget;
+}
+
+/*
+ * The module's workqueue. It runs the work that is left when a budget ends, and work that must not
+ * run in the context that found it. It is unbound, and has WQ_MEM_RECLAIM, because storage that
+ * memory reclaim waits for may use a queue pair whose remaining work is done here. It is in sysfs,
+ * where an administrator may choose its CPUs and its nice value. Code that queues a work item must
+ * also wait for it to end.
+ */
+extern struct workqueue_struct *peal_workers;
+
+/* Any context. Return: false when @work was queued already. */
+static inline bool peal_workers_queue(struct work_struct *work)
+{
+	return queue_work(peal_workers, work);
+}
+
+/* The same, when @delay jiffies are over. */
+static inline bool peal_workers_queue_later(struct delayed_work *work, unsigned long delay)
+{
+	return queue_delayed_work(peal_workers, work, delay);
 }
 
 #endif

@@ -2,16 +2,12 @@
 /*
  * Options that an administrator may change while devices run: those of a device, and one of
  * the whole host.
- *
- * Owns: the values and their limits. They are read anywhere without a lock, because each is
- * one word and a stale value does no harm.
- * Does not know: netlink.
+ * They are read anywhere without a lock, because each is one word and a stale value does no harm.
  */
 #ifndef PEAL_OPTIONS_H
 #define PEAL_OPTIONS_H
 
 #include <linux/types.h>
-#include <rdma/ib_verbs.h>
 #include <rdma/peal-netlink.h>
 
 /*
@@ -29,20 +25,13 @@
 
 struct peal_options {
 	/* Guarded by peal_netlink_lock: */
-	bool direct;		/* the direct path may be used */
+	bool direct;		/* queue pairs and messages that begin may use the direct path */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
-	u32 rate;		/* of the port, in Gb/s; 0: as the netdev says */
+	u32 rate;		/* shown of the port, in Gb/s; 0: as the netdev says */
 };
 
-/* Between which queue pairs the host allows the direct path. Only options.c writes it. */
+/* Between which queue pairs the host allows the direct path. Only netlink.c writes it. */
 extern enum peal_nl_scope peal_options_host_scope;
-
-void peal_options_init(struct peal_options *options);
-void peal_options_set_scope(enum peal_nl_scope scope);
-void peal_options_set_direct(struct peal_options *options, bool on);
-void peal_options_set_max_rd_atomic(struct peal_options *options, struct ib_device_attr *attrs,
-				    u32 max);
-void peal_options_set_rate(struct peal_options *options, u32 gbps);
 
 static inline bool peal_options_direct(const struct peal_options *options)
 {

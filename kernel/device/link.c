@@ -15,8 +15,8 @@
 #include <net/if_inet6.h>
 #include <rdma/rdma_netlink.h>
 
+#include "base/budget.h"
 #include "base/compat.h"
-#include "base/workers.h"
 #include "engine/lifecycle.h"
 #include "net/netns.h"
 #include "transport/demux.h"
@@ -128,7 +128,9 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
 	if (ret)
 		goto destroy_table;
-	peal_options_init(&dev->nic.options);
+	dev->nic.options = (struct peal_options){
+		.direct = true, .max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC,
+	};
 	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)
 		goto stop_engine;

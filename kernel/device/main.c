@@ -5,7 +5,7 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 
-#include "base/workers.h"
+#include "base/budget.h"
 #include "object/odp.h"
 #include "net/crc.h"
 #include "net/netns.h"
@@ -15,12 +15,15 @@
 #error "the epoch and the engine need spinlocks that do not sleep"
 #endif
 
+struct workqueue_struct *peal_workers;
+
 static int __init peal_main_init(void)
 {
-	int ret = peal_workers_init();
+	int ret;
 
-	if (ret)
-		return ret;
+	peal_workers = alloc_workqueue("peal", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
+	if (!peal_workers)
+		return -ENOMEM;
 	ret = peal_odp_init();
 	if (ret)
 		goto err_workers;
@@ -49,7 +52,7 @@ err_crc:
 	peal_crc_exit();
 	peal_odp_exit();
 err_workers:
-	peal_workers_exit();
+	destroy_workqueue(peal_workers);
 	return ret;
 }
 
@@ -62,7 +65,7 @@ static void __exit peal_main_exit(void)
 	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
 	peal_crc_exit();
 	peal_odp_exit();
-	peal_workers_exit();
+	destroy_workqueue(peal_workers);
 }
 
 module_init(peal_main_init);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <linux/mutex.h>
 #include <net/genetlink.h>
+#include <rdma/peal-abi.h>
 #include <rdma/peal-netlink.h>
 
 #include "base/options.h"
@@ -12,6 +13,13 @@
  */
 static DEFINE_MUTEX(peal_netlink_lock);
 static LIST_HEAD(peal_netlink_devices);
+
+/*
+ * Two namespaces may belong to two owners, and each owner can build a path to the other. So
+ * a path between them is no permission. The default therefore ends at the namespace, and an
+ * administrator has to extend it.
+ */
+enum peal_nl_scope peal_options_host_scope = PEAL_NL_SCOPE_NETNS;
 
 static struct genl_family peal_netlink_family;
 
@@ -148,12 +156,21 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 	if (!ret) {
 		options = &dev->nic.options;
 		if (direct)
-			peal_options_set_direct(options, nla_get_u8(direct));
-		if (max_rd_atomic)
-			peal_options_set_max_rd_atomic(options, &dev->ib.attrs,
-						       nla_get_u32(max_rd_atomic));
+			WRITE_ONCE(options->direct, nla_get_u8(direct));
+		if (max_rd_atomic) {
+			u32 max = nla_get_u32(max_rd_atomic);
+
+			WRITE_ONCE(options->max_rd_atomic, max);
+			/*
+			 * The core calls query_device only once, so its copy of the answer changes,
+			 * too.
+			 */
+			WRITE_ONCE(dev->ib.attrs.max_qp_rd_atom, max);
+			WRITE_ONCE(dev->ib.attrs.max_qp_init_rd_atom, max);
+			WRITE_ONCE(dev->ib.attrs.max_res_rd_atom, max * PEAL_MAX_QP);
+		}
 		if (rate)
-			peal_options_set_rate(options, nla_get_u32(rate));
+			WRITE_ONCE(options->rate, nla_get_u32(rate));
 	}
 	mutex_unlock(&peal_netlink_lock);
 	return ret;
@@ -189,7 +206,7 @@ static int peal_netlink_set_host(struct sk_buff *skb, struct genl_info *info)
 	}
 	mutex_lock(&peal_netlink_lock);
 	if (direct)
-		peal_options_set_scope(nla_get_u32(direct));
+		WRITE_ONCE(peal_options_host_scope, nla_get_u32(direct));
 	mutex_unlock(&peal_netlink_lock);
 	return 0;
 }

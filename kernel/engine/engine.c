@@ -7,7 +7,6 @@
 
 #include "base/compat.h"
 #include "base/epoch.h"
-#include "base/workers.h"
 #include "engine/engine.h"
 
 static void peal_runlist_init(struct peal_runlist *list, struct peal_engine *engine,

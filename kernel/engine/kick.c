@@ -6,7 +6,6 @@
 #include <linux/preempt.h>
 
 #include "base/epoch.h"
-#include "base/workers.h"
 #include "engine/kick.h"
 #include "engine/poller.h"
 #include "engine/engine.h"

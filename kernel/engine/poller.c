@@ -14,7 +14,6 @@
 #include <uapi/linux/sched/types.h>
 
 #include "base/epoch.h"
-#include "base/workers.h"
 #include "engine/poller.h"
 #include "engine/engine.h"
 

@@ -37,7 +37,6 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
-#include "base/workers.h"
 #include "net/datagram.h"
 #include "net/kernel_socket.h"
 #include "net/port.h"

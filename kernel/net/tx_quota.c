@@ -10,7 +10,7 @@
 #include <linux/workqueue.h>
 #include <net/sock.h>
 
-#include "base/workers.h"
+#include "base/budget.h"
 #include "net/tx_quota.h"
 
 /* The most waiters that are called in one section with interrupts off. */

@@ -24,9 +24,9 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "base/budget.h"
 #include "base/quota.h"
 #include "base/table.h"
-#include "base/workers.h"
 #include "object/wqe.h"
 
 /*

@@ -5,7 +5,6 @@
 #include "base/epoch.h"
 #include "base/options.h"
 #include "base/trace.h"
-#include "base/workers.h"
 #include "proto/packet.h"
 #include "proto/requester.h"
 #include "object/dm.h"

@@ -19,7 +19,7 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "base/quota.h"
-#include "base/workers.h"
+#include "base/budget.h"
 #include "engine/engine.h"
 #include "net/netns.h"
 #include "net/port.h"
