@@ -13,15 +13,6 @@
 #include "base/kick_file.h"
 #include "base/quota.h"
 
-struct peal_shared_pages {
-	struct peal_page_account *account;	/* the context's; valid while the object exists */
-	struct peal_page_user *user;		/* pays until the pages are freed; NULL: kernel */
-	struct file *file;			/* NULL: no program maps them */
-	struct page **pages;
-	void *address;
-	size_t count;
-};
-
 static void peal_shared_pages_destroy(struct peal_shared_pages *shared)
 {
 	size_t i;
@@ -113,18 +104,6 @@ void peal_shared_pages_free(struct peal_shared_pages *shared)
 }
 EXPORT_SYMBOL_GPL(peal_shared_pages_free);
 
-void *peal_shared_pages_address(const struct peal_shared_pages *shared)
-{
-	return shared->address;
-}
-EXPORT_SYMBOL_GPL(peal_shared_pages_address);
-
-size_t peal_shared_pages_bytes(const struct peal_shared_pages *shared)
-{
-	return shared->count << PAGE_SHIFT;
-}
-EXPORT_SYMBOL_GPL(peal_shared_pages_bytes);
-
 /* All pages are there from the beginning, so there is nothing to fault in. */
 static const struct vm_operations_struct peal_shared_pages_vm_ops = { };
 
@@ -137,7 +116,7 @@ static const struct vm_operations_struct peal_shared_pages_vm_ops = { };
  */
 int peal_shared_pages_mmap(struct peal_shared_pages *shared, struct vm_area_struct *vma)
 {
-	if (vma->vm_end - vma->vm_start != peal_shared_pages_bytes(shared))
+	if (vma_pages(vma) != shared->count)
 		return -EINVAL;
 	vma_set_file(vma, shared->file);
 	vma->vm_ops = &peal_shared_pages_vm_ops;

@@ -19,21 +19,29 @@
  */
 struct peal_page_account;
 struct peal_page_use;
-struct peal_shared_pages;
+struct peal_page_user;
+struct file;
+struct page;
 struct vm_area_struct;
+
+struct peal_shared_pages {
+	struct peal_page_account *account;	/* the context's; valid while the object exists */
+	struct peal_page_user *user;		/* pays until the pages are freed; NULL: kernel */
+	struct file *file;			/* NULL: no program maps them */
+	struct page **pages;
+	void *address;
+	size_t count;
+};
 
 struct peal_shared_pages *peal_shared_pages_alloc(struct peal_page_account *account, size_t count,
 						  bool mappable, struct peal_page_use *use);
 void peal_shared_pages_free(struct peal_shared_pages *shared);
-void *peal_shared_pages_address(const struct peal_shared_pages *shared);
-size_t peal_shared_pages_bytes(const struct peal_shared_pages *shared);
 int peal_shared_pages_mmap(struct peal_shared_pages *shared, struct vm_area_struct *vma);
 
 /*
  * The kick file. It tells whether the owner still exists: a revoked one answers EIO. Calls that
  * began before are RCU readers until they end.
  */
-struct file;
 struct peal_kick_file;
 
 struct peal_kick_file_ops {

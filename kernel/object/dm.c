@@ -76,12 +76,12 @@ void peal_map_free(struct peal_map *map)
 
 void *peal_map_address(const struct peal_map *map)
 {
-	return peal_shared_pages_address(map->pages);
+	return map->pages->address;
 }
 
 size_t peal_map_bytes(const struct peal_map *map)
 {
-	return peal_shared_pages_bytes(map->pages);
+	return map->pages->count << PAGE_SHIFT;
 }
 
 u64 peal_map_offset(const struct peal_map *map)
