@@ -271,6 +271,22 @@ unlock:
 	return ret;
 }
 
+/*
+ * Under cq.lock, so that the times of one queue's CQEs never go back, as far as the clock does not.
+ * Apart from peal_cq_push(), because the compiler clears the copy.
+ */
+static noinline void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	struct peal_cqe stamped = *cqe;
+
+	lockdep_assert_held(&cq->lock);
+	if (cq->clocks & PEAL_CQ_CLOCK)
+		stamped.clock_ns = ktime_get_raw_ns();
+	if (cq->clocks & PEAL_CQ_WALL_CLOCK)
+		stamped.wall_ns = ktime_get_real_ns();
+	peal_cq_ring_push(&cq->ring, &stamped);
+}
+
 /**
  * peal_cq_push() - add one CQE
  *
@@ -281,7 +297,6 @@ unlock:
  */
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 {
-	struct peal_cqe stamped;
 	bool pushed;
 
 	lockdep_assert(softirq_count());
@@ -289,16 +304,10 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 	cq->overflowed |= peal_cq_ring_full(&cq->ring);
 	pushed = !cq->overflowed;
 	if (likely(pushed)) {
-		/* The times never go back, because the clocks are read with the lock. */
-		if (unlikely(cq->clocks)) {
-			stamped = *cqe;
-			if (cq->clocks & PEAL_CQ_CLOCK)
-				stamped.clock_ns = ktime_get_raw_ns();
-			if (cq->clocks & PEAL_CQ_WALL_CLOCK)
-				stamped.wall_ns = ktime_get_real_ns();
-			cqe = &stamped;
-		}
-		peal_cq_ring_push(&cq->ring, cqe);
+		if (unlikely(cq->clocks))
+			peal_cq_push_stamped(cq, cqe);
+		else
+			peal_cq_ring_push(&cq->ring, cqe);
 		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
 	}
 	spin_unlock(&cq->lock);
