@@ -17,7 +17,6 @@
 struct peal_map {
 	struct rdma_user_mmap_entry entry;
 	struct peal_shared_pages *pages;
-	bool shared;		/* entry is inserted; the core frees the map through it */
 };
 
 static void peal_map_destroy(struct peal_map *map)
@@ -53,7 +52,6 @@ struct peal_map *peal_map_alloc(struct ib_ucontext *uctx, struct peal_account *a
 		kfree(map);
 		return ERR_PTR(ret);
 	}
-	map->shared = uctx;
 	if (!uctx || !rdma_user_mmap_entry_insert(uctx, &map->entry, peal_map_bytes(map)))
 		return map;
 	peal_map_destroy(map);
@@ -68,8 +66,8 @@ void peal_map_free(struct peal_map *map)
 {
 	if (!map)
 		return;
-	if (map->shared)
-		rdma_user_mmap_entry_remove(&map->entry);
+	if (map->pages->file)
+		rdma_user_mmap_entry_remove(&map->entry);	/* the core frees it */
 	else
 		peal_map_destroy(map);
 }
