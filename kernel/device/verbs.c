@@ -122,7 +122,7 @@ static int peal_verbs_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *ud
 		ret = PTR_ERR(ctx);
 		goto err_quota;
 	}
-	peal_context_set_tx_quota(ctx, tx_quota);
+	ctx->tx_quota = tx_quota;
 	peal_context_describe(ctx, &resp);
 	ret = peal_verbs_respond(udata, &resp, sizeof(resp));
 	if (ret)
