@@ -17,7 +17,7 @@
  *
  *	receive()		for each request; on EXECUTE do what *request asks, then call
  *				done() with the verdict before anything else
- *	contradict()		if a COPY differs from the kept packet; release what it returns
+ *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	take_reordered()		after receive(); pass what it returns to receive() again
  *	next()			after a batch of these, until it returns false; send each reply.
  *				Also when there is room again to send earlier replies
@@ -93,8 +93,12 @@ struct peal_responder {
 	/* Trust in out-of-order packets. */
 	u16 flow;			/* UDP source port of the last packet in order */
 	bool again;			/* the next receive() gets what take_reordered() returned */
-	bool contradicted;		/* a packet was dropped as suspect */
-	u32 contradicted_psn;		/* PSN of that packet */
+	/*
+	 * A packet was dropped as suspect. The gap at its PSN is reported, because its sender may
+	 * believe that the packet was received.
+	 */
+	bool conflict;
+	u32 conflict_psn;		/* PSN of that packet */
 	bool executing;			/* receive() returned EXECUTE; done() is due */
 	struct peal_packet packet;	/* the packet under execution */
 	struct peal_reorder reorder;
@@ -104,7 +108,7 @@ enum peal_request_what {
 	PEAL_REQUEST_DROPPED,	/* the caller counts it under `drop` */
 	PEAL_REQUEST_ANSWERED,	/* nothing to execute; replies may be due, call next() */
 	PEAL_REQUEST_KEPT,	/* the responder owns it until take_reordered() returns it */
-	PEAL_REQUEST_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
+	PEAL_REQUEST_COPY,	/* `kept` has the same PSN; if they differ, call conflict() */
 	PEAL_REQUEST_EXECUTE,	/* execute it, then call done() */
 };
 
@@ -171,7 +175,7 @@ static inline bool peal_responder_is_late_uc(u32 expected, u32 psn)
 /* @entries: entries of @resource, which bound max_dest_rd_atomic; may be 0. */
 void peal_responder_init(struct peal_responder *responder, struct peal_resource *resource,
 			 u32 entries);
-/* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
+/* To RESET. Only the configuration stays. Call peal_reorder_drop() until NULL first. */
 void peal_responder_reset(struct peal_responder *responder);
 void peal_responder_configure(struct peal_responder *responder,
 			      const struct peal_responder_config *config);
@@ -196,13 +200,7 @@ void *peal_responder_take_reordered(struct peal_responder *responder);
  * The packet that receive() just called a COPY differs from the kept one, so one of them is
  * forged. Neither is executed, and the peer is asked for the PSN again. Return: the kept one.
  */
-void *peal_responder_contradict(struct peal_responder *responder, u32 psn);
-
-/* Return: any kept request, to be released, or NULL. */
-static inline void *peal_responder_drop_reordered(struct peal_responder *responder)
-{
-	return peal_reorder_drop(&responder->reorder);
-}
+void *peal_responder_conflict(struct peal_responder *responder, u32 psn);
 
 /* Return: true with the next reply in PSN order; false: no reply is due. */
 bool peal_responder_next(struct peal_responder *responder, struct peal_reply *reply);

@@ -92,7 +92,7 @@ static void peal_wire_responder_lose_reordered(struct peal_wire_responder *r)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_responder_drop_reordered(&r->responder)))
+	while ((skb = peal_reorder_drop(&r->responder.reorder)))
 		peal_reorder_mem_lose(peal_wire_responder_mem(r), skb);
 }
 
@@ -367,7 +367,7 @@ static noinline void peal_wire_responder_compare(struct peal_wire_responder *r,
 	if (!peal_datagram_same(request->kept, dg)) {
 		request->drop = PEAL_DROP_conflict;
 		peal_reorder_mem_lose(peal_wire_responder_mem(r),
-				      peal_responder_contradict(&r->responder, dg->packet.psn));
+				      peal_responder_conflict(&r->responder, dg->packet.psn));
 	}
 	peal_wire_responder_drop(r, &dg->packet, request);
 }

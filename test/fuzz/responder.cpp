@@ -217,7 +217,7 @@ class Run {
 		MUST(request.kept == find_kept(p.psn));
 		if (!in_.one_in(2))
 			return;
-		void *handle = peal_responder_contradict(r_.get(), p.psn);
+		void *handle = peal_responder_conflict(r_.get(), p.psn);
 
 		MUST(handle == request.kept);
 		take_back(handle);
@@ -391,7 +391,7 @@ class Run {
 	}
 	void drop_reordered()
 	{
-		while (void *handle = peal_responder_drop_reordered(r_.get()))
+		while (void *handle = peal_reorder_drop(&r_->reorder))
 			take_back(handle);
 		MUST(kept_.empty());
 		again_ = false;

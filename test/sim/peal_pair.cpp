@@ -30,7 +30,7 @@ static void release_all(peal_requester *out, peal_responder *in)
 {
 	while (void *handle = peal_requester_drop_reordered(out))
 		release(handle);
-	while (void *handle = peal_responder_drop_reordered(in))
+	while (void *handle = peal_reorder_drop(&in->reorder))
 		release(handle);
 }
 

@@ -30,7 +30,7 @@ void PealPair::request(FramePtr frame)
 		} else if (request.what == PEAL_REQUEST_COPY) {
 			if (differs(kept_requests_, request.kept, *frame))
 				unkeep(kept_requests_,
-				       peal_responder_contradict(&responder_, frame->packet.psn));
+				       peal_responder_conflict(&responder_, frame->packet.psn));
 		} else if (request.what == PEAL_REQUEST_EXECUTE) {
 			serve(request, *frame);
 		} else if (request.what == PEAL_REQUEST_ANSWERED && request.fatal) {

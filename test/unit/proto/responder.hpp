@@ -145,10 +145,7 @@ public:
 		REQUIRE(all.size() == 1);
 		return all.front();
 	}
-	void *contradict(std::uint32_t psn)
-	{
-		return peal_responder_contradict(responder_.get(), psn);
-	}
+	void *conflict(std::uint32_t psn) { return peal_responder_conflict(responder_.get(), psn); }
 	void *take_expired() { return peal_responder_take_expired(responder_.get(), now); }
 	std::uint64_t deadline() const { return peal_responder_deadline(responder_.get()); }
 	/* Nothing is due except the time at which out-of-order packets are given up. */

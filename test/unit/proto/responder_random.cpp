@@ -136,7 +136,7 @@ public:
 	explicit Hostile(Random &random) : random_(random), r_(random.bits(), random.below(6)) {}
 	~Hostile()
 	{
-		while (void *handle = peal_responder_drop_reordered(r_.get())) {
+		while (void *handle = peal_reorder_drop(&r_->reorder)) {
 			kept_.erase(static_cast<Request *>(handle));
 			delete static_cast<Request *>(handle);
 		}

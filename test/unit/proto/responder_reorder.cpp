@@ -284,9 +284,9 @@ TEST_CASE("after a refusal nothing kept is executed, and all can be released", "
 	r.send(2);
 	r.run(rc(PEAL_WIRE_SEND_ONLY, 0), PEAL_VERDICT_ACCESS);
 	CHECK(r.take_reordered() == nullptr);
-	CHECK(peal_responder_drop_reordered(r.get()));
-	CHECK(peal_responder_drop_reordered(r.get()));
-	CHECK_FALSE(peal_responder_drop_reordered(r.get()));
+	CHECK(peal_reorder_drop(&r.get()->reorder));
+	CHECK(peal_reorder_drop(&r.get()->reorder));
+	CHECK_FALSE(peal_reorder_drop(&r.get()->reorder));
 }
 
 TEST_CASE("a READ moves the expected number over what is kept", "[responder]")
@@ -308,7 +308,7 @@ TEST_CASE("of two different packets with one PSN neither is executed", "[respond
 	{
 		r.send(1);
 		check_copy(r.send(1), r.kept(1));
-		CHECK(r.contradict(1) == r.kept(1));
+		CHECK(r.conflict(1) == r.kept(1));
 		r.forget(1);
 		CHECK(r->reorder.count == 0);
 		r.send(0);
@@ -324,7 +324,7 @@ TEST_CASE("of two different packets with one PSN neither is executed", "[respond
 		for (std::uint32_t psn = 1; psn < 5; ++psn)
 			r.send(psn);
 		check_answer(r.reply(), SEQUENCE_NAK, 0);
-		CHECK(r.contradict(2) == r.kept(2));
+		CHECK(r.conflict(2) == r.kept(2));
 		r.forget(2);
 		r.send(0);
 		CHECK(r.run_reordered() == 1);
@@ -340,7 +340,7 @@ TEST_CASE("of two different packets with one PSN neither is executed", "[respond
 		r.send(2);
 		r.send(0);
 		check_copy(r.send(1), r.kept(1));
-		CHECK(r.contradict(1) == r.kept(1));
+		CHECK(r.conflict(1) == r.kept(1));
 		r.forget(1);
 		CHECK(r.take_reordered() == nullptr);
 		check_answer(r.reply(), SEQUENCE_NAK, 1);
@@ -354,9 +354,9 @@ TEST_CASE("of two different packets with one PSN neither is executed", "[respond
 		r.send(0);
 		CHECK(r.run_reordered(PEAL_VERDICT_NOT_READY) == 1);
 		check_copy(r.send(2), r.kept(2));
-		CHECK(r.contradict(2) == r.kept(2));
+		CHECK(r.conflict(2) == r.kept(2));
 	}
-	while (peal_responder_drop_reordered(r.get()))
+	while (peal_reorder_drop(&r.get()->reorder))
 		;
 }
 
