@@ -21,36 +21,26 @@
 #include "transport/sender.h"
 #include "transport/ud.h"
 
-static int peal_ah_check(const struct rdma_ah_attr *attr)
-{
-	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || rdma_ah_get_port_num(attr) != 1)
-		return -EINVAL;
-	return 0;
-}
-
-/*
- * Return: the value that chooses the UDP source port if the flow label is 0. All packets to one
- * destination have the same one.
- */
-static u32 peal_ah_hash(const struct rdma_ah_attr *attr)
-{
-	return jhash(&rdma_ah_read_grh(attr)->dgid, sizeof(union ib_gid), 0);
-}
-
 int peal_ah_init(struct peal_ah *ah, struct peal_account *account, struct peal_port *port,
 		 struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, gfp_t gfp)
 {
 	struct peal_address *address;
-	int ret = peal_ah_check(attr);
+	int ret;
+	u32 hash;
 
-	if (ret)
-		return ret;
+	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || rdma_ah_get_port_num(attr) != 1)
+		return -EINVAL;
 	address = kzalloc(sizeof(*address), gfp);
 	if (!address)
 		return -ENOMEM;
 	address->pd = ah->ib.pd;
 	peal_proof_init(&address->proof);
-	ret = peal_path_init(&address->path, port, tx_quota, attr, peal_ah_hash(attr));
+	/*
+	 * It chooses the UDP source port if the flow label is 0. All packets to one destination
+	 * have the same one.
+	 */
+	hash = jhash(&rdma_ah_read_grh(attr)->dgid, sizeof(union ib_gid), 0);
+	ret = peal_path_init(&address->path, port, tx_quota, attr, hash);
 	if (ret)
 		goto free;
 	ret = peal_table_add_address(port->table, account, address, &address->index, gfp);
@@ -153,18 +143,10 @@ static struct peal_member *peal_group_member(const struct peal_group *group,
 	return NULL;
 }
 
-/* A group gets its first member, so the network stack joins it. */
-static int peal_group_begin(struct peal_groups *groups, struct peal_group *group)
-{
-	int ret = peal_mcast_join(groups->port->net, groups->port->ndev, &group->gid);
-
-	lockdep_assert_held(&groups->lock);
-	if (!ret)
-		hlist_add_head_rcu(&group->node, peal_group_bucket(groups, &group->gid));
-	return ret;
-}
-
-/* The group is charged to @account as long as a queue pair of @account is the oldest member. */
+/*
+ * A group gets its first member, so the network stack joins it. The group is charged to @account as
+ * long as a queue pair of @account is the oldest member.
+ */
 static struct peal_group *peal_group_new(struct peal_groups *groups, struct peal_account *account,
 					 const union ib_gid *gid)
 {
@@ -180,26 +162,17 @@ static struct peal_group *peal_group_new(struct peal_groups *groups, struct peal
 		goto give;
 	group->gid = *gid;
 	INIT_LIST_HEAD(&group->members);
-	ret = peal_group_begin(groups, group);
-	if (!ret)
-		return group;
+	ret = peal_mcast_join(groups->port->net, groups->port->ndev, &group->gid);
+	if (ret)
+		goto free;
+	hlist_add_head_rcu(&group->node, peal_group_bucket(groups, &group->gid));
+	return group;
+
+free:
 	kfree(group);
 give:
 	peal_quota_give(account, PEAL_QUOTA_GROUP);
 	return ERR_PTR(ret);
-}
-
-/*
- * The last member, one of @account, is gone. The caller waits for the epoch and
- * then frees the group.
- */
-static void peal_group_end(struct peal_groups *groups, struct peal_account *account,
-			   struct peal_group *group)
-{
-	lockdep_assert_held(&groups->lock);
-	hlist_del_rcu(&group->node);
-	peal_mcast_leave(groups->port->net, groups->port->ndev, &group->gid);
-	peal_quota_give(account, PEAL_QUOTA_GROUP);
 }
 
 static struct peal_account *peal_group_holder(const struct peal_group *group)
@@ -224,94 +197,66 @@ static bool peal_group_has_room(const struct peal_group *group, const struct pea
 	       group->count + user + context < PEAL_MAX_GROUP_QPS;
 }
 
-static int peal_group_add(struct peal_group *group, struct peal_qp *qp)
+int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
 {
-	struct peal_member *member;
+	struct peal_member *member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
+	struct peal_group *group;
+	int ret = 0;
 
-	if (peal_group_member(group, qp))
-		return -EEXIST;
-	if (!peal_group_has_room(group, qp->account))
-		return -ENOSPC;
-	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
 	if (!member)
 		return -ENOMEM;
 	member->qp = qp;
-	list_add_tail_rcu(&member->node, &group->members);
-	group->count++;
-	return 0;
-}
-
-static int peal_group_attach_locked(struct peal_groups *groups, struct peal_qp *qp,
-				    const union ib_gid *gid)
-{
-	struct peal_group *group = peal_group_find(groups, gid);
-	int ret;
-
-	lockdep_assert_held(&groups->lock);
+	mutex_lock(&groups->lock);
+	group = peal_group_find(groups, gid);
 	if (!group)
 		group = peal_group_new(groups, qp->account, gid);
-	if (IS_ERR(group))
-		return PTR_ERR(group);
-	ret = peal_group_add(group, qp);
-	/* A new group whose first member could not be added has no use. */
-	if (!group->count) {
-		peal_group_end(groups, qp->account, group);
-		peal_epoch_wait();
-		kfree(group);
+	/* A new group always takes its first member. */
+	if (IS_ERR(group)) {
+		ret = PTR_ERR(group);
+	} else if (peal_group_member(group, qp)) {
+		ret = -EEXIST;
+	} else if (!peal_group_has_room(group, qp->account)) {
+		ret = -ENOSPC;
+	} else {
+		list_add_tail_rcu(&member->node, &group->members);
+		group->count++;
 	}
+	mutex_unlock(&groups->lock);
+	if (ret)
+		kfree(member);
 	return ret;
 }
 
-int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
+int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
 {
-	int ret;
+	struct peal_account *holder;
+	struct peal_member *member;
+	struct peal_group *group;
 
 	mutex_lock(&groups->lock);
-	ret = peal_group_attach_locked(groups, qp, gid);
-	mutex_unlock(&groups->lock);
-	return ret;
-}
-
-/* The group is charged to its oldest member. When that one leaves, the next oldest takes over. */
-static void peal_group_remove(struct peal_groups *groups, struct peal_group *group,
-			      struct peal_member *member)
-{
-	struct peal_account *holder = peal_group_holder(group);
-
-	lockdep_assert_held(&groups->lock);
-	list_del_rcu(&member->node);
-	if (--group->count)
-		peal_quota_move(holder, peal_group_holder(group), PEAL_QUOTA_GROUP);
-	else
-		peal_group_end(groups, holder, group);
-}
-
-static int peal_group_detach_locked(struct peal_groups *groups, struct peal_qp *qp,
-				    const union ib_gid *gid)
-{
-	struct peal_group *group = peal_group_find(groups, gid);
-	struct peal_member *member = group ? peal_group_member(group, qp) : NULL;
-
-	lockdep_assert_held(&groups->lock);
-	if (!member)
+	group = peal_group_find(groups, gid);
+	member = group ? peal_group_member(group, qp) : NULL;
+	if (!member) {
+		mutex_unlock(&groups->lock);
 		return -ENOENT;
-	peal_group_remove(groups, group, member);
+	}
+	/* When the oldest member leaves, the group is charged to the next oldest. */
+	holder = peal_group_holder(group);
+	list_del_rcu(&member->node);
+	if (--group->count) {
+		peal_quota_move(holder, peal_group_holder(group), PEAL_QUOTA_GROUP);
+	} else {
+		hlist_del_rcu(&group->node);
+		peal_mcast_leave(groups->port->net, groups->port->ndev, &group->gid);
+		peal_quota_give(holder, PEAL_QUOTA_GROUP);
+	}
 	/* The data path may still use the member and the group. */
 	peal_epoch_wait();
 	if (!group->count)
 		kfree(group);
 	kfree(member);
-	return 0;
-}
-
-int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid)
-{
-	int ret;
-
-	mutex_lock(&groups->lock);
-	ret = peal_group_detach_locked(groups, qp, gid);
 	mutex_unlock(&groups->lock);
-	return ret;
+	return 0;
 }
 
 void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *dg,
@@ -365,11 +310,6 @@ static struct peal_ud *peal_ud(const struct peal_transport *transport)
 	return container_of(transport, struct peal_ud, sender.base);
 }
 
-static struct peal_qp *peal_ud_qp(const struct peal_ud *ud)
-{
-	return ud->sender.base.qp;
-}
-
 /* ---- receiving ---- */
 
 /* IBTA 9.8.3.2: a datagram that is not for this queue pair is dropped without an answer. */
@@ -390,108 +330,57 @@ static enum peal_drop peal_ud_check(struct peal_qp *qp, const struct peal_ud_arr
 	return PEAL_DROP_none;
 }
 
-static void peal_ud_scatter(struct peal_cursor *to, const struct peal_ud_arrival *arrival)
-{
-	struct peal_cursor grh PEAL_UNINITIALIZED;
-
-	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));
-	peal_cursor_copy(to, &grh, sizeof(arrival->grh));
-	if (arrival->dg)
-		peal_datagram_scatter(arrival->dg, to, arrival->packet->payload_bytes);
-	else
-		peal_cursor_copy(to, arrival->from, arrival->packet->payload_bytes);
-}
-
-static void peal_ud_complete(struct peal_qp *qp, struct peal_notify *notify,
-			     const struct peal_ud_arrival *arrival)
+/* Takes rq.lock of @qp. */
+static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
+			    const struct peal_ud_arrival *arrival)
 {
 	const struct peal_packet *packet = arrival->packet;
+	const struct peal_wire_opcode *wire = peal_packet_opcode(packet);
+	struct peal_receive_fault fault PEAL_UNINITIALIZED;
+	struct peal_cursor grh PEAL_UNINITIALIZED;
+	struct peal_cursor to PEAL_UNINITIALIZED;
 	struct peal_cqe cqe = {
-		.opcode = peal_packet_opcode(packet)->operation,
-		.byte_len = PEAL_GRH_BYTES + packet->payload_bytes, .src_qp = packet->src_qpn,
-		.imm_or_rkey = packet->imm,
+		.opcode = wire->operation, .byte_len = PEAL_GRH_BYTES + packet->payload_bytes,
+		.src_qp = packet->src_qpn,
+		.imm_or_rkey = wire->has & PEAL_HAS_IMM ? packet->imm : 0,
 		.flags = PEAL_CQE_GRH | (arrival->ipv6 ? 0 : PEAL_CQE_IPV4) |
 			 (packet->solicited ? PEAL_CQE_SOLICITED : 0),
 	};
+	enum peal_drop drop;
 
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_IMM))
-		cqe.imm_or_rkey = 0;
+	peal_epoch_assert_held();
+	spin_lock(&qp->rq.lock);
+	drop = peal_ud_check(qp, arrival);
+	if (!drop)
+		drop = peal_receive_begin(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
+					  &to, &fault);
+	if (unlikely(drop))
+		goto unlock;
+	if (unlikely(fault.reason)) {
+		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, &fault);
+		goto unlock;
+	}
+	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));
+	peal_cursor_copy(&to, &grh, sizeof(arrival->grh));
+	if (arrival->dg)
+		peal_datagram_scatter(arrival->dg, &to, packet->payload_bytes);
+	else
+		peal_cursor_copy(&to, arrival->from, packet->payload_bytes);
+	peal_cursor_end(&to);
 	if (arrival->vlan_id != PEAL_VLAN_NONE) {
 		cqe.flags |= PEAL_CQE_VLAN;
 		cqe.vlan_id = arrival->vlan_id;
 	}
 	peal_qp_complete_recv(qp, notify, &cqe);
-}
-
-/* Under rq.lock. */
-static enum peal_drop peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
-				      const struct peal_ud_arrival *arrival)
-{
-	const struct peal_packet *packet = arrival->packet;
-	struct peal_receive_fault fault PEAL_UNINITIALIZED;
-	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_drop drop = peal_ud_check(qp, arrival);
-
-	lockdep_assert_held(&qp->rq.lock);
-	if (!drop)
-		drop = peal_receive_begin(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
-					  &to, &fault);
-	if (unlikely(drop))
-		return drop;
-	if (unlikely(fault.reason)) {
-		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, &fault);
-		return PEAL_DROP_none;
-	}
-	peal_ud_scatter(&to, arrival);
-	peal_cursor_end(&to);
-	peal_ud_complete(qp, notify, arrival);
-	return PEAL_DROP_none;
-}
-
-/* Takes rq.lock of @qp. */
-static void peal_ud_hand_over(struct peal_qp *qp, struct peal_notify *notify,
-			      const struct peal_ud_arrival *arrival)
-{
-	enum peal_drop drop;
-
-	peal_epoch_assert_held();
-	spin_lock(&qp->rq.lock);
-	drop = peal_ud_receive(qp, notify, arrival);
+unlock:
 	spin_unlock(&qp->rq.lock);
 	if (unlikely(drop)) {
 		peal_count_drop(qp->table, drop);
-		trace_peal_drop(arrival->packet, drop);
+		trace_peal_drop(packet, drop);
 	}
 }
 
 /* ---- sending ---- */
-
-/* IBTA 10.2.5: programs cannot use the Q_Keys of privileged services. */
-static u32 peal_ud_qkey(const struct peal_qp *qp)
-{
-	u32 qkey = qp->sq.wqe.ud.qkey;
-
-	return qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : qkey;
-}
-
-static void peal_ud_fill_header(const struct peal_ud *ud, struct peal_packet *packet)
-{
-	const struct peal_qp *qp = peal_ud_qp(ud);
-	const struct peal_wqe *send = &qp->sq.wqe;
-
-	*packet = (struct peal_packet){
-		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),
-		.solicited = send->flags & PEAL_WQE_SOLICITED,
-		.migrated = true,
-		.pkey = PEAL_DEFAULT_PKEY,
-		.qpn = send->ud.qpn,
-		.psn = ud->sender.psn,
-		.qkey = peal_ud_qkey(qp),
-		.src_qpn = qp->ib.qp_num,
-		.imm = send->imm_or_rkey,
-		.payload_bytes = send->length,
-	};
-}
 
 /*
  * Send the datagram as a packet. Without memory, without a route, or with a full queue it is
@@ -510,7 +399,7 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 	peal_cursor_inline(&payload, bytes, packet->payload_bytes);
 	peal_cursor_copy(&payload, local, packet->payload_bytes);
 	peal_cursor_end(local);
-	trace_peal_packet_sent(peal_ud_qp(ud)->ib.qp_num, packet, false);
+	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, packet, false);
 	peal_tx_send(path, skb);
 }
 
@@ -536,23 +425,8 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 	if (!skb)
 		return;
 	memcpy(payload, &challenge, sizeof(challenge));
-	trace_peal_packet_sent(peal_ud_qp(ud)->ib.qp_num, &header, false);
+	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, &header, false);
 	peal_tx_send(&address->path, skb);
-}
-
-/*
- * Return: the receiver, or NULL when a packet may find one that is not a UD queue pair of peal's. A
- * look-up at another device is not remembered, because that device may be removed.
- */
-static struct peal_qp *peal_ud_peer(struct peal_ud *ud, struct peal_table *table, u32 qpn)
-{
-	struct peal_qp *peer;
-
-	if (likely(table == peal_ud_qp(ud)->table))
-		peer = peal_table_qp_again(table, &ud->peer, qpn);
-	else
-		peer = peal_table_qp(table, qpn);
-	return peer && peer->ib.qp_type == IB_QPT_UD ? peer : NULL;
 }
 
 /*
@@ -569,8 +443,15 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 
 	if (!peal_proof_find(&address->proof, ud->device, &target))
 		return false;
-	peer = peal_ud_peer(ud, target.table, packet->qpn);
-	if (unlikely(!peer || !peal_tx_grh(&address->path, packet, arrival.grh)))
+	/* A look-up at another device is not remembered, because that device may be removed. */
+	if (likely(target.table == ud->sender.base.qp->table))
+		peer = peal_table_qp_again(target.table, &ud->peer, packet->qpn);
+	else
+		peer = peal_table_qp(target.table, packet->qpn);
+	/* A packet may find one that is not a UD queue pair of peal's. */
+	if (unlikely(!peer || peer->ib.qp_type != IB_QPT_UD))
+		return false;
+	if (unlikely(!peal_tx_grh(&address->path, packet, arrival.grh)))
 		return false;
 	arrival.packet = packet;
 	arrival.ipv6 = address->path.ipv6;
@@ -578,35 +459,8 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 	arrival.vlan_id = target.vlan_id;
 	arrival.dg = NULL;
 	arrival.from = local;
-	peal_ud_hand_over(peer, notify, &arrival);
+	peal_ud_receive(peer, notify, &arrival);
 	return true;
-}
-
-/*
- * Three kinds of datagrams are always packets. The network stack chooses the receivers of a group.
- * The connection manager's need no speed. Memory of a fast registration must not be in use while
- * this waits for the receiver's lock (see mr.h).
- */
-static struct peal_outcome peal_ud_send(struct peal_ud *ud, struct peal_notify *notify,
-					struct peal_address *address, struct peal_cursor *local)
-{
-	struct peal_outcome outcome = { .what = PEAL_CARRIED };
-	struct peal_qp *qp = peal_ud_qp(ud);
-	bool may = qp->ib.qp_type == IB_QPT_UD && !address->path.multicast && !local->counted;
-	struct peal_packet packet;
-
-	peal_ud_fill_header(ud, &packet);
-	if (may && peal_ud_direct(ud, notify, address, &packet, local)) {
-		peal_count(qp, direct_messages);
-		outcome.pieces = local->num_sge + PEAL_UD_PIECES;
-	} else {
-		peal_ud_transmit(ud, &address->path, &packet, local);
-		peal_count(qp, wire_messages);
-	}
-	if (may && unlikely(peal_proof_is_due(&address->proof)))
-		peal_ud_challenge(ud, address, packet.qpn);
-	ud->sender.psn = peal_psn_add(ud->sender.psn, 1);
-	return outcome;
 }
 
 /* One message is one packet (IBTA 9.8.3.1). */
@@ -614,11 +468,13 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 					 struct peal_notify *notify)
 {
 	struct peal_ud *ud = container_of(sender, struct peal_ud, sender);
-	struct peal_qp *qp = peal_ud_qp(ud);
+	struct peal_qp *qp = sender->base.qp;
 	const struct peal_wqe *send = &qp->sq.wqe;
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_address *address = peal_table_address(qp->table, send->ah_index);
 	struct peal_outcome outcome;
+	struct peal_packet packet;
+	bool may;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!address || address->pd != qp->ib.pd))
@@ -628,7 +484,35 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 	outcome = peal_packet_sender_begin(qp, &local);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
-	outcome = peal_ud_send(ud, notify, address, &local);
+	packet = (struct peal_packet){
+		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),
+		.solicited = send->flags & PEAL_WQE_SOLICITED,
+		.migrated = true,
+		.pkey = PEAL_DEFAULT_PKEY,
+		.qpn = send->ud.qpn,
+		.psn = sender->psn,
+		/* IBTA 10.2.5: programs cannot use the Q_Keys of privileged services. */
+		.qkey = send->ud.qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : send->ud.qkey,
+		.src_qpn = qp->ib.qp_num,
+		.imm = send->imm_or_rkey,
+		.payload_bytes = send->length,
+	};
+	/*
+	 * Three kinds of datagrams are always packets. The network stack chooses the receivers of a
+	 * group. The connection manager's need no speed. Memory of a fast registration must not be
+	 * in use while this waits for the receiver's lock (see mr.h).
+	 */
+	may = qp->ib.qp_type == IB_QPT_UD && !address->path.multicast && !local.counted;
+	if (may && peal_ud_direct(ud, notify, address, &packet, &local)) {
+		peal_count(qp, direct_messages);
+		outcome.pieces = local.num_sge + PEAL_UD_PIECES;
+	} else {
+		peal_ud_transmit(ud, &address->path, &packet, &local);
+		peal_count(qp, wire_messages);
+	}
+	if (may && unlikely(peal_proof_is_due(&address->proof)))
+		peal_ud_challenge(ud, address, packet.qpn);
+	sender->psn = peal_psn_add(sender->psn, 1);
 	peal_cursor_end(&local);
 	return outcome;
 }
@@ -657,27 +541,11 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 	arrival.dg = dg;
 	peal_datagram_grh(dg, arrival.grh);
 	peal_notify_begin(&notify);
-	peal_ud_hand_over(qp, &notify, &arrival);
+	peal_ud_receive(qp, &notify, &arrival);
 	peal_turn_end(&notify);
 }
 
 /* ---- challenges, which ask where the packets of an address handle arrive ---- */
-
-/* An ordinary packet may arrive through any netdev. A challenge must come the handle's own way. */
-static enum peal_drop peal_ud_check_way(struct peal_address *address,
-					const struct peal_datagram *dg)
-{
-	struct peal_path *path = &address->path;
-
-	if (memcmp(&path->sgid, &dg->sgid, sizeof(path->sgid)) ||
-	    memcmp(&path->dgid, &dg->dgid, sizeof(path->dgid)))
-		return PEAL_DROP_source;
-	if (!peal_packet_pkey_matches(&dg->packet))
-		return PEAL_DROP_pkey;
-	if (!peal_path_is_local(path) || !peal_path_leaves_by(path, peal_datagram_iif(dg)))
-		return PEAL_DROP_path;
-	return PEAL_DROP_none;
-}
 
 enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
 				  const struct peal_datagram *dg)
@@ -685,7 +553,7 @@ enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
 	struct peal_proof_challenge challenge;
 	const struct peal_locality_device *device;
 	struct peal_address *address;
-	enum peal_drop drop;
+	struct peal_path *path;
 
 	peal_epoch_assert_held();
 	if (dg->packet.payload_bytes != sizeof(challenge))
@@ -697,10 +565,21 @@ enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
 	address = peal_table_address(device->table, challenge.address);
 	if (!address)
 		return PEAL_DROP_stale;
-	drop = peal_ud_check_way(address, dg);
-	if (!drop && !peal_proof_end(&address->proof, &challenge, at, dg->vlan_id))
-		drop = PEAL_DROP_stale;
-	return drop;
+	path = &address->path;
+	if (memcmp(&path->sgid, &dg->sgid, sizeof(path->sgid)) ||
+	    memcmp(&path->dgid, &dg->dgid, sizeof(path->dgid)))
+		return PEAL_DROP_source;
+	if (!peal_packet_pkey_matches(&dg->packet))
+		return PEAL_DROP_pkey;
+	/*
+	 * An ordinary packet may arrive through any netdev. A challenge must come the handle's own
+	 * way.
+	 */
+	if (!peal_path_is_local(path) || !peal_path_leaves_by(path, peal_datagram_iif(dg)))
+		return PEAL_DROP_path;
+	if (!peal_proof_end(&address->proof, &challenge, at, dg->vlan_id))
+		return PEAL_DROP_stale;
+	return PEAL_DROP_none;
 }
 
 /* ---- the transport ---- */
