@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * See conn.h.
+ *
+ * The responder's half runs with rq.lock held, the requester's with sq.lock. Whatever processes or
+ * sends packets runs inside the epoch, too. The operations of the transport run under the locks
+ * that struct peal_transport_ops names.
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 
 #include "base/compat.h"
 #include "base/trace.h"
 #include "net/datagram.h"
+#include "object/cursor.h"
 #include "proto/packet.h"
 #include "transport/conn.h"
 #include "transport/exec.h"
@@ -15,192 +21,192 @@
 #include "transport/nic.h"
 #include "transport/sender.h"
 
-/* @items is a power of two. Return: 0, or -ENOMEM with everything undone. */
-int peal_sg_lists_init(struct peal_sg_lists *sg_lists, u32 items, u32 max_sge)
-{
-	sg_lists->mask = items - 1;
-	sg_lists->max_sge = max_sge;
-	sg_lists->item = kvcalloc(items, sizeof(*sg_lists->item), GFP_KERNEL_ACCOUNT);
-	sg_lists->sge = kvcalloc(items, max_sge * sizeof(*sg_lists->sge), GFP_KERNEL_ACCOUNT);
-	if (sg_lists->item && sg_lists->sge)
-		return 0;
-	peal_sg_lists_free(sg_lists);
-	return -ENOMEM;
-}
-
-void peal_sg_lists_free(struct peal_sg_lists *sg_lists)
-{
-	kvfree(sg_lists->item);
-	kvfree(sg_lists->sge);
-}
-
-static struct peal_sge *peal_sg_lists_sges(const struct peal_sg_lists *sg_lists, u32 index)
-{
-	return sg_lists->sge + (size_t)(index & sg_lists->mask) * sg_lists->max_sge;
-}
-
-void peal_sg_lists_save(struct peal_sg_lists *sg_lists, u32 index, const struct peal_wqe *wqe)
-{
-	sg_lists->item[index & sg_lists->mask] = (struct peal_sg_list){
-		.inline_data = wqe->inline_data, .length = wqe->length, .num_sge = wqe->num_sge,
-	};
-	memcpy(peal_sg_lists_sges(sg_lists, index), wqe->sge, wqe->num_sge * sizeof(*wqe->sge));
-}
-
-/**
- * peal_sg_lists_find() - set a cursor to some bytes of a message
- * @write: the bytes come from the peer
- * @offset: of the first byte in the message
- * @bytes: number of bytes. offset + bytes is within the message's length
- *
- * The keys are looked up for each packet, because they may have become invalid
- * since the last one.
- *
- * Return: PEAL_REASON_NONE or an LKEY reason.
- */
-enum peal_reason peal_sg_lists_find(const struct peal_sg_lists *sg_lists, u32 index,
-				    struct peal_table *table, const struct ib_pd *pd, bool write,
-				    u64 offset, u64 bytes, struct peal_cursor *cursor)
-{
-	const struct peal_sg_list *item = &sg_lists->item[index & sg_lists->mask];
-
-	if (!item->inline_data)
-		return peal_cursor_part(cursor, table, pd, peal_sg_lists_sges(sg_lists, index),
-					item->num_sge, write, offset, bytes);
-	peal_cursor_inline(cursor, item->inline_data, item->length);
-	peal_cursor_skip(cursor, offset);
-	return PEAL_REASON_NONE;
-}
-
 /*
- * The responder. Unless its comment says otherwise, each function is called with
- * rq.lock held. Those that process packets and send replies run inside the epoch, too.
+ * Most bytes and packets in flight. The bytes are enough for 10 Gb/s and 200 us. There are no
+ * more packets than a peal peer keeps when the first of them is late.
  */
+#define PEAL_WINDOW_BYTES	(256 << 10)
+#define PEAL_WINDOW_PACKETS	((u32)PEAL_REORDER_SLOTS)
 
-static struct peal_qp *peal_wire_responder_qp(const struct peal_wire_responder *r)
+/* ---- both halves ---- */
+
+static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
 {
-	return r->output->qp;
+	return &peal_nic(w->base.qp)->port.reorder_mem;
 }
 
-static struct peal_reorder_mem *peal_wire_responder_mem(const struct peal_wire_responder *r)
+/* Return: what to keep if the packet is out of order. One with the PSN @expected is never kept. */
+static struct sk_buff *peal_wire_may_keep(const struct peal_wire *w,
+					  const struct peal_reorder *reorder, u32 expected,
+					  const struct peal_datagram *dg)
 {
-	return &peal_nic(peal_wire_responder_qp(r))->port.reorder_mem;
+	if (likely(dg->packet.psn == expected))
+		return NULL;
+	return peal_reorder_mem_may(peal_wire_mem(w), dg,
+				    ib_mtu_enum_to_int(w->base.qp->attr.path_mtu), reorder->count);
 }
 
-/* Free the kept packets. The callers assert rq.lock, unless they free the queue pair. */
-static void peal_wire_responder_lose_reordered(struct peal_wire_responder *r)
+/* The turn of a kept packet has come. */
+static void peal_wire_unkeep(const struct peal_wire *w, struct sk_buff *skb,
+			     struct peal_datagram *dg, struct peal_budget *budget)
+{
+	peal_reorder_mem_take(peal_wire_mem(w), skb);
+	peal_datagram_parse(skb, dg);
+	peal_budget_spend(budget, PEAL_COST_PACKET + dg->packet.payload_bytes);
+}
+
+/* The callers assert the lock of that half, unless they free the queue pair. */
+static void peal_wire_drop_reordered(const struct peal_wire *w, struct peal_reorder *reorder)
 {
 	struct sk_buff *skb;
 
-	while ((skb = peal_reorder_drop(&r->responder.reorder)))
-		peal_reorder_mem_lose(peal_wire_responder_mem(r), skb);
+	while ((skb = peal_reorder_drop(reorder)))
+		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
-/* Sleeps, before the queue pair can use the wire. Return: 0 or -ENOMEM. */
-int peal_wire_responder_init(struct peal_wire_responder *r, struct peal_output *output)
+static void peal_wire_count_nak(const struct peal_qp *qp, const struct peal_packet *packet,
+				bool sent)
 {
-	r->output = output;
-	r->deadline = U64_MAX;
-	r->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*r->resource), GFP_KERNEL_ACCOUNT);
-	if (!r->resource)
-		return -ENOMEM;
-	peal_responder_init(&r->responder, r->resource, PEAL_MAX_RD_ATOMIC);
-	return 0;
-}
-
-/*
- * No lock is needed, because the queue pair is unpublished and the caller has
- * waited for the epoch.
- */
-void peal_wire_responder_free(struct peal_wire_responder *r)
-{
-	peal_wire_responder_lose_reordered(r);
-	kvfree(r->resource);
-}
-
-/* The transport of the requests that it accepts. An XRC initiator accepts none. */
-static u8 peal_wire_responder_transport(const struct peal_qp *qp)
-{
-	return qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NO_TRANSPORT : peal_qp_bth_transport(qp);
-}
-
-void peal_wire_responder_configure(struct peal_wire_responder *r)
-{
-	const struct peal_qp *qp = peal_wire_responder_qp(r);
-	struct peal_responder_config config = {
-		.transport = peal_wire_responder_transport(qp),
-		.mtu_shift = peal_qp_mtu_shift(qp),
-		.rd_atomic = qp->attr.max_dest_rd_atomic,
-		.rnr_timer = qp->attr.min_rnr_timer,
-		.reorder_ns = peal_output_reorder_ns(qp),
+	static const u16 counters[][2] = {
+		[PEAL_NAK_SEQUENCE] = {
+			PEAL_COUNTER_naks_received_sequence, PEAL_COUNTER_naks_sent_sequence,
+		},
+		[PEAL_NAK_INVALID_REQUEST] = {
+			PEAL_COUNTER_naks_received_invalid, PEAL_COUNTER_naks_sent_invalid,
+		},
+		[PEAL_NAK_REMOTE_ACCESS] = {
+			PEAL_COUNTER_naks_received_access, PEAL_COUNTER_naks_sent_access,
+		},
+		[PEAL_NAK_REMOTE_OPERATION] = {
+			PEAL_COUNTER_naks_received_operation, PEAL_COUNTER_naks_sent_operation,
+		},
 	};
+	u32 code = packet->syndrome & PEAL_SYNDROME_VALUE;
 
-	lockdep_assert_held(&qp->rq.lock);
-	peal_responder_configure(&r->responder, &config);
+	/* Packets without an AETH have syndrome 0, which is that of an ACK. */
+	switch (packet->syndrome & PEAL_SYNDROME_KIND) {
+	case PEAL_SYNDROME_RNR:
+		if (sent) {
+			peal_count(qp, naks_sent_rnr);
+		} else {
+			peal_count(qp, naks_received_rnr);
+			peal_count(qp, rnr_waits);
+		}
+		break;
+	case PEAL_SYNDROME_NAK:
+		if (code < ARRAY_SIZE(counters)) {
+			code = array_index_nospec(code, ARRAY_SIZE(counters));
+			this_cpu_inc(qp->counters->value[counters[code][sent]]);
+		}
+		break;
+	}
 }
 
-void peal_wire_responder_set_psn(struct peal_wire_responder *r, u32 psn)
-{
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	peal_responder_set_psn(&r->responder, psn);
-}
+/* ---- the responder: a request arrives ---- */
 
-void peal_wire_responder_forget_reordered(struct peal_wire_responder *r)
+static void peal_wire_describe(struct peal_wire *w, const struct peal_request *request)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	peal_wire_responder_lose_reordered(r);
-}
-
-void peal_wire_responder_reset(struct peal_wire_responder *r)
-{
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	peal_wire_responder_forget_reordered(r);
-	peal_responder_reset(&r->responder);
-	WRITE_ONCE(r->due, false);
-	WRITE_ONCE(r->deadline, U64_MAX);
-}
-
-struct peal_recv_psn peal_wire_responder_psn(const struct peal_wire_responder *r)
-{
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	return (struct peal_recv_psn){.psn = r->responder.psn, .msn = r->responder.msn};
+	w->executing.opcode = request->operation;
+	w->executing.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
+	w->executing.imm_or_rkey = request->imm_or_rkey;
+	w->executing.rkey = request->rkey;
+	w->executing.srqn = request->srqn;
+	w->executing.remote_addr = request->remote_addr;
+	w->executing.length = request->length;
+	w->executing.atomic = request->atomic;
+	if (peal_op(request->operation)->atomic)
+		w->executing.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
 }
 
 /*
- * The peer's next messages come as packets. Packets that were kept out of order before another
- * transport delivered whole messages are late now, so they are dropped.
+ * On-demand paging: are the bytes of this packet in memory? These are the bytes that it writes, or
+ * for a READ those of the first response. A later response whose bytes are not there counts as
+ * lost. If the bytes are not there, the peer is asked to wait, as for a missing receive.
  */
-void peal_wire_responder_start(struct peal_wire_responder *r, struct peal_recv_psn at)
+static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
+							   const struct peal_request *request,
+							   struct peal_notify *notify,
+							   const struct peal_cursor *cursor)
 {
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	if (at.psn == r->responder.psn)
-		return;
-	peal_wire_responder_forget_reordered(r);
-	peal_responder_skip(&r->responder, at.psn, at.msn);
+	struct peal_qp *qp = w->base.qp;
+	bool read = request->operation == PEAL_OP_READ;
+	enum peal_odp_state state = PEAL_ODP_PRESENT;
+	u32 bytes = request->bytes;
+
+	if (read)
+		bytes = min_t(u64, request->length, 1 << peal_qp_mtu_shift(qp));
+	else if (peal_op(request->operation)->atomic)
+		bytes = sizeof(u64);
+	if (bytes)
+		state = peal_cursor_look(cursor, request->offset, bytes, !read);
+	switch (state) {
+	case PEAL_ODP_PRESENT:
+		break;
+	case PEAL_ODP_ABSENT:
+		return (struct peal_outcome){
+			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RKEY_PAGE,
+			.timer = qp->attr.min_rnr_timer,
+		};
+	case PEAL_ODP_FAULT:
+	case PEAL_ODP_LATE:
+		return peal_execute_no_page(qp, &w->executing, qp->attr.dest_qp_num, notify, state);
+	}
+	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
 
-/* ---- requests ---- */
-
-static void peal_wire_responder_describe(struct peal_wire_responder *r,
-					 const struct peal_request *request)
+/* Check the request and move its bytes. *original gets the old value of an atomic. */
+static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
+						      const struct peal_datagram *dg,
+						      const struct peal_request *request,
+						      struct peal_notify *notify, u64 *original)
 {
-	r->executing.opcode = request->operation;
-	r->executing.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
-	r->executing.imm_or_rkey = request->imm_or_rkey;
-	r->executing.rkey = request->rkey;
-	r->executing.srqn = request->srqn;
-	r->executing.remote_addr = request->remote_addr;
-	r->executing.length = request->length;
-	r->executing.atomic = request->atomic;
-	if (peal_op(request->operation)->atomic)
-		r->executing.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
+	const struct peal_op *op = peal_op(request->operation);
+	struct peal_cursor cursor PEAL_UNINITIALIZED;
+	struct peal_qp *qp = w->base.qp;
+	u32 src_qpn = qp->attr.dest_qp_num;
+	struct peal_outcome outcome;
+
+	outcome = peal_execute_accept(qp, &w->executing, src_qpn, notify, &cursor);
+	if (unlikely(outcome.what != PEAL_CARRIED))
+		return outcome;
+	if (unlikely(cursor.counted))
+		outcome = peal_wire_look_request(w, request, notify, &cursor);
+	if (unlikely(outcome.what != PEAL_CARRIED)) {
+		;
+	} else if (op->atomic) {
+		/* The responder has checked that ATOMIC_WRITE has eight bytes, others none. */
+		peal_datagram_copy(dg, 0, original, min_t(u32, request->bytes, sizeof(*original)));
+		outcome = peal_execute_atomic(qp, &w->executing, src_qpn, notify, &cursor,
+					      original);
+	} else if (request->bytes) {
+		peal_cursor_skip(&cursor, request->offset);
+		peal_datagram_scatter(dg, &cursor, request->bytes);
+	}
+	peal_cursor_end(&cursor);
+	if (request->last && likely(outcome.what == PEAL_CARRIED))
+		outcome = peal_execute_finish(qp, &w->executing, src_qpn, notify);
+	return outcome;
 }
 
-/* Translate the result of the checks into the protocol's terms (IBTA 9.9.3, table 58). */
-static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *outcome)
+/*
+ * The request could not be executed. Return: this in the protocol's terms (IBTA 9.9.3, table 58).
+ * No NAK and no completion reports a lost message of an unreliable connection, so count it.
+ */
+static noinline enum peal_verdict peal_wire_refused(const struct peal_wire *w,
+						    const struct peal_packet *packet,
+						    const struct peal_outcome *outcome)
 {
-	if (likely(outcome->what == PEAL_CARRIED))
-		return PEAL_VERDICT_DONE;
+	const struct peal_qp *qp = w->base.qp;
+	enum peal_drop drop = PEAL_DROP_rights;
+
+	if (qp->ib.qp_type == IB_QPT_UC) {
+		if (outcome->what == PEAL_NOT_READY)
+			drop = PEAL_DROP_receive;
+		else if (outcome->reason == PEAL_REASON_RECV_TOO_SHORT)
+			drop = PEAL_DROP_length;
+		peal_count_drop(qp->table, drop);
+		trace_peal_drop(packet, drop);
+	}
 	if (outcome->what == PEAL_NOT_READY)
 		return PEAL_VERDICT_NOT_READY;
 	switch (outcome->status) {
@@ -213,200 +219,53 @@ static enum peal_verdict peal_wire_responder_verdict(const struct peal_outcome *
 	}
 }
 
-/* Count a lost message of an unreliable connection, because no NAK and no completion reports it. */
-static void peal_wire_responder_note_loss(struct peal_wire_responder *r,
-					  const struct peal_packet *packet,
-					  const struct peal_outcome *outcome)
-{
-	const struct peal_qp *qp = peal_wire_responder_qp(r);
-	enum peal_drop drop = PEAL_DROP_rights;
-
-	if (qp->ib.qp_type != IB_QPT_UC || outcome->what == PEAL_CARRIED)
-		return;
-	if (outcome->what == PEAL_NOT_READY)
-		drop = PEAL_DROP_receive;
-	else if (outcome->reason == PEAL_REASON_RECV_TOO_SHORT)
-		drop = PEAL_DROP_length;
-	peal_count_drop(qp->table, drop);
-	trace_peal_drop(packet, drop);
-}
-
-static noinline struct peal_outcome peal_wire_responder_place(struct peal_wire_responder *r,
-							      const struct peal_datagram *dg,
-							      const struct peal_request *request,
-							      struct peal_notify *notify,
-							      const struct peal_cursor *cursor)
-{
-	struct peal_qp *qp = peal_wire_responder_qp(r);
-	u64 value = 0;
-
-	/* The responder has checked that an ATOMIC_WRITE has eight bytes, and a FLUSH none. */
-	peal_datagram_copy(dg, 0, &value, min_t(u32, request->bytes, sizeof(value)));
-	return peal_execute_atomic(qp, &r->executing, qp->attr.dest_qp_num, notify, cursor,
-				   &value);
-}
-
-/*
- * How many bytes must be in memory for this packet: those that it writes, or for a READ those of
- * the first response. A later response whose bytes are not there counts as lost.
- */
-static u32 peal_wire_responder_needs(const struct peal_wire_responder *r,
-				     const struct peal_request *request)
-{
-	const struct peal_qp *qp = peal_wire_responder_qp(r);
-
-	if (r->executing.opcode == PEAL_OP_READ)
-		return min_t(u64, request->length, 1 << peal_qp_mtu_shift(qp));
-	return peal_op(r->executing.opcode)->atomic ? sizeof(u64) : request->bytes;
-}
-
-/* Are these bytes in memory? If not, the peer is asked to wait, as for a missing receive. */
-static noinline struct peal_outcome peal_wire_responder_look(struct peal_wire_responder *r,
-							     const struct peal_request *request,
-							     struct peal_notify *notify,
-							     const struct peal_cursor *cursor)
-{
-	struct peal_qp *qp = peal_wire_responder_qp(r);
-	bool write = r->executing.opcode != PEAL_OP_READ;
-	u32 bytes = peal_wire_responder_needs(r, request);
-	enum peal_odp_state state;
-
-	if (!bytes)
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
-	state = peal_cursor_look(cursor, request->offset, bytes, write);
-	switch (state) {
-	case PEAL_ODP_PRESENT:
-		break;
-	case PEAL_ODP_ABSENT:
-		return (struct peal_outcome){
-			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RKEY_PAGE,
-			.timer = qp->attr.min_rnr_timer,
-		};
-	case PEAL_ODP_FAULT:
-	case PEAL_ODP_LATE:
-		return peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify, state);
-	}
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
-}
-
-/* Execute the packet. *original gets the old value of an atomic. */
-static noinline struct peal_outcome peal_wire_responder_carry(struct peal_wire_responder *r,
-							      const struct peal_datagram *dg,
-							      const struct peal_request *request,
-							      struct peal_notify *notify,
-							      u64 *original)
-{
-	struct peal_qp *qp = peal_wire_responder_qp(r);
-	u32 src_qpn = qp->attr.dest_qp_num;
-	struct peal_cursor cursor PEAL_UNINITIALIZED;
-	struct peal_outcome outcome;
-
-	outcome = peal_execute_accept(qp, &r->executing, src_qpn, notify, &cursor);
-	if (unlikely(outcome.what != PEAL_CARRIED))
-		return outcome;
-	if (unlikely(cursor.counted))
-		outcome = peal_wire_responder_look(r, request, notify, &cursor);
-	if (unlikely(outcome.what != PEAL_CARRIED)) {
-		;
-	} else if (unlikely(peal_op(r->executing.opcode)->placement)) {
-		outcome = peal_wire_responder_place(r, dg, request, notify, &cursor);
-	} else if (peal_op(r->executing.opcode)->atomic) {
-		outcome = peal_execute_atomic(qp, &r->executing, src_qpn, notify, &cursor,
-					      original);
-	} else if (request->bytes) {
-		peal_cursor_skip(&cursor, request->offset);
-		peal_datagram_scatter(dg, &cursor, request->bytes);
-	}
-	peal_cursor_end(&cursor);
-	if (request->last && likely(outcome.what == PEAL_CARRIED))
-		outcome = peal_execute_finish(qp, &r->executing, src_qpn, notify);
-	return outcome;
-}
-
-static void peal_wire_responder_execute(struct peal_wire_responder *r,
-					const struct peal_datagram *dg,
-					const struct peal_request *request,
-					struct peal_notify *notify, u64 now)
-{
-	struct peal_outcome outcome;
-	u64 original = 0;
-
-	peal_wire_responder_describe(r, request);
-	outcome = peal_wire_responder_carry(r, dg, request, notify, &original);
-	peal_wire_responder_note_loss(r, &dg->packet, &outcome);
-	peal_responder_done(&r->responder, peal_wire_responder_verdict(&outcome), original, now);
-}
-
-/*
- * The packets do not form a valid request. A fatal NAK is due, so the queue pair
- * refuses from now on.
- */
-static void peal_wire_responder_invalid(struct peal_wire_responder *r,
-					const struct peal_request *request,
-					struct peal_notify *notify)
-{
-	struct peal_qp *qp = peal_wire_responder_qp(r);
-
-	peal_wire_responder_describe(r, request);
-	peal_execute_invalid(qp, &r->executing, qp->attr.dest_qp_num, notify);
-}
-
-static void peal_wire_responder_drop(struct peal_wire_responder *r,
-				     const struct peal_packet *packet,
-				     const struct peal_request *request)
-{
-	peal_count_drop(peal_wire_responder_qp(r)->table, request->drop);
-	trace_peal_drop(packet, request->drop);
-}
-
-/* A packet has the PSN of one that is kept. If the two differ, one of them is forged. */
-static noinline void peal_wire_responder_compare(struct peal_wire_responder *r,
-						 const struct peal_datagram *dg,
-						 struct peal_request *request)
-{
-	if (!peal_datagram_same(request->kept, dg)) {
-		request->drop = PEAL_DROP_conflict;
-		peal_reorder_mem_lose(peal_wire_responder_mem(r),
-				      peal_responder_conflict(&r->responder, dg->packet.psn));
-	}
-	peal_wire_responder_drop(r, &dg->packet, request);
-}
-
 /* Process one request. Consumes dg->skb. @again: it was kept until its turn came. */
-static void peal_wire_responder_take(struct peal_wire_responder *r, struct peal_datagram *dg,
-				     struct peal_notify *notify, bool again)
+static void peal_wire_take_request(struct peal_wire *w, struct peal_datagram *dg,
+				   struct peal_notify *notify, bool again)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(r);
+	enum peal_verdict verdict = PEAL_VERDICT_DONE;
+	struct peal_responder *responder = &w->responder;
+	struct peal_qp *qp = w->base.qp;
 	struct peal_request request;
-	struct sk_buff *handle = NULL;
-	u64 now = ktime_get_ns();
+	struct peal_outcome outcome;
+	u64 now = ktime_get_ns(), original = 0;
+	struct sk_buff *handle;
 
 	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	/* A packet in its turn is never kept. */
-	if (unlikely(dg->packet.psn != r->responder.psn))
-		handle = peal_reorder_mem_may(peal_wire_responder_mem(r), dg,
-					      ib_mtu_enum_to_int(qp->attr.path_mtu),
-					      r->responder.reorder.count);
-	peal_responder_receive(&r->responder, &dg->packet, now, handle, &request);
+	handle = peal_wire_may_keep(w, &responder->reorder, responder->psn, dg);
+	peal_responder_receive(responder, &dg->packet, now, handle, &request);
 	if (request.duplicate)
 		peal_count(qp, duplicates);
 	switch (request.what) {
 	case PEAL_REQUEST_KEPT:
-		peal_reorder_mem_add(peal_wire_responder_mem(r), dg->skb);
+		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
 		return;
-	case PEAL_REQUEST_DROPPED:
-		peal_wire_responder_drop(r, &dg->packet, &request);
-		break;
 	case PEAL_REQUEST_COPY:
-		peal_wire_responder_compare(r, dg, &request);
+		/* If the two differ, one of them is forged. */
+		if (!peal_datagram_same(request.kept, dg)) {
+			request.drop = PEAL_DROP_conflict;
+			peal_reorder_mem_lose(peal_wire_mem(w),
+					      peal_responder_conflict(responder, dg->packet.psn));
+		}
+		fallthrough;
+	case PEAL_REQUEST_DROPPED:
+		peal_count_drop(qp->table, request.drop);
+		trace_peal_drop(&dg->packet, request.drop);
 		break;
 	case PEAL_REQUEST_ANSWERED:
-		if (request.fatal)
-			peal_wire_responder_invalid(r, &request, notify);
+		if (!request.fatal)
+			break;
+		/* A fatal NAK is due, so the queue pair refuses from now on. */
+		peal_wire_describe(w, &request);
+		peal_execute_invalid(qp, &w->executing, qp->attr.dest_qp_num, notify);
 		break;
 	case PEAL_REQUEST_EXECUTE:
-		peal_wire_responder_execute(r, dg, &request, notify, now);
+		peal_wire_describe(w, &request);
+		outcome = peal_wire_execute(w, dg, &request, notify, &original);
+		if (unlikely(outcome.what != PEAL_CARRIED))
+			verdict = peal_wire_refused(w, &dg->packet, &outcome);
+		peal_responder_done(responder, verdict, original, now);
 		break;
 	}
 	peal_datagram_consume(dg);
@@ -414,279 +273,182 @@ static void peal_wire_responder_take(struct peal_wire_responder *r, struct peal_
 
 /*
  * Process the kept requests whose turn has come. If the budget ends first, no budget is left
- * for peal_wire_responder_reply() either, so the rest is due together with the replies. Check
- * rq.refusing each time, because another transport may have refused a request in the meantime.
- * The messages of XRC may complete in many completion queues. When no more can be notified, this
- * counts as the end of the budget.
+ * for peal_wire_reply() either, so the rest is due together with the replies. Check rq.refusing
+ * each time, because another transport may have refused a request in the meantime. The messages of
+ * XRC may complete in many completion queues. When no more can be notified, this counts as the end
+ * of the budget.
  */
-static void peal_wire_responder_take_reordered(struct peal_wire_responder *r,
-					       struct peal_notify *notify,
-					       struct peal_budget *budget)
+static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify *notify,
+					 struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(r);
-	struct peal_datagram reorder;
+	struct peal_qp *qp = w->base.qp;
+	struct peal_datagram dg;
 	struct sk_buff *skb;
 
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
+	lockdep_assert_held(&qp->rq.lock);
 	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
-	       (skb = peal_responder_take_reordered(&r->responder))) {
-		peal_reorder_mem_take(peal_wire_responder_mem(r), skb);
-		peal_datagram_parse(skb, &reorder);
-		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
-		peal_wire_responder_take(r, &reorder, notify, true);
+	       (skb = peal_responder_take_reordered(&w->responder))) {
+		peal_wire_unkeep(w, skb, &dg, budget);
+		peal_wire_take_request(w, &dg, notify, true);
 		if (unlikely(!peal_notify_has_room(notify)))
 			peal_budget_spend(budget, budget->left);
 	}
-	WRITE_ONCE(r->deadline, peal_responder_deadline(&r->responder));
+	WRITE_ONCE(w->deadline, peal_responder_deadline(&w->responder));
 }
 
-/**
- * peal_wire_responder_request() - process a request that has arrived
- *
- * With it the turn of kept requests may have come, which are processed, too. In RTR or later.
- * Consumes dg->skb. The caller calls peal_wire_responder_reply() afterwards.
- */
-void peal_wire_responder_request(struct peal_wire_responder *r, struct peal_datagram *dg,
-				 struct peal_notify *notify, struct peal_budget *budget)
-{
-	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	peal_wire_responder_take(r, dg, notify, false);
-	peal_wire_responder_take_reordered(r, notify, budget);
-}
-
-/* ---- replies ---- */
-
-static void peal_wire_responder_count_nak(struct peal_qp *qp, const struct peal_packet *packet)
-{
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH))
-		return;
-	if ((packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR)
-		peal_count(qp, naks_sent_rnr);
-	switch (packet->syndrome) {
-	case PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE:
-		peal_count(qp, naks_sent_sequence);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_INVALID_REQUEST:
-		peal_count(qp, naks_sent_invalid);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS:
-		peal_count(qp, naks_sent_access);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_OPERATION:
-		peal_count(qp, naks_sent_operation);
-		break;
-	}
-}
+/* ---- the responder: a reply leaves ---- */
 
 /*
- * Copy the bytes of a READ response. Return: PEAL_ODP_FAULT when the key has become invalid since
- * the request, or when the memory is gone; PEAL_ODP_LATE when it does not come.
+ * Copy the bytes of a READ response into its packet. The packet counts as lost if on-demand paging
+ * must first bring them in. If the key has become invalid since the request, or the memory is gone,
+ * a repeated response turns into a NAK at once. The NAK of a first response is due later, in its
+ * turn. Return: the packet to send, or NULL.
  */
-static noinline enum peal_odp_state
-peal_wire_responder_read(struct peal_wire_responder *r, const struct peal_reply *reply,
-			 void *payload, struct peal_notify *notify)
+static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct peal_reply *reply,
+						    struct sk_buff *skb, void *payload,
+						    struct peal_notify *notify)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(r);
+	enum peal_odp_state state = PEAL_ODP_FAULT;
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = reply->header.payload_bytes;
-	enum peal_odp_state state;
+	struct peal_qp *qp = w->base.qp;
+	u32 src_qpn = qp->attr.dest_qp_num;
 	bool found;
 
 	lockdep_assert_held(&qp->rq.lock);
-	r->executing.opcode = PEAL_OP_READ;
-	r->executing.rkey = reply->rkey;
-	r->executing.srqn = reply->srqn;
-	r->executing.remote_addr = reply->remote_addr;
-	r->executing.length = bytes;
+	w->executing.opcode = PEAL_OP_READ;
+	w->executing.rkey = reply->rkey;
+	w->executing.srqn = reply->srqn;
+	w->executing.remote_addr = reply->remote_addr;
+	w->executing.length = bytes;
 	if (reply->again)
-		found = peal_execute_read_again(qp, &r->executing, &from);
+		found = peal_execute_read_again(qp, &w->executing, &from);
 	else
-		found = peal_execute_read(qp, &r->executing, qp->attr.dest_qp_num, notify,
-					  &from).what == PEAL_CARRIED;
-	if (!found)
-		return PEAL_ODP_FAULT;
-	state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
-	if (likely(state == PEAL_ODP_PRESENT)) {
-		peal_cursor_inline(&to, payload, bytes);
-		peal_cursor_copy(&to, &from, bytes);
-	} else if (state != PEAL_ODP_ABSENT && !reply->again) {
-		peal_execute_no_page(qp, &r->executing, qp->attr.dest_qp_num, notify, state);
+		found = peal_execute_read(qp, &w->executing, src_qpn, notify, &from).what ==
+			PEAL_CARRIED;
+	if (likely(found)) {
+		state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
+		if (likely(state == PEAL_ODP_PRESENT)) {
+			peal_cursor_inline(&to, payload, bytes);
+			peal_cursor_copy(&to, &from, bytes);
+		} else if (state != PEAL_ODP_ABSENT && !reply->again) {
+			peal_execute_no_page(qp, &w->executing, src_qpn, notify, state);
+		}
+		peal_cursor_end(&from);
 	}
-	peal_cursor_end(&from);
-	return state;
-}
-
-/*
- * A packet counts as lost when there is no memory for it, or when on-demand paging must first bring
- * its bytes in. If the key of a READ is not valid any more, a repeated response turns into a NAK at
- * once. The NAK of a first response is due later, in its turn.
- */
-static struct sk_buff *peal_wire_responder_build(struct peal_wire_responder *r,
-						 struct peal_reply *reply,
-						 struct peal_notify *notify)
-{
-	void *payload;
-	struct sk_buff *skb = peal_output_prepare(r->output, &reply->header, &payload);
-	enum peal_odp_state state;
-
-	if (!skb || !reply->read)
-		return skb;
-	state = peal_wire_responder_read(r, reply, payload, notify);
 	if (likely(state == PEAL_ODP_PRESENT))
 		return skb;
 	peal_output_discard(skb);
 	if (state == PEAL_ODP_ABSENT)
 		return NULL;
 	if (!reply->again) {
-		peal_responder_refuse_read(&r->responder);
+		peal_responder_refuse_read(&w->responder);
 		return NULL;
 	}
-	peal_responder_refuse_again(&r->responder, reply);
-	return peal_output_prepare(r->output, &reply->header, &payload);
-}
-
-static void peal_wire_responder_send(struct peal_wire_responder *r, struct peal_reply *reply,
-				     struct peal_notify *notify)
-{
-	struct sk_buff *skb = peal_wire_responder_build(r, reply, notify);
-
-	if (unlikely(!skb))
-		return;
-	peal_wire_responder_count_nak(peal_wire_responder_qp(r), &reply->header);
-	peal_output_send(r->output, &reply->header, skb, reply->again);
+	peal_responder_refuse_again(&w->responder, reply);
+	return peal_output_prepare(&w->output, &reply->header, &payload);
 }
 
 /*
- * All replies that were due have been sent, among them the NAK of a refused request. Therefore
- * the queue pair goes into error only now, because no reply is sent in error.
+ * Send the replies that are due, within a budget. A packet counts as lost when there is no memory
+ * for it. Return: true when the budget ended first.
  */
-static bool peal_wire_responder_finish(struct peal_wire_responder *r, struct peal_notify *notify)
+static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
+			    struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_responder_qp(r);
+	struct peal_qp *qp = w->base.qp;
+	struct peal_reply reply;
+	struct sk_buff *skb;
+	void *payload;
 
 	lockdep_assert_held(&qp->rq.lock);
-	WRITE_ONCE(r->due, false);
-	if (unlikely(qp->rq.refusing))
-		peal_notify_fail(notify, qp, qp->generation);
-	return false;
-}
-
-/**
- * peal_wire_responder_reply() - send the replies that are due, within a budget
- *
- * Return: true when the budget ended first.
- */
-bool peal_wire_responder_reply(struct peal_wire_responder *r, struct peal_notify *notify,
-			       struct peal_budget *budget)
-{
-	struct peal_reply reply;
-
-	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
-	WRITE_ONCE(r->due, true);
+	WRITE_ONCE(w->due, true);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_output_has_quota(r->output))
+		if (!peal_output_has_quota(&w->output))
 			return false;
-		if (!peal_responder_next(&r->responder, &reply))
-			return peal_wire_responder_finish(r, notify);
-		peal_wire_responder_send(r, &reply, notify);
+		if (!peal_responder_next(&w->responder, &reply)) {
+			WRITE_ONCE(w->due, false);
+			/*
+			 * The NAK of a refused request has left. The queue pair goes into error
+			 * only now, because no reply is sent in error.
+			 */
+			if (unlikely(qp->rq.refusing))
+				peal_notify_fail(notify, qp, qp->generation);
+			return false;
+		}
+		skb = peal_output_prepare(&w->output, &reply.header, &payload);
+		if (skb && reply.read)
+			skb = peal_wire_fill_read(w, &reply, skb, payload, notify);
+		if (likely(skb)) {
+			peal_wire_count_nak(qp, &reply.header, true);
+			peal_output_send(&w->output, &reply.header, skb, reply.again);
+		}
 		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
 	return true;
 }
 
-/* ---- turns ---- */
+/* ---- the responder: its turns ---- */
 
-/*
- * No lock. Return: when peal_wire_responder_run() is due at the latest. KTIME_MAX:
- * only packets make it due.
- */
-ktime_t peal_wire_responder_deadline(const struct peal_wire_responder *r)
+/* No lock. Return: when the responder is due. KTIME_MAX: only packets make it due. */
+static ktime_t peal_wire_responder_deadline(const struct peal_wire *w)
 {
-	u64 deadline = READ_ONCE(r->deadline);
+	u64 deadline = READ_ONCE(w->deadline);
 
 	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
 }
 
-/* No lock, so only a hint. Would peal_wire_responder_run() find something to do? */
-bool peal_wire_responder_is_due(const struct peal_wire_responder *r)
+bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_notify *notify,
+		       struct peal_budget *budget)
 {
-	u64 deadline = READ_ONCE(r->deadline);
+	struct peal_qp *qp = w->base.qp;
+	bool more;
 
-	return READ_ONCE(r->due) || (deadline != U64_MAX && ktime_get_ns() >= deadline);
-}
-
-static void peal_wire_responder_expire(struct peal_wire_responder *r)
-{
-	u64 now = ktime_get_ns();
-	struct sk_buff *skb;
-
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	peal_responder_expire(&r->responder, now);
-	while ((skb = peal_responder_take_expired(&r->responder, now)))
-		peal_reorder_mem_lose(peal_wire_responder_mem(r), skb);
-}
-
-/*
- * Process kept requests, expire them, and send the replies that were left.
- * Return: true when the budget ended first.
- */
-bool peal_wire_responder_run(struct peal_wire_responder *r, struct peal_notify *notify,
-			     struct peal_budget *budget)
-{
 	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_responder_qp(r)->rq.lock);
-	if (r->deadline != U64_MAX)
-		peal_wire_responder_expire(r);
-	peal_wire_responder_take_reordered(r, notify, budget);
-	return peal_wire_responder_reply(r, notify, budget);
+	lockdep_assert_held(&qp->rq.lock);
+	if (unlikely(qp->receiver != &w->base))
+		peal_qp_change_receiver(qp, &w->base);
+	peal_wire_take_request(w, dg, notify, false);
+	peal_wire_take_kept_requests(w, notify, budget);
+	more = peal_wire_reply(w, notify, budget);
+	peal_schedule_at(qp, peal_wire_responder_deadline(w));
+	return more;
 }
 
 /*
- * The requester. Functions that a turn calls run under sq.lock, inside the epoch. The operations of
- * the transport run under the locks that struct peal_transport_ops names.
+ * If the responder has something to do, expire kept requests and gaps, process the kept requests
+ * whose turn has come, and send the replies that were left. Return: true when the budget ended
+ * first.
  */
-
-/*
- * Most bytes and packets in flight. The bytes are enough for 10 Gb/s and 200 us. There are no
- * more packets than a peal peer keeps when the first of them is late.
- */
-#define PEAL_WINDOW_BYTES	(256 << 10)
-#define PEAL_WINDOW_PACKETS	((u32)PEAL_REORDER_SLOTS)
-
-static struct peal_qp *peal_wire_qp(const struct peal_wire *w)
+static bool peal_wire_run_responder(struct peal_wire *w, struct peal_notify *notify,
+				    struct peal_budget *budget)
 {
-	return w->base.qp;
-}
+	u64 deadline = READ_ONCE(w->deadline), now;
+	struct peal_qp *qp = w->base.qp;
+	struct sk_buff *skb;
+	bool more;
 
-static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
-{
-	return &peal_nic(peal_wire_qp(w))->port.reorder_mem;
-}
-
-/* ---- completions ---- */
-
-/*
- * A message of this queue pair failed. Put the queue pair or its send queue into error, so
- * that the rest is flushed.
- */
-static void peal_wire_fail_queue(struct peal_qp *qp)
-{
+	lockdep_assert_held(&qp->sq.lock);
+	/* No rq.lock yet, so these are hints. */
+	if (!READ_ONCE(w->due) && (deadline == U64_MAX || ktime_get_ns() < deadline))
+		return false;
 	spin_lock(&qp->rq.lock);
-	peal_qp_fail_send_locked(qp);
+	peal_qp_change_receiver(qp, &w->base);
+	if (w->deadline != U64_MAX) {
+		now = ktime_get_ns();
+		peal_responder_expire(&w->responder, now);
+		while ((skb = peal_responder_take_expired(&w->responder, now)))
+			peal_reorder_mem_lose(peal_wire_mem(w), skb);
+	}
+	peal_wire_take_kept_requests(w, notify, budget);
+	more = peal_wire_reply(w, notify, budget);
 	spin_unlock(&qp->rq.lock);
+	return more;
 }
 
-static void peal_wire_count_message(struct peal_qp *qp, const struct peal_completion *done)
-{
-	if (peal_op(done->opcode)->local)
-		return;
-	peal_qp_count_message(qp, done->opcode, done->length);
-	peal_count(qp, wire_messages);
-}
+/* ---- the requester: completions ---- */
 
 /*
  * One response may complete a whole ring, so the budget limits this loop.
@@ -695,7 +457,7 @@ static void peal_wire_count_message(struct peal_qp *qp, const struct peal_comple
 static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
+	struct peal_qp *qp = w->base.qp;
 	struct peal_completion done;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -705,21 +467,72 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 		peal_budget_spend(budget, PEAL_COST_COMPLETION);
 		peal_qp_complete_message(qp, notify, &done);
 		if (unlikely(done.status)) {
-			peal_wire_fail_queue(qp);
+			/* The queue pair or its send queue goes into error, the rest is flushed. */
+			spin_lock(&qp->rq.lock);
+			peal_qp_fail_send_locked(qp);
+			spin_unlock(&qp->rq.lock);
 			return false;
 		}
-		peal_wire_count_message(qp, &done);
+		if (!peal_op(done.opcode)->local) {
+			peal_qp_count_message(qp, done.opcode, done.length);
+			peal_count(qp, wire_messages);
+		}
 	}
 	return true;
 }
-
-/* ---- from ring to message ---- */
 
 /* Fail a message because its memory on this side is not valid. */
 static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_reason reason)
 {
 	peal_requester_fail_message(&w->requester, message, IB_WC_LOC_PROT_ERR, reason);
 }
+
+/* ---- the requester: where the bytes of a message are ---- */
+
+/* @message: index of the message in flight. */
+static struct peal_sg_list *peal_wire_sg_list(const struct peal_wire *w, u32 message,
+					      struct peal_sge **sge)
+{
+	const struct peal_sq *sq = &w->base.qp->sq;
+	u32 slot = message & sq->ring.mask;
+
+	*sge = w->sge + (size_t)slot * sq->limits.max_sge;
+	return &w->sg_list[slot];
+}
+
+/*
+ * Set @cursor to @bytes bytes of a message, from @offset on. The keys are looked up for each
+ * packet, because they may have become invalid since the last one. *absent: the bytes are not in
+ * memory, and on-demand paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
+ */
+static enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message, bool write,
+				       u64 offset, u32 bytes, struct peal_cursor *cursor,
+				       bool *absent)
+{
+	const struct peal_qp *qp = w->base.qp;
+	struct peal_sge *sge;
+	const struct peal_sg_list *item = peal_wire_sg_list(w, message, &sge);
+	enum peal_odp_state state;
+	enum peal_reason reason;
+
+	if (item->inline_data) {
+		peal_cursor_inline(cursor, item->inline_data, item->length);
+		peal_cursor_skip(cursor, offset);
+		return PEAL_REASON_NONE;
+	}
+	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, sge, item->num_sge, write, offset,
+				  bytes);
+	if (unlikely(reason) || likely(!cursor->counted))
+		return reason;
+	state = peal_cursor_look(cursor, 0, bytes, write);
+	if (state == PEAL_ODP_PRESENT)
+		return PEAL_REASON_NONE;
+	peal_cursor_end(cursor);
+	*absent = state == PEAL_ODP_ABSENT;
+	return peal_odp_reason(state, PEAL_REASON_LKEY_PAGE);
+}
+
+/* ---- the requester may send ---- */
 
 /*
  * Check all local keys before the first packet. Each packet checks them again, because keys may
@@ -742,23 +555,14 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 }
 
 /*
- * An invalidation by a kernel user may end the use of memory that earlier messages send from. They
- * need it until they are acknowledged, because their packets may have to be sent again. Programs
- * can invalidate windows only, which no message is sent from.
- */
-static bool peal_wire_must_wait(const struct peal_qp *qp)
-{
-	return qp->sq.wqe.opcode == PEAL_OP_LOCAL_INV && !qp->context;
-}
-
-/*
  * Post the message in sq.wqe. That is free afterwards, because the requester and the
- * scatter-gather lists keep what they need of the message.
+ * scatter-gather list keep what they need of the message.
  */
 static void peal_wire_post(struct peal_wire *w)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
+	struct peal_qp *qp = w->base.qp;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
+	u32 message = peal_requester_head(&w->requester);
 	struct peal_wr wr = {
 		.opcode = wqe->opcode,
 		.flags = wqe->flags,
@@ -769,144 +573,98 @@ static void peal_wire_post(struct peal_wire *w)
 		.remote_addr = wqe->remote_addr,
 		.length = wqe->length,
 		.more = peal_sq_is_followed(&qp->sq),
-		.last = peal_wire_must_wait(qp),
+		/*
+		 * An invalidation by a kernel user may end the use of memory that earlier messages
+		 * send from. They need it until they are acknowledged, because their packets may
+		 * have to be sent again. Programs can invalidate windows only, which no message is
+		 * sent from.
+		 */
+		.last = wqe->opcode == PEAL_OP_LOCAL_INV && !qp->context,
 	};
+	struct peal_sg_list *item;
 	enum peal_reason reason;
+	struct peal_sge *sge;
 
 	if (peal_op(wqe->opcode)->atomic)
 		wr.atomic = wqe->atomic;
 	trace_peal_execute(qp->ib.qp_num, wqe->index, wqe->opcode, wqe->length,
 			   peal_requester_psn(&w->requester));
-	peal_sg_lists_save(&w->sg_lists, peal_requester_head(&w->requester), wqe);
+	item = peal_wire_sg_list(w, message, &sge);
+	*item = (struct peal_sg_list){
+		.inline_data = wqe->inline_data, .length = wqe->length, .num_sge = wqe->num_sge,
+	};
+	memcpy(sge, wqe->sge, wqe->num_sge * sizeof(*sge));
 	peal_requester_post(&w->requester, &wr);
 	reason = peal_wire_check_keys(qp);
 	if (unlikely(reason))
-		peal_wire_fail_message(w, peal_requester_head(&w->requester) - 1, reason);
+		peal_wire_fail_message(w, message, reason);
 	peal_sq_finish(&qp->sq);
 }
 
-/*
- * A WQE that cannot be executed is posted, too, because it must complete in its
- * place in the order.
- */
-static void peal_wire_post_bad(struct peal_wire *w, enum peal_reason reason)
+/* Start the next message. Return: false when no message was started. */
+static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
+			    struct peal_budget *budget)
 {
-	const struct peal_wqe *wqe = &peal_wire_qp(w)->sq.wqe;
-	struct peal_wr wr = {
-		.opcode = PEAL_OP_INVALID, .flags = wqe->flags, .index = wqe->index,
-	};
-	u32 message = peal_requester_head(&w->requester);
-
-	peal_requester_post(&w->requester, &wr);
-	peal_requester_fail_message(&w->requester, message, peal_wqe_status(reason), reason);
-	peal_sq_finish(&peal_wire_qp(w)->sq);
-}
-
-/* Return: false when the ring has no WQE. */
-static bool peal_wire_fetch(struct peal_wire *w)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
+	struct peal_requester *requester = &w->requester;
+	struct peal_qp *qp = w->base.qp;
+	u32 message = peal_requester_head(requester);
+	struct peal_wr bad = { .opcode = PEAL_OP_INVALID };
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
+	/*
+	 * Messages started on the wire finish there; the next one may use the direct path. When no
+	 * message may start, ask for an ACK of the packets in flight, because no later packet will
+	 * carry AckReq.
+	 */
+	if (!peal_sender_may_begin(qp, notify) || qp->sender != qp->wire || qp->locality->wanted) {
+		peal_requester_request_ack(requester, ktime_get_ns());
+		return false;
+	}
+	if (!peal_requester_has_room(requester))
+		return false;
 	switch (peal_sq_fetch(&qp->sq, &reason)) {
 	case PEAL_SQ_EMPTY:
 		return false;
 	case PEAL_SQ_MALFORMED:
-		peal_wire_post_bad(w, reason);
+		/* It is posted, too, because it must complete in its place in the order. */
+		bad.flags = qp->sq.wqe.flags;
+		bad.index = qp->sq.wqe.index;
+		peal_requester_post(requester, &bad);
+		peal_requester_fail_message(requester, message, peal_wqe_status(reason), reason);
+		peal_sq_finish(&qp->sq);
 		break;
 	case PEAL_SQ_FETCHED:
 		peal_wire_post(w);
 		break;
 	}
 	peal_count(qp, posts);
-	return true;
-}
-
-/* Messages started on the wire finish there; the next one may use the direct path. */
-static bool peal_wire_yields(const struct peal_qp *qp)
-{
-	return qp->sender != qp->wire || qp->locality->wanted;
-}
-
-/*
- * Start the next message. When none may start, ask for an ACK of the packets in flight, because
- * no later packet will carry AckReq. Return: false when no message was started.
- */
-static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
-			    struct peal_budget *budget)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-
-	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_sender_may_begin(qp, notify) || peal_wire_yields(qp)) {
-		peal_requester_request_ack(&w->requester, ktime_get_ns());
-		return false;
-	}
-	if (!peal_requester_has_room(&w->requester) || !peal_wire_fetch(w))
-		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
 	return true;
 }
 
-/* ---- from message to packet ---- */
-
-/*
- * sq.wqe still has the WQE of this local operation, because no other WQE is
- * fetched before it is executed.
- */
-static void peal_wire_execute(struct peal_wire *w, const struct peal_outgoing *out)
-{
-	struct peal_outcome outcome = peal_sender_local(peal_wire_qp(w));
-
-	peal_requester_local_done(&w->requester, out->message, outcome.status, outcome.reason);
-}
-
-/*
- * Are the bytes of a packet in memory? Return: PEAL_REASON_LKEY_PAGE if not, or
- * PEAL_REASON_PAGE_LATE. *absent: they are being brought in.
- */
-static noinline enum peal_reason peal_wire_look(const struct peal_cursor *cursor, u32 bytes,
-						bool write, bool *absent)
-{
-	enum peal_odp_state state = peal_cursor_look(cursor, 0, bytes, write);
-
-	*absent = state == PEAL_ODP_ABSENT;
-	return state == PEAL_ODP_PRESENT ? PEAL_REASON_NONE :
-	       peal_odp_reason(state, PEAL_REASON_LKEY_PAGE);
-}
-
-/*
- * Copy the payload of a packet from the program's memory. *absent: it is not in memory (on-demand
- * paging).
- */
+/* Copy the payload of a packet from the program's memory. *absent: as for peal_wire_find(). */
 static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 						  const struct peal_outgoing *out, void *payload,
 						  bool *absent)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = out->header.payload_bytes;
 	enum peal_reason reason;
 
-	reason = peal_sg_lists_find(&w->sg_lists, out->message, qp->table, qp->ib.pd, false,
-				    out->offset, bytes, &from);
+	reason = peal_wire_find(w, out->message, false, out->offset, bytes, &from, absent);
 	if (unlikely(reason))
 		return reason;
-	if (unlikely(from.counted))
-		reason = peal_wire_look(&from, bytes, false, absent);
-	if (likely(!reason)) {
-		peal_cursor_inline(&to, payload, bytes);
-		peal_cursor_copy(&to, &from, bytes);
-	}
+	peal_cursor_inline(&to, payload, bytes);
+	peal_cursor_copy(&to, &from, bytes);
 	peal_cursor_end(&from);
-	return reason;
+	return PEAL_REASON_NONE;
 }
 
 /*
- * A packet that cannot be built for lack of memory counts as lost, like one that
- * the network drops. So does a packet whose payload is not in memory (on-demand paging).
+ * A packet that cannot be built for lack of memory counts as lost, like one that the network drops.
+ * So does a packet whose payload is not in memory (on-demand paging).
  */
 static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 {
@@ -939,6 +697,7 @@ static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
 static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 			   struct peal_budget *budget)
 {
+	struct peal_outcome outcome;
 	struct peal_outgoing out;
 
 	switch (peal_requester_next(&w->requester, ktime_get_ns(), &out)) {
@@ -949,246 +708,147 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 	default:
 		return false;
 	}
-	if (out.local)
-		peal_wire_execute(w, &out);
-	else
+	peal_budget_spend(budget, PEAL_COST_PACKET + (out.local ? 0 : out.header.payload_bytes));
+	if (!out.local) {
 		peal_wire_emit(w, &out);
-	peal_budget_spend(budget,
-			  PEAL_COST_PACKET + (out.local ? 0 : out.header.payload_bytes));
+		return true;
+	}
+	/* sq.wqe still has this WQE, because no other is fetched before it is executed. */
+	outcome = peal_sender_local(w->base.qp);
+	peal_requester_local_done(&w->requester, out.message, outcome.status, outcome.reason);
 	return true;
 }
 
 static bool peal_wire_transmit(struct peal_wire *w, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
+	struct peal_qp *qp = w->base.qp;
 	bool left = false, more = true;
 
-	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
+	lockdep_assert_held(&qp->sq.lock);
 	while (more && peal_budget_is_left(budget)) {
-		more = !peal_qp_send_failed(peal_wire_qp(w)) && peal_output_has_quota(&w->output) &&
+		more = !peal_qp_send_failed(qp) && peal_output_has_quota(&w->output) &&
 		       peal_wire_step(w, notify, budget);
 		left = peal_wire_complete(w, notify, budget);
 	}
 	return more || left;
 }
 
-/* ---- time ---- */
-
-static void peal_wire_count_timer(struct peal_wire *w, u64 now)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-	bool gave_up = now >= w->requester.give_up_at;
-
-	if (gave_up)
-		peal_count(qp, timeouts);
-	else if (now >= w->requester.probe_at)
-		peal_count(qp, probes);
-	else
-		return;
-	trace_peal_timeout(qp->ib.qp_num, !gave_up, w->requester.inflight.una,
-			   w->requester.retry.used);
-}
+/* ---- the requester: a timer fires ---- */
 
 static void peal_wire_expire(struct peal_wire *w)
 {
-	u64 deadline = peal_requester_deadline(&w->requester);
+	struct peal_requester *requester = &w->requester;
+	u64 deadline = peal_requester_deadline(requester), now;
+	struct peal_qp *qp = w->base.qp;
 	struct sk_buff *skb;
-	u64 now;
+	bool gave_up;
 
-	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
+	lockdep_assert_held(&qp->sq.lock);
 	if (deadline == U64_MAX)
 		return;
 	now = ktime_get_ns();
 	if (now < deadline)
 		return;
-	peal_wire_count_timer(w, now);
-	peal_requester_expire(&w->requester, now);
-	while ((skb = peal_requester_take_expired(&w->requester, now)))
+	gave_up = now >= requester->give_up_at;
+	if (gave_up || now >= requester->probe_at) {
+		if (gave_up)
+			peal_count(qp, timeouts);
+		else
+			peal_count(qp, probes);
+		trace_peal_timeout(qp->ib.qp_num, !gave_up, requester->inflight.una,
+				   requester->retry.used);
+	}
+	peal_requester_expire(requester, now);
+	while ((skb = peal_requester_take_expired(requester, now)))
 		peal_reorder_mem_lose(peal_wire_mem(w), skb);
 }
 
-/* ---- responses ---- */
+/* ---- the requester: a response arrives ---- */
 
-static void peal_wire_count_nak(struct peal_qp *qp, const struct peal_packet *packet)
-{
-	if (!(peal_packet_opcode(packet)->has & PEAL_HAS_AETH))
-		return;
-	if ((packet->syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR) {
-		peal_count(qp, naks_received_rnr);
-		peal_count(qp, rnr_waits);
-	}
-	switch (packet->syndrome) {
-	case PEAL_SYNDROME_NAK | PEAL_NAK_SEQUENCE:
-		peal_count(qp, naks_received_sequence);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_INVALID_REQUEST:
-		peal_count(qp, naks_received_invalid);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_ACCESS:
-		peal_count(qp, naks_received_access);
-		break;
-	case PEAL_SYNDROME_NAK | PEAL_NAK_REMOTE_OPERATION:
-		peal_count(qp, naks_received_operation);
-		break;
-	}
-}
-
-/* Copy the payload of a response to the program's memory. */
-static noinline enum peal_reason peal_wire_scatter(struct peal_wire *w,
-						   const struct peal_datagram *dg,
-						   const struct peal_response *response,
-						   bool *absent)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-	struct peal_cursor to PEAL_UNINITIALIZED;
-	enum peal_reason reason;
-
-	reason = peal_sg_lists_find(&w->sg_lists, response->message, qp->table, qp->ib.pd, true,
-				    response->offset, response->bytes, &to);
-	if (unlikely(reason))
-		return reason;
-	if (unlikely(to.counted))
-		reason = peal_wire_look(&to, response->bytes, true, absent);
-	if (likely(!reason))
-		peal_datagram_scatter(dg, &to, response->bytes);
-	peal_cursor_end(&to);
-	return reason;
-}
-
-static noinline enum peal_reason peal_wire_store(struct peal_wire *w,
+/* Copy the data of a response to the program's memory. *absent: as for peal_wire_find(). */
+static noinline enum peal_reason peal_wire_place(struct peal_wire *w,
+						 const struct peal_datagram *dg,
 						 const struct peal_response *response, bool *absent)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
+	bool atomic = response->what == PEAL_RESPONSE_ATOMIC;
+	u32 bytes = atomic ? sizeof(response->original) : response->bytes;
+	u64 offset = atomic ? 0 : response->offset;
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_sg_lists_find(&w->sg_lists, response->message, qp->table, qp->ib.pd, true, 0,
-				    sizeof(response->original), &to);
+	reason = peal_wire_find(w, response->message, true, offset, bytes, &to, absent);
 	if (unlikely(reason))
 		return reason;
-	if (unlikely(to.counted))
-		reason = peal_wire_look(&to, sizeof(response->original), true, absent);
-	if (likely(!reason)) {
-		peal_cursor_inline(&from, &response->original, sizeof(response->original));
-		peal_cursor_copy(&to, &from, sizeof(response->original));
+	if (atomic) {
+		peal_cursor_inline(&from, &response->original, bytes);
+		peal_cursor_copy(&to, &from, bytes);
+	} else {
+		peal_datagram_scatter(dg, &to, bytes);
 	}
 	peal_cursor_end(&to);
-	return reason;
-}
-
-/* A response whose destination is not in memory (on-demand paging) counts as lost. */
-static void peal_wire_place(struct peal_wire *w, const struct peal_datagram *dg,
-			    const struct peal_response *response, u64 now)
-{
-	enum peal_reason reason = PEAL_REASON_NONE;
-	bool absent = false;
-
-	if (response->what == PEAL_RESPONSE_ATOMIC)
-		reason = peal_wire_store(w, response, &absent);
-	else if (response->bytes)
-		reason = peal_wire_scatter(w, dg, response, &absent);
-	if (likely(!reason))
-		peal_requester_placed(&w->requester, response, now);
-	else if (absent)
-		peal_requester_excuse_silence(&w->requester, now);
-	else
-		peal_wire_fail_message(w, response->message, reason);
-}
-
-static void peal_wire_drop(struct peal_qp *qp, const struct peal_packet *packet,
-			   const struct peal_response *response)
-{
-	if (response->duplicate)
-		peal_count(qp, duplicates);
-	peal_count_drop(qp->table, response->drop);
-	trace_peal_drop(packet, response->drop);
-}
-
-/* A response has the PSN of one that is kept. If the two differ, one of them is forged. */
-static noinline void peal_wire_compare(struct peal_wire *w, const struct peal_datagram *dg,
-				       struct peal_response *response, u64 now)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-
-	if (!peal_datagram_same(response->kept, dg)) {
-		response->drop = PEAL_DROP_conflict;
-		response->duplicate = false;
-		peal_reorder_mem_lose(peal_wire_mem(w), peal_requester_contradict(&w->requester,
-										  dg->packet.psn,
-										  now));
-	}
-	peal_wire_drop(qp, &dg->packet, response);
+	return PEAL_REASON_NONE;
 }
 
 /* Process one response. Consumes dg->skb. @again: it was kept until its turn came. */
-static void peal_wire_take(struct peal_wire *w, struct peal_datagram *dg, bool again)
+static void peal_wire_take_response(struct peal_wire *w, struct peal_datagram *dg, bool again)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
-	struct sk_buff *handle = NULL;
+	struct peal_requester *requester = &w->requester;
+	enum peal_reason reason = PEAL_REASON_NONE;
+	struct peal_qp *qp = w->base.qp;
 	struct peal_response response;
 	u64 now = ktime_get_ns();
+	struct sk_buff *handle;
+	bool absent = false;
 
 	lockdep_assert_held(&qp->sq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	/* A packet in its turn is never kept. */
-	if (unlikely(dg->packet.psn != w->requester.inflight.una))
-		handle = peal_reorder_mem_may(peal_wire_mem(w), dg,
-					      ib_mtu_enum_to_int(qp->attr.path_mtu),
-					      w->requester.reorder.count);
-	peal_requester_receive(&w->requester, &dg->packet, now, handle, &response);
+	handle = peal_wire_may_keep(w, &requester->reorder, requester->inflight.una, dg);
+	peal_requester_receive(requester, &dg->packet, now, handle, &response);
 	switch (response.what) {
 	case PEAL_RESPONSE_KEPT:
 		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
 		return;
-	case PEAL_RESPONSE_DROPPED:
-		peal_wire_drop(qp, &dg->packet, &response);
-		break;
 	case PEAL_RESPONSE_COPY:
-		peal_wire_compare(w, dg, &response, now);
+		/* If the two differ, one of them is forged. */
+		if (!peal_datagram_same(response.kept, dg)) {
+			response.drop = PEAL_DROP_conflict;
+			response.duplicate = false;
+			peal_reorder_mem_lose(peal_wire_mem(w),
+					      peal_requester_contradict(requester, dg->packet.psn,
+									now));
+		}
+		fallthrough;
+	case PEAL_RESPONSE_DROPPED:
+		if (response.duplicate)
+			peal_count(qp, duplicates);
+		peal_count_drop(qp->table, response.drop);
+		trace_peal_drop(&dg->packet, response.drop);
 		break;
 	case PEAL_RESPONSE_TAKEN:
-		peal_wire_count_nak(qp, &dg->packet);
+		peal_wire_count_nak(qp, &dg->packet, false);
 		break;
 	case PEAL_RESPONSE_READ:
 	case PEAL_RESPONSE_ATOMIC:
-		peal_wire_place(w, dg, &response, now);
+		if (response.what == PEAL_RESPONSE_ATOMIC || response.bytes)
+			reason = peal_wire_place(w, dg, &response, &absent);
+		if (likely(!reason))
+			peal_requester_placed(requester, &response, now);
+		else if (absent)	/* it counts as lost */
+			peal_requester_excuse_silence(requester, now);
+		else
+			peal_wire_fail_message(w, response.message, reason);
 		break;
 	}
 	peal_datagram_consume(dg);
 }
 
-/*
- * Process one response. The turn of kept responses may have come with it.
- * peal_wire_run() processes those.
- */
 void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 {
 	peal_epoch_assert_held();
-	lockdep_assert_held(&peal_wire_qp(w)->sq.lock);
-	peal_wire_take(w, dg, false);
-}
-
-static void peal_wire_take_reordered(struct peal_wire *w, struct peal_budget *budget)
-{
-	struct peal_datagram reorder;
-	struct sk_buff *skb;
-
-	while (peal_budget_is_left(budget) &&
-	       (skb = peal_requester_take_reordered(&w->requester))) {
-		peal_reorder_mem_take(peal_wire_mem(w), skb);
-		peal_datagram_parse(skb, &reorder);
-		peal_budget_spend(budget, PEAL_COST_PACKET + reorder.packet.payload_bytes);
-		peal_wire_take(w, &reorder, true);
-	}
-}
-
-static void peal_wire_forget_reordered(struct peal_wire *w)
-{
-	struct sk_buff *skb;
-
-	while ((skb = peal_requester_drop_reordered(&w->requester)))
-		peal_reorder_mem_lose(peal_wire_mem(w), skb);
+	lockdep_assert_held(&w->base.qp->sq.lock);
+	peal_wire_take_response(w, dg, false);
 }
 
 /* ---- turns ---- */
@@ -1196,41 +856,32 @@ static void peal_wire_forget_reordered(struct peal_wire *w)
 static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *notify,
 				    struct peal_budget *budget)
 {
-	if (!peal_qp_requests(peal_wire_qp(w)))
+	if (!peal_qp_requests(w->base.qp))
 		return false;
 	peal_wire_expire(w);
 	return peal_wire_transmit(w, notify, budget);
 }
 
-static bool peal_wire_run_responder(struct peal_wire *w, struct peal_notify *notify,
-				    struct peal_budget *budget)
-{
-	struct peal_qp *qp = peal_wire_qp(w);
-	bool more;
-
-	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_wire_responder_is_due(&w->responder))
-		return false;
-	spin_lock(&qp->rq.lock);
-	peal_qp_change_receiver(qp, &w->base);
-	more = peal_wire_responder_run(&w->responder, notify, budget);
-	spin_unlock(&qp->rq.lock);
-	return more;
-}
-
 /*
  * The requester and the responder take turns in going first. Each of them can use up every turn
- * and all room in the transmit queue, because a peer may ask for 2 GiB at once. Completions go
- * before both, because they need no room.
+ * and all room in the transmit queue, because a peer may ask for 2 GiB at once. Kept responses and
+ * completions go before both, because they need no room.
  */
 static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notify,
 				  struct peal_budget *budget)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
+	struct peal_qp *qp = w->base.qp;
+	struct peal_datagram dg;
+	struct sk_buff *skb;
 	bool more = false;
 
+	lockdep_assert_held(&qp->sq.lock);
 	if (peal_qp_requests(qp)) {
-		peal_wire_take_reordered(w, budget);
+		while (peal_budget_is_left(budget) &&
+		       (skb = peal_requester_take_reordered(&w->requester))) {
+			peal_wire_unkeep(w, skb, &dg, budget);
+			peal_wire_take_response(w, &dg, true);
+		}
 		more = peal_wire_complete(w, notify, budget);
 	}
 	w->requester_first = !w->requester_first;
@@ -1252,7 +903,7 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
  */
 static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 {
-	struct peal_qp *qp = peal_wire_qp(w);
+	struct peal_qp *qp = w->base.qp;
 	bool near;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -1274,16 +925,6 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 	return qp->sender;
 }
 
-/*
- * Have all packets been acknowledged, so that waiting messages can use the direct path?
- */
-static bool peal_wire_may_change(struct peal_qp *qp)
-{
-	lockdep_assert_held(&qp->sq.lock);
-	return qp->locality->wanted && qp->sender == qp->wire && peal_qp_idle(qp);
-}
-
-/* The turn that finds the last ACK changes the transport, because no other turn may come. */
 static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *notify,
 			  struct peal_budget *budget)
 {
@@ -1296,7 +937,12 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(peal_qp_send_failed(qp)))
 		return peal_sender_flush(qp, notify, budget);
-	if (sender == transport && !more && peal_wire_may_change(qp)) {
+	/*
+	 * If messages wait for the direct path and this turn has found the last ACK, change the
+	 * transport now, because no other turn may come.
+	 */
+	if (sender == transport && !more && qp->locality->wanted && qp->sender == qp->wire &&
+	    peal_qp_idle(qp)) {
 		sender = peal_wire_choose_sender(w);
 		more = sender == transport && peal_wire_run_packets(w, notify, budget);
 	}
@@ -1332,9 +978,12 @@ static void peal_wire_reset(struct peal_transport *transport)
 
 	peal_qp_assert_both_held(transport->qp);
 	peal_output_stop(&w->output);
-	peal_wire_forget_reordered(w);
+	peal_wire_drop_reordered(w, &w->requester.reorder);
+	peal_wire_drop_reordered(w, &w->responder.reorder);
 	peal_requester_reset(&w->requester);
-	peal_wire_responder_reset(&w->responder);
+	peal_responder_reset(&w->responder);
+	WRITE_ONCE(w->due, false);
+	WRITE_ONCE(w->deadline, U64_MAX);
 }
 
 /* Under sq.lock and rq.lock. */
@@ -1343,40 +992,37 @@ static void peal_wire_fail(struct peal_transport *transport)
 	struct peal_wire *w = peal_wire(transport);
 
 	peal_qp_assert_both_held(transport->qp);
-	peal_wire_forget_reordered(w);
-	peal_wire_responder_forget_reordered(&w->responder);
+	peal_wire_drop_reordered(w, &w->requester.reorder);
+	peal_wire_drop_reordered(w, &w->responder.reorder);
 }
 
 static void peal_wire_configure(struct peal_wire *w)
 {
-	const struct peal_qp *qp = peal_wire_qp(w);
-	u8 shift = peal_qp_mtu_shift(qp);
-	struct peal_requester_config config = {
-		.transport = peal_qp_bth_transport(qp),
+	const struct peal_qp *qp = w->base.qp;
+	u8 transport = peal_qp_bth_transport(qp), shift = peal_qp_mtu_shift(qp);
+	u64 reorder_ns = peal_output_reorder_ns(qp);
+	struct peal_requester_config requester = {
+		.transport = transport,
 		.mtu_shift = shift,
 		.retry_limit = qp->attr.retry_cnt,
 		.rnr_limit = qp->attr.rnr_retry,
 		.max_rd_atomic = qp->attr.max_rd_atomic,
 		.timeout_ns = peal_qp_timeout_ns(qp),
 		.window = min((u32)PEAL_WINDOW_BYTES >> shift, PEAL_WINDOW_PACKETS),
-		.reorder_ns = peal_output_reorder_ns(qp),
+		.reorder_ns = reorder_ns,
+	};
+	struct peal_responder_config responder = {
+		/* An XRC initiator accepts no requests. */
+		.transport = qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NO_TRANSPORT : transport,
+		.mtu_shift = shift,
+		.rd_atomic = qp->attr.max_dest_rd_atomic,
+		.rnr_timer = qp->attr.min_rnr_timer,
+		.reorder_ns = reorder_ns,
 	};
 
-	peal_requester_configure(&w->requester, &config);
-}
-
-/*
- * Continue after UC has come from SQE back to RTS. The failed message was completed and is
- * forgotten, and the PSNs go on. RC never comes back to RTS this way. Until it is in ERR,
- * messages before the failed one are still waited for.
- */
-static void peal_wire_resume(struct peal_wire *w)
-{
-	u32 psn = peal_requester_psn(&w->requester);
-
-	peal_wire_forget_reordered(w);
-	peal_requester_reset(&w->requester);
-	peal_requester_set_psn(&w->requester, psn);
+	peal_qp_assert_both_held(qp);
+	peal_requester_configure(&w->requester, &requester);
+	peal_responder_configure(&w->responder, &responder);
 }
 
 /* Under sq.lock and rq.lock. */
@@ -1384,6 +1030,7 @@ static void peal_wire_apply(struct peal_transport *transport, int mask)
 {
 	struct peal_wire *w = peal_wire(transport);
 	struct peal_qp *qp = transport->qp;
+	u32 psn;
 
 	peal_qp_assert_both_held(qp);
 	if (mask & IB_QP_AV) {
@@ -1391,14 +1038,22 @@ static void peal_wire_apply(struct peal_transport *transport, int mask)
 		peal_locality_forget(qp);	/* the proof was for the old path */
 	}
 	peal_wire_configure(w);
-	peal_wire_responder_configure(&w->responder);
+	/*
+	 * UC has come from SQE back to RTS. The failed message was completed and is forgotten, and
+	 * the PSNs go on. RC never comes back to RTS this way. Until it is in ERR, messages before
+	 * the failed one are still waited for.
+	 */
 	if (qp->ib.qp_type == IB_QPT_UC && peal_requester_failed(&w->requester) &&
-	    mask & IB_QP_STATE && qp->state == IB_QPS_RTS)
-		peal_wire_resume(w);
+	    mask & IB_QP_STATE && qp->state == IB_QPS_RTS) {
+		psn = peal_requester_psn(&w->requester);
+		peal_wire_drop_reordered(w, &w->requester.reorder);
+		peal_requester_reset(&w->requester);
+		peal_requester_set_psn(&w->requester, psn);
+	}
 	if (mask & IB_QP_SQ_PSN)
 		peal_requester_set_psn(&w->requester, qp->attr.sq_psn);
 	if (mask & IB_QP_RQ_PSN)
-		peal_wire_responder_set_psn(&w->responder, qp->attr.rq_psn);
+		peal_responder_set_psn(&w->responder, qp->attr.rq_psn);
 }
 
 static ktime_t peal_wire_deadline(struct peal_transport *transport)
@@ -1411,7 +1066,7 @@ static ktime_t peal_wire_deadline(struct peal_transport *transport)
 	lockdep_assert_held(&transport->qp->sq.lock);
 	if (transport->qp->state == IB_QPS_ERR)
 		return KTIME_MAX;
-	when = min(when, peal_wire_responder_deadline(&w->responder));
+	when = min(when, peal_wire_responder_deadline(w));
 	return sender == transport ? when : min(when, sender->ops->deadline(sender));
 }
 
@@ -1429,14 +1084,25 @@ static void peal_wire_start_send(struct peal_transport *transport, u32 psn)
 
 static struct peal_recv_psn peal_wire_recv_psn(const struct peal_transport *transport)
 {
+	const struct peal_responder *responder = &peal_wire(transport)->responder;
+
 	lockdep_assert_held(&transport->qp->rq.lock);
-	return peal_wire_responder_psn(&peal_wire(transport)->responder);
+	return (struct peal_recv_psn){ .psn = responder->psn, .msn = responder->msn };
 }
 
+/*
+ * The peer's next messages come as packets. Packets that were kept out of order before another
+ * transport delivered whole messages are late now, so they are dropped.
+ */
 static void peal_wire_start_recv(struct peal_transport *transport, struct peal_recv_psn at)
 {
+	struct peal_wire *w = peal_wire(transport);
+
 	lockdep_assert_held(&transport->qp->rq.lock);
-	peal_wire_responder_start(&peal_wire(transport)->responder, at);
+	if (at.psn == w->responder.psn)
+		return;
+	peal_wire_drop_reordered(w, &w->responder.reorder);
+	peal_responder_skip(&w->responder, at.psn, at.msn);
 }
 
 /* The queue pair is unpublished, and the caller has waited for the epoch, so no lock is needed. */
@@ -1445,9 +1111,11 @@ static void peal_wire_free(struct peal_transport *transport)
 	struct peal_wire *w = peal_wire(transport);
 
 	peal_output_free(&w->output);
-	peal_wire_forget_reordered(w);
-	peal_wire_responder_free(&w->responder);
-	peal_sg_lists_free(&w->sg_lists);
+	peal_wire_drop_reordered(w, &w->requester.reorder);
+	peal_wire_drop_reordered(w, &w->responder.reorder);
+	kvfree(w->resource);
+	kvfree(w->sge);
+	kvfree(w->sg_list);
 	kvfree(w->message);
 	kfree(w);
 }
@@ -1470,47 +1138,34 @@ static const struct peal_transport_ops peal_wire_ops = {
 
 /* ---- set-up ---- */
 
-static int peal_wire_init(struct peal_wire *w, struct peal_qp *qp)
-{
-	u32 entries = qp->sq.ring.mask + 1;
-	int ret;
-
-	w->base.ops = &peal_wire_ops;
-	w->base.qp = qp;
-	peal_output_init(&w->output, qp);
-	w->message = kvcalloc(entries, sizeof(*w->message), GFP_KERNEL_ACCOUNT);
-	if (!w->message)
-		return -ENOMEM;
-	ret = peal_sg_lists_init(&w->sg_lists, entries, qp->sq.limits.max_sge);
-	if (ret)
-		goto free_message;
-	ret = peal_wire_responder_init(&w->responder, &w->output);
-	if (ret)
-		goto free_sg_lists;
-	peal_requester_init(&w->requester, w->message, entries);
-	return 0;
-
-free_sg_lists:
-	peal_sg_lists_free(&w->sg_lists);
-free_message:
-	kvfree(w->message);
-	return ret;
-}
-
 static int peal_wire_create(struct peal_qp *qp)
 {
 	struct peal_wire *w = kzalloc(sizeof(*w), GFP_KERNEL_ACCOUNT);
-	int ret;
+	u32 entries = qp->sq.ring.mask + 1;
 
 	lockdep_assert_held(&qp->control);
 	if (!w)
 		return -ENOMEM;
-	ret = peal_wire_init(w, qp);
-	if (ret)
+	w->message = kvcalloc(entries, sizeof(*w->message), GFP_KERNEL_ACCOUNT);
+	w->sg_list = kvcalloc(entries, sizeof(*w->sg_list), GFP_KERNEL_ACCOUNT);
+	w->sge = kvcalloc(entries, qp->sq.limits.max_sge * sizeof(*w->sge), GFP_KERNEL_ACCOUNT);
+	w->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*w->resource), GFP_KERNEL_ACCOUNT);
+	if (!w->message || !w->sg_list || !w->sge || !w->resource) {
+		kvfree(w->resource);
+		kvfree(w->sge);
+		kvfree(w->sg_list);
+		kvfree(w->message);
 		kfree(w);
-	else
-		peal_qp_set_wire(qp, &w->base);
-	return ret;
+		return -ENOMEM;
+	}
+	w->base.ops = &peal_wire_ops;
+	w->base.qp = qp;
+	w->deadline = U64_MAX;
+	peal_output_init(&w->output, qp);
+	peal_requester_init(&w->requester, w->message, entries);
+	peal_responder_init(&w->responder, w->resource, PEAL_MAX_RD_ATOMIC);
+	peal_qp_set_wire(qp, &w->base);
+	return 0;
 }
 
 int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_quota *tx_quota,

@@ -46,7 +46,6 @@ static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_
 						struct peal_notify *notify,
 						struct peal_budget *budget, bool *more)
 {
-	struct peal_wire *w = peal_wire(qp->wire);
 	enum peal_drop drop;
 
 	peal_epoch_assert_held();
@@ -56,8 +55,7 @@ static enum peal_drop peal_demux_request_locked(struct peal_qp *qp, struct peal_
 	drop = peal_demux_check_peer(qp, dg);
 	if (unlikely(drop))
 		return drop;
-	*more = peal_wire_request(w, dg, notify, budget);
-	peal_schedule_at(qp, peal_wire_responder_deadline(&w->responder));
+	*more = peal_wire_request(peal_wire(qp->wire), dg, notify, budget);
 	return PEAL_DROP_none;
 }
 

@@ -247,9 +247,8 @@ TEST_CASE("a received request passes the functions that the page names")
 		SKIP_CASE("the page has the functions of Linux 6.1 with function_graph");
 	Device device;
 	Pair pair(device);
-	const auto calls =
-		without_calls_of("peal_wire_responder_reply",
-				 below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook4"));
+	const auto calls = without_calls_of(
+		"peal_wire_reply", below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook4"));
 
 	check_walk("request", calls, 14, 20);
 	CHECK(std::count_if(calls.begin(), calls.end(), [](const Call &call) {
