@@ -76,11 +76,6 @@ void peal_rto_sent_again(struct peal_rto *rto, u32 from, u32 to)
 		rto->timing = false;
 }
 
-void peal_rto_forget(struct peal_rto *rto)
-{
-	rto->timing = false;
-}
-
 /* RFC 6298, 2.2 and 2.3. */
 static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 {
@@ -133,11 +128,6 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 	peal_rto_set(rto, max_t(u64, rto->ns, least));
 }
 
-u8 peal_rto_slow(const struct peal_rto *rto)
-{
-	return rto->slow;
-}
-
 void peal_rto_back_off(struct peal_rto *rto)
 {
 	peal_rto_set(rto, 2 * rto->ns);
@@ -153,11 +143,6 @@ u64 peal_rto_patience(const struct peal_rto *rto)
 bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now)
 {
 	return now - since >= rto->shortest / 2;
-}
-
-void peal_rto_doubt(struct peal_rto *rto)
-{
-	rto->shortest /= 2;
 }
 
 #define RNR_FOREVER	7
@@ -178,16 +163,6 @@ void peal_retry_received(struct peal_retry *r)
 	r->used_rnr = 0;
 	r->waits = 0;
 	r->excused = 0;
-}
-
-void peal_retry_heard(struct peal_retry *r)
-{
-	r->used = 0;
-}
-
-void peal_retry_nak_seen(struct peal_retry *r)
-{
-	r->nak_seen = true;
 }
 
 void peal_retry_copied(struct peal_retry *r)

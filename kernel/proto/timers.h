@@ -55,18 +55,28 @@ void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now);
  * answer would not tell which transmission it answers (Karn).
  */
 void peal_rto_sent_again(struct peal_rto *rto, u32 from, u32 to);
+
 /* Drop the sample, because the answer will not measure the round trip. */
-void peal_rto_forget(struct peal_rto *rto);
+static inline void peal_rto_forget(struct peal_rto *rto)
+{
+	rto->timing = false;
+}
+
 /* All packets before @seen were answered. */
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
 /* A response ended a silence. It may answer the probe that was sent at @since. */
 void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now);
+
 /*
  * How many answers in a row took so much longer than the shortest that silence no longer means
  * loss. If it is several, the packets in flight are queued in front of a slow peer. One alone may
  * be the jitter of the path. Return: at most 255.
  */
-u8 peal_rto_slow(const struct peal_rto *rto);
+static inline u8 peal_rto_slow(const struct peal_rto *rto)
+{
+	return rto->slow;
+}
+
 /*
  * The estimate was too short, or the peer is silent. Doubles the wait until the next sample (Karn).
  */
@@ -79,11 +89,15 @@ u64 peal_rto_patience(const struct peal_rto *rto);
  * since, and is not updated while packets are retransmitted.
  */
 bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now);
+
 /*
  * peal_rto_plausible() rejected the answer to a probe. Halves its bound, because a bound that
  * keeps rejecting answers is itself wrong.
  */
-void peal_rto_doubt(struct peal_rto *rto);
+static inline void peal_rto_doubt(struct peal_rto *rto)
+{
+	rto->shortest /= 2;
+}
 
 /*
  * Retry counts: how often the oldest packet may still be retried, and how long to wait.
@@ -114,9 +128,18 @@ static inline void peal_retry_reset(struct peal_retry *r)
 void peal_retry_progress(struct peal_retry *r);
 /* The packet that had got an RNR NAK was received. */
 void peal_retry_received(struct peal_retry *r);
+
 /* The peer answered, so its silence is over. */
-void peal_retry_heard(struct peal_retry *r);
-void peal_retry_nak_seen(struct peal_retry *r);
+static inline void peal_retry_heard(struct peal_retry *r)
+{
+	r->used = 0;
+}
+
+static inline void peal_retry_nak_seen(struct peal_retry *r)
+{
+	r->nak_seen = true;
+}
+
 /* A packet was retransmitted after silence. This alone is no retry. */
 void peal_retry_copied(struct peal_retry *r);
 /* Use one more retry of @limit. Return: false if none is left. */

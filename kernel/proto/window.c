@@ -36,11 +36,6 @@ void peal_window_limit(struct peal_window *w, u32 limit)
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
 
-void peal_window_recover(struct peal_window *w)
-{
-	w->shrunk = false;
-}
-
 static void peal_window_cut(struct peal_window *w, u32 by, u32 top)
 {
 	if (w->shrunk)
@@ -74,9 +69,4 @@ bool peal_window_wants_ack(struct peal_window *w, u32 outstanding)
 {
 	w->since_ack_request++;
 	return outstanding >= w->size || w->since_ack_request >= max_t(u32, w->size / 4, 1);
-}
-
-void peal_window_ack_requested(struct peal_window *w)
-{
-	w->since_ack_request = 0;
 }

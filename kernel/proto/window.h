@@ -21,8 +21,13 @@ struct peal_window {
 
 void peal_window_reset(struct peal_window *w);
 void peal_window_limit(struct peal_window *w, u32 limit);
+
 /* The PSNs start anew, so no packet of an earlier loss is in flight any more. */
-void peal_window_recover(struct peal_window *w);
+static inline void peal_window_recover(struct peal_window *w)
+{
+	w->shrunk = false;
+}
+
 /*
  * @packets more packets were acknowledged, all before @una. @slow: the slow answers in a row, by
  * peal_rto_slow(). The window grows, unless these are a few. If they are many, it is halved. @top:
@@ -35,7 +40,11 @@ void peal_window_halve(struct peal_window *w, u32 top);
 void peal_window_shrink(struct peal_window *w, u32 top);
 /* One more packet is sent, which makes @outstanding in flight. Return: should it carry AckReq? */
 bool peal_window_wants_ack(struct peal_window *w, u32 outstanding);
+
 /* A packet that makes the peer answer was sent. */
-void peal_window_ack_requested(struct peal_window *w);
+static inline void peal_window_ack_requested(struct peal_window *w)
+{
+	w->since_ack_request = 0;
+}
 
 #endif
