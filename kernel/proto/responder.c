@@ -299,8 +299,7 @@ static bool peal_responder_fits(const struct peal_responder *responder,
 static void peal_responder_execute(struct peal_responder *responder,
 				   const struct peal_packet *packet, struct peal_request *request)
 {
-	responder->packet = *packet;
-	responder->executing = true;
+	responder->executing = packet;
 	request->what = PEAL_REQUEST_EXECUTE;
 }
 
@@ -528,9 +527,9 @@ void *peal_responder_conflict(struct peal_responder *responder, u32 psn)
 
 /* ---- the verdict on a request ---- */
 
-static void peal_responder_save(struct peal_responder *responder, u8 operation, u64 original)
+static void peal_responder_save(struct peal_responder *responder, const struct peal_packet *packet,
+				u8 operation, u64 original)
 {
-	const struct peal_packet *packet = &responder->packet;
 	u32 length = operation == PEAL_OP_READ ? packet->length : 0;
 	struct peal_resource *res;
 
@@ -564,12 +563,13 @@ void peal_responder_done(struct peal_responder *responder, enum peal_verdict ver
 		[PEAL_VERDICT_OPERATION] = PEAL_NAK_REMOTE_OPERATION,
 	};
 	bool reliable = peal_transport_is_reliable(responder->config.transport);
-	const struct peal_packet *packet = &responder->packet;
-	const struct peal_wire_opcode *wire = peal_packet_opcode(packet);
+	const struct peal_packet *packet = responder->executing;
+	const struct peal_wire_opcode *wire;
 
-	if (!responder->executing)
+	if (!packet)
 		return;
-	responder->executing = false;
+	responder->executing = NULL;
+	wire = peal_packet_opcode(packet);
 	if (verdict != PEAL_VERDICT_DONE) {
 		if (!reliable) {
 			if (packet->psn == responder->psn)
@@ -610,7 +610,7 @@ void peal_responder_done(struct peal_responder *responder, enum peal_verdict ver
 
 	/* READs and atomics are answered by their responses. Other packets are if they ask. */
 	if (wire->has & (PEAL_HAS_READ | PEAL_HAS_ATOMIC)) {
-		peal_responder_save(responder, wire->operation, original);
+		peal_responder_save(responder, packet, wire->operation, original);
 	} else {
 		responder->trailing = 0;
 		responder->unanswered++;

@@ -16,7 +16,8 @@
  * How the caller uses it, always with the lock of the receive queue held:
  *
  *	receive()		for each request; on EXECUTE do what *request asks, then call
- *				done() with the verdict before anything else
+ *				done() with the verdict before anything else, and
+ *				before the packet is freed
  *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	take_reordered()		after receive(); pass what it returns to receive() again
  *	next()			after a batch of these, until it returns false; send each reply.
@@ -99,8 +100,8 @@ struct peal_responder {
 	 */
 	bool conflict;
 	u32 conflict_psn;		/* PSN of that packet */
-	bool executing;			/* receive() returned EXECUTE; done() is due */
-	struct peal_packet packet;	/* the packet under execution */
+	/* The caller's packet that receive() returned EXECUTE for; done() is due. */
+	const struct peal_packet *executing;
 	struct peal_reorder reorder;
 };
 

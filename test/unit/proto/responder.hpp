@@ -83,6 +83,7 @@ inline Request atomic_request(std::uint32_t psn, std::uint64_t address)
 class Responder {
 	std::vector<peal_resource> resources_;
 	std::unique_ptr<peal_responder> responder_ = std::make_unique<peal_responder>();
+	peal_packet packet_{}; /* stays until done() */
 
 public:
 	std::uint64_t now = 1000000;
@@ -109,7 +110,8 @@ public:
 	{
 		peal_request request;
 
-		peal_responder_receive(responder_.get(), &packet, now, const_cast<void *>(handle),
+		packet_ = packet;
+		peal_responder_receive(responder_.get(), &packet_, now, const_cast<void *>(handle),
 				       &request);
 		return request;
 	}
