@@ -663,44 +663,22 @@ static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
 }
 
 /*
- * A packet that cannot be built for lack of memory counts as lost, like one that the network drops.
- * So does a packet whose payload is not in memory (on-demand paging).
- */
-static void peal_wire_emit(struct peal_wire *w, struct peal_outgoing *out)
-{
-	void *payload;
-	struct sk_buff *skb = peal_output_prepare(&w->output, &out->header, &payload);
-	enum peal_reason reason = PEAL_REASON_NONE;
-	bool absent = false;
-
-	if (unlikely(!skb))
-		return;
-	if (out->header.payload_bytes)
-		reason = peal_wire_gather(w, out, payload, &absent);
-	if (likely(!reason)) {
-		if (unlikely(peal_output_send(&w->output, &out->header, skb, out->again) ==
-			     -EMSGSIZE))
-			peal_requester_too_long(&w->requester, out->header.psn);
-		return;
-	}
-	peal_output_discard(skb);
-	if (absent)
-		peal_requester_excuse_silence(&w->requester, ktime_get_ns());
-	else
-		peal_wire_fail_message(w, out->message, reason);
-}
-
-/*
- * Send a packet, execute a local operation, or start the next message.
- * Return: false when there is nothing to do now.
+ * Send a packet, execute a local operation, or start the next message. A packet counts as lost,
+ * like one that the network drops, when there is no memory for it, or when its payload is not in
+ * memory (on-demand paging). Return: false when there is nothing to do now.
  */
 static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 			   struct peal_budget *budget)
 {
+	struct peal_requester *requester = &w->requester;
+	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_outcome outcome;
 	struct peal_outgoing out;
+	bool absent = false;
+	struct sk_buff *skb;
+	void *payload;
 
-	switch (peal_requester_next(&w->requester, ktime_get_ns(), &out)) {
+	switch (peal_requester_next(requester, ktime_get_ns(), &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
@@ -708,30 +686,31 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 	default:
 		return false;
 	}
-	peal_budget_spend(budget, PEAL_COST_PACKET + (out.local ? 0 : out.header.payload_bytes));
-	if (!out.local) {
-		peal_wire_emit(w, &out);
+	if (out.local) {
+		/* sq.wqe still has this WQE, because no other is fetched before it is executed. */
+		outcome = peal_sender_local(w->base.qp);
+		peal_requester_local_done(requester, out.message, outcome.status, outcome.reason);
+		peal_budget_spend(budget, PEAL_COST_PACKET);
 		return true;
 	}
-	/* sq.wqe still has this WQE, because no other is fetched before it is executed. */
-	outcome = peal_sender_local(w->base.qp);
-	peal_requester_local_done(&w->requester, out.message, outcome.status, outcome.reason);
-	return true;
-}
-
-static bool peal_wire_transmit(struct peal_wire *w, struct peal_notify *notify,
-			       struct peal_budget *budget)
-{
-	struct peal_qp *qp = w->base.qp;
-	bool left = false, more = true;
-
-	lockdep_assert_held(&qp->sq.lock);
-	while (more && peal_budget_is_left(budget)) {
-		more = !peal_qp_send_failed(qp) && peal_output_has_quota(&w->output) &&
-		       peal_wire_step(w, notify, budget);
-		left = peal_wire_complete(w, notify, budget);
+	peal_budget_spend(budget, PEAL_COST_PACKET + out.header.payload_bytes);
+	skb = peal_output_prepare(&w->output, &out.header, &payload);
+	if (unlikely(!skb))
+		return true;
+	if (out.header.payload_bytes)
+		reason = peal_wire_gather(w, &out, payload, &absent);
+	if (likely(!reason)) {
+		if (unlikely(peal_output_send(&w->output, &out.header, skb, out.again) ==
+			     -EMSGSIZE))
+			peal_requester_too_long(requester, out.header.psn);
+		return true;
 	}
-	return more || left;
+	peal_output_discard(skb);
+	if (absent)
+		peal_requester_excuse_silence(requester, ktime_get_ns());
+	else
+		peal_wire_fail_message(w, out.message, reason);
+	return true;
 }
 
 /* ---- the requester: a timer fires ---- */
@@ -856,10 +835,19 @@ void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
 static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *notify,
 				    struct peal_budget *budget)
 {
-	if (!peal_qp_requests(w->base.qp))
+	struct peal_qp *qp = w->base.qp;
+	bool left = false, more = true;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (!peal_qp_requests(qp))
 		return false;
 	peal_wire_expire(w);
-	return peal_wire_transmit(w, notify, budget);
+	while (more && peal_budget_is_left(budget)) {
+		more = !peal_qp_send_failed(qp) && peal_output_has_quota(&w->output) &&
+		       peal_wire_step(w, notify, budget);
+		left = peal_wire_complete(w, notify, budget);
+	}
+	return more || left;
 }
 
 /*
