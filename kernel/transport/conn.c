@@ -194,22 +194,22 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
  */
 static noinline enum peal_verdict peal_wire_refused(const struct peal_wire *w,
 						    const struct peal_packet *packet,
-						    const struct peal_outcome *outcome)
+						    struct peal_outcome outcome)
 {
 	const struct peal_qp *qp = w->base.qp;
 	enum peal_drop drop = PEAL_DROP_rights;
 
 	if (qp->ib.qp_type == IB_QPT_UC) {
-		if (outcome->what == PEAL_NOT_READY)
+		if (outcome.what == PEAL_NOT_READY)
 			drop = PEAL_DROP_receive;
-		else if (outcome->reason == PEAL_REASON_RECV_TOO_SHORT)
+		else if (outcome.reason == PEAL_REASON_RECV_TOO_SHORT)
 			drop = PEAL_DROP_length;
 		peal_count_drop(qp->table, drop);
 		trace_peal_drop(packet, drop);
 	}
-	if (outcome->what == PEAL_NOT_READY)
+	if (outcome.what == PEAL_NOT_READY)
 		return PEAL_VERDICT_NOT_READY;
-	switch (outcome->status) {
+	switch (outcome.status) {
 	case IB_WC_REM_ACCESS_ERR:
 		return PEAL_VERDICT_ACCESS;
 	case IB_WC_REM_OP_ERR:
@@ -264,7 +264,7 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_datagram *dg
 		peal_wire_describe(w, &request);
 		outcome = peal_wire_execute(w, dg, &request, notify, &original);
 		if (unlikely(outcome.what != PEAL_CARRIED))
-			verdict = peal_wire_refused(w, &dg->packet, &outcome);
+			verdict = peal_wire_refused(w, &dg->packet, outcome);
 		peal_responder_done(responder, verdict, original, now);
 		break;
 	}
