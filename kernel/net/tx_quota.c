@@ -67,30 +67,22 @@ struct peal_tx_quota {
 	bool closed;
 };
 
-/* Under quota->lock. */
-static void peal_tx_quota_call_some(struct peal_tx_quota *quota)
+/* @all: call also those that wait in `waiters` now. Return: true when some are left to call. */
+static bool peal_tx_quota_call(struct peal_tx_quota *quota, bool all)
 {
 	struct peal_waiter *waiter;
+	unsigned long flags;
+	bool left;
 	u32 i;
 
-	lockdep_assert_held(&quota->lock);
+	spin_lock_irqsave(&quota->lock, flags);
+	if (all)
+		list_splice_tail_init(&quota->waiters, &quota->called);
 	for (i = 0; i < PEAL_TX_QUOTA_CALLS && !list_empty(&quota->called); i++) {
 		waiter = list_first_entry(&quota->called, struct peal_waiter, node);
 		list_del_init(&waiter->node);
 		waiter->ready(waiter);
 	}
-}
-
-/* @all: call also those that wait in `waiters` now. Return: true when some are left to call. */
-static bool peal_tx_quota_call(struct peal_tx_quota *quota, bool all)
-{
-	unsigned long flags;
-	bool left;
-
-	spin_lock_irqsave(&quota->lock, flags);
-	if (all)
-		list_splice_tail_init(&quota->waiters, &quota->called);
-	peal_tx_quota_call_some(quota);
 	left = !list_empty(&quota->called);
 	spin_unlock_irqrestore(&quota->lock, flags);
 	return left;
@@ -109,8 +101,11 @@ static int peal_tx_quota_half_free(wait_queue_entry_t *entry, unsigned int mode,
 	return 1;
 }
 
-/* From now on the waiters are called when half of the quota is free. */
-static void peal_tx_quota_arm(struct peal_tx_quota *quota)
+/*
+ * From now on the waiters are called when half of the quota is free. Return: true when it is free
+ * already.
+ */
+static bool peal_tx_quota_arm(struct peal_tx_quota *quota)
 {
 	wait_queue_head_t *queue = sk_sleep(quota->sock->sk);
 	unsigned long flags;
@@ -120,31 +115,25 @@ static void peal_tx_quota_arm(struct peal_tx_quota *quota)
 		__add_wait_queue(queue, &quota->entry);
 	spin_unlock_irqrestore(&queue->lock, flags);
 	/*
-	 * H: the entry is on the queue before the caller reads the socket's account. Pairs
-	 * with the barrier between the account and the queue in the core's sock_wfree()
+	 * H: the entry is on the queue before the socket's account is read. Pairs with the
+	 * barrier between the account and the queue in the core's sock_wfree()
 	 * (skwq_has_sleeper). Both sides compare the account with half of the quota's size,
 	 * which may have changed in between. tx_quota.h says why no wake-up is lost.
 	 */
 	smp_mb();
+	return sock_writeable(quota->sock->sk);
 }
 
 /*
- * The waiters that were called first may have used the quota up. If so, arm again, and the
- * others are called when half of the quota is free again.
+ * The waiters that were called first may have used the quota up. Then arm again, and the others are
+ * called when half of the quota is free again.
  */
-static bool peal_tx_quota_is_used_up(struct peal_tx_quota *quota)
-{
-	if (sock_writeable(quota->sock->sk))
-		return false;
-	peal_tx_quota_arm(quota);
-	return !sock_writeable(quota->sock->sk);
-}
-
 static void peal_tx_quota_work(struct work_struct *work)
 {
 	struct peal_tx_quota *quota = container_of(work, struct peal_tx_quota, work);
 
-	while (!peal_tx_quota_is_used_up(quota) && peal_tx_quota_call(quota, false))
+	while ((sock_writeable(quota->sock->sk) || peal_tx_quota_arm(quota)) &&
+	       peal_tx_quota_call(quota, false))
 		cond_resched();
 }
 
@@ -188,22 +177,21 @@ static void peal_tx_quota_resize(struct peal_tx_quota *quota, u32 extra)
 		list_del_init(&quota->node);
 }
 
-/* Leave an open quota twice what it uses, so that it need not ask again at once. */
-static void peal_tx_quota_shrink(struct peal_tx_quota *quota)
-{
-	u32 used = peal_tx_quota_used(quota);
-	u32 needs = peal_tx_quota_beyond(quota, quota->closed ? used : 2 * used);
-
-	lockdep_assert_held(&quota->quotas->lock);
-	peal_tx_quota_resize(quota, min(quota->extra, needs));
-}
-
+/*
+ * Take from the first quotas of @list what they do not need. Leave an open quota twice what it
+ * uses, so that it need not ask again at once.
+ */
 static void peal_tx_quotas_shrink(struct list_head *list)
 {
-	u32 i;
+	u32 i, used, needs;
 
-	for (i = 0; i < PEAL_TX_QUOTAS_LOOKS && !list_empty(list); i++)
-		peal_tx_quota_shrink(list_first_entry(list, struct peal_tx_quota, node));
+	for (i = 0; i < PEAL_TX_QUOTAS_LOOKS && !list_empty(list); i++) {
+		struct peal_tx_quota *quota = list_first_entry(list, struct peal_tx_quota, node);
+
+		used = peal_tx_quota_used(quota);
+		needs = peal_tx_quota_beyond(quota, quota->closed ? used : 2 * used);
+		peal_tx_quota_resize(quota, min(quota->extra, needs));
+	}
 }
 
 /*
@@ -260,21 +248,20 @@ static int peal_tx_quota_socket(struct net *net, struct socket **sock)
 	return ret == -ENFILE ? -ENOMEM : ret;	/* no memory for an inode; it uses no file */
 }
 
-static int peal_tx_quota_sockets(struct peal_tx_quota *quota, struct net *net)
+/* The sockets take the cgroup, the classid and the user of `current`. */
+static struct peal_tx_quota *peal_tx_quota_new(struct peal_tx_quotas *quotas, u32 least)
 {
-	int ret = peal_tx_quota_socket(net, &quota->sock);
+	struct peal_tx_quota *quota = kzalloc(sizeof(*quota), GFP_KERNEL_ACCOUNT);
+	int ret;
 
+	if (!quota)
+		return ERR_PTR(-ENOMEM);
+	ret = peal_tx_quota_socket(quotas->net, &quota->sock);
 	if (ret)
-		return ret;
-	ret = peal_tx_quota_socket(net, &quota->silent);
+		goto free;
+	ret = peal_tx_quota_socket(quotas->net, &quota->silent);
 	if (ret)
-		sock_release(quota->sock);
-	return ret;
-}
-
-static void peal_tx_quota_init(struct peal_tx_quota *quota, struct peal_tx_quotas *quotas,
-			       u32 least)
-{
+		goto release;
 	quota->quotas = quotas;
 	quota->least = least;
 	quota->scarce = PEAL_TX_QUOTA_MAX / 4;
@@ -286,34 +273,13 @@ static void peal_tx_quota_init(struct peal_tx_quota *quota, struct peal_tx_quota
 	init_waitqueue_func_entry(&quota->entry, peal_tx_quota_half_free);
 	INIT_LIST_HEAD(&quota->entry.entry);
 	WRITE_ONCE(quota->sock->sk->sk_sndbuf, least);
-}
-
-/* The sockets take the cgroup, the classid and the user of `current`. */
-static struct peal_tx_quota *peal_tx_quota_new(struct peal_tx_quotas *quotas, u32 least)
-{
-	struct peal_tx_quota *quota = kzalloc(sizeof(*quota), GFP_KERNEL_ACCOUNT);
-	int ret;
-
-	if (!quota)
-		return ERR_PTR(-ENOMEM);
-	ret = peal_tx_quota_sockets(quota, quotas->net);
-	if (ret) {
-		kfree(quota);
-		return ERR_PTR(ret);
-	}
-	peal_tx_quota_init(quota, quotas, least);
 	return quota;
-}
 
-/*
- * Packets that still wait in a queue keep the inner sockets (struct sock) until they are
- * freed. Only code of the core runs then.
- */
-static void peal_tx_quota_free(struct peal_tx_quota *quota)
-{
-	sock_release(quota->silent);
+release:
 	sock_release(quota->sock);
+free:
 	kfree(quota);
+	return ERR_PTR(ret);
 }
 
 /*
@@ -334,8 +300,15 @@ static void peal_tx_quotas_sweep(struct peal_tx_quotas *quotas, bool all)
 			list_move(&quota->node, &gone);
 	}
 	spin_unlock_bh(&quotas->lock);
-	list_for_each_entry_safe(quota, next, &gone, node)
-		peal_tx_quota_free(quota);
+	/*
+	 * Packets that still wait in a queue keep the inner sockets (struct sock) until they are
+	 * freed. Only code of the core runs then.
+	 */
+	list_for_each_entry_safe(quota, next, &gone, node) {
+		sock_release(quota->silent);
+		sock_release(quota->sock);
+		kfree(quota);
+	}
 }
 
 struct peal_tx_quota *peal_tx_quota_open(struct peal_tx_quotas *quotas)
@@ -432,7 +405,7 @@ bool peal_tx_quota_is_scarce(struct peal_tx_quota *quota)
 	return peal_tx_quota_bytes(quota->sock) > READ_ONCE(quota->scarce);
 }
 
-static bool peal_tx_quota_unlink(struct peal_tx_quota *quota, struct peal_waiter *waiter)
+bool peal_tx_quota_cancel(struct peal_tx_quota *quota, struct peal_waiter *waiter)
 {
 	unsigned long flags;
 	bool queued;
@@ -444,8 +417,12 @@ static bool peal_tx_quota_unlink(struct peal_tx_quota *quota, struct peal_waiter
 	return queued;
 }
 
-/* Return: false when the waiter was queued already. */
-static bool peal_tx_quota_link(struct peal_tx_quota *quota, struct peal_waiter *waiter)
+/*
+ * The requester and the responder of a queue pair share one waiter but hold different
+ * locks. When one of them has queued the waiter and the other finds room, call ready()
+ * here, because no callback will.
+ */
+bool peal_tx_quota_wait(struct peal_tx_quota *quota, struct peal_waiter *waiter)
 {
 	unsigned long flags;
 	bool first;
@@ -455,32 +432,14 @@ static bool peal_tx_quota_link(struct peal_tx_quota *quota, struct peal_waiter *
 	if (first)
 		list_add_tail(&waiter->node, &quota->waiters);
 	spin_unlock_irqrestore(&quota->lock, flags);
-	return first;
-}
-
-/*
- * The requester and the responder of a queue pair share one waiter but hold different
- * locks. When one of them has queued the waiter and the other finds room, call ready()
- * here, because no callback will.
- */
-bool peal_tx_quota_wait(struct peal_tx_quota *quota, struct peal_waiter *waiter)
-{
-	bool first = peal_tx_quota_link(quota, waiter);
-
-	peal_tx_quota_arm(quota);
-	if (!sock_writeable(quota->sock->sk))
+	if (!peal_tx_quota_arm(quota))
 		return true;
 	/* If the waiter is not queued any more, ready() was called, so it did wait. */
-	if (!peal_tx_quota_unlink(quota, waiter))
+	if (!peal_tx_quota_cancel(quota, waiter))
 		return true;
 	if (!first)
 		waiter->ready(waiter);
 	return false;
-}
-
-void peal_tx_quota_cancel(struct peal_tx_quota *quota, struct peal_waiter *waiter)
-{
-	peal_tx_quota_unlink(quota, waiter);
 }
 
 void peal_tx_quota_charge(struct peal_tx_quota *quota, struct sk_buff *skb)

@@ -3,10 +3,6 @@
  * Transmit quotas: how many bytes of packets each program may have waiting in the transmit
  * queues.
  *
- * Owns: the sockets that are charged for each packet, the queue pairs that wait for room,
- * and the size of each program's quota.
- * Does not know: the contents of packets, and the queues in which they wait.
- *
  * Each context has a quota. The kernel's users of a device share one. Packets that are held
  * up somewhere (a band that is starved, a class that is shaped) therefore use up the quota
  * of one program, and other programs can still send.
@@ -103,8 +99,11 @@ bool peal_tx_quota_is_scarce(struct peal_tx_quota *quota);
  * waiter is not queued. True when it waits, also when it waited before the call.
  */
 bool peal_tx_quota_wait(struct peal_tx_quota *quota, struct peal_waiter *waiter);
-/* When this returns, ready() is not running and will not be called. */
-void peal_tx_quota_cancel(struct peal_tx_quota *quota, struct peal_waiter *waiter);
+/*
+ * When this returns, ready() is not running and will not be called. Return: true when the waiter
+ * waited.
+ */
+bool peal_tx_quota_cancel(struct peal_tx_quota *quota, struct peal_waiter *waiter);
 /* Charge @skb to the quota until @skb is freed. */
 void peal_tx_quota_charge(struct peal_tx_quota *quota, struct sk_buff *skb);
 /*
