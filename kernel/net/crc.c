@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See crc.h.
- *
- * Since Linux 6.14 the library's crc32_le() uses vector instructions where the CPU has
- * them. Before that only an algorithm of the crypto layer did, in a module of its own.
- * peal_crc_init() asks for that module. Without it, the library's tables are used.
+ * See crc.h. Before Linux 6.14 only an algorithm of the crypto layer uses vector instructions, in a
+ * module of its own. peal_crc_init() asks for that module. Without it, the library's tables are
+ * used.
  */
+#ifndef PEAL_HAS_FAST_CRC32
+
+#include <crypto/hash.h>
+#include <linux/cache.h>
 #include <linux/init.h>
 
 #include "net/crc.h"
-#include "proto/packet.h"
-
-#ifdef PEAL_HAS_FAST_CRC32
-
-void __init peal_crc_init(void)
-{
-}
-
-void peal_crc_exit(void)
-{
-}
-
-u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
-{
-	return peal_icrc_add(crc, bytes, n);
-}
-
-#else
-
-#include <linux/cache.h>
-#include <crypto/hash.h>
 
 /*
  * In bytes. Below this, saving and restoring the vector registers may cost more than it
