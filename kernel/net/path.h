@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A path: how the packets of one address vector get to the other side.
- *
- * Owns: addresses, UDP source port, traffic class, hop limit, the interface, and the cached
- * route, which the stack may invalidate at any time.
- * Does not know: queue pairs, contents of packets.
+ * A path: how the packets of one address vector get to the other side. And packets out, on a path.
  *
  * Only peal_path_init() and peal_path_resolve() write a path, before any packet is sent on
  * it. A new address vector needs a new path. Only the cached route changes later. It has a
@@ -22,8 +18,11 @@
 #include <net/dst.h>
 #include <rdma/ib_verbs.h>
 
+#include "proto/packet.h"
+
 struct peal_port;
 struct peal_tx_quota;
+struct sk_buff;
 
 struct peal_path {
 	struct peal_port *port;		/* sends the packets; outlives the path */
@@ -98,8 +97,35 @@ bool peal_path_leaves_by(struct peal_path *path, int ifindex);
  * invalidated the last one. Under RCU. The caller gets no reference, and the route is valid
  * until the RCU section ends. Return: the route or an ERR_PTR.
  */
-struct dst_entry *peal_path_route(struct peal_path *path, struct net *net);
+struct dst_entry *peal_path_route(struct peal_path *path);
 /* For tx.c. As peal_path_is_local(), for the route that peal_path_route() has returned. */
 bool peal_path_route_is_local(const struct peal_path *path, const struct dst_entry *dst);
+
+/* ---- packets out (tx.c) ---- */
+
+/*
+ * Make a packet, with room for packet->payload_bytes bytes at *@payload, which the caller writes
+ * before it calls peal_tx_send(). @packet's pad is not read, because it follows from payload_bytes.
+ * Any context. Return: the skb, which must be freed with kfree_skb() if it is not sent, or NULL
+ * when there is no memory. The caller then treats the packet as lost.
+ */
+struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_packet *packet,
+				void **payload);
+/*
+ * Compute the ICRC, find the route, and send through the stack, netfilter included.
+ * Consumes @skb. A packet that the stack refuses counts as lost. With softirqs off. Never
+ * sleeps.
+ * The stack may take a packet for this host through its whole receive side within this
+ * call. rx.c ensures that peal_demux_deliver() is not called inside it.
+ * Return: 0, or the reason as a negative errno, -EMSGSIZE when the MTU of the netdev or the
+ * route is too small. It is counted here.
+ */
+int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
+/*
+ * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
+ * peal_datagram_grh() does for a packet that has arrived. With softirqs off. Return: false when the
+ * route does not end on this host.
+ */
+bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to);
 
 #endif

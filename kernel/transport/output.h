@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The output of a connected queue pair. Its requester and its responder send through it.
- *
- * Owns: the path to the peer, its replacement that is not in use yet, and the wait for room in
- * the transmit queues. When there is room again, the engine gives the queue pair a turn.
- * Does not know: the contents and the order of packets.
+ * The output of a connected queue pair. Its requester and its responder send through it, and wait
+ * here for room in the transmit queues.
  *
  * Lock: hold sq.lock or rq.lock to send. Hold both, and qp->control, to replace the path.
  */
 #ifndef PEAL_OUTPUT_H
 #define PEAL_OUTPUT_H
 
-#include "net/tx.h"
+#include "net/path.h"
 #include "net/tx_quota.h"
 #include "object/qp.h"
 

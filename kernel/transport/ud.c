@@ -15,7 +15,7 @@
 #include "net/datagram.h"
 #include "net/netns.h"
 #include "net/port.h"
-#include "net/tx.h"
+#include "net/path.h"
 #include "proto/packet.h"
 #include "transport/exec.h"
 #include "transport/sender.h"
