@@ -18,8 +18,7 @@
 #include "base/budget.h"
 #include "base/compat.h"
 #include "engine/lifecycle.h"
-#include "net/netns.h"
-#include "transport/demux.h"
+#include "net/port.h"
 #include "device/dev.h"
 
 /*
@@ -73,7 +72,7 @@ static struct notifier_block peal_link_notifier4 = { .notifier_call = peal_link_
 static struct notifier_block peal_link_notifier6 = { .notifier_call = peal_link_address6 };
 
 /* The namespace ends. The removal is queued, because RTNL must not be taken here. */
-static void peal_link_remove(struct peal_port *port)
+void peal_link_remove(struct peal_port *port)
 {
 	struct peal_dev *dev = container_of(port, struct peal_dev, nic.port);
 
@@ -82,12 +81,6 @@ static void peal_link_remove(struct peal_port *port)
 	ib_unregister_device_queued(&dev->ib);
 	ib_device_put(&dev->ib);
 }
-
-static const struct peal_port_ops peal_link_port_ops = {
-	.find = peal_demux_find,
-	.deliver = peal_demux_deliver,
-	.remove = peal_link_remove,
-};
 
 /*
  * In exclusive mode the RDMA core shows a device only in the device's own namespace, and a new
@@ -134,7 +127,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)
 		goto stop_engine;
-	peal_port_init(&dev->nic.port, &peal_link_port_ops, &dev->nic.table, ndev);
+	peal_port_init(&dev->nic.port, &dev->nic.table, ndev);
 	peal_groups_init(&dev->nic.groups, &dev->nic.port);
 	peal_flows_init(&dev->flows, &dev->nic.port);
 	INIT_WORK(&dev->rescan, peal_link_rescan);

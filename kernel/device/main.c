@@ -8,7 +8,7 @@
 #include "base/budget.h"
 #include "object/odp.h"
 #include "net/crc.h"
-#include "net/netns.h"
+#include "net/port.h"
 #include "device/dev.h"
 
 #ifdef CONFIG_PREEMPT_RT

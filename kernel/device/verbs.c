@@ -18,7 +18,7 @@
 #include "device/post.h"
 #include "engine/kick.h"
 #include "engine/lifecycle.h"
-#include "net/netns.h"
+#include "net/port.h"
 #include "net/tx_quota.h"
 #include "object/context.h"
 #include "object/dm.h"

@@ -5,38 +5,16 @@
  * The UDP checksum is not checked, because the ICRC covers everything that it covers. The
  * one exception is the BTH byte that routers may change and receivers ignore.
  */
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/udp.h>
-#include <net/ipv6.h>
 
-#include "object/extents.h"
+#include "base/table.h"
 #include "net/crc.h"
 #include "net/datagram.h"
-#include "proto/packet.h"
+#include "object/extents.h"
+#include "proto/reorder.h"
 
 /* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_DATAGRAM_PIECE	64
-
-bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6)
-{
-	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
-		      ipv4_is_multicast(ip_hdr(skb)->daddr);
-}
-
-static void peal_datagram_addresses(struct peal_datagram *dg)
-{
-	const struct iphdr *ip4 = ip_hdr(dg->skb);
-	const struct ipv6hdr *ip6 = ipv6_hdr(dg->skb);
-
-	if (dg->ipv6) {
-		memcpy(dg->sgid.raw, &ip6->saddr, sizeof(dg->sgid));
-		memcpy(dg->dgid.raw, &ip6->daddr, sizeof(dg->dgid));
-	} else {
-		ipv6_addr_set_v4mapped(ip4->saddr, (struct in6_addr *)dg->sgid.raw);
-		ipv6_addr_set_v4mapped(ip4->daddr, (struct in6_addr *)dg->dgid.raw);
-	}
-}
 
 enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg)
 {
@@ -49,34 +27,34 @@ enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg
 	dg->multicast = peal_datagram_is_multicast(skb, dg->ipv6);
 	dg->payload = dg->packet.header_bytes;
 	dg->packet.flow = (__force u16)udp->source;
-	peal_datagram_addresses(dg);
-	return drop;
-}
-
-static bool peal_datagram_same_payload(const struct peal_datagram *a, const struct peal_datagram *b)
-{
-	u8 one[PEAL_DATAGRAM_PIECE], other[PEAL_DATAGRAM_PIECE];
-	u32 at, n;
-
-	for (at = 0; at < a->packet.payload_bytes; at += n) {
-		const void *x, *y;
-
-		n = min_t(u32, a->packet.payload_bytes - at, PEAL_DATAGRAM_PIECE);
-		x = skb_header_pointer(a->skb, a->payload + at, n, one);
-		y = skb_header_pointer(b->skb, b->payload + at, n, other);
-		if (!x || !y || memcmp(x, y, n))
-			return false;
+	if (dg->ipv6) {
+		memcpy(dg->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(dg->sgid));
+		memcpy(dg->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(dg->dgid));
+	} else {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)dg->sgid.raw);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)dg->dgid.raw);
 	}
-	return true;
+	return drop;
 }
 
 bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg)
 {
+	u8 one[PEAL_DATAGRAM_PIECE], another[PEAL_DATAGRAM_PIECE];
 	struct peal_datagram other;
+	const void *x, *y;
+	u32 at, n;
 
 	peal_datagram_parse(kept, &other);
-	return peal_packet_same(&other.packet, &dg->packet) &&
-	       peal_datagram_same_payload(&other, dg);
+	if (!peal_packet_same(&other.packet, &dg->packet))
+		return false;
+	for (at = 0; at < dg->packet.payload_bytes; at += n) {
+		n = min_t(u32, dg->packet.payload_bytes - at, PEAL_DATAGRAM_PIECE);
+		x = skb_header_pointer(dg->skb, dg->payload + at, n, one);
+		y = skb_header_pointer(kept, other.payload + at, n, another);
+		if (!x || !y || memcmp(x, y, n))
+			return false;
+	}
+	return true;
 }
 
 /* Walks over the pieces of a range of the skb, wherever they are. */
@@ -107,55 +85,42 @@ static u32 peal_datagram_next(struct peal_pieces *pieces, const u8 **data)
 	return n;
 }
 
-static u32 peal_datagram_crc(struct sk_buff *skb, u32 crc, u32 from, u32 bytes)
-{
-	struct peal_pieces pieces;
-	const u8 *data;
-	u32 n;
-
-	if (from + bytes <= skb_headlen(skb))
-		return peal_crc_add(crc, skb->data + from, bytes);
-	peal_datagram_pieces(&pieces, skb, from, bytes);
-	while ((n = peal_datagram_next(&pieces, &data)))
-		crc = peal_crc_add(crc, data, n);
-	return crc;
-}
-
 bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6)
 {
-	u32 end = skb->len - PEAL_ICRC_BYTES, crc;
-	const u8 *udp = skb->data - sizeof(struct udphdr);
+	u32 end = skb->len - PEAL_ICRC_BYTES, bytes = end - PEAL_BTH_BYTES, crc, n;
+	const u8 *udp = skb->data - sizeof(struct udphdr), *data;
+	struct peal_pieces pieces;
 	__le32 icrc;
 
 	if (ipv6)
 		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp, skb->data);
 	else
 		crc = peal_icrc_begin_v4(ip_hdr(skb), udp, skb->data);
-	crc = peal_datagram_crc(skb, crc, PEAL_BTH_BYTES, end - PEAL_BTH_BYTES);
+	if (end <= skb_headlen(skb)) {
+		crc = peal_crc_add(crc, skb->data + PEAL_BTH_BYTES, bytes);
+	} else {
+		peal_datagram_pieces(&pieces, skb, PEAL_BTH_BYTES, bytes);
+		while ((n = peal_datagram_next(&pieces, &data)))
+			crc = peal_crc_add(crc, data, n);
+	}
 	if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
 		return false;
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
 }
 
-static void peal_datagram_copy_pieces(struct sk_buff *skb, u32 from, void *to, u32 bytes)
-{
-	struct peal_pieces pieces;
-	const u8 *data;
-	u32 n;
-
-	peal_datagram_pieces(&pieces, skb, from, bytes);
-	for (; (n = peal_datagram_next(&pieces, &data)); to += n)
-		peal_copy(to, data, n);
-}
-
 void peal_datagram_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes)
 {
-	u32 from = dg->payload + offset;
+	u32 from = dg->payload + offset, n;
+	struct peal_pieces pieces;
+	const u8 *data;
 
-	if (from + bytes <= skb_headlen(dg->skb))
+	if (from + bytes <= skb_headlen(dg->skb)) {
 		peal_copy(to, dg->skb->data + from, bytes);
-	else
-		peal_datagram_copy_pieces(dg->skb, from, to, bytes);
+		return;
+	}
+	peal_datagram_pieces(&pieces, dg->skb, from, bytes);
+	for (; (n = peal_datagram_next(&pieces, &data)); to += n)
+		peal_copy(to, data, n);
 }
 
 void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes)
@@ -189,4 +154,76 @@ void peal_datagram_grh(const struct peal_datagram *dg, void *to)
 
 	memset(to, 0, front);
 	memcpy(to + front, skb_network_header(dg->skb), bytes);
+}
+
+/*
+ * The limit of a device, in bytes of skbs with their overhead (truesize): a hundred times
+ * the window of a peal peer at the largest path MTU.
+ */
+#define PEAL_REORDER_MEM_BYTES		(64L << 20)
+
+/*
+ * A queue pair that keeps n packets may keep one more while (n + 1) parts are free. Nothing
+ * is limited until half of the memory is in use. After that the heaviest users stop first,
+ * and a newcomer still finds space.
+ */
+#define PEAL_REORDER_MEM_PART		(PEAL_REORDER_MEM_BYTES / 2 / PEAL_REORDER_SLOTS)
+
+/*
+ * The largest truesize of one packet: payloads of the path MTU, plus bytes of overhead. It
+ * is generous because drivers take a buffer of a page or of a jumbo frame for each packet.
+ */
+#define PEAL_REORDER_MEM_PACKETS	4
+#define PEAL_REORDER_MEM_OVERHEAD	(16 << 10)
+
+/* In bytes: the pages that the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
+#define PEAL_REORDER_MEM_PAGES		(32 << 10)
+
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_datagram *dg,
+				     u32 mtu, u32 kept)
+{
+	long left = PEAL_REORDER_MEM_BYTES - atomic_long_read(&mem->bytes);
+
+	if (dg->packet.payload_bytes > mtu ||
+	    dg->skb->truesize > PEAL_REORDER_MEM_PACKETS * mtu + PEAL_REORDER_MEM_OVERHEAD)
+		return NULL;
+	return left >= (long)(kept + 1) * PEAL_REORDER_MEM_PART ? dg->skb : NULL;
+}
+
+void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb)
+{
+	u32 pages = skb_shinfo(skb)->nr_frags + skb->head_frag;
+
+	/*
+	 * Drop the skb extensions that the stack attached on the way up. They have done their
+	 * work, because the IPsec policy was checked. If they stayed, the security path would hold
+	 * its xfrm states and their modules for as long as the packet is kept.
+	 */
+	skb_ext_reset(skb);
+	/*
+	 * Copy the packet to memory of its own. Its truesize counts only a part of a page, but the
+	 * skb holds the whole page: 32 KiB of a sender's or a driver's fragments. When there is no
+	 * memory for the copy, truesize becomes what the skb really holds.
+	 */
+	if (pages || skb_has_frag_list(skb)) {
+		if (skb_linearize(skb) ||
+		    (skb->head_frag && pskb_expand_head(skb, 0, 0, GFP_ATOMIC)))
+			skb->truesize += pages * PEAL_REORDER_MEM_PAGES;
+		else
+			skb->truesize = SKB_TRUESIZE(skb_end_offset(skb));
+	}
+	atomic_long_add(skb->truesize, &mem->bytes);
+	peal_count(mem->table, reorder_kept);
+}
+
+void peal_reorder_mem_take(struct peal_reorder_mem *mem, const struct sk_buff *skb)
+{
+	atomic_long_sub(skb->truesize, &mem->bytes);
+}
+
+void peal_reorder_mem_lose(struct peal_reorder_mem *mem, struct sk_buff *skb)
+{
+	peal_reorder_mem_take(mem, skb);
+	peal_count(mem->table, reorder_lost);
+	kfree_skb(skb);
 }

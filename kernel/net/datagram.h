@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A received packet: checked headers, and a payload that lies in an skb of any shape.
- *
- * Owns: struct peal_datagram, the ICRC check of a received packet, access to its payload.
- * Does not know: devices, queue pairs.
+ * A received packet: checked headers, and a payload that lies in an skb of any shape. And the
+ * memory of packets that are kept because they came before their turn.
  */
 #ifndef PEAL_DATAGRAM_H
 #define PEAL_DATAGRAM_H
 
+#include <linux/atomic.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/skbuff.h>
+#include <net/ipv6.h>
 #include <rdma/ib_verbs.h>
 
 #include "object/cursor.h"
 #include "proto/packet.h"
 
 struct peal_port;
+struct peal_table;
 
 #define PEAL_VLAN_NONE		0xffff
 
@@ -45,7 +48,11 @@ struct peal_datagram {
 	u32 payload;			/* offset from skb->data */
 };
 
-bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6);
+static inline bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6)
+{
+	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
+		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
 
 /*
  * Fill @dg from @skb, whose data is at the BTH. The ICRC is not checked. Return: why the
@@ -93,5 +100,37 @@ static inline void peal_datagram_drop(const struct peal_datagram *dg)
 {
 	kfree_skb(dg->skb);
 }
+
+/*
+ * How much memory a device spends on packets that are kept until their turn. A kept skb is charged
+ * to no socket and to no program. A limit is necessary, because peers decide how many packets
+ * arrive out of order, and programs decide how many queue pairs there are.
+ *
+ * No lock: the sum is read before a packet is kept and grows afterwards, so each CPU may
+ * exceed the limit by one packet.
+ */
+struct peal_reorder_mem {
+	struct peal_table *table;	/* the device's, for its counters */
+	atomic_long_t bytes;		/* truesize of all kept packets */
+};
+
+/*
+ * May a queue pair that keeps @kept packets on this side (requester or responder) also keep
+ * @dg until its turn comes? Return: the skb, or NULL. NULL means that it is larger than a
+ * packet of this path MTU has reason to be, or that the queue pair's share is used up.
+ */
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_datagram *dg,
+				     u32 mtu, u32 kept);
+/*
+ * Count @skb as kept, and give it memory of its own. The caller of peal_reorder_mem_add(),
+ * peal_reorder_mem_take() and peal_reorder_mem_lose() holds the lock of that side of the
+ * queue pair, or frees the queue pair. The callers assert it, because the queue pair is not
+ * known here.
+ */
+void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb);
+/* The turn of @skb has come, so it is not kept any more. It is the caller's. */
+void peal_reorder_mem_take(struct peal_reorder_mem *mem, const struct sk_buff *skb);
+/* The turn of @skb will not come. Frees @skb. */
+void peal_reorder_mem_lose(struct peal_reorder_mem *mem, struct sk_buff *skb);
 
 #endif

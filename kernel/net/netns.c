@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See netns.h.
+ * The ports of a network namespace, and its end.
+ *
+ * A namespace that ends removes its devices and waits for them. Otherwise the routes that
+ * paths hold would outlive the namespace, and its netdevs that move to another namespace
+ * would have to wait for devices. The stack ends many namespaces at once, so their devices
+ * are removed at the same time.
  */
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
@@ -14,56 +19,16 @@
 #include <net/sock.h>
 
 #include "base/epoch.h"
-#include "net/netns.h"
 #include "net/port.h"
 
-/*
- * Multicast memberships. No socket joins the groups, because one socket may join only
- * net.ipv4.igmp_max_memberships groups.
- */
+/* How often a namespace that ends tries again to remove a device that could not be removed. */
+#define PEAL_NETNS_RETRY	(HZ / 10)
 
-static int peal_mcast_join4(struct net_device *ndev, __be32 group)
-{
-	struct in_device *in = __in_dev_get_rtnl(ndev);
+/* Never wait for packets, RCU or programs under this mutex, because all namespaces share it. */
+static DEFINE_MUTEX(peal_netns_mutex);
+static LIST_HEAD(peal_netns_all);
 
-	if (!in)
-		return -ENODEV;
-	ip_mc_inc_group(in, group);
-	return 0;
-}
-
-/*
- * The IPv4 addresses of a netdev are removed before the netdev is, and all memberships with
- * them.
- */
-static void peal_mcast_leave4(struct net_device *ndev, __be32 group)
-{
-	struct in_device *in = __in_dev_get_rtnl(ndev);
-
-	if (in)
-		ip_mc_dec_group(in, group);
-}
-
-#if IS_ENABLED(CONFIG_IPV6)
-static int peal_mcast_join6(struct net_device *ndev, const struct in6_addr *group)
-{
-	return ipv6_mod_enabled() ? ipv6_dev_mc_inc(ndev, group) : -ENODEV;
-}
-
-static void peal_mcast_leave6(struct net_device *ndev, const struct in6_addr *group)
-{
-	ipv6_dev_mc_dec(ndev, group);
-}
-#else
-static int peal_mcast_join6(struct net_device *ndev, const struct in6_addr *group)
-{
-	return -ENODEV;
-}
-
-static void peal_mcast_leave6(struct net_device *ndev, const struct in6_addr *group)
-{
-}
-#endif
+/* No socket joins the groups, because one may join only net.ipv4.igmp_max_memberships of them. */
 
 static bool peal_mcast_is_ipv4(const struct in6_addr *group)
 {
@@ -73,17 +38,23 @@ static bool peal_mcast_is_ipv4(const struct in6_addr *group)
 int peal_mcast_join(const struct net *net, struct net_device *ndev, const union ib_gid *mgid)
 {
 	const struct in6_addr *group = (const struct in6_addr *)mgid->raw;
-	int ret;
+	struct in_device *in;
+	int ret = -ENODEV;
 
 	rtnl_lock();
-	if (!net_eq(dev_net(ndev), net))
-		ret = -ENODEV;
-	else if (peal_mcast_is_ipv4(group))
-		ret = peal_mcast_join4(ndev, group->s6_addr32[3]);
-	else if (ipv6_addr_is_multicast(group))
-		ret = peal_mcast_join6(ndev, group);
-	else
+	if (!net_eq(dev_net(ndev), net)) {
+		;
+	} else if (peal_mcast_is_ipv4(group)) {
+		in = __in_dev_get_rtnl(ndev);
+		if (in) {
+			ip_mc_inc_group(in, group->s6_addr32[3]);
+			ret = 0;
+		}
+	} else if (!ipv6_addr_is_multicast(group)) {
 		ret = -EINVAL;
+	} else if (IS_ENABLED(CONFIG_IPV6) && ipv6_mod_enabled()) {
+		ret = ipv6_dev_mc_inc(ndev, group);
+	}
 	rtnl_unlock();
 	return ret;
 }
@@ -91,107 +62,90 @@ int peal_mcast_join(const struct net *net, struct net_device *ndev, const union 
 void peal_mcast_leave(const struct net *net, struct net_device *ndev, const union ib_gid *mgid)
 {
 	const struct in6_addr *group = (const struct in6_addr *)mgid->raw;
+	struct in_device *in;
 
 	rtnl_lock();
-	if (!net_eq(dev_net(ndev), net))
+	if (!net_eq(dev_net(ndev), net)) {
 		;	/* the stack has left the group already */
-	else if (peal_mcast_is_ipv4(group))
-		peal_mcast_leave4(ndev, group->s6_addr32[3]);
-	else
-		peal_mcast_leave6(ndev, group);
+	} else if (peal_mcast_is_ipv4(group)) {
+		/* A netdev that goes loses its IPv4 addresses first, and all memberships. */
+		in = __in_dev_get_rtnl(ndev);
+		if (in)
+			ip_mc_dec_group(in, group->s6_addr32[3]);
+	} else if (IS_ENABLED(CONFIG_IPV6)) {
+		ipv6_dev_mc_dec(ndev, group);
+	}
 	rtnl_unlock();
 }
 
-/* How often a namespace that ends tries again to remove a device that could not be removed. */
-#define PEAL_NETNS_RETRY	(HZ / 10)
+void peal_port_init(struct peal_port *port, struct peal_table *table, struct net_device *ndev)
+{
+	port->table = table;
+	port->ndev = ndev;
+	port->reorder_mem.table = table;
+	atomic_long_set(&port->reorder_mem.bytes, 0);
+	netdev_hold(ndev, &port->tracker, GFP_KERNEL);
+}
 
-/* Never wait for packets, RCU or programs under this mutex, because all namespaces share it. */
-static DEFINE_MUTEX(peal_netns_mutex);
-static LIST_HEAD(peal_netns_all);
+void peal_port_end(struct peal_port *port)
+{
+	WARN_ON(atomic_long_read(&port->reorder_mem.bytes));
+	netdev_put(port->ndev, &port->tracker);
+}
 
-/* Return: the peal_netns of @net. One without users is not returned, because it is being closed. */
-static struct peal_netns *peal_netns_of(const struct net *net)
+/* Return: the peal_netns of @net. One without users does not count, because it is being closed. */
+static struct peal_netns *peal_netns_get(struct net *net)
 {
 	struct peal_netns *ns;
+	int ret;
 
 	lockdep_assert_held(&peal_netns_mutex);
 	list_for_each_entry(ns, &peal_netns_all, node)
 		if (ns->net == net && ns->users)
 			return ns;
-	return NULL;
-}
-
-static struct peal_netns *peal_netns_new(struct net *net)
-{
-	struct peal_netns *ns = kzalloc(sizeof(*ns), GFP_KERNEL);
-	int ret;
-
-	lockdep_assert_held(&peal_netns_mutex);
+	ns = kzalloc(sizeof(*ns), GFP_KERNEL);
 	if (!ns)
 		return ERR_PTR(-ENOMEM);
 	ns->net = net;
-	ret = peal_rx_open(&ns->rx, net);
-	if (ret)
-		goto free;
-	ret = peal_guard_open(&ns->guard, &ns->rx);
-	if (ret)
-		goto stop;
+	INIT_LIST_HEAD(&ns->ports);
+	ret = peal_rx_open(ns);
+	if (ret) {
+		kfree_rcu(ns, rcu);
+		return ERR_PTR(ret);
+	}
 	list_add(&ns->node, &peal_netns_all);
 	return ns;
-
-stop:
-	peal_rx_stop(&ns->rx);
-free:
-	kfree_rcu(ns, rcu);
-	return ERR_PTR(ret);
-}
-
-/*
- * Return: @ndev's namespace with a reference. NULL: the namespace is dead, or the netdev is
- * not registered any more.
- */
-static struct net *peal_netns_hold(const struct net_device *ndev)
-{
-	struct net *net = NULL;
-
-	rtnl_lock();
-	if (ndev->reg_state == NETREG_REGISTERED)
-		net = maybe_get_net(dev_net(ndev));
-	rtnl_unlock();
-	return net;
-}
-
-/*
- * The caller holds a reference on @net. So the end of @net is still to come, and will find
- * the device.
- */
-static int peal_netns_join(struct peal_port *port, struct net *net)
-{
-	struct peal_netns *ns;
-
-	mutex_lock(&peal_netns_mutex);
-	ns = peal_netns_of(net) ?: peal_netns_new(net);
-	if (!IS_ERR(ns)) {
-		ns->users++;
-		peal_port_join(port, ns, net);
-		peal_rx_add_port(&ns->rx, port);
-	}
-	mutex_unlock(&peal_netns_mutex);
-	return PTR_ERR_OR_ZERO(ns);
 }
 
 int peal_netns_attach(struct peal_port *port, struct net_device *ndev)
 {
-	struct net *net = peal_netns_hold(ndev);
+	struct net *net = NULL;
+	struct peal_netns *ns;
 	int ret;
 
+	/* The end of a namespace that is referenced is still to come, and will find the device. */
+	rtnl_lock();
+	if (ndev->reg_state == NETREG_REGISTERED)
+		net = maybe_get_net(dev_net(ndev));
+	rtnl_unlock();
 	if (!net)
 		return -ENODEV;
-	ret = peal_port_open(port, net);
-	if (!ret)
-		ret = peal_netns_join(port, net);
+	ret = peal_tx_quotas_open(&port->tx_quotas, net);
 	if (ret)
-		peal_port_close(port);
+		goto put;
+	mutex_lock(&peal_netns_mutex);
+	ns = peal_netns_get(net);
+	if (!IS_ERR(ns)) {
+		ns->users++;
+		port->netns = ns;
+		port->net = net;
+		list_add_tail_rcu(&port->node, &ns->ports);
+	}
+	mutex_unlock(&peal_netns_mutex);
+	ret = PTR_ERR_OR_ZERO(ns);
+	if (ret)
+		peal_tx_quotas_close(&port->tx_quotas);
+put:
 	put_net(net);
 	return ret;
 }
@@ -208,10 +162,9 @@ bool peal_netns_left(const struct peal_port *port, const struct net_device *ndev
  */
 static void peal_netns_close(struct peal_netns *ns)
 {
-	peal_rx_stop(&ns->rx);
-	peal_guard_stop(&ns->guard);
+	peal_rx_close(ns);
 	synchronize_net();	/* until no CPU runs a hook */
-	peal_rx_drain(&ns->rx);
+	flush_work(&ns->work);
 	rcu_barrier();		/* address handles release their routes by RCU */
 	/* @ns was on the list until here, because the end of its namespace waits for this. */
 	mutex_lock(&peal_netns_mutex);
@@ -222,109 +175,42 @@ static void peal_netns_close(struct peal_netns *ns)
 	kfree(ns);
 }
 
-/* @ns may be freed when this returns. */
-static void peal_netns_leave(struct peal_netns *ns)
+void peal_netns_detach(struct peal_port *port)
 {
+	struct peal_netns *ns = port->netns;
 	bool close;
 
+	if (!ns)
+		return;
+	mutex_lock(&peal_netns_mutex);
+	list_del_rcu(&port->node);
+	mutex_unlock(&peal_netns_mutex);
+	/* Until no hook uses the port, and the work item has dropped its packets. */
+	peal_epoch_wait();
+	flush_work(&ns->work);
+	/* No device may name a namespace that has gone, and its sockets must not outlive it. */
+	port->netns = NULL;
+	peal_tx_quotas_close(&port->tx_quotas);
 	mutex_lock(&peal_netns_mutex);
 	ns->users--;
 	close = !ns->users && !ns->ending;
 	if (!ns->users && ns->ending)
-		complete(ns->gone);
+		complete(ns->gone);	/* @ns may be freed from here on */
 	mutex_unlock(&peal_netns_mutex);
 	if (close)
 		peal_netns_close(ns);
 }
 
-void peal_netns_detach(struct peal_port *port)
-{
-	struct peal_netns *ns = port->netns;
-
-	if (!ns)
-		return;
-	mutex_lock(&peal_netns_mutex);
-	peal_rx_remove_port(&ns->rx, port);
-	mutex_unlock(&peal_netns_mutex);
-	peal_rx_forget_port(&ns->rx);
-	peal_port_close(port);
-	peal_netns_leave(ns);
-}
-
-/*
- * remove() does nothing for a device that is being removed already, is not registered yet,
- * or is just changing its namespace in the RDMA core. So the caller calls this again while
- * it waits.
- */
-static void peal_netns_remove_ports(struct peal_netns *ns)
-{
-	struct peal_port *port;
-
-	lockdep_assert_held(&peal_netns_mutex);
-	list_for_each_entry(port, &ns->rx.ports, node)
-		port->ops->remove(port);
-}
-
-static void peal_netns_remove_all(struct list_head *ending)
+static void peal_netns_remove_ports(struct list_head *ending)
 {
 	struct peal_netns *ns;
+	struct peal_port *port;
 
 	mutex_lock(&peal_netns_mutex);
 	list_for_each_entry(ns, ending, node)
-		peal_netns_remove_ports(ns);
+		list_for_each_entry(port, &ns->ports, node)
+			peal_link_remove(port);
 	mutex_unlock(&peal_netns_mutex);
-}
-
-static bool peal_netns_is_among(const struct peal_netns *ns, const struct list_head *nets)
-{
-	const struct net *net;
-
-	list_for_each_entry(net, nets, exit_list)
-		if (net == ns->net)
-			return true;
-	return false;
-}
-
-/* Move what @nets have to @ending. Return: how many times @gone will be completed. */
-static u32 peal_netns_collect(const struct list_head *nets, struct list_head *ending,
-			      struct completion *gone)
-{
-	struct peal_netns *ns, *next;
-	u32 count = 0;
-
-	mutex_lock(&peal_netns_mutex);
-	list_for_each_entry_safe(ns, next, &peal_netns_all, node) {
-		if (!peal_netns_is_among(ns, nets))
-			continue;
-		list_move_tail(&ns->node, ending);
-		ns->gone = gone;
-		ns->ending = ns->users != 0;
-		count++;
-	}
-	mutex_unlock(&peal_netns_mutex);
-	return count;
-}
-
-/*
- * As peal_netns_close(), for several namespaces without devices. Waits only once for all of
- * them.
- */
-static void peal_netns_close_all(struct list_head *ending)
-{
-	struct peal_netns *ns, *next;
-
-	if (list_empty(ending))
-		return;
-	list_for_each_entry(ns, ending, node) {
-		peal_rx_stop(&ns->rx);
-		peal_guard_stop(&ns->guard);
-	}
-	synchronize_net();
-	list_for_each_entry(ns, ending, node)
-		peal_rx_drain(&ns->rx);
-	rcu_barrier();
-	list_for_each_entry_safe(ns, next, ending, node)
-		kfree(ns);
 }
 
 /*
@@ -335,16 +221,41 @@ static void peal_netns_close_all(struct list_head *ending)
 static void __net_exit peal_netns_ended(struct list_head *nets)
 {
 	DECLARE_COMPLETION_ONSTACK(gone);
+	struct peal_netns *ns, *next;
+	const struct net *net;
 	LIST_HEAD(ending);
-	u32 left = peal_netns_collect(nets, &ending, &gone);
+	u32 left = 0;	/* how many times `gone` will be completed */
 
-	peal_netns_remove_all(&ending);
+	mutex_lock(&peal_netns_mutex);
+	list_for_each_entry(net, nets, exit_list)
+		list_for_each_entry_safe(ns, next, &peal_netns_all, node) {
+			if (ns->net != net)
+				continue;
+			list_move_tail(&ns->node, &ending);
+			ns->gone = &gone;
+			ns->ending = ns->users != 0;
+			left++;
+		}
+	mutex_unlock(&peal_netns_mutex);
+
+	peal_netns_remove_ports(&ending);
 	while (left)
 		if (wait_for_completion_timeout(&gone, PEAL_NETNS_RETRY))
 			left--;
 		else
-			peal_netns_remove_all(&ending);
-	peal_netns_close_all(&ending);
+			peal_netns_remove_ports(&ending);
+
+	/* As peal_netns_close(). Those that the last device closed are not on the list any more. */
+	if (list_empty(&ending))
+		return;
+	list_for_each_entry(ns, &ending, node)
+		peal_rx_close(ns);
+	synchronize_net();
+	list_for_each_entry(ns, &ending, node)
+		flush_work(&ns->work);
+	rcu_barrier();
+	list_for_each_entry_safe(ns, next, &ending, node)
+		kfree(ns);
 }
 
 static struct pernet_operations peal_netns_operations = { .exit_batch = peal_netns_ended };

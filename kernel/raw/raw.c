@@ -21,7 +21,6 @@
 #include "base/quota.h"
 #include "base/budget.h"
 #include "engine/engine.h"
-#include "net/netns.h"
 #include "net/port.h"
 #include "object/cursor.h"
 #include "proto/packet.h"

@@ -10,7 +10,7 @@ namespace peal::sim {
 
 /* For a program whose strict peer has no timeout. */
 constexpr u64 PATIENCE = 100 * SECOND;
-/* As in kernel/net/port.c, for the timeouts that are planned here. */
+/* As in kernel/transport/output.c, for the timeouts that are planned here. */
 constexpr u64 KEEP = 50 * MS;
 
 bool Connection::always_planted;
