@@ -95,12 +95,6 @@ static inline void peal_datagram_consume(const struct peal_datagram *dg)
 	consume_skb(dg->skb);
 }
 
-/* Free the skb of a packet that is thrown away. */
-static inline void peal_datagram_drop(const struct peal_datagram *dg)
-{
-	kfree_skb(dg->skb);
-}
-
 /*
  * How much memory a device spends on packets that are kept until their turn. A kept skb is charged
  * to no socket and to no program. A limit is necessary, because peers decide how many packets

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The NIC half of a device, which is everything below the verbs.
- *
- * Owns: only the struct. The file of each part's name writes that part.
- * Does not know: the RDMA core's device object (device/dev.h), which embeds it.
+ * The NIC half of a device, which is everything below the verbs. The file of each part's name
+ * writes that part. The RDMA core's device object (device/dev.h) embeds it.
  */
 #ifndef PEAL_NIC_H
 #define PEAL_NIC_H

@@ -87,16 +87,11 @@ void peal_output_use_staged(struct peal_output *output)
 	output->staged = false;
 }
 
-static struct peal_tx_quota *peal_output_tx_quota(struct peal_output *output)
-{
-	return peal_output_path(output)->tx_quota;
-}
-
 /* Stop waiting for room. After this output->waiter.ready is not running and will not be called. */
 void peal_output_stop(struct peal_output *output)
 {
 	if (output->open)
-		peal_tx_quota_cancel(peal_output_tx_quota(output), &output->waiter);
+		peal_tx_quota_cancel(peal_output_path(output)->tx_quota, &output->waiter);
 }
 
 void peal_output_free(struct peal_output *output)
@@ -118,7 +113,7 @@ bool peal_output_leaves_by(struct peal_output *output, int ifindex)
 /* Is there room to send? If not, the engine gives the queue pair a turn once there is. */
 bool peal_output_has_quota(struct peal_output *output)
 {
-	struct peal_tx_quota *tx_quota = peal_output_tx_quota(output);
+	struct peal_tx_quota *tx_quota = peal_output_path(output)->tx_quota;
 
 	peal_qp_assert_either_held(output->qp);
 	if (likely(peal_tx_quota_is_left(tx_quota)))

@@ -248,10 +248,10 @@ TEST_CASE("a received request passes the functions that the page names")
 	Device device;
 	Pair pair(device);
 	const auto calls = without_calls_of(
-		"peal_wire_reply", below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook4"));
+		"peal_wire_reply", below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook"));
 
 	check_walk("request", calls, 14, 20);
 	CHECK(std::count_if(calls.begin(), calls.end(), [](const Call &call) {
-		      return call.function == "peal_demux_find";
+		      return call.function == "peal_table_qp";
 	      }) == 1);
 }
