@@ -41,7 +41,7 @@ constexpr std::uint16_t METHOD_QUERY_PORT_SPEED = UVERBS_METHOD_QUERY_GID_ENTRY 
 constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_PORT_NUM = 0;
 constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_RESP = 1;
 
-/* The type for a command without a core request or without a core response. */
+/* The type for a command without a core response. */
 struct None {};
 
 inline ib_uverbs_attr attr_in(std::uint16_t id, Bytes bytes) noexcept
@@ -134,15 +134,11 @@ public:
 	int command(std::uint32_t number, const Request &request, Response &&response = {},
 		    Bytes driver_in = {}, WritableBytes driver_out = {}) const noexcept
 	{
-		using Plain = std::remove_cvref_t<Response>;
-		Bytes core_in;
 		WritableBytes core_out;
 
-		if constexpr (!std::is_same_v<Request, None>)
-			core_in = in(request);
-		if constexpr (!std::is_same_v<Plain, None>)
+		if constexpr (!std::is_same_v<std::remove_cvref_t<Response>, None>)
 			core_out = out(response);
-		return command_bytes(number, core_in, core_out, driver_in, driver_out);
+		return command_bytes(number, in(request), core_out, driver_in, driver_out);
 	}
 
 	/* As command(), for a request whose length varies. */
@@ -153,8 +149,7 @@ public:
 		std::size_t n = 0;
 
 		attrs[n++] = attr_in(UVERBS_ATTR_WRITE_CMD, std::uint64_t{number});
-		if (!core_in.empty())
-			attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, core_in);
+		attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, core_in);
 		if (!core_out.empty())
 			attrs[n++] = attr_out(UVERBS_ATTR_CORE_OUT, core_out);
 		if (!driver_in.empty())
