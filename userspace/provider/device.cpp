@@ -133,7 +133,7 @@ int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 	ib_uverbs_query_port_resp_ex response{};
 	const int error = Context::of(context).device.method(
 		UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT,
-		uverbs::attr_in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint64_t{port}),
+		uverbs::attr_value(UVERBS_ATTR_QUERY_PORT_PORT_NUM, port),
 		uverbs::attr_out(UVERBS_ATTR_QUERY_PORT_RESP, response));
 
 	if (error)
@@ -170,7 +170,7 @@ int port_query_speed(ibv_context *context, std::uint32_t port, std::uint64_t *sp
 {
 	return Context::of(context).device.method(
 		UVERBS_OBJECT_DEVICE, uverbs::METHOD_QUERY_PORT_SPEED,
-		uverbs::attr_in(uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, std::uint64_t{port}),
+		uverbs::attr_value(uverbs::ATTR_QUERY_PORT_SPEED_PORT_NUM, port),
 		uverbs::attr_out(uverbs::ATTR_QUERY_PORT_SPEED_RESP, *speed));
 }
 

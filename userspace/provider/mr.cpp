@@ -73,15 +73,15 @@ ibv_mr *mr_register_dm(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t
 		throw_errno(EINVAL);
 	auto mr = std::make_unique<Mr>(pd);
 
-	check(device_of(pd).create(
-		UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, UVERBS_ATTR_REG_DM_MR_HANDLE,
-		mr->mr.handle, uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
-		uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
-		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_OFFSET, std::uint64_t{offset}),
-		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_LENGTH, std::uint64_t{length}),
-		uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access),
-		uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, mr->mr.lkey),
-		uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, mr->mr.rkey)));
+	check(device_of(pd).create(UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG,
+				   UVERBS_ATTR_REG_DM_MR_HANDLE, mr->mr.handle,
+				   uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
+				   uverbs::attr_handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
+				   uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_OFFSET, offset),
+				   uverbs::attr_value(UVERBS_ATTR_REG_DM_MR_LENGTH, length),
+				   uverbs::attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access),
+				   uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, mr->mr.lkey),
+				   uverbs::attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, mr->mr.rkey)));
 	mr->mr.length = length;
 	mr->mr_type = PABI_MR_NO_ADDRESS;
 	mr->access = static_cast<int>(access);
@@ -96,9 +96,9 @@ ibv_mr *mr_register_dmabuf(ibv_pd *pd, std::uint64_t offset, std::size_t length,
 	check(device_of(pd).create(
 		UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, UVERBS_ATTR_REG_DMABUF_MR_HANDLE,
 		mr->mr.handle, uverbs::attr_handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle),
-		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, std::uint64_t{offset}),
-		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, std::uint64_t{length}),
-		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_IOVA, std::uint64_t{iova}),
+		uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset),
+		uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, length),
+		uverbs::attr_value(UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova),
 		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_FD, fd),
 		uverbs::attr_in(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, access),
 		uverbs::attr_out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, mr->mr.lkey),
@@ -120,8 +120,8 @@ int mr_advise(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
 	return device_of(pd).method(
 		UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR,
 		uverbs::attr_handle(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle),
-		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_ADVICE, std::uint64_t{advice}),
-		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_FLAGS, std::uint64_t{flags}),
+		uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_ADVICE, advice),
+		uverbs::attr_value(UVERBS_ATTR_ADVISE_MR_FLAGS, flags),
 		uverbs::attr_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, bytes));
 }
 
@@ -330,10 +330,9 @@ ibv_dm *dm_alloc(ibv_context *context, ibv_alloc_dm_attr *attr)
 	if (attr->comp_mask)
 		throw_errno(EINVAL);
 	/* The kernel writes the number of the new object into the attribute of the handle. */
-	check(device.create(
-		UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC, UVERBS_ATTR_ALLOC_DM_HANDLE, handle,
-		uverbs::attr_in(UVERBS_ATTR_ALLOC_DM_LENGTH, std::uint64_t{attr->length}),
-		uverbs::attr_in(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr->log_align_req)));
+	check(device.create(UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC, UVERBS_ATTR_ALLOC_DM_HANDLE,
+			    handle, uverbs::attr_value(UVERBS_ATTR_ALLOC_DM_LENGTH, attr->length),
+			    uverbs::attr_in(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr->log_align_req)));
 	Rollback undo([&] { free_command(device, handle); });
 	ibv_dm *dm = dm_import(context, handle);
 	undo.dismiss();

@@ -58,8 +58,17 @@ inline ib_uverbs_attr attr_in(std::uint16_t id, Bytes bytes) noexcept
 	return attr;
 }
 
+/* An object whose own bytes are meant, unlike a span, which names the bytes. */
 template <class T>
+concept Plain = !std::convertible_to<T &, Bytes>;
+
+template <Plain T>
 ib_uverbs_attr attr_in(std::uint16_t id, const T &value) noexcept
+{
+	return attr_in(id, in(value));
+}
+
+inline ib_uverbs_attr attr_value(std::uint16_t id, std::uint64_t value) noexcept
 {
 	return attr_in(id, in(value));
 }
@@ -86,7 +95,7 @@ inline ib_uverbs_attr attr_out(std::uint16_t id, WritableBytes bytes) noexcept
 	return attr;
 }
 
-template <class T>
+template <Plain T>
 ib_uverbs_attr attr_out(std::uint16_t id, T &value) noexcept
 {
 	return attr_out(id, out(value));
@@ -148,7 +157,7 @@ public:
 		std::array<ib_uverbs_attr, 5> attrs{};
 		std::size_t n = 0;
 
-		attrs[n++] = attr_in(UVERBS_ATTR_WRITE_CMD, std::uint64_t{number});
+		attrs[n++] = attr_value(UVERBS_ATTR_WRITE_CMD, number);
 		attrs[n++] = attr_in(UVERBS_ATTR_CORE_IN, core_in);
 		if (!core_out.empty())
 			attrs[n++] = attr_out(UVERBS_ATTR_CORE_OUT, core_out);
