@@ -29,12 +29,20 @@ skip() {
 	echo "SKIP $1: $2"
 }
 
+# ticks: prints for how long this host's processors have worked, and for how long they have had nothing to do.
+ticks() { awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 + $9, $5 + $6 }' /proc/stat; }
+
+# busy SINCE: prints how busy they have been since then.
+busy() { echo "$1 $(ticks)" | awk '{ printf "%d %% busy", 100 * ($3 - $1) / ($3 - $1 + $4 - $2 + 1) }'; }
+first_ticks=$(ticks)
+
 # phase NAME COMMAND...: runs the command and records its duration.
 phase() {
-	local name=$1 begin=$SECONDS
+	local name=$1 begin=$SECONDS since
+	since=$(ticks)
 	shift
 	"$@"
-	record PHASE "$((SECONDS - begin))" "$name"
+	record PHASE "$((SECONDS - begin))" "$name ($(busy "$since"))"
 }
 
 # recorded_as WORD: prints how many lines there are.
@@ -49,7 +57,7 @@ summary() {
 	longest=$(listed TIME sort -rg)
 	phases=$(listed PHASE cat)
 	[[ -z $longest ]] || say "longest tests: $longest"
-	[[ -z $phases ]] || say "phases: $phases, together $SECONDS s"
+	[[ -z $phases ]] || say "phases: $phases, together $SECONDS s ($(busy "$first_ticks"))"
 	echo "$(recorded_as PASS) passed, $(recorded_as FAIL) failed, $(recorded_as SKIP) skipped"
 	(($(recorded_as FAIL) == 0))
 }
