@@ -10,9 +10,7 @@ set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 device=${PEAL_DEV:-peal0}
-traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
-[[ $device == peal* ]] || skip "only peal promises this"
-[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+traffic=$(helper traffic) || skip "$traffic"
 
 engine=$(pgrep -x "$device-engine") || fail "expected a thread named $device-engine, there is none"
 
@@ -33,10 +31,7 @@ check() {
 }
 
 check "with no program"
-ready=$(mktemp -u)
-"$traffic" --idle --ready "$ready" &
-program=$!
-wait_for test -e "$ready" || fail "the program did not come to work"
+start_traffic "$device" --idle
 check "with an idle program"
 kill "$program"
 wait "$program" 2>/dev/null

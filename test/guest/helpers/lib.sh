@@ -199,3 +199,61 @@ start_server() {
 }
 
 server_listens_or_died() { port_listens "$1" || ! kill -0 "$server"; }
+
+# cm_listens PORT: succeeds if a program listens on this port of the connection manager.
+cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
+
+cm_listens_or_died() { cm_listens "$1" || ! kill -0 "$server"; }
+
+# cm_pair SERVER... -- CLIENT...: runs two programs that use the connection manager. Both must succeed. @PORT becomes a new
+# port number each time. A program without it uses 7174. The output is in $work/{server,client}.
+# shellcheck disable=SC2154 # the test has a folder $work, and $next_port
+cm_pair() {
+	local listener=() caller=() word status=0 port=7174
+	[[ $* != *@PORT* ]] || port=$((next_port++))
+	for word in "$@"; do
+		[[ $word == -- ]] && listener=("${caller[@]}") && caller=() && continue
+		caller+=("${word//@PORT/$port}")
+	done
+	timeout "$(limit 60)" "${listener[@]}" >"$work/server" 2>&1 &
+	server=$!
+	wait_for cm_listens_or_died "$port" || fail "${listener[*]} does not listen: $(<"$work/server")"
+	timeout "$(limit 60)" "${caller[@]}" >"$work/client" 2>&1 || status=$?
+	# rcopy goes on waiting for clients.
+	((status == 0)) && [[ ${listener[0]} != rcopy ]] || kill "$server" 2>/dev/null
+	wait "$server" || [[ ${listener[0]} == rcopy ]] || status=$((status ? status : 1))
+	((status == 0)) || fail "${caller[*]} ($status): $(<"$work/client") server: $(<"$work/server")"
+	echo "ok: ${caller[*]}"
+}
+
+# helper NAME: prints the path of a program of helpers/. Call it as: program=$(helper NAME) || skip "$program"
+helper() {
+	local program
+	program=$(dirname "${BASH_SOURCE[0]}")/../../../build/user/test/guest/$1
+	[[ -x $program ]] || { echo "the helper '$1' is not built" && return 1; }
+	echo "$program"
+}
+
+# start_traffic DEVICE ARGUMENT...: starts the helper "traffic", and returns when it is at work. It sets $program.
+start_traffic() {
+	local ready
+	ready=$(mktemp -u)
+	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
+	program=$!
+	wait_for test -e "$ready" || fail "the program did not come to work"
+	rm "$ready"
+}
+
+ended() { ! kill -0 "$1" 2>/dev/null; }
+
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
+# timed COMMAND...: fails the test unless the command succeeds in five seconds.
+timed() {
+	local begin took
+	begin=$(now_ms)
+	timeout --signal=KILL 60 "$@" || fail "$* failed with $?"
+	took=$(($(now_ms) - begin))
+	echo "$*: $took ms"
+	((took <= $(limit 5000))) || fail "expected '$*' to take at most $(limit 5000) ms, it took $took ms"
+}

@@ -313,8 +313,6 @@ wire_listens() {
 	fi
 }
 
-cm_listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
-
 wire_cm_listens() { wire_ask "$1" cm_listens "$2"; }
 
 # happens_or_died CONDITION...: succeeds if the condition holds or the server has ended.
@@ -348,35 +346,34 @@ wire_arguments() {
 # wire_pair SERVER_END FAMILY SECONDS COMMAND...: runs the same program at both ends. The client gets the server's TCP
 # address as its last argument. The output is in $wire_work/{server,client}.
 wire_pair() {
-	local end=$1 client status=0 there=() here=()
-	client=$(other_end "$end")
+	local there=() here=()
 	wire_port=$((wire_port + 1))
-	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${@:4}")
-	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${@:4}" "${wire_tcp[$end]}")
-	: >"$wire_work/client"
-	if wire_serve wire_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
-		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
-	else
-		status=1
-	fi
-	wire_end_server "$status"
+	mapfile -t there < <(wire_arguments "$1" "$2" timeout "$(limit "$3")" "${@:4}")
+	mapfile -t here < <(wire_arguments "$(other_end "$1")" "$2" timeout "$(limit "$3")" "${@:4}" "${wire_tcp[$1]}")
+	wire_both wire_listens "$1" "$wire_port"
 }
 
 # wire_cm_pair SERVER_END FAMILY SECONDS SERVER_COMMAND -- CLIENT_COMMAND: runs two programs that use the connection
-# manager. @PEER in the client's command is the server's address.
+# manager. @PEER in the client's command is the server's address. A program without @PORT uses 7174.
 wire_cm_pair() {
-	local end=$1 client status=0 there=() here=() words=() word
-	client=$(other_end "$end")
+	local there=() here=() words=() word port=7174
 	wire_port=$((wire_port + 1))
+	[[ $* != *@PORT* ]] || port=$wire_port
 	for word in "${@:4}"; do
 		[[ $word == -- ]] && words=("${here[@]}") && here=() && continue
-		here+=("${word//@PEER/$(wire_address "$end" "$2")}")
+		here+=("${word//@PEER/$(wire_address "$1" "$2")}")
 	done
-	mapfile -t there < <(wire_arguments "$end" "$2" timeout "$(limit "$3")" "${words[@]}")
-	mapfile -t here < <(wire_arguments "$client" "$2" timeout "$(limit "$3")" "${here[@]}")
+	mapfile -t there < <(wire_arguments "$1" "$2" timeout "$(limit "$3")" "${words[@]}")
+	mapfile -t here < <(wire_arguments "$(other_end "$1")" "$2" timeout "$(limit "$3")" "${here[@]}")
+	wire_both wire_cm_listens "$1" "$port"
+}
+
+# wire_both CONDITION SERVER_END PORT: runs the command "there" as the server, and "here" as the client at the other end.
+wire_both() {
+	local status=0
 	: >"$wire_work/client"
-	if wire_serve wire_cm_listens "$end" "$wire_port" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
-		wire_on "$client" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
+	if wire_serve "$1" "$2" "$3" "${there[@]}" >"$wire_work/server" 2>&1 </dev/null; then
+		wire_on "$(other_end "$2")" "${here[@]}" >"$wire_work/client" 2>&1 </dev/null || status=$?
 	else
 		status=1
 	fi

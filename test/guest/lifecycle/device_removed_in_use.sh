@@ -10,31 +10,13 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
-[[ ${PEAL_DEV:-peal0} == peal* ]] || skip "only peal promises this"
-[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
-limit_ms=$(limit 5000)
-scratch=$(mktemp -d)
+traffic=$(helper traffic) || skip "$traffic"
 programs=()
 
-now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-
-# timed COMMAND...: succeeds within the limit, and prints its time.
-timed() {
-	local begin took
-	begin=$(now_ms)
-	timeout --signal=KILL 60 "$@" || fail "$* failed with $?"
-	took=$(($(now_ms) - begin))
-	echo "$*: $took ms"
-	((took <= limit_ms)) || fail "expected '$*' to take at most $limit_ms ms, it took $took ms"
-}
-
-# start DEVICE ARGUMENT...: starts a program, and returns when it is at work.
+# start DEVICE ARGUMENT...
 start() {
-	local ready=$scratch/ready-$RANDOM
-	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
-	programs+=("$!")
-	wait_for test -e "$ready" || fail "the program did not come to work"
+	start_traffic "$@"
+	programs+=("$program")
 }
 
 # Starts busy and idle programs.
@@ -46,8 +28,6 @@ start_programs() {
 	start "$1" --until-removed --shared
 	start "$1" --until-removed --shared --idle
 }
-
-ended() { ! kill -0 "$1"; }
 
 programs_end_well() {
 	local program
@@ -164,4 +144,3 @@ netdev_delete
 killed
 module_remove
 churn
-rm -rf "$scratch"

@@ -19,8 +19,6 @@ count=${NETNS_COUNT:-24}
 scratch=$(mktemp -d)
 tracing=/sys/kernel/tracing
 
-now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-
 # namespace_up NAME [DEVICE]: makes a namespace with a netdev, and with a device if it is named.
 namespace_up() {
 	ip netns add "$1" && ip -n "$1" link add dummy0 type dummy && ip -n "$1" address add 10.85.0.1/24 dev dummy0 &&

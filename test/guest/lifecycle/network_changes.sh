@@ -12,33 +12,9 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-[[ ${PEAL_DEV:-peal0} == peal* ]] || skip "this is about peal"
-traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
-[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+traffic=$(helper traffic) || skip "$traffic"
 require ibv_rc_pingpong ib_write_bw tc
 scratch=$(mktemp -d)
-limit_ms=$(limit 5000)
-
-now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-
-# timed COMMAND...: fails the test unless the command succeeds within the limit.
-timed() {
-	local begin took
-	begin=$(now_ms)
-	timeout --signal=KILL 60 "$@" || fail "$* failed with $?"
-	took=$(($(now_ms) - begin))
-	((took <= limit_ms)) || fail "expected '$*' to take at most $limit_ms ms, it took $took ms"
-}
-
-# start DEVICE ARGUMENT...: starts a program and waits until it sends. It sets $program.
-start() {
-	local ready=$scratch/ready-$RANDOM
-	PEAL_DEV=$1 "$traffic" --ready "$ready" "${@:2}" &
-	program=$!
-	wait_for test -e "$ready" || fail "the program did not come to work"
-}
-
-ended() { ! kill -0 "$1" 2>/dev/null; }
 
 works() { PEAL_DEV=$1 timeout "$(limit 60)" "$traffic" --messages 100 --size 5000 || fail "$1 does not work: $2"; }
 
@@ -61,7 +37,7 @@ namespace_ends() {
 	local round
 	for round in 1 2 3; do
 		namespace_up
-		start peal_life --until-removed
+		start_traffic peal_life --until-removed
 		ip netns delete life
 		wait_for ended "$program" || fail "the program still runs"
 		wait "$program" || fail "the program did not end well"
@@ -77,7 +53,7 @@ namespace_ends() {
 module_leaves_packets() {
 	modprobe sch_netem || skip "this kernel has no netem"
 	tc qdisc add dev lo root netem delay 4s limit 10000 || fail "cannot delay lo"
-	start peal0 --until-removed
+	start_traffic peal0 --until-removed
 	wait_for packets_wait || fail "no packet is in the queue"
 	timed modprobe -r peal
 	wait_for ended "$program" || fail "the program still runs"

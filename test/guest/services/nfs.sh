@@ -13,9 +13,7 @@ set -u
 source "$(dirname "$0")/../helpers/lib.sh"
 # shellcheck source=test/guest/helpers/nfs.sh
 source "$(dirname "$0")/../helpers/nfs.sh"
-block_data=$(dirname "$0")/../../../build/user/test/guest/block_data
-[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "only peal0 is tested"
-[[ -x $block_data ]] || skip "the helper 'block_data' is not built"
+block_data=$(helper block_data) || skip "$block_data"
 address=10.77.0.1
 size=64
 rounds=5

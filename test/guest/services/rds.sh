@@ -17,9 +17,7 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-rds_data=$(dirname "$0")/../../../build/user/test/guest/rds_data
-[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "only peal0 is tested"
-[[ -x $rds_data ]] || skip "the helper 'rds_data' is not built"
+rds_data=$(helper rds_data) || skip "$rds_data"
 address=10.77.0.1
 server=
 work=$(mktemp -d)

@@ -15,9 +15,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 helpers=$(dirname "$0")/../helpers
-stream_data=$(dirname "$0")/../../../build/user/test/guest/stream_data
-[[ ${PEAL_DEV:-peal0} == peal0 ]] || skip "the test makes its own devices"
-[[ -x $stream_data ]] || skip "the helper 'stream_data' is not built"
+stream_data=$(helper stream_data) || skip "$stream_data"
 size=${SMC_MIB:-64}
 connections=10
 port=19500

@@ -16,47 +16,23 @@ work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm
 require rping ucmatose cmtime udaddy mckey rstream ib_send_bw rdma
 
-listens() { rdma resource show cm_id | grep -E "state LISTEN.*:$1( |\$)"; }
-
-# pair NAME SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number each time.
-# Programs without it use 7174.
-pair() {
-	local name=$1 server=() client=() word pid status=0 port=7174
-	shift
-	[[ $* != *@PORT* ]] || port=$((next_port++))
-	for word in "$@"; do
-		[[ $word == -- ]] && server=("${client[@]}") && client=() && continue
-		client+=("${word//@PORT/$port}")
-	done
-	timeout "$(limit 60)" "${server[@]}" >"$work/server" 2>&1 &
-	pid=$!
-	wait_for server_is_up "$pid" "$port" || fail "$name: nobody listens: $(<"$work/server")"
-	timeout "$(limit 60)" "${client[@]}" >"$work/client" 2>&1 || status=$?
-	((status == 0)) || kill "$pid" 2>/dev/null
-	wait "$pid" || status=$((status ? status : 1))
-	((status == 0)) || fail "$name ($status): client: $(<"$work/client") server: $(<"$work/server")"
-	echo "ok: $name"
-}
-
-server_is_up() { listens "$2" || ! kill -0 "$1"; }
-
 for address in "$v4" "$v6"; do
-	pair "rping $address" rping -s -a "$address" -p @PORT -C 20 -S 1000 -V -- \
+	cm_pair rping -s -a "$address" -p @PORT -C 20 -S 1000 -V -- \
 		rping -c -a "$address" -p @PORT -C 20 -S 1000 -V
 done
-pair "rping 65000" rping -s -a "$v4" -p @PORT -C 20 -S 65000 -V -- rping -c -a "$v4" -p @PORT -C 20 -S 65000 -V
-pair ucmatose ucmatose -b "$v4" -p @PORT -c 20 -- ucmatose -s "$v4" -p @PORT -c 20
-pair udaddy udaddy -b "$v4" -c 5 -C 20 -- udaddy -s "$v4" -c 5 -C 20
-pair "udaddy IPv6" udaddy -b "$v6" -- udaddy -s "$v6"
-pair rstream rstream -b "$v4" -p @PORT -S 20000 -C 50 -- rstream -s "$v4" -p @PORT -S 20000 -C 50
-pair "ib_send_bw -R" ib_send_bw -d "$device" -R -p @PORT -n 100 -- ib_send_bw -d "$device" -R -p @PORT -n 100 "$v4"
+cm_pair rping -s -a "$v4" -p @PORT -C 20 -S 65000 -V -- rping -c -a "$v4" -p @PORT -C 20 -S 65000 -V
+cm_pair ucmatose -b "$v4" -p @PORT -c 20 -- ucmatose -s "$v4" -p @PORT -c 20
+cm_pair udaddy -b "$v4" -c 5 -C 20 -- udaddy -s "$v4" -c 5 -C 20
+cm_pair udaddy -b "$v6" -- udaddy -s "$v6"
+cm_pair rstream -b "$v4" -p @PORT -S 20000 -C 50 -- rstream -s "$v4" -p @PORT -S 20000 -C 50
+cm_pair ib_send_bw -d "$device" -R -p @PORT -n 100 -- ib_send_bw -d "$device" -R -p @PORT -n 100 "$v4"
 
 # cmtime's client ends with 1 on success, and its server never ends, so the table says how far it came.
 connect_times() {
 	local pid port=$((next_port++))
 	timeout "$(limit 60)" cmtime -b "$v4" -p "$port" -c 50 >"$work/server" 2>&1 &
 	pid=$!
-	wait_for listens "$port" || fail "cmtime: nobody listens: $(<"$work/server")"
+	wait_for cm_listens "$port" || fail "cmtime: nobody listens: $(<"$work/server")"
 	timeout "$(limit 60)" cmtime -s "$v4" -p "$port" -c 50 >"$work/client" 2>&1
 	kill "$pid"
 	wait "$pid"

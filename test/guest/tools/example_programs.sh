@@ -17,44 +17,22 @@ work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm ib_umad
 require riostream rcopy rdma_server rdma_xserver ibstat ibv_asyncwatch stdbuf rdma udpong
 
-listens() { rdma resource show cm_id | grep -qE "state LISTEN.*:$1( |\$)"; }
-
-# pair SERVER... -- CLIENT...: both must succeed. @PORT becomes a new port number.
-pair() {
-	local server=() client=() word pid status=0 port=$((next_port++))
-	for word in "$@"; do
-		[[ $word == -- ]] && server=("${client[@]}") && client=() && continue
-		client+=("${word//@PORT/$port}")
-	done
-	timeout "$(limit 40)" "${server[@]}" >"$work/server" 2>&1 &
-	pid=$!
-	wait_for server_is_up "$pid" "$port" || fail "${server[*]} does not listen: $(<"$work/server")"
-	timeout "$(limit 40)" "${client[@]}" >"$work/client" 2>&1 || status=$?
-	# rcopy goes on waiting for clients.
-	((status == 0)) && [[ ${server[0]} != rcopy ]] || kill "$pid" 2>/dev/null
-	wait "$pid" || [[ ${server[0]} == rcopy ]] || status=$((status ? status : 1))
-	((status == 0)) || fail "${client[*]} ($status): $(<"$work/client") server: $(<"$work/server")"
-	echo "ok: ${client[*]}"
-}
-
-server_is_up() { listens "$2" || ! kill -0 "$1"; }
-
-pair riostream -p @PORT -S 4096 -C 10 -I 50 -T v -- riostream -s $address -p @PORT -S 4096 -C 10 -I 50 -T v
-pair riostream -p @PORT -S 65536 -C 4 -I 10 -T v -T a -- riostream -s $address -p @PORT -S 65536 -C 4 -I 10 -T v -T a
+cm_pair riostream -p @PORT -S 4096 -C 10 -I 50 -T v -- riostream -s $address -p @PORT -S 4096 -C 10 -I 50 -T v
+cm_pair riostream -p @PORT -S 65536 -C 4 -I 10 -T v -T a -- riostream -s $address -p @PORT -S 65536 -C 4 -I 10 -T v -T a
 head -c 3000001 /dev/urandom >"$work/source"
-pair rcopy -p @PORT -- rcopy "$work/source" "$address:$work/copy" -p @PORT
+cm_pair rcopy -p @PORT -- rcopy "$work/source" "$address:$work/copy" -p @PORT
 cmp "$work/source" "$work/copy" || fail "rcopy's copy differs"
-pair rdma_server -s $address -p @PORT -- rdma_client -s $address -p @PORT
-pair rdma_xserver -p @PORT -- rdma_xclient -s $address -p @PORT
+cm_pair rdma_server -s $address -p @PORT -- rdma_client -s $address -p @PORT
+cm_pair rdma_xserver -p @PORT -- rdma_xclient -s $address -p @PORT
 
 # rdma_xserver cannot serve XRC. It asks librdmacm for a shared receive queue in the protection domain of its id, which has
 # none (rdma_create_srq_ex).
 port=$((next_port++))
 timeout "$(limit 40)" rdma_xserver -p $port -c x >"$work/server" 2>&1 &
-xrc_server=$!
-wait_for server_is_up $xrc_server $port || fail "rdma_xserver -c x does not listen: $(<"$work/server")"
+server=$!
+wait_for cm_listens_or_died $port || fail "rdma_xserver -c x does not listen: $(<"$work/server")"
 ! timeout "$(limit 40)" rdma_xclient -s $address -p $port -c x >"$work/client" 2>&1 || fail "rdma_xclient -c x works"
-wait $xrc_server
+wait $server
 grep -q "rdma_create_srq.*Invalid argument" "$work/server" || fail "rdma_xserver -c x: $(<"$work/server") $(<"$work/client")"
 echo "ok: rdma_xserver -c x fails as expected"
 

@@ -11,9 +11,7 @@ set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 device=${PEAL_DEV:-peal0}
-traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
-[[ $device == peal* ]] || skip "only peal promises this"
-[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+traffic=$(helper traffic) || skip "$traffic"
 require strace rdma
 trace=$(mktemp)
 

@@ -26,21 +26,6 @@ both() {
 	cm b "$@"
 }
 
-# datagrams SERVER_END FAMILY: runs udaddy, which always uses the same port number.
-datagrams() {
-	local end=$1 client address status=0
-	client=$(other_end "$end")
-	address=$(wire_address "$end" "$2")
-	if wire_serve wire_cm_listens "$end" 7174 timeout "$(limit 60)" udaddy -b "$address" >"$wire_work/server" 2>&1; then
-		wire_on "$client" timeout "$(limit 60)" udaddy -s "$address" >"$wire_work/client" 2>&1 || status=$?
-	else
-		status=1
-	fi
-	wire_end_server "$status" ||
-		fail "IPv$2, server at $end: udaddy: $(<"$wire_work/client") $(<"$wire_work/server")"
-	echo "ok: IPv$2, server at $end: udaddy"
-}
-
 # plain SERVER_END FAMILY COMMAND...
 plain() {
 	wire_pair "$1" "$2" 60 "${@:3}" ||
@@ -51,8 +36,7 @@ plain() {
 wire_up "${kinds[@]}" 1500
 for family in 4 6; do
 	both "$family" rping -s -a @ADDRESS -p @PORT -C 10 -S 1000 -V -- rping -c -a @PEER -p @PORT -C 10 -S 1000 -V
-	datagrams a "$family"
-	datagrams b "$family"
+	both "$family" udaddy -b @ADDRESS -- udaddy -s @PEER
 	plain b "$family" ibv_ud_pingpong -d @DEVICE -g @GID -p @PORT -n 100
 done
 cm b 4 ucmatose -b @ADDRESS -p @PORT -c 20 -- ucmatose -s @PEER -p @PORT -c 20

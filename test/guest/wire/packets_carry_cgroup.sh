@@ -10,9 +10,7 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-[[ ${PEAL_DEV:-peal0} == peal* ]] || skip "this is about peal"
-traffic=$(dirname "$0")/../../../build/user/test/guest/traffic
-[[ -x $traffic ]] || skip "the helper 'traffic' is not built"
+traffic=$(helper traffic) || skip "$traffic"
 require nft rping
 modprobe -a rdma_cm rdma_ucm nft_socket 2>/dev/null || skip "this kernel has no nft_socket"
 # nft looks for cgroups only in this folder.
@@ -71,13 +69,11 @@ programs() {
 	(($(packets one) == one)) || fail "packets of another program count as those of the cgroup one"
 }
 
-listens() { rdma resource show cm_id | grep -E "state LISTEN.*:18900( |\$)"; }
-
 connection_manager() {
 	local server
 	in_group one timeout "$(limit 60)" rping -s -a 10.77.0.1 -p 18900 -C 5 >"$scratch/server" 2>&1 &
 	server=$!
-	wait_for listens || fail "rping does not listen: $(<"$scratch/server")"
+	wait_for cm_listens 18900 || fail "rping does not listen: $(<"$scratch/server")"
 	in_group other timeout "$(limit 60)" rping -c -a 10.77.0.1 -p 18900 -C 5 >"$scratch/client" 2>&1 ||
 		fail "rping: $(<"$scratch/client") $(<"$scratch/server")"
 	wait "$server" || fail "rping's server: $(<"$scratch/server")"
