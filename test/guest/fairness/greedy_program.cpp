@@ -131,12 +131,10 @@ bool connects()
 				.empty();
 	});
 	const bool connected = listens && run("timeout 60 " + rping + "-c") == 0;
-	int status = -1;
 
 	if (!connected)
 		kill(server, SIGKILL);
-	waitpid(server, &status, 0);
-	return connected && status == 0;
+	return end_of(server) == 0 && connected;
 }
 
 /* ------------------------------------------------------------- memory control group */

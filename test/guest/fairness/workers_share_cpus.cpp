@@ -15,6 +15,7 @@
  */
 #include "commands.hpp"
 #include "counters.hpp"
+#include "program.hpp"
 
 #include <fstream>
 #include <rdma/peal-abi.h>
@@ -25,15 +26,6 @@ using namespace peal_test;
 namespace {
 
 constexpr std::size_t pairs = 32, depth = 256, window = 4 << 20;
-
-bool pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return !sched_setaffinity(0, sizeof(set), &set);
-}
 
 void must_run(const std::string &command)
 {

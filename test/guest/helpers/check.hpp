@@ -87,18 +87,12 @@ inline std::string device_name()
 	return name && *name ? name : "peal0";
 }
 
-/* Other devices do not know our reason codes and rings. */
-inline bool is_peal(const std::string &name = device_name())
-{
-	return name.starts_with("peal");
-}
-
 /* Whether messages to the device itself are packets. scripts/test runs most tests both ways. */
 inline bool on_wire()
 {
 	const char *transport = std::getenv("PEAL_TRANSPORT");
 
-	return !is_peal() || (transport && std::string(transport) == "wire");
+	return transport && std::string(transport) == "wire";
 }
 
 /* Whether `scripts/test all` runs. Otherwise a test leaves out parts that add little. */

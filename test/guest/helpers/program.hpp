@@ -10,26 +10,53 @@
 #include "verbs.hpp"
 
 #include <csignal>
+#include <sched.h>
 #include <sys/wait.h>
 
 namespace peal_test {
 
-/*
- * Starts a process with this body. Its status is what the body returns, or 1 when the body throws.
- */
+/* Keeps this thread on one CPU. Return: false when the CPU is offline. */
+inline bool pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return !sched_setaffinity(0, sizeof(set), &set);
+}
+
+constexpr int child_failed = 255;
+
+/* Starts a process. Its status is what the body returns, or child_failed when the body throws. */
 inline pid_t spawn(const std::function<int()> &body)
 {
 	const pid_t child = fork();
 
 	if (child)
 		return child;
-	int result = 1;
+	int result = child_failed;
 	try {
 		result = body();
 	} catch (const std::exception &error) {
 		std::fprintf(stderr, "child: %s\n", error.what());
 	}
 	_exit(result);
+}
+
+/* Waits for the process. Return: its status, or 256 plus the signal that ended it. */
+inline int end_of(pid_t child)
+{
+	int status = 0;
+
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		throw_errno("waitpid");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+/* Runs the body in another process. */
+inline int in_child(const std::function<int()> &body)
+{
+	return end_of(spawn(body));
 }
 
 /* A process of one user. It keeps what it has until this object ends. */

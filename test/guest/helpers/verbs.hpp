@@ -330,6 +330,11 @@ inline bool has_on_demand_paging(ibv_context *context)
 	return attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
 }
 
+/* Leaves the test case if the kernel lacks it. */
+#define NEEDS_ON_DEMAND_PAGING(device)                                                             \
+	if (!has_on_demand_paging(device))                                                         \
+	SKIP_CASE("this kernel has no on-demand paging")
+
 /* Anonymous memory that begins at a page. */
 class Memory {
 public:
@@ -538,8 +543,7 @@ inline void check_status(const ibv_wc &wc, ibv_wc_status status, peal_reason rea
 	CHECK(status_name(wc.status) == status_name(status));
 	if (on_wire())
 		reason = told_by_packets(status, reason);
-	if (is_peal())
-		CHECK(reason_name(wc.vendor_err) == reason_name(reason));
+	CHECK(reason_name(wc.vendor_err) == reason_name(reason));
 }
 
 /* ---------------------------------------------------------- queue pairs */
@@ -589,14 +593,16 @@ inline Cq create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel = n
 	return {ibv_create_cq(context, cqe, nullptr, channel, 0), "create_cq"};
 }
 
-/* 64 entries with every standard field. Return: null when the device has none, with errno. */
+/* 64 entries with every standard field. */
 inline ibv_cq_ex *create_cq_ex(ibv_context *context)
 {
 	ibv_cq_init_attr_ex attr{};
 
 	attr.cqe = 64;
 	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-	return ibv_create_cq_ex(context, &attr);
+	if (ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr))
+		return cq;
+	throw_errno("create_cq_ex");
 }
 
 /* An XRC shared receive queue of this many receives, with two pieces each. */
@@ -754,6 +760,13 @@ struct Endpoint {
 	Qp qp;
 };
 
+/* Connects two queue pairs of one device. */
+inline void connect(const Device &device, ibv_qp *a, ibv_qp *b, const Link &link = {})
+{
+	connect_to(a, device, b->qp_num, link);
+	connect_to(b, device, a->qp_num, link);
+}
+
 inline void connect(Endpoint &a, Endpoint &b, const Link &link_a, const Link &link_b)
 {
 	connect_to(a.qp, a.device, b.qp->qp_num, link_a);
@@ -891,10 +904,3 @@ inline std::size_t available_bytes()
 }
 
 } // namespace peal_test
-
-/* Defines the completion queue and its extended form, or leaves the test case. */
-#define CREATE_CQ_EX_OR_SKIP(extended, queue, device)                                              \
-	auto *extended = create_cq_ex(device);                                                     \
-	if (!extended)                                                                             \
-		SKIP_CASE("no extended completion queues: " + errno_name(errno));                  \
-	Cq queue(ibv_cq_ex_to_cq(extended), "create_cq_ex")

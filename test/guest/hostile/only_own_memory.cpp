@@ -613,10 +613,8 @@ TEST_CASE("a control group limits what its programs have")
 {
 	const Group group(device_name() +
 			  " hca_handle=1 hca_object=" + std::to_string(most_objects));
-	int status = -1;
 
-	waitpid(spawn([&] { return use_up(group); }), &status, 0);
-	CHECK(WEXITSTATUS(status) == 0);
+	CHECK(in_child([&] { return use_up(group); }) == 0);
 	const std::string none = "hca_handle=0 hca_object=0";
 	CHECK(eventually([&] { return group.in_use().find(none) != std::string::npos; }));
 	/* This process is not in the group. */
@@ -628,28 +626,19 @@ TEST_CASE("a control group limits what its programs have")
 
 TEST_CASE("users get no raw packets")
 {
-	int status = -1;
-
-	waitpid(spawn(be_user), &status, 0);
-	CHECK(WEXITSTATUS(status) == 0);
+	CHECK(in_child(be_user) == 0);
 }
 
 TEST_CASE("a service level above 6 needs what SO_PRIORITY needs")
 {
-	if (!is_peal())
-		SKIP_CASE("others have rules of their own");
 	for (const unsigned capabilities :
 	     {no_capability, 1U << CAP_NET_RAW, 1U << CAP_NET_ADMIN}) {
-		int status = -1;
-
 		INFO("capabilities " << capabilities);
-		waitpid(spawn([=] {
-				const int result = ask_levels(capabilities);
-				std::fflush(stdout);
-				return result;
-			}),
-			&status, 0);
-		CHECK(WEXITSTATUS(status) == 0);
+		CHECK(in_child([=] {
+			      const int result = ask_levels(capabilities);
+			      std::fflush(stdout);
+			      return result;
+		      }) == 0);
 	}
 }
 

@@ -17,6 +17,7 @@
 #include "datagram.hpp"
 #include "exchange.hpp"
 #include "packets.hpp"
+#include "program.hpp"
 
 #include <atomic>
 #include <fcntl.h>
@@ -115,34 +116,13 @@ void become_nobody()
 		throw_errno("become nobody");
 }
 
-/* What a child process may return at most. */
-constexpr int child_failed = 255;
-
-template <class Function>
-pid_t start_child(Function function)
-{
-	const pid_t child = fork();
-
-	if (child)
-		return child;
-	int result = child_failed;
-	try {
-		result = function();
-	} catch (const std::exception &error) {
-		std::fprintf(stderr, "child: %s\n", error.what());
-	}
-	_exit(result);
-}
-
 int end_child(pid_t child)
 {
-	int status = 0;
+	const int status = end_of(child);
 
-	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-		throw std::runtime_error("a child died");
-	if (WEXITSTATUS(status) == child_failed)
+	if (status >= child_failed)
 		throw std::runtime_error("a child failed");
-	return WEXITSTATUS(status);
+	return status;
 }
 
 /* ---- the packets of an attacker ---- */
@@ -437,7 +417,7 @@ struct OtherNetdev {
 int as_nobody(int (*send)(const char *, const char *, const Bytes &), const char *from,
 	      const char *to, const Bytes &bytes)
 {
-	return end_child(start_child([&] {
+	return end_child(spawn([&] {
 		become_nobody();
 		return send(from, to, bytes);
 	}));
@@ -447,8 +427,6 @@ int as_nobody(int (*send)(const char *, const char *, const Bytes &), const char
 
 TEST_CASE("no program sends in a device's name")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	Victim victim4(device, host4), victim6(device, host6);
 
@@ -471,8 +449,6 @@ TEST_CASE("no program sends in a device's name")
 
 TEST_CASE("a right packet of a program does not reach the queue pair")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	Victim victim(device, host4);
 	const Region area(victim.end.pd, page_bytes);
@@ -486,7 +462,7 @@ TEST_CASE("a right packet of a program does not reach the queue pair")
 	/* A socket that was opened with CAP_NET_RAW may be handed on. */
 	const Udp udp(Place(host4, from_port));
 	udp.whole();
-	CHECK(end_child(start_child([&] {
+	CHECK(end_child(spawn([&] {
 		      become_nobody();
 		      return by_sendto(udp, Place(host4, roce_port), bytes);
 	      })) == 0);
@@ -495,8 +471,6 @@ TEST_CASE("a right packet of a program does not reach the queue pair")
 
 TEST_CASE("no program sends in a peer's name")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	make_neighbours();
 	Victim victim(device, peer6);
@@ -514,8 +488,6 @@ TEST_CASE("no program sends in a peer's name")
 
 TEST_CASE("packets from other addresses and to other ports are sent")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	const OtherNetdev other;
 	const Vlan vlan;
 	Device device;
@@ -565,7 +537,7 @@ struct Behind {
 	}
 	int send(std::uint16_t port) const
 	{
-		return end_child(start_child([&] {
+		return end_child(spawn([&] {
 			const int fd = ::open("/run/netns/behind", O_RDONLY);
 
 			if (fd < 0 || setns(fd, CLONE_NEWNET))
@@ -580,8 +552,6 @@ struct Behind {
 
 TEST_CASE("a program does not get a device's address by a masquerade")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	if (run("nft list tables >/dev/null 2>&1"))
 		SKIP_CASE("this kernel has no nf_tables");
 	Device device;
@@ -726,7 +696,7 @@ int received(const Listener &listener, std::vector<Bytes> &frames, std::uint64_t
 	RawSocket wire("veth1");
 	const Pipe ready, look;
 	const auto before = arrivals();
-	const pid_t child = start_child([&] {
+	const pid_t child = spawn([&] {
 		become_nobody();
 		const Udp udp(listener.family);
 		std::array<char, 256> bytes{};
@@ -752,8 +722,6 @@ int received(const Listener &listener, std::vector<Bytes> &frames, std::uint64_t
 
 TEST_CASE("no program receives a device's packets")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	make_neighbours();
 	for (const auto &listener : listeners) {
@@ -772,8 +740,6 @@ TEST_CASE("no program receives a device's packets")
 
 TEST_CASE("a packet for another netdev's address reaches its socket")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	const OtherNetdev other;
 	Device device;
 	make_neighbours();
@@ -785,8 +751,6 @@ TEST_CASE("a packet for another netdev's address reaches its socket")
 
 TEST_CASE("rdma_rxe works beside the device")
 {
-	if (!is_peal())
-		SKIP_CASE("it is peal that rdma_rxe works beside");
 	if (run("modprobe rdma_rxe 2>/dev/null"))
 		SKIP_CASE("this kernel has no rdma_rxe");
 	REQUIRE(run("rdma link add rxe9 type rxe netdev veth0") == 0);

@@ -26,8 +26,6 @@ constexpr std::uint64_t packet_price = 64;
 
 TEST_CASE("replies to a train leave in parts")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	constexpr std::uint64_t mtu = 256;
 	Device device;
 	Victim victim(device, IBV_MTU_256);
@@ -55,8 +53,6 @@ TEST_CASE("replies to a train leave in parts")
 
 TEST_CASE("packets that waited for a train take effect in parts")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	constexpr std::uint32_t mtu = 4096, ahead = 60, few = 32;
 	Device device;
 	std::vector<std::unique_ptr<Victim>> victims;
@@ -97,8 +93,6 @@ TEST_CASE("packets that waited for a train take effect in parts")
 
 TEST_CASE("a kept packet does not hold the rest of its train")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	if (slowness() > 1)
 		SKIP_CASE("KASAN keeps what is freed in quarantine");
 	constexpr std::uint32_t ahead = 120, few = 12, bytes = 1000;
@@ -130,8 +124,6 @@ TEST_CASE("a kept packet does not hold the rest of its train")
 
 TEST_CASE("a train to a large group does not reach everybody")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	constexpr const char *group = "239.77.0.1";
 	constexpr std::uint64_t members = 60, bytes = 512;
 	const auto gid = gid_of(group);

@@ -171,15 +171,11 @@ bool exists(const std::string &device)
 	return std::filesystem::exists("/sys/class/infiniband/" + device);
 }
 
-#define NEEDS_ON_DEMAND_PAGING()                                                                   \
-	if (!is_peal() || !has_on_demand_paging(Device()))                                         \
-	SKIP_CASE("this is about on-demand paging of peal")
-
 } // namespace
 
 TEST_CASE("they delay no other user")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 	const pid_t child = start_stuck(file, device_name(), 300, nobody);
@@ -190,7 +186,7 @@ TEST_CASE("they delay no other user")
 
 TEST_CASE("one of them delays no other program of its user")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 	const pid_t child = start_stuck(file, device_name(), 300, 0);
@@ -201,7 +197,7 @@ TEST_CASE("one of them delays no other program of its user")
 
 TEST_CASE("they can be killed, and their objects go")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 	const auto before = resources();
@@ -214,7 +210,7 @@ TEST_CASE("they can be killed, and their objects go")
 
 TEST_CASE("a program that serves its own file can be killed")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const auto before = resources();
 	const int ready = flags().ready;
@@ -236,7 +232,7 @@ TEST_CASE("a program that serves its own file can be killed")
 
 TEST_CASE("their device is removed under them")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 
@@ -250,7 +246,7 @@ TEST_CASE("their device is removed under them")
 
 TEST_CASE("their region is deregistered under a prefetch")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 	const int before = flags().ready;
@@ -286,7 +282,7 @@ TEST_CASE("their region is deregistered under a prefetch")
 
 TEST_CASE("their network namespace ends")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const StuckFile file;
 
@@ -300,7 +296,7 @@ TEST_CASE("their network namespace ends")
 
 TEST_CASE("after 60 seconds the message fails")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	if (!std::getenv("PEAL_THOROUGH"))
 		SKIP_CASE("it takes a minute");
 	const HungTasks hung;
@@ -322,7 +318,7 @@ TEST_CASE("after 60 seconds the message fails")
 
 TEST_CASE("the module goes, or says that it is in use")
 {
-	NEEDS_ON_DEMAND_PAGING();
+	NEEDS_ON_DEMAND_PAGING(Device());
 	const HungTasks hung;
 	const auto links = read_command("rdma link show | awk '{ print $2 }'");
 	const auto remove = [] {

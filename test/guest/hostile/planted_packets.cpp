@@ -206,8 +206,6 @@ constexpr std::uint8_t real = 0x11, forged = 0xee;
 
 TEST_CASE("a packet that is planted ahead does not take the place of the real one")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	Target target(device);
@@ -226,8 +224,6 @@ TEST_CASE("a packet that is planted ahead does not take the place of the real on
 
 TEST_CASE("of two packets with one number that differ neither is taken")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	Target target(device);
@@ -256,8 +252,6 @@ TEST_CASE("of two packets with one number that differ neither is taken")
 
 TEST_CASE("a packet that is planted on an idle connection is given up")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	Target target(device);
@@ -275,8 +269,6 @@ TEST_CASE("a packet that is planted on an idle connection is given up")
 
 TEST_CASE("kept packets hold no IPsec state")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	if (run("modprobe esp4 && ip xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi "
 		"0x777 "
@@ -300,8 +292,6 @@ TEST_CASE("kept packets hold no IPsec state")
 
 TEST_CASE("one packet far ahead does not silence an unreliable connection")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	Target target(device, IBV_QPT_UC);
@@ -318,8 +308,6 @@ TEST_CASE("one packet far ahead does not silence an unreliable connection")
 
 TEST_CASE("an out-of-order packet is kept when it is no longer than the path MTU")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	make_neighbours();
 	Device device;
 	const std::uint32_t mtu = 128U << device.port().active_mtu;
@@ -335,8 +323,6 @@ TEST_CASE("an out-of-order packet is kept when it is no longer than the path MTU
 
 TEST_CASE("a device keeps a bounded amount of out-of-order packets, shared by all its queue pairs")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	constexpr unsigned victims = 140, many = 60;
 	constexpr std::uint64_t mtu = 4096, most = 64 << 20, slots = ReorderVictim::slots;
 	make_neighbours();

@@ -511,8 +511,6 @@ int fuzz_programs(std::uint64_t salt, Duration time)
 
 TEST_CASE("programs call anything in any way")
 {
-	if (!is_peal())
-		SKIP_CASE("the calls are those of peal");
 	const auto users = users_of_module();
 	{
 		Device device;

@@ -46,11 +46,6 @@ struct Stage {
 	}
 };
 
-#define STAGE_OR_SKIP(name)                                                                        \
-	if (!is_peal())                                                                            \
-		SKIP_CASE("the rings are those of peal");                                          \
-	Stage name
-
 std::uint64_t below(Random &random, std::uint64_t limit)
 {
 	return random.between(0, limit - 1);
@@ -118,7 +113,7 @@ Bytes random_frame(Random &random)
 
 TEST_CASE("random rules while random frames come in")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawEnd innocent(stage.device);
 	Random random(7);
 	FrameShape shape;

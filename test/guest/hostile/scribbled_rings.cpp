@@ -32,11 +32,6 @@ struct Stage {
 	Stage() { context.open_events(); }
 };
 
-#define STAGE_OR_SKIP(name)                                                                        \
-	if (!is_peal())                                                                            \
-		SKIP_CASE("the rings are those of peal");                                          \
-	Stage name
-
 RawSend request(std::uint8_t opcode, std::uint8_t flags = signaled)
 {
 	RawSend send;
@@ -129,7 +124,7 @@ std::string peal_status(const peal_cqe &cqe)
 
 TEST_CASE("well-formed entries work")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	Loop qp(stage);
 	RawSend send = request(PEAL_OP_WRITE);
 	send.header.remote_addr = qp.memory().address(page_bytes);
@@ -150,7 +145,7 @@ TEST_CASE("well-formed entries work")
 
 TEST_CASE("well-formed shared receives work, in any order of slots")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawSrq srq(stage.context, slots);
 	Loop a(stage, IBV_QPT_RC, &srq), b(stage, IBV_QPT_RC, &srq);
 
@@ -176,7 +171,7 @@ TEST_CASE("well-formed shared receives work, in any order of slots")
 
 TEST_CASE("a slot of a shared receive queue that is posted many times")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawSrq srq(stage.context, slots);
 	Loop qp(stage, IBV_QPT_RC, &srq);
 
@@ -194,7 +189,7 @@ TEST_CASE("a slot of a shared receive queue that is posted many times")
 
 TEST_CASE("the layout of mappings")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const auto power_of_two = [](std::uint32_t n) { return (n & (n - 1)) == 0; };
 	Loop qp(stage);
 	const auto &of_qp = qp.response();
@@ -363,7 +358,7 @@ RawSend nonsense(const Loop &qp, Random &random)
 
 TEST_CASE("a malformed request ends its queue pair with the reason")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 
 	for (const auto &entry : malformed_requests(Loop(stage))) {
 		Loop qp(stage);
@@ -374,7 +369,7 @@ TEST_CASE("a malformed request ends its queue pair with the reason")
 
 TEST_CASE("a malformed datagram is refused, and the queue pair works again")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	Loop qp(stage, IBV_QPT_UD);
 
 	qp.check_works();
@@ -388,7 +383,7 @@ TEST_CASE("a malformed datagram is refused, and the queue pair works again")
 
 TEST_CASE("nonsense in the slots of datagrams and frames")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 
 	for (const auto type : {IBV_QPT_UD, IBV_QPT_RAW_PACKET}) {
 		Loop qp(stage, type);
@@ -415,7 +410,7 @@ TEST_CASE("nonsense in the slots of datagrams and frames")
 
 TEST_CASE("a malformed receive ends only the queue pair that takes it")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const std::vector<peal_recv_wqe> bad{
 		{5, {}}, {33, {}}, {0xffffffff, {}}, {1, {1, 0, 0}}, {0, {0, 0, 0x80000000}},
 	};
@@ -487,7 +482,7 @@ void check_broken(Stage &stage, RawSrq &srq)
 
 TEST_CASE("producer indices of sends that jump")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const auto entries = Loop(stage).response().sq_entries;
 
 	for (const auto type : {IBV_QPT_RC, IBV_QPT_UD})
@@ -511,7 +506,7 @@ TEST_CASE("producer indices of sends that jump")
 
 TEST_CASE("producer indices of receives that jump")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const auto entries = Loop(stage).response().rq_entries;
 
 	for (const std::uint32_t by : {entries + 1, 1U << 31, 0U - 1}) {
@@ -529,7 +524,7 @@ TEST_CASE("producer indices of receives that jump")
 
 TEST_CASE("producer indices and slot numbers that end a shared receive queue")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 
 	for (const bool index : {true, false})
 		for (const std::uint32_t value : {16U, 17U, 32U, 1U << 16, 1U << 31, ~0U}) {
@@ -548,7 +543,7 @@ TEST_CASE("producer indices and slot numbers that end a shared receive queue")
 
 TEST_CASE("a sender that waits learns that the shared receive queue has ended")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawSrq srq(stage.context, slots);
 	Loop qp(stage, IBV_QPT_RC, &srq, 0); /* 655 ms */
 
@@ -560,7 +555,7 @@ TEST_CASE("a sender that waits learns that the shared receive queue has ended")
 
 TEST_CASE("kernel words that the program overwrites")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawSrq srq(stage.context, slots);
 	Loop alone(stage);
 
@@ -577,7 +572,7 @@ TEST_CASE("kernel words that the program overwrites")
 
 TEST_CASE("consumer index and arming of a completion queue")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 
 	for (std::uint32_t value : {1U << 31, 0U - 1, 1000000U}) {
 		INFO("consumer " << value);
@@ -598,7 +593,7 @@ TEST_CASE("consumer index and arming of a completion queue")
 
 TEST_CASE("doorbell bits of queue pairs that do not exist")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	auto &doorbell = stage.context.doorbell();
 	Loop qp(stage);
 	peal_cqe cqe{};
@@ -618,7 +613,7 @@ TEST_CASE("doorbell bits of queue pairs that do not exist")
 
 TEST_CASE("kicks that make no sense")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	auto srq = std::make_unique<RawSrq>(stage.context, slots);
 	Loop qp(stage);
 	RawContext other;
@@ -643,7 +638,7 @@ TEST_CASE("kicks that make no sense")
 
 TEST_CASE("a kick for receives wakes only senders to its queue")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 
 	for (const bool shared : {false, true}) {
 		Endpoint asker(stage.device), answerer(stage.device);
@@ -669,7 +664,7 @@ TEST_CASE("a kick for receives wakes only senders to its queue")
 
 TEST_CASE("an XRC initiator has a receive ring that nothing reads")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	Loop qp(stage, IBV_QPT_XRC_SEND);
 	ib_uverbs_modify_qp modify{};
 	peal_cqe cqe{};
@@ -735,7 +730,7 @@ std::string resize(Stage &stage, std::uint32_t handle, const peal_resize_srq_req
 
 TEST_CASE("the kernel's commands do not read a program's completion queue")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	/* The count, and one completion. */
 	std::array<std::uint64_t, (sizeof(ib_uverbs_poll_cq_resp) + sizeof(ib_uverbs_wc)) / 8>
 		response{};
@@ -759,7 +754,7 @@ TEST_CASE("the kernel's commands do not read a program's completion queue")
 
 TEST_CASE("mappings that are not offered")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	Loop qp(stage);
 	RawContext other;
 	const auto fd = stage.context.fd();
@@ -780,7 +775,7 @@ TEST_CASE("mappings that are not offered")
 
 TEST_CASE("a shared receive queue in use stays, and its mapping goes with it")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	RawSrq srq(stage.context, slots);
 	{
 		Loop qp(stage, IBV_QPT_RC, &srq);
@@ -793,7 +788,7 @@ TEST_CASE("a shared receive queue in use stays, and its mapping goes with it")
 
 TEST_CASE("requests of the future are refused, short and absent ones work")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const auto &context = stage.context;
 	const std::array<std::uint32_t, 8> zeros{}, mask{1}, reserved{0, 64}, longer{0, 0, 0, 0, 5};
 
@@ -808,7 +803,7 @@ TEST_CASE("requests of the future are refused, short and absent ones work")
 
 TEST_CASE("steps of a resize that make no sense, and a new ring full of nonsense")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	constexpr __u32 prepare = PEAL_RESIZE_SRQ_PREPARE, commit = PEAL_RESIZE_SRQ_COMMIT;
 	RawSrq srq(stage.context, slots);
 	peal_resize_srq_resp shape{}, done{};
@@ -934,7 +929,7 @@ int scribble_for(Duration time, std::uint64_t salt)
 
 TEST_CASE("a process that scribbles harms only itself")
 {
-	STAGE_OR_SKIP(stage);
+	Stage stage;
 	const auto time = time_from("PEAL_FUZZ_SECONDS", 12);
 
 	check_beside(stage.device, time, 2,

@@ -9,6 +9,7 @@
  * Does not hold: the keys of memory regions, which the RDMA core hides itself.
  */
 #include "commands.hpp"
+#include "program.hpp"
 #include "verbs.hpp"
 
 #include <grp.h>
@@ -56,26 +57,6 @@ void become(uid_t uid)
 {
 	if (setgroups(0, nullptr) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
 		throw_errno("change the user");
-}
-
-/* Return: the exit status of a process that runs `action`. */
-template <class Action>
-int in_child(Action action)
-{
-	const pid_t child = fork();
-	int status = -1;
-
-	if (!child) {
-		try {
-			_exit(action());
-		} catch (const std::exception &error) {
-			std::fprintf(stderr, "%s\n", error.what());
-			_exit(99);
-		}
-	}
-	if (child < 0 || waitpid(child, &status, 0) != child)
-		throw_errno("fork");
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 } // namespace

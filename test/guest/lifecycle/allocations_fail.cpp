@@ -559,8 +559,7 @@ TEST_CASE("memory found on demand")
 {
 	Faults faults;
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Memory memory(100 * page_bytes);
 	const int access = all_access | IBV_ACCESS_ON_DEMAND;

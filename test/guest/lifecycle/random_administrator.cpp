@@ -420,8 +420,6 @@ std::string devices()
 
 TEST_CASE("a device comes, goes and changes under programs")
 {
-	if (!is_peal())
-		SKIP_CASE("this is about peal");
 	const auto before = devices(), users = users_of_module(), objects = resources();
 	Administrator administrator;
 	std::vector<Place> places{Place(50), Place(300000)};
@@ -444,8 +442,6 @@ TEST_CASE("a device comes, goes and changes under programs")
 
 TEST_CASE("the module goes and comes back under programs")
 {
-	if (!is_peal())
-		SKIP_CASE("this is about peal");
 	const auto before = devices(), users = users_of_module();
 	Administrator administrator;
 	std::vector<Place> places{Place(50), Place(300000)};

@@ -92,8 +92,6 @@ struct Traffic {
 
 TEST_CASE("a bound queue pair counts in its own counters, and others do not")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	const Pair one(device), two(device), other(device);
 	const Traffic first(one), second(two), unbound(other);
@@ -113,8 +111,6 @@ TEST_CASE("a bound queue pair counts in its own counters, and others do not")
 
 TEST_CASE("optional counters count each operation while they are enabled")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	Device device;
 	const Pair pair(device);
 	const Traffic traffic(pair);

@@ -368,8 +368,6 @@ TEST_CASE("ibv_wr_* and extended completion queues know datagrams")
 TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is the sender's own")
 {
 	Device device;
-	if (!is_peal())
-		SKIP_CASE("reads peal's counters");
 	UdEnd a(device), b(device), other(device, 0x1234);
 	settle({&a});
 	settle(other, b, other.to_self);
@@ -394,8 +392,6 @@ TEST_CASE("queue keys: the wrong one is dropped in silence, a controlled one is 
 TEST_CASE("a datagram that no queue pair takes is dropped and counted, and its send succeeds")
 {
 	Device device;
-	if (!is_peal())
-		SKIP_CASE("reads peal's counters");
 	UdEnd a(device), b(device);
 	settle({&a});
 	const auto send = [&](std::size_t bytes, std::uint32_t qpn) {
@@ -679,8 +675,6 @@ TEST_CASE("a direct datagram has the header that a packet would have")
 
 TEST_CASE("a rule that stops packets stops datagrams of one device, too")
 {
-	if (!is_peal())
-		SKIP_CASE("about peal's direct path");
 	if (run("command -v nft >/dev/null"))
 		SKIP_CASE("needs nft");
 	Device device;
@@ -742,8 +736,6 @@ TEST_CASE("a challenge with a wrong number proves nothing")
 {
 	if (on_wire())
 		SKIP_CASE("the direct path is off");
-	if (!is_peal())
-		SKIP_CASE("about peal's direct path");
 	if (run("command -v nft >/dev/null"))
 		SKIP_CASE("needs nft");
 	constexpr std::uint16_t port = 50000;

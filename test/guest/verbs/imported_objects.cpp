@@ -8,6 +8,7 @@
  * without an object are refused.
  * Does not hold: the limits of a context, which both share (verbs/states_and_limits).
  */
+#include "program.hpp"
 #include "verbs.hpp"
 
 #include <sys/wait.h>
@@ -36,23 +37,6 @@ T *shared_memory(std::size_t size)
 	if (memory == MAP_FAILED)
 		throw_errno("mmap");
 	return static_cast<T *>(memory);
-}
-
-/* Runs `work` in another process. It ends with 0 unless work throws. */
-template <class Work>
-pid_t start_process(Work work)
-{
-	const pid_t child = fork();
-
-	if (child)
-		return child;
-	try {
-		work();
-	} catch (const std::exception &error) {
-		std::fprintf(stderr, "child: %s\n", error.what());
-		_exit(1);
-	}
-	_exit(0);
 }
 
 /* All that a process imports. Unimporting destroys nothing. */
@@ -112,7 +96,7 @@ TEST_CASE("another process uses the domain and the region of this one")
 	Cq cq = create_cq(device, 64);
 	Qp qp = create_qp(pd, cq, cq);
 
-	const pid_t child = start_process([&] {
+	const pid_t child = spawn([&] {
 		Imported imported(device.context()->cmd_fd, pd->handle, mr->handle);
 		if (imported.mr->lkey != mr->lkey || imported.mr->rkey != mr->rkey ||
 		    imported.mr->length != bytes)
@@ -123,13 +107,12 @@ TEST_CASE("another process uses the domain and the region of this one")
 		wait_for(board->first_qpn);
 		connect_to(own, device, board->first_qpn);
 		write_from(own, own_cq, buffer, *imported.mr);
+		return 0;
 	});
 	wait_for(board->second_qpn);
 	connect_to(qp, device, board->second_qpn);
 	board->first_qpn = qp->qp_num;
-	int status = -1;
-	waitpid(child, &status, 0);
-	CHECK(status == 0);
+	CHECK(end_of(child) == 0);
 
 	/* The child is gone, and with it nothing of ours. */
 	Pair pair(device);

@@ -407,8 +407,6 @@ bool has_flush(const Device &device)
 
 TEST_CASE("FLUSH needs rights that not every kernel can give")
 {
-	if (!is_peal())
-		SKIP_CASE("only peal has these rings");
 	Device device;
 	RawContext context;
 
@@ -446,8 +444,6 @@ TEST_CASE("a region for persistent FLUSH is refused")
 
 TEST_CASE("FLUSH of a range and of a region")
 {
-	if (!is_peal())
-		SKIP_CASE("only peal has these rings");
 	Device device;
 	if (!has_flush(device))
 		SKIP_CASE("the kernel's core does not know the right to flush");
@@ -484,8 +480,6 @@ TEST_CASE("FLUSH of a range and of a region")
 
 TEST_CASE("FLUSH completes after what was posted before it")
 {
-	if (!is_peal())
-		SKIP_CASE("only peal has these rings");
 	Device device;
 	if (!has_flush(device))
 		SKIP_CASE("the kernel's core does not know the right to flush");
@@ -520,8 +514,6 @@ TEST_CASE("FLUSH completes after what was posted before it")
 
 TEST_CASE("FLUSH over XRC")
 {
-	if (!is_peal())
-		SKIP_CASE("only peal has these rings");
 	Device device;
 	if (!has_flush(device))
 		SKIP_CASE("the kernel's core does not know the right to flush");

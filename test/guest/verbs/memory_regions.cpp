@@ -62,16 +62,6 @@ void set_huge_pages(int count)
 	std::ofstream("/proc/sys/vm/nr_hugepages") << count;
 }
 
-/* Runs the body in a child. Return: its exit status. */
-int in_child(const std::function<int()> &body)
-{
-	const pid_t child = spawn(body);
-	int status = -1;
-
-	waitpid(child, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Runs as the user "nobody", who may lock 64 KiB. 16 KiB can be registered, 1 MiB cannot. */
 int register_as_nobody()
 {
@@ -99,12 +89,11 @@ void check_fork(Device &device)
 	int gate[2];
 	REQUIRE(pipe(gate) == 0);
 
-	const pid_t child = fork();
-	if (child == 0) {
+	const pid_t child = spawn([&] {
 		char byte;
 		close(gate[1]);
-		_exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
-	}
+		return read(gate[0], &byte, 1) == 0 ? 0 : 1;
+	});
 	close(gate[0]);
 	/* After the fork, a copy on write would divert the parent's writes. */
 	fill_pattern(from.bytes(0, from.size()), 22);
@@ -116,9 +105,7 @@ void check_fork(Device &device)
 	CHECK(pattern(length - 1, 22) == to.data()[length - 1]);
 	CHECK(difference(to.bytes(0, length), from.bytes(0, length)) == "");
 	close(gate[1]);
-	int status = -1;
-	waitpid(child, &status, 0);
-	CHECK(status == 0);
+	CHECK(end_of(child) == 0);
 }
 
 constexpr int change_memory = IBV_REREG_MR_CHANGE_TRANSLATION;

@@ -96,8 +96,7 @@ constexpr std::array operations{IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ
 TEST_CASE("every operation finds its pages")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	std::uint64_t salt = 0;
 
 	for (bool implicit : {false, true}) {
@@ -119,8 +118,7 @@ TEST_CASE("every operation finds its pages")
 TEST_CASE("atomics find their pages")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Scene scene(device);
 	auto &a = scene.pair.a;
 	std::uint64_t word = 0;
@@ -140,8 +138,7 @@ TEST_CASE("atomics find their pages")
 TEST_CASE("ATOMIC_WRITE, inline data and immediate data find their pages")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	QpOptions options;
 	options.inline_bytes = 64;
 	Scene scene(device, false, options);
@@ -187,8 +184,7 @@ TEST_CASE("ATOMIC_WRITE, inline data and immediate data find their pages")
 TEST_CASE("lists with other memory between, and a shared receive queue")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Srq srq(create_srq(pd, 8, 4));
 	QpOptions options;
@@ -233,8 +229,7 @@ TEST_CASE("lists with other memory between, and a shared receive queue")
 TEST_CASE("an iova of its own, and zero-based")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Pair pair(device);
 	Region local(pair.a.pd, size);
 	Memory memory(size);
@@ -260,8 +255,7 @@ TEST_CASE("an iova of its own, and zero-based")
 TEST_CASE("nothing is pinned, and pages come only when they are needed")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	const auto before = pinned_pages();
 	Scene scene(device);
 
@@ -275,8 +269,7 @@ TEST_CASE("nothing is pinned, and pages come only when they are needed")
 TEST_CASE("pages move while messages use them")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Scene scene(device);
 	std::atomic<bool> done = false;
 	std::thread mover([&] {
@@ -309,35 +302,30 @@ TEST_CASE("pages move while messages use them")
 TEST_CASE("a fork")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Scene scene(device);
 	scene.check(IBV_WR_RDMA_WRITE, 0, size, 5);
 	int gate[2];
 	REQUIRE(pipe(gate) == 0);
 
-	const pid_t child = fork();
-	if (child == 0) {
+	const pid_t child = spawn([&] {
 		char byte;
 		close(gate[1]);
 		const bool told = read(gate[0], &byte, 1) == 0;
 		/* The child keeps what was there when it began. */
-		_exit(told && scene.to.data()[size - 1] == pattern(size - 1, 5) ? 0 : 1);
-	}
+		return told && scene.to.data()[size - 1] == pattern(size - 1, 5) ? 0 : 1;
+	});
 	close(gate[0]);
 	scene.check(IBV_WR_RDMA_WRITE, 0, size, 6);
 	scene.check(IBV_WR_RDMA_READ, 0, size, 7);
 	close(gate[1]);
-	int status = -1;
-	waitpid(child, &status, 0);
-	CHECK(status == 0);
+	CHECK(end_of(child) == 0);
 }
 
 TEST_CASE("memory that is not there")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	for (bool implicit : {false, true}) {
 		INFO("implicit " << implicit);
 		{
@@ -378,8 +366,7 @@ TEST_CASE("memory that is not there")
 TEST_CASE("memory is moved away, and other memory takes its place")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Scene scene(device);
 	Memory place(size);
 
@@ -403,8 +390,7 @@ TEST_CASE("memory is moved away, and other memory takes its place")
 TEST_CASE("memory is unmapped while messages use it")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	for (auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
 		INFO("opcode " << opcode);
 		Scene scene(device);
@@ -440,8 +426,7 @@ TEST_CASE("memory is unmapped while messages use it")
 TEST_CASE("memory that the kernel cannot reach")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	const int file = static_cast<int>(syscall(SYS_memfd_secret, 0));
 	if (file < 0)
 		SKIP_CASE("this kernel has no secret memory");
@@ -467,8 +452,7 @@ TEST_CASE("memory that the kernel cannot reach")
 TEST_CASE("RLIMIT_MEMLOCK does not count")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	const pid_t child = spawn([&] {
 		const rlimit limit = {0, 0};
 		Device own;
@@ -491,17 +475,13 @@ TEST_CASE("RLIMIT_MEMLOCK does not count")
 			       ? 0
 			       : 4;
 	});
-	int status = -1;
-	waitpid(child, &status, 0);
-	CHECK(WEXITSTATUS(status) == 0);
-	CHECK(WIFEXITED(status));
+	CHECK(end_of(child) == 0);
 }
 
 TEST_CASE("datagrams are received in it, when its pages are there")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	UdEnd a(device), b(device);
 	Memory memory(4 * page_bytes);
 	Mr mr(ibv_reg_mr(b.pd, memory.data(), memory.size(), odp_access), "reg_mr");
@@ -527,8 +507,7 @@ TEST_CASE("datagrams are received in it, when its pages are there")
 TEST_CASE("datagrams are sent from it")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	UdEnd a(device), b(device);
 	Memory memory(4 * page_bytes);
 	Mr mr(ibv_reg_mr(a.pd, memory.data(), memory.size(), odp_access), "reg_mr");
@@ -559,8 +538,7 @@ TEST_CASE("datagrams are sent from it")
 TEST_CASE("prefetching")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Scene scene(device);
 	auto *pd = scene.pair.b.pd.get();
 	const auto advise = [&](ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge sge) {
@@ -604,8 +582,7 @@ TEST_CASE("prefetching")
 TEST_CASE("dereg while pages come, and a program that is killed")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	for (int round = 0; round < 20; round++) {
 		Scene scene(device, round % 2);
 		drop_pages(scene.to);
@@ -626,9 +603,7 @@ TEST_CASE("dereg while pages come, and a program that is killed")
 			raise(SIGKILL);
 			return 0;
 		});
-		int status = 0;
-		waitpid(child, &status, 0);
-		CHECK(WIFSIGNALED(status));
+		CHECK(end_of(child) == 256 + SIGKILL);
 	}
 	Scene scene(device);
 	scene.check(IBV_WR_RDMA_WRITE, 0, size, 9);
@@ -637,8 +612,7 @@ TEST_CASE("dereg while pages come, and a program that is killed")
 TEST_CASE("registrations that are refused")
 {
 	Device device;
-	if (!has_on_demand_paging(device))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Memory memory(size);
 	const auto refused = [&](void *address, std::size_t length, int access) {

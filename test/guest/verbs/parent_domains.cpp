@@ -94,8 +94,7 @@ void move_data(Device &device, ibv_pd *pd)
 	Qp a = create_qp(pd, cq, cq), b = create_qp(pd, cq, cq);
 	Region from(pd, page_bytes), to(pd, page_bytes);
 
-	connect_to(a, device, b->qp_num);
-	connect_to(b, device, a->qp_num);
+	connect(device, a, b);
 	for (std::uint64_t i = 0; i < 200; i++) {
 		fill_pattern(from.bytes(0, 512), i);
 		post_recv(b, 1000 + i, {to.sge(0, 512)});

@@ -12,6 +12,7 @@
  */
 #include "counters.hpp"
 #include "frames.hpp"
+#include "program.hpp"
 
 #include <linux/capability.h>
 #include <sched.h>
@@ -68,19 +69,6 @@ int creation_error(Device &device)
 		return errno;
 	ibv_destroy_qp(qp);
 	return 0;
-}
-
-/* Runs `child` in another process. Return: what it returned. */
-template <class Child>
-int in_child(Child child)
-{
-	const pid_t pid = fork();
-	int status = 0;
-
-	if (!pid)
-		_exit(child());
-	waitpid(pid, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 } // namespace
@@ -232,10 +220,7 @@ TEST_CASE("keys that are wrong")
 TEST_CASE("memory that comes on demand")
 {
 	Device device;
-	ibv_device_attr_ex attr{};
-	must(ibv_query_device_ex(device, nullptr, &attr), "query_device_ex");
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP_CASE("this kernel has no on-demand paging");
+	NEEDS_ON_DEMAND_PAGING(device);
 	RawEnd sender(device), receiver(device);
 	const Flow flow = Rule().to(station).create(receiver.qp);
 	Wire wire("veth1");

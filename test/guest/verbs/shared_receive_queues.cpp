@@ -83,10 +83,20 @@ QpOptions sharing(ibv_srq *srq, ibv_qp_type type = IBV_QPT_RC)
 	return options;
 }
 
+/* The receive must hold what its tag says. */
+void check_received(const Shared &shared, const ibv_wc &wc, std::size_t length = bytes)
+{
+	INFO(describe(wc));
+	CHECK(wc.byte_len == length);
+	CHECK(difference(shared.buffer(wc.wr_id).first(length), pattern_of(length, wc.imm_data)) ==
+	      "");
+}
+
 /* A sender and a receiver that shares. */
 struct Lane {
 	Lane(Device &device, const Shared &shared, const Link &link = {})
-		: a(device), b(device, sharing(shared.srq)), from(a.pd, 16 * page_bytes)
+		: shared(shared), a(device), b(device, sharing(shared.srq)),
+		  from(a.pd, 16 * page_bytes)
 	{
 		connect(a, b, link);
 	}
@@ -97,6 +107,21 @@ struct Lane {
 		fill_pattern(from.bytes(0, length), tag);
 		post(a.qp, Send(IBV_WR_SEND_WITH_IMM, {from.sge(0, length)}).imm(tag).id(tag));
 	}
+	/* What was sent arrives. Return: the completion of its receive. */
+	ibv_wc arrived(std::size_t length = bytes) const
+	{
+		const auto wc = wait_success(b.recv_cq).front();
+
+		check_received(shared, wc, length);
+		wait_success(a.send_cq);
+		return wc;
+	}
+	ibv_wc deliver(std::uint32_t tag, std::size_t length = bytes)
+	{
+		send(tag, length);
+		return arrived(length);
+	}
+	const Shared &shared;
 	Endpoint a, b;
 	Region from;
 };
@@ -109,15 +134,6 @@ std::vector<std::unique_ptr<Lane>> lanes(Device &device, const Shared &shared, u
 	for (unsigned i = 0; i < count; i++)
 		all.push_back(std::make_unique<Lane>(device, shared, link));
 	return all;
-}
-
-/* The receive must hold what its tag says. */
-void check_received(const Shared &shared, const ibv_wc &wc, std::size_t length = bytes)
-{
-	INFO(describe(wc));
-	CHECK(wc.byte_len == length);
-	CHECK(difference(shared.buffer(wc.wr_id).first(length), pattern_of(length, wc.imm_data)) ==
-	      "");
 }
 
 /* What a queue pair holds and what waits is drained by the events that must not come. */
@@ -230,34 +246,20 @@ TEST_CASE("receives keep their order and buffers through every resize")
 					 {60U, 64U}}) {
 		INFO(fill << " receives, then " << size << " entries");
 		while (posted - taken > fill || posted - taken == depth) {
-			lane.send(std::uint32_t(taken));
-			check_received(shared, wait_success(lane.b.recv_cq).front());
-			wait_success(lane.a.send_cq);
+			lane.deliver(std::uint32_t(taken));
 			taken++;
 		}
 		while (posted - taken < fill)
 			shared.post(posted++);
 		REQUIRE(errno_name(shared.resize(size)) == "0");
-		for (unsigned i = 0; i < 2 && taken < posted; i++, taken++) {
-			lane.send(std::uint32_t(taken));
-			const auto wc = wait_success(lane.b.recv_cq).front();
-
-			CHECK(wc.wr_id == taken);
-			check_received(shared, wc);
-			wait_success(lane.a.send_cq);
-		}
+		for (unsigned i = 0; i < 2 && taken < posted; i++, taken++)
+			CHECK(lane.deliver(std::uint32_t(taken)).wr_id == taken);
 		/* As many fit as the new size says. */
 		while (posted - taken < size)
 			shared.post(posted++);
 		CHECK(errno_name(shared.try_post(posted)) == "ENOMEM");
-		while (taken < posted) {
-			lane.send(std::uint32_t(taken));
-			const auto wc = wait_success(lane.b.recv_cq).front();
-
-			CHECK(wc.wr_id == taken++);
-			check_received(shared, wc);
-			wait_success(lane.a.send_cq);
-		}
+		for (; taken < posted; taken++)
+			CHECK(lane.deliver(std::uint32_t(taken)).wr_id == taken);
 	}
 }
 
@@ -282,12 +284,7 @@ TEST_CASE("completions that were not read when the queue shrank give their recei
 	shared.post(16, 6);
 	CHECK(errno_name(shared.try_post(22)) == "ENOMEM");
 	for (std::uint32_t i = 14; i < 22; i++) {
-		lane.send(i);
-		const auto wc = wait_success(lane.b.recv_cq).front();
-
-		CHECK(wc.wr_id == i);
-		check_received(shared, wc);
-		wait_success(lane.a.send_cq);
+		CHECK(lane.deliver(i).wr_id == i);
 	}
 }
 
@@ -356,8 +353,7 @@ TEST_CASE("a queue pair that shares has no receive queue of its own")
 
 	must(ibv_query_qp(lane.b.qp, &attr, IBV_QP_CAP, &init), "query_qp");
 	CHECK(init.srq == shared.srq.get());
-	if (is_peal())
-		CHECK(attr.cap.max_recv_wr == 0);
+	CHECK(attr.cap.max_recv_wr == 0);
 	CHECK(errno_name(try_post_recv(lane.b.qp, 1, {shared.memory.sge(0, 8)})) == "EINVAL");
 	CHECK(errno_name(try_post_recv(lane.b.qp, 1, {})) == "EINVAL");
 	must(ibv_query_qp(lane.a.qp, &attr, IBV_QP_CAP, &init), "query_qp");
@@ -388,13 +384,11 @@ TEST_CASE("several queue pairs take each receive once, into the right bytes")
 		for (std::uint32_t i = 0; i < all.size(); i++)
 			all[i]->send(round * 100 + i, 1 + (round * 37 + i * 111) % bytes);
 		for (std::uint32_t i = 0; i < all.size(); i++) {
-			const auto wc = wait_success(all[i]->b.recv_cq).front();
+			const auto wc = all[i]->arrived(1 + (round * 37 + i * 111) % bytes);
 
 			CHECK(outstanding.erase(wc.wr_id) == 1);
 			CHECK(wc.imm_data == round * 100 + i);
 			CHECK(wc.qp_num == all[i]->b.qp->qp_num);
-			check_received(shared, wc, 1 + (round * 37 + i * 111) % bytes);
-			wait_success(all[i]->a.send_cq);
 			shared.post(wc.wr_id + 32); /* into the same buffer */
 			outstanding.insert(wc.wr_id + 32);
 		}
@@ -448,14 +442,12 @@ TEST_CASE("an extended completion queue returns shared receives")
 	Endpoint a(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	ibv_cq_ex *extended = create_cq_ex(device);
-	REQUIRE(extended);
 	Cq cq(ibv_cq_ex_to_cq(extended), "create_cq_ex");
 	Region from(a.pd, page_bytes);
 
 	{
 		Qp qp = create_qp(pd, cq, cq, sharing(shared.srq));
-		connect_to(a.qp, device, qp->qp_num);
-		connect_to(qp, device, a.qp->qp_num);
+		connect(device, a.qp, qp);
 		shared.post(3);
 		shared.post(4);
 		for (std::uint64_t i = 3; i < 5; i++) {
@@ -489,8 +481,7 @@ TEST_CASE("one post wakes the sender that waits")
 		CHECK(describe(drain(lane.a.send_cq)) == "0 completions");
 		const Stopwatch watch;
 		shared.post(round);
-		check_received(shared, wait_success(lane.b.recv_cq).front());
-		wait_success(lane.a.send_cq);
+		lane.arrived();
 		times.push_back(milliseconds(watch.elapsed()));
 	}
 	if (!on_wire()) /* on the wire the timer that the NAK named runs out */
@@ -518,12 +509,10 @@ TEST_CASE("posts wake every sender that waits, the longest wait first")
 		for (std::uint32_t i = 0; i < count; i++) {
 			if (round != 1)
 				shared.post(round * count + i);
-			const auto wc = wait_success(all[i]->b.recv_cq).front();
+			const auto wc = all[i]->arrived();
 
 			CHECK(wc.wr_id == round * count + i);
 			CHECK(wc.imm_data == round * count + i);
-			check_received(shared, wc);
-			wait_success(all[i]->a.send_cq);
 		}
 		times.push_back(milliseconds(watch.elapsed()));
 	}
@@ -552,8 +541,7 @@ TEST_CASE("one list of receives wakes every sender that waits")
 		const Stopwatch watch;
 		must(ibv_post_srq_recv(shared.srq, list.data(), &bad), "post_srq_recv");
 		for (auto &lane : all) {
-			check_received(shared, wait_success(lane->b.recv_cq).front());
-			wait_success(lane->a.send_cq);
+			lane->arrived();
 		}
 		times.push_back(milliseconds(watch.elapsed()));
 	}
@@ -577,8 +565,7 @@ TEST_CASE("a sender that waits goes on although other waiters are gone")
 	all[2].reset();			     /* and these are destroyed */
 	const Stopwatch watch;
 	shared.post(0);
-	check_received(shared, wait_success(all[3]->b.recv_cq).front());
-	wait_success(all[3]->a.send_cq);
+	all[3]->arrived();
 	if (!on_wire())
 		CHECK(milliseconds(watch.elapsed()) < 600);
 }
@@ -633,8 +620,6 @@ TEST_CASE("the limit is told once, and again when it is armed again")
 	must(shared.arm(0), "modify_srq");
 	take(1);
 	CHECK(reached() == 2);
-	if (!is_peal())
-		return; /* others tell with the next receive */
 	must(shared.arm(2), "modify_srq");
 	CHECK(reached() == 3);
 	CHECK(shared.query().srq_limit == 0);
@@ -653,9 +638,7 @@ TEST_CASE("a queue pair in error tells once that it holds no receive")
 	to_state(all[0]->a.qp, IBV_QPS_ERR); /* it does not share */
 	/* The receives are the other queue pair's. */
 	CHECK(describe(drain(all[0]->b.recv_cq)) == "0 completions");
-	all[1]->send(9);
-	check_received(shared, wait_success(all[1]->b.recv_cq).front());
-	wait_success(all[1]->a.send_cq);
+	all[1]->deliver(9);
 	CHECK(last_events(device, all[0]->b) == 1);
 	CHECK(last_events(device, all[0]->a) == 0);
 	CHECK(last_events(device, all[1]->b) == 0);
@@ -663,9 +646,7 @@ TEST_CASE("a queue pair in error tells once that it holds no receive")
 	to_state(all[0]->a.qp, IBV_QPS_RESET);
 	to_state(all[0]->b.qp, IBV_QPS_RESET);
 	connect(all[0]->a, all[0]->b);
-	all[0]->send(3);
-	check_received(shared, wait_success(all[0]->b.recv_cq).front());
-	wait_success(all[0]->a.send_cq);
+	all[0]->deliver(3);
 	to_state(all[0]->b.qp, IBV_QPS_ERR);
 	CHECK(eventually([&] { return last_events(device, all[0]->b) == 2; }));
 }
@@ -693,9 +674,7 @@ TEST_CASE("a failed receive ends its queue pair, and the others go on")
 	check_status(wc, IBV_WC_LOC_PROT_ERR, PEAL_REASON_RECV_LKEY_PD);
 	wait_completion(all[1]->a.send_cq);
 	CHECK(device.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, all[1]->b.qp.get()));
-	all[2]->send(2);
-	check_received(shared, wait_success(all[2]->b.recv_cq).front());
-	wait_success(all[2]->a.send_cq);
+	all[2]->deliver(2);
 }
 
 TEST_CASE("a shared receive queue in use is not destroyed")
@@ -707,9 +686,7 @@ TEST_CASE("a shared receive queue in use is not destroyed")
 	shared.post(0);
 	CHECK(errno_name(ibv_destroy_srq(shared.srq)) == "EBUSY");
 	CHECK(errno_name(ibv_dealloc_pd(shared.pd)) == "EBUSY");
-	lane->send(1);
-	check_received(shared, wait_success(lane->b.recv_cq).front());
-	wait_success(lane->a.send_cq);
+	lane->deliver(1);
 	lane.reset();
 	CHECK(errno_name(ibv_destroy_srq(shared.srq.release())) == "0");
 }
@@ -728,7 +705,7 @@ TEST_CASE("a shared receive queue of another context is refused")
 
 TEST_CASE("senders that wait get receives in the order in which they came, and lose no retry")
 {
-	if (is_peal() && on_wire())
+	if (on_wire())
 		SKIP_CASE("on the wire only the timer ends the wait");
 	Device device;
 	const Shared shared(device);
@@ -768,8 +745,7 @@ TEST_CASE("receives of a destroyed queue pair can be posted again")
 	for (std::uint64_t round = 0; round < 20; round++) {
 		Qp qp = create_qp(pd, cq, cq, sharing(shared.srq));
 
-		connect_to(sender.qp, device, qp->qp_num);
-		connect_to(qp, device, sender.qp->qp_num);
+		connect(device, sender.qp, qp);
 		shared.post(depth * round, depth);
 		for (std::uint32_t i = 0; i < depth; i++)
 			post(sender.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));
@@ -785,9 +761,7 @@ TEST_CASE("receives of a destroyed queue pair can be posted again")
 	shared.post(0, depth);
 	REQUIRE(shared.try_post(99) == ENOMEM);
 	for (std::uint32_t i = 0; i < depth; i++) {
-		other.send(i);
-		check_received(shared, wait_success(other.b.recv_cq).front());
-		wait_success(other.a.send_cq);
+		other.deliver(i);
 	}
 }
 
@@ -813,8 +787,7 @@ struct Overflow {
 			Qp &receiver = receivers.emplace_back(
 				create_qp(pd, send_cq, cq, sharing(shared.srq)));
 
-			connect_to(sender.qp, device, receiver->qp_num);
-			connect_to(receiver, device, sender.qp->qp_num);
+			connect(device, sender.qp, receiver);
 			post(sender.qp, Send(IBV_WR_SEND));
 			wait_completion(sender.send_cq);
 			if (++sent > room())
@@ -845,11 +818,7 @@ void check_all_come(Lane &lane, const Shared &shared, std::uint32_t depth)
 	std::set<std::uint64_t> seen;
 
 	for (std::uint32_t i = 0; i < depth; i++) {
-		lane.send(i);
-		const auto wc = wait_success(lane.b.recv_cq).front();
-		check_received(shared, wc);
-		seen.insert(wc.wr_id);
-		wait_success(lane.a.send_cq);
+		seen.insert(lane.deliver(i).wr_id);
 	}
 	CHECK(seen.size() == depth);
 	CHECK(*seen.rbegin() == depth - 1);
@@ -861,8 +830,6 @@ void check_all_come(Lane &lane, const Shared &shared, std::uint32_t depth)
 
 TEST_CASE("receives whose completions an overflow lost stay posted")
 {
-	if (!is_peal())
-		SKIP_CASE("others lose them");
 	constexpr std::uint32_t depth = 16;
 	Device device;
 	const Shared shared(device, depth);
@@ -879,8 +846,6 @@ TEST_CASE("receives whose completions an overflow lost stay posted")
 
 TEST_CASE("a receive that a queue pair keeps stays posted if its completion finds no room")
 {
-	if (!is_peal())
-		SKIP_CASE("others lose it");
 	constexpr std::uint32_t depth = 8;
 	Device device;
 
@@ -917,8 +882,6 @@ TEST_CASE("a receive that a queue pair keeps stays posted if its completion find
 
 TEST_CASE("a resize while completions are lost loses no receive")
 {
-	if (!is_peal())
-		SKIP_CASE("others lose them without a resize");
 	constexpr std::uint32_t depth = 16;
 	Device device;
 	const Shared shared(device, depth);
@@ -958,18 +921,14 @@ TEST_CASE("a receive comes back although another queue pair has taken the place 
 	Endpoint sender(device), other_sender(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	ibv_cq_ex *extended = create_cq_ex(device);
-	if (!extended)
-		SKIP_CASE("the device has no extended completion queues");
 	Cq cq(ibv_cq_ex_to_cq(extended), "create_cq_ex"), other_cq = create_cq(device, 64);
 	Region from(sender.pd, page_bytes), other_from(other_sender.pd, page_bytes);
 	Qp stays = create_qp(pd, cq, cq, sharing(shared.srq));
 	Qp gone = create_qp(pd, cq, cq, sharing(shared.srq));
 	ibv_poll_cq_attr poll{};
 
-	connect_to(other_sender.qp, device, stays->qp_num);
-	connect_to(stays, device, other_sender.qp->qp_num);
-	connect_to(sender.qp, device, gone->qp_num);
-	connect_to(gone, device, sender.qp->qp_num);
+	connect(device, other_sender.qp, stays);
+	connect(device, sender.qp, gone);
 	shared.post(0, depth);
 	post(other_sender.qp, Send(IBV_WR_SEND, {other_from.sge(0, 8)}));
 	wait_success(other_sender.send_cq);
@@ -1008,10 +967,8 @@ TEST_CASE("a queue pair that goes leaves the completions of others alone")
 	Qp gone = create_qp(pd, cq, cq, sharing(shared.srq));
 	Qp stays = create_qp(pd, cq, cq, sharing(shared.srq));
 
-	connect_to(sender.qp, device, gone->qp_num);
-	connect_to(gone, device, sender.qp->qp_num);
-	connect_to(other_sender.qp, device, stays->qp_num);
-	connect_to(stays, device, other_sender.qp->qp_num);
+	connect(device, sender.qp, gone);
+	connect(device, other_sender.qp, stays);
 	shared.post(0, depth);
 	for (std::uint32_t i = 0; i < depth; i += 2) {
 		post(sender.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));
@@ -1038,8 +995,7 @@ TEST_CASE("a single-threaded queue pair may go between start_poll and end_poll")
 	Device device;
 	ibv_td_init_attr td_attr{};
 	ibv_td *td = ibv_alloc_td(device, &td_attr);
-	if (!td)
-		SKIP_CASE("the device has no thread domains");
+	REQUIRE(td);
 	Pd base(ibv_alloc_pd(device), "alloc_pd");
 	ibv_parent_domain_init_attr parent_attr{};
 	parent_attr.pd = base;
@@ -1060,8 +1016,7 @@ TEST_CASE("a single-threaded queue pair may go between start_poll and end_poll")
 		Qp qp = create_qp(pd, cq, cq, sharing(shared.srq));
 		ibv_poll_cq_attr poll{};
 
-		connect_to(sender.qp, device, qp->qp_num);
-		connect_to(qp, device, sender.qp->qp_num);
+		connect(device, sender.qp, qp);
 		shared.post(0, depth);
 		for (std::uint32_t i = 0; i < depth; i++)
 			post(sender.qp, Send(IBV_WR_SEND, {from.sge(0, 8)}));

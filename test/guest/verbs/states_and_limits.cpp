@@ -209,15 +209,14 @@ class OwnDevice {
 public:
 	OwnDevice()
 	{
-		const std::string type = is_peal() ? "peal" : "rxe";
 		ok_ = !run("ip link add tctl0 type veth peer name tctl1 && ip link set tctl1 up && "
 			   "ip addr add 10.78.0.1/24 dev tctl0 && ip link set tctl0 up") &&
-		      !run("rdma link add " + name() + " type " + type + " netdev tctl0");
+		      !run("rdma link add " + name() + " type peal netdev tctl0");
 	}
 	~OwnDevice() { run("rdma link delete " + name() + "; ip link delete tctl0"); }
 	OwnDevice(const OwnDevice &) = delete;
 	OwnDevice &operator=(const OwnDevice &) = delete;
-	static std::string name() { return is_peal() ? "peal8" : "rxe8"; }
+	static std::string name() { return "peal8"; }
 	bool ok() const { return ok_; }
 
 private:
@@ -243,8 +242,6 @@ TEST_CASE("the state table of every type of queue pair")
 	Device device;
 	const auto &type = GENERATE(from_range(steps.begin(), steps.end()));
 
-	if (!is_peal() && type.type != IBV_QPT_RC)
-		SKIP_CASE("other devices lack some types");
 	INFO("type " << type.type);
 	for (auto from : states) {
 		for (auto to : states) {
@@ -263,8 +260,6 @@ TEST_CASE("each step requires its attributes")
 	Device device;
 
 	for (const auto &[type, init, rtr, rts] : steps) {
-		if (!is_peal() && type != IBV_QPT_RC)
-			continue;
 		INFO("type " << type);
 		check_required(device, type, IBV_QPS_RESET, init_attr(), init);
 		check_required(device, type, IBV_QPS_INIT, rtr_attr(device, 0, device.gid()), rtr);
@@ -275,8 +270,6 @@ TEST_CASE("each step requires its attributes")
 TEST_CASE("attributes that a step does not have are refused")
 {
 	Device device;
-	if (!is_peal())
-		SKIP_CASE("other devices ignore some of them");
 
 	for (const auto &[type, init, rtr, rts] : steps) {
 		Endpoint endpoint(device, of_type(type));
@@ -359,8 +352,6 @@ TEST_CASE("values that no queue pair can have are refused")
 	CHECK(refuses(ready, rts_mask));
 	CHECK(state_name(query_state(endpoint.qp)) == "RTR");
 
-	if (!is_peal())
-		return;
 	ready = rts_attr();
 	/* The RDMA core allows alternate paths on InfiniBand only. */
 	ready.alt_port_num = 1;
@@ -383,8 +374,6 @@ TEST_CASE("queue pairs may have more READs and atomics outstanding than the devi
 	constexpr std::uint8_t depth = 128;
 	constexpr std::size_t count = 2 * depth;
 	Device device;
-	if (!is_peal())
-		return;
 	REQUIRE(device.attributes().max_qp_rd_atom < depth);
 	Link link;
 	link.rd_atomic = link.dest_rd_atomic = depth;
@@ -733,8 +722,6 @@ TEST_CASE("objects of another context are refused")
 
 TEST_CASE("unknown driver data are refused")
 {
-	if (!is_peal())
-		SKIP_CASE("other devices have other driver data");
 	Device device;
 	Pair pair(device);
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
@@ -791,8 +778,6 @@ TEST_CASE("unknown driver data are refused")
 TEST_CASE("the device tells which events and counters it has")
 {
 	Device device;
-	if (!is_peal())
-		SKIP_CASE("other devices have other capabilities");
 	const auto flags = device.attributes().device_cap_flags;
 
 	for (const unsigned flag : {IBV_DEVICE_PORT_ACTIVE_EVENT, IBV_DEVICE_UD_AV_PORT_ENFORCE,
@@ -807,8 +792,6 @@ TEST_CASE("a type of queue pair that no standard defines is not supported")
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Cq cq(create_cq(device, 16));
 
-	if (!is_peal())
-		SKIP_CASE("other devices have other types");
 	auto init = init_attributes(pd, cq, cq, {});
 	init.qp_type = IBV_QPT_DRIVER;
 	auto *qp = ibv_create_qp_ex(device, &init);
@@ -858,17 +841,14 @@ TEST_CASE("limits of queue pairs are what query_device says")
 	const auto wr = static_cast<std::uint32_t>(limits.max_qp_wr);
 	const auto sge = static_cast<std::uint32_t>(limits.max_sge);
 
-	if (is_peal()) /* others would need more memory than there is */
-		CHECK(make({.send_wr = wr, .recv_wr = wr, .send_sge = sge, .recv_sge = sge}) ==
-		      "0");
+	CHECK(make({.send_wr = wr, .recv_wr = wr, .send_sge = sge, .recv_sge = sge}) == "0");
 	CHECK(make({.send_wr = wr + 1}) == "EINVAL");
 	CHECK(make({.recv_wr = wr + 1}) == "EINVAL");
 	CHECK(make({.send_sge = sge + 1}) == "EINVAL");
 	CHECK(make({.recv_sge = sge + 1}) == "EINVAL");
 	CHECK(make({.inline_bytes = 1 << 20}) == "EINVAL");
 	CHECK(make({.send_wr = 0xffffffff}) == "EINVAL");
-	if (is_peal())
-		CHECK(make({.inline_bytes = PEAL_MAX_INLINE}) == "0");
+	CHECK(make({.inline_bytes = PEAL_MAX_INLINE}) == "0");
 }
 
 TEST_CASE("the device says what it is")
@@ -880,8 +860,6 @@ TEST_CASE("the device says what it is")
 	CHECK(device.port().link_layer == IBV_LINK_LAYER_ETHERNET);
 	CHECK(attr.phys_port_cnt == 1);
 	CHECK(attr.node_guid != 0);
-	if (!is_peal())
-		return;
 	CHECK(attr.atomic_cap == IBV_ATOMIC_GLOB);
 	CHECK(attr.max_qp_wr == PEAL_MAX_QP_WR);
 	CHECK(attr.max_sge == PEAL_MAX_SGE);
@@ -893,8 +871,6 @@ TEST_CASE("the device says what it is")
 
 TEST_CASE("the speed of the port is the rate that sysfs shows")
 {
-	if (!is_peal())
-		SKIP_CASE("other devices have other drivers");
 	Device device;
 	const peal::uverbs::Device raw(device.context()->cmd_fd, PEAL_DRIVER_ID);
 	const std::string name = ibv_get_device_name(device.context()->device);
@@ -951,8 +927,6 @@ TEST_CASE("a thousand queue pairs pass messages")
 
 TEST_CASE("a queue pair's number does not tell the next one's")
 {
-	if (!is_peal())
-		SKIP_CASE("other devices count");
 	Device device;
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Cq cq(create_cq(device, 64));

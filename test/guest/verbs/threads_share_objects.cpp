@@ -13,6 +13,7 @@
  */
 #include "crew.hpp"
 #include "netlink.hpp"
+#include "program.hpp"
 #include "verbs.hpp"
 
 #include <sys/wait.h>
@@ -73,24 +74,17 @@ void pester(Device &device, Endpoint &mine, std::uint32_t peer, const std::atomi
 	}
 }
 
-pid_t traffic_child()
+[[noreturn]] int send_for_ever()
 {
-	const pid_t child = fork();
+	Device device;
+	Pair pair(device);
+	Region from(pair.a.pd, 1 << 20), to(pair.b.pd, 1 << 20);
 
-	if (child)
-		return child;
-	try {
-		Device device;
-		Pair pair(device);
-		Region from(pair.a.pd, 1 << 20), to(pair.b.pd, 1 << 20);
-		for (;;) {
-			Send write(IBV_WR_RDMA_WRITE, {from.sge(0, from.size())});
-			post(pair.a.qp, write.remote(to.address(), to.rkey()));
-			wait_success(pair.a.send_cq);
-		}
-	} catch (...) {
+	for (;;) {
+		Send write(IBV_WR_RDMA_WRITE, {from.sge(0, from.size())});
+		post(pair.a.qp, write.remote(to.address(), to.rkey()));
+		wait_success(pair.a.send_cq);
 	}
-	_exit(1);
 }
 
 } // namespace
@@ -152,8 +146,7 @@ TEST_CASE("fetch-and-add from several queue pairs loses nothing")
 	for (int t = 0; t < 4; t++) {
 		ends.push_back(create_qp(home.pd, home.send_cq, home.recv_cq));
 		askers.push_back(std::make_unique<Endpoint>(device));
-		connect_to(ends[t], device, askers[t]->qp->qp_num);
-		connect_to(askers[t]->qp, device, ends[t]->qp_num);
+		connect(device, ends[t], askers[t]->qp);
 	}
 	for (auto &asker : askers)
 		crew.start([&counter, &asker = *asker] {
@@ -335,7 +328,8 @@ TEST_CASE("events while queues come and go")
 TEST_CASE("a RESET that waits for a poller undoes nothing that comes after it")
 {
 	Device device;
-	CREATE_CQ_EX_OR_SKIP(cqx, cq, device);
+	auto *cqx = create_cq_ex(device);
+	Cq cq(ibv_cq_ex_to_cq(cqx), "create_cq_ex");
 	Pd pd(ibv_alloc_pd(device), "alloc_pd");
 	Qp busy(create_qp(pd, cq, cq)), qp(create_qp(pd, cq, cq));
 	ibv_poll_cq_attr poll{};
@@ -374,8 +368,7 @@ TEST_CASE("a receiver that sleeps loses no event")
 	std::uint64_t received = 0;
 	Crew crew;
 
-	connect_to(sender.qp, device, qp->qp_num);
-	connect_to(qp, device, sender.qp->qp_num);
+	connect(device, sender.qp, qp);
 	for (int i = 0; i < 60; i++)
 		post_recv(qp, 1, {});
 	must(ibv_req_notify_cq(cq, 0), "req_notify_cq");
@@ -407,7 +400,7 @@ TEST_CASE("programs that die in the middle")
 	Pair pair(device);
 
 	for (int round = 0; round < 15; round++) {
-		std::vector<pid_t> children{traffic_child(), traffic_child()};
+		std::vector<pid_t> children{spawn(send_for_ever), spawn(send_for_ever)};
 		for (std::uint64_t i = 0; i < 20; i++) {
 			post(pair.a.qp, Send(IBV_WR_RDMA_WRITE).id(i));
 			CHECK(wait_success(pair.a.send_cq).front().wr_id == i);
@@ -415,7 +408,7 @@ TEST_CASE("programs that die in the middle")
 		for (auto child : children)
 			kill(child, SIGKILL);
 		for (auto child : children)
-			waitpid(child, nullptr, 0);
+			CHECK(end_of(child) == 256 + SIGKILL);
 	}
 	SUCCEED();
 }

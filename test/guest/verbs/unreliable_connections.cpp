@@ -9,6 +9,7 @@
  * notice. Does not hold: lost packets (test/sim), other machines (wire/every_operation).
  */
 #include "counters.hpp"
+#include "program.hpp"
 
 #include <atomic>
 #include <sched.h>
@@ -40,16 +41,6 @@ struct UcPair {
 	Endpoint a, b;
 	Region from, to;
 };
-
-void run_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		throw_errno("sched_setaffinity");
-}
 
 void check_send(UcPair &pair, std::size_t bytes, std::uint8_t seed)
 {
@@ -95,7 +86,7 @@ TEST_CASE("nothing is overtaken, whatever CPU posts")
 			post_recv(pair.b.qp, static_cast<std::uint64_t>(i),
 				  {pair.to.sge(0, long_message)});
 		for (int i = 0; i < 8; i++) {
-			run_on(i % 2);
+			REQUIRE(pin(i % 2));
 			post(pair.a.qp, Send(IBV_WR_SEND_WITH_IMM,
 					     {pair.from.sge(0, i % 4 ? long_message / 4 : 100)})
 						.imm(static_cast<std::uint32_t>(i)));
@@ -164,8 +155,6 @@ TEST_CASE("only messages that the peer refuses are lost")
 
 TEST_CASE("lost messages are counted by their reason")
 {
-	if (!is_peal())
-		SKIP_CASE("reads peal's counters");
 	Device device;
 	const auto lost = [&](UcPair &pair, Send send, const std::string &reason) {
 		const auto before = counter("drop_" + reason);

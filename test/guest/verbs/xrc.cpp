@@ -10,6 +10,7 @@
  * destroyed ends the connection with the NAK of the specification.
  * Does not hold: the ring of a shared receive queue (verbs/shared_receive_queues).
  */
+#include "program.hpp"
 #include "xrc.hpp"
 
 #include <sys/wait.h>
@@ -452,10 +453,8 @@ TEST_CASE("a target lives as long as a process has it open")
 	int up[2], down[2];
 	REQUIRE(!pipe(up));
 	REQUIRE(!pipe(down));
-	const pid_t child = fork();
-
-	if (!child) {
-		/* Makes the target, and ends when told. */
+	/* Makes the target, and ends when told. */
+	const pid_t child = spawn([&] {
 		std::uint32_t source = 0;
 		Device device;
 		const Xrcd xrcd = open_domain(device, file.fd());
@@ -463,12 +462,12 @@ TEST_CASE("a target lives as long as a process has it open")
 		const std::uint32_t number = target->qp_num;
 
 		if (write(up[1], &number, 4) != 4 || read(down[0], &source, 4) != 4)
-			_exit(1);
+			return 1;
 		connect_target(target, device, source, {});
 		if (write(up[1], &number, 4) != 4 || read(down[0], &source, 4) != 4)
-			_exit(1);
-		_exit(0);
-	}
+			return 1;
+		_exit(0); /* without destroying the target */
+	});
 	std::uint32_t number = 0;
 	REQUIRE(read(up[0], &number, 4) == 4);
 	Device device;
@@ -499,9 +498,7 @@ TEST_CASE("a target lives as long as a process has it open")
 	CHECK(wait_success(shared.cq).front().qp_num == number);
 	CHECK(difference(shared.buffer(1, 777), pattern_of(777, 1)) == "");
 	REQUIRE(write(down[1], &number, 4) == 4);
-	int status = 0;
-	REQUIRE(waitpid(child, &status, 0) == child);
-	CHECK(status == 0);
+	CHECK(end_of(child) == 0);
 	shared.post(2);
 	send(2);
 	CHECK(wait_success(shared.cq).front().wr_id == 2);

@@ -128,8 +128,6 @@ constexpr std::size_t long_bytes = 8192, mixed_bytes = 4100, short_bytes = 1000;
 
 TEST_CASE("a request that became too long names the MTU")
 {
-	if (!is_peal())
-		SKIP_CASE("the reason is peal's");
 	struct Way {
 		const char *name, *address;
 		void (Mtus::*change)(bool small) const;
@@ -156,8 +154,6 @@ TEST_CASE("a request that became too long names the MTU")
 
 TEST_CASE("a request goes on when the MTU is raised again")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	const Mtus mtus;
 	Connection c(link_of(17, 7));
 	const auto refused = counter("packets_too_long");
@@ -173,8 +169,6 @@ TEST_CASE("a request goes on when the MTU is raised again")
 
 TEST_CASE("a silent peer is silent, whatever the MTU was before")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	const Mtus mtus;
 	Connection c(link_of(17, few));
 	const auto refused = counter("packets_too_long");
@@ -189,8 +183,6 @@ TEST_CASE("a silent peer is silent, whatever the MTU was before")
 
 TEST_CASE("responses and datagrams that became too long are counted")
 {
-	if (!is_peal())
-		SKIP_CASE("the counters are peal's");
 	const Mtus mtus;
 	Connection c(link_of(14, few));
 	UdEnd end(c.device);
