@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* A requester's half alone. The test is the host, the peer and the clock. */
+/*
+ * A requester for tests in which a model of the peer answers. What a requester does with events in
+ * a given order is tested by the scripts.
+ */
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "../catch.hpp"
-#include "../kernel/support.hpp"
-
-#include "proto.hpp"
+#include "script.hpp"
 
 namespace peal::test {
 
-constexpr std::uint32_t MTU = 256;
 constexpr std::uint32_t ENTRIES = 64;
-constexpr std::uint64_t US = 1000;
-constexpr std::uint64_t MS = 1000 * US;
-constexpr std::uint64_t TIMEOUT = 67 * MS;
-constexpr std::uint64_t KEEP = 400 * MS;
-constexpr std::uint32_t FIRST_PSN = 0xfffffe; /* so that every test wraps */
 constexpr std::uint8_t UNLIMITED = 0 + PEAL_SYNDROME_ACK + PEAL_CREDITS_UNLIMITED;
 
 /* PSN number @n of a test. */
@@ -67,24 +61,11 @@ inline peal_packet nak(std::uint32_t n, unsigned code = PEAL_NAK_SEQUENCE)
 	return ack(n, PEAL_SYNDROME_NAK + code);
 }
 
-inline peal_packet rnr(std::uint32_t n, unsigned timer = 1)
-{
-	return ack(n, PEAL_SYNDROME_RNR + timer);
-}
-
 inline peal_packet read_response(std::uint32_t n, std::uint32_t bytes = MTU)
 {
 	peal_packet packet = response(PEAL_WIRE_READ_RESPONSE_MIDDLE, n);
 
 	packet.payload_bytes = bytes;
-	return packet;
-}
-
-inline peal_packet atomic_ack(std::uint32_t n, std::uint64_t original)
-{
-	peal_packet packet = response(PEAL_WIRE_ATOMIC_ACK, n);
-
-	packet.original = original;
 	return packet;
 }
 
@@ -103,15 +84,10 @@ public:
 		: messages_(entries)
 	{
 		peal_requester_init(requester_.get(), messages_.data(), entries);
-		configure(config);
+		peal_requester_configure(requester_.get(), &config);
 		peal_requester_set_psn(requester_.get(), FIRST_PSN);
 	}
 	peal_requester *get() { return requester_.get(); }
-	peal_requester *operator->() { return requester_.get(); }
-	void configure(const peal_requester_config &config)
-	{
-		peal_requester_configure(requester_.get(), &config);
-	}
 
 	void post(const peal_wr &wr)
 	{
@@ -152,11 +128,6 @@ public:
 		}
 		return sent;
 	}
-	peal_outgoing send_one()
-	{
-		REQUIRE(next() == PEAL_BLOCKED_NONE);
-		return out;
-	}
 	/* Return: the reason why next() has nothing to send. */
 	peal_blocked blocked()
 	{
@@ -174,13 +145,6 @@ public:
 		return response.what;
 	}
 	void place() { peal_requester_placed(requester_.get(), &response, now); }
-	void receive_and_place(const peal_packet &packet)
-	{
-		const peal_response_what what = receive(packet);
-
-		REQUIRE((what == PEAL_RESPONSE_READ || what == PEAL_RESPONSE_ATOMIC));
-		place();
-	}
 
 	std::uint64_t deadline() { return peal_requester_deadline(requester_.get()); }
 	/* Advances the time to the next deadline. */
@@ -190,61 +154,25 @@ public:
 		now = std::max(now, deadline());
 		peal_requester_expire(requester_.get(), now);
 	}
-	/* Waits until a packet is sent, while nothing arrives. Several deadlines may pass. */
-	std::vector<std::uint32_t> wait()
-	{
-		for (int i = 0; i < 100; ++i) {
-			expire();
-			if (auto sent = send(); !sent.empty())
-				return sent;
-		}
-		return {};
-	}
-
 	bool complete(peal_completion *completion)
 	{
 		return peal_requester_complete(requester_.get(), completion);
 	}
-	/* Return: how many complete successfully, in order. A failure stays for check_failed(). */
+	/* Return: how many complete, in order and successfully. */
 	std::uint32_t completed()
 	{
 		peal_completion completion;
 		std::uint32_t n = 0;
 
-		while (!peal_inflight_is_lost(&requester_->inflight, requester_->inflight.tail) &&
-		       complete(&completion)) {
+		for (; complete(&completion); ++n) {
 			REQUIRE(completion.status == IB_WC_SUCCESS);
 			REQUIRE(completion.reason == PEAL_REASON_NONE);
 			REQUIRE(completion.index == 100 + completions);
 			++completions;
-			++n;
 		}
 		return n;
 	}
-	void check_failed(unsigned status, unsigned reason)
-	{
-		peal_completion completion{};
-
-		REQUIRE(complete(&completion));
-		CHECK(completion.status == status);
-		CHECK(completion.reason == reason);
-		CHECK(completion.index == 100 + completions);
-		CHECK_FALSE(complete(&completion));
-		CHECK(next() == PEAL_BLOCKED_FAILED);
-		CHECK(deadline() == U64_MAX);
-	}
 	std::uint32_t completions = 0;
 };
-
-using Psns = std::vector<std::uint32_t>;
-
-inline Psns range(std::uint32_t from, std::uint32_t to)
-{
-	Psns psns;
-
-	for (; from < to; ++from)
-		psns.push_back(from);
-	return psns;
-}
 
 } // namespace peal::test

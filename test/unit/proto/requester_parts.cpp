@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The requester's parts alone: tables, estimate, window, PSN order.
+ *
+ * Does not hold: what a requester makes of them (scripts).
  */
-#include "requester.hpp"
+#include "script.hpp"
 
 using namespace peal::test;
 
@@ -22,67 +24,6 @@ void sample(peal_rto &rto, std::uint64_t ns)
 	peal_rto_start(&rto, 5, 1000);
 	peal_rto_answered(&rto, 6, 1000 + ns);
 }
-
-/* Messages that were sent, the last one perhaps in part. peal_inflight_find() searches them. */
-class Inflight {
-public:
-	explicit Inflight(Random &random) : random_(random), messages_(ENTRIES)
-	{
-		peal_inflight_init(&inflight_, messages_.data(), ENTRIES);
-		peal_inflight_set_psn(&inflight_,
-				      static_cast<u32>(random.below(PEAL_PSN_MASK + 1)));
-		inflight_.head = inflight_.sending = inflight_.acking = inflight_.tail =
-			static_cast<u32>(random.below(1ULL << 32));
-		for (auto left = random.below(ENTRIES + 1); left; left--)
-			post();
-		send(random.below(packets_ + 1));
-		acknowledge(random.below(peal_inflight_outstanding(&inflight_) + 1));
-	}
-	/* Searches one message after the other. */
-	u32 search(u32 psn) const
-	{
-		for (u32 i = inflight_.acking; i != inflight_.sending; i++) {
-			const auto *f = peal_inflight_at(&inflight_, i);
-			if (peal_psn_ahead(f->psn, psn) < f->packets)
-				return i;
-		}
-		return inflight_.sending;
-	}
-	const peal_inflight &inflight() const { return inflight_; }
-
-private:
-	void post()
-	{
-		peal_wr m{};
-
-		m.opcode = random_.below(3) ? PEAL_OP_LOCAL_INV : PEAL_OP_WRITE;
-		m.length = random_.below(20 * MTU);
-		peal_inflight_post(&inflight_, &m, PEAL_RC, 8);
-		packets_ += peal_inflight_at(&inflight_, inflight_.head - 1)->packets;
-	}
-	void send(std::uint64_t packets)
-	{
-		while (inflight_.sending != inflight_.head) {
-			if (peal_inflight_at(&inflight_, inflight_.sending)->local)
-				peal_inflight_local_begun(&inflight_);
-			else if (packets--)
-				peal_inflight_sent(&inflight_, 1);
-			else
-				return;
-		}
-	}
-	void acknowledge(std::uint64_t packets)
-	{
-		peal_inflight_execute(&inflight_,
-				      peal_psn_add(inflight_.una, static_cast<u32>(packets)));
-		peal_inflight_follow(&inflight_);
-	}
-
-	Random &random_;
-	std::vector<peal_message> messages_;
-	peal_inflight inflight_{};
-	std::uint64_t packets_ = 0;
-};
 
 } // namespace
 
@@ -194,37 +135,6 @@ TEST_CASE("backing off stays, and most of it goes when something is heard", "[pa
 	CHECK(rto.srtt == 2 * MS);
 }
 
-TEST_CASE("a round trip that became ten times longer is learnt", "[parts]")
-{
-	Requester r;
-	std::uint64_t again = 0;
-
-	for (int i = 0; i < 50; ++i) {
-		r.post_packets(1);
-		const Psns sent = r.send();
-
-		r.now += 1 * MS;
-		r.receive(ack(sent.back()));
-		r.completed();
-	}
-	for (int i = 0; i < 50; ++i) {
-		r.post_packets(1);
-		const std::uint32_t sent = r.send().back();
-		const std::uint64_t answer = r.now + 10 * MS;
-
-		again = 0;
-		while (r.deadline() < answer) {
-			r.expire();
-			again += r.send().size();
-		}
-		CAPTURE(i, again, r->rto.srtt, r->rto.ns);
-		r.now = answer;
-		r.receive(ack(sent));
-		r.completed();
-	}
-	CHECK(again == 0);
-}
-
 TEST_CASE("nothing answers sooner than half the shortest round trip", "[parts]")
 {
 	peal_rto rto = fresh();
@@ -331,20 +241,4 @@ TEST_CASE("PSN order: half the circle is later", "[parts]")
 		}
 		CHECK_FALSE(peal_psn_before(from, from));
 	}
-}
-
-TEST_CASE("a PSN's message is found as one finds it by looking at each", "[parts]")
-{
-	Random random("inflight");
-	unsigned looked = 0;
-
-	for (int round = 0; round < 2000; ++round) {
-		const Inflight sent(random);
-		const peal_inflight &t = sent.inflight();
-		for (u32 n = peal_inflight_outstanding(&t); n; --n, ++looked) {
-			const u32 which = peal_psn_add(t.una, n - 1);
-			REQUIRE(peal_inflight_find(&t, which) == sent.search(which));
-		}
-	}
-	CHECK(looked > 10000);
 }
