@@ -1221,16 +1221,11 @@ void *peal_requester_take_reordered(struct peal_requester *requester)
 	return handle;
 }
 
-void *peal_requester_contradict(struct peal_requester *requester, u32 psn, u64 now)
+void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now)
 {
 	if (psn == requester->inflight.una)
 		peal_requester_request_again(requester, now);
 	return peal_reorder_take(&requester->reorder, psn);
-}
-
-void *peal_requester_drop_reordered(struct peal_requester *requester)
-{
-	return peal_reorder_drop(&requester->reorder);
 }
 
 /* ---- completions ---- */

@@ -209,7 +209,7 @@ void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight 
  *	next()			until it returns a reason why there is no packet; send each
  *	receive()		for each response; place the data that it names, call placed(),
  *				then receive() again with what take_reordered() returns
- *	contradict()		if a COPY differs from the kept packet; release what it returns
+ *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	complete()		after any of these, for the completed messages in order
  *	deadline(), expire()	call expire() at that time, then release what
  *				take_expired() returns until it returns NULL
@@ -283,7 +283,7 @@ enum peal_response_what {
 	PEAL_RESPONSE_READ,	/* place the payload at `offset`, then placed() or fail_message() */
 	PEAL_RESPONSE_ATOMIC,	/* place `original` (8 bytes), then placed() or fail_message() */
 	PEAL_RESPONSE_KEPT,	/* the requester owns it until take_reordered() returns it */
-	PEAL_RESPONSE_COPY,	/* `kept` has the same PSN; if they differ, call contradict() */
+	PEAL_RESPONSE_COPY,	/* `kept` has the same PSN; if they differ, call conflict() */
 };
 
 struct peal_response {
@@ -300,7 +300,7 @@ struct peal_response {
 /* @entries: a power of two, the number of slots in the send queue. */
 void peal_requester_init(struct peal_requester *requester, struct peal_message *message,
 			 u32 entries);
-/* To RESET. Only the configuration stays. Call drop_reordered() until NULL first. */
+/* To RESET. Only the configuration stays. Empty `reorder` first. */
 void peal_requester_reset(struct peal_requester *requester);
 /* May be called at any time. The retries that are used so far stay used. */
 void peal_requester_configure(struct peal_requester *requester,
@@ -411,9 +411,7 @@ void *peal_requester_take_reordered(struct peal_requester *requester);
  * The response that receive() just called a COPY differs from the kept one, so one of them
  * is forged. Neither is placed, and the response is requested again. Return: the kept one.
  */
-void *peal_requester_contradict(struct peal_requester *requester, u32 psn, u64 now);
-/* Return: any kept response, to be released, or NULL. */
-void *peal_requester_drop_reordered(struct peal_requester *requester);
+void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now);
 
 /*
  * Return: true with the next completion in order. After a completion with a status only

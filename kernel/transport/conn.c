@@ -795,7 +795,7 @@ static void peal_wire_take_response(struct peal_wire *w, struct peal_datagram *d
 			response.drop = PEAL_DROP_conflict;
 			response.duplicate = false;
 			peal_reorder_mem_lose(peal_wire_mem(w),
-					      peal_requester_contradict(requester, dg->packet.psn,
+					      peal_requester_conflict(requester, dg->packet.psn,
 									now));
 		}
 		fallthrough;

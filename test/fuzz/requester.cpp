@@ -170,7 +170,7 @@ class Run {
 	}
 	void drop_reordered()
 	{
-		while (void *handle = peal_requester_drop_reordered(requester_.get()))
+		while (void *handle = peal_reorder_drop(&requester_->reorder))
 			take_back(handle);
 		MUST(kept_.empty());
 	}
@@ -323,7 +323,7 @@ class Run {
 		MUST(kept_.count(kept) && kept->packet.psn == p.psn);
 		if (!in_.one_in(2))
 			return;
-		MUST(peal_requester_contradict(requester_.get(), p.psn, now_) == kept);
+		MUST(peal_requester_conflict(requester_.get(), p.psn, now_) == kept);
 		take_back(kept);
 		MUST(!peal_reorder_has(&requester_->reorder, p.psn));
 	}

@@ -28,7 +28,7 @@ static void release(void *handle)
 
 static void release_all(peal_requester *out, peal_responder *in)
 {
-	while (void *handle = peal_requester_drop_reordered(out))
+	while (void *handle = peal_reorder_drop(&out->reorder))
 		release(handle);
 	while (void *handle = peal_reorder_drop(&in->reorder))
 		release(handle);
@@ -409,7 +409,7 @@ void PealPair::respond(FramePtr frame)
 		} else if (response.what == PEAL_RESPONSE_COPY) {
 			if (differs(kept_responses_, response.kept, *frame))
 				unkeep(kept_responses_,
-				       peal_requester_contradict(&requester_, frame->packet.psn,
+				       peal_requester_conflict(&requester_, frame->packet.psn,
 								 world_.now()));
 		} else if (response.what != PEAL_RESPONSE_DROPPED) {
 			place(response, *frame);

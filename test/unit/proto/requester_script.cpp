@@ -45,7 +45,7 @@ class Requester : public Half {
 	{
 		return peal_requester_take_expired(requester_.get(), now_);
 	}
-	void *drop_reordered() override { return peal_requester_drop_reordered(requester_.get()); }
+	void *drop_reordered() override { return peal_reorder_drop(&requester_->reorder); }
 	void begin(std::uint32_t entries)
 	{
 		messages_.assign(entries, {});
@@ -465,7 +465,7 @@ public:
 		} else if (verb == "contradict") {
 			const std::string which = words.take();
 
-			returned(peal_requester_contradict(r, psn(number(which)), now_), which);
+			returned(peal_requester_conflict(r, psn(number(which)), now_), which);
 		} else if (verb == "place") {
 			response_.message += words.has("wrong-message");
 			place();
