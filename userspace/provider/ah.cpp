@@ -2,7 +2,7 @@
 /*
  * Address handles for datagrams, whose paths the kernel resolves, and multicast groups.
  */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <cstring>
 #include <memory>

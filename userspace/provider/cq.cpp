@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "entry.hpp"
-#include "verbs.hpp"
+#include "ops.hpp"
 
 namespace peal {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The attributes of a device and its port. Only the kernel knows the limits of peal. */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <algorithm>
 #include <cerrno>

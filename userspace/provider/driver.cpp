@@ -2,10 +2,10 @@
 /*
  * The interface to libibverbs: the op table, registration, and contexts.
  *
- * To add a verb, give its type in pabi.hpp, its prototype in verbs.hpp and its function in
+ * To add a verb, give its type in pabi.hpp, its prototype in ops.hpp and its function in
  * context_ops. For an op that is null libibverbs returns EOPNOTSUPP.
  */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <dlfcn.h>
 #include <rdma/peal-abi.h>

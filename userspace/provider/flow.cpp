@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Flow rules of raw packet queue pairs, in the kernel's encoding. The kernel knows which it
  * accepts. */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <array>
 #include <cerrno>

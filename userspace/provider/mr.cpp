@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Memory regions, memory windows and device memory. libibverbs protects regions from fork. */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <rdma/peal-abi.h>
 

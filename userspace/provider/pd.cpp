@@ -3,7 +3,7 @@
  * Protection, thread and parent domains, and XRC domains. The kernel counts the objects of a
  * protection domain, and each object counts itself at its parent domain (DomainHold).
  */
-#include "verbs.hpp"
+#include "ops.hpp"
 
 #include <cstring>
 #include <memory>

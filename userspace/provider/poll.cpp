@@ -12,7 +12,7 @@
 
 #include "opcode.hpp"
 #include "qp.hpp"
-#include "verbs.hpp"
+#include "ops.hpp"
 
 namespace peal {
 

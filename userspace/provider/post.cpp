@@ -14,7 +14,7 @@
 
 #include "entry.hpp"
 #include "qp.hpp"
-#include "verbs.hpp"
+#include "ops.hpp"
 
 namespace peal {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "entry.hpp"
-#include "verbs.hpp"
+#include "ops.hpp"
 
 namespace peal {
 
