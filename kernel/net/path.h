@@ -123,7 +123,7 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
 int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
 /*
  * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
- * peal_datagram_grh() does for a packet that has arrived. With softirqs off. Return: false when the
+ * peal_rx_grh() does for a packet that has arrived. With softirqs off. Return: false when the
  * route does not end on this host.
  */
 bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to);

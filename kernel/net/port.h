@@ -16,7 +16,7 @@
 
 #include "base/budget.h"
 #include "base/table.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "net/tx_quota.h"
 #include "proto/packet.h"
 
@@ -123,10 +123,10 @@ void peal_rx_drop(struct peal_port *port, struct sk_buff *skb, const struct peal
 /*
  * In transport/demux.c. Inside the epoch with softirqs off. Never called from inside a send of
  * ours, because the receive side queues such packets. @qp: what the table had for the QP number in
- * the same section of the epoch, or NULL. Consumes dg->skb. When @budget is used up, the engine
+ * the same section of the epoch, or NULL. Consumes rx->skb. When @budget is used up, the engine
  * does the rest of the work that the packet causes.
  */
-void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
+void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_rx_packet *rx,
 			struct peal_budget *budget);
 /*
  * In device/link.c. The namespace ends. Begin to remove the device. Does not sleep. Does nothing

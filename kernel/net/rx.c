@@ -38,7 +38,7 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "net/port.h"
 
 /* The most packets in the backlog: as many as the stack's own backlog of a CPU holds by default. */
@@ -128,7 +128,7 @@ static struct net_device *peal_rx_owner(struct net *net, const struct sk_buff *s
 	in = slave ? dev_get_by_index_rcu(net, slave) : NULL;
 	if (!in)
 		in = skb->dev;
-	if (peal_datagram_is_multicast(skb, ipv6))
+	if (peal_rx_is_multicast(skb, ipv6))
 		return in;
 	if (ipv6) {
 		/* The route of a packet to a local address names the netdev that has it. */
@@ -223,10 +223,10 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	bool ipv6 = peal_arrival(skb)->ipv6;
 	enum peal_drop drop = PEAL_DROP_short;
 	const struct udphdr *udp;
-	struct peal_datagram dg;
+	struct peal_rx_packet rx;
 
 	peal_epoch_assert_held();
-	dg.packet = (struct peal_packet){ };
+	rx.packet = (struct peal_packet){ };
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
 		goto drop;
 	udp = (struct udphdr *)(skb->data + at);
@@ -243,19 +243,19 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	    (!ipv6 && ip_is_fragment(ip_hdr(skb))))
 		goto drop;
 	__skb_pull(skb, at + sizeof(*udp));	/* to the BTH */
-	drop = peal_datagram_parse(skb, &dg);
+	drop = peal_rx_parse(skb, &rx);
 	if (drop)
 		goto drop;
 	drop = PEAL_DROP_icrc;
-	if (!peal_datagram_icrc_is_right(skb, ipv6))
+	if (!peal_rx_icrc_is_right(skb, ipv6))
 		goto drop;
 	peal_count(port->table, packets_received);
 	peal_count_by(port->table, packet_bytes_received, skb->len);
-	peal_demux_deliver(port, qp, &dg, budget);
+	peal_demux_deliver(port, qp, &rx, budget);
 	return;
 
 drop:
-	peal_rx_drop(port, skb, &dg.packet, drop);
+	peal_rx_drop(port, skb, &rx.packet, drop);
 }
 
 /*
@@ -332,8 +332,8 @@ static void peal_rx_work(struct work_struct *work)
  * Inside the epoch and RCU. skb->data is at the IP header. @at: offset of the UDP header
  * from there. @nested: the epoch was held already.
  */
-static unsigned int peal_rx_packet(struct peal_netns *ns, struct sk_buff *skb, u32 at, bool ipv6,
-				   __be16 sport, bool nested)
+static unsigned int peal_rx_receive(struct peal_netns *ns, struct sk_buff *skb, u32 at, bool ipv6,
+				    __be16 sport, bool nested)
 {
 	struct net_device *owner = peal_rx_owner(ns->net, skb, ipv6);
 	struct peal_port *port = owner ? peal_rx_find(ns, owner) : NULL;
@@ -357,7 +357,7 @@ static unsigned int peal_rx_packet(struct peal_netns *ns, struct sk_buff *skb, u
 	}
 	/* The IPsec policies, as the stack checks them for a socket's packets. */
 	if (!(ipv6 ? xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb) :
-		     xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb)))
+	      xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb)))
 		return NF_DROP;
 
 	/*
@@ -415,7 +415,7 @@ static unsigned int peal_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		return NF_ACCEPT;
 	nested = peal_epoch_held();
 	peal_epoch_enter();
-	verdict = peal_rx_packet(priv, skb, at, ipv6, udp->source, nested);
+	verdict = peal_rx_receive(priv, skb, at, ipv6, udp->source, nested);
 	peal_epoch_exit();
 	return verdict;
 }

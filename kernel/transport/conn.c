@@ -12,7 +12,7 @@
 
 #include "base/compat.h"
 #include "base/trace.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "object/cursor.h"
 #include "proto/packet.h"
 #include "transport/conn.h"
@@ -38,21 +38,21 @@ static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
 /* Return: what to keep if the packet is out of order. One with the PSN @expected is never kept. */
 static struct sk_buff *peal_wire_may_keep(const struct peal_wire *w,
 					  const struct peal_reorder *reorder, u32 expected,
-					  const struct peal_datagram *dg)
+					  const struct peal_rx_packet *rx)
 {
-	if (likely(dg->packet.psn == expected))
+	if (likely(rx->packet.psn == expected))
 		return NULL;
-	return peal_reorder_mem_may(peal_wire_mem(w), dg,
+	return peal_reorder_mem_may(peal_wire_mem(w), rx,
 				    ib_mtu_enum_to_int(w->base.qp->attr.path_mtu), reorder->count);
 }
 
 /* The turn of a kept packet has come. */
 static void peal_wire_unkeep(const struct peal_wire *w, struct sk_buff *skb,
-			     struct peal_datagram *dg, struct peal_budget *budget)
+			     struct peal_rx_packet *rx, struct peal_budget *budget)
 {
 	peal_reorder_mem_take(peal_wire_mem(w), skb);
-	peal_datagram_parse(skb, dg);
-	peal_budget_spend(budget, PEAL_COST_PACKET + dg->packet.payload_bytes);
+	peal_rx_parse(skb, rx);
+	peal_budget_spend(budget, PEAL_COST_PACKET + rx->packet.payload_bytes);
 }
 
 /* The callers assert the lock of that half, unless they free the queue pair. */
@@ -156,7 +156,7 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 
 /* Check the request and move its bytes. *original gets the old value of an atomic. */
 static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
-						      const struct peal_datagram *dg,
+						      const struct peal_rx_packet *rx,
 						      const struct peal_request *request,
 						      struct peal_notify *notify, u64 *original)
 {
@@ -175,12 +175,12 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 		;
 	} else if (op->atomic) {
 		/* The responder has checked that ATOMIC_WRITE has eight bytes, others none. */
-		peal_datagram_copy(dg, 0, original, min_t(u32, request->bytes, sizeof(*original)));
+		peal_rx_copy(rx, 0, original, min_t(u32, request->bytes, sizeof(*original)));
 		outcome = peal_execute_atomic(qp, &w->executing, src_qpn, notify, &cursor,
 					      original);
 	} else if (request->bytes) {
 		peal_cursor_skip(&cursor, request->offset);
-		peal_datagram_scatter(dg, &cursor, request->bytes);
+		peal_rx_scatter(rx, &cursor, request->bytes);
 	}
 	peal_cursor_end(&cursor);
 	if (request->last && likely(outcome.what == PEAL_CARRIED))
@@ -219,8 +219,8 @@ static noinline enum peal_verdict peal_wire_refused(const struct peal_wire *w,
 	}
 }
 
-/* Process one request. Consumes dg->skb. @again: it was kept until its turn came. */
-static void peal_wire_take_request(struct peal_wire *w, struct peal_datagram *dg,
+/* Process one request. Consumes rx->skb. @again: it was kept until its turn came. */
+static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *rx,
 				   struct peal_notify *notify, bool again)
 {
 	enum peal_verdict verdict = PEAL_VERDICT_DONE;
@@ -232,26 +232,26 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_datagram *dg
 	struct sk_buff *handle;
 
 	lockdep_assert_held(&qp->rq.lock);
-	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	handle = peal_wire_may_keep(w, &responder->reorder, responder->psn, dg);
-	peal_responder_receive(responder, &dg->packet, now, handle, &request);
+	trace_peal_packet_received(qp->ib.qp_num, &rx->packet, again);
+	handle = peal_wire_may_keep(w, &responder->reorder, responder->psn, rx);
+	peal_responder_receive(responder, &rx->packet, now, handle, &request);
 	if (request.duplicate)
 		peal_count(qp, duplicates);
 	switch (request.what) {
 	case PEAL_REQUEST_KEPT:
-		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
+		peal_reorder_mem_add(peal_wire_mem(w), rx->skb);
 		return;
 	case PEAL_REQUEST_COPY:
 		/* If the two differ, one of them is forged. */
-		if (!peal_datagram_same(request.kept, dg)) {
+		if (!peal_rx_same(request.kept, rx)) {
 			request.drop = PEAL_DROP_conflict;
 			peal_reorder_mem_lose(peal_wire_mem(w),
-					      peal_responder_conflict(responder, dg->packet.psn));
+					      peal_responder_conflict(responder, rx->packet.psn));
 		}
 		fallthrough;
 	case PEAL_REQUEST_DROPPED:
 		peal_count_drop(qp->table, request.drop);
-		trace_peal_drop(&dg->packet, request.drop);
+		trace_peal_drop(&rx->packet, request.drop);
 		break;
 	case PEAL_REQUEST_ANSWERED:
 		if (!request.fatal)
@@ -262,13 +262,13 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_datagram *dg
 		break;
 	case PEAL_REQUEST_EXECUTE:
 		peal_wire_describe(w, &request);
-		outcome = peal_wire_execute(w, dg, &request, notify, &original);
+		outcome = peal_wire_execute(w, rx, &request, notify, &original);
 		if (unlikely(outcome.what != PEAL_CARRIED))
-			verdict = peal_wire_refused(w, &dg->packet, outcome);
+			verdict = peal_wire_refused(w, &rx->packet, outcome);
 		peal_responder_done(responder, verdict, original, now);
 		break;
 	}
-	peal_datagram_consume(dg);
+	peal_rx_consume(rx);
 }
 
 /*
@@ -282,14 +282,14 @@ static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify
 					 struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
-	struct peal_datagram dg;
+	struct peal_rx_packet rx;
 	struct sk_buff *skb;
 
 	lockdep_assert_held(&qp->rq.lock);
 	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
 	       (skb = peal_responder_take_reordered(&w->responder))) {
-		peal_wire_unkeep(w, skb, &dg, budget);
-		peal_wire_take_request(w, &dg, notify, true);
+		peal_wire_unkeep(w, skb, &rx, budget);
+		peal_wire_take_request(w, &rx, notify, true);
 		if (unlikely(!peal_notify_has_room(notify)))
 			peal_budget_spend(budget, budget->left);
 	}
@@ -400,7 +400,7 @@ static ktime_t peal_wire_responder_deadline(const struct peal_wire *w)
 	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
 }
 
-bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_notify *notify,
+bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
 		       struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
@@ -410,7 +410,7 @@ bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct pea
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->receiver != &w->base))
 		peal_qp_change_receiver(qp, &w->base);
-	peal_wire_take_request(w, dg, notify, false);
+	peal_wire_take_request(w, rx, notify, false);
 	peal_wire_take_kept_requests(w, notify, budget);
 	more = peal_wire_reply(w, notify, budget);
 	peal_schedule_at(qp, peal_wire_responder_deadline(w));
@@ -747,7 +747,7 @@ static void peal_wire_expire(struct peal_wire *w)
 
 /* Copy the data of a response to the program's memory. *absent: as for peal_wire_find(). */
 static noinline enum peal_reason peal_wire_place(struct peal_wire *w,
-						 const struct peal_datagram *dg,
+						 const struct peal_rx_packet *rx,
 						 const struct peal_response *response, bool *absent)
 {
 	bool atomic = response->what == PEAL_RESPONSE_ATOMIC;
@@ -764,14 +764,14 @@ static noinline enum peal_reason peal_wire_place(struct peal_wire *w,
 		peal_cursor_inline(&from, &response->original, bytes);
 		peal_cursor_copy(&to, &from, bytes);
 	} else {
-		peal_datagram_scatter(dg, &to, bytes);
+		peal_rx_scatter(rx, &to, bytes);
 	}
 	peal_cursor_end(&to);
 	return PEAL_REASON_NONE;
 }
 
-/* Process one response. Consumes dg->skb. @again: it was kept until its turn came. */
-static void peal_wire_take_response(struct peal_wire *w, struct peal_datagram *dg, bool again)
+/* Process one response. Consumes rx->skb. @again: it was kept until its turn came. */
+static void peal_wire_take_response(struct peal_wire *w, struct peal_rx_packet *rx, bool again)
 {
 	struct peal_requester *requester = &w->requester;
 	enum peal_reason reason = PEAL_REASON_NONE;
@@ -782,36 +782,36 @@ static void peal_wire_take_response(struct peal_wire *w, struct peal_datagram *d
 	bool absent = false;
 
 	lockdep_assert_held(&qp->sq.lock);
-	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, again);
-	handle = peal_wire_may_keep(w, &requester->reorder, requester->inflight.una, dg);
-	peal_requester_receive(requester, &dg->packet, now, handle, &response);
+	trace_peal_packet_received(qp->ib.qp_num, &rx->packet, again);
+	handle = peal_wire_may_keep(w, &requester->reorder, requester->inflight.una, rx);
+	peal_requester_receive(requester, &rx->packet, now, handle, &response);
 	switch (response.what) {
 	case PEAL_RESPONSE_KEPT:
-		peal_reorder_mem_add(peal_wire_mem(w), dg->skb);
+		peal_reorder_mem_add(peal_wire_mem(w), rx->skb);
 		return;
 	case PEAL_RESPONSE_COPY:
 		/* If the two differ, one of them is forged. */
-		if (!peal_datagram_same(response.kept, dg)) {
+		if (!peal_rx_same(response.kept, rx)) {
 			response.drop = PEAL_DROP_conflict;
 			response.duplicate = false;
 			peal_reorder_mem_lose(peal_wire_mem(w),
-					      peal_requester_conflict(requester, dg->packet.psn,
-									now));
+					      peal_requester_conflict(requester, rx->packet.psn,
+								      now));
 		}
 		fallthrough;
 	case PEAL_RESPONSE_DROPPED:
 		if (response.duplicate)
 			peal_count(qp, duplicates);
 		peal_count_drop(qp->table, response.drop);
-		trace_peal_drop(&dg->packet, response.drop);
+		trace_peal_drop(&rx->packet, response.drop);
 		break;
 	case PEAL_RESPONSE_TAKEN:
-		peal_wire_count_nak(qp, &dg->packet, false);
+		peal_wire_count_nak(qp, &rx->packet, false);
 		break;
 	case PEAL_RESPONSE_READ:
 	case PEAL_RESPONSE_ATOMIC:
 		if (response.what == PEAL_RESPONSE_ATOMIC || response.bytes)
-			reason = peal_wire_place(w, dg, &response, &absent);
+			reason = peal_wire_place(w, rx, &response, &absent);
 		if (likely(!reason))
 			peal_requester_placed(requester, &response, now);
 		else if (absent)	/* it counts as lost */
@@ -820,14 +820,14 @@ static void peal_wire_take_response(struct peal_wire *w, struct peal_datagram *d
 			peal_wire_fail_message(w, response.message, reason);
 		break;
 	}
-	peal_datagram_consume(dg);
+	peal_rx_consume(rx);
 }
 
-void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg)
+void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx)
 {
 	peal_epoch_assert_held();
 	lockdep_assert_held(&w->base.qp->sq.lock);
-	peal_wire_take_response(w, dg, false);
+	peal_wire_take_response(w, rx, false);
 }
 
 /* ---- turns ---- */
@@ -859,7 +859,7 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 				  struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
-	struct peal_datagram dg;
+	struct peal_rx_packet rx;
 	struct sk_buff *skb;
 	bool more = false;
 
@@ -867,8 +867,8 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 	if (peal_qp_requests(qp)) {
 		while (peal_budget_is_left(budget) &&
 		       (skb = peal_requester_take_reordered(&w->requester))) {
-			peal_wire_unkeep(w, skb, &dg, budget);
-			peal_wire_take_response(w, &dg, true);
+			peal_wire_unkeep(w, skb, &rx, budget);
+			peal_wire_take_response(w, &rx, true);
 		}
 		more = peal_wire_complete(w, notify, budget);
 	}

@@ -14,7 +14,7 @@
 #include "object/wqe.h"
 #include "transport/output.h"
 
-struct peal_datagram;
+struct peal_rx_packet;
 struct peal_port;
 struct peal_tx_quota;
 
@@ -68,16 +68,16 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_
 		     const struct ib_qp_attr *attr, int mask);
 
 /*
- * Process a request. Under rq.lock, inside the epoch, in RTR or later. Consumes dg->skb. Return:
+ * Process a request. Under rq.lock, inside the epoch, in RTR or later. Consumes rx->skb. Return:
  * as run() of a transport.
  */
-bool peal_wire_request(struct peal_wire *w, struct peal_datagram *dg, struct peal_notify *notify,
+bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
 		       struct peal_budget *budget);
 
 /*
- * Process a response. Under sq.lock, inside the epoch, in RTS or SQD. Consumes dg->skb. The
+ * Process a response. Under sq.lock, inside the epoch, in RTS or SQD. Consumes rx->skb. The
  * caller runs the queue afterwards, also for kept responses whose turn has come.
  */
-void peal_wire_response(struct peal_wire *w, struct peal_datagram *dg);
+void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx);
 
 #endif

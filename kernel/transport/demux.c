@@ -5,7 +5,7 @@
  */
 #include "base/compat.h"
 #include "engine/engine.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "net/port.h"
 #include "transport/conn.h"
 #include "transport/local.h"
@@ -17,25 +17,25 @@
  * May a connected queue pair have this packet? @request: it is one, so rq.lock is held, and
  * otherwise sq.lock. IBTA 9.6.1.5: a connected queue pair accepts packets only from its peer.
  */
-static enum peal_drop peal_demux_check(const struct peal_qp *qp, const struct peal_datagram *dg,
+static enum peal_drop peal_demux_check(const struct peal_qp *qp, const struct peal_rx_packet *rx,
 				       bool request)
 {
 	peal_qp_assert_either_held(qp);
 	if (unlikely(!(request ? peal_qp_receives(qp) : peal_qp_requests(qp)) ||
 		     !peal_qp_is_on_wire(qp)))
 		return PEAL_DROP_state;
-	if (unlikely(!peal_output_leads_to(&peal_wire(qp->wire)->output, &dg->dgid, &dg->sgid)))
+	if (unlikely(!peal_output_leads_to(&peal_wire(qp->wire)->output, &rx->dgid, &rx->sgid)))
 		return PEAL_DROP_source;
-	if (unlikely(!peal_packet_pkey_matches(&dg->packet)))
+	if (unlikely(!peal_packet_pkey_matches(&rx->packet)))
 		return PEAL_DROP_pkey;
 	return PEAL_DROP_none;
 }
 
-/* A packet for a connected queue pair. Consumes dg->skb. */
+/* A packet for a connected queue pair. Consumes rx->skb. */
 static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
-				 struct peal_datagram *dg, struct peal_budget *budget)
+				 struct peal_rx_packet *rx, struct peal_budget *budget)
 {
-	bool request = peal_packet_opcode(&dg->packet)->has & PEAL_HAS_REQUEST, more = false;
+	bool request = peal_packet_opcode(&rx->packet)->has & PEAL_HAS_REQUEST, more = false;
 	spinlock_t *lock = request ? &qp->rq.lock : &qp->sq.lock;
 	struct peal_notify notify PEAL_UNINITIALIZED;
 	enum peal_drop drop;
@@ -44,20 +44,20 @@ static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
 	peal_epoch_assert_held();
 	peal_notify_begin(&notify);
 	spin_lock(lock);
-	drop = peal_demux_check(qp, dg, request);
+	drop = peal_demux_check(qp, rx, request);
 	w = peal_wire(qp->wire);
 	if (unlikely(drop)) {
 		/* Nothing has changed. */
 	} else if (request) {
-		more = peal_wire_request(w, dg, &notify, budget);
+		more = peal_wire_request(w, rx, &notify, budget);
 	} else {
-		peal_wire_response(w, dg);
+		peal_wire_response(w, rx);
 		/* Run the queue at once, because the response may have opened the window. */
 		more = peal_turn_locked(qp, &notify, budget);
 	}
 	spin_unlock(lock);
 	if (unlikely(drop))
-		peal_rx_drop(port, dg->skb, &dg->packet, drop);
+		peal_rx_drop(port, rx->skb, &rx->packet, drop);
 	peal_turn_end(&notify);
 	if (unlikely(more))
 		peal_defer_here(qp);
@@ -68,32 +68,32 @@ static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
  * ordinary packet may arrive through any netdev. These must arrive through the netdev that leads to
  * the peer. Under rq.lock for a challenge, which is a request, and under sq.lock for the response.
  */
-static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal_datagram *dg,
+static enum peal_drop peal_demux_check_way(struct peal_qp *qp, const struct peal_rx_packet *rx,
 					   bool request)
 {
-	enum peal_drop drop = peal_demux_check(qp, dg, request);
+	enum peal_drop drop = peal_demux_check(qp, rx, request);
 
 	peal_qp_assert_either_held(qp);
-	if (!drop && !peal_output_leaves_by(&peal_wire(qp->wire)->output, peal_datagram_iif(dg)))
+	if (!drop && !peal_output_leaves_by(&peal_wire(qp->wire)->output, peal_rx_iif(rx)))
 		drop = PEAL_DROP_path;
 	return drop;
 }
 
 static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp *qp,
-					   const struct peal_datagram *dg)
+					   const struct peal_rx_packet *rx)
 {
 	struct peal_locality_challenge challenge;
 	enum peal_drop drop;
 
 	if (qp->ib.qp_type == IB_QPT_UD)
-		return peal_ud_challenged(&nic->locality, dg);
+		return peal_ud_challenged(&nic->locality, rx);
 	if (!peal_transport_is_reliable(peal_qp_bth_transport(qp)))
 		return PEAL_DROP_opcode;
-	if (!peal_locality_read(dg, &challenge))
+	if (!peal_locality_read(rx, &challenge))
 		return PEAL_DROP_pad;
 	if (challenge.is_response) {
 		spin_lock(&qp->sq.lock);
-		drop = peal_demux_check_way(qp, dg, false);
+		drop = peal_demux_check_way(qp, rx, false);
 		if (!drop && !peal_locality_prove(qp, &challenge))
 			drop = PEAL_DROP_stale;
 		spin_unlock(&qp->sq.lock);
@@ -104,62 +104,62 @@ static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp 
 	 * dropped in between, and the checks are repeated before the response leaves.
 	 */
 	spin_lock(&qp->rq.lock);
-	drop = peal_demux_check_way(qp, dg, true);
+	drop = peal_demux_check_way(qp, rx, true);
 	spin_unlock(&qp->rq.lock);
 	if (drop)
 		return drop;
 	if (!peal_locality_see(&challenge, &nic->locality, qp->ib.qp_num))
 		return PEAL_DROP_stale;
 	spin_lock(&qp->rq.lock);
-	drop = peal_demux_check_way(qp, dg, true);
+	drop = peal_demux_check_way(qp, rx, true);
 	if (!drop)
 		peal_locality_respond(qp, &peal_wire(qp->wire)->output, &challenge);
 	spin_unlock(&qp->rq.lock);
 	return drop;
 }
 
-void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_datagram *dg,
+void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_rx_packet *rx,
 			struct peal_budget *budget)
 {
-	u8 transport = peal_opcode_transport(dg->packet.opcode);
+	u8 transport = peal_opcode_transport(rx->packet.opcode);
 	struct peal_nic *nic = peal_nic_of_port(port);
 	enum peal_drop drop = PEAL_DROP_none;
 
 	peal_epoch_assert_held();
-	if (dg->packet.qpn == PEAL_QPN_MULTICAST) {
+	if (rx->packet.qpn == PEAL_QPN_MULTICAST) {
 		/*
 		 * If many members have used up the budget for a train of packets, the rest of the
 		 * train is lost, which UD allows.
 		 */
-		if (!dg->multicast || transport != PEAL_UD)
+		if (!rx->multicast || transport != PEAL_UD)
 			drop = PEAL_DROP_group;
 		else if (unlikely(!peal_budget_is_left(budget)))
 			drop = PEAL_DROP_resource;
 		else
-			peal_group_deliver(&nic->groups, dg, budget);
+			peal_group_deliver(&nic->groups, rx, budget);
 		goto done;
 	}
 	/*
 	 * The sender may still write the memory from which rx.c read the QP number, so look the
 	 * number up again if it differs in the checked packet.
 	 */
-	if (unlikely(!qp || qp->ib.qp_num != dg->packet.qpn))
-		qp = peal_table_receiver(port->table, dg->packet.qpn);
+	if (unlikely(!qp || qp->ib.qp_num != rx->packet.qpn))
+		qp = peal_table_receiver(port->table, rx->packet.qpn);
 	if (unlikely(!qp)) {
 		drop = PEAL_DROP_qpn;
-	} else if (unlikely(dg->packet.opcode == PEAL_OPCODE_CHALLENGE)) {
-		drop = peal_demux_challenge(nic, qp, dg);
+	} else if (unlikely(rx->packet.opcode == PEAL_OPCODE_CHALLENGE)) {
+		drop = peal_demux_challenge(nic, qp, rx);
 	} else if (unlikely(transport != peal_qp_bth_transport(qp))) {
 		drop = PEAL_DROP_opcode;
 	} else if (transport == PEAL_UD) {
-		peal_ud_deliver(qp, dg);
+		peal_ud_deliver(qp, rx);
 	} else {
-		peal_demux_connected(port, qp, dg, budget);
+		peal_demux_connected(port, qp, rx, budget);
 		return;
 	}
 done:
 	if (unlikely(drop))
-		peal_rx_drop(port, dg->skb, &dg->packet, drop);
+		peal_rx_drop(port, rx->skb, &rx->packet, drop);
 	else
-		peal_datagram_consume(dg);
+		peal_rx_consume(rx);
 }

@@ -13,7 +13,7 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "proto/packet.h"
 #include "proto/responder.h"
 #include "object/qp.h"
@@ -384,11 +384,11 @@ void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
 	peal_locality_emit(output, response);
 }
 
-bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_challenge *challenge)
+bool peal_locality_read(const struct peal_rx_packet *rx, struct peal_locality_challenge *challenge)
 {
-	if (dg->packet.payload_bytes != sizeof(*challenge))
+	if (rx->packet.payload_bytes != sizeof(*challenge))
 		return false;
-	peal_datagram_copy(dg, 0, challenge, sizeof(*challenge));
+	peal_rx_copy(rx, 0, challenge, sizeof(*challenge));
 	return true;
 }
 

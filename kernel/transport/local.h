@@ -38,7 +38,7 @@
  */
 
 struct net;
-struct peal_datagram;
+struct peal_rx_packet;
 struct peal_output;
 struct peal_qp;
 
@@ -129,7 +129,7 @@ void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output
 void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
 			   const struct peal_locality_challenge *response);
 /* Return: false when the packet's payload is not a challenge. */
-bool peal_locality_read(const struct peal_datagram *dg, struct peal_locality_challenge *challenge);
+bool peal_locality_read(const struct peal_rx_packet *rx, struct peal_locality_challenge *challenge);
 
 /*
  * Proofs of address handles: at which device of this network namespace do the packets of an address

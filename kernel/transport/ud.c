@@ -12,7 +12,7 @@
 #include "base/trace.h"
 #include "engine/engine.h"
 #include "object/cursor.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "net/path.h"
 #include "net/port.h"
 #include "proto/packet.h"
@@ -258,21 +258,21 @@ int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const unio
 	return 0;
 }
 
-void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *dg,
+void peal_group_deliver(struct peal_groups *groups, const struct peal_rx_packet *rx,
 			struct peal_budget *budget)
 {
-	struct peal_group *group = peal_group_find(groups, &dg->dgid);
+	struct peal_group *group = peal_group_find(groups, &rx->dgid);
 	struct peal_member *member;
 
 	peal_epoch_assert_held();
 	if (!group) {
 		peal_count_drop(groups->port->table, PEAL_DROP_group);
-		trace_peal_drop(&dg->packet, PEAL_DROP_group);
+		trace_peal_drop(&rx->packet, PEAL_DROP_group);
 		return;
 	}
 	list_for_each_entry_rcu(member, &group->members, node, peal_epoch_held()) {
-		peal_ud_deliver(member->qp, dg);
-		peal_budget_spend(budget, PEAL_COST_PIECE + dg->packet.payload_bytes);
+		peal_ud_deliver(member->qp, rx);
+		peal_budget_spend(budget, PEAL_COST_PIECE + rx->packet.payload_bytes);
 	}
 }
 
@@ -299,7 +299,7 @@ struct peal_ud_arrival {
 	const struct peal_packet *packet;
 	bool ipv6, multicast;
 	u16 vlan_id;
-	const struct peal_datagram *dg;	/* NULL: the payload is at *from */
+	const struct peal_rx_packet *rx;	/* NULL: the payload is at *from */
 	struct peal_cursor *from;
 	u8 grh[PEAL_GRH_BYTES] __aligned(8);
 };
@@ -361,8 +361,8 @@ static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 	}
 	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));
 	peal_cursor_copy(&to, &grh, sizeof(arrival->grh));
-	if (arrival->dg)
-		peal_datagram_scatter(arrival->dg, &to, packet->payload_bytes);
+	if (arrival->rx)
+		peal_rx_scatter(arrival->rx, &to, packet->payload_bytes);
 	else
 		peal_cursor_copy(&to, arrival->from, packet->payload_bytes);
 	peal_cursor_end(&to);
@@ -456,7 +456,7 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 	arrival.ipv6 = address->path.ipv6;
 	arrival.multicast = false;
 	arrival.vlan_id = target.vlan_id;
-	arrival.dg = NULL;
+	arrival.rx = NULL;
 	arrival.from = local;
 	peal_ud_receive(peer, notify, &arrival);
 	return true;
@@ -526,19 +526,19 @@ static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *no
 
 /* ---- packets ---- */
 
-void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
+void peal_ud_deliver(struct peal_qp *qp, const struct peal_rx_packet *rx)
 {
 	struct peal_ud_arrival arrival PEAL_UNINITIALIZED;
 	struct peal_notify notify PEAL_UNINITIALIZED;
 
 	peal_epoch_assert_held();
-	trace_peal_packet_received(qp->ib.qp_num, &dg->packet, false);
-	arrival.packet = &dg->packet;
-	arrival.ipv6 = dg->ipv6;
-	arrival.multicast = dg->multicast;
-	arrival.vlan_id = dg->vlan_id;
-	arrival.dg = dg;
-	peal_datagram_grh(dg, arrival.grh);
+	trace_peal_packet_received(qp->ib.qp_num, &rx->packet, false);
+	arrival.packet = &rx->packet;
+	arrival.ipv6 = rx->ipv6;
+	arrival.multicast = rx->multicast;
+	arrival.vlan_id = rx->vlan_id;
+	arrival.rx = rx;
+	peal_rx_grh(rx, arrival.grh);
 	peal_notify_begin(&notify);
 	peal_ud_receive(qp, &notify, &arrival);
 	peal_turn_end(&notify);
@@ -547,7 +547,7 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg)
 /* ---- challenges, which ask where the packets of an address handle arrive ---- */
 
 enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
-				  const struct peal_datagram *dg)
+				  const struct peal_rx_packet *rx)
 {
 	struct peal_proof_challenge challenge;
 	const struct peal_locality_device *device;
@@ -555,9 +555,9 @@ enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
 	struct peal_path *path;
 
 	peal_epoch_assert_held();
-	if (dg->packet.payload_bytes != sizeof(challenge))
+	if (rx->packet.payload_bytes != sizeof(challenge))
 		return PEAL_DROP_pad;
-	peal_datagram_copy(dg, 0, &challenge, sizeof(challenge));
+	peal_rx_copy(rx, 0, &challenge, sizeof(challenge));
 	device = peal_locality_find(challenge.device);
 	if (!device || peal_locality_scope(device, at) > PEAL_NL_SCOPE_NETNS)
 		return PEAL_DROP_stale;
@@ -565,18 +565,18 @@ enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
 	if (!address)
 		return PEAL_DROP_stale;
 	path = &address->path;
-	if (memcmp(&path->sgid, &dg->sgid, sizeof(path->sgid)) ||
-	    memcmp(&path->dgid, &dg->dgid, sizeof(path->dgid)))
+	if (memcmp(&path->sgid, &rx->sgid, sizeof(path->sgid)) ||
+	    memcmp(&path->dgid, &rx->dgid, sizeof(path->dgid)))
 		return PEAL_DROP_source;
-	if (!peal_packet_pkey_matches(&dg->packet))
+	if (!peal_packet_pkey_matches(&rx->packet))
 		return PEAL_DROP_pkey;
 	/*
 	 * An ordinary packet may arrive through any netdev. A challenge must come the handle's own
 	 * way.
 	 */
-	if (!peal_path_is_local(path) || !peal_path_leaves_by(path, peal_datagram_iif(dg)))
+	if (!peal_path_is_local(path) || !peal_path_leaves_by(path, peal_rx_iif(rx)))
 		return PEAL_DROP_path;
-	if (!peal_proof_end(&address->proof, &challenge, at, dg->vlan_id))
+	if (!peal_proof_end(&address->proof, &challenge, at, rx->vlan_id))
 		return PEAL_DROP_stale;
 	return PEAL_DROP_none;
 }

@@ -85,7 +85,7 @@ void peal_ah_query(const struct peal_ah *ah, struct rdma_ah_attr *attr);
 #define PEAL_GROUP_BUCKETS	64
 
 struct peal_budget;
-struct peal_datagram;
+struct peal_rx_packet;
 struct peal_port;
 struct peal_qp;
 
@@ -112,10 +112,10 @@ int peal_group_attach(struct peal_groups *groups, struct peal_qp *qp, const unio
 int peal_group_detach(struct peal_groups *groups, struct peal_qp *qp, const union ib_gid *gid);
 
 /*
- * Deliver @dg to every queue pair that is attached to its destination, as peal_ud_deliver()
+ * Deliver @rx to every queue pair that is attached to its destination, as peal_ud_deliver()
  * does. The members are served in one go, so that up to 256 of them may overdraw @budget.
  */
-void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *dg,
+void peal_group_deliver(struct peal_groups *groups, const struct peal_rx_packet *rx,
 			struct peal_budget *budget);
 
 /*
@@ -125,7 +125,7 @@ void peal_group_deliver(struct peal_groups *groups, const struct peal_datagram *
  * from the one to the other without a packet.
  */
 
-struct peal_datagram;
+struct peal_rx_packet;
 struct peal_locality_device;
 struct peal_port;
 struct peal_tx_quota;
@@ -139,13 +139,13 @@ int peal_ud_attach(struct peal_qp *qp, struct peal_port *port,
  * transport. Inside the epoch, no lock held. The skb stays the caller's, because a multicast
  * packet has several receivers.
  */
-void peal_ud_deliver(struct peal_qp *qp, const struct peal_datagram *dg);
+void peal_ud_deliver(struct peal_qp *qp, const struct peal_rx_packet *rx);
 
 /*
  * A challenge has arrived at the device @at, for a UD queue pair. Inside the epoch, no lock held.
  * Return: why it proves nothing, or PEAL_DROP_none.
  */
 enum peal_drop peal_ud_challenged(const struct peal_locality_device *at,
-				  const struct peal_datagram *dg);
+				  const struct peal_rx_packet *rx);
 
 #endif

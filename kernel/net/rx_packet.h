@@ -3,8 +3,8 @@
  * A received packet: checked headers, and a payload that lies in an skb of any shape. And the
  * memory of packets that are kept because they came before their turn.
  */
-#ifndef PEAL_DATAGRAM_H
-#define PEAL_DATAGRAM_H
+#ifndef PEAL_RX_PACKET_H
+#define PEAL_RX_PACKET_H
 
 #include <linux/atomic.h>
 #include <linux/ip.h>
@@ -38,7 +38,7 @@ static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 }
 
 /* One received packet. skb->data is at the BTH. The IP header is still in front of it. */
-struct peal_datagram {
+struct peal_rx_packet {
 	struct sk_buff *skb;
 	bool ipv6;
 	bool multicast;			/* the destination is a multicast address */
@@ -48,51 +48,51 @@ struct peal_datagram {
 	u32 payload;			/* offset from skb->data */
 };
 
-static inline bool peal_datagram_is_multicast(const struct sk_buff *skb, bool ipv6)
+static inline bool peal_rx_is_multicast(const struct sk_buff *skb, bool ipv6)
 {
 	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
 		      ipv4_is_multicast(ip_hdr(skb)->daddr);
 }
 
 /*
- * Fill @dg from @skb, whose data is at the BTH. The ICRC is not checked. Return: why the
+ * Fill @rx from @skb, whose data is at the BTH. The ICRC is not checked. Return: why the
  * headers are not valid, or PEAL_DROP_none.
  */
-enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg);
+enum peal_drop peal_rx_parse(struct sk_buff *skb, struct peal_rx_packet *rx);
 /* Is the ICRC right? The packet must have a BTH and an ICRC. */
-bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6);
+bool peal_rx_icrc_is_right(struct sk_buff *skb, bool ipv6);
 
 /*
- * Does @kept, an skb that is kept, say the same as @dg, which has the same PSN? Fields that
+ * Does @kept, an skb that is kept, say the same as @rx, which has the same PSN? Fields that
  * may differ in a retransmit do not count.
  */
-bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg);
+bool peal_rx_same(struct sk_buff *kept, const struct peal_rx_packet *rx);
 
 /*
  * Copy payload to kernel memory in ascending order, the last eight bytes last. The range
  * must lie inside [0, packet.payload_bytes).
  */
-void peal_datagram_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes);
+void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes);
 /* Copy the first @bytes of the payload to the position of @to, which must have room for them. */
-void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes);
+void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes);
 
 /*
  * The index of the netdev that the packet came in by. 0: not known, or the packet never
  * left this host. A packet from this host to an address of this host comes in by the
  * loopback device.
  */
-int peal_datagram_iif(const struct peal_datagram *dg);
+int peal_rx_iif(const struct peal_rx_packet *rx);
 
 /*
  * The 40 bytes in front of a datagram's payload: the IPv6 header, or the IPv4 header in the
  * last 20 of them (IBTA A17.4.5.1).
  */
-void peal_datagram_grh(const struct peal_datagram *dg, void *to);
+void peal_rx_grh(const struct peal_rx_packet *rx, void *to);
 
 /* Free the skb of a packet that was accepted. */
-static inline void peal_datagram_consume(const struct peal_datagram *dg)
+static inline void peal_rx_consume(const struct peal_rx_packet *rx)
 {
-	consume_skb(dg->skb);
+	consume_skb(rx->skb);
 }
 
 /*
@@ -110,10 +110,10 @@ struct peal_reorder_mem {
 
 /*
  * May a queue pair that keeps @kept packets on this side (requester or responder) also keep
- * @dg until its turn comes? Return: the skb, or NULL. NULL means that it is larger than a
+ * @rx until its turn comes? Return: the skb, or NULL. NULL means that it is larger than a
  * packet of this path MTU has reason to be, or that the queue pair's share is used up.
  */
-struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_datagram *dg,
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_rx_packet *rx,
 				     u32 mtu, u32 kept);
 /*
  * Count @skb as kept, and give it memory of its own. The caller of peal_reorder_mem_add(),

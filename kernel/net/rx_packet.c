@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See datagram.h.
+ * See rx_packet.h.
  *
  * The UDP checksum is not checked, because the ICRC covers everything that it covers. The
  * one exception is the BTH byte that routers may change and receivers ignore.
@@ -9,47 +9,47 @@
 
 #include "base/table.h"
 #include "net/crc.h"
-#include "net/datagram.h"
+#include "net/rx_packet.h"
 #include "object/extents.h"
 #include "proto/reorder.h"
 
 /* The payloads of two packets are compared in pieces of this many bytes. */
-#define PEAL_DATAGRAM_PIECE	64
+#define PEAL_RX_PIECE	64
 
-enum peal_drop peal_datagram_parse(struct sk_buff *skb, struct peal_datagram *dg)
+enum peal_drop peal_rx_parse(struct sk_buff *skb, struct peal_rx_packet *rx)
 {
-	enum peal_drop drop = peal_packet_parse(skb->data, skb_headlen(skb), skb->len, &dg->packet);
+	enum peal_drop drop = peal_packet_parse(skb->data, skb_headlen(skb), skb->len, &rx->packet);
 	const struct udphdr *udp = (struct udphdr *)(skb->data - sizeof(*udp));
 
-	dg->skb = skb;
-	dg->ipv6 = peal_arrival(skb)->ipv6;
-	dg->vlan_id = peal_arrival(skb)->vlan_id;
-	dg->multicast = peal_datagram_is_multicast(skb, dg->ipv6);
-	dg->payload = dg->packet.header_bytes;
-	dg->packet.flow = (__force u16)udp->source;
-	if (dg->ipv6) {
-		memcpy(dg->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(dg->sgid));
-		memcpy(dg->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(dg->dgid));
+	rx->skb = skb;
+	rx->ipv6 = peal_arrival(skb)->ipv6;
+	rx->vlan_id = peal_arrival(skb)->vlan_id;
+	rx->multicast = peal_rx_is_multicast(skb, rx->ipv6);
+	rx->payload = rx->packet.header_bytes;
+	rx->packet.flow = (__force u16)udp->source;
+	if (rx->ipv6) {
+		memcpy(rx->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(rx->sgid));
+		memcpy(rx->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(rx->dgid));
 	} else {
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)dg->sgid.raw);
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)dg->dgid.raw);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)rx->sgid.raw);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)rx->dgid.raw);
 	}
 	return drop;
 }
 
-bool peal_datagram_same(struct sk_buff *kept, const struct peal_datagram *dg)
+bool peal_rx_same(struct sk_buff *kept, const struct peal_rx_packet *rx)
 {
-	u8 one[PEAL_DATAGRAM_PIECE], another[PEAL_DATAGRAM_PIECE];
-	struct peal_datagram other;
+	u8 one[PEAL_RX_PIECE], another[PEAL_RX_PIECE];
+	struct peal_rx_packet other;
 	const void *x, *y;
 	u32 at, n;
 
-	peal_datagram_parse(kept, &other);
-	if (!peal_packet_same(&other.packet, &dg->packet))
+	peal_rx_parse(kept, &other);
+	if (!peal_packet_same(&other.packet, &rx->packet))
 		return false;
-	for (at = 0; at < dg->packet.payload_bytes; at += n) {
-		n = min_t(u32, dg->packet.payload_bytes - at, PEAL_DATAGRAM_PIECE);
-		x = skb_header_pointer(dg->skb, dg->payload + at, n, one);
+	for (at = 0; at < rx->packet.payload_bytes; at += n) {
+		n = min_t(u32, rx->packet.payload_bytes - at, PEAL_RX_PIECE);
+		x = skb_header_pointer(rx->skb, rx->payload + at, n, one);
 		y = skb_header_pointer(kept, other.payload + at, n, another);
 		if (!x || !y || memcmp(x, y, n))
 			return false;
@@ -64,8 +64,8 @@ struct peal_pieces {
 	u32 done;
 };
 
-static void peal_datagram_pieces(struct peal_pieces *pieces, struct sk_buff *skb, u32 from,
-				 u32 bytes)
+static void peal_rx_pieces(struct peal_pieces *pieces, struct sk_buff *skb, u32 from,
+			   u32 bytes)
 {
 	skb_prepare_seq_read(skb, from, from + bytes, &pieces->state);
 	pieces->bytes = bytes;
@@ -76,7 +76,7 @@ static void peal_datagram_pieces(struct peal_pieces *pieces, struct sk_buff *skb
  * Return: the length of the next piece, or 0 after the last. The stack may return a longer
  * piece than was asked for, so it is cut here.
  */
-static u32 peal_datagram_next(struct peal_pieces *pieces, const u8 **data)
+static u32 peal_rx_next(struct peal_pieces *pieces, const u8 **data)
 {
 	u32 n = skb_seq_read(pieces->done, data, &pieces->state);
 
@@ -85,7 +85,7 @@ static u32 peal_datagram_next(struct peal_pieces *pieces, const u8 **data)
 	return n;
 }
 
-bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6)
+bool peal_rx_icrc_is_right(struct sk_buff *skb, bool ipv6)
 {
 	u32 end = skb->len - PEAL_ICRC_BYTES, bytes = end - PEAL_BTH_BYTES, crc, n;
 	const u8 *udp = skb->data - sizeof(struct udphdr), *data;
@@ -99,8 +99,8 @@ bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6)
 	if (end <= skb_headlen(skb)) {
 		crc = peal_crc_add(crc, skb->data + PEAL_BTH_BYTES, bytes);
 	} else {
-		peal_datagram_pieces(&pieces, skb, PEAL_BTH_BYTES, bytes);
-		while ((n = peal_datagram_next(&pieces, &data)))
+		peal_rx_pieces(&pieces, skb, PEAL_BTH_BYTES, bytes);
+		while ((n = peal_rx_next(&pieces, &data)))
 			crc = peal_crc_add(crc, data, n);
 	}
 	if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
@@ -108,22 +108,22 @@ bool peal_datagram_icrc_is_right(struct sk_buff *skb, bool ipv6)
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
 }
 
-void peal_datagram_copy(const struct peal_datagram *dg, u32 offset, void *to, u32 bytes)
+void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes)
 {
-	u32 from = dg->payload + offset, n;
+	u32 from = rx->payload + offset, n;
 	struct peal_pieces pieces;
 	const u8 *data;
 
-	if (from + bytes <= skb_headlen(dg->skb)) {
-		peal_copy(to, dg->skb->data + from, bytes);
+	if (from + bytes <= skb_headlen(rx->skb)) {
+		peal_copy(to, rx->skb->data + from, bytes);
 		return;
 	}
-	peal_datagram_pieces(&pieces, dg->skb, from, bytes);
-	for (; (n = peal_datagram_next(&pieces, &data)); to += n)
+	peal_rx_pieces(&pieces, rx->skb, from, bytes);
+	for (; (n = peal_rx_next(&pieces, &data)); to += n)
 		peal_copy(to, data, n);
 }
 
-void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *to, u32 bytes)
+void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes)
 {
 	u64 at, piece;
 	void *here;
@@ -132,7 +132,7 @@ void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *t
 	for (at = 0; at < bytes; at += piece) {
 		piece = bytes - at;
 		here = peal_cursor_here(to, &piece);
-		peal_datagram_copy(dg, at, here, piece);
+		peal_rx_copy(rx, at, here, piece);
 		peal_cursor_skip(to, piece);
 	}
 }
@@ -142,18 +142,18 @@ void peal_datagram_scatter(const struct peal_datagram *dg, struct peal_cursor *t
  * it had come in by the netdev through which it leaves, and a raw socket may write any
  * destination address into such a packet.
  */
-int peal_datagram_iif(const struct peal_datagram *dg)
+int peal_rx_iif(const struct peal_rx_packet *rx)
 {
-	return dg->skb->pkt_type == PACKET_HOST ? dg->skb->skb_iif : 0;
+	return rx->skb->pkt_type == PACKET_HOST ? rx->skb->skb_iif : 0;
 }
 
-void peal_datagram_grh(const struct peal_datagram *dg, void *to)
+void peal_rx_grh(const struct peal_rx_packet *rx, void *to)
 {
-	u32 bytes = dg->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	u32 bytes = rx->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	u32 front = sizeof(struct ib_grh) - bytes;
 
 	memset(to, 0, front);
-	memcpy(to + front, skb_network_header(dg->skb), bytes);
+	memcpy(to + front, skb_network_header(rx->skb), bytes);
 }
 
 /*
@@ -179,15 +179,15 @@ void peal_datagram_grh(const struct peal_datagram *dg, void *to)
 /* In bytes: the pages that the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
 #define PEAL_REORDER_MEM_PAGES		(32 << 10)
 
-struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_datagram *dg,
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_rx_packet *rx,
 				     u32 mtu, u32 kept)
 {
 	long left = PEAL_REORDER_MEM_BYTES - atomic_long_read(&mem->bytes);
 
-	if (dg->packet.payload_bytes > mtu ||
-	    dg->skb->truesize > PEAL_REORDER_MEM_PACKETS * mtu + PEAL_REORDER_MEM_OVERHEAD)
+	if (rx->packet.payload_bytes > mtu ||
+	    rx->skb->truesize > PEAL_REORDER_MEM_PACKETS * mtu + PEAL_REORDER_MEM_OVERHEAD)
 		return NULL;
-	return left >= (long)(kept + 1) * PEAL_REORDER_MEM_PART ? dg->skb : NULL;
+	return left >= (long)(kept + 1) * PEAL_REORDER_MEM_PART ? rx->skb : NULL;
 }
 
 void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb)
