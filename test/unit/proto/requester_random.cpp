@@ -285,7 +285,7 @@ public:
 		CHECK(requested_.empty());
 		CHECK(placed_ == 0);
 		CHECK(r_.deadline() == U64_MAX);
-		CHECK(peal_reorder_drop(&r_->reorder) == nullptr);
+		CHECK(peal_reorder_drop(&r_.get()->reorder) == nullptr);
 	}
 };
 
@@ -360,7 +360,7 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			REQUIRE(peal_requester_unsent(r.get()) <= 1);
 			REQUIRE(peal_requester_idle(r.get()) == (ended == posted));
 		}
-		while (peal_reorder_drop(&r->reorder))
+		while (peal_reorder_drop(&r.get()->reorder))
 			;
 		for (; peal_requester_flush(r.get(), &completion); ++ended)
 			REQUIRE(completion.index == 100 + ended);
