@@ -39,7 +39,7 @@ debug_smoke=(hostile/scribbled_rings hostile/random_packets hostile/random_objec
 # The tests that run where data races are detected. In them many things happen at the same time.
 races_smoke=(verbs/threads_share_objects hostile/random_objects verbs/every_byte_arrives verbs/wait_for_peer
 	verbs/completion_queues verbs/memory_regions verbs/memory_windows verbs/unreliable_connections verbs/datagrams
-	hostile/scribbled_rings lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
+	lifecycle/device_removed_in_use wire/every_operation wire/lossy_wire
 	lifecycle/random_administrator)
 
 # guest_tests: lists the source of every test, FOLDER/NAME.sh or FOLDER/NAME.cpp. helpers/ has no tests.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The program's half of the ring of a shared receive queue.
+ * The program's half of the ring of a shared receive queue. The kernel never gets a wr_id, so it
+ * can neither read nor forge one.
  *
  * The slots complete in no order, so the ring holds their numbers, and the free ones are in lists.
  * A ring has two sides:
@@ -19,15 +20,18 @@
  *
  * A resize moves the WQEs that the kernel has not taken to another ring while the kernel goes on to
  * take them from the old one, and pollers go on to return slots. The notes about slots therefore
- * stay where they are. A WQE whose slot the new ring does not have gets another slot. Only one of
- *the two slots completes, which depends on what the kernel had taken when it changed rings. A slot
- *beyond a smaller ring is not used again after it is returned. If the kernel has posted a WQE again
- *meanwhile, the entries that were read are of no use, and it refuses the new ring.
+ * stay where they are, and a larger ring gets more of them beside. A WQE whose slot the new ring
+ * does not have gets another slot. Only one of the two slots completes, which depends on what the
+ * kernel had taken when it changed rings. A slot beyond a smaller ring is not used again after it
+ * is returned. If the kernel has posted a WQE again meanwhile, the entries that were read are of no
+ * use, and it refuses the new ring.
  */
 #pragma once
 #include <rdma/peal-abi.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -61,8 +65,64 @@ class SharedRecvRing {
 		std::uint8_t known;  /* the poster's: free, posted, or on its way back */
 	};
 
-	struct Free {
-		void operator()(Note *notes) const noexcept { std::free(notes); }
+	/*
+	 * The notes of all slots that a ring had so far. The first ring's are in one array. Each of
+	 * the others doubles their number. The poster adds arrays. A poller learns of a slot by its
+	 * CQE, which comes after the array.
+	 */
+	class Notes {
+		struct Free {
+			void operator()(Note *notes) const noexcept { std::free(notes); }
+		};
+		static std::unique_ptr<Note[], Free> allocate(std::uint32_t count)
+		{
+			auto *const notes = static_cast<Note *>(std::calloc(count, sizeof(Note)));
+
+			if (!notes)
+				throw std::bad_alloc();
+			return std::unique_ptr<Note[], Free>(notes);
+		}
+
+		std::unique_ptr<Note[], Free> first_;
+		std::uint32_t first_size_ = 0; /* a power of two */
+		std::uint32_t shift_ = 0;      /* its logarithm */
+		std::array<std::atomic<Note *>, std::bit_width(unsigned{PEAL_MAX_SRQ_WR})> more_{};
+
+	public:
+		Notes() = default;
+		Notes(const Notes &) = delete;
+		Notes &operator=(const Notes &) = delete;
+		~Notes()
+		{
+			for (auto &notes : more_)
+				std::free(notes.load(std::memory_order_relaxed));
+		}
+		/* Makes notes for `count` slots, which is a power of two. Throws std::bad_alloc. */
+		void grow(std::uint32_t count)
+		{
+			if (!first_) {
+				first_ = allocate(count);
+				first_size_ = count;
+				shift_ = static_cast<std::uint32_t>(std::countr_zero(count));
+			}
+			for (std::size_t i = 0; std::size_t{first_size_} << i < count; ++i)
+				if (!more_[i].load(std::memory_order_relaxed))
+					more_[i].store(allocate(first_size_ << i).release(),
+						       std::memory_order_release);
+		}
+		/* Any number may be asked for. Returns nullptr if no ring had the slot. */
+		Note *find(std::uint32_t number) const noexcept
+		{
+			if (number < first_size_)
+				return &first_[number];
+			const auto i =
+				static_cast<std::size_t>(std::bit_width(number >> shift_)) - 1;
+			Note *const notes = i < more_.size()
+						    ? more_[i].load(std::memory_order_acquire)
+						    : nullptr;
+			return notes ? &notes[number - (first_size_ << i)] : nullptr;
+		}
+		Note &operator[](std::uint32_t number) const noexcept { return *find(number); }
 	};
 
 	/* A WQE that a resize has copied to another slot. */
@@ -72,9 +132,7 @@ class SharedRecvRing {
 
 	/* The poster writes it. Pollers do not read it. */
 	SharedRingShape shape_{};
-	/* Of all slots that a ring may have. calloc, so that only the pages of used ones take
-	 * memory. */
-	std::unique_ptr<Note[], Free> notes_;
+	Notes notes_;
 	/* The poster writes these. */
 	alignas(PEAL_CACHE_LINE) std::uint32_t head_ = 0;
 	std::uint32_t free_ = NONE;
@@ -116,12 +174,6 @@ class SharedRecvRing {
 		store_relaxed(notes_[number].posted, std::uint8_t{1});
 	}
 
-	/* Returns null if no ring can have a slot of that number. */
-	Note *find(std::uint32_t number) const noexcept
-	{
-		return notes_ && number < PEAL_MAX_SRQ_WR ? &notes_[number] : nullptr;
-	}
-
 public:
 	/* A resize between prepare() and finish() or abandon(). */
 	struct Resize {
@@ -132,15 +184,10 @@ public:
 
 	SharedRecvRing() = default;
 
-	/*
-	 * Call once, before use. The memory must outlive the ring. It has at most PEAL_MAX_SRQ_WR
-	 * entries. Throws std::bad_alloc.
-	 */
+	/* Call once, before use. The memory must outlive the ring. Throws std::bad_alloc. */
 	void attach(const SharedRingShape &shape)
 	{
-		notes_.reset(static_cast<Note *>(std::calloc(PEAL_MAX_SRQ_WR, sizeof(Note))));
-		if (!notes_)
-			throw std::bad_alloc();
+		notes_.grow(shape.entries);
 		for (std::uint32_t i = shape.entries; i-- > 0;) {
 			notes_[i].known = 1;
 			put_free(i);
@@ -186,7 +233,7 @@ public:
 	/* Returns whether complete() would accept a CQE of slot `number`. */
 	bool is_posted(std::uint32_t number) const noexcept
 	{
-		const Note *const note = find(number);
+		const Note *const note = notes_.find(number);
 
 		return note && load_relaxed(note->posted);
 	}
@@ -198,7 +245,7 @@ public:
 	 */
 	std::optional<std::uint64_t> complete(std::uint32_t number) noexcept
 	{
-		Note *const note = find(number);
+		Note *const note = notes_.find(number);
 
 		if (!note || !load_relaxed(note->posted))
 			return std::nullopt;
@@ -226,6 +273,7 @@ public:
 		resize.free.reserve(std::size_t{shape_.entries} + 2 * std::size_t{to.entries});
 		if (head_ - first > to.entries)
 			return std::nullopt;
+		notes_.grow(to.entries);
 		resize.moved.reserve(head_ - first);
 		for (std::uint32_t number; (number = take_free()) != NONE;)
 			resize.free.push_back(number);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The walks of Documentation/data-path.rst are what the kernel does.
+ * The walk of Documentation/data-path.rst is what the kernel does.
  *
- * Holds: One WRITE, one SEND and one received request pass the functions of the modules that the
- * page lists, in the same order and depth, in the files that it names. From the kick to the copy, a
- * WRITE passes at most 12 files and is at most 10 calls deep. From the hook to the copy, a received
- * request passes at most 14 files and one look-up of its queue pair.
+ * Holds: A WRITE passes the functions of the modules that the page lists, in the same order and
+ * depth, in the files that it names. From the kick to the copy, it passes at most 10 files and is
+ * at most 8 calls deep.
  * Does not hold: other kernels than 6.1. Their compilers inline other functions.
  */
 #include "tracing.hpp"
@@ -133,21 +132,6 @@ std::vector<Step> page(const std::string &name)
 	return walk;
 }
 
-/* Leaves out the calls below this function. */
-std::vector<Call> without_calls_of(const std::string &function, const std::vector<Call> &all)
-{
-	std::vector<Call> rest;
-	unsigned depth = ~0U;
-
-	for (const auto &call : all) {
-		if (call.depth > depth)
-			continue;
-		depth = call.function == function ? call.depth : ~0U;
-		rest.push_back(call);
-	}
-	return rest;
-}
-
 std::string describe(const std::vector<Call> &calls)
 {
 	std::string text;
@@ -203,8 +187,8 @@ void stay_on_this_cpu()
 	must(sched_setaffinity(0, sizeof(cpus), &cpus), "stay on this CPU");
 }
 
-/* Traces the second message, because the first one has done all look-ups. */
-std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
+/* Traces the second WRITE, because the first one has done all look-ups. */
+std::vector<Call> second(Pair &pair)
 {
 	const Graph graph;
 	Region to(pair.b.pd, 4096), from(pair.a.pd, 4096);
@@ -212,12 +196,9 @@ std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 
 	stay_on_this_cpu();
 	for (int i = 0; i < 2; i++) {
-		Send send(opcode, {from.sge(0, 64)});
+		Send send(IBV_WR_RDMA_WRITE, {from.sge(0, 64)});
 
-		if (opcode == IBV_WR_RDMA_WRITE)
-			send.remote(to.address(), to.rkey());
-		else
-			post_recv(pair.b.qp, i, {to.sge(0, 64)});
+		send.remote(to.address(), to.rkey());
 		calls = graph.of([&] { post(pair.a.qp, send); });
 		wait_success(pair.a.send_cq);
 	}
@@ -226,7 +207,7 @@ std::vector<Call> second(Pair &pair, ibv_wr_opcode opcode)
 
 } // namespace
 
-TEST_CASE("a WRITE and a SEND pass the functions that the page names")
+TEST_CASE("a WRITE passes the functions that the page names")
 {
 	if (on_wire())
 		SKIP_CASE("the direct path");
@@ -235,23 +216,5 @@ TEST_CASE("a WRITE and a SEND pass the functions that the page names")
 	Device device;
 	Pair pair(device);
 
-	check_walk("write", below(second(pair, IBV_WR_RDMA_WRITE), "peal_kick_file_ioctl"), 12, 10);
-	check_walk("send", below(second(pair, IBV_WR_SEND), "peal_kick_file_ioctl"), 14, 10);
-}
-
-TEST_CASE("a received request passes the functions that the page names")
-{
-	if (!on_wire())
-		SKIP_CASE("packets");
-	if (!is_documented())
-		SKIP_CASE("the page has the functions of Linux 6.1 with function_graph");
-	Device device;
-	Pair pair(device);
-	const auto calls = without_calls_of(
-		"peal_wire_reply", below(second(pair, IBV_WR_RDMA_WRITE), "peal_rx_hook"));
-
-	check_walk("request", calls, 14, 20);
-	CHECK(std::count_if(calls.begin(), calls.end(), [](const Call &call) {
-		      return call.function == "peal_table_qp";
-	      }) == 1);
+	check_walk("write", below(second(pair), "peal_kick_file_ioctl"), 10, 8);
 }
