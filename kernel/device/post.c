@@ -462,7 +462,7 @@ static bool peal_post_fill(struct ib_wc *wc, struct peal_qp *qp, const struct pe
  * peal_post_poll() - ib_poll_cq() of a kernel user's completion queue
  *
  * A queue pair that is found here stays valid until poll_lock is dropped, because
- * peal_verbs_remove_qp() takes it out of the table and then waits for the holders of that
+ * peal_verbs_destroy_qp() takes it out of the table and then waits for the holders of that
  * lock (peal_cq_wait_pollers()).
  *
  * Return: how many entries of @wc were filled.

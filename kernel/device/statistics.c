@@ -78,8 +78,8 @@ int peal_statistic_modify(struct ib_device *ib, u32 port, unsigned int counter, 
  */
 static struct peal_counters __percpu *peal_statistic_find(struct rdma_counter *counter)
 {
-	return (__force void __percpu *)xa_load(&peal_dev(counter->device)->statistics,
-						counter->id);
+	return (__force void __percpu *)(unsigned long)
+		xa_load(&peal_dev(counter->device)->statistics, counter->id);
 }
 
 /* The core asks for a new set by an id of 0. Return: 0, -ENOMEM or -EBUSY (no id is left). */
@@ -94,7 +94,7 @@ int peal_statistic_bind_qp(struct rdma_counter *counter, PEAL_COUNTER_QP(struct 
 		if (!counters)
 			return -ENOMEM;
 		ret = xa_alloc(&peal_dev(counter->device)->statistics, &id,
-			       (__force void *)counters, xa_limit_31b, GFP_KERNEL);
+			       (void *)(__force unsigned long)counters, xa_limit_31b, GFP_KERNEL);
 		if (ret) {
 			free_percpu(counters);
 			return ret;

@@ -1005,7 +1005,7 @@ static struct peal_qp *peal_direct_waiting_sender(struct peal_transport *transpo
 	u32 device;
 
 	peal_epoch_assert_held();
-	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_note_waiter() */
+	smp_rmb();	/* K: the flag was seen; pairs with peal_direct_transfer() */
 	device = READ_ONCE(peal_direct(transport)->waiter);
 	if (device)
 		table = peal_locality_device_table(device);
