@@ -3,6 +3,7 @@
  * See packet.h.
  */
 #include <asm/byteorder.h>
+#include <linux/bits.h>
 #include <linux/crc32.h>
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
@@ -115,10 +116,10 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 #define ONE_PACKET(wire)	.packets = { [ONLY_PACKET] = PEAL_WIRE_##wire }
 
 /* IBTA 9.8. UC has no READ and atomics, UD has only SEND. Neither has SEND with invalidate. */
-#define IN_RELIABLE	(1 << PEAL_RC | 1 << PEAL_XRC)
-#define IN_CONNECTED	(IN_RELIABLE | 1 << PEAL_UC)
-#define IN_DATAGRAM	(IN_CONNECTED | 1 << PEAL_UD)
-#define IN_FRAME	(IN_DATAGRAM | 1 << PEAL_NO_TRANSPORT)
+#define IN_RELIABLE	(BIT(PEAL_RC) | BIT(PEAL_XRC))
+#define IN_CONNECTED	(IN_RELIABLE | BIT(PEAL_UC))
+#define IN_DATAGRAM	(IN_CONNECTED | BIT(PEAL_UD))
+#define IN_FRAME	(IN_DATAGRAM | BIT(PEAL_NO_TRANSPORT))
 
 const struct peal_op peal_ops[PEAL_OP_COUNT] = {
 	[PEAL_OP_SEND] = {

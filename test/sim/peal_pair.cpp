@@ -410,7 +410,7 @@ void PealPair::respond(FramePtr frame)
 			if (differs(kept_responses_, response.kept, *frame))
 				unkeep(kept_responses_,
 				       peal_requester_conflict(&requester_, frame->packet.psn,
-								 world_.now()));
+							       world_.now()));
 		} else if (response.what != PEAL_RESPONSE_DROPPED) {
 			place(response, *frame);
 		} else {

@@ -119,7 +119,8 @@ struct List {
 	}
 	peal_reason open(struct peal_cursor &cursor) const
 	{
-		return peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count(), PEAL_GATHER);
+		return peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count(),
+					 PEAL_GATHER);
 	}
 };
 
@@ -318,8 +319,8 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 		}
 		const auto count = static_cast<std::uint32_t>(sges.size());
 		poison(cursor);
-		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) ==
-			PEAL_REASON_NONE);
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count,
+					  PEAL_SCATTER) == PEAL_REASON_NONE);
 		CHECK(users == counted);
 		peal_cursor_end(&cursor);
 		CHECK(users == 0);
@@ -328,8 +329,8 @@ TEST_CASE("each use of a region that counts its users is ended once", "[cursor]"
 		if (sges.empty())
 			continue;
 		sges.back() = {0, 1, NOBODYS};
-		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) !=
-			PEAL_REASON_NONE);
+		REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count,
+					  PEAL_SCATTER) != PEAL_REASON_NONE);
 		CHECK(users == 0);
 	}
 	const struct peal_target target = {&regions[1].mr(), 0};
@@ -376,8 +377,8 @@ TEST_CASE("keys of entries without bytes are not looked up", "[cursor]")
 
 	looked_up.clear();
 	for (std::uint32_t count = 0; count <= PEAL_MAX_SGE; ++count)
-		CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count, PEAL_SCATTER) ==
-		      PEAL_REASON_NONE);
+		CHECK(peal_cursor_local(&cursor, nullptr, nullptr, sges.data(), count,
+					PEAL_SCATTER) == PEAL_REASON_NONE);
 	CHECK(looked_up.empty());
 }
 
@@ -428,7 +429,8 @@ TEST_CASE("here is the next byte, and how many follow it", "[cursor]")
 	struct peal_cursor cursor;
 	u64 bytes = 1 << 20;
 
-	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, PEAL_GATHER) == PEAL_REASON_NONE);
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, PEAL_GATHER) ==
+		PEAL_REASON_NONE);
 	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(16));
 	CHECK(bytes == 8);
 	peal_cursor_skip(&cursor, 8);
