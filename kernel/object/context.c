@@ -33,7 +33,7 @@ struct peal_context *peal_context_create(struct ib_ucontext *ib, struct peal_quo
 	ctx->engine = engine;
 	ctx->doorbell = peal_map_address(ctx->map);
 	peal_context_set_state(ctx, PEAL_ENGINE_ASLEEP);
-	xa_init_flags(&ctx->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	mutex_init(&ctx->lock);
 	xa_init_flags(&ctx->srqs, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->node);
 	INIT_LIST_HEAD(&ctx->awake);
@@ -53,13 +53,20 @@ free:
 /*
  * The caller has removed the context from the engine, and has revoked or discarded the kick file.
  * Running kicks find no queue pair in the context and do not use the doorbell page, so the page
- * can be freed at once. RCU frees the context, because those kicks still read it.
+ * can be freed at once. RCU frees the context and its words, because those kicks still read them.
  */
 void peal_context_destroy(struct peal_context *ctx)
 {
+	struct peal_context_word *word;
+	u32 w;
+
 	peal_context_set_state(ctx, PEAL_ENGINE_GONE);
 	peal_map_free(ctx->map);
-	xa_destroy(&ctx->qps);
+	for (w = 0; w < PEAL_DB_WORDS; w++) {
+		word = rcu_dereference_protected(ctx->word[w], true);
+		if (word)
+			kfree_rcu(word, rcu);
+	}
 	xa_destroy(&ctx->srqs);
 	peal_quota_close(&ctx->account);
 	kfree_rcu(ctx, rcu);
@@ -78,50 +85,55 @@ void peal_context_describe(const struct peal_context *ctx, struct peal_alloc_uco
 }
 
 /*
- * Set how many doorbell words a scan reads: @words, or fewer when the last ones have no queue
- * pair. The caller holds the lock of qps, because threads may make and destroy queue pairs at
- * the same time. A new queue pair is in qps before its word is counted, so that the destruction
- * of another one does not take the word away.
+ * Give out the smallest free index, because a scan reads every doorbell word up to the last one in
+ * use. Return: 0, -ENOMEM or -ENOSPC.
  */
-static void peal_context_set_words(struct peal_context *ctx, u32 words)
-{
-	unsigned long index;
-
-	lockdep_assert_held(&ctx->qps.xa_lock);
-	for (; words; words--) {
-		index = (words - 1) * 64;
-		if (xa_find(&ctx->qps, &index, ULONG_MAX, XA_PRESENT))
-			break;
-	}
-	WRITE_ONCE(ctx->words, words);
-}
-
-/* Give out the smallest free index, because a scan reads every doorbell word in use. */
 int peal_context_add_qp(struct peal_context *ctx, struct peal_qp *qp)
 {
+	struct peal_context_word *word;
+	int ret = -ENOSPC;
 	u32 index;
-	int ret = xa_alloc(&ctx->qps, &index, qp, XA_LIMIT(0, PEAL_MAX_QP - 1), GFP_KERNEL);
 
-	if (ret)
-		return ret == -EBUSY ? -ENOSPC : ret;
+	mutex_lock(&ctx->lock);
+	index = find_first_zero_bit(ctx->used, PEAL_MAX_QP);
+	if (index == PEAL_MAX_QP)
+		goto unlock;
+	word = rcu_dereference_protected(ctx->word[index / 64],
+					 lockdep_is_held(&ctx->lock));
+	if (!word) {
+		ret = -ENOMEM;
+		word = kzalloc(sizeof(*word), GFP_KERNEL_ACCOUNT);
+		if (!word)
+			goto unlock;
+		rcu_assign_pointer(ctx->word[index / 64], word);
+	}
+	ret = 0;
 	qp->context = ctx;
 	qp->index = index;
-	xa_lock(&ctx->qps);
-	peal_context_set_words(ctx, max(ctx->words, index / 64 + 1));
-	xa_unlock(&ctx->qps);
-	return 0;
+	rcu_assign_pointer(word->qp[index % 64], qp);
+	__set_bit(index, ctx->used);
+	WRITE_ONCE(ctx->words, max(ctx->words, index / 64 + 1));
+unlock:
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 void peal_context_remove_qp(struct peal_qp *qp)
 {
 	struct peal_context *ctx = qp->context;
+	struct peal_context_word *word;
+	u32 last;
 
 	if (!ctx)
 		return;
-	xa_lock(&ctx->qps);
-	__xa_erase(&ctx->qps, qp->index);
-	peal_context_set_words(ctx, ctx->words);
-	xa_unlock(&ctx->qps);
+	mutex_lock(&ctx->lock);
+	word = rcu_dereference_protected(ctx->word[qp->index / 64],
+					 lockdep_is_held(&ctx->lock));
+	RCU_INIT_POINTER(word->qp[qp->index % 64], NULL);
+	__clear_bit(qp->index, ctx->used);
+	last = find_last_bit(ctx->used, PEAL_MAX_QP);
+	WRITE_ONCE(ctx->words, last < PEAL_MAX_QP ? last / 64 + 1 : 0);
+	mutex_unlock(&ctx->lock);
 }
 
 int peal_context_add_srq(struct peal_context *ctx, struct peal_srq *srq)

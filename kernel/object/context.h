@@ -12,7 +12,10 @@
 #ifndef PEAL_CONTEXT_H
 #define PEAL_CONTEXT_H
 
+#include <linux/bitmap.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/nospec.h>
 #include <linux/rcupdate.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -24,6 +27,12 @@
 
 struct peal_tx_quota;
 
+/* The queue pairs whose doorbell bits are in one word. */
+struct peal_context_word {
+	struct rcu_head rcu;
+	struct peal_qp __rcu *qp[64];
+};
+
 struct peal_context {
 	struct ib_ucontext *ib;			/* valid until the context is closed */
 	struct rcu_head rcu;			/* kicks are RCU readers */
@@ -33,11 +42,14 @@ struct peal_context {
 	struct list_head awake;			/* in peal_poller.told if the page says AWAKE */
 	bool listed;				/* node is in the poll list */
 
-	struct xarray qps;			/* by index; writers take its xa_lock */
-	struct xarray srqs;			/* by index; writers take its xa_lock */
+	struct mutex lock;			/* guards the fields marked with it */
 
-	/* Guarded by context.qps.xa_lock: */
+	/* Guarded by context.lock: */
+	DECLARE_BITMAP(used, PEAL_MAX_QP);	/* indices of queue pairs */
 	u32 words;				/* doorbell words up to the last queue pair's */
+	struct peal_context_word __rcu *word[PEAL_DB_WORDS];	/* each stays until the context goes */
+
+	struct xarray srqs;			/* by index; writers take its xa_lock */
 
 	struct peal_map *map;
 	struct peal_doorbell *doorbell;		/* shared with the program */
@@ -77,8 +89,14 @@ void peal_context_remove_srq(struct peal_srq *srq);
 /* Call inside the epoch, which keeps the queue pair valid. */
 static inline struct peal_qp *peal_context_qp(struct peal_context *ctx, unsigned long index)
 {
+	const struct peal_context_word *word;
+
 	peal_epoch_assert_held();
-	return xa_load(&ctx->qps, index);
+	if (unlikely(index >= PEAL_MAX_QP))
+		return NULL;
+	index = array_index_nospec(index, PEAL_MAX_QP);
+	word = rcu_dereference_raw(ctx->word[index / 64]);
+	return word ? rcu_dereference_raw(word->qp[index % 64]) : NULL;
 }
 
 /* Call inside the epoch, which keeps the shared receive queue valid. */
