@@ -10,7 +10,6 @@
 #include "base/table.h"
 #include "net/crc.h"
 #include "net/rx_packet.h"
-#include "object/extents.h"
 #include "proto/reorder.h"
 
 /* The payloads of two packets are compared in pieces of this many bytes. */

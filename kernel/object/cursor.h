@@ -26,6 +26,13 @@ struct peal_cursor {
 	struct peal_target target[PEAL_MAX_SGE];	/* by entry */
 };
 
+/*
+ * Every copy of payload goes through peal_copy(), because some programs poll the last byte of a
+ * message (ib_write_lat does). So the last eight bytes are stored by one plain store after all
+ * others. The others are stored in ascending order, except within one string instruction.
+ */
+void peal_copy(void *dst, const void *src, size_t bytes);
+
 void peal_cursor_end_counted(struct peal_cursor *cursor);
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,
 				  const struct ib_pd *pd, const struct peal_sge *sge,

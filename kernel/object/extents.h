@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where the bytes of a region are, and how they are copied.
+ * Where the bytes of a region are.
  */
 #ifndef PEAL_EXTENTS_H
 #define PEAL_EXTENTS_H
@@ -93,12 +93,5 @@ bool peal_page_list_add_piece(struct peal_page_list *list, u64 address, u64 byte
 void peal_page_list_finish(struct peal_page_list *list, u64 iova, u32 page_size);
 u64 peal_page_list_bytes(const struct peal_page_list *list);
 void *peal_page_list_at(const struct peal_page_list *list, u64 offset, u64 *bytes);
-
-/*
- * Every copy of payload goes through peal_copy(), because some programs poll the last byte of a
- * message (ib_write_lat does). So the last eight bytes are stored by one plain store after all
- * others. The others are stored in ascending order, except within one string instruction.
- */
-void peal_copy(void *dst, const void *src, size_t bytes);
 
 #endif
