@@ -210,26 +210,6 @@ void peal_turn_end(struct peal_notify *notify)
 	peal_notify_raise(notify);
 }
 
-/*
- * Under sq.lock. Run the queue, and set the timer for the next turn.
- * Return: true when @budget ended before the work.
- */
-bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget)
-{
-	struct peal_transport *transport = qp->transport;
-	bool more;
-
-	peal_epoch_assert_held();
-	lockdep_assert_held(&qp->sq.lock);
-	if (unlikely(!transport))
-		return false;	/* the queue pair is being destroyed */
-	more = transport->ops->run(transport, notify, budget);
-	peal_ring_show(&qp->sq.ring);
-	if (transport->ops->deadline)
-		peal_schedule_at(qp, transport->ops->deadline(transport));
-	return more;
-}
-
 /* Give @qp one turn and charge it to @whole. Return: true when there is more to do now. */
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole)
 {

@@ -139,8 +139,23 @@ struct peal_engine {
 
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole);
 bool peal_turn_once(struct peal_qp *qp);
-bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
 void peal_turn_end(struct peal_notify *notify);
+
+/* Under sq.lock. Run the queue. Return: true when @budget ended before the work. */
+static inline bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify,
+				    struct peal_budget *budget)
+{
+	struct peal_transport *transport = qp->transport;
+	bool more;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	if (unlikely(!transport))
+		return false;	/* the queue pair is being destroyed */
+	more = transport->ops->run(transport, notify, budget);
+	peal_ring_show(&qp->sq.ring);
+	return more;
+}
 
 /*
  * Requests for a turn of a queue pair, at once or at a given time.
@@ -159,18 +174,6 @@ void peal_defer_overdue(struct peal_qp *qp);
 void peal_defer_on_cpu(struct peal_qp *qp);
 
 void peal_schedule_timer(struct peal_qp *qp, ktime_t when);
-
-/*
- * Ask for a turn of @qp at @when at the latest. KTIME_MAX asks for none. The caller holds
- * sq.lock or rq.lock, inside the epoch.
- */
-static inline void peal_schedule_at(struct peal_qp *qp, ktime_t when)
-{
-	peal_epoch_assert_held();
-	peal_qp_assert_either_held(qp);
-	if (unlikely(when != KTIME_MAX))
-		peal_schedule_timer(qp, when);
-}
 
 /*
  * The handler of the queue pairs' timers.

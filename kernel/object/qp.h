@@ -191,8 +191,8 @@ struct peal_recv_psn {
 /*
  * The operations of a transport on a queue pair. "Both locks" means sq.lock and rq.lock. All
  * operations but `free` are called inside the epoch or with `control` held. `apply`, `fail`,
- * `deadline`, `flush`, `idle` and `send_psn` may be NULL. Only a transport that can take turns with
- * another one on a queue pair has start_send, start_recv, recv_psn and waiting_sender.
+ * `flush`, `idle` and `send_psn` may be NULL. Only a transport that can take turns with another one
+ * on a queue pair has start_send, start_recv, recv_psn and waiting_sender.
  */
 struct peal_transport_ops {
 	bool packets;			/* messages leave as packets */
@@ -211,12 +211,11 @@ struct peal_transport_ops {
 
 	/*
 	 * sq.lock, takes rq.lock: send all that may be sent, including replies and the packets
-	 * that timers made due. In error, flush. Return: true when the budget ran out first.
+	 * that timers made due. In error, flush. Ask for a turn at the time when something will
+	 * be due. Return: true when the budget ran out first.
 	 */
 	bool (*run)(struct peal_transport *transport, struct peal_notify *notify,
 		    struct peal_budget *budget);
-	/* sq.lock: when to call run() again; KTIME_MAX: only after an event. */
-	ktime_t (*deadline)(struct peal_transport *transport);
 	/* sq.lock: complete the oldest message in flight as flushed. Return: false if none. */
 	bool (*flush)(struct peal_transport *transport, struct peal_notify *notify);
 	/*

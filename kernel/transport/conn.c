@@ -12,6 +12,7 @@
 
 #include "base/compat.h"
 #include "base/trace.h"
+#include "engine/engine.h"
 #include "net/rx_packet.h"
 #include "object/cursor.h"
 #include "proto/packet.h"
@@ -100,6 +101,13 @@ static void peal_wire_count_nak(const struct peal_qp *qp, const struct peal_pack
 		}
 		break;
 	}
+}
+
+/* Under sq.lock or rq.lock. Something is due at @ns. U64_MAX: only a post or a packet makes it due. */
+static void peal_wire_schedule(struct peal_qp *qp, u64 ns)
+{
+	if (unlikely(ns < KTIME_MAX))
+		peal_schedule_timer(qp, ns_to_ktime(ns));
 }
 
 /* ---- the responder: a request arrives ---- */
@@ -392,14 +400,6 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 
 /* ---- the responder: its turns ---- */
 
-/* No lock. Return: when the responder is due. KTIME_MAX: only packets make it due. */
-static ktime_t peal_wire_responder_deadline(const struct peal_wire *w)
-{
-	u64 deadline = READ_ONCE(w->deadline);
-
-	return deadline < KTIME_MAX ? ns_to_ktime(deadline) : KTIME_MAX;
-}
-
 bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
 		       struct peal_budget *budget)
 {
@@ -413,7 +413,7 @@ bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct pe
 	peal_wire_take_request(w, rx, notify, false);
 	peal_wire_take_kept_requests(w, notify, budget);
 	more = peal_wire_reply(w, notify, budget);
-	peal_schedule_at(qp, peal_wire_responder_deadline(w));
+	peal_wire_schedule(qp, w->deadline);
 	return more;
 }
 
@@ -923,8 +923,10 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	if (unlikely(peal_qp_send_failed(qp)))
-		return peal_sender_flush(qp, notify, budget);
+	if (unlikely(peal_qp_send_failed(qp))) {
+		more = peal_sender_flush(qp, notify, budget);
+		goto out;
+	}
 	/*
 	 * If messages wait for the direct path and this turn has found the last ACK, change the
 	 * transport now, because no other turn may come.
@@ -936,6 +938,10 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *
 	}
 	if (sender != transport)
 		more |= sender->ops->run(sender, notify, budget);
+out:
+	if (qp->state != IB_QPS_ERR)
+		peal_wire_schedule(qp, min(peal_requester_deadline(&w->requester),
+					   READ_ONCE(w->deadline)));
 	return more;
 }
 
@@ -1044,20 +1050,6 @@ static void peal_wire_apply(struct peal_transport *transport, int mask)
 		peal_responder_set_psn(&w->responder, qp->attr.rq_psn);
 }
 
-static ktime_t peal_wire_deadline(struct peal_transport *transport)
-{
-	struct peal_wire *w = peal_wire(transport);
-	struct peal_transport *sender = transport->qp->sender;
-	u64 at = peal_requester_deadline(&w->requester);
-	ktime_t when = at < KTIME_MAX ? ns_to_ktime(at) : KTIME_MAX;
-
-	lockdep_assert_held(&transport->qp->sq.lock);
-	if (transport->qp->state == IB_QPS_ERR)
-		return KTIME_MAX;
-	when = min(when, peal_wire_responder_deadline(w));
-	return sender == transport ? when : min(when, sender->ops->deadline(sender));
-}
-
 static u32 peal_wire_send_psn(const struct peal_transport *transport)
 {
 	lockdep_assert_held(&transport->qp->sq.lock);
@@ -1115,7 +1107,6 @@ static const struct peal_transport_ops peal_wire_ops = {
 	.fail = peal_wire_fail,
 	.free = peal_wire_free,
 	.run = peal_wire_run,
-	.deadline = peal_wire_deadline,
 	.flush = peal_wire_flush,
 	.idle = peal_wire_idle,
 	.send_psn = peal_wire_send_psn,

@@ -13,6 +13,7 @@
 #include "base/compat.h"
 #include "base/epoch.h"
 #include "base/trace.h"
+#include "engine/engine.h"
 #include "net/rx_packet.h"
 #include "proto/packet.h"
 #include "proto/responder.h"
@@ -914,16 +915,17 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 			peal_direct_expire(d, notify);
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
-		if (!peal_sender_may_run(qp, notify) || d->wait)
+		if (!peal_sender_may_run(qp, notify))
 			return false;
+		if (unlikely(d->wait))
+			goto wait;
 		if (likely(!qp->sq.busy)) {
-			if (!peal_ring_pending(&qp->sq.ring))
+			if (!peal_ring_pending(&qp->sq.ring) ||
+			    !peal_sender_fetch(qp, notify, d->psn))
 				return false;
 			d->done = 0;
 			d->woken = false;
 			peal_retry_reset(&d->retry);
-			if (!peal_sender_fetch(qp, notify, d->psn))
-				return false;
 		}
 		peal_budget_spend(budget, PEAL_COST_WQE);
 		/* A malformed WQE is completed already. */
@@ -931,17 +933,12 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 			continue;
 		peal_direct_step(d, notify, budget);
 		if (unlikely(d->wait))
-			return false;
+			goto wait;
 	}
 	return true;
-}
-
-static ktime_t peal_direct_deadline(struct peal_transport *transport)
-{
-	const struct peal_direct *d = peal_direct(transport);
-
-	lockdep_assert_held(&transport->qp->sq.lock);
-	return d->wait && transport->qp->state != IB_QPS_ERR ? d->until : KTIME_MAX;
+wait:
+	peal_schedule_timer(qp, d->until);
+	return false;
 }
 
 void peal_direct_give_up(struct peal_qp *qp)
@@ -1087,7 +1084,6 @@ static const struct peal_transport_ops peal_direct_ops = {
 	.reset = peal_direct_reset,
 	.free = peal_direct_free,
 	.run = peal_direct_run,
-	.deadline = peal_direct_deadline,
 	.send_psn = peal_direct_send_psn,
 	.start_send = peal_direct_start_send,
 	.recv_psn = peal_direct_recv_psn,

@@ -69,34 +69,6 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 			   IB_WC_MW_BIND_ERR, reason);
 }
 
-/**
- * peal_sender_fetch() - fetch the next WQE into sq.wqe
- * @psn: PSN of its first packet
- *
- * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed
- * and is completed already.
- */
-bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
-{
-	struct peal_sq *sq = &qp->sq;
-	enum peal_reason reason;
-
-	lockdep_assert_held(&qp->sq.lock);
-	switch (peal_sq_fetch(sq, &reason)) {
-	case PEAL_SQ_EMPTY:
-		return false;
-	case PEAL_SQ_MALFORMED:
-		peal_sender_fail(qp, notify, peal_wqe_status(reason), reason);
-		break;
-	case PEAL_SQ_FETCHED:
-		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,
-				   sq->wqe.length, psn);
-		break;
-	}
-	peal_count(qp, posts);
-	return true;
-}
-
 /*
  * In error, complete the WQE that has started and all others as flushed, in order and once
  * each. A ring with an invalid producer index holds no WQE that could be named.

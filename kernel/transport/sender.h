@@ -10,6 +10,7 @@
 #define PEAL_SENDER_H
 
 #include "base/budget.h"
+#include "base/trace.h"
 #include "object/cursor.h"
 #include "net/tx_quota.h"
 #include "object/qp.h"
@@ -43,7 +44,6 @@ static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_notify *n
 	return peal_sender_may_begin(qp, notify) || peal_sender_works(qp);
 }
 
-bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn);
 struct peal_outcome peal_sender_local(struct peal_qp *qp);
 void peal_sender_complete(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 			  enum peal_reason reason);
@@ -61,6 +61,34 @@ static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *no
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
 bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
+
+/**
+ * peal_sender_fetch() - fetch the next WQE into sq.wqe
+ * @psn: PSN of its first packet
+ *
+ * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed
+ * and is completed already.
+ */
+static inline bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
+{
+	struct peal_sq *sq = &qp->sq;
+	enum peal_reason reason;
+
+	lockdep_assert_held(&sq->lock);
+	switch (peal_sq_fetch(sq, &reason)) {
+	case PEAL_SQ_EMPTY:
+		return false;
+	case PEAL_SQ_MALFORMED:
+		peal_sender_fail(qp, notify, peal_wqe_status(reason), reason);
+		break;
+	case PEAL_SQ_FETCHED:
+		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,
+				   sq->wqe.length, psn);
+		break;
+	}
+	peal_count(qp, posts);
+	return true;
+}
 
 /*
  * The sending side of a transport whose messages are single packets that are not acknowledged:
