@@ -45,21 +45,37 @@ static void peal_copy_bytes(u8 *dst, const u8 *src, size_t bytes)
 		WRITE_ONCE(dst[i], READ_ONCE(src[i]));
 }
 
+static __always_inline void peal_copy_four(void *dst, const void *src)
+{
+	peal_copy_word(dst, src);
+	peal_copy_word(dst + 8, src + 8);
+	peal_copy_word(dst + 16, src + 16);
+	peal_copy_word(dst + 24, src + 24);
+}
+
 static void peal_copy_words(void *dst, const void *src, size_t bytes)
 {
 	for (; bytes >= 64; bytes -= 64, dst += 64, src += 64) {
+		peal_copy_four(dst, src);
+		peal_copy_four(dst + 32, src + 32);
+	}
+	if (bytes & 32) {
+		peal_copy_four(dst, src);
+		dst += 32;
+		src += 32;
+	}
+	if (bytes & 16) {
 		peal_copy_word(dst, src);
 		peal_copy_word(dst + 8, src + 8);
-		peal_copy_word(dst + 16, src + 16);
-		peal_copy_word(dst + 24, src + 24);
-		peal_copy_word(dst + 32, src + 32);
-		peal_copy_word(dst + 40, src + 40);
-		peal_copy_word(dst + 48, src + 48);
-		peal_copy_word(dst + 56, src + 56);
+		dst += 16;
+		src += 16;
 	}
-	for (; bytes >= 8; bytes -= 8, dst += 8, src += 8)
+	if (bytes & 8) {
 		peal_copy_word(dst, src);
-	peal_copy_bytes(dst, src, bytes);
+		dst += 8;
+		src += 8;
+	}
+	peal_copy_bytes(dst, src, bytes & 7);
 }
 
 #ifdef CONFIG_X86
@@ -69,7 +85,7 @@ static bool peal_copy_string(void *dst, const void *src, size_t bytes)
 	size_t words = bytes / 8;
 	size_t rest = bytes % 8;
 
-	if (bytes < PEAL_COPY_STRING_MIN || (apart && apart < 64))
+	if (apart && apart < 64)
 		return false;
 	if (cpu_feature_enabled(X86_FEATURE_ERMS)) {
 		asm volatile("rep movsb" : "+D" (dst), "+S" (src), "+c" (bytes) : : "memory");
@@ -96,7 +112,7 @@ static bool peal_copy_string(void *dst, const void *src, size_t bytes)
  *
  * Copying eight aligned bytes is one load and one store.
  */
-void peal_copy(void *dst, const void *src, size_t bytes)
+inline void peal_copy(void *dst, const void *src, size_t bytes)
 {
 	size_t bulk = bytes - 8;
 
@@ -104,7 +120,7 @@ void peal_copy(void *dst, const void *src, size_t bytes)
 		peal_copy_bytes(dst, src, bytes);
 		return;
 	}
-	if (!peal_copy_string(dst, src, bulk))
+	if (bulk < PEAL_COPY_STRING_MIN || !peal_copy_string(dst, src, bulk))
 		peal_copy_words(dst, src, bulk);
 	/* Order the tail after the bulk, because string stores are not ordered by themselves. */
 	smp_wmb();

@@ -6,6 +6,8 @@
  * depth, in the files that it names. From the kick to the copy, it passes at most 10 files and is
  * at most 8 calls deep.
  * Does not hold: other kernels than 6.1. Their compilers inline other functions.
+ *
+ * transport: direct
  */
 #include "tracing.hpp"
 #include "verbs.hpp"
@@ -209,8 +211,6 @@ std::vector<Call> second(Pair &pair)
 
 TEST_CASE("a WRITE passes the functions that the page names")
 {
-	if (on_wire())
-		SKIP_CASE("the direct path");
 	if (!is_documented())
 		SKIP_CASE("the page has the functions of Linux 6.1 with function_graph");
 	Device device;
