@@ -47,7 +47,8 @@ struct peal_context {
 	/* Guarded by context.lock: */
 	DECLARE_BITMAP(used, PEAL_MAX_QP);	/* indices of queue pairs */
 	u32 words;				/* doorbell words up to the last queue pair's */
-	struct peal_context_word __rcu *word[PEAL_DB_WORDS];	/* each stays until the context goes */
+	/* Each stays until the context goes. */
+	struct peal_context_word __rcu *word[PEAL_DB_WORDS];
 
 	struct xarray srqs;			/* by index; writers take its xa_lock */
 

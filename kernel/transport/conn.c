@@ -103,7 +103,7 @@ static void peal_wire_count_nak(const struct peal_qp *qp, const struct peal_pack
 	}
 }
 
-/* Under sq.lock or rq.lock. Something is due at @ns. U64_MAX: only a post or a packet makes it due. */
+/* Under sq.lock or rq.lock. Something is due at @ns. U64_MAX: nothing is. */
 static void peal_wire_schedule(struct peal_qp *qp, u64 ns)
 {
 	if (unlikely(ns < KTIME_MAX))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/object/extents.c with one thread: the bytes.
+ * kernel/object/cursor.c with one thread: the bytes.
  *
  * Holds: All sizes and alignments copy exactly the right bytes, and write no byte beside the
  * destination, even when source and destination overlap. String instructions are used for

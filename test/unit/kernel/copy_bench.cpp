@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How long kernel/object/extents.c takes for what the engine moves under a lock (one turn) and
+ * How long kernel/object/cursor.c takes for what the engine moves under a lock (one turn) and
  * for one caller (one kick), on this machine.
  *
  * Holds: buffers in the cache and out of it; aligned, not aligned, and so close
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -19,6 +20,27 @@
 #include "copy_ways.hpp"
 
 using namespace peal::test;
+
+/* Replace kernel/object/mr.c. No bytes of a region are copied. */
+extern "C" {
+enum peal_reason peal_mr_local(struct peal_table *, const struct ib_pd *, const struct peal_sge *,
+			       enum peal_key_use, struct peal_target *)
+{
+	std::abort();
+}
+void peal_mr_end_use(struct peal_mr *)
+{
+	std::abort();
+}
+void *peal_target_kernel_at(const struct peal_target *, u64, u64 *)
+{
+	std::abort();
+}
+enum peal_odp_state peal_target_look(const struct peal_target *, u64, u64, bool)
+{
+	std::abort();
+}
+}
 
 namespace {
 

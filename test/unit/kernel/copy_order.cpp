@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/object/extents.c with two threads: the order in which the bytes appear.
+ * kernel/object/cursor.c with two threads: the order in which the bytes appear.
  *
  * Holds: A reader that sees the last eight bytes of a message sees all of it, whichever method
  * copied it. Without string instructions, a reader that sees a byte sees all bytes before

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/object/extents.c, instruction by instruction.
+ * kernel/object/cursor.c, instruction by instruction.
  *
  * Holds: After every instruction of a copy, the bytes that have arrived are the first ones.
  * Each arrives at most once, and the last eight arrive in one instruction.

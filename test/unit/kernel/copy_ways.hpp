@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The methods by which kernel/object/extents.c may copy most of a message.
+ * The methods by which kernel/object/cursor.c may copy most of a message.
  *
  * Owns: the methods that the CPU of the test, which is not the real one, can use. Machines other
  * than x86 have one method.
