@@ -106,6 +106,7 @@ static void peal_wire_count_nak(const struct peal_qp *qp, const struct peal_pack
 /* Under sq.lock or rq.lock. Something is due at @ns. U64_MAX: nothing is. */
 static void peal_wire_schedule(struct peal_qp *qp, u64 ns)
 {
+	peal_qp_assert_either_held(qp);
 	if (unlikely(ns < KTIME_MAX))
 		peal_schedule_timer(qp, ns_to_ktime(ns));
 }
