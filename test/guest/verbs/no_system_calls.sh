@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 120
+# timeout: 200
 # run: long
 # transport: direct
 #
@@ -80,7 +80,12 @@ run_perftest() {
 
 run_perftest 100
 set_up=$((ioctls - kicks))
-for attempt in 1 2 3 4 5; do
+# One CPU is never spare, and on a slow machine the posts are so rare that the engine does not wake up.
+can_wake=$(($(nproc) > 1 && ${PEAL_SLOWNESS:-1} == 1))
+# Other machines on the same processors may slow this one down for a while.
+end=$((SECONDS + can_wake * 80))
+attempts=0
+while ((attempts++ < 5 || SECONDS < end)); do
 	run_perftest $messages
 	((posts == messages)) || fail "expected $messages posts, got $posts"
 	more=$((ioctls - kicks - set_up))
@@ -88,7 +93,5 @@ for attempt in 1 2 3 4 5; do
 		fail "expected $kicks kicks and the $set_up ioctls of the set-up, got $ioctls ioctls"
 	((kicks > posts - 100)) || exit 0
 done
-(($(nproc) > 1)) || exit 0
-# On a slow machine the posts are so rare that the engine does not wake up.
-((${PEAL_SLOWNESS:-1} == 1)) || exit 0
-fail "expected posts that find the engine awake and make no system call in one of $attempt runs"
+((can_wake)) || exit 0
+fail "expected posts that find the engine awake and make no system call in one of $((attempts - 1)) runs"
