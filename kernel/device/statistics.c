@@ -74,6 +74,9 @@ int peal_statistic_modify(struct ib_device *ib, u32 port, unsigned int counter, 
  * values. The core serialises all calls for one set (rdma_counter.lock), except dealloc, which is
  * the last one.
  *
+ * From Linux 7.2 on the compiler knows the address space of per-CPU pointers, so the casts go
+ * through a number.
+ *
  * Return: the set that belongs to @counter, or NULL.
  */
 static struct peal_counters __percpu *peal_statistic_find(struct rdma_counter *counter)
