@@ -695,18 +695,18 @@ static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 
 /* The caller holds sq.lock. A failed message gets a CQE even if it is unsignaled. */
 void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
-			      const struct peal_completion *done)
+			      const struct peal_wqe *wqe, u8 status, u32 reason)
 {
 	struct peal_cqe cqe = {
-		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = done->index,
-		.kind = PEAL_CQE_SEND, .opcode = done->opcode, .status = done->status,
-		.vendor_err = done->reason, .byte_len = done->status ? 0 : done->length,
+		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = wqe->index,
+		.kind = PEAL_CQE_SEND, .opcode = wqe->opcode, .status = status,
+		.vendor_err = reason, .byte_len = status ? 0 : wqe->length,
 	};
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!done->status && !(done->flags & PEAL_WQE_SIGNALED))
+	if (!status && !(wqe->flags & PEAL_WQE_SIGNALED))
 		return;
-	peal_qp_count_status(qp, done->status);
+	peal_qp_count_status(qp, status);
 	peal_qp_push(qp, notify, qp->ib.send_cq, &cqe);
 }
 

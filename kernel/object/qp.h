@@ -176,7 +176,6 @@ struct peal_posts {
 };
 
 struct peal_budget;
-struct peal_completion;
 
 struct peal_locality;
 struct peal_qp;
@@ -450,7 +449,7 @@ bool peal_qp_idle(struct peal_qp *qp);
 void peal_qp_mark_removed(struct peal_qp *qp);
 
 void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
-			      const struct peal_completion *done);
+			      const struct peal_wqe *wqe, u8 status, u32 reason);
 void peal_qp_complete_recv(struct peal_qp *qp, struct peal_notify *notify,
 			   const struct peal_cqe *cqe);
 enum peal_reason peal_qp_flush_reason(const struct peal_qp *qp);

@@ -42,13 +42,13 @@ static u64 peal_wqe_copy_sges(struct peal_sge *sge, const void *from, u32 num_sg
 
 /* ATOMIC_WRITE: its data fit every slot, so they may be inline on every queue. */
 static enum peal_reason peal_wqe_parse_atomic_write(const void *body, u32 inline_len,
-						    struct peal_wqe *send)
+						    struct peal_wqe *send, struct peal_sge *sge)
 {
 	if (send->flags & PEAL_WQE_INLINE) {
 		send->inline_data = body;
 		send->length = inline_len;
 	} else {
-		send->length = peal_wqe_copy_sges(send->sge, body, send->num_sge);
+		send->length = peal_wqe_copy_sges(sge, body, send->num_sge);
 	}
 	if (send->length != sizeof(u64) || send->num_sge > 1)
 		return PEAL_REASON_WQE_ATOMIC_LENGTH;
@@ -85,13 +85,14 @@ static enum peal_reason peal_wqe_parse_segment(const void *body, struct peal_wqe
  * @limits: the limits of the queue
  * @send: the result; the caller sets its index. On failure opcode and flags are valid
  *	too, because the caller writes a CQE from them
+ * @sge: gets the scatter-gather list, limits->max_sge entries at most
  *
  * The transport looks the address handle of a datagram up by its index.
  *
  * Return: PEAL_REASON_NONE or the reason to refuse the WQE.
  */
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
-				     struct peal_wqe *send)
+				     struct peal_wqe *send, struct peal_sge *sge)
 {
 	const void *body = slot + sizeof(struct peal_send_wqe);
 	struct peal_send_wqe wqe;
@@ -139,13 +140,13 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 	}
 
 	if (unlikely(op->local || op->placement))
-		return op->sends ? peal_wqe_parse_atomic_write(body, wqe.inline_len, send) :
+		return op->sends ? peal_wqe_parse_atomic_write(body, wqe.inline_len, send, sge) :
 				   peal_wqe_parse_segment(body, send);
 	if (op->atomic) {
 		if (send->num_sge != 1)
 			return PEAL_REASON_WQE_ATOMIC_LENGTH;
 		peal_wqe_snapshot(&send->atomic, body, sizeof(send->atomic));
-		send->length = peal_wqe_copy_sges(send->sge, body + sizeof(send->atomic), 1);
+		send->length = peal_wqe_copy_sges(sge, body + sizeof(send->atomic), 1);
 		return send->length == 8 ? PEAL_REASON_NONE : PEAL_REASON_WQE_ATOMIC_LENGTH;
 	}
 	if (wqe.flags & PEAL_WQE_INLINE) {
@@ -153,7 +154,7 @@ enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_lim
 		send->length = wqe.inline_len;
 		return PEAL_REASON_NONE;
 	}
-	send->length = peal_wqe_copy_sges(send->sge, body, wqe.num_sge);
+	send->length = peal_wqe_copy_sges(sge, body, wqe.num_sge);
 	return likely(send->length <= PEAL_MAX_MSG) ? PEAL_REASON_NONE : PEAL_REASON_WQE_LENGTH;
 }
 
@@ -227,7 +228,8 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 	if (!pending)
 		return PEAL_SQ_EMPTY;
 	if (likely(pending > 0)) {
-		*reason = peal_wqe_parse_send(peal_ring_slot(&sq->ring), &sq->limits, &sq->wqe);
+		*reason = peal_wqe_parse_send(peal_ring_slot(&sq->ring), &sq->limits, &sq->wqe,
+					      sq->sge);
 	} else {
 		sq->wqe.opcode = PEAL_OP_INVALID;
 		sq->wqe.flags = 0;

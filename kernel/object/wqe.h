@@ -208,32 +208,6 @@ static inline void peal_cq_ring_fire(struct peal_cq_ring *ring, u32 arm)
  * payload.
  */
 
-/* A checked copy of a send WQE in private memory. */
-struct peal_wqe {
-	u8 opcode;			/* below PEAL_OP_COUNT */
-	u8 flags;
-	u8 num_sge;
-	u32 index;			/* free-running index of its slot */
-	u32 imm_or_rkey;
-	u32 rkey;
-	union {
-		u64 remote_addr;
-		struct peal_ud_target ud;	/* for datagrams */
-	};
-	union {
-		u32 ah_index;		/* for datagrams; else 0 */
-		u32 srqn;		/* for XRC */
-	};
-	u64 length;			/* bytes of payload, up to PEAL_MAX_MSG */
-	const void *inline_data;	/* in the slot; NULL without PEAL_WQE_INLINE */
-	union {
-		struct peal_atomic_seg atomic;
-		struct peal_flush_seg flush;
-		struct peal_bind_seg bind;
-	};
-	struct peal_sge sge[PEAL_MAX_SGE];
-};
-
 /* A checked copy of a receive WQE in private memory. */
 struct peal_recv {
 	u8 num_sge;
@@ -260,7 +234,7 @@ static inline enum ib_wc_status peal_wqe_status(enum peal_reason reason)
 }
 
 enum peal_reason peal_wqe_parse_send(const void *slot, const struct peal_wqe_limits *limits,
-				     struct peal_wqe *send);
+				     struct peal_wqe *send, struct peal_sge *sge);
 enum peal_reason peal_wqe_parse_recv(const void *slot, const struct peal_wqe_limits *limits,
 				     struct peal_recv *recv);
 void peal_wqe_restore_recv(void *slot, const struct peal_recv *recv);
@@ -287,6 +261,7 @@ struct peal_sq {
 	/* Guarded by sq.lock: */
 	struct peal_ring ring;
 	struct peal_wqe wqe;		/* valid while `busy` */
+	struct peal_sge sge[PEAL_MAX_SGE];	/* of wqe */
 	bool busy;
 	bool drained;			/* peal_sq_drain() was true once in this SQD */
 };

@@ -184,6 +184,36 @@ static inline const struct peal_op *peal_op(u8 opcode)
 }
 
 /*
+ * A work request: a checked copy of a send WQE, or a request of a peer. It is the only form that a
+ * request has from its check to its completion. The scatter-gather list of a WQE is kept beside it.
+ */
+struct peal_wqe {
+	u8 opcode;			/* below PEAL_OP_COUNT; PEAL_OP_INVALID: malformed */
+	u8 flags;			/* PEAL_WQE_*; of a peer's request only SOLICITED */
+	u8 num_sge;
+	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
+	bool last;		/* local operation: not before all packets are acknowledged */
+	u32 index;			/* free-running index of its slot */
+	u32 imm_or_rkey;
+	u32 rkey;
+	union {
+		u64 remote_addr;
+		struct peal_ud_target ud;	/* for datagrams */
+	};
+	union {
+		u32 ah_index;		/* for datagrams; else 0 */
+		u32 srqn;		/* XRC: the responder's shared receive queue */
+	};
+	u64 length;			/* bytes of payload, up to PEAL_MAX_MSG */
+	const void *inline_data;	/* in the slot; NULL without PEAL_WQE_INLINE */
+	union {
+		struct peal_atomic_seg atomic;
+		struct peal_flush_seg flush;
+		struct peal_bind_seg bind;
+	};
+};
+
+/*
  * Return: bit 1 << enum peal_opcode for each operation that a queue pair of @transport refuses.
  * @kernel: the queue pair is a kernel user's.
  */

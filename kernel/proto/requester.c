@@ -15,15 +15,15 @@
  * A READ takes one PSN for each response, other messages one for each request packet (9.7.2). A
  * malformed WQE has no operation. It is posted as a local one, so that it fails in its turn.
  */
-static void peal_message_init(struct peal_message *message, const struct peal_wr *wr, u8 transport,
-			      u8 mtu_shift, u32 psn)
+static void peal_message_init(struct peal_message *message, const struct peal_wqe *wqe,
+			      u8 transport, u8 mtu_shift, u32 psn)
 {
-	const struct peal_op *op = peal_op(wr->opcode);
-	u64 last = wr->length ? wr->length - 1 : 0;
+	const struct peal_op *op = peal_op(wqe->opcode);
+	u64 last = wqe->length ? wqe->length - 1 : 0;
 	bool local = op->local || !op->transports;
 
 	*message = (struct peal_message) {
-		.wr = *wr,
+		.wqe = *wqe,
 		.op = op,
 		.transport = transport,
 		.mtu_shift = mtu_shift,
@@ -33,22 +33,9 @@ static void peal_message_init(struct peal_message *message, const struct peal_wr
 	};
 }
 
-static void peal_message_describe(const struct peal_message *message,
-				  struct peal_completion *completion)
-{
-	*completion = (struct peal_completion) {
-		.index = message->wr.index,
-		.opcode = message->wr.opcode,
-		.flags = message->wr.flags,
-		.status = message->status,
-		.reason = message->reason,
-		.length = message->wr.length,
-	};
-}
-
 static bool peal_message_is_read(const struct peal_message *message)
 {
-	return message->wr.opcode == PEAL_OP_READ;
+	return message->wqe.opcode == PEAL_OP_READ;
 }
 
 /* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
@@ -66,7 +53,7 @@ static u64 peal_message_offset(const struct peal_message *message, u32 at)
 static u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 packets)
 {
 	return min_t(u64, (u64)packets << message->mtu_shift,
-		     message->wr.length - peal_message_offset(message, at));
+		     message->wqe.length - peal_message_offset(message, at));
 }
 
 /*
@@ -76,48 +63,48 @@ static u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 pa
 static void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
 			       struct peal_packet *header)
 {
-	const struct peal_wr *wr = &message->wr;
+	const struct peal_wqe *wqe = &message->wqe;
 	const struct peal_op *op = message->op;
 	bool read = peal_message_is_read(message);
 	bool last = at + 1 == message->packets;
 
 	*header = (struct peal_packet) {
-		.opcode = peal_opcode_request(message->transport, wr->opcode, read || !at,
+		.opcode = peal_opcode_request(message->transport, wqe->opcode, read || !at,
 					      read || last),
 		.psn = peal_psn_add(message->psn, at),
-		.rkey = wr->rkey,
-		.srqn = wr->srqn,
-		.remote_addr = wr->remote_addr,
-		.length = wr->length,
+		.rkey = wqe->rkey,
+		.srqn = wqe->srqn,
+		.remote_addr = wqe->remote_addr,
+		.length = wqe->length,
 		.migrated = true,	/* always set without path migration (9.2, 17.2.8) */
 	};
-	switch (wr->opcode) {
+	switch (wqe->opcode) {
 	case PEAL_OP_READ:
 		header->remote_addr += peal_message_offset(message, at);
 		header->length = peal_message_bytes(message, at, packets);
 		break;
 	case PEAL_OP_CMP_SWAP:
-		header->compare = wr->atomic.compare_add;
-		header->swap_add = wr->atomic.swap;
+		header->compare = wqe->atomic.compare_add;
+		header->swap_add = wqe->atomic.swap;
 		break;
 	case PEAL_OP_FETCH_ADD:
-		header->swap_add = wr->atomic.compare_add;
+		header->swap_add = wqe->atomic.compare_add;
 		break;
 	case PEAL_OP_FLUSH:
-		header->length = wr->flush.length;
-		header->placement = wr->flush.placement;
-		header->selectivity = wr->flush.selectivity;
+		header->length = wqe->flush.length;
+		header->placement = wqe->flush.placement;
+		header->selectivity = wqe->flush.selectivity;
 		break;
 	}
 	if (op->immediate)
-		header->imm = wr->imm_or_rkey;
+		header->imm = wqe->imm_or_rkey;
 	else if (op->invalidates)
-		header->inv_rkey = wr->imm_or_rkey;
+		header->inv_rkey = wqe->imm_or_rkey;
 	if (op->sends) {
 		header->payload_bytes = peal_message_bytes(message, at, 1);
 		header->pad = -header->payload_bytes & 3;
 	}
-	header->solicited = last && wr->flags & PEAL_WQE_SOLICITED && op->receives;
+	header->solicited = last && wqe->flags & PEAL_WQE_SOLICITED && op->receives;
 	header->header_bytes = peal_packet_opcode(header)->header_bytes;
 }
 
@@ -187,12 +174,12 @@ void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn)
 	peal_inflight_acknowledge_psns(inflight);
 }
 
-void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
+void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wqe *wqe, u8 transport,
 			u8 mtu_shift)
 {
 	struct peal_message *message = peal_inflight_at(inflight, inflight->head++);
 
-	peal_message_init(message, wr, transport, mtu_shift, inflight->posted);
+	peal_message_init(message, wqe, transport, mtu_shift, inflight->posted);
 	inflight->posted = peal_psn_add(inflight->posted, message->packets);
 }
 
@@ -284,25 +271,6 @@ static void peal_inflight_fail(struct peal_inflight *inflight, u32 index, u8 sta
 	inflight->bad = index;
 	peal_inflight_at(inflight, index)->status = status;
 	peal_inflight_at(inflight, index)->reason = reason;
-}
-
-/*
- * Return: the oldest message if it has ended and may be completed, otherwise NULL. A message behind
- * the failed one is only flushed.
- */
-static const struct peal_message *peal_inflight_complete(struct peal_inflight *inflight)
-{
-	const struct peal_message *message = peal_inflight_at(inflight, inflight->tail);
-
-	if (peal_inflight_is_lost(inflight, inflight->tail)) {
-		if (inflight->tail != inflight->bad)
-			return NULL;
-	} else if (!peal_inflight_before(inflight->tail, inflight->acking) ||
-		   (message->local && !message->done)) {
-		return NULL;
-	}
-	inflight->tail++;
-	return message;
 }
 
 /* ---- retransmission ---- */
@@ -500,9 +468,9 @@ void peal_requester_set_psn(struct peal_requester *requester, u32 psn)
 	requester->rnr_psn = requester->gap_psn;
 }
 
-void peal_requester_post(struct peal_requester *requester, const struct peal_wr *wr)
+void peal_requester_post(struct peal_requester *requester, const struct peal_wqe *wqe)
 {
-	peal_inflight_post(&requester->inflight, wr, requester->config.transport,
+	peal_inflight_post(&requester->inflight, wqe, requester->config.transport,
 			   requester->config.mtu_shift);
 }
 
@@ -664,10 +632,10 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
 				   PEAL_REASON_RD_ATOMIC_LIMIT);
 		return PEAL_BLOCKED_FAILED;
 	}
-	if (!requester->inflight.packet && message->wr.flags & PEAL_WQE_FENCE &&
+	if (!requester->inflight.packet && message->wqe.flags & PEAL_WQE_FENCE &&
 	    requester->rd_atomic)
 		return PEAL_BLOCKED_FENCE;
-	if (message->wr.last && inflight->una != inflight->top)
+	if (message->wqe.last && inflight->una != inflight->top)
 		return PEAL_BLOCKED_LAST;
 	if (message->local)
 		return inflight->locals < MOST_LOCALS ? PEAL_BLOCKED_NONE : PEAL_BLOCKED_WINDOW;
@@ -711,10 +679,10 @@ static bool peal_requester_wants_ack(struct peal_requester *requester,
 	const struct peal_credit *credit = &requester->credit;
 	bool last = requester->inflight.packet + 1 == message->packets;
 	bool followed =
-		message->wr.more && peal_requester_has_room(requester) &&
+		message->wqe.more && peal_requester_has_room(requester) &&
 		peal_credit_covers(credit, peal_psn_add(credit->ssn, 1));
 	bool wants = peal_window_wants_ack(&requester->window, outstanding) ||
-		     (last && (message->wr.flags & PEAL_WQE_SIGNALED || !followed)) ||
+		     (last && (message->wqe.flags & PEAL_WQE_SIGNALED || !followed)) ||
 		     (message->op->receives && !peal_credit_covers(credit, credit->ssn));
 
 	if (wants || message->op->resource)
@@ -1230,19 +1198,26 @@ void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now
 
 /* ---- completions ---- */
 
-bool peal_requester_complete(struct peal_requester *requester, struct peal_completion *completion)
-{
-	const struct peal_message *message = peal_inflight_complete(&requester->inflight);
-
-	if (!message)
-		return false;
-	peal_message_describe(message, completion);
-	return true;
-}
-
-bool peal_requester_flush(struct peal_requester *requester, struct peal_completion *completion)
+const struct peal_message *peal_requester_complete(struct peal_requester *requester)
 {
 	struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->tail);
+
+	if (peal_inflight_is_lost(inflight, inflight->tail)) {
+		if (inflight->tail != inflight->bad)
+			return NULL;
+	} else if (!peal_inflight_before(inflight->tail, inflight->acking) ||
+		   (message->local && !message->done)) {
+		return NULL;
+	}
+	inflight->tail++;
+	return message;
+}
+
+struct peal_message *peal_requester_flush(struct peal_requester *requester)
+{
+	struct peal_inflight *inflight = &requester->inflight;
+	struct peal_message *message;
 
 	requester->rnr_until = 0;
 	/* No packet is sent after this. */
@@ -1254,11 +1229,11 @@ bool peal_requester_flush(struct peal_requester *requester, struct peal_completi
 	inflight->acking = inflight->head;
 	inflight->locals = 0;
 	if (inflight->tail == inflight->head)
-		return false;
-	peal_message_describe(peal_inflight_at(inflight, inflight->tail++), completion);
-	completion->status = IB_WC_WR_FLUSH_ERR;
-	completion->reason = PEAL_REASON_FLUSHED;
-	return true;
+		return NULL;
+	message = peal_inflight_at(inflight, inflight->tail++);
+	message->status = IB_WC_WR_FLUSH_ERR;
+	message->reason = PEAL_REASON_FLUSHED;
+	return message;
 }
 
 /* ---- time ---- */

@@ -32,27 +32,9 @@
  */
 #define PEAL_READ_PIECE		PEAL_REORDER_SLOTS
 
-/* A message as the caller posts it to the requester. */
-struct peal_wr {
-	u8 opcode;		/* enum peal_opcode; also local operations */
-	u8 flags;		/* PEAL_WQE_*; only SIGNALED, SOLICITED and FENCE have an effect */
-	u32 index;		/* of the WQE; only the caller uses it */
-	u32 imm_or_rkey;
-	u32 rkey;
-	u32 srqn;		/* XRC: the peer's shared receive queue */
-	u64 remote_addr;
-	u64 length;		/* bytes of payload, up to PEAL_MAX_MSG */
-	union {
-		struct peal_atomic_seg atomic;
-		struct peal_flush_seg flush;
-	};
-	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
-	bool last;		/* local operation: not before all packets are acknowledged */
-};
-
 struct peal_message {
-	struct peal_wr wr;
-	const struct peal_op *op;	/* of wr.opcode */
+	struct peal_wqe wqe;	/* of flags only SIGNALED, SOLICITED and FENCE have an effect */
+	const struct peal_op *op;	/* of wqe.opcode */
 	u8 transport;		/* enum peal_bth_transport, when it was posted */
 	u8 mtu_shift;		/* of the path MTU when it was posted */
 	u32 psn;		/* of the first packet */
@@ -61,16 +43,6 @@ struct peal_message {
 	bool done;		/* local operation: executed */
 	u8 status;		/* enum ib_wc_status; if not 0, the message has failed */
 	u32 reason;		/* enum peal_reason */
-};
-
-/* How a message ended. */
-struct peal_completion {
-	u32 index;		/* of the WQE */
-	u8 opcode;
-	u8 flags;		/* of the message */
-	u8 status;		/* enum ib_wc_status */
-	u32 reason;		/* enum peal_reason */
-	u64 length;
 };
 
 /*
@@ -142,7 +114,7 @@ static inline bool peal_inflight_waits(const struct peal_inflight *inflight)
 void peal_inflight_init(struct peal_inflight *inflight, struct peal_message *message, u32 entries);
 void peal_inflight_set_psn(struct peal_inflight *inflight, u32 psn);
 
-void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wr *wr, u8 transport,
+void peal_inflight_post(struct peal_inflight *inflight, const struct peal_wqe *wqe, u8 transport,
 			u8 mtu_shift);
 /* A new packet of message `sending` was sent. It took @span PSNs. */
 void peal_inflight_sent(struct peal_inflight *inflight, u32 span);
@@ -271,7 +243,7 @@ enum peal_blocked {
 struct peal_outgoing {
 	bool local;		/* execute message.opcode, then call local_done() */
 	bool again;		/* a retransmission */
-	u32 message;		/* index of the message, for peal_requester_wr() */
+	u32 message;		/* index of the message, for peal_requester_wqe() */
 	u64 offset;		/* of the payload in the message; see header.payload_bytes */
 	struct peal_packet header; /* the caller sets qpn, pkey and DETH */
 };
@@ -339,10 +311,10 @@ static inline u32 peal_requester_head(const struct peal_requester *requester)
 }
 
 /* @message: index of a message that is posted and not completed. */
-static inline const struct peal_wr *peal_requester_wr(const struct peal_requester *requester,
-						      u32 message)
+static inline const struct peal_wqe *peal_requester_wqe(const struct peal_requester *requester,
+							u32 message)
 {
-	return &peal_inflight_at(&requester->inflight, message)->wr;
+	return &peal_inflight_at(&requester->inflight, message)->wqe;
 }
 
 /* A message has failed. complete() returns it in order; after it only flush() may be called. */
@@ -358,7 +330,7 @@ static inline u32 peal_requester_psn(const struct peal_requester *requester)
 }
 
 /* The caller has checked has_room(). */
-void peal_requester_post(struct peal_requester *requester, const struct peal_wr *wr);
+void peal_requester_post(struct peal_requester *requester, const struct peal_wqe *wqe);
 
 /* Return: PEAL_BLOCKED_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
 enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
@@ -414,12 +386,12 @@ void *peal_requester_take_reordered(struct peal_requester *requester);
 void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now);
 
 /*
- * Return: true with the next completion in order. After a completion with a status only
- * flush() may be called.
+ * Return: the next message that has ended, in order, or NULL. It is valid until the next post().
+ * After a message with a status only flush() may be called.
  */
-bool peal_requester_complete(struct peal_requester *requester, struct peal_completion *completion);
-/* In the error state. Return: true with the next remaining message, as flushed. */
-bool peal_requester_flush(struct peal_requester *requester, struct peal_completion *completion);
+const struct peal_message *peal_requester_complete(struct peal_requester *requester);
+/* In the error state. Return: the next remaining message, as flushed, or NULL. */
+struct peal_message *peal_requester_flush(struct peal_requester *requester);
 
 /* When to call expire(), in ns; U64_MAX: never. */
 u64 peal_requester_deadline(const struct peal_requester *requester);

@@ -217,38 +217,43 @@ static void peal_responder_describe(const struct peal_responder *responder,
 				    const struct peal_wire_opcode *wire,
 				    struct peal_request *request)
 {
-	request->operation = wire->operation;
+	struct peal_wqe *wqe = &request->wqe;
+
 	request->first = wire->has & PEAL_HAS_FIRST;
 	request->last = wire->has & PEAL_HAS_LAST;
-	request->solicited = packet->solicited;
 	request->bytes = packet->payload_bytes;
-	request->srqn = packet->srqn;
+	wqe->opcode = wire->operation;
+	wqe->flags = packet->solicited ? PEAL_WQE_SOLICITED : 0;
+	wqe->srqn = packet->srqn;
 	if (request->first) {
-		request->rkey = packet->rkey;
-		request->remote_addr = packet->remote_addr;
-		request->length = packet->length;
+		wqe->rkey = packet->rkey;
+		wqe->remote_addr = packet->remote_addr;
+		wqe->length = packet->length;
 	} else {
 		request->offset = responder->offset;
-		request->rkey = responder->rkey;
-		request->remote_addr = responder->remote_addr;
-		request->length = responder->length;
+		wqe->rkey = responder->rkey;
+		wqe->remote_addr = responder->remote_addr;
+		wqe->length = responder->length;
 	}
 	if (wire->has & PEAL_HAS_SEND)
-		request->length = request->offset + packet->payload_bytes;
+		wqe->length = request->offset + packet->payload_bytes;
 	if (wire->has & PEAL_HAS_IMM)
-		request->imm_or_rkey = packet->imm;
+		wqe->imm_or_rkey = packet->imm;
 	if (wire->has & PEAL_HAS_IETH)
-		request->imm_or_rkey = packet->inv_rkey;
+		wqe->imm_or_rkey = packet->inv_rkey;
 	switch (wire->operation) {
 	case PEAL_OP_CMP_SWAP:
-		request->atomic.compare_add = packet->compare;
-		request->atomic.swap = packet->swap_add;
+		wqe->length = sizeof(u64);
+		wqe->atomic.compare_add = packet->compare;
+		wqe->atomic.swap = packet->swap_add;
 		break;
 	case PEAL_OP_FETCH_ADD:
-		request->atomic.compare_add = packet->swap_add;
+		wqe->length = sizeof(u64);
+		wqe->atomic.compare_add = packet->swap_add;
 		break;
 	case PEAL_OP_FLUSH:
-		request->flush = (struct peal_flush_seg) {
+		wqe->length = 0;
+		wqe->flush = (struct peal_flush_seg) {
 			.length = packet->length, .placement = packet->placement,
 			.selectivity = packet->selectivity,
 		};
@@ -287,13 +292,13 @@ static bool peal_responder_fits(const struct peal_responder *responder,
 		if (!(has & PEAL_HAS_FIRST) && !packet->payload_bytes)
 			return false;
 	}
-	if (request->length > PEAL_MAX_MSG)
+	if (request->wqe.length > PEAL_MAX_MSG || packet->length > PEAL_MAX_MSG)
 		return false;
-	if (request->operation == PEAL_OP_ATOMIC_WRITE)
-		return bytes == sizeof(u64) && request->length == bytes;
+	if (request->wqe.opcode == PEAL_OP_ATOMIC_WRITE)
+		return bytes == sizeof(u64) && request->wqe.length == bytes;
 	if (!(has & PEAL_HAS_WRITE))
 		return true;
-	return has & PEAL_HAS_LAST ? bytes == request->length : bytes < request->length;
+	return has & PEAL_HAS_LAST ? bytes == request->wqe.length : bytes < request->wqe.length;
 }
 
 static void peal_responder_execute(struct peal_responder *responder,

@@ -120,20 +120,14 @@ struct peal_request {
 	void *kept;		/* COPY: a handle, still owned by the responder */
 	bool duplicate;		/* ANSWERED, DROPPED: executed before, or (UC) late */
 	bool fatal;		/* ANSWERED by a fatal NAK; go to the error state */
-	u8 operation;		/* enum peal_opcode of the message */
 	bool first, last;	/* of its message; UC: `first` may come before a `last` did */
-	bool solicited;
 	u64 offset;		/* of the payload in the message */
 	u32 bytes;		/* payload bytes of this packet */
-	u64 length;		/* of the message; SEND: with this packet; FLUSH: its range */
-	u32 rkey;		/* WRITE, READ, atomic: of the message */
-	u32 srqn;		/* XRC: of the message */
-	u64 remote_addr;	/* WRITE, READ, atomic: of the first byte of the message */
-	union {
-		struct peal_atomic_seg atomic;
-		struct peal_flush_seg flush;
-	};
-	u32 imm_or_rkey;	/* valid in the last packet */
+	/*
+	 * The message. The length of a SEND is that up to the end of this packet, and that of an
+	 * atomic is 8. imm_or_rkey is valid in the last packet.
+	 */
+	struct peal_wqe wqe;
 };
 
 /*

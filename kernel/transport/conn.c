@@ -113,20 +113,6 @@ static void peal_wire_schedule(struct peal_qp *qp, u64 ns)
 
 /* ---- the responder: a request arrives ---- */
 
-static void peal_wire_describe(struct peal_wire *w, const struct peal_request *request)
-{
-	w->executing.opcode = request->operation;
-	w->executing.flags = request->solicited ? PEAL_WQE_SOLICITED : 0;
-	w->executing.imm_or_rkey = request->imm_or_rkey;
-	w->executing.rkey = request->rkey;
-	w->executing.srqn = request->srqn;
-	w->executing.remote_addr = request->remote_addr;
-	w->executing.length = request->length;
-	w->executing.atomic = request->atomic;
-	if (peal_op(request->operation)->atomic)
-		w->executing.length = request->operation == PEAL_OP_FLUSH ? 0 : sizeof(u64);
-}
-
 /*
  * On-demand paging: are the bytes of this packet in memory? These are the bytes that it writes, or
  * for a READ those of the first response. A later response whose bytes are not there counts as
@@ -138,13 +124,13 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 							   const struct peal_cursor *cursor)
 {
 	struct peal_qp *qp = w->base.qp;
-	bool read = request->operation == PEAL_OP_READ;
+	bool read = request->wqe.opcode == PEAL_OP_READ;
 	enum peal_odp_state state = PEAL_ODP_PRESENT;
 	u32 bytes = request->bytes;
 
 	if (read)
-		bytes = min_t(u64, request->length, 1 << peal_qp_mtu_shift(qp));
-	else if (peal_op(request->operation)->atomic)
+		bytes = min_t(u64, request->wqe.length, 1 << peal_qp_mtu_shift(qp));
+	else if (peal_op(request->wqe.opcode)->atomic)
 		bytes = sizeof(u64);
 	if (bytes)
 		state = peal_cursor_look(cursor, request->offset, bytes, !read);
@@ -158,7 +144,7 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 		};
 	case PEAL_ODP_FAULT:
 	case PEAL_ODP_LATE:
-		return peal_execute_no_page(qp, &w->executing, qp->attr.dest_qp_num, notify, state);
+		return peal_execute_no_page(qp, &request->wqe, qp->attr.dest_qp_num, notify, state);
 	}
 	return (struct peal_outcome){ .what = PEAL_CARRIED };
 }
@@ -169,13 +155,13 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 						      const struct peal_request *request,
 						      struct peal_notify *notify, u64 *original)
 {
-	const struct peal_op *op = peal_op(request->operation);
+	const struct peal_op *op = peal_op(request->wqe.opcode);
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
 	u32 src_qpn = qp->attr.dest_qp_num;
 	struct peal_outcome outcome;
 
-	outcome = peal_execute_accept(qp, &w->executing, src_qpn, notify, &cursor);
+	outcome = peal_execute_accept(qp, &request->wqe, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_CARRIED))
 		return outcome;
 	if (unlikely(cursor.counted))
@@ -185,7 +171,7 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 	} else if (op->atomic) {
 		/* The responder has checked that ATOMIC_WRITE has eight bytes, others none. */
 		peal_rx_copy(rx, 0, original, min_t(u32, request->bytes, sizeof(*original)));
-		outcome = peal_execute_atomic(qp, &w->executing, src_qpn, notify, &cursor,
+		outcome = peal_execute_atomic(qp, &request->wqe, src_qpn, notify, &cursor,
 					      original);
 	} else if (request->bytes) {
 		peal_cursor_skip(&cursor, request->offset);
@@ -193,7 +179,7 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 	}
 	peal_cursor_end(&cursor);
 	if (request->last && likely(outcome.what == PEAL_CARRIED))
-		outcome = peal_execute_finish(qp, &w->executing, src_qpn, notify);
+		outcome = peal_execute_finish(qp, &request->wqe, src_qpn, notify);
 	return outcome;
 }
 
@@ -266,11 +252,9 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 		if (!request.fatal)
 			break;
 		/* A fatal NAK is due, so the queue pair refuses from now on. */
-		peal_wire_describe(w, &request);
-		peal_execute_invalid(qp, &w->executing, qp->attr.dest_qp_num, notify);
+		peal_execute_invalid(qp, &request.wqe, qp->attr.dest_qp_num, notify);
 		break;
 	case PEAL_REQUEST_EXECUTE:
-		peal_wire_describe(w, &request);
 		outcome = peal_wire_execute(w, rx, &request, notify, &original);
 		if (unlikely(outcome.what != PEAL_CARRIED))
 			verdict = peal_wire_refused(w, &rx->packet, outcome);
@@ -323,18 +307,17 @@ static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct 
 	u32 bytes = reply->header.payload_bytes;
 	struct peal_qp *qp = w->base.qp;
 	u32 src_qpn = qp->attr.dest_qp_num;
+	struct peal_wqe wqe = {
+		.opcode = PEAL_OP_READ, .rkey = reply->rkey, .remote_addr = reply->remote_addr,
+		.srqn = reply->srqn, .length = bytes,
+	};
 	bool found;
 
 	lockdep_assert_held(&qp->rq.lock);
-	w->executing.opcode = PEAL_OP_READ;
-	w->executing.rkey = reply->rkey;
-	w->executing.srqn = reply->srqn;
-	w->executing.remote_addr = reply->remote_addr;
-	w->executing.length = bytes;
 	if (reply->again)
-		found = peal_execute_read_again(qp, &w->executing, &from);
+		found = peal_execute_read_again(qp, &wqe, &from);
 	else
-		found = peal_execute_read(qp, &w->executing, src_qpn, notify, &from).what ==
+		found = peal_execute_read(qp, &wqe, src_qpn, notify, &from).what ==
 			PEAL_CARRIED;
 	if (likely(found)) {
 		state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
@@ -342,7 +325,7 @@ static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct 
 			peal_cursor_inline(&to, payload, bytes);
 			peal_cursor_copy(&to, &from, bytes);
 		} else if (state != PEAL_ODP_ABSENT && !reply->again) {
-			peal_execute_no_page(qp, &w->executing, src_qpn, notify, state);
+			peal_execute_no_page(qp, &wqe, src_qpn, notify, state);
 		}
 		peal_cursor_end(&from);
 	}
@@ -459,23 +442,24 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 			       struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
-	struct peal_completion done;
+	const struct peal_message *done;
 
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_requester_complete(&w->requester, &done))
+		done = peal_requester_complete(&w->requester);
+		if (!done)
 			return false;
 		peal_budget_spend(budget, PEAL_COST_COMPLETION);
-		peal_qp_complete_message(qp, notify, &done);
-		if (unlikely(done.status)) {
+		peal_qp_complete_message(qp, notify, &done->wqe, done->status, done->reason);
+		if (unlikely(done->status)) {
 			/* The queue pair or its send queue goes into error, the rest is flushed. */
 			spin_lock(&qp->rq.lock);
 			peal_qp_fail_send_locked(qp);
 			spin_unlock(&qp->rq.lock);
 			return false;
 		}
-		if (!peal_op(done.opcode)->local) {
-			peal_qp_count_message(qp, done.opcode, done.length);
+		if (!done->op->local) {
+			peal_qp_count_message(qp, done->wqe.opcode, done->wqe.length);
 			peal_count(qp, wire_messages);
 		}
 	}
@@ -491,14 +475,11 @@ static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_r
 /* ---- the requester: where the bytes of a message are ---- */
 
 /* @message: index of the message in flight. */
-static struct peal_sg_list *peal_wire_sg_list(const struct peal_wire *w, u32 message,
-					      struct peal_sge **sge)
+static struct peal_sge *peal_wire_sge(const struct peal_wire *w, u32 message)
 {
 	const struct peal_sq *sq = &w->base.qp->sq;
-	u32 slot = message & sq->ring.mask;
 
-	*sge = w->sge + (size_t)slot * sq->limits.max_sge;
-	return &w->sg_list[slot];
+	return w->sge + (size_t)(message & sq->ring.mask) * sq->limits.max_sge;
 }
 
 /*
@@ -511,18 +492,17 @@ static enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message, b
 				       bool *absent)
 {
 	const struct peal_qp *qp = w->base.qp;
-	struct peal_sge *sge;
-	const struct peal_sg_list *item = peal_wire_sg_list(w, message, &sge);
+	const struct peal_wqe *wqe = peal_requester_wqe(&w->requester, message);
 	enum peal_odp_state state;
 	enum peal_reason reason;
 
-	if (item->inline_data) {
-		peal_cursor_inline(cursor, item->inline_data, item->length);
+	if (wqe->inline_data) {
+		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
 		peal_cursor_skip(cursor, offset);
 		return PEAL_REASON_NONE;
 	}
-	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, sge, item->num_sge, write, offset,
-				  bytes);
+	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, peal_wire_sge(w, message),
+				  wqe->num_sge, write, offset, bytes);
 	if (unlikely(reason) || likely(!cursor->counted))
 		return reason;
 	state = peal_cursor_look(cursor, 0, bytes, write);
@@ -548,7 +528,7 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 
 	if (wqe->inline_data || op->local)
 		return PEAL_REASON_NONE;
-	reason = peal_cursor_local(&cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
+	reason = peal_cursor_local(&cursor, qp->table, qp->ib.pd, qp->sq.sge, wqe->num_sge,
 				   !op->sends);
 	if (likely(!reason))
 		peal_cursor_end(&cursor);
@@ -556,46 +536,27 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 }
 
 /*
- * Post the message in sq.wqe. That is free afterwards, because the requester and the
- * scatter-gather list keep what they need of the message.
+ * Post the message in sq.wqe. That is free afterwards, because the requester keeps a copy
+ * of it.
  */
 static void peal_wire_post(struct peal_wire *w)
 {
 	struct peal_qp *qp = w->base.qp;
-	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_wqe *wqe = &qp->sq.wqe;
 	u32 message = peal_requester_head(&w->requester);
-	struct peal_wr wr = {
-		.opcode = wqe->opcode,
-		.flags = wqe->flags,
-		.index = wqe->index,
-		.imm_or_rkey = wqe->imm_or_rkey,
-		.rkey = wqe->rkey,
-		.srqn = wqe->srqn,
-		.remote_addr = wqe->remote_addr,
-		.length = wqe->length,
-		.more = peal_sq_is_followed(&qp->sq),
-		/*
-		 * An invalidation by a kernel user may end the use of memory that earlier messages
-		 * send from. They need it until they are acknowledged, because their packets may
-		 * have to be sent again. Programs can invalidate windows only, which no message is
-		 * sent from.
-		 */
-		.last = wqe->opcode == PEAL_OP_LOCAL_INV && !qp->context,
-	};
-	struct peal_sg_list *item;
 	enum peal_reason reason;
-	struct peal_sge *sge;
 
-	if (peal_op(wqe->opcode)->atomic)
-		wr.atomic = wqe->atomic;
+	wqe->more = peal_sq_is_followed(&qp->sq);
+	/*
+	 * An invalidation by a kernel user may end the use of memory that earlier messages send
+	 * from. They need it until they are acknowledged, because their packets may have to be sent
+	 * again. Programs can invalidate windows only, which no message is sent from.
+	 */
+	wqe->last = wqe->opcode == PEAL_OP_LOCAL_INV && !qp->context;
 	trace_peal_execute(qp->ib.qp_num, wqe->index, wqe->opcode, wqe->length,
 			   peal_requester_psn(&w->requester));
-	item = peal_wire_sg_list(w, message, &sge);
-	*item = (struct peal_sg_list){
-		.inline_data = wqe->inline_data, .length = wqe->length, .num_sge = wqe->num_sge,
-	};
-	memcpy(sge, wqe->sge, wqe->num_sge * sizeof(*sge));
-	peal_requester_post(&w->requester, &wr);
+	memcpy(peal_wire_sge(w, message), qp->sq.sge, wqe->num_sge * sizeof(*qp->sq.sge));
+	peal_requester_post(&w->requester, wqe);
 	reason = peal_wire_check_keys(qp);
 	if (unlikely(reason))
 		peal_wire_fail_message(w, message, reason);
@@ -609,7 +570,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 	struct peal_requester *requester = &w->requester;
 	struct peal_qp *qp = w->base.qp;
 	u32 message = peal_requester_head(requester);
-	struct peal_wr bad = { .opcode = PEAL_OP_INVALID };
+	struct peal_wqe bad = { .opcode = PEAL_OP_INVALID };
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -949,14 +910,13 @@ out:
 static bool peal_wire_flush(struct peal_transport *transport, struct peal_notify *notify)
 {
 	struct peal_qp *qp = transport->qp;
-	struct peal_completion done;
+	const struct peal_message *done;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_requester_flush(&peal_wire(transport)->requester, &done))
+	done = peal_requester_flush(&peal_wire(transport)->requester);
+	if (!done)
 		return false;
-	done.status = IB_WC_WR_FLUSH_ERR;
-	done.reason = peal_qp_flush_reason(qp);
-	peal_qp_complete_message(qp, notify, &done);
+	peal_qp_complete_message(qp, notify, &done->wqe, done->status, peal_qp_flush_reason(qp));
 	return true;
 }
 
@@ -1096,7 +1056,6 @@ static void peal_wire_free(struct peal_transport *transport)
 	peal_wire_drop_reordered(w, &w->responder.reorder);
 	kvfree(w->resource);
 	kvfree(w->sge);
-	kvfree(w->sg_list);
 	kvfree(w->message);
 	kfree(w);
 }
@@ -1127,14 +1086,12 @@ static int peal_wire_create(struct peal_qp *qp)
 	if (!w)
 		return -ENOMEM;
 	w->message = kvcalloc(entries, sizeof(*w->message), GFP_KERNEL_ACCOUNT);
-	w->sg_list = kvcalloc(entries, sizeof(*w->sg_list), GFP_KERNEL_ACCOUNT);
 	w->sge = kvcalloc(entries, qp->sq.limits.max_sge * sizeof(*w->sge), GFP_KERNEL_ACCOUNT);
 	w->resource = kvcalloc(PEAL_MAX_RD_ATOMIC, sizeof(*w->resource), GFP_KERNEL_ACCOUNT);
-	if (!w->message || !w->sg_list || !w->sge || !w->resource) {
+	if (!w->message || !w->sge || !w->resource) {
 		kvfree(w->resource);
 		kvfree(w->sge);
-		kvfree(w->sg_list);
-		kvfree(w->message);
+			kvfree(w->message);
 		kfree(w);
 		return -ENOMEM;
 	}

@@ -18,17 +18,6 @@ struct peal_rx_packet;
 struct peal_port;
 struct peal_tx_quota;
 
-/*
- * Where the bytes of a message in flight are on this side. It is kept from the WQE until the
- * message completes, because any packet may be requested again. Inline data stay in the WQE's
- * slot, which the program may reuse only after the completion.
- */
-struct peal_sg_list {
-	const void *inline_data;	/* NULL: the bytes are in the scatter-gather list */
-	u64 length;
-	u8 num_sge;
-};
-
 struct peal_wire {
 	struct peal_transport base;
 	struct peal_output output;
@@ -36,14 +25,17 @@ struct peal_wire {
 	/* Guarded by sq.lock: */
 	struct peal_requester requester;
 	struct peal_message *message;	/* the requester's array of messages */
-	struct peal_sg_list *sg_list;	/* one for each entry of message */
-	struct peal_sge *sge;		/* max_sge entries for each sg_list */
+	/*
+	 * The scatter-gather list of each message, max_sge entries. It is kept until the message
+	 * completes, because any packet may be requested again. Inline data stay in the WQE's slot,
+	 * which the program may reuse only after the completion.
+	 */
+	struct peal_sge *sge;
 	bool requester_first;		/* the requester goes first in this turn */
 
 	/* Guarded by rq.lock: */
 	struct peal_responder responder;
 	struct peal_resource *resource;	/* the responder's array of resources */
-	struct peal_wqe executing;	/* the request being executed, as exec.h wants it */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when the responder is due, ns; U64_MAX: never */
 };

@@ -547,7 +547,7 @@ static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
 		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
 		return PEAL_REASON_NONE;
 	}
-	return peal_cursor_local(cursor, qp->table, qp->ib.pd, wqe->sge, wqe->num_sge,
+	return peal_cursor_local(cursor, qp->table, qp->ib.pd, qp->sq.sge, wqe->num_sge,
 				 op->sends ? PEAL_GATHER : PEAL_SCATTER);
 }
 

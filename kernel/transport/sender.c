@@ -5,22 +5,7 @@
 #include "base/trace.h"
 #include "engine/engine.h"
 #include "object/mr.h"
-#include "proto/requester.h"
 #include "transport/sender.h"
-
-/* Complete the message in sq.wqe, which needs a CQE. */
-void peal_sender_complete(struct peal_qp *qp, struct peal_notify *notify, u8 status,
-			  enum peal_reason reason)
-{
-	const struct peal_wqe *wqe = &qp->sq.wqe;
-	struct peal_completion done = {
-		.index = wqe->index, .opcode = wqe->opcode, .flags = wqe->flags,
-		.status = status, .reason = reason, .length = wqe->length,
-	};
-
-	lockdep_assert_held(&qp->sq.lock);
-	peal_qp_complete_message(qp, notify, &done);
-}
 
 /* A WQE failed. Put the queue pair or its send queue into error, so that the rest is flushed. */
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,

@@ -45,8 +45,6 @@ static inline bool peal_sender_may_run(struct peal_qp *qp, struct peal_notify *n
 }
 
 struct peal_outcome peal_sender_local(struct peal_qp *qp);
-void peal_sender_complete(struct peal_qp *qp, struct peal_notify *notify, u8 status,
-			  enum peal_reason reason);
 
 /* The message in sq.wqe has ended. A failed one gets a CQE even if it is unsignaled. */
 static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *notify, u8 status,
@@ -54,7 +52,7 @@ static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *no
 {
 	lockdep_assert_held(&qp->sq.lock);
 	if (status || qp->sq.wqe.flags & PEAL_WQE_SIGNALED)
-		peal_sender_complete(qp, notify, status, reason);
+		peal_qp_complete_message(qp, notify, &qp->sq.wqe, status, reason);
 	peal_sq_finish(&qp->sq);
 }
 
@@ -139,7 +137,7 @@ static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp 
 		peal_cursor_inline(local, send->inline_data, send->length);
 		return (struct peal_outcome){ .what = PEAL_CARRIED };
 	}
-	reason = peal_cursor_local(local, qp->table, qp->ib.pd, send->sge, send->num_sge,
+	reason = peal_cursor_local(local, qp->table, qp->ib.pd, qp->sq.sge, send->num_sge,
 				   PEAL_GATHER);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);

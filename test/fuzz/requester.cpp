@@ -82,7 +82,7 @@ class Run {
 
 	void post()
 	{
-		peal_wr m = {};
+		peal_wqe m = {};
 
 		if (peal_requester_unsent(requester_.get()) ||
 		    !peal_requester_has_room(requester_.get()))
@@ -141,7 +141,7 @@ class Run {
 			if (why)
 				break;
 			model_->check_outgoing(out,
-					       peal_requester_wr(requester_.get(), out.message));
+					       peal_requester_wqe(requester_.get(), out.message));
 			follow();
 			execute_or_fail(out);
 			follow();
@@ -150,14 +150,12 @@ class Run {
 	}
 	void complete()
 	{
-		peal_completion c;
-
 		follow();
-		while (peal_requester_complete(requester_.get(), &c)) {
-			model_->check_completion(c);
-			if (!c.status)
+		while (const peal_message *done = peal_requester_complete(requester_.get())) {
+			model_->check_completion(*done);
+			if (!done->status)
 				continue;
-			MUST(!peal_requester_complete(requester_.get(), &c));
+			MUST(!peal_requester_complete(requester_.get()));
 			flush();
 		}
 	}
@@ -178,11 +176,10 @@ class Run {
 	void flush()
 	{
 		const peal_requester_config config = model_->config();
-		peal_completion c;
 		std::uint32_t psn = in_.number(3);
 
-		while (peal_requester_flush(requester_.get(), &c))
-			model_->check_flushed(c);
+		while (const peal_message *done = peal_requester_flush(requester_.get()))
+			model_->check_flushed(*done);
 		MUST(model_->completed() == model_->posted());
 		MUST(peal_requester_idle(requester_.get()) &&
 		     peal_requester_deadline(requester_.get()) == U64_MAX);

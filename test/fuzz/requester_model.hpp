@@ -16,7 +16,7 @@ namespace peal::fuzz {
 
 /* A message that was posted, and its progress. */
 struct Posted {
-	peal_wr wr;
+	peal_wqe wr;
 	std::uint64_t psn;	/* of its first packet */
 	std::uint32_t packets;	/* 0 for a local operation */
 	std::uint32_t sent = 0; /* how many of these were sent, in order */
@@ -60,7 +60,7 @@ class RequesterModel {
 		return opcode == PEAL_OP_INVALID ||
 		       (opcode >= PEAL_OP_BIND_MW && opcode <= PEAL_OP_REG_MR);
 	}
-	std::uint32_t packets_of(const peal_wr &m) const
+	std::uint32_t packets_of(const peal_wqe &m) const
 	{
 		const bool atomic = m.opcode == PEAL_OP_CMP_SWAP || m.opcode == PEAL_OP_FETCH_ADD;
 
@@ -107,7 +107,7 @@ public:
 	}
 	std::uint64_t unwrap(std::uint32_t psn) const { return una_ + peal_psn_ahead(una(), psn); }
 
-	void post(const peal_wr &message)
+	void post(const peal_wqe &message)
 	{
 		messages_.push_back({message, posted_psn_, packets_of(message)});
 		posted_psn_ += messages_.back().packets;
@@ -116,7 +116,7 @@ public:
 
 	/* ---- packets to send ---- */
 
-	void check_outgoing(const peal_outgoing &out, const peal_wr *message)
+	void check_outgoing(const peal_outgoing &out, const peal_wqe *message)
 	{
 		MUST(!failed_);
 		if (out.local)
@@ -179,7 +179,7 @@ public:
 
 	/* ---- completions ---- */
 
-	void check_completion(const peal_completion &c)
+	void check_completion(const peal_message &c)
 	{
 		MUST(!failed_ && completed_ < messages_.size());
 		const Posted &m = messages_[completed_++];
@@ -201,7 +201,7 @@ public:
 		if (m.is_atomic() || m.is_placement())
 			MUST(m.responses == 1);
 	}
-	void check_flushed(const peal_completion &c)
+	void check_flushed(const peal_message &c)
 	{
 		MUST(completed_ < messages_.size());
 		check_identity(c, messages_[completed_++]);
@@ -224,12 +224,12 @@ public:
 private:
 	std::size_t response_index_ = 0;
 
-	static void check_identity(const peal_completion &c, const Posted &m)
+	static void check_identity(const peal_message &c, const Posted &m)
 	{
-		MUST(c.index == m.wr.index && c.opcode == m.wr.opcode);
-		MUST(c.flags == m.wr.flags && c.length == m.wr.length);
+		MUST(c.wqe.index == m.wr.index && c.wqe.opcode == m.wr.opcode);
+		MUST(c.wqe.flags == m.wr.flags && c.wqe.length == m.wr.length);
 	}
-	void check_local(const peal_wr *message)
+	void check_local(const peal_wqe *message)
 	{
 		Posted &m = messages_[sending_++];
 
@@ -241,7 +241,7 @@ private:
 		if (m.wr.flags & PEAL_WQE_FENCE)
 			MUST(!data_outstanding());
 	}
-	void check_packet(const peal_outgoing &out, const peal_wr *message)
+	void check_packet(const peal_outgoing &out, const peal_wqe *message)
 	{
 		const std::uint64_t psn = out.again ? unwrap(out.header.psn) : top_;
 

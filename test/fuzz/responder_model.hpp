@@ -177,27 +177,28 @@ public:
 
 		MUST(p.psn == expected_ || !reliable());
 		MUST((p.psn == expected_ && valid(p)) || (!reliable() && may_begin(p)));
-		MUST(r.operation == peal_packet_opcode(&p)->operation);
+		MUST(r.wqe.opcode == peal_packet_opcode(&p)->operation);
 		MUST(r.first == first && r.last == !!(has & PEAL_HAS_LAST));
 		MUST(r.offset == offset && r.bytes == p.payload_bytes && r.bytes <= mtu());
-		MUST(r.length <= PEAL_MAX_MSG);
-		MUST(r.srqn == p.srqn);
+		MUST(r.wqe.length <= PEAL_MAX_MSG);
+		MUST(r.wqe.srqn == p.srqn);
 		if (has & (PEAL_HAS_SEND | PEAL_HAS_WRITE))
-			MUST(r.offset + r.bytes <= r.length);
+			MUST(r.offset + r.bytes <= r.wqe.length);
 		if (has & PEAL_HAS_SEND)
-			MUST(r.length == offset + r.bytes);
+			MUST(r.wqe.length == offset + r.bytes);
 		if (has & (PEAL_HAS_WRITE | PEAL_HAS_READ)) {
-			MUST(r.length == (first ? p.length : message_.length));
-			MUST(r.remote_addr == (first ? p.remote_addr : message_.address));
-			MUST(r.rkey == (first ? p.rkey : message_.rkey));
+			MUST(r.wqe.length == (first ? p.length : message_.length));
+			MUST(r.wqe.remote_addr == (first ? p.remote_addr : message_.address));
+			MUST(r.wqe.rkey == (first ? p.rkey : message_.rkey));
 		}
 		if (has & PEAL_HAS_ATOMIC)
-			MUST(r.remote_addr == p.remote_addr && r.rkey == p.rkey);
+			MUST(r.wqe.remote_addr == p.remote_addr && r.wqe.rkey == p.rkey);
 		if (has & PEAL_HAS_FETH)
-			MUST(r.flush.length == p.length && r.flush.placement == p.placement &&
-			     r.flush.selectivity == p.selectivity);
+			MUST(r.wqe.flush.length == p.length &&
+			     r.wqe.flush.placement == p.placement &&
+			     r.wqe.flush.selectivity == p.selectivity);
 		if (has & PEAL_HAS_IMM)
-			MUST(r.imm_or_rkey == p.imm);
+			MUST(r.wqe.imm_or_rkey == p.imm);
 	}
 	void invalid()
 	{

@@ -132,7 +132,7 @@ void PealPair::feed()
 	while (!peal_requester_unsent(&requester_) && peal_requester_has_room(&requester_) &&
 	       !posted_.empty()) {
 		const Message &m = outgoing->message(posted_.front());
-		peal_wr wire = m.wire;
+		peal_wqe wire = m.wire;
 
 		if (m.fault == Fault::OPCODE)
 			wire.opcode = PEAL_OP_INVALID;
@@ -144,16 +144,19 @@ void PealPair::feed()
 
 void PealPair::complete()
 {
-	peal_completion c;
+	while (!dead_) {
+		const peal_message *const done = peal_requester_complete(&requester_);
 
-	while (!dead_ && peal_requester_complete(&requester_, &c)) {
-		const Message &m = outgoing->message(c.index);
+		if (!done)
+			return;
+		const peal_wqe &wqe = done->wqe;
+		const Message &m = outgoing->message(wqe.index);
 
-		/* The host's own name for a malformed WQE. */
-		if (m.fault == Fault::OPCODE)
-			c.opcode = m.wire.opcode;
-		outgoing->completed(c.index, c.opcode, c.flags, c.status, c.reason, c.length);
-		if (!c.status)
+		/* A malformed WQE has the host's own name. */
+		outgoing->completed(wqe.index,
+				    m.fault == Fault::OPCODE ? m.wire.opcode : wqe.opcode,
+				    wqe.flags, done->status, done->reason, wqe.length);
+		if (!done->status)
 			continue;
 		error_ = true;
 		flush();
@@ -164,15 +167,16 @@ void PealPair::complete()
 /* In error everything comes back once, in order. */
 void PealPair::flush()
 {
-	peal_completion c;
-
 	error_ = dead_ = true;
 	outgoing->error();
-	while (peal_requester_flush(&requester_, &c))
-		outgoing->completed(c.index, outgoing->message(c.index).wire.opcode, c.flags,
-				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, c.length);
+	while (const peal_message *done = peal_requester_flush(&requester_)) {
+		const peal_wqe &wqe = done->wqe;
+
+		outgoing->completed(wqe.index, outgoing->message(wqe.index).wire.opcode, wqe.flags,
+				    WR_FLUSH_ERR, PEAL_REASON_FLUSHED, wqe.length);
+	}
 	while (!posted_.empty()) {
-		const peal_wr &wire = outgoing->message(posted_.front()).wire;
+		const peal_wqe &wire = outgoing->message(posted_.front()).wire;
 
 		outgoing->completed(wire.index, wire.opcode, wire.flags, WR_FLUSH_ERR,
 				    PEAL_REASON_FLUSHED, wire.length);
@@ -191,7 +195,7 @@ void PealPair::fail()
 bool PealPair::failed_by_host(const peal_outgoing &out)
 {
 	const peal_message &posted = messages_[out.message & requester_.inflight.mask];
-	const Message &m = outgoing->message(posted.wr.index);
+	const Message &m = outgoing->message(posted.wqe.index);
 
 	if (m.fault != Fault::LOCAL || (m.responds() && !m.stores()) ||
 	    out.offset + out.header.payload_bytes <= m.fault_offset)
@@ -203,7 +207,7 @@ bool PealPair::failed_by_host(const peal_outgoing &out)
 void PealPair::execute_local(const peal_outgoing &out)
 {
 	const Message &m =
-		outgoing->message(messages_[out.message & requester_.inflight.mask].wr.index);
+		outgoing->message(messages_[out.message & requester_.inflight.mask].wqe.index);
 
 	if (m.fault == Fault::OPCODE) {
 		peal_requester_fail_message(&requester_, out.message, LOC_QP_OP_ERR,
@@ -222,7 +226,7 @@ void PealPair::execute_local(const peal_outgoing &out)
 void PealPair::transmit(const peal_outgoing &out)
 {
 	const Message &m =
-		outgoing->message(messages_[out.message & requester_.inflight.mask].wr.index);
+		outgoing->message(messages_[out.message & requester_.inflight.mask].wqe.index);
 	u8 *payload;
 	FramePtr made;
 
@@ -430,7 +434,7 @@ void PealPair::place(const peal_response &response, const Frame &frame)
 	if (response.what == PEAL_RESPONSE_TAKEN)
 		return;
 	const peal_message &posted = messages_[response.message & requester_.inflight.mask];
-	const Message &m = outgoing->message(posted.wr.index);
+	const Message &m = outgoing->message(posted.wqe.index);
 
 	take_effect(frame, "placed");
 	if (m.fault == Fault::LOCAL && response.offset + response.bytes > m.fault_offset) {

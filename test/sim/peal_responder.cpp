@@ -48,25 +48,26 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 {
 	Request r{
 		.psn = frame.packet.psn,
-		.operation = request.operation,
+		.operation = request.wqe.opcode,
 		.first = request.first,
 		.last = request.last,
-		.solicited = request.solicited,
+		.solicited = !!(request.wqe.flags & PEAL_WQE_SOLICITED),
 		.offset = request.offset,
 		.bytes = request.bytes,
-		.length = request.length,
-		.rkey = request.rkey,
-		.remote_addr = request.remote_addr,
-		.compare_add = request.atomic.compare_add,
-		.swap = request.atomic.swap,
-		.imm_or_rkey = request.imm_or_rkey,
-		.srqn = request.srqn,
-		.flush = request.flush,
+		.length = request.wqe.opcode == PEAL_OP_FLUSH ? request.wqe.flush.length
+							      : request.wqe.length,
+		.rkey = request.wqe.rkey,
+		.remote_addr = request.wqe.remote_addr,
+		.compare_add = request.wqe.atomic.compare_add,
+		.swap = request.wqe.atomic.swap,
+		.imm_or_rkey = request.wqe.imm_or_rkey,
+		.srqn = request.wqe.srqn,
+		.flush = request.wqe.flush,
 	};
 	u64 original;
 
-	if (frame.forged && !incoming->rules.reliable() && request.rkey == 0 &&
-	    request.operation == PEAL_OP_WRITE) {
+	if (frame.forged && !incoming->rules.reliable() && request.wqe.rkey == 0 &&
+	    request.wqe.opcode == PEAL_OP_WRITE) {
 		peal_responder_done(&responder_, PEAL_VERDICT_ACCESS, 0, world_.now());
 		return;
 	}

@@ -39,7 +39,7 @@ enum class Fault : u8 {
 
 struct Message {
 	u64 id = 0;
-	peal_wr wire{};
+	peal_wqe wire{};
 	Range *remote = nullptr, *local = nullptr;
 	Fault fault = Fault::NONE;
 	u64 fault_offset = 0;

@@ -276,7 +276,7 @@ void StrictPair::wake(u64 what)
 
 void StrictPair::finish(u32 index, u8 status, u32 reason)
 {
-	const peal_wr &w = outgoing->message(index).wire;
+	const peal_wqe &w = outgoing->message(index).wire;
 
 	complete();
 	if (completed_ != index)
@@ -290,7 +290,7 @@ void StrictPair::complete()
 {
 	while (!over_ && completed_ < left_ &&
 	       (out_.empty() || out_.begin()->second.message > completed_)) {
-		const peal_wr &w = outgoing->message(completed_).wire;
+		const peal_wqe &w = outgoing->message(completed_).wire;
 
 		outgoing->completed(w.index, w.opcode, w.flags, SUCCESS, 0, w.length);
 		completed_++;
@@ -302,7 +302,7 @@ void StrictPair::flush()
 	over_ = error_ = true;
 	outgoing->error();
 	while (completed_ < outgoing->count()) {
-		const peal_wr &w = outgoing->message(completed_++).wire;
+		const peal_wqe &w = outgoing->message(completed_++).wire;
 
 		outgoing->completed(w.index, w.opcode, w.flags, WR_FLUSH_ERR, PEAL_REASON_FLUSHED,
 				    w.length);

@@ -134,11 +134,21 @@ inline bool is_good(const SendView &view, const peal_wqe_limits &limits)
 	return sum(&view.sge(0), wqe.num_sge) <= PEAL_MAX_MSG;
 }
 
+/* A send WQE after parsing. */
+struct Parsed : peal_wqe {
+	peal_sge sge[PEAL_MAX_SGE];
+};
+
+inline peal_reason parse_send(const void *slot, const peal_wqe_limits *limits, Parsed *send)
+{
+	return peal_wqe_parse_send(slot, limits, send, send->sge);
+}
+
 /*
  * Checks the rules that every result obeys, whatever the slot contained and still contains.
  * It looks at the private copy only. `slot` is just an address here.
  */
-inline bool is_consistent(const peal_wqe &send, const peal_wqe_limits &limits,
+inline bool is_consistent(const Parsed &send, const peal_wqe_limits &limits,
 			  const std::uint8_t *slot)
 {
 	if (send.opcode == 0 || send.opcode >= PEAL_OP_COUNT || send.flags & ~PEAL_WQE_FLAGS ||

@@ -76,10 +76,10 @@ TEST_CASE("no word of a send WQE is read twice", "[wqe]")
 		const Exactly memory(caps.stride());
 
 		scramble(random, {memory.data()}, caps);
-		if (!reads_once<peal_wqe>(memory.data(), caps.stride(),
-					  [&](const void *slot, peal_wqe *send) {
-						  return peal_wqe_parse_send(slot, &limits, send);
-					  }))
+		if (!reads_once<Parsed>(memory.data(), caps.stride(),
+					[&](const void *slot, Parsed *send) {
+						return parse_send(slot, &limits, send);
+					}))
 			FAIL("round " << round << " with seed " << random.seed);
 	}
 }

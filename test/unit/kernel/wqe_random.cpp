@@ -57,7 +57,7 @@ std::uint64_t scribble(Random &random, std::size_t word)
 TEST_CASE("a slot is large enough for whatever parsing reads", "[wqe]")
 {
 	BeforeTheWall wall;
-	peal_wqe send;
+	Parsed send;
 
 	for (std::uint32_t max_sge = 0; max_sge <= PEAL_MAX_SGE; ++max_sge) {
 		for (std::uint32_t max_inline : inline_caps) {
@@ -72,7 +72,7 @@ TEST_CASE("a slot is large enough for whatever parsing reads", "[wqe]")
 				view.header() = {};
 				view.header().opcode = static_cast<__u8>(word % PEAL_OP_COUNT);
 				view.header().num_sge = static_cast<__u8>(word / PEAL_OP_COUNT);
-				peal_wqe_parse_send(view.slot, &limits, &send);
+				parse_send(view.slot, &limits, &send);
 			}
 		}
 	}
@@ -88,12 +88,12 @@ TEST_CASE("random sends are accepted exactly if they are well-formed", "[wqe]")
 		const peal_wqe_limits limits = caps.limits();
 		const Exactly memory(caps.stride());
 		const SendView view{memory.data()};
-		peal_wqe send;
+		Parsed send;
 
 		std::memset(&send, 0xa5, sizeof(send));
 		scramble(random, view, caps);
 		const bool good = is_good(view, limits);
-		const bool taken = !peal_wqe_parse_send(view.slot, &limits, &send);
+		const bool taken = !parse_send(view.slot, &limits, &send);
 
 		if (taken != good || (taken && !is_consistent(send, limits, view.slot)))
 			FAIL("round " << round << " with seed " << random.seed);
@@ -118,10 +118,10 @@ TEST_CASE("bytes that are merely random read nothing outside the slot", "[wqe]")
 		const SendCaps caps = random_caps(random);
 		const peal_wqe_limits limits = caps.limits();
 		const Exactly memory(caps.stride());
-		peal_wqe send;
+		Parsed send;
 
 		random.fill(memory.data(), caps.stride());
-		if (!peal_wqe_parse_send(memory.data(), &limits, &send) &&
+		if (!parse_send(memory.data(), &limits, &send) &&
 		    !is_consistent(send, limits, memory.data()))
 			FAIL("round " << round << " with seed " << random.seed);
 	}
@@ -147,12 +147,12 @@ TEST_CASE("a slot that changes while it is parsed gives consistent values", "[wq
 		}
 	});
 	for (unsigned round = 0; accepted < enough || refused < enough; ++round) {
-		peal_wqe send;
+		Parsed send;
 
 		/* Both threads may share one CPU. */
 		if (round % 4096 == 0)
 			std::this_thread::yield();
-		if (peal_wqe_parse_send(memory.data(), &limits, &send)) {
+		if (parse_send(memory.data(), &limits, &send)) {
 			++refused;
 			continue;
 		}

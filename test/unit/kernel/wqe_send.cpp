@@ -22,7 +22,7 @@ struct Sender {
 	peal_wqe_limits limits = caps.limits();
 	Exactly memory{caps.stride()};
 	SendView view{memory.data()};
-	peal_wqe send{};
+	Parsed send{};
 
 	explicit Sender(unsigned opcode = PEAL_OP_SEND, SendCaps wanted = {}) : caps(wanted)
 	{
@@ -36,7 +36,7 @@ struct Sender {
 		if (opcode == PEAL_OP_FLUSH)
 			view.flush().placement = PEAL_FLUSH_GLOBAL;
 	}
-	peal_reason parse() { return peal_wqe_parse_send(memory.data(), &limits, &send); }
+	peal_reason parse() { return parse_send(memory.data(), &limits, &send); }
 	void use_inline(std::uint32_t bytes)
 	{
 		view.header().flags |= PEAL_WQE_INLINE;

@@ -89,16 +89,16 @@ public:
 	}
 	peal_requester *get() { return requester_.get(); }
 
-	void post(const peal_wr &wr)
+	void post(const peal_wqe &wr)
 	{
 		REQUIRE(peal_requester_has_room(requester_.get()));
 		peal_requester_post(requester_.get(), &wr);
 		++posted_;
 	}
-	peal_wr wr(unsigned opcode, std::uint64_t length = 1,
-		   unsigned flags = PEAL_WQE_SIGNALED) const
+	peal_wqe wr(unsigned opcode, std::uint64_t length = 1,
+		    unsigned flags = PEAL_WQE_SIGNALED) const
 	{
-		peal_wr m = {};
+		peal_wqe m = {};
 
 		m.opcode = static_cast<u8>(opcode);
 		m.flags = static_cast<u8>(flags);
@@ -154,20 +154,17 @@ public:
 		now = std::max(now, deadline());
 		peal_requester_expire(requester_.get(), now);
 	}
-	bool complete(peal_completion *completion)
-	{
-		return peal_requester_complete(requester_.get(), completion);
-	}
+	/* Return: the next message that has ended, or null. */
+	const peal_message *complete() { return peal_requester_complete(requester_.get()); }
 	/* Return: how many complete, in order and successfully. */
 	std::uint32_t completed()
 	{
-		peal_completion completion;
 		std::uint32_t n = 0;
 
-		for (; complete(&completion); ++n) {
-			REQUIRE(completion.status == IB_WC_SUCCESS);
-			REQUIRE(completion.reason == PEAL_REASON_NONE);
-			REQUIRE(completion.index == 100 + completions);
+		for (; const peal_message *done = complete(); ++n) {
+			REQUIRE(done->status == IB_WC_SUCCESS);
+			REQUIRE(done->reason == PEAL_REASON_NONE);
+			REQUIRE(done->wqe.index == 100 + completions);
 			++completions;
 		}
 		return n;

@@ -172,8 +172,8 @@ class Run {
 	{
 		const unsigned operation = 1 + static_cast<unsigned>(random_.below(8));
 		const bool atomic = operation >= PEAL_OP_CMP_SWAP;
-		peal_wr m = r_.wr(operation, atomic ? 8 : random_.below(60 * MTU),
-				  random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
+		peal_wqe m = r_.wr(operation, atomic ? 8 : random_.below(60 * MTU),
+				   random_.one_in(3) ? 0 : PEAL_WQE_SIGNALED);
 
 		if (random_.one_in(5))
 			m.flags |= PEAL_WQE_FENCE;
@@ -212,7 +212,7 @@ class Run {
 	}
 	void place(std::uint32_t psn)
 	{
-		const peal_wr *m = peal_requester_wr(r_.get(), r_.response.message);
+		const peal_wqe *m = peal_requester_wqe(r_.get(), r_.response.message);
 
 		if (r_.response.what == PEAL_RESPONSE_READ) {
 			REQUIRE(r_.response.offset == placed_);
@@ -325,7 +325,6 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 	for (int round = 0; round < 300 / SLOWER; ++round) {
 		Requester r;
 		int handle;
-		peal_completion completion;
 		std::uint32_t answered = FIRST_PSN, posted = 0, ended = 0;
 
 		for (int step = 0; step < 300; ++step) {
@@ -352,8 +351,8 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 			if (what != PEAL_RESPONSE_DROPPED && what != PEAL_RESPONSE_KEPT)
 				peal_psn_raise(&answered, peal_psn_add(packet.psn, 1));
 			peal_requester_take_reordered(r.get());
-			for (; r.complete(&completion); ++ended)
-				REQUIRE(completion.index == 100 + ended);
+			for (; const peal_message *done = r.complete(); ++ended)
+				REQUIRE(done->wqe.index == 100 + ended);
 			r.now += random.below(5 * MS);
 			if (r.deadline() != U64_MAX && random.one_in(4))
 				r.expire();
@@ -362,8 +361,8 @@ TEST_CASE("any response at any time leaves the requester sound", "[random]")
 		}
 		while (peal_reorder_drop(&r.get()->reorder))
 			;
-		for (; peal_requester_flush(r.get(), &completion); ++ended)
-			REQUIRE(completion.index == 100 + ended);
+		for (; const peal_message *done = peal_requester_flush(r.get()); ++ended)
+			REQUIRE(done->wqe.index == 100 + ended);
 		CHECK(ended == posted);
 		CHECK(peal_requester_idle(r.get()));
 		CHECK(r.deadline() == U64_MAX);
@@ -377,7 +376,6 @@ TEST_CASE("the message that fails is the one that has the refused packet", "[ran
 	for (int round = 0; round < 2000 / SLOWER; ++round) {
 		Requester r;
 		std::vector<std::uint32_t> owners; /* by number of the PSN */
-		peal_completion completion;
 
 		for (std::uint32_t left = 1 + random.below(ENTRIES); left; --left) {
 			r.post(random.below(3) ? PEAL_OP_LOCAL_INV : PEAL_OP_WRITE,
@@ -397,12 +395,16 @@ TEST_CASE("the message that fails is the one that has the refused packet", "[ran
 			r.receive(ack(random.below(refused)));
 		r.receive(nak(refused, PEAL_NAK_REMOTE_ACCESS));
 		for (std::uint32_t index = 0; index < owners[refused]; ++index) {
-			REQUIRE(r.complete(&completion));
-			REQUIRE(completion.index == 100 + index);
-			REQUIRE(completion.status == IB_WC_SUCCESS);
+			const peal_message *const done = r.complete();
+
+			REQUIRE(done);
+			REQUIRE(done->wqe.index == 100 + index);
+			REQUIRE(done->status == IB_WC_SUCCESS);
 		}
-		REQUIRE(r.complete(&completion));
-		REQUIRE(completion.index == 100 + owners[refused]);
-		REQUIRE(completion.status == IB_WC_REM_ACCESS_ERR);
+		const peal_message *const failed = r.complete();
+
+		REQUIRE(failed);
+		REQUIRE(failed->wqe.index == 100 + owners[refused]);
+		REQUIRE(failed->status == IB_WC_REM_ACCESS_ERR);
 	}
 }

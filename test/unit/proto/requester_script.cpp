@@ -29,7 +29,7 @@ class Requester : public Half {
 	std::unique_ptr<peal_requester> requester_ = std::make_unique<peal_requester>();
 	std::uint64_t silence_ = 0, resent_ = 0;
 	std::uint32_t posted_ = 0, completed_ = 0;
-	std::optional<peal_completion> failure_;
+	const peal_message *failure_ = nullptr;
 	bool failure_expected_ = false;
 	std::int64_t too_long_ = INT64_MAX; /* packets from this on do not leave */
 	std::int64_t last_ = -1;	    /* the packet that was sent last */
@@ -70,7 +70,7 @@ class Requester : public Half {
 
 	void post(Words &words)
 	{
-		peal_wr wr = {};
+		peal_wqe wr = {};
 
 		wr.opcode = value_of(OPERATIONS, words.take("operation"));
 		wr.length = static_cast<u64>(words.next_number().value_or(1));
@@ -159,7 +159,7 @@ class Requester : public Half {
 			throw Mismatch("a packet, not a local operation");
 		expect(name_of(OPERATIONS, opcode),
 		       name_of(OPERATIONS,
-			       peal_requester_wr(requester_.get(), out_.message)->opcode));
+			       peal_requester_wqe(requester_.get(), out_.message)->opcode));
 		expect_fields(words, {{"message", false, out_.message}});
 		if (words.has("held"))
 			return;
@@ -312,18 +312,19 @@ class Requester : public Half {
 	/* Return: whether a message completed successfully. A failure waits for "failed". */
 	bool complete_one()
 	{
-		peal_completion completion = {};
-
-		if (failure_ || !peal_requester_complete(requester_.get(), &completion))
+		if (failure_)
+			return false;
+		const peal_message *const done = peal_requester_complete(requester_.get());
+		if (!done)
 			return false;
 		expect("completion of " + std::to_string(completed_),
-		       "completion of " + std::to_string(completion.index));
+		       "completion of " + std::to_string(done->wqe.index));
 		++completed_;
-		if (!completion.status) {
-			expect("none", name_of(REASONS, completion.reason));
+		if (!done->status) {
+			expect("none", name_of(REASONS, done->reason));
 			return true;
 		}
-		failure_ = completion;
+		failure_ = done;
 		return false;
 	}
 	std::uint32_t complete_all()
@@ -337,8 +338,6 @@ class Requester : public Half {
 	/* The oldest message has failed, and that is the end. */
 	void expect_failed(Words &words)
 	{
-		peal_completion more;
-
 		expect("complete 0", "complete " + std::to_string(complete_all()));
 		const std::string status = words.take("status"), reason = words.take("reason");
 
@@ -346,7 +345,7 @@ class Requester : public Half {
 		       failure_ ? "failed " + name_of(STATUSES, failure_->status) + " " +
 					  name_of(REASONS, failure_->reason)
 				: "no failure");
-		if (peal_requester_complete(requester_.get(), &more))
+		if (peal_requester_complete(requester_.get()))
 			throw Mismatch("a completion behind the failure");
 		expect_blocked("failed");
 		expect_number("timer", "none", timer());
@@ -354,14 +353,12 @@ class Requester : public Half {
 	}
 	void expect_flushed(std::int64_t count)
 	{
-		peal_completion completion;
-
-		for (; peal_requester_flush(requester_.get(), &completion); --count) {
+		for (; const peal_message *done = peal_requester_flush(requester_.get()); --count) {
 			expect("wr-flush-err flushed " + std::to_string(completed_++),
-			       name_of(STATUSES, completion.status) + " " +
-				       name_of(REASONS, completion.reason) + " " +
-				       std::to_string(completion.index));
-			if (peal_requester_complete(requester_.get(), &completion))
+			       name_of(STATUSES, done->status) + " " +
+				       name_of(REASONS, done->reason) + " " +
+				       std::to_string(done->wqe.index));
+			if (peal_requester_complete(requester_.get()))
 				throw Mismatch("a completion while it is flushed");
 		}
 		expect("0 more", std::to_string(count) + " more");
@@ -502,7 +499,7 @@ public:
 		} else if (verb == "reset") {
 			peal_requester_reset(r);
 			completed_ = posted_;
-			failure_.reset();
+			failure_ = nullptr;
 		} else if (verb == "psn") {
 			const auto psn = static_cast<u32>(number(words.take()));
 

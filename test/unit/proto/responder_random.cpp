@@ -40,13 +40,13 @@ struct Peer {
 
 	void executed(const peal_request &request)
 	{
-		const bool read = request.operation == PEAL_OP_READ;
+		const bool read = request.wqe.opcode == PEAL_OP_READ;
 		const auto packets =
-			read ? std::max<std::uint64_t>(1, (request.length + MTU - 1) / MTU) : 1;
+			read ? std::max<std::uint64_t>(1, (request.wqe.length + MTU - 1) / MTU) : 1;
 
 		psn = peal_psn_add(psn, static_cast<std::uint32_t>(packets));
 		sent = request.last ? 0 : request.offset + request.bytes;
-		family = request.last ? 0 : request.operation == PEAL_OP_SEND ? 's' : 'w';
+		family = request.last ? 0 : request.wqe.opcode == PEAL_OP_SEND ? 's' : 'w';
 	}
 };
 
@@ -129,8 +129,8 @@ class Hostile {
 			return true;
 		REQUIRE(packet->psn == peer_.psn);
 		REQUIRE(request.bytes <= MTU);
-		if (request.operation != PEAL_OP_SEND)
-			REQUIRE(request.length <= PEAL_MAX_MSG);
+		if (request.wqe.opcode != PEAL_OP_SEND)
+			REQUIRE(request.wqe.length <= PEAL_MAX_MSG);
 
 		const peal_verdict verdict = any_verdict();
 

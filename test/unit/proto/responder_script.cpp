@@ -164,25 +164,26 @@ class Responder : public Half {
 	{
 		const std::string operation = words.take("operation");
 
-		expect(operation, name_of(OPERATIONS, request_.operation));
+		expect(operation, name_of(OPERATIONS, request_.wqe.opcode));
 		expect_fields(words, {
 					     {"first", true, request_.first},
 					     {"last", true, request_.last},
-					     {"solicited", true, request_.solicited},
+					     {"solicited", true,
+					      !!(request_.wqe.flags & PEAL_WQE_SOLICITED)},
 					     {"offset", false, request_.offset},
 					     {"bytes", false, request_.bytes},
-					     {"length", false, request_.length},
-					     {"addr", false, request_.remote_addr},
-					     {"key", false, request_.rkey},
-					     {"srqn", false, request_.srqn},
-					     {"imm", false, request_.imm_or_rkey},
-					     {"inv", false, request_.imm_or_rkey},
-					     {"compare", false, request_.atomic.compare_add},
-					     {"add", false, request_.atomic.compare_add},
-					     {"swap", false, request_.atomic.swap},
-					     {"range", false, request_.flush.length},
-					     {"placement", false, request_.flush.placement},
-					     {"selectivity", false, request_.flush.selectivity},
+					     {"length", false, request_.wqe.length},
+					     {"addr", false, request_.wqe.remote_addr},
+					     {"key", false, request_.wqe.rkey},
+					     {"srqn", false, request_.wqe.srqn},
+					     {"imm", false, request_.wqe.imm_or_rkey},
+					     {"inv", false, request_.wqe.imm_or_rkey},
+					     {"compare", false, request_.wqe.atomic.compare_add},
+					     {"add", false, request_.wqe.atomic.compare_add},
+					     {"swap", false, request_.wqe.atomic.swap},
+					     {"range", false, request_.wqe.flush.length},
+					     {"placement", false, request_.wqe.flush.placement},
+					     {"selectivity", false, request_.wqe.flush.selectivity},
 				     });
 	}
 
