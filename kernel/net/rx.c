@@ -222,11 +222,11 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	u32 at = peal_arrival(skb)->udp, bytes;
 	bool ipv6 = peal_arrival(skb)->ipv6;
 	enum peal_drop drop = PEAL_DROP_short;
+	const struct peal_packet *packet = &peal_rx_unread;
 	const struct udphdr *udp;
 	struct peal_rx_packet rx;
 
 	peal_epoch_assert_held();
-	rx.packet = (struct peal_packet){ };
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
 		goto drop;
 	udp = (struct udphdr *)(skb->data + at);
@@ -244,6 +244,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 		goto drop;
 	__skb_pull(skb, at + sizeof(*udp));	/* to the BTH */
 	drop = peal_rx_parse(skb, &rx);
+	packet = &rx.packet;
 	if (drop)
 		goto drop;
 	drop = PEAL_DROP_icrc;
@@ -255,7 +256,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct pea
 	return;
 
 drop:
-	peal_rx_drop(port, skb, &rx.packet, drop);
+	peal_rx_drop(port, skb, packet, drop);
 }
 
 /*

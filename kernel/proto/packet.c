@@ -443,6 +443,7 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 	const u8 *bth = bytes;
 	const struct peal_wire_opcode *wire;
 
+	memset(packet, 0, sizeof(*packet));
 	if (linear < PEAL_BTH_BYTES || total < PEAL_BTH_BYTES + PEAL_ICRC_BYTES)
 		return PEAL_DROP_short;
 	if (peal_get32(bth) & VERSION)
@@ -453,7 +454,6 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 	if (linear < wire->header_bytes || total < wire->header_bytes + PEAL_ICRC_BYTES)
 		return PEAL_DROP_short;
 
-	memset(packet, 0, sizeof(*packet));
 	peal_get_bth(bth, packet);
 	peal_get_extended(bth + PEAL_BTH_BYTES, wire->has, packet);
 	packet->header_bytes = wire->header_bytes;

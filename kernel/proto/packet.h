@@ -371,7 +371,8 @@ struct peal_packet {
  * @linear: readable bytes at @bytes, either all or at least PEAL_HEADERS_MAX
  * @total: bytes from the BTH to the end of the ICRC, from the UDP length
  *
- * The payload, its padding and the ICRC begin at offset header_bytes.
+ * The payload, its padding and the ICRC begin at offset header_bytes. Fields that were not read
+ * are 0, also on an error.
  *
  * Return: PEAL_DROP_none, or PEAL_DROP_short, PEAL_DROP_version, PEAL_DROP_opcode or
  * PEAL_DROP_pad. The caller checks PSN, length and rights.
