@@ -437,6 +437,18 @@ static enum peal_drop peal_packet_measure(u32 total, u32 has, struct peal_packet
 	return PEAL_DROP_none;
 }
 
+const struct peal_nak_meaning *peal_nak_meaning(enum peal_nak nak)
+{
+	static const struct peal_nak_meaning meanings[] = {
+		[PEAL_NAK_INVALID_REQUEST] = {
+			IB_WC_REM_INV_REQ_ERR, PEAL_REASON_NAK_INVALID_REQUEST },
+		[PEAL_NAK_REMOTE_ACCESS] = { IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS },
+		[PEAL_NAK_REMOTE_OPERATION] = { IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION },
+	};
+
+	return &meanings[nak];
+}
+
 enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 				 struct peal_packet *packet)
 {

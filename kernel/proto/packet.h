@@ -335,6 +335,15 @@ enum peal_nak {
 	PEAL_NAK_REMOTE_OPERATION = 3,
 };
 
+/* What a fatal NAK means to the requester (IBTA 9.7.5.2.3 to 9.7.5.2.6). */
+struct peal_nak_meaning {
+	u8 status;		/* enum ib_wc_status */
+	u32 reason;		/* enum peal_reason, where nothing more is known than the NAK */
+};
+
+/* @nak: not PEAL_NAK_SEQUENCE. */
+const struct peal_nak_meaning *peal_nak_meaning(enum peal_nak nak);
+
 struct peal_packet {
 	/* BTH */
 	u8 opcode;

@@ -997,15 +997,6 @@ static void peal_requester_receive_ack(struct peal_requester *requester,
 				       const struct peal_packet *packet, u64 now,
 				       struct peal_response *response)
 {
-	static const struct {
-		u8 status;
-		u32 reason;
-	} naks[] = {
-		[PEAL_NAK_INVALID_REQUEST] = {
-			IB_WC_REM_INV_REQ_ERR, PEAL_REASON_NAK_INVALID_REQUEST },
-		[PEAL_NAK_REMOTE_ACCESS] = { IB_WC_REM_ACCESS_ERR, PEAL_REASON_NAK_ACCESS },
-		[PEAL_NAK_REMOTE_OPERATION] = { IB_WC_REM_OP_ERR, PEAL_REASON_NAK_OPERATION },
-	};
 	u8 code = packet->syndrome & PEAL_SYNDROME_VALUE;
 	u32 psn = packet->psn;
 	bool known = true;
@@ -1030,7 +1021,7 @@ static void peal_requester_receive_ack(struct peal_requester *requester,
 		peal_requester_acknowledge(requester, psn, false, now);
 		peal_inflight_fail(&requester->inflight,
 				   peal_inflight_find(&requester->inflight, psn),
-				   naks[code].status, naks[code].reason);
+				   peal_nak_meaning(code)->status, peal_nak_meaning(code)->reason);
 		break;
 	default:
 		known = false;

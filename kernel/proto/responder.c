@@ -530,7 +530,7 @@ void *peal_responder_conflict(struct peal_responder *responder, u32 psn)
 	return peal_reorder_take(&responder->reorder, psn);
 }
 
-/* ---- the verdict on a request ---- */
+/* ---- a request was executed, or could not be ---- */
 
 static void peal_responder_save(struct peal_responder *responder, const struct peal_packet *packet,
 				u8 operation, u64 original)
@@ -559,14 +559,8 @@ static void peal_responder_save(struct peal_responder *responder, const struct p
 	peal_responder_start_reply(responder, res, 0, res->packets, res->length);
 }
 
-void peal_responder_done(struct peal_responder *responder, enum peal_verdict verdict, u64 original,
-			 u64 now)
+void peal_responder_done(struct peal_responder *responder, u8 syndrome, u64 original, u64 now)
 {
-	static const u8 naks[] = {
-		[PEAL_VERDICT_INVALID_REQUEST] = PEAL_NAK_INVALID_REQUEST,
-		[PEAL_VERDICT_ACCESS] = PEAL_NAK_REMOTE_ACCESS,
-		[PEAL_VERDICT_OPERATION] = PEAL_NAK_REMOTE_OPERATION,
-	};
 	bool reliable = peal_transport_is_reliable(responder->config.transport);
 	const struct peal_packet *packet = responder->executing;
 	const struct peal_wire_opcode *wire;
@@ -575,21 +569,20 @@ void peal_responder_done(struct peal_responder *responder, enum peal_verdict ver
 		return;
 	responder->executing = NULL;
 	wire = peal_packet_opcode(packet);
-	if (verdict != PEAL_VERDICT_DONE) {
+	if (syndrome != PEAL_SYNDROME_ACK) {
 		if (!reliable) {
 			if (packet->psn == responder->psn)
 				responder->operation = 0;	/* the message is lost */
 			return;
 		}
 		peal_responder_close_gap(responder);
-		if (verdict != PEAL_VERDICT_NOT_READY) {
-			peal_responder_owe_fatal_nak(responder, naks[verdict]);
+		if ((syndrome & PEAL_SYNDROME_KIND) != PEAL_SYNDROME_RNR) {
+			peal_responder_owe_fatal_nak(responder, syndrome & PEAL_SYNDROME_VALUE);
 			return;
 		}
 		/* The packet stays the expected one, and the position in the message stays. */
 		responder->rnr = true;
-		peal_responder_owe_nak(responder, PEAL_SYNDROME_RNR |
-				       (responder->config.rnr_timer & PEAL_SYNDROME_VALUE));
+		peal_responder_owe_nak(responder, syndrome);
 		return;
 	}
 

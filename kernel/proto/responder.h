@@ -16,7 +16,7 @@
  * How the caller uses it, always with the lock of the receive queue held:
  *
  *	receive()		for each request; on EXECUTE do what *request asks, then call
- *				done() with the verdict before anything else, and
+ *				done() with the result before anything else, and
  *				before the packet is freed
  *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	take_reordered()		after receive(); pass what it returns to receive() again
@@ -39,7 +39,6 @@ struct peal_responder_config {
 	u8 transport;		/* PEAL_RC, _UC or _XRC; PEAL_NO_TRANSPORT: accepts nothing */
 	u8 mtu_shift;		/* path MTU is 1 << this: 8..12 */
 	u8 rd_atomic;		/* attribute max_dest_rd_atomic: responder resources */
-	u8 rnr_timer;		/* attribute min_rnr_timer, as encoded */
 	u64 reorder_ns;		/* out-of-order packets are kept for one to two times this */
 };
 
@@ -130,18 +129,6 @@ struct peal_request {
 	struct peal_wqe wqe;
 };
 
-/*
- * The caller's verdict on a request. After one of the last three, RC sends a fatal NAK and the
- * caller moves the queue pair to error. UC loses the message; the caller decides the rest.
- */
-enum peal_verdict {
-	PEAL_VERDICT_DONE,
-	PEAL_VERDICT_NOT_READY,		/* no receive posted; RC: RNR NAK, UC: message lost */
-	PEAL_VERDICT_INVALID_REQUEST,
-	PEAL_VERDICT_ACCESS,
-	PEAL_VERDICT_OPERATION,
-};
-
 /* A reply to send. */
 struct peal_reply {
 	struct peal_packet header;	/* the caller fills in qpn and pkey */
@@ -186,9 +173,13 @@ void peal_responder_skip(struct peal_responder *responder, u32 psn, u32 msn);
 /* @handle: what to keep if the packet is out of order; NULL: never keep it. */
 void peal_responder_receive(struct peal_responder *responder, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_request *request);
-/* The verdict on the request under execution. @original: for atomics, the value before. */
-void peal_responder_done(struct peal_responder *responder, enum peal_verdict verdict, u64 original,
-			 u64 now);
+/*
+ * The request under execution has ended. @syndrome: PEAL_SYNDROME_ACK if it was executed, else the
+ * one that answers it: an RNR NAK with its timer if no receive was posted, or a fatal NAK, after
+ * which the caller moves the queue pair to error. On UC any of them loses the message, and the
+ * caller decides the rest. @original: for atomics, the value before.
+ */
+void peal_responder_done(struct peal_responder *responder, u8 syndrome, u64 original, u64 now);
 /* Return: the kept request with the expected PSN, to be passed to receive() again, or NULL. */
 void *peal_responder_take_reordered(struct peal_responder *responder);
 /*

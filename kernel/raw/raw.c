@@ -100,13 +100,13 @@ static int peal_raw_permit(const struct peal_port *port)
 static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *notify,
 				       const struct peal_frame *frame)
 {
-	struct peal_receive_fault fault PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = frame->skb->len;
 	struct peal_cqe cqe = {
 		.opcode = PEAL_OP_SEND, .byte_len = bytes,
 		.flags = frame->checksums_ok ? PEAL_CQE_IP_CSUM_OK : 0,
 	};
+	enum peal_reason reason;
 	enum peal_drop drop;
 	u64 at, piece;
 	void *here;
@@ -114,11 +114,11 @@ static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *n
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(!peal_qp_receives(qp)))
 		return PEAL_DROP_state;
-	drop = peal_receive_begin(qp, notify, bytes, &to, &fault);
+	drop = peal_receive_begin(qp, notify, bytes, &to, &reason);
 	if (unlikely(drop))
 		return drop;
-	if (unlikely(fault.reason)) {
-		peal_receive_refuse(qp, notify, 0, bytes, &fault);
+	if (unlikely(reason)) {
+		peal_receive_refuse(qp, notify, 0, bytes, reason);
 		return PEAL_DROP_none;
 	}
 	peal_cursor_skip(&to, 0);	/* to an entry with room */

@@ -138,10 +138,7 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 	case PEAL_ODP_PRESENT:
 		break;
 	case PEAL_ODP_ABSENT:
-		return (struct peal_outcome){
-			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RKEY_PAGE,
-			.timer = qp->attr.min_rnr_timer,
-		};
+		return peal_not_ready(qp, PEAL_REASON_RKEY_PAGE);
 	case PEAL_ODP_FAULT:
 	case PEAL_ODP_LATE:
 		return peal_execute_no_page(qp, &request->wqe, qp->attr.dest_qp_num, notify, state);
@@ -183,43 +180,26 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 	return outcome;
 }
 
-/*
- * The request could not be executed. Return: this in the protocol's terms (IBTA 9.9.3, table 58).
- * No NAK and no completion reports a lost message of an unreliable connection, so count it.
- */
-static noinline enum peal_verdict peal_wire_refused(const struct peal_wire *w,
-						    const struct peal_packet *packet,
-						    struct peal_outcome outcome)
+/* No NAK and no completion reports a lost message of an unreliable connection, so count it. */
+static noinline void peal_wire_lose(const struct peal_qp *qp, const struct peal_packet *packet,
+				    struct peal_outcome outcome)
 {
-	const struct peal_qp *qp = w->base.qp;
 	enum peal_drop drop = PEAL_DROP_rights;
 
-	if (qp->ib.qp_type == IB_QPT_UC) {
-		if (outcome.what == PEAL_NOT_READY)
-			drop = PEAL_DROP_receive;
-		else if (outcome.reason == PEAL_REASON_RECV_TOO_SHORT)
-			drop = PEAL_DROP_length;
-		peal_count_drop(qp->table, drop);
-		trace_peal_drop(packet, drop);
-	}
 	if (outcome.what == PEAL_NOT_READY)
-		return PEAL_VERDICT_NOT_READY;
-	switch (outcome.status) {
-	case IB_WC_REM_ACCESS_ERR:
-		return PEAL_VERDICT_ACCESS;
-	case IB_WC_REM_OP_ERR:
-		return PEAL_VERDICT_OPERATION;
-	default:
-		return PEAL_VERDICT_INVALID_REQUEST;
-	}
+		drop = PEAL_DROP_receive;
+	else if (outcome.reason == PEAL_REASON_RECV_TOO_SHORT)
+		drop = PEAL_DROP_length;
+	peal_count_drop(qp->table, drop);
+	trace_peal_drop(packet, drop);
 }
 
 /* Process one request. Consumes rx->skb. @again: it was kept until its turn came. */
 static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *rx,
 				   struct peal_notify *notify, bool again)
 {
-	enum peal_verdict verdict = PEAL_VERDICT_DONE;
 	struct peal_responder *responder = &w->responder;
+	u8 syndrome = PEAL_SYNDROME_ACK;
 	struct peal_qp *qp = w->base.qp;
 	struct peal_request request;
 	struct peal_outcome outcome;
@@ -256,9 +236,12 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 		break;
 	case PEAL_REQUEST_EXECUTE:
 		outcome = peal_wire_execute(w, rx, &request, notify, &original);
-		if (unlikely(outcome.what != PEAL_CARRIED))
-			verdict = peal_wire_refused(w, &rx->packet, outcome);
-		peal_responder_done(responder, verdict, original, now);
+		if (unlikely(outcome.what != PEAL_CARRIED)) {
+			syndrome = outcome.syndrome;
+			if (qp->ib.qp_type == IB_QPT_UC)
+				peal_wire_lose(qp, &rx->packet, outcome);
+		}
+		peal_responder_done(responder, syndrome, original, now);
 		break;
 	}
 	peal_rx_consume(rx);
@@ -971,7 +954,6 @@ static void peal_wire_configure(struct peal_wire *w)
 		.transport = qp->ib.qp_type == IB_QPT_XRC_INI ? PEAL_NO_TRANSPORT : transport,
 		.mtu_shift = shift,
 		.rd_atomic = qp->attr.max_dest_rd_atomic,
-		.rnr_timer = qp->attr.min_rnr_timer,
 		.reorder_ns = reorder_ns,
 	};
 

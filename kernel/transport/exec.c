@@ -14,7 +14,7 @@
 
 /* What a failed check means to both sides (IBTA 9.9.3, tables 57 and 58). */
 struct peal_refusal {
-	u8 requester;			/* status of the sender's completion */
+	enum peal_nak nak;		/* says the status of the sender's completion */
 	u8 receiver;			/* status of the held receive WQE, if any */
 	enum ib_event_type event;	/* at the responder */
 	bool passes;			/* on UC only the message is lost */
@@ -27,13 +27,13 @@ struct peal_refusal {
 static const struct peal_refusal *peal_refusal(enum peal_reason reason, const struct peal_op *op)
 {
 	static const struct peal_refusal request = {
-		IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
+		PEAL_NAK_INVALID_REQUEST, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
 	}, access = {
-		IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
+		PEAL_NAK_REMOTE_ACCESS, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
 	}, buffer = {
-		IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
+		PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
 	}, receive = {
-		IB_WC_REM_OP_ERR, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
+		PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
 	};
 
 	switch (reason) {
@@ -81,18 +81,22 @@ static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
 		.status = refusal->receiver, .vendor_err = reason, .opcode = wqe->opcode,
 		.src_qp = src_qpn,
 	};
+	struct peal_outcome outcome = {
+		.what = PEAL_FAILED, .status = peal_nak_meaning(refusal->nak)->status,
+		.syndrome = PEAL_SYNDROME_NAK | refusal->nak, .reason = reason,
+	};
 
 	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_refuse(qp->ib.qp_num, src_qpn, wqe->opcode, wqe->rkey, wqe->remote_addr,
 			  wqe->length, reason);
 	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
-		return peal_failed(refusal->requester, reason);
+		return outcome;
 	if (qp->rq.holding && op->receives)
 		peal_qp_complete_recv(qp, notify, &cqe);
 	else
 		peal_notify_event(notify, &qp->ib, refusal->event);
 	peal_rq_refuse(&qp->rq);
-	return peal_failed(refusal->requester, reason);
+	return outcome;
 }
 
 /*
@@ -222,10 +226,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	case PEAL_RQ_EMPTY:
 		if (op->remote)
 			peal_cursor_end(cursor);
-		return (struct peal_outcome){
-			.what = PEAL_NOT_READY, .reason = PEAL_REASON_RNR_EXHAUSTED,
-			.timer = qp->attr.min_rnr_timer,
-		};
+		return peal_not_ready(qp, PEAL_REASON_RNR_EXHAUSTED);
 	case PEAL_RQ_MALFORMED:
 		if (op->remote)
 			peal_cursor_end(cursor);
@@ -350,7 +351,7 @@ struct peal_outcome peal_execute_finish_receive(struct peal_qp *qp, const struct
 /* Is the buffer in memory (on-demand paging)? If not, the use of the buffer is ended. */
 static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
 						 struct peal_cursor *to,
-						 struct peal_receive_fault *fault)
+						 enum peal_reason *reason)
 {
 	enum peal_odp_state state = peal_cursor_look(to, 0, bytes, true);
 
@@ -360,9 +361,7 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
 	peal_cursor_end(to);
 	if (state == PEAL_ODP_ABSENT)
 		return PEAL_DROP_receive;
-	*fault = (struct peal_receive_fault){
-		IB_WC_LOC_PROT_ERR, peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE),
-	};
+	*reason = peal_odp_reason(state, PEAL_REASON_RECV_LKEY_PAGE);
 	return PEAL_DROP_none;
 }
 
@@ -370,7 +369,7 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
  * peal_receive_begin() - take the receive for @bytes bytes, and begin a cursor over its buffer
  * @to: set to the buffer if the bytes can be placed. The caller ends its use and completes the
  *	receive
- * @fault: set to why the receive cannot be used, for which the caller refuses it
+ * @reason: set to why the receive cannot be used, for which the caller refuses it. NONE: it can be
  *
  * An entry of the receive that gets no byte is not checked.
  *
@@ -383,35 +382,28 @@ static noinline enum peal_drop peal_receive_look(struct peal_rq *rq, u32 bytes,
  * used.
  */
 enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
-				  struct peal_cursor *to, struct peal_receive_fault *fault)
+				  struct peal_cursor *to, enum peal_reason *reason)
 {
 	struct peal_rq *rq = &qp->rq;
-	enum peal_reason reason;
 
 	lockdep_assert_held(&rq->lock);
 	if (qp->srq)
 		peal_notify_srq(notify, qp->srq);
-	fault->reason = PEAL_REASON_NONE;
-	switch (peal_rq_take(rq, &reason)) {
+	switch (peal_rq_take(rq, reason)) {
 	case PEAL_RQ_EMPTY:
 		return PEAL_DROP_receive;
 	case PEAL_RQ_MALFORMED:
-		*fault = (struct peal_receive_fault){ IB_WC_LOC_QP_OP_ERR, reason };
 		return PEAL_DROP_none;
 	case PEAL_RQ_TAKEN:
 		break;
 	}
 	if (unlikely(bytes > rq->wqe.length))
 		return PEAL_DROP_length;
-	reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge,
-				  PEAL_RECEIVE, 0, bytes);
-	if (unlikely(reason)) {
-		*fault = (struct peal_receive_fault){
-			IB_WC_LOC_PROT_ERR, reason,
-		};
+	*reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge,
+				   PEAL_RECEIVE, 0, bytes);
+	if (unlikely(*reason))
 		return PEAL_DROP_none;
-	}
-	return unlikely(to->counted) ? peal_receive_look(rq, bytes, to, fault) : PEAL_DROP_none;
+	return unlikely(to->counted) ? peal_receive_look(rq, bytes, to, reason) : PEAL_DROP_none;
 }
 
 /*
@@ -419,15 +411,15 @@ enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify
  * error, there is no receive, and an event tells of the error. @bytes: of the payload that arrived.
  */
 void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
-			 const struct peal_receive_fault *fault)
+			 enum peal_reason reason)
 {
 	struct peal_cqe cqe = {
-		.status = fault->status, .vendor_err = fault->reason, .opcode = PEAL_OP_SEND,
-		.src_qp = src_qpn,
+		.status = peal_refusal(reason, peal_op(PEAL_OP_SEND))->receiver,
+		.vendor_err = reason, .opcode = PEAL_OP_SEND, .src_qp = src_qpn,
 	};
 
 	lockdep_assert_held(&qp->rq.lock);
-	trace_peal_refuse(qp->ib.qp_num, src_qpn, PEAL_OP_SEND, 0, 0, bytes, fault->reason);
+	trace_peal_refuse(qp->ib.qp_num, src_qpn, PEAL_OP_SEND, 0, 0, bytes, reason);
 	if (likely(qp->rq.holding))
 		peal_qp_complete_recv(qp, notify, &cqe);
 	else

@@ -39,7 +39,7 @@ struct peal_outcome {
 	u16 pieces;			/* PROGRESS, CARRIED: pieces looked up and copied */
 	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */
 	union {
-		u8 timer;		/* NOT_READY: the peer's RNR timer, as encoded */
+		u8 syndrome;		/* NOT_READY, FAILED: of the responder's answer, if any */
 		u64 bytes;		/* PROGRESS, CARRIED: bytes moved by this attempt */
 	};
 };
@@ -47,6 +47,15 @@ struct peal_outcome {
 static inline struct peal_outcome peal_failed(u8 status, enum peal_reason reason)
 {
 	return (struct peal_outcome){ .what = PEAL_FAILED, .status = status, .reason = reason };
+}
+
+/* The responder @qp asks the requester to wait (IBTA 9.7.5.2.8). */
+static inline struct peal_outcome peal_not_ready(const struct peal_qp *qp, enum peal_reason reason)
+{
+	return (struct peal_outcome){
+		.what = PEAL_NOT_READY, .reason = reason,
+		.syndrome = PEAL_SYNDROME_RNR | qp->attr.min_rnr_timer,
+	};
 }
 
 static inline struct peal_outcome peal_silent(enum peal_reason reason)
@@ -125,15 +134,9 @@ static inline struct peal_outcome peal_execute_finish(struct peal_qp *qp,
  * Lock: every function is called with qp->rq.lock held, inside the epoch.
  */
 
-/* Why a receive cannot be used. */
-struct peal_receive_fault {
-	u8 status;			/* of its completion */
-	enum peal_reason reason;	/* PEAL_REASON_NONE: it can be used */
-};
-
 enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify, u32 bytes,
-				  struct peal_cursor *to, struct peal_receive_fault *fault);
+				  struct peal_cursor *to, enum peal_reason *reason);
 void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
-			 const struct peal_receive_fault *fault);
+			 enum peal_reason reason);
 
 #endif

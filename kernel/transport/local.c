@@ -811,7 +811,8 @@ static noinline void peal_direct_stop(struct peal_direct *d, struct peal_notify 
 		peal_count(qp, rnr_waits);
 		if (peal_retry_use_rnr(&d->retry, qp->attr.rnr_retry))
 			peal_direct_wait(d, PEAL_DIRECT_WAITS_RECEIVE,
-					 peal_retry_rnr_ns(&d->retry, outcome->timer),
+					 peal_retry_rnr_ns(&d->retry, outcome->syndrome &
+						   PEAL_SYNDROME_VALUE),
 					 outcome->reason);
 		else
 			peal_sender_fail(qp, notify, IB_WC_RNR_RETRY_EXC_ERR, outcome->reason);

@@ -335,7 +335,6 @@ static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 {
 	const struct peal_packet *packet = arrival->packet;
 	const struct peal_wire_opcode *wire = peal_packet_opcode(packet);
-	struct peal_receive_fault fault PEAL_UNINITIALIZED;
 	struct peal_cursor grh PEAL_UNINITIALIZED;
 	struct peal_cursor to PEAL_UNINITIALIZED;
 	struct peal_cqe cqe = {
@@ -345,6 +344,7 @@ static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 		.flags = PEAL_CQE_GRH | (arrival->ipv6 ? 0 : PEAL_CQE_IPV4) |
 			 (packet->solicited ? PEAL_CQE_SOLICITED : 0),
 	};
+	enum peal_reason reason;
 	enum peal_drop drop;
 
 	peal_epoch_assert_held();
@@ -352,11 +352,11 @@ static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 	drop = peal_ud_check(qp, arrival);
 	if (!drop)
 		drop = peal_receive_begin(qp, notify, PEAL_GRH_BYTES + packet->payload_bytes,
-					  &to, &fault);
+					  &to, &reason);
 	if (unlikely(drop))
 		goto unlock;
-	if (unlikely(fault.reason)) {
-		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, &fault);
+	if (unlikely(reason)) {
+		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, reason);
 		goto unlock;
 	}
 	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));

@@ -30,6 +30,7 @@ class Run {
 	std::set<Kept *> kept_;
 	std::uint64_t now_ = 1000000;
 	bool again_ = false; /* the packet was kept */
+	u8 rnr_timer_ = 0;
 
 	std::uint32_t mtu() const { return 1U << model_->config().mtu_shift; }
 	peal_responder_config choose_config(std::uint8_t transport, std::uint8_t mtu_shift)
@@ -39,7 +40,7 @@ class Run {
 		config.transport = transport;
 		config.mtu_shift = mtu_shift;
 		config.rd_atomic = static_cast<u8>(in_.below(ENTRIES + 2));
-		config.rnr_timer = in_.byte();
+		rnr_timer_ = in_.byte() & PEAL_SYNDROME_VALUE;
 		config.reorder_ns = KEEP;
 		return config;
 	}
@@ -160,26 +161,26 @@ class Run {
 
 	/* ---- the host ---- */
 
-	peal_verdict choose_verdict()
+	u8 choose_verdict()
 	{
 		const std::uint8_t choice = in_.byte();
 
 		if (choice < 200)
-			return PEAL_VERDICT_DONE;
-		if (choice < 240)
-			return PEAL_VERDICT_NOT_READY;
-		return static_cast<peal_verdict>(PEAL_VERDICT_NOT_READY + choice % 4);
+			return PEAL_SYNDROME_ACK;
+		if (choice < 240 || choice % 4 == 0)
+			return PEAL_SYNDROME_RNR | rnr_timer_;
+		return static_cast<u8>(PEAL_SYNDROME_NAK + choice % 4);
 	}
 	void execute(const peal_packet &p, const peal_request &request)
 	{
-		const peal_verdict verdict = choose_verdict();
+		const u8 verdict = choose_verdict();
 		const std::uint64_t original = now_ * 3;
 
 		model_->check_execute(p, request);
 		peal_responder_done(r_.get(), verdict, original, now_);
 		if (model_->reliable())
 			model_->verdict(p, verdict, original, !kept_.empty());
-		else if (verdict == PEAL_VERDICT_DONE)
+		else if (verdict == PEAL_SYNDROME_ACK)
 			model_->unreliable_done(p);
 		else if (p.psn == model_->expected())
 			model_->lose_message();

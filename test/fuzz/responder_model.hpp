@@ -205,28 +205,20 @@ public:
 		close_gap();
 		owe_fatal(PEAL_NAK_INVALID_REQUEST);
 	}
-	void verdict(const peal_packet &p, peal_verdict verdict, std::uint64_t original, bool kept)
+	void verdict(const peal_packet &p, std::uint8_t syndrome, std::uint64_t original, bool kept)
 	{
-		switch (verdict) {
-		case PEAL_VERDICT_DONE:
+		const std::uint8_t code = syndrome & PEAL_SYNDROME_VALUE;
+
+		if (syndrome == PEAL_SYNDROME_ACK) {
 			executed(p, original, kept);
-			break;
-		case PEAL_VERDICT_NOT_READY:
-			close_gap();
+			return;
+		}
+		close_gap();
+		if ((syndrome & PEAL_SYNDROME_KIND) == PEAL_SYNDROME_RNR) {
 			owed_.rnr = true;
-			owed_.code = config_.rnr_timer & PEAL_SYNDROME_VALUE;
-			break;
-		case PEAL_VERDICT_INVALID_REQUEST:
-			invalid();
-			break;
-		case PEAL_VERDICT_ACCESS:
-			close_gap();
-			owe_fatal(PEAL_NAK_REMOTE_ACCESS);
-			break;
-		case PEAL_VERDICT_OPERATION:
-			close_gap();
-			owe_fatal(PEAL_NAK_REMOTE_OPERATION);
-			break;
+			owed_.code = code;
+		} else {
+			owe_fatal(code);
 		}
 	}
 	void saw_beyond() { beyond_ = true; }

@@ -210,7 +210,6 @@ void Connection::plan_pair(int i, Node &node, bool laboratory)
 		.mtu_shift = static_cast<u8>(std::countr_zero(rules_[!i].mtu)),
 		.rd_atomic = static_cast<u8>(
 			load_[!i].peer_depth ? std::max(1u, rules_[!i].max_rd_atomic) : 0),
-		.rnr_timer = rules_[!i].rnr_timer,
 		.reorder_ns = KEEP,
 	};
 	auto pair =

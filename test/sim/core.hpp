@@ -41,6 +41,15 @@ enum Status : u8 {
 	RNR_RETRY_EXC_ERR = 13,
 };
 
+/* What a responder's host says of a request, as the AETH of the answer has it (IBTA 9.7.5.1). */
+enum Verdict : u8 {
+	DONE = 0x00,
+	NOT_READY = 0x20, /* the lower five bits are the RNR timer */
+	REFUSED_INVALID = 0x61,
+	REFUSED_ACCESS = 0x62,
+	REFUSED_OPERATION = 0x63,
+};
+
 /* The lower part of the BTH opcode, which RC and XRC have in common. */
 inline u8 wire_op(u8 opcode)
 {

@@ -68,13 +68,15 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 
 	if (frame.forged && !incoming->rules.reliable() && request.wqe.rkey == 0 &&
 	    request.wqe.opcode == PEAL_OP_WRITE) {
-		peal_responder_done(&responder_, PEAL_VERDICT_ACCESS, 0, world_.now());
+		peal_responder_done(&responder_, REFUSED_ACCESS, 0, world_.now());
 		return;
 	}
 	take_effect(frame, "executed");
-	enum peal_verdict verdict = target.execute(*incoming, r, frame.payload, &original);
+	Verdict verdict = target.execute(*incoming, r, frame.payload, &original);
 
-	peal_responder_done(&responder_, verdict, original, world_.now());
+	const u8 timer = verdict == NOT_READY ? incoming->rules.rnr_timer : 0;
+
+	peal_responder_done(&responder_, verdict | timer, original, world_.now());
 }
 
 /* Sends replies. After a fatal one the queue pair is in error. */

@@ -260,7 +260,7 @@ public:
 
 	/* The responder is asked to execute, and then says with what verdict. */
 	Message &executing(const Request &request);
-	void settle(Message &m, const Request &request, enum peal_verdict verdict, u64 original);
+	void settle(Message &m, const Request &request, Verdict verdict, u64 original);
 	/* The transport itself refuses a request, or the key of the current READ is gone. */
 	void refuse(u32 psn, u8 status);
 	/* The key of a READ is gone, and one of its responses was sent before. */

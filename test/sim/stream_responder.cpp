@@ -111,26 +111,21 @@ Message &Stream::executing(const Request &r)
 	return *m;
 }
 
-void Stream::settle(Message &m, const Request &r, enum peal_verdict verdict, u64 original)
+void Stream::settle(Message &m, const Request &r, Verdict verdict, u64 original)
 {
-	static const u8 status[] = {
-		[PEAL_VERDICT_DONE] = SUCCESS,
-		[PEAL_VERDICT_NOT_READY] = SUCCESS,
-		[PEAL_VERDICT_INVALID_REQUEST] = REM_INV_REQ_ERR,
-		[PEAL_VERDICT_ACCESS] = REM_ACCESS_ERR,
-		[PEAL_VERDICT_OPERATION] = REM_OP_ERR,
-	};
-
 	world_.trace("  %s: message %u, %u bytes at %llu: verdict %d", name_.c_str(), m.wire.index,
 		     r.bytes, r.offset, verdict);
 	/* A request that an unreliable responder refuses changes nothing. */
-	if (rules.reliable() || verdict == PEAL_VERDICT_DONE)
+	if (rules.reliable() || verdict == DONE)
 		executed_ = rel(r.psn);
-	m.refused = status[verdict];
-	m.not_ready += verdict == PEAL_VERDICT_NOT_READY;
+	m.refused = verdict == REFUSED_INVALID	   ? REM_INV_REQ_ERR
+		    : verdict == REFUSED_ACCESS	   ? REM_ACCESS_ERR
+		    : verdict == REFUSED_OPERATION ? REM_OP_ERR
+						   : SUCCESS;
+	m.not_ready += verdict == NOT_READY;
 	if (rules.reliable() && m.refused)
 		refused_ = &m;
-	if (verdict != PEAL_VERDICT_DONE) {
+	if (verdict != DONE) {
 		m.executed_packets = rules.reliable() ? m.executed_packets : 0;
 		return;
 	}

@@ -183,15 +183,13 @@ void StrictPair::execute(const Wire &wire)
 		.srqn = 0,
 		.flush = {wire.length, wire.placement, wire.selectivity, 0, 0},
 	};
-	enum peal_verdict verdict = target.execute(*incoming, r, wire.payload.data(), &original);
+	Verdict verdict = target.execute(*incoming, r, wire.payload.data(), &original);
 
-	nak_sent_ = verdict == PEAL_VERDICT_NOT_READY;
-	if (verdict == PEAL_VERDICT_NOT_READY)
-		return acknowledge(wire.psn, 0x20 | incoming->rules.rnr_timer);
-	if (verdict != PEAL_VERDICT_DONE) {
-		static const u8 codes[] = {0, 0, 0x61, 0x62, 0x63};
-
-		acknowledge(wire.psn, codes[verdict]);
+	nak_sent_ = verdict == NOT_READY;
+	if (verdict == NOT_READY)
+		return acknowledge(wire.psn, verdict | incoming->rules.rnr_timer);
+	if (verdict != DONE) {
+		acknowledge(wire.psn, verdict);
 		error_ = true;
 		return;
 	}

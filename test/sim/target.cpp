@@ -34,40 +34,40 @@ static bool responds(const Request &request)
  * SEND takes a receive with its first packet and WRITE_IMM with its
  * last, unless one is held already.
  */
-enum peal_verdict Target::check_receive(Stream &stream, const Request &request)
+Verdict Target::check_receive(Stream &stream, const Request &request)
 {
 	bool needs = sends(request) || (request.operation == PEAL_OP_WRITE_IMM && request.last);
 
 	if (!needs)
-		return PEAL_VERDICT_DONE;
+		return DONE;
 	if (!holding_)
 		holding_ = stream.take(request.srqn);
 	if (!holding_)
-		return PEAL_VERDICT_NOT_READY;
+		return NOT_READY;
 	if (!sends(request))
-		return PEAL_VERDICT_DONE;
+		return DONE;
 	if (request.length > holding_->range->bytes)
-		return PEAL_VERDICT_INVALID_REQUEST;
-	return holding_->bad ? PEAL_VERDICT_OPERATION : PEAL_VERDICT_DONE;
+		return REFUSED_INVALID;
+	return holding_->bad ? REFUSED_OPERATION : DONE;
 }
 
 /* Regions that may be read may be flushed here. */
-enum peal_verdict Target::check(Stream &stream, const Request &r)
+Verdict Target::check(Stream &stream, const Request &r)
 {
 	u32 right = writes(r) ? MAY_WRITE : is_atomic(r) ? MAY_ATOMIC : MAY_READ;
 	u64 bytes = is_atomic(r) ? 8 : r.length;
 
 	if (responds(r) && !max_dest_rd_atomic)
-		return PEAL_VERDICT_INVALID_REQUEST;
+		return REFUSED_INVALID;
 	if (!sends(r) && bytes && !memory_.allows(r.rkey, r.remote_addr, bytes, right))
-		return PEAL_VERDICT_ACCESS;
+		return REFUSED_ACCESS;
 	if ((is_atomic(r) || r.operation == PEAL_OP_ATOMIC_WRITE) && r.remote_addr & 7)
-		return PEAL_VERDICT_INVALID_REQUEST;
+		return REFUSED_INVALID;
 	if (r.operation == PEAL_OP_SEND_INV && r.last) {
 		Region *region = memory_.region(r.imm_or_rkey);
 
 		if (!region || !region->valid)
-			return PEAL_VERDICT_ACCESS;
+			return REFUSED_ACCESS;
 	}
 	return check_receive(stream, r);
 }
@@ -117,23 +117,22 @@ void Target::finish(Stream &stream, const Request &r, const Message &m)
 	holding_ = nullptr;
 }
 
-enum peal_verdict Target::execute(Stream &stream, const Request &r, const u8 *payload,
-				  u64 *original)
+Verdict Target::execute(Stream &stream, const Request &r, const u8 *payload, u64 *original)
 {
 	Message &m = stream.executing(r);
-	enum peal_verdict verdict = check(stream, r);
+	Verdict verdict = check(stream, r);
 
 	*original = 0;
-	if (verdict == PEAL_VERDICT_DONE) {
+	if (verdict == DONE) {
 		if (is_atomic(r))
 			*original = atomic(r);
 		else if (r.operation != PEAL_OP_READ)
 			place(stream, r, payload);
 	}
 	stream.settle(m, r, verdict, *original);
-	if (verdict == PEAL_VERDICT_DONE && r.last)
+	if (verdict == DONE && r.last)
 		finish(stream, r, m);
-	if (verdict > PEAL_VERDICT_NOT_READY && holding_ && stream.rules.reliable()) {
+	if (verdict > NOT_READY && holding_ && stream.rules.reliable()) {
 		stream.received(holding_, nullptr, LOC_QP_OP_ERR, 0);
 		holding_ = nullptr;
 	}

@@ -15,8 +15,8 @@ class Target {
 	Memory &memory_;
 	Receive *holding_ = nullptr;
 
-	enum peal_verdict check_receive(Stream &stream, const Request &request);
-	enum peal_verdict check(Stream &stream, const Request &request);
+	Verdict check_receive(Stream &stream, const Request &request);
+	Verdict check(Stream &stream, const Request &request);
 	void place(Stream &stream, const Request &request, const u8 *payload);
 	u64 atomic(const Request &request);
 	void finish(Stream &stream, const Request &request, const Message &m);
@@ -25,8 +25,7 @@ public:
 	u32 max_dest_rd_atomic = 16;
 
 	explicit Target(Memory &memory) : memory_(memory) {}
-	enum peal_verdict execute(Stream &stream, const Request &request, const u8 *payload,
-				  u64 *original);
+	Verdict execute(Stream &stream, const Request &request, const u8 *payload, u64 *original);
 	/* In error everything posted comes back. */
 	void flush(Stream &stream);
 	void forget() { holding_ = nullptr; }

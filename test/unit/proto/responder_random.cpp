@@ -13,6 +13,9 @@ using namespace peal::test;
 
 namespace {
 
+constexpr u8 DONE = PEAL_SYNDROME_ACK;
+constexpr u8 REFUSED = 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_ACCESS;
+
 struct Request : peal_packet {
 	Request(unsigned wire, std::uint32_t number, std::uint32_t bytes) : peal_packet{}
 	{
@@ -110,11 +113,11 @@ class Hostile {
 		packet.ack_request = random_.one_in(4);
 		return packet;
 	}
-	peal_verdict any_verdict()
+	u8 any_verdict()
 	{
 		if (random_.one_in(8))
-			return PEAL_VERDICT_NOT_READY;
-		return random_.one_in(200) ? PEAL_VERDICT_ACCESS : PEAL_VERDICT_DONE;
+			return PEAL_SYNDROME_RNR + 12;
+		return random_.one_in(200) ? REFUSED : DONE;
 	}
 	/* Return: whether the packet may be freed. */
 	bool give(Request *packet)
@@ -132,11 +135,11 @@ class Hostile {
 		if (request.wqe.opcode != PEAL_OP_SEND)
 			REQUIRE(request.wqe.length <= PEAL_MAX_MSG);
 
-		const peal_verdict verdict = any_verdict();
+		const u8 verdict = any_verdict();
 
 		peal_responder_done(responder_.get(), verdict, 42, now_);
-		over_ |= verdict == PEAL_VERDICT_ACCESS;
-		if (verdict == PEAL_VERDICT_DONE)
+		over_ |= verdict == REFUSED;
+		if (verdict == DONE)
 			peer_.executed(request);
 		return true;
 	}
@@ -188,7 +191,6 @@ public:
 			.transport = PEAL_RC,
 			.mtu_shift = 8,
 			.rd_atomic = static_cast<std::uint8_t>(random.below(MOST_RESOURCES)),
-			.rnr_timer = 12,
 			.reorder_ns = KEEP,
 		};
 

@@ -9,11 +9,11 @@ namespace peal::test {
 namespace {
 
 const Names VERDICTS = {
-	{"done", PEAL_VERDICT_DONE},
-	{"not-ready", PEAL_VERDICT_NOT_READY},
-	{"invalid", PEAL_VERDICT_INVALID_REQUEST},
-	{"access", PEAL_VERDICT_ACCESS},
-	{"operation", PEAL_VERDICT_OPERATION},
+	{"done", PEAL_SYNDROME_ACK},
+	{"not-ready", 0 + PEAL_SYNDROME_RNR + 12},
+	{"invalid", 0 + PEAL_SYNDROME_NAK + PEAL_NAK_INVALID_REQUEST},
+	{"access", 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_ACCESS},
+	{"operation", 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_OPERATION},
 };
 
 const Names NAKS = {
@@ -116,8 +116,8 @@ class Responder : public Half {
 		if (request_.what == PEAL_REQUEST_KEPT)
 			keep(std::move(handle));
 		if (request_.what == PEAL_REQUEST_EXECUTE)
-			peal_responder_done(responder_.get(), static_cast<peal_verdict>(verdict),
-					    original, now_);
+			peal_responder_done(responder_.get(), static_cast<u8>(verdict), original,
+					    now_);
 		/* A script may send millions. */
 		if (request_.what == PEAL_REQUEST_EXECUTE && expected == "execute")
 			return;
@@ -294,7 +294,6 @@ public:
 	{
 		config_.transport = PEAL_RC;
 		config_.mtu_shift = 8;
-		config_.rnr_timer = 12;
 		config_.reorder_ns = KEEP;
 		begin(4);
 	}
