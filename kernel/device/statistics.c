@@ -268,7 +268,7 @@ int peal_restrack_fill_srq(struct sk_buff *msg, struct ib_srq *ib)
 	entries = srq->ring.mask + 1;
 	taken = srq->ring.next;
 	limit = srq->limit;
-	wanted = !list_empty(&srq->starving);
+	wanted = !list_empty(&srq->waiters);
 	spin_unlock_bh(&srq->lock);
 	driver = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!driver)

@@ -143,7 +143,7 @@ struct peal_qp *peal_runlist_pop_overdue(struct peal_runlists *lists, struct pea
 
 /*
  * Look whether the worker of @list serves it. If two looks in a row find queue pairs, and none was
- * taken in between, move them to the list of those that run on any CPU. @list counts as starving
+ * taken in between, move them to the list of those that run on any CPU. @list starves
  * until its own worker takes from it again.
  * Return: what this look found.
  */

@@ -86,7 +86,7 @@ static bool peal_kick_next_waiter(struct peal_srq *srq, struct peal_budget *budg
 	if (!waiter)
 		return false;
 	peal_budget_spend(budget, PEAL_COST_WQE);
-	qp = container_of(waiter, struct peal_qp, rq.starving);
+	qp = container_of(waiter, struct peal_qp, rq.waiter);
 	peal_kick_received(qp, budget);
 	return true;
 }

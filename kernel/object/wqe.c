@@ -274,7 +274,7 @@ void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, u32 *numbers, void
 			u32 entries, u32 stride, const struct peal_wqe_limits *limits)
 {
 	spin_lock_init(&srq->lock);
-	INIT_LIST_HEAD(&srq->starving);
+	INIT_LIST_HEAD(&srq->waiters);
 	srq->ring = (struct peal_ring){
 		.ctl = ctl, .slots = slots, .mask = entries - 1, .stride = stride,
 	};
@@ -286,7 +286,7 @@ void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, u32 *numbers, void
 static void peal_srq_ring_ask(struct peal_srq_ring *srq)
 {
 	lockdep_assert_held(&srq->lock);
-	peal_ring_want_kick(&srq->ring, !list_empty(&srq->starving));
+	peal_ring_want_kick(&srq->ring, !list_empty(&srq->waiters));
 }
 
 /* A receive queue that waits already keeps its place. */
@@ -295,7 +295,7 @@ static void peal_srq_ring_enter(struct peal_srq_ring *srq, struct list_head *wai
 	lockdep_assert_held(&srq->lock);
 	if (!list_empty(waiter))
 		return;
-	list_add_tail(waiter, &srq->starving);
+	list_add_tail(waiter, &srq->waiters);
 	peal_srq_ring_ask(srq);
 }
 
@@ -432,7 +432,7 @@ bool peal_srq_ring_repost(struct peal_srq_ring *srq, const struct peal_recv *rec
 		WRITE_ONCE(srq->numbers[srq->ring.next & srq->ring.mask], number);
 		peal_ring_show(&srq->ring);
 		srq->reposted = true;
-		waited = !list_empty(&srq->starving);
+		waited = !list_empty(&srq->waiters);
 	}
 	spin_unlock(&srq->lock);
 	return waited;
@@ -459,8 +459,8 @@ struct list_head *peal_srq_ring_next_waiter(struct peal_srq_ring *srq)
 
 	lockdep_assert(softirq_count());
 	spin_lock(&srq->lock);
-	if (!list_empty(&srq->starving) && peal_srq_ring_pending(srq)) {
-		waiter = srq->starving.next;
+	if (!list_empty(&srq->waiters) && peal_srq_ring_pending(srq)) {
+		waiter = srq->waiters.next;
 		peal_srq_ring_remove(srq, waiter);
 	}
 	spin_unlock(&srq->lock);
@@ -569,7 +569,7 @@ void peal_rq_init(struct peal_rq *rq, void *ctl, void *slots, u32 entries, u32 s
 		.ctl = ctl, .slots = slots, .mask = entries - 1, .stride = stride,
 	};
 	rq->limits = *limits;
-	INIT_LIST_HEAD(&rq->starving);
+	INIT_LIST_HEAD(&rq->waiter);
 }
 
 /*
@@ -595,7 +595,7 @@ static void peal_rq_end_wait(struct peal_rq *rq)
 {
 	lockdep_assert_held(&rq->lock);
 	if (rq->shared)
-		peal_srq_ring_leave(rq->shared, &rq->starving);
+		peal_srq_ring_leave(rq->shared, &rq->waiter);
 }
 
 /*
@@ -649,7 +649,7 @@ static int peal_rq_pending(struct peal_rq *rq)
 /* Without a WQE that could be named, nothing is held. */
 static enum peal_rq_taken peal_rq_take_shared(struct peal_rq *rq, enum peal_reason *reason)
 {
-	struct list_head *waiter = rq->no_kicks ? NULL : &rq->starving;
+	struct list_head *waiter = rq->no_kicks ? NULL : &rq->waiter;
 
 	lockdep_assert_held(&rq->lock);
 	if (!peal_srq_ring_take(rq->shared, waiter, &rq->wqe, reason))

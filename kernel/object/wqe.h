@@ -311,7 +311,7 @@ struct peal_srq_ring {
 	u32 due;			/* PEAL_SRQ_DUE_* */
 	bool broken;			/* the program stored nonsense; no WQE is taken any more */
 	bool reposted;			/* a WQE was, since the program began to copy the ring */
-	struct list_head starving;	/* peal_rq.starving; the longest wait first */
+	struct list_head waiters;	/* peal_rq.waiter; the longest wait first */
 };
 
 void peal_srq_ring_init(struct peal_srq_ring *srq, void *ctl, u32 *numbers, void *slots,
@@ -352,7 +352,7 @@ struct peal_rq {
 	struct peal_wqe_limits limits;
 
 	/* Guarded by srq_ring.lock: */
-	struct list_head starving;	/* in the list of `shared` while a sender waits */
+	struct list_head waiter;	/* in the list of `shared` while a sender waits */
 
 	/* Guarded by rq.lock: */
 	struct peal_srq_ring *shared;	/* where WQEs are taken from; NULL: `ring` */

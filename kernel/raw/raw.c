@@ -646,7 +646,7 @@ static struct peal_outcome peal_raw_carry(struct peal_packet_sender *sender,
 	if (unlikely(send->length < ETH_HLEN || send->length > most + VLAN_HLEN))
 		return peal_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_FRAME_LENGTH);
 	outcome = peal_packet_sender_begin(qp, &local);
-	if (unlikely(outcome.what != PEAL_CARRIED))
+	if (unlikely(outcome.what != PEAL_DONE))
 		return outcome;
 	skb = peal_frame_alloc(flows->port, send->length);
 	if (likely(skb)) {

@@ -143,7 +143,7 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 	case PEAL_ODP_LATE:
 		return peal_execute_no_page(qp, &request->wqe, qp->attr.dest_qp_num, notify, state);
 	}
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /* Check the request and move its bytes. *original gets the old value of an atomic. */
@@ -159,11 +159,11 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 	struct peal_outcome outcome;
 
 	outcome = peal_execute_accept(qp, &request->wqe, src_qpn, notify, &cursor);
-	if (unlikely(outcome.what != PEAL_CARRIED))
+	if (unlikely(outcome.what != PEAL_DONE))
 		return outcome;
 	if (unlikely(cursor.counted))
 		outcome = peal_wire_look_request(w, request, notify, &cursor);
-	if (unlikely(outcome.what != PEAL_CARRIED)) {
+	if (unlikely(outcome.what != PEAL_DONE)) {
 		;
 	} else if (op->atomic) {
 		/* The responder has checked that ATOMIC_WRITE has eight bytes, others none. */
@@ -175,7 +175,7 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 		peal_rx_scatter(rx, &cursor, request->bytes);
 	}
 	peal_cursor_end(&cursor);
-	if (request->last && likely(outcome.what == PEAL_CARRIED))
+	if (request->last && likely(outcome.what == PEAL_DONE))
 		outcome = peal_execute_finish(qp, &request->wqe, src_qpn, notify);
 	return outcome;
 }
@@ -236,7 +236,7 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 		break;
 	case PEAL_REQUEST_EXECUTE:
 		outcome = peal_wire_execute(w, rx, &request, notify, &original);
-		if (unlikely(outcome.what != PEAL_CARRIED)) {
+		if (unlikely(outcome.what != PEAL_DONE)) {
 			syndrome = outcome.syndrome;
 			if (qp->ib.qp_type == IB_QPT_UC)
 				peal_wire_lose(qp, &rx->packet, outcome);
@@ -301,7 +301,7 @@ static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct 
 		found = peal_execute_read_again(qp, &wqe, &from);
 	else
 		found = peal_execute_read(qp, &wqe, src_qpn, notify, &from).what ==
-			PEAL_CARRIED;
+			PEAL_DONE;
 	if (likely(found)) {
 		state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
 		if (likely(state == PEAL_ODP_PRESENT)) {

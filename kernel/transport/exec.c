@@ -135,7 +135,7 @@ static bool peal_execute_name_srq(struct peal_qp *qp, const struct peal_wqe *wqe
  * peal_execute_read() - find the bytes of a READ response
  * @wqe: describes only the bytes in this response
  *
- * Return: PEAL_CARRIED with @cursor set, whose use the caller ends, or PEAL_FAILED when the key
+ * Return: PEAL_DONE with @cursor set, whose use the caller ends, or PEAL_FAILED when the key
  * has become invalid since the request. On failure the queue pair has refused.
  */
 struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe *wqe,
@@ -149,7 +149,7 @@ struct peal_outcome peal_execute_read(struct peal_qp *qp, const struct peal_wqe 
 		reason = peal_execute_remote(qp, wqe, peal_op(wqe->opcode), cursor);
 	if (unlikely(reason))
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /*
@@ -192,7 +192,7 @@ static const struct peal_outcome peal_execute_later = {
  * already. An entry of the receive that gets no byte is not checked, because programs leave it
  * empty.
  *
- * Return: PEAL_CARRIED to go on, PEAL_NOT_READY, PEAL_PROGRESS without bytes to try again in the
+ * Return: PEAL_DONE to go on, PEAL_NOT_READY, PEAL_PROGRESS without bytes to try again in the
  * next turn (XRC), or PEAL_FAILED when @qp has refused and is going into error.
  */
 struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wqe *wqe,
@@ -221,7 +221,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 			goto refuse;
 	}
 	if (!op->receives)
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 	switch (peal_qp_take_recv(qp, notify, &reason)) {
 	case PEAL_RQ_EMPTY:
 		if (op->remote)
@@ -240,7 +240,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 		reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge,
 					  recv->num_sge, PEAL_RECEIVE, 0, wqe->length);
 	if (likely(!reason))
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 refuse:
 	return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 }
@@ -287,7 +287,7 @@ static struct peal_outcome peal_execute_flush(struct peal_qp *qp, const struct p
 	if (reason)
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 	smp_mb();	/* the bytes of earlier messages are visible before the response */
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /**
@@ -318,7 +318,7 @@ struct peal_outcome peal_execute_atomic(struct peal_qp *qp, const struct peal_wq
 		*value = atomic64_fetch_add(wqe->atomic.compare_add, word);
 	else
 		atomic64_set_release(word, *value);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /**
@@ -345,7 +345,7 @@ struct peal_outcome peal_execute_finish_receive(struct peal_qp *qp, const struct
 		return peal_execute_refuse(qp, wqe, src_qpn, notify, reason);
 	if (op->receives)
 		peal_qp_complete_recv(qp, notify, &cqe);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /* Is the buffer in memory (on-demand paging)? If not, the use of the buffer is ended. */

@@ -24,7 +24,7 @@
  */
 
 enum peal_outcome_kind {
-	PEAL_CARRIED,		/* the whole message; complete the WQE */
+	PEAL_DONE,		/* the whole message; complete the WQE */
 	PEAL_PROGRESS,		/* a chunk; call again for the next one */
 	PEAL_NOT_READY,		/* RNR NAK; try again after `timer` */
 	PEAL_SILENT,		/* no answer; try again after the timeout */
@@ -36,11 +36,11 @@ enum peal_outcome_kind {
 struct peal_outcome {
 	u8 what;			/* enum peal_outcome_kind */
 	u8 status;			/* FAILED: enum ib_wc_status */
-	u16 pieces;			/* PROGRESS, CARRIED: pieces looked up and copied */
-	u32 reason;			/* enum peal_reason, unless CARRIED or PROGRESS */
+	u16 pieces;			/* PROGRESS, DONE: pieces looked up and copied */
+	u32 reason;			/* enum peal_reason, unless DONE or PROGRESS */
 	union {
 		u8 syndrome;		/* NOT_READY, FAILED: of the responder's answer, if any */
-		u64 bytes;		/* PROGRESS, CARRIED: bytes moved by this attempt */
+		u64 bytes;		/* PROGRESS, DONE: bytes moved by this attempt */
 	};
 };
 
@@ -109,7 +109,7 @@ void peal_execute_invalid(struct peal_qp *qp, const struct peal_wqe *wqe, u32 sr
  * Invalidates the key that the message names, and completes the receive. The data are visible
  * before the CQE (release D). The caller has ended the use of all cursors.
  *
- * Return: PEAL_CARRIED, or PEAL_FAILED when the key cannot be invalidated.
+ * Return: PEAL_DONE, or PEAL_FAILED when the key cannot be invalidated.
  */
 static inline struct peal_outcome peal_execute_finish(struct peal_qp *qp,
 						      const struct peal_wqe *wqe, u32 src_qpn,
@@ -120,7 +120,7 @@ static inline struct peal_outcome peal_execute_finish(struct peal_qp *qp,
 	lockdep_assert_held(&qp->rq.lock);
 	/* A READ, a WRITE and an atomic leave nothing to do. */
 	if (likely(!op->invalidates && !op->receives))
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 	return peal_execute_finish_receive(qp, wqe, src_qpn, notify);
 }
 

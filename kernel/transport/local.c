@@ -566,7 +566,7 @@ static noinline struct peal_outcome peal_direct_atomic(struct peal_qp *qp, struc
 	if (op->placement)
 		peal_cursor_copy(&word, local, qp->sq.wqe.length);	/* 0 for a FLUSH */
 	outcome = peal_execute_atomic(peer, &qp->sq.wqe, qp->ib.qp_num, notify, remote, &value);
-	if (outcome.what == PEAL_CARRIED && !op->placement)
+	if (outcome.what == PEAL_DONE && !op->placement)
 		peal_cursor_copy(local, &word, sizeof(value));
 	return outcome;
 }
@@ -597,7 +597,7 @@ static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
 	if (near == PEAL_ODP_ABSENT || far == PEAL_ODP_ABSENT)
 		return peal_absent();
 	d->page_waits = 0;
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /*
@@ -694,19 +694,19 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	}
 
 	outcome = peal_execute_accept(peer, wqe, qp->ib.qp_num, notify, &remote);
-	if (unlikely(outcome.what != PEAL_CARRIED))
+	if (unlikely(outcome.what != PEAL_DONE))
 		goto delivered;
 	to->message = true;
 	to->at.psn = d->psn;
 	bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
 	if (unlikely(local.counted | remote.counted)) {
 		outcome = peal_direct_look(d, peer, notify, &local, &remote, bytes);
-		if (outcome.what != PEAL_CARRIED)
+		if (outcome.what != PEAL_DONE)
 			goto end_remote;
 	}
 	if (op->atomic) {
 		outcome = peal_direct_atomic(qp, peer, op, notify, &local, &remote);
-		if (unlikely(outcome.what != PEAL_CARRIED))
+		if (unlikely(outcome.what != PEAL_DONE))
 			goto end_remote;
 	} else {
 		if (unlikely(d->done)) {
@@ -721,7 +721,7 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	peal_cursor_end(&remote);
 	if (likely(d->done + bytes == wqe->length)) {
 		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
-		if (likely(outcome.what == PEAL_CARRIED)) {
+		if (likely(outcome.what == PEAL_DONE)) {
 			to->message = false;
 			to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(peer, wqe->length));
 			to->at.msn = peal_psn_add(to->at.msn, 1);
@@ -773,7 +773,7 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 		drop = PEAL_DROP_length;
 	peal_count_drop(qp->table, drop);
 	trace_peal_drop(&packet, drop);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /* ---- the send queue ---- */

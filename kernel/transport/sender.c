@@ -49,7 +49,7 @@ struct peal_outcome peal_sender_local(struct peal_qp *qp)
 	else
 		reason = peal_sender_invalidate(qp);
 	if (!reason)
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 	return peal_failed(send->opcode == PEAL_OP_LOCAL_INV ? IB_WC_LOC_QP_OP_ERR :
 			   IB_WC_MW_BIND_ERR, reason);
 }
@@ -151,7 +151,7 @@ void peal_packet_sender_reset(struct peal_transport *transport)
 }
 
 /*
- * Are the bytes of the message in memory (on-demand paging)? Return: PEAL_CARRIED if they are. If
+ * Are the bytes of the message in memory (on-demand paging)? Return: PEAL_DONE if they are. If
  * not, PEAL_ABSENT or PEAL_FAILED, and the use of @local is ended.
  */
 struct peal_outcome peal_packet_sender_look(const struct peal_qp *qp, struct peal_cursor *local)
@@ -160,7 +160,7 @@ struct peal_outcome peal_packet_sender_look(const struct peal_qp *qp, struct pea
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (state == PEAL_ODP_PRESENT)
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 	peal_cursor_end(local);
 	return state == PEAL_ODP_ABSENT ? peal_absent() :
 	       peal_failed(IB_WC_LOC_PROT_ERR, peal_odp_reason(state, PEAL_REASON_LKEY_PAGE));

@@ -123,7 +123,7 @@ peal_packet_sender(const struct peal_transport *transport)
 
 /*
  * Begin a cursor over the bytes of the message. Under sq.lock, inside the epoch. Return:
- * PEAL_CARRIED when the bytes can be read; PEAL_ABSENT or PEAL_FAILED without a cursor.
+ * PEAL_DONE when the bytes can be read; PEAL_ABSENT or PEAL_FAILED without a cursor.
  */
 static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp *qp,
 							   struct peal_cursor *local)
@@ -135,7 +135,7 @@ static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp 
 	lockdep_assert_held(&qp->sq.lock);
 	if (send->inline_data) {
 		peal_cursor_inline(local, send->inline_data, send->length);
-		return (struct peal_outcome){ .what = PEAL_CARRIED };
+		return (struct peal_outcome){ .what = PEAL_DONE };
 	}
 	reason = peal_cursor_local(local, qp->table, qp->ib.pd, qp->sq.sge, send->num_sge,
 				   PEAL_GATHER);
@@ -143,7 +143,7 @@ static inline struct peal_outcome peal_packet_sender_begin(const struct peal_qp 
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	if (unlikely(local->counted))
 		return peal_packet_sender_look(qp, local);
-	return (struct peal_outcome){ .what = PEAL_CARRIED };
+	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
 /* A full transmit queue is back-pressure, so the WQE stays in its ring. */
@@ -187,7 +187,7 @@ peal_packet_sender_run(struct peal_transport *transport, struct peal_notify *not
 			continue;	/* malformed, and completed already */
 		peal_budget_spend(budget, PEAL_COST_PACKET + qp->sq.wqe.length);
 		outcome = carry(sender, notify);
-		if (unlikely(outcome.what != PEAL_CARRIED)) {
+		if (unlikely(outcome.what != PEAL_DONE)) {
 			if (!peal_packet_sender_stop(sender, notify, outcome))
 				return false;
 			continue;

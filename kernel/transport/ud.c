@@ -481,7 +481,7 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 	if (unlikely(send->length > ib_mtu_enum_to_int(peal_port_mtu(ud->port))))
 		return peal_failed(IB_WC_LOC_LEN_ERR, PEAL_REASON_UD_LENGTH);
 	outcome = peal_packet_sender_begin(qp, &local);
-	if (unlikely(outcome.what != PEAL_CARRIED))
+	if (unlikely(outcome.what != PEAL_DONE))
 		return outcome;
 	packet = (struct peal_packet){
 		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),

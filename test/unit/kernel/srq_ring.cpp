@@ -67,7 +67,7 @@ struct Sharer {
 		peal_rq_done(&rq);
 		return take();
 	}
-	bool waits() const { return !list_empty(&rq.starving); }
+	bool waits() const { return !list_empty(&rq.waiter); }
 };
 
 } // namespace
@@ -154,11 +154,11 @@ TEST_CASE("the longest wait is ended first, and only if there is a receive", "[s
 		CHECK(sharer->take() == PEAL_RQ_EMPTY);
 	CHECK(peal_srq_ring_next_waiter(&shared.srq) == nullptr);
 	shared.post(0, 10);
-	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &b.rq.starving);
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &b.rq.waiter);
 	CHECK_FALSE(b.waits());
-	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &a.rq.starving);
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &a.rq.waiter);
 	CHECK(shared.wants_kick());
-	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &c.rq.starving);
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &c.rq.waiter);
 	CHECK_FALSE(shared.wants_kick());
 	CHECK(peal_srq_ring_next_waiter(&shared.srq) == nullptr);
 }
@@ -293,7 +293,7 @@ TEST_CASE("waiters learn that the queue is in error", "[srq]")
 
 	a.take();
 	shared.ring.ctl().producer = DEPTH + 1;
-	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &a.rq.starving);
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &a.rq.waiter);
 	CHECK(shared.due() == PEAL_SRQ_DUE_ERROR);
 	CHECK(a.take() == PEAL_RQ_MALFORMED);
 }
@@ -368,7 +368,7 @@ TEST_CASE("receive queues that wait learn of a receive that is posted again", "[
 	a.take();
 	CHECK(b.take() == PEAL_RQ_EMPTY);
 	CHECK(peal_rq_repost(&a.rq));
-	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &b.rq.starving);
+	CHECK(peal_srq_ring_next_waiter(&shared.srq) == &b.rq.waiter);
 	CHECK(b.take() == PEAL_RQ_TAKEN);
 	CHECK(b.rq.wqe.index == 1);
 }
