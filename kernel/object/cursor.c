@@ -79,13 +79,12 @@ static void peal_copy_words(void *dst, const void *src, size_t bytes)
 }
 
 #ifdef CONFIG_X86
-static bool peal_copy_string(void *dst, const void *src, size_t bytes)
+static __always_inline bool peal_copy_string(void *dst, const void *src, size_t bytes)
 {
-	unsigned long apart = (unsigned long)(dst - src) & 4095;
+	unsigned long below = (unsigned long)(src - dst) & 4095;
 	size_t words = bytes / 8;
-	size_t rest = bytes % 8;
 
-	if (apart && apart < 64)
+	if (below > 4096 - 64)
 		return false;
 	if (cpu_feature_enabled(X86_FEATURE_ERMS)) {
 		asm volatile("rep movsb" : "+D" (dst), "+S" (src), "+c" (bytes) : : "memory");
@@ -94,7 +93,8 @@ static bool peal_copy_string(void *dst, const void *src, size_t bytes)
 	if (!cpu_feature_enabled(X86_FEATURE_REP_GOOD))
 		return false;
 	asm volatile("rep movsq" : "+D" (dst), "+S" (src), "+c" (words) : : "memory");
-	peal_copy_bytes(dst, src, rest);
+	if (unlikely(bytes % 8))
+		peal_copy_bytes(dst, src, bytes % 8);
 	return true;
 }
 #else
@@ -125,6 +125,13 @@ inline void peal_copy(void *dst, const void *src, size_t bytes)
 	/* Order the tail after the bulk, because string stores are not ordered by themselves. */
 	smp_wmb();
 	peal_copy_word(dst + bulk, src + bulk);
+}
+
+/* Copy bytes that others follow, so that the order of these is free. */
+static __always_inline void peal_copy_middle(void *dst, const void *src, size_t bytes)
+{
+	if (bytes < PEAL_COPY_STRING_MIN || !peal_copy_string(dst, src, bytes))
+		peal_copy(dst, src, bytes);
 }
 
 void peal_cursor_end_counted(struct peal_cursor *cursor)
@@ -227,6 +234,51 @@ inline void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 	return peal_target_at(&cursor->target[cursor->at], cursor->offset, bytes);
 }
 
+/* Set @extent to the next @bytes, which are in one entry. Return: as peal_target_begin(). */
+static __always_inline bool peal_cursor_begin(const struct peal_cursor *cursor, u64 bytes,
+					      struct peal_extent *extent)
+{
+	if (!cursor->inline_data)
+		return peal_target_begin(&cursor->target[cursor->at], cursor->offset, bytes,
+					 extent);
+	*extent = (struct peal_extent){
+		.at = (void *)cursor->inline_data + cursor->offset, .left = bytes,
+	};
+	return true;
+}
+
+/* @bytes: how many the caller wants behind the @done ones (> 0). */
+static __always_inline void peal_extent_advance(struct peal_extent *extent, u64 done, u64 bytes)
+{
+	extent->left -= done;
+	if (extent->left)
+		extent->at += done;
+	else
+		peal_extent_next(extent, bytes);
+}
+
+static __always_inline void peal_cursor_step(struct peal_cursor *cursor, u64 bytes)
+{
+	cursor->offset += bytes;
+	cursor->left -= bytes;
+}
+
+/*
+ * Copy what is contiguous on both sides, at most @bytes, where a side has no table of extents.
+ * Return: how many bytes were copied.
+ */
+static noinline u64 peal_cursor_copy_piece(struct peal_cursor *dst, struct peal_cursor *src,
+					   u64 bytes)
+{
+	void *from = peal_cursor_here(src, &bytes);
+	void *to = peal_cursor_here(dst, &bytes);
+
+	peal_copy(to, from, bytes);
+	peal_cursor_step(src, bytes);
+	peal_cursor_step(dst, bytes);
+	return bytes;
+}
+
 /*
  * Copy @bytes. The caller has compared the lengths, so both sides have at least that many left. A
  * cursor may be left at the end of an entry. All functions but peal_cursor_here() step over it.
@@ -235,24 +287,35 @@ inline void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
  */
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
 {
+	struct peal_extent from, to;
+	u64 span, piece;
 	u32 pieces = 0;
 
 	while (bytes) {
-		u64 piece = bytes;
-		void *from, *to;
-
+		pieces++;
 		peal_cursor_next_entry(dst);
 		peal_cursor_next_entry(src);
-		from = peal_cursor_here(src, &piece);
-		to = peal_cursor_here(dst, &piece);
-		peal_copy(to, from, piece);
-		pieces++;
-		/* The piece is within one entry of each side. */
-		src->offset += piece;
-		src->left -= piece;
-		dst->offset += piece;
-		dst->left -= piece;
-		bytes -= piece;
+		/* The span is within one entry of each side. */
+		span = min(bytes, min(src->left, dst->left));
+		if (unlikely(!peal_cursor_begin(src, span, &from) ||
+			     !peal_cursor_begin(dst, span, &to))) {
+			bytes -= peal_cursor_copy_piece(dst, src, span);
+			continue;
+		}
+		peal_cursor_step(src, span);
+		peal_cursor_step(dst, span);
+		bytes -= span;
+		for (; (piece = min(from.left, to.left)) < span; pieces++) {
+			peal_copy_middle(to.at, from.at, piece);
+			span -= piece;
+			peal_extent_advance(&from, piece, span);
+			peal_extent_advance(&to, piece, span);
+		}
+		if (!bytes) {
+			peal_copy(to.at, from.at, span);
+			break;
+		}
+		peal_copy_middle(to.at, from.at, span);
 	}
 	return pieces;
 }

@@ -27,7 +27,7 @@ struct peal_cursor {
 };
 
 /*
- * Every copy of payload goes through peal_copy(), because some programs poll the last byte of a
+ * Every copy of payload ends with peal_copy(), because some programs poll the last byte of a
  * message (ib_write_lat does). So the last eight bytes are stored by one plain store after all
  * others. The others are stored in ascending order, except within one string instruction.
  */

@@ -5,6 +5,7 @@
 #ifndef PEAL_EXTENTS_H
 #define PEAL_EXTENTS_H
 
+#include <linux/minmax.h>
 #include <linux/types.h>
 
 /*
@@ -40,28 +41,65 @@ void peal_extents_fill(struct peal_extents *x, void *base, u64 bytes);
 void peal_extents_free(struct peal_extents *x);
 void peal_extents_move(struct peal_extents *to, struct peal_extents *from);
 
+/* Contiguous bytes, and the granules behind them. */
+struct peal_extent {
+	void *at;		/* the next byte */
+	u64 left;		/* bytes from there */
+	void **next;		/* the granule behind them, which need not be there */
+	u64 size;		/* of a granule, in bytes */
+};
+
+/*
+ * Add the granules behind @extent that are contiguous to it. @bytes: how many bytes the caller
+ * wants (> 0); the region has them.
+ */
+static inline void peal_extent_grow(struct peal_extent *extent, u64 bytes)
+{
+	while (extent->left < bytes && *extent->next == extent->at + extent->left) {
+		extent->next++;
+		extent->left += extent->size;
+	}
+}
+
+/* Go on with the granule behind @extent. @bytes: as in peal_extent_grow(). */
+static inline void peal_extent_next(struct peal_extent *extent, u64 bytes)
+{
+	extent->at = *extent->next++;
+	extent->left = extent->size;
+	peal_extent_grow(extent, bytes);
+}
+
+/**
+ * peal_extents_begin() - find the bytes from @offset on
+ * @x: the extents
+ * @offset: bytes from the start of the region; below x->bytes
+ * @bytes: how many bytes the caller wants (> 0); the region has them
+ * @extent: set to the contiguous bytes from there, which may be more than @bytes
+ */
+static inline void peal_extents_begin(const struct peal_extents *x, u64 offset, u64 bytes,
+				      struct peal_extent *extent)
+{
+	u64 at = offset + x->phase, inside;
+
+	extent->size = 1ULL << x->shift;
+	inside = at & (extent->size - 1);
+	extent->next = &x->granule[at >> x->shift];
+	extent->at = *extent->next++ + inside;
+	extent->left = extent->size - inside;
+	peal_extent_grow(extent, bytes);
+}
+
 /**
  * peal_extents_at() - find the address of the byte at @offset
- * @x: the extents
- * @offset: bytes from the start of the first run; below x->bytes
  * @bytes: in: how many bytes the caller wants (> 0); out: how many of them are contiguous
  */
 static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u64 *bytes)
 {
-	u64 at = offset + x->phase;
-	u64 size = 1ULL << x->shift;
-	u64 inside = at & (size - 1);
-	u32 g = at >> x->shift;
-	void *base = x->granule[g];
-	u64 have = size - inside;
+	struct peal_extent extent;
 
-	while (have < *bytes && x->granule[g + 1] == x->granule[g] + size) {
-		have += size;
-		g++;
-	}
-	if (have < *bytes)
-		*bytes = have;
-	return base + inside;
+	peal_extents_begin(x, offset, *bytes, &extent);
+	*bytes = min(*bytes, extent.left);
+	return extent.at;
 }
 
 /*

@@ -134,6 +134,17 @@ static inline void *peal_target_at(const struct peal_target *target, u64 offset,
 			       bytes);
 }
 
+/* Set @extent to @bytes from @offset on. Return: false if the memory has no table of extents. */
+static inline bool peal_target_begin(const struct peal_target *target, u64 offset, u64 bytes,
+				     struct peal_extent *extent)
+{
+	if (unlikely(!target->mr->umem))
+		return false;
+	peal_extents_begin(&target->mr->extents, target->mr->skip + target->offset + offset, bytes,
+			   extent);
+	return true;
+}
+
 /*
  * Memory of a fast registration counts its users, so each use must be ended. Memory of on-demand
  * paging must be looked for before each use. Return: true for both kinds.

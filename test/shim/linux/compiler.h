@@ -11,6 +11,9 @@
 #ifndef __packed
 #define __packed	__attribute__((__packed__))
 #endif
+#ifndef __cplusplus
+#define noinline	__attribute__((__noinline__))
+#endif
 #ifndef __always_inline
 #define __always_inline	inline __attribute__((__always_inline__))
 #endif

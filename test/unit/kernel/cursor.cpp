@@ -14,6 +14,7 @@
 #include "../catch.hpp"
 #include "support.hpp"
 #include "kernel_parts.hpp"
+#include "copy_ways.hpp"
 
 using namespace peal::test;
 
@@ -23,7 +24,10 @@ constexpr std::uint64_t PAGE = 4096;
 constexpr std::uint32_t NOBODYS = 1000;
 constexpr std::uint8_t UNTOUCHED = 0xee;
 
-/* A region whose pages lie in memory in random order, or in sequence if `whole`. */
+/*
+ * A region whose pages lie in memory in random order, or in sequence if `whole`. If it is not
+ * pinned memory of a program, it has no table of extents to walk.
+ */
 class Region {
 	Exactly memory_;
 	std::vector<std::uint64_t> order_;
@@ -37,13 +41,13 @@ class Region {
 	}
 
 public:
-	Region(Random &random, std::size_t pages, bool whole)
+	Region(Random &random, std::size_t pages, bool whole, bool pinned = true)
 		: memory_(pages * PAGE, PAGE), order_(pages)
 	{
 		std::iota(order_.begin(), order_.end(), 0);
 		for (std::size_t i = pages; i > 1 && !whole; --i)
 			std::swap(order_[i - 1], order_[random.below(i)]);
-		mr_.umem = &umem_;
+		mr_.umem = pinned ? &umem_ : nullptr;
 		mr_.skip = random.below(PAGE);
 		mr_.key.iova = random.bits() >> 1;
 		mr_.key.length = pages * PAGE - mr_.skip;
@@ -56,6 +60,7 @@ public:
 	Region &operator=(const Region &) = delete;
 	struct peal_mr &mr() { return mr_; }
 	std::uint64_t length() const { return mr_.key.length; }
+	std::uint64_t skip() const { return mr_.skip; }
 	std::uint8_t &byte(std::uint64_t offset)
 	{
 		offset += mr_.skip;
@@ -128,7 +133,8 @@ struct Regions {
 	Regions(Random &random, std::size_t count)
 	{
 		for (std::size_t i = 0; i < count; ++i)
-			regions.emplace_back(random, 1 + random.below(12), random.one_in(4));
+			regions.emplace_back(random, 1 + random.below(12), random.one_in(4),
+					     !random.one_in(4));
 		looked_up.clear();
 	}
 	~Regions() { regions.clear(); }
@@ -178,9 +184,19 @@ extern "C" void peal_mr_end_use(struct peal_mr *)
 	--users;
 }
 
-extern "C" void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *)
+/* Memory that is not pinned is found in pieces of up to 32 bytes. */
+extern "C" void *peal_target_kernel_at(const struct peal_target *target, u64 offset, u64 *bytes)
 {
-	return reinterpret_cast<void *>(static_cast<std::uintptr_t>(target->offset + offset));
+	const std::uintptr_t at = target->offset + offset;
+
+	for (Region &region : regions) {
+		if (&region.mr() != target->mr)
+			continue;
+		*bytes = std::min<u64>(*bytes, 32 - (region.skip() + at) % 32);
+		return &region.byte(at);
+	}
+	*bytes = std::min<u64>(*bytes, 32 - at % 32);
+	return reinterpret_cast<void *>(at);
 }
 
 /* The ranges that were asked for, as {offset, bytes}. */
@@ -416,6 +432,58 @@ TEST_CASE("a target of all kernel memory is an address", "[cursor]")
 	peal_cursor_copy(&dst, &src, 60);
 	peal_cursor_copy(&dst, &src, 40);
 	CHECK(std::memcmp(from, to, sizeof(from)) == 0);
+}
+
+TEST_CASE("what is contiguous on both sides is one piece", "[cursor]")
+{
+	Random random("pieces");
+
+	for (int round = 0; round < 500 / SLOWER; ++round) {
+		regions.clear();
+		regions.emplace_back(random, 8, random.one_in(3));
+		regions.emplace_back(random, 8, random.one_in(3));
+		const auto bytes = 1 + random.below(7 * PAGE);
+		const peal_sge from = {regions[0].mr().key.iova, static_cast<__u32>(bytes), 0};
+		const peal_sge to = {regions[1].mr().key.iova, static_cast<__u32>(bytes), 1};
+		struct peal_cursor src, dst;
+		u32 pieces = 1;
+
+		for (std::uint64_t i = 1; i < bytes; ++i)
+			pieces += &regions[0].byte(i) != &regions[0].byte(i - 1) + 1 ||
+				  &regions[1].byte(i) != &regions[1].byte(i - 1) + 1;
+		peal_cursor_local(&src, nullptr, nullptr, &from, 1, PEAL_GATHER);
+		peal_cursor_local(&dst, nullptr, nullptr, &to, 1, PEAL_SCATTER);
+		REQUIRE(peal_cursor_copy(&dst, &src, bytes) == pieces);
+	}
+	regions.clear();
+}
+
+TEST_CASE("the last eight bytes of the last piece are read last, in one word", "[cursor]")
+{
+	static const volatile void *last;
+	Random random("last");
+
+	regions.clear();
+	regions.emplace_back(random, 2, true);
+	regions.emplace_back(random, 2, true);
+	const std::uint64_t from = regions[0].mr().key.iova, to = regions[1].mr().key.iova;
+	const peal_sge sources[] = {{from, 1000, 0}, {from + 1500, 1001, 0}};
+	const peal_sge target = {to, 2001, 1};
+
+	for (const CopyWay &way : copy_ways) {
+		struct peal_cursor src, dst;
+
+		way.choose();
+		peal_cursor_local(&src, nullptr, nullptr, sources, 2, PEAL_GATHER);
+		peal_cursor_local(&dst, nullptr, nullptr, &target, 1, PEAL_SCATTER);
+		last = nullptr;
+		shim_after_read = [](const volatile void *word) { last = word; };
+		peal_cursor_copy(&dst, &src, 2001);
+		shim_after_read = nullptr;
+		CAPTURE(way.name);
+		CHECK(last == &regions[0].byte(1500 + 1001 - 8));
+	}
+	regions.clear();
 }
 
 TEST_CASE("here is the next byte, and how many follow it", "[cursor]")
