@@ -22,7 +22,8 @@
 	 ((has) & PEAL_HAS_AETH ? 4 : 0) +		\
 	 ((has) & PEAL_HAS_ATOMIC_ACK_ETH ? 8 : 0) +	\
 	 ((has) & PEAL_HAS_IMM ? 4 : 0) +		\
-	 ((has) & PEAL_HAS_IETH ? 4 : 0))
+	 ((has) & PEAL_HAS_IETH ? 4 : 0) +		\
+	 ((has) & PEAL_HAS_RESERVED ? PEAL_CNP_RESERVED : 0))
 
 /* Every request of XRC names a shared receive queue. */
 #define XRCETH_RC(bits)		0
@@ -97,6 +98,9 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 
 	[PEAL_OPCODE_CHALLENGE] = {
 		.has = PEAL_HAS_PAYLOAD | ONLY, .header_bytes = HEADER_BYTES(0),
+	},
+	[PEAL_OPCODE_CNP] = {
+		.has = PEAL_HAS_RESERVED | ONLY, .header_bytes = HEADER_BYTES(PEAL_HAS_RESERVED),
 	},
 };
 
@@ -418,6 +422,8 @@ static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
 	}
 	if (has & PEAL_HAS_IETH)
 		peal_put32(p, packet->inv_rkey);
+	if (has & PEAL_HAS_RESERVED)
+		memset(p, 0, PEAL_CNP_RESERVED);
 }
 
 /*

@@ -102,6 +102,12 @@ enum peal_wire_op {
  */
 #define PEAL_OPCODE_CHALLENGE	0xc0
 
+/*
+ * A congestion notification packet (CNP, IBTA A17.9.3). It asks the sender of marked packets to
+ * slow down. It has no place in the order of PSNs, and is no message of a queue pair.
+ */
+#define PEAL_OPCODE_CNP		0x81
+
 /* Properties of an opcode, and its extended headers in the order of the wire. */
 #define PEAL_HAS_FIRST		0x00001	/* begins a message */
 #define PEAL_HAS_LAST		0x00002	/* ends a message */
@@ -121,6 +127,7 @@ enum peal_wire_op {
 #define PEAL_HAS_IETH		0x08000
 #define PEAL_HAS_XRCETH		0x10000	/* before all other extended headers */
 #define PEAL_HAS_FETH		0x20000	/* before the RETH */
+#define PEAL_HAS_RESERVED	0x40000	/* PEAL_CNP_RESERVED bytes, which a receiver ignores */
 
 struct peal_wire_opcode {
 	u32 has;		/* PEAL_HAS_*; 0: unknown opcode */
@@ -298,6 +305,7 @@ static inline u32 peal_icrc_end(u32 crc)
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_ICRC_BYTES		4
+#define PEAL_CNP_RESERVED	16	/* bytes of zeros behind the BTH of a CNP */
 /*
  * BTH, XRCETH and AtomicETH is the longest. DETH and RETH never come together, because there is no
  * RD.

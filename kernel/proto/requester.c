@@ -1229,6 +1229,14 @@ struct peal_message *peal_requester_flush(struct peal_requester *requester)
 
 /* ---- time ---- */
 
+void peal_requester_notified(struct peal_requester *requester, u64 now)
+{
+	struct peal_inflight *inflight = &requester->inflight;
+
+	if (inflight->una != inflight->top)
+		peal_window_halve(&requester->window, inflight->top);
+}
+
 u64 peal_requester_deadline(const struct peal_requester *requester)
 {
 	if (!peal_inflight_waits(&requester->inflight))

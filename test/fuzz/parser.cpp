@@ -32,6 +32,8 @@ void clear_reserved(std::uint8_t *bytes, std::uint32_t has)
 		bytes[PEAL_BTH_BYTES + 4] = 0;
 	if (has & PEAL_HAS_XRCETH)
 		bytes[PEAL_BTH_BYTES] = 0;
+	if (has & PEAL_HAS_RESERVED)
+		std::fill_n(bytes + PEAL_BTH_BYTES, PEAL_CNP_RESERVED, std::uint8_t{0});
 	if (has & PEAL_HAS_FETH) {
 		auto *feth = bytes + PEAL_BTH_BYTES + (has & PEAL_HAS_XRCETH ? 4 : 0);
 

@@ -23,7 +23,8 @@ ROCE_PORT = 4791
 
 # The extended headers of each opcode, in bytes (IBTA 9.2.1, table 38).
 RETH, AETH, ATOMIC, ATOMIC_ACK, IMM, IETH, DETH = "reth", "aeth", "atomic", "atomic-ack", "imm", "ieth", "deth"
-BYTES = {RETH: 16, AETH: 4, ATOMIC: 28, ATOMIC_ACK: 8, IMM: 4, IETH: 4, DETH: 8}
+RESERVED = "reserved"  # of a congestion notification (A17.9.3)
+BYTES = {RETH: 16, AETH: 4, ATOMIC: 28, ATOMIC_ACK: 8, IMM: 4, IETH: 4, DETH: 8, RESERVED: 16}
 # name, extended headers, payload: "none", "mtu" (a full packet) or "any".
 REQUESTS = [
     ("send-first", (), "mtu"), ("send-middle", (), "mtu"), ("send-last", (), "any"),
@@ -48,6 +49,7 @@ def opcode_table():
                 table[base + number] = (f"{prefix}-{entry[0]}", entry[1], entry[2])
     table[0x64] = ("ud-send-only", (DETH,), "any")
     table[0x65] = ("ud-send-only-imm", (DETH, IMM), "any")
+    table[0x81] = ("cnp", (RESERVED,), "none")
     return table
 
 

@@ -165,7 +165,7 @@ def wire_cases(src, dst, label):
                                                     cut(right(), size)), drop_short=1)
     case(f"{label}: header longer than the packet", lambda: send(right(bth(WRITE_ONLY) + b"\0" * 12)), drop_short=1)
     case(f"{label}: version", lambda: send(right(bth(flags=0x41) + b"1234")), drop_version=1)
-    unknown = [0x15, 0x18, 0x1F, 0x2C, 0x3F, 0x40, 0x44, 0x60, 0x66, 0x80, 0x81, 0xC4, 0xFF]
+    unknown = [0x15, 0x18, 0x1F, 0x2C, 0x3F, 0x40, 0x44, 0x60, 0x66, 0x80, 0x82, 0xC4, 0xFF]
     case(f"{label}: unknown opcodes", lambda: send(*(right(bth(code) + b"\0" * 64) for code in unknown)),
          drop_opcode=len(unknown))
     case(f"{label}: pad", lambda: send(right(bth(SEND_MIDDLE, flags=0x30)), right(bth(ACK, flags=0x10) + b"\0" * 8)),

@@ -87,6 +87,8 @@ const std::map<unsigned, Known> known = {
 	{0xbd, {32, PEAL_OP_ATOMIC_WRITE, 'o', 'r', true}},
 	/* Our opcode, from the manufacturers' range. It goes to neither half of a connection. */
 	{PEAL_OPCODE_CHALLENGE, {12, 0, 'o', '-', true}},
+	/* A congestion notification (A17.9.3) goes to neither half, too. */
+	{0x81, {28, 0, 'o', '-', false}},
 };
 
 bool begins(const Known &row)

@@ -157,6 +157,18 @@ TEST_CASE("headers lie where the specification puts them", "[packet]")
 		packet.inv_rkey = 0x51525354;
 		CHECK(build(packet) == expected(0x17, {0x51, 0x52, 0x53, 0x54}));
 	}
+	SECTION("CNP: 16 zero bytes")
+	{
+		peal_packet packet{};
+
+		packet.opcode = 0x81;
+		packet.becn = true;
+		packet.pkey = 0xffff;
+		packet.qpn = 0xabcdef;
+		CHECK(build(packet) == Bytes{0x81, 0, 0xff, 0xff, 0x40, 0xab, 0xcd, 0xef, 0, 0,
+					     0,	   0, 0,    0,	  0,	0,    0,    0,	  0, 0,
+					     0,	   0, 0,    0,	  0,	0,    0,    0});
+	}
 	SECTION("UD SEND_ONLY_IMM: DETH, ImmDt")
 	{
 		peal_packet packet = plain(0x65);
@@ -354,4 +366,20 @@ TEST_CASE("a payload's length is what is left of the packet", "[packet]")
 	CHECK(peal_packet_parse(headers.data(), 12, 0xffffffff, &packet) == PEAL_DROP_pad);
 	CHECK(peal_packet_parse(headers.data(), 12, 0xfffffffc, &packet) == PEAL_DROP_none);
 	CHECK(packet.payload_bytes == 0xfffffffc - 16 - 2);
+}
+
+TEST_CASE("a congestion notification has one length, whatever its reserved bytes say", "[packet]")
+{
+	std::array<std::uint8_t, 40> bytes{0x81, 0x40, 0xff, 0xff, 0x40, 0xab, 0xcd, 0xef};
+	peal_packet packet;
+
+	std::fill(bytes.begin() + 12, bytes.end(), std::uint8_t{0xa5});
+	CHECK(peal_packet_parse(bytes.data(), 32, 32, &packet) == PEAL_DROP_none);
+	CHECK(packet.becn);
+	CHECK(packet.qpn == 0xabcdef);
+	CHECK(packet.payload_bytes == 0);
+	CHECK(peal_packet_parse(bytes.data(), 28, 28, &packet) == PEAL_DROP_short);
+	CHECK(peal_packet_parse(bytes.data(), 36, 36, &packet) == PEAL_DROP_pad);
+	bytes[1] |= 0x10;
+	CHECK(peal_packet_parse(bytes.data(), 32, 32, &packet) == PEAL_DROP_pad);
 }
