@@ -28,6 +28,7 @@ struct peal_options {
 	bool direct;		/* queue pairs and messages that begin may use the direct path */
 	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
 	u32 rate;		/* shown of the port, in Gb/s; 0: as the netdev says */
+	enum peal_nl_ecn ecn;	/* ECN bits of data packets */
 };
 
 /* Between which queue pairs the host allows the direct path. Only netlink.c writes it. */
@@ -57,6 +58,11 @@ static inline u32 peal_options_max_rd_atomic(const struct peal_options *options)
 static inline u32 peal_options_rate(const struct peal_options *options)
 {
 	return READ_ONCE(options->rate);
+}
+
+static inline enum peal_nl_ecn peal_options_ecn(const struct peal_options *options)
+{
+	return READ_ONCE(options->ecn);
 }
 
 #endif

@@ -123,6 +123,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 		goto destroy_table;
 	dev->nic.options = (struct peal_options){
 		.direct = true, .max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC,
+		.ecn = PEAL_NL_ECN_ASKED,
 	};
 	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)

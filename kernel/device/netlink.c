@@ -29,6 +29,7 @@ static const struct nla_policy peal_netlink_policy[] = {
 	[PEAL_NL_DEV_DIRECT] = NLA_POLICY_MAX(NLA_U8, 1),
 	[PEAL_NL_DEV_MAX_RD_ATOMIC] = NLA_POLICY_RANGE(NLA_U32, 1, PEAL_MAX_RD_ATOMIC),
 	[PEAL_NL_DEV_RATE] = { .type = NLA_U32 },
+	[PEAL_NL_DEV_ECN] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_ECN_COUNT_ - 1),
 };
 
 static const struct nla_policy peal_netlink_host_policy[] = {
@@ -87,7 +88,8 @@ static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags
 	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
 	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(options)) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, peal_options_max_rd_atomic(options)) ||
-	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(options))) {
+	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(options)) ||
+	    nla_put_u32(msg, PEAL_NL_DEV_ECN, peal_options_ecn(options))) {
 		genlmsg_cancel(msg, head);
 		return -EMSGSIZE;
 	}
@@ -142,6 +144,7 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 	const struct nlattr *max_rd_atomic = info->attrs[PEAL_NL_DEV_MAX_RD_ATOMIC];
 	const struct nlattr *direct = info->attrs[PEAL_NL_DEV_DIRECT];
 	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
+	const struct nlattr *ecn = info->attrs[PEAL_NL_DEV_ECN];
 	struct peal_options *options;
 	struct peal_dev *dev;
 	int ret;
@@ -171,6 +174,8 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 		}
 		if (rate)
 			WRITE_ONCE(options->rate, nla_get_u32(rate));
+		if (ecn)
+			WRITE_ONCE(options->ecn, nla_get_u32(ecn));
 	}
 	mutex_unlock(&peal_netlink_lock);
 	return ret;

@@ -134,10 +134,12 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_t
 	const struct ib_gid_attr *gid = grh->sgid_attr;
 	const struct net_device *ndev;
 	int ret = 0;
+	u8 ecn;
 
 	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || !gid ||
 	    gid->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
 		return -EINVAL;
+	ecn = grh->traffic_class & INET_ECN_MASK;
 	*path = (struct peal_path){
 		.port = port,
 		.tx_quota = tx_quota,
@@ -145,6 +147,7 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_t
 		.sgid = gid->gid,
 		.dgid = grh->dgid,
 		.tclass = grh->traffic_class & ~INET_ECN_MASK,
+		.ecn = ecn == INET_ECN_CE ? INET_ECN_NOT_ECT : ecn,
 		.hop_limit = grh->hop_limit,
 		.sl = rdma_ah_get_sl(attr),
 		.flow_label = grh->flow_label & 0xfffff,

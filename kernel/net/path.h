@@ -33,7 +33,8 @@ struct peal_path {
 	bool bound;			/* look up routes through this interface only */
 	union ib_gid sgid, dgid;	/* IPv4 as mapped addresses */
 	u16 sport;			/* UDP source port, host order, 0xc000 and up */
-	u8 tclass;			/* ECN bits are 0, because no sender reacts to marks */
+	u8 tclass;			/* without the ECN bits */
+	u8 ecn;				/* that the address vector asks for; never INET_ECN_CE */
 	u8 hop_limit;			/* 0: the stack's choice */
 	u8 sl;
 	u32 flow_label;
@@ -112,15 +113,15 @@ bool peal_path_route_is_local(const struct peal_path *path, const struct dst_ent
 struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_packet *packet,
 				void **payload);
 /*
- * Compute the ICRC, find the route, and send through the stack, netfilter included.
- * Consumes @skb. A packet that the stack refuses counts as lost. With softirqs off. Never
- * sleeps.
+ * Compute the ICRC, find the route, and send through the stack, netfilter included. @tos: the TOS
+ * or traffic class, with the ECN bits. Consumes @skb. A packet that the stack refuses counts as
+ * lost. With softirqs off. Never sleeps.
  * The stack may take a packet for this host through its whole receive side within this
  * call. rx.c ensures that peal_demux_deliver() is not called inside it.
  * Return: 0, or the reason as a negative errno, -EMSGSIZE when the MTU of the netdev or the
  * route is too small. It is counted here.
  */
-int peal_tx_send(struct peal_path *path, struct sk_buff *skb);
+int peal_tx_send(struct peal_path *path, struct sk_buff *skb, u8 tos);
 /*
  * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
  * peal_rx_grh() does for a packet that has arrived. With softirqs off. Return: false when the

@@ -55,7 +55,8 @@ struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_
  * both must be final here. In IPv4 DF is set and the identification is 0, as RFC 6864 allows. The
  * stack adds the checksum.
  */
-static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, struct dst_entry *dst)
+static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, u8 tos,
+		       struct dst_entry *dst)
 {
 	u8 hops = path->hop_limit;
 
@@ -64,7 +65,7 @@ static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, struct
 
 		if (!hops)
 			hops = path->multicast ? IPV6_DEFAULT_MCASTHOPS : ip6_dst_hoplimit(dst);
-		ip6_flow_hdr(ip, path->tclass, htonl(path->flow_label));
+		ip6_flow_hdr(ip, tos, htonl(path->flow_label));
 		ip->payload_len = htons(bytes - sizeof(*ip));
 		ip->nexthdr = IPPROTO_UDP;
 		ip->hop_limit = hops;
@@ -77,7 +78,7 @@ static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, struct
 	*(struct iphdr *)to = (struct iphdr){
 		.version = 4,
 		.ihl = sizeof(struct iphdr) / 4,
-		.tos = path->tclass,
+		.tos = tos,
 		.tot_len = htons(bytes),
 		.frag_off = htons(IP_DF),
 		.ttl = hops,
@@ -109,7 +110,7 @@ static noinline bool peal_tx_neighbour_is_silent(const struct peal_path *path,
 	return silent;
 }
 
-int peal_tx_send(struct peal_path *path, struct sk_buff *skb)
+int peal_tx_send(struct peal_path *path, struct sk_buff *skb, u8 tos)
 {
 	const u8 *bth = skb_transport_header(skb) + sizeof(struct udphdr);
 	u8 *icrc = skb_tail_pointer(skb) - PEAL_ICRC_BYTES;
@@ -127,7 +128,7 @@ int peal_tx_send(struct peal_path *path, struct sk_buff *skb)
 		ret = PTR_ERR(dst);
 		goto free;
 	}
-	peal_tx_ip(path, skb_network_header(skb), skb->len, dst);
+	peal_tx_ip(path, skb_network_header(skb), skb->len, tos, dst);
 	/*
 	 * Send no UDP checksum, not even in IPv6, because the ICRC covers more. RFC 6935 allows
 	 * this for such encapsulations. RNICs and rdma_rxe send none either, and accept packets
@@ -150,7 +151,7 @@ int peal_tx_send(struct peal_path *path, struct sk_buff *skb)
 	 * VLANs map the priority to that of the tag. Without a service level it follows from the
 	 * traffic class, as for a socket with IP_TOS.
 	 */
-	skb->priority = path->sl ? path->sl : rt_tos2priority(path->tclass);
+	skb->priority = path->sl ? path->sl : rt_tos2priority(tos);
 	skb_dst_set_noref(skb, dst);
 	if (likely(!peal_tx_quota_is_scarce(path->tx_quota)) ||
 	    !peal_tx_neighbour_is_silent(path, dst)) {
@@ -192,7 +193,7 @@ bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void 
 	local = !IS_ERR(dst) && peal_path_route_is_local(path, dst);
 	if (likely(local)) {
 		memset(to, 0, front);
-		peal_tx_ip(path, to + front, bytes, dst);
+		peal_tx_ip(path, to + front, bytes, path->tclass, dst);
 		/* The stack never sees this header. */
 		if (!path->ipv6)
 			ip_send_check(to + front);

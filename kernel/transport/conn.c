@@ -1080,7 +1080,7 @@ static int peal_wire_create(struct peal_qp *qp)
 	w->base.ops = &peal_wire_ops;
 	w->base.qp = qp;
 	w->deadline = U64_MAX;
-	peal_output_init(&w->output, qp);
+	peal_output_init(&w->output, qp, &peal_nic(qp)->options);
 	peal_requester_init(&w->requester, w->message, entries);
 	peal_responder_init(&w->responder, w->resource, PEAL_MAX_RD_ATOMIC);
 	peal_qp_set_wire(qp, &w->base);

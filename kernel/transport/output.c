@@ -3,6 +3,7 @@
  * See output.h.
  */
 #include <linux/hash.h>
+#include <net/inet_ecn.h>
 
 #include "base/trace.h"
 #include "engine/engine.h"
@@ -16,8 +17,10 @@ static void peal_output_ready(struct peal_waiter *waiter)
 	peal_defer(output->qp);
 }
 
-void peal_output_init(struct peal_output *output, struct peal_qp *qp)
+void peal_output_init(struct peal_output *output, struct peal_qp *qp,
+		      const struct peal_options *options)
 {
+	output->options = options;
 	output->qp = qp;
 	INIT_LIST_HEAD(&output->waiter.node);
 	output->waiter.ready = peal_output_ready;
@@ -154,6 +157,33 @@ struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_pack
 	return peal_tx_prepare(peal_output_path(output), header, payload);
 }
 
+/*
+ * The TOS of a packet, ECN bits included (RFC 3168). Requests and READ responses are data, so their
+ * sender reacts when they are marked. ACKs, NAKs and challenges are Not-ECT, because no sender
+ * reacts for them.
+ *
+ * Retransmissions are data like all others, as those of RNICs are. RFC 3168 (6.1.5) forbids that
+ * for TCP, because an attacker may mark forged repetitions, which the receiver reports without
+ * looking further. Here the receiver reports each marked packet with the peer's address, new or
+ * not, and an attacker who can send such a packet may as well send the report.
+ */
+static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *header)
+{
+	const struct peal_path *path = peal_output_path(output);
+	u32 has = peal_packet_opcode(header)->has;
+
+	if (!(has & (PEAL_HAS_REQUEST | PEAL_HAS_READ)))
+		return path->tclass;
+	switch (peal_options_ecn(output->options)) {
+	case PEAL_NL_ECN_ASKED:
+		return path->tclass | path->ecn;
+	case PEAL_NL_ECN_ON:
+		return path->tclass | INET_ECN_ECT_0;
+	default:
+		return path->tclass;
+	}
+}
+
 int peal_output_send(struct peal_output *output, const struct peal_packet *header,
 		     struct sk_buff *skb, bool again)
 {
@@ -161,7 +191,7 @@ int peal_output_send(struct peal_output *output, const struct peal_packet *heade
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(output->qp, retransmits);
-	return peal_tx_send(peal_output_path(output), skb);
+	return peal_tx_send(peal_output_path(output), skb, peal_output_tos(output, header));
 }
 
 /*

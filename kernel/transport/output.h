@@ -8,12 +8,14 @@
 #ifndef PEAL_OUTPUT_H
 #define PEAL_OUTPUT_H
 
+#include "base/options.h"
 #include "net/path.h"
 #include "net/tx_quota.h"
 #include "object/qp.h"
 
 struct peal_output {
 	struct peal_qp *qp;
+	const struct peal_options *options;	/* of the device */
 
 	/* Guarded by qp.control, sq.lock and rq.lock: */
 	struct peal_path path[2];	/* the one that is not in use: only qp.control */
@@ -39,7 +41,8 @@ static inline bool peal_output_leads_to(const struct peal_output *output, const 
 	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
 }
 
-void peal_output_init(struct peal_output *output, struct peal_qp *qp);
+void peal_output_init(struct peal_output *output, struct peal_qp *qp,
+		      const struct peal_options *options);
 int peal_output_stage(struct peal_output *output, struct peal_port *port,
 		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 peer_qpn,
 		      enum ib_mtu mtu);

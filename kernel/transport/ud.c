@@ -399,7 +399,7 @@ static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 	peal_cursor_copy(&payload, local, packet->payload_bytes);
 	peal_cursor_end(local);
 	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, packet, false);
-	peal_tx_send(path, skb);
+	peal_tx_send(path, skb, path->tclass);
 }
 
 /*
@@ -425,7 +425,7 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 		return;
 	memcpy(payload, &challenge, sizeof(challenge));
 	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, &header, false);
-	peal_tx_send(&address->path, skb);
+	peal_tx_send(&address->path, skb, address->path.tclass);
 }
 
 /*

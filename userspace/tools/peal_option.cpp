@@ -7,6 +7,7 @@
  *	peal-option DEV direct 0|1		set an option of a device
  *	peal-option DEV max-rd-atomic N		set an option of a device
  *	peal-option DEV rate GBPS		set an option of a device
+ *	peal-option DEV ecn off|asked|on	set an option of a device
  *	peal-option host			print the options of the host
  *	peal-option host direct none|device|netns|host
  *
@@ -49,6 +50,9 @@ void check(int ret, const char *what)
 /* Indexed by enum peal_nl_scope. */
 constexpr std::array<const char *, PEAL_NL_SCOPE_COUNT_> scopes{"none", "device", "netns", "host"};
 
+/* Indexed by enum peal_nl_ecn. */
+constexpr std::array<const char *, PEAL_NL_ECN_COUNT_> ecns{"off", "asked", "on"};
+
 int print(nl_msg *msg, void *)
 {
 	nlmsghdr *header = nlmsg_hdr(msg);
@@ -67,9 +71,13 @@ int print(nl_msg *msg, void *)
 	std::printf("%u: %s direct %u max-rd-atomic %u", nla_get_u32(attr[PEAL_NL_DEV_INDEX]),
 		    nla_get_string(attr[PEAL_NL_DEV_NAME]), nla_get_u8(attr[PEAL_NL_DEV_DIRECT]),
 		    nla_get_u32(attr[PEAL_NL_DEV_MAX_RD_ATOMIC]));
-	/* An older kernel has no such option. */
+	/* An older kernel lacks these options. */
 	if (attr[PEAL_NL_DEV_RATE])
 		std::printf(" rate %u", nla_get_u32(attr[PEAL_NL_DEV_RATE]));
+	if (attr[PEAL_NL_DEV_ECN]) {
+		const auto ecn = nla_get_u32(attr[PEAL_NL_DEV_ECN]);
+		std::printf(" ecn %s", ecn < ecns.size() ? ecns[ecn] : "unknown");
+	}
 	std::printf("\n");
 	return NL_OK;
 }
@@ -96,10 +104,19 @@ int failed(sockaddr_nl *, nlmsgerr *error, void *)
 
 int usage()
 {
-	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N | rate GBPS]]\n"
+	std::fputs("usage: peal-option [DEV [direct 0|1 | max-rd-atomic N | rate GBPS |\n"
+		   "                         ecn off|asked|on]]\n"
 		   "       peal-option host [direct none|device|netns|host]\n",
 		   stderr);
 	return 2;
+}
+
+bool put_ecn(nl_msg *msg, std::string_view value)
+{
+	for (uint32_t ecn = 0; ecn < ecns.size(); ecn++)
+		if (value == ecns[ecn])
+			return nla_put_u32(msg, PEAL_NL_DEV_ECN, ecn) == 0;
+	return false;
 }
 
 bool put_option(nl_msg *msg, std::string_view name, const char *value)
@@ -107,6 +124,8 @@ bool put_option(nl_msg *msg, std::string_view name, const char *value)
 	char *end = nullptr;
 	const unsigned long number = std::strtoul(value, &end, 0);
 
+	if (name == "ecn")
+		return put_ecn(msg, value);
 	if (end == value || *end || number > UINT32_MAX)
 		return false;
 	if (name == "direct")

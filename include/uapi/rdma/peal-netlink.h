@@ -28,6 +28,7 @@ enum peal_nl_dev_attr {
 	PEAL_NL_DEV_DIRECT,		/* u8: 1 if the direct path may be used */
 	PEAL_NL_DEV_MAX_RD_ATOMIC,	/* u32: 1..128 */
 	PEAL_NL_DEV_RATE,		/* u32: Gb/s, see peal.yaml; 0: the netdev's */
+	PEAL_NL_DEV_ECN,		/* u32: enum peal_nl_ecn */
 	PEAL_NL_DEV_COUNT_
 };
 
@@ -35,6 +36,14 @@ enum peal_nl_host_attr {
 	PEAL_NL_HOST_UNSPEC,
 	PEAL_NL_HOST_DIRECT,		/* u32: enum peal_nl_scope */
 	PEAL_NL_HOST_COUNT_
+};
+
+/* Which ECN bits (RFC 3168) the data packets of connections carry. */
+enum peal_nl_ecn {
+	PEAL_NL_ECN_OFF,		/* none: Not-ECT */
+	PEAL_NL_ECN_ASKED,		/* what the traffic class asks for: ECT(0) or ECT(1) */
+	PEAL_NL_ECN_ON,			/* ECT(0) */
+	PEAL_NL_ECN_COUNT_
 };
 
 /* Which queue pairs may use the direct path. Each scope includes those before it. */

@@ -5,7 +5,7 @@
 #
 # The options of a device can be read, set and refused through generic netlink, and they take effect. ibv_devinfo shows
 # the effect of max-rd-atomic, and sysfs that of rate. The counters of a ping-pong show the effect of "direct", the device's
-# and the host's. Only the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
+# and the host's. wire/marks_and_notifications shows that of ecn. Only the initial network namespace may set the host's. Wrong netdevs are refused when a device is made.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -22,7 +22,7 @@ refused() {
 	grep -q "$words" <<<"$output" || fail "expected \"$words\" from $*, got: $output"
 }
 
-value() { "$option" "$device" | sed -E "s/.* $1 ([0-9]+).*/\1/"; }
+value() { "$option" "$device" | sed -E "s/.* $1 ([0-9a-z]+).*/\1/"; }
 
 attribute() { ibv_devinfo -v -d "$device" | awk -v name="$1:" '$1 == name { print $2 }'; }
 
@@ -59,6 +59,17 @@ refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all
 [[ $(value rate) == 400 ]] || fail "a refused request changed the rate"
 "$option" "$device" rate 0 || fail "cannot set the rate back"
 [[ $(rate "$device") == 10 ]] || fail "the rate of veth, set back: $(rate "$device")"
+
+[[ $(value ecn) == asked ]] || fail "ecn is \"asked\" by default, not $(value ecn)"
+for ecn in off on asked; do
+	"$option" "$device" ecn $ecn || fail "cannot set ecn to $ecn"
+	[[ $(value ecn) == "$ecn" && $(value max-rd-atomic) == 16 ]] || fail "ecn is not $ecn: $("$option" "$device")"
+done
+refused "usage" "$option" "$device" ecn 3
+refused "usage" "$option" "$device" ecn ""
+refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+	"$option" "$device" ecn on
+[[ $(value ecn) == asked ]] || fail "a refused request changed ecn"
 
 # Netdevs without hardware: one that tells no speed, and one that tells 10 Mb/s.
 ip link add dummy.opt type dummy || fail "cannot make a dummy netdev"
