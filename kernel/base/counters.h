@@ -48,6 +48,11 @@
 	X(locality_challenges, "challenges sent for a proof of locality")			\
 	X(locality_responses, "responses sent to the challenges of peers")			\
 	X(locality_late, "challenges and responses that came too late to count")		\
+	/* Congestion: */									\
+	X(np_ecn_marked_roce_packets, "packets of connected peers that arrived with CE")	\
+	X(np_cnp_sent, "congestion notifications sent to the peers of such packets")		\
+	X(rp_cnp_handled, "congestion notifications that came from the connected peer")		\
+	X(rp_cnp_ignored, "those to a queue pair that dropped them; a `drop_*` counts why")	\
 	/* Negative acknowledgements: */							\
 	X(naks_sent_sequence, "a packet is missing")						\
 	X(naks_sent_invalid, "a request is invalid; the connection ends")			\

@@ -10,6 +10,8 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/skbuff.h>
+#include <net/dsfield.h>
+#include <net/inet_ecn.h>
 #include <net/ipv6.h>
 #include <rdma/ib_verbs.h>
 
@@ -52,6 +54,13 @@ static inline bool peal_rx_is_multicast(const struct sk_buff *skb, bool ipv6)
 {
 	return ipv6 ? ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr) :
 		      ipv4_is_multicast(ip_hdr(skb)->daddr);
+}
+
+/* Has a router marked the packet with CE, because it met a queue (RFC 3168)? */
+static inline bool peal_rx_is_marked(const struct peal_rx_packet *rx)
+{
+	return INET_ECN_is_ce(rx->ipv6 ? ipv6_get_dsfield(ipv6_hdr(rx->skb)) :
+			      ip_hdr(rx->skb)->tos);
 }
 
 /*

@@ -775,6 +775,44 @@ void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx)
 	peal_wire_take_response(w, rx, false);
 }
 
+/* ---- congestion: marks, and notifications of them (IBTA A17.9) ---- */
+
+void peal_wire_request_marked(struct peal_wire *w)
+{
+	struct peal_qp *qp = w->base.qp;
+	u64 now = ktime_get_ns();
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
+	peal_count(qp, np_ecn_marked_roce_packets);
+	if (!peal_cnp_is_due(&w->cnp, now) || !peal_output_send_cnp(&w->output))
+		return;
+	peal_cnp_sent(&w->cnp, now);
+	peal_count(qp, np_cnp_sent);
+}
+
+void peal_wire_response_marked(struct peal_wire *w, const struct peal_packet *response)
+{
+	struct peal_qp *qp = w->base.qp;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (peal_packet_opcode(response)->has & PEAL_HAS_READ)
+		peal_requester_notified(&w->requester, ktime_get_ns());
+	spin_lock(&qp->rq.lock);
+	peal_wire_request_marked(w);
+	spin_unlock(&qp->rq.lock);
+}
+
+void peal_wire_notified(struct peal_wire *w, const struct peal_packet *cnp)
+{
+	struct peal_qp *qp = w->base.qp;
+
+	lockdep_assert_held(&qp->sq.lock);
+	trace_peal_packet_received(qp->ib.qp_num, cnp, false);
+	peal_count(qp, rp_cnp_handled);
+	peal_requester_notified(&w->requester, ktime_get_ns());
+}
+
 /* ---- turns ---- */
 
 static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *notify,

@@ -8,6 +8,7 @@
 #ifndef PEAL_CONN_H
 #define PEAL_CONN_H
 
+#include "proto/cnp.h"
 #include "proto/requester.h"
 #include "proto/responder.h"
 #include "object/qp.h"
@@ -36,6 +37,7 @@ struct peal_wire {
 	/* Guarded by rq.lock: */
 	struct peal_responder responder;
 	struct peal_resource *resource;	/* the responder's array of resources */
+	struct peal_cnp cnp;		/* of both halves, because the queue pair has one limit */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when the responder is due, ns; U64_MAX: never */
 };
@@ -71,5 +73,25 @@ bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct pe
  * caller runs the queue afterwards, also for kept responses whose turn has come.
  */
 void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx);
+
+/*
+ * A request of the peer has arrived with CE. Notify the peer, unless it was notified a moment ago.
+ * Under rq.lock, inside the epoch, in RTR or later.
+ */
+void peal_wire_request_marked(struct peal_wire *w);
+
+/*
+ * A response has arrived with CE. Notify the peer, as an RNIC paces its responses itself. The
+ * requester paces a peal peer's, by when it requests them. Under sq.lock, inside the epoch, in RTS
+ * or SQD, before peal_wire_response().
+ */
+void peal_wire_response_marked(struct peal_wire *w, const struct peal_packet *response);
+
+/*
+ * The peer notifies us that it has received marked packets. Under sq.lock, inside the epoch, in RTS
+ * or SQD. A notification does not tell whether it is about requests or READ responses. The
+ * responder has no window, so the requester reacts in both cases.
+ */
+void peal_wire_notified(struct peal_wire *w, const struct peal_packet *cnp);
 
 #endif

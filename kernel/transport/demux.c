@@ -49,8 +49,12 @@ static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
 	if (unlikely(drop)) {
 		/* Nothing has changed. */
 	} else if (request) {
+		if (unlikely(peal_rx_is_marked(rx)))
+			peal_wire_request_marked(w);
 		more = peal_wire_request(w, rx, &notify, budget);
 	} else {
+		if (unlikely(peal_rx_is_marked(rx)))
+			peal_wire_response_marked(w, &rx->packet);
 		peal_wire_response(w, rx);
 		/* Run the queue at once, because the response may have opened the window. */
 		more = peal_turn_locked(qp, &notify, budget);
@@ -61,6 +65,28 @@ static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
 	peal_turn_end(&notify);
 	if (unlikely(more))
 		peal_defer_here(qp);
+}
+
+/*
+ * A congestion notification packet. It has no place in the order of PSNs. It is checked like a
+ * response, because it is about what the queue pair has sent.
+ */
+static enum peal_drop peal_demux_cnp(struct peal_qp *qp, const struct peal_rx_packet *rx)
+{
+	enum peal_drop drop = PEAL_DROP_opcode;
+	u8 transport = peal_qp_bth_transport(qp);
+
+	peal_epoch_assert_held();
+	if (peal_transport_is_reliable(transport) || transport == PEAL_UC) {
+		spin_lock(&qp->sq.lock);
+		drop = peal_demux_check(qp, rx, false);
+		if (!drop)
+			peal_wire_notified(peal_wire(qp->wire), &rx->packet);
+		spin_unlock(&qp->sq.lock);
+	}
+	if (drop)
+		peal_count(qp, rp_cnp_ignored);
+	return drop;
 }
 
 /*
@@ -150,7 +176,9 @@ void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_
 	} else if (unlikely(rx->packet.opcode == PEAL_OPCODE_CHALLENGE)) {
 		drop = peal_demux_challenge(nic, qp, rx);
 	} else if (unlikely(transport != peal_qp_bth_transport(qp))) {
-		drop = PEAL_DROP_opcode;
+		/* No queue pair has the transport in a CNP's opcode. */
+		drop = rx->packet.opcode == PEAL_OPCODE_CNP ? peal_demux_cnp(qp, rx) :
+		       PEAL_DROP_opcode;
 	} else if (transport == PEAL_UD) {
 		peal_ud_deliver(qp, rx);
 	} else {

@@ -10,6 +10,9 @@
 #include "net/port.h"
 #include "transport/output.h"
 
+/* DSCP 48 (CS6), as RNICs send congestion notifications, so that these do not wait behind data. */
+#define PEAL_OUTPUT_CNP_TOS	0xc0
+
 static void peal_output_ready(struct peal_waiter *waiter)
 {
 	struct peal_output *output = container_of(waiter, struct peal_output, waiter);
@@ -159,8 +162,8 @@ struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_pack
 
 /*
  * The TOS of a packet, ECN bits included (RFC 3168). Requests and READ responses are data, so their
- * sender reacts when they are marked. ACKs, NAKs and challenges are Not-ECT, because no sender
- * reacts for them.
+ * sender reacts when they are marked. ACKs, NAKs, challenges and congestion notifications are
+ * Not-ECT, because no sender reacts for them.
  *
  * Retransmissions are data like all others, as those of RNICs are. RFC 3168 (6.1.5) forbids that
  * for TCP, because an attacker may mark forged repetitions, which the receiver reports without
@@ -173,7 +176,7 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 	u32 has = peal_packet_opcode(header)->has;
 
 	if (!(has & (PEAL_HAS_REQUEST | PEAL_HAS_READ)))
-		return path->tclass;
+		return header->opcode == PEAL_OPCODE_CNP ? PEAL_OUTPUT_CNP_TOS : path->tclass;
 	switch (peal_options_ecn(output->options)) {
 	case PEAL_NL_ECN_ASKED:
 		return path->tclass | path->ecn;
@@ -210,6 +213,19 @@ void peal_output_send_bytes(struct peal_output *output, struct peal_packet *head
 		return;
 	memcpy(bytes, payload, header->payload_bytes);
 	peal_output_send(output, header, skb, false);
+}
+
+bool peal_output_send_cnp(struct peal_output *output)
+{
+	struct peal_packet header = { .opcode = PEAL_OPCODE_CNP, .becn = true };
+	struct sk_buff *skb;
+	void *payload;
+
+	peal_qp_assert_either_held(output->qp);
+	if (!peal_tx_quota_is_left(peal_output_path(output)->tx_quota))
+		return false;
+	skb = peal_output_prepare(output, &header, &payload);
+	return skb && !peal_output_send(output, &header, skb, false);
 }
 
 void peal_output_discard(struct sk_buff *skb)

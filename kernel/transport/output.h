@@ -60,6 +60,11 @@ int peal_output_send(struct peal_output *output, const struct peal_packet *heade
 void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
 			    const void *payload);
 /*
+ * Send a congestion notification packet (CNP, IBTA A17.9.3), without waiting for room, because the
+ * next marked packet makes another one. Return: false when it did not leave.
+ */
+bool peal_output_send_cnp(struct peal_output *output);
+/*
  * Return: how long a packet is kept until its turn comes, in ns. It is kept for at least this
  * long and at most twice as long.
  */

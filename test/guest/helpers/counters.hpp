@@ -2,7 +2,7 @@
 /*
  * The counters of a device: hw_counters of its port.
  *
- * Holds: one current value by its name. Does not hold: the meaning of the names
+ * Holds: one current value by its name, and its growth. Does not hold: the meaning of the names
  * (kernel/base/counters.h).
  */
 #pragma once
@@ -50,5 +50,19 @@ inline std::uint64_t counter(const std::string &name, const std::string &device 
 	wait_jiffy();
 	return counter_at_once(name, device);
 }
+
+/* The growth of a counter. */
+class Growth {
+	std::string name_;
+	std::uint64_t before_ = counter(name_);
+
+public:
+	explicit Growth(std::string name) : name_(std::move(name)) {}
+	std::uint64_t value() const { return counter(name_) - before_; }
+	bool is(std::uint64_t much) const
+	{
+		return eventually([&] { return value() == much; });
+	}
+};
 
 } // namespace peal_test

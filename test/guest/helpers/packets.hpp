@@ -212,6 +212,24 @@ inline Bytes make_frame(const Route &route, std::span<const std::uint8_t> body,
 	return frame;
 }
 
+/* The frame with that TOS or traffic class, which the ICRC does not cover. */
+inline Bytes with_tos(Bytes frame, std::uint8_t tos)
+{
+	const std::span<std::uint8_t> ip = std::span(frame).subspan(ethernet_bytes);
+
+	if (ip[0] >> 4 == 6) {
+		ip[0] = static_cast<std::uint8_t>(0x60 | tos >> 4);
+		ip[1] = static_cast<std::uint8_t>(tos << 4);
+		return frame;
+	}
+	ip[1] = tos;
+	ip[10] = ip[11] = 0;
+	const std::uint16_t sum = ip_checksum(ip.first(20));
+	ip[10] = static_cast<std::uint8_t>(sum >> 8);
+	ip[11] = static_cast<std::uint8_t>(sum);
+	return frame;
+}
+
 /*
  * The IPv4 frame with an identification, so that it may be fragmented. The ICRC covers the
  * identification. A wrong ICRC stays wrong.

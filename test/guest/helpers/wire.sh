@@ -288,6 +288,23 @@ wire_neighbours() {
 	done
 }
 
+# ------------------------------------------------------------------ captures
+
+wire_capturing() { grep -q "listening on" "$wire_work/tcpdump"; }
+
+# wire_capture END FILE: captures what passes that end's netdev until wire_end_capture.
+wire_capture() {
+	wire_exec="exec" wire_on "$1" tcpdump -i "${wire_netdev[$1]}" -U -n -s 0 -B 16384 -w "$2" 2>"$wire_work/tcpdump" &
+	wire_tcpdump=$!
+	wait_for wire_capturing || fail "tcpdump does not start: $(<"$wire_work/tcpdump")"
+}
+
+wire_end_capture() {
+	kill -INT "$wire_tcpdump"
+	wait "$wire_tcpdump"
+	grep -q "^0 packets dropped by kernel" "$wire_work/tcpdump" || fail "tcpdump lost packets: $(<"$wire_work/tcpdump")"
+}
+
 # ------------------------------------------------------------------ running programs
 
 # wire_address END FAMILY: FAMILY is 4, 6, vlan4 or vlan6.

@@ -187,19 +187,6 @@ int module_users(const std::string &name)
 	return users;
 }
 
-/* The growth of a counter. */
-class Growth {
-	std::string name_;
-	std::uint64_t before_ = counter(name_);
-
-public:
-	explicit Growth(std::string name) : name_(std::move(name)) {}
-	bool is(std::uint64_t much) const
-	{
-		return eventually([&] { return counter(name_) - before_ == much; });
-	}
-};
-
 constexpr std::uint8_t real = 0x11, forged = 0xee;
 
 } // namespace

@@ -25,6 +25,7 @@ namespace {
 constexpr std::size_t batch = 64;
 constexpr std::size_t area_bytes = 64 * 1024;
 constexpr std::uint8_t untouched = 0xa5;
+constexpr std::uint8_t notification = 0x81; /* of congestion */
 
 std::uint64_t packets_wanted()
 {
@@ -269,6 +270,8 @@ class Generator {
 						       (response ? 13 + below(6) : below(24)));
 		if (transport == 3)
 			bth.opcode = static_cast<std::uint8_t>(0x64 + below(2));
+		if (one_in(16))
+			bth.opcode = notification;
 		/* The expected PSN or one near it. A response is for an outstanding request. */
 		bth.psn = response ? victim.sq_psn - below(8) : victim.rq_psn + in_batch_;
 		if (one_in(3))
@@ -381,7 +384,9 @@ public:
 			route.from[route.ipv6 ? 15 : 3] = 3;
 
 		const Header has = header_of(bth.opcode);
-		const std::uint32_t payload = has.payload ? payload_size() : 0;
+		const std::uint32_t payload = bth.opcode == notification && !one_in(4) ? 16
+					      : has.payload ? payload_size()
+							    : 0;
 		const unsigned pad = one_in(16) ? below(4) : -payload & 3;
 
 		bth.flags = static_cast<std::uint8_t>(0x40 | pad << 4 | (one_in(4) ? 0x80 : 0));
@@ -392,7 +397,10 @@ public:
 		body.resize(body.size() + payload + pad, static_cast<std::uint8_t>(bth.psn));
 		if (one_in(8))
 			mutate(body);
-		return make_frame(route, body, one_in(16) ? below(~0U) : 0);
+		Bytes frame = make_frame(route, body, one_in(16) ? below(~0U) : 0);
+		/* Some are marked. */
+		return one_in(4) ? with_tos(std::move(frame), static_cast<std::uint8_t>(below(256)))
+				 : frame;
 	}
 };
 
@@ -611,6 +619,10 @@ void print_counters()
 				 "drop_resource",
 				 "reorder_kept",
 				 "duplicates",
+				 "np_ecn_marked_roce_packets",
+				 "np_cnp_sent",
+				 "rp_cnp_handled",
+				 "rp_cnp_ignored",
 				 "naks_sent_sequence",
 				 "naks_sent_invalid",
 				 "naks_sent_access",

@@ -22,20 +22,6 @@ traffic() {
 		fail "IPv$1, ${*:2}: $(grep -v ^ok "$wire_work/client") $(<"$wire_work/server")"
 }
 
-capturing() { grep -q "listening on" "$wire_work/tcpdump"; }
-
-start_capture() {
-	wire_exec="exec" wire_on a tcpdump -i "${wire_netdev[a]}" -U -n -s 0 -B 16384 -w "$capture" 2>"$wire_work/tcpdump" &
-	tcpdump=$!
-	wait_for capturing || fail "tcpdump does not start: $(<"$wire_work/tcpdump")"
-}
-
-stop_capture() {
-	kill -INT "$tcpdump"
-	wait "$tcpdump"
-	grep -q "^0 packets dropped by kernel" "$wire_work/tcpdump" || fail "tcpdump lost packets: $(<"$wire_work/tcpdump")"
-}
-
 required=ud-send-only,ud-send-only-imm,ack,rnr-nak,nak-sequence,nak-invalid-request,nak-remote-access
 required+=,nak-remote-operation,mad,ipv4,ipv6
 faults=nak-access,nak-invalid,nak-operation,rnr
@@ -55,7 +41,7 @@ done
 wire_up "${kinds[@]}" 1500
 wire_neighbours
 [[ ${kinds[*]} != "peal peal" ]] || wire_vlan
-start_capture
+wire_capture a "$capture"
 traffic 4 --sizes 0,1,2,3,33,mtu-1,mtu,mtu+1,3333 --count 2
 traffic 4 --ops "$faults"
 traffic 6 --sizes 1,2,mtu,3333 --count 1
@@ -68,7 +54,7 @@ wire_cm_pair b 4 30 rping -s -a @ADDRESS -p @PORT -V -C 3 -S 100 -- rping -c -a 
 	fail "rping: $(<"$wire_work/client") $(<"$wire_work/server")"
 wire_netem a loss 10%
 traffic 4 --ops rc-write,rc-send --sizes 16384 --count 32
-stop_capture
+wire_end_capture
 [[ ! -d /results ]] || cp "$capture" "/results/capture-${kinds[0]}-${kinds[1]}.pcap"
 test/interop/check_capture.py --tshark --require "$required" "$capture" || fail "the capture is not good"
 wire_down
