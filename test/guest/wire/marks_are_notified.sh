@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# timeout: 180
+# timeout: 120
 # transport: any
 #
 # Two devices in two network namespaces. A firewall on the way marks each packet that says that its sender reacts to marks
@@ -56,7 +56,7 @@ run_marked() {
 	done
 	note
 	wire_capture b "$wire_work/capture"
-	wire_pair b 4 90 "$verify" -d @DEVICE -g @GID -p @PORT --ops rc-write,rc-send,rc-read,uc-send --sizes 1,65536 --count 16 ||
+	wire_pair b 4 90 "$verify" -d @DEVICE -g @GID -p @PORT --ops rc-write,rc-send,rc-read,uc-send --sizes 1,65536 --count 4 ||
 		fail "ecn $1: $(grep -v ^ok "$wire_work/client") $(<"$wire_work/server")"
 	# tcpdump writes some time after the packets have passed.
 	wait_for all_captured
