@@ -18,6 +18,7 @@
 #include "base/table.h"
 #include "net/rx_packet.h"
 #include "net/tx_quota.h"
+#include "object/qp.h"
 #include "proto/packet.h"
 
 struct peal_port {
@@ -109,9 +110,8 @@ void peal_mcast_leave(const struct net *net, struct net_device *ndev, const unio
 int peal_rx_open(struct peal_netns *ns);
 /* For netns.c. Remove the hooks. No new packet comes in once a grace period is over. */
 void peal_rx_close(struct peal_netns *ns);
-/* Count, trace and free a packet that is thrown away. */
-void peal_rx_drop(struct peal_port *port, struct sk_buff *skb, const struct peal_packet *packet,
-		  enum peal_drop why);
+/* Count and trace a packet that is thrown away, and free its skb, unless that is a train. */
+void peal_rx_drop(struct peal_port *port, const struct peal_rx_packet *rx, enum peal_drop why);
 
 /*
  * ---- what net/ calls in the layers above it ----
@@ -121,13 +121,31 @@ void peal_rx_drop(struct peal_port *port, struct sk_buff *skb, const struct peal
  */
 
 /*
- * In transport/demux.c. Inside the epoch with softirqs off. Never called from inside a send of
- * ours, because the receive side queues such packets. @qp: what the table had for the QP number in
- * the same section of the epoch, or NULL. Consumes rx->skb. When @budget is used up, the engine
- * does the rest of the work that the packet causes.
+ * In transport/demux.c. The packets of one skb are delivered one after the other between begin()
+ * and end(). As long as they are for the same half of the same queue pair, its lock is held, and
+ * what they cause together is done at the end: the acknowledgment, and what the responses allow to
+ * be sent. Inside the epoch with softirqs off. Never called from inside a send of ours, because the
+ * receive side queues such packets.
  */
-void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_rx_packet *rx,
-			struct peal_budget *budget);
+struct peal_delivery {
+	struct peal_port *port;
+	/* When it is used up, the engine does the rest of the work that the packets cause. */
+	struct peal_budget *budget;
+	struct peal_qp *qp;		/* a connected one, whose lock is held; NULL: none */
+	bool request;			/* rq.lock is held, otherwise sq.lock */
+	bool taken;			/* the queue pair has processed a packet */
+	struct peal_notify notify;	/* valid if qp is not NULL */
+};
+
+void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
+		      struct peal_budget *budget);
+/*
+ * @qp: what the table had for the QP number in the same section of the epoch, or NULL. Consumes the
+ * packet.
+ */
+void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
+			struct peal_rx_packet *rx);
+void peal_demux_end(struct peal_delivery *delivery);
 /*
  * In device/link.c. The namespace ends. Begin to remove the device. Does not sleep. Does nothing
  * for a device that is being removed already, is not registered yet, or is just changing its

@@ -62,14 +62,23 @@
 /* Only received packets use it. Timers have their own (engine.c). */
 static DEFINE_PER_CPU(struct peal_allowance, peal_rx_allowance);
 
-static const struct peal_packet peal_rx_unread;	/* for drops before the headers are read */
+/* Throw away an skb before the headers of its packets are read. @qpn: if it is known, or 0. */
+static void peal_rx_drop_skb(struct peal_port *port, struct sk_buff *skb, u32 qpn,
+			     enum peal_drop why)
+{
+	const struct peal_packet packet = { .qpn = qpn };
 
-void peal_rx_drop(struct peal_port *port, struct sk_buff *skb, const struct peal_packet *packet,
-		  enum peal_drop why)
+	peal_count_drop(port->table, why);
+	trace_peal_drop(&packet, why);
+	kfree_skb(skb);
+}
+
+void peal_rx_drop(struct peal_port *port, const struct peal_rx_packet *rx, enum peal_drop why)
 {
 	peal_count_drop(port->table, why);
-	trace_peal_drop(packet, why);
-	kfree_skb(skb);
+	trace_peal_drop(&rx->packet, why);
+	if (!rx->train)
+		kfree_skb(rx->skb);
 }
 
 /*
@@ -192,7 +201,6 @@ static bool peal_rx_socket_is_kernels(const struct sock *sk)
 static unsigned int peal_rx_stray(struct peal_port *port, struct sk_buff *skb, bool ipv6,
 				  __be16 sport, u32 qpn)
 {
-	const struct peal_packet packet = { .qpn = qpn };
 	const struct sock *sk = skb->sk;
 
 	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a socket is looked up outside RCU");
@@ -208,61 +216,76 @@ static unsigned int peal_rx_stray(struct peal_port *port, struct sk_buff *skb, b
 #endif
 	if (sk && peal_rx_socket_is_kernels(sk))
 		return NF_ACCEPT;
-	peal_rx_drop(port, skb, &packet, sk ? PEAL_DROP_socket : PEAL_DROP_qpn);
+	peal_rx_drop_skb(port, skb, qpn, sk ? PEAL_DROP_socket : PEAL_DROP_qpn);
 	return NF_STOLEN;
 }
 
 /*
- * Inside the epoch. Check and deliver one packet for @port. skb->data is at the IP header. @qp: as
- * in peal_demux_deliver().
+ * Inside the epoch. Check and deliver what @skb holds for @port: one packet, or a @train of them.
+ * skb->data is at the IP header. @qp: as in peal_demux_deliver().
  */
-static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
-			 struct peal_budget *budget)
+static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train,
+			 struct peal_qp *qp, struct peal_budget *budget)
 {
-	u32 at = peal_arrival(skb)->udp, bytes;
+	struct peal_delivery delivery PEAL_UNINITIALIZED;
+	u32 at = peal_arrival(skb)->udp, bytes, segment;
+	struct peal_rx_packet rx PEAL_UNINITIALIZED;
 	bool ipv6 = peal_arrival(skb)->ipv6;
 	enum peal_drop drop = PEAL_DROP_short;
-	const struct peal_packet *packet = &peal_rx_unread;
 	const struct udphdr *udp;
-	struct peal_rx_packet rx;
+	u16 number = 0;
 
 	peal_epoch_assert_held();
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
 		goto drop;
 	udp = (struct udphdr *)(skb->data + at);
 	bytes = ntohs(udp->len);
-	if (bytes < sizeof(*udp) || bytes > skb->len - at)
+	if (bytes <= sizeof(*udp) || bytes > skb->len - at)
 		goto drop;
-	/* The packet ends where UDP says. The sender cannot change the linear part any more. */
+	/* The packet ends where UDP says. The sender cannot change these headers any more. */
 	drop = PEAL_DROP_resource;
-	if (pskb_trim(skb, at + bytes) ||
-	    !pskb_may_pull(skb, min_t(u32, at + sizeof(*udp) + PEAL_HEADERS_MAX, skb->len)))
+	if (pskb_trim(skb, at + bytes))
 		goto drop;
 	drop = PEAL_DROP_options;
 	if (at != (ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) ||
 	    (!ipv6 && ip_is_fragment(ip_hdr(skb))))
 		goto drop;
 	__skb_pull(skb, at + sizeof(*udp));	/* to the BTH */
-	drop = peal_rx_parse(skb, &rx);
-	packet = &rx.packet;
-	if (drop)
-		goto drop;
-	drop = PEAL_DROP_icrc;
-	if (!peal_rx_icrc_is_right(skb, ipv6))
-		goto drop;
-	peal_count(port->table, packets_received);
-	peal_count_by(port->table, packet_bytes_received, skb->len);
-	peal_demux_deliver(port, qp, &rx, budget);
+
+	bytes = skb->len;
+	segment = train ? skb_shinfo(skb)->gso_size : bytes;
+	peal_demux_begin(&delivery, port, budget);
+	for (at = 0; at < bytes; at += segment) {
+		/* Delivery may give the last packet an skb of its own. */
+		peal_rx_begin(skb, &rx);
+		rx.train = train;
+		rx.number = number++;
+		rx.at = at;
+		rx.bytes = min(segment, bytes - at);
+		drop = peal_rx_parse(&rx);
+		if (!drop && !peal_rx_icrc_is_right(&rx))
+			drop = PEAL_DROP_icrc;
+		if (unlikely(drop)) {
+			peal_rx_drop(port, &rx, drop);
+			continue;
+		}
+		peal_count(port->table, packets_received);
+		peal_count_by(port->table, packet_bytes_received, rx.bytes);
+		peal_demux_deliver(&delivery, qp, &rx);
+	}
+	peal_demux_end(&delivery);
+	if (train)
+		consume_skb(skb);
 	return;
 
 drop:
-	peal_rx_drop(port, skb, packet, drop);
+	peal_rx_drop_skb(port, skb, 0, drop);
 }
 
 /*
  * Inside the epoch. One skb may hold several packets: those of a sender's segmentation offload on a
- * virtual link, or those of the receiver's aggregation. The stack divides it and makes the headers,
- * because the sender computed the ICRCs for the headers that the stack makes.
+ * virtual link, or those of the receiver's aggregation. They are read where they lie. Only those
+ * that the receiver aggregated as a list of skbs are divided by the stack.
  *
  * An skb of UDP fragmentation offload (SKB_GSO_UDP) is one packet, because only a wire needs it in
  * fragments. It must not be divided here: the sender could make a fragment look like a packet. Its
@@ -278,8 +301,8 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 
 	peal_epoch_assert_held();
 	if (!skb_is_gso(skb) || skb_shinfo(skb)->gso_type & SKB_GSO_UDP) {
-		peal_rx_take(port, skb, qp, &budget);
-	} else if (skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST)) {
+		peal_rx_take(port, skb, false, qp, &budget);
+	} else if (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST) {
 		__skb_push(skb, -skb_mac_offset(skb));
 		skb = udp_rcv_segment(peal_tx_quotas_sock(&port->tx_quotas), skb,
 				      !peal_arrival(skb)->ipv6);
@@ -289,10 +312,12 @@ static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct
 			skb_mark_not_on_list(skb);
 			__skb_pull(skb, skb_network_offset(skb));
 			/* The packets may be for different queue pairs. */
-			peal_rx_take(port, skb, NULL, &budget);
+			peal_rx_take(port, skb, false, NULL, &budget);
 		}
+	} else if (skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4) {
+		peal_rx_take(port, skb, true, qp, &budget);
 	} else {
-		peal_rx_drop(port, skb, &peal_rx_unread, PEAL_DROP_resource);
+		peal_rx_drop_skb(port, skb, 0, PEAL_DROP_resource);
 	}
 	peal_budget_spend(allowance, granted - budget.left);
 }
@@ -389,7 +414,7 @@ static unsigned int peal_rx_receive(struct peal_netns *ns, struct sk_buff *skb, 
 		skb_queue_tail(&ns->backlog, skb);
 		peal_workers_queue(&ns->work);
 	} else {
-		peal_rx_drop(port, skb, &peal_rx_unread, PEAL_DROP_resource);
+		peal_rx_drop_skb(port, skb, qpn, PEAL_DROP_resource);
 	}
 	return NF_STOLEN;
 }

@@ -15,17 +15,19 @@
 /* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_RX_PIECE	64
 
-enum peal_drop peal_rx_parse(struct sk_buff *skb, struct peal_rx_packet *rx)
+void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
 {
-	enum peal_drop drop = peal_packet_parse(skb->data, skb_headlen(skb), skb->len, &rx->packet);
 	const struct udphdr *udp = (struct udphdr *)(skb->data - sizeof(*udp));
 
 	rx->skb = skb;
+	rx->at = 0;
+	rx->bytes = skb->len;
+	rx->number = 0;
+	rx->train = false;
 	rx->ipv6 = peal_arrival(skb)->ipv6;
 	rx->vlan_id = peal_arrival(skb)->vlan_id;
 	rx->multicast = peal_rx_is_multicast(skb, rx->ipv6);
-	rx->payload = rx->packet.header_bytes;
-	rx->packet.flow = (__force u16)udp->source;
+	rx->flow = (__force u16)udp->source;
 	if (rx->ipv6) {
 		memcpy(rx->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(rx->sgid));
 		memcpy(rx->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(rx->dgid));
@@ -33,7 +35,85 @@ enum peal_drop peal_rx_parse(struct sk_buff *skb, struct peal_rx_packet *rx)
 		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)rx->sgid.raw);
 		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)rx->dgid.raw);
 	}
+}
+
+/*
+ * The headers are read from a copy, unless they lie in the linear part. The sender may still write
+ * the other parts.
+ */
+enum peal_drop peal_rx_parse(struct peal_rx_packet *rx)
+{
+	u32 linear = min_t(u32, rx->bytes, PEAL_HEADERS_MAX);
+	enum peal_drop drop;
+
+	/* It never fails, because the range lies inside the skb. */
+	rx->bth = skb_header_pointer(rx->skb, rx->at, linear, rx->headers);
+	if (WARN_ON_ONCE(!rx->bth))
+		rx->bth = memset(rx->headers, 0, sizeof(rx->headers));
+	drop = peal_packet_parse(rx->bth, linear, rx->bytes, &rx->packet);
+	rx->payload = rx->at + rx->packet.header_bytes;
+	rx->packet.flow = rx->flow;
 	return drop;
+}
+
+void peal_rx_read_again(struct sk_buff *skb, struct peal_rx_packet *rx)
+{
+	peal_rx_begin(skb, rx);
+	peal_rx_parse(rx);
+}
+
+/*
+ * The IP header of this packet. In a train, the stack would write such a header if it divided the
+ * skb, and the sender has computed the ICRC for it: the identifications count.
+ */
+static void peal_rx_ip(const struct peal_rx_packet *rx, void *to)
+{
+	u32 udp_bytes = sizeof(struct udphdr) + rx->bytes;
+
+	if (rx->ipv6) {
+		struct ipv6hdr *ip = to;
+
+		*ip = *ipv6_hdr(rx->skb);
+		if (rx->train)
+			ip->payload_len = htons(udp_bytes);
+	} else {
+		struct iphdr *ip = to;
+
+		*ip = *ip_hdr(rx->skb);
+		if (!rx->train)
+			return;
+		ip->tot_len = htons(sizeof(*ip) + udp_bytes);
+		ip->id = htons(ntohs(ip->id) + rx->number);
+		ip_send_check(ip);
+	}
+}
+
+bool peal_rx_own(struct peal_rx_packet *rx)
+{
+	u32 ip_bytes = rx->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	u32 front = ip_bytes + sizeof(struct udphdr);
+	struct sk_buff *skb;
+
+	if (!rx->train)
+		return true;
+	skb = alloc_skb(front + rx->bytes, GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return false;
+	skb_reset_network_header(skb);
+	peal_rx_ip(rx, skb_put(skb, ip_bytes));
+	skb_put_data(skb, rx->skb->data - sizeof(struct udphdr), sizeof(struct udphdr));
+	if (skb_copy_bits(rx->skb, rx->at, skb_put(skb, rx->bytes), rx->bytes)) {
+		kfree_skb(skb);
+		return false;
+	}
+	__skb_pull(skb, front);
+	*peal_arrival(skb) = *peal_arrival(rx->skb);
+	rx->payload -= rx->at;
+	rx->at = 0;
+	rx->number = 0;
+	rx->train = false;
+	rx->skb = skb;
+	return true;
 }
 
 bool peal_rx_same(struct sk_buff *kept, const struct peal_rx_packet *rx)
@@ -43,7 +123,7 @@ bool peal_rx_same(struct sk_buff *kept, const struct peal_rx_packet *rx)
 	const void *x, *y;
 	u32 at, n;
 
-	peal_rx_parse(kept, &other);
+	peal_rx_read_again(kept, &other);
 	if (!peal_packet_same(&other.packet, &rx->packet))
 		return false;
 	for (at = 0; at < rx->packet.payload_bytes; at += n) {
@@ -84,21 +164,30 @@ static u32 peal_rx_next(struct peal_pieces *pieces, const u8 **data)
 	return n;
 }
 
-bool peal_rx_icrc_is_right(struct sk_buff *skb, bool ipv6)
+bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 {
-	u32 end = skb->len - PEAL_ICRC_BYTES, bytes = end - PEAL_BTH_BYTES, crc, n;
-	const u8 *udp = skb->data - sizeof(struct udphdr), *data;
+	u32 from = rx->at + PEAL_BTH_BYTES, end = rx->at + rx->bytes - PEAL_ICRC_BYTES, crc, n;
+	struct sk_buff *skb = rx->skb;
+	struct udphdr udp = *(const struct udphdr *)(skb->data - sizeof(udp));
 	struct peal_pieces pieces;
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	} ip;
+	const u8 *data;
 	__le32 icrc;
 
-	if (ipv6)
-		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp, skb->data);
+	peal_rx_ip(rx, &ip);
+	if (rx->train)
+		udp.len = htons(sizeof(udp) + rx->bytes);
+	if (rx->ipv6)
+		crc = peal_icrc_begin_v6(&ip, &udp, rx->bth);
 	else
-		crc = peal_icrc_begin_v4(ip_hdr(skb), udp, skb->data);
+		crc = peal_icrc_begin_v4(&ip, &udp, rx->bth);
 	if (end <= skb_headlen(skb)) {
-		crc = peal_crc_add(crc, skb->data + PEAL_BTH_BYTES, bytes);
+		crc = peal_crc_add(crc, skb->data + from, end - from);
 	} else {
-		peal_rx_pieces(&pieces, skb, PEAL_BTH_BYTES, bytes);
+		peal_rx_pieces(&pieces, skb, from, end - from);
 		while ((n = peal_rx_next(&pieces, &data)))
 			crc = peal_crc_add(crc, data, n);
 	}
@@ -152,7 +241,7 @@ void peal_rx_grh(const struct peal_rx_packet *rx, void *to)
 	u32 front = sizeof(struct ib_grh) - bytes;
 
 	memset(to, 0, front);
-	memcpy(to + front, skb_network_header(rx->skb), bytes);
+	peal_rx_ip(rx, to + front);
 }
 
 /*
@@ -178,15 +267,16 @@ void peal_rx_grh(const struct peal_rx_packet *rx, void *to)
 /* In bytes: the pages that the network stack divides into fragments (SKB_FRAG_PAGE_ORDER). */
 #define PEAL_REORDER_MEM_PAGES		(32 << 10)
 
-struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_rx_packet *rx,
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, struct peal_rx_packet *rx,
 				     u32 mtu, u32 kept)
 {
 	long left = PEAL_REORDER_MEM_BYTES - atomic_long_read(&mem->bytes);
 
-	if (rx->packet.payload_bytes > mtu ||
+	if (rx->packet.payload_bytes > mtu || left < (long)(kept + 1) * PEAL_REORDER_MEM_PART ||
+	    !peal_rx_own(rx) ||
 	    rx->skb->truesize > PEAL_REORDER_MEM_PACKETS * mtu + PEAL_REORDER_MEM_OVERHEAD)
 		return NULL;
-	return left >= (long)(kept + 1) * PEAL_REORDER_MEM_PART ? rx->skb : NULL;
+	return rx->skb;
 }
 
 void peal_reorder_mem_add(struct peal_reorder_mem *mem, struct sk_buff *skb)

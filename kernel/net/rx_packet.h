@@ -25,7 +25,7 @@ struct peal_table;
 
 /*
  * In skb->cb, from the moment that rx.c takes the packet for a device. Survives
- * segmentation. Only rx.c writes it.
+ * segmentation. Only rx.c and peal_rx_own() write it.
  */
 struct peal_arrival {
 	struct peal_port *port;		/* valid in its epoch section; later, ask peal_rx_has() */
@@ -39,15 +39,26 @@ static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 	return (struct peal_arrival *)skb->cb;
 }
 
-/* One received packet. skb->data is at the BTH. The IP header is still in front of it. */
+/*
+ * One received packet. An skb may be a train: it holds several packets, one behind the other, with
+ * the IP and UDP headers of the first, as the sender's segmentation offload left them. skb->data is
+ * at the BTH of the first packet, and the headers are still in front of it.
+ */
 struct peal_rx_packet {
 	struct sk_buff *skb;
+	u32 at;				/* offset of the BTH from skb->data */
+	u32 bytes;			/* from the BTH to the end of the ICRC */
+	u16 number;			/* in the train, from 0 */
+	bool train;			/* the skb belongs to the code that takes the train apart */
 	bool ipv6;
 	bool multicast;			/* the destination is a multicast address */
 	u16 vlan_id;			/* of the netdev with the address, or PEAL_VLAN_NONE */
 	union ib_gid sgid, dgid;	/* the packet's source and destination */
+	u16 flow;			/* UDP source port, in network order */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
+	const u8 *bth;			/* the headers that were read, in the skb or in `headers` */
+	u8 headers[PEAL_HEADERS_MAX];
 };
 
 static inline bool peal_rx_is_multicast(const struct sk_buff *skb, bool ipv6)
@@ -63,13 +74,22 @@ static inline bool peal_rx_is_marked(const struct peal_rx_packet *rx)
 			      ip_hdr(rx->skb)->tos);
 }
 
+/* Begin to read @skb as one packet, with its data at the BTH. Its headers are not read yet. */
+void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx);
 /*
- * Fill @rx from @skb, whose data is at the BTH. The ICRC is not checked. Return: why the
- * headers are not valid, or PEAL_DROP_none.
+ * Read the headers of the packet at rx->at, of rx->bytes bytes. The ICRC is not checked. Return:
+ * why the headers are not valid, or PEAL_DROP_none.
  */
-enum peal_drop peal_rx_parse(struct sk_buff *skb, struct peal_rx_packet *rx);
-/* Is the ICRC right? The packet must have a BTH and an ICRC. */
-bool peal_rx_icrc_is_right(struct sk_buff *skb, bool ipv6);
+enum peal_drop peal_rx_parse(struct peal_rx_packet *rx);
+/* Is the ICRC right? Call this after peal_rx_parse() has returned PEAL_DROP_none. */
+bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx);
+/* Fill @rx from @skb, which holds one packet that was checked before. */
+void peal_rx_read_again(struct sk_buff *skb, struct peal_rx_packet *rx);
+/*
+ * Give the packet an skb of its own, so that it can be kept without the rest of its train. Return:
+ * false when there is no memory.
+ */
+bool peal_rx_own(struct peal_rx_packet *rx);
 
 /*
  * Does @kept, an skb that is kept, say the same as @rx, which has the same PSN? Fields that
@@ -98,10 +118,11 @@ int peal_rx_iif(const struct peal_rx_packet *rx);
  */
 void peal_rx_grh(const struct peal_rx_packet *rx, void *to);
 
-/* Free the skb of a packet that was accepted. */
+/* The packet was accepted. Free its skb, unless that is a train. */
 static inline void peal_rx_consume(const struct peal_rx_packet *rx)
 {
-	consume_skb(rx->skb);
+	if (!rx->train)
+		consume_skb(rx->skb);
 }
 
 /*
@@ -119,10 +140,11 @@ struct peal_reorder_mem {
 
 /*
  * May a queue pair that keeps @kept packets on this side (requester or responder) also keep
- * @rx until its turn comes? Return: the skb, or NULL. NULL means that it is larger than a
- * packet of this path MTU has reason to be, or that the queue pair's share is used up.
+ * @rx until its turn comes? Return: an skb that holds nothing else, or NULL. NULL means that it is
+ * larger than a packet of this path MTU has reason to be, or that the queue pair's share is used
+ * up.
  */
-struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, const struct peal_rx_packet *rx,
+struct sk_buff *peal_reorder_mem_may(struct peal_reorder_mem *mem, struct peal_rx_packet *rx,
 				     u32 mtu, u32 kept);
 /*
  * Count @skb as kept, and give it memory of its own. The caller of peal_reorder_mem_add(),

@@ -39,7 +39,7 @@ static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
 /* Return: what to keep if the packet is out of order. One with the PSN @expected is never kept. */
 static struct sk_buff *peal_wire_may_keep(const struct peal_wire *w,
 					  const struct peal_reorder *reorder, u32 expected,
-					  const struct peal_rx_packet *rx)
+					  struct peal_rx_packet *rx)
 {
 	if (likely(rx->packet.psn == expected))
 		return NULL;
@@ -52,7 +52,7 @@ static void peal_wire_unkeep(const struct peal_wire *w, struct sk_buff *skb,
 			     struct peal_rx_packet *rx, struct peal_budget *budget)
 {
 	peal_reorder_mem_take(peal_wire_mem(w), skb);
-	peal_rx_parse(skb, rx);
+	peal_rx_read_again(skb, rx);
 	peal_budget_spend(budget, PEAL_COST_PACKET + rx->packet.payload_bytes);
 }
 
@@ -367,17 +367,28 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 
 /* ---- the responder: its turns ---- */
 
-bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
+void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
 		       struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
-	bool more;
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->receiver != &w->base))
 		peal_qp_change_receiver(qp, &w->base);
 	peal_wire_take_request(w, rx, notify, false);
+	if (unlikely(w->responder.reorder.count))
+		peal_wire_take_kept_requests(w, notify, budget);
+}
+
+bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
+			    struct peal_budget *budget)
+{
+	struct peal_qp *qp = w->base.qp;
+	bool more;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
 	peal_wire_take_kept_requests(w, notify, budget);
 	more = peal_wire_reply(w, notify, budget);
 	peal_wire_schedule(qp, w->deadline);

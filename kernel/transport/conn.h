@@ -62,11 +62,14 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_
 		     const struct ib_qp_attr *attr, int mask);
 
 /*
- * Process a request. Under rq.lock, inside the epoch, in RTR or later. Consumes rx->skb. Return:
- * as run() of a transport.
+ * Process a request. Under rq.lock, inside the epoch, in RTR or later. Consumes the packet. The
+ * caller calls peal_wire_requests_end() after one or more of them, with the lock still held.
  */
-bool peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
+void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
 		       struct peal_budget *budget);
+/* Send the replies to the requests so far. Return: as run() of a transport. */
+bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
+			    struct peal_budget *budget);
 
 /*
  * Process a response. Under sq.lock, inside the epoch, in RTS or SQD. Consumes rx->skb. The

@@ -31,40 +31,76 @@ static enum peal_drop peal_demux_check(const struct peal_qp *qp, const struct pe
 	return PEAL_DROP_none;
 }
 
-/* A packet for a connected queue pair. Consumes rx->skb. */
-static void peal_demux_connected(struct peal_port *port, struct peal_qp *qp,
-				 struct peal_rx_packet *rx, struct peal_budget *budget)
+/*
+ * The lock of the half that gets the packet. peal_demux_connected() takes it, and
+ * peal_demux_unlock() drops it. So both tell sparse that they do not change its state.
+ */
+static spinlock_t *peal_demux_lock(struct peal_qp *qp, bool request)
 {
-	bool request = peal_packet_opcode(&rx->packet)->has & PEAL_HAS_REQUEST, more = false;
-	spinlock_t *lock = request ? &qp->rq.lock : &qp->sq.lock;
-	struct peal_notify notify PEAL_UNINITIALIZED;
+	return request ? &qp->rq.lock : &qp->sq.lock;
+}
+
+/* The packets so far were all for one half of a queue pair. Do what they cause together. */
+static void peal_demux_unlock(struct peal_delivery *delivery)
+{
+	struct peal_qp *qp = delivery->qp;
+	bool more = false;
+
+	peal_epoch_assert_held();
+	if (!qp)
+		return;
+	delivery->qp = NULL;
+	/* If all packets were dropped, nothing has changed. */
+	if (delivery->taken && delivery->request)
+		more = peal_wire_requests_end(peal_wire(qp->wire), &delivery->notify,
+					      delivery->budget);
+	else if (delivery->taken)
+		/* Run the queue at once, because the responses may have opened the window. */
+		more = peal_turn_locked(qp, &delivery->notify, delivery->budget);
+	__acquire(peal_demux_lock(qp, delivery->request));
+	spin_unlock(peal_demux_lock(qp, delivery->request));
+	peal_turn_end(&delivery->notify);
+	if (unlikely(more))
+		peal_defer_here(qp);
+}
+
+/* A packet for a connected queue pair. Consumes it. */
+static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp *qp,
+				 struct peal_rx_packet *rx)
+{
+	bool request = peal_packet_opcode(&rx->packet)->has & PEAL_HAS_REQUEST;
 	enum peal_drop drop;
 	struct peal_wire *w;
 
 	peal_epoch_assert_held();
-	peal_notify_begin(&notify);
-	spin_lock(lock);
+	if (delivery->qp &&
+	    (delivery->qp != qp || delivery->request != request ||
+	     !peal_notify_has_room(&delivery->notify)))
+		peal_demux_unlock(delivery);
+	if (!delivery->qp) {
+		spin_lock(peal_demux_lock(qp, request));
+		__release(peal_demux_lock(qp, request));
+		delivery->qp = qp;
+		delivery->request = request;
+		delivery->taken = false;
+		peal_notify_begin(&delivery->notify);
+	}
 	drop = peal_demux_check(qp, rx, request);
-	w = peal_wire(qp->wire);
 	if (unlikely(drop)) {
-		/* Nothing has changed. */
-	} else if (request) {
+		peal_rx_drop(delivery->port, rx, drop);
+		return;
+	}
+	delivery->taken = true;
+	w = peal_wire(qp->wire);
+	if (request) {
 		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_request_marked(w);
-		more = peal_wire_request(w, rx, &notify, budget);
+		peal_wire_request(w, rx, &delivery->notify, delivery->budget);
 	} else {
 		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_response_marked(w, &rx->packet);
 		peal_wire_response(w, rx);
-		/* Run the queue at once, because the response may have opened the window. */
-		more = peal_turn_locked(qp, &notify, budget);
 	}
-	spin_unlock(lock);
-	if (unlikely(drop))
-		peal_rx_drop(port, rx->skb, &rx->packet, drop);
-	peal_turn_end(&notify);
-	if (unlikely(more))
-		peal_defer_here(qp);
 }
 
 /*
@@ -144,14 +180,41 @@ static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp 
 	return drop;
 }
 
-void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_rx_packet *rx,
-			struct peal_budget *budget)
+void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
+		      struct peal_budget *budget)
+{
+	delivery->port = port;
+	delivery->budget = budget;
+	delivery->qp = NULL;
+}
+
+void peal_demux_end(struct peal_delivery *delivery)
+{
+	peal_demux_unlock(delivery);
+}
+
+void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
+			struct peal_rx_packet *rx)
 {
 	u8 transport = peal_opcode_transport(rx->packet.opcode);
+	struct peal_port *port = delivery->port;
 	struct peal_nic *nic = peal_nic_of_port(port);
 	enum peal_drop drop = PEAL_DROP_none;
 
 	peal_epoch_assert_held();
+	/*
+	 * The packets of a train may be for different queue pairs. And the sender may still write
+	 * the memory from which rx.c read the QP number.
+	 */
+	if (unlikely(!qp || qp->ib.qp_num != rx->packet.qpn))
+		qp = peal_table_receiver(port->table, rx->packet.qpn);
+	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
+		   transport == peal_qp_bth_transport(qp))) {
+		peal_demux_connected(delivery, qp, rx);
+		return;
+	}
+	/* The others take locks of their own. */
+	peal_demux_unlock(delivery);
 	if (rx->packet.qpn == PEAL_QPN_MULTICAST) {
 		/*
 		 * If many members have used up the budget for a train of packets, the rest of the
@@ -159,35 +222,23 @@ void peal_demux_deliver(struct peal_port *port, struct peal_qp *qp, struct peal_
 		 */
 		if (!rx->multicast || transport != PEAL_UD)
 			drop = PEAL_DROP_group;
-		else if (unlikely(!peal_budget_is_left(budget)))
+		else if (unlikely(!peal_budget_is_left(delivery->budget)))
 			drop = PEAL_DROP_resource;
 		else
-			peal_group_deliver(&nic->groups, rx, budget);
-		goto done;
-	}
-	/*
-	 * The sender may still write the memory from which rx.c read the QP number, so look the
-	 * number up again if it differs in the checked packet.
-	 */
-	if (unlikely(!qp || qp->ib.qp_num != rx->packet.qpn))
-		qp = peal_table_receiver(port->table, rx->packet.qpn);
-	if (unlikely(!qp)) {
+			peal_group_deliver(&nic->groups, rx, delivery->budget);
+	} else if (unlikely(!qp)) {
 		drop = PEAL_DROP_qpn;
 	} else if (unlikely(rx->packet.opcode == PEAL_OPCODE_CHALLENGE)) {
 		drop = peal_demux_challenge(nic, qp, rx);
+	} else if (rx->packet.opcode == PEAL_OPCODE_CNP) {
+		drop = peal_demux_cnp(qp, rx);
 	} else if (unlikely(transport != peal_qp_bth_transport(qp))) {
-		/* No queue pair has the transport in a CNP's opcode. */
-		drop = rx->packet.opcode == PEAL_OPCODE_CNP ? peal_demux_cnp(qp, rx) :
-		       PEAL_DROP_opcode;
-	} else if (transport == PEAL_UD) {
-		peal_ud_deliver(qp, rx);
+		drop = PEAL_DROP_opcode;
 	} else {
-		peal_demux_connected(port, qp, rx, budget);
-		return;
+		peal_ud_deliver(qp, rx);
 	}
-done:
 	if (unlikely(drop))
-		peal_rx_drop(port, rx->skb, &rx->packet, drop);
+		peal_rx_drop(port, rx, drop);
 	else
 		peal_rx_consume(rx);
 }
