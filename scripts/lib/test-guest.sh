@@ -209,7 +209,7 @@ queue_tests() {
 		done
 	done < <("$list")
 	while read -r _ options; do
-		path=$suite/$(printf '%03d' "$((number++))")
+		printf -v path '%s/%03d' "$suite" "$((number++))"
 		mkdir -p "$path/claims"
 		printf '%s\n' "${options#x}" >"$path/options"
 		printf '%s' "${groups[$options]}" | sort -s -k 1,1nr >"$path/queue"
