@@ -262,12 +262,16 @@ static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify
 	struct sk_buff *skb;
 
 	lockdep_assert_held(&qp->rq.lock);
-	while (!qp->rq.refusing && peal_budget_is_left(budget) &&
-	       (skb = peal_responder_take_reordered(&w->responder))) {
+	while (w->responder.reorder.count && !qp->rq.refusing && peal_budget_is_left(budget)) {
+		if (unlikely(!peal_notify_has_room(notify))) {
+			peal_budget_spend(budget, budget->left);
+			break;
+		}
+		skb = peal_responder_take_reordered(&w->responder);
+		if (!skb)
+			break;
 		peal_wire_unkeep(w, skb, &rx, budget);
 		peal_wire_take_request(w, &rx, notify, true);
-		if (unlikely(!peal_notify_has_room(notify)))
-			peal_budget_spend(budget, budget->left);
 	}
 	WRITE_ONCE(w->deadline, peal_responder_deadline(&w->responder));
 }
@@ -377,6 +381,7 @@ void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct pe
 	if (unlikely(qp->receiver != &w->base))
 		peal_qp_change_receiver(qp, &w->base);
 	peal_wire_take_request(w, rx, notify, false);
+	/* The next packet of a train may be among the kept ones. */
 	if (unlikely(w->responder.reorder.count))
 		peal_wire_take_kept_requests(w, notify, budget);
 }

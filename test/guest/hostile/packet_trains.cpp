@@ -9,12 +9,14 @@
  * Holds: The packets that a device owes because of a train are sent in several parts, and so are
  * the effects of a packet for which others waited. An answer within the budget is sent at once; no
  * program receives it here. The end of a train to a large group is lost. A packet that is kept does
- * not hold the pages of the rest of its train.
+ * not hold the pages of the rest of its train. A train of requests has one acknowledgment. A train
+ * for more shared receive queues than one turn can notify loses no message.
  * Does not hold: the fate of each packet (wire/odd_frames_are_dropped, hostile/random_packets).
  */
 #include "datagram.hpp"
 #include "trains.hpp"
 #include "usage.hpp"
+#include "xrc.hpp"
 
 using namespace peal_test;
 
@@ -120,6 +122,71 @@ TEST_CASE("a kept packet does not hold the rest of its train")
 	const auto held = available - meminfo("MemAvailable");
 	std::printf("%ld KiB held for %u packets\n", held, few * ahead);
 	CHECK(held < few * ahead * 8);
+}
+
+TEST_CASE("a train of requests has one acknowledgment")
+{
+	Device device;
+	Victim victim(device, IBV_MTU_1024);
+	const Region area(victim.end.pd, page_bytes);
+	std::vector<Bytes> train;
+	Forger forger;
+
+	for (std::uint32_t n = 0; n < cars; n++) {
+		train.push_back(victim.access(write_only, victim.psn + n, area, 4));
+		train.back()[8] |= 0x80; /* AckReq */
+	}
+	const auto before = counter("packets_sent");
+	forger.send_train(train);
+	CHECK(eventually([&] { return victim.progress() == cars; }));
+	CHECK(eventually([&] { return counter("packets_sent") - before >= 1; }));
+	CHECK(counter("packets_sent") - before == 1);
+}
+
+TEST_CASE("a train for many shared receive queues loses no message")
+{
+	constexpr std::uint8_t xrc_send_only = 0xa4;
+	constexpr std::uint32_t most = 12;
+	Device device;
+	const Link link;
+	const auto domain = xrc::open_domain(device);
+	const Qp target = xrc::create_target(device, domain);
+	std::vector<std::unique_ptr<xrc::Shared>> shared;
+	std::uint32_t psn = link.psn;
+	Forger forger;
+	const auto request = [&](std::uint32_t n) {
+		Bytes body;
+
+		Bth{.opcode = xrc_send_only, .qpn = target->qp_num, .psn = psn + n, .ack = true}
+			.put_to(body);
+		put(body, shared[n]->number, 4);
+		body.resize(body.size() + 64);
+		return body;
+	};
+	auto rtr = rtr_attr(device, 0x77, gid_of(host), link);
+
+	to_init(target, link);
+	must(ibv_modify_qp(target, &rtr, rtr_mask), "modify to RTR");
+	for (std::uint32_t n = 0; n <= most; n++)
+		shared.push_back(std::make_unique<xrc::Shared>(device, domain));
+	/* The last packet comes first, so it is kept until the train in front of it has come. */
+	for (std::uint32_t length = 1; length <= most; length++) {
+		const auto kept = counter("reorder_kept");
+		std::vector<Bytes> train;
+
+		for (std::uint32_t n = 0; n <= length; n++)
+			shared[n]->post(0);
+		forger.send(request(length));
+		REQUIRE(eventually([&] { return counter("reorder_kept") == kept + 1; }));
+		for (std::uint32_t n = 0; n < length; n++)
+			train.push_back(request(n));
+		forger.send_train(train);
+		for (std::uint32_t n = 0; n <= length; n++) {
+			INFO("message " << n << " of " << length + 1);
+			wait_success(shared[n]->cq);
+		}
+		psn += length + 1;
+	}
 }
 
 TEST_CASE("a train to a large group does not reach everybody")
