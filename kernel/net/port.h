@@ -145,6 +145,7 @@ void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
  */
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 			struct peal_rx_packet *rx);
+/* Other packets may be delivered after it. */
 void peal_demux_end(struct peal_delivery *delivery);
 /*
  * In device/link.c. The namespace ends. Begin to remove the device. Does not sleep. Does nothing

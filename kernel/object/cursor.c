@@ -264,8 +264,8 @@ static __always_inline void peal_cursor_step(struct peal_cursor *cursor, u64 byt
 }
 
 /*
- * Copy what is contiguous on both sides, at most @bytes, where a side has no table of extents.
- * Return: how many bytes were copied.
+ * At least one side has no table of extents. Copy at most @bytes, up to the first end of contiguous
+ * memory. Return: how many bytes were copied.
  */
 static noinline u64 peal_cursor_copy_piece(struct peal_cursor *dst, struct peal_cursor *src,
 					   u64 bytes)

@@ -1229,7 +1229,7 @@ struct peal_message *peal_requester_flush(struct peal_requester *requester)
 
 /* ---- time ---- */
 
-void peal_requester_notified(struct peal_requester *requester, u64 now)
+void peal_requester_notified(struct peal_requester *requester)
 {
 	struct peal_inflight *inflight = &requester->inflight;
 

@@ -389,7 +389,7 @@ void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now
  * The network has marked packets in flight to the peer (a congestion notification), or responses
  * from it. Reduces the window, at most once a round trip.
  */
-void peal_requester_notified(struct peal_requester *requester, u64 now);
+void peal_requester_notified(struct peal_requester *requester);
 
 /*
  * Return: the next message that has ended, in order, or NULL. It is valid until the next post().

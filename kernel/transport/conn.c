@@ -813,7 +813,7 @@ void peal_wire_response_marked(struct peal_wire *w, const struct peal_packet *re
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (peal_packet_opcode(response)->has & PEAL_HAS_READ)
-		peal_requester_notified(&w->requester, ktime_get_ns());
+		peal_requester_notified(&w->requester);
 	spin_lock(&qp->rq.lock);
 	peal_wire_request_marked(w);
 	spin_unlock(&qp->rq.lock);
@@ -826,7 +826,7 @@ void peal_wire_notified(struct peal_wire *w, const struct peal_packet *cnp)
 	lockdep_assert_held(&qp->sq.lock);
 	trace_peal_packet_received(qp->ib.qp_num, cnp, false);
 	peal_count(qp, rp_cnp_handled);
-	peal_requester_notified(&w->requester, ktime_get_ns());
+	peal_requester_notified(&w->requester);
 }
 
 /* ---- turns ---- */

@@ -32,16 +32,17 @@ static enum peal_drop peal_demux_check(const struct peal_qp *qp, const struct pe
 }
 
 /*
- * The lock of the half that gets the packet. peal_demux_connected() takes it, and
- * peal_demux_unlock() drops it. So both tell sparse that they do not change its state.
+ * The lock of the half that gets the packet. peal_demux_connected() takes it, and peal_demux_end()
+ * drops it. Both tell sparse that the lock has not changed, because sparse looks at one function
+ * only.
  */
 static spinlock_t *peal_demux_lock(struct peal_qp *qp, bool request)
 {
 	return request ? &qp->rq.lock : &qp->sq.lock;
 }
 
-/* The packets so far were all for one half of a queue pair. Do what they cause together. */
-static void peal_demux_unlock(struct peal_delivery *delivery)
+/* Do what the packets so far cause together. They were all for one half of one queue pair. */
+void peal_demux_end(struct peal_delivery *delivery)
 {
 	struct peal_qp *qp = delivery->qp;
 	bool more = false;
@@ -76,7 +77,7 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 	if (delivery->qp &&
 	    (delivery->qp != qp || delivery->request != request ||
 	     !peal_notify_has_room(&delivery->notify)))
-		peal_demux_unlock(delivery);
+		peal_demux_end(delivery);
 	if (!delivery->qp) {
 		spin_lock(peal_demux_lock(qp, request));
 		__release(peal_demux_lock(qp, request));
@@ -188,11 +189,6 @@ void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
 	delivery->qp = NULL;
 }
 
-void peal_demux_end(struct peal_delivery *delivery)
-{
-	peal_demux_unlock(delivery);
-}
-
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 			struct peal_rx_packet *rx)
 {
@@ -214,7 +210,7 @@ void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 		return;
 	}
 	/* The others take locks of their own. */
-	peal_demux_unlock(delivery);
+	peal_demux_end(delivery);
 	if (rx->packet.qpn == PEAL_QPN_MULTICAST) {
 		/*
 		 * If many members have used up the budget for a train of packets, the rest of the

@@ -166,9 +166,8 @@ struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_pack
  * Not-ECT, because no sender reacts for them.
  *
  * Retransmissions are data like all others, as those of RNICs are. RFC 3168 (6.1.5) forbids that
- * for TCP, because an attacker may mark forged repetitions, which the receiver reports without
- * looking further. Here the receiver reports each marked packet with the peer's address, new or
- * not, and an attacker who can send such a packet may as well send the report.
+ * for TCP. An attacker could mark a forged retransmission, and the receiver would report it. Here
+ * this changes nothing, because an attacker that can forge such a packet can also forge the report.
  */
 static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *header)
 {

@@ -434,7 +434,7 @@ TEST_CASE("a target of all kernel memory is an address", "[cursor]")
 	CHECK(std::memcmp(from, to, sizeof(from)) == 0);
 }
 
-TEST_CASE("what is contiguous on both sides is one piece", "[cursor]")
+TEST_CASE("contiguous bytes are copied as one piece", "[cursor]")
 {
 	Random random("pieces");
 

@@ -63,15 +63,15 @@ TEST_CASE("a notification reduces the window while packets are in flight", "[cnp
 	Requester r;
 	const auto before = window_of(r);
 
-	peal_requester_notified(r.get(), r.now);
+	peal_requester_notified(r.get());
 	CHECK(window_of(r) == before);
 	r.post_packets(8);
 	CHECK(r.send().size() == 8);
-	peal_requester_notified(r.get(), r.now);
+	peal_requester_notified(r.get());
 	const auto after = window_of(r);
 	CHECK(after < before);
 	for (int i = 0; i < 1000; ++i)
-		peal_requester_notified(r.get(), r.now);
+		peal_requester_notified(r.get());
 	CHECK(window_of(r) == after);
 	/* It touches no PSN, and the answers complete the message. */
 	r.receive(ack(7));
