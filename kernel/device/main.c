@@ -8,6 +8,7 @@
 #include "base/budget.h"
 #include "object/odp.h"
 #include "net/crc.h"
+#include "net/path.h"
 #include "net/port.h"
 #include "device/dev.h"
 
@@ -63,6 +64,7 @@ static void __exit peal_main_exit(void)
 	peal_netlink_exit();
 	peal_netns_exit();
 	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
+	peal_tx_exit();
 	peal_crc_exit();
 	peal_odp_exit();
 	destroy_workqueue(peal_workers);

@@ -18,6 +18,7 @@
 #include <net/dst.h>
 #include <rdma/ib_verbs.h>
 
+#include "object/cursor.h"
 #include "proto/packet.h"
 
 struct peal_port;
@@ -105,23 +106,55 @@ bool peal_path_route_is_local(const struct peal_path *path, const struct dst_ent
 /* ---- packets out (tx.c) ---- */
 
 /*
- * Make a packet, with room for packet->payload_bytes bytes at *@payload, which the caller writes
- * before it calls peal_tx_send(). @packet's pad is not read, because it follows from payload_bytes.
- * Any context. Return: the skb, which must be freed with kfree_skb() if it is not sent, or NULL
- * when there is no memory. The caller then treats the packet as lost.
+ * Packets that leave together, in one skb that the stack, or the netdev, divides only where it must
+ * (UDP segmentation offload). The stack's work for a train is that for one packet. All packets of a
+ * train have the length of the first, and the last may be shorter. Each has headers and an ICRC of
+ * its own, so that a receiver cannot tell it from a packet that was sent alone.
+ *
+ * On the stack of the sender. The path must not change before the flush. With softirqs off. Never
+ * sleeps.
  */
-struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_packet *packet,
-				void **payload);
+struct peal_train {
+	struct peal_path *path;
+	struct sk_buff *skb;	/* NULL: the next packet is the first */
+	u32 packets;
+	u32 bytes;		/* of them, from BTH to ICRC */
+	u32 segment;		/* bytes of the first */
+	u32 psn;		/* of the first */
+	u8 tos;			/* TOS or traffic class of all, with the ECN bits */
+	u32 limit;		/* most bytes; 0: not known yet */
+	u16 most;		/* most packets; valid when `limit` is known */
+	bool closed;		/* the last packet was shorter than the first */
+};
+
+static inline void peal_tx_begin(struct peal_train *train, struct peal_path *path)
+{
+	train->path = path;
+	train->skb = NULL;
+	train->packets = 0;
+}
+
+/* May @packet be added now? If not, flush first. @tos: as for peal_tx_add(). */
+bool peal_tx_fits(struct peal_train *train, const struct peal_packet *packet, u8 tos);
 /*
- * Compute the ICRC, find the route, and send through the stack, netfilter included. @tos: the TOS
- * or traffic class, with the ECN bits. Consumes @skb. A packet that the stack refuses counts as
- * lost. With softirqs off. Never sleeps.
+ * Write @packet behind the others. Its pad is not read, because it follows from payload_bytes.
+ * @tos: its TOS or traffic class, with the ECN bits. @payload: payload_bytes bytes are taken from
+ * there. It is not used if there are none. Return: false when there is no memory. The caller then
+ * treats the packet as lost.
+ */
+bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
+		 struct peal_cursor *payload);
+/*
+ * Find the route, and send the packets through the stack, netfilter included. The train is empty
+ * afterwards. Packets that the stack refuses count as lost.
  * The stack may take a packet for this host through its whole receive side within this
  * call. rx.c ensures that peal_demux_deliver() is not called inside it.
  * Return: 0, or the reason as a negative errno, -EMSGSIZE when the MTU of the netdev or the
  * route is too small. It is counted here.
  */
-int peal_tx_send(struct peal_path *path, struct sk_buff *skb, u8 tos);
+int peal_tx_flush(struct peal_train *train);
+/* For main.c. No packet is sent any more. */
+void peal_tx_exit(void);
 /*
  * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
  * peal_rx_grh() does for a packet that has arrived. With softirqs off. Return: false when the

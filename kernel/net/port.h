@@ -134,6 +134,7 @@ struct peal_delivery {
 	struct peal_qp *qp;		/* a connected one, whose lock is held; NULL: none */
 	bool request;			/* rq.lock is held, otherwise sq.lock */
 	bool taken;			/* the queue pair has processed a packet */
+	u64 now;			/* when the lock was taken, ns; stands for all packets */
 	struct peal_notify notify;	/* valid if qp is not NULL */
 };
 

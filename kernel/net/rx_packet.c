@@ -37,6 +37,25 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
 	}
 }
 
+/* Return: the packet, if it lies in the linear part of the skb or in one fragment; or NULL. */
+static const u8 *peal_rx_here(const struct peal_rx_packet *rx)
+{
+	const struct skb_shared_info *shared = skb_shinfo(rx->skb);
+	u32 begin = 0, end = skb_headlen(rx->skb), i;
+	const u8 *fragment;
+
+	if (rx->at + rx->bytes <= end)
+		return rx->skb->data + rx->at;
+	for (i = 0; i < shared->nr_frags && rx->at >= end; i++) {
+		begin = end;
+		end += skb_frag_size(&shared->frags[i]);
+	}
+	if (!i || rx->at < begin || rx->at + rx->bytes > end)
+		return NULL;
+	fragment = skb_frag_address_safe(&shared->frags[i - 1]);
+	return fragment ? fragment + (rx->at - begin) : NULL;
+}
+
 /*
  * The headers are read from a copy, unless they lie in the linear part. The sender may still write
  * the other parts.
@@ -46,10 +65,14 @@ enum peal_drop peal_rx_parse(struct peal_rx_packet *rx)
 	u32 linear = min_t(u32, rx->bytes, PEAL_HEADERS_MAX);
 	enum peal_drop drop;
 
-	/* It never fails, because the range lies inside the skb. */
-	rx->bth = skb_header_pointer(rx->skb, rx->at, linear, rx->headers);
-	if (WARN_ON_ONCE(!rx->bth))
-		rx->bth = memset(rx->headers, 0, sizeof(rx->headers));
+	rx->here = peal_rx_here(rx);
+	rx->bth = rx->headers;
+	if (rx->at + linear <= skb_headlen(rx->skb))
+		rx->bth = rx->skb->data + rx->at;
+	else if (likely(rx->here))
+		memcpy(rx->headers, rx->here, linear);
+	else if (WARN_ON_ONCE(skb_copy_bits(rx->skb, rx->at, rx->headers, linear)))
+		memset(rx->headers, 0, linear);		/* the range lies inside the skb */
 	drop = peal_packet_parse(rx->bth, linear, rx->bytes, &rx->packet);
 	rx->payload = rx->at + rx->packet.header_bytes;
 	rx->packet.flow = rx->flow;
@@ -109,6 +132,7 @@ bool peal_rx_own(struct peal_rx_packet *rx)
 	__skb_pull(skb, front);
 	*peal_arrival(skb) = *peal_arrival(rx->skb);
 	rx->payload -= rx->at;
+	rx->here = skb->data;
 	rx->at = 0;
 	rx->number = 0;
 	rx->train = false;
@@ -184,15 +208,16 @@ bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 		crc = peal_icrc_begin_v6(&ip, &udp, rx->bth);
 	else
 		crc = peal_icrc_begin_v4(&ip, &udp, rx->bth);
-	if (end <= skb_headlen(skb)) {
-		crc = peal_crc_add(crc, skb->data + from, end - from);
+	if (likely(rx->here)) {
+		crc = peal_crc_add(crc, rx->here + PEAL_BTH_BYTES, end - from);
+		memcpy(&icrc, rx->here + (end - rx->at), sizeof(icrc));
 	} else {
 		peal_rx_pieces(&pieces, skb, from, end - from);
 		while ((n = peal_rx_next(&pieces, &data)))
 			crc = peal_crc_add(crc, data, n);
+		if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
+			return false;
 	}
-	if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
-		return false;
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
 }
 
@@ -202,8 +227,8 @@ void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 byt
 	struct peal_pieces pieces;
 	const u8 *data;
 
-	if (from + bytes <= skb_headlen(rx->skb)) {
-		peal_copy(to, rx->skb->data + from, bytes);
+	if (likely(rx->here)) {
+		peal_copy(to, rx->here + (from - rx->at), bytes);
 		return;
 	}
 	peal_rx_pieces(&pieces, rx->skb, from, bytes);

@@ -57,6 +57,7 @@ struct peal_rx_packet {
 	u16 flow;			/* UDP source port, in network order */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
+	const u8 *here;			/* the packet, if it lies in one place; or NULL */
 	const u8 *bth;			/* the headers that were read, in the skb or in `headers` */
 	u8 headers[PEAL_HEADERS_MAX];
 };

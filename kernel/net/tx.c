@@ -14,6 +14,7 @@
 #include <net/route.h>
 #include <net/sock.h>
 
+#include "base/compat.h"
 #include "net/crc.h"
 #include "net/path.h"
 #include "net/port.h"
@@ -24,47 +25,125 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
 	return path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-struct sk_buff *peal_tx_prepare(const struct peal_path *path, const struct peal_packet *packet,
-				void **payload)
+/*
+ * Where the packets of trains are written, except the first of each. A CPU uses a page until it is
+ * full, so few packets need an allocation. With softirqs off.
+ */
+static DEFINE_PER_CPU(struct page_frag, peal_tx_page);
+
+/* A receiver of a guest, and some drivers, take no more packets in one skb. */
+#define PEAL_TX_MOST_PACKETS	64
+
+/* Bytes of @packet on the wire from BTH to ICRC. */
+static u32 peal_tx_bytes(const struct peal_packet *packet)
 {
-	struct peal_packet padded = *packet;
-	u32 ip_bytes = peal_tx_ip_bytes(path), tail;
+	return peal_packet_opcode(packet)->header_bytes + ALIGN(packet->payload_bytes, 4) +
+	       PEAL_ICRC_BYTES;
+}
+
+/*
+ * How long may a train be? One packet, if it is too long for the route, or if the netdev needs a
+ * linear skb or has to be helped with checksums. Otherwise a train costs less than its packets one
+ * by one, also where the stack has to divide it for the netdev.
+ */
+static noinline void peal_tx_find_limit(struct peal_train *train)
+{
+	const netdev_features_t needs = NETIF_F_SG | NETIF_F_GSO;
+	u32 front = peal_tx_ip_bytes(train->path) + sizeof(struct udphdr);
+	const struct net_device *ndev;
+	struct dst_entry *dst;
+
+	train->limit = U16_MAX - front;
+	train->most = 1;
+	rcu_read_lock();
+	dst = peal_path_route(train->path);
+	if (!IS_ERR(dst)) {
+		ndev = dst->dev;
+		if ((ndev->features & needs) == needs && ndev->features & NETIF_F_CSUM_MASK &&
+		    !dst_xfrm(dst) && front + train->segment <= dst_mtu(dst)) {
+			train->most = min_t(u32, READ_ONCE(ndev->gso_max_segs),
+					    PEAL_TX_MOST_PACKETS);
+			train->limit = min_t(u32, READ_ONCE(ndev->gso_max_size), U16_MAX) - front;
+		}
+	}
+	rcu_read_unlock();
+}
+
+bool peal_tx_fits(struct peal_train *train, const struct peal_packet *packet, u8 tos)
+{
+	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
+	u32 bytes = peal_tx_bytes(packet);
+
+	if (!train->packets)
+		return true;
+	if (train->closed || bytes > train->segment || tos != train->tos)
+		return false;
+	if (!train->limit)
+		peal_tx_find_limit(train);
+	if (train->packets == train->most || train->bytes + bytes > train->limit ||
+	    skb_shinfo(train->skb)->nr_frags == MAX_SKB_FRAGS)
+		return false;
+	/* When memory is short, a page may be too small for a packet. */
+	return skb_page_frag_refill(bytes, page, GFP_ATOMIC | __GFP_NOWARN) &&
+	       page->offset + bytes <= page->size;
+}
+
+/* The first packet of a train is in the head of the skb, behind the IP and UDP headers. */
+static u8 *peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 bytes)
+{
+	u32 ip_bytes = peal_tx_ip_bytes(train->path);
 	struct sk_buff *skb;
 
-	padded.pad = -packet->payload_bytes & 3;
-	tail = packet->payload_bytes + padded.pad + PEAL_ICRC_BYTES;
-	skb = alloc_skb(MAX_HEADER + ip_bytes + sizeof(struct udphdr) + PEAL_HEADERS_MAX + tail,
+	skb = alloc_skb(MAX_HEADER + ip_bytes + sizeof(struct udphdr) + bytes,
 			GFP_ATOMIC | __GFP_NOWARN);
-	if (!skb) {
-		peal_count(path->port->table, packets_unsent);
+	train->skb = skb;
+	if (unlikely(!skb))
 		return NULL;
-	}
 	skb_reserve(skb, MAX_HEADER);
 	skb_reset_network_header(skb);
 	skb_put(skb, ip_bytes);
 	skb_set_transport_header(skb, ip_bytes);
 	skb_put(skb, sizeof(struct udphdr));
-	skb_put(skb, peal_packet_build(&padded, skb_tail_pointer(skb)));
-	*payload = skb_put(skb, tail);
-	memset(*payload + packet->payload_bytes, 0, padded.pad);
-	return skb;
+	train->psn = packet->psn;
+	train->bytes = 0;
+	train->segment = bytes;
+	train->limit = 0;
+	return skb_put(skb, bytes);
+}
+
+/* The others are in pages. peal_tx_fits() has found the room. */
+static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
+{
+	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
+	struct sk_buff *skb = train->skb;
+	int n = skb_shinfo(skb)->nr_frags;
+	u8 *at = page_address(page->page) + page->offset;
+
+	if (skb_can_coalesce(skb, n, page->page, page->offset)) {
+		skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], bytes);
+	} else {
+		skb_fill_page_desc(skb, n, page->page, page->offset, bytes);
+		get_page(page->page);
+	}
+	page->offset += bytes;
+	skb->len += bytes;
+	skb->data_len += bytes;
+	skb->truesize += bytes;
+	return at;
 }
 
 /*
  * Write the IP header of a packet of @bytes bytes. The ICRC covers length and identification, so
- * both must be final here. In IPv4 DF is set and the identification is 0, as RFC 6864 allows. The
+ * both must be final here. In IPv4 DF is set and the identification is 0, as RFC 6864 allows. In a
+ * train it is the number of the packet, because the code that divides the train counts it up. The
  * stack adds the checksum.
  */
-static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, u8 tos,
-		       struct dst_entry *dst)
+static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, u16 number, u8 tos,
+		       u8 hops)
 {
-	u8 hops = path->hop_limit;
-
 	if (path->ipv6) {
 		struct ipv6hdr *ip = to;
 
-		if (!hops)
-			hops = path->multicast ? IPV6_DEFAULT_MCASTHOPS : ip6_dst_hoplimit(dst);
 		ip6_flow_hdr(ip, tos, htonl(path->flow_label));
 		ip->payload_len = htons(bytes - sizeof(*ip));
 		ip->nexthdr = IPPROTO_UDP;
@@ -73,19 +152,88 @@ static void peal_tx_ip(const struct peal_path *path, void *to, u32 bytes, u8 tos
 		memcpy(&ip->daddr, path->dgid.raw, sizeof(ip->daddr));
 		return;
 	}
-	if (!hops)
-		hops = path->multicast ? 1 : ip4_dst_hoplimit(dst);
 	*(struct iphdr *)to = (struct iphdr){
 		.version = 4,
 		.ihl = sizeof(struct iphdr) / 4,
 		.tos = tos,
 		.tot_len = htons(bytes),
+		.id = htons(number),
 		.frag_off = htons(IP_DF),
 		.ttl = hops,
 		.protocol = IPPROTO_UDP,
 		.saddr = ((struct in6_addr *)path->sgid.raw)->s6_addr32[3],
 		.daddr = ((struct in6_addr *)path->dgid.raw)->s6_addr32[3],
 	};
+}
+
+static u8 peal_tx_hops(const struct peal_path *path, struct dst_entry *dst)
+{
+	if (path->hop_limit)
+		return path->hop_limit;
+	if (path->ipv6)
+		return path->multicast ? IPV6_DEFAULT_MCASTHOPS : ip6_dst_hoplimit(dst);
+	return path->multicast ? 1 : ip4_dst_hoplimit(dst);
+}
+
+/*
+ * Send no UDP checksum with a packet alone, not even in IPv6, because the ICRC covers more. RFC
+ * 6935 allows this for such encapsulations. RNICs and rdma_rxe send none either, and accept packets
+ * without one.
+ */
+static struct udphdr peal_tx_udp(const struct peal_path *path, u32 bytes)
+{
+	return (struct udphdr){
+		.source = htons(path->sport),
+		.dest = htons(PEAL_ROCE_PORT),
+		.len = htons(sizeof(struct udphdr) + bytes),
+	};
+}
+
+bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
+		 struct peal_cursor *payload)
+{
+	const struct peal_path *path = train->path;
+	u32 bytes = peal_tx_bytes(packet), front = peal_tx_ip_bytes(path) + sizeof(struct udphdr);
+	struct udphdr udp = peal_tx_udp(path, bytes);
+	struct peal_cursor to PEAL_UNINITIALIZED;
+	struct peal_packet padded = *packet;
+	u8 *bth, *at, *end;
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	} ip;
+	__le32 icrc;
+	u32 crc;
+
+	bth = train->packets ? peal_tx_fragment(train, bytes) :
+			       peal_tx_first(train, packet, bytes);
+	if (unlikely(!bth)) {
+		peal_count(path->port->table, packets_unsent);
+		return false;
+	}
+	padded.pad = -packet->payload_bytes & 3;
+	at = bth + peal_packet_build(&padded, bth);
+	if (packet->payload_bytes) {
+		peal_cursor_inline(&to, at, packet->payload_bytes);
+		peal_cursor_copy(&to, payload, packet->payload_bytes);
+	}
+	at += packet->payload_bytes;
+	end = bth + bytes - PEAL_ICRC_BYTES;
+	memset(at, 0, end - at);
+
+	/* TOS and hop limit are not covered. */
+	peal_tx_ip(path, &ip, front + bytes, train->packets, 0, 0);
+	crc = path->ipv6 ? peal_icrc_begin_v6(&ip, &udp, bth) :
+			   peal_icrc_begin_v4(&ip, &udp, bth);
+	crc = peal_crc_add(crc, bth + PEAL_BTH_BYTES, end - bth - PEAL_BTH_BYTES);
+	icrc = cpu_to_le32(peal_icrc_end(crc));
+	memcpy(end, &icrc, sizeof(icrc));
+
+	train->tos = tos;
+	train->packets++;
+	train->bytes += bytes;
+	train->closed = bytes < train->segment;
+	return true;
 }
 
 /*
@@ -110,48 +258,59 @@ static noinline bool peal_tx_neighbour_is_silent(const struct peal_path *path,
 	return silent;
 }
 
-int peal_tx_send(struct peal_path *path, struct sk_buff *skb, u8 tos)
+/*
+ * Let the stack divide the skb where it must. It computes a UDP checksum for each packet, because
+ * the code that divides an skb cannot leave the checksum out.
+ */
+static void peal_tx_offload(struct peal_train *train, struct udphdr *udp)
 {
-	const u8 *bth = skb_transport_header(skb) + sizeof(struct udphdr);
-	u8 *icrc = skb_tail_pointer(skb) - PEAL_ICRC_BYTES;
-	u32 udp_bytes = skb->len - skb_transport_offset(skb), crc;
+	const struct peal_path *path = train->path;
+	struct sk_buff *skb = train->skb;
+	u32 bytes = sizeof(*udp) + train->bytes;
+
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+	skb_shinfo(skb)->gso_size = train->segment;
+	skb_shinfo(skb)->gso_segs = train->packets;
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+	if (path->ipv6)
+		udp->check = ~csum_ipv6_magic(&ipv6_hdr(skb)->saddr, &ipv6_hdr(skb)->daddr, bytes,
+					      IPPROTO_UDP, 0);
+	else
+		udp->check = ~csum_tcpudp_magic(ip_hdr(skb)->saddr, ip_hdr(skb)->daddr, bytes,
+						IPPROTO_UDP, 0);
+}
+
+int peal_tx_flush(struct peal_train *train)
+{
+	u32 packets = train->packets, bytes = train->bytes;
+	struct peal_path *path = train->path;
 	struct peal_table *table = path->port->table;
 	struct net *net = path->port->net;
-	struct udphdr *udp = udp_hdr(skb);
+	struct sk_buff *skb = train->skb;
 	struct dst_entry *dst;
-	__le32 value;
-	int ret;
+	int ret = 0;
 
+	if (!packets)
+		return 0;
 	rcu_read_lock();
 	dst = peal_path_route(path);
 	if (IS_ERR(dst)) {
 		ret = PTR_ERR(dst);
 		goto free;
 	}
-	peal_tx_ip(path, skb_network_header(skb), skb->len, tos, dst);
-	/*
-	 * Send no UDP checksum, not even in IPv6, because the ICRC covers more. RFC 6935 allows
-	 * this for such encapsulations. RNICs and rdma_rxe send none either, and accept packets
-	 * without one.
-	 */
-	udp->source = htons(path->sport);
-	udp->dest = htons(PEAL_ROCE_PORT);
-	udp->len = htons(udp_bytes);
-	udp->check = 0;
-	if (path->ipv6)
-		crc = peal_icrc_begin_v6(ipv6_hdr(skb), udp, bth);
-	else
-		crc = peal_icrc_begin_v4(ip_hdr(skb), udp, bth);
-	bth += PEAL_BTH_BYTES;
-	value = cpu_to_le32(peal_icrc_end(peal_crc_add(crc, bth, icrc - bth)));
-	memcpy(icrc, &value, sizeof(value));
-
+	peal_tx_ip(path, skb_network_header(skb), skb->len, 0, train->tos,
+		   peal_tx_hops(path, dst));
+	*udp_hdr(skb) = peal_tx_udp(path, bytes);
+	if (packets > 1)
+		peal_tx_offload(train, udp_hdr(skb));
 	skb->protocol = htons(path->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
 	/*
 	 * VLANs map the priority to that of the tag. Without a service level it follows from the
 	 * traffic class, as for a socket with IP_TOS.
 	 */
-	skb->priority = path->sl ? path->sl : rt_tos2priority(tos);
+	skb->priority = path->sl ? path->sl : rt_tos2priority(train->tos);
 	skb_dst_set_noref(skb, dst);
 	if (likely(!peal_tx_quota_is_scarce(path->tx_quota)) ||
 	    !peal_tx_neighbour_is_silent(path, dst)) {
@@ -163,21 +322,33 @@ int peal_tx_send(struct peal_path *path, struct sk_buff *skb, u8 tos)
 	ret = path->ipv6 ? ip6_local_out(net, skb->sk, skb) : ip_local_out(net, skb->sk, skb);
 	if (ret > 0)
 		ret = net_xmit_errno(ret);
-	if (unlikely(ret))
-		goto unsent;
-	rcu_read_unlock();
-	peal_count(table, packets_sent);
-	peal_count_by(table, packet_bytes_sent, udp_bytes - sizeof(*udp));
-	return 0;
-
+	goto out;
 free:
 	kfree_skb(skb);
-unsent:
+out:
 	rcu_read_unlock();
-	peal_count(table, packets_unsent);
-	if (ret == -EMSGSIZE)
-		peal_count(table, packets_too_long);
+	if (likely(!ret)) {
+		peal_count_by(table, packets_sent, packets);
+		peal_count_by(table, packet_bytes_sent, bytes);
+	} else {
+		peal_count_by(table, packets_unsent, packets);
+		if (ret == -EMSGSIZE)
+			peal_count_by(table, packets_too_long, packets);
+	}
+	peal_tx_begin(train, path);
 	return ret;
+}
+
+void peal_tx_exit(void)
+{
+	struct page_frag *page;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		page = per_cpu_ptr(&peal_tx_page, cpu);
+		if (page->page)
+			put_page(page->page);
+	}
 }
 
 bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to)
@@ -193,7 +364,7 @@ bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void 
 	local = !IS_ERR(dst) && peal_path_route_is_local(path, dst);
 	if (likely(local)) {
 		memset(to, 0, front);
-		peal_tx_ip(path, to + front, bytes, path->tclass, dst);
+		peal_tx_ip(path, to + front, bytes, 0, path->tclass, peal_tx_hops(path, dst));
 		/* The stack never sees this header. */
 		if (!path->ipv6)
 			ip_send_check(to + front);

@@ -194,8 +194,8 @@ static noinline void peal_wire_lose(const struct peal_qp *qp, const struct peal_
 	trace_peal_drop(packet, drop);
 }
 
-/* Process one request. Consumes rx->skb. @again: it was kept until its turn came. */
-static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *rx,
+/* Process one request. Consumes the packet. @again: it was kept until its turn came. */
+static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *rx, u64 now,
 				   struct peal_notify *notify, bool again)
 {
 	struct peal_responder *responder = &w->responder;
@@ -203,7 +203,7 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 	struct peal_qp *qp = w->base.qp;
 	struct peal_request request;
 	struct peal_outcome outcome;
-	u64 now = ktime_get_ns(), original = 0;
+	u64 original = 0;
 	struct sk_buff *handle;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -271,7 +271,7 @@ static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify
 		if (!skb)
 			break;
 		peal_wire_unkeep(w, skb, &rx, budget);
-		peal_wire_take_request(w, &rx, notify, true);
+		peal_wire_take_request(w, &rx, ktime_get_ns(), notify, true);
 	}
 	WRITE_ONCE(w->deadline, peal_responder_deadline(&w->responder));
 }
@@ -279,18 +279,16 @@ static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify
 /* ---- the responder: a reply leaves ---- */
 
 /*
- * Copy the bytes of a READ response into its packet. The packet counts as lost if on-demand paging
- * must first bring them in. If the key has become invalid since the request, or the memory is gone,
- * a repeated response turns into a NAK at once. The NAK of a first response is due later, in its
- * turn. Return: the packet to send, or NULL.
+ * Add a READ response to @train. The packet counts as lost if on-demand paging must first bring its
+ * bytes in. If the key has become invalid since the request, or the memory is gone, a repeated
+ * response turns into a NAK at once. The NAK of a first response is due later, in its turn. Return:
+ * false if @reply has become a NAK, which is still to be sent.
  */
-static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct peal_reply *reply,
-						    struct sk_buff *skb, void *payload,
-						    struct peal_notify *notify)
+static noinline bool peal_wire_reply_read(struct peal_wire *w, struct peal_train *train,
+					  struct peal_reply *reply, struct peal_notify *notify)
 {
 	enum peal_odp_state state = PEAL_ODP_FAULT;
 	struct peal_cursor from PEAL_UNINITIALIZED;
-	struct peal_cursor to PEAL_UNINITIALIZED;
 	u32 bytes = reply->header.payload_bytes;
 	struct peal_qp *qp = w->base.qp;
 	u32 src_qpn = qp->attr.dest_qp_num;
@@ -308,25 +306,20 @@ static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct 
 			PEAL_DONE;
 	if (likely(found)) {
 		state = bytes ? peal_cursor_look(&from, 0, bytes, false) : PEAL_ODP_PRESENT;
-		if (likely(state == PEAL_ODP_PRESENT)) {
-			peal_cursor_inline(&to, payload, bytes);
-			peal_cursor_copy(&to, &from, bytes);
-		} else if (state != PEAL_ODP_ABSENT && !reply->again) {
+		if (likely(state == PEAL_ODP_PRESENT))
+			peal_output_add(&w->output, train, &reply->header, &from, reply->again);
+		else if (state != PEAL_ODP_ABSENT && !reply->again)
 			peal_execute_no_page(qp, &wqe, src_qpn, notify, state);
-		}
 		peal_cursor_end(&from);
 	}
-	if (likely(state == PEAL_ODP_PRESENT))
-		return skb;
-	peal_output_discard(skb);
-	if (state == PEAL_ODP_ABSENT)
-		return NULL;
-	if (!reply->again) {
-		peal_responder_refuse_read(&w->responder);
-		return NULL;
+	if (likely(state == PEAL_ODP_PRESENT) || state == PEAL_ODP_ABSENT)
+		return true;
+	if (reply->again) {
+		peal_responder_refuse_again(&w->responder, reply);
+		return false;
 	}
-	peal_responder_refuse_again(&w->responder, reply);
-	return peal_output_prepare(&w->output, &reply->header, &payload);
+	peal_responder_refuse_read(&w->responder);
+	return true;
 }
 
 /*
@@ -336,17 +329,20 @@ static noinline struct sk_buff *peal_wire_fill_read(struct peal_wire *w, struct 
 static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
+	struct peal_train train PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
 	struct peal_reply reply;
-	struct sk_buff *skb;
-	void *payload;
+	bool more = true;
 
 	lockdep_assert_held(&qp->rq.lock);
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
 	WRITE_ONCE(w->due, true);
+	peal_output_begin(&w->output, &train);
 	while (peal_budget_is_left(budget)) {
-		if (!peal_output_has_quota(&w->output))
-			return false;
+		if (!peal_output_has_quota(&w->output)) {
+			more = false;
+			break;
+		}
 		if (!peal_responder_next(&w->responder, &reply)) {
 			WRITE_ONCE(w->due, false);
 			/*
@@ -355,24 +351,26 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			 */
 			if (unlikely(qp->rq.refusing))
 				peal_notify_fail(notify, qp, qp->generation);
-			return false;
+			more = false;
+			break;
 		}
-		skb = peal_output_prepare(&w->output, &reply.header, &payload);
-		if (skb && reply.read)
-			skb = peal_wire_fill_read(w, &reply, skb, payload, notify);
-		if (likely(skb)) {
+		if (!peal_output_fits(&w->output, &train, &reply.header))
+			peal_output_flush(&w->output, &train);
+		/* A NAK fits where a READ response does, because it is shorter. */
+		if (!reply.read || !peal_wire_reply_read(w, &train, &reply, notify)) {
 			peal_wire_count_nak(qp, &reply.header, true);
-			peal_output_send(&w->output, &reply.header, skb, reply.again);
+			peal_output_add(&w->output, &train, &reply.header, NULL, reply.again);
 		}
 		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
 	}
-	return true;
+	peal_output_flush(&w->output, &train);
+	return more;
 }
 
 /* ---- the responder: its turns ---- */
 
-void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
-		       struct peal_budget *budget)
+void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, u64 now,
+		       struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_qp *qp = w->base.qp;
 
@@ -380,7 +378,7 @@ void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct pe
 	lockdep_assert_held(&qp->rq.lock);
 	if (unlikely(qp->receiver != &w->base))
 		peal_qp_change_receiver(qp, &w->base);
-	peal_wire_take_request(w, rx, notify, false);
+	peal_wire_take_request(w, rx, now, notify, false);
 	/* The next packet of a train may be among the kept ones. */
 	if (unlikely(w->responder.reorder.count))
 		peal_wire_take_kept_requests(w, notify, budget);
@@ -604,42 +602,50 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 	return true;
 }
 
-/* Copy the payload of a packet from the program's memory. *absent: as for peal_wire_find(). */
-static noinline enum peal_reason peal_wire_gather(struct peal_wire *w,
-						  const struct peal_outgoing *out, void *payload,
-						  bool *absent)
+/* Add a packet with payload from the program's memory. *absent: as for peal_wire_find(). */
+static noinline enum peal_reason peal_wire_add(struct peal_wire *w, struct peal_train *train,
+					       struct peal_outgoing *out, bool *absent)
 {
 	struct peal_cursor from PEAL_UNINITIALIZED;
-	struct peal_cursor to PEAL_UNINITIALIZED;
-	u32 bytes = out->header.payload_bytes;
 	enum peal_reason reason;
 
-	reason = peal_wire_find(w, out->message, false, out->offset, bytes, &from, absent);
+	reason = peal_wire_find(w, out->message, false, out->offset, out->header.payload_bytes,
+				&from, absent);
 	if (unlikely(reason))
 		return reason;
-	peal_cursor_inline(&to, payload, bytes);
-	peal_cursor_copy(&to, &from, bytes);
+	peal_output_add(&w->output, train, &out->header, &from, out->again);
 	peal_cursor_end(&from);
 	return PEAL_REASON_NONE;
 }
 
+/* Send the packets that are collected in @train. */
+static void peal_wire_flush_train(struct peal_wire *w, struct peal_train *train)
+{
+	u32 psn;
+
+	if (!train->packets)
+		return;
+	psn = train->psn;
+	if (unlikely(peal_output_flush(&w->output, train) == -EMSGSIZE))
+		peal_requester_too_long(&w->requester, psn);
+}
+
 /*
- * Send a packet, execute a local operation, or start the next message. A packet counts as lost,
- * like one that the network drops, when there is no memory for it, or when its payload is not in
- * memory (on-demand paging). Return: false when there is nothing to do now.
+ * Add a packet to @train, execute a local operation, or start the next message. A packet counts as
+ * lost, like one that the network drops, when there is no memory for it, or when its payload is not
+ * in memory (on-demand paging). A packet that is sent again leaves alone, because the network may
+ * have lost the train that it was in. Return: false when there is nothing to do now.
  */
-static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
-			   struct peal_budget *budget)
+static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 now,
+			   struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
 	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_outcome outcome;
 	struct peal_outgoing out;
 	bool absent = false;
-	struct sk_buff *skb;
-	void *payload;
 
-	switch (peal_requester_next(requester, ktime_get_ns(), &out)) {
+	switch (peal_requester_next(requester, now, &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
@@ -655,22 +661,20 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_notify *notify,
 		return true;
 	}
 	peal_budget_spend(budget, PEAL_COST_PACKET + out.header.payload_bytes);
-	skb = peal_output_prepare(&w->output, &out.header, &payload);
-	if (unlikely(!skb))
-		return true;
+	if (out.again || !peal_output_fits(&w->output, train, &out.header))
+		peal_wire_flush_train(w, train);
 	if (out.header.payload_bytes)
-		reason = peal_wire_gather(w, &out, payload, &absent);
-	if (likely(!reason)) {
-		if (unlikely(peal_output_send(&w->output, &out.header, skb, out.again) ==
-			     -EMSGSIZE))
-			peal_requester_too_long(requester, out.header.psn);
-		return true;
-	}
-	peal_output_discard(skb);
-	if (absent)
-		peal_requester_excuse_silence(requester, ktime_get_ns());
+		reason = peal_wire_add(w, train, &out, &absent);
 	else
+		peal_output_add(&w->output, train, &out.header, NULL, out.again);
+	if (likely(!reason)) {
+		if (unlikely(out.again))
+			peal_wire_flush_train(w, train);
+	} else if (absent) {
+		peal_requester_excuse_silence(requester, ktime_get_ns());
+	} else {
 		peal_wire_fail_message(w, out.message, reason);
+	}
 	return true;
 }
 
@@ -731,14 +735,14 @@ static noinline enum peal_reason peal_wire_place(struct peal_wire *w,
 	return PEAL_REASON_NONE;
 }
 
-/* Process one response. Consumes rx->skb. @again: it was kept until its turn came. */
-static void peal_wire_take_response(struct peal_wire *w, struct peal_rx_packet *rx, bool again)
+/* Process one response. Consumes the packet. @again: it was kept until its turn came. */
+static void peal_wire_take_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now,
+				    bool again)
 {
 	struct peal_requester *requester = &w->requester;
 	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_qp *qp = w->base.qp;
 	struct peal_response response;
-	u64 now = ktime_get_ns();
 	struct sk_buff *handle;
 	bool absent = false;
 
@@ -784,11 +788,11 @@ static void peal_wire_take_response(struct peal_wire *w, struct peal_rx_packet *
 	peal_rx_consume(rx);
 }
 
-void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx)
+void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now)
 {
 	peal_epoch_assert_held();
 	lockdep_assert_held(&w->base.qp->sq.lock);
-	peal_wire_take_response(w, rx, false);
+	peal_wire_take_response(w, rx, now, false);
 }
 
 /* ---- congestion: marks, and notifications of them (IBTA A17.9) ---- */
@@ -834,18 +838,25 @@ void peal_wire_notified(struct peal_wire *w, const struct peal_packet *cnp)
 static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *notify,
 				    struct peal_budget *budget)
 {
+	struct peal_train train PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
 	bool left = false, more = true;
+	u64 now = 0;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_qp_requests(qp))
 		return false;
 	peal_wire_expire(w);
+	peal_output_begin(&w->output, &train);
 	while (more && peal_budget_is_left(budget)) {
+		/* The packets of a train leave at the same time. */
+		if (!train.packets)
+			now = ktime_get_ns();
 		more = !peal_qp_send_failed(qp) && peal_output_has_quota(&w->output) &&
-		       peal_wire_step(w, notify, budget);
+		       peal_wire_step(w, &train, now, notify, budget);
 		left = peal_wire_complete(w, notify, budget);
 	}
+	peal_wire_flush_train(w, &train);
 	return more || left;
 }
 
@@ -867,7 +878,7 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 		while (peal_budget_is_left(budget) &&
 		       (skb = peal_requester_take_reordered(&w->requester))) {
 			peal_wire_unkeep(w, skb, &rx, budget);
-			peal_wire_take_response(w, &rx, true);
+			peal_wire_take_response(w, &rx, ktime_get_ns(), true);
 		}
 		more = peal_wire_complete(w, notify, budget);
 	}

@@ -64,9 +64,10 @@ int peal_wire_attach(struct peal_qp *qp, struct peal_port *port, struct peal_tx_
 /*
  * Process a request. Under rq.lock, inside the epoch, in RTR or later. Consumes the packet. The
  * caller calls peal_wire_requests_end() after one or more of them, with the lock still held.
+ * @now: when the packet arrived, ns.
  */
-void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, struct peal_notify *notify,
-		       struct peal_budget *budget);
+void peal_wire_request(struct peal_wire *w, struct peal_rx_packet *rx, u64 now,
+		       struct peal_notify *notify, struct peal_budget *budget);
 /* Send the replies to the requests so far. Return: as run() of a transport. */
 bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
 			    struct peal_budget *budget);
@@ -75,7 +76,7 @@ bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
  * Process a response. Under sq.lock, inside the epoch, in RTS or SQD. Consumes rx->skb. The
  * caller runs the queue afterwards, also for kept responses whose turn has come.
  */
-void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx);
+void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now);
 
 /*
  * A request of the peer has arrived with CE. Notify the peer, unless it was notified a moment ago.

@@ -84,6 +84,7 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 		delivery->qp = qp;
 		delivery->request = request;
 		delivery->taken = false;
+		delivery->now = ktime_get_ns();
 		peal_notify_begin(&delivery->notify);
 	}
 	drop = peal_demux_check(qp, rx, request);
@@ -96,11 +97,11 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 	if (request) {
 		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_request_marked(w);
-		peal_wire_request(w, rx, &delivery->notify, delivery->budget);
+		peal_wire_request(w, rx, delivery->now, &delivery->notify, delivery->budget);
 	} else {
 		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_response_marked(w, &rx->packet);
-		peal_wire_response(w, rx);
+		peal_wire_response(w, rx, delivery->now);
 	}
 }
 

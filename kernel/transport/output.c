@@ -5,6 +5,7 @@
 #include <linux/hash.h>
 #include <net/inet_ecn.h>
 
+#include "base/compat.h"
 #include "base/trace.h"
 #include "engine/engine.h"
 #include "net/port.h"
@@ -147,17 +148,10 @@ u64 peal_output_reorder_ns(const struct peal_qp *qp)
 		       PEAL_REORDER_MOST_NS);
 }
 
-/*
- * Prepare an skb for a packet to the peer. Return: NULL when there is no memory. The
- * packet then counts as lost.
- */
-struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_packet *header,
-				    void **payload)
+void peal_output_begin(struct peal_output *output, struct peal_train *train)
 {
 	peal_qp_assert_either_held(output->qp);
-	header->qpn = output->qp->attr.dest_qp_num;
-	header->pkey = PEAL_DEFAULT_PKEY;
-	return peal_tx_prepare(peal_output_path(output), header, payload);
+	peal_tx_begin(train, peal_output_path(output));
 }
 
 /*
@@ -186,14 +180,33 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 	}
 }
 
-int peal_output_send(struct peal_output *output, const struct peal_packet *header,
-		     struct sk_buff *skb, bool again)
+/* As peal_tx_fits(). */
+bool peal_output_fits(struct peal_output *output, struct peal_train *train,
+		      const struct peal_packet *header)
+{
+	return peal_tx_fits(train, header, peal_output_tos(output, header));
+}
+
+/*
+ * As peal_tx_add(). Sets the fields of @header that say who the peer is. @again: a retransmission.
+ */
+bool peal_output_add(struct peal_output *output, struct peal_train *train,
+		     struct peal_packet *header, struct peal_cursor *payload, bool again)
 {
 	peal_qp_assert_either_held(output->qp);
+	header->qpn = output->qp->attr.dest_qp_num;
+	header->pkey = PEAL_DEFAULT_PKEY;
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(output->qp, retransmits);
-	return peal_tx_send(peal_output_path(output), skb, peal_output_tos(output, header));
+	return peal_tx_add(train, header, peal_output_tos(output, header), payload);
+}
+
+/* Return: as peal_tx_flush(). */
+int peal_output_flush(struct peal_output *output, struct peal_train *train)
+{
+	peal_qp_assert_either_held(output->qp);
+	return peal_tx_flush(train);
 }
 
 /*
@@ -203,31 +216,24 @@ int peal_output_send(struct peal_output *output, const struct peal_packet *heade
 void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
 			    const void *payload)
 {
-	struct sk_buff *skb;
-	void *bytes;
+	struct peal_train train PEAL_UNINITIALIZED;
+	struct peal_cursor from PEAL_UNINITIALIZED;
 
-	peal_qp_assert_either_held(output->qp);
-	skb = peal_output_prepare(output, header, &bytes);
-	if (!skb)
-		return;
-	memcpy(bytes, payload, header->payload_bytes);
-	peal_output_send(output, header, skb, false);
+	peal_cursor_inline(&from, payload, header->payload_bytes);
+	peal_output_begin(output, &train);
+	peal_output_add(output, &train, header, &from, false);
+	peal_output_flush(output, &train);
 }
 
 bool peal_output_send_cnp(struct peal_output *output)
 {
 	struct peal_packet header = { .opcode = PEAL_OPCODE_CNP, .becn = true };
-	struct sk_buff *skb;
-	void *payload;
+	struct peal_train train PEAL_UNINITIALIZED;
 
 	peal_qp_assert_either_held(output->qp);
 	if (!peal_tx_quota_is_left(peal_output_path(output)->tx_quota))
 		return false;
-	skb = peal_output_prepare(output, &header, &payload);
-	return skb && !peal_output_send(output, &header, skb, false);
-}
-
-void peal_output_discard(struct sk_buff *skb)
-{
-	kfree_skb(skb);
+	peal_output_begin(output, &train);
+	return peal_output_add(output, &train, &header, NULL, false) &&
+	       !peal_output_flush(output, &train);
 }

@@ -52,11 +52,13 @@ void peal_output_free(struct peal_output *output);
 
 bool peal_output_leaves_by(struct peal_output *output, int ifindex);
 bool peal_output_has_quota(struct peal_output *output);
-struct sk_buff *peal_output_prepare(struct peal_output *output, struct peal_packet *header,
-				    void **payload);
-/* Return: as peal_tx_send(). */
-int peal_output_send(struct peal_output *output, const struct peal_packet *header,
-		     struct sk_buff *skb, bool again);
+/* The calls of a train (path.h) for the peer. Hold the same lock from begin() to flush(). */
+void peal_output_begin(struct peal_output *output, struct peal_train *train);
+bool peal_output_fits(struct peal_output *output, struct peal_train *train,
+		      const struct peal_packet *header);
+bool peal_output_add(struct peal_output *output, struct peal_train *train,
+		     struct peal_packet *header, struct peal_cursor *payload, bool again);
+int peal_output_flush(struct peal_output *output, struct peal_train *train);
 void peal_output_send_bytes(struct peal_output *output, struct peal_packet *header,
 			    const void *payload);
 /*
@@ -69,6 +71,5 @@ bool peal_output_send_cnp(struct peal_output *output);
  * long and at most twice as long.
  */
 u64 peal_output_reorder_ns(const struct peal_qp *qp);
-void peal_output_discard(struct sk_buff *skb);
 
 #endif

@@ -388,18 +388,13 @@ unlock:
 static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 			     const struct peal_packet *packet, struct peal_cursor *local)
 {
-	struct peal_cursor payload PEAL_UNINITIALIZED;
-	struct sk_buff *skb;
-	void *bytes;
+	struct peal_train train PEAL_UNINITIALIZED;
 
-	skb = peal_tx_prepare(path, packet, &bytes);
-	if (unlikely(!skb))
-		return;
-	peal_cursor_inline(&payload, bytes, packet->payload_bytes);
-	peal_cursor_copy(&payload, local, packet->payload_bytes);
-	peal_cursor_end(local);
 	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, packet, false);
-	peal_tx_send(path, skb, path->tclass);
+	peal_tx_begin(&train, path);
+	peal_tx_add(&train, packet, path->tclass, local);
+	peal_cursor_end(local);
+	peal_tx_flush(&train);
 }
 
 /*
@@ -414,18 +409,17 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 		.opcode = PEAL_OPCODE_CHALLENGE, .pkey = PEAL_DEFAULT_PKEY, .qpn = qpn,
 		.payload_bytes = sizeof(challenge),
 	};
-	struct sk_buff *skb;
-	void *payload;
+	struct peal_train train PEAL_UNINITIALIZED;
+	struct peal_cursor payload PEAL_UNINITIALIZED;
 
 	if (!peal_proof_begin(&address->proof, ud->device, &address->path, qpn, &challenge))
 		return;
 	challenge.address = address->index;
-	skb = peal_tx_prepare(&address->path, &header, &payload);
-	if (!skb)
-		return;
-	memcpy(payload, &challenge, sizeof(challenge));
 	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, &header, false);
-	peal_tx_send(&address->path, skb, address->path.tclass);
+	peal_cursor_inline(&payload, &challenge, sizeof(challenge));
+	peal_tx_begin(&train, &address->path);
+	peal_tx_add(&train, &header, address->path.tclass, &payload);
+	peal_tx_flush(&train);
 }
 
 /*

@@ -292,8 +292,13 @@ wire_neighbours() {
 
 wire_capturing() { grep -q "listening on" "$wire_work/tcpdump"; }
 
-# wire_capture END FILE: captures what passes that end's netdev until wire_end_capture.
+# wire_capture END FILE: captures what passes that end's netdev until wire_end_capture. Both netdevs take no trains from
+# now on. So the kernel divides them before the capture, which then shows every packet.
 wire_capture() {
+	local end
+	for end in a b; do
+		wire_on "$end" ethtool -K "${wire_netdev[$end]}" tx-udp-segmentation off || fail "cannot divide trains"
+	done
 	wire_exec="exec" wire_on "$1" tcpdump -i "${wire_netdev[$1]}" -U -n -s 0 -B 16384 -w "$2" 2>"$wire_work/tcpdump" &
 	wire_tcpdump=$!
 	wait_for wire_capturing || fail "tcpdump does not start: $(<"$wire_work/tcpdump")"

@@ -10,7 +10,7 @@
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
-require tcpdump tshark rping
+require ethtool tcpdump tshark rping
 read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
 verify=build/user/test/interop/verify
 capture=$wire_work/capture.pcap

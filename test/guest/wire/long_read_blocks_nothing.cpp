@@ -91,7 +91,7 @@ void to_rts_with_nobody(ibv_qp *qp, const Device &device, const Link &link)
 
 TEST_CASE("a long READ of the peer's does not keep back what the program sends")
 {
-	constexpr std::size_t length = 32 << 20;
+	constexpr std::size_t length = 64 << 20;
 	Device device;
 	Endpoint end(device);
 	const Memory memory(length);
@@ -109,7 +109,7 @@ TEST_CASE("a long READ of the peer's does not keep back what the program sends")
 	REQUIRE(eventually([&] { return counter("packets_sent") - before > 100; }));
 	post(end.qp, Send(IBV_WR_SEND, {{memory.address(), 8, mr->lkey}}));
 	REQUIRE(eventually([&] { return sniffer.has_seen_one(); }));
-	CHECK(counter("packets_sent") - before < answers / 2);
+	CHECK(counter("packets_sent") - before < answers);
 	/* The READ is still answered. */
 	CHECK(eventually([&] { return counter("packets_sent") - before >= answers; }));
 }

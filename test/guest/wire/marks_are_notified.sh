@@ -10,7 +10,7 @@
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
-require tcpdump nft
+require ethtool tcpdump nft
 verify=build/user/test/interop/verify
 option=build/user/userspace/tools/peal-option
 [[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
