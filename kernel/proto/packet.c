@@ -205,46 +205,59 @@ u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 	return peal_opcode_of(transport, ops[POSITION(first, last)]);
 }
 
-#define IPV4_BYTES	20
-#define IPV6_BYTES	40
-#define UDP_BYTES	8
+#define IPV4_WORDS	5
+#define IPV6_WORDS	10
+#define UDP_WORDS	2
+#define BTH_WORDS	(PEAL_BTH_BYTES / 4)
 
 /* CRC-32, begun with ones, of the eight bytes of ones that stand for the LRH. */
 #define AFTER_LRH	0xdebb20e3U
 
-/* @head: room for all three headers; the IP header is there already, and masked. */
-static u32 peal_icrc_headers(u8 *head, u32 ip_bytes, const void *udp, const void *bth)
+/* Write the headers behind the IP header. @head is where the UDP header belongs. */
+static inline void peal_icrc_udp(__be32 *head, const void *udp, const void *bth)
 {
-	u8 *masked_udp = head + ip_bytes;
-	u8 *masked_bth = masked_udp + UDP_BYTES;
-
-	memcpy(masked_udp, udp, UDP_BYTES);
-	memset(masked_udp + 6, 0xff, 2);	/* checksum */
-	memcpy(masked_bth, bth, PEAL_BTH_BYTES);
-	masked_bth[4] = 0xff;			/* FECN, BECN, reserved */
-	return crc32_le(AFTER_LRH, head, ip_bytes + UDP_BYTES + PEAL_BTH_BYTES);
+	memcpy(head, udp, UDP_WORDS * 4);
+	head[1] |= __cpu_to_be32(0x0000ffff);	/* checksum */
+	memcpy(head + UDP_WORDS, bth, PEAL_BTH_BYTES);
+	head[UDP_WORDS + 1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
 }
 
+u32 peal_icrc_head_v4(__be32 *head, const void *ip, const void *udp, const void *bth)
+{
+	head[0] = 0;
+	head[1] = __cpu_to_be32(0xffffffff);
+	memcpy(head + 2, ip, IPV4_WORDS * 4);
+	head[2] |= __cpu_to_be32(0x00ff0000);	/* type of service */
+	head[4] |= __cpu_to_be32(0xff00ffff);	/* time to live; checksum */
+	peal_icrc_udp(head + 2 + IPV4_WORDS, udp, bth);
+	return (2 + IPV4_WORDS + UDP_WORDS + BTH_WORDS) * 4;
+}
+
+u32 peal_icrc_head_v6(__be32 *head, const void *ip, const void *udp, const void *bth)
+{
+	head[0] = __cpu_to_be32(0xffffffff);
+	memcpy(head + 1, ip, IPV6_WORDS * 4);
+	head[1] |= __cpu_to_be32(0x0fffffff);	/* traffic class; flow label */
+	head[2] |= __cpu_to_be32(0x000000ff);	/* hop limit */
+	peal_icrc_udp(head + 1 + IPV6_WORDS, udp, bth);
+	return (1 + IPV6_WORDS + UDP_WORDS + BTH_WORDS) * 4;
+}
+
+/* Skip the zeros and ones in front, because AFTER_LRH is the CRC of them. */
 u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth)
 {
-	u8 head[IPV4_BYTES + UDP_BYTES + PEAL_BTH_BYTES];
+	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+	u32 bytes = peal_icrc_head_v4(head, ip, udp, bth);
 
-	memcpy(head, ip, IPV4_BYTES);
-	head[1] = 0xff;				/* type of service */
-	head[8] = 0xff;				/* time to live */
-	memset(head + 10, 0xff, 2);		/* checksum */
-	return peal_icrc_headers(head, IPV4_BYTES, udp, bth);
+	return peal_icrc_add(AFTER_LRH, head + 2, bytes - 8);
 }
 
 u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth)
 {
-	u8 head[IPV6_BYTES + UDP_BYTES + PEAL_BTH_BYTES];
+	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+	u32 bytes = peal_icrc_head_v6(head, ip, udp, bth);
 
-	memcpy(head, ip, IPV6_BYTES);
-	head[0] |= 0x0f;			/* traffic class, high half */
-	memset(head + 1, 0xff, 3);		/* traffic class, low half; flow label */
-	head[7] = 0xff;				/* hop limit */
-	return peal_icrc_headers(head, IPV6_BYTES, udp, bth);
+	return peal_icrc_add(AFTER_LRH, head + 1, bytes - 4);
 }
 
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)

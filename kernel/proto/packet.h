@@ -286,6 +286,21 @@ enum peal_drop {
 u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth);
 u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth);
 
+/*
+ * The bytes over which peal_icrc_begin_v4() and _v6() begin, for a caller with a faster CRC-32. The
+ * CRC before them is 0. A CRC of 0 stays 0 over zeros, and one that begins with ones turns four
+ * bytes of ones into 0. So the first four of the ones that stand for the LRH are left out, and IPv4
+ * has four zeros in front. The length is then a multiple of 16, which fast code wants.
+ *
+ * @head: room for PEAL_ICRC_HEAD_MOST bytes, aligned to 4
+ *
+ * Return: the bytes written, 48 or 64.
+ */
+#define PEAL_ICRC_HEAD_MOST	64
+
+u32 peal_icrc_head_v4(__be32 *head, const void *ip, const void *udp, const void *bth);
+u32 peal_icrc_head_v6(__be32 *head, const void *ip, const void *udp, const void *bth);
+
 /* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
 
