@@ -31,7 +31,7 @@ static int __init peal_main_init(void)
 	peal_crc_init();
 	ret = peal_netns_init();
 	if (ret)
-		goto err_crc;
+		goto err_odp;
 	ret = peal_netlink_init();
 	if (ret)
 		goto err_netns;
@@ -49,8 +49,7 @@ err_netlink:
 	peal_netlink_exit();
 err_netns:
 	peal_netns_exit();
-err_crc:
-	peal_crc_exit();
+err_odp:
 	peal_odp_exit();
 err_workers:
 	destroy_workqueue(peal_workers);
@@ -65,7 +64,6 @@ static void __exit peal_main_exit(void)
 	peal_netns_exit();
 	rcu_barrier();	/* RCU callbacks free address handles; wait for them */
 	peal_tx_exit();
-	peal_crc_exit();
 	peal_odp_exit();
 	destroy_workqueue(peal_workers);
 }

@@ -1,64 +1,153 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * See crc.h. Before Linux 6.14 only an algorithm of the crypto layer uses vector instructions, in a
- * module of its own. peal_crc_init() asks for that module. Without it, the library's tables are
- * used.
+ * See crc.h. The code for vector registers is in crc_x86.S.
  */
-#ifndef PEAL_HAS_FAST_CRC32
-
-#include <crypto/hash.h>
 #include <linux/cache.h>
 #include <linux/init.h>
+#include <linux/sched.h>
+#include <linux/static_call.h>
+#ifdef CONFIG_X86_64
+#include <asm/cpufeature.h>
+#include <asm/fpu/api.h>
+#endif
 
 #include "net/crc.h"
+#include "net/crc_x86.h"
+
+/* In bytes. The vector code needs as many. */
+#define PEAL_CRC_VECTOR_LEAST	16
+
+#ifdef CONFIG_X86_64
 
 /*
- * In bytes. Below this, saving and restoring the vector registers may cost more than it
- * gains. This is an estimate, to be measured with the other CRC and copy routines.
+ * In bytes. Below this, saving and restoring the registers of a program may cost more than the
+ * vector code gains (crc_bench.cpp measures both). Since Linux 6.14 the library begins a section of
+ * its own in each call, and goes byte by byte without one. So one section for all is better there.
  */
-#define PEAL_CRC_WORTH	512
+#ifdef PEAL_HAS_FAST_CRC32
+#define PEAL_FPU_WORTH		PEAL_CRC_VECTOR_LEAST
+#else
+#define PEAL_FPU_WORTH		256
+#endif
 
-static struct crypto_shash *peal_crc_hash __ro_after_init;	/* NULL: use the library */
+static bool peal_crc_has_vectors __ro_after_init;
+DEFINE_STATIC_CALL(peal_crc_add_vectors, peal_crc_add_pclmul);
+DEFINE_STATIC_CALL(peal_crc_copy_vectors, peal_crc_copy_pclmul);
+
+/* Wide registers may be used only if the kernel also saves all of them. */
+static bool __init peal_crc_may_use(u64 xfeatures)
+{
+	return boot_cpu_has(X86_FEATURE_VPCLMULQDQ) && boot_cpu_has(X86_FEATURE_AVX2) &&
+	       cpu_has_xfeatures(xfeatures, NULL);
+}
 
 void __init peal_crc_init(void)
 {
-	struct crypto_shash *hash = crypto_alloc_shash("crc32", 0, 0);
+	u64 ymm = XFEATURE_MASK_SSE | XFEATURE_MASK_YMM;
 
-	if (IS_ERR(hash))
+	if (!boot_cpu_has(X86_FEATURE_PCLMULQDQ) || !boot_cpu_has(X86_FEATURE_XMM4_1))
 		return;
-	if (crypto_shash_descsize(hash) == sizeof(u32))
-		peal_crc_hash = hash;
-	else
-		crypto_free_shash(hash);
+	peal_crc_has_vectors = true;
+	if (!peal_crc_may_use(ymm))
+		return;
+	static_call_update(peal_crc_add_vectors, peal_crc_add_avx2);
+	static_call_update(peal_crc_copy_vectors, peal_crc_copy_avx2);
+	/*
+	 * The first CPUs with this instruction (Ice Lake, Tiger Lake) lower their clock for
+	 * registers of 64 bytes. They do not have AVX512_BF16, and later ones do.
+	 */
+	if (!boot_cpu_has(X86_FEATURE_AVX512F) || !boot_cpu_has(X86_FEATURE_AVX512VL) ||
+	    !boot_cpu_has(X86_FEATURE_AVX512_BF16) ||
+	    !peal_crc_may_use(ymm | XFEATURE_MASK_AVX512))
+		return;
+	static_call_update(peal_crc_add_vectors, peal_crc_add_avx512);
+	static_call_update(peal_crc_copy_vectors, peal_crc_copy_avx512);
 }
 
-void peal_crc_exit(void)
+/* A section saves the registers of a program only once until it goes on. */
+static bool peal_fpu_is_saved(void)
 {
-	if (peal_crc_hash)
-		crypto_free_shash(peal_crc_hash);
+	return current->flags & PF_KTHREAD || test_thread_flag(TIF_NEED_FPU_LOAD);
 }
 
-/* The whole state of this algorithm is the CRC so far. peal_crc_init() has checked its size. */
-static noinline u32 peal_crc_add_fast(u32 crc, const void *bytes, size_t n)
+bool peal_fpu_begin(size_t bytes)
 {
-	struct {
-		struct shash_desc hash;
-		u32 crc;
-	} state;
-
-	BUILD_BUG_ON(offsetof(typeof(state), crc) != offsetof(struct shash_desc, __ctx));
-	state.hash.tfm = peal_crc_hash;
-	state.crc = crc;
-	if (unlikely(crypto_shash_update(&state.hash, bytes, n)))
-		return peal_icrc_add(crc, bytes, n);
-	return state.crc;
+	if (!peal_crc_has_vectors || (bytes < PEAL_FPU_WORTH && !peal_fpu_is_saved()) ||
+	    !irq_fpu_usable())
+		return false;
+	kernel_fpu_begin();
+	return true;
 }
 
-u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
+void peal_fpu_end(bool fpu)
 {
-	if (n < PEAL_CRC_WORTH || !peal_crc_hash)
-		return peal_icrc_add(crc, bytes, n);
-	return peal_crc_add_fast(crc, bytes, n);
+	if (fpu)
+		kernel_fpu_end();
 }
+
+#define peal_crc_add_fast(crc, bytes, n)	static_call(peal_crc_add_vectors)(crc, bytes, n)
+#define peal_crc_copy_fast(crc, to, from, n)	\
+	static_call(peal_crc_copy_vectors)(crc, to, from, n)
+
+#else
+
+void peal_crc_init(void)
+{
+}
+
+bool peal_fpu_begin(size_t bytes)
+{
+	return false;
+}
+
+void peal_fpu_end(bool fpu)
+{
+}
+
+/* Not reached, because there is never a section. */
+#define peal_crc_add_fast(crc, bytes, n)	(crc)
+#define peal_crc_copy_fast(crc, to, from, n)	(crc)
 
 #endif
+
+u32 peal_crc_begin(const void *ip, bool ipv6, const void *udp, const void *bth, bool fpu)
+{
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+
+	if (!fpu)
+		return ipv6 ? peal_icrc_begin_v6(ip, udp, bth) : peal_icrc_begin_v4(ip, udp, bth);
+	if (ipv6)
+		return peal_crc_add(0, head, peal_icrc_head_v6(head, ip, udp, bth), fpu);
+	return peal_crc_add(0, head, peal_icrc_head_v4(head, ip, udp, bth), fpu);
+}
+
+u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu)
+{
+	if (fpu && n >= PEAL_CRC_VECTOR_LEAST)
+		return peal_crc_add_fast(crc, bytes, n);
+	return peal_icrc_add(crc, bytes, n);
+}
+
+u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu)
+{
+	if (fpu && n >= PEAL_CRC_VECTOR_LEAST)
+		return peal_crc_copy_fast(crc, to, from, n);
+	peal_copy(to, from, n);
+	return peal_icrc_add(crc, to, n);
+}
+
+u32 peal_crc_gather(u32 crc, void *to, struct peal_cursor *from, u64 bytes, bool fpu)
+{
+	/* The last copy may have left the cursor at the end of an entry. */
+	peal_cursor_skip(from, 0);
+	while (bytes) {
+		u64 piece = bytes;
+		const void *at = peal_cursor_here(from, &piece);
+
+		crc = peal_crc_copy(crc, to, at, piece, fpu);
+		peal_cursor_skip(from, piece);
+		to += piece;
+		bytes -= piece;
+	}
+	return crc;
+}

@@ -1,36 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * CRC-32 of a packet's payload, by the fastest code that this machine has: peal_crc_add() is as
- * peal_icrc_add(). Any context except hard interrupts.
+ * CRC-32 of packets, alone and while copying, by the fastest code that this machine has.
+ *
+ * Owns: the choice of that code, and the sections in which it may use the vector registers.
+ * Does not know: which bytes of a packet the ICRC covers (proto/packet.h).
+ *
+ * The CRC so far, @crc, is that of peal_icrc_add(). Any context except hard interrupts. Every
+ * function has the argument @fpu, which is what peal_fpu_begin() has returned, or false outside of
+ * such a section. The result does not depend on it.
  */
 #ifndef PEAL_CRC_H
 #define PEAL_CRC_H
 
+#include "object/cursor.h"
 #include "proto/packet.h"
 
-#ifdef PEAL_HAS_FAST_CRC32
-
-/* Since Linux 6.14 the library uses vector instructions where the CPU has them. */
-static inline void peal_crc_init(void)
-{
-}
-
-static inline void peal_crc_exit(void)
-{
-}
-
-static inline u32 peal_crc_add(u32 crc, const void *bytes, size_t n)
-{
-	return peal_icrc_add(crc, bytes, n);
-}
-
-#else
-
 void peal_crc_init(void);
-void peal_crc_exit(void);
 
-u32 peal_crc_add(u32 crc, const void *bytes, size_t n);
+/*
+ * A section processes at most this many bytes, because preemption is off inside it, and since Linux
+ * 6.14 also softirqs. The slowest vector code takes less than 10 us for them.
+ */
+#define PEAL_FPU_MOST_BYTES	(64 << 10)
 
-#endif
+/**
+ * peal_fpu_begin() - begin a section that may use the vector registers
+ * @bytes: how many bytes, of one packet or of a whole train, the section will process
+ *
+ * Inside it do not sleep, touch memory that may be absent, call the network stack, or begin
+ * another section. Its end is peal_fpu_end(), with the value that is returned here.
+ *
+ * Return: false if the section would cost more than it gains, or if these registers are in use. The
+ * functions below then do without them.
+ */
+bool peal_fpu_begin(size_t bytes);
+void peal_fpu_end(bool fpu);
+
+/* Begin an ICRC, as peal_icrc_begin_v4() and _v6(). */
+u32 peal_crc_begin(const void *ip, bool ipv6, const void *udp, const void *bth, bool fpu);
+u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu);
+
+/*
+ * Copy, and return the CRC of the bytes that have arrived at @to. The source may change meanwhile.
+ * The two must not overlap. The stores are in no order, so @to is not memory that a program polls.
+ */
+u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu);
+/* The same from a cursor, as peal_cursor_copy(). */
+u32 peal_crc_gather(u32 crc, void *to, struct peal_cursor *from, u64 bytes, bool fpu);
 
 #endif

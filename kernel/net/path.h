@@ -111,8 +111,9 @@ bool peal_path_route_is_local(const struct peal_path *path, const struct dst_ent
  * train have the length of the first, and the last may be shorter. Each has headers and an ICRC of
  * its own, so that a receiver cannot tell it from a packet that was sent alone.
  *
- * On the stack of the sender. The path must not change before the flush. With softirqs off. Never
- * sleeps.
+ * On the stack of the sender. The path must not change before the flush. With softirqs off. From
+ * the first packet to the flush the sender may be in a section for vector registers, so the rules of
+ * peal_fpu_begin() apply to it.
  */
 struct peal_train {
 	struct peal_path *path;
@@ -125,6 +126,7 @@ struct peal_train {
 	u32 limit;		/* most bytes; 0: not known yet */
 	u16 most;		/* most packets; valid when `limit` is known */
 	bool closed;		/* the last packet was shorter than the first */
+	bool fpu;		/* inside a section for vector registers (crc.h) */
 };
 
 static inline void peal_tx_begin(struct peal_train *train, struct peal_path *path)
@@ -132,6 +134,8 @@ static inline void peal_tx_begin(struct peal_train *train, struct peal_path *pat
 	train->path = path;
 	train->skb = NULL;
 	train->packets = 0;
+	train->bytes = 0;
+	train->fpu = false;
 }
 
 /* May @packet be added now? If not, flush first. @tos: as for peal_tx_add(). */

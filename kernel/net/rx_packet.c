@@ -200,24 +200,25 @@ bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 	} ip;
 	const u8 *data;
 	__le32 icrc;
+	bool fpu;
 
 	peal_rx_ip(rx, &ip);
 	if (rx->train)
 		udp.len = htons(sizeof(udp) + rx->bytes);
-	if (rx->ipv6)
-		crc = peal_icrc_begin_v6(&ip, &udp, rx->bth);
-	else
-		crc = peal_icrc_begin_v4(&ip, &udp, rx->bth);
+	fpu = peal_fpu_begin(rx->bytes);
+	crc = peal_crc_begin(&ip, rx->ipv6, &udp, rx->bth, fpu);
 	if (likely(rx->here)) {
-		crc = peal_crc_add(crc, rx->here + PEAL_BTH_BYTES, end - from);
-		memcpy(&icrc, rx->here + (end - rx->at), sizeof(icrc));
+		crc = peal_crc_add(crc, rx->here + PEAL_BTH_BYTES, end - from, fpu);
 	} else {
 		peal_rx_pieces(&pieces, skb, from, end - from);
 		while ((n = peal_rx_next(&pieces, &data)))
-			crc = peal_crc_add(crc, data, n);
-		if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
-			return false;
+			crc = peal_crc_add(crc, data, n, fpu);
 	}
+	peal_fpu_end(fpu);
+	if (likely(rx->here))
+		memcpy(&icrc, rx->here + (end - rx->at), sizeof(icrc));
+	else if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
+		return false;
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
 }
 

@@ -14,7 +14,6 @@
 #include <net/route.h>
 #include <net/sock.h>
 
-#include "base/compat.h"
 #include "net/crc.h"
 #include "net/path.h"
 #include "net/port.h"
@@ -105,7 +104,6 @@ static u8 *peal_tx_first(struct peal_train *train, const struct peal_packet *pac
 	skb_set_transport_header(skb, ip_bytes);
 	skb_put(skb, sizeof(struct udphdr));
 	train->psn = packet->psn;
-	train->bytes = 0;
 	train->segment = bytes;
 	train->limit = 0;
 	return skb_put(skb, bytes);
@@ -195,7 +193,6 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 	const struct peal_path *path = train->path;
 	u32 bytes = peal_tx_bytes(packet), front = peal_tx_ip_bytes(path) + sizeof(struct udphdr);
 	struct udphdr udp = peal_tx_udp(path, bytes);
-	struct peal_cursor to PEAL_UNINITIALIZED;
 	struct peal_packet padded = *packet;
 	u8 *bth, *at, *end;
 	union {
@@ -211,28 +208,26 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 		peal_count(path->port->table, packets_unsent);
 		return false;
 	}
+	train->tos = tos;
+	train->bytes += bytes;
+	train->closed = bytes < train->segment;
+	if (!train->fpu)
+		train->fpu = peal_fpu_begin(train->bytes);
+
 	padded.pad = -packet->payload_bytes & 3;
 	at = bth + peal_packet_build(&padded, bth);
-	if (packet->payload_bytes) {
-		peal_cursor_inline(&to, at, packet->payload_bytes);
-		peal_cursor_copy(&to, payload, packet->payload_bytes);
-	}
+	/* TOS and hop limit are not covered. */
+	peal_tx_ip(path, &ip, front + bytes, train->packets++, 0, 0);
+	crc = peal_crc_begin(&ip, path->ipv6, &udp, bth, train->fpu);
+	crc = peal_crc_add(crc, bth + PEAL_BTH_BYTES, at - bth - PEAL_BTH_BYTES, train->fpu);
+	if (packet->payload_bytes)
+		crc = peal_crc_gather(crc, at, payload, packet->payload_bytes, train->fpu);
 	at += packet->payload_bytes;
 	end = bth + bytes - PEAL_ICRC_BYTES;
 	memset(at, 0, end - at);
-
-	/* TOS and hop limit are not covered. */
-	peal_tx_ip(path, &ip, front + bytes, train->packets, 0, 0);
-	crc = path->ipv6 ? peal_icrc_begin_v6(&ip, &udp, bth) :
-			   peal_icrc_begin_v4(&ip, &udp, bth);
-	crc = peal_crc_add(crc, bth + PEAL_BTH_BYTES, end - bth - PEAL_BTH_BYTES);
+	crc = peal_crc_add(crc, at, end - at, train->fpu);
 	icrc = cpu_to_le32(peal_icrc_end(crc));
 	memcpy(end, &icrc, sizeof(icrc));
-
-	train->tos = tos;
-	train->packets++;
-	train->bytes += bytes;
-	train->closed = bytes < train->segment;
 	return true;
 }
 
@@ -294,6 +289,7 @@ int peal_tx_flush(struct peal_train *train)
 
 	if (!packets)
 		return 0;
+	peal_fpu_end(train->fpu);
 	rcu_read_lock();
 	dst = peal_path_route(path);
 	if (IS_ERR(dst)) {

@@ -30,7 +30,7 @@ farm_sources() {
 	local folder
 	while read -r folder; do
 		mkdir -p "$1/$folder"
-		find "$repo/$folder" -maxdepth 1 \( -name '*.[ch]' ! -name '*.mod.c' -o -name Kbuild \) \
+		find "$repo/$folder" -maxdepth 1 \( -name '*.[chS]' ! -name '*.mod.c' -o -name Kbuild \) \
 			-exec cp -sf -t "$1/$folder" {} +
 	done < <(cd "$repo" && find kernel -type d)
 	ln -sfn "$repo/include" "$1/include"

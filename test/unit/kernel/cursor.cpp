@@ -242,6 +242,36 @@ TEST_CASE("random lists, in random chunks: every byte arrives, no other changes"
 	}
 }
 
+TEST_CASE("random lists into a packet, with the CRC of what arrived", "[cursor]")
+{
+	Random random("gathered");
+
+	for (int round = 0; round < 500 / SLOWER; ++round) {
+		Regions all(random, 1);
+		const auto longest = regions[0].length();
+		const auto bytes = random.below(random.one_in(3) ? 100 % longest + 1 : longest);
+		const List from(random, 0, bytes);
+		std::vector<std::uint8_t> packet(bytes + 1, UNTOUCHED);
+		u32 crc = static_cast<u32>(random.bits());
+		const u32 begin = crc;
+		struct peal_cursor src;
+
+		regions[0].fill(random);
+		poison(src);
+		REQUIRE(from.open(src) == PEAL_REASON_NONE);
+		for (std::uint64_t done = 0, chunk; done < bytes; done += chunk) {
+			chunk = 1 + random.below(bytes - done);
+			crc = peal_crc_gather(crc, packet.data() + done, &src, chunk, false);
+		}
+		REQUIRE(peal_crc_gather(crc, packet.data(), &src, 0, false) == crc);
+		std::uint64_t wrong = packet[bytes] != UNTOUCHED;
+		for (std::uint64_t i = 0; i < bytes; ++i)
+			wrong += from.byte(i) != packet[i];
+		if (wrong || crc != peal_icrc_add(begin, packet.data(), bytes))
+			FAIL(wrong << " wrong: round " << round << " with seed " << random.seed);
+	}
+}
+
 TEST_CASE("a target and a list: random chunks in one walk", "[cursor]")
 {
 	Random random("targets");

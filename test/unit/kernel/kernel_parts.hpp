@@ -16,14 +16,17 @@
 extern "C" {
 #include <rdma/ib_verbs.h>
 #include <asm/cpufeature.h>
+#include <asm/fpu/api.h>
 #include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "object/extents.h"
 #include "object/cursor.h"
 #include "base/quota.h"
+#include "net/crc.h"
 #include "object/wqe.h"
 #include "proto/packet.h"
 }

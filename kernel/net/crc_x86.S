@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * CRC-32 by carry-less multiplication, alone and while copying. See crc.c, which chooses.
+ *
+ * Owns: one algorithm in three widths of registers, 16, 32 and 64 bytes.
+ * Does not know: which of them this CPU has, and whether its vector registers may be used now.
+ *
+ * A register holds bytes of the message, the first in the lowest byte. The bits of the message are
+ * the coefficients of a polynomial over GF(2), the highest power first, as CRC-32 defines. "Fold
+ * by D" replaces 16 bytes by 16 bytes that are congruent to them D bytes later, modulo the
+ * polynomial of the CRC. They are added (exclusive or) to the bytes that are there.
+ *
+ * The copy reads each byte of the source once, because a program may change it meanwhile. The CRC
+ * is then that of the bytes at the destination.
+ */
+#include <linux/cfi_types.h>
+#include <linux/linkage.h>
+
+#define FROM	%rdx
+#define N	%rcx
+#define TO	%rsi
+
+/*
+ * To fold by D bytes: x^(8D + 63), for the first 8 bytes, and x^(8D - 1), for the others, modulo
+ * the polynomial. As a factor these 32 bits belong into the upper half of 8 bytes. The powers are
+ * one less than 8D + 64 and 8D, because the product of two reflected numbers of 64 bits is
+ * reflected in 127 bits, so that it counts as x times the product in 128.
+ */
+.section .rodata
+.balign 16
+.Lby_16:
+	.quad	0x65673b4600000000, 0x9ba54c6f00000000
+.Lby_32:
+	.quad	0x9570d49500000000, 0x01b5fd1d00000000
+.Lby_64:
+	.quad	0x653d982200000000, 0xcad38e8f00000000
+.Lby_128:
+	.quad	0x7d657a1000000000, 0x7406fa9500000000
+.Lby_256:
+	.quad	0x7cc8e1e700000000, 0x03f9f86300000000
+/* x^95 and x^63, which reduce 16 bytes and the four zeros that follow a message to 8 bytes. */
+.Lreduce:
+	.quad	0xccaa009e00000000, 0xb8bc676500000000
+/* Barrett's reduction of 8 bytes to 4: x^64 divided by the polynomial, and the polynomial. */
+.Lbarrett:
+	.quad	0x00000001f7011641, 0x00000001db710641
+.Llow_32:
+	.quad	0x00000000ffffffff, 0
+/*
+ * For pshufb with n of 1 to 15: 16 bytes from n here move the first n bytes of a register to its
+ * end. 16 bytes from n + 16 move the others to its begin. The rest becomes 0.
+ */
+.Lshift:
+	.quad	0x8080808080808080, 0x8080808080808080
+	.quad	0x0706050403020100, 0x0f0e0d0c0b0a0908
+	.quad	0x8080808080808080, 0x8080808080808080
+.text
+
+/* Set \vec\()\i to one of the constants above, in each 16 bytes of it. */
+.macro constant vec, i, what
+	.ifc \vec, zmm
+	vbroadcasti32x4	\what(%rip), %zmm\i
+	.else
+	.ifc \vec, ymm
+	vbroadcasti128	\what(%rip), %ymm\i
+	.else
+	.if WIDTH == 16
+	movdqa	\what(%rip), %xmm\i
+	.else
+	vmovdqa	\what(%rip), %xmm\i
+	.endif
+	.endif
+	.endif
+.endm
+
+/* Load what is \ahead registers ahead, and copy it. */
+.macro next vec, i, ahead
+	.ifc \vec, zmm
+	vmovdqu64 \ahead * WIDTH(FROM), %zmm\i
+	.if COPY
+	vmovdqu64 %zmm\i, \ahead * WIDTH(TO)
+	.endif
+	.else
+	.if WIDTH == 16
+	movdqu	\ahead * WIDTH(FROM), %xmm\i
+	.if COPY
+	movdqu	%xmm\i, \ahead * WIDTH(TO)
+	.endif
+	.else
+	vmovdqu	\ahead * WIDTH(FROM), %\vec\i
+	.if COPY
+	vmovdqu	%\vec\i, \ahead * WIDTH(TO)
+	.endif
+	.endif
+	.endif
+.endm
+
+.macro advance bytes
+	add	$\bytes, FROM
+	.if COPY
+	add	$\bytes, TO
+	.endif
+.endm
+
+/* \i ^= \with */
+.macro plus vec, i, with
+	.if WIDTH == 16
+	pxor	%xmm\with, %xmm\i
+	.else
+	.ifc \vec, zmm
+	vpxorq	%zmm\with, %zmm\i, %zmm\i
+	.else
+	vpxor	%\vec\with, %\vec\i, %\vec\i
+	.endif
+	.endif
+.endm
+
+/* Fold \i by the constant in \by onto \onto. The result is in \i, \spare is overwritten. */
+.macro fold vec, i, by, onto, spare
+	.if WIDTH == 16
+	movdqa	%xmm\i, %xmm\spare
+	pclmulqdq $0x00, %xmm\by, %xmm\spare
+	pclmulqdq $0x11, %xmm\by, %xmm\i
+	.else
+	vpclmulqdq $0x00, %\vec\by, %\vec\i, %\vec\spare
+	vpclmulqdq $0x11, %\vec\by, %\vec\i, %\vec\i
+	.endif
+	.if WIDTH == 64
+	vpternlogq $0x96, %\vec\onto, %\vec\spare, %\vec\i
+	.else
+	plus	\vec, \i, \onto
+	plus	\vec, \i, \spare
+	.endif
+.endm
+
+/* Copy \bytes bytes if this bit of the rest is set. */
+.macro copy_if bytes, register
+	test	$\bytes, %cl
+	jz	.Lnot_\bytes\@
+	mov	(FROM), \register
+	mov	\register, (TO)
+	advance	\bytes
+.Lnot_\bytes\@:
+.endm
+
+/*
+ * Of the registers 0 to 3 are sums, 4 to 7 what was loaded, 8 to 11 spare, and 12 to 15 constants.
+ * The message has N bytes, at least 16. %edi is the CRC so far.
+ */
+.macro crc width, vec, by_four, by_two, by_one, copy
+	.set	WIDTH, \width
+	.set	COPY, \copy
+	.if !COPY
+	mov	%rdx, N
+	mov	%rsi, FROM
+	.endif
+	.if WIDTH == 16
+	movd	%edi, %xmm15
+	.else
+	vmovd	%edi, %xmm15
+	cmp	$WIDTH, N
+	jb	.Lshort\@
+	.endif
+	constant \vec, 14, \by_one
+	cmp	$4 * WIDTH, N
+	jae	.Lfour\@
+	next	\vec, 0, 0
+	advance	WIDTH
+	plus	\vec, 0, 15
+	sub	$WIDTH, N
+	jmp	.Lone\@
+
+	/* Four registers side by side, because a multiplication takes several cycles. */
+.Lfour\@:
+	constant \vec, 12, \by_four
+	constant \vec, 13, \by_two
+	next	\vec, 0, 0
+	next	\vec, 1, 1
+	next	\vec, 2, 2
+	next	\vec, 3, 3
+	advance	4*WIDTH
+	plus	\vec, 0, 15
+	sub	$8 * WIDTH, N
+	jb	.Lfour_end\@
+.Lfour_next\@:
+	next	\vec, 4, 0
+	fold	\vec, 0, 12, 4, 8
+	next	\vec, 5, 1
+	fold	\vec, 1, 12, 5, 9
+	next	\vec, 6, 2
+	fold	\vec, 2, 12, 6, 10
+	next	\vec, 7, 3
+	fold	\vec, 3, 12, 7, 11
+	advance	4*WIDTH
+	sub	$4 * WIDTH, N
+	jae	.Lfour_next\@
+.Lfour_end\@:
+	add	$4 * WIDTH, N
+	fold	\vec, 0, 14, 1, 8
+	fold	\vec, 2, 14, 3, 10
+	fold	\vec, 0, 13, 2, 9
+
+.Lone\@:
+	cmp	$WIDTH, N
+	jb	.Lone_end\@
+	next	\vec, 4, 0
+	advance	WIDTH
+	fold	\vec, 0, 14, 4, 8
+	sub	$WIDTH, N
+	jmp	.Lone\@
+.Lone_end\@:
+
+	/* From a wide register to its last 16 bytes. */
+	.if WIDTH == 64
+	vextracti64x4 $1, %zmm0, %ymm4
+	constant ymm, 13, .Lby_32
+	fold	ymm, 0, 13, 4, 8
+	.endif
+	.if WIDTH > 16
+	vextracti128 $1, %ymm0, %xmm4
+	constant xmm, 14, .Lby_16
+	fold	xmm, 0, 14, 4, 8
+	jmp	.Lsixteen\@
+.Lshort\@:
+	constant xmm, 14, .Lby_16
+	next	xmm, 0, 0
+	advance	16
+	plus	xmm, 0, 15
+	sub	$16, N
+.Lsixteen\@:
+	cmp	$16, N
+	jb	.Lsixteen_end\@
+	next	xmm, 4, 0
+	advance	16
+	fold	xmm, 0, 14, 4, 8
+	sub	$16, N
+	jmp	.Lsixteen\@
+.Lsixteen_end\@:
+	.endif
+
+	/*
+	 * Up to 15 bytes are left. Together with the bytes before them they are the last 16 of the
+	 * message. Fold the first bytes of the sum onto them, which are those before these 16.
+	 * Bytes that were copied are loaded from the destination, because the source may have
+	 * changed.
+	 */
+	test	%ecx, %ecx
+	jz	.Lreduce\@
+	lea	.Lshift(%rip), %rax
+	.if WIDTH == 16
+	movdqu	(%rax, N), %xmm5
+	movdqu	16(%rax, N), %xmm6
+	.else
+	vmovdqu	(%rax, N), %xmm5
+	vmovdqu	16(%rax, N), %xmm6
+	.endif
+	.if COPY
+	copy_if	8, %rax
+	copy_if	4, %eax
+	copy_if	2, %ax
+	copy_if	1, %al
+	.endif
+	.if WIDTH == 16
+	.if COPY
+	movdqu	-16(TO), %xmm4
+	.else
+	movdqu	-16(FROM, N), %xmm4
+	.endif
+	movdqa	%xmm0, %xmm1
+	pshufb	%xmm5, %xmm0
+	pshufb	%xmm6, %xmm1
+	pxor	%xmm7, %xmm7
+	pcmpgtb	%xmm6, %xmm7
+	pand	%xmm7, %xmm4
+	.else
+	.if COPY
+	vmovdqu	-16(TO), %xmm4
+	.else
+	vmovdqu	-16(FROM, N), %xmm4
+	.endif
+	vpshufb	%xmm6, %xmm0, %xmm1
+	vpshufb	%xmm5, %xmm0, %xmm0
+	vpxor	%xmm7, %xmm7, %xmm7
+	vpcmpgtb %xmm6, %xmm7, %xmm7
+	vpand	%xmm7, %xmm4, %xmm4
+	.endif
+	plus	xmm, 1, 4
+	fold	xmm, 0, 14, 1, 8
+
+.Lreduce\@:
+	.if WIDTH == 16
+	movdqa	.Lreduce(%rip), %xmm12
+	movdqa	.Lbarrett(%rip), %xmm13
+	movdqa	%xmm0, %xmm1
+	pclmulqdq $0x00, %xmm12, %xmm1
+	psrldq	$8, %xmm0
+	pslldq	$4, %xmm0
+	pxor	%xmm1, %xmm0
+	movdqa	%xmm0, %xmm1
+	pclmulqdq $0x10, %xmm12, %xmm1
+	pxor	%xmm1, %xmm0
+	psrldq	$8, %xmm0
+	movdqa	%xmm0, %xmm1
+	pclmulqdq $0x00, %xmm13, %xmm1
+	pand	.Llow_32(%rip), %xmm1
+	pclmulqdq $0x10, %xmm13, %xmm1
+	pxor	%xmm1, %xmm0
+	pextrd	$1, %xmm0, %eax
+	.else
+	vmovdqa	.Lreduce(%rip), %xmm12
+	vmovdqa	.Lbarrett(%rip), %xmm13
+	vpclmulqdq $0x00, %xmm12, %xmm0, %xmm1
+	vpsrldq	$8, %xmm0, %xmm0
+	vpslldq	$4, %xmm0, %xmm0
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpclmulqdq $0x10, %xmm12, %xmm0, %xmm1
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpsrldq	$8, %xmm0, %xmm0
+	vpclmulqdq $0x00, %xmm13, %xmm0, %xmm1
+	vpand	.Llow_32(%rip), %xmm1, %xmm1
+	vpclmulqdq $0x10, %xmm13, %xmm1, %xmm1
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpextrd	$1, %xmm0, %eax
+	vzeroupper
+	.endif
+	RET
+.endm
+
+SYM_TYPED_FUNC_START(peal_crc_add_pclmul)
+	crc	16, xmm, .Lby_64, .Lby_32, .Lby_16, 0
+SYM_FUNC_END(peal_crc_add_pclmul)
+
+SYM_TYPED_FUNC_START(peal_crc_copy_pclmul)
+	crc	16, xmm, .Lby_64, .Lby_32, .Lby_16, 1
+SYM_FUNC_END(peal_crc_copy_pclmul)
+
+SYM_TYPED_FUNC_START(peal_crc_add_avx2)
+	crc	32, ymm, .Lby_128, .Lby_64, .Lby_32, 0
+SYM_FUNC_END(peal_crc_add_avx2)
+
+SYM_TYPED_FUNC_START(peal_crc_copy_avx2)
+	crc	32, ymm, .Lby_128, .Lby_64, .Lby_32, 1
+SYM_FUNC_END(peal_crc_copy_avx2)
+
+SYM_TYPED_FUNC_START(peal_crc_add_avx512)
+	crc	64, zmm, .Lby_256, .Lby_128, .Lby_64, 0
+SYM_FUNC_END(peal_crc_add_avx512)
+
+SYM_TYPED_FUNC_START(peal_crc_copy_avx512)
+	crc	64, zmm, .Lby_256, .Lby_128, .Lby_64, 1
+SYM_FUNC_END(peal_crc_copy_avx512)

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * kernel/net/crc.c: which code it chooses at load, and its sections.
+ *
+ * Holds: A CPU gets the widest code that it has and whose registers the kernel saves. A section is
+ * not begun where it is not worth it or not allowed. The CRC is the same with and without one.
+ */
+#include "../catch.hpp"
+#include "support.hpp"
+#include "crc_ways.hpp"
+
+using namespace peal::test;
+
+#ifdef __x86_64__
+extern "C" {
+extern u32 (*shim_call_peal_crc_add_vectors)(u32, const void *, size_t);
+extern u32 (*shim_call_peal_crc_copy_vectors)(u32, void *, const void *, size_t);
+}
+
+namespace {
+
+constexpr u64 YMM = XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, ZMM = YMM | XFEATURE_MASK_AVX512;
+
+void set(std::initializer_list<int> features, u64 xfeatures)
+{
+	for (auto &feature : shim_cpu)
+		feature.present = false;
+	for (int feature : features)
+		shim_cpu[feature].present = true;
+	shim_xfeatures = xfeatures;
+	shim_call_peal_crc_add_vectors = peal_crc_add_pclmul;
+	shim_call_peal_crc_copy_vectors = peal_crc_copy_pclmul;
+	peal_crc_init();
+}
+
+bool chose(const char *name)
+{
+	for (const CrcWay &way : crc_ways())
+		if (way.add == shim_call_peal_crc_add_vectors &&
+		    way.copy == shim_call_peal_crc_copy_vectors)
+			return !std::strcmp(way.name, name);
+	return false;
+}
+
+} // namespace
+
+/* The first case, because a module is loaded once, and does not forget that it has vector code. */
+TEST_CASE("the widest code that may run is chosen", "[crc]")
+{
+	set({X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ, X86_FEATURE_XMM4_1}, ZMM);
+	CHECK_FALSE(peal_fpu_begin(1 << 12));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ}, ZMM);
+	CHECK(chose("PCLMUL"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2}, ZMM);
+	CHECK(chose("PCLMUL"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ},
+	    XFEATURE_MASK_SSE);
+	CHECK(chose("PCLMUL"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ},
+	    ZMM);
+	CHECK(chose("VPCLMUL, AVX2"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ,
+	     X86_FEATURE_AVX512F, X86_FEATURE_AVX512VL},
+	    ZMM);
+	CHECK(chose("VPCLMUL, AVX2"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ,
+	     X86_FEATURE_AVX512F, X86_FEATURE_AVX512VL, X86_FEATURE_AVX512_BF16},
+	    YMM);
+	CHECK(chose("VPCLMUL, AVX2"));
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ, X86_FEATURE_AVX2, X86_FEATURE_VPCLMULQDQ,
+	     X86_FEATURE_AVX512F, X86_FEATURE_AVX512VL, X86_FEATURE_AVX512_BF16},
+	    ZMM);
+	CHECK(chose("VPCLMUL, AVX-512"));
+}
+
+TEST_CASE("a section is begun only where it is allowed and worth it", "[crc]")
+{
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ}, XFEATURE_MASK_SSE);
+	const int before = shim_fpu_sections;
+
+	CHECK_FALSE(peal_fpu_begin(64));
+	shim_fpu_busy = true;
+	CHECK_FALSE(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	shim_fpu_busy = false;
+	peal_fpu_end(false);
+	CHECK(shim_fpu_sections == before);
+	CHECK(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	CHECK(shim_fpu_depth == 1);
+	CHECK_FALSE(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	peal_fpu_end(true);
+	CHECK(shim_fpu_depth == 0);
+	CHECK(shim_fpu_sections == before + 1);
+
+	/* With no registers to save, any packet is worth it. */
+	shim_fpu_saved = true;
+	CHECK(peal_fpu_begin(64));
+	peal_fpu_end(true);
+	shim_fpu_saved = false;
+	shim_task.flags = PF_KTHREAD;
+	CHECK(peal_fpu_begin(64));
+	peal_fpu_end(true);
+	shim_task.flags = 0;
+	CHECK_FALSE(peal_fpu_begin(64));
+	CHECK(shim_fpu_sections == before + 3);
+}
+
+TEST_CASE("with and without a section a packet has the same ICRC", "[crc]")
+{
+	Random random("packets");
+	std::uint8_t ip[40], udp[8], bth[12], payload[2000], copied[2000];
+
+	if (!crc_ways()[1].present)
+		return;
+	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ}, XFEATURE_MASK_SSE);
+	random.fill(payload, sizeof(payload));
+	for (int round = 0; round < 2000; ++round) {
+		const bool ipv6 = random.one_in(2);
+		const std::size_t n = random.below(sizeof(payload));
+
+		random.fill(ip, sizeof(ip));
+		random.fill(udp, sizeof(udp));
+		random.fill(bth, sizeof(bth));
+		const u32 begin = (ipv6 ? peal_icrc_begin_v6 : peal_icrc_begin_v4)(ip, udp, bth);
+		const u32 expected = crc_bitwise(begin, payload, n);
+		for (bool fpu : {false, true}) {
+			CAPTURE(ipv6, n, fpu, random.seed);
+			REQUIRE(peal_crc_begin(ip, ipv6, udp, bth, fpu) == begin);
+			REQUIRE(peal_crc_add(begin, payload, n, fpu) == expected);
+			std::memset(copied, 0, sizeof(copied));
+			REQUIRE(peal_crc_copy(begin, copied, payload, n, fpu) == expected);
+			REQUIRE(std::memcmp(copied, payload, n) == 0);
+		}
+	}
+}
+#endif
