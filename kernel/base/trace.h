@@ -123,6 +123,7 @@ DECLARE_EVENT_CLASS(peal_packet_class,
 		__field(u32, dest)
 		__field(u32, psn)
 		__field(u32, payload)
+		__field(u32, packets)
 		__field(u8, opcode)
 		__field(u8, syndrome)
 		__field(bool, ack_request)
@@ -133,24 +134,28 @@ DECLARE_EVENT_CLASS(peal_packet_class,
 		__entry->dest = packet->qpn;
 		__entry->psn = packet->psn;
 		__entry->payload = packet->payload_bytes;
+		__entry->packets = peal_packet_count(packet);
 		__entry->opcode = packet->opcode;
 		__entry->syndrome = packet->syndrome;
 		__entry->ack_request = packet->ack_request;
 		__entry->again = again;
 	),
-	TP_printk("qpn 0x%x to 0x%x opcode 0x%02x psn 0x%06x payload %u syndrome 0x%02x%s%s",
-		  __entry->qpn, __entry->dest, __entry->opcode, __entry->psn,
+	TP_printk("qpn 0x%x to 0x%x opcode 0x%02x psn 0x%06x packets %u payload %u syndrome 0x%02x%s%s",
+		  __entry->qpn, __entry->dest, __entry->opcode, __entry->psn, __entry->packets,
 		  __entry->payload, __entry->syndrome, __entry->ack_request ? " ack" : "",
 		  __entry->again ? " again" : "")
 );
 
-/* Which packet was sent, and was it a repetition (`again`)? */
+/* Which packet, or run of packets, was sent, and was it a repetition (`again`)? */
 DEFINE_EVENT(peal_packet_class, peal_packet_sent,
 	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
 	TP_ARGS(qpn, packet, again)
 );
 
-/* Which packet reached a queue pair, and had it been kept until its turn (`again`)? */
+/*
+ * Which packet, or run of packets, reached a queue pair, and had it been kept until its turn
+ * (`again`)?
+ */
 DEFINE_EVENT(peal_packet_class, peal_packet_received,
 	TP_PROTO(u32 qpn, const struct peal_packet *packet, bool again),
 	TP_ARGS(qpn, packet, again)

@@ -110,15 +110,13 @@ void peal_fpu_end(bool fpu)
 
 #endif
 
-u32 peal_crc_begin(const void *ip, bool ipv6, const void *udp, const void *bth, bool fpu)
+u32 peal_crc_begin(const __be32 *head, u32 bytes, bool ipv6, bool fpu)
 {
-	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	u32 front = ipv6 ? 4 : 8;
 
-	if (!fpu)
-		return ipv6 ? peal_icrc_begin_v6(ip, udp, bth) : peal_icrc_begin_v4(ip, udp, bth);
-	if (ipv6)
-		return peal_crc_add(0, head, peal_icrc_head_v6(head, ip, udp, bth), fpu);
-	return peal_crc_add(0, head, peal_icrc_head_v4(head, ip, udp, bth), fpu);
+	if (fpu)
+		return peal_crc_add_fast(0, head, bytes);
+	return peal_icrc_add(PEAL_ICRC_FRONT, (const u8 *)head + front, bytes - front);
 }
 
 u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu)
@@ -136,18 +134,23 @@ u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu)
 	return peal_icrc_add(crc, to, n);
 }
 
-u32 peal_crc_gather(u32 crc, void *to, struct peal_cursor *from, u64 bytes, bool fpu)
+u32 peal_crc_gather(u32 crc, void *to, struct peal_crc_source *from, u64 bytes, bool fpu)
 {
-	/* The last copy may have left the cursor at the end of an entry. */
-	peal_cursor_skip(from, 0);
-	while (bytes) {
-		u64 piece = bytes;
-		const void *at = peal_cursor_here(from, &piece);
+	u64 n;
 
-		crc = peal_crc_copy(crc, to, at, piece, fpu);
-		peal_cursor_skip(from, piece);
-		to += piece;
-		bytes -= piece;
+	for (; bytes; bytes -= n, to += n) {
+		if (!from->left) {
+			/* The last piece may have left the cursor at the end of an entry. */
+			peal_cursor_skip(from->cursor, 0);
+			from->left = from->bytes;
+			from->piece = peal_cursor_here(from->cursor, &from->left);
+			peal_cursor_skip(from->cursor, from->left);
+			from->bytes -= from->left;
+		}
+		n = min(bytes, from->left);
+		crc = peal_crc_copy(crc, to, from->piece, n, fpu);
+		from->piece += n;
+		from->left -= n;
 	}
 	return crc;
 }

@@ -36,8 +36,9 @@ void peal_crc_init(void);
 bool peal_fpu_begin(size_t bytes);
 void peal_fpu_end(bool fpu);
 
-/* Begin an ICRC, as peal_icrc_begin_v4() and _v6(). */
-u32 peal_crc_begin(const void *ip, bool ipv6, const void *udp, const void *bth, bool fpu);
+/* Begin an ICRC over the bytes of peal_icrc_head(). */
+u32 peal_crc_begin(const __be32 *head, u32 bytes, bool ipv6, bool fpu);
+/* As peal_icrc_add(). */
 u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu);
 
 /*
@@ -45,7 +46,23 @@ u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu);
  * The two must not overlap. The stores are in no order, so @to is not memory that a program polls.
  */
 u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu);
-/* The same from a cursor, as peal_cursor_copy(). */
-u32 peal_crc_gather(u32 crc, void *to, struct peal_cursor *from, u64 bytes, bool fpu);
+
+/* Bytes of a cursor that are copied in parts. */
+struct peal_crc_source {
+	struct peal_cursor *cursor;
+	u64 bytes;		/* behind the piece below */
+	const void *piece;	/* the rest of a contiguous piece */
+	u64 left;		/* bytes of it */
+};
+
+static inline struct peal_crc_source peal_crc_from(struct peal_cursor *cursor, u64 bytes)
+{
+	return (struct peal_crc_source){
+		.cursor = cursor, .bytes = bytes, .piece = NULL, .left = 0,
+	};
+}
+
+/* The same with the next @bytes of a source. */
+u32 peal_crc_gather(u32 crc, void *to, struct peal_crc_source *from, u64 bytes, bool fpu);
 
 #endif

@@ -111,22 +111,27 @@ bool peal_path_route_is_local(const struct peal_path *path, const struct dst_ent
  * train have the length of the first, and the last may be shorter. Each has headers and an ICRC of
  * its own, so that a receiver cannot tell it from a packet that was sent alone.
  *
- * On the stack of the sender. The path must not change before the flush. With softirqs off. From
- * the first packet to the flush the sender may be in a section for vector registers, so the rules of
- * peal_fpu_begin() apply to it.
+ * On the stack of the sender. The path must not change before the flush. With softirqs off. Between
+ * the first packet and the flush the sender may be in a section for vector registers, so the rules
+ * of peal_fpu_begin() apply to it.
  */
+#define PEAL_TRAIN_PACKETS	64	/* at most; a guest and some drivers take no more */
+
 struct peal_train {
 	struct peal_path *path;
 	struct sk_buff *skb;	/* NULL: the next packet is the first */
 	u32 packets;
 	u32 bytes;		/* of them, from BTH to ICRC */
 	u32 segment;		/* bytes of the first */
-	u32 psn;		/* of the first */
 	u8 tos;			/* TOS or traffic class of all, with the ECN bits */
 	u32 limit;		/* most bytes; 0: not known yet */
 	u16 most;		/* most packets; valid when `limit` is known */
 	bool closed;		/* the last packet was shorter than the first */
 	bool fpu;		/* inside a section for vector registers (crc.h) */
+	u32 psn;		/* of the first */
+	/* Until the flush returns it: the reason why packets could not leave. */
+	int error;
+	u32 error_psn;		/* the first of them */
 };
 
 static inline void peal_tx_begin(struct peal_train *train, struct peal_path *path)
@@ -136,15 +141,14 @@ static inline void peal_tx_begin(struct peal_train *train, struct peal_path *pat
 	train->packets = 0;
 	train->bytes = 0;
 	train->fpu = false;
+	train->error = 0;
 }
 
-/* May @packet be added now? If not, flush first. @tos: as for peal_tx_add(). */
-bool peal_tx_fits(struct peal_train *train, const struct peal_packet *packet, u8 tos);
 /*
- * Write @packet behind the others. Its pad is not read, because it follows from payload_bytes.
- * @tos: its TOS or traffic class, with the ECN bits. @payload: payload_bytes bytes are taken from
- * there. It is not used if there are none. Return: false when there is no memory. The caller then
- * treats the packet as lost.
+ * Add @packet, or a run of packets. What was added before is sent first where it must be. @tos: TOS
+ * or traffic class, with the ECN bits. @payload: peal_packet_bytes() bytes are taken from there. It
+ * is not used if there are none. Return: false when there is no memory. The caller then treats the
+ * packets as lost.
  */
 bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
 		 struct peal_cursor *payload);
@@ -153,8 +157,9 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
  * afterwards. Packets that the stack refuses count as lost.
  * The stack may take a packet for this host through its whole receive side within this
  * call. rx.c ensures that peal_demux_deliver() is not called inside it.
- * Return: 0, or the reason as a negative errno, -EMSGSIZE when the MTU of the netdev or the
- * route is too small. It is counted here.
+ * Return: 0, or the reason as a negative errno for the first packets of the train that did not
+ * leave, from train->error_psn on. It is -EMSGSIZE when the MTU of the netdev or the route is too
+ * small. It is counted here.
  */
 int peal_tx_flush(struct peal_train *train);
 /* For main.c. No packet is sent any more. */

@@ -141,9 +141,14 @@ struct peal_delivery {
 void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
 		      struct peal_budget *budget);
 /*
- * @qp: what the table had for the QP number in the same section of the epoch, or NULL. Consumes the
- * packet.
+ * @qp: what the table had for the QP number in the same section of the epoch, or NULL.
+ *
+ * Return: how many packets like @rx may be delivered as one run, 1 for none but itself. Holds until
+ * the next delivery.
  */
+u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
+		     const struct peal_rx_packet *rx);
+/* Deliver a packet, or a run of packets. @qp: as in peal_demux_takes(). Consumes the packets. */
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 			struct peal_rx_packet *rx);
 /* Other packets may be delivered after it. */

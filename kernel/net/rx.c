@@ -222,7 +222,7 @@ static unsigned int peal_rx_stray(struct peal_port *port, struct sk_buff *skb, b
 
 /*
  * Inside the epoch. Check and deliver what @skb holds for @port: one packet, or a @train of them.
- * skb->data is at the IP header. @qp: as in peal_demux_deliver().
+ * skb->data is at the IP header. @qp: as in peal_demux_takes().
  */
 static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train,
 			 struct peal_qp *qp, struct peal_budget *budget)
@@ -233,7 +233,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 	bool ipv6 = peal_arrival(skb)->ipv6;
 	enum peal_drop drop = PEAL_DROP_short;
 	const struct udphdr *udp;
-	u16 number = 0;
+	u32 number = 0, packets;
 
 	peal_epoch_assert_held();
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
@@ -255,11 +255,12 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 	bytes = skb->len;
 	segment = train ? skb_shinfo(skb)->gso_size : bytes;
 	peal_demux_begin(&delivery, port, budget);
-	for (at = 0; at < bytes; at += segment) {
+	for (at = 0; at < bytes; at += packets * segment, number += packets) {
+		packets = 1;
 		/* Delivery may give the last packet an skb of its own. */
 		peal_rx_begin(skb, &rx);
 		rx.train = train;
-		rx.number = number++;
+		rx.number = number;
 		rx.at = at;
 		rx.bytes = min(segment, bytes - at);
 		drop = peal_rx_parse(&rx);
@@ -269,8 +270,11 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 			peal_rx_drop(port, &rx, drop);
 			continue;
 		}
-		peal_count(port->table, packets_received);
-		peal_count_by(port->table, packet_bytes_received, rx.bytes);
+		if (train)
+			peal_rx_extend(&rx, peal_demux_takes(&delivery, qp, &rx));
+		packets = peal_packet_count(&rx.packet);
+		peal_count_by(port->table, packets_received, packets);
+		peal_count_by(port->table, packet_bytes_received, packets * rx.bytes);
 		peal_demux_deliver(&delivery, qp, &rx);
 	}
 	peal_demux_end(&delivery);

@@ -37,23 +37,36 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
 	}
 }
 
-/* Return: the packet, if it lies in the linear part of the skb or in one fragment; or NULL. */
-static const u8 *peal_rx_here(const struct peal_rx_packet *rx)
+/* A contiguous part of an skb: its linear part or a fragment. */
+struct peal_rx_part {
+	u32 begin, end;		/* offsets from skb->data */
+	const u8 *bytes;	/* NULL: not addressable */
+	u32 next;		/* index of the fragment behind it */
+};
+
+static struct peal_rx_part peal_rx_linear(const struct sk_buff *skb)
+{
+	return (struct peal_rx_part){ .end = skb_headlen(skb), .bytes = skb->data };
+}
+
+/*
+ * Return: the packet at offset @at from skb->data, if it lies in one part of the skb; or NULL.
+ * @part is that part or one before it, and becomes it.
+ */
+static const u8 *peal_rx_here(const struct peal_rx_packet *rx, struct peal_rx_part *part, u32 at)
 {
 	const struct skb_shared_info *shared = skb_shinfo(rx->skb);
-	u32 begin = 0, end = skb_headlen(rx->skb), i;
-	const u8 *fragment;
+	const skb_frag_t *fragment;
 
-	if (rx->at + rx->bytes <= end)
-		return rx->skb->data + rx->at;
-	for (i = 0; i < shared->nr_frags && rx->at >= end; i++) {
-		begin = end;
-		end += skb_frag_size(&shared->frags[i]);
+	while (at >= part->end && part->next < shared->nr_frags) {
+		fragment = &shared->frags[part->next++];
+		part->begin = part->end;
+		part->end += skb_frag_size(fragment);
+		part->bytes = skb_frag_address_safe(fragment);
 	}
-	if (!i || rx->at < begin || rx->at + rx->bytes > end)
+	if (!part->bytes || at < part->begin || at + rx->bytes > part->end)
 		return NULL;
-	fragment = skb_frag_address_safe(&shared->frags[i - 1]);
-	return fragment ? fragment + (rx->at - begin) : NULL;
+	return part->bytes + (at - part->begin);
 }
 
 /*
@@ -62,10 +75,11 @@ static const u8 *peal_rx_here(const struct peal_rx_packet *rx)
  */
 enum peal_drop peal_rx_parse(struct peal_rx_packet *rx)
 {
+	struct peal_rx_part part = peal_rx_linear(rx->skb);
 	u32 linear = min_t(u32, rx->bytes, PEAL_HEADERS_MAX);
 	enum peal_drop drop;
 
-	rx->here = peal_rx_here(rx);
+	rx->here = peal_rx_here(rx, &part, rx->at);
 	rx->bth = rx->headers;
 	if (rx->at + linear <= skb_headlen(rx->skb))
 		rx->bth = rx->skb->data + rx->at;
@@ -188,25 +202,35 @@ static u32 peal_rx_next(struct peal_pieces *pieces, const u8 **data)
 	return n;
 }
 
-bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
+/* Write the bytes over which the ICRC begins. Return: how many they are. */
+static u32 peal_rx_icrc_head(const struct peal_rx_packet *rx, __be32 *head)
 {
-	u32 from = rx->at + PEAL_BTH_BYTES, end = rx->at + rx->bytes - PEAL_ICRC_BYTES, crc, n;
-	struct sk_buff *skb = rx->skb;
-	struct udphdr udp = *(const struct udphdr *)(skb->data - sizeof(udp));
-	struct peal_pieces pieces;
+	struct udphdr udp = *(const struct udphdr *)(rx->skb->data - sizeof(udp));
 	union {
 		struct iphdr v4;
 		struct ipv6hdr v6;
 	} ip;
-	const u8 *data;
-	__le32 icrc;
-	bool fpu;
 
 	peal_rx_ip(rx, &ip);
 	if (rx->train)
 		udp.len = htons(sizeof(udp) + rx->bytes);
+	return peal_icrc_head(head, rx->ipv6, &ip, &udp, rx->bth);
+}
+
+bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
+{
+	u32 from = rx->at + PEAL_BTH_BYTES, end = rx->at + rx->bytes - PEAL_ICRC_BYTES;
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	struct sk_buff *skb = rx->skb;
+	u32 head_bytes, crc, n;
+	struct peal_pieces pieces;
+	const u8 *data;
+	__le32 icrc;
+	bool fpu;
+
+	head_bytes = peal_rx_icrc_head(rx, head);
 	fpu = peal_fpu_begin(rx->bytes);
-	crc = peal_crc_begin(&ip, rx->ipv6, &udp, rx->bth, fpu);
+	crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
 	if (likely(rx->here)) {
 		crc = peal_crc_add(crc, rx->here + PEAL_BTH_BYTES, end - from, fpu);
 	} else {
@@ -222,32 +246,94 @@ bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
 }
 
-void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes)
+void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 {
-	u32 from = rx->payload + offset, n;
+	u32 most_in_skb = (rx->skb->len - rx->at) / rx->bytes, crc, psn = rx->packet.psn;
+	u32 header_bytes = rx->packet.header_bytes, end = rx->bytes - PEAL_ICRC_BYTES;
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
+	bool fpu, ack_request = rx->packet.ack_request;
+	u8 headers[PEAL_HEADERS_MAX];
+	u32 head_bytes, more;
+	const u8 *here;
+	__le32 icrc;
+
+	most = min(most, most_in_skb);
+	if (most < 2)
+		return;
+	head_bytes = peal_rx_icrc_head(rx, head);
+	fpu = peal_fpu_begin(most * rx->bytes);
+	for (more = 1; more < most; more++) {
+		here = peal_rx_here(rx, &part, rx->at + more * rx->bytes);
+		if (!here)
+			break;
+		/* The sender may still write the packet, so look only at a copy. */
+		memcpy(headers, here, PEAL_BTH_BYTES);
+		if (header_bytes > PEAL_BTH_BYTES)
+			memcpy(headers, here, header_bytes);
+		psn = peal_psn_add(psn, 1);
+		if (!peal_packet_follows(rx->bth, headers, header_bytes, psn))
+			break;
+		peal_icrc_head_next(head, rx->ipv6, id + rx->number + more, headers);
+		crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
+		crc = peal_crc_add(crc, here + PEAL_BTH_BYTES, end - PEAL_BTH_BYTES, fpu);
+		memcpy(&icrc, here + end, sizeof(icrc));
+		if (unlikely(le32_to_cpu(icrc) != peal_icrc_end(crc)))
+			break;
+		ack_request |= peal_packet_asks_ack(headers);
+	}
+	peal_fpu_end(fpu);
+	rx->packet.more = more - 1;
+	rx->packet.ack_request = ack_request;
+}
+
+/* @at: offset of the packet from skb->data. @here: as rx->here, of this packet. */
+static void peal_rx_copy_of(const struct peal_rx_packet *rx, u32 at, const u8 *here, u32 offset,
+			    void *to, u32 bytes)
+{
 	struct peal_pieces pieces;
 	const u8 *data;
+	u32 n;
 
-	if (likely(rx->here)) {
-		peal_copy(to, rx->here + (from - rx->at), bytes);
+	offset += rx->packet.header_bytes;
+	if (likely(here)) {
+		peal_copy(to, here + offset, bytes);
 		return;
 	}
-	peal_rx_pieces(&pieces, rx->skb, from, bytes);
+	peal_rx_pieces(&pieces, rx->skb, at + offset, bytes);
 	for (; (n = peal_rx_next(&pieces, &data)); to += n)
 		peal_copy(to, data, n);
 }
 
+void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes)
+{
+	peal_rx_copy_of(rx, rx->at, rx->here, offset, to, bytes);
+}
+
 void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes)
 {
-	u64 at, piece;
-	void *here;
+	u32 payload = rx->packet.payload_bytes, offset = 0, at = rx->at, n;
+	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	const u8 *here = rx->here;
+	u64 room;
+	void *dst;
 
 	peal_cursor_skip(to, 0);	/* to an entry with room */
-	for (at = 0; at < bytes; at += piece) {
-		piece = bytes - at;
-		here = peal_cursor_here(to, &piece);
-		peal_rx_copy(rx, at, here, piece);
-		peal_cursor_skip(to, piece);
+	while (bytes) {
+		room = bytes;
+		dst = peal_cursor_here(to, &room);
+		peal_cursor_skip(to, room);
+		bytes -= room;
+		for (; room; room -= n, dst += n, offset += n) {
+			if (offset == payload) {	/* the next packet of the run */
+				at += rx->bytes;
+				here = peal_rx_here(rx, &part, at);
+				offset = 0;
+			}
+			n = min_t(u32, room, payload - offset);
+			peal_rx_copy_of(rx, at, here, offset, dst, n);
+		}
 	}
 }
 

@@ -40,14 +40,15 @@ static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 }
 
 /*
- * One received packet. An skb may be a train: it holds several packets, one behind the other, with
- * the IP and UDP headers of the first, as the sender's segmentation offload left them. skb->data is
- * at the BTH of the first packet, and the headers are still in front of it.
+ * One received packet, or a run of packets (packet.h). An skb may be a train: it holds several
+ * packets, one behind the other, with the IP and UDP headers of the first, as the sender's
+ * segmentation offload left them. skb->data is at the BTH of the first packet, and the headers are
+ * still in front of it.
  */
 struct peal_rx_packet {
 	struct sk_buff *skb;
 	u32 at;				/* offset of the BTH from skb->data */
-	u32 bytes;			/* from the BTH to the end of the ICRC */
+	u32 bytes;			/* of each packet, from the BTH to the end of the ICRC */
 	u16 number;			/* in the train, from 0 */
 	bool train;			/* the skb belongs to the code that takes the train apart */
 	bool ipv6;
@@ -57,7 +58,7 @@ struct peal_rx_packet {
 	u16 flow;			/* UDP source port, in network order */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
-	const u8 *here;			/* the packet, if it lies in one place; or NULL */
+	const u8 *here;			/* the first packet, if it lies in one place; or NULL */
 	const u8 *bth;			/* the headers that were read, in the skb or in `headers` */
 	u8 headers[PEAL_HEADERS_MAX];
 };
@@ -84,6 +85,12 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx);
 enum peal_drop peal_rx_parse(struct peal_rx_packet *rx);
 /* Is the ICRC right? Call this after peal_rx_parse() has returned PEAL_DROP_none. */
 bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx);
+/*
+ * Make a run of the packet and of those that follow it in the train with the same headers, the next
+ * PSNs and right ICRCs. @most: the most packets of the run. Call this after
+ * peal_rx_icrc_is_right() has returned true.
+ */
+void peal_rx_extend(struct peal_rx_packet *rx, u32 most);
 /* Fill @rx from @skb, which holds one packet that was checked before. */
 void peal_rx_read_again(struct sk_buff *skb, struct peal_rx_packet *rx);
 /*
@@ -103,7 +110,10 @@ bool peal_rx_same(struct sk_buff *kept, const struct peal_rx_packet *rx);
  * must lie inside [0, packet.payload_bytes).
  */
 void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes);
-/* Copy the first @bytes of the payload to the position of @to, which must have room for them. */
+/*
+ * Copy the first @bytes of the payload, or those of a run's payloads, to the position of @to, which
+ * must have room for them.
+ */
 void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes);
 
 /*

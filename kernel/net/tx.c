@@ -30,9 +30,6 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
  */
 static DEFINE_PER_CPU(struct page_frag, peal_tx_page);
 
-/* A receiver of a guest, and some drivers, take no more packets in one skb. */
-#define PEAL_TX_MOST_PACKETS	64
-
 /* Bytes of @packet on the wire from BTH to ICRC. */
 static u32 peal_tx_bytes(const struct peal_packet *packet)
 {
@@ -61,17 +58,17 @@ static noinline void peal_tx_find_limit(struct peal_train *train)
 		if ((ndev->features & needs) == needs && ndev->features & NETIF_F_CSUM_MASK &&
 		    !dst_xfrm(dst) && front + train->segment <= dst_mtu(dst)) {
 			train->most = min_t(u32, READ_ONCE(ndev->gso_max_segs),
-					    PEAL_TX_MOST_PACKETS);
+					    PEAL_TRAIN_PACKETS);
 			train->limit = min_t(u32, READ_ONCE(ndev->gso_max_size), U16_MAX) - front;
 		}
 	}
 	rcu_read_unlock();
 }
 
-bool peal_tx_fits(struct peal_train *train, const struct peal_packet *packet, u8 tos)
+/* May a packet of @bytes bytes be added now? If not, the others must be sent first. */
+static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 {
 	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
-	u32 bytes = peal_tx_bytes(packet);
 
 	if (!train->packets)
 		return true;
@@ -88,7 +85,7 @@ bool peal_tx_fits(struct peal_train *train, const struct peal_packet *packet, u8
 }
 
 /* The first packet of a train is in the head of the skb, behind the IP and UDP headers. */
-static u8 *peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 bytes)
+static u8 *peal_tx_first(struct peal_train *train, u32 psn, u32 bytes)
 {
 	u32 ip_bytes = peal_tx_ip_bytes(train->path);
 	struct sk_buff *skb;
@@ -103,7 +100,7 @@ static u8 *peal_tx_first(struct peal_train *train, const struct peal_packet *pac
 	skb_put(skb, ip_bytes);
 	skb_set_transport_header(skb, ip_bytes);
 	skb_put(skb, sizeof(struct udphdr));
-	train->psn = packet->psn;
+	train->psn = psn;
 	train->segment = bytes;
 	train->limit = 0;
 	return skb_put(skb, bytes);
@@ -187,50 +184,6 @@ static struct udphdr peal_tx_udp(const struct peal_path *path, u32 bytes)
 	};
 }
 
-bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
-		 struct peal_cursor *payload)
-{
-	const struct peal_path *path = train->path;
-	u32 bytes = peal_tx_bytes(packet), front = peal_tx_ip_bytes(path) + sizeof(struct udphdr);
-	struct udphdr udp = peal_tx_udp(path, bytes);
-	struct peal_packet padded = *packet;
-	u8 *bth, *at, *end;
-	union {
-		struct iphdr v4;
-		struct ipv6hdr v6;
-	} ip;
-	__le32 icrc;
-	u32 crc;
-
-	bth = train->packets ? peal_tx_fragment(train, bytes) :
-			       peal_tx_first(train, packet, bytes);
-	if (unlikely(!bth)) {
-		peal_count(path->port->table, packets_unsent);
-		return false;
-	}
-	train->tos = tos;
-	train->bytes += bytes;
-	train->closed = bytes < train->segment;
-	if (!train->fpu)
-		train->fpu = peal_fpu_begin(train->bytes);
-
-	padded.pad = -packet->payload_bytes & 3;
-	at = bth + peal_packet_build(&padded, bth);
-	/* TOS and hop limit are not covered. */
-	peal_tx_ip(path, &ip, front + bytes, train->packets++, 0, 0);
-	crc = peal_crc_begin(&ip, path->ipv6, &udp, bth, train->fpu);
-	crc = peal_crc_add(crc, bth + PEAL_BTH_BYTES, at - bth - PEAL_BTH_BYTES, train->fpu);
-	if (packet->payload_bytes)
-		crc = peal_crc_gather(crc, at, payload, packet->payload_bytes, train->fpu);
-	at += packet->payload_bytes;
-	end = bth + bytes - PEAL_ICRC_BYTES;
-	memset(at, 0, end - at);
-	crc = peal_crc_add(crc, at, end - at, train->fpu);
-	icrc = cpu_to_le32(peal_icrc_end(crc));
-	memcpy(end, &icrc, sizeof(icrc));
-	return true;
-}
-
 /*
  * Packets for a neighbour that does not answer wait for seconds in a queue of that neighbour, which
  * the stack bounds. While they wait there, they must not take the transmit quota of all other
@@ -277,7 +230,7 @@ static void peal_tx_offload(struct peal_train *train, struct udphdr *udp)
 						IPPROTO_UDP, 0);
 }
 
-int peal_tx_flush(struct peal_train *train)
+static void peal_tx_send(struct peal_train *train)
 {
 	u32 packets = train->packets, bytes = train->bytes;
 	struct peal_path *path = train->path;
@@ -287,8 +240,6 @@ int peal_tx_flush(struct peal_train *train)
 	struct dst_entry *dst;
 	int ret = 0;
 
-	if (!packets)
-		return 0;
 	peal_fpu_end(train->fpu);
 	rcu_read_lock();
 	dst = peal_path_route(path);
@@ -330,9 +281,92 @@ out:
 		peal_count_by(table, packets_unsent, packets);
 		if (ret == -EMSGSIZE)
 			peal_count_by(table, packets_too_long, packets);
+		if (!train->error) {
+			train->error = ret;
+			train->error_psn = train->psn;
+		}
 	}
-	peal_tx_begin(train, path);
-	return ret;
+	train->skb = NULL;
+	train->packets = 0;
+	train->bytes = 0;
+	train->fpu = false;
+}
+
+bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
+		 struct peal_cursor *payload)
+{
+	const struct peal_path *path = train->path;
+	u32 bytes = peal_tx_bytes(packet), front = peal_tx_ip_bytes(path) + sizeof(struct udphdr);
+	struct udphdr udp = peal_tx_udp(path, bytes);
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
+	u8 headers[PEAL_HEADERS_MAX];
+	u32 header_bytes, head_bytes, i, psn;
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	} ip;
+	u8 *bth, *at, *end;
+	__le32 icrc;
+	u32 crc;
+
+	header_bytes = peal_packet_build(packet, headers);
+	/* TOS and hop limit are not covered. */
+	peal_tx_ip(path, &ip, front + bytes, 0, 0, 0);
+	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, headers);
+
+	for (i = 0; i <= packet->more; i++) {
+		if (!peal_tx_fits(train, bytes, tos))
+			peal_tx_send(train);
+		psn = peal_psn_add(packet->psn, i);
+		bth = train->packets ? peal_tx_fragment(train, bytes) :
+				       peal_tx_first(train, psn, bytes);
+		if (unlikely(!bth)) {
+			peal_count_by(path->port->table, packets_unsent, packet->more - i + 1);
+			return false;
+		}
+		train->tos = tos;
+		train->bytes += bytes;
+		train->closed = bytes < train->segment;
+		if (!train->fpu)
+			train->fpu = peal_fpu_begin(train->bytes);
+
+		if (packet->more)
+			peal_packet_build_next(headers, psn,
+					       packet->ack_request && i == packet->more);
+		if (packet->more || train->packets)
+			peal_icrc_head_next(head, path->ipv6, train->packets, headers);
+		train->packets++;
+		crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
+		memcpy(bth, headers, PEAL_BTH_BYTES);
+		at = bth + PEAL_BTH_BYTES;
+		if (header_bytes > PEAL_BTH_BYTES)
+			crc = peal_crc_copy(crc, at, headers + PEAL_BTH_BYTES,
+					    header_bytes - PEAL_BTH_BYTES, train->fpu);
+		at = bth + header_bytes;
+		if (packet->payload_bytes)
+			crc = peal_crc_gather(crc, at, &source, packet->payload_bytes, train->fpu);
+		at += packet->payload_bytes;
+		end = bth + bytes - PEAL_ICRC_BYTES;
+		if (unlikely(at < end)) {
+			memset(at, 0, end - at);
+			crc = peal_crc_add(crc, at, end - at, train->fpu);
+		}
+		icrc = cpu_to_le32(peal_icrc_end(crc));
+		memcpy(end, &icrc, sizeof(icrc));
+	}
+	return true;
+}
+
+int peal_tx_flush(struct peal_train *train)
+{
+	int error;
+
+	if (train->packets)
+		peal_tx_send(train);
+	error = train->error;
+	train->error = 0;
+	return error;
 }
 
 void peal_tx_exit(void)

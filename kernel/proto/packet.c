@@ -210,9 +210,6 @@ u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 #define UDP_WORDS	2
 #define BTH_WORDS	(PEAL_BTH_BYTES / 4)
 
-/* CRC-32, begun with ones, of the eight bytes of ones that stand for the LRH. */
-#define AFTER_LRH	0xdebb20e3U
-
 /* Write the headers behind the IP header. @head is where the UDP header belongs. */
 static inline void peal_icrc_udp(__be32 *head, const void *udp, const void *bth)
 {
@@ -222,8 +219,16 @@ static inline void peal_icrc_udp(__be32 *head, const void *udp, const void *bth)
 	head[UDP_WORDS + 1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
 }
 
-u32 peal_icrc_head_v4(__be32 *head, const void *ip, const void *udp, const void *bth)
+u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, const void *bth)
 {
+	if (ipv6) {
+		head[0] = __cpu_to_be32(0xffffffff);
+		memcpy(head + 1, ip, IPV6_WORDS * 4);
+		head[1] |= __cpu_to_be32(0x0fffffff);	/* traffic class; flow label */
+		head[2] |= __cpu_to_be32(0x000000ff);	/* hop limit */
+		peal_icrc_udp(head + 1 + IPV6_WORDS, udp, bth);
+		return (1 + IPV6_WORDS + UDP_WORDS + BTH_WORDS) * 4;
+	}
 	head[0] = 0;
 	head[1] = __cpu_to_be32(0xffffffff);
 	memcpy(head + 2, ip, IPV4_WORDS * 4);
@@ -233,31 +238,15 @@ u32 peal_icrc_head_v4(__be32 *head, const void *ip, const void *udp, const void 
 	return (2 + IPV4_WORDS + UDP_WORDS + BTH_WORDS) * 4;
 }
 
-u32 peal_icrc_head_v6(__be32 *head, const void *ip, const void *udp, const void *bth)
+void peal_icrc_head_next(__be32 *head, bool ipv6, u16 id, const void *bth)
 {
-	head[0] = __cpu_to_be32(0xffffffff);
-	memcpy(head + 1, ip, IPV6_WORDS * 4);
-	head[1] |= __cpu_to_be32(0x0fffffff);	/* traffic class; flow label */
-	head[2] |= __cpu_to_be32(0x000000ff);	/* hop limit */
-	peal_icrc_udp(head + 1 + IPV6_WORDS, udp, bth);
-	return (1 + IPV6_WORDS + UDP_WORDS + BTH_WORDS) * 4;
-}
+	__be32 *words = head + (ipv6 ? 1 + IPV6_WORDS : 2 + IPV4_WORDS) + UDP_WORDS;
+	__be16 be_id = __cpu_to_be16(id);
 
-/* Skip the zeros and ones in front, because AFTER_LRH is the CRC of them. */
-u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth)
-{
-	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
-	u32 bytes = peal_icrc_head_v4(head, ip, udp, bth);
-
-	return peal_icrc_add(AFTER_LRH, head + 2, bytes - 8);
-}
-
-u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth)
-{
-	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
-	u32 bytes = peal_icrc_head_v6(head, ip, udp, bth);
-
-	return peal_icrc_add(AFTER_LRH, head + 1, bytes - 4);
+	memcpy(words, bth, PEAL_BTH_BYTES);
+	words[1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
+	if (!ipv6)
+		memcpy(head + 3, &be_id, sizeof(be_id));
 }
 
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)
@@ -498,6 +487,23 @@ u32 peal_packet_build(const struct peal_packet *packet, void *bytes)
 	peal_put_bth(bytes, packet);
 	peal_put_extended((u8 *)bytes + PEAL_BTH_BYTES, wire->has, packet);
 	return wire->header_bytes;
+}
+
+void peal_packet_build_next(void *bth, u32 psn, bool ack_request)
+{
+	peal_put32((u8 *)bth + 8, (ack_request ? ACK_REQUEST : 0) | psn);
+}
+
+bool peal_packet_follows(const void *first, const void *next, u32 header_bytes, u32 psn)
+{
+	return (peal_get32((const u8 *)next + 8) & LOW_24) == psn && !memcmp(first, next, 8) &&
+	       !memcmp((const u8 *)first + PEAL_BTH_BYTES, (const u8 *)next + PEAL_BTH_BYTES,
+		       header_bytes - PEAL_BTH_BYTES);
+}
+
+bool peal_packet_asks_ack(const void *bth)
+{
+	return peal_get32((const u8 *)bth + 8) & ACK_REQUEST;
 }
 
 bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)

@@ -278,28 +278,30 @@ enum peal_drop {
  */
 
 /*
- * Begin with the IP header (20 or 40 bytes), the UDP header (8) and the BTH (12) as they are on
- * the wire. These fields are masked: TOS, TTL and checksum of IPv4; traffic class, flow label and
- * hop limit of IPv6; the UDP checksum; the byte of the BTH with FECN, BECN and reserved bits. The
- * ICRC does not cover IPv4 options, so packets with options are refused elsewhere.
- */
-u32 peal_icrc_begin_v4(const void *ip, const void *udp, const void *bth);
-u32 peal_icrc_begin_v6(const void *ip, const void *udp, const void *bth);
-
-/*
- * The bytes over which peal_icrc_begin_v4() and _v6() begin, for a caller with a faster CRC-32. The
- * CRC before them is 0. A CRC of 0 stays 0 over zeros, and one that begins with ones turns four
- * bytes of ones into 0. So the first four of the ones that stand for the LRH are left out, and IPv4
- * has four zeros in front. The length is then a multiple of 16, which fast code wants.
+ * Write the bytes over which an ICRC begins, from the IP header (20 or 40 bytes), the UDP header
+ * (8) and the BTH (12) as they are on the wire. These fields are masked: TOS, TTL and checksum of
+ * IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; the byte of the BTH with
+ * FECN, BECN and reserved bits. The ICRC does not cover IPv4 options, so packets with options are
+ * refused elsewhere.
+ *
+ * The CRC before these bytes is 0. A CRC of 0 stays 0 over zeros, and one that begins with ones
+ * turns four bytes of ones into 0. So the first four of the ones that stand for the LRH are left
+ * out, and IPv4 has four zeros in front. The length is then a multiple of 16, as fast code wants.
  *
  * @head: room for PEAL_ICRC_HEAD_MOST bytes, aligned to 4
  *
  * Return: the bytes written, 48 or 64.
  */
 #define PEAL_ICRC_HEAD_MOST	64
+/* The CRC of what is in front of the IP header there, with 0 before it. */
+#define PEAL_ICRC_FRONT		0xdebb20e3U
 
-u32 peal_icrc_head_v4(__be32 *head, const void *ip, const void *udp, const void *bth);
-u32 peal_icrc_head_v6(__be32 *head, const void *ip, const void *udp, const void *bth);
+u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, const void *bth);
+/*
+ * Turn them into those of another packet of the run: with the BTH @bth, and in IPv4 with the
+ * identification @id.
+ */
+void peal_icrc_head_next(__be32 *head, bool ipv6, u16 id, const void *bth);
 
 /* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
@@ -395,7 +397,33 @@ struct peal_packet {
 	/* Lengths, in bytes. */
 	u32 header_bytes;	/* BTH and extended headers */
 	u32 payload_bytes;	/* without padding and ICRC */
+	/*
+	 * A run of MIDDLE packets is processed like one packet. This many of them follow this one,
+	 * each with the PSN behind that of the one before, and otherwise with the same headers.
+	 * AckReq stands for the last of them. The parser sets 0.
+	 */
+	u32 more;
 };
+
+/* Is it a packet that may have others of its kind in front of it and behind it? */
+static inline bool peal_packet_is_middle(const struct peal_packet *packet)
+{
+	const u32 may = PEAL_HAS_PAYLOAD | PEAL_HAS_FIRST | PEAL_HAS_LAST;
+
+	return (peal_wire_opcode(packet->opcode)->has & may) == PEAL_HAS_PAYLOAD;
+}
+
+/* The packets of the run, 1 for a packet alone. */
+static inline u32 peal_packet_count(const struct peal_packet *packet)
+{
+	return packet->more + 1;
+}
+
+/* Bytes of payload of all of them. */
+static inline u32 peal_packet_bytes(const struct peal_packet *packet)
+{
+	return peal_packet_count(packet) * packet->payload_bytes;
+}
 
 /**
  * peal_packet_parse() - parse the headers of a packet
@@ -420,6 +448,15 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
  * Return: the bytes written.
  */
 u32 peal_packet_build(const struct peal_packet *packet, void *bytes);
+/* Turn the BTH that was built for the first packet of a run into that of another. */
+void peal_packet_build_next(void *bth, u32 psn, bool ack_request);
+/*
+ * Do the headers at @next differ from those at @first, of @header_bytes bytes, only by their PSN,
+ * which is @psn, and by AckReq?
+ */
+bool peal_packet_follows(const void *first, const void *next, u32 header_bytes, u32 psn);
+/* Does the BTH ask for an acknowledgment? */
+bool peal_packet_asks_ack(const void *bth);
 
 /*
  * Do the headers of two packets with the same PSN request or carry the same? The caller compares

@@ -667,21 +667,21 @@ window:
 }
 
 /*
- * Must the next new packet carry AckReq? READs and atomics are always answered, so they need none.
- * Other packets carry it where the requester would otherwise have to wait, and at intervals: if the
- * packet is sent without credit, or ends a message that is signaled or that no other message
- * follows at once.
+ * Must the last of the next @packets new packets carry AckReq? READs and atomics are always
+ * answered, so they need none. Other packets carry it where the requester would otherwise have to
+ * wait, and at intervals: if the packet is sent without credit, or ends a message that is signaled
+ * or that no other message follows at once.
  */
 static bool peal_requester_wants_ack(struct peal_requester *requester,
-				     const struct peal_message *message)
+				     const struct peal_message *message, u32 packets)
 {
-	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + 1;
+	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + packets;
 	const struct peal_credit *credit = &requester->credit;
-	bool last = requester->inflight.packet + 1 == message->packets;
+	bool last = requester->inflight.packet + packets == message->packets;
 	bool followed =
 		message->wqe.more && peal_requester_has_room(requester) &&
 		peal_credit_covers(credit, peal_psn_add(credit->ssn, 1));
-	bool wants = peal_window_wants_ack(&requester->window, outstanding) ||
+	bool wants = peal_window_wants_ack(&requester->window, packets, outstanding) ||
 		     (last && (message->wqe.flags & PEAL_WQE_SIGNALED || !followed)) ||
 		     (message->op->receives && !peal_credit_covers(credit, credit->ssn));
 
@@ -702,8 +702,31 @@ static void peal_requester_build(const struct peal_requester *requester, u32 ind
 	peal_message_build(message, at, span, &out->header);
 }
 
-/* Send a new packet. The peer of an unreliable connection acknowledges nothing. */
-static void peal_requester_send(struct peal_requester *requester, u64 now,
+/*
+ * How many MIDDLE packets may leave as one run, if the next new packet is one? The run ends with
+ * the first packet that must carry AckReq. Without credit each packet is looked at by itself.
+ */
+static u32 peal_requester_run(const struct peal_requester *requester,
+			      const struct peal_message *message, u32 most)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+	u32 size = requester->window.size, outstanding = peal_inflight_outstanding(inflight);
+
+	most = min(most, message->packets - 1 - inflight->packet);
+	if (!peal_requester_reliable(requester))
+		return most;
+	if (message->op->receives && !peal_credit_covers(&requester->credit, requester->credit.ssn))
+		return 1;
+	if (requester->retransmit.probe || requester->retransmit.peer_reorders)
+		size = min_t(u32, size, PEAL_REORDER_SLOTS);
+	if (outstanding >= size)
+		return 1;
+	most = min(most, size - outstanding);
+	return min(most, peal_window_room(&requester->window, outstanding));
+}
+
+/* Send a new packet, or a run. The peer of an unreliable connection acknowledges nothing. */
+static void peal_requester_send(struct peal_requester *requester, u64 now, u32 most,
 				struct peal_outgoing *out)
 {
 	struct peal_inflight *inflight = &requester->inflight;
@@ -711,14 +734,21 @@ static void peal_requester_send(struct peal_requester *requester, u64 now,
 	u32 span = peal_requester_span(requester, message);
 
 	peal_requester_build(requester, inflight->sending, inflight->packet, span, out);
+	if (peal_packet_is_middle(&out->header)) {
+		span = peal_requester_run(requester, message, most);
+		out->header.more = span - 1;
+	}
 	if (peal_requester_reliable(requester)) {
 		/* Messages of every kind count, because the peer's MSN counts all (9.7.7.1). */
 		if (!inflight->packet || peal_message_is_read(message))
 			requester->credit.ssn = peal_psn_add(requester->credit.ssn, 1);
 		requester->rd_atomic += message->op->resource;
-		out->header.ack_request = peal_requester_wants_ack(requester, message);
+		out->header.ack_request =
+			peal_requester_wants_ack(requester, message,
+						 peal_packet_count(&out->header));
 		if (out->header.ack_request || message->op->resource)
-			peal_rto_start(&requester->rto, out->header.psn, now);
+			peal_rto_start(&requester->rto,
+				       peal_psn_add(out->header.psn, out->header.more), now);
 		peal_requester_arm(requester, now);
 	}
 	peal_inflight_sent(inflight, span);
@@ -768,7 +798,7 @@ static enum peal_blocked peal_requester_resend(struct peal_requester *requester,
 	return PEAL_BLOCKED_NONE;
 }
 
-enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
+enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now, u32 most,
 				      struct peal_outgoing *out)
 {
 	struct peal_inflight *inflight = &requester->inflight;
@@ -787,7 +817,7 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 	if (blocked)
 		return blocked;
 	if (!peal_inflight_at(inflight, inflight->sending)->local) {
-		peal_requester_send(requester, now, out);
+		peal_requester_send(requester, now, most, out);
 		return PEAL_BLOCKED_NONE;
 	}
 	memset(out, 0, sizeof(*out));
@@ -1071,7 +1101,7 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	peal_inflight_execute(inflight,
 			      peal_psn_add(packet->psn, peal_message_piece(message, at)));
 	peal_requester_acknowledge(requester, packet->psn, false, now);
-	peal_requester_see(requester, peal_psn_add(packet->psn, 1), now);
+	peal_requester_see(requester, peal_psn_add(packet->psn, peal_packet_count(packet)), now);
 
 	if (peal_reorder_has(&requester->reorder, packet->psn)) {
 		response->what = PEAL_RESPONSE_COPY;
@@ -1088,8 +1118,9 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 		} else {
 			response->what = PEAL_RESPONSE_READ;
 			response->offset = peal_message_offset(message, at);
-			response->bytes = packet->payload_bytes;
+			response->bytes = peal_packet_bytes(packet);
 		}
+		response->packets = peal_packet_count(packet);
 		return;
 	} else if (handle && peal_reorder_insert(&requester->reorder, inflight->una, packet->psn,
 						 handle, now, requester->config.reorder_ns)) {
@@ -1099,6 +1130,26 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	}
 	if (packet->psn != inflight->una)
 		peal_requester_watch_gap(requester, now);
+}
+
+/*
+ * A run of READ responses is taken only where its packets would be taken one after the other, which
+ * is in one piece of the READ.
+ */
+u32 peal_requester_takes(const struct peal_requester *requester, const struct peal_packet *packet)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *message = peal_inflight_at(inflight, inflight->acking);
+	u32 piece;
+
+	/* A probe is judged by each packet that is answered. */
+	if (!peal_inflight_waits(inflight) || requester->again || requester->reorder.count ||
+	    requester->retransmit.probe || packet->psn != inflight->una ||
+	    packet->payload_bytes != 1U << message->mtu_shift || !peal_packet_is_middle(packet) ||
+	    !peal_message_is_read(message))
+		return 1;
+	piece = peal_message_piece(message, peal_psn_ahead(message->psn, packet->psn));
+	return max_t(u32, piece - 1, 1);
 }
 
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
@@ -1160,9 +1211,9 @@ void peal_requester_placed(struct peal_requester *requester, const struct peal_r
 	    response->offset != peal_message_offset(message, at))
 		return;
 	requester->rd_atomic -= peal_message_piece(message, at) == 1;
-	/* One packet of a READ, or the response to an atomic. */
-	inflight->una = peal_psn_add(inflight->una, 1);
-	if (at + 1 == message->packets)
+	/* Packets of a READ, or the response to an atomic. */
+	inflight->una = peal_psn_add(inflight->una, response->packets);
+	if (at + response->packets == message->packets)
 		inflight->acking++;
 	peal_inflight_see(inflight, inflight->una);
 	peal_inflight_follow(inflight);

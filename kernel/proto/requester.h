@@ -179,7 +179,8 @@ void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight 
  *
  *	post()			one message, while unsent() is 0 and has_room() is true
  *	next()			until it returns a reason why there is no packet; send each
- *	receive()		for each response; place the data that it names, call placed(),
+ *	receive()		for each response, or run of as many as takes() allows; place the
+ *				data that it names, call placed(),
  *				then receive() again with what take_reordered() returns
  *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	complete()		after any of these, for the completed messages in order
@@ -244,7 +245,7 @@ struct peal_outgoing {
 	bool local;		/* execute message.opcode, then call local_done() */
 	bool again;		/* a retransmission */
 	u32 message;		/* index of the message, for peal_requester_wqe() */
-	u64 offset;		/* of the payload in the message; see header.payload_bytes */
+	u64 offset;		/* of the payload in the message; see peal_packet_bytes() */
 	struct peal_packet header; /* the caller sets qpn, pkey and DETH */
 };
 
@@ -266,6 +267,7 @@ struct peal_response {
 	u32 message;		/* READ, ATOMIC: index of the message */
 	u64 offset;
 	u32 bytes;
+	u32 packets;		/* READ, ATOMIC: how many packets this is */
 	u64 original;
 };
 
@@ -332,8 +334,11 @@ static inline u32 peal_requester_psn(const struct peal_requester *requester)
 /* The caller has checked has_room(). */
 void peal_requester_post(struct peal_requester *requester, const struct peal_wqe *wqe);
 
-/* Return: PEAL_BLOCKED_NONE with a packet in *out, or why there is none. @now: monotonic ns. */
-enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
+/*
+ * Return: PEAL_BLOCKED_NONE with a packet in *out, or why there is none. @now: monotonic ns. @most:
+ * the most packets of a run, at least 1.
+ */
+enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now, u32 most,
 				      struct peal_outgoing *out);
 
 /*
@@ -371,6 +376,8 @@ void peal_requester_excuse_silence(struct peal_requester *requester, u64 now);
  */
 void peal_requester_too_long(struct peal_requester *requester, u32 psn);
 
+/* Return: how many packets like @packet receive() may get as one run, 1 for none but itself. */
+u32 peal_requester_takes(const struct peal_requester *requester, const struct peal_packet *packet);
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_response *response);

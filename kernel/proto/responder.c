@@ -221,7 +221,7 @@ static void peal_responder_describe(const struct peal_responder *responder,
 
 	request->first = wire->has & PEAL_HAS_FIRST;
 	request->last = wire->has & PEAL_HAS_LAST;
-	request->bytes = packet->payload_bytes;
+	request->bytes = peal_packet_bytes(packet);
 	wqe->opcode = wire->operation;
 	wqe->flags = packet->solicited ? PEAL_WQE_SOLICITED : 0;
 	wqe->srqn = packet->srqn;
@@ -236,7 +236,7 @@ static void peal_responder_describe(const struct peal_responder *responder,
 		wqe->length = responder->length;
 	}
 	if (wire->has & PEAL_HAS_SEND)
-		wqe->length = request->offset + packet->payload_bytes;
+		wqe->length = request->offset + request->bytes;
 	if (wire->has & PEAL_HAS_IMM)
 		wqe->imm_or_rkey = packet->imm;
 	if (wire->has & PEAL_HAS_IETH)
@@ -281,7 +281,7 @@ static bool peal_responder_fits(const struct peal_responder *responder,
 				const struct peal_packet *packet, u32 has,
 				const struct peal_request *request)
 {
-	u64 bytes = request->offset + packet->payload_bytes;
+	u64 bytes = request->offset + request->bytes;
 	u32 mtu = 1U << responder->config.mtu_shift;
 
 	if (has & PEAL_HAS_PAYLOAD) {
@@ -420,6 +420,27 @@ static void peal_responder_receive_uc(struct peal_responder *responder,
 	if (expected)
 		responder->operation = 0;	/* the message is lost */
 	request->drop = PEAL_DROP_order;
+}
+
+/*
+ * A run is taken only where its packets would be taken one after the other. The last packet of a
+ * WRITE has at least one byte.
+ */
+u32 peal_responder_takes(const struct peal_responder *responder, const struct peal_packet *packet)
+{
+	u64 left = PEAL_MAX_MSG;
+
+	if (responder->fatal || responder->again || responder->reorder.count ||
+	    packet->psn != responder->psn || packet->srqn != responder->srqn ||
+	    packet->payload_bytes != 1U << responder->config.mtu_shift ||
+	    !peal_packet_is_middle(packet) ||
+	    !peal_responder_continues(responder, peal_packet_opcode(packet)))
+		return 1;
+	if (responder->operation == PEAL_OP_WRITE)
+		left = responder->length;
+	if (left <= responder->offset)
+		return 1;
+	return max_t(u32, (left - responder->offset - 1) >> responder->config.mtu_shift, 1);
 }
 
 /*
@@ -595,14 +616,14 @@ void peal_responder_done(struct peal_responder *responder, u8 syndrome, u64 orig
 		responder->srqn = packet->srqn;
 		responder->remote_addr = packet->remote_addr;
 	}
-	responder->offset += packet->payload_bytes;
+	responder->offset += peal_packet_bytes(packet);
 	if (wire->has & PEAL_HAS_LAST) {
 		responder->operation = 0;
 		/* This counts READs and atomics, too (C9-148). */
 		responder->msn = peal_psn_add(responder->msn, 1);
 	}
 	if (!reliable) {
-		responder->psn = peal_psn_add(packet->psn, 1);
+		responder->psn = peal_psn_add(packet->psn, peal_packet_count(packet));
 		return;
 	}
 
@@ -611,14 +632,15 @@ void peal_responder_done(struct peal_responder *responder, u8 syndrome, u64 orig
 		peal_responder_save(responder, packet, wire->operation, original);
 	} else {
 		responder->trailing = 0;
-		responder->unanswered++;
+		responder->unanswered += peal_packet_count(packet);
 		if (packet->ack_request || responder->unanswered >= ACK_AT_LEAST_EVERY)
 			responder->ack_now = true;
 	}
 	responder->recovering |= responder->nak_sent;
 	peal_responder_close_gap(responder);
 	responder->psn = peal_psn_add(responder->psn, wire->has & PEAL_HAS_READ ?
-				      peal_responder_packets(responder, packet->length) : 1);
+				      peal_responder_packets(responder, packet->length) :
+				      peal_packet_count(packet));
 	peal_responder_next_gap(responder, now);
 }
 
@@ -637,7 +659,7 @@ static void peal_responder_head(const struct peal_responder *responder, struct p
 }
 
 static void peal_responder_answer(struct peal_responder *responder, struct peal_resource *res,
-				  struct peal_reply *reply)
+				  u32 most, struct peal_reply *reply)
 {
 	u8 transport = responder->config.transport, opcode;
 	u32 psn = peal_psn_add(res->psn, res->from);
@@ -662,16 +684,19 @@ static void peal_responder_answer(struct peal_responder *responder, struct peal_
 		reply->rkey = res->rkey;
 		reply->srqn = res->srqn;
 		reply->remote_addr = res->remote_addr + offset;
+		/* The MIDDLE responses up to the last, unless this one is repeated. */
+		if (!reply->again && peal_packet_is_middle(&reply->header))
+			reply->header.more = min(most, res->to - 1 - res->from) - 1;
 	}
 
 	responder->reply_psn = psn;
-	res->from++;
+	res->from += peal_packet_count(&reply->header);
 	if (res->sent < res->from)
 		res->sent = res->from;
 	if (res->from == res->to)
 		peal_responder_end_reply(responder, res);
 	/* A response acknowledges every request up to its PSN (9.7.5.1). */
-	if (peal_psn_add(psn, 1) == responder->psn) {
+	if (peal_psn_add(psn, peal_packet_count(&reply->header)) == responder->psn) {
 		responder->unanswered = 0;
 		responder->ack_now = false;
 	}
@@ -702,7 +727,7 @@ static u32 peal_responder_ack_psn(struct peal_responder *responder)
  * An acknowledgment covers all packets before it. It must not overtake the responses of a READ,
  * because it would declare them received (9.7.5.1).
  */
-bool peal_responder_next(struct peal_responder *responder, struct peal_reply *reply)
+bool peal_responder_next(struct peal_responder *responder, u32 most, struct peal_reply *reply)
 {
 	u8 ack = peal_opcode_of(responder->config.transport, PEAL_WIRE_ACK);
 	u32 age = responder->replying ? responder->saved : 0;
@@ -711,7 +736,7 @@ bool peal_responder_next(struct peal_responder *responder, struct peal_reply *re
 		struct peal_resource *res = peal_responder_resource(responder, age);
 
 		if (res->replying) {
-			peal_responder_answer(responder, res, reply);
+			peal_responder_answer(responder, res, most, reply);
 			return true;
 		}
 	}

@@ -15,9 +15,9 @@
  *
  * How the caller uses it, always with the lock of the receive queue held:
  *
- *	receive()		for each request; on EXECUTE do what *request asks, then call
- *				done() with the result before anything else, and
- *				before the packet is freed
+ *	receive()		for each request, or run of as many as takes() allows; on EXECUTE
+ *				do what *request asks, then call done() with the result before
+ *				anything else, and before the packet is freed
  *	conflict()		if a COPY differs from the kept packet; release what it returns
  *	take_reordered()		after receive(); pass what it returns to receive() again
  *	next()			after a batch of these, until it returns false; send each reply.
@@ -82,7 +82,7 @@ struct peal_responder {
 	bool ack_now;			/* an ACK is due now */
 	u8 nak;				/* syndrome of the pending NAK; 0: none */
 	u32 nak_psn;			/* PSN of the pending NAK */
-	u32 reply_psn;			/* PSN of the last READ or atomic reply from next() */
+	u32 reply_psn;			/* first PSN of the last READ or atomic reply */
 	/* Why packets are not executed. */
 	bool fatal;			/* a fatal NAK is due or sent; accepts nothing */
 	bool rnr;			/* an RNR NAK is due or sent; drops out-of-order packets */
@@ -121,7 +121,7 @@ struct peal_request {
 	bool fatal;		/* ANSWERED by a fatal NAK; go to the error state */
 	bool first, last;	/* of its message; UC: `first` may come before a `last` did */
 	u64 offset;		/* of the payload in the message */
-	u32 bytes;		/* payload bytes of this packet */
+	u32 bytes;		/* payload bytes of this packet, or run of packets */
 	/*
 	 * The message. The length of a SEND is that up to the end of this packet, and that of an
 	 * atomic is 8. imm_or_rkey is valid in the last packet.
@@ -132,7 +132,7 @@ struct peal_request {
 /* A reply to send. */
 struct peal_reply {
 	struct peal_packet header;	/* the caller fills in qpn and pkey */
-	bool read;			/* has payload: header.payload_bytes at remote_addr */
+	bool read;			/* has payload: peal_packet_bytes() at remote_addr */
 	bool again;			/* a replay */
 	u32 srqn;			/* XRC: it says which domain the key must have */
 	u32 rkey;			/* check it; if gone, refuse_read() or refuse_again() */
@@ -170,6 +170,8 @@ void peal_responder_set_psn(struct peal_responder *responder, u32 psn);
  */
 void peal_responder_skip(struct peal_responder *responder, u32 psn, u32 msn);
 
+/* Return: how many packets like @packet receive() may get as one run, 1 for none but itself. */
+u32 peal_responder_takes(const struct peal_responder *responder, const struct peal_packet *packet);
 /* @handle: what to keep if the packet is out of order; NULL: never keep it. */
 void peal_responder_receive(struct peal_responder *responder, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_request *request);
@@ -188,8 +190,11 @@ void *peal_responder_take_reordered(struct peal_responder *responder);
  */
 void *peal_responder_conflict(struct peal_responder *responder, u32 psn);
 
-/* Return: true with the next reply in PSN order; false: no reply is due. */
-bool peal_responder_next(struct peal_responder *responder, struct peal_reply *reply);
+/*
+ * Return: true with the next reply in PSN order; false: no reply is due. @most: the most packets of
+ * a run of READ responses, at least 1.
+ */
+bool peal_responder_next(struct peal_responder *responder, u32 most, struct peal_reply *reply);
 /* The key of the READ reply that next() just returned is gone. A fatal NAK replaces the reply. */
 void peal_responder_refuse_read(struct peal_responder *responder);
 /*

@@ -65,8 +65,23 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 		peal_window_set(w, w->size + packets);
 }
 
-bool peal_window_wants_ack(struct peal_window *w, u32 outstanding)
+/* Packets from one AckReq to the next. */
+static u32 peal_window_ack_interval(const struct peal_window *w)
 {
-	w->since_ack_request++;
-	return outstanding >= w->size || w->since_ack_request >= max_t(u32, w->size / 4, 1);
+	return max_t(u32, w->size / 4, 1);
+}
+
+bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding)
+{
+	w->since_ack_request += packets;
+	return outstanding >= w->size || w->since_ack_request >= peal_window_ack_interval(w);
+}
+
+u32 peal_window_room(const struct peal_window *w, u32 outstanding)
+{
+	u32 interval = peal_window_ack_interval(w);
+
+	if (outstanding >= w->size || w->since_ack_request >= interval)
+		return 1;
+	return min(w->size - outstanding, interval - w->since_ack_request);
 }

@@ -38,8 +38,16 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 void peal_window_halve(struct peal_window *w, u32 top);
 /* A packet was lost, and later ones arrived. */
 void peal_window_shrink(struct peal_window *w, u32 top);
-/* One more packet is sent, which makes @outstanding in flight. Return: should it carry AckReq? */
-bool peal_window_wants_ack(struct peal_window *w, u32 outstanding);
+/*
+ * @packets more are sent, which makes @outstanding in flight. Return: should the last of them carry
+ * AckReq?
+ */
+bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding);
+/*
+ * How many packets may be sent together, the last of which may carry AckReq, while @outstanding are
+ * in flight? At least one.
+ */
+u32 peal_window_room(const struct peal_window *w, u32 outstanding);
 
 /* A packet that makes the peer answer was sent. */
 static inline void peal_window_ack_requested(struct peal_window *w)

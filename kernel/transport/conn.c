@@ -47,13 +47,19 @@ static struct sk_buff *peal_wire_may_keep(const struct peal_wire *w,
 				    ib_mtu_enum_to_int(w->base.qp->attr.path_mtu), reorder->count);
 }
 
+/* What it costs to send a packet, or a run of packets, or to process it. */
+static u64 peal_wire_cost(const struct peal_packet *packet)
+{
+	return (u64)peal_packet_count(packet) * (PEAL_COST_PACKET + packet->payload_bytes);
+}
+
 /* The turn of a kept packet has come. */
 static void peal_wire_unkeep(const struct peal_wire *w, struct sk_buff *skb,
 			     struct peal_rx_packet *rx, struct peal_budget *budget)
 {
 	peal_reorder_mem_take(peal_wire_mem(w), skb);
 	peal_rx_read_again(skb, rx);
-	peal_budget_spend(budget, PEAL_COST_PACKET + rx->packet.payload_bytes);
+	peal_budget_spend(budget, peal_wire_cost(&rx->packet));
 }
 
 /* The callers assert the lock of that half, unless they free the queue pair. */
@@ -289,7 +295,7 @@ static noinline bool peal_wire_reply_read(struct peal_wire *w, struct peal_train
 {
 	enum peal_odp_state state = PEAL_ODP_FAULT;
 	struct peal_cursor from PEAL_UNINITIALIZED;
-	u32 bytes = reply->header.payload_bytes;
+	u32 bytes = peal_packet_bytes(&reply->header);
 	struct peal_qp *qp = w->base.qp;
 	u32 src_qpn = qp->attr.dest_qp_num;
 	struct peal_wqe wqe = {
@@ -343,7 +349,7 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			more = false;
 			break;
 		}
-		if (!peal_responder_next(&w->responder, &reply)) {
+		if (!peal_responder_next(&w->responder, PEAL_TRAIN_PACKETS, &reply)) {
 			WRITE_ONCE(w->due, false);
 			/*
 			 * The NAK of a refused request has left. The queue pair goes into error
@@ -354,14 +360,16 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			more = false;
 			break;
 		}
-		if (!peal_output_fits(&w->output, &train, &reply.header))
+		/* What is sent again leaves alone; see peal_wire_step(). */
+		if (unlikely(reply.again))
 			peal_output_flush(&w->output, &train);
-		/* A NAK fits where a READ response does, because it is shorter. */
 		if (!reply.read || !peal_wire_reply_read(w, &train, &reply, notify)) {
 			peal_wire_count_nak(qp, &reply.header, true);
 			peal_output_add(&w->output, &train, &reply.header, NULL, reply.again);
 		}
-		peal_budget_spend(budget, PEAL_COST_PACKET + reply.header.payload_bytes);
+		if (unlikely(reply.again))
+			peal_output_flush(&w->output, &train);
+		peal_budget_spend(budget, peal_wire_cost(&reply.header));
 	}
 	peal_output_flush(&w->output, &train);
 	return more;
@@ -609,8 +617,8 @@ static noinline enum peal_reason peal_wire_add(struct peal_wire *w, struct peal_
 	struct peal_cursor from PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	reason = peal_wire_find(w, out->message, false, out->offset, out->header.payload_bytes,
-				&from, absent);
+	reason = peal_wire_find(w, out->message, false, out->offset,
+				peal_packet_bytes(&out->header), &from, absent);
 	if (unlikely(reason))
 		return reason;
 	peal_output_add(&w->output, train, &out->header, &from, out->again);
@@ -621,13 +629,10 @@ static noinline enum peal_reason peal_wire_add(struct peal_wire *w, struct peal_
 /* Send the packets that are collected in @train. */
 static void peal_wire_flush_train(struct peal_wire *w, struct peal_train *train)
 {
-	u32 psn;
-
-	if (!train->packets)
+	if (!train->packets && !train->error)
 		return;
-	psn = train->psn;
 	if (unlikely(peal_output_flush(&w->output, train) == -EMSGSIZE))
-		peal_requester_too_long(&w->requester, psn);
+		peal_requester_too_long(&w->requester, train->error_psn);
 }
 
 /*
@@ -645,7 +650,7 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 no
 	struct peal_outgoing out;
 	bool absent = false;
 
-	switch (peal_requester_next(requester, now, &out)) {
+	switch (peal_requester_next(requester, now, PEAL_TRAIN_PACKETS, &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
@@ -660,8 +665,8 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 no
 		peal_budget_spend(budget, PEAL_COST_PACKET);
 		return true;
 	}
-	peal_budget_spend(budget, PEAL_COST_PACKET + out.header.payload_bytes);
-	if (out.again || !peal_output_fits(&w->output, train, &out.header))
+	peal_budget_spend(budget, peal_wire_cost(&out.header));
+	if (unlikely(out.again))
 		peal_wire_flush_train(w, train);
 	if (out.header.payload_bytes)
 		reason = peal_wire_add(w, train, &out, &absent);
@@ -797,14 +802,14 @@ void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now)
 
 /* ---- congestion: marks, and notifications of them (IBTA A17.9) ---- */
 
-void peal_wire_request_marked(struct peal_wire *w)
+void peal_wire_request_marked(struct peal_wire *w, u32 packets)
 {
 	struct peal_qp *qp = w->base.qp;
 	u64 now = ktime_get_ns();
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->rq.lock);
-	peal_count(qp, np_ecn_marked_roce_packets);
+	peal_count_by(qp, np_ecn_marked_roce_packets, packets);
 	if (!peal_cnp_is_due(&w->cnp, now) || !peal_output_send_cnp(&w->output))
 		return;
 	peal_cnp_sent(&w->cnp, now);
@@ -819,7 +824,7 @@ void peal_wire_response_marked(struct peal_wire *w, const struct peal_packet *re
 	if (peal_packet_opcode(response)->has & PEAL_HAS_READ)
 		peal_requester_notified(&w->requester);
 	spin_lock(&qp->rq.lock);
-	peal_wire_request_marked(w);
+	peal_wire_request_marked(w, peal_packet_count(response));
 	spin_unlock(&qp->rq.lock);
 }
 

@@ -79,10 +79,10 @@ bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
 void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now);
 
 /*
- * A request of the peer has arrived with CE. Notify the peer, unless it was notified a moment ago.
- * Under rq.lock, inside the epoch, in RTR or later.
+ * A request of the peer, or a run of @packets, has arrived with CE. Notify the peer, unless it was
+ * notified a moment ago. Under rq.lock, inside the epoch, in RTR or later.
  */
-void peal_wire_request_marked(struct peal_wire *w);
+void peal_wire_request_marked(struct peal_wire *w, u32 packets);
 
 /*
  * A response has arrived with CE. Notify the peer, as an RNIC paces its responses itself. The

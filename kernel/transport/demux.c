@@ -65,13 +65,11 @@ void peal_demux_end(struct peal_delivery *delivery)
 		peal_defer_here(qp);
 }
 
-/* A packet for a connected queue pair. Consumes it. */
-static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp *qp,
-				 struct peal_rx_packet *rx)
+/* Hold the lock of the half of @qp that packets like @rx go to. Return: may @qp have @rx? */
+static enum peal_drop peal_demux_open(struct peal_delivery *delivery, struct peal_qp *qp,
+				      const struct peal_rx_packet *rx)
 {
 	bool request = peal_packet_opcode(&rx->packet)->has & PEAL_HAS_REQUEST;
-	enum peal_drop drop;
-	struct peal_wire *w;
 
 	peal_epoch_assert_held();
 	if (delivery->qp &&
@@ -87,16 +85,25 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 		delivery->now = ktime_get_ns();
 		peal_notify_begin(&delivery->notify);
 	}
-	drop = peal_demux_check(qp, rx, request);
+	return peal_demux_check(qp, rx, request);
+}
+
+/* A packet, or a run of packets, for a connected queue pair. Consumes it. */
+static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp *qp,
+				 struct peal_rx_packet *rx)
+{
+	enum peal_drop drop = peal_demux_open(delivery, qp, rx);
+	struct peal_wire *w;
+
 	if (unlikely(drop)) {
 		peal_rx_drop(delivery->port, rx, drop);
 		return;
 	}
 	delivery->taken = true;
 	w = peal_wire(qp->wire);
-	if (request) {
+	if (delivery->request) {
 		if (unlikely(peal_rx_is_marked(rx)))
-			peal_wire_request_marked(w);
+			peal_wire_request_marked(w, peal_packet_count(&rx->packet));
 		peal_wire_request(w, rx, delivery->now, &delivery->notify, delivery->budget);
 	} else {
 		if (unlikely(peal_rx_is_marked(rx)))
@@ -190,6 +197,35 @@ void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
 	delivery->qp = NULL;
 }
 
+/*
+ * Return: the queue pair of the packet, or NULL. The packets of a train may be for different queue
+ * pairs. And the sender may still write the memory from which rx.c read the QP number.
+ */
+static struct peal_qp *peal_demux_find(const struct peal_delivery *delivery, struct peal_qp *qp,
+				       const struct peal_rx_packet *rx)
+{
+	if (likely(qp && qp->ib.qp_num == rx->packet.qpn))
+		return qp;
+	return peal_table_receiver(delivery->port->table, rx->packet.qpn);
+}
+
+u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
+		     const struct peal_rx_packet *rx)
+{
+	struct peal_wire *w;
+
+	peal_epoch_assert_held();
+	if (!peal_packet_is_middle(&rx->packet))
+		return 1;
+	qp = peal_demux_find(delivery, qp, rx);
+	if (!qp || peal_opcode_transport(rx->packet.opcode) != peal_qp_bth_transport(qp) ||
+	    peal_demux_open(delivery, qp, rx))
+		return 1;
+	w = peal_wire(qp->wire);
+	return delivery->request ? peal_responder_takes(&w->responder, &rx->packet) :
+				   peal_requester_takes(&w->requester, &rx->packet);
+}
+
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 			struct peal_rx_packet *rx)
 {
@@ -199,12 +235,7 @@ void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 	enum peal_drop drop = PEAL_DROP_none;
 
 	peal_epoch_assert_held();
-	/*
-	 * The packets of a train may be for different queue pairs. And the sender may still write
-	 * the memory from which rx.c read the QP number.
-	 */
-	if (unlikely(!qp || qp->ib.qp_num != rx->packet.qpn))
-		qp = peal_table_receiver(port->table, rx->packet.qpn);
+	qp = peal_demux_find(delivery, qp, rx);
 	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
 		   transport == peal_qp_bth_transport(qp))) {
 		peal_demux_connected(delivery, qp, rx);

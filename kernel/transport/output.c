@@ -180,13 +180,6 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 	}
 }
 
-/* As peal_tx_fits(). */
-bool peal_output_fits(struct peal_output *output, struct peal_train *train,
-		      const struct peal_packet *header)
-{
-	return peal_tx_fits(train, header, peal_output_tos(output, header));
-}
-
 /*
  * As peal_tx_add(). Sets the fields of @header that say who the peer is. @again: a retransmission.
  */
@@ -219,6 +212,7 @@ void peal_output_send_bytes(struct peal_output *output, struct peal_packet *head
 	struct peal_train train PEAL_UNINITIALIZED;
 	struct peal_cursor from PEAL_UNINITIALIZED;
 
+	header->pad = -header->payload_bytes & 3;
 	peal_cursor_inline(&from, payload, header->payload_bytes);
 	peal_output_begin(output, &train);
 	peal_output_add(output, &train, header, &from, false);

@@ -54,8 +54,6 @@ bool peal_output_leaves_by(struct peal_output *output, int ifindex);
 bool peal_output_has_quota(struct peal_output *output);
 /* The calls of a train (path.h) for the peer. Hold the same lock from begin() to flush(). */
 void peal_output_begin(struct peal_output *output, struct peal_train *train);
-bool peal_output_fits(struct peal_output *output, struct peal_train *train,
-		      const struct peal_packet *header);
 bool peal_output_add(struct peal_output *output, struct peal_train *train,
 		     struct peal_packet *header, struct peal_cursor *payload, bool again);
 int peal_output_flush(struct peal_output *output, struct peal_train *train);

@@ -412,6 +412,7 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 	struct peal_train train PEAL_UNINITIALIZED;
 	struct peal_cursor payload PEAL_UNINITIALIZED;
 
+	BUILD_BUG_ON(sizeof(challenge) % 4);	/* it needs no padding */
 	if (!peal_proof_begin(&address->proof, ud->device, &address->path, qpn, &challenge))
 		return;
 	challenge.address = address->index;
@@ -488,6 +489,7 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 		.qkey = send->ud.qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : send->ud.qkey,
 		.src_qpn = qp->ib.qp_num,
 		.imm = send->imm_or_rkey,
+		.pad = -send->length & 3,
 		.payload_bytes = send->length,
 	};
 	/*

@@ -130,18 +130,34 @@ class Run {
 			fail_message(out.message);
 		}
 	}
+	/* The packets of a run are what would leave one after the other. */
+	void check_outgoing(const peal_outgoing &out, std::uint32_t run)
+	{
+		peal_outgoing one = out;
+
+		MUST(out.header.more < run);
+		one.header.more = 0;
+		for (std::uint32_t i = 0; i <= out.header.more; ++i) {
+			one.header.ack_request = out.header.ack_request && i == out.header.more;
+			model_->check_outgoing(one,
+					       peal_requester_wqe(requester_.get(), out.message));
+			one.header.psn = peal_psn_add(one.header.psn, 1);
+			one.offset += out.header.payload_bytes;
+		}
+	}
 	peal_blocked send(unsigned most)
 	{
 		peal_outgoing out;
 		peal_blocked why = PEAL_BLOCKED_NONE;
 
 		while (most-- && !why) {
-			why = peal_requester_next(requester_.get(), now_, &out);
+			const std::uint32_t run = 1 + in_.byte() % 8;
+
+			why = peal_requester_next(requester_.get(), now_, run, &out);
 			MUST(why <= PEAL_BLOCKED_FAILED);
 			if (why)
 				break;
-			model_->check_outgoing(out,
-					       peal_requester_wqe(requester_.get(), out.message));
+			check_outgoing(out, run);
 			follow();
 			execute_or_fail(out);
 			follow();

@@ -348,18 +348,33 @@ class Run {
 		peal_responder_refuse_read(r_.get());
 		model_->refuse_read();
 	}
+	/* The packets of a run are what would leave one after the other. */
+	void check_reply(const peal_reply &reply, std::uint32_t run)
+	{
+		peal_reply one = reply;
+
+		MUST(reply.header.more < run);
+		one.header.more = 0;
+		for (std::uint32_t i = 0; i <= reply.header.more; ++i) {
+			model_->check_reply(one);
+			one.header.psn = peal_psn_add(one.header.psn, 1);
+			one.remote_addr += reply.header.payload_bytes;
+		}
+	}
 	/* Return: false when nothing more is due. */
 	bool replies(std::uint32_t most, bool may_refuse)
 	{
 		peal_reply reply;
 
 		while (most--) {
-			if (!peal_responder_next(r_.get(), &reply)) {
+			const std::uint32_t run = 1 + in_.byte() % 8;
+
+			if (!peal_responder_next(r_.get(), run, &reply)) {
 				model_->check_nothing_due();
 				return false;
 			}
-			model_->check_reply(reply);
-			if (reply.read && may_refuse && in_.one_in(64))
+			check_reply(reply, run);
+			if (reply.read && may_refuse && !reply.header.more && in_.one_in(64))
 				refuse_read();
 		}
 		return true;

@@ -58,7 +58,8 @@ static u32 own_icrc(const Frame &frame)
 static u32 core_icrc(const Frame &frame)
 {
 	const u8 *ip = frame.bytes.data(), *udp = ip + frame.ip_bytes(), *bth = udp + 8;
-	u32 crc = frame.v6 ? peal_icrc_begin_v6(ip, udp, bth) : peal_icrc_begin_v4(ip, udp, bth);
+	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+	u32 crc = peal_icrc_add(0, head, peal_icrc_head(head, frame.v6, ip, udp, bth));
 	u32 done = frame.bth() + 12, rest = static_cast<u32>(frame.bytes.size()) - done - 4;
 	u32 piece = rest / 3;
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace peal::sim {
 
@@ -223,6 +224,20 @@ void PealPair::execute_local(const peal_outgoing &out)
 				  m.fault == Fault::BIND ? PEAL_REASON_BIND_RANGE : 0);
 }
 
+/* The packets of a run leave one after the other. */
+void PealPair::transmit_all(peal_outgoing out)
+{
+	const u32 more = std::exchange(out.header.more, 0);
+	const bool ack_request = out.header.ack_request;
+
+	for (u32 i = 0; i <= more; ++i) {
+		out.header.ack_request = ack_request && i == more;
+		transmit(out);
+		out.header.psn = peal_psn_add(out.header.psn, 1);
+		out.offset += out.header.payload_bytes;
+	}
+}
+
 void PealPair::transmit(const peal_outgoing &out)
 {
 	const Message &m =
@@ -253,13 +268,13 @@ bool PealPair::turn()
 	feed();
 	if (!node.room())
 		return false;
-	why = peal_requester_next(&requester_, world_.now(), &out);
+	why = peal_requester_next(&requester_, world_.now(), habits.run, &out);
 	if (why)
 		return false;
 	if (out.local)
 		execute_local(out);
 	else if (!failed_by_host(out))
-		transmit(out);
+		transmit_all(out);
 	return true;
 }
 

@@ -18,6 +18,7 @@ namespace peal::sim {
 struct PealHabits {
 	u32 keep = 1000000;  /* chance that an out-of-order packet may be kept, millionths */
 	u32 turn = 16;	     /* packets sent at once */
+	u32 run = 1;	     /* packets of a message that are built together */
 	u32 entries = 128;   /* of the send queue */
 	u32 reconfigure = 0; /* chance that a turn changes the window, millionths */
 };
@@ -49,6 +50,7 @@ class PealPair : public Pair {
 	bool turn();
 	void run();
 	void arm();
+	void transmit_all(peal_outgoing out);
 	void transmit(const peal_outgoing &out);
 	void execute_local(const peal_outgoing &out);
 	bool failed_by_host(const peal_outgoing &out);
@@ -59,6 +61,7 @@ class PealPair : public Pair {
 	void request(FramePtr frame);
 	void serve(const peal_request &request, const Frame &frame);
 	void reply();
+	void answer(const peal_reply &reply);
 	void note_aeth(const peal_packet &packet, bool dropped);
 	bool may_keep();
 	bool is_guessed(const Frame &frame) const;

@@ -3,6 +3,7 @@
  * See peal_pair.hpp: requests that arrive, and the replies.
  */
 #include <cstring>
+#include <utility>
 
 #include "peal_pair.hpp"
 
@@ -79,6 +80,24 @@ void PealPair::serve(const peal_request &request, const Frame &frame)
 	peal_responder_done(&responder_, verdict | timer, original, world_.now());
 }
 
+void PealPair::answer(const peal_reply &reply)
+{
+	const u8 *bytes = nullptr;
+	u8 *payload;
+	FramePtr made;
+
+	if (reply.header.payload_bytes)
+		bytes = target.bytes(reply.rkey, reply.remote_addr, reply.header.payload_bytes);
+	if (reply.header.payload_bytes && !bytes)
+		violation("a READ answers with bytes that nobody granted");
+	show(reply.again ? "answers again" : "answers", reply.header);
+	incoming->replied(reply.header, reply.again);
+	made = frame(reply.header, &payload);
+	if (bytes)
+		std::memcpy(payload, bytes, reply.header.payload_bytes);
+	ship(std::move(made), Code::CORE);
+}
+
 /* Sends replies. After a fatal one the queue pair is in error. */
 void PealPair::reply()
 {
@@ -86,14 +105,10 @@ void PealPair::reply()
 	peal_reply reply{};
 
 	while (!dead_ && node.room() && packets < habits.turn &&
-	       peal_responder_next(&responder_, &reply)) {
-		const u8 *bytes = nullptr;
-		u8 *payload;
-		FramePtr made;
-
+	       peal_responder_next(&responder_, habits.run, &reply)) {
 		packets++;
-		if (reply.read &&
-		    !target.readable(reply.rkey, reply.remote_addr, reply.header.payload_bytes)) {
+		if (reply.read && !target.readable(reply.rkey, reply.remote_addr,
+						   peal_packet_bytes(&reply.header))) {
 			if (!reply.again) {
 				incoming->refuse(reply.header.psn, REM_ACCESS_ERR);
 				peal_responder_refuse_read(&responder_);
@@ -102,17 +117,14 @@ void PealPair::reply()
 			incoming->refuse_again(reply.header.psn);
 			peal_responder_refuse_again(&responder_, &reply);
 		}
-		if (reply.header.payload_bytes)
-			bytes = target.bytes(reply.rkey, reply.remote_addr,
-					     reply.header.payload_bytes);
-		if (reply.header.payload_bytes && !bytes)
-			violation("a READ answers with bytes that nobody granted");
-		show(reply.again ? "answers again" : "answers", reply.header);
-		incoming->replied(reply.header, reply.again);
-		made = frame(reply.header, &payload);
-		if (bytes)
-			std::memcpy(payload, bytes, reply.header.payload_bytes);
-		ship(std::move(made), Code::CORE);
+		/* The packets of a run leave one after the other. */
+		const u32 more = std::exchange(reply.header.more, 0);
+
+		for (u32 i = 0; i <= more; ++i) {
+			answer(reply);
+			reply.header.psn = peal_psn_add(reply.header.psn, 1);
+			reply.remote_addr += reply.header.payload_bytes;
+		}
 	}
 	if (packets == habits.turn && !reply_due_) {
 		reply_due_ = true;

@@ -259,11 +259,12 @@ TEST_CASE("random lists into a packet, with the CRC of what arrived", "[cursor]"
 		regions[0].fill(random);
 		poison(src);
 		REQUIRE(from.open(src) == PEAL_REASON_NONE);
+		peal_crc_source source = peal_crc_from(&src, bytes);
 		for (std::uint64_t done = 0, chunk; done < bytes; done += chunk) {
 			chunk = 1 + random.below(bytes - done);
-			crc = peal_crc_gather(crc, packet.data() + done, &src, chunk, false);
+			crc = peal_crc_gather(crc, packet.data() + done, &source, chunk, false);
 		}
-		REQUIRE(peal_crc_gather(crc, packet.data(), &src, 0, false) == crc);
+		REQUIRE(peal_crc_gather(crc, packet.data(), &source, 0, false) == crc);
 		std::uint64_t wrong = packet[bytes] != UNTOUCHED;
 		for (std::uint64_t i = 0; i < bytes; ++i)
 			wrong += from.byte(i) != packet[i];

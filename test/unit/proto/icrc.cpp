@@ -52,8 +52,9 @@ std::uint32_t by_peal(const Bytes &packet, bool v6, std::size_t piece = 1 << 20)
 {
 	const std::size_t ip = v6 ? 40 : 20;
 	const std::uint8_t *bytes = packet.data();
-	std::uint32_t crc =
-		(v6 ? peal_icrc_begin_v6 : peal_icrc_begin_v4)(bytes, bytes + ip, bytes + ip + 8);
+	__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+	const u32 n = peal_icrc_head(head, v6, bytes, bytes + ip, bytes + ip + 8);
+	std::uint32_t crc = peal_icrc_add(0, head, n);
 
 	for (std::size_t at = ip + 20; at < packet.size(); at += piece)
 		crc = peal_icrc_add(crc, bytes + at, std::min(piece, packet.size() - at));

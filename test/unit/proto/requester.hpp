@@ -116,7 +116,7 @@ public:
 	void post_packets(std::uint32_t packets) { post(PEAL_OP_WRITE, packets * MTU); }
 	void post_read(std::uint32_t packets) { post(PEAL_OP_READ, packets * MTU); }
 
-	peal_blocked next() { return peal_requester_next(requester_.get(), now, &out); }
+	peal_blocked next() { return peal_requester_next(requester_.get(), now, 1, &out); }
 	/* Sends all packets that may be sent now. Return: their PSNs, as numbers of a test. */
 	std::vector<std::uint32_t> send()
 	{

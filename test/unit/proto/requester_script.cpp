@@ -100,7 +100,7 @@ class Requester : public Half {
 	/* Return: a packet left or did not fit, which out_ describes. */
 	bool send_packet()
 	{
-		if (peal_requester_next(requester_.get(), now_, &out_) != PEAL_BLOCKED_NONE)
+		if (peal_requester_next(requester_.get(), now_, 1, &out_) != PEAL_BLOCKED_NONE)
 			return false;
 		if (out_.local)
 			throw Mismatch("a local operation, not a packet");
@@ -171,7 +171,8 @@ class Requester : public Half {
 	}
 	void expect_blocked(const std::string &why)
 	{
-		expect(why, name_of(BLOCKED, peal_requester_next(requester_.get(), now_, &out_)));
+		expect(why,
+		       name_of(BLOCKED, peal_requester_next(requester_.get(), now_, 1, &out_)));
 	}
 
 	peal_packet response(Words &words)
@@ -270,7 +271,7 @@ class Requester : public Half {
 		for (bool sent = true; sent;) {
 			std::optional<u32> acked;
 
-			for (sent = false; peal_requester_next(requester_.get(), now_, &out_) ==
+			for (sent = false; peal_requester_next(requester_.get(), now_, 1, &out_) ==
 					   PEAL_BLOCKED_NONE;
 			     sent = true) {
 				const peal_packet h = out_.header;

@@ -174,7 +174,8 @@ class Hostile {
 	}
 	void replies(unsigned most)
 	{
-		for (peal_reply reply; most-- && peal_responder_next(responder_.get(), &reply);) {
+		for (peal_reply reply;
+		     most-- && peal_responder_next(responder_.get(), 1, &reply);) {
 			check(reply);
 			if (reply.read && random_.one_in(500)) {
 				peal_responder_refuse_read(responder_.get());

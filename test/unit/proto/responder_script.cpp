@@ -210,7 +210,7 @@ class Responder : public Half {
 			return name_of(NAKS, value);
 		}
 	}
-	bool next() { return peal_responder_next(responder_.get(), &reply_); }
+	bool next() { return peal_responder_next(responder_.get(), 1, &reply_); }
 	void expect_reply(const std::string &expected, std::int64_t n, Words words)
 	{
 		const peal_packet &h = reply_.header;
