@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# vm: icount
+# run: long
+# timeout: 240
+# transport: any
+#
+# Messages between two network namespaces cost no more instructions than they did when the limits below were set, plus 5 %.
+# They are those of both ends and the kernel between them, on one CPU without VPCLMULQDQ. The limits are the figures of
+# `scripts/lib/wire-figures --icount`; lower them when a message becomes cheaper.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+require ib_write_bw ss
+[[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
+figures=$(mktemp)
+
+# Row of wire-figures, instructions at MTU 1500 and 4500.
+limits="
+write_bw 64 KiB|164231|122564
+read_bw 64 KiB|159210|130787
+write_bw 64 B|20079|20080
+64 B, lists 16|5800|5801
+send_lat 8 B|27480|27480
+"
+
+WIRE_SUBJECTS=peal scripts/lib/wire-figures --icount >"$figures" 2>&1 || fail "wire-figures: $(tail -n 5 "$figures")"
+cat "$figures"
+failures=0
+while IFS='|' read -r row small large; do
+	[[ $row ]] || continue
+	read -r -a found < <(grep "^$row " "$figures" | sed 's/.* instr//')
+	for pair in "${found[0]:-0} $small 1500" "${found[1]:-0} $large 4500"; do
+		read -r figure limit mtu <<<"$pair"
+		((figure > 0 && figure * 100 <= limit * 105)) && continue
+		echo "$row, MTU $mtu: $figure instructions, limit $limit and 5 %"
+		failures=$((failures + 1))
+	done
+done <<<"$limits"
+((failures == 0)) || fail "$failures figures"
