@@ -8,6 +8,7 @@
 #include <linux/udp.h>
 #include <net/dsfield.h>
 #include <net/ip.h>
+#include <net/ip6_checksum.h>
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/neighbour.h>
