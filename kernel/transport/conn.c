@@ -53,6 +53,13 @@ static u64 peal_wire_cost(const struct peal_packet *packet)
 	return (u64)peal_packet_count(packet) * (PEAL_COST_PACKET + packet->payload_bytes);
 }
 
+/* How many packets may leave as one run? The last of them may overdraw the budget. */
+static u32 peal_wire_most(const struct peal_wire *w, const struct peal_budget *budget)
+{
+	return clamp_t(s64, (budget->left >> peal_qp_mtu_shift(w->base.qp)) + 1, 1,
+		       PEAL_TRAIN_PACKETS);
+}
+
 /* The turn of a kept packet has come. */
 static void peal_wire_unkeep(const struct peal_wire *w, struct sk_buff *skb,
 			     struct peal_rx_packet *rx, struct peal_budget *budget)
@@ -349,7 +356,7 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			more = false;
 			break;
 		}
-		if (!peal_responder_next(&w->responder, PEAL_TRAIN_PACKETS, &reply)) {
+		if (!peal_responder_next(&w->responder, peal_wire_most(w, budget), &reply)) {
 			WRITE_ONCE(w->due, false);
 			/*
 			 * The NAK of a refused request has left. The queue pair goes into error
@@ -650,7 +657,7 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 no
 	struct peal_outgoing out;
 	bool absent = false;
 
-	switch (peal_requester_next(requester, now, PEAL_TRAIN_PACKETS, &out)) {
+	switch (peal_requester_next(requester, now, peal_wire_most(w, budget), &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
