@@ -77,7 +77,7 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 		return false;
 	if (!train->limit)
 		peal_tx_find_limit(train);
-	if (train->packets == train->most || train->bytes + bytes > train->limit ||
+	if (train->packets >= train->most || train->bytes + bytes > train->limit ||
 	    skb_shinfo(train->skb)->nr_frags == MAX_SKB_FRAGS)
 		return false;
 	/* When memory is short, a page may be too small for a packet. */
