@@ -17,16 +17,12 @@
 
 void peal_crc_init(void);
 
-/*
- * A section processes at most this many bytes, because preemption is off inside it, and since Linux
- * 6.14 also softirqs. The slowest vector code takes less than 10 us for them.
- */
-#define PEAL_FPU_MOST_BYTES	(64 << 10)
-
 /**
  * peal_fpu_begin() - begin a section that may use the vector registers
- * @bytes: how many bytes, of one packet or of a whole train, the section will process
+ * @bytes: how many bytes, of one packet or of a train so far, the section will process
  *
+ * Preemption is off inside it, and since Linux 6.14 also softirqs. So it is for one packet or one
+ * train, which has at most 64 KiB. The slowest vector code takes less than 10 us for these.
  * Inside it do not sleep, touch memory that may be absent, call the network stack, or begin
  * another section. Its end is peal_fpu_end(), with the value that is returned here.
  *

@@ -109,7 +109,7 @@ bool peal_path_route_is_local(const struct peal_path *path, const struct dst_ent
  * Packets that leave together, in one skb that the stack, or the netdev, divides only where it must
  * (UDP segmentation offload). The stack's work for a train is that for one packet. All packets of a
  * train have the length of the first, and the last may be shorter. Each has headers and an ICRC of
- * its own, so that a receiver cannot tell it from a packet that was sent alone.
+ * its own, so a receiver needs no support for trains.
  *
  * On the stack of the sender. The path must not change before the flush. With softirqs off. Between
  * the first packet and the flush the sender may be in a section for vector registers, so the rules

@@ -293,7 +293,7 @@ enum peal_drop {
  * Return: the bytes written, 48 or 64.
  */
 #define PEAL_ICRC_HEAD_MOST	64
-/* The CRC of what is in front of the IP header there, with 0 before it. */
+/* The CRC of the bytes in front of the IP header, begun with 0. */
 #define PEAL_ICRC_FRONT		0xdebb20e3U
 
 u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, const void *bth);

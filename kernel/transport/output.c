@@ -181,7 +181,8 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 }
 
 /*
- * As peal_tx_add(). Sets the fields of @header that say who the peer is. @again: a retransmission.
+ * Set the fields of @header that name the peer, and add the packet to the train as peal_tx_add()
+ * does. @again: the packet is a retransmission.
  */
 bool peal_output_add(struct peal_output *output, struct peal_train *train,
 		     struct peal_packet *header, struct peal_cursor *payload, bool again)

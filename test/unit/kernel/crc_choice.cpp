@@ -76,17 +76,18 @@ TEST_CASE("the widest code that may run is chosen", "[crc]")
 TEST_CASE("a section is begun only where it is allowed and worth it", "[crc]")
 {
 	set({X86_FEATURE_XMM4_1, X86_FEATURE_PCLMULQDQ}, XFEATURE_MASK_SSE);
+	constexpr std::size_t longest = 64 << 10;
 	const int before = shim_fpu_sections;
 
 	CHECK_FALSE(peal_fpu_begin(64));
 	shim_fpu_busy = true;
-	CHECK_FALSE(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	CHECK_FALSE(peal_fpu_begin(longest));
 	shim_fpu_busy = false;
 	peal_fpu_end(false);
 	CHECK(shim_fpu_sections == before);
-	CHECK(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	CHECK(peal_fpu_begin(longest));
 	CHECK(shim_fpu_depth == 1);
-	CHECK_FALSE(peal_fpu_begin(PEAL_FPU_MOST_BYTES));
+	CHECK_FALSE(peal_fpu_begin(longest));
 	peal_fpu_end(true);
 	CHECK(shim_fpu_depth == 0);
 	CHECK(shim_fpu_sections == before + 1);

@@ -36,6 +36,13 @@ peal_packet packet_of(const peal_packet &run, std::uint32_t i)
 
 constexpr std::uint32_t MOST = 12; /* packets of a run */
 
+/* Return: how many packets follow the first of a run, of which @takes are taken. */
+std::uint32_t some(Random &random, std::uint32_t takes)
+{
+	REQUIRE(takes >= 1);
+	return static_cast<std::uint32_t>(std::min<std::uint64_t>(takes - 1, random.below(MOST)));
+}
+
 /* ---- responders ---- */
 
 class Responders {
@@ -52,13 +59,6 @@ class Responders {
 	std::uint32_t left_ = 0; /* MIDDLE packets of the message, as the peer wants them */
 	bool write_ = false, begun_ = false;
 
-	/* Return: how many packets follow the first of a run, of which @takes are taken. */
-	std::uint32_t some(std::uint32_t takes)
-	{
-		REQUIRE(takes >= 1);
-		return static_cast<std::uint32_t>(
-			std::min<std::uint64_t>(takes - 1, random_.below(MOST)));
-	}
 	unsigned wire(unsigned op) const { return peal_opcode_of(transport_, static_cast<u8>(op)); }
 	/* What a peer would send next, or nearly so. */
 	peal_packet next_packet()
@@ -135,7 +135,7 @@ public:
 		u8 syndrome = PEAL_SYNDROME_ACK;
 		std::uint32_t takes = peal_responder_takes(&runs_->responder, &packet);
 
-		packet.more = some(std::min(takes, std::max(left_, 1U)));
+		packet.more = some(random_, std::min(takes, std::max(left_, 1U)));
 		if (!packet.more && random_.one_in(30))
 			syndrome = random_.one_in(3)
 					   ? 0 + PEAL_SYNDROME_NAK + PEAL_NAK_REMOTE_ACCESS
@@ -214,13 +214,6 @@ class Requesters {
 	const std::uint8_t transport_;
 	std::uint64_t &now_ = runs_.now;
 
-	/* Return: how many packets follow the first of a run, of which @takes are taken. */
-	std::uint32_t some(std::uint32_t takes)
-	{
-		REQUIRE(takes >= 1);
-		return static_cast<std::uint32_t>(
-			std::min<std::uint64_t>(takes - 1, random_.below(MOST)));
-	}
 	void receive(Requester &requester, const peal_packet &packet)
 	{
 		peal_requester_receive(requester.get(), &packet, now_, nullptr,
@@ -309,7 +302,7 @@ public:
 			if (random_.one_in(20))
 				packet.psn = peal_psn_add(packet.psn, 1);
 		}
-		packet.more = some(peal_requester_takes(runs_.get(), &packet));
+		packet.more = some(random_, peal_requester_takes(runs_.get(), &packet));
 		longest = std::max<std::size_t>(longest, packet.more + 1);
 		receive(runs_, packet);
 		for (std::uint32_t i = 0; i <= packet.more; ++i) {
