@@ -65,7 +65,10 @@ void peal_demux_end(struct peal_delivery *delivery)
 		peal_defer_here(qp);
 }
 
-/* Hold the lock of the half of @qp that packets like @rx go to. Return: may @qp have @rx? */
+/*
+ * Take the lock of the half of @qp that @rx is for, unless it is held. Return: why @qp may not have
+ * @rx, or PEAL_DROP_none.
+ */
 static enum peal_drop peal_demux_open(struct peal_delivery *delivery, struct peal_qp *qp,
 				      const struct peal_rx_packet *rx)
 {
