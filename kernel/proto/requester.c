@@ -3,6 +3,7 @@
  * See requester.h. Clauses are those of the IBTA specification, volume 1.
  */
 #include <linux/limits.h>
+#include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
@@ -41,7 +42,9 @@ static bool peal_message_is_read(const struct peal_message *message)
 /* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
 static u32 peal_message_piece(const struct peal_message *message, u32 at)
 {
-	return min_t(u32, PEAL_READ_PIECE - at % PEAL_READ_PIECE, message->packets - at);
+	u32 piece = 1U << (at < message->pieces_from ? message->old_shift : message->piece_shift);
+
+	return min_t(u32, piece - at % piece, message->packets - at);
 }
 
 static u64 peal_message_offset(const struct peal_message *message, u32 at)
@@ -340,6 +343,11 @@ static void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_i
 	r->probe = why;
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
+	/*
+	 * No peer that keeps packets is trusted to keep more than peal does. What was sent behind
+	 * the slots is lost, too.
+	 */
+	r->dropped = peal_psn_ahead(psn, inflight->top) > PEAL_REORDER_SLOTS ? inflight->top : psn;
 	r->sent = false;
 	r->heard = false;
 	r->doubted = false;
@@ -463,8 +471,9 @@ void peal_requester_set_psn(struct peal_requester *requester, u32 psn)
 	peal_inflight_set_psn(&requester->inflight, psn);
 	memset(&requester->retransmit, 0, sizeof(requester->retransmit));
 	peal_retransmit_stop(&requester->retransmit, &requester->inflight);
-	peal_window_recover(&requester->window);
+	peal_window_set_psn(&requester->window, psn);
 	requester->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
+	requester->gap_end = psn & PEAL_PSN_MASK;
 	requester->rnr_psn = requester->gap_psn;
 }
 
@@ -595,6 +604,32 @@ void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 	requester->probe_at = now;
 }
 
+/*
+ * How long is the next piece of the READ @message? It takes the room that there is in the window,
+ * but when there is little it waits until READ_PIECES of its length, or as many as may be in
+ * flight, fill the window. The length changes only when no piece of an earlier length is in flight.
+ */
+#define READ_PIECES	4
+
+static void peal_requester_size_piece(struct peal_requester *requester,
+				      struct peal_message *message)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+	u32 size = requester->window.size, outstanding = peal_inflight_outstanding(inflight);
+	u32 least = size / clamp_t(u32, requester->config.max_rd_atomic, 1, READ_PIECES);
+	u32 room = max(least, size - min(size, outstanding));
+	u32 shift = ilog2(clamp_t(u32, room, 1, PEAL_READ_PIECE));
+	u32 at = inflight->packet;
+
+	if (shift == message->piece_shift || at & ((1U << shift) - 1) ||
+	    (at && (inflight->acking != inflight->sending ||
+		    peal_psn_ahead(message->psn, inflight->una) < message->pieces_from)))
+		return;
+	message->old_shift = message->piece_shift;
+	message->piece_shift = shift;
+	message->pieces_from = at;
+}
+
 /* PSNs that the next new packet takes. A READ request takes one for each response. */
 static u32 peal_requester_span(const struct peal_requester *requester,
 			       const struct peal_message *message)
@@ -611,7 +646,7 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
 {
 	const struct peal_retransmit *r = &requester->retransmit;
 	struct peal_inflight *inflight = &requester->inflight;
-	const struct peal_message *message = peal_inflight_at(inflight, inflight->sending);
+	struct peal_message *message = peal_inflight_at(inflight, inflight->sending);
 	const struct peal_op *op = message->op;
 	u32 outstanding, size, ssn;
 
@@ -644,6 +679,12 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
 	if (op->resource &&
 	    requester->rd_atomic >= requester->config.max_rd_atomic)
 		return PEAL_BLOCKED_RD_ATOMIC;
+	if (peal_message_is_read(message)) {
+		/* More responses would be dropped, too. */
+		if (requester->unkept)
+			return PEAL_BLOCKED_ANSWER;
+		peal_requester_size_piece(requester, message);
+	}
 	/*
 	 * Without credit one packet may be sent if no other is in flight, otherwise a lost credit
 	 * update could stop the connection. Its acknowledgment proves that there was a receive, so
@@ -659,7 +700,7 @@ window:
 	/* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
 	outstanding = peal_inflight_outstanding(inflight);
 	size = requester->window.size;
-	if (r->probe || r->peer_reorders)
+	if (r->probe)
 		size = min_t(u32, size, PEAL_REORDER_SLOTS);
 	if (outstanding && outstanding + peal_requester_span(requester, message) > size)
 		return PEAL_BLOCKED_WINDOW;
@@ -717,7 +758,7 @@ static u32 peal_requester_run(const struct peal_requester *requester,
 		return most;
 	if (message->op->receives && !peal_credit_covers(&requester->credit, requester->credit.ssn))
 		return 1;
-	if (requester->retransmit.probe || requester->retransmit.peer_reorders)
+	if (requester->retransmit.probe)
 		size = min_t(u32, size, PEAL_REORDER_SLOTS);
 	if (outstanding >= size)
 		return 1;
@@ -859,7 +900,7 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		requester->rnr_until = 0;
 	}
 	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una, inflight->top,
-			   peal_rto_slow(&requester->rto));
+			   peal_rto_slow(&requester->rto), peal_rto_sees_queue(&requester->rto));
 	/* Packets before una need no retransmission. */
 	if (peal_psn_before(r->next, una)) {
 		r->next = una;
@@ -880,6 +921,8 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 	sure = r->probe == PEAL_PROBE_RNR;
 	if (verdict == PEAL_PROBE_VERDICT_OPEN)
 		return;
+	if (r->sent && r->probe == PEAL_PROBE_NAK && !r->peer_reorders)
+		requester->rto.latest = max(requester->rto.latest, now - r->sent_at);
 	if (verdict == PEAL_PROBE_VERDICT_OVER ||
 	    (ack && !sure && !peal_requester_answers_probe(requester, now))) {
 		/*
@@ -889,6 +932,9 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		if (r->probe != PEAL_PROBE_SILENCE &&
 		    peal_psn_before(r->probe_end, inflight->executed))
 			r->peer_reorders = true;
+		if (r->probe == PEAL_PROBE_NAK && r->peer_reorders &&
+		    peal_psn_before(una, r->dropped))
+			peal_retransmit_from_una(r, inflight, r->dropped);
 		r->lone = 0;
 		r->probe = PEAL_PROBE_NONE;
 	} else if (ack) {
@@ -907,9 +953,11 @@ static void peal_requester_watch_gap(struct peal_requester *requester, u64 now)
 {
 	if (requester->inflight.una == requester->inflight.seen) {
 		requester->gap_at = U64_MAX;
+		requester->unkept = false;
 		return;
 	}
-	if (requester->gap_psn == requester->inflight.una)
+	if (requester->gap_psn == requester->inflight.una ||
+	    peal_psn_before(requester->inflight.una, requester->gap_end))
 		return;
 	requester->gap_psn = requester->inflight.una;
 	requester->gap_at = now + peal_rto_patience(&requester->rto);
@@ -981,7 +1029,9 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 		return true;
 	if (peal_retransmit_covers(r, psn))
 		return true;
-	peal_window_shrink(&requester->window, requester->inflight.top);
+	peal_rto_lost(&requester->rto);
+	peal_window_lose(&requester->window, requester->inflight.top,
+			 peal_rto_sees_queue(&requester->rto), !r->peer_reorders);
 	peal_requester_probe(requester, PEAL_PROBE_NAK, psn, now);
 	return true;
 }
@@ -1126,6 +1176,7 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 						 handle, now, requester->config.reorder_ns)) {
 		response->what = PEAL_RESPONSE_KEPT;
 	} else {
+		requester->unkept = true;
 		peal_requester_drop(response, PEAL_DROP_sequence, false);
 	}
 	if (packet->psn != inflight->una)
@@ -1285,7 +1336,7 @@ void peal_requester_notified(struct peal_requester *requester)
 	struct peal_inflight *inflight = &requester->inflight;
 
 	if (inflight->una != inflight->top)
-		peal_window_halve(&requester->window, inflight->top);
+		peal_window_mark(&requester->window, inflight->top);
 }
 
 u64 peal_requester_deadline(const struct peal_requester *requester)
@@ -1296,6 +1347,16 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
 		return requester->rnr_until;
 	return min_t(u64, min_t(u64, requester->probe_at, requester->give_up_at),
 		     min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
+}
+
+/* Not even the probe that was sent was answered, or this is the first silence. */
+static void peal_requester_shrink_after_silence(struct peal_requester *requester)
+{
+	if (requester->retry.copies >= 3)
+		peal_window_restart(&requester->window);
+	else
+		peal_window_silence(&requester->window, requester->inflight.top,
+				    peal_rto_sees_queue(&requester->rto));
 }
 
 /*
@@ -1314,8 +1375,8 @@ static void peal_requester_probe_silence(struct peal_requester *requester, u64 n
 		peal_requester_lone_probe(requester, false, now);
 		return;
 	}
-	peal_rto_back_off(&requester->rto);
-	peal_window_halve(&requester->window, requester->inflight.top);
+	peal_rto_back_off(&requester->rto, now - requester->silent_since);
+	peal_requester_shrink_after_silence(requester);
 	peal_requester_probe(requester, PEAL_PROBE_SILENCE, requester->inflight.una, now);
 }
 
@@ -1339,7 +1400,7 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 		requester->give_up_at = now + peal_requester_timeout(requester);
 		requester->silent_since = now;
 		if ((!r->probe || r->sent) && peal_requester_use_retry(requester, inflight->una)) {
-			peal_window_halve(&requester->window, inflight->top);
+			peal_requester_shrink_after_silence(requester);
 			peal_requester_probe(requester, PEAL_PROBE_SILENCE, inflight->una, now);
 		}
 	} else if (now >= requester->probe_at) {
@@ -1354,8 +1415,15 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 						   peal_inflight_at(inflight, inflight->acking),
 						   inflight->una, U32_MAX);
 
-		peal_retransmit_from_una(r, inflight, peal_psn_add(inflight->una, span));
-		peal_window_shrink(&requester->window, inflight->top);
+		/* And what was seen behind it and not kept. */
+		span = max(span, peal_psn_ahead(inflight->una, inflight->seen));
+		requester->gap_end = peal_psn_add(inflight->una, span);
+		peal_retransmit_from_una(r, inflight, requester->gap_end);
+		/* Its answer is awaited now. */
+		requester->probe_at = now + requester->rto.ns;
+		peal_rto_lost(&requester->rto);
+		peal_window_lose(&requester->window, inflight->top,
+				 peal_rto_sees_queue(&requester->rto), false);
 	}
 }
 

@@ -25,10 +25,11 @@
  */
 
 /*
- * A longer READ is requested in pieces of this many responses. Each piece is a request packet of
- * its own and counts against max_rd_atomic. So the window bounds what the peer sends, no more
- * responses of a piece are in flight than can be kept out of order, and no two PSNs in use come
- * near half the PSN space apart.
+ * A longer READ is requested in pieces of at most this many responses, which is a power of two.
+ * Each piece is a request packet of its own and counts against max_rd_atomic. No more responses of
+ * a piece are in flight than can be kept out of order, and no two PSNs in use come near half the
+ * PSN space apart. A smaller window makes the pieces smaller, because the requester's window
+ * bounds what the peer sends. Then a piece is a part of the window, again a power of two.
  */
 #define PEAL_READ_PIECE		PEAL_REORDER_SLOTS
 
@@ -39,6 +40,12 @@ struct peal_message {
 	u8 mtu_shift;		/* of the path MTU when it was posted */
 	u32 psn;		/* of the first packet */
 	u32 packets;		/* PSNs: one for each request packet, or each READ response */
+	/*
+	 * READ: pieces have 1 << piece_shift responses from number `pieces_from` on, and
+	 * 1 << old_shift before. Each piece begins at a multiple of its length.
+	 */
+	u8 piece_shift, old_shift;
+	u32 pieces_from;
 	bool local;		/* BIND_MW, LOCAL_INV, REG_MR, INVALID; has no packets */
 	bool done;		/* local operation: executed */
 	u8 status;		/* enum ib_wc_status; if not 0, the message has failed */
@@ -151,6 +158,7 @@ struct peal_retransmit {
 	u8 probe;		/* enum peal_probe: the probe that waits for its answer */
 	u32 probe_psn;		/* first PSN that the probe is about */
 	u32 probe_end;		/* PSN after the probe */
+	u32 dropped;		/* PSN after the last packet that the peer surely had no slot for */
 	bool sent;		/* the probe was sent */
 	u64 sent_at;		/* when the probe was sent, ns */
 	bool heard;		/* the peer has answered some packet since */
@@ -221,6 +229,8 @@ struct peal_requester {
 	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
+	bool unkept;			/* a response behind the gap was dropped */
+	u32 gap_end;			/* PSN after what was requested again for a gap */
 	u16 flow;			/* UDP source port of the last response in order */
 	bool again;			/* the next receive() gets what take_reordered() returned */
 	struct peal_reorder reorder;	/* READ and atomic responses ahead of una */

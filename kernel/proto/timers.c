@@ -33,9 +33,20 @@ u32 peal_rnr_credits(u8 code)
 /* The least wait, because thread scheduling delays answers by about as much. */
 #define RTO_LEAST_NS	100000ULL
 /* An answer is slow if it takes one SLOW-th of the longest estimate more than the shortest. */
-#define SLOW			4
+#define SLOW			2
 /* Every HEARD_MOST-th silence without a sample keeps its back-off. */
 #define HEARD_MOST		3
+/* A queue makes an answer take one QUEUE-th and QUEUE_LEAST_NS more than the shortest. */
+#define QUEUE			4
+/* An answer behind a gap takes up to so many round trips. */
+#define GAP			3
+#define QUEUE_LEAST_NS		10000ULL
+/*
+ * The back-off ends at this wait, or at one BACK_OFF_PART-th of the silence, so that a path is used
+ * again soon when it is back.
+ */
+#define BACK_OFF_MOST_NS	50000000ULL
+#define BACK_OFF_PART		8
 #define PATIENCE_LEAST_NS	20000ULL
 #define PATIENCE_START_NS	500000ULL
 
@@ -66,6 +77,7 @@ void peal_rto_start(struct peal_rto *rto, u32 psn, u64 now)
 	if (rto->timing)
 		return;
 	rto->timing = true;
+	rto->gap = false;
 	rto->since = now;
 	rto->psn = psn;
 }
@@ -83,6 +95,9 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 
 	if (!rto->srtt || rtt < rto->shortest)
 		rto->shortest = rtt;
+	if (!rto->srtt || rtt < rto->empty)
+		rto->empty = rtt;
+	rto->latest = rto->gap ? rtt / GAP : rtt;
 	if (rtt <= rto->shortest + rto->longest / SLOW)
 		rto->slow = 0;
 	else if (rto->slow < U8_MAX)
@@ -128,9 +143,16 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 	peal_rto_set(rto, max_t(u64, rto->ns, least));
 }
 
-void peal_rto_back_off(struct peal_rto *rto)
+bool peal_rto_sees_queue(const struct peal_rto *rto)
 {
-	peal_rto_set(rto, 2 * rto->ns);
+	return rto->latest > rto->empty + rto->empty / QUEUE + QUEUE_LEAST_NS;
+}
+
+void peal_rto_back_off(struct peal_rto *rto, u64 silence)
+{
+	u64 most = max_t(u64, BACK_OFF_MOST_NS, silence / BACK_OFF_PART);
+
+	peal_rto_set(rto, min_t(u64, 2 * rto->ns, max_t(u64, rto->ns, most)));
 }
 
 u64 peal_rto_patience(const struct peal_rto *rto)

@@ -35,11 +35,14 @@ u32 peal_rnr_credits(u8 code);
 struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: no sample yet */
 	u64 shortest;		/* shortest sample, halved by peal_rto_doubt(), ns; 0: none */
+	u64 latest;		/* latest sample, ns */
+	u64 empty;		/* shortest sample, when queues were empty, ns; 0: none */
 	u64 ns;			/* current wait for an answer, with back-off */
 	u64 longest;		/* upper limit of `ns` */
 	u8 slow;		/* slow samples in a row, up to the latest; see SLOW */
 	u8 heard;		/* silences that ended without a sample; see HEARD_MOST */
 	bool timing;		/* a sample is being taken */
+	bool gap;		/* a packet was lost since the sampled one was sent */
 	u64 since;		/* when the sampled packet was sent, ns */
 	u32 psn;		/* PSN of the sampled packet */
 };
@@ -62,6 +65,15 @@ static inline void peal_rto_forget(struct peal_rto *rto)
 	rto->timing = false;
 }
 
+/*
+ * A packet was lost. The answer to a later one may wait for its retransmission, and then tells
+ * nothing of a queue.
+ */
+static inline void peal_rto_lost(struct peal_rto *rto)
+{
+	rto->gap = true;
+}
+
 /* All packets before @seen were answered. */
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now);
 /* A response ended a silence. It may answer the probe that was sent at @since. */
@@ -78,9 +90,16 @@ static inline u8 peal_rto_slow(const struct peal_rto *rto)
 }
 
 /*
- * The estimate was too short, or the peer is silent. Doubles the wait until the next sample (Karn).
+ * Did the latest answer take so much longer than the shortest that packets wait in a queue on the
+ * way? The jitter of thread scheduling may look like one.
  */
-void peal_rto_back_off(struct peal_rto *rto);
+bool peal_rto_sees_queue(const struct peal_rto *rto);
+
+/*
+ * The estimate was too short, or the peer is silent, for @silence ns so far. Doubles the wait until
+ * the next sample (Karn), up to a limit that grows with the silence.
+ */
+void peal_rto_back_off(struct peal_rto *rto, u64 silence);
 /* How long to wait for a packet that others have overtaken before it counts as lost, in ns. */
 u64 peal_rto_patience(const struct peal_rto *rto);
 /*

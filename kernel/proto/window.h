@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The window: how many packets may be in flight.
+ * The congestion window: how many packets may be in flight.
  *
- * Owns: the size of the window, its growth and shrinking, and how often a packet
- * carries AckReq.
- * Does not know: which packets are in flight.
+ * It is counted in packets of the path MTU, as TCP's is in Linux. It doubles each round trip up to
+ * a threshold, which is what the path carried when a queue was last seen. Above the threshold it
+ * grows by one packet a round trip, or by an eighth as long as round trips show no queue. A queue
+ * is also what tells the losses apart: a loss with a queue halves the window and sets the
+ * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
+ * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
+ *
+ * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
+ * Does not know: which packets are in flight, what a round trip takes (timers.h).
  */
 #ifndef PEAL_WINDOW_H
 #define PEAL_WINDOW_H
@@ -14,30 +20,43 @@
 struct peal_window {
 	u32 size;		/* most packets in flight now */
 	u32 limit;		/* upper limit of size */
+	u32 threshold;		/* up to this size it doubles each round trip */
+	u32 grown;		/* packets acknowledged since the last step of growth */
+	u32 since_loss;		/* packets acknowledged since the last loss */
+	u8 dense;		/* losses in a row that followed each other closely; saturates */
+	u8 chance;		/* losses in a row without a queue, if the peer goes back */
+	u8 calm;		/* round trips since the path was last seen full; saturates */
 	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
 	u32 recovered;		/* PSN after the last packet sent when it shrank */
+	u32 round;		/* PSN after the last packet of the current round trip */
+	bool marked;		/* the network has marked a packet in this round trip */
+	u16 alpha;		/* share of the round trips with marks, in 1/1024 */
 	u32 since_ack_request;	/* packets sent since the last AckReq */
 };
 
 void peal_window_reset(struct peal_window *w);
 void peal_window_limit(struct peal_window *w, u32 limit);
-
-/* The PSNs start anew, so no packet of an earlier loss is in flight any more. */
-static inline void peal_window_recover(struct peal_window *w)
-{
-	w->shrunk = false;
-}
+/* The PSNs start anew at @psn, so no packet of an earlier loss is in flight any more. */
+void peal_window_set_psn(struct peal_window *w, u32 psn);
 
 /*
- * @packets more packets were acknowledged, all before @una. @slow: the slow answers in a row, by
- * peal_rto_slow(). The window grows, unless these are a few. If they are many, it is halved. @top:
- * the PSN after the last packet that was sent.
+ * @packets more packets were acknowledged, all before @una. The window grows, if so many packets
+ * were in flight that it was needed. @top: the PSN after the last packet that was sent. @slow: the
+ * slow answers in a row, by peal_rto_slow(). A few keep the window as it is. Many halve it. @queue:
+ * by peal_rto_sees_queue().
  */
-void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow);
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow, bool queue);
+/* The network has marked a packet in flight. */
+void peal_window_mark(struct peal_window *w, u32 top);
+/*
+ * A packet was lost, and later ones arrived. @goes_back: the peer is not known to keep out-of-order
+ * packets, so everything behind the loss is sent again.
+ */
+void peal_window_lose(struct peal_window *w, u32 top, bool queue, bool goes_back);
 /* The peer was silent. */
-void peal_window_halve(struct peal_window *w, u32 top);
-/* A packet was lost, and later ones arrived. */
-void peal_window_shrink(struct peal_window *w, u32 top);
+void peal_window_silence(struct peal_window *w, u32 top, bool queue);
+/* The peer did not answer a probe either, so the path may be another one when it comes back. */
+void peal_window_restart(struct peal_window *w);
 /*
  * @packets more are sent, which makes @outstanding in flight. Return: should the last of them carry
  * AckReq?

@@ -22,12 +22,8 @@
 #include "transport/nic.h"
 #include "transport/sender.h"
 
-/*
- * Most bytes and packets in flight. The bytes are enough for 10 Gb/s and 200 us. There are no
- * more packets than a peal peer keeps when the first of them is late.
- */
-#define PEAL_WINDOW_BYTES	(256 << 10)
-#define PEAL_WINDOW_PACKETS	((u32)PEAL_REORDER_SLOTS)
+/* Most packets in flight. With the largest path MTU they fill 100 Gb/s and 10 ms. */
+#define PEAL_WINDOW_PACKETS	32768
 
 /* ---- both halves ---- */
 
@@ -1023,7 +1019,7 @@ static void peal_wire_configure(struct peal_wire *w)
 		.rnr_limit = qp->attr.rnr_retry,
 		.max_rd_atomic = qp->attr.max_rd_atomic,
 		.timeout_ns = peal_qp_timeout_ns(qp),
-		.window = min((u32)PEAL_WINDOW_BYTES >> shift, PEAL_WINDOW_PACKETS),
+		.window = PEAL_WINDOW_PACKETS,
 		.reorder_ns = reorder_ns,
 	};
 	struct peal_responder_config responder = {

@@ -121,19 +121,32 @@ run_sim() {
 	indented 20 <"$log"
 }
 
+# How connections share a bottleneck. One seed, because the limits are about shares, which vary from seed to seed.
+run_bottleneck() {
+	local log=$build/user/bottleneck.log begin=$SECONDS
+	if timeout "$sim_limit" "$build/user/test/bottleneck/bottleneck" --jobs "$(nproc)" >"$log" 2>&1; then
+		pass sim/bottleneck $((SECONDS - begin))
+	else
+		fail sim/bottleneck
+		grep FAIL "$log" | indented
+	fi
+}
+
 # run_sim_suite NAME...: runs the transport core in its simulated network, under the address and undefined behaviour
-# sanitizers: the seeds that failed in the past, and new random seeds. It also checks that the simulation detects broken rules.
+# sanitizers: the seeds that failed in the past, and new random seeds. It also checks that the simulation detects broken rules,
+# and how connections share a bottleneck.
 run_sim_suite() {
 	local variant begin
 	for variant in asan user; do
 		if ! (setup_variant "$variant" && with_progress "compiling the simulation" \
-			with_lock "$variant" ninja -C "$build/$variant" test/sim/sim); then
+			with_lock "$variant" ninja -C "$build/$variant" test/sim/sim test/bottleneck/bottleneck); then
 			fail "sim/build-$variant"
 			return
 		fi
 	done
 	! matches past "$@" || run_sim past --file "$repo/test/sim/seeds.txt"
 	! matches random "$@" || run_sim random --seeds "$sim_seeds"
+	! matches bottleneck "$@" || run_bottleneck
 	matches mutations "$@" || return 0
 	begin=$SECONDS
 	if "$repo/test/sim/mutate" "$build/user" >"$build/user/sim-mutations.log" 2>&1; then

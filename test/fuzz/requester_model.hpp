@@ -323,7 +323,7 @@ private:
 		if (!at)
 			check_fence(m);
 		if (m.is_read())
-			MUST(at % PEAL_READ_PIECE == 0);
+			MUST(at % std::bit_ceil(span) == 0);
 		if (reliable())
 			MUST(!outstanding() ||
 			     outstanding() + span <= std::max(config_.window, 1U));

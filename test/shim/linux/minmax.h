@@ -6,6 +6,7 @@
 #define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
 #define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
 #define min_t(type, a, b) min((type)(a), (type)(b))
+#define clamp_t(type, value, low, high) min_t(type, max_t(type, value, low), high)
 #define max_t(type, a, b) max((type)(a), (type)(b))
 
 #endif

@@ -10,6 +10,9 @@ using namespace peal::test;
 
 namespace {
 
+/* Long enough not to limit a back-off. */
+constexpr std::uint64_t SILENCE = 10000 * MS;
+
 peal_rto fresh(std::uint64_t longest = 1000 * MS)
 {
 	peal_rto rto = {};
@@ -83,7 +86,7 @@ TEST_CASE("the estimate has bounds", "[parts]")
 	peal_rto_limit(&rto, 50 * US);
 	CHECK(rto.ns == 50 * US);
 	for (int i = 0; i < 100; ++i)
-		peal_rto_back_off(&rto);
+		peal_rto_back_off(&rto, SILENCE);
 	CHECK(rto.ns == 50 * US);
 }
 
@@ -121,13 +124,13 @@ TEST_CASE("backing off stays, and most of it goes when something is heard", "[pa
 	sample(rto, 1 * MS);
 	CHECK(rto.ns == 3 * MS);
 	for (int i = 0; i < 4; ++i)
-		peal_rto_back_off(&rto);
+		peal_rto_back_off(&rto, SILENCE);
 	CHECK(rto.ns == 48 * MS);
 	peal_rto_heard(&rto, 0, 100);
 	CHECK(rto.ns == 6 * MS);
 	peal_rto_heard(&rto, 0, 100);
 	CHECK(rto.ns == 3 * MS);
-	peal_rto_back_off(&rto);
+	peal_rto_back_off(&rto, SILENCE);
 	peal_rto_heard(&rto, 0, 100);
 	CHECK(rto.ns == 6 * MS);
 	CHECK(rto.srtt == 1 * MS);
@@ -149,50 +152,159 @@ TEST_CASE("nothing answers sooner than half the shortest round trip", "[parts]")
 	CHECK(peal_rto_plausible(&rto, 0, MS / 2));
 }
 
-TEST_CASE("windows grow by what is acknowledged and shrink once for each loss", "[parts]")
+/* A window of @size packets, all of which are in flight: up to @top. */
+peal_window full_window(std::uint32_t size, std::uint32_t limit = 1000)
 {
 	peal_window w = {};
 
-	peal_window_limit(&w, 100);
+	peal_window_limit(&w, limit);
+	peal_window_reset(&w);
+	w.size = size;
+	return w;
+}
+
+/* Round trips without loss from @una on, each of as many packets as the window has. Return: una. */
+std::uint32_t round_trips(peal_window &w, std::uint32_t una, int trips, bool queue)
+{
+	for (; trips; --trips) {
+		const std::uint32_t size = w.size;
+
+		una += size;
+		peal_window_follow(&w, size, una, una, 0, queue);
+	}
+	return una;
+}
+
+TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]")
+{
+	peal_window w = full_window(16);
+
+	peal_window_follow(&w, 16, 16, 16, 0, true);
 	CHECK(w.size == 32);
-	peal_window_follow(&w, 10, 10, 0, 0);
-	CHECK(w.size == 42);
-	peal_window_halve(&w, 50);
-	CHECK(w.size == 21);
-	peal_window_halve(&w, 60);
-	peal_window_shrink(&w, 60);
-	CHECK(w.size == 21);
-	peal_window_follow(&w, 39, 49, 0, 0);
-	CHECK(w.size == 21);
-	peal_window_follow(&w, 1, 50, 0, 0);
-	CHECK(w.size == 22);
-	peal_window_shrink(&w, 60);
+	/* Not by packets that did not need it. */
+	peal_window_follow(&w, 1, 17, 20, 0, false);
+	CHECK(w.size == 32);
+	peal_window_lose(&w, 50, true, false);
+	CHECK(w.size == 16);
+	/* Once a round trip. */
+	peal_window_lose(&w, 60, true, false);
+	peal_window_silence(&w, 60, true);
+	peal_window_mark(&w, 60);
+	CHECK(w.size == 16);
+	peal_window_follow(&w, 10, 49, 60, 0, true);
+	CHECK(w.size == 16);
+	/* One packet a round trip. */
+	peal_window_follow(&w, 16, 66, 66, 0, true);
+	CHECK(w.size == 17);
+	round_trips(w, 66, 3, true);
 	CHECK(w.size == 20);
-	peal_window_follow(&w, 1000, 1050, 0, 0);
-	CHECK(w.size == 100);
 	peal_window_limit(&w, 0);
 	CHECK(w.size == 1);
 }
 
+TEST_CASE("a loss without a queue takes an eighth, which comes back at once", "[parts]")
+{
+	peal_window w = full_window(80);
+
+	peal_window_lose(&w, 80, false, false);
+	CHECK(w.size == 70);
+	round_trips(w, 80, 1, false);
+	CHECK(w.size > 80);
+}
+
+TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
+{
+	peal_window w = full_window(512);
+	std::uint32_t una = 0;
+
+	for (int i = 0; i < 2; ++i) {
+		una += 7;
+		peal_window_follow(&w, 7, una, una, 0, false);
+		peal_window_lose(&w, una, false, false);
+	}
+	CHECK(w.size == 392);
+	una += 7;
+	peal_window_follow(&w, 7, una, una, 0, false);
+	peal_window_lose(&w, una, false, false);
+	CHECK(w.size == 196);
+	CHECK(w.threshold == 196);
+}
+
+TEST_CASE("every fifth loss counts as one with a queue, if the peer goes back", "[parts]")
+{
+	const bool goes_back = GENERATE(false, true);
+	peal_window w = full_window(512);
+	std::uint32_t una = 0;
+
+	for (int i = 0; i < 5; ++i) {
+		CHECK(w.threshold > 1000);
+		una += 100;
+		peal_window_follow(&w, 100, una, una, 0, false);
+		peal_window_lose(&w, una, false, goes_back);
+	}
+	CHECK((w.threshold < 1000) == goes_back);
+}
+
+TEST_CASE("marks take half of their share, and 30 % at least", "[parts]")
+{
+	peal_window w = full_window(200);
+	std::uint32_t una = 0;
+
+	/* The first one is taken for a share of all. */
+	peal_window_mark(&w, una);
+	CHECK(w.size == 100);
+	una = round_trips(w, una, 100, true);
+	const std::uint32_t size = w.size;
+	CHECK(size == 200);
+	peal_window_mark(&w, una);
+	CHECK(w.size == size - size * 3 / 10 + 1);
+}
+
+TEST_CASE("without marks and queue a window grows by an eighth after some round trips", "[parts]")
+{
+	peal_window w = full_window(160);
+
+	peal_window_lose(&w, 0, true, false);
+	CHECK(w.size == 80);
+	const std::uint32_t una = round_trips(w, 0, 40, false);
+
+	/* It may have been marks that told of the queue, until their share is forgotten. */
+	CHECK(w.size == 120);
+	round_trips(w, una, 60, false);
+	CHECK(w.size == 1000);
+}
+
+TEST_CASE("after an unanswered probe a window starts anew and comes back", "[parts]")
+{
+	peal_window w = full_window(128);
+
+	peal_window_silence(&w, 128, false);
+	CHECK(w.size == 64);
+	peal_window_restart(&w);
+	peal_window_restart(&w);
+	CHECK(w.size == 2);
+	round_trips(w, 0, 5, true);
+	CHECK(w.size == 64);
+	round_trips(w, 126, 2, true);
+	CHECK(w.size == 66);
+}
+
 TEST_CASE("slow answers in a row keep a window from growing, and more of them halve it", "[parts]")
 {
-	peal_window w = {};
+	peal_window w = full_window(32);
 
-	peal_window_limit(&w, 100);
-	peal_window_follow(&w, 1, 1, 0, 1);
+	peal_window_follow(&w, 1, 1, 32, 1, true);
 	CHECK(w.size == 33);
 	for (std::uint8_t slow = 2; slow < 8; slow++) {
-		peal_window_follow(&w, 1, slow, 0, slow);
+		peal_window_follow(&w, 1, slow, 40, slow, true);
 		CHECK(w.size == 33);
 	}
-	peal_window_follow(&w, 1, 8, 10, 8);
+	peal_window_follow(&w, 1, 8, 40, 8, true);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 9, 20, 255);
+	peal_window_follow(&w, 1, 39, 60, 255, true);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 10, 20, 255);
+	peal_window_follow(&w, 1, 40, 60, 255, true);
 	CHECK(w.size == 9);
-	peal_window_follow(&w, 10, 20, 30, 0);
-	CHECK(w.size == 19);
 }
 
 TEST_CASE("slow answers are counted while they come in a row", "[parts]")
@@ -201,10 +313,10 @@ TEST_CASE("slow answers are counted while they come in a row", "[parts]")
 
 	CHECK(peal_rto_slow(&rto) == 0);
 	sample(rto, 2 * MS);
-	sample(rto, 12 * MS);
+	sample(rto, 22 * MS);
 	CHECK(peal_rto_slow(&rto) == 0);
 	for (int i = 1; i <= 300; i++) {
-		sample(rto, 12 * MS + 1);
+		sample(rto, 22 * MS + 1);
 		CHECK(peal_rto_slow(&rto) == std::min(i, 255));
 	}
 	sample(rto, 3 * MS);
@@ -213,15 +325,27 @@ TEST_CASE("slow answers are counted while they come in a row", "[parts]")
 
 TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
 {
-	peal_window w = {};
+	peal_window w = full_window(32);
 
-	peal_window_limit(&w, 100);
-	peal_window_reset(&w);
-	peal_window_halve(&w, 50);
+	peal_window_silence(&w, 50, false);
 	CHECK(w.size == 16);
-	peal_window_recover(&w);
-	peal_window_follow(&w, 10, 0x900000, 0x900000, 0);
+	peal_window_set_psn(&w, 0x900000);
+	peal_window_follow(&w, 10, 0x90000a, 0x90000a, 0, false);
 	CHECK(w.size == 26);
+}
+
+TEST_CASE("an answer that takes a quarter longer than the shortest tells of a queue", "[parts]")
+{
+	peal_rto rto = fresh(400 * MS);
+
+	CHECK_FALSE(peal_rto_sees_queue(&rto));
+	sample(rto, 8 * MS);
+	sample(rto, 10 * MS);
+	CHECK_FALSE(peal_rto_sees_queue(&rto));
+	sample(rto, 10 * MS + 10001);
+	CHECK(peal_rto_sees_queue(&rto));
+	sample(rto, 9 * MS);
+	CHECK_FALSE(peal_rto_sees_queue(&rto));
 }
 
 TEST_CASE("PSN order: half the circle is later", "[parts]")

@@ -52,8 +52,14 @@ class Requester : public Half {
 		peal_requester_init(requester_.get(), messages_.data(), entries);
 		configure();
 		peal_requester_set_psn(requester_.get(), base_);
+		open_window(32);
 	}
 	void configure() { peal_requester_configure(requester_.get(), &config_); }
+	/* Scripts do not depend on where a window starts. */
+	void open_window(u32 size)
+	{
+		requester_->window.size = std::min(size, requester_->window.limit);
+	}
 	void set(Words &words)
 	{
 		config_.transport = static_cast<u8>(value_of(
@@ -66,6 +72,7 @@ class Requester : public Half {
 		config_.window = words.value("window", config_.window);
 		config_.mtu_shift = mtu_shift(words, config_.mtu_shift);
 		configure();
+		open_window(words.has("open") ? config_.window : 32);
 	}
 
 	void post(Words &words)

@@ -116,7 +116,7 @@ TEST_CASE("a slow peer gets a long WRITE, and little of it twice", "[slow]")
 		while (peer.step())
 			;
 		CHECK(r.completions == 1);
-		CHECK(peer.again <= 20);
+		CHECK(peer.again <= 24);
 	}
 }
 
@@ -131,8 +131,9 @@ TEST_CASE("a slow peer answers a long READ, and little of it twice", "[slow]")
 		while (peer.step())
 			;
 		CHECK(r.completions == 1);
-		CHECK(peer.again <= 20);
-		CHECK(r.now <= 2 * PACKETS * cost + 1 * MS);
+		/* These are pieces of a few responses each. */
+		CHECK(peer.again <= 100);
+		CHECK(2 * r.now <= 5 * PACKETS * cost + 2 * MS);
 	}
 }
 
@@ -141,7 +142,7 @@ TEST_CASE("in front of a slow peer few packets wait", "[slow]")
 	Requester r;
 	SlowPeer peer(r, 4 * MS);
 
-	/* The window has begun with 32, and grows until two answers in a row were slow. */
+	/* The window has begun with 16, and grows until two answers in a row were slow. */
 	r.post_packets(PACKETS);
 	while (peer.step())
 		CHECK(peer.unanswered() <= 48);
