@@ -79,10 +79,9 @@ bool peal_fpu_begin(size_t bytes)
 	return true;
 }
 
-void peal_fpu_end(bool fpu)
+void peal_fpu_leave(void)
 {
-	if (fpu)
-		kernel_fpu_end();
+	kernel_fpu_end();
 }
 
 #define peal_crc_add_fast(crc, bytes, n)	static_call(peal_crc_add_vectors)(crc, bytes, n)
@@ -100,7 +99,7 @@ bool peal_fpu_begin(size_t bytes)
 	return false;
 }
 
-void peal_fpu_end(bool fpu)
+void peal_fpu_leave(void)
 {
 }
 
@@ -134,10 +133,15 @@ u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu)
 	return peal_icrc_add(crc, to, n);
 }
 
-u32 peal_crc_gather(u32 crc, void *to, struct peal_crc_source *from, u64 bytes, bool fpu)
+/* Code without vector registers has no loop that copies, so there one pass over all is cheaper. */
+u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
+		    bool fpu)
 {
-	u64 n;
+	const void *begin = to - front;
+	u64 all = front + bytes, n;
 
+	if (fpu && front)
+		crc = peal_crc_add(crc, begin, front, fpu);
 	for (; bytes; bytes -= n, to += n) {
 		if (!from->left) {
 			/* The last piece may have left the cursor at the end of an entry. */
@@ -148,9 +152,12 @@ u32 peal_crc_gather(u32 crc, void *to, struct peal_crc_source *from, u64 bytes, 
 			from->bytes -= from->left;
 		}
 		n = min(bytes, from->left);
-		crc = peal_crc_copy(crc, to, from->piece, n, fpu);
+		if (fpu)
+			crc = peal_crc_copy(crc, to, from->piece, n, fpu);
+		else
+			peal_copy(to, from->piece, n);
 		from->piece += n;
 		from->left -= n;
 	}
-	return crc;
+	return fpu ? crc : peal_icrc_add(crc, begin, all);
 }

@@ -30,7 +30,13 @@ void peal_crc_init(void);
  * functions below then do without them.
  */
 bool peal_fpu_begin(size_t bytes);
-void peal_fpu_end(bool fpu);
+void peal_fpu_leave(void);
+
+static inline void peal_fpu_end(bool fpu)
+{
+	if (fpu)
+		peal_fpu_leave();
+}
 
 /* Begin an ICRC over the bytes of peal_icrc_head(). */
 u32 peal_crc_begin(const __be32 *head, u32 bytes, bool ipv6, bool fpu);
@@ -58,7 +64,8 @@ static inline struct peal_crc_source peal_crc_from(struct peal_cursor *cursor, u
 	};
 }
 
-/* The same with the next @bytes of a source. */
-u32 peal_crc_gather(u32 crc, void *to, struct peal_crc_source *from, u64 bytes, bool fpu);
+/* The same with the next @bytes of a source, after the @front bytes that lie in front of @to. */
+u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
+		    bool fpu);
 
 #endif

@@ -15,6 +15,7 @@
 #include <net/route.h>
 #include <net/sock.h>
 
+#include "base/compat.h"
 #include "net/crc.h"
 #include "net/path.h"
 #include "net/port.h"
@@ -85,29 +86,7 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 	       page->offset + bytes <= page->size;
 }
 
-/* The first packet of a train is in the head of the skb, behind the IP and UDP headers. */
-static u8 *peal_tx_first(struct peal_train *train, u32 psn, u32 bytes)
-{
-	u32 ip_bytes = peal_tx_ip_bytes(train->path);
-	struct sk_buff *skb;
-
-	skb = alloc_skb(MAX_HEADER + ip_bytes + sizeof(struct udphdr) + bytes,
-			GFP_ATOMIC | __GFP_NOWARN);
-	train->skb = skb;
-	if (unlikely(!skb))
-		return NULL;
-	skb_reserve(skb, MAX_HEADER);
-	skb_reset_network_header(skb);
-	skb_put(skb, ip_bytes);
-	skb_set_transport_header(skb, ip_bytes);
-	skb_put(skb, sizeof(struct udphdr));
-	train->psn = psn;
-	train->segment = bytes;
-	train->limit = 0;
-	return skb_put(skb, bytes);
-}
-
-/* The others are in pages. peal_tx_fits() has found the room. */
+/* The packets behind the first are in pages. peal_tx_fits() has found the room. */
 static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
 {
 	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
@@ -293,68 +272,133 @@ out:
 	train->fpu = false;
 }
 
-bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
-		 struct peal_cursor *payload)
+/* Fill the padding, if there is any, and write the ICRC behind it. @end: end of the payload. */
+static void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
+{
+	__le32 icrc;
+
+	if (unlikely(pad)) {
+		memset(end, 0, pad);
+		crc = peal_crc_add(crc, end, pad, fpu);
+	}
+	icrc = cpu_to_le32(peal_icrc_end(crc));
+	memcpy(end + pad, &icrc, sizeof(icrc));
+}
+
+/*
+ * The first packet of a train is in the head of the skb, behind the IP and UDP headers, and most
+ * trains have no other. The headers are masked in place for the ICRC. peal_tx_send() writes those of
+ * IP and UDP again. @number: of the packet in the run @packet. Return: false when there is no memory.
+ */
+static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
+			  u32 bytes, struct peal_crc_source *source)
 {
 	const struct peal_path *path = train->path;
-	u32 bytes = peal_tx_bytes(packet), front = peal_tx_ip_bytes(path) + sizeof(struct udphdr);
-	struct udphdr udp = peal_tx_udp(path, bytes);
+	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
+	u32 header_bytes, crc;
+	struct sk_buff *skb;
+	u8 *ip, *bth, marks;
+
+	skb = alloc_skb(MAX_HEADER + front + bytes, GFP_ATOMIC | __GFP_NOWARN);
+	if (unlikely(!skb))
+		return false;
+	skb_reserve(skb, MAX_HEADER);
+	skb_reset_network_header(skb);
+	skb_set_transport_header(skb, ip_bytes);
+	ip = __skb_put(skb, front + bytes);
+	bth = ip + front;
+	train->skb = skb;
+	train->psn = peal_psn_add(packet->psn, number);
+	train->segment = bytes;
+	train->limit = 0;
+	train->fpu = peal_fpu_begin(bytes);
+
+	/* TOS and hop limit are not covered. */
+	peal_tx_ip(path, ip, front + bytes, 0, 0, 0);
+	*udp_hdr(skb) = peal_tx_udp(path, bytes);
+	header_bytes = peal_packet_build(packet, bth);
+	if (packet->more)
+		peal_packet_build_next(bth, train->psn,
+				       packet->ack_request && number == packet->more);
+	marks = bth[PEAL_BTH_MARKS];
+	peal_icrc_mask((__be32 *)ip, path->ipv6);
+	crc = peal_crc_gather(PEAL_ICRC_FRONT, bth + header_bytes, front + header_bytes, source,
+			      packet->payload_bytes, train->fpu);
+	bth[PEAL_BTH_MARKS] = marks;
+	peal_tx_finish(bth + header_bytes + packet->payload_bytes, crc, -packet->payload_bytes & 3,
+		       train->fpu);
+	return true;
+}
+
+/* What the packets of a run that are not the first of a train have in common. */
+struct peal_tx_run {
+	u32 header_bytes;		/* 0: not built yet */
+	u32 head_bytes;
 	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
-	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
 	u8 headers[PEAL_HEADERS_MAX];
-	u32 header_bytes, head_bytes, i, psn;
+};
+
+static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_path *path,
+				       const struct peal_packet *packet, u32 bytes)
+{
+	struct udphdr udp = peal_tx_udp(path, bytes);
 	union {
 		struct iphdr v4;
 		struct ipv6hdr v6;
-	} ip;
-	u8 *bth, *at, *end;
-	__le32 icrc;
-	u32 crc;
+	} ip PEAL_UNINITIALIZED;
 
-	header_bytes = peal_packet_build(packet, headers);
-	/* TOS and hop limit are not covered. */
-	peal_tx_ip(path, &ip, front + bytes, 0, 0, 0);
-	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, headers);
+	run->header_bytes = peal_packet_build(packet, run->headers);
+	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, 0, 0, 0);
+	run->head_bytes = peal_icrc_head(run->head, path->ipv6, &ip, &udp, run->headers);
+}
 
+/* Another packet of a train. @number: of the packet in the run @packet. */
+static void peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 number,
+			 u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
+{
+	const struct peal_path *path = train->path;
+	u8 *bth = peal_tx_fragment(train, bytes);
+	u32 extended, crc;
+
+	if (!run->header_bytes)
+		peal_tx_begin_run(run, path, packet, bytes);
+	if (!train->fpu)
+		train->fpu = peal_fpu_begin(train->bytes + bytes);
+	if (packet->more)
+		peal_packet_build_next(run->headers, peal_psn_add(packet->psn, number),
+				       packet->ack_request && number == packet->more);
+	peal_icrc_head_next(run->head, path->ipv6, train->packets, run->headers);
+	memcpy(bth, run->headers, run->header_bytes);
+	extended = run->header_bytes - PEAL_BTH_BYTES;
+	crc = peal_crc_begin(run->head, run->head_bytes, path->ipv6, train->fpu);
+	crc = peal_crc_gather(crc, bth + run->header_bytes, extended, source,
+			      packet->payload_bytes, train->fpu);
+	peal_tx_finish(bth + run->header_bytes + packet->payload_bytes, crc,
+		       -packet->payload_bytes & 3, train->fpu);
+}
+
+bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
+		 struct peal_cursor *payload)
+{
+	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
+	struct peal_tx_run run PEAL_UNINITIALIZED;
+	u32 bytes = peal_tx_bytes(packet), i;
+
+	run.header_bytes = 0;
 	for (i = 0; i <= packet->more; i++) {
 		if (!peal_tx_fits(train, bytes, tos))
 			peal_tx_send(train);
-		psn = peal_psn_add(packet->psn, i);
-		bth = train->packets ? peal_tx_fragment(train, bytes) :
-				       peal_tx_first(train, psn, bytes);
-		if (unlikely(!bth)) {
-			peal_count_by(path->port->table, packets_unsent, packet->more - i + 1);
+		if (train->packets) {
+			peal_tx_next(train, packet, i, bytes, &source, &run);
+		} else if (unlikely(!peal_tx_first(train, packet, i, bytes, &source))) {
+			peal_count_by(train->path->port->table, packets_unsent,
+				      packet->more - i + 1);
 			return false;
 		}
 		train->tos = tos;
 		train->bytes += bytes;
 		train->closed = bytes < train->segment;
-		if (!train->fpu)
-			train->fpu = peal_fpu_begin(train->bytes);
-
-		if (packet->more)
-			peal_packet_build_next(headers, psn,
-					       packet->ack_request && i == packet->more);
-		if (packet->more || train->packets)
-			peal_icrc_head_next(head, path->ipv6, train->packets, headers);
 		train->packets++;
-		crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
-		memcpy(bth, headers, PEAL_BTH_BYTES);
-		at = bth + PEAL_BTH_BYTES;
-		if (header_bytes > PEAL_BTH_BYTES)
-			crc = peal_crc_copy(crc, at, headers + PEAL_BTH_BYTES,
-					    header_bytes - PEAL_BTH_BYTES, train->fpu);
-		at = bth + header_bytes;
-		if (packet->payload_bytes)
-			crc = peal_crc_gather(crc, at, &source, packet->payload_bytes, train->fpu);
-		at += packet->payload_bytes;
-		end = bth + bytes - PEAL_ICRC_BYTES;
-		if (unlikely(at < end)) {
-			memset(at, 0, end - at);
-			crc = peal_crc_add(crc, at, end - at, train->fpu);
-		}
-		icrc = cpu_to_le32(peal_icrc_end(crc));
-		memcpy(end, &icrc, sizeof(icrc));
 	}
 	return true;
 }

@@ -210,32 +210,36 @@ u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 #define UDP_WORDS	2
 #define BTH_WORDS	(PEAL_BTH_BYTES / 4)
 
-/* Write the headers behind the IP header. @head is where the UDP header belongs. */
-static inline void peal_icrc_udp(__be32 *head, const void *udp, const void *bth)
+void peal_icrc_mask(__be32 *ip, bool ipv6)
 {
-	memcpy(head, udp, UDP_WORDS * 4);
-	head[1] |= __cpu_to_be32(0x0000ffff);	/* checksum */
-	memcpy(head + UDP_WORDS, bth, PEAL_BTH_BYTES);
-	head[UDP_WORDS + 1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
+	__be32 *udp = ip + (ipv6 ? IPV6_WORDS : IPV4_WORDS);
+
+	if (ipv6) {
+		ip[0] |= __cpu_to_be32(0x0fffffff);	/* traffic class; flow label */
+		ip[1] |= __cpu_to_be32(0x000000ff);	/* hop limit */
+	} else {
+		ip[0] |= __cpu_to_be32(0x00ff0000);	/* type of service */
+		ip[2] |= __cpu_to_be32(0xff00ffff);	/* time to live; checksum */
+	}
+	udp[1] |= __cpu_to_be32(0x0000ffff);	/* checksum */
+	udp[UDP_WORDS + 1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
 }
 
 u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, const void *bth)
 {
-	if (ipv6) {
-		head[0] = __cpu_to_be32(0xffffffff);
-		memcpy(head + 1, ip, IPV6_WORDS * 4);
-		head[1] |= __cpu_to_be32(0x0fffffff);	/* traffic class; flow label */
-		head[2] |= __cpu_to_be32(0x000000ff);	/* hop limit */
-		peal_icrc_udp(head + 1 + IPV6_WORDS, udp, bth);
-		return (1 + IPV6_WORDS + UDP_WORDS + BTH_WORDS) * 4;
-	}
-	head[0] = 0;
-	head[1] = __cpu_to_be32(0xffffffff);
-	memcpy(head + 2, ip, IPV4_WORDS * 4);
-	head[2] |= __cpu_to_be32(0x00ff0000);	/* type of service */
-	head[4] |= __cpu_to_be32(0xff00ffff);	/* time to live; checksum */
-	peal_icrc_udp(head + 2 + IPV4_WORDS, udp, bth);
-	return (2 + IPV4_WORDS + UDP_WORDS + BTH_WORDS) * 4;
+	__be32 *to = head;
+
+	if (!ipv6)
+		*to++ = 0;
+	*to++ = __cpu_to_be32(0xffffffff);
+	if (ipv6)
+		memcpy(to, ip, IPV6_WORDS * 4);
+	else
+		memcpy(to, ip, IPV4_WORDS * 4);
+	memcpy(to + (ipv6 ? IPV6_WORDS : IPV4_WORDS), udp, UDP_WORDS * 4);
+	memcpy(to + (ipv6 ? IPV6_WORDS : IPV4_WORDS) + UDP_WORDS, bth, PEAL_BTH_BYTES);
+	peal_icrc_mask(to, ipv6);
+	return (to - head + (ipv6 ? IPV6_WORDS : IPV4_WORDS) + UDP_WORDS + BTH_WORDS) * 4;
 }
 
 void peal_icrc_head_next(__be32 *head, bool ipv6, u16 id, const void *bth)

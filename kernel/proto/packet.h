@@ -298,6 +298,11 @@ enum peal_drop {
 
 u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, const void *bth);
 /*
+ * Mask the same fields where IP header, UDP header and BTH lie one behind the other, at @ip. The
+ * ICRC of such a packet begins with PEAL_ICRC_FRONT.
+ */
+void peal_icrc_mask(__be32 *ip, bool ipv6);
+/*
  * Turn them into those of another packet of the run: with the BTH @bth, and in IPv4 with the
  * identification @id.
  */
@@ -321,6 +326,7 @@ static inline u32 peal_icrc_end(u32 crc)
  */
 
 #define PEAL_BTH_BYTES		12
+#define PEAL_BTH_MARKS		4	/* offset of the byte with FECN and BECN */
 #define PEAL_ICRC_BYTES		4
 #define PEAL_CNP_RESERVED	16	/* bytes of zeros behind the BTH of a CNP */
 /*
