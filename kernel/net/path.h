@@ -3,7 +3,7 @@
  * A path: how the packets of one address vector get to the other side. And packets out, on a path.
  *
  * Only peal_path_init() and peal_path_resolve() write a path, before any packet is sent on
- * it. A new address vector needs a new path. Only the cached route changes later. It has a
+ * it. A new address vector needs a new path. Only caches change later. The cached route has a
  * lock of its own (path->lock, innermost), so that the senders of several queue pairs may
  * share an address handle's path.
  *
@@ -39,6 +39,11 @@ struct peal_path {
 	u8 hop_limit;			/* 0: the stack's choice */
 	u8 sl;
 	u32 flow_label;
+	/*
+	 * Hints for tx.c: for packets without and with payload the length of the last one, in the
+	 * upper half, and the CRC of its IP and UDP header. Each is read and written as a whole.
+	 */
+	u64 front_crc[2];
 	spinlock_t lock;		/* guards the fields marked with it */
 
 	/* Guarded by path.lock: */

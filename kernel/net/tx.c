@@ -287,15 +287,16 @@ static void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
 
 /*
  * The first packet of a train is in the head of the skb, behind the IP and UDP headers, and most
- * trains have no other. The headers are masked in place for the ICRC. peal_tx_send() writes those of
- * IP and UDP again. @number: of the packet in the run @packet. Return: false when there is no memory.
+ * trains have no other. Its headers are masked in place for the ICRC, unless the CRC of IP and UDP
+ * header is known from a packet of the same length. peal_tx_send() writes these two. @number: of the packet in the run @packet. Return: false when there is no memory.
  */
 static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
 			  u32 bytes, struct peal_crc_source *source)
 {
-	const struct peal_path *path = train->path;
+	struct peal_path *path = train->path;
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
-	u32 header_bytes, crc;
+	u64 *hint = &path->front_crc[packet->payload_bytes > 0], known = READ_ONCE(*hint);
+	u32 header_bytes, crc = known;
 	struct sk_buff *skb;
 	u8 *ip, *bth, marks;
 
@@ -313,16 +314,22 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	train->limit = 0;
 	train->fpu = peal_fpu_begin(bytes);
 
-	/* TOS and hop limit are not covered. */
-	peal_tx_ip(path, ip, front + bytes, 0, 0, 0);
-	*udp_hdr(skb) = peal_tx_udp(path, bytes);
 	header_bytes = peal_packet_build(packet, bth);
 	if (packet->more)
 		peal_packet_build_next(bth, train->psn,
 				       packet->ack_request && number == packet->more);
 	marks = bth[PEAL_BTH_MARKS];
-	peal_icrc_mask((__be32 *)ip, path->ipv6);
-	crc = peal_crc_gather(PEAL_ICRC_FRONT, bth + header_bytes, front + header_bytes, source,
+	if (likely(known >> 32 == bytes)) {
+		bth[PEAL_BTH_MARKS] = 0xff;
+	} else {
+		/* TOS and hop limit are not covered. */
+		peal_tx_ip(path, ip, front + bytes, 0, 0, 0);
+		*udp_hdr(skb) = peal_tx_udp(path, bytes);
+		peal_icrc_mask((__be32 *)ip, path->ipv6);
+		crc = peal_crc_add(PEAL_ICRC_FRONT, ip, front, train->fpu);
+		WRITE_ONCE(*hint, (u64)bytes << 32 | crc);
+	}
+	crc = peal_crc_gather(crc, bth + header_bytes, header_bytes, source,
 			      packet->payload_bytes, train->fpu);
 	bth[PEAL_BTH_MARKS] = marks;
 	peal_tx_finish(bth + header_bytes + packet->payload_bytes, crc, -packet->payload_bytes & 3,

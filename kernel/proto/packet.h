@@ -326,7 +326,7 @@ static inline u32 peal_icrc_end(u32 crc)
  */
 
 #define PEAL_BTH_BYTES		12
-#define PEAL_BTH_MARKS		4	/* offset of the byte with FECN and BECN */
+#define PEAL_BTH_MARKS		4	/* offset of the byte that the ICRC counts as ones */
 #define PEAL_ICRC_BYTES		4
 #define PEAL_CNP_RESERVED	16	/* bytes of zeros behind the BTH of a CNP */
 /*
