@@ -7,6 +7,7 @@
  */
 #include <linux/udp.h>
 
+#include "base/compat.h"
 #include "base/table.h"
 #include "net/crc.h"
 #include "net/rx_packet.h"
@@ -209,7 +210,7 @@ static u32 peal_rx_icrc_head(const struct peal_rx_packet *rx, __be32 *head)
 	union {
 		struct iphdr v4;
 		struct ipv6hdr v6;
-	} ip;
+	} ip PEAL_UNINITIALIZED;
 
 	peal_rx_ip(rx, &ip);
 	if (rx->train)
@@ -220,10 +221,10 @@ static u32 peal_rx_icrc_head(const struct peal_rx_packet *rx, __be32 *head)
 bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 {
 	u32 from = rx->at + PEAL_BTH_BYTES, end = rx->at + rx->bytes - PEAL_ICRC_BYTES;
-	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
+	struct peal_pieces pieces PEAL_UNINITIALIZED;
 	struct sk_buff *skb = rx->skb;
 	u32 head_bytes, crc, n;
-	struct peal_pieces pieces;
 	const u8 *data;
 	__le32 icrc;
 	bool fpu;
@@ -250,11 +251,11 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 {
 	u32 most_in_skb = (rx->skb->len - rx->at) / rx->bytes, crc, psn = rx->packet.psn;
 	u32 header_bytes = rx->packet.header_bytes, end = rx->bytes - PEAL_ICRC_BYTES;
-	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
 	struct peal_rx_part part = peal_rx_linear(rx->skb);
 	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
 	bool fpu, ack_request = rx->packet.ack_request;
-	u8 headers[PEAL_HEADERS_MAX];
+	u8 headers[PEAL_HEADERS_MAX] PEAL_UNINITIALIZED;
 	u32 head_bytes, more;
 	const u8 *here;
 	__le32 icrc;
@@ -292,7 +293,7 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 static void peal_rx_copy_of(const struct peal_rx_packet *rx, u32 at, const u8 *here, u32 offset,
 			    void *to, u32 bytes)
 {
-	struct peal_pieces pieces;
+	struct peal_pieces pieces PEAL_UNINITIALIZED;
 	const u8 *data;
 	u32 n;
 

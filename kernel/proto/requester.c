@@ -850,7 +850,8 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 	if (peal_retransmit_probe_is_needless(&requester->retransmit, inflight,
 					      &requester->reorder))
 		peal_retransmit_stop(&requester->retransmit, inflight);
-	if (peal_retransmit_seek(&requester->retransmit, inflight, &requester->reorder))
+	if (requester->retransmit.next != requester->retransmit.end &&
+	    peal_retransmit_seek(&requester->retransmit, inflight, &requester->reorder))
 		return peal_requester_resend(requester, now, out);
 	blocked = peal_requester_may_send(requester);
 	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)

@@ -329,6 +329,14 @@ static inline const struct peal_wqe *peal_requester_wqe(const struct peal_reques
 	return &peal_inflight_at(&requester->inflight, message)->wqe;
 }
 
+/* May complete() return a message? If not, it need not be called. */
+static inline bool peal_requester_may_complete(const struct peal_requester *requester)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+
+	return inflight->tail != inflight->acking || inflight->failed;
+}
+
 /* A message has failed. complete() returns it in order; after it only flush() may be called. */
 static inline bool peal_requester_failed(const struct peal_requester *requester)
 {

@@ -208,9 +208,9 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 				   struct peal_notify *notify, bool again)
 {
 	struct peal_responder *responder = &w->responder;
+	struct peal_request request PEAL_UNINITIALIZED;
 	u8 syndrome = PEAL_SYNDROME_ACK;
 	struct peal_qp *qp = w->base.qp;
-	struct peal_request request;
 	struct peal_outcome outcome;
 	u64 original = 0;
 	struct sk_buff *handle;
@@ -266,8 +266,8 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 static void peal_wire_take_kept_requests(struct peal_wire *w, struct peal_notify *notify,
 					 struct peal_budget *budget)
 {
+	struct peal_rx_packet rx PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
-	struct peal_rx_packet rx;
 	struct sk_buff *skb;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -339,8 +339,8 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_train train PEAL_UNINITIALIZED;
+	struct peal_reply reply PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
-	struct peal_reply reply;
 	bool more = true;
 
 	lockdep_assert_held(&qp->rq.lock);
@@ -453,6 +453,8 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 	const struct peal_message *done;
 
 	lockdep_assert_held(&qp->sq.lock);
+	if (!peal_requester_may_complete(&w->requester))
+		return false;
 	while (peal_budget_is_left(budget)) {
 		done = peal_requester_complete(&w->requester);
 		if (!done)
@@ -525,7 +527,8 @@ static enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message, b
 
 /*
  * Check all local keys before the first packet. Each packet checks them again, because keys may
- * become invalid in between.
+ * become invalid in between. So a message of one packet needs no check before. On UC it is checked,
+ * because UC goes on after the failure, and no PSN may be missing then.
  */
 static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 {
@@ -534,7 +537,8 @@ static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	if (wqe->inline_data || op->local)
+	if (wqe->inline_data || op->local ||
+	    (op->sends && wqe->length <= 1 << peal_qp_mtu_shift(qp) && peal_qp_is_reliable(qp)))
 		return PEAL_REASON_NONE;
 	reason = peal_cursor_local(&cursor, qp->table, qp->ib.pd, qp->sq.sge, wqe->num_sge,
 				   !op->sends);
@@ -571,14 +575,26 @@ static void peal_wire_post(struct peal_wire *w)
 	peal_sq_finish(&qp->sq);
 }
 
+/* Post the malformed WQE in sq.wqe, too, because it must complete in its place in the order. */
+static noinline void peal_wire_post_malformed(struct peal_wire *w, enum peal_reason reason)
+{
+	u32 message = peal_requester_head(&w->requester);
+	struct peal_sq *sq = &w->base.qp->sq;
+	struct peal_wqe bad = {
+		.opcode = PEAL_OP_INVALID, .flags = sq->wqe.flags, .index = sq->wqe.index,
+	};
+
+	peal_requester_post(&w->requester, &bad);
+	peal_requester_fail_message(&w->requester, message, peal_wqe_status(reason), reason);
+	peal_sq_finish(sq);
+}
+
 /* Start the next message. Return: false when no message was started. */
 static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
 	struct peal_qp *qp = w->base.qp;
-	u32 message = peal_requester_head(requester);
-	struct peal_wqe bad = { .opcode = PEAL_OP_INVALID };
 	enum peal_reason reason;
 
 	lockdep_assert_held(&qp->sq.lock);
@@ -597,12 +613,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 	case PEAL_SQ_EMPTY:
 		return false;
 	case PEAL_SQ_MALFORMED:
-		/* It is posted, too, because it must complete in its place in the order. */
-		bad.flags = qp->sq.wqe.flags;
-		bad.index = qp->sq.wqe.index;
-		peal_requester_post(requester, &bad);
-		peal_requester_fail_message(requester, message, peal_wqe_status(reason), reason);
-		peal_sq_finish(&qp->sq);
+		peal_wire_post_malformed(w, reason);
 		break;
 	case PEAL_SQ_FETCHED:
 		peal_wire_post(w);
@@ -644,16 +655,16 @@ static void peal_wire_flush_train(struct peal_wire *w, struct peal_train *train)
  * in memory (on-demand paging). A packet that is sent again leaves alone, because the network may
  * have lost the train that it was in. Return: false when there is nothing to do now.
  */
-static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 now,
+static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *now,
 			   struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
+	struct peal_outgoing out PEAL_UNINITIALIZED;
 	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_outcome outcome;
-	struct peal_outgoing out;
 	bool absent = false;
 
-	switch (peal_requester_next(requester, now, peal_wire_most(w, budget), &out)) {
+	switch (peal_requester_next(requester, *now, peal_wire_most(w, budget), &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
@@ -676,8 +687,10 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 no
 	else
 		peal_output_add(&w->output, train, &out.header, NULL, out.again);
 	if (likely(!reason)) {
-		if (unlikely(out.again))
+		if (unlikely(out.again)) {
 			peal_wire_flush_train(w, train);
+			*now = ktime_get_ns();
+		}
 	} else if (absent) {
 		peal_requester_excuse_silence(requester, ktime_get_ns());
 	} else {
@@ -688,19 +701,15 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 no
 
 /* ---- the requester: a timer fires ---- */
 
-static void peal_wire_expire(struct peal_wire *w)
+static void peal_wire_expire(struct peal_wire *w, u64 now)
 {
 	struct peal_requester *requester = &w->requester;
-	u64 deadline = peal_requester_deadline(requester), now;
 	struct peal_qp *qp = w->base.qp;
 	struct sk_buff *skb;
 	bool gave_up;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (deadline == U64_MAX)
-		return;
-	now = ktime_get_ns();
-	if (now < deadline)
+	if (likely(now < peal_requester_deadline(requester)))
 		return;
 	gave_up = now >= requester->give_up_at;
 	if (gave_up || now >= requester->probe_at) {
@@ -747,10 +756,10 @@ static noinline enum peal_reason peal_wire_place(struct peal_wire *w,
 static void peal_wire_take_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now,
 				    bool again)
 {
+	struct peal_response response PEAL_UNINITIALIZED;
 	struct peal_requester *requester = &w->requester;
 	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_qp *qp = w->base.qp;
-	struct peal_response response;
 	struct sk_buff *handle;
 	bool absent = false;
 
@@ -849,19 +858,17 @@ static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *not
 	struct peal_train train PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
 	bool left = false, more = true;
-	u64 now = 0;
+	u64 now;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (!peal_qp_requests(qp))
 		return false;
-	peal_wire_expire(w);
+	now = ktime_get_ns();
+	peal_wire_expire(w, now);
 	peal_output_begin(&w->output, &train);
 	while (more && peal_budget_is_left(budget)) {
-		/* The packets of a train leave at the same time. */
-		if (!train.packets)
-			now = ktime_get_ns();
 		more = !peal_qp_send_failed(qp) && peal_output_has_quota(&w->output) &&
-		       peal_wire_step(w, &train, now, notify, budget);
+		       peal_wire_step(w, &train, &now, notify, budget);
 		left = peal_wire_complete(w, notify, budget);
 	}
 	peal_wire_flush_train(w, &train);
@@ -876,8 +883,8 @@ static bool peal_wire_run_requester(struct peal_wire *w, struct peal_notify *not
 static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notify,
 				  struct peal_budget *budget)
 {
+	struct peal_rx_packet rx PEAL_UNINITIALIZED;
 	struct peal_qp *qp = w->base.qp;
-	struct peal_rx_packet rx;
 	struct sk_buff *skb;
 	bool more = false;
 
