@@ -413,6 +413,7 @@ enum hrtimer_restart peal_timer_expired(struct hrtimer *timer)
 	struct peal_qp *qp = container_of(timer, struct peal_qp, run.timer);
 
 	peal_epoch_enter();
+	WRITE_ONCE(qp->run.expiries, qp->run.expiries + 1);
 	smp_mb();	/* J: pairs with peal_schedule_timer() */
 	if (peal_timer_turn(qp))
 		peal_defer(qp);

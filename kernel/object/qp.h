@@ -154,6 +154,7 @@ struct peal_run {
 	struct hrtimer timer;		/* expires in softirq */
 
 	spinlock_t timer_lock;	/* guards the fields marked with it */
+	u32 expiries;		/* of the timer; only its handler writes it */
 
 	/* Guarded by sq.lock: */
 	int cpu;			/* CPU of the last turn with packets */

@@ -25,6 +25,14 @@
 /* Most packets in flight. With the largest path MTU they fill 100 Gb/s and 10 ms. */
 #define PEAL_WINDOW_PACKETS	32768
 
+/*
+ * Each acknowledgment moves the deadline of the requester, but not the timer, which is left to
+ * expire too early. On a busy queue pair it would do so 10,000 times a second. When it was early,
+ * it waits at least this long for the next silence. A packet that is lost meanwhile may be noticed
+ * later by as much, unless another packet tells of the loss.
+ */
+#define PEAL_WIRE_EARLY_NS	NSEC_PER_MSEC
+
 /* ---- both halves ---- */
 
 static struct peal_reorder_mem *peal_wire_mem(const struct peal_wire *w)
@@ -590,7 +598,7 @@ static noinline void peal_wire_post_malformed(struct peal_wire *w, enum peal_rea
 }
 
 /* Start the next message. Return: false when no message was started. */
-static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
+static bool peal_wire_begin(struct peal_wire *w, u64 now, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
@@ -604,7 +612,7 @@ static bool peal_wire_begin(struct peal_wire *w, struct peal_notify *notify,
 	 * carry AckReq.
 	 */
 	if (!peal_sender_may_begin(qp, notify) || qp->sender != qp->wire || qp->locality->wanted) {
-		peal_requester_request_ack(requester, ktime_get_ns());
+		peal_requester_request_ack(requester, now);
 		return false;
 	}
 	if (!peal_requester_has_room(requester))
@@ -668,7 +676,7 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
-		return peal_wire_begin(w, notify, budget);
+		return peal_wire_begin(w, *now, notify, budget);
 	default:
 		return false;
 	}
@@ -704,12 +712,18 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 static void peal_wire_expire(struct peal_wire *w, u64 now)
 {
 	struct peal_requester *requester = &w->requester;
+	bool early = now < peal_requester_deadline(requester);
 	struct peal_qp *qp = w->base.qp;
+	u32 expiries = READ_ONCE(qp->run.expiries);
 	struct sk_buff *skb;
 	bool gave_up;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (likely(now < peal_requester_deadline(requester)))
+	w->ran_at = now;
+	if (unlikely(expiries != w->expiries) || unlikely(!early))
+		w->timer_least = early ? now + PEAL_WIRE_EARLY_NS : 0;
+	w->expiries = expiries;
+	if (likely(early))
 		return;
 	gave_up = now >= requester->give_up_at;
 	if (gave_up || now >= requester->probe_at) {
@@ -723,6 +737,23 @@ static void peal_wire_expire(struct peal_wire *w, u64 now)
 	peal_requester_expire(requester, now);
 	while ((skb = peal_requester_take_expired(requester, now)))
 		peal_reorder_mem_lose(peal_wire_mem(w), skb);
+}
+
+/*
+ * When is the requester's next turn due? Silence may be noticed late after the timer was early,
+ * but not when anything else is due, a packet was retransmitted, or a probe is due at once.
+ */
+static u64 peal_wire_requester_deadline(const struct peal_wire *w)
+{
+	const struct peal_requester *requester = &w->requester;
+	u64 deadline = peal_requester_deadline(requester);
+
+	if (deadline >= w->timer_least || deadline <= w->ran_at ||
+	    deadline != min(requester->probe_at, requester->give_up_at) ||
+	    requester->gap_at != U64_MAX || requester->reorder.count ||
+	    requester->retransmit.probe)
+		return deadline;
+	return w->timer_least;
 }
 
 /* ---- the requester: a response arrives ---- */
@@ -965,7 +996,7 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *
 		more |= sender->ops->run(sender, notify, budget);
 out:
 	if (qp->state != IB_QPS_ERR)
-		peal_wire_schedule(qp, min(peal_requester_deadline(&w->requester),
+		peal_wire_schedule(qp, min(peal_wire_requester_deadline(w),
 					   READ_ONCE(w->deadline)));
 	return more;
 }
