@@ -45,11 +45,12 @@
 #define PEAL_RX_BACKLOG	1000
 
 /*
- * The budget for what received pieces cause at once on one CPU in a jiffy. A piece is a packet, or
- * a train of packets in one skb, and one NAPI poll delivers up to 64 of them. The engine does the
- * rest, on this CPU, because packets that another CPU sends meanwhile overtake those that this CPU
- * has sent, on every link with a queue per CPU. The cost of the pieces themselves does not count,
- * because the stack has its own limits for it.
+ * The budget for received pieces, and for what they cause at once, on one CPU in a jiffy. A piece is
+ * a packet, or a train of packets in one skb, and one NAPI poll delivers up to 64 of them, which
+ * may be 4 MiB. The bytes of a piece count, because the stack's own limits count a train as one
+ * packet. A piece is always processed. The engine does the rest of what it causes, on this CPU,
+ * because packets that another CPU sends meanwhile overtake those that this CPU has sent, on every
+ * link with a queue per CPU.
  */
 #define PEAL_RX_BUDGET	(1024 << 10)
 /*
@@ -299,11 +300,12 @@ drop:
 static void peal_rx_take_all(struct peal_port *port, struct sk_buff *skb, struct peal_qp *qp,
 			     struct peal_budget *allowance)
 {
-	s64 granted = max_t(s64, allowance->left, PEAL_RX_LEAST);
+	s64 granted = max_t(s64, allowance->left - skb->len, PEAL_RX_LEAST);
 	struct peal_budget budget = { .left = granted };
 	struct sk_buff *next;
 
 	peal_epoch_assert_held();
+	peal_budget_spend(allowance, skb->len);
 	if (!skb_is_gso(skb) || skb_shinfo(skb)->gso_type & SKB_GSO_UDP) {
 		peal_rx_take(port, skb, false, qp, &budget);
 	} else if (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST) {

@@ -118,16 +118,23 @@ public:
 	Forger &operator=(const Forger &) = delete;
 	~Forger() { close(fd_); }
 
-	void send(const Bytes &body) { send_all(datagram(body, 0), 0); }
-	/* All bodies have one length. */
-	void send_train(const std::vector<Bytes> &bodies)
+	struct Train {
+		Bytes bytes;
+		int piece;
+	};
+
+	/* All bodies have one length. To build a train takes longer than to send it. */
+	Train build(const std::vector<Bytes> &bodies) const
 	{
 		Bytes all;
 
 		for (std::size_t n = 0; n < bodies.size(); n++)
 			put(all, datagram(bodies[n], static_cast<std::uint16_t>(n)));
-		send_all(all, static_cast<int>(all.size() / bodies.size()));
+		return {all, static_cast<int>(all.size() / bodies.size())};
 	}
+	void send(const Bytes &body) { send_all(datagram(body, 0), 0); }
+	void send(const Train &train) { send_all(train.bytes, train.piece); }
+	void send_train(const std::vector<Bytes> &bodies) { send(build(bodies)); }
 };
 
 /* It answers all requests that come from the device's own address. */

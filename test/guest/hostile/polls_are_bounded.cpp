@@ -8,9 +8,8 @@
  * counts those (scripts/vm --icount).
  *
  * Holds: What requests cause at once is bounded by the time that passes, and by a small part for
- * each request. Nothing is lost; the rest leaves later. The timers of other queue pairs have their
- * own share. Does not hold: the work for the packets themselves (hostile/packet_trains has one
- * train), the cost of a packet in the network stack.
+ * each request. Nothing is lost; the rest leaves later. The bytes that arrive count. The timers of
+ * other queue pairs have their own share. Does not hold: the cost of a packet in the network stack.
  */
 #include "commands.hpp"
 #include "counters.hpp"
@@ -40,6 +39,15 @@ std::int64_t jiffy()
 	return resolution.tv_nsec;
 }
 
+/* The beginning of the present jiffy. */
+std::int64_t jiffy_began()
+{
+	timespec now{};
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 /* The stack divides each train before the packets get to the loopback interface's queue. */
 class Divided {
 public:
@@ -50,6 +58,52 @@ public:
 };
 
 } // namespace
+
+/* Trains of WRITEs that use up the budget of a jiffy, and then a READ in the same jiffy. */
+TEST_CASE("the bytes that arrive count")
+{
+	constexpr unsigned writes = 15;
+	Device device;
+	Forger forger;
+	bool same_jiffy = false;
+
+	for (int round = 0; round < 10 && !same_jiffy; round++) {
+		Victim victim(device, IBV_MTU_4096);
+		Region area(victim.end.pd, bytes);
+		std::vector<Forger::Train> trains;
+		std::uint32_t psn = victim.psn;
+
+		for (std::uint64_t all = 0; all <= budget; all += writes * step) {
+			std::vector<Bytes> bodies;
+
+			while (bodies.size() < writes)
+				bodies.push_back(victim.access(write_only, psn++, area, mtu));
+			trains.push_back(forger.build(bodies));
+		}
+		const auto read = forger.build({victim.access(read_request, psn, area, bytes)});
+		const Undisturbed undisturbed;
+		const auto before = counter_at_once("packets_sent");
+		const auto last = jiffy_began();
+		auto began = last;
+
+		while (began == last)
+			began = jiffy_began();
+		for (const auto &train : trains)
+			forger.send(train);
+		forger.send(read);
+		same_jiffy = jiffy_began() == began;
+
+		const auto sent = counter_at_once("packets_sent") - before;
+		const auto acks = trains.size() * writes / 32;
+		std::printf("%llu packets at once, %s\n", static_cast<unsigned long long>(sent),
+			    same_jiffy ? "in one jiffy" : "in more than one jiffy");
+		if (!same_jiffy)
+			continue;
+		CHECK(sent >= part / step);
+		CHECK(sent <= acks + part / step + 2);
+	}
+	CHECK(same_jiffy);
+}
 
 TEST_CASE("requests of one poll are answered in parts")
 {
