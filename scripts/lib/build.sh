@@ -136,23 +136,20 @@ build_provider() {
 	with_lock user make_provider "$build/user" "${user_arguments[@]}"
 }
 
-# Builds the provider for programs of Debian 13, in its root (test/guest/helpers/debian13.sh).
+# Builds the provider with the compiler and the headers of Debian 13, as a check.
 build_debian13() {
 	local root
 	root=$(debian_root trixie) || return
 	with_lock user-trixie make_debian13 "$root" "$build/user-trixie"
 }
 
-# make_debian13 ROOT FOLDER: FOLDER/root has the path of the root. It exists only if the last build succeeded. Another root may
-# have other libraries.
+# make_debian13 ROOT FOLDER: FOLDER/root has the path of the root, because another root may have other libraries.
 make_debian13() {
 	local root=$1 folder=$2
 	[[ $(cat "$folder/root" 2>/dev/null) == "$root" ]] || rm -rf "$folder"
-	rm -f "$folder/root"
-	[[ -e $folder/build.ninja ]] ||
-		with_progress "configuring the provider for Debian 13" \
-			in_root "$root" meson setup "$folder" "$repo" || return
-	with_progress "compiling the provider for Debian 13" \
-		in_root "$root" meson compile -C "$folder" peal-rdmav34 || return
-	printf '%s\n' "$root" >"$folder/root"
+	if [[ ! -e $folder/build.ninja ]]; then
+		with_progress "configuring the provider for Debian 13" in_root "$root" meson setup "$folder" "$repo" || return
+		printf '%s\n' "$root" >"$folder/root"
+	fi
+	with_progress "compiling the provider for Debian 13" in_root "$root" meson compile -C "$folder" installed
 }

@@ -37,6 +37,14 @@ in_root() {
 		exec chroot "$@"' - "$repo" "$@"
 }
 
+# link_roots SUITE...: makes build/root-SUITE, by which guests find the root (test/guest/helpers/debian.sh).
+link_roots() {
+	local suite root
+	for suite in "$@"; do
+		root=$(debian_root "$suite") && ln -sfn "$root" "$build/root-$suite" || return
+	done
+}
+
 # debian_root SUITE: prints the path of a root with that suite's kernel, its headers and compiler. The name has a hash of the
 # list of packages, so that a checkout with another list does not replace a root that is in use.
 debian_root() {
@@ -48,6 +56,8 @@ debian_root() {
 		packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
 	else
 		packages+=,linux-image-amd64
+		# The newest libibverbs.
+		[[ $suite != sid ]] || packages+=,ibverbs-utils,perftest
 	fi
 	root=$(make_cache roots) || return
 	root+=/$suite-$(sha256sum <<<"unpacked $packages" | cut -c 1-16)

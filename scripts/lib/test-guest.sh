@@ -25,8 +25,8 @@ machine_seconds=9000
 # How long a machine may take to boot, to power off, or for anything else that is no test, in seconds.
 idle_limit=300
 
-# A test with such a line runs programs of Debian 13.
-uses_debian13='^source .*/helpers/debian13\.sh'
+# A test with such a line runs programs of Debian 13 and sid.
+uses_roots='^source .*/helpers/debian\.sh'
 
 # The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
 # device, and that data moves on both paths.
@@ -126,8 +126,8 @@ run_machine_suite() {
 	user_is_built=1
 	suite=$(mktemp -d "$build/vm/suite-XXXX")
 	queue_tests "$list" "$suite" "$@"
-	if awk '{ print $4 }' "$suite"/*/queue 2>/dev/null | xargs grep -q -s "$uses_debian13" && ! (build_debian13); then
-		fail "guest/build for Debian 13"
+	if awk '{ print $4 }' "$suite"/*/queue 2>/dev/null | xargs grep -q -s "$uses_roots" && ! (link_roots trixie sid); then
+		fail "guest/roots"
 		return
 	fi
 	record PHASE "$((SECONDS - begin))" "compiling for the guests ($guest_kernel)"
@@ -189,8 +189,8 @@ queue_tests() {
 		program=$path
 		[[ $path != *.cpp ]] || program=$build/user/test/guest/${name##*/}
 		matches "$name" "$@" || continue
-		if ((EUID)) && grep -q "$uses_debian13" "$path"; then
-			skip "$name" "only root can make the Debian root that the programs are in"
+		if ((EUID)) && grep -q "$uses_roots" "$path"; then
+			skip "$name" "only root can make the Debian roots that the programs are in"
 			continue
 		fi
 		if [[ ! -x $program ]]; then

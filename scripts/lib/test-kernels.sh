@@ -3,7 +3,7 @@
 #
 # Compiles the modules for the kernels of Debian 12, 13, sid and 13's backports, and the userspace part for Debian 13. A
 # warning is a failure. It compiles for Debian 12 on this machine, and for the others in their roots, in the folders of
-# scripts/vm. It does not load the modules. The test tools/debian13_provider runs the provider.
+# scripts/vm. It does not load the modules. The test tools/releases_of_libibverbs runs the provider.
 # Needs common.sh, build.sh, debian-root.sh, results.sh and test-unit.sh.
 
 # run_kernels_suite NAME...

@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "context.hpp"
+#include "library.hpp"
 
 namespace peal {
 
@@ -63,14 +64,6 @@ ibv_device_attr base_attr(const ib_uverbs_query_device_resp &base) noexcept
 	attr.max_srq_sge = static_cast<int>(base.max_srq_sge);
 	attr.max_pkeys = base.max_pkeys;
 	return attr;
-}
-
-/* Copies a field that only newer kernel headers and newer libibverbs headers have. */
-template <class Attr, class Response>
-void copy_speed_ex(Attr &attr, const Response &response) noexcept
-{
-	if constexpr (requires { attr.active_speed_ex = response.active_speed_ex; })
-		attr.active_speed_ex = response.active_speed_ex;
 }
 
 } // namespace
@@ -130,7 +123,7 @@ int rt_values_query(ibv_context *, ibv_values_ex *values) noexcept
 
 int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 {
-	ib_uverbs_query_port_resp_ex response{};
+	uverbs::QueryPortResponse response{};
 	const int error = Context::of(context).device.method(
 		UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT,
 		uverbs::attr_value(UVERBS_ATTR_QUERY_PORT_PORT_NUM, port),
@@ -138,8 +131,8 @@ int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 
 	if (error)
 		return error;
-	const ib_uverbs_query_port_resp &legacy = response.legacy_resp;
-	*attr = {};
+	const ib_uverbs_query_port_resp &legacy = response.legacy;
+	std::memset(static_cast<void *>(attr), 0, library().port_attr_bytes);
 	attr->state = static_cast<ibv_port_state>(legacy.state);
 	attr->max_mtu = static_cast<ibv_mtu>(legacy.max_mtu);
 	attr->active_mtu = static_cast<ibv_mtu>(legacy.active_mtu);
@@ -162,7 +155,9 @@ int port_query(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 	attr->link_layer = legacy.link_layer;
 	attr->flags = legacy.flags;
 	attr->port_cap_flags2 = response.port_cap_flags2;
-	copy_speed_ex(*attr, response);
+	if (library().port_attr_bytes >= sizeof(pabi_port_attr))
+		reinterpret_cast<pabi_port_attr *>(attr)->active_speed_ex =
+			response.active_speed_ex;
 	return 0;
 }
 

@@ -11,37 +11,56 @@
 #include <rdma/peal-abi.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "context.hpp"
 #include "entry.hpp"
-#include "pabi.hpp"
+#include "library.hpp"
 
 namespace peal {
 
 namespace {
 
+Library found_library;
+
 /*
- * libibverbs allocates this with calloc(). A library newer than the header that peal
- * was built with has a longer verbs_context, because verbs_context grows at its front.
- * Such a library writes into the slack. Its `sz` is at a fixed distance from the end,
- * so context_make() does not find the right value in verbs.sz and refuses.
+ * libibverbs allocates its verbs_context with calloc(). The public ibv_context is at the end of it,
+ * so what libibverbs adds in front does not move this pointer, which comes behind.
  */
-struct ContextMemory {
-	verbs_context verbs;
-	std::byte slack[1024];
-	Context *cpp;
-};
+Context *&context_of(ibv_context *context) noexcept
+{
+	return *reinterpret_cast<Context **>(context + 1);
+}
+
+verbs_context *memory_of(ibv_context *context) noexcept
+{
+	return reinterpret_cast<verbs_context *>(reinterpret_cast<std::byte *>(context + 1) -
+						 library().context_bytes);
+}
+
+/* The library has its size of a verbs_context in front of the ibv_context. */
+bool size_is_right(const ibv_context *context) noexcept
+{
+	static_assert(offsetof(verbs_context, context) - offsetof(verbs_context, sz) ==
+		      sizeof(std::size_t));
+	return reinterpret_cast<const std::size_t *>(context)[-1] == library().context_bytes;
+}
+
+void memory_free(ibv_context *context) noexcept
+{
+	verbs_context *const memory = memory_of(context);
+
+	library().uninit_context(memory);
+	std::free(memory);
+}
 
 void context_free(ibv_context *context) noexcept
 {
-	auto *memory = reinterpret_cast<ContextMemory *>(verbs_get_ctx(context));
-
-	delete memory->cpp;
-	verbs_uninit_context(&memory->verbs);
-	std::free(memory);
+	delete context_of(context);
+	memory_free(context);
 }
 
 /* Control-path functions may throw, so they need entry<>. The others are noexcept. */
@@ -91,9 +110,7 @@ constexpr verbs_context_ops context_ops = {
 	.post_srq_recv = post_srq_recv,
 	.query_device_ex = entry<&device_query>,
 	.query_port = entry<&port_query>,
-#if PEAL_IBV_LAYOUT >= 62
 	.query_port_speed = entry<&port_query_speed>,
-#endif
 	.query_qp = entry<&qp_query>,
 	.query_rt_values = rt_values_query,
 	.query_srq = entry<&srq_query>,
@@ -111,17 +128,16 @@ constexpr verbs_context_ops context_ops = {
 /* Opens the device, or imports a context that the kernel has already, perhaps another process's. */
 verbs_context *context_make(ibv_device *ibdevice, int cmd_fd, bool import)
 {
+	const std::size_t context_bytes = library().context_bytes;
 	/* This call owns cmd_fd from now on, even if it fails. */
-	auto *memory = static_cast<ContextMemory *>(_verbs_init_and_alloc_context(
-		ibdevice, cmd_fd, sizeof(ContextMemory), nullptr, PEAL_DRIVER_ID));
+	auto *memory = static_cast<std::byte *>(library().init_and_alloc_context(
+		ibdevice, cmd_fd, context_bytes + sizeof(Context *), nullptr, PEAL_DRIVER_ID));
 	if (!memory)
 		throw_errno(errno);
-	Rollback release([memory] {
-		verbs_uninit_context(&memory->verbs);
-		std::free(memory);
-	});
-	if (memory->verbs.sz != sizeof(verbs_context))
-		throw_errno(ENOTSUP); /* built for another libibverbs */
+	auto *context = reinterpret_cast<ibv_context *>(memory + context_bytes) - 1;
+	Rollback release([context] { memory_free(context); });
+	if (!size_is_right(context))
+		throw_errno(ENOTSUP); /* the library differs from its release */
 
 	const uverbs::Device device(cmd_fd, PEAL_DRIVER_ID);
 	const peal_alloc_ucontext_req request{};
@@ -147,14 +163,16 @@ verbs_context *context_make(ibv_device *ibdevice, int cmd_fd, bool import)
 	if (kick.get() < 0 || response.comp_mask || response.doorbell_bytes < sizeof(peal_doorbell))
 		throw_errno(EPROTO);
 	Mapping page(cmd_fd, response.doorbell_offset, response.doorbell_bytes);
-	memory->cpp = new Context(device, std::move(kick), std::move(page), response.null_lkey);
-	memory->verbs.context.num_comp_vectors = static_cast<int>(comp_vectors);
+	context_of(context) =
+		new Context(device, std::move(kick), std::move(page), response.null_lkey);
+	context->num_comp_vectors = static_cast<int>(comp_vectors);
 	/* Use an atomic store, because another thread may open the device at the same time. */
 	std::atomic_ref(reinterpret_cast<verbs_device *>(ibdevice)->core_support)
 		.store(core_support, std::memory_order_relaxed);
-	verbs_set_ops(&memory->verbs, &context_ops);
+	const OpTable ops = op_table(context_ops, library().op_release);
+	library().set_ops(memory_of(context), &ops);
 	release.dismiss();
-	return &memory->verbs;
+	return memory_of(context);
 }
 
 verbs_context *context_alloc(ibv_device *device, int cmd_fd, void *) noexcept
@@ -205,43 +223,30 @@ const verbs_device_ops device_ops = {
 	.uninit_device = device_free,
 };
 
-/* The check of detect-pabi.sh, made on the library that this process has loaded. */
-int running_layout() noexcept
+/* The provider is linked with libibverbs, so its own scope has the library, whoever loaded that. */
+void *look_up(const char *name) noexcept
 {
-	constexpr struct {
-		const char *symbol;
-		int layout;
-	} marks[] = {
-		{"ibv_create_comp_cntr", 65},	    {"ibv_alloc_buf", 64},
-		{"ibv_dm_export_dmabuf_fd", 62},    {"ibv_reg_mr_ex", 59},
-		{"ibv_query_qp_data_in_order", 36},
-	};
-
-	for (const auto &mark : marks)
-		if (dlsym(RTLD_DEFAULT, mark.symbol))
-			return mark.layout;
-	return 0;
+	return dlsym(RTLD_DEFAULT, name);
 }
 
 /*
- * Some releases changed the op table without changing the number in the names that
- * the dynamic linker checks. Do not register with such a release, because the library
- * would call the wrong ops.
+ * libibverbs says nothing if a library that it has loaded does not register, and the program then
+ * sees no device.
  */
 [[gnu::constructor]] void register_driver() noexcept
 {
-	const int layout = running_layout();
-
-	if (layout == PEAL_IBV_LAYOUT)
-		verbs_register_driver(&device_ops);
+	if (const char *why = find_library(look_up, found_library))
+		std::fprintf(stderr, "libpeal: programs see no device of peal: %s\n", why);
 	else
-		std::fprintf(stderr,
-			     "libpeal: built for libibverbs layout %d, this one has %d: "
-			     "please rebuild peal\n",
-			     PEAL_IBV_LAYOUT, layout);
+		found_library.register_driver(&device_ops);
 }
 
 } // namespace
+
+const Library &library() noexcept
+{
+	return found_library;
+}
 
 Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey)
 	: device(opened), kick_file(std::move(kick)), doorbell_page(std::move(page)),
@@ -253,8 +258,7 @@ Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32
 
 Context &Context::of(ibv_context *context) noexcept
 {
-	/* verbs_context is the first member of ContextMemory. */
-	return *reinterpret_cast<ContextMemory *>(verbs_get_ctx(context))->cpp;
+	return *context_of(context);
 }
 
 } // namespace peal

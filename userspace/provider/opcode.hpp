@@ -43,16 +43,8 @@ struct alignas(16) OpcodeFacts {
 	std::uint8_t recv_opcode = IBV_WC_RECV; /* at the receiver, if it consumes a receive */
 };
 
-/* Older releases of verbs.h have no builder for FLUSH. Returns its flag, or 0. */
-template <class QpEx>
-constexpr std::uint16_t flush_builder() noexcept
-{
-	if constexpr (requires(QpEx qp) { qp.wr_flush; })
-		return 1 << 11;
-	return 0;
-}
-
-/* Older releases of verbs.h do not have it. */
+/* Older releases of verbs.h do not have these. */
+inline constexpr std::uint16_t QP_EX_WITH_FLUSH = 1 << 11;
 inline constexpr std::uint8_t WC_FLUSH = 8;
 
 /* Indexed by enum peal_opcode. Row 0 is for a flushed receive. A program has no REG_MR. */
@@ -85,8 +77,8 @@ inline constexpr std::array<OpcodeFacts, PEAL_OP_COUNT> OPCODES = [] {
 		{PEAL_OP_ATOMIC_WRITE, RDMA, TRANSPORTS_RELIABLE, yes, no, no, IBV_WR_ATOMIC_WRITE,
 		 IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE},
 		/* An ibv_send_wr has no fields for it. */
-		{PEAL_OP_FLUSH, INVALIDATE, TRANSPORTS_RELIABLE, no, no, no, 0xff,
-		 flush_builder<ibv_qp_ex>(), WC_FLUSH},
+		{PEAL_OP_FLUSH, INVALIDATE, TRANSPORTS_RELIABLE, no, no, no, 0xff, QP_EX_WITH_FLUSH,
+		 WC_FLUSH},
 	};
 	std::array<OpcodeFacts, PEAL_OP_COUNT> facts{};
 

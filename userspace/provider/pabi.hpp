@@ -4,13 +4,9 @@
  * registration structures, of the op table and of the wrapper structures. No installed
  * header has them. They describe the behaviour of the library's releases 36 to 65.
  *
- *	PEAL_IBV_PABI	the number in verbs_register_driver_NN and -rdmavNN.so
- *	PEAL_IBV_LAYOUT	release that last changed the op table: 36 (36..58),
- *			59 (59..61), 62 (62..63), 64, 65
- *
- * detect-pabi.sh reads both from the installed library. Three checks catch a wrong
- * pair: the assertions below, and the constructor and the size check
- * in driver.cpp.
+ * Structures that differ between these releases are declared as the newest release has them.
+ * library.hpp knows which of them the running library has. What is declared here does not
+ * depend on the release of verbs.h that peal is compiled with.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -19,13 +15,6 @@
 #include <cstdint>
 #include <sys/types.h>
 #include <type_traits>
-
-#ifndef PEAL_IBV_PABI
-#error "run detect-pabi.sh and pass -DPEAL_IBV_PABI=.. -DPEAL_IBV_LAYOUT=.."
-#endif
-#define PEAL_CONCAT_(a, b) a##b
-#define PEAL_CONCAT(a, b) PEAL_CONCAT_(a, b)
-#define verbs_register_driver PEAL_CONCAT(verbs_register_driver_, PEAL_IBV_PABI)
 
 extern "C" {
 
@@ -80,13 +69,32 @@ enum pabi_qp_mask : std::uint32_t {
 	PABI_QP_EX = 1 << 1, /* qp_ex is valid: ibv_qp_to_qp_ex() may return it */
 };
 
+/*
+ * ibv_qp_ex ended after 344 bytes up to release 43, and after 352 in release 44. Behind it the
+ * library has its comp_mask, so the place of that differs, too (Library::qp_mask).
+ */
+struct pabi_qp_ex {
+	std::byte first[344]; /* an ibv_qp_ex of release 36 */
+	void (*wr_atomic_write)(ibv_qp_ex *, std::uint32_t rkey, std::uint64_t addr,
+				const void *value);
+	void (*wr_flush)(ibv_qp_ex *, std::uint32_t rkey, std::uint64_t addr, std::size_t length,
+			 std::uint8_t type, std::uint8_t level);
+};
+
 struct verbs_qp {
 	union {
 		ibv_qp qp;
 		ibv_qp_ex qp_ex;
+		pabi_qp_ex newest;
 	};
-	std::uint32_t comp_mask;
+	std::uint32_t comp_mask; /* of the newest release; see Library::qp_mask */
 	void *xrcd;
+};
+
+/* Up to release 48, ibv_port_attr ended before this member. */
+struct pabi_port_attr {
+	std::byte first[52];
+	std::uint32_t active_speed_ex;
 };
 
 struct verbs_cq {
@@ -124,17 +132,16 @@ using pabi_unused_op = pabi_op<void()>;
 extern "C" {
 
 /* clang-format off */
-/* The order is alphabetical, as in the library, so an added op shifts all ops after it. */
+/*
+ * The order is alphabetical, as in the library, so an added op shifts all ops after it.
+ * added_ops has those that releases after 36 have added.
+ */
 struct verbs_context_ops {
 	pabi_op<int(ibv_pd *, ibv_advise_mr_advice, std::uint32_t flags, ibv_sge *, std::uint32_t num_sge)>
 		advise_mr{};
-#if PEAL_IBV_LAYOUT >= 64
 	pabi_unused_op alloc_buf{};
-#endif
 	pabi_op<ibv_dm *(ibv_context *, ibv_alloc_dm_attr *)> alloc_dm{};
-#if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op alloc_dmah{};
-#endif
 	pabi_op<ibv_mw *(ibv_pd *, ibv_mw_type)> alloc_mw{};
 	pabi_op<ibv_mr *(ibv_pd *)> alloc_null_mr{};
 	pabi_op<ibv_pd *(ibv_context *, ibv_parent_domain_init_attr *)> alloc_parent_domain{};
@@ -146,9 +153,7 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_xrcd *)> close_xrcd{};
 	pabi_unused_op cq_event{};
 	pabi_op<ibv_ah *(ibv_pd *, ibv_ah_attr *)> create_ah{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op create_comp_cntr{};
-#endif
 	pabi_unused_op create_counters{};
 	pabi_op<ibv_cq *(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector)> create_cq{};
 	pabi_op<ibv_cq_ex *(ibv_context *, ibv_cq_init_attr_ex *)> create_cq_ex{};
@@ -160,17 +165,13 @@ struct verbs_context_ops {
 	pabi_op<ibv_srq *(ibv_pd *, ibv_srq_init_attr *)> create_srq{};
 	pabi_op<ibv_srq *(ibv_context *, ibv_srq_init_attr_ex *)> create_srq_ex{};
 	pabi_unused_op create_wq{};
-#if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op dealloc_dmah{};
-#endif
 	pabi_op<int(ibv_mw *)> dealloc_mw{};
 	pabi_op<int(ibv_pd *)> dealloc_pd{};
 	pabi_op<int(ibv_td *)> dealloc_td{};
 	pabi_op<int(verbs_mr *)> dereg_mr{};
 	pabi_op<int(ibv_ah *)> destroy_ah{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op destroy_comp_cntr{};
-#endif
 	pabi_unused_op destroy_counters{};
 	pabi_op<int(ibv_cq *)> destroy_cq{};
 	pabi_op<int(ibv_flow *)> destroy_flow{};
@@ -180,21 +181,15 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_srq *)> destroy_srq{};
 	pabi_unused_op destroy_wq{};
 	pabi_op<int(ibv_qp *, const ibv_gid *, std::uint16_t lid)> detach_mcast{};
-#if PEAL_IBV_LAYOUT >= 62
 	pabi_unused_op dm_export_dmabuf_fd{};
-#endif
-#if PEAL_IBV_LAYOUT >= 64
 	pabi_unused_op free_buf{};
-#endif
 	pabi_op<void(ibv_context *)> free_context{};
 	pabi_op<int(ibv_dm *)> free_dm{};
 	pabi_op<int(ibv_srq *, std::uint32_t *)> get_srq_num{};
 	pabi_op<ibv_dm *(ibv_context *, std::uint32_t handle)> import_dm{};
 	pabi_op<ibv_mr *(ibv_pd *, std::uint32_t handle)> import_mr{};
 	pabi_op<ibv_pd *(ibv_context *, std::uint32_t handle)> import_pd{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op inc_comp_cntr{}, inc_err_comp_cntr{};
-#endif
 	pabi_op<int(ibv_cq *, ibv_modify_cq_attr *)> modify_cq{};
 	pabi_unused_op modify_flow_action_esp{};
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask)> modify_qp{};
@@ -208,88 +203,79 @@ struct verbs_context_ops {
 	pabi_op<int(ibv_qp *, ibv_send_wr *, ibv_send_wr **bad)> post_send{};
 	pabi_unused_op post_srq_ops{};
 	pabi_op<int(ibv_srq *, ibv_recv_wr *, ibv_recv_wr **bad)> post_srq_recv{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op qp_attach_comp_cntr{}, query_comp_cntr_caps{};
-#endif
 	pabi_op<int(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 		    std::size_t)> query_device_ex{};
 	pabi_unused_op query_ece{};
 	pabi_op<int(ibv_context *, std::uint8_t, ibv_port_attr *)> query_port{};
-#if PEAL_IBV_LAYOUT >= 62
 	pabi_op<int(ibv_context *, std::uint32_t port, std::uint64_t *speed)> query_port_speed{};
-#endif
 	pabi_op<int(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *)> query_qp{};
 	pabi_unused_op query_qp_data_in_order{};
 	pabi_op<int(ibv_context *, ibv_values_ex *)> query_rt_values{};
 	pabi_op<int(ibv_srq *, ibv_srq_attr *)> query_srq{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op read_comp_cntr{};
-#endif
 	pabi_unused_op read_counters{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op read_err_comp_cntr{};
-#endif
 	pabi_op<ibv_mr *(ibv_pd *, ibv_dm *, std::uint64_t offset, std::size_t, unsigned access)> reg_dm_mr{};
 	pabi_op<ibv_mr *(ibv_pd *, std::uint64_t offset, std::size_t, std::uint64_t iova, int fd,
 			 int access)> reg_dmabuf_mr{};
 	pabi_op<ibv_mr *(ibv_pd *, void *addr, std::size_t, std::uint64_t iova, int access)> reg_mr{};
-#if PEAL_IBV_LAYOUT >= 59
 	pabi_unused_op reg_mr_ex{};
-#endif
 	pabi_op<int(ibv_cq *, int solicited_only)> req_notify_cq{};
 	pabi_op<int(verbs_mr *, int flags, ibv_pd *, void *addr, std::size_t, int access)> rereg_mr{};
 	pabi_op<int(ibv_cq *, int cqe)> resize_cq{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op set_comp_cntr{};
-#endif
 	pabi_unused_op set_ece{};
-#if PEAL_IBV_LAYOUT >= 65
 	pabi_unused_op set_err_comp_cntr{};
-#endif
 	pabi_op<void(ibv_dm *)> unimport_dm{};
 	pabi_op<void(ibv_mr *)> unimport_mr{};
 	pabi_op<void(ibv_pd *)> unimport_pd{};
 };
 /* clang-format on */
 
-/* The four private functions of the library that peal uses. */
-void verbs_register_driver(const verbs_device_ops *);
-void *_verbs_init_and_alloc_context(ibv_device *, int cmd_fd, std::size_t alloc_size,
-				    verbs_context *context_offset, std::uint32_t driver_id);
-void verbs_uninit_context(verbs_context *);
-void verbs_set_ops(verbs_context *, const verbs_context_ops *);
-
 } /* extern "C" */
 
-/* Checks that the layout from detect-pabi.sh fits the installed public header. */
 namespace peal::pabi {
 
-constexpr std::size_t OP_COUNT = PEAL_IBV_LAYOUT >= 65	 ? 93
-				 : PEAL_IBV_LAYOUT >= 64 ? 83
-				 : PEAL_IBV_LAYOUT >= 62 ? 81
-				 : PEAL_IBV_LAYOUT >= 59 ? 79
-							 : 76;
+/* The newest release that is known, and the size of its op table. */
+constexpr int NEWEST = 65;
+constexpr std::size_t OP_COUNT = 93;
+
+struct AddedOp {
+	std::size_t offset;
+	int release; /* the first that has it */
+};
+
+constexpr AddedOp added_ops[] = {
+	{offsetof(verbs_context_ops, alloc_buf), 64},
+	{offsetof(verbs_context_ops, alloc_dmah), 59},
+	{offsetof(verbs_context_ops, create_comp_cntr), 65},
+	{offsetof(verbs_context_ops, dealloc_dmah), 59},
+	{offsetof(verbs_context_ops, destroy_comp_cntr), 65},
+	{offsetof(verbs_context_ops, dm_export_dmabuf_fd), 62},
+	{offsetof(verbs_context_ops, free_buf), 64},
+	{offsetof(verbs_context_ops, inc_comp_cntr), 65},
+	{offsetof(verbs_context_ops, inc_err_comp_cntr), 65},
+	{offsetof(verbs_context_ops, qp_attach_comp_cntr), 65},
+	{offsetof(verbs_context_ops, query_comp_cntr_caps), 65},
+	{offsetof(verbs_context_ops, query_port_speed), 62},
+	{offsetof(verbs_context_ops, read_comp_cntr), 65},
+	{offsetof(verbs_context_ops, read_err_comp_cntr), 65},
+	{offsetof(verbs_context_ops, reg_mr_ex), 59},
+	{offsetof(verbs_context_ops, set_comp_cntr), 65},
+	{offsetof(verbs_context_ops, set_err_comp_cntr), 65},
+};
+
 static_assert(sizeof(pabi_unused_op) == sizeof(void (*)()));
 static_assert(std::is_standard_layout_v<verbs_context_ops>);
 static_assert(sizeof(verbs_context_ops) == OP_COUNT * sizeof(void *));
 static_assert(sizeof(verbs_device_ops) == 72 && sizeof(verbs_match_ent) == 24);
 static_assert(offsetof(verbs_device, core_support) == 704 && sizeof(verbs_device) == 712);
-static_assert(offsetof(verbs_qp, comp_mask) == sizeof(ibv_qp_ex));
+static_assert(offsetof(ibv_qp_ex, wr_atomic_write) == offsetof(pabi_qp_ex, wr_atomic_write));
+static_assert(offsetof(verbs_qp, comp_mask) == sizeof(pabi_qp_ex) && sizeof(pabi_qp_ex) == 360);
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+static_assert(offsetof(ibv_port_attr, port_cap_flags2) + 4 ==
+	      offsetof(pabi_port_attr, active_speed_ex));
 static_assert(sizeof(verbs_mr) == 56);
-
-template <class Context>
-constexpr int header_layout()
-{
-	if constexpr (requires(Context c) { c.free_buf; })
-		return 64;
-	if constexpr (requires(Context c) { c.dm_export_dmabuf_fd; })
-		return 62;
-	if constexpr (requires(Context c) { c.reg_mr_ex; })
-		return 59;
-	return 36;
-}
-static_assert(header_layout<verbs_context>() == (PEAL_IBV_LAYOUT >= 64 ? 64 : PEAL_IBV_LAYOUT),
-	      "header and library differ");
 
 } // namespace peal::pabi

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "entry.hpp"
+#include "library.hpp"
 #include "qp.hpp"
 #include "ops.hpp"
 
@@ -427,8 +428,8 @@ void wr_atomic_write(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
 	qp.batch.slot.mark_inline();
 }
 
-[[maybe_unused]] void wr_flush(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr,
-			       std::size_t length, std::uint8_t type, std::uint8_t level) noexcept
+void wr_flush(ibv_qp_ex *ibqp, std::uint32_t rkey, std::uint64_t addr, std::size_t length,
+	      std::uint8_t type, std::uint8_t level) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
 
@@ -538,13 +539,6 @@ void wr_set_inline_data(ibv_qp_ex *qp, void *addr, std::size_t length) noexcept
 	wr_set_inline_data_list(qp, 1, &buffer);
 }
 
-template <class QpEx>
-void set_flush(QpEx &qp) noexcept
-{
-	if constexpr (requires { qp.wr_flush; })
-		qp.wr_flush = wr_flush;
-}
-
 } // namespace
 
 void set_builders(Qp &qp, std::uint64_t builders) noexcept
@@ -581,14 +575,14 @@ void set_builders(Qp &qp, std::uint64_t builders) noexcept
 	if (wanted(PEAL_OP_FETCH_ADD))
 		ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
 	if (wanted(PEAL_OP_ATOMIC_WRITE))
-		ex.wr_atomic_write = wr_atomic_write;
+		qp.newest.wr_atomic_write = wr_atomic_write;
 	if (wanted(PEAL_OP_FLUSH))
-		set_flush(ex);
+		qp.newest.wr_flush = wr_flush;
 	if (wanted(PEAL_OP_LOCAL_INV))
 		ex.wr_local_inv = wr_send_with<PEAL_OP_LOCAL_INV>;
 	if (wanted(PEAL_OP_BIND_MW))
 		ex.wr_bind_mw = wr_bind_mw;
-	qp.comp_mask |= PABI_QP_EX;
+	library().qp_mask(qp) |= PABI_QP_EX;
 }
 
 } // namespace peal

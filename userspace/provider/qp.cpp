@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "entry.hpp"
+#include "library.hpp"
 #include "ops.hpp"
 
 namespace peal {
@@ -308,6 +309,10 @@ ibv_qp *qp_create_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
 	for (const OpcodeFacts &opcode : OPCODES)
 		if (opcode.transports & transport_of(c_enum(attr->qp_type)))
 			supported |= opcode.builder;
+	if (!library().has_atomic_write())
+		supported &= ~std::uint64_t{IBV_QP_EX_WITH_ATOMIC_WRITE};
+	if (!library().has_flush())
+		supported &= ~std::uint64_t{QP_EX_WITH_FLUSH};
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
 	    builders & ~supported)
 		throw_errno(EOPNOTSUPP);

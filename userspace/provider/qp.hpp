@@ -39,13 +39,6 @@ struct WrBatch {
 };
 
 struct Qp : verbs_qp {
-	/*
-	 * ibv_qp_ex has grown between releases with the same private ABI, so a newer
-	 * library looks for verbs_qp.comp_mask further back. It must find zero there,
-	 * which means "no ibv_qp_ex", and not a member of Qp.
-	 */
-	std::byte slack[128] = {};
-
 	Context &context;
 	DomainHold domain;
 	/* An XRC target has no completion queues. It gets this one, which nothing is pushed to. */

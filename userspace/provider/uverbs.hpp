@@ -41,6 +41,15 @@ constexpr std::uint16_t METHOD_QUERY_PORT_SPEED = UVERBS_METHOD_QUERY_GID_ENTRY 
 constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_PORT_NUM = 0;
 constexpr std::uint16_t ATTR_QUERY_PORT_SPEED_RESP = 1;
 
+/* ib_uverbs_query_port_resp_ex with a member that is newer than these headers. */
+struct QueryPortResponse {
+	ib_uverbs_query_port_resp legacy;
+	std::uint16_t port_cap_flags2;
+	std::uint8_t reserved[2];
+	std::uint32_t active_speed_ex;
+};
+static_assert(sizeof(QueryPortResponse) == sizeof(ib_uverbs_query_port_resp_ex));
+
 /* The type for a command without a core response. */
 struct None {};
 

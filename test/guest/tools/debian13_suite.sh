@@ -9,11 +9,11 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-# shellcheck source=test/guest/helpers/debian13.sh
-source "$(dirname "$0")/../helpers/debian13.sh"
+# shellcheck source=test/guest/helpers/debian.sh
+source "$(dirname "$0")/../helpers/debian.sh"
 # shellcheck source=test/guest/helpers/suite.sh
 source "$(dirname "$0")/../helpers/suite.sh"
 # The core of 6.1 does not register memory with the right to flush.
 [[ $(uname -r) != 6.1.* ]] || may_skip=('test_qpex.QpExTestCase.test_qp_ex_rc_flush*')
-# shellcheck disable=SC2154 # debian13.sh sets it
-run_suite "$debian13/usr/share/doc/rdma-core/tests" "${PEAL_DEV:-peal0}" in_debian13 /usr/bin/python3
+use_debian trixie
+run_suite "$(debian_root trixie)/usr/share/doc/rdma-core/tests" "${PEAL_DEV:-peal0}" in_debian trixie /usr/bin/python3
