@@ -9,7 +9,9 @@ from sources import sources
 # Folders of one machine. Documentation may name /root as such.
 MACHINE = re.compile(r"(?<![\w.$}-])/(?:work|root/|home/\w)")
 LOOSE_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
-NO_LICENCE_LINE = re.compile(r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$")
+NO_LICENCE_LINE = re.compile(
+    r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$|^debian/(?:changelog$|source/format$|[\w-]+\.install$)"
+)
 GUEST_HOME = "HOME=/root"
 
 # What git writes around the two sides of a conflict, and around their common ancestor.

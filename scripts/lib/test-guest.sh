@@ -28,6 +28,9 @@ idle_limit=300
 # A test with such a line runs programs of Debian 13 and sid.
 uses_roots='^source .*/helpers/debian\.sh'
 
+# A test with such a line installs the packages of scripts/package.
+uses_packages='^packages='
+
 # The tests that always run on the newer kernels. They show that the modules load, that programs and kernel users reach the
 # device, and that data moves on both paths.
 smoke_tests=(verbs/post_and_poll verbs/memory_regions verbs/kernel_user tools/devinfo)
@@ -130,6 +133,10 @@ run_machine_suite() {
 		fail "guest/roots"
 		return
 	fi
+	if awk '{ print $4 }' "$suite"/*/queue 2>/dev/null | xargs grep -q -s "$uses_packages" && ! "$repo/scripts/package" >&2; then
+		fail "guest/packages"
+		return
+	fi
 	record PHASE "$((SECONDS - begin))" "compiling for the guests ($guest_kernel)"
 	machines=$(machines_at_once)
 	for ((worker = 0; worker < machines; worker++)); do
@@ -191,6 +198,10 @@ queue_tests() {
 		matches "$name" "$@" || continue
 		if ((EUID)) && grep -q "$uses_roots" "$path"; then
 			skip "$name" "only root can make the Debian roots that the programs are in"
+			continue
+		fi
+		if ((EUID)) && grep -q "$uses_packages" "$path"; then
+			skip "$name" "only root can make the packages"
 			continue
 		fi
 		if [[ ! -x $program ]]; then
