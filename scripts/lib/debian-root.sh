@@ -92,33 +92,31 @@ make_root() {
 	mv "$new" "$root" || die "$root cannot be written"
 }
 
-# The packages of a clean root in which Debian packages of peal are made.
-package_packages=debhelper,dh-dkms,g++,meson,ninja-build,pkg-config,libibverbs-dev,libnl-genl-3-dev,python3-sphinx,lintian
-
-# package_root: prints the path of a root of Debian 12 with these packages. Unlike in the other roots their scripts have run.
-# Packages that are made there load with the oldest glibc and libibverbs that peal supports on Debian.
-package_root() {
+# installed_root SUITE PACKAGES: prints the path of a root with these packages. Unlike in the other roots, the scripts of the
+# packages have run, so that apt-get can install more there.
+installed_root() {
 	local root
-	((EUID == 0)) || die "only root can make a Debian root"
+	((EUID == 0)) || die "only root can make a Debian root of $1"
 	root=$(make_cache roots) || return
-	root+=/package-$(sha256sum <<<"$package_packages" | cut -c 1-16)
-	[[ -e $root ]] || with_cache_lock root-package make_package_root "$root" || return
+	root+=/$1-$(sha256sum <<<"installed $2" | cut -c 1-16)
+	[[ -e $root ]] || with_cache_lock "root-$1-installed" install_root "$1" "$2" "$root" || return
 	note_use "$root"
 	printf '%s\n' "$root"
 }
 
-make_package_root() {
-	local mirror options=()
-	[[ ! -e $1 ]] || return 0
+# install_root SUITE PACKAGES ROOT
+install_root() {
+	local suite=$1 packages=$2 root=$3 mirror options=()
+	[[ ! -e $root ]] || return 0
 	prune_cache
 	need_packages mmdebstrap debian-archive-keyring
-	need_space "$(dirname "$1")" 1500 "the Debian root for packages"
+	need_space "$(dirname "$root")" 1500 "a Debian root of $suite"
 	mirror=$(debian_mirror) || return
 	mapfile -t options < <(apt-config dump | sed -n -E '/^Acquire::(https?|Retries)\b.*"."*/s/^/--aptopt=/p')
-	rm -rf "$1.new"
-	with_progress "making the Debian root for packages" mmdebstrap --variant=apt --include="$package_packages" \
-		"${options[@]}" bookworm "$1.new" "deb $mirror bookworm main" || die "the Debian root for packages cannot be made"
-	mv "$1.new" "$1" || die "$1 cannot be written"
+	rm -rf "$root.new"
+	with_progress "installing a Debian root of $suite" mmdebstrap --variant=apt --include="$packages" \
+		"${options[@]}" "$suite" "$root.new" "deb $mirror $suite main" || die "the Debian root of $suite cannot be made"
+	mv "$root.new" "$root" || die "$root cannot be written"
 }
 
 # finish_root ROOT: does what the scripts of the packages would do. It makes the links that compiling needs, the list of the

@@ -4,15 +4,42 @@
 # Compiles the modules for the kernels of Debian 12, 13, sid and 13's backports, and the userspace part for Debian 13. A
 # warning is a failure. It compiles for Debian 12 on this machine, and for the others in their roots, in the folders of
 # scripts/vm. It does not load the modules. The test tools/releases_of_libibverbs runs the provider.
+# It also makes the packages, installs them in fresh roots of Debian 12 and 13, where dkms compiles the modules, and removes them.
 # Needs common.sh, build.sh, debian-root.sh, results.sh and test-unit.sh.
 
 # run_kernels_suite NAME...
 run_kernels_suite() {
-	local kernel
+	local kernel suite
 	for kernel in 6.1-bookworm 6.12-trixie 7.2-sid 7.3-trixie-backports; do
 		! matches "$kernel" "$@" || try_compile "$kernel" compile_kernel "${kernel%%-*}"
 	done
 	! matches userspace-trixie "$@" || try_compile userspace-trixie build_debian13
+	! matches packages "$@" || try_compile packages "$repo/scripts/package" --twice
+	for suite in bookworm trixie; do
+		! matches "packages-$suite" "$@" || try_compile "packages-$suite" install_packages_in "$suite"
+	done
+}
+
+# What the README's apt-get install finds installed already, so that the test does not depend on what the mirror has.
+fresh_packages=dkms,linux-headers-amd64,ibverbs-utils,iproute2,libnl-genl-3-200,libjs-sphinxdoc
+
+# install_packages_in SUITE: the root stays as it is, because what is installed goes to a layer above it, in a mount namespace
+# that ends with the shell.
+install_packages_in() {
+	local root layer status=0
+	root=$(installed_root "$1" "$fresh_packages") || return
+	layer=$(mktemp -d "$build/install-XXXX")
+	mkdir "$layer"/{upper,work,root}
+	# shellcheck disable=SC2016 # the new shell expands it
+	unshare --mount --propagation private bash -euc '
+		mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
+		mount -t proc proc "$2/root/proc"
+		mkdir -p "$2/root/checkout/build"
+		cp -r "$3/build/packages" "$2/root/checkout/build/"
+		cp "$3/scripts/lib/install-check" "$2/root/checkout/"
+		exec chroot "$2/root" /checkout/install-check' - "$root" "$layer" "$repo" || status=$?
+	rm -rf "$layer"
+	return "$status"
 }
 
 # try_compile NAME COMMAND...
@@ -22,7 +49,7 @@ try_compile() {
 	if ! ("$@") >"$log" 2>&1; then
 		fail "kernels/$name"
 		indented <"$log"
-	elif grep -i -E 'warning' "$log" | grep -v 'Skipping BTF'; then
+	elif grep -i -E 'warning' "$log" | grep -v -e 'Skipping BTF' -e '^dpkg: warning: while removing'; then
 		fail "kernels/$name: warnings, see $log"
 	else
 		pass "kernels/$name$(sed -n 's/^release: / /p' "$log")" "$((SECONDS - begin))"
