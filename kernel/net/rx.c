@@ -45,8 +45,8 @@
 #define PEAL_RX_BACKLOG	1000
 
 /*
- * The budget for received pieces, and for what they cause at once, on one CPU in a jiffy. A piece is
- * a packet, or a train of packets in one skb, and one NAPI poll delivers up to 64 of them, which
+ * The budget for received pieces, and for what they cause at once, on one CPU in a jiffy. A piece
+ * is a packet, or a train of packets in one skb, and one NAPI poll delivers up to 64 of them, which
  * may be 4 MiB. The bytes of a piece count, because the stack's own limits count a train as one
  * packet. A piece is always processed. The engine does the rest of what it causes, on this CPU,
  * because packets that another CPU sends meanwhile overtake those that this CPU has sent, on every

@@ -288,7 +288,8 @@ static void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
 /*
  * The first packet of a train is in the head of the skb, behind the IP and UDP headers, and most
  * trains have no other. Its headers are masked in place for the ICRC, unless the CRC of IP and UDP
- * header is known from a packet of the same length. peal_tx_send() writes these two. @number: of the packet in the run @packet. Return: false when there is no memory.
+ * header is known from a packet of the same length. peal_tx_send() writes these two. @number: of
+ * the packet in the run @packet. Return: false when there is no memory.
  */
 static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
 			  u32 bytes, struct peal_crc_source *source)
