@@ -3,12 +3,13 @@
 # run: long
 # transport: any
 # timeout: 180
-# vm: bare
+# vm: bare, cpus 1
 #
 # Holds: Once the packages ibverbs-provider-peal and peal-tools are installed, /etc/peal/links.conf is all that it takes to get
 # devices with options, what cannot be made is said in one sentence each, and programs use the devices. A second start changes
 # nothing. An upgrade leaves a running device alone, and its configuration too. A stop removes the devices and the modules.
 # Removal leaves no file. kernel/lacks.sh says what a kernel lacks.
+# It has a machine of its own, in which no other test has loaded the module.
 # Does not hold: systemd does not run here. The test runs what the unit runs, and systemd-analyze verifies the unit. dkms does not
 # compile the modules here. They are those of scripts/vm.
 set -u
