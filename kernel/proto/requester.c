@@ -344,8 +344,8 @@ static void peal_retransmit_probe(struct peal_retransmit *r, const struct peal_i
 	r->probe_psn = psn;
 	r->probe_end = peal_psn_add(psn, packets);
 	/*
-	 * No peer that keeps packets is trusted to keep more than peal does. What was sent behind
-	 * the slots is lost, too.
+	 * A peer that keeps out-of-order packets has PEAL_REORDER_SLOTS, as peal has. It has
+	 * dropped what was sent behind these.
 	 */
 	r->dropped = peal_psn_ahead(psn, inflight->top) > PEAL_REORDER_SLOTS ? inflight->top : psn;
 	r->sent = false;
@@ -680,7 +680,7 @@ static enum peal_blocked peal_requester_may_send(struct peal_requester *requeste
 	    requester->rd_atomic >= requester->config.max_rd_atomic)
 		return PEAL_BLOCKED_RD_ATOMIC;
 	if (peal_message_is_read(message)) {
-		/* More responses would be dropped, too. */
+		/* There is no memory to keep more responses behind the gap. */
 		if (requester->unkept)
 			return PEAL_BLOCKED_ANSWER;
 		peal_requester_size_piece(requester, message);
@@ -1350,10 +1350,15 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
 		     min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
 }
 
-/* Not even the probe that was sent was answered, or this is the first silence. */
+/*
+ * After so many packets that were retransmitted into a silence, the path is taken for broken, and
+ * the window starts anew.
+ */
+#define RESTART_AFTER	3
+
 static void peal_requester_shrink_after_silence(struct peal_requester *requester)
 {
-	if (requester->retry.copies >= 3)
+	if (requester->retry.copies >= RESTART_AFTER)
 		peal_window_restart(&requester->window);
 	else
 		peal_window_silence(&requester->window, requester->inflight.top,
@@ -1416,11 +1421,11 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 						   peal_inflight_at(inflight, inflight->acking),
 						   inflight->una, U32_MAX);
 
-		/* And what was seen behind it and not kept. */
+		/* Responses up to `seen` have arrived and were dropped, unless they are kept. */
 		span = max(span, peal_psn_ahead(inflight->una, inflight->seen));
 		requester->gap_end = peal_psn_add(inflight->una, span);
 		peal_retransmit_from_una(r, inflight, requester->gap_end);
-		/* Its answer is awaited now. */
+		/* Give the peer the time to answer before a probe. */
 		requester->probe_at = now + requester->rto.ns;
 		peal_rto_lost(&requester->rto);
 		peal_window_lose(&requester->window, inflight->top,

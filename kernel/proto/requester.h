@@ -158,7 +158,7 @@ struct peal_retransmit {
 	u8 probe;		/* enum peal_probe: the probe that waits for its answer */
 	u32 probe_psn;		/* first PSN that the probe is about */
 	u32 probe_end;		/* PSN after the probe */
-	u32 dropped;		/* PSN after the last packet that the peer surely had no slot for */
+	u32 dropped;		/* PSN after the last packet for which the peer had no slot */
 	bool sent;		/* the probe was sent */
 	u64 sent_at;		/* when the probe was sent, ns */
 	bool heard;		/* the peer has answered some packet since */
@@ -229,8 +229,8 @@ struct peal_requester {
 	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
-	bool unkept;			/* a response behind the gap was dropped */
-	u32 gap_end;			/* PSN after what was requested again for a gap */
+	bool unkept;			/* a response behind a gap was dropped */
+	u32 gap_end;			/* gaps before this PSN have been requested again */
 	u16 flow;			/* UDP source port of the last response in order */
 	bool again;			/* the next receive() gets what take_reordered() returned */
 	struct peal_reorder reorder;	/* READ and atomic responses ahead of una */
@@ -246,7 +246,7 @@ enum peal_blocked {
 	PEAL_BLOCKED_FENCE,	/* a fence waits for READs and atomics */
 	PEAL_BLOCKED_LAST,	/* a local operation waits for all packets in flight */
 	PEAL_BLOCKED_RNR,	/* waiting out an RNR NAK */
-	PEAL_BLOCKED_ANSWER,	/* a probe must be answered first */
+	PEAL_BLOCKED_ANSWER,	/* a probe must be answered, or a gap in responses be filled */
 	PEAL_BLOCKED_FAILED,	/* a message failed; this one and all after it are not sent */
 };
 

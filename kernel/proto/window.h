@@ -55,7 +55,7 @@ void peal_window_mark(struct peal_window *w, u32 top);
 void peal_window_lose(struct peal_window *w, u32 top, bool queue, bool goes_back);
 /* The peer was silent. */
 void peal_window_silence(struct peal_window *w, u32 top, bool queue);
-/* The peer did not answer a probe either, so the path may be another one when it comes back. */
+/* The peer answers no probes. When it is back, the path may be another one. */
 void peal_window_restart(struct peal_window *w);
 /*
  * @packets more are sent, which makes @outstanding in flight. Return: should the last of them carry

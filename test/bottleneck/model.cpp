@@ -11,9 +11,7 @@
 
 namespace peal::bottleneck {
 
-/* As in kernel/transport/conn.c. */
-constexpr u64 CNP_INTERVAL = 50 * US;
-constexpr u64 KEEP = 50 * MS;
+constexpr u64 KEEP = 50 * MS; /* as in kernel/transport/output.c */
 constexpr u32 ENTRIES = 16;
 constexpr u32 TRAIN = 64;
 /* Bytes that wait in the host for its link, as in kernel/net/tx_quota.c. */
@@ -49,7 +47,6 @@ u64 Model::queue(bool ect, bool *ce)
 	}
 	if (ect && path.marks() && waiting >= path.mark_from &&
 	    path.mark_from + world.random.below(path.mark_all - path.mark_from) < waiting) {
-		marked++;
 		*ce = true;
 	}
 	busy_ = std::max(busy_, world.now()) + took;
@@ -125,7 +122,6 @@ void Connection::send(const peal_packet &packet, bool to_responder, bool data)
 	const u64 at = data ? model_.send(*this) : model_.back();
 	u64 slot;
 
-	sent += data;
 	if (at == NEVER)
 		return;
 	if (free_.empty()) {
@@ -256,8 +252,8 @@ void Connection::request(const InFlight &arrived)
 	auto p = std::make_unique<InFlight>(arrived);
 	peal_request request{};
 
-	if (p->ce && world.now() >= next_cnp_) {
-		next_cnp_ = world.now() + CNP_INTERVAL;
+	if (p->ce && peal_cnp_is_due(&cnp_, world.now())) {
+		peal_cnp_sent(&cnp_, world.now());
 		world.at(model_.back(), this, NOTIFIED);
 	}
 	while (p) {
@@ -289,7 +285,7 @@ void Connection::reply()
 	arm();
 }
 
-/* A request arrives at a peer that drops what is out of order. It serves no READ. */
+/* A request arrives at a peer that keeps no out-of-order packets. This peer answers no READ. */
 void Connection::go_back(const peal_packet &packet)
 {
 	const s32 ahead = peal_psn_distance(expected_, packet.psn);
@@ -387,7 +383,6 @@ void Tcp::pump()
 		flight_.push_back({number, false});
 		sent_at_.resize(order + 1);
 		sent_at_[order] = model_.world.now();
-		sent++;
 		model_.world.at(model_.send(*this), this, ORDERS + 3 * order);
 	}
 }

@@ -14,6 +14,10 @@
 
 #include "sim/world.hpp"
 
+extern "C" {
+#include "proto/cnp.h"
+}
+
 namespace peal::bottleneck {
 
 using namespace peal::sim;
@@ -44,7 +48,7 @@ struct Path {
 
 class Model;
 
-/* One who gets packets, and is woken at times. */
+/* A sender with its receiver. */
 class Flow : public Actor {
 protected:
 	Model &model_;
@@ -52,7 +56,6 @@ protected:
 public:
 	explicit Flow(Model &model) : model_(model) {}
 	u64 delivered = 0; /* packets that count, each once */
-	u64 sent = 0;	   /* data packets sent */
 	u64 access_busy = 0, last_arrival = 0;
 	/* When half of what the host lets wait for its link has left; 0: there is room. */
 	u64 full_until = 0;
@@ -60,15 +63,14 @@ public:
 	virtual void start() = 0;
 	/* No new data from now on. */
 	virtual void stop() = 0;
-	virtual double window() const = 0;
 };
 
 class Model {
 public:
 	World world;
 	Path path;
-	u64 arrived = 0, dropped = 0, marked = 0; /* data packets at the queue */
-	bool down = false;			  /* the path loses everything */
+	u64 arrived = 0, dropped = 0; /* data packets at the queue */
+	bool down = false;	      /* the path loses everything */
 
 	Model(u64 seed, const Path &path) : world(seed, false), path(path) {}
 
@@ -91,7 +93,7 @@ private:
 
 enum class Peer : u8 {
 	PEAL,	 /* the core's responder */
-	GO_BACK, /* drops what is out of order, as rxe and most RNICs do */
+	GO_BACK, /* keeps no out-of-order packets, as rxe and most RNICs */
 };
 
 struct Habits {
@@ -119,7 +121,8 @@ class Connection : public Flow {
 	std::vector<peal_resource> resources_;
 	std::vector<InFlight> flying_;
 	std::vector<u64> free_;
-	u64 armed_out_ = NEVER, armed_in_ = NEVER, next_cnp_ = 0;
+	u64 armed_out_ = NEVER, armed_in_ = NEVER;
+	peal_cnp cnp_{};
 	bool stopped_ = false, failed_ = false;
 	/* The peer that goes back N. */
 	u32 expected_ = 0;
@@ -140,7 +143,6 @@ public:
 	void start() override;
 	void stop() override { stopped_ = true; }
 	void wake(u64 what) override;
-	double window() const override { return requester_->window.size; }
 	/* The retries are used up. */
 	bool failed() const { return failed_; }
 };
@@ -174,7 +176,6 @@ public:
 	void start() override;
 	void stop() override { stopped_ = true; }
 	void wake(u64 what) override;
-	double window() const override { return size_; }
 };
 
 } // namespace peal::bottleneck

@@ -180,7 +180,7 @@ Values share(u64 seed, const Path &path, u32 flows, u8 operation)
 
 /*
  * Half of the path would be right. The limits only say that neither starves: a connection that
- * writes gets up to 84 %, because it sends in bursts, and one that reads 17 % or more.
+ * writes gets up to 84 %, and one that reads 19 % or more.
  */
 Values beside_tcp(u64 seed, const Path &path, u8 operation)
 {

@@ -223,7 +223,10 @@ const verbs_device_ops device_ops = {
 	.uninit_device = device_free,
 };
 
-/* The provider is linked with libibverbs, so its own scope has the library, whoever loaded that. */
+/*
+ * RTLD_DEFAULT finds libibverbs also if a program has loaded it with RTLD_LOCAL, because the
+ * provider is linked with it.
+ */
 void *look_up(const char *name) noexcept
 {
 	return dlsym(RTLD_DEFAULT, name);
