@@ -74,4 +74,5 @@ module_exit(peal_main_exit);
 MODULE_DESCRIPTION("Software RDMA device");
 MODULE_AUTHOR("The peal developers");
 MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION("0.1.0");
 MODULE_INFO(import_ns, "DMA_BUF");	/* MODULE_IMPORT_NS() differs between kernels */
