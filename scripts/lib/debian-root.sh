@@ -53,7 +53,7 @@ debian_root() {
 	if [[ $suite == trixie ]]; then
 		# Its headers bring the kernel with them. It is also where the provider has to run.
 		packages+=,g++,meson,ninja-build,pkg-config,libibverbs-dev,catch2,ibverbs-utils,perftest
-		packages+=,zlib1g-dev,libnl-genl-3-dev,python3-pyverbs,iproute2
+		packages+=,zlib1g-dev,libnl-genl-3-dev,libcli11-dev,libfmt-dev,nlohmann-json3-dev,python3-pyverbs,iproute2
 	else
 		packages+=,linux-image-amd64
 		# The newest libibverbs.
