@@ -15,3 +15,17 @@ highlight_language = "none"
 smartquotes = False
 # A single backtick is a mistake here: report it as a reference that does not resolve.
 default_role = "any"
+
+# The pages of the manual: scripts/check docs builds them, too.
+man_pages = [
+    (f"manual/{name}.{section}", name, text, ["The peal developers"], section)
+    for name, section, text in (
+        ("peal", 7, "RDMA device in software"),
+        ("peal", 8, "make, show and examine RDMA devices in software"),
+        ("peal-link", 8, "make, remove and show devices, and set their options"),
+        ("peal-host", 8, "show and set the options of this host"),
+        ("peal-show", 8, "show the objects of programs"),
+        ("peal-stat", 8, "show counters, and how fast they grow"),
+        ("peal-doctor", 8, "look for what keeps programs from using peal"),
+    )
+]

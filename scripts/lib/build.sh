@@ -72,7 +72,7 @@ make_user() {
 		die "the userspace part does not build in $1"
 }
 
-# make_provider FOLDER [MESON-ARGUMENT...]: builds only the provider and peal-option. The folder may have tests.
+# make_provider FOLDER [MESON-ARGUMENT...]: builds only the provider and the tool. The folder may have tests.
 make_provider() {
 	local folder=$1
 	if [[ ! -e $folder/build.ninja ]]; then

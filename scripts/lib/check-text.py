@@ -10,7 +10,7 @@ from sources import sources
 MACHINE = re.compile(r"(?<![\w.$}-])/(?:work|root/|home/\w)")
 LOOSE_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 NO_LICENCE_LINE = re.compile(
-    r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$|^debian/(?:changelog$|source/format$|[\w-]+\.install$)"
+    r"^LICENSES/|\.(?:json|svg|png|md)$|(?:^|/)\.clang-format$|peal\.driver$|^debian/(?:changelog$|source/format$|[\w-]+\.(?:install|manpages)$)"
 )
 GUEST_HOME = "HOME=/root"
 

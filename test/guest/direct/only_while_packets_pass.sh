@@ -8,20 +8,20 @@
 # network namespaces and compares the counters of direct messages. No message goes direct before an administrator allows
 # it between namespaces, if either device has switched it off, through a firewall, after the wire was cut, or to another
 # device that has the peer's address. Two devices in one namespace need no permission. The test checks the data on both
-# paths. It needs ib_write_bw, nft, the interop program "verify" and peal-option.
+# paths. It needs ib_write_bw, nft, the interop program "verify" and the tool peal.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ib_write_bw nft
 verify=build/user/test/interop/verify
-option=build/user/userspace/tools/peal-option
-[[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
+peal=build/user/userspace/tools/peal
+[[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"
 
 direct_of_both() { echo $(($(counter peal_a direct_messages) + $(counter peal_b direct_messages))); }
 
 # switch A B: sets the option `direct` of both ends.
 switch() {
-	if ! "$option" peal_a direct "$1" || ! "$option" peal_b direct "$2"; then
+	if ! "$peal" link set peal_a direct "$1" || ! "$peal" link set peal_b direct "$2"; then
 		fail "cannot switch"
 	fi
 }
@@ -40,7 +40,7 @@ wire_up peal peal 1500
 wire_neighbours
 
 # scope WHERE: sets between which devices of this host messages may go direct.
-scope() { "$option" host direct "$1" || fail "cannot set the host's direct"; }
+scope() { "$peal" host set direct "$1" || fail "cannot set the host's direct"; }
 trap 'scope netns' EXIT
 
 switch 1 1

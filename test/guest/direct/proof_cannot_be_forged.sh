@@ -7,15 +7,15 @@
 # Programs cannot forge the proof that two devices are in one kernel. Messages go direct only while packets pass in both
 # directions. The test closes the network while messages go direct. Programs with CAP_NET_RAW in one or both namespaces
 # then forge responses or relay the packets around the network, but the messages must end. A response that arrives too
-# late must not count either. The test needs ib_write_bw, nft, setpriv, the interop program "verify" and peal-option.
+# late must not count either. The test needs ib_write_bw, nft, setpriv, the interop program "verify" and the tool peal.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ib_write_bw nft setpriv
 verify=build/user/test/interop/verify
-option=build/user/userspace/tools/peal-option
+peal=build/user/userspace/tools/peal
 forge=$(dirname "$0")/../helpers/locality_forge.py
-[[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
+[[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"
 
 of_both() { echo $(($(counter peal_a "$1") + $(counter peal_b "$1"))); }
 
@@ -23,7 +23,7 @@ forgers=()
 declare -A dropped=()
 finish() {
 	((${#forgers[@]} == 0)) || kill "${forgers[@]}" 2>/dev/null
-	"$option" host direct netns
+	"$peal" host set direct netns
 }
 trap finish EXIT
 
@@ -106,9 +106,9 @@ forgers_end() {
 wire_up peal peal 1500
 wire_neighbours
 for end in a b; do
-	"$option" "peal_$end" direct 1 || fail "cannot allow direct"
+	"$peal" link set "peal_$end" direct 1 || fail "cannot allow direct"
 done
-"$option" host direct host || fail "cannot allow direct between namespaces"
+"$peal" host set direct host || fail "cannot allow direct between namespaces"
 
 ends_when_closed "no way there" a
 ends_when_closed "no way back" b

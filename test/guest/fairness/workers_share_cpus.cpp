@@ -54,7 +54,7 @@ public:
 			const auto name = std::string("peal_") + end;
 
 			must_run("rdma link add " + name + " type peal netdev busy_" + end);
-			must_run("build/user/userspace/tools/peal-option " + name + " direct " +
+			must_run("build/user/userspace/tools/peal link set " + name + " direct " +
 				 (direct ? "1" : "0"));
 		}
 	}

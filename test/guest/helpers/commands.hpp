@@ -38,10 +38,10 @@ inline int run(const std::string &command)
 }
 
 /* Return: the path of the administrator's tool in the build folder. */
-inline std::string peal_option()
+inline std::string peal_tool()
 {
 	return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-	       "../../userspace/tools/peal-option";
+	       "../../userspace/tools/peal";
 }
 
 /* Return: the counts of the RDMA core, as "peal0: pd 0 cq 0 ..." */

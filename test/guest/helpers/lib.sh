@@ -145,10 +145,16 @@ interface_up() {
 	END
 }
 
-set_direct() {
-	"$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal-option" "$1" direct "$2" ||
-		fail "cannot set the direct path of $1 to $2"
-}
+# peal ARGUMENT...: the tool that was built.
+peal() { "$(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal" "$@"; }
+
+# require_tool: skips the test if the tool is not built, because its libraries are missing.
+require_tool() { [[ -x $(dirname "${BASH_SOURCE[0]}")/../../../build/user/userspace/tools/peal ]] || skip "peal is not built"; }
+
+# option DEVICE NAME: prints the value of an option.
+option() { peal link show "$1" --json | sed -nE "s/.*\"$2\": \"?([^\",]*)\"?,?\$/\1/p"; }
+
+set_direct() { peal link set "$1" direct "$2" || fail "cannot set the direct path of $1 to $2"; }
 
 # direct_off DEVICE: makes the device send all messages as packets, also messages to itself. PEAL_TRANSPORT=wire does this
 # for every device of peal_up.

@@ -30,7 +30,7 @@ struct Wire {
 void set_direct(bool on)
 {
 	for (const char *name : {"peal_a", "peal_b"})
-		REQUIRE(run(std::string("build/user/userspace/tools/peal-option ") + name +
+		REQUIRE(run(std::string("build/user/userspace/tools/peal link set ") + name +
 			    " direct " + (on ? "1" : "0")) == 0);
 }
 

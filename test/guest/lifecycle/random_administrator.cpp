@@ -281,8 +281,8 @@ private:
 	{
 		const std::string value = random_.between(0, 1) ? "1" : "0";
 
-		return !std::system((peal_option() + " " + storm_device + " direct " + value +
-				     " >/dev/null 2>&1")
+		return !std::system((peal_tool() + " link set " + storm_device + " direct " +
+				     value + " >/dev/null 2>&1")
 					    .c_str());
 	}
 

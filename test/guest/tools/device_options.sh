@@ -11,8 +11,8 @@ set -u
 source "$(dirname "$0")/../helpers/lib.sh"
 device=${PEAL_DEV:-peal0}
 require ibv_devinfo ibv_rc_pingpong rdma setpriv
-option=$(dirname "$0")/../../../build/user/userspace/tools/peal-option
-[[ -x $option ]] || skip "peal-option is not built"
+require_tool
+tool=build/user/userspace/tools/peal
 
 # refused WORDS COMMAND...: the command fails and says these words.
 refused() {
@@ -22,7 +22,7 @@ refused() {
 	grep -q "$words" <<<"$output" || fail "expected \"$words\" from $*, got: $output"
 }
 
-value() { "$option" "$device" | sed -E "s/.* $1 ([0-9a-z]+).*/\1/"; }
+value() { option "$device" "$1"; }
 
 attribute() { ibv_devinfo -v -d "$device" | awk -v name="$1:" '$1 == name { print $2 }'; }
 
@@ -38,37 +38,37 @@ direct_before=$(value direct)
 [[ $(value max-rd-atomic) == 16 ]] || fail "max-rd-atomic is 16 by default, not $(value max-rd-atomic)"
 [[ $(attribute max_qp_rd_atom) == 16 ]] || fail "ibv_devinfo: $(attribute max_qp_rd_atom)"
 
-"$option" "$device" max-rd-atomic 128 || fail "cannot set max-rd-atomic"
+peal link set "$device" max-rd-atomic 128 || fail "cannot set max-rd-atomic"
 [[ $(value max-rd-atomic) == 128 && $(attribute max_qp_rd_atom) == 128 &&
 	$(attribute max_qp_init_rd_atom) == 128 ]] || fail "max-rd-atomic is not in effect"
-"$option" "$device" max-rd-atomic 16 || fail "cannot set max-rd-atomic back"
+peal link set "$device" max-rd-atomic 16 || fail "cannot set max-rd-atomic back"
 
 # rate DEVICE: prints the number of Gb/s that sysfs shows.
 rate() { sed -E 's/^([0-9.]+) Gb.*/\1/' "/sys/class/infiniband/$1/ports/1/rate"; }
 
 [[ $(value rate) == 0 && $(rate "$device") == 10 ]] || fail "the rate of veth: $(value rate), $(rate "$device")"
 for gbps in 25 40 50 100 200 400; do
-	"$option" "$device" rate $gbps || fail "cannot set the rate to $gbps"
+	"$tool" link set "$device" rate $gbps || fail "cannot set the rate to $gbps"
 	[[ $(value rate) == "$gbps" && $(rate "$device") == "$gbps" ]] ||
 		fail "rate $gbps: $(value rate), sysfs $(rate "$device")"
 done
 [[ $(attribute active_width) == 4X ]] || fail "ibv_devinfo: active_width $(attribute active_width)"
-refused "a port cannot show this rate" "$option" "$device" rate 7
+refused "a port cannot show this rate" peal link set "$device" rate 7
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
-	"$option" "$device" rate 10
+	"$tool" link set "$device" rate 10
 [[ $(value rate) == 400 ]] || fail "a refused request changed the rate"
-"$option" "$device" rate 0 || fail "cannot set the rate back"
+peal link set "$device" rate 0 || fail "cannot set the rate back"
 [[ $(rate "$device") == 10 ]] || fail "the rate of veth, set back: $(rate "$device")"
 
 [[ $(value ecn) == asked ]] || fail "ecn is \"asked\" by default, not $(value ecn)"
 for ecn in off on asked; do
-	"$option" "$device" ecn $ecn || fail "cannot set ecn to $ecn"
-	[[ $(value ecn) == "$ecn" && $(value max-rd-atomic) == 16 ]] || fail "ecn is not $ecn: $("$option" "$device")"
+	"$tool" link set "$device" ecn $ecn || fail "cannot set ecn to $ecn"
+	[[ $(value ecn) == "$ecn" && $(value max-rd-atomic) == 16 ]] || fail "ecn is not $ecn: $(peal link show "$device")"
 done
-refused "usage" "$option" "$device" ecn 3
-refused "usage" "$option" "$device" ecn ""
+refused "ecn is off, asked or on" peal link set "$device" ecn 3
+refused "ecn is off, asked or on" peal link set "$device" ecn ""
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
-	"$option" "$device" ecn on
+	"$tool" link set "$device" ecn on
 [[ $(value ecn) == asked ]] || fail "a refused request changed ecn"
 
 # Netdevs without hardware: one that tells no speed, and one that tells 10 Mb/s.
@@ -84,17 +84,17 @@ for netdev in dummy.opt tap.opt; do
 	ip link delete "$netdev"
 done
 
-refused "Numerical result out of range" "$option" "$device" max-rd-atomic 0
-refused "Numerical result out of range" "$option" "$device" max-rd-atomic 129
-refused "Numerical result out of range" "$option" "$device" direct 2
+refused "Numerical result out of range" peal link set "$device" max-rd-atomic 0
+refused "Numerical result out of range" peal link set "$device" max-rd-atomic 129
+refused "Numerical result out of range" peal link set "$device" direct 2
 for wrong in 256 "" x -1; do
-	refused "usage" "$option" "$device" direct "$wrong"
+	refused "direct is on or off" peal link set "$device" direct "$wrong"
 done
-refused "usage" "$option" "$device" max-rd-atomic 4294967297
-refused "no such peal device" "$option" no-such-device
-refused "no such peal device" "$option" no-such-device direct 0
+refused "max-rd-atomic is a number" peal link set "$device" max-rd-atomic 4294967297
+refused "no such peal device" peal link show no-such-device
+refused "no such peal device" peal link set no-such-device direct 0
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
-	"$option" "$device" direct 0
+	"$tool" link set "$device" direct 0
 [[ $(value direct) == "$direct_before" ]] || fail "a refused request changed something"
 
 netdev=$(sed 's/.* netdev //; s/ *$//' <<<"$(rdma link show "$device/1")")
@@ -104,10 +104,10 @@ refused "not supported" rdma link add peal-opt type peal netdev vlan.7
 ip link delete vlan.7
 
 rdma link add peal-opt type peal netdev veth1 || fail "cannot add a second device"
-[[ $("$option" | wc -l) == 2 ]] || fail "the dump does not show two devices: $("$option")"
+[[ $(peal link show | wc -l) == 3 ]] || fail "the dump does not show two devices: $(peal link show)"
 rdma link delete peal-opt
 wait_gone device_exists peal-opt || fail "the second device is still there"
-[[ $("$option" | wc -l) == 1 ]] || fail "a removed device is still shown"
+[[ $(peal link show | wc -l) == 2 ]] || fail "a removed device is still shown"
 
 # carried_direct: runs a ping-pong and prints how many of its messages took the direct path.
 carried_direct() {
@@ -118,15 +118,15 @@ carried_direct() {
 }
 
 for direct in 0 1; do
-	"$option" "$device" direct $direct || fail "cannot set direct"
+	"$tool" link set "$device" direct $direct || fail "cannot set direct"
 	carried=$(carried_direct) || fail "$carried"
 	((direct ? carried >= 40 : carried == 0)) || fail "direct $direct: $carried messages were carried directly"
 done
 
-[[ $("$option" host) == "host: direct netns" ]] || fail "the default of the host is netns, not $("$option" host)"
+[[ $(peal host show) == "direct netns" ]] || fail "the default of the host is netns, not $(peal host show)"
 for scope in none device netns host; do
-	"$option" host direct $scope || fail "cannot set the host's direct"
-	[[ $("$option" host) == "host: direct $scope" ]] || fail "the host's direct is not $scope: $("$option" host)"
+	"$tool" host set direct $scope || fail "cannot set the host's direct"
+	[[ $(peal host show) == "direct $scope" ]] || fail "the host's direct is not $scope: $(peal host show)"
 	carried=$(carried_direct) || fail "$carried"
 	if [[ $scope == none ]]; then
 		((carried == 0)) || fail "direct none: $carried messages were carried directly"
@@ -134,14 +134,14 @@ for scope in none device netns host; do
 		((carried >= 40)) || fail "direct $scope: $carried messages were carried directly"
 	fi
 done
-"$option" host direct netns || fail "cannot set the host's direct back"
+peal host set direct netns || fail "cannot set the host's direct back"
 
 ip netns add container || fail "cannot make a network namespace"
-refused "only from the initial network namespace" ip netns exec container "$option" host direct host
-[[ $(ip netns exec container "$option" host) == "host: direct netns" ]] || fail "a container cannot read the host's direct"
+refused "only from the initial network namespace" ip netns exec container "$tool" host set direct host
+[[ $(ip netns exec container "$tool" host show) == "direct netns" ]] || fail "a container cannot read the host's direct"
 ip netns delete container
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \
-	"$option" host direct host
-refused "usage" "$option" host direct everywhere
-[[ $("$option" host) == "host: direct netns" ]] || fail "a refused request changed the host's direct"
-"$option" "$device" direct "$direct_before"
+	"$tool" host set direct host
+refused "none, device, netns or host" peal host set direct everywhere
+[[ $(peal host show) == "direct netns" ]] || fail "a refused request changed the host's direct"
+peal link set "$device" direct "$direct_before"

@@ -36,7 +36,8 @@ links() {
 	PEAL_LINKS_PATIENCE=1 $command >"$work/output" 2>&1
 }
 
-option_is() { peal-option "$1" | grep -q -E "$2"; }
+# shown ARGUMENT...: what the installed tool shows.
+shown() { command peal "$@"; }
 
 rm -f /etc/libibverbs.d/peal.driver
 mkdir "$work/drivers"
@@ -57,12 +58,12 @@ peal9 veth1 ecn perhaps
 END
 ! links start || fail "expected the service to fail for two lines"
 grep -q "peal8: there is no netdev nosuch0" "$work/output" || fail "no sentence about peal8: $(<"$work/output")"
-grep -q "peal9: the option ecn cannot be set to perhaps" "$work/output" || fail "no sentence about peal9: $(<"$work/output")"
+grep -q "peal9: ecn is off, asked or on, not \"perhaps\"" "$work/output" || fail "no sentence about peal9: $(<"$work/output")"
 [[ $(grep -c ^peal-links: "$work/output") == 2 ]] || fail "expected two sentences: $(<"$work/output")"
 wait_for device_ready peal7 || fail "peal7 is not ready: $(device_state peal7)"
-peal-option peal7 | grep -q on || fail "ecn is not on: $(peal-option peal7)"
-option_is peal7 '\b32\b' || fail "max-rd-atomic is not 32: $(peal-option peal7)"
-option_is host '\bhost\b' || fail "the host's option is not host: $(peal-option host)"
+shown link show peal7 --json | grep -q '"ecn": "on"' || fail "ecn is not on: $(shown link show peal7)"
+shown link show peal7 --json | grep -q '"max-rd-atomic": 32,' || fail "max-rd-atomic is not 32: $(shown link show peal7)"
+[[ $(shown host show) == "direct host" ]] || fail "the host's option is not host: $(shown host show)"
 echo "ok: peal7 has its options, and two lines say what is wrong"
 
 printf 'peal7 veth0 ecn on\n' >/etc/peal/links.conf
@@ -83,7 +84,7 @@ rmmod peal_kick_file 2>/dev/null
 [[ ! -e /sys/module/peal ]] || fail "the module is still there"
 
 dpkg --purge ibverbs-provider-peal peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
-left=$(find /etc /lib/systemd /usr/sbin /usr/libexec /usr/share/doc /usr/lib/*/libibverbs /var/lib/systemd \
+left=$(find /etc /lib/systemd /usr/bin /usr/libexec /usr/share /usr/lib/*/libibverbs /var/lib/systemd \
 	-xdev -name '*peal*' 2>/dev/null)
 [[ -z $left ]] || fail "removal left: $left"
 echo "ok: stopped, removed"

@@ -766,18 +766,19 @@ TEST_CASE("an administrator's switch counts from the next datagram on")
 {
 	if (on_wire())
 		SKIP_CASE("it is off");
-	const std::string option = "build/user/userspace/tools/peal-option ";
+	const std::string peal = "build/user/userspace/tools/peal ";
 	Device device;
 	UdEnd a(device), b(device);
 
-	for (const auto &where : {device_name() + " direct ", std::string("host direct ")}) {
+	for (const auto &where :
+	     {"link set " + device_name() + " direct ", std::string("host set direct ")}) {
 		const bool host = where[0] == 'h';
 		settle({&a});
-		must(run(option + where + (host ? "none" : "0")), "peal-option");
+		must(run(peal + where + (host ? "none" : "0")), "peal");
 		const auto before = counter("direct_messages");
 		exchange(a, b, a.to_self, 64, 1);
 		CHECK(counter("direct_messages") == before);
-		must(run(option + where + (host ? "netns" : "1")), "peal-option");
+		must(run(peal + where + (host ? "netns" : "1")), "peal");
 	}
 	settle({&a});
 }

@@ -894,7 +894,8 @@ TEST_CASE("the speed of the port is the rate that sysfs shows")
 		SKIP_CASE("the kernel has no such call");
 	CHECK(errno_name(query(2)) == "EINVAL");
 	for (const unsigned gbps : {0U, 25U, 400U, 0U}) {
-		REQUIRE(run(peal_option() + " " + name + " rate " + std::to_string(gbps)) == 0);
+		REQUIRE(run(peal_tool() + " link set " + name + " rate " + std::to_string(gbps)) ==
+			0);
 		must(query(1), "query_port_speed");
 		CHECK(static_cast<double>(speed) == 10 * rate());
 		if (gbps)

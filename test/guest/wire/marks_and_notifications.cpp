@@ -299,11 +299,11 @@ public:
 struct EcnOption {
 	explicit EcnOption(const std::string &value)
 	{
-		REQUIRE(run(peal_option() + " " + device_name() + " ecn " + value) == 0);
+		REQUIRE(run(peal_tool() + " link set " + device_name() + " ecn " + value) == 0);
 	}
 	EcnOption(const EcnOption &) = delete;
 	EcnOption &operator=(const EcnOption &) = delete;
-	~EcnOption() { run(peal_option() + " " + device_name() + " ecn asked"); }
+	~EcnOption() { run(peal_tool() + " link set " + device_name() + " ecn asked"); }
 };
 
 struct Counters {

@@ -12,8 +12,8 @@ set -u
 source "$(dirname "$0")/../helpers/wire.sh"
 require ethtool tcpdump nft
 verify=build/user/test/interop/verify
-option=build/user/userspace/tools/peal-option
-[[ -x $verify && -x $option ]] || skip "verify or peal-option is not built"
+peal=build/user/userspace/tools/peal
+[[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"
 
 # captured FILTER: prints how many captured packets match.
 captured() { tcpdump -n -r "$wire_work/capture" "udp dst port 4791 and ($1)" 2>/dev/null | wc -l; }
@@ -52,7 +52,7 @@ all_captured() {
 run_marked() {
 	local end
 	for end in a b; do
-		"$option" "peal_$end" ecn "$1" || fail "cannot set ecn"
+		"$peal" link set "peal_$end" ecn "$1" || fail "cannot set ecn"
 	done
 	note
 	wire_capture b "$wire_work/capture"

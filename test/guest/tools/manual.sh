@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# transport: any
+# timeout: 120
+# vm: bare
+#
+# Each command that the manual of the tool, the tool's help, and the README's part "On your own machine" show runs as it is
+# written there, on a machine with the netdevs that they name. Completion in bash offers each command of the tool, and nothing
+# that it refuses.
+# Does not hold: what the commands print. The other tests of tools/ look at that.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+require_tool
+require ibv_devinfo rdma
+modprobe -a ib_uverbs rdma_ucm || fail "cannot load the RDMA core"
+PATH=$PWD/build/user/userspace/tools:$PATH
+unset -f peal
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+for number in 0 1; do
+	ip link add "eth$number" type veth peer name "far$number" || fail "cannot make eth$number"
+	ip address add "10.0.$number.1/24" dev "eth$number"
+	ip link set "eth$number" up
+	ip link set "far$number" up
+done
+# The peer of "peal doctor 10.0.0.2".
+ip netns add peer
+ip link set far0 netns peer
+ip -n peer address add 10.0.0.2/24 dev far0
+ip -n peer link set far0 up
+
+# commands_of PAGE: the indented lines of a page of the manual, of the help or of the README that begin with "peal".
+commands_of() { sed -nE '/^(    |  )peal /{s/^ +//;s/ +#.*//;p}'; }
+
+# run_all NAME: runs the commands on its input. A device that an earlier page made goes before a command makes it again.
+run_all() {
+	local line name count=0
+	while read -r line; do
+		# The pages other than that of links take a device for granted.
+		[[ $line == "peal link add "* ]] || device_exists peal0 || peal link add peal0 netdev eth0
+		read -r _ _ _ name _ <<<"$line"
+		[[ $line != "peal link add "* ]] || ! device_exists "$name" || peal link del "$name"
+		! device_exists peal0 || wait_for port_active peal0
+		# What would go on until it is interrupted ends after one interval.
+		[[ $line != *--watch* || $line == *--count* ]] || line+=" --count 1"
+		eval "$line" >"$output" 2>&1 </dev/null || fail "$1: $line: $(<"$output")"
+		count=$((count + 1))
+	done
+	((count)) || fail "$1 has no command"
+	echo "ok: $count commands of $1"
+}
+
+for page in Documentation/manual/*.rst; do
+	run_all "$page" < <(commands_of <"$page")
+done
+run_all README.md < <(sed -n '/^## On your own machine/,/^## Why/p' README.md | commands_of)
+
+# leaves [COMMAND...]: prints the commands below this one that have no commands of their own.
+leaves() {
+	local name names
+	names=$(peal "$@" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\)[ ,].*/\1/p')
+	[[ $names ]] || { echo "$*" && return; }
+	for name in $names; do
+		leaves "$@" "$name"
+	done
+}
+
+mapfile -t commands < <(leaves)
+((${#commands[@]} >= 13)) || fail "the help shows ${#commands[@]} commands: ${commands[*]}"
+mapfile -t all < <(printf '%s\n' "" "${commands[@]%% *}" "${commands[@]}" | sort -u)
+for command in "${all[@]}"; do
+	# shellcheck disable=SC2086 # the words of the command
+	peal $command --help >"$output" || fail "peal $command --help"
+	! commands_of <"$output" | grep -q . || run_all "peal $command --help" < <(commands_of <"$output")
+done
+
+# shellcheck source=userspace/tools/peal.bash
+source userspace/tools/peal.bash
+
+# completed WORD...: prints what completion offers for the last word.
+completed() {
+	COMP_WORDS=(peal "$@")
+	COMP_CWORD=$#
+	COMPREPLY=()
+	_peal
+	echo "${COMPREPLY[*]}"
+}
+
+[[ $(complete -p peal) == "complete -F _peal peal" ]] || fail "bash completes peal by $(complete -p peal)"
+for command in "${commands[@]}"; do
+	read -r first second <<<"$command"
+	[[ " $(completed "") " == *" $first "* ]] || fail "completion does not offer $first: $(completed "")"
+	[[ ! $second || " $(completed "$first" "") " == *" $second "* ]] || fail "completion does not offer $command"
+done
+for word in $(completed "") $(completed link "") $(completed host "") $(completed show ""); do
+	[[ $word == --* || " ${commands[*]} " == *" $word "* ]] || fail "completion offers $word, which is no command"
+done
+! device_exists peal1 || peal link del peal1
+peal link add peal7 netdev eth1 || fail "peal7 cannot be made"
+[[ $(completed link del peal7) == peal7 && $(completed show qp peal7) == peal7 ]] || fail "completion does not offer peal7"
+[[ $(completed link add peal8 n) == netdev && $(completed link add peal8 netdev eth) == "eth0 eth1" ]] ||
+	fail "completion offers netdevs: $(completed link add peal8 netdev eth)"
+for option in $(completed link set peal7 ""); do
+	for value in $(completed link set peal7 "$option" ""); do
+		peal link set peal7 "$option" "$value" || fail "completion offers $option $value, which is refused"
+	done
+done
+for value in $(completed host set direct ""); do
+	peal host set direct "$value" || fail "completion offers direct $value, which is refused"
+done
+[[ $(completed link add peal8 netdev eth1 ecn "") == "off asked on" ]] || fail "completion of options of a new device"
+for option in $(completed stat "" | tr ' ' '\n' | grep ^--) $(completed show qp "" | tr ' ' '\n' | grep ^--); do
+	{ peal stat --help && peal show qp --help; } | grep -q -e "$option" || fail "completion offers $option"
+done
+echo "ok: completion"

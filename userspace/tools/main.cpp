@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * peal: makes, shows and examines RDMA devices in software.
+ *
+ * Owns: the tree of commands, their help, and the exit status.
+ * Does not know: what a command does. Each family of commands has a file:
+ *
+ *	link.cpp	peal link, peal host
+ *	show.cpp	peal show
+ *	stat.cpp	peal stat
+ *	doctor.cpp	peal doctor, whose checks are in doctor_*.cpp
+ */
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "doctor.hpp"
+#include "error.hpp"
+#include "link.hpp"
+#include "show.hpp"
+#include "stat.hpp"
+
+using namespace peal::tool;
+
+namespace {
+
+/* What the arguments of all commands are read into. Only one command runs. */
+struct Arguments {
+	std::string name;
+	std::vector<std::string> words;
+	StatRequest stat;
+	bool json = false;
+	bool details = false;
+};
+
+/* Sets the exit status. */
+using Status = std::function<void(int)>;
+
+CLI::App *add_command(CLI::App &parent, const char *name, const char *help, const char *examples)
+{
+	auto *command = parent.add_subcommand(name, help);
+
+	command->footer(fmt::format("Examples:\n{}", examples));
+	return command;
+}
+
+void add_json(CLI::App *command, Arguments &arguments)
+{
+	command->add_flag("--json", arguments.json, "print JSON");
+}
+
+void add_device(CLI::App *command, Arguments &arguments)
+{
+	command->add_option("DEVICE", arguments.name, "only this device; otherwise all");
+}
+
+/* The words behind a new device's name are "netdev DEV" and options. */
+void add_link(const Arguments &arguments)
+{
+	const auto &words = arguments.words;
+
+	if (words.size() < 2 || words[0] != "netdev")
+		throw WrongUse(fmt::format("type \"peal link add {} netdev DEV\", with a netdev "
+					   "that \"ip link\" lists for DEV",
+					   arguments.name));
+	link_add(arguments.name, words[1], {words.begin() + 2, words.end()});
+}
+
+void add_link_commands(CLI::App &app, Arguments &arguments)
+{
+	auto *link = add_command(app, "link", "make, remove, show and set devices",
+				 "  peal link add peal0 netdev eth0\n"
+				 "  peal link show");
+	auto *add = add_command(*link, "add", "make a device on a netdev",
+				"  peal link add peal0 netdev eth0\n"
+				"  peal link add peal0 netdev eth0 ecn on rate 100");
+	auto *del = add_command(*link, "del", "remove a device, also while programs use it",
+				"  peal link del peal0");
+	auto *show = add_command(*link, "show", "show devices and their options",
+				 "  peal link show\n"
+				 "  peal link show peal0 --json");
+	auto *set = add_command(*link, "set",
+				"set options: direct on|off, max-rd-atomic 1..128, rate "
+				"auto|GBPS, ecn off|asked|on",
+				"  peal link set peal0 direct off\n"
+				"  peal link set peal0 ecn on rate 100");
+
+	link->require_subcommand(1);
+	add->add_option("NAME", arguments.name, "name of the new device")->required();
+	add->add_option("netdev DEV [OPTION VALUE]", arguments.words,
+			"its netdev, and options of \"peal link set\"")
+		->required();
+	add->callback([&] { add_link(arguments); });
+	del->alias("delete");
+	del->add_option("DEVICE", arguments.name, "the device")->required();
+	del->callback([&] { link_delete(arguments.name); });
+	add_device(show, arguments);
+	add_json(show, arguments);
+	show->callback([&] { link_show(arguments.name, arguments.json); });
+	set->add_option("DEVICE", arguments.name, "the device")->required();
+	set->add_option("OPTION VALUE", arguments.words, "options and their values")->required();
+	set->callback([&] { link_set(arguments.name, arguments.words); });
+}
+
+void add_host_commands(CLI::App &app, Arguments &arguments)
+{
+	auto *host = add_command(app, "host", "show and set the options of this host",
+				 "  peal host show\n"
+				 "  peal host set direct host");
+	auto *show = add_command(*host, "show", "show the options of this host",
+				 "  peal host show --json");
+	auto *set = add_command(*host, "set",
+				"set between which queue pairs the direct path is allowed: direct "
+				"none|device|netns|host",
+				"  peal host set direct host");
+
+	host->require_subcommand(1);
+	add_json(show, arguments);
+	show->callback([&] { host_show(arguments.json); });
+	set->add_option("OPTION VALUE", arguments.words, "options and their values")->required();
+	set->callback([&] { host_set(arguments.words); });
+}
+
+void add_show_commands(CLI::App &app, Arguments &arguments)
+{
+	auto *show = add_command(app, "show", "show the objects of programs",
+				 "  peal show qp\n"
+				 "  peal show mr peal0 --json");
+
+	show->require_subcommand(1);
+	for (const auto &kind : object_kinds()) {
+		auto *command = add_command(*show, kind.c_str(),
+					    fmt::format("show {} objects", kind).c_str(),
+					    fmt::format("  peal show {}", kind).c_str());
+
+		add_device(command, arguments);
+		add_json(command, arguments);
+		command->add_flag("-d,--details", arguments.details,
+				  "show all that the module says");
+		command->callback([&arguments, kind] {
+			show_objects(kind, arguments.name, arguments.details, arguments.json);
+		});
+	}
+}
+
+void add_stat_command(CLI::App &app, Arguments &arguments)
+{
+	auto *stat = add_command(app, "stat", "show counters, and how fast they grow",
+				 "  peal stat peal0\n"
+				 "  peal stat --watch 1");
+	auto *watch = stat->add_option("--watch", arguments.stat.seconds,
+				       "show what grows, every so many seconds")
+			      ->type_name("SECONDS")
+			      ->check(CLI::Range(0.01, 1e6));
+
+	add_device(stat, arguments);
+	stat->add_option("--count", arguments.stat.count, "end after so many intervals")
+		->type_name("N")
+		->needs(watch);
+	stat->add_flag("--all", arguments.stat.all, "also counters that are 0 or do not grow");
+	add_json(stat, arguments);
+	stat->callback([&] {
+		arguments.stat.device = arguments.name;
+		arguments.stat.json = arguments.json;
+		show_counters(arguments.stat);
+	});
+}
+
+void add_doctor_command(CLI::App &app, Arguments &arguments, const Status &status)
+{
+	auto *doctor = add_command(app, "doctor", "look for what keeps programs from using peal",
+				   "  peal doctor\n"
+				   "  peal doctor 10.0.0.2");
+
+	doctor->add_option("PEER", arguments.name,
+			   "address or name of a host; the way to it is examined, too");
+	add_json(doctor, arguments);
+	doctor->callback([&, status] { status(examine(arguments.name, arguments.json)); });
+}
+
+int complain(const std::exception &error, int status)
+{
+	fmt::print(stderr, "peal: {}\n", error.what());
+	return status;
+}
+
+/* Return: the sentence of CLI11, or a better one, and which help has more. */
+std::string wrong_use(const CLI::App &app, const CLI::ParseError &error)
+{
+	const CLI::App *command = &app;
+	std::string path = app.get_name(), sentence = error.what();
+
+	for (auto next = app.get_subcommands(); !next.empty(); next = command->get_subcommands()) {
+		command = next[0];
+		path += " " + command->get_name();
+	}
+	const auto unknown = command->remaining();
+	if (!unknown.empty() && command->get_require_subcommand_min() > 0)
+		sentence = fmt::format("\"{}\" is no command", unknown[0]);
+	else if (sentence.starts_with("A ") || sentence.starts_with("The "))
+		sentence[0] = static_cast<char>(std::tolower(sentence[0]));
+	return fmt::format("{}; \"{} --help\" shows what to type", sentence, path);
+}
+
+int run(int argc, char **argv)
+{
+	CLI::App app("peal makes, shows and examines RDMA devices in software.", "peal");
+	Arguments arguments;
+	int status = EXIT_OK;
+
+	/* The types of arguments tell nothing, because their names do. */
+	app.get_formatter()->label("TEXT", "");
+	app.get_formatter()->label("REQUIRED", "");
+	app.require_subcommand(1);
+	app.set_version_flag("--version", "peal " PEAL_VERSION);
+	app.footer(
+		"\"peal COMMAND --help\" has examples. \"man peal\" has more.\n"
+		"The exit status is 0, 1 if the command failed, or 2 if its arguments are wrong.");
+	add_link_commands(app, arguments);
+	add_host_commands(app, arguments);
+	add_show_commands(app, arguments);
+	add_stat_command(app, arguments);
+	add_doctor_command(app, arguments, [&](int found) { status = found; });
+	try {
+		app.parse(argc, argv);
+	} catch (const CLI::ParseError &error) {
+		if (error.get_exit_code() == 0)
+			return app.exit(error); /* --help or --version */
+		return complain(WrongUse(wrong_use(app, error)), EXIT_WRONG_USE);
+	}
+	return status;
+}
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	try {
+		return run(argc, argv);
+	} catch (const WrongUse &error) {
+		return complain(error, EXIT_WRONG_USE);
+	} catch (const std::exception &error) {
+		return complain(error, EXIT_PROBLEM);
+	}
+}

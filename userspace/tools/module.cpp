@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "module.hpp"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <linux/genetlink.h>
+#include <linux/netlink.h>
+
+#include <rdma/peal-netlink.h>
+
+#include "error.hpp"
+
+namespace peal::tool {
+
+namespace {
+
+Device read_device(const Message &message)
+{
+	const auto attributes = message.attributes(GENL_HDRLEN);
+	Device device;
+
+	device.index = static_cast<std::uint32_t>(attributes.number(PEAL_NL_DEV_INDEX).value_or(0));
+	device.name = attributes.string(PEAL_NL_DEV_NAME).value_or("");
+	device.options.direct = attributes.number(PEAL_NL_DEV_DIRECT);
+	device.options.max_rd_atomic = attributes.number(PEAL_NL_DEV_MAX_RD_ATOMIC);
+	device.options.rate = attributes.number(PEAL_NL_DEV_RATE);
+	device.options.ecn = attributes.number(PEAL_NL_DEV_ECN);
+	return device;
+}
+
+/* Return: what to do about an error of a request that is about `what`. */
+Failure failure(const std::string &what, const KernelError &error)
+{
+	switch (error.number) {
+	case ENODEV:
+		return Failure(fmt::format("there is no such peal device as {}; \"peal link show\" "
+					   "lists them",
+					   what));
+	case EPERM:
+		if (!error.words.empty())
+			return Failure(
+				fmt::format("the options of {} can be set {}", what, error.words));
+		return Failure(fmt::format("the options of {} cannot be set (Operation not "
+					   "permitted); run the command as root",
+					   what));
+	case ERANGE:
+		return Failure(fmt::format("{}: Numerical result out of range; max-rd-atomic is 1 "
+					   "to 128, direct is on or off",
+					   what));
+	case EINVAL:
+		return Failure(fmt::format("{}: {}; rate is auto, 10, 25, 40, 50, 100, 200 or 400",
+					   what, error.what()));
+	default:
+		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", what,
+					   error.what()));
+	}
+}
+
+} /* namespace */
+
+bool Module::is_loaded()
+{
+	return Socket(NETLINK_GENERIC).family(PEAL_NL_FAMILY).has_value();
+}
+
+Module::Module() : socket(NETLINK_GENERIC)
+{
+	const auto found = socket.family(PEAL_NL_FAMILY);
+
+	if (!found)
+		throw Failure("the module peal is not loaded; type \"modprobe peal\", and \"peal "
+			      "doctor\" if that fails");
+	family = *found;
+}
+
+Request Module::request(int command, int flags) const
+{
+	Request request(family, flags);
+	const genlmsghdr header{static_cast<std::uint8_t>(command), PEAL_NL_VERSION, 0};
+
+	request.header(header);
+	return request;
+}
+
+std::vector<Device> Module::devices()
+{
+	auto get = request(PEAL_NL_CMD_DEV_GET, NLM_F_DUMP);
+	std::vector<Device> devices;
+
+	for (const auto &message : socket.ask(get))
+		devices.push_back(read_device(message));
+	return devices;
+}
+
+Device Module::device(const std::string &name)
+{
+	auto get = request(PEAL_NL_CMD_DEV_GET, 0);
+
+	get.add_string(PEAL_NL_DEV_NAME, name);
+	try {
+		const auto messages = socket.ask(get);
+
+		if (messages.empty())
+			throw KernelError(ENODEV, "");
+		return read_device(messages[0]);
+	} catch (const KernelError &error) {
+		/* A name that no device can have is out of range. */
+		throw failure(name, error.number == ERANGE ? KernelError(ENODEV, "") : error);
+	}
+}
+
+std::vector<Device> Module::devices_named(const std::string &name)
+{
+	return name.empty() ? devices() : std::vector{device(name)};
+}
+
+void Module::set(const std::string &name, const DeviceOptions &options)
+{
+	auto set = request(PEAL_NL_CMD_DEV_SET, 0);
+
+	set.add_string(PEAL_NL_DEV_NAME, name);
+	if (options.direct)
+		set.add_u8(PEAL_NL_DEV_DIRECT, *options.direct);
+	if (options.max_rd_atomic)
+		set.add_u32(PEAL_NL_DEV_MAX_RD_ATOMIC, *options.max_rd_atomic);
+	if (options.rate)
+		set.add_u32(PEAL_NL_DEV_RATE, *options.rate);
+	if (options.ecn)
+		set.add_u32(PEAL_NL_DEV_ECN, *options.ecn);
+	try {
+		socket.ask(set);
+	} catch (const KernelError &error) {
+		throw failure(name, error);
+	}
+}
+
+HostOptions Module::host()
+{
+	auto get = request(PEAL_NL_CMD_HOST_GET, 0);
+	const auto messages = socket.ask(get);
+
+	if (messages.empty())
+		return {};
+	return {messages[0].attributes(GENL_HDRLEN).number(PEAL_NL_HOST_DIRECT)};
+}
+
+void Module::set_host(const HostOptions &options)
+{
+	auto set = request(PEAL_NL_CMD_HOST_SET, 0);
+
+	if (options.direct)
+		set.add_u32(PEAL_NL_HOST_DIRECT, *options.direct);
+	try {
+		socket.ask(set);
+	} catch (const KernelError &error) {
+		throw failure("the host", error);
+	}
+}
+
+} /* namespace peal::tool */

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What peal's module tells by its generic netlink family.
+ *
+ * Owns: the commands of the family, and the sentences about its errors.
+ * Does not know: RDMA netlink, and how options are written on a command line.
+ */
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netlink.hpp"
+#include "options.hpp"
+
+namespace peal::tool {
+
+struct Device {
+	std::uint32_t index = 0;
+	std::string name;
+	DeviceOptions options;
+};
+
+class Module {
+public:
+	/* Return: whether the module is loaded. */
+	static bool is_loaded();
+
+	/* Throws Failure if the module is not loaded. */
+	Module();
+
+	/* Return: the devices that this network namespace sees, or the one of this name. */
+	std::vector<Device> devices();
+	Device device(const std::string &name);
+	/* Return: the one of this name, or all if the name is empty. */
+	std::vector<Device> devices_named(const std::string &name);
+	void set(const std::string &name, const DeviceOptions &options);
+
+	HostOptions host();
+	void set_host(const HostOptions &options);
+
+private:
+	Request request(int command, int flags) const;
+
+	Socket socket;
+	int family;
+};
+
+} /* namespace peal::tool */

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Completion of the commands of peal in bash. It offers what may come next: commands, devices, netdevs, options and values.
+
+# _peal_names FOLDER: the names of the entries of a folder.
+_peal_names() {
+	local entry
+	for entry in "$1"/*; do
+		[[ ! -e $entry ]] || echo "${entry##*/}"
+	done
+}
+
+_peal_devices() { _peal_names /sys/class/infiniband; }
+
+# _peal_values OPTION KIND: the values of an option of a device or of the host.
+_peal_values() {
+	case $2-$1 in
+	device-direct) echo on off ;;
+	device-ecn) echo off asked on ;;
+	device-rate) echo auto 10 25 40 50 100 200 400 ;;
+	device-max-rd-atomic) echo 1 16 128 ;;
+	host-direct) echo none device netns host ;;
+	esac
+}
+
+# _peal_pairs KIND COUNT: COUNT words of the command line belong to pairs of an option and its value; the last is not complete.
+_peal_pairs() {
+	if (($2 % 2 == 0)); then
+		_peal_values "${COMP_WORDS[COMP_CWORD - 1]}" "$1"
+	elif [[ $1 == host ]]; then
+		echo direct
+	else
+		echo direct max-rd-atomic rate ecn
+	fi
+}
+
+# _peal_words: all that may come next.
+_peal_words() {
+	local at=$COMP_CWORD
+	((at > 1)) || { echo link host show stat doctor --help --version && return; }
+	case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
+	"link add")
+		case $at in
+		3) ;;
+		4) echo netdev ;;
+		5) _peal_names /sys/class/net ;;
+		*) _peal_pairs device $((at - 5)) ;;
+		esac
+		;;
+	"link set") ((at == 3)) && _peal_devices || _peal_pairs device $((at - 3)) ;;
+	"link del" | "link delete") ((at != 3)) || _peal_devices ;;
+	"link show") _peal_devices && echo --json ;;
+	"host set") _peal_pairs host $((at - 2)) ;;
+	"host show") echo --json ;;
+	link\ *) echo add del show set --help ;;
+	host\ *) echo show set --help ;;
+	show\ *) ((at == 2)) && echo qp cq mr srq ctx --help || { _peal_devices && echo --details --json; } ;;
+	stat\ *) _peal_devices && echo --watch --count --all --json ;;
+	doctor\ *) echo --json ;;
+	esac
+}
+
+_peal() {
+	# The words have no spaces.
+	mapfile -t COMPREPLY < <(compgen -W "$(_peal_words)" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+
+complete -F _peal peal
