@@ -609,7 +609,7 @@ void peal_requester_request_ack(struct peal_requester *requester, u64 now)
  * but when there is little it waits until READ_PIECES of its length, or as many as may be in
  * flight, fill the window. The length changes only when no piece of an earlier length is in flight.
  */
-#define READ_PIECES	4
+#define READ_PIECES	8
 
 static void peal_requester_size_piece(struct peal_requester *requester,
 				      struct peal_message *message)
@@ -1016,6 +1016,7 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 	struct peal_retransmit *r = &requester->retransmit;
 	bool again = r->probe && psn == r->probe_psn;
 	bool lone = r->probe == PEAL_PROBE_NAK && psn == r->probe_end;
+	enum peal_loss loss = PEAL_LOSS_REQUEST;
 
 	if (peal_psn_before(psn, requester->inflight.executed) ||
 	    (again && !peal_requester_answers_probe(requester, now)))
@@ -1028,11 +1029,16 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 	}
 	if (again && !peal_requester_use_retry(requester, psn))
 		return true;
-	if (peal_retransmit_covers(r, psn))
+	/* It is being sent again, or arrives behind the part of the probe that made this NAK. */
+	if (peal_retransmit_covers(r, psn) ||
+	    (r->probe == PEAL_PROBE_NAK && !again && peal_psn_before(psn, r->next)))
 		return true;
+	if (!r->peer_reorders)
+		loss = again || peal_psn_before(psn, r->next) ? PEAL_LOSS_AGAIN :
+								PEAL_LOSS_GOES_BACK;
 	peal_rto_lost(&requester->rto);
 	peal_window_lose(&requester->window, requester->inflight.top,
-			 peal_rto_sees_queue(&requester->rto), !r->peer_reorders);
+			 peal_rto_sees_queue(&requester->rto), loss);
 	peal_requester_probe(requester, PEAL_PROBE_NAK, psn, now);
 	return true;
 }
@@ -1356,6 +1362,9 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
  */
 #define RESTART_AFTER	3
 
+/* So many READ responses in a row are missing because a queue was full. */
+#define QUEUE_DROPS	8
+
 static void peal_requester_shrink_after_silence(struct peal_requester *requester)
 {
 	if (requester->retry.copies >= RESTART_AFTER)
@@ -1390,6 +1399,7 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 {
 	struct peal_inflight *inflight = &requester->inflight;
 	struct peal_retransmit *r = &requester->retransmit;
+	bool queue;
 
 	if (!peal_inflight_waits(inflight) || now < requester->rnr_until)
 		return;
@@ -1421,6 +1431,8 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 						   peal_inflight_at(inflight, inflight->acking),
 						   inflight->una, U32_MAX);
 
+		/* Random loss rarely takes so many together. A queue that is full does. */
+		queue = peal_rto_sees_queue(&requester->rto) || span >= QUEUE_DROPS;
 		/* Responses up to `seen` have arrived and were dropped, unless they are kept. */
 		span = max(span, peal_psn_ahead(inflight->una, inflight->seen));
 		requester->gap_end = peal_psn_add(inflight->una, span);
@@ -1428,8 +1440,7 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 		/* Give the peer the time to answer before a probe. */
 		requester->probe_at = now + requester->rto.ns;
 		peal_rto_lost(&requester->rto);
-		peal_window_lose(&requester->window, inflight->top,
-				 peal_rto_sees_queue(&requester->rto), false);
+		peal_window_lose(&requester->window, inflight->top, queue, PEAL_LOSS_RESPONSE);
 	}
 }
 

@@ -101,19 +101,23 @@ void peal_window_mark(struct peal_window *w, u32 top)
 			true);
 }
 
-void peal_window_lose(struct peal_window *w, u32 top, bool queue, bool goes_back)
+void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss)
 {
+	u32 by = w->size / WINDOW_PARTS;
+
 	w->dense = w->since_loss < DENSE_PACKETS ? min(w->dense + 1, DENSE) : 1;
 	w->since_loss = 0;
-	/* What was lost was a retransmission, which is a new loss. */
-	if (goes_back)
+	/* A retransmission was lost, which is a new loss. */
+	if (loss == PEAL_LOSS_AGAIN)
 		w->shrunk = false;
-	w->chance = goes_back ? w->chance + 1 : 0;
+	w->chance = loss == PEAL_LOSS_GOES_BACK || loss == PEAL_LOSS_AGAIN ? w->chance + 1 : 0;
 	if (w->dense == DENSE || w->chance == CHANCE)
 		queue = true;
-	if (queue)
+	if (queue) {
 		w->chance = 0;
-	peal_window_cut(w, w->size / (queue ? 2 : WINDOW_PARTS), top, queue);
+		by = loss == PEAL_LOSS_RESPONSE ? w->size * 3 / 10 : w->size / 2;
+	}
+	peal_window_cut(w, by, top, queue);
 }
 
 void peal_window_silence(struct peal_window *w, u32 top, bool queue)

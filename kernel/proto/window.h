@@ -7,7 +7,9 @@
  * grows by one packet a round trip, or by an eighth as long as round trips show no queue. A queue
  * is also what tells the losses apart: a loss with a queue halves the window and sets the
  * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
- * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
+ * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3). READ responses
+ * come in bursts of a piece, which meet a full queue more often than single packets do, so their
+ * loss takes only what it takes from CUBIC (RFC 9438, 4.6).
  *
  * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
  * Does not know: which packets are in flight, what a round trip takes (timers.h).
@@ -48,11 +50,15 @@ void peal_window_set_psn(struct peal_window *w, u32 psn);
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow, bool queue);
 /* The network has marked a packet in flight. */
 void peal_window_mark(struct peal_window *w, u32 top);
-/*
- * A packet was lost, and later ones arrived. @goes_back: the peer is not known to keep out-of-order
- * packets, so everything behind the loss is sent again.
- */
-void peal_window_lose(struct peal_window *w, u32 top, bool queue, bool goes_back);
+/* What was lost while later packets arrived. */
+enum peal_loss {
+	PEAL_LOSS_REQUEST,	/* only this packet is sent again */
+	PEAL_LOSS_GOES_BACK,	/* what follows is sent again, too: the peer may not have kept it */
+	PEAL_LOSS_AGAIN,	/* the same, and the packet had been sent again since the last loss */
+	PEAL_LOSS_RESPONSE,	/* a READ response */
+};
+
+void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss);
 /* The peer was silent. */
 void peal_window_silence(struct peal_window *w, u32 top, bool queue);
 /* The peer answers no probes. When it is back, the path may be another one. */

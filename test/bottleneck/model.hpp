@@ -145,6 +145,8 @@ public:
 	void wake(u64 what) override;
 	/* The retries are used up. */
 	bool failed() const { return failed_; }
+	/* Most packets in flight. */
+	u32 window() const { return requester_->window.size; }
 };
 
 /* A TCP flow that grows and shrinks as CUBIC does (RFC 9438), with selective acknowledgments. */

@@ -3,9 +3,11 @@
  * bottleneck: how peal's connections share a bottleneck, and what they get of it.
  *
  * 	bottleneck [--seed S] [--only TEXT] [--jobs J] [--long]
+ * 	bottleneck --picture
  *
  * Runs each scene (--only: those whose name has TEXT) and prints what it measured, with the limits.
  * The exit status is 1 if a value is outside its limits. --long also runs scenes that take minutes.
+ * --picture draws two windows over time instead.
  *
  * Owns: the scenes and their limits. Does not know: how a window is computed.
  */
@@ -246,6 +248,18 @@ Values newcomer(u64 seed, const Path &path, u8 operation)
 		 path.bits_per_s > 2e9 && !path.marks() ? 5.0 : 25.0, 101}};
 }
 
+/* The first round trips of a flow alone, with the losses that end its doubling. */
+Values beginner(u64 seed, const Path &path, u8 operation)
+{
+	Run run(seed, path);
+
+	run.add({.operation = operation, .ect = path.marks()});
+	run.start();
+	run.pass(0);
+	run.measure(100 * trip_of(path));
+	return {{"link", run.link(), 45, 101}};
+}
+
 /* Of four flows three stop. The other one uses most of the rest after 100 round trips. */
 Values leavers(u64 seed, const Path &path, u8 operation)
 {
@@ -328,6 +342,9 @@ std::vector<Scene> scenes()
 				all.push_back({where + " newcomer",
 					       [=](u64 s) { return newcomer(s, path, o); },
 					       net.slow});
+				all.push_back({where + " beginner",
+					       [=](u64 s) { return beginner(s, path, o); },
+					       net.slow});
 				all.push_back({where + " leavers",
 					       [=](u64 s) { return leavers(s, path, o); },
 					       net.slow});
@@ -394,6 +411,35 @@ bool run_scene(const Scene &scene, u64 seed)
 	return well;
 }
 
+/* The windows of two flows over time. The second begins later and ends earlier. */
+void picture()
+{
+	constexpr u64 step = 250 * MS, begins = 3 * SECOND, ends = 5 * SECOND, end = 8 * SECOND;
+	constexpr u32 scale = 8;
+	Run run(1, path_of({"", 100e6, 10 * MS}, false));
+	const Connection &first = run.add({});
+	const Connection *second = nullptr;
+
+	run.start();
+	std::printf("   s  first (%u packets a #)           second\n", scale);
+	for (u64 time = 0; time <= end; time += step) {
+		run.pass(time ? step : 0);
+		if (time == begins) {
+			Connection &added = run.add({});
+
+			added.start();
+			second = &added;
+		}
+		if (time == ends)
+			run.flows[1]->stop();
+		const bool shown = second && time < ends;
+
+		std::printf("%4.2f  %-33s%s\n", static_cast<double>(time) / SECOND,
+			    std::string(first.window() / scale, '#').c_str(),
+			    std::string(shown ? second->window() / scale : 0, '#').c_str());
+	}
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -407,6 +453,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
 
+		if (!std::strcmp(argv[i], "--picture"))
+			return picture(), 0;
 		if (!std::strcmp(argv[i], "--long"))
 			slow = true;
 		else if (!std::strcmp(argv[i], "--seed") && i++)
@@ -417,7 +465,7 @@ int main(int argc, char **argv)
 			jobs = std::max(1, std::atoi(value));
 		else
 			return std::fprintf(stderr, "usage: bottleneck [--seed S] [--only TEXT] "
-						    "[--jobs J] [--long]\n"),
+						    "[--jobs J] [--long] | --picture\n"),
 			       2;
 	}
 	for (u32 job = 0; job < jobs; job++) {

@@ -184,10 +184,10 @@ TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]"
 	/* Not by packets that did not need it. */
 	peal_window_follow(&w, 1, 17, 20, 0, false);
 	CHECK(w.size == 32);
-	peal_window_lose(&w, 50, true, false);
+	peal_window_lose(&w, 50, true, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 16);
 	/* Once a round trip. */
-	peal_window_lose(&w, 60, true, false);
+	peal_window_lose(&w, 60, true, PEAL_LOSS_REQUEST);
 	peal_window_silence(&w, 60, true);
 	peal_window_mark(&w, 60);
 	CHECK(w.size == 16);
@@ -206,7 +206,7 @@ TEST_CASE("a loss without a queue takes an eighth, which comes back at once", "[
 {
 	peal_window w = full_window(80);
 
-	peal_window_lose(&w, 80, false, false);
+	peal_window_lose(&w, 80, false, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 70);
 	round_trips(w, 80, 1, false);
 	CHECK(w.size > 80);
@@ -220,12 +220,12 @@ TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
 	for (int i = 0; i < 2; ++i) {
 		una += 7;
 		peal_window_follow(&w, 7, una, una, 0, false);
-		peal_window_lose(&w, una, false, false);
+		peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	}
 	CHECK(w.size == 392);
 	una += 7;
 	peal_window_follow(&w, 7, una, una, 0, false);
-	peal_window_lose(&w, una, false, false);
+	peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 196);
 	CHECK(w.threshold == 196);
 }
@@ -240,7 +240,8 @@ TEST_CASE("every fifth loss counts as one with a queue, if the peer goes back", 
 		CHECK(w.threshold > 1000);
 		una += 100;
 		peal_window_follow(&w, 100, una, una, 0, false);
-		peal_window_lose(&w, una, false, goes_back);
+		peal_window_lose(&w, una, false,
+				 goes_back ? PEAL_LOSS_GOES_BACK : PEAL_LOSS_REQUEST);
 	}
 	CHECK((w.threshold < 1000) == goes_back);
 }
@@ -264,7 +265,7 @@ TEST_CASE("without marks and queue a window grows by an eighth after some round 
 {
 	peal_window w = full_window(160);
 
-	peal_window_lose(&w, 0, true, false);
+	peal_window_lose(&w, 0, true, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 80);
 	const std::uint32_t una = round_trips(w, 0, 40, false);
 
