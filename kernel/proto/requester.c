@@ -1033,9 +1033,12 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 	if (peal_retransmit_covers(r, psn) ||
 	    (r->probe == PEAL_PROBE_NAK && !again && peal_psn_before(psn, r->next)))
 		return true;
-	if (!r->peer_reorders)
-		loss = again || peal_psn_before(psn, r->next) ? PEAL_LOSS_AGAIN :
-								PEAL_LOSS_GOES_BACK;
+	/* No peer keeps all that follows if that is more than PEAL_REORDER_SLOTS. */
+	if (!r->peer_reorders && (again || peal_psn_before(psn, r->next)))
+		loss = PEAL_LOSS_AGAIN;
+	else if (!r->peer_reorders ||
+		 peal_psn_ahead(psn, requester->inflight.top) > PEAL_REORDER_SLOTS)
+		loss = PEAL_LOSS_GOES_BACK;
 	peal_rto_lost(&requester->rto);
 	peal_window_lose(&requester->window, requester->inflight.top,
 			 peal_rto_sees_queue(&requester->rto), loss);

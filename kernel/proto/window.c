@@ -111,7 +111,8 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 	if (loss == PEAL_LOSS_AGAIN)
 		w->shrunk = false;
 	w->chance = loss == PEAL_LOSS_GOES_BACK || loss == PEAL_LOSS_AGAIN ? w->chance + 1 : 0;
-	if (w->dense == DENSE || w->chance == CHANCE)
+	/* The first loss ends the doubling, which goes on until there is a queue. */
+	if (w->dense == DENSE || w->chance == CHANCE || w->threshold == WINDOW_MOST)
 		queue = true;
 	if (queue) {
 		w->chance = 0;

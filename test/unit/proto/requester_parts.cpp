@@ -153,13 +153,15 @@ TEST_CASE("nothing answers sooner than half the shortest round trip", "[parts]")
 }
 
 /* A window of @size packets, all of which are in flight: up to @top. */
-peal_window full_window(std::uint32_t size, std::uint32_t limit = 1000)
+peal_window full_window(std::uint32_t size, std::uint32_t limit = 1000,
+			std::uint32_t threshold = 2000)
 {
 	peal_window w = {};
 
 	peal_window_limit(&w, limit);
 	peal_window_reset(&w);
 	w.size = size;
+	w.threshold = threshold;
 	return w;
 }
 
@@ -210,6 +212,26 @@ TEST_CASE("a loss without a queue takes an eighth, which comes back at once", "[
 	CHECK(w.size == 70);
 	round_trips(w, 80, 1, false);
 	CHECK(w.size > 80);
+}
+
+TEST_CASE("the first loss ends the doubling, and a loss of READ responses takes three tenths",
+	  "[parts]")
+{
+	constexpr std::uint32_t never = 0x200000;
+	peal_window w = full_window(100, 1000, never);
+
+	peal_window_lose(&w, 100, false, PEAL_LOSS_REQUEST);
+	CHECK(w.size == 50);
+	CHECK(w.threshold == 50);
+
+	w = full_window(100, 1000, never);
+	peal_window_lose(&w, 100, false, PEAL_LOSS_RESPONSE);
+	CHECK(w.size == 70);
+	/* One cut for what was in flight, unless a retransmission is lost. */
+	peal_window_lose(&w, 100, true, PEAL_LOSS_GOES_BACK);
+	CHECK(w.size == 70);
+	peal_window_lose(&w, 100, true, PEAL_LOSS_AGAIN);
+	CHECK(w.size == 35);
 }
 
 TEST_CASE("losses that follow each other closely mean a queue", "[parts]")

@@ -55,10 +55,11 @@ class Requester : public Half {
 		open_window(32);
 	}
 	void configure() { peal_requester_configure(requester_.get(), &config_); }
-	/* Scripts do not depend on where a window starts. */
+	/* Scripts do not depend on where a window starts, or on what its first loss takes. */
 	void open_window(u32 size)
 	{
 		requester_->window.size = std::min(size, requester_->window.limit);
+		requester_->window.threshold = requester_->window.limit;
 	}
 	void set(Words &words)
 	{
