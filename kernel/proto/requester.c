@@ -427,6 +427,7 @@ static void peal_requester_stop_timers(struct peal_requester *requester)
 	requester->probe_at = U64_MAX;
 	requester->give_up_at = U64_MAX;
 	requester->gap_at = U64_MAX;
+	requester->cork_until = U64_MAX;
 }
 
 void peal_requester_init(struct peal_requester *requester, struct peal_message *message,
@@ -602,6 +603,28 @@ void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 		return;
 	peal_window_ack_requested(&requester->window);
 	requester->probe_at = now;
+}
+
+/* Messages wait for others until so many wait, and at most for this time. */
+#define CORK_MOST	16
+#define CORK_NS	50000
+
+bool peal_requester_corks(struct peal_requester *requester, u32 pending, u64 now)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+	const struct peal_message *last = peal_inflight_at(inflight, inflight->head - 1);
+	bool wait = pending < CORK_MOST && peal_requester_may_cork(requester) &&
+		    peal_requester_reliable(requester) && last->op->sends && last->packets == 1;
+
+	/* No answer is under way if the last packet asks for none. */
+	if (wait && !requester->window.since_ack_request) {
+		if (requester->cork_until == U64_MAX)
+			requester->cork_until = now + CORK_NS;
+		if (now < requester->cork_until)
+			return true;
+	}
+	requester->cork_until = U64_MAX;
+	return false;
 }
 
 /*
@@ -1351,12 +1374,15 @@ void peal_requester_notified(struct peal_requester *requester)
 
 u64 peal_requester_deadline(const struct peal_requester *requester)
 {
+	u64 deadline;
+
 	if (!peal_inflight_waits(&requester->inflight))
 		return U64_MAX;
 	if (requester->rnr_until)
 		return requester->rnr_until;
-	return min_t(u64, min_t(u64, requester->probe_at, requester->give_up_at),
-		     min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
+	deadline = min_t(u64, min_t(u64, requester->probe_at, requester->give_up_at),
+			 min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
+	return requester->cork_until ? min(deadline, requester->cork_until) : deadline;
 }
 
 /*
@@ -1411,6 +1437,8 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 		peal_requester_probe(requester, PEAL_PROBE_RNR, requester->rnr_psn, now);
 	}
 	peal_requester_arm(requester, now);
+	if (now >= requester->cork_until)
+		requester->cork_until = 0;
 	if (now >= requester->give_up_at) {
 		/*
 		 * The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent

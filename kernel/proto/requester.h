@@ -195,6 +195,7 @@ void peal_retransmit_stop(struct peal_retransmit *r, const struct peal_inflight 
  *	deadline(), expire()	call expire() at that time, then release what
  *				take_expired() returns until it returns NULL
  *	request_ack()		if no further message follows for now
+ *	corks()		before a message is posted that no other was sent ahead of in this turn
  *	fail_message()		if a message cannot go on for a local reason
  *	flush()			in the error state, for the remaining messages in order
  */
@@ -228,6 +229,8 @@ struct peal_requester {
 	u64 give_up_at;			/* end of the attribute's timeout */
 	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
+	/* Until when messages wait to leave together, ns; U64_MAX: none waits; 0: they leave now. */
+	u64 cork_until;
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	bool unkept;			/* a response behind a gap was dropped */
 	u32 gap_end;			/* gaps before this PSN have been requested again */
@@ -415,6 +418,23 @@ void *peal_requester_conflict(struct peal_requester *requester, u32 psn, u64 now
  * from it. Reduces the window, at most once a round trip.
  */
 void peal_requester_notified(struct peal_requester *requester);
+
+/* Messages wait for others only while at least so many are in flight. */
+#define PEAL_CORK_BEHIND	8
+
+/* May corks() tell the next messages to wait? If not, it need not be called. */
+static inline bool peal_requester_may_cork(const struct peal_requester *requester)
+{
+	return requester->inflight.head - requester->inflight.acking >= PEAL_CORK_BEHIND;
+}
+
+/*
+ * Shall the next messages wait, so that more of them leave together? @pending: how many the program
+ * has posted that are not in flight. Short messages that are posted one at a time wait while many
+ * others are in flight, until enough of them wait, or for a time (deadline()). When few are in
+ * flight none waits, because the program may need the answer to each of them.
+ */
+bool peal_requester_corks(struct peal_requester *requester, u32 pending, u64 now);
 
 /*
  * Return: the next message that has ended, in order, or NULL. It is valid until the next post().

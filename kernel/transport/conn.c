@@ -597,9 +597,12 @@ static noinline void peal_wire_post_malformed(struct peal_wire *w, enum peal_rea
 	peal_sq_finish(sq);
 }
 
-/* Start the next message. Return: false when no message was started. */
-static bool peal_wire_begin(struct peal_wire *w, u64 now, struct peal_notify *notify,
-			    struct peal_budget *budget)
+/*
+ * Start the next message. @train: the packets of this turn that have not left yet. Return: false
+ * when no message was started.
+ */
+static bool peal_wire_begin(struct peal_wire *w, const struct peal_train *train, u64 now,
+			    struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
 	struct peal_qp *qp = w->base.qp;
@@ -616,6 +619,11 @@ static bool peal_wire_begin(struct peal_wire *w, u64 now, struct peal_notify *no
 		return false;
 	}
 	if (!peal_requester_has_room(requester))
+		return false;
+	/* What follows a packet of this train leaves with it. */
+	if (peal_requester_may_cork(requester) && !train->packets &&
+	    peal_sq_is_followed(&qp->sq) &&
+	    peal_requester_corks(requester, peal_ring_pending(&qp->sq.ring), now))
 		return false;
 	switch (peal_sq_fetch(&qp->sq, &reason)) {
 	case PEAL_SQ_EMPTY:
@@ -676,7 +684,7 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 	case PEAL_BLOCKED_NONE:
 		break;
 	case PEAL_BLOCKED_EMPTY:
-		return peal_wire_begin(w, *now, notify, budget);
+		return peal_wire_begin(w, train, *now, notify, budget);
 	default:
 		return false;
 	}

@@ -503,6 +503,11 @@ public:
 			too_long_ = from == "none" ? INT64_MAX : number(from);
 		} else if (verb == "excuse") {
 			peal_requester_excuse_silence(r, now_);
+		} else if (verb == "cork") {
+			const auto pending = static_cast<u32>(number(words.take("messages")));
+
+			expect(words.take("outcome"),
+			       peal_requester_corks(r, pending, now_) ? "waits" : "leaves");
 		} else if (verb == "request-ack") {
 			peal_requester_request_ack(r, now_);
 		} else if (verb == "reset") {

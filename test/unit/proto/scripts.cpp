@@ -12,6 +12,7 @@ using namespace peal::test;
 
 SCRIPT(requester, acks)
 SCRIPT(requester, blocked)
+SCRIPT(requester, cork)
 SCRIPT(requester, credits)
 SCRIPT(requester, failures)
 SCRIPT(requester, naks)
