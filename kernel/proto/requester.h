@@ -229,7 +229,7 @@ struct peal_requester {
 	u64 give_up_at;			/* end of the attribute's timeout */
 	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
-	/* Until when messages wait to leave together, ns; U64_MAX: none waits; 0: they leave now. */
+	/* Until when messages wait for others, ns; U64_MAX: none waits; 0: they leave now. */
 	u64 cork_until;
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	bool unkept;			/* a response behind a gap was dropped */

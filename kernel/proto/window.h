@@ -53,8 +53,8 @@ void peal_window_mark(struct peal_window *w, u32 top);
 /* What was lost while later packets arrived. */
 enum peal_loss {
 	PEAL_LOSS_REQUEST,	/* only this packet is sent again */
-	PEAL_LOSS_GOES_BACK,	/* what follows is sent again, too: the peer may not have kept it */
-	PEAL_LOSS_AGAIN,	/* the same, and the packet had been sent again since the last loss */
+	PEAL_LOSS_GOES_BACK,	/* what follows is sent again, too; the peer may lack it */
+	PEAL_LOSS_AGAIN,	/* the same, and what was lost is a retransmission */
 	PEAL_LOSS_RESPONSE,	/* a READ response */
 };
 
