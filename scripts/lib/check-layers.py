@@ -11,7 +11,7 @@ from sources import sources
 # From the bottom up.
 LAYERS = ["proto", "base", "object", "net", "engine", "transport", "raw", "device"]
 # What each folder of userspace/ may include.
-MAY_USE = {"ring": {"ring"}, "provider": {"ring", "provider"}, "tools": {"ring", "tools"}}
+MAY_USE = {"ring": {"ring"}, "provider": {"ring", "provider"}, "lib": {"ring", "lib"}, "tools": {"ring", "tools"}}
 
 # Below device/ few files name the RDMA core and the network stack, because a later step links them into a process. The
 # number may fall. A commit that raises it says why.

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Opens devices, connects and accepts. The queue pair belongs to this program's own context, and
+ * the connection manager only carries its number, so that one device can have memory before it has
+ * a peer. rdma_init_qp_attr() tells what the route needs: port, GID and MTU.
+ */
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <memory>
+
+#include "cm.hpp"
+#include "link.hpp"
+
+namespace peal {
+
+namespace detail {
+
+/* A port on which peers connect. */
+struct listening {
+	std::atomic<unsigned> users{1};
+	kept<context> device;
+	rdma_event_channel *events = nullptr;
+	rdma_cm_id *id = nullptr;
+
+	listening() = default;
+	listening(const listening &) = delete;
+	~listening()
+	{
+		if (id)
+			rdma_destroy_id(id);
+		if (events)
+			rdma_destroy_event_channel(events);
+	}
+};
+
+context::~context()
+{
+	if (pd)
+		ibv_dealloc_pd(pd);
+	if (verbs)
+		ibv_close_device(verbs);
+}
+
+void keep(context *of) noexcept
+{
+	of->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(context *of) noexcept
+{
+	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		delete of;
+}
+
+void keep(listening *of) noexcept
+{
+	of->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(listening *of) noexcept
+{
+	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		delete of;
+}
+
+namespace {
+
+constexpr const char *moved = "the device was moved from; use the object that it was moved to";
+/* READs and atomics on their way in each direction, if the device allows so many. */
+constexpr int most_reads = 16;
+constexpr std::uint8_t retries = 7;
+/* How many peers may wait for an accept. */
+constexpr int backlog = 64;
+
+/* Who is to be reached, for sentences. */
+struct target {
+	const char *host;
+	std::uint16_t port;
+};
+
+std::uint8_t at_most(int wanted, int limit) noexcept
+{
+	return static_cast<std::uint8_t>(std::clamp(wanted, 0, limit));
+}
+
+bool has_active_port(ibv_context *verbs, const ibv_device_attr &attr) noexcept
+{
+	for (int port = 1; port <= attr.phys_port_cnt; ++port) {
+		ibv_port_attr state{};
+
+		if (!ibv_query_port(verbs, static_cast<std::uint8_t>(port), &state) &&
+		    state.state == IBV_PORT_ACTIVE)
+			return true;
+	}
+	return false;
+}
+
+/* A link with a channel of its own. */
+result<kept<link>> make_link(const kept<context> &device, const options &limits) noexcept
+{
+	kept<link> made(new (std::nothrow) link(device, limits));
+
+	if (!made)
+		return error::make(ENOMEM, "there is no memory for a connection; close others");
+	made->events = make_event_channel();
+	if (!made->events)
+		return error::make(errno,
+				   "the connection manager cannot be used: %s; load the module "
+				   "rdma_ucm, and see who may open /dev/infiniband/rdma_cm",
+				   strerrordesc_np(errno));
+	return made;
+}
+
+rdma_conn_param parameters(const link &of, const region_on_wire &greeting) noexcept
+{
+	rdma_conn_param param{};
+
+	param.private_data = &greeting;
+	param.private_data_len = sizeof(greeting);
+	param.responder_resources = at_most(of.device->attr.max_qp_rd_atom, most_reads);
+	param.initiator_depth = at_most(of.device->attr.max_qp_init_rd_atom, most_reads);
+	param.retry_count = retries;
+	/* 7 is for ever. The deadlines of the waits end it. */
+	param.rnr_retry_count = 7;
+	param.qp_num = of.qp->qp_num;
+	return param;
+}
+
+/* ---- connecting ---- */
+
+error explain(const cm_event &event, const target &to, const context &device) noexcept
+{
+	/* Reasons of a reject, from the specification's connection manager. */
+	constexpr int no_listener = 8, by_the_program = 28;
+	const int code = event.status < 0 ? -event.status : ECONNREFUSED;
+
+	switch (event.type) {
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (code == ETIMEDOUT)
+			return error::make(code,
+					   "the network of this host knows no %s; see whether "
+					   "the address is right, and what ping says",
+					   to.host);
+		return error::make(code,
+				   "no RDMA device of this host reaches %s (%s); see what ip "
+				   "route get says, and whether the address is right",
+				   to.host, strerrordesc_np(code));
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		return error::make(code, "%s has no route to %s (%s); see what ip route get says",
+				   device.name(), to.host, strerrordesc_np(code));
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return error::make(code,
+				   "%s does not answer; see whether it runs, and whether a "
+				   "firewall drops UDP port 4791",
+				   to.host);
+	case RDMA_CM_EVENT_REJECTED:
+		if (event.status == no_listener)
+			return error::make(ECONNREFUSED,
+					   "no program at %s accepts on port %u; start "
+					   "it first",
+					   to.host, to.port);
+		if (event.status == by_the_program)
+			return error::make(ECONNREFUSED,
+					   "the program at %s refuses; see what it "
+					   "prints",
+					   to.host);
+		return error::make(ECONNREFUSED,
+				   "%s refuses (reason %d of the connection manager); "
+				   "see its log",
+				   to.host, event.status);
+	default:
+		return error::make(EPROTO, "connecting to %s failed: %s; try again", to.host,
+				   rdma_event_str(event.type));
+	}
+}
+
+/* A call has failed as this event would. */
+cm_event failed_event(rdma_cm_event_type type) noexcept
+{
+	cm_event made;
+
+	made.type = type;
+	made.status = -errno;
+	return made;
+}
+
+/* Why there was no event. */
+error too_late(const error &why, const target &to) noexcept
+{
+	if (why.code() != ETIMEDOUT)
+		return why;
+	return error::make(ETIMEDOUT,
+			   "%s has not answered in time; see whether its program accepts, or "
+			   "wait longer",
+			   to.host);
+}
+
+/* Waits for this event. Any other is a failure. */
+result<cm_event> expect(link &of, rdma_cm_event_type wanted, const target &to,
+			const deadline &until) noexcept
+{
+	auto event = next_event(of.events, until);
+
+	if (!event)
+		return too_late(event.failure(), to);
+	if (event->type != wanted)
+		return explain(*event, to, *of.device.get());
+	return event;
+}
+
+int for_cm(const deadline &until, int most = INT_MAX) noexcept
+{
+	return std::clamp(until.milliseconds_left(), 1, most);
+}
+
+/*
+ * The kernel asks the network for the peer's link address, and may look for the answer only when
+ * the time that it was given has run out. So it gets little time, again and again.
+ */
+status resolve_address(link &of, sockaddr *address, const target &to,
+		       const deadline &until) noexcept
+{
+	constexpr int first = 16, last = 1024; /* ms */
+
+	for (int most = first;; most = std::min(2 * most, last)) {
+		if (rdma_resolve_addr(of.id, nullptr, address, for_cm(until, most)))
+			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to,
+				       *of.device.get());
+		auto event = next_event(of.events, until);
+		if (!event)
+			return too_late(event.failure(), to);
+		if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED)
+			return {};
+		if (event->type != RDMA_CM_EVENT_ADDR_ERROR || event->status != -ETIMEDOUT ||
+		    until.passed())
+			return explain(*event, to, *of.device.get());
+	}
+}
+
+/* Until the link knows by which device and port the peer is reached. */
+status find_route(link &of, const sockaddr_storage &address, const target &to,
+		  const deadline &until) noexcept
+{
+	auto *sa = reinterpret_cast<sockaddr *>(const_cast<sockaddr_storage *>(&address));
+
+	if (rdma_create_id(of.events, &of.id, nullptr, RDMA_PS_TCP)) {
+		const int code = errno;
+
+		of.id = nullptr;
+		return error::make(code,
+				   "the connection manager cannot be used: %s; load the module "
+				   "rdma_ucm",
+				   strerrordesc_np(code));
+	}
+	if (status done = resolve_address(of, sa, to, until); !done)
+		return done;
+	if (!of.device->is_device_of(of.id->verbs))
+		return error::make(
+			EXDEV, "%s is reached by %s, not by %s; open that device", to.host,
+			of.id->verbs ? ibv_get_device_name(of.id->verbs->device) : "no device",
+			of.device->name());
+	if (rdma_resolve_route(of.id, for_cm(until)))
+		return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, *of.device.get());
+	if (auto event = expect(of, RDMA_CM_EVENT_ROUTE_RESOLVED, to, until); !event)
+		return event.failure();
+	return {};
+}
+
+result<kept<link>> dial(const kept<context> &device, const sockaddr_storage &address,
+			const target &to, const region &mine, const deadline &until,
+			const options &limits) noexcept
+{
+	auto made = make_link(device, limits);
+
+	if (!made)
+		return made;
+	link &of = *made->get();
+	if (status done = find_route(of, address, to, until); !done)
+		return error::make(done.code(), "%s", done.why());
+	if (status done = of.make_queues(); !done)
+		return error::make(done.code(), "%s", done.why());
+	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
+	rdma_conn_param param = parameters(of, greeting);
+	if (rdma_connect(of.id, &param))
+		return error::make(errno, "%s cannot connect to %s: %s; try again", device->name(),
+				   to.host, strerrordesc_np(errno));
+	auto answer = expect(of, RDMA_CM_EVENT_CONNECT_RESPONSE, to, until);
+	if (!answer)
+		return answer.failure();
+	/* From here on the peer waits, and is told if this fails. */
+	of.connected = true;
+	for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS})
+		if (status done = of.to_state(state); !done)
+			return error::make(done.code(), "%s", done.why());
+	if (status done = of.learn_peer(answer->private_data, answer->private_data_len); !done)
+		return error::make(done.code(), "%s", done.why());
+	if (rdma_establish(of.id))
+		return error::make(errno, "%s cannot tell %s that it is connected: %s; try again",
+				   device->name(), to.host, strerrordesc_np(errno));
+	return made;
+}
+
+/* ---- accepting ---- */
+
+/*
+ * Binds to every address: to those of IPv6, which includes IPv4, or only to IPv4 where this host
+ * has no IPv6.
+ */
+bool bind_any(rdma_cm_id *id, std::uint16_t port) noexcept
+{
+	sockaddr_in6 six{};
+	sockaddr_in four{};
+
+	six.sin6_family = AF_INET6;
+	six.sin6_port = htons(port);
+	if (!rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&six)))
+		return true;
+	if (errno == EADDRINUSE || errno == EACCES)
+		return false;
+	four.sin_family = AF_INET;
+	four.sin_port = htons(port);
+	return !rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&four));
+}
+
+/* Answers the request of `event`. On a failure the peer is refused. */
+result<kept<link>> answer(const kept<context> &device, const cm_event &event, const region &mine,
+			  const deadline &until, const options &limits) noexcept
+{
+	const target peer{"the peer", 0};
+	auto made = make_link(device, limits);
+
+	if (!made || rdma_migrate_id(event.id, (*made)->events)) {
+		const int code = errno;
+
+		rdma_reject(event.id, nullptr, 0);
+		rdma_destroy_id(event.id);
+		if (!made)
+			return made;
+		return error::make(code,
+				   "the connection manager cannot move a connection: %s; try "
+				   "again",
+				   strerrordesc_np(code));
+	}
+	link &of = *made->get();
+	of.id = event.id;
+	rdma_conn_param param{};
+	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
+	status done = of.make_queues();
+	if (done)
+		done = of.learn_peer(event.private_data, event.private_data_len);
+	if (done) {
+		param = parameters(of, greeting);
+		param.responder_resources =
+			std::min(param.responder_resources, event.responder_resources);
+		param.initiator_depth = std::min(param.initiator_depth, event.initiator_depth);
+		done = of.to_state(IBV_QPS_RTR, param.responder_resources);
+	}
+	if (done)
+		done = of.to_state(IBV_QPS_RTS, param.initiator_depth);
+	if (!done) {
+		rdma_reject(of.id, nullptr, 0);
+		return error::make(done.code(), "%s", done.why());
+	}
+	if (rdma_accept(of.id, &param))
+		return error::make(errno, "%s cannot accept: %s; try again", device->name(),
+				   strerrordesc_np(errno));
+	of.connected = true;
+	if (auto ready = expect(of, RDMA_CM_EVENT_ESTABLISHED, peer, until); !ready)
+		return ready.failure();
+	return made;
+}
+
+result<kept<link>> next_peer(listening &of, const region &mine, const deadline &until,
+			     const options &limits) noexcept
+{
+	for (;;) {
+		auto event = next_event(of.events, until);
+
+		if (!event) {
+			if (event.code() != ETIMEDOUT)
+				return event.failure();
+			return error::make(ETIMEDOUT,
+					   "no peer has connected to port %u in time; see "
+					   "what the peer prints, or wait longer",
+					   ntohs(rdma_get_src_port(of.id)));
+		}
+		if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			return error::make(ENODEV, "%s was removed; open another device",
+					   of.device->name());
+		if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST)
+			continue;
+		/* Every device of this host listens. Only the program's own serves. */
+		if (!of.device->is_device_of(event->id->verbs)) {
+			rdma_reject(event->id, nullptr, 0);
+			rdma_destroy_id(event->id);
+			continue;
+		}
+		return answer(of.device, *event, mine, until, limits);
+	}
+}
+
+} // namespace
+} // namespace detail
+
+std::uint16_t listener::port() const noexcept
+{
+	return listening_ ? ntohs(rdma_get_src_port(listening_->id)) : 0;
+}
+
+result<connection> listener::accept(const region &mine, deadline until,
+				    const options &limits) noexcept
+{
+	if (!listening_)
+		return error::make(EBADF, "the listener was moved from; use the object that it was "
+					  "moved to");
+	auto made = detail::next_peer(*listening_.get(), mine, until, limits);
+
+	if (!made)
+		return made.failure();
+	return connection(std::move(made).value());
+}
+
+const char *device::name() const noexcept
+{
+	return context_ ? context_->name() : "";
+}
+
+result<connection> device::connect(const char *host, std::uint16_t port, const region &mine,
+				   deadline until, const options &limits) noexcept
+{
+	if (!context_)
+		return error::make(EBADF, "%s", detail::moved);
+	const detail::target to{host, port};
+	auto found = detail::look_up(host, port, until);
+	error last = error::make(EHOSTUNREACH, "%s has no address; use an address", host);
+
+	if (!found)
+		return found.failure();
+	for (const sockaddr_storage &address : *found) {
+		auto made = detail::dial(context_, address, to, mine, until, limits);
+
+		if (made)
+			return connection(std::move(made).value());
+		last = made.failure();
+		if (until.passed())
+			break;
+	}
+	return last;
+}
+
+result<connection> device::accept(std::uint16_t port, const region &mine, deadline until,
+				  const options &limits) noexcept
+{
+	auto made = listen(port);
+
+	if (!made)
+		return made.failure();
+	return made->accept(mine, until, limits);
+}
+
+result<listener> device::listen(std::uint16_t port) noexcept
+{
+	if (!context_)
+		return error::make(EBADF, "%s", detail::moved);
+	detail::kept<detail::listening> made(new (std::nothrow) detail::listening);
+
+	if (!made)
+		return error::make(ENOMEM, "there is no memory for a listener; close others");
+	made->device = context_;
+	made->events = detail::make_event_channel();
+	if (!made->events || rdma_create_id(made->events, &made->id, nullptr, RDMA_PS_TCP)) {
+		made->id = nullptr;
+		return error::make(errno,
+				   "the connection manager cannot be used: %s; load the module "
+				   "rdma_ucm, and see who may open /dev/infiniband/rdma_cm",
+				   strerrordesc_np(errno));
+	}
+	if (!detail::bind_any(made->id, port) || rdma_listen(made->id, detail::backlog))
+		return error::make(errno, "port %u cannot be listened on: %s; choose another one",
+				   port, strerrordesc_np(errno));
+	return listener(std::move(made));
+}
+
+result<device> open(const char *name) noexcept
+{
+	int count = 0;
+	ibv_device **list = ibv_get_device_list(&count);
+	const std::unique_ptr<ibv_device *, void (*)(ibv_device **)> freed(
+		list, [](ibv_device **all) {
+			if (all)
+				ibv_free_device_list(all);
+		});
+	error why = name ? error::make(ENODEV,
+				       "there is no RDMA device %s; ibv_devices lists those "
+				       "that there are",
+				       name)
+			 : error::make(ENODEV, "there is no RDMA device; make one, for example by: "
+					       "rdma link add peal0 type peal netdev eth0");
+
+	for (int i = 0; list && i < count; ++i) {
+		const char *found = ibv_get_device_name(list[i]);
+
+		if (name && std::strcmp(found, name))
+			continue;
+		detail::kept<detail::context> made(new (std::nothrow) detail::context);
+		if (!made)
+			return error::make(ENOMEM, "there is no memory for a device; close others");
+		made->verbs = ibv_open_device(list[i]);
+		if (!made->verbs) {
+			why = error::make(errno,
+					  "%s cannot be opened: %s; see who may open the files "
+					  "in /dev/infiniband",
+					  found, strerrordesc_np(errno));
+			continue;
+		}
+		if (const int failed = ibv_query_device(made->verbs, &made->attr)) {
+			why = error::make(failed,
+					  "%s does not tell its limits: %s; see whether it "
+					  "still exists",
+					  found, strerrordesc_np(failed));
+			continue;
+		}
+		if (!name && !detail::has_active_port(made->verbs, made->attr)) {
+			why = error::make(ENETDOWN,
+					  "no port of %s is up; set its link up, for example "
+					  "by: ip link set eth0 up",
+					  found);
+			continue;
+		}
+		made->pd = ibv_alloc_pd(made->verbs);
+		if (!made->pd) {
+			why = error::make(errno,
+					  "%s makes no protection domain: %s; close other "
+					  "programs",
+					  found, strerrordesc_np(errno));
+			continue;
+		}
+		return device(std::move(made));
+	}
+	return why;
+}
+
+} // namespace peal

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Makes and ends what a connection owns: the steps of its queue pair, and the order in which its
+ * parts go.
+ */
+#include <endian.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cm.hpp"
+#include "link.hpp"
+
+namespace peal {
+
+namespace {
+
+constexpr std::uint32_t greeting_magic = 0x7065616c; /* "peal" */
+constexpr std::uint8_t greeting_version = 1;
+
+} // namespace
+
+region_on_wire region_on_wire::pack(const region &mine, std::uint32_t receive_bytes) noexcept
+{
+	region_on_wire out{};
+
+	out.magic = htobe32(greeting_magic);
+	out.version = greeting_version;
+	out.rights = static_cast<std::uint8_t>(mine.rights_);
+	out.address = htobe64(static_cast<std::uint64_t>(mine.address_));
+	out.size = htobe64(mine.size_);
+	out.key = htobe32(static_cast<std::uint32_t>(mine.key_));
+	out.receive_bytes = htobe32(receive_bytes);
+	return out;
+}
+
+bool region_on_wire::is_peal() const noexcept
+{
+	return be32toh(magic) == greeting_magic;
+}
+
+region region_on_wire::unpack() const noexcept
+{
+	region theirs;
+
+	theirs.address_ = remote_address(be64toh(address));
+	theirs.size_ = be64toh(size);
+	theirs.key_ = rkey(be32toh(key));
+	theirs.rights_ = peal::rights(rights);
+	return theirs;
+}
+
+namespace detail {
+
+namespace {
+
+/* A peer without a receive tries again after 0.64 ms. */
+constexpr std::uint8_t rnr_timer = 12;
+
+bool is_readable(int fd) noexcept
+{
+	pollfd one = {fd, POLLIN, 0};
+
+	return poll(&one, 1, 0) > 0;
+}
+
+bool watch(int epoll, int fd) noexcept
+{
+	epoll_event event{};
+
+	event.events = EPOLLIN;
+	return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+} // namespace
+
+void keep(link *of) noexcept
+{
+	of->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(link *of) noexcept
+{
+	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		delete of;
+}
+
+link::link(kept<context> of, const peal::options &limits) noexcept
+	: device(std::move(of)), limits(limits)
+{
+}
+
+link::~link()
+{
+	close();
+	if (send_cq)
+		ibv_destroy_cq(send_cq);
+	if (recv_cq)
+		ibv_destroy_cq(recv_cq);
+	if (channel)
+		ibv_destroy_comp_channel(channel);
+	if (events)
+		rdma_destroy_event_channel(events);
+	if (epoll >= 0)
+		::close(epoll);
+}
+
+/*
+ * The queue pair goes first, so that the device writes to no buffer afterwards. What was received
+ * stays readable in `buffers` until the last message has gone.
+ */
+void link::close() noexcept
+{
+	end("the connection is closed; connect again");
+	if (connected)
+		rdma_disconnect(id);
+	connected = false;
+	if (qp)
+		ibv_destroy_qp(qp);
+	qp = nullptr;
+	if (id)
+		rdma_destroy_id(id);
+	id = nullptr;
+}
+
+status link::make_queues() noexcept
+{
+	const ibv_device_attr &most = device->attr;
+	const auto depth = std::min<std::uint32_t>(most.max_qp_wr, most.max_cqe);
+	ibv_qp_init_attr want{};
+	ibv_port_attr port{};
+
+	if (!limits.sends || !limits.receives || !limits.receive_bytes)
+		return error::make(EINVAL,
+				   "options.sends, receives and receive_bytes must not be 0; "
+				   "leave out what you do not need to change");
+	if (limits.sends > depth || limits.receives > depth)
+		return error::make(EINVAL,
+				   "%s has queues of at most %u requests; lower options.sends "
+				   "and options.receives",
+				   device->name(), depth);
+	const std::size_t slots = 2 * std::size_t{limits.sends} + 2;
+	wr.reset(new (std::nothrow) ibv_send_wr[limits.sends]);
+	sge.reset(new (std::nothrow) ibv_sge[limits.sends]);
+	inline_area.reset(new (std::nothrow)
+				  std::byte[std::size_t{limits.sends} *
+					    std::max<std::size_t>(limits.inline_bytes, 1)]);
+	sent.reset(new (std::nothrow) completion[slots]);
+	arrived.reset(new (std::nothrow) arrival[limits.receives]);
+	if (!wr || !sge || !inline_area || !sent || !arrived)
+		return error::make(ENOMEM,
+				   "there is no memory for the queues of a connection; lower "
+				   "options.sends");
+	auto bytes = make_block(device.get(), limits.receives, limits.receive_bytes, rights::none);
+	if (!bytes)
+		return bytes.failure();
+	buffers = std::move(bytes).value();
+
+	channel = ibv_create_comp_channel(device->verbs);
+	if (channel) {
+		send_cq = ibv_create_cq(device->verbs, limits.sends, nullptr, channel, 0);
+		recv_cq = ibv_create_cq(device->verbs, limits.receives, nullptr, channel, 0);
+	}
+	if (!channel || !send_cq || !recv_cq)
+		return error::make(errno,
+				   "%s makes no completion queue: %s; close connections, or "
+				   "lower options",
+				   device->name(), strerrordesc_np(errno));
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (epoll < 0 || !make_nonblocking(channel->fd) || !watch(epoll, channel->fd) ||
+	    !watch(epoll, events->fd))
+		return error::make(errno,
+				   "the program gets no descriptor to wait with: %s; see what "
+				   "ulimit -n allows",
+				   strerrordesc_np(errno));
+	want.send_cq = send_cq;
+	want.recv_cq = recv_cq;
+	want.qp_type = IBV_QPT_RC;
+	want.cap.max_send_wr = limits.sends;
+	want.cap.max_recv_wr = limits.receives;
+	want.cap.max_send_sge = 1;
+	want.cap.max_recv_sge = 1;
+	want.cap.max_inline_data = limits.inline_bytes;
+	qp = ibv_create_qp(device->pd, &want);
+	if (!qp)
+		return error::make(errno,
+				   "%s makes no queue pair: %s; close connections, or lower "
+				   "options",
+				   device->name(), strerrordesc_np(errno));
+	if (ibv_query_port(device->verbs, id->port_num, &port))
+		return error::make(errno,
+				   "%s does not tell about port %u: %s; see whether it still "
+				   "exists",
+				   device->name(), id->port_num, strerrordesc_np(errno));
+	longest = port.max_msg_sz;
+	if (status done = to_state(IBV_QPS_INIT); !done)
+		return done;
+	/* Before the peer knows this queue pair, so that no message of it comes too early. */
+	for (std::uint32_t i = 0; i < limits.receives; ++i)
+		post_receive(i);
+	if (ended)
+		return error::make(EIO, "%s", ended);
+	return {};
+}
+
+status link::to_state(ibv_qp_state state, std::uint8_t depth) noexcept
+{
+	ibv_qp_attr attr{};
+	int mask = 0, failed;
+
+	attr.qp_state = state;
+	failed = rdma_init_qp_attr(id, &attr, &mask) ? errno : 0;
+	if (state == IBV_QPS_INIT) {
+		mask |= IBV_QP_ACCESS_FLAGS;
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+		if (device->attr.atomic_cap != IBV_ATOMIC_NONE)
+			attr.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+	} else if (state == IBV_QPS_RTR) {
+		attr.min_rnr_timer = rnr_timer;
+		attr.max_dest_rd_atomic = std::min(attr.max_dest_rd_atomic, depth);
+		mtu = 128u << attr.path_mtu;
+	} else {
+		attr.max_rd_atomic = std::min(attr.max_rd_atomic, depth);
+	}
+	if (!failed)
+		failed = ibv_modify_qp(qp, &attr, mask);
+	if (failed)
+		return error::make(failed,
+				   "the queue pair of %s does not get ready: %s; see whether "
+				   "its port is up and its address is still there",
+				   device->name(), strerrordesc_np(failed));
+	return {};
+}
+
+status link::learn_peer(const void *private_data, std::size_t length) noexcept
+{
+	region_on_wire theirs{};
+
+	if (private_data && length >= sizeof(theirs))
+		std::memcpy(&theirs, private_data, sizeof(theirs));
+	/* A program without libpeal shares nothing. */
+	if (!theirs.is_peal())
+		return {};
+	if (theirs.version != greeting_version)
+		return error::make(EPROTO,
+				   "the peer has version %u of libpeal's greeting, and this "
+				   "program has %u; install one libpeal on both hosts",
+				   theirs.version, greeting_version);
+	peer = theirs.unpack();
+	peer_receive_bytes = be32toh(theirs.receive_bytes);
+	return {};
+}
+
+void link::end(const char *why) noexcept
+{
+	if (!ended)
+		ended = why;
+}
+
+/*
+ * librdmacm allocates memory when it is asked for an event, also if there is none. So ask only if
+ * there is one, which is rare: a connection ends once.
+ */
+void link::look_at_peer() noexcept
+{
+	rdma_cm_event *event;
+
+	while (id && is_readable(events->fd) && !rdma_get_cm_event(events, &event)) {
+		const rdma_cm_event_type type = event->event;
+		ibv_qp_attr error_state{};
+
+		rdma_ack_cm_event(event);
+		if (type == RDMA_CM_EVENT_DISCONNECTED)
+			end("the peer has closed the connection; connect again");
+		else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			end("the device was removed; open another one");
+		else
+			continue;
+		/* Answers the peer, and completes what is on its way. */
+		rdma_disconnect(id);
+		error_state.qp_state = IBV_QPS_ERR;
+		ibv_modify_qp(qp, &error_state, IBV_QP_STATE);
+	}
+}
+
+} // namespace detail
+} // namespace peal

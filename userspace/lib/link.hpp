@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a connection owns: the queue pair, its queues, and what came and has not been taken yet.
+ * Batches and messages keep it, so that a connection may end before them. It does not know how a
+ * peer is found (device.cpp).
+ *
+ * Sends and receives have a completion queue each, so that a wait for one never has to put a
+ * completion of the other aside. Both report to one channel.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <memory>
+
+#include "context.hpp"
+#include "peal/connection.hpp"
+
+namespace peal {
+
+/* What each side tells the other when it connects, in big-endian order. */
+struct region_on_wire {
+	std::uint32_t magic;
+	std::uint8_t version;
+	std::uint8_t rights;
+	std::uint16_t reserved;
+	std::uint64_t address;
+	std::uint64_t size;
+	std::uint32_t key;
+	std::uint32_t receive_bytes;
+
+	static region_on_wire pack(const region &, std::uint32_t receive_bytes) noexcept;
+	bool is_peal() const noexcept;
+	region unpack() const noexcept;
+};
+static_assert(sizeof(region_on_wire) == 32,
+	      "56 bytes fit into a request of the connection manager");
+
+namespace detail {
+
+struct link {
+	/* A message that came. */
+	struct arrival {
+		std::uint32_t buffer;
+		std::uint32_t bytes;
+		std::uint32_t imm;
+		bool has_imm;
+		bool in_buffer; /* otherwise the peer has written it to this program's region */
+	};
+
+	std::atomic<unsigned> users{1};
+	const kept<context> device;
+	const options limits;
+
+	rdma_event_channel *events = nullptr;
+	rdma_cm_id *id = nullptr;
+	ibv_comp_channel *channel = nullptr;
+	ibv_cq *send_cq = nullptr;
+	ibv_cq *recv_cq = nullptr;
+	ibv_qp *qp = nullptr;
+	int epoll = -1;
+	bool connected = false;
+
+	region peer;
+	std::uint32_t peer_receive_bytes = UINT32_MAX;
+	unsigned mtu = 0;
+	std::uint64_t longest = 0; /* bytes in one message */
+
+	/* Why nothing more will come. */
+	const char *ended = nullptr;
+
+	/* The batch: wr[0, batch_size) are built. The next one has the name next_request. */
+	std::unique_ptr<ibv_send_wr[]> wr;
+	std::unique_ptr<ibv_sge[]> sge;
+	std::unique_ptr<std::byte[]> inline_area;
+	std::uint32_t batch_size = 0;
+	bool batch_open = false;
+	std::uint64_t next_request = 1;
+	result<void> refused;
+
+	/* Requests whose completion the program has not got. */
+	std::uint32_t outstanding = 0;
+	/* sent[0, handed) are the program's until its next wait, [handed, stored) are to come. */
+	std::unique_ptr<completion[]> sent;
+	std::uint32_t handed = 0;
+	std::uint32_t stored = 0;
+
+	/* Messages that came, from the oldest at `first` on. */
+	kept<block> buffers;
+	std::unique_ptr<arrival[]> arrived;
+	std::uint32_t first = 0;
+	std::uint32_t count = 0;
+
+	link(kept<context>, const options &) noexcept;
+	link(const link &) = delete;
+	~link();
+
+	/* The queues and the queue pair, with receives posted. `id` knows its device. */
+	status make_queues() noexcept;
+	/* By what the connection manager has found out. `depth` limits READs and atomics. */
+	status to_state(ibv_qp_state, std::uint8_t depth = UINT8_MAX) noexcept;
+	status learn_peer(const void *private_data, std::size_t length) noexcept;
+	void close() noexcept;
+
+	request add_remote(ibv_wr_opcode, const slice &, const remote &, rights needed,
+			   std::uint32_t imm = 0) noexcept;
+	request add_inline(ibv_wr_opcode, std::span<const std::byte>, const remote *) noexcept;
+	request add_send(ibv_wr_opcode, const slice *, std::uint32_t imm = 0) noexcept;
+	request add_atomic(ibv_wr_opcode, const slice &, const remote &, std::uint64_t compare_add,
+			   std::uint64_t swap) noexcept;
+	status commit() noexcept;
+	void abort() noexcept;
+
+	void post_receive(std::uint32_t buffer) noexcept;
+	void end(const char *why) noexcept;
+	completions wait(std::size_t count, const deadline &) noexcept;
+	completions take() noexcept;
+	/* What a connection without a link returns. */
+	static completions after_move() noexcept;
+	result<message> recv(const deadline &) noexcept;
+	result<std::uint32_t> recv_imm(const deadline &) noexcept;
+	next_step arm() noexcept;
+
+private:
+	bool fits(const remote &, std::uint64_t bytes, rights needed) noexcept;
+	/* The request to fill, or null if the batch is refused. */
+	ibv_send_wr *next(ibv_wr_opcode, const slice *) noexcept;
+	ibv_send_wr *refuse(const char *why) noexcept;
+	request finish() noexcept;
+	/* Sees whether the connection manager says that the connection has ended. */
+	void look_at_peer() noexcept;
+	void drain_channel() noexcept;
+	/* Sleeps until something may have come, or until the deadline. */
+	void sleep(const deadline &) noexcept;
+	void poll_queues() noexcept;
+	status wait_arrival(const deadline &) noexcept;
+	completions hand_over(std::uint32_t count, const char *why) noexcept;
+	void forget_handed() noexcept;
+	completions only(const char *why) noexcept;
+	arrival pop() noexcept;
+	void poll_sends() noexcept;
+	void poll_receives() noexcept;
+};
+
+} // namespace detail
+} // namespace peal

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * How requests ended. Connections own the completions and the received messages. This file does not
+ * know how they arrive.
+ */
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kept.hpp"
+#include "result.hpp"
+
+namespace peal {
+
+namespace detail {
+
+struct link;
+PEAL_API void keep(link *) noexcept;
+PEAL_API void release(link *) noexcept;
+
+} // namespace detail
+
+/* Names a request of a connection. No other request of the connection has the same name. */
+enum class request : std::uint64_t { none = 0 };
+
+/* How a request ended. It is true if the request has done what it says. */
+class PEAL_API completion {
+public:
+	explicit operator bool() const noexcept { return status_ == 0; }
+	/*
+	 * What went wrong and what to do, or an empty string. The text lives as long as the
+	 * program. On a device of peal it has the device's reason.
+	 */
+	const char *why() const noexcept;
+	/* Which request. None if this stands for requests that have not completed. */
+	peal::request request() const noexcept { return request_; }
+	/* As libibverbs has them: enum ibv_wc_status, or -1 without a request, and vendor_err. */
+	int verbs_status() const noexcept { return status_; }
+	std::uint32_t vendor_error() const noexcept { return vendor_error_; }
+
+private:
+	friend struct detail::link;
+
+	peal::request request_ = request::none;
+	int status_ = 0;
+	std::uint32_t vendor_error_ = 0;
+	bool peal_ = false;
+	/* Says why there is no request. */
+	const char *why_ = nullptr;
+};
+
+/* Completions in the memory of their connection. They are valid until its next wait or take. */
+class completions {
+public:
+	/* Whether all are true. */
+	explicit operator bool() const noexcept { return !failure(); }
+	/* The first failure's sentence, or an empty string. */
+	const char *why() const noexcept { return failure() ? failure()->why() : ""; }
+
+	const completion *begin() const noexcept { return span_.data(); }
+	const completion *end() const noexcept { return span_.data() + span_.size(); }
+	std::size_t size() const noexcept { return span_.size(); }
+
+private:
+	friend struct detail::link;
+
+	explicit completions(std::span<const completion> span) noexcept : span_(span) {}
+
+	const completion *failure() const noexcept
+	{
+		for (const completion &one : span_)
+			if (!one)
+				return &one;
+		return nullptr;
+	}
+
+	std::span<const completion> span_;
+};
+
+/*
+ * What a peer has sent. The bytes are in a receive buffer of the connection, which is posted again
+ * when the message is destroyed.
+ */
+class PEAL_API message {
+public:
+	message(message &&) noexcept = default;
+	message &operator=(message &&other) noexcept;
+	~message();
+
+	std::span<const std::byte> bytes() const noexcept { return bytes_; }
+	std::string_view text() const noexcept
+	{
+		return {reinterpret_cast<const char *>(bytes_.data()), bytes_.size()};
+	}
+	/* The immediate value, if the peer sent one. */
+	std::optional<std::uint32_t> imm() const noexcept
+	{
+		return has_imm_ ? std::optional(imm_) : std::nullopt;
+	}
+	/* How many bytes a write_imm of the peer has written to this program's region, otherwise 0.
+	 */
+	std::uint32_t written() const noexcept { return written_; }
+
+private:
+	friend struct detail::link;
+
+	explicit message(detail::kept<detail::link> link) noexcept : link_(std::move(link)) {}
+
+	detail::kept<detail::link> link_;
+	std::span<const std::byte> bytes_;
+	std::uint32_t buffer_ = 0;
+	std::uint32_t imm_ = 0;
+	std::uint32_t written_ = 0;
+	bool has_imm_ = false;
+};
+
+} // namespace peal

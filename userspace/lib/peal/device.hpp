@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A device, and what it makes: memory, listeners and connections. The connection manager chooses
+ * the port, the GID and the MTU by the route to the peer.
+ *
+ * Any thread may call these functions at any time. Nothing that a device made ends with it.
+ */
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "connection.hpp"
+#include "deadline.hpp"
+#include "kept.hpp"
+#include "memory.hpp"
+#include "result.hpp"
+
+namespace peal {
+
+namespace detail {
+
+struct context;
+PEAL_API void keep(context *) noexcept;
+PEAL_API void release(context *) noexcept;
+
+struct listening;
+PEAL_API void keep(listening *) noexcept;
+PEAL_API void release(listening *) noexcept;
+
+} // namespace detail
+
+/* Accepts peers on a port of the connection manager. One thread at a time may use it. */
+class PEAL_API listener {
+public:
+	std::uint16_t port() const noexcept;
+	/* The next peer. It gets `mine`, and peer() of the connection is what it shares. */
+	result<connection> accept(const region &mine, deadline, const options & = {}) noexcept;
+
+private:
+	friend class device;
+
+	explicit listener(detail::kept<detail::listening> listening) noexcept
+		: listening_(std::move(listening))
+	{
+	}
+
+	detail::kept<detail::listening> listening_;
+};
+
+class device;
+
+/* The device of this name, as ibv_devices prints it, or the first whose port is up. */
+PEAL_API result<device> open(const char *name = nullptr) noexcept;
+
+class PEAL_API device {
+public:
+	/* A device that was moved from makes nothing. */
+	device(device &&) noexcept = default;
+	device &operator=(device &&) noexcept = default;
+	device(const device &) = delete;
+	device &operator=(const device &) = delete;
+
+	const char *name() const noexcept;
+
+	/* `count` objects of T, of which a peer may do what `given` says. */
+	template <class T>
+	result<memory<T>> alloc(std::size_t count, rights given = rights::none) noexcept
+	{
+		auto made = detail::make_block(context_.get(), count, sizeof(T), given);
+
+		if (!made)
+			return made.failure();
+		return memory<T>(std::move(made).value());
+	}
+
+	/*
+	 * Connects to a program that accepts on this port. `host` is a name or an address. The peer
+	 * gets `mine`, and peer() of the connection is what it shares. The deadline also covers the
+	 * look-up of the name.
+	 */
+	result<connection> connect(const char *host, std::uint16_t port, const region &mine,
+				   deadline, const options & = {}) noexcept;
+	/* One peer, of any address. The port is free again afterwards. */
+	result<connection> accept(std::uint16_t port, const region &mine, deadline,
+				  const options & = {}) noexcept;
+	/* Port 0 takes any free port. */
+	result<listener> listen(std::uint16_t port) noexcept;
+
+private:
+	friend result<device> open(const char *name) noexcept;
+
+	explicit device(detail::kept<detail::context> context) noexcept
+		: context_(std::move(context))
+	{
+	}
+
+	detail::kept<detail::context> context_;
+};
+
+} // namespace peal

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * All of libpeal.
+ */
+#pragma once
+#include "completion.hpp"
+#include "connection.hpp"
+#include "deadline.hpp"
+#include "device.hpp"
+#include "memory.hpp"
+#include "result.hpp"
