@@ -1,0 +1,1227 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "fake.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+
+#undef ibv_query_port
+#undef ibv_reg_mr
+
+namespace {
+
+std::recursive_mutex lock;
+
+/* Every function of the fake has one. */
+struct Call {
+	std::lock_guard<std::recursive_mutex> guard{lock};
+
+	Call() { ++fake::calls; }
+	~Call() { --fake::calls; }
+};
+
+struct Queue;
+
+struct Channel : ibv_comp_channel {
+	std::deque<Queue *> events;
+};
+
+struct Queue : ibv_cq {
+	std::deque<ibv_wc> came;
+	bool armed = false;
+	unsigned unacknowledged = 0;
+};
+
+struct Send {
+	ibv_send_wr wr;
+	ibv_sge sge;
+	std::string bytes; /* inline */
+};
+
+struct Receive {
+	std::uint64_t id;
+	ibv_sge sge;
+};
+
+struct Pair : ibv_qp {
+	ibv_qp_attr route{};
+	unsigned depth_send, depth_recv, inline_bytes;
+	std::deque<Send> sends;
+	std::deque<Receive> receives;
+};
+
+struct Region : ibv_mr {
+	int access;
+};
+
+struct Events;
+
+struct Id : rdma_cm_id {
+	Id *peer = nullptr;
+	std::uint32_t qpn = 0;
+	std::uint16_t port = 0;
+	in_addr_t address = 0;
+	bool listens = false;
+	bool asked = false;
+};
+
+struct Event : rdma_cm_event {
+	std::vector<std::uint8_t> data;
+};
+
+struct Events : rdma_event_channel {
+	std::deque<Event *> queue;
+};
+
+struct State {
+	ibv_device devices[2]{};
+	ibv_context managers[2]{}; /* those of the connection manager */
+	std::map<std::string, int> failures;
+	std::map<std::string, unsigned> alive;
+	std::string broken;
+	std::map<std::uint32_t, Pair *> pairs;
+	std::map<std::uint32_t, Region *> regions;
+	std::set<Id *> ids;
+	std::uint32_t next_key = 0x100;
+	std::uint32_t next_qpn = 0x10;
+	std::uint16_t next_port = 40000;
+	unsigned posts = 0;
+	ibv_qp_attr route{};
+	int inline_flags = 0;
+	unsigned may_move = UINT32_MAX;
+	ibv_wc_status failing = IBV_WC_SUCCESS;
+	std::uint32_t vendor_error = 0;
+	std::uint32_t vendor = 0x1234;
+	bool up = true;
+	int devices_there = 2;
+	std::vector<std::uint8_t> answer;
+};
+
+State *state = new State;
+
+/* Threads that look up the slow name. They may outlive a test's call, but not the test. */
+std::mutex slow_lock;
+std::condition_variable slow_changed;
+unsigned slow_callers;
+bool slow_answered;
+
+int answer_slowly()
+{
+	std::unique_lock guard(slow_lock);
+
+	++slow_callers;
+	slow_changed.notify_all();
+	slow_changed.wait(guard, [] { return slow_answered; });
+	--slow_callers;
+	slow_changed.notify_all();
+	return EAI_NONAME;
+}
+
+int failure(const char *function)
+{
+	const auto found = state->failures.find(function);
+
+	if (found == state->failures.end())
+		return 0;
+	const int error = found->second;
+	state->failures.erase(found);
+	errno = error;
+	return error;
+}
+
+template <class T>
+T *made(T *object, const char *kind)
+{
+	++state->alive[kind];
+	return object;
+}
+
+void ended(const char *kind)
+{
+	if (!state->alive[kind])
+		state->broken += std::string(kind) + " ended twice; ";
+	else
+		--state->alive[kind];
+}
+
+void notify(int fd)
+{
+	const std::uint64_t one = 1;
+
+	if (write(fd, &one, sizeof(one)) != sizeof(one))
+		state->broken += "an event was lost; ";
+}
+
+bool take(int fd)
+{
+	std::uint64_t one;
+
+	return read(fd, &one, sizeof(one)) == sizeof(one);
+}
+
+void complete(ibv_cq *to, const ibv_wc &wc)
+{
+	auto *queue = static_cast<Queue *>(to);
+
+	queue->came.push_back(wc);
+	if (!queue->armed)
+		return;
+	queue->armed = false;
+	static_cast<Channel *>(queue->channel)->events.push_back(queue);
+	notify(queue->channel->fd);
+}
+
+bool covers(std::uint32_t key, std::uint64_t address, std::uint64_t length, int access)
+{
+	const auto found = state->regions.find(key);
+
+	if (found == state->regions.end())
+		return false;
+	const Region *region = found->second;
+	const auto start = reinterpret_cast<std::uint64_t>(region->addr);
+
+	return address >= start && length <= region->length &&
+	       address - start <= region->length - length && (region->access & access) == access;
+}
+
+void finish(Pair *pair, const Send &send, ibv_wc_status status, std::uint32_t vendor = 0)
+{
+	ibv_wc wc{};
+
+	wc.wr_id = send.wr.wr_id;
+	wc.status = status;
+	wc.vendor_err = vendor;
+	wc.qp_num = pair->qp_num;
+	complete(pair->send_cq, wc);
+}
+
+void break_pair(Pair *pair)
+{
+	pair->state = IBV_QPS_ERR;
+	for (const Send &send : pair->sends)
+		finish(pair, send, IBV_WC_WR_FLUSH_ERR);
+	pair->sends.clear();
+	for (const Receive &receive : pair->receives) {
+		ibv_wc wc{};
+
+		wc.wr_id = receive.id;
+		wc.status = IBV_WC_WR_FLUSH_ERR;
+		complete(pair->recv_cq, wc);
+	}
+	pair->receives.clear();
+}
+
+ibv_wc_status move_remote(const Send &send, void *local)
+{
+	const std::uint64_t at = send.wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+						 send.wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP
+					 ? send.wr.wr.atomic.remote_addr
+					 : send.wr.wr.rdma.remote_addr;
+	void *remote = reinterpret_cast<void *>(at);
+	std::uint64_t value;
+
+	switch (send.wr.opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		if (!covers(send.wr.wr.rdma.rkey, at, send.sge.length, IBV_ACCESS_REMOTE_WRITE))
+			return IBV_WC_REM_ACCESS_ERR;
+		std::memcpy(remote, local, send.sge.length);
+		return IBV_WC_SUCCESS;
+	case IBV_WR_RDMA_READ:
+		if (!covers(send.wr.wr.rdma.rkey, at, send.sge.length, IBV_ACCESS_REMOTE_READ))
+			return IBV_WC_REM_ACCESS_ERR;
+		std::memcpy(local, remote, send.sge.length);
+		return IBV_WC_SUCCESS;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		if (!covers(send.wr.wr.atomic.rkey, at, 8, IBV_ACCESS_REMOTE_ATOMIC))
+			return IBV_WC_REM_ACCESS_ERR;
+		std::memcpy(&value, remote, 8);
+		std::memcpy(local, &value, 8);
+		if (send.wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+			value += send.wr.wr.atomic.compare_add;
+		else if (value == send.wr.wr.atomic.compare_add)
+			value = send.wr.wr.atomic.swap;
+		std::memcpy(remote, &value, 8);
+		return IBV_WC_SUCCESS;
+	default:
+		return IBV_WC_SUCCESS;
+	}
+}
+
+/* Whether the request could start. Without a receive of the peer it waits. */
+bool move_one(Pair *pair, Send send)
+{
+	const auto opcode = send.wr.opcode;
+	const bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+	const bool has_imm = opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	const auto found = state->pairs.find(pair->route.dest_qp_num);
+	Pair *peer = found == state->pairs.end() ? nullptr : found->second;
+	void *local = send.wr.send_flags & IBV_SEND_INLINE
+			      ? send.bytes.data()
+			      : reinterpret_cast<void *>(send.sge.addr);
+	ibv_wc_status status = IBV_WC_SUCCESS;
+	std::uint32_t vendor = 0;
+
+	if (state->failing) {
+		status = std::exchange(state->failing, IBV_WC_SUCCESS);
+		vendor = state->vendor_error;
+	} else if (send.sge.length && !(send.wr.send_flags & IBV_SEND_INLINE) &&
+		   !covers(send.sge.lkey, send.sge.addr, send.sge.length, 0)) {
+		status = IBV_WC_LOC_PROT_ERR;
+	} else if (!peer || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS)) {
+		status = IBV_WC_RETRY_EXC_ERR;
+	} else if (sends || has_imm) {
+		if (peer->receives.empty())
+			return false;
+		status = move_remote(send, local);
+		if (!status) {
+			const Receive into = peer->receives.front();
+			ibv_wc wc{};
+
+			peer->receives.pop_front();
+			wc.wr_id = into.id;
+			wc.byte_len = send.sge.length;
+			wc.opcode = sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+			wc.wc_flags = has_imm ? IBV_WC_WITH_IMM : 0;
+			wc.imm_data = send.wr.imm_data;
+			if (sends && send.sge.length > into.sge.length) {
+				wc.status = IBV_WC_LOC_LEN_ERR;
+				status = IBV_WC_REM_INV_REQ_ERR;
+			} else if (sends && send.sge.length) {
+				std::memcpy(reinterpret_cast<void *>(into.sge.addr), local,
+					    send.sge.length);
+			}
+			complete(peer->recv_cq, wc);
+			if (wc.status)
+				break_pair(peer);
+		}
+	} else {
+		status = move_remote(send, local);
+	}
+	finish(pair, send, status, vendor);
+	return true;
+}
+
+void progress()
+{
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (const auto &[number, pair] : state->pairs) {
+			if (pair->sends.empty() || !state->may_move)
+				continue;
+			const Send send = pair->sends.front();
+			const auto queue = static_cast<Queue *>(pair->send_cq);
+			if (!move_one(pair, send))
+				continue;
+			if (state->may_move != UINT32_MAX)
+				--state->may_move;
+			pair->sends.pop_front();
+			moved = true;
+			if (queue->came.back().status)
+				break_pair(pair);
+		}
+	}
+}
+
+int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad)
+{
+	const Call call;
+	auto *pair = static_cast<Pair *>(qp);
+
+	++state->posts;
+	for (; wr; wr = wr->next) {
+		const int error = failure("ibv_post_send");
+
+		if (error || pair->sends.size() >= pair->depth_send || wr->num_sge > 1) {
+			*bad = wr;
+			progress();
+			return error ? error : ENOMEM;
+		}
+		Send send{*wr, wr->num_sge ? *wr->sg_list : ibv_sge{}, {}};
+		if (wr->send_flags & IBV_SEND_INLINE) {
+			if (send.sge.length > pair->inline_bytes)
+				state->broken += "inline data too long; ";
+			send.bytes.assign(reinterpret_cast<const char *>(send.sge.addr),
+					  send.sge.length);
+		}
+		state->inline_flags = wr->send_flags & IBV_SEND_INLINE;
+		if (pair->state == IBV_QPS_RTS)
+			pair->sends.push_back(send);
+		else
+			finish(pair, send, IBV_WC_WR_FLUSH_ERR);
+	}
+	progress();
+	return 0;
+}
+
+int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad)
+{
+	const Call call;
+	auto *pair = static_cast<Pair *>(qp);
+	const int error = failure("ibv_post_recv");
+
+	*bad = wr;
+	if (error || pair->receives.size() >= pair->depth_recv || pair->state == IBV_QPS_RESET)
+		return error ? error : EINVAL;
+	if (!covers(wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length,
+		    IBV_ACCESS_LOCAL_WRITE))
+		state->broken += "a receive buffer is not registered; ";
+	pair->receives.push_back({wr->wr_id, *wr->sg_list});
+	progress();
+	return 0;
+}
+
+int poll_cq(ibv_cq *cq, int most, ibv_wc *to)
+{
+	const Call call;
+	auto *queue = static_cast<Queue *>(cq);
+	int count = 0;
+
+	if (failure("ibv_poll_cq"))
+		return -1;
+	for (; count < most && !queue->came.empty(); ++count) {
+		to[count] = queue->came.front();
+		queue->came.pop_front();
+	}
+	return count;
+}
+
+int req_notify_cq(ibv_cq *cq, int)
+{
+	const Call call;
+
+	static_cast<Queue *>(cq)->armed = true;
+	return 0;
+}
+
+Event *make_event(Id *id, rdma_cm_event_type type, int status = 0)
+{
+	auto *event = new Event;
+
+	static_cast<rdma_cm_event &>(*event) = {};
+	event->id = id;
+	event->event = type;
+	event->status = status;
+	event->param.conn.initiator_depth = 4;
+	event->param.conn.responder_resources = 4;
+	return event;
+}
+
+void send_event(Events *to, Event *event)
+{
+	if (!event->data.empty()) {
+		event->param.conn.private_data = event->data.data();
+		event->param.conn.private_data_len = event->data.size();
+	}
+	to->queue.push_back(event);
+	notify(to->fd);
+}
+
+void send_event(Id *id, rdma_cm_event_type type, int status = 0)
+{
+	send_event(static_cast<Events *>(id->channel), make_event(id, type, status));
+}
+
+/* The connection manager pads what a program sends. */
+std::vector<std::uint8_t> padded(const rdma_conn_param *param, std::size_t length)
+{
+	const auto *bytes = static_cast<const std::uint8_t *>(param->private_data);
+	std::vector<std::uint8_t> data(length);
+
+	std::copy(bytes, bytes + param->private_data_len, data.begin());
+	return data;
+}
+
+void part(Id *id)
+{
+	Id *peer = std::exchange(id->peer, nullptr);
+
+	if (!peer)
+		return;
+	peer->peer = nullptr;
+	if (peer->channel)
+		send_event(peer, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+} // namespace
+
+namespace fake {
+
+void reset()
+{
+	const Call call;
+
+	delete state;
+	state = new State;
+	for (int i = 0; i < 2; ++i) {
+		ibv_device &device = state->devices[i];
+
+		std::snprintf(device.name, sizeof(device.name), "fake%d", i);
+		state->managers[i].device = &device;
+	}
+}
+
+void fail_next(const std::string &function, int error)
+{
+	const Call call;
+
+	state->failures[function] = error;
+}
+
+std::string alive()
+{
+	const Call call;
+	std::string all;
+
+	for (const auto &[kind, count] : state->alive)
+		if (count)
+			all += kind + " " + std::to_string(count) + " ";
+	return all;
+}
+
+std::string broken_rules()
+{
+	const Call call;
+
+	return state->broken;
+}
+
+unsigned posts()
+{
+	const Call call;
+
+	return state->posts;
+}
+
+ibv_qp_attr last_route()
+{
+	const Call call;
+
+	return state->route;
+}
+
+int last_inline_flags()
+{
+	const Call call;
+
+	return state->inline_flags;
+}
+
+void hold()
+{
+	const Call call;
+
+	state->may_move = 0;
+}
+
+void resume()
+{
+	resume(UINT32_MAX);
+}
+
+void resume(unsigned count)
+{
+	const Call call;
+
+	state->may_move = count;
+	progress();
+}
+
+void remove_devices()
+{
+	const Call call;
+
+	for (const auto &[number, pair] : state->pairs)
+		if (pair->state != IBV_QPS_ERR)
+			break_pair(pair);
+	for (Id *id : state->ids)
+		send_event(id, RDMA_CM_EVENT_DEVICE_REMOVAL);
+}
+
+void fail_next_request(ibv_wc_status status, std::uint32_t vendor_error)
+{
+	const Call call;
+
+	state->failing = status;
+	state->vendor_error = vendor_error;
+}
+
+void set_vendor(std::uint32_t id)
+{
+	const Call call;
+
+	state->vendor = id;
+}
+
+void set_ports_up(bool up)
+{
+	const Call call;
+
+	state->up = up;
+}
+
+void answer_with(std::vector<std::uint8_t> private_data)
+{
+	const Call call;
+
+	state->answer = std::move(private_data);
+}
+
+void answer_slow_name()
+{
+	std::unique_lock guard(slow_lock);
+
+	slow_changed.wait(guard, [] { return slow_callers > 0; });
+	slow_answered = true;
+	slow_changed.notify_all();
+	slow_changed.wait(guard, [] { return slow_callers == 0; });
+	slow_answered = false;
+}
+
+void remove_list()
+{
+	const Call call;
+
+	state->devices_there = 0;
+}
+
+} // namespace fake
+
+extern "C" {
+
+/* ---- libibverbs ---- */
+
+ibv_device **ibv_get_device_list(int *count)
+{
+	const Call call;
+
+	if (failure("ibv_get_device_list"))
+		return nullptr;
+	auto **list = made(new ibv_device *[3], "device list");
+	*count = state->devices_there;
+	list[0] = &state->devices[0];
+	list[1] = &state->devices[1];
+	list[*count] = nullptr;
+	return list;
+}
+
+void ibv_free_device_list(ibv_device **list)
+{
+	const Call call;
+
+	ended("device list");
+	delete[] list;
+}
+
+const char *ibv_get_device_name(ibv_device *device)
+{
+	return device->name;
+}
+
+ibv_context *ibv_open_device(ibv_device *device)
+{
+	const Call call;
+
+	if (failure("ibv_open_device"))
+		return nullptr;
+	auto *context = made(new ibv_context{}, "context");
+	context->device = device;
+	context->ops.post_send = post_send;
+	context->ops.post_recv = post_recv;
+	context->ops.poll_cq = poll_cq;
+	context->ops.req_notify_cq = req_notify_cq;
+	return context;
+}
+
+int ibv_close_device(ibv_context *context)
+{
+	const Call call;
+
+	for (const char *kind : {"pd", "cq", "qp", "mr"})
+		if (state->alive[kind] && state->alive["context"] == 1)
+			state->broken +=
+				std::string("a context was closed before a ") + kind + "; ";
+	ended("context");
+	delete context;
+	return 0;
+}
+
+int ibv_query_device(ibv_context *, ibv_device_attr *attr)
+{
+	const Call call;
+
+	*attr = {};
+	attr->vendor_id = state->vendor;
+	attr->max_qp_wr = 1024;
+	attr->max_cqe = 1024;
+	attr->max_qp_rd_atom = 8;
+	attr->max_qp_init_rd_atom = 8;
+	attr->atomic_cap = IBV_ATOMIC_HCA;
+	attr->phys_port_cnt = 1;
+	return failure("ibv_query_device");
+}
+
+int ibv_query_port(ibv_context *, std::uint8_t, _compat_ibv_port_attr *to)
+{
+	const Call call;
+	auto *attr = reinterpret_cast<ibv_port_attr *>(to);
+
+	attr->state = state->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+	attr->max_msg_sz = 1 << 20;
+	return failure("ibv_query_port");
+}
+
+ibv_pd *ibv_alloc_pd(ibv_context *context)
+{
+	const Call call;
+
+	if (failure("ibv_alloc_pd"))
+		return nullptr;
+	auto *pd = made(new ibv_pd{}, "pd");
+	pd->context = context;
+	return pd;
+}
+
+int ibv_dealloc_pd(ibv_pd *pd)
+{
+	const Call call;
+
+	if ((state->alive["qp"] || state->alive["mr"]) && state->alive["pd"] == 1)
+		state->broken += "a pd ended before what is in it; ";
+	ended("pd");
+	delete pd;
+	return 0;
+}
+
+ibv_mr *ibv_reg_mr_iova2(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t, unsigned access)
+{
+	const Call call;
+
+	if (failure("ibv_reg_mr"))
+		return nullptr;
+	auto *region = made(new Region, "mr");
+	static_cast<ibv_mr &>(*region) = {};
+	region->context = pd->context;
+	region->pd = pd;
+	region->addr = addr;
+	region->length = length;
+	region->lkey = region->rkey = state->next_key++;
+	region->access = static_cast<int>(access);
+	state->regions[region->lkey] = region;
+	return region;
+}
+
+ibv_mr *ibv_reg_mr(ibv_pd *pd, void *addr, std::size_t length, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, length, 0, static_cast<unsigned>(access));
+}
+
+int ibv_dereg_mr(ibv_mr *mr)
+{
+	const Call call;
+	auto *region = static_cast<Region *>(mr);
+
+	/* The sanitizer complains if the memory went before its registration. */
+	*static_cast<volatile char *>(region->addr);
+	state->regions.erase(region->lkey);
+	ended("mr");
+	delete region;
+	return 0;
+}
+
+ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
+{
+	const Call call;
+
+	if (failure("ibv_create_comp_channel"))
+		return nullptr;
+	auto *channel = made(new Channel, "completion channel");
+	static_cast<ibv_comp_channel &>(*channel) = {};
+	channel->context = context;
+	channel->fd = eventfd(0, EFD_SEMAPHORE);
+	return channel;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel *channel)
+{
+	const Call call;
+
+	if (state->alive["cq"] && state->alive["completion channel"] == 1)
+		state->broken += "a completion channel ended before its queues; ";
+	ended("completion channel");
+	close(channel->fd);
+	delete static_cast<Channel *>(channel);
+	return 0;
+}
+
+ibv_cq *ibv_create_cq(ibv_context *context, int cqe, void *, ibv_comp_channel *channel, int)
+{
+	const Call call;
+
+	if (failure("ibv_create_cq"))
+		return nullptr;
+	auto *queue = made(new Queue, "cq");
+	static_cast<ibv_cq &>(*queue) = {};
+	queue->context = context;
+	queue->channel = channel;
+	queue->cqe = cqe;
+	return queue;
+}
+
+int ibv_destroy_cq(ibv_cq *cq)
+{
+	const Call call;
+	auto *queue = static_cast<Queue *>(cq);
+
+	if (queue->unacknowledged)
+		state->broken += "a queue with unacknowledged events would never end; ";
+	for (const auto &[number, pair] : state->pairs)
+		if (pair->send_cq == cq || pair->recv_cq == cq)
+			state->broken += "a queue ended before its queue pair; ";
+	std::erase(static_cast<Channel *>(queue->channel)->events, queue);
+	ended("cq");
+	delete queue;
+	return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel *from, ibv_cq **cq, void **context)
+{
+	const Call call;
+	auto *channel = static_cast<Channel *>(from);
+
+	if (!take(channel->fd))
+		return -1;
+	/* The event of a queue that has ended is gone. */
+	if (channel->events.empty()) {
+		errno = EAGAIN;
+		return -1;
+	}
+	Queue *queue = channel->events.front();
+	channel->events.pop_front();
+	++queue->unacknowledged;
+	*cq = queue;
+	*context = nullptr;
+	return 0;
+}
+
+void ibv_ack_cq_events(ibv_cq *cq, unsigned count)
+{
+	const Call call;
+
+	static_cast<Queue *>(cq)->unacknowledged -= count;
+}
+
+ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *want)
+{
+	const Call call;
+
+	if (failure("ibv_create_qp"))
+		return nullptr;
+	auto *pair = made(new Pair, "qp");
+	static_cast<ibv_qp &>(*pair) = {};
+	pair->context = pd->context;
+	pair->pd = pd;
+	pair->send_cq = want->send_cq;
+	pair->recv_cq = want->recv_cq;
+	pair->qp_num = state->next_qpn++;
+	pair->state = IBV_QPS_RESET;
+	pair->depth_send = want->cap.max_send_wr;
+	pair->depth_recv = want->cap.max_recv_wr;
+	pair->inline_bytes = want->cap.max_inline_data;
+	state->pairs[pair->qp_num] = pair;
+	return pair;
+}
+
+int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int)
+{
+	const Call call;
+	auto *pair = static_cast<Pair *>(qp);
+	const char *names[] = {"", "to INIT", "to RTR", "to RTS"};
+
+	if (attr->qp_state <= IBV_QPS_RTS)
+		if (const int error = failure(names[attr->qp_state]))
+			return error;
+	if (attr->qp_state == IBV_QPS_ERR) {
+		break_pair(pair);
+		return 0;
+	}
+	if (attr->qp_state == IBV_QPS_RTR) {
+		/* A receive that is posted later may come after the peer's message. */
+		if (pair->receives.empty())
+			state->broken += "the queue pair is ready before its receives; ";
+		pair->route = *attr;
+		state->route = *attr;
+	}
+	pair->state = attr->qp_state;
+	progress();
+	return 0;
+}
+
+int ibv_destroy_qp(ibv_qp *qp)
+{
+	const Call call;
+	auto *pair = static_cast<Pair *>(qp);
+
+	state->pairs.erase(pair->qp_num);
+	ended("qp");
+	delete pair;
+	return 0;
+}
+
+const char *ibv_wc_status_str(ibv_wc_status)
+{
+	return "a status without words";
+}
+
+/* ---- librdmacm ---- */
+
+rdma_event_channel *rdma_create_event_channel(void)
+{
+	const Call call;
+
+	if (failure("rdma_create_event_channel"))
+		return nullptr;
+	auto *channel = made(new Events, "event channel");
+	channel->fd = eventfd(0, EFD_SEMAPHORE);
+	return channel;
+}
+
+void rdma_destroy_event_channel(rdma_event_channel *of)
+{
+	const Call call;
+	auto *channel = static_cast<Events *>(of);
+
+	for (Id *id : state->ids)
+		if (id->channel == of)
+			state->broken += "an event channel ended before its id; ";
+	for (Event *event : channel->queue)
+		delete event;
+	close(channel->fd);
+	ended("event channel");
+	delete channel;
+}
+
+int rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *, rdma_port_space)
+{
+	const Call call;
+
+	if (failure("rdma_create_id"))
+		return -1;
+	auto *one = made(new Id, "id");
+	static_cast<rdma_cm_id &>(*one) = {};
+	one->channel = channel;
+	state->ids.insert(one);
+	*id = one;
+	return 0;
+}
+
+int rdma_destroy_id(rdma_cm_id *of)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+	auto &queue = static_cast<Events *>(id->channel)->queue;
+
+	part(id);
+	/* Requests that nobody has taken are refused. */
+	for (auto at = queue.begin(); at != queue.end();) {
+		Event *event = *at;
+
+		if (event->id != id && event->listen_id != id) {
+			++at;
+			continue;
+		}
+		if (event->listen_id == id) {
+			auto *waiting = static_cast<Id *>(event->id);
+			Id *peer = std::exchange(waiting->peer, nullptr);
+
+			if (peer) {
+				peer->peer = nullptr;
+				send_event(peer, RDMA_CM_EVENT_REJECTED, 8);
+			}
+			state->ids.erase(waiting);
+			ended("id");
+			delete waiting;
+		}
+		delete event;
+		at = queue.erase(at);
+	}
+	state->ids.erase(id);
+	ended("id");
+	delete id;
+	return 0;
+}
+
+int rdma_resolve_addr(rdma_cm_id *of, sockaddr *, sockaddr *to, int)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+	const auto *four = reinterpret_cast<const sockaddr_in *>(to);
+	const auto is = [&](const char *text) { return four->sin_addr.s_addr == inet_addr(text); };
+
+	if (failure("rdma_resolve_addr"))
+		return -1;
+	id->address = four->sin_addr.s_addr;
+	id->port = ntohs(four->sin_port);
+	if (is(fake::silent))
+		return 0;
+	if (is(fake::unreachable)) {
+		send_event(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
+		return 0;
+	}
+	if (is(fake::absent) || (is(fake::sleepy) && !id->asked)) {
+		id->asked = true;
+		send_event(id, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+		return 0;
+	}
+	id->verbs = &state->managers[is(fake::elsewhere)];
+	id->port_num = 1;
+	send_event(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+	return 0;
+}
+
+int rdma_resolve_route(rdma_cm_id *of, int)
+{
+	const Call call;
+
+	if (failure("rdma_resolve_route"))
+		send_event(static_cast<Id *>(of), RDMA_CM_EVENT_ROUTE_ERROR, -ENETUNREACH);
+	else
+		send_event(static_cast<Id *>(of), RDMA_CM_EVENT_ROUTE_RESOLVED);
+	return 0;
+}
+
+int rdma_bind_addr(rdma_cm_id *of, sockaddr *to)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+
+	if (failure("rdma_bind_addr"))
+		return -1;
+	id->port = ntohs(to->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(to)->sin6_port
+						   : reinterpret_cast<sockaddr_in *>(to)->sin_port);
+	if (!id->port)
+		id->port = state->next_port++;
+	for (const Id *other : state->ids)
+		if (other != id && other->listens && other->port == id->port) {
+			errno = EADDRINUSE;
+			return -1;
+		}
+	return 0;
+}
+
+int rdma_listen(rdma_cm_id *of, int)
+{
+	const Call call;
+
+	if (failure("rdma_listen"))
+		return -1;
+	static_cast<Id *>(of)->listens = true;
+	return 0;
+}
+
+__be16 rdma_get_src_port(rdma_cm_id *of)
+{
+	const Call call;
+
+	return htons(static_cast<Id *>(of)->port);
+}
+
+int rdma_connect(rdma_cm_id *of, rdma_conn_param *param)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+
+	if (failure("rdma_connect"))
+		return -1;
+	for (Id *listener : state->ids) {
+		if (!listener->listens || listener->port != id->port)
+			continue;
+		auto *request = made(new Id, "id");
+
+		static_cast<rdma_cm_id &>(*request) = {};
+		request->channel = listener->channel;
+		request->verbs = id->verbs;
+		request->port_num = id->port_num;
+		request->peer = id;
+		id->peer = request;
+		id->qpn = param->qp_num;
+		state->ids.insert(request);
+		Event *event = make_event(request, RDMA_CM_EVENT_CONNECT_REQUEST);
+		event->listen_id = listener;
+		event->data = padded(param, 56);
+		send_event(static_cast<Events *>(listener->channel), event);
+		return 0;
+	}
+	send_event(id, RDMA_CM_EVENT_REJECTED, 8);
+	return 0;
+}
+
+int rdma_accept(rdma_cm_id *of, rdma_conn_param *param)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+
+	if (failure("rdma_accept"))
+		return -1;
+	id->qpn = param->qp_num;
+	if (!id->peer)
+		return 0;
+	Event *event = make_event(id->peer, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	event->data = state->answer.empty() ? padded(param, 196) : state->answer;
+	send_event(static_cast<Events *>(id->peer->channel), event);
+	return 0;
+}
+
+int rdma_establish(rdma_cm_id *of)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+
+	if (failure("rdma_establish"))
+		return -1;
+	if (id->peer)
+		send_event(id->peer, RDMA_CM_EVENT_ESTABLISHED);
+	return 0;
+}
+
+int rdma_reject(rdma_cm_id *of, const void *, std::uint8_t)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+	Id *peer = std::exchange(id->peer, nullptr);
+
+	if (peer) {
+		peer->peer = nullptr;
+		send_event(peer, RDMA_CM_EVENT_REJECTED, 28);
+	}
+	return 0;
+}
+
+int rdma_disconnect(rdma_cm_id *of)
+{
+	const Call call;
+
+	part(static_cast<Id *>(of));
+	return 0;
+}
+
+int rdma_migrate_id(rdma_cm_id *id, rdma_event_channel *channel)
+{
+	const Call call;
+
+	if (failure("rdma_migrate_id"))
+		return -1;
+	auto &from = static_cast<Events *>(id->channel)->queue;
+	auto &to = *static_cast<Events *>(channel);
+
+	for (auto at = from.begin(); at != from.end();)
+		if ((*at)->id == id) {
+			to.queue.push_back(*at);
+			notify(to.fd);
+			at = from.erase(at);
+		} else {
+			++at;
+		}
+	id->channel = channel;
+	return 0;
+}
+
+int rdma_get_cm_event(rdma_event_channel *from, rdma_cm_event **event)
+{
+	const Call call;
+	auto *channel = static_cast<Events *>(from);
+
+	/* librdmacm allocates, also if there is no event. */
+	fake::count_allocation();
+	do {
+		if (!take(channel->fd))
+			return -1;
+	} while (channel->queue.empty());
+	*event = channel->queue.front();
+	channel->queue.pop_front();
+	return 0;
+}
+
+int rdma_ack_cm_event(rdma_cm_event *event)
+{
+	const Call call;
+
+	delete static_cast<Event *>(event);
+	return 0;
+}
+
+const char *rdma_event_str(rdma_cm_event_type)
+{
+	return "an event without words";
+}
+
+int rdma_init_qp_attr(rdma_cm_id *of, ibv_qp_attr *attr, int *mask)
+{
+	const Call call;
+	auto *id = static_cast<Id *>(of);
+	const ibv_qp_state wanted = attr->qp_state;
+
+	if (failure("rdma_init_qp_attr"))
+		return -1;
+	*mask = IBV_QP_STATE;
+	attr->port_num = id->port_num;
+	if (wanted == IBV_QPS_RTR) {
+		attr->path_mtu = IBV_MTU_2048;
+		attr->ah_attr.grh.sgid_index = 5;
+		attr->dest_qp_num = id->peer ? id->peer->qpn : 0;
+		attr->max_dest_rd_atomic = 16;
+	} else if (wanted == IBV_QPS_RTS) {
+		attr->max_rd_atomic = 16;
+	}
+	return 0;
+}
+
+/* ---- names ---- */
+
+int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list)
+{
+	in_addr address{};
+
+	if (inet_pton(AF_INET, host, &address) != 1) {
+		if (hints->ai_flags & AI_NUMERICHOST)
+			return EAI_NONAME;
+		if (!std::strcmp(host, fake::slow_name))
+			return answer_slowly();
+		if (std::strcmp(host, fake::known_name))
+			return EAI_NONAME;
+		inet_pton(AF_INET, fake::here, &address);
+	}
+	auto *one = new addrinfo{};
+	auto *to = new sockaddr_in{};
+
+	to->sin_family = AF_INET;
+	to->sin_addr = address;
+	to->sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
+	one->ai_addr = reinterpret_cast<sockaddr *>(to);
+	one->ai_addrlen = sizeof(*to);
+	*list = one;
+	return 0;
+}
+
+void freeaddrinfo(addrinfo *list)
+{
+	delete reinterpret_cast<sockaddr_in *>(list->ai_addr);
+	delete list;
+}
+
+} /* extern "C" */

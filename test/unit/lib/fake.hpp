@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A libibverbs and a librdmacm in the memory of the test: every function of them that libpeal
+ * calls, and getaddrinfo(). Two devices, fake0 and fake1, move bytes by memcpy. A test can make
+ * calls fail, hold requests back, and see what was called and what still exists.
+ *
+ * Like the real ones it refuses keys that do not cover an address, and completes nothing in order
+ * behind a failure. It does not model time, loss or other transports than RC.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+/* What addresses of the fake network do. */
+constexpr const char *here = "10.0.0.1";	    /* is reached by fake0 */
+constexpr const char *elsewhere = "10.0.0.9";	    /* is reached by fake1 */
+constexpr const char *unreachable = "10.0.0.254";   /* no device reaches it */
+constexpr const char *silent = "10.0.0.253";	    /* its look-up of the link address never ends */
+constexpr const char *sleepy = "10.0.0.252";	    /* the second look-up finds it */
+constexpr const char *absent = "10.0.0.251";	    /* every look-up times out */
+constexpr const char *slow_name = "slow.example";   /* has no answer before answer_slow_name() */
+constexpr const char *known_name = "known.example"; /* is `here` */
+
+/* Ends what the last test left. Nothing of libpeal may exist. */
+void reset();
+
+/* The next call of this function fails with the errno. */
+void fail_next(const std::string &function, int error);
+
+/* Objects that exist, by kind, for example "qp 2"; empty if there are none. */
+std::string alive();
+/* What a real library would not forgive: for example, memory that was freed while registered. */
+std::string broken_rules();
+
+/* How often ibv_post_send was called. */
+unsigned posts();
+/* The attributes by which the last queue pair got ready to receive. */
+ibv_qp_attr last_route();
+int last_inline_flags();
+
+/* Requests wait for resume(). */
+void hold();
+void resume();
+/* Only so many requests move, and the others still wait. */
+void resume(unsigned count);
+
+/* Every device goes: queue pairs break, and the connection manager says so. */
+void remove_devices();
+/* The next completion is this failure. */
+void fail_next_request(ibv_wc_status, std::uint32_t vendor_error);
+void set_vendor(std::uint32_t id);
+void set_ports_up(bool);
+/* A peer whose greeting is not libpeal's, or of another version. */
+void answer_with(std::vector<std::uint8_t> private_data);
+/* Ends the look-up, and returns when its thread has the answer. */
+void answer_slow_name();
+/* No device is in the list any more. */
+void remove_list();
+
+/* How many functions of the fake this thread is in. What they allocate does not count. */
+extern thread_local unsigned calls;
+void count_allocation();
+
+/* While one lives, the allocations of this thread are counted, except those of the fake. */
+class CountAllocations {
+public:
+	CountAllocations();
+	~CountAllocations();
+	unsigned count() const;
+};
+
+} // namespace fake
