@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that the functions, files and guest tests which Documentation/ and the README name are there. It does not know
-whether what they say about them is right."""
+"""Checks that the functions, files and guest tests which Documentation/ and the README name are there, and
+that the README shows the example that is compiled. It does not know whether what they say about them is right."""
 import pathlib
 import re
 import sys
@@ -13,7 +13,8 @@ FILE = re.compile(r"(?<![\w./-])[\w-]+/[\w/-]*\.(?:c|h|cpp|hpp|py|sh|rst|yaml|li
 PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")
 NOT_OURS = ("include/rdma/", "drivers/")
 # Pages name files from the root, from kernel/ (anatomy.rst) and beside a file that they have just named.
-ROOTS = [pathlib.Path(name) for name in (".", "kernel", "test", "test/guest", "Documentation", "include/uapi")]
+ROOTS = [pathlib.Path(name) for name in (".", "kernel", "test", "test/guest", "Documentation", "include/uapi", "userspace/lib")]
+HELLO = pathlib.Path("userspace/lib/examples/hello.cpp")
 TESTS = pathlib.Path("test/guest")
 SUBJECTS = "|".join(sorted(folder.name for folder in TESTS.iterdir() if folder.is_dir() and folder.name != "helpers"))
 TEST = re.compile(rf"(?:\*|``|^|\s)((?:{SUBJECTS})/[a-z]\w+)(?=\*|``|\s|$)")
@@ -43,6 +44,11 @@ def findings(line, words):
 def main():
     words = words_of_code()
     count = 0
+    # Without the lines of the licence and of what it does.
+    hello = HELLO.read_text().split("\n", 2)[2].strip()
+    if hello not in pathlib.Path("README.md").read_text():
+        print(f"README.md: the program in it is not {HELLO}")
+        count += 1
     for page in sources("Documentation/*.rst", "README.md", "test/README.md"):
         for number, line in enumerate(page.read_text().splitlines(), 1):
             for message in findings(line, words):
