@@ -6,9 +6,9 @@
 # vm: bare, cpus 1
 #
 # Holds: Once the packages ibverbs-provider-peal and peal-tools are installed, /etc/peal/links.conf is all that it takes to get
-# devices with options, what cannot be made is said in one sentence each, and programs use the devices. A second start changes
-# nothing. An upgrade leaves a running device alone, and its configuration too. A stop removes the devices and the modules.
-# Removal leaves no file. kernel/lacks.sh says what a kernel lacks.
+# devices with options, what cannot be made is said in one sentence each, and programs use the devices, also by the packaged
+# libpeal. A second start changes nothing. An upgrade leaves a running device alone, and its configuration too. A stop removes the
+# devices and the modules. Removal leaves no file. kernel/lacks.sh says what a kernel lacks.
 # It has a machine of its own, in which no other test has loaded the module.
 # Does not hold: systemd does not run here. The test runs what the unit runs, and systemd-analyze verifies the unit. dkms does not
 # compile the modules here. They are those of scripts/vm.
@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 install_packages() {
-	dpkg --force-confold --install "$packages"/ibverbs-provider-peal_*.deb "$packages"/peal-tools_*.deb >"$work/dpkg" 2>&1 ||
+	dpkg --force-confold --install "$packages"/{ibverbs-provider-peal,libpeal0,libpeal-dev,peal-tools}_*.deb >"$work/dpkg" 2>&1 ||
 		fail "dpkg: $(<"$work/dpkg")"
 }
 
@@ -75,6 +75,22 @@ ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || f
 wait "$server" || fail "$(<"$work/server")"
 echo "ok: a program moves data with the installed provider"
 
+# The program was linked in the build folder. It loads the installed library.
+hello=build/user/userspace/lib/peal-hello
+[[ -x $hello ]] || fail "$hello is not built"
+modprobe rdma_ucm || fail "cannot load the connection manager"
+library=$(echo /usr/lib/*/libpeal.so.0)
+export LD_LIBRARY_PATH=${library%/*}
+ldd "$hello" | grep -q -F "$library" || fail "not the installed library: $(ldd "$hello")"
+PEAL_DEVICE=peal7 timeout "$(limit 60)" "$hello" >"$work/server" 2>&1 &
+server=$!
+wait_for cm_listens_or_died 7174 || fail "hello does not listen: $(<"$work/server")"
+PEAL_DEVICE=peal7 timeout "$(limit 30)" "$hello" 10.77.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
+wait "$server" || fail "$(<"$work/server")"
+[[ $(<"$work/server") == hello ]] || fail "the server printed: $(<"$work/server")"
+unset LD_LIBRARY_PATH
+echo "ok: a program uses the installed libpeal"
+
 install_packages
 [[ $(cat /sys/class/infiniband/peal7/node_guid) == "$index" ]] || fail "an upgrade replaced the device"
 grep -q peal7 /etc/peal/links.conf || fail "an upgrade replaced links.conf"
@@ -83,8 +99,8 @@ links stop || fail "stop: $(<"$work/output")"
 rmmod peal_kick_file 2>/dev/null
 [[ ! -e /sys/module/peal ]] || fail "the module is still there"
 
-dpkg --purge ibverbs-provider-peal peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
-left=$(find /etc /lib/systemd /usr/bin /usr/libexec /usr/share /usr/lib/*/libibverbs /var/lib/systemd \
+dpkg --purge ibverbs-provider-peal libpeal-dev libpeal0 peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
+left=$(find /etc /lib/systemd /usr/bin /usr/libexec /usr/share /usr/include /usr/lib/*-linux-gnu /var/lib/systemd \
 	-xdev -name '*peal*' 2>/dev/null)
 [[ -z $left ]] || fail "removal left: $left"
 echo "ok: stopped, removed"
