@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # transport: any
 # timeout: 150
-# vm: bare
+# vm: bare, mem 2G
 #
 # "peal doctor" finds nothing on a machine that works. For each thing that can be broken here it then finds that thing and
 # nothing else: it says "problem" and fails, or "warning" and succeeds, with the remedy, and once the remedy is applied the
 # finding goes. Headers that are missing and another kernel's module are tested with /lib/modules replaced.
+# It has a machine of its own, on which nobody has loaded the module.
 # Does not hold: a machine without libibverbs, a module of another version of the interface, a NIC that changes packets.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh

@@ -17,7 +17,16 @@ modprobe -a ib_uverbs rdma_ucm || fail "cannot load the RDMA core"
 PATH=$PWD/build/user/userspace/tools:$PATH
 unset -f peal
 output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+
+# The devices go with their netdevs.
+clean_up() {
+	rm -f "$output"
+	for netdev in eth0 eth1; do
+		ip link delete "$netdev"
+	done
+	ip netns delete peer
+} 2>/dev/null
+trap clean_up EXIT
 for number in 0 1; do
 	ip link add "eth$number" type veth peer name "far$number" || fail "cannot make eth$number"
 	ip address add "10.0.$number.1/24" dev "eth$number"

@@ -56,17 +56,17 @@ TEST_CASE("each failure of a connect is a sentence, and leaves nothing behind", 
 {
 	const Fake fake;
 	auto device = peal::open("fake0").value();
-	const auto to = [&](const char *host) {
-		return std::string(device.connect(host, 4711, {}, moment).why());
+	const auto to = [&](const char *host, peal::deadline until = patience) {
+		return std::string(device.connect(host, 4711, {}, until).why());
 	};
 
 	CHECK(contains(to(fake::here), "accepts on port 4711; start it first"));
 	CHECK(contains(to(fake::known_name), "accepts on port 4711; start it first"));
 	CHECK(contains(to(fake::sleepy), "accepts on port 4711; start it first"));
-	CHECK(contains(to(fake::absent), "the network of this host knows no 10.0.0.251"));
+	CHECK(contains(to(fake::absent, moment), "the network of this host knows no 10.0.0.251"));
 	CHECK(contains(to(fake::unreachable), "no RDMA device of this host reaches"));
 	CHECK(contains(to(fake::elsewhere), "is reached by fake1, not by fake0"));
-	CHECK(contains(to(fake::silent), "has not answered in time"));
+	CHECK(contains(to(fake::silent, moment), "has not answered in time"));
 	CHECK(contains(to("nowhere.example"), "is not known"));
 	const struct {
 		const char *function;
