@@ -162,6 +162,9 @@ direct_off() { set_direct "$1" 0; }
 
 direct_on() { set_direct "$1" 1; }
 
+# set_scope none|device|netns|host: between which queue pairs of this machine the direct path is allowed.
+set_scope() { peal host set direct "$1" || fail "cannot allow the direct path for $1"; }
+
 # peal_up [DEVICE [NETDEV]]: makes the device unless it exists, and waits until programs can use it.
 peal_up() {
 	local device=${1:-peal0} netdev=${2:-veth0}

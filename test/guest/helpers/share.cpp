@@ -329,7 +329,7 @@ void work(const Options &options)
 	for (int i = 0; i < options.outages; i++) {
 		if (!run.outage(router))
 			throw std::runtime_error("a flow does not go on after an outage");
-		run.pass(1s);
+		run.pass(300ms);
 	}
 	/* The threads of the TCP connection never end. */
 	std::fflush(stdout);

@@ -25,7 +25,7 @@ modprobe -a smc smc_diag 2>/dev/null || skip "the kernel has no SMC"
 # SMC remembers the networks by the names of devices, also of those that are gone.
 clean_up() {
 	"$helpers/smc_netlink.py" flush
-	[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host netns
+	[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_scope netns
 }
 trap clean_up EXIT
 
@@ -47,7 +47,7 @@ server_listens_or_died_at_b() { port_listens $port "$server" || ! kill -0 "$serv
 
 wire_up peal peal 4500
 if [[ ${PEAL_TRANSPORT:-direct} != wire ]]; then
-	set_direct host host
+	set_scope host
 	direct_on peal_a
 	direct_on peal_b
 fi

@@ -111,7 +111,7 @@ for end in a b; do
 	[[ ${PEAL_TRANSPORT:-direct} != wire ]] || inside $end direct_off "peal_$end"
 	[[ ${PEAL_TRANSPORT:-direct} == wire ]] || inside $end direct_on "peal_$end"
 done
-[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host host
+[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_scope host
 gid_a=$(inside a gid_of peal_a "${wire_v4[a]}")
 gid_b=$(inside b gid_of peal_b "${wire_v4[b]}")
 
@@ -186,5 +186,5 @@ wait_gone device_exists peal_b || fail "peal_b outlived its netdev"
 wait_gone device_exists peal_a || fail "peal_a outlived its netdev"
 wire_down
 wait_for rdma system set netns shared || fail "cannot change back to shared mode"
-[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_direct host netns
+[[ ${PEAL_TRANSPORT:-direct} == wire ]] || set_scope netns
 echo "ok: namespaces end"
