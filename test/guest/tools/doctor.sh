@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # transport: any
+# run: long
 # timeout: 150
 # vm: bare, mem 2G
 #
