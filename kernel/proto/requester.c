@@ -1052,11 +1052,11 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 	}
 	if (again && !peal_requester_use_retry(requester, psn))
 		return true;
-	/* It is being sent again, or arrives behind the part of the probe that made this NAK. */
+	/* It is being sent again, or the rest of the probe, which is on its way, has it. */
 	if (peal_retransmit_covers(r, psn) ||
 	    (r->probe == PEAL_PROBE_NAK && !again && peal_psn_before(psn, r->next)))
 		return true;
-	/* No peer keeps all that follows if that is more than PEAL_REORDER_SLOTS. */
+	/* A peer keeps PEAL_REORDER_SLOTS packets behind a loss at most. */
 	if (!r->peer_reorders && (again || peal_psn_before(psn, r->next)))
 		loss = PEAL_LOSS_AGAIN;
 	else if (!r->peer_reorders ||

@@ -29,8 +29,8 @@
 #define DENSE		3
 #define DENSE_PACKETS	8
 /*
- * A peer that keeps no out-of-order packets needs a whole window again for each loss. So every
- * CHANCE-th loss without a queue counts as one with a queue, for the same reason.
+ * A peer that does not keep what follows a loss needs all of it again. So every CHANCE-th such loss
+ * without a queue counts as one with a queue, for the same reason.
  */
 #define CHANCE		5
 /* Packets from one AckReq to the next: a quarter of the window, but at most so many. */

@@ -54,7 +54,7 @@ void peal_window_mark(struct peal_window *w, u32 top);
 enum peal_loss {
 	PEAL_LOSS_REQUEST,	/* only this packet is sent again */
 	PEAL_LOSS_GOES_BACK,	/* what follows is sent again, too; the peer may lack it */
-	PEAL_LOSS_AGAIN,	/* the same, and what was lost is a retransmission */
+	PEAL_LOSS_AGAIN,	/* as GOES_BACK, but a retransmission was lost */
 	PEAL_LOSS_RESPONSE,	/* a READ response */
 };
 

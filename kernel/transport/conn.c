@@ -620,7 +620,10 @@ static bool peal_wire_begin(struct peal_wire *w, const struct peal_train *train,
 	}
 	if (!peal_requester_has_room(requester))
 		return false;
-	/* What follows a packet of this train leaves with it. */
+	/*
+	 * What follows a packet of this train leaves with it. The ring gives only hints here,
+	 * because the program may change it before the fetch.
+	 */
 	if (peal_requester_may_cork(requester) && !train->packets &&
 	    peal_sq_is_followed(&qp->sq) &&
 	    peal_requester_corks(requester, peal_ring_pending(&qp->sq.ring), now))

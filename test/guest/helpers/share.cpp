@@ -14,7 +14,7 @@
  * "outage MS": how long after that a message of the slowest flow completed.
  *
  * Exit status: 0 if each request succeeded, otherwise 1 with a line that says what failed.
- * Does not know: what is on the path.
+ * Does not know: the queue and the delay of the path (bottleneck.sh).
  */
 #include "verbs.hpp"
 

@@ -125,7 +125,7 @@ TEST_CASE("a peer that never accepts costs no more than the deadline", "[connect
 		       "has not answered in time"));
 }
 
-TEST_CASE("nobody connects", "[connect]")
+TEST_CASE("an accept without a peer ends at its deadline", "[connect]")
 {
 	const Fake fake;
 	auto device = peal::open("fake0").value();
@@ -230,7 +230,7 @@ TEST_CASE("everything may end in any order", "[connect]")
 			ends.client.reset();
 		if (first & 8)
 			ends.server.reset();
-		/* The message and the batch are what is left in the last case. */
+		/* In the last case only the message and the batch exist now. */
 		CHECK(message.text() == "x");
 		post.send_imm(1);
 		if (first & 4)

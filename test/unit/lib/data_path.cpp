@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Batches and messages: what is posted, what is refused before it is posted, and that nothing of it
- * allocates.
+ * Batches and messages: which requests are posted, and which are refused before. The data path
+ * allocates nothing.
  */
 #include <cerrno>
 #include <cstring>
@@ -161,7 +161,7 @@ TEST_CASE("a request that cannot be right keeps its whole batch from being poste
 	REQUIRE(post.commit());
 	CHECK(ends.client->wait(1, patience));
 	CHECK(ends.server->recv(patience).value().bytes().size() == 100);
-	/* The server shares what has no rights, so the other direction has no region to write. */
+	/* The client has shared a region without rights, so the server may not write to it. */
 	auto back = ends.server->batch();
 	back.write(ends.theirs->part(0, 1), ends.server->peer().at(0));
 	CHECK(contains(back.commit().why(), "this right"));

@@ -937,7 +937,7 @@ int rdma_destroy_id(rdma_cm_id *of)
 	auto &queue = static_cast<Events *>(id->channel)->queue;
 
 	part(id);
-	/* Requests that nobody has taken are refused. */
+	/* The peers whose connection requests wait are refused. */
 	for (auto at = queue.begin(); at != queue.end();) {
 		Event *event = *at;
 

@@ -2,7 +2,7 @@
 /*
  * A libibverbs and a librdmacm in the memory of the test: every function of them that libpeal
  * calls, and getaddrinfo(). Two devices, fake0 and fake1, move bytes by memcpy. A test can make
- * calls fail, hold requests back, and see what was called and what still exists.
+ * calls fail and requests wait. It can count calls and the objects that exist.
  *
  * Like the real ones it refuses keys that do not cover an address, and completes nothing in order
  * behind a failure. It does not model time, loss or other transports than RC.

@@ -116,7 +116,7 @@ TEST_CASE("a remote part is inside of the region", "[values]")
 	CHECK(!peal::region().at(0, 1));
 }
 
-TEST_CASE("memory outlives its device, and what was moved from is empty", "[values]")
+TEST_CASE("a memory works after its device has gone, and is empty after a move", "[values]")
 {
 	const Fake fake;
 	std::optional<peal::memory<char>> kept;

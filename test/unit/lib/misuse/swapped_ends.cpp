@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What is here and what is there are not the same. */
+/* A slice of this program is no part of the peer's memory. */
 /* error: cannot convert|no viable conversion */
 #include <peal/peal.hpp>
 
