@@ -79,28 +79,36 @@ static void peal_copy_words(void *dst, const void *src, size_t bytes)
 }
 
 #ifdef CONFIG_X86
-static __always_inline bool peal_copy_string(void *dst, const void *src, size_t bytes)
+/* Does a string instruction copy a long piece from @src to @dst faster than a loop? */
+static __always_inline bool peal_copy_string_pays(const void *dst, const void *src)
 {
 	unsigned long below = (unsigned long)(src - dst) & 4095;
+
+	return below <= 4096 - 64 && (cpu_feature_enabled(X86_FEATURE_ERMS) ||
+				      cpu_feature_enabled(X86_FEATURE_REP_GOOD));
+}
+
+static __always_inline void peal_copy_string(void *dst, const void *src, size_t bytes)
+{
 	size_t words = bytes / 8;
 
-	if (below > 4096 - 64)
-		return false;
 	if (cpu_feature_enabled(X86_FEATURE_ERMS)) {
 		asm volatile("rep movsb" : "+D" (dst), "+S" (src), "+c" (bytes) : : "memory");
-		return true;
+		return;
 	}
-	if (!cpu_feature_enabled(X86_FEATURE_REP_GOOD))
-		return false;
 	asm volatile("rep movsq" : "+D" (dst), "+S" (src), "+c" (words) : : "memory");
 	if (unlikely(bytes % 8))
 		peal_copy_bytes(dst, src, bytes % 8);
-	return true;
 }
 #else
-static bool peal_copy_string(void *dst, const void *src, size_t bytes)
+static bool peal_copy_string_pays(const void *dst, const void *src)
 {
 	return false;
+}
+
+static void peal_copy_string(void *dst, const void *src, size_t bytes)
+{
+	peal_copy_words(dst, src, bytes);
 }
 #endif
 
@@ -120,18 +128,13 @@ inline void peal_copy(void *dst, const void *src, size_t bytes)
 		peal_copy_bytes(dst, src, bytes);
 		return;
 	}
-	if (bulk < PEAL_COPY_STRING_MIN || !peal_copy_string(dst, src, bulk))
+	if (bulk >= PEAL_COPY_STRING_MIN && peal_copy_string_pays(dst, src))
+		peal_copy_string(dst, src, bulk);
+	else
 		peal_copy_words(dst, src, bulk);
 	/* Order the tail after the bulk, because string stores are not ordered by themselves. */
 	smp_wmb();
 	peal_copy_word(dst + bulk, src + bulk);
-}
-
-/* Copy bytes that others follow, so that the order of these is free. */
-static __always_inline void peal_copy_middle(void *dst, const void *src, size_t bytes)
-{
-	if (bytes < PEAL_COPY_STRING_MIN || !peal_copy_string(dst, src, bytes))
-		peal_copy(dst, src, bytes);
 }
 
 void peal_cursor_end_counted(struct peal_cursor *cursor)
@@ -290,6 +293,7 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 	struct peal_extent from, to;
 	u64 span, piece;
 	u32 pieces = 0;
+	bool string;
 
 	while (bytes) {
 		pieces++;
@@ -305,17 +309,23 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 		peal_cursor_step(src, span);
 		peal_cursor_step(dst, span);
 		bytes -= span;
-		for (; (piece = min(from.left, to.left)) < span; pieces++) {
-			peal_copy_middle(to.at, from.at, piece);
-			span -= piece;
-			peal_extent_advance(&from, piece, span);
-			peal_extent_advance(&to, piece, span);
+		piece = min(from.left, to.left);
+		if (piece < span) {
+			/* Granules begin at pages, so the answer is the same for all pieces. */
+			string = peal_copy_string_pays(to.at, from.at);
+			do {
+				if (likely(string))
+					peal_copy_string(to.at, from.at, piece);
+				else
+					peal_copy(to.at, from.at, piece);
+				pieces++;
+				span -= piece;
+				peal_extent_advance(&from, piece, span);
+				peal_extent_advance(&to, piece, span);
+				piece = min(from.left, to.left);
+			} while (piece < span);
 		}
-		if (!bytes) {
-			peal_copy(to.at, from.at, span);
-			break;
-		}
-		peal_copy_middle(to.at, from.at, span);
+		peal_copy(to.at, from.at, span);
 	}
 	return pieces;
 }

@@ -936,7 +936,8 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 		if (unlikely(d->wait))
 			goto wait;
 	}
-	return true;
+	/* A message may use up the budget and leave nothing to do. Other states do more. */
+	return qp->sq.busy || peal_ring_pending(&qp->sq.ring) || qp->state != IB_QPS_RTS;
 wait:
 	peal_schedule_timer(qp, d->until);
 	return false;

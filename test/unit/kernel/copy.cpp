@@ -143,6 +143,9 @@ TEST_CASE("a copy onto itself changes nothing", "[copy]")
 }
 
 #ifdef CONFIG_X86
+// A copy by a string instruction asks twice for features: whether it pays, and which one.
+constexpr unsigned long questions = 2;
+
 TEST_CASE("short copies do without string instructions", "[copy]")
 {
 	Copier copier;
@@ -152,7 +155,7 @@ TEST_CASE("short copies do without string instructions", "[copy]")
 		copier.copies(1024, 0, bytes);
 	CHECK(copy_questions() == 0);
 	copier.copies(1024, 0, 512 + 8);
-	CHECK(copy_questions() == 1);
+	CHECK(copy_questions() == questions);
 }
 
 TEST_CASE("string instructions are not used where they are slow", "[copy]")
@@ -165,8 +168,8 @@ TEST_CASE("string instructions are not used where they are slow", "[copy]")
 	CHECK(copy_questions() == 0);
 	for (std::size_t apart = 64; apart < 128; ++apart)
 		copier.copies(apart, 0, 4096);
-	CHECK(copy_questions() == 64);
+	CHECK(copy_questions() == 64 * questions);
 	copier.copies(0, 0, 4096);
-	CHECK(copy_questions() == 65);
+	CHECK(copy_questions() == 65 * questions);
 }
 #endif
