@@ -2,8 +2,8 @@
 /*
  * See requester.h. Clauses are those of the IBTA specification, volume 1.
  */
+#include <linux/kernel.h>
 #include <linux/limits.h>
-#include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
@@ -29,6 +29,7 @@ static void peal_message_init(struct peal_message *message, const struct peal_wq
 		.transport = transport,
 		.mtu_shift = mtu_shift,
 		.psn = psn,
+		.piece = PEAL_READ_PIECE,
 		.local = local,
 		.packets = local ? 0 : op->atomic ? 1 : (last >> mtu_shift) + 1,
 	};
@@ -42,9 +43,14 @@ static bool peal_message_is_read(const struct peal_message *message)
 /* PSNs of a READ from number @at (0 is the first) to the end of the piece that has it. */
 static u32 peal_message_piece(const struct peal_message *message, u32 at)
 {
-	u32 piece = 1U << (at < message->pieces_from ? message->old_shift : message->piece_shift);
+	u32 from = message->pieces_from, piece = message->piece, end = message->packets;
 
-	return min_t(u32, piece - at % piece, message->packets - at);
+	if (at < from) {
+		end = from;
+		from = message->old_from;
+		piece = message->old_piece;
+	}
+	return min(piece - (at - from) % piece, end - at);
 }
 
 static u64 peal_message_offset(const struct peal_message *message, u32 at)
@@ -627,29 +633,35 @@ bool peal_requester_corks(struct peal_requester *requester, u32 pending, u64 now
 	return false;
 }
 
-/*
- * How long is the next piece of the READ @message? It takes the room that there is in the window,
- * but when there is little it waits until READ_PIECES of its length, or as many as may be in
- * flight, fill the window. The length changes only when no piece of an earlier length is in flight.
- */
-#define READ_PIECES	8
+/* The least length of a READ's piece. So many fill the window, if they may be in flight. */
+#define READ_PIECES	16
 
+static u32 peal_requester_least_piece(const struct peal_requester *requester)
+{
+	return DIV_ROUND_UP(requester->window.size,
+			    clamp_t(u32, requester->config.max_rd_atomic, 1, READ_PIECES));
+}
+
+/*
+ * The next piece of the READ @message takes the room that there is in the window, or the least
+ * length. The length changes only when no piece of an earlier length is in flight.
+ */
 static void peal_requester_size_piece(struct peal_requester *requester,
 				      struct peal_message *message)
 {
 	const struct peal_inflight *inflight = &requester->inflight;
 	u32 size = requester->window.size, outstanding = peal_inflight_outstanding(inflight);
-	u32 least = size / clamp_t(u32, requester->config.max_rd_atomic, 1, READ_PIECES);
-	u32 room = max(least, size - min(size, outstanding));
-	u32 shift = ilog2(clamp_t(u32, room, 1, PEAL_READ_PIECE));
+	u32 room = max(peal_requester_least_piece(requester), size - min(size, outstanding));
+	u32 piece = clamp_t(u32, room, 1, PEAL_READ_PIECE);
 	u32 at = inflight->packet;
 
-	if (shift == message->piece_shift || at & ((1U << shift) - 1) ||
+	if (piece == message->piece ||
 	    (at && (inflight->acking != inflight->sending ||
 		    peal_psn_ahead(message->psn, inflight->una) < message->pieces_from)))
 		return;
-	message->old_shift = message->piece_shift;
-	message->piece_shift = shift;
+	message->old_piece = message->piece;
+	message->old_from = message->pieces_from;
+	message->piece = piece;
 	message->pieces_from = at;
 }
 
@@ -723,8 +735,15 @@ window:
 	/* After a loss, send no more than the peer may be able to keep as out-of-order packets. */
 	outstanding = peal_inflight_outstanding(inflight);
 	size = requester->window.size;
+	/*
+	 * A piece of a READ may begin when half of the least length is missing. If all of it had to
+	 * fit, half a piece less than the window would be in flight on average.
+	 */
 	if (r->probe)
 		size = min_t(u32, size, PEAL_REORDER_SLOTS);
+	else if (peal_message_is_read(message))
+		size = min(size + peal_requester_least_piece(requester) / 2,
+			   requester->window.limit);
 	if (outstanding && outstanding + peal_requester_span(requester, message) > size)
 		return PEAL_BLOCKED_WINDOW;
 	return PEAL_BLOCKED_NONE;

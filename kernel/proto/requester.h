@@ -25,11 +25,11 @@
  */
 
 /*
- * A longer READ is requested in pieces of at most this many responses, which is a power of two.
+ * A longer READ is requested in pieces of at most this many responses.
  * Each piece is a request packet of its own and counts against max_rd_atomic. No more responses of
  * a piece are in flight than can be kept out of order, and no two PSNs in use come near half the
  * PSN space apart. A smaller window makes the pieces smaller, because the requester's window
- * bounds what the peer sends. Then a piece is a part of the window, again a power of two.
+ * bounds what the peer sends. Then a piece is a part of the window.
  */
 #define PEAL_READ_PIECE		PEAL_REORDER_SLOTS
 
@@ -41,11 +41,11 @@ struct peal_message {
 	u32 psn;		/* of the first packet */
 	u32 packets;		/* PSNs: one for each request packet, or each READ response */
 	/*
-	 * READ: pieces have 1 << piece_shift responses from number `pieces_from` on, and
-	 * 1 << old_shift before. Each piece begins at a multiple of its length.
+	 * READ: pieces have `piece` responses from number `pieces_from` on, and `old_piece`
+	 * between `old_from` and `pieces_from`. What is before `old_from` is placed.
 	 */
-	u8 piece_shift, old_shift;
-	u32 pieces_from;
+	u32 piece, old_piece;
+	u32 pieces_from, old_from;
 	bool local;		/* BIND_MW, LOCAL_INV, REG_MR, INVALID; has no packets */
 	bool done;		/* local operation: executed */
 	u8 status;		/* enum ib_wc_status; if not 0, the message has failed */

@@ -2,6 +2,7 @@
 /*
  * See window.h.
  */
+#include <linux/kernel.h>
 #include <linux/minmax.h>
 
 #include "proto/packet.h"
@@ -116,7 +117,7 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 		queue = true;
 	if (queue) {
 		w->chance = 0;
-		by = loss == PEAL_LOSS_RESPONSE ? w->size * 3 / 10 : w->size / 2;
+		by = loss == PEAL_LOSS_RESPONSE ? DIV_ROUND_UP(w->size, 4) : w->size / 2;
 	}
 	peal_window_cut(w, by, top, queue);
 }

@@ -9,7 +9,7 @@
  * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
  * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3). READ responses
  * come in bursts of a piece, which meet a full queue more often than single packets do, so their
- * loss takes only what it takes from CUBIC (RFC 9438, 4.6).
+ * loss takes a quarter, less than from CUBIC (RFC 9438, 4.6).
  *
  * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
  * Does not know: which packets are in flight, what a round trip takes (timers.h).

@@ -214,7 +214,7 @@ TEST_CASE("a loss without a queue takes an eighth, which comes back at once", "[
 	CHECK(w.size > 80);
 }
 
-TEST_CASE("the first loss ends the doubling, and a loss of READ responses takes three tenths",
+TEST_CASE("the first loss ends the doubling, and a loss of READ responses takes a quarter",
 	  "[parts]")
 {
 	constexpr std::uint32_t never = 0x200000;
@@ -226,12 +226,12 @@ TEST_CASE("the first loss ends the doubling, and a loss of READ responses takes 
 
 	w = full_window(100, 1000, never);
 	peal_window_lose(&w, 100, false, PEAL_LOSS_RESPONSE);
-	CHECK(w.size == 70);
+	CHECK(w.size == 75);
 	/* One cut for what was in flight, unless a retransmission is lost. */
 	peal_window_lose(&w, 100, true, PEAL_LOSS_GOES_BACK);
-	CHECK(w.size == 70);
+	CHECK(w.size == 75);
 	peal_window_lose(&w, 100, true, PEAL_LOSS_AGAIN);
-	CHECK(w.size == 35);
+	CHECK(w.size == 38);
 }
 
 TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
