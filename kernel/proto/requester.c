@@ -458,16 +458,23 @@ void peal_requester_reset(struct peal_requester *requester)
 	peal_requester_set_psn(requester, 0);
 }
 
-static u64 peal_requester_timeout(const struct peal_requester *requester)
+/*
+ * How long a try lasts. The peer has one to four times the attribute to answer (9.7.6.1.3). Probes
+ * leave far earlier, so the program does not wait longer for a lost packet. But a try counts
+ * late, because a host that is busy, or emulated, may need longer than it promised.
+ */
+static u64 peal_requester_try_ns(const struct peal_requester *requester)
 {
-	return requester->config.timeout_ns ?: (requester->inflight.failed ? LAST_TIMEOUT_NS : 0);
+	if (requester->config.timeout_ns)
+		return 2 * requester->config.timeout_ns;
+	return requester->inflight.failed ? LAST_TIMEOUT_NS : 0;
 }
 
 void peal_requester_configure(struct peal_requester *requester,
 			      const struct peal_requester_config *config)
 {
 	requester->config = *config;
-	if (!peal_requester_timeout(requester))
+	if (!peal_requester_try_ns(requester))
 		requester->give_up_at = U64_MAX;
 	peal_window_limit(&requester->window, config->window);
 	peal_rto_limit(&requester->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
@@ -508,14 +515,14 @@ void peal_requester_local_done(struct peal_requester *requester, u32 message, u8
 /* Packets are in flight. Arm the timers that are not armed. */
 static void peal_requester_arm(struct peal_requester *requester, u64 now)
 {
-	u64 timeout = peal_requester_timeout(requester);
+	u64 ns = peal_requester_try_ns(requester);
 
 	if (requester->probe_at == U64_MAX) {
 		requester->probe_at = now + requester->rto.ns;
 		requester->silent_since = now;
 	}
-	if (requester->give_up_at == U64_MAX && timeout)
-		requester->give_up_at = now + timeout;
+	if (requester->give_up_at == U64_MAX && ns)
+		requester->give_up_at = now + ns;
 }
 
 void peal_requester_excuse_silence(struct peal_requester *requester, u64 now)
@@ -525,7 +532,7 @@ void peal_requester_excuse_silence(struct peal_requester *requester, u64 now)
 	peal_retry_heard(&requester->retry);
 	/* After the next probe, because that may find the memory still missing. */
 	if (requester->give_up_at != U64_MAX)
-		requester->give_up_at = from + peal_requester_timeout(requester);
+		requester->give_up_at = from + peal_requester_try_ns(requester);
 }
 
 void peal_requester_too_long(struct peal_requester *requester, u32 psn)
@@ -1265,6 +1272,7 @@ void peal_requester_receive(struct peal_requester *requester, const struct peal_
 		     peal_psn_ahead(requester->inflight.una, packet->psn) <
 			     peal_inflight_outstanding(&requester->inflight);
 	bool learned = false;
+	u64 try_ns = peal_requester_try_ns(requester);
 
 	memset(response, 0, sizeof(*response));
 	response->what = PEAL_RESPONSE_TAKEN;
@@ -1296,9 +1304,11 @@ void peal_requester_receive(struct peal_requester *requester, const struct peal_
 	 * to its work.
 	 */
 	peal_requester_drop(response, PEAL_DROP_stale, peal_psn_before(packet->psn, inflight->una));
-	peal_retry_postpone(&requester->probe_at, now, requester->silent_since, requester->rto.ns);
-	peal_retry_postpone(&requester->give_up_at, now, requester->silent_since,
-			    peal_requester_timeout(requester));
+	peal_retry_postpone(&requester->probe_at, now, requester->silent_since, requester->rto.ns,
+			    4 * requester->rto.ns);
+	/* 9.7.6.1.3 bounds a try at four times the attribute. */
+	peal_retry_postpone(&requester->give_up_at, now, requester->silent_since, try_ns,
+			    2 * try_ns);
 }
 
 /* Ignores a response that is not the one that receive() named last. */
@@ -1463,7 +1473,7 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 		 * The timeout (9.7.6.1.3). It uses no retry while the last probe could not be sent
 		 * yet.
 		 */
-		requester->give_up_at = now + peal_requester_timeout(requester);
+		requester->give_up_at = now + peal_requester_try_ns(requester);
 		requester->silent_since = now;
 		if ((!r->probe || r->sent) && peal_requester_use_retry(requester, inflight->una)) {
 			peal_requester_shrink_after_silence(requester);

@@ -226,7 +226,7 @@ struct peal_requester {
 	u32 too_long_psn;		/* the oldest packet whose last copy was too long */
 	/* Timers, in ns; U64_MAX: not armed. */
 	u64 probe_at;			/* probe for silence, by the estimate (rto) */
-	u64 give_up_at;			/* end of the attribute's timeout */
+	u64 give_up_at;			/* end of the try */
 	u64 silent_since;		/* when the silence began that they measure, ns */
 	u64 gap_at;			/* request the missing READ responses again */
 	/* Until when messages wait for others, ns; U64_MAX: none waits; 0: they leave now. */

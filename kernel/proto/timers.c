@@ -169,7 +169,6 @@ bool peal_rto_plausible(const struct peal_rto *rto, u64 since, u64 now)
 
 #define RNR_FOREVER	7
 #define MANY		255
-#define LONGEST		4
 #define LONGEST_RNR_NS	1000000
 #define MOST_DOUBLED	7	/* reaches LONGEST_RNR_NS from the shortest timer, 10 us */
 
@@ -227,8 +226,8 @@ u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer)
 	return max_t(u64, ns, min_t(u64, ns << times, LONGEST_RNR_NS));
 }
 
-void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns)
+void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns, u64 most)
 {
 	if (*at != U64_MAX)
-		*at = max_t(u64, *at, min_t(u64, now + ns, since + LONGEST * ns));
+		*at = max_t(u64, *at, min_t(u64, now + ns, since + most));
 }

@@ -178,9 +178,8 @@ u64 peal_retry_rnr_ns(const struct peal_retry *r, u8 timer);
 
 /*
  * The peer is busy. Postpone the timer *at, if armed, to @ns from @now. The wait began at @since
- * and lasts at most four times @ns, because 9.7.6.1.3 bounds a timeout at four times the
- * attribute.
+ * and lasts at most @most ns.
  */
-void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns);
+void peal_retry_postpone(u64 *at, u64 now, u64 since, u64 ns, u64 most);
 
 #endif

@@ -466,7 +466,8 @@ class Run {
 	{
 		const peal_requester_config &config = model_->config();
 		const std::uint64_t tries = config.retry_limit + 2ULL;
-		const std::uint64_t until = now_ + tries * config.timeout_ns + 2 * SECOND;
+		/* A try lasts twice the timeout. */
+		const std::uint64_t until = now_ + tries * 2 * config.timeout_ns + 2 * SECOND;
 		unsigned events = 0;
 
 		while (deadline() != U64_MAX && events++ < PATIENCE) {

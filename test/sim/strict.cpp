@@ -221,7 +221,7 @@ void StrictPair::run()
 
 void StrictPair::restart()
 {
-	u64 timeout = outgoing->rules.timeout_ns ? outgoing->rules.timeout_ns : 50 * MS;
+	u64 timeout = outgoing->rules.timeout_ns ? 2 * outgoing->rules.timeout_ns : 50 * MS;
 
 	timer_ = NEVER;
 	if (out_.empty() || over_)

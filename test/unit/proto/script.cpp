@@ -101,8 +101,8 @@ void expect_list(const std::vector<std::int64_t> &expected, const std::vector<st
 namespace {
 
 const std::map<std::string, std::int64_t> CONSTANTS = {
-	{"timeout", TIMEOUT},	       {"keep", KEEP},	     {"piece", PEAL_READ_PIECE},
-	{"slots", PEAL_REORDER_SLOTS}, {"address", ADDRESS},
+	{"timeout", TIMEOUT},	    {"try", 2 * TIMEOUT},	   {"keep", KEEP},
+	{"piece", PEAL_READ_PIECE}, {"slots", PEAL_REORDER_SLOTS}, {"address", ADDRESS},
 };
 
 /* A number with a unit, or a constant. */
