@@ -26,6 +26,7 @@ man_pages = [
         ("peal-host", 8, "show and set the options of this host"),
         ("peal-show", 8, "show the objects of programs"),
         ("peal-stat", 8, "show counters, and how fast they grow"),
+        ("peal-why", 8, "explain the last errors of queue pairs"),
         ("peal-doctor", 8, "look for what keeps programs from using peal"),
     )
 ]

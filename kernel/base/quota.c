@@ -17,6 +17,11 @@ struct peal_quota_user {
 	u32 held[PEAL_QUOTA_KINDS];
 };
 
+kuid_t peal_quota_uid(const struct peal_account *account)
+{
+	return account->user ? account->user->uid : GLOBAL_ROOT_UID;
+}
+
 #define PEAL_QUOTA_WEIGHT	8	/* weight of what the context itself holds, in the rule */
 
 /*

@@ -156,6 +156,9 @@ static inline void peal_quota_give(struct peal_account *account, enum peal_quota
 	peal_quota_give_some(account, kind, 1);
 }
 
+/* Return: who opened the account; root for the kernel's users. */
+kuid_t peal_quota_uid(const struct peal_account *account);
+
 /* Make @to the holder of an object of @from, even if @to is then beyond its limit. */
 void peal_quota_move(struct peal_account *from, struct peal_account *to,
 		     enum peal_quota_kind kind);

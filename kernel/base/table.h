@@ -84,6 +84,7 @@ struct peal_table {
 	u32 next_srq;
 
 	struct peal_counters __percpu *counters;
+	struct peal_errors *errors;	/* of the queue pairs */
 	unsigned long optional;	/* bit n: PEAL_COUNTER_OPTIONAL + n is enabled; atomic bits */
 };
 

@@ -18,6 +18,7 @@
 #include "base/budget.h"
 #include "base/compat.h"
 #include "engine/lifecycle.h"
+#include "object/errors.h"
 #include "net/port.h"
 #include "device/dev.h"
 
@@ -117,10 +118,14 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	ret = peal_table_init(&dev->nic.table);
 	if (ret)
 		return ret;
+	ret = -ENOMEM;
+	dev->nic.table.errors = peal_errors_alloc();
+	if (!dev->nic.table.errors)
+		goto destroy_table;
 	peal_quota_init(&dev->nic.quota);
 	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
 	if (ret)
-		goto destroy_table;
+		goto free_errors;
 	dev->nic.options = (struct peal_options){
 		.direct = true, .max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC,
 		.ecn = PEAL_NL_ECN_ASKED,
@@ -148,6 +153,8 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 
 stop_engine:
 	peal_engine_stop(&dev->nic.engine);
+free_errors:
+	kvfree(dev->nic.table.errors);
 destroy_table:
 	peal_table_destroy(&dev->nic.table);
 	return ret;

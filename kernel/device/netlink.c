@@ -5,11 +5,12 @@
 #include <rdma/peal-netlink.h>
 
 #include "base/options.h"
+#include "object/errors.h"
 #include "device/dev.h"
 
 /*
  * Guards the device list, the options of the devices on it, and the host's options. Holders may
- * sleep. No other lock of peal is taken inside.
+ * sleep. Of peal's other locks only errors.lock is taken inside.
  */
 static DEFINE_MUTEX(peal_netlink_lock);
 static LIST_HEAD(peal_netlink_devices);
@@ -197,6 +198,101 @@ static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(msg, info);
 }
 
+static int peal_netlink_put_u64(struct sk_buff *msg, int attribute, u64 value)
+{
+	return nla_put_u64_64bit(msg, attribute, value, PEAL_NL_ERROR_PAD);
+}
+
+static int peal_netlink_put_error(struct sk_buff *msg, const struct peal_error *error)
+{
+	return nla_put_u32(msg, PEAL_NL_ERROR_QPN, error->qpn) ||
+	       nla_put_u8(msg, PEAL_NL_ERROR_QP_TYPE, error->qp_type) ||
+	       (error->peer_qpn && nla_put_u32(msg, PEAL_NL_ERROR_PEER_QPN, error->peer_qpn)) ||
+	       nla_put_u32(msg, PEAL_NL_ERROR_UID,
+			   from_kuid_munged(current_user_ns(), error->uid)) ||
+	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_AGE, ktime_get_ns() - error->at) ||
+	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_COUNT, error->count) ||
+	       nla_put_u8(msg, PEAL_NL_ERROR_OPCODE, error->opcode) ||
+	       nla_put_u8(msg, PEAL_NL_ERROR_STATUS, error->status) ||
+	       nla_put_u32(msg, PEAL_NL_ERROR_REASON, error->reason) ||
+	       (error->key && (nla_put_u32(msg, PEAL_NL_ERROR_KEY, error->key) ||
+			       peal_netlink_put_u64(msg, PEAL_NL_ERROR_ADDRESS, error->address))) ||
+	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_LENGTH, error->length) ||
+	       nla_put_u32(msg, PEAL_NL_ERROR_PDN, error->pdn) ||
+	       nla_put_u32(msg, PEAL_NL_ERROR_WANTED, error->wanted) ||
+	       nla_put_u32(msg, PEAL_NL_ERROR_ALLOWED, error->allowed) ||
+	       (error->key_found &&
+		(nla_put_u32(msg, PEAL_NL_ERROR_KEY_PDN, error->key_pdn) ||
+		 nla_put_u32(msg, PEAL_NL_ERROR_KEY_ACCESS, error->key_access) ||
+		 peal_netlink_put_u64(msg, PEAL_NL_ERROR_KEY_START, error->key_start) ||
+		 peal_netlink_put_u64(msg, PEAL_NL_ERROR_KEY_LENGTH, error->key_length)));
+}
+
+/* What only one of the sides has. */
+static int peal_netlink_put_side(struct sk_buff *msg, const struct peal_error *error)
+{
+	if (error->side == PEAL_ERROR_RESPONDER)
+		return nla_put_flag(msg, PEAL_NL_ERROR_RESPONDER) ||
+		       peal_netlink_put_u64(msg, PEAL_NL_ERROR_ROOM, error->room);
+	return nla_put_u8(msg, PEAL_NL_ERROR_RETRIES, error->retries) ||
+	       nla_put_u8(msg, PEAL_NL_ERROR_RNR_RETRIES, error->rnr_retries) ||
+	       nla_put_u8(msg, PEAL_NL_ERROR_TIMEOUT, error->timeout);
+}
+
+/* Return: 0, or -EMSGSIZE if @msg is full. */
+static int peal_netlink_fill_error(struct sk_buff *msg, struct netlink_callback *cb,
+				   const struct peal_dev *dev, const struct peal_error *error)
+{
+	void *head = genlmsg_put(msg, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+				 &peal_netlink_family, NLM_F_MULTI, PEAL_NL_CMD_ERROR_GET);
+
+	if (!head)
+		return -EMSGSIZE;
+	if (nla_put_u32(msg, PEAL_NL_ERROR_DEV_INDEX, dev->ib.index) ||
+	    nla_put_string(msg, PEAL_NL_ERROR_DEV_NAME, dev->ib.name) ||
+	    peal_netlink_put_error(msg, error) || peal_netlink_put_side(msg, error)) {
+		genlmsg_cancel(msg, head);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, head);
+	return 0;
+}
+
+/*
+ * The numbers in an error are addresses and keys of a program, so only its user and the host's
+ * administrator see them. cb->args[0] is the position in the list of devices where the next message
+ * of the dump continues, and cb->args[1] the number of the error there.
+ */
+static int peal_netlink_dump_errors(struct sk_buff *msg, struct netlink_callback *cb)
+{
+	bool all = netlink_capable(cb->skb, CAP_NET_ADMIN);
+	kuid_t uid = NETLINK_CB(cb->skb).creds.uid;
+	struct peal_error error;
+	struct peal_dev *dev;
+	long at = 0, n = 0;
+
+	mutex_lock(&peal_netlink_lock);
+	list_for_each_entry(dev, &peal_netlink_devices, node) {
+		if (at++ < cb->args[0] || !rdma_dev_access_netns(&dev->ib, sock_net(cb->skb->sk)))
+			continue;
+		for (n = at - 1 == cb->args[0] ? cb->args[1] : 0; n < PEAL_ERRORS; n++) {
+			if (!peal_errors_get(dev->nic.table.errors, n, &error) ||
+			    (!all && !uid_eq(error.uid, uid)))
+				continue;
+			if (peal_netlink_fill_error(msg, cb, dev, &error)) {
+				at--;
+				goto full;
+			}
+		}
+	}
+	n = 0;
+full:
+	mutex_unlock(&peal_netlink_lock);
+	cb->args[0] = at;
+	cb->args[1] = n;
+	return msg->len;
+}
+
 /*
  * A container may have CAP_NET_ADMIN in the initial user namespace, but must not change options
  * of other containers. So the caller must also be in the initial network namespace.
@@ -231,6 +327,7 @@ static const struct genl_ops peal_netlink_ops[] = {
 		.maxattr = PEAL_NL_HOST_COUNT_ - 1,
 		.flags = GENL_ADMIN_PERM,
 	},
+	{ .cmd = PEAL_NL_CMD_ERROR_GET, .dumpit = peal_netlink_dump_errors },
 };
 
 static struct genl_family peal_netlink_family __ro_after_init = {

@@ -245,6 +245,18 @@ struct peal_transport {
 	struct peal_qp *qp;
 };
 
+enum peal_error_side {
+	PEAL_ERROR_REQUESTER,	/* a message of the queue pair failed */
+	PEAL_ERROR_RESPONDER,	/* the queue pair refused a message of its peer */
+	PEAL_ERROR_SIDES
+};
+
+/* Where a queue pair finds its records (errors.h). Guarded by errors.lock. */
+struct peal_error_places {
+	u64 serial;		/* 0: it has had no error */
+	u8 place[PEAL_ERROR_SIDES];
+};
+
 struct peal_qp {
 	struct ib_qp ib;
 	struct peal_table *table;
@@ -283,6 +295,7 @@ struct peal_qp {
 	struct peal_context *context;	/* the program's context; NULL for a kernel user */
 	u32 index;			/* number of the doorbell bit */
 	struct peal_account *account;	/* account of the context, or of the kernel */
+	struct peal_error_places errors;
 	u8 peer_type;			/* enum ib_qp_type of the queue pair that it sends to */
 	struct ib_xrcd *xrcd;		/* XRC target: its domain; else NULL */
 

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "net/rx_packet.h"
 #include "object/cursor.h"
+#include "object/errors.h"
 #include "proto/packet.h"
 #include "transport/conn.h"
 #include "transport/exec.h"
@@ -450,6 +451,14 @@ static bool peal_wire_run_responder(struct peal_wire *w, struct peal_notify *not
 
 /* ---- the requester: completions ---- */
 
+/* @message: index of the message in flight. */
+static struct peal_sge *peal_wire_sge(const struct peal_wire *w, u32 message)
+{
+	const struct peal_sq *sq = &w->base.qp->sq;
+
+	return w->sge + (size_t)(message & sq->ring.mask) * sq->limits.max_sge;
+}
+
 /*
  * One response may complete a whole ring, so the budget limits this loop.
  * Return: true when the budget ended first.
@@ -468,6 +477,9 @@ static bool peal_wire_complete(struct peal_wire *w, struct peal_notify *notify,
 		if (!done)
 			return false;
 		peal_budget_spend(budget, PEAL_COST_COMPLETION);
+		if (unlikely(done->status))
+			peal_errors_add_failed(qp, &done->wqe, peal_wire_sge(w, done - w->message),
+					       done->status, done->reason);
 		peal_qp_complete_message(qp, notify, &done->wqe, done->status, done->reason);
 		if (unlikely(done->status)) {
 			/* The queue pair or its send queue goes into error, the rest is flushed. */
@@ -491,14 +503,6 @@ static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_r
 }
 
 /* ---- the requester: where the bytes of a message are ---- */
-
-/* @message: index of the message in flight. */
-static struct peal_sge *peal_wire_sge(const struct peal_wire *w, u32 message)
-{
-	const struct peal_sq *sq = &w->base.qp->sq;
-
-	return w->sge + (size_t)(message & sq->ring.mask) * sq->limits.max_sge;
-}
 
 /*
  * Set @cursor to @bytes bytes of a message, from @offset on. The keys are looked up for each

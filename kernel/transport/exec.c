@@ -9,6 +9,7 @@
 #include "base/epoch.h"
 #include "base/trace.h"
 #include "engine/engine.h"
+#include "object/errors.h"
 #include "object/mr.h"
 #include "transport/exec.h"
 
@@ -89,6 +90,7 @@ static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
 	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_refuse(qp->ib.qp_num, src_qpn, wqe->opcode, wqe->rkey, wqe->remote_addr,
 			  wqe->length, reason);
+	peal_errors_add_refused(qp, wqe, src_qpn, outcome.status, reason);
 	if (refusal->passes && qp->ib.qp_type == IB_QPT_UC)
 		return outcome;
 	if (qp->rq.holding && op->receives)
@@ -417,9 +419,11 @@ void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src
 		.status = peal_refusal(reason, peal_op(PEAL_OP_SEND))->receiver,
 		.vendor_err = reason, .opcode = PEAL_OP_SEND, .src_qp = src_qpn,
 	};
+	struct peal_wqe wqe = { .opcode = PEAL_OP_SEND, .length = bytes };
 
 	lockdep_assert_held(&qp->rq.lock);
 	trace_peal_refuse(qp->ib.qp_num, src_qpn, PEAL_OP_SEND, 0, 0, bytes, reason);
+	peal_errors_add_refused(qp, &wqe, src_qpn, IB_WC_SUCCESS, reason);
 	if (likely(qp->rq.holding))
 		peal_qp_complete_recv(qp, notify, &cqe);
 	else

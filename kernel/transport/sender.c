@@ -4,6 +4,7 @@
  */
 #include "base/trace.h"
 #include "engine/engine.h"
+#include "object/errors.h"
 #include "object/mr.h"
 #include "transport/sender.h"
 
@@ -12,6 +13,7 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason)
 {
 	lockdep_assert_held(&qp->sq.lock);
+	peal_errors_add_failed(qp, &qp->sq.wqe, qp->sq.sge, status, reason);
 	peal_sender_finish(qp, notify, status, reason);
 	spin_lock(&qp->rq.lock);
 	peal_qp_fail_send_locked(qp);

@@ -9,6 +9,7 @@
  *	show.cpp	peal show
  *	stat.cpp	peal stat
  *	doctor.cpp	peal doctor, whose checks are in doctor_*.cpp
+ *	why.cpp		peal why, whose words are in qp_error.cpp
  */
 #include <exception>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "link.hpp"
 #include "show.hpp"
 #include "stat.hpp"
+#include "why.hpp"
 
 using namespace peal::tool;
 
@@ -182,6 +184,17 @@ void add_doctor_command(CLI::App &app, Arguments &arguments, const Status &statu
 	doctor->callback([&, status] { status(examine(arguments.name, arguments.json)); });
 }
 
+void add_why_command(CLI::App &app, Arguments &arguments)
+{
+	auto *why = add_command(app, "why", "explain the last errors of queue pairs",
+				"  peal why\n"
+				"  peal why peal0/17");
+
+	why->add_option("QP", arguments.name, "number of the queue pair, or DEVICE/NUMBER");
+	add_json(why, arguments);
+	why->callback([&] { explain_errors(arguments.name, arguments.json); });
+}
+
 int complain(const std::exception &error, int status)
 {
 	fmt::print(stderr, "peal: {}\n", error.what());
@@ -224,6 +237,7 @@ int run(int argc, char **argv)
 	add_host_commands(app, arguments);
 	add_show_commands(app, arguments);
 	add_stat_command(app, arguments);
+	add_why_command(app, arguments);
 	add_doctor_command(app, arguments, [&](int found) { status = found; });
 	try {
 		app.parse(argc, argv);

@@ -29,6 +29,40 @@ Device read_device(const Message &message)
 	return device;
 }
 
+QpError read_error(const Message &message)
+{
+	const auto attributes = message.attributes(GENL_HDRLEN);
+	const auto number = [&](int type) { return attributes.number(type); };
+
+	return {
+		.device = attributes.string(PEAL_NL_ERROR_DEV_NAME).value_or(""),
+		.qpn = number(PEAL_NL_ERROR_QPN).value_or(0),
+		.responder = attributes.data(PEAL_NL_ERROR_RESPONDER).has_value(),
+		.qp_type = number(PEAL_NL_ERROR_QP_TYPE),
+		.peer_qpn = number(PEAL_NL_ERROR_PEER_QPN),
+		.uid = number(PEAL_NL_ERROR_UID),
+		.age = number(PEAL_NL_ERROR_AGE),
+		.count = number(PEAL_NL_ERROR_COUNT),
+		.opcode = number(PEAL_NL_ERROR_OPCODE),
+		.status = number(PEAL_NL_ERROR_STATUS),
+		.reason = number(PEAL_NL_ERROR_REASON),
+		.key = number(PEAL_NL_ERROR_KEY),
+		.address = number(PEAL_NL_ERROR_ADDRESS),
+		.length = number(PEAL_NL_ERROR_LENGTH),
+		.room = number(PEAL_NL_ERROR_ROOM),
+		.pdn = number(PEAL_NL_ERROR_PDN),
+		.wanted = number(PEAL_NL_ERROR_WANTED),
+		.allowed = number(PEAL_NL_ERROR_ALLOWED),
+		.key_pdn = number(PEAL_NL_ERROR_KEY_PDN),
+		.key_access = number(PEAL_NL_ERROR_KEY_ACCESS),
+		.key_start = number(PEAL_NL_ERROR_KEY_START),
+		.key_length = number(PEAL_NL_ERROR_KEY_LENGTH),
+		.retries = number(PEAL_NL_ERROR_RETRIES),
+		.rnr_retries = number(PEAL_NL_ERROR_RNR_RETRIES),
+		.timeout = number(PEAL_NL_ERROR_TIMEOUT),
+	};
+}
+
 /* Return: what to do about an error of a request that is about `what`. */
 Failure failure(const std::string &what, const KernelError &error)
 {
@@ -133,6 +167,22 @@ void Module::set(const std::string &name, const DeviceOptions &options)
 	} catch (const KernelError &error) {
 		throw failure(name, error);
 	}
+}
+
+std::vector<QpError> Module::errors()
+{
+	auto get = request(PEAL_NL_CMD_ERROR_GET, NLM_F_DUMP);
+	std::vector<QpError> errors;
+
+	try {
+		for (const auto &message : socket.ask(get))
+			errors.push_back(read_error(message));
+	} catch (const KernelError &error) {
+		if (error.number != EOPNOTSUPP)
+			throw failure("errors", error);
+		throw Failure("the module that is loaded keeps no errors; load a newer one");
+	}
+	return errors;
 }
 
 HostOptions Module::host()

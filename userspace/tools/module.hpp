@@ -14,6 +14,7 @@
 
 #include "netlink.hpp"
 #include "options.hpp"
+#include "qp_error.hpp"
 
 namespace peal::tool {
 
@@ -37,6 +38,9 @@ public:
 	/* Return: the one of this name, or all if the name is empty. */
 	std::vector<Device> devices_named(const std::string &name);
 	void set(const std::string &name, const DeviceOptions &options);
+
+	/* Return: the errors of queue pairs that this user may see. */
+	std::vector<QpError> errors();
 
 	HostOptions host();
 	void set_host(const HostOptions &options);

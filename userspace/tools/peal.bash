@@ -38,7 +38,7 @@ _peal_pairs() {
 # _peal_words: all that may come next.
 _peal_words() {
 	local at=$COMP_CWORD
-	((at > 1)) || { echo link host show stat doctor --help --version && return; }
+	((at > 1)) || { echo link host show stat why doctor --help --version && return; }
 	case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
 	"link add")
 		case $at in
@@ -57,6 +57,7 @@ _peal_words() {
 	host\ *) echo show set --help ;;
 	show\ *) ((at == 2)) && echo qp cq mr srq ctx --help || { _peal_devices && echo --details --json; } ;;
 	stat\ *) _peal_devices && echo --watch --count --all --json ;;
+	why\ *) _peal_devices && echo --json ;;
 	doctor\ *) echo --json ;;
 	esac
 }

@@ -18,6 +18,7 @@ enum peal_nl_command {
 	PEAL_NL_CMD_DEV_SET,	/* needs CAP_NET_ADMIN */
 	PEAL_NL_CMD_HOST_GET,
 	PEAL_NL_CMD_HOST_SET,	/* needs CAP_NET_ADMIN, and the initial network namespace */
+	PEAL_NL_CMD_ERROR_GET,	/* dump: the last errors of queue pairs; see peal_nl_error_attr */
 	PEAL_NL_CMD_COUNT_
 };
 
@@ -36,6 +37,42 @@ enum peal_nl_host_attr {
 	PEAL_NL_HOST_UNSPEC,
 	PEAL_NL_HOST_DIRECT,		/* u32: enum peal_nl_scope */
 	PEAL_NL_HOST_COUNT_
+};
+
+/*
+ * One error of a queue pair. A user sees those of its own queue pairs, and CAP_NET_ADMIN all of
+ * them. An attribute is missing if it says nothing about this error.
+ */
+enum peal_nl_error_attr {
+	PEAL_NL_ERROR_UNSPEC,
+	PEAL_NL_ERROR_PAD,
+	PEAL_NL_ERROR_DEV_INDEX,	/* u32: the device index of RDMA netlink */
+	PEAL_NL_ERROR_DEV_NAME,		/* string */
+	PEAL_NL_ERROR_QPN,		/* u32 */
+	PEAL_NL_ERROR_QP_TYPE,		/* u8: enum ib_qp_type */
+	PEAL_NL_ERROR_PEER_QPN,		/* u32 */
+	PEAL_NL_ERROR_RESPONDER,	/* flag: the queue pair refused a message of its peer */
+	PEAL_NL_ERROR_UID,		/* u32: who made the queue pair */
+	PEAL_NL_ERROR_AGE,		/* u64: time since then, in ns */
+	PEAL_NL_ERROR_COUNT,		/* u64: errors so far, of which this is the last one */
+	PEAL_NL_ERROR_OPCODE,		/* u8: enum peal_opcode */
+	PEAL_NL_ERROR_STATUS,		/* u8: enum ib_wc_status that the requester sees */
+	PEAL_NL_ERROR_REASON,		/* u32: enum peal_reason */
+	PEAL_NL_ERROR_KEY,		/* u32: rkey or lkey of the range */
+	PEAL_NL_ERROR_ADDRESS,		/* u64: of the range */
+	PEAL_NL_ERROR_LENGTH,		/* u64: bytes of the range, or of the message */
+	PEAL_NL_ERROR_ROOM,		/* u64: bytes of the receive */
+	PEAL_NL_ERROR_PDN,		/* u32: protection domain of the queue pair */
+	PEAL_NL_ERROR_WANTED,		/* u32: IB_ACCESS_* that the message needs */
+	PEAL_NL_ERROR_ALLOWED,		/* u32: IB_ACCESS_* of the queue pair */
+	PEAL_NL_ERROR_KEY_PDN,		/* u32: protection domain of the key */
+	PEAL_NL_ERROR_KEY_ACCESS,	/* u32: IB_ACCESS_* of the key */
+	PEAL_NL_ERROR_KEY_START,	/* u64: first address that the key covers */
+	PEAL_NL_ERROR_KEY_LENGTH,	/* u64: bytes that the key covers */
+	PEAL_NL_ERROR_RETRIES,		/* u8: attribute retry_cnt */
+	PEAL_NL_ERROR_RNR_RETRIES,	/* u8: attribute rnr_retry */
+	PEAL_NL_ERROR_TIMEOUT,		/* u8: attribute timeout */
+	PEAL_NL_ERROR_COUNT_
 };
 
 /* Which ECN bits (RFC 3168) the data packets of connections carry. */

@@ -9,6 +9,8 @@ typedef struct {
 	u32 val;
 } kuid_t;
 
+#define GLOBAL_ROOT_UID	((kuid_t){ 0 })
+
 struct user_namespace {
 	struct user_namespace *parent;	/* NULL for the initial one */
 	kuid_t owner;
