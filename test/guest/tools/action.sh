@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# run: long
+# transport: any
+# timeout: 180
+# vm: bare, cpus 1, mem 2G
+#
+# The steps of the action setup-peal, in their order and with their inputs, give a machine a device that a program uses: the packages
+# are installed, the modules come from the cache, and "peal doctor" finds nothing. A second run changes nothing. What is missing
+# is said in one sentence.
+# Does not hold: dkms compiles no module here, because the machine has no network for its packages (kernels/packages does it). The
+# action's own program, which downloads and caches, does not run here.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+packages=$PWD/build/packages
+require dpkg-deb apt-get ibv_rc_pingpong
+/usr/bin/python3 -c 'import yaml' 2>/dev/null || skip "python3-yaml is not installed"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HOME=$work GITHUB_ACTION_PATH=$PWD/action USER=root
+
+# The runner's user becomes root by sudo.
+sudo() { "$@"; }
+export -f sudo
+
+# step ID: runs the step as the service does, in a folder of its own.
+step() {
+	/usr/bin/python3 -c 'import sys, yaml
+for step in yaml.safe_load(open("action/action.yml"))["runs"]["steps"]:
+    if step.get("id") == sys.argv[1]:
+        print(step["run"])' "$1" >"$work/step-$1"
+	[[ -s $work/step-$1 ]] || fail "action.yml has no step $1"
+	(cd "$work" && bash -e "$work/step-$1") >"$work/output" 2>&1
+}
+
+# output_of FILE NAME: the value that a step has set.
+output_of() { sed -n "s/^$2=//p" "$1"; }
+
+# complains WORDS COMMAND...
+complains() {
+	local output
+	output=$("${@:2}" 2>&1) && fail "expected a failure of ${*:2}: $output"
+	[[ $output == *"$1"* ]] || fail "${*:2} says: $output"
+	echo "ok: $1"
+}
+
+rm -f /etc/libibverbs.d/peal.driver
+mkdir "$work/drivers"
+mount --bind "$work/drivers" /etc/libibverbs.d || fail "cannot replace the list of providers"
+interface_up
+complains "--packages FOLDER" action/setup.sh --help
+complains "name a folder with peal's packages by --packages" action/setup.sh
+complains "should have one package ibverbs-provider-peal" action/setup.sh --packages "$work"
+
+export GITHUB_OUTPUT=$work/kernel
+step kernel || fail "the step kernel: $(<"$work/output")"
+[[ $(output_of "$work/kernel" release) == "$(uname -r)" ]] || fail "the step kernel sets $(<"$work/kernel")"
+export GITHUB_OUTPUT=$work/packages
+FOLDER='' VERSION='' URL='' step packages && fail "the step packages accepts neither a version nor a folder"
+grep -q "name a release by version, or a folder by packages" "$work/output" || fail "the step packages says: $(<"$work/output")"
+FOLDER=$packages VERSION='' URL='' step packages || fail "the step packages: $(<"$work/output")"
+[[ $(output_of "$work/packages" folder) == "$packages" ]] || fail "the step packages sets $(<"$work/packages")"
+[[ $(output_of "$work/packages" hash) =~ ^[0-9a-f]{16}$ ]] || fail "the step packages sets $(<"$work/packages")"
+
+cached=$work/.cache/peal-modules/$(dpkg-deb -f "$packages"/peal-dkms_*.deb Version)/$(uname -r)
+mkdir -p "$cached"
+cp "$(modinfo -n peal)" "$(modinfo -n peal_kick_file)" "$cached" || fail "there is no module to cache"
+touch "$cached/complete"
+complains "there is no netdev nosuch0; there are: " \
+	action/setup.sh --packages "$packages" --netdev nosuch0 --cache "$work/.cache/peal-modules"
+for run in first second; do
+	export GITHUB_OUTPUT=$work/$run
+	FOLDER=$packages NETDEV=veth0 NAME=peal7 step setup || fail "the $run run of the step setup: $(<"$work/output")"
+	grep -q "using the modules in" "$work/output" || fail "the cache was not used: $(<"$work/output")"
+	[[ $(output_of "$work/$run" device) == peal7 ]] || fail "the step setup sets $(<"$work/$run")"
+	[[ $(output_of "$work/$run" gid-index) == "$(gid_index peal7)" ]] || fail "the step setup sets $(<"$work/$run")"
+done
+echo "ok: peal7 was made once"
+
+gid=$(output_of "$work/second" gid-index)
+start_server 18515 ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 >"$work/server" 2>&1 || fail "$(<"$work/server")"
+ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
+wait "$server" || fail "$(<"$work/server")"
+echo "ok: a program moves data by the device of the action"
