@@ -283,6 +283,8 @@ result<kept<link>> dial(const kept<context> &device, const sockaddr_storage &add
 		return error::make(done.code(), "%s", done.why());
 	if (status done = of.make_queues(); !done)
 		return error::make(done.code(), "%s", done.why());
+	if (status done = of.post_receives(); !done)
+		return error::make(done.code(), "%s", done.why());
 	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
 	rdma_conn_param param = parameters(of, greeting);
 	if (rdma_connect(of.id, &param))
@@ -326,11 +328,27 @@ bool bind_any(rdma_cm_id *id, std::uint16_t port) noexcept
 	return !rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&four));
 }
 
-/* Answers the request of `event`. On a failure the peer is refused. */
-result<kept<link>> answer(const kept<context> &device, const cm_event &event, const region &mine,
-			  const deadline &until, const options &limits) noexcept
+/*
+ * How long one peer may take to connect. The others wait meanwhile, so a silent peer must not use
+ * up the deadline. The connection manager repeats a lost answer after 4 s.
+ */
+deadline of_one_peer(const deadline &until) noexcept
 {
-	const target peer{"the peer", 0};
+	constexpr int most = 10000; /* ms */
+
+	return std::chrono::milliseconds(std::min(until.milliseconds_left() / 2, most));
+}
+
+/* Whether the device has failed, so that no other peer can connect either. */
+bool is_of_device(const status &failed) noexcept
+{
+	return failed.code() == EIO || failed.code() == ENODEV;
+}
+
+/* A link for the request of `event`. On a failure, which is this program's, the peer is refused. */
+result<kept<link>> take_request(const kept<context> &device, const cm_event &event,
+				const options &limits) noexcept
+{
 	auto made = make_link(device, limits);
 
 	if (!made || rdma_migrate_id(event.id, (*made)->events)) {
@@ -347,46 +365,67 @@ result<kept<link>> answer(const kept<context> &device, const cm_event &event, co
 	}
 	link &of = *made->get();
 	of.id = event.id;
-	rdma_conn_param param{};
-	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
-	status done = of.make_queues();
-	if (done)
-		done = of.learn_peer(event.private_data, event.private_data_len);
-	if (done) {
-		param = parameters(of, greeting);
-		param.responder_resources =
-			std::min(param.responder_resources, event.responder_resources);
-		param.initiator_depth = std::min(param.initiator_depth, event.initiator_depth);
-		done = of.to_state(IBV_QPS_RTR, param.responder_resources);
+	if (status done = of.make_queues(); !done) {
+		rdma_reject(of.id, nullptr, 0);
+		return error::make(done.code(), "%s", done.why());
 	}
+	return made;
+}
+
+/* Answers the peer and waits until it is connected. A peer that has gone can fail every step. */
+status shake_hands(link &of, const cm_event &event, const region &mine,
+		   const deadline &until) noexcept
+{
+	const auto greeting = region_on_wire::pack(mine, of.limits.receive_bytes);
+	rdma_conn_param param = parameters(of, greeting);
+	status done = of.learn_peer(event.private_data, event.private_data_len);
+
+	param.responder_resources = std::min(param.responder_resources, event.responder_resources);
+	param.initiator_depth = std::min(param.initiator_depth, event.initiator_depth);
+	if (done)
+		done = of.post_receives();
+	if (done)
+		done = of.to_state(IBV_QPS_RTR, param.responder_resources);
 	if (done)
 		done = of.to_state(IBV_QPS_RTS, param.initiator_depth);
 	if (!done) {
 		rdma_reject(of.id, nullptr, 0);
-		return error::make(done.code(), "%s", done.why());
+		return done;
 	}
 	if (rdma_accept(of.id, &param))
-		return error::make(errno, "%s cannot accept: %s; try again", device->name(),
+		return error::make(errno, "%s cannot accept: %s; try again", of.device->name(),
 				   strerrordesc_np(errno));
 	of.connected = true;
-	if (auto ready = expect(of, RDMA_CM_EVENT_ESTABLISHED, peer, until); !ready)
+	auto ready = next_event(of.events, until);
+	if (!ready && ready.code() != ETIMEDOUT)
 		return ready.failure();
-	return made;
+	if (!ready)
+		return error::make(ETIMEDOUT,
+				   "it has not answered; see whether it still runs, and whether a "
+				   "firewall drops UDP port 4791");
+	if (ready->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return error::make(ENODEV, "%s was removed; open another device",
+				   of.device->name());
+	if (ready->type != RDMA_CM_EVENT_ESTABLISHED)
+		return error::make(ECONNRESET, "it has given up; see what it prints");
+	return {};
 }
 
+/* A peer that does not get connected is refused, and the next one has its turn. */
 result<kept<link>> next_peer(listening &of, const region &mine, const deadline &until,
 			     const options &limits) noexcept
 {
-	for (;;) {
+	const std::uint16_t port = ntohs(rdma_get_src_port(of.id));
+	status last;
+
+	/* Also ends if peers that fail keep coming. */
+	do {
 		auto event = next_event(of.events, until);
 
 		if (!event) {
 			if (event.code() != ETIMEDOUT)
 				return event.failure();
-			return error::make(ETIMEDOUT,
-					   "no peer has connected to port %u in time; see "
-					   "what the peer prints, or wait longer",
-					   ntohs(rdma_get_src_port(of.id)));
+			break;
 		}
 		if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return error::make(ENODEV, "%s was removed; open another device",
@@ -399,8 +438,24 @@ result<kept<link>> next_peer(listening &of, const region &mine, const deadline &
 			rdma_destroy_id(event->id);
 			continue;
 		}
-		return answer(of.device, *event, mine, until, limits);
-	}
+		auto made = take_request(of.device, *event, limits);
+		if (!made)
+			return made;
+		last = shake_hands(*made->get(), *event, mine, of_one_peer(until));
+		if (last)
+			return made;
+		if (is_of_device(last))
+			return error::make(last.code(), "%s", last.why());
+	} while (!until.passed());
+	if (!last)
+		return error::make(ETIMEDOUT,
+				   "no peer has connected to port %u in time; the last one that "
+				   "tried failed: %s",
+				   port, last.why());
+	return error::make(ETIMEDOUT,
+			   "no peer has connected to port %u in time; see what the peer prints, or "
+			   "wait longer",
+			   port);
 }
 
 } // namespace

@@ -196,6 +196,11 @@ status link::make_queues() noexcept
 				   "exists",
 				   device->name(), id->port_num, strerrordesc_np(errno));
 	longest = port.max_msg_sz;
+	return {};
+}
+
+status link::post_receives() noexcept
+{
 	if (status done = to_state(IBV_QPS_INIT); !done)
 		return done;
 	/* Before the peer knows this queue pair, so that no message of it comes too early. */

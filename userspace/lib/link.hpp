@@ -95,8 +95,10 @@ struct link {
 	link(const link &) = delete;
 	~link();
 
-	/* The queues and the queue pair, with receives posted. `id` knows its device. */
+	/* The queues and the queue pair. `id` knows its device. */
 	status make_queues() noexcept;
+	/* To INIT, with receives posted. Call it before the peer learns of the queue pair. */
+	status post_receives() noexcept;
 	/* By what the connection manager has found out. `depth` limits READs and atomics. */
 	status to_state(ibv_qp_state, std::uint8_t depth = UINT8_MAX) noexcept;
 	status learn_peer(const void *private_data, std::size_t length) noexcept;

@@ -145,6 +145,80 @@ TEST_CASE("an accept without a peer ends at its deadline", "[connect]")
 	CHECK(first.port() == 0);
 }
 
+TEST_CASE("an accept outlives the peers that fail while they connect", "[connect]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	auto listener = device.listen(0).value();
+	const auto to_listener = [&](peal::deadline until) {
+		return std::string(device.connect(fake::here, listener.port(), {}, until).why());
+	};
+	std::vector<std::uint8_t> other_version(56);
+	std::memcpy(other_version.data(), "peal\2", 5);
+	std::string accepted = "not yet";
+
+	/* This one has gone before the accept. */
+	CHECK(contains(to_listener(moment), "has not answered in time"));
+	std::thread accepts([&] { accepted = listener.accept({}, patience).why(); });
+	fake::fail_next("rdma_establish", EINVAL);
+	CHECK(contains(to_listener(patience), "cannot tell"));
+	fake::greet_with(other_version);
+	CHECK(contains(to_listener(patience), "refuses"));
+	/* The call of the accepting end comes first. */
+	for (const char *function : {"to RTR", "to RTS", "rdma_accept"}) {
+		INFO(function);
+		fake::fail_next(function, EINVAL);
+		CHECK(to_listener(500ms) != "");
+	}
+	CHECK(to_listener(patience) == "");
+	accepts.join();
+	CHECK(accepted == "");
+}
+
+TEST_CASE("a silent peer uses up only half of an accept", "[connect]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	auto listener = device.listen(0).value();
+	std::string accepted;
+	std::thread accepts([&] { accepted = listener.accept({}, 4s).why(); });
+
+	fake::lose_established();
+	auto silent = device.connect(fake::here, listener.port(), {}, patience);
+	auto second = device.connect(fake::here, listener.port(), {}, patience);
+	accepts.join();
+	CHECK(silent);
+	CHECK(second);
+	CHECK(accepted == "");
+}
+
+TEST_CASE("an accept that ends says why the last peer failed", "[connect]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	std::vector<std::uint8_t> other_version(56);
+	std::memcpy(other_version.data(), "peal\2", 5);
+
+	fake::greet_with(other_version);
+	CHECK(contains(attempt(device).second, "has version 2 of libpeal's greeting"));
+	fake::lose_established();
+	{
+		auto listener = device.listen(0).value();
+		std::string accepted;
+		std::thread accepts([&] { accepted = listener.accept({}, 200ms).why(); });
+		auto silent = device.connect(fake::here, listener.port(), {}, patience);
+		accepts.join();
+		CHECK(contains(accepted, "it has not answered"));
+	}
+	fake::fail_next("rdma_establish", EINVAL);
+	CHECK(contains(attempt(device).second, "it has given up"));
+	/* Not only this peer: the device fails. */
+	fake::fail_next("to RTR", EIO);
+	const std::string why = attempt(device).second;
+	CHECK(contains(why, "does not get ready"));
+	CHECK(!contains(why, "in time"));
+}
+
 TEST_CASE("a request that comes by another device is refused", "[connect]")
 {
 	const Fake fake;

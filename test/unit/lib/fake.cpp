@@ -109,6 +109,8 @@ struct State {
 	bool up = true;
 	int devices_there = 2;
 	std::vector<std::uint8_t> answer;
+	std::vector<std::uint8_t> greeting;
+	bool loses_established = false;
 };
 
 State *state = new State;
@@ -573,6 +575,20 @@ void set_ports_up(bool up)
 	const Call call;
 
 	state->up = up;
+}
+
+void greet_with(std::vector<std::uint8_t> private_data)
+{
+	const Call call;
+
+	state->greeting = std::move(private_data);
+}
+
+void lose_established()
+{
+	const Call call;
+
+	state->loses_established = true;
 }
 
 void answer_with(std::vector<std::uint8_t> private_data)
@@ -1063,7 +1079,8 @@ int rdma_connect(rdma_cm_id *of, rdma_conn_param *param)
 		state->ids.insert(request);
 		Event *event = make_event(request, RDMA_CM_EVENT_CONNECT_REQUEST);
 		event->listen_id = listener;
-		event->data = padded(param, 56);
+		event->data = state->greeting.empty() ? padded(param, 56)
+						      : std::exchange(state->greeting, {});
 		send_event(static_cast<Events *>(listener->channel), event);
 		return 0;
 	}
@@ -1094,7 +1111,7 @@ int rdma_establish(rdma_cm_id *of)
 
 	if (failure("rdma_establish"))
 		return -1;
-	if (id->peer)
+	if (id->peer && !std::exchange(state->loses_established, false))
 		send_event(id->peer, RDMA_CM_EVENT_ESTABLISHED);
 	return 0;
 }

@@ -57,6 +57,10 @@ void set_vendor(std::uint32_t id);
 void set_ports_up(bool);
 /* A peer whose greeting is not libpeal's, or of another version. */
 void answer_with(std::vector<std::uint8_t> private_data);
+/* The next request to connect has this greeting. */
+void greet_with(std::vector<std::uint8_t> private_data);
+/* The listener does not hear that the next peer is connected. */
+void lose_established();
 /* Ends the look-up, and returns when its thread has the answer. */
 void answer_slow_name();
 /* No device is in the list any more. */

@@ -33,7 +33,11 @@ PEAL_API void release(listening *) noexcept;
 class PEAL_API listener {
 public:
 	std::uint16_t port() const noexcept;
-	/* The next peer. It gets `mine`, and peer() of the connection is what it shares. */
+	/*
+	 * The next peer. It gets `mine`, and peer() of the connection is what it shares. A peer
+	 * that goes away or is refused while it connects ends nothing: the call waits for another
+	 * one until the deadline. One peer may take half of the time that is left, at most 10 s.
+	 */
 	result<connection> accept(const region &mine, deadline, const options & = {}) noexcept;
 
 private:
