@@ -2,6 +2,7 @@
 #include <linux/mutex.h>
 #include <net/genetlink.h>
 #include <rdma/peal-abi.h>
+#include <rdma/ib_cache.h>
 #include <rdma/peal-netlink.h>
 
 #include "base/options.h"
@@ -208,15 +209,20 @@ static int peal_netlink_put_error(struct sk_buff *msg, const struct peal_error *
 	return nla_put_u32(msg, PEAL_NL_ERROR_QPN, error->qpn) ||
 	       nla_put_u8(msg, PEAL_NL_ERROR_QP_TYPE, error->qp_type) ||
 	       (error->peer_qpn && nla_put_u32(msg, PEAL_NL_ERROR_PEER_QPN, error->peer_qpn)) ||
-	       nla_put_u32(msg, PEAL_NL_ERROR_UID,
-			   from_kuid_munged(current_user_ns(), error->uid)) ||
+	       (uid_valid(error->uid) &&
+		nla_put_u32(msg, PEAL_NL_ERROR_UID,
+			    from_kuid_munged(current_user_ns(), error->uid))) ||
 	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_AGE, ktime_get_ns() - error->at) ||
 	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_COUNT, error->count) ||
 	       nla_put_u8(msg, PEAL_NL_ERROR_OPCODE, error->opcode) ||
 	       nla_put_u8(msg, PEAL_NL_ERROR_STATUS, error->status) ||
 	       nla_put_u32(msg, PEAL_NL_ERROR_REASON, error->reason) ||
-	       (error->key && (nla_put_u32(msg, PEAL_NL_ERROR_KEY, error->key) ||
-			       peal_netlink_put_u64(msg, PEAL_NL_ERROR_ADDRESS, error->address))) ||
+	       (error->has_key &&
+		(nla_put_u32(msg, PEAL_NL_ERROR_KEY, error->key) ||
+		 peal_netlink_put_u64(msg, PEAL_NL_ERROR_ADDRESS, error->address))) ||
+	       (!rdma_is_zero_gid(&error->peer_gid) &&
+		nla_put(msg, PEAL_NL_ERROR_PEER_GID, sizeof(error->peer_gid),
+			&error->peer_gid)) ||
 	       peal_netlink_put_u64(msg, PEAL_NL_ERROR_LENGTH, error->length) ||
 	       nla_put_u32(msg, PEAL_NL_ERROR_PDN, error->pdn) ||
 	       nla_put_u32(msg, PEAL_NL_ERROR_WANTED, error->wanted) ||
@@ -265,19 +271,21 @@ static int peal_netlink_fill_error(struct sk_buff *msg, struct netlink_callback 
  */
 static int peal_netlink_dump_errors(struct sk_buff *msg, struct netlink_callback *cb)
 {
-	bool all = netlink_capable(cb->skb, CAP_NET_ADMIN);
-	kuid_t uid = NETLINK_CB(cb->skb).creds.uid;
+	const struct net *net = sock_net(cb->skb->sk);
+	const struct peal_error_reader reader = {
+		.netns = net->net_cookie, .uid = NETLINK_CB(cb->skb).creds.uid,
+		.admin = netlink_capable(cb->skb, CAP_NET_ADMIN),
+	};
 	struct peal_error error;
 	struct peal_dev *dev;
 	long at = 0, n = 0;
 
 	mutex_lock(&peal_netlink_lock);
 	list_for_each_entry(dev, &peal_netlink_devices, node) {
-		if (at++ < cb->args[0] || !rdma_dev_access_netns(&dev->ib, sock_net(cb->skb->sk)))
+		if (at++ < cb->args[0] || !rdma_dev_access_netns(&dev->ib, net))
 			continue;
 		for (n = at - 1 == cb->args[0] ? cb->args[1] : 0; n < PEAL_ERRORS; n++) {
-			if (!peal_errors_get(dev->nic.table.errors, n, &error) ||
-			    (!all && !uid_eq(error.uid, uid)))
+			if (!peal_errors_get(dev->nic.table.errors, n, &reader, &error))
 				continue;
 			if (peal_netlink_fill_error(msg, cb, dev, &error)) {
 				at--;

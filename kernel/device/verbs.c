@@ -22,6 +22,7 @@
 #include "net/tx_quota.h"
 #include "object/context.h"
 #include "object/dm.h"
+#include "object/errors.h"
 #include "object/mr.h"
 #include "raw/raw.h"
 #include "transport/conn.h"
@@ -791,6 +792,8 @@ static int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init,
 		peal_qp_free_transports(qp);
 		return ret;
 	}
+	if (ctx || qp->xrcd)
+		peal_errors_set_owner(qp);
 	if (qp->xrcd) {
 		peal_xrcd_add(peal_xrcd(qp->xrcd), qp);	/* and nobody posts to it */
 		return 0;

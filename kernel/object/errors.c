@@ -2,8 +2,11 @@
 /*
  * See errors.h.
  */
+#include <linux/cred.h>
 #include <linux/ktime.h>
+#include <linux/nsproxy.h>
 #include <linux/slab.h>
+#include <net/net_namespace.h>
 #include <rdma/peal-abi.h>
 
 #include "base/compat.h"
@@ -55,6 +58,7 @@ static void peal_error_describe_local(struct peal_error *error, struct peal_tabl
 			continue;
 		}
 		error->key = sge[i].lkey;
+		error->has_key = true;
 		error->address = sge[i].addr;
 		error->length = sge[i].length;
 		error->pdn = pd->res.id;
@@ -74,10 +78,10 @@ static bool peal_error_is_receive(u32 reason)
 }
 
 /*
- * Return: where a new record of @uid goes: an unused place, the oldest record of @uid if it has a
- * quarter of all, or the oldest record.
+ * Return: where a new record of @payer goes: its oldest record if it has its share, or else an
+ * unused place or the oldest record. An unused record has the time 0.
  */
-static u32 peal_errors_place(const struct peal_errors *errors, kuid_t uid)
+static u32 peal_errors_place(const struct peal_errors *errors, kuid_t payer)
 {
 	u32 i, own = 0, oldest = 0, oldest_own = 0;
 	const struct peal_error *record;
@@ -85,16 +89,14 @@ static u32 peal_errors_place(const struct peal_errors *errors, kuid_t uid)
 	lockdep_assert_held(&errors->lock);
 	for (i = 0; i < PEAL_ERRORS; i++) {
 		record = &errors->record[i];
-		if (!record->serial)
-			return i;
 		if (record->at < errors->record[oldest].at)
 			oldest = i;
-		if (!uid_eq(record->uid, uid))
+		if (!record->serial || !uid_eq(record->payer, payer))
 			continue;
 		if (!own++ || record->at < errors->record[oldest_own].at)
 			oldest_own = i;
 	}
-	return own >= PEAL_ERRORS / 4 ? oldest_own : oldest;
+	return own >= PEAL_ERRORS_SHARE ? oldest_own : oldest;
 }
 
 /* A queue pair has one record for each side, which its next error replaces. */
@@ -105,17 +107,20 @@ static void peal_errors_add(struct peal_qp *qp, struct peal_error *error)
 	u32 place;
 
 	error->at = ktime_get_ns();
-	error->uid = peal_quota_uid(qp->account);
+	error->netns = places->netns;
+	error->uid = places->uid;
+	error->payer = peal_quota_uid(qp->account);
 	error->qpn = qp->ib.qp_num;
 	error->qp_type = qp->ib.qp_type;
 	error->allowed = qp->attr.qp_access_flags;
+	error->peer_gid = qp->attr.ah_attr.grh.dgid;
 	spin_lock(&errors->lock);
 	if (!places->serial)
 		places->serial = ++errors->serials;
 	place = places->place[error->side];
 	if (errors->record[place].serial != places->serial ||
 	    errors->record[place].side != error->side) {
-		place = peal_errors_place(errors, error->uid);
+		place = peal_errors_place(errors, error->payer);
 		errors->record[place].count = 0;
 		places->place[error->side] = place;
 	}
@@ -134,6 +139,7 @@ void peal_errors_add_failed(struct peal_qp *qp, const struct peal_wqe *wqe,
 		.reason = reason, .peer_qpn = qp->attr.dest_qp_num,
 		.retries = qp->attr.retry_cnt, .rnr_retries = qp->attr.rnr_retry,
 		.timeout = qp->attr.timeout, .key = op->remote ? wqe->rkey : 0,
+		.has_key = op->remote,
 		.address = op->remote ? wqe->remote_addr : 0, .length = wqe->length,
 		.pdn = qp->ib.pd ? qp->ib.pd->res.id : 0, .wanted = op->access,
 	};
@@ -156,6 +162,7 @@ void peal_errors_add_refused(struct peal_qp *qp, const struct peal_wqe *wqe, u32
 	struct peal_error error = {
 		.side = PEAL_ERROR_RESPONDER, .opcode = wqe->opcode, .status = status,
 		.reason = reason, .peer_qpn = src_qpn, .key = op->remote ? wqe->rkey : 0,
+		.has_key = op->remote,
 		.address = op->remote ? wqe->remote_addr : 0, .length = wqe->length,
 		.room = qp->rq.holding ? recv->length : 0, .wanted = op->access,
 		.pdn = qp->rkey_pd ? qp->rkey_pd->res.id : 0,
@@ -173,10 +180,32 @@ void peal_errors_add_refused(struct peal_qp *qp, const struct peal_wqe *wqe, u32
 	peal_errors_add(qp, &error);
 }
 
-bool peal_errors_get(struct peal_errors *errors, u32 n, struct peal_error *error)
+void peal_errors_set_owner(struct peal_qp *qp)
+{
+	const struct cred *cred = current_cred();
+
+	qp->errors.netns = current->nsproxy->net_ns->net_cookie;
+	if (uid_eq(cred->uid, cred->euid) && uid_eq(cred->uid, cred->suid))
+		qp->errors.uid = cred->uid;
+}
+
+/*
+ * User 0 of a container may be user 0 of the host, so the user alone says little. Administrators of
+ * a container may have CAP_NET_ADMIN in the initial user namespace, but see no other container's.
+ */
+static bool peal_error_is_visible(const struct peal_error *error,
+				  const struct peal_error_reader *reader)
+{
+	if (reader->netns != error->netns)
+		return reader->admin && reader->netns == init_net.net_cookie;
+	return reader->admin || uid_eq(reader->uid, error->uid);
+}
+
+bool peal_errors_get(struct peal_errors *errors, u32 n, const struct peal_error_reader *reader,
+		     struct peal_error *error)
 {
 	spin_lock_bh(&errors->lock);
 	*error = errors->record[n];
 	spin_unlock_bh(&errors->lock);
-	return error->serial;
+	return error->serial && peal_error_is_visible(error, reader);
 }

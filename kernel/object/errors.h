@@ -4,12 +4,13 @@
  *
  * Owns: for each queue pair the last message that failed as a requester and the last one that it
  * refused as a responder, with the numbers that explain them. They outlive the queue pair, because
- * the program has usually ended when somebody asks.
- * Does not know: who asks (device/netlink.c), and the words (userspace/tools/why.cpp).
+ * the program has usually ended when somebody asks. It decides who may see them.
+ * Does not know: how somebody asks (device/netlink.c), and the words (userspace/tools/why.cpp).
  *
- * The memory is bounded: PEAL_ERRORS records a device. A new record replaces the oldest one. A user
- * that has a quarter of all replaces the oldest of its own, so that it cannot hide what happened to
- * others. Nothing is written unless an error occurs.
+ * The memory is bounded: PEAL_ERRORS records a device. A user has at most PEAL_ERRORS_SHARE of
+ * them, also while others are unused, so that it cannot hide what happened to others. At that limit
+ * a new record replaces the oldest of the same user, else the oldest of all. Nothing is written
+ * unless an error occurs.
  */
 #ifndef PEAL_ERRORS_H
 #define PEAL_ERRORS_H
@@ -17,18 +18,22 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <rdma/ib_verbs.h>
 
 struct peal_qp;
 struct peal_sge;
 struct peal_wqe;
 
-#define PEAL_ERRORS	128
+#define PEAL_ERRORS		128
+#define PEAL_ERRORS_SHARE	(PEAL_ERRORS / 4)
 
 struct peal_error {
 	u64 at;			/* when it occurred last, ktime_get_ns() */
 	u64 serial;		/* which queue pair's, in the order of first errors; 0: no record */
 	u64 count;		/* how many there were */
-	kuid_t uid;		/* who made the queue pair */
+	u64 netns;		/* cookie of the network namespace of who made the queue pair */
+	kuid_t uid;		/* who made it, or INVALID_UID: only administrators see it */
+	kuid_t payer;		/* whose share of the records this is */
 	u32 qpn;
 	u32 peer_qpn;		/* 0: none, or not known */
 	u8 side;		/* enum peal_error_side */
@@ -37,9 +42,11 @@ struct peal_error {
 	u8 status;		/* enum ib_wc_status that the requester sees */
 	u8 retries, rnr_retries;	/* attributes of the requester */
 	u8 timeout;		/* attribute of the requester: 4.096 us * 2^timeout */
+	bool has_key;		/* key and address are set; both may be 0 by mistake */
 	bool key_found;		/* the key names something: the fields key_* are set */
 	u32 reason;		/* enum peal_reason */
 	u32 key;		/* rkey or lkey that was refused, or the message's rkey */
+	union ib_gid peer_gid;	/* 0 if no peer is set */
 	u64 address, length;	/* the range that the message names, or its length alone */
 	u64 room;		/* bytes of the receive */
 	u32 pdn;		/* protection domain of the queue pair, as restrack counts */
@@ -48,6 +55,13 @@ struct peal_error {
 	u32 key_pdn;
 	u32 key_access;
 	u64 key_start, key_length;
+};
+
+/* Who asks for errors. */
+struct peal_error_reader {
+	u64 netns;		/* cookie of the network namespace */
+	kuid_t uid;
+	bool admin;		/* CAP_NET_ADMIN in the initial user namespace */
 };
 
 struct peal_errors {
@@ -71,7 +85,14 @@ void peal_errors_add_failed(struct peal_qp *qp, const struct peal_wqe *wqe,
 void peal_errors_add_refused(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
 			     u8 status, u32 reason);
 
-/* Copy record number @n. Return: false if there is none. */
-bool peal_errors_get(struct peal_errors *errors, u32 n, struct peal_error *error);
+/*
+ * The queue pair was made for the program that runs now. Without this only administrators see its
+ * errors. A program that has changed its user ids tells none of them, as for ptrace(2).
+ */
+void peal_errors_set_owner(struct peal_qp *qp);
+
+/* Copy record number @n. Return: false if there is none that @reader may see. */
+bool peal_errors_get(struct peal_errors *errors, u32 n, const struct peal_error_reader *reader,
+		     struct peal_error *error);
 
 #endif

@@ -166,6 +166,7 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	mutex_init(&qp->control);
 	peal_events_init(&qp->events, peal_qp_call);
 	qp->account = account;
+	qp->errors.uid = INVALID_UID;
 	qp->table = table;
 	qp->counters = table->counters;
 	qp->state = IB_QPS_RESET;

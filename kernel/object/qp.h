@@ -251,10 +251,14 @@ enum peal_error_side {
 	PEAL_ERROR_SIDES
 };
 
-/* Where a queue pair finds its records (errors.h). Guarded by errors.lock. */
+/* Where a queue pair finds its records, and who may see them (errors.h). */
 struct peal_error_places {
-	u64 serial;		/* 0: it has had no error */
+	u64 netns;		/* set when the queue pair is made, like the uid */
+	kuid_t uid;
+
+	/* Guarded by errors.lock: */
 	u8 place[PEAL_ERROR_SIDES];
+	u64 serial;		/* 0: it has had no error */
 };
 
 struct peal_qp {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "module.hpp"
 
+#include <array>
 #include <cerrno>
+#include <cstring>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
@@ -27,6 +30,22 @@ Device read_device(const Message &message)
 	device.options.rate = attributes.number(PEAL_NL_DEV_RATE);
 	device.options.ecn = attributes.number(PEAL_NL_DEV_ECN);
 	return device;
+}
+
+/* An IPv4 address is the last four bytes of a GID that IPv6 calls mapped. */
+std::optional<std::string> read_address(std::optional<std::span<const std::byte>> gid)
+{
+	std::array<char, INET6_ADDRSTRLEN> text{};
+	in6_addr address;
+
+	if (!gid || gid->size() != sizeof(address))
+		return {};
+	std::memcpy(&address, gid->data(), sizeof(address));
+	if (IN6_IS_ADDR_V4MAPPED(&address))
+		inet_ntop(AF_INET, &address.s6_addr[12], text.data(), text.size());
+	else
+		inet_ntop(AF_INET6, &address, text.data(), text.size());
+	return text.data();
 }
 
 QpError read_error(const Message &message)
@@ -60,6 +79,7 @@ QpError read_error(const Message &message)
 		.retries = number(PEAL_NL_ERROR_RETRIES),
 		.rnr_retries = number(PEAL_NL_ERROR_RNR_RETRIES),
 		.timeout = number(PEAL_NL_ERROR_TIMEOUT),
+		.peer_address = read_address(attributes.data(PEAL_NL_ERROR_PEER_GID)),
 	};
 }
 

@@ -181,13 +181,20 @@ std::string refused_words(const QpError &error, std::string_view text)
 	return fmt::format("the peer refused a {} of {}: {}", operation_of(error), range, text);
 }
 
+/* "at ADDRESS", or `otherwise` if no address is known. */
+std::string place_of(const QpError &error, std::string_view otherwise)
+{
+	return error.peer_address ? "at " + *error.peer_address : std::string(otherwise);
+}
+
 /* What a peer that did not answer was asked. `times` is an attribute of the queue pair. */
 std::string silence_words(const QpError &error, std::uint64_t reason)
 {
 	const auto timeout = error.timeout.value_or(0);
 
-	return fmt::format("{} (queue pair {} there, retry_cnt {}, timeout {})", text_of(reason),
-			   error.peer_qpn.value_or(0), error.retries.value_or(0),
+	return fmt::format("{} (queue pair {} {}, retry_cnt {}, timeout {})", text_of(reason),
+			   error.peer_qpn.value_or(0), place_of(error, "there"),
+			   error.retries.value_or(0),
 			   timeout ? fmt::format("{}: {:.0f} ms", timeout,
 						 4.096e-3 * static_cast<double>(1ULL << timeout))
 				   : "0: none");
@@ -243,8 +250,9 @@ std::string what_happened(const QpError &error)
 		return fmt::format("the message has {} bytes, and the receive has {}",
 				   error.length.value_or(0), error.room.value_or(0));
 	case PEAL_REASON_RNR_EXHAUSTED:
-		return fmt::format("queue pair {} at the peer had no receive posted (rnr_retry {})",
-				   error.peer_qpn.value_or(0), error.rnr_retries.value_or(0));
+		return fmt::format("queue pair {} {} had no receive posted (rnr_retry {})",
+				   error.peer_qpn.value_or(0), place_of(error, "at the peer"),
+				   error.rnr_retries.value_or(0));
 	case PEAL_REASON_PEER_UNREACHABLE:
 	case PEAL_REASON_PEER_UNKNOWN:
 	case PEAL_REASON_PEER_STATE:

@@ -34,6 +34,7 @@ struct QpError {
 	Number wanted, allowed; /* IB_ACCESS_* */
 	Number key_pdn, key_access, key_start, key_length;
 	Number retries, rnr_retries, timeout;
+	std::optional<std::string> peer_address;
 };
 
 /* What happened: one sentence, without a full stop. */

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <rdma/peal-abi.h>
 
 #include "error.hpp"
 #include "module.hpp"
@@ -50,11 +51,16 @@ bool is_wanted(const QpError &error, const Wanted &wanted)
 	       (!wanted.qpn || error.qpn == *wanted.qpn);
 }
 
-/* Do the two errors tell of one message, from its two ends? */
+/*
+ * Do the two errors tell of one message, from its two ends? A responder that had refused another
+ * message before is no explanation, but the NAK of this one may have been lost.
+ */
 bool are_ends(const QpError &requester, const QpError &responder)
 {
 	return !requester.responder && responder.responder && requester.peer_qpn == responder.qpn &&
-	       responder.peer_qpn == requester.qpn;
+	       responder.peer_qpn == requester.qpn &&
+	       (requester.status == responder.status ||
+		requester.reason == PEAL_REASON_PEER_SILENT);
 }
 
 std::string age_of(const QpError &error)
@@ -107,6 +113,7 @@ Json json_of(const QpError &error)
 		{"qpn", error.qpn},
 		{"side", error.responder ? "responder" : "requester"},
 		{"peer_qpn", or_null(error.peer_qpn)},
+		{"peer_address", or_null(error.peer_address)},
 		{"uid", or_null(error.uid)},
 		{"age_ns", or_null(error.age)},
 		{"count", or_null(error.count)},

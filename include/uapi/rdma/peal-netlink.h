@@ -40,8 +40,9 @@ enum peal_nl_host_attr {
 };
 
 /*
- * One error of a queue pair. A user sees those of its own queue pairs, and CAP_NET_ADMIN all of
- * them. An attribute is missing if it says nothing about this error.
+ * One error of a queue pair. A user sees those of the queue pairs that it made in this network
+ * namespace. CAP_NET_ADMIN sees those of all users here, and in the initial network namespace those
+ * of all namespaces. An attribute is missing if it says nothing about this error.
  */
 enum peal_nl_error_attr {
 	PEAL_NL_ERROR_UNSPEC,
@@ -52,7 +53,7 @@ enum peal_nl_error_attr {
 	PEAL_NL_ERROR_QP_TYPE,		/* u8: enum ib_qp_type */
 	PEAL_NL_ERROR_PEER_QPN,		/* u32 */
 	PEAL_NL_ERROR_RESPONDER,	/* flag: the queue pair refused a message of its peer */
-	PEAL_NL_ERROR_UID,		/* u32: who made the queue pair */
+	PEAL_NL_ERROR_UID,		/* u32: who made it; missing: only administrators see it */
 	PEAL_NL_ERROR_AGE,		/* u64: time since then, in ns */
 	PEAL_NL_ERROR_COUNT,		/* u64: errors so far, of which this is the last one */
 	PEAL_NL_ERROR_OPCODE,		/* u8: enum peal_opcode */
@@ -72,6 +73,7 @@ enum peal_nl_error_attr {
 	PEAL_NL_ERROR_RETRIES,		/* u8: attribute retry_cnt */
 	PEAL_NL_ERROR_RNR_RETRIES,	/* u8: attribute rnr_retry */
 	PEAL_NL_ERROR_TIMEOUT,		/* u8: attribute timeout */
+	PEAL_NL_ERROR_PEER_GID,		/* 16 bytes: the address of the peer */
 	PEAL_NL_ERROR_COUNT_
 };
 

@@ -97,4 +97,11 @@ TEST_CASE("the numbers are in the words")
 				      "there, retry_cnt 7, timeout 14: 67 ms)");
 	error.timeout = 0;
 	CHECK(what_happened(error).ends_with("timeout 0: none)"));
+	error.peer_address = "10.0.0.2";
+	CHECK(what_happened(error) == "no answer from the peer through all retries (queue pair 17 "
+				      "at 10.0.0.2, retry_cnt 7, timeout 0: none)");
+	error.reason = PEAL_REASON_RNR_EXHAUSTED;
+	error.rnr_retries = 3;
+	CHECK(what_happened(error) ==
+	      "queue pair 17 at 10.0.0.2 had no receive posted (rnr_retry 3)");
 }
