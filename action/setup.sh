@@ -59,7 +59,12 @@ package() {
 	echo "$(cd "$packages" && pwd)/${files[0]##*/}"
 }
 
-install_packages() { DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"; }
+# install_packages PACKAGE...: the lists of packages of a machine may name files that the archive does not have any more.
+install_packages() {
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -q -y --no-install-recommends install "$@" ||
+		{ apt-get -q update && apt-get -q -y --no-install-recommends install "$@"; }
+}
 
 ((EUID == 0)) || fail "run it as root (sudo)"
 [[ -d $packages ]] || fail "name a folder with peal's packages by --packages; scripts/package makes them in build/packages"
