@@ -23,10 +23,49 @@
  */
 #define PEAL_DEFAULT_RD_ATOMIC	16
 
+/*
+ * What the programs of a device may have at most. An administrator lowers it, so that programs meet
+ * the limits of other adapters. A limit holds for what is made after it was set. The device
+ * advertises it to the kernel's own users, too, but they are not held to it.
+ */
+enum peal_limit {
+	PEAL_LIMIT_NONE,	/* of what has no limit that can be set: U32_MAX */
+	PEAL_LIMIT_RD_ATOMIC,	/* advertised READs and atomics, either way, per queue pair */
+	/* Of all programs together: */
+	PEAL_LIMIT_QP,		/* queue pairs */
+	PEAL_LIMIT_CQ,		/* completion queues */
+	PEAL_LIMIT_MR,		/* memory regions and windows */
+	/* Of each object: */
+	PEAL_LIMIT_WR,		/* WQEs of a send, receive or shared receive queue; 2^n */
+	PEAL_LIMIT_CQE,		/* CQEs of a completion queue; 2^n */
+	PEAL_LIMIT_SGE,		/* entries of a scatter-gather list */
+	PEAL_LIMIT_INLINE,	/* bytes of inline data */
+	PEAL_LIMIT_COUNT
+};
+
+struct peal_limits {
+	/* Guarded by peal_netlink_lock: */
+	u32 most[PEAL_LIMIT_COUNT];
+	u32 without;		/* bits 1 << enum peal_nl_feature: the device does not have it */
+};
+
+/* The highest limits. The kernel's users have them. Only netlink.c knows the values. */
+extern const struct peal_limits peal_limits_top;
+
+static inline u32 peal_limits_most(const struct peal_limits *limits, enum peal_limit limit)
+{
+	return READ_ONCE(limits->most[limit]);
+}
+
+static inline bool peal_limits_have(const struct peal_limits *limits, enum peal_nl_feature feature)
+{
+	return !(READ_ONCE(limits->without) & 1U << feature);
+}
+
 struct peal_options {
 	/* Guarded by peal_netlink_lock: */
 	bool direct;		/* queue pairs and messages that begin may use the direct path */
-	u32 max_rd_atomic;	/* advertised, either way, per queue pair */
+	struct peal_limits limits;
 	u32 rate;		/* shown of the port, in Gb/s; 0: as the netdev says */
 	enum peal_nl_ecn ecn;	/* ECN bits of data packets */
 };
@@ -48,11 +87,6 @@ static inline enum peal_nl_scope peal_options_scope(void)
 static inline bool peal_options_allow(const struct peal_options *options, enum peal_nl_scope scope)
 {
 	return peal_options_direct(options) && scope <= peal_options_scope();
-}
-
-static inline u32 peal_options_max_rd_atomic(const struct peal_options *options)
-{
-	return READ_ONCE(options->max_rd_atomic);
 }
 
 static inline u32 peal_options_rate(const struct peal_options *options)

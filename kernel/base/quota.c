@@ -39,23 +39,25 @@ struct peal_quota_limits {
 	u32 programs;		/* total of all contexts */
 	u32 kernel;		/* total of the kernel's users */
 	u32 context;		/* of one context; less than a tenth of `programs` */
+	enum peal_limit limit;	/* of all contexts, which an administrator may set */
 };
 
 static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_PD] = { 7 << 17, 1 << 17, 1 << 16 },
-	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 15 },
+	[PEAL_QUOTA_CQ] = { 7 << 17, 1 << 17, 1 << 15, PEAL_LIMIT_CQ },
 	[PEAL_QUOTA_SRQ] = { 7 << 17, 1 << 17, 1 << 15 },
 	[PEAL_QUOTA_XRCD] = { .programs = 7 << 9, .context = 1 },
-	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP },
-	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20 },
+	[PEAL_QUOTA_QP] = { 7 << 20, (1 << 20) - 17, PEAL_MAX_QP, PEAL_LIMIT_QP },
+	[PEAL_QUOTA_KEY] = { 7 << 21, (1 << 21) - 1, 1 << 20, PEAL_LIMIT_MR },
 	[PEAL_QUOTA_AH] = { 7 << 17, 1 << 17, 1 << 15 },
 	[PEAL_QUOTA_GROUP] = { 7 << 9, 1 << 9, 1 << 8 },
 	[PEAL_QUOTA_DM] = { 7 << 11, 1 << 11, 1 << 8 },
 	[PEAL_QUOTA_FLOW] = { 7 << 8, 1 << 8, 1 << 7 },
 };
 
-void peal_quota_init(struct peal_quota *quota)
+void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits)
 {
+	quota->limits = limits;
 	spin_lock_init(&quota->lock);
 	INIT_LIST_HEAD(&quota->users);
 	quota->kernel.quota = quota;
@@ -145,6 +147,7 @@ int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind
 	struct peal_quota_user *user = account->user;
 	struct peal_quota *quota = account->quota;
 	u64 before = n - 1;	/* these count as held when the last one is taken */
+	u32 most = peal_limits_most(account->quota->limits, limits->limit);
 	unsigned long flags;
 	u64 held;
 	bool may;
@@ -152,7 +155,7 @@ int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind
 	spin_lock_irqsave(&quota->lock, flags);
 	held = account->held[kind] + before;
 	if (user)
-		may = held < limits->context &&
+		may = held < limits->context && quota->programs[kind] + before < most &&
 		      quota->programs[kind] + before + user->held[kind] + before +
 		      held * PEAL_QUOTA_WEIGHT < limits->programs;
 	else

@@ -9,7 +9,10 @@
  *
  *	(held by all programs) + (held by its user) + 8 * (held by the context) < total
  *
- * From this follows:
+ * An administrator can set a lower limit for all programs of a device together (struct
+ * peal_limits). Then one user may take all of it.
+ *
+ * From the rule follows:
  *
  *	- One user never holds more than half of the total, however many contexts it opens.
  *	  Another user can take half of the rest, so that u users leave at least total /
@@ -34,6 +37,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/user_namespace.h>
+
+#include "base/options.h"
 
 /*
  * The pages that each context, each user and all programs of the host share with the kernel. They
@@ -115,6 +120,7 @@ struct peal_account {
 /* The quota of one device. */
 struct peal_quota {
 	spinlock_t lock;		/* guards the fields marked with it */
+	const struct peal_limits *limits;	/* what an administrator lets all programs have */
 	struct peal_account kernel;
 
 	/* Guarded by quota.lock: */
@@ -122,7 +128,7 @@ struct peal_quota {
 	u32 programs[PEAL_QUOTA_KINDS];	/* held by all contexts */
 };
 
-void peal_quota_init(struct peal_quota *quota);
+void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits);
 /* Call when all objects and contexts are gone. */
 void peal_quota_end(const struct peal_quota *quota);
 

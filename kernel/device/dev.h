@@ -89,6 +89,8 @@ void peal_netlink_remove(struct peal_dev *dev);
 /* ---- query.c: what a device reports about itself. The create verbs enforce the limits. ---- */
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
+/* The limits have changed. */
+void peal_query_tell_core(struct peal_dev *dev);
 int peal_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
 #ifdef PEAL_HAS_PORT_SPEED
 /* @speed: in units of 100 Mb/s. */

@@ -122,14 +122,14 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	dev->nic.table.errors = peal_errors_alloc();
 	if (!dev->nic.table.errors)
 		goto destroy_table;
-	peal_quota_init(&dev->nic.quota);
+	dev->nic.options = (struct peal_options){
+		.direct = true, .limits = peal_limits_top, .ecn = PEAL_NL_ECN_ASKED,
+	};
+	dev->nic.options.limits.most[PEAL_LIMIT_RD_ATOMIC] = PEAL_DEFAULT_RD_ATOMIC;
+	peal_quota_init(&dev->nic.quota, &dev->nic.options.limits);
 	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
 	if (ret)
 		goto free_errors;
-	dev->nic.options = (struct peal_options){
-		.direct = true, .max_rd_atomic = PEAL_DEFAULT_RD_ATOMIC,
-		.ecn = PEAL_NL_ECN_ASKED,
-	};
 	ret = peal_locality_add(&dev->nic.locality, &dev->nic.table, &dev->nic.options);
 	if (ret)
 		goto stop_engine;

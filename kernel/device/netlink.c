@@ -23,6 +23,34 @@ static LIST_HEAD(peal_netlink_devices);
  */
 enum peal_nl_scope peal_options_host_scope = PEAL_NL_SCOPE_NETNS;
 
+const struct peal_limits peal_limits_top = { .most = {
+	[PEAL_LIMIT_NONE] = U32_MAX,
+	[PEAL_LIMIT_RD_ATOMIC] = PEAL_MAX_RD_ATOMIC,
+	/* Lower limits of a user and of a context hold, too (base/quota.h). */
+	[PEAL_LIMIT_QP] = U32_MAX,
+	[PEAL_LIMIT_CQ] = U32_MAX,
+	[PEAL_LIMIT_MR] = U32_MAX,
+	[PEAL_LIMIT_WR] = PEAL_MAX_QP_WR,
+	[PEAL_LIMIT_CQE] = PEAL_MAX_CQE,
+	[PEAL_LIMIT_SGE] = PEAL_MAX_SGE,
+	[PEAL_LIMIT_INLINE] = PEAL_MAX_INLINE,
+} };
+
+static const struct {
+	enum peal_nl_dev_attr attr;
+	bool is_power_of_two;
+} peal_netlink_limits[PEAL_LIMIT_COUNT] = {
+	[PEAL_LIMIT_RD_ATOMIC] = { PEAL_NL_DEV_MAX_RD_ATOMIC },
+	[PEAL_LIMIT_QP] = { PEAL_NL_DEV_MAX_QP },
+	[PEAL_LIMIT_CQ] = { PEAL_NL_DEV_MAX_CQ },
+	[PEAL_LIMIT_MR] = { PEAL_NL_DEV_MAX_MR },
+	/* A ring has 2^n entries, and a program may use all that it is granted. */
+	[PEAL_LIMIT_WR] = { PEAL_NL_DEV_MAX_WR, true },
+	[PEAL_LIMIT_CQE] = { PEAL_NL_DEV_MAX_CQE, true },
+	[PEAL_LIMIT_SGE] = { PEAL_NL_DEV_MAX_SGE },
+	[PEAL_LIMIT_INLINE] = { PEAL_NL_DEV_MAX_INLINE },
+};
+
 static struct genl_family peal_netlink_family;
 
 static const struct nla_policy peal_netlink_policy[] = {
@@ -32,6 +60,14 @@ static const struct nla_policy peal_netlink_policy[] = {
 	[PEAL_NL_DEV_MAX_RD_ATOMIC] = NLA_POLICY_RANGE(NLA_U32, 1, PEAL_MAX_RD_ATOMIC),
 	[PEAL_NL_DEV_RATE] = { .type = NLA_U32 },
 	[PEAL_NL_DEV_ECN] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_ECN_COUNT_ - 1),
+	[PEAL_NL_DEV_MAX_QP] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_CQ] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_MR] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_WR] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_CQE] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_SGE] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_DEV_MAX_INLINE] = { .type = NLA_U32 },
+	[PEAL_NL_DEV_WITHOUT] = NLA_POLICY_MAX(NLA_U32, (1U << PEAL_NL_FEATURE_COUNT_) - 1),
 };
 
 static const struct nla_policy peal_netlink_host_policy[] = {
@@ -77,6 +113,17 @@ static struct peal_dev *peal_netlink_find(struct genl_info *info)
 	return ERR_PTR(-ENODEV);
 }
 
+static int peal_netlink_put_limits(struct sk_buff *msg, const struct peal_limits *limits)
+{
+	enum peal_limit limit;
+
+	for (limit = PEAL_LIMIT_NONE + 1; limit < PEAL_LIMIT_COUNT; limit++)
+		if (nla_put_u32(msg, peal_netlink_limits[limit].attr,
+				peal_limits_most(limits, limit)))
+			return -EMSGSIZE;
+	return nla_put_u32(msg, PEAL_NL_DEV_WITHOUT, limits->without);
+}
+
 static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags,
 			     const struct peal_dev *dev)
 {
@@ -89,7 +136,7 @@ static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags
 	if (nla_put_u32(msg, PEAL_NL_DEV_INDEX, dev->ib.index) ||
 	    nla_put_string(msg, PEAL_NL_DEV_NAME, dev->ib.name) ||
 	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(options)) ||
-	    nla_put_u32(msg, PEAL_NL_DEV_MAX_RD_ATOMIC, peal_options_max_rd_atomic(options)) ||
+	    peal_netlink_put_limits(msg, &options->limits) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(options)) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_ECN, peal_options_ecn(options))) {
 		genlmsg_cancel(msg, head);
@@ -141,9 +188,28 @@ static int peal_netlink_dump(struct sk_buff *msg, struct netlink_callback *cb)
 	return msg->len;
 }
 
+static void peal_netlink_set_limits(struct peal_limits *limits, struct nlattr **attrs)
+{
+	enum peal_limit limit;
+
+	lockdep_assert_held(&peal_netlink_lock);
+	for (limit = PEAL_LIMIT_NONE + 1; limit < PEAL_LIMIT_COUNT; limit++) {
+		const struct nlattr *attr = attrs[peal_netlink_limits[limit].attr];
+		u32 most;
+
+		if (!attr)
+			continue;
+		most = min(nla_get_u32(attr), peal_limits_top.most[limit]);
+		if (peal_netlink_limits[limit].is_power_of_two)
+			most = rounddown_pow_of_two(most);
+		WRITE_ONCE(limits->most[limit], most);
+	}
+	if (attrs[PEAL_NL_DEV_WITHOUT])
+		WRITE_ONCE(limits->without, nla_get_u32(attrs[PEAL_NL_DEV_WITHOUT]));
+}
+
 static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 {
-	const struct nlattr *max_rd_atomic = info->attrs[PEAL_NL_DEV_MAX_RD_ATOMIC];
 	const struct nlattr *direct = info->attrs[PEAL_NL_DEV_DIRECT];
 	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
 	const struct nlattr *ecn = info->attrs[PEAL_NL_DEV_ECN];
@@ -162,18 +228,8 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 		options = &dev->nic.options;
 		if (direct)
 			WRITE_ONCE(options->direct, nla_get_u8(direct));
-		if (max_rd_atomic) {
-			u32 max = nla_get_u32(max_rd_atomic);
-
-			WRITE_ONCE(options->max_rd_atomic, max);
-			/*
-			 * The core calls query_device only once, so its copy of the answer changes,
-			 * too.
-			 */
-			WRITE_ONCE(dev->ib.attrs.max_qp_rd_atom, max);
-			WRITE_ONCE(dev->ib.attrs.max_qp_init_rd_atom, max);
-			WRITE_ONCE(dev->ib.attrs.max_res_rd_atom, max * PEAL_MAX_QP);
-		}
+		peal_netlink_set_limits(&options->limits, info->attrs);
+		peal_query_tell_core(dev);
 		if (rate)
 			WRITE_ONCE(options->rate, nla_get_u32(rate));
 		if (ecn)

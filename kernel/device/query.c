@@ -27,29 +27,40 @@
  * The limits of one context, because a program can have no more than that. The smallest rings of a
  * queue fit in one page. On a small host the limit of pages is met first.
  */
-static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
+static void peal_query_limits(struct ib_device_attr *attr, const struct peal_limits *limits)
 {
+	u32 max_rd_atomic = peal_limits_most(limits, PEAL_LIMIT_RD_ATOMIC);
+	u32 max_sge = peal_limits_most(limits, PEAL_LIMIT_SGE);
+	u32 max_wr = peal_limits_most(limits, PEAL_LIMIT_WR);
+	u32 max_mr = min(peal_quota_limit(PEAL_QUOTA_KEY),
+			 peal_limits_most(limits, PEAL_LIMIT_MR));
 	u64 pages = peal_page_quota_limit() - 1;	/* the context has a doorbell page */
 	u64 cqes = ((pages << PAGE_SHIFT) - PEAL_CQ_RING_OFFSET) / sizeof(struct peal_cqe);
 
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE | SZ_2M | SZ_1G;
-	attr->max_qp = min_t(u64, peal_quota_limit(PEAL_QUOTA_QP), pages);
-	attr->max_qp_wr = PEAL_MAX_QP_WR;
-	attr->max_send_sge = PEAL_MAX_SGE;
-	attr->max_recv_sge = PEAL_MAX_SGE;
-	attr->max_sge_rd = PEAL_MAX_SGE;
-	attr->max_srq = min_t(u64, peal_quota_limit(PEAL_QUOTA_SRQ), pages);
-	attr->max_srq_wr = PEAL_MAX_SRQ_WR;
-	attr->max_srq_sge = PEAL_MAX_SGE;
-	attr->max_cq = min_t(u64, peal_quota_limit(PEAL_QUOTA_CQ), pages);
-	attr->max_cqe = min_t(u64, rounddown_pow_of_two(cqes), PEAL_MAX_CQE);
-	attr->max_mr = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_qp = min3((u64)peal_quota_limit(PEAL_QUOTA_QP), pages,
+			    (u64)peal_limits_most(limits, PEAL_LIMIT_QP));
+	attr->max_qp_wr = max_wr;
+	attr->max_send_sge = max_sge;
+	attr->max_recv_sge = max_sge;
+	attr->max_sge_rd = max_sge;
+	if (peal_limits_have(limits, PEAL_NL_FEATURE_SRQ)) {
+		attr->max_srq = min_t(u64, peal_quota_limit(PEAL_QUOTA_SRQ), pages);
+		attr->max_srq_wr = max_wr;
+		attr->max_srq_sge = max_sge;
+	}
+	attr->max_cq = min3((u64)peal_quota_limit(PEAL_QUOTA_CQ), pages,
+			    (u64)peal_limits_most(limits, PEAL_LIMIT_CQ));
+	attr->max_cqe = min_t(u64, rounddown_pow_of_two(cqes),
+			      peal_limits_most(limits, PEAL_LIMIT_CQE));
+	attr->max_mr = max_mr;
 	attr->max_dm_size = peal_dm_limit();
 	attr->max_fast_reg_page_list_len = PEAL_MAX_FAST_REG_PAGES;
-	attr->max_mw = peal_quota_limit(PEAL_QUOTA_KEY);
+	attr->max_mw = peal_limits_have(limits, PEAL_NL_FEATURE_MW) ? max_mr : 0;
 	attr->max_pd = peal_quota_limit(PEAL_QUOTA_PD);
-	attr->max_raw_ethy_qp = attr->max_qp;
+	if (peal_limits_have(limits, PEAL_NL_FEATURE_RAW))
+		attr->max_raw_ethy_qp = attr->max_qp;
 	attr->max_ah = peal_quota_limit(PEAL_QUOTA_AH);
 	attr->max_mcast_grp = peal_quota_limit(PEAL_QUOTA_GROUP);
 	attr->max_mcast_qp_attach = PEAL_CONTEXT_GROUP_QPS;
@@ -61,6 +72,8 @@ static void peal_query_limits(struct ib_device_attr *attr, u32 max_rd_atomic)
 
 int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
 {
+	const struct peal_limits *limits = &peal_dev(ib)->nic.options.limits;
+
 	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 	*attr = (struct ib_device_attr){
@@ -80,8 +93,18 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 		.hca_core_clock = PEAL_CLOCK_KHZ,
 		.local_ca_ack_delay = 0,
 	};
-	peal_query_limits(attr, peal_options_max_rd_atomic(&peal_dev(ib)->nic.options));
-	if (!peal_odp_is_supported())
+	peal_query_limits(attr, limits);
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_ATOMIC)) {
+		attr->atomic_cap = IB_ATOMIC_NONE;
+		attr->device_cap_flags &= ~IB_DEVICE_ATOMIC_WRITE;
+	}
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_MW))
+		attr->device_cap_flags &= ~(IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B);
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_XRC))
+		attr->device_cap_flags &= ~IB_DEVICE_XRC;
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_SRQ))
+		attr->device_cap_flags &= ~(IB_DEVICE_SRQ_RESIZE | IB_DEVICE_XRC);
+	if (!peal_odp_is_supported() || !peal_limits_have(limits, PEAL_NL_FEATURE_ODP))
 		return 0;
 	/*
 	 * A datagram whose receive buffer is not in memory would be lost, so UD has no receives.
@@ -97,6 +120,23 @@ int peal_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct 
 	attr->odp_caps.per_transport_caps.xrc_odp_caps =
 		attr->odp_caps.per_transport_caps.rc_odp_caps;
 	return 0;
+}
+
+/*
+ * The core calls query_device only once and keeps the answer, so its copy changes, too. Readers
+ * take no lock, so each word is written at once.
+ */
+void peal_query_tell_core(struct peal_dev *dev)
+{
+	struct ib_device_attr attr;
+	const u64 *from = (const u64 *)&attr;
+	u64 *to = (u64 *)&dev->ib.attrs;
+	size_t i;
+
+	BUILD_BUG_ON(sizeof(attr) % sizeof(u64) || __alignof__(attr) < sizeof(u64));
+	peal_query_device(&dev->ib, &attr, NULL);
+	for (i = 0; i < sizeof(attr) / sizeof(u64); i++)
+		WRITE_ONCE(to[i], from[i]);
 }
 
 /* The rates that an administrator can set, as the attributes of a port say them. */

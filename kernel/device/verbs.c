@@ -99,6 +99,27 @@ static struct peal_account *peal_verbs_account(struct peal_dev *dev, struct ib_u
 	return ctx ? &ctx->account : &dev->nic.quota.kernel;
 }
 
+/* Return: what the caller may have. */
+static const struct peal_limits *peal_verbs_limits(struct ib_device *ib,
+						   const struct ib_udata *udata)
+{
+	return udata ? &peal_dev(ib)->nic.options.limits : &peal_limits_top;
+}
+
+/*
+ * May a program register memory with @access on this device? The core knows whether the device has
+ * on-demand paging.
+ *
+ * Return: 0 or -EOPNOTSUPP.
+ */
+static int peal_verbs_check_access(struct ib_device *ib, int access)
+{
+	if (access & IB_ACCESS_REMOTE_ATOMIC &&
+	    !peal_limits_have(&peal_dev(ib)->nic.options.limits, PEAL_NL_FEATURE_ATOMIC))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
 /* ---- contexts and protection domains ---- */
 
 /*
@@ -242,7 +263,8 @@ static int peal_verbs_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *
 		return -EINVAL;
 	if (attr->flags)
 		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > PEAL_MAX_CQE ||
+	if (!attr->cqe ||
+	    attr->cqe > peal_limits_most(peal_verbs_limits(ib->device, udata), PEAL_LIMIT_CQE) ||
 	    attr->comp_vector >= ib->device->num_comp_vectors)
 		return -EINVAL;
 	ret = peal_cq_init(cq, peal_verbs_account(peal_dev(ib->device), udata),
@@ -285,7 +307,8 @@ static int peal_verbs_resize_cq(struct ib_cq *ib, PEAL_RESIZE_CQ_ENTRIES entries
 		return ret;
 	if (req.flags == PEAL_RESIZE_CQ_COMMIT)
 		return peal_cq_resize(peal_cq(ib));
-	if (req.flags != PEAL_RESIZE_CQ_PREPARE || entries < 1 || entries > PEAL_MAX_CQE)
+	if (req.flags != PEAL_RESIZE_CQ_PREPARE || entries < 1 ||
+	    entries > peal_limits_most(peal_verbs_limits(ib->device, udata), PEAL_LIMIT_CQE))
 		return -EINVAL;
 	ret = peal_cq_prepare_resize(peal_cq(ib), ctx->ib, entries, &resp);
 	return ret ?: peal_verbs_respond(udata, &resp, sizeof(resp));
@@ -313,7 +336,7 @@ static struct ib_mr *peal_verbs_reg_user_mr(struct ib_pd *pd, u64 start, u64 len
 					    int access, PEAL_MR_DMAH_ARG struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
-	int ret = peal_verbs_check_request(udata);
+	int ret = peal_verbs_check_request(udata) ?: peal_verbs_check_access(pd->device, access);
 
 	if (!ret && PEAL_MR_DMAH)
 		ret = -EOPNOTSUPP;
@@ -329,7 +352,7 @@ static struct ib_mr *peal_verbs_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset,
 {
 	struct peal_dev *dev = peal_dev(pd->device);
 	struct ib_udata *udata = PEAL_DMABUF_UDATA;
-	int ret = peal_verbs_check_request(udata);
+	int ret = peal_verbs_check_request(udata) ?: peal_verbs_check_access(pd->device, access);
 
 	if (!ret && PEAL_MR_DMAH)
 		ret = -EOPNOTSUPP;
@@ -395,6 +418,8 @@ static struct ib_mr *peal_verbs_rereg_user_mr(struct ib_mr *ib, int flags, u64 s
 {
 	int ret = peal_verbs_check_request(udata);
 
+	if (!ret && flags & IB_MR_REREG_ACCESS)
+		ret = peal_verbs_check_access(ib->device, access);
 	if (!ret)
 		ret = peal_mr_reregister(ib, flags, start, length, iova, access, pd);
 	return ERR_PTR(ret);
@@ -409,6 +434,8 @@ static int peal_verbs_alloc_mw(struct ib_mw *ib, struct ib_udata *udata)
 {
 	struct peal_dev *dev = peal_dev(ib->device);
 
+	if (!peal_limits_have(peal_verbs_limits(ib->device, udata), PEAL_NL_FEATURE_MW))
+		return -EOPNOTSUPP;
 	return peal_verbs_check_no_request(udata) ?:
 	       peal_mw_init(peal_mw(ib), &dev->nic.table, peal_verbs_account(dev, udata), ib->pd);
 }
@@ -442,7 +469,10 @@ static struct ib_mr *peal_verbs_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib,
 					  struct uverbs_attr_bundle *attrs)
 {
 	struct peal_dev *dev = peal_dev(pd->device);
+	int ret = peal_verbs_check_access(pd->device, attr->access_flags);
 
+	if (ret)
+		return ERR_PTR(ret);
 	return peal_mr_register_map(&dev->nic.table, peal_verbs_account(dev, &attrs->driver_udata),
 				    pd, peal_dm(ib)->map, attr->offset, attr->length,
 				    attr->access_flags);
@@ -539,6 +569,8 @@ static int peal_verbs_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata)
 
 	if (ret)
 		return ret;
+	if (!peal_limits_have(&nic->options.limits, PEAL_NL_FEATURE_XRC))
+		return -EOPNOTSUPP;
 	tx_quota = peal_tx_quota_open(&nic->port.tx_quotas);
 	if (IS_ERR(tx_quota))
 		return PTR_ERR(tx_quota);
@@ -577,6 +609,7 @@ static int peal_verbs_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
 static int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init,
 				 struct ib_udata *udata)
 {
+	const struct peal_limits *limits = peal_verbs_limits(ib->device, udata);
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_context *ctx = peal_verbs_context(udata);
 	struct peal_srq *srq = peal_srq(ib);
@@ -585,13 +618,15 @@ static int peal_verbs_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *ini
 
 	if (ret)
 		return ret;
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_SRQ))
+		return -EOPNOTSUPP;
 	/* A kernel user has no use for an XRC queue, because it cannot make the queue pairs. */
 	if (init->srq_type != IB_SRQT_BASIC && (init->srq_type != IB_SRQT_XRC || !ctx))
 		return -EOPNOTSUPP;
 	if (init->srq_type == IB_SRQT_XRC && (!init->ext.xrc.xrcd || !init->ext.cq))
 		return -EINVAL;
 	peal_engine_add_srq(srq);
-	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL,
+	ret = peal_srq_init(srq, peal_verbs_account(dev, udata), ctx ? ctx->ib : NULL, limits,
 			    &init->attr);
 	if (ret)
 		return ret;
@@ -661,8 +696,9 @@ static int UVERBS_HANDLER(PEAL_METHOD_SRQ_RESIZE)(struct uverbs_attr_bundle *att
 	if (req.step == PEAL_RESIZE_SRQ_COMMIT && !req.max_wr)
 		ret = peal_srq_resize(peal_srq(ib), &resp);
 	else if (req.step == PEAL_RESIZE_SRQ_PREPARE)
-		ret = peal_srq_prepare_resize(peal_srq(ib), peal_srq(ib)->context->ib, req.max_wr,
-					      &resp);
+		ret = peal_srq_prepare_resize(peal_srq(ib), peal_srq(ib)->context->ib,
+					      &peal_dev(ib->device)->nic.options.limits,
+					      req.max_wr, &resp);
 	else
 		ret = -EINVAL;
 	if (ret)
@@ -688,12 +724,28 @@ ADD_UVERBS_METHODS(peal_verbs_srq_methods, UVERBS_OBJECT_SRQ,
 
 /* ---- queue pairs ---- */
 
+/*
+ * The features without which there are no such queue pairs. XRC has shared receive queues only. The
+ * connection manager's queue pair, GSI, is not a program's.
+ */
+static const u32 peal_verbs_features[IB_QPT_MAX] = {
+	[IB_QPT_RC] = 1 << PEAL_NL_FEATURE_RC,
+	[IB_QPT_UC] = 1 << PEAL_NL_FEATURE_UC,
+	[IB_QPT_UD] = 1 << PEAL_NL_FEATURE_UD,
+	[IB_QPT_XRC_INI] = 1 << PEAL_NL_FEATURE_XRC | 1 << PEAL_NL_FEATURE_SRQ,
+	[IB_QPT_XRC_TGT] = 1 << PEAL_NL_FEATURE_XRC | 1 << PEAL_NL_FEATURE_SRQ,
+	[IB_QPT_RAW_PACKET] = 1 << PEAL_NL_FEATURE_RAW,
+};
+
 /* Does the device have such queue pairs, and may the caller make them? */
 static int peal_verbs_check_qp(const struct ib_qp *ib, const struct ib_qp_init_attr *init,
-			       bool user)
+			       const struct peal_limits *limits, bool user)
 {
 	const struct ib_srq *srq = init->srq;
 
+	if (init->qp_type < IB_QPT_MAX &&
+	    READ_ONCE(limits->without) & peal_verbs_features[init->qp_type])
+		return -EOPNOTSUPP;
 	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	switch (init->qp_type) {
@@ -762,13 +814,14 @@ static int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 static int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
 {
+	const struct peal_limits *limits = peal_verbs_limits(ib->device, udata);
 	struct peal_dev *dev = peal_dev(ib->device);
 	struct peal_context *ctx = peal_verbs_context(udata);
 	struct peal_account *account = peal_verbs_account(dev, udata);
 	struct peal_tx_quota *tx_quota = peal_nic_tx_quota(&dev->nic, ctx);
 	struct peal_create_qp_resp resp;
 	struct peal_qp *qp = peal_qp(ib);
-	int ret = peal_verbs_check_qp(ib, init, udata);
+	int ret = peal_verbs_check_qp(ib, init, limits, udata);
 
 	if (!ret)
 		ret = peal_verbs_check_request(udata);
@@ -787,7 +840,7 @@ static int peal_verbs_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init,
 	/* An XRC target may outlive the context of its maker, so its domain pays for it. */
 	if (init->qp_type == IB_QPT_XRC_TGT)
 		account = &peal_xrcd(init->xrcd)->account;
-	ret = peal_qp_init(qp, &dev->nic.table, account, ctx ? ctx->ib : NULL, init);
+	ret = peal_qp_init(qp, &dev->nic.table, account, ctx ? ctx->ib : NULL, limits, init);
 	if (ret) {
 		peal_qp_free_transports(qp);
 		return ret;
@@ -893,6 +946,10 @@ static int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int m
 
 	if (ret)
 		return ret;
+	/* The connection manager asks for the right on every device, so this is no error. */
+	if (mask & IB_QP_ACCESS_FLAGS &&
+	    !peal_limits_have(peal_verbs_limits(ib->device, udata), PEAL_NL_FEATURE_ATOMIC))
+		attr->qp_access_flags &= ~IB_ACCESS_REMOTE_ATOMIC;
 	mutex_lock(&qp->control);
 	ret = peal_qp_check(qp, attr, mask);
 	if (!ret && mask & IB_QP_AV && udata)

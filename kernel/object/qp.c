@@ -55,14 +55,25 @@ static void peal_qp_lay_out(const struct ib_qp_cap *cap, struct peal_qp_layout *
 	layout->bytes = layout->rq_offset + (size_t)layout->rq_entries * layout->rq_stride;
 }
 
+/* Return: the operations that a send queue refuses, bits 1 << enum peal_opcode. */
+static u32 peal_qp_refused(const struct peal_qp *qp, const struct peal_limits *limits, bool kernel)
+{
+	u32 refused = peal_ops_refused(peal_qp_bth_transport(qp), kernel);
+
+	if (!peal_limits_have(limits, PEAL_NL_FEATURE_ATOMIC))
+		refused |= 1U << PEAL_OP_CMP_SWAP | 1U << PEAL_OP_FETCH_ADD |
+			   1U << PEAL_OP_ATOMIC_WRITE;
+	return refused;
+}
+
 static int peal_qp_init_rings(struct peal_qp *qp, struct ib_ucontext *uctx,
-			      const struct peal_qp_layout *layout)
+			      const struct peal_limits *limits, const struct peal_qp_layout *layout)
 {
 	enum ib_qp_type type = qp->ib.qp_type;
 	struct peal_wqe_limits recv = { .max_sge = qp->cap.max_recv_sge };
 	struct peal_wqe_limits send = {
 		.max_sge = max(qp->cap.max_send_sge, 1U), .max_inline = qp->cap.max_inline_data,
-		.refused = peal_ops_refused(peal_qp_bth_transport(qp), !uctx),
+		.refused = peal_qp_refused(qp, limits, !uctx),
 		.datagram = peal_qp_is_datagram(qp), .raw = type == IB_QPT_RAW_PACKET,
 		/* The number is an address handle's, or with XRC a shared receive queue's. */
 		.max_target = peal_qp_is_datagram(qp) ? U32_MAX :
@@ -125,6 +136,7 @@ static void peal_qp_call(struct peal_events *events, enum ib_event_type type)
  * peal_qp_init() - make a queue pair in state RESET and give it a number
  * @account: the context's account, or the kernel's
  * @uctx: the program's context, or NULL for a kernel user
+ * @limits: what the caller may have
  * @init: the requested values; cap is updated to the granted values. A shared receive queue is
  *	one of this device
  *
@@ -134,8 +146,12 @@ static void peal_qp_call(struct peal_events *events, enum ib_event_type type)
  * -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
-		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init)
+		 struct ib_ucontext *uctx, const struct peal_limits *limits,
+		 struct ib_qp_init_attr *init)
 {
+	u32 max_inline = peal_limits_most(limits, PEAL_LIMIT_INLINE);
+	u32 max_sge = peal_limits_most(limits, PEAL_LIMIT_SGE);
+	u32 max_wr = peal_limits_most(limits, PEAL_LIMIT_WR);
 	bool gsi = init->qp_type == IB_QPT_GSI;
 	struct ib_qp_cap *cap = &init->cap;
 	struct peal_qp_layout layout;
@@ -159,9 +175,9 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 		cap->max_recv_wr = 0;	/* it has no receive queue of its own */
 		cap->max_recv_sge = 0;
 	}
-	if (cap->max_send_wr > PEAL_MAX_QP_WR || cap->max_recv_wr > PEAL_MAX_QP_WR ||
-	    cap->max_send_sge > PEAL_MAX_SGE || cap->max_recv_sge > PEAL_MAX_SGE ||
-	    cap->max_inline_data > PEAL_MAX_INLINE)
+	if (cap->max_send_wr > max_wr || cap->max_recv_wr > max_wr ||
+	    cap->max_send_sge > max_sge || cap->max_recv_sge > max_sge ||
+	    cap->max_inline_data > max_inline)
 		return -EINVAL;
 	mutex_init(&qp->control);
 	peal_events_init(&qp->events, peal_qp_call);
@@ -177,9 +193,9 @@ int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_accou
 	cap->max_send_wr = qp->ib.send_cq ? layout.sq_entries : 0;
 	cap->max_recv_wr = cap->max_recv_wr ? layout.rq_entries : 0;
 	cap->max_inline_data = clamp_t(u32, layout.sq_stride - sizeof(struct peal_send_wqe),
-				       cap->max_inline_data, PEAL_MAX_INLINE);
+				       cap->max_inline_data, max_inline);
 	qp->cap = *cap;
-	ret = peal_qp_init_rings(qp, uctx, &layout);
+	ret = peal_qp_init_rings(qp, uctx, limits, &layout);
 	if (ret)
 		return ret;
 	ret = peal_quota_take(account, PEAL_QUOTA_QP);

@@ -438,7 +438,8 @@ static inline bool peal_qp_send_failed(const struct peal_qp *qp)
 }
 
 int peal_qp_init(struct peal_qp *qp, struct peal_table *table, struct peal_account *account,
-		 struct ib_ucontext *uctx, struct ib_qp_init_attr *init);
+		 struct ib_ucontext *uctx, const struct peal_limits *limits,
+		 struct ib_qp_init_attr *init);
 void peal_qp_set_engine(struct peal_qp *qp, struct peal_engine *engine);
 void peal_qp_set_counters(struct peal_qp *qp, struct peal_counters __percpu *counters);
 void peal_qp_stop(struct peal_qp *qp);

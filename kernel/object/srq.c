@@ -41,20 +41,22 @@ static void peal_srq_call(struct peal_events *events, enum ib_event_type type)
  * peal_srq_init() - give a shared receive queue its ring
  * @account: the context's account, or the kernel's
  * @uctx: the program's context, or NULL for a kernel user's queue
+ * @limits: what the caller may have
  * @attr: the requested values, updated to the granted values. The limit is not read, because a
  *	queue without WQEs is below any limit
  *
  * Return: 0, -EINVAL (beyond the limits), -ENOMEM or -ENOSPC (the account's limit is reached).
  */
 int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_ucontext *uctx,
-		  struct ib_srq_attr *attr)
+		  const struct peal_limits *limits, struct ib_srq_attr *attr)
 {
-	struct peal_wqe_limits limits = { .max_sge = attr->max_sge };
+	struct peal_wqe_limits wqe_limits = { .max_sge = attr->max_sge };
 	struct peal_srq_layout layout;
 	void *base;
 	int ret;
 
-	if (!attr->max_wr || attr->max_wr > PEAL_MAX_SRQ_WR || attr->max_sge > PEAL_MAX_SGE)
+	if (!attr->max_wr || attr->max_wr > peal_limits_most(limits, PEAL_LIMIT_WR) ||
+	    attr->max_sge > peal_limits_most(limits, PEAL_LIMIT_SGE))
 		return -EINVAL;
 	ret = peal_quota_take(account, PEAL_QUOTA_SRQ);
 	if (ret)
@@ -70,7 +72,7 @@ int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_
 	peal_events_init(&srq->events, peal_srq_call);
 	base = peal_map_address(srq->map);
 	peal_srq_ring_init(&srq->ring, base, base + layout.ring_offset,
-			   base + layout.slots_offset, layout.entries, layout.stride, &limits);
+			   base + layout.slots_offset, layout.entries, layout.stride, &wqe_limits);
 	peal_srq_query(srq, attr);
 	return 0;
 }
@@ -134,6 +136,7 @@ int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int ma
 /**
  * peal_srq_prepare_resize() - make a ring of another size for a program's queue
  * @uctx: the program's context
+ * @limits: what the program may have
  * @max_wr: the ring holds at least this many WQEs
  * @resp: describes the new ring
  *
@@ -141,13 +144,14 @@ int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int ma
  *
  * Return: 0, -EINVAL (beyond the limits), -ENOMEM or -ENOSPC (the account's limit is reached).
  */
-int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 max_wr,
+int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx,
+			    const struct peal_limits *limits, u32 max_wr,
 			    struct peal_resize_srq_resp *resp)
 {
 	struct peal_srq_layout layout;
 	struct peal_map *map;
 
-	if (!max_wr || max_wr > PEAL_MAX_SRQ_WR)
+	if (!max_wr || max_wr > peal_limits_most(limits, PEAL_LIMIT_WR))
 		return -EINVAL;
 	peal_srq_lay_out(max_wr, srq->ring.limits.max_sge, 0, &layout);
 	map = peal_map_alloc(uctx, srq->account, layout.bytes);

@@ -57,13 +57,14 @@ static inline struct peal_srq *peal_srq(struct ib_srq *ib)
 }
 
 int peal_srq_init(struct peal_srq *srq, struct peal_account *account, struct ib_ucontext *uctx,
-		  struct ib_srq_attr *attr);
+		  const struct peal_limits *limits, struct ib_srq_attr *attr);
 void peal_srq_free(struct peal_srq *srq);
 void peal_srq_set_work(struct peal_srq *srq, work_func_t work);
 void peal_srq_describe(const struct peal_srq *srq, struct peal_create_srq_resp *resp);
 
 int peal_srq_modify(struct peal_srq *srq, const struct ib_srq_attr *attr, int mask);
-int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx, u32 max_wr,
+int peal_srq_prepare_resize(struct peal_srq *srq, struct ib_ucontext *uctx,
+			    const struct peal_limits *limits, u32 max_wr,
 			    struct peal_resize_srq_resp *resp);
 int peal_srq_resize(struct peal_srq *srq, struct peal_resize_srq_resp *resp);
 void peal_srq_query(struct peal_srq *srq, struct ib_srq_attr *attr);

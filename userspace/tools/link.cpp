@@ -120,7 +120,8 @@ void link_show(const std::string &name, bool json)
 {
 	Module module;
 	Rdma rdma;
-	Table table({"DEVICE", "NETDEV", "STATE", "DIRECT", "MAX-RD-ATOMIC", "RATE", "ECN"});
+	Table table(
+		{"DEVICE", "NETDEV", "STATE", "DIRECT", "MAX-RD-ATOMIC", "RATE", "ECN", "LIMITS"});
 	auto all = Json::array();
 
 	for (const auto &device : module.devices_named(name)) {
@@ -129,16 +130,19 @@ void link_show(const std::string &name, bool json)
 		const auto ecn = ecn_word(options.ecn);
 
 		table.add({device.name, port.netdev.value_or(MISSING), port_state_word(port.state),
-			   direct_word(options.direct), cell_of(options.max_rd_atomic),
-			   rate_word(options.rate), ecn});
+			   direct_word(options.direct), cell_of(options.limits[0]),
+			   rate_word(options.rate), ecn, limit_words(options)});
 		all.push_back({{"device", device.name},
 			       {"index", device.index},
 			       {"netdev", json_of(port.netdev)},
 			       {"state", json_of_word(port_state_word(port.state))},
 			       {"direct", json_of_word(direct_word(options.direct))},
-			       {"max-rd-atomic", json_of(options.max_rd_atomic)},
 			       {"rate", json_of(options.rate)},
 			       {"ecn", json_of_word(ecn)}});
+		for (std::size_t i = 0; i < LIMITS; i++)
+			all.back()[limits()[i].name] = json_of(options.limits[i]);
+		all.back()["without"] =
+			options.without ? Json(without_words(*options.without)) : Json();
 	}
 	if (json)
 		fmt::print("{}\n", all.dump(2));

@@ -86,10 +86,13 @@ void add_link_commands(CLI::App &app, Arguments &arguments)
 				 "  peal link show\n"
 				 "  peal link show peal0 --json");
 	auto *set = add_command(*link, "set",
-				"set options: direct on|off, max-rd-atomic 1..128, rate "
-				"auto|GBPS, ecn off|asked|on",
+				"set options: direct on|off, rate auto|GBPS, ecn off|asked|on, and "
+				"limits of programs: max-rd-atomic, max-qp, max-cq, max-mr, "
+				"max-wr, max-cqe, max-sge, max-inline, without FEATURE,...",
 				"  peal link set peal0 direct off\n"
-				"  peal link set peal0 ecn on rate 100");
+				"  peal link set peal0 ecn on rate 100\n"
+				"  peal link set peal0 max-sge 2 max-inline 32 without srq,atomic\n"
+				"  peal link set peal0 max-sge max max-inline max without none");
 
 	link->require_subcommand(1);
 	add->add_option("NAME", arguments.name, "name of the new device")->required();

@@ -26,9 +26,11 @@ Device read_device(const Message &message)
 	device.index = static_cast<std::uint32_t>(attributes.number(PEAL_NL_DEV_INDEX).value_or(0));
 	device.name = attributes.string(PEAL_NL_DEV_NAME).value_or("");
 	device.options.direct = attributes.number(PEAL_NL_DEV_DIRECT);
-	device.options.max_rd_atomic = attributes.number(PEAL_NL_DEV_MAX_RD_ATOMIC);
 	device.options.rate = attributes.number(PEAL_NL_DEV_RATE);
 	device.options.ecn = attributes.number(PEAL_NL_DEV_ECN);
+	device.options.without = attributes.number(PEAL_NL_DEV_WITHOUT);
+	for (std::size_t i = 0; i < LIMITS; i++)
+		device.options.limits[i] = attributes.number(limits()[i].attribute);
 	return device;
 }
 
@@ -99,8 +101,9 @@ Failure failure(const std::string &what, const KernelError &error)
 					   "permitted); run the command as root",
 					   what));
 	case ERANGE:
-		return Failure(fmt::format("{}: Numerical result out of range; max-rd-atomic is 1 "
-					   "to 128, direct is on or off",
+		return Failure(fmt::format("{}: Numerical result out of range; direct is on or "
+					   "off, max-rd-atomic is 1 to 128, other limits are 1 or "
+					   "more, and max-inline is 0 or more",
 					   what));
 	case EINVAL:
 		return Failure(fmt::format("{}: {}; rate is auto, 10, 25, 40, 50, 100, 200 or 400",
@@ -176,12 +179,15 @@ void Module::set(const std::string &name, const DeviceOptions &options)
 	set.add_string(PEAL_NL_DEV_NAME, name);
 	if (options.direct)
 		set.add_u8(PEAL_NL_DEV_DIRECT, *options.direct);
-	if (options.max_rd_atomic)
-		set.add_u32(PEAL_NL_DEV_MAX_RD_ATOMIC, *options.max_rd_atomic);
 	if (options.rate)
 		set.add_u32(PEAL_NL_DEV_RATE, *options.rate);
 	if (options.ecn)
 		set.add_u32(PEAL_NL_DEV_ECN, *options.ecn);
+	if (options.without)
+		set.add_u32(PEAL_NL_DEV_WITHOUT, *options.without);
+	for (std::size_t i = 0; i < LIMITS; i++)
+		if (options.limits[i])
+			set.add_u32(limits()[i].attribute, *options.limits[i]);
 	try {
 		socket.ask(set);
 	} catch (const KernelError &error) {

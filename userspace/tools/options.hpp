@@ -8,19 +8,26 @@
  */
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace peal::tool {
+
+/* How many limits a device has. */
+constexpr std::size_t LIMITS = 8;
 
 /* What a command changes, or what the module says. An older module lacks options. */
 struct DeviceOptions {
 	std::optional<std::uint8_t> direct;
-	std::optional<std::uint32_t> max_rd_atomic;
-	std::optional<std::uint32_t> rate; /* Gb/s; 0: the netdev's */
-	std::optional<std::uint32_t> ecn;  /* enum peal_nl_ecn */
+	std::optional<std::uint32_t> rate;			 /* Gb/s; 0: the netdev's */
+	std::optional<std::uint32_t> ecn;			 /* enum peal_nl_ecn */
+	std::array<std::optional<std::uint32_t>, LIMITS> limits; /* in the order of limits() */
+	std::optional<std::uint32_t> without; /* bits 1 << enum peal_nl_feature */
 };
 
 struct HostOptions {
@@ -31,10 +38,24 @@ struct HostOptions {
 DeviceOptions parse_device_options(std::span<const std::string> words);
 HostOptions parse_host_options(std::span<const std::string> words);
 
+/* What the programs of a device may have at most. */
+struct Limit {
+	const char *name;
+	int attribute;	     /* enum peal_nl_dev_attr */
+	std::uint32_t least; /* a command can set it to */
+	std::uint32_t most;  /* UINT32_MAX: any number, and then there is no limit */
+};
+
+const std::array<Limit, LIMITS> &limits();
+
 /* Values in words. A value that this tool does not know is shown as its number. */
 std::string direct_word(std::optional<std::uint8_t> direct);
 std::string rate_word(std::optional<std::uint32_t> rate);
 std::string ecn_word(std::optional<std::uint32_t> ecn);
+/* Features, see Documentation/manual/peal-link.8.rst. */
+std::vector<std::string> without_words(std::uint32_t without);
+/* The limits that are below the highest, in the words that set them, but not max-rd-atomic. */
+std::string limit_words(const DeviceOptions &options);
 std::string scope_word(std::optional<std::uint32_t> scope);
 
 } /* namespace peal::tool */

@@ -20,6 +20,8 @@ _peal_values() {
 	device-ecn) echo off asked on ;;
 	device-rate) echo auto 10 25 40 50 100 200 400 ;;
 	device-max-rd-atomic) echo 1 16 128 ;;
+	device-max-*) echo max ;;
+	device-without) echo none rc uc ud xrc raw srq atomic mw odp ;;
 	host-direct) echo none device netns host ;;
 	esac
 }
@@ -31,7 +33,7 @@ _peal_pairs() {
 	elif [[ $1 == host ]]; then
 		echo direct
 	else
-		echo direct max-rd-atomic rate ecn
+		echo direct rate ecn max-{rd-atomic,qp,cq,mr,wr,cqe,sge,inline} without
 	fi
 }
 

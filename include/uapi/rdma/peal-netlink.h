@@ -30,6 +30,18 @@ enum peal_nl_dev_attr {
 	PEAL_NL_DEV_MAX_RD_ATOMIC,	/* u32: 1..128 */
 	PEAL_NL_DEV_RATE,		/* u32: Gb/s, see peal.yaml; 0: the netdev's */
 	PEAL_NL_DEV_ECN,		/* u32: enum peal_nl_ecn */
+	/*
+	 * Limits, see peal.yaml. A value that is higher than the highest one sets that. All are
+	 * u32 and 1 or more, except that PEAL_NL_DEV_MAX_INLINE may be 0.
+	 */
+	PEAL_NL_DEV_MAX_QP,		/* of all programs; so are the next two */
+	PEAL_NL_DEV_MAX_CQ,
+	PEAL_NL_DEV_MAX_MR,		/* memory regions and windows */
+	PEAL_NL_DEV_MAX_WR,		/* of a queue; rounded down to 2^n */
+	PEAL_NL_DEV_MAX_CQE,		/* of a completion queue; rounded down to 2^n */
+	PEAL_NL_DEV_MAX_SGE,
+	PEAL_NL_DEV_MAX_INLINE,		/* bytes */
+	PEAL_NL_DEV_WITHOUT,		/* u32: bits 1 << enum peal_nl_feature */
 	PEAL_NL_DEV_COUNT_
 };
 
@@ -75,6 +87,20 @@ enum peal_nl_error_attr {
 	PEAL_NL_ERROR_TIMEOUT,		/* u8: attribute timeout */
 	PEAL_NL_ERROR_PEER_GID,		/* 16 bytes: the address of the peer */
 	PEAL_NL_ERROR_COUNT_
+};
+
+/* What an administrator can take from the programs of a device. */
+enum peal_nl_feature {
+	PEAL_NL_FEATURE_RC,		/* queue pairs of this type, and so on */
+	PEAL_NL_FEATURE_UC,
+	PEAL_NL_FEATURE_UD,
+	PEAL_NL_FEATURE_XRC,
+	PEAL_NL_FEATURE_RAW,
+	PEAL_NL_FEATURE_SRQ,		/* shared receive queues, also those of XRC */
+	PEAL_NL_FEATURE_ATOMIC,
+	PEAL_NL_FEATURE_MW,
+	PEAL_NL_FEATURE_ODP,
+	PEAL_NL_FEATURE_COUNT_
 };
 
 /* Which ECN bits (RFC 3168) the data packets of connections carry. */

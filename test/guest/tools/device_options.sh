@@ -90,7 +90,7 @@ refused "Numerical result out of range" peal link set "$device" direct 2
 for wrong in 256 "" x -1; do
 	refused "direct is on or off" peal link set "$device" direct "$wrong"
 done
-refused "max-rd-atomic is a number" peal link set "$device" max-rd-atomic 4294967297
+refused "max-rd-atomic is max or a number from 1 to 128" peal link set "$device" max-rd-atomic 4294967297
 refused "no such peal device" peal link show no-such-device
 refused "no such peal device" peal link set no-such-device direct 0
 refused "not permitted" setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all \

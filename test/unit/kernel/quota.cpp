@@ -30,7 +30,7 @@ public:
 	explicit Quota(long allocations = 0) : allocations_(allocations)
 	{
 		shim_warnings = 0;
-		peal_quota_init(&quota_);
+		peal_quota_init(&quota_, &limits_);
 	}
 	~Quota()
 	{
@@ -42,8 +42,20 @@ public:
 	Quota &operator=(const Quota &) = delete;
 	peal_quota *operator&() { return &quota_; }
 	peal_account *kernel() { return &quota_.kernel; }
+	void set(peal_limit limit, std::uint32_t most) { limits_.most[limit] = most; }
 
 private:
+	/* What an administrator has not lowered. */
+	static constexpr peal_limits top()
+	{
+		peal_limits limits{};
+
+		for (auto &most : limits.most)
+			most = UINT32_MAX;
+		return limits;
+	}
+
+	peal_limits limits_ = top();
 	peal_quota quota_{};
 	long allocations_;
 };
@@ -102,6 +114,38 @@ std::uint64_t take_all(Quota &quota, std::deque<Context> &contexts, peal_quota_k
 }
 
 } // namespace
+
+TEST_CASE("all programs together have no more than an administrator allows", "[quota]")
+{
+	const auto [kind, limit] = GENERATE(std::pair(PEAL_QUOTA_QP, PEAL_LIMIT_QP),
+					    std::pair(PEAL_QUOTA_CQ, PEAL_LIMIT_CQ),
+					    std::pair(PEAL_QUOTA_KEY, PEAL_LIMIT_MR));
+	Quota quota;
+
+	become(1000);
+	Context first(quota), second(quota);
+	quota.set(limit, 10);
+	CHECK(first.take(kind, 7) == 7);
+	become(1001);
+	Context other(quota);
+	CHECK(other.take(kind) == 3);
+	CHECK(second.take(kind) == 0);
+	CHECK(peal_quota_take_some(&second, kind, 1) == -ENOSPC);
+	/* The kernel's users are no programs, and the other kinds have limits of their own. */
+	CHECK(peal_quota_take(quota.kernel(), kind) == 0);
+	peal_quota_give(quota.kernel(), kind);
+	CHECK(second.take(PEAL_QUOTA_PD, 20) == 20);
+	/* A higher limit holds at once, and a lower one takes nothing away. */
+	quota.set(limit, 12);
+	CHECK(peal_quota_take_some(&second, kind, 3) == -ENOSPC);
+	CHECK(second.take(kind) == 2);
+	quota.set(limit, 5);
+	CHECK(second.take(kind) == 0);
+	peal_quota_give_some(&first, kind, 7);
+	CHECK(peal_quota_take(&first, kind) == -ENOSPC);
+	peal_quota_give(&second, kind);
+	CHECK(first.take(kind) == 1);
+}
 
 TEST_CASE("a context alone reaches its limit, and not more", "[quota]")
 {

@@ -39,7 +39,7 @@ TEST_CASE("each option of a device is read, and the others stay missing")
 		Words{"direct", "off", "max-rd-atomic", "32", "rate", "100", "ecn", "on"});
 
 	CHECK(all.direct == 0);
-	CHECK(all.max_rd_atomic == 32u);
+	CHECK(all.limits[0] == 32u);
 	CHECK(all.rate == 100u);
 	CHECK(all.ecn == PEAL_NL_ECN_ON);
 	const auto one = parse_device_options(Words{"rate", "auto"});
@@ -54,8 +54,7 @@ TEST_CASE("each option of a device is read, and the others stay missing")
 
 TEST_CASE("numbers that only the kernel can judge are passed on")
 {
-	CHECK(parse_device_options(Words{"max-rd-atomic", "4294967295"}).max_rd_atomic ==
-	      4294967295u);
+	CHECK(parse_device_options(Words{"max-rd-atomic", "4294967295"}).limits[0] == 4294967295u);
 	CHECK(parse_device_options(Words{"direct", "2"}).direct == 2);
 	CHECK(parse_device_options(Words{"rate", "7"}).rate == 7u);
 }
@@ -66,12 +65,48 @@ TEST_CASE("a wrong word is refused with the right ones")
 		CHECK(refusal({"direct", value}).find("direct is on or off") == 0);
 	for (const auto *value : {"", "-1", "4294967296", "16k"})
 		CHECK(refusal({"max-rd-atomic", value}).find("from 1 to 128") != std::string::npos);
+	CHECK(refusal({"max-qp", "few"}) == "max-qp is max or a number from 1, not \"few\"");
+	for (const auto *value : {"", ",", "rc,", "rc,,uc", "RC", "none,rc", "rdma"})
+		CHECK(refusal({"without", value})
+			      .find("without is none or some of rc,uc,ud,xrc,raw,srq,atomic,mw,odp"
+				    ", not \"") == 0);
 	CHECK(refusal({"ecn", "3"}) == "ecn is off, asked or on, not \"3\"");
 	CHECK(refusal({"rate", "fast"}).find("auto, 10, 25") != std::string::npos);
-	CHECK(refusal({"rat", "10"}).find("direct, max-rd-atomic, rate and ecn") !=
+	CHECK(refusal({"rat", "10"}).find("direct, rate, ecn, max-rd-atomic, max-qp") !=
 	      std::string::npos);
 	CHECK(refusal({"rate"}) == "the option \"rate\" has no value behind it");
 	CHECK(refusal({"ecn", "on", "rate"}) == "the option \"rate\" has no value behind it");
+}
+
+TEST_CASE("limits are read, and those that are below the highest are shown as they are set")
+{
+	const Words words{"max-qp",  "10", "max-inline", "0",
+			  "max-sge", "2",  "without",	 "srq,atomic"};
+	auto some = parse_device_options(words);
+
+	for (std::size_t i = 0; i < LIMITS; i++) {
+		const std::string name = limits()[i].name;
+		const auto expected = name == "max-qp"	     ? std::optional(10u)
+				      : name == "max-inline" ? std::optional(0u)
+				      : name == "max-sge"    ? std::optional(2u)
+							     : std::nullopt;
+
+		INFO(name);
+		CHECK(some.limits[i] == expected);
+		CHECK(parse_device_options(Words{name, "max"}).limits[i] == limits()[i].most);
+	}
+	CHECK(some.without == (1u << PEAL_NL_FEATURE_SRQ | 1u << PEAL_NL_FEATURE_ATOMIC));
+	CHECK(parse_device_options(Words{"without", "none"}).without == 0u);
+	CHECK(limit_words(some) == "max-qp 10 max-sge 2 max-inline 0 without srq,atomic");
+
+	/* max-rd-atomic is shown elsewhere, and what an older module lacks is not shown. */
+	CHECK(limit_words({}) == "-");
+	CHECK(limit_words(parse_device_options(Words{"max-rd-atomic", "1"})) == "-");
+	CHECK(limit_words(parse_device_options(Words{"max-qp", "max", "without", "none"})) == "-");
+	/* A newer module may know more features. */
+	some = {};
+	some.without = 1u << 30 | 1u << PEAL_NL_FEATURE_RC;
+	CHECK(limit_words(some) == "without rc,30");
 }
 
 TEST_CASE("the host has a scope")
