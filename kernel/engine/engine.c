@@ -458,12 +458,28 @@ bool peal_worker_serve_next(struct peal_runlist *list)
 	return qp;
 }
 
+/*
+ * A work that lasts would stay with the thread that began it. That may be the rescuer of the
+ * workqueue, whose nice value is -20, because a busy host is slow to make a worker. So after some
+ * turns the work ends and queues itself again, for whichever worker there is now.
+ */
+#define PEAL_WORKER_TURNS	64
+
 static void peal_worker_work(struct work_struct *work)
 {
 	struct peal_runlist *list = container_of(work, struct peal_runlist, work);
+	struct peal_engine *e = list->engine;
+	int turns;
 
-	while (peal_worker_serve_next(list))
+	for (turns = 0; turns < PEAL_WORKER_TURNS; turns++) {
+		if (!peal_worker_serve_next(list))
+			return;
 		cond_resched();
+	}
+	if (list == &e->run.any)
+		peal_workers_queue(work);
+	else
+		queue_work(e->cpu_wq, work);
 }
 
 /*
