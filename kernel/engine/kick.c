@@ -4,6 +4,7 @@
  */
 #include <linux/irqflags.h>
 #include <linux/preempt.h>
+#include <linux/sched/signal.h>
 
 #include "base/epoch.h"
 #include "engine/kick.h"
@@ -14,7 +15,19 @@
 /* The budget of one kick. The worker does the rest, so that a program's call stays short. */
 #define PEAL_KICK_BUDGET	(4 * PEAL_TURN_BUDGET)
 
+/*
+ * How far a kick overdraws its budget while nothing else wants its CPU. A worker would have to be
+ * scheduled first, and its time is not the program's.
+ */
+#define PEAL_KICK_ALONE		(28 * PEAL_TURN_BUDGET)
+
 /* ---- a program's kick ---- */
+
+static bool peal_kick_may_go_on(const struct peal_budget *budget)
+{
+	return peal_budget_is_left(budget) ||
+	       (budget->left > -PEAL_KICK_ALONE && !need_resched() && !signal_pending(current));
+}
 
 /*
  * Run the send queue of queue pair @index in the caller. The epoch is left between turns,
@@ -31,7 +44,7 @@ static int peal_kick_send(struct peal_context *ctx, unsigned long index,
 		peal_epoch_enter();
 		qp = peal_context_qp(ctx, index);
 		more = qp && peal_turn(qp, budget);
-		if (unlikely(more && !peal_budget_is_left(budget))) {
+		if (unlikely(more && !peal_kick_may_go_on(budget))) {
 			peal_defer_overdue(qp);
 			more = false;
 		}

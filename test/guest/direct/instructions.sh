@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# vm: icount
+# run: long
+# timeout: 3000
+# transport: any
+#
+# Messages of one host cost no more instructions than they did when the limits below were set, plus 5 %. They are those of both
+# ends and the kernel on one CPU. The limits are the figures of `scripts/demo --icount`; lower them when a message becomes
+# cheaper. wire/instructions is the same for two network namespaces.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+require ib_write_bw ss
+[[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
+figures=$(mktemp)
+
+# Row of scripts/demo, instructions.
+limits="
+write_bw 64 B|2153
+write_bw 4 KiB|2587
+write_bw 64 KiB|11033
+write_bw 1 MiB|150512
+read_bw 64 B|2158
+read_bw 4 KiB|2593
+read_bw 64 KiB|10983
+read_bw 1 MiB|157011
+send_bw 64 B|11765
+send_bw 4 KiB|13031
+send_bw 64 KiB|26459
+send_bw 1 MiB|253421
+send_bw UD 64 B|12506
+atomic_bw 8 B|2245
+read_lat 8 B|2380
+send_lat 8 B|9350
+"
+
+PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
+cat "$figures"
+failures=0
+while IFS='|' read -r row limit; do
+	[[ $row ]] || continue
+	figure=$(grep "^$row " "$figures" | tail -n 1 | sed -E 's,.* (instr|instr/msg) +,,')
+	((${figure:-0} > 0 && figure * 100 <= limit * 105)) && continue
+	echo "$row: ${figure:-no} instructions, limit $limit and 5 %"
+	failures=$((failures + 1))
+done <<<"$limits"
+((failures == 0)) || fail "$failures figures"
