@@ -597,6 +597,25 @@ unsigned connection::mtu() const noexcept
 	return link_ ? link_->mtu : 0;
 }
 
+const gid &connection::local_gid() const noexcept
+{
+	static const gid none{};
+
+	return link_ ? link_->local_gid : none;
+}
+
+const gid &connection::peer_gid() const noexcept
+{
+	static const gid none{};
+
+	return link_ ? link_->peer_gid : none;
+}
+
+std::uint32_t connection::qp_number() const noexcept
+{
+	return link_ ? link_->qp_number : 0;
+}
+
 class batch connection::batch() &noexcept
 {
 	return peal::batch(link_);

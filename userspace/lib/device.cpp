@@ -70,6 +70,8 @@ void release(listening *of) noexcept
 namespace {
 
 constexpr const char *moved = "the device was moved from; use the object that it was moved to";
+constexpr const char *no_device = "there is no RDMA device; make one, for example by: "
+				  "rdma link add peal0 type peal netdev eth0";
 /* READs and atomics on their way in each direction, if the device allows so many. */
 constexpr int most_reads = 16;
 constexpr std::uint8_t retries = 7;
@@ -132,7 +134,7 @@ rdma_conn_param parameters(const link &of, const region_on_wire &greeting) noexc
 
 /* ---- connecting ---- */
 
-error explain(const cm_event &event, const target &to, const context &device) noexcept
+error explain(const cm_event &event, const target &to, const char *device) noexcept
 {
 	/* Reasons of a reject, from the specification's connection manager. */
 	constexpr int no_listener = 8, by_the_program = 28;
@@ -151,7 +153,7 @@ error explain(const cm_event &event, const target &to, const context &device) no
 				   to.host, strerrordesc_np(code));
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		return error::make(code, "%s has no route to %s (%s); see what ip route get says",
-				   device.name(), to.host, strerrordesc_np(code));
+				   device, to.host, strerrordesc_np(code));
 	case RDMA_CM_EVENT_UNREACHABLE:
 		return error::make(code,
 				   "%s does not answer; see whether it runs, and whether a "
@@ -164,11 +166,11 @@ error explain(const cm_event &event, const target &to, const context &device) no
 					   "it first",
 					   to.host, to.port);
 		if (event.status == by_the_program)
-			return error::make(ECONNREFUSED,
+			return error::make(ECONNRESET,
 					   "the program at %s refuses; see what it "
 					   "prints",
 					   to.host);
-		return error::make(ECONNREFUSED,
+		return error::make(ECONNRESET,
 				   "%s refuses (reason %d of the connection manager); "
 				   "see its log",
 				   to.host, event.status);
@@ -208,7 +210,7 @@ result<cm_event> expect(link &of, rdma_cm_event_type wanted, const target &to,
 	if (!event)
 		return too_late(event.failure(), to);
 	if (event->type != wanted)
-		return explain(*event, to, *of.device.get());
+		return explain(*event, to, of.device->name());
 	return event;
 }
 
@@ -218,26 +220,31 @@ int for_cm(const deadline &until, int most = INT_MAX) noexcept
 }
 
 /*
- * The kernel asks the network for the peer's link address, and may look for the answer only when
- * the time that it was given has run out. So it gets little time, again and again.
+ * Finds the device by which an address is reached. The kernel asks the network for the peer's link
+ * address, and may look for the answer only when the time that it was given has run out. So it gets
+ * little time, again and again.
  */
-status resolve_address(link &of, sockaddr *address, const target &to,
+status resolve_address(rdma_cm_id *id, const sockaddr_storage &address, const target &to,
 		       const deadline &until) noexcept
 {
 	constexpr int first = 16, last = 1024; /* ms */
+	auto *sa = reinterpret_cast<sockaddr *>(const_cast<sockaddr_storage *>(&address));
 
 	for (int most = first;; most = std::min(2 * most, last)) {
-		if (rdma_resolve_addr(of.id, nullptr, address, for_cm(until, most)))
-			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to,
-				       *of.device.get());
-		auto event = next_event(of.events, until);
-		if (!event)
-			return too_late(event.failure(), to);
+		if (rdma_resolve_addr(id, nullptr, sa, for_cm(until, most)))
+			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
+		auto event = next_event(id->channel, until);
+		if (!event && event.code() != ETIMEDOUT)
+			return event.failure();
+		if (!event) {
+			errno = ETIMEDOUT;
+			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
+		}
 		if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED)
 			return {};
 		if (event->type != RDMA_CM_EVENT_ADDR_ERROR || event->status != -ETIMEDOUT ||
 		    until.passed())
-			return explain(*event, to, *of.device.get());
+			return explain(*event, to, "");
 	}
 }
 
@@ -245,8 +252,6 @@ status resolve_address(link &of, sockaddr *address, const target &to,
 status find_route(link &of, const sockaddr_storage &address, const target &to,
 		  const deadline &until) noexcept
 {
-	auto *sa = reinterpret_cast<sockaddr *>(const_cast<sockaddr_storage *>(&address));
-
 	if (rdma_create_id(of.events, &of.id, nullptr, RDMA_PS_TCP)) {
 		const int code = errno;
 
@@ -256,7 +261,7 @@ status find_route(link &of, const sockaddr_storage &address, const target &to,
 				   "rdma_ucm",
 				   strerrordesc_np(code));
 	}
-	if (status done = resolve_address(of, sa, to, until); !done)
+	if (status done = resolve_address(of.id, address, to, until); !done)
 		return done;
 	if (!of.device->is_device_of(of.id->verbs))
 		return error::make(
@@ -264,7 +269,7 @@ status find_route(link &of, const sockaddr_storage &address, const target &to,
 			of.id->verbs ? ibv_get_device_name(of.id->verbs->device) : "no device",
 			of.device->name());
 	if (rdma_resolve_route(of.id, for_cm(until)))
-		return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, *of.device.get());
+		return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, of.device->name());
 	if (auto event = expect(of, RDMA_CM_EVENT_ROUTE_RESOLVED, to, until); !event)
 		return event.failure();
 	return {};
@@ -484,6 +489,11 @@ const char *device::name() const noexcept
 	return context_ ? context_->name() : "";
 }
 
+bool device::has_atomics() const noexcept
+{
+	return context_ && context_->attr.atomic_cap != IBV_ATOMIC_NONE;
+}
+
 result<connection> device::connect(const char *host, std::uint16_t port, const region &mine,
 				   deadline until, const options &limits) noexcept
 {
@@ -553,8 +563,7 @@ result<device> open(const char *name) noexcept
 				       "there is no RDMA device %s; ibv_devices lists those "
 				       "that there are",
 				       name)
-			 : error::make(ENODEV, "there is no RDMA device; make one, for example by: "
-					       "rdma link add peal0 type peal netdev eth0");
+			 : error::make(ENODEV, "%s", detail::no_device);
 
 	for (int i = 0; list && i < count; ++i) {
 		const char *found = ibv_get_device_name(list[i]);
@@ -597,6 +606,46 @@ result<device> open(const char *name) noexcept
 		return device(std::move(made));
 	}
 	return why;
+}
+
+result<device> open_for(const char *host, deadline until) noexcept
+{
+	const detail::target to{host, 0};
+	auto found = detail::look_up(host, 0, until);
+	error last = error::make(EHOSTUNREACH, "%s has no address; use an address", host);
+
+	if (!found)
+		return found.failure();
+	const std::unique_ptr<rdma_event_channel, void (*)(rdma_event_channel *)> events(
+		detail::make_event_channel(), [](rdma_event_channel *made) {
+			if (made)
+				rdma_destroy_event_channel(made);
+		});
+	/* Without a device librdmacm makes no channel. */
+	if (!events && errno == ENODEV)
+		return error::make(ENODEV, "%s", detail::no_device);
+	for (const sockaddr_storage &address : *found) {
+		rdma_cm_id *made = nullptr;
+
+		if (!events || rdma_create_id(events.get(), &made, nullptr, RDMA_PS_TCP))
+			return error::make(errno,
+					   "the connection manager cannot be used: %s; load the "
+					   "module rdma_ucm, and see who may open "
+					   "/dev/infiniband/rdma_cm",
+					   strerrordesc_np(errno));
+		const std::unique_ptr<rdma_cm_id, int (*)(rdma_cm_id *)> id(made, rdma_destroy_id);
+		if (status done = detail::resolve_address(made, address, to, until); !done)
+			last = error::make(done.code(), "%s", done.why());
+		else if (made->verbs)
+			return open(ibv_get_device_name(made->verbs->device));
+		else
+			last = error::make(
+				ENODEV,
+				"no RDMA device of this host reaches %s; make one on the "
+				"netdev that ip route get shows",
+				host);
+	}
+	return last;
 }
 
 } // namespace peal

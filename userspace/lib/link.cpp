@@ -190,6 +190,7 @@ status link::make_queues() noexcept
 				   "%s makes no queue pair: %s; close connections, or lower "
 				   "options",
 				   device->name(), strerrordesc_np(errno));
+	qp_number = qp->qp_num;
 	if (ibv_query_port(device->verbs, id->port_num, &port))
 		return error::make(errno,
 				   "%s does not tell about port %u: %s; see whether it still "
@@ -227,6 +228,7 @@ status link::to_state(ibv_qp_state state, std::uint8_t depth) noexcept
 		attr.min_rnr_timer = rnr_timer;
 		attr.max_dest_rd_atomic = std::min(attr.max_dest_rd_atomic, depth);
 		mtu = 128u << attr.path_mtu;
+		learn_gids(attr.ah_attr);
 	} else {
 		attr.max_rd_atomic = std::min(attr.max_rd_atomic, depth);
 	}
@@ -238,6 +240,18 @@ status link::to_state(ibv_qp_state state, std::uint8_t depth) noexcept
 				   "its port is up and its address is still there",
 				   device->name(), strerrordesc_np(failed));
 	return {};
+}
+
+void link::learn_gids(const ibv_ah_attr &path) noexcept
+{
+	ibv_gid own{};
+
+	/* Without its own GID a connection works nevertheless. */
+	if (!path.is_global ||
+	    ibv_query_gid(device->verbs, path.port_num, path.grh.sgid_index, &own))
+		return;
+	std::memcpy(local_gid.data(), &own, sizeof(own));
+	std::memcpy(peer_gid.data(), &path.grh.dgid, sizeof(path.grh.dgid));
 }
 
 status link::learn_peer(const void *private_data, std::size_t length) noexcept

@@ -64,6 +64,9 @@ struct link {
 	region peer;
 	std::uint32_t peer_receive_bytes = UINT32_MAX;
 	unsigned mtu = 0;
+	gid local_gid{};
+	gid peer_gid{};
+	std::uint32_t qp_number = 0;
 	std::uint64_t longest = 0; /* bytes in one message */
 
 	/* Why nothing more will come. */
@@ -124,6 +127,7 @@ struct link {
 	next_step arm() noexcept;
 
 private:
+	void learn_gids(const ibv_ah_attr &path) noexcept;
 	bool fits(const remote &, std::uint64_t bytes, rights needed) noexcept;
 	/* The request to fill, or null if the batch is refused. */
 	ibv_send_wr *next(ibv_wr_opcode, const slice *) noexcept;

@@ -50,6 +50,71 @@ TEST_CASE("GID and MTU are those of the route, and READs are as many as both tak
 	CHECK(ends.client->mtu() == 2048);
 	CHECK(ends.server->mtu() == 2048);
 	CHECK(route.min_rnr_timer == 12);
+	CHECK(ends.client->local_gid() == peal::gid{std::byte{0},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    {},
+						    std::byte{1},
+						    std::byte{5}});
+	CHECK(ends.client->peer_gid()[15] == std::byte{9});
+	CHECK(ends.client->qp_number() != ends.server->qp_number());
+}
+
+TEST_CASE("a connection without a GID of its own shows none", "[connect]")
+{
+	const Fake fake;
+
+	fake::fail_next("ibv_query_gid", EIO);
+	Ends ends;
+	/* The accepting end is the first that asks. */
+	CHECK(ends.server->local_gid() == peal::gid{});
+	CHECK(ends.server->peer_gid() == peal::gid{});
+	CHECK(ends.client->local_gid() != peal::gid{});
+}
+
+TEST_CASE("the device that reaches a host is opened", "[connect]")
+{
+	const Fake fake;
+	const auto why = [](const char *host, peal::deadline until = patience) {
+		return std::string(peal::open_for(host, until).why());
+	};
+
+	CHECK(std::string(peal::open_for(fake::here, patience).value().name()) == "fake0");
+	CHECK(std::string(peal::open_for(fake::elsewhere, patience).value().name()) == "fake1");
+	CHECK(std::string(peal::open_for(fake::sleepy, patience).value().name()) == "fake0");
+	CHECK(contains(why(fake::unreachable), "no RDMA device of this host reaches"));
+	CHECK(contains(why(fake::absent, moment), "the network of this host knows no 10.0.0.251"));
+	CHECK(contains(why(fake::silent, moment), "the network of this host knows no 10.0.0.253"));
+	CHECK(contains(why("nowhere.example"), "is not known"));
+	for (const char *function : {"rdma_create_event_channel", "rdma_create_id"}) {
+		fake::fail_next(function, EMFILE);
+		CHECK(contains(why(fake::here), "rdma_ucm"));
+	}
+	fake::fail_next("rdma_create_event_channel", ENODEV);
+	CHECK(contains(why(fake::here), "there is no RDMA device; make one"));
+	CHECK(fake::alive() == "");
+}
+
+TEST_CASE("a device says whether it has atomics", "[connect]")
+{
+	const Fake fake;
+
+	CHECK(peal::open("fake0")->has_atomics());
+	fake::set_atomics(false);
+	auto device = peal::open("fake0").value();
+	CHECK(!device.has_atomics());
+	auto other = std::move(device);
+	CHECK(!device.has_atomics());
 }
 
 TEST_CASE("each failure of a connect is a sentence, and leaves nothing behind", "[connect]")
@@ -61,12 +126,13 @@ TEST_CASE("each failure of a connect is a sentence, and leaves nothing behind", 
 	};
 
 	CHECK(contains(to(fake::here), "accepts on port 4711; start it first"));
+	CHECK(device.connect(fake::here, 4711, {}, patience).code() == ECONNREFUSED);
 	CHECK(contains(to(fake::known_name), "accepts on port 4711; start it first"));
 	CHECK(contains(to(fake::sleepy), "accepts on port 4711; start it first"));
 	CHECK(contains(to(fake::absent, moment), "the network of this host knows no 10.0.0.251"));
 	CHECK(contains(to(fake::unreachable), "no RDMA device of this host reaches"));
 	CHECK(contains(to(fake::elsewhere), "is reached by fake1, not by fake0"));
-	CHECK(contains(to(fake::silent, moment), "has not answered in time"));
+	CHECK(contains(to(fake::silent, moment), "the network of this host knows no 10.0.0.253"));
 	CHECK(contains(to("nowhere.example"), "is not known"));
 	const struct {
 		const char *function;
@@ -227,10 +293,11 @@ TEST_CASE("a request that comes by another device is refused", "[connect]")
 	auto listener = device.listen(0).value();
 	std::string accepted;
 	std::thread accepts([&] { accepted = listener.accept({}, 200ms).why(); });
-	const std::string why = other.connect(fake::elsewhere, listener.port(), {}, patience).why();
+	const auto refused = other.connect(fake::elsewhere, listener.port(), {}, patience);
 
 	accepts.join();
-	CHECK(contains(why, "refuses"));
+	CHECK(contains(refused.why(), "refuses"));
+	CHECK(refused.code() == ECONNRESET);
 	CHECK(contains(accepted, "no peer has connected"));
 }
 
@@ -343,6 +410,9 @@ TEST_CASE("a connection that was moved from says so", "[connect]")
 	CHECK(ends.client->arm() == peal::next_step::close);
 	CHECK(ends.client->peer().size() == 0);
 	CHECK(ends.client->mtu() == 0);
+	CHECK(ends.client->qp_number() == 0);
+	CHECK(ends.client->local_gid() == peal::gid{});
+	CHECK(ends.client->peer_gid() == peal::gid{});
 	ends.client->close();
 	CHECK(other.peer().size() == 4096);
 }

@@ -107,6 +107,7 @@ struct State {
 	std::uint32_t vendor_error = 0;
 	std::uint32_t vendor = 0x1234;
 	bool up = true;
+	bool atomics = true;
 	int devices_there = 2;
 	std::vector<std::uint8_t> answer;
 	std::vector<std::uint8_t> greeting;
@@ -570,6 +571,13 @@ void set_vendor(std::uint32_t id)
 	state->vendor = id;
 }
 
+void set_atomics(bool has)
+{
+	const Call call;
+
+	state->atomics = has;
+}
+
 void set_ports_up(bool up)
 {
 	const Call call;
@@ -687,9 +695,19 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
 	attr->max_cqe = 1024;
 	attr->max_qp_rd_atom = 8;
 	attr->max_qp_init_rd_atom = 8;
-	attr->atomic_cap = IBV_ATOMIC_HCA;
+	attr->atomic_cap = state->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
 	attr->phys_port_cnt = 1;
 	return failure("ibv_query_device");
+}
+
+int ibv_query_gid(ibv_context *, std::uint8_t port, int index, ibv_gid *gid)
+{
+	const Call call;
+
+	*gid = {};
+	gid->raw[14] = port;
+	gid->raw[15] = static_cast<std::uint8_t>(index);
+	return failure("ibv_query_gid") ? -1 : 0;
 }
 
 int ibv_query_port(ibv_context *, std::uint8_t, _compat_ibv_port_attr *to)
@@ -1199,7 +1217,10 @@ int rdma_init_qp_attr(rdma_cm_id *of, ibv_qp_attr *attr, int *mask)
 	attr->port_num = id->port_num;
 	if (wanted == IBV_QPS_RTR) {
 		attr->path_mtu = IBV_MTU_2048;
+		attr->ah_attr.is_global = 1;
+		attr->ah_attr.port_num = id->port_num;
 		attr->ah_attr.grh.sgid_index = 5;
+		attr->ah_attr.grh.dgid.raw[15] = 9;
 		attr->dest_qp_num = id->peer ? id->peer->qpn : 0;
 		attr->max_dest_rd_atomic = 16;
 	} else if (wanted == IBV_QPS_RTS) {

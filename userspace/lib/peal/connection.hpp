@@ -7,6 +7,7 @@
  * by which a connection ends.
  */
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,9 @@
 #include "memory.hpp"
 
 namespace peal {
+
+/* The address of a port, in network order. That of an IPv4 address is ::ffff:10.0.0.1. */
+using gid = std::array<std::byte, 16>;
 
 /* How large the queues of a connection are. */
 struct options {
@@ -101,6 +105,11 @@ public:
 	const region &peer() const noexcept;
 	/* The MTU of the path in bytes. */
 	unsigned mtu() const noexcept;
+	/* The two ends of the path. They have only zeros if the path goes by LIDs. */
+	const gid &local_gid() const noexcept;
+	const gid &peer_gid() const noexcept;
+	/* The number of the queue pair, by which "rdma resource show qp" knows it. */
+	std::uint32_t qp_number() const noexcept;
 
 	/* One at a time: the commit of a second one fails while the first exists. */
 	class batch batch() &noexcept;

@@ -55,6 +55,8 @@ class device;
 
 /* The device of this name, as ibv_devices prints it, or the first whose port is up. */
 PEAL_API result<device> open(const char *name = nullptr) noexcept;
+/* The device by which this host reaches `host`, a name or an address, as connect() would. */
+PEAL_API result<device> open_for(const char *host, deadline) noexcept;
 
 class PEAL_API device {
 public:
@@ -65,6 +67,8 @@ public:
 	device &operator=(const device &) = delete;
 
 	const char *name() const noexcept;
+	/* Whether it executes the atomics of peers and of this program. */
+	bool has_atomics() const noexcept;
 
 	/* `count` objects of T, of which a peer may do what `given` says. */
 	template <class T>
