@@ -89,15 +89,18 @@ std::uint8_t at_most(int wanted, int limit) noexcept
 	return static_cast<std::uint8_t>(std::clamp(wanted, 0, limit));
 }
 
+bool is_active(ibv_context *verbs, std::uint8_t port) noexcept
+{
+	ibv_port_attr state{};
+
+	return !ibv_query_port(verbs, port, &state) && state.state == IBV_PORT_ACTIVE;
+}
+
 bool has_active_port(ibv_context *verbs, const ibv_device_attr &attr) noexcept
 {
-	for (int port = 1; port <= attr.phys_port_cnt; ++port) {
-		ibv_port_attr state{};
-
-		if (!ibv_query_port(verbs, static_cast<std::uint8_t>(port), &state) &&
-		    state.state == IBV_PORT_ACTIVE)
+	for (int port = 1; port <= attr.phys_port_cnt; ++port)
+		if (is_active(verbs, static_cast<std::uint8_t>(port)))
 			return true;
-	}
 	return false;
 }
 
@@ -268,6 +271,13 @@ status find_route(link &of, const sockaddr_storage &address, const target &to,
 			EXDEV, "%s is reached by %s, not by %s; open that device", to.host,
 			of.id->verbs ? ibv_get_device_name(of.id->verbs->device) : "no device",
 			of.device->name());
+	/* An address of this host itself is found nevertheless, and the peer would not answer. */
+	if (!is_active(of.device->verbs, of.id->port_num))
+		return error::make(
+			ENETDOWN,
+			"port %u of %s, by which %s is reached, is not up; set its link up, "
+			"for example by: ip link set eth0 up",
+			of.id->port_num, of.device->name(), to.host);
 	if (rdma_resolve_route(of.id, for_cm(until)))
 		return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, of.device->name());
 	if (auto event = expect(of, RDMA_CM_EVENT_ROUTE_RESOLVED, to, until); !event)

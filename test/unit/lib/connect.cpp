@@ -134,6 +134,9 @@ TEST_CASE("each failure of a connect is a sentence, and leaves nothing behind", 
 	CHECK(contains(to(fake::elsewhere), "is reached by fake1, not by fake0"));
 	CHECK(contains(to(fake::silent, moment), "the network of this host knows no 10.0.0.253"));
 	CHECK(contains(to("nowhere.example"), "is not known"));
+	fake::set_ports_up(false);
+	CHECK(contains(to(fake::here), "port 1 of fake0, by which 10.0.0.1 is reached, is not up"));
+	fake::set_ports_up(true);
 	const struct {
 		const char *function;
 		const char *sentence;
