@@ -28,5 +28,6 @@ man_pages = [
         ("peal-stat", 8, "show counters, and how fast they grow"),
         ("peal-why", 8, "explain the last errors of queue pairs"),
         ("peal-doctor", 8, "look for what keeps programs from using peal"),
+        ("peal-ping", 8, "execute each operation with a peer, compare every byte, and measure"),
     )
 ]

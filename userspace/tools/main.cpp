@@ -10,6 +10,7 @@
  *	stat.cpp	peal stat
  *	doctor.cpp	peal doctor, whose checks are in doctor_*.cpp
  *	why.cpp		peal why, whose words are in qp_error.cpp
+ *	ping.cpp	peal ping, whose ends are in ping_client.cpp and ping_server.cpp
  */
 #include <exception>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "doctor.hpp"
 #include "error.hpp"
 #include "link.hpp"
+#include "ping.hpp"
 #include "show.hpp"
 #include "stat.hpp"
 #include "why.hpp"
@@ -35,6 +37,7 @@ struct Arguments {
 	std::string name;
 	std::vector<std::string> words;
 	StatRequest stat;
+	PingRequest ping;
 	bool json = false;
 	bool details = false;
 };
@@ -198,6 +201,55 @@ void add_why_command(CLI::App &app, Arguments &arguments)
 	why->callback([&] { explain_errors(arguments.name, arguments.json); });
 }
 
+void add_ping_command(CLI::App &app, Arguments &arguments, const Status &status)
+{
+	auto *ping = add_command(
+		app, "ping", "execute each operation with a peer, compare every byte, and measure",
+		"  peal ping --listen\n"
+		"  peal ping 10.0.0.2\n"
+		"  peal ping 10.0.0.2 --operation read --size 64,1M --count 100");
+	auto &request = arguments.ping;
+	auto *listen = ping->add_flag("--listen", request.listen, "answer other hosts until ^C");
+	/* Of a client only. */
+	const auto of_client = [&](CLI::Option *option) { option->excludes(listen); };
+
+	of_client(ping->add_option("PEER", request.peer, "address or name of a host that listens"));
+	ping->add_option("--device", request.device,
+			 "this device; otherwise the one that reaches the peer, or the first")
+		->type_name("DEVICE");
+	ping->add_option("--port", request.port, "port of the connection manager")
+		->type_name("PORT")
+		->check(CLI::Range(1, 65535))
+		->capture_default_str();
+	ping->add_option("--size", request.sizes,
+			 "bytes of a message, such as 64,4K,2M; with --listen, the longest")
+		->type_name("BYTES")
+		->delimiter(',')
+		->allow_extra_args(false);
+	auto *operation =
+		ping->add_option("--operation", request.operations,
+				 "only these: send,send-imm,write,write-imm,read,fetch-add,"
+				 "compare-swap")
+			->type_name("NAME")
+			->delimiter(',')
+			->allow_extra_args(false);
+	of_client(operation);
+	of_client(ping->add_option("--count", request.count,
+				   "how often each operation runs with each size")
+			  ->type_name("N")
+			  ->check(CLI::Range(1, 1000000))
+			  ->capture_default_str());
+	of_client(ping->add_option("--interval", request.interval, "wait so long between them")
+			  ->type_name("SECONDS")
+			  ->check(CLI::Range(0.0, PING_LONGEST_INTERVAL)));
+	of_client(ping->add_option("--timeout", request.timeout, "how long a step may take")
+			  ->type_name("SECONDS")
+			  ->check(CLI::Range(0.1, PING_LONGEST_TIMEOUT))
+			  ->capture_default_str());
+	of_client(ping->add_flag("--json", request.json, "print JSON"));
+	ping->callback([&, status] { status(peal::tool::ping(request)); });
+}
+
 int complain(const std::exception &error, int status)
 {
 	fmt::print(stderr, "peal: {}\n", error.what());
@@ -242,6 +294,7 @@ int run(int argc, char **argv)
 	add_stat_command(app, arguments);
 	add_why_command(app, arguments);
 	add_doctor_command(app, arguments, [&](int found) { status = found; });
+	add_ping_command(app, arguments, [&](int found) { status = found; });
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &error) {

@@ -40,7 +40,7 @@ _peal_pairs() {
 # _peal_words: all that may come next.
 _peal_words() {
 	local at=$COMP_CWORD
-	((at > 1)) || { echo link host show stat why doctor --help --version && return; }
+	((at > 1)) || { echo link host show stat why doctor ping --help --version && return; }
 	case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
 	"link add")
 		case $at in
@@ -61,6 +61,16 @@ _peal_words() {
 	stat\ *) _peal_devices && echo --watch --count --all --json ;;
 	why\ *) _peal_devices && echo --json ;;
 	doctor\ *) echo --json ;;
+	ping\ *)
+		case ${COMP_WORDS[at - 1]} in
+		--device) _peal_devices ;;
+		--operation) echo send send-imm write write-imm read fetch-add compare-swap ;;
+		--port) echo 7175 ;;
+		--size) echo 1 64 4K 64K 1M ;;
+		--count | --interval | --timeout) ;;
+		*) echo --listen --device --port --size --operation --count --interval --timeout --json ;;
+		esac
+		;;
 	esac
 }
 

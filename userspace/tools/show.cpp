@@ -138,36 +138,6 @@ Json owner_of(const Attributes &object)
 	return {};
 }
 
-/*
- * The driver's values are pairs of a name, which is a string, and a value. Before a value there
- * may be the way in which it is to be printed.
- */
-Json driver_of(const Attributes &object)
-{
-	auto values = Json::object();
-	std::optional<std::string> name;
-	bool hex = false;
-
-	object.nest(RDMA_NLDEV_ATTR_DRIVER).each([&](int type, std::span<const std::byte> bytes) {
-		if (type == RDMA_NLDEV_ATTR_DRIVER_PRINT_TYPE) {
-			hex = read_number(bytes) == RDMA_NLDEV_PRINT_TYPE_HEX;
-			return;
-		}
-		if (!name) {
-			if (type == RDMA_NLDEV_ATTR_DRIVER_STRING)
-				name = read_string(bytes);
-			return;
-		}
-		if (type == RDMA_NLDEV_ATTR_DRIVER_STRING)
-			values[*name] = read_string(bytes);
-		else if (const auto number = read_number(bytes))
-			values[*name] = hex ? Json(fmt::format("{:#x}", *number)) : Json(*number);
-		name.reset();
-		hex = false;
-	});
-	return values;
-}
-
 Json object_of(const Kind &kind, const std::string &device, const Attributes &attributes)
 {
 	Json object{{"device", device}};
@@ -179,7 +149,7 @@ Json object_of(const Kind &kind, const std::string &device, const Attributes &at
 	else
 		object["pid"] = nullptr;
 	object["command"] = owner_of(attributes);
-	object["driver"] = driver_of(attributes);
+	object["driver"] = driver_values(attributes);
 	return object;
 }
 
@@ -247,6 +217,32 @@ std::vector<Message> ask(Rdma &rdma, const Kind &kind, const Device &device)
 }
 
 } /* namespace */
+
+nlohmann::ordered_json driver_values(const Attributes &object)
+{
+	auto values = Json::object();
+	std::optional<std::string> name;
+	bool hex = false;
+
+	object.nest(RDMA_NLDEV_ATTR_DRIVER).each([&](int type, std::span<const std::byte> bytes) {
+		if (type == RDMA_NLDEV_ATTR_DRIVER_PRINT_TYPE) {
+			hex = read_number(bytes) == RDMA_NLDEV_PRINT_TYPE_HEX;
+			return;
+		}
+		if (!name) {
+			if (type == RDMA_NLDEV_ATTR_DRIVER_STRING)
+				name = read_string(bytes);
+			return;
+		}
+		if (type == RDMA_NLDEV_ATTR_DRIVER_STRING)
+			values[*name] = read_string(bytes);
+		else if (const auto number = read_number(bytes))
+			values[*name] = hex ? Json(fmt::format("{:#x}", *number)) : Json(*number);
+		name.reset();
+		hex = false;
+	});
+	return values;
+}
 
 std::vector<std::string> object_kinds()
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # transport: any
-# timeout: 120
+# timeout: 180
 # vm: bare
 #
 # Each command that the manual of the tool, the tool's help, and the README's part "On your own machine" show runs as it is
@@ -42,6 +42,28 @@ ip -n peer link set far0 up
 # commands_of PAGE: the indented lines of a page of the manual, of the help or of the README that begin with "peal".
 commands_of() { sed -nE '/^(    |  )peal /{s/^ +//;s/ +#.*//;p}'; }
 
+# serve_ping COMMAND...: starts this server of pings, and waits until it listens.
+serve_ping() {
+	"$@" </dev/null >/dev/null &
+	server=$!
+	wait_for cm_listens_or_died 7175 && kill -0 "$server"
+}
+
+end_ping() {
+	kill "$server"
+	wait "$server" 2>/dev/null
+	wait_gone cm_listens 7175
+}
+
+# ping_peer COMMAND: runs "peal ping 10.0.0.2 ARGUMENT..." while the peer has a device and answers.
+ping_peer() {
+	local status=0 there=(ip netns exec peer peal)
+	"${there[@]}" link add peer0 netdev far0 && wait_for device_ready peer0 &&
+		serve_ping "${there[@]}" ping --listen --device peer0 || return 1
+	eval "$1" >"$output" 2>&1 </dev/null || status=$?
+	end_ping && "${there[@]}" link del peer0 && return "$status"
+}
+
 # run_all NAME: runs the commands on its input. A device that an earlier page made goes before a command makes it again.
 run_all() {
 	local line name count=0
@@ -53,7 +75,12 @@ run_all() {
 		! device_exists peal0 || wait_for port_active peal0
 		# What would go on until it is interrupted ends after one interval.
 		[[ $line != *--watch* || $line == *--count* ]] || line+=" --count 1"
-		eval "$line" >"$output" 2>&1 </dev/null || fail "$1: $line: $(<"$output")"
+		[[ $line != "peal ping 10.0.0.2"* || $line == *--count* ]] || line+=" --count 1"
+		case $line in
+		"peal ping --listen"*) eval "serve_ping $line" && end_ping ;;
+		"peal ping 10.0.0.2"*) ping_peer "$line" ;;
+		*) eval "$line" >"$output" 2>&1 </dev/null ;;
+		esac || fail "$1: $line: $(<"$output")"
 		count=$((count + 1))
 	done
 	((count)) || fail "$1 has no command"
@@ -119,6 +146,16 @@ for value in $(completed host set direct ""); do
 	peal host set direct "$value" || fail "completion offers direct $value, which is refused"
 done
 [[ $(completed link add peal8 netdev eth1 ecn "") == "off asked on" ]] || fail "completion of options of a new device"
+ping_options=$(completed ping "" | tr ' ' '\n' | grep ^--)
+for option in $ping_options; do
+	peal ping --help | grep -q -e "^  $option " || fail "completion offers $option"
+done
+for name in $(completed ping --operation ""); do
+	status=0
+	peal ping nowhere.invalid --operation "$name" 2>"$output" || status=$?
+	((status == 1)) || fail "completion offers the operation $name: $(<"$output")"
+done
+[[ $(completed ping --device peal7) == peal7 ]] || fail "completion of ping --device: $(completed ping --device "")"
 for option in $(completed stat "" | tr ' ' '\n' | grep ^--) $(completed show qp "" | tr ' ' '\n' | grep ^--); do
 	{ peal stat --help && peal show qp --help; } | grep -q -e "$option" || fail "completion offers $option"
 done

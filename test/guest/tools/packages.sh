@@ -7,8 +7,9 @@
 #
 # Holds: Once the packages ibverbs-provider-peal and peal-tools are installed, /etc/peal/links.conf is all that it takes to get
 # devices with options, what cannot be made is said in one sentence each, and programs use the devices, also by the packaged
-# libpeal. A second start changes nothing. An upgrade leaves a running device alone, and its configuration too. A stop removes the
-# devices and the modules. Removal leaves no file. kernel/lacks.sh says what a kernel lacks.
+# libpeal. Of the tool only "peal ping" needs libpeal. A second start changes nothing. An upgrade leaves a running device alone,
+# and its configuration too. A stop removes the devices and the modules. Removal leaves no file. kernel/lacks.sh says what a
+# kernel lacks.
 # It has a machine of its own, in which no other test has loaded the module.
 # Does not hold: systemd does not run here. The test runs what the unit runs, and systemd-analyze verifies the unit. dkms does not
 # compile the modules here. They are those of scripts/vm.
@@ -90,6 +91,19 @@ wait "$server" || fail "$(<"$work/server")"
 [[ $(<"$work/server") == hello ]] || fail "the server printed: $(<"$work/server")"
 unset LD_LIBRARY_PATH
 echo "ok: a program uses the installed libpeal"
+
+command peal ping --listen --device peal7 >"$work/server" 2>&1 &
+server=$!
+wait_for cm_listens_or_died 7175 || fail "peal ping does not listen: $(<"$work/server")"
+command peal ping 10.77.0.1 --count 2 >"$work/client" 2>&1 || fail "peal ping: $(<"$work/client") $(<"$work/server")"
+kill "$server"
+wait "$server" 2>/dev/null
+dpkg --purge libpeal-dev libpeal0 >"$work/dpkg" 2>&1 || fail "another package depends on libpeal0: $(<"$work/dpkg")"
+command peal ping 10.77.0.1 >"$work/client" 2>&1 && fail "peal ping runs without libpeal"
+grep -q "needs the library libpeal, and it cannot be loaded (libpeal.so.0: .*); type \"apt-get install libpeal0\"" "$work/client" ||
+	fail "peal ping without libpeal: $(<"$work/client")"
+shown link show peal7 | grep -q peal7 || fail "the other commands need libpeal, too"
+echo "ok: peal ping with libpeal, and the other commands without it"
 
 install_packages
 [[ $(cat /sys/class/infiniband/peal7/node_guid) == "$index" ]] || fail "an upgrade replaced the device"
