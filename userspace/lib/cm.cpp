@@ -4,15 +4,15 @@
  */
 #include <fcntl.h>
 #include <netdb.h>
-#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -24,13 +24,25 @@ namespace {
 
 /* What getaddrinfo() has found. The thread that runs it may outlive the call that asked. */
 struct look_up_job {
-	std::mutex lock;
-	std::condition_variable done;
+	/* Readable from the end on. */
+	const int at_end = eventfd(0, EFD_CLOEXEC);
 	std::string host;
 	char port[8];
-	bool finished = false;
+	std::atomic<bool> finished{false};
+	/* These are the thread's until it has finished. */
 	int failed = 0;
 	std::vector<sockaddr_storage> found;
+
+	~look_up_job()
+	{
+		if (at_end >= 0)
+			close(at_end);
+	}
+	void finish() noexcept
+	{
+		finished.store(true, std::memory_order_release);
+		eventfd_write(at_end, 1);
+	}
 };
 
 int resolve(const char *host, const char *port, int flags, std::vector<sockaddr_storage> &found)
@@ -54,46 +66,30 @@ int resolve(const char *host, const char *port, int flags, std::vector<sockaddr_
 
 void run(const std::shared_ptr<look_up_job> &job)
 {
-	std::vector<sockaddr_storage> found;
-	int failed;
-
 	try {
-		failed = resolve(job->host.c_str(), job->port, 0, found);
+		job->failed = resolve(job->host.c_str(), job->port, 0, job->found);
 	} catch (...) {
-		failed = EAI_MEMORY;
+		job->failed = EAI_MEMORY;
 	}
-	const std::lock_guard guard(job->lock);
-	job->found = std::move(found);
-	job->failed = failed;
-	job->finished = true;
-	job->done.notify_all();
+	job->finish();
 }
 
-result<std::vector<sockaddr_storage>> ask(const char *host, const char *port, const deadline &until)
+/* getaddrinfo() has no deadline, so another thread runs it, and perhaps in vain. */
+std::shared_ptr<look_up_job> begin_look_up(const char *host, std::uint16_t port)
 {
 	auto job = std::make_shared<look_up_job>();
 
+	if (job->at_end < 0)
+		return nullptr;
+	std::snprintf(job->port, sizeof(job->port), "%u", port);
 	/* An address needs no name server, and no thread. */
-	if (!resolve(host, port, AI_NUMERICHOST | AI_NUMERICSERV, job->found))
-		return std::move(job->found);
+	if (!resolve(host, job->port, AI_NUMERICHOST | AI_NUMERICSERV, job->found)) {
+		job->finish();
+		return job;
+	}
 	job->host = host;
-	std::snprintf(job->port, sizeof(job->port), "%s", port);
-	/* getaddrinfo() has no deadline, so another thread runs it, and perhaps in vain. */
 	std::thread([job] { run(job); }).detach();
-	std::unique_lock guard(job->lock);
-	while (!job->finished && !until.passed())
-		job->done.wait_for(guard, std::chrono::milliseconds(until.milliseconds_left()));
-	if (!job->finished)
-		return error::make(ETIMEDOUT,
-				   "the name %s was not found in time; see whether the "
-				   "name server answers, or use an address",
-				   host);
-	if (job->failed)
-		return error::make(EHOSTUNREACH,
-				   "the name %s is not known (%s); see whether it is "
-				   "spelled right, or use an address",
-				   host, gai_strerror(job->failed));
-	return std::move(job->found);
+	return job;
 }
 
 } // namespace
@@ -116,10 +112,10 @@ rdma_event_channel *make_event_channel() noexcept
 	return made;
 }
 
-result<cm_event> next_event(rdma_event_channel *channel, const deadline &until) noexcept
+co::task<result<cm_event>> next_event(const kept<event_loop> &in, rdma_event_channel *channel,
+				      deadline until) noexcept
 {
 	for (;;) {
-		pollfd ready = {channel->fd, POLLIN, 0};
 		rdma_cm_event *event;
 
 		if (!rdma_get_cm_event(channel, &event)) {
@@ -137,33 +133,50 @@ result<cm_event> next_event(rdma_event_channel *channel, const deadline &until) 
 			copy.initiator_depth = event->param.conn.initiator_depth;
 			copy.responder_resources = event->param.conn.responder_resources;
 			rdma_ack_cm_event(event);
-			return copy;
+			co_return copy;
 		}
 		if (errno != EAGAIN && errno != EINTR)
-			return error::make(errno,
-					   "the connection manager gives no events: %s; see "
-					   "whether the module rdma_ucm is loaded",
-					   strerrordesc_np(errno));
+			co_return error::make(errno,
+					      "the connection manager gives no events: %s; see "
+					      "whether the module rdma_ucm is loaded",
+					      strerrordesc_np(errno));
 		if (until.passed())
-			return error::make(ETIMEDOUT,
-					   "no answer in time; see whether the peer runs, or "
-					   "wait longer");
-		poll(&ready, 1, until.milliseconds_left());
+			co_return error::make(ETIMEDOUT,
+					      "no answer in time; see whether the peer runs, or "
+					      "wait longer");
+		const status came = co_await co::readable(in, channel->fd, until);
+		if (!came && came.code() != ETIMEDOUT)
+			co_return error::make(came.code(), "%s", came.why());
 	}
 }
 
-result<std::vector<sockaddr_storage>> look_up(const char *host, std::uint16_t port,
-					      const deadline &until) noexcept
+co::task<result<std::vector<sockaddr_storage>>> look_up(const kept<event_loop> &in,
+							const char *host, std::uint16_t port,
+							deadline until) noexcept
 {
-	char service[8];
+	std::shared_ptr<look_up_job> job;
 
-	std::snprintf(service, sizeof(service), "%u", port);
 	try {
-		return ask(host, service, until);
+		job = begin_look_up(host, port);
 	} catch (...) {
-		return error::make(
-			ENOMEM, "there is no memory or thread to look up %s; use an address", host);
 	}
+	if (!job)
+		co_return error::make(
+			ENOMEM,
+			"there is no memory, thread or descriptor to look up %s; use an address",
+			host);
+	const status came = co_await co::readable(in, job->at_end, until);
+	if (!job->finished.load(std::memory_order_acquire))
+		co_return error::make(came ? ETIMEDOUT : came.code(),
+				      "the name %s was not found in time; see whether the "
+				      "name server answers, or use an address",
+				      host);
+	if (job->failed)
+		co_return error::make(EHOSTUNREACH,
+				      "the name %s is not known (%s); see whether it is "
+				      "spelled right, or use an address",
+				      host, gai_strerror(job->failed));
+	co_return std::move(job->found);
 }
 
 } // namespace peal::detail

@@ -2,6 +2,9 @@
 /*
  * The connection manager with deadlines: names, and events of a channel. It does not know what a
  * connection does with them.
+ *
+ * These coroutines wait in the event loop that they are given. Without one they block and never
+ * suspend, so that connecting is written once.
  */
 #pragma once
 #include <netinet/in.h>
@@ -10,8 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "peal/deadline.hpp"
-#include "peal/result.hpp"
+#include "peal/co.hpp"
 
 namespace peal::detail {
 
@@ -32,10 +34,11 @@ bool make_nonblocking(int fd) noexcept;
 rdma_event_channel *make_event_channel() noexcept;
 
 /* The next event, or ETIMEDOUT. */
-result<cm_event> next_event(rdma_event_channel *, const deadline &) noexcept;
+co::task<result<cm_event>> next_event(const kept<event_loop> &, rdma_event_channel *,
+				      deadline) noexcept;
 
 /* The addresses of the host, with the port. */
-result<std::vector<sockaddr_storage>> look_up(const char *host, std::uint16_t port,
-					      const deadline &) noexcept;
+co::task<result<std::vector<sockaddr_storage>>> look_up(const kept<event_loop> &, const char *host,
+							std::uint16_t port, deadline) noexcept;
 
 } // namespace peal::detail

@@ -33,8 +33,8 @@ namespace detail {
 
 ibv_send_wr *link::refuse(const char *why) noexcept
 {
-	if (refused)
-		refused = error::make(EINVAL, "%s", why);
+	if (!refused)
+		refused = why;
 	return nullptr;
 }
 
@@ -45,7 +45,7 @@ ibv_send_wr *link::next(ibv_wr_opcode opcode, const slice *local) noexcept
 	if (local && local->size() > longest)
 		return refuse("the slice is longer than a message may be; send it in parts");
 	if (outstanding + batch_size >= limits.sends)
-		return refuse("the queue is full; wait() for completions, or raise options.sends");
+		return refuse("the queue is full; wait for completions, or raise options.sends");
 	ibv_send_wr *to = &wr[batch_size];
 	ibv_sge *entry = &sge[batch_size];
 
@@ -60,6 +60,8 @@ ibv_send_wr *link::next(ibv_wr_opcode opcode, const slice *local) noexcept
 		entry->lkey = static_cast<std::uint32_t>(local->key());
 		to->num_sge = 1;
 	}
+	if (held)
+		keep_local(local, held[batch_size]);
 	return to;
 }
 
@@ -168,32 +170,52 @@ request link::add_atomic(ibv_wr_opcode opcode, const slice &old, const remote &a
 
 void link::abort() noexcept
 {
+	/* The last one may have been refused after it was held. */
+	for (std::uint32_t i = 0; held && i <= batch_size && i < limits.sends; ++i)
+		held[i] = {};
 	batch_size = 0;
-	refused = status();
+	refused = nullptr;
+}
+
+void link::close_batch() noexcept
+{
+	batch_open = false;
+	/* Requests that waited for it are posted now. */
+	if (loop)
+		look();
+}
+
+std::uint32_t link::post(int &failed, co::sending *by) noexcept
+{
+	ibv_send_wr *bad = nullptr;
+	std::uint32_t posted = batch_size;
+
+	if (!batch_size)
+		return 0;
+	for (std::uint32_t i = 0; i < batch_size; ++i)
+		wr[i].next = i + 1 < batch_size ? &wr[i + 1] : nullptr;
+	failed = ibv_post_send(qp, wr.get(), &bad);
+	/* What came before the bad request is on its way, and will have completions. */
+	if (failed)
+		posted = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
+	for (std::uint32_t i = 0; slots && i < posted; ++i)
+		slots[(first_slot + outstanding + i) % limits.sends] = {by, std::move(held[i])};
+	next_request += batch_size;
+	outstanding += posted;
+	return posted;
 }
 
 status link::commit() noexcept
 {
 	const std::uint32_t size = batch_size;
-	ibv_send_wr *bad = nullptr;
-	status done;
+	int failed = 0;
 
-	if (ended)
-		done = error::make(ENOTCONN, "%s", ended);
-	else if (!refused)
-		done = std::move(refused);
+	if (const char *why = ended ? ended : refused) {
+		abort();
+		return error::make(ended ? ENOTCONN : EINVAL, "%s", why);
+	}
+	const std::uint32_t posted = post(failed, nullptr);
 	abort();
-	if (!done || !size)
-		return done;
-	for (std::uint32_t i = 0; i < size; ++i)
-		wr[i].next = i + 1 < size ? &wr[i + 1] : nullptr;
-	const int failed = ibv_post_send(qp, wr.get(), &bad);
-	/* What came before the bad request is on its way, and will have completions. */
-	const std::uint32_t posted =
-		failed ? (bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0) : size;
-
-	next_request += size;
-	outstanding += posted;
 	if (failed)
 		return error::make(failed,
 				   "%s took %u of %u requests: %s; wait() for those, and "
@@ -231,17 +253,20 @@ void link::poll_sends() noexcept
 	do {
 		count = ibv_poll_cq(send_cq, most, came);
 		for (int i = 0; i < count; ++i) {
-			completion &to = sent[stored++];
+			completion to;
 
 			to.request_ = request(came[i].wr_id);
 			to.status_ = came[i].status;
 			to.vendor_error_ = came[i].status ? came[i].vendor_err : 0;
 			to.peal_ = device->is_peal();
-			to.why_ = nullptr;
 			if (!to)
 				end("an earlier request has failed; see its completion, and "
 				    "connect "
 				    "again");
+			if (loop)
+				complete(to);
+			else
+				sent[stored++] = to;
 		}
 	} while (count == most);
 	if (count < 0)
@@ -271,6 +296,7 @@ void link::poll_receives() noexcept
 			if (one.status)
 				continue;
 			arrived[(first + count++) % limits.receives] = {
+				.number = arrivals++,
 				.buffer = static_cast<std::uint32_t>(one.wr_id),
 				.bytes = one.byte_len,
 				.imm = be32toh(one.imm_data),
@@ -296,10 +322,19 @@ void link::drain_channel() noexcept
 	ibv_cq *from;
 	void *unused;
 
-	while (!ibv_get_cq_event(channel, &from, &unused))
+	while (!ibv_get_cq_event(channel, &from, &unused)) {
 		ibv_ack_cq_events(from, 1);
-	if (errno != EAGAIN && errno != EINTR)
-		end("the device was removed; open another one");
+		(from == send_cq ? send_armed : recv_armed) = false;
+	}
+	if (errno == EAGAIN || errno == EINTR)
+		return;
+	end("the device was removed; open another one");
+	/* The descriptor stays readable, and tells nothing more. */
+	if (loop) {
+		poll_queues();
+		fail_slots();
+		loop->unwatch(channel->fd);
+	}
 }
 
 void link::sleep(const deadline &until) noexcept
@@ -418,7 +453,7 @@ status link::wait_arrival(const deadline &until) noexcept
 	}
 }
 
-link::arrival link::pop() noexcept
+arrival link::pop() noexcept
 {
 	const arrival oldest = arrived[first];
 
@@ -431,7 +466,11 @@ result<message> link::recv(const deadline &until) noexcept
 {
 	if (status came = wait_arrival(until); !came)
 		return error::make(came.code(), "%s", came.why());
-	const arrival oldest = pop();
+	return made_message(pop());
+}
+
+message link::made_message(const arrival &oldest) noexcept
+{
 	keep(this);
 	message made{kept<link>(this)};
 
@@ -459,7 +498,7 @@ result<std::uint32_t> link::recv_imm(const deadline &until) noexcept
 	return oldest.imm;
 }
 
-next_step link::arm() noexcept
+next_step link::arm_for_program() noexcept
 {
 	if (qp) {
 		drain_channel();
@@ -508,7 +547,7 @@ batch::~batch()
 {
 	abort();
 	if (link_)
-		link_->batch_open = false;
+		link_->close_batch();
 }
 
 request batch::write(const slice &from, const remote &to) noexcept
@@ -652,7 +691,7 @@ int connection::fd() const noexcept
 
 next_step connection::arm() noexcept
 {
-	return link_ ? link_->arm() : next_step::close;
+	return link_ ? link_->arm_for_program() : next_step::close;
 }
 
 void connection::close() noexcept

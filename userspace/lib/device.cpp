@@ -205,16 +205,16 @@ error too_late(const error &why, const target &to) noexcept
 }
 
 /* Waits for this event. Any other is a failure. */
-result<cm_event> expect(link &of, rdma_cm_event_type wanted, const target &to,
-			const deadline &until) noexcept
+co::task<result<cm_event>> expect(const kept<event_loop> &in, link &of, rdma_cm_event_type wanted,
+				  const target &to, const deadline &until) noexcept
 {
-	auto event = next_event(of.events, until);
+	auto event = co_await next_event(in, of.events, until);
 
 	if (!event)
-		return too_late(event.failure(), to);
+		co_return too_late(event.failure(), to);
 	if (event->type != wanted)
-		return explain(*event, to, of.device->name());
-	return event;
+		co_return explain(*event, to, of.device->name());
+	co_return event;
 }
 
 int for_cm(const deadline &until, int most = INT_MAX) noexcept
@@ -227,98 +227,126 @@ int for_cm(const deadline &until, int most = INT_MAX) noexcept
  * address, and may look for the answer only when the time that it was given has run out. So it gets
  * little time, again and again.
  */
-status resolve_address(rdma_cm_id *id, const sockaddr_storage &address, const target &to,
-		       const deadline &until) noexcept
+co::task<status> resolve_address(const kept<event_loop> &in, rdma_cm_id *id,
+				 const sockaddr_storage &address, const target &to,
+				 const deadline &until) noexcept
 {
 	constexpr int first = 16, last = 1024; /* ms */
 	auto *sa = reinterpret_cast<sockaddr *>(const_cast<sockaddr_storage *>(&address));
 
 	for (int most = first;; most = std::min(2 * most, last)) {
 		if (rdma_resolve_addr(id, nullptr, sa, for_cm(until, most)))
-			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
-		auto event = next_event(id->channel, until);
+			co_return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
+		auto event = co_await next_event(in, id->channel, until);
 		if (!event && event.code() != ETIMEDOUT)
-			return event.failure();
+			co_return event.failure();
 		if (!event) {
 			errno = ETIMEDOUT;
-			return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
+			co_return explain(failed_event(RDMA_CM_EVENT_ADDR_ERROR), to, "");
 		}
 		if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED)
-			return {};
+			co_return status();
 		if (event->type != RDMA_CM_EVENT_ADDR_ERROR || event->status != -ETIMEDOUT ||
 		    until.passed())
-			return explain(*event, to, "");
+			co_return explain(*event, to, "");
 	}
 }
 
 /* Until the link knows by which device and port the peer is reached. */
-status find_route(link &of, const sockaddr_storage &address, const target &to,
-		  const deadline &until) noexcept
+co::task<status> find_route(const kept<event_loop> &in, link &of, const sockaddr_storage &address,
+			    const target &to, const deadline &until) noexcept
 {
 	if (rdma_create_id(of.events, &of.id, nullptr, RDMA_PS_TCP)) {
 		const int code = errno;
 
 		of.id = nullptr;
-		return error::make(code,
-				   "the connection manager cannot be used: %s; load the module "
-				   "rdma_ucm",
-				   strerrordesc_np(code));
+		co_return error::make(code,
+				      "the connection manager cannot be used: %s; load the module "
+				      "rdma_ucm",
+				      strerrordesc_np(code));
 	}
-	if (status done = resolve_address(of.id, address, to, until); !done)
-		return done;
+	status found = co_await resolve_address(in, of.id, address, to, until);
+	if (!found)
+		co_return found;
 	if (!of.device->is_device_of(of.id->verbs))
-		return error::make(
+		co_return error::make(
 			EXDEV, "%s is reached by %s, not by %s; open that device", to.host,
 			of.id->verbs ? ibv_get_device_name(of.id->verbs->device) : "no device",
 			of.device->name());
 	/* An address of this host itself is found nevertheless, and the peer would not answer. */
 	if (!is_active(of.device->verbs, of.id->port_num))
-		return error::make(
+		co_return error::make(
 			ENETDOWN,
 			"port %u of %s, by which %s is reached, is not up; set its link up, "
 			"for example by: ip link set eth0 up",
 			of.id->port_num, of.device->name(), to.host);
 	if (rdma_resolve_route(of.id, for_cm(until)))
-		return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, of.device->name());
-	if (auto event = expect(of, RDMA_CM_EVENT_ROUTE_RESOLVED, to, until); !event)
-		return event.failure();
-	return {};
+		co_return explain(failed_event(RDMA_CM_EVENT_ROUTE_ERROR), to, of.device->name());
+	auto event = co_await expect(in, of, RDMA_CM_EVENT_ROUTE_RESOLVED, to, until);
+	if (!event)
+		co_return event.failure();
+	co_return status();
 }
 
-result<kept<link>> dial(const kept<context> &device, const sockaddr_storage &address,
-			const target &to, const region &mine, const deadline &until,
-			const options &limits) noexcept
+co::task<result<kept<link>>> dial(const kept<event_loop> &in, const kept<context> &device,
+				  const sockaddr_storage &address, const target &to,
+				  const region &mine, const deadline &until,
+				  const options &limits) noexcept
 {
 	auto made = make_link(device, limits);
 
 	if (!made)
-		return made;
+		co_return made.failure();
 	link &of = *made->get();
-	if (status done = find_route(of, address, to, until); !done)
-		return error::make(done.code(), "%s", done.why());
-	if (status done = of.make_queues(); !done)
-		return error::make(done.code(), "%s", done.why());
+	const status found = co_await find_route(in, of, address, to, until);
+	if (!found)
+		co_return error::make(found.code(), "%s", found.why());
+	if (status done = of.make_queues(bool(in)); !done)
+		co_return error::make(done.code(), "%s", done.why());
 	if (status done = of.post_receives(); !done)
-		return error::make(done.code(), "%s", done.why());
+		co_return error::make(done.code(), "%s", done.why());
 	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
 	rdma_conn_param param = parameters(of, greeting);
 	if (rdma_connect(of.id, &param))
-		return error::make(errno, "%s cannot connect to %s: %s; try again", device->name(),
-				   to.host, strerrordesc_np(errno));
-	auto answer = expect(of, RDMA_CM_EVENT_CONNECT_RESPONSE, to, until);
+		co_return error::make(errno, "%s cannot connect to %s: %s; try again",
+				      device->name(), to.host, strerrordesc_np(errno));
+	auto answer = co_await expect(in, of, RDMA_CM_EVENT_CONNECT_RESPONSE, to, until);
 	if (!answer)
-		return answer.failure();
+		co_return answer.failure();
 	/* From here on the peer waits, and is told if this fails. */
 	of.connected = true;
 	for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS})
 		if (status done = of.to_state(state); !done)
-			return error::make(done.code(), "%s", done.why());
+			co_return error::make(done.code(), "%s", done.why());
 	if (status done = of.learn_peer(answer->private_data, answer->private_data_len); !done)
-		return error::make(done.code(), "%s", done.why());
+		co_return error::make(done.code(), "%s", done.why());
 	if (rdma_establish(of.id))
-		return error::make(errno, "%s cannot tell %s that it is connected: %s; try again",
-				   device->name(), to.host, strerrordesc_np(errno));
-	return made;
+		co_return error::make(errno,
+				      "%s cannot tell %s that it is connected: %s; try again",
+				      device->name(), to.host, strerrordesc_np(errno));
+	co_return std::move(made).value();
+}
+
+co::task<result<kept<link>>> dial_any(kept<event_loop> in, kept<context> device, const char *host,
+				      std::uint16_t port, region mine, deadline until,
+				      options limits) noexcept
+{
+	const target to{host, port};
+	auto found = co_await look_up(in, host, port, until);
+	error last = error::make(EHOSTUNREACH, "%s has no address; use an address", host);
+
+	if (!found)
+		co_return found.failure();
+	for (const sockaddr_storage &address : *found) {
+		auto made = co_await dial(in, device, address, to, mine, until, limits);
+
+		if (made)
+			co_return std::move(made).value();
+		last = made.failure();
+		if (until.passed())
+			break;
+	}
+	co_return last;
 }
 
 /* ---- accepting ---- */
@@ -362,7 +390,7 @@ bool is_of_device(const status &failed) noexcept
 
 /* A link for the request of `event`. On a failure, which is this program's, the peer is refused. */
 result<kept<link>> take_request(const kept<context> &device, const cm_event &event,
-				const options &limits) noexcept
+				const options &limits, bool for_loop) noexcept
 {
 	auto made = make_link(device, limits);
 
@@ -380,7 +408,7 @@ result<kept<link>> take_request(const kept<context> &device, const cm_event &eve
 	}
 	link &of = *made->get();
 	of.id = event.id;
-	if (status done = of.make_queues(); !done) {
+	if (status done = of.make_queues(for_loop); !done) {
 		rdma_reject(of.id, nullptr, 0);
 		return error::make(done.code(), "%s", done.why());
 	}
@@ -388,8 +416,8 @@ result<kept<link>> take_request(const kept<context> &device, const cm_event &eve
 }
 
 /* Answers the peer and waits until it is connected. A peer that has gone can fail every step. */
-status shake_hands(link &of, const cm_event &event, const region &mine,
-		   const deadline &until) noexcept
+co::task<status> shake_hands(const kept<event_loop> &in, link &of, const cm_event &event,
+			     const region &mine, deadline until) noexcept
 {
 	const auto greeting = region_on_wire::pack(mine, of.limits.receive_bytes);
 	rdma_conn_param param = parameters(of, greeting);
@@ -405,46 +433,47 @@ status shake_hands(link &of, const cm_event &event, const region &mine,
 		done = of.to_state(IBV_QPS_RTS, param.initiator_depth);
 	if (!done) {
 		rdma_reject(of.id, nullptr, 0);
-		return done;
+		co_return done;
 	}
 	if (rdma_accept(of.id, &param))
-		return error::make(errno, "%s cannot accept: %s; try again", of.device->name(),
-				   strerrordesc_np(errno));
+		co_return error::make(errno, "%s cannot accept: %s; try again", of.device->name(),
+				      strerrordesc_np(errno));
 	of.connected = true;
-	auto ready = next_event(of.events, until);
+	auto ready = co_await next_event(in, of.events, until);
 	if (!ready && ready.code() != ETIMEDOUT)
-		return ready.failure();
+		co_return ready.failure();
 	if (!ready)
-		return error::make(ETIMEDOUT,
-				   "it has not answered; see whether it still runs, and whether a "
+		co_return error::make(
+			ETIMEDOUT, "it has not answered; see whether it still runs, and whether a "
 				   "firewall drops UDP port 4791");
 	if (ready->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		return error::make(ENODEV, "%s was removed; open another device",
-				   of.device->name());
+		co_return error::make(ENODEV, "%s was removed; open another device",
+				      of.device->name());
 	if (ready->type != RDMA_CM_EVENT_ESTABLISHED)
-		return error::make(ECONNRESET, "it has given up; see what it prints");
-	return {};
+		co_return error::make(ECONNRESET, "it has given up; see what it prints");
+	co_return status();
 }
 
 /* A peer that does not get connected is refused, and the next one has its turn. */
-result<kept<link>> next_peer(listening &of, const region &mine, const deadline &until,
-			     const options &limits) noexcept
+co::task<result<kept<link>>> next_peer(kept<event_loop> in, kept<listening> by, region mine,
+				       deadline until, options limits) noexcept
 {
+	listening &of = *by.get();
 	const std::uint16_t port = ntohs(rdma_get_src_port(of.id));
 	status last;
 
 	/* Also ends if peers that fail keep coming. */
 	do {
-		auto event = next_event(of.events, until);
+		auto event = co_await next_event(in, of.events, until);
 
 		if (!event) {
 			if (event.code() != ETIMEDOUT)
-				return event.failure();
+				co_return event.failure();
 			break;
 		}
 		if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			return error::make(ENODEV, "%s was removed; open another device",
-					   of.device->name());
+			co_return error::make(ENODEV, "%s was removed; open another device",
+					      of.device->name());
 		if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST)
 			continue;
 		/* Every device of this host listens. Only the program's own serves. */
@@ -453,24 +482,25 @@ result<kept<link>> next_peer(listening &of, const region &mine, const deadline &
 			rdma_destroy_id(event->id);
 			continue;
 		}
-		auto made = take_request(of.device, *event, limits);
+		auto made = take_request(of.device, *event, limits, bool(in));
 		if (!made)
-			return made;
-		last = shake_hands(*made->get(), *event, mine, of_one_peer(until));
+			co_return made.failure();
+		last = co_await shake_hands(in, *made->get(), *event, mine, of_one_peer(until));
 		if (last)
-			return made;
+			co_return std::move(made).value();
 		if (is_of_device(last))
-			return error::make(last.code(), "%s", last.why());
+			co_return error::make(last.code(), "%s", last.why());
 	} while (!until.passed());
 	if (!last)
-		return error::make(ETIMEDOUT,
-				   "no peer has connected to port %u in time; the last one that "
-				   "tried failed: %s",
-				   port, last.why());
-	return error::make(ETIMEDOUT,
-			   "no peer has connected to port %u in time; see what the peer prints, or "
-			   "wait longer",
-			   port);
+		co_return error::make(ETIMEDOUT,
+				      "no peer has connected to port %u in time; the last one that "
+				      "tried failed: %s",
+				      port, last.why());
+	co_return error::make(
+		ETIMEDOUT,
+		"no peer has connected to port %u in time; see what the peer prints, or "
+		"wait longer",
+		port);
 }
 
 } // namespace
@@ -487,7 +517,7 @@ result<connection> listener::accept(const region &mine, deadline until,
 	if (!listening_)
 		return error::make(EBADF, "the listener was moved from; use the object that it was "
 					  "moved to");
-	auto made = detail::next_peer(*listening_.get(), mine, until, limits);
+	auto made = detail::run_blocking(detail::next_peer({}, listening_, mine, until, limits));
 
 	if (!made)
 		return made.failure();
@@ -509,22 +539,12 @@ result<connection> device::connect(const char *host, std::uint16_t port, const r
 {
 	if (!context_)
 		return error::make(EBADF, "%s", detail::moved);
-	const detail::target to{host, port};
-	auto found = detail::look_up(host, port, until);
-	error last = error::make(EHOSTUNREACH, "%s has no address; use an address", host);
+	auto made = detail::run_blocking(
+		detail::dial_any({}, context_, host, port, mine, until, limits));
 
-	if (!found)
-		return found.failure();
-	for (const sockaddr_storage &address : *found) {
-		auto made = detail::dial(context_, address, to, mine, until, limits);
-
-		if (made)
-			return connection(std::move(made).value());
-		last = made.failure();
-		if (until.passed())
-			break;
-	}
-	return last;
+	if (!made)
+		return made.failure();
+	return connection(std::move(made).value());
 }
 
 result<connection> device::accept(std::uint16_t port, const region &mine, deadline until,
@@ -621,7 +641,7 @@ result<device> open(const char *name) noexcept
 result<device> open_for(const char *host, deadline until) noexcept
 {
 	const detail::target to{host, 0};
-	auto found = detail::look_up(host, 0, until);
+	auto found = detail::run_blocking(detail::look_up({}, host, 0, until));
 	error last = error::make(EHOSTUNREACH, "%s has no address; use an address", host);
 
 	if (!found)
@@ -644,7 +664,9 @@ result<device> open_for(const char *host, deadline until) noexcept
 					   "/dev/infiniband/rdma_cm",
 					   strerrordesc_np(errno));
 		const std::unique_ptr<rdma_cm_id, int (*)(rdma_cm_id *)> id(made, rdma_destroy_id);
-		if (status done = detail::resolve_address(made, address, to, until); !done)
+		if (status done = detail::run_blocking(
+			    detail::resolve_address({}, made, address, to, until));
+		    !done)
 			last = error::make(done.code(), "%s", done.why());
 		else if (made->verbs)
 			return open(ibv_get_device_name(made->verbs->device));
@@ -658,4 +680,66 @@ result<device> open_for(const char *host, deadline until) noexcept
 	return last;
 }
 
+/* ---- in an event loop ---- */
+
+namespace co {
+
+std::uint16_t listener::port() const noexcept
+{
+	return listening_ ? ntohs(rdma_get_src_port(listening_->id)) : 0;
+}
+
+task<result<connection>> listener::accept(region mine, deadline until, options limits) noexcept
+{
+	/* The listener may go or move while this waits. */
+	const auto listening = listening_;
+	const auto in = in_;
+
+	if (!listening)
+		co_return error::make(EBADF, "the listener was moved from; use the object that it "
+					     "was moved to");
+	if (const char *why = in->refuses())
+		co_return error::make(EBADF, "%s", why);
+	auto made = co_await detail::next_peer(in, listening, mine, until, limits);
+	if (!made)
+		co_return made.failure();
+	if (status done = (*made)->join(in); !done)
+		co_return error::make(done.code(), "%s", done.why());
+	co_return connection(std::move(made).value());
+}
+
+result<listener> loop::listen(device &of, std::uint16_t port) noexcept
+{
+	if (!state_)
+		return error::make(EBADF, "the event loop was moved from; use the object that it "
+					  "was moved to");
+	auto made = of.listen(port);
+
+	if (!made)
+		return made.failure();
+	return listener(std::move(made->listening_), state_);
+}
+
+task<result<connection>> loop::connect(device &of, const char *host, std::uint16_t port,
+				       region mine, deadline until, options limits) noexcept
+{
+	const auto in = state_;
+	const auto context = of.context_;
+
+	if (!in)
+		co_return error::make(EBADF, "the event loop was moved from; use the object that "
+					     "it was moved to");
+	if (!context)
+		co_return error::make(EBADF, "%s", detail::moved);
+	if (const char *why = in->refuses())
+		co_return error::make(EBADF, "%s", why);
+	auto made = co_await detail::dial_any(in, context, host, port, mine, until, limits);
+	if (!made)
+		co_return made.failure();
+	if (status done = (*made)->join(in); !done)
+		co_return error::make(done.code(), "%s", done.why());
+	co_return connection(std::move(made).value());
+}
+
+} // namespace co
 } // namespace peal

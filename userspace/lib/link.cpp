@@ -114,7 +114,11 @@ link::~link()
  */
 void link::close() noexcept
 {
+	/* What has come is delivered. */
+	if (loop)
+		look();
 	end("the connection is closed; connect again");
+	leave_loop();
 	if (connected)
 		rdma_disconnect(id);
 	connected = false;
@@ -124,9 +128,13 @@ void link::close() noexcept
 	if (id)
 		rdma_destroy_id(id);
 	id = nullptr;
+	if (loop) {
+		fail_slots();
+		look();
+	}
 }
 
-status link::make_queues() noexcept
+status link::make_queues(bool for_loop) noexcept
 {
 	const ibv_device_attr &most = device->attr;
 	const auto depth = std::min<std::uint32_t>(most.max_qp_wr, most.max_cqe);
@@ -169,13 +177,17 @@ status link::make_queues() noexcept
 				   "%s makes no completion queue: %s; close connections, or "
 				   "lower options",
 				   device->name(), strerrordesc_np(errno));
-	epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll < 0 || !make_nonblocking(channel->fd) || !watch(epoll, channel->fd) ||
-	    !watch(epoll, events->fd))
+	if (!for_loop)
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (!make_nonblocking(channel->fd) ||
+	    (!for_loop && (epoll < 0 || !watch(epoll, channel->fd) || !watch(epoll, events->fd))))
 		return error::make(errno,
 				   "the program gets no descriptor to wait with: %s; see what "
 				   "ulimit -n allows",
 				   strerrordesc_np(errno));
+	if (for_loop)
+		if (status done = make_slots(); !done)
+			return done;
 	want.send_cq = send_cq;
 	want.recv_cq = recv_cq;
 	want.qp_type = IBV_QPT_RC;

@@ -4,6 +4,9 @@
  * Batches and messages keep it, so that a connection may end before them. It does not know how a
  * peer is found (device.cpp).
  *
+ * A connection either belongs to the program, which waits by calls (connection.cpp), or to an event
+ * loop, whose coroutines wait (co.cpp). Both build and post batches in the same way.
+ *
  * Sends and receives have a completion queue each, so that a wait for one never has to put a
  * completion of the other aside. Both report to one channel.
  */
@@ -14,6 +17,7 @@
 #include <memory>
 
 #include "context.hpp"
+#include "loop.hpp"
 #include "peal/connection.hpp"
 
 namespace peal {
@@ -38,15 +42,14 @@ static_assert(sizeof(region_on_wire) == 32,
 
 namespace detail {
 
-struct link {
-	/* A message that came. */
-	struct arrival {
-		std::uint32_t buffer;
-		std::uint32_t bytes;
-		std::uint32_t imm;
-		bool has_imm;
-		bool in_buffer; /* otherwise the peer has written it to this program's region */
+struct link final : source {
+	/* A request on its way, in an event loop. */
+	struct slot {
+		co::sending *by = nullptr; /* who waits */
+		kept<block> local;	   /* what the device reads or writes */
 	};
+	/* Its descriptors in an event loop. */
+	enum descriptor : unsigned { of_queues, of_peer };
 
 	std::atomic<unsigned> users{1};
 	const kept<context> device;
@@ -79,9 +82,9 @@ struct link {
 	std::uint32_t batch_size = 0;
 	bool batch_open = false;
 	std::uint64_t next_request = 1;
-	result<void> refused;
+	const char *refused = nullptr;
 
-	/* Requests whose completion the program has not got. */
+	/* Requests whose completion the program has not got. In a loop, those that have none. */
 	std::uint32_t outstanding = 0;
 	/* sent[0, handed) are the program's until its next wait, [handed, stored) are to come. */
 	std::unique_ptr<completion[]> sent;
@@ -93,13 +96,27 @@ struct link {
 	std::unique_ptr<arrival[]> arrived;
 	std::uint32_t first = 0;
 	std::uint32_t count = 0;
+	std::uint64_t arrivals = 0;
+
+	/* ---- only in an event loop ---- */
+	kept<event_loop> loop;
+	bool is_watched = false;
+	/* What the batch has, in its order, and then the requests on their way, as a ring. */
+	std::unique_ptr<kept<block>[]> held;
+	std::unique_ptr<slot[]> slots;
+	std::uint32_t first_slot = 0;
+	/* Requests that wait for room, and those who wait for messages. */
+	list_node senders;
+	list_node receivers;
+	bool send_armed = false;
+	bool recv_armed = false;
 
 	link(kept<context>, const options &) noexcept;
 	link(const link &) = delete;
 	~link();
 
 	/* The queues and the queue pair. `id` knows its device. */
-	status make_queues() noexcept;
+	status make_queues(bool for_loop) noexcept;
 	/* To INIT, with receives posted. Call it before the peer learns of the queue pair. */
 	status post_receives() noexcept;
 	/* By what the connection manager has found out. `depth` limits READs and atomics. */
@@ -115,6 +132,7 @@ struct link {
 			   std::uint64_t swap) noexcept;
 	status commit() noexcept;
 	void abort() noexcept;
+	void close_batch() noexcept;
 
 	void post_receive(std::uint32_t buffer) noexcept;
 	void end(const char *why) noexcept;
@@ -124,7 +142,25 @@ struct link {
 	static completions after_move() noexcept;
 	result<message> recv(const deadline &) noexcept;
 	result<std::uint32_t> recv_imm(const deadline &) noexcept;
-	next_step arm() noexcept;
+	next_step arm_for_program() noexcept;
+
+	/* ---- in an event loop (co.cpp) ---- */
+	status make_slots() noexcept;
+	/* From here on the loop watches it. */
+	status join(const kept<event_loop> &) noexcept;
+	/* Whether a request can be posted now. */
+	bool has_room() const noexcept;
+	void keep_local(const slice *, kept<block> &) const noexcept;
+	/* Posts the batch. Its completions are those of the sending. */
+	void commit_for(co::sending &) noexcept;
+	void forget(const co::sending &) noexcept;
+	/* The message that its receiver does not want any more. */
+	void put_back(const arrival &) noexcept;
+	message made_message(const arrival &) noexcept;
+	static completion failure(const char *why) noexcept;
+	void on_readable(unsigned which) noexcept override;
+	void look() noexcept override;
+	void arm() noexcept override;
 
 private:
 	void learn_gids(const ibv_ah_attr &path) noexcept;
@@ -146,6 +182,14 @@ private:
 	arrival pop() noexcept;
 	void poll_sends() noexcept;
 	void poll_receives() noexcept;
+	/* How many requests of the batch were posted. */
+	std::uint32_t post(int &failed, co::sending *by) noexcept;
+	/* ---- in an event loop ---- */
+	void complete(const completion &) noexcept;
+	/* Nobody will know how the requests on their way end. */
+	void fail_slots() noexcept;
+	void leave_loop() noexcept;
+	void deliver() noexcept;
 };
 
 } // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts allocations. These operators have a file of their own, so that the compiler does not see
- * through them elsewhere.
+ * Counts allocations, and lets them fail. These operators have a file of their own, so that the
+ * compiler does not see through them elsewhere.
  */
 #include <cstdlib>
 #include <new>
@@ -12,6 +12,7 @@ namespace {
 
 thread_local bool counting;
 thread_local unsigned allocations;
+thread_local bool failing;
 
 } // namespace
 
@@ -41,6 +42,16 @@ unsigned CountAllocations::count() const
 	return allocations;
 }
 
+FailAllocations::FailAllocations()
+{
+	failing = true;
+}
+
+FailAllocations::~FailAllocations()
+{
+	failing = false;
+}
+
 } // namespace fake
 
 /* All of them, because the address sanitizer has its own for those that are left out. */
@@ -48,6 +59,8 @@ void *operator new(std::size_t size, const std::nothrow_t &) noexcept
 {
 	if (!fake::calls)
 		fake::count_allocation();
+	if (failing && !fake::calls)
+		return nullptr;
 	return std::malloc(size ? size : 1);
 }
 

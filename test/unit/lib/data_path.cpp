@@ -177,7 +177,7 @@ TEST_CASE("a full queue is a sentence, and a wait makes room", "[data_path]")
 		post.send_imm(i);
 	REQUIRE(post.commit());
 	CHECK(post.send_imm(4) == peal::request::none);
-	CHECK(contains(post.commit().why(), "wait() for completions"));
+	CHECK(contains(post.commit().why(), "wait for completions"));
 	CHECK(ends.client->wait(1, patience));
 	CHECK(post.send_imm(4) != peal::request::none);
 	CHECK(post.send_imm(5) == peal::request::none);

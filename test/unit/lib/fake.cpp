@@ -838,7 +838,7 @@ int ibv_get_cq_event(ibv_comp_channel *from, ibv_cq **cq, void **context)
 	const Call call;
 	auto *channel = static_cast<Channel *>(from);
 
-	if (!take(channel->fd))
+	if (failure("ibv_get_cq_event") || !take(channel->fd))
 		return -1;
 	/* The event of a queue that has ended is gone. */
 	if (channel->events.empty()) {

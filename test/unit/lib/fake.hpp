@@ -79,4 +79,11 @@ public:
 	unsigned count() const;
 };
 
+/* While one lives, this thread gets no memory from operator new, except in the fake. */
+class FailAllocations {
+public:
+	FailAllocations();
+	~FailAllocations();
+};
+
 } // namespace fake

@@ -21,6 +21,16 @@ struct link;
 PEAL_API void keep(link *) noexcept;
 PEAL_API void release(link *) noexcept;
 
+/* A message that came. */
+struct arrival {
+	std::uint64_t number; /* counts the messages of the connection */
+	std::uint32_t buffer;
+	std::uint32_t bytes;
+	std::uint32_t imm;
+	bool has_imm;
+	bool in_buffer; /* otherwise the peer has written it to this program's region */
+};
+
 } // namespace detail
 
 /* Names a request of a connection. No other request of the connection has the same name. */

@@ -18,6 +18,13 @@
 
 namespace peal {
 
+namespace co {
+
+class batch;
+class loop;
+
+} // namespace co
+
 /* The address of a port, in network order. That of an IPv4 address is ::ffff:10.0.0.1. */
 using gid = std::array<std::byte, 16>;
 
@@ -70,6 +77,7 @@ public:
 
 private:
 	friend class connection;
+	friend class co::batch;
 
 	explicit batch(detail::kept<detail::link>) noexcept;
 
@@ -147,6 +155,7 @@ public:
 private:
 	friend class device;
 	friend class listener;
+	friend class co::loop;
 
 	/* Of a connection that was not moved from. */
 	explicit connection(detail::kept<detail::link> link) noexcept : link_(std::move(link)) {}

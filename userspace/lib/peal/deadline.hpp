@@ -27,6 +27,10 @@ public:
 			at_ = clock::now() + std::chrono::duration_cast<clock::duration>(seconds);
 	}
 
+	/* For what ends in another way. */
+	static deadline never() noexcept { return clock::time_point::max(); }
+
+	clock::time_point at() const noexcept { return at_; }
 	bool passed() const noexcept { return clock::now() >= at_; }
 
 	/* For poll(2): rounded up, so that a poll does not end before the deadline. */

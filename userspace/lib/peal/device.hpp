@@ -42,6 +42,7 @@ public:
 
 private:
 	friend class device;
+	friend class co::loop;
 
 	explicit listener(detail::kept<detail::listening> listening) noexcept
 		: listening_(std::move(listening))
@@ -96,6 +97,7 @@ public:
 
 private:
 	friend result<device> open(const char *name) noexcept;
+	friend class co::loop;
 
 	explicit device(detail::kept<detail::context> context) noexcept
 		: context_(std::move(context))

@@ -43,6 +43,13 @@ constexpr rights remote_write = rights::write;
 constexpr rights remote_read = rights::read;
 constexpr rights remote_atomic = rights::atomic;
 
+namespace detail {
+
+struct block;
+struct link;
+
+} // namespace detail
+
 template <class T>
 class memory;
 class batch;
@@ -64,16 +71,18 @@ public:
 private:
 	template <class T>
 	friend class memory;
+	friend struct detail::link;
 
 	slice() noexcept = default;
-	slice(std::byte *data, std::size_t size, lkey key) noexcept
-		: data_(data), size_(size), key_(key), fits_(true)
+	slice(std::byte *data, std::size_t size, lkey key, detail::block *block) noexcept
+		: data_(data), size_(size), key_(key), block_(block), fits_(true)
 	{
 	}
 
 	std::byte *data_ = nullptr;
 	std::size_t size_ = 0;
 	lkey key_{};
+	detail::block *block_ = nullptr;
 	bool fits_ = false;
 };
 
@@ -199,7 +208,8 @@ public:
 	{
 		if (!block_ || first > size() || count > size() - first)
 			return {};
-		return {block_->data + first * sizeof(T), count * sizeof(T), block_->local};
+		return {block_->data + first * sizeof(T), count * sizeof(T), block_->local,
+			block_.get()};
 	}
 	slice part(std::size_t, std::size_t) const && = delete;
 	slice all() const &noexcept { return part(0, size()); }

@@ -6,7 +6,7 @@
 void use(std::byte *bytes, peal::memory<char> &memory)
 {
 #ifdef MISUSE
-	peal::slice part(bytes, 8, memory.all().key());
+	peal::slice part(bytes, 8, memory.all().key(), nullptr);
 	(void)part;
 #else
 	peal::slice part = memory.part(0, 8);
