@@ -28,7 +28,7 @@ read_bw 1 MiB|157011
 send_bw 64 B|11765
 send_bw 4 KiB|13031
 send_bw 64 KiB|26459
-send_bw 1 MiB|253421
+send_bw 1 MiB|273523
 send_bw UD 64 B|12506
 atomic_bw 8 B|2245
 read_lat 8 B|2380
