@@ -318,6 +318,7 @@ struct peal_odp_fault {
 	enum peal_odp_fault_state state;
 	unsigned long first, last;	/* page numbers */
 	bool write;
+	bool invalidated;		/* its pages, since it waits */
 	unsigned long since;		/* jiffies, when it was requested */
 	unsigned long ended;		/* jiffies, when AGAIN or FAILED began */
 };
@@ -430,13 +431,21 @@ static bool peal_odp_invalidate(struct mmu_interval_notifier *notifier,
 				const struct mmu_notifier_range *range, unsigned long seq)
 {
 	struct peal_odp *odp = container_of(notifier, struct peal_odp, notifier);
+	unsigned long first = range->start >> PAGE_SHIFT;
+	unsigned long last = (range->end - 1) >> PAGE_SHIFT;
+	int i;
 
 	if (!mmu_notifier_range_blockable(range))
 		return false;
 	mutex_lock(&odp->lock);
 	mmu_interval_set_seq(notifier, seq);
 	mutex_unlock(&odp->lock);
-	peal_odp_drop(odp, range->start >> PAGE_SHIFT, (range->end - 1) >> PAGE_SHIFT);
+	spin_lock_bh(&odp->fault_lock);
+	for (i = 0; i < PEAL_ODP_FAULTS; i++)
+		if (odp->fault[i].first <= last && odp->fault[i].last >= first)
+			odp->fault[i].invalidated = true;
+	spin_unlock_bh(&odp->fault_lock);
+	peal_odp_drop(odp, first, last);
 	return true;
 }
 
@@ -788,7 +797,7 @@ static void peal_odp_work(struct work_struct *work)
 		spin_lock_bh(&odp->fault_lock);
 		if (!ret)
 			odp->fault[i].state = PEAL_ODP_FREE;
-		else if (ret == -ENOMEM || ret == -EBUSY)
+		else if (ret == -ENOMEM || ret == -EBUSY || odp->fault[i].invalidated)
 			odp->fault[i].state = PEAL_ODP_AGAIN;	/* no error of the program */
 		else
 			odp->fault[i].state = PEAL_ODP_FAILED;
@@ -819,6 +828,12 @@ int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, 
  * first page. A fault that has ended does only if it was for the same pages, because it does not
  * tell which page could not be brought in. It is forgotten soon, because the program may map memory
  * there.
+ *
+ * A message may find its pages before its fault is dealt with, because the fault before it has
+ * brought in more than was asked for. Its fault then still waits when the message has ended and
+ * the program has unmapped the memory. A failure is then no answer to a later message. So a fault
+ * whose pages were invalidated while it waited becomes AGAIN instead, and the next request repeats
+ * it.
  */
 static bool peal_odp_covers(const struct peal_odp_fault *fault, unsigned long first,
 			    unsigned long last, bool write)
@@ -863,6 +878,7 @@ static enum peal_odp_state peal_odp_request(struct peal_odp *odp, unsigned long 
 		state = PEAL_ODP_LATE;
 	} else if (fault && fault->state != PEAL_ODP_WAITS) {
 		fault->state = PEAL_ODP_WAITS;
+		fault->invalidated = false;
 		/* The work needs fault_lock, so it cannot put this reference before. */
 		if (peal_odp_queue_add(&odp->turn))
 			kref_get(&odp->ref);
