@@ -25,11 +25,11 @@
 
 /*
  * What the programs of a device may have at most. An administrator lowers it, so that programs meet
- * the limits of other adapters. A limit holds for what is made after it was set. The device
- * advertises it to the kernel's own users, too, but they are not held to it.
+ * the limits of other adapters. A lower limit applies to objects that are made later. The device
+ * advertises it to the kernel's own users, too, but does not enforce it for them.
  */
 enum peal_limit {
-	PEAL_LIMIT_NONE,	/* of what has no limit that can be set: U32_MAX */
+	PEAL_LIMIT_NONE,	/* for objects whose number an administrator cannot limit */
 	PEAL_LIMIT_RD_ATOMIC,	/* advertised READs and atomics, either way, per queue pair */
 	/* Of all programs together: */
 	PEAL_LIMIT_QP,		/* queue pairs */

@@ -55,7 +55,7 @@ struct Maker {
 	Pd pd{ibv_alloc_pd(device), "alloc_pd"};
 	Cq cq{create_cq(device, 16)};
 
-	/* Return: "0" or the error, and what was granted. */
+	/* Return: "0" or the name of the error. @granted gets the granted sizes. */
 	std::string qp(const QpOptions &options, ibv_qp_cap *granted = nullptr)
 	{
 		auto init = init_attributes(pd, cq, cq, options);
@@ -238,7 +238,7 @@ TEST_CASE("each type of queue pair can be missing")
 		CHECK((maker.device.attributes().max_raw_ethy_qp == 0) ==
 		      (missing.type == IBV_QPT_RAW_PACKET));
 	}
-	/* What the issue calls "UC only". */
+	/* Only UC is left. */
 	const Limits limits("without rc,ud,xrc,raw");
 
 	for (const auto &type : types)

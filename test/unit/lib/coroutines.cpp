@@ -296,7 +296,7 @@ TEST_CASE("requests that wait for room keep their order and their memory", "[cor
 		});
 }
 
-TEST_CASE("messages go to those who wait in the order in which they began", "[coroutines]")
+TEST_CASE("coroutines get messages in the order in which they began to wait", "[coroutines]")
 {
 	const Fake fake;
 	LoopEnds ends;
@@ -480,7 +480,7 @@ TEST_CASE("a request that is late stays apart from later ones", "[coroutines]")
 	});
 }
 
-TEST_CASE("what has come at the deadline is not late", "[coroutines]")
+TEST_CASE("a message that is there when the deadline passes is returned", "[coroutines]")
 {
 	const Fake fake;
 	LoopEnds ends;
@@ -766,7 +766,7 @@ TEST_CASE("an event loop destroys the coroutines that wait", "[coroutines]")
 	});
 }
 
-TEST_CASE("what was moved from says so to coroutines", "[coroutines]")
+TEST_CASE("an object that was moved from tells coroutines so", "[coroutines]")
 {
 	const Fake fake;
 	LoopEnds ends;
@@ -1085,7 +1085,7 @@ TEST_CASE("awaiting allocates nothing", "[coroutines]")
 				const peal::completion both = co_await post.commit(patience);
 				const peal::completion sent =
 					co_await ends.client->send(text, patience);
-				/* Also what is late, refused, or waits for room. */
+				/* Also requests that are late, are refused, or wait for room. */
 				auto none = co_await ends.client->recv(0s);
 				const peal::slice outside = ends.mine->part(5000, 1);
 				const peal::completion bad =

@@ -58,7 +58,7 @@ TEST_CASE("operations are those that were typed, in their order, or all")
 			  Catch::Contains("\"flush\" is no operation; there are send, send-imm"));
 }
 
-TEST_CASE("what was laid out is right, with any length")
+TEST_CASE("bytes that were laid out compare as right, with any length")
 {
 	for (const std::uint64_t size : {1, 7, 8, 9, 64, 4095, 4096, 4097, 10000}) {
 		const Round round{Operation::WRITE, size, 42};
@@ -167,7 +167,7 @@ TEST_CASE("a row has the least, the middle and the most")
 	CHECK(statistics_of({4, 1, 2, 100})->median == 3);
 }
 
-TEST_CASE("rows show their verdict, and what was not measured")
+TEST_CASE("a row shows its verdict, and a dash for each time without a measurement")
 {
 	Row row{.operation = Operation::WRITE, .size = 64, .microseconds = {2, 4, 12}};
 

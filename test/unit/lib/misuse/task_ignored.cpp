@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* A task that nobody awaits never begins. */
+/* A task begins only when it is awaited, so ignoring it is a mistake. */
 /* error: nodiscard|ignoring return */
 #include <peal/co.hpp>
 
