@@ -449,7 +449,13 @@ co::task<status> shake_hands(const kept<event_loop> &in, link &of, const cm_even
 	if (ready->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		co_return error::make(ENODEV, "%s was removed; open another device",
 				      of.device->name());
-	if (ready->type != RDMA_CM_EVENT_ESTABLISHED)
+	/*
+	 * A peer asks for the end only after it has got the answer. That may come before its
+	 * confirmation, or the confirmation is lost. Its messages have been received.
+	 */
+	if (ready->type == RDMA_CM_EVENT_DISCONNECTED)
+		of.hear(ready->type);
+	else if (ready->type != RDMA_CM_EVENT_ESTABLISHED)
 		co_return error::make(ECONNRESET, "it has given up; see what it prints");
 	co_return status();
 }

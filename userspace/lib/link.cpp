@@ -291,6 +291,22 @@ void link::end(const char *why) noexcept
 		ended = why;
 }
 
+void link::hear(rdma_cm_event_type type) noexcept
+{
+	ibv_qp_attr error_state{};
+
+	if (type == RDMA_CM_EVENT_DISCONNECTED)
+		end("the peer has closed the connection; connect again");
+	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		end("the device was removed; open another one");
+	else
+		return;
+	/* Answers the peer, and completes what is on its way. */
+	rdma_disconnect(id);
+	error_state.qp_state = IBV_QPS_ERR;
+	ibv_modify_qp(qp, &error_state, IBV_QP_STATE);
+}
+
 /*
  * librdmacm allocates memory when it is asked for an event, also if there is none. So ask only if
  * there is one, which is rare: a connection ends once.
@@ -301,19 +317,9 @@ void link::look_at_peer() noexcept
 
 	while (id && is_readable(events->fd) && !rdma_get_cm_event(events, &event)) {
 		const rdma_cm_event_type type = event->event;
-		ibv_qp_attr error_state{};
 
 		rdma_ack_cm_event(event);
-		if (type == RDMA_CM_EVENT_DISCONNECTED)
-			end("the peer has closed the connection; connect again");
-		else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			end("the device was removed; open another one");
-		else
-			continue;
-		/* Answers the peer, and completes what is on its way. */
-		rdma_disconnect(id);
-		error_state.qp_state = IBV_QPS_ERR;
-		ibv_modify_qp(qp, &error_state, IBV_QP_STATE);
+		hear(type);
 	}
 }
 

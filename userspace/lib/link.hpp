@@ -122,6 +122,8 @@ struct link final : source {
 	/* By what the connection manager has found out. `depth` limits READs and atomics. */
 	status to_state(ibv_qp_state, std::uint8_t depth = UINT8_MAX) noexcept;
 	status learn_peer(const void *private_data, std::size_t length) noexcept;
+	/* Ends the connection if this event of the connection manager says that it has ended. */
+	void hear(rdma_cm_event_type type) noexcept;
 	void close() noexcept;
 
 	request add_remote(ibv_wr_opcode, const slice &, const remote &, rights needed,

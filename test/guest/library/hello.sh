@@ -4,14 +4,16 @@
 # timeout: 120
 #
 # Holds: The first example of libpeal writes into the memory of its peer and tells it so, through the direct path, as packets,
-# between peal and rdma_rxe, and between two rdma_rxe. What goes wrong is said in one sentence: no device, a port on which no
-# program accepts, an address that no device reaches, a name that does not exist.
+# between peal and rdma_rxe, and between two rdma_rxe. The program that accepts gets the message also if the packet is lost by
+# which its peer confirms the connection (RTU), and the peer ends. What goes wrong is said in one sentence: no device, a port on
+# which no program accepts, an address that no device reaches, a name that does not exist.
 # Does not hold: test/unit/lib has the library's own cases.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 hello=build/user/userspace/lib/peal-hello
 [[ -x $hello ]] || skip "libpeal is not built"
+require nft
 work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm
 
@@ -44,6 +46,19 @@ wire_greet() {
 	echo "ok: server ${wire_device[$1]}, IPv$2"
 }
 
+# lose_confirmations END: drops what comes to this end with the attribute RTU (0x14) in a SEND (0x64) of an unreliable datagram.
+# UDP's header has 8 bytes, BTH 12, DETH 8, and the attribute is at the bytes 16 and 17 of the MAD.
+lose_confirmations() {
+	wire_on "$1" nft -f - <<-'RULES' || fail "cannot set the firewall"
+		table inet lost {
+			chain input {
+				type filter hook input priority 0
+				udp dport 4791 @th,64,8 0x64 @th,352,16 0x14 counter drop
+			}
+		}
+	RULES
+}
+
 ! device_exists peal0 || peal_down
 says "there is no RDMA device; make one" "$hello"
 interface_up
@@ -71,6 +86,11 @@ for kinds in "peal rxe" "rxe rxe"; do
 			wire_greet "$end" "$family"
 		done
 	done
+	if [[ $kinds == peal* ]]; then
+		lose_confirmations a
+		wire_greet a 4
+		wire_on a nft list chain inet lost input | grep -q 'packets [1-9]' || fail "no confirmation was dropped"
+	fi
 	wire_down
 done
 modprobe -r rdma_rxe

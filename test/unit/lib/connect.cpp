@@ -261,6 +261,30 @@ TEST_CASE("a silent peer uses up only half of an accept", "[connect]")
 	CHECK(accepted == "");
 }
 
+TEST_CASE("a peer that closes before its confirmation comes has connected", "[connect]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	auto listener = device.listen(0).value();
+	std::optional<peal::connection> server;
+	std::thread accepts([&] { server.emplace(listener.accept({}, patience).value()); });
+
+	fake::lose_established();
+	{
+		auto client = device.connect(fake::here, listener.port(), {}, patience).value();
+
+		auto post = client.batch();
+
+		post.send_imm(7);
+		CHECK(post.commit());
+		for (auto &done : client.wait(1, patience))
+			CHECK(done);
+	}
+	accepts.join();
+	CHECK(server->recv_imm(patience).value() == 7);
+	CHECK(contains(server->recv_imm(patience).why(), "the peer has closed the connection"));
+}
+
 TEST_CASE("an accept that ends says why the last peer failed", "[connect]")
 {
 	const Fake fake;

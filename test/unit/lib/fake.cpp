@@ -77,6 +77,7 @@ struct Id : rdma_cm_id {
 	in_addr_t address = 0;
 	bool listens = false;
 	bool asked = false;
+	bool connected = false; /* the peer that asked has confirmed */
 };
 
 struct Event : rdma_cm_event {
@@ -458,7 +459,8 @@ void part(Id *id)
 		return;
 	peer->peer = nullptr;
 	if (peer->channel)
-		send_event(peer, RDMA_CM_EVENT_DISCONNECTED);
+		send_event(peer,
+			   peer->connected ? RDMA_CM_EVENT_DISCONNECTED : RDMA_CM_EVENT_REJECTED);
 }
 
 } // namespace
@@ -1129,7 +1131,10 @@ int rdma_establish(rdma_cm_id *of)
 
 	if (failure("rdma_establish"))
 		return -1;
-	if (id->peer && !std::exchange(state->loses_established, false))
+	if (!id->peer)
+		return 0;
+	id->connected = id->peer->connected = true;
+	if (!std::exchange(state->loses_established, false))
 		send_event(id->peer, RDMA_CM_EVENT_ESTABLISHED);
 	return 0;
 }
