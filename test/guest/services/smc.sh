@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# transport: direct, thorough wire
 # timeout: 120
 # run: long
 #
