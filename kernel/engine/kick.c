@@ -201,7 +201,7 @@ static void peal_kick_overdue(struct peal_context *ctx, struct peal_budget *budg
 	}
 }
 
-static int peal_kick_ioctl(void *owner, unsigned int cmd, unsigned long arg)
+static int peal_kick_by_program(void *owner, unsigned int kick, unsigned long index)
 {
 	struct peal_budget budget = { .left = PEAL_KICK_BUDGET };
 	struct peal_context *ctx = owner;
@@ -210,20 +210,20 @@ static int peal_kick_ioctl(void *owner, unsigned int cmd, unsigned long arg)
 
 	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a kick is no RCU reader");
 	peal_count(e->table, kicks);
-	if (likely(cmd == PEAL_IOC_KICK_SEND))
-		ret = peal_kick_send(ctx, arg, &budget);
-	else if (cmd == PEAL_IOC_KICK_RECV)
-		ret = peal_kick_recv(ctx, arg, &budget);
-	else if (cmd == PEAL_IOC_KICK_SRQ)
-		ret = peal_kick_srq(ctx, arg, &budget);
+	if (likely(kick == PEAL_KICK_SEND))
+		ret = peal_kick_send(ctx, index, &budget);
+	else if (kick == PEAL_KICK_RECV)
+		ret = peal_kick_recv(ctx, index, &budget);
+	else if (kick == PEAL_KICK_SRQ)
+		ret = peal_kick_srq(ctx, index, &budget);
 	else
-		return -ENOTTY;
+		return -EINVAL;
 	if (unlikely(!list_empty(&ctx->overdue)))
 		peal_kick_overdue(ctx, &budget);
 	return ret;
 }
 
-const struct peal_kick_file_ops peal_kick_ops = { .ioctl = peal_kick_ioctl };
+const struct peal_kick_file_ops peal_kick_ops = { .kick = peal_kick_by_program };
 
 /* ---- the kernel's kick ---- */
 

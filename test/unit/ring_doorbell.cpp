@@ -16,16 +16,16 @@ namespace {
 struct RecordingKick {
 	struct Log {
 		int calls = 0;
-		unsigned long command = 0;
+		peal_kick kick = PEAL_KICK_SRQ;
 		std::uint32_t index = 0;
 		int answer = 0;
 		peal_doorbell *removed = nullptr; /* its device goes before the answer */
 	} * log;
 
-	int operator()(unsigned long command, std::uint32_t index) const
+	int operator()(peal_kick kick, std::uint32_t index) const
 	{
 		++log->calls;
-		log->command = command;
+		log->kick = kick;
 		log->index = index;
 		if (log->removed)
 			log->removed->engine = PEAL_ENGINE_GONE;
@@ -50,7 +50,7 @@ TEST_CASE("a sleeping engine is kicked and no bit is touched")
 
 	REQUIRE(f.doorbell.ring(130) == 0);
 	CHECK(f.log.calls == 1);
-	CHECK(f.log.command == PEAL_IOC_KICK_SEND);
+	CHECK(f.log.kick == PEAL_KICK_SEND);
 	CHECK(f.log.index == 130);
 	CHECK(f.db->bits[2] == 0);
 }
@@ -85,7 +85,7 @@ TEST_CASE("a WQE published when the device goes is accepted and may be flushed")
 
 	f.log.answer = EIO;
 	CHECK(f.doorbell.ring(5) == 0);
-	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 5) == 0);
+	CHECK(f.doorbell.kick(PEAL_KICK_RECV, 5) == 0);
 	CHECK(f.log.calls == 2);
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("a kick flushes a WQE published before the program saw GONE")
 	f.db->engine = PEAL_ENGINE_GONE;
 	CHECK(f.doorbell.ring(5) == 0);
 	CHECK(f.log.calls == 1);
-	CHECK(f.log.command == PEAL_IOC_KICK_SEND);
+	CHECK(f.log.kick == PEAL_KICK_SEND);
 	CHECK(f.db->bits[0] == 0);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a queue pair that the removal has destroyed is no reason to refuse wh
 	f.log.removed = f.db;
 	CHECK(f.doorbell.ring(5) == 0);
 	f.db->engine = PEAL_ENGINE_ASLEEP;
-	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 5) == 0);
+	CHECK(f.doorbell.kick(PEAL_KICK_RECV, 5) == 0);
 	CHECK(f.log.calls == 2);
 }
 
@@ -118,9 +118,21 @@ TEST_CASE("an error of the kick is passed on")
 
 	f.log.answer = ENOENT;
 	CHECK(f.doorbell.ring(5) == ENOENT);
-	CHECK(f.doorbell.kick(PEAL_IOC_KICK_RECV, 6) == ENOENT);
-	CHECK(f.log.command == PEAL_IOC_KICK_RECV);
+	CHECK(f.doorbell.kick(PEAL_KICK_RECV, 6) == ENOENT);
+	CHECK(f.log.kick == PEAL_KICK_RECV);
 	CHECK(f.log.index == 6);
+}
+
+TEST_CASE("a file that has no position is kicked by ioctl")
+{
+	int ends[2];
+
+	REQUIRE(pipe(ends) == 0);
+	/* The ioctl of a pipe. */
+	CHECK(FileKick(ends[0])(PEAL_KICK_SEND, 3) == ENOTTY);
+	close(ends[0]);
+	close(ends[1]);
+	CHECK(FileKick(-1)(PEAL_KICK_SEND, 3) == EBADF);
 }
 
 TEST_CASE("no work is left lying when the engine keeps falling asleep", "[threads]")

@@ -254,7 +254,7 @@ const Library &library() noexcept
 Context::Context(uverbs::Device opened, UniqueFd kick, Mapping page, std::uint32_t null_region_lkey)
 	: device(opened), kick_file(std::move(kick)), doorbell_page(std::move(page)),
 	  doorbell(reinterpret_cast<peal_doorbell *>(doorbell_page.data()),
-		   IoctlKick(kick_file.get())),
+		   FileKick(kick_file.get())),
 	  null_lkey(null_region_lkey), single_threaded(wants_single_thread())
 {
 }

@@ -217,10 +217,7 @@ struct RecvQueue {
 		return build_recv(qp.rq, qp.cap.max_recv_sge, index, wr);
 	}
 	bool wants_kick() const noexcept { return ring().wants_kick(); }
-	int kick() const noexcept
-	{
-		return qp.context.doorbell.kick(PEAL_IOC_KICK_RECV, qp.qp_index);
-	}
+	int kick() const noexcept { return qp.context.doorbell.kick(PEAL_KICK_RECV, qp.qp_index); }
 };
 
 struct SharedQueue {
@@ -237,7 +234,7 @@ struct SharedQueue {
 	bool wants_kick() const noexcept { return ring().wants_kick(); }
 	int kick() const noexcept
 	{
-		return srq.context.doorbell.kick(PEAL_IOC_KICK_SRQ, srq.srq_index);
+		return srq.context.doorbell.kick(PEAL_KICK_SRQ, srq.srq_index);
 	}
 };
 

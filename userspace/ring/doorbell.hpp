@@ -8,28 +8,30 @@
 #include <cerrno>
 #include <cstdint>
 #include <sys/ioctl.h>
+#include <unistd.h>
 #include <utility>
 
 #include "barrier.hpp"
 
 namespace peal {
 
-/* The kick of the provider: an ioctl on the context's kick file. The caller keeps it open. */
-class IoctlKick {
+/* The kick of the provider, by the context's kick file. The caller keeps it open. */
+class FileKick {
 	int fd_;
 
 public:
-	explicit IoctlKick(int fd) noexcept : fd_(fd) {}
+	explicit FileKick(int fd) noexcept : fd_(fd) {}
 
 	/* Returns 0 or an errno: ENOENT (no such object), EIO (the device was removed). */
-	int operator()(unsigned long command, std::uint32_t index) const noexcept
+	int operator()(peal_kick kick, std::uint32_t index) const noexcept
 	{
-		int rc;
-
-		do
-			rc = ::ioctl(fd_, command, static_cast<unsigned long>(index));
-		while (rc && errno == EINTR);
-		return rc ? errno : 0;
+		if (!::lseek(fd_, index, kick))
+			return 0;
+		/* An older kernel has only the ioctl. */
+		if (errno == ESPIPE &&
+		    !::ioctl(fd_, PEAL_IOC_KICK(kick), static_cast<unsigned long>(index)))
+			return 0;
+		return errno;
 	}
 };
 
@@ -61,7 +63,7 @@ public:
 			if (engine() == PEAL_ENGINE_AWAKE)
 				return 0;
 		}
-		return kick(PEAL_IOC_KICK_SEND, index);
+		return kick(PEAL_KICK_SEND, index);
 	}
 
 	/*
@@ -70,9 +72,9 @@ public:
 	 * Returns 0 or an errno. Removal of the device stores GONE first, then destroys the objects
 	 * (ENOENT), then revokes the file (EIO). None of this is an error of the post; see ring().
 	 */
-	int kick(unsigned long command, std::uint32_t index) const noexcept
+	int kick(peal_kick kick, std::uint32_t index) const noexcept
 	{
-		const int error = kick_(command, index);
+		const int error = kick_(kick, index);
 
 		return error == EIO || (error == ENOENT && gone()) ? 0 : error;
 	}
@@ -92,6 +94,6 @@ private:
 	}
 };
 
-using Doorbell = BasicDoorbell<IoctlKick>;
+using Doorbell = BasicDoorbell<FileKick>;
 
 } // namespace peal

@@ -171,7 +171,7 @@ struct peal_recv_wqe {
  */
 
 /* Bits of peal_ring_ctl.flags. */
-#define PEAL_RING_WANTS_KICK	0x1	/* kick with PEAL_IOC_KICK_RECV or _SRQ after each post */
+#define PEAL_RING_WANTS_KICK	0x1	/* kick with PEAL_KICK_RECV or _SRQ after each post */
 
 struct peal_ring_ctl {
 	/* Written by the program: WQEs posted. Store with release A after the WQEs. */
@@ -338,7 +338,7 @@ struct peal_cq_ctl {
  *		if (engine == PEAL_ENGINE_AWAKE)
  *			return;			no system call
  *	}
- *	ioctl(kick_fd, PEAL_IOC_KICK_SEND, i);
+ *	lseek(kick_fd, i, PEAL_KICK_SEND);
  *
  * The kernel swaps each word that is not zero with zero (full barrier) and loads
  * the producer indices afterwards. It looks no further than the context's last queue
@@ -368,20 +368,29 @@ struct peal_doorbell {
 };
 
 /*
- * The ioctls of the file peal_alloc_ucontext_resp.kick_fd. The argument is a
- * qp_index, or a srq_index for KICK_SRQ. KICK_SEND runs the send queue in the
- * caller, within a budget. A worker then runs the remaining work. KICK_RECV
+ * Kicks: lseek(kick_fd, index, kick) on the file peal_alloc_ucontext_resp.kick_fd.
+ * The index is a qp_index, or a srq_index for KICK_SRQ. KICK_SEND runs the send queue
+ * in the caller, within a budget. A worker then runs the remaining work. KICK_RECV
  * runs a sender that waits for a receive of this queue pair, and flushes if the queue
  * pair is in error.
  * KICK_SRQ runs senders that wait for receives of this shared receive queue, the one
  * that has waited longest first, as long as there are receives. It has the budget of
  * KICK_SEND.
- * Errors: ENOENT (no such object), EIO (the device was removed).
+ * Returns 0. Errors: ENOENT (no such object), EIO (the device was removed), EINVAL
+ * (no such kick).
+ */
+enum peal_kick {
+	PEAL_KICK_SEND	= 0,
+	PEAL_KICK_RECV	= 1,
+	PEAL_KICK_SRQ	= 2,
+};
+
+/*
+ * The same kick as an ioctl, for programs older than lseek. A kernel that has only the
+ * ioctl answers ESPIPE to lseek. The ioctl of another number fails with ENOTTY.
  */
 #define PEAL_IOC_MAGIC		0xea
-#define PEAL_IOC_KICK_SEND	_IO(PEAL_IOC_MAGIC, 1)
-#define PEAL_IOC_KICK_RECV	_IO(PEAL_IOC_MAGIC, 2)
-#define PEAL_IOC_KICK_SRQ	_IO(PEAL_IOC_MAGIC, 3)
+#define PEAL_IOC_KICK(kick)	_IO(PEAL_IOC_MAGIC, 1 + (kick))
 /* 4 was the kick of a work queue, which older kernels have. */
 
 /* ------------------------------------------------------------------------
@@ -500,7 +509,7 @@ struct peal_create_srq_req {
 
 struct peal_create_srq_resp {
 	__u32 comp_mask;
-	__u32 srq_index;		/* for PEAL_IOC_KICK_SRQ */
+	__u32 srq_index;		/* for PEAL_KICK_SRQ */
 	__aligned_u64 map_offset;	/* the mapping starts with struct peal_ring_ctl */
 	__aligned_u64 map_bytes;
 	__u32 ring_offset;		/* bytes from the start of the mapping */

@@ -25,7 +25,7 @@ std::uint64_t locks_taken(const RawContext &context, const RawQp &qp)
 	const EventCount locks("lock/lock_acquire", "name == \"&sq->lock\"");
 
 	for (std::uint64_t i = 0; i < rounds; i++)
-		must(context.kick(PEAL_IOC_KICK_RECV, qp.index()), "kick");
+		must(context.kick(PEAL_KICK_RECV, qp.index()), "kick");
 	return locks.value();
 }
 

@@ -281,7 +281,7 @@ std::int64_t kick_waiters(const RawContext &context, RawSrq &srq)
 
 	std::atomic_ref(srq.control().producer).store(srq.next(), std::memory_order_seq_cst);
 	const auto begin = instructions();
-	context.kick(PEAL_IOC_KICK_SRQ, srq.response().srq_index);
+	context.kick(PEAL_KICK_SRQ, srq.response().srq_index);
 	return instructions() - begin;
 }
 

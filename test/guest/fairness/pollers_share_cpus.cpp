@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <optional>
 #include <rdma/peal-abi.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -242,7 +241,7 @@ TEST_CASE("a kick on another CPU does not stop what the poller has begun")
 	REQUIRE(kicks >= 0);
 	REQUIRE(pin(0));
 	/* Numbers count from 0, and what a kick of a receive queue finds does not matter. */
-	const auto kick = [&] { ioctl(kicks, PEAL_IOC_KICK_RECV, 0UL); };
+	const auto kick = [&] { lseek(kicks, 0, PEAL_KICK_RECV); };
 	const auto wakeups = counter("engine_wakeups"), doorbells = counter("doorbells");
 
 	for (int round = 0; round < 20; round++) {

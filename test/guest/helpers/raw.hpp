@@ -213,7 +213,12 @@ public:
 			return each.first == object && each.second == type;
 		});
 	}
-	int kick(unsigned long command, std::uint32_t index) const
+	int kick(unsigned kick, std::uint32_t index) const
+	{
+		return lseek(resp_.kick_fd, index, kick) ? errno : 0;
+	}
+	/* As programs did that are older than the kick by lseek. */
+	int kick_by_ioctl(unsigned long command, std::uint32_t index) const
 	{
 		return ioctl(resp_.kick_fd, command, static_cast<unsigned long>(index)) ? errno : 0;
 	}
@@ -368,7 +373,7 @@ public:
 		std::atomic_ref(control().producer).store(producer, std::memory_order_seq_cst);
 		kick();
 	}
-	int kick() { return context_.kick(PEAL_IOC_KICK_SRQ, resp_.srq_index); }
+	int kick() { return context_.kick(PEAL_KICK_SRQ, resp_.srq_index); }
 	void post(std::uint32_t number, std::size_t offset, std::uint32_t length)
 	{
 		const peal_sge entry = sge(offset, length);
@@ -483,7 +488,7 @@ public:
 		std::atomic_ref(control().sq.producer).store(producer, std::memory_order_release);
 		kick();
 	}
-	int kick() { return context_.kick(PEAL_IOC_KICK_SEND, index()); }
+	int kick() { return context_.kick(PEAL_KICK_SEND, index()); }
 	void post(const RawSend &send)
 	{
 		write_send(send);
@@ -501,7 +506,7 @@ public:
 	void publish_recv(std::uint32_t producer)
 	{
 		std::atomic_ref(control().rq.producer).store(producer, std::memory_order_seq_cst);
-		context_.kick(PEAL_IOC_KICK_RECV, index());
+		context_.kick(PEAL_KICK_RECV, index());
 	}
 	void post_recv(std::size_t offset, std::uint32_t length)
 	{

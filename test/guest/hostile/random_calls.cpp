@@ -269,11 +269,13 @@ void Fuzzer::old_write()
 
 void Fuzzer::kick()
 {
-	static const std::array<unsigned long, 2> known{PEAL_IOC_KICK_SEND, PEAL_IOC_KICK_RECV};
-	const auto number = random_.between(0, 7) ? known[random_.between(0, 1)] : random_.word();
+	const auto kick = random_.between(0, 7) ? random_.between(0, 2) : random_.word();
 	char byte = 0;
 
-	ioctl(context_.kick_fd(), number, value());
+	if (random_.between(0, 1))
+		lseek(context_.kick_fd(), value(), kick);
+	else
+		ioctl(context_.kick_fd(), PEAL_IOC_KICK(kick), value());
 	if (random_.between(0, 9) == 0 && ::read(context_.kick_fd(), &byte, 1) < 0)
 		readable(context_.kick_fd(), 0s);
 }

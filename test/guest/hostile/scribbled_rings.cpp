@@ -617,23 +617,31 @@ TEST_CASE("kicks that make no sense")
 	auto srq = std::make_unique<RawSrq>(stage.context, slots);
 	Loop qp(stage);
 	RawContext other;
-	const std::pair<unsigned long, std::uint32_t> kicks[] = {
-		{PEAL_IOC_KICK_SEND, qp.index()},
-		{PEAL_IOC_KICK_RECV, qp.index()},
-		{PEAL_IOC_KICK_SRQ, srq->response().srq_index},
+	const std::pair<unsigned, std::uint32_t> kicks[] = {
+		{PEAL_KICK_SEND, qp.index()},
+		{PEAL_KICK_RECV, qp.index()},
+		{PEAL_KICK_SRQ, srq->response().srq_index},
 	};
 
-	for (const auto &[command, index] : kicks) {
-		for (const std::uint32_t wrong : {index + 1000, ~0U, 1U << 31})
-			CHECK(errno_name(stage.context.kick(command, wrong)) == "ENOENT");
-		CHECK(errno_name(other.kick(command, index)) == "ENOENT");
-		CHECK(errno_name(stage.context.kick(command, index)) == "0");
+	for (const auto &[kick, index] : kicks) {
+		for (const std::uint32_t wrong : {index + 1000, ~0U, 1U << 31}) {
+			CHECK(errno_name(stage.context.kick(kick, wrong)) == "ENOENT");
+			CHECK(errno_name(stage.context.kick_by_ioctl(PEAL_IOC_KICK(kick), wrong)) ==
+			      "ENOENT");
+		}
+		CHECK(lseek(stage.context.kick_fd(), -1, kick) == -1);
+		CHECK(errno_name(errno) == "ENOENT");
+		CHECK(errno_name(other.kick(kick, index)) == "ENOENT");
+		CHECK(errno_name(stage.context.kick(kick, index)) == "0");
+		CHECK(errno_name(stage.context.kick_by_ioctl(PEAL_IOC_KICK(kick), index)) == "0");
 	}
-	CHECK(errno_name(stage.context.kick(_IO(PEAL_IOC_MAGIC, 99), qp.index())) == "ENOTTY");
+	for (const unsigned unknown : {3U, 4U, 99U, ~0U})
+		CHECK(errno_name(stage.context.kick(unknown, qp.index())) == "EINVAL");
+	CHECK(errno_name(stage.context.kick_by_ioctl(PEAL_IOC_KICK(98), qp.index())) == "ENOTTY");
 	qp.destroy();
 	srq.reset();
-	for (const auto &[command, index] : kicks)
-		CHECK(errno_name(stage.context.kick(command, index)) == "ENOENT");
+	for (const auto &[kick, index] : kicks)
+		CHECK(errno_name(stage.context.kick(kick, index)) == "ENOENT");
 }
 
 TEST_CASE("a kick for receives wakes only senders to its queue")
@@ -654,8 +662,7 @@ TEST_CASE("a kick for receives wakes only senders to its queue")
 			       {.peer = asker.qp->qp_num, .srq = shared ? &srq : nullptr});
 		for (int i = 0; i < 100; i++)
 			CHECK((shared ? srq.kick()
-				      : stage.context.kick(PEAL_IOC_KICK_RECV, stranger.index())) ==
-			      0);
+				      : stage.context.kick(PEAL_KICK_RECV, stranger.index())) == 0);
 		CHECK(describe(drain(asker.send_cq)) == "0 completions");
 		post_recv(answerer.qp, 1, {to.sge(0, 64)});
 		wait_success(asker.send_cq);
@@ -674,8 +681,8 @@ TEST_CASE("an XRC initiator has a receive ring that nothing reads")
 	modify.attr_mask = IBV_QP_STATE;
 	modify.qp_state = IBV_QPS_ERR;
 	qp.modify(modify);
-	CHECK(errno_name(stage.context.kick(PEAL_IOC_KICK_RECV, qp.index())) == "0");
-	CHECK(errno_name(stage.context.kick(PEAL_IOC_KICK_SEND, qp.index())) == "0");
+	CHECK(errno_name(stage.context.kick(PEAL_KICK_RECV, qp.index())) == "0");
+	CHECK(errno_name(stage.context.kick(PEAL_KICK_SEND, qp.index())) == "0");
 	CHECK_FALSE(qp.cq().poll(cqe));
 }
 

@@ -215,5 +215,5 @@ TEST_CASE("a WRITE passes the functions that the page names")
 	Device device;
 	Pair pair(device);
 
-	check_walk("write", below(second(pair), "peal_kick_file_ioctl"), 8, 6);
+	check_walk("write", below(second(pair), "peal_kick_file_llseek"), 8, 6);
 }
