@@ -41,8 +41,6 @@ failures=0
 while IFS='|' read -r row limit; do
 	[[ $row ]] || continue
 	figure=$(grep "^$row " "$figures" | tail -n 1 | sed -E 's,.* (instr|instr/msg) +,,')
-	((${figure:-0} > 0 && figure * 100 <= limit * 105)) && continue
-	echo "$row: ${figure:-no} instructions, limit $limit and 5 %"
-	failures=$((failures + 1))
+	check_figure "$row" "${figure:-0}" "$limit" || failures=$((failures + 1))
 done <<<"$limits"
 ((failures == 0)) || fail "$failures figures"

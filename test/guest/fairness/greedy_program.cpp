@@ -114,29 +114,6 @@ private:
 
 constexpr long far_away = 1 << 16;
 
-/* ----------------------------------------------------------- the connection manager */
-
-bool connects()
-{
-	const std::string rping = "rping -a 10.77.0.1 -p 18990 -C 5 ";
-
-	must(run("modprobe -a rdma_cm rdma_ucm"), "modprobe");
-	/* No shell stays between, so that a signal to the child ends rping. */
-	const pid_t server = spawn([&] {
-		return execl("/bin/sh", "sh", "-c", ("exec " + rping + "-s").c_str(), nullptr);
-	});
-	/* A kernel service may listen, too. */
-	const bool listens = eventually([] {
-		return !read_command("rdma resource show cm_id | grep 'LISTEN.*comm rping'")
-				.empty();
-	});
-	const bool connected = listens && run("timeout 60 " + rping + "-c") == 0;
-
-	if (!connected)
-		kill(server, SIGKILL);
-	return end_of(server) == 0 && connected;
-}
-
 /* ------------------------------------------------------------- memory control group */
 
 /* The kernel removes it when it has no member left. */
@@ -225,7 +202,7 @@ TEST_CASE("a user with many contexts leaves groups to other users, and connectio
 	CHECK(greedy.number() > 0);
 	std::printf("the other user's context got %ld groups\n", late.number());
 	CHECK(late.number() >= 100);
-	CHECK(connects());
+	CHECK(rping_connects());
 }
 
 TEST_CASE("a context has only some of the places in a group")

@@ -196,6 +196,13 @@ port_listens() {
 	return 1
 }
 
+# check_figure NAME FIGURE LIMIT: fails, and says it, if the figure is missing, or more than 5 % above the limit.
+check_figure() {
+	(($2 > 0 && $2 * 100 <= $3 * 105)) && return
+	echo "$1: ${2/#0/no} instructions, limit $3 and 5 %"
+	return 1
+}
+
 # start_server PORT COMMAND...: starts the command in the background, and waits until it listens on the TCP port. It sets
 # $server.
 start_server() {

@@ -2,11 +2,13 @@
 /*
  * Other programs beside the test.
  *
- * Holds: child processes, and a program of one user that reports a number when it has what it
- * wants, and keeps that until it is told to end, or is killed. Does not hold: what they do.
+ * Holds: child processes, two programs that connect, and a program of one user that reports a
+ * number when it has what it wants, and keeps that until it is told to end, or is killed. Does not
+ * hold: what they do.
  */
 #pragma once
 
+#include "commands.hpp"
 #include "verbs.hpp"
 
 #include <csignal>
@@ -51,6 +53,28 @@ inline int end_of(pid_t child)
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		throw_errno("waitpid");
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+/* Return: whether two programs of rdma_cm connect on this host, exchange messages and end well. */
+inline bool rping_connects()
+{
+	const std::string rping = "rping -a 10.77.0.1 -p 18990 -C 5 ";
+
+	must(run("modprobe -a rdma_cm rdma_ucm"), "modprobe");
+	/* No shell stays between, so that a signal to the child ends rping. */
+	const pid_t server = spawn([&] {
+		return execl("/bin/sh", "sh", "-c", ("exec " + rping + "-s").c_str(), nullptr);
+	});
+	/* A kernel service may listen, too. */
+	const bool listens = eventually([] {
+		return !read_command("rdma resource show cm_id | grep 'LISTEN.*comm rping'")
+				.empty();
+	});
+	const bool connected = listens && run("timeout 60 " + rping + "-c") == 0;
+
+	if (!connected)
+		kill(server, SIGKILL);
+	return end_of(server) == 0 && connected;
 }
 
 /* Runs the body in another process. */

@@ -13,9 +13,7 @@
 #include "program.hpp"
 #include "verbs.hpp"
 
-#include <csignal>
 #include <fcntl.h>
-#include <unistd.h>
 #include <vector>
 
 using namespace peal_test;
@@ -358,21 +356,5 @@ TEST_CASE("rdma_cm connects over a device that has no atomics and no shared rece
 {
 	const Limits limits("without atomic,srq,xrc,raw,mw,odp max-rd-atomic 1 max-sge 1");
 
-	const std::string rping = "rping -a 10.77.0.1 -p 18991 -C 5 ";
-
-	must(run("modprobe -a rdma_cm rdma_ucm"), "modprobe");
-	/* No shell stays between, so that a signal to the child ends rping. */
-	const pid_t server = spawn([&] {
-		return execl("/bin/sh", "sh", "-c", ("exec " + rping + "-s").c_str(), nullptr);
-	});
-	const bool listens = eventually([] {
-		return !read_command("rdma resource show cm_id | grep 'LISTEN.*comm rping'")
-				.empty();
-	});
-	const bool connected = listens && run("timeout 60 " + rping + "-c") == 0;
-
-	if (!connected)
-		kill(server, SIGKILL);
-	CHECK(end_of(server) == 0);
-	CHECK(connected);
+	CHECK(rping_connects());
 }

@@ -5,10 +5,11 @@
  *
  * Holds: The requests before the refused one of a list are posted. Unsignaled requests free their
  * slots. Every ibv_wr_* call does the same as ibv_post_send. Posts fail in states that do not allow
- * them.
+ * them. The cheap way to kick works, which the provider could do without.
  * Does not hold: the data (verbs/every_byte_arrives), errors in completions
  * (verbs/failed_requests).
  */
+#include "raw.hpp"
 #include "verbs.hpp"
 
 using namespace peal_test;
@@ -92,6 +93,14 @@ struct WrBench {
 };
 
 } // namespace
+
+TEST_CASE("a kick is a call of lseek on each kernel")
+{
+	RawContext context;
+
+	/* Of a queue pair that does not exist. */
+	CHECK(errno_name(context.kick(PEAL_KICK_SEND, 1000)) == "ENOENT");
+}
 
 TEST_CASE("a list is posted in order")
 {

@@ -32,11 +32,7 @@ failures=0
 while IFS='|' read -r row small large; do
 	[[ $row ]] || continue
 	read -r -a found < <(grep "^$row " "$figures" | sed 's/.* instr//')
-	for pair in "${found[0]:-0} $small 1500" "${found[1]:-0} $large 4500"; do
-		read -r figure limit mtu <<<"$pair"
-		((figure > 0 && figure * 100 <= limit * 105)) && continue
-		echo "$row, MTU $mtu: $figure instructions, limit $limit and 5 %"
-		failures=$((failures + 1))
-	done
+	check_figure "$row, MTU 1500" "${found[0]:-0}" "$small" || failures=$((failures + 1))
+	check_figure "$row, MTU 4500" "${found[1]:-0}" "$large" || failures=$((failures + 1))
 done <<<"$limits"
 ((failures == 0)) || fail "$failures figures"
