@@ -89,14 +89,14 @@ void peal_netlink_remove(struct peal_dev *dev)
 }
 
 /*
- * The caller holds peal_netlink_lock.
+ * Find the device that @index or @name names. Either may be NULL. The caller holds
+ * peal_netlink_lock.
  *
  * Return: the device, or an ERR_PTR (-EINVAL, -ENODEV) with an extack message.
  */
-static struct peal_dev *peal_netlink_find(struct genl_info *info)
+static struct peal_dev *peal_netlink_find(struct genl_info *info, const struct nlattr *index,
+					  const struct nlattr *name)
 {
-	const struct nlattr *index = info->attrs[PEAL_NL_DEV_INDEX];
-	const struct nlattr *name = info->attrs[PEAL_NL_DEV_NAME];
 	struct peal_dev *dev;
 
 	lockdep_assert_held(&peal_netlink_lock);
@@ -155,7 +155,8 @@ static int peal_netlink_get(struct sk_buff *skb, struct genl_info *info)
 	if (!msg)
 		return -ENOMEM;
 	mutex_lock(&peal_netlink_lock);
-	dev = peal_netlink_find(info);
+	dev = peal_netlink_find(info, info->attrs[PEAL_NL_DEV_INDEX],
+				info->attrs[PEAL_NL_DEV_NAME]);
 	ret = PTR_ERR_OR_ZERO(dev);
 	if (!ret)
 		ret = peal_netlink_fill(msg, info->snd_portid, info->snd_seq, 0, dev);
@@ -222,7 +223,8 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 		return -EINVAL;
 	}
 	mutex_lock(&peal_netlink_lock);
-	dev = peal_netlink_find(info);
+	dev = peal_netlink_find(info, info->attrs[PEAL_NL_DEV_INDEX],
+				info->attrs[PEAL_NL_DEV_NAME]);
 	ret = PTR_ERR_OR_ZERO(dev);
 	if (!ret) {
 		options = &dev->nic.options;
