@@ -27,6 +27,7 @@ man_pages = [
         ("peal-show", 8, "show the objects of programs"),
         ("peal-stat", 8, "show counters, and how fast they grow"),
         ("peal-why", 8, "explain the last errors of queue pairs"),
+        ("peal-fault", 8, "make messages fail, to test programs"),
         ("peal-doctor", 8, "look for what keeps programs from using peal"),
         ("peal-ping", 8, "execute each operation with a peer, compare every byte, and measure"),
     )

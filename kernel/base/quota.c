@@ -72,6 +72,17 @@ void peal_quota_end(const struct peal_quota *quota)
 		WARN_ON(quota->programs[kind] || quota->kernel.held[kind]);
 }
 
+u32 peal_quota_programs(struct peal_quota *quota, enum peal_quota_kind kind)
+{
+	unsigned long flags;
+	u32 held;
+
+	spin_lock_irqsave(&quota->lock, flags);
+	held = quota->programs[kind];
+	spin_unlock_irqrestore(&quota->lock, flags);
+	return held;
+}
+
 kuid_t peal_quota_current(void)
 {
 	const struct user_namespace *ns = current_user_ns();

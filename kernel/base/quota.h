@@ -162,6 +162,9 @@ static inline void peal_quota_give(struct peal_account *account, enum peal_quota
 	peal_quota_give_some(account, kind, 1);
 }
 
+/* Return: how many objects of a kind all programs hold. */
+u32 peal_quota_programs(struct peal_quota *quota, enum peal_quota_kind kind);
+
 /* Return: who opened the account; root for the kernel's users. */
 kuid_t peal_quota_uid(const struct peal_account *account);
 

@@ -16,6 +16,7 @@
 #include <linux/xarray.h>
 
 #include "base/counters.h"
+#include "base/fault.h"
 #include "base/quota.h"
 
 struct peal_qp;
@@ -86,6 +87,7 @@ struct peal_table {
 	struct peal_counters __percpu *counters;
 	struct peal_errors *errors;	/* of the queue pairs */
 	unsigned long optional;	/* bit n: PEAL_COUNTER_OPTIONAL + n is enabled; atomic bits */
+	struct peal_faults faults;	/* that an administrator asks for */
 };
 
 int peal_table_init(struct peal_table *table);

@@ -118,6 +118,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 	ret = peal_table_init(&dev->nic.table);
 	if (ret)
 		return ret;
+	peal_faults_init(&dev->nic.table.faults);
 	ret = -ENOMEM;
 	dev->nic.table.errors = peal_errors_alloc();
 	if (!dev->nic.table.errors)

@@ -5,13 +5,15 @@
 #include <rdma/ib_cache.h>
 #include <rdma/peal-netlink.h>
 
+#include "base/fault.h"
 #include "base/options.h"
+#include "proto/packet.h"
 #include "object/errors.h"
 #include "device/dev.h"
 
 /*
  * Guards the device list, the options of the devices on it, and the host's options. Holders may
- * sleep. Of peal's other locks only errors.lock is taken inside.
+ * sleep. Of peal's other locks only errors.lock, faults.lock and quota.lock are taken inside.
  */
 static DEFINE_MUTEX(peal_netlink_lock);
 static LIST_HEAD(peal_netlink_devices);
@@ -68,10 +70,26 @@ static const struct nla_policy peal_netlink_policy[] = {
 	[PEAL_NL_DEV_MAX_SGE] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_DEV_MAX_INLINE] = { .type = NLA_U32 },
 	[PEAL_NL_DEV_WITHOUT] = NLA_POLICY_MAX(NLA_U32, (1U << PEAL_NL_FEATURE_COUNT_) - 1),
+	[PEAL_NL_DEV_FAULTS] = NLA_POLICY_MAX(NLA_U8, 1),
 };
 
 static const struct nla_policy peal_netlink_host_policy[] = {
 	[PEAL_NL_HOST_DIRECT] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_SCOPE_COUNT_ - 1),
+};
+
+static const struct nla_policy peal_netlink_fault_policy[PEAL_NL_FAULT_COUNT_] = {
+	[PEAL_NL_FAULT_DEV_INDEX] = { .type = NLA_U32 },
+	[PEAL_NL_FAULT_DEV_NAME] = { .type = NLA_NUL_STRING, .len = IB_DEVICE_NAME_MAX - 1 },
+	[PEAL_NL_FAULT_ID] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_FAULT_KIND] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_FAULT_KIND_COUNT_ - 1),
+	[PEAL_NL_FAULT_STATUS] = NLA_POLICY_RANGE(NLA_U8, IB_WC_LOC_LEN_ERR, IB_WC_GENERAL_ERR),
+	[PEAL_NL_FAULT_QPN] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_FAULT_PEER_GID] = NLA_POLICY_EXACT_LEN(sizeof(union ib_gid)),
+	[PEAL_NL_FAULT_OPCODES] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_FAULT_COUNT] = NLA_POLICY_MIN(NLA_U64, 1),
+	[PEAL_NL_FAULT_EVERY] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_FAULT_CHANCE] = NLA_POLICY_MIN(NLA_U32, 1),
+	[PEAL_NL_FAULT_SEED] = { .type = NLA_U64 },
 };
 
 void peal_netlink_add(struct peal_dev *dev)
@@ -138,7 +156,8 @@ static int peal_netlink_fill(struct sk_buff *msg, u32 portid, u32 seq, int flags
 	    nla_put_u8(msg, PEAL_NL_DEV_DIRECT, peal_options_direct(options)) ||
 	    peal_netlink_put_limits(msg, &options->limits) ||
 	    nla_put_u32(msg, PEAL_NL_DEV_RATE, peal_options_rate(options)) ||
-	    nla_put_u32(msg, PEAL_NL_DEV_ECN, peal_options_ecn(options))) {
+	    nla_put_u32(msg, PEAL_NL_DEV_ECN, peal_options_ecn(options)) ||
+	    nla_put_u8(msg, PEAL_NL_DEV_FAULTS, dev->nic.table.faults.on)) {
 		genlmsg_cancel(msg, head);
 		return -EMSGSIZE;
 	}
@@ -209,8 +228,28 @@ static void peal_netlink_set_limits(struct peal_limits *limits, struct nlattr **
 		WRITE_ONCE(limits->without, nla_get_u32(attrs[PEAL_NL_DEV_WITHOUT]));
 }
 
+/*
+ * Allow or forbid rules for faults, before a program has queue pairs. So nobody breaks programs
+ * that run on a device which was not made for it. The caller holds peal_netlink_lock.
+ */
+static int peal_netlink_switch_faults(struct peal_dev *dev, bool on, struct genl_info *info)
+{
+	struct peal_faults *faults = &dev->nic.table.faults;
+
+	lockdep_assert_held(&peal_netlink_lock);
+	if (faults->on == on)
+		return 0;
+	if (peal_quota_programs(&dev->nic.quota, PEAL_QUOTA_QP)) {
+		NL_SET_ERR_MSG(info->extack, "programs have queue pairs on the device");
+		return -EBUSY;
+	}
+	peal_faults_switch(faults, on);
+	return 0;
+}
+
 static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 {
+	const struct nlattr *faults = info->attrs[PEAL_NL_DEV_FAULTS];
 	const struct nlattr *direct = info->attrs[PEAL_NL_DEV_DIRECT];
 	const struct nlattr *rate = info->attrs[PEAL_NL_DEV_RATE];
 	const struct nlattr *ecn = info->attrs[PEAL_NL_DEV_ECN];
@@ -226,6 +265,8 @@ static int peal_netlink_set(struct sk_buff *skb, struct genl_info *info)
 	dev = peal_netlink_find(info, info->attrs[PEAL_NL_DEV_INDEX],
 				info->attrs[PEAL_NL_DEV_NAME]);
 	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret && faults)
+		ret = peal_netlink_switch_faults(dev, nla_get_u8(faults), info);
 	if (!ret) {
 		options = &dev->nic.options;
 		if (direct)
@@ -257,8 +298,10 @@ static int peal_netlink_get_host(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(msg, info);
 }
 
+/* For both sets of attributes that have numbers of 64 bits. */
 static int peal_netlink_put_u64(struct sk_buff *msg, int attribute, u64 value)
 {
+	BUILD_BUG_ON((int)PEAL_NL_ERROR_PAD != (int)PEAL_NL_FAULT_PAD);
 	return nla_put_u64_64bit(msg, attribute, value, PEAL_NL_ERROR_PAD);
 }
 
@@ -359,6 +402,179 @@ full:
 	return msg->len;
 }
 
+/* Return: the operations that a fault can hit, which are those that travel. */
+static u32 peal_netlink_fault_opcodes(void)
+{
+	u32 opcode, opcodes = 0;
+
+	for (opcode = PEAL_OP_INVALID + 1; opcode < PEAL_OP_COUNT; opcode++)
+		if (peal_op(opcode)->transports && !peal_op(opcode)->local)
+			opcodes |= 1U << opcode;
+	return opcodes;
+}
+
+/* Return: 0, or -EINVAL with an extack message. */
+static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fault)
+{
+	struct nlattr **attrs = info->attrs;
+
+	if (!attrs[PEAL_NL_FAULT_KIND] || !attrs[PEAL_NL_FAULT_STATUS]) {
+		NL_SET_ERR_MSG(info->extack, "say what happens, and the status");
+		return -EINVAL;
+	}
+	if (attrs[PEAL_NL_FAULT_EVERY] && attrs[PEAL_NL_FAULT_CHANCE]) {
+		NL_SET_ERR_MSG(info->extack, "give \"every\" or \"chance\", not both");
+		return -EINVAL;
+	}
+	*fault = (struct peal_fault){
+		.kind = nla_get_u32(attrs[PEAL_NL_FAULT_KIND]),
+		.status = nla_get_u8(attrs[PEAL_NL_FAULT_STATUS]),
+		.has_peer = attrs[PEAL_NL_FAULT_PEER_GID],
+		.opcodes = peal_netlink_fault_opcodes(), .count = U64_MAX, .every = 1,
+	};
+	if (attrs[PEAL_NL_FAULT_QPN])
+		fault->qpn = nla_get_u32(attrs[PEAL_NL_FAULT_QPN]);
+	if (fault->has_peer)
+		memcpy(fault->peer, nla_data(attrs[PEAL_NL_FAULT_PEER_GID]), sizeof(fault->peer));
+	if (attrs[PEAL_NL_FAULT_OPCODES])
+		fault->opcodes = nla_get_u32(attrs[PEAL_NL_FAULT_OPCODES]);
+	if (attrs[PEAL_NL_FAULT_COUNT])
+		fault->count = nla_get_u64(attrs[PEAL_NL_FAULT_COUNT]);
+	if (attrs[PEAL_NL_FAULT_EVERY])
+		fault->every = nla_get_u32(attrs[PEAL_NL_FAULT_EVERY]);
+	if (attrs[PEAL_NL_FAULT_CHANCE])
+		fault->chance = nla_get_u32(attrs[PEAL_NL_FAULT_CHANCE]);
+	if (attrs[PEAL_NL_FAULT_SEED])
+		fault->seed = nla_get_u64(attrs[PEAL_NL_FAULT_SEED]);
+	if (fault->opcodes & ~peal_netlink_fault_opcodes()) {
+		NL_SET_ERR_MSG(info->extack, "only operations that travel to the peer can fail");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* The answer is the number of the new rule. */
+static int peal_netlink_add_fault(struct sk_buff *skb, struct genl_info *info)
+{
+	struct peal_fault fault;
+	struct sk_buff *msg;
+	struct peal_dev *dev;
+	void *head;
+	u32 id;
+	int ret;
+
+	ret = peal_netlink_read_fault(info, &fault);
+	if (ret)
+		return ret;
+	msg = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!msg)
+		return -ENOMEM;
+	mutex_lock(&peal_netlink_lock);
+	dev = peal_netlink_find(info, info->attrs[PEAL_NL_FAULT_DEV_INDEX],
+				info->attrs[PEAL_NL_FAULT_DEV_NAME]);
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret)
+		ret = peal_faults_add(&dev->nic.table.faults, &fault, &id);
+	mutex_unlock(&peal_netlink_lock);
+	if (ret == -EOPNOTSUPP)
+		NL_SET_ERR_MSG(info->extack, "the device was added without faults");
+	if (ret == -ENOSPC)
+		NL_SET_ERR_MSG(info->extack, "the device has 64 rules already");
+	if (ret)
+		goto free;
+	head = genlmsg_put_reply(msg, info, &peal_netlink_family, 0, PEAL_NL_CMD_FAULT_ADD);
+	ret = -EMSGSIZE;
+	if (!head || nla_put_u32(msg, PEAL_NL_FAULT_ID, id))
+		goto free;
+	genlmsg_end(msg, head);
+	return genlmsg_reply(msg, info);
+free:
+	nlmsg_free(msg);
+	return ret;
+}
+
+static int peal_netlink_del_fault(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *id = info->attrs[PEAL_NL_FAULT_ID];
+	struct peal_dev *dev;
+	int ret;
+
+	mutex_lock(&peal_netlink_lock);
+	dev = peal_netlink_find(info, info->attrs[PEAL_NL_FAULT_DEV_INDEX],
+				info->attrs[PEAL_NL_FAULT_DEV_NAME]);
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret)
+		ret = peal_faults_remove(&dev->nic.table.faults, id ? nla_get_u32(id) : 0);
+	mutex_unlock(&peal_netlink_lock);
+	if (ret == -ENOENT)
+		NL_SET_ERR_MSG(info->extack, "the device has no such rule");
+	return ret;
+}
+
+static int peal_netlink_fill_fault(struct sk_buff *msg, const struct netlink_callback *cb,
+				   const struct peal_dev *dev, const struct peal_fault_rule *rule)
+{
+	const struct peal_fault *fault = &rule->fault;
+	void *head = genlmsg_put(msg, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+				 &peal_netlink_family, NLM_F_MULTI, PEAL_NL_CMD_FAULT_GET);
+
+	if (!head)
+		return -EMSGSIZE;
+	if (nla_put_u32(msg, PEAL_NL_FAULT_DEV_INDEX, dev->ib.index) ||
+	    nla_put_string(msg, PEAL_NL_FAULT_DEV_NAME, dev->ib.name) ||
+	    nla_put_u32(msg, PEAL_NL_FAULT_ID, rule->id) ||
+	    nla_put_u32(msg, PEAL_NL_FAULT_KIND, fault->kind) ||
+	    nla_put_u8(msg, PEAL_NL_FAULT_STATUS, fault->status) ||
+	    (fault->qpn && nla_put_u32(msg, PEAL_NL_FAULT_QPN, fault->qpn)) ||
+	    (fault->has_peer && nla_put(msg, PEAL_NL_FAULT_PEER_GID, sizeof(fault->peer),
+					fault->peer)) ||
+	    (fault->opcodes != peal_netlink_fault_opcodes() &&
+	     nla_put_u32(msg, PEAL_NL_FAULT_OPCODES, fault->opcodes)) ||
+	    (fault->count != U64_MAX &&
+	     peal_netlink_put_u64(msg, PEAL_NL_FAULT_COUNT, fault->count)) ||
+	    (fault->chance ?
+	     nla_put_u32(msg, PEAL_NL_FAULT_CHANCE, fault->chance) ||
+	     peal_netlink_put_u64(msg, PEAL_NL_FAULT_SEED, fault->seed) :
+	     nla_put_u32(msg, PEAL_NL_FAULT_EVERY, fault->every)) ||
+	    peal_netlink_put_u64(msg, PEAL_NL_FAULT_SEEN, rule->seen) ||
+	    peal_netlink_put_u64(msg, PEAL_NL_FAULT_FIRED, rule->fired)) {
+		genlmsg_cancel(msg, head);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, head);
+	return 0;
+}
+
+/* cb->args as in peal_netlink_dump_errors(), but args[1] is the number of the last rule. */
+static int peal_netlink_dump_faults(struct sk_buff *msg, struct netlink_callback *cb)
+{
+	const struct net *net = sock_net(cb->skb->sk);
+	struct peal_fault_rule rule;
+	struct peal_dev *dev;
+	long at = 0;
+	u32 id = 0;
+
+	mutex_lock(&peal_netlink_lock);
+	list_for_each_entry(dev, &peal_netlink_devices, node) {
+		if (at++ < cb->args[0] || !rdma_dev_access_netns(&dev->ib, net))
+			continue;
+		id = at - 1 == cb->args[0] ? cb->args[1] : 0;
+		while (peal_faults_next(&dev->nic.table.faults, id, &rule)) {
+			if (peal_netlink_fill_fault(msg, cb, dev, &rule)) {
+				at--;
+				goto full;
+			}
+			id = rule.id;
+		}
+	}
+	id = 0;
+full:
+	mutex_unlock(&peal_netlink_lock);
+	cb->args[0] = at;
+	cb->args[1] = id;
+	return msg->len;
+}
+
 /*
  * A container may have CAP_NET_ADMIN in the initial user namespace, but must not change options
  * of other containers. So the caller must also be in the initial network namespace.
@@ -394,6 +610,24 @@ static const struct genl_ops peal_netlink_ops[] = {
 		.flags = GENL_ADMIN_PERM,
 	},
 	{ .cmd = PEAL_NL_CMD_ERROR_GET, .dumpit = peal_netlink_dump_errors },
+	{
+		.cmd = PEAL_NL_CMD_FAULT_GET,
+		.dumpit = peal_netlink_dump_faults,
+		.policy = peal_netlink_fault_policy,
+		.maxattr = PEAL_NL_FAULT_COUNT_ - 1,
+	}, {
+		.cmd = PEAL_NL_CMD_FAULT_ADD,
+		.doit = peal_netlink_add_fault,
+		.policy = peal_netlink_fault_policy,
+		.maxattr = PEAL_NL_FAULT_COUNT_ - 1,
+		.flags = GENL_ADMIN_PERM,
+	}, {
+		.cmd = PEAL_NL_CMD_FAULT_DEL,
+		.doit = peal_netlink_del_fault,
+		.policy = peal_netlink_fault_policy,
+		.maxattr = PEAL_NL_FAULT_COUNT_ - 1,
+		.flags = GENL_ADMIN_PERM,
+	},
 };
 
 static struct genl_family peal_netlink_family __ro_after_init = {

@@ -1016,6 +1016,7 @@ static void peal_verbs_dealloc_driver(struct ib_device *ib)
 	/* The work that takes frames for the flows counts drops in the table. */
 	peal_flows_destroy(&dev->flows);
 	peal_groups_destroy(&dev->nic.groups);
+	peal_faults_end(&dev->nic.table.faults);
 	kvfree(dev->nic.table.errors);
 	peal_table_destroy(&dev->nic.table);
 	peal_quota_end(&dev->nic.quota);

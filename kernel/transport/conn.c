@@ -569,6 +569,7 @@ static void peal_wire_post(struct peal_wire *w)
 	struct peal_wqe *wqe = &qp->sq.wqe;
 	u32 message = peal_requester_head(&w->requester);
 	enum peal_reason reason;
+	u8 fault;
 
 	wqe->more = peal_sq_is_followed(&qp->sq);
 	/*
@@ -582,7 +583,10 @@ static void peal_wire_post(struct peal_wire *w)
 	memcpy(peal_wire_sge(w, message), qp->sq.sge, wqe->num_sge * sizeof(*qp->sq.sge));
 	peal_requester_post(&w->requester, wqe);
 	reason = peal_wire_check_keys(qp);
-	if (unlikely(reason))
+	fault = peal_sender_fault(qp);
+	if (unlikely(fault))
+		peal_requester_fail_message(&w->requester, message, fault, PEAL_REASON_FAULT);
+	else if (unlikely(reason))
 		peal_wire_fail_message(w, message, reason);
 	peal_sq_finish(&qp->sq);
 }

@@ -21,6 +21,21 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 }
 
 /*
+ * The device has rules. They do not hit the connection manager, because no program could connect
+ * then.
+ */
+u8 peal_sender_find_fault(struct peal_qp *qp)
+{
+	const struct peal_fault_message message = {
+		.kind = PEAL_NL_FAULT_KIND_STATUS, .qpn = qp->ib.qp_num,
+		.peer = qp->attr.ah_attr.grh.dgid.raw, .opcode = qp->sq.wqe.opcode,
+	};
+
+	lockdep_assert_held(&qp->sq.lock);
+	return qp->ib.qp_type == IB_QPT_GSI ? 0 : peal_faults_hit(&qp->table->faults, &message);
+}
+
+/*
  * A window that can be invalidated is of type 2, so only requests to this queue pair use
  * it. Such requests take rq.lock, check the key and move the bytes. Taking rq.lock here
  * makes sure that no request that has passed the check is still at work when the program is

@@ -58,19 +58,32 @@ static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *no
 
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
+u8 peal_sender_find_fault(struct peal_qp *qp);
+
+/*
+ * Does an administrator want the WQE in sq.wqe to fail? The caller holds sq.lock. Return: the
+ * status, or 0.
+ */
+static inline u8 peal_sender_fault(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	return peal_faults_exist(&qp->table->faults) ? peal_sender_find_fault(qp) : 0;
+}
+
 bool peal_sender_flush(struct peal_qp *qp, struct peal_notify *notify, struct peal_budget *budget);
 
 /**
  * peal_sender_fetch() - fetch the next WQE into sq.wqe
  * @psn: PSN of its first packet
  *
- * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed
- * and is completed already.
+ * Return: false when the queue is empty. True without sq.busy means that the WQE was malformed, or
+ * that an administrator wants it to fail. It is completed already.
  */
 static inline bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *notify, u32 psn)
 {
 	struct peal_sq *sq = &qp->sq;
 	enum peal_reason reason;
+	u8 status;
 
 	lockdep_assert_held(&sq->lock);
 	switch (peal_sq_fetch(sq, &reason)) {
@@ -82,6 +95,9 @@ static inline bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *not
 	case PEAL_SQ_FETCHED:
 		trace_peal_execute(qp->ib.qp_num, sq->wqe.index, sq->wqe.opcode,
 				   sq->wqe.length, psn);
+		status = peal_sender_fault(qp);
+		if (unlikely(status))
+			peal_sender_fail(qp, notify, status, PEAL_REASON_FAULT);
 		break;
 	}
 	peal_count(qp, posts);

@@ -113,6 +113,11 @@ void link_set(const std::string &name, const std::vector<std::string> &words)
 {
 	const auto options = parse_device_options(words);
 
+	if (options.faults)
+		throw WrongUse(fmt::format("faults are chosen when a device is added; type \"peal "
+					   "link del {0}\" and \"peal link add {0} netdev DEV "
+					   "faults on\"",
+					   name));
 	Module().set(name, options);
 }
 
@@ -120,8 +125,8 @@ void link_show(const std::string &name, bool json)
 {
 	Module module;
 	Rdma rdma;
-	Table table(
-		{"DEVICE", "NETDEV", "STATE", "DIRECT", "MAX-RD-ATOMIC", "RATE", "ECN", "LIMITS"});
+	Table table({"DEVICE", "NETDEV", "STATE", "DIRECT", "MAX-RD-ATOMIC", "RATE", "ECN",
+		     "FAULTS", "LIMITS"});
 	auto all = Json::array();
 
 	for (const auto &device : module.devices_named(name)) {
@@ -130,15 +135,17 @@ void link_show(const std::string &name, bool json)
 		const auto ecn = ecn_word(options.ecn);
 
 		table.add({device.name, port.netdev.value_or(MISSING), port_state_word(port.state),
-			   direct_word(options.direct), cell_of(options.limits[0]),
-			   rate_word(options.rate), ecn, limit_words(options)});
+			   switch_word(options.direct), cell_of(options.limits[0]),
+			   rate_word(options.rate), ecn, switch_word(options.faults),
+			   limit_words(options)});
 		all.push_back({{"device", device.name},
 			       {"index", device.index},
 			       {"netdev", json_of(port.netdev)},
 			       {"state", json_of_word(port_state_word(port.state))},
-			       {"direct", json_of_word(direct_word(options.direct))},
+			       {"direct", json_of_word(switch_word(options.direct))},
 			       {"rate", json_of(options.rate)},
-			       {"ecn", json_of_word(ecn)}});
+			       {"ecn", json_of_word(ecn)},
+			       {"faults", json_of_word(switch_word(options.faults))}});
 		for (std::size_t i = 0; i < LIMITS; i++)
 			all.back()[limits()[i].name] = json_of(options.limits[i]);
 		all.back()["without"] =

@@ -10,6 +10,7 @@
  *	stat.cpp	peal stat
  *	doctor.cpp	peal doctor, whose checks are in doctor_*.cpp
  *	why.cpp		peal why, whose words are in qp_error.cpp
+ *	fault.cpp	peal fault, whose words are in fault_rule.cpp
  *	ping.cpp	peal ping, whose ends are in ping_client.cpp and ping_server.cpp
  */
 #include <exception>
@@ -22,6 +23,7 @@
 
 #include "doctor.hpp"
 #include "error.hpp"
+#include "fault.hpp"
 #include "link.hpp"
 #include "ping.hpp"
 #include "show.hpp"
@@ -35,6 +37,7 @@ namespace {
 /* What the arguments of all commands are read into. Only one command runs. */
 struct Arguments {
 	std::string name;
+	std::string id;
 	std::vector<std::string> words;
 	StatRequest stat;
 	PingRequest ping;
@@ -82,7 +85,8 @@ void add_link_commands(CLI::App &app, Arguments &arguments)
 				 "  peal link show");
 	auto *add = add_command(*link, "add", "make a device on a netdev",
 				"  peal link add peal0 netdev eth0\n"
-				"  peal link add peal0 netdev eth0 ecn on rate 100");
+				"  peal link add peal0 netdev eth0 ecn on rate 100\n"
+				"  peal link add peal0 netdev eth0 faults on");
 	auto *del = add_command(*link, "del", "remove a device, also while programs use it",
 				"  peal link del peal0");
 	auto *show = add_command(*link, "show", "show devices and their options",
@@ -100,7 +104,7 @@ void add_link_commands(CLI::App &app, Arguments &arguments)
 	link->require_subcommand(1);
 	add->add_option("NAME", arguments.name, "name of the new device")->required();
 	add->add_option("netdev DEV [OPTION VALUE]", arguments.words,
-			"its netdev, and options of \"peal link set\"")
+			"its netdev, and options of \"peal link set\", or faults on")
 		->required();
 	add->callback([&] { add_link(arguments); });
 	del->alias("delete");
@@ -176,6 +180,42 @@ void add_stat_command(CLI::App &app, Arguments &arguments)
 		arguments.stat.json = arguments.json;
 		show_counters(arguments.stat);
 	});
+}
+
+void add_fault_commands(CLI::App &app, Arguments &arguments)
+{
+	auto *fault =
+		add_command(app, "fault", "make messages fail, to test programs",
+			    "  peal fault add peal0 status rem-access-err opcode write count 1\n"
+			    "  peal fault show\n"
+			    "  peal fault del peal0");
+	auto *add = add_command(
+		*fault, "add",
+		"add a rule to a device that was added with faults on, and print its number",
+		"  peal fault add peal0 status retry-exc-err\n"
+		"  peal fault add peal0 status rem-access-err qp 17 opcode write,read every 100\n"
+		"  peal fault add peal0 status loc-prot-err peer 10.0.0.2 chance 1/1000 seed 7");
+	auto *show = add_command(*fault, "show", "show the rules, and how often each was used",
+				 "  peal fault show\n"
+				 "  peal fault show peal0 --json");
+	auto *del = add_command(*fault, "del", "remove a rule, or all of a device",
+				"  peal fault del peal0 1\n"
+				"  peal fault del peal0");
+
+	fault->require_subcommand(1);
+	add->add_option("DEVICE", arguments.name, "the device")->required();
+	add->add_option("FAULT [OPTION VALUE]", arguments.words,
+			"status STATUS, then any of qp N, peer ADDRESS, opcode "
+			"send,write,read,atomic,flush, count N, every N, chance 1/N, seed N")
+		->required();
+	add->callback([&] { fault_add(arguments.name, arguments.words); });
+	add_device(show, arguments);
+	add_json(show, arguments);
+	show->callback([&] { fault_show(arguments.name, arguments.json); });
+	del->alias("delete");
+	del->add_option("DEVICE", arguments.name, "the device")->required();
+	del->add_option("ID", arguments.id, "only this rule; otherwise all");
+	del->callback([&] { fault_delete(arguments.name, arguments.id); });
 }
 
 void add_doctor_command(CLI::App &app, Arguments &arguments, const Status &status)
@@ -293,6 +333,7 @@ int run(int argc, char **argv)
 	add_show_commands(app, arguments);
 	add_stat_command(app, arguments);
 	add_why_command(app, arguments);
+	add_fault_commands(app, arguments);
 	add_doctor_command(app, arguments, [&](int found) { status = found; });
 	add_ping_command(app, arguments, [&](int found) { status = found; });
 	try {

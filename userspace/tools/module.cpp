@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "module.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -29,6 +30,7 @@ Device read_device(const Message &message)
 	device.options.rate = attributes.number(PEAL_NL_DEV_RATE);
 	device.options.ecn = attributes.number(PEAL_NL_DEV_ECN);
 	device.options.without = attributes.number(PEAL_NL_DEV_WITHOUT);
+	device.options.faults = attributes.number(PEAL_NL_DEV_FAULTS);
 	for (std::size_t i = 0; i < LIMITS; i++)
 		device.options.limits[i] = attributes.number(limits()[i].attribute);
 	return device;
@@ -85,14 +87,83 @@ QpError read_error(const Message &message)
 	};
 }
 
+FaultRule read_fault(const Message &message)
+{
+	const auto attributes = message.attributes(GENL_HDRLEN);
+	const auto number = [&](int type) { return attributes.number(type); };
+	const auto peer = attributes.data(PEAL_NL_FAULT_PEER_GID);
+	FaultRule rule{
+		.device = attributes.string(PEAL_NL_FAULT_DEV_NAME).value_or(""),
+		.id = number(PEAL_NL_FAULT_ID).value_or(0),
+		.kind = static_cast<std::uint32_t>(number(PEAL_NL_FAULT_KIND).value_or(0)),
+		.status = number(PEAL_NL_FAULT_STATUS),
+		.qpn = number(PEAL_NL_FAULT_QPN),
+		.peer = {},
+		.opcodes = number(PEAL_NL_FAULT_OPCODES),
+		.count = number(PEAL_NL_FAULT_COUNT),
+		.every = number(PEAL_NL_FAULT_EVERY),
+		.chance = number(PEAL_NL_FAULT_CHANCE),
+		.seed = number(PEAL_NL_FAULT_SEED),
+		.seen = number(PEAL_NL_FAULT_SEEN),
+		.fired = number(PEAL_NL_FAULT_FIRED),
+	};
+
+	if (peer && peer->size() == sizeof(FaultRule::Gid))
+		std::ranges::copy(*peer, rule.peer.emplace().begin());
+	return rule;
+}
+
+/* An older module refuses attributes that it does not know. */
+bool is_unknown_attribute(const KernelError &error)
+{
+	return error.number == EINVAL && error.words.starts_with("Unknown attribute");
+}
+
+/* Return: what to do about an error of a request that is about the rules of `device`. */
+Failure fault_failure(const std::string &device, std::uint32_t id, const KernelError &error)
+{
+	if (is_unknown_attribute(error) || error.number == ERANGE ||
+	    (error.number == EOPNOTSUPP && error.words.empty()))
+		return Failure("the module that is loaded does not know this fault; load the one "
+			       "of this release");
+	switch (error.number) {
+	case EOPNOTSUPP:
+		return Failure(fmt::format("{0} was added without faults; type \"peal link del "
+					   "{0}\" and \"peal link add {0} netdev DEV faults on\"",
+					   device));
+	case EPERM:
+		return Failure(fmt::format("the faults of {} cannot be set (Operation not "
+					   "permitted); run the command as root",
+					   device));
+	case ENOENT:
+		return Failure(fmt::format("{0} has no rule {1}; \"peal fault show {0}\" lists "
+					   "them",
+					   device, id));
+	case ENOSPC:
+		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
+					   error.what()));
+	default:
+		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", device,
+					   error.what()));
+	}
+}
+
 /* Return: what to do about an error of a request that is about `what`. */
 Failure failure(const std::string &what, const KernelError &error)
 {
+	if (is_unknown_attribute(error))
+		return Failure(fmt::format("{}: the module that is loaded does not know this "
+					   "option; load the one of this release",
+					   what));
 	switch (error.number) {
 	case ENODEV:
 		return Failure(fmt::format("there is no such peal device as {}; \"peal link show\" "
 					   "lists them",
 					   what));
+	case EBUSY:
+		return Failure(fmt::format("faults cannot be set on {}, because {}; end them, or "
+					   "make another device",
+					   what, error.what()));
 	case EPERM:
 		if (!error.words.empty())
 			return Failure(
@@ -185,6 +256,8 @@ void Module::set(const std::string &name, const DeviceOptions &options)
 		set.add_u32(PEAL_NL_DEV_ECN, *options.ecn);
 	if (options.without)
 		set.add_u32(PEAL_NL_DEV_WITHOUT, *options.without);
+	if (options.faults)
+		set.add_u8(PEAL_NL_DEV_FAULTS, *options.faults);
 	for (std::size_t i = 0; i < LIMITS; i++)
 		if (options.limits[i])
 			set.add_u32(limits()[i].attribute, *options.limits[i]);
@@ -209,6 +282,69 @@ std::vector<QpError> Module::errors()
 		throw Failure("the module that is loaded keeps no errors; load a newer one");
 	}
 	return errors;
+}
+
+std::vector<FaultRule> Module::faults()
+{
+	auto get = request(PEAL_NL_CMD_FAULT_GET, NLM_F_DUMP);
+	std::vector<FaultRule> rules;
+
+	try {
+		for (const auto &message : socket.ask(get))
+			rules.push_back(read_fault(message));
+	} catch (const KernelError &error) {
+		throw fault_failure("the host", 0, error);
+	}
+	return rules;
+}
+
+std::uint64_t Module::add_fault(const FaultRule &rule)
+{
+	auto add = request(PEAL_NL_CMD_FAULT_ADD, 0);
+	const auto add_u32 = [&](int attribute, const FaultRule::Number &value) {
+		if (value)
+			add.add_u32(attribute, static_cast<std::uint32_t>(*value));
+	};
+
+	device(rule.device); /* throws if there is none */
+	add.add_string(PEAL_NL_FAULT_DEV_NAME, rule.device);
+	add.add_u32(PEAL_NL_FAULT_KIND, rule.kind);
+	if (rule.status)
+		add.add_u8(PEAL_NL_FAULT_STATUS, static_cast<std::uint8_t>(*rule.status));
+	if (rule.peer)
+		add.add(PEAL_NL_FAULT_PEER_GID, rule.peer->data(), rule.peer->size());
+	add_u32(PEAL_NL_FAULT_QPN, rule.qpn);
+	add_u32(PEAL_NL_FAULT_OPCODES, rule.opcodes);
+	add_u32(PEAL_NL_FAULT_EVERY, rule.every);
+	add_u32(PEAL_NL_FAULT_CHANCE, rule.chance);
+	if (rule.count)
+		add.add_u64(PEAL_NL_FAULT_COUNT, *rule.count);
+	if (rule.seed)
+		add.add_u64(PEAL_NL_FAULT_SEED, *rule.seed);
+	try {
+		const auto messages = socket.ask(add);
+
+		if (messages.empty())
+			return 0;
+		return messages[0].attributes(GENL_HDRLEN).number(PEAL_NL_FAULT_ID).value_or(0);
+	} catch (const KernelError &error) {
+		throw fault_failure(rule.device, 0, error);
+	}
+}
+
+void Module::delete_fault(const std::string &name, std::uint32_t id)
+{
+	auto del = request(PEAL_NL_CMD_FAULT_DEL, 0);
+
+	device(name); /* throws if there is none */
+	del.add_string(PEAL_NL_FAULT_DEV_NAME, name);
+	if (id)
+		del.add_u32(PEAL_NL_FAULT_ID, id);
+	try {
+		socket.ask(del);
+	} catch (const KernelError &error) {
+		throw fault_failure(name, id, error);
+	}
 }
 
 HostOptions Module::host()

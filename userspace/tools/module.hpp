@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "fault_rule.hpp"
 #include "netlink.hpp"
 #include "options.hpp"
 #include "qp_error.hpp"
@@ -41,6 +42,13 @@ public:
 
 	/* Return: the errors of queue pairs that this user may see. */
 	std::vector<QpError> errors();
+
+	/* Return: the rules of all devices that this network namespace sees. */
+	std::vector<FaultRule> faults();
+	/* Return: the number of the new rule. */
+	std::uint64_t add_fault(const FaultRule &rule);
+	/* Removes all rules of the device if `id` is 0. */
+	void delete_fault(const std::string &device, std::uint32_t id);
 
 	HostOptions host();
 	void set_host(const HostOptions &options);

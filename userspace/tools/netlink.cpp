@@ -162,6 +162,11 @@ Request &Request::add_u32(int attribute, std::uint32_t value)
 	return add(attribute, &value, sizeof(value));
 }
 
+Request &Request::add_u64(int attribute, std::uint64_t value)
+{
+	return add(attribute, &value, sizeof(value));
+}
+
 Request &Request::add_string(int attribute, const std::string &value)
 {
 	return add(attribute, value.c_str(), value.size() + 1);

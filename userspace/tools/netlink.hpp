@@ -82,6 +82,7 @@ public:
 	Request &add(int attribute, const void *value, std::size_t bytes);
 	Request &add_u8(int attribute, std::uint8_t value);
 	Request &add_u32(int attribute, std::uint32_t value);
+	Request &add_u64(int attribute, std::uint64_t value);
 	Request &add_string(int attribute, const std::string &value);
 
 private:

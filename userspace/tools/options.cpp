@@ -68,11 +68,11 @@ std::uint32_t choice(const std::array<std::string_view, N> &words, std::string_v
 }
 
 /* Values that a newer module may have are numbers, and the kernel judges them. */
-std::uint8_t parse_direct(std::string_view value)
+std::uint8_t parse_switch(std::string_view value, const char *sentence)
 {
 	if (value == "on" || value == "off")
 		return value == "on";
-	return number<std::uint8_t>(value, "direct is on or off");
+	return number<std::uint8_t>(value, sentence);
 }
 
 std::uint32_t parse_rate(std::string_view value)
@@ -160,17 +160,19 @@ DeviceOptions parse_device_options(std::span<const std::string> words)
 			options.limits[static_cast<std::size_t>(limit - all_limits.begin())] =
 				parse_limit(*limit, value);
 		else if (name == "direct")
-			options.direct = parse_direct(value);
+			options.direct = parse_switch(value, "direct is on or off");
 		else if (name == "rate")
 			options.rate = parse_rate(value);
 		else if (name == "ecn")
 			options.ecn = choice(ecns, value, "ecn is off, asked or on");
 		else if (name == "without")
 			options.without = parse_without(value);
+		else if (name == "faults")
+			options.faults = parse_switch(value, "faults is on or off");
 		else
 			throw WrongUse(fmt::format(
-				"a device has the options direct, rate, ecn, {} and without, not "
-				"\"{}\"",
+				"a device has the options direct, rate, ecn, {}, without and "
+				"faults, not \"{}\"",
 				fmt::join(names_of_limits(), ", "), name));
 	});
 	return options;
@@ -190,11 +192,11 @@ HostOptions parse_host_options(std::span<const std::string> words)
 	return options;
 }
 
-std::string direct_word(std::optional<std::uint8_t> direct)
+std::string switch_word(std::optional<std::uint8_t> value)
 {
-	if (!direct)
+	if (!value)
 		return MISSING;
-	return *direct ? "on" : "off";
+	return *value ? "on" : "off";
 }
 
 std::string rate_word(std::optional<std::uint32_t> rate)

@@ -28,6 +28,7 @@ struct DeviceOptions {
 	std::optional<std::uint32_t> ecn;			 /* enum peal_nl_ecn */
 	std::array<std::optional<std::uint32_t>, LIMITS> limits; /* in the order of limits() */
 	std::optional<std::uint32_t> without; /* bits 1 << enum peal_nl_feature */
+	std::optional<std::uint8_t> faults;   /* only when the device is added */
 };
 
 struct HostOptions {
@@ -49,7 +50,7 @@ struct Limit {
 const std::array<Limit, LIMITS> &limits();
 
 /* Values in words. A value that this tool does not know is shown as its number. */
-std::string direct_word(std::optional<std::uint8_t> direct);
+std::string switch_word(std::optional<std::uint8_t> value);
 std::string rate_word(std::optional<std::uint32_t> rate);
 std::string ecn_word(std::optional<std::uint32_t> ecn);
 /* Features, see Documentation/manual/peal-link.8.rst. */

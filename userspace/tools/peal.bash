@@ -21,6 +21,7 @@ _peal_values() {
 	device-rate) echo auto 10 25 40 50 100 200 400 ;;
 	device-max-rd-atomic) echo 1 16 128 ;;
 	device-max-*) echo max ;;
+	device-faults) echo on off ;;
 	device-without) echo none rc uc ud xrc raw srq atomic mw odp ;;
 	host-direct) echo none device netns host ;;
 	esac
@@ -34,13 +35,25 @@ _peal_pairs() {
 		echo direct
 	else
 		echo direct rate ecn max-{rd-atomic,qp,cq,mr,wr,cqe,sge,inline} without
+		[[ ${COMP_WORDS[2]} != add ]] || echo faults
 	fi
+}
+
+# _peal_fault_words COUNT: COUNT words of the command line belong to a rule; the last is not complete.
+_peal_fault_words() {
+	case $1-${COMP_WORDS[COMP_CWORD - 1]} in
+	1-*) echo status ;;
+	2-status) echo loc-{len,qp-op,prot,access}-err rem-{inv-req,access,op}-err {retry,rnr-retry}-exc-err wr-flush-err general-err ;;
+	*[02468]-opcode) echo send write read atomic flush ;;
+	*[02468]-chance) echo 1/10 1/100 1/1000 ;;
+	*[13579]-*) echo qp peer opcode count every chance seed ;;
+	esac
 }
 
 # _peal_words: all that may come next.
 _peal_words() {
 	local at=$COMP_CWORD
-	((at > 1)) || { echo link host show stat why doctor ping --help --version && return; }
+	((at > 1)) || { echo link host show stat why fault doctor ping --help --version && return; }
 	case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
 	"link add")
 		case $at in
@@ -60,6 +73,10 @@ _peal_words() {
 	show\ *) ((at == 2)) && echo qp cq mr srq ctx --help || { _peal_devices && echo --details --json; } ;;
 	stat\ *) _peal_devices && echo --watch --count --all --json ;;
 	why\ *) _peal_devices && echo --json ;;
+	"fault add") ((at == 3)) && _peal_devices || _peal_fault_words $((at - 3)) ;;
+	"fault show") _peal_devices && echo --json ;;
+	"fault del" | "fault delete") ((at != 3)) || _peal_devices ;;
+	fault\ *) echo add show del --help ;;
 	doctor\ *) echo --json ;;
 	ping\ *)
 		case ${COMP_WORDS[at - 1]} in

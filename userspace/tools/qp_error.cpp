@@ -378,6 +378,9 @@ std::string what_to_do(const QpError &error)
 	case PEAL_REASON_REG_RANGE:
 	case PEAL_REASON_REG_ACCESS:
 		return "report it to the author of the kernel module that registers memory";
+	case PEAL_REASON_FAULT:
+		return "type \"peal fault show\", which lists the faults, and \"peal fault del\" "
+		       "to end them";
 	default:
 		return "";
 	}

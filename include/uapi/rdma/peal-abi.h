@@ -653,7 +653,8 @@ struct peal_reg_mr_req {
 	  "on-demand paging: no memory at the receive buffer, or none that may be written") \
 	X(PAGE_LATE, 75, "on-demand paging: a page has not come for 60 seconds") \
 	X(ROUTE_MTU, 76, \
-	  "packets do not leave, because the MTU of the netdev or the route became too small")
+	  "packets do not leave, because the MTU of the netdev or the route became too small") \
+	X(FAULT, 77, "an administrator asked for this error by \"peal fault\"")
 
 #define PEAL_REASON_ENUM_(name, number, text) PEAL_REASON_##name = number,
 enum peal_reason {

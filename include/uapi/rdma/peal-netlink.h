@@ -19,6 +19,9 @@ enum peal_nl_command {
 	PEAL_NL_CMD_HOST_GET,
 	PEAL_NL_CMD_HOST_SET,	/* needs CAP_NET_ADMIN, and the initial network namespace */
 	PEAL_NL_CMD_ERROR_GET,	/* dump: the last errors of queue pairs; see peal_nl_error_attr */
+	PEAL_NL_CMD_FAULT_GET,	/* dump: the rules of all devices; see peal_nl_fault_attr */
+	PEAL_NL_CMD_FAULT_ADD,	/* needs CAP_NET_ADMIN; the answer has PEAL_NL_FAULT_ID */
+	PEAL_NL_CMD_FAULT_DEL,	/* needs CAP_NET_ADMIN; without PEAL_NL_FAULT_ID: all rules */
 	PEAL_NL_CMD_COUNT_
 };
 
@@ -42,6 +45,7 @@ enum peal_nl_dev_attr {
 	PEAL_NL_DEV_MAX_SGE,
 	PEAL_NL_DEV_MAX_INLINE,		/* bytes */
 	PEAL_NL_DEV_WITHOUT,		/* u32: bits 1 << enum peal_nl_feature */
+	PEAL_NL_DEV_FAULTS,		/* u8: 1 if the device may have rules for faults */
 	PEAL_NL_DEV_COUNT_
 };
 
@@ -87,6 +91,37 @@ enum peal_nl_error_attr {
 	PEAL_NL_ERROR_TIMEOUT,		/* u8: attribute timeout */
 	PEAL_NL_ERROR_PEER_GID,		/* 16 bytes: the address of the peer */
 	PEAL_NL_ERROR_COUNT_
+};
+
+/*
+ * A rule by which messages of a device fail. FAULT_ADD needs PEAL_NL_FAULT_DEV_NAME and
+ * PEAL_NL_FAULT_KIND.
+ */
+enum peal_nl_fault_attr {
+	PEAL_NL_FAULT_UNSPEC,
+	PEAL_NL_FAULT_PAD,
+	PEAL_NL_FAULT_DEV_INDEX,	/* u32: the device index of RDMA netlink */
+	PEAL_NL_FAULT_DEV_NAME,		/* string */
+	PEAL_NL_FAULT_ID,		/* u32: number of the rule, from 1 on */
+	PEAL_NL_FAULT_KIND,		/* u32: enum peal_nl_fault_kind */
+	PEAL_NL_FAULT_STATUS,		/* u8: enum ib_wc_status that the requester gets */
+	PEAL_NL_FAULT_QPN,		/* u32: only this queue pair; missing: any */
+	PEAL_NL_FAULT_PEER_GID,		/* 16 bytes: only with this peer; missing: any */
+	PEAL_NL_FAULT_OPCODES,		/* u32: bits 1 << enum peal_opcode; missing: all */
+	PEAL_NL_FAULT_COUNT,		/* u64: how often at most; missing: no limit */
+	PEAL_NL_FAULT_EVERY,		/* u32: at each so manyth message; missing: 1 */
+	PEAL_NL_FAULT_CHANCE,		/* u32: at one of so many messages; not with EVERY */
+	PEAL_NL_FAULT_SEED,		/* u64: decides which ones CHANCE hits; missing: 0 */
+	PEAL_NL_FAULT_SEEN,		/* u64: messages that matched so far */
+	PEAL_NL_FAULT_FIRED,		/* u64: those of them that were hit */
+	PEAL_NL_FAULT_COUNT_
+};
+
+/* What happens to a message. */
+enum peal_nl_fault_kind {
+	/* The requester does not send it and completes it with PEAL_NL_FAULT_STATUS. */
+	PEAL_NL_FAULT_KIND_STATUS,
+	PEAL_NL_FAULT_KIND_COUNT_
 };
 
 /* What an administrator can take from the programs of a device. */

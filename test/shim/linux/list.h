@@ -51,4 +51,10 @@ static inline void list_del_init(struct list_head *entry)
 	     &pos->member != (list);						\
 	     pos = container_of(pos->member.next, __typeof__(*pos), member))
 
+#define list_for_each_entry_safe(pos, after, list, member)			\
+	for (pos = container_of((list)->next, __typeof__(*pos), member),	\
+	     after = container_of(pos->member.next, __typeof__(*pos), member);	\
+	     &pos->member != (list);						\
+	     pos = after, after = container_of(pos->member.next, __typeof__(*pos), member))
+
 #endif

@@ -25,6 +25,7 @@ extern "C" {
 
 #include "object/extents.h"
 #include "object/cursor.h"
+#include "base/fault.h"
 #include "base/quota.h"
 #include "net/crc.h"
 #include "object/wqe.h"

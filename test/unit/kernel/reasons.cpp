@@ -90,6 +90,7 @@ const std::map<std::string, int> frozen = {
 	{"RECV_LKEY_PAGE", 74},
 	{"PAGE_LATE", 75},
 	{"ROUTE_MTU", 76},
+	{"FAULT", 77},
 };
 
 } // namespace

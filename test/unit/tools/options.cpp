@@ -48,6 +48,9 @@ TEST_CASE("each option of a device is read, and the others stay missing")
 	CHECK_FALSE(one.ecn);
 	CHECK(parse_device_options(Words{"direct", "on"}).direct == 1);
 	CHECK(parse_device_options(Words{"direct", "1"}).direct == 1);
+	CHECK_FALSE(one.faults);
+	CHECK(parse_device_options(Words{"faults", "on"}).faults == 1);
+	CHECK(parse_device_options(Words{"faults", "off"}).faults == 0);
 	CHECK(parse_device_options(Words{"ecn", "off"}).ecn == PEAL_NL_ECN_OFF);
 	CHECK(parse_device_options(Words{"ecn", "asked"}).ecn == PEAL_NL_ECN_ASKED);
 }
@@ -63,6 +66,7 @@ TEST_CASE("a wrong word is refused with the right ones")
 {
 	for (const auto *value : {"", "256", "-1", "yes", "0x1", "1 "})
 		CHECK(refusal({"direct", value}).find("direct is on or off") == 0);
+	CHECK(refusal({"faults", "maybe"}) == "faults is on or off, not \"maybe\"");
 	for (const auto *value : {"", "-1", "4294967296", "16k"})
 		CHECK(refusal({"max-rd-atomic", value}).find("from 1 to 128") != std::string::npos);
 	CHECK(refusal({"max-qp", "few"}) == "max-qp is max or a number from 1, not \"few\"");
@@ -122,15 +126,15 @@ TEST_CASE("the host has a scope")
 
 TEST_CASE("what is shown can be set, a value of a newer module is its number, and none is a dash")
 {
-	CHECK(direct_word(0) == "off");
-	CHECK(direct_word(1) == "on");
+	CHECK(switch_word(0) == "off");
+	CHECK(switch_word(1) == "on");
 	CHECK(rate_word(0) == "auto");
 	CHECK(rate_word(100) == "100");
 	CHECK(ecn_word(PEAL_NL_ECN_ASKED) == "asked");
 	CHECK(ecn_word(77) == "77");
 	CHECK(scope_word(PEAL_NL_SCOPE_HOST) == "host");
 	CHECK(scope_word(9) == "9");
-	CHECK(direct_word({}) == "-");
+	CHECK(switch_word({}) == "-");
 	CHECK(rate_word({}) == "-");
 	CHECK(ecn_word({}) == "-");
 	CHECK(scope_word({}) == "-");

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * An administrator makes messages fail ("peal fault"), so that people see how their programs
+ * behave.
+ *
+ * Holds: Only a device that was added with faults takes rules, and only from an administrator. Each
+ * completion status can be had. The queue pair is in error then, what follows is flushed, and the
+ * peer gets nothing. Each word of a rule selects what it says. A seed gives the same order each
+ * time, also after a program has repaired its queue pair. "peal fault show" and "peal why" tell
+ * what happened. Rules end with the device. Does not hold: every wrong word
+ * (test/unit/tools/fault_rule.cpp).
+ */
+#include "commands.hpp"
+#include "verbs.hpp"
+
+#include <map>
+
+using namespace peal_test;
+
+namespace {
+
+constexpr const char *name = "peal-faulty", *own_address = "10.79.0.1";
+
+/* What the tool prints. It must succeed. */
+std::string peal(const std::string &words)
+{
+	return read_command(peal_tool() + " " + words + " || echo failed");
+}
+
+/* What the tool complains about. It must fail. */
+std::string refusal(const std::string &words, const std::string &user = "")
+{
+	return read_command(user + peal_tool() + " " + words + " 2>&1 && echo not refused");
+}
+
+bool has(const std::string &text, const std::string &words)
+{
+	const bool found = text.find(words) != std::string::npos;
+
+	if (!found)
+		std::printf("\"%s\" is not in: %s\n", words.c_str(), text.c_str());
+	return found;
+}
+
+/* A veth pair with a device that was added with faults. It goes with this object. */
+class Faulty {
+public:
+	explicit Faulty(const std::string &options = "faults on")
+	{
+		REQUIRE(run("ip link add faulty0 type veth peer name faulty1 && "
+			    "ip link set faulty1 up && ip address add 10.79.0.1/24 dev faulty0 && "
+			    "ip link set faulty0 up") == 0);
+		REQUIRE(run(peal_tool() + " link add " + name + " netdev faulty0 direct " +
+			    (on_wire() ? "off " : "on ") + options) == 0);
+	}
+	~Faulty() { run(peal_tool() + " link del " + name + "; ip link delete faulty0"); }
+	Faulty(const Faulty &) = delete;
+	Faulty &operator=(const Faulty &) = delete;
+};
+
+/* Return: the number of the rule. */
+std::string add(const std::string &rule)
+{
+	const auto id = peal("fault add " + std::string(name) + " " + rule);
+
+	REQUIRE(id.find_first_not_of("0123456789\n") == std::string::npos);
+	return id.substr(0, id.find('\n'));
+}
+
+void remove_all()
+{
+	REQUIRE(peal("fault del " + std::string(name)).empty());
+}
+
+/* Two connected queue pairs, and memory to send from and to. */
+struct Scene {
+	explicit Scene(Device &on, ibv_qp_type type = IBV_QPT_RC)
+		: a(on, {.type = type}), b(on, {.type = type}), from(a.pd, page_bytes),
+		  to(b.pd, page_bytes)
+	{
+		if (type == IBV_QPT_UC) {
+			connect_uc(a, b);
+			connect_uc(b, a);
+		} else {
+			connect(a, b);
+		}
+		fill_pattern(from.bytes(0, 64), 1);
+	}
+	Send write() { return remote(IBV_WR_RDMA_WRITE); }
+	Send remote(ibv_wr_opcode opcode)
+	{
+		return Send(opcode, {from.sge(0, 64)}).remote(to.address(), to.rkey());
+	}
+	ibv_wc complete(Send send)
+	{
+		post(a.qp, std::move(send));
+		return wait_completion(a.send_cq);
+	}
+
+	Endpoint a, b;
+	Region from, to;
+};
+
+void check_fault(const ibv_wc &wc, ibv_wc_status status)
+{
+	INFO(describe(wc));
+	CHECK(wc.status == status);
+	CHECK(wc.vendor_err == PEAL_REASON_FAULT);
+}
+
+/* Return: "x" for each of so many messages that fails, and "." for the others. */
+std::string order(Scene &scene, int messages)
+{
+	std::string order;
+
+	while (messages--) {
+		const auto wc = scene.complete(scene.write());
+
+		order += wc.status == IBV_WC_SUCCESS ? '.' : 'x';
+		if (wc.status != IBV_WC_SUCCESS)
+			to_state(scene.a.qp, IBV_QPS_RTS);
+	}
+	return order;
+}
+
+} // namespace
+
+TEST_CASE("only a device that was added with faults takes rules")
+{
+	const auto rule = " status general-err";
+
+	CHECK(has(refusal("fault add " + device_name() + rule),
+		  device_name() + " was added without faults; type \"peal link del"));
+	CHECK(has(refusal("link set " + device_name() + " faults on"),
+		  "faults are chosen when a device is added"));
+	CHECK(has(peal("fault show"), "there are no faults"));
+	CHECK(peal("fault show --json") == "[]\n");
+	CHECK(has(peal("link show --json"), "\"faults\": \"off\""));
+	{
+		const Faulty faulty("faults off");
+
+		CHECK(has(refusal("fault add " + std::string(name) + rule), "without faults"));
+	}
+	const Faulty faulty;
+
+	CHECK(has(peal("link show " + std::string(name) + " --json"), "\"faults\": \"on\""));
+	CHECK(add("status general-err") == "1");
+	CHECK(add("status general-err") == "2");
+}
+
+TEST_CASE("only an administrator makes and removes rules, and everybody sees them")
+{
+	const Faulty faulty;
+	const std::string nobody = "setpriv --reuid 65534 --clear-groups --bounding-set=-all "
+				   "--inh-caps=-all ";
+
+	add("status general-err");
+	for (const auto *words : {"fault add peal-faulty status general-err",
+				  "fault del peal-faulty", "fault del peal-faulty 1"})
+		CHECK(has(refusal(words, nobody), "(Operation not permitted); run the command as "
+						  "root"));
+	CHECK(has(read_command(nobody + peal_tool() + " fault show"), "status general-err"));
+	CHECK(has(refusal("fault del peal-faulty 7"), "has no rule 7; \"peal fault show"));
+	CHECK(has(refusal("fault del peal-faulty x"), "\"x\" is no rule"));
+	CHECK(has(refusal("fault del no-such-device"), "there is no such peal device"));
+	CHECK(has(refusal("fault add no-such-device status general-err"),
+		  "there is no such peal device"));
+	CHECK(has(refusal("fault show no-such-device"), "there is no such peal device"));
+}
+
+TEST_CASE("each status fails a message, the rest is flushed, and the peer gets nothing")
+{
+	const std::map<const char *, ibv_wc_status> statuses{
+		{"loc-len-err", IBV_WC_LOC_LEN_ERR},
+		{"loc-qp-op-err", IBV_WC_LOC_QP_OP_ERR},
+		{"loc-eec-op-err", IBV_WC_LOC_EEC_OP_ERR},
+		{"loc-prot-err", IBV_WC_LOC_PROT_ERR},
+		{"wr-flush-err", IBV_WC_WR_FLUSH_ERR},
+		{"mw-bind-err", IBV_WC_MW_BIND_ERR},
+		{"bad-resp-err", IBV_WC_BAD_RESP_ERR},
+		{"loc-access-err", IBV_WC_LOC_ACCESS_ERR},
+		{"rem-inv-req-err", IBV_WC_REM_INV_REQ_ERR},
+		{"rem-access-err", IBV_WC_REM_ACCESS_ERR},
+		{"rem-op-err", IBV_WC_REM_OP_ERR},
+		{"retry-exc-err", IBV_WC_RETRY_EXC_ERR},
+		{"rnr-retry-exc-err", IBV_WC_RNR_RETRY_EXC_ERR},
+		{"loc-rdd-viol-err", IBV_WC_LOC_RDD_VIOL_ERR},
+		{"rem-inv-rd-req-err", IBV_WC_REM_INV_RD_REQ_ERR},
+		{"rem-abort-err", IBV_WC_REM_ABORT_ERR},
+		{"inv-eecn-err", IBV_WC_INV_EECN_ERR},
+		{"inv-eec-state-err", IBV_WC_INV_EEC_STATE_ERR},
+		{"fatal-err", IBV_WC_FATAL_ERR},
+		{"resp-timeout-err", IBV_WC_RESP_TIMEOUT_ERR},
+		{"general-err", IBV_WC_GENERAL_ERR},
+	};
+	const Faulty faulty;
+	Device device(name);
+
+	for (const auto &[word, status] : statuses) {
+		Scene scene(device);
+		std::vector<Send> list;
+
+		INFO(word);
+		/* The first message is before the fault, and unsignaled ones get a CQE, too. */
+		for (std::uint64_t id = 0; id < 4; id++)
+			list.push_back(scene.write().id(id).flags(id == 1 ? 0 : IBV_SEND_SIGNALED));
+		list[0].wr.wr.rdma.remote_addr += 64;
+		const auto id = add(std::string("status ") + word + " every 2");
+		ibv_send_wr *bad = nullptr;
+
+		must(post_list(scene.a.qp, list, &bad), "post_send");
+		const auto done = wait_completions(scene.a.send_cq, 4);
+
+		must_succeed(done[0]);
+		CHECK(done[1].wr_id == 1);
+		check_fault(done[1], status);
+		for (const auto &wc : {done[2], done[3]}) {
+			CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
+			CHECK(wc.vendor_err == PEAL_REASON_FLUSHED);
+		}
+		CHECK(query_state(scene.a.qp) == IBV_QPS_ERR);
+		CHECK(query_state(scene.b.qp) == IBV_QPS_RTS);
+		CHECK(all_equal(scene.to.bytes(0, 64), 0));
+		CHECK(difference(scene.to.bytes(64, 64), pattern_of(64, 1)).empty());
+		REQUIRE(peal("fault del " + std::string(name) + " " + id).empty());
+	}
+}
+
+TEST_CASE("each word selects what it says")
+{
+	const Faulty faulty;
+	Device device(name);
+	const auto fails = [&](const std::string &rule, ibv_wr_opcode opcode) {
+		Scene scene(device);
+		auto send = scene.remote(opcode);
+
+		if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+			send = Send(opcode, {scene.from.sge(0, 8)})
+				       .atomic(scene.to.address(), scene.to.rkey(), 1);
+		post_recv(scene.b.qp, 1, {scene.to.sge(0, 64)});
+		const auto numbered = rule.find("QP") == std::string::npos
+					      ? rule
+					      : "qp " + std::to_string(scene.a.qp->qp_num);
+
+		add("status rem-op-err " + numbered);
+		const auto wc = scene.complete(send);
+
+		remove_all();
+		return wc.status == IBV_WC_REM_OP_ERR;
+	};
+	const struct {
+		const char *word;
+		std::vector<ibv_wr_opcode> opcodes;
+	} operations[] = {
+		{"send", {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM}},
+		{"write", {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM}},
+		{"read", {IBV_WR_RDMA_READ}},
+		{"atomic", {IBV_WR_ATOMIC_FETCH_AND_ADD}},
+	};
+
+	for (const auto &rule : operations)
+		for (const auto &operation : operations)
+			for (const auto opcode : operation.opcodes) {
+				INFO(rule.word << " " << int{opcode});
+				CHECK(fails(std::string("opcode ") + rule.word, opcode) ==
+				      (&rule == &operation));
+			}
+	CHECK(fails("opcode send,read", IBV_WR_RDMA_READ));
+	CHECK(fails("QP", IBV_WR_RDMA_WRITE));
+	CHECK(!fails("qp 1", IBV_WR_RDMA_WRITE));
+	CHECK(fails(std::string("peer ") + own_address, IBV_WR_RDMA_WRITE));
+	CHECK(!fails("peer 10.79.0.2", IBV_WR_RDMA_WRITE));
+	CHECK(!fails("peer fe80::1", IBV_WR_RDMA_WRITE));
+	CHECK(!fails("every 2", IBV_WR_RDMA_WRITE));
+	CHECK(fails("chance 1/1", IBV_WR_RDMA_WRITE));
+}
+
+TEST_CASE("every, count and a seed decide which messages fail, and the seed decides it again")
+{
+	const Faulty faulty;
+	Device device(name);
+	Scene scene(device, IBV_QPT_UC);
+
+	add("status loc-qp-op-err every 3 count 2");
+	CHECK(order(scene, 12) == "..x..x......");
+	CHECK(has(peal("fault show"), "every 3 count 2"));
+	remove_all();
+	/* test/unit/kernel/fault.cpp has this order, too. */
+	for (int i = 0; i < 3; i++) {
+		add("status loc-qp-op-err chance 1/4 seed 7");
+		CHECK(order(scene, 64) ==
+		      ".x...x..x.x..........x....x....x....x.xx...xx.......x..x........");
+		CHECK(has(peal("fault show"), "chance 1/4 seed 7"));
+		remove_all();
+	}
+	CHECK(order(scene, 8) == "........");
+}
+
+TEST_CASE("a datagram fails, too")
+{
+	const Faulty faulty;
+	Device device(name);
+	Endpoint a(device, {.type = IBV_QPT_UD});
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 1;
+	attr.qkey = 17;
+	must(ibv_modify_qp(a.qp, &attr,
+			   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+	     "modify to INIT");
+	to_state(a.qp, IBV_QPS_RTR);
+	attr.qp_state = IBV_QPS_RTS;
+	must(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), "modify to RTS");
+	ibv_ah_attr to{};
+
+	to.is_global = 1;
+	to.port_num = 1;
+	to.grh.dgid = device.gid();
+	to.grh.sgid_index = static_cast<std::uint8_t>(device.gid_index());
+	to.grh.hop_limit = 64;
+	const Ah ah(ibv_create_ah(a.pd, &to), "create_ah");
+	Region from(a.pd, page_bytes);
+	auto send = Send(IBV_WR_SEND, {from.sge(0, 64)});
+
+	send.wr.wr.ud = {ah, a.qp->qp_num, 17};
+	add("status loc-prot-err count 1");
+	post(a.qp, send);
+	check_fault(wait_completion(a.send_cq), IBV_WC_LOC_PROT_ERR);
+	CHECK(query_state(a.qp) == IBV_QPS_SQE);
+	to_state(a.qp, IBV_QPS_RTS);
+	post(a.qp, send);
+	must_succeed(wait_completion(a.send_cq));
+}
+
+TEST_CASE("peal fault show and peal why tell what happened, and rules end with the device")
+{
+	const auto show = "fault show " + std::string(name);
+	{
+		const Faulty faulty;
+		Device device(name);
+		Scene scene(device);
+
+		add("status rem-access-err qp " + std::to_string(scene.a.qp->qp_num) +
+		    " peer 10.79.0.1 opcode write count 1");
+		check_fault(scene.complete(scene.write()), IBV_WC_REM_ACCESS_ERR);
+		const auto json = peal(show + " --json");
+
+		for (const auto *words :
+		     {"\"device\": \"peal-faulty\"", "\"id\": 1,", "\"fault\": \"status\"",
+		      "\"status\": \"rem-access-err\"", "\"peer\": \"10.79.0.1\"", "\"write\"",
+		      "\"count\": 1,", "\"chance\": null", "\"seen\": 1,", "\"fired\": 1"})
+			CHECK(has(json, words));
+		CHECK(has(peal(show), "status rem-access-err"));
+		const auto why =
+			peal("why " + std::string(name) + "/" + std::to_string(scene.a.qp->qp_num));
+
+		CHECK(has(why, "WRITE failed: remote access error"));
+		CHECK(has(why, "an administrator asked for this error by \"peal fault\""));
+		CHECK(has(why, "-> type \"peal fault show\""));
+	}
+	const Faulty again;
+
+	CHECK(has(peal(show), "there are no faults"));
+}

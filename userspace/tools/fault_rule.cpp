@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "fault_rule.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <rdma/peal-abi.h>
+#include <rdma/peal-netlink.h>
+
+#include "error.hpp"
+#include "table.hpp"
+
+namespace peal::tool {
+
+namespace {
+
+/* Indexed by enum peal_nl_fault_kind. */
+constexpr std::array<std::string_view, PEAL_NL_FAULT_KIND_COUNT_> kinds{"status"};
+
+/* Indexed by enum ibv_wc_status, whose names these are. */
+constexpr std::array<std::string_view, 22> statuses{
+	"",
+	"loc-len-err",
+	"loc-qp-op-err",
+	"loc-eec-op-err",
+	"loc-prot-err",
+	"wr-flush-err",
+	"mw-bind-err",
+	"bad-resp-err",
+	"loc-access-err",
+	"rem-inv-req-err",
+	"rem-access-err",
+	"rem-op-err",
+	"retry-exc-err",
+	"rnr-retry-exc-err",
+	"loc-rdd-viol-err",
+	"rem-inv-rd-req-err",
+	"rem-abort-err",
+	"inv-eecn-err",
+	"inv-eec-state-err",
+	"fatal-err",
+	"resp-timeout-err",
+	"general-err",
+};
+
+struct Operation {
+	std::string_view name;
+	std::uint32_t opcodes;
+};
+
+constexpr std::array<Operation, 5> operations{{
+	{"send", 1u << PEAL_OP_SEND | 1u << PEAL_OP_SEND_IMM | 1u << PEAL_OP_SEND_INV},
+	{"write", 1u << PEAL_OP_WRITE | 1u << PEAL_OP_WRITE_IMM},
+	{"read", 1u << PEAL_OP_READ},
+	{"atomic", 1u << PEAL_OP_CMP_SWAP | 1u << PEAL_OP_FETCH_ADD | 1u << PEAL_OP_ATOMIC_WRITE},
+	{"flush", 1u << PEAL_OP_FLUSH},
+}};
+
+/* Return: the number, or nothing if the word is none or less than `least`. */
+FaultRule::Number number(std::string_view word, std::uint64_t least, std::uint64_t most)
+{
+	std::uint64_t value = 0;
+	const auto end = word.data() + word.size();
+	const auto result = std::from_chars(word.data(), end, value);
+
+	if (result.ec != std::errc() || result.ptr != end || value < least || value > most)
+		return {};
+	return value;
+}
+
+std::uint64_t must_be_number(const std::string &name, std::string_view word, std::uint64_t least,
+			     std::uint64_t most = std::numeric_limits<std::uint32_t>::max())
+{
+	const auto value = number(word, least, most);
+
+	if (!value)
+		throw WrongUse(
+			fmt::format("{} is a number from {}, not \"{}\"", name, least, word));
+	return *value;
+}
+
+/* Programs call the status IBV_WC_REM_ACCESS_ERR. */
+std::uint64_t parse_status(const std::string &word)
+{
+	constexpr std::string_view prefix = "ibv-wc-";
+	auto name = word;
+
+	std::ranges::transform(name, name.begin(), [](unsigned char c) {
+		return c == '_' ? '-' : static_cast<char>(std::tolower(c));
+	});
+	if (name.starts_with(prefix))
+		name.erase(0, prefix.size());
+	const auto found = std::find(statuses.begin() + 1, statuses.end(), name);
+	if (found == statuses.end())
+		throw WrongUse(fmt::format("a status is {}, not \"{}\"",
+					   fmt::join(std::span(statuses).subspan(1), ", "), word));
+	return static_cast<std::uint64_t>(found - statuses.begin());
+}
+
+/* An IPv4 address is the last four bytes of a GID that IPv6 calls mapped. */
+FaultRule::Gid parse_peer(const std::string &word)
+{
+	FaultRule::Gid gid{};
+
+	if (inet_pton(AF_INET, word.c_str(), &gid[12]) == 1)
+		gid[10] = gid[11] = std::byte{0xff};
+	else if (inet_pton(AF_INET6, word.c_str(), gid.data()) != 1)
+		throw WrongUse(fmt::format(
+			"peer is an IPv4 or IPv6 address, as \"ip address\" shows it, not \"{}\"",
+			word));
+	return gid;
+}
+
+std::uint64_t parse_opcodes(const std::string &words)
+{
+	std::uint64_t opcodes = 0;
+	std::size_t begin = 0;
+
+	while (begin <= words.size()) {
+		const auto end = std::min(words.find(',', begin), words.size());
+		const auto word = words.substr(begin, end - begin);
+		const auto found = std::ranges::find(operations, word, &Operation::name);
+
+		if (found == operations.end())
+			throw WrongUse(fmt::format("opcode is some of send,write,read,atomic,flush"
+						   ", not \"{}\"",
+						   words));
+		opcodes |= found->opcodes;
+		begin = end + 1;
+	}
+	return opcodes;
+}
+
+std::uint64_t parse_chance(const std::string &word)
+{
+	const auto value = word.starts_with("1/")
+				   ? number(std::string_view(word).substr(2), 1,
+					    std::numeric_limits<std::uint32_t>::max())
+				   : std::nullopt;
+
+	if (!value)
+		throw WrongUse(fmt::format(
+			"chance is 1/N, for one of N messages on average, not \"{}\"", word));
+	return *value;
+}
+
+void parse_pair(FaultRule &rule, const std::string &name, const std::string &value)
+{
+	if (name == "qp")
+		rule.qpn = must_be_number("qp", value, 1);
+	else if (name == "peer")
+		rule.peer = parse_peer(value);
+	else if (name == "opcode")
+		rule.opcodes = parse_opcodes(value);
+	else if (name == "count")
+		rule.count = must_be_number("count", value, 1,
+					    std::numeric_limits<std::uint64_t>::max());
+	else if (name == "every")
+		rule.every = must_be_number("every", value, 1);
+	else if (name == "chance")
+		rule.chance = parse_chance(value);
+	else if (name == "seed")
+		rule.seed =
+			must_be_number("seed", value, 0, std::numeric_limits<std::uint64_t>::max());
+	else
+		throw WrongUse(fmt::format("a fault is narrowed by qp, peer, opcode, count, every, "
+					   "chance and seed, not by \"{}\"",
+					   name));
+}
+
+} /* namespace */
+
+FaultRule parse_fault(std::span<const std::string> words)
+{
+	FaultRule rule;
+
+	if (words.empty() || std::ranges::find(kinds, words[0]) == kinds.end())
+		throw WrongUse(fmt::format("a fault is {}{}", "status STATUS",
+					   words.empty() ? std::string()
+							 : fmt::format(", not \"{}\"", words[0])));
+	rule.kind = static_cast<std::uint32_t>(std::ranges::find(kinds, words[0]) - kinds.begin());
+	if (words.size() < 2)
+		throw WrongUse("name the status behind \"status\", for example rem-access-err");
+	rule.status = parse_status(words[1]);
+	words = words.subspan(2);
+	for (; words.size() > 1; words = words.subspan(2))
+		parse_pair(rule, words[0], words[1]);
+	if (!words.empty())
+		throw WrongUse(fmt::format("\"{}\" has no value behind it", words[0]));
+	if (rule.every && rule.chance)
+		throw WrongUse("give every or chance, not both");
+	if (rule.seed && !rule.chance)
+		throw WrongUse("seed needs chance");
+	return rule;
+}
+
+std::string fault_kind_word(const FaultRule &rule)
+{
+	return rule.kind < kinds.size() ? std::string(kinds[rule.kind])
+					: fmt::format("fault {}", rule.kind);
+}
+
+std::string fault_status_word(std::uint64_t status)
+{
+	return status && status < statuses.size() ? std::string(statuses[status])
+						  : std::to_string(status);
+}
+
+std::string fault_peer_word(const FaultRule::Gid &peer)
+{
+	std::array<char, INET6_ADDRSTRLEN> text{};
+	in6_addr address;
+
+	std::memcpy(&address, peer.data(), sizeof(address));
+	if (IN6_IS_ADDR_V4MAPPED(&address))
+		inet_ntop(AF_INET, &address.s6_addr[12], text.data(), text.size());
+	else
+		inet_ntop(AF_INET6, &address, text.data(), text.size());
+	return text.data();
+}
+
+std::vector<std::string> fault_opcode_words(std::uint64_t opcodes)
+{
+	std::vector<std::string> words;
+
+	for (const auto &[name, bits] : operations) {
+		if ((opcodes & bits) != bits)
+			continue;
+		words.emplace_back(name);
+		opcodes &= ~std::uint64_t{bits};
+	}
+	for (unsigned opcode = 0; opcode < 64; opcode++)
+		if (opcodes >> opcode & 1)
+			words.push_back(std::to_string(opcode));
+	return words;
+}
+
+std::string fault_words(const FaultRule &rule)
+{
+	const auto kind = fault_kind_word(rule);
+
+	return rule.status ? fmt::format("{} {}", kind, fault_status_word(*rule.status)) : kind;
+}
+
+std::string fault_filter_words(const FaultRule &rule)
+{
+	std::vector<std::string> words;
+
+	if (rule.qpn)
+		words.push_back(fmt::format("qp {}", *rule.qpn));
+	if (rule.peer)
+		words.push_back(fmt::format("peer {}", fault_peer_word(*rule.peer)));
+	if (rule.opcodes)
+		words.push_back(fmt::format("opcode {}",
+					    fmt::join(fault_opcode_words(*rule.opcodes), ",")));
+	return words.empty() ? MISSING : fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string fault_choice_words(const FaultRule &rule)
+{
+	std::vector<std::string> words;
+
+	if (rule.chance)
+		words.push_back(
+			fmt::format("chance 1/{} seed {}", *rule.chance, rule.seed.value_or(0)));
+	else if (rule.every.value_or(1) != 1)
+		words.push_back(fmt::format("every {}", *rule.every));
+	if (rule.count)
+		words.push_back(fmt::format("count {}", *rule.count));
+	return words.empty() ? MISSING : fmt::format("{}", fmt::join(words, " "));
+}
+
+} /* namespace peal::tool */
