@@ -139,19 +139,21 @@ static bool peal_fault_fires(struct peal_faults *faults, struct peal_fault_rule 
 	return fires;
 }
 
-u8 peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message)
+bool peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message,
+		     u8 *status)
 {
 	struct peal_fault_rule *rule;
-	u8 status = 0;
+	bool hit = false;
 
 	lockdep_assert(softirq_count());
 	spin_lock(&faults->lock);
 	list_for_each_entry(rule, &faults->rules, node) {
 		if (peal_fault_matches(&rule->fault, message) && peal_fault_fires(faults, rule)) {
-			status = rule->fault.status;
+			*status = rule->fault.status;
+			hit = true;
 			break;
 		}
 	}
 	spin_unlock(&faults->lock);
-	return status;
+	return hit;
 }

@@ -28,7 +28,7 @@
 /* What an administrator asks for. */
 struct peal_fault {
 	enum peal_nl_fault_kind kind;
-	u8 status;		/* enum ib_wc_status that the requester gets */
+	u8 status;		/* enum ib_wc_status that the requester gets, if the kind has one */
 	u32 qpn;		/* only this queue pair; 0: any */
 	bool has_peer;		/* only queue pairs whose peer has the GID `peer` */
 	u8 peer[16];
@@ -62,12 +62,12 @@ struct peal_faults {
 	u32 last_id;
 };
 
-/* What a rule is compared with. */
+/* A message or a packet, which rules are compared with. */
 struct peal_fault_message {
 	enum peal_nl_fault_kind kind;	/* that can happen now */
 	u32 qpn;
 	const u8 *peer;			/* 16 bytes: the GID of the peer */
-	u8 opcode;			/* enum peal_opcode */
+	u8 opcode;			/* enum peal_opcode; 0 for a packet */
 };
 
 DECLARE_STATIC_KEY_FALSE(peal_fault_key);	/* a device was made for faults */
@@ -96,8 +96,9 @@ bool peal_faults_next(struct peal_faults *faults, u32 id, struct peal_fault_rule
 
 /*
  * Does a rule hit this message? The first one that does decides, and later ones do not see the
- * message. The caller has softirqs off. Return: the rule's status, or 0.
+ * message. The caller has softirqs off. *status is set to that of the rule which hits.
  */
-u8 peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message);
+bool peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message,
+		     u8 *status);
 
 #endif

@@ -402,11 +402,23 @@ full:
 	return msg->len;
 }
 
-/* Return: the operations that a fault can hit, which are those that travel. */
-static u32 peal_netlink_fault_opcodes(void)
+static bool peal_netlink_fault_has_status(enum peal_nl_fault_kind kind)
+{
+	return kind == PEAL_NL_FAULT_KIND_STATUS || kind == PEAL_NL_FAULT_KIND_NAK;
+}
+
+static bool peal_netlink_fault_has_opcodes(enum peal_nl_fault_kind kind)
+{
+	return kind <= PEAL_NL_FAULT_KIND_RNR;
+}
+
+/* Return: the operations that a fault can hit, which are those that travel. A packet has none. */
+static u32 peal_netlink_fault_opcodes(enum peal_nl_fault_kind kind)
 {
 	u32 opcode, opcodes = 0;
 
+	if (!peal_netlink_fault_has_opcodes(kind))
+		return U32_MAX;
 	for (opcode = PEAL_OP_INVALID + 1; opcode < PEAL_OP_COUNT; opcode++)
 		if (peal_op(opcode)->transports && !peal_op(opcode)->local)
 			opcodes |= 1U << opcode;
@@ -417,9 +429,19 @@ static u32 peal_netlink_fault_opcodes(void)
 static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fault)
 {
 	struct nlattr **attrs = info->attrs;
+	enum peal_nl_fault_kind kind;
 
-	if (!attrs[PEAL_NL_FAULT_KIND] || !attrs[PEAL_NL_FAULT_STATUS]) {
-		NL_SET_ERR_MSG(info->extack, "say what happens, and the status");
+	if (!attrs[PEAL_NL_FAULT_KIND]) {
+		NL_SET_ERR_MSG(info->extack, "say what happens");
+		return -EINVAL;
+	}
+	kind = nla_get_u32(attrs[PEAL_NL_FAULT_KIND]);
+	if (!attrs[PEAL_NL_FAULT_STATUS] == peal_netlink_fault_has_status(kind)) {
+		NL_SET_ERR_MSG(info->extack, "give a status if the fault has one, and only then");
+		return -EINVAL;
+	}
+	if (attrs[PEAL_NL_FAULT_OPCODES] && !peal_netlink_fault_has_opcodes(kind)) {
+		NL_SET_ERR_MSG(info->extack, "packets are not chosen by their operations");
 		return -EINVAL;
 	}
 	if (attrs[PEAL_NL_FAULT_EVERY] && attrs[PEAL_NL_FAULT_CHANCE]) {
@@ -427,11 +449,16 @@ static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fa
 		return -EINVAL;
 	}
 	*fault = (struct peal_fault){
-		.kind = nla_get_u32(attrs[PEAL_NL_FAULT_KIND]),
-		.status = nla_get_u8(attrs[PEAL_NL_FAULT_STATUS]),
-		.has_peer = attrs[PEAL_NL_FAULT_PEER_GID],
-		.opcodes = peal_netlink_fault_opcodes(), .count = U64_MAX, .every = 1,
+		.kind = kind, .has_peer = attrs[PEAL_NL_FAULT_PEER_GID],
+		.opcodes = peal_netlink_fault_opcodes(kind), .count = U64_MAX, .every = 1,
 	};
+	if (attrs[PEAL_NL_FAULT_STATUS])
+		fault->status = nla_get_u8(attrs[PEAL_NL_FAULT_STATUS]);
+	if (kind == PEAL_NL_FAULT_KIND_NAK && fault->status != IB_WC_REM_INV_REQ_ERR &&
+	    fault->status != IB_WC_REM_ACCESS_ERR && fault->status != IB_WC_REM_OP_ERR) {
+		NL_SET_ERR_MSG(info->extack, "no NAK has this status");
+		return -EINVAL;
+	}
 	if (attrs[PEAL_NL_FAULT_QPN])
 		fault->qpn = nla_get_u32(attrs[PEAL_NL_FAULT_QPN]);
 	if (fault->has_peer)
@@ -446,7 +473,7 @@ static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fa
 		fault->chance = nla_get_u32(attrs[PEAL_NL_FAULT_CHANCE]);
 	if (attrs[PEAL_NL_FAULT_SEED])
 		fault->seed = nla_get_u64(attrs[PEAL_NL_FAULT_SEED]);
-	if (fault->opcodes & ~peal_netlink_fault_opcodes()) {
+	if (fault->opcodes & ~peal_netlink_fault_opcodes(kind)) {
 		NL_SET_ERR_MSG(info->extack, "only operations that travel to the peer can fail");
 		return -EINVAL;
 	}
@@ -524,11 +551,12 @@ static int peal_netlink_fill_fault(struct sk_buff *msg, const struct netlink_cal
 	    nla_put_string(msg, PEAL_NL_FAULT_DEV_NAME, dev->ib.name) ||
 	    nla_put_u32(msg, PEAL_NL_FAULT_ID, rule->id) ||
 	    nla_put_u32(msg, PEAL_NL_FAULT_KIND, fault->kind) ||
-	    nla_put_u8(msg, PEAL_NL_FAULT_STATUS, fault->status) ||
+	    (peal_netlink_fault_has_status(fault->kind) &&
+	     nla_put_u8(msg, PEAL_NL_FAULT_STATUS, fault->status)) ||
 	    (fault->qpn && nla_put_u32(msg, PEAL_NL_FAULT_QPN, fault->qpn)) ||
 	    (fault->has_peer && nla_put(msg, PEAL_NL_FAULT_PEER_GID, sizeof(fault->peer),
 					fault->peer)) ||
-	    (fault->opcodes != peal_netlink_fault_opcodes() &&
+	    (fault->opcodes != peal_netlink_fault_opcodes(fault->kind) &&
 	     nla_put_u32(msg, PEAL_NL_FAULT_OPCODES, fault->opcodes)) ||
 	    (fault->count != U64_MAX &&
 	     peal_netlink_put_u64(msg, PEAL_NL_FAULT_COUNT, fault->count)) ||

@@ -176,6 +176,9 @@ static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 	u32 src_qpn = qp->attr.dest_qp_num;
 	struct peal_outcome outcome;
 
+	if (peal_faults_exist(&qp->table->faults) && !request->offset &&
+	    peal_execute_find_fault(qp, &request->wqe, src_qpn, notify, &outcome))
+		return outcome;
 	outcome = peal_execute_accept(qp, &request->wqe, src_qpn, notify, &cursor);
 	if (unlikely(outcome.what != PEAL_DONE))
 		return outcome;

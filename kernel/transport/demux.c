@@ -91,6 +91,29 @@ static enum peal_drop peal_demux_open(struct peal_delivery *delivery, struct pea
 	return peal_demux_check(qp, rx, request);
 }
 
+/* The device has rules. See peal_demux_fault(). */
+static noinline bool peal_demux_find_fault(const struct peal_qp *qp,
+					   const struct peal_rx_packet *rx,
+					   enum peal_nl_fault_kind kind)
+{
+	const struct peal_fault_message message = {
+		.kind = kind, .qpn = qp->ib.qp_num, .peer = rx->sgid.raw,
+	};
+	u8 status;
+
+	/* No program could connect without these. */
+	if (qp->ib.qp_type == IB_QPT_GSI || rx->packet.opcode == PEAL_OPCODE_CHALLENGE)
+		return false;
+	return peal_faults_hit(&qp->table->faults, &message, &status);
+}
+
+/* Does an administrator want this to happen to the packet? */
+static bool peal_demux_fault(const struct peal_qp *qp, const struct peal_rx_packet *rx,
+			     enum peal_nl_fault_kind kind)
+{
+	return peal_faults_exist(&qp->table->faults) && peal_demux_find_fault(qp, rx, kind);
+}
+
 /* A packet, or a run of packets, for a connected queue pair. Consumes it. */
 static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp *qp,
 				 struct peal_rx_packet *rx)
@@ -105,11 +128,13 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 	delivery->taken = true;
 	w = peal_wire(qp->wire);
 	if (delivery->request) {
-		if (unlikely(peal_rx_is_marked(rx)))
+		if (unlikely(peal_rx_is_marked(rx)) ||
+		    peal_demux_fault(qp, rx, PEAL_NL_FAULT_KIND_MARK))
 			peal_wire_request_marked(w, peal_packet_count(&rx->packet));
 		peal_wire_request(w, rx, delivery->now, &delivery->notify, delivery->budget);
 	} else {
-		if (unlikely(peal_rx_is_marked(rx)))
+		if (unlikely(peal_rx_is_marked(rx)) ||
+		    peal_demux_fault(qp, rx, PEAL_NL_FAULT_KIND_MARK))
 			peal_wire_response_marked(w, &rx->packet);
 		peal_wire_response(w, rx, delivery->now);
 	}
@@ -220,6 +245,9 @@ u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
 	peal_epoch_assert_held();
 	if (!peal_packet_is_middle(&rx->packet))
 		return 1;
+	/* A rule concerns single packets. */
+	if (peal_faults_exist(&delivery->port->table->faults))
+		return 1;
 	qp = peal_demux_find(delivery, qp, rx);
 	if (!qp || peal_opcode_transport(rx->packet.opcode) != peal_qp_bth_transport(qp) ||
 	    peal_demux_open(delivery, qp, rx))
@@ -239,6 +267,17 @@ void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 
 	peal_epoch_assert_held();
 	qp = peal_demux_find(delivery, qp, rx);
+	if (peal_faults_exist(&port->table->faults) && qp) {
+		/* The network has lost it, so no counter of the device knows it. */
+		if (peal_demux_find_fault(qp, rx, PEAL_NL_FAULT_KIND_DROP)) {
+			peal_rx_consume(rx);
+			return;
+		}
+		if (peal_demux_find_fault(qp, rx, PEAL_NL_FAULT_KIND_CORRUPT)) {
+			peal_rx_drop(port, rx, PEAL_DROP_icrc);
+			return;
+		}
+	}
 	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
 		   transport == peal_qp_bth_transport(qp))) {
 		peal_demux_connected(delivery, qp, rx);

@@ -21,22 +21,22 @@ struct peal_refusal {
 	bool passes;			/* on UC only the message is lost */
 };
 
+static const struct peal_refusal peal_refusal_request = {
+	PEAL_NAK_INVALID_REQUEST, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
+}, peal_refusal_access = {
+	PEAL_NAK_REMOTE_ACCESS, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
+}, peal_refusal_buffer = {
+	PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
+}, peal_refusal_receive = {
+	PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
+};
+
 /*
  * Return: the consequences of @reason. PAGE_LATE is a reason for both sides, so the range that the
  * message uses decides.
  */
 static const struct peal_refusal *peal_refusal(enum peal_reason reason, const struct peal_op *op)
 {
-	static const struct peal_refusal request = {
-		PEAL_NAK_INVALID_REQUEST, IB_WC_LOC_LEN_ERR, IB_EVENT_QP_REQ_ERR, true,
-	}, access = {
-		PEAL_NAK_REMOTE_ACCESS, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR, true,
-	}, buffer = {
-		PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_PROT_ERR, IB_EVENT_QP_FATAL, false,
-	}, receive = {
-		PEAL_NAK_REMOTE_OPERATION, IB_WC_LOC_QP_OP_ERR, IB_EVENT_QP_FATAL, false,
-	};
-
 	switch (reason) {
 	case PEAL_REASON_RKEY_UNKNOWN:
 	case PEAL_REASON_RKEY_PD:
@@ -45,21 +45,21 @@ static const struct peal_refusal *peal_refusal(enum peal_reason reason, const st
 	case PEAL_REASON_RKEY_QP:
 	case PEAL_REASON_RKEY_PAGE:
 	case PEAL_REASON_INV_RKEY:
-		return &access;
+		return &peal_refusal_access;
 	case PEAL_REASON_RECV_LKEY_UNKNOWN:
 	case PEAL_REASON_RECV_LKEY_PD:
 	case PEAL_REASON_RECV_LKEY_RANGE:
 	case PEAL_REASON_RECV_LKEY_ACCESS:
 	case PEAL_REASON_RECV_LKEY_PAGE:
-		return &buffer;
+		return &peal_refusal_buffer;
 	case PEAL_REASON_PAGE_LATE:
-		return op->remote ? &access : &buffer;
+		return op->remote ? &peal_refusal_access : &peal_refusal_buffer;
 	case PEAL_REASON_RECV_WQE:
 	case PEAL_REASON_RECV_RING_INDEX:
 	case PEAL_REASON_SRQ_RING:
-		return &receive;
+		return &peal_refusal_receive;
 	default:
-		return &request;
+		return &peal_refusal_request;
 	}
 }
 
@@ -71,13 +71,12 @@ static const struct peal_refusal *peal_refusal(enum peal_reason reason, const st
  * A peer on an unreliable connection can do no harm. Its message is lost, and the receive stays
  * for the next message (class D of IBTA 9.9.3.2).
  */
-static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
-							const struct peal_wqe *wqe, u32 src_qpn,
-							struct peal_notify *notify,
-							enum peal_reason reason)
+static struct peal_outcome peal_execute_refuse_as(struct peal_qp *qp, const struct peal_wqe *wqe,
+						  u32 src_qpn, struct peal_notify *notify,
+						  enum peal_reason reason,
+						  const struct peal_refusal *refusal)
 {
 	const struct peal_op *op = peal_op(wqe->opcode);
-	const struct peal_refusal *refusal = peal_refusal(reason, op);
 	struct peal_cqe cqe = {
 		.status = refusal->receiver, .vendor_err = reason, .opcode = wqe->opcode,
 		.src_qp = src_qpn,
@@ -99,6 +98,45 @@ static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
 		peal_notify_event(notify, &qp->ib, refusal->event);
 	peal_rq_refuse(&qp->rq);
 	return outcome;
+}
+
+static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
+							const struct peal_wqe *wqe, u32 src_qpn,
+							struct peal_notify *notify,
+							enum peal_reason reason)
+{
+	return peal_execute_refuse_as(qp, wqe, src_qpn, notify, reason,
+				      peal_refusal(reason, peal_op(wqe->opcode)));
+}
+
+/*
+ * The device has rules for faults, and a message begins. The caller holds rq.lock. Return: whether
+ * an administrator wants @qp not to take the message, with *outcome set.
+ */
+bool peal_execute_find_fault(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
+			     struct peal_notify *notify, struct peal_outcome *outcome)
+{
+	const struct peal_refusal *refusal = &peal_refusal_receive;
+	struct peal_fault_message message = {
+		.kind = PEAL_NL_FAULT_KIND_RNR, .qpn = qp->ib.qp_num,
+		.peer = qp->attr.ah_attr.grh.dgid.raw, .opcode = wqe->opcode,
+	};
+	u8 status;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (peal_faults_hit(&qp->table->faults, &message, &status)) {
+		*outcome = peal_not_ready(qp, PEAL_REASON_FAULT);
+		return true;
+	}
+	message.kind = PEAL_NL_FAULT_KIND_NAK;
+	if (!peal_faults_hit(&qp->table->faults, &message, &status))
+		return false;
+	if (status == IB_WC_REM_INV_REQ_ERR)
+		refusal = &peal_refusal_request;
+	else if (status == IB_WC_REM_ACCESS_ERR)
+		refusal = &peal_refusal_access;
+	*outcome = peal_execute_refuse_as(qp, wqe, src_qpn, notify, PEAL_REASON_FAULT, refusal);
+	return true;
 }
 
 /*

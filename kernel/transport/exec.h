@@ -84,6 +84,8 @@ static inline struct peal_outcome peal_unproven(void)
  * Lock: every function is called with rq.lock of @qp held, inside the epoch.
  */
 
+bool peal_execute_find_fault(struct peal_qp *qp, const struct peal_wqe *wqe, u32 src_qpn,
+			     struct peal_notify *notify, struct peal_outcome *outcome);
 struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wqe *wqe,
 					u32 src_qpn, struct peal_notify *notify,
 					struct peal_cursor *cursor);

@@ -693,6 +693,9 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 		smp_wmb();	/* K: pairs with peal_direct_waiting_sender() */
 	}
 
+	if (peal_faults_exist(&peer->table->faults) && !d->done &&
+	    peal_execute_find_fault(peer, wqe, qp->ib.qp_num, notify, &outcome))
+		goto delivered;
 	outcome = peal_execute_accept(peer, wqe, qp->ib.qp_num, notify, &remote);
 	if (unlikely(outcome.what != PEAL_DONE))
 		goto delivered;

@@ -30,9 +30,12 @@ u8 peal_sender_find_fault(struct peal_qp *qp)
 		.kind = PEAL_NL_FAULT_KIND_STATUS, .qpn = qp->ib.qp_num,
 		.peer = qp->attr.ah_attr.grh.dgid.raw, .opcode = qp->sq.wqe.opcode,
 	};
+	u8 status = 0;
 
 	lockdep_assert_held(&qp->sq.lock);
-	return qp->ib.qp_type == IB_QPT_GSI ? 0 : peal_faults_hit(&qp->table->faults, &message);
+	if (qp->ib.qp_type != IB_QPT_GSI)
+		peal_faults_hit(&qp->table->faults, &message, &status);
+	return status;
 }
 
 /*

@@ -21,8 +21,20 @@ namespace peal::tool {
 
 namespace {
 
+struct Kind {
+	std::string_view name;
+	bool has_status, is_of_packets;
+};
+
 /* Indexed by enum peal_nl_fault_kind. */
-constexpr std::array<std::string_view, PEAL_NL_FAULT_KIND_COUNT_> kinds{"status"};
+constexpr std::array<Kind, PEAL_NL_FAULT_KIND_COUNT_> kinds{{
+	{"status", true, false},
+	{"nak", true, false},
+	{"rnr", false, false},
+	{"drop", false, true},
+	{"corrupt", false, true},
+	{"mark", false, true},
+}};
 
 /* Indexed by enum ibv_wc_status, whose names these are. */
 constexpr std::array<std::string_view, 22> statuses{
@@ -49,6 +61,9 @@ constexpr std::array<std::string_view, 22> statuses{
 	"resp-timeout-err",
 	"general-err",
 };
+
+/* Those between which the ones of a NAK lie. */
+constexpr std::uint64_t REM_INV_REQ_ERR = 9, REM_OP_ERR = 11;
 
 struct Operation {
 	std::string_view name;
@@ -181,19 +196,35 @@ FaultRule parse_fault(std::span<const std::string> words)
 {
 	FaultRule rule;
 
-	if (words.empty() || std::ranges::find(kinds, words[0]) == kinds.end())
-		throw WrongUse(fmt::format("a fault is {}{}", "status STATUS",
-					   words.empty() ? std::string()
-							 : fmt::format(", not \"{}\"", words[0])));
-	rule.kind = static_cast<std::uint32_t>(std::ranges::find(kinds, words[0]) - kinds.begin());
-	if (words.size() < 2)
-		throw WrongUse("name the status behind \"status\", for example rem-access-err");
-	rule.status = parse_status(words[1]);
-	words = words.subspan(2);
+	const auto kind =
+		words.empty() ? kinds.end() : std::ranges::find(kinds, words[0], &Kind::name);
+
+	if (kind == kinds.end())
+		throw WrongUse(fmt::format(
+			"a fault is status STATUS, nak STATUS, rnr, drop, corrupt or mark{}",
+			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
+	rule.kind = static_cast<std::uint32_t>(kind - kinds.begin());
+	words = words.subspan(1);
+	if (kind->has_status) {
+		if (words.empty())
+			throw WrongUse(fmt::format("name the status behind \"{}\", for example "
+						   "rem-access-err",
+						   kind->name));
+		rule.status = parse_status(words[0]);
+		words = words.subspan(1);
+	}
+	if (rule.kind == PEAL_NL_FAULT_KIND_NAK &&
+	    (*rule.status < REM_INV_REQ_ERR || *rule.status > REM_OP_ERR))
+		throw WrongUse(fmt::format("a NAK is rem-inv-req-err, rem-access-err or "
+					   "rem-op-err, not {}",
+					   fault_status_word(*rule.status)));
 	for (; words.size() > 1; words = words.subspan(2))
 		parse_pair(rule, words[0], words[1]);
 	if (!words.empty())
 		throw WrongUse(fmt::format("\"{}\" has no value behind it", words[0]));
+	if (rule.opcodes && kind->is_of_packets)
+		throw WrongUse(fmt::format("{} concerns packets, which opcode does not choose",
+					   kind->name));
 	if (rule.every && rule.chance)
 		throw WrongUse("give every or chance, not both");
 	if (rule.seed && !rule.chance)
@@ -203,7 +234,7 @@ FaultRule parse_fault(std::span<const std::string> words)
 
 std::string fault_kind_word(const FaultRule &rule)
 {
-	return rule.kind < kinds.size() ? std::string(kinds[rule.kind])
+	return rule.kind < kinds.size() ? std::string(kinds[rule.kind].name)
 					: fmt::format("fault {}", rule.kind);
 }
 

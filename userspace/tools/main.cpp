@@ -194,7 +194,8 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 		"add a rule to a device that was added with faults on, and print its number",
 		"  peal fault add peal0 status retry-exc-err\n"
 		"  peal fault add peal0 status rem-access-err qp 17 opcode write,read every 100\n"
-		"  peal fault add peal0 status loc-prot-err peer 10.0.0.2 chance 1/1000 seed 7");
+		"  peal fault add peal0 nak rem-access-err count 1\n"
+		"  peal fault add peal0 drop peer 10.0.0.2 chance 1/1000 seed 7");
 	auto *show = add_command(*fault, "show", "show the rules, and how often each was used",
 				 "  peal fault show\n"
 				 "  peal fault show peal0 --json");
@@ -205,7 +206,8 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 	fault->require_subcommand(1);
 	add->add_option("DEVICE", arguments.name, "the device")->required();
 	add->add_option("FAULT [OPTION VALUE]", arguments.words,
-			"status STATUS, then any of qp N, peer ADDRESS, opcode "
+			"status STATUS, nak STATUS, rnr, drop, corrupt or mark, then any of qp N, "
+			"peer ADDRESS, opcode "
 			"send,write,read,atomic,flush, count N, every N, chance 1/N, seed N")
 		->required();
 	add->callback([&] { fault_add(arguments.name, arguments.words); });

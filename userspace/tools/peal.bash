@@ -41,13 +41,22 @@ _peal_pairs() {
 
 # _peal_fault_words COUNT: COUNT words of the command line belong to a rule; the last is not complete.
 _peal_fault_words() {
-	case $1-${COMP_WORDS[COMP_CWORD - 1]} in
-	1-*) echo status ;;
-	2-status) echo loc-{len,qp-op,prot,access}-err rem-{inv-req,access,op}-err {retry,rnr-retry}-exc-err wr-flush-err general-err ;;
-	*[02468]-opcode) echo send write read atomic flush ;;
-	*[02468]-chance) echo 1/10 1/100 1/1000 ;;
-	*[13579]-*) echo qp peer opcode count every chance seed ;;
-	esac
+	local kind=${COMP_WORDS[COMP_CWORD - $1 + 1]} before=${COMP_WORDS[COMP_CWORD - 1]} pairs=1
+	[[ $kind != @(status|nak) ]] || pairs=2
+	if (($1 == 1)); then
+		echo status nak rnr drop corrupt mark
+	elif (($1 == 2 && pairs == 2)); then
+		[[ $kind == nak ]] || echo loc-{len,qp-op,prot,access}-err {retry,rnr-retry}-exc-err wr-flush-err general-err
+		echo rem-{inv-req,access,op}-err
+	elif ((($1 - pairs) % 2)); then
+		echo qp peer count every chance seed
+		[[ $kind == @(drop|corrupt|mark) ]] || echo opcode
+	else
+		case $before in
+		opcode) echo send write read atomic flush ;;
+		chance) echo 1/10 1/100 1/1000 ;;
+		esac
+	fi
 }
 
 # _peal_words: all that may come next.

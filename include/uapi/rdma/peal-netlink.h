@@ -95,7 +95,7 @@ enum peal_nl_error_attr {
 
 /*
  * A rule by which messages of a device fail. FAULT_ADD needs PEAL_NL_FAULT_DEV_NAME and
- * PEAL_NL_FAULT_KIND.
+ * PEAL_NL_FAULT_KIND, and the kinds that have a status need it.
  */
 enum peal_nl_fault_attr {
 	PEAL_NL_FAULT_UNSPEC,
@@ -117,10 +117,18 @@ enum peal_nl_fault_attr {
 	PEAL_NL_FAULT_COUNT_
 };
 
-/* What happens to a message. */
+/* What happens to a message or a packet. */
 enum peal_nl_fault_kind {
 	/* The requester does not send it and completes it with PEAL_NL_FAULT_STATUS. */
 	PEAL_NL_FAULT_KIND_STATUS,
+	/* The responder refuses it with the NAK of PEAL_NL_FAULT_STATUS, a remote error. */
+	PEAL_NL_FAULT_KIND_NAK,
+	/* The responder asks for another try, as if it had no receive (RNR NAK). */
+	PEAL_NL_FAULT_KIND_RNR,
+	/* A packet arrives. These have no status and no opcodes. */
+	PEAL_NL_FAULT_KIND_DROP,	/* it is lost */
+	PEAL_NL_FAULT_KIND_CORRUPT,	/* its ICRC is wrong */
+	PEAL_NL_FAULT_KIND_MARK,	/* a router has marked it with CE (ECN) */
 	PEAL_NL_FAULT_KIND_COUNT_
 };
 

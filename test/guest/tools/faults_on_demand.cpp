@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// timeout: 240
 /*
  * An administrator makes messages fail ("peal fault"), so that people see how their programs
  * behave.
  *
  * Holds: Only a device that was added with faults takes rules, and only from an administrator. Each
  * completion status can be had. The queue pair is in error then, what follows is flushed, and the
- * peer gets nothing. Each word of a rule selects what it says. A seed gives the same order each
+ * peer gets nothing. A responder refuses with each NAK, or asks for another try. Packets are lost,
+ * damaged and marked. Each word of a rule selects what it says. A seed gives the same order each
  * time, also after a program has repaired its queue pair. "peal fault show" and "peal why" tell
  * what happened. Rules end with the device. Does not hold: every wrong word
  * (test/unit/tools/fault_rule.cpp).
  */
 #include "commands.hpp"
+#include "counters.hpp"
 #include "verbs.hpp"
 
+#include <algorithm>
 #include <map>
 
 using namespace peal_test;
@@ -294,6 +298,122 @@ TEST_CASE("every, count and a seed decide which messages fail, and the seed deci
 		remove_all();
 	}
 	CHECK(order(scene, 8) == "........");
+}
+
+TEST_CASE("the responder refuses a message with each NAK, and both ends know why")
+{
+	const struct {
+		const char *word;
+		ibv_wc_status status;
+		ibv_event_type event;
+	} naks[] = {
+		{"rem-inv-req-err", IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR},
+		{"rem-access-err", IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR},
+		{"rem-op-err", IBV_WC_REM_OP_ERR, IBV_EVENT_QP_FATAL},
+	};
+	const Faulty faulty;
+	Device device(name);
+
+	for (const auto &[word, status, event] : naks) {
+		Scene scene(device);
+		const auto number = std::to_string(scene.b.qp->qp_num);
+
+		INFO(word);
+		add(std::string("nak ") + word + " qp " + number + " every 2");
+		must_succeed(scene.complete(scene.write()));
+		std::ranges::fill(scene.to.bytes(0, 64), std::uint8_t{0});
+		check_status(scene.complete(scene.write()), status, PEAL_REASON_FAULT);
+		CHECK(all_equal(scene.to.bytes(0, 64), 0));
+		CHECK(device.wait_event(event, scene.b.qp));
+		CHECK(query_state(scene.a.qp) == IBV_QPS_ERR);
+		CHECK(query_state(scene.b.qp) == IBV_QPS_ERR);
+		CHECK(has(peal("why " + std::string(name) + "/" + number),
+			  "an administrator asked for this error by \"peal fault\""));
+		remove_all();
+	}
+}
+
+TEST_CASE("the responder asks for another try")
+{
+	const Faulty faulty;
+	Device device(name);
+	{
+		Scene scene(device);
+
+		add("rnr count 3");
+		must_succeed(scene.complete(scene.write()));
+		CHECK(difference(scene.to.bytes(0, 64), pattern_of(64, 1)).empty());
+		CHECK(has(peal("fault show --json"), "\"fired\": 3"));
+		remove_all();
+	}
+	Endpoint a(device), b(device);
+
+	connect(a, b, {.rnr_retry = 2}, {});
+	Region from(a.pd, page_bytes), to(b.pd, page_bytes);
+
+	post_recv(b.qp, 1, {to.sge(0, 64)});
+	add("rnr opcode send");
+	post(a.qp, Send(IBV_WR_SEND, {from.sge(0, 64)}));
+	const auto wc = wait_completion(a.send_cq);
+
+	CHECK(wc.status == IBV_WC_RNR_RETRY_EXC_ERR);
+	CHECK(wc.vendor_err == (on_wire() ? PEAL_REASON_RNR_EXHAUSTED : PEAL_REASON_FAULT));
+	CHECK(has(peal("fault show --json"), "\"fired\": 3"));
+}
+
+TEST_CASE("packets are lost or damaged, and sent again")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+
+	for (const auto *fault : {"drop", "corrupt"}) {
+		Scene scene(device);
+		constexpr std::size_t bytes = 1 << 16;
+		Region from(scene.a.pd, bytes), to(scene.b.pd, bytes);
+		const auto damaged = counter("drop_icrc", name);
+
+		INFO(fault);
+		fill_pattern(from.bytes(0, bytes), 2);
+		add(std::string(fault) + " qp " + std::to_string(scene.b.qp->qp_num) +
+		    " chance 1/8 seed 3");
+		for (int i = 0; i < 8; i++) {
+			std::ranges::fill(to.bytes(0, bytes), std::uint8_t{0});
+			must_succeed(scene.complete(Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})
+							    .remote(to.address(), to.rkey())));
+			CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 2)).empty());
+		}
+		const auto shown = peal("fault show --json");
+
+		CHECK(shown.find("\"fired\": 0") == std::string::npos);
+		CHECK((counter("drop_icrc", name) > damaged) == (std::string(fault) == "corrupt"));
+		remove_all();
+	}
+	/* A peer that gets nothing does not answer. */
+	Endpoint a(device), b(device);
+
+	connect(a, b, {.timeout = 12, .retry_cnt = 1}, {});
+	Region from(a.pd, page_bytes), to(b.pd, page_bytes);
+
+	add("drop qp " + std::to_string(b.qp->qp_num));
+	post(a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, 64)}).remote(to.address(), to.rkey()));
+	CHECK(wait_completion(a.send_cq).status == IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST_CASE("packets are marked, and the receiver notifies the sender")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+	Scene scene(device);
+	const auto sent = counter("np_cnp_sent", name), handled = counter("rp_cnp_handled", name);
+
+	add("mark count 1");
+	must_succeed(scene.complete(scene.write()));
+	CHECK(eventually([&] { return counter("rp_cnp_handled", name) == handled + 1; }));
+	CHECK(counter("np_cnp_sent", name) == sent + 1);
 }
 
 TEST_CASE("a datagram fails, too")

@@ -45,7 +45,9 @@ public:
 	{
 		const peal_fault_message message{PEAL_NL_FAULT_KIND_STATUS, qpn, peer, opcode};
 
-		return peal_faults_hit(&faults_, &message);
+		u8 status = 0;
+
+		return peal_faults_hit(&faults_, &message, &status) ? status : 0;
 	}
 	/* Return: "x" for each of so many messages that is hit, and "." for the others. */
 	std::string order(int messages)

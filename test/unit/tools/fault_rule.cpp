@@ -117,6 +117,35 @@ TEST_CASE("each further word is read, and shown as it was typed")
 		      std::string("opcode ") + words);
 }
 
+TEST_CASE("each fault has its name, and some have a status")
+{
+	const struct {
+		const char *name;
+		peal_nl_fault_kind kind;
+	} faults[] = {
+		{"rnr", PEAL_NL_FAULT_KIND_RNR},
+		{"drop", PEAL_NL_FAULT_KIND_DROP},
+		{"corrupt", PEAL_NL_FAULT_KIND_CORRUPT},
+		{"mark", PEAL_NL_FAULT_KIND_MARK},
+	};
+
+	for (const auto &[name, kind] : faults) {
+		const auto rule = parse_fault(Words{name, "qp", "17"});
+
+		INFO(name);
+		CHECK(rule.kind == kind);
+		CHECK_FALSE(rule.status);
+		CHECK(rule.qpn == 17u);
+		CHECK(fault_words(rule) == name);
+	}
+	for (const auto *status : {"rem-inv-req-err", "rem-access-err", "rem-op-err"}) {
+		const auto rule = parse_fault(Words{"nak", status});
+
+		CHECK(rule.kind == PEAL_NL_FAULT_KIND_NAK);
+		CHECK(fault_words(rule) == std::string("nak ") + status);
+	}
+}
+
 TEST_CASE("a wrong word of a fault is refused with the right ones")
 {
 	const auto with = [](const Words &more) {
@@ -126,9 +155,15 @@ TEST_CASE("a wrong word of a fault is refused with the right ones")
 		return words;
 	};
 
-	CHECK(refusal({}) == "a fault is status STATUS");
-	CHECK(refusal({"lose"}) == "a fault is status STATUS, not \"lose\"");
-	CHECK(says({"status"}, "name the status"));
+	CHECK(says({}, "a fault is status STATUS, nak STATUS, rnr, drop, corrupt or mark"));
+	CHECK(says({"lose"}, "corrupt or mark, not \"lose\""));
+	CHECK(says({"status"}, "name the status behind \"status\""));
+	CHECK(says({"nak"}, "name the status behind \"nak\""));
+	for (const auto *status : {"loc-len-err", "loc-access-err", "retry-exc-err"})
+		CHECK(says({"nak", status},
+			   "a NAK is rem-inv-req-err, rem-access-err or rem-op-err"));
+	for (const auto *packet : {"drop", "corrupt", "mark"})
+		CHECK(says({packet, "opcode", "write"}, "concerns packets"));
 	for (const auto *status : {"", "success", "rem-access", "-1"})
 		CHECK(says({"status", status}, "a status is loc-len-err, loc-qp-op-err"));
 	for (const auto *value : {"", "0", "-1", "x", "4294967296"}) {
