@@ -5,10 +5,14 @@
 #include <rdma/ib_cache.h>
 #include <rdma/peal-netlink.h>
 
+#include "base/epoch.h"
 #include "base/fault.h"
 #include "base/options.h"
 #include "proto/packet.h"
+#include "object/cq.h"
 #include "object/errors.h"
+#include "object/qp.h"
+#include "engine/engine.h"
 #include "device/dev.h"
 
 /*
@@ -90,6 +94,7 @@ static const struct nla_policy peal_netlink_fault_policy[PEAL_NL_FAULT_COUNT_] =
 	[PEAL_NL_FAULT_EVERY] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_FAULT_CHANCE] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_FAULT_SEED] = { .type = NLA_U64 },
+	[PEAL_NL_FAULT_EVENT] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_FAULT_EVENT_COUNT_ - 1),
 };
 
 void peal_netlink_add(struct peal_dev *dev)
@@ -538,6 +543,84 @@ static int peal_netlink_del_fault(struct sk_buff *skb, struct genl_info *info)
 	return ret;
 }
 
+/* Return: false if the device has no such queue pair. */
+static bool peal_netlink_fail_qp(struct peal_dev *dev, u32 qpn, enum peal_nl_fault_event event)
+{
+	struct peal_notify notify PEAL_UNINITIALIZED;
+	struct peal_qp *qp;
+
+	peal_notify_begin(&notify);
+	peal_epoch_enter();
+	qp = peal_table_qp(&dev->nic.table, qpn);
+	if (qp && event == PEAL_NL_FAULT_EVENT_QP_FATAL) {
+		peal_notify_fail(&notify, qp, READ_ONCE(qp->generation));
+		peal_notify_event(&notify, &qp->ib, IB_EVENT_QP_FATAL);
+	} else if (qp) {
+		struct ib_cq *cqs[] = { qp->ib.send_cq, qp->ib.recv_cq };
+		int i;
+
+		for (i = 0; i < ARRAY_SIZE(cqs); i++) {
+			if (!cqs[i])
+				continue;
+			peal_cq_overflow(peal_cq(cqs[i]));
+			peal_notify_cq(&notify, peal_cq(cqs[i]));
+		}
+	}
+	peal_turn_end(&notify);
+	peal_epoch_exit();
+	return qp;
+}
+
+static void peal_netlink_raise(struct peal_dev *dev, enum peal_nl_fault_event event)
+{
+	static const enum ib_event_type types[] = {
+		[PEAL_NL_FAULT_EVENT_DEVICE_FATAL] = IB_EVENT_DEVICE_FATAL,
+		[PEAL_NL_FAULT_EVENT_PORT_ERR] = IB_EVENT_PORT_ERR,
+		[PEAL_NL_FAULT_EVENT_PORT_ACTIVE] = IB_EVENT_PORT_ACTIVE,
+	};
+	const struct ib_event raised = {
+		.device = &dev->ib, .element.port_num = 1, .event = types[event],
+	};
+
+	ib_dispatch_event(&raised);
+}
+
+static int peal_netlink_fault_now(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *attr = info->attrs[PEAL_NL_FAULT_EVENT];
+	const struct nlattr *qpn = info->attrs[PEAL_NL_FAULT_QPN];
+	enum peal_nl_fault_event event;
+	struct peal_dev *dev;
+	bool of_qp;
+	int ret;
+
+	if (!attr) {
+		NL_SET_ERR_MSG(info->extack, "say what happens");
+		return -EINVAL;
+	}
+	event = nla_get_u32(attr);
+	of_qp = event >= PEAL_NL_FAULT_EVENT_QP_FATAL;
+	if (of_qp != !!qpn) {
+		NL_SET_ERR_MSG(info->extack, "name a queue pair if the event is of one, or not");
+		return -EINVAL;
+	}
+	mutex_lock(&peal_netlink_lock);
+	dev = peal_netlink_find(info, info->attrs[PEAL_NL_FAULT_DEV_INDEX],
+				info->attrs[PEAL_NL_FAULT_DEV_NAME]);
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (!ret && !dev->nic.table.faults.on) {
+		NL_SET_ERR_MSG(info->extack, "the device was added without faults");
+		ret = -EOPNOTSUPP;
+	} else if (!ret && !qpn) {
+		peal_netlink_raise(dev, event);
+	} else if (!ret && !peal_netlink_fail_qp(dev, nla_get_u32(qpn), event)) {
+		NL_SET_ERR_MSG(info->extack, "the device has no such queue pair");
+		ret = -ENXIO;
+	}
+	mutex_unlock(&peal_netlink_lock);
+	return ret;
+}
+
 static int peal_netlink_fill_fault(struct sk_buff *msg, const struct netlink_callback *cb,
 				   const struct peal_dev *dev, const struct peal_fault_rule *rule)
 {
@@ -652,6 +735,12 @@ static const struct genl_ops peal_netlink_ops[] = {
 	}, {
 		.cmd = PEAL_NL_CMD_FAULT_DEL,
 		.doit = peal_netlink_del_fault,
+		.policy = peal_netlink_fault_policy,
+		.maxattr = PEAL_NL_FAULT_COUNT_ - 1,
+		.flags = GENL_ADMIN_PERM,
+	}, {
+		.cmd = PEAL_NL_CMD_FAULT_NOW,
+		.doit = peal_netlink_fault_now,
 		.policy = peal_netlink_fault_policy,
 		.maxattr = PEAL_NL_FAULT_COUNT_ - 1,
 		.flags = GENL_ADMIN_PERM,

@@ -375,6 +375,15 @@ unlock:
 	return due;
 }
 
+/* An administrator wants the queue to overflow now. Inside the epoch; the caller notifies it. */
+void peal_cq_overflow(struct peal_cq *cq)
+{
+	peal_epoch_assert_held();
+	spin_lock(&cq->lock);
+	cq->overflowed = true;
+	spin_unlock(&cq->lock);
+}
+
 /* A queue reports once that it has overflowed. */
 static void peal_cq_report_overflow(struct peal_cq *cq)
 {

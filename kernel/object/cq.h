@@ -111,6 +111,7 @@ int peal_cq_resize(struct peal_cq *cq);
 void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
+void peal_cq_overflow(struct peal_cq *cq);
 void peal_cq_notify(struct peal_cq *cq);
 void peal_cq_wait_handler(struct peal_cq *cq);
 

@@ -81,6 +81,13 @@ void fault_show(const std::string &device, bool json)
 		fmt::print("{}", table.text(wants_colours()));
 }
 
+void fault_now(const std::string &device, const std::vector<std::string> &words)
+{
+	const auto event = parse_fault_event(words);
+
+	Module().raise_fault(device, event);
+}
+
 void fault_delete(const std::string &device, const std::string &id)
 {
 	std::uint32_t number = 0;

@@ -17,6 +17,8 @@ namespace peal::tool {
 void fault_add(const std::string &device, const std::vector<std::string> &words);
 /* If `device` is empty, shows the rules of all devices. */
 void fault_show(const std::string &device, bool json);
+/* Makes it happen at once. */
+void fault_now(const std::string &device, const std::vector<std::string> &words);
 /* If `id` is empty, removes all rules of the device. */
 void fault_delete(const std::string &device, const std::string &id);
 

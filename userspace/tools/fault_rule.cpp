@@ -36,6 +36,10 @@ constexpr std::array<Kind, PEAL_NL_FAULT_KIND_COUNT_> kinds{{
 	{"mark", false, true},
 }};
 
+/* Indexed by enum peal_nl_fault_event. */
+constexpr std::array<std::string_view, PEAL_NL_FAULT_EVENT_COUNT_> events{
+	"device-fatal", "port-err", "port-active", "qp-fatal", "cq-err"};
+
 /* Indexed by enum ibv_wc_status, whose names these are. */
 constexpr std::array<std::string_view, 22> statuses{
 	"",
@@ -230,6 +234,28 @@ FaultRule parse_fault(std::span<const std::string> words)
 	if (rule.seed && !rule.chance)
 		throw WrongUse("seed needs chance");
 	return rule;
+}
+
+FaultEvent parse_fault_event(std::span<const std::string> words)
+{
+	FaultEvent event;
+	const auto found = words.empty() ? events.end() : std::ranges::find(events, words[0]);
+
+	if (found == events.end())
+		throw WrongUse(fmt::format(
+			"what happens is device-fatal, port-err, port-active, qp-fatal qp N or "
+			"cq-err qp N{}",
+			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
+	event.event = static_cast<std::uint32_t>(found - events.begin());
+	const bool of_qp = event.event >= PEAL_NL_FAULT_EVENT_QP_FATAL;
+	if (words.size() != (of_qp ? 3 : 1) || (of_qp && words[1] != "qp"))
+		throw WrongUse(of_qp ? fmt::format("type \"{} qp N\", with the number of a queue "
+						   "pair; \"peal show qp\" lists them",
+						   *found)
+				     : fmt::format("nothing stands behind \"{}\"", *found));
+	if (of_qp)
+		event.qpn = must_be_number("qp", words[2], 1);
+	return event;
 }
 
 std::string fault_kind_word(const FaultRule &rule)

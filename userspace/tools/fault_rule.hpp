@@ -37,6 +37,15 @@ struct FaultRule {
 /* Reads "status rem-access-err qp 17 every 3" and so on. Throws WrongUse. */
 FaultRule parse_fault(std::span<const std::string> words);
 
+/* What happens at once. */
+struct FaultEvent {
+	std::uint32_t event = 0; /* enum peal_nl_fault_event */
+	FaultRule::Number qpn;
+};
+
+/* Reads "device-fatal", "qp-fatal qp 17" and so on. Throws WrongUse. */
+FaultEvent parse_fault_event(std::span<const std::string> words);
+
 /* "status rem-access-err" and so on. What this tool does not know is shown as its number. */
 std::string fault_words(const FaultRule &rule);
 /* Which messages it concerns, as on the command line: "qp 17 opcode write". */

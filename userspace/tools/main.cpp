@@ -203,7 +203,16 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 				"  peal fault del peal0 1\n"
 				"  peal fault del peal0");
 
+	auto *now = add_command(*fault, "now", "raise an event of the device or a queue pair",
+				"  peal fault now peal0 device-fatal\n"
+				"  peal fault now peal0 qp-fatal qp 17");
+
 	fault->require_subcommand(1);
+	now->add_option("DEVICE", arguments.name, "the device")->required();
+	now->add_option("EVENT", arguments.words,
+			"device-fatal, port-err, port-active, qp-fatal qp N, cq-err qp N")
+		->required();
+	now->callback([&] { fault_now(arguments.name, arguments.words); });
 	add->add_option("DEVICE", arguments.name, "the device")->required();
 	add->add_option("FAULT [OPTION VALUE]", arguments.words,
 			"status STATUS, nak STATUS, rnr, drop, corrupt or mark, then any of qp N, "

@@ -139,6 +139,9 @@ Failure fault_failure(const std::string &device, std::uint32_t id, const KernelE
 		return Failure(fmt::format("{0} has no rule {1}; \"peal fault show {0}\" lists "
 					   "them",
 					   device, id));
+	case ENXIO:
+		return Failure(
+			fmt::format("{}: {}; \"peal show qp\" lists them", device, error.what()));
 	case ENOSPC:
 		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
 					   error.what()));
@@ -344,6 +347,22 @@ void Module::delete_fault(const std::string &name, std::uint32_t id)
 		socket.ask(del);
 	} catch (const KernelError &error) {
 		throw fault_failure(name, id, error);
+	}
+}
+
+void Module::raise_fault(const std::string &name, const FaultEvent &event)
+{
+	auto now = request(PEAL_NL_CMD_FAULT_NOW, 0);
+
+	device(name); /* throws if there is none */
+	now.add_string(PEAL_NL_FAULT_DEV_NAME, name);
+	now.add_u32(PEAL_NL_FAULT_EVENT, event.event);
+	if (event.qpn)
+		now.add_u32(PEAL_NL_FAULT_QPN, static_cast<std::uint32_t>(*event.qpn));
+	try {
+		socket.ask(now);
+	} catch (const KernelError &error) {
+		throw fault_failure(name, 0, error);
 	}
 }
 

@@ -50,6 +50,8 @@ public:
 	/* Removes all rules of the device if `id` is 0. */
 	void delete_fault(const std::string &device, std::uint32_t id);
 
+	void raise_fault(const std::string &device, const FaultEvent &event);
+
 	HostOptions host();
 	void set_host(const HostOptions &options);
 

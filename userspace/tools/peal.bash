@@ -85,7 +85,14 @@ _peal_words() {
 	"fault add") ((at == 3)) && _peal_devices || _peal_fault_words $((at - 3)) ;;
 	"fault show") _peal_devices && echo --json ;;
 	"fault del" | "fault delete") ((at != 3)) || _peal_devices ;;
-	fault\ *) echo add show del --help ;;
+	"fault now")
+		case $at in
+		3) _peal_devices ;;
+		4) echo device-fatal port-err port-active qp-fatal cq-err ;;
+		5) [[ ${COMP_WORDS[4]} != @(qp-fatal|cq-err) ]] || echo qp ;;
+		esac
+		;;
+	fault\ *) echo add show del now --help ;;
 	doctor\ *) echo --json ;;
 	ping\ *)
 		case ${COMP_WORDS[at - 1]} in

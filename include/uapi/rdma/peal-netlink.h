@@ -22,6 +22,7 @@ enum peal_nl_command {
 	PEAL_NL_CMD_FAULT_GET,	/* dump: the rules of all devices; see peal_nl_fault_attr */
 	PEAL_NL_CMD_FAULT_ADD,	/* needs CAP_NET_ADMIN; the answer has PEAL_NL_FAULT_ID */
 	PEAL_NL_CMD_FAULT_DEL,	/* needs CAP_NET_ADMIN; without PEAL_NL_FAULT_ID: all rules */
+	PEAL_NL_CMD_FAULT_NOW,	/* needs CAP_NET_ADMIN; raises PEAL_NL_FAULT_EVENT at once */
 	PEAL_NL_CMD_COUNT_
 };
 
@@ -114,6 +115,7 @@ enum peal_nl_fault_attr {
 	PEAL_NL_FAULT_SEED,		/* u64: decides which ones CHANCE hits; missing: 0 */
 	PEAL_NL_FAULT_SEEN,		/* u64: messages that matched so far */
 	PEAL_NL_FAULT_FIRED,		/* u64: those of them that were hit */
+	PEAL_NL_FAULT_EVENT,		/* u32: enum peal_nl_fault_event, for FAULT_NOW */
 	PEAL_NL_FAULT_COUNT_
 };
 
@@ -130,6 +132,16 @@ enum peal_nl_fault_kind {
 	PEAL_NL_FAULT_KIND_CORRUPT,	/* its ICRC is wrong */
 	PEAL_NL_FAULT_KIND_MARK,	/* a router has marked it with CE (ECN) */
 	PEAL_NL_FAULT_KIND_COUNT_
+};
+
+/* What happens at once. The last two need PEAL_NL_FAULT_QPN. */
+enum peal_nl_fault_event {
+	PEAL_NL_FAULT_EVENT_DEVICE_FATAL,	/* only the event */
+	PEAL_NL_FAULT_EVENT_PORT_ERR,		/* only the event */
+	PEAL_NL_FAULT_EVENT_PORT_ACTIVE,	/* only the event */
+	PEAL_NL_FAULT_EVENT_QP_FATAL,		/* the queue pair goes into error */
+	PEAL_NL_FAULT_EVENT_CQ_ERR,		/* the completion queues of a queue pair overflow */
+	PEAL_NL_FAULT_EVENT_COUNT_
 };
 
 /* What an administrator can take from the programs of a device. */

@@ -7,9 +7,9 @@
  * Holds: Only a device that was added with faults takes rules, and only from an administrator. Each
  * completion status can be had. The queue pair is in error then, what follows is flushed, and the
  * peer gets nothing. A responder refuses with each NAK, or asks for another try. Packets are lost,
- * damaged and marked. Each word of a rule selects what it says. A seed gives the same order each
- * time, also after a program has repaired its queue pair. "peal fault show" and "peal why" tell
- * what happened. Rules end with the device. Does not hold: every wrong word
+ * damaged and marked. Events are raised. Each word of a rule selects what it says. A seed gives the
+ * same order each time, also after a program has repaired its queue pair. "peal fault show" and
+ * "peal why" tell what happened. Rules end with the device. Does not hold: every wrong word
  * (test/unit/tools/fault_rule.cpp).
  */
 #include "commands.hpp"
@@ -451,6 +451,55 @@ TEST_CASE("a datagram fails, too")
 	to_state(a.qp, IBV_QPS_RTS);
 	post(a.qp, send);
 	must_succeed(wait_completion(a.send_cq));
+}
+
+TEST_CASE("events happen at once")
+{
+	const Faulty faulty;
+	Device device(name);
+	const auto now = [](const std::string &words) {
+		REQUIRE(peal("fault now " + std::string(name) + " " + words).empty());
+	};
+	{
+		Scene scene(device);
+		const auto number = std::to_string(scene.b.qp->qp_num);
+
+		now("device-fatal");
+		CHECK(device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object));
+		now("port-err");
+		CHECK(device.wait_event(IBV_EVENT_PORT_ERR, port_object));
+		now("port-active");
+		CHECK(device.wait_event(IBV_EVENT_PORT_ACTIVE, port_object));
+		must_succeed(scene.complete(scene.write()));
+
+		post_recv(scene.b.qp, 7, {scene.to.sge(0, 64)});
+		now("qp-fatal qp " + number);
+		CHECK(device.wait_event(IBV_EVENT_QP_FATAL, scene.b.qp));
+		const auto flushed = wait_completion(scene.b.recv_cq);
+
+		CHECK(flushed.wr_id == 7);
+		CHECK(flushed.status == IBV_WC_WR_FLUSH_ERR);
+		CHECK(query_state(scene.b.qp) == IBV_QPS_ERR);
+		CHECK(query_state(scene.a.qp) == IBV_QPS_RTS);
+	}
+	Scene scene(device);
+
+	now("cq-err qp " + std::to_string(scene.a.qp->qp_num));
+	CHECK(device.wait_event(IBV_EVENT_CQ_ERR, scene.a.send_cq));
+	CHECK(device.wait_event(IBV_EVENT_CQ_ERR, scene.a.recv_cq));
+	/* A queue pair that cannot complete goes into error. */
+	post(scene.a.qp, scene.write());
+	CHECK(device.wait_event(IBV_EVENT_QP_FATAL, scene.a.qp));
+	CHECK(eventually([&] { return query_state(scene.a.qp) == IBV_QPS_ERR; }));
+	CHECK(drain(scene.a.send_cq).empty());
+
+	CHECK(has(refusal("fault now " + std::string(name) + " qp-fatal qp 1234567"),
+		  "the device has no such queue pair; \"peal show qp\""));
+	CHECK(has(refusal("fault now " + device_name() + " device-fatal"), "without faults"));
+	CHECK(has(refusal("fault now " + std::string(name) + " device-fatal",
+			  "setpriv --reuid 65534 --clear-groups --bounding-set=-all "
+			  "--inh-caps=-all "),
+		  "run the command as root"));
 }
 
 TEST_CASE("peal fault show and peal why tell what happened, and rules end with the device")

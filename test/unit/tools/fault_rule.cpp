@@ -184,6 +184,32 @@ TEST_CASE("a wrong word of a fault is refused with the right ones")
 	CHECK(says(with({"seed", "1"}), "seed needs chance"));
 }
 
+TEST_CASE("an event is named, and that of a queue pair has its number")
+{
+	const auto refused = [](const Words &words) {
+		try {
+			parse_fault_event(words);
+		} catch (const WrongUse &error) {
+			return std::string(error.what());
+		}
+		return std::string();
+	};
+
+	CHECK(parse_fault_event(Words{"device-fatal"}).event == PEAL_NL_FAULT_EVENT_DEVICE_FATAL);
+	CHECK(parse_fault_event(Words{"port-err"}).event == PEAL_NL_FAULT_EVENT_PORT_ERR);
+	CHECK(parse_fault_event(Words{"port-active"}).event == PEAL_NL_FAULT_EVENT_PORT_ACTIVE);
+	CHECK(parse_fault_event(Words{"qp-fatal", "qp", "17"}).event ==
+	      PEAL_NL_FAULT_EVENT_QP_FATAL);
+	CHECK(parse_fault_event(Words{"cq-err", "qp", "17"}).qpn == 17u);
+	CHECK(refused({}).find("what happens is device-fatal") == 0);
+	CHECK(refused({"fire"}).find("not \"fire\"") != std::string::npos);
+	CHECK(refused({"port-err", "qp", "1"}) == "nothing stands behind \"port-err\"");
+	for (const Words &words : {Words{"qp-fatal"}, Words{"qp-fatal", "qp"},
+				   Words{"qp-fatal", "17"}, Words{"qp-fatal", "peer", "1"}})
+		CHECK(refused(words).find("type \"qp-fatal qp N\"") == 0);
+	CHECK(refused({"cq-err", "qp", "0"}).find("qp is a number from 1") == 0);
+}
+
 TEST_CASE("what a newer module tells is shown as its number")
 {
 	FaultRule rule;
