@@ -224,6 +224,19 @@ status link::commit() noexcept
 	return {};
 }
 
+status link::commit(const deadline &until) noexcept
+{
+	if (status posted = commit(); !posted)
+		return posted;
+	for (const completion &one : wait(outstanding, until))
+		if (!one)
+			return error::make(one.why_ == late ? ETIMEDOUT
+					   : one.why_	    ? ENOTCONN
+							    : EIO,
+					   "%s", one.why());
+	return {};
+}
+
 /* ---- what comes ---- */
 
 void link::post_receive(std::uint32_t buffer) noexcept
@@ -611,6 +624,13 @@ status batch::commit() noexcept
 	if (!link_)
 		return error::make(EBUSY, "%s", why_);
 	return link_->commit();
+}
+
+status batch::commit(deadline until) noexcept
+{
+	if (!link_)
+		return error::make(EBUSY, "%s", why_);
+	return link_->commit(until);
 }
 
 void batch::abort() noexcept

@@ -133,6 +133,7 @@ struct link final : source {
 	request add_atomic(ibv_wr_opcode, const slice &, const remote &, std::uint64_t compare_add,
 			   std::uint64_t swap) noexcept;
 	status commit() noexcept;
+	status commit(const deadline &) noexcept;
 	void abort() noexcept;
 	void close_batch() noexcept;
 

@@ -42,6 +42,51 @@ TEST_CASE("a batch is posted by one call, and completes in order", "[data_path]"
 	CHECK(std::string_view(ends.theirs->data() + 100, 5) == "hello");
 }
 
+TEST_CASE("a commit with a deadline waits for all requests of the connection", "[data_path]")
+{
+	const Fake fake;
+	Ends ends;
+	auto post = ends.client->batch();
+
+	post.send_imm(1);
+	REQUIRE(post.commit());
+	fake::hold();
+	post.send_imm(2);
+	post.send_imm(3);
+	const peal::status late = post.commit(moment);
+	CHECK(late.code() == ETIMEDOUT);
+	CHECK(contains(late.why(), "have not completed in time"));
+	fake::resume();
+	/* An empty batch waits for what is left. */
+	CHECK(post.commit(patience));
+	CHECK(ends.client->take().size() == 0);
+	CHECK(contains(ends.client->wait(1, patience).why(), "more completions than"));
+	for (unsigned sent = 1; sent <= 3; ++sent)
+		CHECK(ends.server->recv_imm(patience).value() == sent);
+}
+
+TEST_CASE("a commit with a deadline says why a request failed or was not posted", "[data_path]")
+{
+	const Fake fake;
+	Ends ends;
+	auto post = ends.client->batch();
+
+	post.send(ends.mine->part(4096, 1));
+	const peal::status refused = post.commit(patience);
+	CHECK(refused.code() == EINVAL);
+	CHECK(contains(refused.why(), "its memory"));
+	CHECK(fake::posts() == 0);
+	fake::fail_next_request(IBV_WC_REM_ACCESS_ERR, 0);
+	post.write(ends.mine->part(0, 1), ends.client->peer().at(0));
+	post.send_imm(1);
+	const peal::status failed = post.commit(patience);
+	CHECK(failed.code() == EIO);
+	CHECK(contains(failed.why(), "peer"));
+	CHECK(post.commit(patience).code() == ENOTCONN);
+	auto moved = std::move(post);
+	CHECK(post.commit(patience).code() == EBUSY);
+}
+
 TEST_CASE("a batch without a commit posts nothing", "[data_path]")
 {
 	const Fake fake;
@@ -307,7 +352,10 @@ TEST_CASE("the data path allocates nothing", "[data_path]")
 			good = good && !ends.server->recv(1ms);
 			good = good && !ends.client->wait(100, 1ms);
 			post.send(ends.mine->part(5000, 1));
-			good = good && !post.commit();
+			good = good && !post.commit(patience);
+			post.send_inline(bytes("last"));
+			good = good && post.commit(patience);
+			good = good && ends.server->recv(patience).value().text() == "last";
 		}
 		count = allocations.count();
 	}
@@ -324,6 +372,7 @@ TEST_CASE("data path functions are noexcept", "[data_path]")
 	const peal::deadline *until = nullptr;
 
 	STATIC_REQUIRE(noexcept(connection->batch()));
+	STATIC_REQUIRE(noexcept(batch->commit(*until)));
 	STATIC_REQUIRE(noexcept(connection->wait(1, *until)));
 	STATIC_REQUIRE(noexcept(connection->take()));
 	STATIC_REQUIRE(noexcept(connection->recv(*until)));

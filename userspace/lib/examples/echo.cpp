@@ -23,12 +23,7 @@ static peal::status send(peal::connection &c, peal::memory<char> &mem, std::stri
 {
 	auto post = c.batch();
 	post.send(mem.put(0, text));
-	if (auto done = post.commit(); !done)
-		return done;
-	auto done = c.wait(1, 5s);
-	if (!done)
-		return peal::error::make(0, "%s", done.why());
-	return {};
+	return post.commit(5s);
 }
 
 static int serve(peal::device &dev, peal::memory<char> &mem)

@@ -23,8 +23,6 @@ int main(int argc, char **argv)
 	auto post = c->batch();
 	post.write(text, c->peer().at(0));
 	post.send_imm(text.size());
-	if (auto posted = post.commit(); !posted) // one doorbell
-		return std::puts(posted.why()), 1;
-	auto done = c->wait(2, 5s);
+	auto done = post.commit(5s); // one doorbell
 	return done ? 0 : (std::puts(done.why()), 1);
 }

@@ -62,7 +62,7 @@ private:
 	const char *why_ = nullptr;
 };
 
-/* Completions in the memory of their connection. They are valid until its next wait or take. */
+/* Completions in the memory of their connection. They are valid until it takes others. */
 class completions {
 public:
 	/* Whether all are true. */

@@ -71,6 +71,12 @@ public:
 
 	/* Posts all requests and empties the batch. */
 	status commit() noexcept;
+	/*
+	 * As above, and waits until these requests and the earlier ones of the connection have
+	 * completed. It takes the completions. An error is the first failure, or says that they did
+	 * not come in time.
+	 */
+	status commit(deadline) noexcept;
 	/* Empties the batch. */
 	void abort() noexcept;
 	std::size_t size() const noexcept;
