@@ -265,6 +265,32 @@ TEST_CASE("what a device did not take has no completion", "[data_path]")
 	CHECK(contains(ends.client->wait(1, patience).why(), "more completions than"));
 }
 
+TEST_CASE("a message of the right length is an object", "[data_path]")
+{
+	struct order {
+		std::uint32_t number;
+		char name[8];
+	};
+	const Fake fake;
+	Ends ends;
+	const order sent{7, "seven"};
+	auto post = ends.client->batch();
+
+	post.send_inline(std::as_bytes(std::span(&sent, 1)));
+	post.send_inline(bytes("other"));
+	post.send_imm(1);
+	REQUIRE(post.commit(patience));
+	auto first = ends.server->recv(patience).value();
+	const auto got = first.as<order>();
+	REQUIRE(got);
+	CHECK(got->number == 7);
+	CHECK(std::string(got->name) == "seven");
+	CHECK(!first.as<std::uint32_t>());
+	CHECK(!ends.server->recv(patience).value().as<order>());
+	/* Neither has a message without bytes. */
+	CHECK(!ends.server->recv(patience).value().as<order>());
+}
+
 TEST_CASE("a message keeps its buffer until it is destroyed", "[data_path]")
 {
 	const Fake fake;

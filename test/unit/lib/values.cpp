@@ -88,6 +88,14 @@ TEST_CASE("a slice is inside of its memory", "[values]")
 		CHECK(!outside);
 		CHECK(contains(outside.why(), "not inside its memory"));
 	}
+	const peal::slice bytes = memory.bytes(5, 395);
+	REQUIRE(bytes);
+	CHECK(bytes.data() == all.data() + 5);
+	CHECK(bytes.size() == 395);
+	CHECK(bytes.key() == all.key());
+	CHECK(memory.bytes(400, 0));
+	for (const Row row : {Row{401, 0}, Row{400, 1}, Row{0, 401}, Row{1, most}, Row{most, 2}})
+		CHECK(!memory.bytes(row.first, row.count));
 	const std::uint32_t numbers[] = {7, 8, 9};
 	REQUIRE(memory.put(97, numbers));
 	CHECK(memory[99] == 9);
@@ -138,6 +146,7 @@ TEST_CASE("a memory works after its device has gone, and is empty after a move",
 	CHECK(kept->size() == 0);
 	CHECK(kept->data() == nullptr);
 	CHECK(!kept->part(0, 0));
+	CHECK(!kept->bytes(0, 0));
 	CHECK(kept->share().size() == 0);
 }
 

@@ -6,9 +6,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "kept.hpp"
 #include "result.hpp"
@@ -104,6 +106,18 @@ public:
 	std::string_view text() const noexcept
 	{
 		return {reinterpret_cast<const char *>(bytes_.data()), bytes_.size()};
+	}
+	/* The object that the peer has sent, unless the message has another length. */
+	template <class T>
+	std::optional<T> as() const noexcept
+	{
+		static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
+			      "the bytes of a message are copied, so T must be trivially copyable");
+		std::optional<T> copy;
+
+		if (bytes_.size() == sizeof(T))
+			std::memcpy(&copy.emplace(), bytes_.data(), sizeof(T));
+		return copy;
 	}
 	/* The immediate value, if the peer sent one. */
 	std::optional<std::uint32_t> imm() const noexcept

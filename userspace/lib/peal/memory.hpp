@@ -206,12 +206,19 @@ public:
 	/* `count` objects from the object `first` on. */
 	slice part(std::size_t first, std::size_t count) const &noexcept
 	{
-		if (!block_ || first > size() || count > size() - first)
+		if (first > size() || count > size() - first)
 			return {};
-		return {block_->data + first * sizeof(T), count * sizeof(T), block_->local,
-			block_.get()};
+		return bytes(first * sizeof(T), count * sizeof(T));
 	}
 	slice part(std::size_t, std::size_t) const && = delete;
+	/* So many bytes from a byte on, for a member of an object: offsetof() tells where. */
+	slice bytes(std::size_t first, std::size_t count) const &noexcept
+	{
+		if (!block_ || first > block_->size || count > block_->size - first)
+			return {};
+		return {block_->data + first, count, block_->local, block_.get()};
+	}
+	slice bytes(std::size_t, std::size_t) const && = delete;
 	slice all() const &noexcept { return part(0, size()); }
 	slice all() const && = delete;
 
