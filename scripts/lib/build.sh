@@ -8,7 +8,7 @@
 # Packages for the modules and the provider, for the tests, and for a virtual machine.
 build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config libibverbs-dev
 	libnl-genl-3-dev libcli11-dev libfmt-dev nlohmann-json3-dev)
-test_packages=(catch2 libnl-3-dev libnl-route-3-dev librdmacm-dev zlib1g-dev)
+test_packages=(catch2 cmake libnl-3-dev libnl-route-3-dev librdmacm-dev zlib1g-dev)
 vm_packages=(qemu-system-x86 busybox-static python3 xz-utils zstd kmod mount hostname iproute2 rdma-core ibverbs-utils
 	ibverbs-providers perftest)
 

@@ -21,7 +21,7 @@ run_kernels_suite() {
 }
 
 # What the README's apt-get install finds installed already, so that the test does not depend on what the mirror has.
-fresh_packages=dkms,linux-headers-amd64,ibverbs-utils,iproute2,libnl-genl-3-200,libjs-sphinxdoc,librdmacm1,g++,pkg-config
+fresh_packages=dkms,linux-headers-amd64,ibverbs-utils,iproute2,libnl-genl-3-200,libjs-sphinxdoc,librdmacm1,g++,cmake,pkg-config
 
 # install_packages_in SUITE: the root stays as it is, because what is installed goes to a layer above it, in a mount namespace
 # that ends with the shell.
