@@ -20,6 +20,7 @@ default_role = "any"
 man_pages = [
     (f"manual/{name}.{section}", name, text, ["The peal developers"], section)
     for name, section, text in (
+        ("libpeal", 3, "a C++20 library for programs that use RDMA"),
         ("peal", 7, "RDMA device in software"),
         ("peal", 8, "make, show and examine RDMA devices in software"),
         ("peal-link", 8, "make, remove and show devices, and set their options"),
