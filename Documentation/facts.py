@@ -4,17 +4,21 @@
     .. counters:: SECTION    a row for each X(name, "text") after the comment SECTION in the lists of counters and drops
     .. tracepoints::         a row for each tracepoint, with the comment above it
     .. guarded-fields::      the fields that follow comments "Guarded by LOCK:", by lock
+    .. type:: HEADER NAME    the public part of a type of libpeal, with the comment above it
 
-It warns about a counter that no code counts, a comment that names no lock, and a lock that the page does not name.
+It warns about a counter that no code counts, a comment that names no lock, a lock that the page does not name, and a type that
+is not in the header.
 """
 import collections
 import pathlib
 import re
 
+from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 KERNEL = pathlib.Path(__file__).parent.parent / "kernel"
+LIBRARY = KERNEL.parent / "userspace/lib/peal"
 LISTS = KERNEL / "base/counters.h", KERNEL / "proto/packet.h"
 TRACE = KERNEL / "base/trace.h"
 ENTRY = re.compile(r'^\t(?:/\* (.*): \*/|X\((\w+), "(.*)"\))', re.M)
@@ -106,8 +110,32 @@ class GuardedFields(Facts):
             yield ""
 
 
+class Type(SphinxDirective):
+    required_arguments = 2
+
+    def run(self):
+        header, name = self.arguments
+        path = LIBRARY / header
+        self.env.note_dependency(str(path))
+        found = re.search(
+            rf"^(?:/\*(?:(?!\*/).)*\*/\n)?(?:template[^\n]*\n)?"
+            rf"(?:class|struct|enum class)(?: [^\s;:]+)* {name}\b[^;\n]*\{{\n.*?"
+            r"(?=\n*^(?:private|protected):|^\};)",
+            path.read_text(),
+            re.M | re.S,
+        )
+        if not found:
+            warn("%s has no type %s", header, name, location=self.get_location())
+            return []
+        text = found[0].rstrip() + "\n};"
+        block = nodes.literal_block(text, text, language="c++")
+        self.set_source_info(block)
+        return [block]
+
+
 def setup(app):
     app.add_directive("counters", Counters)
     app.add_directive("tracepoints", Tracepoints)
     app.add_directive("guarded-fields", GuardedFields)
+    app.add_directive("type", Type)
     return {"parallel_read_safe": True}
