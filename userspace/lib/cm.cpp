@@ -132,6 +132,9 @@ co::task<result<cm_event>> next_event(const kept<event_loop> &in, rdma_event_cha
 					    copy.private_data_len);
 			copy.initiator_depth = event->param.conn.initiator_depth;
 			copy.responder_resources = event->param.conn.responder_resources;
+			if (copy.type == RDMA_CM_EVENT_MULTICAST_JOIN)
+				copy.group = {nullptr, 0, event->param.ud.ah_attr,
+					      event->param.ud.qp_num, event->param.ud.qkey};
 			rdma_ack_cm_event(event);
 			co_return copy;
 		}

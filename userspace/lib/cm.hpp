@@ -26,6 +26,8 @@ struct cm_event {
 	std::uint8_t private_data_len = 0;
 	std::uint8_t initiator_depth = 0;
 	std::uint8_t responder_resources = 0;
+	/* Of RDMA_CM_EVENT_MULTICAST_JOIN: the address of the group, without private data. */
+	rdma_ud_param group{};
 };
 
 bool make_nonblocking(int fd) noexcept;

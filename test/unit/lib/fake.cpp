@@ -62,6 +62,11 @@ struct Pair : ibv_qp {
 	unsigned depth_send, depth_recv, inline_bytes;
 	std::deque<Send> sends;
 	std::deque<Receive> receives;
+	std::vector<ibv_gid> groups;
+};
+
+struct Address : ibv_ah {
+	ibv_ah_attr attr;
 };
 
 struct Region : ibv_mr {
@@ -78,6 +83,7 @@ struct Id : rdma_cm_id {
 	bool listens = false;
 	bool asked = false;
 	bool connected = false; /* the peer that asked has confirmed */
+	bool is_member = false;
 };
 
 struct Event : rdma_cm_event {
@@ -113,6 +119,8 @@ struct State {
 	std::vector<std::uint8_t> answer;
 	std::vector<std::uint8_t> greeting;
 	bool loses_established = false;
+	bool six = false;
+	int joining = RDMA_CM_EVENT_MULTICAST_JOIN;
 };
 
 State *state = new State;
@@ -267,9 +275,55 @@ ibv_wc_status move_remote(const Send &send, void *local)
 	}
 }
 
+/* A datagram goes to each member but the sender. One without a receive misses it. */
+void move_datagram(Pair *pair, const Send &send)
+{
+	const ibv_gid to = static_cast<Address *>(send.wr.wr.ud.ah)->attr.grh.dgid;
+
+	if (send.sge.length && !covers(send.sge.lkey, send.sge.addr, send.sge.length, 0))
+		state->broken += "a datagram is not registered; ";
+	for (const auto &[number, member] : state->pairs) {
+		const auto is_it = [&](const ibv_gid &one) {
+			return !std::memcmp(&one, &to, sizeof(to));
+		};
+
+		if (member == pair || member->receives.empty() ||
+		    std::none_of(member->groups.begin(), member->groups.end(), is_it))
+			continue;
+		const Receive into = member->receives.front();
+		auto *at = reinterpret_cast<std::uint8_t *>(into.sge.addr);
+		ibv_wc wc{};
+
+		member->receives.pop_front();
+		std::memset(at, 0, 40);
+		if (state->six) {
+			at[0] = 0x60;
+			std::memset(at + 8, 0xab, 16);
+		} else {
+			/* What is in front of a header of IPv4 is not defined. */
+			at[0] = 0x60;
+			at[20] = 0x45;
+			std::memcpy(at + 32, "\x0a\x00\x00\x07", 4);
+		}
+		if (send.sge.length)
+			std::memcpy(at + 40, reinterpret_cast<void *>(send.sge.addr),
+				    send.sge.length);
+		wc.wr_id = into.id;
+		wc.byte_len = 40 + send.sge.length;
+		wc.opcode = IBV_WC_RECV;
+		wc.wc_flags = IBV_WC_GRH;
+		complete(member->recv_cq, wc);
+	}
+	finish(pair, send, std::exchange(state->failing, IBV_WC_SUCCESS));
+}
+
 /* Whether the request could start. Without a receive of the peer it waits. */
 bool move_one(Pair *pair, Send send)
 {
+	if (pair->qp_type == IBV_QPT_UD) {
+		move_datagram(pair, send);
+		return true;
+	}
 	const auto opcode = send.wr.opcode;
 	const bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
 	const bool has_imm = opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -601,6 +655,29 @@ void lose_established()
 	state->loses_established = true;
 }
 
+void join_with(int event)
+{
+	const Call call;
+
+	state->joining = event;
+}
+
+void send_from_six()
+{
+	const Call call;
+
+	state->six = true;
+}
+
+void end_groups()
+{
+	const Call call;
+
+	for (Id *id : state->ids)
+		if (id->is_member)
+			send_event(id, RDMA_CM_EVENT_MULTICAST_ERROR);
+}
+
 void answer_with(std::vector<std::uint8_t> private_data)
 {
 	const Call call;
@@ -709,6 +786,15 @@ int ibv_query_gid(ibv_context *, std::uint8_t port, int index, ibv_gid *gid)
 	*gid = {};
 	gid->raw[14] = port;
 	gid->raw[15] = static_cast<std::uint8_t>(index);
+	/* The table of the port: a link-local address, one of IPv6, and one of IPv4. */
+	if (!index)
+		gid->raw[0] = 0xfe, gid->raw[1] = 0x80;
+	if (index == 1)
+		gid->raw[0] = 0xfd;
+	if (index == 2) {
+		gid->raw[10] = gid->raw[11] = 0xff;
+		inet_pton(AF_INET, fake::here, gid->raw + 12);
+	}
 	return failure("ibv_query_gid") ? -1 : 0;
 }
 
@@ -719,6 +805,8 @@ int ibv_query_port(ibv_context *, std::uint8_t, _compat_ibv_port_attr *to)
 
 	attr->state = state->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	attr->max_msg_sz = 1 << 20;
+	attr->active_mtu = IBV_MTU_1024;
+	attr->gid_tbl_len = 3;
 	return failure("ibv_query_port");
 }
 
@@ -872,6 +960,7 @@ ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *want)
 	static_cast<ibv_qp &>(*pair) = {};
 	pair->context = pd->context;
 	pair->pd = pd;
+	pair->qp_type = want->qp_type;
 	pair->send_cq = want->send_cq;
 	pair->recv_cq = want->recv_cq;
 	pair->qp_num = state->next_qpn++;
@@ -913,9 +1002,51 @@ int ibv_destroy_qp(ibv_qp *qp)
 	const Call call;
 	auto *pair = static_cast<Pair *>(qp);
 
+	if (!pair->groups.empty())
+		state->broken += "a member of a group was destroyed; ";
 	state->pairs.erase(pair->qp_num);
 	ended("qp");
 	delete pair;
+	return 0;
+}
+
+ibv_ah *ibv_create_ah(ibv_pd *pd, ibv_ah_attr *attr)
+{
+	const Call call;
+
+	if (failure("ibv_create_ah"))
+		return nullptr;
+	auto *ah = made(new Address, "ah");
+	static_cast<ibv_ah &>(*ah) = {};
+	ah->pd = pd;
+	ah->attr = *attr;
+	return ah;
+}
+
+int ibv_destroy_ah(ibv_ah *ah)
+{
+	const Call call;
+
+	ended("ah");
+	delete static_cast<Address *>(ah);
+	return 0;
+}
+
+int ibv_attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t)
+{
+	const Call call;
+
+	if (const int error = failure("ibv_attach_mcast"))
+		return error;
+	static_cast<Pair *>(qp)->groups.push_back(*gid);
+	return 0;
+}
+
+int ibv_detach_mcast(ibv_qp *qp, const ibv_gid *, std::uint16_t)
+{
+	const Call call;
+
+	static_cast<Pair *>(qp)->groups.pop_back();
 	return 0;
 }
 
@@ -973,6 +1104,8 @@ int rdma_destroy_id(rdma_cm_id *of)
 	auto &queue = static_cast<Events *>(id->channel)->queue;
 
 	part(id);
+	if (id->is_member)
+		state->broken += "a group was not left; ";
 	/* The peers whose connection requests wait are refused. */
 	for (auto at = queue.begin(); at != queue.end();) {
 		Event *event = *at;
@@ -1052,11 +1185,52 @@ int rdma_bind_addr(rdma_cm_id *of, sockaddr *to)
 						   : reinterpret_cast<sockaddr_in *>(to)->sin_port);
 	if (!id->port)
 		id->port = state->next_port++;
+	if (to->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(to)->sin6_addr.s6_addr[0]
+				      : reinterpret_cast<sockaddr_in *>(to)->sin_addr.s_addr) {
+		id->verbs = &state->managers[0];
+		id->port_num = 1;
+	}
 	for (const Id *other : state->ids)
 		if (other != id && other->listens && other->port == id->port) {
 			errno = EADDRINUSE;
 			return -1;
 		}
+	return 0;
+}
+
+int rdma_join_multicast(rdma_cm_id *of, sockaddr *group, void *)
+{
+	const Call call;
+
+	if (failure("rdma_join_multicast"))
+		return -1;
+	auto *id = static_cast<Id *>(of);
+	id->is_member = true;
+	if (state->joining == fake::never)
+		return 0;
+	Event *event = make_event(id, static_cast<rdma_cm_event_type>(state->joining));
+	rdma_ud_param &to = event->param.ud;
+	to = {};
+	to.ah_attr.is_global = 1;
+	to.ah_attr.port_num = 1;
+	to.qp_num = 0xffffff;
+	to.qkey = 0x1234567;
+	if (group->sa_family == AF_INET6)
+		std::memcpy(&to.ah_attr.grh.dgid,
+			    &reinterpret_cast<sockaddr_in6 *>(group)->sin6_addr, 16);
+	else
+		std::memcpy(to.ah_attr.grh.dgid.raw + 12,
+			    &reinterpret_cast<sockaddr_in *>(group)->sin_addr, 4);
+	send_event(static_cast<Events *>(id->channel), event);
+	return 0;
+}
+
+int rdma_leave_multicast(rdma_cm_id *of, sockaddr *)
+{
+	const Call call;
+
+	if (!std::exchange(static_cast<Id *>(of)->is_member, false))
+		state->broken += "a group was left that was not joined; ";
 	return 0;
 }
 
@@ -1239,7 +1413,20 @@ int rdma_init_qp_attr(rdma_cm_id *of, ibv_qp_attr *attr, int *mask)
 int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list)
 {
 	in_addr address{};
+	in6_addr six{};
 
+	if (inet_pton(AF_INET6, host, &six) == 1) {
+		auto *one = new addrinfo{};
+		auto *to = new sockaddr_in6{};
+
+		to->sin6_family = AF_INET6;
+		to->sin6_addr = six;
+		one->ai_family = AF_INET6;
+		one->ai_addr = reinterpret_cast<sockaddr *>(to);
+		one->ai_addrlen = sizeof(*to);
+		*list = one;
+		return 0;
+	}
 	if (inet_pton(AF_INET, host, &address) != 1) {
 		if (hints->ai_flags & AI_NUMERICHOST)
 			return EAI_NONAME;
@@ -1263,7 +1450,10 @@ int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addri
 
 void freeaddrinfo(addrinfo *list)
 {
-	delete reinterpret_cast<sockaddr_in *>(list->ai_addr);
+	if (list->ai_family == AF_INET6)
+		delete reinterpret_cast<sockaddr_in6 *>(list->ai_addr);
+	else
+		delete reinterpret_cast<sockaddr_in *>(list->ai_addr);
 	delete list;
 }
 

@@ -5,7 +5,7 @@
  * calls fail and requests wait. It can count calls and the objects that exist.
  *
  * Like the real ones it refuses keys that do not cover an address, and completes nothing in order
- * behind a failure. It does not model time, loss or other transports than RC.
+ * behind a failure. Datagrams go to the members of a group. It does not model time or loss.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -60,6 +60,13 @@ void set_atomics(bool);
 void answer_with(std::vector<std::uint8_t> private_data);
 /* The next request to connect has this greeting. */
 void greet_with(std::vector<std::uint8_t> private_data);
+/* What the connection manager answers when a group is joined. */
+constexpr int never = -1;
+void join_with(int event);
+/* Datagrams come from abab:... and not from 10.0.0.7. */
+void send_from_six();
+/* The network ends all groups. */
+void end_groups();
 /* The listener does not hear that the next peer is connected. */
 void lose_established();
 /* Ends the look-up, and returns when its thread has the answer. */

@@ -33,6 +33,23 @@ struct arrival {
 	bool in_buffer; /* otherwise the peer has written it to this program's region */
 };
 
+inline std::string_view text_of(std::span<const std::byte> bytes) noexcept
+{
+	return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
+
+template <class T>
+std::optional<T> object_of(std::span<const std::byte> bytes) noexcept
+{
+	static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
+		      "received bytes are copied, so T must be trivially copyable");
+	std::optional<T> copy;
+
+	if (bytes.size() == sizeof(T))
+		std::memcpy(&copy.emplace(), bytes.data(), sizeof(T));
+	return copy;
+}
+
 } // namespace detail
 
 /* Names a request of a connection. No other request of the connection has the same name. */
@@ -103,21 +120,12 @@ public:
 	~message();
 
 	std::span<const std::byte> bytes() const noexcept { return bytes_; }
-	std::string_view text() const noexcept
-	{
-		return {reinterpret_cast<const char *>(bytes_.data()), bytes_.size()};
-	}
+	std::string_view text() const noexcept { return detail::text_of(bytes_); }
 	/* The object that the peer has sent, unless the message has another length. */
 	template <class T>
 	std::optional<T> as() const noexcept
 	{
-		static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
-			      "the bytes of a message are copied, so T must be trivially copyable");
-		std::optional<T> copy;
-
-		if (bytes_.size() == sizeof(T))
-			std::memcpy(&copy.emplace(), bytes_.data(), sizeof(T));
-		return copy;
+		return detail::object_of<T>(bytes_);
 	}
 	/* The immediate value, if the peer sent one. */
 	std::optional<std::uint32_t> imm() const noexcept

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A device, and what it makes: memory, listeners and connections. The connection manager chooses
- * the port, the GID and the MTU by the route to the peer.
+ * A device, and what it makes: memory, listeners, connections and groups. The connection manager
+ * chooses the port, the GID and the MTU by the route to the peer.
  *
  * Any thread may call these functions at any time. Nothing that a device made ends with it.
  */
@@ -11,6 +11,7 @@
 
 #include "connection.hpp"
 #include "deadline.hpp"
+#include "group.hpp"
 #include "kept.hpp"
 #include "memory.hpp"
 #include "result.hpp"
@@ -92,6 +93,11 @@ public:
 	/* One peer, of any address. The port is free again afterwards. */
 	result<connection> accept(std::uint16_t port, const region &mine, deadline,
 				  const options & = {}) noexcept;
+	/*
+	 * Joins a multicast group, for example 239.1.2.3, on the first port that is up and has an
+	 * address of this family. So many datagrams may wait for recv().
+	 */
+	result<group> join(const char *address, deadline, std::uint16_t receives = 128) noexcept;
 	/* Port 0 takes any free port. */
 	result<listener> listen(std::uint16_t port) noexcept;
 

@@ -7,5 +7,6 @@
 #include "connection.hpp"
 #include "deadline.hpp"
 #include "device.hpp"
+#include "group.hpp"
 #include "memory.hpp"
 #include "result.hpp"
