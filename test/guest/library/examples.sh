@@ -6,7 +6,8 @@
 # Holds: The lessons and the larger examples of libpeal do what they say, through the direct path, as packets, and between peal
 # and rdma_rxe with the server on each of them. Clients that count by atomics lose no count, and the lock keeps them apart. The
 # store returns what was put, and a client that reads while the server writes gets only whole values. A copied file has the same
-# bytes, also an empty one, and a file that does not exist is a sentence. The parameter server finds the parameters.
+# bytes, also an empty one, and a file that does not exist is a sentence. The parameter server finds the parameters. Each
+# subscriber of a multicast group gets the lines of a publisher, and its address.
 # Does not hold: whether a read met a write in the store is up to the timing; test/unit/lib/examples.cpp has each mixture.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
@@ -121,10 +122,34 @@ lessons() {
 	lesson 7480 lesson_read "" "two zero three" "$1" 2 0 3
 }
 
+joined() { grep -q joined "$work/subscriber0" && grep -q joined "$work/subscriber1"; }
+
+# publishes: each of two subscribers at the server's end gets every line, because both have joined and nothing is lost here.
+publishes() {
+	local i subscribers=() lines=() from=10.77.0.1
+	[[ ! ${wire_device[$client_end]:-} ]] || from=${wire_v4[$client_end]}
+	for i in 0 1; do
+		: >"$work/subscriber$i"
+		wire_exec="exec" on "$server_end" publish 239.1.2.3 20 >"$work/subscriber$i" 2>&1 </dev/null &
+		subscribers+=($!)
+	done
+	wait_for joined || fail "the subscribers do not join: $(<"$work/subscriber0") $(<"$work/subscriber1")"
+	mapfile -t lines < <(printf 'line %d\n' {1..20})
+	printf '%s\n' "${lines[@]}" | on "$client_end" publish 239.1.2.3 >"$work/client" 2>&1 || fail "publish: $(<"$work/client")"
+	for i in 0 1; do
+		wait "${subscribers[i]}" || fail "a subscriber: $(<"$work/subscriber$i")"
+		{
+			echo joined
+			printf '%s\n' "${lines[@]}" | sed -E "s/line ([0-9]+)/\1 & from ::ffff:$from/"
+			echo missed 0
+		} | cmp - "$work/subscriber$i" || fail "a subscriber: $(<"$work/subscriber$i")"
+	done
+}
+
 # try_all ADDRESS: every example, with the server at this address.
 try_all() {
 	local part begin took=
-	for part in lessons count_and_lock store "copy 2000001" "copy 0" train; do
+	for part in lessons count_and_lock store "copy 2000001" "copy 0" train publishes; do
 		begin=$(now_ms)
 		# shellcheck disable=SC2086 # a function and its argument
 		$part "$1"
