@@ -6,7 +6,8 @@
 # Holds: The first example of libpeal writes into the memory of its peer and tells it so, through the direct path, as packets,
 # between peal and rdma_rxe, and between two rdma_rxe. The program that accepts gets the message also if the packet is lost by
 # which its peer confirms the connection (RTU), and the peer ends. What goes wrong is said in one sentence: no device, a port on
-# which no program accepts, an address that no device reaches, a name that does not exist.
+# which no program accepts, an address that no device reaches, a name that does not exist. The same program with verbs alone,
+# which the documentation shows beside it, works too.
 # Does not hold: test/unit/lib has the library's own cases.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
@@ -14,6 +15,7 @@ source "$(dirname "$0")/../helpers/wire.sh"
 hello=build/user/userspace/lib/peal-hello
 [[ -x $hello ]] || skip "libpeal is not built"
 require nft
+hello_verbs=$(helper hello_verbs) || skip "$hello_verbs"
 work=$(mktemp -d)
 modprobe -a rdma_cm rdma_ucm
 
@@ -28,12 +30,13 @@ says() {
 	echo "ok: $(<"$work/output")"
 }
 
-# greet ADDRESS: one hello, from one program to another of this host.
+# greet ADDRESS [PROGRAM]: one hello, from one program to another of this host.
 greet() {
-	timeout "$(limit 60)" "$hello" >"$work/server" 2>&1 &
+	local program=${2:-$hello}
+	timeout "$(limit 60)" "$program" >"$work/server" 2>&1 &
 	server=$!
 	wait_for cm_listens_or_died 7174 || fail "hello does not listen: $(<"$work/server")"
-	timeout "$(limit 30)" "$hello" "$1" >"$work/client" 2>&1 || fail "to $1: $(<"$work/client")"
+	timeout "$(limit 30)" "$program" "$1" >"$work/client" 2>&1 || fail "to $1: $(<"$work/client")"
 	wait "$server" || fail "the server failed: $(<"$work/server")"
 	[[ $(<"$work/server") == hello ]] || fail "the server printed: $(<"$work/server")"
 }
@@ -68,6 +71,7 @@ note_messages peal0
 greet 10.77.0.1
 greet fd77::1
 expect_path 2
+greet 10.77.0.1 "$hello_verbs"
 direct_off peal0
 note_messages peal0
 greet 10.77.0.1
