@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Copies a file to another host, with a checksum and a progress bar. The host that receives the
- *file says where it goes:
+ * file says where it goes:
  *
  *	./cp NEW-FILE               receives one file
  *	./cp FILE ADDRESS           sends it
