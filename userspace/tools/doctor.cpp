@@ -124,6 +124,7 @@ int examine(const std::string &peer, bool json)
 	check_firewall(findings, patients);
 	check_rp_filter(findings, patients);
 	check_direct(findings, patients);
+	check_faults(findings, patients);
 	check_losses(findings, patients);
 	if (!peer.empty())
 		check_peer(findings, patients, peer);

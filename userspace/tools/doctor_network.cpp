@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The checks of devices and of the network at this host: links, addresses, MTU, port, firewall,
- * direct path, losses.
+ * direct path, faults on demand, losses.
  */
 #include "finding.hpp"
 
@@ -19,6 +19,7 @@
 
 #include <rdma/peal-netlink.h>
 
+#include "fault_rule.hpp"
 #include "firewall.hpp"
 
 namespace peal::tool {
@@ -380,6 +381,39 @@ void check_direct(Findings &findings, const std::vector<Patient> &patients)
 						name, scope_word(scope),
 						patient.counter("direct_messages"),
 						patient.counter("messages")));
+	}
+}
+
+/* ---- faults on demand ---- */
+
+/* A device that was added without faults has none, and an older module does not know them. */
+void check_faults(Findings &findings, const std::vector<Patient> &patients)
+{
+	for (const auto &patient : patients) {
+		const auto &name = patient.device.name;
+		std::uint64_t rules = 0, hit = 0;
+
+		if (patient.device.options.faults.value_or(0) == 0)
+			continue;
+		for (const auto &rule : Module().faults()) {
+			if (rule.device != name)
+				continue;
+			++rules;
+			hit += rule.fired.value_or(0);
+		}
+		if (rules)
+			findings.add(
+				Verdict::WARNING, "faults",
+				fmt::format("an administrator makes messages of {} fail, and "
+					    "has hit {} (rules: {})",
+					    name, hit, rules),
+				fmt::format("type \"peal fault show {0}\", and \"peal fault del "
+					    "{0}\" to end it",
+					    name));
+		else
+			findings.ok("faults", fmt::format("{} was added for faults on demand, and "
+							  "has no rule",
+							  name));
 	}
 }
 

@@ -61,6 +61,7 @@ void check_port(Findings &findings);
 void check_firewall(Findings &findings, const std::vector<Patient> &patients);
 void check_rp_filter(Findings &findings, const std::vector<Patient> &patients);
 void check_direct(Findings &findings, const std::vector<Patient> &patients);
+void check_faults(Findings &findings, const std::vector<Patient> &patients);
 void check_losses(Findings &findings, const std::vector<Patient> &patients);
 /* Route, neighbour and MTU of the way to the peer. */
 void check_peer(Findings &findings, const std::vector<Patient> &patients, const std::string &peer);

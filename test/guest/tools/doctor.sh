@@ -226,7 +226,13 @@ grep -q "^losses: peal0: a peer did not answer in time (timeouts [0-9]*)" "$work
 ((status == 0)) || fail "losses are a warning"
 "$tool" doctor | grep -q "^warning  *losses" || fail "the table: $("$tool" doctor)"
 peal link del peal0
-peal link add peal0 netdev veth0
+peal link add peal0 netdev veth0 faults on
 wait_for port_active peal0
 well
 echo "ok: route, neighbour, MTU and losses"
+
+# ---- faults on demand ----
+peal fault add peal0 status general-err >/dev/null || fail "cannot add a fault"
+finds warning faults "an administrator makes messages of peal0 fail, and has hit 0 (rules: 1); type \"peal fault show peal0\""
+peal fault del peal0
+well
