@@ -64,6 +64,23 @@ ping_peer() {
 	end_ping && "${there[@]}" link del peer0 && return "$status"
 }
 
+# fail_qp COMMAND: runs "peal fault now peal0 EVENT qp N" with the number of a queue pair that there is.
+fail_qp() {
+	local status=0
+	start_server 18515 ibv_rc_pingpong -d peal0 >"$output" 2>&1 || return 1
+	eval "${1% *} $(rdma resource show qp link peal0 | sed -nE 's/.* lqpn ([0-9]+) .*comm ibv_rc_pingpong.*/\1/p')" \
+		>"$output" 2>&1 </dev/null || status=$?
+	kill "$server"
+	wait "$server" 2>/dev/null
+	return "$status"
+}
+
+# del_fault COMMAND: runs "peal fault del peal0 N" when the device has just got its first two rules.
+del_fault() {
+	peal link del peal0 && peal link add peal0 netdev eth0 faults on &&
+		peal fault add peal0 rnr && peal fault add peal0 rnr && eval "$1"
+} >"$output" 2>&1 </dev/null
+
 # run_all NAME: runs the commands on its input. A device that an earlier page made goes before a command makes it again.
 run_all() {
 	local line name count=0
@@ -79,6 +96,8 @@ run_all() {
 		case $line in
 		"peal ping --listen"*) eval "serve_ping $line" && end_ping ;;
 		"peal ping 10.0.0.2"*) ping_peer "$line" ;;
+		"peal fault now"*" qp "*) fail_qp "$line" ;;
+		"peal fault del peal0 "*) del_fault "$line" ;;
 		*) eval "$line" >"$output" 2>&1 </dev/null ;;
 		esac || fail "$1: $line: $(<"$output")"
 		count=$((count + 1))
