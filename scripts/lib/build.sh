@@ -66,9 +66,10 @@ setup_user() {
 # has_tests FOLDER: whether it was set up with the tests, and with all that they need.
 has_tests() { grep -q '^build test/unit/ring-test:' "$1/build.ninja" 2>/dev/null; }
 
+# make_user FOLDER [MESON-ARGUMENT...]: builds what the guests run. Meson compiles the unit tests when it runs them.
 make_user() {
 	setup_user "$@"
-	with_progress "compiling the provider and the tests" ninja -C "$1" ||
+	with_progress "compiling the provider and the tests" ninja -C "$1" installed guest ||
 		die "the userspace part does not build in $1"
 }
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Runs the tests that need no kernel module: meson's suites "unit", "proto" and "tsan", the simulation, and the fuzz targets.
+# Runs the tests that need no kernel module: meson's suites "unit", "proto", "tsan" and "plain", the simulation, and the fuzz
+# targets.
 # Needs common.sh, build.sh and results.sh.
 
 sim_seeds=10000
@@ -98,13 +99,13 @@ run_meson() {
 	setarch --addr-no-randomize meson test -t 4 -C "$@" 2>&1 | tee "$1/test.log" || true
 }
 
-# run_unit_suite NAME...: runs all tests under the address sanitizer, and those with threads also under the thread sanitizer. No
-# test runs without a sanitizer, because the guest tests run the same code without one. With PEAL_THOROUGH all tests run in each
-# of the three ways.
+# run_unit_suite NAME...: runs the tests under the address sanitizer, and those with threads also under the thread sanitizer.
+# Only those that need it run without a sanitizer, because the guest tests run the same code without one. With PEAL_THOROUGH all
+# tests run in each of the three ways.
 run_unit_suite() {
 	run_variant asan "unit proto" "$@"
 	run_variant tsan "tsan${PEAL_THOROUGH:+ unit proto}" "$@"
-	[[ -z ${PEAL_THOROUGH:-} ]] || run_variant user "unit proto" "$@"
+	run_variant user "plain${PEAL_THOROUGH:+ unit proto}" "$@"
 }
 
 # run_sim NAME ARGUMENT...: runs the simulation once, as a test. It prints the last lines of the output, which say how
