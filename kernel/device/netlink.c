@@ -234,8 +234,8 @@ static void peal_netlink_set_limits(struct peal_limits *limits, struct nlattr **
 }
 
 /*
- * Allow or forbid rules for faults, before a program has queue pairs. So nobody breaks programs
- * that run on a device which was not made for it. The caller holds peal_netlink_lock.
+ * Allow or forbid rules for faults. This fails while programs have queue pairs, because their users
+ * have not chosen a device that makes errors. The caller holds peal_netlink_lock.
  */
 static int peal_netlink_switch_faults(struct peal_dev *dev, bool on, struct genl_info *info)
 {

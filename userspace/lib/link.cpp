@@ -301,7 +301,7 @@ void link::hear(rdma_cm_event_type type) noexcept
 		end("the device was removed; open another one");
 	else
 		return;
-	/* Answers the peer, and completes what is on its way. */
+	/* The peer gets its answer, and requests that are not complete are flushed. */
 	rdma_disconnect(id);
 	error_state.qp_state = IBV_QPS_ERR;
 	ibv_modify_qp(qp, &error_state, IBV_QP_STATE);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 #include <sstream>
 
 #include <arpa/inet.h>
@@ -389,13 +390,18 @@ void check_direct(Findings &findings, const std::vector<Patient> &patients)
 /* A device that was added without faults has none, and an older module does not know them. */
 void check_faults(Findings &findings, const std::vector<Patient> &patients)
 {
-	for (const auto &patient : patients) {
+	const auto may_have_rules = [](const Patient &patient) {
+		return patient.device.options.faults.value_or(0) != 0;
+	};
+
+	if (std::ranges::none_of(patients, may_have_rules))
+		return;
+	const auto all = Module().faults();
+	for (const auto &patient : patients | std::views::filter(may_have_rules)) {
 		const auto &name = patient.device.name;
 		std::uint64_t rules = 0, hit = 0;
 
-		if (patient.device.options.faults.value_or(0) == 0)
-			continue;
-		for (const auto &rule : Module().faults()) {
+		for (const auto &rule : all) {
 			if (rule.device != name)
 				continue;
 			++rules;

@@ -386,8 +386,9 @@ enum peal_kick {
 };
 
 /*
- * The same kick as an ioctl, for programs older than lseek. A kernel that has only the
- * ioctl answers ESPIPE to lseek. The ioctl of another number fails with ENOTTY.
+ * The same kick as an ioctl. Programs use it that were built before the kick by lseek, and
+ * those that meet a kernel which is older. Such a kernel answers ESPIPE to lseek. An ioctl
+ * with another number fails with ENOTTY.
  */
 #define PEAL_IOC_MAGIC		0xea
 #define PEAL_IOC_KICK(kick)	_IO(PEAL_IOC_MAGIC, 1 + (kick))

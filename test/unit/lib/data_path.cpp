@@ -57,7 +57,7 @@ TEST_CASE("a commit with a deadline waits for all requests of the connection", "
 	CHECK(late.code() == ETIMEDOUT);
 	CHECK(contains(late.why(), "have not completed in time"));
 	fake::resume();
-	/* An empty batch waits for what is left. */
+	/* The commit of an empty batch waits for the earlier requests. */
 	CHECK(post.commit(patience));
 	CHECK(ends.client->take().size() == 0);
 	CHECK(contains(ends.client->wait(1, patience).why(), "more completions than"));

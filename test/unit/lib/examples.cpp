@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The table of the example kv_store: what is put is found, and a mixture of two values of an entry
- * is noticed wherever the read met the write.
+ * The table of the example kv_store. A key that was stored is found. A reader notices an entry that
+ * has the beginning of one value and the end of another, at whatever byte they meet.
  */
 #include <cstring>
 #include <string>
@@ -10,7 +10,7 @@
 #include "../catch.hpp"
 #include "examples/kv_table.hpp"
 
-TEST_CASE("what is stored is found, and the last value counts", "[examples]")
+TEST_CASE("a stored key is found with the value that was stored last", "[examples]")
 {
 	std::vector<kv::entry> table(kv::entries);
 	const kv::text key = kv::make_text("colour");

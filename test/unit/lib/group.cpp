@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Multicast groups: who gets a datagram and from whom, what is refused, and how a group ends. That
- * a membership leaves nothing behind, also when joining fails, is what each test checks at its end.
+ * Multicast groups: who gets a datagram and from whom, what is refused, and how a group ends. Each
+ * test checks at its end that the membership left nothing behind, also when joining failed.
  */
 #include <cerrno>
 #include <string>
@@ -44,7 +44,7 @@ TEST_CASE("all other members of a group get what one sends", "[group]")
 	CHECK(sender.recv(patience).value().text() == "back");
 }
 
-TEST_CASE("a datagram says who has sent it, and may be an object", "[group]")
+TEST_CASE("a datagram has the address of its sender, and can be read as an object", "[group]")
 {
 	struct point {
 		int x, y;

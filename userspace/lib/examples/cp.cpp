@@ -28,7 +28,7 @@ constexpr std::uint32_t chunks = 8;
 /* The receiver says the number of a chunk that is free, and at the end one of these. */
 constexpr std::uint32_t equal = chunks, different = chunks + 1;
 
-/* FNV-1a by words. It finds what is lost or mixed up, but stops no forger. */
+/* FNV-1a by words. It notices lost and mixed bytes, and no forger. */
 static std::uint64_t add(std::uint64_t sum, const char *from, std::size_t size)
 {
 	for (std::size_t at = 0; at < size; at += sizeof(sum)) {
