@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Builds peal for the running kernel, loads what a measurement on this machine needs, and unloads at the script's end what it has
+# loaded. Measures nothing.
+# Needs common.sh and build.sh.
+
+release=$(uname -r)
+loaded=()
+
+# load MODULE...: loads the modules that are not loaded yet, and remembers them for unload.
+load() {
+	local module
+	for module in "$@"; do
+		[[ ! -e /sys/module/${module//-/_} ]] || continue
+		modprobe "$module" 2>/dev/null || return 1
+		loaded+=("$module")
+	done
+}
+
+load_file() {
+	local name
+	name=$(basename "$1" .ko)
+	[[ ! -e /sys/module/$name ]] || die "$name is loaded already; remove its devices and rmmod it first"
+	insmod "$1" || die "this kernel refuses $name.ko; dmesg says why"
+	loaded+=("$name")
+}
+
+unload() {
+	local i
+	for ((i = ${#loaded[@]} - 1; i >= 0; i--)); do
+		modprobe -r "${loaded[i]}" 2>/dev/null || rmmod "${loaded[i]}" 2>/dev/null || true
+	done
+}
+
+# load_peal SCRIPT: builds and loads the modules of peal. SCRIPT is what to run instead on a kernel that cannot load them.
+load_peal() {
+	local folder=$build/kernel-$release/kernel
+	((EUID == 0)) || die "only root can load modules"
+	[[ -e /proc/modules ]] || die "this kernel takes no modules; run $1 without --host"
+	need_packages "${build_packages[@]}" kmod iproute2 rdma-core ibverbs-utils ibverbs-providers perftest
+	[[ -e /lib/modules/$release/build ]] || need_packages "linux-headers-$release"
+	with_lock "kernel-$release" make_modules "$build/kernel-$release" "/lib/modules/$release/build"
+	build_provider
+	trap unload EXIT
+	load ib_core ib_uverbs rdma_cm || die "this kernel has no RDMA core modules; run $1 without --host"
+	load_file "$folder/peal_kick_file.ko"
+	load_file "$folder/peal.ko"
+}
