@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Which measurements scripts/bench takes, in which order. It starts nothing and knows no device."""
+import dataclasses
+
+SIZES = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20]
+QUICK_SIZES = [64, 4 << 10, 64 << 10, 1 << 20, 8 << 20]
+ICOUNT_SIZES = [64, 4 << 10, 64 << 10, 1 << 20]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
+
+    kind is "rate" for messages in one direction and "latency" for one message at a time. iterations is the smallest number
+    that is measured, and always the one that counts instructions."""
+    program: str
+    bytes: int
+    kind: str
+    iterations: int
+    arguments: tuple = ()
+    note: str = ""
+
+    @property
+    def label(self):
+        return " ".join(filter(None, [self.program.removeprefix("ib_"), size_text(self.bytes), self.note]))
+
+    @property
+    def connection(self):
+        """The type of queue pair that the arguments choose, RC without one."""
+        return self.arguments[self.arguments.index("-c") + 1] if "-c" in self.arguments else "RC"
+
+
+def size_text(size):
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def rows(quick, icount):
+    """On one CPU two programs that poll only take each other's time, so there the tests with two active ends wait for events,
+    and write_lat, which cannot wait for events, is left out."""
+    events = ("-e",) if icount else ()
+    found = []
+    for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+        for size in ICOUNT_SIZES if icount else QUICK_SIZES if quick else SIZES:
+            found.append(bandwidth(program, size, events if program == "ib_send_bw" else ()))
+    for pairs in (4, 16):
+        found.append(Row("ib_write_bw", 64, "rate", 2000, ("-q", str(pairs)), f"{pairs} QPs"))
+    found.append(Row("ib_write_bw", 64, "rate", 8000, ("-l", "16"), "lists 16"))
+    # perftest waits for datagrams that are lost, so each has a receive.
+    found.append(Row("ib_send_bw", 64, "rate", 4000, ("-c", "UD", "-r", "4000") + events, "UD"))
+    found.append(Row("ib_atomic_bw", 8, "rate", 3000))
+    if not icount:
+        found.append(Row("ib_write_lat", 8, "latency", 1000))
+    found.append(Row("ib_read_lat", 8, "latency", 1000))
+    found.append(Row("ib_send_lat", 8, "latency", 1000, events))
+    if not icount:
+        found.append(Row("ib_send_lat", 8, "latency", 1000, ("-c", "UD"), "UD"))
+    found.append(Row("ib_atomic_lat", 8, "latency", 1000))
+    return found
+
+
+def bandwidth(program, size, arguments):
+    # Few messages suffice if they are long, and perftest needs less memory for fewer in flight.
+    iterations = 4000 if size <= 1024 else 3000 if size <= 4096 else 600 if size <= 65536 else 50 if size <= 1 << 20 else 20
+    return Row(program, size, "rate", iterations, (("-t", "16") if size > 65536 else ()) + tuple(arguments))

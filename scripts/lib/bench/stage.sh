@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# Makes and removes what scripts/bench measures, with the helpers of the guest tests. It measures nothing.
+#
+#   stage.sh device-up KIND NUMBER MTU   one device on a veth pair, for programs that both run on it: "DEVICE GID ADDRESS"
+#   stage.sh device-down KIND NUMBER
+#   stage.sh wire-up KIND MTU            two devices with a veth pair between them: that line for each end, and its namespace
+#   stage.sh wire-down
+#
+# siw has connections of its own, so its GID is "-".
+set -uo pipefail
+# shellcheck source=test/guest/helpers/wire.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../../test/guest/helpers/wire.sh"
+trap 'rm -rf "$wire_work"' EXIT
+
+device_up() {
+	local kind=$1 number=$2 mtu=$3 device=$1_bench gid=- ready=device_ready
+	local netdev=bench$((number * 2)) peer=bench$((number * 2 + 1)) address=198.18.$((90 + number)).1
+	wire_load "$kind" 2>/dev/null || fail "this kernel has no ${kind/#rxe/rdma_rxe}"
+	modprobe -a veth ib_uverbs rdma_ucm 2>/dev/null || fail "this kernel has no veth or no RDMA core"
+	ip link add "$netdev" mtu "$mtu" type veth peer name "$peer" mtu "$mtu" || fail "cannot make a veth pair"
+	ip address add "$address/24" dev "$netdev"
+	ip link set "$peer" up
+	ip link set "$netdev" up
+	rdma link add "$device" type "$kind" netdev "$netdev" || fail "cannot make $device"
+	[[ $kind != siw ]] || ready=port_active
+	wait_for "$ready" "$device" || fail "$device is not ready: $(device_state "$device")"
+	[[ $kind == siw ]] || gid=$(gid_index "$device")
+	echo "$device $gid $address"
+}
+
+device_down() {
+	rdma link delete "$1_bench" 2>/dev/null
+	ip link delete "bench$(($2 * 2))" 2>/dev/null
+	true
+}
+
+two_devices() {
+	local end
+	wire_load "$1" 2>/dev/null || fail "this kernel has no ${1/#rxe/rdma_rxe}"
+	modprobe veth 2>/dev/null || fail "this kernel has no veth"
+	wire_up "$1" "$1" "$2" >&2
+	for end in a b; do
+		echo "${wire_device[$end]} $(wire_gid "$end" 4) ${wire_tcp[$end]} ${wire_namespace[$end]:--}"
+	done
+}
+
+case $1 in
+device-up) device_up "${@:2}" ;;
+device-down) device_down "${@:2}" ;;
+wire-up) two_devices "${@:2}" ;;
+wire-down) wire_down ;;
+esac

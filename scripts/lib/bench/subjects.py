@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What scripts/bench measures: devices, TCP and shared memory. A subject takes one figure of one row, with stock programs where
+they can. It knows neither rounds nor the result file.
+
+A stage holds the subjects that can exist at the same time. A wire takes the local routing table of rdma_rxe, so each kind of
+wire is a stage of its own."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
+LIMITS = CHECKOUT / "build/user/test/bench/limits"
+PROVIDER = CHECKOUT / "build/user/userspace/provider/libpeal"
+STAGE = CHECKOUT / "scripts/lib/bench/stage.sh"
+FIGURES = re.compile(r"^ *\d+ +\d+ +[0-9.]+.*$", re.M)
+POLL = 0.02
+
+
+class Missing(Exception):
+    """Why a subject or a figure is left out, as a sentence without its subject."""
+
+
+class Machine:
+    """What all subjects share: whether the clock counts instructions, time limits, and free ports."""
+
+    def __init__(self, icount, mtu):
+        self.icount = icount
+        self.mtu = mtu
+        # A clock that counts instructions runs ahead of a guest that waits for a file of the host. scripts/vm ends a run that
+        # hangs.
+        self.limit = 1000000 if icount else 120
+        self.port = 18800
+        self.environment = os.environ | {"IBV_DRIVERS": str(PROVIDER)} | ({"WAIT_LIMIT": "1000000"} if icount else {})
+
+    def stage(self, *arguments):
+        """Runs stage.sh and returns the words of each line that it prints."""
+        done = subprocess.run([STAGE, *map(str, arguments)], env=self.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = (done.stdout + done.stderr).strip().splitlines()
+            failed = [line.removeprefix("FAILED: ") for line in lines if line.startswith("FAILED: ")]
+            raise Missing((failed or lines or ["stage.sh failed"])[-1])
+        return [line.split() for line in done.stdout.splitlines()]
+
+    def pair(self, server, client, ready):
+        """Runs a client after its server is ready, and returns what the client prints. Both must succeed."""
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen(server, env=self.environment, stdout=log, stderr=subprocess.STDOUT,
+                                       stdin=subprocess.DEVNULL)
+            try:
+                end = time.monotonic() + self.limit
+                while not ready(process.pid):
+                    if process.poll() is not None or time.monotonic() > end:
+                        log.seek(0)
+                        raise Missing("the server does not listen: " + last_line(log.read()))
+                    time.sleep(POLL)
+                done = subprocess.run(client, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                                      timeout=self.limit, check=False)
+                if done.returncode:
+                    raise Missing(f"the client ended with {done.returncode}: {last_line(done.stdout + done.stderr)}")
+                if process.wait(self.limit):
+                    log.seek(0)
+                    raise Missing(f"the server ended with {process.returncode}: {last_line(log.read())}")
+                return done.stdout
+            except subprocess.TimeoutExpired as error:
+                raise Missing(f"it did not end in {self.limit} s") from error
+            finally:
+                process.kill()
+                process.wait()
+
+    def next_port(self):
+        self.port += 1
+        return self.port
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["no output"])[-1]
+
+
+def listens(port, pid):
+    """Whether a TCP socket listens on the port, in the network namespace of the process."""
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = pathlib.Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        if any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in map(str.split, lines)):
+            return True
+    return False
+
+
+def cm_listens(port):
+    found = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
+    return re.search(rf"LISTEN.*:{port}( |$)", found, re.M) is not None
+
+
+def installed(program):
+    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in os.environ["PATH"].split(":"))
+
+
+class Device:
+    """perftest on RDMA devices: one that both programs use, or two at the ends of a wire."""
+
+    def __init__(self, name, kind):
+        self.name = name
+        self.kind = kind
+        self.ends = None
+
+    def covers(self, row):
+        """iWARP has neither datagrams nor atomics."""
+        return self.kind != "siw" or (row.connection == "RC" and "atomic" not in row.program)
+
+    def measure(self, machine, row, iterations):
+        if not installed(row.program):
+            raise Missing(f"{row.program} is not installed")
+        port = machine.next_port()
+        commands = []
+        for device, gid, _, namespace in self.ends:
+            command = [row.program, "-F", "-d", device, "-p", str(port), "-n", str(iterations), *row.arguments]
+            command += ["-R"] if gid == "-" else ["-x", gid]
+            if "atomic" not in row.program:
+                command += ["-s", str(row.bytes)]
+            commands.append((["ip", "netns", "exec", namespace] if namespace != "-" else []) + command)
+        ready = (lambda pid: cm_listens(port)) if self.kind == "siw" else (lambda pid: listens(port, pid))
+        client, server = commands
+        output = machine.pair(server, client + [self.ends[1][2]], ready)
+        found = FIGURES.findall(output)
+        if not found:
+            raise Missing(f"{row.program} printed no figures")
+        words = found[-1].split()
+        if row.kind == "rate":
+            return {"rate": float(words[4]) * 1e6}
+        return {"median": float(words[4]), "p99": float(words[7]), "p99.9": float(words[8])}
+
+
+class Tcp:
+    """TCP over the wire of peal's devices. A write of so many bytes is its message, although TCP has none."""
+    name = "tcp-wire"
+    ends = None
+
+    def covers(self, row):
+        return row.program == "ib_write_bw" and not row.note and row.bytes <= 1 << 20
+
+    def measure(self, machine, row, iterations):
+        if not installed("iperf3"):
+            raise Missing("iperf3 is not installed")
+        port = machine.next_port()
+        here, there = (["ip", "netns", "exec", end[3]] for end in self.ends)
+        output = machine.pair(there + ["iperf3", "-s", "-1", "-p", str(port)],
+                              here + ["iperf3", "-J", "-t", "1", "-l", str(row.bytes), "-c", self.ends[1][2], "-p", str(port)],
+                              lambda pid: listens(port, pid))
+        return {"rate": json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8 / row.bytes}
+
+
+class SharedMemory:
+    """Two processes that share memory: what two programs reach without any transport between them."""
+    name = "shm"
+
+    def covers(self, row):
+        return row.program in ("ib_write_bw", "ib_write_lat") and not row.note
+
+    def measure(self, machine, row, iterations):
+        what = ["shm-lat"] if row.kind == "latency" else ["shm-bw", str(row.bytes)]
+        words = run_limits(*what, str(iterations)).split()
+        if row.kind == "rate":
+            return {"rate": 1e9 / float(words[0])}
+        return dict(zip(("median", "p99", "p99.9"), (float(word) / 1000 for word in words)))
+
+
+def run_limits(*arguments):
+    """Runs the program of test/bench, and returns what it prints."""
+    if not LIMITS.exists():
+        raise Missing(f"{LIMITS.relative_to(CHECKOUT)} is not built")
+    done = subprocess.run([LIMITS, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Missing(last_line(done.stderr))
+    return done.stdout
+
+
+class Host:
+    """The stage of all subjects whose two programs share a device or memory."""
+
+    def __init__(self, wanted):
+        self.devices = [Device(kind, kind) for kind in ("peal", "rxe", "siw") if kind in wanted]
+        self.memory = [SharedMemory()] if "shm" in wanted else []
+
+    @property
+    def subjects(self):
+        return self.devices + self.memory
+
+    def up(self, machine):
+        """Returns the subjects that there are, and says why the others are left out."""
+        found, left_out = list(self.memory), []
+        for number, device in enumerate(self.devices):
+            try:
+                (name, gid, address), = machine.stage("device-up", device.kind, number, machine.mtu)
+                device.ends = [(name, gid, address, "-")] * 2
+                found.append(device)
+            except Missing as why:
+                left_out.append(f"{device.name}: {why}")
+        return [subject for subject in self.subjects if subject in found], left_out
+
+    def down(self, machine):
+        for number, device in enumerate(self.devices):
+            machine.stage("device-down", device.kind, number)
+
+
+class Wire:
+    """The stage of the subjects that send packets over a veth pair between two devices of one kind."""
+
+    def __init__(self, kind, subjects):
+        self.kind = kind
+        self.subjects = subjects
+
+    def up(self, machine):
+        try:
+            ends = [tuple(words) for words in machine.stage("wire-up", self.kind, machine.mtu)]
+        except Missing as why:
+            return [], [f"{subject.name}: {why}" for subject in self.subjects]
+        for subject in self.subjects:
+            subject.ends = ends
+        return self.subjects, []
+
+    def down(self, machine):
+        machine.stage("wire-down")
+
+
+NAMES = ["peal", "rxe", "siw", "shm", "peal-wire", "rxe-wire", "tcp-wire"]
+
+
+def stages(wanted):
+    """The stages that have one of these subjects. peal's wire is the one of TCP, too."""
+    wire = [subject for subject in (Device("peal-wire", "peal"), Tcp()) if subject.name in wanted]
+    found = [Host(wanted), Wire("peal", wire), Wire("rxe", [Device("rxe-wire", "rxe")] if "rxe-wire" in wanted else [])]
+    return [stage for stage in found if stage.subjects]
