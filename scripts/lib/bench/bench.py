@@ -51,7 +51,8 @@ def environment(options):
         "perftest": perftest.stdout.strip() or "unknown",
         "mtu": options.mtu,
         "icount": options.icount,
-        "begin": time.strftime("%Y-%m-%d %H:%M"),
+        # The clock of a guest that counts instructions is wrong.
+        "begin": options.begin or time.strftime("%Y-%m-%d %H:%M"),
     }
     return about | {"distortions": list(distortions(about))}
 
@@ -79,8 +80,9 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.machine = subjects.Machine(options.icount, options.mtu)
+        parts = [part for part in options.rows.split(",") if part]
         self.rows = [row for row in plan.rows(options.quick, options.icount)
-                     if not options.rows or any(part in row.label for part in options.rows.split(","))]
+                     if not parts or any(part in row.label for part in parts)]
         wanted = options.subjects.split(",")
         self.left_out = []
         if os.geteuid() and set(wanted) - {"shm"}:
@@ -159,7 +161,7 @@ class Bench:
         if not keep:
             self.iterations[key] = self.enough(row, figures)
             return figures
-        if self.options.icount:
+        if self.options.icount and row.kind != "memory":
             # The clock counts instructions as nanoseconds.
             figures = {"instructions": 1e9 / figures["rate"] if "rate" in figures else figures["median"] * 1000}
         if subject.name not in self.result["subjects"]:
@@ -171,13 +173,13 @@ class Bench:
 
     def enough(self, row, figures):
         """How many iterations take the wanted time. Datagrams may be lost, and so each needs a receive from the begin."""
-        if row.connection == "UD":
+        if row.connection == "UD" or row.kind == "memory":
             return row.iterations
         # A latency is one way, and an iteration of perftest is both.
         per_second = figures["rate"] if "rate" in figures else 5e5 / figures["median"]
         count = int(per_second * self.options.seconds)
-        if "QPs" in row.note:
-            count //= int(row.note.split()[0])
+        if "-q" in row.arguments:
+            count //= int(row.arguments[row.arguments.index("-q") + 1])
         return max(row.iterations, count // 1000 * 1000)
 
     def leave_out(self, text):
@@ -189,7 +191,7 @@ class Bench:
         """Shows the newest figures, and how long the rest takes if it goes on like this."""
         if not figures:
             return
-        metric = next((m for m in ("instructions", "median", "rate") if any(m in f for f in figures.values() if f)), None)
+        metric = next((m for m in ("instructions", "median", "rate", "memory") if any(m in f for f in figures.values() if f)), None)
         unit, factor, _ = results.METRICS[metric] if metric else ("", 1, True)
         texts = [f"{name} {results.number(f[metric] * factor) if f else '-'}" for name, f in figures.items()]
         left = (time.monotonic() - self.begin) * (self.all - self.done) / self.done
@@ -242,6 +244,7 @@ def main():
     command.set_defaults(call=run)
     command.add_argument("--out", required=True)
     command.add_argument("--commit", default="unknown")
+    command.add_argument("--begin")
     command.add_argument("--quick", action="store_true")
     command.add_argument("--icount", action="store_true")
     command.add_argument("--rounds", type=int)

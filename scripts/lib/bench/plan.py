@@ -5,23 +5,31 @@ import dataclasses
 SIZES = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20]
 QUICK_SIZES = [64, 4 << 10, 64 << 10, 1 << 20, 8 << 20]
 ICOUNT_SIZES = [64, 4 << 10, 64 << 10, 1 << 20]
+# How many queue pairs a device has beside the one that is measured, in the rows of idle queue pairs.
+IDLE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
-    kind is "rate" for messages in one direction and "latency" for one message at a time. iterations is the smallest number
-    that is measured, and always the one that counts instructions."""
+    kind is "rate" for messages in one direction, "latency" for one message at a time, and "memory" for that of a queue pair.
+    idle is how many idle queue pairs of another program are on the device. iterations is the smallest number
+    that is measured, and always the one that counts instructions. delay is that of each direction of the wire, which only
+    subjects with a wire have."""
     program: str
     bytes: int
     kind: str
     iterations: int
     arguments: tuple = ()
     note: str = ""
+    delay: str = ""
+    idle: int = 0
 
     @property
     def label(self):
+        if self.kind == "memory":
+            return "memory of a QP"
         return " ".join(filter(None, [self.program.removeprefix("ib_"), size_text(self.bytes), self.note]))
 
     @property
@@ -45,9 +53,13 @@ def rows(quick, icount):
     for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
         for size in ICOUNT_SIZES if icount else QUICK_SIZES if quick else SIZES:
             found.append(bandwidth(program, size, events if program == "ib_send_bw" else ()))
-    for pairs in (4, 16):
-        found.append(Row("ib_write_bw", 64, "rate", 2000, ("-q", str(pairs)), f"{pairs} QPs"))
+    # rdma_rxe has no completion queue for 128 sends of 256 queue pairs.
+    for pairs in (4, 16, 128):
+        found.append(Row("ib_write_bw", 64, "rate", max(128, 4000 // pairs), ("-q", str(pairs)), f"{pairs} QPs"))
+    found.append(Row("ib_write_bw", 64, "rate", 4000, (), f"{IDLE} idle", idle=IDLE))
     found.append(Row("ib_write_bw", 64, "rate", 8000, ("-l", "16"), "lists 16"))
+    # On a wire with a round trip of 0.2 ms most of the 128 messages that perftest keeps posted are in flight.
+    found.append(Row("ib_write_bw", 64, "rate", 20000, (), "0.2 ms RTT", "100us"))
     # perftest waits for datagrams that are lost, so each has a receive.
     found.append(Row("ib_send_bw", 64, "rate", 4000, ("-c", "UD", "-r", "4000") + events, "UD"))
     found.append(Row("ib_atomic_bw", 8, "rate", 3000))
@@ -58,6 +70,7 @@ def rows(quick, icount):
     if not icount:
         found.append(Row("ib_send_lat", 8, "latency", 1000, ("-c", "UD"), "UD"))
     found.append(Row("ib_atomic_lat", 8, "latency", 1000))
+    found.append(Row("idle-pairs", 0, "memory", 1, idle=IDLE))
     return found
 
 

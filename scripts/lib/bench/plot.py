@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape
 
 import plan
 import results
+import subjects
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 76, 150, 46, 56
@@ -42,6 +43,18 @@ def curve(result, prefix, subject, metric):
     return sorted(points)
 
 
+def power_text(power):
+    if power < 0:
+        return f"{10.0 ** power:g}"
+    unit = min(power // 3, 3)
+    return f"{10 ** (power - 3 * unit)}{' kMG'[unit]}".strip()
+
+
+def colour(name):
+    """A subject has the same colour in all plots."""
+    return COLOURS[subjects.NAMES.index(name)] if name in subjects.NAMES else COLOURS[-1]
+
+
 class Picture:
     """An SVG that grows, and its vertical axis, which is logarithmic from one power of ten to another."""
 
@@ -59,7 +72,7 @@ class Picture:
         for power in range(self.low, self.high + 1):
             y = self.y(10.0 ** power)
             self.parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
-            self.text(LEFT - 8, y + 4, f"{10 ** power:,}" if power >= 0 else f"{10.0 ** power:g}", "end")
+            self.text(LEFT - 8, y + 4, power_text(power), "end")
         self.parts.append(f'<text transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" '
                           f'text-anchor="middle">{escape(what)}</text>')
 
@@ -67,14 +80,14 @@ class Picture:
         part = (math.log10(value) - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)
 
-    def text(self, x, y, text, anchor="start", size=12, colour="#222"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">'
+    def text(self, x, y, text, anchor="start", size=12):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
                           f"{escape(text)}</text>")
 
     def legend(self, names):
         for i, name in enumerate(names):
             y = TOP + 14 + 20 * i
-            self.parts.append(f'<rect x="{WIDTH - RIGHT + 16}" y="{y - 9}" width="14" height="10" fill="{COLOURS[i % 7]}"/>')
+            self.parts.append(f'<rect x="{WIDTH - RIGHT + 16}" y="{y - 9}" width="14" height="10" fill="{colour(name)}"/>')
             self.text(WIDTH - RIGHT + 36, y, name)
 
     def svg(self):
@@ -91,11 +104,10 @@ def lines_plot(title, curves, what, result):
 
     for size in sizes:
         picture.text(x(size), HEIGHT - BOTTOM + 18, plan.size_text(size), "middle")
-    for i, points in enumerate(curves.values()):
-        colour = COLOURS[i % 7]
+    for name, points in curves.items():
         path = "L".join(f"{x(size):.1f} {picture.y(value):.1f}" for size, value in points)
-        picture.parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        picture.parts += [f'<circle cx="{x(size):.1f}" cy="{picture.y(value):.1f}" r="3.5" fill="{colour}"/>'
+        picture.parts.append(f'<path d="M{path}" fill="none" stroke="{colour(name)}" stroke-width="2"/>')
+        picture.parts += [f'<circle cx="{x(size):.1f}" cy="{picture.y(value):.1f}" r="3.5" fill="{colour(name)}"/>'
                           for size, value in points]
     picture.legend(list(curves))
     return picture.svg()
@@ -113,7 +125,7 @@ def bars_plot(title, bars, what, result):
             if name in values:
                 top = picture.y(values[name])
                 picture.parts.append(f'<rect x="{left + j * width:.1f}" y="{top:.1f}" width="{width - 1:.1f}" '
-                                     f'height="{HEIGHT - BOTTOM - top:.1f}" fill="{COLOURS[j % 7]}"/>')
+                                     f'height="{HEIGHT - BOTTOM - top:.1f}" fill="{colour(name)}"/>')
                 picture.text(left + (j + 0.5) * width, top - 3, results.number(values[name]), "middle", 8)
     picture.legend(names)
     return picture.svg()

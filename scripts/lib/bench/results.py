@@ -18,7 +18,8 @@ import statistics
 VERSION = 1
 
 # A metric: its unit in the table, what the stored figure is multiplied by, and whether more is better. "rate" is messages
-# per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message.
+# per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message; "memory" is that
+# of one queue pair, in bytes.
 METRICS = {
     "rate": ("k msg/s", 1e-3, True),
     "gbits": ("Gb/s", 1e-9, True),
@@ -26,8 +27,9 @@ METRICS = {
     "p99": ("us 99 %", 1, False),
     "p99.9": ("us 99.9 %", 1, False),
     "instructions": ("instr/msg", 1, False),
+    "memory": ("KiB", 1 / 1024, False),
 }
-OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions")}
+OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions"), "memory": ("memory",)}
 
 # Smaller changes than these are called none, in parts. Instructions repeat within 0.1 %.
 LEAST_CHANGE = {True: 0.002, False: 0.02}
@@ -91,17 +93,17 @@ def cell(found, factor):
 
 def table(result):
     width = 14 if any(len(f) > 1 for _, _, found in lines(result) for f in found.values()) else 11
-    out = ["%-24s%-11s" % ("", "") + "".join(f"{subject:>{width}}" for subject in result["subjects"])]
+    out = ["%-26s%-11s" % ("", "") + "".join(f"{subject:>{width}}" for subject in result["subjects"])]
     last = None
     for row, metric, found in lines(result):
         unit, factor, _ = METRICS[metric]
         label = "" if row["label"] == last else row["label"]
         last = row["label"]
-        out.append("%-24s%-11s" % (label, unit) + "".join(f"{cell(found[s], factor):>{width}}" for s in result["subjects"]))
+        out.append("%-26s%-11s" % (label, unit) + "".join(f"{cell(found[s], factor):>{width}}" for s in result["subjects"]))
     if result["limits"]:
         unit = "instr" if result["environment"]["icount"] else "ns"
-        out += ["", "%-35s%*s" % ("limits of this machine", width, unit)]
-        out += ["%-35s%*s" % (name, width, cell(found, 1)) for name, found in result["limits"].items()]
+        out += ["", "%-37s%*s" % ("limits of this machine", width, unit)]
+        out += ["%-37s%*s" % (name, width, cell(found, 1)) for name, found in result["limits"].items()]
     return "\n".join(out + [""] + statement(result))
 
 
@@ -156,7 +158,7 @@ def compare(before, after):
         if old != new:
             yield f"the {key} differs: {old}; {new}"
     icount = before["environment"]["icount"]
-    yield f"{'':24}{'':11}{'':13}{'before':>14}{'after':>14}{'change':>9}"
+    yield f"{'':26}{'':11}{'':13}{'before':>14}{'after':>14}{'change':>9}"
     count = {"better": 0, "worse": 0, "same": 0, "unsure": 0}
     other = {(row["label"], metric): found for row, metric, found in lines(after)}
     for row, metric, found in lines(before):
@@ -170,6 +172,6 @@ def compare(before, after):
             unit, factor, more = METRICS[metric]
             change, word = verdict(old, new, more, icount)
             count[word] += 1
-            yield (f"{row['label']:24}{unit:11}{subject:13}{cell(old, factor):>14}{cell(new, factor):>14}"
+            yield (f"{row['label']:26}{unit:11}{subject:13}{cell(old, factor):>14}{cell(new, factor):>14}"
                    f"{change * 100:>+8.1f}%  {word if word != 'same' else ''}").rstrip()
     yield ", ".join(f"{n} {word}" for word, n in count.items() if n) or "the files have no measurement in common"

@@ -6,6 +6,7 @@
 #   stage.sh device-up KIND NUMBER MTU   one device on a veth pair, for programs that both run on it: "DEVICE GID ADDRESS"
 #   stage.sh device-down KIND NUMBER
 #   stage.sh wire-up KIND MTU            two devices with a veth pair between them: that line for each end, and its namespace
+#   stage.sh wire-delay [DELAY]          delays the packets of each direction, or no longer
 #   stage.sh wire-down
 #
 # siw has connections of its own, so its GID is "-".
@@ -46,9 +47,17 @@ two_devices() {
 	done
 }
 
+# delay [DELAY]: another run of this script has made the wire.
+delay() {
+	wire_netdev=([a]=wire_a [b]=wire_b)
+	[[ ! -e /run/netns/wire_a ]] || wire_namespace=([a]=wire_a [b]=wire_b)
+	wire_netem both ${1:+delay "$1"}
+}
+
 case $1 in
 device-up) device_up "${@:2}" ;;
 device-down) device_down "${@:2}" ;;
 wire-up) two_devices "${@:2}" ;;
+wire-delay) delay "${@:2}" ;;
 wire-down) wire_down ;;
 esac

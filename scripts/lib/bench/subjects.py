@@ -13,7 +13,8 @@ import tempfile
 import time
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
-LIMITS = CHECKOUT / "build/user/test/bench/limits"
+LIMITS = CHECKOUT / "build/user/test/bench/machine-limits"
+IDLE_PAIRS = CHECKOUT / "build/user/test/bench/idle-pairs"
 PROVIDER = CHECKOUT / "build/user/userspace/provider/libpeal"
 STAGE = CHECKOUT / "scripts/lib/bench/stage.sh"
 FIGURES = re.compile(r"^ *\d+ +\d+ +[0-9.]+.*$", re.M)
@@ -110,12 +111,40 @@ class Device:
         self.ends = None
 
     def covers(self, row):
-        """iWARP has neither datagrams nor atomics."""
+        """iWARP has neither datagrams nor atomics. One device has no wire that could delay."""
+        if row.delay and self.name == self.kind:
+            return False
+        # Idle queue pairs cost the same on each device of a kind.
+        if row.idle:
+            return self.name == self.kind != "siw"
         return self.kind != "siw" or (row.connection == "RC" and "atomic" not in row.program)
 
     def measure(self, machine, row, iterations):
+        if row.idle:
+            return self.beside_idle(machine, row, iterations)
         if not installed(row.program):
             raise Missing(f"{row.program} is not installed")
+        if not row.delay:
+            return self.run(machine, row, iterations)
+        machine.stage("wire-delay", row.delay)
+        try:
+            return self.run(machine, row, iterations)
+        finally:
+            machine.stage("wire-delay")
+
+    def beside_idle(self, machine, row, iterations):
+        if not IDLE_PAIRS.exists():
+            raise Missing(f"{IDLE_PAIRS.relative_to(CHECKOUT)} is not built")
+        device, gid = self.ends[0][:2]
+        with subprocess.Popen([IDLE_PAIRS, device, gid, str(row.idle)], env=machine.environment, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as idle:
+            memory = idle.stdout.readline()
+            if not memory:
+                raise Missing(last_line(idle.stderr.read()))
+            # The program ends when the pipe to it is closed.
+            return {"memory": float(memory)} if row.kind == "memory" else self.run(machine, row, iterations)
+
+    def run(self, machine, row, iterations):
         port = machine.next_port()
         commands = []
         for device, gid, _, namespace in self.ends:

@@ -16,7 +16,7 @@ require ib_write_bw ib_read_lat
 require_tool
 work=$(mktemp -d)
 chmod 755 "$work"
-[[ -x build/user/test/bench/limits ]] || skip "the program 'limits' is not built"
+[[ -x build/user/test/bench/machine-limits ]] || skip "the programs of test/bench are not built"
 
 # bench NAME ARGUMENT...: measures once, as briefly as possible. It sets output, status and result.
 bench() {

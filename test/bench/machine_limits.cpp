@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * What this machine can do without any device: the limits that scripts/bench prints beside its
- *figures, and two processes that share memory, which is the floor of every transport between two
- *programs. It owns these loops and knows nothing of RDMA.
+ * figures, and two processes that share memory, which have no transport between them. It owns these
+ * loops and knows nothing of RDMA.
  *
- *	limits all			a line for each limit: nanoseconds of one step, its name
- *	limits shm-bw BYTES COUNT	one process copies COUNT messages into memory of another:
- *nanoseconds of one message
- *	limits shm-lat COUNT		two processes write to each other in turn: nanoseconds of
- *one way, median, 99 %, 99.9 %
+ *	machine-limits all			each limit: nanoseconds of a step, and its name
+ *	machine-limits shm-bw BYTES COUNT	a process copies COUNT messages into memory of
+ *						another: nanoseconds of one message
+ *	machine-limits shm-lat COUNT		two processes write in turn: nanoseconds of one way,
+ *						median, 99 % and 99.9 %
  *
  * On one CPU the two processes yield it to each other. With more, each spins on a CPU of its own.
  */
@@ -196,7 +196,7 @@ int print_limits()
 	std::vector<unsigned char> from(MOST, 1), to(MOST);
 	if (crc(reinterpret_cast<const unsigned char *>("123456789"), 9) != 0xcbf43926 ||
 	    crc(from.data(), 1000) != ~crc_by_table(~0u, from.data(), 1000))
-		return std::fputs("limits: the CRC is wrong\n", stderr), 1;
+		return std::fputs("machine-limits: the CRC is wrong\n", stderr), 1;
 	std::printf("%.1f system call\n", ns_of_step([] { syscall(SYS_getppid); }));
 	struct {
 		std::size_t bytes;
@@ -235,7 +235,7 @@ Shared *share(std::size_t bytes)
 	void *memory = mmap(nullptr, sizeof(Shared) + bytes, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED) {
-		std::perror("limits: mmap");
+		std::perror("machine-limits: mmap");
 		std::exit(1);
 	}
 	return new (memory) Shared{};
@@ -334,6 +334,6 @@ int main(int argc, char **argv)
 		return bandwidth(number(2), number(3));
 	if (what == "shm-lat" && argc == 3 && number(2) > 0)
 		return latency(number(2));
-	std::fputs("usage: limits all | shm-bw BYTES COUNT | shm-lat COUNT\n", stderr);
+	std::fputs("usage: machine-limits all | shm-bw BYTES COUNT | shm-lat COUNT\n", stderr);
 	return 2;
 }
