@@ -67,6 +67,11 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(results.figures(RESULT, short, "peal", "gbits"), [])
         self.assertAlmostEqual(results.median(results.figures(RESULT, long, "peal", "gbits")) * 1e-9, 41e3 * 65536 * 8e-9)
 
+    def test_cpu_time_of_a_gibibyte_comes_from_that_of_a_message(self):
+        row = {"label": "a", "kind": "cpu", "bytes": 65536}
+        result = {"samples": {"a": {"peal": {"cpu": [1e-5]}}}}
+        self.assertAlmostEqual(results.figures(result, row, "peal", "cpu_gib")[0], 0.16384)
+
     def test_numbers_have_three_digits(self):
         self.assertEqual([results.number(x) for x in (1234.5, 123.45, 12.345, 1.2345, 0.12345)],
                          ["1234", "123", "12.3", "1.23", "0.123"])
@@ -154,9 +159,9 @@ class Plan(unittest.TestCase):
                 labels = [row.label for row in plan.rows(quick, icount)]
                 self.assertEqual(len(labels), len(set(labels)))
 
-    def test_only_polling_tests_are_timed_and_only_waiting_ones_counted(self):
+    def test_programs_poll_where_time_is_measured_and_wait_where_instructions_are(self):
         counted_rows, timed = plan.rows(False, True), plan.rows(False, False)
-        self.assertFalse(any("-e" in row.arguments for row in timed))
+        self.assertTrue(all(("-e" in row.arguments) == (row.kind == "cpu") for row in timed))
         self.assertTrue(all("-e" in row.arguments for row in counted_rows if row.program.startswith("ib_send")))
         self.assertNotIn("ib_write_lat", [row.program for row in counted_rows])
 

@@ -13,8 +13,8 @@ IDLE = 1000
 class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
-    kind is "rate" for messages in one direction, "latency" for one message at a time, and "memory" for that of a queue pair.
-    idle is how many idle queue pairs of another program are on the device. iterations is the smallest number
+    kind is "rate" for messages in one direction, "latency" for one message at a time, "memory" for that of a queue pair,
+    and "cpu" for the CPU time of messages in one direction. idle is how many idle queue pairs of another program are on the device. iterations is the smallest number
     that is measured, and always the one that counts instructions. delay is that of each direction of the wire, which only
     subjects with a wire have."""
     program: str
@@ -58,6 +58,11 @@ def rows(quick, icount):
         found.append(Row("ib_write_bw", 64, "rate", max(128, 4000 // pairs), ("-q", str(pairs)), f"{pairs} QPs"))
     found.append(Row("ib_write_bw", 64, "rate", 4000, (), f"{IDLE} idle", idle=IDLE))
     found.append(Row("ib_write_bw", 64, "rate", 8000, ("-l", "16"), "lists 16"))
+    if not icount:
+        # Programs that poll are always busy, so these wait for events, which ib_write_bw cannot do. Instructions are counted in
+        # every row.
+        for size in (64, 64 << 10):
+            found.append(Row("ib_send_bw", size, "cpu", 1000, ("-e",), "events"))
     # On a wire with a round trip of 0.2 ms most of the 128 messages that perftest keeps posted are in flight.
     found.append(Row("ib_write_bw", 64, "rate", 20000, (), "0.2 ms RTT", "100us"))
     # perftest waits for datagrams that are lost, so each has a receive.

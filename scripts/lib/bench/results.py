@@ -18,8 +18,8 @@ import statistics
 VERSION = 1
 
 # A metric: its unit in the table, what the stored figure is multiplied by, and whether more is better. "rate" is messages
-# per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message; "memory" is that
-# of one queue pair, in bytes.
+# per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message; "cpu" is
+# seconds of all CPUs for one message; "memory" is that of one queue pair, in bytes.
 METRICS = {
     "rate": ("k msg/s", 1e-3, True),
     "gbits": ("Gb/s", 1e-9, True),
@@ -27,9 +27,12 @@ METRICS = {
     "p99": ("us 99 %", 1, False),
     "p99.9": ("us 99.9 %", 1, False),
     "instructions": ("instr/msg", 1, False),
+    "cpu": ("CPU us/msg", 1e6, False),
+    "cpu_gib": ("CPU s/GiB", 1, False),
     "memory": ("KiB", 1 / 1024, False),
 }
-OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions"), "memory": ("memory",)}
+OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions"), "cpu": ("cpu", "cpu_gib"),
+           "memory": ("memory",)}
 
 # Smaller changes than these are called none, in parts. Instructions repeat within 0.1 %.
 LEAST_CHANGE = {True: 0.002, False: 0.02}
@@ -64,6 +67,8 @@ def load(path):
 def figures(result, row, subject, metric):
     """The figures of all rounds. Gb/s are those of the messages, without headers."""
     samples = result["samples"].get(row["label"], {}).get(subject, {})
+    if metric == "cpu_gib":
+        return [cpu * (1 << 30) / row["bytes"] for cpu in samples.get("cpu", [])] if row["bytes"] >= 1024 else []
     if metric == "gbits":
         return [rate * row["bytes"] * 8 for rate in samples.get("rate", [])] if row["bytes"] >= 1024 else []
     return samples.get(metric, [])
@@ -113,8 +118,8 @@ def statement(result):
     rounds = max((len(f) for _, _, found in lines(result) for f in found.values()), default=0)
     out = [f"kernel {about['kernel']}, {about['cpus']} CPUs ({about['cpu']})",
            f"machine: {about['machine']}; load at the begin {about['load']}",
-           f"commit {about['commit']}, perftest {about['perftest']}, {about['begin']}",
-           f"median of {rounds}" + (", ± half of the range" if rounds > 1 else "")]
+           f"commit {about['commit']}, {about['begin']}",
+           f"perftest {about['perftest']}, MTU {about['mtu']}, median of {rounds}" + (", ± half of the range" if rounds > 1 else "")]
     if about["icount"]:
         out.append("instructions of both ends and the kernel on one CPU; send tests wait for events")
     out += ["distorted: " + text for text in about["distortions"]]
@@ -162,8 +167,8 @@ def compare(before, after):
     count = {"better": 0, "worse": 0, "same": 0, "unsure": 0}
     other = {(row["label"], metric): found for row, metric, found in lines(after)}
     for row, metric, found in lines(before):
-        if metric == "gbits":
-            # The message rate has changed by the same part.
+        if metric in ("gbits", "cpu_gib"):
+            # The figure of one message has changed by the same part.
             continue
         for subject, old in found.items():
             new = other.get((row["label"], metric), {}).get(subject)

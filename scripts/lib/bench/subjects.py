@@ -160,7 +160,7 @@ class Device:
         if not found:
             raise Missing(f"{row.program} printed no figures")
         words = found[-1].split()
-        if row.kind == "rate":
+        if row.kind in ("rate", "cpu"):
             return {"rate": float(words[4]) * 1e6}
         return {"median": float(words[4]), "p99": float(words[7]), "p99.9": float(words[8])}
 
@@ -171,15 +171,17 @@ class Tcp:
     ends = None
 
     def covers(self, row):
-        return row.program == "ib_write_bw" and not row.note and row.bytes <= 1 << 20
+        return row.kind == "cpu" or (row.program == "ib_write_bw" and not row.note and row.bytes <= 1 << 20)
 
     def measure(self, machine, row, iterations):
         if not installed("iperf3"):
             raise Missing("iperf3 is not installed")
         port = machine.next_port()
+        # The CPU time of so many messages is wanted, or the rate of one second.
+        length = ["-n", str(iterations * row.bytes)] if row.kind == "cpu" else ["-t", "1"]
         here, there = (["ip", "netns", "exec", end[3]] for end in self.ends)
         output = machine.pair(there + ["iperf3", "-s", "-1", "-p", str(port)],
-                              here + ["iperf3", "-J", "-t", "1", "-l", str(row.bytes), "-c", self.ends[1][2], "-p", str(port)],
+                              here + ["iperf3", "-J", *length, "-l", str(row.bytes), "-c", self.ends[1][2], "-p", str(port)],
                               lambda pid: listens(port, pid))
         return {"rate": json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8 / row.bytes}
 
