@@ -180,9 +180,10 @@ class Bench:
             return figures
         if row.kind == "cpu":
             busy_short, count_short = self.shortest[key]
-            # Other programs may have been at work in the short run. Then the difference says nothing.
-            enough = count > 2 * count_short and busy > busy_short
-            figures = {"cpu": (busy - busy_short) / (count - count_short)} if enough else {}
+            if count < 2 * count_short or busy <= busy_short:
+                self.leave_out(f"{subject.name}, {row.label}: a short run took as much CPU time as a long one")
+                return None
+            figures = {"cpu": (busy - busy_short) / (count - count_short)}
         if self.options.icount and row.kind != "memory":
             # The clock counts instructions as nanoseconds.
             figures = {"instructions": 1e9 / figures["rate"] if "rate" in figures else figures["median"] * 1000}
@@ -214,7 +215,8 @@ class Bench:
         """Shows the newest figures, and how long the rest takes if it goes on like this."""
         if not figures:
             return
-        metric = next((m for m in ("instructions", "median", "rate", "cpu", "memory") if any(m in f for f in figures.values() if f)), None)
+        metrics = {metric for found in figures.values() if found for metric in found}
+        metric = next((m for m in ("instructions", "median", "rate", "cpu", "memory") if m in metrics), None)
         unit, factor, _ = results.METRICS[metric] if metric else ("", 1, True)
         texts = [f"{name} {results.number(f[metric] * factor) if f and metric in f else '-'}" for name, f in figures.items()]
         left = (time.monotonic() - self.begin) * (self.all - self.done) / self.done

@@ -14,9 +14,9 @@ class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
     kind is "rate" for messages in one direction, "latency" for one message at a time, "memory" for that of a queue pair,
-    and "cpu" for the CPU time of messages in one direction. idle is how many idle queue pairs of another program are on the device. iterations is the smallest number
-    that is measured, and always the one that counts instructions. delay is that of each direction of the wire, which only
-    subjects with a wire have."""
+    and "cpu" for the CPU time of messages in one direction. idle is how many idle queue pairs of another program are on the
+    device. iterations is the smallest number that is measured, and always the one that counts instructions. delay is that
+    of each direction of the wire, which only subjects with a wire have."""
     program: str
     bytes: int
     kind: str

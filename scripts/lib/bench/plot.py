@@ -67,8 +67,8 @@ class Picture:
             'font-family="sans-serif" font-size="12" fill="#222">',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>']
         self.text(LEFT, 22, title, size=15)
-        self.text(LEFT, HEIGHT - 8, f"kernel {about['kernel']}, {about['cpus']} CPUs, {about['machine']}, commit {about['commit']}",
-                  size=10)
+        where = f"kernel {about['kernel']}, {about['cpus']} CPUs, {about['machine']}, commit {about['commit']}"
+        self.text(LEFT, HEIGHT - 8, where, size=10)
         for power in range(self.low, self.high + 1):
             y = self.y(10.0 ** power)
             self.parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
