@@ -13,10 +13,10 @@ IDLE = 1000
 class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
-    kind is "rate" for messages in one direction, "latency" for one message at a time, "memory" for that of a queue pair,
-    and "cpu" for the CPU time of messages in one direction. idle is how many idle queue pairs of another program are on the
-    device. iterations is the smallest number that is measured, and always the one that counts instructions. delay is that
-    of each direction of the wire, which only subjects with a wire have."""
+    kind is "rate" for messages in one direction, "latency" for one message at a time, and "cpu" for the CPU time of
+    messages in one direction. idle is how many idle queue pairs of another program are on the device. iterations is the
+    smallest number that is measured, and always the one that counts instructions. delay is that of each direction of the
+    wire, which only subjects with a wire have."""
     program: str
     bytes: int
     kind: str
@@ -28,8 +28,6 @@ class Row:
 
     @property
     def label(self):
-        if self.kind == "memory":
-            return "memory of a QP"
         return " ".join(filter(None, [self.program.removeprefix("ib_"), size_text(self.bytes), self.note]))
 
     @property
@@ -75,7 +73,6 @@ def rows(quick, icount):
     if not icount:
         found.append(Row("ib_send_lat", 8, "latency", 1000, ("-c", "UD"), "UD"))
     found.append(Row("ib_atomic_lat", 8, "latency", 1000))
-    found.append(Row("idle-pairs", 0, "memory", 1, idle=IDLE))
     return found
 
 

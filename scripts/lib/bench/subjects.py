@@ -138,11 +138,10 @@ class Device:
         device, gid = self.ends[0][:2]
         with subprocess.Popen([IDLE_PAIRS, device, gid, str(row.idle)], env=machine.environment, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as idle:
-            memory = idle.stdout.readline()
-            if not memory:
+            if not idle.stdout.readline():
                 raise Missing(last_line(idle.stderr.read()))
             # The program ends when the pipe to it is closed.
-            return {"memory": float(memory)} if row.kind == "memory" else self.run(machine, row, iterations)
+            return self.run(machine, row, iterations)
 
     def run(self, machine, row, iterations):
         port = machine.next_port()
