@@ -61,11 +61,12 @@ done
 # This guest forgets these files when it ends.
 modprobe -r rdma_rxe
 echo "install rdma_rxe /bin/false" >/etc/modprobe.d/bench.conf
-bench no-rxe --quick --subjects peal,rxe,rxe-wire --rows "write_bw 64 B,4 QPs"
+bench no-rxe --quick --subjects peal,rxe,rxe-wire --rows "4 QPs,idle"
 ((status == 0)) || fail "bench without rdma_rxe: $status"
 says "rxe: this kernel has no rdma_rxe"
 says "rxe-wire: this kernel has no rdma_rxe"
 has_figures peal "write_bw 64 B 4 QPs" rate || fail "peal is not measured without rdma_rxe"
+has_figures peal "write_bw 64 B 1000 idle" rate || fail "peal is not measured beside idle queue pairs"
 
 modprobe -r veth
 echo "install veth /bin/false" >>/etc/modprobe.d/bench.conf
