@@ -543,19 +543,28 @@ static int peal_netlink_del_fault(struct sk_buff *skb, struct genl_info *info)
 	return ret;
 }
 
-/* Return: false if the device has no such queue pair. */
-static bool peal_netlink_fail_qp(struct peal_dev *dev, u32 qpn, enum peal_nl_fault_event event)
+/*
+ * Rules spare the connection manager, because no program could connect without it, and so do these
+ * events. Return: 0, -ENXIO (the device has no such queue pair) or -EBUSY (it is the connection
+ * manager's).
+ */
+static int peal_netlink_fail_qp(struct peal_dev *dev, u32 qpn, enum peal_nl_fault_event event)
 {
 	struct peal_notify notify PEAL_UNINITIALIZED;
 	struct peal_qp *qp;
+	int ret = 0;
 
 	peal_notify_begin(&notify);
 	peal_epoch_enter();
 	qp = peal_table_qp(&dev->nic.table, qpn);
-	if (qp && event == PEAL_NL_FAULT_EVENT_QP_FATAL) {
+	if (!qp) {
+		ret = -ENXIO;
+	} else if (qp->ib.qp_type == IB_QPT_GSI) {
+		ret = -EBUSY;
+	} else if (event == PEAL_NL_FAULT_EVENT_QP_FATAL) {
 		peal_notify_fail(&notify, qp, READ_ONCE(qp->generation));
 		peal_notify_event(&notify, &qp->ib, IB_EVENT_QP_FATAL);
-	} else if (qp) {
+	} else {
 		struct ib_cq *cqs[] = { qp->ib.send_cq, qp->ib.recv_cq };
 		int i;
 
@@ -568,7 +577,7 @@ static bool peal_netlink_fail_qp(struct peal_dev *dev, u32 qpn, enum peal_nl_fau
 	}
 	peal_turn_end(&notify);
 	peal_epoch_exit();
-	return qp;
+	return ret;
 }
 
 static void peal_netlink_raise(struct peal_dev *dev, enum peal_nl_fault_event event)
@@ -613,9 +622,13 @@ static int peal_netlink_fault_now(struct sk_buff *skb, struct genl_info *info)
 		ret = -EOPNOTSUPP;
 	} else if (!ret && !qpn) {
 		peal_netlink_raise(dev, event);
-	} else if (!ret && !peal_netlink_fail_qp(dev, nla_get_u32(qpn), event)) {
-		NL_SET_ERR_MSG(info->extack, "the device has no such queue pair");
-		ret = -ENXIO;
+	} else if (!ret) {
+		ret = peal_netlink_fail_qp(dev, nla_get_u32(qpn), event);
+		if (ret == -ENXIO)
+			NL_SET_ERR_MSG(info->extack, "the device has no such queue pair");
+		else if (ret == -EBUSY)
+			NL_SET_ERR_MSG(info->extack,
+				       "this queue pair is the connection manager's");
 	}
 	mutex_unlock(&peal_netlink_lock);
 	return ret;

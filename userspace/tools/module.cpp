@@ -142,6 +142,10 @@ Failure fault_failure(const std::string &device, std::uint32_t id, const KernelE
 	case ENXIO:
 		return Failure(
 			fmt::format("{}: {}; \"peal show qp\" lists them", device, error.what()));
+	case EBUSY:
+		return Failure(fmt::format("{0}: {1}, which faults spare; name the queue pair of a "
+					   "program, which \"peal show qp {0}\" lists",
+					   device, error.words));
 	case ENOSPC:
 		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
 					   error.what()));

@@ -495,6 +495,11 @@ TEST_CASE("events happen at once")
 
 	CHECK(has(refusal("fault now " + std::string(name) + " qp-fatal qp 1234567"),
 		  "the device has no such queue pair; \"peal show qp\""));
+	for (const auto *event : {"qp-fatal", "cq-err"})
+		CHECK(has(
+			refusal("fault now " + std::string(name) + " " + event + " qp 1"),
+			"this queue pair is the connection manager's, which faults spare; name the "
+			"queue pair of a program, which \"peal show qp peal-faulty\" lists"));
 	CHECK(has(refusal("fault now " + device_name() + " device-fatal"), "without faults"));
 	CHECK(has(refusal("fault now " + std::string(name) + " device-fatal",
 			  "setpriv --reuid 65534 --clear-groups --bounding-set=-all "
