@@ -127,6 +127,26 @@ struct dst_entry *peal_path_route(struct peal_path *path)
 	return dst ?: peal_path_new_route(path);
 }
 
+void peal_path_draw(struct peal_path *path, struct peal_port *port, const union ib_gid *sgid,
+		    const struct ib_global_route *grh, u32 hash)
+{
+	*path = (struct peal_path){
+		.port = port,
+		.ipv6 = !ipv6_addr_v4mapped((const struct in6_addr *)sgid->raw),
+		.sgid = *sgid,
+		.dgid = grh->dgid,
+		.tclass = grh->traffic_class & ~INET_ECN_MASK,
+		.hop_limit = grh->hop_limit,
+		.flow_label = grh->flow_label & 0xfffff,
+	};
+	if (grh->flow_label)
+		path->sport = rdma_flow_label_to_udp_sport(grh->flow_label);
+	else
+		path->sport = IB_ROCE_UDP_ENCAP_VALID_PORT_MIN |
+			      ((hash ^ hash >> 14) & (IB_ROCE_UDP_ENCAP_VALID_PORT_MAX -
+						      IB_ROCE_UDP_ENCAP_VALID_PORT_MIN));
+}
+
 int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		   const struct rdma_ah_attr *attr, u32 hash)
 {
@@ -140,28 +160,14 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_t
 	    gid->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
 		return -EINVAL;
 	ecn = grh->traffic_class & INET_ECN_MASK;
-	*path = (struct peal_path){
-		.port = port,
-		.tx_quota = tx_quota,
-		.ipv6 = rdma_gid_attr_network_type(gid) == RDMA_NETWORK_IPV6,
-		.sgid = gid->gid,
-		.dgid = grh->dgid,
-		.tclass = grh->traffic_class & ~INET_ECN_MASK,
-		.ecn = ecn == INET_ECN_CE ? INET_ECN_NOT_ECT : ecn,
-		.hop_limit = grh->hop_limit,
-		.sl = rdma_ah_get_sl(attr),
-		.flow_label = grh->flow_label & 0xfffff,
-	};
+	peal_path_draw(path, port, &gid->gid, grh, hash);
+	path->tx_quota = tx_quota;
+	path->ecn = ecn == INET_ECN_CE ? INET_ECN_NOT_ECT : ecn;
+	path->sl = rdma_ah_get_sl(attr);
 	spin_lock_init(&path->lock);
 	if (path->ipv6 == ipv6_addr_v4mapped(peal_path_in6(&path->dgid)))
 		return -EINVAL;
 	path->multicast = rdma_is_multicast_addr((struct in6_addr *)path->dgid.raw);
-	if (grh->flow_label)
-		path->sport = rdma_flow_label_to_udp_sport(grh->flow_label);
-	else
-		path->sport = IB_ROCE_UDP_ENCAP_VALID_PORT_MIN |
-			      ((hash ^ hash >> 14) & (IB_ROCE_UDP_ENCAP_VALID_PORT_MAX -
-						      IB_ROCE_UDP_ENCAP_VALID_PORT_MIN));
 	rcu_read_lock();
 	ndev = rdma_read_gid_attr_ndev_rcu(gid);
 	if (IS_ERR(ndev)) {

@@ -81,6 +81,12 @@ int peal_path_resolve(struct peal_path *path, struct peal_port *port,
  */
 int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		   const struct rdma_ah_attr *attr, u32 hash);
+/*
+ * Fill only what the headers of packets take from a path. Nothing can be sent on it, and it is not
+ * released.
+ */
+void peal_path_draw(struct peal_path *path, struct peal_port *port, const union ib_gid *sgid,
+		    const struct ib_global_route *grh, u32 hash);
 /* Call once after a successful init or resolve, when no sender uses the path any more. */
 void peal_path_release(struct peal_path *path);
 

@@ -65,12 +65,9 @@ static u32 peal_message_bytes(const struct peal_message *message, u32 at, u32 pa
 		     message->wqe.length - peal_message_offset(message, at));
 }
 
-/*
- * Build the headers of the packet that takes @packets PSNs from number @at on. The RETH of a READ
- * request names only the part that is requested (9.7.5.1.1).
- */
-static void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
-			       struct peal_packet *header)
+/* The RETH of a READ request names only the part that is requested (9.7.5.1.1). */
+void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
+			struct peal_packet *header)
 {
 	const struct peal_wqe *wqe = &message->wqe;
 	const struct peal_op *op = message->op;

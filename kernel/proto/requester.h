@@ -53,6 +53,13 @@ struct peal_message {
 };
 
 /*
+ * Build the headers of the packet that takes @packets PSNs from number @at on. The caller sets
+ * those that say who the peer is. Of @message, what is above `piece` is read.
+ */
+void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
+			struct peal_packet *header);
+
+/*
  * End-to-end flow control: how many receives the peer says it has posted (IBTA 9.7.7.2).
  *
  * Owns: the number of messages begun (SSN) and the limit (LSN).
