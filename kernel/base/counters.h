@@ -38,6 +38,7 @@
 	X(packets_refused, "of programs, to port 4791 from an address of the device; not sent")	\
 	X(frames_sent, "frames of raw packet queue pairs that the netdev took")			\
 	X(frames_received, "frames that raw packet queue pairs received, each copy counted")	\
+	X(frames_missed, "frames for a sniffer without a receive, or too many for its backlog")	\
 	X(full_queues, "waits of connected queue pairs for room in the transmit queues")	\
 	X(retransmits, "packets sent again: requests, and responses that were requested again")	\
 	X(probes, "packets sent again, because no answer came in the estimated round trip")	\

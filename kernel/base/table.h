@@ -20,6 +20,7 @@
 #include "base/quota.h"
 
 struct peal_qp;
+struct peal_port;
 struct peal_key;
 struct peal_address;
 struct peal_srq;
@@ -88,6 +89,7 @@ struct peal_table {
 	struct peal_errors *errors;	/* of the queue pairs */
 	unsigned long optional;	/* bit n: PEAL_COUNTER_OPTIONAL + n is enabled; atomic bits */
 	struct peal_faults faults;	/* that an administrator asks for */
+	struct peal_port *port;		/* of the device */
 };
 
 int peal_table_init(struct peal_table *table);

@@ -81,6 +81,7 @@ void peal_mcast_leave(const struct net *net, struct net_device *ndev, const unio
 void peal_port_init(struct peal_port *port, struct peal_table *table, struct net_device *ndev)
 {
 	port->table = table;
+	table->port = port;
 	port->ndev = ndev;
 	port->reorder_mem.table = table;
 	atomic_long_set(&port->reorder_mem.bytes, 0);

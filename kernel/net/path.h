@@ -173,6 +173,13 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
  * small. It is counted here.
  */
 int peal_tx_flush(struct peal_train *train);
+/*
+ * A message of @path's device has reached the device @to without packets. Show @packet, one of
+ * those that would have carried it, to the sniffers of both devices. peal_path_draw() suffices for
+ * @path. @payload: packet->payload_bytes bytes are taken from there. With softirqs off.
+ */
+void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct peal_packet *packet,
+		  struct peal_cursor *payload);
 /* For main.c. No packet is sent any more. */
 void peal_tx_exit(void);
 /*

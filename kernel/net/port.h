@@ -21,6 +21,8 @@
 #include "object/qp.h"
 #include "proto/packet.h"
 
+struct peal_flows;
+
 struct peal_port {
 	struct peal_table *table;	/* its counters count the packets */
 	struct net_device *ndev;	/* with a reference */
@@ -30,6 +32,9 @@ struct peal_port {
 
 	/* Guarded by peal_netns_mutex: */
 	struct list_head node;		/* on netns->ports */
+
+	struct peal_flows *flows;	/* the device's flow rules */
+	bool sniffed;			/* the device has a sniffer; written under RTNL */
 
 	struct peal_tx_quotas tx_quotas;	/* open while netns is set */
 	struct peal_reorder_mem reorder_mem;

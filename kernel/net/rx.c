@@ -40,6 +40,7 @@
 #include "base/trace.h"
 #include "net/rx_packet.h"
 #include "net/port.h"
+#include "net/sniff.h"
 
 /* The most packets in the backlog: as many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RX_BACKLOG	1000
@@ -361,6 +362,21 @@ static void peal_rx_work(struct work_struct *work)
 }
 
 /*
+ * Inside the epoch and RCU. A packet that has come from another device of this host, without the
+ * netdev. The sniffers of @port have seen what comes from an address of @owner when it was sent.
+ */
+static noinline void peal_rx_sniff(struct peal_port *port, struct net_device *owner,
+				   const struct sk_buff *skb, bool ipv6)
+{
+	const void *source = ipv6 ? (const void *)&ipv6_hdr(skb)->saddr : &ip_hdr(skb)->saddr;
+
+	peal_epoch_assert_held();
+	if (skb->dev->flags & IFF_LOOPBACK && !(port->ndev->flags & IFF_LOOPBACK) &&
+	    !peal_rx_has_address(owner, source, ipv6))
+		peal_sniff_packet(port, skb);
+}
+
+/*
  * Inside the epoch and RCU. skb->data is at the IP header. @at: offset of the UDP header
  * from there. @nested: the epoch was held already.
  */
@@ -406,6 +422,8 @@ static unsigned int peal_rx_receive(struct peal_netns *ns, struct sk_buff *skb, 
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	nf_reset_ct(skb);
+	if (unlikely(peal_sniff_wants(port)))
+		peal_rx_sniff(port, owner, skb, ipv6);
 	*peal_arrival(skb) = (struct peal_arrival){
 		.port = port,
 		.udp = at,

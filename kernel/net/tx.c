@@ -2,6 +2,7 @@
 /*
  * Packets out: from header values and payload to the stack.
  */
+#include <linux/etherdevice.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
@@ -19,6 +20,7 @@
 #include "net/crc.h"
 #include "net/path.h"
 #include "net/port.h"
+#include "net/sniff.h"
 #include "net/tx_quota.h"
 
 static u32 peal_tx_ip_bytes(const struct peal_path *path)
@@ -238,6 +240,9 @@ static void peal_tx_send(struct peal_train *train)
 	 * traffic class, as for a socket with IP_TOS.
 	 */
 	skb->priority = path->sl ? path->sl : rt_tos2priority(train->tos);
+	if (unlikely(peal_sniff_wants(path->port)) && peal_path_route_is_local(path, dst) &&
+	    !(path->port->ndev->flags & IFF_LOOPBACK))
+		peal_sniff_packet(path->port, skb);
 	skb_dst_set_noref(skb, dst);
 	if (likely(!peal_tx_quota_is_scarce(path->tx_quota)) ||
 	    !peal_tx_neighbour_is_silent(path, dst)) {
@@ -420,6 +425,47 @@ int peal_tx_flush(struct peal_train *train)
 	error = train->error;
 	train->error = 0;
 	return error;
+}
+
+void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct peal_packet *packet,
+		  struct peal_cursor *payload)
+{
+	struct peal_crc_source source = peal_crc_from(payload, packet->payload_bytes);
+	struct peal_port *from = path->port;
+	u32 bytes = peal_tx_bytes(packet);
+	struct sk_buff *skb, *copy = NULL;
+	struct peal_train train;
+	struct ethhdr *eth;
+
+	if (!peal_sniff_wants(from) && !peal_sniff_wants(to))
+		return;
+	peal_tx_begin(&train, path);
+	if (!peal_tx_first(&train, packet, 0, bytes, &source)) {
+		peal_count(from->table, frames_missed);
+		return;
+	}
+	peal_fpu_end(train.fpu);
+	skb = train.skb;
+	skb->protocol = htons(path->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
+	peal_tx_ip(path, skb_network_header(skb), skb->len, 0, path->tclass,
+		   path->hop_limit ?: IPDEFTTL);
+	if (!path->ipv6)
+		ip_send_check(ip_hdr(skb));
+	*udp_hdr(skb) = peal_tx_udp(path, bytes);
+	eth = skb_push(skb, ETH_HLEN);
+	ether_addr_copy(eth->h_dest, to->ndev->dev_addr);
+	ether_addr_copy(eth->h_source, from->ndev->dev_addr);
+	eth->h_proto = skb->protocol;
+	skb_reset_mac_header(skb);
+	if (to != from && peal_sniff_wants(to)) {
+		copy = peal_sniff_wants(from) ? skb_clone(skb, GFP_ATOMIC) : skb;
+		if (copy)
+			peal_sniff_frame(to, copy);
+		else
+			peal_count(to->table, frames_missed);
+	}
+	if (copy != skb)
+		peal_sniff_frame(from, skb);
 }
 
 void peal_tx_exit(void)

@@ -22,6 +22,7 @@
 #include "base/budget.h"
 #include "engine/engine.h"
 #include "net/port.h"
+#include "net/sniff.h"
 #include "object/cursor.h"
 #include "proto/packet.h"
 #include "raw/frame.h"
@@ -31,6 +32,8 @@
 
 /* The most frames in the backlog: as many as the stack's own backlog of a CPU holds by default. */
 #define PEAL_RAW_BACKLOG	1000
+/* With those of messages that travel without packets. None of these is longer than a packet. */
+#define PEAL_RAW_BACKLOG_SHOWN	4096
 
 /* The kinds of rules, in the order in which a frame is compared with them. */
 enum peal_flow_kind {
@@ -135,7 +138,7 @@ static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *n
 }
 
 /* Inside the epoch, no lock held. The frame stays the caller's. */
-static void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame)
+static void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame, bool sniffed)
 {
 	struct peal_notify notify PEAL_UNINITIALIZED;
 	enum peal_drop drop;
@@ -145,10 +148,12 @@ static void peal_raw_deliver(struct peal_qp *qp, const struct peal_frame *frame)
 	spin_lock(&qp->rq.lock);
 	drop = peal_raw_receive(qp, &notify, frame);
 	spin_unlock(&qp->rq.lock);
-	if (unlikely(drop))
-		peal_count_drop(qp->table, drop);
-	else
+	if (likely(!drop))
 		peal_count(qp, frames_received);
+	else if (sniffed && drop == PEAL_DROP_receive)
+		peal_count(qp->table, frames_missed);
+	else
+		peal_count_drop(qp->table, drop);
 	peal_turn_end(&notify);
 }
 
@@ -194,7 +199,7 @@ static enum peal_taking peal_flows_offer(struct peal_flows *flows, const struct 
 		if (first ? !peal_flow_is_equal(first, flow) : !peal_flow_matches(flow, frame))
 			continue;
 		if (deliver)
-			peal_raw_deliver(flow->qp, frame);
+			peal_raw_deliver(flow->qp, frame, false);
 		if (flow->passes || (flow->kind != PEAL_FLOW_NORMAL &&
 				     is_multicast_ether_addr(fields->dst_mac)))
 			verdict = max(verdict, PEAL_FRAME_COPY);
@@ -238,7 +243,7 @@ static void peal_flows_deliver(struct peal_flows *flows, struct sk_buff *skb)
 			peal_flows_offer(flows, &frame, true);
 		else
 			list_for_each_entry_rcu(flow, &flows->sniffers, node, peal_epoch_held())
-				peal_raw_deliver(flow->qp, &frame);
+				peal_raw_deliver(flow->qp, &frame, true);
 		consume_skb(skb);
 	}
 }
@@ -256,11 +261,14 @@ static void peal_flows_work(struct work_struct *work)
 	}
 }
 
-/* Deliver @skb later. Consumes it. */
-static void peal_flows_queue(struct peal_flows *flows, struct sk_buff *skb)
+/* Deliver @skb later, unless @most frames wait already. Consumes it. */
+static void peal_flows_queue(struct peal_flows *flows, struct sk_buff *skb, u32 most)
 {
-	if (skb_queue_len_lockless(&flows->backlog) >= PEAL_RAW_BACKLOG) {
-		peal_count_drop(flows->port->table, PEAL_DROP_resource);
+	if (skb_queue_len_lockless(&flows->backlog) >= most) {
+		if (peal_raw_cb(skb)->tapped)
+			peal_count(flows->port->table, frames_missed);
+		else
+			peal_count_drop(flows->port->table, PEAL_DROP_resource);
 		kfree_skb(skb);
 		return;
 	}
@@ -289,7 +297,7 @@ static unsigned int peal_flows_hook(void *priv, struct sk_buff *skb,
 	}
 	peal_flows_own(skb, false);
 	if (nested)
-		peal_flows_queue(flows, skb);
+		peal_flows_queue(flows, skb, PEAL_RAW_BACKLOG);
 	else
 		peal_flows_deliver(flows, skb);
 out:
@@ -313,8 +321,17 @@ static int peal_flows_tap(struct sk_buff *skb, struct net_device *ndev, struct p
 		return 0;
 	}
 	peal_flows_own(skb, true);
-	peal_flows_queue(flows, skb);
+	peal_flows_queue(flows, skb, PEAL_RAW_BACKLOG);
 	return 0;
+}
+
+/* A queue pair's lock may be held, so the frame waits for the work item, too. */
+void peal_sniff_frame(struct peal_port *port, struct sk_buff *skb)
+{
+	bool train = skb_is_gso(skb);
+
+	peal_flows_own(skb, true);
+	peal_flows_queue(port->flows, skb, train ? PEAL_RAW_BACKLOG : PEAL_RAW_BACKLOG_SHOWN);
 }
 
 /* ---- flow rules ---- */
@@ -470,8 +487,11 @@ static int peal_flow_insert(struct peal_flow *flow)
 		return ret;
 	if (flow->kind == PEAL_FLOW_SNIFFER) {
 		list = &flows->sniffers;
-		if (list_empty(list))
+		if (list_empty(list)) {
 			dev_add_pack(&flows->tap);
+			WRITE_ONCE(flows->port->sniffed, true);
+			static_branch_inc(&peal_sniff_key);
+		}
 	} else if (list_empty(list)) {
 		ret = nf_register_net_hook(flows->port->net, &flows->hook);
 		if (ret) {
@@ -533,6 +553,10 @@ int peal_flow_destroy(struct ib_flow *ib)
 
 	rtnl_lock();
 	list_del_rcu(&flow->node);
+	if (flow->kind == PEAL_FLOW_SNIFFER && list_empty(&flows->sniffers)) {
+		WRITE_ONCE(flows->port->sniffed, false);
+		static_branch_dec(&peal_sniff_key);
+	}
 	if (!flows->left) {
 		peal_flow_filter(flow, -1);
 		if (flow->kind != PEAL_FLOW_SNIFFER && list_empty(&flows->rules))
@@ -550,6 +574,7 @@ int peal_flow_destroy(struct ib_flow *ib)
 void peal_flows_init(struct peal_flows *flows, struct peal_port *port)
 {
 	flows->port = port;
+	port->flows = flows;
 	flows->hook = (struct nf_hook_ops){
 		.hook = peal_flows_hook,
 		.dev = port->ndev,
@@ -576,6 +601,7 @@ void peal_flows_leave(struct peal_flows *flows)
 	if (flows->left)
 		return;
 	WRITE_ONCE(flows->left, true);
+	WRITE_ONCE(flows->port->sniffed, false);
 	if (!list_empty(&flows->rules))
 		nf_unregister_net_hook(flows->port->net, &flows->hook);
 	if (!list_empty(&flows->sniffers))
@@ -623,7 +649,7 @@ static bool peal_raw_loop(struct peal_flows *flows, const struct peal_frame *fra
 	if (skb) {
 		skb->pkt_type = group ? PACKET_MULTICAST : PACKET_HOST;
 		peal_flows_own(skb, false);
-		peal_flows_queue(flows, skb);
+		peal_flows_queue(flows, skb, PEAL_RAW_BACKLOG);
 	}
 	return !group;
 }

@@ -7,7 +7,8 @@
  * priority, 0 first, and then the two default rules. The first rule that matches takes the frame
  * away from the stack. All rules that are equal to it, of this queue pair or others, get the frame,
  * too. A default rule takes only frames that the stack would not use. It gets frames to other
- * stations, and copies of multicast frames. Sniffers get a copy of every frame in both directions.
+ * stations, and copies of multicast frames. Sniffers get a copy of every frame in both directions,
+ * and what net/sniff.h adds.
  *
  * RoCEv2 frames go to sniffers only, because the device and rdma_rxe answer for their UDP port.
  */

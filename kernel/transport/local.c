@@ -15,6 +15,7 @@
 #include "base/trace.h"
 #include "engine/engine.h"
 #include "net/rx_packet.h"
+#include "net/sniff.h"
 #include "proto/packet.h"
 #include "proto/responder.h"
 #include "object/qp.h"
@@ -22,6 +23,7 @@
 #include "transport/local.h"
 #include "transport/output.h"
 #include "transport/sender.h"
+#include "transport/show.h"
 
 /* A proof is renewed while there is traffic. It ends when two renewals in a row fail. */
 #define PEAL_LOCALITY_RENEW	(HZ)
@@ -779,6 +781,52 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
+/*
+ * A device has a sniffer. Show it what this attempt to transfer the message, or the next chunk of
+ * it, would be on the wire. Nothing would leave if the requester itself has found an error, or
+ * tries again at once or on the wire. The locks of the peer are not held any more, so its MSN is a
+ * hint.
+ */
+static noinline void peal_direct_show(const struct peal_direct *d,
+				      struct peal_outcome outcome)
+{
+	struct peal_qp *qp = d->base.qp, *peer;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	const struct peal_op *op = peal_op(wqe->opcode);
+	struct peal_table *table = qp->transport == qp->direct ? qp->table :
+								  peal_locality_table(qp);
+	struct peal_cursor local PEAL_UNINITIALIZED;
+	struct peal_show show = {
+		.to = qp->table->port, .psn = d->psn, .done = d->done,
+		.bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES),
+		.outcome = &outcome, .local = &local,
+	};
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (outcome.what == PEAL_ABSENT || outcome.what == PEAL_UNPROVEN ||
+	    (outcome.what == PEAL_FAILED && !outcome.syndrome) ||
+	    (outcome.what == PEAL_PROGRESS && !outcome.bytes))
+		return;
+	peer = table ? peal_table_qp(table, qp->attr.dest_qp_num) : NULL;
+	if (peer && peer->direct) {
+		show.to = peer->table->port;
+		show.msn = READ_ONCE(peal_direct(peer->direct)->at.msn);
+		/* The MSN rises with the last chunk of a READ, but its responses have one MSN. */
+		if (outcome.what == PEAL_PROGRESS)
+			show.msn = peal_psn_add(show.msn, 1);
+	}
+	if (!peal_sniff_wants(qp->table->port) && !peal_sniff_wants(show.to))
+		return;
+	if (peal_direct_local(qp, op, &local))
+		return;
+	if (peal_cursor_look(&local, d->done, show.bytes, !op->sends) == PEAL_ODP_PRESENT) {
+		if (d->done)
+			peal_cursor_skip(&local, d->done);
+		peal_show_message(qp, &show);
+	}
+	peal_cursor_end(&local);
+}
+
 /* ---- the send queue ---- */
 
 static void peal_direct_wait(struct peal_direct *d, enum peal_direct_wait wait, u64 ns,
@@ -865,6 +913,8 @@ static void peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
 		outcome = peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
 	else
 		outcome = peal_direct_transfer(d, op, notify);
+	if (peal_sniff_is_on() && !op->local)
+		peal_direct_show(d, outcome);
 	if (unlikely(outcome.what > PEAL_PROGRESS) && qp->ib.qp_type == IB_QPT_UC && !op->local &&
 	    outcome.what != PEAL_ABSENT &&
 	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))

@@ -15,6 +15,7 @@
 #include "net/rx_packet.h"
 #include "net/path.h"
 #include "net/port.h"
+#include "net/sniff.h"
 #include "proto/packet.h"
 #include "transport/exec.h"
 #include "transport/sender.h"
@@ -424,6 +425,21 @@ static noinline void peal_ud_challenge(const struct peal_ud *ud, struct peal_add
 }
 
 /*
+ * A device has a sniffer. Show it the datagram as the packet that it would be. The datagram itself
+ * still needs its own cursor over the same bytes.
+ */
+static noinline void peal_ud_show(const struct peal_ud *ud, struct peal_address *address,
+				  const struct peal_qp *peer, const struct peal_packet *packet)
+{
+	struct peal_cursor local PEAL_UNINITIALIZED;
+
+	if (peal_packet_sender_begin(ud->sender.base.qp, &local).what != PEAL_DONE)
+		return;
+	peal_tx_show(&address->path, peer->table->port, packet, &local);
+	peal_cursor_end(&local);
+}
+
+/*
  * Copy the datagram to its receiver, if packets of the handle are proven to arrive at a device of
  * this namespace. Takes the receiver's rq.lock. Return: false when it must leave as a packet.
  */
@@ -447,6 +463,8 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 		return false;
 	if (unlikely(!peal_tx_grh(&address->path, packet, arrival.grh)))
 		return false;
+	if (peal_sniff_is_on())
+		peal_ud_show(ud, address, peer, packet);
 	arrival.packet = packet;
 	arrival.ipv6 = address->path.ipv6;
 	arrival.multicast = false;

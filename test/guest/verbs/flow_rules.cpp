@@ -411,6 +411,14 @@ TEST_CASE("a sniffer sees both directions and takes nothing")
 	sender.send(frame_of(out));
 	CHECK(stage.end.gets(frame_of(out)));
 	CHECK(stage.wire.receive(out.from) == frame_of(out));
+
+	/* Without a receive a sniffer misses a frame. */
+	RawEnd deaf(stage.device);
+	const Flow other = Rule(IBV_FLOW_ATTR_SNIFFER).create(deaf.qp);
+	const auto missed = counter("frames_missed");
+
+	stage.wire.send(frame_of(in));
+	CHECK(eventually([&] { return counter("frames_missed") > missed; }));
 	close(fd);
 }
 
