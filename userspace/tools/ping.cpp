@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "error.hpp"
 #include "ping_module.hpp"
+#include "plugin.hpp"
 
 namespace peal::tool {
 
@@ -60,21 +59,9 @@ int ping(const PingRequest &request)
 	read_operations(request.operations);
 	std::ranges::for_each(request.sizes, read_size);
 
-	/* In a build folder it lies beside the tool. */
-	std::error_code unreadable;
-	const auto beside = std::filesystem::read_symlink("/proc/self/exe", unreadable)
-				    .replace_filename(PING_MODULE_FILE);
-	const std::string file = std::filesystem::exists(beside, unreadable) ? beside.string()
-									     : PEAL_MODULE_FOLDER
-					 "/" PING_MODULE_FILE;
-	void *module = dlopen(file.c_str(), RTLD_NOW);
-	const auto run =
-		module ? reinterpret_cast<PingFunction>(dlsym(module, PING_MODULE_FUNCTION))
-		       : nullptr;
-	if (!run)
-		throw Failure(fmt::format("\"peal ping\" needs the library libpeal, and it cannot "
-					  "be loaded ({}); type \"apt-get install libpeal0\"",
-					  dlerror()));
+	const auto run = reinterpret_cast<PingFunction>(plugin_function(
+		PING_MODULE_FILE, PING_MODULE_FUNCTION, "peal ping", "libpeal", "libpeal0"));
+
 	return run(request);
 }
 

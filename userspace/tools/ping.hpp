@@ -2,9 +2,8 @@
 /*
  * peal ping: executes each operation between two hosts, compares every byte, and measures.
  *
- * Owns: what the command is asked to do, and loading the part of the tool that uses RDMA. That is a
- * file of its own, so that the other commands work where libpeal and libibverbs are missing or
- * broken: "peal doctor" is to say so.
+ * Owns: what the command is asked to do, and loading the part of the tool that uses RDMA
+ * (plugin.hpp).
  * Does not know: RDMA.
  */
 #pragma once
