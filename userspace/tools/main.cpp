@@ -11,6 +11,7 @@
  *	doctor.cpp	peal doctor, whose checks are in doctor_*.cpp
  *	why.cpp		peal why, whose words are in qp_error.cpp
  *	fault.cpp	peal fault, whose words are in fault_rule.cpp
+ *	dump.cpp	peal dump, whose packets are in dump_packet.cpp and dump_capture.cpp
  *	ping.cpp	peal ping, whose ends are in ping_client.cpp and ping_server.cpp
  */
 #include <exception>
@@ -22,6 +23,7 @@
 #include <fmt/format.h>
 
 #include "doctor.hpp"
+#include "dump.hpp"
 #include "error.hpp"
 #include "fault.hpp"
 #include "link.hpp"
@@ -41,6 +43,7 @@ struct Arguments {
 	std::vector<std::string> words;
 	StatRequest stat;
 	PingRequest ping;
+	DumpRequest dump;
 	bool json = false;
 	bool details = false;
 };
@@ -252,6 +255,36 @@ void add_why_command(CLI::App &app, Arguments &arguments)
 	why->callback([&] { explain_errors(arguments.name, arguments.json); });
 }
 
+void add_dump_command(CLI::App &app, Arguments &arguments, const Status &status)
+{
+	auto *dump = add_command(app, "dump",
+				 "show the packets of a device, and its messages inside this host "
+				 "as packets",
+				 "  peal dump peal0\n"
+				 "  peal dump peal0 --count 100 qp 17\n"
+				 "  peal dump peal0 -w peal0.pcap");
+	auto &request = arguments.dump;
+
+	dump->add_option("DEVICE", request.device, "the device")->required();
+	dump->add_option("qp N", request.words,
+			 "only packets of this queue pair, to it and to its peer");
+	auto *file =
+		dump->add_option("-w,--write", request.file,
+				 "write the packets to this file instead, for tshark; \"-\" is "
+				 "the standard output")
+			->type_name("FILE");
+	dump->add_option("-c,--count", request.count, "end after so many packets")
+		->type_name("N")
+		->check(CLI::Range(1, 1000000000));
+	dump->add_option("--snaplen", request.snaplen, "most bytes of a packet in the file")
+		->type_name("BYTES")
+		->check(CLI::Range(1, 1000000))
+		->needs(file);
+	dump->add_flag("--json", request.json, "print JSON, one line for each packet")
+		->excludes(file);
+	dump->callback([&, status] { status(peal::tool::dump(request)); });
+}
+
 void add_ping_command(CLI::App &app, Arguments &arguments, const Status &status)
 {
 	auto *ping = add_command(
@@ -346,6 +379,7 @@ int run(int argc, char **argv)
 	add_why_command(app, arguments);
 	add_fault_commands(app, arguments);
 	add_doctor_command(app, arguments, [&](int found) { status = found; });
+	add_dump_command(app, arguments, [&](int found) { status = found; });
 	add_ping_command(app, arguments, [&](int found) { status = found; });
 	try {
 		app.parse(argc, argv);

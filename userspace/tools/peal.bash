@@ -62,7 +62,7 @@ _peal_fault_words() {
 # _peal_words: all that may come next.
 _peal_words() {
 	local at=$COMP_CWORD
-	((at > 1)) || { echo link host show stat why fault doctor ping --help --version && return; }
+	((at > 1)) || { echo link host show stat why fault doctor dump ping --help --version && return; }
 	case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
 	"link add")
 		case $at in
@@ -94,6 +94,12 @@ _peal_words() {
 		;;
 	fault\ *) echo add show del now --help ;;
 	doctor\ *) echo --json ;;
+	dump\ *)
+		case ${COMP_WORDS[at - 1]} in
+		-c | --count | --snaplen | -w | --write | qp) ;;
+		*) ((at == 2)) && _peal_devices || echo qp --count --write --snaplen --json ;;
+		esac
+		;;
 	ping\ *)
 		case ${COMP_WORDS[at - 1]} in
 		--device) _peal_devices ;;

@@ -75,6 +75,20 @@ fail_qp() {
 	return "$status"
 }
 
+# dump_packets COMMAND: runs "peal dump peal0 ..." until it has begun to listen, and ends it.
+dump_packets() { eval "timeout --preserve-status -s INT 3 $1" >"$output" 2>&1 </dev/null && grep -q "listening on" "$output"; }
+
+# dump_qp COMMAND: runs "peal dump peal0 ... qp N" with the number of a queue pair that there is.
+dump_qp() {
+	local status=0
+	start_server 18515 ibv_rc_pingpong -d peal0 >"$output" 2>&1 || return 1
+	dump_packets "${1% *} $(rdma resource show qp link peal0 | sed -nE 's/.* lqpn ([0-9]+) .*comm ibv_rc_pingpong.*/\1/p')" ||
+		status=$?
+	kill "$server"
+	wait "$server" 2>/dev/null
+	return "$status"
+}
+
 # del_fault COMMAND: runs "peal fault del peal0 N" when the device has just got its first two rules.
 del_fault() {
 	peal link del peal0 && peal link add peal0 netdev eth0 faults on &&
@@ -96,6 +110,8 @@ run_all() {
 		case $line in
 		"peal ping --listen"*) eval "serve_ping $line" && end_ping ;;
 		"peal ping 10.0.0.2"*) ping_peer "$line" ;;
+		"peal dump"*" qp "*) dump_qp "$line" ;;
+		"peal dump"*) dump_packets "$line" ;;
 		"peal fault now"*" qp "*) fail_qp "$line" ;;
 		"peal fault del peal0 "*) del_fault "$line" ;;
 		*) eval "$line" >"$output" 2>&1 </dev/null ;;
@@ -168,6 +184,9 @@ done
 ping_options=$(completed ping "" | tr ' ' '\n' | grep ^--)
 for option in $ping_options; do
 	peal ping --help | grep -q -e "^  $option " || fail "completion offers $option"
+done
+for option in $(completed dump peal7 "" | tr ' ' '\n' | grep ^--); do
+	peal dump --help | grep -q -e "[ ,]$option " || fail "completion offers $option"
 done
 for name in $(completed ping --operation ""); do
 	status=0
