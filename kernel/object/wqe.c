@@ -654,6 +654,7 @@ static enum peal_rq_taken peal_rq_take_shared(struct peal_rq *rq, enum peal_reas
 	lockdep_assert_held(&rq->lock);
 	if (!peal_srq_ring_take(rq->shared, waiter, &rq->wqe, reason))
 		return PEAL_RQ_EMPTY;
+	rq->fault = *reason;
 	rq->holding = *reason != PEAL_REASON_SRQ_RING;
 	return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
 }
@@ -672,8 +673,10 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 
 	lockdep_assert_held(&rq->lock);
 	*reason = PEAL_REASON_NONE;
-	if (rq->holding)
-		return PEAL_RQ_TAKEN;
+	if (rq->holding) {
+		*reason = rq->fault;
+		return *reason ? PEAL_RQ_MALFORMED : PEAL_RQ_TAKEN;
+	}
 	if (rq->shared)
 		return peal_rq_take_shared(rq, reason);
 	pending = peal_rq_pending(rq);
@@ -685,6 +688,7 @@ enum peal_rq_taken peal_rq_take(struct peal_rq *rq, enum peal_reason *reason)
 	else
 		*reason = peal_wqe_parse_recv(peal_ring_slot(&rq->ring), &rq->limits, &rq->wqe);
 	peal_ring_take(&rq->ring);
+	rq->fault = *reason;
 	rq->holding = true;
 	if (rq->kicked && !rq->refusing)
 		peal_rq_want_kick(rq, false);

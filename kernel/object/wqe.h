@@ -358,6 +358,7 @@ struct peal_rq {
 	struct peal_srq_ring *shared;	/* where WQEs are taken from; NULL: `ring` */
 	struct peal_ring ring;
 	struct peal_recv wqe;		/* valid while holding */
+	enum peal_reason fault;		/* of wqe, if it is malformed; valid while holding */
 	bool holding;			/* a WQE was taken and is not completed */
 	bool refusing;			/* accepts nothing: in error now or soon */
 	bool established;		/* a message has arrived since RTR */

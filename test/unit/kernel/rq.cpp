@@ -139,6 +139,21 @@ TEST_CASE("a malformed receive is taken, and the next one is the next", "[rq]")
 	CHECK(queue.rq.wqe.length == 20);
 }
 
+TEST_CASE("a malformed receive that is held stays malformed", "[rq]")
+{
+	Queue queue;
+
+	queue.post(10, 1);
+	queue.post(20);
+	for (int attempt = 0; attempt < 3; ++attempt) {
+		REQUIRE(queue.take() == PEAL_RQ_MALFORMED);
+		CHECK(queue.reason == PEAL_REASON_RECV_WQE);
+		CHECK(queue.rq.wqe.index == 0);
+		CHECK(queue.rq.ring.next == 1);
+	}
+	CHECK(queue.take_next() == PEAL_RQ_TAKEN);
+}
+
 TEST_CASE("a malformed receive that was waited for ends the asking", "[rq]")
 {
 	Queue queue;
