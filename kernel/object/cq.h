@@ -111,6 +111,25 @@ int peal_cq_resize(struct peal_cq *cq);
 void peal_cq_moderate(struct peal_cq *cq, u16 count, u16 us);
 
 bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
+
+/*
+ * The common case of peal_cq_push(), for a message that its sender has completed with success.
+ * Return: false if nothing was done, because the ring is full or its CQEs get times.
+ */
+static inline bool peal_cq_push_sent(struct peal_cq *cq, u32 qp_index, u32 qp_num,
+				     const struct peal_wqe *wqe)
+{
+	bool plain;
+
+	lockdep_assert(softirq_count());
+	spin_lock(&cq->lock);
+	plain = !cq->overflowed && !cq->clocks && !peal_cq_ring_full(&cq->ring);
+	if (likely(plain))
+		peal_cq_ring_push_sent(&cq->ring, qp_index, qp_num, wqe);
+	spin_unlock(&cq->lock);
+	return plain;
+}
+
 void peal_cq_overflow(struct peal_cq *cq);
 void peal_cq_notify(struct peal_cq *cq);
 void peal_cq_wait_handler(struct peal_cq *cq);

@@ -750,6 +750,23 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
 	return ret;
 }
 
+/*
+ * Find the region of a key for peal_mr_pinned(), and remember the answer in @last.
+ *
+ * Barrier M: key_removals is loaded before the key is looked up. Pairs with peal_table_end_key().
+ */
+struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
+				    const struct ib_pd *pd, u32 value)
+{
+	peal_epoch_assert_held();
+	last->removals = smp_load_acquire(&table->key_removals);	/* M */
+	last->value = value;
+	last->mr = peal_mr_find(table, value);
+	if (last->mr && (!last->mr->umem || last->mr->key.pd != pd))
+		last->mr = NULL;
+	return last->mr;
+}
+
 /**
  * peal_mr_local() - check one scatter-gather entry
  * @target: set on success; peal_target_end() ends its use

@@ -220,6 +220,46 @@ static __always_inline struct peal_mr *peal_mr_find(struct peal_table *table, u3
 	return container_of(key, struct peal_mr, key);
 }
 
+/*
+ * The last look-up of pinned memory by one user, as struct peal_lookup is for queue pairs. The
+ * region belongs to the user's protection domain, which is always the same.
+ */
+struct peal_mr_lookup {
+	struct peal_mr *mr;	/* NULL: there was none */
+	u32 value;		/* its key */
+	unsigned long removals;	/* the table's key_removals, loaded before mr was found */
+};
+
+struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
+				    const struct ib_pd *pd, u32 value);
+
+/**
+ * peal_mr_pinned() - the common case of peal_mr_local() and peal_rkey_check()
+ * @last: remembers the region. Only the caller uses it, under a lock
+ * @length: the key must give the rights in @access for so many bytes
+ * @bytes: in: so many of them are used (> 0); out: so many of these are contiguous
+ *
+ * Call inside the epoch, which the caller asserts. Barrier M, as in peal_table_key().
+ *
+ * Return: the kernel address of the first byte, or NULL if this is no pinned memory of a program
+ * or the key is refused. The other two functions find all other memory, and the reason of a
+ * refusal.
+ */
+static __always_inline void *peal_mr_pinned(struct peal_table *table, struct peal_mr_lookup *last,
+					    const struct ib_pd *pd, u32 value, u64 addr,
+					    u64 length, int access, u64 *bytes)
+{
+	struct peal_mr *mr = last->mr;
+
+	if (unlikely(!mr || last->value != value ||
+		     last->removals != smp_load_acquire(&table->key_removals)))	/* M */
+		mr = peal_mr_find_pinned(table, last, pd, value);
+	if (unlikely(!mr || peal_key_allows(&mr->key, pd, addr, length, access,
+					    &peal_rkey_reasons)))
+		return NULL;
+	return peal_extents_at(&mr->extents, mr->skip + (addr - mr->key.iova), bytes);
+}
+
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,
 			       const struct peal_sge *sge, enum peal_key_use use,
 			       struct peal_target *target);

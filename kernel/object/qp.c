@@ -446,6 +446,7 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 	struct ib_qp_attr *to = &qp->attr;
 
 	peal_qp_assert_both_held(qp);
+	qp->changes++;
 	if (mask & IB_QP_PKEY_INDEX)
 		to->pkey_index = attr->pkey_index;
 	if (mask & IB_QP_PORT)

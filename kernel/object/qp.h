@@ -293,6 +293,7 @@ struct peal_qp {
 
 	/* Guarded by sq.lock and rq.lock: */
 	u32 generation;			/* number of RESETs so far */
+	u32 changes;			/* number of modifications so far */
 	/* Guarded by sq.lock: */
 	bool removed;			/* device removal began; flushes give it as the reason */
 

@@ -176,6 +176,37 @@ static inline void peal_cq_ring_push(struct peal_cq_ring *ring, const struct pea
 }
 
 /*
+ * Write the CQE of a message that its sender has completed with success. The caller has checked
+ * that the ring is not full. The CQE is made in its slot, because a copy takes time.
+ */
+static inline void peal_cq_ring_push_sent(struct peal_cq_ring *ring, u32 qp_index, u32 qp_num,
+					  const struct peal_wqe *wqe)
+{
+	struct peal_cqe *slot = &ring->cqe[ring->next & ring->mask];
+
+	slot->qp_index = qp_index;
+	slot->qp_num = qp_num;
+	slot->wqe_index = wqe->index;
+	slot->byte_len = wqe->length;
+	slot->imm_or_rkey = 0;
+	slot->vendor_err = 0;
+	slot->src_qp = 0;
+	slot->kind = PEAL_CQE_SEND;
+	slot->opcode = wqe->opcode;
+	slot->status = 0;
+	slot->reserved0 = 0;
+	slot->vlan_id = 0;
+	slot->reserved1 = 0;
+	slot->srq_num = 0;
+	slot->clock_ns = 0;
+	slot->wall_ns = 0;
+	slot->reserved3 = 0;
+	memset(slot->reserved4, 0, sizeof(slot->reserved4));
+	smp_store_release(&slot->flags, peal_cq_ring_phase(ring, ring->next));	/* D */
+	ring->next++;
+}
+
+/*
  * Return: the arm value whose event has not been raised yet, or 0. Barrier E makes the CQEs visible
  * before the kernel loads arm. The program's half is between its store of arm and its next poll.
  * Either the program sees the CQE, or the kernel sees that the queue is armed.
@@ -272,6 +303,69 @@ void peal_sq_reset(struct peal_sq *sq);
 
 enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason);
 bool peal_sq_is_followed(const struct peal_sq *sq);
+
+/**
+ * peal_sq_peek() - copy the next WQE into sq->wqe if it is a plain one
+ * @opcodes: bit 1 << enum peal_opcode: the caller wants such a WQE. They have data, or are atomics
+ *
+ * A plain WQE has one scatter-gather entry or inline data. It stays on the ring, and
+ * peal_ring_take() takes it when it was executed. Each word of the slot is read once. There is no
+ * other difference to peal_sq_fetch(), which decides about all WQEs that are not plain.
+ *
+ * Return: the operation, or NULL if the ring is empty, or if the next WQE is not plain.
+ */
+static __always_inline const struct peal_op *peal_sq_peek(struct peal_sq *sq, u32 opcodes)
+{
+	/* The unit tests read this file as C++, which needs the casts. */
+	const struct peal_send_wqe *slot = (const struct peal_send_wqe *)peal_ring_slot(&sq->ring);
+	const struct peal_sge *entry = (const struct peal_sge *)(slot + 1);
+	struct peal_wqe *wqe = &sq->wqe;
+	struct peal_sge *sge = sq->sge;
+	u8 opcode, flags, num_sge;
+	const struct peal_op *op;
+	u32 inline_len;
+
+	lockdep_assert_held(&sq->lock);
+	if (peal_ring_pending(&sq->ring) <= 0)
+		return NULL;
+	opcode = READ_ONCE(slot->opcode);
+	flags = READ_ONCE(slot->flags);
+	num_sge = READ_ONCE(slot->num_sge);
+	inline_len = READ_ONCE(slot->inline_len);
+	if (unlikely(opcode >= PEAL_OP_COUNT || !(opcodes & 1U << opcode) ||
+		     flags & ~PEAL_WQE_FLAGS || READ_ONCE(slot->reserved0) ||
+		     READ_ONCE(slot->reserved1) || READ_ONCE(slot->ah_index)))
+		return NULL;
+	op = peal_op(opcode);
+	wqe->opcode = opcode;
+	wqe->flags = flags;
+	wqe->num_sge = num_sge;
+	wqe->index = sq->ring.next;
+	wqe->imm_or_rkey = READ_ONCE(slot->imm_or_rkey);
+	wqe->rkey = READ_ONCE(slot->rkey);
+	wqe->remote_addr = READ_ONCE(slot->remote_addr);
+	if (flags & PEAL_WQE_INLINE) {
+		wqe->inline_data = slot + 1;
+		wqe->length = inline_len;
+		return op->sends && !num_sge && inline_len <= sq->limits.max_inline ? op : NULL;
+	}
+	wqe->inline_data = NULL;
+	if (unlikely(num_sge != 1 || inline_len))
+		return NULL;
+	if (op->atomic) {
+		const struct peal_atomic_seg *atomic = (const struct peal_atomic_seg *)(slot + 1);
+
+		wqe->atomic.compare_add = READ_ONCE(atomic->compare_add);
+		wqe->atomic.swap = READ_ONCE(atomic->swap);
+		entry = (const struct peal_sge *)(atomic + 1);
+	}
+	sge->addr = READ_ONCE(entry->addr);
+	sge->length = READ_ONCE(entry->length);
+	sge->lkey = READ_ONCE(entry->lkey);
+	wqe->length = sge->length;
+	return op;
+}
+
 bool peal_sq_drain(struct peal_sq *sq);
 
 /* The WQE was executed, or its message is in flight and the transport keeps its state. */

@@ -602,6 +602,46 @@ static noinline struct peal_outcome peal_direct_look(struct peal_direct *d,
 	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
+/* The messages that peal_direct_fast() takes. */
+static const u8 peal_direct_fast_opcodes[] = {
+	PEAL_OP_SEND, PEAL_OP_SEND_IMM, PEAL_OP_WRITE, PEAL_OP_WRITE_IMM, PEAL_OP_READ,
+	PEAL_OP_CMP_SWAP, PEAL_OP_FETCH_ADD,
+};
+
+/*
+ * A message has arrived at @peer. Note for the next ones which operations both sides allow. Nothing
+ * is noted for XRC, because each of its messages names a shared receive queue. The caller holds the
+ * peer's rq.lock.
+ */
+static noinline void peal_direct_remember(struct peal_direct *d, struct peal_qp *peer)
+{
+	struct peal_qp *qp = d->base.qp;
+	u32 i, opcodes = 0;
+
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&peer->rq.lock);
+	for (i = 0; peer->rq.routine && i < ARRAY_SIZE(peal_direct_fast_opcodes); i++) {
+		const struct peal_op *op = peal_op(peal_direct_fast_opcodes[i]);
+
+		if (!(op->access & ~peer->attr.qp_access_flags) &&
+		    (!op->resource || (qp->attr.max_rd_atomic && peer->attr.max_dest_rd_atomic)))
+			opcodes |= 1U << peal_direct_fast_opcodes[i];
+	}
+	d->known = (struct peal_direct_known){
+		.peer = peer, .removals = d->peer.removals, .changes = qp->changes,
+		.peer_changes = peer->changes, .opcodes = opcodes & ~qp->sq.limits.refused,
+	};
+}
+
+/* Would peal_direct_remember() note the same? */
+static bool peal_direct_is_known(const struct peal_direct *d, const struct peal_qp *peer)
+{
+	const struct peal_direct_known *known = &d->known;
+
+	return known->peer == peer && known->removals == d->peer.removals &&
+	       known->changes == d->base.qp->changes && known->peer_changes == peer->changes;
+}
+
 /*
  * Transfer the message in sq.wqe, or its next chunk, from or to the memory of the peer.
  *
@@ -730,6 +770,8 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 			to->message = false;
 			to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(peer, wqe->length));
 			to->at.msn = peal_psn_add(to->at.msn, 1);
+			if (unlikely(!device && !peal_direct_is_known(d, peer)))
+				peal_direct_remember(d, peer);
 		}
 	} else {
 		outcome.what = PEAL_PROGRESS;
@@ -956,6 +998,149 @@ static noinline void peal_direct_expire(struct peal_direct *d, struct peal_notif
 		peal_sender_fail(qp, notify, IB_WC_RETRY_EXC_ERR, d->why);
 }
 
+/*
+ * The memory of a message that peal_direct_fast() has checked is not contiguous. Return: how many
+ * pieces were looked up and copied, or 0 if a key has left the table meanwhile.
+ */
+static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *peer,
+					    const struct peal_op *op)
+{
+	const struct peal_recv *recv = &peer->rq.wqe;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_cursor remote PEAL_UNINITIALIZED;
+	struct peal_cursor local PEAL_UNINITIALIZED;
+	enum peal_reason reason;
+	u32 pieces = 0;
+
+	lockdep_assert_held(&peer->rq.lock);
+	if (peal_direct_local(qp, op, &local))
+		return 0;
+	if (op->remote)
+		reason = peal_cursor_remote(&remote, peer->table, peer->rkey_pd, peer->ib.qp_num,
+					    wqe, op->access);
+	else
+		reason = peal_cursor_part(&remote, peer->table, peer->recv_pd, recv->sge,
+					  recv->num_sge, PEAL_RECEIVE, 0, wqe->length);
+	if (likely(!reason)) {
+		/* Memory that is counted was registered meanwhile. It needs more care than this. */
+		if (likely(!(local.counted | remote.counted)))
+			pieces = 2 + peal_cursor_copy(op->sends ? &remote : &local,
+						      op->sends ? &local : &remote, wqe->length);
+		peal_cursor_end(&remote);
+	}
+	peal_cursor_end(&local);
+	return pieces;
+}
+
+/**
+ * peal_direct_fast() - take the next message from its WQE to its CQE
+ *
+ * Most messages are alike. They have one piece of pinned memory on each side, and their peer is on
+ * this device, connected and ready. This function takes them. The general path below defines what a
+ * message does. At the first doubt this function leaves the message to it, and it begins with the
+ * same WQE. It also finds a receive that this function has taken, because the receive is held.
+ *
+ * Return: false, if the general path must look.
+ */
+static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_notify *notify,
+					     struct peal_budget *budget)
+{
+	struct peal_direct_known *known = &d->known;
+	struct peal_qp *qp = d->base.qp, *peer = known->peer;
+	struct peal_table *table = qp->table;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	const struct peal_sge *sge = qp->sq.sge;
+	u64 length, near_bytes, far_bytes, value;
+	void *near, *far = NULL;
+	enum peal_reason reason;
+	const struct peal_op *op;
+	struct peal_direct *to;
+	u32 pieces = 3;		/* one was looked up on each side, and one is copied */
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (unlikely(qp->sq.busy || qp->state != IB_QPS_RTS || qp->changes != known->changes ||
+		     smp_load_acquire(&table->removals) != known->removals ||	/* M */
+		     peal_faults_exist(&table->faults) || peal_sniff_is_on() ||
+		     trace_peal_execute_enabled() || trace_peal_complete_enabled()))
+		return false;
+	op = peal_sq_peek(&qp->sq, known->opcodes);
+	if (!op)
+		return false;
+	length = wqe->length;
+	near_bytes = length;
+	far_bytes = length;
+	if (unlikely(!length || length > PEAL_CHUNK_BYTES ||
+		     (op->atomic && length != sizeof(value))))
+		return false;
+	near = (void *)wqe->inline_data;
+	if (!near)
+		near = peal_mr_pinned(table, &d->local, qp->ib.pd, sge->lkey, sge->addr, length,
+				      op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
+	if (op->remote)
+		far = peal_mr_pinned(table, &known->remote, peer->rkey_pd, wqe->rkey,
+				     wqe->remote_addr, length, op->access, &far_bytes);
+	if (unlikely(!near || (op->remote && !far) ||
+		     (op->atomic && ((unsigned long)far & 7 || far_bytes < length ||
+				     near_bytes < length))))
+		return false;
+
+	spin_lock(&peer->rq.lock);
+	to = peal_direct(peer->direct);
+	if (unlikely(peer->changes != known->peer_changes || !peal_qp_receives(peer) ||
+		     peer->receiver != peer->direct || to->waiter || to->at.psn != d->psn))
+		goto doubt;
+	if (op->receives) {
+		const struct peal_recv *recv = &peer->rq.wqe;
+
+		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN))
+			goto doubt;
+		if (!op->remote && likely(recv->num_sge == 1 && length <= recv->length))
+			far = peal_mr_pinned(table, &to->received, peer->recv_pd,
+					     recv->sge->lkey, recv->sge->addr, recv->length,
+					     IB_ACCESS_LOCAL_WRITE, &far_bytes);
+		if (unlikely(!far))
+			goto doubt;
+	}
+	if (op->atomic) {
+		value = wqe->opcode == PEAL_OP_CMP_SWAP ?
+			atomic64_cmpxchg(far, wqe->atomic.compare_add, wqe->atomic.swap) :
+			atomic64_fetch_add(wqe->atomic.compare_add, far);
+		far = &value;
+	}
+	if (unlikely(near_bytes < length || far_bytes < length)) {
+		pieces = peal_direct_copy_pieces(qp, peer, op);
+		if (unlikely(!pieces))
+			goto doubt;
+	} else if (op->sends) {
+		peal_copy(far, near, length);
+	} else {
+		peal_copy(near, far, length);
+	}
+	if (op->receives)
+		peal_execute_finish_receive(peer, wqe, qp->ib.qp_num, notify);
+	d->psn = peal_psn_add(d->psn, peal_qp_packets(qp, length));
+	to->at.psn = d->psn;
+	to->at.msn = peal_psn_add(to->at.msn, 1);
+	to->message = false;
+	spin_unlock(&peer->rq.lock);
+
+	peal_ring_take(&qp->sq.ring);
+	peal_budget_spend(budget, PEAL_COST_WQE + length + pieces * PEAL_COST_PIECE);
+	peal_count(qp, posts);
+	peal_count(qp, direct_messages);
+	peal_qp_count_message(qp, wqe->opcode, length);
+	if (!(wqe->flags & PEAL_WQE_SIGNALED))
+		return true;
+	peal_notify_cq(notify, peal_cq(qp->ib.send_cq));
+	if (unlikely(!peal_cq_push_sent(peal_cq(qp->ib.send_cq), qp->index, qp->ib.qp_num, wqe)))
+		peal_qp_complete_message(qp, notify, wqe, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	return true;
+
+doubt:
+	spin_unlock(&peer->rq.lock);
+	return false;
+}
+
 static bool peal_direct_run(struct peal_transport *transport, struct peal_notify *notify,
 			    struct peal_budget *budget)
 {
@@ -965,6 +1150,11 @@ static bool peal_direct_run(struct peal_transport *transport, struct peal_notify
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
 	while (peal_budget_is_left(budget)) {
+		if (likely(peal_direct_fast(d, notify, budget))) {
+			if (!peal_ring_pending(&qp->sq.ring))
+				return false;
+			continue;
+		}
 		if (unlikely(d->wait))
 			peal_direct_expire(d, notify);
 		if (unlikely(peal_qp_send_failed(qp)))

@@ -17,6 +17,7 @@
 #include "base/table.h"
 #include "net/path.h"
 #include "proto/timers.h"
+#include "object/mr.h"
 #include "object/qp.h"
 
 /*
@@ -217,6 +218,19 @@ enum peal_direct_wait {
 	PEAL_DIRECT_WAITS_WIRE,		/* the next turn gives the message to the wire */
 };
 
+/*
+ * What the fast path need not check for each message. It holds as long as no queue pair has left
+ * the device, and none of the two was modified.
+ */
+struct peal_direct_known {
+	struct peal_qp *peer;		/* the two are each other's peers */
+	unsigned long removals;		/* of queue pairs, loaded before peer was found */
+	u32 changes;			/* number of modifications of the queue pair, and */
+	u32 peer_changes;		/* of its peer */
+	u32 opcodes;			/* bit 1 << enum peal_opcode: both allow it; 0: none */
+	struct peal_mr_lookup remote;	/* last look-up of an rkey; it belongs to the peer's PD */
+};
+
 struct peal_direct {
 	struct peal_transport base;
 	struct peal_locality locality;
@@ -231,10 +245,13 @@ struct peal_direct {
 	bool woken;			/* a kick ended the wait for a receive before `until` */
 	enum peal_reason why;		/* reason of the wait */
 	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
+	struct peal_direct_known known;
+	struct peal_mr_lookup local;	/* last look-up of an lkey by the fast path */
 	/* The receive side. */
 	/* Guarded by rq.lock: */
 	struct peal_recv_psn at;
 	bool message;			/* the peer's message is placed in part */
+	struct peal_mr_lookup received;	/* last look-up of a receive's lkey by the fast path */
 	u32 waiter;			/* device of the sender to wake on a kick; 0: ours */
 };
 

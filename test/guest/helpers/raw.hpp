@@ -617,14 +617,16 @@ private:
 			return;
 		}
 		modify(step(IBV_QPS_INIT, init_mask));
-		auto rtr = step(IBV_QPS_RTR, type_ == IBV_QPT_XRC_SEND ? uc_rtr_mask : rtr_mask);
+		const bool reliable = type_ != IBV_QPT_UC;
+		auto rtr = step(IBV_QPS_RTR,
+				type_ == IBV_QPT_XRC_SEND || !reliable ? uc_rtr_mask : rtr_mask);
 		std::memcpy(rtr.dest.dgid, device.gid().raw, sizeof(rtr.dest.dgid));
 		rtr.dest.is_global = 1;
 		rtr.dest.port_num = 1;
 		rtr.dest.hop_limit = 64;
 		rtr.dest.sgid_index = static_cast<std::uint8_t>(device.gid_index());
 		modify(rtr);
-		modify(step(IBV_QPS_RTS, rts_mask));
+		modify(step(IBV_QPS_RTS, reliable ? rts_mask : IBV_QP_STATE | IBV_QP_SQ_PSN));
 	}
 
 	const RawContext &context_;

@@ -3,10 +3,12 @@
  * kernel/object/wqe.c: the send queue.
  *
  * Holds: WQEs are taken in order, even malformed ones. An impossible producer index is an error.
- * SQD reports once that the queue is drained. A reset forgets what was posted.
+ * SQD reports once that the queue is drained. A reset forgets what was posted. A look at the next
+ * WQE finds exactly the plain ones, and reads them as a fetch does.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"
+#include "wqe.hpp"
 
 using namespace peal::test;
 
@@ -248,4 +250,61 @@ TEST_CASE("a reset lets SQD report again", "[sq]")
 	CHECK(peal_sq_drain(&queue.sq));
 	peal_sq_reset(&queue.sq);
 	CHECK(peal_sq_drain(&queue.sq));
+}
+
+TEST_CASE("a look at the next WQE finds the plain ones", "[sq]")
+{
+	constexpr std::uint32_t wanted = 1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM |
+					 1U << PEAL_OP_WRITE | 1U << PEAL_OP_READ |
+					 1U << PEAL_OP_CMP_SWAP | 1U << PEAL_OP_FETCH_ADD;
+	Random random("plain WQEs");
+	unsigned plain = 0;
+
+	for (int round = 0; round < 100'000 / SLOWER; ++round) {
+		const SendCaps caps = random_caps(random);
+		const peal_wqe_limits limits = caps.limits();
+		PostedRing ring{4, caps.stride()};
+		peal_sq sq = {};
+		peal_reason reason = PEAL_REASON_NONE;
+
+		peal_sq_init(&sq, &ring.ctl(), ring.slots(), ring.entries, ring.stride, &limits);
+		const SendView view{ring.post()};
+		scramble(random, view, caps);
+		const peal_send_wqe &header = view.header();
+		if (random.one_in(2) && !(header.flags & PEAL_WQE_INLINE))
+			view.header().num_sge = 1;
+		const struct peal_op *op = peal_sq_peek(&sq, wanted);
+		const peal_wqe seen = sq.wqe;
+		const peal_sge entry = sq.sge[0];
+		const bool good = peal_sq_fetch(&sq, &reason) == PEAL_SQ_FETCHED;
+		const bool is_plain = wanted >> (header.opcode & 31) & 1 &&
+				      header.opcode < PEAL_OP_COUNT &&
+				      (header.flags & PEAL_WQE_INLINE || header.num_sge == 1);
+
+		CAPTURE(round, random.seed, header.opcode, header.flags, header.num_sge);
+		if (good && is_plain)
+			REQUIRE(op);
+		if (!op)
+			continue;
+		/* The caller checks the length. */
+		const bool length_is_good =
+			op->atomic ? seen.length == 8 : seen.length <= PEAL_MAX_MSG;
+		REQUIRE(good == length_is_good);
+		REQUIRE(op == peal_op(header.opcode));
+		REQUIRE(seen.index == sq.wqe.index);
+		REQUIRE(seen.opcode == sq.wqe.opcode);
+		REQUIRE(seen.flags == sq.wqe.flags);
+		REQUIRE(seen.num_sge == sq.wqe.num_sge);
+		REQUIRE(seen.imm_or_rkey == sq.wqe.imm_or_rkey);
+		REQUIRE(seen.rkey == sq.wqe.rkey);
+		REQUIRE(seen.remote_addr == sq.wqe.remote_addr);
+		REQUIRE(seen.length == sq.wqe.length);
+		REQUIRE(seen.inline_data == sq.wqe.inline_data);
+		if (op->atomic)
+			REQUIRE(!std::memcmp(&seen.atomic, &sq.wqe.atomic, sizeof(seen.atomic)));
+		if (!seen.inline_data)
+			REQUIRE(!std::memcmp(&entry, &sq.sge[0], sizeof(entry)));
+		++plain;
+	}
+	CHECK(plain > 10'000 / SLOWER);
 }
