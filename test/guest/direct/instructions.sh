@@ -17,22 +17,22 @@ figures=$(mktemp)
 
 # Row of scripts/demo, instructions.
 limits="
-write_bw 64 B|1917
-write_bw 4 KiB|2346
-write_bw 64 KiB|10819
-write_bw 1 MiB|150308
-read_bw 64 B|1927
-read_bw 4 KiB|2349
-read_bw 64 KiB|10752
-read_bw 1 MiB|156715
-send_bw 64 B|11765
+write_bw 64 B|1369
+write_bw 4 KiB|1793
+write_bw 64 KiB|10570
+write_bw 1 MiB|150015
+read_bw 64 B|1362
+read_bw 4 KiB|1792
+read_bw 64 KiB|10552
+read_bw 1 MiB|156421
+send_bw 64 B|8765
 send_bw 4 KiB|13031
 send_bw 64 KiB|26459
 send_bw 1 MiB|273523
 send_bw UD 64 B|12506
-atomic_bw 8 B|2014
-read_lat 8 B|2150
-send_lat 8 B|9120
+atomic_bw 8 B|1361
+read_lat 8 B|1510
+send_lat 8 B|8430
 "
 
 PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
