@@ -29,7 +29,11 @@ man_pages = [
         ("peal-stat", 8, "show counters, and how fast they grow"),
         ("peal-why", 8, "explain the last errors of queue pairs"),
         ("peal-fault", 8, "make messages fail, to test programs"),
+        ("peal-dump", 8, "show the packets of a device, and messages as packets"),
         ("peal-doctor", 8, "look for what keeps programs from using peal"),
         ("peal-ping", 8, "execute each operation with a peer, compare every byte, and measure"),
     )
 ]
+# A page that is not listed would not be installed.
+if {page[0] for page in man_pages} != {f"manual/{path.stem}" for path in pathlib.Path(__file__).parent.glob("manual/*.rst")}:
+    raise ValueError("man_pages does not list the files of manual/")

@@ -182,7 +182,12 @@ class Tcp:
         output = machine.pair(there + ["iperf3", "-s", "-1", "-p", str(port)],
                               here + ["iperf3", "-J", *length, "-l", str(row.bytes), "-c", self.ends[1][2], "-p", str(port)],
                               lambda pid: listens(port, pid))
-        return {"rate": json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8 / row.bytes}
+        report = json.loads(output)
+        # iperf3 may end with success and without a rate, for example if it measures no time.
+        received = report.get("end", {}).get("sum_received", {}).get("bits_per_second")
+        if not received:
+            raise Missing("iperf3 reports no rate" + (f": {report['error']}" if "error" in report else ""))
+        return {"rate": received / 8 / row.bytes}
 
 
 class SharedMemory:
