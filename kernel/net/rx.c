@@ -362,8 +362,9 @@ static void peal_rx_work(struct work_struct *work)
 }
 
 /*
- * Inside the epoch and RCU. A packet that has come from another device of this host, without the
- * netdev. The sniffers of @port have seen what comes from an address of @owner when it was sent.
+ * Inside the epoch and RCU. Show the sniffers of @port a packet that has come from another device
+ * of this host, without the netdev. A packet from an address of @owner was shown to them already,
+ * when it was sent.
  */
 static noinline void peal_rx_sniff(struct peal_port *port, struct net_device *owner,
 				   const struct sk_buff *skb, bool ipv6)

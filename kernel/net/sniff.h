@@ -4,7 +4,7 @@
  * host, and messages that travel without packets, each as the packet that it would be.
  *
  * Owns: the switch that makes this cost nothing while no device has a sniffer.
- * Does not know: who sniffs, and how frames get there (raw/raw.c).
+ * Does not know: the sniffers. raw/raw.c gives them the frames.
  */
 #ifndef PEAL_SNIFF_H
 #define PEAL_SNIFF_H

@@ -756,13 +756,13 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
  * Barrier M: key_removals is loaded before the key is looked up. Pairs with peal_table_end_key().
  */
 struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
-				    const struct ib_pd *pd, u32 value)
+				    u32 value)
 {
 	peal_epoch_assert_held();
 	last->removals = smp_load_acquire(&table->key_removals);	/* M */
 	last->value = value;
 	last->mr = peal_mr_find(table, value);
-	if (last->mr && (!last->mr->umem || last->mr->key.pd != pd))
+	if (last->mr && !last->mr->umem)
 		last->mr = NULL;
 	return last->mr;
 }

@@ -220,10 +220,7 @@ static __always_inline struct peal_mr *peal_mr_find(struct peal_table *table, u3
 	return container_of(key, struct peal_mr, key);
 }
 
-/*
- * The last look-up of pinned memory by one user, as struct peal_lookup is for queue pairs. The
- * region belongs to the user's protection domain, which is always the same.
- */
+/* The last look-up of pinned memory by one user, as struct peal_lookup is for queue pairs. */
 struct peal_mr_lookup {
 	struct peal_mr *mr;	/* NULL: there was none */
 	u32 value;		/* its key */
@@ -231,7 +228,7 @@ struct peal_mr_lookup {
 };
 
 struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
-				    const struct ib_pd *pd, u32 value);
+				    u32 value);
 
 /**
  * peal_mr_pinned() - the common case of peal_mr_local() and peal_rkey_check()
@@ -253,7 +250,7 @@ static __always_inline void *peal_mr_pinned(struct peal_table *table, struct pea
 
 	if (unlikely(!mr || last->value != value ||
 		     last->removals != smp_load_acquire(&table->key_removals)))	/* M */
-		mr = peal_mr_find_pinned(table, last, pd, value);
+		mr = peal_mr_find_pinned(table, last, value);
 	if (unlikely(!mr || peal_key_allows(&mr->key, pd, addr, length, access,
 					    &peal_rkey_reasons)))
 		return NULL;

@@ -53,8 +53,8 @@ struct peal_message {
 };
 
 /*
- * Build the headers of the packet that takes @packets PSNs from number @at on. The caller sets
- * those that say who the peer is. Of @message, what is above `piece` is read.
+ * Build the headers of the packet that takes @packets PSNs from number @at on. The caller sets the
+ * fields that name the peer. Of @message only the fields above `piece` are read.
  */
 void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
 			struct peal_packet *header);

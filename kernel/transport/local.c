@@ -1000,7 +1000,7 @@ static noinline void peal_direct_expire(struct peal_direct *d, struct peal_notif
 
 /*
  * The memory of a message that peal_direct_fast() has checked is not contiguous. Return: how many
- * pieces were looked up and copied, or 0 if a key has left the table meanwhile.
+ * pieces were looked up and copied, or 0 with nothing copied, because a key has changed meanwhile.
  */
 static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *peer,
 					    const struct peal_op *op)
@@ -1037,15 +1037,16 @@ static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *
  *
  * Most messages are alike. They have one piece of pinned memory on each side, and their peer is on
  * this device, connected and ready. This function takes them. The general path below defines what a
- * message does. At the first doubt this function leaves the message to it, and it begins with the
- * same WQE. It also finds a receive that this function has taken, because the receive is held.
+ * message does. At the first doubt this function leaves the message to the general path, which
+ * fetches the WQE again. A receive that this function has taken stays held, so the general path
+ * goes on with it.
  *
  * Return: false, if the general path must look.
  */
 static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_notify *notify,
 					     struct peal_budget *budget)
 {
-	struct peal_direct_known *known = &d->known;
+	const struct peal_direct_known *known = &d->known;
 	struct peal_qp *qp = d->base.qp, *peer = known->peer;
 	struct peal_table *table = qp->table;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
@@ -1077,7 +1078,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		near = peal_mr_pinned(table, &d->local, qp->ib.pd, sge->lkey, sge->addr, length,
 				      op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
 	if (op->remote)
-		far = peal_mr_pinned(table, &known->remote, peer->rkey_pd, wqe->rkey,
+		far = peal_mr_pinned(table, &d->remote, peer->rkey_pd, wqe->rkey,
 				     wqe->remote_addr, length, op->access, &far_bytes);
 	if (unlikely(!near || (op->remote && !far) ||
 		     (op->atomic && ((unsigned long)far & 7 || far_bytes < length ||

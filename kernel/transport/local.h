@@ -228,7 +228,6 @@ struct peal_direct_known {
 	u32 changes;			/* number of modifications of the queue pair, and */
 	u32 peer_changes;		/* of its peer */
 	u32 opcodes;			/* bit 1 << enum peal_opcode: both allow it; 0: none */
-	struct peal_mr_lookup remote;	/* last look-up of an rkey; it belongs to the peer's PD */
 };
 
 struct peal_direct {
@@ -246,7 +245,8 @@ struct peal_direct {
 	enum peal_reason why;		/* reason of the wait */
 	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
 	struct peal_direct_known known;
-	struct peal_mr_lookup local;	/* last look-up of an lkey by the fast path */
+	/* The last look-ups of an lkey and an rkey by the fast path. */
+	struct peal_mr_lookup local, remote;
 	/* The receive side. */
 	/* Guarded by rq.lock: */
 	struct peal_recv_psn at;
