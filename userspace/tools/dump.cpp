@@ -39,18 +39,11 @@ std::vector<std::uint64_t> ends_of(const Device &device, std::uint64_t qpn)
 {
 	std::vector<std::uint64_t> ends;
 
-	for (const auto &message : Rdma().objects(RDMA_NLDEV_CMD_RES_QP_GET, device.index))
-		message.attributes()
-			.nest(RDMA_NLDEV_ATTR_RES_QP)
-			.each([&](int, std::span<const std::byte> entry) {
-				const Attributes qp(entry);
-
-				if (qp.number(RDMA_NLDEV_ATTR_RES_LQPN) != qpn)
-					return;
-				ends.assign(1, qpn);
-				if (const auto peer = qp.number(RDMA_NLDEV_ATTR_RES_RQPN))
-					ends.push_back(*peer);
-			});
+	Rdma().queue_pair(device.index, qpn, [&](const Attributes &qp) {
+		ends.assign(1, qpn);
+		if (const auto peer = qp.number(RDMA_NLDEV_ATTR_RES_RQPN))
+			ends.push_back(*peer);
+	});
 	if (ends.empty())
 		throw Failure(fmt::format("{0} has no queue pair {1}; \"peal show qp {0}\" lists "
 					  "them",

@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <rdma/rdma_netlink.h>
 
 #include "module.hpp"
 #include "ping_line.hpp"
@@ -46,21 +45,11 @@ std::optional<std::string> path_of(const std::string &device, std::uint32_t qpn)
 	if (!Module::is_loaded())
 		return {};
 	try {
-		const auto owner = Module().device(device);
-
-		for (const auto &message : Rdma().objects(RDMA_NLDEV_CMD_RES_QP_GET, owner.index))
-			message.attributes()
-				.nest(RDMA_NLDEV_ATTR_RES_QP)
-				.each([&](int, std::span<const std::byte> entry) {
-					const Attributes qp(entry);
-
-					if (qp.number(RDMA_NLDEV_ATTR_RES_LQPN) != qpn)
-						return;
-					const auto values = driver_values(qp);
-					if (const auto found = values.find("transport");
-					    found != values.end())
-						path = *found == "direct" ? "direct" : "wire";
-				});
+		Rdma().queue_pair(Module().device(device).index, qpn, [&](const Attributes &qp) {
+			const auto values = driver_values(qp);
+			if (const auto found = values.find("transport"); found != values.end())
+				path = *found == "direct" ? "direct" : "wire";
+		});
 	} catch (const std::exception &) {
 		/* It is a device of another kind, or it has gone. */
 	}

@@ -88,6 +88,20 @@ std::vector<Message> Rdma::objects(int command, std::uint32_t index)
 	return socket.ask(request);
 }
 
+void Rdma::queue_pair(std::uint32_t index, std::uint64_t qpn,
+		      const std::function<void(const Attributes &)> &take)
+{
+	for (const auto &message : objects(RDMA_NLDEV_CMD_RES_QP_GET, index))
+		message.attributes()
+			.nest(RDMA_NLDEV_ATTR_RES_QP)
+			.each([&](int, std::span<const std::byte> entry) {
+				const Attributes qp(entry);
+
+				if (qp.number(RDMA_NLDEV_ATTR_RES_LQPN) == qpn)
+					take(qp);
+			});
+}
+
 Counters Rdma::counters(std::uint32_t index)
 {
 	Request request(type_of(RDMA_NLDEV_CMD_STAT_GET), 0);

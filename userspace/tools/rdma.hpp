@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,6 +40,9 @@ public:
 	Port port(std::uint32_t index);
 	/* `command` is RDMA_NLDEV_CMD_RES_*_GET. Return: messages, each with some objects. */
 	std::vector<Message> objects(int command, std::uint32_t index);
+	/* Calls `take` with the attributes of the queue pair, if the device has it. */
+	void queue_pair(std::uint32_t index, std::uint64_t qpn,
+			const std::function<void(const Attributes &)> &take);
 	Counters counters(std::uint32_t index);
 
 private:
