@@ -241,10 +241,10 @@ Shared *share(std::size_t bytes)
 	return new (memory) Shared{};
 }
 
-// beside(PEER, SELF): runs PEER in a child process and SELF here, each on a CPU of its own if there
-// are two.
-template <class Peer, class Self>
-int beside(Peer peer, Self self)
+// Runs `send` here, and in a child process what takes its messages. Each has a CPU of its own if
+// there are two.
+template <class Send>
+int beside_receiver(Shared *shared, std::uint64_t count, Send send)
 {
 	auto all = cpus();
 	bool alone = all.size() < 2;
@@ -252,12 +252,15 @@ int beside(Peer peer, Self self)
 	if (child == 0) {
 		if (!alone)
 			run_on(all[1]);
-		peer(alone);
+		for (std::uint64_t i = 1; i <= count; ++i) {
+			wait_until(shared->sent, alone, [i](auto value) { return value >= i; });
+			shared->taken.store(i, std::memory_order_release);
+		}
 		_exit(0);
 	}
 	if (!alone)
 		run_on(all[0]);
-	self(alone);
+	send(alone);
 	int status = 1;
 	waitpid(child, &status, 0);
 	return status != 0;
@@ -270,56 +273,36 @@ int bandwidth(std::size_t bytes, std::uint64_t count)
 	const std::uint64_t slots = std::clamp<std::uint64_t>((16 << 20) / bytes, 1, 128);
 	auto *shared = share(slots * bytes);
 	std::vector<unsigned char> from(bytes, 1);
-	return beside(
-		[&](bool alone) {
-			for (std::uint64_t i = 1; i <= count; ++i) {
-				wait_until(shared->sent, alone,
-					   [i](auto value) { return value >= i; });
-				shared->taken.store(i, std::memory_order_release);
-			}
-		},
-		[&](bool alone) {
-			auto begin = Clock::now();
-			for (std::uint64_t i = 0; i < count; ++i) {
-				wait_until(shared->taken, alone,
-					   [=](auto value) { return i - value < slots; });
-				std::memcpy(shared->memory + i % slots * bytes, from.data(), bytes);
-				shared->sent.store(i + 1, std::memory_order_release);
-			}
+	return beside_receiver(shared, count, [&](bool alone) {
+		auto begin = Clock::now();
+		for (std::uint64_t i = 0; i < count; ++i) {
 			wait_until(shared->taken, alone,
-				   [=](auto value) { return value == count; });
-			std::printf("%.2f\n", ns_since(begin) / double(count));
-			std::fflush(stdout);
-		});
+				   [=](auto value) { return i - value < slots; });
+			std::memcpy(shared->memory + i % slots * bytes, from.data(), bytes);
+			shared->sent.store(i + 1, std::memory_order_release);
+		}
+		wait_until(shared->taken, alone, [=](auto value) { return value == count; });
+		std::printf("%.2f\n", ns_since(begin) / double(count));
+		std::fflush(stdout);
+	});
 }
 
 int latency(std::uint64_t count)
 {
 	auto *shared = share(0);
 	std::vector<double> times(count);
-	return beside(
-		[&](bool alone) {
-			for (std::uint64_t i = 1; i <= count; ++i) {
-				wait_until(shared->sent, alone,
-					   [i](auto value) { return value >= i; });
-				shared->taken.store(i, std::memory_order_release);
-			}
-		},
-		[&](bool alone) {
-			for (std::uint64_t i = 1; i <= count; ++i) {
-				auto begin = Clock::now();
-				shared->sent.store(i, std::memory_order_release);
-				wait_until(shared->taken, alone,
-					   [i](auto value) { return value >= i; });
-				times[i - 1] = ns_since(begin) / 2;
-			}
-			std::ranges::sort(times);
-			auto at = [&](double part) {
-				return times[std::size_t(double(count - 1) * part)];
-			};
-			std::printf("%.2f %.2f %.2f\n", at(0.5), at(0.99), at(0.999));
-			std::fflush(stdout);
-		});
+	return beside_receiver(shared, count, [&](bool alone) {
+		for (std::uint64_t i = 1; i <= count; ++i) {
+			auto begin = Clock::now();
+			shared->sent.store(i, std::memory_order_release);
+			wait_until(shared->taken, alone, [i](auto value) { return value >= i; });
+			times[i - 1] = ns_since(begin) / 2;
+		}
+		std::ranges::sort(times);
+		auto at = [&](double part) { return times[std::size_t(double(count - 1) * part)]; };
+		std::printf("%.2f %.2f %.2f\n", at(0.5), at(0.99), at(0.999));
+		std::fflush(stdout);
+	});
 }
 
 } // namespace

@@ -234,7 +234,7 @@ void read_bth(DumpPacket &packet, Reader reader)
 	packet.bytes = reader.left() - ICRC - pad;
 }
 
-/* HH:MM:SS of local time, and what is left of the second. */
+/* Return: the local time as HH:MM:SS.microseconds. */
 std::string clock_of(Nanoseconds time)
 {
 	const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);

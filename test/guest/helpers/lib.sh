@@ -23,6 +23,15 @@ skip() {
 	exit 77
 }
 
+# complains STATUS WORDS COMMAND...: the command of the tool fails with this status and one line, which has the words.
+complains() {
+	local status=0 output
+	output=$("${@:3}" 2>&1 >/dev/null) || status=$?
+	[[ $status == "$1" ]] || fail "expected status $1 of ${*:3}, got $status: $output"
+	[[ $output == *"$2"* && $output == "peal: "* && $output != *$'\n'* ]] || fail "${*:3} says: $output"
+	echo "ok: $output"
+}
+
 # pause: waits for 50 ms without starting a program. It reads from a pipe into which nothing is written. The shell keeps both
 # ends open, and the pipe has no name any more.
 pause() {

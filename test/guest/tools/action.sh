@@ -37,8 +37,8 @@ for step in yaml.safe_load(open("action/action.yml"))["runs"]["steps"]:
 # output_of FILE NAME: the value that a step has set.
 output_of() { sed -n "s/^$2=//p" "$1"; }
 
-# complains WORDS COMMAND...
-complains() {
+# refuses WORDS COMMAND...
+refuses() {
 	local output
 	output=$("${@:2}" 2>&1) && fail "expected a failure of ${*:2}: $output"
 	[[ $output == *"$1"* ]] || fail "${*:2} says: $output"
@@ -49,9 +49,9 @@ rm -f /etc/libibverbs.d/peal.driver
 mkdir "$work/drivers"
 mount --bind "$work/drivers" /etc/libibverbs.d || fail "cannot replace the list of providers"
 interface_up
-complains "--packages FOLDER" action/setup.sh --help
-complains "name a folder with peal's packages by --packages" action/setup.sh
-complains "should have one package ibverbs-provider-peal" action/setup.sh --packages "$work"
+refuses "--packages FOLDER" action/setup.sh --help
+refuses "name a folder with peal's packages by --packages" action/setup.sh
+refuses "should have one package ibverbs-provider-peal" action/setup.sh --packages "$work"
 
 export GITHUB_OUTPUT=$work/kernel
 step kernel || fail "the step kernel: $(<"$work/output")"
@@ -67,7 +67,7 @@ cached=$work/.cache/peal-modules/$(dpkg-deb -f "$packages"/peal-dkms_*.deb Versi
 mkdir -p "$cached"
 cp "$(modinfo -n peal)" "$(modinfo -n peal_kick_file)" "$cached" || fail "there is no module to cache"
 touch "$cached/complete"
-complains "there is no netdev nosuch0; there are: " \
+refuses "there is no netdev nosuch0; there are: " \
 	action/setup.sh --packages "$packages" --netdev nosuch0 --cache "$work/.cache/peal-modules"
 for run in first second; do
 	export GITHUB_OUTPUT=$work/$run

@@ -23,15 +23,6 @@ x = [json.loads(line) for line in sys.stdin] if '--watch' in sys.argv else json.
 print($expression)" "$@" || fail "peal $* --json"
 }
 
-# complains STATUS WORDS COMMAND...: the command fails with this status and one line, which has the words.
-complains() {
-	local status=0 output
-	output=$("${@:3}" 2>&1 >/dev/null) || status=$?
-	[[ $status == "$1" ]] || fail "expected status $1 of ${*:3}, got $status: $output"
-	[[ $output == *"$2"* && $output == "peal: "* && $output != *$'\n'* ]] || fail "${*:3} says: $output"
-	echo "ok: $output"
-}
-
 start_server 18515 ibv_rc_pingpong -d "$device" -g "$index" -n 100 >/dev/null
 own="o in x if o['pid'] == $server"
 [[ $(json "[o['type'] for $own]" show qp "$device") == "['RC']" ]] || fail "qp: $(peal show qp)"

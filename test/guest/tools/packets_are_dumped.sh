@@ -28,15 +28,6 @@ clean_up() {
 } 2>/dev/null
 trap clean_up EXIT
 
-# complains STATUS WORDS COMMAND...: the command fails with this status and one line, which has the words.
-complains() {
-	local status=0 output
-	output=$("${@:3}" 2>&1 >/dev/null) || status=$?
-	[[ $status == "$1" ]] || fail "expected status $1 of ${*:3}, got $status: $output"
-	[[ $output == *"$2"* && $output == "peal: "* && $output != *$'\n'* ]] || fail "${*:3} says: $output"
-	echo "ok: $output"
-}
-
 listens() { grep -q "listening on" "$work/$1.err"; }
 
 # start_dump NAME DEVICE ARGUMENT...: it runs until end_dump, and prints to NAME.out.

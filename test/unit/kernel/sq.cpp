@@ -3,8 +3,8 @@
  * kernel/object/wqe.c: the send queue.
  *
  * Holds: WQEs are taken in order, even malformed ones. An impossible producer index is an error.
- * SQD reports once that the queue is drained. A reset forgets what was posted. A look at the next
- * WQE finds exactly the plain ones, and reads them as a fetch does.
+ * SQD reports once that the queue is drained. A reset forgets what was posted.
+ * peal_sq_peek() accepts exactly the plain WQEs, and reads each of them as peal_sq_fetch() does.
  */
 #include "../catch.hpp"
 #include "work_queue.hpp"

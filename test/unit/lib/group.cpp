@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Multicast groups: who gets a datagram and from whom, what is refused, and how a group ends. Each
- * test checks at its end that the membership left nothing behind, also when joining failed.
+ * Multicast groups. All members get each datagram and learn its sender. Wrong use is refused. A
+ * group that ends, or that could not be joined, leaves nothing behind.
  */
 #include <cerrno>
 #include <string>
