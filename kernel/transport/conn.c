@@ -996,11 +996,22 @@ static bool peal_wire_run(struct peal_transport *transport, struct peal_notify *
 {
 	struct peal_wire *w = peal_wire(transport);
 	struct peal_qp *qp = transport->qp;
-	struct peal_transport *sender = peal_wire_choose_sender(w);
-	bool more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, notify, budget);
+	struct peal_transport *sender;
+	bool more;
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
+	/*
+	 * While the direct transport sends, no packet of a request is in flight. So the wire has
+	 * nothing to do, unless the responder has or the proof must be renewed or has ended.
+	 */
+	if (qp->sender == qp->direct && qp->state == IB_QPS_RTS &&
+	    !peal_locality_is_due(qp->locality) && !READ_ONCE(w->due) &&
+	    READ_ONCE(w->deadline) == U64_MAX && peal_locality_look(qp))
+		return qp->direct->ops->run(qp->direct, notify, budget);
+
+	sender = peal_wire_choose_sender(w);
+	more = !peal_qp_send_failed(qp) && peal_wire_run_packets(w, notify, budget);
 	if (unlikely(peal_qp_send_failed(qp))) {
 		more = peal_sender_flush(qp, notify, budget);
 		goto out;

@@ -41,6 +41,7 @@
 /* By number. Writers take its xa_lock, readers are inside the epoch. */
 static DEFINE_XARRAY_ALLOC1(peal_locality_devices);
 static u32 peal_locality_next_number;
+static unsigned long peal_locality_removals;	/* devices that have left; readers use barrier M */
 
 int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
 		      const struct peal_options *options)
@@ -62,7 +63,14 @@ void peal_locality_set_net(struct peal_locality_device *device, const struct net
 
 void peal_locality_remove(struct peal_locality_device *device)
 {
-	xa_erase(&peal_locality_devices, device->number);
+	xa_lock(&peal_locality_devices);
+	__xa_erase(&peal_locality_devices, device->number);
+	/*
+	 * M: a look-up that loads the new value does not find the device in the tree. Pairs with
+	 * the load in peal_locality_peer().
+	 */
+	smp_store_release(&peal_locality_removals, peal_locality_removals + 1);
+	xa_unlock(&peal_locality_devices);
 	peal_epoch_wait();
 }
 
@@ -190,8 +198,13 @@ static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_chall
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	loc->next = jiffies + PEAL_LOCALITY_RENEW;
 	WRITE_ONCE(loc->pending, peal_locality_may_be_here(qp));
+	/*
+	 * The first turn follows the change to RTS, and the peer may not be ready yet. As long as
+	 * there is nothing to send, each turn looks for it.
+	 */
+	if (loc->pending || peal_ring_pending(&qp->sq.ring))
+		loc->next = jiffies + PEAL_LOCALITY_RENEW;
 	if (!loc->pending)
 		return false;
 	*challenge = (struct peal_locality_challenge){
@@ -327,30 +340,48 @@ static bool peal_locality_is_proven(const struct peal_locality *loc)
 	return loc->proven && !time_after(jiffies, loc->until);
 }
 
+/*
+ * Under sq.lock, inside the epoch. Return: the device where packets are proven to arrive, or NULL.
+ *
+ * Barrier M, as in peal_table_qp_again(). A device that leaves changes the number of removals
+ * before it waits for the epoch. Pairs with peal_locality_remove().
+ */
+static struct peal_locality_device *peal_locality_peer(struct peal_locality *loc)
+{
+	unsigned long removals = smp_load_acquire(&peal_locality_removals);	/* M */
+
+	if (unlikely(!peal_locality_is_proven(loc)))
+		return NULL;
+	if (unlikely(loc->peer_number != loc->proven || loc->removals != removals)) {
+		loc->removals = removals;
+		loc->peer_number = loc->proven;
+		loc->peer = peal_locality_find(loc->proven);
+	}
+	return loc->peer;
+}
+
 /**
  * peal_locality_table() - the tables of the peer's device
  *
  * Under sq.lock, inside the epoch. Return: NULL when it is not proven that
  * packets arrive there.
  */
-struct peal_table *peal_locality_table(const struct peal_qp *qp)
+struct peal_table *peal_locality_table(struct peal_qp *qp)
 {
-	const struct peal_locality *loc = qp->locality;
+	struct peal_locality_device *device = peal_locality_peer(qp->locality);
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	return peal_locality_is_proven(loc) ? peal_locality_device_table(loc->proven) : NULL;
+	return device ? device->table : NULL;
 }
 
 bool peal_locality_look(struct peal_qp *qp)
 {
 	struct peal_locality *loc = qp->locality;
-	struct peal_locality_device *device = NULL;
+	struct peal_locality_device *device = peal_locality_peer(loc);
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	if (peal_locality_is_proven(loc))
-		device = peal_locality_find(loc->proven);
 	loc->wanted = device && peal_locality_is_allowed(qp, device);
 	return loc->wanted;
 }
@@ -663,24 +694,26 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	enum peal_reason reason = peal_direct_local(qp, op, &local);
 	struct peal_outcome outcome;
 	struct peal_direct *to;
-	u32 device = 0, counted, pieces;
+	u32 sender_device = 0, peer_device = 0, counted, pieces;
 	u64 bytes;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(reason))
 		return peal_failed(IB_WC_LOC_PROT_ERR, reason);
 	pieces = local.num_sge;
-	/*
-	 * A look-up is not remembered for another device, because that device may be removed, and a
-	 * new one may get the same place in memory.
-	 */
-	if (likely(qp->transport == qp->direct)) {
-		peer = peal_table_qp_again(table, &d->peer, qp->attr.dest_qp_num);
-	} else {
+	if (unlikely(qp->transport != qp->direct)) {
 		table = peal_locality_table(qp);
-		peer = table ? peal_table_qp(table, qp->attr.dest_qp_num) : NULL;
-		device = d->locality.device->number;
+		sender_device = d->locality.device->number;
+		peer_device = d->locality.proven;
 	}
+	if (unlikely(d->device != peer_device)) {
+		/* What was found on another device may not exist any more. */
+		d->peer = (struct peal_lookup){};
+		d->known = (struct peal_direct_known){};
+		d->remote = (struct peal_mr_lookup){};
+		d->device = peer_device;
+	}
+	peer = table ? peal_table_qp_again(table, &d->peer, qp->attr.dest_qp_num) : NULL;
 	if (unlikely(!peer)) {
 		peal_cursor_end(&local);
 		return table ? peal_silent(PEAL_REASON_PEER_UNKNOWN) : peal_unproven();
@@ -730,8 +763,8 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	 * Note the device of a sender that may find no receive. The store is visible before the
 	 * flag that asks for a kick, because the kick reads it.
 	 */
-	if (unlikely(to->waiter != device)) {
-		WRITE_ONCE(to->waiter, device);
+	if (unlikely(to->waiter != sender_device)) {
+		WRITE_ONCE(to->waiter, sender_device);
 		smp_wmb();	/* K: pairs with peal_direct_waiting_sender() */
 	}
 
@@ -770,7 +803,7 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 			to->message = false;
 			to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(peer, wqe->length));
 			to->at.msn = peal_psn_add(to->at.msn, 1);
-			if (unlikely(!device && !peal_direct_is_known(d, peer)))
+			if (unlikely(!peal_direct_is_known(d, peer)))
 				peal_direct_remember(d, peer);
 		}
 	} else {
@@ -1035,8 +1068,8 @@ static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *
 /**
  * peal_direct_fast() - take the next message from its WQE to its CQE
  *
- * Most messages are alike. They have one piece of pinned memory on each side, and their peer is on
- * this device, connected and ready. This function takes them. The general path below defines what a
+ * Most messages are alike. They have one piece of pinned memory on each side, and their peer is in
+ * this kernel, connected and ready. This function takes them. The general path below defines what a
  * message does. At the first doubt this function leaves the message to the general path, which
  * fetches the WQE again. A receive that this function has taken stays held, so the general path
  * goes on with it.
@@ -1048,9 +1081,10 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 {
 	const struct peal_direct_known *known = &d->known;
 	struct peal_qp *qp = d->base.qp, *peer = known->peer;
-	struct peal_table *table = qp->table;
+	struct peal_table *table = qp->table, *far_table = table;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_sge *sge = qp->sq.sge;
+	u32 sender_device = 0;
 	u64 length, near_bytes, far_bytes, value;
 	void *near, *far = NULL;
 	enum peal_reason reason;
@@ -1059,8 +1093,15 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	u32 pieces = 3;		/* one was looked up on each side, and one is copied */
 
 	lockdep_assert_held(&qp->sq.lock);
+	if (qp->transport != qp->direct) {
+		far_table = peal_locality_table(qp);
+		sender_device = d->locality.device->number;
+		if (unlikely(!far_table || d->device != d->locality.proven ||
+			     peal_faults_exist(&far_table->faults)))
+			return false;
+	}
 	if (unlikely(qp->sq.busy || qp->state != IB_QPS_RTS || qp->changes != known->changes ||
-		     smp_load_acquire(&table->removals) != known->removals ||	/* M */
+		     smp_load_acquire(&far_table->removals) != known->removals ||	/* M */
 		     peal_faults_exist(&table->faults) || peal_sniff_is_on() ||
 		     trace_peal_execute_enabled() || trace_peal_complete_enabled()))
 		return false;
@@ -1078,7 +1119,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		near = peal_mr_pinned(table, &d->local, qp->ib.pd, sge->lkey, sge->addr, length,
 				      op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
 	if (op->remote)
-		far = peal_mr_pinned(table, &d->remote, peer->rkey_pd, wqe->rkey,
+		far = peal_mr_pinned(far_table, &d->remote, peer->rkey_pd, wqe->rkey,
 				     wqe->remote_addr, length, op->access, &far_bytes);
 	if (unlikely(!near || (op->remote && !far) ||
 		     (op->atomic && ((unsigned long)far & 7 || far_bytes < length ||
@@ -1088,7 +1129,8 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	spin_lock(&peer->rq.lock);
 	to = peal_direct(peer->direct);
 	if (unlikely(peer->changes != known->peer_changes || !peal_qp_receives(peer) ||
-		     peer->receiver != peer->direct || to->waiter || to->at.psn != d->psn))
+		     peer->receiver != peer->direct || to->waiter != sender_device ||
+		     to->at.psn != d->psn))
 		goto doubt;
 	if (op->receives) {
 		const struct peal_recv *recv = &peer->rq.wqe;
@@ -1096,7 +1138,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN))
 			goto doubt;
 		if (!op->remote && likely(recv->num_sge == 1 && length <= recv->length))
-			far = peal_mr_pinned(table, &to->received, peer->recv_pd,
+			far = peal_mr_pinned(far_table, &to->received, peer->recv_pd,
 					     recv->sge->lkey, recv->sge->addr, recv->length,
 					     IB_ACCESS_LOCAL_WRITE, &far_bytes);
 		if (unlikely(!far))

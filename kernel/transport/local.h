@@ -73,6 +73,10 @@ struct peal_locality {
 	unsigned long until;		/* end of the proof, in jiffies */
 	unsigned long next;		/* when to send the next challenge, in jiffies */
 	bool wanted;			/* result of the last peal_locality_look() */
+	/* The last look-up of a device by number. */
+	struct peal_locality_device *peer;	/* NULL: it is gone */
+	u32 peer_number;
+	unsigned long removals;		/* of devices, loaded before peer was found */
 };
 
 int peal_locality_add(struct peal_locality_device *device, struct peal_table *table,
@@ -114,7 +118,7 @@ static inline bool peal_locality_is_due(const struct peal_locality *loc)
 bool peal_locality_see(struct peal_locality_challenge *challenge,
 		       const struct peal_locality_device *at, u32 qpn);
 bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_challenge *response);
-struct peal_table *peal_locality_table(const struct peal_qp *qp);
+struct peal_table *peal_locality_table(struct peal_qp *qp);
 struct peal_table *peal_locality_device_table(u32 number);
 
 /*
@@ -219,8 +223,8 @@ enum peal_direct_wait {
 };
 
 /*
- * What the fast path need not check for each message. It holds as long as no queue pair has left
- * the device, and none of the two was modified.
+ * What the fast path need not check for each message. It holds as long as the peer's device is the
+ * same, no queue pair has left it, and none of the two queue pairs was modified.
  */
 struct peal_direct_known {
 	struct peal_qp *peer;		/* the two are each other's peers */
@@ -243,9 +247,10 @@ struct peal_direct {
 	ktime_t until;			/* end of the wait */
 	bool woken;			/* a kick ended the wait for a receive before `until` */
 	enum peal_reason why;		/* reason of the wait */
-	struct peal_lookup peer;	/* look-up of dest_qp_num on this device */
+	u32 device;			/* number of the peer's device; 0: ours. All below is for it */
+	struct peal_lookup peer;	/* look-up of dest_qp_num there */
 	struct peal_direct_known known;
-	/* The last look-ups of an lkey and an rkey by the fast path. */
+	/* The last look-ups of an lkey here and of an rkey there by the fast path. */
 	struct peal_mr_lookup local, remote;
 	/* The receive side. */
 	/* Guarded by rq.lock: */

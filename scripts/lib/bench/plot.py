@@ -11,7 +11,7 @@ import subjects
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 76, 150, 46, 56
 # Colours that remain different to colour-blind readers (Okabe and Ito).
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"]
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#555555"]
 
 
 def plots(result):

@@ -7,6 +7,7 @@
 #   stage.sh device-down KIND NUMBER
 #   stage.sh wire-up KIND MTU            two devices with a veth pair between them: that line for each end, and its namespace
 #   stage.sh wire-delay [DELAY]          delays the packets of each direction, or no longer
+#   stage.sh wire-direct                 messages between the two peal devices go direct
 #   stage.sh wire-down
 #
 # siw has connections of its own, so its GID is "-".
@@ -54,10 +55,20 @@ delay() {
 	wire_netem both ${1:+delay "$1"}
 }
 
+# Guest tests make a wire for packets, so its devices do not allow the direct path.
+allow_direct() {
+	local end peal=build/user/userspace/tools/peal
+	"$peal" host set direct host || fail "cannot allow the direct path"
+	for end in a b; do
+		"$peal" link set "peal_$end" direct on || fail "cannot allow peal_$end the direct path"
+	done
+}
+
 case $1 in
 device-up) device_up "${@:2}" ;;
 device-down) device_down "${@:2}" ;;
 wire-up) two_devices "${@:2}" ;;
+wire-direct) allow_direct ;;
 wire-delay) delay "${@:2}" ;;
 wire-down) wire_down ;;
 esac

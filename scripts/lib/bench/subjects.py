@@ -111,8 +111,8 @@ class Device:
         self.ends = None
 
     def covers(self, row):
-        """iWARP has neither datagrams nor atomics. One device has no wire that could delay."""
-        if row.delay and self.name == self.kind:
+        """iWARP has neither datagrams nor atomics. Messages that go direct meet no wire that could delay them."""
+        if row.delay and not self.name.endswith("-wire"):
             return False
         # Idle queue pairs cost the same on each device of a kind.
         if row.idle:
@@ -244,15 +244,19 @@ class Host:
 
 
 class Wire:
-    """The stage of the subjects that send packets over a veth pair between two devices of one kind."""
+    """The stage of the subjects that are two devices of one kind in two network namespaces, with a veth pair between them.
+    Between two peal devices messages go direct if the host allows it. Otherwise all are packets."""
 
-    def __init__(self, kind, subjects):
+    def __init__(self, kind, subjects, direct=False):
         self.kind = kind
         self.subjects = subjects
+        self.direct = direct
 
     def up(self, machine):
         try:
             ends = [tuple(words) for words in machine.stage("wire-up", self.kind, machine.mtu)]
+            if self.direct:
+                machine.stage("wire-direct")
         except Missing as why:
             return [], [f"{subject.name}: {why}" for subject in self.subjects]
         for subject in self.subjects:
@@ -263,11 +267,13 @@ class Wire:
         machine.stage("wire-down")
 
 
-NAMES = ["peal", "rxe", "siw", "shm", "peal-wire", "rxe-wire", "tcp-wire"]
+NAMES = ["peal", "rxe", "siw", "shm", "peal-containers", "peal-wire", "rxe-wire", "tcp-wire"]
 
 
 def stages(wanted):
     """The stages that have one of these subjects. peal's wire is the one of TCP, too."""
     wire = [subject for subject in (Device("peal-wire", "peal"), Tcp()) if subject.name in wanted]
-    found = [Host(wanted), Wire("peal", wire), Wire("rxe", [Device("rxe-wire", "rxe")] if "rxe-wire" in wanted else [])]
+    containers, rxe = ([Device(name, kind)] if name in wanted else []
+                       for name, kind in (("peal-containers", "peal"), ("rxe-wire", "rxe")))
+    found = [Host(wanted), Wire("peal", containers, True), Wire("peal", wire), Wire("rxe", rxe)]
     return [stage for stage in found if stage.subjects]

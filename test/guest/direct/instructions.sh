@@ -6,14 +6,15 @@
 # transport: any
 #
 # Messages of one host cost no more instructions than they did when the limits below were set, plus 5 %. They are those of both
-# ends and the kernel on one CPU. The limits are the figures of `scripts/demo --icount`; lower them when a message becomes
-# cheaper. wire/instructions is the same for two network namespaces.
+# ends and the kernel on one CPU. The limits are the figures of `scripts/demo --icount`, and for two devices those of
+# `scripts/bench --icount`. Lower them when a message becomes cheaper. wire/instructions is the same for packets.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 require ib_write_bw ss
 [[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
 figures=$(mktemp)
+work=$(mktemp -d)
 
 # Row of scripts/demo, instructions. A program that sends sleeps, and how often differs from boot to boot. So the limits of
 # SENDs are the highest figures that were seen.
@@ -36,12 +37,34 @@ read_lat 8 B|1510
 send_lat 8 B|8430
 "
 
+# Two devices in two namespaces.
+containers="
+containers write_bw 64 B|1532
+containers read_bw 64 B|1525
+containers atomic_bw 8 B|1525
+containers send_lat 8 B|8580
+"
+
 PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
 cat "$figures"
 failures=0
-while IFS='|' read -r row limit; do
-	[[ $row ]] || continue
-	figure=$(grep "^$row " "$figures" | tail -n 1 | sed -E 's,.* (instr|instr/msg) +,,')
-	check_figure "$row" "${figure:-0}" "$limit" || failures=$((failures + 1))
-done <<<"$limits"
+# check ROWS: compares each of them with the figure behind its name in the file.
+check() {
+	while IFS='|' read -r row limit; do
+		[[ $row ]] || continue
+		figure=$(sed -n "s/^$row  *//p" "$figures" | tail -n 1 | sed -E 's,.* ,,')
+		check_figure "$row" "${figure:-0}" "$limit" || failures=$((failures + 1))
+	done <<<"$1"
+}
+check "$limits"
+
+rows=$(sed '/^$/d; s/|.*//; s/^containers //' <<<"$containers" | paste -s -d ,)
+scripts/lib/bench/bench.py run --icount --subjects peal-containers --rows "$rows" --out "$work/two.json" >&2 || fail "the bench fails"
+/usr/bin/python3 - "$work/two.json" >"$figures" <<-'END'
+	import json, sys
+	for row, subjects in json.load(open(sys.argv[1]))["samples"].items():
+	    print("containers", row, round(subjects["peal-containers"]["instructions"][0]))
+END
+cat "$figures"
+check "$containers"
 ((failures == 0)) || fail "$failures figures"

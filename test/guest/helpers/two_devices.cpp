@@ -5,12 +5,14 @@
  * between them.
  *
  * Holds: No change loses a request, and none ends a connection that packets would keep. A message
- * that waits on the direct path when the proof ends goes on as packets, and arrives once.
+ * that waits on the direct path when the proof ends goes on as packets, and arrives once. Most
+ * messages take the fast path. Nothing that it remembers of the peer outlives the peer's device.
  * Does not hold: the condition for the direct path (direct/only_while_packets_pass).
  */
 #include "commands.hpp"
 #include "counters.hpp"
 #include "stuck_file.hpp"
+#include "tracing.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -289,4 +291,80 @@ TEST_CASE("a message that waits when the wire is cut")
 	check_status(wait_completion(ends.a.send_cq), IBV_WC_RETRY_EXC_ERR,
 		     PEAL_REASON_PEER_SILENT);
 	cut(false);
+}
+
+TEST_CASE("most messages between two devices take the fast path")
+{
+	Wire wire;
+	Ends ends(wire);
+	Probe probe("peal_direct_transfer");
+
+	if (!probe)
+		SKIP_CASE("this kernel has no kprobes");
+	ends.go_near();
+	const EventCount general(probe.event());
+	const auto direct = messages("direct");
+	ends.write_all();
+	CHECK(messages("direct") == direct + Ends::requests);
+	CHECK(general.value() <= 2);
+}
+
+/* A region of the sender's own device has a key there, but not at the peer's device. */
+TEST_CASE("a key of the sender's device is refused by the peer's")
+{
+	Wire wire;
+	Ends ends(wire);
+	std::vector<Region> others;
+
+	ends.go_near();
+	/* The keys of both devices may be equal by chance. */
+	while (others.empty() || others.back().rkey() == ends.to.rkey())
+		others.emplace_back(ends.a.pd, Ends::size);
+	fill_pattern(others.back().bytes(0, Ends::size), 9);
+	ends.write_all();
+	post(ends.a.qp, Send(IBV_WR_RDMA_WRITE, {ends.from.sge(0, 64)})
+				.remote(others.back().address(), others.back().rkey()));
+	check_status(wait_completion(ends.a.send_cq), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_UNKNOWN);
+}
+
+/*
+ * The new device may be at the place in memory of the old one, with as many removals, and its
+ * regions and queue pairs, too.
+ */
+TEST_CASE("the peer's device is deleted and comes back")
+{
+	constexpr int rounds = 6;
+	Device a("peal_a");
+	Endpoint sender(a, Ends::options());
+	Region from(sender.pd, Ends::bytes);
+
+	for (int round = 0; round < rounds; round++) {
+		INFO("round " << round);
+		Device b("peal_b");
+		Endpoint receiver(b, Ends::options());
+		Region to(receiver.pd, Ends::bytes);
+		const auto before = messages("direct");
+		const auto write = [&] {
+			post(sender.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, Ends::size)})
+						.remote(to.address(), to.rkey()));
+		};
+
+		fill_pattern(from.bytes(0, Ends::size), round);
+		Ends::ready(sender, receiver, impatient());
+		Ends::ready(receiver, sender, impatient());
+		REQUIRE(eventually([&] {
+			write();
+			wait_success(sender.send_cq);
+			return messages("direct") > before + 5;
+		}));
+		CHECK(difference(to.bytes(0, Ends::size), from.bytes(0, Ends::size)) == "");
+		REQUIRE(run("ip netns exec wire_b rdma link delete peal_b") == 0);
+		write();
+		check_status(wait_completion(sender.send_cq), IBV_WC_RETRY_EXC_ERR,
+			     PEAL_REASON_PEER_SILENT);
+		to_state(sender.qp, IBV_QPS_RESET);
+		REQUIRE(run("ip netns exec wire_b rdma link add peal_b type peal netdev wire_b") ==
+			0);
+	}
 }

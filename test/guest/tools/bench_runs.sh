@@ -38,7 +38,7 @@ has_figures() {
 
 says() { grep -qF "left out: $1" <<<"$output" || fail "the bench does not say that it leaves out: $1"; }
 
-subjects=(peal rxe shm peal-wire rxe-wire)
+subjects=(peal rxe shm peal-containers peal-wire rxe-wire)
 ! command -v iperf3 >/dev/null || subjects+=(tcp-wire)
 bench all --quick --rows "write_bw 64 KiB,read_lat,events"
 ((status == 0)) || fail "bench: $status"
