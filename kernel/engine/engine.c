@@ -183,7 +183,7 @@ static bool peal_turn_may_send(struct peal_qp *qp)
 	lockdep_assert_held(&qp->sq.lock);
 	if (likely(!peal_qp_is_on_wire(qp)))
 		return true;
-	if (qp->ib.qp_type == IB_QPT_UC && qp->state == IB_QPS_RTS &&
+	if (qp->ib.qp_type == IB_QPT_UC && qp->state == IB_QPS_RTS && peal_qp_sends_packets(qp) &&
 	    run->cpu != smp_processor_id() && cpu_online(run->cpu) &&
 	    time_before(jiffies, run->cpu_at + PEAL_TURN_CPU_JIFFIES))
 		return false;

@@ -961,25 +961,34 @@ static bool peal_wire_run_packets(struct peal_wire *w, struct peal_notify *notif
 
 /*
  * The direct transport may take over from the wire if the peer is proven to be in this kernel.
- * This happens between two messages, when all packets that were sent are acknowledged. A message
- * that has started on the direct path finishes there as long as the proof lasts, whatever an
- * administrator sets meanwhile. When the proof has ended, the direct transport gives back to the
- * wire, also a message that waits or is placed in part. Its retries begin anew.
- * Return: the transport that sends now.
+ * This happens between two messages, when all packets that were sent are acknowledged, or have
+ * arrived on an unreliable connection. A message that has started on the direct path finishes there
+ * as long as the proof lasts, whatever an administrator sets meanwhile. When the proof has ended,
+ * the direct transport gives back to the wire, also a message that waits or is placed in part. Its
+ * retries begin anew. Return: the transport that sends now.
  */
 static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 {
 	struct peal_qp *qp = w->base.qp;
+	u32 psn = peal_requester_psn(&w->requester);
+	u64 trip;
 	bool near;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_qp_is_reliable(qp) || !peal_sender_works(qp))
+	if (!peal_sender_works(qp))
 		return qp->sender;
+	trip = peal_rto_estimate(&w->requester.rto);
 	if (unlikely(peal_locality_is_due(qp->locality)))
-		peal_locality_challenge_peer(qp, &w->output, peal_rto_estimate(&w->requester.rto));
+		peal_locality_challenge_peer(qp, &w->output, trip, psn);
 	near = peal_locality_look(qp);
 	if (qp->sender == qp->wire && !peal_qp_idle(qp))
 		return qp->sender;
+	if (near && qp->sender == qp->wire && peal_locality_waits(qp, psn)) {
+		if (!qp->locality->pending)
+			peal_locality_challenge_peer(qp, &w->output, trip, psn);
+		return qp->sender;
+	}
+	near = qp->locality->wanted;
 	if (near || (qp->sq.busy && peal_locality_table(qp))) {
 		peal_qp_change_sender(qp, qp->direct);
 	} else if (qp->sender == qp->direct) {
@@ -1031,6 +1040,9 @@ out:
 	if (qp->state != IB_QPS_ERR)
 		peal_wire_schedule(qp, min(peal_wire_requester_deadline(w),
 					   READ_ONCE(w->deadline)));
+	if (unlikely(qp->locality->wanted && qp->sender == qp->wire && qp->locality->pending &&
+		     !peal_qp_is_reliable(qp)))
+		peal_wire_schedule(qp, qp->locality->late);
 	return more;
 }
 

@@ -186,7 +186,7 @@ static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp 
 
 	if (qp->ib.qp_type == IB_QPT_UD)
 		return peal_ud_challenged(&nic->locality, rx);
-	if (!peal_transport_is_reliable(peal_qp_bth_transport(qp)))
+	if (!qp->locality)
 		return PEAL_DROP_opcode;
 	if (!peal_locality_read(rx, &challenge))
 		return PEAL_DROP_pad;
@@ -196,6 +196,9 @@ static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp 
 		if (!drop && !peal_locality_prove(qp, &challenge))
 			drop = PEAL_DROP_stale;
 		spin_unlock(&qp->sq.lock);
+		/* Messages of an unreliable connection may wait for this (peal_locality_waits()). */
+		if (!drop && !peal_qp_is_reliable(qp))
+			peal_defer_here(qp);
 		return drop;
 	}
 	/*

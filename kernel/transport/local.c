@@ -187,12 +187,12 @@ static bool peal_locality_may_be_here(const struct peal_qp *qp)
 }
 
 /*
- * Prepare a challenge if the peer may be in this kernel. @trip: as in
+ * Prepare a challenge if the peer may be in this kernel. @trip and @psn: as in
  * peal_locality_challenge_peer(). Under sq.lock, inside the epoch. Return: false when no challenge
  * is needed.
  */
 static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_challenge *challenge,
-				  u64 trip)
+				  u64 trip, u32 psn)
 {
 	struct peal_locality *loc = qp->locality;
 
@@ -215,6 +215,7 @@ static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_chall
 	WRITE_ONCE(loc->nonce[0], challenge->nonce[0]);
 	WRITE_ONCE(loc->nonce[1], challenge->nonce[1]);
 	WRITE_ONCE(loc->seen, 0);
+	loc->asked_psn = psn;
 	loc->late = ktime_get_ns() + clamp_t(u64, PEAL_LOCALITY_TRIPS * trip,
 					     PEAL_LOCALITY_LEAST_NS,
 					     PEAL_LOCALITY_MOST_NS);
@@ -331,6 +332,7 @@ bool peal_locality_prove(struct peal_qp *qp, const struct peal_locality_challeng
 		return false;
 	WRITE_ONCE(loc->pending, false);
 	loc->proven = loc->seen;
+	loc->proven_psn = loc->asked_psn;
 	loc->until = jiffies + PEAL_LOCALITY_LASTS;
 	return true;
 }
@@ -386,6 +388,22 @@ bool peal_locality_look(struct peal_qp *qp)
 	return loc->wanted;
 }
 
+bool peal_locality_waits(struct peal_qp *qp, u32 psn)
+{
+	struct peal_locality *loc = qp->locality;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (peal_qp_is_reliable(qp) || loc->proven_psn == psn)
+		return false;
+	if (loc->pending && ktime_get_ns() > loc->late) {
+		WRITE_ONCE(loc->pending, false);
+		loc->proven = 0;
+		loc->wanted = false;
+		return false;
+	}
+	return true;
+}
+
 /* ---- challenges as packets ---- */
 
 static void peal_locality_emit(struct peal_output *output,
@@ -399,12 +417,13 @@ static void peal_locality_emit(struct peal_output *output,
 	peal_output_send_bytes(output, &header, challenge);
 }
 
-void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip)
+void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip,
+				  u32 psn)
 {
 	struct peal_locality_challenge challenge;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_locality_prepare(qp, &challenge, trip))
+	if (!peal_locality_prepare(qp, &challenge, trip, psn))
 		return;
 	peal_count(qp, locality_challenges);
 	peal_locality_emit(output, &challenge);
@@ -831,7 +850,9 @@ unlock:
 static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d,
 						     const struct peal_outcome *outcome)
 {
-	const struct peal_qp *qp = d->base.qp;
+	struct peal_qp *qp = d->base.qp;
+	struct peal_table *table = qp->transport == qp->direct ? qp->table :
+								  peal_locality_table(qp);
 	enum peal_drop drop = PEAL_DROP_rights;
 	struct peal_packet packet = {
 		.opcode = peal_opcode_request(PEAL_UC, qp->sq.wqe.opcode, !d->done, true),
@@ -851,7 +872,7 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 		drop = PEAL_DROP_sequence;
 	else if (outcome->reason == PEAL_REASON_RECV_TOO_SHORT)
 		drop = PEAL_DROP_length;
-	peal_count_drop(qp->table, drop);
+	peal_count_drop(table ?: qp->table, drop);
 	trace_peal_drop(&packet, drop);
 	return (struct peal_outcome){ .what = PEAL_DONE };
 }
@@ -991,7 +1012,7 @@ static void peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
 	if (peal_sniff_is_on() && !op->local)
 		peal_direct_show(d, outcome);
 	if (unlikely(outcome.what > PEAL_PROGRESS) && qp->ib.qp_type == IB_QPT_UC && !op->local &&
-	    outcome.what != PEAL_ABSENT &&
+	    outcome.what != PEAL_ABSENT && outcome.what != PEAL_UNPROVEN &&
 	    !(outcome.what == PEAL_FAILED && outcome.status == IB_WC_LOC_PROT_ERR))
 		outcome = peal_direct_lose(d, &outcome);
 	if (unlikely(outcome.what > PEAL_PROGRESS)) {

@@ -30,9 +30,9 @@
  * Owns: the list of devices, and each queue pair's proof. A challenge leaves with a random number
  * and arrives at the peer's device. The peer's device makes a second number, which comes back
  * as a packet. An observer of the challenge does not know the second number, so only the packet
- * from the peer's device answers the challenge. Both directions must work, because messages are
- * acknowledged. The response must arrive within some round trips, and the proof lasts for
- * seconds, so that a path that is cut is noticed.
+ * from the peer's device answers the challenge. Both directions must work, because messages of
+ * reliable connections are acknowledged. The response must arrive within some round trips, and the
+ * proof lasts for seconds, so that a path that is cut is noticed.
  *
  * Addresses prove nothing, because namespaces may use the same ones. They only choose which
  * device is asked, so that machines without peal never get a challenge.
@@ -71,6 +71,8 @@ struct peal_locality {
 	u64 response[2];		/* the second number, valid while seen is not 0 */
 	u64 late;			/* ktime, ns: a response after this does not count */
 	unsigned long until;		/* end of the proof, in jiffies */
+	u32 asked_psn;			/* of the next packet when the last challenge was sent, */
+	u32 proven_psn;			/* and the last one that the peer has answered */
 	unsigned long next;		/* when to send the next challenge, in jiffies */
 	bool wanted;			/* result of the last peal_locality_look() */
 	/* The last look-up of a device by number. */
@@ -123,13 +125,23 @@ struct peal_table *peal_locality_device_table(u32 number);
 
 /*
  * Send a challenge if the peer may be in this kernel. Under sq.lock. @trip: longest time that an
- * answer takes, in ns, as far as it is known.
+ * answer takes, in ns, as far as it is known. @psn: of the next packet.
  *
  * Challenges are packets with a manufacturer's opcode (IBTA 9.2.1 leaves 0xc0 and up to
  * manufacturers), and the challenge is their payload. They leave and arrive like all other packets,
  * through routes, netfilter and the ICRC check.
  */
-void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip);
+void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output, u64 trip,
+				  u32 psn);
+
+/*
+ * Does the next message wait because packets before it may not have arrived? Under sq.lock. No
+ * packet of an unreliable connection is acknowledged. But a challenge leaves behind the packets,
+ * and when it is answered they have arrived, or the network has lost or reordered them. If no
+ * answer comes in time, the proof ends, and the messages leave as packets. @psn: of the next packet.
+ */
+bool peal_locality_waits(struct peal_qp *qp, u32 psn);
+
 /* Send a response. Under rq.lock. */
 void peal_locality_respond(struct peal_qp *qp, struct peal_output *output,
 			   const struct peal_locality_challenge *response);

@@ -26,11 +26,11 @@ switch() {
 	fi
 }
 
-# run_checked: checks the data of every operation of a reliable connection. It prints how many messages went direct.
+# run_checked: checks the data of every operation of a reliable connection, and of one of an unreliable one. It prints how many messages went direct.
 run_checked() {
 	local before
 	before=$(direct_of_both)
-	wire_pair a 4 60 "$verify" -d @DEVICE -g @GID -p @PORT --ops rc-send,rc-write,rc-read,rc-fetch-add \
+	wire_pair a 4 60 "$verify" -d @DEVICE -g @GID -p @PORT --ops rc-send,rc-write,rc-read,rc-fetch-add,uc-send \
 		--sizes 0,1,4096,65536 --count 6 >/dev/null ||
 		fail "verify: $(<"$wire_work/client") $(<"$wire_work/server")"
 	echo $(($(direct_of_both) - before))
@@ -80,7 +80,7 @@ neighbours_run() {
 }
 
 neighbours || fail "cannot make two devices in one namespace"
-for operations in "rc-send,rc-write,rc-read 1,4096,65536" "ud-send,ud-send-imm 1,1024"; do
+for operations in "rc-send,rc-write,rc-read 1,4096,65536" "uc-send,uc-write-imm 1,4096,65536" "ud-send,ud-send-imm 1,1024"; do
 	# shellcheck disable=SC2086 # two words
 	carried=$(neighbours_run $operations) || fail "between two devices in one namespace: $operations"
 	((carried > 0)) || fail "nothing went direct between two devices in one namespace: $operations"

@@ -6,7 +6,8 @@
  *
  * Holds: No change loses a request, and none ends a connection that packets would keep. A message
  * that waits on the direct path when the proof ends goes on as packets, and arrives once. Most
- * messages take the fast path. Nothing that it remembers of the peer outlives the peer's device.
+ * messages take the fast path. Nothing that it remembers of the peer outlives the peer's device. On
+ * an unreliable connection no message overtakes the packets of an earlier one.
  * Does not hold: the condition for the direct path (direct/only_while_packets_pass).
  */
 #include "commands.hpp"
@@ -15,6 +16,7 @@
 #include "tracing.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <optional>
 #include <thread>
 
@@ -41,6 +43,13 @@ void cut(bool on)
 	for (const char *end : {"a", "b"})
 		REQUIRE(run(std::string("tc -n wire_") + end + " qdisc " + (on ? "add" : "delete") +
 			    " dev wire_" + end + " root netem loss 100%") == 0);
+}
+
+void delay(bool on)
+{
+	for (const char *end : {"a", "b"})
+		REQUIRE(run(std::string("tc -n wire_") + end + " qdisc " + (on ? "add" : "delete") +
+			    " dev wire_" + end + " root netem delay 20ms") == 0);
 }
 
 /* The network drops the packets that prove that two devices are in one kernel, and no others. */
@@ -307,6 +316,106 @@ TEST_CASE("most messages between two devices take the fast path")
 	ends.write_all();
 	CHECK(messages("direct") == direct + Ends::requests);
 	CHECK(general.value() <= 2);
+}
+
+/* Two ends of an unreliable connection. */
+struct UcEnds {
+	explicit UcEnds(Wire &wire)
+		: a(wire.a, options()), b(wire.b, options()), from(a.pd, count * size),
+		  to(b.pd, count * size)
+	{
+		connect_uc(a, b);
+		connect_uc(b, a);
+	}
+	static QpOptions options()
+	{
+		QpOptions it;
+		it.type = IBV_QPT_UC;
+		return it;
+	}
+	/* Sends messages first, first + 1, ... up to last. */
+	void send(std::size_t first, std::size_t last)
+	{
+		for (auto i = first; i <= last; i++)
+			post(a.qp, Send(IBV_WR_SEND_WITH_IMM, {from.sge(i * size, size)})
+					   .imm(static_cast<std::uint32_t>(i)));
+	}
+	void post_receives()
+	{
+		fill_pattern(from.bytes(0, count * size), ++salt);
+		for (std::size_t i = 0; i < count; i++)
+			post_recv(b.qp, i, {to.sge(i * size, size)});
+	}
+	/* All messages have arrived, in their order. */
+	void check_all()
+	{
+		std::vector<std::uint32_t> order;
+
+		REQUIRE(eventually([&] {
+			for (const auto &wc : drain(b.recv_cq, count))
+				order.push_back(ntohl(wc.imm_data));
+			return order.size() == count;
+		}));
+		CHECK(std::ranges::is_sorted(order));
+		CHECK(difference(to.bytes(0, count * size), from.bytes(0, count * size)) == "");
+		wait_success(a.send_cq, count);
+	}
+
+	static constexpr std::size_t count = 48, size = 512;
+	Endpoint a, b;
+	Region from, to;
+	unsigned salt = 0;
+};
+
+/*
+ * The first messages leave as packets, which are under way for longer than it takes to post the
+ * next ones. So some of them are under way when the peer is proven to be in this kernel.
+ */
+TEST_CASE("messages of an unreliable connection do not overtake packets")
+{
+	Wire wire;
+
+	delay(true);
+	for (int round = 0; round < 4; round++) {
+		UcEnds ends(wire);
+		const auto packets = messages("wire"), direct = messages("direct");
+
+		INFO("round " << round);
+		ends.post_receives();
+		for (std::size_t i = 0; i < UcEnds::count; i++) {
+			ends.send(i, i);
+			std::this_thread::sleep_for(2ms);
+		}
+		ends.check_all();
+		CHECK(messages("wire") > packets);
+		CHECK(messages("direct") > direct);
+	}
+	delay(false);
+}
+
+/* No answer tells that the packets have arrived, so the messages after them are packets, too. */
+TEST_CASE("messages of an unreliable connection whose change is not answered")
+{
+	Wire wire;
+	UcEnds ends(wire);
+
+	REQUIRE(eventually([&] {
+		const auto before = messages("direct");
+
+		ends.post_receives();
+		ends.send(0, UcEnds::count - 1);
+		ends.check_all();
+		return messages("direct") == before + UcEnds::count;
+	}));
+	const auto packets = messages("wire");
+	const NoChallenges firewall;
+	ends.post_receives();
+	set_direct(false);
+	ends.send(0, 7);
+	set_direct(true);
+	ends.send(8, UcEnds::count - 1);
+	ends.check_all();
+	CHECK(messages("wire") == packets + UcEnds::count);
 }
 
 /* A region of the sender's own device has a key there, but not at the peer's device. */
