@@ -4,75 +4,11 @@
  * share a completion queue, connects each with itself, and says so. Then they stay idle until
  * standard input ends, so that scripts/bench can measure messages beside them. It posts nothing.
  */
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include "bench_verbs.hpp"
 
-#include <infiniband/verbs.h>
 #include <unistd.h>
 
-namespace {
-
-[[noreturn]] void fail(const char *what)
-{
-	std::perror(what);
-	std::exit(1);
-}
-
-// made(THING, WHAT): ends the program if the verb has returned nothing.
-template <class Thing>
-Thing *made(Thing *thing, const char *what)
-{
-	return thing ? thing : (fail(what), nullptr);
-}
-
-ibv_context *open_device(const char *name)
-{
-	int count = 0;
-	ibv_device **list = made(ibv_get_device_list(&count), "ibv_get_device_list");
-	for (int i = 0; i < count; ++i)
-		if (!std::strcmp(ibv_get_device_name(list[i]), name))
-			return made(ibv_open_device(list[i]), "ibv_open_device");
-	fail(name);
-}
-
-void change(ibv_qp *qp, ibv_qp_attr attr, int mask)
-{
-	if ((errno = ibv_modify_qp(qp, &attr, mask | IBV_QP_STATE)))
-		fail("ibv_modify_qp");
-}
-
-void connect_with_itself(ibv_qp *qp, const ibv_gid &gid, int index)
-{
-	ibv_qp_attr attr{};
-	attr.qp_state = IBV_QPS_INIT;
-	attr.port_num = 1;
-	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-	change(qp, attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	attr.qp_state = IBV_QPS_RTR;
-	attr.path_mtu = IBV_MTU_1024;
-	attr.dest_qp_num = qp->qp_num;
-	attr.max_dest_rd_atomic = 1;
-	attr.ah_attr.is_global = 1;
-	attr.ah_attr.port_num = 1;
-	attr.ah_attr.grh.dgid = gid;
-	attr.ah_attr.grh.sgid_index = std::uint8_t(index);
-	attr.ah_attr.grh.hop_limit = 64;
-	change(qp, attr,
-	       IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 14;
-	attr.retry_cnt = 7;
-	attr.rnr_retry = 7;
-	attr.max_rd_atomic = 1;
-	change(qp, attr,
-	       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		       IBV_QP_MAX_QP_RD_ATOMIC);
-}
-
-} // namespace
+using namespace peal_bench;
 
 int main(int argc, char **argv)
 {
@@ -89,8 +25,10 @@ int main(int argc, char **argv)
 	init.send_cq = init.recv_cq = cq;
 	init.qp_type = IBV_QPT_RC;
 	init.cap = {128, 128, 1, 1, 0};
-	for (int i = 0; i < count; ++i)
-		connect_with_itself(made(ibv_create_qp(pd, &init), "ibv_create_qp"), gid, index);
+	for (int i = 0; i < count; ++i) {
+		ibv_qp *qp = made(ibv_create_qp(pd, &init), "ibv_create_qp");
+		connect(qp, gid, index, qp->qp_num);
+	}
 	std::puts("ready");
 	std::fflush(stdout);
 	char byte;

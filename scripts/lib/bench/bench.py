@@ -89,8 +89,12 @@ class Bench:
         self.machine = subjects.Machine(options.icount, options.mtu)
         self.left_out = []
         parts = [part for part in options.rows.split(",") if part]
-        self.rows = [row for row in plan.rows(options.quick, options.icount)
-                     if not parts or any(part in row.label for part in parts)]
+        self.rows = plan.rows(options.quick, options.icount)
+        if parts:
+            # The name of a row may be a part of the names of others.
+            names = {row.label for row in self.rows}
+            self.rows = [row for row in self.rows
+                         if any(part == row.label if part in names else part in row.label for part in parts)]
         if options.seconds == 0 and any(row.kind == "cpu" for row in self.rows):
             self.rows = [row for row in self.rows if row.kind != "cpu"]
             self.leave_out("CPU time: it is the difference of a longer and a shorter run, and --seconds is 0")
@@ -136,7 +140,7 @@ class Bench:
 
     def measure_limits(self, keep):
         try:
-            lines = subjects.run_limits("all").splitlines()
+            lines = subjects.run_program(subjects.LIMITS, "all").splitlines()
         except subjects.Missing as why:
             self.leave_out(f"limits: {why}")
             return

@@ -15,6 +15,7 @@ import time
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 LIMITS = CHECKOUT / "build/user/test/bench/machine-limits"
 IDLE_PAIRS = CHECKOUT / "build/user/test/bench/idle-pairs"
+ONE_PROCESS = CHECKOUT / "build/user/test/bench/one-process"
 PROVIDER = CHECKOUT / "build/user/userspace/provider/libpeal"
 STAGE = CHECKOUT / "scripts/lib/bench/stage.sh"
 FIGURES = re.compile(r"^ *\d+ +\d+ +[0-9.]+.*$", re.M)
@@ -114,14 +115,18 @@ class Device:
         """iWARP has neither datagrams nor atomics. Messages that go direct meet no wire that could delay them."""
         if row.delay and not self.name.endswith("-wire"):
             return False
-        # Idle queue pairs cost the same on each device of a kind.
-        if row.idle:
+        # One program uses one device. Idle queue pairs cost the same on each device of a kind.
+        if row.idle or row.program == ONE_PROCESS.name:
             return self.name == self.kind != "siw"
         return self.kind != "siw" or (row.connection == "RC" and "atomic" not in row.program)
 
     def measure(self, machine, row, iterations):
         if row.idle:
             return self.beside_idle(machine, row, iterations)
+        if row.program == ONE_PROCESS.name:
+            device, gid = self.ends[0][:2]
+            return {"rate": 1e9 / float(run_program(ONE_PROCESS, device, gid, *row.arguments, row.bytes, iterations,
+                                                    environment=machine.environment))}
         if not installed(row.program):
             raise Missing(f"{row.program} is not installed")
         if not row.delay:
@@ -199,17 +204,17 @@ class SharedMemory:
 
     def measure(self, machine, row, iterations):
         what = ["shm-lat"] if row.kind == "latency" else ["shm-bw", str(row.bytes)]
-        words = run_limits(*what, str(iterations)).split()
+        words = run_program(LIMITS, *what, iterations).split()
         if row.kind == "rate":
             return {"rate": 1e9 / float(words[0])}
         return dict(zip(("median", "p99", "p99.9"), (float(word) / 1000 for word in words)))
 
 
-def run_limits(*arguments):
-    """Runs the program of test/bench, and returns what it prints."""
-    if not LIMITS.exists():
-        raise Missing(f"{LIMITS.relative_to(CHECKOUT)} is not built")
-    done = subprocess.run([LIMITS, *arguments], capture_output=True, text=True, check=False)
+def run_program(program, *arguments, environment=None):
+    """Runs a program of test/bench, and returns what it prints."""
+    if not program.exists():
+        raise Missing(f"{program.relative_to(CHECKOUT)} is not built")
+    done = subprocess.run([program, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Missing(last_line(done.stderr))
     return done.stdout

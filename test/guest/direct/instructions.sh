@@ -37,12 +37,19 @@ read_lat 8 B|1510
 send_lat 8 B|8430
 "
 
-# Two devices in two namespaces.
-containers="
-containers write_bw 64 B|1532
-containers read_bw 64 B|1525
-containers atomic_bw 8 B|1525
-containers send_lat 8 B|8580
+# Subject and row of scripts/bench, instructions.
+bench_limits="
+peal-containers write_bw 64 B|1532
+peal-containers read_bw 64 B|1525
+peal-containers atomic_bw 8 B|1525
+peal-containers send_lat 8 B|8580
+peal one-process 64 B write|1250
+peal one-process 64 B uc|1250
+peal one-process 64 B odp|3863
+peal one-process 64 B send|1908
+peal one-process 64 B srq|2016
+peal one-process 64 B xrc|2883
+peal one-process 64 B ud|3154
 "
 
 PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
@@ -58,13 +65,17 @@ check() {
 }
 check "$limits"
 
-rows=$(sed '/^$/d; s/|.*//; s/^containers //' <<<"$containers" | paste -s -d ,)
-scripts/lib/bench/bench.py run --icount --subjects peal-containers --rows "$rows" --out "$work/two.json" >&2 || fail "the bench fails"
-/usr/bin/python3 - "$work/two.json" >"$figures" <<-'END'
-	import json, sys
-	for row, subjects in json.load(open(sys.argv[1]))["samples"].items():
-	    print("containers", row, round(subjects["peal-containers"]["instructions"][0]))
-END
+for subject in peal peal-containers; do
+	rows=$(sed -n "s/^$subject \([^|]*\)|.*/\1/p" <<<"$bench_limits" | paste -s -d ,)
+	scripts/lib/bench/bench.py run --icount --subjects "$subject" --rows "$rows" --out "$work/$subject.json" >&2 ||
+		fail "the bench fails"
+	/usr/bin/python3 - "$work/$subject.json" "$subject" >>"$work/figures" <<-'END'
+		import json, sys
+		for row, subjects in json.load(open(sys.argv[1]))["samples"].items():
+		    print(sys.argv[2], row, round(subjects[sys.argv[2]]["instructions"][0]))
+	END
+done
+figures=$work/figures
 cat "$figures"
-check "$containers"
+check "$bench_limits"
 ((failures == 0)) || fail "$failures figures"
