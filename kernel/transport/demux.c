@@ -196,7 +196,7 @@ static enum peal_drop peal_demux_challenge(struct peal_nic *nic, struct peal_qp 
 		if (!drop && !peal_locality_prove(qp, &challenge))
 			drop = PEAL_DROP_stale;
 		spin_unlock(&qp->sq.lock);
-		/* Messages of an unreliable connection may wait for this (peal_locality_waits()). */
+		/* Messages of UC may wait for this (peal_locality_waits()). */
 		if (!drop && !peal_qp_is_reliable(qp))
 			peal_defer_here(qp);
 		return drop;

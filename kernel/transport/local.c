@@ -348,10 +348,13 @@ static bool peal_locality_is_proven(const struct peal_locality *loc)
  * Barrier M, as in peal_table_qp_again(). A device that leaves changes the number of removals
  * before it waits for the epoch. Pairs with peal_locality_remove().
  */
-static struct peal_locality_device *peal_locality_peer(struct peal_locality *loc)
+static struct peal_locality_device *peal_locality_peer(struct peal_qp *qp)
 {
 	unsigned long removals = smp_load_acquire(&peal_locality_removals);	/* M */
+	struct peal_locality *loc = qp->locality;
 
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
 	if (unlikely(!peal_locality_is_proven(loc)))
 		return NULL;
 	if (unlikely(loc->peer_number != loc->proven || loc->removals != removals)) {
@@ -370,7 +373,7 @@ static struct peal_locality_device *peal_locality_peer(struct peal_locality *loc
  */
 struct peal_table *peal_locality_table(struct peal_qp *qp)
 {
-	struct peal_locality_device *device = peal_locality_peer(qp->locality);
+	struct peal_locality_device *device = peal_locality_peer(qp);
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
@@ -379,13 +382,12 @@ struct peal_table *peal_locality_table(struct peal_qp *qp)
 
 bool peal_locality_look(struct peal_qp *qp)
 {
-	struct peal_locality *loc = qp->locality;
-	struct peal_locality_device *device = peal_locality_peer(loc);
+	struct peal_locality_device *device = peal_locality_peer(qp);
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	loc->wanted = device && peal_locality_is_allowed(qp, device);
-	return loc->wanted;
+	qp->locality->wanted = device && peal_locality_is_allowed(qp, device);
+	return qp->locality->wanted;
 }
 
 bool peal_locality_waits(struct peal_qp *qp, u32 psn)

@@ -138,7 +138,8 @@ void peal_locality_challenge_peer(struct peal_qp *qp, struct peal_output *output
  * Does the next message wait because packets before it may not have arrived? Under sq.lock. No
  * packet of an unreliable connection is acknowledged. But a challenge leaves behind the packets,
  * and when it is answered they have arrived, or the network has lost or reordered them. If no
- * answer comes in time, the proof ends, and the messages leave as packets. @psn: of the next packet.
+ * answer comes in time, the proof ends, and the messages leave as packets. @psn: of the next
+ * packet.
  */
 bool peal_locality_waits(struct peal_qp *qp, u32 psn);
 
@@ -259,7 +260,7 @@ struct peal_direct {
 	ktime_t until;			/* end of the wait */
 	bool woken;			/* a kick ended the wait for a receive before `until` */
 	enum peal_reason why;		/* reason of the wait */
-	u32 device;			/* number of the peer's device; 0: ours. All below is for it */
+	u32 device;			/* where the peer is, for all below; 0: on our device */
 	struct peal_lookup peer;	/* look-up of dest_qp_num there */
 	struct peal_direct_known known;
 	/* The last look-ups of an lkey here and of an rkey there by the fast path. */
