@@ -154,7 +154,7 @@ int cq_resize(ibv_cq *ibcq, int cqe)
 	 * Between start_poll and end_poll the program reads `current` in the old ring. Only a
 	 * single-threaded CQ gets here then, because its lock does nothing.
 	 */
-	if (cq.current)
+	if (cq.current || cq.taken)
 		return EBUSY;
 	step(PEAL_RESIZE_CQ_PREPARE, uverbs::out(shape));
 	if (shape.entries < static_cast<std::uint32_t>(cqe))

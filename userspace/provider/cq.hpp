@@ -35,6 +35,7 @@ struct Cq : verbs_cq {
 	Lock lock;
 	CompletionRing ring;
 	const peal_cqe *current = nullptr; /* set between start_poll and end_poll */
+	bool taken = false;		   /* the program polls the ring (direct.cpp) */
 	std::atomic<unsigned> users = 0;   /* send queues and receive queues that complete here */
 
 	static Cq &of(ibv_cq *cq) noexcept

@@ -425,6 +425,9 @@ int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
 	if (mask & IBV_QP_STATE && c_enum(attr->qp_state) == IBV_QPS_RESET) {
+		/* Only the program knows the indices then. */
+		if (qp.taken)
+			return EBUSY;
 		/*
 		 * Take all locks before the command. If they were taken after it, another thread
 		 * could bring the queue pair up again in between, and its posts would be forgotten.

@@ -49,6 +49,7 @@ struct Qp : verbs_qp {
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;
+	bool taken = false;	/* the program posts to one of the rings (direct.cpp) */
 	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
 	/* Held during a whole modify, so that two threads store `state` in the kernel's order. */

@@ -33,6 +33,31 @@ public:
 	{
 	}
 
+	/* The memory of a ring. */
+	struct Shape {
+		peal_cq_ctl *ctl;
+		peal_cqe *cqes;
+		std::uint32_t entries;
+	};
+
+	/* Returns whether no CQE was read. */
+	bool is_unused() const noexcept { return !next_; }
+
+	/*
+	 * Returns the memory of a ring that is unused. From then on no CQE ever comes, but arm()
+	 * works.
+	 */
+	Shape give_away() noexcept
+	{
+		/* A CQE of zeros is not valid at index 0. */
+		static peal_cqe never{};
+		const Shape all{ctl_, cqe_, entries_};
+
+		cqe_ = &never;
+		entries_ = 1;
+		return all;
+	}
+
 	/*
 	 * Goes on with `entries` CQEs at `base`. The kernel has copied all CQEs that were not
 	 * published, and each keeps its index. The control words stay where they are.

@@ -80,6 +80,14 @@ public:
 		shape_ = shape;
 	}
 
+	const RingShape &shape() const noexcept { return shape_; }
+
+	/*
+	 * Returns the memory of a ring that was never posted to. From then on the ring is empty,
+	 * as one that was not attached. Do not reset() it.
+	 */
+	RingShape give_away() noexcept { return std::exchange(shape_, {}); }
+
 	/* The index of the next WQE; free-running. */
 	std::uint32_t head() const noexcept { return head_; }
 
