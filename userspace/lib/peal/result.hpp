@@ -11,6 +11,9 @@
 
 namespace peal {
 
+template <class T>
+class result;
+
 /* Why a call failed. The sentence is cut off if it does not fit. */
 class PEAL_API error {
 public:
@@ -21,10 +24,14 @@ public:
 	int code() const noexcept { return code_; }
 
 private:
-	error() noexcept = default;
+	template <class T>
+	friend class result;
+
+	/* No failure. The rest of the text is not written, because the data path makes these. */
+	error() noexcept { text_[0] = '\0'; }
 
 	int code_ = 0;
-	char text_[252] = {};
+	char text_[252];
 };
 
 namespace detail {
@@ -100,7 +107,8 @@ private:
 template <>
 class [[nodiscard]] result<void> {
 public:
-	result() noexcept : failure_(error::make(0, "%s", "")) {}
+	/* Not defaulted, because {} would then write the whole text. */
+	result() noexcept {}
 	result(const error &failure) noexcept : failure_(failure), ok_(false) {}
 
 	explicit operator bool() const noexcept { return ok_; }
