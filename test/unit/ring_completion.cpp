@@ -338,3 +338,28 @@ TEST_CASE("a program that arms, polls once more and sleeps is always woken", "[t
 	kernel.join();
 	CHECK_FALSE(failed);
 }
+
+TEST_CASE("a completion ring that was given away has no CQEs, and still arms")
+{
+	CqPair cq(4);
+	const CompletionRing::Shape given = cq.user.give_away();
+	const peal_cqe cqe = cqe_of(0);
+	std::uint32_t seen = 0;
+
+	CHECK(given.entries == 4);
+	cq.user.arm(PEAL_CQ_ARM_NEXT);
+	kernel_cq_push(cq.kernel.get(), &cqe);
+	CHECK(kernel_cq_fire(cq.kernel.get()));
+	CHECK_FALSE(cq.user.peek());
+	cq.user.for_each([&](const peal_cqe &) { ++seen; });
+	cq.user.drop([](const peal_cqe &) { return true; });
+	CHECK(seen == 0);
+	CHECK(load_relaxed(given.ctl->consumer) == 0);
+	CHECK(given.cqes[0].imm_or_rkey == ~0U);
+	/* The new owner goes on with the same memory. */
+	CompletionRing owner(reinterpret_cast<std::byte *>(given.ctl), given.entries);
+	CHECK(owner.is_unused());
+	REQUIRE(owner.peek());
+	owner.advance();
+	CHECK_FALSE(owner.is_unused());
+}

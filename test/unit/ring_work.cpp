@@ -288,3 +288,17 @@ TEST_CASE("a sender that begins to wait is either kicked or sees the receive", "
 	kernel.join();
 	CHECK(lost == 0);
 }
+
+TEST_CASE("a ring that was given away has no room and completes nothing")
+{
+	WorkPair pair(4, 128);
+	const RingShape given = pair.user.give_away();
+
+	CHECK(given.entries == 4);
+	CHECK(given.stride == 128);
+	CHECK(given.slots);
+	CHECK_FALSE(pair.user.claim(0, 0));
+	CHECK_FALSE(pair.user.is_posted(0));
+	CHECK_FALSE(pair.user.complete(0));
+	CHECK(pair.user.give_away().entries == 0);
+}

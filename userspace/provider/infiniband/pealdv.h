@@ -12,6 +12,8 @@
  *
  * A completion queue is taken first, and then each queue that completes there, both before their
  * first use. One thread at a time may take from an object.
+ *
+ * A program in C defines _GNU_SOURCE, and links -ldl where dlopen() is not in libc.
  */
 #ifndef INFINIBAND_PEALDV_H
 #define INFINIBAND_PEALDV_H
