@@ -13,7 +13,8 @@ FILE = re.compile(r"(?<![\w./-])[\w-]+/[\w/-]*\.(?:c|h|cpp|hpp|py|sh|rst|yaml|li
 PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")
 NOT_OURS = ("include/rdma/", "drivers/")
 # Pages name files from the root, from kernel/ (anatomy.rst) and beside a file that they have just named.
-ROOTS = [pathlib.Path(name) for name in (".", "kernel", "test", "test/guest", "Documentation", "include/uapi", "userspace/lib")]
+ROOTS = [pathlib.Path(name) for name in (".", "kernel", "test", "test/guest", "Documentation", "include/uapi", "userspace/lib",
+	"userspace/provider")]
 HELLO = pathlib.Path("userspace/lib/examples/hello.cpp")
 TESTS = pathlib.Path("test/guest")
 SUBJECTS = "|".join(sorted(folder.name for folder in TESTS.iterdir() if folder.is_dir() and folder.name != "helpers"))

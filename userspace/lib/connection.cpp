@@ -49,10 +49,11 @@ ibv_send_wr *link::next(ibv_wr_opcode opcode, const slice *local) noexcept
 	ibv_send_wr *to = &wr[batch_size];
 	ibv_sge *entry = &sge[batch_size];
 
-	*to = {};
 	to->opcode = opcode;
 	to->send_flags = IBV_SEND_SIGNALED;
 	to->sg_list = entry;
+	to->num_sge = 0;
+	to->imm_data = 0;
 	/* For some devices an entry of length 0 means 2 GiB. */
 	if (local && local->size()) {
 		entry->addr = reinterpret_cast<std::uintptr_t>(local->data());
@@ -69,7 +70,10 @@ request link::finish() noexcept
 {
 	const std::uint64_t name = next_request + batch_size;
 
-	wr[batch_size++].wr_id = name;
+	wr[batch_size].wr_id = name;
+	if (direct)
+		direct->build(batch_size, wr[batch_size]);
+	++batch_size;
 	return request(name);
 }
 
@@ -192,9 +196,13 @@ std::uint32_t link::post(int &failed, co::sending *by) noexcept
 
 	if (!batch_size)
 		return 0;
-	for (std::uint32_t i = 0; i < batch_size; ++i)
-		wr[i].next = i + 1 < batch_size ? &wr[i + 1] : nullptr;
-	failed = ibv_post_send(qp, wr.get(), &bad);
+	if (direct) {
+		failed = direct->post(batch_size);
+	} else {
+		for (std::uint32_t i = 0; i < batch_size; ++i)
+			wr[i].next = i + 1 < batch_size ? &wr[i + 1] : nullptr;
+		failed = ibv_post_send(qp, wr.get(), &bad);
+	}
 	/* What came before the bad request is on its way, and will have completions. */
 	if (failed)
 		posted = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
@@ -253,8 +261,24 @@ void link::post_receive(std::uint32_t buffer) noexcept
 	receive.wr_id = buffer;
 	receive.sg_list = &entry;
 	receive.num_sge = 1;
-	if (ibv_post_recv(qp, &receive, &bad))
+	if (direct ? direct->post_receive(buffer, entry) : ibv_post_recv(qp, &receive, &bad))
 		end("the device takes no receive; see whether it still exists, and connect again");
+}
+
+void link::note_sent(std::uint64_t name, int wc_status, std::uint32_t vendor_error) noexcept
+{
+	completion to;
+
+	to.request_ = request(name);
+	to.status_ = wc_status;
+	to.vendor_error_ = wc_status ? vendor_error : 0;
+	to.peal_ = device->is_peal();
+	if (!to)
+		end("an earlier request has failed; see its completion, and connect again");
+	if (loop)
+		complete(to);
+	else
+		sent[stored++] = to;
 }
 
 void link::poll_sends() noexcept
@@ -263,28 +287,35 @@ void link::poll_sends() noexcept
 	ibv_wc came[most];
 	int count;
 
+	if (direct) {
+		direct->for_each_sent([&](std::uint64_t name, const peal_cqe &cqe) {
+			note_sent(name, cqe.status, cqe.vendor_err);
+		});
+		return;
+	}
 	do {
 		count = ibv_poll_cq(send_cq, most, came);
-		for (int i = 0; i < count; ++i) {
-			completion to;
-
-			to.request_ = request(came[i].wr_id);
-			to.status_ = came[i].status;
-			to.vendor_error_ = came[i].status ? came[i].vendor_err : 0;
-			to.peal_ = device->is_peal();
-			if (!to)
-				end("an earlier request has failed; see its completion, and "
-				    "connect "
-				    "again");
-			if (loop)
-				complete(to);
-			else
-				sent[stored++] = to;
-		}
+		for (int i = 0; i < count; ++i)
+			note_sent(came[i].wr_id, came[i].status, came[i].vendor_err);
 	} while (count == most);
 	if (count < 0)
 		end("the device gives no completions; see whether it still exists, and connect "
 		    "again");
+}
+
+void link::note_received(int wc_status, const arrival &one) noexcept
+{
+	if (wc_status == IBV_WC_LOC_LEN_ERR)
+		end("the peer has sent a message longer than options.receive_bytes; raise it, and "
+		    "connect again");
+	else if (wc_status)
+		end("the connection has broken; see the completions of the requests, and connect "
+		    "again");
+	if (wc_status)
+		return;
+	arrival &to = arrived[(first + count++) % limits.receives];
+	to = one;
+	to.number = arrivals++;
 }
 
 void link::poll_receives() noexcept
@@ -293,29 +324,32 @@ void link::poll_receives() noexcept
 	ibv_wc came[most];
 	int got;
 
+	if (direct) {
+		direct->for_each_received([&](std::uint64_t buffer, const peal_cqe &cqe) {
+			const bool is_write = cqe.opcode == PEAL_OP_WRITE_IMM;
+
+			note_received(cqe.status,
+				      {.number = 0,
+				       .buffer = static_cast<std::uint32_t>(buffer),
+				       .bytes = cqe.byte_len,
+				       .imm = be32toh(cqe.imm_or_rkey),
+				       .has_imm = is_write || cqe.opcode == PEAL_OP_SEND_IMM,
+				       .in_buffer = !is_write});
+		});
+		return;
+	}
 	do {
 		got = ibv_poll_cq(recv_cq, most, came);
 		for (int i = 0; i < got; ++i) {
 			const ibv_wc &one = came[i];
 
-			if (one.status == IBV_WC_LOC_LEN_ERR)
-				end("the peer has sent a message longer than "
-				    "options.receive_bytes; "
-				    "raise it, and connect again");
-			else if (one.status)
-				end("the connection has broken; see the completions of the "
-				    "requests, "
-				    "and connect again");
-			if (one.status)
-				continue;
-			arrived[(first + count++) % limits.receives] = {
-				.number = arrivals++,
-				.buffer = static_cast<std::uint32_t>(one.wr_id),
-				.bytes = one.byte_len,
-				.imm = be32toh(one.imm_data),
-				.has_imm = (one.wc_flags & IBV_WC_WITH_IMM) != 0,
-				.in_buffer = one.opcode != IBV_WC_RECV_RDMA_WITH_IMM,
-			};
+			note_received(one.status,
+				      {.number = 0,
+				       .buffer = static_cast<std::uint32_t>(one.wr_id),
+				       .bytes = one.byte_len,
+				       .imm = be32toh(one.imm_data),
+				       .has_imm = (one.wc_flags & IBV_WC_WITH_IMM) != 0,
+				       .in_buffer = one.opcode != IBV_WC_RECV_RDMA_WITH_IMM});
 		}
 	} while (got == most);
 	if (got < 0)
@@ -384,7 +418,8 @@ completions link::after_move() noexcept
 
 void link::forget_handed() noexcept
 {
-	std::move(&sent[handed], &sent[stored], &sent[0]);
+	if (handed != stored)
+		std::move(&sent[handed], &sent[stored], &sent[0]);
 	stored -= handed;
 	handed = 0;
 }

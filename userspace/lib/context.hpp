@@ -4,6 +4,7 @@
  * not know them.
  */
 #pragma once
+#include <infiniband/pealdv.h>
 #include <infiniband/verbs.h>
 
 #include <atomic>
@@ -18,6 +19,8 @@ struct context {
 	ibv_context *verbs = nullptr;
 	ibv_pd *pd = nullptr;
 	ibv_device_attr attr{};
+	/* How connections take their rings. Null on devices without rings. */
+	pealdv direct{};
 
 	context() = default;
 	context(const context &) = delete;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "cm.hpp"
@@ -87,6 +88,14 @@ struct target {
 std::uint8_t at_most(int wanted, int limit) noexcept
 {
 	return static_cast<std::uint8_t>(std::clamp(wanted, 0, limit));
+}
+
+/* Whether connections use libibverbs also where they could write the rings themselves. */
+bool wants_verbs() noexcept
+{
+	const char *value = std::getenv("PEAL_LIBIBVERBS");
+
+	return value && !std::strcmp(value, "1");
 }
 
 bool is_active(ibv_context *verbs, std::uint8_t port) noexcept
@@ -639,6 +648,8 @@ result<device> open(const char *name) noexcept
 					  found, strerrordesc_np(errno));
 			continue;
 		}
+		if (!detail::wants_verbs() && pealdv_open(made->verbs, &made->direct))
+			made->direct = {};
 		return device(std::move(made));
 	}
 	return why;

@@ -122,6 +122,7 @@ void link::close() noexcept
 	if (connected)
 		rdma_disconnect(id);
 	connected = false;
+	direct.reset();
 	if (qp)
 		ibv_destroy_qp(qp);
 	qp = nullptr;
@@ -134,12 +135,21 @@ void link::close() noexcept
 	}
 }
 
+error link::no_rings(int failed) const noexcept
+{
+	return error::make(failed,
+			   "%s does not give its rings: %s; set PEAL_LIBIBVERBS=1 to go without "
+			   "them",
+			   device->name(), strerrordesc_np(failed));
+}
+
 status link::make_queues(bool for_loop) noexcept
 {
 	const ibv_device_attr &most = device->attr;
 	const auto depth = std::min<std::uint32_t>(most.max_qp_wr, most.max_cqe);
 	ibv_qp_init_attr want{};
 	ibv_port_attr port{};
+	int failed;
 
 	if (!limits.sends || !limits.receives || !limits.receive_bytes)
 		return error::make(EINVAL,
@@ -151,7 +161,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "and options.receives",
 				   device->name(), depth);
 	const std::size_t slots = 2 * std::size_t{limits.sends} + 2;
-	wr.reset(new (std::nothrow) ibv_send_wr[limits.sends]);
+	wr.reset(new (std::nothrow) ibv_send_wr[limits.sends]());
 	sge.reset(new (std::nothrow) ibv_sge[limits.sends]);
 	inline_area.reset(new (std::nothrow)
 				  std::byte[std::size_t{limits.sends} *
@@ -177,6 +187,9 @@ status link::make_queues(bool for_loop) noexcept
 				   "%s makes no completion queue: %s; close connections, or "
 				   "lower options",
 				   device->name(), strerrordesc_np(errno));
+	direct = rings::take(*device.get(), send_cq, recv_cq, failed);
+	if (failed)
+		return no_rings(failed);
 	if (!for_loop)
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!make_nonblocking(channel->fd) ||
@@ -202,6 +215,10 @@ status link::make_queues(bool for_loop) noexcept
 				   "%s makes no queue pair: %s; close connections, or lower "
 				   "options",
 				   device->name(), strerrordesc_np(errno));
+	if (direct)
+		failed = direct->take(*device.get(), qp);
+	if (failed)
+		return no_rings(failed);
 	qp_number = qp->qp_num;
 	if (ibv_query_port(device->verbs, id->port_num, &port))
 		return error::make(errno,

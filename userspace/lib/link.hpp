@@ -19,6 +19,7 @@
 #include "context.hpp"
 #include "loop.hpp"
 #include "peal/connection.hpp"
+#include "rings.hpp"
 
 namespace peal {
 
@@ -61,6 +62,8 @@ struct link final : source {
 	ibv_cq *send_cq = nullptr;
 	ibv_cq *recv_cq = nullptr;
 	ibv_qp *qp = nullptr;
+	/* On a device of peal, while `qp` exists: the hot path. Elsewhere it is by libibverbs. */
+	std::unique_ptr<rings> direct;
 	int epoll = -1;
 	bool connected = false;
 
@@ -166,6 +169,7 @@ struct link final : source {
 	void arm() noexcept override;
 
 private:
+	error no_rings(int failed) const noexcept;
 	void learn_gids(const ibv_ah_attr &path) noexcept;
 	bool fits(const remote &, std::uint64_t bytes, rights needed) noexcept;
 	/* The request to fill, or null if the batch is refused. */
@@ -185,6 +189,9 @@ private:
 	arrival pop() noexcept;
 	void poll_sends() noexcept;
 	void poll_receives() noexcept;
+	void note_sent(std::uint64_t name, int wc_status, std::uint32_t vendor_error) noexcept;
+	/* Its number is not set yet. */
+	void note_received(int wc_status, const arrival &) noexcept;
 	/* How many requests of the batch were posted. */
 	std::uint32_t post(int &failed, co::sending *by) noexcept;
 	/* ---- in an event loop ---- */

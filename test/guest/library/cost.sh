@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# vm: icount
+# timeout: 600
+# transport: direct
+#
+# Holds: A WRITE of 64 bytes by libpeal, from the batch to the completion, costs no more instructions, those of the kernel
+# included, than when the limits below were set, plus 5 %, and less than by libibverbs below libpeal. Rings that a program writes by
+# hand work. They have no other user: libibverbs neither posts to them nor polls them, and they are taken once.
+# Does not hold: batches, which cost less for each request, and the other operations.
+set -u
+# shellcheck source=test/guest/helpers/lib.sh
+source "$(dirname "$0")/../helpers/lib.sh"
+[[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
+library_cost=$(helper library_cost) || skip "$library_cost"
+figures=$(mktemp)
+modprobe -a rdma_cm rdma_ucm
+
+"$library_cost" 2000 >"$figures" || fail "library_cost: $(<"$figures")"
+cat "$figures"
+of() { sed -n "s/^$1 \([0-9]*\).*/\1/p" "$figures"; }
+check_figure rings "$(of rings)" 1203 || fail "the rings"
+check_figure libpeal "$(of libpeal)" 1750 || fail "libpeal"
+(($(of libpeal) + 200 < $(of libpeal-by-libibverbs))) || fail "libpeal does not write the rings"
