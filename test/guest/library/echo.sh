@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # Holds: The example "echo" of libpeal, whose server sleeps in edge-triggered epoll, returns two hundred lines without losing an
-# event, and its server ends when the client does, also when the client is killed.
+# event, and its server ends when the client does, also when the client is killed. Both ends end, and the client says why, when
+# their device is removed.
 # Does not hold: a host that dies without a word is noticed only by a request.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
@@ -41,3 +42,17 @@ wait "$client" 2>/dev/null
 wait "$server" || fail "the server of a killed client: $(<"$work/server")"
 [[ ! -s $work/server ]] || fail "the server of a killed client says: $(<"$work/server")"
 echo "ok: a client that is killed"
+
+serve
+: >"$work/answers"
+"$echo_program" 10.77.0.1 <&"$input" >"$work/answers" &
+client=$!
+echo two >&"$input"
+wait_for grep -q two "$work/answers" || fail "no answer: $(<"$work/answers") $(<"$work/server")"
+peal_down "$PEAL_DEVICE"
+wait "$server" || (($? != 124)) || fail "the server hangs without its device"
+echo three >&"$input"
+wait "$client" && fail "the client sends without its device: $(<"$work/answers")"
+grep -q "open another one\|connect again" "$work/answers" || fail "the client of a device that is gone says: $(<"$work/answers")"
+peal_up "$PEAL_DEVICE"
+echo "ok: $(tail -n 1 "$work/answers")"
