@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The rings of a peal device, for programs that write them without libibverbs. <rdma/peal-abi.h> has
- * their layout, and the barriers.
+ * The rings of a peal device, for programs that write them without libibverbs. Their layout and the
+ * barriers are in <rdma/peal-abi.h>.
  *
  * A program takes a completion queue or a queue of a queue pair. From then on the program owns its
  * ring, and the provider uses it no more: ibv_post_send() and ibv_post_recv() of a queue that is
