@@ -100,7 +100,7 @@ bool peal_faults_next(struct peal_faults *faults, u32 id, struct peal_fault_rule
 static bool peal_fault_matches(const struct peal_fault *fault,
 			       const struct peal_fault_message *message)
 {
-	return fault->kind == message->kind && (!fault->qpn || fault->qpn == message->qpn) &&
+	return message->kinds & 1U << fault->kind && (!fault->qpn || fault->qpn == message->qpn) &&
 	       fault->opcodes & 1U << message->opcode &&
 	       (!fault->has_peer || !memcmp(fault->peer, message->peer, sizeof(fault->peer)));
 }
@@ -140,20 +140,20 @@ static bool peal_fault_fires(struct peal_faults *faults, struct peal_fault_rule 
 }
 
 bool peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message,
-		     u8 *status)
+		     struct peal_fault *hit)
 {
 	struct peal_fault_rule *rule;
-	bool hit = false;
+	bool fires = false;
 
 	lockdep_assert(softirq_count());
 	spin_lock(&faults->lock);
 	list_for_each_entry(rule, &faults->rules, node) {
 		if (peal_fault_matches(&rule->fault, message) && peal_fault_fires(faults, rule)) {
-			*status = rule->fault.status;
-			hit = true;
+			*hit = rule->fault;
+			fires = true;
 			break;
 		}
 	}
 	spin_unlock(&faults->lock);
-	return hit;
+	return fires;
 }

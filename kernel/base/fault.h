@@ -64,7 +64,7 @@ struct peal_faults {
 
 /* A message or a packet, which rules are compared with. */
 struct peal_fault_message {
-	enum peal_nl_fault_kind kind;	/* that can happen now */
+	u32 kinds;			/* that can happen now, bits 1 << enum peal_nl_fault_kind */
 	u32 qpn;
 	const u8 *peer;			/* 16 bytes: the GID of the peer */
 	u8 opcode;			/* enum peal_opcode; 0 for a packet */
@@ -96,9 +96,9 @@ bool peal_faults_next(struct peal_faults *faults, u32 id, struct peal_fault_rule
 
 /*
  * Does a rule hit this message? The first one that does decides, and later ones do not see the
- * message. The caller has softirqs off. *status is set to that of the rule which hits.
+ * message. The caller has softirqs off. Return: true with a copy of what the rule asks for in @hit.
  */
 bool peal_faults_hit(struct peal_faults *faults, const struct peal_fault_message *message,
-		     u8 *status);
+		     struct peal_fault *hit);
 
 #endif

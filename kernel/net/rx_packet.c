@@ -25,6 +25,7 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
 	rx->bytes = skb->len;
 	rx->number = 0;
 	rx->train = false;
+	rx->marked = false;
 	rx->ipv6 = peal_arrival(skb)->ipv6;
 	rx->vlan_id = peal_arrival(skb)->vlan_id;
 	rx->multicast = peal_rx_is_multicast(skb, rx->ipv6);

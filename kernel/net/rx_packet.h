@@ -53,6 +53,7 @@ struct peal_rx_packet {
 	bool train;			/* the skb belongs to the code that takes the train apart */
 	bool ipv6;
 	bool multicast;			/* the destination is a multicast address */
+	bool marked;			/* it counts as marked with CE, also without */
 	u16 vlan_id;			/* of the netdev with the address, or PEAL_VLAN_NONE */
 	union ib_gid sgid, dgid;	/* the packet's source and destination */
 	u16 flow;			/* UDP source port, in network order */
@@ -72,7 +73,8 @@ static inline bool peal_rx_is_multicast(const struct sk_buff *skb, bool ipv6)
 /* Has a router marked the packet with CE, because it met a queue (RFC 3168)? */
 static inline bool peal_rx_is_marked(const struct peal_rx_packet *rx)
 {
-	return INET_ECN_is_ce(rx->ipv6 ? ipv6_get_dsfield(ipv6_hdr(rx->skb)) :
+	return rx->marked ||
+	       INET_ECN_is_ce(rx->ipv6 ? ipv6_get_dsfield(ipv6_hdr(rx->skb)) :
 			      ip_hdr(rx->skb)->tos);
 }
 

@@ -91,29 +91,6 @@ static enum peal_drop peal_demux_open(struct peal_delivery *delivery, struct pea
 	return peal_demux_check(qp, rx, request);
 }
 
-/* The device has rules. See peal_demux_fault(). */
-static noinline bool peal_demux_find_fault(const struct peal_qp *qp,
-					   const struct peal_rx_packet *rx,
-					   enum peal_nl_fault_kind kind)
-{
-	const struct peal_fault_message message = {
-		.kind = kind, .qpn = qp->ib.qp_num, .peer = rx->sgid.raw,
-	};
-	u8 status;
-
-	/* No program could connect without these. */
-	if (qp->ib.qp_type == IB_QPT_GSI || rx->packet.opcode == PEAL_OPCODE_CHALLENGE)
-		return false;
-	return peal_faults_hit(&qp->table->faults, &message, &status);
-}
-
-/* Does an administrator want this to happen to the packet? */
-static bool peal_demux_fault(const struct peal_qp *qp, const struct peal_rx_packet *rx,
-			     enum peal_nl_fault_kind kind)
-{
-	return peal_faults_exist(&qp->table->faults) && peal_demux_find_fault(qp, rx, kind);
-}
-
 /* A packet, or a run of packets, for a connected queue pair. Consumes it. */
 static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp *qp,
 				 struct peal_rx_packet *rx)
@@ -128,13 +105,11 @@ static void peal_demux_connected(struct peal_delivery *delivery, struct peal_qp 
 	delivery->taken = true;
 	w = peal_wire(qp->wire);
 	if (delivery->request) {
-		if (unlikely(peal_rx_is_marked(rx)) ||
-		    peal_demux_fault(qp, rx, PEAL_NL_FAULT_KIND_MARK))
+		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_request_marked(w, peal_packet_count(&rx->packet));
 		peal_wire_request(w, rx, delivery->now, &delivery->notify, delivery->budget);
 	} else {
-		if (unlikely(peal_rx_is_marked(rx)) ||
-		    peal_demux_fault(qp, rx, PEAL_NL_FAULT_KIND_MARK))
+		if (unlikely(peal_rx_is_marked(rx)))
 			peal_wire_response_marked(w, &rx->packet);
 		peal_wire_response(w, rx, delivery->now);
 	}
@@ -260,8 +235,9 @@ u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
 				   peal_requester_takes(&w->requester, &rx->packet);
 }
 
-void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
-			struct peal_rx_packet *rx)
+/* @qp: what the table has for the QP number. Consumes the packet, or the run of packets. */
+static void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
+			     struct peal_rx_packet *rx)
 {
 	u8 transport = peal_opcode_transport(rx->packet.opcode);
 	struct peal_port *port = delivery->port;
@@ -269,18 +245,6 @@ void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 	enum peal_drop drop = PEAL_DROP_none;
 
 	peal_epoch_assert_held();
-	qp = peal_demux_find(delivery, qp, rx);
-	if (peal_faults_exist(&port->table->faults) && qp) {
-		/* The network has lost it, so no counter of the device knows it. */
-		if (peal_demux_find_fault(qp, rx, PEAL_NL_FAULT_KIND_DROP)) {
-			peal_rx_consume(rx);
-			return;
-		}
-		if (peal_demux_find_fault(qp, rx, PEAL_NL_FAULT_KIND_CORRUPT)) {
-			peal_rx_drop(port, rx, PEAL_DROP_icrc);
-			return;
-		}
-	}
 	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
 		   transport == peal_qp_bth_transport(qp))) {
 		peal_demux_connected(delivery, qp, rx);
@@ -314,4 +278,58 @@ void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 		peal_rx_drop(port, rx, drop);
 	else
 		peal_rx_consume(rx);
+}
+
+/* Which fault does an administrator want for this packet? Return: false if none. */
+static bool peal_demux_fault(const struct peal_qp *qp, const struct peal_rx_packet *rx,
+			     struct peal_fault *fault)
+{
+	struct peal_fault_message message = {
+		.kinds = 1 << PEAL_NL_FAULT_KIND_DROP | 1 << PEAL_NL_FAULT_KIND_CORRUPT,
+		.qpn = qp->ib.qp_num, .peer = rx->sgid.raw,
+	};
+
+	/* No program could connect without these. */
+	if (qp->ib.qp_type == IB_QPT_GSI || rx->packet.opcode == PEAL_OPCODE_CHALLENGE)
+		return false;
+	/* The receiver of a datagram does not look at the mark. */
+	if (qp->ib.qp_type != IB_QPT_UD)
+		message.kinds |= 1 << PEAL_NL_FAULT_KIND_MARK;
+	return peal_faults_hit(&qp->table->faults, &message, fault);
+}
+
+/* The device has rules. */
+static noinline void peal_demux_deliver_faulty(struct peal_delivery *delivery, struct peal_qp *qp,
+					       struct peal_rx_packet *rx)
+{
+	struct peal_fault fault;
+
+	if (!qp || !peal_demux_fault(qp, rx, &fault)) {
+		peal_demux_carry(delivery, qp, rx);
+		return;
+	}
+	switch (fault.kind) {
+	case PEAL_NL_FAULT_KIND_DROP:
+		/* The network has lost it, so no counter of the device knows it. */
+		peal_rx_consume(rx);
+		break;
+	case PEAL_NL_FAULT_KIND_CORRUPT:
+		peal_rx_drop(delivery->port, rx, PEAL_DROP_icrc);
+		break;
+	default:
+		rx->marked = true;
+		peal_demux_carry(delivery, qp, rx);
+		break;
+	}
+}
+
+void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
+			struct peal_rx_packet *rx)
+{
+	peal_epoch_assert_held();
+	qp = peal_demux_find(delivery, qp, rx);
+	if (peal_faults_exist(&delivery->port->table->faults))
+		peal_demux_deliver_faulty(delivery, qp, rx);
+	else
+		peal_demux_carry(delivery, qp, rx);
 }

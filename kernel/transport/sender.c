@@ -27,15 +27,15 @@ void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 u8 peal_sender_find_fault(struct peal_qp *qp)
 {
 	const struct peal_fault_message message = {
-		.kind = PEAL_NL_FAULT_KIND_STATUS, .qpn = qp->ib.qp_num,
+		.kinds = 1 << PEAL_NL_FAULT_KIND_STATUS, .qpn = qp->ib.qp_num,
 		.peer = qp->attr.ah_attr.grh.dgid.raw, .opcode = qp->sq.wqe.opcode,
 	};
-	u8 status = 0;
+	struct peal_fault fault;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (qp->ib.qp_type != IB_QPT_GSI)
-		peal_faults_hit(&qp->table->faults, &message, &status);
-	return status;
+	if (qp->ib.qp_type == IB_QPT_GSI || !peal_faults_hit(&qp->table->faults, &message, &fault))
+		return 0;
+	return fault.status;
 }
 
 /*

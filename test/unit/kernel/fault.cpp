@@ -43,11 +43,10 @@ public:
 	int add(const peal_fault &fault) { return peal_faults_add(&faults_, &fault, &last); }
 	u8 hit(u8 opcode = PEAL_OP_WRITE, u32 qpn = 17, const u8 *peer = near.data())
 	{
-		const peal_fault_message message{PEAL_NL_FAULT_KIND_STATUS, qpn, peer, opcode};
+		const peal_fault_message message{1 << PEAL_NL_FAULT_KIND_STATUS, qpn, peer, opcode};
+		peal_fault fault{};
 
-		u8 status = 0;
-
-		return peal_faults_hit(&faults_, &message, &status) ? status : 0;
+		return peal_faults_hit(&faults_, &message, &fault) ? fault.status : 0;
 	}
 	/* Return: "x" for each of so many messages that is hit, and "." for the others. */
 	std::string order(int messages)
