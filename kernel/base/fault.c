@@ -21,7 +21,7 @@ void peal_faults_switch(struct peal_faults *faults, bool on)
 {
 	if (faults->on == on)
 		return;
-	faults->on = on;
+	WRITE_ONCE(faults->on, on);
 	if (on) {
 		static_branch_inc(&peal_fault_key);
 	} else {

@@ -28,7 +28,8 @@
 /* What an administrator asks for. */
 struct peal_fault {
 	enum peal_nl_fault_kind kind;
-	u8 status;		/* enum ib_wc_status that the requester gets, if the kind has one */
+	u8 status;		/* enum ib_wc_status that a program gets, if the kind has one */
+	u32 delay_us;		/* if the kind has one */
 	u32 qpn;		/* only this queue pair; 0: any */
 	bool has_peer;		/* only queue pairs whose peer has the GID `peer` */
 	u8 peer[16];
@@ -54,7 +55,7 @@ struct peal_faults {
 	spinlock_t lock;	/* guards the fields marked with it */
 
 	/* Guarded by peal_netlink_lock: */
-	bool on;		/* the device was made for faults */
+	bool on;		/* the device was made for faults; read at any time */
 
 	/* Guarded by faults.lock: */
 	struct list_head rules;	/* by id */
@@ -66,8 +67,8 @@ struct peal_faults {
 struct peal_fault_message {
 	u32 kinds;			/* that can happen now, bits 1 << enum peal_nl_fault_kind */
 	u32 qpn;
-	const u8 *peer;			/* 16 bytes: the GID of the peer */
-	u8 opcode;			/* enum peal_opcode; 0 for a packet */
+	const u8 *peer;			/* 16 bytes: the GID of the peer; NULL: there is none */
+	u8 opcode;			/* enum peal_opcode; 0 if it has none */
 };
 
 DECLARE_STATIC_KEY_FALSE(peal_fault_key);	/* a device was made for faults */
@@ -81,6 +82,12 @@ static inline bool peal_faults_exist(const struct peal_faults *faults)
 void peal_faults_init(struct peal_faults *faults);
 /* Call when no message looks at the rules any more. Sleeps. */
 void peal_faults_end(struct peal_faults *faults);
+/* Was the device made for faults? */
+static inline bool peal_faults_are_on(const struct peal_faults *faults)
+{
+	return READ_ONCE(faults->on);
+}
+
 /* Allow or forbid rules. Forbidding removes them. Sleeps. */
 void peal_faults_switch(struct peal_faults *faults, bool on);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <linux/bottom_half.h>
 #include <linux/cred.h>
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
@@ -55,9 +56,11 @@ static const struct peal_quota_limits peal_quota_limits[PEAL_QUOTA_KINDS] = {
 	[PEAL_QUOTA_FLOW] = { 7 << 8, 1 << 8, 1 << 7 },
 };
 
-void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits)
+void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits,
+		     struct peal_faults *faults)
 {
 	quota->limits = limits;
+	quota->faults = faults;
 	spin_lock_init(&quota->lock);
 	INIT_LIST_HEAD(&quota->users);
 	quota->kernel.quota = quota;
@@ -152,6 +155,19 @@ static void peal_quota_add(struct peal_account *account, enum peal_quota_kind ki
 	account->quota->programs[kind] += n;
 }
 
+/* A program makes an object, and the device has rules. */
+static bool peal_quota_fault(struct peal_quota *quota)
+{
+	const struct peal_fault_message message = { .kinds = 1 << PEAL_NL_FAULT_KIND_NO_MEMORY };
+	struct peal_fault fault;
+	bool hit;
+
+	local_bh_disable();
+	hit = peal_faults_hit(quota->faults, &message, &fault);
+	local_bh_enable();
+	return hit;
+}
+
 int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind, u32 n)
 {
 	const struct peal_quota_limits *limits = &peal_quota_limits[kind];
@@ -163,6 +179,8 @@ int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind
 	u64 held;
 	bool may;
 
+	if (user && peal_faults_exist(quota->faults) && peal_quota_fault(quota))
+		return -ENOMEM;
 	spin_lock_irqsave(&quota->lock, flags);
 	held = account->held[kind] + before;
 	if (user)

@@ -38,6 +38,7 @@
 #include <linux/types.h>
 #include <linux/user_namespace.h>
 
+#include "base/fault.h"
 #include "base/options.h"
 
 /*
@@ -121,6 +122,7 @@ struct peal_account {
 struct peal_quota {
 	spinlock_t lock;		/* guards the fields marked with it */
 	const struct peal_limits *limits;	/* what an administrator lets all programs have */
+	struct peal_faults *faults;	/* that an administrator asks for */
 	struct peal_account kernel;
 
 	/* Guarded by quota.lock: */
@@ -128,7 +130,8 @@ struct peal_quota {
 	u32 programs[PEAL_QUOTA_KINDS];	/* held by all contexts */
 };
 
-void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits);
+void peal_quota_init(struct peal_quota *quota, const struct peal_limits *limits,
+		     struct peal_faults *faults);
 /* Call when all objects and contexts are gone. */
 void peal_quota_end(const struct peal_quota *quota);
 
@@ -147,8 +150,9 @@ int peal_quota_open(struct peal_quota *quota, struct peal_account *account);
 void peal_quota_close(struct peal_account *account);
 
 /*
- * Take or give back @n objects, all or none. Neither sleeps. Return: 0, or -ENOSPC when the
- * rule or a limit forbids the last of them.
+ * Take or give back @n objects, all or none. Neither sleeps. Return: 0; -ENOSPC when the rule or a
+ * limit forbids the last of them; or -ENOMEM when an administrator asks for it. This does not hit
+ * the kernel's users, because no program could connect without the connection manager's objects.
  */
 int peal_quota_take_some(struct peal_account *account, enum peal_quota_kind kind, u32 n);
 void peal_quota_give_some(struct peal_account *account, enum peal_quota_kind kind, u32 n);

@@ -127,7 +127,7 @@ static int peal_link_prepare(struct peal_dev *dev, struct net_device *ndev, cons
 		.direct = true, .limits = peal_limits_top, .ecn = PEAL_NL_ECN_ASKED,
 	};
 	dev->nic.options.limits.most[PEAL_LIMIT_RD_ATOMIC] = PEAL_DEFAULT_RD_ATOMIC;
-	peal_quota_init(&dev->nic.quota, &dev->nic.options.limits);
+	peal_quota_init(&dev->nic.quota, &dev->nic.options.limits, &dev->nic.table.faults);
 	ret = peal_engine_start(&dev->nic.engine, &dev->nic.table, name);
 	if (ret)
 		goto free_errors;

@@ -94,6 +94,7 @@ static const struct nla_policy peal_netlink_fault_policy[PEAL_NL_FAULT_COUNT_] =
 	[PEAL_NL_FAULT_EVERY] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_FAULT_CHANCE] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_FAULT_SEED] = { .type = NLA_U64 },
+	[PEAL_NL_FAULT_DELAY] = NLA_POLICY_MIN(NLA_U32, 1),
 	[PEAL_NL_FAULT_EVENT] = NLA_POLICY_MAX(NLA_U32, PEAL_NL_FAULT_EVENT_COUNT_ - 1),
 };
 
@@ -409,12 +410,18 @@ full:
 
 static bool peal_netlink_fault_has_status(enum peal_nl_fault_kind kind)
 {
-	return kind == PEAL_NL_FAULT_KIND_STATUS || kind == PEAL_NL_FAULT_KIND_NAK;
+	return kind == PEAL_NL_FAULT_KIND_STATUS || kind == PEAL_NL_FAULT_KIND_NAK ||
+	       kind == PEAL_NL_FAULT_KIND_RECEIVE;
+}
+
+static bool peal_netlink_fault_has_delay(enum peal_nl_fault_kind kind)
+{
+	return kind == PEAL_NL_FAULT_KIND_DELAY || kind == PEAL_NL_FAULT_KIND_SLOW;
 }
 
 static bool peal_netlink_fault_has_opcodes(enum peal_nl_fault_kind kind)
 {
-	return kind <= PEAL_NL_FAULT_KIND_RNR;
+	return kind <= PEAL_NL_FAULT_KIND_RNR || kind == PEAL_NL_FAULT_KIND_RECEIVE;
 }
 
 /* Return: the operations that a fault can hit, which are those that travel. A packet has none. */
@@ -445,8 +452,21 @@ static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fa
 		NL_SET_ERR_MSG(info->extack, "give a status if the fault has one, and only then");
 		return -EINVAL;
 	}
+	if (!attrs[PEAL_NL_FAULT_DELAY] == peal_netlink_fault_has_delay(kind)) {
+		NL_SET_ERR_MSG(info->extack, "give a time if the fault has one, and only then");
+		return -EINVAL;
+	}
 	if (attrs[PEAL_NL_FAULT_OPCODES] && !peal_netlink_fault_has_opcodes(kind)) {
-		NL_SET_ERR_MSG(info->extack, "packets are not chosen by their operations");
+		NL_SET_ERR_MSG(info->extack, "only messages are chosen by their operations");
+		return -EINVAL;
+	}
+	if (kind == PEAL_NL_FAULT_KIND_NO_MEMORY &&
+	    (attrs[PEAL_NL_FAULT_QPN] || attrs[PEAL_NL_FAULT_PEER_GID])) {
+		NL_SET_ERR_MSG(info->extack, "the fault is not one of a queue pair");
+		return -EINVAL;
+	}
+	if (kind == PEAL_NL_FAULT_KIND_SLOW && attrs[PEAL_NL_FAULT_PEER_GID]) {
+		NL_SET_ERR_MSG(info->extack, "completions are not chosen by the peer");
 		return -EINVAL;
 	}
 	if (attrs[PEAL_NL_FAULT_EVERY] && attrs[PEAL_NL_FAULT_CHANCE]) {
@@ -459,6 +479,12 @@ static int peal_netlink_read_fault(struct genl_info *info, struct peal_fault *fa
 	};
 	if (attrs[PEAL_NL_FAULT_STATUS])
 		fault->status = nla_get_u8(attrs[PEAL_NL_FAULT_STATUS]);
+	if (attrs[PEAL_NL_FAULT_DELAY])
+		fault->delay_us = nla_get_u32(attrs[PEAL_NL_FAULT_DELAY]);
+	if (fault->delay_us > PEAL_NL_FAULT_DELAY_MAX) {
+		NL_SET_ERR_MSG(info->extack, "the longest delay is 10 s");
+		return -EINVAL;
+	}
 	if (kind == PEAL_NL_FAULT_KIND_NAK && fault->status != IB_WC_REM_INV_REQ_ERR &&
 	    fault->status != IB_WC_REM_ACCESS_ERR && fault->status != IB_WC_REM_OP_ERR) {
 		NL_SET_ERR_MSG(info->extack, "no NAK has this status");
@@ -649,6 +675,8 @@ static int peal_netlink_fill_fault(struct sk_buff *msg, const struct netlink_cal
 	    nla_put_u32(msg, PEAL_NL_FAULT_KIND, fault->kind) ||
 	    (peal_netlink_fault_has_status(fault->kind) &&
 	     nla_put_u8(msg, PEAL_NL_FAULT_STATUS, fault->status)) ||
+	    (peal_netlink_fault_has_delay(fault->kind) &&
+	     nla_put_u32(msg, PEAL_NL_FAULT_DELAY, fault->delay_us)) ||
 	    (fault->qpn && nla_put_u32(msg, PEAL_NL_FAULT_QPN, fault->qpn)) ||
 	    (fault->has_peer && nla_put(msg, PEAL_NL_FAULT_PEER_GID, sizeof(fault->peer),
 					fault->peer)) ||

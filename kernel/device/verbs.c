@@ -781,6 +781,25 @@ static int peal_verbs_check_qp(const struct ib_qp *ib, const struct ib_qp_init_a
  * table first, then this waits for the users that found it before. Pollers find it until the slots
  * of a shared receive queue are free.
  */
+/*
+ * The queue pair is destroyed or reset. What it has completed is in its completion queues, where
+ * its user removes it, or finds it when the device is removed.
+ */
+static void peal_verbs_show_late(const struct ib_qp *ib)
+{
+	struct ib_cq *cqs[] = { ib->send_cq, ib->recv_cq };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cqs); i++) {
+		if (!cqs[i])
+			continue;
+		peal_cq_show_late(peal_cq(cqs[i]));
+		peal_epoch_enter();
+		peal_cq_notify(peal_cq(cqs[i]));
+		peal_epoch_exit();
+	}
+}
+
 static int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
 	struct peal_qp *qp = peal_qp(ib);
@@ -795,6 +814,7 @@ static int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 		peal_cq_wait_pollers(peal_cq(ib->recv_cq));
 	peal_engine_remove_qp(qp);
 	peal_events_end(&qp->events);
+	peal_verbs_show_late(ib);
 	/*
 	 * The queue pair pushes no further CQE, and the epoch was waited for. When ib_free_cq() has
 	 * stopped the polling of a completion queue, its handler must not schedule another one.
@@ -958,8 +978,10 @@ static int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int m
 		ret = peal_verbs_choose_transport(qp, attr, mask, &transport);
 	if (!ret)
 		ret = peal_qp_modify(qp, attr, mask, transport);
-	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET) {
+		peal_verbs_show_late(ib);
 		peal_post_forget(qp);
+	}
 	mutex_unlock(&qp->control);
 	if (!ret)
 		peal_kick(qp);

@@ -85,6 +85,7 @@ void peal_port_init(struct peal_port *port, struct peal_table *table, struct net
 	port->ndev = ndev;
 	port->reorder_mem.table = table;
 	atomic_long_set(&port->reorder_mem.bytes, 0);
+	peal_hold_init(&port->hold, peal_rx_held_work);
 	netdev_hold(ndev, &port->tracker, GFP_KERNEL);
 }
 
@@ -189,6 +190,7 @@ void peal_netns_detach(struct peal_port *port)
 	/* Until no hook uses the port, and the work item has dropped its packets. */
 	peal_epoch_wait();
 	flush_work(&ns->work);
+	peal_hold_end(&port->hold);
 	/* No device may name a namespace that has gone, and its sockets must not outlive it. */
 	port->netns = NULL;
 	peal_tx_quotas_close(&port->tx_quotas);

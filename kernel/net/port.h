@@ -16,6 +16,7 @@
 
 #include "base/budget.h"
 #include "base/table.h"
+#include "net/hold.h"
 #include "net/rx_packet.h"
 #include "net/tx_quota.h"
 #include "object/qp.h"
@@ -38,6 +39,7 @@ struct peal_port {
 
 	struct peal_tx_quotas tx_quotas;	/* open while netns is set */
 	struct peal_reorder_mem reorder_mem;
+	struct peal_hold hold;		/* empty while netns is not set */
 };
 
 /* In bytes: IPv6, UDP, and what a RoCE packet has besides its payload. */
@@ -117,6 +119,18 @@ int peal_rx_open(struct peal_netns *ns);
 void peal_rx_close(struct peal_netns *ns);
 /* Count and trace a packet that is thrown away, and free its skb, unless that is a train. */
 void peal_rx_drop(struct peal_port *port, const struct peal_rx_packet *rx, enum peal_drop why);
+/* For netns.c. Deliver the packets of port->hold that are due. */
+void peal_rx_held_work(struct work_struct *work);
+/*
+ * For transport/demux.c. A packet for queue pair @qpn was delivered. Fill @rx with one that it has
+ * overtaken. Inside the epoch. Return: false if there is none.
+ */
+bool peal_rx_overtaken(struct peal_port *port, u32 qpn, struct peal_rx_packet *rx);
+/* For transport/demux.c. Was the packet held, so that it was compared with the rules already? */
+static inline bool peal_rx_was_held(const struct peal_rx_packet *rx)
+{
+	return peal_arrival(rx->skb)->held;
+}
 
 /*
  * ---- what net/ calls in the layers above it ----

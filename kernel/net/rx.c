@@ -362,6 +362,58 @@ static void peal_rx_work(struct work_struct *work)
 }
 
 /*
+ * Begin to read a packet that was held. It is checked again, because the sender may have written to
+ * it after the ICRC was checked and before it was copied. Return: false if it was dropped.
+ */
+static bool peal_rx_read_held(struct peal_port *port, struct sk_buff *skb,
+			      struct peal_rx_packet *rx)
+{
+	enum peal_drop drop;
+
+	peal_epoch_assert_held();
+	peal_rx_begin(skb, rx);
+	drop = peal_rx_parse(rx);
+	if (!drop && !peal_rx_icrc_is_right(rx))
+		drop = PEAL_DROP_icrc;
+	if (drop)
+		peal_rx_drop(port, rx, drop);
+	return !drop;
+}
+
+bool peal_rx_overtaken(struct peal_port *port, u32 qpn, struct peal_rx_packet *rx)
+{
+	struct sk_buff *skb;
+
+	peal_epoch_assert_held();
+	while ((skb = peal_hold_overtaken(&port->hold, qpn)))
+		if (peal_rx_read_held(port, skb, rx))
+			return true;
+	return false;
+}
+
+/* As in peal_rx_work(), each packet has the whole budget. */
+void peal_rx_held_work(struct work_struct *work)
+{
+	struct peal_port *port = container_of(work, struct peal_port, hold.work);
+	struct peal_delivery delivery PEAL_UNINITIALIZED;
+	struct peal_rx_packet rx PEAL_UNINITIALIZED;
+	struct sk_buff *skb;
+
+	while ((skb = peal_hold_due(&port->hold))) {
+		struct peal_budget budget = { .left = PEAL_RX_BUDGET };
+
+		peal_epoch_enter();
+		if (peal_rx_read_held(port, skb, &rx)) {
+			peal_demux_begin(&delivery, port, &budget);
+			peal_demux_deliver(&delivery, NULL, &rx);
+			peal_demux_end(&delivery);
+		}
+		peal_epoch_exit();
+		cond_resched();
+	}
+}
+
+/*
  * Inside the epoch and RCU. Show the sniffers of @port a packet that has come from another device
  * of this host, without the netdev. A packet from an address of @owner was shown to them already,
  * when it was sent.

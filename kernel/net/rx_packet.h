@@ -25,13 +25,14 @@ struct peal_table;
 
 /*
  * In skb->cb, from the moment that rx.c takes the packet for a device. Survives
- * segmentation. Only rx.c and peal_rx_own() write it.
+ * segmentation. Only rx.c, hold.c and peal_rx_own() write it.
  */
 struct peal_arrival {
 	struct peal_port *port;		/* valid in its epoch section; later, ask peal_rx_has() */
 	u16 udp;			/* offset of the UDP header from the IP header */
 	u16 vlan_id;
 	bool ipv6;
+	bool held;			/* handed on later, see hold.h */
 };
 
 static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)

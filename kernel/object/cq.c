@@ -3,6 +3,7 @@
 #include <linux/ktime.h>
 #include <linux/log2.h>
 #include <linux/sched/isolation.h>
+#include <linux/slab.h>
 
 #include "base/compat.h"
 #include "base/epoch.h"
@@ -14,6 +15,7 @@
 #define PEAL_CQ_COPY_LOCKED	64
 
 static enum hrtimer_restart peal_cq_expire(struct hrtimer *timer);
+static enum hrtimer_restart peal_cq_late_expire(struct hrtimer *timer);
 static void peal_cq_run_handler(struct tasklet_struct *tasklet);
 static void peal_cq_call(void *data);
 
@@ -93,6 +95,11 @@ int peal_cq_init(struct peal_cq *cq, struct peal_account *account, struct ib_uco
 	}
 	cq->account = account;
 	cq->clocks = clocks;
+	cq->faults = peal_faults_are_on(account->quota->faults) ? account->quota->faults : NULL;
+	cq->plain = !clocks && !cq->faults;
+	INIT_LIST_HEAD(&cq->late);
+	peal_hrtimer_setup(&cq->late_timer, peal_cq_late_expire, CLOCK_MONOTONIC,
+			   HRTIMER_MODE_ABS_SOFT);
 	cq->cpu = -1;
 	tasklet_setup(&cq->tasklet, peal_cq_run_handler);
 	peal_events_init(&cq->events, peal_cq_call_events);
@@ -139,6 +146,7 @@ void peal_cq_set_vector(struct peal_cq *cq, u32 vector)
  */
 void peal_cq_destroy(struct peal_cq *cq)
 {
+	peal_cq_show_late(cq);
 	hrtimer_cancel(&cq->moderation);
 	peal_cq_wait_handler(cq);
 	while (atomic_read_acquire(&cq->calls))
@@ -287,6 +295,100 @@ static noinline void peal_cq_push_stamped(struct peal_cq *cq, const struct peal_
 	peal_cq_ring_push(&cq->ring, &stamped);
 }
 
+/*
+ * A CQE that becomes visible later, because an administrator wants the completion queue to be slow
+ * (base/fault.h).
+ */
+struct peal_late_cqe {
+	struct list_head node;		/* on cq.late */
+	u64 due;			/* when it becomes visible, ns */
+	struct peal_cqe cqe;
+};
+
+/* Let CQEs that are due by @now become visible, at most @most of them. */
+static void peal_cq_push_due(struct peal_cq *cq, u64 now, u32 most)
+{
+	struct peal_late_cqe *late, *next;
+
+	lockdep_assert_held(&cq->lock);
+	list_for_each_entry_safe(late, next, &cq->late, node) {
+		if (late->due > now || !most--)
+			break;
+		cq->overflowed |= peal_cq_ring_full(&cq->ring);
+		if (!cq->overflowed) {
+			peal_cq_push_stamped(cq, &late->cqe);
+			cq->solicited |= late->cqe.flags & PEAL_CQE_SOLICITED || late->cqe.status;
+		}
+		list_del(&late->node);
+		cq->num_late--;
+		kfree(late);
+	}
+	if (!list_empty(&cq->late))
+		hrtimer_start(&cq->late_timer,
+			      ns_to_ktime(list_first_entry(&cq->late, struct peal_late_cqe,
+							   node)->due), HRTIMER_MODE_ABS_SOFT);
+}
+
+static enum hrtimer_restart peal_cq_late_expire(struct hrtimer *timer)
+{
+	struct peal_cq *cq = container_of(timer, struct peal_cq, late_timer);
+
+	peal_epoch_enter();
+	spin_lock(&cq->lock);
+	peal_cq_push_due(cq, ktime_get_ns(), PEAL_CQ_COPY_LOCKED);
+	spin_unlock(&cq->lock);
+	peal_cq_notify(cq);
+	peal_epoch_exit();
+	return HRTIMER_NORESTART;
+}
+
+/*
+ * The completion queue or one of its queue pairs ends, maybe because the device is removed. The
+ * program still sees the ring then, so the late CQEs become visible now. Sleeps.
+ */
+void peal_cq_show_late(struct peal_cq *cq)
+{
+	spin_lock_bh(&cq->lock);
+	peal_cq_push_due(cq, U64_MAX, U32_MAX);
+	spin_unlock_bh(&cq->lock);
+	hrtimer_cancel(&cq->late_timer);
+}
+
+/*
+ * The queue pairs of the device may be slow. CQEs behind a late one wait, too, because those of a
+ * queue pair have an order. Return: true if @cqe becomes visible later. Then it is kept, or the
+ * queue has overflowed.
+ */
+static bool peal_cq_is_late(struct peal_cq *cq, const struct peal_cqe *cqe)
+{
+	const struct peal_fault_message message = {
+		.kinds = 1 << PEAL_NL_FAULT_KIND_SLOW, .qpn = cqe->qp_num,
+	};
+	u64 due = ktime_get_ns();
+	struct peal_late_cqe *late;
+	struct peal_fault fault;
+
+	lockdep_assert_held(&cq->lock);
+	/* No program could connect if the connection manager were late. */
+	if (peal_faults_exist(cq->faults) && cqe->qp_num != IB_QPT_GSI &&
+	    peal_faults_hit(cq->faults, &message, &fault))
+		due += (u64)fault.delay_us * NSEC_PER_USEC;
+	else if (list_empty(&cq->late))
+		return false;
+	late = cq->num_late > cq->ring.mask ? NULL : kmalloc(sizeof(*late), GFP_ATOMIC);
+	if (!late) {
+		cq->overflowed = true;
+		return true;
+	}
+	late->cqe = *cqe;
+	late->due = list_empty(&cq->late) ? due :
+		    max(due, list_last_entry(&cq->late, struct peal_late_cqe, node)->due);
+	list_add_tail(&late->node, &cq->late);
+	if (!cq->num_late++)
+		hrtimer_start(&cq->late_timer, ns_to_ktime(due), HRTIMER_MODE_ABS_SOFT);
+	return true;
+}
+
 /**
  * peal_cq_push() - add one CQE
  *
@@ -304,12 +406,15 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe)
 	cq->overflowed |= peal_cq_ring_full(&cq->ring);
 	pushed = !cq->overflowed;
 	if (likely(pushed)) {
-		if (unlikely(cq->clocks))
-			peal_cq_push_stamped(cq, cqe);
-		else
+		if (likely(cq->plain))
 			peal_cq_ring_push(&cq->ring, cqe);
+		else if (cq->faults && peal_cq_is_late(cq, cqe))
+			goto unlock;
+		else
+			peal_cq_push_stamped(cq, cqe);
 		cq->solicited |= (cqe->flags & PEAL_CQE_SOLICITED) || cqe->status;
 	}
+unlock:
 	spin_unlock(&cq->lock);
 	return pushed;
 }

@@ -4,8 +4,8 @@
  * of a full ring. A kernel user's completion queue has the same ring; the kernel is then its
  * consumer too.
  *
- * Lock: cq->lock, the innermost of the data path. Completion handlers are called with no lock held,
- * because a handler may post again.
+ * Lock: cq->lock. Only faults.lock is taken inside it. Completion handlers are called with no lock
+ * held, because a handler may post again.
  *
  * The kernel's contract (core_locking.rst) forbids to call a handler in the call chain of a verb,
  * and two handlers of one queue at a time. So a tasklet calls the handlers of kernel users. For a
@@ -66,8 +66,15 @@ struct peal_cq {
 	bool held;			/* the next event is due, and waits for the timer */
 	u32 held_from;			/* index of the first CQE that the next event is for */
 
+	/* Guarded by cq.lock: */
+	struct list_head late;		/* CQEs that become visible later */
+	u32 num_late;
+
+	struct hrtimer late_timer;	/* the first late CQE becomes visible; softirq */
+	struct peal_faults *faults;	/* NULL: the device was made without */
 	struct hrtimer moderation;	/* raises the held event; softirq */
 	u32 clocks;			/* PEAL_CQ_*: the times that a CQE gets */
+	bool plain;			/* no times, no faults */
 	struct peal_map *map;		/* control words, and the CQEs until the first resize */
 	struct mutex resizing;		/* serialises resizes */
 
@@ -114,7 +121,8 @@ bool peal_cq_push(struct peal_cq *cq, const struct peal_cqe *cqe);
 
 /*
  * The common case of peal_cq_push(), for a message that its sender has completed with success.
- * Return: false if nothing was done, because the ring is full or its CQEs get times.
+ * Return: false if nothing was done, because the ring is full, or its CQEs get times or may be
+ * late.
  */
 static inline bool peal_cq_push_sent(struct peal_cq *cq, u32 qp_index, u32 qp_num,
 				     const struct peal_wqe *wqe)
@@ -123,13 +131,14 @@ static inline bool peal_cq_push_sent(struct peal_cq *cq, u32 qp_index, u32 qp_nu
 
 	lockdep_assert(softirq_count());
 	spin_lock(&cq->lock);
-	plain = !cq->overflowed && !cq->clocks && !peal_cq_ring_full(&cq->ring);
+	plain = !cq->overflowed && cq->plain && !peal_cq_ring_full(&cq->ring);
 	if (likely(plain))
 		peal_cq_ring_push_sent(&cq->ring, qp_index, qp_num, wqe);
 	spin_unlock(&cq->lock);
 	return plain;
 }
 
+void peal_cq_show_late(struct peal_cq *cq);
 void peal_cq_overflow(struct peal_cq *cq);
 void peal_cq_notify(struct peal_cq *cq);
 void peal_cq_wait_handler(struct peal_cq *cq);

@@ -280,12 +280,17 @@ static void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
 		peal_rx_consume(rx);
 }
 
+/* If no packet overtakes a packet within this time, it is delivered nevertheless. */
+#define PEAL_DEMUX_OVERTAKE_NS	(10 * NSEC_PER_MSEC)
+
 /* Which fault does an administrator want for this packet? Return: false if none. */
 static bool peal_demux_fault(const struct peal_qp *qp, const struct peal_rx_packet *rx,
 			     struct peal_fault *fault)
 {
 	struct peal_fault_message message = {
-		.kinds = 1 << PEAL_NL_FAULT_KIND_DROP | 1 << PEAL_NL_FAULT_KIND_CORRUPT,
+		.kinds = 1 << PEAL_NL_FAULT_KIND_DROP | 1 << PEAL_NL_FAULT_KIND_CORRUPT |
+			 1 << PEAL_NL_FAULT_KIND_DELAY | 1 << PEAL_NL_FAULT_KIND_REORDER |
+			 1 << PEAL_NL_FAULT_KIND_DUPLICATE,
 		.qpn = qp->ib.qp_num, .peer = rx->sgid.raw,
 	};
 
@@ -302,25 +307,45 @@ static bool peal_demux_fault(const struct peal_qp *qp, const struct peal_rx_pack
 static noinline void peal_demux_deliver_faulty(struct peal_delivery *delivery, struct peal_qp *qp,
 					       struct peal_rx_packet *rx)
 {
+	struct peal_rx_packet held PEAL_UNINITIALIZED;
+	struct peal_port *port = delivery->port;
+	u32 qpn = rx->packet.qpn;
 	struct peal_fault fault;
+	bool reorder;
 
-	if (!qp || !peal_demux_fault(qp, rx, &fault)) {
-		peal_demux_carry(delivery, qp, rx);
-		return;
-	}
+	peal_epoch_assert_held();
+	/* A packet that was held was hit already. */
+	if (!qp || peal_rx_was_held(rx) || !peal_demux_fault(qp, rx, &fault))
+		fault.kind = PEAL_NL_FAULT_KIND_COUNT_;
 	switch (fault.kind) {
 	case PEAL_NL_FAULT_KIND_DROP:
 		/* The network has lost it, so no counter of the device knows it. */
 		peal_rx_consume(rx);
-		break;
+		return;
 	case PEAL_NL_FAULT_KIND_CORRUPT:
-		peal_rx_drop(delivery->port, rx, PEAL_DROP_icrc);
+		peal_rx_drop(port, rx, PEAL_DROP_icrc);
+		return;
+	case PEAL_NL_FAULT_KIND_DELAY:
+	case PEAL_NL_FAULT_KIND_REORDER:
+		reorder = fault.kind == PEAL_NL_FAULT_KIND_REORDER;
+		if (peal_hold_packet(&port->hold, rx, reorder ? PEAL_DEMUX_OVERTAKE_NS :
+				     (u64)fault.delay_us * NSEC_PER_USEC, reorder))
+			peal_rx_consume(rx);
+		else
+			peal_rx_drop(port, rx, PEAL_DROP_resource);
+		return;
+	case PEAL_NL_FAULT_KIND_DUPLICATE:
+		peal_hold_packet(&port->hold, rx, PEAL_DEMUX_OVERTAKE_NS, true);
+		break;
+	case PEAL_NL_FAULT_KIND_MARK:
+		rx->marked = true;
 		break;
 	default:
-		rx->marked = true;
-		peal_demux_carry(delivery, qp, rx);
 		break;
 	}
+	peal_demux_carry(delivery, qp, rx);
+	while (peal_rx_overtaken(port, qpn, &held))
+		peal_demux_carry(delivery, peal_demux_find(delivery, qp, &held), &held);
 }
 
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,

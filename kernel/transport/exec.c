@@ -117,23 +117,33 @@ bool peal_execute_find_fault(struct peal_qp *qp, const struct peal_wqe *wqe, u32
 			     struct peal_notify *notify, struct peal_outcome *outcome)
 {
 	const struct peal_refusal *refusal = &peal_refusal_receive;
-	const struct peal_fault_message message = {
+	struct peal_fault_message message = {
 		.kinds = 1 << PEAL_NL_FAULT_KIND_RNR | 1 << PEAL_NL_FAULT_KIND_NAK,
 		.qpn = qp->ib.qp_num, .peer = qp->attr.ah_attr.grh.dgid.raw, .opcode = wqe->opcode,
 	};
+	struct peal_refusal receive = peal_refusal_receive;
+	enum peal_reason reason;
 	struct peal_fault fault;
 
 	lockdep_assert_held(&qp->rq.lock);
+	/* Which receives an XRC message may take is not known before it is accepted. */
+	if (peal_op(wqe->opcode)->receives && !qp->xrcd &&
+	    peal_qp_take_recv(qp, notify, &reason) == PEAL_RQ_TAKEN)
+		message.kinds |= 1 << PEAL_NL_FAULT_KIND_RECEIVE;
 	if (!peal_faults_hit(&qp->table->faults, &message, &fault))
 		return false;
 	if (fault.kind == PEAL_NL_FAULT_KIND_RNR) {
 		*outcome = peal_not_ready(qp, PEAL_REASON_FAULT);
 		return true;
 	}
-	if (fault.status == IB_WC_REM_INV_REQ_ERR)
+	if (fault.kind == PEAL_NL_FAULT_KIND_RECEIVE) {
+		receive.receiver = fault.status;
+		refusal = &receive;
+	} else if (fault.status == IB_WC_REM_INV_REQ_ERR) {
 		refusal = &peal_refusal_request;
-	else if (fault.status == IB_WC_REM_ACCESS_ERR)
+	} else if (fault.status == IB_WC_REM_ACCESS_ERR) {
 		refusal = &peal_refusal_access;
+	}
 	*outcome = peal_execute_refuse_as(qp, wqe, src_qpn, notify, PEAL_REASON_FAULT, refusal);
 	return true;
 }

@@ -30,6 +30,7 @@ Json json_of(const FaultRule &rule)
 		{"id", rule.id},
 		{"fault", fault_kind_word(rule)},
 		{"status", rule.status ? Json(fault_status_word(*rule.status)) : Json()},
+		{"delay_us", or_null(rule.delay)},
 		{"qp", or_null(rule.qpn)},
 		{"peer", rule.peer ? Json(fault_peer_word(*rule.peer)) : Json()},
 		{"opcodes", rule.opcodes ? Json(fault_opcode_words(*rule.opcodes)) : Json()},

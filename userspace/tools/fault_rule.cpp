@@ -21,19 +21,30 @@ namespace peal::tool {
 
 namespace {
 
+/* What a fault happens to, which decides how a rule narrows it. */
+enum class Victim { message, packet, object, completion };
+
 struct Kind {
 	std::string_view name;
-	bool has_status, is_of_packets;
+	bool has_status;
+	Victim victim;
+	bool has_delay = false;
 };
 
 /* Indexed by enum peal_nl_fault_kind. */
 constexpr std::array<Kind, PEAL_NL_FAULT_KIND_COUNT_> kinds{{
-	{"status", true, false},
-	{"nak", true, false},
-	{"rnr", false, false},
-	{"drop", false, true},
-	{"corrupt", false, true},
-	{"mark", false, true},
+	{"status", true, Victim::message},
+	{"nak", true, Victim::message},
+	{"rnr", false, Victim::message},
+	{"drop", false, Victim::packet},
+	{"corrupt", false, Victim::packet},
+	{"mark", false, Victim::packet},
+	{"delay", false, Victim::packet, true},
+	{"reorder", false, Victim::packet},
+	{"duplicate", false, Victim::packet},
+	{"receive", true, Victim::message},
+	{"no-memory", false, Victim::object},
+	{"slow", false, Victim::completion, true},
 }};
 
 /* Indexed by enum peal_nl_fault_event. */
@@ -123,6 +134,40 @@ std::uint64_t parse_status(const std::string &word)
 	return static_cast<std::uint64_t>(found - statuses.begin());
 }
 
+struct Unit {
+	std::string_view name;
+	std::uint64_t us;
+};
+
+/* The longest name first, because "s" is the end of the others. */
+constexpr std::array<Unit, 3> units{{{"us", 1}, {"ms", 1000}, {"s", 1000000}}};
+
+/* Return: microseconds. */
+std::uint64_t parse_delay(std::string_view word)
+{
+	for (const auto &[name, us] : units) {
+		if (!word.ends_with(name))
+			continue;
+		const auto value = number(word.substr(0, word.size() - name.size()), 1,
+					  PEAL_NL_FAULT_DELAY_MAX / us);
+
+		if (value)
+			return *value * us;
+	}
+	throw WrongUse(
+		fmt::format("a delay is a number with us, ms or s behind it, from 1us to 10s, not "
+			    "\"{}\"",
+			    word));
+}
+
+std::string delay_word(std::uint64_t us)
+{
+	const auto unit = std::find_if(units.rbegin(), units.rend(),
+				       [us](const Unit &unit) { return us % unit.us == 0; });
+
+	return fmt::format("{}{}", us / unit->us, unit->name);
+}
+
 /* An IPv4 address is the last four bytes of a GID that IPv6 calls mapped. */
 FaultRule::Gid parse_peer(const std::string &word)
 {
@@ -205,7 +250,8 @@ FaultRule parse_fault(std::span<const std::string> words)
 
 	if (kind == kinds.end())
 		throw WrongUse(fmt::format(
-			"a fault is status STATUS, nak STATUS, rnr, drop, corrupt or mark{}",
+			"a fault is status STATUS, nak STATUS, receive STATUS, rnr, drop, corrupt, "
+			"mark, delay TIME, reorder, duplicate, slow TIME or no-memory{}",
 			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
 	rule.kind = static_cast<std::uint32_t>(kind - kinds.begin());
 	words = words.subspan(1);
@@ -217,6 +263,13 @@ FaultRule parse_fault(std::span<const std::string> words)
 		rule.status = parse_status(words[0]);
 		words = words.subspan(1);
 	}
+	if (kind->has_delay) {
+		if (words.empty())
+			throw WrongUse(fmt::format("name the time behind \"{}\", for example 5ms",
+						   kind->name));
+		rule.delay = parse_delay(words[0]);
+		words = words.subspan(1);
+	}
 	if (rule.kind == PEAL_NL_FAULT_KIND_NAK &&
 	    (*rule.status < REM_INV_REQ_ERR || *rule.status > REM_OP_ERR))
 		throw WrongUse(fmt::format("a NAK is rem-inv-req-err, rem-access-err or "
@@ -226,8 +279,20 @@ FaultRule parse_fault(std::span<const std::string> words)
 		parse_pair(rule, words[0], words[1]);
 	if (!words.empty())
 		throw WrongUse(fmt::format("\"{}\" has no value behind it", words[0]));
-	if (rule.opcodes && kind->is_of_packets)
+	if (rule.opcodes && kind->victim == Victim::packet)
 		throw WrongUse(fmt::format("{} concerns packets, which opcode does not choose",
+					   kind->name));
+	if (rule.kind == PEAL_NL_FAULT_KIND_RECEIVE && rule.opcodes &&
+	    *rule.opcodes & ~std::uint64_t{operations[0].opcodes | operations[1].opcodes})
+		throw WrongUse("receive concerns send and write, because other operations take no "
+			       "receive");
+	if ((rule.peer || rule.opcodes) && kind->victim == Victim::completion)
+		throw WrongUse(fmt::format("{} concerns completions, which peer and opcode do not "
+					   "choose",
+					   kind->name));
+	if ((rule.qpn || rule.peer || rule.opcodes) && kind->victim == Victim::object)
+		throw WrongUse(fmt::format("{} concerns objects that a program makes, which qp, "
+					   "peer and opcode do not choose",
 					   kind->name));
 	if (rule.every && rule.chance)
 		throw WrongUse("give every or chance, not both");
@@ -303,7 +368,9 @@ std::string fault_words(const FaultRule &rule)
 {
 	const auto kind = fault_kind_word(rule);
 
-	return rule.status ? fmt::format("{} {}", kind, fault_status_word(*rule.status)) : kind;
+	if (rule.status)
+		return fmt::format("{} {}", kind, fault_status_word(*rule.status));
+	return rule.delay ? fmt::format("{} {}", kind, delay_word(*rule.delay)) : kind;
 }
 
 std::string fault_filter_words(const FaultRule &rule)

@@ -27,6 +27,7 @@ struct FaultRule {
 	std::uint64_t id = 0;
 	std::uint32_t kind = 0; /* enum peal_nl_fault_kind */
 	Number status;		/* enum ibv_wc_status */
+	Number delay;		/* microseconds */
 	Number qpn;
 	std::optional<Gid> peer;
 	Number opcodes; /* bits 1 << enum peal_opcode */

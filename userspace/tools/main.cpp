@@ -198,7 +198,8 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 		"  peal fault add peal0 status retry-exc-err\n"
 		"  peal fault add peal0 status rem-access-err qp 17 opcode write,read every 100\n"
 		"  peal fault add peal0 nak rem-access-err count 1\n"
-		"  peal fault add peal0 drop peer 10.0.0.2 chance 1/1000 seed 7");
+		"  peal fault add peal0 drop peer 10.0.0.2 chance 1/1000 seed 7\n"
+		"  peal fault add peal0 delay 5ms every 10");
 	auto *show = add_command(*fault, "show", "show the rules, and how often each was used",
 				 "  peal fault show\n"
 				 "  peal fault show peal0 --json");
@@ -217,10 +218,13 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 		->required();
 	now->callback([&] { fault_now(arguments.name, arguments.words); });
 	add->add_option("DEVICE", arguments.name, "the device")->required();
-	add->add_option("FAULT [OPTION VALUE]", arguments.words,
-			"status STATUS, nak STATUS, rnr, drop, corrupt or mark, then any of qp N, "
-			"peer ADDRESS, opcode "
-			"send,write,read,atomic,flush, count N, every N, chance 1/N, seed N")
+	add->add_option(
+		   "FAULT [OPTION VALUE]", arguments.words,
+		   "status STATUS, nak STATUS, receive STATUS, rnr, drop, corrupt, mark, delay "
+		   "TIME, reorder, duplicate, slow TIME or no-memory, then any of qp N, peer "
+		   "ADDRESS, "
+		   "opcode "
+		   "send,write,read,atomic,flush, count N, every N, chance 1/N, seed N")
 		->required();
 	add->callback([&] { fault_add(arguments.name, arguments.words); });
 	add_device(show, arguments);

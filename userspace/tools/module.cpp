@@ -97,6 +97,7 @@ FaultRule read_fault(const Message &message)
 		.id = number(PEAL_NL_FAULT_ID).value_or(0),
 		.kind = static_cast<std::uint32_t>(number(PEAL_NL_FAULT_KIND).value_or(0)),
 		.status = number(PEAL_NL_FAULT_STATUS),
+		.delay = number(PEAL_NL_FAULT_DELAY),
 		.qpn = number(PEAL_NL_FAULT_QPN),
 		.peer = {},
 		.opcodes = number(PEAL_NL_FAULT_OPCODES),
@@ -320,6 +321,7 @@ std::uint64_t Module::add_fault(const FaultRule &rule)
 		add.add_u8(PEAL_NL_FAULT_STATUS, static_cast<std::uint8_t>(*rule.status));
 	if (rule.peer)
 		add.add(PEAL_NL_FAULT_PEER_GID, rule.peer->data(), rule.peer->size());
+	add_u32(PEAL_NL_FAULT_DELAY, rule.delay);
 	add_u32(PEAL_NL_FAULT_QPN, rule.qpn);
 	add_u32(PEAL_NL_FAULT_OPCODES, rule.opcodes);
 	add_u32(PEAL_NL_FAULT_EVERY, rule.every);

@@ -42,15 +42,18 @@ _peal_pairs() {
 # _peal_fault_words COUNT: COUNT words of the command line belong to a rule; the last is not complete.
 _peal_fault_words() {
 	local kind=${COMP_WORDS[COMP_CWORD - $1 + 1]} before=${COMP_WORDS[COMP_CWORD - 1]} pairs=1
-	[[ $kind != @(status|nak) ]] || pairs=2
+	[[ $kind != @(status|nak|receive|delay|slow) ]] || pairs=2
 	if (($1 == 1)); then
-		echo status nak rnr drop corrupt mark
+		echo status nak receive rnr drop corrupt mark delay reorder duplicate slow no-memory
 	elif (($1 == 2 && pairs == 2)); then
+		[[ $kind != @(delay|slow) ]] || { echo 100us 5ms 1s && return; }
 		[[ $kind == nak ]] || echo loc-{len,qp-op,prot,access}-err {retry,rnr-retry}-exc-err wr-flush-err general-err
 		echo rem-{inv-req,access,op}-err
 	elif ((($1 - pairs) % 2)); then
-		echo qp peer count every chance seed
-		[[ $kind == @(drop|corrupt|mark) ]] || echo opcode
+		echo count every chance seed
+		[[ $kind == no-memory ]] || echo qp
+		[[ $kind == @(no-memory|slow) ]] || echo peer
+		[[ $kind != @(status|nak|receive|rnr) ]] || echo opcode
 	else
 		case $before in
 		opcode) echo send write read atomic flush ;;

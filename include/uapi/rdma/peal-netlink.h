@@ -116,8 +116,11 @@ enum peal_nl_fault_attr {
 	PEAL_NL_FAULT_SEEN,		/* u64: messages that matched so far */
 	PEAL_NL_FAULT_FIRED,		/* u64: those of them that were hit */
 	PEAL_NL_FAULT_EVENT,		/* u32: enum peal_nl_fault_event, for FAULT_NOW */
+	PEAL_NL_FAULT_DELAY,		/* u32: microseconds, up to PEAL_NL_FAULT_DELAY_MAX */
 	PEAL_NL_FAULT_COUNT_
 };
+
+#define PEAL_NL_FAULT_DELAY_MAX	10000000	/* microseconds */
 
 /* What happens to a message or a packet. */
 enum peal_nl_fault_kind {
@@ -127,10 +130,19 @@ enum peal_nl_fault_kind {
 	PEAL_NL_FAULT_KIND_NAK,
 	/* The responder asks for another try, as if it had no receive (RNR NAK). */
 	PEAL_NL_FAULT_KIND_RNR,
-	/* A packet arrives. These have no status and no opcodes. */
+	/* A packet arrives. These, up to DUPLICATE, have no status and no opcodes. */
 	PEAL_NL_FAULT_KIND_DROP,	/* it is lost */
 	PEAL_NL_FAULT_KIND_CORRUPT,	/* its ICRC is wrong */
 	PEAL_NL_FAULT_KIND_MARK,	/* a router has marked it with CE (ECN) */
+	PEAL_NL_FAULT_KIND_DELAY,	/* it arrives later by PEAL_NL_FAULT_DELAY */
+	PEAL_NL_FAULT_KIND_REORDER,	/* the next one for the queue pair overtakes it */
+	PEAL_NL_FAULT_KIND_DUPLICATE,	/* it arrives twice */
+	/* The responder refuses it and completes the receive with PEAL_NL_FAULT_STATUS. */
+	PEAL_NL_FAULT_KIND_RECEIVE,
+	/* A program makes an object, and there is no memory. No opcodes, no peer, no QPN. */
+	PEAL_NL_FAULT_KIND_NO_MEMORY,
+	/* A completion becomes visible later by PEAL_NL_FAULT_DELAY. No opcodes, no peer. */
+	PEAL_NL_FAULT_KIND_SLOW,
 	PEAL_NL_FAULT_KIND_COUNT_
 };
 

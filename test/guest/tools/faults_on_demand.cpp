@@ -6,18 +6,23 @@
  *
  * Holds: Only a device that was added with faults takes rules, and only from an administrator. Each
  * completion status can be had. The queue pair is in error then, what follows is flushed, and the
- * peer gets nothing. A responder refuses with each NAK, or asks for another try. Packets are lost,
- * damaged and marked. Events are raised. Each word of a rule selects what it says. A seed gives the
- * same order each time, also after a program has repaired its queue pair. "peal fault show" and
- * "peal why" tell what happened. Rules end with the device. Does not hold: every wrong word
- * (test/unit/tools/fault_rule.cpp).
+ * peer gets nothing. A responder refuses with each NAK, asks for another try, or completes a
+ * receive with a status. Packets are lost, damaged, marked, late, overtaken and doubled, also those
+ * that a device holds when it goes. Completions are late. Objects find no memory. Events are
+ * raised. Each word of a rule selects what it says. A seed gives the same order each time, also
+ * after a program has repaired its queue pair. "peal fault show" and "peal why" tell what happened.
+ * Rules end with the device. Does not hold: every wrong word (test/unit/tools/fault_rule.cpp).
  */
 #include "commands.hpp"
 #include "counters.hpp"
 #include "verbs.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <map>
+
+#include <arpa/inet.h>
 
 using namespace peal_test;
 
@@ -401,6 +406,230 @@ TEST_CASE("packets are lost or damaged, and sent again")
 	CHECK(wait_completion(a.send_cq).status == IBV_WC_RETRY_EXC_ERR);
 }
 
+TEST_CASE("packets are late")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+	Endpoint a(device), b(device);
+	constexpr std::size_t bytes = 1 << 16;
+
+	connect(a, b, {.timeout = 18}, {});
+	Region from(a.pd, bytes), to(b.pd, bytes);
+	const auto write =
+		Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)}).remote(to.address(), to.rkey());
+
+	fill_pattern(from.bytes(0, bytes), 2);
+	add("delay 50ms qp " + std::to_string(b.qp->qp_num));
+	CHECK(has(peal("fault show"), "delay 50ms"));
+	CHECK(has(peal("fault show --json"), "\"delay_us\": 50000"));
+	const auto begin = std::chrono::steady_clock::now();
+
+	post(a.qp, write);
+	must_succeed(wait_completion(a.send_cq));
+	CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(50));
+	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 2)).empty());
+}
+
+TEST_CASE("packets overtake others and come twice, and each message takes effect once")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+	Scene scene(device);
+	constexpr std::size_t bytes = 1 << 16;
+	Region from(scene.a.pd, bytes), to(scene.b.pd, bytes);
+	const auto write =
+		Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)}).remote(to.address(), to.rkey());
+	const auto number = std::to_string(scene.b.qp->qp_num);
+	const auto kept = counter("reorder_kept", name);
+
+	fill_pattern(from.bytes(0, bytes), 3);
+	/* A later packet overtakes every third one, so none is missing when the message ends. */
+	add("reorder every 3 qp " + number);
+	must_succeed(scene.complete(write));
+	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 3)).empty());
+	CHECK(counter("reorder_kept", name) > kept);
+	remove_all();
+
+	/* No packet follows this one. It comes nevertheless. */
+	add("reorder count 1 qp " + number);
+	must_succeed(scene.complete(scene.write()));
+	CHECK(has(peal("fault show --json"), "\"fired\": 1"));
+	remove_all();
+
+	const auto twice = counter("duplicates", name);
+	const auto value = [&] {
+		std::uint64_t number;
+
+		std::memcpy(&number, to.data(), sizeof(number));
+		return number;
+	};
+	const auto before = value();
+
+	add("duplicate qp " + number);
+	for (int i = 0; i < 8; i++)
+		must_succeed(scene.complete(Send(IBV_WR_ATOMIC_FETCH_AND_ADD, {from.sge(0, 8)})
+						    .atomic(to.address(), to.rkey(), 1)));
+	CHECK(value() == before + 8);
+	CHECK(counter("duplicates", name) >= twice + 8);
+	CHECK(has(peal("fault show --json"), "\"fired\": 8"));
+}
+
+TEST_CASE("packets that are held go with their queue pair and with the device")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+	const auto unknown = counter("drop_qpn", name);
+	{
+		Scene scene(device);
+
+		add("delay 200ms count 1 qp " + std::to_string(scene.b.qp->qp_num));
+		post(scene.a.qp, scene.write());
+		CHECK(eventually([&] { return has(peal("fault show --json"), "\"fired\": 1"); }));
+	}
+	CHECK(eventually([&] { return counter("drop_qpn", name) > unknown; }));
+	remove_all();
+
+	Scene scene(device);
+	const auto begin = std::chrono::steady_clock::now();
+
+	add("delay 10s qp " + std::to_string(scene.b.qp->qp_num));
+	add("reorder qp " + std::to_string(scene.a.qp->qp_num));
+	post(scene.a.qp, scene.write());
+	CHECK(eventually([&] { return has(peal("fault show --json"), "\"fired\": 1"); }));
+	CHECK(run(peal_tool() + " link del " + name) == 0);
+	CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+	CHECK(device.wait_event(IBV_EVENT_DEVICE_FATAL, port_object));
+}
+
+TEST_CASE("a receive fails with each status, and both ends go into error")
+{
+	const std::map<const char *, ibv_wc_status> statuses{
+		{"loc-len-err", IBV_WC_LOC_LEN_ERR},	   {"loc-prot-err", IBV_WC_LOC_PROT_ERR},
+		{"loc-access-err", IBV_WC_LOC_ACCESS_ERR}, {"wr-flush-err", IBV_WC_WR_FLUSH_ERR},
+		{"general-err", IBV_WC_GENERAL_ERR},
+	};
+	const Faulty faulty;
+	Device device(name);
+
+	for (const auto &[word, status] : statuses) {
+		Scene scene(device);
+		const auto send = Send(IBV_WR_SEND, {scene.from.sge(0, 64)});
+
+		INFO(word);
+		for (std::uint64_t id = 1; id <= 3; id++)
+			post_recv(scene.b.qp, id, {scene.to.sge(64 * id, 64)});
+		add(std::string("receive ") + word + " opcode send,write every 2 qp " +
+		    std::to_string(scene.b.qp->qp_num));
+		/* A message that takes no receive is no matter of this rule. */
+		must_succeed(scene.complete(scene.write()));
+		must_succeed(scene.complete(send));
+		must_succeed(wait_completion(scene.b.recv_cq));
+		check_status(scene.complete(send), IBV_WC_REM_OP_ERR,
+			     on_wire() ? PEAL_REASON_NAK_OPERATION : PEAL_REASON_FAULT);
+		const auto done = wait_completions(scene.b.recv_cq, 2);
+
+		CHECK(done[0].wr_id == 2);
+		check_fault(done[0], status);
+		CHECK(done[1].wr_id == 3);
+		CHECK(done[1].status == IBV_WC_WR_FLUSH_ERR);
+		CHECK(all_equal(scene.to.bytes(128, 64), 0));
+		CHECK(query_state(scene.a.qp) == IBV_QPS_ERR);
+		CHECK(query_state(scene.b.qp) == IBV_QPS_ERR);
+		remove_all();
+	}
+}
+
+TEST_CASE("completions become visible late, in their order, and not after their queue pair")
+{
+	const Faulty faulty;
+	Device device(name);
+	const auto since = [](auto begin) { return std::chrono::steady_clock::now() - begin; };
+	{
+		Scene scene(device);
+
+		add("slow 100ms every 2 qp " + std::to_string(scene.a.qp->qp_num));
+		auto begin = std::chrono::steady_clock::now();
+
+		/* The second one is late. The third one waits behind it. */
+		for (std::uint64_t id = 1; id <= 3; id++)
+			post(scene.a.qp, scene.write().id(id));
+		const auto done = wait_completions(scene.a.send_cq, 3);
+
+		CHECK(since(begin) >= std::chrono::milliseconds(100));
+		for (std::uint64_t id = 1; id <= 3; id++) {
+			must_succeed(done[id - 1]);
+			CHECK(done[id - 1].wr_id == id);
+		}
+		/* The bytes have been there before. */
+		std::ranges::fill(scene.to.bytes(0, 64), std::uint8_t{0});
+		begin = std::chrono::steady_clock::now();
+		post(scene.a.qp, scene.write());
+		CHECK(eventually([&] {
+			return difference(scene.to.bytes(0, 64), pattern_of(64, 1)).empty();
+		}));
+		must_succeed(wait_completion(scene.a.send_cq));
+		CHECK(since(begin) >= std::chrono::milliseconds(100));
+		remove_all();
+	}
+	/* What a queue pair completed before it was reset does not come. */
+	Scene scene(device);
+
+	add("slow 100ms count 1 qp " + std::to_string(scene.a.qp->qp_num));
+	post(scene.a.qp, scene.write());
+	CHECK(eventually([&] { return has(peal("fault show --json"), "\"fired\": 1"); }));
+	to_state(scene.a.qp, IBV_QPS_RESET);
+	to_state(scene.b.qp, IBV_QPS_RESET);
+	connect(scene.a, scene.b);
+	must_succeed(scene.complete(scene.write().id(9)));
+	CHECK(drain(scene.a.send_cq).empty());
+
+	/* An end of the device does not take it. */
+	remove_all();
+	add("slow 10s qp " + std::to_string(scene.a.qp->qp_num));
+	post(scene.a.qp, scene.write().id(10));
+	CHECK(eventually([&] { return has(peal("fault show --json"), "\"fired\": 1"); }));
+	CHECK(run(peal_tool() + " link del " + name) == 0);
+	const auto last = wait_completion(scene.a.send_cq);
+
+	CHECK(last.wr_id == 10);
+	must_succeed(last);
+}
+
+TEST_CASE("a program makes an object, and there is no memory")
+{
+	const Faulty faulty;
+	Device device(name);
+	Scene scene(device);
+	const auto fails = [](auto *object) {
+		const auto error = errno;
+
+		CHECK_FALSE(object);
+		CHECK(error == ENOMEM);
+	};
+
+	add("no-memory count 4");
+	fails(ibv_alloc_pd(device));
+	fails(ibv_create_cq(device, 1, nullptr, nullptr, 0));
+	fails(ibv_reg_mr(scene.a.pd, scene.from.bytes(0, 64).data(), 64, 0));
+	ibv_qp_init_attr init{};
+
+	init.send_cq = init.recv_cq = scene.a.send_cq;
+	init.qp_type = IBV_QPT_RC;
+	init.cap = {1, 1, 1, 1, 0};
+	fails(ibv_create_qp(scene.a.pd, &init));
+	/* What exists goes on, and the next object is made. */
+	must_succeed(scene.complete(scene.write()));
+	const Region more(scene.a.pd, page_bytes);
+
+	CHECK(has(peal("fault show --json"), "\"fired\": 4"));
+}
+
 TEST_CASE("packets are marked, and the receiver notifies the sender")
 {
 	if (!on_wire())
@@ -451,6 +680,67 @@ TEST_CASE("a datagram fails, too")
 	to_state(a.qp, IBV_QPS_RTS);
 	post(a.qp, send);
 	must_succeed(wait_completion(a.send_cq));
+	if (!on_wire())
+		return;
+
+	/* Of three datagrams the second is lost, and the third comes twice. */
+	Region to_here(a.pd, page_bytes);
+	remove_all();
+	for (std::uint64_t id = 1; id <= 3; id++)
+		post_recv(a.qp, id, {to_here.sge(256 * id, 104)});
+	add("drop every 2 count 1");
+	add("duplicate every 2");
+	for (std::uint32_t i = 1; i <= 3; i++) {
+		send.wr.imm_data = htonl(i);
+		send.wr.opcode = IBV_WR_SEND_WITH_IMM;
+		post(a.qp, send);
+		must_succeed(wait_completion(a.send_cq));
+	}
+	const auto arrive = [&](std::size_t count) {
+		std::vector<std::uint32_t> order;
+
+		for (const auto &wc : wait_completions(a.recv_cq, count)) {
+			must_succeed(wc);
+			order.push_back(ntohl(wc.imm_data));
+		}
+		return order;
+	};
+
+	CHECK(arrive(3) == std::vector<std::uint32_t>{1, 3, 3});
+	/* One list leaves from one CPU, so the datagrams arrive in its order. */
+	const auto post_six = [&] {
+		std::vector<Send> list;
+
+		for (std::uint32_t i = 1; i <= 6; i++) {
+			post_recv(a.qp, i, {to_here.sge(256 * i, 104)});
+			list.push_back(send);
+			list.back().wr.imm_data = htonl(i);
+		}
+		ibv_send_wr *bad = nullptr;
+
+		must(post_list(a.qp, list, &bad), "post_send");
+		wait_completions(a.send_cq, 6);
+		return arrive(6);
+	};
+	const std::pair<const char *, std::vector<std::uint32_t>> rules[] = {
+		{"delay 20ms", {1, 2, 3, 4, 5, 6}},
+		{"delay 20ms every 3", {1, 2, 4, 5, 3, 6}},
+		{"reorder every 2", {1, 3, 2, 5, 4, 6}},
+		{"reorder chance 1/2 seed 3", {}},
+	};
+
+	for (const auto &[rule, order] : rules) {
+		remove_all();
+		INFO(rule);
+		add(rule);
+		const auto first = post_six();
+
+		if (!order.empty())
+			CHECK(first == order);
+		remove_all();
+		add(rule);
+		CHECK(post_six() == first);
+	}
 }
 
 TEST_CASE("events happen at once")

@@ -30,18 +30,21 @@ public:
 	explicit Quota(long allocations = 0) : allocations_(allocations)
 	{
 		shim_warnings = 0;
-		peal_quota_init(&quota_, &limits_);
+		peal_faults_init(&faults_);
+		peal_quota_init(&quota_, &limits_, &faults_);
 	}
 	~Quota()
 	{
 		peal_quota_end(&quota_);
 		CHECK(shim_warnings == 0);
+		peal_faults_end(&faults_);
 		CHECK(shim_allocations == allocations_);
 	}
 	Quota(const Quota &) = delete;
 	Quota &operator=(const Quota &) = delete;
 	peal_quota *operator&() { return &quota_; }
 	peal_account *kernel() { return &quota_.kernel; }
+	peal_faults *faults() { return &faults_; }
 	void set(peal_limit limit, std::uint32_t most) { limits_.most[limit] = most; }
 
 private:
@@ -56,6 +59,7 @@ private:
 	}
 
 	peal_limits limits_ = top();
+	peal_faults faults_{};
 	peal_quota quota_{};
 	long allocations_;
 };
@@ -114,6 +118,31 @@ std::uint64_t take_all(Quota &quota, std::deque<Context> &contexts, peal_quota_k
 }
 
 } // namespace
+
+TEST_CASE("an administrator lets programs find no memory, but not the kernel's users", "[quota]")
+{
+	const auto kind = any_kind();
+	Quota quota;
+	peal_fault fault{};
+	u32 id;
+
+	fault.kind = PEAL_NL_FAULT_KIND_NO_MEMORY;
+	fault.opcodes = UINT32_MAX;
+	fault.count = UINT64_MAX;
+	fault.every = 2;
+	become(1000);
+	Context context(quota);
+	peal_faults_switch(quota.faults(), true);
+	REQUIRE(peal_faults_add(quota.faults(), &fault, &id) == 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(peal_quota_take(&context, kind) == 0);
+		CHECK(peal_quota_take(quota.kernel(), kind) == 0);
+		CHECK(peal_quota_take(&context, kind) == -ENOMEM);
+		peal_quota_give(quota.kernel(), kind);
+	}
+	peal_faults_remove(quota.faults(), 0);
+	CHECK(context.take(kind, 2) == 2);
+}
 
 TEST_CASE("all programs together have no more than an administrator allows", "[quota]")
 {

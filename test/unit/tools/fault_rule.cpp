@@ -127,6 +127,8 @@ TEST_CASE("each fault has its name, and some have a status")
 		{"drop", PEAL_NL_FAULT_KIND_DROP},
 		{"corrupt", PEAL_NL_FAULT_KIND_CORRUPT},
 		{"mark", PEAL_NL_FAULT_KIND_MARK},
+		{"reorder", PEAL_NL_FAULT_KIND_REORDER},
+		{"duplicate", PEAL_NL_FAULT_KIND_DUPLICATE},
 	};
 
 	for (const auto &[name, kind] : faults) {
@@ -138,6 +140,15 @@ TEST_CASE("each fault has its name, and some have a status")
 		CHECK(rule.qpn == 17u);
 		CHECK(fault_words(rule) == name);
 	}
+	CHECK(fault_words(parse_fault(Words{"receive", "loc-len-err"})) == "receive loc-len-err");
+	CHECK(parse_fault(Words{"delay", "250us"}).delay == 250u);
+	CHECK(parse_fault(Words{"delay", "5ms"}).delay == 5000u);
+	CHECK(parse_fault(Words{"delay", "10s"}).delay == 10000000u);
+	for (const auto *time : {"1us", "1500us", "5ms", "1500ms", "10s"})
+		CHECK(fault_words(parse_fault(Words{"delay", time})) ==
+		      std::string("delay ") + time);
+	CHECK(fault_words(parse_fault(Words{"slow", "20ms"})) == "slow 20ms");
+	CHECK(fault_choice_words(parse_fault(Words{"no-memory", "every", "2"})) == "every 2");
 	for (const auto *status : {"rem-inv-req-err", "rem-access-err", "rem-op-err"}) {
 		const auto rule = parse_fault(Words{"nak", status});
 
@@ -155,14 +166,29 @@ TEST_CASE("a wrong word of a fault is refused with the right ones")
 		return words;
 	};
 
-	CHECK(says({}, "a fault is status STATUS, nak STATUS, rnr, drop, corrupt or mark"));
-	CHECK(says({"lose"}, "corrupt or mark, not \"lose\""));
+	CHECK(says({}, "a fault is status STATUS, nak STATUS, receive STATUS, rnr, drop"));
+	CHECK(says({"slow", "5ms", "peer", "10.0.0.2"}, "concerns completions"));
+	CHECK(says({"slow"}, "name the time behind \"slow\""));
+	CHECK(says({"lose"}, "slow TIME or no-memory, not \"lose\""));
+	CHECK(says({"receive"}, "name the status behind \"receive\""));
+	CHECK(says({"receive", "general-err", "opcode", "send,read"},
+		   "receive concerns send and write"));
+	CHECK(says({"delay"}, "name the time behind \"delay\""));
+	for (const auto *time :
+	     {"", "5", "ms", "0ms", "-1ms", "5min", "11s", "10000001us", "1.5ms"})
+		CHECK(says({"delay", time}, "a delay is a number with us, ms or s behind it"));
+	for (const auto *narrow : {"qp", "peer", "opcode"})
+		CHECK(says({"no-memory", narrow,
+			    narrow == std::string("peer")     ? "10.0.0.2"
+			    : narrow == std::string("opcode") ? "send"
+							      : "1"},
+			   "concerns objects that a program makes"));
 	CHECK(says({"status"}, "name the status behind \"status\""));
 	CHECK(says({"nak"}, "name the status behind \"nak\""));
 	for (const auto *status : {"loc-len-err", "loc-access-err", "retry-exc-err"})
 		CHECK(says({"nak", status},
 			   "a NAK is rem-inv-req-err, rem-access-err or rem-op-err"));
-	for (const auto *packet : {"drop", "corrupt", "mark"})
+	for (const auto *packet : {"drop", "corrupt", "mark", "reorder", "duplicate"})
 		CHECK(says({packet, "opcode", "write"}, "concerns packets"));
 	for (const auto *status : {"", "success", "rem-access", "-1"})
 		CHECK(says({"status", status}, "a status is loc-len-err, loc-qp-op-err"));
