@@ -120,42 +120,6 @@ bool is_unknown_attribute(const KernelError &error)
 	return error.number == EINVAL && error.words.starts_with("Unknown attribute");
 }
 
-/* Return: what to do about an error of a request that is about the rules of `device`. */
-Failure fault_failure(const std::string &device, std::uint32_t id, const KernelError &error)
-{
-	if (is_unknown_attribute(error) || error.number == ERANGE ||
-	    (error.number == EOPNOTSUPP && error.words.empty()))
-		return Failure("the module that is loaded does not know this fault; load the one "
-			       "of this release");
-	switch (error.number) {
-	case EOPNOTSUPP:
-		return Failure(fmt::format("{0} was added without faults; type \"peal link del "
-					   "{0}\" and \"peal link add {0} netdev DEV faults on\"",
-					   device));
-	case EPERM:
-		return Failure(fmt::format("the faults of {} cannot be set (Operation not "
-					   "permitted); run the command as root",
-					   device));
-	case ENOENT:
-		return Failure(fmt::format("{0} has no rule {1}; \"peal fault show {0}\" lists "
-					   "them",
-					   device, id));
-	case ENXIO:
-		return Failure(
-			fmt::format("{}: {}; \"peal show qp\" lists them", device, error.what()));
-	case EBUSY:
-		return Failure(fmt::format("{0}: {1}, which faults spare; name the queue pair of a "
-					   "program, which \"peal show qp {0}\" lists",
-					   device, error.words));
-	case ENOSPC:
-		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
-					   error.what()));
-	default:
-		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", device,
-					   error.what()));
-	}
-}
-
 /* Return: what to do about an error of a request that is about `what`. */
 Failure failure(const std::string &what, const KernelError &error)
 {
@@ -194,6 +158,41 @@ Failure failure(const std::string &what, const KernelError &error)
 }
 
 } /* namespace */
+
+Failure fault_failure(const std::string &device, std::uint32_t id, const KernelError &error)
+{
+	if (is_unknown_attribute(error) || error.number == ERANGE ||
+	    (error.number == EOPNOTSUPP && error.words.empty()))
+		return Failure("the module that is loaded does not know this fault; load the one "
+			       "of this release");
+	switch (error.number) {
+	case EOPNOTSUPP:
+		return Failure(fmt::format("{0} was added without faults; type \"peal link del "
+					   "{0}\" and \"peal link add {0} netdev DEV faults on\"",
+					   device));
+	case EPERM:
+		return Failure(fmt::format("the faults of {} cannot be set (Operation not "
+					   "permitted); run the command as root",
+					   device));
+	case ENOENT:
+		return Failure(fmt::format("{0} has no rule {1}; \"peal fault show {0}\" lists "
+					   "them",
+					   device, id));
+	case ENXIO:
+		return Failure(
+			fmt::format("{}: {}; \"peal show qp\" lists them", device, error.what()));
+	case EBUSY:
+		return Failure(fmt::format("{0}: {1}, which faults spare; name the queue pair of a "
+					   "program, which \"peal show qp {0}\" lists",
+					   device, error.words));
+	case ENOSPC:
+		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
+					   error.what()));
+	default:
+		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", device,
+					   error.what()));
+	}
+}
 
 bool Module::is_loaded()
 {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "fault_rule.hpp"
 #include "netlink.hpp"
 #include "options.hpp"
@@ -24,6 +25,9 @@ struct Device {
 	std::string name;
 	DeviceOptions options;
 };
+
+/* Return: what to do about an error of a request that is about the rules of `device`. */
+Failure fault_failure(const std::string &device, std::uint32_t id, const KernelError &error);
 
 class Module {
 public:

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The words of a fault: each is read as the module has it and shown as it was typed, and each wrong
- * one is refused with a sentence that names the right ones.
+ * one is refused with a sentence that names the right ones. An older module's errors are explained.
  */
+#include <cerrno>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <infiniband/verbs.h>
@@ -12,6 +14,7 @@
 
 #include "../../../userspace/tools/error.hpp"
 #include "../../../userspace/tools/fault_rule.hpp"
+#include "../../../userspace/tools/module.hpp"
 #include "../catch.hpp"
 
 using namespace peal::tool;
@@ -245,4 +248,25 @@ TEST_CASE("what a newer module tells is shown as its number")
 	rule.opcodes = 1ull << PEAL_OP_SEND | 1ull << 40;
 	CHECK(fault_words(rule) == "fault 77 99");
 	CHECK(fault_filter_words(rule) == "opcode 1,40");
+}
+
+TEST_CASE("an older module that does not know a fault is told from other errors")
+{
+	const auto says = [](int number, const std::string &words, const char *sentence) {
+		const std::string text = fault_failure("peal0", 7, {number, words}).what();
+
+		INFO(text);
+		return text.find(sentence) != std::string::npos;
+	};
+
+	/* What the kernel answers to a new attribute, a new kind, and a new command. */
+	for (const auto &[number, words] :
+	     {std::pair(EINVAL, "Unknown attribute type"),
+	      std::pair(ERANGE, "integer out of range"), std::pair(EOPNOTSUPP, "")})
+		CHECK(says(number, words,
+			   "the module that is loaded does not know this fault; load the one of "
+			   "this release"));
+	CHECK(says(EOPNOTSUPP, "the device was added without faults", "peal0 was added without"));
+	CHECK(says(EINVAL, "the longest delay is 10 s", "the longest delay is 10 s"));
+	CHECK(says(ENOENT, "the device has no such rule", "peal0 has no rule 7"));
 }
