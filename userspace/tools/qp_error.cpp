@@ -344,7 +344,8 @@ std::string what_to_do(const QpError &error)
 		return "set rq_psn of one side to sq_psn of the other";
 	case PEAL_REASON_PEER_SILENT:
 	case PEAL_REASON_NAK_SEQUENCE:
-		return "see whether the peer's program runs, and type \"peal doctor PEER\"";
+		return "see whether the peer's program runs and expects the GID of this queue "
+		       "pair, and type \"peal doctor PEER\"";
 	case PEAL_REASON_NAK_INVALID_REQUEST:
 	case PEAL_REASON_NAK_ACCESS:
 	case PEAL_REASON_NAK_OPERATION:
@@ -354,8 +355,10 @@ std::string what_to_do(const QpError &error)
 	case PEAL_REASON_BIND_RANGE:
 		return "bind to a region of the same protection domain that has "
 		       "IBV_ACCESS_MW_BIND";
-	case PEAL_REASON_BAD_RESPONSE:
 	case PEAL_REASON_BAD_REQUEST:
+		return "set the same path_mtu at both ends; if they have it, capture the packets "
+		       "by tcpdump, because the peer breaks the protocol";
+	case PEAL_REASON_BAD_RESPONSE:
 		return "capture the packets by tcpdump, because the peer breaks the protocol";
 	case PEAL_REASON_UD_LENGTH:
 	case PEAL_REASON_FRAME_LENGTH:

@@ -13,6 +13,7 @@
 #include "program.hpp"
 #include "verbs.hpp"
 
+#include <cstring>
 #include <fstream>
 #include <grp.h>
 #include <regex>
@@ -185,6 +186,55 @@ TEST_CASE("a queue pair without the right, and a peer that does not answer, are 
 	CHECK(matches(why("4711"), "no error of 4711 is known"));
 	CHECK(matches(why("x"), "type its number, or DEVICE/NUMBER"));
 	CHECK(matches(why("none/4711"), "there is no such peal device as none"));
+}
+
+TEST_CASE("a wrong GID index and path MTUs that differ are explained")
+{
+	if (!has_tool())
+		SKIP_CASE("the tool peal is not built");
+	Device device;
+	const Link impatient{.timeout = 10, .retry_cnt = 1};
+	ibv_gid_entry other{};
+
+	for (std::uint32_t i = 0; !ibv_query_gid_ex(device, 1, i, &other, 0); i++)
+		if (other.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+		    std::memcmp(&other.gid, &device.gid(), sizeof(other.gid)) != 0)
+			break;
+	REQUIRE(other.gid_type == IBV_GID_TYPE_ROCE_V2);
+	{
+		/* The peer expects packets from the GID of the other index. */
+		Scene scene(device);
+		auto rtr = rtr_attr(device, scene.b.qp->qp_num, other.gid, impatient);
+
+		rtr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(other.gid_index);
+		to_state(scene.a.qp, IBV_QPS_RESET);
+		to_init(scene.a.qp, impatient);
+		must(ibv_modify_qp(scene.a.qp, &rtr, rtr_mask), "modify to RTR");
+		to_rts(scene.a.qp, impatient);
+		scene.fail(scene.write());
+		INFO(why(scene.a.qp));
+		CHECK(matches(why(scene.a.qp),
+			      on_wire() ? "no answer from the peer through all retries.*\n.*-> see "
+					  "whether the peer's program runs and expects the GID of "
+					  "this queue pair, and type \"peal doctor PEER"
+					: "peer silent: its queue pair is connected to somebody "
+					  "else.*\n *-> exchange queue pair numbers and GIDs"));
+	}
+	/* A path MTU concerns packets only. */
+	if (!on_wire())
+		return;
+	Scene scene(device);
+	auto rtr = rtr_attr(device, scene.a.qp->qp_num, device.gid());
+
+	rtr.path_mtu = IBV_MTU_256;
+	to_state(scene.b.qp, IBV_QPS_RESET);
+	to_init(scene.b.qp);
+	must(ibv_modify_qp(scene.b.qp, &rtr, rtr_mask), "modify to RTR");
+	scene.fail(Send(IBV_WR_RDMA_WRITE, {scene.from.sge(0, 1024)})
+			   .remote(scene.to.address(), scene.to.rkey()));
+	INFO(why(scene.a.qp));
+	CHECK(matches(why(scene.a.qp), "peer's packets do not make a valid request\n *-> set the "
+				       "same path_mtu at both ends"));
 }
 
 TEST_CASE("only the user of a queue pair and the administrator see its errors")
