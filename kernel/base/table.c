@@ -22,9 +22,6 @@
 #define PEAL_ADDRESS_LIMIT	XA_LIMIT(1, 1 << 20)
 #define PEAL_SRQ_LIMIT		XA_LIMIT(1, PEAL_NUMBER_MAX)
 
-/* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
-#define PEAL_GSI_QPN	1
-
 /* XA_FLAGS_ACCOUNT: the program's memory cgroup is charged for the xarrays' nodes. */
 int peal_table_init(struct peal_table *table)
 {

@@ -27,6 +27,9 @@ struct peal_srq;
 
 #define PEAL_QPN_ROUNDS	4
 
+/* The queue pair of the port's general services interface, GSI (IBTA 3.9.3, 10.2.4.1). */
+#define PEAL_GSI_QPN	1
+
 /* The key of one round of the permutation that orders the QP numbers. */
 struct peal_qpn_round {
 	u32 add, multiply;
@@ -34,8 +37,8 @@ struct peal_qpn_round {
 
 /*
  * The last look-up of a queue pair by one user, for example a sender. It saves turning the
- * number into its ordinal, and the walk through the tree. A peal_lookup always belongs to the
- * same table. Only peal_table_qp_again() writes it.
+ * number into its ordinal, and the walk through the tree. A peal_lookup belongs to one table. Its
+ * owner clears it before it is used for another. Only peal_table_qp_again() fills it.
  */
 struct peal_lookup {
 	struct peal_qp *qp;	/* NULL: there was none */

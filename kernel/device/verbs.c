@@ -777,11 +777,6 @@ static int peal_verbs_check_qp(const struct ib_qp *ib, const struct ib_qp_init_a
 }
 
 /*
- * Remove a queue pair that the data path and pollers may already use. It stops and leaves the
- * table first, then this waits for the users that found it before. Pollers find it until the slots
- * of a shared receive queue are free.
- */
-/*
  * The queue pair is destroyed or reset. What it has completed is in its completion queues, where
  * its user removes it, or finds it when the device is removed.
  */
@@ -791,7 +786,7 @@ static void peal_verbs_show_late(const struct ib_qp *ib)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(cqs); i++) {
-		if (!cqs[i])
+		if (!cqs[i] || !peal_cq(cqs[i])->faults)
 			continue;
 		peal_cq_show_late(peal_cq(cqs[i]));
 		peal_epoch_enter();
@@ -800,6 +795,11 @@ static void peal_verbs_show_late(const struct ib_qp *ib)
 	}
 }
 
+/*
+ * Remove a queue pair that the data path and pollers may already use. It stops and leaves the
+ * table first, then this waits for the users that found it before. Pollers find it until the slots
+ * of a shared receive queue are free.
+ */
 static int peal_verbs_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
 	struct peal_qp *qp = peal_qp(ib);

@@ -147,6 +147,7 @@ void peal_cq_set_vector(struct peal_cq *cq, u32 vector)
 void peal_cq_destroy(struct peal_cq *cq)
 {
 	peal_cq_show_late(cq);
+	hrtimer_cancel(&cq->late_timer);
 	hrtimer_cancel(&cq->moderation);
 	peal_cq_wait_handler(cq);
 	while (atomic_read_acquire(&cq->calls))
@@ -344,14 +345,14 @@ static enum hrtimer_restart peal_cq_late_expire(struct hrtimer *timer)
 
 /*
  * The completion queue or one of its queue pairs ends, maybe because the device is removed. The
- * program still sees the ring then, so the late CQEs become visible now. Sleeps.
+ * program still sees the ring then, so the late CQEs become visible now. The timer stays armed,
+ * because another queue pair may add a late CQE at any time.
  */
 void peal_cq_show_late(struct peal_cq *cq)
 {
 	spin_lock_bh(&cq->lock);
 	peal_cq_push_due(cq, U64_MAX, U32_MAX);
 	spin_unlock_bh(&cq->lock);
-	hrtimer_cancel(&cq->late_timer);
 }
 
 /*
@@ -370,7 +371,7 @@ static bool peal_cq_is_late(struct peal_cq *cq, const struct peal_cqe *cqe)
 
 	lockdep_assert_held(&cq->lock);
 	/* No program could connect if the connection manager were late. */
-	if (peal_faults_exist(cq->faults) && cqe->qp_num != IB_QPT_GSI &&
+	if (peal_faults_exist(cq->faults) && cqe->qp_num != PEAL_GSI_QPN &&
 	    peal_faults_hit(cq->faults, &message, &fault))
 		due += (u64)fault.delay_us * NSEC_PER_USEC;
 	else if (list_empty(&cq->late))
