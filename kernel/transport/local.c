@@ -201,10 +201,10 @@ static bool peal_locality_prepare(struct peal_qp *qp, struct peal_locality_chall
 	WRITE_ONCE(loc->pending, peal_locality_may_be_here(qp));
 	/*
 	 * The first turn follows the change to RTS, and the peer may not be ready yet. As long as
-	 * there is nothing to send, each turn looks for it.
+	 * there is nothing to send, turns go on looking for it.
 	 */
-	if (loc->pending || peal_ring_pending(&qp->sq.ring))
-		loc->next = jiffies + PEAL_LOCALITY_RENEW;
+	loc->next = jiffies +
+		    (loc->pending || peal_ring_pending(&qp->sq.ring) ? PEAL_LOCALITY_RENEW : 1);
 	if (!loc->pending)
 		return false;
 	*challenge = (struct peal_locality_challenge){
