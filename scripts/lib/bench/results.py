@@ -98,13 +98,14 @@ def cell(found, factor):
 
 def table(result):
     width = 14 if any(len(f) > 1 for _, _, found in lines(result) for f in found.values()) else 11
-    out = ["%-26s%-11s" % ("", "") + "".join(f"{subject:>{width}}" for subject in result["subjects"])]
+    widths = {subject: max(width, len(subject) + 1) for subject in result["subjects"]}
+    out = ["%-26s%-11s" % ("", "") + "".join(f"{subject:>{widths[subject]}}" for subject in widths)]
     last = None
     for row, metric, found in lines(result):
         unit, factor, _ = METRICS[metric]
         label = "" if row["label"] == last else row["label"]
         last = row["label"]
-        out.append("%-26s%-11s" % (label, unit) + "".join(f"{cell(found[s], factor):>{width}}" for s in result["subjects"]))
+        out.append("%-26s%-11s" % (label, unit) + "".join(f"{cell(found[s], factor):>{widths[s]}}" for s in widths))
     if result["limits"]:
         unit = "instr" if result["environment"]["icount"] else "ns"
         out += ["", "%-37s%*s" % ("limits of this machine", width, unit)]
@@ -164,7 +165,7 @@ def compare(before, after):
         if old != new:
             yield f"the {key} differs: {old}; {new}"
     icount = before["environment"]["icount"]
-    yield f"{'':26}{'':11}{'':13}{'before':>14}{'after':>14}{'change':>9}"
+    yield f"{'':26}{'':11}{'':17}{'before':>14}{'after':>14}{'change':>9}"
     count = {"better": 0, "worse": 0, "same": 0, "unsure": 0}
     other = {(row["label"], metric): found for row, metric, found in lines(after)}
     for row, metric, found in lines(before):
@@ -178,6 +179,6 @@ def compare(before, after):
             unit, factor, more = METRICS[metric]
             change, word = verdict(old, new, more, icount)
             count[word] += 1
-            yield (f"{row['label']:26}{unit:11}{subject:13}{cell(old, factor):>14}{cell(new, factor):>14}"
+            yield (f"{row['label']:26}{unit:11}{subject:17}{cell(old, factor):>14}{cell(new, factor):>14}"
                    f"{change * 100:>+8.1f}%  {word if word != 'same' else ''}").rstrip()
     yield ", ".join(f"{n} {word}" for word, n in count.items() if n) or "the files have no measurement in common"
