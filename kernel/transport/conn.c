@@ -988,7 +988,7 @@ static struct peal_transport *peal_wire_choose_sender(struct peal_wire *w)
 			peal_locality_challenge_peer(qp, &w->output, trip, psn);
 		return qp->sender;
 	}
-	near = qp->locality->wanted;
+	near = qp->locality->wanted;	/* peal_locality_waits() may have ended the proof */
 	if (near || (qp->sq.busy && peal_locality_table(qp))) {
 		peal_qp_change_sender(qp, qp->direct);
 	} else if (qp->sender == qp->direct) {
