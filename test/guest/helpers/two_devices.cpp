@@ -375,8 +375,12 @@ TEST_CASE("messages of an unreliable connection do not overtake packets")
 {
 	Wire wire;
 
+	int changed = 0;
+
 	delay(true);
-	for (int round = 0; round < 4; round++) {
+	/* On a busy machine the answer to a challenge may be late. Then all messages are packets.
+	 */
+	for (int round = 0; round < 12 && changed < 3; round++) {
 		UcEnds ends(wire);
 		const auto packets = messages("wire"), direct = messages("direct");
 
@@ -387,9 +391,9 @@ TEST_CASE("messages of an unreliable connection do not overtake packets")
 			std::this_thread::sleep_for(2ms);
 		}
 		ends.check_all();
-		CHECK(messages("wire") > packets);
-		CHECK(messages("direct") > direct);
+		changed += messages("wire") > packets && messages("direct") > direct;
 	}
+	CHECK(changed > 0);
 	delay(false);
 }
 
