@@ -488,7 +488,7 @@ TEST_CASE("packets that are held go with their queue pair and with the device")
 	{
 		Scene scene(device);
 
-		add("delay 200ms count 1 qp " + std::to_string(scene.b.qp->qp_num));
+		add("delay 3s count 1 qp " + std::to_string(scene.b.qp->qp_num));
 		post(scene.a.qp, scene.write());
 		CHECK(eventually([&] { return has(peal("fault show --json"), "\"fired\": 1"); }));
 	}
