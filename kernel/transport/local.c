@@ -590,6 +590,13 @@ static struct peal_direct *peal_direct(const struct peal_transport *transport)
 
 /* ---- one message, or a chunk of it ---- */
 
+/* Return: the tables of the peer's device, or NULL when it is not proven which one that is. */
+static struct peal_table *peal_direct_peer_table(struct peal_qp *qp)
+{
+	lockdep_assert_held(&qp->sq.lock);
+	return qp->transport == qp->direct ? qp->table : peal_locality_table(qp);
+}
+
 /* Set @cursor to the requester's side of the copy. */
 static __always_inline enum peal_reason peal_direct_local(struct peal_qp *qp,
 							  const struct peal_op *op,
@@ -853,8 +860,7 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 						     const struct peal_outcome *outcome)
 {
 	struct peal_qp *qp = d->base.qp;
-	struct peal_table *table = qp->transport == qp->direct ? qp->table :
-								  peal_locality_table(qp);
+	struct peal_table *table = peal_direct_peer_table(qp);
 	enum peal_drop drop = PEAL_DROP_rights;
 	struct peal_packet packet = {
 		.opcode = peal_opcode_request(PEAL_UC, qp->sq.wqe.opcode, !d->done, true),
@@ -891,8 +897,7 @@ static noinline void peal_direct_show(const struct peal_direct *d,
 	struct peal_qp *qp = d->base.qp, *peer;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_op *op = peal_op(wqe->opcode);
-	struct peal_table *table = qp->transport == qp->direct ? qp->table :
-								  peal_locality_table(qp);
+	struct peal_table *table = peal_direct_peer_table(qp);
 	struct peal_cursor local PEAL_UNINITIALIZED;
 	struct peal_show show = {
 		.to = qp->table->port, .psn = d->psn, .done = d->done,

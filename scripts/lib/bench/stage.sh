@@ -7,7 +7,8 @@
 #   stage.sh device-down KIND NUMBER
 #   stage.sh wire-up KIND MTU            two devices with a veth pair between them: that line for each end, and its namespace
 #   stage.sh wire-delay [DELAY]          delays the packets of each direction, or no longer
-#   stage.sh wire-direct                 messages between the two peal devices go direct
+#   stage.sh wire-direct                 messages between the two peal devices go direct, if the host allows it
+#   stage.sh host-direct [SCOPE]         sets where the host allows the direct path, or prints it
 #   stage.sh wire-down
 #
 # siw has connections of its own, so its GID is "-".
@@ -15,6 +16,7 @@ set -uo pipefail
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../../test/guest/helpers/wire.sh"
 trap 'rm -rf "$wire_work"' EXIT
+peal=build/user/userspace/tools/peal
 
 device_up() {
 	local kind=$1 number=$2 mtu=$3 device=$1_bench gid=- ready=device_ready
@@ -57,11 +59,18 @@ delay() {
 
 # Guest tests make a wire for packets, so its devices do not allow the direct path.
 allow_direct() {
-	local end peal=build/user/userspace/tools/peal
-	"$peal" host set direct host || fail "cannot allow the direct path"
+	local end
 	for end in a b; do
 		"$peal" link set "peal_$end" direct on || fail "cannot allow peal_$end the direct path"
 	done
+}
+
+host_direct() {
+	if (($#)); then
+		"$peal" host set direct "$1" || fail "cannot set where the host allows the direct path"
+	else
+		"$peal" host show --json | sed -n 's/.*"direct": *"\([a-z]*\)".*/\1/p' | grep . || fail "cannot read the host's direct"
+	fi
 }
 
 case $1 in
@@ -69,6 +78,7 @@ device-up) device_up "${@:2}" ;;
 device-down) device_down "${@:2}" ;;
 wire-up) two_devices "${@:2}" ;;
 wire-direct) allow_direct ;;
+host-direct) host_direct "${@:2}" ;;
 wire-delay) delay "${@:2}" ;;
 wire-down) wire_down ;;
 esac

@@ -249,19 +249,23 @@ class Host:
 
 
 class Wire:
-    """The stage of the subjects that are two devices of one kind in two network namespaces, with a veth pair between them.
-    Between two peal devices messages go direct if the host allows it. Otherwise all are packets."""
+    """The stage of the subjects that are two devices of one kind with a veth pair between them. Messages are packets, or go
+    direct between two peal devices."""
 
     def __init__(self, kind, subjects, direct=False):
         self.kind = kind
         self.subjects = subjects
         self.direct = direct
+        self.scope = None       # where the host allowed the direct path before, once it was changed
 
     def up(self, machine):
         try:
             ends = [tuple(words) for words in machine.stage("wire-up", self.kind, machine.mtu)]
             if self.direct:
                 machine.stage("wire-direct")
+                (scope,), = machine.stage("host-direct")
+                machine.stage("host-direct", "host")
+                self.scope = scope
         except Missing as why:
             return [], [f"{subject.name}: {why}" for subject in self.subjects]
         for subject in self.subjects:
@@ -269,6 +273,9 @@ class Wire:
         return self.subjects, []
 
     def down(self, machine):
+        if self.scope:
+            machine.stage("host-direct", self.scope)
+            self.scope = None
         machine.stage("wire-down")
 
 

@@ -57,6 +57,7 @@ for netdev in bench0 wire_a; do
 	! ip link show "$netdev" 2>/dev/null || fail "$netdev is still there"
 done
 [[ -z $(ls /sys/class/infiniband) ]] || fail "a device is still there: $(ls /sys/class/infiniband)"
+build/user/userspace/tools/peal host show --json | grep -q '"direct": "netns"' || fail "the bench leaves the host's direct changed"
 
 # This guest forgets these files when it ends.
 modprobe -r rdma_rxe
