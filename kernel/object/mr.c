@@ -751,20 +751,34 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
 }
 
 /*
- * Find the region of a key for peal_mr_pinned(), and remember the answer in @last.
+ * peal_mr_present() for a key that is not remembered, and for on-demand paging.
  *
  * Barrier M: key_removals is loaded before the key is looked up. Pairs with peal_table_end_key().
  */
-struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
-				    u32 value)
+void *peal_mr_look(struct peal_table *table, struct peal_mr_lookup *last, const struct ib_pd *pd,
+		   u32 value, u64 addr, u64 length, int access, u64 *bytes)
 {
+	unsigned long removals = smp_load_acquire(&table->key_removals);	/* M */
+	bool write = access & (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
+			       IB_ACCESS_REMOTE_ATOMIC);
+	struct peal_mr *mr;
+	u64 offset;
+
 	peal_epoch_assert_held();
-	last->removals = smp_load_acquire(&table->key_removals);	/* M */
-	last->value = value;
-	last->mr = peal_mr_find(table, value);
-	if (last->mr && !last->mr->umem)
-		last->mr = NULL;
-	return last->mr;
+	if (last->value != value || last->removals != removals) {
+		mr = peal_mr_find(table, value);
+		last->mr = mr && mr->extents.granule ? mr : NULL;
+		last->odp = mr ? NULL : peal_mr_find_on_demand(table, value);
+		last->value = value;
+		last->removals = removals;
+	}
+	mr = last->mr ?: last->odp;
+	if (!mr || peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons))
+		return NULL;
+	offset = addr - mr->key.iova;
+	if (mr == last->odp)
+		return peal_odp_find(mr->odp, mr->start + offset, bytes, write);
+	return peal_extents_at(&mr->extents, mr->skip + offset, bytes);
 }
 
 /**

@@ -220,39 +220,40 @@ static __always_inline struct peal_mr *peal_mr_find(struct peal_table *table, u3
 	return container_of(key, struct peal_mr, key);
 }
 
-/* The last look-up of pinned memory by one user, as struct peal_lookup is for queue pairs. */
+/* The last look-up of memory by one user, as struct peal_lookup is for queue pairs. */
 struct peal_mr_lookup {
-	struct peal_mr *mr;	/* NULL: there was none */
+	struct peal_mr *mr;	/* with a table of extents; NULL: there was none */
+	struct peal_mr *odp;	/* with on-demand paging; NULL: there was none */
 	u32 value;		/* its key */
-	unsigned long removals;	/* the table's key_removals, loaded before mr was found */
+	unsigned long removals;	/* the table's key_removals, loaded before it was found */
 };
 
-struct peal_mr *peal_mr_find_pinned(struct peal_table *table, struct peal_mr_lookup *last,
-				    u32 value);
+void *peal_mr_look(struct peal_table *table, struct peal_mr_lookup *last, const struct ib_pd *pd,
+		   u32 value, u64 addr, u64 length, int access, u64 *bytes);
 
 /**
- * peal_mr_pinned() - the common case of peal_mr_local() and peal_rkey_check()
+ * peal_mr_present() - the common case of peal_mr_local() and peal_rkey_check()
  * @last: remembers the region. Only the caller uses it, under a lock
  * @length: the key must give the rights in @access for so many bytes
  * @bytes: in: so many of them are used (> 0); out: so many of these are contiguous
  *
  * Call inside the epoch, which the caller asserts. Barrier M, as in peal_table_key().
  *
- * Return: the kernel address of the first byte, or NULL if this is no pinned memory of a program
- * or the key is refused. The other two functions find all other memory, and the reason of a
- * refusal.
+ * Return: the kernel address of the first byte, or NULL if the key is refused, if it is not that of
+ * a region with memory that is there, or if on-demand paging must bring the first byte in. The
+ * other two functions find all other memory, and the reason of a refusal.
  */
-static __always_inline void *peal_mr_pinned(struct peal_table *table, struct peal_mr_lookup *last,
-					    const struct ib_pd *pd, u32 value, u64 addr,
-					    u64 length, int access, u64 *bytes)
+static __always_inline void *peal_mr_present(struct peal_table *table,
+					     struct peal_mr_lookup *last, const struct ib_pd *pd,
+					     u32 value, u64 addr, u64 length, int access,
+					     u64 *bytes)
 {
 	struct peal_mr *mr = last->mr;
 
 	if (unlikely(!mr || last->value != value ||
 		     last->removals != smp_load_acquire(&table->key_removals)))	/* M */
-		mr = peal_mr_find_pinned(table, last, value);
-	if (unlikely(!mr || peal_key_allows(&mr->key, pd, addr, length, access,
-					    &peal_rkey_reasons)))
+		return peal_mr_look(table, last, pd, value, addr, length, access, bytes);
+	if (unlikely(peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons)))
 		return NULL;
 	return peal_extents_at(&mr->extents, mr->skip + (addr - mr->key.iova), bytes);
 }

@@ -908,6 +908,23 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
 }
 
 /*
+ * Is this byte in memory? Call inside the epoch. An absent page is not requested. Return: the
+ * address of the byte, or NULL. Limits *bytes to those in the page. They stay there until the epoch
+ * is left.
+ */
+void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
+{
+	unsigned long value = xa_to_value(xa_load(&odp->pages, address >> PAGE_SHIFT));
+	u64 inside = offset_in_page(address);
+
+	peal_epoch_assert_held();
+	if (!value || value & PEAL_ODP_STALE || (write && !(value & PEAL_ODP_WRITE)))
+		return NULL;
+	*bytes = min_t(u64, *bytes, PAGE_SIZE - inside);
+	return page_address(pfn_to_page(value >> PEAL_ODP_SHIFT)) + inside;
+}
+
+/*
  * Call after peal_odp_look(), in the same section. An entry that became stale is still there. The
  * warning means that a caller has not looked, or has looked only for reading.
  */
@@ -1049,6 +1066,12 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
 {
 	peal_epoch_assert_held();
 	return PEAL_ODP_FAULT;
+}
+
+void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
+{
+	peal_epoch_assert_held();
+	return NULL;
 }
 
 void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes)

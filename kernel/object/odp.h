@@ -66,6 +66,7 @@ bool peal_odp_get(struct peal_odp *odp);
 void peal_odp_put(struct peal_odp *odp);
 
 enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, bool write);
+void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write);
 void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes);
 int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, bool fault);
 

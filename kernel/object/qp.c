@@ -334,7 +334,8 @@ static void peal_qp_return_recv(struct peal_qp *qp)
 void peal_qp_name_srq(struct peal_qp *qp, struct peal_srq *srq, bool receives)
 {
 	lockdep_assert_held(&qp->rq.lock);
-	qp->rkey_pd = srq->ib.pd;
+	qp->named_srq = srq;
+	WRITE_ONCE(qp->rkey_pd, srq->ib.pd);
 	if (!receives || likely(qp->srq == srq))
 		return;
 	peal_qp_return_recv(qp);
@@ -791,7 +792,7 @@ void peal_xrcd_remove(struct peal_xrcd *xrcd, struct peal_qp *qp)
 
 /*
  * No look-up finds @srq any more, and the caller has waited for the epoch. When this returns, no
- * queue pair has a WQE of it or waits for one.
+ * queue pair has a WQE of it, waits for one, or remembers it.
  */
 void peal_xrcd_forget(struct peal_xrcd *xrcd, struct peal_srq *srq)
 {
@@ -800,6 +801,10 @@ void peal_xrcd_forget(struct peal_xrcd *xrcd, struct peal_srq *srq)
 	mutex_lock(&xrcd->lock);
 	list_for_each_entry(qp, &xrcd->targets, target) {
 		spin_lock_bh(&qp->rq.lock);
+		if (qp->named_srq == srq) {
+			qp->named_srq = NULL;
+			WRITE_ONCE(qp->rkey_pd, NULL);
+		}
 		if (qp->srq == srq) {
 			peal_rq_change_shared(&qp->rq, NULL);
 			qp->srq = NULL;

@@ -312,6 +312,7 @@ struct peal_qp {
 	struct peal_srq *srq;		/* where receives are taken from; NULL: from rq.ring */
 	struct ib_pd *recv_pd;		/* of the keys in receive WQEs */
 	struct ib_pd *rkey_pd;		/* of the keys in messages */
+	struct peal_srq *named_srq;	/* XRC target: whose rkey_pd is; NULL: none */
 	struct ib_cq *recv_cq;		/* where receives complete */
 
 	struct ib_qp_cap cap;

@@ -323,7 +323,7 @@ static __always_inline const struct peal_op *peal_sq_peek(struct peal_sq *sq, u3
 	struct peal_sge *sge = sq->sge;
 	u8 opcode, flags, num_sge;
 	const struct peal_op *op;
-	u32 inline_len;
+	u32 inline_len, target;
 
 	lockdep_assert_held(&sq->lock);
 	if (peal_ring_pending(&sq->ring) <= 0)
@@ -332,9 +332,10 @@ static __always_inline const struct peal_op *peal_sq_peek(struct peal_sq *sq, u3
 	flags = READ_ONCE(slot->flags);
 	num_sge = READ_ONCE(slot->num_sge);
 	inline_len = READ_ONCE(slot->inline_len);
+	target = READ_ONCE(slot->srqn);
 	if (unlikely(opcode >= PEAL_OP_COUNT || !(opcodes & 1U << opcode) ||
 		     flags & ~PEAL_WQE_FLAGS || READ_ONCE(slot->reserved0) ||
-		     READ_ONCE(slot->reserved1) || READ_ONCE(slot->ah_index)))
+		     READ_ONCE(slot->reserved1) || target > sq->limits.max_target))
 		return NULL;
 	op = peal_op(opcode);
 	wqe->opcode = opcode;
@@ -344,6 +345,7 @@ static __always_inline const struct peal_op *peal_sq_peek(struct peal_sq *sq, u3
 	wqe->imm_or_rkey = READ_ONCE(slot->imm_or_rkey);
 	wqe->rkey = READ_ONCE(slot->rkey);
 	wqe->remote_addr = READ_ONCE(slot->remote_addr);
+	wqe->srqn = target;
 	if (flags & PEAL_WQE_INLINE) {
 		wqe->inline_data = slot + 1;
 		wqe->length = inline_len;

@@ -668,9 +668,8 @@ static const u8 peal_direct_fast_opcodes[] = {
 };
 
 /*
- * A message has arrived at @peer. Note for the next ones which operations both sides allow. Nothing
- * is noted for XRC, because each of its messages names a shared receive queue. The caller holds the
- * peer's rq.lock.
+ * A message has arrived at @peer. Note for the next ones which operations both sides allow. The
+ * caller holds the peer's rq.lock.
  */
 static noinline void peal_direct_remember(struct peal_direct *d, struct peal_qp *peer)
 {
@@ -679,7 +678,7 @@ static noinline void peal_direct_remember(struct peal_direct *d, struct peal_qp 
 
 	lockdep_assert_held(&qp->sq.lock);
 	lockdep_assert_held(&peer->rq.lock);
-	for (i = 0; peer->rq.routine && i < ARRAY_SIZE(peal_direct_fast_opcodes); i++) {
+	for (i = 0; i < ARRAY_SIZE(peal_direct_fast_opcodes); i++) {
 		const struct peal_op *op = peal_op(peal_direct_fast_opcodes[i]);
 
 		if (!(op->access & ~peer->attr.qp_access_flags) &&
@@ -1093,11 +1092,25 @@ static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *
 	return pieces;
 }
 
+/*
+ * Does this message of XRC name the shared receive queue that the last one has named? @pd: that of
+ * its rkey, as the caller has used it.
+ */
+static bool peal_direct_names_again(const struct peal_qp *peer, const struct peal_wqe *wqe,
+				    const struct ib_pd *pd, const struct peal_op *op)
+{
+	const struct peal_srq *srq = peer->named_srq;
+
+	lockdep_assert_held(&peer->rq.lock);
+	return srq && srq->ib.ext.xrc.srq_num == wqe->srqn && srq->ib.pd == pd &&
+	       (!op->receives || peer->srq == srq);
+}
+
 /**
  * peal_direct_fast() - take the next message from its WQE to its CQE
  *
- * Most messages are alike. They have one piece of pinned memory on each side, and their peer is in
- * this kernel, connected and ready. This function takes them. The general path below defines what a
+ * Most messages are alike. They have one piece of memory on each side, and their peer is in this
+ * kernel, connected and ready. This function takes them. The general path below defines what a
  * message does. At the first doubt this function leaves the message to the general path, which
  * fetches the WQE again. A receive that this function has taken stays held, so the general path
  * goes on with it.
@@ -1112,6 +1125,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	struct peal_table *table = qp->table, *far_table = table;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_sge *sge = qp->sq.sge;
+	const struct ib_pd *far_pd;
 	u32 sender_device = 0;
 	u64 length, near_bytes, far_bytes, value;
 	void *near, *far = NULL;
@@ -1144,11 +1158,12 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		return false;
 	near = (void *)wqe->inline_data;
 	if (!near)
-		near = peal_mr_pinned(table, &d->local, qp->ib.pd, sge->lkey, sge->addr, length,
-				      op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
+		near = peal_mr_present(table, &d->local, qp->ib.pd, sge->lkey, sge->addr, length,
+				       op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
+	far_pd = READ_ONCE(peer->rkey_pd);
 	if (op->remote)
-		far = peal_mr_pinned(far_table, &d->remote, peer->rkey_pd, wqe->rkey,
-				     wqe->remote_addr, length, op->access, &far_bytes);
+		far = peal_mr_present(far_table, &d->remote, far_pd, wqe->rkey, wqe->remote_addr,
+				      length, op->access, &far_bytes);
 	if (unlikely(!near || (op->remote && !far) ||
 		     (op->atomic && ((unsigned long)far & 7 || far_bytes < length ||
 				     near_bytes < length))))
@@ -1160,15 +1175,18 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		     peer->receiver != peer->direct || to->waiter != sender_device ||
 		     to->at.psn != d->psn))
 		goto doubt;
+	if (peer->xrcd && unlikely(!peal_direct_names_again(peer, wqe, far_pd, op) ||
+				   !peal_notify_has_room(notify)))
+		goto doubt;
 	if (op->receives) {
 		const struct peal_recv *recv = &peer->rq.wqe;
 
 		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN))
 			goto doubt;
 		if (!op->remote && likely(recv->num_sge == 1 && length <= recv->length))
-			far = peal_mr_pinned(far_table, &to->received, peer->recv_pd,
-					     recv->sge->lkey, recv->sge->addr, recv->length,
-					     IB_ACCESS_LOCAL_WRITE, &far_bytes);
+			far = peal_mr_present(far_table, &to->received, peer->recv_pd,
+					      recv->sge->lkey, recv->sge->addr, recv->length,
+					      IB_ACCESS_LOCAL_WRITE, &far_bytes);
 		if (unlikely(!far))
 			goto doubt;
 	}

@@ -6,8 +6,8 @@
  *
  * Holds: Random work requests have the same completions, memory and state of the queue pair with
  * the fast path and without it. They are of every opcode, on RC and UC, with right and wrong keys,
- * ranges, lengths, flags and reserved fields, and with receives of every kind or without one. The
- * fast path takes the plain ones of them.
+ * ranges, lengths, flags and reserved fields, in pinned memory or with on-demand paging, and with
+ * receives of every kind or without one. The fast path takes the plain ones of them.
  * Does not hold: time (direct/instructions). PEAL_FUZZ_SECONDS, default 12, is how long it takes.
  *
  * While messages are traced, none takes the fast path, so the tracepoint of messages turns it off.
@@ -67,12 +67,18 @@ class Script {
 public:
 	Script(const RawContext &context, RawQp &qp, std::uint64_t salt)
 		: context_(context), qp_(qp), random_(salt), unwritable_(2 * half_bytes),
-		  unwritable_keys_(context.register_memory(qp.pd(), unwritable_, 0))
+		  unwritable_keys_(context.register_memory(qp.pd(), unwritable_, 0)),
+		  on_demand_keys_(context.register_memory(qp.pd(), qp.memory(),
+							  all_access | IBV_ACCESS_ON_DEMAND))
 	{
 		fill_pattern(qp.memory().bytes(0, qp.memory().size()), salt);
 	}
 
-	~Script() { context_.deregister(unwritable_keys_); }
+	~Script()
+	{
+		context_.deregister(unwritable_keys_);
+		context_.deregister(on_demand_keys_);
+	}
 	Script(const Script &) = delete;
 	Script &operator=(const Script &) = delete;
 
@@ -118,6 +124,8 @@ private:
 	{
 		peal_sge sge = qp_.sge(place(from, bytes), bytes);
 
+		if (one_of(4))
+			sge.lkey = on_demand_keys_.lkey;
 		if (one_of(rare))
 			sge.lkey ^= 1U << random_.between(0, 31);
 		if (one_of(rare))
@@ -175,7 +183,9 @@ private:
 		if (atomic && !one_of(rare))
 			remote &= ~std::size_t{7};
 		header.remote_addr = qp_.memory().address(one_of(rare) ? 2 * half_bytes : remote);
-		header.rkey = qp_.rkey() ^ (one_of(rare) ? 1U << random_.between(0, 31) : 0);
+		header.rkey = one_of(4) ? on_demand_keys_.rkey : qp_.rkey();
+		if (one_of(rare))
+			header.rkey ^= 1U << random_.between(0, 31);
 		if (one_of(rare)) {
 			header.remote_addr = unwritable_.address();
 			header.rkey = unwritable_keys_.rkey;
@@ -236,6 +246,7 @@ private:
 	Random random_;
 	Memory unwritable_; /* registered without any right */
 	Keys unwritable_keys_;
+	Keys on_demand_keys_; /* of all memory of the queue pair */
 	std::uint32_t received_ = 0;
 	std::uint64_t sends_ = 0;
 };

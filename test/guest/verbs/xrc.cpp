@@ -279,6 +279,64 @@ TEST_CASE("a queue that the target cannot reach ends the connection")
 	CHECK(describe(drain(other.cq)) == "0 completions");
 }
 
+/* The fast path remembers which queue the last message has named. */
+TEST_CASE("a queue that is gone gives no rights, although the last message has named it")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	auto gone = std::make_unique<Shared>(device, xrcd);
+	const auto number = gone->number;
+	Lane lane(device, xrcd);
+
+	for (std::uint32_t tag = 1; tag < 4; tag++) {
+		gone->post(tag);
+		lane.send(*gone, tag, 64);
+		check_received(lane, *gone, tag, tag, 64);
+		wait_success(lane.a.send_cq);
+	}
+	gone.reset(); /* and its protection domain, whose place in memory the next one may have */
+	const Shared next(device, xrcd);
+	lane.post_to(number, Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, 8)})
+				     .remote(next.memory.address(), next.memory.rkey()));
+	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_REM_INV_REQ_ERR,
+		     PEAL_REASON_XRC_SRQ);
+	CHECK(describe(drain(next.cq)) == "0 completions");
+}
+
+TEST_CASE("messages that name two queues in turn use the keys of each")
+{
+	Device device;
+	const Xrcd xrcd = open_domain(device);
+	const Shared one(device, xrcd), two(device, xrcd);
+	Lane lane(device, xrcd);
+
+	const auto write_to = [&](const Shared &named, const Shared &owner, std::uint32_t tag) {
+		fill_pattern(lane.from.bytes(0, 500), tag);
+		lane.post_to(named.number,
+			     Send(IBV_WR_RDMA_WRITE, {lane.from.sge(0, 500)})
+				     .remote(owner.memory.address(), owner.memory.rkey()));
+	};
+	for (std::uint32_t round = 0; round < 24; round++) {
+		const Shared &to = round / 3 % 2 ? two : one;
+
+		INFO("round " << round);
+		write_to(to, to, round);
+		wait_success(lane.a.send_cq);
+		CHECK(difference(to.memory.bytes(0, 500), pattern_of(500, round)) == "");
+		if (round % 4)
+			continue;
+		const Shared &receiver = round % 8 ? one : two;
+		receiver.post(1);
+		lane.send(receiver, round, 100);
+		check_received(lane, receiver, 1, round, 100);
+		wait_success(lane.a.send_cq);
+	}
+	write_to(two, one, 99);
+	check_status(wait_completions(lane.a.send_cq, 1).front(), IBV_WC_REM_ACCESS_ERR,
+		     PEAL_REASON_RKEY_PD);
+	CHECK(difference(one.memory.bytes(0, 500), pattern_of(500, 99)) != "");
+}
+
 TEST_CASE("the number of a shared receive queue has 24 bits")
 {
 	Device device;

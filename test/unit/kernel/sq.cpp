@@ -271,6 +271,11 @@ TEST_CASE("a look at the next WQE finds the plain ones", "[sq]")
 		const SendView view{ring.post()};
 		scramble(random, view, caps);
 		const peal_send_wqe &header = view.header();
+		/* XRC, whose requests name a shared receive queue. */
+		if (random.one_in(2)) {
+			sq.limits.max_target = 1000;
+			view.header().srqn = static_cast<__u32>(random.below(1010));
+		}
 		if (random.one_in(2) && !(header.flags & PEAL_WQE_INLINE))
 			view.header().num_sge = 1;
 		const struct peal_op *op = peal_sq_peek(&sq, wanted);
@@ -298,6 +303,7 @@ TEST_CASE("a look at the next WQE finds the plain ones", "[sq]")
 		REQUIRE(seen.imm_or_rkey == sq.wqe.imm_or_rkey);
 		REQUIRE(seen.rkey == sq.wqe.rkey);
 		REQUIRE(seen.remote_addr == sq.wqe.remote_addr);
+		REQUIRE(seen.srqn == sq.wqe.srqn);
 		REQUIRE(seen.length == sq.wqe.length);
 		REQUIRE(seen.inline_data == sq.wqe.inline_data);
 		if (op->atomic)
