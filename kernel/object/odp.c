@@ -329,10 +329,11 @@ struct peal_odp_fault {
 struct peal_odp {
 	struct mmu_interval_notifier notifier;
 	struct mm_struct *mm;		/* kept, but not the program's memory in it */
+	unsigned long first;		/* number of the first page */
 	unsigned long end;		/* number of the page after the last one */
 	bool writable;
 	struct kref ref;		/* the region's; the turn's, if not idle; a prefetch's */
-	struct xarray pages;		/* by page number; present pages */
+	struct xarray pages;		/* by page number - first; present pages */
 	struct mutex storing;		/* one batch at a time reserves entries of `pages` */
 	struct mutex lock;		/* guards the fields marked with it, and `pages` */
 	struct peal_odp_turn turn;	/* its work brings the requested pages in */
@@ -374,9 +375,9 @@ void peal_odp_exit(void)
 /* ---- invalidation ---- */
 
 /*
- * Mark pages as stale, wait for the epoch, and forget where they are. No page comes into the range
- * meanwhile. The lock is dropped now and then, because a program chooses how many pages there are,
- * and memory reclaim may wait for the lock.
+ * Mark pages as stale, wait for the epoch, and forget where they are. @first and @last are indexes
+ * of the table. No page comes into the range meanwhile. The lock is dropped now and then, because a
+ * program chooses how many pages there are, and memory reclaim may wait for the lock.
  */
 static void peal_odp_drop(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
@@ -445,7 +446,7 @@ static bool peal_odp_invalidate(struct mmu_interval_notifier *notifier,
 		if (odp->fault[i].first <= last && odp->fault[i].last >= first)
 			odp->fault[i].invalidated = true;
 	spin_unlock_bh(&odp->fault_lock);
-	peal_odp_drop(odp, first, last);
+	peal_odp_drop(odp, max(first, odp->first) - odp->first, last - odp->first);
 	return true;
 }
 
@@ -482,7 +483,7 @@ static int peal_odp_fill(struct peal_odp_batch *batch)
 
 	mutex_lock(&odp->storing);
 	for (i = batch->first; !ret && i <= batch->last; i++)
-		ret = xa_reserve(&odp->pages, i, GFP_KERNEL_ACCOUNT);
+		ret = xa_reserve(&odp->pages, i - odp->first, GFP_KERNEL_ACCOUNT);
 	mutex_lock(&odp->lock);
 	if (!ret && odp->dead)
 		ret = -EFAULT;
@@ -499,12 +500,13 @@ static int peal_odp_fill(struct peal_odp_batch *batch)
 		value = page_to_pfn(hmm_pfn_to_page(hmm_pfn)) << PEAL_ODP_SHIFT;
 		if (odp->writable && hmm_pfn & HMM_PFN_WRITE)
 			value |= PEAL_ODP_WRITE;
-		ret = xa_err(xa_store(&odp->pages, i, xa_mk_value(value), GFP_NOWAIT));
+		ret = xa_err(xa_store(&odp->pages, i - odp->first, xa_mk_value(value),
+				      GFP_NOWAIT));
 	}
 	mutex_unlock(&odp->lock);
 	/* Some entries were reserved but got no page. */
 	for (i = batch->first; i <= batch->last; i++)
-		xa_release(&odp->pages, i);
+		xa_release(&odp->pages, i - odp->first);
 	mutex_unlock(&odp->storing);
 	return ret;
 }
@@ -900,7 +902,7 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
 
 	peal_epoch_assert_held();
 	for (; i <= last; i++) {
-		value = xa_to_value(xa_load(&odp->pages, i));
+		value = xa_to_value(xa_load(&odp->pages, i - odp->first));
 		if (!value || value & PEAL_ODP_STALE || (write && !(value & PEAL_ODP_WRITE)))
 			return peal_odp_request(odp, i, last, write);
 	}
@@ -914,7 +916,8 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
  */
 void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
 {
-	unsigned long value = xa_to_value(xa_load(&odp->pages, address >> PAGE_SHIFT));
+	unsigned long page = (address >> PAGE_SHIFT) - odp->first;
+	unsigned long value = xa_to_value(xa_load(&odp->pages, page));
 	u64 inside = offset_in_page(address);
 
 	peal_epoch_assert_held();
@@ -930,7 +933,8 @@ void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
  */
 void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes)
 {
-	unsigned long value = xa_to_value(xa_load(&odp->pages, address >> PAGE_SHIFT));
+	unsigned long page = (address >> PAGE_SHIFT) - odp->first;
+	unsigned long value = xa_to_value(xa_load(&odp->pages, page));
 	u64 inside = offset_in_page(address);
 
 	peal_epoch_assert_held();
@@ -964,6 +968,7 @@ struct peal_odp *peal_odp_create(u64 start, u64 length, bool writable)
 	if (!odp)
 		return ERR_PTR(-ENOMEM);
 	odp->mm = current->mm;
+	odp->first = first >> PAGE_SHIFT;
 	odp->end = end >> PAGE_SHIFT;
 	odp->writable = writable;
 	kref_init(&odp->ref);
