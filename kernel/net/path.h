@@ -183,10 +183,10 @@ void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct pea
 /* For main.c. No packet is sent any more. */
 void peal_tx_exit(void);
 /*
- * Write the 40 bytes that a receiver on this host finds in front of the payload of @packet, as
+ * Write the 40 bytes that a receiver on this host finds in front of the payload of a packet, as
  * peal_rx_grh() does for a packet that has arrived. With softirqs off. Return: false when the
  * route does not end on this host.
  */
-bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to);
+bool peal_tx_grh(struct peal_path *path, u8 opcode, u32 payload_bytes, void *to);
 
 #endif

@@ -480,11 +480,11 @@ void peal_tx_exit(void)
 	}
 }
 
-bool peal_tx_grh(struct peal_path *path, const struct peal_packet *packet, void *to)
+bool peal_tx_grh(struct peal_path *path, u8 opcode, u32 payload_bytes, void *to)
 {
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = sizeof(struct ib_grh) - ip_bytes;
-	u32 bytes = ip_bytes + sizeof(struct udphdr) + peal_packet_opcode(packet)->header_bytes +
-		    ALIGN(packet->payload_bytes, 4) + PEAL_ICRC_BYTES;
+	u32 bytes = ip_bytes + sizeof(struct udphdr) + peal_wire_opcode(opcode)->header_bytes +
+		    ALIGN(payload_bytes, 4) + PEAL_ICRC_BYTES;
 	struct dst_entry *dst;
 	bool local;
 

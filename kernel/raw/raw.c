@@ -704,7 +704,7 @@ static bool peal_raw_run(struct peal_transport *transport, struct peal_notify *n
 {
 	peal_epoch_assert_held();
 	lockdep_assert_held(&transport->qp->sq.lock);
-	return peal_packet_sender_run(transport, notify, budget, peal_raw_carry);
+	return peal_packet_sender_run(transport, notify, budget, NULL, peal_raw_carry);
 }
 
 static void peal_raw_free(struct peal_transport *transport)

@@ -171,14 +171,18 @@ static inline bool peal_packet_sender_has_room(struct peal_packet_sender *sender
 
 /**
  * peal_packet_sender_run() - the `run` of struct peal_transport_ops
+ * @fast: takes the next message from its WQE to its CQE, or returns false; NULL: there is no
+ *	fast path
  * @carry: carries the message in sq.wqe
  *
  * Each message may have another receiver, so the turn also ends when there is no room for more
- * notifications. This is inlined so that the call of @carry is direct.
+ * notifications. This is inlined so that the calls of @fast and @carry are direct.
  */
 static __always_inline bool
 peal_packet_sender_run(struct peal_transport *transport, struct peal_notify *notify,
 		       struct peal_budget *budget,
+		       bool (*fast)(struct peal_packet_sender *sender, struct peal_notify *notify,
+				    struct peal_budget *budget),
 		       struct peal_outcome (*carry)(struct peal_packet_sender *sender,
 						    struct peal_notify *notify))
 {
@@ -191,6 +195,11 @@ peal_packet_sender_run(struct peal_transport *transport, struct peal_notify *not
 	while (peal_budget_is_left(budget)) {
 		if (unlikely(!peal_notify_has_room(notify)))
 			return true;
+		if (fast && likely(fast(sender, notify, budget))) {
+			if (!peal_ring_pending(&qp->sq.ring))
+				return false;
+			continue;
+		}
 		if (unlikely(peal_qp_send_failed(qp)))
 			return peal_sender_flush(qp, notify, budget);
 		if (!peal_sender_may_run(qp, notify) || !peal_packet_sender_has_room(sender))

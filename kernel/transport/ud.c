@@ -293,6 +293,10 @@ struct peal_ud {
 
 	/* Guarded by sq.lock: */
 	struct peal_lookup peer;	/* look-up of the last receiver on this device */
+	struct peal_mr_lookup local;	/* last look-up of an lkey by the fast path */
+
+	/* Guarded by rq.lock: */
+	struct peal_mr_lookup received;	/* last look-up of a receive's lkey by the fast path */
 };
 
 /* A datagram as its receiver sees it. Its payload is in an skb, or still with its sender. */
@@ -461,7 +465,8 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 	/* A packet may find one that is not a UD queue pair of peal's. */
 	if (unlikely(!peer || peer->ib.qp_type != IB_QPT_UD))
 		return false;
-	if (unlikely(!peal_tx_grh(&address->path, packet, arrival.grh)))
+	if (unlikely(!peal_tx_grh(&address->path, packet->opcode, packet->payload_bytes,
+				  arrival.grh)))
 		return false;
 	if (peal_sniff_is_on())
 		peal_ud_show(ud, address, peer, packet);
@@ -530,12 +535,113 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 	return outcome;
 }
 
+/*
+ * Take the next datagram from its WQE to its CQE, if it is plain and its receiver is on the same
+ * device. The functions above define what a datagram does. At the first doubt this function leaves
+ * the datagram to them, as peal_direct_fast() leaves its messages to its general path.
+ */
+static bool peal_ud_fast(struct peal_packet_sender *sender, struct peal_notify *notify,
+			 struct peal_budget *budget)
+{
+	struct peal_ud *ud = container_of(sender, struct peal_ud, sender);
+	u32 opcodes = 1U << PEAL_OP_SEND | 1U << PEAL_OP_SEND_IMM;
+	struct peal_qp *qp = sender->base.qp, *peer;
+	struct peal_table *table = qp->table;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	const struct peal_sge *sge = qp->sq.sge;
+	const struct peal_recv *recv;
+	u8 grh[PEAL_GRH_BYTES] __aligned(8);
+	struct peal_proof_target target;
+	struct peal_address *address;
+	u64 length, near_bytes, far_bytes;
+	const struct peal_op *op;
+	enum peal_reason reason;
+	void *near, *far;
+	struct peal_cqe cqe;
+	u32 qpn, qkey;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (unlikely(qp->sq.busy || qp->state != IB_QPS_RTS || qp->ib.qp_type != IB_QPT_UD ||
+		     peal_faults_exist(&table->faults) || peal_sniff_is_on() ||
+		     trace_peal_execute_enabled() || trace_peal_complete_enabled()))
+		return false;
+	op = peal_sq_peek(&qp->sq, opcodes & ~qp->sq.limits.refused);
+	if (!op || unlikely(wqe->rkey))
+		return false;
+	length = wqe->length;
+	qpn = wqe->ud.qpn & PEAL_NUMBER_MAX;
+	qkey = wqe->ud.qkey & PEAL_QKEY_CONTROLLED ? qp->attr.qkey : wqe->ud.qkey;
+	if (unlikely(!length || length > ib_mtu_enum_to_int(peal_port_mtu(ud->port))))
+		return false;
+	address = peal_table_address(table, wqe->ah_index);
+	if (unlikely(!address || address->pd != qp->ib.pd || address->path.multicast ||
+		     peal_proof_is_due(&address->proof)))
+		return false;
+	if (!peal_proof_find(&address->proof, ud->device, &target) || target.table != table ||
+	    unlikely(target.vlan_id != PEAL_VLAN_NONE))
+		return false;
+	peer = peal_table_qp_again(table, &ud->peer, qpn);
+	if (unlikely(!peer || peer->ib.qp_type != IB_QPT_UD))
+		return false;
+	near_bytes = length;
+	near = (void *)wqe->inline_data;
+	if (!near)
+		near = peal_mr_present(table, &ud->local, qp->ib.pd, sge->lkey, sge->addr, length,
+				       0, &near_bytes);
+	if (unlikely(!near || near_bytes < length ||
+		     !peal_tx_grh(&address->path,
+				  peal_opcode_request(PEAL_UD, wqe->opcode, true, true), length,
+				  grh)))
+		return false;
+
+	spin_lock(&peer->rq.lock);
+	recv = &peer->rq.wqe;
+	if (unlikely(!peal_qp_receives(peer) || qkey != peer->attr.qkey ||
+		     peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN ||
+		     recv->num_sge != 1 || sizeof(grh) + length > recv->length))
+		goto doubt;
+	far_bytes = sizeof(grh) + length;
+	far = peal_mr_present(table, &peal_ud(peer->wire)->received, peer->recv_pd,
+			      recv->sge->lkey, recv->sge->addr, recv->length,
+			      IB_ACCESS_LOCAL_WRITE, &far_bytes);
+	if (unlikely(!far || far_bytes < sizeof(grh) + length))
+		goto doubt;
+	peal_copy(far, grh, sizeof(grh));
+	peal_copy(far + sizeof(grh), near, length);
+	cqe = (struct peal_cqe){
+		.opcode = wqe->opcode, .byte_len = sizeof(grh) + length, .src_qp = qp->ib.qp_num,
+		.imm_or_rkey = op->immediate ? wqe->imm_or_rkey : 0,
+		.flags = PEAL_CQE_GRH | (address->path.ipv6 ? 0 : PEAL_CQE_IPV4) |
+			 (wqe->flags & PEAL_WQE_SOLICITED ? PEAL_CQE_SOLICITED : 0),
+	};
+	peal_qp_complete_recv(peer, notify, &cqe);
+	spin_unlock(&peer->rq.lock);
+
+	sender->psn = peal_psn_add(sender->psn, 1);
+	peal_ring_take(&qp->sq.ring);
+	peal_budget_spend(budget, PEAL_COST_WQE + PEAL_COST_PACKET + length +
+				  (1 + PEAL_UD_PIECES) * PEAL_COST_PIECE);
+	peal_count(qp, posts);
+	peal_count(qp, direct_messages);
+	peal_qp_count_message(qp, wqe->opcode, length);
+	if (!(wqe->flags & PEAL_WQE_SIGNALED))
+		return true;
+	peal_notify_cq(notify, peal_cq(qp->ib.send_cq));
+	if (unlikely(!peal_cq_push_sent(peal_cq(qp->ib.send_cq), qp->index, qp->ib.qp_num, wqe)))
+		peal_qp_complete_message(qp, notify, wqe, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	return true;
+
+doubt:
+	spin_unlock(&peer->rq.lock);
+	return false;
+}
+
 static bool peal_ud_run(struct peal_transport *transport, struct peal_notify *notify,
 			struct peal_budget *budget)
 {
 	peal_epoch_assert_held();
 	lockdep_assert_held(&transport->qp->sq.lock);
-	return peal_packet_sender_run(transport, notify, budget, peal_ud_carry);
+	return peal_packet_sender_run(transport, notify, budget, peal_ud_fast, peal_ud_carry);
 }
 
 /* ---- packets ---- */
