@@ -132,6 +132,41 @@ gid_index() {
 	return 1
 }
 
+# expand_address ADDRESS: prints the address in the form in which the kernel prints a GID.
+expand_address() {
+	local head=$1 tail='' groups=() last=()
+	if [[ $1 != *:* ]]; then
+		# shellcheck disable=SC2086 # four numbers
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' ${1//./ }
+		return
+	fi
+	[[ $1 != *::* ]] || head=${1%%::*} tail=${1#*::}
+	IFS=: read -r -a groups <<<"$head"
+	IFS=: read -r -a last <<<"$tail"
+	while ((${#groups[@]} + ${#last[@]} < 8)); do
+		groups+=(0)
+	done
+	groups+=("${last[@]}")
+	groups=("${groups[@]/#/0x}")
+	printf '%04x' "${groups[0]}"
+	printf ':%04x' "${groups[@]:1}"
+	echo
+}
+
+# gid_of DEVICE ADDRESS: prints the index of its RoCE v2 GID for the address, and fails while there is none.
+gid_of() {
+	local port=/sys/class/infiniband/$1/ports/1 file index wanted found
+	wanted=$(expand_address "$2")
+	for file in "$port"/gids/*; do
+		# A device has 128 GIDs. To start a process for each would take seconds under emulation.
+		{ read -r found <"$file"; } 2>/dev/null && [[ $found == "$wanted" ]] || continue
+		index=${file##*/}
+		{ read -r found <"$port/gid_attrs/types/$index"; } 2>/dev/null && [[ $found == "RoCE v2" ]] || continue
+		echo "$index" && return
+	done
+	return 1
+}
+
 device_ready() { port_active "$1" && verbs_node "$1" && gid_index "$1"; }
 
 device_state() {
