@@ -83,7 +83,7 @@ int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_t
 		   const struct rdma_ah_attr *attr, u32 hash);
 /*
  * Fill only what the headers of packets take from a path. Nothing can be sent on it, and it is not
- * released.
+ * released. peal_tx_show() also takes `ifindex` and `sl` from it.
  */
 void peal_path_draw(struct peal_path *path, struct peal_port *port, const union ib_gid *sgid,
 		    const struct ib_global_route *grh, u32 hash);

@@ -3,6 +3,7 @@
  * Packets out: from header values and payload to the stack.
  */
 #include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
@@ -212,6 +213,15 @@ static void peal_tx_offload(struct peal_train *train, struct udphdr *udp)
 						IPPROTO_UDP, 0);
 }
 
+/*
+ * The priority of a packet. VLANs map it to that of the tag. Without a service level it follows
+ * from the traffic class, as for a socket with IP_TOS.
+ */
+static u32 peal_tx_priority(const struct peal_path *path, u8 tos)
+{
+	return path->sl ? path->sl : rt_tos2priority(tos);
+}
+
 static void peal_tx_send(struct peal_train *train)
 {
 	u32 packets = train->packets, bytes = train->bytes;
@@ -235,11 +245,7 @@ static void peal_tx_send(struct peal_train *train)
 	if (packets > 1)
 		peal_tx_offload(train, udp_hdr(skb));
 	skb->protocol = htons(path->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
-	/*
-	 * VLANs map the priority to that of the tag. Without a service level it follows from the
-	 * traffic class, as for a socket with IP_TOS.
-	 */
-	skb->priority = path->sl ? path->sl : rt_tos2priority(train->tos);
+	skb->priority = peal_tx_priority(path, train->tos);
 	if (unlikely(peal_sniff_wants(path->port)) && peal_path_route_is_local(path, dst) &&
 	    !(path->port->ndev->flags & IFF_LOOPBACK))
 		peal_sniff_packet(path->port, skb);
@@ -427,6 +433,20 @@ int peal_tx_flush(struct peal_train *train)
 	return error;
 }
 
+/* The GID may be that of a VLAN on the device's netdev. Frames of this netdev have a tag then. */
+static void peal_tx_tag(const struct peal_path *path, struct sk_buff *skb)
+{
+	struct net_device *ndev;
+
+	rcu_read_lock();
+	ndev = dev_get_by_index_rcu(path->port->net, path->ifindex);
+	if (ndev && is_vlan_dev(ndev))
+		__vlan_hwaccel_put_tag(skb, vlan_dev_vlan_proto(ndev),
+				       vlan_dev_vlan_id(ndev) |
+				       vlan_dev_get_egress_qos_mask(ndev, skb->priority));
+	rcu_read_unlock();
+}
+
 void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct peal_packet *packet,
 		  struct peal_cursor *payload)
 {
@@ -457,6 +477,8 @@ void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct pea
 	ether_addr_copy(eth->h_source, from->ndev->dev_addr);
 	eth->h_proto = skb->protocol;
 	skb_reset_mac_header(skb);
+	skb->priority = peal_tx_priority(path, path->tclass);
+	peal_tx_tag(path, skb);
 	if (to != from && peal_sniff_wants(to)) {
 		copy = peal_sniff_wants(from) ? skb_clone(skb, GFP_ATOMIC) : skb;
 		if (copy)

@@ -887,8 +887,8 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 /*
  * A device has a sniffer. Show it what this attempt to transfer the message, or the next chunk of
  * it, would be on the wire. Nothing would leave if the requester itself has found an error, or
- * tries again at once or on the wire. The locks of the peer are not held any more, so its MSN is a
- * hint.
+ * tries again at once or on the wire. The locks of the peer are not held any more, so its MSN and
+ * its netdev are hints.
  */
 static noinline void peal_direct_show(const struct peal_direct *d,
 				      struct peal_outcome outcome)
@@ -912,6 +912,7 @@ static noinline void peal_direct_show(const struct peal_direct *d,
 	peer = table ? peal_table_qp(table, qp->attr.dest_qp_num) : NULL;
 	if (peer && peer->direct) {
 		show.to = peer->table->port;
+		show.to_ifindex = READ_ONCE(peer->sgid_ifindex);
 		show.msn = READ_ONCE(peal_direct(peer->direct)->at.msn);
 		/* The MSN rises with the last chunk of a READ, but its responses have one MSN. */
 		if (outcome.what == PEAL_PROGRESS)

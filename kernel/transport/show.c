@@ -112,7 +112,8 @@ static void peal_show_responses(struct peal_show_scene *scene)
 
 /*
  * The peer of a connection on the direct path may have no path for packets, so both paths are drawn
- * from the address vector. The UDP source ports are those of the queue pairs' packets.
+ * from the address vector of the requester. The UDP source ports are those of the queue pairs'
+ * packets.
  */
 void peal_show_message(struct peal_qp *qp, const struct peal_show *show)
 {
@@ -136,9 +137,13 @@ void peal_show_message(struct peal_qp *qp, const struct peal_show *show)
 	lockdep_assert_held(&qp->sq.lock);
 	peal_path_draw(&scene.out, scene.from, &qp->sgid, &grh,
 		       hash_64((u64)scene.qpn << 32 | scene.peer_qpn, 32));
+	scene.out.ifindex = qp->sgid_ifindex;
+	scene.out.sl = rdma_ah_get_sl(&qp->attr.ah_attr);
 	grh.dgid = qp->sgid;
 	peal_path_draw(&scene.back, show->to, &peer_gid, &grh,
 		       hash_64((u64)scene.peer_qpn << 32 | scene.qpn, 32));
+	scene.back.ifindex = show->to_ifindex;
+	scene.back.sl = scene.out.sl;
 	peal_show_requests(&scene);
 	peal_show_responses(&scene);
 }

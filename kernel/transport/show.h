@@ -20,6 +20,7 @@ struct peal_show {
 	u32 psn;			/* of the message's first packet */
 	u64 done;			/* bytes that earlier chunks have moved */
 	u64 bytes;			/* bytes of this chunk */
+	int to_ifindex;			/* of the netdev of the peer's GID; 0: there is no peer */
 	u32 msn;			/* of the peer after this attempt */
 	const struct peal_outcome *outcome;
 	struct peal_cursor *local;	/* the requester's bytes of the chunk, also of a response */

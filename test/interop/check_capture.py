@@ -23,8 +23,9 @@ ROCE_PORT = 4791
 
 # The extended headers of each opcode, in bytes (IBTA 9.2.1, table 38).
 RETH, AETH, ATOMIC, ATOMIC_ACK, IMM, IETH, DETH = "reth", "aeth", "atomic", "atomic-ack", "imm", "ieth", "deth"
+FETH, XRCETH = "feth", "xrceth"
 RESERVED = "reserved"  # of a congestion notification (A17.9.3)
-BYTES = {RETH: 16, AETH: 4, ATOMIC: 28, ATOMIC_ACK: 8, IMM: 4, IETH: 4, DETH: 8, RESERVED: 16}
+BYTES = {RETH: 16, AETH: 4, ATOMIC: 28, ATOMIC_ACK: 8, IMM: 4, IETH: 4, DETH: 8, FETH: 4, XRCETH: 4, RESERVED: 16}
 # name, extended headers, payload: "none", "mtu" (a full packet) or "any".
 REQUESTS = [
     ("send-first", (), "mtu"), ("send-middle", (), "mtu"), ("send-last", (), "any"),
@@ -37,7 +38,8 @@ RELIABLE = REQUESTS + [
     ("read-response-last", (AETH,), "any"), ("read-response-only", (AETH,), "any"), ("acknowledge", (AETH,), "none"),
     ("atomic-acknowledge", (AETH, ATOMIC_ACK), "none"), ("compare-swap", (ATOMIC,), "none"),
     ("fetch-add", (ATOMIC,), "none"), None, ("send-last-invalidate", (IETH,), "any"),
-    ("send-only-invalidate", (IETH,), "any"),
+    ("send-only-invalidate", (IETH,), "any"), None, None, None, None, ("flush", (FETH, RETH), "none"),
+    ("atomic-write", (RETH,), "any"),
 ]
 
 
@@ -47,8 +49,15 @@ def opcode_table():
         for number, entry in enumerate(entries):
             if entry:
                 table[base + number] = (f"{prefix}-{entry[0]}", entry[1], entry[2])
+    # IBTA A14.3: as RC, and each request names a shared receive queue.
+    for number, entry in enumerate(RELIABLE):
+        if entry:
+            answers = "response" in entry[0] or "acknowledge" in entry[0]
+            table[0xa0 + number] = (f"xrc-{entry[0]}", entry[1] if answers else (XRCETH, *entry[1]), entry[2])
     table[0x64] = ("ud-send-only", (DETH,), "any")
     table[0x65] = ("ud-send-only-imm", (DETH, IMM), "any")
+    # Of peal's, among the opcodes that are left to manufacturers.
+    table[0xc0] = ("challenge", (), "any")
     table[0x81] = ("cnp", (RESERVED,), "none")
     return table
 
@@ -170,6 +179,7 @@ class Packet:
         need(padded % 4 == 0, f"{padded} bytes of payload and pad are no multiple of 4")
         need(size >= 0, f"pad count {pad} with {padded} bytes")
         need(kind != "none" or padded == 0, f"{padded} bytes of payload where none belong")
+        need(not self.name.endswith("atomic-write") or size == self.dma_length == 8, f"an atomic write of {size} bytes")
         need(kind != "mtu" or (pad == 0 and size in (256, 512, 1024, 2048, 4096)),
              f"{size} bytes in a packet that has to be full")
         if self.name.endswith(("write-only", "write-only-imm")):

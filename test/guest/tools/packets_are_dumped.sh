@@ -6,7 +6,8 @@
 # "peal dump" shows each packet of a device, and each message of the direct path as the packets that would have carried it.
 # Known programs send a known number of messages of each kind. The file has exactly their packets, in the order of their
 # PSNs, with valid ICRCs (check_capture.py), and Wireshark's dissector agrees. The lines and the JSON are of the same packets.
-# Both devices of a connection show it. A device shows no message of another one. A dump that is killed leaves nothing.
+# The file also has XRC, FLUSH, ATOMIC_WRITE, each NAK, and IPv6, which that dissector knows in part only. Both devices of a
+# connection show it, with the tag of a VLAN. A device shows no message of another one. A dump that is killed leaves nothing.
 # What goes wrong is said in one sentence.
 # Does not hold: every header in words (test/unit/tools/dump.cpp).
 set -u
@@ -127,6 +128,32 @@ assert os.path.getsize(f"{work}/short.pcap") == 24 + sum(16 + min(60, field[3]) 
 END
 echo "ok: the file, the lines, the JSON, --snaplen"
 
+# Packets that these programs do not send. A kernel before 6.2 refuses each FLUSH.
+verify=build/user/test/interop/verify
+start_dump rest "$device" -w "$work/rest.pcap"
+for case in "xrc|every operation works*" "xrc|a queue that the target cannot reach ends the connection" \
+	"memory_placement|ATOMIC_WRITE over XRC*" "memory_placement|ATOMIC_WRITE writes eight bytes and nothing else" \
+	"memory_placement|FLUSH needs rights that not every kernel can give"; do
+	"$(helper "${case%|*}")" "${case#*|}" >"$work/case" 2>&1 && grep -q "All tests passed" "$work/case" ||
+		fail "$case: $(<"$work/case")"
+done
+for address in 10.77.0.1 fd77::1; do
+	index=$(gid_of "$device" "$address") || fail "$device has no GID for $address"
+	verified=(timeout "$(limit 60)" "$verify" -d "$device" -g "$index" -p 18780 --count 2 --sizes 1,mtu,3333,70000
+		--ops rc-send,rc-send-inv,rc-write-imm,rc-read,rc-fetch-add,uc-send,ud-send,nak-access,nak-invalid,nak-operation,rnr)
+	start_server 18780 "${verified[@]}" >"$work/server" 2>&1
+	"${verified[@]}" localhost >"$work/client" 2>&1 || fail "verify, $address: $(<"$work/client") $(<"$work/server")"
+	wait "$server" || fail "the server of verify, $address: $(<"$work/server")"
+done
+end_dump rest
+required=ipv4,ipv6,rnr-nak,nak-invalid-request,nak-remote-access,nak-remote-operation,rc-flush,rc-atomic-write,xrc-atomic-write
+for name in write-{first,middle,last,only,only-imm} read-request read-response-{first,middle,last,only} send-only \
+	compare-swap fetch-add atomic-acknowledge acknowledge; do
+	required+=,xrc-$name
+done
+test/interop/check_capture.py --quiet --require "$required" "$work/rest.pcap" || fail "the capture of the other packets is not good"
+echo "ok: XRC, FLUSH, ATOMIC_WRITE, NAKs, IPv6"
+
 start_dump datagrams "$device"
 exchange "$device" "$device" localhost ib_send_bw -c UD -s 500
 end_dump datagrams
@@ -160,24 +187,52 @@ ip netns exec other "$tool" link add peal-other netdev other0 || fail "cannot ma
 [[ ${PEAL_TRANSPORT:-} != wire ]] || ip netns exec other "$tool" link set peal-other direct off
 wait_for device_ready peal-other || fail "peal-other is not ready: $(device_state peal-other)"
 set_scope host
+# write_twice PREFIX: writes from peal-near to peal-other, by their addresses PREFIX.1 and PREFIX.2.
+write_twice() {
+	local i common
+	for ((i = 0; i < 2; i++)); do
+		port=$((port + 1))
+		common=(timeout "$(limit 30)" ib_write_bw -p "$port" -F -n 100 -m 1024 -s 3000)
+		ip netns exec other "${common[@]}" -d peal-other -x "$(gid_of peal-other "$1.2")" >"$work/server" 2>&1 &
+		server=$!
+		listens_there() { port_listens "$port" "$server" || ! kill -0 "$server"; }
+		wait_for listens_there || fail "ib_write_bw does not listen: $(<"$work/server")"
+		"${common[@]}" -d peal-near -x "$(gid_of peal-near "$1.1")" "$1.2" >"$work/client" 2>&1 ||
+			fail "ib_write_bw: $(<"$work/client") $(<"$work/server")"
+		wait "$server" || fail "the server of ib_write_bw: $(<"$work/server")"
+	done
+}
 start_dump near peal-near
 start_dump far peal-other
-for ((i = 0; i < 2; i++)); do
-	port=$((port + 1))
-	common=(timeout "$(limit 30)" ib_write_bw -p "$port" -F -n 100 -m 1024 -s 3000)
-	ip netns exec other "${common[@]}" -d peal-other -x "$(gid_index peal-other)" >"$work/server" 2>&1 &
-	server=$!
-	listens_there() { port_listens "$port" "$server" || ! kill -0 "$server"; }
-	wait_for listens_there || fail "ib_write_bw does not listen: $(<"$work/server")"
-	"${common[@]}" -d peal-near -x "$(gid_index peal-near)" 10.78.0.2 >"$work/client" 2>&1 ||
-		fail "ib_write_bw: $(<"$work/client") $(<"$work/server")"
-	wait "$server" || fail "the server of ib_write_bw: $(<"$work/server")"
-done
-set_scope netns
+write_twice 10.78.0
 end_dump near
 end_dump far
 expect near "RC WRITE_FIRST 200,RC WRITE_LAST 200,RC WRITE_MIDDLE 200"
 expect far "RC WRITE_FIRST 200,RC WRITE_LAST 200,RC WRITE_MIDDLE 200"
+
+# The same on a VLAN, in frames with its tag.
+modprobe 8021q || fail "cannot load 8021q"
+vlan="type vlan id 7 egress-qos-map 0:5"
+# shellcheck disable=SC2086 # its words
+ip link add link near0 name near0.7 $vlan && ip -n other link add link other0 name other0.7 $vlan &&
+	ip address add 10.78.7.1/24 dev near0.7 && ip -n other address add 10.78.7.2/24 dev other0.7 &&
+	ip link set near0.7 up && ip -n other link set other0.7 up || fail "cannot make the VLAN"
+wait_for gid_of peal-near 10.78.7.1 && wait_for gid_of peal-other 10.78.7.2 || fail "no GID for the VLAN's addresses"
+note_messages peal-near peal-other
+start_dump near peal-near -w "$work/near.pcap"
+start_dump far peal-other -w "$work/far.pcap"
+write_twice 10.78.7
+end_dump near
+end_dump far
+expect_path 50
+for name in near far; do
+	test/interop/check_capture.py --tshark --quiet --require vlan,rc-write-first,rc-acknowledge "$work/$name.pcap" ||
+		fail "the capture on the VLAN is not good"
+	found=$(tshark -n -r "$work/$name.pcap" -Y infiniband -T fields -e vlan.id -e vlan.priority 2>/dev/null | sort -u)
+	[[ $found == $'7\t5' ]] || fail "$name: expected tags of VLAN 7 and priority 5, got: $found"
+done
+set_scope netns
+
 start_dump alone peal-other
 exchange "$device" "$device" localhost ib_write_bw -s 64
 end_dump alone
