@@ -5,7 +5,7 @@
 #
 # The device goes away while programs use it: by rdma link delete, with its namespace, with its netdev, with the module.
 # Each command returns soon, the programs learn of it, and the device can be made again. Programs that are killed leave
-# nothing behind.
+# nothing behind. Packets that a fault holds for longer ("peal fault add delay") delay neither.
 # The state of each object afterwards is not looked at (verbs/states_and_limits does that).
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
@@ -94,7 +94,7 @@ netdev_delete() {
 	works peal0 "after another device's netdev was removed"
 }
 
-resources_are() { [[ $(rdma resource show peal0) == "$1" ]]; }
+resources_are() { [[ $(rdma resource show "$2") == "$1" ]]; }
 
 killed() {
 	local before program
@@ -108,9 +108,45 @@ killed() {
 		kill -KILL "$program"
 		wait "$program" 2>/dev/null
 	done
-	wait_for resources_are "$before" ||
+	wait_for resources_are "$before" peal0 ||
 		fail "expected the resources '$before', got '$(rdma resource show peal0)'"
 	works peal0 "after programs were killed"
+}
+
+holds_packets() { peal fault show peal9 --json | grep -q '"fired": [1-9]'; }
+
+# The packets of the programs that run are late by ten seconds from now on.
+hold_packets() {
+	peal fault add peal9 delay 10s >/dev/null || fail "cannot add a fault"
+	wait_for holds_packets || fail "no packet is held: $(peal fault show peal9)"
+}
+
+# First the programs are killed, and then the module goes.
+packets_are_held() {
+	local before
+	make_netdev
+	peal link add peal9 netdev trm0 direct off faults on || fail "cannot make peal9"
+	wait_for device_ready peal9 || fail "peal9 is not ready: $(device_state peal9)"
+	before=$(rdma resource show peal9)
+	programs=()
+	start peal9
+	start peal9 --size 8000000
+	hold_packets
+	kill -KILL "${programs[@]}"
+	wait "${programs[@]}" 2>/dev/null
+	wait_for resources_are "$before" peal9 || fail "expected the resources '$before', got '$(rdma resource show peal9)'"
+	peal fault del peal9
+	works peal9 "while it holds packets of programs that were killed"
+	programs=()
+	start peal9 --until-removed
+	start peal9 --until-removed --size 8000000
+	hold_packets
+	timed modprobe -r peal
+	programs_end_well
+	ip link delete trm0
+	modprobe peal || fail "cannot load the module again"
+	peal_up
+	works peal0 "after the module went with packets that it held"
 }
 
 module_remove() {
@@ -142,5 +178,6 @@ stubborn_program
 namespace_move
 netdev_delete
 killed
+packets_are_held
 module_remove
 churn
