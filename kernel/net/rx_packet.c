@@ -131,6 +131,7 @@ bool peal_rx_own(struct peal_rx_packet *rx)
 {
 	u32 ip_bytes = rx->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	u32 front = ip_bytes + sizeof(struct udphdr);
+	struct udphdr *udp;
 	struct sk_buff *skb;
 
 	if (!rx->train)
@@ -140,7 +141,8 @@ bool peal_rx_own(struct peal_rx_packet *rx)
 		return false;
 	skb_reset_network_header(skb);
 	peal_rx_ip(rx, skb_put(skb, ip_bytes));
-	skb_put_data(skb, rx->skb->data - sizeof(struct udphdr), sizeof(struct udphdr));
+	udp = skb_put_data(skb, rx->skb->data - sizeof(*udp), sizeof(*udp));
+	udp->len = htons(sizeof(*udp) + rx->bytes);	/* it was that of the train */
 	if (skb_copy_bits(rx->skb, rx->at, skb_put(skb, rx->bytes), rx->bytes)) {
 		kfree_skb(skb);
 		return false;

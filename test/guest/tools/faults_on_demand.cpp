@@ -430,6 +430,7 @@ TEST_CASE("packets are late")
 	must_succeed(wait_completion(a.send_cq));
 	CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(50));
 	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 2)).empty());
+	CHECK(counter("drop_icrc", name) == 0);
 }
 
 TEST_CASE("packets overtake others and come twice, and each message takes effect once")
@@ -452,6 +453,7 @@ TEST_CASE("packets overtake others and come twice, and each message takes effect
 	must_succeed(scene.complete(write));
 	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 3)).empty());
 	CHECK(counter("reorder_kept", name) > kept);
+	CHECK(counter("drop_icrc", name) == 0);
 	remove_all();
 
 	/* No packet follows this one. It comes nevertheless. */
@@ -476,6 +478,7 @@ TEST_CASE("packets overtake others and come twice, and each message takes effect
 	CHECK(value() == before + 8);
 	CHECK(counter("duplicates", name) >= twice + 8);
 	CHECK(has(peal("fault show --json"), "\"fired\": 8"));
+	CHECK(counter("drop_icrc", name) == 0);
 }
 
 TEST_CASE("packets that are held go with their queue pair and with the device")
