@@ -8,8 +8,8 @@
 # "peal doctor" finds nothing on a machine that works. For each thing that can be broken here it then finds that thing and
 # nothing else: it says "problem" and fails, or "warning" and succeeds, with the remedy, and once the remedy is applied the
 # finding goes. Headers that are missing and another kernel's module are tested with /lib/modules replaced.
-# It has a machine of its own, on which nobody has loaded the module.
-# Does not hold: a machine without libibverbs, a module of another version of the interface, a NIC that changes packets.
+# It has a machine of its own, on which nobody has loaded the module. Without libibverbs, "peal dump" names the package, too.
+# Does not hold: a NIC that changes packets.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -90,11 +90,34 @@ gcc -c -o "$modules/peal.ko" "$work/empty.c" && objcopy --add-section .modinfo="
 finds warning module "not the one that is installed"
 umount "$modules"
 
+# A module of another version of the interface.
+echo 99 >"$work/version"
+version=/sys/class/infiniband_verbs/$(basename "$(verbs_node peal0)")/abi_version
+mount --bind "$work/version" "$version" || fail "cannot replace $version"
+findings problem
+umount "$version"
+grep -q "^module: the loaded module has version 99 of the interface, and the installed programs have [0-9]*; \
+install all packages of one release" "$work/findings" && ((status == 1)) || fail "another version: $(<"$work/findings")"
+well
+
 # ---- the provider and this user's rights ----
 mkdir "$work/drivers"
 mount --bind "$work/drivers" /etc/libibverbs.d
 finds problem provider "do not see peal0 with libibverbs of rdma-core [0-9]*"
+# A provider that was built for another private ABI has another name than libibverbs looks for.
+cp build/user/userspace/provider/libpeal.so "$work/libpeal-rdmav59.so"
+echo "driver $work/libpeal" >"$work/drivers/peal.driver"
+finds problem provider "do not see peal0 .*, which says: .*couldn't load driver '$work/libpeal-rdmav34.so'.*; \
+type \"apt-get install --reinstall ibverbs-provider-peal\""
 umount /etc/libibverbs.d
+well
+mkdir "$work/verbs"
+folder=$(dirname "$(ldconfig -p | sed -n 's/.*libibverbs\.so\.1 .* => //p' | head -n 1)")
+mv "$folder"/libibverbs.so.1* "$work/verbs" || fail "cannot hide libibverbs"
+finds problem provider 'there is no libibverbs.so.1; type "apt-get install ibverbs-provider-peal"'
+complains 1 'needs the library libibverbs, and it cannot be loaded' "$tool" dump peal0
+mv "$work/verbs"/* "$folder"
+well
 as=(prlimit --memlock=0 "${nobody[@]}")
 findings problem
 grep -q "^memlock: .* 0 KiB.*limits.conf" "$work/findings" || fail "memlock 0: $(<"$work/findings")"
