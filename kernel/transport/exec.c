@@ -110,6 +110,22 @@ static noinline struct peal_outcome peal_execute_refuse(struct peal_qp *qp,
 }
 
 /*
+ * XRC (annex A14). The message names a shared receive queue, whose protection domain its keys must
+ * have. The queue must be in the domain of the queue pair. Return: false if there is none.
+ */
+static bool peal_execute_name_srq(struct peal_qp *qp, const struct peal_wqe *wqe)
+{
+	struct peal_srq *srq = peal_table_srq(qp->table, wqe->srqn);
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->rq.lock);
+	if (!srq || srq->ib.ext.xrc.xrcd != qp->xrcd)
+		return false;
+	peal_qp_name_srq(qp, srq, peal_op(wqe->opcode)->receives);
+	return true;
+}
+
+/*
  * The device has rules for faults, and a message begins. The caller holds rq.lock. Return: whether
  * an administrator wants @qp not to take the message, with *outcome set.
  */
@@ -126,8 +142,10 @@ bool peal_execute_find_fault(struct peal_qp *qp, const struct peal_wqe *wqe, u32
 	struct peal_fault fault;
 
 	lockdep_assert_held(&qp->rq.lock);
-	/* Which receives an XRC message may take is not known before it is accepted. */
-	if (peal_op(wqe->opcode)->receives && !qp->xrcd &&
+	/* peal_execute_accept() will not take it in this turn, and a later try must not count. */
+	if (qp->xrcd && !peal_notify_has_room(notify))
+		return false;
+	if (peal_op(wqe->opcode)->receives && (!qp->xrcd || peal_execute_name_srq(qp, wqe)) &&
 	    peal_qp_take_recv(qp, notify, &reason) == PEAL_RQ_TAKEN)
 		message.kinds |= 1 << PEAL_NL_FAULT_KIND_RECEIVE;
 	if (!peal_faults_hit(&qp->table->faults, &message, &fault))
@@ -162,22 +180,6 @@ static __always_inline enum peal_reason peal_execute_remote(struct peal_qp *qp,
 	if (unlikely(op->resource && !qp->attr.max_dest_rd_atomic))
 		return PEAL_REASON_RD_ATOMIC_LIMIT;
 	return peal_cursor_remote(cursor, qp->table, qp->rkey_pd, qp->ib.qp_num, wqe, op->access);
-}
-
-/*
- * XRC (annex A14). The message names a shared receive queue, whose protection domain its keys must
- * have. The queue must be in the domain of the queue pair. Return: false if there is none.
- */
-static bool peal_execute_name_srq(struct peal_qp *qp, const struct peal_wqe *wqe)
-{
-	struct peal_srq *srq = peal_table_srq(qp->table, wqe->srqn);
-
-	peal_epoch_assert_held();
-	lockdep_assert_held(&qp->rq.lock);
-	if (!srq || srq->ib.ext.xrc.xrcd != qp->xrcd)
-		return false;
-	peal_qp_name_srq(qp, srq, peal_op(wqe->opcode)->receives);
-	return true;
 }
 
 /**
@@ -455,16 +457,11 @@ enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify
 	return unlikely(to->counted) ? peal_receive_look(rq, bytes, to, reason) : PEAL_DROP_none;
 }
 
-/*
- * Complete the receive in error, and put the queue pair into error. If a shared receive queue is in
- * error, there is no receive, and an event tells of the error. @bytes: of the payload that arrived.
- */
-void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
-			 enum peal_reason reason)
+static void peal_receive_refuse_as(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn,
+				   u32 bytes, enum peal_reason reason, u8 status)
 {
 	struct peal_cqe cqe = {
-		.status = peal_refusal(reason, peal_op(PEAL_OP_SEND))->receiver,
-		.vendor_err = reason, .opcode = PEAL_OP_SEND, .src_qp = src_qpn,
+		.status = status, .vendor_err = reason, .opcode = PEAL_OP_SEND, .src_qp = src_qpn,
 	};
 	struct peal_wqe wqe = { .opcode = PEAL_OP_SEND, .length = bytes };
 
@@ -477,4 +474,36 @@ void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src
 		peal_notify_event(notify, &qp->ib, IB_EVENT_QP_FATAL);
 	peal_rq_refuse(&qp->rq);
 	peal_notify_fail(notify, qp, qp->generation);
+}
+
+/*
+ * Complete the receive in error, and put the queue pair into error. If a shared receive queue is in
+ * error, there is no receive, and an event tells of the error. @bytes: of the payload that arrived.
+ */
+void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
+			 enum peal_reason reason)
+{
+	peal_receive_refuse_as(qp, notify, src_qpn, bytes, reason,
+			       peal_refusal(reason, peal_op(PEAL_OP_SEND))->receiver);
+}
+
+/*
+ * The device has rules for faults, and a datagram can be placed. @peer: the GID of its sender.
+ * Return: whether an administrator wants the receive to fail, which was refused then.
+ */
+bool peal_receive_find_fault(struct peal_qp *qp, struct peal_notify *notify,
+			     const struct peal_packet *packet, const u8 *peer)
+{
+	const struct peal_fault_message message = {
+		.kinds = 1 << PEAL_NL_FAULT_KIND_RECEIVE, .qpn = qp->ib.qp_num, .peer = peer,
+		.opcode = peal_packet_opcode(packet)->operation,
+	};
+	struct peal_fault fault;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (qp->ib.qp_type == IB_QPT_GSI || !peal_faults_hit(&qp->table->faults, &message, &fault))
+		return false;
+	peal_receive_refuse_as(qp, notify, packet->src_qpn, packet->payload_bytes,
+			       PEAL_REASON_FAULT, fault.status);
+	return true;
 }

@@ -140,5 +140,7 @@ enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify
 				  struct peal_cursor *to, enum peal_reason *reason);
 void peal_receive_refuse(struct peal_qp *qp, struct peal_notify *notify, u32 src_qpn, u32 bytes,
 			 enum peal_reason reason);
+bool peal_receive_find_fault(struct peal_qp *qp, struct peal_notify *notify,
+			     const struct peal_packet *packet, const u8 *peer);
 
 #endif

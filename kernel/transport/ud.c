@@ -304,6 +304,7 @@ struct peal_ud_arrival {
 	const struct peal_packet *packet;
 	bool ipv6, multicast;
 	u16 vlan_id;
+	const union ib_gid *sgid;
 	const struct peal_rx_packet *rx;	/* NULL: the payload is at *from */
 	struct peal_cursor *from;
 	u8 grh[PEAL_GRH_BYTES] __aligned(8);
@@ -362,6 +363,11 @@ static void peal_ud_receive(struct peal_qp *qp, struct peal_notify *notify,
 		goto unlock;
 	if (unlikely(reason)) {
 		peal_receive_refuse(qp, notify, packet->src_qpn, packet->payload_bytes, reason);
+		goto unlock;
+	}
+	if (peal_faults_exist(&qp->table->faults) &&
+	    peal_receive_find_fault(qp, notify, packet, arrival->sgid->raw)) {
+		peal_cursor_end(&to);
 		goto unlock;
 	}
 	peal_cursor_inline(&grh, arrival->grh, sizeof(arrival->grh));
@@ -474,6 +480,7 @@ static bool peal_ud_direct(struct peal_ud *ud, struct peal_notify *notify,
 	arrival.ipv6 = address->path.ipv6;
 	arrival.multicast = false;
 	arrival.vlan_id = target.vlan_id;
+	arrival.sgid = &address->path.sgid;
 	arrival.rx = NULL;
 	arrival.from = local;
 	peal_ud_receive(peer, notify, &arrival);
@@ -657,6 +664,7 @@ void peal_ud_deliver(struct peal_qp *qp, const struct peal_rx_packet *rx)
 	arrival.ipv6 = rx->ipv6;
 	arrival.multicast = rx->multicast;
 	arrival.vlan_id = rx->vlan_id;
+	arrival.sgid = &rx->sgid;
 	arrival.rx = rx;
 	peal_rx_grh(rx, arrival.grh);
 	peal_notify_begin(&notify);

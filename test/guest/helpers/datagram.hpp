@@ -139,11 +139,12 @@ inline void settle(UdEnd &from, const UdEnd &to, ibv_ah *ah)
 {
 	if (on_wire())
 		return;
+	const std::string device = ibv_get_device_name(from.qp->context->device);
 	const bool direct = eventually([&] {
-		const auto before = counter("direct_messages");
+		const auto before = counter("direct_messages", device);
 		post(from.qp, Datagram(ah, to.qp->qp_num, {}));
 		wait_success(from.send_cq);
-		return counter("direct_messages") > before;
+		return counter("direct_messages", device) > before;
 	});
 	if (!direct)
 		throw std::runtime_error("datagrams of one device do not go direct");

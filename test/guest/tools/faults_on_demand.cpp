@@ -14,8 +14,8 @@
  * Rules end with the device. Does not hold: every wrong word (test/unit/tools/fault_rule.cpp).
  */
 #include "commands.hpp"
-#include "counters.hpp"
-#include "verbs.hpp"
+#include "datagram.hpp"
+#include "xrc.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -546,6 +546,65 @@ TEST_CASE("a receive fails with each status, and both ends go into error")
 		CHECK(query_state(scene.b.qp) == IBV_QPS_ERR);
 		remove_all();
 	}
+}
+
+TEST_CASE("receives of datagrams and of XRC fail, too")
+{
+	const Faulty faulty;
+	Device device(name);
+	{
+		UdEnd from(device), to(device);
+		const Datagram send(from.to_self, to.qp->qp_num, {from.memory.sge(0, 64)});
+
+		settle(from, to, from.to_self);
+		fill_pattern(from.memory.bytes(0, 64), 1);
+		for (std::uint64_t id = 1; id <= 3; id++)
+			post_recv(to.qp, id, {to.memory.sge(256 * id, grh_bytes + 64)});
+		add("receive general-err every 2 opcode send peer " + std::string(own_address) +
+		    " qp " + std::to_string(to.qp->qp_num));
+		for (int i = 0; i < 2; i++) {
+			post(from.qp, send);
+			/* The sender does not notice. */
+			must_succeed(wait_completion(from.send_cq));
+		}
+		const auto done = wait_completions(to.recv_cq, 3);
+
+		must_succeed(done[0]);
+		CHECK(done[1].wr_id == 2);
+		check_fault(done[1], IBV_WC_GENERAL_ERR);
+		CHECK(done[2].status == IBV_WC_WR_FLUSH_ERR);
+		CHECK(all_equal(to.memory.bytes(512, grh_bytes + 64), 0));
+		CHECK(query_state(to.qp) == IBV_QPS_ERR);
+		CHECK(query_state(from.qp) == IBV_QPS_RTS);
+		remove_all();
+	}
+	const auto domain = xrc::open_domain(device);
+	const xrc::Shared shared(device, domain);
+	xrc::Lane lane(device, domain), other(device, domain);
+
+	for (std::uint64_t id = 1; id <= 3; id++)
+		shared.post(id);
+	add("receive loc-len-err every 2 opcode send qp " +
+	    std::to_string(lane.target->qp_num));
+	lane.send(shared, 1, 100);
+	must_succeed(wait_completion(lane.a.send_cq));
+	must_succeed(wait_completion(shared.cq));
+	lane.send(shared, 2, 100);
+	check_status(wait_completion(lane.a.send_cq), IBV_WC_REM_OP_ERR,
+		     on_wire() ? PEAL_REASON_NAK_OPERATION : PEAL_REASON_FAULT);
+	const auto failed = wait_completion(shared.cq);
+
+	CHECK(failed.wr_id == 2);
+	check_fault(failed, IBV_WC_LOC_LEN_ERR);
+	CHECK(all_equal(shared.buffer(2, 100), 0));
+	CHECK(eventually([&] { return query_state(lane.target) == IBV_QPS_ERR; }));
+	/* The shared receive queue goes on to serve another connection. */
+	other.send(shared, 3, 100);
+	must_succeed(wait_completion(other.a.send_cq));
+	const auto next = wait_completion(shared.cq);
+
+	must_succeed(next);
+	CHECK(next.wr_id == 3);
 }
 
 TEST_CASE("completions become visible late, in their order, and not after their queue pair")
