@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "net/port.h"
 #include "transport/output.h"
+#include "transport/sender.h"
 
 /* DSCP 48 (CS6), as RNICs send congestion notifications, so that these do not wait behind data. */
 #define PEAL_OUTPUT_CNP_TOS	0xc0
@@ -180,6 +181,32 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 	}
 }
 
+/* The device has rules for faults, which see each packet of a run. Otherwise as peal_output_add(). */
+static noinline bool peal_output_add_faulty(struct peal_output *output, struct peal_train *train,
+					    const struct peal_packet *header,
+					    struct peal_cursor *payload)
+{
+	const struct peal_qp *qp = output->qp;
+	struct peal_packet packet = *header;
+	bool all = true;
+	u32 i;
+
+	packet.more = 0;
+	for (i = 0; i <= header->more; i++) {
+		packet.psn = peal_psn_add(header->psn, i);
+		packet.ack_request = header->ack_request && i == header->more;
+		if (!peal_sender_finds_no_memory(qp, qp->attr.ah_attr.grh.dgid.raw)) {
+			all &= peal_tx_add(train, &packet, peal_output_tos(output, header),
+					   payload);
+			continue;
+		}
+		if (packet.payload_bytes)
+			peal_cursor_skip(payload, packet.payload_bytes);
+		all = false;
+	}
+	return all;
+}
+
 /*
  * Set the fields of @header that name the peer, and add the packet to the train as peal_tx_add()
  * does. @again: the packet is a retransmission.
@@ -193,6 +220,10 @@ bool peal_output_add(struct peal_output *output, struct peal_train *train,
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
 	if (again)
 		peal_count(output->qp, retransmits);
+	/* Without challenges no message would go direct. */
+	if (peal_faults_exist(&output->qp->table->faults) &&
+	    header->opcode != PEAL_OPCODE_CHALLENGE)
+		return peal_output_add_faulty(output, train, header, payload);
 	return peal_tx_add(train, header, peal_output_tos(output, header), payload);
 }
 

@@ -39,6 +39,24 @@ u8 peal_sender_find_fault(struct peal_qp *qp)
 }
 
 /*
+ * The device has rules for faults. Does an administrator want a packet of @qp to the GID @peer to
+ * find no memory? Under sq.lock or rq.lock.
+ */
+bool peal_sender_finds_no_memory(const struct peal_qp *qp, const u8 *peer)
+{
+	const struct peal_fault_message message = {
+		.kinds = 1 << PEAL_NL_FAULT_KIND_UNSENT, .qpn = qp->ib.qp_num, .peer = peer,
+	};
+	struct peal_fault fault;
+
+	peal_qp_assert_either_held(qp);
+	if (qp->ib.qp_type == IB_QPT_GSI || !peal_faults_hit(&qp->table->faults, &message, &fault))
+		return false;
+	peal_count(qp->table, packets_unsent);
+	return true;
+}
+
+/*
  * A window that can be invalidated is of type 2, so only requests to this queue pair use
  * it. Such requests take rq.lock, check the key and move the bytes. Taking rq.lock here
  * makes sure that no request that has passed the check is still at work when the program is

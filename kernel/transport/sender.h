@@ -59,6 +59,7 @@ static inline void peal_sender_finish(struct peal_qp *qp, struct peal_notify *no
 void peal_sender_fail(struct peal_qp *qp, struct peal_notify *notify, u8 status,
 		      enum peal_reason reason);
 u8 peal_sender_find_fault(struct peal_qp *qp);
+bool peal_sender_finds_no_memory(const struct peal_qp *qp, const u8 *peer);
 
 /*
  * Does an administrator want the WQE in sq.wqe to fail? The caller holds sq.lock. Return: the

@@ -399,9 +399,15 @@ unlock:
 static void peal_ud_transmit(const struct peal_ud *ud, struct peal_path *path,
 			     const struct peal_packet *packet, struct peal_cursor *local)
 {
+	const struct peal_qp *qp = ud->sender.base.qp;
 	struct peal_train train PEAL_UNINITIALIZED;
 
-	trace_peal_packet_sent(ud->sender.base.qp->ib.qp_num, packet, false);
+	trace_peal_packet_sent(qp->ib.qp_num, packet, false);
+	if (peal_faults_exist(&qp->table->faults) &&
+	    peal_sender_finds_no_memory(qp, path->dgid.raw)) {
+		peal_cursor_end(local);
+		return;
+	}
 	peal_tx_begin(&train, path);
 	peal_tx_add(&train, packet, path->tclass, local);
 	peal_cursor_end(local);

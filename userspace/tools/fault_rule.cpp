@@ -45,6 +45,7 @@ constexpr std::array<Kind, PEAL_NL_FAULT_KIND_COUNT_> kinds{{
 	{"receive", true, Victim::message},
 	{"no-memory", false, Victim::object},
 	{"slow", false, Victim::completion, true},
+	{"unsent", false, Victim::packet},
 }};
 
 /* Indexed by enum peal_nl_fault_event. */
@@ -251,7 +252,7 @@ FaultRule parse_fault(std::span<const std::string> words)
 	if (kind == kinds.end())
 		throw WrongUse(fmt::format(
 			"a fault is status STATUS, nak STATUS, receive STATUS, rnr, drop, corrupt, "
-			"mark, delay TIME, reorder, duplicate, slow TIME or no-memory{}",
+			"mark, delay TIME, reorder, duplicate, unsent, slow TIME or no-memory{}",
 			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
 	rule.kind = static_cast<std::uint32_t>(kind - kinds.begin());
 	words = words.subspan(1);

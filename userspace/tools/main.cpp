@@ -221,9 +221,8 @@ void add_fault_commands(CLI::App &app, Arguments &arguments)
 	add->add_option(
 		   "FAULT [OPTION VALUE]", arguments.words,
 		   "status STATUS, nak STATUS, receive STATUS, rnr, drop, corrupt, mark, delay "
-		   "TIME, reorder, duplicate, slow TIME or no-memory, then any of qp N, peer "
-		   "ADDRESS, "
-		   "opcode "
+		   "TIME, reorder, duplicate, unsent, slow TIME or no-memory, then any of qp N, "
+		   "peer ADDRESS, opcode "
 		   "send,write,read,atomic,flush, count N, every N, chance 1/N, seed N")
 		->required();
 	add->callback([&] { fault_add(arguments.name, arguments.words); });

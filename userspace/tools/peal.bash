@@ -44,7 +44,7 @@ _peal_fault_words() {
 	local kind=${COMP_WORDS[COMP_CWORD - $1 + 1]} before=${COMP_WORDS[COMP_CWORD - 1]} pairs=1
 	[[ $kind != @(status|nak|receive|delay|slow) ]] || pairs=2
 	if (($1 == 1)); then
-		echo status nak receive rnr drop corrupt mark delay reorder duplicate slow no-memory
+		echo status nak receive rnr drop corrupt mark delay reorder duplicate unsent slow no-memory
 	elif (($1 == 2 && pairs == 2)); then
 		[[ $kind != @(delay|slow) ]] || { echo 100us 5ms 1s && return; }
 		[[ $kind == nak ]] || echo loc-{len,qp-op,prot,access}-err {retry,rnr-retry}-exc-err wr-flush-err general-err

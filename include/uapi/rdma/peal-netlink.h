@@ -143,6 +143,8 @@ enum peal_nl_fault_kind {
 	PEAL_NL_FAULT_KIND_NO_MEMORY,
 	/* A completion becomes visible later by PEAL_NL_FAULT_DELAY. No opcodes, no peer. */
 	PEAL_NL_FAULT_KIND_SLOW,
+	/* A packet leaves, and there is no memory, so it is lost. No opcodes. */
+	PEAL_NL_FAULT_KIND_UNSENT,
 	PEAL_NL_FAULT_KIND_COUNT_
 };
 

@@ -8,10 +8,11 @@
  * completion status can be had. The queue pair is in error then, what follows is flushed, and the
  * peer gets nothing. A responder refuses with each NAK, asks for another try, or completes a
  * receive with a status. Packets are lost, damaged, marked, late, overtaken and doubled, also those
- * that a device holds when it goes. Completions are late. Objects find no memory. Events are
- * raised. Each word of a rule selects what it says. A seed gives the same order each time, also
- * after a program has repaired its queue pair. "peal fault show" and "peal why" tell what happened.
- * Rules end with the device. Does not hold: every wrong word (test/unit/tools/fault_rule.cpp).
+ * that a device holds when it goes. Completions are late. Objects and packets find no memory.
+ * Events are raised. Each word of a rule selects what it says. A seed gives the same order each
+ * time, also after a program has repaired its queue pair. "peal fault show" and "peal why" tell
+ * what happened. Rules end with the device. Does not hold: every wrong word
+ * (test/unit/tools/fault_rule.cpp).
  */
 #include "commands.hpp"
 #include "datagram.hpp"
@@ -403,6 +404,67 @@ TEST_CASE("packets are lost or damaged, and sent again")
 
 	add("drop qp " + std::to_string(b.qp->qp_num));
 	post(a.qp, Send(IBV_WR_RDMA_WRITE, {from.sge(0, 64)}).remote(to.address(), to.rkey()));
+	CHECK(wait_completion(a.send_cq).status == IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST_CASE("packets that leave find no memory, and are sent again")
+{
+	if (!on_wire())
+		SKIP_CASE("the direct path has no packets");
+	const Faulty faulty;
+	Device device(name);
+	Scene scene(device);
+	constexpr std::size_t bytes = 1 << 16;
+	Region from(scene.a.pd, bytes), to(scene.b.pd, bytes);
+	const auto unsent = [] { return counter("packets_unsent", name); };
+	const auto before = unsent(), again = counter("retransmits", name);
+
+	fill_pattern(from.bytes(0, bytes), 2);
+	/* A run of packets leaves at once. Rules see each of them. */
+	add("unsent every 5 count 10 peer " + std::string(own_address) + " qp " +
+	    std::to_string(scene.a.qp->qp_num));
+	must_succeed(scene.complete(Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})
+					    .remote(to.address(), to.rkey())));
+	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 2)).empty());
+	CHECK(unsent() == before + 10);
+	CHECK(counter("retransmits", name) >= again + 10);
+	remove_all();
+
+	/* Responses of the other queue pair, with the data of READs. */
+	add("unsent every 5 count 10 qp " + std::to_string(scene.b.qp->qp_num));
+	fill_pattern(to.bytes(0, bytes), 3);
+	must_succeed(scene.complete(Send(IBV_WR_RDMA_READ, {from.sge(0, bytes)})
+					    .remote(to.address(), to.rkey())));
+	CHECK(difference(from.bytes(0, bytes), pattern_of(bytes, 3)).empty());
+	CHECK(unsent() == before + 20);
+	remove_all();
+
+	/* Of three datagrams the second does not leave. */
+	UdEnd sender(device), receiver(device);
+
+	for (std::uint64_t id = 1; id <= 3; id++)
+		post_recv(receiver.qp, id, {receiver.memory.sge(256 * id, grh_bytes + 64)});
+	add("unsent every 2 qp " + std::to_string(sender.qp->qp_num));
+	for (std::uint32_t length : {1U, 2U, 3U}) {
+		post(sender.qp, Datagram(sender.to_self, receiver.qp->qp_num,
+					 {sender.memory.sge(0, length)}));
+		must_succeed(wait_completion(sender.send_cq));
+	}
+	const auto arrived = wait_completions(receiver.recv_cq, 2);
+
+	CHECK(arrived[0].byte_len == grh_bytes + 1);
+	CHECK(arrived[1].byte_len == grh_bytes + 3);
+	CHECK(unsent() == before + 21);
+	remove_all();
+
+	/* Nothing leaves any more. */
+	Endpoint a(device), b(device);
+
+	connect(a, b, {.timeout = 12, .retry_cnt = 1}, {});
+	Region page(a.pd, page_bytes);
+
+	add("unsent qp " + std::to_string(a.qp->qp_num));
+	post(a.qp, Send(IBV_WR_RDMA_WRITE, {page.sge(0, 64)}).remote(to.address(), to.rkey()));
 	CHECK(wait_completion(a.send_cq).status == IBV_WC_RETRY_EXC_ERR);
 }
 

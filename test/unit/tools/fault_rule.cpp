@@ -151,6 +151,7 @@ TEST_CASE("each fault has its name, and some have a status")
 		CHECK(fault_words(parse_fault(Words{"delay", time})) ==
 		      std::string("delay ") + time);
 	CHECK(fault_words(parse_fault(Words{"slow", "20ms"})) == "slow 20ms");
+	CHECK(fault_words(parse_fault(Words{"unsent", "peer", "10.0.0.2"})) == "unsent");
 	CHECK(fault_choice_words(parse_fault(Words{"no-memory", "every", "2"})) == "every 2");
 	for (const auto *status : {"rem-inv-req-err", "rem-access-err", "rem-op-err"}) {
 		const auto rule = parse_fault(Words{"nak", status});
