@@ -978,6 +978,9 @@ static int peal_verbs_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int m
 		ret = peal_verbs_choose_transport(qp, attr, mask, &transport);
 	if (!ret)
 		ret = peal_qp_modify(qp, attr, mask, transport);
+	if (!ret && mask & IB_QP_AV)
+		WRITE_ONCE(qp->sgid_ifindex,
+			   peal_path_ifindex(rdma_ah_read_grh(&attr->ah_attr)->sgid_attr));
 	if (!ret && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET) {
 		peal_verbs_show_late(ib);
 		peal_post_forget(qp);

@@ -127,6 +127,21 @@ struct dst_entry *peal_path_route(struct peal_path *path)
 	return dst ?: peal_path_new_route(path);
 }
 
+int peal_path_ifindex(const struct ib_gid_attr *gid)
+{
+	const struct net_device *ndev;
+	int ifindex = 0;
+
+	if (!gid)
+		return 0;
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(gid);
+	if (!IS_ERR(ndev))
+		ifindex = ndev->ifindex;
+	rcu_read_unlock();
+	return ifindex;
+}
+
 void peal_path_draw(struct peal_path *path, struct peal_port *port, const union ib_gid *sgid,
 		    const struct ib_global_route *grh, u32 hash)
 {

@@ -81,6 +81,8 @@ int peal_path_resolve(struct peal_path *path, struct peal_port *port,
  */
 int peal_path_init(struct peal_path *path, struct peal_port *port, struct peal_tx_quota *tx_quota,
 		   const struct rdma_ah_attr *attr, u32 hash);
+/* Return: the index of the GID's netdev, the device's or a VLAN's on it. 0: there is none. */
+int peal_path_ifindex(const struct ib_gid_attr *gid);
 /*
  * Fill only what the headers of packets take from a path. Nothing can be sent on it, and it is not
  * released. peal_tx_show() also takes `ifindex` and `sl` from it.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <linux/log2.h>
-#include <linux/netdevice.h>
-#include <rdma/ib_cache.h>
 
 #include "base/compat.h"
 #include "base/epoch.h"
@@ -443,22 +441,6 @@ static int peal_qp_check_transition(struct peal_qp *qp, const struct ib_qp_attr 
 	return 0;
 }
 
-/* Return: the index of the GID's netdev, or 0. */
-static int peal_qp_ifindex(const struct ib_gid_attr *gid)
-{
-	const struct net_device *ndev;
-	int ifindex = 0;
-
-	if (!gid)
-		return 0;
-	rcu_read_lock();
-	ndev = rdma_read_gid_attr_ndev_rcu(gid);
-	if (!IS_ERR(ndev))
-		ifindex = ndev->ifindex;
-	rcu_read_unlock();
-	return ifindex;
-}
-
 static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	const struct ib_global_route *grh;
@@ -499,7 +481,6 @@ static void peal_qp_apply(struct peal_qp *qp, const struct ib_qp_attr *attr, int
 		to->ah_attr = attr->ah_attr;
 		to->ah_attr.grh.sgid_attr = NULL;	/* the reference belongs to the core */
 		qp->sgid = grh->sgid_attr ? grh->sgid_attr->gid : (union ib_gid){};
-		WRITE_ONCE(qp->sgid_ifindex, peal_qp_ifindex(grh->sgid_attr));
 	}
 	if (!(mask & IB_QP_STATE))
 		return;

@@ -275,11 +275,11 @@ struct peal_qp {
 	/* Guarded by qp.control, sq.lock and rq.lock: */
 	struct ib_qp_attr attr;
 	union ib_gid sgid;		/* own GID, from the address vector */
-	int sgid_ifindex;		/* of its netdev: the device's, or a VLAN's on it; 0: unknown */
 
 	struct peal_transport *direct;	/* RC, UC, XRC: until destruction; else NULL */
 	/* Guarded by qp.control: */
 	struct peal_transport *wire;	/* RC, UC, XRC: NULL until a path needs it */
+	int sgid_ifindex;		/* of the own GID's netdev; 0: unknown; read at any time */
 
 	/* These three point to direct or wire, or are NULL during destruction. */
 	/* Guarded by qp.control, sq.lock and rq.lock: */

@@ -181,7 +181,7 @@ static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *
 	}
 }
 
-/* The device has rules for faults, which see each packet of a run. Otherwise as peal_output_add(). */
+/* The device has rules, which see each packet of a run. Otherwise as peal_output_add(). */
 static noinline bool peal_output_add_faulty(struct peal_output *output, struct peal_train *train,
 					    const struct peal_packet *header,
 					    struct peal_cursor *payload)

@@ -137,8 +137,8 @@ void peal_show_message(struct peal_qp *qp, const struct peal_show *show)
 	lockdep_assert_held(&qp->sq.lock);
 	peal_path_draw(&scene.out, scene.from, &qp->sgid, &grh,
 		       hash_64((u64)scene.qpn << 32 | scene.peer_qpn, 32));
-	scene.out.ifindex = qp->sgid_ifindex;
-	scene.out.sl = rdma_ah_get_sl(&qp->attr.ah_attr);
+	scene.out.ifindex = READ_ONCE(qp->sgid_ifindex);
+	scene.out.sl = qp->attr.ah_attr.sl;
 	grh.dgid = qp->sgid;
 	peal_path_draw(&scene.back, show->to, &peer_gid, &grh,
 		       hash_64((u64)scene.peer_qpn << 32 | scene.qpn, 32));

@@ -423,8 +423,8 @@ TEST_CASE("packets that leave find no memory, and are sent again")
 	/* A run of packets leaves at once. Rules see each of them. */
 	add("unsent every 5 count 10 peer " + std::string(own_address) + " qp " +
 	    std::to_string(scene.a.qp->qp_num));
-	must_succeed(scene.complete(Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)})
-					    .remote(to.address(), to.rkey())));
+	must_succeed(scene.complete(
+		Send(IBV_WR_RDMA_WRITE, {from.sge(0, bytes)}).remote(to.address(), to.rkey())));
 	CHECK(difference(to.bytes(0, bytes), pattern_of(bytes, 2)).empty());
 	CHECK(unsent() == before + 10);
 	CHECK(counter("retransmits", name) >= again + 10);
@@ -433,8 +433,8 @@ TEST_CASE("packets that leave find no memory, and are sent again")
 	/* Responses of the other queue pair, with the data of READs. */
 	add("unsent every 5 count 10 qp " + std::to_string(scene.b.qp->qp_num));
 	fill_pattern(to.bytes(0, bytes), 3);
-	must_succeed(scene.complete(Send(IBV_WR_RDMA_READ, {from.sge(0, bytes)})
-					    .remote(to.address(), to.rkey())));
+	must_succeed(scene.complete(
+		Send(IBV_WR_RDMA_READ, {from.sge(0, bytes)}).remote(to.address(), to.rkey())));
 	CHECK(difference(from.bytes(0, bytes), pattern_of(bytes, 3)).empty());
 	CHECK(unsent() == before + 20);
 	remove_all();
@@ -446,8 +446,8 @@ TEST_CASE("packets that leave find no memory, and are sent again")
 		post_recv(receiver.qp, id, {receiver.memory.sge(256 * id, grh_bytes + 64)});
 	add("unsent every 2 qp " + std::to_string(sender.qp->qp_num));
 	for (std::uint32_t length : {1U, 2U, 3U}) {
-		post(sender.qp, Datagram(sender.to_self, receiver.qp->qp_num,
-					 {sender.memory.sge(0, length)}));
+		post(sender.qp,
+		     Datagram(sender.to_self, receiver.qp->qp_num, {sender.memory.sge(0, length)}));
 		must_succeed(wait_completion(sender.send_cq));
 	}
 	const auto arrived = wait_completions(receiver.recv_cq, 2);
@@ -646,8 +646,7 @@ TEST_CASE("receives of datagrams and of XRC fail, too")
 
 	for (std::uint64_t id = 1; id <= 3; id++)
 		shared.post(id);
-	add("receive loc-len-err every 2 opcode send qp " +
-	    std::to_string(lane.target->qp_num));
+	add("receive loc-len-err every 2 opcode send qp " + std::to_string(lane.target->qp_num));
 	lane.send(shared, 1, 100);
 	must_succeed(wait_completion(lane.a.send_cq));
 	must_succeed(wait_completion(shared.cq));

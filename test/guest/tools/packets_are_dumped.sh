@@ -137,10 +137,11 @@ for case in "xrc|every operation works*" "xrc|a queue that the target cannot rea
 	"$(helper "${case%|*}")" "${case#*|}" >"$work/case" 2>&1 && grep -q "All tests passed" "$work/case" ||
 		fail "$case: $(<"$work/case")"
 done
+operations=rc-send,rc-send-inv,rc-write-imm,rc-read,rc-fetch-add,uc-send,ud-send,nak-access,nak-invalid,nak-operation,rnr
 for address in 10.77.0.1 fd77::1; do
 	index=$(gid_of "$device" "$address") || fail "$device has no GID for $address"
-	verified=(timeout "$(limit 60)" "$verify" -d "$device" -g "$index" -p 18780 --count 2 --sizes 1,mtu,3333,70000
-		--ops rc-send,rc-send-inv,rc-write-imm,rc-read,rc-fetch-add,uc-send,ud-send,nak-access,nak-invalid,nak-operation,rnr)
+	verified=(timeout "$(limit 60)" "$verify" -d "$device" -g "$index" -p 18780 --count 2
+		--sizes "1,mtu,3333,70000" --ops "$operations")
 	start_server 18780 "${verified[@]}" >"$work/server" 2>&1
 	"${verified[@]}" localhost >"$work/client" 2>&1 || fail "verify, $address: $(<"$work/client") $(<"$work/server")"
 	wait "$server" || fail "the server of verify, $address: $(<"$work/server")"
