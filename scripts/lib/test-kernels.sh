@@ -3,8 +3,9 @@
 #
 # Compiles the modules for the kernels of Debian 12, 13, sid and 13's backports, and the userspace part for Debian 13. A
 # warning is a failure. It compiles for Debian 12 on this machine, and for the others in their roots, in the folders of
-# scripts/vm. It does not load the modules. The test tools/releases_of_libibverbs runs the provider.
-# It also makes the packages, installs them in fresh roots of Debian 12 and 13, where dkms compiles the modules, and removes them.
+# scripts/vm. It does not load these modules. The test tools/releases_of_libibverbs runs the provider.
+# It also makes the packages, installs them in fresh roots of Debian 12 and 13, where dkms compiles the modules, upgrades and
+# removes them. A guest loads the modules that dkms has compiled on Debian 13.
 # Needs common.sh, build.sh, debian-root.sh, results.sh and test-unit.sh.
 
 # run_kernels_suite NAME...
@@ -18,6 +19,7 @@ run_kernels_suite() {
 	for suite in bookworm trixie; do
 		! matches "packages-$suite" "$@" || try_compile "packages-$suite" install_packages_in "$suite"
 	done
+	! matches packages-trixie "$@" || try_compile packages-trixie-loaded load_packaged_modules trixie 6.12
 }
 
 # What the README's apt-get install finds installed already, so that the test does not depend on what the mirror has.
@@ -38,8 +40,19 @@ install_packages_in() {
 		cp -r "$3/build/packages" "$2/root/checkout/build/"
 		cp "$3/scripts/lib/install-check" "$2/root/checkout/"
 		exec chroot "$2/root" /checkout/install-check' - "$root" "$layer" "$repo" || status=$?
+	rm -rf "$build/dkms-$1"
+	((status)) || mv "$layer/upper/checkout/dkms" "$build/dkms-$1" || status=1
 	rm -rf "$layer"
 	return "$status"
+}
+
+# load_packaged_modules SUITE KERNEL: a guest of this kernel loads the modules that dkms has compiled for it in the suite's root.
+load_packaged_modules() {
+	local release folder
+	release=$(root_release "$(kernel_root "$2")") || return
+	folder=$build/dkms-$1/$release
+	[[ -e $folder/peal.ko ]] || die "dkms has compiled no module for $release; it has for $(ls "$build/dkms-$1")"
+	"$repo/scripts/vm" --kernel "$2" --bare --timeout 120 -- test/guest/helpers/packaged_modules.sh "$folder"
 }
 
 # try_compile NAME COMMAND...

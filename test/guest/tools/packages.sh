@@ -45,7 +45,9 @@ mkdir "$work/drivers"
 mount --bind "$work/drivers" /etc/libibverbs.d || fail "cannot replace the list of providers"
 interface_up
 modprobe -a ib_uverbs || fail "cannot load the RDMA core"
+SECONDS=0
 install_packages
+echo "ok: installed in $SECONDS s"
 systemd-analyze verify "$unit" >"$work/output" 2>&1 || fail "systemd-analyze: $(<"$work/output")"
 
 links start || fail "the empty links.conf: $(<"$work/output")"
