@@ -195,11 +195,10 @@ static noinline bool peal_output_add_faulty(struct peal_output *output, struct p
 	for (i = 0; i <= header->more; i++) {
 		packet.psn = peal_psn_add(header->psn, i);
 		packet.ack_request = header->ack_request && i == header->more;
-		if (!peal_sender_finds_no_memory(qp, qp->attr.ah_attr.grh.dgid.raw)) {
-			all &= peal_tx_add(train, &packet, peal_output_tos(output, header),
-					   payload);
+		if (!peal_sender_finds_no_memory(qp, qp->attr.ah_attr.grh.dgid.raw) &&
+		    peal_tx_add(train, &packet, peal_output_tos(output, header), payload))
 			continue;
-		}
+		/* The bytes of a packet that was not added are still there. */
 		if (packet.payload_bytes)
 			peal_cursor_skip(payload, packet.payload_bytes);
 		all = false;
