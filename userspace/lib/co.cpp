@@ -37,6 +37,7 @@ status link::make_slots() noexcept
 	if (!held || !slots)
 		return error::make(ENOMEM, "there is no memory for the queues of a connection; "
 					   "lower options.sends");
+	choose_way();
 	return {};
 }
 
@@ -322,7 +323,7 @@ sending::sending(detail::kept<detail::link> to, const char *why, const deadline 
 	} else {
 		to_->commit_for(*this);
 	}
-	to_->close_batch();
+	to_->end_batch();
 }
 
 sending::~sending()
@@ -334,23 +335,11 @@ sending::~sending()
 
 void sending::post() noexcept
 {
-	const auto opcode = static_cast<ibv_wr_opcode>(what_.opcode);
-	const slice *local = what_.local ? &*what_.local : nullptr;
+	detail::operation what = what_.what;
 
-	switch (what_.kind) {
-	case detail::posting::region:
-		to_->add_remote(opcode, *local, *what_.part, what_.needed, what_.imm);
-		break;
-	case detail::posting::message:
-		to_->add_send(opcode, local, what_.imm);
-		break;
-	case detail::posting::atomic:
-		to_->add_atomic(opcode, *local, *what_.part, what_.compare_add, what_.swap);
-		break;
-	case detail::posting::copied:
-		to_->add_inline(opcode, what_.bytes, what_.part ? &*what_.part : nullptr);
-		break;
-	}
+	what.local = what_.local ? &*what_.local : nullptr;
+	what.part = what_.part ? &*what_.part : nullptr;
+	to_->add(what);
 	to_->commit_for(*this);
 	local_ = {};
 }
@@ -403,8 +392,11 @@ result<std::uint32_t> receiving_imm::await_resume() noexcept
 sending batch::commit(deadline until) noexcept
 {
 	const char *why = std::exchange(why_, "the batch was committed; make another one");
+	detail::link *of = path_ ? &detail::link_of(std::exchange(path_, nullptr)) : nullptr;
 
-	return sending(std::move(link_), why, until);
+	if (of)
+		keep(of);
+	return sending(detail::kept<detail::link>(of), why, until);
 }
 
 const region &connection::peer() const noexcept
@@ -421,89 +413,65 @@ unsigned connection::mtu() const noexcept
 
 class batch connection::batch() &noexcept
 {
-	return co::batch(link_);
+	return co::batch(link_.get());
 }
 
 sending connection::write(const slice &from, const remote &to, deadline until) noexcept
 {
-	return sending(
-		link_,
-		{.opcode = IBV_WR_RDMA_WRITE, .needed = rights::write, .local = from, .part = to},
-		until);
+	return sending(link_, {{.opcode = PEAL_OP_WRITE, .needed = rights::write}, from, to},
+		       until);
 }
 
 sending connection::write_imm(const slice &from, const remote &to, std::uint32_t imm,
 			      deadline until) noexcept
 {
-	return sending(link_,
-		       {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-			.needed = rights::write,
-			.imm = imm,
-			.local = from,
-			.part = to},
-		       until);
+	return sending(
+		link_,
+		{{.opcode = PEAL_OP_WRITE_IMM, .needed = rights::write, .imm = imm}, from, to},
+		until);
 }
 
 sending connection::read(const slice &into, const remote &from, deadline until) noexcept
 {
-	return sending(
-		link_,
-		{.opcode = IBV_WR_RDMA_READ, .needed = rights::read, .local = into, .part = from},
-		until);
+	return sending(link_, {{.opcode = PEAL_OP_READ, .needed = rights::read}, into, from},
+		       until);
 }
 
 sending connection::send(const slice &from, deadline until) noexcept
 {
-	return sending(link_,
-		       {.opcode = IBV_WR_SEND, .kind = detail::posting::message, .local = from},
-		       until);
+	return sending(link_, {{.opcode = PEAL_OP_SEND}, from}, until);
 }
 
 sending connection::send_imm(const slice &from, std::uint32_t imm, deadline until) noexcept
 {
-	return sending(link_,
-		       {.opcode = IBV_WR_SEND_WITH_IMM,
-			.kind = detail::posting::message,
-			.imm = imm,
-			.local = from},
-		       until);
+	return sending(link_, {{.opcode = PEAL_OP_SEND_IMM, .imm = imm}, from}, until);
 }
 
 sending connection::send_imm(std::uint32_t imm, deadline until) noexcept
 {
-	return sending(
-		link_,
-		{.opcode = IBV_WR_SEND_WITH_IMM, .kind = detail::posting::message, .imm = imm},
-		until);
+	return sending(link_, {{.opcode = PEAL_OP_SEND_IMM, .imm = imm}}, until);
 }
 
 sending connection::write_inline(std::span<const std::byte> from, const remote &to,
 				 deadline until) noexcept
 {
 	return sending(link_,
-		       {.opcode = IBV_WR_RDMA_WRITE,
-			.kind = detail::posting::copied,
-			.part = to,
-			.bytes = from},
+		       {{.opcode = PEAL_OP_WRITE, .needed = rights::write, .bytes = from}, {}, to},
 		       until);
 }
 
 sending connection::send_inline(std::span<const std::byte> from, deadline until) noexcept
 {
-	return sending(link_,
-		       {.opcode = IBV_WR_SEND, .kind = detail::posting::copied, .bytes = from},
-		       until);
+	return sending(link_, {{.opcode = PEAL_OP_SEND, .bytes = from}}, until);
 }
 
 sending connection::fetch_add(const slice &old, const remote &at, std::uint64_t add,
 			      deadline until) noexcept
 {
 	return sending(link_,
-		       {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-			.kind = detail::posting::atomic,
-			.local = old,
-			.part = at,
-			.compare_add = add},
+		       {{.opcode = PEAL_OP_FETCH_ADD, .needed = rights::atomic, .compare_add = add},
+			old,
+			at},
 		       until);
 }
 
@@ -511,12 +479,12 @@ sending connection::compare_swap(const slice &old, const remote &at, std::uint64
 				 std::uint64_t desired, deadline until) noexcept
 {
 	return sending(link_,
-		       {.opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
-			.kind = detail::posting::atomic,
-			.local = old,
-			.part = at,
-			.compare_add = expected,
-			.swap = desired},
+		       {{.opcode = PEAL_OP_CMP_SWAP,
+			 .needed = rights::atomic,
+			 .compare_add = expected,
+			 .swap = desired},
+			old,
+			at},
 		       until);
 }
 
@@ -541,9 +509,9 @@ result<connection> loop::adopt(peal::connection &&other) noexcept
 	if (!state_)
 		return error::make(EBADF, "the event loop was moved from; use the object that it "
 					  "was moved to");
-	if (!other.link_)
+	if (!other.path_)
 		return error::make(EBADF, "%s", moved);
-	detail::link &of = *other.link_.get();
+	detail::link &of = detail::link_of(other.path_.get());
 
 	if (const char *why = state_->refuses())
 		return error::make(EBADF, "%s", why);
@@ -558,7 +526,7 @@ result<connection> loop::adopt(peal::connection &&other) noexcept
 		other.close();
 		return error::make(done.code(), "%s", done.why());
 	}
-	return connection(std::move(other.link_));
+	return connection(detail::kept<detail::link>(&detail::link_of(other.path_.give())));
 }
 
 } // namespace co

@@ -96,7 +96,7 @@ const char *sentence_of(int status, std::uint32_t vendor_error)
 
 const char *completion::why() const noexcept
 {
-	if (why_)
+	if (is_sentence())
 		return why_;
 	if (!status_)
 		return "";

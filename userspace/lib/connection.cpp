@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "link.hpp"
@@ -16,11 +17,23 @@ namespace peal {
 namespace {
 
 constexpr const char *moved = "the connection was moved from; use the object that it was moved to";
-constexpr const char *second_batch =
-	"another batch of the connection exists; commit it and let it go first";
 constexpr const char *late = "the requests have not completed in time; wait again, or close";
 constexpr const char *too_many = "the program waits for more completions than it has requests on "
 				 "their way; wait for as many as were committed";
+
+/* By enum peal_opcode, for the requests that a connection makes. */
+constexpr auto verbs_opcodes = [] {
+	std::array<ibv_wr_opcode, PEAL_OP_COUNT> made{};
+
+	made[PEAL_OP_WRITE] = IBV_WR_RDMA_WRITE;
+	made[PEAL_OP_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM;
+	made[PEAL_OP_SEND] = IBV_WR_SEND;
+	made[PEAL_OP_SEND_IMM] = IBV_WR_SEND_WITH_IMM;
+	made[PEAL_OP_READ] = IBV_WR_RDMA_READ;
+	made[PEAL_OP_CMP_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP;
+	made[PEAL_OP_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return made;
+}();
 
 /* How often a wait polls before it sleeps. A sleep costs system calls and a wake-up. */
 constexpr unsigned polls_before_sleep = 64;
@@ -31,145 +44,92 @@ namespace detail {
 
 /* ---- building a batch ---- */
 
-ibv_send_wr *link::refuse(const char *why) noexcept
+void link::refuse(const char *why) noexcept
 {
 	if (!refused)
 		refused = why;
-	return nullptr;
+	is_short = false;
 }
 
-ibv_send_wr *link::next(ibv_wr_opcode opcode, const slice *local) noexcept
-{
-	if (local && !*local)
-		return refuse(local->why());
-	if (local && local->size() > longest)
-		return refuse("the slice is longer than a message may be; send it in parts");
-	if (outstanding + batch_size >= limits.sends)
-		return refuse("the queue is full; wait for completions, or raise options.sends");
-	ibv_send_wr *to = &wr[batch_size];
-	ibv_sge *entry = &sge[batch_size];
+namespace {
 
-	to->opcode = opcode;
-	to->send_flags = IBV_SEND_SIGNALED;
-	to->sg_list = entry;
-	to->num_sge = 0;
-	to->imm_data = 0;
-	/* For some devices an entry of length 0 means 2 GiB. */
-	if (local && local->size()) {
-		entry->addr = reinterpret_cast<std::uintptr_t>(local->data());
-		entry->length = local->size();
-		entry->lkey = static_cast<std::uint32_t>(local->key());
-		to->num_sge = 1;
+/* Why a request does not fit (path::fits). */
+const char *why_not(const path &to, const operation &of) noexcept
+{
+	if (of.local && !*of.local)
+		return of.local->why();
+	if (of.bytes.size() > to.limits.inline_bytes)
+		return "the data are longer than options.inline_bytes; raise it, or use a slice";
+	if (of.size() > to.longest)
+		return "the slice is longer than a message may be; send it in parts";
+	if (to.outstanding + to.batch_size >= to.limits.sends)
+		return "the queue is full; wait for completions, or raise options.sends";
+	if (!of.part)
+		return "the message is longer than the peer's receive buffers; let the peer raise "
+		       "options.receive_bytes, or write to its region";
+	if (of.is_atomic() && of.size() != sizeof(std::uint64_t))
+		return "an atomic returns 8 bytes; give it a slice of 8 bytes";
+	if (!of.is_aligned())
+		return "the remote address of an atomic is not a multiple of 8; choose another "
+		       "offset";
+	if (!*of.part)
+		return of.part->why();
+	if (!includes(of.part->rights(), of.needed))
+		return "the peer's region does not give this right; let the peer alloc() it with "
+		       "remote_write, remote_read or remote_atomic";
+	return "the remote part is shorter than the slice; choose a shorter slice, or let the peer "
+	       "share more";
+}
+
+} // namespace
+
+request link::add_checked(const operation &of) noexcept
+{
+	if (!fits(of)) {
+		refuse(why_not(*this, of));
+		return request::none;
 	}
-	if (held)
-		keep_local(local, held[batch_size]);
-	return to;
-}
-
-request link::finish() noexcept
-{
-	const std::uint64_t name = next_request + batch_size;
-
-	wr[batch_size].wr_id = name;
 	if (direct)
-		direct->build(batch_size, wr[batch_size]);
-	++batch_size;
-	return request(name);
+		ring.put(index_of(next_request) + batch_size, of);
+	else
+		build(of);
+	if (held)
+		keep_local(of.local, held[batch_size]);
+	return request(next_request + batch_size++);
 }
 
-bool link::fits(const remote &part, std::uint64_t bytes, rights needed) noexcept
+void link::build(const operation &of) noexcept
 {
-	const char *why = nullptr;
+	ibv_send_wr &to = wr[batch_size];
+	ibv_sge &entry = sge[batch_size];
 
-	if (!part)
-		why = part.why();
-	else if (!includes(part.rights(), needed))
-		why = "the peer's region does not give this right; let the peer alloc() it with "
-		      "remote_write, remote_read or remote_atomic";
-	else if (bytes > part.size())
-		why = "the remote part is shorter than the slice; choose a shorter slice, or let "
-		      "the "
-		      "peer share more";
-	if (why)
-		refuse(why);
-	return !why;
-}
+	to.wr_id = next_request + batch_size;
+	to.opcode = verbs_opcodes[of.opcode];
+	to.send_flags = IBV_SEND_SIGNALED;
+	to.sg_list = &entry;
+	/* For some devices an entry of length 0 means 2 GiB. */
+	to.num_sge = of.size() != 0;
+	to.imm_data = htobe32(of.imm);
+	entry.length = of.size();
+	if (of.local) {
+		entry.addr = reinterpret_cast<std::uintptr_t>(of.local->data());
+		entry.lkey = static_cast<std::uint32_t>(of.local->key());
+	} else if (!of.bytes.empty()) {
+		std::byte *copy = &inline_area[std::size_t{batch_size} * limits.inline_bytes];
 
-request link::add_remote(ibv_wr_opcode opcode, const slice &local, const remote &part,
-			 rights needed, std::uint32_t imm) noexcept
-{
-	ibv_send_wr *to = next(opcode, &local);
-
-	if (!to || !fits(part, local.size(), needed))
-		return request::none;
-	to->imm_data = htobe32(imm);
-	to->wr.rdma.remote_addr = static_cast<std::uint64_t>(part.address());
-	to->wr.rdma.rkey = static_cast<std::uint32_t>(part.key());
-	return finish();
-}
-
-request link::add_send(ibv_wr_opcode opcode, const slice *local, std::uint32_t imm) noexcept
-{
-	ibv_send_wr *to = next(opcode, local);
-
-	if (to && local && local->size() > peer_receive_bytes)
-		to = refuse("the message is longer than the peer's receive buffers; let the peer "
-			    "raise options.receive_bytes, or write to its region");
-	if (!to)
-		return request::none;
-	to->imm_data = htobe32(imm);
-	return finish();
-}
-
-request link::add_inline(ibv_wr_opcode opcode, std::span<const std::byte> from,
-			 const remote *part) noexcept
-{
-	if (from.size() > limits.inline_bytes) {
-		refuse("the data are longer than options.inline_bytes; raise it, or use a slice");
-		return request::none;
+		std::memcpy(copy, of.bytes.data(), of.bytes.size());
+		entry.addr = reinterpret_cast<std::uintptr_t>(copy);
+		to.send_flags |= IBV_SEND_INLINE;
 	}
-	ibv_send_wr *to = next(opcode, nullptr);
-
-	if (to && !part && from.size() > peer_receive_bytes)
-		to = refuse("the message is longer than the peer's receive buffers; let the peer "
-			    "raise options.receive_bytes");
-	if (!to || (part && !fits(*part, from.size(), rights::write)))
-		return request::none;
-	std::byte *copy = &inline_area[std::size_t{batch_size} * limits.inline_bytes];
-
-	if (!from.empty()) {
-		std::memcpy(copy, from.data(), from.size());
-		sge[batch_size].addr = reinterpret_cast<std::uintptr_t>(copy);
-		sge[batch_size].length = from.size();
-		to->num_sge = 1;
-		to->send_flags |= IBV_SEND_INLINE;
+	if (of.is_atomic()) {
+		to.wr.atomic.remote_addr = static_cast<std::uint64_t>(of.part->address());
+		to.wr.atomic.rkey = static_cast<std::uint32_t>(of.part->key());
+		to.wr.atomic.compare_add = of.compare_add;
+		to.wr.atomic.swap = of.swap;
+	} else if (of.part) {
+		to.wr.rdma.remote_addr = static_cast<std::uint64_t>(of.part->address());
+		to.wr.rdma.rkey = static_cast<std::uint32_t>(of.part->key());
 	}
-	if (part) {
-		to->wr.rdma.remote_addr = static_cast<std::uint64_t>(part->address());
-		to->wr.rdma.rkey = static_cast<std::uint32_t>(part->key());
-	}
-	return finish();
-}
-
-request link::add_atomic(ibv_wr_opcode opcode, const slice &old, const remote &at,
-			 std::uint64_t compare_add, std::uint64_t swap) noexcept
-{
-	constexpr std::uint64_t bytes = 8;
-	ibv_send_wr *to = next(opcode, &old);
-
-	if (to && old.size() != bytes)
-		to = refuse("an atomic returns 8 bytes; give it a slice of 8 bytes");
-	if (to && static_cast<std::uint64_t>(at.address()) % bytes)
-		to = refuse(
-			"the remote address of an atomic is not a multiple of 8; choose another "
-			"offset");
-	if (!to || !fits(at, bytes, rights::atomic))
-		return request::none;
-	to->wr.atomic.remote_addr = static_cast<std::uint64_t>(at.address());
-	to->wr.atomic.rkey = static_cast<std::uint32_t>(at.key());
-	to->wr.atomic.compare_add = compare_add;
-	to->wr.atomic.swap = swap;
-	return finish();
 }
 
 void link::abort() noexcept
@@ -179,11 +139,18 @@ void link::abort() noexcept
 		held[i] = {};
 	batch_size = 0;
 	refused = nullptr;
+	choose_way();
 }
 
-void link::close_batch() noexcept
+/* The link may be gone afterwards. */
+void link::end_batch() noexcept
 {
+	abort();
 	batch_open = false;
+	if (!users.load(std::memory_order_acquire)) {
+		delete this;
+		return;
+	}
 	/* Requests that waited for it are posted now. */
 	if (loop)
 		look();
@@ -196,24 +163,40 @@ std::uint32_t link::post(int &failed, co::sending *by) noexcept
 
 	if (!batch_size)
 		return 0;
-	if (direct) {
-		failed = direct->post(batch_size);
+	if (direct && ring.doorbell.gone()) {
+		/* Nothing completes a WQE after the removal of the device. */
+		failed = EIO;
+		posted = 0;
+	} else if (direct) {
+		/* If the doorbell fails, they are the device's nevertheless. */
+		failed = ring.post(index_of(next_request + posted));
 	} else {
 		for (std::uint32_t i = 0; i < batch_size; ++i)
 			wr[i].next = i + 1 < batch_size ? &wr[i + 1] : nullptr;
 		failed = ibv_post_send(qp, wr.get(), &bad);
+		/* What came before the bad request is on its way, and will have completions. */
+		if (failed)
+			posted = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
 	}
-	/* What came before the bad request is on its way, and will have completions. */
-	if (failed)
-		posted = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
 	for (std::uint32_t i = 0; slots && i < posted; ++i)
 		slots[(first_slot + outstanding + i) % limits.sends] = {by, std::move(held[i])};
-	next_request += batch_size;
+	next_request += posted;
 	outstanding += posted;
 	return posted;
 }
 
-status link::commit() noexcept
+namespace {
+
+error not_posted(const link &of, int failed, std::uint32_t posted, std::uint32_t size) noexcept
+{
+	return error::make(failed,
+			   "%s took %u of %u requests: %s; wait() for those, and connect again",
+			   of.device->name(), posted, size, strerrordesc_np(failed));
+}
+
+} // namespace
+
+status link::commit_checked() noexcept
 {
 	const std::uint32_t size = batch_size;
 	int failed = 0;
@@ -225,24 +208,41 @@ status link::commit() noexcept
 	const std::uint32_t posted = post(failed, nullptr);
 	abort();
 	if (failed)
-		return error::make(failed,
-				   "%s took %u of %u requests: %s; wait() for those, and "
-				   "connect again",
-				   device->name(), posted, size, strerrordesc_np(failed));
+		return not_posted(*this, failed, posted, size);
 	return {};
 }
 
-status link::commit(const deadline &until) noexcept
+status link::commit_and_wait(const deadline &until) noexcept
 {
 	if (status posted = commit(); !posted)
 		return posted;
 	for (const completion &one : wait(outstanding, until))
 		if (!one)
-			return error::make(one.why_ == late ? ETIMEDOUT
-					   : one.why_	    ? ENOTCONN
-							    : EIO,
+			return error::make(one.why_ == late    ? ETIMEDOUT
+					   : one.is_sentence() ? ENOTCONN
+							       : EIO,
 					   "%s", one.why());
 	return {};
+}
+
+request path::add_slowly(const operation &of) noexcept
+{
+	return link_of(this).add_checked(of);
+}
+
+status path::commit_slowly() noexcept
+{
+	return link_of(this).commit_checked();
+}
+
+status path::not_rung(int failed, std::uint32_t size) noexcept
+{
+	return not_posted(link_of(this), failed, size, size);
+}
+
+void path::close_batch_slowly() noexcept
+{
+	link_of(this).end_batch();
 }
 
 /* ---- what comes ---- */
@@ -288,9 +288,15 @@ void link::poll_sends() noexcept
 	int count;
 
 	if (direct) {
-		direct->for_each_sent([&](std::uint64_t name, const peal_cqe &cqe) {
-			note_sent(name, cqe.status, cqe.vendor_err);
-		});
+		while (const peal_cqe *cqe = ring.completions.peek()) {
+			const std::uint64_t name = oldest();
+
+			/* A program may have written anything to the ring. */
+			if (name < next_request && cqe->wqe_index == index_of(name))
+				note_sent(name, cqe->status, cqe->vendor_err);
+			ring.completions.advance();
+		}
+		ring.completions.publish();
 		return;
 	}
 	do {
@@ -579,180 +585,93 @@ message::~message()
 		link_->post_receive(buffer_);
 }
 
-batch::batch(detail::kept<detail::link> link) noexcept
+status batch::no_path(const char *why) noexcept
 {
-	if (!link)
-		return;
-	if (link->batch_open) {
-		why_ = second_batch;
-		return;
-	}
-	link->batch_open = true;
-	link_ = std::move(link);
-}
-
-batch::~batch()
-{
-	abort();
-	if (link_)
-		link_->close_batch();
-}
-
-request batch::write(const slice &from, const remote &to) noexcept
-{
-	return link_ ? link_->add_remote(IBV_WR_RDMA_WRITE, from, to, rights::write)
-		     : request::none;
-}
-
-request batch::write_imm(const slice &from, const remote &to, std::uint32_t imm) noexcept
-{
-	return link_ ? link_->add_remote(IBV_WR_RDMA_WRITE_WITH_IMM, from, to, rights::write, imm)
-		     : request::none;
-}
-
-request batch::read(const slice &into, const remote &from) noexcept
-{
-	return link_ ? link_->add_remote(IBV_WR_RDMA_READ, into, from, rights::read)
-		     : request::none;
-}
-
-request batch::send(const slice &from) noexcept
-{
-	return link_ ? link_->add_send(IBV_WR_SEND, &from) : request::none;
-}
-
-request batch::send_imm(const slice &from, std::uint32_t imm) noexcept
-{
-	return link_ ? link_->add_send(IBV_WR_SEND_WITH_IMM, &from, imm) : request::none;
-}
-
-request batch::send_imm(std::uint32_t imm) noexcept
-{
-	return link_ ? link_->add_send(IBV_WR_SEND_WITH_IMM, nullptr, imm) : request::none;
-}
-
-request batch::write_inline(std::span<const std::byte> from, const remote &to) noexcept
-{
-	return link_ ? link_->add_inline(IBV_WR_RDMA_WRITE, from, &to) : request::none;
-}
-
-request batch::send_inline(std::span<const std::byte> from) noexcept
-{
-	return link_ ? link_->add_inline(IBV_WR_SEND, from, nullptr) : request::none;
-}
-
-request batch::fetch_add(const slice &old, const remote &at, std::uint64_t add) noexcept
-{
-	return link_ ? link_->add_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, old, at, add, 0)
-		     : request::none;
-}
-
-request batch::compare_swap(const slice &old, const remote &at, std::uint64_t expected,
-			    std::uint64_t desired) noexcept
-{
-	return link_ ? link_->add_atomic(IBV_WR_ATOMIC_CMP_AND_SWP, old, at, expected, desired)
-		     : request::none;
-}
-
-status batch::commit() noexcept
-{
-	if (!link_)
-		return error::make(EBUSY, "%s", why_);
-	return link_->commit();
+	return error::make(EBUSY, "%s", why);
 }
 
 status batch::commit(deadline until) noexcept
 {
-	if (!link_)
-		return error::make(EBUSY, "%s", why_);
-	return link_->commit(until);
+	if (!path_)
+		return no_path(why_);
+	return link_of(path_).commit_and_wait(until);
 }
 
 void batch::abort() noexcept
 {
-	if (link_)
-		link_->abort();
-}
-
-std::size_t batch::size() const noexcept
-{
-	return link_ ? link_->batch_size : 0;
+	if (path_)
+		link_of(path_).abort();
 }
 
 const region &connection::peer() const noexcept
 {
 	static const region nothing;
 
-	return link_ ? link_->peer : nothing;
+	return path_ ? link_of(path_.get()).peer : nothing;
 }
 
 unsigned connection::mtu() const noexcept
 {
-	return link_ ? link_->mtu : 0;
+	return path_ ? link_of(path_.get()).mtu : 0;
 }
 
 const gid &connection::local_gid() const noexcept
 {
 	static const gid none{};
 
-	return link_ ? link_->local_gid : none;
+	return path_ ? link_of(path_.get()).local_gid : none;
 }
 
 const gid &connection::peer_gid() const noexcept
 {
 	static const gid none{};
 
-	return link_ ? link_->peer_gid : none;
+	return path_ ? link_of(path_.get()).peer_gid : none;
 }
 
 std::uint32_t connection::qp_number() const noexcept
 {
-	return link_ ? link_->qp_number : 0;
+	return path_ ? link_of(path_.get()).qp_number : 0;
 }
 
-class batch connection::batch() &noexcept
+completions connection::wait_slowly(std::size_t count, deadline until) noexcept
 {
-	return peal::batch(link_);
-}
-
-completions connection::wait(std::size_t count, deadline until) &noexcept
-{
-	return link_ ? link_->wait(count, until) : detail::link::after_move();
+	return path_ ? link_of(path_.get()).wait(count, until) : detail::link::after_move();
 }
 
 completions connection::take() &noexcept
 {
-	return link_ ? link_->take() : detail::link::after_move();
+	return path_ ? link_of(path_.get()).take() : detail::link::after_move();
 }
 
 result<message> connection::recv(deadline until) noexcept
 {
-	if (!link_)
+	if (!path_)
 		return error::make(EBADF, "%s", moved);
-	return link_->recv(until);
+	return link_of(path_.get()).recv(until);
 }
 
 result<std::uint32_t> connection::recv_imm(deadline until) noexcept
 {
-	if (!link_)
+	if (!path_)
 		return error::make(EBADF, "%s", moved);
-	return link_->recv_imm(until);
+	return link_of(path_.get()).recv_imm(until);
 }
 
 int connection::fd() const noexcept
 {
-	return link_ ? link_->epoll : -1;
+	return path_ ? link_of(path_.get()).epoll : -1;
 }
 
 next_step connection::arm() noexcept
 {
-	return link_ ? link_->arm_for_program() : next_step::close;
+	return path_ ? link_of(path_.get()).arm_for_program() : next_step::close;
 }
 
 void connection::close() noexcept
 {
-	if (link_)
-		link_->close();
+	if (path_)
+		link_of(path_.get()).close();
 }
 
 } // namespace peal

@@ -536,7 +536,7 @@ result<connection> listener::accept(const region &mine, deadline until,
 
 	if (!made)
 		return made.failure();
-	return connection(std::move(made).value());
+	return connection(detail::as_path(std::move(made).value()));
 }
 
 const char *device::name() const noexcept
@@ -559,7 +559,7 @@ result<connection> device::connect(const char *host, std::uint16_t port, const r
 
 	if (!made)
 		return made.failure();
-	return connection(std::move(made).value());
+	return connection(detail::as_path(std::move(made).value()));
 }
 
 result<connection> device::accept(std::uint16_t port, const region &mine, deadline until,

@@ -82,14 +82,25 @@ void keep(link *of) noexcept
 	of->users.fetch_add(1, std::memory_order_relaxed);
 }
 
+/* A batch that outlives the other users deletes it. */
 void release(link *of) noexcept
 {
-	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1 && !of->batch_open)
 		delete of;
 }
 
+void keep(path *of) noexcept
+{
+	keep(&link_of(of));
+}
+
+void release(path *of) noexcept
+{
+	release(&link_of(of));
+}
+
 link::link(kept<context> of, const peal::options &limits) noexcept
-	: device(std::move(of)), limits(limits)
+	: path(limits), device(std::move(of))
 {
 }
 
@@ -187,7 +198,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "%s makes no completion queue: %s; close connections, or "
 				   "lower options",
 				   device->name(), strerrordesc_np(errno));
-	direct = rings::take(*device.get(), send_cq, recv_cq, failed);
+	direct = rings::take(*device.get(), send_cq, recv_cq, ring, failed);
 	if (failed)
 		return no_rings(failed);
 	if (!for_loop)
@@ -216,7 +227,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "options",
 				   device->name(), strerrordesc_np(errno));
 	if (direct)
-		failed = direct->take(*device.get(), qp);
+		failed = direct->take(*device.get(), qp, ring);
 	if (failed)
 		return no_rings(failed);
 	qp_number = qp->qp_num;
@@ -226,6 +237,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "exists",
 				   device->name(), id->port_num, strerrordesc_np(errno));
 	longest = port.max_msg_sz;
+	choose_way();
 	return {};
 }
 
@@ -306,6 +318,12 @@ void link::end(const char *why) noexcept
 {
 	if (!ended)
 		ended = why;
+	is_short = false;
+}
+
+void link::choose_way() noexcept
+{
+	is_short = direct && !ended && !refused && !slots;
 }
 
 void link::hear(rdma_cm_event_type type) noexcept

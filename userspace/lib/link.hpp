@@ -43,7 +43,7 @@ static_assert(sizeof(region_on_wire) == 32,
 
 namespace detail {
 
-struct link final : source {
+struct link final : source, path {
 	/* A request on its way, in an event loop. */
 	struct slot {
 		co::sending *by = nullptr; /* who waits */
@@ -54,7 +54,6 @@ struct link final : source {
 
 	std::atomic<unsigned> users{1};
 	const kept<context> device;
-	const options limits;
 
 	rdma_event_channel *events = nullptr;
 	rdma_cm_id *id = nullptr;
@@ -62,37 +61,26 @@ struct link final : source {
 	ibv_cq *send_cq = nullptr;
 	ibv_cq *recv_cq = nullptr;
 	ibv_qp *qp = nullptr;
-	/* On a device of peal, while `qp` exists: the hot path. Elsewhere it is by libibverbs. */
+	/* On a device of peal, while `qp` exists. Elsewhere libibverbs writes the rings. */
 	std::unique_ptr<rings> direct;
 	int epoll = -1;
 	bool connected = false;
 
 	region peer;
-	std::uint32_t peer_receive_bytes = UINT32_MAX;
 	unsigned mtu = 0;
 	gid local_gid{};
 	gid peer_gid{};
 	std::uint32_t qp_number = 0;
-	std::uint64_t longest = 0; /* bytes in one message */
 
 	/* Why nothing more will come. */
 	const char *ended = nullptr;
 
-	/* The batch: wr[0, batch_size) are built. The next one has the name next_request. */
+	/* By libibverbs: wr[0, batch_size) are built. */
 	std::unique_ptr<ibv_send_wr[]> wr;
 	std::unique_ptr<ibv_sge[]> sge;
 	std::unique_ptr<std::byte[]> inline_area;
-	std::uint32_t batch_size = 0;
-	bool batch_open = false;
-	std::uint64_t next_request = 1;
+	/* Why the batch is not posted. */
 	const char *refused = nullptr;
-
-	/* Requests whose completion the program has not got. In a loop, those that have none. */
-	std::uint32_t outstanding = 0;
-	/* sent[0, handed) are the program's until its next wait, [handed, stored) are to come. */
-	std::unique_ptr<completion[]> sent;
-	std::uint32_t handed = 0;
-	std::uint32_t stored = 0;
 
 	/* Messages that came, from the oldest at `first` on. */
 	kept<block> buffers;
@@ -129,16 +117,12 @@ struct link final : source {
 	void hear(rdma_cm_event_type type) noexcept;
 	void close() noexcept;
 
-	request add_remote(ibv_wr_opcode, const slice &, const remote &, rights needed,
-			   std::uint32_t imm = 0) noexcept;
-	request add_inline(ibv_wr_opcode, std::span<const std::byte>, const remote *) noexcept;
-	request add_send(ibv_wr_opcode, const slice *, std::uint32_t imm = 0) noexcept;
-	request add_atomic(ibv_wr_opcode, const slice &, const remote &, std::uint64_t compare_add,
-			   std::uint64_t swap) noexcept;
-	status commit() noexcept;
-	status commit(const deadline &) noexcept;
+	/* What path::add and the others call for what is rare. */
+	request add_checked(const operation &) noexcept;
+	status commit_checked() noexcept;
+	status commit_and_wait(const deadline &) noexcept;
 	void abort() noexcept;
-	void close_batch() noexcept;
+	void end_batch() noexcept;
 
 	void post_receive(std::uint32_t buffer) noexcept;
 	void end(const char *why) noexcept;
@@ -171,11 +155,11 @@ struct link final : source {
 private:
 	error no_rings(int failed) const noexcept;
 	void learn_gids(const ibv_ah_attr &path) noexcept;
-	bool fits(const remote &, std::uint64_t bytes, rights needed) noexcept;
-	/* The request to fill, or null if the batch is refused. */
-	ibv_send_wr *next(ibv_wr_opcode, const slice *) noexcept;
-	ibv_send_wr *refuse(const char *why) noexcept;
-	request finish() noexcept;
+	/* Sets is_short again after what ended the short way. */
+	void choose_way() noexcept;
+	void refuse(const char *why) noexcept;
+	/* Writes a request for libibverbs. */
+	void build(const operation &) noexcept;
 	/* Sees whether the connection manager says that the connection has ended. */
 	void look_at_peer() noexcept;
 	void drain_channel() noexcept;
@@ -201,6 +185,17 @@ private:
 	void leave_loop() noexcept;
 	void deliver() noexcept;
 };
+
+/* Every path is a link's. */
+inline link &link_of(path *of) noexcept
+{
+	return static_cast<link &>(*of);
+}
+
+inline kept<path> as_path(kept<link> of) noexcept
+{
+	return kept<path>(of.give());
+}
 
 } // namespace detail
 } // namespace peal

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The rings of a queue pair of peal, which a connection writes and reads without libibverbs. It
- * has taken them from the provider (infiniband/pealdv.h), so it is their only user, and needs no
- * lock: one thread at a time uses a connection.
+ * Takes the rings of a queue pair from peal's provider (infiniband/pealdv.h), so that a connection
+ * writes and reads them without libibverbs. It is their only user, and needs no lock, because one
+ * thread at a time uses a connection.
  *
- * It knows neither connections nor slices.
+ * The send queue is in peal/path.hpp, because programs write it themselves.
  */
 #pragma once
 #include <infiniband/verbs.h>
 
 #include <memory>
 
-#include "../ring/completion_ring.hpp"
-#include "../ring/doorbell.hpp"
-#include "../ring/work_ring.hpp"
 #include "context.hpp"
+#include "peal/path.hpp"
 
 namespace peal::detail {
 
@@ -25,52 +23,31 @@ public:
 	 * that the device has no rings to take.
 	 */
 	static std::unique_ptr<rings> take(const context &, ibv_cq *send_cq, ibv_cq *recv_cq,
-					   int &failed) noexcept;
+					   send_ring &, int &failed) noexcept;
 	/* Takes the queues of the queue pair, which completes in them. Returns 0 or an errno. */
-	int take(const context &, ibv_qp *) noexcept;
+	int take(const context &, ibv_qp *, send_ring &) noexcept;
 
-	/*
-	 * Writes the request behind `before` others that are not posted yet. The connection posts
-	 * no more than the queue holds.
-	 */
-	void build(std::uint32_t before, const ibv_send_wr &) noexcept;
-	/* Posts so many requests. Returns 0 or an errno, and then none was posted. */
-	int post(std::uint32_t count) noexcept;
 	int post_receive(std::uint64_t id, const ibv_sge &) noexcept;
 
-	/* Calls visit(id, cqe) for each completion. */
-	template <class Visit>
-	void for_each_sent(Visit visit) noexcept
-	{
-		for_each(sent_, sends_, visit);
-	}
+	/* Calls visit(id, cqe) for each completion of a receive. */
 	template <class Visit>
 	void for_each_received(Visit visit) noexcept
 	{
-		for_each(received_, receives_, visit);
+		while (const peal_cqe *cqe = received_.peek()) {
+			if (const auto id = receives_.complete(cqe->wqe_index))
+				visit(*id, *cqe);
+			received_.advance();
+		}
+		received_.publish();
 	}
 
 private:
-	explicit rings(const pealdv_device &of) noexcept
-		: doorbell_(of.doorbell, FileKick(of.kick_fd))
-	{
-	}
-
-	template <class Visit>
-	static void for_each(CompletionRing &from, WorkRing &of, Visit visit) noexcept
-	{
-		while (const peal_cqe *cqe = from.peek()) {
-			if (const auto id = of.complete(cqe->wqe_index))
-				visit(*id, *cqe);
-			from.advance();
-		}
-		from.publish();
-	}
+	explicit rings(const Doorbell &doorbell) noexcept : doorbell_(doorbell) {}
 
 	Doorbell doorbell_;
 	std::uint32_t qp_index_ = 0;
-	WorkRing sends_, receives_;
-	CompletionRing sent_, received_;
+	WorkRing receives_;
+	CompletionRing received_;
 };
 
 } // namespace peal::detail

@@ -73,7 +73,12 @@ public:
 	 * A CQE need not be cleared after reading, because its phase differs from the
 	 * phase expected on the next lap.
 	 */
-	const peal_cqe *peek() const noexcept { return is_valid(next_) ? &slot(next_) : nullptr; }
+	const peal_cqe *peek() const noexcept
+	{
+		const peal_cqe &next = slot(next_);
+
+		return is_valid(next, next_) ? &next : nullptr;
+	}
 
 	void advance() noexcept { ++next_; }
 
@@ -148,12 +153,14 @@ public:
 private:
 	peal_cqe &slot(std::uint32_t index) const noexcept { return cqe_[index & (entries_ - 1)]; }
 
-	bool is_valid(std::uint32_t index) const noexcept
+	bool is_valid(const peal_cqe &at, std::uint32_t index) const noexcept
 	{
-		const bool phase = load_acquire(slot(index).flags) & PEAL_CQE_PHASE; /* D */
+		const bool lap = index & entries_;
+		const bool phase = load_acquire(at.flags) & PEAL_CQE_PHASE; /* D */
 
-		return phase != bool(index & entries_);
+		return phase != lap;
 	}
+	bool is_valid(std::uint32_t index) const noexcept { return is_valid(slot(index), index); }
 
 	/* Both CQEs are valid. `to` keeps its phase, because the phase belongs to slot and lap. */
 	void move(std::uint32_t from, std::uint32_t to) noexcept

@@ -20,5 +20,5 @@ modprobe -a rdma_cm rdma_ucm
 cat "$figures"
 of() { sed -n "s/^$1 \([0-9]*\).*/\1/p" "$figures"; }
 check_figure rings "$(of rings)" 1203 || fail "the rings"
-check_figure libpeal "$(of libpeal)" 1750 || fail "libpeal"
+check_figure libpeal "$(of libpeal)" 1351 || fail "libpeal"
 (($(of libpeal) + 200 < $(of libpeal-by-libibverbs))) || fail "libpeal does not write the rings"

@@ -252,7 +252,7 @@ TEST_CASE("there is one batch at a time", "[data_path]")
 	CHECK(ends.client->batch().commit());
 }
 
-TEST_CASE("what a device did not take has no completion", "[data_path]")
+TEST_CASE("what a device did not take has no completion", "[data_path][verbs]")
 {
 	const Fake fake;
 	Ends ends;

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,9 @@
 #include <mutex>
 #include <new>
 #include <set>
+
+#include "fake_provider.hpp"
+#include "fake_rings.hpp"
 
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -42,6 +46,8 @@ struct Channel : ibv_comp_channel {
 
 struct Queue : ibv_cq {
 	std::deque<ibv_wc> came;
+	std::unique_ptr<fake::CompletionHalf> ring; /* if the program took it */
+	ibv_wc_status last = IBV_WC_SUCCESS;
 	bool armed = false;
 	unsigned unacknowledged = 0;
 };
@@ -63,6 +69,8 @@ struct Pair : ibv_qp {
 	std::deque<Send> sends;
 	std::deque<Receive> receives;
 	std::vector<ibv_gid> groups;
+	/* If the program took them. */
+	std::unique_ptr<fake::WorkHalf> send_ring, receive_ring;
 };
 
 struct Address : ibv_ah {
@@ -121,6 +129,8 @@ struct State {
 	bool loses_established = false;
 	bool six = false;
 	int joining = RDMA_CM_EVENT_MULTICAST_JOIN;
+	bool gives_rings = false;
+	peal_doorbell doorbell{.engine = PEAL_ENGINE_ASLEEP, .pad0 = {}, .bits = {}};
 };
 
 State *state = new State;
@@ -185,11 +195,33 @@ bool take(int fd)
 	return read(fd, &one, sizeof(one)) == sizeof(one);
 }
 
+/* The index of a WQE is the wr_id. */
+peal_cqe cqe_of(const ibv_wc &wc)
+{
+	const bool has_imm = wc.wc_flags & IBV_WC_WITH_IMM;
+	peal_cqe cqe{};
+
+	cqe.wqe_index = static_cast<std::uint32_t>(wc.wr_id);
+	cqe.byte_len = wc.byte_len;
+	cqe.imm_or_rkey = wc.imm_data;
+	cqe.vendor_err = wc.vendor_err;
+	cqe.status = wc.status;
+	if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		cqe.opcode = PEAL_OP_WRITE_IMM;
+	else
+		cqe.opcode = has_imm ? PEAL_OP_SEND_IMM : PEAL_OP_SEND;
+	return cqe;
+}
+
 void complete(ibv_cq *to, const ibv_wc &wc)
 {
 	auto *queue = static_cast<Queue *>(to);
 
-	queue->came.push_back(wc);
+	queue->last = wc.status;
+	if (!queue->ring)
+		queue->came.push_back(wc);
+	else if (!queue->ring->push(cqe_of(wc)))
+		state->broken += "a completion queue overflows; ";
 	if (!queue->armed)
 		return;
 	queue->armed = false;
@@ -390,7 +422,7 @@ void progress()
 				--state->may_move;
 			pair->sends.pop_front();
 			moved = true;
-			if (queue->came.back().status)
+			if (queue->last)
 				break_pair(pair);
 		}
 	}
@@ -467,6 +499,149 @@ int req_notify_cq(ibv_cq *cq, int)
 	return 0;
 }
 
+/* ---- rings of peal ---- */
+
+/* No file of this process. */
+constexpr int kick_fd = 1 << 20;
+
+ibv_wr_opcode verbs_opcode(std::uint8_t opcode)
+{
+	switch (opcode) {
+	case PEAL_OP_SEND:
+		return IBV_WR_SEND;
+	case PEAL_OP_SEND_IMM:
+		return IBV_WR_SEND_WITH_IMM;
+	case PEAL_OP_WRITE:
+		return IBV_WR_RDMA_WRITE;
+	case PEAL_OP_WRITE_IMM:
+		return IBV_WR_RDMA_WRITE_WITH_IMM;
+	case PEAL_OP_READ:
+		return IBV_WR_RDMA_READ;
+	case PEAL_OP_CMP_SWAP:
+		return IBV_WR_ATOMIC_CMP_AND_SWP;
+	case PEAL_OP_FETCH_ADD:
+		return IBV_WR_ATOMIC_FETCH_AND_ADD;
+	default:
+		state->broken += "a WQE has no opcode; ";
+		return IBV_WR_SEND;
+	}
+}
+
+Send send_of(std::uint32_t index, const std::byte *slot)
+{
+	peal_send_wqe wqe;
+	Send send{};
+
+	std::memcpy(&wqe, slot, sizeof(wqe));
+	slot += sizeof(wqe);
+	send.wr.wr_id = index;
+	send.wr.opcode = verbs_opcode(wqe.opcode);
+	send.wr.imm_data = wqe.imm_or_rkey;
+	if (!(wqe.flags & PEAL_WQE_SIGNALED) || wqe.reserved0 || wqe.reserved1)
+		state->broken += "a WQE is not signaled, or not clean; ";
+	if (wqe.opcode == PEAL_OP_CMP_SWAP || wqe.opcode == PEAL_OP_FETCH_ADD) {
+		peal_atomic_seg segment;
+
+		std::memcpy(&segment, slot, sizeof(segment));
+		slot += sizeof(segment);
+		send.wr.wr.atomic = {wqe.remote_addr, segment.compare_add, segment.swap, wqe.rkey};
+	} else {
+		send.wr.wr.rdma = {wqe.remote_addr, wqe.rkey};
+	}
+	if (wqe.flags & PEAL_WQE_INLINE) {
+		send.wr.send_flags = IBV_SEND_INLINE;
+		send.sge.length = wqe.inline_len;
+		send.bytes.assign(reinterpret_cast<const char *>(slot), wqe.inline_len);
+	} else if (wqe.num_sge) {
+		peal_sge sge;
+
+		std::memcpy(&sge, slot, sizeof(sge));
+		send.sge = {sge.addr, sge.length, sge.lkey};
+	}
+	return send;
+}
+
+void take_wqes(Pair *pair)
+{
+	if (pair->receive_ring)
+		pair->receive_ring->take([&](std::uint32_t index, const std::byte *slot) {
+			peal_sge sge;
+
+			std::memcpy(&sge, slot + sizeof(peal_recv_wqe), sizeof(sge));
+			if (!covers(sge.lkey, sge.addr, sge.length, IBV_ACCESS_LOCAL_WRITE))
+				state->broken += "a receive buffer is not registered; ";
+			pair->receives.push_back({index, {sge.addr, sge.length, sge.lkey}});
+		});
+	if (pair->send_ring)
+		pair->send_ring->take([&](std::uint32_t index, const std::byte *slot) {
+			const Send send = send_of(index, slot);
+
+			state->inline_flags = send.wr.send_flags;
+			if (pair->state == IBV_QPS_RTS)
+				pair->sends.push_back(send);
+			else
+				finish(pair, send, IBV_WC_WR_FLUSH_ERR);
+		});
+	/* What is posted behind a failure is flushed. */
+	if (pair->state == IBV_QPS_ERR)
+		break_pair(pair);
+}
+
+int kick(std::uint32_t number, int which)
+{
+	const Call call;
+	const auto found = state->pairs.find(number);
+
+	if (found == state->pairs.end())
+		return ENOENT;
+	state->posts += which == PEAL_KICK_SEND;
+	if (const int error = failure(which == PEAL_KICK_SEND ? "kick" : "kick of a receive"))
+		return error;
+	take_wqes(found->second);
+	progress();
+	return 0;
+}
+
+int query_rings(pealdv_device *device)
+{
+	const Call call;
+
+	*device = {&state->doorbell, kick_fd};
+	return failure("pealdv_query_device");
+}
+
+int take_cq_ring(ibv_cq *cq, pealdv_cq *to)
+{
+	const Call call;
+	auto *queue = static_cast<Queue *>(cq);
+
+	if (const int error = failure("pealdv_take_cq"))
+		return error;
+	if (queue->ring)
+		return EBUSY;
+	queue->ring = std::make_unique<fake::CompletionHalf>(queue->cqe);
+	*to = {queue->ring->ctl(), queue->ring->cqes(), queue->ring->entries()};
+	return 0;
+}
+
+int take_work_ring(ibv_qp *qp, pealdv_queue *to, bool for_receives)
+{
+	const Call call;
+	auto *pair = static_cast<Pair *>(qp);
+	auto &ring = for_receives ? pair->receive_ring : pair->send_ring;
+	const auto *queue = static_cast<Queue *>(for_receives ? pair->recv_cq : pair->send_cq);
+	const unsigned data = std::max<unsigned>(pair->inline_bytes, 32);
+
+	if (const int error = failure("pealdv_take_queue"))
+		return error;
+	if (ring || !queue->ring)
+		return ring ? EBUSY : EINVAL;
+	ring = std::make_unique<fake::WorkHalf>(for_receives ? pair->depth_recv : pair->depth_send,
+						32 + (data + 15) / 16 * 16);
+	*to = {ring->ctl(), ring->slots(), ring->entries(), ring->stride(), pair->qp_num};
+	return 0;
+}
+
 Event *make_event(Id *id, rdma_cm_event_type type, int status = 0)
 {
 	auto *event = new Event;
@@ -527,6 +702,7 @@ void reset()
 
 	delete state;
 	state = new State;
+	fake_provider_does = {post_send, query_rings, take_cq_ring, take_work_ring};
 	for (int i = 0; i < 2; ++i) {
 		ibv_device &device = state->devices[i];
 
@@ -558,6 +734,20 @@ std::string broken_rules()
 	const Call call;
 
 	return state->broken;
+}
+
+bool has_rings()
+{
+	const char *value = std::getenv("FAKE_RINGS");
+
+	return state->gives_rings || (value && !std::strcmp(value, "1"));
+}
+
+void give_rings()
+{
+	const Call call;
+
+	state->gives_rings = true;
 }
 
 unsigned posts()
@@ -605,9 +795,12 @@ void remove_devices()
 {
 	const Call call;
 
-	for (const auto &[number, pair] : state->pairs)
+	peal::store_release(state->doorbell.engine, __u32{PEAL_ENGINE_GONE});
+	for (const auto &[number, pair] : state->pairs) {
+		take_wqes(pair);
 		if (pair->state != IBV_QPS_ERR)
 			break_pair(pair);
+	}
 	for (Id *id : state->ids)
 		send_event(id, RDMA_CM_EVENT_DEVICE_REMOVAL);
 }
@@ -707,6 +900,18 @@ void remove_list()
 
 extern "C" {
 
+/* ---- the kick file of peal ---- */
+
+off_t lseek(int fd, off_t offset, int whence) noexcept
+{
+	if (fd != kick_fd)
+		return syscall(SYS_lseek, fd, offset, whence);
+	const int error = kick(static_cast<std::uint32_t>(offset), whence);
+
+	errno = error ? error : errno;
+	return error ? -1 : 0;
+}
+
 /* ---- libibverbs ---- */
 
 ibv_device **ibv_get_device_list(int *count)
@@ -744,7 +949,7 @@ ibv_context *ibv_open_device(ibv_device *device)
 		return nullptr;
 	auto *context = made(new ibv_context{}, "context");
 	context->device = device;
-	context->ops.post_send = post_send;
+	context->ops.post_send = fake::has_rings() ? fake_provider_post_send : post_send;
 	context->ops.post_recv = post_recv;
 	context->ops.poll_cq = poll_cq;
 	context->ops.req_notify_cq = req_notify_cq;

@@ -37,7 +37,14 @@ std::string alive();
 /* What a real library would not forgive: for example, memory that was freed while registered. */
 std::string broken_rules();
 
-/* How often ibv_post_send was called. */
+/*
+ * Whether the devices give their rings away, as peal's do. The same tests run with and without
+ * (FAKE_RINGS=1).
+ */
+bool has_rings();
+/* They do until the next reset(). */
+void give_rings();
+/* How often ibv_post_send was called, or the doorbell rung. */
 unsigned posts();
 /* The attributes by which the last queue pair got ready to receive. */
 ibv_qp_attr last_route();

@@ -4,14 +4,15 @@
 # Each file of misuse/ has a use of libpeal that must not compile, with what the compiler says ("error:"), and beside it the
 # right use, which must.
 #
-#   misuse.sh INCLUDE-FOLDER COMPILER [OPTION...]
+#   misuse.sh INCLUDE-FOLDER UAPI-FOLDER COMPILER [OPTION...]
 set -u
 includes=$1
-shift
+uapi=$2
+shift 2
 folder=$(dirname "$0")/misuse
 failed=0
 
-compiles() { LC_ALL=C "$@" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I"$includes" 2>&1; }
+compiles() { LC_ALL=C "$@" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I"$includes" -isystem "$uapi" 2>&1; }
 
 for file in "$folder"/*.cpp; do
 	name=$(basename "$file" .cpp)

@@ -336,7 +336,7 @@ TEST_CASE("a device that disappears ends the connection", "[waits]")
 	fake::resume();
 }
 
-TEST_CASE("a device without completions ends the connection", "[waits]")
+TEST_CASE("a device without completions ends the connection", "[waits][verbs]")
 {
 	const Fake fake;
 	Ends ends;

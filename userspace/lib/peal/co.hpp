@@ -18,15 +18,9 @@ PEAL_API void release(event_loop *) noexcept;
 
 /* A request that may have to wait until the queue has room. */
 struct posting {
-	int opcode = 0; /* enum ibv_wr_opcode */
-	enum { region, message, atomic, copied } kind = region;
-	rights needed = rights::none;
-	std::uint32_t imm = 0;
+	operation what{}; /* without pointers */
 	std::optional<slice> local{};
 	std::optional<remote> part{};
-	std::span<const std::byte> bytes{};
-	std::uint64_t compare_add = 0;
-	std::uint64_t swap = 0;
 };
 
 /* Base of what waits for a message. */
@@ -142,7 +136,7 @@ public:
 
 private:
 	friend class connection;
-	explicit batch(detail::kept<detail::link> link) noexcept : peal::batch(std::move(link)) {}
+	explicit batch(detail::path *of) noexcept : peal::batch(of) {}
 };
 
 /*

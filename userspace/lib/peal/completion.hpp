@@ -20,6 +20,7 @@ namespace peal {
 namespace detail {
 
 struct link;
+struct path;
 PEAL_API void keep(link *) noexcept;
 PEAL_API void release(link *) noexcept;
 
@@ -72,12 +73,16 @@ public:
 
 private:
 	friend struct detail::link;
+	friend struct detail::path;
+
+	/* Whether it only says why requests have not completed. */
+	bool is_sentence() const noexcept { return status_ < 0; }
 
 	peal::request request_ = request::none;
 	int status_ = 0;
 	std::uint32_t vendor_error_ = 0;
+	/* Of a failure: whether the device is peal's. The sentence if there is no request. */
 	bool peal_ = false;
-	/* Says why there is no request. */
 	const char *why_ = nullptr;
 };
 
@@ -95,6 +100,7 @@ public:
 
 private:
 	friend struct detail::link;
+	friend struct detail::path;
 
 	explicit completions(std::span<const completion> span) noexcept : span_(span) {}
 

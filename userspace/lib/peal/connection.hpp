@@ -15,6 +15,8 @@
 #include "completion.hpp"
 #include "deadline.hpp"
 #include "memory.hpp"
+#include "options.hpp"
+#include "path.hpp"
 
 namespace peal {
 
@@ -28,14 +30,6 @@ class loop;
 /* The address of a port, in network order. That of an IPv4 address is ::ffff:10.0.0.1. */
 using gid = std::array<std::byte, 16>;
 
-/* How large the queues of a connection are. */
-struct options {
-	std::uint16_t sends = 128;	    /* requests that have no completion yet */
-	std::uint16_t receives = 32;	    /* messages that wait for recv() */
-	std::uint32_t receive_bytes = 4096; /* the longest message that the peer may send */
-	std::uint16_t inline_bytes = 64; /* the longest data of write_inline() and send_inline() */
-};
-
 /*
  * Requests that are posted together, with one doorbell. A batch that is destroyed without a commit
  * posts nothing. Each request that was posted gets one completion, in the order of the requests.
@@ -44,33 +38,101 @@ struct options {
  */
 class PEAL_API batch {
 public:
-	batch(batch &&other) noexcept = default;
+	batch(batch &&other) noexcept : path_(std::exchange(other.path_, nullptr)), why_(other.why_)
+	{
+		other.why_ = moved;
+	}
 	batch &operator=(batch &&) = delete;
-	~batch();
+	~batch()
+	{
+		if (path_)
+			path_->close_batch();
+	}
 
 	/* The remote part may be longer than the slice. */
-	request write(const slice &from, const remote &to) noexcept;
+	[[gnu::always_inline]] request write(const slice &from, const remote &to) noexcept
+	{
+		return add({.opcode = PEAL_OP_WRITE,
+			    .needed = rights::write,
+			    .local = &from,
+			    .part = &to});
+	}
 	/* Takes one of the peer's receives, as a send does. */
-	request write_imm(const slice &from, const remote &to, std::uint32_t imm) noexcept;
-	request read(const slice &into, const remote &from) noexcept;
-	request send(const slice &from) noexcept;
-	request send_imm(const slice &from, std::uint32_t imm) noexcept;
-	request send_imm(std::uint32_t imm) noexcept;
+	[[gnu::always_inline]] request write_imm(const slice &from, const remote &to,
+						 std::uint32_t imm) noexcept
+	{
+		return add({.opcode = PEAL_OP_WRITE_IMM,
+			    .needed = rights::write,
+			    .imm = imm,
+			    .local = &from,
+			    .part = &to});
+	}
+	[[gnu::always_inline]] request read(const slice &into, const remote &from) noexcept
+	{
+		return add({.opcode = PEAL_OP_READ,
+			    .needed = rights::read,
+			    .local = &into,
+			    .part = &from});
+	}
+	[[gnu::always_inline]] request send(const slice &from) noexcept
+	{
+		return add({.opcode = PEAL_OP_SEND, .local = &from});
+	}
+	[[gnu::always_inline]] request send_imm(const slice &from, std::uint32_t imm) noexcept
+	{
+		return add({.opcode = PEAL_OP_SEND_IMM, .imm = imm, .local = &from});
+	}
+	[[gnu::always_inline]] request send_imm(std::uint32_t imm) noexcept
+	{
+		return add({.opcode = PEAL_OP_SEND_IMM, .imm = imm});
+	}
 
 	/* The bytes are copied now, so they need no registered memory, and may go at once. */
-	request write_inline(std::span<const std::byte> from, const remote &to) noexcept;
-	request send_inline(std::span<const std::byte> from) noexcept;
+	[[gnu::always_inline]] request write_inline(std::span<const std::byte> from,
+						    const remote &to) noexcept
+	{
+		return add({.opcode = PEAL_OP_WRITE,
+			    .needed = rights::write,
+			    .part = &to,
+			    .bytes = from});
+	}
+	[[gnu::always_inline]] request send_inline(std::span<const std::byte> from) noexcept
+	{
+		return add({.opcode = PEAL_OP_SEND, .bytes = from});
+	}
 
 	/*
 	 * 8 bytes of the peer, aligned to 8. `old` gets the value before, and has 8 bytes, too. The
 	 * values are in the byte order of the peer's host.
 	 */
-	request fetch_add(const slice &old, const remote &at, std::uint64_t add) noexcept;
-	request compare_swap(const slice &old, const remote &at, std::uint64_t expected,
-			     std::uint64_t desired) noexcept;
+	[[gnu::always_inline]] request fetch_add(const slice &old, const remote &at,
+						 std::uint64_t value) noexcept
+	{
+		return add({.opcode = PEAL_OP_FETCH_ADD,
+			    .needed = rights::atomic,
+			    .local = &old,
+			    .part = &at,
+			    .compare_add = value});
+	}
+	[[gnu::always_inline]] request compare_swap(const slice &old, const remote &at,
+						    std::uint64_t expected,
+						    std::uint64_t desired) noexcept
+	{
+		return add({.opcode = PEAL_OP_CMP_SWAP,
+			    .needed = rights::atomic,
+			    .local = &old,
+			    .part = &at,
+			    .compare_add = expected,
+			    .swap = desired});
+	}
 
 	/* Posts all requests and empties the batch. */
-	status commit() noexcept;
+	[[gnu::always_inline]] status commit() noexcept
+	{
+		if (!path_) [[unlikely]]
+			return no_path(why_);
+		return path_->commit();
+	}
 	/*
 	 * As above, and waits until these requests and the earlier ones of the connection have
 	 * completed. It takes the completions. An error is the first failure, or says that they did
@@ -79,18 +141,39 @@ public:
 	status commit(deadline) noexcept;
 	/* Empties the batch. */
 	void abort() noexcept;
-	std::size_t size() const noexcept;
+	std::size_t size() const noexcept { return path_ ? path_->batch_size : 0; }
 
 private:
 	friend class connection;
 	friend class co::batch;
 
-	explicit batch(detail::kept<detail::link>) noexcept;
+	static constexpr const char *moved = "the batch or its connection was moved from; use the "
+					     "object that it was moved to";
+	static constexpr const char *second = "another batch of the connection exists; commit it "
+					      "and let it go first";
 
-	detail::kept<detail::link> link_;
-	/* Why there is no link. */
-	const char *why_ = "the batch or its connection was moved from; use the object that it was "
-			   "moved to";
+	explicit batch(detail::path *of) noexcept
+	{
+		if (!of)
+			return;
+		if (of->batch_open) {
+			why_ = second;
+			return;
+		}
+		of->batch_open = true;
+		path_ = of;
+	}
+
+	[[gnu::always_inline]] request add(const detail::operation &of) noexcept
+	{
+		return path_ ? path_->add(of) : request::none;
+	}
+	static status no_path(const char *why) noexcept;
+
+	/* The batch keeps it by batch_open, also without a connection. */
+	detail::path *path_ = nullptr;
+	/* Why there is none. */
+	const char *why_ = moved;
 };
 
 /* What to do before the next sleep (connection::arm). */
@@ -108,7 +191,7 @@ public:
 	{
 		if (this != &other) {
 			close();
-			link_ = std::move(other.link_);
+			path_ = std::move(other.path_);
 		}
 		return *this;
 	}
@@ -126,7 +209,7 @@ public:
 	std::uint32_t qp_number() const noexcept;
 
 	/* One at a time: the commit of a second one fails while the first exists. */
-	class batch batch() &noexcept;
+	class batch batch() &noexcept { return peal::batch(path_.get()); }
 	class batch batch() && = delete;
 
 	/*
@@ -134,7 +217,22 @@ public:
 	 * not come in time, the completions that came are returned, and behind them one that is
 	 * false and says why. A later call returns the others.
 	 */
-	[[nodiscard]] completions wait(std::size_t count, deadline) &noexcept;
+	[[nodiscard, gnu::always_inline]] completions wait(std::size_t count,
+							   deadline until) &noexcept
+	{
+		if (path_ && path_->collect(count)) [[likely]]
+			return path_->give(count);
+		return wait_slowly(count, until);
+	}
+	/* The clock is read only if they are not there yet. */
+	template <class Rep, class Period>
+	[[nodiscard]] completions wait(std::size_t count,
+				       std::chrono::duration<Rep, Period> from_now) &noexcept
+	{
+		if (path_ && path_->collect(count)) [[likely]]
+			return path_->give(count);
+		return wait_slowly(count, from_now);
+	}
 	[[nodiscard]] completions wait(std::size_t count, deadline) && = delete;
 	/* The completions that are there, without waiting. */
 	[[nodiscard]] completions take() &noexcept;
@@ -164,9 +262,11 @@ private:
 	friend class co::loop;
 
 	/* Of a connection that was not moved from. */
-	explicit connection(detail::kept<detail::link> link) noexcept : link_(std::move(link)) {}
+	explicit connection(detail::kept<detail::path> path) noexcept : path_(std::move(path)) {}
 
-	detail::kept<detail::link> link_;
+	completions wait_slowly(std::size_t count, deadline) noexcept;
+
+	detail::kept<detail::path> path_;
 };
 
 } // namespace peal

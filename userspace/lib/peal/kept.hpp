@@ -31,6 +31,8 @@ public:
 			release(object_);
 	}
 
+	/* Hands over its use of the object. */
+	T *give() noexcept { return std::exchange(object_, nullptr); }
 	T *get() const noexcept { return object_; }
 	T *operator->() const noexcept { return object_; }
 	explicit operator bool() const noexcept { return object_; }
