@@ -3,11 +3,13 @@
  * What the provider exports for programs that write the rings themselves (infiniband/pealdv.h).
  *
  * A ring that was taken is replaced by an empty one, so that posts and polls by libibverbs find no
- * room and no completion, and need no check for it.
+ * room and no completion, and need no check for it. A queue pair that completes in such a queue has
+ * empty rings from the beginning.
  */
 #include "infiniband/pealdv.h"
 
 #include <mutex>
+#include <utility>
 
 #include "qp.hpp"
 
@@ -18,18 +20,17 @@ namespace {
 using peal::Cq;
 using peal::Qp;
 
-int take_queue(Qp &qp, peal::Lock &lock, peal::WorkRing &from, const Cq &completes_in,
+int take_queue(const Qp &qp, peal::Lock &lock, const Cq &completes_in, peal::RingShape &from,
 	       pealdv_queue &to) noexcept
 {
 	std::lock_guard guard(lock);
 
 	if (!completes_in.taken)
 		return EINVAL;
-	if (from.head() || !from.shape().entries)
+	if (!from.entries)
 		return EBUSY;
-	const peal::RingShape shape = from.give_away();
+	const peal::RingShape shape = std::exchange(from, {});
 	to = {shape.ctl, shape.slots, shape.entries, shape.stride, qp.qp_index};
-	qp.taken = true;
 	return 0;
 }
 
@@ -63,7 +64,7 @@ PEALDV_API int pealdv_take_send_queue(ibv_qp *ibqp, pealdv_queue *ring) noexcept
 
 	if (qp.no_queue)
 		return EOPNOTSUPP;
-	return take_queue(qp, qp.sq_lock, qp.sq, qp.send_queue, *ring);
+	return take_queue(qp, qp.sq_lock, qp.send_queue, qp.sq_to_take, *ring);
 }
 
 PEALDV_API int pealdv_take_receive_queue(ibv_qp *ibqp, pealdv_queue *ring) noexcept
@@ -72,5 +73,5 @@ PEALDV_API int pealdv_take_receive_queue(ibv_qp *ibqp, pealdv_queue *ring) noexc
 
 	if (qp.no_queue || qp.shared || qp.is_xrc() || !qp.cap.max_recv_wr)
 		return EOPNOTSUPP;
-	return take_queue(qp, qp.rq_lock, qp.rq, qp.recv_queue, *ring);
+	return take_queue(qp, qp.rq_lock, qp.recv_queue, qp.rq_to_take, *ring);
 }

@@ -106,6 +106,11 @@ void map_rings(Qp &qp, const peal_create_qp_resp &shape)
 	qp.rq.attach({&ctl->rq, base + shape.rq_offset, rq_entries, shape.rq_stride},
 		     pd.alloc_wr_ids(rq_entries));
 	qp.qp_index = shape.qp_index;
+	if (qp.send_queue.taken)
+		qp.sq_to_take = qp.sq.give_away();
+	if (qp.recv_queue.taken)
+		qp.rq_to_take = qp.rq.give_away();
+	qp.keeps_rings_aside = qp.send_queue.taken || qp.recv_queue.taken;
 }
 
 /* Returns the kernel's error. `events` is the number of async events that it has reported. */
@@ -151,6 +156,9 @@ Qp &create(ibv_qp_init_attr_ex &requested)
 	    (attr.recv_cq && attr.recv_cq->context != context) ||
 	    (attr.srq && attr.srq->context != context))
 		throw_errno(EINVAL);
+	/* Nobody would give the slots of the shared receive queue back. */
+	if (attr.srq && Cq::of(attr.recv_cq).taken)
+		throw_errno(EOPNOTSUPP);
 	auto owned = std::make_unique<Qp>(Context::of(attr.pd->context), attr);
 	Qp &qp = *owned;
 	const peal_create_qp_req driver_request{};
@@ -426,7 +434,7 @@ int qp_modify(ibv_qp *ibqp, ibv_qp_attr *attr, int mask)
 		return EOPNOTSUPP;
 	if (mask & IBV_QP_STATE && c_enum(attr->qp_state) == IBV_QPS_RESET) {
 		/* Only the program knows the indices then. */
-		if (qp.taken)
+		if (qp.keeps_rings_aside)
 			return EBUSY;
 		/*
 		 * Take all locks before the command. If they were taken after it, another thread

@@ -49,7 +49,13 @@ struct Qp : verbs_qp {
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;
-	bool taken = false;	/* the program posts to one of the rings (direct.cpp) */
+	/*
+	 * Rings for the program to take (direct.cpp). They complete in a queue that it has taken,
+	 * where this provider would never see that a slot is free again.
+	 */
+	RingShape sq_to_take{};
+	RingShape rq_to_take{};
+	bool keeps_rings_aside = false;
 	std::uint8_t transport; /* enum Transport */
 	Mapping mapping;
 	/* Held during a whole modify, so that two threads store `state` in the kernel's order. */

@@ -117,10 +117,28 @@ void by_rings(unsigned count)
 	expect(calls.take_cq(two.recv_cq, &unused) == EBUSY, "a used completion queue is taken");
 	expect(calls.take_receive_queue(two.qp, &receives) == EINVAL,
 	       "a queue is taken before its completion queue");
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	expect(ibv_post_send(two.qp, &wr, &bad) == ENOMEM,
+	       "libibverbs posts to a queue that completes in a taken completion queue");
 	expect(!calls.take_send_queue(two.qp, &queue), "pealdv_take_send_queue fails");
 	expect(calls.take_send_queue(two.qp, &queue) == EBUSY, "a send queue is taken twice");
-	wr.opcode = IBV_WR_RDMA_WRITE;
 	expect(ibv_post_send(two.qp, &wr, &bad) == ENOMEM, "libibverbs posts to a taken queue");
+	ibv_srq_init_attr shared{};
+	shared.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
+	ibv_srq *srq = ibv_create_srq(two.pd, &shared);
+	ibv_qp_init_attr with_srq{};
+	with_srq.qp_type = IBV_QPT_RC;
+	with_srq.send_cq = two.other_cq;
+	with_srq.recv_cq = two.send_cq;
+	with_srq.srq = srq;
+	with_srq.cap = {.max_send_wr = 1,
+			.max_recv_wr = 0,
+			.max_send_sge = 1,
+			.max_recv_sge = 0,
+			.max_inline_data = 0};
+	expect(srq && !ibv_create_qp(two.pd, &with_srq) && errno == EOPNOTSUPP,
+	       "a shared receive queue completes in a taken completion queue");
+	expect(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
 	expect(ibv_resize_cq(two.send_cq, 1000) == EBUSY, "a taken completion queue is resized");
 
 	measure("rings", count, [&] {

@@ -11,7 +11,10 @@
  * back but the destruction of its object, which also unmaps the ring.
  *
  * A completion queue is taken first, and then each queue that completes there, both before their
- * first use. One thread at a time may take from an object.
+ * first use. A queue that completes there takes no post of libibverbs, also before it is taken. A
+ * queue pair with a shared receive queue cannot complete there: ibv_create_qp() fails with
+ * EOPNOTSUPP.
+ * One thread at a time may take from an object.
  *
  * A program in C defines _GNU_SOURCE, and links -ldl where dlopen() is not in libc.
  */
