@@ -45,11 +45,11 @@ peal-containers atomic_bw 8 B|1525
 peal-containers send_lat 8 B|8580
 peal one-process 64 B write|1250
 peal one-process 64 B uc|1250
-peal one-process 64 B odp|3863
+peal one-process 64 B odp|1553
 peal one-process 64 B send|1908
 peal one-process 64 B srq|2016
-peal one-process 64 B xrc|2883
-peal one-process 64 B ud|3154
+peal one-process 64 B xrc|2066
+peal one-process 64 B ud|2420
 "
 
 PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
