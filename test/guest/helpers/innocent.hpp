@@ -26,8 +26,8 @@ inline std::string users_of_module()
 
 class Innocent {
 public:
-	explicit Innocent(Device &device)
-		: pair_(device), from_(pair_.a.pd, 16 * page_bytes),
+	explicit Innocent(Device &device, const Link &link = {})
+		: pair_(device, {}, link), from_(pair_.a.pd, 16 * page_bytes),
 		  to_(pair_.b.pd, 16 * page_bytes)
 	{
 	}
