@@ -117,7 +117,7 @@ struct link final : source, path {
 	void hear(rdma_cm_event_type type) noexcept;
 	void close() noexcept;
 
-	/* What path::add and the others call for what is rare. */
+	/* The functions of struct path call these in rare cases. */
 	request add_checked(const operation &) noexcept;
 	status commit_checked() noexcept;
 	status commit_and_wait(const deadline &) noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The part of a connection that each request and each wait touches. It is in a header so that the
- * compiler puts it into the program: on a device of peal a program writes the rings itself, and
- * calls the library only for what is rare. On other devices every call goes to the library.
+ * compiler puts it into the program. On a device of peal the program writes the rings itself. It
+ * calls the library only in rare cases. On other devices every call goes to the library.
  *
  * The layout is part of the library's ABI. Programs have no other use for this file.
  */
@@ -55,8 +55,8 @@ struct operation {
 };
 
 /*
- * A send queue of peal and its completion queue, which nobody else uses. One thread at a time uses
- * a connection, so it needs no lock. Each request asks for a completion, and they complete in their
+ * A send queue of peal and its completion queue. Only one connection uses them, by one thread at a
+ * time, so they need no lock. Each request asks for a completion, and they complete in their
  * order, so the index of a WQE tells which request it is.
  */
 struct send_ring {
