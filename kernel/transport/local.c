@@ -1214,16 +1214,8 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	to->message = false;
 	spin_unlock(&peer->rq.lock);
 
-	peal_ring_take(&qp->sq.ring);
 	peal_budget_spend(budget, PEAL_COST_WQE + length + pieces * PEAL_COST_PIECE);
-	peal_count(qp, posts);
-	peal_count(qp, direct_messages);
-	peal_qp_count_message(qp, wqe->opcode, length);
-	if (!(wqe->flags & PEAL_WQE_SIGNALED))
-		return true;
-	peal_notify_cq(notify, peal_cq(qp->ib.send_cq));
-	if (unlikely(!peal_cq_push_sent(peal_cq(qp->ib.send_cq), qp->index, qp->ib.qp_num, wqe)))
-		peal_qp_complete_message(qp, notify, wqe, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	peal_sender_take_delivered(qp, notify);
 	return true;
 
 doubt:

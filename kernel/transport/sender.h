@@ -106,6 +106,28 @@ static inline bool peal_sender_fetch(struct peal_qp *qp, struct peal_notify *not
 }
 
 /*
+ * A fast path has delivered the message of the WQE that peal_sq_peek() has put into sq.wqe. Take
+ * the WQE from the ring, count the message, and complete it.
+ */
+static __always_inline void peal_sender_take_delivered(struct peal_qp *qp,
+						       struct peal_notify *notify)
+{
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_cq *cq = peal_cq(qp->ib.send_cq);
+
+	lockdep_assert_held(&qp->sq.lock);
+	peal_ring_take(&qp->sq.ring);
+	peal_count(qp, posts);
+	peal_count(qp, direct_messages);
+	peal_qp_count_message(qp, wqe->opcode, wqe->length);
+	if (!(wqe->flags & PEAL_WQE_SIGNALED))
+		return;
+	peal_notify_cq(notify, cq);
+	if (unlikely(!peal_cq_push_sent(cq, qp->index, qp->ib.qp_num, wqe)))
+		peal_qp_complete_message(qp, notify, wqe, IB_WC_SUCCESS, PEAL_REASON_NONE);
+}
+
+/*
  * The sending side of a transport whose messages are single packets that are not acknowledged:
  * datagrams and Ethernet frames.
  *

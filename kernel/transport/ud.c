@@ -631,17 +631,9 @@ static bool peal_ud_fast(struct peal_packet_sender *sender, struct peal_notify *
 	spin_unlock(&peer->rq.lock);
 
 	sender->psn = peal_psn_add(sender->psn, 1);
-	peal_ring_take(&qp->sq.ring);
 	peal_budget_spend(budget, PEAL_COST_WQE + PEAL_COST_PACKET + length +
 				  (1 + PEAL_UD_PIECES) * PEAL_COST_PIECE);
-	peal_count(qp, posts);
-	peal_count(qp, direct_messages);
-	peal_qp_count_message(qp, wqe->opcode, length);
-	if (!(wqe->flags & PEAL_WQE_SIGNALED))
-		return true;
-	peal_notify_cq(notify, peal_cq(qp->ib.send_cq));
-	if (unlikely(!peal_cq_push_sent(peal_cq(qp->ib.send_cq), qp->index, qp->ib.qp_num, wqe)))
-		peal_qp_complete_message(qp, notify, wqe, IB_WC_SUCCESS, PEAL_REASON_NONE);
+	peal_sender_take_delivered(qp, notify);
 	return true;
 
 doubt:
