@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <fstream>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
 #include "error.hpp"
 #include "finding.hpp"
+#include "formatted.hpp"
 #include "table.hpp"
 
 namespace peal::tool {
@@ -98,10 +98,10 @@ void print_line(const Finding &finding, bool colours)
 	const auto colour = finding.verdict == Verdict::OK	  ? Colour::GREEN
 			    : finding.verdict == Verdict::PROBLEM ? Colour::RED
 								  : Colour::YELLOW;
-	const auto word = fmt::format("{:<8}", verdict_word(finding.verdict));
+	const auto word = formatted("{:<8}", verdict_word(finding.verdict));
 
-	fmt::print("{} {:<10} {}{}{}\n", coloured(word, colour, colours), finding.check,
-		   finding.text, finding.remedy.empty() ? "" : "; ", finding.remedy);
+	print("{} {:<10} {}{}{}\n", coloured(word, colour, colours), finding.check, finding.text,
+	      finding.remedy.empty() ? "" : "; ", finding.remedy);
 }
 
 } /* namespace */
@@ -139,7 +139,7 @@ int examine(const std::string &peer, bool json)
 			       {"remedy", finding.remedy}});
 	}
 	if (json)
-		fmt::print("{}\n", all.dump(2));
+		print("{}\n", all.dump(2));
 	return status;
 }
 

@@ -3,6 +3,7 @@
  * The checks of this host and of this process: module, provider, memory, device files.
  */
 #include "finding.hpp"
+#include "formatted.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +13,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ std::string kernel_release()
 /* Return: what modinfo says about the module that is installed for this kernel. */
 std::optional<std::string> module_field(const char *field)
 {
-	auto text = output_of(fmt::format("modinfo -F {} peal", field));
+	auto text = output_of(formatted("modinfo -F {} peal", field));
 
 	if (!text)
 		return {};
@@ -63,26 +63,23 @@ void check_module_to_load(Findings &findings)
 	const auto built_for = module_field("vermagic");
 
 	if (built_for && built_for->starts_with(release + " "))
-		return findings.add(
-			Verdict::PROBLEM, "module",
-			fmt::format("peal is installed for {}, but not loaded", release),
-			"type \"modprobe peal\"");
+		return findings.add(Verdict::PROBLEM, "module",
+				    formatted("peal is installed for {}, but not loaded", release),
+				    "type \"modprobe peal\"");
 	if (built_for)
 		return findings.add(Verdict::PROBLEM, "module",
-				    fmt::format("the installed module is for {}, and {} runs",
-						built_for->substr(0, built_for->find(' ')),
-						release),
+				    formatted("the installed module is for {}, and {} runs",
+					      built_for->substr(0, built_for->find(' ')), release),
 				    "build it again: \"dkms autoinstall\"");
 	if (!fs::exists("/lib/modules/" + release + "/build/Makefile"))
 		return findings.add(
 			Verdict::PROBLEM, "module",
-			fmt::format("peal is not installed for {}, whose headers are "
-				    "missing",
-				    release),
-			fmt::format("type \"apt-get install peal-dkms linux-headers-{}\"",
-				    release));
+			formatted("peal is not installed for {}, whose headers are "
+				  "missing",
+				  release),
+			formatted("type \"apt-get install peal-dkms linux-headers-{}\"", release));
 	findings.add(
-		Verdict::PROBLEM, "module", fmt::format("peal is not installed for {}", release),
+		Verdict::PROBLEM, "module", formatted("peal is not installed for {}", release),
 		"type \"apt-get install peal-dkms\", or \"dkms autoinstall\" if it is installed");
 }
 
@@ -91,15 +88,15 @@ bool check_interface(Findings &findings, const std::vector<Patient> &patients)
 {
 	for (const auto &patient : patients) {
 		const auto file = uverbs_of(patient.device.name);
-		const auto version = first_line(fmt::format(
-			"/sys/class/infiniband_verbs/{}/abi_version", file.value_or("")));
+		const auto version = first_line(
+			formatted("/sys/class/infiniband_verbs/{}/abi_version", file.value_or("")));
 
 		if (version && *version != std::to_string(PEAL_ABI_VERSION)) {
 			findings.add(
 				Verdict::PROBLEM, "module",
-				fmt::format("the loaded module has version {} of the interface, "
-					    "and the installed programs have {}",
-					    *version, PEAL_ABI_VERSION),
+				formatted("the loaded module has version {} of the interface, "
+					  "and the installed programs have {}",
+					  *version, PEAL_ABI_VERSION),
 				"install all packages of one release, and type \"systemctl restart "
 				"peal-links\"");
 			return false;
@@ -128,15 +125,15 @@ void check_module(Findings &findings, const std::vector<Patient> &patients)
 	if (!installed)
 		return findings.add(
 			Verdict::WARNING, "module",
-			fmt::format("peal is loaded, but not installed for {}", kernel_release()),
+			formatted("peal is loaded, but not installed for {}", kernel_release()),
 			"install peal-dkms, otherwise it is gone after a reboot");
 	if (loaded && *installed != *loaded)
 		return findings.add(Verdict::WARNING, "module",
 				    "the loaded module is not the one that is installed",
 				    "type \"systemctl restart peal-links\" to replace it");
-	findings.ok("module", fmt::format("peal {} is loaded, built for {}",
-					  first_line("/sys/module/peal/version").value_or(""),
-					  kernel_release()));
+	findings.ok("module", formatted("peal {} is loaded, built for {}",
+					first_line("/sys/module/peal/version").value_or(""),
+					kernel_release()));
 }
 
 /* ---- the provider ---- */
@@ -172,7 +169,7 @@ public:
 	std::string line()
 	{
 		restore();
-		std::ifstream text(fmt::format("/proc/self/fd/{}", file));
+		std::ifstream text(formatted("/proc/self/fd/{}", file));
 		for (std::string line; std::getline(text, line);)
 			if (line.find("peal") != std::string::npos)
 				return line;
@@ -257,20 +254,20 @@ void check_provider(Findings &findings, const std::vector<Patient> &patients)
 		if (std::ranges::find(verbs->devices, name) != verbs->devices.end())
 			continue;
 		return findings.add(Verdict::PROBLEM, "provider",
-				    fmt::format("programs do not see {} with libibverbs {}{}{}",
-						patient.device.name, verbs->release,
-						verbs->complaint.empty() ? "" : ", which says: ",
-						verbs->complaint),
+				    formatted("programs do not see {} with libibverbs {}{}{}",
+					      patient.device.name, verbs->release,
+					      verbs->complaint.empty() ? "" : ", which says: ",
+					      verbs->complaint),
 				    "type \"apt-get install --reinstall ibverbs-provider-peal\"");
 	}
 	if (patients.empty())
 		return findings.add(Verdict::UNKNOWN, "provider",
-				    fmt::format("libibverbs {} is there; whether it finds peal's "
-						"provider shows when there is a device",
-						verbs->release),
+				    formatted("libibverbs {} is there; whether it finds peal's "
+					      "provider shows when there is a device",
+					      verbs->release),
 				    "make a device, and run the command again");
 	findings.ok("provider",
-		    fmt::format("programs see the devices with libibverbs {}", verbs->release));
+		    formatted("programs see the devices with libibverbs {}", verbs->release));
 }
 
 /* ---- memory ---- */
@@ -307,7 +304,7 @@ void check_memlock(Findings &findings)
 		     : limit.rlim_cur < LITTLE_MEMORY ? Verdict::WARNING
 						      : Verdict::OK,
 		     "memlock",
-		     fmt::format("programs of this user may register {} KiB of memory", kib),
+		     formatted("programs of this user may register {} KiB of memory", kib),
 		     limit.rlim_cur < LITTLE_MEMORY
 			     ? "raise it: \"* - memlock unlimited\" in /etc/security/limits.conf"
 			     : "");
@@ -335,27 +332,27 @@ void check_nodes(Findings &findings, const std::vector<Patient> &patients)
 		if (!file)
 			return findings.add(
 				Verdict::PROBLEM, "nodes",
-				fmt::format("{} has no uverbs device", patient.device.name),
+				formatted("{} has no uverbs device", patient.device.name),
 				"type \"modprobe ib_uverbs\"");
 		if (!fs::exists(folder + *file))
 			return findings.add(
 				Verdict::PROBLEM, "nodes",
-				fmt::format("{}{} of {} is missing", folder, *file,
-					    patient.device.name),
-				fmt::format("on a host start udev, in a container add \"--device "
-					    "{}{}\"",
-					    folder, *file));
+				formatted("{}{} of {} is missing", folder, *file,
+					  patient.device.name),
+				formatted("on a host start udev, in a container add \"--device "
+					  "{}{}\"",
+					  folder, *file));
 		if (!may_open(folder + *file))
 			return findings.add(
 				Verdict::PROBLEM, "nodes",
-				fmt::format("this user may not open {}{}", folder, *file),
-				fmt::format("as root type \"chmod 666 {}{}\"", folder, *file));
+				formatted("this user may not open {}{}", folder, *file),
+				formatted("as root type \"chmod 666 {}{}\"", folder, *file));
 	}
 	if (!may_open(folder + "rdma_cm"))
 		return findings.add(Verdict::WARNING, "nodes",
-				    fmt::format("{}rdma_cm cannot be opened, so that programs "
-						"cannot use the connection manager",
-						folder),
+				    formatted("{}rdma_cm cannot be opened, so that programs "
+					      "cannot use the connection manager",
+					      folder),
 				    "type \"modprobe rdma_ucm\" as root");
 	findings.ok("nodes", "this user may open the device files");
 }

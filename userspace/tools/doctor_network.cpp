@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <net/if.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 
 #include "fault_rule.hpp"
 #include "firewall.hpp"
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 std::string netdev_file(const std::string &netdev, const char *file)
 {
-	return fmt::format("/sys/class/net/{}/{}", netdev, file);
+	return formatted("/sys/class/net/{}/{}", netdev, file);
 }
 
 unsigned long number_in(const std::string &path, unsigned long otherwise)
@@ -55,25 +55,25 @@ void check_links(Findings &findings, const std::vector<Patient> &patients)
 		const auto &name = patient.device.name;
 
 		if (!patient.port.netdev) {
-			findings.add(Verdict::UNKNOWN, "links",
-				     fmt::format("the netdev of {} is in another network namespace",
-						 name),
-				     "run the command there");
+			findings.add(
+				Verdict::UNKNOWN, "links",
+				formatted("the netdev of {} is in another network namespace", name),
+				"run the command there");
 			continue;
 		}
 		const auto &netdev = *patient.port.netdev;
 		const auto flags = number_in(netdev_file(netdev, "flags"), 0);
 		if (port_state_word(patient.port.state) == "active")
-			findings.ok("links", fmt::format("{} on {} is active", name, netdev));
+			findings.ok("links", formatted("{} on {} is active", name, netdev));
 		else if (!(flags & IFF_UP))
 			findings.add(Verdict::PROBLEM, "links",
-				     fmt::format("{} is down, because {} is", name, netdev),
-				     fmt::format("type \"ip link set {} up\"", netdev));
+				     formatted("{} is down, because {} is", name, netdev),
+				     formatted("type \"ip link set {} up\"", netdev));
 		else
 			findings.add(
 				Verdict::PROBLEM, "links",
-				fmt::format("{} is down, because {} has no carrier", name, netdev),
-				fmt::format("plug its cable in, or set the peer of {} up", netdev));
+				formatted("{} is down, because {} has no carrier", name, netdev),
+				formatted("plug its cable in, or set the peer of {} up", netdev));
 	}
 }
 
@@ -102,14 +102,14 @@ struct Gid {
 /* Return: those that are addresses of IPv4, or of IPv6 beyond the link. */
 std::vector<Gid> gids_of(const std::string &device)
 {
-	const auto port = fmt::format("/sys/class/infiniband/{}/ports/1/", device);
+	const auto port = formatted("/sys/class/infiniband/{}/ports/1/", device);
 	std::vector<Gid> gids;
 
 	/* A GID that is not set cannot be read. */
-	for (unsigned i = 0; fs::exists(fmt::format("{}gids/{}", port, i)); i++) {
+	for (unsigned i = 0; fs::exists(formatted("{}gids/{}", port, i)); i++) {
 		Gid gid{i, {}};
-		const auto text = first_line(fmt::format("{}gids/{}", port, i));
-		const auto type = first_line(fmt::format("{}gid_attrs/types/{}", port, i));
+		const auto text = first_line(formatted("{}gids/{}", port, i));
+		const auto type = first_line(formatted("{}gid_attrs/types/{}", port, i));
 
 		if (text && type == "RoCE v2" &&
 		    inet_pton(AF_INET6, text->c_str(), &gid.address) == 1 &&
@@ -129,14 +129,14 @@ void check_gids(Findings &findings, const std::vector<Patient> &patients)
 
 		if (!gids.empty())
 			findings.ok("gids",
-				    fmt::format("{} has {} at index {}, and {} more", name,
-						gids[0].text(), gids[0].index, gids.size() - 1));
+				    formatted("{} has {} at index {}, and {} more", name,
+					      gids[0].text(), gids[0].index, gids.size() - 1));
 		else
-			findings.add(Verdict::PROBLEM, "gids",
-				     fmt::format("{} has no GID of an IPv4 or global IPv6 address",
-						 name),
-				     fmt::format("type \"ip address add ADDRESS/LENGTH dev {}\"",
-						 patient.port.netdev.value_or("NETDEV")));
+			findings.add(
+				Verdict::PROBLEM, "gids",
+				formatted("{} has no GID of an IPv4 or global IPv6 address", name),
+				formatted("type \"ip address add ADDRESS/LENGTH dev {}\"",
+					  patient.port.netdev.value_or("NETDEV")));
 	}
 }
 
@@ -164,14 +164,14 @@ void check_mtu(Findings &findings, const std::vector<Patient> &patients)
 			continue;
 		const auto &netdev = *patient.port.netdev;
 		const auto mtu = number_in(netdev_file(netdev, "mtu"), 0);
-		const auto text = fmt::format("the MTU {} of {} gives packets of {} bytes", mtu,
-					      netdev, port_mtu(mtu));
+		const auto text = formatted("the MTU {} of {} gives packets of {} bytes", mtu,
+					    netdev, port_mtu(mtu));
 
 		if (port_mtu(mtu) >= 1024)
 			findings.ok("mtu", text);
 		else
 			findings.add(Verdict::WARNING, "mtu", text,
-				     fmt::format("type \"ip link set {} mtu 1500\"", netdev));
+				     formatted("type \"ip link set {} mtu 1500\"", netdev));
 	}
 }
 
@@ -184,7 +184,7 @@ constexpr unsigned ROCE_PORT = 4791;
 /* Return: the programs that have the socket open, as far as this user may look. */
 std::string owner_of(const std::string &inode)
 {
-	const auto wanted = fmt::format("socket:[{}]", inode);
+	const auto wanted = formatted("socket:[{}]", inode);
 	const auto options = fs::directory_options::skip_permission_denied;
 	std::error_code error;
 
@@ -194,7 +194,7 @@ std::string owner_of(const std::string &inode)
 		for (const auto &file :
 		     fs::directory_iterator(process.path() / "fd", options, error))
 			if (fs::read_symlink(file, error) == wanted)
-				return fmt::format(
+				return formatted(
 					"{} (process {})",
 					first_line(process.path() / "comm").value_or("a program"),
 					process.path().filename().string());
@@ -223,13 +223,13 @@ void check_port(Findings &findings)
 				continue;
 			return findings.add(
 				Verdict::WARNING, "port",
-				fmt::format("{} has bound UDP port {}, and gets nothing that is "
-					    "for a device",
-					    owner_of(inode), ROCE_PORT),
+				formatted("{} has bound UDP port {}, and gets nothing that is "
+					  "for a device",
+					  owner_of(inode), ROCE_PORT),
 				"end the program, or let it use another port");
 		}
 	}
-	findings.ok("port", fmt::format("no program has bound UDP port {}", ROCE_PORT));
+	findings.ok("port", formatted("no program has bound UDP port {}", ROCE_PORT));
 }
 
 /* ---- the firewall ---- */
@@ -248,7 +248,7 @@ Ruling judge(const std::optional<std::string> &nft, const Packet &packet)
 		worst = judge_nft(*nft, packet);
 	for (const auto *variant : {"", "-legacy"}) {
 		const auto rules = output_of(
-			fmt::format("{}{}-save", packet.ipv6 ? "ip6tables" : "iptables", variant));
+			formatted("{}{}-save", packet.ipv6 ? "ip6tables" : "iptables", variant));
 
 		if (!rules)
 			continue;
@@ -262,11 +262,11 @@ Ruling judge(const std::optional<std::string> &nft, const Packet &packet)
 std::string remedy_for(const Ruling &ruling, const Packet &packet)
 {
 	if (ruling.chain.ends_with("filter INPUT") || ruling.chain.ends_with("filter OUTPUT"))
-		return fmt::format("type \"{} -I {} -p udp --dport {} -j ACCEPT\"",
-				   packet.ipv6 ? "ip6tables" : "iptables",
-				   packet.outgoing ? "OUTPUT" : "INPUT", ROCE_PORT);
-	return fmt::format("type \"nft insert rule {} udp dport {} accept\"", ruling.chain,
-			   ROCE_PORT);
+		return formatted("type \"{} -I {} -p udp --dport {} -j ACCEPT\"",
+				 packet.ipv6 ? "ip6tables" : "iptables",
+				 packet.outgoing ? "OUTPUT" : "INPUT", ROCE_PORT);
+	return formatted("type \"nft insert rule {} udp dport {} accept\"", ruling.chain,
+			 ROCE_PORT);
 }
 
 } /* namespace */
@@ -291,30 +291,29 @@ void check_firewall(Findings &findings, const std::vector<Patient> &patients)
 						    patient.port.netdev.value_or("")};
 				const auto ruling = judge(nft, packet);
 				const auto what =
-					fmt::format("packets of {} {}", ipv6 ? "IPv6" : "IPv4",
-						    outgoing ? "from" : "to");
+					formatted("packets of {} {}", ipv6 ? "IPv6" : "IPv4",
+						  outgoing ? "from" : "to");
 
 				if (ruling.fate == Fate::DROPPED)
 					return findings.add(Verdict::PROBLEM, "firewall",
-							    fmt::format("the chain {} drops {} {}",
-									ruling.chain, what,
-									patient.device.name),
+							    formatted("the chain {} drops {} {}",
+								      ruling.chain, what,
+								      patient.device.name),
 							    remedy_for(ruling, packet));
 				if (ruling.fate == Fate::UNSURE && !unsure) {
 					unsure = true;
 					findings.add(
 						Verdict::UNKNOWN, "firewall",
-						fmt::format("the chain {} may drop {} {}, as rules "
-							    "say that this command cannot judge",
-							    ruling.chain, what,
-							    patient.device.name),
-						fmt::format("if packets are lost, {}",
-							    remedy_for(ruling, packet)));
+						formatted("the chain {} may drop {} {}, as rules "
+							  "say that this command cannot judge",
+							  ruling.chain, what, patient.device.name),
+						formatted("if packets are lost, {}",
+							  remedy_for(ruling, packet)));
 				}
 			}
 	if (!unsure)
 		findings.ok("firewall",
-			    fmt::format("no rule of this host drops UDP port {}", ROCE_PORT));
+			    formatted("no rule of this host drops UDP port {}", ROCE_PORT));
 }
 
 /* ---- rp_filter ---- */
@@ -336,12 +335,12 @@ void check_rp_filter(Findings &findings, const std::vector<Patient> &patients)
 			continue;
 		strict = true;
 		findings.add(Verdict::WARNING, "rp_filter",
-			     fmt::format("{} drops packets of peers to which the route leaves by "
-					 "another netdev",
-					 netdev),
-			     fmt::format("if a host has two netdevs in one network, type \"sysctl "
-					 "-w net.ipv4.conf.{}.rp_filter=2\"",
-					 of_all == 1 ? "all" : netdev));
+			     formatted("{} drops packets of peers to which the route leaves by "
+				       "another netdev",
+				       netdev),
+			     formatted("if a host has two netdevs in one network, type \"sysctl "
+				       "-w net.ipv4.conf.{}.rp_filter=2\"",
+				       of_all == 1 ? "all" : netdev));
 	}
 	if (!strict)
 		findings.ok("rp_filter",
@@ -365,23 +364,23 @@ void check_direct(Findings &findings, const std::vector<Patient> &patients)
 
 		if (patient.device.options.direct == 0)
 			findings.add(Verdict::WARNING, "direct",
-				     fmt::format("the direct path of {} is off", name),
-				     fmt::format("type \"peal link set {} direct on\"", name));
+				     formatted("the direct path of {} is off", name),
+				     formatted("type \"peal link set {} direct on\"", name));
 		else if (patient.counter("locality_challenges") > 0 &&
 			 patient.counter("locality_late") >= patient.counter("locality_challenges"))
 			findings.add(
 				Verdict::WARNING, "direct",
-				fmt::format("challenges of {} are answered too late, so that "
-					    "messages stay on the wire",
-					    name),
+				formatted("challenges of {} are answered too late, so that "
+					  "messages stay on the wire",
+					  name),
 				"look for load on this host, and for delay between the netdevs");
 		else
 			findings.ok("direct",
-				    fmt::format("the direct path of {} is on, for the scope {}; "
-						"{} of {} messages took it",
-						name, scope_word(scope),
-						patient.counter("direct_messages"),
-						patient.counter("messages")));
+				    formatted("the direct path of {} is on, for the scope {}; "
+					      "{} of {} messages took it",
+					      name, scope_word(scope),
+					      patient.counter("direct_messages"),
+					      patient.counter("messages")));
 	}
 }
 
@@ -408,18 +407,17 @@ void check_faults(Findings &findings, const std::vector<Patient> &patients)
 			hit += rule.fired.value_or(0);
 		}
 		if (rules)
-			findings.add(
-				Verdict::WARNING, "faults",
-				fmt::format("an administrator makes messages of {} fail, and "
-					    "has hit {} (rules: {})",
-					    name, hit, rules),
-				fmt::format("type \"peal fault show {0}\", and \"peal fault del "
-					    "{0}\" to end it",
-					    name));
+			findings.add(Verdict::WARNING, "faults",
+				     formatted("an administrator makes messages of {} fail, and "
+					       "has hit {} (rules: {})",
+					       name, hit, rules),
+				     formatted("type \"peal fault show {0}\", and \"peal fault del "
+					       "{0}\" to end it",
+					       name));
 		else
-			findings.ok("faults", fmt::format("{} was added for faults on demand, and "
-							  "has no rule",
-							  name));
+			findings.ok("faults", formatted("{} was added for faults on demand, and "
+							"has no rule",
+							name));
 	}
 }
 
@@ -458,22 +456,21 @@ void check_losses(Findings &findings, const std::vector<Patient> &patients)
 		for (const auto &symptom : symptoms)
 			if (const auto value = patient.counter(symptom.counter))
 				findings.add(Verdict::WARNING, "losses",
-					     fmt::format("{}: {} ({} {})", name, symptom.text,
-							 symptom.counter, value),
+					     formatted("{}: {} ({} {})", name, symptom.text,
+						       symptom.counter, value),
 					     symptom.remedy);
 		/* A packet in a hundred that is sent again halves the rate of a connection. */
 		if (again * 100 > sent)
-			findings.add(
-				Verdict::WARNING, "losses",
-				fmt::format("{} sent {} of {} packets again", name, again, sent),
-				"look for a slow or full link on the way, and for ECN "
-				"(\"peal link set\")");
+			findings.add(Verdict::WARNING, "losses",
+				     formatted("{} sent {} of {} packets again", name, again, sent),
+				     "look for a slow or full link on the way, and for ECN "
+				     "(\"peal link set\")");
 		if (findings.all.size() == before)
 			findings.ok("losses",
-				    fmt::format("{} sent {} of {} packets again, and received {} "
-						"with a mark of congestion",
-						name, again, sent,
-						patient.counter("np_ecn_marked_roce_packets")));
+				    formatted("{} sent {} of {} packets again, and received {} "
+					      "with a mark of congestion",
+					      name, again, sent,
+					      patient.counter("np_ecn_marked_roce_packets")));
 	}
 }
 

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -22,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "formatted.hpp"
 #include "netlink.hpp"
 
 namespace peal::tool {
@@ -178,17 +178,17 @@ void check_neighbour(Findings &findings, const Address &address, const Route &ro
 
 	if (flags && std::strtoul(flags->c_str(), nullptr, 16) & IFF_NOARP)
 		return findings.ok("neighbour",
-				   fmt::format("{} asks for no neighbours", route.netdev));
+				   formatted("{} asks for no neighbours", route.netdev));
 	knock(address);
 	while (true) {
 		const auto state = neighbour_state(route);
-		const auto hop = fmt::format("{} on {}", route.next_hop.text(), route.netdev);
+		const auto hop = formatted("{} on {}", route.next_hop.text(), route.netdev);
 
 		if (state && *state & NUD_USABLE)
-			return findings.ok("neighbour", fmt::format("{} answers", hop));
+			return findings.ok("neighbour", formatted("{} answers", hop));
 		if ((state && *state & NUD_FAILED) || std::chrono::steady_clock::now() > end)
 			return findings.add(Verdict::PROBLEM, "neighbour",
-					    fmt::format("nobody answers for {}", hop),
+					    formatted("nobody answers for {}", hop),
 					    "look whether the peer is up and in this network, and "
 					    "at the address");
 		std::this_thread::sleep_for(50ms);
@@ -214,13 +214,13 @@ void check_path_mtu(Findings &findings, const Address &address, const Route &rou
 		if (payload == 256 || payload + headers(AF_INET6) <= netdev_mtu)
 			longest = payload;
 	if (longest + headers(address.family) <= mtu)
-		return findings.ok("path", fmt::format("packets of {} bytes fit the MTU {} of the "
-						       "route",
-						       longest, mtu));
+		return findings.ok("path", formatted("packets of {} bytes fit the MTU {} of the "
+						     "route",
+						     longest, mtu));
 	findings.add(Verdict::PROBLEM, "path",
-		     fmt::format("the port's MTU is {}, and its packets do not fit the MTU {} of "
-				 "the route",
-				 longest, mtu),
+		     formatted("the port's MTU is {}, and its packets do not fit the MTU {} of "
+			       "the route",
+			       longest, mtu),
 		     "let programs use a smaller path MTU, or raise that of the route (\"ip route "
 		     "change\")");
 }
@@ -233,38 +233,37 @@ void check_peer(Findings &findings, const std::vector<Patient> &patients, const 
 	std::optional<Route> route;
 
 	if (!address)
-		return findings.add(
-			Verdict::PROBLEM, "route",
-			fmt::format("\"{}\" is no address, and no name of a host", peer),
-			"type the address of the peer's device");
+		return findings.add(Verdict::PROBLEM, "route",
+				    formatted("\"{}\" is no address, and no name of a host", peer),
+				    "type the address of the peer's device");
 	try {
 		route = find_route(*address);
 	} catch (const KernelError &error) {
 		return findings.add(Verdict::PROBLEM, "route",
-				    fmt::format("there is no route to {} ({})", address->text(),
-						std::strerror(error.number)),
+				    formatted("there is no route to {} ({})", address->text(),
+					      std::strerror(error.number)),
 				    "add one: \"ip route add NETWORK via GATEWAY\"");
 	}
 	if (!route)
 		return findings.add(
 			Verdict::UNKNOWN, "route",
-			fmt::format("the kernel does not tell the route to {}", address->text()),
-			fmt::format("look with \"ip route get {}\"", address->text()));
+			formatted("the kernel does not tell the route to {}", address->text()),
+			formatted("look with \"ip route get {}\"", address->text()));
 	if (route->is_local)
 		return findings.ok("route",
-				   fmt::format("{} is an address of this host", address->text()));
+				   formatted("{} is an address of this host", address->text()));
 	const auto owner = std::ranges::find_if(patients, [&](const Patient &patient) {
 		return patient.port.netdev && is_above(route->netdev, *patient.port.netdev);
 	});
 	if (owner == patients.end())
 		return findings.add(
 			Verdict::PROBLEM, "route",
-			fmt::format("the route to {} leaves by {}, on which there is no device",
-				    address->text(), route->netdev),
-			fmt::format("type \"peal link add peal{} netdev {}\", or change the route",
-				    patients.size(), route->netdev));
-	findings.ok("route", fmt::format("the route to {} leaves by {}, the netdev of {}",
-					 address->text(), route->netdev, owner->device.name));
+			formatted("the route to {} leaves by {}, on which there is no device",
+				  address->text(), route->netdev),
+			formatted("type \"peal link add peal{} netdev {}\", or change the route",
+				  patients.size(), route->netdev));
+	findings.ok("route", formatted("the route to {} leaves by {}, the netdev of {}",
+				       address->text(), route->netdev, owner->device.name));
 	check_neighbour(findings, *address, *route);
 	check_path_mtu(findings, *address, *route, *owner);
 }

@@ -3,11 +3,11 @@
 
 #include <charconv>
 
-#include <fmt/format.h>
 #include <rdma/rdma_netlink.h>
 
 #include "dump_module.hpp"
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "plugin.hpp"
 #include "rdma.hpp"
@@ -24,10 +24,9 @@ std::uint64_t parse_qp(const std::vector<std::string> &words)
 	const auto [rest, problem] = std::from_chars(number.data(), end, qpn);
 
 	if (words[0] != "qp" || problem != std::errc() || rest != end)
-		throw WrongUse(
-			fmt::format("behind the device there may be \"qp\" and a number, not "
-				    "\"{}\"",
-				    fmt::join(words, " ")));
+		throw WrongUse(formatted("behind the device there may be \"qp\" and a number, not "
+					 "\"{}\"",
+					 joined(words, " ")));
 	return qpn;
 }
 
@@ -45,9 +44,9 @@ std::vector<std::uint64_t> ends_of(const Device &device, std::uint64_t qpn)
 			ends.push_back(*peer);
 	});
 	if (ends.empty())
-		throw Failure(fmt::format("{0} has no queue pair {1}; \"peal show qp {0}\" lists "
-					  "them",
-					  device.name, qpn));
+		throw Failure(formatted("{0} has no queue pair {1}; \"peal show qp {0}\" lists "
+					"them",
+					device.name, qpn));
 	return ends;
 }
 

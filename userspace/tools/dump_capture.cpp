@@ -21,7 +21,6 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/format.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -29,6 +28,7 @@
 #include "dump_module.hpp"
 #include "dump_packet.hpp"
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "rdma.hpp"
 
@@ -55,14 +55,12 @@ using Owned = std::unique_ptr<Object, Destroy<Object, destroy>>;
 [[noreturn]] void fail(const DumpRequest &request, int error)
 {
 	if (error == EPERM || error == EACCES)
-		throw Failure(
-			fmt::format("the packets of {} cannot be seen ({}); run the command as "
-				    "root",
-				    request.device, std::strerror(error)));
-	throw Failure(
-		fmt::format("the packets of {} cannot be seen ({}); \"peal doctor\" looks for "
-			    "the cause",
-			    request.device, std::strerror(error)));
+		throw Failure(formatted("the packets of {} cannot be seen ({}); run the command as "
+					"root",
+					request.device, std::strerror(error)));
+	throw Failure(formatted("the packets of {} cannot be seen ({}); \"peal doctor\" looks for "
+				"the cause",
+				request.device, std::strerror(error)));
 }
 
 class Sniffer {
@@ -139,10 +137,9 @@ public:
 			fail(request, EIO);
 		for (const auto &wc : std::span(done).first(static_cast<std::size_t>(count))) {
 			if (wc.status != IBV_WC_SUCCESS)
-				throw Failure(
-					fmt::format("{} is gone; \"peal link show\" lists the "
-						    "devices",
-						    request.device));
+				throw Failure(formatted("{} is gone; \"peal link show\" lists the "
+							"devices",
+							request.device));
 			take(Frame(at(wc.wr_id), wc.byte_len));
 			post(wc.wr_id);
 		}
@@ -173,10 +170,9 @@ private:
 		if (list)
 			ibv_free_device_list(list);
 		if (!opened)
-			throw Failure(
-				fmt::format("libibverbs cannot open {}; \"peal doctor\" looks "
-					    "for the cause",
-					    request.device));
+			throw Failure(formatted("libibverbs cannot open {}; \"peal doctor\" looks "
+						"for the cause",
+						request.device));
 		return opened;
 	}
 	std::uint8_t *at(std::uint64_t buffer) const
@@ -237,10 +233,9 @@ public:
 private:
 	[[noreturn]] void complain() const
 	{
-		throw Failure(
-			fmt::format("{} cannot be written: {}",
-				    name.empty() || name == "-" ? "the standard output" : name,
-				    std::strerror(errno)));
+		throw Failure(formatted("{} cannot be written: {}",
+					name.empty() || name == "-" ? "the standard output" : name,
+					std::strerror(errno)));
 	}
 
 	std::string name;
@@ -292,7 +287,7 @@ void capture(const DumpRequest &request)
 	if (!request.file.empty())
 		output.write(capture_head(snaplen));
 	output.flush();
-	fmt::print(stderr, "peal: listening on {}; ^C ends it\n", request.device);
+	print(stderr, "peal: listening on {}; ^C ends it\n", request.device);
 	while (!is_over()) {
 		if (sniffer.poll(request, take))
 			continue;
@@ -304,10 +299,10 @@ void capture(const DumpRequest &request)
 	output.flush();
 	const auto lost = missed_by(request) - missed;
 
-	fmt::print(stderr, "peal: {} packets\n", packets);
+	print(stderr, "peal: {} packets\n", packets);
 	if (lost)
-		fmt::print(stderr, "peal: {} more frames of {} came too fast to be shown\n", lost,
-			   request.device);
+		print(stderr, "peal: {} more frames of {} came too fast to be shown\n", lost,
+		      request.device);
 }
 
 } /* namespace */

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -131,10 +132,10 @@ std::string response_of(unsigned syndrome)
 	if (kind == 0)
 		return "ack";
 	if (kind == 1)
-		return fmt::format("rnr, timer {}", value);
+		return formatted("rnr, timer {}", value);
 	if (kind == 3 && value < naks.size())
-		return fmt::format("nak, {}", naks[value]);
-	return fmt::format("syndrome {:#x}", syndrome);
+		return formatted("nak, {}", naks[value]);
+	return formatted("syndrome {:#x}", syndrome);
 }
 
 std::uint32_t crc_of(Frame bytes, std::uint32_t crc)
@@ -217,14 +218,14 @@ void read_bth(DumpPacket &packet, Reader reader)
 	packet.asks_ack = reader.number(1) & 0x80;
 	packet.psn = static_cast<std::uint32_t>(reader.number(3));
 	packet.solicited = flags & 0x80;
-	packet.opcode = fmt::format("opcode {:#x}", opcode);
+	packet.opcode = formatted("opcode {:#x}", opcode);
 	if (opcode == CNP) {
 		packet.opcode = "CNP";
 		reader.take(CNP_RESERVED);
 	} else if (opcode == CHALLENGE) {
 		packet.opcode = "CHALLENGE";
 	} else if (transport != transports.end() && operation.name) {
-		packet.opcode = fmt::format("{} {}", transport->name, operation.name);
+		packet.opcode = formatted("{} {}", transport->name, operation.name);
 		read_headers(packet, reader, opcode, operation.headers);
 	}
 	const auto pad = flags >> 4 & 3;
@@ -244,7 +245,7 @@ std::string clock_of(Nanoseconds time)
 
 	localtime_r(&now, &parts);
 	std::strftime(text.data(), text.size(), "%H:%M:%S", &parts);
-	return fmt::format("{}.{:06}", text.data(), (time - seconds).count() / 1000);
+	return formatted("{}.{:06}", text.data(), (time - seconds).count() / 1000);
 }
 
 /* In the order of the machine, which the first word of the file tells. */
@@ -302,26 +303,25 @@ std::optional<DumpPacket> read_packet(Frame frame)
 
 std::string packet_line(Nanoseconds time, const DumpPacket &packet)
 {
-	auto line = fmt::format("{} {} > {} qp {} {} psn {}", clock_of(time), packet.from,
-				packet.to, packet.qpn, packet.opcode, packet.psn);
-	const auto to = std::back_inserter(line);
+	auto line = formatted("{} {} > {} qp {} {} psn {}", clock_of(time), packet.from, packet.to,
+			      packet.qpn, packet.opcode, packet.psn);
 
 	if (packet.response)
-		fmt::format_to(to, " {}", *packet.response);
+		line += formatted(" {}", *packet.response);
 	if (packet.bytes)
-		fmt::format_to(to, " bytes {}", packet.bytes);
+		line += formatted(" bytes {}", packet.bytes);
 	if (packet.source_qpn)
-		fmt::format_to(to, " from qp {}", *packet.source_qpn);
+		line += formatted(" from qp {}", *packet.source_qpn);
 	if (packet.address)
-		fmt::format_to(to, " address {:#x} key {:#x}", *packet.address, *packet.key);
+		line += formatted(" address {:#x} key {:#x}", *packet.address, *packet.key);
 	if (packet.length)
-		fmt::format_to(to, " length {}", *packet.length);
+		line += formatted(" length {}", *packet.length);
 	if (packet.immediate)
-		fmt::format_to(to, " imm {:#x}", *packet.immediate);
+		line += formatted(" imm {:#x}", *packet.immediate);
 	if (packet.invalidates)
-		fmt::format_to(to, " invalidates {:#x}", *packet.invalidates);
+		line += formatted(" invalidates {:#x}", *packet.invalidates);
 	if (!packet.whole)
-		fmt::format_to(to, " damaged");
+		line += " damaged";
 	return line + "\n";
 }
 

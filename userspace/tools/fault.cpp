@@ -4,11 +4,11 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
 #include "fault_rule.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "table.hpp"
 
@@ -54,7 +54,7 @@ void fault_add(const std::string &device, const std::vector<std::string> &words)
 	auto rule = parse_fault(words);
 
 	rule.device = device;
-	fmt::print("{}\n", Module().add_fault(rule));
+	print("{}\n", Module().add_fault(rule));
 }
 
 void fault_show(const std::string &device, bool json)
@@ -74,12 +74,11 @@ void fault_show(const std::string &device, bool json)
 		all.push_back(json_of(rule));
 	}
 	if (json)
-		fmt::print("{}\n", all.dump(2));
+		print("{}\n", all.dump(2));
 	else if (all.empty())
-		fmt::print(
-			"there are no faults; \"peal fault add --help\" shows how to make some\n");
+		print("there are no faults; \"peal fault add --help\" shows how to make some\n");
 	else
-		fmt::print("{}", table.text(wants_colours()));
+		print("{}", table.text(wants_colours()));
 }
 
 void fault_now(const std::string &device, const std::vector<std::string> &words)
@@ -96,9 +95,9 @@ void fault_delete(const std::string &device, const std::string &id)
 	const auto result = std::from_chars(id.data(), end, number);
 
 	if (!id.empty() && (result.ec != std::errc() || result.ptr != end || !number))
-		throw WrongUse(fmt::format("\"{}\" is no rule; \"peal fault show {}\" lists their "
-					   "numbers",
-					   id, device));
+		throw WrongUse(formatted("\"{}\" is no rule; \"peal fault show {}\" lists their "
+					 "numbers",
+					 id, device));
 	Module().delete_fault(device, number);
 }
 

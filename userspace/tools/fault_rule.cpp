@@ -8,13 +8,12 @@
 #include <string_view>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <rdma/peal-abi.h>
 #include <rdma/peal-netlink.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "table.hpp"
 
 namespace peal::tool {
@@ -112,8 +111,7 @@ std::uint64_t must_be_number(const std::string &name, std::string_view word, std
 	const auto value = number(word, least, most);
 
 	if (!value)
-		throw WrongUse(
-			fmt::format("{} is a number from {}, not \"{}\"", name, least, word));
+		throw WrongUse(formatted("{} is a number from {}, not \"{}\"", name, least, word));
 	return *value;
 }
 
@@ -130,8 +128,8 @@ std::uint64_t parse_status(const std::string &word)
 		name.erase(0, prefix.size());
 	const auto found = std::find(statuses.begin() + 1, statuses.end(), name);
 	if (found == statuses.end())
-		throw WrongUse(fmt::format("a status is {}, not \"{}\"",
-					   fmt::join(std::span(statuses).subspan(1), ", "), word));
+		throw WrongUse(formatted("a status is {}, not \"{}\"",
+					 joined(std::span(statuses).subspan(1), ", "), word));
 	return static_cast<std::uint64_t>(found - statuses.begin());
 }
 
@@ -156,9 +154,9 @@ std::uint64_t parse_delay(std::string_view word)
 			return *value * us;
 	}
 	throw WrongUse(
-		fmt::format("a delay is a number with us, ms or s behind it, from 1us to 10s, not "
-			    "\"{}\"",
-			    word));
+		formatted("a delay is a number with us, ms or s behind it, from 1us to 10s, not "
+			  "\"{}\"",
+			  word));
 }
 
 std::string delay_word(std::uint64_t us)
@@ -166,7 +164,7 @@ std::string delay_word(std::uint64_t us)
 	const auto unit = std::find_if(units.rbegin(), units.rend(),
 				       [us](const Unit &unit) { return us % unit.us == 0; });
 
-	return fmt::format("{}{}", us / unit->us, unit->name);
+	return formatted("{}{}", us / unit->us, unit->name);
 }
 
 /* An IPv4 address is the last four bytes of a GID that IPv6 calls mapped. */
@@ -177,7 +175,7 @@ FaultRule::Gid parse_peer(const std::string &word)
 	if (inet_pton(AF_INET, word.c_str(), &gid[12]) == 1)
 		gid[10] = gid[11] = std::byte{0xff};
 	else if (inet_pton(AF_INET6, word.c_str(), gid.data()) != 1)
-		throw WrongUse(fmt::format(
+		throw WrongUse(formatted(
 			"peer is an IPv4 or IPv6 address, as \"ip address\" shows it, not \"{}\"",
 			word));
 	return gid;
@@ -194,9 +192,9 @@ std::uint64_t parse_opcodes(const std::string &words)
 		const auto found = std::ranges::find(operations, word, &Operation::name);
 
 		if (found == operations.end())
-			throw WrongUse(fmt::format("opcode is some of send,write,read,atomic,flush"
-						   ", not \"{}\"",
-						   words));
+			throw WrongUse(formatted("opcode is some of send,write,read,atomic,flush"
+						 ", not \"{}\"",
+						 words));
 		opcodes |= found->opcodes;
 		begin = end + 1;
 	}
@@ -211,7 +209,7 @@ std::uint64_t parse_chance(const std::string &word)
 				   : std::nullopt;
 
 	if (!value)
-		throw WrongUse(fmt::format(
+		throw WrongUse(formatted(
 			"chance is 1/N, for one of N messages on average, not \"{}\"", word));
 	return *value;
 }
@@ -235,9 +233,9 @@ void parse_pair(FaultRule &rule, const std::string &name, const std::string &val
 		rule.seed =
 			must_be_number("seed", value, 0, std::numeric_limits<std::uint64_t>::max());
 	else
-		throw WrongUse(fmt::format("a fault is narrowed by qp, peer, opcode, count, every, "
-					   "chance and seed, not by \"{}\"",
-					   name));
+		throw WrongUse(formatted("a fault is narrowed by qp, peer, opcode, count, every, "
+					 "chance and seed, not by \"{}\"",
+					 name));
 }
 
 } /* namespace */
@@ -250,51 +248,51 @@ FaultRule parse_fault(std::span<const std::string> words)
 		words.empty() ? kinds.end() : std::ranges::find(kinds, words[0], &Kind::name);
 
 	if (kind == kinds.end())
-		throw WrongUse(fmt::format(
+		throw WrongUse(formatted(
 			"a fault is status STATUS, nak STATUS, receive STATUS, rnr, drop, corrupt, "
 			"mark, delay TIME, reorder, duplicate, unsent, slow TIME or no-memory{}",
-			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
+			words.empty() ? std::string() : formatted(", not \"{}\"", words[0])));
 	rule.kind = static_cast<std::uint32_t>(kind - kinds.begin());
 	words = words.subspan(1);
 	if (kind->has_status) {
 		if (words.empty())
-			throw WrongUse(fmt::format("name the status behind \"{}\", for example "
-						   "rem-access-err",
-						   kind->name));
+			throw WrongUse(formatted("name the status behind \"{}\", for example "
+						 "rem-access-err",
+						 kind->name));
 		rule.status = parse_status(words[0]);
 		words = words.subspan(1);
 	}
 	if (kind->has_delay) {
 		if (words.empty())
-			throw WrongUse(fmt::format("name the time behind \"{}\", for example 5ms",
-						   kind->name));
+			throw WrongUse(formatted("name the time behind \"{}\", for example 5ms",
+						 kind->name));
 		rule.delay = parse_delay(words[0]);
 		words = words.subspan(1);
 	}
 	if (rule.kind == PEAL_NL_FAULT_KIND_NAK &&
 	    (*rule.status < REM_INV_REQ_ERR || *rule.status > REM_OP_ERR))
-		throw WrongUse(fmt::format("a NAK is rem-inv-req-err, rem-access-err or "
-					   "rem-op-err, not {}",
-					   fault_status_word(*rule.status)));
+		throw WrongUse(formatted("a NAK is rem-inv-req-err, rem-access-err or "
+					 "rem-op-err, not {}",
+					 fault_status_word(*rule.status)));
 	for (; words.size() > 1; words = words.subspan(2))
 		parse_pair(rule, words[0], words[1]);
 	if (!words.empty())
-		throw WrongUse(fmt::format("\"{}\" has no value behind it", words[0]));
+		throw WrongUse(formatted("\"{}\" has no value behind it", words[0]));
 	if (rule.opcodes && kind->victim == Victim::packet)
-		throw WrongUse(fmt::format("{} concerns packets, which opcode does not choose",
-					   kind->name));
+		throw WrongUse(
+			formatted("{} concerns packets, which opcode does not choose", kind->name));
 	if (rule.kind == PEAL_NL_FAULT_KIND_RECEIVE && rule.opcodes &&
 	    *rule.opcodes & ~std::uint64_t{operations[0].opcodes | operations[1].opcodes})
 		throw WrongUse("receive concerns send and write, because other operations take no "
 			       "receive");
 	if ((rule.peer || rule.opcodes) && kind->victim == Victim::completion)
-		throw WrongUse(fmt::format("{} concerns completions, which peer and opcode do not "
-					   "choose",
-					   kind->name));
+		throw WrongUse(formatted("{} concerns completions, which peer and opcode do not "
+					 "choose",
+					 kind->name));
 	if ((rule.qpn || rule.peer || rule.opcodes) && kind->victim == Victim::object)
-		throw WrongUse(fmt::format("{} concerns objects that a program makes, which qp, "
-					   "peer and opcode do not choose",
-					   kind->name));
+		throw WrongUse(formatted("{} concerns objects that a program makes, which qp, "
+					 "peer and opcode do not choose",
+					 kind->name));
 	if (rule.every && rule.chance)
 		throw WrongUse("give every or chance, not both");
 	if (rule.seed && !rule.chance)
@@ -308,17 +306,17 @@ FaultEvent parse_fault_event(std::span<const std::string> words)
 	const auto found = words.empty() ? events.end() : std::ranges::find(events, words[0]);
 
 	if (found == events.end())
-		throw WrongUse(fmt::format(
+		throw WrongUse(formatted(
 			"what happens is device-fatal, port-err, port-active, qp-fatal qp N or "
 			"cq-err qp N{}",
-			words.empty() ? std::string() : fmt::format(", not \"{}\"", words[0])));
+			words.empty() ? std::string() : formatted(", not \"{}\"", words[0])));
 	event.event = static_cast<std::uint32_t>(found - events.begin());
 	const bool of_qp = event.event >= PEAL_NL_FAULT_EVENT_QP_FATAL;
 	if (words.size() != (of_qp ? 3 : 1) || (of_qp && words[1] != "qp"))
-		throw WrongUse(of_qp ? fmt::format("type \"{} qp N\", with the number of a queue "
-						   "pair; \"peal show qp\" lists them",
-						   *found)
-				     : fmt::format("nothing stands behind \"{}\"", *found));
+		throw WrongUse(of_qp ? formatted("type \"{} qp N\", with the number of a queue "
+						 "pair; \"peal show qp\" lists them",
+						 *found)
+				     : formatted("nothing stands behind \"{}\"", *found));
 	if (of_qp)
 		event.qpn = must_be_number("qp", words[2], 1);
 	return event;
@@ -327,7 +325,7 @@ FaultEvent parse_fault_event(std::span<const std::string> words)
 std::string fault_kind_word(const FaultRule &rule)
 {
 	return rule.kind < kinds.size() ? std::string(kinds[rule.kind].name)
-					: fmt::format("fault {}", rule.kind);
+					: formatted("fault {}", rule.kind);
 }
 
 std::string fault_status_word(std::uint64_t status)
@@ -370,8 +368,8 @@ std::string fault_words(const FaultRule &rule)
 	const auto kind = fault_kind_word(rule);
 
 	if (rule.status)
-		return fmt::format("{} {}", kind, fault_status_word(*rule.status));
-	return rule.delay ? fmt::format("{} {}", kind, delay_word(*rule.delay)) : kind;
+		return formatted("{} {}", kind, fault_status_word(*rule.status));
+	return rule.delay ? formatted("{} {}", kind, delay_word(*rule.delay)) : kind;
 }
 
 std::string fault_filter_words(const FaultRule &rule)
@@ -379,13 +377,13 @@ std::string fault_filter_words(const FaultRule &rule)
 	std::vector<std::string> words;
 
 	if (rule.qpn)
-		words.push_back(fmt::format("qp {}", *rule.qpn));
+		words.push_back(formatted("qp {}", *rule.qpn));
 	if (rule.peer)
-		words.push_back(fmt::format("peer {}", fault_peer_word(*rule.peer)));
+		words.push_back(formatted("peer {}", fault_peer_word(*rule.peer)));
 	if (rule.opcodes)
-		words.push_back(fmt::format("opcode {}",
-					    fmt::join(fault_opcode_words(*rule.opcodes), ",")));
-	return words.empty() ? MISSING : fmt::format("{}", fmt::join(words, " "));
+		words.push_back(
+			formatted("opcode {}", joined(fault_opcode_words(*rule.opcodes), ",")));
+	return words.empty() ? MISSING : joined(words, " ");
 }
 
 std::string fault_choice_words(const FaultRule &rule)
@@ -394,12 +392,12 @@ std::string fault_choice_words(const FaultRule &rule)
 
 	if (rule.chance)
 		words.push_back(
-			fmt::format("chance 1/{} seed {}", *rule.chance, rule.seed.value_or(0)));
+			formatted("chance 1/{} seed {}", *rule.chance, rule.seed.value_or(0)));
 	else if (rule.every.value_or(1) != 1)
-		words.push_back(fmt::format("every {}", *rule.every));
+		words.push_back(formatted("every {}", *rule.every));
 	if (rule.count)
-		words.push_back(fmt::format("count {}", *rule.count));
-	return words.empty() ? MISSING : fmt::format("{}", fmt::join(words, " "));
+		words.push_back(formatted("count {}", *rule.count));
+	return words.empty() ? MISSING : joined(words, " ");
 }
 
 } /* namespace peal::tool */

@@ -5,8 +5,9 @@
 #include <optional>
 #include <sstream>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -320,9 +321,9 @@ Ruling judge_nft(std::string_view ruleset, const Packet &packet)
 						    : Fate::DROPPED;
 
 		if (fate > ruling.fate)
-			ruling = {fate, fmt::format("{} {} {}", chain.head.value("family", ""),
-						    chain.head.value("table", ""),
-						    chain.head.value("name", ""))};
+			ruling = {fate, formatted("{} {} {}", chain.head.value("family", ""),
+						  chain.head.value("table", ""),
+						  chain.head.value("name", ""))};
 	}
 	return ruling;
 }
@@ -418,7 +419,7 @@ Ruling judge_iptables(std::string_view rules, const Packet &packet)
 		fate = Fate::UNSURE;
 	return {fate, fate == Fate::PASSES
 			      ? ""
-			      : fmt::format("{} filter {}", packet.ipv6 ? "ip6" : "ip", chain)};
+			      : formatted("{} filter {}", packet.ipv6 ? "ip6" : "ip", chain)};
 }
 
 } /* namespace peal::tool */

@@ -3,10 +3,10 @@
 
 #include <cerrno>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "rdma.hpp"
 #include "table.hpp"
@@ -39,35 +39,34 @@ Failure not_made(const std::string &name, const std::string &netdev, const Kerne
 {
 	switch (error.number) {
 	case EPERM:
-		return Failure(fmt::format("{} cannot be made (Operation not permitted); run the "
-					   "command as root",
-					   name));
+		return Failure(formatted("{} cannot be made (Operation not permitted); run the "
+					 "command as root",
+					 name));
 	case EINVAL:
 		if (!Module::is_loaded())
 			return Failure("the kernel finds no module peal; type \"modprobe peal\", "
 				       "which says why, or \"peal doctor\"");
-		return Failure(fmt::format(
+		return Failure(formatted(
 			"\"{}\" cannot be a device's name; choose one such as peal0", name));
 	case ENODEV:
-		return Failure(fmt::format("there is no netdev {} in this network namespace; \"ip "
-					   "link\" lists them",
-					   netdev));
+		return Failure(formatted("there is no netdev {} in this network namespace; \"ip "
+					 "link\" lists them",
+					 netdev));
 	case EEXIST:
-		return Failure(fmt::format("{} has an RDMA device already (File exists); \"rdma "
-					   "link\" shows which",
-					   netdev));
+		return Failure(formatted("{} has an RDMA device already (File exists); \"rdma "
+					 "link\" shows which",
+					 netdev));
 	case ENFILE:
-		return Failure(fmt::format(
-			"there is an RDMA device {} already; choose another name", name));
-	case EOPNOTSUPP:
 		return Failure(
-			fmt::format("a device on {} is not supported; name an Ethernet netdev "
-				    "that is no VLAN, or lo",
-				    netdev));
+			formatted("there is an RDMA device {} already; choose another name", name));
+	case EOPNOTSUPP:
+		return Failure(formatted("a device on {} is not supported; name an Ethernet netdev "
+					 "that is no VLAN, or lo",
+					 netdev));
 	default:
-		return Failure(fmt::format("{} cannot be made on {}: {}; \"peal doctor\" looks for "
-					   "the cause",
-					   name, netdev, error.what()));
+		return Failure(formatted("{} cannot be made on {}: {}; \"peal doctor\" looks for "
+					 "the cause",
+					 name, netdev, error.what()));
 	}
 }
 
@@ -101,11 +100,10 @@ void link_delete(const std::string &name)
 		Rdma().delete_link(device.index);
 	} catch (const KernelError &error) {
 		if (error.number == EPERM)
-			throw Failure(fmt::format("{} cannot be removed (Operation not permitted); "
-						  "run the command as root",
-						  name));
-		throw Failure(
-			fmt::format("{} cannot be removed: {}; try again", name, error.what()));
+			throw Failure(formatted("{} cannot be removed (Operation not permitted); "
+						"run the command as root",
+						name));
+		throw Failure(formatted("{} cannot be removed: {}; try again", name, error.what()));
 	}
 }
 
@@ -114,10 +112,10 @@ void link_set(const std::string &name, const std::vector<std::string> &words)
 	const auto options = parse_device_options(words);
 
 	if (options.faults)
-		throw WrongUse(fmt::format("faults are chosen when a device is added; type \"peal "
-					   "link del {0}\" and \"peal link add {0} netdev DEV "
-					   "faults on\"",
-					   name));
+		throw WrongUse(formatted("faults are chosen when a device is added; type \"peal "
+					 "link del {0}\" and \"peal link add {0} netdev DEV "
+					 "faults on\"",
+					 name));
 	Module().set(name, options);
 }
 
@@ -152,9 +150,9 @@ void link_show(const std::string &name, bool json)
 			options.without ? Json(without_words(*options.without)) : Json();
 	}
 	if (json)
-		fmt::print("{}\n", all.dump(2));
+		print("{}\n", all.dump(2));
 	else
-		fmt::print("{}", table.text(wants_colours()));
+		print("{}", table.text(wants_colours()));
 }
 
 void host_set(const std::vector<std::string> &words)
@@ -169,9 +167,9 @@ void host_show(bool json)
 	const auto scope = scope_word(Module().host().direct);
 
 	if (json)
-		fmt::print("{}\n", Json{{"direct", json_of_word(scope)}}.dump(2));
+		print("{}\n", Json{{"direct", json_of_word(scope)}}.dump(2));
 	else
-		fmt::print("direct {}\n", scope);
+		print("direct {}\n", scope);
 }
 
 } /* namespace peal::tool */

@@ -20,12 +20,12 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "doctor.hpp"
 #include "dump.hpp"
 #include "error.hpp"
 #include "fault.hpp"
+#include "formatted.hpp"
 #include "link.hpp"
 #include "ping.hpp"
 #include "show.hpp"
@@ -55,7 +55,7 @@ CLI::App *add_command(CLI::App &parent, const char *name, const char *help, cons
 {
 	auto *command = parent.add_subcommand(name, help);
 
-	command->footer(fmt::format("Examples:\n{}", examples));
+	command->footer(formatted("Examples:\n{}", examples));
 	return command;
 }
 
@@ -75,9 +75,9 @@ void add_link(const Arguments &arguments)
 	const auto &words = arguments.words;
 
 	if (words.size() < 2 || words[0] != "netdev")
-		throw WrongUse(fmt::format("type \"peal link add {} netdev DEV\", with a netdev "
-					   "that \"ip link\" lists for DEV",
-					   arguments.name));
+		throw WrongUse(formatted("type \"peal link add {} netdev DEV\", with a netdev "
+					 "that \"ip link\" lists for DEV",
+					 arguments.name));
 	link_add(arguments.name, words[1], {words.begin() + 2, words.end()});
 }
 
@@ -148,9 +148,9 @@ void add_show_commands(CLI::App &app, Arguments &arguments)
 
 	show->require_subcommand(1);
 	for (const auto &kind : object_kinds()) {
-		auto *command = add_command(*show, kind.c_str(),
-					    fmt::format("show {} objects", kind).c_str(),
-					    fmt::format("  peal show {}", kind).c_str());
+		auto *command =
+			add_command(*show, kind.c_str(), formatted("show {} objects", kind).c_str(),
+				    formatted("  peal show {}", kind).c_str());
 
 		add_device(command, arguments);
 		add_json(command, arguments);
@@ -339,7 +339,7 @@ void add_ping_command(CLI::App &app, Arguments &arguments, const Status &status)
 
 int complain(const std::exception &error, int status)
 {
-	fmt::print(stderr, "peal: {}\n", error.what());
+	print(stderr, "peal: {}\n", error.what());
 	return status;
 }
 
@@ -355,10 +355,10 @@ std::string wrong_use(const CLI::App &app, const CLI::ParseError &error)
 	}
 	const auto unknown = command->remaining();
 	if (!unknown.empty() && command->get_require_subcommand_min() > 0)
-		sentence = fmt::format("\"{}\" is no command", unknown[0]);
+		sentence = formatted("\"{}\" is no command", unknown[0]);
 	else if (sentence.starts_with("A ") || sentence.starts_with("The "))
 		sentence[0] = static_cast<char>(std::tolower(sentence[0]));
-	return fmt::format("{}; \"{} --help\" shows what to type", sentence, path);
+	return formatted("{}; \"{} --help\" shows what to type", sentence, path);
 }
 
 int run(int argc, char **argv)

@@ -7,13 +7,13 @@
 #include <cstring>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 
 #include <rdma/peal-netlink.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -124,36 +124,36 @@ bool is_unknown_attribute(const KernelError &error)
 Failure failure(const std::string &what, const KernelError &error)
 {
 	if (is_unknown_attribute(error))
-		return Failure(fmt::format("{}: the module that is loaded does not know this "
-					   "option; load the one of this release",
-					   what));
+		return Failure(formatted("{}: the module that is loaded does not know this "
+					 "option; load the one of this release",
+					 what));
 	switch (error.number) {
 	case ENODEV:
-		return Failure(fmt::format("there is no such peal device as {}; \"peal link show\" "
-					   "lists them",
-					   what));
+		return Failure(formatted("there is no such peal device as {}; \"peal link show\" "
+					 "lists them",
+					 what));
 	case EBUSY:
-		return Failure(fmt::format("faults cannot be set on {}, because {}; end them, or "
-					   "make another device",
-					   what, error.what()));
+		return Failure(formatted("faults cannot be set on {}, because {}; end them, or "
+					 "make another device",
+					 what, error.what()));
 	case EPERM:
 		if (!error.words.empty())
 			return Failure(
-				fmt::format("the options of {} can be set {}", what, error.words));
-		return Failure(fmt::format("the options of {} cannot be set (Operation not "
-					   "permitted); run the command as root",
-					   what));
+				formatted("the options of {} can be set {}", what, error.words));
+		return Failure(formatted("the options of {} cannot be set (Operation not "
+					 "permitted); run the command as root",
+					 what));
 	case ERANGE:
-		return Failure(fmt::format("{}: Numerical result out of range; direct is on or "
-					   "off, max-rd-atomic is 1 to 128, other limits are 1 or "
-					   "more, and max-inline is 0 or more",
-					   what));
+		return Failure(formatted("{}: Numerical result out of range; direct is on or "
+					 "off, max-rd-atomic is 1 to 128, other limits are 1 or "
+					 "more, and max-inline is 0 or more",
+					 what));
 	case EINVAL:
-		return Failure(fmt::format("{}: {}; rate is auto, 10, 25, 40, 50, 100, 200 or 400",
-					   what, error.what()));
+		return Failure(formatted("{}: {}; rate is auto, 10, 25, 40, 50, 100, 200 or 400",
+					 what, error.what()));
 	default:
-		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", what,
-					   error.what()));
+		return Failure(formatted("{}: {}; \"peal doctor\" looks for the cause", what,
+					 error.what()));
 	}
 }
 
@@ -167,30 +167,30 @@ Failure fault_failure(const std::string &device, std::uint32_t id, const KernelE
 			       "of this release");
 	switch (error.number) {
 	case EOPNOTSUPP:
-		return Failure(fmt::format("{0} was added without faults; type \"peal link del "
-					   "{0}\" and \"peal link add {0} netdev DEV faults on\"",
-					   device));
+		return Failure(formatted("{0} was added without faults; type \"peal link del "
+					 "{0}\" and \"peal link add {0} netdev DEV faults on\"",
+					 device));
 	case EPERM:
-		return Failure(fmt::format("the faults of {} cannot be set (Operation not "
-					   "permitted); run the command as root",
-					   device));
+		return Failure(formatted("the faults of {} cannot be set (Operation not "
+					 "permitted); run the command as root",
+					 device));
 	case ENOENT:
-		return Failure(fmt::format("{0} has no rule {1}; \"peal fault show {0}\" lists "
-					   "them",
-					   device, id));
+		return Failure(formatted("{0} has no rule {1}; \"peal fault show {0}\" lists "
+					 "them",
+					 device, id));
 	case ENXIO:
 		return Failure(
-			fmt::format("{}: {}; \"peal show qp\" lists them", device, error.what()));
+			formatted("{}: {}; \"peal show qp\" lists them", device, error.what()));
 	case EBUSY:
-		return Failure(fmt::format("{0}: {1}, which faults spare; name the queue pair of a "
-					   "program, which \"peal show qp {0}\" lists",
-					   device, error.words));
+		return Failure(formatted("{0}: {1}, which faults spare; name the queue pair of a "
+					 "program, which \"peal show qp {0}\" lists",
+					 device, error.words));
 	case ENOSPC:
-		return Failure(fmt::format("{}: {}; remove some by \"peal fault del\"", device,
-					   error.what()));
+		return Failure(formatted("{}: {}; remove some by \"peal fault del\"", device,
+					 error.what()));
 	default:
-		return Failure(fmt::format("{}: {}; \"peal doctor\" looks for the cause", device,
-					   error.what()));
+		return Failure(formatted("{}: {}; \"peal doctor\" looks for the cause", device,
+					 error.what()));
 	}
 }
 

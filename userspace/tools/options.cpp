@@ -7,13 +7,11 @@
 #include <limits>
 #include <string_view>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <rdma/peal-abi.h>
 #include <rdma/peal-netlink.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "table.hpp"
 
 namespace peal::tool {
@@ -52,7 +50,7 @@ Number number(std::string_view value, const char *sentence)
 	const auto result = std::from_chars(value.data(), end, parsed);
 
 	if (result.ec != std::errc() || result.ptr != end)
-		throw WrongUse(fmt::format("{}, not \"{}\"", sentence, value));
+		throw WrongUse(formatted("{}, not \"{}\"", sentence, value));
 	return parsed;
 }
 
@@ -63,7 +61,7 @@ std::uint32_t choice(const std::array<std::string_view, N> &words, std::string_v
 	const auto found = std::ranges::find(words, value);
 
 	if (found == words.end())
-		throw WrongUse(fmt::format("{}, not \"{}\"", sentence, value));
+		throw WrongUse(formatted("{}, not \"{}\"", sentence, value));
 	return static_cast<std::uint32_t>(found - words.begin());
 }
 
@@ -85,10 +83,10 @@ std::uint32_t parse_rate(std::string_view value)
 /* Return: the value, or the highest one for "max". */
 std::uint32_t parse_limit(const Limit &limit, const std::string &value)
 {
-	const auto sentence = limit.most == ANY ? fmt::format("{} is max or a number from {}",
-							      limit.name, limit.least)
-						: fmt::format("{} is max or a number from {} to {}",
-							      limit.name, limit.least, limit.most);
+	const auto sentence = limit.most == ANY ? formatted("{} is max or a number from {}",
+							    limit.name, limit.least)
+						: formatted("{} is max or a number from {} to {}",
+							    limit.name, limit.least, limit.most);
 
 	return value == "max" ? limit.most : number<std::uint32_t>(value, sentence.c_str());
 }
@@ -96,8 +94,7 @@ std::uint32_t parse_limit(const Limit &limit, const std::string &value)
 /* The words are separated by commas. */
 std::uint32_t parse_without(const std::string &value)
 {
-	const auto sentence =
-		fmt::format("without is none or some of {}", fmt::join(features, ","));
+	const auto sentence = formatted("without is none or some of {}", joined(features, ","));
 	std::uint32_t without = 0;
 	std::size_t begin = 0;
 
@@ -120,7 +117,7 @@ void pairs(std::span<const std::string> words, const Take &take)
 	for (std::size_t i = 0; i < words.size(); i += 2) {
 		if (i + 1 == words.size())
 			throw WrongUse(
-				fmt::format("the option \"{}\" has no value behind it", words[i]));
+				formatted("the option \"{}\" has no value behind it", words[i]));
 		take(words[i], words[i + 1]);
 	}
 }
@@ -170,10 +167,10 @@ DeviceOptions parse_device_options(std::span<const std::string> words)
 		else if (name == "faults")
 			options.faults = parse_switch(value, "faults is on or off");
 		else
-			throw WrongUse(fmt::format(
+			throw WrongUse(formatted(
 				"a device has the options direct, rate, ecn, {}, without and "
 				"faults, not \"{}\"",
-				fmt::join(names_of_limits(), ", "), name));
+				joined(names_of_limits(), ", "), name));
 	});
 	return options;
 }
@@ -185,7 +182,7 @@ HostOptions parse_host_options(std::span<const std::string> words)
 	pairs(words, [&](const std::string &name, const std::string &value) {
 		if (name != "direct")
 			throw WrongUse(
-				fmt::format("the host has the option direct, not \"{}\"", name));
+				formatted("the host has the option direct, not \"{}\"", name));
 		options.direct =
 			choice(scopes, value, "direct of the host is none, device, netns or host");
 	});
@@ -230,12 +227,12 @@ std::string limit_words(const DeviceOptions &options)
 
 		if (attribute != PEAL_NL_DEV_MAX_RD_ATOMIC && options.limits[i] &&
 		    *options.limits[i] < most)
-			words.push_back(fmt::format("{} {}", name, *options.limits[i]));
+			words.push_back(formatted("{} {}", name, *options.limits[i]));
 	}
 	if (options.without.value_or(0))
 		words.push_back(
-			fmt::format("without {}", fmt::join(without_words(*options.without), ",")));
-	return words.empty() ? MISSING : fmt::format("{}", fmt::join(words, " "));
+			formatted("without {}", joined(without_words(*options.without), ",")));
+	return words.empty() ? MISSING : joined(words, " ");
 }
 
 std::string scope_word(std::optional<std::uint32_t> scope)

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include <fmt/format.h>
-
 #include "error.hpp"
+#include "formatted.hpp"
 #include "ping_module.hpp"
 #include "plugin.hpp"
 
@@ -22,9 +21,9 @@ std::uint64_t read_size(const std::string &text)
 	const auto shift = unit == std::string_view::npos ? 0 : 10 * (unit + 1);
 
 	if (problem != std::errc() || (rest != end && !shift) || !size || size > PING_MOST >> shift)
-		throw WrongUse(fmt::format("\"{}\" is no size from 1 to 1G; type bytes, or for "
-					   "example 64K or 2M",
-					   text));
+		throw WrongUse(formatted("\"{}\" is no size from 1 to 1G; type bytes, or for "
+					 "example 64K or 2M",
+					 text));
 	return size << shift;
 }
 
@@ -39,9 +38,9 @@ std::vector<Operation> read_operations(const std::vector<std::string> &words)
 			std::string all;
 
 			for (const auto each : ALL_OPERATIONS)
-				all += fmt::format("{}{}", all.empty() ? "" : ", ", word_of(each));
+				all += formatted("{}{}", all.empty() ? "" : ", ", word_of(each));
 			throw WrongUse(
-				fmt::format("\"{}\" is no operation; there are {}", word, all));
+				formatted("\"{}\" is no operation; there are {}", word, all));
 		}
 		operations.push_back(*operation);
 	}

@@ -15,9 +15,9 @@
 #include <span>
 #include <thread>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "formatted.hpp"
 #include "module.hpp"
 #include "ping_line.hpp"
 #include "ping_module.hpp"
@@ -73,7 +73,7 @@ public:
 		choose_sizes();
 		watch_interrupts();
 		if (!request.json)
-			fmt::print("{}", titles_line(colours));
+			print("{}", titles_line(colours));
 		std::fflush(stdout);
 		try {
 			for (const auto operation : operations)
@@ -88,15 +88,15 @@ public:
 		if (line)
 			path.path = path_of(path.device, (*line)->qp_number());
 		if (request.json)
-			fmt::print("{}\n", ping_json(path, rows));
+			print("{}\n", ping_json(path, rows));
 		else
-			fmt::print("\n{}", path_line(path, rows));
+			print("\n{}", path_line(path, rows));
 		std::fflush(stdout);
 		for (const auto &row : rows)
 			if (!row.why.empty())
-				fmt::print(stderr, "peal: {}\n", row.why);
+				print(stderr, "peal: {}\n", row.why);
 		if (!end.empty())
-			fmt::print(stderr, "peal: {}\n", end);
+			print(stderr, "peal: {}\n", end);
 		return is_right(rows) && end.empty() ? EXIT_OK : EXIT_PROBLEM;
 	}
 
@@ -118,22 +118,22 @@ private:
 		auto connected =
 			dev->connect(host, request.port, {}, patience, queues_for(NOTE_BYTES));
 		if (connected.code() == ECONNREFUSED)
-			throw Failure(fmt::format("no program at {} accepts on port {}; type "
-						  "\"peal ping --listen\" there",
-						  host, request.port));
+			throw Failure(formatted("no program at {} accepts on port {}; type "
+						"\"peal ping --listen\" there",
+						host, request.port));
 		if (connected.code() == ECONNRESET)
 			throw Failure(
-				fmt::format("{}; if that host has several devices, type "
-					    "\"peal ping --listen --device DEVICE\" there, with "
-					    "the one that has this address",
-					    connected.why()));
+				formatted("{}; if that host has several devices, type "
+					  "\"peal ping --listen --device DEVICE\" there, with "
+					  "the one that has this address",
+					  connected.why()));
 		if (!connected)
 			throw Failure(connected.why());
 		if (connected->peer().size() < 2 * GUARD + ATOMIC_SIZE)
-			throw Failure(fmt::format("the program at {} on port {} is not \"peal "
-						  "ping\"; type \"peal ping --listen\" there, or "
-						  "another --port on both hosts",
-						  host, request.port));
+			throw Failure(formatted("the program at {} on port {} is not \"peal "
+						"ping\"; type \"peal ping --listen\" there, or "
+						"another --port on both hosts",
+						host, request.port));
 		line.emplace(std::move(connected).value(), request.peer, request.timeout);
 		path = {request.peer,
 			request.port,
@@ -155,9 +155,9 @@ private:
 					sizes.push_back(size);
 		const auto needed = std::ranges::max(sizes);
 		if (needed > longest)
-			throw Failure(fmt::format("{} takes messages of at most {} bytes; type "
-						  "\"peal ping --listen --size {}\" there",
-						  request.peer, longest, needed));
+			throw Failure(formatted("{} takes messages of at most {} bytes; type "
+						"\"peal ping --listen --size {}\" there",
+						request.peer, longest, needed));
 		auto made = dev->alloc<std::byte>(std::max(needed, ATOMIC_SIZE) + 2 * GUARD);
 		if (!made)
 			throw Failure(made.why());
@@ -182,15 +182,15 @@ private:
 				if (row.microseconds.empty())
 					rows.pop_back();
 				else
-					print(row);
+					print_row(row);
 				throw;
 			} catch (const NotPing &failure) {
 				row.verdict = RowVerdict::FAILED;
 				row.why = failure.what();
-				print(row);
+				print_row(row);
 				throw;
 			}
-			print(row);
+			print_row(row);
 			if (row.verdict == RowVerdict::FAILED)
 				return;
 		}
@@ -201,10 +201,10 @@ private:
 		if (is_atomic(row.operation) &&
 		    (!dev->has_atomics() || !includes((*line)->peer().rights(), remote_atomic))) {
 			row.verdict = RowVerdict::SKIPPED;
-			row.why = fmt::format("{} was not tried, because the device of {} has no "
-					      "atomics; use other operations with it",
-					      name_of(row.operation),
-					      dev->has_atomics() ? request.peer : "this host");
+			row.why = formatted("{} was not tried, because the device of {} has no "
+					    "atomics; use other operations with it",
+					    name_of(row.operation),
+					    dev->has_atomics() ? request.peer : "this host");
 			return;
 		}
 		for (unsigned i = 0; i < request.count && row.verdict == RowVerdict::OK; i++) {
@@ -213,8 +213,7 @@ private:
 				try_round(row, {row.operation, row.size, seed++});
 			} catch (const LineFailure &failure) {
 				row.verdict = RowVerdict::FAILED;
-				row.why =
-					fmt::format("{} of {} bytes: {}{}", name_of(row.operation),
+				row.why = formatted("{} of {} bytes: {}{}", name_of(row.operation),
 						    row.size, failure.what(), hint_for(row));
 			}
 		}
@@ -230,9 +229,9 @@ private:
 
 		if (std::ranges::none_of(rows, passed))
 			return "";
-		return fmt::format("; shorter messages have passed, so see whether the packets fit "
-				   "the route (\"peal doctor {}\")",
-				   request.peer);
+		return formatted("; shorter messages have passed, so see whether the packets fit "
+				 "the route (\"peal doctor {}\")",
+				 request.peer);
 	}
 
 	/* Throws LineFailure. */
@@ -303,18 +302,18 @@ private:
 		const bool may_be_wrong = wanted == NoteKind::RIGHT;
 
 		if (answer.kind != wanted && !(may_be_wrong && answer.kind > NoteKind::RIGHT))
-			throw NotPing(fmt::format("the program at {} refuses a round of \"peal "
-						  "ping\"; install one version of peal on both "
-						  "hosts",
-						  request.peer));
+			throw NotPing(formatted("the program at {} refuses a round of \"peal "
+						"ping\"; install one version of peal on both "
+						"hosts",
+						request.peer));
 		return answer;
 	}
 
-	void print(const Row &row) const
+	void print_row(const Row &row) const
 	{
 		if (request.json)
 			return;
-		fmt::print("{}", row_line(row, colours));
+		print("{}", row_line(row, colours));
 		std::fflush(stdout);
 	}
 

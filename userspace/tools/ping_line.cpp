@@ -6,8 +6,9 @@
 #include <csignal>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <infiniband/verbs.h>
+
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -89,10 +90,10 @@ Note Line::receive_note()
 	const auto note = unpack(receive().bytes());
 
 	if (!note)
-		throw NotPing(fmt::format("the program at {} does not answer as \"peal ping\" of "
-					  "this version does; type \"peal ping --listen\" there, "
-					  "with the same version",
-					  peer));
+		throw NotPing(formatted("the program at {} does not answer as \"peal ping\" of "
+					"this version does; type \"peal ping --listen\" there, "
+					"with the same version",
+					peer));
 	return *note;
 }
 
@@ -131,9 +132,9 @@ void Line::complete()
 
 void Line::too_late() const
 {
-	throw LineFailure(fmt::format("{} has not answered in {} s; see whether its \"peal ping\" "
-				      "still runs, or wait longer with --timeout",
-				      peer, patience.count()),
+	throw LineFailure(formatted("{} has not answered in {} s; see whether its \"peal ping\" "
+				    "still runs, or wait longer with --timeout",
+				    peer, patience.count()),
 			  false);
 }
 

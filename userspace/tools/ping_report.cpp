@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "formatted.hpp"
 #include "table.hpp"
 
 namespace peal::tool {
@@ -34,7 +34,7 @@ std::string bytes_text(std::uint64_t bytes, std::uint64_t count)
 	std::string text;
 
 	for (std::uint64_t i = std::min<std::uint64_t>(count, 8); i-- > 0;)
-		text += fmt::format("{:02x}{}", bytes >> (8 * i) & 0xff, i ? " " : "");
+		text += formatted("{:02x}{}", bytes >> (8 * i) & 0xff, i ? " " : "");
 	return text;
 }
 
@@ -42,11 +42,11 @@ std::string bytes_text(std::uint64_t bytes, std::uint64_t count)
 std::string place_of(const Mismatch &mismatch, std::uint64_t size)
 {
 	if (mismatch.offset < 0)
-		return fmt::format("{} bytes in front of the message", -mismatch.offset);
+		return formatted("{} bytes in front of the message", -mismatch.offset);
 	if (static_cast<std::uint64_t>(mismatch.offset) >= size)
-		return fmt::format("{} bytes behind the message's end",
-				   static_cast<std::uint64_t>(mismatch.offset) - size + 1);
-	return fmt::format("at offset {}", mismatch.offset);
+		return formatted("{} bytes behind the message's end",
+				 static_cast<std::uint64_t>(mismatch.offset) - size + 1);
+	return formatted("at offset {}", mismatch.offset);
 }
 
 } /* namespace */
@@ -66,8 +66,8 @@ std::optional<Statistics> statistics_of(std::vector<double> values)
 std::string titles_line(bool colours)
 {
 	const auto line =
-		fmt::format("{:<14}  {:>10}  {:>6}  {:>10}  {:>10}  {:>10}  {}", "OPERATION",
-			    "BYTES", "COUNT", "MIN US", "MEDIAN US", "MAX US", "VERDICT");
+		formatted("{:<14}  {:>10}  {:>6}  {:>10}  {:>10}  {:>10}  {}", "OPERATION", "BYTES",
+			  "COUNT", "MIN US", "MEDIAN US", "MAX US", "VERDICT");
 
 	return colours ? "\033[1m" + line + "\033[0m\n" : line + "\n";
 }
@@ -76,17 +76,17 @@ std::string row_line(const Row &row, bool colours)
 {
 	const auto times = statistics_of(row.microseconds);
 	const auto cell = [&](double value) {
-		return times ? fmt::format("{:.1f}", value) : std::string(MISSING);
+		return times ? formatted("{:.1f}", value) : std::string(MISSING);
 	};
 	const auto colour = row.verdict == RowVerdict::OK	 ? Colour::GREEN
 			    : row.verdict == RowVerdict::SKIPPED ? Colour::YELLOW
 								 : Colour::RED;
 	const auto shown = times.value_or(Statistics());
 
-	return fmt::format("{:<14}  {:>10}  {:>6}  {:>10}  {:>10}  {:>10}  {}\n",
-			   name_of(row.operation), row.size, row.microseconds.size(),
-			   cell(shown.min), cell(shown.median), cell(shown.max),
-			   coloured(verdict_word(row.verdict), colour, colours));
+	return formatted("{:<14}  {:>10}  {:>6}  {:>10}  {:>10}  {:>10}  {}\n",
+			 name_of(row.operation), row.size, row.microseconds.size(), cell(shown.min),
+			 cell(shown.median), cell(shown.max),
+			 coloured(verdict_word(row.verdict), colour, colours));
 }
 
 std::string path_line(const PingPath &path, const std::vector<Row> &rows)
@@ -95,7 +95,7 @@ std::string path_line(const PingPath &path, const std::vector<Row> &rows)
 
 	for (const auto &row : rows)
 		rounds += row.microseconds.size();
-	return fmt::format(
+	return formatted(
 		"{} to {}: {} operations, {}; {}MTU {}, GID {}, the peer's GID {}\n", path.device,
 		path.peer, rounds, is_right(rows) ? "every byte right" : "not all right",
 		path.path ? *path.path + " path, " : "", path.mtu, path.gid, path.peer_gid);
@@ -142,26 +142,25 @@ std::string ping_json(const PingPath &path, const std::vector<Row> &rows)
 std::string wrong_sentence(const Round &round, const Note &note, bool at_peer)
 {
 	const auto &found = note.mismatch;
-	const auto begin = fmt::format("{} of {} bytes: {}", name_of(round.operation), round.size,
-				       at_peer ? "the peer has" : "this host has");
-	const auto remedy = fmt::format(
-		"repeat it with \"--operation {} --size {}\", and if it is wrong again, "
-		"report it with the kernels and devices of both hosts",
-		word_of(round.operation), round.size);
+	const auto begin = formatted("{} of {} bytes: {}", name_of(round.operation), round.size,
+				     at_peer ? "the peer has" : "this host has");
+	const auto remedy =
+		formatted("repeat it with \"--operation {} --size {}\", and if it is wrong again, "
+			  "report it with the kernels and devices of both hosts",
+			  word_of(round.operation), round.size);
 
 	switch (note.kind) {
 	case NoteKind::WRONG_LENGTH:
-		return fmt::format("{} received {} bytes instead of {}; {}", begin, found.found,
-				   found.expected, remedy);
+		return formatted("{} received {} bytes instead of {}; {}", begin, found.found,
+				 found.expected, remedy);
 	case NoteKind::WRONG_IMM:
-		return fmt::format("{} received the immediate value {:#x} instead of {:#x}; {}",
-				   begin, found.found, found.expected, remedy);
+		return formatted("{} received the immediate value {:#x} instead of {:#x}; {}",
+				 begin, found.found, found.expected, remedy);
 	default:
-		return fmt::format("{} {} wrong byte{}, the first {}, with {} instead of {}; {}",
-				   begin, found.wrong, found.wrong == 1 ? "" : "s",
-				   place_of(found, round.size),
-				   bytes_text(found.found, found.shown),
-				   bytes_text(found.expected, found.shown), remedy);
+		return formatted("{} {} wrong byte{}, the first {}, with {} instead of {}; {}",
+				 begin, found.wrong, found.wrong == 1 ? "" : "s",
+				 place_of(found, round.size), bytes_text(found.found, found.shown),
+				 bytes_text(found.expected, found.shown), remedy);
 	}
 }
 

@@ -14,8 +14,7 @@
 #include <span>
 #include <thread>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "ping_line.hpp"
 #include "ping_module.hpp"
 
@@ -33,7 +32,7 @@ constexpr double SILENCE = PING_LONGEST_INTERVAL + PING_LONGEST_TIMEOUT;
 /* Threads print whole lines. */
 void say(const std::string &line)
 {
-	fmt::print("{}\n", line);
+	print("{}\n", line);
 	std::fflush(stdout);
 }
 
@@ -92,18 +91,17 @@ public:
 		} catch (const LineFailure &failure) {
 			/* Clients close when they are ready. */
 			if (!failure.ended || in_round)
-				end = fmt::format("; {}", failure.what());
+				end = formatted("; {}", failure.what());
 		} catch (const NotPing &) {
 			end = "; it is no \"peal ping\" of this version, so install one version on "
 			      "both "
 			      "hosts";
 		} catch (const std::exception &failure) {
-			end = fmt::format("; {}", failure.what());
+			end = formatted("; {}", failure.what());
 		}
-		say(fmt::format("{}: {} operations, {}{}", name, rounds,
-				wrong ? fmt::format("{} with wrong bytes", wrong)
-				      : "every byte right",
-				end));
+		say(formatted("{}: {} operations, {}{}", name, rounds,
+			      wrong ? formatted("{} with wrong bytes", wrong) : "every byte right",
+			      end));
 	}
 
 private:
@@ -194,9 +192,9 @@ void serve_pings(const PingRequest &request)
 		throw Failure(listener.why());
 	const auto given =
 		remote_write | remote_read | (device->has_atomics() ? remote_atomic : rights::none);
-	say(fmt::format("{} answers on port {}; type \"peal ping ADDRESS\" on another host, and "
-			"^C here to end",
-			device->name(), listener->port()));
+	say(formatted("{} answers on port {}; type \"peal ping ADDRESS\" on another host, and "
+		      "^C here to end",
+		      device->name(), listener->port()));
 	for (;;) {
 		clients.wait_below(MOST_CLIENTS);
 		auto area = device->alloc<std::byte>(longest + 2 * GUARD, given);
@@ -223,7 +221,7 @@ void serve_pings(const PingRequest &request)
 			clients.wait_below(1);
 			throw Failure(connected.why());
 		}
-		say(fmt::format("no other client is served until one ends: {}", connected.why()));
+		say(formatted("no other client is served until one ends: {}", connected.why()));
 		clients.wait_below(others);
 	}
 }

@@ -5,9 +5,9 @@
 #include <string>
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -25,9 +25,9 @@ void *plugin_function(const char *file, const char *function, const char *comman
 	void *found = plugin ? dlsym(plugin, function) : nullptr;
 
 	if (!found)
-		throw Failure(fmt::format("\"{}\" needs the library {}, and it cannot be loaded "
-					  "({}); type \"apt-get install {}\"",
-					  command, library, dlerror(), package));
+		throw Failure(formatted("\"{}\" needs the library {}, and it cannot be loaded "
+					"({}); type \"apt-get install {}\"",
+					command, library, dlerror(), package));
 	return found;
 }
 

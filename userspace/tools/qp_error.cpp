@@ -5,8 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
 #include <rdma/peal-abi.h>
+
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -76,7 +77,7 @@ std::string rights_of(QpError::Number flags)
 
 	for (const auto &[bit, word] : rights)
 		if (flags.value_or(0) & bit)
-			words += fmt::format("{}{}", words.empty() ? "" : ", ", word);
+			words += formatted("{}{}", words.empty() ? "" : ", ", word);
 	return words.empty() ? "nothing" : words;
 }
 
@@ -96,13 +97,12 @@ std::string_view text_of(std::uint64_t reason)
 /* "rkey 0x1a2b03". Both kinds of keys look alike. */
 std::string key_of(const QpError &error, std::string_view kind)
 {
-	return fmt::format("{} {:#x}", kind, *error.key);
+	return formatted("{} {:#x}", kind, *error.key);
 }
 
 std::string range_of(const QpError &error)
 {
-	return fmt::format("{} bytes at {:#x}", error.length.value_or(0),
-			   error.address.value_or(0));
+	return formatted("{} bytes at {:#x}", error.length.value_or(0), error.address.value_or(0));
 }
 
 /* The owner of the key, in words, has other numbers than the queue pair. */
@@ -114,31 +114,31 @@ std::string key_words(const QpError &error, std::string_view kind, std::uint64_t
 	case PEAL_REASON_LKEY_UNKNOWN:
 	case PEAL_REASON_RKEY_UNKNOWN:
 	case PEAL_REASON_RECV_LKEY_UNKNOWN:
-		return fmt::format("{} names no memory", key);
+		return formatted("{} names no memory", key);
 	case PEAL_REASON_LKEY_PD:
 	case PEAL_REASON_RKEY_PD:
 	case PEAL_REASON_RECV_LKEY_PD:
 		if (!error.key_pdn || !error.pdn)
 			break;
-		return fmt::format("{} belongs to PD {}, the queue pair to PD {}", key,
-				   *error.key_pdn, *error.pdn);
+		return formatted("{} belongs to PD {}, the queue pair to PD {}", key,
+				 *error.key_pdn, *error.pdn);
 	case PEAL_REASON_LKEY_RANGE:
 	case PEAL_REASON_RKEY_RANGE:
 	case PEAL_REASON_RECV_LKEY_RANGE:
 		if (!error.key_start || !error.key_length)
 			break;
-		return fmt::format("{} are not all in the memory of {}, which is {} bytes at {:#x}",
-				   range_of(error), key, *error.key_length, *error.key_start);
+		return formatted("{} are not all in the memory of {}, which is {} bytes at {:#x}",
+				 range_of(error), key, *error.key_length, *error.key_start);
 	case PEAL_REASON_LKEY_ACCESS:
 	case PEAL_REASON_RKEY_ACCESS:
 	case PEAL_REASON_RECV_LKEY_ACCESS:
 		if (!error.key_access)
 			break;
-		return fmt::format("{} allows {}, and the {} needs {}", key,
-				   rights_of(error.key_access), operation_of(error),
-				   rights_of(error.wanted));
+		return formatted("{} allows {}, and the {} needs {}", key,
+				 rights_of(error.key_access), operation_of(error),
+				 rights_of(error.wanted));
 	}
-	return fmt::format("{} ({}, {})", text_of(reason), key, range_of(error));
+	return formatted("{} ({}, {})", text_of(reason), key, range_of(error));
 }
 
 /* Does the responder find this out? On the direct path the requester gets to know it, too. */
@@ -174,11 +174,11 @@ bool is_of_responder(std::uint64_t reason)
 /* What the requester knows of a message that the peer refused. */
 std::string refused_words(const QpError &error, std::string_view text)
 {
-	const auto range =
-		error.key ? fmt::format("{} with {}", range_of(error), key_of(error, "rkey"))
-			  : fmt::format("{} bytes", error.length.value_or(0));
+	const auto range = error.key
+				   ? formatted("{} with {}", range_of(error), key_of(error, "rkey"))
+				   : formatted("{} bytes", error.length.value_or(0));
 
-	return fmt::format("the peer refused a {} of {}: {}", operation_of(error), range, text);
+	return formatted("the peer refused a {} of {}: {}", operation_of(error), range, text);
 }
 
 /* "at ADDRESS", or `otherwise` if no address is known. */
@@ -192,12 +192,12 @@ std::string silence_words(const QpError &error, std::uint64_t reason)
 {
 	const auto timeout = error.timeout.value_or(0);
 
-	return fmt::format("{} (queue pair {} {}, retry_cnt {}, timeout {})", text_of(reason),
-			   error.peer_qpn.value_or(0), place_of(error, "there"),
-			   error.retries.value_or(0),
-			   timeout ? fmt::format("{}: {:.0f} ms", timeout,
-						 4.096e-3 * static_cast<double>(1ULL << timeout))
-				   : "0: none");
+	return formatted("{} (queue pair {} {}, retry_cnt {}, timeout {})", text_of(reason),
+			 error.peer_qpn.value_or(0), place_of(error, "there"),
+			 error.retries.value_or(0),
+			 timeout ? formatted("{}: {:.0f} ms", timeout,
+					     4.096e-3 * static_cast<double>(1ULL << timeout))
+				 : "0: none");
 }
 
 } /* namespace */
@@ -207,7 +207,7 @@ std::string operation_of(const QpError &error)
 	const auto opcode = error.opcode.value_or(0);
 
 	return opcode < operations.size() && opcode ? std::string(operations[opcode])
-						    : fmt::format("operation {}", opcode);
+						    : formatted("operation {}", opcode);
 }
 
 std::string status_of(const QpError &error)
@@ -215,7 +215,7 @@ std::string status_of(const QpError &error)
 	const auto status = error.status.value_or(0);
 
 	return status < statuses.size() ? std::string(statuses[status])
-					: fmt::format("status {}", status);
+					: formatted("status {}", status);
 }
 
 std::string what_happened(const QpError &error)
@@ -243,16 +243,16 @@ std::string what_happened(const QpError &error)
 	case PEAL_REASON_RKEY_ACCESS:
 		return error.key ? key_words(error, "rkey", reason) : std::string(text);
 	case PEAL_REASON_QP_ACCESS:
-		return fmt::format("the queue pair allows {}, and the {} needs {}",
-				   rights_of(error.allowed), operation_of(error),
-				   rights_of(error.wanted));
+		return formatted("the queue pair allows {}, and the {} needs {}",
+				 rights_of(error.allowed), operation_of(error),
+				 rights_of(error.wanted));
 	case PEAL_REASON_RECV_TOO_SHORT:
-		return fmt::format("the message has {} bytes, and the receive has {}",
-				   error.length.value_or(0), error.room.value_or(0));
+		return formatted("the message has {} bytes, and the receive has {}",
+				 error.length.value_or(0), error.room.value_or(0));
 	case PEAL_REASON_RNR_EXHAUSTED:
-		return fmt::format("queue pair {} {} had no receive posted (rnr_retry {})",
-				   error.peer_qpn.value_or(0), place_of(error, "at the peer"),
-				   error.rnr_retries.value_or(0));
+		return formatted("queue pair {} {} had no receive posted (rnr_retry {})",
+				 error.peer_qpn.value_or(0), place_of(error, "at the peer"),
+				 error.rnr_retries.value_or(0));
 	case PEAL_REASON_PEER_UNREACHABLE:
 	case PEAL_REASON_PEER_UNKNOWN:
 	case PEAL_REASON_PEER_STATE:
@@ -266,9 +266,8 @@ std::string what_happened(const QpError &error)
 	case PEAL_REASON_NAK_OPERATION:
 		return refused_words(error, text);
 	default:
-		return text.empty()
-			       ? fmt::format("reason {}, which this tool does not know", reason)
-			       : std::string(text);
+		return text.empty() ? formatted("reason {}, which this tool does not know", reason)
+				    : std::string(text);
 	}
 }
 

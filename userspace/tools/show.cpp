@@ -7,11 +7,11 @@
 #include <fstream>
 #include <string_view>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <rdma/rdma_netlink.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "rdma.hpp"
 #include "table.hpp"
@@ -114,7 +114,7 @@ Json value_of(const Column &column, const Attributes &object)
 		return {};
 	switch (column.form) {
 	case Form::HEX:
-		return fmt::format("{:#x}", *value);
+		return formatted("{:#x}", *value);
 	case Form::QP_TYPE:
 		return word(qp_types, *value);
 	case Form::QP_STATE:
@@ -130,10 +130,10 @@ Json value_of(const Column &column, const Attributes &object)
 Json owner_of(const Attributes &object)
 {
 	if (const auto kernel = object.string(RDMA_NLDEV_ATTR_RES_KERN_NAME))
-		return fmt::format("[{}]", *kernel);
+		return formatted("[{}]", *kernel);
 	const auto pid = object.number(RDMA_NLDEV_ATTR_RES_PID);
 	std::string command;
-	if (pid && std::getline(std::ifstream(fmt::format("/proc/{}/comm", *pid)), command))
+	if (pid && std::getline(std::ifstream(formatted("/proc/{}/comm", *pid)), command))
 		return command;
 	return {};
 }
@@ -199,7 +199,7 @@ void print_table(const Kind &kind, const Json &objects, bool details)
 			row.push_back(cell_of(object["driver"].value(name, Json())));
 		table.add(row);
 	}
-	fmt::print("{}", table.text(wants_colours()));
+	print("{}", table.text(wants_colours()));
 }
 
 /* A kernel that is older than the command answers EOPNOTSUPP or EINVAL. */
@@ -210,9 +210,9 @@ std::vector<Message> ask(Rdma &rdma, const Kind &kind, const Device &device)
 	} catch (const KernelError &error) {
 		if (error.number == ENODEV) /* it was removed meanwhile */
 			return {};
-		throw Failure(fmt::format("the kernel does not list the {}s of {}: {}; use a newer "
-					  "kernel",
-					  kind.name, device.name, error.what()));
+		throw Failure(formatted("the kernel does not list the {}s of {}: {}; use a newer "
+					"kernel",
+					kind.name, device.name, error.what()));
 	}
 }
 
@@ -237,7 +237,7 @@ nlohmann::ordered_json driver_values(const Attributes &object)
 		if (type == RDMA_NLDEV_ATTR_DRIVER_STRING)
 			values[*name] = read_string(bytes);
 		else if (const auto number = read_number(bytes))
-			values[*name] = hex ? Json(fmt::format("{:#x}", *number)) : Json(*number);
+			values[*name] = hex ? Json(formatted("{:#x}", *number)) : Json(*number);
 		name.reset();
 		hex = false;
 	});
@@ -268,7 +268,7 @@ void show_objects(const std::string &name, const std::string &device, bool detai
 						object_of(kind, owner.name, Attributes(entry)));
 				});
 	if (json)
-		fmt::print("{}\n", objects.dump(2));
+		print("{}\n", objects.dump(2));
 	else
 		print_table(kind, objects, details);
 }

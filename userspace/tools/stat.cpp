@@ -7,10 +7,10 @@
 #include <map>
 #include <thread>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "rdma.hpp"
 #include "table.hpp"
@@ -38,9 +38,9 @@ Look look(Module &module, Rdma &rdma, const std::string &device)
 		} catch (const KernelError &error) {
 			/* It was removed meanwhile. */
 			if (error.number != ENODEV)
-				throw Failure(fmt::format("the counters of {} cannot be read: {}; "
-							  "\"peal doctor\" looks for the cause",
-							  owner.name, error.what()));
+				throw Failure(formatted("the counters of {} cannot be read: {}; "
+							"\"peal doctor\" looks for the cause",
+							owner.name, error.what()));
 		}
 	}
 	return look;
@@ -84,11 +84,11 @@ void print_table(const Look *before, const Look &now, bool all)
 			const bool shown = before ? per_second.value_or(1) > 0 : value > 0;
 
 			if (shown || all)
-				table.add({device, counter, std::to_string(value),
-					   per_second ? fmt::format("{:.1f}", *per_second)
-						      : MISSING});
+				table.add(
+					{device, counter, std::to_string(value),
+					 per_second ? formatted("{:.1f}", *per_second) : MISSING});
 		}
-	fmt::print("{}", table.text(wants_colours()));
+	print("{}", table.text(wants_colours()));
 }
 
 /* One line for each look, so that a program can read them as they come. */
@@ -114,10 +114,10 @@ void print_json(const Look *before, const Look &now)
 		}
 		devices.push_back(entry);
 	}
-	fmt::print("{}\n", devices.dump());
+	print("{}\n", devices.dump());
 }
 
-void print(const Look *before, const Look &now, const StatRequest &request)
+void print_look(const Look *before, const Look &now, const StatRequest &request)
 {
 	if (request.json)
 		print_json(before, now);
@@ -135,7 +135,7 @@ void show_counters(const StatRequest &request)
 	auto before = look(module, rdma, request.device);
 
 	if (!request.seconds) {
-		print(nullptr, before, request);
+		print_look(nullptr, before, request);
 		return;
 	}
 	for (unsigned round = 0; !request.count || round < request.count; round++) {
@@ -145,8 +145,8 @@ void show_counters(const StatRequest &request)
 		auto now = look(module, rdma, request.device);
 
 		if (round && !request.json)
-			fmt::print("\n");
-		print(&before, now, request);
+			print("\n");
+		print_look(&before, now, request);
 		before = std::move(now);
 	}
 }

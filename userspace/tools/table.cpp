@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <fmt/format.h>
 #include <unistd.h>
+
+#include "formatted.hpp"
 
 namespace peal::tool {
 
@@ -42,8 +43,8 @@ std::string Table::text(bool colours) const
 			const auto cell = cell_of(rows[i], column);
 
 			lines[i] += column ? "  " : "";
-			lines[i] += numbers ? fmt::format("{:>{}}", cell, width)
-					    : fmt::format("{:<{}}", cell, width);
+			lines[i] += numbers ? formatted("{:>{}}", cell, width)
+					    : formatted("{:<{}}", cell, width);
 		}
 	}
 	std::string text;
@@ -58,7 +59,7 @@ std::string coloured(std::string_view text, Colour colour, bool colours)
 {
 	const int number = colour == Colour::GREEN ? 32 : colour == Colour::YELLOW ? 33 : 31;
 
-	return colours ? fmt::format("\033[{}m{}\033[0m", number, text) : std::string(text);
+	return colours ? formatted("\033[{}m{}\033[0m", number, text) : std::string(text);
 }
 
 bool wants_colours()

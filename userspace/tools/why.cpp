@@ -5,11 +5,11 @@
 #include <charconv>
 #include <vector>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <rdma/peal-abi.h>
 
 #include "error.hpp"
+#include "formatted.hpp"
 #include "module.hpp"
 #include "qp_error.hpp"
 
@@ -38,9 +38,9 @@ Wanted read_wanted(const std::string &words)
 	const auto [end, problem] =
 		std::from_chars(number.data(), number.data() + number.size(), qpn);
 	if (problem != std::errc() || end != number.data() + number.size() || number.empty())
-		throw WrongUse(fmt::format("\"{}\" is no queue pair; type its number, or "
-					   "DEVICE/NUMBER; \"peal show qp\" lists them",
-					   words));
+		throw WrongUse(formatted("\"{}\" is no queue pair; type its number, or "
+					 "DEVICE/NUMBER; \"peal show qp\" lists them",
+					 words));
 	wanted.qpn = qpn;
 	return wanted;
 }
@@ -68,9 +68,9 @@ std::string age_of(const QpError &error)
 	const auto seconds = error.age.value_or(0) / 1000000000;
 
 	if (seconds < 120)
-		return fmt::format("{} s ago", seconds);
-	return seconds < 7200 ? fmt::format("{} min ago", seconds / 60)
-			      : fmt::format("{} h ago", seconds / 3600);
+		return formatted("{} s ago", seconds);
+	return seconds < 7200 ? formatted("{} min ago", seconds / 60)
+			      : formatted("{} h ago", seconds / 3600);
 }
 
 void print_remedy(const QpError &error, const char *indent)
@@ -78,26 +78,25 @@ void print_remedy(const QpError &error, const char *indent)
 	const auto remedy = what_to_do(error);
 
 	if (!remedy.empty())
-		fmt::print("{}-> {}\n", indent, remedy);
+		print("{}-> {}\n", indent, remedy);
 }
 
 void print_error(const QpError &error, const QpError *other)
 {
 	const auto status = status_of(error);
 
-	fmt::print("{}/{}: {} {}{}, {}{}\n", error.device, error.qpn, operation_of(error),
-		   error.responder ? "of the peer refused" : "failed",
-		   status.empty() || error.responder ? "" : ": " + status, age_of(error),
-		   error.count.value_or(1) > 1
-			   ? fmt::format(", the last of {} errors", *error.count)
-			   : "");
-	fmt::print("    {}\n", what_happened(error));
+	print("{}/{}: {} {}{}, {}{}\n", error.device, error.qpn, operation_of(error),
+	      error.responder ? "of the peer refused" : "failed",
+	      status.empty() || error.responder ? "" : ": " + status, age_of(error),
+	      error.count.value_or(1) > 1 ? formatted(", the last of {} errors", *error.count)
+					  : "");
+	print("    {}\n", what_happened(error));
 	if (!other) {
 		print_remedy(error, "    ");
 		return;
 	}
 	/* The responder knows better what to do. */
-	fmt::print("    the peer is {}/{}: {}\n", other->device, other->qpn, what_happened(*other));
+	print("    the peer is {}/{}: {}\n", other->device, other->qpn, what_happened(*other));
 	print_remedy(*other, "    ");
 }
 
@@ -159,10 +158,10 @@ void explain_errors(const std::string &queue_pair, bool json)
 		shown.push_back(&error);
 	}
 	if (json)
-		fmt::print("{}\n", list.dump(2));
+		print("{}\n", list.dump(2));
 	else if (shown.empty())
-		fmt::print("no error of {} is known; errors of other users are shown to root\n",
-			   queue_pair.empty() ? "a queue pair" : queue_pair);
+		print("no error of {} is known; errors of other users are shown to root\n",
+		      queue_pair.empty() ? "a queue pair" : queue_pair);
 }
 
 } /* namespace peal::tool */

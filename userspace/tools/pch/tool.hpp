@@ -3,5 +3,5 @@
  * Headers that are compiled once for the tool, because they take much longer than its own files. A
  * file includes what it uses nevertheless.
  */
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
