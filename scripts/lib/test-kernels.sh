@@ -8,13 +8,24 @@
 # removes them. A guest loads the modules that dkms has compiled on Debian 13.
 # Needs common.sh, build.sh, debian-root.sh, results.sh and test-unit.sh.
 
-# run_kernels_suite NAME...
+# run_kernels_suite NAME...: the packages are made beside the compilations, because apt-get, Sphinx and lintian keep only one
+# processor busy.
 run_kernels_suite() {
-	local kernel suite
+	local kernel packages
+	run_packages "$@" &
+	packages=$!
+	# shellcheck disable=SC2064 # this process is meant
+	trap "kill $packages 2>/dev/null; exit 130" INT TERM
 	for kernel in 6.1-bookworm 6.12-trixie 7.2-sid 7.3-trixie-backports; do
 		! matches "$kernel" "$@" || try_compile "$kernel" compile_kernel "${kernel%%-*}"
 	done
 	! matches userspace-trixie "$@" || try_compile userspace-trixie build_debian13
+	wait "$packages" || fail "kernels/packages: ended early"
+	trap - INT TERM
+}
+
+run_packages() {
+	local suite
 	! matches packages "$@" || try_compile packages "$repo/scripts/package" --twice
 	for suite in bookworm trixie; do
 		! matches "packages-$suite" "$@" || try_compile "packages-$suite" install_packages_in "$suite"
