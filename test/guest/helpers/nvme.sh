@@ -41,7 +41,7 @@ nvme_remove_target() {
 nvme_connect() {
 	local answer=
 	exec {fabrics}<>/dev/nvme-fabrics
-	echo -n "transport=rdma,traddr=$1,trsvcid=4420,nqn=peal,nr_io_queues=2,queue_size=32,ctrl_loss_tmo=5" >&$fabrics ||
+	echo -n "transport=rdma,traddr=$1,trsvcid=4420,nqn=peal,nr_io_queues=2,queue_size=32,ctrl_loss_tmo=5,reconnect_delay=1" >&$fabrics ||
 		fail "cannot connect: $(dmesg | tail -n 3)"
 	read -r answer <&$fabrics
 	exec {fabrics}>&-
