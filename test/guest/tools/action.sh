@@ -7,7 +7,7 @@
 #
 # The steps of the action setup-peal, in their order and with their inputs, give a machine a device that a program uses: the packages
 # are installed, the modules come from the cache, and "peal doctor" finds nothing. A second run changes nothing. What is missing
-# is said in one sentence.
+# is said in one sentence. The recipes for GitHub and GitLab in Documentation/ci.rst work as they are written there.
 # Does not hold: dkms compiles no module here, because the machine has no network for its packages (kernels/packages does it). The
 # action's own program, which downloads and caches, does not run here.
 set -u
@@ -78,8 +78,29 @@ for run in first second; do
 done
 echo "ok: peal7 was made once"
 
-gid=$(output_of "$work/second" gid-index)
-start_server 18515 ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 >"$work/server" 2>&1 || fail "$(<"$work/server")"
-ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
-wait "$server" || fail "$(<"$work/server")"
-echo "ok: a program moves data by the device of the action"
+# recipe HEADING EXPRESSION: prints the value of an expression of Python about the YAML that the page has below this heading.
+recipe() {
+	/usr/bin/python3 -c 'import re, sys, textwrap, yaml
+page = open("Documentation/ci.rst").read()
+text = re.search("\n" + sys.argv[1] + "\n=+\n.*?::\n\n((?:    [^\n]*\n|\n)+)", page, re.S).group(1)
+recipe = yaml.safe_load(textwrap.dedent(text))
+print(eval(sys.argv[2]))' "$1" "$2"
+}
+
+# The last step of the recipe for GitHub, with the outputs of the step "peal".
+recipe GitHub 'recipe["jobs"]["test"]["steps"][-1]["run"]' >"$work/github" || fail "ci.rst has no recipe for GitHub"
+for name in device gid-index; do
+	sed -i "s/\${{ steps.peal.outputs.$name }}/$(output_of "$work/second" $name)/" "$work/github"
+done
+bash -e "$work/github" >"$work/output" 2>&1 || fail "the recipe for GitHub: $(<"$work/output")"
+grep -q "bytes in" "$work/output" || fail "the recipe for GitHub moves no data: $(<"$work/output")"
+echo "ok: the recipe for GitHub"
+
+mkdir "$work/gitlab" "$work/gitlab/ci"
+ln -s "$PWD/action" "$work/gitlab/action"
+ln -s "$packages" "$work/gitlab/ci/peal-packages"
+recipe "GitLab and others" '"\n".join(recipe["test"]["script"])' >"$work/script" || fail "ci.rst has no recipe for GitLab"
+(cd "$work/gitlab" && bash -e -o pipefail "$work/script") >"$work/output" 2>&1 ||
+	fail "the recipe for GitLab: $(<"$work/output")"
+grep -q "hca_id:.*peal0" "$work/output" || fail "the recipe for GitLab shows no device: $(<"$work/output")"
+echo "ok: the recipe for GitLab"

@@ -4,15 +4,15 @@
 # timeout: 180
 # vm: bare
 #
-# Each command that the manual of the tool, the tool's help, and the README's part "On your own machine" show runs as it is
-# written there, on a machine with the netdevs that they name. Completion in bash offers each command of the tool, and nothing
-# that it refuses.
+# Each command that the manual of the tool, the tool's help, and the README's parts "Install, add a link, run" and "On your own
+# machine" show runs as it is written there, on a machine with the netdevs that they name. So do those commands of the page about
+# CI services that need neither docker nor Kind. Completion in bash offers each command of the tool, and nothing that it refuses.
 # Does not hold: what the commands print. The other tests of tools/ look at that.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 require_tool
-require ibv_devinfo rdma
+require ibv_devinfo rdma nsenter
 modprobe -a ib_uverbs rdma_ucm || fail "cannot load the RDMA core"
 PATH=$PWD/build/user/userspace/tools:$PATH
 unset -f peal
@@ -25,6 +25,7 @@ clean_up() {
 		ip link delete "$netdev"
 	done
 	ip netns delete peer
+	ip netns delete node
 } 2>/dev/null
 trap clean_up EXIT
 for number in 0 1; do
@@ -39,8 +40,8 @@ ip link set far0 netns peer
 ip -n peer address add 10.0.0.2/24 dev far0
 ip -n peer link set far0 up
 
-# commands_of PAGE: the indented lines of a page of the manual, of the help or of the README that begin with "peal".
-commands_of() { sed -nE '/^(    |  )peal /{s/^ +//;s/ +#.*//;p}'; }
+# commands_of: the indented lines of a page of the manual, of the help or of the README that begin with one of these commands.
+commands_of() { sed -nE '/^(    |  )(peal|ibv_devinfo|modprobe -a peal|nsenter) /{s/^ +//;s/ +#.*//;p}'; }
 
 # serve_ping COMMAND...: starts this server of pings, and waits until it listens.
 serve_ping() {
@@ -95,6 +96,23 @@ del_fault() {
 		peal fault add peal0 rnr && peal fault add peal0 rnr && eval "$1"
 } >"$output" 2>&1 </dev/null
 
+# add_link_in_node COMMAND: runs "nsenter --net --target "$node" peal link add ..." for a process in a network namespace that has
+# a netdev eth0, as a node of Kind has.
+add_link_in_node() {
+	local node status=0
+	ip netns add node && ip link add name near0 type veth peer name eth0 netns node && ip -n node link set eth0 up &&
+		ip link set near0 up || return 1
+	ip netns exec node tail -f /dev/null &
+	node=$!
+	peal link del peal0
+	in_node() { [[ $(readlink "/proc/$node/ns/net") != $(readlink /proc/self/ns/net) ]]; }
+	wait_for in_node && eval "$1" && nsenter --net --target "$node" peal link del peal0 || status=1
+	kill "$node"
+	wait "$node" 2>/dev/null
+	ip netns delete node
+	return "$status"
+} >"$output" 2>&1 </dev/null
+
 # run_all NAME: runs the commands on its input. A device that an earlier page made goes before a command makes it again.
 run_all() {
 	local line name count=0
@@ -114,6 +132,7 @@ run_all() {
 		"peal dump"*) dump_packets "$line" ;;
 		"peal fault now"*" qp "*) fail_qp "$line" ;;
 		"peal fault del peal0 "*) del_fault "$line" ;;
+		nsenter*) add_link_in_node "$line" ;;
 		*) eval "$line" >"$output" 2>&1 </dev/null ;;
 		esac || fail "$1: $line: $(<"$output")"
 		count=$((count + 1))
@@ -122,10 +141,11 @@ run_all() {
 	echo "ok: $count commands of $1"
 }
 
+run_all Documentation/ci.rst < <(commands_of <Documentation/ci.rst)
 for page in Documentation/manual/*.[78].rst; do
 	run_all "$page" < <(commands_of <"$page")
 done
-run_all README.md < <(sed -n '/^## On your own machine/,/^## Why/p' README.md | commands_of)
+run_all README.md < <(sed -n '/^## Install/,/^## Two/p; /^## On your own machine/,/^## Why/p' README.md | commands_of)
 
 # leaves [COMMAND...]: prints the commands below this one that have no commands of their own.
 leaves() {
