@@ -49,7 +49,7 @@ install_packages_in() {
 		mount -t proc proc "$2/root/proc"
 		mkdir -p "$2/root/checkout/build"
 		cp -r "$3/build/packages" "$2/root/checkout/build/"
-		cp "$3/scripts/lib/install-check" "$2/root/checkout/"
+		cp "$3"/scripts/lib/{install-check,later-packages} "$2/root/checkout/"
 		exec chroot "$2/root" /checkout/install-check' - "$root" "$layer" "$repo" || status=$?
 	rm -rf "$build/dkms-$1"
 	((status)) || mv "$layer/upper/checkout/dkms" "$build/dkms-$1" || status=1

@@ -2,30 +2,63 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # run: long
 # transport: any
-# timeout: 180
+# timeout: 240
 # vm: bare, cpus 1
 #
 # Holds: Once the packages ibverbs-provider-peal and peal-tools are installed, /etc/peal/links.conf is all that it takes to get
 # devices with options, what cannot be made is said in one sentence each, and programs use the devices, also by the packaged
-# libpeal. Of the tool only "peal ping" needs libpeal. A second start changes nothing. An upgrade leaves a running device alone,
-# and its configuration too. A stop removes the devices and the modules. Removal leaves no file. kernel/lacks.sh says what a
-# kernel lacks.
+# libpeal. Of the tool only "peal ping" needs libpeal. A second start changes nothing. An upgrade leaves the running module and
+# its devices alone, and their configuration too. It says how to replace the module, and "peal doctor" says it, too. The command
+# replaces the module, and the devices are back. Removal unloads the modules and leaves no file. kernel/lacks.sh says what a kernel
+# lacks.
 # It has a machine of its own, in which no other test has loaded the module.
 # Does not hold: systemd does not run here. The test runs what the unit runs, and systemd-analyze verifies the unit. dkms does not
-# compile the modules here. They are those of scripts/vm.
+# compile the modules here. They are those of scripts/vm, with the version of the package.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
 checkout=$PWD
 packages=$checkout/build/packages
-require dpkg systemd-analyze
+require dpkg systemd-analyze rdma objcopy ib_write_bw
 unit=/lib/systemd/system/peal-links.service
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# install_packages FOLDER: peal-dkms depends on dkms, which is not here.
 install_packages() {
-	dpkg --force-confold --install "$packages"/{ibverbs-provider-peal,libpeal0,libpeal-dev,peal-tools}_*.deb >"$work/dpkg" 2>&1 ||
-		fail "dpkg: $(<"$work/dpkg")"
+	dpkg --force-confold --install "$1"/{ibverbs-provider-peal,libpeal0,libpeal-dev,peal-tools}_*.deb >"$work/dpkg" 2>&1 &&
+		dpkg --force-depends --install "$1"/peal-dkms_*.deb >>"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
+}
+
+# stand_in_for_dkms: the script of dkms that packages of modules call to compile them gives the module of scripts/vm the version
+# that the source has.
+stand_in_for_dkms() {
+	mkdir -p /usr/lib/dkms
+	cat >/usr/lib/dkms/common.postinst <<-'END'
+		#!/bin/bash
+		set -e
+		work=$(mktemp -d)
+		module=$(modinfo -n peal)
+		version=$(sed -n 's/^MODULE_VERSION("\(.*\)");/\1/p' "/usr/src/$1-$2/kernel/device/main.c")
+		srcversion=$(md5sum <<<"$version" | cut -c 1-23)
+		objcopy --dump-section .modinfo="$work/modinfo" "$module" "$work/unused"
+		sed -z -i "s/^version=.*/version=$version/; s/^srcversion=.*/srcversion=${srcversion^^}/" "$work/modinfo"
+		objcopy --update-section .modinfo="$work/modinfo" "$module" "$work/peal.ko"
+		mv "$work/peal.ko" "$module"
+		rm -r "$work"
+	END
+	chmod +x /usr/lib/dkms/common.postinst
+	ln -s /bin/true /usr/local/sbin/dkms
+}
+
+# moves_data: a program moves data by peal7 with the installed provider.
+moves_data() {
+	local gid
+	gid=$(gid_index peal7)
+	start_server 18515 ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 >"$work/server" 2>&1 || fail "$(<"$work/server")"
+	ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
+	wait "$server" || fail "$(<"$work/server")"
+	echo "ok: a program moves data with the installed provider"
 }
 
 # links ACTION: runs the command of the unit.
@@ -45,9 +78,19 @@ mkdir "$work/drivers"
 mount --bind "$work/drivers" /etc/libibverbs.d || fail "cannot replace the list of providers"
 interface_up
 modprobe -a ib_uverbs || fail "cannot load the RDMA core"
+stand_in_for_dkms
 SECONDS=0
-install_packages
+install_packages "$packages"
 echo "ok: installed in $SECONDS s"
+command peal link add peal7 netdev veth0 || fail "peal link add does not load the module"
+wait_for device_ready peal7 || fail "peal7 is not ready: $(device_state peal7)"
+gid=$(gid_index peal7)
+start_server 18515 ib_write_bw -d peal7 -x "$gid" -n 1000 >"$work/server" 2>&1 || fail "$(<"$work/server")"
+ib_write_bw -d peal7 -x "$gid" -n 1000 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client") $(<"$work/server")"
+wait "$server" || fail "$(<"$work/server")"
+echo "ok: the result of ib_write_bw after $SECONDS s, without compiling: $(grep -E '^ *65536 ' "$work/client")"
+links stop || fail "stop: $(<"$work/output")"
+[[ ! -e /sys/class/infiniband/peal7 && ! -e /sys/module/peal ]] || fail "a device that links.conf does not name keeps the module"
 systemd-analyze verify "$unit" >"$work/output" 2>&1 || fail "systemd-analyze: $(<"$work/output")"
 
 links start || fail "the empty links.conf: $(<"$work/output")"
@@ -70,13 +113,12 @@ shown link show peal7 --json | grep -q '"max-rd-atomic": 32,' || fail "max-rd-at
 echo "ok: peal7 has its options, and two lines say what is wrong"
 
 printf 'peal7 veth0 ecn on\n' >/etc/peal/links.conf
-index=$(<"/sys/class/infiniband/peal7/node_guid")
+# A device that is made anew gets another index.
+device_index() { rdma dev show peal7 | cut -d : -f 1; }
+index=$(device_index)
 links start || fail "a second start: $(<"$work/output")"
-gid=$(gid_index peal7)
-start_server 18515 ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 >"$work/server" 2>&1 || fail "$(<"$work/server")"
-ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
-wait "$server" || fail "$(<"$work/server")"
-echo "ok: a program moves data with the installed provider"
+[[ $index && $(device_index) == "$index" ]] || fail "a second start replaced the device"
+moves_data
 
 # The program was linked in the build folder. It loads the installed library.
 hello=build/user/userspace/lib/peal-hello
@@ -107,19 +149,40 @@ grep -q "needs the library libpeal, and it cannot be loaded (libpeal.so.0: .*); 
 shown link show peal7 | grep -q peal7 || fail "the other commands need libpeal, too"
 echo "ok: peal ping with libpeal, and the other commands without it"
 
-install_packages
-[[ $(cat /sys/class/infiniband/peal7/node_guid) == "$index" ]] || fail "an upgrade replaced the device"
+version=$(</sys/module/peal/version)
+running=$(</sys/module/peal/srcversion)
+scripts/lib/later-packages "$packages" "$work/later" || fail "cannot make later packages"
+install_packages "$work/later"
+[[ $(modinfo -F version peal) == "$version+later" ]] || fail "the installed module is $(modinfo -F version peal)"
+[[ $(</sys/module/peal/srcversion) == "$running" ]] || fail "an upgrade replaced the running module"
+[[ $(device_index) == "$index" ]] || fail "an upgrade replaced the device"
 grep -q peal7 /etc/peal/links.conf || fail "an upgrade replaced links.conf"
+grep -q "^The running module of peal stays in use. systemctl restart peal-links replaces it.$" "$work/dpkg" ||
+	fail "the upgrade does not say how to replace the module: $(<"$work/dpkg")"
+shown doctor >"$work/output"
+tr -s ' \n' ' ' <"$work/output" | grep -q 'not the one that is installed; type "systemctl restart peal-links" to replace it' ||
+	fail "peal doctor: $(<"$work/output")"
+moves_data
+echo "ok: an upgrade leaves the running module alone, and says so"
+
+# This is what systemctl restart does.
 links stop || fail "stop: $(<"$work/output")"
 [[ ! -e /sys/class/infiniband/peal7 ]] || fail "peal7 is still there"
-rmmod peal_kick_file 2>/dev/null
 [[ ! -e /sys/module/peal ]] || fail "the module is still there"
+links start || fail "start: $(<"$work/output")"
+[[ $(</sys/module/peal/version) == "$version+later" ]] || fail "the module is still $(</sys/module/peal/version)"
+wait_for device_ready peal7 || fail "peal7 is not back: $(device_state peal7)"
+shown link show peal7 --json | grep -q '"ecn": "on"' || fail "ecn is not on: $(shown link show peal7)"
+! shown doctor | grep -q "not the one that is installed" || fail "peal doctor: $(shown doctor)"
+moves_data
+echo "ok: the new module runs when told"
 
-dpkg --purge ibverbs-provider-peal libpeal-dev libpeal0 peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
-left=$(find /etc /lib/systemd /usr/bin /usr/libexec /usr/share /usr/include /usr/lib/*-linux-gnu /var/lib/systemd \
+dpkg --purge peal-dkms ibverbs-provider-peal libpeal-dev libpeal0 peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
+[[ ! -e /sys/module/peal && ! -e /sys/module/peal_kick_file ]] || fail "a module is still there"
+left=$(find /etc /usr/src /lib/systemd /usr/bin /usr/libexec /usr/share /usr/include /usr/lib/*-linux-gnu /var/lib/systemd \
 	-xdev -name '*peal*' 2>/dev/null)
 [[ -z $left ]] || fail "removal left: $left"
-echo "ok: stopped, removed"
+echo "ok: removed"
 
 mkdir -p "$work/kernel/include/config"
 printf 'CONFIG_%s=m\n' INFINIBAND NETFILTER CRC32 CRYPTO >"$work/kernel/.config"
