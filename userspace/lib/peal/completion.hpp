@@ -53,7 +53,7 @@ std::optional<T> object_of(std::span<const std::byte> bytes) noexcept
 
 } // namespace detail
 
-/* Names a request of a connection. No other request of the connection has the same name. */
+/* Names a request of a connection. No other request that was posted there has the same name. */
 enum class request : std::uint64_t { none = 0 };
 
 /* How a request ended. It is true if the request has done what it says. */

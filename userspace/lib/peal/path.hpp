@@ -102,6 +102,7 @@ struct send_ring {
 	}
 };
 
+/* Programs are compiled with this layout, so a change of it needs a new soname of the library. */
 struct PEAL_API path {
 	const options limits;
 
