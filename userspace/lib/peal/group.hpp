@@ -23,6 +23,10 @@ namespace peal {
 
 namespace detail {
 
+struct datagrams;
+PEAL_API void keep(datagrams *) noexcept;
+PEAL_API void release(datagrams *) noexcept;
+
 struct membership;
 PEAL_API void keep(membership *) noexcept;
 PEAL_API void release(membership *) noexcept;
@@ -48,11 +52,11 @@ public:
 	const gid &from() const noexcept { return from_; }
 
 private:
-	friend struct detail::membership;
+	friend struct detail::datagrams;
 
-	explicit datagram(detail::kept<detail::membership> of) noexcept : of_(std::move(of)) {}
+	explicit datagram(detail::kept<detail::datagrams> of) noexcept : of_(std::move(of)) {}
 
-	detail::kept<detail::membership> of_;
+	detail::kept<detail::datagrams> of_;
 	std::span<const std::byte> bytes_;
 	gid from_{};
 	std::uint32_t buffer_ = 0;

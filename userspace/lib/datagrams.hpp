@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A queue pair for datagrams (UD) with its queues and buffers. It does not know how an address is
+ * found: a group and its connection manager (group.cpp) are one way.
+ */
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <span>
+
+#include "context.hpp"
+#include "peal/deadline.hpp"
+#include "peal/group.hpp"
+
+namespace peal::detail {
+
+/* Where a datagram goes. */
+struct destination {
+	ibv_ah *ah;
+	std::uint32_t qp_number;
+	std::uint32_t qkey;
+};
+
+struct datagrams {
+	std::atomic<unsigned> users{1};
+	kept<context> device;
+	ibv_comp_channel *channel = nullptr;
+	ibv_cq *send_cq = nullptr;
+	ibv_cq *recv_cq = nullptr;
+	ibv_qp *qp = nullptr;
+	std::uint32_t longest = 0;
+	/* Each place has the header and a datagram. The first is for the one that is sent. */
+	kept<block> buffers;
+	std::uint32_t receives = 0;
+	bool is_sending = false;
+	/* Why nothing more will come. */
+	const char *ended = nullptr;
+	/* Whether the headers of all datagrams are those of IPv4. */
+	bool is_four = false;
+	/* A descriptor that is readable when look() has something to see. */
+	int watched = -1;
+
+	datagrams() = default;
+	datagrams(const datagrams &) = delete;
+	virtual ~datagrams();
+
+	/* `longest` is known. */
+	status make_queues(std::uint32_t receives) noexcept;
+	/* To RTS. The receives are posted before the first datagram can come. */
+	status start(std::uint8_t port, std::uint32_t qkey) noexcept;
+	/* The device writes to no buffer afterwards. */
+	void stop() noexcept;
+	void post_receive(std::uint32_t place) noexcept;
+	status send(const destination &, std::span<const std::byte>, const deadline &) noexcept;
+	result<datagram> recv(const deadline &) noexcept;
+
+private:
+	std::uint32_t place_size() const noexcept;
+	std::byte *place(std::uint32_t i) const noexcept;
+	/* The next completion of one of the queues. */
+	status next(ibv_cq *, ibv_wc &, const deadline &) noexcept;
+	/* Sees whether something else has ended it. */
+	virtual void look() noexcept {}
+};
+
+} // namespace peal::detail
