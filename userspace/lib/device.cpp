@@ -310,10 +310,15 @@ co::task<result<kept<link>>> dial(const kept<event_loop> &in, const kept<context
 	const status found = co_await find_route(in, of, address, to, until);
 	if (!found)
 		co_return error::make(found.code(), "%s", found.why());
-	if (status done = of.make_queues(bool(in)); !done)
-		co_return error::make(done.code(), "%s", done.why());
-	if (status done = of.post_receives(); !done)
-		co_return error::make(done.code(), "%s", done.why());
+	status ready = of.make_queues(bool(in));
+	if (ready)
+		ready = of.learn_port(of.id->port_num);
+	if (ready)
+		ready = of.to_state(IBV_QPS_INIT);
+	if (ready)
+		ready = of.post_receives();
+	if (!ready)
+		co_return error::make(ready.code(), "%s", ready.why());
 	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
 	rdma_conn_param param = parameters(of, greeting);
 	if (rdma_connect(of.id, &param))
@@ -417,7 +422,10 @@ result<kept<link>> take_request(const kept<context> &device, const cm_event &eve
 	}
 	link &of = *made->get();
 	of.id = event.id;
-	if (status done = of.make_queues(for_loop); !done) {
+	status done = of.make_queues(for_loop);
+	if (done)
+		done = of.learn_port(of.id->port_num);
+	if (!done) {
 		rdma_reject(of.id, nullptr, 0);
 		return error::make(done.code(), "%s", done.why());
 	}
@@ -434,6 +442,8 @@ co::task<status> shake_hands(const kept<event_loop> &in, link &of, const cm_even
 
 	param.responder_resources = std::min(param.responder_resources, event.responder_resources);
 	param.initiator_depth = std::min(param.initiator_depth, event.initiator_depth);
+	if (done)
+		done = of.to_state(IBV_QPS_INIT);
 	if (done)
 		done = of.post_receives();
 	if (done)

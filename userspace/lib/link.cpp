@@ -75,6 +75,14 @@ bool watch(int epoll, int fd) noexcept
 	return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+error not_ready(const context &device, int failed) noexcept
+{
+	return error::make(failed,
+			   "the queue pair of %s does not get ready: %s; see whether its port is "
+			   "up and its address is still there",
+			   device.name(), strerrordesc_np(failed));
+}
+
 } // namespace
 
 void keep(link *of) noexcept
@@ -159,7 +167,6 @@ status link::make_queues(bool for_loop) noexcept
 	const ibv_device_attr &most = device->attr;
 	const auto depth = std::min<std::uint32_t>(most.max_qp_wr, most.max_cqe);
 	ibv_qp_init_attr want{};
-	ibv_port_attr port{};
 	int failed;
 
 	if (!limits.sends || !limits.receives || !limits.receive_bytes)
@@ -204,7 +211,8 @@ status link::make_queues(bool for_loop) noexcept
 	if (!for_loop)
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!make_nonblocking(channel->fd) ||
-	    (!for_loop && (epoll < 0 || !watch(epoll, channel->fd) || !watch(epoll, events->fd))))
+	    (!for_loop &&
+	     (epoll < 0 || !watch(epoll, channel->fd) || (events && !watch(epoll, events->fd)))))
 		return error::make(errno,
 				   "the program gets no descriptor to wait with: %s; see what "
 				   "ulimit -n allows",
@@ -231,21 +239,25 @@ status link::make_queues(bool for_loop) noexcept
 	if (failed)
 		return no_rings(failed);
 	qp_number = qp->qp_num;
-	if (ibv_query_port(device->verbs, id->port_num, &port))
+	choose_way();
+	return {};
+}
+
+status link::learn_port(std::uint8_t number) noexcept
+{
+	ibv_port_attr port{};
+
+	if (ibv_query_port(device->verbs, number, &port))
 		return error::make(errno,
 				   "%s does not tell about port %u: %s; see whether it still "
 				   "exists",
-				   device->name(), id->port_num, strerrordesc_np(errno));
+				   device->name(), number, strerrordesc_np(errno));
 	longest = port.max_msg_sz;
-	choose_way();
 	return {};
 }
 
 status link::post_receives() noexcept
 {
-	if (status done = to_state(IBV_QPS_INIT); !done)
-		return done;
-	/* Before the peer knows this queue pair, so that no message of it comes too early. */
 	for (std::uint32_t i = 0; i < limits.receives; ++i)
 		post_receive(i);
 	if (ended)
@@ -256,30 +268,30 @@ status link::post_receives() noexcept
 status link::to_state(ibv_qp_state state, std::uint8_t depth) noexcept
 {
 	ibv_qp_attr attr{};
-	int mask = 0, failed;
+	int mask = 0;
 
 	attr.qp_state = state;
-	failed = rdma_init_qp_attr(id, &attr, &mask) ? errno : 0;
-	if (state == IBV_QPS_INIT) {
+	if (rdma_init_qp_attr(id, &attr, &mask))
+		return not_ready(*device.get(), errno);
+	attr.max_dest_rd_atomic = std::min(attr.max_dest_rd_atomic, depth);
+	attr.max_rd_atomic = std::min(attr.max_rd_atomic, depth);
+	return to_state(attr, mask);
+}
+
+status link::to_state(ibv_qp_attr attr, int mask) noexcept
+{
+	if (attr.qp_state == IBV_QPS_INIT) {
 		mask |= IBV_QP_ACCESS_FLAGS;
 		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 		if (device->attr.atomic_cap != IBV_ATOMIC_NONE)
 			attr.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
-	} else if (state == IBV_QPS_RTR) {
+	} else if (attr.qp_state == IBV_QPS_RTR) {
 		attr.min_rnr_timer = rnr_timer;
-		attr.max_dest_rd_atomic = std::min(attr.max_dest_rd_atomic, depth);
 		mtu = 128u << attr.path_mtu;
 		learn_gids(attr.ah_attr);
-	} else {
-		attr.max_rd_atomic = std::min(attr.max_rd_atomic, depth);
 	}
-	if (!failed)
-		failed = ibv_modify_qp(qp, &attr, mask);
-	if (failed)
-		return error::make(failed,
-				   "the queue pair of %s does not get ready: %s; see whether "
-				   "its port is up and its address is still there",
-				   device->name(), strerrordesc_np(failed));
+	if (const int failed = ibv_modify_qp(qp, &attr, mask))
+		return not_ready(*device.get(), failed);
 	return {};
 }
 

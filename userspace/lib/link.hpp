@@ -55,6 +55,7 @@ struct link final : source, path {
 	std::atomic<unsigned> users{1};
 	const kept<context> device;
 
+	/* Null if it was connected without the connection manager. */
 	rdma_event_channel *events = nullptr;
 	rdma_cm_id *id = nullptr;
 	ibv_comp_channel *channel = nullptr;
@@ -106,12 +107,15 @@ struct link final : source, path {
 	link(const link &) = delete;
 	~link();
 
-	/* The queues and the queue pair. `id` knows its device. */
+	/* The queues and the queue pair. */
 	status make_queues(bool for_loop) noexcept;
-	/* To INIT, with receives posted. Call it before the peer learns of the queue pair. */
+	status learn_port(std::uint8_t port) noexcept;
+	/* In INIT. Call it before the peer can send. */
 	status post_receives() noexcept;
 	/* By what the connection manager has found out. `depth` limits READs and atomics. */
 	status to_state(ibv_qp_state, std::uint8_t depth = UINT8_MAX) noexcept;
+	/* By attributes that have the path. The rest is the same for every connection. */
+	status to_state(ibv_qp_attr, int mask) noexcept;
 	status learn_peer(const void *private_data, std::size_t length) noexcept;
 	/* Ends the connection if this event of the connection manager says that it has ended. */
 	void hear(rdma_cm_event_type type) noexcept;
