@@ -45,7 +45,8 @@ status link::join(const kept<event_loop> &to) noexcept
 {
 	loop = to;
 	is_watched = true;
-	if (!loop->watch(*this, of_queues, channel->fd) || !loop->watch(*this, of_peer, events->fd))
+	if (!loop->watch(*this, of_queues, channel->fd) ||
+	    (events && !loop->watch(*this, of_peer, events->fd)))
 		return error::make(errno,
 				   "the event loop cannot wait for a connection: %s; see what "
 				   "/proc/sys/fs/epoll/max_user_watches allows",
@@ -60,7 +61,8 @@ void link::leave_loop() noexcept
 	is_watched = false;
 	leave_list();
 	loop->unwatch(channel->fd);
-	loop->unwatch(events->fd);
+	if (events)
+		loop->unwatch(events->fd);
 }
 
 void link::on_readable(unsigned which) noexcept

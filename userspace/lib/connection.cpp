@@ -252,6 +252,13 @@ void link::post_receive(std::uint32_t buffer) noexcept
 	ibv_sge entry{};
 	ibv_recv_wr receive{}, *bad;
 
+	if (pool) {
+		/* Also after the end, because the other connections need it. */
+		if (pool->post(buffer))
+			end("the device takes no receive; see whether it still exists, and connect "
+			    "again");
+		return;
+	}
 	if (!qp || ended)
 		return;
 	entry.addr = reinterpret_cast<std::uintptr_t>(buffers->data) +
@@ -317,8 +324,11 @@ void link::note_received(int wc_status, const arrival &one) noexcept
 	else if (wc_status)
 		end("the connection has broken; see the completions of the requests, and connect "
 		    "again");
-	if (wc_status)
+	if (wc_status) {
+		if (pool)
+			post_receive(one.buffer);
 		return;
+	}
 	arrival &to = arrived[(first + count++) % limits.receives];
 	to = one;
 	to.number = arrivals++;
@@ -393,7 +403,7 @@ void link::drain_channel() noexcept
 void link::sleep(const deadline &until) noexcept
 {
 	const std::uint32_t had = stored + count;
-	pollfd ready[2] = {{channel->fd, POLLIN, 0}, {events->fd, POLLIN, 0}};
+	pollfd ready[2] = {{channel->fd, POLLIN, 0}, {events ? events->fd : -1, POLLIN, 0}};
 
 	drain_channel();
 	ibv_req_notify_cq(send_cq, 0);

@@ -319,7 +319,7 @@ co::task<result<kept<link>>> dial(const kept<event_loop> &in, const kept<context
 		ready = of.post_receives();
 	if (!ready)
 		co_return error::make(ready.code(), "%s", ready.why());
-	const auto greeting = region_on_wire::pack(mine, limits.receive_bytes);
+	const auto greeting = region_on_wire::pack(mine, of.limits.receive_bytes);
 	rdma_conn_param param = parameters(of, greeting);
 	if (rdma_connect(of.id, &param))
 		co_return error::make(errno, "%s cannot connect to %s: %s; try again",

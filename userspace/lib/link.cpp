@@ -13,6 +13,7 @@
 
 #include "cm.hpp"
 #include "link.hpp"
+#include "peal/shared_receives.hpp"
 
 namespace peal {
 
@@ -108,13 +109,24 @@ void release(path *of) noexcept
 }
 
 link::link(kept<context> of, const peal::options &limits) noexcept
-	: path(limits), device(std::move(of))
+	: path([&] {
+		  peal::options own = limits;
+
+		  if (limits.shared && limits.shared->of_) {
+			  own.receives = limits.shared->of_->count;
+			  own.receive_bytes = limits.shared->of_->bytes;
+		  }
+		  return own;
+	  }()),
+	  device(std::move(of)), pool(limits.shared ? limits.shared->of_ : kept<receive_pool>())
 {
 }
 
 link::~link()
 {
 	close();
+	for (; pool && count; --count, ++first)
+		pool->post(arrived[first % limits.receives].buffer);
 	if (send_cq)
 		ibv_destroy_cq(send_cq);
 	if (recv_cq)
@@ -142,6 +154,8 @@ void link::close() noexcept
 		rdma_disconnect(id);
 	connected = false;
 	direct.reset();
+	if (qp && pool)
+		leave_pool();
 	if (qp)
 		ibv_destroy_qp(qp);
 	qp = nullptr;
@@ -152,6 +166,34 @@ void link::close() noexcept
 		fail_slots();
 		look();
 	}
+}
+
+/*
+ * A receive of the pool that the queue pair has taken for a message comes back as a completion. A
+ * device says when it was the last one. Some software does not, so this waits for a limited time.
+ */
+void link::leave_pool() noexcept
+{
+	const deadline until = std::chrono::milliseconds(100);
+	ibv_context *const verbs = device->verbs;
+	ibv_qp_attr error_state{};
+
+	error_state.qp_state = IBV_QPS_ERR;
+	ibv_modify_qp(qp, &error_state, IBV_QP_STATE);
+	while (!has_last_receive && !until.passed()) {
+		pollfd one = {verbs->async_fd, POLLIN, 0};
+		ibv_async_event event;
+
+		poll(&one, 1, std::min(until.milliseconds_left(), 10));
+		while (!ibv_get_async_event(verbs, &event)) {
+			/* A queue pair lives until its events are acknowledged, and so its link. */
+			if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+				static_cast<link *>(event.element.qp->qp_context)
+					->has_last_receive = true;
+			ibv_ack_async_event(&event);
+		}
+	}
+	poll_receives();
 }
 
 error link::no_rings(int failed) const noexcept
@@ -167,7 +209,7 @@ status link::make_queues(bool for_loop) noexcept
 	const ibv_device_attr &most = device->attr;
 	const auto depth = std::min<std::uint32_t>(most.max_qp_wr, most.max_cqe);
 	ibv_qp_init_attr want{};
-	int failed;
+	int failed = 0;
 
 	if (!limits.sends || !limits.receives || !limits.receive_bytes)
 		return error::make(EINVAL,
@@ -178,6 +220,14 @@ status link::make_queues(bool for_loop) noexcept
 				   "%s has queues of at most %u requests; lower options.sends "
 				   "and options.receives",
 				   device->name(), depth);
+	if (limits.shared && !pool)
+		return error::make(EBADF, "options.shared was moved from; use the object that it "
+					  "was moved to");
+	if (pool && pool->device.get() != device.get())
+		return error::make(EXDEV,
+				   "options.shared is of another device than %s; make one "
+				   "of each",
+				   device->name());
 	const std::size_t slots = 2 * std::size_t{limits.sends} + 2;
 	wr.reset(new (std::nothrow) ibv_send_wr[limits.sends]());
 	sge.reset(new (std::nothrow) ibv_sge[limits.sends]);
@@ -190,10 +240,16 @@ status link::make_queues(bool for_loop) noexcept
 		return error::make(ENOMEM,
 				   "there is no memory for the queues of a connection; lower "
 				   "options.sends");
-	auto bytes = make_block(device.get(), limits.receives, limits.receive_bytes, rights::none);
-	if (!bytes)
-		return bytes.failure();
-	buffers = std::move(bytes).value();
+	if (pool) {
+		buffers = pool->buffers;
+	} else {
+		auto bytes = make_block(device.get(), limits.receives, limits.receive_bytes,
+					rights::none);
+
+		if (!bytes)
+			return bytes.failure();
+		buffers = std::move(bytes).value();
+	}
 
 	channel = ibv_create_comp_channel(device->verbs);
 	if (channel) {
@@ -205,9 +261,12 @@ status link::make_queues(bool for_loop) noexcept
 				   "%s makes no completion queue: %s; close connections, or "
 				   "lower options",
 				   device->name(), strerrordesc_np(errno));
-	direct = rings::take(*device.get(), send_cq, recv_cq, ring, failed);
-	if (failed)
-		return no_rings(failed);
+	/* Rings that were taken have no shared receives. */
+	if (!pool) {
+		direct = rings::take(*device.get(), send_cq, recv_cq, ring, failed);
+		if (failed)
+			return no_rings(failed);
+	}
 	if (!for_loop)
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!make_nonblocking(channel->fd) ||
@@ -223,8 +282,10 @@ status link::make_queues(bool for_loop) noexcept
 	want.send_cq = send_cq;
 	want.recv_cq = recv_cq;
 	want.qp_type = IBV_QPT_RC;
+	want.qp_context = this;
+	want.srq = pool ? pool->srq : nullptr;
 	want.cap.max_send_wr = limits.sends;
-	want.cap.max_recv_wr = limits.receives;
+	want.cap.max_recv_wr = pool ? 0 : limits.receives;
 	want.cap.max_send_sge = 1;
 	want.cap.max_recv_sge = 1;
 	want.cap.max_inline_data = limits.inline_bytes;
@@ -258,7 +319,7 @@ status link::learn_port(std::uint8_t number) noexcept
 
 status link::post_receives() noexcept
 {
-	for (std::uint32_t i = 0; i < limits.receives; ++i)
+	for (std::uint32_t i = 0; !pool && i < limits.receives; ++i)
 		post_receive(i);
 	if (ended)
 		return error::make(EIO, "%s", ended);

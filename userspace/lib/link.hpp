@@ -19,6 +19,7 @@
 #include "context.hpp"
 #include "loop.hpp"
 #include "peal/connection.hpp"
+#include "receive_pool.hpp"
 #include "rings.hpp"
 
 namespace peal {
@@ -54,6 +55,8 @@ struct link final : source, path {
 
 	std::atomic<unsigned> users{1};
 	const kept<context> device;
+	/* Instead of own receives. */
+	const kept<receive_pool> pool;
 
 	/* Null if it was connected without the connection manager. */
 	rdma_event_channel *events = nullptr;
@@ -66,6 +69,8 @@ struct link final : source, path {
 	std::unique_ptr<rings> direct;
 	int epoll = -1;
 	bool connected = false;
+	/* The queue pair takes no buffer of the pool any more. Another link may find it out. */
+	std::atomic<bool> has_last_receive{false};
 
 	region peer;
 	unsigned mtu = 0;
@@ -158,6 +163,8 @@ struct link final : source, path {
 
 private:
 	error no_rings(int failed) const noexcept;
+	/* Gets back from the queue pair what it has taken from the pool. */
+	void leave_pool() noexcept;
 	void learn_gids(const ibv_ah_attr &path) noexcept;
 	/* Sets is_short again after what ended the short way. */
 	void choose_way() noexcept;

@@ -6,8 +6,9 @@
 # Holds: The lessons and the larger examples of libpeal do what they say, through the direct path, as packets, and between peal
 # and rdma_rxe with the server on each of them. Clients that count by atomics lose no count, and the lock keeps them apart. The
 # store returns what was put, and a client that reads while the server writes gets only whole values. A copied file has the same
-# bytes, also an empty one, and a file that does not exist is a sentence. The parameter server finds the parameters. Each
-# subscriber of a multicast group gets the lines of a publisher, and its address.
+# bytes, also an empty one, and a file that does not exist is a sentence. Two programs connect without the connection manager, by
+# blobs in files. The parameter server, whose connections share receives, finds the parameters. Each subscriber of a multicast
+# group gets the lines of a publisher, and its address.
 # Does not hold: whether a read met a write in the store is up to the timing; test/unit/lib/examples.cpp has each mixture.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
@@ -122,6 +123,18 @@ lessons() {
 	lesson 7480 lesson_read "" "two zero three" "$1" 2 0 3
 }
 
+# meets: two programs that know each other by files only. A file that is no blob is a sentence.
+meets() {
+	rm -f "$work"/blob*
+	wire_exec="exec" on "$server_end" hello_by_file "$work/blob1" "$work/blob2" >"$work/server" 2>&1 </dev/null &
+	server=$!
+	call client hello_by_file "$work/blob2" "$work/blob1" "by a file"
+	served
+	prints server "by a file"
+	on "$client_end" hello_by_file "$work/blob2" "$work/server" >"$work/client" 2>&1 && fail "hello_by_file takes any file"
+	grep -q "these 10 bytes are no blob of libpeal" "$work/client" || fail "a file that is no blob: $(<"$work/client")"
+}
+
 joined() { grep -q joined "$work/subscriber0" && grep -q joined "$work/subscriber1"; }
 
 # publishes: each of two subscribers at the server's end gets every line, because both have joined and nothing is lost here.
@@ -149,7 +162,7 @@ publishes() {
 # try_all ADDRESS: every example, with the server at this address.
 try_all() {
 	local part begin took=
-	for part in lessons count_and_lock store "copy 2000001" "copy 0" train publishes; do
+	for part in lessons meets count_and_lock store "copy 2000001" "copy 0" train publishes; do
 		begin=$(now_ms)
 		# shellcheck disable=SC2086 # a function and its argument
 		$part "$1"

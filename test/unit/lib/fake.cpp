@@ -19,6 +19,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <thread>
 
 #include "fake_provider.hpp"
 #include "fake_rings.hpp"
@@ -63,12 +64,25 @@ struct Receive {
 	ibv_sge sge;
 };
 
+struct SharedQueue : ibv_srq {
+	unsigned depth;
+	std::deque<Receive> receives;
+};
+
 struct Pair : ibv_qp {
 	ibv_qp_attr route{};
+	std::uint32_t qkey = 0;
 	unsigned depth_send, depth_recv, inline_bytes;
 	std::deque<Send> sends;
 	std::deque<Receive> receives;
 	std::vector<ibv_gid> groups;
+	unsigned unacknowledged = 0; /* events */
+
+	/* What the next message takes. */
+	std::deque<Receive> &queue()
+	{
+		return srq ? static_cast<SharedQueue *>(srq)->receives : receives;
+	}
 	/* If the program took them. */
 	std::unique_ptr<fake::WorkHalf> send_ring, receive_ring;
 };
@@ -110,6 +124,8 @@ struct State {
 	std::string broken;
 	std::map<std::uint32_t, Pair *> pairs;
 	std::map<std::uint32_t, Region *> regions;
+	std::deque<Pair *> last_receives; /* events */
+	bool tells_last_receive = true;
 	std::set<Id *> ids;
 	std::uint32_t next_key = 0x100;
 	std::uint32_t next_qpn = 0x10;
@@ -128,6 +144,11 @@ struct State {
 	std::vector<std::uint8_t> greeting;
 	bool loses_established = false;
 	bool six = false;
+	std::vector<ibv_gid> addresses[2];
+	ibv_mtu mtu[2] = {IBV_MTU_1024, IBV_MTU_1024};
+	std::set<std::string> cut;
+	unsigned loss = 0;
+	std::uint32_t dice = 1;
 	int joining = RDMA_CM_EVENT_MULTICAST_JOIN;
 	bool gives_rings = false;
 	peal_doorbell doorbell{.engine = PEAL_ENGINE_ASLEEP, .pad0 = {}, .bits = {}};
@@ -255,6 +276,10 @@ void finish(Pair *pair, const Send &send, ibv_wc_status status, std::uint32_t ve
 
 void break_pair(Pair *pair)
 {
+	if (pair->srq && pair->state != IBV_QPS_ERR && state->tells_last_receive) {
+		state->last_receives.push_back(pair);
+		notify(pair->context->async_fd);
+	}
 	pair->state = IBV_QPS_ERR;
 	for (const Send &send : pair->sends)
 		finish(pair, send, IBV_WC_WR_FLUSH_ERR);
@@ -307,20 +332,50 @@ ibv_wc_status move_remote(const Send &send, void *local)
 	}
 }
 
-/* A datagram goes to each member but the sender. One without a receive misses it. */
+ibv_gid gid_of(const std::string &text)
+{
+	ibv_gid made{};
+
+	made.raw[10] = made.raw[11] = 0xff;
+	if (inet_pton(AF_INET, text.c_str(), made.raw + 12) != 1)
+		inet_pton(AF_INET6, text.c_str(), made.raw);
+	return made;
+}
+
+std::string text_of(const void *address, int family)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	return inet_ntop(family, address, text, sizeof(text));
+}
+
+bool is_lost()
+{
+	state->dice = state->dice * 1103515245 + 12345;
+	return (state->dice >> 16) % 100 < state->loss;
+}
+
+bool takes_datagram(const Pair *to, const Pair *from, const ibv_send_wr &wr)
+{
+	const ibv_gid group = static_cast<Address *>(wr.wr.ud.ah)->attr.grh.dgid;
+	const auto is_it = [&](const ibv_gid &one) {
+		return !std::memcmp(&one, &group, sizeof(group));
+	};
+
+	if (to->qp_type != IBV_QPT_UD || to->receives.empty())
+		return false;
+	if (wr.wr.ud.remote_qpn == 0xffffff)
+		return to != from && std::any_of(to->groups.begin(), to->groups.end(), is_it);
+	return to->qp_num == wr.wr.ud.remote_qpn && to->qkey == wr.wr.ud.remote_qkey;
+}
+
+/* One that goes to a group goes to each member but the sender. One without a receive misses it. */
 void move_datagram(Pair *pair, const Send &send)
 {
-	const ibv_gid to = static_cast<Address *>(send.wr.wr.ud.ah)->attr.grh.dgid;
-
 	if (send.sge.length && !covers(send.sge.lkey, send.sge.addr, send.sge.length, 0))
 		state->broken += "a datagram is not registered; ";
 	for (const auto &[number, member] : state->pairs) {
-		const auto is_it = [&](const ibv_gid &one) {
-			return !std::memcmp(&one, &to, sizeof(to));
-		};
-
-		if (member == pair || member->receives.empty() ||
-		    std::none_of(member->groups.begin(), member->groups.end(), is_it))
+		if (!takes_datagram(member, pair, send.wr) || is_lost())
 			continue;
 		const Receive into = member->receives.front();
 		auto *at = reinterpret_cast<std::uint8_t *>(into.sge.addr);
@@ -376,14 +431,14 @@ bool move_one(Pair *pair, Send send)
 	} else if (!peer || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS)) {
 		status = IBV_WC_RETRY_EXC_ERR;
 	} else if (sends || has_imm) {
-		if (peer->receives.empty())
+		if (peer->queue().empty())
 			return false;
 		status = move_remote(send, local);
 		if (!status) {
-			const Receive into = peer->receives.front();
+			const Receive into = peer->queue().front();
 			ibv_wc wc{};
 
-			peer->receives.pop_front();
+			peer->queue().pop_front();
 			wc.wr_id = into.id;
 			wc.byte_len = send.sge.length;
 			wc.opcode = sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
@@ -472,6 +527,26 @@ int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad)
 		    IBV_ACCESS_LOCAL_WRITE))
 		state->broken += "a receive buffer is not registered; ";
 	pair->receives.push_back({wr->wr_id, *wr->sg_list});
+	progress();
+	return 0;
+}
+
+int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad)
+{
+	const Call call;
+	auto *queue = static_cast<SharedQueue *>(srq);
+	const int error = failure("ibv_post_srq_recv");
+
+	*bad = wr;
+	if (error || queue->receives.size() >= queue->depth)
+		return error ? error : ENOMEM;
+	if (!covers(wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length,
+		    IBV_ACCESS_LOCAL_WRITE))
+		state->broken += "a shared receive buffer is not registered; ";
+	for (const Receive &other : queue->receives)
+		if (other.id == wr->wr_id)
+			state->broken += "a buffer was posted twice; ";
+	queue->receives.push_back({wr->wr_id, *wr->sg_list});
 	progress();
 	return 0;
 }
@@ -708,6 +783,7 @@ void reset()
 
 		std::snprintf(device.name, sizeof(device.name), "fake%d", i);
 		state->managers[i].device = &device;
+		state->addresses[i] = {gid_of("fe80::1"), gid_of("fd00::1"), gid_of(here)};
 	}
 }
 
@@ -862,6 +938,55 @@ void send_from_six()
 	state->six = true;
 }
 
+void set_addresses(int device, const std::vector<std::string> &texts)
+{
+	const Call call;
+
+	state->addresses[device].clear();
+	for (const std::string &text : texts)
+		state->addresses[device].push_back(gid_of(text));
+}
+
+void set_mtu(int device, ibv_mtu mtu)
+{
+	const Call call;
+
+	state->mtu[device] = mtu;
+}
+
+void cut(const std::string &address)
+{
+	const Call call;
+
+	state->cut.insert(address);
+}
+
+std::size_t shared_receives_posted()
+{
+	const Call call;
+	std::size_t count = 0;
+	std::set<ibv_srq *> seen;
+
+	for (const auto &[number, pair] : state->pairs)
+		if (pair->srq && seen.insert(pair->srq).second)
+			count += pair->queue().size();
+	return count;
+}
+
+void hide_last_receives()
+{
+	const Call call;
+
+	state->tells_last_receive = false;
+}
+
+void lose_datagrams(unsigned percent)
+{
+	const Call call;
+
+	state->loss = percent;
+}
+
 void end_groups()
 {
 	const Call call;
@@ -949,8 +1074,10 @@ ibv_context *ibv_open_device(ibv_device *device)
 		return nullptr;
 	auto *context = made(new ibv_context{}, "context");
 	context->device = device;
+	context->async_fd = eventfd(0, EFD_SEMAPHORE);
 	context->ops.post_send = fake::has_rings() ? fake_provider_post_send : post_send;
 	context->ops.post_recv = post_recv;
+	context->ops.post_srq_recv = post_srq_recv;
 	context->ops.poll_cq = poll_cq;
 	context->ops.req_notify_cq = req_notify_cq;
 	return context;
@@ -964,6 +1091,7 @@ int ibv_close_device(ibv_context *context)
 		if (state->alive[kind] && state->alive["context"] == 1)
 			state->broken +=
 				std::string("a context was closed before a ") + kind + "; ";
+	close(context->async_fd);
 	ended("context");
 	delete context;
 	return 0;
@@ -977,6 +1105,7 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
 	attr->vendor_id = state->vendor;
 	attr->max_qp_wr = 1024;
 	attr->max_cqe = 1024;
+	attr->max_srq_wr = 1024;
 	attr->max_qp_rd_atom = 8;
 	attr->max_qp_init_rd_atom = 8;
 	attr->atomic_cap = state->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
@@ -1003,14 +1132,37 @@ int ibv_query_gid(ibv_context *, std::uint8_t port, int index, ibv_gid *gid)
 	return failure("ibv_query_gid") ? -1 : 0;
 }
 
-int ibv_query_port(ibv_context *, std::uint8_t, _compat_ibv_port_attr *to)
+ssize_t _ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries, std::size_t most,
+			     std::uint32_t, std::size_t)
+{
+	const Call call;
+	ssize_t count = 0;
+
+	if (const int error = failure("ibv_query_gid_table"))
+		return -error;
+	/* Every address has an entry for RoCEv1, too. */
+	for (const ibv_gid &gid : state->addresses[context->device - state->devices])
+		for (const ibv_gid_type type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
+			if (static_cast<std::size_t>(count) == most)
+				return count;
+			entries[count] = {.gid = gid,
+					  .gid_index = static_cast<std::uint32_t>(count),
+					  .port_num = 1,
+					  .gid_type = static_cast<std::uint32_t>(type),
+					  .ndev_ifindex = 0};
+			++count;
+		}
+	return count;
+}
+
+int ibv_query_port(ibv_context *context, std::uint8_t, _compat_ibv_port_attr *to)
 {
 	const Call call;
 	auto *attr = reinterpret_cast<ibv_port_attr *>(to);
 
 	attr->state = state->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	attr->max_msg_sz = 1 << 20;
-	attr->active_mtu = IBV_MTU_1024;
+	attr->active_mtu = state->mtu[context->device - state->devices];
 	attr->gid_tbl_len = 3;
 	return failure("ibv_query_port");
 }
@@ -1166,6 +1318,8 @@ ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *want)
 	pair->context = pd->context;
 	pair->pd = pd;
 	pair->qp_type = want->qp_type;
+	pair->qp_context = want->qp_context;
+	pair->srq = want->srq;
 	pair->send_cq = want->send_cq;
 	pair->recv_cq = want->recv_cq;
 	pair->qp_num = state->next_qpn++;
@@ -1190,29 +1344,94 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int)
 		break_pair(pair);
 		return 0;
 	}
+	if (attr->qp_state == IBV_QPS_INIT)
+		pair->qkey = attr->qkey;
 	if (attr->qp_state == IBV_QPS_RTR) {
 		/* A receive that is posted later may come after the peer's message. */
-		if (pair->receives.empty())
+		if (pair->queue().empty() && !pair->srq)
 			state->broken += "the queue pair is ready before its receives; ";
 		pair->route = *attr;
-		state->route = *attr;
+		if (pair->qp_type != IBV_QPT_UD)
+			state->route = *attr;
 	}
 	pair->state = attr->qp_state;
 	progress();
 	return 0;
 }
 
-int ibv_destroy_qp(ibv_qp *qp)
+bool has_unacknowledged_events(const Pair *pair)
 {
 	const Call call;
+
+	std::erase(state->last_receives, pair);
+	return pair->unacknowledged;
+}
+
+int ibv_destroy_qp(ibv_qp *qp)
+{
 	auto *pair = static_cast<Pair *>(qp);
 
+	while (has_unacknowledged_events(pair))
+		std::this_thread::yield();
+	const Call call;
 	if (!pair->groups.empty())
 		state->broken += "a member of a group was destroyed; ";
 	state->pairs.erase(pair->qp_num);
 	ended("qp");
 	delete pair;
 	return 0;
+}
+
+ibv_srq *ibv_create_srq(ibv_pd *pd, ibv_srq_init_attr *want)
+{
+	const Call call;
+
+	if (failure("ibv_create_srq"))
+		return nullptr;
+	auto *queue = made(new SharedQueue, "srq");
+	static_cast<ibv_srq &>(*queue) = {};
+	queue->context = pd->context;
+	queue->pd = pd;
+	queue->depth = want->attr.max_wr;
+	return queue;
+}
+
+int ibv_destroy_srq(ibv_srq *srq)
+{
+	const Call call;
+
+	for (const auto &[number, pair] : state->pairs)
+		if (pair->srq == srq)
+			state->broken += "a shared receive queue ended before its queue pair; ";
+	ended("srq");
+	delete static_cast<SharedQueue *>(srq);
+	return 0;
+}
+
+int ibv_get_async_event(ibv_context *context, ibv_async_event *event)
+{
+	const Call call;
+
+	if (!take(context->async_fd))
+		return -1;
+	/* The event of a queue pair that has ended is gone. */
+	if (state->last_receives.empty()) {
+		errno = EAGAIN;
+		return -1;
+	}
+	Pair *pair = state->last_receives.front();
+	state->last_receives.pop_front();
+	++pair->unacknowledged;
+	event->event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+	event->element.qp = pair;
+	return 0;
+}
+
+void ibv_ack_async_event(ibv_async_event *event)
+{
+	const Call call;
+
+	--static_cast<Pair *>(event->element.qp)->unacknowledged;
 }
 
 ibv_ah *ibv_create_ah(ibv_pd *pd, ibv_ah_attr *attr)
@@ -1613,7 +1832,23 @@ int rdma_init_qp_attr(rdma_cm_id *of, ibv_qp_attr *attr, int *mask)
 	return 0;
 }
 
-/* ---- names ---- */
+/* ---- the network of the host ---- */
+
+/* Whether a route leads there is all that libpeal asks. */
+int connect(int, const sockaddr *to, socklen_t)
+{
+	const Call call;
+	const void *address =
+		to->sa_family == AF_INET6
+			? static_cast<const void *>(
+				  &reinterpret_cast<const sockaddr_in6 *>(to)->sin6_addr)
+			: &reinterpret_cast<const sockaddr_in *>(to)->sin_addr;
+
+	if (!state->cut.contains(text_of(address, to->sa_family)))
+		return 0;
+	errno = ENETUNREACH;
+	return -1;
+}
 
 int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A libibverbs and a librdmacm in the memory of the test: every function of them that libpeal
- * calls, and getaddrinfo(). Two devices, fake0 and fake1, move bytes by memcpy. A test can make
- * calls fail and requests wait. It can count calls and the objects that exist.
+ * calls, getaddrinfo(), and connect(). Two devices, fake0 and fake1, move bytes by memcpy. A test
+ * can make calls fail and requests wait. It can count calls and the objects that exist.
  *
  * Like the real ones it refuses keys that do not cover an address, and completes nothing in order
- * behind a failure. Datagrams go to the members of a group. It does not model time or loss.
+ * behind a failure. Datagrams go to a queue pair or to the members of a group. It does not model
+ * time.
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -72,6 +73,17 @@ constexpr int never = -1;
 void join_with(int event);
 /* Datagrams come from abab:... and not from 10.0.0.7. */
 void send_from_six();
+/* The addresses of a device, 0 or 1, and the MTU of its port. */
+void set_addresses(int device, const std::vector<std::string> &);
+void set_mtu(int device, ibv_mtu);
+/* No route leads to an address any more. */
+void cut(const std::string &address);
+/* How many receives are in the shared receive queues of the queue pairs that exist. */
+std::size_t shared_receives_posted();
+/* No queue pair says any more that it has taken its last shared receive. */
+void hide_last_receives();
+/* So many of a hundred datagrams are lost. */
+void lose_datagrams(unsigned percent);
 /* The network ends all groups. */
 void end_groups();
 /* The listener does not hear that the next peer is connected. */

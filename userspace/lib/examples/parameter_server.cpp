@@ -43,10 +43,12 @@ struct job {
 static peal::status serve(peal::device &dev, unsigned count, std::uint32_t rounds)
 {
 	auto mem = dev.alloc<model>(1, peal::remote_read | peal::remote_write).value();
+	/* A worker sends once in a round, so one receive for each is enough. */
+	auto receives = dev.share_receives(most_workers).value();
 	auto listener = dev.listen(port).value();
 	std::vector<peal::connection> workers;
 	while (workers.size() < std::min(count, most_workers)) {
-		auto worker = listener.accept(mem.share(), 60s);
+		auto worker = listener.accept(mem.share(), 60s, {.shared = &receives});
 		if (!worker)
 			return worker.failure();
 		workers.push_back(std::move(*worker));

@@ -259,6 +259,7 @@ public:
 private:
 	friend class device;
 	friend class listener;
+	friend class offer;
 	friend class co::loop;
 
 	/* Of a connection that was not moved from. */

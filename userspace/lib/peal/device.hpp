@@ -14,7 +14,9 @@
 #include "group.hpp"
 #include "kept.hpp"
 #include "memory.hpp"
+#include "offer.hpp"
 #include "result.hpp"
+#include "shared_receives.hpp"
 
 namespace peal {
 
@@ -98,6 +100,11 @@ public:
 	 * address of this family. So many datagrams may wait for recv().
 	 */
 	result<group> join(const char *address, deadline, std::uint16_t receives = 128) noexcept;
+	/* To connect without the connection manager, by a blob. The peer gets `mine`. */
+	result<class offer> offer(const region &mine, const options & = {}) noexcept;
+	/* Receives for many connections of this device (options::shared). */
+	result<shared_receives> share_receives(std::uint16_t count,
+					       std::uint32_t bytes = 4096) noexcept;
 	/* Port 0 takes any free port. */
 	result<listener> listen(std::uint16_t port) noexcept;
 

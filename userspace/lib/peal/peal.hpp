@@ -9,4 +9,6 @@
 #include "device.hpp"
 #include "group.hpp"
 #include "memory.hpp"
+#include "offer.hpp"
 #include "result.hpp"
+#include "shared_receives.hpp"

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Connects by exchanged blobs. A queue pair does not answer before it knows its peer, and requests
+ * that it misses are repeated for some seconds only. So both ends first greet each other with
+ * datagrams until each knows that the other is ready.
+ */
+#include "peal/offer.hpp"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include "blob.hpp"
+#include "datagrams.hpp"
+#include "peal/device.hpp"
+
+namespace peal {
+
+namespace detail {
+
+namespace {
+
+/* As the connection manager has them for RoCE: 1 s, seven times. 7 of the RNR retries is for ever,
+ * and the deadlines of the waits end it. */
+constexpr std::uint8_t ack_timeout = 18, retries = 7;
+constexpr std::uint32_t greeting_receives = 16;
+/* The least MTU. */
+constexpr std::uint32_t greeting_bytes = 256;
+constexpr auto greeting_interval = std::chrono::milliseconds(20);
+/* How long a peer that is ready gets to say that it has heard this end. */
+constexpr auto greeting_grace = std::chrono::seconds(1);
+
+struct greeting_on_wire {
+	std::uint64_t nonce; /* of the blob of the end that is to get it */
+	std::uint8_t has_heard;
+	std::uint8_t reserved[7];
+};
+
+} // namespace
+
+struct offered {
+	std::atomic<unsigned> users{1};
+	kept<link> of;
+	kept<datagrams> greeter;
+	end_point mine;
+	/* Its queue pair has begun to connect. */
+	bool used = false;
+
+	offered() = default;
+	offered(const offered &) = delete;
+
+	status make(const kept<context> &, const region &, const options &) noexcept;
+	status connect(const end_point &theirs, const route &, const deadline &) noexcept;
+
+private:
+	status greet(const destination &, std::uint64_t nonce, const deadline &) noexcept;
+};
+
+void keep(offered *of) noexcept
+{
+	of->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(offered *of) noexcept
+{
+	if (of->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		delete of;
+}
+
+status offered::make(const kept<context> &device, const region &shared,
+		     const options &limits) noexcept
+{
+	of = kept<link>(new (std::nothrow) link(device, limits));
+	greeter = kept<datagrams>(new (std::nothrow) datagrams);
+	if (!of || !greeter)
+		return error::make(ENOMEM, "there is no memory for a connection; close others");
+	auto end = end_point::make(*device.get(), blob_kind::reliable, shared,
+				   of->limits.receive_bytes);
+	if (!end)
+		return end.failure();
+	greeter->device = device;
+	greeter->longest = greeting_bytes;
+	status made = of->make_queues(false);
+	if (made)
+		made = greeter->make_queues(greeting_receives);
+	if (!made)
+		return made;
+	mine = *end;
+	mine.wire.qp_number = htobe32(of->qp_number);
+	mine.wire.datagram_qp = htobe32(greeter->qp->qp_num);
+	mine.seal();
+	return {};
+}
+
+status offered::connect(const end_point &theirs, const route &by, const deadline &until) noexcept
+{
+	ibv_qp_attr attr{};
+
+	used = true;
+	status done = of->learn_port(by.mine.port);
+	if (done)
+		done = of->learn_peer(&theirs.wire.shared, sizeof(theirs.wire.shared));
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = by.mine.port;
+	if (done)
+		done = of->to_state(attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
+	if (done)
+		done = of->post_receives();
+	attr.qp_state = IBV_QPS_RTR;
+	attr.ah_attr = by.attr();
+	attr.path_mtu = by.mtu();
+	attr.dest_qp_num = be32toh(theirs.wire.qp_number);
+	attr.rq_psn = be32toh(theirs.wire.psn);
+	attr.max_dest_rd_atomic = std::min(mine.wire.reads_in, theirs.wire.reads_out);
+	if (done)
+		done = of->to_state(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+						  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = be32toh(mine.wire.psn);
+	attr.timeout = ack_timeout;
+	attr.retry_cnt = retries;
+	attr.rnr_retry = retries;
+	attr.max_rd_atomic = std::min(mine.wire.reads_out, theirs.wire.reads_in);
+	if (done)
+		done = of->to_state(attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+						  IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+						  IBV_QP_MAX_QP_RD_ATOMIC);
+	if (done)
+		done = greeter->start(by.mine.port, be32toh(mine.wire.qkey));
+	if (!done)
+		return done;
+	const std::unique_ptr<ibv_ah, int (*)(ibv_ah *)> ah(
+		ibv_create_ah(of->device->pd, &attr.ah_attr), ibv_destroy_ah);
+	if (!ah)
+		return error::make(errno,
+				   "%s makes no address of the peer: %s; see whether the peer's "
+				   "host answers to ping",
+				   of->device->name(), strerrordesc_np(errno));
+	return greet({ah.get(), be32toh(theirs.wire.datagram_qp), be32toh(theirs.wire.qkey)},
+		     theirs.wire.nonce, until);
+}
+
+/*
+ * Repeats greetings until both ends know that both are ready. The peer may know it earlier and be
+ * gone then, so an end that has heard the peer waits for a limited time only.
+ */
+status offered::greet(const destination &to, std::uint64_t nonce, const deadline &until) noexcept
+{
+	greeting_on_wire greeting{.nonce = nonce, .has_heard = 0, .reserved = {}};
+	deadline grace = deadline::never();
+	bool was_heard = false;
+
+	for (;;) {
+		const deadline next = deadline::clock::now() + greeting_interval;
+
+		if (status sent = greeter->send(to, std::as_bytes(std::span(&greeting, 1)), until);
+		    !sent)
+			return sent;
+		if (greeting.has_heard && (was_heard || grace.passed() || until.passed()))
+			return {};
+		if (until.passed())
+			return error::make(ETIMEDOUT,
+					   "the peer has not connected in time; see whether it has "
+					   "this program's blob, and whether a firewall drops UDP "
+					   "port 4791");
+		auto came = greeter->recv(std::min(next.at(), until.at()));
+		if (!came && came.code() != ETIMEDOUT)
+			return came.failure();
+		const auto theirs = came ? came->as<greeting_on_wire>() : std::nullopt;
+		if (!theirs || theirs->nonce != mine.wire.nonce)
+			continue;
+		was_heard = was_heard || theirs->has_heard;
+		if (!greeting.has_heard)
+			grace = greeting_grace;
+		greeting.has_heard = 1;
+	}
+}
+
+} // namespace detail
+
+std::span<const std::byte> offer::blob() const &noexcept
+{
+	static_assert(blob_size == sizeof(blob_on_wire));
+	return of_ ? std::as_bytes(std::span(&of_->mine.wire, 1)) : std::span<const std::byte>();
+}
+
+result<connection> offer::connect(std::span<const std::byte> blob, deadline until) noexcept
+{
+	if (!of_)
+		return error::make(EBADF, "the offer was moved from; use the object that it was "
+					  "moved to");
+	if (of_->used)
+		return error::make(EALREADY, "the offer was used for a connection; make another "
+					     "one for each");
+	auto theirs = of_->mine.read_peer(blob);
+	if (!theirs)
+		return theirs.failure();
+	const auto by = detail::choose_route(*of_->of->device.get(), of_->mine.addresses.span(),
+					     theirs->addresses.span());
+	if (!by)
+		return by.failure();
+	const status done = of_->connect(*theirs, by.value(), until);
+	/* The greeter is of no more use, and a link that has failed neither. */
+	of_->greeter = {};
+	auto link = std::exchange(of_->of, {});
+	if (!done)
+		return error::make(done.code(), "%s", done.why());
+	return connection(detail::as_path(std::move(link)));
+}
+
+result<offer> device::offer(const region &mine, const options &limits) noexcept
+{
+	if (!context_)
+		return error::make(EBADF, "the device was moved from; use the object that it was "
+					  "moved to");
+	detail::kept<detail::offered> made(new (std::nothrow) detail::offered);
+
+	if (!made)
+		return error::make(ENOMEM, "there is no memory for a connection; close others");
+	if (status done = made->make(context_, mine, limits); !done)
+		return error::make(done.code(), "%s", done.why());
+	return peal::offer(std::move(made));
+}
+
+} // namespace peal
