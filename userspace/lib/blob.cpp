@@ -67,7 +67,7 @@ std::uint64_t end_point::random(unsigned bits) noexcept
 }
 
 result<end_point> end_point::make(const context &device, blob_kind kind, const region &mine,
-				  std::uint32_t receive_bytes) noexcept
+				  const options &limits) noexcept
 {
 	auto addresses = addresses_of(device);
 	end_point made{};
@@ -75,6 +75,16 @@ result<end_point> end_point::make(const context &device, blob_kind kind, const r
 	if (!addresses)
 		return addresses.failure();
 	made.addresses = *addresses;
+	/* A queue pair for datagrams has its port before it knows a peer. */
+	if (kind == blob_kind::datagrams) {
+		address *const all = made.addresses.all;
+
+		made.addresses.count = std::remove_if(all, all + made.addresses.count,
+						      [port = all[0].port](const address &one) {
+							      return one.port != port;
+						      }) -
+				       all;
+	}
 	made.wire.magic = htobe32(blob_magic);
 	made.wire.version = blob_version;
 	made.wire.kind = static_cast<std::uint8_t>(kind);
@@ -84,7 +94,7 @@ result<end_point> end_point::make(const context &device, blob_kind kind, const r
 	made.wire.nonce = random(nonce_bits);
 	made.wire.psn = htobe32(static_cast<std::uint32_t>(random(psn_bits)));
 	made.wire.qkey = htobe32(static_cast<std::uint32_t>(random(qkey_bits)));
-	made.wire.shared = region_on_wire::pack(mine, receive_bytes);
+	made.wire.shared = region_on_wire::pack(mine, limits);
 	for (std::size_t i = 0; i < made.addresses.count; ++i) {
 		std::memcpy(made.wire.address[i].gid, &made.addresses.all[i].gid,
 			    sizeof(made.wire.address[i].gid));

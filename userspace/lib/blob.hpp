@@ -40,7 +40,7 @@ static_assert(sizeof(blob_on_wire) == 256, "it has no holes");
 
 namespace detail {
 
-enum class blob_kind : std::uint8_t { reliable = 1, datagrams = 3 };
+enum class blob_kind : std::uint8_t { reliable = 1, unreliable = 2, datagrams = 3 };
 
 /* A blob, and what its end keeps for itself. */
 struct end_point {
@@ -52,7 +52,7 @@ struct end_point {
 
 	/* Everything but the queue pairs. */
 	static result<end_point> make(const context &, blob_kind, const region &mine,
-				      std::uint32_t receive_bytes) noexcept;
+				      const options &) noexcept;
 	/* Call it when nothing changes any more. */
 	void seal() noexcept;
 	/* Why these bytes are not the blob of a peer of this end, if they are not. */

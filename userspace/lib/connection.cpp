@@ -74,6 +74,9 @@ const char *why_not(const path &to, const operation &of) noexcept
 		       "offset";
 	if (!*of.part)
 		return of.part->why();
+	if (to.limits.transport == transport::uc && of.needed != rights::write)
+		return "an unreliable connection has no READ and no atomics; connect with "
+		       "options.transport rc at both ends";
 	if (!includes(of.part->rights(), of.needed))
 		return "the peer's region does not give this right; let the peer alloc() it with "
 		       "remote_write, remote_read or remote_atomic";

@@ -23,16 +23,28 @@ constexpr std::uint32_t header = 40;
 constexpr unsigned polls_before_sleep = 64;
 
 /*
- * The sender's address. A header of IPv4 is in the second half of its place, and the first half is
- * not defined.
+ * A header of IPv4 is in the second half of its place, and the first half is not defined. There an
+ * address of IPv6 could be, so its checksum must be right, too.
  */
-gid sender_of(const std::byte *at, bool may_be_four) noexcept
+constexpr std::size_t four = 20;
+
+bool has_header_of_four(const std::byte *at) noexcept
 {
 	constexpr std::byte version_and_length{0x45};
-	constexpr std::size_t four = 20, in_six = 8, in_four = four + 12;
+	std::uint32_t sum = 0;
+
+	for (std::size_t i = four; i < header; i += 2)
+		sum += std::to_integer<std::uint32_t>(at[i]) << 8 |
+		       std::to_integer<std::uint32_t>(at[i + 1]);
+	return at[four] == version_and_length && (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+gid sender_of(const std::byte *at, int family) noexcept
+{
+	constexpr std::size_t in_six = 8, in_four = four + 12;
 	gid sender{};
 
-	if (!may_be_four || at[four] != version_and_length) {
+	if (family == AF_INET6 || (family == AF_UNSPEC && !has_header_of_four(at))) {
 		std::memcpy(sender.data(), at + in_six, sizeof(sender));
 		return sender;
 	}
@@ -267,7 +279,7 @@ result<datagram> datagrams::recv(const deadline &until) noexcept
 	made.buffer_ = at;
 	made.bytes_ = {place(at) + header, came.byte_len - header};
 	if (came.wc_flags & IBV_WC_GRH)
-		made.from_ = sender_of(place(at), is_four);
+		made.from_ = sender_of(place(at), family);
 	return made;
 }
 

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
 
 #include <span>
 
@@ -35,8 +36,8 @@ struct datagrams {
 	bool is_sending = false;
 	/* Why nothing more will come. */
 	const char *ended = nullptr;
-	/* Whether the headers of all datagrams are those of IPv4. */
-	bool is_four = false;
+	/* Of the headers of all datagrams. If it is AF_UNSPEC, each header tells. */
+	int family = AF_UNSPEC;
 	/* A descriptor that is readable when look() has something to see. */
 	int watched = -1;
 

@@ -319,7 +319,7 @@ co::task<result<kept<link>>> dial(const kept<event_loop> &in, const kept<context
 		ready = of.post_receives();
 	if (!ready)
 		co_return error::make(ready.code(), "%s", ready.why());
-	const auto greeting = region_on_wire::pack(mine, of.limits.receive_bytes);
+	const auto greeting = region_on_wire::pack(mine, of.limits);
 	rdma_conn_param param = parameters(of, greeting);
 	if (rdma_connect(of.id, &param))
 		co_return error::make(errno, "%s cannot connect to %s: %s; try again",
@@ -436,7 +436,7 @@ result<kept<link>> take_request(const kept<context> &device, const cm_event &eve
 co::task<status> shake_hands(const kept<event_loop> &in, link &of, const cm_event &event,
 			     const region &mine, deadline until) noexcept
 {
-	const auto greeting = region_on_wire::pack(mine, of.limits.receive_bytes);
+	const auto greeting = region_on_wire::pack(mine, of.limits);
 	rdma_conn_param param = parameters(of, greeting);
 	status done = of.learn_peer(event.private_data, event.private_data_len);
 

@@ -112,12 +112,12 @@ status membership::join(const char *name, const sockaddr_storage &group,
 	ibv_port_attr state{};
 
 	address = group;
-	is_four = group.ss_family == AF_INET;
+	family = group.ss_family;
 	if (!find_own_address(*device.get(), group.ss_family, port, own))
 		return error::make(EADDRNOTAVAIL,
 				   "%s has no address of IPv%d on a port that is up; set its link "
 				   "up, and give its netdev an address",
-				   device->name(), is_four ? 4 : 6);
+				   device->name(), family == AF_INET ? 4 : 6);
 	events = make_event_channel();
 	if (!events || rdma_create_id(events, &id, nullptr, RDMA_PS_UDP)) {
 		id = nullptr;

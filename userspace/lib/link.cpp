@@ -24,7 +24,7 @@ constexpr std::uint8_t greeting_version = 1;
 
 } // namespace
 
-region_on_wire region_on_wire::pack(const region &mine, std::uint32_t receive_bytes) noexcept
+region_on_wire region_on_wire::pack(const region &mine, const options &limits) noexcept
 {
 	region_on_wire out{};
 
@@ -34,7 +34,8 @@ region_on_wire region_on_wire::pack(const region &mine, std::uint32_t receive_by
 	out.address = htobe64(static_cast<std::uint64_t>(mine.address_));
 	out.size = htobe64(mine.size_);
 	out.key = htobe32(static_cast<std::uint32_t>(mine.key_));
-	out.receive_bytes = htobe32(receive_bytes);
+	out.transport = static_cast<std::uint8_t>(limits.transport);
+	out.receive_bytes = htobe32(limits.receive_bytes);
 	return out;
 }
 
@@ -51,6 +52,11 @@ region region_on_wire::unpack() const noexcept
 	theirs.size_ = be64toh(size);
 	theirs.key_ = rkey(be32toh(key));
 	theirs.rights_ = peal::rights(rights);
+	if (peal::transport(transport) == peal::transport::uc &&
+	    includes(theirs.rights_, rights::write))
+		theirs.rights_ = rights::write;
+	else if (peal::transport(transport) == peal::transport::uc)
+		theirs.rights_ = rights::none;
 	return theirs;
 }
 
@@ -58,6 +64,9 @@ namespace detail {
 
 namespace {
 
+/* What only a reliable queue pair has. */
+constexpr int reliable_only = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+			      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 /* A peer without a receive tries again after 0.64 ms. */
 constexpr std::uint8_t rnr_timer = 12;
 
@@ -281,7 +290,7 @@ status link::make_queues(bool for_loop) noexcept
 			return done;
 	want.send_cq = send_cq;
 	want.recv_cq = recv_cq;
-	want.qp_type = IBV_QPT_RC;
+	want.qp_type = limits.transport == transport::uc ? IBV_QPT_UC : IBV_QPT_RC;
 	want.qp_context = this;
 	want.srq = pool ? pool->srq : nullptr;
 	want.cap.max_send_wr = limits.sends;
@@ -351,6 +360,9 @@ status link::to_state(ibv_qp_attr attr, int mask) noexcept
 		mtu = 128u << attr.path_mtu;
 		learn_gids(attr.ah_attr);
 	}
+	/* The connection manager knows reliable queue pairs only. */
+	if (limits.transport == transport::uc)
+		mask &= ~reliable_only;
 	if (const int failed = ibv_modify_qp(qp, &attr, mask))
 		return not_ready(*device.get(), failed);
 	return {};
@@ -382,6 +394,9 @@ status link::learn_peer(const void *private_data, std::size_t length) noexcept
 				   "the peer has version %u of libpeal's greeting, and this "
 				   "program has %u; install one libpeal on both hosts",
 				   theirs.version, greeting_version);
+	if (theirs.transport != static_cast<std::uint8_t>(limits.transport))
+		return error::make(EPROTO, "the peer's connection has another transport than this "
+					   "program's; give both the same options.transport");
 	peer = theirs.unpack();
 	peer_receive_bytes = be32toh(theirs.receive_bytes);
 	return {};

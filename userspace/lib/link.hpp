@@ -29,14 +29,16 @@ struct region_on_wire {
 	std::uint32_t magic;
 	std::uint8_t version;
 	std::uint8_t rights;
-	std::uint16_t reserved;
+	std::uint8_t transport;
+	std::uint8_t reserved;
 	std::uint64_t address;
 	std::uint64_t size;
 	std::uint32_t key;
 	std::uint32_t receive_bytes;
 
-	static region_on_wire pack(const region &, std::uint32_t receive_bytes) noexcept;
+	static region_on_wire pack(const region &, const options &) noexcept;
 	bool is_peal() const noexcept;
+	/* With the rights that the transport has. */
 	region unpack() const noexcept;
 };
 static_assert(sizeof(region_on_wire) == 32,

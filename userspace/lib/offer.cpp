@@ -77,8 +77,10 @@ status offered::make(const kept<context> &device, const region &shared,
 	greeter = kept<datagrams>(new (std::nothrow) datagrams);
 	if (!of || !greeter)
 		return error::make(ENOMEM, "there is no memory for a connection; close others");
-	auto end = end_point::make(*device.get(), blob_kind::reliable, shared,
-				   of->limits.receive_bytes);
+	auto end = end_point::make(*device.get(),
+				   limits.transport == transport::uc ? blob_kind::unreliable
+								     : blob_kind::reliable,
+				   shared, of->limits);
 	if (!end)
 		return end.failure();
 	greeter->device = device;

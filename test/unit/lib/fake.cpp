@@ -391,6 +391,10 @@ void move_datagram(Pair *pair, const Send &send)
 			at[0] = 0x60;
 			at[20] = 0x45;
 			std::memcpy(at + 32, "\x0a\x00\x00\x07", 4);
+			/* The checksum: the words 0x4500, 0x0a00 and 0x0007 and this one are
+			 * 0xffff. */
+			at[30] = 0xb0;
+			at[31] = 0xf8;
 		}
 		if (send.sge.length)
 			std::memcpy(at + 40, reinterpret_cast<void *>(send.sge.addr),
@@ -428,6 +432,10 @@ bool move_one(Pair *pair, Send send)
 	} else if (send.sge.length && !(send.wr.send_flags & IBV_SEND_INLINE) &&
 		   !covers(send.sge.lkey, send.sge.addr, send.sge.length, 0)) {
 		status = IBV_WC_LOC_PROT_ERR;
+	} else if (pair->qp_type == IBV_QPT_UC &&
+		   (!peer || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS) ||
+		    ((sends || has_imm) && peer->queue().empty()))) {
+		/* It is lost. */
 	} else if (!peer || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS)) {
 		status = IBV_WC_RETRY_EXC_ERR;
 	} else if (sends || has_imm) {
@@ -1331,8 +1339,11 @@ ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *want)
 	return pair;
 }
 
-int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int)
+int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask)
 {
+	constexpr int reliable_only = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
+				      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				      IBV_QP_MAX_QP_RD_ATOMIC;
 	const Call call;
 	auto *pair = static_cast<Pair *>(qp);
 	const char *names[] = {"", "to INIT", "to RTR", "to RTS"};
@@ -1340,6 +1351,8 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int)
 	if (attr->qp_state <= IBV_QPS_RTS)
 		if (const int error = failure(names[attr->qp_state]))
 			return error;
+	if (pair->qp_type != IBV_QPT_RC && mask & reliable_only)
+		return EINVAL;
 	if (attr->qp_state == IBV_QPS_ERR) {
 		break_pair(pair);
 		return 0;
@@ -1826,8 +1839,10 @@ int rdma_init_qp_attr(rdma_cm_id *of, ibv_qp_attr *attr, int *mask)
 		attr->ah_attr.grh.dgid.raw[15] = 9;
 		attr->dest_qp_num = id->peer ? id->peer->qpn : 0;
 		attr->max_dest_rd_atomic = 16;
+		*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	} else if (wanted == IBV_QPS_RTS) {
 		attr->max_rd_atomic = 16;
+		*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_MAX_QP_RD_ATOMIC;
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "connection.hpp"
 #include "deadline.hpp"
+#include "endpoint.hpp"
 #include "group.hpp"
 #include "kept.hpp"
 #include "memory.hpp"
@@ -100,6 +101,8 @@ public:
 	 * address of this family. So many datagrams may wait for recv().
 	 */
 	result<group> join(const char *address, deadline, std::uint16_t receives = 128) noexcept;
+	/* For datagrams to single peers. So many may wait for recv(). */
+	result<class endpoint> endpoint(std::uint16_t receives = 128) noexcept;
 	/* To connect without the connection manager, by a blob. The peer gets `mine`. */
 	result<class offer> offer(const region &mine, const options & = {}) noexcept;
 	/* Receives for many connections of this device (options::shared). */

@@ -7,6 +7,7 @@
 #include "connection.hpp"
 #include "deadline.hpp"
 #include "device.hpp"
+#include "endpoint.hpp"
 #include "group.hpp"
 #include "memory.hpp"
 #include "offer.hpp"

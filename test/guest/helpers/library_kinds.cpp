@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * library_kinds: libpeal's other kinds of connections, between two ends of this program.
+ *
+ *	library_kinds ADDRESS
+ *
+ * Unreliable connections, with the connection manager at this address and without it; datagrams to
+ * a peer; receives that threads share. Exit status: 0, or 1 with a line that says what failed.
+ */
+#include <peal/peal.hpp>
+
+#include <arpa/inet.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto patience = 30s;
+constexpr peal::options uc{.transport = peal::transport::uc};
+
+void expect(bool good, const char *what, const char *why = "")
+{
+	if (good)
+		return;
+	std::printf("%s: %s\n", what, why);
+	std::exit(1);
+}
+
+template <class T>
+T must(peal::result<T> made, const char *what)
+{
+	expect(bool(made), what, made.why());
+	return std::move(made).value();
+}
+
+struct Ends {
+	peal::connection client, server;
+};
+
+Ends by_blobs(peal::device &device, const peal::region &shared, const peal::options &options)
+{
+	auto mine = must(device.offer({}, options), "an offer");
+	auto theirs = must(device.offer(shared, options), "an offer");
+	std::optional<peal::connection> server;
+	std::thread other([&] {
+		server.emplace(must(theirs.connect(mine.blob(), patience), "the second blob"));
+	});
+	auto client = must(mine.connect(theirs.blob(), patience), "the first blob");
+
+	other.join();
+	return {std::move(client), std::move(*server)};
+}
+
+Ends by_manager(peal::device &device, const char *address, peal::listener &listener,
+		const peal::region &shared, const peal::options &theirs, const peal::options &mine)
+{
+	std::optional<peal::connection> server;
+	std::thread other([&] {
+		server.emplace(must(listener.accept(shared, patience, theirs), "an accept"));
+	});
+	auto client =
+		must(device.connect(address, listener.port(), {}, patience, mine), "a connect");
+
+	other.join();
+	return {std::move(client), std::move(*server)};
+}
+
+/* Messages of an unreliable connection come in order and whole, because nothing is lost here. */
+void write_and_tell(peal::device &device, Ends ends, peal::memory<std::uint32_t> &theirs)
+{
+	auto memory = must(device.alloc<std::uint32_t>(1024), "memory");
+
+	for (std::uint32_t i = 0; i < 100; ++i) {
+		memory[i] = 7 * i;
+		auto post = ends.client.batch();
+		post.write_imm(memory.part(0, i + 1), ends.client.peer().at(0), i);
+		const auto done = post.commit(patience);
+		expect(bool(done), "a write", done.why());
+		expect(must(ends.server.recv_imm(patience), "a message") == i, "another message");
+		expect(theirs[i] == 7 * i, "the memory is not written");
+	}
+	auto post = ends.client.batch();
+	post.read(memory.part(0, 1), ends.client.peer().at(0));
+	expect(!post.commit(), "an unreliable connection reads");
+}
+
+void exchange_datagrams(peal::device &device, const char *address)
+{
+	auto mine = must(device.endpoint(), "an endpoint");
+	auto theirs = must(device.endpoint(), "an endpoint");
+	auto to = must(mine.reach(theirs.blob()), "the peer's address");
+	auto back = must(theirs.reach(mine.blob()), "the own address");
+	peal::gid from{};
+
+	from[10] = from[11] = std::byte{0xff};
+	inet_pton(AF_INET, address, from.data() + 12);
+	for (std::size_t i = 0; i < 100; ++i) {
+		const std::string text(i * to.longest() / 99, static_cast<char>('a' + i % 26));
+
+		const auto sent = mine.send(to, text, patience);
+		expect(bool(sent), "a datagram", sent.why());
+		auto came = must(theirs.recv(patience), "a datagram");
+		expect(came.text() == text, "another datagram");
+		expect(came.from() == from, "another sender");
+		expect(bool(theirs.send(back, came.bytes(), patience)), "an answer");
+		expect(must(mine.recv(patience), "an answer").text() == text, "another answer");
+	}
+	expect(!mine.send(to, std::string(to.longest() + 1, 'x'), patience), "a datagram too long");
+}
+
+void send(peal::connection &by, std::uint32_t value)
+{
+	auto post = by.batch();
+
+	post.send_inline(std::as_bytes(std::span(&value, 1)));
+	const auto done = post.commit(patience);
+	expect(bool(done), "a send", done.why());
+}
+
+/* More messages are on their way than there are receives, and connections end before they take all.
+ */
+void share_receives(peal::device &device, const char *address)
+{
+	constexpr std::size_t count = 3;
+	constexpr std::uint32_t messages = 100;
+	auto pool = must(device.share_receives(4, 64), "shared receives");
+	auto listener = must(device.listen(0), "a listener");
+	const peal::options shared{.shared = &pool};
+	std::vector<Ends> ends;
+	std::vector<std::thread> threads;
+
+	for (int i = 0; i < 10; ++i) {
+		auto gone = by_manager(device, address, listener, {}, shared, {});
+
+		send(gone.client, 1);
+		send(gone.client, 2);
+		if (i % 2)
+			(void)must(gone.server.recv(patience), "a message");
+	}
+	while (ends.size() < count)
+		ends.push_back(by_manager(device, address, listener, {}, shared, {}));
+	for (Ends &one : ends) {
+		threads.emplace_back([&one] {
+			for (std::uint32_t i = 0; i < messages; ++i)
+				send(one.client, i);
+		});
+		threads.emplace_back([&one] {
+			for (std::uint32_t i = 0; i < messages; ++i)
+				expect(must(one.server.recv(patience), "a message")
+						       .as<std::uint32_t>() == i,
+				       "another message");
+		});
+	}
+	for (std::thread &one : threads)
+		one.join();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	expect(argc == 2, "library_kinds ADDRESS");
+	auto device = must(peal::open(std::getenv("PEAL_DEVICE")), "the device");
+	auto memory =
+		must(device.alloc<std::uint32_t>(1024, peal::remote_write | peal::remote_read),
+		     "memory");
+	auto listener = must(device.listen(0), "a listener");
+
+	write_and_tell(device, by_manager(device, argv[1], listener, memory.share(), uc, uc),
+		       memory);
+	write_and_tell(device, by_blobs(device, memory.share(), uc), memory);
+	std::puts("ok: unreliable connections");
+	exchange_datagrams(device, argv[1]);
+	std::puts("ok: datagrams");
+	share_receives(device, argv[1]);
+	std::puts("ok: shared receives");
+}
