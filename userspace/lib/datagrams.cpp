@@ -22,29 +22,31 @@ constexpr std::uint32_t header = 40;
 /* How often a wait polls before it sleeps. */
 constexpr unsigned polls_before_sleep = 64;
 
-/*
- * A header of IPv4 is in the second half of its place, and the first half is not defined. There an
- * address of IPv6 could be, so its checksum must be right, too.
- */
 constexpr std::size_t four = 20;
 
-bool has_header_of_four(const std::byte *at) noexcept
+bool is_right(const std::byte *header_of_four) noexcept
 {
-	constexpr std::byte version_and_length{0x45};
 	std::uint32_t sum = 0;
 
-	for (std::size_t i = four; i < header; i += 2)
-		sum += std::to_integer<std::uint32_t>(at[i]) << 8 |
-		       std::to_integer<std::uint32_t>(at[i + 1]);
-	return at[four] == version_and_length && (sum & 0xffff) + (sum >> 16) == 0xffff;
+	for (std::size_t i = 0; i < header - four; i += 2)
+		sum += std::to_integer<std::uint32_t>(header_of_four[i]) << 8 |
+		       std::to_integer<std::uint32_t>(header_of_four[i + 1]);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
+/*
+ * The sender's address. A header of IPv4 is in the second half of its place, and the first half is
+ * not defined. In a group of IPv4 its first byte tells. Elsewhere that byte may be one of an
+ * address of IPv6, so the checksum must be right, too.
+ */
 gid sender_of(const std::byte *at, int family) noexcept
 {
+	constexpr std::byte version_and_length{0x45};
 	constexpr std::size_t in_six = 8, in_four = four + 12;
 	gid sender{};
 
-	if (family == AF_INET6 || (family == AF_UNSPEC && !has_header_of_four(at))) {
+	if (family == AF_INET6 || at[four] != version_and_length ||
+	    (family == AF_UNSPEC && !is_right(at + four))) {
 		std::memcpy(sender.data(), at + in_six, sizeof(sender));
 		return sender;
 	}
