@@ -5,9 +5,11 @@
     .. tracepoints::         a row for each tracepoint, with the comment above it
     .. guarded-fields::      the fields that follow comments "Guarded by LOCK:", by lock
     .. type:: HEADER NAME    the public part of a type of libpeal, with the comment above it
+    .. misuses::             what must not compile with libpeal, with the reason, from test/unit/lib/misuse
+    :test:`NAME`             a test: a TEST_CASE of libpeal, or a guest test with its folder
 
-It warns about a counter that no code counts, a comment that names no lock, a lock that the page does not name, and a type that
-is not in the header.
+It warns about a counter that no code counts, a comment that names no lock, a lock that the page does not name, a type that is
+not in the header, and a test that does not exist.
 """
 import collections
 import pathlib
@@ -19,6 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 
 KERNEL = pathlib.Path(__file__).parent.parent / "kernel"
 LIBRARY = KERNEL.parent / "userspace/lib/peal"
+TESTS = KERNEL.parent / "test"
 LISTS = KERNEL / "base/counters.h", KERNEL / "proto/packet.h"
 TRACE = KERNEL / "base/trace.h"
 ENTRY = re.compile(r'^\t(?:/\* (.*): \*/|X\((\w+), "(.*)"\))', re.M)
@@ -133,9 +136,38 @@ class Type(SphinxDirective):
         return [block]
 
 
+class Misuses(Facts):
+    def run(self):
+        self.state_machine.insert_input(list(self.lines()), self.name)
+        return []
+
+    def lines(self):
+        yield ""
+        for path in sorted((TESTS / "unit/lib/misuse").glob("*.cpp")):
+            text = path.read_text()
+            self.env.note_dependency(str(path))
+            reason = re.search(r"^/\* (?!SPDX|error:)(.*) \*/$", text, re.M)
+            code = re.search(r"#ifdef MISUSE\n(.*?)\n#else", text, re.S)
+            yield f"``{path.stem}``"
+            yield f"    {reason[1]} This does not compile::"
+            yield ""
+            yield from ("        " + line.strip() for line in code[1].splitlines() if "(void)other," not in line)
+            yield ""
+
+
+def test_role(_name, _raw, text, line, inliner, _options=None, _content=None):
+    """A test by its name, which must exist."""
+    claims = "".join(path.read_text() for path in (TESTS / "unit/lib").glob("*.cpp"))
+    if f'TEST_CASE("{text}"' not in claims and not (TESTS / "guest" / f"{text}.sh").exists():
+        warn("there is no test %s", text, location=(inliner.document.current_source, line))
+    return [nodes.emphasis(text, text)], []
+
+
 def setup(app):
     app.add_directive("counters", Counters)
     app.add_directive("tracepoints", Tracepoints)
     app.add_directive("guarded-fields", GuardedFields)
     app.add_directive("type", Type)
+    app.add_directive("misuses", Misuses)
+    app.add_role("test", test_role)
     return {"parallel_read_safe": True}
