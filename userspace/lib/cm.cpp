@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <netdb.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -99,6 +100,14 @@ bool make_nonblocking(int fd) noexcept
 	const int flags = fcntl(fd, F_GETFL);
 
 	return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+bool watch(int epoll, int fd) noexcept
+{
+	epoll_event event{};
+
+	event.events = EPOLLIN;
+	return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 rdma_event_channel *make_event_channel() noexcept

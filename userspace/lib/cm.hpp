@@ -31,6 +31,8 @@ struct cm_event {
 };
 
 bool make_nonblocking(int fd) noexcept;
+/* Makes an epoll readable by what makes the descriptor readable. */
+bool watch(int epoll, int fd) noexcept;
 
 /* A channel whose events can be waited for, or null with errno. */
 rdma_event_channel *make_event_channel() noexcept;

@@ -5,6 +5,8 @@
 #include "datagrams.hpp"
 
 #include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,6 +79,8 @@ datagrams::~datagrams()
 		ibv_destroy_cq(recv_cq);
 	if (channel)
 		ibv_destroy_comp_channel(channel);
+	if (epoll >= 0)
+		::close(epoll);
 }
 
 void datagrams::stop() noexcept
@@ -117,7 +121,9 @@ status datagrams::make_queues(std::uint32_t count) noexcept
 		send_cq = ibv_create_cq(device->verbs, 1, nullptr, channel, 0);
 		recv_cq = ibv_create_cq(device->verbs, count, nullptr, channel, 0);
 	}
-	if (!channel || !send_cq || !recv_cq || !make_nonblocking(channel->fd))
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (!channel || !send_cq || !recv_cq || epoll < 0 || !make_nonblocking(channel->fd) ||
+	    !watch(epoll, channel->fd) || (watched >= 0 && !watch(epoll, watched)))
 		return error::make(errno,
 				   "%s makes no completion queue: %s; leave other groups, or close "
 				   "connections",
@@ -184,21 +190,43 @@ void datagrams::post_receive(std::uint32_t at) noexcept
 			"again";
 }
 
+bool datagrams::take(ibv_cq *from, ibv_wc &came) noexcept
+{
+	if (from == recv_cq && found_) {
+		came = *found_;
+		found_.reset();
+		return true;
+	}
+	const int got = ibv_poll_cq(from, 1, &came);
+	if (got > 0 && !came.status)
+		return true;
+	if (got > 0)
+		ended = "the device sends and receives no more datagrams; see whether it still "
+			"exists, and begin again";
+	else if (got < 0)
+		ended = "the device gives no completions; see whether it still exists, and begin "
+			"again";
+	return false;
+}
+
+void datagrams::drain_channel() noexcept
+{
+	ibv_cq *of;
+	void *unused;
+
+	while (!ibv_get_cq_event(channel, &of, &unused))
+		ibv_ack_cq_events(of, 1);
+	if (errno != EAGAIN && errno != EINTR)
+		ended = "the device was removed; open another one";
+}
+
 status datagrams::next(ibv_cq *from, ibv_wc &came, const deadline &until) noexcept
 {
 	bool is_armed = false;
 
 	for (unsigned polls = 0;; ++polls) {
-		const int got = ibv_poll_cq(from, 1, &came);
-
-		if (got > 0 && came.status)
-			ended = "the device sends and receives no more datagrams; see whether it "
-				"still exists, and begin again";
-		else if (got > 0)
+		if (take(from, came))
 			return {};
-		if (got < 0)
-			ended = "the device gives no completions; see whether it still exists, and "
-				"begin again";
 		if (!ended && until.passed())
 			look();
 		if (ended)
@@ -218,16 +246,26 @@ status datagrams::next(ibv_cq *from, ibv_wc &came, const deadline &until) noexce
 			if (poll(ready, 2, until.milliseconds_left()) > 0 && ready[1].revents)
 				look();
 		}
-		ibv_cq *of;
-		void *unused;
-		while (!ibv_get_cq_event(channel, &of, &unused))
-			ibv_ack_cq_events(of, 1);
-		if (errno != EAGAIN && errno != EINTR)
-			ended = "the device was removed; open another one";
+		drain_channel();
 		/* What came before the queue was armed raises no event, so it is polled again. */
 		ibv_req_notify_cq(from, 0);
 		is_armed = true;
 	}
+}
+
+next_step datagrams::arm() noexcept
+{
+	ibv_wc came;
+
+	drain_channel();
+	ibv_req_notify_cq(recv_cq, 0);
+	look();
+	/* What came before the queue was armed raises no event. */
+	if (!found_ && take(recv_cq, came))
+		found_ = came;
+	if (found_)
+		return next_step::take;
+	return ended ? next_step::close : next_step::sleep;
 }
 
 status datagrams::send(const destination &to, std::span<const std::byte> bytes,

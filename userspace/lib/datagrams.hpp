@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <span>
 
 #include "context.hpp"
@@ -40,6 +41,8 @@ struct datagrams {
 	int family = AF_UNSPEC;
 	/* A descriptor that is readable when look() has something to see. */
 	int watched = -1;
+	/* Readable when something may have come, after arm(). */
+	int epoll = -1;
 
 	datagrams() = default;
 	datagrams(const datagrams &) = delete;
@@ -54,10 +57,17 @@ struct datagrams {
 	void post_receive(std::uint32_t place) noexcept;
 	status send(const destination &, std::span<const std::byte>, const deadline &) noexcept;
 	result<datagram> recv(const deadline &) noexcept;
+	next_step arm() noexcept;
 
 private:
+	/* What arm() has found, for the next recv(). */
+	std::optional<ibv_wc> found_;
+
 	std::uint32_t place_size() const noexcept;
 	std::byte *place(std::uint32_t i) const noexcept;
+	/* Whether the queue has a completion, or else it may have ended. */
+	bool take(ibv_cq *, ibv_wc &) noexcept;
+	void drain_channel() noexcept;
 	/* The next completion of one of the queues. */
 	status next(ibv_cq *, ibv_wc &, const deadline &) noexcept;
 	/* Sees whether something else has ended it. */

@@ -150,6 +150,16 @@ result<datagram> endpoint::recv(deadline until) noexcept
 	return of_->recv(until);
 }
 
+int endpoint::fd() const noexcept
+{
+	return of_ ? of_->epoll : -1;
+}
+
+next_step endpoint::arm() noexcept
+{
+	return of_ ? of_->arm() : next_step::close;
+}
+
 result<endpoint> device::endpoint(std::uint16_t receives) noexcept
 {
 	if (!context_)

@@ -210,6 +210,16 @@ result<datagram> group::recv(deadline until) noexcept
 	return of_->recv(until);
 }
 
+int group::fd() const noexcept
+{
+	return of_ ? of_->epoll : -1;
+}
+
+next_step group::arm() noexcept
+{
+	return of_ ? of_->arm() : next_step::close;
+}
+
 result<group> device::join(const char *address, deadline until, std::uint16_t receives) noexcept
 {
 	if (!context_)

@@ -77,14 +77,6 @@ bool is_readable(int fd) noexcept
 	return poll(&one, 1, 0) > 0;
 }
 
-bool watch(int epoll, int fd) noexcept
-{
-	epoll_event event{};
-
-	event.events = EPOLLIN;
-	return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
 error not_ready(const context &device, int failed) noexcept
 {
 	return error::make(failed,

@@ -10,6 +10,7 @@
 #include <peal/peal.hpp>
 
 #include <arpa/inet.h>
+#include <poll.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -113,6 +114,16 @@ void exchange_datagrams(peal::device &device, const char *address)
 		expect(must(mine.recv(patience), "an answer").text() == text, "another answer");
 	}
 	expect(!mine.send(to, std::string(to.longest() + 1, 'x'), patience), "a datagram too long");
+	for (int i = 0; i < 20; ++i) {
+		pollfd readable{theirs.fd(), POLLIN, 0};
+
+		expect(theirs.arm() == peal::next_step::sleep, "something has come");
+		std::thread late([&] { expect(bool(mine.send(to, "late", patience)), "a send"); });
+		expect(poll(&readable, 1, 30000) == 1, "the descriptor does not wake");
+		late.join();
+		expect(theirs.arm() == peal::next_step::take, "nothing has come");
+		expect(must(theirs.recv(0s), "a datagram").text() == "late", "another datagram");
+	}
 }
 
 void send(peal::connection &by, std::uint32_t value)

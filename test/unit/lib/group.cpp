@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <rdma/rdma_cma.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "pair.hpp"
 
@@ -157,6 +159,41 @@ TEST_CASE("a receive that sleeps is woken by a datagram, and by the end of the g
 	CHECK(ended.code() == ENODEV);
 	CHECK(contains(ended.why(), "the network has ended the group"));
 	CHECK(contains(member.recv(0s).why(), "the network has ended the group"));
+}
+
+TEST_CASE("edge-triggered epoll loses no datagram of a group", "[group]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	auto sender = join(device), member = join(device);
+	epoll_event event{};
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	event.events = EPOLLIN | EPOLLET;
+	REQUIRE(!epoll_ctl(epoll, EPOLL_CTL_ADD, member.fd(), &event));
+	for (int i = 0; i < 50; ++i) {
+		/* One comes before the look, and one during the sleep. */
+		REQUIRE(sender.send("x", patience));
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.recv(0s).value().text() == "x");
+		CHECK(member.recv(0s).code() == ETIMEDOUT);
+		while (member.arm() != peal::next_step::sleep)
+			(void)member.recv(0s);
+		std::thread late([&] { CHECK(sender.send("x", patience)); });
+		CHECK(epoll_wait(epoll, &event, 1, 60000) == 1);
+		late.join();
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.recv(0s).value().text() == "x");
+	}
+	CHECK(member.arm() == peal::next_step::sleep);
+	fake::end_groups();
+	CHECK(epoll_wait(epoll, &event, 1, 60000) == 1);
+	CHECK(member.arm() == peal::next_step::close);
+	auto moved = std::move(member);
+	CHECK(member.arm() == peal::next_step::close);
+	CHECK(member.fd() == -1);
+	close(epoll);
 }
 
 TEST_CASE("a device that disappears ends a group", "[group]")

@@ -2,6 +2,9 @@
 /*
  * Unreliable connections (UC), and datagrams to single peers (UD).
  */
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -142,6 +145,38 @@ TEST_CASE("an endpoint sends datagrams to one peer, and gets those of all", "[un
 	CHECK(six.text() == "back");
 	CHECK(std::to_integer<int>(six.from()[0]) == 0xab);
 	CHECK(third.recv(0s).code() == ETIMEDOUT);
+}
+
+TEST_CASE("edge-triggered epoll loses no datagram of an endpoint", "[unreliable]")
+{
+	const Fake fake;
+	Endpoints ends;
+	auto &member = ends.theirs;
+	epoll_event event{};
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	event.events = EPOLLIN | EPOLLET;
+	REQUIRE(!epoll_ctl(epoll, EPOLL_CTL_ADD, member.fd(), &event));
+	for (int i = 0; i < 50; ++i) {
+		/* One comes before the look, and one during the sleep. */
+		REQUIRE(ends.mine.send(ends.to, "x", patience));
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.recv(0s).value().text() == "x");
+		CHECK(member.recv(0s).code() == ETIMEDOUT);
+		while (member.arm() != peal::next_step::sleep)
+			(void)member.recv(0s);
+		std::thread late([&] { CHECK(ends.mine.send(ends.to, "x", patience)); });
+		CHECK(epoll_wait(epoll, &event, 1, 60000) == 1);
+		late.join();
+		CHECK(member.arm() == peal::next_step::take);
+		CHECK(member.recv(0s).value().text() == "x");
+	}
+	CHECK(member.arm() == peal::next_step::sleep);
+	auto moved = std::move(member);
+	CHECK(member.arm() == peal::next_step::close);
+	CHECK(member.fd() == -1);
+	close(epoll);
 }
 
 TEST_CASE("the closest address and the smaller MTU are used for datagrams", "[unreliable]")

@@ -74,6 +74,9 @@ public:
 	}
 	/* The next datagram, of any peer. Those that come while no receive is free are lost. */
 	result<datagram> recv(deadline) noexcept;
+	/* As those of a connection. recv(0s) takes what has come. */
+	int fd() const noexcept;
+	next_step arm() noexcept;
 
 private:
 	friend class device;

@@ -82,6 +82,9 @@ public:
 	 * gets what it sends itself is up to the device.
 	 */
 	result<datagram> recv(deadline) noexcept;
+	/* As those of a connection. recv(0s) takes what has come. */
+	int fd() const noexcept;
+	next_step arm() noexcept;
 
 private:
 	friend class device;
