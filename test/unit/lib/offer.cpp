@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pair.hpp"
+#include "peal/co.hpp"
 
 namespace {
 
@@ -96,6 +97,28 @@ TEST_CASE("two ends connect by the blobs that they exchange", "[offer]")
 	back.send_imm(7);
 	CHECK(!back.commit(patience));
 	CHECK(contains(offers.server->recv(0s).why(), "connect again"));
+}
+
+TEST_CASE("connections by blobs can be awaited", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+	bool good = false;
+	const auto exchange = [&](peal::co::connection &from,
+				  peal::co::connection &to) -> peal::co::task<> {
+		auto sent = from.send_imm(3, patience);
+		auto came = co_await to.recv_imm(patience);
+
+		good = bool(co_await sent) && came && *came == 3;
+	};
+
+	offers.connect();
+	auto loop = peal::co::make_loop().value();
+	auto client = loop.adopt(std::move(*offers.client)).value();
+	auto server = loop.adopt(std::move(*offers.server)).value();
+	REQUIRE(loop.spawn(exchange(client, server)));
+	CHECK(loop.run(patience));
+	CHECK(good);
 }
 
 TEST_CASE("an end that is not there yet is waited for", "[offer]")
