@@ -24,10 +24,13 @@ import plot
 import results
 import subjects
 
+# What scripts/vm says about its machine, in that machine.
+VIRTUAL_MACHINE = pathlib.Path("/vm/machine")
+
 
 def machine_text():
     try:
-        return pathlib.Path("/vm/machine").read_text(encoding="utf-8").strip()
+        return VIRTUAL_MACHINE.read_text(encoding="utf-8").strip()
     except OSError:
         return "a virtual machine" if "hypervisor" in cpu_line("flags").split() else "the host itself"
 
@@ -98,6 +101,9 @@ class Bench:
         if options.seconds == 0 and any(row.kind == "cpu" for row in self.rows):
             self.rows = [row for row in self.rows if row.kind != "cpu"]
             self.leave_out("CPU time: it is the difference of a longer and a shorter run, and --seconds is 0")
+        if (os.geteuid() or not VIRTUAL_MACHINE.exists()) and any(row.kind == "memory" for row in self.rows):
+            self.rows = [row for row in self.rows if row.kind != "memory"]
+            self.leave_out("memory of a queue pair: it empties the caches of files, so only a machine of scripts/vm measures it")
         wanted = options.subjects.split(",")
         if os.geteuid() and set(wanted) - {"shm"}:
             self.leave_out(", ".join(name for name in wanted if name != "shm") + ": only root can make devices")
@@ -188,7 +194,7 @@ class Bench:
                 self.leave_out(f"{subject.name}, {row.label}: a short run took as much CPU time as a long one")
                 return None
             figures = {"cpu": (busy - busy_short) / (count - count_short)}
-        if self.options.icount:
+        if self.options.icount and row.kind != "memory":
             # The clock counts instructions as nanoseconds.
             figures = {"instructions": 1e9 / figures["rate"] if "rate" in figures else figures["median"] * 1000}
         if subject.name not in self.result["subjects"]:
@@ -200,7 +206,7 @@ class Bench:
 
     def enough(self, row, figures):
         """How many iterations take the wanted time. Datagrams may be lost, and so each needs a receive from the begin."""
-        if row.connection == "UD":
+        if row.connection == "UD" or row.kind == "memory":
             return row.iterations
         # A latency is one way, and an iteration of perftest is both.
         per_second = figures["rate"] if "rate" in figures else 5e5 / figures["median"]
@@ -220,7 +226,7 @@ class Bench:
         if not figures:
             return
         metrics = {metric for found in figures.values() if found for metric in found}
-        metric = next((m for m in ("instructions", "median", "rate", "cpu") if m in metrics), None)
+        metric = next((m for m in ("instructions", "median", "rate", "cpu", "memory") if m in metrics), None)
         unit, factor, _ = results.METRICS[metric] if metric else ("", 1, True)
         texts = [f"{name} {results.number(f[metric] * factor) if f and metric in f else '-'}" for name, f in figures.items()]
         left = (time.monotonic() - self.begin) * (self.all - self.done) / self.done

@@ -13,8 +13,8 @@ IDLE = 1000
 class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
-    kind is "rate" for messages in one direction, "latency" for one message at a time, and "cpu" for the CPU time of
-    messages in one direction. idle is how many idle queue pairs of another program are on the device. iterations is the
+    kind is "rate" for messages in one direction, "latency" for one message at a time, "cpu" for the CPU time of
+    messages in one direction, and "memory" for that of an idle queue pair, of which there are `iterations`. idle is how many idle queue pairs of another program are on the device. iterations is the
     smallest number that is measured, and always the one that counts instructions. delay is that of each direction of the
     wire, which only subjects with a wire have."""
     program: str
@@ -28,6 +28,8 @@ class Row:
 
     @property
     def label(self):
+        if self.kind == "memory":
+            return "memory of a queue pair"
         return " ".join(filter(None, [self.program.removeprefix("ib_"), size_text(self.bytes), self.note]))
 
     @property
@@ -55,6 +57,7 @@ def rows(quick, icount):
     for pairs in (4, 16, 128):
         found.append(Row("ib_write_bw", 64, "rate", max(128, 4000 // pairs), ("-q", str(pairs)), f"{pairs} QPs"))
     found.append(Row("ib_write_bw", 64, "rate", 4000, (), f"{IDLE} idle", idle=IDLE))
+    found.append(Row("idle-pairs", 0, "memory", 2000))
     found.append(Row("ib_write_bw", 64, "rate", 8000, ("-l", "16"), "lists 16"))
     if not icount:
         # Programs that poll are always busy, so these wait for events, which ib_write_bw cannot do. Instructions are counted in

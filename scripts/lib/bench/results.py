@@ -19,7 +19,7 @@ VERSION = 1
 
 # A metric: its unit in the table, what the stored figure is multiplied by, and whether more is better. "rate" is messages
 # per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message; "cpu" is
-# seconds of all CPUs for one message.
+# seconds of all CPUs for one message; "memory" is bytes.
 METRICS = {
     "rate": ("k msg/s", 1e-3, True),
     "gbits": ("Gb/s", 1e-9, True),
@@ -29,9 +29,10 @@ METRICS = {
     "instructions": ("instr/msg", 1, False),
     "cpu": ("CPU us/msg", 1e6, False),
     "cpu_gib": ("CPU s/GiB", 1, False),
+    "memory": ("KB", 1e-3, False),
 }
 OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions"),
-           "cpu": ("cpu", "cpu_gib")}
+           "cpu": ("cpu", "cpu_gib"), "memory": ("memory",)}
 
 # A smaller change is called none, as a part. Two boots of the same code differed by up to 1.1 % in the instructions of a short
 # message over a wire, and by 0.5 % on one device.

@@ -99,6 +99,13 @@ def cm_listens(port):
     return re.search(rf"LISTEN.*:{port}( |$)", found, re.M) is not None
 
 
+def free_memory():
+    """Bytes that nothing uses, without files that could be read again."""
+    os.sync()
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
+    return int(re.search(r"MemFree: *(\d+)", pathlib.Path("/proc/meminfo").read_text(encoding="ascii")).group(1)) * 1024
+
+
 def installed(program):
     return any(os.access(f"{folder}/{program}", os.X_OK) for folder in os.environ["PATH"].split(":"))
 
@@ -116,13 +123,18 @@ class Device:
         if row.delay and not self.name.endswith("-wire"):
             return False
         # One program uses one device. Idle queue pairs cost the same on each device of a kind.
-        if row.idle or row.program == ONE_PROCESS.name:
+        if row.idle or row.program in (ONE_PROCESS.name, IDLE_PAIRS.name):
             return self.name == self.kind != "siw"
         return self.kind != "siw" or (row.connection == "RC" and "atomic" not in row.program)
 
     def measure(self, machine, row, iterations):
         if row.idle:
-            return self.beside_idle(machine, row, iterations)
+            return self.beside_idle(machine, row.idle, lambda: self.run(machine, row, iterations))
+        if row.kind == "memory":
+            # What the program needs without queue pairs, and for the first ones, does not count.
+            few = iterations // 4
+            used = self.memory_of(machine, iterations) - self.memory_of(machine, few)
+            return {"memory": used / (iterations - few)}
         if row.program == ONE_PROCESS.name:
             device, gid = self.ends[0][:2]
             return {"rate": 1e9 / float(run_program(ONE_PROCESS, device, gid, *row.arguments, row.bytes, iterations,
@@ -137,16 +149,22 @@ class Device:
         finally:
             machine.stage("wire-delay")
 
-    def beside_idle(self, machine, row, iterations):
+    def beside_idle(self, machine, count, measure):
+        """Calls the function while a program has so many idle queue pairs on the device."""
         if not IDLE_PAIRS.exists():
             raise Missing(f"{IDLE_PAIRS.relative_to(CHECKOUT)} is not built")
         device, gid = self.ends[0][:2]
-        with subprocess.Popen([IDLE_PAIRS, device, gid, str(row.idle)], env=machine.environment, stdin=subprocess.PIPE,
+        with subprocess.Popen([IDLE_PAIRS, device, gid, str(count)], env=machine.environment, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as idle:
             if not idle.stdout.readline():
                 raise Missing(last_line(idle.stderr.read()))
             # The program ends when the pipe to it is closed.
-            return self.run(machine, row, iterations)
+            return measure()
+
+    def memory_of(self, machine, count):
+        """The bytes that a program with so many idle queue pairs takes, itself and in the kernel."""
+        before = free_memory()
+        return before - self.beside_idle(machine, count, free_memory)
 
     def run(self, machine, row, iterations):
         port = machine.next_port()

@@ -40,11 +40,14 @@ says() { grep -qF "left out: $1" <<<"$output" || fail "the bench does not say th
 
 subjects=(peal rxe shm peal-containers peal-wire rxe-wire)
 ! command -v iperf3 >/dev/null || subjects+=(tcp-wire)
-bench all --quick --rows "write_bw 64 KiB,read_lat,events"
+bench all --quick --rows "write_bw 64 KiB,read_lat,events,memory"
 ((status == 0)) || fail "bench: $status"
 for subject in "${subjects[@]}"; do
 	has_figures "$subject" "write_bw 64 KiB" rate || fail "$subject has no rate"
 	[[ $subject == shm || $subject == tcp-wire ]] || has_figures "$subject" "read_lat 8 B" p99.9 || fail "$subject has no latency"
+done
+for subject in peal rxe; do
+	has_figures "$subject" "memory of a queue pair" memory || fail "$subject has no memory of a queue pair"
 done
 says "CPU time"
 [[ $(modinfo siw 2>/dev/null) ]] || says "siw: this kernel has no siw"
