@@ -93,6 +93,7 @@ qemu_command() {
 	if (($2 == 1)) && [[ -n ${PEAL_VM_RESULTS:-} ]]; then
 		qemu+=(-virtfs "$(share results "$(realpath "$PEAL_VM_RESULTS")" "")")
 	fi
+	[[ -z ${PEAL_VM_PLUGIN:-} ]] || qemu+=(-plugin "$PEAL_VM_PLUGIN")
 	if ((peers == 2)); then
 		qemu+=(-netdev "dgram,id=wire,local.type=unix,local.path=$own,remote.type=unix,remote.path=$other"
 			-device "virtio-net-pci,netdev=wire,mac=02:70:65:61:6c:0$2,host_mtu=9000")

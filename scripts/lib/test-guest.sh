@@ -152,6 +152,18 @@ run_machine_suite() {
 		count_results "${group%/}"
 	done
 	rm -rf "$suite"
+	explain_instructions
+}
+
+# explain_instructions: if a message costs more instructions than it may, this prints which functions have grown.
+explain_instructions() {
+	local path rows=()
+	for path in direct wire; do
+		grep -q "^FAIL .*\b$path/instructions\b" "$recorded" || continue
+		mapfile -t rows < <(find "$repo/test/profiles" -name "$path-*.txt" -printf '%f\n' | sort | sed 's/\.txt$//; s/-/ /g')
+		say "comparing the profiles of messages ($path) with those in test/profiles"
+		"$repo/scripts/profile" --compare "${rows[@]}" || true
+	done
 }
 
 # packages_are_made: whether build/packages has the packages of this commit, and no file has changed since. scripts/test kernels
