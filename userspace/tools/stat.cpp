@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <thread>
+
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -28,6 +33,40 @@ struct Look {
 	std::vector<std::pair<std::string, Counters>> devices;
 };
 
+/*
+ * CPU time of the device's poller, in ms. It is unknown where /proc shows no kernel threads, as in
+ * containers. See proc_pid_stat(5).
+ */
+std::optional<std::uint64_t> engine_time(const std::string &device)
+{
+	constexpr std::size_t longest = 15; /* TASK_COMM_LEN without its zero */
+	constexpr int before_utime = 9;	    /* fields between the parent and utime */
+	constexpr int kthreadd = 2;	    /* parent of all kernel threads */
+	const auto thread = "(" + (device + "-engine").substr(0, longest) + ")";
+	std::error_code ignored;
+
+	for (const auto &process : std::filesystem::directory_iterator("/proc", ignored)) {
+		std::string line, field;
+		std::uint64_t user = 0, system = 0;
+
+		if (!std::getline(std::ifstream(process.path() / "stat"), line))
+			continue;
+		const auto name = line.find(thread);
+		if (name == std::string::npos)
+			continue;
+		std::istringstream rest(line.substr(name + thread.size()));
+		int parent = 0;
+		if (!(rest >> field >> parent) || parent != kthreadd)
+			continue;
+		for (int i = 0; i < before_utime; i++)
+			rest >> field;
+		if (rest >> user >> system)
+			return (user + system) * 1000 /
+			       static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+	}
+	return {};
+}
+
 Look look(Module &module, Rdma &rdma, const std::string &device)
 {
 	Look look{Clock::now(), {}};
@@ -35,6 +74,8 @@ Look look(Module &module, Rdma &rdma, const std::string &device)
 	for (const auto &owner : module.devices_named(device)) {
 		try {
 			look.devices.emplace_back(owner.name, rdma.counters(owner.index));
+			if (const auto time = engine_time(owner.name))
+				look.devices.back().second.emplace_back("engine_ms", *time);
 		} catch (const KernelError &error) {
 			/* It was removed meanwhile. */
 			if (error.number != ENODEV)
