@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # run: long
 # transport: any
-# timeout: 240
+# timeout: 300
 # vm: bare, cpus 1
 #
 # Holds: Once the packages ibverbs-provider-peal and peal-tools are installed, /etc/peal/links.conf is all that it takes to get
@@ -12,8 +12,9 @@
 # replaces the module, and the devices are back. Removal unloads the modules and leaves no file. kernel/lacks.sh says what a kernel
 # lacks.
 # It has a machine of its own, in which no other test has loaded the module.
-# Does not hold: systemd does not run here. The test runs what the unit runs, and systemd-analyze verifies the unit. dkms does not
-# compile the modules here. They are those of scripts/vm, with the version of the package.
+# systemd starts them at a boot, and "systemctl restart" makes them anew.
+# Does not hold: for the rest of the test systemd does not run, and the test runs what the unit runs. dkms does not compile the
+# modules here. They are those of scripts/vm, with the version of the package.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
@@ -59,6 +60,27 @@ moves_data() {
 	ibv_rc_pingpong -d peal7 -g "$gid" -c -n 100 127.0.0.1 >"$work/client" 2>&1 || fail "$(<"$work/client")"
 	wait "$server" || fail "$(<"$work/server")"
 	echo "ok: a program moves data with the installed provider"
+}
+
+# boot COMMAND: systemd starts the services of a boot, as process 1 of a PID namespace, and the command runs when peal-links has
+# started. systemd empties /run and /tmp, so they are its own. udev does not run, because it would load drivers of other devices.
+boot() {
+	# shellcheck disable=SC2016 # the new shell expands it
+	timeout "$(limit 120)" unshare --pid --fork --kill-child --mount --mount-proc --cgroup bash -c '
+		mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp && mkdir -p /run/systemd/system || exit 1
+		for unit in systemd-udevd.service systemd-udev-trigger.service; do
+			ln -s /dev/null "/run/systemd/system/$unit"
+		done
+		{
+			until systemctl --quiet is-active peal-links; do
+				sleep 0.2
+			done
+			eval "$1"
+			echo "the command ended with $?"
+			systemctl poweroff --force --force
+		} &
+		exec env container=other /lib/systemd/systemd --system --unit=multi-user.target' - "$1" >"$work/boot" 2>&1
+	grep -q "^the command ended with 0$" "$work/boot"
 }
 
 # links ACTION: runs the command of the unit.
@@ -176,6 +198,14 @@ shown link show peal7 --json | grep -q '"ecn": "on"' || fail "ecn is not on: $(s
 ! shown doctor | grep -q "not the one that is installed" || fail "peal doctor: $(shown doctor)"
 moves_data
 echo "ok: the new module runs when told"
+
+links stop || fail "stop: $(<"$work/output")"
+boot '[[ -e /sys/class/infiniband/peal7 ]]' || fail "a boot: $(<"$work/boot")"
+index=$(device_index)
+boot 'systemctl restart peal-links && [[ -e /sys/class/infiniband/peal7 ]]' || fail "systemctl restart: $(<"$work/boot")"
+[[ $(device_index) != "$index" ]] || fail "systemctl restart did not make the device anew"
+moves_data
+echo "ok: systemd makes the device at a boot, and systemctl restart makes it anew"
 
 dpkg --purge peal-dkms ibverbs-provider-peal libpeal-dev libpeal0 peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
 [[ ! -e /sys/module/peal && ! -e /sys/module/peal_kick_file ]] || fail "a module is still there"
