@@ -69,6 +69,14 @@ int write_all_the_time(Board &at, std::size_t number)
 	return 0;
 }
 
+/* Whether a child has ended. The child is still to be waited for. */
+bool any_has_ended()
+{
+	siginfo_t info{};
+
+	return !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
+}
+
 /* While it lives, ksoftirqd comes before all programs. */
 class SoftirqsFirst {
 public:
@@ -88,7 +96,11 @@ TEST_CASE("64 processes get alike")
 
 	for (std::size_t i = 0; i < processes; i++)
 		children.push_back(spawn([&] { return write_all_the_time(at, i); }));
-	REQUIRE(eventually([&] { return at.ready == processes; }));
+	/* The guest's clock runs ahead while it waits for files of the host, so it sets no limit.
+	 */
+	while (at.ready != processes && !any_has_ended())
+		std::this_thread::sleep_for(1ms);
+	CHECK(at.ready == processes);
 	at.end = (Clock::now() + 2s).time_since_epoch().count();
 	for (const pid_t child : children)
 		CHECK(end_of(child) == 0);

@@ -11,8 +11,8 @@
 # its devices alone, and their configuration too. It says how to replace the module, and "peal doctor" says it, too. The command
 # replaces the module, and the devices are back. Removal unloads the modules and leaves no file. kernel/lacks.sh says what a kernel
 # lacks.
+# systemd makes the devices at a boot, and "systemctl restart" makes them anew.
 # It has a machine of its own, in which no other test has loaded the module.
-# systemd starts them at a boot, and "systemctl restart" makes them anew.
 # Does not hold: for the rest of the test systemd does not run, and the test runs what the unit runs. dkms does not compile the
 # modules here. They are those of scripts/vm, with the version of the package.
 set -u

@@ -18,7 +18,7 @@
 
 using namespace std::chrono_literals;
 
-/* A file of another name first, so that nobody reads half of it. */
+/* Renames the file when it is complete, because the other program may look for it at any time. */
 static void put(const std::string &path, std::span<const std::byte> bytes)
 {
 	std::ofstream(path + ".new")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Datagrams from one program to another (UD), without a connection. A datagram may be lost, come
- * twice or come late, and nobody is told. One endpoint sends to any number of peers.
+ * twice or come late. The sender does not learn of it. One endpoint sends to any number of peers.
  *
  * One thread at a time may use an endpoint, its addresses and its datagrams. Sending and receiving
  * allocate nothing.
@@ -74,7 +74,7 @@ public:
 	}
 	/* The next datagram, of any peer. Those that come while no receive is free are lost. */
 	result<datagram> recv(deadline) noexcept;
-	/* As those of a connection. recv(0s) takes what has come. */
+	/* They work like those of a connection. recv(0s) returns a datagram that has come. */
 	int fd() const noexcept;
 	next_step arm() noexcept;
 

@@ -82,7 +82,7 @@ public:
 	 * gets what it sends itself is up to the device.
 	 */
 	result<datagram> recv(deadline) noexcept;
-	/* As those of a connection. recv(0s) takes what has come. */
+	/* They work like those of a connection. recv(0s) returns a datagram that has come. */
 	int fd() const noexcept;
 	next_step arm() noexcept;
 
