@@ -66,14 +66,16 @@ load_packaged_modules() {
 	"$repo/scripts/vm" --kernel "$2" --bare --timeout 120 -- test/guest/helpers/packaged_modules.sh "$folder"
 }
 
-# try_compile NAME COMMAND...
+# try_compile NAME COMMAND...: a warning in what the command prints is a failure. The lines of with_progress are left out, because
+# each quotes a line that happened to be the last of a log, which may be about something that the command itself judges.
 try_compile() {
 	local name=$1 begin=$SECONDS log=$build/compile-$1.log
 	shift
 	if ! ("$@") >"$log" 2>&1; then
 		fail "kernels/$name"
 		indented <"$log"
-	elif grep -i -E 'warning' "$log" | grep -v -e 'Skipping BTF' -e '^dpkg: warning: while removing'; then
+	elif grep -v -E '^[a-z -]+, [0-9]+ s(: |$)' "$log" | grep -i 'warning' |
+		grep -v -e 'Skipping BTF' -e '^dpkg: warning: while removing'; then
 		fail "kernels/$name: warnings, see $log"
 	else
 		pass "kernels/$name$(sed -n 's/^release: / /p' "$log")" "$((SECONDS - begin))"
