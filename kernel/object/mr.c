@@ -750,35 +750,44 @@ int peal_mr_prefetch(struct peal_table *table, const struct ib_pd *pd, const str
 	return ret;
 }
 
+/* peal_mr_present() for a key that is remembered and is that of on-demand paging, or of nothing. */
+void *peal_mr_present_on_demand(struct peal_mr_lookup *last, const struct ib_pd *pd, u64 addr,
+				u64 length, int access, u64 *bytes)
+{
+	bool write = access & (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
+			       IB_ACCESS_REMOTE_ATOMIC);
+	struct peal_mr *mr = last->odp;
+
+	peal_epoch_assert_held();
+	if (!mr || peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons))
+		return NULL;
+	return peal_odp_find(mr->odp, &last->page, mr->start + (addr - mr->key.iova), bytes, write);
+}
+
 /*
- * peal_mr_present() for a key that is not remembered, and for on-demand paging.
+ * peal_mr_present() for a key that is not remembered.
  *
  * Barrier M: key_removals is loaded before the key is looked up. Pairs with peal_table_end_key().
  */
-void *peal_mr_look(struct peal_table *table, struct peal_mr_lookup *last, const struct ib_pd *pd,
-		   u32 value, u64 addr, u64 length, int access, u64 *bytes)
+void *peal_mr_present_anew(struct peal_table *table, struct peal_mr_lookup *last,
+			   const struct ib_pd *pd, u32 value, u64 addr, u64 length, int access,
+			   u64 *bytes)
 {
 	unsigned long removals = smp_load_acquire(&table->key_removals);	/* M */
-	bool write = access & (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-			       IB_ACCESS_REMOTE_ATOMIC);
-	struct peal_mr *mr;
-	u64 offset;
+	struct peal_mr *mr = peal_mr_find(table, value);
 
 	peal_epoch_assert_held();
-	if (last->value != value || last->removals != removals) {
-		mr = peal_mr_find(table, value);
-		last->mr = mr && mr->extents.granule ? mr : NULL;
-		last->odp = mr ? NULL : peal_mr_find_on_demand(table, value);
-		last->value = value;
-		last->removals = removals;
-	}
-	mr = last->mr ?: last->odp;
-	if (!mr || peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons))
+	*last = (struct peal_mr_lookup){
+		.mr = mr && mr->extents.granule ? mr : NULL,
+		.odp = mr ? NULL : peal_mr_find_on_demand(table, value),
+		.value = value,
+		.removals = removals,
+	};
+	if (!last->mr)
+		return peal_mr_present_on_demand(last, pd, addr, length, access, bytes);
+	if (peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons))
 		return NULL;
-	offset = addr - mr->key.iova;
-	if (mr == last->odp)
-		return peal_odp_find(mr->odp, mr->start + offset, bytes, write);
-	return peal_extents_at(&mr->extents, mr->skip + offset, bytes);
+	return peal_extents_at(&mr->extents, mr->skip + (addr - mr->key.iova), bytes);
 }
 
 /**

@@ -226,10 +226,14 @@ struct peal_mr_lookup {
 	struct peal_mr *odp;	/* with on-demand paging; NULL: there was none */
 	u32 value;		/* its key */
 	unsigned long removals;	/* the table's key_removals, loaded before it was found */
+	struct peal_odp_page page;	/* of `odp` */
 };
 
-void *peal_mr_look(struct peal_table *table, struct peal_mr_lookup *last, const struct ib_pd *pd,
-		   u32 value, u64 addr, u64 length, int access, u64 *bytes);
+void *peal_mr_present_anew(struct peal_table *table, struct peal_mr_lookup *last,
+			   const struct ib_pd *pd, u32 value, u64 addr, u64 length, int access,
+			   u64 *bytes);
+void *peal_mr_present_on_demand(struct peal_mr_lookup *last, const struct ib_pd *pd, u64 addr,
+				u64 length, int access, u64 *bytes);
 
 /**
  * peal_mr_present() - the common case of peal_mr_local() and peal_rkey_check()
@@ -250,9 +254,11 @@ static __always_inline void *peal_mr_present(struct peal_table *table,
 {
 	struct peal_mr *mr = last->mr;
 
-	if (unlikely(!mr || last->value != value ||
+	if (unlikely(last->value != value ||
 		     last->removals != smp_load_acquire(&table->key_removals)))	/* M */
-		return peal_mr_look(table, last, pd, value, addr, length, access, bytes);
+		return peal_mr_present_anew(table, last, pd, value, addr, length, access, bytes);
+	if (unlikely(!mr))
+		return peal_mr_present_on_demand(last, pd, addr, length, access, bytes);
 	if (unlikely(peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons)))
 		return NULL;
 	return peal_extents_at(&mr->extents, mr->skip + (addr - mr->key.iova), bytes);

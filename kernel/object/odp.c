@@ -336,6 +336,7 @@ struct peal_odp {
 	struct xarray pages;		/* by page number - first; present pages */
 	struct mutex storing;		/* one batch at a time reserves entries of `pages` */
 	struct mutex lock;		/* guards the fields marked with it, and `pages` */
+	unsigned long drops;		/* how often entries became stale; barrier O */
 	struct peal_odp_turn turn;	/* its work brings the requested pages in */
 	spinlock_t fault_lock;		/* guards the fields marked with it */
 
@@ -378,6 +379,9 @@ void peal_odp_exit(void)
  * Mark pages as stale, wait for the epoch, and forget where they are. @first and @last are indexes
  * of the table. No page comes into the range meanwhile. The lock is dropped now and then, because a
  * program chooses how many pages there are, and memory reclaim may wait for the lock.
+ *
+ * Barrier O: the entries are stale before `drops` says so. Pairs with peal_odp_find(), which may
+ * use a remembered entry for as long as `drops` has not changed.
  */
 static void peal_odp_drop(struct peal_odp *odp, unsigned long first, unsigned long last)
 {
@@ -405,6 +409,7 @@ static void peal_odp_drop(struct peal_odp *odp, unsigned long first, unsigned lo
 			mutex_unlock(&odp->lock);
 			return;
 		}
+		smp_store_release(&odp->drops, odp->drops + 1);	/* O */
 		peal_epoch_wait();
 		xas_set(&xas, first);
 		xas_lock(&xas);
@@ -889,6 +894,12 @@ static enum peal_odp_state peal_odp_request(struct peal_odp *odp, unsigned long 
 	return state;
 }
 
+/* May a page with this entry of the table be used? */
+static bool peal_odp_entry_serves(unsigned long value, bool write)
+{
+	return value && !(value & PEAL_ODP_STALE) && (!write || value & PEAL_ODP_WRITE);
+}
+
 /**
  * peal_odp_look() - are these bytes in memory?
  * @bytes: not 0
@@ -903,28 +914,49 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
 	peal_epoch_assert_held();
 	for (; i <= last; i++) {
 		value = xa_to_value(xa_load(&odp->pages, i - odp->first));
-		if (!value || value & PEAL_ODP_STALE || (write && !(value & PEAL_ODP_WRITE)))
+		if (!peal_odp_entry_serves(value, write))
 			return peal_odp_request(odp, i, last, write);
 	}
 	return PEAL_ODP_PRESENT;
 }
 
-/*
- * Is this byte in memory? Call inside the epoch. An absent page is not requested. Return: the
- * address of the byte, or NULL. Limits *bytes to those in the page. They stay there until the epoch
- * is left.
- */
-void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
+/* The address of a byte in a page with this entry. Limits *bytes to those in the page. */
+static void *peal_odp_entry_at(unsigned long value, u64 address, u64 *bytes)
+{
+	u64 inside = offset_in_page(address);
+
+	*bytes = min_t(u64, *bytes, PAGE_SIZE - inside);
+	return page_address(pfn_to_page(value >> PEAL_ODP_SHIFT)) + inside;
+}
+
+/* peal_odp_find() for a page that is not remembered. @drops: loaded before this looks for it. */
+static noinline void *peal_odp_find_anew(struct peal_odp *odp, struct peal_odp_page *last,
+					 u64 address, u64 *bytes, bool write, unsigned long drops)
 {
 	unsigned long page = (address >> PAGE_SHIFT) - odp->first;
 	unsigned long value = xa_to_value(xa_load(&odp->pages, page));
-	u64 inside = offset_in_page(address);
+
+	*last = (struct peal_odp_page){ .index = page, .value = value, .drops = drops };
+	return peal_odp_entry_serves(value, write) ? peal_odp_entry_at(value, address, bytes) :
+						     NULL;
+}
+
+/*
+ * Is this byte in memory? Call inside the epoch. An absent page is not requested. Return: the
+ * address of the byte, or NULL. Limits *bytes to those in the page. They stay there until the epoch
+ * is left. @last is for @odp only, or all zeros, and the caller has the lock that guards it.
+ */
+void *peal_odp_find(struct peal_odp *odp, struct peal_odp_page *last, u64 address, u64 *bytes,
+		    bool write)
+{
+	unsigned long drops = smp_load_acquire(&odp->drops);	/* O */
+	unsigned long page = (address >> PAGE_SHIFT) - odp->first;
 
 	peal_epoch_assert_held();
-	if (!value || value & PEAL_ODP_STALE || (write && !(value & PEAL_ODP_WRITE)))
-		return NULL;
-	*bytes = min_t(u64, *bytes, PAGE_SIZE - inside);
-	return page_address(pfn_to_page(value >> PEAL_ODP_SHIFT)) + inside;
+	if (likely(last->index == page && last->drops == drops &&
+		   peal_odp_entry_serves(last->value, write)))
+		return peal_odp_entry_at(last->value, address, bytes);
+	return peal_odp_find_anew(odp, last, address, bytes, write, drops);
 }
 
 /*
@@ -935,13 +967,11 @@ void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes)
 {
 	unsigned long page = (address >> PAGE_SHIFT) - odp->first;
 	unsigned long value = xa_to_value(xa_load(&odp->pages, page));
-	u64 inside = offset_in_page(address);
 
 	peal_epoch_assert_held();
 	if (WARN_ON_ONCE(!value))
 		return peal_null_at(PEAL_NULL_SINK, bytes);
-	*bytes = min_t(u64, *bytes, PAGE_SIZE - inside);
-	return page_address(pfn_to_page(value >> PEAL_ODP_SHIFT)) + inside;
+	return peal_odp_entry_at(value, address, bytes);
 }
 
 /* ---- creation and destruction ---- */
@@ -1073,7 +1103,8 @@ enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, 
 	return PEAL_ODP_FAULT;
 }
 
-void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write)
+void *peal_odp_find(struct peal_odp *odp, struct peal_odp_page *last, u64 address, u64 *bytes,
+		    bool write)
 {
 	peal_epoch_assert_held();
 	return NULL;

@@ -14,7 +14,8 @@
  *
  * Barrier G (epoch.h) makes the copy safe. An invalidation marks the pages as stale, waits for the
  * epoch, and only then forgets where they are. A section that did not see the mark has ended by
- * then, and a section that sees it finds no page.
+ * then, and a section that sees it finds no page. The fast paths remember an entry, and barrier O
+ * tells them that entries became stale.
  */
 #ifndef PEAL_ODP_H
 #define PEAL_ODP_H
@@ -56,6 +57,13 @@ static inline enum peal_reason peal_odp_reason(enum peal_odp_state state, enum p
 	return state == PEAL_ODP_LATE ? PEAL_REASON_PAGE_LATE : fault;
 }
 
+/* The page that one user found last. All zeros: none. */
+struct peal_odp_page {
+	unsigned long index;	/* in the table */
+	unsigned long value;	/* its entry; 0: none */
+	unsigned long drops;	/* the table's drops, loaded before the entry */
+};
+
 bool peal_odp_is_supported(void);
 int peal_odp_init(void);
 void peal_odp_exit(void);
@@ -66,7 +74,8 @@ bool peal_odp_get(struct peal_odp *odp);
 void peal_odp_put(struct peal_odp *odp);
 
 enum peal_odp_state peal_odp_look(struct peal_odp *odp, u64 address, u64 bytes, bool write);
-void *peal_odp_find(struct peal_odp *odp, u64 address, u64 *bytes, bool write);
+void *peal_odp_find(struct peal_odp *odp, struct peal_odp_page *last, u64 address, u64 *bytes,
+		    bool write);
 void *peal_odp_at(struct peal_odp *odp, u64 address, u64 *bytes);
 int peal_odp_prefetch(struct peal_odp *odp, u64 address, u64 bytes, bool write, bool fault);
 

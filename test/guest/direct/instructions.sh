@@ -45,7 +45,7 @@ peal-containers atomic_bw 8 B|1525
 peal-containers send_lat 8 B|8580
 peal one-process 64 B write|1250
 peal one-process 64 B uc|1250
-peal one-process 64 B odp|1553
+peal one-process 64 B odp|1314
 peal one-process 64 B send|1908
 peal one-process 64 B srq|2016
 peal one-process 64 B xrc|2066

@@ -387,6 +387,35 @@ TEST_CASE("memory is moved away, and other memory takes its place")
 		     PEAL_REASON_RKEY_PAGE);
 }
 
+/* Short messages in one page, because the device remembers a page for them. */
+TEST_CASE("short messages do not use a page that is gone")
+{
+	Device device;
+	NEEDS_ON_DEMAND_PAGING(device);
+	for (auto opcode : operations) {
+		INFO("opcode " << opcode);
+		Scene scene(device);
+
+		for (const Memory *memory : {&scene.to, &scene.from}) {
+			Memory place(size);
+
+			for (std::uint64_t salt = 1; salt <= 3; salt++)
+				scene.check(opcode, 0, 64, salt);
+			REQUIRE(mremap(memory->data(), size, size, MREMAP_MAYMOVE | MREMAP_FIXED,
+				       place.data()) == place.data());
+			REQUIRE(mmap(memory->data(), size, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+				     0) == memory->data());
+			scene.check(opcode, 0, 64, 4);
+			CHECK(place.data()[1] == pattern(1, 3));
+			/* Its page may be read but not written, until the program writes there. */
+			mprotect(memory->data(), size, PROT_READ);
+			mprotect(memory->data(), size, PROT_READ | PROT_WRITE);
+			scene.check(opcode, 0, 64, 5);
+		}
+	}
+}
+
 TEST_CASE("memory is unmapped while messages use it")
 {
 	Device device;
