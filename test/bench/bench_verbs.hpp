@@ -50,7 +50,7 @@ inline void change(ibv_qp *qp, ibv_qp_attr attr, int mask)
 	done(ibv_modify_qp(qp, &attr, mask | IBV_QP_STATE), "ibv_modify_qp");
 }
 
-// The way to a queue pair of the same device.
+// The way to a queue pair of the device that has this GID.
 inline ibv_ah_attr way(const ibv_gid &gid, int index)
 {
 	ibv_ah_attr attr{};
@@ -63,8 +63,10 @@ inline ibv_ah_attr way(const ibv_gid &gid, int index)
 }
 
 // Takes a queue pair from RESET to RTS. `peer` is the number of the queue pair that it sends to, on
-// the same device. Datagrams have none.
-inline void connect(ibv_qp *qp, const ibv_gid &gid, int index, std::uint32_t peer)
+// the device that has this GID. Datagrams have none. Its own GID has this index. `reads` READs or
+// atomics are in flight at most.
+inline void connect(ibv_qp *qp, const ibv_gid &gid, int index, std::uint32_t peer,
+		    std::uint8_t reads = 1)
 {
 	const bool reliable = qp->qp_type != IBV_QPT_UC && qp->qp_type != IBV_QPT_UD;
 	ibv_qp_attr attr{};
@@ -77,7 +79,7 @@ inline void connect(ibv_qp *qp, const ibv_gid &gid, int index, std::uint32_t pee
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = IBV_MTU_1024;
 	attr.dest_qp_num = peer;
-	attr.max_dest_rd_atomic = 1;
+	attr.max_dest_rd_atomic = reads;
 	attr.ah_attr = way(gid, index);
 	change(qp, attr,
 	       qp->qp_type == IBV_QPT_UD
@@ -88,7 +90,7 @@ inline void connect(ibv_qp *qp, const ibv_gid &gid, int index, std::uint32_t pee
 	attr.timeout = 14;
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
-	attr.max_rd_atomic = 1;
+	attr.max_rd_atomic = reads;
 	change(qp, attr,
 	       IBV_QP_SQ_PSN | (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 						   IBV_QP_MAX_QP_RD_ATOMIC

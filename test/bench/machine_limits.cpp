@@ -190,6 +190,43 @@ double ns_of_handover(int here, int there)
 	return ns;
 }
 
+// Two processes wake each other with a byte in a pipe: one way. Each has a CPU of its own if there
+// are two. It is what an event costs at least, because a program reads events as it reads a pipe.
+double ns_of_wakeup()
+{
+	int there[2], back[2];
+	char byte = 0;
+	if (pipe(there) || pipe(back)) {
+		std::perror("machine-limits: pipe");
+		std::exit(1);
+	}
+	auto all = cpus();
+	pid_t child = fork();
+	if (child == 0) {
+		if (all.size() > 1)
+			run_on(all[1]);
+		close(there[1]);
+		while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1) {
+		}
+		_exit(0);
+	}
+	double ns = 0;
+	// The CPU of this process stays as it is, so another thread runs on the first one.
+	std::thread([&] {
+		if (all.size() > 1)
+			run_on(all[0]);
+		ns = ns_of_step([&] {
+			     if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+				     std::abort();
+		     }) /
+		     2;
+	}).join();
+	for (int fd : {there[0], there[1], back[0], back[1]})
+		close(fd);
+	waitpid(child, nullptr, 0);
+	return ns;
+}
+
 int print_limits()
 {
 	constexpr std::size_t MOST = 8 << 20;
@@ -198,6 +235,7 @@ int print_limits()
 	    crc(from.data(), 1000) != ~crc_by_table(~0u, from.data(), 1000))
 		return std::fputs("machine-limits: the CRC is wrong\n", stderr), 1;
 	std::printf("%.1f system call\n", ns_of_step([] { syscall(SYS_getppid); }));
+	std::printf("%.1f wake-up of another process\n", ns_of_wakeup());
 	struct {
 		std::size_t bytes;
 		const char *name;

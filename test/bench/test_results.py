@@ -95,6 +95,14 @@ class Comparison(unittest.TestCase):
         self.assertIn("worse", self.verdicts(counted(2000), counted(2100))[0])
         self.assertEqual(list(results.compare(counted(2000), counted(2020)))[-1], "1 same")
 
+    def test_a_half_is_the_best_part_of_a_bottleneck(self):
+        for after, word in (([0.45] * 3, "better"), ([0.7] * 3, "worse")):
+            results_of = [copy.deepcopy(RESULT), copy.deepcopy(RESULT)]
+            for result, part in zip(results_of, ([0.4] * 3, after)):
+                result["rows"] = [{"label": "share with TCP FIFO", "kind": "share", "bytes": 16384}]
+                result["samples"] = {"share with TCP FIFO": {"peal": {"part": part}}}
+            self.assertIn(word, self.verdicts(*results_of)[0])
+
     def test_one_round_of_a_clock_says_nothing(self):
         once = copy.deepcopy(RESULT)
         once["samples"] = {"write_bw 64 B": {"peal": {"rate": [1e6]}}}

@@ -194,7 +194,7 @@ class Bench:
                 self.leave_out(f"{subject.name}, {row.label}: a short run took as much CPU time as a long one")
                 return None
             figures = {"cpu": (busy - busy_short) / (count - count_short)}
-        if self.options.icount and row.kind != "memory":
+        if self.options.icount and row.kind not in ("memory", "share"):
             # The clock counts instructions as nanoseconds.
             figures = {"instructions": 1e9 / figures["rate"] if "rate" in figures else figures["median"] * 1000}
         if subject.name not in self.result["subjects"]:
@@ -206,6 +206,8 @@ class Bench:
 
     def enough(self, row, figures):
         """How many iterations take the wanted time. Datagrams may be lost, and so each needs a receive from the begin."""
+        if row.kind == "share":
+            return max(row.iterations, int(10000 * self.options.seconds))
         if row.connection == "UD" or row.kind == "memory":
             return row.iterations
         # A latency is one way, and an iteration of perftest is both.
@@ -226,7 +228,7 @@ class Bench:
         if not figures:
             return
         metrics = {metric for found in figures.values() if found for metric in found}
-        metric = next((m for m in ("instructions", "median", "rate", "cpu", "memory") if m in metrics), None)
+        metric = next((m for m in ("instructions", "median", "rate", "cpu", "memory", "link") if m in metrics), None)
         unit, factor, _ = results.METRICS[metric] if metric else ("", 1, True)
         texts = [f"{name} {results.number(f[metric] * factor) if f and metric in f else '-'}" for name, f in figures.items()]
         left = (time.monotonic() - self.begin) * (self.all - self.done) / self.done

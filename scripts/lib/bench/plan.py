@@ -7,6 +7,10 @@ QUICK_SIZES = [64, 4 << 10, 64 << 10, 1 << 20, 8 << 20]
 ICOUNT_SIZES = [64, 4 << 10, 64 << 10, 1 << 20]
 # How many queue pairs a device has beside the one that is measured, in the rows of idle queue pairs.
 IDLE = 1000
+# The program that runs flows through a bottleneck (test/bench/share.cpp), the bottleneck's Mb/s, and its round trip in
+# milliseconds.
+SHARE = "share"
+SHARE_RATE, SHARE_TRIP = 30, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,9 +18,11 @@ class Row:
     """A measurement: a program of perftest, the bytes of a message, and what another program needs to measure the same.
 
     kind is "rate" for messages in one direction, "latency" for one message at a time, "cpu" for the CPU time of
-    messages in one direction, and "memory" for that of an idle queue pair, of which there are `iterations`. idle is how many idle queue pairs of another program are on the device. iterations is the
-    smallest number that is measured, and always the one that counts instructions. delay is that of each direction of the
-    wire, which only subjects with a wire have."""
+    messages in one direction, "memory" for that of an idle queue pair, of which there are `iterations`, and "share" for flows
+    that share a bottleneck for `iterations` milliseconds. idle is how many idle queue pairs of another program are on the
+    device. iterations is otherwise the smallest number that is measured, and always the one that counts instructions. delay is
+    that of each direction of the wire, which only subjects with a wire have. The arguments of "share" are the kind of queue, how
+    many flows there are, and "tcp" if one more is of TCP."""
     program: str
     bytes: int
     kind: str
@@ -30,6 +36,8 @@ class Row:
     def label(self):
         if self.kind == "memory":
             return "memory of a queue pair"
+        if self.kind == "share":
+            return f"share {self.note}"
         return " ".join(filter(None, [self.program.removeprefix("ib_"), size_text(self.bytes), self.note]))
 
     @property
@@ -79,6 +87,10 @@ def rows(quick, icount):
     if not icount:
         found.append(Row("ib_send_lat", 8, "latency", 1000, ("-c", "UD"), "UD"))
     found.append(Row("ib_atomic_lat", 8, "latency", 1000))
+    # RED marks packets in place of dropping them, because the flows ask for ECN.
+    for queue in ("fifo", "red"):
+        for flows, other, note in (("8", "", "8 flows"), ("1", "tcp", "with TCP")):
+            found.append(Row(SHARE, 1 << 14, "share", 10000 if icount else 1000, (queue, flows, other), f"{note} {queue.upper()}"))
     return found
 
 

@@ -19,7 +19,9 @@ VERSION = 1
 
 # A metric: its unit in the table, what the stored figure is multiplied by, and whether more is better. "rate" is messages
 # per second; latencies are microseconds; "instructions" are those of both ends and the kernel for one message; "cpu" is
-# seconds of all CPUs for one message; "memory" is bytes.
+# seconds of all CPUs for one message; "memory" is bytes. "link" is how much of a bottleneck was used, "jain" Jain's index, "worst"
+# the slowest flow by the fastest one, and "part" what peal's flow got of all bytes beside one of TCP, which has no better value
+# than a half.
 METRICS = {
     "rate": ("k msg/s", 1e-3, True),
     "gbits": ("Gb/s", 1e-9, True),
@@ -30,9 +32,13 @@ METRICS = {
     "cpu": ("CPU us/msg", 1e6, False),
     "cpu_gib": ("CPU s/GiB", 1, False),
     "memory": ("KB", 1e-3, False),
+    "link": ("% of link", 100, True),
+    "jain": ("Jain", 1, True),
+    "worst": ("worst/best", 1, True),
+    "part": ("% of peal", 100, None),
 }
 OF_KIND = {"rate": ("rate", "gbits", "instructions"), "latency": ("median", "p99", "p99.9", "instructions"),
-           "cpu": ("cpu", "cpu_gib"), "memory": ("memory",)}
+           "cpu": ("cpu", "cpu_gib"), "memory": ("memory",), "share": ("link", "jain", "worst", "part")}
 
 # A smaller change is called none, as a part. Two boots of the same code differed by up to 1.1 % in the instructions of a short
 # message over a wire, and by 0.5 % on one device.
@@ -154,6 +160,8 @@ def verdict(before, after, more_is_better, icount):
         return change, "unsure"
     if abs(change) <= max(LEAST_CHANGE, sum(part or 0 for part in spreads)):
         return change, "same"
+    if more_is_better is None:
+        return change, "better" if abs(median(after) - 0.5) < abs(median(before) - 0.5) else "worse"
     return change, "better" if (change > 0) == more_is_better else "worse"
 
 

@@ -10,11 +10,16 @@
 #   stage.sh wire-direct                 messages between the two peal devices go direct, if the host allows it
 #   stage.sh host-direct [SCOPE]         sets where the host allows the direct path, or prints it
 #   stage.sh wire-down
+#   stage.sh bottleneck-up               two hosts and a router between them (bottleneck.sh)
+#   stage.sh bottleneck MEGABITS MILLISECONDS fifo|red
+#   stage.sh bottleneck-down
 #
 # siw has connections of its own, so its GID is "-".
 set -uo pipefail
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../../test/guest/helpers/wire.sh"
+# shellcheck source=test/guest/helpers/bottleneck.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../../test/guest/helpers/bottleneck.sh"
 trap 'rm -rf "$wire_work"' EXIT
 peal=build/user/userspace/tools/peal
 
@@ -81,4 +86,13 @@ wire-direct) allow_direct ;;
 host-direct) host_direct "${@:2}" ;;
 wire-delay) delay "${@:2}" ;;
 wire-down) wire_down ;;
+bottleneck-up)
+	wire_load peal 2>/dev/null || fail "this machine has no peal"
+	bottleneck_up
+	;;
+bottleneck) bottleneck "${@:2}" ;;
+bottleneck-down)
+	bottleneck_down
+	true
+	;;
 esac

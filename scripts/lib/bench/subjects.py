@@ -12,10 +12,13 @@ import subprocess
 import tempfile
 import time
 
+import plan
+
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 LIMITS = CHECKOUT / "build/user/test/bench/machine-limits"
 IDLE_PAIRS = CHECKOUT / "build/user/test/bench/idle-pairs"
 ONE_PROCESS = CHECKOUT / "build/user/test/bench/one-process"
+SHARE = CHECKOUT / "build/user/test/bench/share"
 PROVIDER = CHECKOUT / "build/user/userspace/provider/libpeal"
 STAGE = CHECKOUT / "scripts/lib/bench/stage.sh"
 FIGURES = re.compile(r"^ *\d+ +\d+ +[0-9.]+.*$", re.M)
@@ -120,7 +123,7 @@ class Device:
 
     def covers(self, row):
         """iWARP has neither datagrams nor atomics. Messages that go direct meet no wire that could delay them."""
-        if row.delay and not self.name.endswith("-wire"):
+        if (row.delay and not self.name.endswith("-wire")) or row.kind == "share":
             return False
         # One program uses one device. Idle queue pairs cost the same on each device of a kind.
         if row.idle or row.program in (ONE_PROCESS.name, IDLE_PAIRS.name):
@@ -266,6 +269,83 @@ class Host:
             machine.stage("device-down", device.kind, number)
 
 
+class SharedFlows:
+    """Flows of peal that share a bottleneck with each other, or one beside TCP. The bottleneck is a router in a network namespace
+    (test/guest/helpers/bottleneck.sh)."""
+    name = "peal-wire"
+
+    def covers(self, row):
+        return row.kind == "share"
+
+    def measure(self, machine, row, iterations):
+        queue, flows, other = row.arguments
+        machine.stage("bottleneck", plan.SHARE_RATE, plan.SHARE_TRIP, queue)
+        tcp = ["--tcp", TARGET] if other else []
+        output = run_program(SHARE, "--flows", flows, "--size", row.bytes, "--time", iterations, *tcp,
+                             environment=machine.environment)
+        words = [line.split() for line in output.splitlines()]
+        # A frame of peal has 1,024 bytes of a message, and one of TCP 1,448.
+        return shares([int(line[2]) for line in words if line[0] == "flow"], 1082 / 1024, iterations,
+                      sum(int(line[1]) for line in words if line[0] == "tcp") * 1514 / 1448)
+
+
+class SharedTcp:
+    """Flows of TCP (iperf3) that share the same bottleneck."""
+    name = "tcp-wire"
+
+    def covers(self, row):
+        return row.kind == "share" and not row.arguments[-1]
+
+    def measure(self, machine, row, iterations):
+        if not installed("iperf3"):
+            raise Missing("iperf3 is not installed")
+        queue, flows, _ = row.arguments
+        machine.stage("bottleneck", plan.SHARE_RATE, plan.SHARE_TRIP, queue)
+        port = machine.next_port()
+        here, there = (["ip", "netns", "exec", f"share_{end}"] for end in "ab")
+        output = machine.pair(there + ["iperf3", "-s", "-1", "-p", str(port)],
+                              here + ["iperf3", "-J", "-P", flows, "-t", str(max(1, iterations // 1000)), "-O", "2", "-C", "cubic",
+                                      "-c", TARGET, "-p", str(port)],
+                              lambda pid: listens(port, pid))
+        end = json.loads(output).get("end", {})
+        bits = [stream["receiver"]["bits_per_second"] for stream in end.get("streams", [])]
+        if not bits or not sum(bits):
+            raise Missing("iperf3 reports no rate")
+        return shares([one / 8000 for one in bits], 1514 / 1448, 1, 0)
+
+
+# The address behind the bottleneck.
+TARGET = "10.90.2.1"
+
+
+def shares(flows, factor, milliseconds, other):
+    """What the flows got, from the bytes of each flow's messages, the bytes of frames for each of these, and the bytes of another
+    flow's frames."""
+    total = sum(flows) * factor
+    found = {"link": (total + other) * 8 / (plan.SHARE_RATE * 1000 * milliseconds)}
+    if other:
+        return found | {"part": total / (total + other)}
+    squares = sum(one * one for one in flows)
+    return found | {"jain": sum(flows) ** 2 / (len(flows) * squares) if squares else 0, "worst": min(flows) / max(flows)}
+
+
+class Bottleneck:
+    """The stage of what shares a bottleneck."""
+
+    def __init__(self, subjects):
+        self.subjects = subjects
+
+    def up(self, machine):
+        try:
+            machine.stage("bottleneck-up")
+        except Missing as why:
+            return [], [f"{subject.name}, sharing: {why}" for subject in self.subjects]
+        return self.subjects, []
+
+    def down(self, machine):
+        machine.stage("bottleneck-down")
+
+
 class Wire:
     """The stage of the subjects that are two devices of one kind with a veth pair between them. Messages are packets, or go
     direct between two peal devices."""
@@ -305,5 +385,6 @@ def stages(wanted):
     wire = [subject for subject in (Device("peal-wire", "peal"), Tcp()) if subject.name in wanted]
     containers, rxe = ([Device(name, kind)] if name in wanted else []
                        for name, kind in (("peal-containers", "peal"), ("rxe-wire", "rxe")))
-    found = [Host(wanted), Wire("peal", containers, True), Wire("peal", wire), Wire("rxe", rxe)]
+    shared = [subject for subject in (SharedFlows(), SharedTcp()) if subject.name in wanted]
+    found = [Host(wanted), Wire("peal", containers, True), Wire("peal", wire), Wire("rxe", rxe), Bottleneck(shared)]
     return [stage for stage in found if stage.subjects]

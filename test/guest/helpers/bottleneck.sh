@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Three network namespaces in a row, for shell tests: source "$(dirname "$0")/../helpers/bottleneck.sh". The hosts share_a and
-# share_b have a device of peal each, peal_a and peal_b. The router share_r between them forwards from a to b through a token
-# bucket with a queue, and delays what b sends. The helper "share" runs flows from a to b.
+# Three network namespaces in a row, for scripts/bench and for shell tests, which source it:
+# source "$(dirname "$0")/../helpers/bottleneck.sh". The hosts share_a and share_b have a device of peal each, peal_a and peal_b.
+# The router share_r between them forwards from a to b through a token bucket with a queue, and delays what b sends.
+# test/bench/share.cpp runs flows from a to b.
 
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

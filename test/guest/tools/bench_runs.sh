@@ -40,7 +40,7 @@ says() { grep -qF "left out: $1" <<<"$output" || fail "the bench does not say th
 
 subjects=(peal rxe shm peal-containers peal-wire rxe-wire)
 ! command -v iperf3 >/dev/null || subjects+=(tcp-wire)
-bench all --quick --rows "write_bw 64 KiB,read_lat,events,memory"
+bench all --quick --rows "write_bw 64 KiB,read_lat,events,memory,share"
 ((status == 0)) || fail "bench: $status"
 for subject in "${subjects[@]}"; do
 	has_figures "$subject" "write_bw 64 KiB" rate || fail "$subject has no rate"
@@ -49,6 +49,11 @@ done
 for subject in peal rxe; do
 	has_figures "$subject" "memory of a queue pair" memory || fail "$subject has no memory of a queue pair"
 done
+for subject in peal-wire tcp-wire; do
+	[[ " ${subjects[*]} " != *" $subject "* ]] || has_figures "$subject" "share 8 flows FIFO" jain ||
+		fail "$subject does not share a bottleneck"
+done
+has_figures peal-wire "share with TCP RED" part || fail "peal shares no bottleneck with TCP"
 says "CPU time"
 [[ $(modinfo siw 2>/dev/null) ]] || says "siw: this kernel has no siw"
 table=$(scripts/lib/bench/bench.py show "$result") || fail "show: $table"
@@ -59,6 +64,7 @@ grep -q '^distorted: ' <<<"$table" || fail "the table does not name a distortion
 for netdev in bench0 wire_a; do
 	! ip link show "$netdev" 2>/dev/null || fail "$netdev is still there"
 done
+[[ -z $(ip netns list) ]] || fail "a network namespace is still there: $(ip netns list)"
 [[ -z $(ls /sys/class/infiniband) ]] || fail "a device is still there: $(ls /sys/class/infiniband)"
 build/user/userspace/tools/peal host show --json | grep -q '"direct": "netns"' || fail "the bench leaves the host's direct changed"
 

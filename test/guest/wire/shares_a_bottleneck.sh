@@ -11,14 +11,15 @@
 # enough, and the result repeats.
 # Does not hold: links of more than 100 Mb/s (test/bottleneck).
 #
-# With arguments it runs one scene and judges nothing: MEGABITS MILLISECONDS fifo|red ARGUMENT..., the last for the helper
-# "share". With "all" it runs each kind of scene, which takes half an hour.
+# With arguments it runs one scene and judges nothing: MEGABITS MILLISECONDS fifo|red ARGUMENT..., the last for
+# test/bench/share.cpp. With "all" it runs each kind of scene, which takes half an hour.
 set -u
 # shellcheck source=test/guest/helpers/bottleneck.sh
 source "$(dirname "$0")/../helpers/bottleneck.sh"
 require tc
 require_tool
-share=$(helper share) || skip "$share"
+share=build/user/test/bench/share
+[[ -x $share ]] || skip "the programs of test/bench are not built"
 results=$(mktemp)
 declare -A before=()
 failures=0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * share: flows that want all of the path from peal_a to peal_b, for the shell tests.
+ * share: flows that want all of the path from peal_a to peal_b, for scripts/bench and the shell
+ * tests.
  *
  * 	share --flows N [--operation write|send|read] [--tcp ADDRESS] [--warm MS] [--time MS]
  * 		[--size BYTES] [--outages N]
@@ -16,24 +17,41 @@
  * Exit status: 0 if each request succeeded, otherwise 1 with a line that says what failed.
  * Does not know: the queue and the delay of the path (bottleneck.sh).
  */
-#include "verbs.hpp"
+#include "bench_verbs.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <atomic>
-#include <cstdio>
+#include <chrono>
 #include <fcntl.h>
+#include <functional>
 #include <getopt.h>
+#include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <string_view>
+#include <optional>
 #include <sched.h>
+#include <string>
 #include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
 
-using namespace peal_test;
+using namespace peal_bench;
+using namespace std::chrono_literals;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using Duration = Clock::duration;
+
 constexpr std::uint32_t depth = 32;
+
+[[noreturn]] void wrong(const char *what, const char *which = "")
+{
+	std::fprintf(stderr, "share: %s %s\n", what, which);
+	std::_Exit(1);
+}
 
 struct Options {
 	std::size_t flows = 1;
@@ -87,61 +105,125 @@ Options parse(int argc, char **argv)
 		}
 	}
 	if (optind < argc)
-		throw std::runtime_error(std::string("unknown argument ") + argv[optind]);
+		wrong("unknown argument", argv[optind]);
 	if (operation == "send")
 		options.operation = IBV_WR_SEND;
 	else if (operation == "read")
 		options.operation = IBV_WR_RDMA_READ;
 	else if (operation != "write")
-		throw std::runtime_error("expected write, send or read, got " + operation);
+		wrong("expected write, send or read, got", operation.c_str());
 	return options;
+}
+
+/* A device, its address in the form of RoCEv2 over IPv4, and what its queue pairs share. */
+struct Device {
+	ibv_context *context;
+	ibv_pd *pd;
+	ibv_gid gid{};
+	int index = -1;
+
+	explicit Device(const char *name)
+		: context(open_device(name)), pd(made(ibv_alloc_pd(context), "ibv_alloc_pd"))
+	{
+		static const std::uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+		ibv_gid_entry entry{};
+
+		for (std::uint32_t i = 0; index < 0 && i < 64; i++)
+			if (!ibv_query_gid_ex(context, 1, i, &entry, 0) &&
+			    entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+			    !std::memcmp(entry.gid.raw, mapped, sizeof(mapped))) {
+				gid = entry.gid;
+				index = static_cast<int>(i);
+			}
+		if (index < 0)
+			wrong("no IPv4 address of RoCEv2 on", name);
+	}
+};
+
+/* A queue pair with memory for one message. */
+struct End {
+	std::vector<std::uint8_t> memory;
+	ibv_mr *mr;
+	ibv_cq *send_cq, *recv_cq;
+	ibv_qp *qp;
+
+	End(const Device &device, std::size_t size) : memory(size)
+	{
+		mr = made(ibv_reg_mr(device.pd, memory.data(), size,
+				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					     IBV_ACCESS_REMOTE_READ),
+			  "ibv_reg_mr");
+		send_cq = made(ibv_create_cq(device.context, depth, nullptr, nullptr, 0),
+			       "ibv_create_cq");
+		recv_cq = made(ibv_create_cq(device.context, depth, nullptr, nullptr, 0),
+			       "ibv_create_cq");
+		ibv_qp_init_attr init{};
+		init.send_cq = send_cq;
+		init.recv_cq = recv_cq;
+		init.qp_type = IBV_QPT_RC;
+		init.cap = {depth, depth, 1, 1, 0};
+		qp = made(ibv_create_qp(device.pd, &init), "ibv_create_qp");
+	}
+	ibv_sge sge() const
+	{
+		return {reinterpret_cast<std::uintptr_t>(memory.data()),
+			static_cast<std::uint32_t>(memory.size()), mr->lkey};
+	}
+};
+
+/* Takes all completions. Return: how many there were. */
+std::size_t drain(ibv_cq *cq)
+{
+	std::size_t count = 0;
+	ibv_wc wc[16];
+
+	for (int n; (n = ibv_poll_cq(cq, 16, wc)) != 0; count += static_cast<std::size_t>(n)) {
+		if (n < 0)
+			fail("ibv_poll_cq");
+		for (int i = 0; i < n; i++)
+			if (wc[i].status)
+				wrong("a request failed:", ibv_wc_status_str(wc[i].status));
+	}
+	return count;
 }
 
 /* One connection of peal. Its requester always has `depth` requests. */
 class Flow {
 	ibv_wr_opcode operation_;
 	std::size_t size_;
-	Endpoint a_, b_;
-	Region from_, to_;
+	End a_, b_;
 
-	Endpoint &requester() { return operation_ == IBV_WR_RDMA_READ ? b_ : a_; }
+	End &requester() { return operation_ == IBV_WR_RDMA_READ ? b_ : a_; }
+	End &responder() { return operation_ == IBV_WR_RDMA_READ ? a_ : b_; }
 
-	static QpOptions queues()
-	{
-		QpOptions it;
-
-		it.send_wr = depth;
-		it.recv_wr = depth;
-		return it;
-	}
-	static void ready(Endpoint &at, Endpoint &peer)
-	{
-		Link link;
-		auto attr = rtr_attr(at.device, peer.qp->qp_num, peer.device.gid(), link);
-
-		to_init(at.qp, link);
-		must(ibv_modify_qp(at.qp, &attr, rtr_mask), "modify to RTR");
-		to_rts(at.qp, link);
-	}
 	void post_one()
 	{
-		if (operation_ == IBV_WR_SEND)
-			post_recv(b_.qp, 0, {to_.sge(0, size_)});
-		const Region &local = operation_ == IBV_WR_RDMA_READ ? to_ : from_;
-		const Region &remote = operation_ == IBV_WR_RDMA_READ ? from_ : to_;
-		post(requester().qp, Send(operation_, {local.sge(0, size_)})
-					     .remote(remote.address(), remote.rkey()));
+		ibv_sge local = requester().sge(), remote = responder().sge();
+		if (operation_ == IBV_WR_SEND) {
+			ibv_recv_wr receive{}, *bad;
+
+			receive.sg_list = &remote;
+			receive.num_sge = 1;
+			done(ibv_post_recv(b_.qp, &receive, &bad), "ibv_post_recv");
+		}
+		ibv_send_wr request{}, *bad;
+		request.sg_list = &local;
+		request.num_sge = 1;
+		request.opcode = operation_;
+		request.send_flags = IBV_SEND_SIGNALED;
+		request.wr.rdma.remote_addr = remote.addr;
+		request.wr.rdma.rkey = remote.lkey;
+		done(ibv_post_send(requester().qp, &request, &bad), "ibv_post_send");
 	}
 
 public:
 	std::uint64_t bytes = 0;
 
-	Flow(Device &a, Device &b, const Options &options)
-		: operation_(options.operation), size_(options.size), a_(a, queues()),
-		  b_(b, queues()), from_(a_.pd, size_), to_(b_.pd, size_)
+	Flow(const Device &a, const Device &b, const Options &options)
+		: operation_(options.operation), size_(options.size), a_(a, size_), b_(b, size_)
 	{
-		ready(a_, b_);
-		ready(b_, a_);
+		connect(a_.qp, b.gid, a.index, b_.qp->qp_num, 16);
+		connect(b_.qp, a.gid, b.index, a_.qp->qp_num, 16);
 	}
 	void start()
 	{
@@ -150,10 +232,8 @@ public:
 	}
 	void poll()
 	{
-		for (const auto &wc : drain(b_.recv_cq))
-			must_succeed(wc);
-		for (const auto &wc : drain(requester().send_cq)) {
-			must_succeed(wc);
+		drain(b_.recv_cq);
+		for (auto n = drain(requester().send_cq); n; n--) {
 			bytes += size_;
 			post_one();
 		}
@@ -166,7 +246,7 @@ void enter(const char *name)
 	const int space = open((std::string("/run/netns/") + name).c_str(), O_RDONLY | O_CLOEXEC);
 
 	if (space < 0 || setns(space, CLONE_NEWNET))
-		throw_errno(std::string("namespace ") + name);
+		fail(name);
 	close(space);
 }
 
@@ -178,7 +258,7 @@ int tcp_socket()
 	if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) ||
 	    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
-		throw_errno("socket");
+		fail("socket");
 	return fd;
 }
 
@@ -197,8 +277,9 @@ class TcpFlow {
 		const int fd = tcp_socket();
 		if (bind(fd, reinterpret_cast<sockaddr *>(&address_), sizeof(address_)) ||
 		    listen(fd, 1))
-			throw_errno("listen");
+			fail("listen");
 		listening_ = true;
+		listening_.notify_all();
 		const int peer = accept(fd, nullptr, nullptr);
 		for (ssize_t n; (n = recv(peer, buffer.data(), buffer.size(), 0)) > 0;)
 			bytes_ += static_cast<std::uint64_t>(n);
@@ -210,7 +291,7 @@ class TcpFlow {
 		enter("share_a");
 		const int fd = tcp_socket();
 		if (connect(fd, reinterpret_cast<sockaddr *>(&address_), sizeof(address_)))
-			throw_errno("connect");
+			fail("connect");
 		while (send(fd, buffer.data(), buffer.size(), MSG_NOSIGNAL) > 0)
 			;
 	}
@@ -222,8 +303,7 @@ public:
 		address_.sin_port = htons(5201);
 		inet_pton(AF_INET, address.c_str(), &address_.sin_addr);
 		std::thread([this] { receive(); }).detach();
-		if (!eventually([this] { return listening_.load(); }))
-			throw std::runtime_error("the TCP receiver does not listen");
+		listening_.wait(false);
 		std::thread([this] { send_all(); }).detach();
 	}
 	std::uint64_t bytes() const { return bytes_; }
@@ -241,7 +321,7 @@ public:
 			forward_ = open("/proc/sys/net/ipv4/ip_forward", O_WRONLY | O_CLOEXEC);
 		}).join();
 		if (forward_ < 0)
-			throw_errno("ip_forward");
+			fail("ip_forward");
 	}
 	Router(const Router &) = delete;
 	Router &operator=(const Router &) = delete;
@@ -249,7 +329,7 @@ public:
 	void forward(bool on)
 	{
 		if (pwrite(forward_, on ? "1" : "0", 1, 0) != 1)
-			throw_errno("ip_forward");
+			fail("ip_forward");
 	}
 };
 
@@ -328,7 +408,7 @@ void work(const Options &options)
 	Router router;
 	for (int i = 0; i < options.outages; i++) {
 		if (!run.outage(router))
-			throw std::runtime_error("a flow does not go on after an outage");
+			wrong("a flow does not go on after an outage");
 		run.pass(300ms);
 	}
 	/* The threads of the TCP connection never end. */
@@ -340,11 +420,5 @@ void work(const Options &options)
 
 int main(int argc, char **argv)
 {
-	try {
-		work(parse(argc, argv));
-	} catch (const std::exception &error) {
-		std::fprintf(stderr, "share: %s\n", error.what());
-		std::fflush(stdout);
-		std::_Exit(1);
-	}
+	work(parse(argc, argv));
 }
