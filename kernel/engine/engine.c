@@ -202,6 +202,8 @@ void peal_turn_end(struct peal_notify *notify)
 	u32 i;
 
 	peal_epoch_assert_held();
+	if (!notify->counts)
+		return;
 	for (i = 0; i < notify->num_failed; i++) {
 		qp = notify->failed[i].qp;
 		peal_qp_end(qp, notify->failed[i].generation);

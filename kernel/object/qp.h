@@ -40,16 +40,21 @@
 struct peal_qp;
 
 struct peal_notify {
-	u32 num_cqs;
-	u32 num_events;
+	union {
+		struct {
+			u8 num_cqs;
+			u8 num_events;
+			u8 num_srqs;
+			u8 num_failed;
+		};
+		u32 counts;	/* all of them, because most turns collect nothing */
+	};
 	struct peal_cq *cq[PEAL_NOTIFY_CQS];
 	struct {
 		struct ib_qp *qp;
 		enum ib_event_type type;
 	} event[PEAL_NOTIFY_EVENTS];
-	u32 num_srqs;
 	struct peal_srq *srq[PEAL_NOTIFY_SRQS];
-	u32 num_failed;
 	struct {
 		struct peal_qp *qp;
 		u32 generation;
@@ -59,10 +64,7 @@ struct peal_notify {
 /* Leave the arrays uncleared, because they are read only up to these counts. */
 static inline void peal_notify_begin(struct peal_notify *notify)
 {
-	notify->num_cqs = 0;
-	notify->num_srqs = 0;
-	notify->num_events = 0;
-	notify->num_failed = 0;
+	notify->counts = 0;
 }
 
 /*
@@ -123,7 +125,7 @@ static inline void peal_notify_fail(struct peal_notify *notify, struct peal_qp *
 		return;
 	notify->failed[i].qp = qp;
 	notify->failed[i].generation = generation;
-	notify->num_failed = max(notify->num_failed, i + 1);
+	notify->num_failed = max_t(u8, notify->num_failed, i + 1);
 }
 
 /*

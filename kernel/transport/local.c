@@ -1151,6 +1151,8 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	op = peal_sq_peek(&qp->sq, known->opcodes);
 	if (!op)
 		return false;
+	/* Otherwise the compiler computes the address of the row anew for each of its facts. */
+	OPTIMIZER_HIDE_VAR(op);
 	length = wqe->length;
 	near_bytes = length;
 	far_bytes = length;
