@@ -99,4 +99,24 @@ inline constexpr std::array<OpcodeFacts, IBV_WR_ATOMIC_WRITE + 2> WR_OPCODES = [
 
 inline constexpr const OpcodeFacts &NO_OPCODE = WR_OPCODES.back();
 
+/*
+ * Returns one bit for each ibv_wr_opcode that takes a scatter-gather entry and uses no field of its
+ * own in the work request, on a queue pair of this type. Frames have flags of their own.
+ */
+constexpr std::uint32_t plain_opcodes(std::uint8_t transport) noexcept
+{
+	std::uint32_t bits = 0;
+
+	for (std::size_t i = 0; i < WR_OPCODES.size(); ++i) {
+		const OpcodeFacts &facts = WR_OPCODES[i];
+
+		if (facts.transports & transport & TRANSPORTS_ROCE && !facts.immediate &&
+		    (facts.shape == WrShape::SEND || facts.shape == WrShape::RDMA ||
+		     facts.shape == WrShape::ATOMIC))
+			bits |= std::uint32_t{1} << i;
+	}
+	return bits;
+}
+static_assert(WR_OPCODES.size() <= 32);
+
 } // namespace peal

@@ -194,6 +194,7 @@ Qp &create(ibv_qp_init_attr_ex &requested)
 	qp.qp.qp_type = attr.qp_type; /* valid, because the kernel accepted it */
 	qp.qp.qp_num = response.qpn;
 	qp.cap = granted(response);
+	qp.plain_opcodes = qp.cap.max_send_sge ? plain_opcodes(qp.transport) : 0;
 	map_rings(qp, shape);
 	qp.context.qp_table.insert(qp.qp_index, qp.qp.qp_num, &qp);
 	requested.cap = qp.cap;

@@ -49,6 +49,7 @@ struct Qp : verbs_qp {
 	std::uint32_t qp_index = 0;
 	ibv_qp_cap cap{}; /* as granted */
 	bool signal_all;
+	std::uint32_t plain_opcodes = 0; /* one bit for each ibv_wr_opcode; see post_plain() */
 	/*
 	 * Rings for the program to take (direct.cpp). They complete in a queue that it has taken,
 	 * where this provider would never see that a slot is free again.

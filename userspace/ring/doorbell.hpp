@@ -46,19 +46,24 @@ public:
 	{
 	}
 
+	/* What the kernel says of its poller: enum peal_engine_state. */
+	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
+
 	/* Ask this before publishing a WQE. If it is true, the post fails with EIO. */
 	bool gone() const noexcept { return engine() == PEAL_ENGINE_GONE; }
 
 	/*
 	 * Call this after publishing the producer index of queue pair `index`
-	 * (index < PEAL_MAX_QP). Returns 0 or an errno. Removal of the device at this
-	 * point is no error, because its last scan may have seen the index and flushed
-	 * the WQE, and a refused work request must not complete too. If the last scan
-	 * did not see the index, the kick flushes, as long as the queue pair exists.
+	 * (index < PEAL_MAX_QP). `before` is what engine() said before that, if the caller has
+	 * asked. A kick is never wrong, so only AWAKE is asked for again. Returns 0 or an errno.
+	 * Removal of the device at this point is no error, because its last scan may have seen the
+	 * index and flushed the WQE, and a refused work request must not complete too. If the last
+	 * scan did not see the index, the kick flushes, as long as the queue pair exists.
 	 */
-	int ring(std::uint32_t index) const noexcept
+	int ring(std::uint32_t index) const noexcept { return ring(index, engine()); }
+	int ring(std::uint32_t index, std::uint32_t before) const noexcept
 	{
-		if (engine() == PEAL_ENGINE_AWAKE) {
+		if (before == PEAL_ENGINE_AWAKE) {
 			set_bit(index);
 			if (engine() == PEAL_ENGINE_AWAKE)
 				return 0;
@@ -80,8 +85,6 @@ public:
 	}
 
 private:
-	std::uint32_t engine() const noexcept { return load_acquire(page_->engine); }
-
 	/*
 	 * On return the kernel is sure to see the new producer index. Either the bit is
 	 * set, or the kernel has swapped it to zero and has not yet loaded the index. A
