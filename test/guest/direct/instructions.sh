@@ -19,37 +19,37 @@ work=$(mktemp -d)
 # Row of scripts/demo, instructions. A program that sends sleeps, and how often differs from boot to boot. So the limits of
 # SENDs are the highest figures that were seen.
 limits="
-write_bw 64 B|1369
-write_bw 4 KiB|1793
-write_bw 64 KiB|10570
-write_bw 1 MiB|150015
-read_bw 64 B|1362
-read_bw 4 KiB|1792
-read_bw 64 KiB|10552
-read_bw 1 MiB|156421
+write_bw 64 B|1277
+write_bw 4 KiB|1707
+write_bw 64 KiB|10443
+write_bw 1 MiB|149813
+read_bw 64 B|1298
+read_bw 4 KiB|1720
+read_bw 64 KiB|10369
+read_bw 1 MiB|153186
 send_bw 64 B|8765
 send_bw 4 KiB|13031
 send_bw 64 KiB|28065
 send_bw 1 MiB|273523
 send_bw UD 64 B|12506
-atomic_bw 8 B|1361
-read_lat 8 B|1510
-send_lat 8 B|8430
+atomic_bw 8 B|1285
+read_lat 8 B|1440
+send_lat 8 B|8340
 "
 
 # Subject and row of scripts/bench, instructions.
 bench_limits="
-peal-containers write_bw 64 B|1532
-peal-containers read_bw 64 B|1525
-peal-containers atomic_bw 8 B|1525
-peal-containers send_lat 8 B|8580
-peal one-process 64 B write|1250
-peal one-process 64 B uc|1250
-peal one-process 64 B odp|1314
-peal one-process 64 B send|1908
-peal one-process 64 B srq|2016
-peal one-process 64 B xrc|2066
-peal one-process 64 B ud|2420
+peal-containers write_bw 64 B|1433
+peal-containers read_bw 64 B|1427
+peal-containers atomic_bw 8 B|1433
+peal-containers send_lat 8 B|8500
+peal one-process 64 B write|1143
+peal one-process 64 B uc|1143
+peal one-process 64 B odp|1202
+peal one-process 64 B send|1817
+peal one-process 64 B srq|1928
+peal one-process 64 B xrc|1974
+peal one-process 64 B ud|2341
 "
 
 PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
