@@ -75,7 +75,8 @@ constexpr const char *no_device = "there is no RDMA device; make one, for exampl
 				  "rdma link add peal0 type peal netdev eth0";
 /* READs and atomics on their way in each direction, if the device allows so many. */
 constexpr int most_reads = 16;
-constexpr std::uint8_t retries = 7;
+/* rdma_rxe takes a count of 7 for no limit, and would never say that a peer does not answer. */
+constexpr std::uint8_t retries = 6;
 /* How many peers may wait for an accept. */
 constexpr int backlog = 64;
 

@@ -23,9 +23,10 @@ namespace detail {
 
 namespace {
 
-/* As the connection manager has them for RoCE: 1 s, seven times. 7 of the RNR retries is for ever,
- * and the deadlines of the waits end it. */
-constexpr std::uint8_t ack_timeout = 18, retries = 7;
+/* The timeout is that of the connection manager for RoCE: 1 s. The specification counts 7 retries,
+ * but rdma_rxe takes a count of 7 for no limit. 7 of the RNR retries is for ever, and the deadlines
+ * of the waits end it. */
+constexpr std::uint8_t ack_timeout = 18, retries = 6, rnr_retries = 7;
 constexpr std::uint32_t greeting_receives = 16;
 /* The least MTU. */
 constexpr std::uint32_t greeting_bytes = 256;
@@ -125,7 +126,7 @@ status offered::connect(const end_point &theirs, const route &by, const deadline
 	attr.sq_psn = be32toh(mine.wire.psn);
 	attr.timeout = ack_timeout;
 	attr.retry_cnt = retries;
-	attr.rnr_retry = retries;
+	attr.rnr_retry = rnr_retries;
 	attr.max_rd_atomic = std::min(mine.wire.reads_out, theirs.wire.reads_in);
 	if (done)
 		done = of->to_state(attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
