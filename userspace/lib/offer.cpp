@@ -57,6 +57,7 @@ struct offered {
 	status connect(const end_point &theirs, const route &, const deadline &) noexcept;
 
 private:
+	status to_rtr(const ibv_qp_attr &, const deadline &) noexcept;
 	status greet(const destination &, std::uint64_t nonce, const deadline &) noexcept;
 };
 
@@ -98,6 +99,19 @@ status offered::make(const kept<context> &device, const region &shared,
 	return {};
 }
 
+/* The kernel asks for the peer's link address, and waits for one second only. */
+status offered::to_rtr(const ibv_qp_attr &attr, const deadline &until) noexcept
+{
+	for (;;) {
+		const status done = of->to_state(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+							       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+							       IBV_QP_MAX_DEST_RD_ATOMIC |
+							       IBV_QP_MIN_RNR_TIMER);
+		if (done || done.code() != ETIMEDOUT || until.passed())
+			return done;
+	}
+}
+
 status offered::connect(const end_point &theirs, const route &by, const deadline &until) noexcept
 {
 	ibv_qp_attr attr{};
@@ -119,9 +133,7 @@ status offered::connect(const end_point &theirs, const route &by, const deadline
 	attr.rq_psn = be32toh(theirs.wire.psn);
 	attr.max_dest_rd_atomic = std::min(mine.wire.reads_in, theirs.wire.reads_out);
 	if (done)
-		done = of->to_state(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+		done = to_rtr(attr, until);
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = be32toh(mine.wire.psn);
 	attr.timeout = ack_timeout;

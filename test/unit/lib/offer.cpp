@@ -141,6 +141,20 @@ TEST_CASE("an end that is not there yet is waited for", "[offer]")
 	CHECK(offers.server->recv_imm(patience).value() == 1);
 }
 
+TEST_CASE("a link address that is found late does not end a connect by blobs", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+
+	fake::fail_next("to RTR", ETIMEDOUT);
+	offers.connect();
+	CHECK(std::string(offers.client.why()) == "");
+	CHECK(std::string(offers.server.why()) == "");
+	auto late = offers.devices[0].offer({}).value();
+	fake::fail_next("to RTR", ETIMEDOUT);
+	CHECK(late.connect(offers.theirs.blob(), 0s).code() == ETIMEDOUT);
+}
+
 TEST_CASE("two ends connect although most of their greetings are lost", "[offer]")
 {
 	for (int i = 0; i < 5; ++i) {
