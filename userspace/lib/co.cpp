@@ -46,7 +46,7 @@ status link::join(const kept<event_loop> &to) noexcept
 	loop = to;
 	is_watched = true;
 	if (!loop->watch(*this, of_queues, channel->fd) ||
-	    (events && !loop->watch(*this, of_peer, events->fd)))
+	    (peer_fd() >= 0 && !loop->watch(*this, of_peer, peer_fd())))
 		return error::make(errno,
 				   "the event loop cannot wait for a connection: %s; see what "
 				   "/proc/sys/fs/epoll/max_user_watches allows",
@@ -61,8 +61,8 @@ void link::leave_loop() noexcept
 	is_watched = false;
 	leave_list();
 	loop->unwatch(channel->fd);
-	if (events)
-		loop->unwatch(events->fd);
+	if (peer_fd() >= 0)
+		loop->unwatch(peer_fd());
 }
 
 void link::on_readable(unsigned which) noexcept

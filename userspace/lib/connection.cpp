@@ -406,7 +406,7 @@ void link::drain_channel() noexcept
 void link::sleep(const deadline &until) noexcept
 {
 	const std::uint32_t had = stored + count;
-	pollfd ready[2] = {{channel->fd, POLLIN, 0}, {events ? events->fd : -1, POLLIN, 0}};
+	pollfd ready[2] = {{channel->fd, POLLIN, 0}, {peer_fd(), POLLIN, 0}};
 
 	drain_channel();
 	ibv_req_notify_cq(send_cq, 0);
@@ -415,7 +415,7 @@ void link::sleep(const deadline &until) noexcept
 	poll_queues();
 	if (stored + count != had)
 		return;
-	/* After its end no event of the peer comes, but requests may still complete. */
+	/* After its end the peer says nothing, but requests may still complete. */
 	if (poll(ready, 2, until.milliseconds_left()) > 0 && ready[1].revents)
 		look_at_peer();
 }

@@ -100,7 +100,7 @@ std::byte *datagrams::place(std::uint32_t i) const noexcept
 	return buffers->data + std::size_t{i} * place_size();
 }
 
-status datagrams::make_queues(std::uint32_t count) noexcept
+status datagrams::make_queues(std::uint32_t count, bool with_epoll) noexcept
 {
 	ibv_qp_init_attr want{};
 
@@ -121,9 +121,11 @@ status datagrams::make_queues(std::uint32_t count) noexcept
 		send_cq = ibv_create_cq(device->verbs, 1, nullptr, channel, 0);
 		recv_cq = ibv_create_cq(device->verbs, count, nullptr, channel, 0);
 	}
-	epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (!channel || !send_cq || !recv_cq || epoll < 0 || !make_nonblocking(channel->fd) ||
-	    !watch(epoll, channel->fd) || (watched >= 0 && !watch(epoll, watched)))
+	if (with_epoll)
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (!channel || !send_cq || !recv_cq || !make_nonblocking(channel->fd) ||
+	    (with_epoll &&
+	     (epoll < 0 || !watch(epoll, channel->fd) || (watched >= 0 && !watch(epoll, watched)))))
 		return error::make(errno,
 				   "%s makes no completion queue: %s; leave other groups, or close "
 				   "connections",
@@ -307,7 +309,7 @@ status datagrams::send(const destination &to, std::span<const std::byte> bytes,
 	return sent;
 }
 
-result<datagram> datagrams::recv(const deadline &until) noexcept
+result<datagram> datagrams::recv(const deadline &until, std::uint32_t *from_qp) noexcept
 {
 	ibv_wc came;
 
@@ -318,6 +320,8 @@ result<datagram> datagrams::recv(const deadline &until) noexcept
 	datagram made{kept<datagrams>(this)};
 	made.buffer_ = at;
 	made.bytes_ = {place(at) + header, came.byte_len - header};
+	if (from_qp)
+		*from_qp = came.src_qp;
 	if (came.wc_flags & IBV_WC_GRH)
 		made.from_ = sender_of(place(at), family);
 	return made;

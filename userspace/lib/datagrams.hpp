@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A queue pair for datagrams (UD) with its queues and buffers. It does not know how an address is
- * found: a group and its connection manager (group.cpp) are one way.
+ * found, for example by a group's connection manager (group.cpp).
  */
 #pragma once
 #include <infiniband/verbs.h>
@@ -41,7 +41,7 @@ struct datagrams {
 	int family = AF_UNSPEC;
 	/* A descriptor that is readable when look() has something to see. */
 	int watched = -1;
-	/* Readable when something may have come, after arm(). */
+	/* Readable when something may have come, after arm(). Without one, `channel` is. */
 	int epoll = -1;
 
 	datagrams() = default;
@@ -49,14 +49,14 @@ struct datagrams {
 	virtual ~datagrams();
 
 	/* `longest` is known. */
-	status make_queues(std::uint32_t receives) noexcept;
+	status make_queues(std::uint32_t receives, bool with_epoll = true) noexcept;
 	/* To RTS. The receives are posted before the first datagram can come. */
 	status start(std::uint8_t port, std::uint32_t qkey) noexcept;
 	/* The device writes to no buffer afterwards. */
 	void stop() noexcept;
 	void post_receive(std::uint32_t place) noexcept;
 	status send(const destination &, std::span<const std::byte>, const deadline &) noexcept;
-	result<datagram> recv(const deadline &) noexcept;
+	result<datagram> recv(const deadline &, std::uint32_t *from_qp = nullptr) noexcept;
 	next_step arm() noexcept;
 
 private:

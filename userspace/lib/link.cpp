@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "cm.hpp"
+#include "greeter.hpp"
 #include "link.hpp"
 #include "peal/shared_receives.hpp"
 
@@ -21,6 +22,8 @@ namespace {
 
 constexpr std::uint32_t greeting_magic = 0x7065616c; /* "peal" */
 constexpr std::uint8_t greeting_version = 1;
+constexpr const char *closed = "the peer has closed the connection; connect again";
+constexpr const char *removed = "the device was removed; open another one";
 
 } // namespace
 
@@ -154,6 +157,9 @@ void link::close() noexcept
 	if (connected)
 		rdma_disconnect(id);
 	connected = false;
+	if (greeter)
+		greeter->say_farewell();
+	greeter = {};
 	direct.reset();
 	if (qp && pool)
 		leave_pool();
@@ -408,18 +414,54 @@ void link::choose_way() noexcept
 
 void link::hear(rdma_cm_event_type type) noexcept
 {
-	ibv_qp_attr error_state{};
-
 	if (type == RDMA_CM_EVENT_DISCONNECTED)
-		end("the peer has closed the connection; connect again");
+		break_off(closed);
 	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		end("the device was removed; open another one");
+		break_off(removed);
 	else
 		return;
-	/* The peer gets its answer, and requests that are not complete are flushed. */
+	/* The peer gets its answer. */
 	rdma_disconnect(id);
+}
+
+status link::keep_greeter(kept<detail::greeter> of) noexcept
+{
+	greeter = std::move(of);
+	if (!watch(epoll, peer_fd()))
+		return error::make(errno,
+				   "the program gets no descriptor to wait with: %s; see what "
+				   "/proc/sys/fs/epoll/max_user_watches allows",
+				   strerrordesc_np(errno));
+	look_for_farewell();
+	return {};
+}
+
+void link::look_for_farewell() noexcept
+{
+	if (greeter->hears_farewell())
+		break_off(closed);
+	if (!greeter->ended)
+		return;
+	break_off(removed);
+	/* The descriptor stays readable, and tells nothing more. */
+	if (is_watched)
+		loop->unwatch(peer_fd());
+}
+
+void link::break_off(const char *why) noexcept
+{
+	ibv_qp_attr error_state{};
+
+	end(why);
 	error_state.qp_state = IBV_QPS_ERR;
 	ibv_modify_qp(qp, &error_state, IBV_QP_STATE);
+}
+
+int link::peer_fd() const noexcept
+{
+	if (events)
+		return events->fd;
+	return greeter ? greeter->channel->fd : -1;
 }
 
 /*
@@ -436,6 +478,8 @@ void link::look_at_peer() noexcept
 		rdma_ack_cm_event(event);
 		hear(type);
 	}
+	if (greeter && is_readable(peer_fd()))
+		look_for_farewell();
 }
 
 } // namespace detail

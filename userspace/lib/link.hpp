@@ -46,6 +46,10 @@ static_assert(sizeof(region_on_wire) == 32,
 
 namespace detail {
 
+struct greeter;
+void keep(greeter *) noexcept;
+void release(greeter *) noexcept;
+
 struct link final : source, path {
 	/* A request on its way, in an event loop. */
 	struct slot {
@@ -63,6 +67,8 @@ struct link final : source, path {
 	/* Null if it was connected without the connection manager. */
 	rdma_event_channel *events = nullptr;
 	rdma_cm_id *id = nullptr;
+	/* Null if it was connected by the connection manager, and after the end. */
+	kept<detail::greeter> greeter;
 	ibv_comp_channel *channel = nullptr;
 	ibv_cq *send_cq = nullptr;
 	ibv_cq *recv_cq = nullptr;
@@ -126,6 +132,8 @@ struct link final : source, path {
 	status learn_peer(const void *private_data, std::size_t length) noexcept;
 	/* Ends the connection if this event of the connection manager says that it has ended. */
 	void hear(rdma_cm_event_type type) noexcept;
+	/* Ends the connection if the peer says farewell, now or later. */
+	status keep_greeter(kept<detail::greeter>) noexcept;
 	void close() noexcept;
 
 	/* The functions of struct path call these in rare cases. */
@@ -173,8 +181,13 @@ private:
 	void refuse(const char *why) noexcept;
 	/* Writes a request for libibverbs. */
 	void build(const operation &) noexcept;
-	/* Sees whether the connection manager says that the connection has ended. */
+	/* Readable if look_at_peer() has something to see. */
+	int peer_fd() const noexcept;
+	/* Sees whether the connection manager or the peer says that the connection has ended. */
 	void look_at_peer() noexcept;
+	void look_for_farewell() noexcept;
+	/* Ends it, and flushes the requests that are not complete. */
+	void break_off(const char *why) noexcept;
 	void drain_channel() noexcept;
 	/* Sleeps until something may have come, or until the deadline. */
 	void sleep(const deadline &) noexcept;

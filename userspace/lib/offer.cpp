@@ -2,7 +2,7 @@
 /*
  * Connects by exchanged blobs. A queue pair does not answer before it knows its peer, and requests
  * that it misses are repeated for some seconds only. So both ends first greet each other with
- * datagrams until each knows that the other is ready.
+ * datagrams until each knows that the other is ready (greeter.hpp).
  */
 #include "peal/offer.hpp"
 
@@ -14,7 +14,7 @@
 #include <new>
 
 #include "blob.hpp"
-#include "datagrams.hpp"
+#include "greeter.hpp"
 #include "peal/device.hpp"
 
 namespace peal {
@@ -27,25 +27,13 @@ namespace {
  * but rdma_rxe takes a count of 7 for no limit. 7 of the RNR retries is for ever, and the deadlines
  * of the waits end it. */
 constexpr std::uint8_t ack_timeout = 18, retries = 6, rnr_retries = 7;
-constexpr std::uint32_t greeting_receives = 16;
-/* The least MTU. */
-constexpr std::uint32_t greeting_bytes = 256;
-constexpr auto greeting_interval = std::chrono::milliseconds(20);
-/* How long a peer that is ready gets to say that it has heard this end. */
-constexpr auto greeting_grace = std::chrono::seconds(1);
-
-struct greeting_on_wire {
-	std::uint64_t nonce; /* of the blob of the end that is to get it */
-	std::uint8_t has_heard;
-	std::uint8_t reserved[7];
-};
 
 } // namespace
 
 struct offered {
 	std::atomic<unsigned> users{1};
 	kept<link> of;
-	kept<datagrams> greeter;
+	kept<detail::greeter> greeter;
 	end_point mine;
 	/* Its queue pair has begun to connect. */
 	bool used = false;
@@ -58,7 +46,6 @@ struct offered {
 
 private:
 	status to_rtr(const ibv_qp_attr &, const deadline &) noexcept;
-	status greet(const destination &, std::uint64_t nonce, const deadline &) noexcept;
 };
 
 void keep(offered *of) noexcept
@@ -76,7 +63,7 @@ status offered::make(const kept<context> &device, const region &shared,
 		     const options &limits) noexcept
 {
 	of = kept<link>(new (std::nothrow) link(device, limits));
-	greeter = kept<datagrams>(new (std::nothrow) datagrams);
+	greeter = kept<detail::greeter>(new (std::nothrow) detail::greeter);
 	if (!of || !greeter)
 		return error::make(ENOMEM, "there is no memory for a connection; close others");
 	auto end = end_point::make(*device.get(),
@@ -86,10 +73,9 @@ status offered::make(const kept<context> &device, const region &shared,
 	if (!end)
 		return end.failure();
 	greeter->device = device;
-	greeter->longest = greeting_bytes;
 	status made = of->make_queues(false);
 	if (made)
-		made = greeter->make_queues(greeting_receives);
+		made = greeter->make_queues();
 	if (!made)
 		return made;
 	mine = *end;
@@ -145,54 +131,12 @@ status offered::connect(const end_point &theirs, const route &by, const deadline
 						  IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 						  IBV_QP_MAX_QP_RD_ATOMIC);
 	if (done)
-		done = greeter->start(by.mine.port, be32toh(mine.wire.qkey));
-	if (!done)
-		return done;
-	const std::unique_ptr<ibv_ah, int (*)(ibv_ah *)> ah(
-		ibv_create_ah(of->device->pd, &attr.ah_attr), ibv_destroy_ah);
-	if (!ah)
-		return error::make(errno,
-				   "%s makes no address of the peer: %s; see whether the peer's "
-				   "host answers to ping",
-				   of->device->name(), strerrordesc_np(errno));
-	return greet({ah.get(), be32toh(theirs.wire.datagram_qp), be32toh(theirs.wire.qkey)},
-		     theirs.wire.nonce, until);
-}
-
-/*
- * Repeats greetings until both ends know that both are ready. The peer may know it earlier and be
- * gone then, so an end that has heard the peer waits for a limited time only.
- */
-status offered::greet(const destination &to, std::uint64_t nonce, const deadline &until) noexcept
-{
-	greeting_on_wire greeting{.nonce = nonce, .has_heard = 0, .reserved = {}};
-	deadline grace = deadline::never();
-	bool was_heard = false;
-
-	for (;;) {
-		const deadline next = deadline::clock::now() + greeting_interval;
-
-		if (status sent = greeter->send(to, std::as_bytes(std::span(&greeting, 1)), until);
-		    !sent)
-			return sent;
-		if (greeting.has_heard && (was_heard || grace.passed() || until.passed()))
-			return {};
-		if (until.passed())
-			return error::make(ETIMEDOUT,
-					   "the peer has not connected in time; see whether it has "
-					   "this program's blob, and whether a firewall drops UDP "
-					   "port 4791");
-		auto came = greeter->recv(std::min(next.at(), until.at()));
-		if (!came && came.code() != ETIMEDOUT)
-			return came.failure();
-		const auto theirs = came ? came->as<greeting_on_wire>() : std::nullopt;
-		if (!theirs || theirs->nonce != mine.wire.nonce)
-			continue;
-		was_heard = was_heard || theirs->has_heard;
-		if (!greeting.has_heard)
-			grace = greeting_grace;
-		greeting.has_heard = 1;
-	}
+		done = greeter->start(mine, theirs, by);
+	if (done)
+		done = greeter->greet(until);
+	if (done)
+		done = of->keep_greeter(greeter);
+	return done;
 }
 
 } // namespace detail
@@ -219,7 +163,7 @@ result<connection> offer::connect(std::span<const std::byte> blob, deadline unti
 	if (!by)
 		return by.failure();
 	const status done = of_->connect(*theirs, by.value(), until);
-	/* The greeter is of no more use, and a link that has failed neither. */
+	/* What has failed is of no more use. */
 	of_->greeter = {};
 	auto link = std::exchange(of_->of, {});
 	if (!done)

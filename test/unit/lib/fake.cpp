@@ -147,7 +147,8 @@ struct State {
 	std::vector<ibv_gid> addresses[2];
 	ibv_mtu mtu[2] = {IBV_MTU_1024, IBV_MTU_1024};
 	std::set<std::string> cut;
-	unsigned loss = 0;
+	unsigned loss = 0, lost_next = 0;
+	std::size_t changed_byte = SIZE_MAX; /* of each datagram */
 	std::uint32_t dice = 1;
 	int joining = RDMA_CM_EVENT_MULTICAST_JOIN;
 	bool gives_rings = false;
@@ -351,6 +352,10 @@ std::string text_of(const void *address, int family)
 
 bool is_lost()
 {
+	if (state->lost_next) {
+		--state->lost_next;
+		return true;
+	}
 	state->dice = state->dice * 1103515245 + 12345;
 	return (state->dice >> 16) % 100 < state->loss;
 }
@@ -369,6 +374,26 @@ bool takes_datagram(const Pair *to, const Pair *from, const ibv_send_wr &wr)
 	return to->qp_num == wr.wr.ud.remote_qpn && to->qkey == wr.wr.ud.remote_qkey;
 }
 
+bool is_four(const ibv_gid &gid)
+{
+	const std::uint8_t four[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+	return !std::memcmp(&gid, four, sizeof(four));
+}
+
+/* To a single queue pair it is the address by which the sender reaches it. */
+ibv_gid sender_of(const Pair *from, const ibv_send_wr &wr)
+{
+	const auto &own = state->addresses[from->context->device - state->devices];
+	/* Each address has two indexes. */
+	const std::size_t index = static_cast<Address *>(wr.wr.ud.ah)->attr.grh.sgid_index / 2;
+
+	if (state->six)
+		return gid_of("abab:abab:abab:abab:abab:abab:abab:abab");
+	return wr.wr.ud.remote_qpn == 0xffffff || index >= own.size() ? gid_of("10.0.0.7")
+								      : own[index];
+}
+
 /* One that goes to a group goes to each member but the sender. One without a receive misses it. */
 void move_datagram(Pair *pair, const Send &send)
 {
@@ -383,23 +408,29 @@ void move_datagram(Pair *pair, const Send &send)
 
 		member->receives.pop_front();
 		std::memset(at, 0, 40);
-		if (state->six) {
+		if (const ibv_gid from = sender_of(pair, send.wr); !is_four(from)) {
 			at[0] = 0x60;
-			std::memset(at + 8, 0xab, 16);
+			std::memcpy(at + 8, &from, sizeof(from));
 		} else {
 			/* What is in front of a header of IPv4 is not defined. */
 			at[0] = 0x60;
 			at[20] = 0x45;
-			std::memcpy(at + 32, "\x0a\x00\x00\x07", 4);
-			/* The checksum: the words 0x4500, 0x0a00 and 0x0007 and this one are
-			 * 0xffff. */
-			at[30] = 0xb0;
-			at[31] = 0xf8;
+			std::memcpy(at + 32, from.raw + 12, 4);
+			/* The checksum: all words together are 0xffff. */
+			std::uint32_t sum = 0;
+			for (int i = 20; i < 40; i += 2)
+				sum += at[i] << 8 | at[i + 1];
+			sum = ~((sum & 0xffff) + (sum >> 16));
+			at[30] = static_cast<std::uint8_t>(sum >> 8);
+			at[31] = static_cast<std::uint8_t>(sum);
 		}
 		if (send.sge.length)
 			std::memcpy(at + 40, reinterpret_cast<void *>(send.sge.addr),
 				    send.sge.length);
+		if (state->changed_byte < send.sge.length)
+			at[40 + state->changed_byte] ^= 1;
 		wc.wr_id = into.id;
+		wc.src_qp = pair->qp_num;
 		wc.byte_len = 40 + send.sge.length;
 		wc.opcode = IBV_WC_RECV;
 		wc.wc_flags = IBV_WC_GRH;
@@ -993,6 +1024,20 @@ void lose_datagrams(unsigned percent)
 	const Call call;
 
 	state->loss = percent;
+}
+
+void lose_next_datagrams(unsigned count)
+{
+	const Call call;
+
+	state->lost_next = count;
+}
+
+void change_datagrams(std::size_t byte)
+{
+	const Call call;
+
+	state->changed_byte = byte;
 }
 
 void end_groups()

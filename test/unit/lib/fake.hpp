@@ -84,6 +84,10 @@ std::size_t shared_receives_posted();
 void hide_last_receives();
 /* So many of a hundred datagrams are lost. */
 void lose_datagrams(unsigned percent);
+/* So many datagrams are lost. */
+void lose_next_datagrams(unsigned count);
+/* One bit of this byte of each datagram changes on its way. */
+void change_datagrams(std::size_t byte);
 /* The network ends all groups. */
 void end_groups();
 /* The listener does not hear that the next peer is connected. */

@@ -3,6 +3,9 @@
  * Connecting without the connection manager. Both ends choose the same pair of addresses, and a
  * blob that is wrong is a sentence.
  */
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -91,12 +94,194 @@ TEST_CASE("two ends connect by the blobs that they exchange", "[offer]")
 	CHECK(back.commit(patience));
 	CHECK(offers.client->recv_imm(patience).value() == 6);
 	CHECK(offers.client->arm() == peal::next_step::sleep);
-	/* The peer is not told. */
+}
+
+TEST_CASE("an end that closes tells its peer without the connection manager", "[offer]")
+{
+	const auto transport = GENERATE(peal::transport::rc, peal::transport::uc);
+	const Fake fake;
+	Offers offers({.transport = transport});
+
+	offers.connect();
+	{
+		auto post = offers.client->batch();
+
+		post.send_imm(5);
+		CHECK(post.commit(patience));
+	}
+	std::thread closes([&] {
+		std::this_thread::sleep_for(moment);
+		offers.client->close();
+	});
+	/* What was sent before comes first. */
+	CHECK(offers.server->recv_imm(patience).value() == 5);
+	const auto end = offers.server->recv(patience);
+	closes.join();
+	CHECK(end.code() == ENOTCONN);
+	CHECK(contains(end.why(), "the peer has closed"));
+	CHECK(offers.server->arm() == peal::next_step::close);
+	auto post = offers.server->batch();
+	post.send_imm(7);
+	CHECK(contains(post.commit(patience).why(), "the peer has closed"));
+}
+
+TEST_CASE("a farewell ends the requests that the peer has not done", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+
+	offers.connect();
+	auto post = offers.server->batch();
+	/* More than the peer has receives. */
+	for (std::uint32_t i = 0; i < 40; ++i)
+		post.send_imm(i);
+	CHECK(post.commit());
+	std::thread closes([&] {
+		std::this_thread::sleep_for(moment);
+		offers.client->close();
+	});
+	const auto done = offers.server->wait(40, patience);
+	closes.join();
+	CHECK(done.size() == 40);
+	CHECK(!done);
+	CHECK(contains(done.why(), "connect again"));
+}
+
+TEST_CASE("a farewell wakes a program that sleeps in epoll", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+	epoll_event event{};
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	offers.connect();
+	event.events = EPOLLIN | EPOLLET;
+	REQUIRE(!epoll_ctl(epoll, EPOLL_CTL_ADD, offers.server->fd(), &event));
+	while (offers.server->arm() != peal::next_step::sleep)
+		(void)offers.server->recv(0s);
+	std::thread closes([&] { auto gone = std::move(*offers.client); });
+	CHECK(epoll_wait(epoll, &event, 1, 60000) == 1);
+	closes.join();
+	CHECK(offers.server->arm() == peal::next_step::close);
+	close(epoll);
+}
+
+TEST_CASE("an end that closes as soon as it has connected tells its peer", "[offer]")
+{
+	for (int i = 0; i < 20; ++i) {
+		const Fake fake;
+		Offers offers;
+		std::string why;
+
+		std::thread other([&] {
+			auto made = offers.theirs.connect(offers.mine.blob(), patience);
+
+			why = made.why();
+		});
+		offers.client = offers.mine.connect(offers.theirs.blob(), patience);
+		other.join();
+		REQUIRE(why == "");
+		REQUIRE(std::string(offers.client.why()) == "");
+		CHECK(contains(offers.client->recv(patience).why(), "the peer has closed"));
+	}
+}
+
+TEST_CASE("a lost farewell is repeated", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+
+	offers.connect();
+	fake::lose_next_datagrams(2);
+	offers.client->close();
+	CHECK(contains(offers.server->recv(patience).why(), "the peer has closed"));
+}
+
+TEST_CASE("a connection without its peer's farewell waits until its deadline", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+
+	offers.connect();
+	/* As if the peer was killed. */
+	fake::lose_datagrams(100);
 	offers.client->close();
 	CHECK(offers.server->recv(moment).code() == ETIMEDOUT);
-	back.send_imm(7);
-	CHECK(!back.commit(patience));
+	auto post = offers.server->batch();
+	post.send_imm(7);
+	CHECK(contains(post.commit(patience).why(), "the peer does not answer"));
 	CHECK(contains(offers.server->recv(0s).why(), "connect again"));
+}
+
+TEST_CASE("a farewell that was changed ends nothing", "[offer]")
+{
+	const Fake fake;
+
+	for (std::size_t byte = 0; byte < 24; ++byte) {
+		INFO(byte);
+		Offers offers;
+
+		fake::change_datagrams(SIZE_MAX);
+		offers.connect();
+		fake::change_datagrams(byte);
+		offers.client->close();
+		CHECK(offers.server->recv(moment).code() == ETIMEDOUT);
+	}
+}
+
+/* The stranger has read both blobs, and even runs at an address of the peer. */
+TEST_CASE("no stranger can say farewell", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+	const blob mine = copy_of(offers.mine.blob()), theirs = copy_of(offers.theirs.blob());
+	auto stranger = offers.devices[0].endpoint().value();
+	/* An endpoint reaches the queue pair for datagrams by a blob of its own kind. */
+	blob to_theirs = theirs;
+	to_theirs[5] = std::byte(3);
+	seal(to_theirs);
+	auto to = stranger.reach(to_theirs).value();
+	std::string farewell(24, '\0');
+	std::memcpy(farewell.data(), &theirs[16], 8);
+	std::memcpy(farewell.data() + 8, &mine[16], 8);
+	std::memcpy(farewell.data() + 16, "farewell", 8);
+
+	offers.connect();
+	REQUIRE(offers.server);
+	/* As many as there are receives, and more. */
+	for (int i = 0; i < 50; ++i) {
+		REQUIRE(stranger.send(to, farewell, patience));
+		CHECK(offers.server->arm() == peal::next_step::sleep);
+	}
+	for (int i = 0; i < 50; ++i)
+		REQUIRE(stranger.send(to, i % 2 ? farewell : std::string(200, 'x'), patience));
+	CHECK(offers.server->recv(moment).code() == ETIMEDOUT);
+	/* The peer's own is heard nevertheless. */
+	offers.client->close();
+	CHECK(contains(offers.server->recv(patience).why(), "the peer has closed"));
+}
+
+TEST_CASE("a farewell ends coroutines that wait", "[offer]")
+{
+	const Fake fake;
+	Offers offers;
+	std::string why;
+	const auto receive = [&](peal::co::connection &from) -> peal::co::task<> {
+		why = (co_await from.recv(patience)).why();
+	};
+
+	offers.connect();
+	auto loop = peal::co::make_loop().value();
+	auto server = loop.adopt(std::move(*offers.server)).value();
+	REQUIRE(loop.spawn(receive(server)));
+	CHECK(loop.run(moment).code() == ETIMEDOUT);
+	std::thread closes([&] {
+		std::this_thread::sleep_for(moment);
+		offers.client->close();
+	});
+	CHECK(loop.run(patience));
+	closes.join();
+	CHECK(contains(why, "the peer has closed"));
 }
 
 TEST_CASE("connections by blobs can be awaited", "[offer]")

@@ -41,8 +41,8 @@ public:
 	 * A blob may come from anybody. After one that is wrong, and if no address of the peer can
 	 * be reached, the offer is as before. Otherwise it is for one connection.
 	 *
-	 * No end learns that the other one has closed: requests fail, and recv() waits until its
-	 * deadline.
+	 * An end that closes tells its peer, as with the connection manager. One that is killed
+	 * does not: the next request to it fails, and recv() waits until its deadline.
 	 */
 	result<connection> connect(std::span<const std::byte> theirs, deadline) noexcept;
 
