@@ -194,11 +194,6 @@ void datagrams::post_receive(std::uint32_t at) noexcept
 
 bool datagrams::take(ibv_cq *from, ibv_wc &came) noexcept
 {
-	if (from == recv_cq && found_) {
-		came = *found_;
-		found_.reset();
-		return true;
-	}
 	const int got = ibv_poll_cq(from, 1, &came);
 	if (got > 0 && !came.status)
 		return true;
@@ -209,6 +204,34 @@ bool datagrams::take(ibv_cq *from, ibv_wc &came) noexcept
 		ended = "the device gives no completions; see whether it still exists, and begin "
 			"again";
 	return false;
+}
+
+bool datagrams::take_received(received &to) noexcept
+{
+	ibv_wc came;
+
+	if (found_) {
+		to = *found_;
+		found_.reset();
+		return true;
+	}
+	if (!take(recv_cq, came))
+		return false;
+	to = {.place = static_cast<std::uint32_t>(came.wr_id),
+	      .bytes = came.byte_len - header,
+	      .has_header = (came.wc_flags & IBV_WC_GRH) != 0,
+	      .from_qp = came.src_qp};
+	return true;
+}
+
+bool datagrams::take_sent() noexcept
+{
+	ibv_wc done;
+
+	if (!take(send_cq, done))
+		return false;
+	is_sending = false;
+	return true;
 }
 
 void datagrams::drain_channel() noexcept
@@ -222,24 +245,21 @@ void datagrams::drain_channel() noexcept
 		ended = "the device was removed; open another one";
 }
 
-status datagrams::next(ibv_cq *from, ibv_wc &came, const deadline &until) noexcept
+template <class Take>
+status datagrams::wait(ibv_cq *from, const deadline &until, const char *late,
+		       Take take_one) noexcept
 {
 	bool is_armed = false;
 
 	for (unsigned polls = 0;; ++polls) {
-		if (take(from, came))
+		if (take_one())
 			return {};
 		if (!ended && until.passed())
 			look();
 		if (ended)
 			return error::make(ENODEV, "%s", ended);
 		if (until.passed())
-			return error::make(ETIMEDOUT,
-					   from == recv_cq
-						   ? "no datagram has come in time; wait longer, "
-						     "or see whether a peer sends"
-						   : "the device has not sent it in time; wait "
-						     "longer");
+			return error::make(ETIMEDOUT, "%s", late);
 		if (polls < polls_before_sleep)
 			continue;
 		if (is_armed) {
@@ -255,15 +275,28 @@ status datagrams::next(ibv_cq *from, ibv_wc &came, const deadline &until) noexce
 	}
 }
 
+status datagrams::wait_received(received &to, const deadline &until) noexcept
+{
+	return wait(recv_cq, until,
+		    "no datagram has come in time; wait longer, or see whether a peer sends",
+		    [&] { return take_received(to); });
+}
+
+status datagrams::wait_sent(const deadline &until) noexcept
+{
+	return wait(send_cq, until, "the device has not sent it in time; wait longer",
+		    [&] { return take_sent(); });
+}
+
 next_step datagrams::arm() noexcept
 {
-	ibv_wc came;
+	received came;
 
 	drain_channel();
 	ibv_req_notify_cq(recv_cq, 0);
 	look();
 	/* What came before the queue was armed raises no event. */
-	if (!found_ && take(recv_cq, came))
+	if (take_received(came))
 		found_ = came;
 	if (found_)
 		return next_step::take;
@@ -273,20 +306,28 @@ next_step datagrams::arm() noexcept
 status datagrams::send(const destination &to, std::span<const std::byte> bytes,
 		       const deadline &until) noexcept
 {
+	status done;
+
+	/* One that was not sent in time still uses the bytes. */
+	if (is_sending && bytes.size() <= longest)
+		done = wait_sent(until);
+	if (done)
+		done = post(to, bytes);
+	if (done)
+		done = wait_sent(until);
+	return done;
+}
+
+status datagrams::post(const destination &to, std::span<const std::byte> bytes) noexcept
+{
 	ibv_sge entry{};
 	ibv_send_wr request{}, *bad;
-	ibv_wc done;
 
 	if (bytes.size() > longest)
 		return error::make(EMSGSIZE,
 				   "a datagram has at most %u bytes here, and these are %zu; send "
 				   "them in parts",
 				   longest, bytes.size());
-	/* One that was not sent in time still uses the bytes. */
-	if (is_sending)
-		if (status sent = next(send_cq, done, until); !sent)
-			return sent;
-	is_sending = false;
 	if (!bytes.empty())
 		std::memcpy(place(0), bytes.data(), bytes.size());
 	entry.addr = reinterpret_cast<std::uintptr_t>(place(0));
@@ -304,26 +345,29 @@ status datagrams::send(const destination &to, std::span<const std::byte> bytes,
 		return error::make(failed, "%s does not send: %s; begin again", device->name(),
 				   strerrordesc_np(failed));
 	is_sending = true;
-	status sent = next(send_cq, done, until);
-	is_sending = !sent;
-	return sent;
+	return {};
 }
 
 result<datagram> datagrams::recv(const deadline &until, std::uint32_t *from_qp) noexcept
 {
-	ibv_wc came;
+	received one;
 
-	if (status found = next(recv_cq, came, until); !found)
+	if (status found = wait_received(one, until); !found)
 		return error::make(found.code(), "%s", found.why());
-	const auto at = static_cast<std::uint32_t>(came.wr_id);
+	if (from_qp)
+		*from_qp = one.from_qp;
+	return made_datagram(one);
+}
+
+datagram datagrams::made_datagram(const received &one) noexcept
+{
 	keep(this);
 	datagram made{kept<datagrams>(this)};
-	made.buffer_ = at;
-	made.bytes_ = {place(at) + header, came.byte_len - header};
-	if (from_qp)
-		*from_qp = came.src_qp;
-	if (came.wc_flags & IBV_WC_GRH)
-		made.from_ = sender_of(place(at), family);
+
+	made.buffer_ = one.place;
+	made.bytes_ = {place(one.place) + header, one.bytes};
+	if (one.has_header)
+		made.from_ = sender_of(place(one.place), family);
 	return made;
 }
 

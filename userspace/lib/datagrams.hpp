@@ -31,6 +31,8 @@ struct datagrams {
 	ibv_cq *recv_cq = nullptr;
 	ibv_qp *qp = nullptr;
 	std::uint32_t longest = 0;
+	/* Where a datagram goes that is for all, in a group. */
+	destination all{};
 	/* Each place has the header and a datagram. The first is for the one that is sent. */
 	kept<block> buffers;
 	std::uint32_t receives = 0;
@@ -56,22 +58,31 @@ struct datagrams {
 	void stop() noexcept;
 	void post_receive(std::uint32_t place) noexcept;
 	status send(const destination &, std::span<const std::byte>, const deadline &) noexcept;
+	/* Posts one, if none is being sent. `is_sending` says that it has not completed. */
+	status post(const destination &, std::span<const std::byte>) noexcept;
 	result<datagram> recv(const deadline &, std::uint32_t *from_qp = nullptr) noexcept;
 	next_step arm() noexcept;
 
+	/* These do not wait. If they find nothing, it may have ended. */
+	bool take_received(received &) noexcept;
+	bool take_sent() noexcept;
+	datagram made_datagram(const received &) noexcept;
+	void drain_channel() noexcept;
+	/* Sees whether something else has ended it. */
+	virtual void look() noexcept {}
+
 private:
 	/* What arm() has found, for the next recv(). */
-	std::optional<ibv_wc> found_;
+	std::optional<received> found_;
 
 	std::uint32_t place_size() const noexcept;
 	std::byte *place(std::uint32_t i) const noexcept;
-	/* Whether the queue has a completion, or else it may have ended. */
 	bool take(ibv_cq *, ibv_wc &) noexcept;
-	void drain_channel() noexcept;
-	/* The next completion of one of the queues. */
-	status next(ibv_cq *, ibv_wc &, const deadline &) noexcept;
-	/* Sees whether something else has ended it. */
-	virtual void look() noexcept {}
+	/* Waits for one of these to find something. */
+	status wait_received(received &, const deadline &) noexcept;
+	status wait_sent(const deadline &) noexcept;
+	template <class Take>
+	status wait(ibv_cq *, const deadline &, const char *late, Take) noexcept;
 };
 
 } // namespace peal::detail

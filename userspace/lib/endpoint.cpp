@@ -12,7 +12,7 @@
 #include <new>
 
 #include "blob.hpp"
-#include "datagrams.hpp"
+#include "datagram_source.hpp"
 #include "peal/device.hpp"
 
 namespace peal {
@@ -30,6 +30,7 @@ struct mailbox final : datagrams {
 	end_point mine;
 
 	status make(std::uint16_t receives) noexcept;
+	result<kept<reachable>> reach(std::span<const std::byte> blob) noexcept;
 };
 
 struct reachable {
@@ -68,6 +69,11 @@ void release(reachable *of) noexcept
 		delete of;
 }
 
+destination destination_of(const datagrams &from, const reachable *to) noexcept
+{
+	return to ? to->to : from.all;
+}
+
 status mailbox::make(std::uint16_t count) noexcept
 {
 	auto end = end_point::make(*device.get(), blob_kind::datagrams, {}, {});
@@ -87,6 +93,56 @@ status mailbox::make(std::uint16_t count) noexcept
 	return {};
 }
 
+result<kept<reachable>> mailbox::reach(std::span<const std::byte> blob) noexcept
+{
+	auto theirs = mine.read_peer(blob);
+	if (!theirs)
+		return theirs.failure();
+	auto by = choose_route(*device.get(), mine.addresses.span(), theirs->addresses.span());
+	if (!by)
+		return by.failure();
+	kept<reachable> made(new (std::nothrow) reachable);
+	if (!made)
+		return error::make(ENOMEM, "there is no memory for an address; close others");
+	ibv_ah_attr attr = by->attr();
+	keep(this);
+	made->from = kept<mailbox>(this);
+	made->longest = 128u << by->mtu();
+	made->to = {ibv_create_ah(device->pd, &attr), be32toh(theirs->wire.datagram_qp),
+		    be32toh(theirs->wire.qkey)};
+	if (!made->to.ah)
+		return error::make(errno,
+				   "%s makes no address of the peer: %s; see whether the peer's "
+				   "host answers to ping",
+				   device->name(), strerrordesc_np(errno));
+	return made;
+}
+
+namespace {
+
+/* Whether these bytes can go from there to the peer. */
+status check(const datagrams *from, const reachable *to, std::span<const std::byte> bytes) noexcept
+{
+	if (!to)
+		return error::make(EBADF, "%s", moved);
+	if (to->from.get() != from)
+		return error::make(EXDEV,
+				   "the address is of another endpoint; let this one reach() "
+				   "the peer");
+	if (bytes.size() > to->longest)
+		return error::make(EMSGSIZE,
+				   "a datagram to this peer has at most %u bytes, and these are "
+				   "%zu; send them in parts",
+				   to->longest, bytes.size());
+	return {};
+}
+
+mailbox &mailbox_of(const kept<datagram_source> &source) noexcept
+{
+	return static_cast<mailbox &>(*source->of.get());
+}
+
+} // namespace
 } // namespace detail
 
 std::size_t address_handle::longest() const noexcept
@@ -103,43 +159,19 @@ result<address_handle> endpoint::reach(std::span<const std::byte> blob) noexcept
 {
 	if (!of_)
 		return error::make(EBADF, "%s", detail::moved);
-	auto theirs = of_->mine.read_peer(blob);
-	if (!theirs)
-		return theirs.failure();
-	auto by = detail::choose_route(*of_->device.get(), of_->mine.addresses.span(),
-				       theirs->addresses.span());
-	if (!by)
-		return by.failure();
-	detail::kept<detail::reachable> made(new (std::nothrow) detail::reachable);
+	auto made = of_->reach(blob);
 	if (!made)
-		return error::make(ENOMEM, "there is no memory for an address; close others");
-	ibv_ah_attr attr = by->attr();
-	made->from = of_;
-	made->longest = 128u << by->mtu();
-	made->to = {ibv_create_ah(of_->device->pd, &attr), be32toh(theirs->wire.datagram_qp),
-		    be32toh(theirs->wire.qkey)};
-	if (!made->to.ah)
-		return error::make(errno,
-				   "%s makes no address of the peer: %s; see whether the peer's "
-				   "host answers to ping",
-				   of_->device->name(), strerrordesc_np(errno));
-	return address_handle(std::move(made));
+		return made.failure();
+	return address_handle(std::move(made).value());
 }
 
 status endpoint::send(const address_handle &to, std::span<const std::byte> bytes,
 		      deadline until) noexcept
 {
-	if (!of_ || !to.of_)
+	if (!of_)
 		return error::make(EBADF, "%s", detail::moved);
-	if (to.of_->from.get() != of_.get())
-		return error::make(EXDEV,
-				   "the address is of another endpoint; let this one reach() "
-				   "the peer");
-	if (bytes.size() > to.of_->longest)
-		return error::make(EMSGSIZE,
-				   "a datagram to this peer has at most %u bytes, and these are "
-				   "%zu; send them in parts",
-				   to.of_->longest, bytes.size());
+	if (status fits = detail::check(of_.get(), to.of_.get(), bytes); !fits)
+		return fits;
 	return of_->send(to.of_->to, bytes, until);
 }
 
@@ -175,4 +207,57 @@ result<endpoint> device::endpoint(std::uint16_t receives) noexcept
 	return peal::endpoint(std::move(made));
 }
 
+/* ---- in an event loop ---- */
+
+namespace co {
+
+std::span<const std::byte> endpoint::blob() const &noexcept
+{
+	return source_ ? std::as_bytes(std::span(&detail::mailbox_of(source_).mine.wire, 1))
+		       : std::span<const std::byte>();
+}
+
+result<address_handle> endpoint::reach(std::span<const std::byte> blob) noexcept
+{
+	if (!source_)
+		return error::make(EBADF, "%s", detail::moved);
+	auto made = detail::mailbox_of(source_).reach(blob);
+	if (!made)
+		return made.failure();
+	return address_handle(std::move(made).value());
+}
+
+sending_datagram endpoint::send(const address_handle &to, std::span<const std::byte> bytes,
+				deadline until) noexcept
+{
+	const status fits =
+		source_ ? detail::check(source_->of.get(), to.of_.get(), bytes) : status();
+	const std::optional<error> refused =
+		fits ? std::nullopt : std::optional(error::make(fits.code(), "%s", fits.why()));
+
+	return sending_datagram(source_, to.of_, refused ? &*refused : nullptr, bytes, until);
+}
+
+receiving_datagram endpoint::recv(deadline until) noexcept
+{
+	return receiving_datagram(source_, until);
+}
+
+void endpoint::close() noexcept
+{
+	if (source_)
+		source_->close();
+}
+
+result<endpoint> loop::adopt(peal::endpoint &&other) noexcept
+{
+	auto made = detail::datagram_source::make(detail::kept<detail::datagrams>(other.of_.give()),
+						  state_);
+
+	if (!made)
+		return made.failure();
+	return endpoint(std::move(made).value());
+}
+
+} // namespace co
 } // namespace peal

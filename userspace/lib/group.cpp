@@ -10,8 +10,7 @@
 #include <new>
 
 #include "cm.hpp"
-#include "datagrams.hpp"
-#include "loop.hpp"
+#include "datagram_source.hpp"
 
 namespace peal {
 
@@ -71,7 +70,8 @@ struct membership final : datagrams {
 
 	~membership() override;
 
-	status join(const char *name, const sockaddr_storage &, const deadline &) noexcept;
+	co::task<status> join(const kept<event_loop> &, const char *name, sockaddr_storage,
+			      deadline) noexcept;
 	/* With queues, and in the group. */
 	status attach() noexcept;
 	void look() noexcept override;
@@ -104,8 +104,8 @@ membership::~membership()
 
 /* ---- joining ---- */
 
-status membership::join(const char *name, const sockaddr_storage &group,
-			const deadline &until) noexcept
+co::task<status> membership::join(const kept<event_loop> &in, const char *name,
+				  sockaddr_storage group, deadline until) noexcept
 {
 	std::uint8_t port = 0;
 	sockaddr_storage own;
@@ -114,47 +114,49 @@ status membership::join(const char *name, const sockaddr_storage &group,
 	address = group;
 	family = group.ss_family;
 	if (!find_own_address(*device.get(), group.ss_family, port, own))
-		return error::make(EADDRNOTAVAIL,
-				   "%s has no address of IPv%d on a port that is up; set its link "
-				   "up, and give its netdev an address",
-				   device->name(), family == AF_INET ? 4 : 6);
+		co_return error::make(
+			EADDRNOTAVAIL,
+			"%s has no address of IPv%d on a port that is up; set its link "
+			"up, and give its netdev an address",
+			device->name(), family == AF_INET ? 4 : 6);
 	events = make_event_channel();
 	if (!events || rdma_create_id(events, &id, nullptr, RDMA_PS_UDP)) {
 		id = nullptr;
-		return error::make(errno,
-				   "the connection manager cannot be used: %s; load the module "
-				   "rdma_ucm, and see who may open /dev/infiniband/rdma_cm",
-				   strerrordesc_np(errno));
+		co_return error::make(errno,
+				      "the connection manager cannot be used: %s; load the module "
+				      "rdma_ucm, and see who may open /dev/infiniband/rdma_cm",
+				      strerrordesc_np(errno));
 	}
 	watched = events->fd;
 	if (rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&own)))
-		return error::make(errno,
-				   "the connection manager does not find %s by its address: %s; "
-				   "see whether its netdev still has it",
-				   device->name(), strerrordesc_np(errno));
+		co_return error::make(errno,
+				      "the connection manager does not find %s by its address: %s; "
+				      "see whether its netdev still has it",
+				      device->name(), strerrordesc_np(errno));
 	if (!device->is_device_of(id->verbs))
-		return error::make(EXDEV, "another device has the address of %s; open that device",
-				   device->name());
+		co_return error::make(EXDEV,
+				      "another device has the address of %s; open that device",
+				      device->name());
 	if (rdma_join_multicast(id, reinterpret_cast<sockaddr *>(&address), nullptr))
-		return error::make(errno,
-				   "%s cannot join %s: %s; see whether it is the address of "
-				   "a multicast group",
-				   device->name(), name, strerrordesc_np(errno));
+		co_return error::make(errno,
+				      "%s cannot join %s: %s; see whether it is the address of "
+				      "a multicast group",
+				      device->name(), name, strerrordesc_np(errno));
 	has_asked = true;
-	auto event = run_blocking(next_event({}, events, until));
+	auto event = co_await next_event(in, events, until);
 	if (!event)
-		return error::make(event.code(), "joining %s failed: %s", name, event.why());
+		co_return error::make(event.code(), "joining %s failed: %s", name, event.why());
 	if (event->type != RDMA_CM_EVENT_MULTICAST_JOIN)
-		return error::make(EPROTO, "%s cannot join %s: %s; try again", device->name(), name,
-				   rdma_event_str(event->type));
+		co_return error::make(EPROTO, "%s cannot join %s: %s; try again", device->name(),
+				      name, rdma_event_str(event->type));
 	to = event->group;
 	if (ibv_query_port(device->verbs, id->port_num, &state))
-		return error::make(errno,
-				   "%s does not tell about port %u: %s; see whether it still "
-				   "exists",
-				   device->name(), id->port_num, strerrordesc_np(errno));
+		co_return error::make(errno,
+				      "%s does not tell about port %u: %s; see whether it still "
+				      "exists",
+				      device->name(), id->port_num, strerrordesc_np(errno));
 	longest = 128u << state.active_mtu;
-	return {};
+	co_return status();
 }
 
 status membership::attach() noexcept
@@ -171,6 +173,7 @@ status membership::attach() noexcept
 				   "many groups it may have",
 				   device->name(), strerrordesc_np(failed));
 	is_attached = true;
+	all = {ah, to.qp_num, to.qkey};
 	return {};
 }
 
@@ -200,7 +203,7 @@ status group::send(std::span<const std::byte> bytes, deadline until) noexcept
 {
 	if (!of_)
 		return error::make(EBADF, "%s", detail::moved);
-	return of_->send({of_->ah, of_->to.qp_num, of_->to.qkey}, bytes, until);
+	return of_->send(of_->all, bytes, until);
 }
 
 result<datagram> group::recv(deadline until) noexcept
@@ -220,27 +223,102 @@ next_step group::arm() noexcept
 	return of_ ? of_->arm() : next_step::close;
 }
 
-result<group> device::join(const char *address, deadline until, std::uint16_t receives) noexcept
+namespace detail {
+
+namespace {
+
+co::task<result<kept<membership>>> join_group(kept<event_loop> in, kept<context> device,
+					      const char *address, deadline until,
+					      std::uint16_t receives) noexcept
 {
-	if (!context_)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
-	auto found = detail::run_blocking(detail::look_up({}, address, 0, until));
-	detail::kept<detail::membership> made(new (std::nothrow) detail::membership);
+	if (!device)
+		co_return error::make(EBADF, "the device was moved from; use the object that it "
+					     "was moved to");
+	auto found = co_await look_up(in, address, 0, until);
+	kept<membership> made(new (std::nothrow) membership);
 
 	if (!found)
-		return found.failure();
+		co_return found.failure();
 	if (!made || found->empty())
-		return error::make(ENOMEM, "there is no memory for a group; leave others");
-	made->device = context_;
-	status done = made->join(address, found->front(), until);
+		co_return error::make(ENOMEM, "there is no memory for a group; leave others");
+	made->device = device;
+	status done = co_await made->join(in, address, found->front(), until);
 	if (done)
 		done = made->make_queues(receives);
 	if (done)
 		done = made->attach();
 	if (!done)
-		return error::make(done.code(), "%s", done.why());
-	return group(std::move(made));
+		co_return error::make(done.code(), "%s", done.why());
+	co_return std::move(made);
 }
 
+} // namespace
+} // namespace detail
+
+result<group> device::join(const char *address, deadline until, std::uint16_t receives) noexcept
+{
+	auto made =
+		detail::run_blocking(detail::join_group({}, context_, address, until, receives));
+
+	if (!made)
+		return made.failure();
+	return group(std::move(made).value());
+}
+
+/* ---- in an event loop ---- */
+
+namespace co {
+
+std::size_t group::longest() const noexcept
+{
+	return source_ ? source_->of->longest : 0;
+}
+
+sending_datagram group::send(std::span<const std::byte> bytes, deadline until) noexcept
+{
+	return sending_datagram(source_, {}, nullptr, bytes, until);
+}
+
+receiving_datagram group::recv(deadline until) noexcept
+{
+	return receiving_datagram(source_, until);
+}
+
+void group::close() noexcept
+{
+	if (source_)
+		source_->close();
+}
+
+task<result<group>> loop::join(device &of, const char *address, deadline until,
+			       std::uint16_t receives) noexcept
+{
+	const auto in = state_;
+
+	if (!in)
+		co_return error::make(EBADF, "the event loop was moved from; use the object that "
+					     "it was moved to");
+	if (const char *why = in->refuses())
+		co_return error::make(EBADF, "%s", why);
+	auto joined = co_await detail::join_group(in, of.context_, address, until, receives);
+	if (!joined)
+		co_return joined.failure();
+	auto made =
+		detail::datagram_source::make(detail::kept<detail::datagrams>(joined->give()), in);
+	if (!made)
+		co_return made.failure();
+	co_return group(std::move(made).value());
+}
+
+result<group> loop::adopt(peal::group &&other) noexcept
+{
+	auto made = detail::datagram_source::make(detail::kept<detail::datagrams>(other.of_.give()),
+						  state_);
+
+	if (!made)
+		return made.failure();
+	return group(std::move(made).value());
+}
+
+} // namespace co
 } // namespace peal

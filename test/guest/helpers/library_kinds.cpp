@@ -5,8 +5,10 @@
  *	library_kinds ADDRESS
  *
  * Unreliable connections, with the connection manager at this address and without it; datagrams to
- * a peer; receives that threads share. Exit status: 0, or 1 with a line that says what failed.
+ * a peer, also in coroutines; receives that threads share. Exit status: 0, or 1 with a line that
+ *says what failed.
  */
+#include <peal/co.hpp>
 #include <peal/peal.hpp>
 
 #include <arpa/inet.h>
@@ -126,6 +128,55 @@ void exchange_datagrams(peal::device &device, const char *address)
 	}
 }
 
+/* One coroutine sends and gets the answers of another one, and two members of a group meet. */
+void await_datagrams(peal::device &device)
+{
+	auto loop = must(peal::co::make_loop(), "a loop");
+	auto mine = must(loop.adopt(must(device.endpoint(), "an endpoint")), "an endpoint");
+	auto theirs = must(loop.adopt(must(device.endpoint(), "an endpoint")), "an endpoint");
+	auto to = must(mine.reach(theirs.blob()), "the peer's address");
+	auto back = must(theirs.reach(mine.blob()), "the own address");
+	bool has_come = false;
+	const auto ask = [&]() -> peal::co::task<> {
+		for (int i = 0; i < 100; ++i) {
+			const std::string text = std::to_string(i);
+			const auto sent = co_await mine.send(to, text, patience);
+
+			expect(bool(sent), "an awaited send", sent.why());
+			expect(must(co_await mine.recv(patience), "an answer").text() == text,
+			       "another answer");
+		}
+	};
+	const auto answer = [&]() -> peal::co::task<> {
+		for (int i = 0; i < 100; ++i) {
+			auto came = must(co_await theirs.recv(patience), "a datagram");
+
+			expect(bool(co_await theirs.send(back, came.bytes(), patience)), "a send");
+		}
+	};
+	const auto subscribe = [&]() -> peal::co::task<> {
+		auto group = must(co_await loop.join(device, "239.1.2.3", patience), "a group");
+
+		expect(must(co_await group.recv(patience), "news").text() == "news", "other news");
+		has_come = true;
+	};
+	const auto publish = [&]() -> peal::co::task<> {
+		auto group = must(co_await loop.join(device, "239.1.2.3", patience), "a group");
+
+		/* Until the other one has joined. */
+		while (!has_come) {
+			expect(bool(co_await group.send("news", patience)), "publishing");
+			co_await loop.sleep(5ms);
+		}
+	};
+
+	expect(loop.spawn(ask()) && loop.spawn(answer()) && loop.spawn(subscribe()) &&
+		       loop.spawn(publish()),
+	       "a coroutine");
+	const auto done = loop.run(patience);
+	expect(bool(done), "the loop", done.why());
+}
+
 void send(peal::connection &by, std::uint32_t value)
 {
 	auto post = by.batch();
@@ -190,6 +241,8 @@ int main(int argc, char **argv)
 	std::puts("ok: unreliable connections");
 	exchange_datagrams(device, argv[1]);
 	std::puts("ok: datagrams");
+	await_datagrams(device);
+	std::puts("ok: datagrams in coroutines");
 	share_receives(device, argv[1]);
 	std::puts("ok: shared receives");
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # Holds: Unreliable connections of libpeal write and tell the peer, with the connection manager and by blobs. Datagrams go to a
-# peer whose blob is known, tell its address, and wake it from a sleep on a descriptor. Connections of several threads share four
-# receives, also after ten connections have ended, of which each left messages in them.
+# peer whose blob is known, tell its address, and wake it from a sleep on a descriptor. Coroutines await them, and those of a group.
+# Connections of several threads share four receives, also after ten connections have ended, of which each left messages in them.
 # Does not hold: a wire that loses messages. test/unit/lib has the library's own cases.
 set -u
 # shellcheck source=test/guest/helpers/lib.sh

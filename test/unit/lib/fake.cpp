@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <new>
@@ -149,6 +150,7 @@ struct State {
 	std::set<std::string> cut;
 	unsigned loss = 0, lost_next = 0;
 	std::size_t changed_byte = SIZE_MAX; /* of each datagram */
+	std::function<void()> before_notify;
 	std::uint32_t dice = 1;
 	int joining = RDMA_CM_EVENT_MULTICAST_JOIN;
 	bool gives_rings = false;
@@ -607,6 +609,15 @@ int poll_cq(ibv_cq *cq, int most, ibv_wc *to)
 
 int req_notify_cq(ibv_cq *cq, int)
 {
+	std::function<void()> action;
+
+	{
+		const Call call;
+
+		action = std::exchange(state->before_notify, nullptr);
+	}
+	if (action)
+		action();
 	const Call call;
 
 	static_cast<Queue *>(cq)->armed = true;
@@ -1031,6 +1042,13 @@ void lose_next_datagrams(unsigned count)
 	const Call call;
 
 	state->lost_next = count;
+}
+
+void before_next_notify(std::function<void()> action)
+{
+	const Call call;
+
+	state->before_notify = std::move(action);
 }
 
 void change_datagrams(std::size_t byte)

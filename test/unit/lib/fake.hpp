@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ void hide_last_receives();
 void lose_datagrams(unsigned percent);
 /* So many datagrams are lost. */
 void lose_next_datagrams(unsigned count);
+/* This happens when a completion queue is to be armed the next time, and is not yet. */
+void before_next_notify(std::function<void()> action);
 /* One bit of this byte of each datagram changes on its way. */
 void change_datagrams(std::size_t byte);
 /* The network ends all groups. */

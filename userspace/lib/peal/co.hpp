@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Connections for coroutines: co_await waits for a request or a message, and meanwhile the event
- * loop runs other coroutines. An operation allocates nothing and throws nothing.
+ * Connections, groups and endpoints for coroutines: co_await waits for a request, a message or a
+ * datagram, and meanwhile the event loop runs other coroutines. An operation allocates nothing and
+ * throws nothing.
  *
- * A loop, its coroutines and its connections belong to one thread at a time.
+ * A loop, its coroutines and its connections, groups and endpoints belong to one thread at a time.
  */
 #pragma once
 #include "device.hpp"
@@ -15,6 +16,10 @@ namespace detail {
 
 PEAL_API void keep(event_loop *) noexcept;
 PEAL_API void release(event_loop *) noexcept;
+
+struct datagram_source;
+PEAL_API void keep(datagram_source *) noexcept;
+PEAL_API void release(datagram_source *) noexcept;
 
 /* A request that may have to wait until the queue has room. */
 struct posting {
@@ -226,6 +231,156 @@ private:
 	detail::kept<detail::event_loop> in_;
 };
 
+/*
+ * A datagram that was posted, or that waits for the one before it. co_await returns a status when
+ * the device has sent it. The bytes must stay until then. It may be destroyed at any time: a
+ * datagram that was posted is sent nevertheless, from a buffer of the group or the endpoint.
+ */
+class [[nodiscard]] PEAL_API sending_datagram final : public detail::waiter {
+public:
+	sending_datagram(const sending_datagram &) = delete;
+	~sending_datagram();
+
+	bool await_ready() noexcept;
+	void await_suspend(std::coroutine_handle<> by) noexcept { suspend(by, until_); }
+	status await_resume() const noexcept;
+
+private:
+	friend class endpoint;
+	friend class group;
+	friend struct detail::datagram_source;
+
+	sending_datagram(detail::kept<detail::datagram_source>, detail::kept<detail::reachable>,
+			 const error *refused, std::span<const std::byte>,
+			 const deadline &) noexcept;
+
+	void begin() noexcept;
+	void give_up() noexcept override;
+	void fail(int code, const char *why) noexcept;
+
+	detail::kept<detail::datagram_source> by_;
+	detail::kept<detail::reachable> to_;
+	std::span<const std::byte> bytes_;
+	deadline until_;
+	std::optional<error> why_;
+};
+
+/*
+ * The next datagram. co_await returns a result<datagram>. It may be awaited again for later ones.
+ * One that came for it when it is destroyed goes to the next that waits.
+ */
+class [[nodiscard]] PEAL_API receiving_datagram final : public detail::waiter {
+public:
+	receiving_datagram(const receiving_datagram &) = delete;
+	~receiving_datagram();
+
+	bool await_ready() noexcept;
+	void await_suspend(std::coroutine_handle<> by) noexcept { suspend(by, until_); }
+	result<datagram> await_resume() noexcept;
+
+private:
+	friend class endpoint;
+	friend class group;
+	friend struct detail::datagram_source;
+
+	receiving_datagram(detail::kept<detail::datagram_source>, const deadline &) noexcept;
+
+	void take(const detail::received &) noexcept;
+	void give_up() noexcept override;
+	void fail(int code, const char *why) noexcept;
+
+	detail::kept<detail::datagram_source> from_;
+	deadline until_;
+	std::optional<detail::received> came_;
+	int code_ = 0;
+	const char *why_ = nullptr;
+};
+
+/*
+ * A multicast group of an event loop. Several coroutines may use it. Datagrams are sent in the
+ * order of the calls, and are given to the coroutines in the order in which they began to wait.
+ */
+class PEAL_API group {
+public:
+	/* A group that was moved from neither sends nor receives. */
+	group(group &&) noexcept = default;
+	group &operator=(group &&other) noexcept
+	{
+		if (this != &other) {
+			close();
+			source_ = std::move(other.source_);
+		}
+		return *this;
+	}
+	/* Coroutines that wait for it are told. */
+	~group() { close(); }
+
+	/* As those of peal::group. */
+	std::size_t longest() const noexcept;
+	sending_datagram send(std::span<const std::byte>, deadline) noexcept;
+	sending_datagram send(std::string_view text, deadline until) noexcept
+	{
+		return send(std::as_bytes(std::span(text)), until);
+	}
+	receiving_datagram recv(deadline) noexcept;
+
+	/* Ends what waits for it. */
+	void close() noexcept;
+
+private:
+	friend class loop;
+
+	explicit group(detail::kept<detail::datagram_source> source) noexcept
+		: source_(std::move(source))
+	{
+	}
+
+	detail::kept<detail::datagram_source> source_;
+};
+
+/* An endpoint of an event loop. Several coroutines may use it, as a group. */
+class PEAL_API endpoint {
+public:
+	/* An endpoint that was moved from neither sends nor receives. */
+	endpoint(endpoint &&) noexcept = default;
+	endpoint &operator=(endpoint &&other) noexcept
+	{
+		if (this != &other) {
+			close();
+			source_ = std::move(other.source_);
+		}
+		return *this;
+	}
+	/* Coroutines that wait for it are told. */
+	~endpoint() { close(); }
+
+	/* As those of peal::endpoint. */
+	std::span<const std::byte> blob() const &noexcept;
+	std::span<const std::byte> blob() const && = delete;
+	result<address_handle> reach(std::span<const std::byte> blob) noexcept;
+	sending_datagram send(const address_handle &to, std::span<const std::byte>,
+			      deadline) noexcept;
+	sending_datagram send(const address_handle &to, std::string_view text,
+			      deadline until) noexcept
+	{
+		return send(to, std::as_bytes(std::span(text)), until);
+	}
+	receiving_datagram recv(deadline) noexcept;
+
+	/* Ends what waits for it. */
+	void close() noexcept;
+
+private:
+	friend class loop;
+
+	explicit endpoint(detail::kept<detail::datagram_source> source) noexcept
+		: source_(std::move(source))
+	{
+	}
+
+	detail::kept<detail::datagram_source> source_;
+};
+
 /* Waits until a descriptor is readable. co_await returns a status. */
 class [[nodiscard]] PEAL_API readable final : public detail::waiter {
 public:
@@ -328,6 +483,12 @@ public:
 					 region mine, deadline, options = {}) noexcept;
 	/* Takes over a connection that has no request on its way, and no batch. */
 	result<connection> adopt(peal::connection &&) noexcept;
+	/* As device::join. `address` must stay until the end. */
+	task<result<group>> join(device &, const char *address, deadline,
+				 std::uint16_t receives = 128) noexcept;
+	/* Takes over a group or an endpoint. It ends if this fails. */
+	result<group> adopt(peal::group &&) noexcept;
+	result<endpoint> adopt(peal::endpoint &&) noexcept;
 
 	sleeping sleep(deadline) noexcept;
 	/* Of any descriptor that epoll knows. */

@@ -18,6 +18,13 @@
 
 namespace peal {
 
+namespace co {
+
+class endpoint;
+class loop;
+
+} // namespace co
+
 namespace detail {
 
 struct mailbox;
@@ -41,6 +48,7 @@ public:
 
 private:
 	friend class endpoint;
+	friend class co::endpoint;
 
 	explicit address_handle(detail::kept<detail::reachable> of) noexcept : of_(std::move(of)) {}
 
@@ -80,6 +88,7 @@ public:
 
 private:
 	friend class device;
+	friend class co::loop;
 
 	explicit endpoint(detail::kept<detail::mailbox> of) noexcept : of_(std::move(of)) {}
 

@@ -23,6 +23,14 @@ namespace peal {
 
 namespace detail {
 
+/* A datagram that came, in a place of the buffers. */
+struct received {
+	std::uint32_t place;
+	std::uint32_t bytes;
+	bool has_header;
+	std::uint32_t from_qp;
+};
+
 struct datagrams;
 PEAL_API void keep(datagrams *) noexcept;
 PEAL_API void release(datagrams *) noexcept;
@@ -88,6 +96,7 @@ public:
 
 private:
 	friend class device;
+	friend class co::loop;
 
 	explicit group(detail::kept<detail::membership> of) noexcept : of_(std::move(of)) {}
 
