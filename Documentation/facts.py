@@ -7,9 +7,10 @@
     .. type:: HEADER NAME    the public part of a type of libpeal, with the comment above it
     .. misuses::             what must not compile with libpeal, with the reason, from test/unit/lib/misuse
     :test:`NAME`             a test: a TEST_CASE of libpeal, or a guest test with its folder
+    :lines:`FILE...`         how many lines these programs have that are neither empty nor a comment
 
 It warns about a counter that no code counts, a comment that names no lock, a lock that the page does not name, a type that is
-not in the header, and a test that does not exist.
+not in the header, and a test or a program that does not exist.
 """
 import collections
 import pathlib
@@ -163,6 +164,20 @@ def test_role(_name, _raw, text, line, inliner, _options=None, _content=None):
     return [nodes.emphasis(text, text)], []
 
 
+def lines_role(_name, _raw, text, line, inliner, _options=None, _content=None):
+    """Files are relative to the folder of this one, and those without a folder are examples of libpeal."""
+    count = 0
+    for name in text.split():
+        path = pathlib.Path(__file__).parent / name if "/" in name else LIBRARY.parent / "examples" / name
+        if not path.exists():
+            warn("there is no file %s", name, location=(inliner.document.current_source, line))
+            continue
+        inliner.document.settings.env.note_dependency(str(path))
+        code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.S)
+        count += sum(1 for one in code.splitlines() if one.strip())
+    return [nodes.Text(str(count))], []
+
+
 def setup(app):
     app.add_directive("counters", Counters)
     app.add_directive("tracepoints", Tracepoints)
@@ -170,4 +185,5 @@ def setup(app):
     app.add_directive("type", Type)
     app.add_directive("misuses", Misuses)
     app.add_role("test", test_role)
+    app.add_role("lines", lines_role)
     return {"parallel_read_safe": True}
