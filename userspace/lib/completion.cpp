@@ -31,6 +31,10 @@ words words_of(int status)
 	case IBV_WC_LOC_PROT_ERR:
 		return {"the slice is not in registered memory",
 			"keep its memory until the request has completed"};
+	case IBV_WC_MW_BIND_ERR:
+		return {"the window was not bound",
+			"keep the window and its memory until the request has completed, and "
+			"connect again"};
 	case IBV_WC_WR_FLUSH_ERR:
 		return {"the connection had ended before the request was done",
 			"look for the first request that failed, and connect again"};
@@ -39,7 +43,9 @@ words words_of(int status)
 			"see whether the message fits into the peer's receive buffer"};
 	case IBV_WC_REM_ACCESS_ERR:
 		return {"the peer's memory does not allow the request",
-			"let the peer share memory with this right, and keep it"};
+			"let the peer share memory with this right, and keep it, or bind its "
+			"window "
+			"again"};
 	case IBV_WC_REM_OP_ERR:
 		return {"the peer's device failed", "see the peer's log, and connect again"};
 	case IBV_WC_RETRY_EXC_ERR:

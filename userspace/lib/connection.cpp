@@ -32,6 +32,9 @@ constexpr auto verbs_opcodes = [] {
 	made[PEAL_OP_READ] = IBV_WR_RDMA_READ;
 	made[PEAL_OP_CMP_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP;
 	made[PEAL_OP_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	made[PEAL_OP_BIND_MW] = IBV_WR_BIND_MW;
+	made[PEAL_OP_LOCAL_INV] = IBV_WR_LOCAL_INV;
+	made[PEAL_OP_SEND_INV] = IBV_WR_SEND_WITH_INV;
 	return made;
 }();
 
@@ -112,7 +115,10 @@ void link::build(const operation &of) noexcept
 	to.sg_list = &entry;
 	/* For some devices an entry of length 0 means 2 GiB. */
 	to.num_sge = of.size() != 0;
-	to.imm_data = htobe32(of.imm);
+	if (of.has_key())
+		to.invalidate_rkey = of.imm;
+	else
+		to.imm_data = htobe32(of.imm);
 	entry.length = of.size();
 	if (of.local) {
 		entry.addr = reinterpret_cast<std::uintptr_t>(of.local->data());
@@ -142,6 +148,7 @@ void link::abort() noexcept
 		held[i] = {};
 	batch_size = 0;
 	refused = nullptr;
+	restore_windows();
 	choose_way();
 }
 
@@ -185,6 +192,7 @@ std::uint32_t link::post(int &failed, co::sending *by) noexcept
 		slots[(first_slot + outstanding + i) % limits.sends] = {by, std::move(held[i])};
 	next_request += posted;
 	outstanding += posted;
+	settle_windows(posted == batch_size);
 	return posted;
 }
 
@@ -332,9 +340,18 @@ void link::note_received(int wc_status, const arrival &one) noexcept
 			post_receive(one.buffer);
 		return;
 	}
+	if (one.has_key)
+		note_given_back(rkey(one.imm));
 	arrival &to = arrived[(first + count++) % limits.receives];
 	to = one;
 	to.number = arrivals++;
+}
+
+/* rdma_rxe has the flag of kernel users, which programs know as that of a checksum. */
+bool link::is_inv_of_rxe(const ibv_wc &one) const noexcept
+{
+	return one.wc_flags & IBV_WC_IP_CSUM_OK && !(one.wc_flags & IBV_WC_WITH_IMM) &&
+	       has_lent(rkey(one.invalidated_rkey));
 }
 
 void link::poll_receives() noexcept
@@ -346,13 +363,15 @@ void link::poll_receives() noexcept
 	if (direct) {
 		direct->for_each_received([&](std::uint64_t buffer, const peal_cqe &cqe) {
 			const bool is_write = cqe.opcode == PEAL_OP_WRITE_IMM;
+			const bool has_key = cqe.opcode == PEAL_OP_SEND_INV;
 
 			note_received(cqe.status,
 				      {.number = 0,
 				       .buffer = static_cast<std::uint32_t>(buffer),
 				       .bytes = cqe.byte_len,
-				       .imm = be32toh(cqe.imm_or_rkey),
+				       .imm = has_key ? cqe.imm_or_rkey : be32toh(cqe.imm_or_rkey),
 				       .has_imm = is_write || cqe.opcode == PEAL_OP_SEND_IMM,
+				       .has_key = has_key,
 				       .in_buffer = !is_write});
 		});
 		return;
@@ -361,14 +380,17 @@ void link::poll_receives() noexcept
 		got = ibv_poll_cq(recv_cq, most, came);
 		for (int i = 0; i < got; ++i) {
 			const ibv_wc &one = came[i];
+			const bool has_key = one.wc_flags & IBV_WC_WITH_INV || is_inv_of_rxe(one);
 
-			note_received(one.status,
-				      {.number = 0,
-				       .buffer = static_cast<std::uint32_t>(one.wr_id),
-				       .bytes = one.byte_len,
-				       .imm = be32toh(one.imm_data),
-				       .has_imm = (one.wc_flags & IBV_WC_WITH_IMM) != 0,
-				       .in_buffer = one.opcode != IBV_WC_RECV_RDMA_WITH_IMM});
+			note_received(
+				one.status,
+				{.number = 0,
+				 .buffer = static_cast<std::uint32_t>(one.wr_id),
+				 .bytes = one.byte_len,
+				 .imm = has_key ? one.invalidated_rkey : be32toh(one.imm_data),
+				 .has_imm = (one.wc_flags & IBV_WC_WITH_IMM) != 0,
+				 .has_key = has_key,
+				 .in_buffer = one.opcode != IBV_WC_RECV_RDMA_WITH_IMM});
 		}
 	} while (got == most);
 	if (got < 0)
@@ -544,6 +566,7 @@ message link::made_message(const arrival &oldest) noexcept
 	made.buffer_ = oldest.buffer;
 	made.imm_ = oldest.imm;
 	made.has_imm_ = oldest.has_imm;
+	made.has_key_ = oldest.has_key;
 	if (oldest.in_buffer)
 		made.bytes_ = {buffers->data + std::size_t{oldest.buffer} * limits.receive_bytes,
 			       oldest.bytes};

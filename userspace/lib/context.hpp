@@ -29,6 +29,11 @@ struct context {
 	const char *name() const noexcept { return ibv_get_device_name(verbs->device); }
 	/* Whether vendor_err of a completion is a reason of <rdma/peal-abi.h>. */
 	bool is_peal() const noexcept { return attr.vendor_id == 0x706561; }
+	bool has_windows() const noexcept
+	{
+		return attr.device_cap_flags &
+		       (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	}
 	/* The connection manager opens devices of its own, so only the name tells. */
 	bool is_device_of(const ibv_context *other) const noexcept
 	{

@@ -560,6 +560,11 @@ bool device::has_atomics() const noexcept
 	return context_ && context_->attr.atomic_cap != IBV_ATOMIC_NONE;
 }
 
+bool device::has_windows() const noexcept
+{
+	return context_ && context_->has_windows();
+}
+
 result<connection> device::connect(const char *host, std::uint16_t port, const region &mine,
 				   deadline until, const options &limits) noexcept
 {

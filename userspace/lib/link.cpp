@@ -21,7 +21,7 @@ namespace peal {
 namespace {
 
 constexpr std::uint32_t greeting_magic = 0x7065616c; /* "peal" */
-constexpr std::uint8_t greeting_version = 1;
+constexpr std::uint8_t greeting_version = region_on_wire::current_version;
 constexpr const char *closed = "the peer has closed the connection; connect again";
 constexpr const char *removed = "the device was removed; open another one";
 
@@ -163,6 +163,7 @@ void link::close() noexcept
 	direct.reset();
 	if (qp && pool)
 		leave_pool();
+	end_windows();
 	if (qp)
 		ibv_destroy_qp(qp);
 	qp = nullptr;
@@ -326,7 +327,7 @@ status link::learn_port(std::uint8_t number) noexcept
 
 status link::post_receives() noexcept
 {
-	for (std::uint32_t i = 0; !pool && i < limits.receives; ++i)
+	for (std::uint32_t i = 0; buffers && !pool && i < limits.receives; ++i)
 		post_receive(i);
 	if (ended)
 		return error::make(EIO, "%s", ended);

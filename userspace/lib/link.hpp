@@ -36,6 +36,8 @@ struct region_on_wire {
 	std::uint32_t key;
 	std::uint32_t receive_bytes;
 
+	static constexpr std::uint8_t current_version = 1;
+
 	static region_on_wire pack(const region &, const options &) noexcept;
 	bool is_peal() const noexcept;
 	/* With the rights that the transport has. */
@@ -49,6 +51,9 @@ namespace detail {
 struct greeter;
 void keep(greeter *) noexcept;
 void release(greeter *) noexcept;
+
+/* The region of memory that a program may reach (memory.cpp). */
+ibv_mr *registration_of(const block *) noexcept;
 
 struct link final : source, path {
 	/* A request on its way, in an event loop. */
@@ -103,6 +108,10 @@ struct link final : source, path {
 	std::uint32_t count = 0;
 	std::uint64_t arrivals = 0;
 
+	/* The windows of the connection, and those that the batch changes (window.cpp). */
+	list_node windows;
+	list_node batch_windows;
+
 	/* ---- only in an event loop ---- */
 	kept<event_loop> loop;
 	bool is_watched = false;
@@ -142,6 +151,8 @@ struct link final : source, path {
 	status commit_and_wait(const deadline &) noexcept;
 	void abort() noexcept;
 	void end_batch() noexcept;
+	/* The batch is not posted. The first reason counts. */
+	void refuse(const char *why) noexcept;
 
 	void post_receive(std::uint32_t buffer) noexcept;
 	void end(const char *why) noexcept;
@@ -152,6 +163,12 @@ struct link final : source, path {
 	result<message> recv(const deadline &) noexcept;
 	result<std::uint32_t> recv_imm(const deadline &) noexcept;
 	next_step arm_for_program() noexcept;
+
+	/* ---- windows (window.cpp) ---- */
+	result<window> make_window() noexcept;
+	request add_bind(window_state *, const slice &, rights given) noexcept;
+	request add_invalidate(window_state *) noexcept;
+	request add_send_invalidate(const slice *, lease &) noexcept;
 
 	/* ---- in an event loop (co.cpp) ---- */
 	status make_slots() noexcept;
@@ -178,7 +195,6 @@ private:
 	void learn_gids(const ibv_ah_attr &path) noexcept;
 	/* Sets is_short again after what ended the short way. */
 	void choose_way() noexcept;
-	void refuse(const char *why) noexcept;
 	/* Writes a request for libibverbs. */
 	void build(const operation &) noexcept;
 	/* Readable if look_at_peer() has something to see. */
@@ -204,6 +220,12 @@ private:
 	void note_received(int wc_status, const arrival &) noexcept;
 	/* How many requests of the batch were posted. */
 	std::uint32_t post(int &failed, co::sending *by) noexcept;
+	void settle_windows(bool whole) noexcept;
+	void restore_windows() noexcept;
+	bool is_inv_of_rxe(const ibv_wc &) const noexcept;
+	bool has_lent(rkey) const noexcept;
+	void note_given_back(rkey) noexcept;
+	void end_windows() noexcept;
 	/* ---- in an event loop ---- */
 	void complete(const completion &) noexcept;
 	/* Nobody will know how the requests on their way end. */

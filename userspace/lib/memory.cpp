@@ -6,8 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "context.hpp"
-#include "peal/memory.hpp"
+#include "link.hpp"
 
 namespace peal::detail {
 
@@ -41,6 +40,8 @@ int access_flags(peal::rights given) noexcept
 		flags |= IBV_ACCESS_REMOTE_READ;
 	if (includes(given, rights::atomic))
 		flags |= IBV_ACCESS_REMOTE_ATOMIC;
+	if (includes(given, rights::bind))
+		flags |= IBV_ACCESS_MW_BIND;
 	return flags;
 }
 
@@ -57,6 +58,11 @@ void release(block *of) noexcept
 
 	if (all->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
 		delete all;
+}
+
+ibv_mr *registration_of(const block *of) noexcept
+{
+	return static_cast<const registered *>(of)->mr;
 }
 
 result<kept<block>> make_block(context *device, std::size_t count, std::size_t each,
@@ -76,6 +82,11 @@ result<kept<block>> make_block(context *device, std::size_t count, std::size_t e
 				   "%zu objects of %zu bytes are more than memory can "
 				   "be; ask for fewer",
 				   count, each);
+	if (includes(given, rights::bind) && !device->has_windows())
+		return error::make(ENOTSUP,
+				   "%s has no memory windows of type 2; let the peer reach the "
+				   "whole memory, without bindable",
+				   device->name());
 	std::unique_ptr<registered> made(new (std::nothrow) registered);
 	if (made)
 		made->data =

@@ -7,8 +7,9 @@
 # and rdma_rxe with the server on each of them. Clients that count by atomics lose no count, and the lock keeps them apart. The
 # store returns what was put, and a client that reads while the server writes gets only whole values. A copied file has the same
 # bytes, also an empty one, and a file that does not exist is a sentence. Two programs connect without the connection manager, by
-# blobs in files. The parameter server, whose connections share receives, finds the parameters. Each subscriber of a multicast
-# group gets the lines of a publisher, and its address.
+# blobs in files. The parameter server, whose connections share receives, finds the parameters. A lease ends when the client gives it back and
+# when the server takes it back, and then the client cannot write. Each subscriber of a multicast group gets the lines of a
+# publisher, and its address.
 # Does not hold: whether a read met a write in the store is up to the timing; test/unit/lib/examples.cpp has each mixture.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
@@ -135,6 +136,16 @@ meets() {
 	grep -q "these 10 bytes are no blob of libpeal" "$work/client" || fail "a file that is no blob: $(<"$work/client")"
 }
 
+# leases: a lease that was given back, and one that was taken back, by which the client writes no more.
+leases() {
+	serve 7481 lease
+	call client lease "$1"
+	served
+	prints server $'given back: first\ntaken back: second'
+	grep -q "^refused: the peer's memory does not allow the request.*bind its window again" "$work/client" ||
+		fail "a late write: $(<"$work/client")"
+}
+
 joined() { grep -q joined "$work/subscriber0" && grep -q joined "$work/subscriber1"; }
 
 # publishes: each of two subscribers at the server's end gets every line, because both have joined and nothing is lost here.
@@ -162,7 +173,7 @@ publishes() {
 # try_all ADDRESS: every example, with the server at this address.
 try_all() {
 	local part begin took=
-	for part in lessons meets count_and_lock store "copy 2000001" "copy 0" train publishes; do
+	for part in lessons meets count_and_lock store "copy 2000001" "copy 0" train leases publishes; do
 		begin=$(now_ms)
 		# shellcheck disable=SC2086 # a function and its argument
 		$part "$1"

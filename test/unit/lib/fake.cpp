@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -96,6 +97,15 @@ struct Region : ibv_mr {
 	int access;
 };
 
+/* Of type 2. It is bound through a queue pair, and only requests on that one may use it. */
+struct Window : ibv_mw {
+	std::uint32_t key; /* as the device has it */
+	const Region *region = nullptr;
+	std::uint32_t qpn = 0;
+	std::uint64_t start = 0, length = 0;
+	int access = 0;
+};
+
 struct Events;
 
 struct Id : rdma_cm_id {
@@ -125,11 +135,13 @@ struct State {
 	std::string broken;
 	std::map<std::uint32_t, Pair *> pairs;
 	std::map<std::uint32_t, Region *> regions;
+	std::set<Window *> windows;
 	std::deque<Pair *> last_receives; /* events */
 	bool tells_last_receive = true;
 	std::set<Id *> ids;
 	std::uint32_t next_key = 0x100;
 	std::uint32_t next_qpn = 0x10;
+	std::uint32_t next_srqn = 0x800;
 	std::uint16_t next_port = 40000;
 	unsigned posts = 0;
 	ibv_qp_attr route{};
@@ -140,6 +152,8 @@ struct State {
 	std::uint32_t vendor = 0x1234;
 	bool up = true;
 	bool atomics = true;
+	bool has_windows = true;
+	bool says_inv_as_rxe = false;
 	int devices_there = 2;
 	std::vector<std::uint8_t> answer;
 	std::vector<std::uint8_t> greeting;
@@ -227,10 +241,12 @@ peal_cqe cqe_of(const ibv_wc &wc)
 
 	cqe.wqe_index = static_cast<std::uint32_t>(wc.wr_id);
 	cqe.byte_len = wc.byte_len;
-	cqe.imm_or_rkey = wc.imm_data;
+	cqe.imm_or_rkey = wc.imm_data; /* or the key */
 	cqe.vendor_err = wc.vendor_err;
 	cqe.status = wc.status;
-	if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+	if (wc.wc_flags & IBV_WC_WITH_INV)
+		cqe.opcode = PEAL_OP_SEND_INV;
+	else if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 		cqe.opcode = PEAL_OP_WRITE_IMM;
 	else
 		cqe.opcode = has_imm ? PEAL_OP_SEND_IMM : PEAL_OP_SEND;
@@ -266,6 +282,50 @@ bool covers(std::uint32_t key, std::uint64_t address, std::uint64_t length, int 
 	       address - start <= region->length - length && (region->access & access) == access;
 }
 
+/* A remote part of a request that comes in on this queue pair. */
+bool covers_remote(const Pair *on, std::uint32_t key, std::uint64_t address, std::uint64_t length,
+		   int access)
+{
+	for (const Window *window : state->windows)
+		if (window->key == key && window->region)
+			return window->qpn == on->qp_num && address >= window->start &&
+			       length <= window->length &&
+			       address - window->start <= window->length - length &&
+			       (window->access & access) == access;
+	return covers(key, address, length, access);
+}
+
+ibv_wc_status bind_window(const Pair *pair, const ibv_send_wr &wr)
+{
+	auto *window = static_cast<Window *>(wr.bind_mw.mw);
+	const ibv_mw_bind_info &to = wr.bind_mw.bind_info;
+	const auto *region = static_cast<Region *>(to.mr);
+
+	/* rdma_rxe compares the key, and refuses the same one again. */
+	if (!state->windows.contains(window) || window->region || window->rkey != window->key ||
+	    wr.bind_mw.rkey == window->key || wr.bind_mw.rkey >> 8 != window->key >> 8 ||
+	    !to.length || !covers(region->lkey, to.addr, to.length, IBV_ACCESS_MW_BIND))
+		return IBV_WC_MW_BIND_ERR;
+	window->key = wr.bind_mw.rkey;
+	window->region = region;
+	window->qpn = pair->qp_num;
+	window->start = to.addr;
+	window->length = to.length;
+	window->access = static_cast<int>(to.mw_access_flags);
+	return IBV_WC_SUCCESS;
+}
+
+/* peal's device refuses a window that is not bound. */
+bool invalidate(const Pair *on, std::uint32_t key)
+{
+	for (Window *window : state->windows)
+		if (window->key == key && window->region && window->qpn == on->qp_num) {
+			window->region = nullptr;
+			return true;
+		}
+	return false;
+}
+
 void finish(Pair *pair, const Send &send, ibv_wc_status status, std::uint32_t vendor = 0)
 {
 	ibv_wc wc{};
@@ -297,7 +357,7 @@ void break_pair(Pair *pair)
 	pair->receives.clear();
 }
 
-ibv_wc_status move_remote(const Send &send, void *local)
+ibv_wc_status move_remote(const Pair *to, const Send &send, void *local)
 {
 	const std::uint64_t at = send.wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
 						 send.wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP
@@ -309,18 +369,20 @@ ibv_wc_status move_remote(const Send &send, void *local)
 	switch (send.wr.opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		if (!covers(send.wr.wr.rdma.rkey, at, send.sge.length, IBV_ACCESS_REMOTE_WRITE))
+		if (!covers_remote(to, send.wr.wr.rdma.rkey, at, send.sge.length,
+				   IBV_ACCESS_REMOTE_WRITE))
 			return IBV_WC_REM_ACCESS_ERR;
 		std::memcpy(remote, local, send.sge.length);
 		return IBV_WC_SUCCESS;
 	case IBV_WR_RDMA_READ:
-		if (!covers(send.wr.wr.rdma.rkey, at, send.sge.length, IBV_ACCESS_REMOTE_READ))
+		if (!covers_remote(to, send.wr.wr.rdma.rkey, at, send.sge.length,
+				   IBV_ACCESS_REMOTE_READ))
 			return IBV_WC_REM_ACCESS_ERR;
 		std::memcpy(local, remote, send.sge.length);
 		return IBV_WC_SUCCESS;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		if (!covers(send.wr.wr.atomic.rkey, at, 8, IBV_ACCESS_REMOTE_ATOMIC))
+		if (!covers_remote(to, send.wr.wr.atomic.rkey, at, 8, IBV_ACCESS_REMOTE_ATOMIC))
 			return IBV_WC_REM_ACCESS_ERR;
 		std::memcpy(&value, remote, 8);
 		std::memcpy(local, &value, 8);
@@ -449,7 +511,8 @@ bool move_one(Pair *pair, Send send)
 		return true;
 	}
 	const auto opcode = send.wr.opcode;
-	const bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+	const bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
+			   opcode == IBV_WR_SEND_WITH_INV;
 	const bool has_imm = opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	const auto found = state->pairs.find(pair->route.dest_qp_num);
 	Pair *peer = found == state->pairs.end() ? nullptr : found->second;
@@ -462,6 +525,11 @@ bool move_one(Pair *pair, Send send)
 	if (state->failing) {
 		status = std::exchange(state->failing, IBV_WC_SUCCESS);
 		vendor = state->vendor_error;
+	} else if (opcode == IBV_WR_BIND_MW) {
+		status = bind_window(pair, send.wr);
+	} else if (opcode == IBV_WR_LOCAL_INV) {
+		if (!invalidate(pair, send.wr.invalidate_rkey))
+			status = IBV_WC_LOC_QP_OP_ERR;
 	} else if (send.sge.length && !(send.wr.send_flags & IBV_SEND_INLINE) &&
 		   !covers(send.sge.lkey, send.sge.addr, send.sge.length, 0)) {
 		status = IBV_WC_LOC_PROT_ERR;
@@ -474,7 +542,7 @@ bool move_one(Pair *pair, Send send)
 	} else if (sends || has_imm) {
 		if (peer->queue().empty())
 			return false;
-		status = move_remote(send, local);
+		status = move_remote(peer, send, local);
 		if (!status) {
 			const Receive into = peer->queue().front();
 			ibv_wc wc{};
@@ -485,6 +553,15 @@ bool move_one(Pair *pair, Send send)
 			wc.opcode = sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
 			wc.wc_flags = has_imm ? IBV_WC_WITH_IMM : 0;
 			wc.imm_data = send.wr.imm_data;
+			if (opcode == IBV_WR_SEND_WITH_INV) {
+				wc.wc_flags = state->says_inv_as_rxe ? IBV_WC_IP_CSUM_OK
+								     : IBV_WC_WITH_INV;
+				wc.invalidated_rkey = send.wr.invalidate_rkey;
+				if (!invalidate(peer, send.wr.invalidate_rkey)) {
+					wc.status = IBV_WC_LOC_QP_OP_ERR;
+					status = IBV_WC_REM_ACCESS_ERR;
+				}
+			}
 			if (sends && send.sge.length > into.sge.length) {
 				wc.status = IBV_WC_LOC_LEN_ERR;
 				status = IBV_WC_REM_INV_REQ_ERR;
@@ -497,7 +574,7 @@ bool move_one(Pair *pair, Send send)
 				break_pair(peer);
 		}
 	} else {
-		status = move_remote(send, local);
+		status = move_remote(peer, send, local);
 	}
 	finish(pair, send, status, vendor);
 	return true;
@@ -592,6 +669,33 @@ int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad)
 	return 0;
 }
 
+ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type)
+{
+	const Call call;
+
+	if (failure("ibv_alloc_mw"))
+		return nullptr;
+	auto *window = made(new Window, "mw");
+	static_cast<ibv_mw &>(*window) = {};
+	window->context = pd->context;
+	window->pd = pd;
+	window->type = type;
+	window->key = window->rkey = state->next_key++ << 8;
+	state->windows.insert(window);
+	return window;
+}
+
+int dealloc_mw(ibv_mw *mw)
+{
+	const Call call;
+	auto *window = static_cast<Window *>(mw);
+
+	state->windows.erase(window);
+	ended("mw");
+	delete window;
+	return 0;
+}
+
 int poll_cq(ibv_cq *cq, int most, ibv_wc *to)
 {
 	const Call call;
@@ -646,10 +750,25 @@ ibv_wr_opcode verbs_opcode(std::uint8_t opcode)
 		return IBV_WR_ATOMIC_CMP_AND_SWP;
 	case PEAL_OP_FETCH_ADD:
 		return IBV_WR_ATOMIC_FETCH_AND_ADD;
+	case PEAL_OP_BIND_MW:
+		return IBV_WR_BIND_MW;
+	case PEAL_OP_LOCAL_INV:
+		return IBV_WR_LOCAL_INV;
+	case PEAL_OP_SEND_INV:
+		return IBV_WR_SEND_WITH_INV;
 	default:
 		state->broken += "a WQE has no opcode; ";
 		return IBV_WR_SEND;
 	}
+}
+
+/* The low byte is the program's, and only the others count. */
+Window *window_of(std::uint32_t key)
+{
+	for (Window *window : state->windows)
+		if (window->key >> 8 == key >> 8)
+			return window;
+	return nullptr;
 }
 
 Send send_of(std::uint32_t index, const std::byte *slot)
@@ -670,6 +789,14 @@ Send send_of(std::uint32_t index, const std::byte *slot)
 		std::memcpy(&segment, slot, sizeof(segment));
 		slot += sizeof(segment);
 		send.wr.wr.atomic = {wqe.remote_addr, segment.compare_add, segment.swap, wqe.rkey};
+	} else if (wqe.opcode == PEAL_OP_BIND_MW) {
+		peal_bind_seg segment;
+
+		std::memcpy(&segment, slot, sizeof(segment));
+		send.wr.bind_mw = {window_of(wqe.rkey),
+				   segment.new_rkey,
+				   {state->regions.at(segment.mr_lkey), segment.addr,
+				    segment.length, segment.access}};
 	} else {
 		send.wr.wr.rdma = {wqe.remote_addr, wqe.rkey};
 	}
@@ -953,6 +1080,20 @@ void set_atomics(bool has)
 	state->atomics = has;
 }
 
+void set_windows(bool has)
+{
+	const Call call;
+
+	state->has_windows = has;
+}
+
+void say_inv_as_rxe()
+{
+	const Call call;
+
+	state->says_inv_as_rxe = true;
+}
+
 void set_ports_up(bool up)
 {
 	const Call call;
@@ -1151,6 +1292,8 @@ ibv_context *ibv_open_device(ibv_device *device)
 	context->ops.post_srq_recv = post_srq_recv;
 	context->ops.poll_cq = poll_cq;
 	context->ops.req_notify_cq = req_notify_cq;
+	context->ops.alloc_mw = alloc_mw;
+	context->ops.dealloc_mw = dealloc_mw;
 	return context;
 }
 
@@ -1158,7 +1301,7 @@ int ibv_close_device(ibv_context *context)
 {
 	const Call call;
 
-	for (const char *kind : {"pd", "cq", "qp", "mr"})
+	for (const char *kind : {"pd", "cq", "qp", "mr", "mw"})
 		if (state->alive[kind] && state->alive["context"] == 1)
 			state->broken +=
 				std::string("a context was closed before a ") + kind + "; ";
@@ -1181,6 +1324,7 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
 	attr->max_qp_init_rd_atom = 8;
 	attr->atomic_cap = state->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
 	attr->phys_port_cnt = 1;
+	attr->device_cap_flags = state->has_windows ? IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0;
 	return failure("ibv_query_device");
 }
 
@@ -1290,6 +1434,9 @@ int ibv_dereg_mr(ibv_mr *mr)
 
 	/* The sanitizer complains if the memory went before its registration. */
 	*static_cast<volatile char *>(region->addr);
+	for (const Window *window : state->windows)
+		if (window->region == region)
+			state->broken += "memory with a window ended; ";
 	state->regions.erase(region->lkey);
 	ended("mr");
 	delete region;
@@ -1452,6 +1599,9 @@ int ibv_destroy_qp(ibv_qp *qp)
 	const Call call;
 	if (!pair->groups.empty())
 		state->broken += "a member of a group was destroyed; ";
+	for (const Window *window : state->windows)
+		if (window->region && window->qpn == pair->qp_num)
+			state->broken += "a queue pair with a window was destroyed; ";
 	state->pairs.erase(pair->qp_num);
 	ended("qp");
 	delete pair;

@@ -65,6 +65,9 @@ void fail_next_request(ibv_wc_status, std::uint32_t vendor_error);
 void set_vendor(std::uint32_t id);
 void set_ports_up(bool);
 void set_atomics(bool);
+void set_windows(bool);
+/* A message that invalidates a key has the flag that rdma_rxe gives it. */
+void say_inv_as_rxe();
 /* A peer whose greeting is not libpeal's, or of another version. */
 void answer_with(std::vector<std::uint8_t> private_data);
 /* The next request to connect has this greeting. */

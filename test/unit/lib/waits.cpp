@@ -363,7 +363,7 @@ TEST_CASE("a request that fails says why, and the rest of the connection ends", 
 	/* The device is not one of peal, so the number means something else. */
 	CHECK(std::string(done.why()) ==
 	      "the peer's memory does not allow the request; let the peer "
-	      "share memory with this right, and keep it");
+	      "share memory with this right, and keep it, or bind its window again");
 	CHECK(contains(done.begin()[1].why(), "had ended before the request was done"));
 	CHECK(contains(batch.commit().why(), "an earlier request has failed"));
 	CHECK(contains(ends.client->recv(patience).why(), "an earlier request has failed"));
@@ -383,7 +383,7 @@ TEST_CASE("a device of peal says its reason", "[waits]")
 	CHECK(std::string(why) ==
 	      "the peer's memory does not allow the request (memory region or "
 	      "window does not allow this remote operation); let the peer share "
-	      "memory with this right, and keep it");
+	      "memory with this right, and keep it, or bind its window again");
 	CHECK(why == done.why());
 }
 

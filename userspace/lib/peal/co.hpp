@@ -125,12 +125,15 @@ private:
 class PEAL_API batch : private peal::batch {
 public:
 	using peal::batch::abort;
+	using peal::batch::bind;
 	using peal::batch::compare_swap;
 	using peal::batch::fetch_add;
+	using peal::batch::invalidate;
 	using peal::batch::read;
 	using peal::batch::send;
 	using peal::batch::send_imm;
 	using peal::batch::send_inline;
+	using peal::batch::send_invalidate;
 	using peal::batch::size;
 	using peal::batch::write;
 	using peal::batch::write_imm;
@@ -191,6 +194,8 @@ public:
 	 */
 	class batch batch() &noexcept;
 	class batch batch() && = delete;
+	/* As that of peal::connection. */
+	result<class window> window() noexcept;
 
 	receiving recv(deadline) noexcept;
 	/* A message without an immediate value is an error, and is left for recv(). */

@@ -17,6 +17,8 @@
 
 namespace peal {
 
+enum class rkey : std::uint32_t;
+
 namespace detail {
 
 struct link;
@@ -29,8 +31,9 @@ struct arrival {
 	std::uint64_t number; /* counts the messages of the connection */
 	std::uint32_t buffer;
 	std::uint32_t bytes;
-	std::uint32_t imm;
+	std::uint32_t imm; /* or the key that the peer has invalidated */
 	bool has_imm;
+	bool has_key;
 	bool in_buffer; /* otherwise the peer has written it to this program's region */
 };
 
@@ -141,6 +144,11 @@ public:
 	/* How many bytes a write_imm of the peer has written to this program's region, otherwise 0.
 	 */
 	std::uint32_t written() const noexcept { return written_; }
+	/* The key of the window that the peer gives back with it (batch::send_invalidate). */
+	std::optional<rkey> invalidated() const noexcept
+	{
+		return has_key_ ? std::optional(rkey(imm_)) : std::nullopt;
+	}
 
 private:
 	friend struct detail::link;
@@ -153,6 +161,7 @@ private:
 	std::uint32_t imm_ = 0;
 	std::uint32_t written_ = 0;
 	bool has_imm_ = false;
+	bool has_key_ = false;
 };
 
 } // namespace peal

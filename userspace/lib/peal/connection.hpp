@@ -17,6 +17,7 @@
 #include "memory.hpp"
 #include "options.hpp"
 #include "path.hpp"
+#include "window.hpp"
 
 namespace peal {
 
@@ -126,6 +127,23 @@ public:
 			    .swap = desired});
 	}
 
+	/*
+	 * Lets the peer do what `given` says to these bytes, and nothing else of their memory,
+	 * which must be `bindable`. window::share() returns the lease at once, so that the same
+	 * batch can send it. A window is bound once in a batch.
+	 */
+	request bind(window &, const slice &to, rights given) noexcept;
+	/*
+	 * Takes the lease back. When this has completed, requests of the peer that come later fail.
+	 * If the peer gives the window back at the same time, a device may refuse this, and then
+	 * the connection ends. To destroy the window never fails.
+	 */
+	request invalidate(window &) noexcept;
+	/* Sends, and gives a lease of the peer back by the same message. The lease is then empty.
+	 */
+	request send_invalidate(const slice &from, lease &) noexcept;
+	request send_invalidate(lease &) noexcept;
+
 	/* Posts all requests and empties the batch. */
 	[[gnu::always_inline]] status commit() noexcept
 	{
@@ -211,6 +229,8 @@ public:
 	/* One at a time: the commit of a second one fails while the first exists. */
 	class batch batch() &noexcept { return peal::batch(path_.get()); }
 	class batch batch() && = delete;
+	/* To lend the peer parts of memory. It is not bound yet. An unreliable one has none. */
+	result<class window> window() noexcept;
 
 	/*
 	 * Waits for the completions of the `count` oldest requests that have none yet. If they do

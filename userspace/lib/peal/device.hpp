@@ -74,6 +74,8 @@ public:
 	const char *name() const noexcept;
 	/* Whether it executes the atomics of peers and of this program. */
 	bool has_atomics() const noexcept;
+	/* Whether it has memory windows of type 2 (connection::window). */
+	bool has_windows() const noexcept;
 
 	/* `count` objects of T, of which a peer may do what `given` says. */
 	template <class T>

@@ -26,7 +26,13 @@ enum class rkey : std::uint32_t {};
 enum class remote_address : std::uint64_t {};
 
 /* What a peer may do to memory. The program itself and its device may always read and write it. */
-enum class rights : std::uint8_t { none = 0, write = 1, read = 2, atomic = 4 };
+enum class rights : std::uint8_t {
+	none = 0,
+	write = 1,
+	read = 2,
+	atomic = 4,
+	bind = 8, /* what a window over it says (window.hpp), and nothing without one */
+};
 
 constexpr rights operator|(rights a, rights b) noexcept
 {
@@ -42,6 +48,7 @@ constexpr bool includes(rights given, rights wanted) noexcept
 constexpr rights remote_write = rights::write;
 constexpr rights remote_read = rights::read;
 constexpr rights remote_atomic = rights::atomic;
+constexpr rights bindable = rights::bind;
 
 namespace detail {
 
@@ -53,6 +60,7 @@ struct link;
 template <class T>
 class memory;
 class batch;
+class window;
 
 /* A part of registered memory of this program. It stays valid as long as the memory. */
 class slice {
@@ -145,6 +153,8 @@ public:
 private:
 	template <class T>
 	friend class memory;
+	friend class lease;
+	friend struct detail::link;
 	friend struct region_on_wire;
 
 	remote_address address_{};
@@ -173,9 +183,17 @@ PEAL_API result<kept<block>> make_block(context *, std::size_t count, std::size_
 
 } // namespace detail
 
+/* What of these a peer may do without a window. */
+constexpr rights without_bind(rights given) noexcept
+{
+	return static_cast<rights>(static_cast<unsigned>(given) &
+				   ~static_cast<unsigned>(rights::bind));
+}
+
 /*
  * `size()` objects of T, which begin as zeros. It may outlive the device that made it. After its
- * destruction the device reaches the bytes no more, also if requests are on their way.
+ * destruction the device reaches the bytes no more, also if requests are on their way, except by a
+ * window that was bound to them.
  */
 template <class T>
 class memory {
@@ -245,7 +263,7 @@ public:
 				remote_address(reinterpret_cast<std::uintptr_t>(block_->data));
 			all.size_ = block_->size;
 			all.key_ = block_->remote;
-			all.rights_ = block_->rights;
+			all.rights_ = without_bind(block_->rights);
 		}
 		return all;
 	}

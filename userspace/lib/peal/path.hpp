@@ -34,7 +34,7 @@ PEAL_API void release(path *) noexcept;
 struct operation {
 	std::uint8_t opcode = PEAL_OP_INVALID; /* enum peal_opcode, also on other devices */
 	rights needed = rights::none;
-	std::uint32_t imm = 0;
+	std::uint32_t imm = 0; /* or the key that is invalidated */
 	const slice *local = nullptr;
 	const remote *part = nullptr; /* null if the peer's receive says where to */
 	std::span<const std::byte> bytes{};
@@ -44,6 +44,10 @@ struct operation {
 	bool is_atomic() const noexcept
 	{
 		return opcode == PEAL_OP_CMP_SWAP || opcode == PEAL_OP_FETCH_ADD;
+	}
+	bool has_key() const noexcept
+	{
+		return opcode == PEAL_OP_SEND_INV || opcode == PEAL_OP_LOCAL_INV;
 	}
 	/* Only an atomic must be. */
 	bool is_aligned() const noexcept
@@ -65,15 +69,20 @@ struct send_ring {
 	RingShape shape{};
 	std::uint32_t qp_index = 0;
 
+	std::byte *at(std::uint32_t index) const noexcept
+	{
+		return shape.slots + std::size_t{index & (shape.entries - 1)} * shape.stride;
+	}
+
 	/* Writes a WQE. The connection posts no more than the queue holds. */
 	[[gnu::always_inline]] void put(std::uint32_t index, const operation &of) noexcept
 	{
-		SendSlot slot(shape.slots + std::size_t{index & (shape.entries - 1)} * shape.stride,
+		SendSlot slot(at(index),
 			      {.opcode = of.opcode,
 			       .flags = PEAL_WQE_SIGNALED,
 			       .num_sge = 0,
 			       .reserved0 = 0,
-			       .imm_or_rkey = htobe32(of.imm),
+			       .imm_or_rkey = of.has_key() ? of.imm : htobe32(of.imm),
 			       .remote_addr =
 				       of.part ? static_cast<std::uint64_t>(of.part->address()) : 0,
 			       .rkey = of.part ? static_cast<std::uint32_t>(of.part->key()) : 0,

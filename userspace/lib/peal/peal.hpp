@@ -13,3 +13,4 @@
 #include "offer.hpp"
 #include "result.hpp"
 #include "shared_receives.hpp"
+#include "window.hpp"
