@@ -84,6 +84,49 @@ TEST_CASE("an unreliable connection loses what finds no receive", "[unreliable]"
 	CHECK(ends.server->recv_imm(patience).value() == 4);
 }
 
+TEST_CASE("unreliable connections share receives, and lose what finds none", "[unreliable]")
+{
+	const Fake fake;
+	auto device = peal::open("fake0").value();
+	auto pool = device.share_receives(2, 64).value();
+	auto listener = device.listen(0).value();
+	std::vector<peal::connection> clients, servers;
+	const auto send = [&](std::size_t by, std::uint32_t imm) {
+		auto post = clients[by].batch();
+
+		post.send_imm(imm);
+		CHECK(post.commit(patience));
+	};
+
+	for (int i = 0; i < 2; ++i) {
+		std::thread accepts([&] {
+			servers.push_back(
+				listener.accept({}, patience,
+						{.transport = peal::transport::uc, .shared = &pool})
+					.value());
+		});
+		clients.push_back(
+			device.connect(fake::here, listener.port(), {}, patience, uc).value());
+		accepts.join();
+	}
+	send(0, 1);
+	send(1, 2);
+	send(0, 3); /* finds no receive, and does not wait for one */
+	CHECK(fake::shared_receives_posted() == 0);
+	CHECK(servers[1].recv_imm(patience).value() == 2);
+	CHECK(servers[0].recv_imm(patience).value() == 1);
+	CHECK(servers[0].recv_imm(0s).code() == ETIMEDOUT);
+	CHECK(fake::shared_receives_posted() == 2);
+	send(0, 4);
+	send(0, 5);
+	CHECK(servers[0].recv_imm(patience).value() == 4);
+	/* A connection that ends gives back what it has not received. */
+	servers.erase(servers.begin());
+	CHECK(fake::shared_receives_posted() == 2);
+	send(1, 6);
+	CHECK(servers[0].recv_imm(patience).value() == 6);
+}
+
 TEST_CASE("two ends with other transports do not connect", "[unreliable]")
 {
 	const Fake fake;
