@@ -38,6 +38,18 @@ std::uint32_t checksum_of(const blob_on_wire &wire) noexcept
 	return crc32(std::as_bytes(std::span(&wire, 1)).first(offsetof(blob_on_wire, checksum)));
 }
 
+blob_kind peer_of(blob_kind mine) noexcept
+{
+	switch (mine) {
+	case blob_kind::initiator:
+		return blob_kind::target;
+	case blob_kind::target:
+		return blob_kind::initiator;
+	default:
+		return mine;
+	}
+}
+
 std::uint8_t reads(int limit) noexcept
 {
 	return static_cast<std::uint8_t>(std::clamp(limit, 0, most_reads));
@@ -138,10 +150,11 @@ result<end_point> end_point::read_peer(std::span<const std::byte> bytes) const n
 	if (peer.wire.nonce == wire.nonce)
 		return error::make(ELOOP,
 				   "this is the program's own blob; give it that of its peer");
-	if (peer.wire.kind != wire.kind)
+	if (blob_kind(peer.wire.kind) != peer_of(blob_kind(wire.kind)))
 		return error::make(EPROTO,
 				   "the peer's blob is for another kind of queue pair; let both "
-				   "make the same, with the same options.transport");
+				   "make the same, with the same options.transport, and with xrc "
+				   "one of them a target");
 	peer.addresses.count = peer.wire.addresses;
 	for (std::size_t i = 0; i < peer.addresses.count; ++i) {
 		address &to = peer.addresses.all[i];

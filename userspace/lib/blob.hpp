@@ -40,7 +40,13 @@ static_assert(sizeof(blob_on_wire) == 256, "it has no holes");
 
 namespace detail {
 
-enum class blob_kind : std::uint8_t { reliable = 1, unreliable = 2, datagrams = 3 };
+enum class blob_kind : std::uint8_t {
+	reliable = 1,
+	unreliable = 2,
+	datagrams = 3,
+	initiator = 4, /* of an XRC connection, and its peer is a target */
+	target = 5,
+};
 
 /* A blob, and what its end keeps for itself. */
 struct end_point {

@@ -261,6 +261,8 @@ bool receiver::await_ready() noexcept
 		fail(EBADF, moved);
 	} else if (const char *problem = in->refuses()) {
 		fail(EBADF, problem);
+	} else if (from->limits.transport == transport::xrc) {
+		fail(ENOTSUP, only_sends);
 	} else {
 		from->receivers.push_back(*this);
 		from->look();

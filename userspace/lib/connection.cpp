@@ -91,6 +91,10 @@ const char *why_not(const path &to, const operation &of) noexcept
 
 request link::add_checked(const operation &of) noexcept
 {
+	if (limits.transport == transport::xrc && !inbox_number) {
+		refuse("the request goes to no inbox; name one by to() of the batch before");
+		return request::none;
+	}
 	if (!fits(of)) {
 		refuse(why_not(*this, of));
 		return request::none;
@@ -115,6 +119,7 @@ void link::build(const operation &of) noexcept
 	to.sg_list = &entry;
 	/* For some devices an entry of length 0 means 2 GiB. */
 	to.num_sge = of.size() != 0;
+	to.qp_type.xrc.remote_srqn = inbox_number;
 	if (of.has_key())
 		to.invalidate_rkey = of.imm;
 	else
@@ -141,12 +146,21 @@ void link::build(const operation &of) noexcept
 	}
 }
 
+void link::send_to(const inbox_address &inbox) noexcept
+{
+	if (limits.transport != transport::xrc)
+		refuse("only a connection with options.transport xrc has inboxes; leave out to()");
+	inbox_number = inbox.number();
+	peer_receive_bytes = inbox.receive_bytes();
+}
+
 void link::abort() noexcept
 {
 	/* The last one may have been refused after it was held. */
 	for (std::uint32_t i = 0; held && i <= batch_size && i < limits.sends; ++i)
 		held[i] = {};
 	batch_size = 0;
+	inbox_number = 0;
 	refused = nullptr;
 	restore_windows();
 	choose_way();
@@ -519,6 +533,8 @@ completions link::take() noexcept
 
 status link::wait_arrival(const deadline &until) noexcept
 {
+	if (limits.transport == transport::xrc)
+		return error::make(ENOTSUP, "%s", only_sends);
 	for (unsigned polls = 0;; ++polls) {
 		const char *was_ended = ended;
 
@@ -631,6 +647,12 @@ status batch::commit(deadline until) noexcept
 	if (!path_)
 		return no_path(why_);
 	return link_of(path_).commit_and_wait(until);
+}
+
+void batch::to(const inbox_address &inbox) noexcept
+{
+	if (path_)
+		link_of(path_).send_to(inbox);
 }
 
 void batch::abort() noexcept

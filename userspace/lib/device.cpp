@@ -73,6 +73,9 @@ namespace {
 constexpr const char *moved = "the device was moved from; use the object that it was moved to";
 constexpr const char *no_device = "there is no RDMA device; make one, for example by: "
 				  "rdma link add peal0 type peal netdev eth0";
+constexpr const char *not_by_manager =
+	"the connection manager does not know options.transport xrc; "
+	"connect by an offer to a target";
 /* READs and atomics on their way in each direction, if the device allows so many. */
 constexpr int most_reads = 16;
 /* rdma_rxe takes a count of 7 for no limit, and would never say that a peer does not answer. */
@@ -352,6 +355,8 @@ co::task<result<kept<link>>> dial_any(kept<event_loop> in, kept<context> device,
 
 	if (!found)
 		co_return found.failure();
+	if (limits.transport == transport::xrc)
+		co_return error::make(ENOTSUP, "%s", not_by_manager);
 	for (const sockaddr_storage &address : *found) {
 		auto made = co_await dial(in, device, address, to, mine, until, limits);
 
@@ -488,6 +493,8 @@ co::task<result<kept<link>>> next_peer(kept<event_loop> in, kept<listening> by, 
 	const std::uint16_t port = ntohs(rdma_get_src_port(of.id));
 	status last;
 
+	if (limits.transport == transport::xrc)
+		co_return error::make(ENOTSUP, "%s", not_by_manager);
 	/* Also ends if peers that fail keep coming. */
 	do {
 		auto event = co_await next_event(in, of.events, until);
@@ -558,6 +565,11 @@ const char *device::name() const noexcept
 bool device::has_atomics() const noexcept
 {
 	return context_ && context_->attr.atomic_cap != IBV_ATOMIC_NONE;
+}
+
+bool device::has_xrc() const noexcept
+{
+	return context_ && context_->attr.device_cap_flags & IBV_DEVICE_XRC;
 }
 
 bool device::has_windows() const noexcept

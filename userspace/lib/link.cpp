@@ -70,6 +70,9 @@ namespace {
 /* What only a reliable queue pair has. */
 constexpr int reliable_only = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
 			      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+/* What only the end that receives has, and only the end that sends. */
+constexpr int target_only = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int initiator_only = IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 /* A peer without a receive tries again after 0.64 ms. */
 constexpr std::uint8_t rnr_timer = 12;
 
@@ -219,6 +222,11 @@ status link::make_queues(bool for_loop) noexcept
 	ibv_qp_init_attr want{};
 	int failed = 0;
 
+	if (domain)
+		return make_target();
+	if (limits.transport == transport::xrc && pool)
+		return error::make(EINVAL, "a connection to inboxes receives nothing; leave out "
+					   "options.shared");
 	if (!limits.sends || !limits.receives || !limits.receive_bytes)
 		return error::make(EINVAL,
 				   "options.sends, receives and receive_bytes must not be 0; "
@@ -250,7 +258,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "options.sends");
 	if (pool) {
 		buffers = pool->buffers;
-	} else {
+	} else if (limits.transport != transport::xrc) {
 		auto bytes = make_block(device.get(), limits.receives, limits.receive_bytes,
 					rights::none);
 
@@ -270,7 +278,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "lower options",
 				   device->name(), strerrordesc_np(errno));
 	/* Rings that were taken have no shared receives. */
-	if (!pool) {
+	if (!pool && limits.transport != transport::xrc) {
 		direct = rings::take(*device.get(), send_cq, recv_cq, ring, failed);
 		if (failed)
 			return no_rings(failed);
@@ -289,11 +297,13 @@ status link::make_queues(bool for_loop) noexcept
 			return done;
 	want.send_cq = send_cq;
 	want.recv_cq = recv_cq;
-	want.qp_type = limits.transport == transport::uc ? IBV_QPT_UC : IBV_QPT_RC;
+	want.qp_type = limits.transport == transport::uc    ? IBV_QPT_UC
+		       : limits.transport == transport::xrc ? IBV_QPT_XRC_SEND
+							    : IBV_QPT_RC;
 	want.qp_context = this;
 	want.srq = pool ? pool->srq : nullptr;
 	want.cap.max_send_wr = limits.sends;
-	want.cap.max_recv_wr = pool ? 0 : limits.receives;
+	want.cap.max_recv_wr = pool || want.qp_type == IBV_QPT_XRC_SEND ? 0 : limits.receives;
 	want.cap.max_send_sge = 1;
 	want.cap.max_recv_sge = 1;
 	want.cap.max_inline_data = limits.inline_bytes;
@@ -309,6 +319,24 @@ status link::make_queues(bool for_loop) noexcept
 		return no_rings(failed);
 	qp_number = qp->qp_num;
 	choose_way();
+	return {};
+}
+
+/* Its receives are those of the inboxes, and it sends nothing. */
+status link::make_target() noexcept
+{
+	ibv_qp_init_attr_ex want{};
+
+	want.qp_type = IBV_QPT_XRC_RECV;
+	want.qp_context = this;
+	want.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+	want.xrcd = domain->xrcd;
+	qp = ibv_create_qp_ex(device->verbs, &want);
+	if (!qp)
+		return error::make(errno,
+				   "%s makes no target of an XRC domain: %s; destroy other targets",
+				   device->name(), strerrordesc_np(errno));
+	qp_number = qp->qp_num;
 	return {};
 }
 
@@ -362,6 +390,8 @@ status link::to_state(ibv_qp_attr attr, int mask) noexcept
 	/* The connection manager knows reliable queue pairs only. */
 	if (limits.transport == transport::uc)
 		mask &= ~reliable_only;
+	else if (limits.transport == transport::xrc)
+		mask &= domain ? ~initiator_only : ~target_only;
 	if (const int failed = ibv_modify_qp(qp, &attr, mask))
 		return not_ready(*device.get(), failed);
 	return {};
@@ -428,7 +458,8 @@ void link::hear(rdma_cm_event_type type) noexcept
 status link::keep_greeter(kept<detail::greeter> of) noexcept
 {
 	greeter = std::move(of);
-	if (!watch(epoll, peer_fd()))
+	/* A target never waits. It only says farewell. */
+	if (!domain && !watch(epoll, peer_fd()))
 		return error::make(errno,
 				   "the program gets no descriptor to wait with: %s; see what "
 				   "/proc/sys/fs/epoll/max_user_watches allows",

@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "loop.hpp"
 #include "peal/connection.hpp"
 #include "receive_pool.hpp"
@@ -52,6 +53,9 @@ struct greeter;
 void keep(greeter *) noexcept;
 void release(greeter *) noexcept;
 
+/* Why a connection with transport::xrc gets no message. */
+constexpr const char *only_sends = "a connection to inboxes only sends; receive by an inbox";
+
 /* The region of memory that a program may reach (memory.cpp). */
 ibv_mr *registration_of(const block *) noexcept;
 
@@ -68,6 +72,10 @@ struct link final : source, path {
 	const kept<context> device;
 	/* Instead of own receives. */
 	const kept<receive_pool> pool;
+	/* Of a target: its queue pair has no queues. */
+	kept<domain_state> domain;
+	/* The inbox that the requests of the batch go to. */
+	std::uint32_t inbox_number = 0;
 
 	/* Null if it was connected without the connection manager. */
 	rdma_event_channel *events = nullptr;
@@ -149,6 +157,7 @@ struct link final : source, path {
 	request add_checked(const operation &) noexcept;
 	status commit_checked() noexcept;
 	status commit_and_wait(const deadline &) noexcept;
+	void send_to(const inbox_address &) noexcept;
 	void abort() noexcept;
 	void end_batch() noexcept;
 	/* The batch is not posted. The first reason counts. */
@@ -189,6 +198,7 @@ struct link final : source, path {
 	void arm() noexcept override;
 
 private:
+	status make_target() noexcept;
 	error no_rings(int failed) const noexcept;
 	/* Gets back from the queue pair what it has taken from the pool. */
 	void leave_pool() noexcept;

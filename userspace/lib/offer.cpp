@@ -14,6 +14,7 @@
 #include <new>
 
 #include "blob.hpp"
+#include "domain.hpp"
 #include "greeter.hpp"
 #include "peal/device.hpp"
 
@@ -41,11 +42,15 @@ struct offered {
 	offered() = default;
 	offered(const offered &) = delete;
 
-	status make(const kept<context> &, const region &, const options &) noexcept;
-	status connect(const end_point &theirs, const route &, const deadline &) noexcept;
+	/* With a domain it is a target. */
+	status make(const kept<context> &, const region &, const options &,
+		    const kept<domain_state> &) noexcept;
+	/* Afterwards its link is connected. */
+	status connect(std::span<const std::byte> blob, const deadline &) noexcept;
 
 private:
 	status to_rtr(const ibv_qp_attr &, const deadline &) noexcept;
+	status connect(const end_point &theirs, const route &, const deadline &) noexcept;
 };
 
 void keep(offered *of) noexcept
@@ -59,17 +64,28 @@ void release(offered *of) noexcept
 		delete of;
 }
 
-status offered::make(const kept<context> &device, const region &shared,
-		     const options &limits) noexcept
+blob_kind kind_of(const options &limits, bool is_target) noexcept
+{
+	switch (limits.transport) {
+	case transport::uc:
+		return blob_kind::unreliable;
+	case transport::xrc:
+		return is_target ? blob_kind::target : blob_kind::initiator;
+	default:
+		return blob_kind::reliable;
+	}
+}
+
+status offered::make(const kept<context> &device, const region &shared, const options &limits,
+		     const kept<domain_state> &domain) noexcept
 {
 	of = kept<link>(new (std::nothrow) link(device, limits));
 	greeter = kept<detail::greeter>(new (std::nothrow) detail::greeter);
 	if (!of || !greeter)
 		return error::make(ENOMEM, "there is no memory for a connection; close others");
-	auto end = end_point::make(*device.get(),
-				   limits.transport == transport::uc ? blob_kind::unreliable
-								     : blob_kind::reliable,
-				   shared, of->limits);
+	of->domain = domain;
+	auto end =
+		end_point::make(*device.get(), kind_of(limits, bool(domain)), shared, of->limits);
 	if (!end)
 		return end.failure();
 	greeter->device = device;
@@ -96,6 +112,26 @@ status offered::to_rtr(const ibv_qp_attr &attr, const deadline &until) noexcept
 		if (done || done.code() != ETIMEDOUT || until.passed())
 			return done;
 	}
+}
+
+status offered::connect(std::span<const std::byte> blob, const deadline &until) noexcept
+{
+	if (used)
+		return error::make(EALREADY, "the offer was used for a connection; make another "
+					     "one for each");
+	auto theirs = mine.read_peer(blob);
+	if (!theirs)
+		return theirs.failure();
+	const auto by =
+		choose_route(*of->device.get(), mine.addresses.span(), theirs->addresses.span());
+	if (!by)
+		return by.failure();
+	status done = connect(*theirs, by.value(), until);
+	/* The link keeps the greeter, unless it has failed. */
+	greeter = {};
+	if (!done)
+		of = {};
+	return done;
 }
 
 status offered::connect(const end_point &theirs, const route &by, const deadline &until) noexcept
@@ -152,23 +188,9 @@ result<connection> offer::connect(std::span<const std::byte> blob, deadline unti
 	if (!of_)
 		return error::make(EBADF, "the offer was moved from; use the object that it was "
 					  "moved to");
-	if (of_->used)
-		return error::make(EALREADY, "the offer was used for a connection; make another "
-					     "one for each");
-	auto theirs = of_->mine.read_peer(blob);
-	if (!theirs)
-		return theirs.failure();
-	const auto by = detail::choose_route(*of_->of->device.get(), of_->mine.addresses.span(),
-					     theirs->addresses.span());
-	if (!by)
-		return by.failure();
-	const status done = of_->connect(*theirs, by.value(), until);
-	/* What has failed is of no more use. */
-	of_->greeter = {};
-	auto link = std::exchange(of_->of, {});
-	if (!done)
+	if (status done = of_->connect(blob, until); !done)
 		return error::make(done.code(), "%s", done.why());
-	return connection(detail::as_path(std::move(link)));
+	return connection(detail::as_path(std::exchange(of_->of, {})));
 }
 
 result<offer> device::offer(const region &mine, const options &limits) noexcept
@@ -180,9 +202,36 @@ result<offer> device::offer(const region &mine, const options &limits) noexcept
 
 	if (!made)
 		return error::make(ENOMEM, "there is no memory for a connection; close others");
-	if (status done = made->make(context_, mine, limits); !done)
+	if (status done = made->make(context_, mine, limits, {}); !done)
 		return error::make(done.code(), "%s", done.why());
 	return peal::offer(std::move(made));
+}
+
+std::span<const std::byte> target::blob() const &noexcept
+{
+	return of_ ? std::as_bytes(std::span(&of_->mine.wire, 1)) : std::span<const std::byte>();
+}
+
+status target::connect(std::span<const std::byte> blob, deadline until) noexcept
+{
+	if (!of_)
+		return error::make(EBADF, "the target was moved from; use the object that it was "
+					  "moved to");
+	return of_->connect(blob, until);
+}
+
+result<target> xrc_domain::target() noexcept
+{
+	if (!of_)
+		return error::make(EBADF, "the domain was moved from; use the object that it was "
+					  "moved to");
+	detail::kept<detail::offered> made(new (std::nothrow) detail::offered);
+
+	if (!made)
+		return error::make(ENOMEM, "there is no memory for a target; close others");
+	if (status done = made->make(of_->device, {}, {.transport = transport::xrc}, of_); !done)
+		return error::make(done.code(), "%s", done.why());
+	return peal::target(std::move(made));
 }
 
 } // namespace peal

@@ -30,9 +30,10 @@ receive_pool::~receive_pool()
 		ibv_destroy_srq(srq);
 }
 
-status receive_pool::make(std::uint16_t number, std::uint32_t each) noexcept
+status receive_pool::make(std::uint16_t number, std::uint32_t each, ibv_xrcd *domain,
+			  ibv_cq *cq) noexcept
 {
-	ibv_srq_init_attr want{};
+	ibv_srq_init_attr_ex want{};
 
 	if (!number || !each || number > device->attr.max_srq_wr)
 		return error::make(
@@ -48,7 +49,16 @@ status receive_pool::make(std::uint16_t number, std::uint32_t each) noexcept
 	bytes = each;
 	want.attr.max_wr = number;
 	want.attr.max_sge = 1;
-	srq = ibv_create_srq(device->pd, &want);
+	want.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	want.srq_type = IBV_SRQT_BASIC;
+	want.pd = device->pd;
+	if (domain) {
+		want.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+		want.srq_type = IBV_SRQT_XRC;
+		want.xrcd = domain;
+		want.cq = cq;
+	}
+	srq = ibv_create_srq_ex(device->verbs, &want);
 	/* Connections that close wait for events. */
 	if (!srq || !make_nonblocking(device->verbs->async_fd))
 		return error::make(errno,

@@ -22,7 +22,9 @@ struct receive_pool {
 	receive_pool(const receive_pool &) = delete;
 	~receive_pool();
 
-	status make(std::uint16_t count, std::uint32_t bytes) noexcept;
+	/* With a domain the receives complete in this queue, and not in those of queue pairs. */
+	status make(std::uint16_t count, std::uint32_t bytes, ibv_xrcd *domain = nullptr,
+		    ibv_cq *cq = nullptr) noexcept;
 	/* Any thread may call it, because libibverbs locks the queue. Returns 0 or an errno. */
 	int post(std::uint32_t buffer) noexcept;
 };

@@ -69,6 +69,15 @@ struct Receive {
 struct SharedQueue : ibv_srq {
 	unsigned depth;
 	std::deque<Receive> receives;
+	/* Of XRC: its number, its domain, and where it completes. */
+	std::uint32_t number = 0;
+	ino_t domain = 0;
+	ibv_cq *cq = nullptr;
+};
+
+/* Processes know it by a file. */
+struct Domain : ibv_xrcd {
+	ino_t file;
 };
 
 struct Pair : ibv_qp {
@@ -78,6 +87,7 @@ struct Pair : ibv_qp {
 	std::deque<Send> sends;
 	std::deque<Receive> receives;
 	std::vector<ibv_gid> groups;
+	ino_t domain = 0;	     /* of a target */
 	unsigned unacknowledged = 0; /* events */
 
 	/* What the next message takes. */
@@ -136,6 +146,7 @@ struct State {
 	std::map<std::uint32_t, Pair *> pairs;
 	std::map<std::uint32_t, Region *> regions;
 	std::set<Window *> windows;
+	std::map<std::uint32_t, SharedQueue *> inboxes;
 	std::deque<Pair *> last_receives; /* events */
 	bool tells_last_receive = true;
 	std::set<Id *> ids;
@@ -153,6 +164,7 @@ struct State {
 	bool up = true;
 	bool atomics = true;
 	bool has_windows = true;
+	bool has_xrc = true;
 	bool says_inv_as_rxe = false;
 	int devices_there = 2;
 	std::vector<std::uint8_t> answer;
@@ -519,9 +531,22 @@ bool move_one(Pair *pair, Send send)
 	void *local = send.wr.send_flags & IBV_SEND_INLINE
 			      ? send.bytes.data()
 			      : reinterpret_cast<void *>(send.sge.addr);
+	std::deque<Receive> *receives = peer ? &peer->queue() : nullptr;
+	ibv_cq *receives_cq = peer ? peer->recv_cq : nullptr;
+	bool has_inbox = true;
 	ibv_wc_status status = IBV_WC_SUCCESS;
 	std::uint32_t vendor = 0;
 
+	if (pair->qp_type == IBV_QPT_XRC_SEND) {
+		const auto inbox = state->inboxes.find(send.wr.qp_type.xrc.remote_srqn);
+
+		has_inbox = peer && inbox != state->inboxes.end() &&
+			    inbox->second->domain == peer->domain;
+		if (has_inbox) {
+			receives = &inbox->second->receives;
+			receives_cq = inbox->second->cq;
+		}
+	}
 	if (state->failing) {
 		status = std::exchange(state->failing, IBV_WC_SUCCESS);
 		vendor = state->vendor_error;
@@ -539,15 +564,17 @@ bool move_one(Pair *pair, Send send)
 		/* It is lost. */
 	} else if (!peer || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS)) {
 		status = IBV_WC_RETRY_EXC_ERR;
+	} else if (!has_inbox) {
+		status = IBV_WC_REM_INV_REQ_ERR;
 	} else if (sends || has_imm) {
-		if (peer->queue().empty())
+		if (receives->empty())
 			return false;
 		status = move_remote(peer, send, local);
 		if (!status) {
-			const Receive into = peer->queue().front();
+			const Receive into = receives->front();
 			ibv_wc wc{};
 
-			peer->queue().pop_front();
+			receives->pop_front();
 			wc.wr_id = into.id;
 			wc.byte_len = send.sge.length;
 			wc.opcode = sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
@@ -569,7 +596,7 @@ bool move_one(Pair *pair, Send send)
 				std::memcpy(reinterpret_cast<void *>(into.sge.addr), local,
 					    send.sge.length);
 			}
-			complete(peer->recv_cq, wc);
+			complete(receives_cq, wc);
 			if (wc.status)
 				break_pair(peer);
 		}
@@ -694,6 +721,73 @@ int dealloc_mw(ibv_mw *mw)
 	ended("mw");
 	delete window;
 	return 0;
+}
+
+ibv_xrcd *open_xrcd(ibv_context *context, ibv_xrcd_init_attr *want)
+{
+	const Call call;
+	struct stat file {};
+
+	if (failure("ibv_open_xrcd") || fstat(want->fd, &file))
+		return nullptr;
+	auto *domain = made(new Domain, "xrcd");
+	static_cast<ibv_xrcd &>(*domain) = {};
+	domain->context = context;
+	domain->file = file.st_ino;
+	return domain;
+}
+
+int close_xrcd(ibv_xrcd *xrcd)
+{
+	const Call call;
+
+	ended("xrcd");
+	delete static_cast<Domain *>(xrcd);
+	return 0;
+}
+
+ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *want)
+{
+	const Call call;
+
+	if (failure("ibv_create_srq"))
+		return nullptr;
+	auto *queue = made(new SharedQueue, "srq");
+	static_cast<ibv_srq &>(*queue) = {};
+	queue->context = context;
+	queue->pd = want->pd;
+	queue->depth = want->attr.max_wr;
+	queue->number = state->next_srqn++;
+	queue->domain = static_cast<Domain *>(want->xrcd)->file;
+	queue->cq = want->cq;
+	state->inboxes[queue->number] = queue;
+	return queue;
+}
+
+int get_srq_num(ibv_srq *srq, std::uint32_t *number)
+{
+	const Call call;
+
+	*number = static_cast<SharedQueue *>(srq)->number;
+	return failure("ibv_get_srq_num");
+}
+
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *want)
+{
+	const Call call;
+
+	if (failure("ibv_create_qp"))
+		return nullptr;
+	auto *pair = made(new Pair, "qp");
+	static_cast<ibv_qp &>(*pair) = {};
+	pair->context = context;
+	pair->qp_type = want->qp_type;
+	pair->qp_context = want->qp_context;
+	pair->qp_num = state->next_qpn++;
+	pair->state = IBV_QPS_RESET;
+	pair->domain = static_cast<Domain *>(want->xrcd)->file;
+	state->pairs[pair->qp_num] = pair;
+	return pair;
 }
 
 int poll_cq(ibv_cq *cq, int most, ibv_wc *to)
@@ -1094,6 +1188,13 @@ void say_inv_as_rxe()
 	state->says_inv_as_rxe = true;
 }
 
+void set_xrc(bool has)
+{
+	const Call call;
+
+	state->has_xrc = has;
+}
+
 void set_ports_up(bool up)
 {
 	const Call call;
@@ -1284,7 +1385,16 @@ ibv_context *ibv_open_device(ibv_device *device)
 
 	if (failure("ibv_open_device"))
 		return nullptr;
-	auto *context = made(new ibv_context{}, "context");
+	/* XRC is in the newer part of a context. */
+	auto *whole = made(new verbs_context{}, "context");
+	ibv_context *const context = &whole->context;
+	whole->sz = sizeof(*whole);
+	whole->open_xrcd = open_xrcd;
+	whole->close_xrcd = close_xrcd;
+	whole->create_srq_ex = create_srq_ex;
+	whole->get_srq_num = get_srq_num;
+	whole->create_qp_ex = create_qp_ex;
+	context->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context->device = device;
 	context->async_fd = eventfd(0, EFD_SEMAPHORE);
 	context->ops.post_send = fake::has_rings() ? fake_provider_post_send : post_send;
@@ -1307,7 +1417,7 @@ int ibv_close_device(ibv_context *context)
 				std::string("a context was closed before a ") + kind + "; ";
 	close(context->async_fd);
 	ended("context");
-	delete context;
+	delete verbs_get_ctx(context);
 	return 0;
 }
 
@@ -1324,7 +1434,8 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
 	attr->max_qp_init_rd_atom = 8;
 	attr->atomic_cap = state->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
 	attr->phys_port_cnt = 1;
-	attr->device_cap_flags = state->has_windows ? IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0;
+	attr->device_cap_flags = (state->has_windows ? IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0) |
+				 (state->has_xrc ? IBV_DEVICE_XRC : 0);
 	return failure("ibv_query_device");
 }
 
@@ -1489,6 +1600,9 @@ int ibv_destroy_cq(ibv_cq *cq)
 
 	if (queue->unacknowledged)
 		state->broken += "a queue with unacknowledged events would never end; ";
+	for (const auto &[number, inbox] : state->inboxes)
+		if (inbox->cq == cq)
+			state->broken += "a queue ended before its receives; ";
 	for (const auto &[number, pair] : state->pairs)
 		if (pair->send_cq == cq || pair->recv_cq == cq)
 			state->broken += "a queue ended before its queue pair; ";
@@ -1561,7 +1675,14 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask)
 	if (attr->qp_state <= IBV_QPS_RTS)
 		if (const int error = failure(names[attr->qp_state]))
 			return error;
-	if (pair->qp_type != IBV_QPT_RC && mask & reliable_only)
+	constexpr int target_only = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	constexpr int initiator_only =
+		IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	const int not_his = pair->qp_type == IBV_QPT_RC		? 0
+			    : pair->qp_type == IBV_QPT_XRC_SEND ? target_only
+			    : pair->qp_type == IBV_QPT_XRC_RECV ? initiator_only
+								: reliable_only;
+	if (mask & not_his)
 		return EINVAL;
 	if (attr->qp_state == IBV_QPS_ERR) {
 		break_pair(pair);
@@ -1571,7 +1692,8 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask)
 		pair->qkey = attr->qkey;
 	if (attr->qp_state == IBV_QPS_RTR) {
 		/* A receive that is posted later may come after the peer's message. */
-		if (pair->queue().empty() && !pair->srq)
+		if (pair->queue().empty() && !pair->srq && pair->qp_type != IBV_QPT_XRC_SEND &&
+		    pair->qp_type != IBV_QPT_XRC_RECV)
 			state->broken += "the queue pair is ready before its receives; ";
 		pair->route = *attr;
 		if (pair->qp_type != IBV_QPT_UD)
@@ -1629,6 +1751,7 @@ int ibv_destroy_srq(ibv_srq *srq)
 	for (const auto &[number, pair] : state->pairs)
 		if (pair->srq == srq)
 			state->broken += "a shared receive queue ended before its queue pair; ";
+	state->inboxes.erase(static_cast<SharedQueue *>(srq)->number);
 	ended("srq");
 	delete static_cast<SharedQueue *>(srq);
 	return 0;

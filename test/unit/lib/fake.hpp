@@ -66,6 +66,7 @@ void set_vendor(std::uint32_t id);
 void set_ports_up(bool);
 void set_atomics(bool);
 void set_windows(bool);
+void set_xrc(bool);
 /* A message that invalidates a key has the flag that rdma_rxe gives it. */
 void say_inv_as_rxe();
 /* A peer whose greeting is not libpeal's, or of another version. */

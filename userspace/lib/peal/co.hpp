@@ -135,6 +135,7 @@ public:
 	using peal::batch::send_inline;
 	using peal::batch::send_invalidate;
 	using peal::batch::size;
+	using peal::batch::to;
 	using peal::batch::write;
 	using peal::batch::write_imm;
 	using peal::batch::write_inline;

@@ -28,6 +28,8 @@ class loop;
 
 } // namespace co
 
+class inbox_address;
+
 /* The address of a port, in network order. That of an IPv4 address is ::ffff:10.0.0.1. */
 using gid = std::array<std::byte, 16>;
 
@@ -143,6 +145,9 @@ public:
 	 */
 	request send_invalidate(const slice &from, lease &) noexcept;
 	request send_invalidate(lease &) noexcept;
+
+	/* The requests that are added afterwards go to this inbox (transport::xrc). */
+	void to(const inbox_address &) noexcept;
 
 	/* Posts all requests and empties the batch. */
 	[[gnu::always_inline]] status commit() noexcept

@@ -18,6 +18,7 @@
 #include "offer.hpp"
 #include "result.hpp"
 #include "shared_receives.hpp"
+#include "xrc.hpp"
 
 namespace peal {
 
@@ -74,6 +75,8 @@ public:
 	const char *name() const noexcept;
 	/* Whether it executes the atomics of peers and of this program. */
 	bool has_atomics() const noexcept;
+	/* Whether it has XRC domains (device::xrc_domain). */
+	bool has_xrc() const noexcept;
 	/* Whether it has memory windows of type 2 (connection::window). */
 	bool has_windows() const noexcept;
 
@@ -110,6 +113,11 @@ public:
 	/* Receives for many connections of this device (options::shared). */
 	result<shared_receives> share_receives(std::uint16_t count,
 					       std::uint32_t bytes = 4096) noexcept;
+	/*
+	 * The XRC domain that the processes of this host know by this file, which is made if it
+	 * does not exist. The file system tells who may open it.
+	 */
+	result<class xrc_domain> xrc_domain(const char *file) noexcept;
 	/* Port 0 takes any free port. */
 	result<listener> listen(std::uint16_t port) noexcept;
 

@@ -17,6 +17,11 @@ enum class transport : std::uint8_t {
 	 * was sent. There is no READ and no atomic, and a peer without a receive loses the message.
 	 */
 	uc,
+	/*
+	 * Reliable, to the inboxes of a host (xrc.hpp). It only sends, and it connects by an offer
+	 * to a target, because the connection manager does not know it.
+	 */
+	xrc,
 };
 
 struct options {

@@ -14,3 +14,4 @@
 #include "result.hpp"
 #include "shared_receives.hpp"
 #include "window.hpp"
+#include "xrc.hpp"
