@@ -31,10 +31,12 @@ meet() {
 }
 
 wire_up peal peal
+wire_neighbours
 meet a b
 wire_down
 modprobe rdma_rxe || skip "this kernel has no rdma_rxe"
 wire_up peal rxe
+wire_neighbours
 meet a b
 meet b a
 wire_down
