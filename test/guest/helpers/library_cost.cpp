@@ -6,8 +6,9 @@
  * 	library_cost COUNT [WAY]
  *
  * Prints "WAY NANOSECONDS" for each way, or for one, the mean of COUNT writes. The nanoseconds are
- * instructions where the clock counts those. It also checks that a ring that was taken has one
- * owner. Exit status: 0, or 1 with a line that says what failed.
+ * instructions where the clock counts those. In a way whose name ends with -16, so many writes are
+ * posted with one doorbell, and the program then waits for all of them. It also checks that a ring
+ * that was taken has one owner. Exit status: 0, or 1 with a line that says what failed.
  */
 #include "verbs.hpp"
 
@@ -32,14 +33,14 @@ void expect(bool good, const char *what)
 		throw std::runtime_error(what);
 }
 
-/* The mean of `count` calls, behind some that warm up. */
+/* The mean of `count` writes, `batch` of them in a call, behind some calls that warm up. */
 template <class Round>
-void measure(const char *way, unsigned count, Round round)
+void measure(const char *way, unsigned count, unsigned batch, Round round)
 {
 	for (unsigned i = 0; i < 100; ++i)
 		round();
 	const auto begin = std::chrono::steady_clock::now();
-	for (unsigned i = 0; i < count; ++i)
+	for (unsigned i = 0; i < count; i += batch)
 		round();
 	const auto took = std::chrono::steady_clock::now() - begin;
 	std::printf("%s %.1f\n", way, static_cast<double>(took.count()) / count);
@@ -78,7 +79,7 @@ void by_libibverbs(unsigned count)
 	Two two;
 	two.connect();
 
-	measure("libibverbs", count, [&] {
+	measure("libibverbs", count, 1, [&] {
 		ibv_sge sge{two.region.address(), bytes, two.region.lkey()};
 		ibv_send_wr wr{}, *bad;
 		ibv_wc wc;
@@ -141,24 +142,26 @@ void by_rings(unsigned count)
 	expect(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
 	expect(ibv_resize_cq(two.send_cq, 1000) == EBUSY, "a taken completion queue is resized");
 
-	measure("rings", count, [&] {
-		auto *slot = static_cast<std::byte *>(queue.slots) +
-			     std::size_t{producer & (queue.entries - 1)} * queue.stride;
-		auto *wqe = reinterpret_cast<peal_send_wqe *>(slot);
-		const peal_cqe &cqe = cq.cqes[consumer & (cq.entries - 1)];
-		const bool lap = consumer & cq.entries;
+	const auto round = [&]<unsigned batch>(std::integral_constant<unsigned, batch>) {
+		for (unsigned i = 0; i < batch; ++i) {
+			auto *slot =
+				static_cast<std::byte *>(queue.slots) +
+				std::size_t{(producer + i) & (queue.entries - 1)} * queue.stride;
+			auto *wqe = reinterpret_cast<peal_send_wqe *>(slot);
 
-		*wqe = {};
-		wqe->opcode = PEAL_OP_WRITE;
-		wqe->flags = PEAL_WQE_SIGNALED;
-		wqe->num_sge = 1;
-		wqe->remote_addr = two.region.address(1024);
-		wqe->rkey = two.region.rkey();
-		*reinterpret_cast<peal_sge *>(wqe + 1) = {two.region.address(), bytes,
-							  two.region.lkey()};
+			*wqe = {};
+			wqe->opcode = PEAL_OP_WRITE;
+			wqe->flags = PEAL_WQE_SIGNALED;
+			wqe->num_sge = 1;
+			wqe->remote_addr = two.region.address(1024);
+			wqe->rkey = two.region.rkey();
+			*reinterpret_cast<peal_sge *>(wqe + 1) = {two.region.address(), bytes,
+								  two.region.lkey()};
+		}
+		producer += batch;
 		std::atomic_ref<__u32> engine(device.doorbell->engine);
 		expect(engine.load(std::memory_order_acquire) != PEAL_ENGINE_GONE, "it is gone");
-		std::atomic_ref(queue.ctl->producer).store(++producer, std::memory_order_release);
+		std::atomic_ref(queue.ctl->producer).store(producer, std::memory_order_release);
 		bool is_rung = false;
 		if (engine.load(std::memory_order_acquire) == PEAL_ENGINE_AWAKE) {
 			std::atomic_ref(device.doorbell->bits[queue.qp_index / 64])
@@ -167,12 +170,19 @@ void by_rings(unsigned count)
 		}
 		expect(is_rung || !lseek(device.kick_fd, queue.qp_index, PEAL_KICK_SEND),
 		       "the kick fails");
-		std::atomic_ref flags(const_cast<__u8 &>(cqe.flags));
-		while (bool(flags.load(std::memory_order_acquire) & PEAL_CQE_PHASE) == lap)
-			;
-		expect(!cqe.status, "a write by the rings fails");
-		std::atomic_ref(cq.ctl->consumer).store(++consumer, std::memory_order_release);
-	});
+		for (unsigned i = 0; i < batch; ++i, ++consumer) {
+			const peal_cqe &cqe = cq.cqes[consumer & (cq.entries - 1)];
+			const bool lap = consumer & cq.entries;
+			std::atomic_ref flags(const_cast<__u8 &>(cqe.flags));
+
+			while (bool(flags.load(std::memory_order_acquire) & PEAL_CQE_PHASE) == lap)
+				;
+			expect(!cqe.status, "a write by the rings fails");
+		}
+		std::atomic_ref(cq.ctl->consumer).store(consumer, std::memory_order_release);
+	};
+	measure("rings", count, 1, [&] { round(std::integral_constant<unsigned, 1>()); });
+	measure("rings-16", count, 16, [&] { round(std::integral_constant<unsigned, 16>()); });
 	expect(!ibv_poll_cq(two.send_cq, 1, &wc), "libibverbs polls a taken completion queue");
 	ibv_qp_attr reset{};
 	reset.qp_state = IBV_QPS_RESET;
@@ -196,12 +206,20 @@ void by_libpeal(const char *way, unsigned count)
 	const peal::remote to = client.peer().at(0);
 	const peal::deadline until = 1h;
 
-	measure(way, count, [&] {
+	measure(way, count, 1, [&] {
 		auto post = client.batch();
 
 		post.write(from, to);
 		expect(bool(post.commit()), "a commit fails");
 		expect(bool(client.wait(1, until)), "a write by libpeal fails");
+	});
+	measure((std::string(way) + "-16").c_str(), count, 16, [&] {
+		auto post = client.batch();
+
+		for (unsigned i = 0; i < 16; ++i)
+			post.write(from, to);
+		expect(bool(post.commit()), "a commit fails");
+		expect(bool(client.wait(16, until)), "a write by libpeal fails");
 	});
 }
 

@@ -2,8 +2,8 @@
 /*
  * library_inboxes: libpeal's XRC connections among several processes.
  *
- *	library_inboxes FOLDER receive NUMBER	a process with an inbox; that of number 0 has the
- *target library_inboxes FOLDER send COUNT	the peer of all of them
+ *	library_inboxes FOLDER receive NUMBER	a process with an inbox; number 0 keeps the target
+ *	library_inboxes FOLDER send COUNT	the peer of all of them
  *
  * They exchange blobs and addresses by files in the folder, which also has the file of the domain.
  * The peer writes to the memory of each process and tells it, in turn, and reads it again. Exit
