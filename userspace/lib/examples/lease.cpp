@@ -56,8 +56,10 @@ static int serve(peal::device &dev)
 		return say(written.why());
 	auto post = c->batch();
 	post.invalidate(*window);
-	post.send_imm(0); /* when this comes, the lease has ended */
 	if (auto done = post.commit(patience); !done)
+		return say(done.why());
+	post.send_imm(0); /* tells that the lease has ended */
+	if (auto done = post.commit(); !done)
 		return say(done.why());
 	/* The next message will not come, because the client's write ends the connection. */
 	auto never = c->recv(patience);
