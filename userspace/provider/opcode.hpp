@@ -100,8 +100,9 @@ inline constexpr std::array<OpcodeFacts, IBV_WR_ATOMIC_WRITE + 2> WR_OPCODES = [
 inline constexpr const OpcodeFacts &NO_OPCODE = WR_OPCODES.back();
 
 /*
- * Returns one bit for each ibv_wr_opcode that takes a scatter-gather entry and uses no field of its
- * own in the work request, on a queue pair of this type. Frames have flags of their own.
+ * Returns one bit for each ibv_wr_opcode that post_plain() can post on a queue pair of this type.
+ * Such an opcode takes scatter-gather entries, but neither immediate data nor a key to invalidate.
+ * Frames have flags of their own.
  */
 constexpr std::uint32_t plain_opcodes(std::uint8_t transport) noexcept
 {
