@@ -74,7 +74,7 @@ try_compile() {
 	if ! ("$@") >"$log" 2>&1; then
 		fail "kernels/$name"
 		indented <"$log"
-	elif grep -v -E '^[a-z -]+, [0-9]+ s(: |$)' "$log" | grep -i 'warning' |
+	elif grep -v -E '^[^:]+, [0-9]+ s(: |$)' "$log" | grep -i 'warning' |
 		grep -v -e 'Skipping BTF' -e '^dpkg: warning: while removing'; then
 		fail "kernels/$name: warnings, see $log"
 	else
