@@ -86,7 +86,7 @@ void datagram_source::on_readable(unsigned which) noexcept
 		send_armed_ = recv_armed_ = false;
 	}
 	look();
-	/* The descriptors of what has ended may stay readable, and tell nothing more. */
+	/* After the end the descriptors may stay readable, although nothing more comes. */
 	if (ended_)
 		leave_loop();
 }

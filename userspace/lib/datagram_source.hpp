@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A group or an endpoint in an event loop: who waits for a datagram, and who for one to be sent. It
- * does not know what is below the queue pair (datagrams.hpp). Nothing here allocates but make().
+ * A group or an endpoint in an event loop, with the coroutines that send and receive its datagrams.
+ * It does not know its queue pair (datagrams.hpp). Only make() allocates.
  */
 #pragma once
 #include "datagrams.hpp"
@@ -19,8 +19,9 @@ struct datagram_source final : source {
 	std::atomic<unsigned> users{1};
 	const kept<datagrams> of;
 	const kept<event_loop> loop;
-	/* Datagrams that wait for the one that is being sent, and those who wait for datagrams. */
+	/* Coroutines that wait until the datagram before theirs has been sent. */
 	list_node senders;
+	/* Coroutines that wait for a datagram. */
 	list_node receivers;
 
 	datagram_source(kept<datagrams>, kept<event_loop>) noexcept;
@@ -46,7 +47,7 @@ private:
 	bool is_watched_ = false;
 	bool send_armed_ = false, recv_armed_ = false;
 	const char *ended_ = nullptr;
-	/* Who waits for the one that is being sent, and what its address is. */
+	/* The coroutine whose datagram is being sent, if it still waits, and the address. */
 	co::sending_datagram *sender_ = nullptr;
 	kept<reachable> to_;
 	/* What was put back. There are as many places as receives. */
@@ -54,7 +55,7 @@ private:
 	std::uint32_t returned_count_ = 0;
 
 	bool take(received &) noexcept;
-	/* Whether somebody waits for the one that is being sent. */
+	/* Whether a coroutine waits until the datagram has been sent. */
 	bool awaits_sent() const noexcept
 	{
 		return of->is_sending && (sender_ || !senders.empty());

@@ -10,7 +10,7 @@
  * before it goes on, so no end runs out of receives, and a wire without loss loses nothing. Exit
  * status: 0, or 1 with a line that says what failed.
  */
-#include <peal/peal.hpp>
+#include "library_program.hpp"
 
 #include <arpa/inet.h>
 #include <unistd.h>
@@ -31,21 +31,6 @@ constexpr auto patience = 30s;
 constexpr std::uint16_t port = 7482;
 /* The longest takes several packets. */
 constexpr std::uint32_t rounds = 40, words = 4000;
-
-void expect(bool good, const char *what, const char *why = "")
-{
-	if (good)
-		return;
-	std::printf("%s: %s\n", what, why);
-	std::exit(1);
-}
-
-template <class T>
-T must(peal::result<T> made, const char *what)
-{
-	expect(bool(made), what, made.why());
-	return std::move(made).value();
-}
 
 struct End {
 	std::string folder;

@@ -9,7 +9,7 @@
  * The peer writes to the memory of each process and tells it, in turn, and reads it again. Exit
  * status: 0, or 1 with a line that says what failed.
  */
-#include <peal/peal.hpp>
+#include "library_program.hpp"
 
 #include <unistd.h>
 
@@ -28,21 +28,6 @@ namespace {
 
 constexpr auto patience = 30s;
 constexpr std::uint32_t rounds = 200, receives = 8;
-
-void expect(bool good, const char *what, const char *why = "")
-{
-	if (good)
-		return;
-	std::printf("%s: %s\n", what, why);
-	std::exit(1);
-}
-
-template <class T>
-T must(peal::result<T> made, const char *what)
-{
-	expect(bool(made), what, made.why());
-	return std::move(made).value();
-}
 
 /* The file appears when it is complete. */
 void put(const std::string &path, std::span<const std::byte> bytes)

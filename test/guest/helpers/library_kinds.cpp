@@ -9,7 +9,7 @@
  *says what failed.
  */
 #include <peal/co.hpp>
-#include <peal/peal.hpp>
+#include "library_program.hpp"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -27,21 +27,6 @@ namespace {
 
 constexpr auto patience = 30s;
 constexpr peal::options uc{.transport = peal::transport::uc};
-
-void expect(bool good, const char *what, const char *why = "")
-{
-	if (good)
-		return;
-	std::printf("%s: %s\n", what, why);
-	std::exit(1);
-}
-
-template <class T>
-T must(peal::result<T> made, const char *what)
-{
-	expect(bool(made), what, made.why());
-	return std::move(made).value();
-}
 
 struct Ends {
 	peal::connection client, server;

@@ -10,7 +10,7 @@
  *then. "posts" waits until the file MINE.dead exists, and prints what a request says. Exit status:
  *0, or 1 with a line that says what failed.
  */
-#include <peal/peal.hpp>
+#include "library_program.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -25,14 +25,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto patience = 60s;
-
-void expect(bool good, const char *what, const char *why = "")
-{
-	if (good)
-		return;
-	std::printf("%s: %s\n", what, why);
-	std::exit(1);
-}
 
 void wait_for(const std::string &path)
 {

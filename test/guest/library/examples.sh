@@ -7,9 +7,9 @@
 # and rdma_rxe with the server on each of them. Clients that count by atomics lose no count, and the lock keeps them apart. The
 # store returns what was put, and a client that reads while the server writes gets only whole values. A copied file has the same
 # bytes, also an empty one, and a file that does not exist is a sentence. Two programs connect without the connection manager, by
-# blobs in files. The parameter server, whose connections share receives, finds the parameters. A lease ends when the client gives it back and
-# when the server takes it back, and then the client cannot write. Each subscriber of a multicast group gets the lines of a
-# publisher, and its address.
+# blobs in files. The parameter server, whose connections share receives, finds the parameters. A lease ends when the client gives
+# it back and when the server takes it back, and then the client cannot write. Each subscriber of a multicast group gets the lines
+# of a publisher, and its address.
 # Does not hold: whether a read met a write in the store is up to the timing; test/unit/lib/examples.cpp has each mixture.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh

@@ -92,7 +92,8 @@ TEST_CASE("a datagram that comes while the loop sleeps wakes it", "[awaited_data
 	}
 }
 
-TEST_CASE("what comes before the queue is armed is not slept over", "[awaited_datagrams]")
+TEST_CASE("a datagram that comes just before the queue is armed wakes its receiver",
+	  "[awaited_datagrams]")
 {
 	const Fake fake;
 	Mail mail;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Memory windows: a peer reaches what was lent to it, as long as it was, and nothing else. A window
- * is what the posted batches have made of it, also after an abort. Nothing ends too early.
+ * Memory windows. A peer reaches only the memory of its lease, and only until the lease ends. An
+ * aborted batch changes no window. A window keeps its memory, and ends before its queue pair.
  */
 #include <cerrno>
 #include <string>
@@ -70,7 +70,7 @@ TEST_CASE("a peer reaches what a window lends it, and nothing else", "[windows]"
 			  [&](peal::batch &post) { post.read(ends.mine->part(0, 4), lease.at(0)); })
 			.why(),
 		"does not give this right"));
-	/* Without a window nobody reaches the memory. */
+	/* The peer cannot use this region, because only a window gives rights to the memory. */
 	CHECK(ends.lent.share().rights() == peal::rights::none);
 }
 

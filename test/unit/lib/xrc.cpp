@@ -376,7 +376,7 @@ TEST_CASE("bytes that are no address of an inbox make none", "[xrc]")
 	CHECK(peal::inbox_address::from(right)->shared().rights() ==
 	      process.memory.share().rights());
 	CHECK(!peal::inbox_address::from(std::span(right).first(39)));
-	/* The magic, the version, the transport, the number and what is reserved. */
+	/* One byte each of the magic, version, transport, number and reserved fields. */
 	for (const std::size_t at : {0, 4, 6, 32, 39}) {
 		auto changed = right;
 		changed[at] = std::byte{0x55};
