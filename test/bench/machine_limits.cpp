@@ -12,6 +12,8 @@
  *
  * On one CPU the two processes yield it to each other. With more, each spins on a CPU of its own.
  */
+#include "cpus.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -34,45 +36,9 @@
 #include <immintrin.h>
 #endif
 
+using namespace peal_bench;
+
 namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr std::size_t LINE = 64;
-
-double ns_since(Clock::time_point begin)
-{
-	return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
-}
-
-// The CPUs that this process may use.
-std::vector<int> cpus()
-{
-	std::vector<int> found;
-	cpu_set_t set;
-	sched_getaffinity(0, sizeof set, &set);
-	for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-		if (CPU_ISSET(cpu, &set))
-			found.push_back(cpu);
-	return found;
-}
-
-void run_on(int cpu)
-{
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof set, &set);
-}
-
-// wait_until(VALUE, READY): spins until READY(VALUE). The only CPU goes to the other process at
-// once.
-template <class Ready>
-void wait_until(const std::atomic<std::uint64_t> &value, bool alone, Ready ready)
-{
-	while (!ready(value.load(std::memory_order_acquire)))
-		if (alone)
-			sched_yield();
-}
 
 // ns_of_step(STEP): the median of several runs, each long enough for the clock.
 template <class Step>
@@ -165,29 +131,6 @@ std::uint32_t crc(const unsigned char *p, std::size_t size)
 		return ~crc_by_folding(~0u, p, size);
 #endif
 	return ~crc_by_table(~0u, p, size);
-}
-
-// Two threads change one cache line in turn.
-double ns_of_handover(int here, int there)
-{
-	constexpr std::uint64_t COUNT = 100'000;
-	alignas(LINE) std::atomic<std::uint64_t> turn = 0;
-	std::thread other([&] {
-		run_on(there);
-		for (std::uint64_t i = 1; i < 2 * COUNT; i += 2) {
-			wait_until(turn, false, [i](auto value) { return value == i; });
-			turn.store(i + 1, std::memory_order_release);
-		}
-	});
-	run_on(here);
-	auto begin = Clock::now();
-	for (std::uint64_t i = 0; i < 2 * COUNT; i += 2) {
-		turn.store(i + 1, std::memory_order_release);
-		wait_until(turn, false, [i](auto value) { return value == i + 2; });
-	}
-	double ns = ns_since(begin) / (2 * COUNT);
-	other.join();
-	return ns;
 }
 
 // Two processes wake each other with a byte in a pipe: one way. Each has a CPU of its own if there

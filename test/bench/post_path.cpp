@@ -29,23 +29,15 @@
 
 #include "../../userspace/ring/doorbell.hpp"
 #include "../unit/shared_memory.hpp"
+#include "cpus.hpp"
 
 using namespace peal;
+using namespace peal_bench;
 using namespace peal::test;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t ENTRIES = 128;
-
-void run_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
-}
 
 /* One queue pair and its completion queue, with what the kernel does for a WQE. */
 class Path {
@@ -165,51 +157,19 @@ void measure(Path &path, long count, Figures &figures)
 	figures.rate.push_back(ns(Clock::now() - begin) / static_cast<double>(count));
 }
 
-/* Two threads change a cache line in turn. Return: there and back. */
-double handover(int other_cpu, long count)
-{
-	std::atomic<long> turn = 0;
-	std::thread other([&] {
-		run_on(other_cpu);
-		for (long i = 1; i < 2 * count; i += 2) {
-			while (turn.load(std::memory_order_acquire) != i)
-				;
-			turn.store(i + 1, std::memory_order_release);
-		}
-	});
-	while (turn.load() == 0)
-		turn.store(1);
-	while (turn.load(std::memory_order_acquire) != 2)
-		;
-	const auto begin = Clock::now();
-	for (long i = 2; i < 2 * count; i += 2) {
-		turn.store(i + 1, std::memory_order_release);
-		while (turn.load(std::memory_order_acquire) != i + 2)
-			;
-	}
-	const double whole = ns(Clock::now() - begin);
-	other.join();
-	return whole / static_cast<double>(count - 1);
-}
-
 } // namespace
 
 int main(int argc, char **argv)
 {
 	const long bytes = argc > 1 ? std::atol(argv[1]) : 64;
 	const long count = argc > 2 ? std::atol(argv[2]) : 20000;
-	cpu_set_t set;
-	std::vector<int> cpus;
+	const auto all = cpus();
 
-	sched_getaffinity(0, sizeof(set), &set);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &set))
-			cpus.push_back(cpu);
 	if (argc > 3 || bytes < 1 || count < 2)
 		return std::fputs("usage: post-path [BYTES [COUNT]]\n", stderr), 2;
-	if (cpus.size() < 2)
+	if (all.size() < 2)
 		return std::fputs("post-path: there is one CPU\n", stderr), 77; /* skipped */
-	run_on(cpus[0]);
+	run_on(all[0]);
 
 	Figures kick, poller;
 	std::vector<double> line, call, clock;
@@ -221,14 +181,15 @@ int main(int argc, char **argv)
 		std::atomic<bool> stop = false;
 		path.announce(true);
 		std::thread thread([&] {
-			run_on(cpus[1]);
+			run_on(all[1]);
 			path.scan(stop);
 		});
 		measure(path, count, poller);
 		stop = true;
 		thread.join();
 
-		line.push_back(handover(cpus[1], count));
+		/* One way and back. */
+		line.push_back(2 * ns_of_handover(all[0], all[1]));
 		auto begin = Clock::now();
 		for (long i = 0; i < count; i++)
 			syscall(SYS_getppid);
