@@ -245,8 +245,8 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
  *
  * A READ, an atomic or an ATOMIC_WRITE does not count, because it may have to wait. It takes a
  * responder resource, and a READ takes one PSN for each packet of its response. A local operation
- * (bind, invalidate) does not count, because it waits for all earlier messages. The answer is a
- * hint, because the program may change the slot.
+ * (bind, invalidate) does not count, because it is no message. The answer is a hint, because the
+ * program may change the slot.
  */
 bool peal_sq_is_followed(const struct peal_sq *sq)
 {

@@ -190,10 +190,14 @@ public:
 			for (std::uint32_t i = 0; i < depth / 2; i++)
 				post(datagram(), true);
 		} else {
-			for (const auto opcode : opcodes)
+			for (const auto opcode : opcodes) {
+				/* SEND_INV frees the window for the second bind. */
+				if (opcode == PEAL_OP_BIND_MW && !all_complete(limit))
+					return false;
 				post(request(opcode), takes_receive(opcode));
+			}
 		}
-		return eventually([&] { return drain() == posted_ || failed_; }, limit) && !failed_;
+		return all_complete(limit);
 	}
 	std::uint64_t posted() const { return posted_; }
 	/* Takes all completions. Return: how many there were up to now. */
@@ -212,6 +216,10 @@ private:
 	static bool takes_receive(std::uint8_t opcode)
 	{
 		return opcode <= PEAL_OP_SEND_INV || opcode == PEAL_OP_WRITE_IMM;
+	}
+	bool all_complete(Duration limit)
+	{
+		return eventually([&] { return drain() == posted_ || failed_; }, limit) && !failed_;
 	}
 	void post(const RawSend &send, bool receive)
 	{
