@@ -242,22 +242,47 @@ static __always_inline bool peal_cursor_begin(const struct peal_cursor *cursor, 
 					      struct peal_extent *extent)
 {
 	if (!cursor->inline_data)
-		return peal_target_begin(&cursor->target[cursor->at], cursor->offset, bytes,
-					 extent);
+		return peal_target_begin(&cursor->target[cursor->at], cursor->offset, extent);
 	*extent = (struct peal_extent){
 		.at = (void *)cursor->inline_data + cursor->offset, .left = bytes,
 	};
 	return true;
 }
 
-/* @bytes: how many the caller wants behind the @done ones (> 0). */
-static __always_inline void peal_extent_advance(struct peal_extent *extent, u64 done, u64 bytes)
+static __always_inline void peal_extent_advance(struct peal_extent *extent, u64 done)
 {
+	extent->at += done;
 	extent->left -= done;
-	if (extent->left)
-		extent->at += done;
-	else
-		peal_extent_next(extent, bytes);
+	if (!extent->left) {
+		extent->at = *extent->next++;
+		extent->left = extent->size;
+	}
+}
+
+/*
+ * Copy @bytes (> 0) from one table of extents to another. Both have that many. Granules that happen
+ * to be contiguous are copied one by one, because joining them was not faster (64 KiB in pieces of
+ * 4 KiB and in one, with rep movsb on a Xeon: 1.73 and 1.71 us).
+ *
+ * Return: the number of pieces that were copied.
+ */
+u32 peal_extents_copy(struct peal_extent to, struct peal_extent from, u64 bytes)
+{
+	/* Granules begin at pages, so the answer is the same for all pieces. */
+	bool string = peal_copy_string_pays(to.at, from.at);
+	u64 piece = min(from.left, to.left);
+	u32 pieces = 1;
+
+	for (; piece < bytes; bytes -= piece, pieces++, piece = min(from.left, to.left)) {
+		if (likely(string))
+			peal_copy_string(to.at, from.at, piece);
+		else
+			peal_copy(to.at, from.at, piece);
+		peal_extent_advance(&from, piece);
+		peal_extent_advance(&to, piece);
+	}
+	peal_copy(to.at, from.at, bytes);
+	return pieces;
 }
 
 static __always_inline void peal_cursor_step(struct peal_cursor *cursor, u64 bytes)
@@ -291,12 +316,10 @@ static noinline u64 peal_cursor_copy_piece(struct peal_cursor *dst, struct peal_
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes)
 {
 	struct peal_extent from, to;
-	u64 span, piece;
 	u32 pieces = 0;
-	bool string;
+	u64 span;
 
 	while (bytes) {
-		pieces++;
 		peal_cursor_next_entry(dst);
 		peal_cursor_next_entry(src);
 		/* The span is within one entry of each side. */
@@ -304,28 +327,13 @@ u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes
 		if (unlikely(!peal_cursor_begin(src, span, &from) ||
 			     !peal_cursor_begin(dst, span, &to))) {
 			bytes -= peal_cursor_copy_piece(dst, src, span);
+			pieces++;
 			continue;
 		}
 		peal_cursor_step(src, span);
 		peal_cursor_step(dst, span);
 		bytes -= span;
-		piece = min(from.left, to.left);
-		if (piece < span) {
-			/* Granules begin at pages, so the answer is the same for all pieces. */
-			string = peal_copy_string_pays(to.at, from.at);
-			do {
-				if (likely(string))
-					peal_copy_string(to.at, from.at, piece);
-				else
-					peal_copy(to.at, from.at, piece);
-				pieces++;
-				span -= piece;
-				peal_extent_advance(&from, piece, span);
-				peal_extent_advance(&to, piece, span);
-				piece = min(from.left, to.left);
-			} while (piece < span);
-		}
-		peal_copy(to.at, from.at, span);
+		pieces += peal_extents_copy(to, from, span);
 	}
 	return pieces;
 }

@@ -32,6 +32,7 @@ struct peal_cursor {
  * others. The others are stored in ascending order, except within one string instruction.
  */
 void peal_copy(void *dst, const void *src, size_t bytes);
+u32 peal_extents_copy(struct peal_extent to, struct peal_extent from, u64 bytes);
 
 void peal_cursor_end_counted(struct peal_cursor *cursor);
 enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table *table,

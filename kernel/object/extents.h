@@ -49,35 +49,14 @@ struct peal_extent {
 	u64 size;		/* of a granule, in bytes */
 };
 
-/*
- * Add the granules behind @extent that are contiguous to it. @bytes: how many bytes the caller
- * wants (> 0); the region has them.
- */
-static inline void peal_extent_grow(struct peal_extent *extent, u64 bytes)
-{
-	while (extent->left < bytes && *extent->next == extent->at + extent->left) {
-		extent->next++;
-		extent->left += extent->size;
-	}
-}
-
-/* Go on with the granule behind @extent. @bytes: as in peal_extent_grow(). */
-static inline void peal_extent_next(struct peal_extent *extent, u64 bytes)
-{
-	extent->at = *extent->next++;
-	extent->left = extent->size;
-	peal_extent_grow(extent, bytes);
-}
-
 /**
- * peal_extents_begin() - find the bytes from @offset on
+ * peal_extents_find() - find the granule of the byte at @offset
  * @x: the extents
  * @offset: bytes from the start of the region; below x->bytes
- * @bytes: how many bytes the caller wants (> 0); the region has them
- * @extent: set to the contiguous bytes from there, which may be more than @bytes
+ * @extent: set to the bytes of the granule from there
  */
-static inline void peal_extents_begin(const struct peal_extents *x, u64 offset, u64 bytes,
-				      struct peal_extent *extent)
+static inline void peal_extents_find(const struct peal_extents *x, u64 offset,
+				     struct peal_extent *extent)
 {
 	u64 at = offset + x->phase, inside;
 
@@ -86,18 +65,22 @@ static inline void peal_extents_begin(const struct peal_extents *x, u64 offset, 
 	extent->next = &x->granule[at >> x->shift];
 	extent->at = *extent->next++ + inside;
 	extent->left = extent->size - inside;
-	peal_extent_grow(extent, bytes);
 }
 
 /**
  * peal_extents_at() - find the address of the byte at @offset
- * @bytes: in: how many bytes the caller wants (> 0); out: how many of them are contiguous
+ * @bytes: in: how many bytes the caller wants (> 0), which the region has; out: how many of them
+ *	are contiguous
  */
 static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u64 *bytes)
 {
 	struct peal_extent extent;
 
-	peal_extents_begin(x, offset, *bytes, &extent);
+	peal_extents_find(x, offset, &extent);
+	while (extent.left < *bytes && *extent.next == extent.at + extent.left) {
+		extent.next++;
+		extent.left += extent.size;
+	}
 	*bytes = min(*bytes, extent.left);
 	return extent.at;
 }

@@ -134,14 +134,14 @@ static inline void *peal_target_at(const struct peal_target *target, u64 offset,
 			       bytes);
 }
 
-/* Set @extent to @bytes from @offset on. Return: false if the memory has no table of extents. */
-static inline bool peal_target_begin(const struct peal_target *target, u64 offset, u64 bytes,
+/* Set @extent to the bytes from @offset on. Return: false if the memory has no table of extents. */
+static inline bool peal_target_begin(const struct peal_target *target, u64 offset,
 				     struct peal_extent *extent)
 {
 	if (unlikely(!target->mr->umem))
 		return false;
-	peal_extents_begin(&target->mr->extents, target->mr->skip + target->offset + offset, bytes,
-			   extent);
+	peal_extents_find(&target->mr->extents, target->mr->skip + target->offset + offset,
+			  extent);
 	return true;
 }
 
@@ -239,7 +239,7 @@ void *peal_mr_present_on_demand(struct peal_mr_lookup *last, const struct ib_pd 
  * peal_mr_present() - the common case of peal_mr_local() and peal_rkey_check()
  * @last: remembers the region. Only the caller uses it, under a lock
  * @length: the key must give the rights in @access for so many bytes
- * @bytes: in: so many of them are used (> 0); out: so many of these are contiguous
+ * @bytes: in: so many of them are used (> 0); out: at least so many of these are contiguous
  *
  * Call inside the epoch, which the caller asserts. Barrier M, as in peal_table_key().
  *
@@ -253,6 +253,7 @@ static __always_inline void *peal_mr_present(struct peal_table *table,
 					     u64 *bytes)
 {
 	struct peal_mr *mr = last->mr;
+	struct peal_extent extent;
 
 	if (unlikely(last->value != value ||
 		     last->removals != smp_load_acquire(&table->key_removals)))	/* M */
@@ -261,7 +262,24 @@ static __always_inline void *peal_mr_present(struct peal_table *table,
 		return peal_mr_present_on_demand(last, pd, addr, length, access, bytes);
 	if (unlikely(peal_key_allows(&mr->key, pd, addr, length, access, &peal_rkey_reasons)))
 		return NULL;
-	return peal_extents_at(&mr->extents, mr->skip + (addr - mr->key.iova), bytes);
+	peal_extents_find(&mr->extents, mr->skip + (addr - mr->key.iova), &extent);
+	*bytes = min(*bytes, extent.left);
+	return extent.at;
+}
+
+/*
+ * peal_mr_present() has found the byte at @addr. Set @extent to the bytes from there. Return:
+ * false, if they are brought in on demand, so that each page needs a look.
+ */
+static inline bool peal_mr_present_begin(const struct peal_mr_lookup *last, u64 addr,
+					 struct peal_extent *extent)
+{
+	const struct peal_mr *mr = last->mr;
+
+	if (unlikely(!mr))
+		return false;
+	peal_extents_find(&mr->extents, mr->skip + (addr - mr->key.iova), extent);
+	return true;
 }
 
 enum peal_reason peal_mr_local(struct peal_table *table, const struct ib_pd *pd,

@@ -1060,37 +1060,30 @@ static noinline void peal_direct_expire(struct peal_direct *d, struct peal_notif
 }
 
 /*
- * The memory of a message that peal_direct_fast() has checked is not contiguous. Return: how many
- * pieces were looked up and copied, or 0 with nothing copied, because a key has changed meanwhile.
+ * The look-ups of @d and of the peer's @to have found both sides of @bytes, from @done on, of the
+ * message in sq.wqe, and at least one side is not contiguous. Return: how many pieces were copied,
+ * or 0 with nothing copied, because on-demand paging must look at each page.
  */
-static noinline u32 peal_direct_copy_pieces(struct peal_qp *qp, struct peal_qp *peer,
-					    const struct peal_op *op)
+static noinline u32 peal_direct_copy_pieces(const struct peal_direct *d,
+					    const struct peal_direct *to, const struct peal_op *op,
+					    u64 done, u64 bytes)
 {
-	const struct peal_recv *recv = &peer->rq.wqe;
+	const struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
 	const struct peal_wqe *wqe = &qp->sq.wqe;
-	struct peal_cursor remote PEAL_UNINITIALIZED;
-	struct peal_cursor local PEAL_UNINITIALIZED;
-	enum peal_reason reason;
-	u32 pieces = 0;
+	struct peal_extent near, far;
 
+	lockdep_assert_held(&qp->sq.lock);
 	lockdep_assert_held(&peer->rq.lock);
-	if (peal_direct_local(qp, op, &local))
+	if (wqe->inline_data)
+		near = (struct peal_extent){ .at = (void *)wqe->inline_data, .left = bytes };
+	else if (!peal_mr_present_begin(&d->local, qp->sq.sge->addr + done, &near))
 		return 0;
-	if (op->remote)
-		reason = peal_cursor_remote(&remote, peer->table, peer->rkey_pd, peer->ib.qp_num,
-					    wqe, op->access);
-	else
-		reason = peal_cursor_part(&remote, peer->table, peer->recv_pd, recv->sge,
-					  recv->num_sge, PEAL_RECEIVE, 0, wqe->length);
-	if (likely(!reason)) {
-		/* Memory that is counted was registered meanwhile. It needs more care than this. */
-		if (likely(!(local.counted | remote.counted)))
-			pieces = 2 + peal_cursor_copy(op->sends ? &remote : &local,
-						      op->sends ? &local : &remote, wqe->length);
-		peal_cursor_end(&remote);
-	}
-	peal_cursor_end(&local);
-	return pieces;
+	if (!(op->remote ?
+	      peal_mr_present_begin(&d->remote, wqe->remote_addr + done, &far) :
+	      peal_mr_present_begin(&to->received, peer->rq.wqe.sge->addr + done, &far)))
+		return 0;
+	return op->sends ? peal_extents_copy(far, near, bytes) :
+			   peal_extents_copy(near, far, bytes);
 }
 
 /*
@@ -1200,8 +1193,8 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		far = &value;
 	}
 	if (unlikely(near_bytes < length || far_bytes < length)) {
-		pieces = peal_direct_copy_pieces(qp, peer, op);
-		if (unlikely(!pieces))
+		pieces = 2 + peal_direct_copy_pieces(d, to, op, 0, length);
+		if (unlikely(pieces == 2))
 			goto doubt;
 	} else if (op->sends) {
 		peal_copy(far, near, length);
