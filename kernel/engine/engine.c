@@ -389,7 +389,7 @@ void peal_schedule_timer(struct peal_qp *qp, ktime_t when)
  * because all timers that are due run in one softirq, and a program's queue pairs may all
  * wait for the same moment.
  */
-#define PEAL_TIMERS_BUDGET	(16 * PEAL_TURN_BUDGET)
+#define PEAL_TIMERS_BUDGET	(8 * PEAL_TURN_BUDGET)
 
 /* Only timers use it, because otherwise packets could keep them from running. */
 static DEFINE_PER_CPU(struct peal_allowance, peal_timer_allowance);

@@ -135,7 +135,7 @@ struct peal_engine {
  */
 
 /* Budget of one turn (budget.h). Locks are held and softirqs are off for that long. */
-#define PEAL_TURN_BUDGET	(64 << 10)
+#define PEAL_TURN_BUDGET	(128 << 10)
 
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole);
 bool peal_turn_once(struct peal_qp *qp);

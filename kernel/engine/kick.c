@@ -13,13 +13,13 @@
 #include "object/context.h"
 
 /* The budget of one kick. The worker does the rest, so that a program's call stays short. */
-#define PEAL_KICK_BUDGET	(4 * PEAL_TURN_BUDGET)
+#define PEAL_KICK_BUDGET	(2 * PEAL_TURN_BUDGET)
 
 /*
  * How far a kick overdraws its budget while nothing else wants its CPU. A worker would have to be
  * scheduled first, and its time is not the program's.
  */
-#define PEAL_KICK_ALONE		(28 * PEAL_TURN_BUDGET)
+#define PEAL_KICK_ALONE		(14 * PEAL_TURN_BUDGET)
 
 /* ---- a program's kick ---- */
 

@@ -581,7 +581,7 @@ bool peal_proof_end(struct peal_proof *proof, const struct peal_proof_challenge 
 #define PEAL_NO_TIMEOUT_NS	(100 * NSEC_PER_MSEC)
 
 /* A step copies at most so much, so that the locks are not held for longer. */
-#define PEAL_CHUNK_BYTES	(64 << 10)
+#define PEAL_CHUNK_BYTES	(128 << 10)
 
 static struct peal_direct *peal_direct(const struct peal_transport *transport)
 {
@@ -698,6 +698,35 @@ static bool peal_direct_is_known(const struct peal_direct *d, const struct peal_
 
 	return known->peer == peer && known->removals == d->peer.removals &&
 	       known->changes == d->base.qp->changes && known->peer_changes == peer->changes;
+}
+
+/*
+ * The next @bytes of the message in sq.wqe have been copied. If they are the last, the message has
+ * arrived.
+ */
+static __always_inline struct peal_outcome peal_direct_arrive(struct peal_direct *d,
+							      struct peal_qp *peer,
+							      struct peal_notify *notify,
+							      u64 bytes)
+{
+	const struct peal_qp *qp = d->base.qp;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_direct *to = peal_direct(peer->direct);
+	struct peal_outcome outcome = { .what = PEAL_PROGRESS };
+
+	lockdep_assert_held(&peer->rq.lock);
+	if (likely(d->done + bytes == wqe->length)) {
+		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
+		if (likely(outcome.what == PEAL_DONE)) {
+			to->message = false;
+			to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(peer, wqe->length));
+			to->at.msn = peal_psn_add(to->at.msn, 1);
+			if (unlikely(!peal_direct_is_known(d, peer)))
+				peal_direct_remember(d, peer);
+		}
+	}
+	outcome.bytes = bytes;
+	return outcome;
 }
 
 /*
@@ -824,19 +853,7 @@ static struct peal_outcome peal_direct_transfer(struct peal_direct *d, const str
 	pieces += remote.num_sge;
 	peal_cursor_end(&local);	/* a key that is in use cannot be invalidated */
 	peal_cursor_end(&remote);
-	if (likely(d->done + bytes == wqe->length)) {
-		outcome = peal_execute_finish(peer, wqe, qp->ib.qp_num, notify);
-		if (likely(outcome.what == PEAL_DONE)) {
-			to->message = false;
-			to->at.psn = peal_psn_add(to->at.psn, peal_qp_packets(peer, wqe->length));
-			to->at.msn = peal_psn_add(to->at.msn, 1);
-			if (unlikely(!peal_direct_is_known(d, peer)))
-				peal_direct_remember(d, peer);
-		}
-	} else {
-		outcome.what = PEAL_PROGRESS;
-	}
-	outcome.bytes = bytes;
+	outcome = peal_direct_arrive(d, peer, notify, bytes);
 	outcome.pieces = pieces;
 	goto delivered;
 
@@ -849,6 +866,130 @@ unlock:
 	spin_unlock(&peer->rq.lock);
 	peal_cursor_end(&local);
 	return outcome;
+}
+
+/*
+ * May the fast path be used? Only if all that @d knows of the peer is still right, and if no
+ * message is traced, because the general path does that. Return: the tables of the peer's device,
+ * or NULL. Barrier M, as in peal_table_qp_again().
+ */
+static __always_inline struct peal_table *peal_direct_known_table(const struct peal_direct *d)
+{
+	struct peal_qp *qp = d->base.qp;
+	struct peal_table *table = qp->table;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (qp->transport != qp->direct) {
+		table = peal_locality_table(qp);
+		if (unlikely(!table || d->device != d->locality.proven))
+			return NULL;
+	}
+	if (unlikely(qp->changes != d->known.changes ||
+		     smp_load_acquire(&table->removals) != d->known.removals ||	/* M */
+		     trace_peal_execute_enabled() || trace_peal_complete_enabled()))
+		return NULL;
+	return table;
+}
+
+/*
+ * The look-ups of @d and of the peer's @to have found both sides of @bytes, from @done on, of the
+ * message in sq.wqe, and at least one side is not contiguous. Return: how many pieces were copied,
+ * or 0 with nothing copied, because on-demand paging must look at each page.
+ */
+static noinline u32 peal_direct_copy_pieces(const struct peal_direct *d,
+					    const struct peal_direct *to, const struct peal_op *op,
+					    u64 done, u64 bytes)
+{
+	const struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	struct peal_extent near, far;
+
+	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&peer->rq.lock);
+	if (wqe->inline_data)
+		near = (struct peal_extent){ .at = (void *)wqe->inline_data, .left = bytes };
+	else if (!peal_mr_present_begin(&d->local, qp->sq.sge->addr + done, &near))
+		return 0;
+	if (!(op->remote ?
+	      peal_mr_present_begin(&d->remote, wqe->remote_addr + done, &far) :
+	      peal_mr_present_begin(&to->received, peer->rq.wqe.sge->addr + done, &far)))
+		return 0;
+	return op->sends ? peal_extents_copy(far, near, bytes) :
+			   peal_extents_copy(near, far, bytes);
+}
+
+/**
+ * peal_direct_continue() - transfer the next chunk of a long message
+ * @outcome: as peal_direct_transfer() returns it
+ *
+ * The first chunk has arrived. What peal_direct_fast() is for short messages, this is for the
+ * chunks behind it.
+ *
+ * Return: false with nothing done, if peal_direct_transfer() must look.
+ */
+static bool peal_direct_continue(struct peal_direct *d, const struct peal_op *op,
+				 struct peal_notify *notify, struct peal_outcome *outcome)
+{
+	struct peal_qp *qp = d->base.qp, *peer = d->known.peer;
+	struct peal_table *table = peal_direct_known_table(d);
+	const struct peal_wqe *wqe = &qp->sq.wqe;
+	const struct peal_sge *sge = qp->sq.sge;
+	u64 bytes = min_t(u64, wqe->length - d->done, PEAL_CHUNK_BYTES);
+	u64 near_bytes = bytes, far_bytes = bytes;
+	enum peal_reason reason;
+	struct peal_direct *to;
+	void *near, *far = NULL;
+	u32 pieces = 1;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (unlikely(!table || !(d->known.opcodes & 1U << wqe->opcode) || wqe->num_sge != 1))
+		return false;
+	near = peal_mr_present(qp->table, &d->local, qp->ib.pd, sge->lkey, sge->addr + d->done,
+			       bytes, op->sends ? 0 : IB_ACCESS_LOCAL_WRITE, &near_bytes);
+	if (op->remote)
+		far = peal_mr_present(table, &d->remote, READ_ONCE(peer->rkey_pd), wqe->rkey,
+				      wqe->remote_addr + d->done, bytes, op->access, &far_bytes);
+	if (unlikely(!near || (op->remote && !far)))
+		return false;
+
+	spin_lock(&peer->rq.lock);
+	to = peal_direct(peer->direct);
+	/* A message of XRC may have another shared receive queue than the last one. */
+	if (unlikely(peer->changes != d->known.peer_changes || !peal_qp_receives(peer) ||
+		     peer->receiver != peer->direct || to->at.psn != d->psn || !to->message ||
+		     peer->xrcd))
+		goto doubt;
+	if (!op->remote) {
+		const struct peal_recv *recv = &peer->rq.wqe;
+
+		/* This is the receive that the first chunk has taken. */
+		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN ||
+			     recv->num_sge != 1 || wqe->length > recv->length))
+			goto doubt;
+		far = peal_mr_present(table, &to->received, peer->recv_pd, recv->sge->lkey,
+				      recv->sge->addr + d->done, bytes, IB_ACCESS_LOCAL_WRITE,
+				      &far_bytes);
+		if (unlikely(!far))
+			goto doubt;
+	}
+	if (near_bytes < bytes || far_bytes < bytes)
+		pieces = peal_direct_copy_pieces(d, to, op, d->done, bytes);
+	else if (op->sends)
+		peal_copy(far, near, bytes);
+	else
+		peal_copy(near, far, bytes);
+	if (unlikely(!pieces))
+		goto doubt;
+	*outcome = peal_direct_arrive(d, peer, notify, bytes);
+	outcome->pieces = 2 + pieces;
+	if (unlikely(peer->rq.refusing))
+		peal_notify_fail(notify, peer, peer->generation);
+	spin_unlock(&peer->rq.lock);
+	return true;
+
+doubt:
+	spin_unlock(&peer->rq.lock);
+	return false;
 }
 
 /*
@@ -1014,7 +1155,7 @@ static void peal_direct_step(struct peal_direct *d, struct peal_notify *notify,
 		outcome = peal_sender_local(qp);
 	else if (unlikely(op->resource && !qp->attr.max_rd_atomic))
 		outcome = peal_failed(IB_WC_LOC_QP_OP_ERR, PEAL_REASON_RD_ATOMIC_LIMIT);
-	else
+	else if (!d->done || !peal_direct_continue(d, op, notify, &outcome))
 		outcome = peal_direct_transfer(d, op, notify);
 	if (peal_sniff_is_on() && !op->local)
 		peal_direct_show(d, outcome);
@@ -1060,33 +1201,6 @@ static noinline void peal_direct_expire(struct peal_direct *d, struct peal_notif
 }
 
 /*
- * The look-ups of @d and of the peer's @to have found both sides of @bytes, from @done on, of the
- * message in sq.wqe, and at least one side is not contiguous. Return: how many pieces were copied,
- * or 0 with nothing copied, because on-demand paging must look at each page.
- */
-static noinline u32 peal_direct_copy_pieces(const struct peal_direct *d,
-					    const struct peal_direct *to, const struct peal_op *op,
-					    u64 done, u64 bytes)
-{
-	const struct peal_qp *qp = d->base.qp, *peer = to->base.qp;
-	const struct peal_wqe *wqe = &qp->sq.wqe;
-	struct peal_extent near, far;
-
-	lockdep_assert_held(&qp->sq.lock);
-	lockdep_assert_held(&peer->rq.lock);
-	if (wqe->inline_data)
-		near = (struct peal_extent){ .at = (void *)wqe->inline_data, .left = bytes };
-	else if (!peal_mr_present_begin(&d->local, qp->sq.sge->addr + done, &near))
-		return 0;
-	if (!(op->remote ?
-	      peal_mr_present_begin(&d->remote, wqe->remote_addr + done, &far) :
-	      peal_mr_present_begin(&to->received, peer->rq.wqe.sge->addr + done, &far)))
-		return 0;
-	return op->sends ? peal_extents_copy(far, near, bytes) :
-			   peal_extents_copy(near, far, bytes);
-}
-
-/*
  * Does this message of XRC name the shared receive queue that the last one has named? @pd: that of
  * its rkey, as the caller has used it.
  */
@@ -1116,7 +1230,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 {
 	const struct peal_direct_known *known = &d->known;
 	struct peal_qp *qp = d->base.qp, *peer = known->peer;
-	struct peal_table *table = qp->table, *far_table = table;
+	struct peal_table *table = qp->table, *far_table = peal_direct_known_table(d);
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_sge *sge = qp->sq.sge;
 	const struct ib_pd *far_pd;
@@ -1129,17 +1243,15 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 	u32 pieces = 3;		/* one was looked up on each side, and one is copied */
 
 	lockdep_assert_held(&qp->sq.lock);
+	if (unlikely(!far_table || qp->sq.busy))
+		return false;
 	if (qp->transport != qp->direct) {
-		far_table = peal_locality_table(qp);
 		sender_device = d->locality.device->number;
-		if (unlikely(!far_table || d->device != d->locality.proven ||
-			     peal_faults_exist(&far_table->faults)))
+		if (unlikely(peal_faults_exist(&far_table->faults)))
 			return false;
 	}
-	if (unlikely(qp->sq.busy || qp->state != IB_QPS_RTS || qp->changes != known->changes ||
-		     smp_load_acquire(&far_table->removals) != known->removals ||	/* M */
-		     peal_faults_exist(&table->faults) || peal_sniff_is_on() ||
-		     trace_peal_execute_enabled() || trace_peal_complete_enabled()))
+	if (unlikely(qp->state != IB_QPS_RTS ||
+		     peal_faults_exist(&table->faults) || peal_sniff_is_on()))
 		return false;
 	op = peal_sq_peek(&qp->sq, known->opcodes);
 	if (!op)
