@@ -21,12 +21,12 @@ work=$(mktemp -d)
 limits="
 write_bw 64 B|1277
 write_bw 4 KiB|1707
-write_bw 64 KiB|10443
-write_bw 1 MiB|149813
+write_bw 64 KiB|10244
+write_bw 1 MiB|145730
 read_bw 64 B|1298
 read_bw 4 KiB|1720
-read_bw 64 KiB|10369
-read_bw 1 MiB|153186
+read_bw 64 KiB|10229
+read_bw 1 MiB|145794
 send_bw 64 B|8765
 send_bw 4 KiB|13031
 send_bw 64 KiB|28065
