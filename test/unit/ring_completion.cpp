@@ -61,6 +61,42 @@ TEST_CASE("CQEs come out once and in order over many laps")
 	}
 }
 
+TEST_CASE("CQEs are taken all together or not at all")
+{
+	const std::uint32_t entries = GENERATE(1U, 4U, 32U);
+	CqPair cq(entries);
+	std::uint32_t pushed = 0, taken = 0;
+
+	for (std::uint32_t burst = 1; taken < 1000; burst = burst % entries + 1) {
+		const auto take = [&](std::uint32_t count, std::uint32_t refused) {
+			return cq.user.take(count, [&](const peal_cqe &cqe, std::size_t i) {
+				CHECK(cqe.wqe_index == taken + i);
+				return i != refused;
+			});
+		};
+
+		for (std::uint32_t i = 0; i < burst; ++i) {
+			const peal_cqe cqe = cqe_of(pushed++);
+
+			kernel_cq_push(cq.kernel.get(), &cqe);
+			/* The rest has not come yet, also where the ring has it from the last lap.
+			 */
+			REQUIRE_FALSE(take(i + 2, UINT32_MAX));
+			REQUIRE_FALSE(take(i + 1, i));
+		}
+		REQUIRE(load_relaxed(cq.ctl().consumer) == taken);
+		const std::uint32_t first = burst / 2;
+		REQUIRE(take(first, UINT32_MAX));
+		taken += first;
+		REQUIRE(load_relaxed(cq.ctl().consumer) == taken);
+		/* The other functions go on at the same place. */
+		while (taken < pushed)
+			REQUIRE(poll(cq, taken++));
+		REQUIRE(load_relaxed(cq.ctl().consumer) == taken);
+		REQUIRE_FALSE(take(1, UINT32_MAX));
+	}
+}
+
 TEST_CASE("the kernel does not overwrite what was not given back")
 {
 	CqPair cq(2);

@@ -87,13 +87,13 @@ void link::look() noexcept
 	deliver();
 	/* It keeps its place, because the loop goes through the list. */
 	if (is_watched && list_node::empty() &&
-	    ((outstanding && !send_armed) || (!receivers.empty() && !recv_armed)))
+	    ((outstanding() && !send_armed) || (!receivers.empty() && !recv_armed)))
 		loop->unarmed.push_back(*this);
 }
 
 void link::arm() noexcept
 {
-	if (outstanding && !send_armed) {
+	if (outstanding() && !send_armed) {
 		ibv_req_notify_cq(send_cq, 0);
 		send_armed = true;
 	}
@@ -135,7 +135,7 @@ void link::deliver() noexcept
 
 bool link::has_room() const noexcept
 {
-	return !batch_open && outstanding < limits.sends;
+	return !batch_open && has_place();
 }
 
 void link::keep_local(const slice *local, kept<block> &to) const noexcept
@@ -158,7 +158,7 @@ completion link::failure(const char *why) noexcept
 
 void link::commit_for(co::sending &by) noexcept
 {
-	const std::uint32_t size = batch_size;
+	const std::uint32_t size = batch_size();
 	const char *why = ended ? ended : refused;
 	int failed = 0;
 
@@ -178,13 +178,13 @@ void link::commit_for(co::sending &by) noexcept
 /* The completions of a connection come in the order of its requests. */
 void link::complete(const completion &one) noexcept
 {
-	if (!outstanding)
+	if (!outstanding())
 		return;
 	/* Its memory may go now. */
 	const slot done = std::exchange(slots[first_slot], {});
 
 	first_slot = (first_slot + 1) % limits.sends;
-	--outstanding;
+	take_off(1);
 	if (!done.by)
 		return;
 	if (done.by->ended_)
@@ -195,7 +195,7 @@ void link::complete(const completion &one) noexcept
 
 void link::forget(const co::sending &one) noexcept
 {
-	for (std::uint32_t i = 0; i < outstanding; ++i) {
+	for (std::uint32_t i = 0; i < outstanding(); ++i) {
 		slot &at = slots[(first_slot + i) % limits.sends];
 
 		if (at.by == &one)
@@ -206,7 +206,7 @@ void link::forget(const co::sending &one) noexcept
 /* The device may still have their memory, unless the queue pair has gone. */
 void link::fail_slots() noexcept
 {
-	for (std::uint32_t i = 0; i < outstanding; ++i) {
+	for (std::uint32_t i = 0; i < outstanding(); ++i) {
 		slot &at = slots[(first_slot + i) % limits.sends];
 
 		if (co::sending *by = std::exchange(at.by, nullptr)) {
@@ -217,7 +217,7 @@ void link::fail_slots() noexcept
 			at.local = {};
 	}
 	if (!qp)
-		outstanding = 0;
+		take_off(outstanding());
 }
 
 /* ---- messages ---- */
@@ -519,7 +519,7 @@ result<connection> loop::adopt(peal::connection &&other) noexcept
 
 	if (const char *why = state_->refuses())
 		return error::make(EBADF, "%s", why);
-	if (of.outstanding || of.batch_open)
+	if (of.outstanding() || of.batch_open)
 		return error::make(EBUSY, "the connection has requests on their way or a batch; "
 					  "wait for them first");
 	if (of.ended)

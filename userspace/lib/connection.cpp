@@ -51,7 +51,7 @@ void link::refuse(const char *why) noexcept
 {
 	if (!refused)
 		refused = why;
-	is_short = false;
+	set_short(false);
 }
 
 namespace {
@@ -65,7 +65,7 @@ const char *why_not(const path &to, const operation &of) noexcept
 		return "the data are longer than options.inline_bytes; raise it, or use a slice";
 	if (of.size() > to.longest)
 		return "the slice is longer than a message may be; send it in parts";
-	if (to.outstanding + to.batch_size >= to.limits.sends)
+	if (!to.has_place())
 		return "the queue is full; wait for completions, or raise options.sends";
 	if (!of.part)
 		return "the message is longer than the peer's receive buffers; let the peer raise "
@@ -95,25 +95,25 @@ request link::add_checked(const operation &of) noexcept
 		refuse("the request goes to no inbox; name one by to() of the batch before");
 		return request::none;
 	}
-	if (!fits(of)) {
+	if (!has_place() || !fits(of)) {
 		refuse(why_not(*this, of));
 		return request::none;
 	}
 	if (direct)
-		ring.put(index_of(next_request) + batch_size, of);
+		ring.put(static_cast<std::uint32_t>(added), of);
 	else
 		build(of);
 	if (held)
-		keep_local(of.local, held[batch_size]);
-	return request(next_request + batch_size++);
+		keep_local(of.local, held[batch_size()]);
+	return request(++added);
 }
 
 void link::build(const operation &of) noexcept
 {
-	ibv_send_wr &to = wr[batch_size];
-	ibv_sge &entry = sge[batch_size];
+	ibv_send_wr &to = wr[batch_size()];
+	ibv_sge &entry = sge[batch_size()];
 
-	to.wr_id = next_request + batch_size;
+	to.wr_id = added + 1;
 	to.opcode = verbs_opcodes[of.opcode];
 	to.send_flags = IBV_SEND_SIGNALED;
 	to.sg_list = &entry;
@@ -129,7 +129,7 @@ void link::build(const operation &of) noexcept
 		entry.addr = reinterpret_cast<std::uintptr_t>(of.local->data());
 		entry.lkey = static_cast<std::uint32_t>(of.local->key());
 	} else if (!of.bytes.empty()) {
-		std::byte *copy = &inline_area[std::size_t{batch_size} * limits.inline_bytes];
+		std::byte *copy = &inline_area[std::size_t{batch_size()} * limits.inline_bytes];
 
 		std::memcpy(copy, of.bytes.data(), of.bytes.size());
 		entry.addr = reinterpret_cast<std::uintptr_t>(copy);
@@ -157,9 +157,9 @@ void link::send_to(const inbox_address &inbox) noexcept
 void link::abort() noexcept
 {
 	/* The last one may have been refused after it was held. */
-	for (std::uint32_t i = 0; held && i <= batch_size && i < limits.sends; ++i)
+	for (std::uint32_t i = 0; held && i <= batch_size() && i < limits.sends; ++i)
 		held[i] = {};
-	batch_size = 0;
+	added = posted;
 	inbox_number = 0;
 	refused = nullptr;
 	restore_windows();
@@ -183,31 +183,33 @@ void link::end_batch() noexcept
 std::uint32_t link::post(int &failed, co::sending *by) noexcept
 {
 	ibv_send_wr *bad = nullptr;
-	std::uint32_t posted = batch_size;
+	const std::uint32_t size = batch_size();
+	const std::uint32_t engine = direct ? ring.doorbell.engine() : 0;
+	std::uint32_t number = size;
 
-	if (!batch_size)
+	if (!size)
 		return 0;
-	if (direct && ring.doorbell.gone()) {
+	if (direct && engine == PEAL_ENGINE_GONE) {
 		/* Nothing completes a WQE after the removal of the device. */
 		failed = EIO;
-		posted = 0;
+		number = 0;
 	} else if (direct) {
 		/* If the doorbell fails, they are the device's nevertheless. */
-		failed = ring.post(index_of(next_request + posted));
+		failed = ring.post(static_cast<std::uint32_t>(added), engine);
 	} else {
-		for (std::uint32_t i = 0; i < batch_size; ++i)
-			wr[i].next = i + 1 < batch_size ? &wr[i + 1] : nullptr;
+		for (std::uint32_t i = 0; i < size; ++i)
+			wr[i].next = i + 1 < size ? &wr[i + 1] : nullptr;
 		failed = ibv_post_send(qp, wr.get(), &bad);
 		/* What came before the bad request is on its way, and will have completions. */
 		if (failed)
-			posted = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
+			number = bad ? static_cast<std::uint32_t>(bad - wr.get()) : 0;
 	}
-	for (std::uint32_t i = 0; slots && i < posted; ++i)
-		slots[(first_slot + outstanding + i) % limits.sends] = {by, std::move(held[i])};
-	next_request += posted;
-	outstanding += posted;
-	settle_windows(posted == batch_size);
-	return posted;
+	for (std::uint32_t i = 0; slots && i < number; ++i)
+		slots[(first_slot + outstanding() + i) % limits.sends] = {by, std::move(held[i])};
+	posted += number;
+	/* abort() drops the others. */
+	settle_windows(number == size);
+	return number;
 }
 
 namespace {
@@ -223,25 +225,25 @@ error not_posted(const link &of, int failed, std::uint32_t posted, std::uint32_t
 
 status link::commit_checked() noexcept
 {
-	const std::uint32_t size = batch_size;
+	const std::uint32_t size = batch_size();
 	int failed = 0;
 
 	if (const char *why = ended ? ended : refused) {
 		abort();
 		return error::make(ended ? ENOTCONN : EINVAL, "%s", why);
 	}
-	const std::uint32_t posted = post(failed, nullptr);
+	const std::uint32_t number = post(failed, nullptr);
 	abort();
 	if (failed)
-		return not_posted(*this, failed, posted, size);
+		return not_posted(*this, failed, number, size);
 	return {};
 }
 
 status link::commit_and_wait(const deadline &until) noexcept
 {
-	if (status posted = commit(); !posted)
-		return posted;
-	for (const completion &one : wait(outstanding, until))
+	if (status done = commit(); !done)
+		return done;
+	for (const completion &one : wait(outstanding(), until))
 		if (!one)
 			return error::make(one.why_ == late    ? ETIMEDOUT
 					   : one.is_sentence() ? ENOTCONN
@@ -260,8 +262,12 @@ status path::commit_slowly() noexcept
 	return link_of(this).commit_checked();
 }
 
-status path::not_rung(int failed, std::uint32_t size) noexcept
+status path::not_rung(int failed) noexcept
 {
+	const std::uint32_t size = batch_size();
+
+	posted = added;
+	set_short(is_short());
 	return not_posted(link_of(this), failed, size, size);
 }
 
@@ -324,7 +330,7 @@ void link::poll_sends() noexcept
 			const std::uint64_t name = oldest();
 
 			/* A program may have written anything to the ring. */
-			if (name < next_request && cqe->wqe_index == index_of(name))
+			if (name <= posted && cqe->wqe_index == index_of(name))
 				note_sent(name, cqe->status, cqe->vendor_err);
 			ring.completions.advance();
 		}
@@ -482,7 +488,7 @@ void link::forget_handed() noexcept
 completions link::hand_over(std::uint32_t number, const char *why) noexcept
 {
 	handed = number;
-	outstanding -= number;
+	take_off(number);
 	if (why) {
 		/* Behind the last that came. */
 		sent[handed] = completion();
@@ -507,7 +513,7 @@ completions link::only(const char *why) noexcept
 completions link::wait(std::size_t number, const deadline &until) noexcept
 {
 	forget_handed();
-	if (number > outstanding)
+	if (number > outstanding())
 		return only(too_many);
 	for (unsigned polls = 0;; ++polls) {
 		if (qp)

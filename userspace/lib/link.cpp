@@ -251,8 +251,9 @@ status link::make_queues(bool for_loop) noexcept
 				  std::byte[std::size_t{limits.sends} *
 					    std::max<std::size_t>(limits.inline_bytes, 1)]);
 	sent.reset(new (std::nothrow) completion[slots]);
+	good.reset(new (std::nothrow) completion[limits.sends]);
 	arrived.reset(new (std::nothrow) arrival[limits.receives]);
-	if (!wr || !sge || !inline_area || !sent || !arrived)
+	if (!wr || !sge || !inline_area || !sent || !good || !arrived)
 		return error::make(ENOMEM,
 				   "there is no memory for the queues of a connection; lower "
 				   "options.sends");
@@ -435,12 +436,12 @@ void link::end(const char *why) noexcept
 {
 	if (!ended)
 		ended = why;
-	is_short = false;
+	set_short(false);
 }
 
 void link::choose_way() noexcept
 {
-	is_short = direct && !ended && !refused && !slots;
+	set_short(direct && !ended && !refused && !slots);
 }
 
 void link::hear(rdma_cm_event_type type) noexcept

@@ -102,7 +102,7 @@ struct link final : source, path {
 	/* Why nothing more will come. */
 	const char *ended = nullptr;
 
-	/* By libibverbs: wr[0, batch_size) are built. */
+	/* By libibverbs: wr[0, batch_size()) are built. */
 	std::unique_ptr<ibv_send_wr[]> wr;
 	std::unique_ptr<ibv_sge[]> sge;
 	std::unique_ptr<std::byte[]> inline_area;
@@ -203,7 +203,7 @@ private:
 	/* Gets back from the queue pair what it has taken from the pool. */
 	void leave_pool() noexcept;
 	void learn_gids(const ibv_ah_attr &path) noexcept;
-	/* Sets is_short again after what ended the short way. */
+	/* Goes the short way again after what ended the short way. */
 	void choose_way() noexcept;
 	/* Writes a request for libibverbs. */
 	void build(const operation &) noexcept;

@@ -60,13 +60,17 @@ std::unique_ptr<rings> rings::take(const context &of, ibv_cq *send_cq, ibv_cq *r
 
 int rings::take(const context &of, ibv_qp *qp, send_ring &sends) noexcept
 {
-	RingShape receives{};
-	int failed = take_queue(of.direct.take_send_queue, qp, sends.shape, sends.qp_index);
+	RingShape own{}, receives{};
+	int failed = take_queue(of.direct.take_send_queue, qp, own, sends.qp_index);
 
 	if (!failed)
 		failed = take_queue(of.direct.take_receive_queue, qp, receives, qp_index_);
 	if (failed)
 		return failed;
+	sends.ctl = own.ctl;
+	sends.slots = own.slots;
+	sends.stride = own.stride;
+	sends.mask = own.entries - 1;
 	try {
 		receives_.attach(receives);
 	} catch (...) {

@@ -174,7 +174,7 @@ request link::add_bind(window_state *to, const slice &part, rights given) noexce
 	if (made == request::none)
 		return made;
 	/* The commit has to know that there is a window, so it does not go the short way. */
-	is_short = false;
+	set_short(false);
 	to->note(batch_windows);
 	keep(part.block_);
 	to->memory = kept<block>(part.block_);
@@ -206,7 +206,7 @@ request link::add_bind(window_state *to, const slice &part, rights given) noexce
 				      .new_rkey = to->bound_in_batch,
 				      .reserved = 0});
 	} else {
-		ibv_send_wr &bind = wr[batch_size - 1];
+		ibv_send_wr &bind = wr[batch_size() - 1];
 
 		bind.bind_mw.mw = to->mw;
 		bind.bind_mw.rkey = to->bound_in_batch;
@@ -238,7 +238,7 @@ request link::add_invalidate(window_state *of) noexcept
 					  .imm = static_cast<std::uint32_t>(of->now.given.key())});
 	if (made == request::none)
 		return made;
-	is_short = false;
+	set_short(false);
 	of->note(batch_windows);
 	of->now = {.is_bound = false,
 		   .lost = nullptr,

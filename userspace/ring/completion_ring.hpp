@@ -91,6 +91,32 @@ public:
 		store_release(ctl_->consumer, next_); /* F */
 	}
 
+	/*
+	 * Advances over the next `count` CQEs and publishes that, if all of them are there and
+	 * `visit(cqe, i)` is true for each. Otherwise they stay. Returns whether it has advanced.
+	 */
+	template <class Visit>
+	[[gnu::always_inline]] bool take(std::size_t count, Visit visit) noexcept
+	{
+		/* Copies, because each acquire makes the compiler load fields again. */
+		peal_cqe *const cqes = cqe_;
+		const std::uint32_t entries = entries_;
+		std::uint32_t next = next_;
+
+		for (std::size_t i = 0; i < count; ++i, ++next) {
+			const peal_cqe &cqe = cqes[next & (entries - 1)];
+			const bool lap = next & entries;
+			const bool phase = load_acquire(cqe.flags) & PEAL_CQE_PHASE; /* D */
+
+			if (phase == lap || !visit(cqe, i))
+				return false;
+		}
+		next_ = next;
+		store_release(ctl_->consumer, next); /* F */
+		published_ = next;
+		return true;
+	}
+
 	/* Calls `visit` for each CQE that was not advanced over, the oldest first. */
 	template <class Visit>
 	void for_each(Visit visit) const noexcept

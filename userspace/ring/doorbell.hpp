@@ -22,11 +22,20 @@ class FileKick {
 public:
 	explicit FileKick(int fd) noexcept : fd_(fd) {}
 
-	/* Returns 0 or an errno: ENOENT (no such object), EIO (the device was removed). */
-	int operator()(peal_kick kick, std::uint32_t index) const noexcept
+	/*
+	 * Returns 0 or an errno: ENOENT (no such object), EIO (the device was removed). The index
+	 * is a reference, so that the caller loads it again if the call fails, and keeps it in no
+	 * register meanwhile.
+	 */
+	int operator()(peal_kick kick, const std::uint32_t &index) const noexcept
 	{
-		if (!::lseek(fd_, index, kick))
-			return 0;
+		return ::lseek(fd_, index, kick) ? again(kick, index) : 0;
+	}
+
+private:
+	/* Out of line, because it is rare. */
+	[[gnu::noinline, gnu::cold]] int again(peal_kick kick, std::uint32_t index) const noexcept
+	{
 		/* An older kernel has only the ioctl. */
 		if (errno == ESPIPE &&
 		    !::ioctl(fd_, PEAL_IOC_KICK(kick), static_cast<unsigned long>(index)))
@@ -60,8 +69,8 @@ public:
 	 * index and flushed the WQE, and a refused work request must not complete too. If the last
 	 * scan did not see the index, the kick flushes, as long as the queue pair exists.
 	 */
-	int ring(std::uint32_t index) const noexcept { return ring(index, engine()); }
-	int ring(std::uint32_t index, std::uint32_t before) const noexcept
+	int ring(const std::uint32_t &index) const noexcept { return ring(index, engine()); }
+	int ring(const std::uint32_t &index, std::uint32_t before) const noexcept
 	{
 		if (before == PEAL_ENGINE_AWAKE) {
 			set_bit(index);
@@ -77,7 +86,7 @@ public:
 	 * Returns 0 or an errno. Removal of the device stores GONE first, then destroys the objects
 	 * (ENOENT), then revokes the file (EIO). None of this is an error of the post; see ring().
 	 */
-	int kick(peal_kick kick, std::uint32_t index) const noexcept
+	int kick(peal_kick kick, const std::uint32_t &index) const noexcept
 	{
 		const int error = kick_(kick, index);
 

@@ -98,7 +98,13 @@ void by_libibverbs(unsigned count)
 	});
 }
 
-/* The rings as <rdma/peal-abi.h> describes them, with nothing that this one loop does not need. */
+/*
+ * The rings as <rdma/peal-abi.h> describes them, with nothing that this one loop does not need. It
+ * asks whether the device has gone, rings the doorbell and gives the completions back as every
+ * program must. It waits for all requests before it posts the next ones, so that neither ring
+ * overflows, and needs no names, because they complete in their order. It always polls, so that its
+ * completion queue needs no channel.
+ */
 void by_rings(unsigned count)
 {
 	Two two;

@@ -75,6 +75,9 @@ void write_and_tell(peal::device &device, Ends ends, peal::memory<std::uint32_t>
 		expect(theirs[i] == 7 * i, "the memory is not written");
 	}
 	auto post = ends.client.batch();
+	post.write_imm(memory.part(0, 0), ends.client.peer().at(0), 100);
+	expect(bool(post.commit(patience)), "a write of no bytes");
+	expect(must(ends.server.recv_imm(patience), "a message") == 100, "another message");
 	post.read(memory.part(0, 1), ends.client.peer().at(0));
 	expect(!post.commit(), "an unreliable connection reads");
 }

@@ -86,6 +86,38 @@ TEST_CASE("a wait takes no more completions than it returns", "[rings]")
 	}
 }
 
+TEST_CASE("completions stay readable while the connection receives", "[rings]")
+{
+	const Rings fake;
+	Ends ends;
+	auto post = ends.client->batch();
+	auto answer = ends.server->batch();
+	peal::request names[4];
+
+	for (unsigned i = 0; i < 2; ++i)
+		names[i] = post.send_imm(i);
+	REQUIRE(post.commit());
+	const auto first = ends.client->wait(2, patience);
+	for (unsigned i = 2; i < 4; ++i)
+		names[i] = post.send_imm(i);
+	REQUIRE(post.commit());
+	/* This polls the later requests, too. */
+	answer.send_imm(5);
+	REQUIRE(answer.commit());
+	CHECK(ends.client->recv_imm(patience).value() == 5);
+	REQUIRE(first);
+	REQUIRE(first.size() == 2);
+	CHECK(first.begin()[0].request() == names[0]);
+	CHECK(first.begin()[1].request() == names[1]);
+	for (unsigned i = 2; i < 4; ++i) {
+		const auto later = ends.client->wait(1, patience);
+		REQUIRE(later.size() == 1);
+		CHECK(*later.begin());
+		CHECK(later.begin()->request() == names[i]);
+	}
+	CHECK(contains(ends.client->wait(1, patience).why(), "more completions than"));
+}
+
 TEST_CASE("a failure among completions keeps those around it", "[rings]")
 {
 	const Rings fake;

@@ -93,7 +93,7 @@ private:
 class completions {
 public:
 	/* Whether all are true. */
-	explicit operator bool() const noexcept { return !failure(); }
+	explicit operator bool() const noexcept { return all_good_ || !failure(); }
 	/* The first failure's sentence, or an empty string. */
 	const char *why() const noexcept { return failure() ? failure()->why() : ""; }
 
@@ -105,7 +105,10 @@ private:
 	friend struct detail::link;
 	friend struct detail::path;
 
-	explicit completions(std::span<const completion> span) noexcept : span_(span) {}
+	explicit completions(std::span<const completion> span, bool all_good = false) noexcept
+		: span_(span), all_good_(all_good)
+	{
+	}
 
 	const completion *failure() const noexcept
 	{
@@ -116,6 +119,8 @@ private:
 	}
 
 	std::span<const completion> span_;
+	/* It is known that all are true. Otherwise they have to be looked at. */
+	bool all_good_;
 };
 
 /*

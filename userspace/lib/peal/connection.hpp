@@ -46,7 +46,8 @@ public:
 		other.why_ = moved;
 	}
 	batch &operator=(batch &&) = delete;
-	~batch()
+	/* Inlined also where an exception ends it, so that the batch needs no place in memory. */
+	[[gnu::always_inline]] ~batch()
 	{
 		if (path_)
 			path_->close_batch();
@@ -57,8 +58,8 @@ public:
 	{
 		return add({.opcode = PEAL_OP_WRITE,
 			    .needed = rights::write,
-			    .local = &from,
-			    .part = &to});
+			    .local = detail::address_of(from),
+			    .part = detail::address_of(to)});
 	}
 	/* Takes one of the peer's receives, as a send does. */
 	[[gnu::always_inline]] request write_imm(const slice &from, const remote &to,
@@ -67,23 +68,25 @@ public:
 		return add({.opcode = PEAL_OP_WRITE_IMM,
 			    .needed = rights::write,
 			    .imm = imm,
-			    .local = &from,
-			    .part = &to});
+			    .local = detail::address_of(from),
+			    .part = detail::address_of(to)});
 	}
 	[[gnu::always_inline]] request read(const slice &into, const remote &from) noexcept
 	{
 		return add({.opcode = PEAL_OP_READ,
 			    .needed = rights::read,
-			    .local = &into,
-			    .part = &from});
+			    .local = detail::address_of(into),
+			    .part = detail::address_of(from)});
 	}
 	[[gnu::always_inline]] request send(const slice &from) noexcept
 	{
-		return add({.opcode = PEAL_OP_SEND, .local = &from});
+		return add({.opcode = PEAL_OP_SEND, .local = detail::address_of(from)});
 	}
 	[[gnu::always_inline]] request send_imm(const slice &from, std::uint32_t imm) noexcept
 	{
-		return add({.opcode = PEAL_OP_SEND_IMM, .imm = imm, .local = &from});
+		return add({.opcode = PEAL_OP_SEND_IMM,
+			    .imm = imm,
+			    .local = detail::address_of(from)});
 	}
 	[[gnu::always_inline]] request send_imm(std::uint32_t imm) noexcept
 	{
@@ -96,8 +99,8 @@ public:
 	{
 		return add({.opcode = PEAL_OP_WRITE,
 			    .needed = rights::write,
-			    .part = &to,
-			    .bytes = from});
+			    .bytes = from,
+			    .part = detail::address_of(to)});
 	}
 	[[gnu::always_inline]] request send_inline(std::span<const std::byte> from) noexcept
 	{
@@ -113,8 +116,8 @@ public:
 	{
 		return add({.opcode = PEAL_OP_FETCH_ADD,
 			    .needed = rights::atomic,
-			    .local = &old,
-			    .part = &at,
+			    .local = detail::address_of(old),
+			    .part = detail::address_of(at),
 			    .compare_add = value});
 	}
 	[[gnu::always_inline]] request compare_swap(const slice &old, const remote &at,
@@ -123,8 +126,8 @@ public:
 	{
 		return add({.opcode = PEAL_OP_CMP_SWAP,
 			    .needed = rights::atomic,
-			    .local = &old,
-			    .part = &at,
+			    .local = detail::address_of(old),
+			    .part = detail::address_of(at),
 			    .compare_add = expected,
 			    .swap = desired});
 	}
@@ -164,7 +167,7 @@ public:
 	status commit(deadline) noexcept;
 	/* Empties the batch. */
 	void abort() noexcept;
-	std::size_t size() const noexcept { return path_ ? path_->batch_size : 0; }
+	std::size_t size() const noexcept { return path_ ? path_->batch_size() : 0; }
 
 private:
 	friend class connection;
@@ -243,10 +246,12 @@ public:
 	 * false and says why. A later call returns the others.
 	 */
 	[[nodiscard, gnu::always_inline]] completions wait(std::size_t count,
-							   deadline until) &noexcept
+							   const deadline &until) &noexcept
 	{
-		if (path_ && path_->collect(count)) [[likely]]
-			return path_->give(count);
+		detail::path *const of = path_.get();
+
+		if (of && of->collect(count)) [[likely]]
+			return of->give(count);
 		return wait_slowly(count, until);
 	}
 	/* The clock is read only if they are not there yet. */
@@ -254,8 +259,10 @@ public:
 	[[nodiscard]] completions wait(std::size_t count,
 				       std::chrono::duration<Rep, Period> from_now) &noexcept
 	{
-		if (path_ && path_->collect(count)) [[likely]]
-			return path_->give(count);
+		detail::path *const of = path_.get();
+
+		if (of && of->collect(count)) [[likely]]
+			return of->give(count);
 		return wait_slowly(count, from_now);
 	}
 	[[nodiscard]] completions wait(std::size_t count, deadline) && = delete;

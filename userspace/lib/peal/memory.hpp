@@ -54,6 +54,20 @@ namespace detail {
 
 struct block;
 struct link;
+struct path;
+struct send_ring;
+
+/* What a WQE of peal says of memory. A request copies it as a whole (path.hpp). */
+struct local_words {
+	std::byte *data = nullptr;
+	std::uint32_t size = 0;
+	lkey key{};
+};
+struct remote_words {
+	remote_address address{};
+	rkey key{};
+	std::uint32_t zero = 0; /* no inline data */
+};
 
 } // namespace detail
 
@@ -65,33 +79,37 @@ class window;
 /* A part of registered memory of this program. It stays valid as long as the memory. */
 class slice {
 public:
-	explicit operator bool() const noexcept { return fits_; }
+	explicit operator bool() const noexcept { return size_ != outside; }
 	const char *why() const noexcept
 	{
-		return fits_ ? ""
+		return *this ? ""
 			     : "the slice is not inside its memory; make the memory longer, "
 			       "or the slice shorter";
 	}
-	std::byte *data() const noexcept { return data_; }
-	std::size_t size() const noexcept { return size_; } /* bytes */
-	lkey key() const noexcept { return key_; }
+	std::byte *data() const noexcept { return words_.data; }
+	std::size_t size() const noexcept { return *this ? size_ : 0; } /* bytes */
+	lkey key() const noexcept { return words_.key; }
 
 private:
 	template <class T>
 	friend class memory;
 	friend struct detail::link;
+	friend struct detail::path;
+	friend struct detail::send_ring;
+
+	/* The size of a slice that does not fit. It is longer than a message, which is refused. */
+	static constexpr std::size_t outside = SIZE_MAX;
 
 	slice() noexcept = default;
 	slice(std::byte *data, std::size_t size, lkey key, detail::block *block) noexcept
-		: data_(data), size_(size), key_(key), block_(block), fits_(true)
+		: words_{data, static_cast<std::uint32_t>(size), key}, size_(size), block_(block)
 	{
 	}
 
-	std::byte *data_ = nullptr;
-	std::size_t size_ = 0;
-	lkey key_{};
+	/* Their size is cut off if no message is so long. */
+	detail::local_words words_;
+	std::size_t size_ = outside;
 	detail::block *block_ = nullptr;
-	bool fits_ = false;
 };
 
 /* A part of a peer's region. */
@@ -104,19 +122,20 @@ public:
 			     : "the remote part is not inside the peer's region; let the peer "
 			       "share a longer one, or use a smaller offset";
 	}
-	remote_address address() const noexcept { return address_; }
+	remote_address address() const noexcept { return words_.address; }
 	std::uint64_t size() const noexcept { return size_; } /* bytes */
-	rkey key() const noexcept { return key_; }
+	rkey key() const noexcept { return words_.key; }
 	peal::rights rights() const noexcept { return rights_; }
 
 private:
 	friend class region;
+	friend struct detail::send_ring;
 
 	remote() noexcept = default;
 
-	remote_address address_{};
+	detail::remote_words words_;
 	std::uint64_t size_ = 0;
-	rkey key_{};
+	/* None if it does not fit. */
 	peal::rights rights_{};
 	bool fits_ = false;
 };
@@ -142,9 +161,9 @@ public:
 
 		if (offset > size_ || bytes > size_ - offset)
 			return part;
-		part.address_ = remote_address(static_cast<std::uint64_t>(address_) + offset);
+		part.words_.address = remote_address(static_cast<std::uint64_t>(address_) + offset);
+		part.words_.key = key_;
 		part.size_ = bytes;
-		part.key_ = key_;
 		part.rights_ = rights_;
 		part.fits_ = true;
 		return part;
