@@ -38,7 +38,10 @@ constexpr auto verbs_opcodes = [] {
 	return made;
 }();
 
-/* How often a wait polls before it sleeps. A sleep costs system calls and a wake-up. */
+/*
+ * How often a wait polls before it reads the clock and sleeps. A sleep costs system calls and a
+ * wake-up, and on some machines the clock is a system call, too.
+ */
 constexpr unsigned polls_before_sleep = 64;
 
 } // namespace
@@ -522,10 +525,11 @@ completions link::wait(std::size_t number, const deadline &until) noexcept
 			return hand_over(number, nullptr);
 		if (!qp)
 			return hand_over(stored, ended);
+		if (polls < polls_before_sleep && !until.is_immediate())
+			continue;
 		if (until.passed())
 			return hand_over(stored, late);
-		if (polls >= polls_before_sleep)
-			sleep(until);
+		sleep(until);
 	}
 }
 
@@ -551,6 +555,8 @@ status link::wait_arrival(const deadline &until) noexcept
 		/* It was polled once more since the end. */
 		if (was_ended)
 			return error::make(ENOTCONN, "%s", was_ended);
+		if (polls < polls_before_sleep && !until.is_immediate())
+			continue;
 		if (until.passed()) {
 			look_at_peer();
 			if (ended)
@@ -559,8 +565,7 @@ status link::wait_arrival(const deadline &until) noexcept
 					   "no message has come in time; wait longer, or see "
 					   "whether the peer sends");
 		}
-		if (polls >= polls_before_sleep)
-			sleep(until);
+		sleep(until);
 	}
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 /* In front of each datagram that comes. */
 constexpr std::uint32_t header = 40;
-/* How often a wait polls before it sleeps. */
+/* How often a wait polls before it reads the clock and sleeps. */
 constexpr unsigned polls_before_sleep = 64;
 
 constexpr std::size_t four = 20;
@@ -254,14 +254,14 @@ status datagrams::wait(ibv_cq *from, const deadline &until, const char *late,
 	for (unsigned polls = 0;; ++polls) {
 		if (take_one())
 			return {};
+		if (!ended && polls < polls_before_sleep && !until.is_immediate())
+			continue;
 		if (!ended && until.passed())
 			look();
 		if (ended)
 			return error::make(ENODEV, "%s", ended);
 		if (until.passed())
 			return error::make(ETIMEDOUT, "%s", late);
-		if (polls < polls_before_sleep)
-			continue;
 		if (is_armed) {
 			pollfd ready[2] = {{channel->fd, POLLIN, 0}, {watched, POLLIN, 0}};
 

@@ -169,12 +169,12 @@ result<inbox_message> inbox_state::recv(const deadline &until) noexcept
 	for (unsigned polls = 0; !take(came); ++polls) {
 		if (ended)
 			return error::make(ENODEV, "%s", ended);
+		if (polls < polls_before_sleep && !until.is_immediate())
+			continue;
 		if (until.passed())
 			return error::make(ETIMEDOUT,
 					   "no message has come in time; wait longer, or "
 					   "see whether a peer sends");
-		if (polls < polls_before_sleep)
-			continue;
 		if (is_armed) {
 			pollfd ready = {channel->fd, POLLIN, 0};
 

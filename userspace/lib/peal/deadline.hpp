@@ -31,17 +31,21 @@ public:
 	static deadline never() noexcept { return clock::time_point::max(); }
 
 	clock::time_point at() const noexcept { return at_; }
-	bool passed() const noexcept { return clock::now() >= at_; }
+	/* Whether it was made of a duration of 0 or less. Nothing waits then, and no clock is read.
+	 */
+	bool is_immediate() const noexcept { return at_ == clock::time_point::min(); }
+	bool passed() const noexcept { return is_immediate() || clock::now() >= at_; }
 
 	/* For poll(2): rounded up, so that a poll does not end before the deadline. */
 	int milliseconds_left() const noexcept
 	{
-		/* Before the subtraction, which may not be possible. */
-		if (passed())
-			return 0;
 		if (at_ == clock::time_point::max())
 			return most_milliseconds;
-		const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - clock::now());
+		const clock::time_point now = clock::now();
+		/* Before the subtraction, which may not be possible. */
+		if (now >= at_)
+			return 0;
+		const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - now);
 
 		return left.count() < most_milliseconds ? static_cast<int>(left.count())
 							: most_milliseconds;
