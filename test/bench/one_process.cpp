@@ -7,8 +7,10 @@
  * nor every kind of memory.
  *
  * KIND: write, send (RC); uc (UC, WRITE); ud (UD, SEND); srq (RC, SEND to a shared receive queue);
- * xrc (XRC, SEND); odp (RC, WRITE from and to pages that are registered on demand, and present)
+ * xrc (XRC, SEND); odp (RC, WRITE from and to pages that are registered on demand, and present);
+ * dmabuf (RC, WRITE from and to a DMA buffer, for which udmabuf or vgem must be loaded)
  */
+#include "../guest/helpers/dma_buffer_file.hpp"
 #include "bench_verbs.hpp"
 
 #include <algorithm>
@@ -29,25 +31,39 @@ constexpr std::size_t grh_bytes = 40;
 
 // A datagram is received behind room for its GRH.
 struct Buffer {
-	explicit Buffer(std::size_t bytes)
-		: bytes(bytes + grh_bytes),
-		  memory(static_cast<char *>(mmap(nullptr, this->bytes, PROT_READ | PROT_WRITE,
-						  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
-						  0)))
+	Buffer(std::size_t length, bool is_dma_buffer) : bytes(length + grh_bytes)
 	{
+		namespace dma = peal_dma_buffer;
+		const std::size_t whole = (bytes + dma::page - 1) / dma::page * dma::page;
+
+		if (is_dma_buffer && (file = dma::of_memory_file(whole)) < 0 &&
+		    (file = dma::of_graphics(whole, O_RDWR)) < 0)
+			fail("make a DMA buffer");
+		memory = static_cast<char *>(
+			mmap(nullptr, whole, PROT_READ | PROT_WRITE,
+			     is_dma_buffer ? MAP_SHARED | MAP_POPULATE
+					   : MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+			     file, 0));
 		if (memory == MAP_FAILED)
 			fail("mmap");
 	}
 	void register_at(ibv_pd *pd, int access)
 	{
-		mr = made(ibv_reg_mr(pd, memory, bytes, access), "ibv_reg_mr");
+		if (file < 0)
+			mr = made(ibv_reg_mr(pd, memory, bytes, access), "ibv_reg_mr");
+		else
+			mr = made(ibv_reg_dmabuf_mr(pd, 0, bytes,
+						    reinterpret_cast<std::uintptr_t>(memory), file,
+						    access),
+				  "ibv_reg_dmabuf_mr");
 	}
 	ibv_sge sge(std::size_t length) const
 	{
 		return {reinterpret_cast<std::uintptr_t>(memory), std::uint32_t(length), mr->lkey};
 	}
 	std::size_t bytes;
-	char *memory;
+	int file = -1; // of a DMA buffer
+	char *memory = nullptr;
 	ibv_mr *mr = nullptr;
 };
 
@@ -80,7 +96,9 @@ int main(int argc, char **argv)
 	const auto length = std::size_t(std::atoll(argv[4]));
 	const bool sends = kind == "send" || kind == "ud" || kind == "srq" || kind == "xrc";
 	const bool xrc = kind == "xrc", shared = xrc || kind == "srq";
-	if ((!sends && kind != "write" && kind != "uc" && kind != "odp") || count <= 0)
+	const bool is_dma_buffer = kind == "dmabuf";
+	if ((!sends && kind != "write" && kind != "uc" && kind != "odp" && !is_dma_buffer) ||
+	    count <= 0)
 		return std::fputs("one-process: an unknown KIND, or a COUNT below 64\n", stderr), 2;
 
 	ibv_context *context = open_device(argv[1]);
@@ -91,7 +109,7 @@ int main(int argc, char **argv)
 	ibv_cq *sent = made(ibv_create_cq(context, window, nullptr, nullptr, 0), "ibv_create_cq");
 	ibv_cq *received =
 		made(ibv_create_cq(context, window, nullptr, nullptr, 0), "ibv_create_cq");
-	Buffer from(length), to(length);
+	Buffer from(length, is_dma_buffer), to(length, is_dma_buffer);
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			   (kind == "odp" ? IBV_ACCESS_ON_DEMAND : 0);
 	from.register_at(pd, access);

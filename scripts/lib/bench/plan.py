@@ -75,7 +75,7 @@ def rows(quick, icount):
     # On a wire with a round trip of 0.2 ms most of the 128 messages that perftest keeps posted are in flight.
     found.append(Row("ib_write_bw", 64, "rate", 20000, (), "0.2 ms RTT", "100us"))
     # Between two queue pairs of one program (test/bench/one_process.cpp), so that nobody waits for the scheduler.
-    for kind in ("write", "uc", "odp", "send", "srq", "xrc", "ud"):
+    for kind in ("write", "uc", "odp", "dmabuf", "send", "srq", "xrc", "ud"):
         found.append(Row("one-process", 64, "rate", 64000, (kind,), kind))
     # perftest waits for datagrams that are lost, so each has a receive.
     found.append(Row("ib_send_bw", 64, "rate", 4000, ("-c", "UD", "-r", "4000") + events, "UD"))

@@ -13,6 +13,8 @@ set -u
 source "$(dirname "$0")/../helpers/lib.sh"
 require ib_write_bw ss
 [[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
+# The row "dmabuf" needs one of these exporters.
+modprobe -qa udmabuf vgem
 figures=$(mktemp)
 work=$(mktemp -d)
 
@@ -46,6 +48,7 @@ peal-containers send_lat 8 B|8500
 peal one-process 64 B write|1143
 peal one-process 64 B uc|1143
 peal one-process 64 B odp|1202
+peal one-process 64 B dmabuf|1143
 peal one-process 64 B send|1817
 peal one-process 64 B srq|1928
 peal one-process 64 B xrc|1974

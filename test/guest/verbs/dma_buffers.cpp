@@ -12,12 +12,12 @@
  * Does not hold: other regions (verbs/memory_regions).
  */
 #include "commands.hpp"
+#include "dma_buffer_file.hpp"
 #include "innocent.hpp"
 
 #include "kmod/peal_kbuffer.h"
 
 #include <fcntl.h>
-#include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 
 using namespace peal_test;
@@ -25,18 +25,6 @@ using namespace peal_test;
 namespace {
 
 constexpr std::size_t buffer_bytes = 16 * page_bytes;
-
-/* From the kernel's drm.h and drm_mode.h, which are in no package that the tests need. */
-struct DumbBuffer {
-	std::uint32_t height, width, bpp, flags, handle, pitch;
-	std::uint64_t size;
-};
-struct PrimeHandle {
-	std::uint32_t handle, flags;
-	std::int32_t fd;
-};
-constexpr unsigned long create_dumb = _IOWR('d', 0xb2, DumbBuffer);
-constexpr unsigned long handle_to_fd = _IOWR('d', 0x2d, PrimeHandle);
 
 struct File {
 	explicit File(int fd) : number(fd) {}
@@ -49,38 +37,6 @@ struct File {
 	}
 	int number;
 };
-
-int make_of_memory_file()
-{
-	const File device(open("/dev/udmabuf", O_RDWR)),
-		memory(memfd_create("x", MFD_ALLOW_SEALING));
-	udmabuf_create create{};
-
-	if (device.number < 0 || ftruncate(memory.number, buffer_bytes) ||
-	    fcntl(memory.number, F_ADD_SEALS, F_SEAL_SHRINK))
-		return -1;
-	create.memfd = static_cast<std::uint32_t>(memory.number);
-	create.flags = UDMABUF_FLAGS_CLOEXEC;
-	create.size = buffer_bytes;
-	return ioctl(device.number, UDMABUF_CREATE, &create);
-}
-
-/* @flags: O_RDWR, or O_RDONLY for a descriptor that cannot write. */
-int make_of_graphics(int flags)
-{
-	const File device(open("/dev/dri/card0", O_RDWR));
-	DumbBuffer dumb{};
-	PrimeHandle handle{};
-
-	dumb.width = page_bytes / 4;
-	dumb.height = buffer_bytes / page_bytes;
-	dumb.bpp = 32;
-	if (device.number < 0 || ioctl(device.number, create_dumb, &dumb))
-		return -1;
-	handle.handle = dumb.handle;
-	handle.flags = static_cast<std::uint32_t>(O_CLOEXEC | flags);
-	return ioctl(device.number, handle_to_fd, &handle) ? -1 : handle.fd;
-}
 
 /* A buffer that the program has mapped. */
 struct Buffer {
@@ -100,10 +56,10 @@ struct Buffer {
 	~Buffer() { munmap(address, buffer_bytes); }
 	static int make(int flags)
 	{
-		int fd = flags == O_RDWR ? make_of_memory_file() : -1;
+		int fd = flags == O_RDWR ? peal_dma_buffer::of_memory_file(buffer_bytes) : -1;
 
 		if (fd < 0)
-			fd = make_of_graphics(flags);
+			fd = peal_dma_buffer::of_graphics(buffer_bytes, flags);
 		if (fd < 0)
 			throw_errno("make a DMA buffer");
 		return fd;
