@@ -11,6 +11,9 @@ build_packages=(gcc g++ make linux-headers-amd64 meson ninja-build pkg-config li
 test_packages=(catch2 cmake libnl-3-dev libnl-route-3-dev librdmacm-dev zlib1g-dev)
 vm_packages=(qemu-system-x86 busybox-static python3 xz-utils zstd kmod mount hostname iproute2 rdma-core ibverbs-utils
 	ibverbs-providers perftest)
+# Packages that the guest tests need in addition to those of a virtual machine.
+guest_packages=(procps e2fsprogs strace rdmacm-utils infiniband-diags open-iscsi python3-pyverbs python3-scapy nftables
+	iptables ethtool tcpdump tshark)
 
 # Prints the newest 6.1 kernel whose headers are installed here.
 headers_release() {

@@ -7,6 +7,8 @@
 
 # Modules that stage 1 of the guest needs to reach the host's files.
 initrd_modules=(virtio_pci 9pnet_virtio 9p overlay virtio_console)
+# Modules for the image of guest-image.sh. A kernel without them sees only the host's files.
+image_modules=(virtio_blk erofs)
 
 # fetch_kernel RELEASE: prints the folder that has boot/vmlinuz-RELEASE and lib/modules/RELEASE.
 fetch_kernel() {
@@ -59,14 +61,19 @@ make_initrd() {
 	initrd=$folder/initrd-$sum
 	if [[ ! -e $initrd ]]; then
 		stage=$(mktemp -d)
-		mkdir -p "$stage"/{bin,proc,sys,dev,modules,lower,upper,newroot}
+		mkdir -p "$stage"/{bin,proc,sys,dev,modules,image,lower,upper,newroot}
 		cp "$(command -v busybox)" "$stage/bin/busybox"
 		while read -r module; do
 			number=$((number + 1))
 			xzcat -f "$module" >"$stage/modules/$number.ko"
-		done < <(for module in "${initrd_modules[@]}"; do
-			modprobe -d "$folder" -S "$release" --show-depends "$module"
-		done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }')
+		done < <({
+			for module in "${initrd_modules[@]}"; do
+				modprobe -d "$folder" -S "$release" --show-depends "$module"
+			done
+			for module in "${image_modules[@]}"; do
+				modprobe -q -d "$folder" -S "$release" --show-depends "$module" || true
+			done
+		} | awk '$1 == "insmod" && !seen[$2]++ { print $2 }')
 		install -m 755 "$repo/scripts/lib/guest-init" "$stage/init"
 		(cd "$stage" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$initrd.$$"
 		mv "$initrd.$$" "$initrd"

@@ -90,6 +90,8 @@ qemu_command() {
 		-chardev "file,id=output,path=$folder/output" -device "virtserialport,chardev=output,name=output"
 		-virtfs "$(share root / ,readonly=on)"
 		-virtfs "$(share vm "$folder" "")")
+	# The image of guest-image.sh. The guest finds it as /dev/vda.
+	[[ -z $files ]] || qemu+=(-drive "file=${files//,/,,},if=virtio,format=raw,readonly=on")
 	if (($2 == 1)) && [[ -n ${PEAL_VM_RESULTS:-} ]]; then
 		qemu+=(-virtfs "$(share results "$(realpath "$PEAL_VM_RESULTS")" "")")
 	fi

@@ -6,9 +6,6 @@
 # on both paths. If a test fails, a new machine continues. In the guest, guest-tests runs the tests.
 # Needs common.sh, build.sh, debug-kernel.sh, debian-root.sh, results.sh, judge.sh and matches of test-unit.sh.
 
-# Packages that the tests need in addition to those of scripts/vm.
-guest_packages=(procps e2fsprogs strace rdmacm-utils infiniband-diags open-iscsi python3-pyverbs python3-scapy nftables
-	iptables ethtool tcpdump tshark)
 # The kernel that the machines boot (scripts/vm --kernel).
 guest_kernel=${PEAL_KERNEL:-6.1}
 # How many machines run at the same time. If this is empty, machines_at_once decides.
