@@ -65,6 +65,25 @@ class Profiles(unittest.TestCase):
                          ["         0 -> 30 (+30)  peal_new [peal]", "        43 -> 51 (+8)  peal_run [peal]",
                           "         4 -> 0 (-4)  copy"])
 
+    def shared(self, lines):
+        """What the program prints of these cache lines. 100 messages were sent, and those between 200 and 400 accesses count."""
+        (self.path / "few" / "lines").write_text("\n".join(lines) + "\n", "ascii")
+        return subprocess.run(["/usr/bin/python3", PROGRAM, "shared", self.path / "few", "100", "200", "400"],
+                              check=False, capture_output=True, text=True)
+
+    def test_cache_lines_that_two_cpus_share(self):
+        """A line counts if both CPUs use it and one stores to it, each for every tenth of the 40 messages or more often."""
+        run, copy = "ffffffffc0000004", "ffffffff81000104"
+        self.assertEqual(self.shared(["500 400", f"1000 40 0 {run} 0 0 20 0 {copy}", f"1040 40 3 {run} {copy} 40 3 {run} {copy}",
+                                      f"1080 40 40 {run} {run} 3 0 {run} 0"]).stdout.splitlines(),
+                         ["         4  accesses of modules to kernel memory, a message",
+                          "       1.0 0.5  copy, peal_run [peal]",
+                          "         1  cache lines that both CPUs use for each message, and one stores to"])
+
+    def test_too_few_messages(self):
+        """Nothing was counted if a CPU did not come so far."""
+        self.assertIn("too few", self.shared(["500 399"]).stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

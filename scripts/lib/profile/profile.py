@@ -4,6 +4,7 @@
     profile.py show LINES FEW MANY COUNT           prints the profile
     profile.py save FILE FEW MANY COUNT            writes it to a file
     profile.py compare FILE FEW MANY COUNT         prints how it differs from that file
+    profile.py shared FOLDER COUNT FROM UNTIL      prints the cache lines that two CPUs share
 
 FEW and MANY are folders with the files "blocks" and "symbols" of two boots. The second sent COUNT more messages. The difference
 is what these messages cost, because both boots did the rest alike. All code of programs counts as one function.
@@ -37,8 +38,20 @@ def matters(name, count, whole, part=1.0):
     return abs(count) >= (LEAST if ours else LEAST_OF_KERNEL * part * whole)
 
 
-def counts(folder):
-    """Instructions by function of one boot."""
+class Symbols:
+    """The functions of one boot by address."""
+
+    def __init__(self, folder):
+        self.symbols = symbols_of(folder)
+        self.addresses = [address for address, _ in self.symbols]
+
+    def name(self, address):
+        """The function that has this address."""
+        return self.symbols[bisect.bisect_right(self.addresses, address) - 1][1]
+
+
+def symbols_of(folder):
+    """Pairs of an address and a function, sorted."""
     symbols = []
     with open(f"{folder}/symbols", encoding="ascii") as lines:
         for line in lines:
@@ -47,15 +60,18 @@ def counts(folder):
                 # The compiler's suffixes say nothing about the source.
                 name = re.sub(r"\.(isra|constprop|part|cold)\b.*", "", name)
                 symbols.append((int(address, 16), " ".join([name, *module])))
-    symbols.sort()
-    addresses = [address for address, _ in symbols]
+    return sorted(symbols)
+
+
+def counts(folder):
+    """Instructions by function of one boot."""
+    symbols = Symbols(folder)
     total = collections.Counter()
     with open(f"{folder}/blocks", encoding="ascii") as lines:
         for line in lines:
             address, instructions, runs = line.split()
-            at = bisect.bisect_right(addresses, int(address, 16)) - 1
             in_kernel = int(address, 16) >= 1 << 63
-            total[symbols[at][1] if in_kernel else PROGRAMS] += int(instructions) * int(runs)
+            total[symbols.name(int(address, 16)) if in_kernel else PROGRAMS] += int(instructions) * int(runs)
     return total
 
 
@@ -103,8 +119,40 @@ def compare(profile, path):
             print(f"{saved.get(name, 0):10.0f} -> {profile.get(name, 0):.0f} ({change:+.0f})  {name}")
 
 
+# Two messages share a cache line if both CPUs use it at least so often, and one stores to it at least so often. The interrupts
+# of the timer store less often.
+LEAST_USES = 0.1
+
+
+def shared(folder, messages, begin, until):
+    """Prints the cache lines that lines.c has found. Each CPU has sent so many messages in the whole boot."""
+    symbols = Symbols(folder)
+    with open(f"{folder}/lines", encoding="ascii") as lines:
+        accesses = [int(count) for count in next(lines).split()]
+        found = [line.split() for line in lines]
+    if min(accesses) < until:
+        sys.exit(f"the messages are too few: {accesses} accesses of modules, {until} are needed")
+    # So many messages of the faster CPU were counted.
+    counted = messages * (until - begin) / max(accesses)
+    print(f"{sum(accesses) / 2 / messages:10.0f}  accesses of modules to kernel memory, a message")
+    shown = 0
+    for _, *fields in sorted(found, key=lambda line: -int(line[1]) - int(line[2])):
+        ends = [fields[:4], fields[4:]]
+        uses = [(int(loads) + int(stores)) / counted for loads, stores, _, _ in ends]
+        if min(uses) < LEAST_USES or max(int(end[1]) for end in ends) < LEAST_USES * counted:
+            continue
+        shown += 1
+        who = sorted({symbols.name(int(address, 16)) for end in ends for address in end[2:] if int(address, 16)})
+        print(f"{uses[0]:10.1f} {uses[1]:.1f}  {', '.join(who)}")
+    print(f"{shown:10}  cache lines that both CPUs use for each message, and one stores to")
+
+
 def main():
     """See the head of the file."""
+    if sys.argv[1] == "shared":
+        folder, *numbers = sys.argv[2:]
+        shared(folder, *map(int, numbers))
+        return
     action, what, few, many, messages = sys.argv[1:]
     profile = profile_of(few, many, int(messages))
     if action == "show":
