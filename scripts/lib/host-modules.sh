@@ -8,6 +8,14 @@
 release=$(uname -r)
 loaded=()
 
+# remember MODULE...: unload removes these, too, unless they are loaded already. Others may load them later, or nobody.
+remember() {
+	local module
+	for module in "$@"; do
+		[[ -e /sys/module/$module ]] || loaded+=("$module")
+	done
+}
+
 # load MODULE...: loads the modules that are not loaded yet, and remembers them for unload.
 load() {
 	local module
@@ -43,7 +51,9 @@ load_peal() {
 	with_lock "kernel-$release" make_modules "$build/kernel-$release" "/lib/modules/$release/build"
 	build_provider
 	trap unload EXIT
+	remember configfs crc32_generic crc32_pclmul ib_core iw_cm ib_cm
 	load ib_core ib_uverbs rdma_cm || die "this kernel has no RDMA core modules; run $1 without --host"
 	load_file "$folder/peal_kick_file.ko"
 	load_file "$folder/peal.ko"
+	remember veth rdma_ucm rdma_rxe siw sch_netem sch_tbf sch_red udmabuf
 }
