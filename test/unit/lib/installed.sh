@@ -7,6 +7,8 @@
 #   installed.sh BUILD-FOLDER COMPILER [OPTION...]
 set -u
 build=$1
+# Meson puts ccache before the compiler if it is installed.
+[[ $(basename "$2") != ccache ]] || shift
 compiler=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
