@@ -251,7 +251,8 @@ TEST_CASE("a message that waits for a page when the proof ends")
 {
 	if (run("modprobe fuse"))
 		SKIP_CASE("the kernel has no FUSE");
-	constexpr std::uint32_t before = 100 << 10, length = before + page_bytes;
+	constexpr std::uint32_t chunk = 128 << 10, before = chunk + (36 << 10),
+				length = before + page_bytes;
 	Wire wire;
 	StuckFile file;
 	Ends ends(wire, impatient());
@@ -269,7 +270,7 @@ TEST_CASE("a message that waits for a page when the proof ends")
 				{reinterpret_cast<std::uintptr_t>(page), page_bytes, mr->lkey}}));
 	REQUIRE(eventually([&] { return file.reads() > 0; }));
 	CHECK(eventually([&] {
-		return difference(ends.to.bytes(0, 64 << 10), ends.from.bytes(0, 64 << 10)) == "";
+		return difference(ends.to.bytes(0, chunk), ends.from.bytes(0, chunk)) == "";
 	}));
 	const NoChallenges firewall;
 	CHECK(eventually([&] { return counter("probes", "peal_a") > probes; }));

@@ -138,7 +138,8 @@ std::vector<std::size_t> small_sizes()
 
 std::vector<std::size_t> medium_sizes()
 {
-	return {1500, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
+	return {1500,  4095,  4096,  4097,   8191,   8192,  8193,
+		65535, 65536, 65537, 131071, 131072, 131073};
 }
 
 /* Cuts a part into `count` parts, some of them empty. */
@@ -316,7 +317,7 @@ TEST_CASE("messages across page boundaries")
 TEST_CASE("medium messages at some alignments")
 {
 	Device device;
-	Bench bench(device, 20 * page_bytes);
+	Bench bench(device, 36 * page_bytes);
 
 	for (auto kind : kinds)
 		for (auto size : medium_sizes())
@@ -350,7 +351,7 @@ TEST_CASE("scatter-gather lists")
 	std::uint64_t salt = 0;
 
 	for (auto kind : kinds)
-		for (std::size_t size : {0, 1, 7, 64, 333, 4096, 4097, 65537})
+		for (std::size_t size : {0, 1, 7, 64, 333, 4096, 4097, 65537, 131073})
 			for (std::size_t count : {1, 2, 3, 7, 32})
 				for (int round = 0; round < 3; round++)
 					check_splits(bench, kind, size, count, ++salt);
