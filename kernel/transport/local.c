@@ -1305,9 +1305,10 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		far = &value;
 	}
 	if (unlikely(near_bytes < length || far_bytes < length)) {
-		pieces = 2 + peal_direct_copy_pieces(d, to, op, 0, length);
-		if (unlikely(pieces == 2))
+		pieces = peal_direct_copy_pieces(d, to, op, 0, length);
+		if (unlikely(!pieces))
 			goto doubt;
+		pieces += 2;	/* look-ups */
 	} else if (op->sends) {
 		peal_copy(far, near, length);
 	} else {

@@ -31,8 +31,7 @@ public:
 	static deadline never() noexcept { return clock::time_point::max(); }
 
 	clock::time_point at() const noexcept { return at_; }
-	/* Whether it was made of a duration of 0 or less. Nothing waits then, and no clock is read.
-	 */
+	/* It was made of a duration of 0 or less. Nothing waits, and no clock is read. */
 	bool is_immediate() const noexcept { return at_ == clock::time_point::min(); }
 	bool passed() const noexcept { return is_immediate() || clock::now() >= at_; }
 
