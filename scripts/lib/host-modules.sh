@@ -34,9 +34,19 @@ load_file() {
 	loaded+=("$name")
 }
 
+# A module that is unloaded takes its devices with it, also those that another program has made meanwhile.
+is_used() {
+	case $1 in
+	veth) [[ $(ip -o link show type veth) ]] ;;
+	rdma_rxe | siw) [[ $(rdma link show) ]] ;;
+	*) false ;;
+	esac
+}
+
 unload() {
 	local i
 	for ((i = ${#loaded[@]} - 1; i >= 0; i--)); do
+		! is_used "${loaded[i]}" || continue
 		modprobe -r "${loaded[i]}" 2>/dev/null || rmmod "${loaded[i]}" 2>/dev/null || true
 	done
 }
