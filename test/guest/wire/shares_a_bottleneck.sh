@@ -8,7 +8,7 @@
 # Flows of peal share a bottleneck with each other and with TCP (CUBIC) of the stock kernel, in a FIFO and with marks of RED.
 # They fill the link, and with marks the queue drops next to nothing. The counters of marks are the queue's. A path that was down
 # is used again soon. Prints what each flow got. The guest's clock counts instructions, so the emulated CPU is always fast
-# enough, and the result repeats.
+# enough. The shares still differ from run to run, because losses do, and they differ less the longer a scene lasts.
 # Does not hold: links of more than 100 Mb/s (test/bottleneck).
 #
 # With arguments it runs one scene and judges nothing: MEGABITS MILLISECONDS fifo|red ARGUMENT..., the last for
@@ -97,10 +97,11 @@ case ${1:-} in
 all) all_scenes ;;
 [0-9]*) scene "$@" ;;
 "")
-	scene 30 2 fifo --flows 8 --operation write
+	# In 10 s the worst of eight flows got 58 to 77 % of the best in 7 runs, and in 20 s 78 to 89 % in 6.
+	scene 30 2 fifo --flows 8 --operation write --time 20000
 	expect link 92 101
 	expect jain 0.97 1
-	expect worst 60 100
+	expect worst 65 100
 	# Windows of two or three packets need longer to become equal on average.
 	scene 30 2 fifo --flows 16 --operation read --time 20000
 	expect link 92 101
