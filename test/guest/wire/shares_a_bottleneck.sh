@@ -117,7 +117,8 @@ all) all_scenes ;;
 		expect dropped 0 "$(($(queue_figure sent) / 1000))"
 		counters_agree
 	done
-	for scene in "30 2 fifo --operation write" "30 2 red --operation send" "30 2 fifo --operation read"; do
+	# A READ got 45 to 64 % of the bytes in 10 s, and 46 to 59 % in 20 s, six runs each.
+	for scene in "30 2 fifo --operation write" "30 2 red --operation send" "30 2 fifo --operation read --time 20000"; do
 		# shellcheck disable=SC2086 # its words
 		scene $scene --flows 1 --tcp "$share_address"
 		expect link 95 101
