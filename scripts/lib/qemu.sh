@@ -46,7 +46,8 @@ probe_kvm() {
 choose_accelerator() {
 	local emulated_cpu=max,-erms,-fsrm
 	machine="QEMU $(qemu-system-x86_64 --version | awk 'NR == 1 { print $4 }')"
-	append="console=ttyS0 panic=-1 oops=panic mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
+	# Whoever sends an NMI wants to know where a guest hangs. 0x40: a panic prints the backtraces of all processors.
+	append="console=ttyS0 panic=-1 oops=panic unknown_nmi_panic panic_print=0x40 mitigations=off idle=halt ${PEAL_VM_APPEND:-}"
 	[[ $kernel != debug || -n ${PEAL_VM_LEAKS:-} ]] || append+=" kmemleak=off"
 	# KCSAN looks at one of so many accesses, which is ten times its default.
 	[[ $kernel != races ]] || append+=" kcsan.skip_watch=400"
@@ -86,6 +87,7 @@ qemu_command() {
 	qemu=(qemu-system-x86_64 "${accelerator[@]}" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 		-kernel "$image" -initrd "$initrd" -append "$append"
 		-serial "file:$folder/dmesg.log"
+		-chardev "pipe,id=monitor,path=$folder/monitor" -mon chardev=monitor
 		-device virtio-serial-pci
 		-chardev "file,id=output,path=$folder/output" -device "virtserialport,chardev=output,name=output"
 		-virtfs "$(share root / ,readonly=on)"

@@ -19,7 +19,9 @@ after_machine=:
 
 # A machine takes no new test after about so many seconds.
 machine_seconds=9000
-# How long a machine may take to boot, to power off, or for anything else that is no test, in seconds.
+# How long a machine may take to boot, in seconds. A stock kernel takes 4 s, and on busy processors 20 s.
+boot_limit=90
+# How long it may take to power off, or for anything else that is no test, in seconds.
 idle_limit=300
 
 # A test with such a line runs programs of Debian 13 and sid.
@@ -261,11 +263,13 @@ run_machines() {
 # take_seat GROUP: decides whether to boot another machine. It does so only if more tests are left than machines are
 # booting.
 take_seat() {
-	local left booting
-	left=$(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l)))
+	local booting
 	booting=$(find "$1" -maxdepth 1 -name 'booting-*' | wc -l)
-	((left > booting)) && [[ ! -e $1/broken ]] && touch "$1/booting-$BASHPID"
+	(($(tests_left "$1") > booting)) && [[ ! -e $1/broken ]] && touch "$1/booting-$BASHPID"
 }
+
+# tests_left GROUP: prints how many tests no machine has taken.
+tests_left() { echo $(($(wc -l <"$1/queue") - $(find "$1/claims" -mindepth 1 | wc -l))); }
 
 # run_machine GROUP OPTION...: runs a machine, and leaves its results in a new folder in GROUP. A test may take longer than
 # machine_seconds. Then it is the only one of its machine.
@@ -292,20 +296,28 @@ run_machine() {
 	"$after_machine" "$results"
 }
 
-# watch_machine PROCESS RESULTS: waits until the machine ends. It ends the machine if that hangs, and if scripts/test was
-# killed, because this subshell then has another parent.
+# watch_machine PROCESS RESULTS: waits until the machine ends. It ends the machine if that hangs, if that still boots when others
+# have taken all tests, and if scripts/test was killed, because this subshell then has another parent.
 watch_machine() {
-	local why parent
+	local why parent begin=$SECONDS
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 1
-		[[ ! -e $2/now && ! -e $2/done ]] || rm -f "${2%/*}/booting-$BASHPID"
+		if [[ -e $2/now || -e $2/done ]]; then
+			rm -f "${2%/*}/booting-$BASHPID"
+		elif (($(tests_left "${2%/*}") == 0)); then
+			touch "$2/unneeded"
+			kill "$1" 2>/dev/null || true
+			say "a machine was ended, because it still booted after $((SECONDS - begin)) s, and no test was left for it"
+			return
+		fi
 		if read -r _ _ _ parent _ <"/proc/$BASHPID/stat" && ((parent != $$)); then
 			kill "$1" 2>/dev/null
 			exit 1
 		fi
 		why=$(what_hangs "$2") || continue
 		echo "$why" >>"$2/messages"
-		kill "$1" 2>/dev/null || true
+		# The kernel log then says where the processors are.
+		kill -USR1 "$1" 2>/dev/null || true
 		return
 	done
 }
@@ -314,8 +326,9 @@ watch_machine() {
 # guest could not end that test itself, or a guest that has run no test for long. The latter hangs while it boots, loads peal
 # or powers off. What scripts/vm does before the guest boots may take longer.
 what_hangs() {
-	local limit=$((idle_limit * ${debug_slowness[$guest_kernel]:-1})) name begin
-	local why="the guest does not answer any more, and runs no test"
+	local limit=$idle_limit name begin why="the guest does not answer any more, and runs no test"
+	[[ -e $1/done ]] || limit=$boot_limit
+	limit=$((limit * ${debug_slowness[$guest_kernel]:-1}))
 	if begin=$(stat -c %Y "$1/now" 2>/dev/null); then
 		read -r limit _ name 2>/dev/null <"$1/now" || return 1
 		limit=$((limit + 60))
@@ -331,6 +344,7 @@ what_hangs() {
 # outside of a test, or if no test could be run. The next machine takes the other tests.
 judge_end() {
 	local transport name
+	[[ ! -e $2/unneeded ]] || return 0
 	if read -r _ transport name 2>/dev/null <"$2/now" && ! grep -q -s " $transport $name\$" "$2/done"; then
 		echo "FAIL $transport $name" >>"$2/done"
 		show_death "FAIL $(title "$name" "$transport" "$guest_kernel"): the virtual machine ended in it" "$2"

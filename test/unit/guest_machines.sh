@@ -131,9 +131,9 @@ machine
 rm "$results/messages"
 ! what_hangs "$results" || wrong "a machine hangs that does not boot yet"
 echo "booting a virtual machine: QEMU" >"$results/messages"
-age $((idle_limit - 60)) "$results/messages"
+age $((boot_limit - 30)) "$results/messages"
 ! what_hangs "$results" || wrong "a machine hangs while it may still boot"
-age $((idle_limit + 60)) "$results/messages"
+age $((boot_limit + 30)) "$results/messages"
 [[ $(what_hangs "$results") == *"runs no test"* ]] || wrong "a machine may boot for ever"
 runs a
 age 110 "$results/now"
@@ -145,6 +145,26 @@ age $((idle_limit + 60)) "$results/messages"
 ! what_hangs "$results" || wrong "a machine has just ended a test, and hangs"
 age $((idle_limit + 60)) "$results/done"
 what_hangs "$results" >/dev/null || wrong "a machine may power off for ever"
+
+echo "--- a machine that still boots when others have taken all tests is ended"
+# watched: runs watch_machine for a process that ends by a signal, and prints its exit status and which signal came.
+watched() {
+	local process status=0
+	bash -c 'trap "exit 10" TERM; trap "exit 20" USR1; while :; do sleep 0.1; done' &
+	process=$!
+	watch_machine "$process" "$results" 2>"$suite/said"
+	wait "$process" || status=$?
+	echo "$status"
+}
+machine
+mkdir "$group"/claims/{a,b,c}
+[[ $(watched) == 10 ]] || wrong "a machine that nobody needs boots on"
+grep -q "no test was left for it" "$suite/said" || wrong "nothing says why the machine was ended"
+ends 130 ""
+machine
+echo "booting a virtual machine: QEMU" >"$results/messages"
+age $((boot_limit + 30)) "$results/messages"
+[[ $(watched) == 20 ]] || wrong "a machine that hangs does not say where"
 
 echo "--- a skip has to be expected"
 cat >"$suite/expected" <<'END'
