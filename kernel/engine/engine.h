@@ -140,6 +140,7 @@ struct peal_engine {
 bool peal_turn(struct peal_qp *qp, struct peal_budget *whole);
 bool peal_turn_once(struct peal_qp *qp);
 void peal_turn_end(struct peal_notify *notify);
+bool peal_turn_leave_to(struct peal_qp *qp, int cpu);
 
 /* Under sq.lock. Run the queue. Return: true when @budget ended before the work. */
 static inline bool peal_turn_locked(struct peal_qp *qp, struct peal_notify *notify,

@@ -339,6 +339,22 @@ static inline const struct peal_wqe *peal_requester_wqe(const struct peal_reques
 	return &peal_inflight_at(&requester->inflight, message)->wqe;
 }
 
+/*
+ * May new packets be on their way? Packets that are sent again are not asked about, because the
+ * peer has to sort those out anyway.
+ */
+static inline bool peal_requester_is_under_way(const struct peal_requester *requester)
+{
+	return requester->inflight.executed != requester->inflight.top &&
+	       requester->retransmit.next == requester->retransmit.end;
+}
+
+/* Does the last new packet ask for an ACK, so that an answer comes after all others have arrived? */
+static inline bool peal_requester_asks(const struct peal_requester *requester)
+{
+	return !requester->window.since_ack_request;
+}
+
 /* May complete() return a message? If not, it need not be called. */
 static inline bool peal_requester_may_complete(const struct peal_requester *requester)
 {

@@ -609,6 +609,25 @@ static noinline void peal_wire_post_malformed(struct peal_wire *w, enum peal_rea
 }
 
 /*
+ * Must new packets leave from another CPU? Each CPU has a backlog of its own, so packets of two CPUs
+ * overtake each other, and the peer answers with a NAK. A turn on another CPU is asked for unless
+ * an answer is sure to give one. UC stays on a CPU by peal_turn_may_send().
+ */
+static bool peal_wire_is_elsewhere(struct peal_wire *w)
+{
+	struct peal_requester *requester = &w->requester;
+	struct peal_qp *qp = w->base.qp;
+
+	lockdep_assert_held(&qp->sq.lock);
+	if (likely(w->cpu == smp_processor_id()) || !peal_requester_is_under_way(requester) ||
+	    !peal_requester_reliable(requester) || !peal_turn_leave_to(qp, w->cpu))
+		return false;
+	if (!peal_requester_asks(requester))
+		peal_defer_on_cpu(qp);
+	return true;
+}
+
+/*
  * Start the next message. @train: the packets of this turn that have not left yet. Return: false
  * when no message was started.
  */
@@ -629,7 +648,7 @@ static bool peal_wire_begin(struct peal_wire *w, const struct peal_train *train,
 		peal_requester_request_ack(requester, now);
 		return false;
 	}
-	if (!peal_requester_has_room(requester))
+	if (!peal_requester_has_room(requester) || peal_wire_is_elsewhere(w))
 		return false;
 	/*
 	 * What follows a packet of this train leaves with it. The ring gives only hints here,
@@ -694,6 +713,8 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 	struct peal_outcome outcome;
 	bool absent = false;
 
+	if (peal_requester_unsent(requester) && unlikely(peal_wire_is_elsewhere(w)))
+		return false;
 	switch (peal_requester_next(requester, *now, peal_wire_most(w, budget), &out)) {
 	case PEAL_BLOCKED_NONE:
 		break;
@@ -712,6 +733,8 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 	peal_budget_spend(budget, peal_wire_cost(&out.header));
 	if (unlikely(out.again))
 		peal_wire_flush_train(w, train);
+	else
+		w->cpu = smp_processor_id();
 	if (out.header.payload_bytes)
 		reason = peal_wire_add(w, train, &out, &absent);
 	else

@@ -33,6 +33,7 @@ struct peal_wire {
 	 */
 	struct peal_sge *sge;
 	bool requester_first;		/* the requester goes first in this turn */
+	int cpu;			/* the last new packet was sent from here */
 	u32 expiries;			/* run.expiries when the requester last looked */
 	u64 ran_at;			/* when the requester ran last, ns */
 	u64 timer_least;		/* earliest time of the timer for silence, ns */
