@@ -95,6 +95,8 @@ links() {
 # shown ARGUMENT...: what the installed tool shows.
 shown() { command peal "$@"; }
 
+# The index of all manual pages takes longer than the rest of an installation.
+rm -f /var/lib/man-db/auto-update
 rm -f /etc/libibverbs.d/peal.driver
 mkdir "$work/drivers"
 mount --bind "$work/drivers" /etc/libibverbs.d || fail "cannot replace the list of providers"
@@ -209,8 +211,11 @@ echo "ok: systemd makes the device at a boot, and systemctl restart makes it ane
 
 dpkg --purge peal-dkms ibverbs-provider-peal libpeal-dev libpeal0 peal-tools >"$work/dpkg" 2>&1 || fail "dpkg: $(<"$work/dpkg")"
 [[ ! -e /sys/module/peal && ! -e /sys/module/peal_kick_file ]] || fail "a module is still there"
-left=$(find /etc /usr/src /lib/systemd /usr/bin /usr/libexec /usr/share /usr/include /usr/lib/*-linux-gnu /var/lib/systemd \
-	-xdev -name '*peal*' 2>/dev/null)
+# The headers of kernels and the documents of others have very many files.
+left=$(find /usr/src -maxdepth 1 -name '*peal*'
+	find /usr/share -maxdepth 3 -name '*peal*'
+	find /etc /lib/systemd /usr/bin /usr/libexec /usr/include /usr/lib/*-linux-gnu /var/lib/systemd \
+		-xdev -name '*peal*' 2>/dev/null)
 [[ -z $left ]] || fail "removal left: $left"
 echo "ok: removed"
 
