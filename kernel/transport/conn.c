@@ -608,23 +608,29 @@ static noinline void peal_wire_post_malformed(struct peal_wire *w, enum peal_rea
 	peal_sq_finish(sq);
 }
 
-/*
- * Must new packets leave from another CPU? Each CPU has a backlog of its own, so packets of two CPUs
- * overtake each other, and the peer answers with a NAK. A turn on another CPU is asked for unless
- * an answer is sure to give one. UC stays on a CPU by peal_turn_may_send().
- */
-static bool peal_wire_is_elsewhere(struct peal_wire *w)
+/* This CPU is not the one that sent the last new packet; see peal_wire_is_elsewhere(). */
+static noinline bool peal_wire_leave(struct peal_wire *w)
 {
 	struct peal_requester *requester = &w->requester;
 	struct peal_qp *qp = w->base.qp;
 
 	lockdep_assert_held(&qp->sq.lock);
-	if (likely(w->cpu == smp_processor_id()) || !peal_requester_is_under_way(requester) ||
-	    !peal_requester_reliable(requester) || !peal_turn_leave_to(qp, w->cpu))
+	if (!peal_requester_is_under_way(requester) || !peal_requester_reliable(requester) ||
+	    !peal_turn_leave_to(qp, w->cpu))
 		return false;
 	if (!peal_requester_asks(requester))
 		peal_defer_on_cpu(qp);
 	return true;
+}
+
+/*
+ * Must new packets leave from another CPU? Each CPU has a backlog of its own, so packets of two CPUs
+ * overtake each other, and the peer answers with a NAK. A turn on another CPU is asked for unless
+ * an answer is sure to give one. UC stays on a CPU by peal_turn_may_send().
+ */
+static inline bool peal_wire_is_elsewhere(struct peal_wire *w)
+{
+	return unlikely(w->cpu != smp_processor_id()) && peal_wire_leave(w);
 }
 
 /*
@@ -713,7 +719,7 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 	struct peal_outcome outcome;
 	bool absent = false;
 
-	if (peal_requester_unsent(requester) && unlikely(peal_wire_is_elsewhere(w)))
+	if (peal_requester_unsent(requester) && peal_wire_is_elsewhere(w))
 		return false;
 	switch (peal_requester_next(requester, *now, peal_wire_most(w, budget), &out)) {
 	case PEAL_BLOCKED_NONE:
