@@ -349,7 +349,7 @@ static inline bool peal_requester_is_under_way(const struct peal_requester *requ
 	       requester->retransmit.next == requester->retransmit.end;
 }
 
-/* Does the last new packet ask for an ACK, so that an answer comes after all others have arrived? */
+/* Does the last new packet ask for an ACK? Then an answer comes after all others have arrived. */
 static inline bool peal_requester_asks(const struct peal_requester *requester)
 {
 	return !requester->window.since_ack_request;

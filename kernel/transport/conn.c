@@ -624,9 +624,9 @@ static noinline bool peal_wire_leave(struct peal_wire *w)
 }
 
 /*
- * Must new packets leave from another CPU? Each CPU has a backlog of its own, so packets of two CPUs
- * overtake each other, and the peer answers with a NAK. A turn on another CPU is asked for unless
- * an answer is sure to give one. UC stays on a CPU by peal_turn_may_send().
+ * Must new packets leave from another CPU? Each CPU has a backlog of its own, so packets of two
+ * CPUs overtake each other, and the peer answers with a NAK. A turn on another CPU is asked for
+ * unless an answer is sure to give one. UC stays on a CPU by peal_turn_may_send().
  */
 static inline bool peal_wire_is_elsewhere(struct peal_wire *w)
 {
