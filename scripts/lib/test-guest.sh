@@ -302,9 +302,9 @@ watch_machine() {
 	local why parent begin=$SECONDS
 	while kill -0 "$1" 2>/dev/null; do
 		sleep 1
-		if [[ -e $2/now || -e $2/done ]]; then
-			rm -f "${2%/*}/booting-$BASHPID"
-		elif (($(tests_left "${2%/*}") == 0)); then
+		[[ ! -e $2/now && ! -e $2/done ]] || rm -f "${2%/*}/booting-$BASHPID"
+		# In this order, because the machine may boot at any moment and take the last test itself.
+		if (($(tests_left "${2%/*}") == 0)) && [[ ! -e $2/booted ]]; then
 			touch "$2/unneeded"
 			kill "$1" 2>/dev/null || true
 			say "a machine was ended, because it still booted after $((SECONDS - begin)) s, and no test was left for it"
@@ -327,7 +327,7 @@ watch_machine() {
 # or powers off. What scripts/vm does before the guest boots may take longer.
 what_hangs() {
 	local limit=$idle_limit name begin why="the guest does not answer any more, and runs no test"
-	[[ -e $1/done ]] || limit=$boot_limit
+	[[ -e $1/booted ]] || limit=$boot_limit
 	limit=$((limit * ${debug_slowness[$guest_kernel]:-1}))
 	if begin=$(stat -c %Y "$1/now" 2>/dev/null); then
 		read -r limit _ name 2>/dev/null <"$1/now" || return 1

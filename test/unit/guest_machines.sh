@@ -33,6 +33,7 @@ machine() {
 		echo "60 direct verbs/$test /bin/true" >>"$group/queue"
 	done
 	for test in "$@"; do
+		touch "$results/booted"
 		mkdir "$group/claims/direct-verbs-$test"
 		echo "PASS direct verbs/$test" >>"$results/done"
 	done
@@ -42,6 +43,7 @@ machine() {
 
 # runs TEST: the machine runs it.
 runs() {
+	touch "$results/booted"
 	mkdir "$group/claims/direct-verbs-$1"
 	echo "60 direct verbs/$1" >"$results/now"
 }
@@ -147,10 +149,10 @@ age $((idle_limit + 60)) "$results/done"
 what_hangs "$results" >/dev/null || wrong "a machine may power off for ever"
 
 echo "--- a machine that still boots when others have taken all tests is ended"
-# watched: runs watch_machine for a process that ends by a signal, and prints its exit status and which signal came.
+# watched: runs watch_machine for a process that ends after two looks, and prints 10 or 20 if a signal ended it before.
 watched() {
 	local process status=0
-	bash -c 'trap "exit 10" TERM; trap "exit 20" USR1; while :; do sleep 0.1; done' &
+	bash -c 'trap "exit 10" TERM; trap "exit 20" USR1; for n in {1..25}; do sleep 0.1; done' &
 	process=$!
 	watch_machine "$process" "$results" 2>"$suite/said"
 	wait "$process" || status=$?
@@ -162,7 +164,10 @@ mkdir "$group"/claims/{a,b,c}
 grep -q "no test was left for it" "$suite/said" || wrong "nothing says why the machine was ended"
 ends 130 ""
 machine
-echo "booting a virtual machine: QEMU" >"$results/messages"
+mkdir "$group"/claims/{a,b,c}
+touch "$results/booted"
+[[ $(watched) == 0 ]] || wrong "a machine that has just taken the last test is ended"
+machine
 age $((boot_limit + 30)) "$results/messages"
 [[ $(watched) == 20 ]] || wrong "a machine that hangs does not say where"
 
