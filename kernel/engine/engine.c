@@ -193,15 +193,14 @@ static bool peal_turn_may_send(struct peal_qp *qp)
 }
 
 /*
- * Leave what @qp has to send to @cpu, because its last packets left from there and may not have
- * arrived. The caller asks for the turn. Return: false when this CPU may go on, because it is @cpu,
- * or because that one is offline or does not run its worker.
+ * Leave what @qp has to send to another CPU, @cpu, because its last packets left from there and may
+ * not have arrived. The caller asks for the turn. Return: false when this CPU may go on, because
+ * @cpu is offline or does not run its worker.
  */
 bool peal_turn_leave_to(struct peal_qp *qp, int cpu)
 {
 	lockdep_assert_held(&qp->sq.lock);
-	if (cpu == smp_processor_id() || !cpu_online(cpu) ||
-	    peal_runlist_starves(per_cpu_ptr(qp->engine->run.cpu, cpu)))
+	if (!cpu_online(cpu) || peal_runlist_starves(per_cpu_ptr(qp->engine->run.cpu, cpu)))
 		return false;
 	WRITE_ONCE(qp->run.cpu, cpu);
 	return true;

@@ -46,11 +46,7 @@ struct Stream {
 		std::size_t posted = 0;
 		std::jthread mover([=](const std::stop_token &stop) {
 			for (int cpu = 0; !stop.stop_requested(); cpu = !cpu) {
-				cpu_set_t set;
-
-				CPU_ZERO(&set);
-				CPU_SET(cpu, &set);
-				sched_setaffinity(sender, sizeof(set), &set);
+				pin(cpu, sender);
 				std::this_thread::sleep_for(500us);
 			}
 		});

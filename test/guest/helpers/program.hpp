@@ -17,14 +17,14 @@
 
 namespace peal_test {
 
-/* Keeps this thread on one CPU. Return: false when the CPU is offline. */
-inline bool pin(int cpu)
+/* Keeps a thread on one CPU; 0 is this thread. Return: false when the CPU is offline. */
+inline bool pin(int cpu, pid_t thread = 0)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	return !sched_setaffinity(0, sizeof(set), &set);
+	return !sched_setaffinity(thread, sizeof(set), &set);
 }
 
 constexpr int child_failed = 255;
