@@ -23,6 +23,8 @@ machine_seconds=9000
 boot_limit=90
 # How long it may take to power off, or for anything else that is no test, in seconds.
 idle_limit=300
+# How often a machine is looked at, in seconds. Once a second, the programs that a look starts took a twelfth of two processors.
+look_every=5
 
 # A test with such a line runs programs of Debian 13 and sid.
 uses_roots='^source .*/helpers/debian\.sh'
@@ -301,7 +303,7 @@ run_machine() {
 watch_machine() {
 	local why parent begin=$SECONDS
 	while kill -0 "$1" 2>/dev/null; do
-		sleep 1
+		wait_for_end "$1"
 		[[ ! -e $2/now && ! -e $2/done ]] || rm -f "${2%/*}/booting-$BASHPID"
 		# In this order, because the machine may boot at any moment and take the last test itself.
 		if (($(tests_left "${2%/*}") == 0)) && [[ ! -e $2/booted ]]; then
@@ -320,6 +322,12 @@ watch_machine() {
 		kill -USR1 "$1" 2>/dev/null || true
 		return
 	done
+}
+
+# wait_for_end PROCESS: waits until the process ends, but no longer than look_every seconds. A trap interrupts it.
+wait_for_end() {
+	timeout --foreground "$look_every" tail --pid="$1" -s 0.5 -f /dev/null &
+	wait "$!" || true
 }
 
 # what_hangs RESULTS: fails if the machine does not hang. Otherwise it prints what hangs: a test far past its limit, because the
@@ -406,7 +414,7 @@ tell_progress() {
 	local suite=$1 now name transport next=$((SECONDS + 30)) running
 	shift
 	while kill -0 "$@" 2>/dev/null; do
-		sleep 1
+		wait_for_end "$1"
 		((SECONDS >= next)) || continue
 		next=$((SECONDS + 60))
 		running=

@@ -16,6 +16,7 @@ source "$repo/scripts/lib/test-guest.sh"
 suite=$(mktemp -d)
 trap 'rm -rf "$suite" "$recorded"' EXIT
 guest_kernel=6.1
+look_every=1
 group=$suite/001
 
 wrong() {
