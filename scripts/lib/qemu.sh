@@ -53,7 +53,8 @@ choose_accelerator() {
 	[[ $kernel != races ]] || append+=" kcsan.skip_watch=400"
 	if [[ -n $icount ]]; then
 		machine+=", software emulation that counts instructions"
-		accelerator=(-accel tcg -cpu "$emulated_cpu" -icount "shift=0,sleep=off" -smp 1)
+		cpus=1
+		accelerator=(-accel tcg -cpu "$emulated_cpu" -icount "shift=0,sleep=off" -smp "$cpus")
 		append+=" tsc=reliable clocksource=tsc nokaslr norandmaps"
 	elif kvm_works; then
 		machine+=" with KVM"
@@ -65,8 +66,8 @@ choose_accelerator() {
 		# work"), so emulated kernels do not count them.
 		append+=" tsc=reliable clocksource=tsc norandmaps no_timer_check $(counter_speed)"
 	fi
-	# The other machine computes its interrupt routes in ACPI code, which takes these kernels minutes.
-	! is_debug_kind "$kernel" || accelerator+=(-machine q35)
+	# These kernels have no ACPI. They find the processors in the MP table, which lists one of each socket.
+	! is_debug_kind "$kernel" || accelerator+=(-machine q35 -smp "sockets=$cpus")
 }
 
 # An emulated guest reads this machine's time stamp counter. Where it is busy while the guest measures how fast that counts,
