@@ -29,13 +29,13 @@ matches() {
 indented() { tail -n "${1:-40}" | sed 's/^/    /'; }
 
 # setup_variant VARIANT: sets up build/VARIANT. With the sanitizers, compiling takes longer than the tests, and optimization
-# makes it much slower. The C++ for the address sanitizer is therefore not optimized, which hides no errors. The C files are
-# optimized, because they compile quickly and the tests spend their time in them.
+# makes it much slower. The C++ is therefore not optimized, which hides no errors. The C files are optimized, because they
+# compile quickly and the tests spend their time in them.
 setup_variant() {
 	local arguments=("${user_arguments[@]}")
 	case $1 in
 	asan) arguments+=(-Doptimization=0 -Dc_args=-O1 "-Db_sanitize=address,undefined" -Db_lundef=false) ;;
-	tsan) arguments+=(-Doptimization=1 -Db_sanitize=thread -Db_lundef=false) ;;
+	tsan) arguments+=(-Doptimization=0 -Dc_args=-O1 -Db_sanitize=thread -Db_lundef=false) ;;
 	esac
 	with_lock "$1" setup_user "$build/$1" "${arguments[@]}"
 }
