@@ -63,7 +63,7 @@ static inline void peal_extents_find(const struct peal_extents *x, u64 offset,
 	extent->size = 1ULL << x->shift;
 	inside = at & (extent->size - 1);
 	extent->next = &x->granule[at >> x->shift];
-	extent->at = *extent->next++ + inside;
+	extent->at = (u8 *)*extent->next++ + inside;
 	extent->left = extent->size - inside;
 }
 
@@ -77,7 +77,7 @@ static inline void *peal_extents_at(const struct peal_extents *x, u64 offset, u6
 	struct peal_extent extent;
 
 	peal_extents_find(x, offset, &extent);
-	while (extent.left < *bytes && *extent.next == extent.at + extent.left) {
+	while (extent.left < *bytes && *extent.next == (u8 *)extent.at + extent.left) {
 		extent.next++;
 		extent.left += extent.size;
 	}

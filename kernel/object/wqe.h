@@ -64,7 +64,7 @@ static inline int peal_ring_pending(const struct peal_ring *ring)
 
 static inline const void *peal_ring_slot(const struct peal_ring *ring)
 {
-	return ring->slots + (size_t)(ring->next & ring->mask) * ring->stride;
+	return (const u8 *)ring->slots + (size_t)(ring->next & ring->mask) * ring->stride;
 }
 
 static inline void peal_ring_take(struct peal_ring *ring)
