@@ -131,8 +131,10 @@ public:
 	bool finish()
 	{
 		const auto done = [&] {
-			const bool well = a_.collect() & b_.collect();
-			return !well || (a_.outstanding.empty() && b_.outstanding.empty());
+			const bool a_is_well = a_.collect(), b_is_well = b_.collect();
+
+			return !a_is_well || !b_is_well ||
+			       (a_.outstanding.empty() && b_.outstanding.empty());
 		};
 
 		if (!eventually(done, 12 * patience))

@@ -408,7 +408,6 @@ public:
 
 /* Checked transfers of every kind while this object lives. */
 class Transfer {
-	Device &device_;
 	Pair pair_;
 	Region from_, to_;
 	std::atomic<bool> stop_{false};
@@ -473,8 +472,7 @@ public:
 	static constexpr std::size_t size_bytes = 20000;
 
 	explicit Transfer(Device &device)
-		: device_(device), pair_(device), from_(pair_.a.pd, size_bytes + 8),
-		  to_(pair_.b.pd, size_bytes + 8)
+		: pair_(device), from_(pair_.a.pd, size_bytes + 8), to_(pair_.b.pd, size_bytes + 8)
 	{
 		thread_ = std::thread([this] { run(); });
 	}

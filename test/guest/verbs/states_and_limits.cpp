@@ -742,11 +742,13 @@ TEST_CASE("unknown driver data are refused")
 		return raw.command(IB_USER_VERBS_EX_CMD_MODIFY_QP | IB_USER_VERBS_CMD_FLAG_EXTENDED,
 				   qp_ex, response, data);
 	};
-	const auto modify_srq = [&] {
-		return raw.command(IB_USER_VERBS_CMD_MODIFY_SRQ, limit, peal::uverbs::None{}, data);
+	/* clang does not let a lambda capture structures that end with a flexible array. */
+	const auto modify_srq = [&raw, &data, request = &limit] {
+		return raw.command(IB_USER_VERBS_CMD_MODIFY_SRQ, *request, peal::uverbs::None{},
+				   data);
 	};
-	const auto alloc_mw = [&] {
-		return raw.command(IB_USER_VERBS_CMD_ALLOC_MW, mw, mw_made, data);
+	const auto alloc_mw = [&raw, &data, request = &mw, response = &mw_made] {
+		return raw.command(IB_USER_VERBS_CMD_ALLOC_MW, *request, *response, data);
 	};
 	const auto state = [&] { return query_state(pair.a.qp); };
 

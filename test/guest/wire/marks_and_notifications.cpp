@@ -30,8 +30,7 @@ using namespace peal_test;
 namespace {
 
 constexpr std::uint8_t not_ect = 0, ect_1 = 1, ect_0 = 2, ce = 3;
-constexpr std::uint8_t send_middle = 0x01, read_response_only = 0x10, acknowledge = 0x11,
-		       cnp = 0x81;
+constexpr std::uint8_t read_response_only = 0x10, acknowledge = 0x11, cnp = 0x81;
 constexpr std::uint32_t peer_qpn = 0x77;
 constexpr std::size_t message_bytes = 64, cnp_reserved = 16;
 
