@@ -215,7 +215,7 @@ queue_tests() {
 		name=${path#"$repo"/test/*/}
 		name=${name%.*}
 		program=$path
-		[[ $path != *.cpp ]] || program=$build/user/test/guest/${name##*/}
+		[[ $path != *.cpp ]] || program=$build/guest/test/guest/${name##*/}
 		matches "$name" "$@" || continue
 		if ((EUID)) && grep -q "$uses_roots" "$path"; then
 			skip "$name" "only root can make the Debian roots that the programs are in"

@@ -8,8 +8,6 @@
 sim_seeds=10000
 # A run of the simulation ends after so many seconds. It leaves enough time for a much slower machine.
 sim_limit=900
-# For the sanitizers and libFuzzer.
-clang_packages=(clang libclang-rt-14-dev llvm)
 # Longer inputs are longer sequences of events.
 fuzz_targets=(parser responder requester)
 fuzz_seconds=15
@@ -34,16 +32,16 @@ indented() { tail -n "${1:-40}" | sed 's/^/    /'; }
 # compile quickly and the tests spend their time in them. clang compiles the tests in half the time that gcc takes. But its
 # thread sanitizer reports READ_ONCE() and WRITE_ONCE(), which are volatile, as data races.
 setup_variant() {
-	local arguments=("${user_arguments[@]}")
+	local arguments=("${user_arguments[@]}") compiler=()
 	case $1 in
 	asan)
 		need_packages "${clang_packages[@]}"
-		local -x CC=clang CXX=clang++
+		compiler=(with_clang)
 		arguments+=(-Doptimization=0 -Dc_args=-O1 "-Db_sanitize=address,undefined" -Db_lundef=false)
 		;;
 	tsan) arguments+=(-Doptimization=0 -Dc_args=-O1 -Db_sanitize=thread -Db_lundef=false) ;;
 	esac
-	with_lock "$1" setup_user "$build/$1" "${arguments[@]}"
+	with_lock "$1" "${compiler[@]}" setup_user "$build/$1" "${arguments[@]}"
 }
 
 # meson_results FOLDER: prints lines of RESULT, seconds and name, with tabs between them. Below a test that failed there are
@@ -167,7 +165,7 @@ run_sim_suite() {
 # Compiles the fuzz targets of test/fuzz under the address and undefined behaviour sanitizers.
 build_fuzz() {
 	need_packages "${clang_packages[@]}"
-	CC=clang CXX=clang++ setup_user "$build/fuzz" -Dbuildtype=debugoptimized -Doptimization=1
+	with_clang setup_user "$build/fuzz" -Dbuildtype=debugoptimized -Doptimization=1
 	with_progress "compiling the fuzz targets" ninja -C "$build/fuzz" "${fuzz_targets[@]/#/test/fuzz/fuzz-}"
 }
 

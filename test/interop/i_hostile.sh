@@ -6,7 +6,7 @@
 # use take PEAL_FUZZ_SECONDS (180) each. An innocent program's rate is measured beside the first two. Each kind of storm
 # takes PEAL_STORM_SECONDS (60). PEAL_FUZZ_SECONDS=900 makes half an hour of the first two.
 set -u
-programs=$(dirname "$0")/../../build/user/test/guest
+programs=$(dirname "$0")/../../build/guest/test/guest
 export PEAL_FUZZ_SECONDS=${PEAL_FUZZ_SECONDS:-180} PEAL_STORM_SECONDS=${PEAL_STORM_SECONDS:-60}
 status=0
 

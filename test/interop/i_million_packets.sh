@@ -5,5 +5,5 @@
 #
 # hostile/random_packets with a million packets.
 set -u
-program=$(dirname "$0")/../../build/user/test/guest/random_packets
+program=$(dirname "$0")/../../build/guest/test/guest/random_packets
 PEAL_PACKETS=1000000 exec "$program"

@@ -25,7 +25,7 @@ wire_neighbours
 wire_netem both loss 1%
 flap &
 flapper=$!
-SOAK_WIRE="peal_a peal_b" build/user/test/interop/soak "$@"
+SOAK_WIRE="peal_a peal_b" build/guest/test/interop/soak "$@"
 status=$?
 kill "$flapper"
 wire_down

@@ -4,7 +4,7 @@
 # Transfers over an impaired wire, for wire/lossy_wire and i_loss.sh, which load wire.sh and make the wire. The
 # functions print how long each transfer took, and count failures in impair_failures.
 
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 impair_failures=0
 
 since() { awk -v us=$((${EPOCHREALTIME/./} - $1)) 'BEGIN { printf "%.1f s", us / 1e6 }'; }

@@ -6,7 +6,7 @@
 # these rows do not fail the test.
 
 matrix_failures=0
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 sizes=0,1,3,33,mtu-1,mtu,mtu+1,65536,8388608
 
 # direction CLIENT_END

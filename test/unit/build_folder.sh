@@ -39,7 +39,7 @@ asked_for "-C $folder installed"
 grep -q '^build installed:' "$folder/build.ninja" || fail "there is no target for what is installed"
 
 make_user "$folder"
-asked_for "-C $folder installed guest"
+asked_for "-C $folder installed bench guest-library"
 has_tests "$folder" || fail "a test run in the demo's folder has no tests"
 inputs=$(command ninja -C "$folder" -t inputs guest)
 grep -q '^test/guest/traffic.p/' <<<"$inputs" || fail "the target guest has no guest tests"

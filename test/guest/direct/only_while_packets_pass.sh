@@ -13,7 +13,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ib_write_bw nft
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 peal=build/user/userspace/tools/peal
 [[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"
 
@@ -98,7 +98,7 @@ peal_down peal_d
 ip link delete near_c
 
 scope host
-build/user/test/guest/two_devices || fail "requests were lost by a change of transport"
+build/guest/test/guest/two_devices || fail "requests were lost by a change of transport"
 
 for ends in "0 0" "0 1" "1 0"; do
 	# shellcheck disable=SC2086 # two words

@@ -12,7 +12,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ib_write_bw nft setpriv
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 peal=build/user/userspace/tools/peal
 forge=$(dirname "$0")/../helpers/locality_forge.py
 [[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"

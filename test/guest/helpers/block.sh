@@ -4,7 +4,7 @@
 # What the tests of storage do with a disk that comes through peal0, for shell tests that have sourced lib.sh. The target's
 # disk is /dev/ram0. The test defines connect, which sets $disk, and disconnect. Data depend on their position.
 
-block_data=$(dirname "${BASH_SOURCE[0]}")/../../../build/user/test/guest/block_data
+block_data=$(dirname "${BASH_SOURCE[0]}")/../../../build/guest/test/guest/block_data
 disk=
 
 # block_require: skips a test that cannot run.

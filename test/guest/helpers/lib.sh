@@ -286,12 +286,16 @@ cm_pair() {
 	echo "ok: ${caller[*]}"
 }
 
-# helper NAME: prints the path of a program of helpers/. Call it as: program=$(helper NAME) || skip "$program"
+# helper NAME: prints the path of a program of helpers/. Those with libpeal are in the folder of the library. Call it as:
+# program=$(helper NAME) || skip "$program"
 helper() {
-	local program
-	program=$(dirname "${BASH_SOURCE[0]}")/../../../build/user/test/guest/$1
-	[[ -x $program ]] || { echo "the helper '$1' is not built" && return 1; }
-	echo "$program"
+	local program build
+	build=$(dirname "${BASH_SOURCE[0]}")/../../../build
+	for program in "$build"/{guest,user}/test/guest/"$1"; do
+		[[ ! -x $program ]] || { echo "$program" && return; }
+	done
+	echo "the helper '$1' is not built"
+	return 1
 }
 
 # start_traffic DEVICE ARGUMENT...: starts the helper "traffic", and returns when it is at work. It sets $program.

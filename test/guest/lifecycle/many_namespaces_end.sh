@@ -13,7 +13,7 @@
 set -u
 # shellcheck source=test/guest/helpers/lib.sh
 source "$(dirname "$0")/../helpers/lib.sh"
-stall=$(dirname "$0")/../../../build/user/test/guest/stall
+stall=$(dirname "$0")/../../../build/guest/test/guest/stall
 modprobe -a dummy veth ib_uverbs
 count=${NETNS_COUNT:-24}
 scratch=$(mktemp -d)

@@ -21,7 +21,7 @@ source "$(dirname "$0")/../helpers/nfs.sh"
 source "$(dirname "$0")/../helpers/srp.sh"
 self=$(realpath "$0")
 helpers=$(dirname "$self")/../helpers
-programs=$(dirname "$self")/../../../build/user/test/guest
+programs=$(dirname "$self")/../../../build/guest/test/guest
 block_data=$programs/block_data
 rds_data=$programs/rds_data
 stream_data=$programs/stream_data

@@ -129,7 +129,7 @@ END
 echo "ok: the file, the lines, the JSON, --snaplen"
 
 # Packets that these programs do not send. A kernel before 6.2 refuses each FLUSH.
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 start_dump rest "$device" -w "$work/rest.pcap"
 for case in "xrc|every operation works*" "xrc|a queue that the target cannot reach ends the connection" \
 	"memory_placement|ATOMIC_WRITE over XRC*" "memory_placement|ATOMIC_WRITE writes eight bytes and nothing else" \

@@ -12,7 +12,7 @@ device=${PEAL_DEV:-peal0}
 index=$(gid_index "$device") || fail "$device has no IPv4 GID"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 [[ -x $verify ]] || skip "verify is not built"
 port=18800
 

@@ -12,7 +12,7 @@ set -u
 source "$(dirname "$0")/../helpers/wire.sh"
 require ethtool tcpdump tshark rping
 read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 capture=$wire_work/capture.pcap
 [[ -x $verify ]] || skip "verify is not built"
 

@@ -8,7 +8,7 @@
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
-program=build/user/test/guest/changing_cpus
+program=build/guest/test/guest/changing_cpus
 (($(nproc) > 1)) || skip "there is one CPU"
 
 wire_up peal peal 1500

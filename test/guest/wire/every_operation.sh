@@ -11,7 +11,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 read -r -a kinds <<<"${WIRE_KINDS:-peal peal}"
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 [[ -x $verify ]] || skip "verify is not built"
 
 # check SERVER_END FAMILY ARGUMENT...

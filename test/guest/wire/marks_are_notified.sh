@@ -11,7 +11,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ethtool tcpdump nft
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 peal=build/user/userspace/tools/peal
 [[ -x $verify && -x $peal ]] || skip "verify or the tool peal is not built"
 

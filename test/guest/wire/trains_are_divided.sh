@@ -12,7 +12,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require ethtool nft tc
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 [[ -x $verify ]] || skip "verify is not built"
 
 # Of 64 KiB each, so 1,024 packets of a path MTU of 1024.

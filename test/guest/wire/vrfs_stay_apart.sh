@@ -12,8 +12,8 @@
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
-verify=build/user/test/interop/verify
-mcast=$(dirname "$0")/../../../build/user/test/guest/multicast
+verify=build/guest/test/interop/verify
+mcast=$(dirname "$0")/../../../build/guest/test/guest/multicast
 [[ -x $verify && -x $mcast ]] || skip "verify or verbs/multicast is not built"
 modprobe -a vrf veth dummy ib_uverbs || skip "this kernel has no VRFs"
 

@@ -10,7 +10,7 @@ set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
 require rping ib_read_bw ib_atomic_bw
-verify=build/user/test/interop/verify
+verify=build/guest/test/interop/verify
 [[ -x $verify ]] || skip "verify is not built"
 modprobe rdma_rxe || skip "this kernel has no rdma_rxe"
 
