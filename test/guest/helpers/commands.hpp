@@ -37,11 +37,11 @@ inline int run(const std::string &command)
 	return std::system(command.c_str());
 }
 
-/* Return: the path of the administrator's tool in the build folder. */
+/* Return: the path of the administrator's tool. This program is in build/guest/test/guest. */
 inline std::string peal_tool()
 {
 	return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-	       "../../userspace/tools/peal";
+	       "../../../user/userspace/tools/peal";
 }
 
 /* Return: the counts of the RDMA core, as "peal0: pd 0 cq 0 ..." */
