@@ -168,7 +168,8 @@ make_debian13() {
 	local root=$1 folder=$2
 	[[ $(cat "$folder/root" 2>/dev/null) == "$root" ]] || rm -rf "$folder"
 	if [[ ! -e $folder/build.ninja ]]; then
-		with_progress "configuring the provider for Debian 13" in_root "$root" meson setup "$folder" "$repo" || return
+		with_progress "configuring the provider for Debian 13" in_root "$root" meson setup "${user_arguments[@]}" \
+			"$folder" "$repo" || return
 		printf '%s\n' "$root" >"$folder/root"
 	fi
 	with_progress "compiling the provider for Debian 13" in_root "$root" meson compile -C "$folder" installed
