@@ -68,14 +68,17 @@ setup_user() {
 	fi
 }
 
-# with_clang COMMAND...: meson reads these names.
-with_clang() { CC=clang CXX=clang++ CC_LD=lld CXX_LD=lld "$@"; }
+# with_clang COMMAND...: meson, which the command runs, reads these names.
+with_clang() {
+	need_packages "${clang_packages[@]}"
+	CC=clang CXX=clang++ CC_LD=lld CXX_LD=lld "$@"
+}
 
 # has_tests FOLDER: whether it was set up with the tests, and with all that they need.
 has_tests() { grep -q '^build test/unit/ring-test:' "$1/build.ninja" 2>/dev/null; }
 
-# make_user FOLDER [MESON-ARGUMENT...]: builds what users get, and the programs of the guests that are measured with it. Meson
-# compiles the unit tests when it runs them.
+# make_user FOLDER [MESON-ARGUMENT...]: builds what users get, the programs of test/bench, and those of the guests that use
+# libpeal. Meson compiles the unit tests when it runs them.
 make_user() {
 	setup_user "$@"
 	with_progress "compiling the provider" ninja -C "$1" installed bench guest-library ||
@@ -144,10 +147,9 @@ build_test_module() {
 	with_lock "ktest-$1" make_test_module "$build/kernel-$1/ktest" "$tree"
 }
 
-# Builds the provider, and the guest tests. The tests have a folder of their own, because clang compiles them in less than half the
-# time that gcc takes. Users get what gcc compiles.
+# Builds the provider and the guest tests. The tests have a folder of their own, because clang compiles them in less than half
+# the time that gcc takes. Users get what gcc compiles.
 build_user() {
-	need_packages "${clang_packages[@]}"
 	with_lock user make_user "$build/user" "${user_arguments[@]}" &&
 		with_lock guest make_guest "$build/guest" "${user_arguments[@]}"
 }

@@ -35,7 +35,6 @@ setup_variant() {
 	local arguments=("${user_arguments[@]}") compiler=()
 	case $1 in
 	asan)
-		need_packages "${clang_packages[@]}"
 		compiler=(with_clang)
 		arguments+=(-Doptimization=0 -Dc_args=-O1 "-Db_sanitize=address,undefined" -Db_lundef=false)
 		;;
@@ -164,7 +163,6 @@ run_sim_suite() {
 
 # Compiles the fuzz targets of test/fuzz under the address and undefined behaviour sanitizers.
 build_fuzz() {
-	need_packages "${clang_packages[@]}"
 	with_clang setup_user "$build/fuzz" -Dbuildtype=debugoptimized -Doptimization=1
 	with_progress "compiling the fuzz targets" ninja -C "$build/fuzz" "${fuzz_targets[@]/#/test/fuzz/fuzz-}"
 }
