@@ -60,8 +60,10 @@ TEST_CASE("packets that waited for a train take effect in parts")
 	std::vector<std::unique_ptr<Victim>> victims;
 	std::vector<std::unique_ptr<Region>> areas;
 	std::vector<Bytes> train;
+	std::vector<Forger::Train> early;
 	Forger forger;
 
+	/* All are built first, because a packet is kept for a limited time only. */
 	static_assert(few * ahead * mtu > 4 * budget);
 	const auto kept = counter("reorder_kept");
 	while (victims.size() < few) {
@@ -70,9 +72,14 @@ TEST_CASE("packets that waited for a train take effect in parts")
 		auto &area = *areas.emplace_back(std::make_unique<Region>(victim.end.pd, mtu));
 
 		for (std::uint32_t n = 1; n <= ahead; n++)
-			forger.send(victim.access(write_only, victim.psn + n, area, mtu));
+			early.push_back(forger.build(
+				{victim.access(write_only, victim.psn + n, area, mtu)}));
 		train.push_back(victim.access(write_only, victim.psn, area, 4));
 	}
+	const auto last = forger.build(train);
+
+	for (const auto &packet : early)
+		forger.send(packet);
 	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * ahead; }));
 	const auto executed = [&] {
 		std::uint64_t sum = 0;
@@ -84,7 +91,7 @@ TEST_CASE("packets that waited for a train take effect in parts")
 	{
 		const Undisturbed undisturbed;
 
-		forger.send_train(train);
+		forger.send(last);
 		const auto at_once = executed();
 		std::printf("%llu packets at once\n", static_cast<unsigned long long>(at_once));
 		CHECK(at_once > budget / mtu / 2);
@@ -100,14 +107,13 @@ TEST_CASE("a kept packet does not hold the rest of its train")
 	constexpr std::uint32_t ahead = 120, few = 12, bytes = 1000;
 	Device device;
 	std::vector<std::unique_ptr<Victim>> victims;
+	std::vector<Forger::Train> trains;
 	Forger forger;
 
 	/* One out-of-order packet among some that repeat what is known. Together they fill pages.
 	 */
 	while (victims.size() < few)
 		victims.push_back(std::make_unique<Victim>(device, IBV_MTU_1024));
-	const auto kept = counter("reorder_kept");
-	const auto available = meminfo("MemAvailable");
 	for (const auto &victim : victims) {
 		for (std::uint32_t n = 1; n <= ahead; n++) {
 			std::vector<Bytes> train(32, victim->request(send_only, victim->psn - 100));
@@ -115,9 +121,13 @@ TEST_CASE("a kept packet does not hold the rest of its train")
 			train.front() = victim->request(send_only, victim->psn + n);
 			for (auto &body : train)
 				body.resize(body.size() + bytes);
-			forger.send_train(train);
+			trains.push_back(forger.build(train));
 		}
 	}
+	const auto kept = counter("reorder_kept");
+	const auto available = meminfo("MemAvailable");
+	for (const auto &train : trains)
+		forger.send(train);
 	REQUIRE(eventually([&] { return counter("reorder_kept") - kept == few * ahead; }));
 	const auto held = available - meminfo("MemAvailable");
 	std::printf("%ld KiB held for %u packets\n", held, few * ahead);
