@@ -26,6 +26,11 @@ public:
 	Node &node;
 	const u32 qpn;
 	Pair *peer = nullptr;
+	/*
+	 * It has kept a forged response. It takes the READ for executed then, and asks only for
+	 * what is in front of that response, so that its request differs from the one before.
+	 */
+	bool misled = false;
 	Memory memory;
 	Target target;
 	Stream *outgoing = nullptr; /* this side is the requester */

@@ -372,7 +372,7 @@ bool PealPair::differs(std::map<u32, Kept> &packets, void *kept, const Frame &fr
 		violation("%u takes PSN %06x for another packet", qpn, frame.packet.psn);
 	if (other.same(frame))
 		return false;
-	if (honest && !frame.forged && !other.forged)
+	if (honest && !frame.forged && !other.forged && !peer->misled)
 		violation("%u: two honest packets with PSN %06x differ", qpn, frame.packet.psn);
 	world_.trace("  contradicts what was kept");
 	return true;
@@ -424,6 +424,7 @@ void PealPair::respond(FramePtr frame)
 		if (response.what == PEAL_RESPONSE_KEPT) {
 			if (!may)
 				violation("kept a response that was not to be kept");
+			misled |= frame->forged;
 			keep(kept_responses_, std::move(frame));
 		} else if (response.what == PEAL_RESPONSE_COPY) {
 			if (differs(kept_responses_, response.kept, *frame))
