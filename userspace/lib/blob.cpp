@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::uint32_t blob_magic = 0x7065626c; /* "pebl" */
 constexpr std::uint8_t blob_version = 1;
-/* READs and atomics on their way in each direction, if the device allows so many. */
-constexpr int most_reads = 16;
 constexpr unsigned psn_bits = 24, qp_bits = 24, nonce_bits = 64;
 /* The highest bit of a Q_Key has a meaning of its own. */
 constexpr unsigned qkey_bits = 31;

@@ -21,9 +21,11 @@
 
 namespace peal::detail {
 
-namespace {
-
-/* What getaddrinfo() has found. The thread that runs it may outlive the call that asked. */
+/*
+ * What getaddrinfo() has found. The thread that runs it may outlive the call that asked. It is not
+ * in the anonymous namespace, because gcc warns if a file that includes this one keeps it in a
+ * coroutine.
+ */
 struct look_up_job {
 	/* Readable from the end on. */
 	const int at_end = eventfd(0, EFD_CLOEXEC);
@@ -45,6 +47,8 @@ struct look_up_job {
 		eventfd_write(at_end, 1);
 	}
 };
+
+namespace {
 
 int resolve(const char *host, const char *port, int flags, std::vector<sockaddr_storage> &found)
 {

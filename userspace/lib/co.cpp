@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "link.hpp"
+#include "moved.hpp"
 
 namespace peal {
 
 namespace {
 
-constexpr const char *moved = "the connection was moved from; use the object that it was moved to";
 constexpr const char *late =
 	"the request has not completed in time, and may still be done; close the connection before "
 	"its bytes are used for something else";
@@ -258,7 +258,7 @@ bool receiver::await_ready() noexcept
 	done = false;
 	coroutine = nullptr;
 	if (!from) {
-		fail(EBADF, moved);
+		fail(EBADF, detail::moved::connection);
 	} else if (const char *problem = in->refuses()) {
 		fail(EBADF, problem);
 	} else if (from->limits.transport == transport::xrc) {
@@ -298,7 +298,7 @@ sending::sending(detail::kept<detail::link> to, const detail::posting &what,
 		 const deadline &until) noexcept
 	: waiter(to ? to->loop.get() : nullptr), to_(std::move(to)), what_(what), until_(until)
 {
-	if (const char *why = to_ ? in->refuses() : moved) {
+	if (const char *why = to_ ? in->refuses() : detail::moved::connection) {
 		fail(why);
 		return;
 	}
@@ -511,10 +511,9 @@ void connection::close() noexcept
 result<connection> loop::adopt(peal::connection &&other) noexcept
 {
 	if (!state_)
-		return error::make(EBADF, "the event loop was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::loop);
 	if (!other.path_)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::connection);
 	detail::link &of = detail::link_of(other.path_.get());
 
 	if (const char *why = state_->refuses())

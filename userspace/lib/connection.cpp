@@ -11,13 +11,13 @@
 #include <cerrno>
 
 #include "link.hpp"
+#include "moved.hpp"
 
 namespace peal {
 
 namespace {
 
-constexpr const char *moved = "the connection was moved from; use the object that it was moved to";
-constexpr const char *late = "the requests have not completed in time; wait again, or close";
+constexpr const char *incomplete = "the requests have not completed in time; wait again, or close";
 constexpr const char *too_many = "the program waits for more completions than it has requests on "
 				 "their way; wait for as many as were committed";
 
@@ -248,9 +248,9 @@ status link::commit_and_wait(const deadline &until) noexcept
 		return done;
 	for (const completion &one : wait(outstanding(), until))
 		if (!one)
-			return error::make(one.why_ == late    ? ETIMEDOUT
-					   : one.is_sentence() ? ENOTCONN
-							       : EIO,
+			return error::make(one.why_ == incomplete ? ETIMEDOUT
+					   : one.is_sentence()	  ? ENOTCONN
+								  : EIO,
 					   "%s", one.why());
 	return {};
 }
@@ -473,7 +473,7 @@ completions link::after_move() noexcept
 		completion made;
 
 		made.status_ = -1;
-		made.why_ = moved;
+		made.why_ = detail::moved::connection;
 		return made;
 	}();
 
@@ -528,7 +528,7 @@ completions link::wait(std::size_t number, const deadline &until) noexcept
 		if (polls < polls_before_sleep && !until.is_immediate())
 			continue;
 		if (until.passed())
-			return hand_over(stored, late);
+			return hand_over(stored, incomplete);
 		sleep(until);
 	}
 }
@@ -716,14 +716,14 @@ completions connection::take() &noexcept
 result<message> connection::recv(deadline until) noexcept
 {
 	if (!path_)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::connection);
 	return link_of(path_.get()).recv(until);
 }
 
 result<std::uint32_t> connection::recv_imm(deadline until) noexcept
 {
 	if (!path_)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::connection);
 	return link_of(path_.get()).recv_imm(until);
 }
 

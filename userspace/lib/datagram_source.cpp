@@ -5,12 +5,12 @@
 #include <cerrno>
 #include <new>
 
+#include "moved.hpp"
+
 namespace peal {
 
 namespace {
 
-constexpr const char *moved =
-	"the group or the endpoint was moved from; use the object that it was moved to";
 constexpr const char *closed = "the group or the endpoint has been closed; make another one";
 
 } // namespace
@@ -38,10 +38,9 @@ result<kept<datagram_source>> datagram_source::make(kept<datagrams> of,
 						    const kept<event_loop> &loop) noexcept
 {
 	if (!loop)
-		return error::make(EBADF, "the event loop was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::loop);
 	if (!of)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::group_or_endpoint);
 	if (const char *why = loop->refuses())
 		return error::make(EBADF, "%s", why);
 	kept<datagram_source> made(new (std::nothrow) datagram_source(std::move(of), loop));
@@ -182,7 +181,7 @@ sending_datagram::sending_datagram(detail::kept<detail::datagram_source> by,
 		why_ = *refused;
 		done = true;
 	} else if (!by_) {
-		fail(EBADF, moved);
+		fail(EBADF, detail::moved::group_or_endpoint);
 	} else if (const char *problem = in->refuses()) {
 		fail(EBADF, problem);
 	} else {
@@ -253,7 +252,7 @@ bool receiving_datagram::await_ready() noexcept
 	done = false;
 	coroutine = nullptr;
 	if (!from_) {
-		fail(EBADF, moved);
+		fail(EBADF, detail::moved::group_or_endpoint);
 	} else if (const char *problem = in->refuses()) {
 		fail(EBADF, problem);
 	} else {

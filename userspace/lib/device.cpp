@@ -15,6 +15,7 @@
 
 #include "cm.hpp"
 #include "link.hpp"
+#include "moved.hpp"
 
 namespace peal {
 
@@ -70,14 +71,11 @@ void release(listening *of) noexcept
 
 namespace {
 
-constexpr const char *moved = "the device was moved from; use the object that it was moved to";
 constexpr const char *no_device = "there is no RDMA device; make one, for example by: "
 				  "rdma link add peal0 type peal netdev eth0";
 constexpr const char *not_by_manager =
 	"the connection manager does not know options.transport xrc; "
 	"connect by an offer to a target";
-/* READs and atomics on their way in each direction, if the device allows so many. */
-constexpr int most_reads = 16;
 /* rdma_rxe takes a count of 7 for no limit, and would never say that a peer does not answer. */
 constexpr std::uint8_t retries = 6;
 /* How many peers may wait for an accept. */
@@ -548,8 +546,7 @@ result<connection> listener::accept(const region &mine, deadline until,
 				    const options &limits) noexcept
 {
 	if (!listening_)
-		return error::make(EBADF, "the listener was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::listener);
 	auto made = detail::run_blocking(detail::next_peer({}, listening_, mine, until, limits));
 
 	if (!made)
@@ -581,7 +578,7 @@ result<connection> device::connect(const char *host, std::uint16_t port, const r
 				   deadline until, const options &limits) noexcept
 {
 	if (!context_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::device);
 	auto made = detail::run_blocking(
 		detail::dial_any({}, context_, host, port, mine, until, limits));
 
@@ -603,7 +600,7 @@ result<connection> device::accept(std::uint16_t port, const region &mine, deadli
 result<listener> device::listen(std::uint16_t port) noexcept
 {
 	if (!context_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::device);
 	detail::kept<detail::listening> made(new (std::nothrow) detail::listening);
 
 	if (!made)
@@ -741,8 +738,7 @@ task<result<connection>> listener::accept(region mine, deadline until, options l
 	const auto in = in_;
 
 	if (!listening)
-		co_return error::make(EBADF, "the listener was moved from; use the object that it "
-					     "was moved to");
+		co_return error::make(EBADF, "%s", detail::moved::listener);
 	if (const char *why = in->refuses())
 		co_return error::make(EBADF, "%s", why);
 	auto made = co_await detail::next_peer(in, listening, mine, until, limits);
@@ -756,8 +752,7 @@ task<result<connection>> listener::accept(region mine, deadline until, options l
 result<listener> loop::listen(device &of, std::uint16_t port) noexcept
 {
 	if (!state_)
-		return error::make(EBADF, "the event loop was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::loop);
 	auto made = of.listen(port);
 
 	if (!made)
@@ -772,10 +767,9 @@ task<result<connection>> loop::connect(device &of, const char *host, std::uint16
 	const auto context = of.context_;
 
 	if (!in)
-		co_return error::make(EBADF, "the event loop was moved from; use the object that "
-					     "it was moved to");
+		co_return error::make(EBADF, "%s", detail::moved::loop);
 	if (!context)
-		co_return error::make(EBADF, "%s", detail::moved);
+		co_return error::make(EBADF, "%s", detail::moved::device);
 	if (const char *why = in->refuses())
 		co_return error::make(EBADF, "%s", why);
 	auto made = co_await detail::dial_any(in, context, host, port, mine, until, limits);

@@ -13,6 +13,7 @@
 
 #include "blob.hpp"
 #include "datagram_source.hpp"
+#include "moved.hpp"
 #include "peal/device.hpp"
 
 namespace peal {
@@ -20,9 +21,6 @@ namespace peal {
 namespace detail {
 
 namespace {
-
-constexpr const char *moved = "the endpoint or the address was moved from; use the object that it "
-			      "was moved to";
 
 } // namespace
 
@@ -124,7 +122,7 @@ namespace {
 status check(const datagrams *from, const reachable *to, std::span<const std::byte> bytes) noexcept
 {
 	if (!to)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::endpoint_or_address);
 	if (to->from.get() != from)
 		return error::make(EXDEV,
 				   "the address is of another endpoint; let this one reach() "
@@ -158,7 +156,7 @@ std::span<const std::byte> endpoint::blob() const &noexcept
 result<address_handle> endpoint::reach(std::span<const std::byte> blob) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::endpoint_or_address);
 	auto made = of_->reach(blob);
 	if (!made)
 		return made.failure();
@@ -169,7 +167,7 @@ status endpoint::send(const address_handle &to, std::span<const std::byte> bytes
 		      deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::endpoint_or_address);
 	if (status fits = detail::check(of_.get(), to.of_.get(), bytes); !fits)
 		return fits;
 	return of_->send(to.of_->to, bytes, until);
@@ -178,7 +176,7 @@ status endpoint::send(const address_handle &to, std::span<const std::byte> bytes
 result<datagram> endpoint::recv(deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::endpoint_or_address);
 	return of_->recv(until);
 }
 
@@ -195,8 +193,7 @@ next_step endpoint::arm() noexcept
 result<endpoint> device::endpoint(std::uint16_t receives) noexcept
 {
 	if (!context_)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::device);
 	detail::kept<detail::mailbox> made(new (std::nothrow) detail::mailbox);
 
 	if (!made)
@@ -220,7 +217,7 @@ std::span<const std::byte> endpoint::blob() const &noexcept
 result<address_handle> endpoint::reach(std::span<const std::byte> blob) noexcept
 {
 	if (!source_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::endpoint_or_address);
 	auto made = detail::mailbox_of(source_).reach(blob);
 	if (!made)
 		return made.failure();

@@ -11,14 +11,13 @@
 
 #include "cm.hpp"
 #include "datagram_source.hpp"
+#include "moved.hpp"
 
 namespace peal {
 
 namespace detail {
 
 namespace {
-
-constexpr const char *moved = "the group was moved from; use the object that it was moved to";
 
 /* An address of the device, by which the connection manager finds it. It has the port 0. */
 bool find_own_address(const context &device, int family, std::uint8_t &port,
@@ -202,14 +201,14 @@ std::size_t group::longest() const noexcept
 status group::send(std::span<const std::byte> bytes, deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::group);
 	return of_->send(of_->all, bytes, until);
 }
 
 result<datagram> group::recv(deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::group);
 	return of_->recv(until);
 }
 
@@ -232,8 +231,7 @@ co::task<result<kept<membership>>> join_group(kept<event_loop> in, kept<context>
 					      std::uint16_t receives) noexcept
 {
 	if (!device)
-		co_return error::make(EBADF, "the device was moved from; use the object that it "
-					     "was moved to");
+		co_return error::make(EBADF, "%s", detail::moved::device);
 	auto found = co_await look_up(in, address, 0, until);
 	kept<membership> made(new (std::nothrow) membership);
 
@@ -296,8 +294,7 @@ task<result<group>> loop::join(device &of, const char *address, deadline until,
 	const auto in = state_;
 
 	if (!in)
-		co_return error::make(EBADF, "the event loop was moved from; use the object that "
-					     "it was moved to");
+		co_return error::make(EBADF, "%s", detail::moved::loop);
 	if (const char *why = in->refuses())
 		co_return error::make(EBADF, "%s", why);
 	auto joined = co_await detail::join_group(in, of.context_, address, until, receives);

@@ -14,6 +14,7 @@
 #include "cm.hpp"
 #include "greeter.hpp"
 #include "link.hpp"
+#include "moved.hpp"
 #include "peal/shared_receives.hpp"
 
 namespace peal {
@@ -237,8 +238,7 @@ status link::make_queues(bool for_loop) noexcept
 				   "and options.receives",
 				   device->name(), depth);
 	if (limits.shared && !pool)
-		return error::make(EBADF, "options.shared was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::shared_receives);
 	if (pool && pool->device.get() != device.get())
 		return error::make(EXDEV,
 				   "options.shared is of another device than %s; make one "

@@ -53,6 +53,8 @@ struct greeter;
 void keep(greeter *) noexcept;
 void release(greeter *) noexcept;
 
+/* READs and atomics on their way in each direction, if the device allows so many. */
+constexpr int most_reads = 16;
 /* Why a connection with transport::xrc gets no message. */
 constexpr const char *only_sends = "a connection to inboxes only sends; receive by an inbox";
 

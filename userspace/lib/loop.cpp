@@ -13,13 +13,13 @@
 #include <cstring>
 #include <memory>
 
+#include "moved.hpp"
+
 namespace peal {
 
 namespace detail {
 
 namespace {
-
-constexpr const char *moved = "the event loop was moved from; use the object that it was moved to";
 
 /* After so many awaits that need not wait, a coroutine lets others run. */
 constexpr unsigned most_turns = 32;
@@ -464,7 +464,7 @@ result<loop> make_loop() noexcept
 result<job> loop::start(task<> whole) noexcept
 {
 	if (!state_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::loop);
 	if (const char *why = state_->refuses())
 		return error::make(EBADF, "%s", why);
 	if (!whole.frame_)
@@ -494,20 +494,20 @@ status loop::spawn(task<> whole) noexcept
 status loop::run(deadline until) noexcept
 {
 	if (!state_)
-		return error::make(EBADF, "%s", detail::moved);
+		return error::make(EBADF, "%s", detail::moved::loop);
 	return state_->run(until);
 }
 
 sleeping loop::sleep(deadline until) noexcept
 {
-	if (const char *why = state_ ? state_->refuses() : detail::moved)
+	if (const char *why = state_ ? state_->refuses() : detail::moved::loop)
 		detail::no_value(why);
 	return {state_, until};
 }
 
 readable loop::wait_readable(int fd, deadline until) noexcept
 {
-	if (const char *why = state_ ? state_->refuses() : detail::moved)
+	if (const char *why = state_ ? state_->refuses() : detail::moved::loop)
 		detail::no_value(why);
 	return {state_, fd, until};
 }

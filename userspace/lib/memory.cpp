@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "link.hpp"
+#include "moved.hpp"
 
 namespace peal::detail {
 
@@ -71,8 +72,7 @@ result<kept<block>> make_block(context *device, std::size_t count, std::size_t e
 	std::size_t bytes, rounded;
 
 	if (!device)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::device);
 	if (!count)
 		return error::make(EINVAL, "memory of no bytes cannot be registered; ask for at "
 					   "least one object");

@@ -16,6 +16,7 @@
 #include "blob.hpp"
 #include "domain.hpp"
 #include "greeter.hpp"
+#include "moved.hpp"
 #include "peal/device.hpp"
 
 namespace peal {
@@ -186,8 +187,7 @@ std::span<const std::byte> offer::blob() const &noexcept
 result<connection> offer::connect(std::span<const std::byte> blob, deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "the offer was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::offer);
 	if (status done = of_->connect(blob, until); !done)
 		return error::make(done.code(), "%s", done.why());
 	return connection(detail::as_path(std::exchange(of_->of, {})));
@@ -196,8 +196,7 @@ result<connection> offer::connect(std::span<const std::byte> blob, deadline unti
 result<offer> device::offer(const region &mine, const options &limits) noexcept
 {
 	if (!context_)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::device);
 	detail::kept<detail::offered> made(new (std::nothrow) detail::offered);
 
 	if (!made)
@@ -215,16 +214,14 @@ std::span<const std::byte> target::blob() const &noexcept
 status target::connect(std::span<const std::byte> blob, deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "the target was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::target);
 	return of_->connect(blob, until);
 }
 
 result<target> xrc_domain::target() noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "the domain was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::domain);
 	detail::kept<detail::offered> made(new (std::nothrow) detail::offered);
 
 	if (!made)

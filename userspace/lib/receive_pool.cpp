@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cm.hpp"
+#include "moved.hpp"
 #include "peal/shared_receives.hpp"
 
 namespace peal {
@@ -103,8 +104,7 @@ std::size_t shared_receives::bytes() const noexcept
 result<shared_receives> device::share_receives(std::uint16_t count, std::uint32_t bytes) noexcept
 {
 	if (!context_)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::device);
 	detail::kept<detail::receive_pool> made(new (std::nothrow) detail::receive_pool);
 
 	if (!made)

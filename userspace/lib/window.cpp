@@ -12,13 +12,13 @@
 #include <new>
 
 #include "link.hpp"
+#include "moved.hpp"
 #include "peal/co.hpp"
 
 namespace peal {
 
 namespace {
 
-constexpr const char *moved = "the window was moved from; use the object that it was moved to";
 constexpr const char *other_connection =
 	"the window is of another connection; make one by connection::window() of this one";
 
@@ -162,7 +162,9 @@ const char *window_state::why_not_bound_to(const block *memory_of, const slice &
 
 request link::add_bind(window_state *to, const slice &part, rights given) noexcept
 {
-	const char *why = !to ? moved : to->of.get() != this ? other_connection : nullptr;
+	const char *why = !to			 ? detail::moved::window
+			  : to->of.get() != this ? other_connection
+						 : nullptr;
 
 	if (!why)
 		why = to->why_not_bound_to(part.block_, part, given);
@@ -222,7 +224,7 @@ request link::add_bind(window_state *to, const slice &part, rights given) noexce
 request link::add_invalidate(window_state *of) noexcept
 {
 	const char *why =
-		!of		       ? moved
+		!of		       ? detail::moved::window
 		: of->of.get() != this ? other_connection
 		: of->now.lost	       ? of->now.lost
 		: !of->now.is_bound
@@ -410,16 +412,14 @@ request batch::send_invalidate(lease &given) noexcept
 result<window> connection::window() noexcept
 {
 	if (!path_)
-		return error::make(EBADF, "the connection was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::connection);
 	return link_of(path_.get()).make_window();
 }
 
 result<window> co::connection::window() noexcept
 {
 	if (!link_)
-		return error::make(EBADF, "the connection was moved from; use the object that it "
-					  "was moved to");
+		return error::make(EBADF, "%s", detail::moved::connection);
 	return link_->make_window();
 }
 

@@ -14,14 +14,13 @@
 
 #include "cm.hpp"
 #include "link.hpp"
+#include "moved.hpp"
 #include "peal/device.hpp"
 
 namespace peal {
 
 namespace {
 
-constexpr const char *moved = "the inbox or the domain was moved from; use the object that it was "
-			      "moved to";
 constexpr unsigned number_bits = 24;
 
 struct inbox_on_wire {
@@ -277,7 +276,7 @@ inbox_address inbox::address() const noexcept
 result<inbox_message> inbox::recv(deadline until) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::inbox_or_domain);
 	return of_->recv(until);
 }
 
@@ -295,7 +294,7 @@ result<inbox> xrc_domain::inbox(const region &mine, std::uint16_t count,
 				std::uint32_t bytes) noexcept
 {
 	if (!of_)
-		return error::make(EBADF, "%s", moved);
+		return error::make(EBADF, "%s", detail::moved::inbox_or_domain);
 	detail::kept<detail::inbox_state> made(new (std::nothrow) detail::inbox_state);
 	if (!made)
 		return error::make(ENOMEM, "there is no memory for an inbox; close others");
@@ -313,8 +312,7 @@ result<xrc_domain> device::xrc_domain(const char *path) noexcept
 	ibv_xrcd_init_attr want{};
 
 	if (!context_)
-		return error::make(EBADF, "the device was moved from; use the object that it was "
-					  "moved to");
+		return error::make(EBADF, "%s", detail::moved::device);
 	detail::kept<detail::domain_state> made(new (std::nothrow) detail::domain_state);
 	if (!made)
 		return error::make(ENOMEM, "there is no memory for a domain; close others");
