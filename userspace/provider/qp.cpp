@@ -114,7 +114,7 @@ void map_rings(Qp &qp, const peal_create_qp_resp &shape)
 }
 
 /* Returns the kernel's error. `events` is the number of async events that it has reported. */
-int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
+int destroy_qp_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
 {
 	ib_uverbs_destroy_qp_resp response{};
 	const int error = context.device.command(IB_USER_VERBS_CMD_DESTROY_QP,
@@ -188,7 +188,7 @@ Qp &create(ibv_qp_init_attr_ex &requested)
 	Rollback destroy([&] {
 		std::uint32_t events;
 
-		destroy_command(qp.context, response.qp_handle, events);
+		destroy_qp_command(qp.context, response.qp_handle, events);
 	});
 	qp.qp.handle = response.qp_handle;
 	qp.qp.qp_type = attr.qp_type; /* valid, because the kernel accepted it */
@@ -510,7 +510,7 @@ int qp_destroy(ibv_qp *ibqp)
 {
 	Qp *qp = &Qp::of(ibqp);
 	std::uint32_t events = 0;
-	const int error = destroy_command(qp->context, ibqp->handle, events);
+	const int error = destroy_qp_command(qp->context, ibqp->handle, events);
 
 	if (!object_is_gone(error))
 		return error;

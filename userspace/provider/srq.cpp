@@ -35,7 +35,8 @@ Mapping map_srq_ring(const Srq &srq, const Shape &shape, std::uint64_t begin, st
 }
 
 /* Returns the kernel's error. `events` is the number of async events that it has reported. */
-int destroy_command(const Context &context, std::uint32_t handle, std::uint32_t &events) noexcept
+int destroy_srq_command(const Context &context, std::uint32_t handle,
+			std::uint32_t &events) noexcept
 {
 	ib_uverbs_destroy_srq_resp response{};
 	const int error = context.device.command(IB_USER_VERBS_CMD_DESTROY_SRQ,
@@ -69,7 +70,7 @@ std::unique_ptr<Srq> create(ibv_pd *pd, ibv_srq_attr &attr, std::uint32_t number
 	Rollback destroy([&] {
 		std::uint32_t events;
 
-		destroy_command(context, response.srq_handle, events);
+		destroy_srq_command(context, response.srq_handle, events);
 	});
 	srq->handle = response.srq_handle;
 	srq->max_sge = response.max_sge;
@@ -233,7 +234,7 @@ int srq_destroy(ibv_srq *ibsrq)
 	/* Check this here too, because the kernel does not check it after a removal. */
 	if (srq->users)
 		return EBUSY;
-	const int error = destroy_command(srq->context, ibsrq->handle, events);
+	const int error = destroy_srq_command(srq->context, ibsrq->handle, events);
 
 	if (!object_is_gone(error))
 		return error;

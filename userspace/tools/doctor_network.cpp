@@ -22,6 +22,7 @@
 #include "fault_rule.hpp"
 #include "firewall.hpp"
 #include "formatted.hpp"
+#include "roce.hpp"
 
 namespace peal::tool {
 
@@ -178,8 +179,6 @@ void check_mtu(Findings &findings, const std::vector<Patient> &patients)
 /* ---- the port ---- */
 
 namespace {
-
-constexpr unsigned ROCE_PORT = 4791;
 
 /* Return: the programs that have the socket open, as far as this user may look. */
 std::string owner_of(const std::string &inode)

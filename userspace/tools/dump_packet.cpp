@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formatted.hpp"
+#include "roce.hpp"
 
 namespace peal::tool {
 
@@ -21,7 +22,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t ETHERNET = 14, VLAN_TAG = 4, IPV4 = 20, IPV6 = 40, UDP = 8, BTH = 12,
 		      ICRC = 4;
-constexpr std::uint16_t ROCE_PORT = 4791;
 constexpr unsigned CNP = 0x81, CHALLENGE = 0xc0, CNP_RESERVED = 16;
 
 /* The extended headers of an opcode. They lie behind the BTH in this order (IBTA 9.2, A19). */
@@ -38,13 +38,13 @@ enum Header : unsigned {
 /* The upper three bits of the opcode, and what responses have in the others. */
 constexpr unsigned UD = 3, XRC = 5, FIRST_RESPONSE = 13, LAST_RESPONSE = 18;
 
-struct Operation {
+struct OpcodeFacts {
 	const char *name; /* nullptr: no packet has the number */
 	unsigned headers;
 };
 
 /* By the lower five bits of the opcode (IBTA 9.2.1, table 38, and A19). */
-constexpr std::array<Operation, 32> operations{{
+constexpr std::array<OpcodeFacts, 32> opcode_facts{{
 	{"SEND_FIRST", 0},
 	{"SEND_MIDDLE", 0},
 	{"SEND_LAST", 0},
@@ -210,7 +210,7 @@ void read_bth(DumpPacket &packet, Reader reader)
 {
 	const auto opcode = static_cast<unsigned>(reader.number(1)),
 		   flags = static_cast<unsigned>(reader.number(1));
-	const auto &operation = operations[opcode & 31];
+	const auto &operation = opcode_facts[opcode & 31];
 	const auto transport = std::ranges::find(transports, opcode >> 5, &Transport::number);
 
 	reader.take(3);

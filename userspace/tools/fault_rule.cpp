@@ -80,12 +80,12 @@ constexpr std::array<std::string_view, 22> statuses{
 /* Those between which the ones of a NAK lie. */
 constexpr std::uint64_t REM_INV_REQ_ERR = 9, REM_OP_ERR = 11;
 
-struct Operation {
+struct NamedOpcodes {
 	std::string_view name;
 	std::uint32_t opcodes;
 };
 
-constexpr std::array<Operation, 5> operations{{
+constexpr std::array<NamedOpcodes, 5> named_opcodes{{
 	{"send", 1u << PEAL_OP_SEND | 1u << PEAL_OP_SEND_IMM | 1u << PEAL_OP_SEND_INV},
 	{"write", 1u << PEAL_OP_WRITE | 1u << PEAL_OP_WRITE_IMM},
 	{"read", 1u << PEAL_OP_READ},
@@ -189,9 +189,9 @@ std::uint64_t parse_opcodes(const std::string &words)
 	while (begin <= words.size()) {
 		const auto end = std::min(words.find(',', begin), words.size());
 		const auto word = words.substr(begin, end - begin);
-		const auto found = std::ranges::find(operations, word, &Operation::name);
+		const auto found = std::ranges::find(named_opcodes, word, &NamedOpcodes::name);
 
-		if (found == operations.end())
+		if (found == named_opcodes.end())
 			throw WrongUse(formatted("opcode is some of send,write,read,atomic,flush"
 						 ", not \"{}\"",
 						 words));
@@ -282,7 +282,7 @@ FaultRule parse_fault(std::span<const std::string> words)
 		throw WrongUse(
 			formatted("{} concerns packets, which opcode does not choose", kind->name));
 	if (rule.kind == PEAL_NL_FAULT_KIND_RECEIVE && rule.opcodes &&
-	    *rule.opcodes & ~std::uint64_t{operations[0].opcodes | operations[1].opcodes})
+	    *rule.opcodes & ~std::uint64_t{named_opcodes[0].opcodes | named_opcodes[1].opcodes})
 		throw WrongUse("receive concerns send and write, because other operations take no "
 			       "receive");
 	if ((rule.peer || rule.opcodes) && kind->victim == Victim::completion)
@@ -351,7 +351,7 @@ std::vector<std::string> fault_opcode_words(std::uint64_t opcodes)
 {
 	std::vector<std::string> words;
 
-	for (const auto &[name, bits] : operations) {
+	for (const auto &[name, bits] : named_opcodes) {
 		if ((opcodes & bits) != bits)
 			continue;
 		words.emplace_back(name);

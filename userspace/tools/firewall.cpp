@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formatted.hpp"
+#include "roce.hpp"
 
 namespace peal::tool {
 
@@ -15,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr unsigned ROCE_PORT = 4791;
 /* nft refuses deeper jumps, too. */
 constexpr int DEEPEST_JUMP = 16;
 

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Numbers of RoCEv2 that several commands need. It does not know packets.
+ */
+#pragma once
+#include <cstdint>
+
+namespace peal::tool {
+
+/* The UDP port of RoCEv2 packets (IBTA A17.3.1). */
+constexpr std::uint16_t ROCE_PORT = 4791;
+
+} // namespace peal::tool
