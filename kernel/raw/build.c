@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The files of this folder are compiled together (Kbuild).
+ */
+#include "frame.c"
+#include "raw.c"
