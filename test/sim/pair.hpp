@@ -27,8 +27,8 @@ public:
 	const u32 qpn;
 	Pair *peer = nullptr;
 	/*
-	 * It has kept a forged response. It takes the READ for executed then, and asks only for
-	 * what is in front of that response, so that its request differs from the one before.
+	 * This end has kept a forged response. It then takes the READ for executed, and asks again
+	 * only for the responses in front of the forged one. The two requests differ.
 	 */
 	bool misled = false;
 	Memory memory;

@@ -7,7 +7,7 @@
 
 namespace peal::tool {
 
-/* The UDP port of RoCEv2 packets (IBTA A17.3.1). */
+/* The UDP port of RoCEv2 packets. IANA and nft call it "roce". */
 constexpr std::uint16_t ROCE_PORT = 4791;
 
 } // namespace peal::tool

@@ -63,9 +63,9 @@ TEST_CASE("packets that waited for a train take effect in parts")
 	std::vector<Forger::Train> early;
 	Forger forger;
 
-	/* All are built first, because a packet is kept for a limited time only. */
 	static_assert(few * ahead * mtu > 4 * budget);
 	const auto kept = counter("reorder_kept");
+	/* All are built first, because a packet is kept for a limited time only. */
 	while (victims.size() < few) {
 		auto &victim =
 			*victims.emplace_back(std::make_unique<Victim>(device, IBV_MTU_4096));
