@@ -496,7 +496,7 @@ public:
 
 struct Usage {
 	long unreclaimable = meminfo("SUnreclaim");
-	long available = meminfo("MemAvailable");
+	long available = available_memory();
 	long packets = exact_slab("skbuff_head_cache");
 };
 

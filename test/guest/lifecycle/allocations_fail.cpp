@@ -669,7 +669,7 @@ TEST_CASE("making a device")
 		       [&] { return error = netlink.add_link(own_device, "peal", "tnm0"); },
 		       [&] { delete_own_device(netlink); }, link_errors};
 	const auto caches = exact_caches();
-	const long memory = meminfo("MemAvailable");
+	const long memory = available_memory();
 
 	/*
 	 * The first allocations are peal's. The hundreds after them are those of the RDMA core and
@@ -698,7 +698,7 @@ TEST_CASE("making a device")
 		CHECK(refused > 0);
 	}
 	/* A device has a thread and more than 100 kB. Hundreds of leaked devices would show. */
-	CHECK(eventually([&] { return meminfo("MemAvailable") > memory - 16384; }));
+	CHECK(eventually([&] { return available_memory() > memory - 16384; }));
 	CHECK(read_command("pgrep peal7") == "");
 	must(add.call(), "link add");
 	{

@@ -13,6 +13,7 @@
  * (verbs/memory_regions).
  */
 #include "commands.hpp"
+#include "usage.hpp"
 #include "uverbs.hpp"
 #include "verbs.hpp"
 
@@ -150,21 +151,6 @@ void ping(Pair &pair, std::uint64_t id)
 }
 
 /* ---------------------------------------------------------------- leaks */
-
-/* A line "name: value kB" of /proc/meminfo. */
-long meminfo(const std::string &name)
-{
-	std::ifstream file("/proc/meminfo");
-	std::string key;
-	long value = 0;
-
-	while (file >> key >> value) {
-		if (key == name + ":")
-			return value;
-		file.ignore(256, '\n');
-	}
-	return -1;
-}
 
 /* Vmalloc areas that peal's module allocated. */
 std::size_t vmalloc_areas()
@@ -977,7 +963,7 @@ TEST_CASE("objects leave nothing behind")
 	}
 	const auto resources_before = resources();
 	const auto areas_before = vmalloc_areas();
-	const auto available_before = meminfo("MemAvailable");
+	const auto available_before = available_memory();
 	{
 		Device device;
 		make_and_break(device, 300);
@@ -985,7 +971,7 @@ TEST_CASE("objects leave nothing behind")
 	CHECK(resources() == resources_before);
 	CHECK(eventually([&] { return vmalloc_areas() <= areas_before; }));
 	/* One leaked queue pair in each round would add up to ten times this. */
-	CHECK(eventually([&] { return meminfo("MemAvailable") > available_before - 8192; }));
+	CHECK(eventually([&] { return available_memory() > available_before - 8192; }));
 }
 
 TEST_CASE("a process that ends leaves nothing behind")
