@@ -34,13 +34,6 @@ static bool peal_crc_has_vectors __ro_after_init;
 DEFINE_STATIC_CALL(peal_crc_add_vectors, peal_crc_add_pclmul);
 DEFINE_STATIC_CALL(peal_crc_copy_vectors, peal_crc_copy_pclmul);
 
-/* Wide registers may be used only if the kernel also saves all of them. */
-static bool __init peal_crc_may_use(u64 xfeatures)
-{
-	return boot_cpu_has(X86_FEATURE_VPCLMULQDQ) && boot_cpu_has(X86_FEATURE_AVX2) &&
-	       cpu_has_xfeatures(xfeatures, NULL);
-}
-
 void __init peal_crc_init(void)
 {
 	u64 ymm = XFEATURE_MASK_SSE | XFEATURE_MASK_YMM;
@@ -48,7 +41,12 @@ void __init peal_crc_init(void)
 	if (!boot_cpu_has(X86_FEATURE_PCLMULQDQ) || !boot_cpu_has(X86_FEATURE_XMM4_1))
 		return;
 	peal_crc_has_vectors = true;
-	if (!peal_crc_may_use(ymm))
+	/* AVX instructions may be used only if the kernel also saves the whole registers. */
+	if (!boot_cpu_has(X86_FEATURE_AVX) || !cpu_has_xfeatures(ymm, NULL))
+		return;
+	static_call_update(peal_crc_add_vectors, peal_crc_add_avx);
+	static_call_update(peal_crc_copy_vectors, peal_crc_copy_avx);
+	if (!boot_cpu_has(X86_FEATURE_VPCLMULQDQ) || !boot_cpu_has(X86_FEATURE_AVX2))
 		return;
 	static_call_update(peal_crc_add_vectors, peal_crc_add_avx2);
 	static_call_update(peal_crc_copy_vectors, peal_crc_copy_avx2);
@@ -58,7 +56,7 @@ void __init peal_crc_init(void)
 	 */
 	if (!boot_cpu_has(X86_FEATURE_AVX512F) || !boot_cpu_has(X86_FEATURE_AVX512VL) ||
 	    !boot_cpu_has(X86_FEATURE_AVX512_BF16) ||
-	    !peal_crc_may_use(ymm | XFEATURE_MASK_AVX512))
+	    !cpu_has_xfeatures(ymm | XFEATURE_MASK_AVX512, NULL))
 		return;
 	static_call_update(peal_crc_add_vectors, peal_crc_add_avx512);
 	static_call_update(peal_crc_copy_vectors, peal_crc_copy_avx512);

@@ -53,7 +53,7 @@ u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu);
 struct peal_crc_source {
 	struct peal_cursor *cursor;
 	u64 bytes;		/* behind the piece below */
-	const void *piece;	/* the rest of a contiguous piece */
+	const u8 *piece;	/* the rest of a contiguous piece */
 	u64 left;		/* bytes of it */
 };
 

@@ -2,7 +2,8 @@
 /*
  * CRC-32 by carry-less multiplication, alone and while copying. See crc.c, which chooses.
  *
- * Owns: one algorithm in three widths of registers, 16, 32 and 64 bytes.
+ * Owns: one algorithm in three widths of registers, 16, 32 and 64 bytes. For 16 bytes there are two
+ * encodings, SSE and AVX. AVX has a third operand, so it needs no instruction to copy a register.
  * Does not know: which of them this CPU has, and whether its vector registers may be used now.
  *
  * A register holds bytes of the message, the first in the lowest byte. The bits of the message are
@@ -64,82 +65,92 @@
 	.ifc \vec, ymm
 	vbroadcasti128	\what(%rip), %ymm\i
 	.else
-	.if WIDTH == 16
-	movdqa	\what(%rip), %xmm\i
-	.else
+	.if AVX
 	vmovdqa	\what(%rip), %xmm\i
+	.else
+	movdqa	\what(%rip), %xmm\i
 	.endif
 	.endif
 	.endif
 .endm
+
+/*
+ * Where the bytes are that are \ahead registers ahead. FROM and TO are the ends of the two areas. N
+ * is negative, so that one addition moves both and sets the flags. BIAS bytes of it are in the
+ * address, so that N is at most 0 while as many bytes are left.
+ */
+#define AT(base, ahead)	ahead * WIDTH - BIAS(base, N)
 
 /* Load what is \ahead registers ahead, and copy it. */
 .macro next vec, i, ahead
 	.ifc \vec, zmm
-	vmovdqu64 \ahead * WIDTH(FROM), %zmm\i
+	vmovdqu64 AT(FROM, \ahead), %zmm\i
 	.if COPY
-	vmovdqu64 %zmm\i, \ahead * WIDTH(TO)
+	vmovdqu64 %zmm\i, AT(TO, \ahead)
 	.endif
 	.else
-	.if WIDTH == 16
-	movdqu	\ahead * WIDTH(FROM), %xmm\i
+	.if AVX
+	vmovdqu	AT(FROM, \ahead), %\vec\i
 	.if COPY
-	movdqu	%xmm\i, \ahead * WIDTH(TO)
+	vmovdqu	%\vec\i, AT(TO, \ahead)
 	.endif
 	.else
-	vmovdqu	\ahead * WIDTH(FROM), %\vec\i
+	movdqu	AT(FROM, \ahead), %xmm\i
 	.if COPY
-	vmovdqu	%\vec\i, \ahead * WIDTH(TO)
+	movdqu	%xmm\i, AT(TO, \ahead)
 	.endif
 	.endif
-	.endif
-.endm
-
-.macro advance bytes
-	add	$\bytes, FROM
-	.if COPY
-	add	$\bytes, TO
 	.endif
 .endm
 
 /* \i ^= \with */
 .macro plus vec, i, with
-	.if WIDTH == 16
-	pxor	%xmm\with, %xmm\i
-	.else
+	.if AVX
 	.ifc \vec, zmm
-	vpxorq	%zmm\with, %zmm\i, %zmm\i
+	vpxorq	\with, %zmm\i, %zmm\i
 	.else
-	vpxor	%\vec\with, %\vec\i, %\vec\i
+	vpxor	\with, %\vec\i, %\vec\i
 	.endif
+	.else
+	pxor	\with, %xmm\i
 	.endif
 .endm
 
 /* Fold \i by the constant in \by onto \onto. The result is in \i, \spare is overwritten. */
 .macro fold vec, i, by, onto, spare
-	.if WIDTH == 16
+	.if AVX
+	vpclmulqdq $0x00, %\vec\by, %\vec\i, %\vec\spare
+	vpclmulqdq $0x11, %\vec\by, %\vec\i, %\vec\i
+	.else
 	movdqa	%xmm\i, %xmm\spare
 	pclmulqdq $0x00, %xmm\by, %xmm\spare
 	pclmulqdq $0x11, %xmm\by, %xmm\i
-	.else
-	vpclmulqdq $0x00, %\vec\by, %\vec\i, %\vec\spare
-	vpclmulqdq $0x11, %\vec\by, %\vec\i, %\vec\i
 	.endif
 	.if WIDTH == 64
-	vpternlogq $0x96, %\vec\onto, %\vec\spare, %\vec\i
+	vpternlogq $0x96, \onto, %\vec\spare, %\vec\i
 	.else
-	plus	\vec, \i, \onto
-	plus	\vec, \i, \spare
+	plus	\vec, \i, "\onto"
+	plus	\vec, \i, %\vec\spare
+	.endif
+.endm
+
+/* The same onto what is \ahead registers ahead, which is copied. \load is overwritten. */
+.macro fold_next vec, i, by, load, spare, ahead
+	.if AVX && !COPY
+	fold	\vec, \i, \by, "\ahead * WIDTH - BIAS(%rdx, %rcx)", \spare
+	.else
+	next	\vec, \load, \ahead
+	fold	\vec, \i, \by, %\vec\load, \spare
 	.endif
 .endm
 
 /* Copy \bytes bytes if this bit of the rest is set. */
 .macro copy_if bytes, register
-	test	$\bytes, %cl
+	test	$\bytes, %r8d
 	jz	.Lnot_\bytes\@
-	mov	(FROM), \register
-	mov	\register, (TO)
-	advance	\bytes
+	mov	(FROM, N), \register
+	mov	\register, (TO, N)
+	add	$\bytes, N
 .Lnot_\bytes\@:
 .endm
 
@@ -147,27 +158,34 @@
  * Of the registers 0 to 3 are sums, 4 to 7 what was loaded, 8 to 11 spare, and 12 to 15 constants.
  * The message has N bytes, at least 16. %edi is the CRC so far.
  */
-.macro crc width, vec, by_four, by_two, by_one, copy
+.macro crc width, avx, vec, by_four, by_two, by_one, copy
 	.set	WIDTH, \width
+	.set	AVX, \avx
 	.set	COPY, \copy
-	.if !COPY
+	.if COPY
+	add	N, TO
+	.else
 	mov	%rdx, N
 	mov	%rsi, FROM
 	.endif
-	.if WIDTH == 16
-	movd	%edi, %xmm15
-	.else
+	add	N, FROM
+	neg	N
+	.if AVX
 	vmovd	%edi, %xmm15
-	cmp	$WIDTH, N
-	jb	.Lshort\@
+	.else
+	movd	%edi, %xmm15
+	.endif
+	.if WIDTH > 16
+	cmp	$-WIDTH, N
+	jg	.Lshort\@
 	.endif
 	constant \vec, 14, \by_one
-	cmp	$4 * WIDTH, N
-	jae	.Lfour\@
+	.set	BIAS, 0
+	cmp	$-4 * WIDTH, N
+	jle	.Lfour\@
 	next	\vec, 0, 0
-	advance	WIDTH
-	plus	\vec, 0, 15
-	sub	$WIDTH, N
+	plus	\vec, 0, %\vec\()15
+	add	$2 * WIDTH, N
 	jmp	.Lone\@
 
 	/* Four registers side by side, because a multiplication takes several cycles. */
@@ -178,63 +196,57 @@
 	next	\vec, 1, 1
 	next	\vec, 2, 2
 	next	\vec, 3, 3
-	advance	4*WIDTH
-	plus	\vec, 0, 15
-	sub	$8 * WIDTH, N
-	jb	.Lfour_end\@
+	plus	\vec, 0, %\vec\()15
+	.set	BIAS, 4 * WIDTH
+	add	$8 * WIDTH, N
+	jg	.Lfour_end\@
 .Lfour_next\@:
-	next	\vec, 4, 0
-	fold	\vec, 0, 12, 4, 8
-	next	\vec, 5, 1
-	fold	\vec, 1, 12, 5, 9
-	next	\vec, 6, 2
-	fold	\vec, 2, 12, 6, 10
-	next	\vec, 7, 3
-	fold	\vec, 3, 12, 7, 11
-	advance	4*WIDTH
-	sub	$4 * WIDTH, N
-	jae	.Lfour_next\@
-.Lfour_end\@:
+	fold_next \vec, 0, 12, 4, 8, 0
+	fold_next \vec, 1, 12, 5, 9, 1
+	fold_next \vec, 2, 12, 6, 10, 2
+	fold_next \vec, 3, 12, 7, 11, 3
 	add	$4 * WIDTH, N
-	fold	\vec, 0, 14, 1, 8
-	fold	\vec, 2, 14, 3, 10
-	fold	\vec, 0, 13, 2, 9
+	jle	.Lfour_next\@
+.Lfour_end\@:
+	fold	\vec, 0, 14, %\vec\()1, 8
+	fold	\vec, 2, 14, %\vec\()3, 10
+	fold	\vec, 0, 13, %\vec\()2, 9
+	sub	$3 * WIDTH, N
 
+	.set	BIAS, WIDTH
 .Lone\@:
-	cmp	$WIDTH, N
-	jb	.Lone_end\@
-	next	\vec, 4, 0
-	advance	WIDTH
-	fold	\vec, 0, 14, 4, 8
-	sub	$WIDTH, N
-	jmp	.Lone\@
+	jg	.Lone_end\@
+.Lone_next\@:
+	fold_next \vec, 0, 14, 4, 8, 0
+	add	$WIDTH, N
+	jle	.Lone_next\@
 .Lone_end\@:
 
 	/* From a wide register to its last 16 bytes. */
 	.if WIDTH == 64
 	vextracti64x4 $1, %zmm0, %ymm4
 	constant ymm, 13, .Lby_32
-	fold	ymm, 0, 13, 4, 8
+	fold	ymm, 0, 13, %ymm4, 8
 	.endif
 	.if WIDTH > 16
 	vextracti128 $1, %ymm0, %xmm4
 	constant xmm, 14, .Lby_16
-	fold	xmm, 0, 14, 4, 8
+	fold	xmm, 0, 14, %xmm4, 8
+	sub	$WIDTH - 16, N
 	jmp	.Lsixteen\@
 .Lshort\@:
 	constant xmm, 14, .Lby_16
+	.set	BIAS, 0
 	next	xmm, 0, 0
-	advance	16
-	plus	xmm, 0, 15
-	sub	$16, N
+	plus	xmm, 0, %xmm15
+	add	$32, N
+	.set	BIAS, 16
 .Lsixteen\@:
-	cmp	$16, N
-	jb	.Lsixteen_end\@
-	next	xmm, 4, 0
-	advance	16
-	fold	xmm, 0, 14, 4, 8
-	sub	$16, N
-	jmp	.Lsixteen\@
+	jg	.Lsixteen_end\@
+.Lsixteen_next\@:
+	fold_next xmm, 0, 14, 4, 8, 0
+	add	$16, N
+	jle	.Lsixteen_next\@
 .Lsixteen_end\@:
 	.endif
 
@@ -244,15 +256,17 @@
 	 * Bytes that were copied are loaded from the destination, because the source may have
 	 * changed.
 	 */
-	test	%ecx, %ecx
+	sub	$16, N
 	jz	.Lreduce\@
 	lea	.Lshift(%rip), %rax
-	.if WIDTH == 16
-	movdqu	(%rax, N), %xmm5
-	movdqu	16(%rax, N), %xmm6
+	mov	N, %r8
+	neg	%r8
+	.if AVX
+	vmovdqu	(%rax, %r8), %xmm5
+	vmovdqu	16(%rax, %r8), %xmm6
 	.else
-	vmovdqu	(%rax, N), %xmm5
-	vmovdqu	16(%rax, N), %xmm6
+	movdqu	(%rax, %r8), %xmm5
+	movdqu	16(%rax, %r8), %xmm6
 	.endif
 	.if COPY
 	copy_if	8, %rax
@@ -260,11 +274,22 @@
 	copy_if	2, %ax
 	copy_if	1, %al
 	.endif
-	.if WIDTH == 16
+	.if AVX
+	.if COPY
+	vmovdqu	-16(TO), %xmm4
+	.else
+	vmovdqu	-16(FROM), %xmm4
+	.endif
+	vpshufb	%xmm6, %xmm0, %xmm1
+	vpshufb	%xmm5, %xmm0, %xmm0
+	vpxor	%xmm7, %xmm7, %xmm7
+	vpcmpgtb %xmm6, %xmm7, %xmm7
+	vpand	%xmm7, %xmm4, %xmm4
+	.else
 	.if COPY
 	movdqu	-16(TO), %xmm4
 	.else
-	movdqu	-16(FROM, N), %xmm4
+	movdqu	-16(FROM), %xmm4
 	.endif
 	movdqa	%xmm0, %xmm1
 	pshufb	%xmm5, %xmm0
@@ -272,23 +297,30 @@
 	pxor	%xmm7, %xmm7
 	pcmpgtb	%xmm6, %xmm7
 	pand	%xmm7, %xmm4
-	.else
-	.if COPY
-	vmovdqu	-16(TO), %xmm4
-	.else
-	vmovdqu	-16(FROM, N), %xmm4
 	.endif
-	vpshufb	%xmm6, %xmm0, %xmm1
-	vpshufb	%xmm5, %xmm0, %xmm0
-	vpxor	%xmm7, %xmm7, %xmm7
-	vpcmpgtb %xmm6, %xmm7, %xmm7
-	vpand	%xmm7, %xmm4, %xmm4
-	.endif
-	plus	xmm, 1, 4
-	fold	xmm, 0, 14, 1, 8
+	plus	xmm, 1, %xmm4
+	fold	xmm, 0, 14, %xmm1, 8
 
 .Lreduce\@:
-	.if WIDTH == 16
+	.if AVX
+	vmovdqa	.Lreduce(%rip), %xmm12
+	vmovdqa	.Lbarrett(%rip), %xmm13
+	vpclmulqdq $0x00, %xmm12, %xmm0, %xmm1
+	vpsrldq	$8, %xmm0, %xmm0
+	vpslldq	$4, %xmm0, %xmm0
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpclmulqdq $0x10, %xmm12, %xmm0, %xmm1
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpsrldq	$8, %xmm0, %xmm0
+	vpclmulqdq $0x00, %xmm13, %xmm0, %xmm1
+	vpand	.Llow_32(%rip), %xmm1, %xmm1
+	vpclmulqdq $0x10, %xmm13, %xmm1, %xmm1
+	vpxor	%xmm1, %xmm0, %xmm0
+	vpextrd	$1, %xmm0, %eax
+	.if WIDTH > 16
+	vzeroupper
+	.endif
+	.else
 	movdqa	.Lreduce(%rip), %xmm12
 	movdqa	.Lbarrett(%rip), %xmm13
 	movdqa	%xmm0, %xmm1
@@ -306,46 +338,38 @@
 	pclmulqdq $0x10, %xmm13, %xmm1
 	pxor	%xmm1, %xmm0
 	pextrd	$1, %xmm0, %eax
-	.else
-	vmovdqa	.Lreduce(%rip), %xmm12
-	vmovdqa	.Lbarrett(%rip), %xmm13
-	vpclmulqdq $0x00, %xmm12, %xmm0, %xmm1
-	vpsrldq	$8, %xmm0, %xmm0
-	vpslldq	$4, %xmm0, %xmm0
-	vpxor	%xmm1, %xmm0, %xmm0
-	vpclmulqdq $0x10, %xmm12, %xmm0, %xmm1
-	vpxor	%xmm1, %xmm0, %xmm0
-	vpsrldq	$8, %xmm0, %xmm0
-	vpclmulqdq $0x00, %xmm13, %xmm0, %xmm1
-	vpand	.Llow_32(%rip), %xmm1, %xmm1
-	vpclmulqdq $0x10, %xmm13, %xmm1, %xmm1
-	vpxor	%xmm1, %xmm0, %xmm0
-	vpextrd	$1, %xmm0, %eax
-	vzeroupper
 	.endif
 	RET
 .endm
 
 SYM_TYPED_FUNC_START(peal_crc_add_pclmul)
-	crc	16, xmm, .Lby_64, .Lby_32, .Lby_16, 0
+	crc	16, 0, xmm, .Lby_64, .Lby_32, .Lby_16, 0
 SYM_FUNC_END(peal_crc_add_pclmul)
 
 SYM_TYPED_FUNC_START(peal_crc_copy_pclmul)
-	crc	16, xmm, .Lby_64, .Lby_32, .Lby_16, 1
+	crc	16, 0, xmm, .Lby_64, .Lby_32, .Lby_16, 1
 SYM_FUNC_END(peal_crc_copy_pclmul)
 
+SYM_TYPED_FUNC_START(peal_crc_add_avx)
+	crc	16, 1, xmm, .Lby_64, .Lby_32, .Lby_16, 0
+SYM_FUNC_END(peal_crc_add_avx)
+
+SYM_TYPED_FUNC_START(peal_crc_copy_avx)
+	crc	16, 1, xmm, .Lby_64, .Lby_32, .Lby_16, 1
+SYM_FUNC_END(peal_crc_copy_avx)
+
 SYM_TYPED_FUNC_START(peal_crc_add_avx2)
-	crc	32, ymm, .Lby_128, .Lby_64, .Lby_32, 0
+	crc	32, 1, ymm, .Lby_128, .Lby_64, .Lby_32, 0
 SYM_FUNC_END(peal_crc_add_avx2)
 
 SYM_TYPED_FUNC_START(peal_crc_copy_avx2)
-	crc	32, ymm, .Lby_128, .Lby_64, .Lby_32, 1
+	crc	32, 1, ymm, .Lby_128, .Lby_64, .Lby_32, 1
 SYM_FUNC_END(peal_crc_copy_avx2)
 
 SYM_TYPED_FUNC_START(peal_crc_add_avx512)
-	crc	64, zmm, .Lby_256, .Lby_128, .Lby_64, 0
+	crc	64, 1, zmm, .Lby_256, .Lby_128, .Lby_64, 0
 SYM_FUNC_END(peal_crc_add_avx512)
 
 SYM_TYPED_FUNC_START(peal_crc_copy_avx512)
-	crc	64, zmm, .Lby_256, .Lby_128, .Lby_64, 1
+	crc	64, 1, zmm, .Lby_256, .Lby_128, .Lby_64, 1
 SYM_FUNC_END(peal_crc_copy_avx512)

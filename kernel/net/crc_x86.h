@@ -13,6 +13,9 @@
 /* PCLMULQDQ and SSE4.1 */
 u32 peal_crc_add_pclmul(u32 crc, const void *bytes, size_t n);
 u32 peal_crc_copy_pclmul(u32 crc, void *to, const void *from, size_t n);
+/* PCLMULQDQ and AVX */
+u32 peal_crc_add_avx(u32 crc, const void *bytes, size_t n);
+u32 peal_crc_copy_avx(u32 crc, void *to, const void *from, size_t n);
 /* VPCLMULQDQ and AVX2 */
 u32 peal_crc_add_avx2(u32 crc, const void *bytes, size_t n);
 u32 peal_crc_copy_avx2(u32 crc, void *to, const void *from, size_t n);

@@ -38,6 +38,8 @@ inline const std::vector<CrcWay> &crc_ways()
 #ifdef __x86_64__
 		{"PCLMUL", peal_crc_add_pclmul, peal_crc_copy_pclmul, 16,
 		 __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")},
+		{"PCLMUL, AVX", peal_crc_add_avx, peal_crc_copy_avx, 16,
+		 __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("avx")},
 		{"VPCLMUL, AVX2", peal_crc_add_avx2, peal_crc_copy_avx2, 16,
 		 __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")},
 		{"VPCLMUL, AVX-512", peal_crc_add_avx512, peal_crc_copy_avx512, 16,
