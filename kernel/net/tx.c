@@ -29,11 +29,19 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
 	return path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
+#define PEAL_TX_PAGES	4
+
 /*
  * Where the packets of trains are written, except the first of each. A CPU uses a page until it is
- * full, so few packets need an allocation. With softirqs off.
+ * full, and then the next one of its ring. That page is used again if no skb refers to it any more.
+ * The longest train needs three pages. So a host whose packets are received at once allocates none.
+ * Pages of the stack are 32 KiB. With softirqs off.
  */
-static DEFINE_PER_CPU(struct page_frag, peal_tx_page);
+struct peal_tx_pages {
+	u32 now;
+	struct page_frag ring[PEAL_TX_PAGES];
+};
+static DEFINE_PER_CPU(struct peal_tx_pages, peal_tx_pages);
 
 /* Bytes of @packet on the wire from BTH to ICRC. */
 static u32 peal_tx_bytes(const struct peal_packet *packet)
@@ -73,7 +81,8 @@ static noinline void peal_tx_find_limit(struct peal_train *train)
 /* May a packet of @bytes bytes be added now? If not, the others must be sent first. */
 static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 {
-	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
+	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
+	struct page_frag *page = &pages->ring[pages->now];
 
 	if (!train->packets)
 		return true;
@@ -84,6 +93,10 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 	if (train->packets >= train->most || train->bytes + bytes > train->limit ||
 	    skb_shinfo(train->skb)->nr_frags == MAX_SKB_FRAGS)
 		return false;
+	if (likely(page->page && page->offset + bytes <= page->size))
+		return true;
+	pages->now = (pages->now + 1) % PEAL_TX_PAGES;
+	page = &pages->ring[pages->now];
 	/* When memory is short, a page may be too small for a packet. */
 	return skb_page_frag_refill(bytes, page, GFP_ATOMIC | __GFP_NOWARN) &&
 	       page->offset + bytes <= page->size;
@@ -92,7 +105,8 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 /* The packets behind the first are in pages. peal_tx_fits() has found the room. */
 static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
 {
-	struct page_frag *page = this_cpu_ptr(&peal_tx_page);
+	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
+	struct page_frag *page = &pages->ring[pages->now];
 	struct sk_buff *skb = train->skb;
 	int n = skb_shinfo(skb)->nr_frags;
 	u8 *at = page_address(page->page) + page->offset;
@@ -492,14 +506,15 @@ void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct pea
 
 void peal_tx_exit(void)
 {
-	struct page_frag *page;
-	int cpu;
+	struct page *page;
+	int cpu, i;
 
-	for_each_possible_cpu(cpu) {
-		page = per_cpu_ptr(&peal_tx_page, cpu);
-		if (page->page)
-			put_page(page->page);
-	}
+	for_each_possible_cpu(cpu)
+		for (i = 0; i < PEAL_TX_PAGES; i++) {
+			page = per_cpu(peal_tx_pages, cpu).ring[i].page;
+			if (page)
+				put_page(page);
+		}
 }
 
 bool peal_tx_grh(struct peal_path *path, u8 opcode, u32 payload_bytes, void *to)
